@@ -15,7 +15,8 @@ import (
 	"vfix.dev/vfix/images/records"
 	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // changes is what vfix makes of a file system.
@@ -29,8 +30,8 @@ type changes struct {
 
 // Fixed is a file with a fix beyond calls of the page.
 type Fixed struct {
-	Path string       `json:"path"`
-	Fix  rewriter.Fix `json:"fix"`
+	Path string   `json:"path"`
+	Fix  find.Fix `json:"fix"`
 }
 
 // findChanges decides what is patched and added. It notes in the findings what the fallback covers then.
@@ -53,7 +54,7 @@ func (c *changes) none() bool { return len(c.targets) == 0 && len(c.extras) == 0
 // findFixes notes what the targets' plans fix, and adds the files that the fixed programs
 // read. A file of that name in the base, with other content, is an error: it is somebody else's.
 func (c *changes) findFixes(ctx context.Context, sub *contents.Subject) error {
-	added := map[rewriter.Fix]bool{}
+	added := map[find.Fix]bool{}
 	for _, h := range c.targets {
 		if !h.Plan.Redirected() {
 			continue
@@ -102,7 +103,7 @@ func hasFile(ctx context.Context, sub *contents.Subject, name string, body []byt
 func (c *changes) derivation(baseName, baseDigest, version string, made bool) derivation {
 	d := derivation{BaseName: baseName, BaseDigest: baseDigest, Version: version, fallback: c.fallback, Traced: c.traced, made: made}
 	d.calls = c.fallback || slices.ContainsFunc(c.targets, func(h contents.Target) bool { return changesCalls(h.Plan.Patches) })
-	for _, r := range rewriter.Fixes {
+	for _, r := range find.Fixes {
 		if slices.ContainsFunc(c.fixed, func(f Fixed) bool { return f.Fix == r }) {
 			d.fixed = append(d.fixed, r)
 		}
@@ -111,8 +112,8 @@ func (c *changes) derivation(baseName, baseDigest, version string, made bool) de
 }
 
 // changesCalls reports whether some patch changes a call site.
-func changesCalls(patches []rewriter.Patch) bool {
-	return slices.ContainsFunc(patches, func(p rewriter.Patch) bool { return p.Form != rewriter.Left })
+func changesCalls(patches []patch.Patch) bool {
+	return slices.ContainsFunc(patches, func(p patch.Patch) bool { return p.Form != patch.Left })
 }
 
 // correctPackages finds the records that package databases have of the patched files, and with update adds

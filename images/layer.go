@@ -27,7 +27,7 @@ import (
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/fallbackfiles"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // programName is vfix itself in the drop-in layer; the hooks call it.
@@ -160,7 +160,7 @@ func readProgram(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := rewriter.Scan(bytes.NewReader(body), int64(len(body)))
+	r, err := patch.Scan(bytes.NewReader(body), int64(len(body)))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

@@ -19,7 +19,7 @@ import (
 	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // The keys under which labels and annotations name the base.
@@ -36,7 +36,7 @@ type derivation struct {
 	fallback                      bool // files of the fallback are in the layer
 	Traced                        bool // vfix-trace is put before the entrypoint
 	made                          bool // the base has no manifest of its own
-	fixed                         []rewriter.Fix
+	fixed                         []find.Fix
 }
 
 // keys are all labels and annotations that vfix writes, with their values.

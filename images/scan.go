@@ -14,14 +14,14 @@ import (
 	"vfix.dev/vfix/images/hazards"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // ScanOptions are the choices of vfix scan.
 type ScanOptions struct {
 	Media    media.Options
 	Jobs     int // files examined at once; 0 means one per processor
-	Rewriter rewriter.Options
+	Rewriter patch.Options
 	// Shim is what the fallback is made of. An image that has it is searched for it.
 	Shim fallback.Shim
 	// Root is where the libraries are of a program that is named alone, or of those of a folder that is not a root filesystem;

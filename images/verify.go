@@ -16,7 +16,8 @@ import (
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // VerifyOptions are the choices of vfix verify.
@@ -108,7 +109,7 @@ type verification struct {
 }
 
 // session is for the examination of one side.
-func (v *verification) session(sums bool, fixes ...rewriter.Fix) *contents.Session {
+func (v *verification) session(sums bool, fixes ...find.Fix) *contents.Session {
 	o := v.o.Rewriter
 	o.Fixes = fixes
 	s := contents.NewSession(v.o.Jobs, v.o.Media.Progress, o)
@@ -139,8 +140,8 @@ func (v *verification) pair(ctx context.Context, base, src *media.Source) (*Veri
 			return nil, err
 		}
 	}
-	var fixed []rewriter.Fix
-	for _, r := range rewriter.Fixes {
+	var fixed []find.Fix
+	for _, r := range find.Fixes {
 		if after.T.Find(fixes.FileOf(r).Name) != nil {
 			fixed = append(fixed, r)
 		}
@@ -150,7 +151,7 @@ func (v *verification) pair(ctx context.Context, base, src *media.Source) (*Veri
 	if err != nil || len(out.Problems) == 0 || !mayDiffer {
 		return out, err
 	}
-	other := rewriter.Fixes
+	other := find.Fixes
 	if len(fixed) > 0 {
 		other = nil
 	}
@@ -164,7 +165,7 @@ func (v *verification) pair(ctx context.Context, base, src *media.Source) (*Veri
 // mayFix reports whether the choice of fixes makes a difference for the base.
 func (v *comparison) mayFix() bool {
 	return len(v.c.fixed) > 0 || slices.ContainsFunc(v.base.F.Hazards, func(h contents.Hazard) bool {
-		return slices.Contains(rewriter.Fixes, rewriter.Fix(h.Kind))
+		return slices.Contains(find.Fixes, find.Fix(h.Kind))
 	})
 }
 
@@ -231,7 +232,7 @@ type comparison struct {
 
 // run compares everything, and reports whether other fixes may give another result. A difference is
 // a problem; an error is of reading alone.
-func (v *comparison) run(ctx context.Context, base *media.Source, s *contents.Session, fixes []rewriter.Fix) (_ *Verified, other bool, err error) {
+func (v *comparison) run(ctx context.Context, base *media.Source, s *contents.Session, fixes []find.Fix) (_ *Verified, other bool, err error) {
 	v.out, v.said, v.added = &Verified{Findings: v.after.F.Findings, Stated: v.stated}, map[string]bool{}, nil
 	if v.bases = s; len(fixes) > 0 {
 		v.bases = v.session(!v.layered, fixes...)
@@ -396,7 +397,7 @@ func (v *comparison) prove(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		name, before, after := h.Names[0], h.ELF.Content, got[there[i]]
-		proved, err := rewriter.Verify(before, before.Size(), after, after.Size(), v.bases.Options)
+		proved, err := patch.Verify(before, before.Size(), after, after.Size(), v.bases.Options)
 		if err := v.explain(name, proved, err, before, after); err != nil {
 			return err
 		}

@@ -19,7 +19,8 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // files compares the file systems.
@@ -181,7 +182,7 @@ func firstDifference(want, got *io.SectionReader) (differ, err error) {
 			return nil, err
 		}
 		if a != b {
-			return &rewriter.UnplannedError{Offset: at, Got: b, Want: a}, nil
+			return &patch.UnplannedError{Offset: at, Got: b, Want: a}, nil
 		}
 	}
 	return fmt.Errorf("got %d bytes, want %d", got.Size(), want.Size()), nil
@@ -292,18 +293,18 @@ type Difference struct {
 	// Patches are the call sites, each with the code on both sides; Edits all that changed in
 	// place; Appended is how many bytes are behind the old end. Empty if the file does
 	// not differ in call sites only.
-	Patches  []rewriter.Patch
-	Redirect *rewriter.Redirect // a fix besides; nil for none
-	Edits    []rewriter.Edit
+	Patches  []patch.Patch
+	Redirect *find.Redirect // a fix besides; nil for none
+	Edits    []patch.Edit
 	Appended int64
 	// Unplanned is the first byte that is not as planned, and Listing the code there; nil
 	// without one.
-	Unplanned *rewriter.UnplannedError
-	Listing   rewriter.Explanation
+	Unplanned *patch.UnplannedError
+	Listing   find.Explanation
 }
 
 // explain notes what differs in a file: what was proved of it, or what it failed at.
-func (v *comparison) explain(name string, proved *rewriter.Verification, failed error, before, after *io.SectionReader) error {
+func (v *comparison) explain(name string, proved *patch.Verification, failed error, before, after *io.SectionReader) error {
 	if !v.o.Rewriter.Explain {
 		return nil
 	}
@@ -311,7 +312,7 @@ func (v *comparison) explain(name string, proved *rewriter.Verification, failed 
 	switch {
 	case errors.As(failed, &d.Unplanned):
 		var err error
-		d.Listing, err = rewriter.ListingAt(before, before.Size(), after, after.Size(), d.Unplanned.Offset)
+		d.Listing, err = patch.ListingAt(before, before.Size(), after, after.Size(), d.Unplanned.Offset)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}

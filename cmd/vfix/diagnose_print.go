@@ -25,7 +25,7 @@ import (
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/host/diagnose"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // diagnosis prints what diagnose found.
@@ -302,8 +302,8 @@ func writeCaller(w io.Writer, s screen.Stream, c *diagnose.Crash, row func(label
 }
 
 // siteText says what vfix does about a call site.
-func siteText(p *rewriter.Patch) string {
-	if p.Form == rewriter.Left {
+func siteText(p *patch.Patch) string {
+	if p.Form == patch.Left {
 		return "vfix does not patch it: " + tables.Why(p)
 	}
 	return fmt.Sprintf("vfix patches it in the %v form (%s)", p.Form, p.Reason)

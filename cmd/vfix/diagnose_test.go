@@ -10,7 +10,8 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/crash"
 	"vfix.dev/vfix/host/diagnose"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
 	"vfix.dev/vfix/rewriter/x86"
 )
 
@@ -24,9 +25,9 @@ func finds(crashes ...*diagnose.Crash) diagnoser {
 
 // called is a crash of which everything is known.
 func called() *diagnose.Crash {
-	p := patchOf(site(0x9f8b4, rewriter.Time, rewriter.Live, "reaches the call at 0x9f8bb"), rewriter.Entry, "the whole function is a stub")
+	p := patchOf(site(0x9f8b4, find.Time, find.Live, "reaches the call at 0x9f8bb"), patch.Entry, "the whole function is a stub")
 	before, _ := x86.Listing(p.Before, p.Before, 0x9f8b4)
-	p.Listing = &rewriter.Explanation{Before: before}
+	p.Listing = &find.Explanation{Before: before}
 	return &diagnose.Crash{
 		Input: "core.106", Source: diagnose.CoreFile, Kind: diagnose.Call, Function: "time",
 		Program: "bash", Executable: "/bin/bash", Command: "bash -c 'echo \x1b[31m up'", PIDs: []int{106}, Count: 1, TID: 106, Signal: 11,

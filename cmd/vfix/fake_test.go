@@ -10,7 +10,8 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/hazards"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // Findings as the engine might return them.
@@ -21,13 +22,13 @@ const (
 	digest = "sha256:0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0"
 )
 
-func site(vaddr uint64, f rewriter.Function, v rewriter.Verdict, reason string) rewriter.Site {
-	return rewriter.Site{Vaddr: vaddr, Offset: vaddr - 0x400000, Len: 7, Function: f, Verdict: v, Reason: reason}
+func site(vaddr uint64, f find.Function, v find.Verdict, reason string) find.Site {
+	return find.Site{Vaddr: vaddr, Offset: vaddr - 0x400000, Len: 7, Function: f, Verdict: v, Reason: reason}
 }
 
-func patchOf(s rewriter.Site, form rewriter.Form, reason string) rewriter.Patch {
-	p := rewriter.Patch{Site: s, Form: form, Reason: reason}
-	if form != rewriter.Left {
+func patchOf(s find.Site, form patch.Form, reason string) patch.Patch {
+	p := patch.Patch{Site: s, Form: form, Reason: reason}
+	if form != patch.Left {
 		p.Vaddr, p.Offset = s.Vaddr, s.Offset
 		p.Before = []byte{0x48, 0xc7, 0xc0, 0x00, 0x04, 0x60, 0xff, 0xff, 0xd0}
 		p.After = []byte{0x0f, 0x1f, 0x40, 0x00, 0xe8, 0x10, 0x20, 0x30, 0x00}
@@ -35,15 +36,15 @@ func patchOf(s rewriter.Site, form rewriter.Form, reason string) rewriter.Patch 
 	return p
 }
 
-func fileOf(path, libc string, patches ...rewriter.Patch) contents.File {
+func fileOf(path, libc string, patches ...patch.Patch) contents.File {
 	f := contents.File{
 		Path: path, Size: 1 << 20, Layer: layer0,
-		Report: &rewriter.Report{Libc: libc}, Plan: &rewriter.Plan{Patches: patches, Size: 1<<20 + 8192},
+		Report: &find.Report{Libc: libc}, Plan: &patch.Plan{Patches: patches, Size: 1<<20 + 8192},
 	}
 	for _, p := range patches {
 		f.Report.Sites = append(f.Report.Sites, p.Site)
-		if p.Form != rewriter.Left {
-			f.Plan.Edits = append(f.Plan.Edits, rewriter.Edit{Offset: p.Offset, Old: p.Before, New: p.After, Why: "call site"})
+		if p.Form != patch.Left {
+			f.Plan.Edits = append(f.Plan.Edits, patch.Edit{Offset: p.Offset, Old: p.Before, New: p.After, Why: "call site"})
 		}
 	}
 	return f
@@ -57,12 +58,12 @@ func patchable() *contents.Findings {
 	f := clean()
 	f.Source = "docker-daemon:redis:2.8.22"
 	libc := fileOf("lib/x86_64-linux-gnu/libc-2.13.so", "glibc 2.13",
-		patchOf(site(0x4a0010, rewriter.Gettimeofday, rewriter.Live, "reaches the call at 0x4a0017"), rewriter.Entry, "the whole function is a stub"),
-		patchOf(site(0x4a0050, rewriter.Time, rewriter.Live, "reaches the call at 0x4a0057"), rewriter.Entry, "the whole function is a stub"),
-		patchOf(site(0x4b0050, rewriter.Getcpu, rewriter.Live, "reaches the call at 0x4b0057"), rewriter.Call, "mov and call are adjacent"))
+		patchOf(site(0x4a0010, find.Gettimeofday, find.Live, "reaches the call at 0x4a0017"), patch.Entry, "the whole function is a stub"),
+		patchOf(site(0x4a0050, find.Time, find.Live, "reaches the call at 0x4a0057"), patch.Entry, "the whole function is a stub"),
+		patchOf(site(0x4b0050, find.Getcpu, find.Live, "reaches the call at 0x4b0057"), patch.Call, "mov and call are adjacent"))
 	pthread := fileOf("lib/x86_64-linux-gnu/libpthread-2.13.so", "glibc 2.13",
-		patchOf(site(0x40c000, rewriter.Gettimeofday, rewriter.Live, "reaches the call at 0x40c007"), rewriter.Call, "mov and call are adjacent"),
-		patchOf(site(0x40d000, rewriter.Gettimeofday, rewriter.Live, "reaches the call at 0x40d007"), rewriter.Call, "mov and call are adjacent"))
+		patchOf(site(0x40c000, find.Gettimeofday, find.Live, "reaches the call at 0x40c007"), patch.Call, "mov and call are adjacent"),
+		patchOf(site(0x40d000, find.Gettimeofday, find.Live, "reaches the call at 0x40d007"), patch.Call, "mov and call are adjacent"))
 	f.Files = []contents.File{libc, pthread}
 	return f
 }
@@ -70,8 +71,8 @@ func patchable() *contents.Findings {
 func mixed() *contents.Findings {
 	f := patchable()
 	odd := fileOf("usr/local/bin/odd", "",
-		patchOf(site(0x4012ab, rewriter.Time, rewriter.Unknown, "the register is stored in memory at 0x4012b5"), rewriter.Left, ""),
-		patchOf(site(0x4013ab, rewriter.Time, rewriter.Live, "reaches the call at 0x4013c2"), rewriter.Lea, "the call is not adjacent"))
+		patchOf(site(0x4012ab, find.Time, find.Unknown, "the register is stored in memory at 0x4012b5"), patch.Left, ""),
+		patchOf(site(0x4013ab, find.Time, find.Live, "reaches the call at 0x4013c2"), patch.Lea, "the call is not adjacent"))
 	odd.Layer, odd.Index = layer3, 3
 	odd.Links = []string{"usr/local/bin/even"}
 	odd.Plan.Warnings = []string{"the build id note was spent on the segment"}
@@ -96,9 +97,9 @@ func covered() *contents.Findings {
 func harmless() *contents.Findings {
 	f := clean()
 	goProgram := fileOf("usr/bin/gosu", "",
-		patchOf(site(0x5012a0, rewriter.Gettimeofday, rewriter.Dormant, "a word in data, used only without a vDSO"), rewriter.Left, ""),
-		patchOf(site(0x5012a8, rewriter.Gettimeofday, rewriter.Dormant, "a word in data, used only without a vDSO"), rewriter.Left, ""),
-		patchOf(site(0x5022a8, rewriter.Time, rewriter.Benign, "compared with"), rewriter.Left, ""))
+		patchOf(site(0x5012a0, find.Gettimeofday, find.Dormant, "a word in data, used only without a vDSO"), patch.Left, ""),
+		patchOf(site(0x5012a8, find.Gettimeofday, find.Dormant, "a word in data, used only without a vDSO"), patch.Left, ""),
+		patchOf(site(0x5022a8, find.Time, find.Benign, "compared with"), patch.Left, ""))
 	f.Files = []contents.File{goProgram}
 	return f
 }

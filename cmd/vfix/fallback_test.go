@@ -7,7 +7,7 @@ import (
 	"debug/elf"
 	"testing"
 
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // The fallback's own files hold the page's address, and yet no reference that vfix would
@@ -15,7 +15,7 @@ import (
 func TestFallbackIsNoFinding(t *testing.T) {
 	s := fallbackShim()
 	for name, b := range map[string][]byte{"libvfix.so": s.Library, "its twin": s.Library32, "vfix-trace": s.Trace} {
-		r, err := rewriter.Scan(bytes.NewReader(b), int64(len(b)))
+		r, err := patch.Scan(bytes.NewReader(b), int64(len(b)))
 		if err != nil {
 			t.Fatal(err)
 		}

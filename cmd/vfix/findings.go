@@ -15,7 +15,7 @@ import (
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/internal/quote"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // uncoveredInAll counts the call sites that are findings in the images for all levels of x86-64 that a
@@ -83,7 +83,7 @@ func unreadHint(p *contents.Passed) string {
 }
 
 // nothingToPatch says that there is no call site, in what there is or in what could be read.
-func nothingToPatch(f *contents.Findings, asked []rewriter.Fix) string {
+func nothingToPatch(f *contents.Findings, asked []find.Fix) string {
 	what := "no call site to patch"
 	if incompleteInAll(f) != nil {
 		what = "no call site in what was examined"

@@ -9,7 +9,9 @@ import (
 	"vfix.dev/vfix/cmd/vfix/listing"
 	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
+	"vfix.dev/vfix/rewriter/x86"
 )
 
 type jsonFindings struct {
@@ -122,11 +124,11 @@ func sourceJSON(f *contents.Findings, v contents.Verdict) jsonSource {
 func (s *jsonSummary) count(site jsonSite) {
 	s.Sites++
 	switch {
-	case site.Form != rewriter.Left.String():
+	case site.Form != patch.Left.String():
 		s.Patched++
-	case site.Verdict == rewriter.Dormant.String():
+	case site.Verdict == find.Dormant.String():
 		s.Dormant++
-	case site.Verdict == rewriter.Benign.String():
+	case site.Verdict == find.Benign.String():
 		s.Benign++
 	}
 }
@@ -148,14 +150,14 @@ func fileJSON(f *contents.File) jsonFile {
 	return out
 }
 
-func siteJSON(p *rewriter.Patch) jsonSite {
+func siteJSON(p *patch.Patch) jsonSite {
 	s := jsonSite{
 		Vaddr: hex(p.Site.Vaddr), Offset: p.Site.Offset,
 		Kind: p.Site.Kind.String(), Function: p.Site.Function.String(), Symbol: p.Site.Symbol, Member: p.Site.Member,
 		Verdict: p.Site.Verdict.String(), Evidence: p.Site.Reason,
 		Form: p.Form.String(), Reason: p.Reason, Listing: listingJSON(p.Listing),
 	}
-	if p.Form != rewriter.Left {
+	if p.Form != patch.Left {
 		s.Change = &jsonChange{
 			Vaddr: hex(p.Vaddr), Offset: p.Offset,
 			Before: fmt.Sprintf("%x", p.Before), After: fmt.Sprintf("%x", p.After),
@@ -165,14 +167,14 @@ func siteJSON(p *rewriter.Patch) jsonSite {
 }
 
 // listingJSON is nil if there was nothing to disassemble.
-func listingJSON(e *rewriter.Explanation) *jsonListing {
+func listingJSON(e *find.Explanation) *jsonListing {
 	if e == nil || len(e.Before) == 0 {
 		return nil
 	}
 	return &jsonListing{Before: instructionsJSON(e.Before), After: instructionsJSON(e.After)}
 }
 
-func instructionsJSON(lines []rewriter.Line) (all []jsonInstruction) {
+func instructionsJSON(lines []x86.Line) (all []jsonInstruction) {
 	for _, l := range lines {
 		all = append(all, jsonInstruction{hex(l.Vaddr), fmt.Sprintf("%x", l.Bytes), l.Text, l.Changed})
 	}

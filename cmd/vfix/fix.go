@@ -12,13 +12,13 @@ import (
 	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/internal/fixes"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // addFix declares --fix: what is fixed besides call sites.
 func (w *workOptions) addFix(cmd *cobra.Command) {
 	var all []string
-	for _, r := range rewriter.Fixes {
+	for _, r := range find.Fixes {
 		all = append(all, fmt.Sprintf("%s (%s)", r, fixes.Affects(r)))
 	}
 	cmd.Flags().StringVar(&w.fix, "fix", "", "also fix `WHAT`: "+strings.Join(all, ", "))
@@ -38,14 +38,14 @@ func fixNames(f *contents.Findings) string {
 
 // jsonFileFix is what a plan does about something besides call sites.
 type jsonFileFix struct {
-	Kind    rewriter.Fix `json:"kind"`
+	Kind    find.Fix     `json:"kind"`
 	Reason  string       `json:"reason"`
 	Change  *jsonChange  `json:"change,omitempty"`
 	Listing *jsonListing `json:"listing,omitempty"`
 }
 
 // fixJSON is nil if no fix was asked for, or the file needs none.
-func fixJSON(d *rewriter.Redirect) *jsonFileFix {
+func fixJSON(d *find.Redirect) *jsonFileFix {
 	if d == nil {
 		return nil
 	}

@@ -7,22 +7,24 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
+	"vfix.dev/vfix/rewriter/x86"
 )
 
 // fixed has a JDK with a fix, and one that cannot be fixed.
 func fixed() *contents.Findings {
 	f := clean()
 	jvm := fileOf("opt/jdk/lib/server/libjvm.so", "")
-	jvm.Plan.Redirect = &rewriter.Redirect{Fix: rewriter.JavaCgroups, Vaddr: 0x538c30, Offset: 0x538c30,
+	jvm.Plan.Redirect = &find.Redirect{Fix: find.JavaCgroups, Vaddr: 0x538c30, Offset: 0x538c30,
 		Before: []byte{0x48, 0x8d, 0x35, 0x0f, 0xb1, 0xa5, 0}, After: []byte{0x48, 0x8d, 0x35, 0xe1, 0xd3, 0xe0, 0},
-		Listing: &rewriter.Explanation{
-			Before: []rewriter.Line{{Vaddr: 0x538c30, Bytes: []byte{0x48, 0x8d, 0x35, 0x0f, 0xb1, 0xa5, 0}, Text: "lea 0xa5b10f(%rip),%rsi", Changed: true}},
-			After:  []rewriter.Line{{Vaddr: 0x538c30, Bytes: []byte{0x48, 0x8d, 0x35, 0xe1, 0xd3, 0xe0, 0}, Text: "lea 0xe0d3e1(%rip),%rsi <vfix_string>", Changed: true}},
+		Listing: &find.Explanation{
+			Before: []x86.Line{{Vaddr: 0x538c30, Bytes: []byte{0x48, 0x8d, 0x35, 0x0f, 0xb1, 0xa5, 0}, Text: "lea 0xa5b10f(%rip),%rsi", Changed: true}},
+			After:  []x86.Line{{Vaddr: 0x538c30, Bytes: []byte{0x48, 0x8d, 0x35, 0xe1, 0xd3, 0xe0, 0}, Text: "lea 0xe0d3e1(%rip),%rsi <vfix_string>", Changed: true}},
 		}}
-	jvm.Plan.Edits = []rewriter.Edit{{Offset: 0x538c30, Old: jvm.Plan.Redirect.Before, New: jvm.Plan.Redirect.After, Why: "reference to /proc/cgroups"}}
+	jvm.Plan.Edits = []patch.Edit{{Offset: 0x538c30, Old: jvm.Plan.Redirect.Before, New: jvm.Plan.Redirect.After, Why: "reference to /proc/cgroups"}}
 	odd := fileOf("opt/odd/lib/server/libjvm.so", "")
-	odd.Plan.Redirect = &rewriter.Redirect{Fix: rewriter.JavaCgroups, Reason: "2 instructions refer to \"/proc/cgroups\""}
+	odd.Plan.Redirect = &find.Redirect{Fix: find.JavaCgroups, Reason: "2 instructions refer to \"/proc/cgroups\""}
 	f.Files = []contents.File{jvm, odd}
 	return f
 }

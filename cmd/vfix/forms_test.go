@@ -11,13 +11,14 @@ import (
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 func TestEveryFormIsCounted(t *testing.T) {
-	for _, form := range rewriter.Forms {
+	for _, form := range patch.Forms {
 		f := clean()
-		f.Files = []contents.File{fileOf("bin/x", "", patchOf(site(0x4012ab, rewriter.Time, rewriter.Live, "reaches the call at 0x4012b2"), form, ""))}
+		f.Files = []contents.File{fileOf("bin/x", "", patchOf(site(0x4012ab, find.Time, find.Live, "reaches the call at 0x4012b2"), form, ""))}
 		var b bytes.Buffer
 		tables.Write(&b, screen.Stream{}, tables.Scanned, f)
 		if want := "1 call site can be patched (1 " + form.String() + ")"; !strings.Contains(b.String(), want) {
@@ -29,8 +30,8 @@ func TestEveryFormIsCounted(t *testing.T) {
 // everyForm is a source with a site of each form.
 func everyForm() []*contents.Findings {
 	f := clean()
-	for _, form := range rewriter.Forms {
-		f.Files = append(f.Files, fileOf("bin/"+form.String(), "", patchOf(site(0x4012ab, rewriter.Time, rewriter.Live, ""), form, "")))
+	for _, form := range patch.Forms {
+		f.Files = append(f.Files, fileOf("bin/"+form.String(), "", patchOf(site(0x4012ab, find.Time, find.Live, ""), form, "")))
 	}
 	return []*contents.Findings{f}
 }
@@ -38,7 +39,7 @@ func everyForm() []*contents.Findings {
 // The legend has the words that occur, and no others.
 func TestLegend(t *testing.T) {
 	f := clean()
-	f.Files = []contents.File{fileOf("bin/x", "", patchOf(site(0x4012ab, rewriter.Time, rewriter.Live, ""), rewriter.Lea, ""))}
+	f.Files = []contents.File{fileOf("bin/x", "", patchOf(site(0x4012ab, find.Time, find.Live, ""), patch.Lea, ""))}
 	if got, want := legend([]*contents.Findings{f}, false), "A call site is code that calls the vsyscall page. lea is the form in which vfix patches it: see 'vfix help how-it-works'."; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -46,7 +47,7 @@ func TestLegend(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	g := clean()
-	g.Files = []contents.File{fileOf("bin/x", "", patchOf(site(0x4012ab, rewriter.Time, rewriter.Unknown, ""), rewriter.Left, "x"), patchOf(site(0x4012ab, rewriter.Time, rewriter.Dormant, ""), rewriter.Left, "x"))}
+	g.Files = []contents.File{fileOf("bin/x", "", patchOf(site(0x4012ab, find.Time, find.Unknown, ""), patch.Left, "x"), patchOf(site(0x4012ab, find.Time, find.Dormant, ""), patch.Left, "x"))}
 	if got, want := legend([]*contents.Findings{g}, false), "A call site is code that calls the vsyscall page. unknown: cannot be proved; dormant: used only on kernels without a vDSO."; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -68,7 +69,7 @@ func TestEveryFormIsExplained(t *testing.T) {
 			}
 			c.text = string(b)
 		}
-		for _, form := range rewriter.Forms {
+		for _, form := range patch.Forms {
 			if !strings.Contains(c.text, c.before+form.String()+c.after) {
 				t.Errorf("%s does not have the %v form", name, form)
 			}

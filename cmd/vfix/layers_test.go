@@ -16,7 +16,7 @@ import (
 var layers = []string{
 	"internal/binread", "internal/fallbackfiles", "internal/filemarks", "internal/hinterr", "internal/kernellog", "internal/mounts", "internal/packages", "internal/packers", "internal/patterns", "internal/progress", "internal/quote",
 	"internal/redact", "internal/rootpath", "internal/sparse", "internal/tinyelf", "internal/utf8text", "internal/xattrs", "internal/jsonobject", "internal/lazy", "internal/carried", "internal/memfile",
-	"rewriter/x86", "rewriter/elf", "rewriter/origin", "rewriter/find", "rewriter/patch", "rewriter",
+	"rewriter/x86", "rewriter/elf", "rewriter/origin", "rewriter/find", "rewriter/patch",
 	"internal/loads", "internal/nearest", "internal/fixes", "internal/thread",
 	"images/mountopts",
 	"images/atomicfile",
@@ -115,7 +115,7 @@ func TestUpwardImportsAreSeen(t *testing.T) {
 		{"images/blob", "images/media", false},
 		{"images/registry", "images", false},
 		{"images/batch", "images/inventory", false},
-		{"images", "rewriter", true},
+		{"images", "rewriter/patch", true},
 		{"cmd/vfix/watch", "images/batch", true},
 		{"cmd/vfix/screen", "cmd/vfix", false},
 		{"rewriter/elf", "rewriter/origin", false},

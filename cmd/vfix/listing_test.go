@@ -10,7 +10,7 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/listing"
 	"vfix.dev/vfix/cmd/vfix/screen"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/x86"
 )
 
 // stub is time() of glibc 2.13 and what becomes of it.
@@ -25,7 +25,7 @@ func stub() listing.Site {
 	return listing.Site{
 		Title:   "lib/x86_64-linux-gnu/libc-2.13.so: time at 0x9f8b0, live, in time",
 		Reasons: []string{"live: the register is called", "entry: the whole function is a stub and nothing branches into it"},
-		Before: []rewriter.Line{
+		Before: []x86.Line{
 			{Vaddr: 0x9f8a0, Bytes: b("c3"), Text: "ret", Changed: false},
 			{Vaddr: 0x9f8b0, Bytes: b("4883ec08"), Text: "sub $0x8,%rsp", Changed: true},
 			{Vaddr: 0x9f8b4, Bytes: b("48c7c0000460ff"), Text: "mov $0xffffffffff600400,%rax", Changed: true},
@@ -33,7 +33,7 @@ func stub() listing.Site {
 			{Vaddr: 0x9f8bd, Bytes: b("4883c408"), Text: "add $0x8,%rsp", Changed: false},
 			{Vaddr: 0x9f8c1, Bytes: b("c3"), Text: "ret", Changed: false},
 		},
-		After: []rewriter.Line{
+		After: []x86.Line{
 			{Vaddr: 0x9f8a0, Bytes: b("c3"), Text: "ret", Changed: false},
 			{Vaddr: 0x9f8b0, Bytes: b("e94b071600"), Text: "jmp 0x200000 <vfix_time>", Changed: true},
 			{Vaddr: 0x9f8b5, Bytes: b("0f1f8400000000"), Text: "nopl 0x0(%rax,%rax,1)", Changed: true},

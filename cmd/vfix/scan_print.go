@@ -14,28 +14,29 @@ import (
 	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // verdictWords explain the verdicts that people read in the tables.
 var verdictWords = []struct {
-	verdict rewriter.Verdict
+	verdict find.Verdict
 	means   string
 }{
-	{rewriter.Live, "calls the page"},
-	{rewriter.Unknown, "cannot be proved"},
-	{rewriter.DormantCall, "calls it only on kernels without a vDSO"},
-	{rewriter.Dormant, "used only on kernels without a vDSO"},
+	{find.Live, "calls the page"},
+	{find.Unknown, "cannot be proved"},
+	{find.DormantCall, "calls it only on kernels without a vDSO"},
+	{find.Dormant, "used only on kernels without a vDSO"},
 }
 
 // legend explains the words of the tables: those that occur in them, and the forms.
 func legend(all []*contents.Findings, explained bool) string {
-	verdicts, forms := map[rewriter.Verdict]bool{}, map[rewriter.Form]bool{}
+	verdicts, forms := map[find.Verdict]bool{}, map[patch.Form]bool{}
 	for _, f := range all {
 		for i := range f.Files {
 			for _, p := range f.Files[i].Plan.Patches {
 				forms[p.Form] = true
-				if p.Form == rewriter.Left || explained { // the others have no word in the tables
+				if p.Form == patch.Left || explained { // the others have no word in the tables
 					verdicts[p.Site.Verdict] = true
 				}
 			}
@@ -52,7 +53,7 @@ func legend(all []*contents.Findings, explained bool) string {
 		text += " " + strings.Join(words, "; ") + "."
 	}
 	words = nil
-	for _, f := range rewriter.Forms {
+	for _, f := range patch.Forms {
 		if forms[f] {
 			words = append(words, f.String())
 		}
@@ -177,7 +178,7 @@ func fixable(f *contents.Findings, sites int) string {
 	for i := range f.Files {
 		for _, p := range f.Files[i].Plan.Patches {
 			_, ignored := f.Files[i].Ignored[p.Site.Offset]
-			if p.Form != rewriter.Left && f.Files[i].Covered == "" && !ignored && p.Site.Verdict.Patchable() {
+			if p.Form != patch.Left && f.Files[i].Covered == "" && !ignored && p.Site.Verdict.Patchable() {
 				n++
 			}
 		}

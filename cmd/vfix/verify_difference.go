@@ -17,7 +17,7 @@ import (
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // shownEdit is how long a run of bytes may be to be shown on a line, in bytes.
@@ -39,7 +39,7 @@ func writeDifference(w io.Writer, s screen.Stream, d *images.Difference) {
 	file := contents.File{Path: d.Path}
 	sites := map[uint64]bool{}
 	for i := range d.Patches {
-		if p := &d.Patches[i]; p.Form != rewriter.Left {
+		if p := &d.Patches[i]; p.Form != patch.Left {
 			sites[p.Offset] = true
 			if l, ok := listing.Of(&file, p); ok {
 				l.Write(w, s)
@@ -60,7 +60,7 @@ func writeDifference(w io.Writer, s screen.Stream, d *images.Difference) {
 }
 
 // editText is both sides of a short run of bytes, in hex; of a long one, how many differ.
-func editText(e rewriter.Edit) string {
+func editText(e patch.Edit) string {
 	if len(e.Old) <= shownEdit {
 		return fmt.Sprintf("%x -> %x", e.Old, e.New)
 	}

@@ -11,7 +11,7 @@ import (
 	"io"
 	"slices"
 
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // ErrUnsupported: this system runs no x86-64 Linux programs.
@@ -63,7 +63,7 @@ func Host(ctx context.Context, o Options) ([]Figure, error) {
 	s := newSamples()
 	candidates := p.kernel()
 	candidates = append(candidates, candidate{mode: Libc, args: []string{libcProgram, p.sample}, explain: noLibc})
-	for _, f := range []rewriter.Form{rewriter.Entry, rewriter.Lea, rewriter.Syscall} {
+	for _, f := range []patch.Form{patch.Entry, patch.Lea, patch.Syscall} {
 		mode := formStart + f.String()
 		only, err := p.patched(f, mode)
 		if err != nil {
@@ -114,8 +114,8 @@ func Image(ctx context.Context, original, rebuilt string, o Options) ([]Figure, 
 }
 
 // unfit is why a function of an old libc cannot have the form.
-func unfit(f rewriter.Form) string {
-	if f == rewriter.Syscall {
+func unfit(f patch.Form) string {
+	if f == patch.Syscall {
 		return "a system call changes rcx and r11, and a caller of an old libc's function may need them"
 	}
 	return "an old libc's function is more than a call there: the lea form is its best"
@@ -201,13 +201,13 @@ var libcName, stubsName = []byte("libc.so.6\x00"), []byte("libc-6.so\x00")
 
 // patched writes the library of old functions, patched in a form as a real libc is, and returns the functions
 // that have a call site which takes it.
-func (p *place) patched(form rewriter.Form, name string) ([]string, error) {
+func (p *place) patched(form patch.Form, name string) ([]string, error) {
 	data := bytes.Replace(p.o.Programs.Stubs, stubsName, libcName, 1)
-	r, err := rewriter.Scan(bytes.NewReader(data), int64(len(data)))
+	r, err := patch.Scan(bytes.NewReader(data), int64(len(data)))
 	if err != nil {
 		return nil, err
 	}
-	plan, err := rewriter.NewPlan(r, rewriter.Options{Forms: []rewriter.Form{form}})
+	plan, err := patch.NewPlan(r, patch.Options{Forms: []patch.Form{form}})
 	if err != nil {
 		return nil, err
 	}

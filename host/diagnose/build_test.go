@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing/fstest"
 
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // A core file and the library it is about, made here: each field can be poked.
@@ -151,7 +151,7 @@ func (t testCore) bytes() []byte {
 	}
 	segments := append([]memory{{testStack, t.stack}}, t.memory...)
 	if t.mapped {
-		segments = append(segments, memory{rewriter.PageVaddr, make([]byte, page)})
+		segments = append(segments, memory{find.PageVaddr, make([]byte, page)})
 	}
 	h := elfHeader(etCore, 1+len(segments))
 	off := uint64(len(h) + phdrSize*(1+len(segments)))

@@ -10,7 +10,8 @@ import (
 	"io/fs"
 
 	"vfix.dev/vfix/internal/packages"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // Options say what a diagnosis may look at, and how its fixes are worded.
@@ -96,7 +97,7 @@ func (c *Crash) readModule(m *module, o Options) {
 		return
 	}
 	defer done()
-	place, err := rewriter.Look(r, size, m.offset)
+	place, err := find.Look(r, size, m.offset)
 	if err != nil {
 		c.note("%s on %s: %v", m.path, where, err)
 		return
@@ -131,14 +132,14 @@ func (c *Crash) readModule(m *module, o Options) {
 }
 
 // findSite finds the reference to the page whose call it was, and what vfix does about it.
-func (c *Crash) findSite(r io.ReaderAt, size int64, place *rewriter.Place) {
-	report, err := rewriter.Scan(r, size)
+func (c *Crash) findSite(r io.ReaderAt, size int64, place *find.Place) {
+	report, err := patch.Scan(r, size)
 	if err != nil {
 		c.note("%s: %v", c.Caller.Module, err)
 		return
 	}
 	c.Caller.Libc = report.Libc
-	plan, err := rewriter.NewPlan(report, rewriter.Options{Explain: true})
+	plan, err := patch.NewPlan(report, patch.Options{Explain: true})
 	if err != nil {
 		c.note("%s: %v", c.Caller.Module, err)
 		return

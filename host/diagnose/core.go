@@ -7,11 +7,11 @@ import (
 	"io"
 
 	"vfix.dev/vfix/internal/quote"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // inThePage is an address in the vsyscall page that is not one of a function's: vfix itself has none of these.
-const inThePage = rewriter.PageVaddr + 1
+const inThePage = find.PageVaddr + 1
 
 // page says whether the process had the page: the kernel writes its own mapping of it as a segment, if there is
 // one. Debuggers leave it out; their cores have section headers, which the kernel's have only beside very many

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"vfix.dev/vfix/rewriter"
 	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 func diagnosed(t *testing.T, b []byte, o Options) *Crash {
@@ -37,7 +37,7 @@ func TestCore(t *testing.T) {
 	if k == nil || k.Module != "/lib/libold.so" || k.Offset != testRet || k.Package != "libold 2.13-38" || k.BuildID != elf.BuildID(note("GNU", 3, testID)) {
 		t.Fatalf("caller: got %+v", k)
 	}
-	if k.Site == nil || k.Site.Site.Vaddr != testCode+4 || k.Site.Form == rewriter.Left || k.Site.Listing == nil {
+	if k.Site == nil || k.Site.Site.Vaddr != testCode+4 || k.Site.Form == patch.Left || k.Site.Listing == nil {
 		t.Errorf("call site: got %+v", k.Site)
 	}
 	if got := fixes(c); got != "vfix rebuild redis:2.8.22" {

@@ -5,7 +5,8 @@ package diagnose
 import (
 	"fmt"
 
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/patch"
+	"vfix.dev/vfix/rewriter/x86"
 )
 
 // Kind is what a crash is.
@@ -136,12 +137,12 @@ type Caller struct {
 	BuildID string `json:"build_id"`
 	File    string `json:"-"`
 	Package string `json:"package"` // name and version, "" if no database knows the file
-	Libc    string `json:"libc"`    // as rewriter.Report.Libc
+	Libc    string `json:"libc"`    // as find.Report.Libc
 	// Site is the reference to the page and what vfix does about it, nil where the file
 	// was not read or has none that fits.
-	Site *rewriter.Patch `json:"-"`
+	Site *patch.Patch `json:"-"`
 	// Lines is the code before the return address; nil where the file was not read.
-	Lines []rewriter.Line `json:"-"`
+	Lines []x86.Line `json:"-"`
 	// Tail says that the function jumped to the page, so that Return is its caller's.
 	Tail bool `json:"tail"`
 }

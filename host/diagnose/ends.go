@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/internal/lazy"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // sigabrt and the others are what ends in words mean beside SIGSEGV, SIGSYS and SIGKILL; signal(7).
@@ -275,7 +275,7 @@ func missingLibrary(text string) *Crash {
 	return c
 }
 
-func functionAt(vaddr uint64) rewriter.Function {
-	f, _ := rewriter.FunctionAt(vaddr)
+func functionAt(vaddr uint64) find.Function {
+	f, _ := find.FunctionAt(vaddr)
 	return f
 }

@@ -7,7 +7,7 @@ import (
 	"path"
 
 	"vfix.dev/vfix/internal/quote"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // fix fills in c.Fixes; it needs all else to be filled in. args is the command line of the
@@ -33,7 +33,7 @@ func (c *Crash) fix(o Options, args []string) {
 	if len(args) > 0 && here {
 		c.add("runs it here, no file changed", append([]string{"vfix", "run"}, args...)...)
 	}
-	if k := c.Caller; k != nil && k.File != "" && k.Site != nil && k.Site.Form != rewriter.Left {
+	if k := c.Caller; k != nil && k.File != "" && k.Site != nil && k.Site.Form != patch.Left {
 		c.add("patches the caller in place, for all programs that use it", "vfix", "patch", "-i", path.Clean("/"+k.File))
 	}
 	if len(c.Fixes) == 0 {
@@ -59,7 +59,7 @@ func (c *Crash) how() string {
 	switch {
 	case k == nil || k.Site == nil:
 		return "the call reaches the vDSO, or the fallback catches it"
-	case k.Site.Form == rewriter.Left:
+	case k.Site.Form == patch.Left:
 		return "the fallback catches the call: it cannot be patched (" + k.Site.Reason + ")"
 	}
 	return "the call reaches the vDSO"

@@ -4,7 +4,7 @@ package diagnose
 
 import (
 	"vfix.dev/vfix/internal/kernellog"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // logLine is what one line says.
@@ -49,7 +49,7 @@ func fromKernel(e kernellog.Event) logLine {
 		where: e.Where, vague: e.Message == kernellog.Abend, relayed: e.Relayed,
 	}
 	// On a processor with LASS a call of the page is a general protection fault.
-	if _, ok := rewriter.FunctionAt(l.ip); ok && e.Message == kernellog.Protection {
+	if _, ok := find.FunctionAt(l.ip); ok && e.Message == kernellog.Protection {
 		l.kind = Call
 	}
 	return l

@@ -15,7 +15,7 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/internal/kernellog"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 const (
@@ -511,7 +511,7 @@ func (e *event) crash() *Crash {
 
 // byMessage judges by the kernel's own words, and the address.
 func (c *Crash) byMessage(k Kind) {
-	f, ok := rewriter.FunctionAt(c.IP)
+	f, ok := find.FunctionAt(c.IP)
 	if !ok {
 		c.misaligned(c.IP)
 		return

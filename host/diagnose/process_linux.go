@@ -20,7 +20,8 @@ import (
 	"vfix.dev/vfix/internal/kernellog"
 	"vfix.dev/vfix/internal/quote"
 	"vfix.dev/vfix/internal/rootpath"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 const (
@@ -231,9 +232,9 @@ func (c *Crash) callsPage(dir string, f *facts, o Options) {
 		if err != nil {
 			continue
 		}
-		report, err := rewriter.Scan(r, size)
+		report, err := patch.Scan(r, size)
 		if err == nil {
-			if n := report.Count(rewriter.Live) + report.Count(rewriter.Unknown); n > 0 {
+			if n := report.Count(find.Live) + report.Count(find.Unknown); n > 0 {
 				c.note("%s has %d call sites of the page: 'vfix scan %s' lists them", m.path, n, quote.Shell(scanned(dir, m.path, o)))
 			}
 		}

@@ -8,7 +8,8 @@ import (
 	"path"
 
 	"vfix.dev/vfix/internal/loads"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // reach is whether a program calls the page. The zero value says that it is not known.
@@ -80,9 +81,9 @@ func callsIt(root fs.FS, name string) (bool, error) {
 		return false, err
 	}
 	defer done()
-	report, err := rewriter.Scan(r, size)
+	report, err := patch.Scan(r, size)
 	if err != nil {
 		return false, err
 	}
-	return report.Count(rewriter.Live)+report.Count(rewriter.Unknown) > 0, nil
+	return report.Count(find.Live)+report.Count(find.Unknown) > 0, nil
 }

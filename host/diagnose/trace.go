@@ -18,7 +18,7 @@ import (
 	"sync"
 
 	"vfix.dev/vfix/internal/lazy"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // parseTrace takes a line of a tracer apart. Page faults elsewhere are every process's daily
@@ -44,7 +44,7 @@ func parseTrace(line string) (l logLine, ok bool) {
 	if !l.known.IP {
 		l.ip = l.fault
 	}
-	_, entry := rewriter.FunctionAt(l.ip)
+	_, entry := find.FunctionAt(l.ip)
 	switch {
 	case l.ip == l.fault && entry:
 		l.kind = Trap

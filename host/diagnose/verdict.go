@@ -6,7 +6,7 @@ package diagnose
 import (
 	"fmt"
 
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // The codes of a siginfo that matter here (asm-generic/siginfo.h). siKernel is what the
@@ -21,7 +21,7 @@ const slotSize = 0x400
 
 // inPage reports whether an address lies in the vsyscall page.
 func inPage(vaddr uint64) bool {
-	return vaddr >= rewriter.PageVaddr && vaddr < rewriter.PageVaddr+rewriter.PageSize
+	return vaddr >= find.PageVaddr && vaddr < find.PageVaddr+find.PageSize
 }
 
 // evidence is what is known of a crash before it is judged.
@@ -44,9 +44,9 @@ const (
 
 // judge fills in Kind, Function and Meaning from the evidence of a signal.
 func (c *Crash) judge(e evidence) {
-	f, entry := rewriter.FunctionAt(e.ip)
+	f, entry := find.FunctionAt(e.ip)
 	// With vsyscall=native (to Linux 5.2) the system call is an instruction of the page, behind its function's address.
-	slot, inSlot := rewriter.FunctionAt(e.ip &^ (slotSize - 1))
+	slot, inSlot := find.FunctionAt(e.ip &^ (slotSize - 1))
 	switch {
 	case e.signal == 0:
 		c.Kind, c.Meaning = None, "No signal is recorded: this is a snapshot of a process that had not crashed."
@@ -103,7 +103,7 @@ func (c *Crash) fullStack() {
 }
 
 // called fills in the kinds that are calls of a function of the page.
-func (c *Crash) called(k Kind, f rewriter.Function) {
+func (c *Crash) called(k Kind, f find.Function) {
 	c.Kind, c.Function = k, f.String()
 	at := fmt.Sprintf("%#x is %v() in the vsyscall page, a fixed address that glibc up to 2.13 calls.", f.Vaddr(), f)
 	switch k {
@@ -124,7 +124,7 @@ func (c *Crash) misaligned(ip uint64) {
 	c.Kind = Misaligned
 	c.Meaning = fmt.Sprintf("%#x is in the vsyscall page and none of its functions, which are at %#x, %#x and %#x. "+
 		"No program calls it on purpose: this crash has another cause (a bad jump), which vfix does not fix.",
-		ip, rewriter.Gettimeofday.Vaddr(), rewriter.Time.Vaddr(), rewriter.Getcpu.Vaddr())
+		ip, find.Gettimeofday.Vaddr(), find.Time.Vaddr(), find.Getcpu.Vaddr())
 }
 
 func (c *Crash) read(fault, ip uint64) {

@@ -12,7 +12,7 @@ import (
 
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/internal/kernellog"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // maxEvents bounds the crashes that are kept of a log.
@@ -133,7 +133,7 @@ func (x *examination) whereabouts(program string, pid int) string {
 
 // pageFunction names the function of an address in the page.
 func pageFunction(ip uint64) string {
-	if f, ok := rewriter.FunctionAt(ip); ok {
+	if f, ok := find.FunctionAt(ip); ok {
 		return f.String() + "()"
 	}
 	return "no function"

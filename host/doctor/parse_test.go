@@ -7,7 +7,7 @@ import (
 
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/internal/kernellog"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // TestDied: the kernel's lines about a call of the page, in different logs.
@@ -145,7 +145,7 @@ func FuzzKernelLog(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line string) {
 		l, _ := kernellog.Strip(line)
 		diagnose.OfKernel([]kernellog.Line{l}, func(d *diagnose.Crash) {
-			if d.Kind == diagnose.Call && (d.IP < rewriter.PageVaddr || d.IP-rewriter.PageVaddr >= rewriter.PageSize) {
+			if d.Kind == diagnose.Call && (d.IP < find.PageVaddr || d.IP-find.PageVaddr >= find.PageSize) {
 				t.Errorf("got %+v", d)
 			}
 		})

@@ -16,7 +16,8 @@ import (
 	"vfix.dev/vfix/host/jail"
 	"vfix.dev/vfix/internal/packers"
 	"vfix.dev/vfix/internal/sparse"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // socket is where the process that asks is.
@@ -78,7 +79,7 @@ func closeOthers() error {
 const maxFiles = 2
 
 // serve does what is asked. A fault of vfix's own is also an answer.
-func serve(r *request, files []*os.File, fixes []rewriter.Fix) (a answer) {
+func serve(r *request, files []*os.File, fixes []find.Fix) (a answer) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			a = answer{Error: clip(fmt.Sprintf("internal error: %v", fault))}
@@ -89,7 +90,7 @@ func serve(r *request, files []*os.File, fixes []rewriter.Fix) (a answer) {
 	case 1:
 		_, a.Finding, err = planOf(files[0], r.Size, fixes)
 	case maxFiles:
-		err = patch(files[0], r.Size, files[1], r.Want, fixes)
+		err = patchFile(files[0], r.Size, files[1], r.Want, fixes)
 	default:
 		err = fmt.Errorf("%d files", len(files))
 	}
@@ -101,26 +102,26 @@ func serve(r *request, files []*os.File, fixes []rewriter.Fix) (a answer) {
 
 // planOf scans a file of size bytes; a nil plan says that it has no call site that can be
 // patched, none that would have to be, and nothing that the fixes change.
-func planOf(f io.ReaderAt, size int64, fixes []rewriter.Fix) (p *rewriter.Plan, found Finding, err error) {
-	r, err := rewriter.ScanWithin(f, size, maxExec)
+func planOf(f io.ReaderAt, size int64, fixes []find.Fix) (p *patch.Plan, found Finding, err error) {
+	r, err := patch.ScanWithin(f, size, maxExec)
 	if err != nil {
 		return nil, found, err
 	}
-	if r.Skipped.Damaged() || r.Skipped != nil && (r.Skipped.Kind == rewriter.SkipTooMuchCode || r.Skipped.Kind == rewriter.SkipFormat) {
+	if r.Skipped.Damaged() || r.Skipped != nil && (r.Skipped.Kind == find.SkipTooMuchCode || r.Skipped.Kind == find.SkipFormat) {
 		return nil, found, fmt.Errorf("%w: %s", ErrTooMuch, r.Skipped) // the kernel may run it all the same
 	}
 	if has := r.Fixed; slices.Contains(fixes, has) {
 		found.Fix = has
 	}
 	wanted := r.Redirect != nil && slices.Contains(fixes, r.Redirect.Fix)
-	if !wanted && !slices.ContainsFunc(r.Sites, func(s rewriter.Site) bool { return s.Verdict.Patchable() || s.Verdict == rewriter.Unknown }) {
+	if !wanted && !slices.ContainsFunc(r.Sites, func(s find.Site) bool { return s.Verdict.Patchable() || s.Verdict == find.Unknown }) {
 		why, err := packers.Inside(f, size)
 		if err == nil && why != "" {
 			err = fmt.Errorf("%w: %s", ErrTooMuch, why)
 		}
 		return nil, found, err
 	}
-	if p, err = rewriter.NewPlan(r, rewriter.Options{Fixes: fixes}); err != nil {
+	if p, err = patch.NewPlan(r, patch.Options{Fixes: fixes}); err != nil {
 		return nil, Finding{}, err
 	}
 	found.add(p, wanted)
@@ -129,8 +130,8 @@ func planOf(f io.ReaderAt, size int64, fixes []rewriter.Fix) (p *rewriter.Plan, 
 
 var errOther = errors.New("not the file that was examined")
 
-// patch writes the patched copy of a file, which is to have want bytes, and proves that it is one.
-func patch(original io.ReaderAt, size int64, to *os.File, want int64, fixes []rewriter.Fix) error {
+// patchFile writes the patched copy of a file, which is to have want bytes, and proves that it is one.
+func patchFile(original io.ReaderAt, size int64, to *os.File, want int64, fixes []find.Fix) error {
 	p, _, err := planOf(original, size, fixes)
 	if err != nil {
 		return err
@@ -141,7 +142,7 @@ func patch(original io.ReaderAt, size int64, to *os.File, want int64, fixes []re
 	if _, err := sparse.Copy(to, p.Apply(original)); err != nil {
 		return err
 	}
-	_, err = rewriter.Verify(original, size, to, want, rewriter.Options{Fixes: fixes})
+	_, err = patch.Verify(original, size, to, want, patch.Options{Fixes: fixes})
 	return err
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // Examiner has files examined. The confined process is started when the first file is.
@@ -21,7 +21,7 @@ type Examiner struct {
 	Memory int64
 	Until  time.Time
 	// Fixes are those that are made besides: nil for none.
-	Fixes []rewriter.Fix
+	Fixes []find.Fix
 	// Holds is what confines the process, once it has been started.
 	Holds []string
 

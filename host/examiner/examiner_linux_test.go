@@ -16,7 +16,7 @@ import (
 
 	"vfix.dev/vfix/host/jail"
 	"vfix.dev/vfix/internal/tinyelf"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // The confined process is this program, called by another name.
@@ -68,7 +68,7 @@ func TestExamineAndPatch(t *testing.T) {
 	if got, _ := os.ReadFile(to.Name()); !bytes.Equal(got, want) {
 		t.Errorf("got %d bytes, want %d others", len(got), len(want))
 	}
-	if v, err := rewriter.Verify(bytes.NewReader(original), int64(len(original)), to, found.Size, rewriter.Options{}); err != nil || len(v.Patches) != 1 {
+	if v, err := patch.Verify(bytes.NewReader(original), int64(len(original)), to, found.Size, patch.Options{}); err != nil || len(v.Patches) != 1 {
 		t.Errorf("got %+v, %v", v, err)
 	}
 	if err := e.Patch(int(f.Fd()), int64(len(original)), int(file(t, nil).Fd()), found.Size+1); err == nil {

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // Pool makes the examiners of a start. A file that takes a confined process over can lie about what that
@@ -19,7 +19,7 @@ type Pool struct {
 	Memory int64
 	Until  time.Time
 	// Fixes are those that are made besides.
-	Fixes []rewriter.Fix
+	Fixes []find.Fix
 	// Examined is how many files were, in whatever way.
 	Examined atomic.Int64
 
@@ -111,7 +111,7 @@ const maxSearched = 64 << 20
 func (g *Group) Examine(f File, size int64, buf []byte) (Finding, error) {
 	g.Examined.Add(1)
 	if len(g.Fixes) == 0 && size <= maxSearched {
-		if nameless, err := rewriter.Nameless(f, size, buf); err != nil || nameless {
+		if nameless, err := find.Nameless(f, size, buf); err != nil || nameless {
 			return Finding{}, err
 		}
 	}

@@ -9,7 +9,8 @@ import (
 	"fmt"
 	"time"
 
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // Name is what the confined process is called as (argv[0]).
@@ -27,7 +28,7 @@ type Finding struct {
 	Stay int    `json:"stay,omitempty"`
 	Left string `json:"left,omitempty"`
 	// Fix is the one that the copy has, or the file itself; "" for none.
-	Fix rewriter.Fix `json:"fix,omitempty"`
+	Fix find.Fix `json:"fix,omitempty"`
 }
 
 // ErrTooMuch: a file costs more to read than any program is large.
@@ -35,9 +36,9 @@ var ErrTooMuch = errors.New("not examined")
 
 // bounds are the first message, from the caller.
 type bounds struct {
-	Memory int64          `json:"memory"`
-	Time   time.Duration  `json:"time"`
-	Fixes  []rewriter.Fix `json:"fixes,omitempty"`
+	Memory int64         `json:"memory"`
+	Time   time.Duration `json:"time"`
+	Fixes  []find.Fix    `json:"fixes,omitempty"`
 }
 
 // hello is the first answer.
@@ -68,12 +69,12 @@ const maxReason = 1 << 10
 func clip(s string) string { return s[:min(len(s), maxReason)] }
 
 // add notes what a plan does; wanted says that the file is to have the plan's fix.
-func (f *Finding) add(p *rewriter.Plan, wanted bool) {
+func (f *Finding) add(p *patch.Plan, wanted bool) {
 	if !p.Empty() {
 		f.Size = p.Size
 	}
 	for _, q := range p.Patches {
-		if q.Form != rewriter.Left {
+		if q.Form != patch.Left {
 			f.Sites++
 		}
 	}

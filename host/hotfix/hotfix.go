@@ -21,7 +21,7 @@ import (
 	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/quote"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // HotfixDir is where the patched copies are kept.
@@ -188,7 +188,7 @@ func serviceName(image string) string {
 // folders or files covered are left out: the container does not see these files.
 func (h *hotfix) keep(ctx context.Context, targets []contents.Target, covered []string, e engine.Traits) error {
 	var k *copyFolder
-	var fixed []rewriter.Fix
+	var fixed []find.Fix
 	for _, one := range targets {
 		targets := visibleNames(one.Names, covered)
 		if len(targets) == 0 {

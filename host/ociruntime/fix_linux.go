@@ -11,11 +11,11 @@ import (
 
 	"vfix.dev/vfix/host/store"
 	"vfix.dev/vfix/internal/fixes"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // possible are the fixes whose files this container can have.
-func (k *container) possible(all []rewriter.Fix) (some []rewriter.Fix) {
+func (k *container) possible(all []find.Fix) (some []find.Fix) {
 	for _, r := range all {
 		if err := k.roomFor(fixes.FileOf(r)); err != nil {
 			k.rec.Add("", fmt.Sprintf("%s: %v", r, err))
@@ -63,7 +63,7 @@ func (k *container) addFixes() error {
 }
 
 // needs notes that a program which the container sees has a fix.
-func (k *container) needs(r rewriter.Fix) {
+func (k *container) needs(r find.Fix) {
 	if r != "" && !slices.Contains(k.fixed, r) {
 		k.fixed = append(k.fixed, r)
 	}
@@ -73,7 +73,7 @@ func (k *container) needs(r rewriter.Fix) {
 func (k *container) maker() string { return k.own.maker(k.pool.Fixes) }
 
 // words are fixes in the words of the record.
-func words(all []rewriter.Fix) string {
+func words(all []find.Fix) string {
 	var names []string
 	for _, r := range all {
 		names = append(names, string(r))

@@ -18,7 +18,7 @@ import (
 	"vfix.dev/vfix/host/rootfs"
 	"vfix.dev/vfix/host/starts"
 	"vfix.dev/vfix/host/store"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // container is one that is about to be made.
@@ -45,9 +45,9 @@ type container struct {
 	mounts   []mount  // of the namespace that the root is looked at in
 	machine  []mount  // of this machine
 	add      []addition
-	hooks    specHooks      // that config.json gets
-	earlier  []specMount    // those of config.json that an earlier start has added
-	fixed    []rewriter.Fix // that some program has which the container sees
+	hooks    specHooks   // that config.json gets
+	earlier  []specMount // those of config.json that an earlier start has added
+	fixed    []find.Fix  // that some program has which the container sees
 	// rec is what is done and what is not, for the log and the record.
 	rec *starts.Record
 }

@@ -8,7 +8,7 @@ import (
 	"io"
 
 	"vfix.dev/vfix/host/policy"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // Options are what vfix-runtime must know of the binary that it is part of.
@@ -47,7 +47,7 @@ func Hint(err error) string {
 }
 
 // maker names what makes copies of files, and what is looked for in them.
-func (o *Options) maker(fix []rewriter.Fix) (maker string) {
+func (o *Options) maker(fix []find.Fix) (maker string) {
 	if o.Maker != nil {
 		maker = o.Maker()
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"vfix.dev/vfix/internal/fixes"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // Annotations that decide about one container. Others that begin as they do are facts about images, and ignored.
@@ -27,7 +27,7 @@ type Decision struct {
 	Enabled  bool
 	OptedOut bool // not Enabled because of its annotation
 	Fallback bool
-	Fix      []rewriter.Fix
+	Fix      []find.Fix
 }
 
 // Decide applies annotations to the configuration. An error says that one of them has no meaning, or asks for
@@ -56,7 +56,7 @@ func (c Config) Decide(annotations map[string]string) (Decision, error) {
 		if d.Fix, err = fixes.Parse(fix); err != nil {
 			return of, fmt.Errorf("annotation %s: %w, or %s", AnnotationFix, err, noFix)
 		}
-		d.Fix = append(slices.Clone(of.Fix), slices.DeleteFunc(d.Fix, func(r rewriter.Fix) bool { return slices.Contains(of.Fix, r) })...)
+		d.Fix = append(slices.Clone(of.Fix), slices.DeleteFunc(d.Fix, func(r find.Fix) bool { return slices.Contains(of.Fix, r) })...)
 	}
 	if !c.FailClosed || c.AllowDisable {
 		return d, nil

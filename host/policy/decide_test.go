@@ -5,12 +5,12 @@ import (
 	"reflect"
 	"testing"
 
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // The annotations of a container's author make the policy stricter, or the policy permits it.
 func TestDecide(t *testing.T) {
-	java := []rewriter.Fix{rewriter.Fixes[0]}
+	java := []find.Fix{find.Fixes[0]}
 	strict := Config{FailClosed: true, Fallback: true, Fix: "java-cgroups"}
 	permits := strict
 	permits.AllowDisable = true

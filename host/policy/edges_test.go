@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"vfix.dev/vfix/host/starts"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // Each bound of a configuration, at it and beyond.
@@ -350,7 +350,7 @@ func TestOwnedAlone(t *testing.T) {
 // An annotation that repeats a fix of the configuration adds nothing to it.
 func TestDecideRepeatsNothing(t *testing.T) {
 	d, err := Config{Fix: "java-cgroups"}.Decide(map[string]string{AnnotationFix: "java-cgroups"})
-	if err != nil || !reflect.DeepEqual(d.Fix, []rewriter.Fix{rewriter.Fixes[0]}) {
+	if err != nil || !reflect.DeepEqual(d.Fix, []find.Fix{find.Fixes[0]}) {
 		t.Errorf("got %v, %v", d.Fix, err)
 	}
 	if _, err := (Config{Fix: "nothing"}).Decide(nil); err == nil || !strings.Contains(err.Error(), "fix") {

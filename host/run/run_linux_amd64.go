@@ -14,7 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // Run starts a command in place of this process and returns only if that fails.
@@ -47,7 +48,7 @@ type choice struct {
 	why     string
 	warning string
 	musl    bool // its loader is musl's
-	plan    *rewriter.Plan
+	plan    *patch.Plan
 	content *os.File // of the program, for Memfd
 }
 
@@ -64,15 +65,15 @@ func choose(p *program, want Way) (*choice, error) {
 	if err != nil {
 		return nil, err
 	}
-	is, err := rewriter.Inspect(f, fi.Size())
+	is, err := find.Inspect(f, fi.Size())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.file, err)
 	}
 	switch {
 	case is.Skipped == nil:
-	case is.Skipped.Kind == rewriter.SkipNotELF:
+	case is.Skipped.Kind == find.SkipNotELF:
 		return nil, errorf(ErrNotExecutable, "%s: neither an ELF file nor a script that names its interpreter", p.file)
-	case is.Skipped.Damaged(), is.Skipped.Kind == rewriter.SkipFormat: // a kernel may run it all the same
+	case is.Skipped.Damaged(), is.Skipped.Kind == find.SkipFormat: // a kernel may run it all the same
 		return &choice{way: Trace, why: is.Skipped.String() + ": its code cannot be seen"}, nil
 	default:
 		return &choice{way: AsIs, why: is.Skipped.String() + ": no program that calls the page"}, nil
@@ -89,7 +90,7 @@ func choose(p *program, want Way) (*choice, error) {
 }
 
 // chooseELF decides about a 64-bit x86-64 program.
-func chooseELF(f *os.File, size int64, is *rewriter.Program) (*choice, error) {
+func chooseELF(f *os.File, size int64, is *find.Program) (*choice, error) {
 	if !is.Static {
 		c := &choice{way: Preload, why: "dynamic, loaded by " + is.Interp, musl: strings.Contains(is.Interp, "ld-musl")}
 		switch {
@@ -100,11 +101,11 @@ func chooseELF(f *os.File, size int64, is *rewriter.Program) (*choice, error) {
 		}
 		return c, nil
 	}
-	report, err := rewriter.Scan(f, size)
+	report, err := patch.Scan(f, size)
 	if err != nil {
 		return nil, err
 	}
-	plan, err := rewriter.NewPlan(report, rewriter.Options{})
+	plan, err := patch.NewPlan(report, patch.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -127,10 +128,10 @@ func packed(f *os.File) bool {
 	return bytes.Contains(head[:n], []byte("UPX!"))
 }
 
-func patched(p *rewriter.Plan) int {
+func patched(p *patch.Plan) int {
 	n := 0
 	for _, q := range p.Patches {
-		if q.Form != rewriter.Left {
+		if q.Form != patch.Left {
 			n++
 		}
 	}
@@ -138,7 +139,7 @@ func patched(p *rewriter.Plan) int {
 }
 
 // override takes the way that the user asked for.
-func (c *choice) override(want Way, is *rewriter.Program) error {
+func (c *choice) override(want Way, is *find.Program) error {
 	switch {
 	case want == "" || want == Auto || want == c.way:
 		return nil

@@ -20,7 +20,7 @@ import (
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // Options are the choices of vfix rebuild --from-file. Of RebuildOptions Dest and Tag
@@ -356,7 +356,7 @@ func take(o *outcome.Image, r *images.Rebuilt) {
 		hazards(o, f)
 		for i := range f.Files {
 			for _, p := range f.Files[i].Plan.Patches {
-				if p.Form != rewriter.Left {
+				if p.Form != patch.Left {
 					o.Patched++
 				}
 			}

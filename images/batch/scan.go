@@ -9,7 +9,8 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/outcome"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // Scan examines the images of a list; of Options, what is about results means nothing. Errors are as
@@ -52,11 +53,11 @@ func site(o *outcome.Image, f *contents.File) {
 		return
 	}
 	for _, p := range f.Plan.Patches {
-		if p.Site.Verdict != rewriter.Unknown && !p.Site.Verdict.Patchable() {
+		if p.Site.Verdict != find.Unknown && !p.Site.Verdict.Patchable() {
 			continue
 		}
 		o.Status = outcome.Affected
-		if p.Form == rewriter.Left {
+		if p.Form == patch.Left {
 			o.LeftOver++
 		} else {
 			o.Patched++

@@ -17,7 +17,7 @@ import (
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/outcome"
 	"vfix.dev/vfix/internal/patterns"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // A scan of a list resumes as a rebuild does, and their lines in one state file are apart.
@@ -66,7 +66,7 @@ func TestScanList(t *testing.T) {
 	}
 
 	// A scan without a fix has not found what a scan for it would find.
-	o.Rewriter.Fixes = rewriter.Fixes
+	o.Rewriter.Fixes = find.Fixes
 	scan("affected, failed, affected, unaffected")
 	o.Rewriter.Fixes = nil
 	scan("affected, failed, affected, unaffected")

@@ -23,7 +23,8 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/internal/rootpath"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // Disk is a directory on disk, or one file in it. Nothing outside of it is read, and no symlink is followed.
@@ -401,7 +402,7 @@ func (d *Disk) examine(s *Session, e *Entry, r *os.File) (info *elfInfo, err err
 	}
 	info.Content = nil // it ends with the open file
 	if info.report != nil {
-		info.plan, err = rewriter.NewPlan(info.report, s.Options)
+		info.plan, err = patch.NewPlan(info.report, s.Options)
 	}
 	return info, err
 }
@@ -417,7 +418,7 @@ func (m *thinMember) Size() int64 { return m.size }
 // thin examines a thin archive that the user named, nil if it is not one: its objects are files
 // beside it or below. Those with call sites are kept open until a plan is made.
 func (d *Disk) thin(r io.ReaderAt, size int64, kept *[]io.Closer) (*elfInfo, error) {
-	report, err := rewriter.ScanThin(r, size, func(name string) (rewriter.ThinMember, error) {
+	report, err := find.ScanThin(r, size, func(name string) (find.ThinMember, error) {
 		m, err := d.Root.OpenFile(name, os.O_RDONLY|OpenNoBlock, 0)
 		if err != nil {
 			return nil, errors.New(plainReason(err))
@@ -444,7 +445,7 @@ func (d *Disk) thin(r io.ReaderAt, size int64, kept *[]io.Closer) (*elfInfo, err
 
 // passedOver is about the one file that the user named: it matters why it is not examined.
 func (d *Disk) passedOver(s *Session, r io.ReaderAt, size int64, elf bool) error {
-	report, err := rewriter.Scan(r, size)
+	report, err := patch.Scan(r, size)
 	if err != nil {
 		return err
 	}

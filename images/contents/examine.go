@@ -14,8 +14,9 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/hazards"
 	"vfix.dev/vfix/internal/packers"
-	"vfix.dev/vfix/rewriter"
 	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 const (
@@ -36,9 +37,9 @@ type elfInfo struct {
 	execBytes int64
 	passed    string            // why it was not examined, "" if it was
 	unread    bool              // because it could not be read
-	report    *rewriter.Report  // nil if it has no reference to the page, and needs no fix that is asked for
+	report    *find.Report      // nil if it has no reference to the page, and needs no fix that is asked for
 	Content   *io.SectionReader // kept where report is not nil
-	plan      *rewriter.Plan    // once made
+	plan      *patch.Plan       // once made
 	hazard    *hazards.Hazard   // nil for none
 }
 
@@ -194,7 +195,7 @@ func (x *examiner) hold(r io.Reader, size int64) (io.ReaderAt, error) {
 }
 
 // fixes reports whether the file has something besides call sites that needs a fix.
-func (s *Session) fixes(r *rewriter.Report) bool {
+func (s *Session) fixes(r *find.Report) bool {
 	return r.Redirect != nil && slices.Contains(s.Options.Fixes, r.Redirect.Fix)
 }
 
@@ -207,7 +208,7 @@ func (s *Session) examineAt(name string, r io.ReaderAt, size int64, keep bool) (
 	} else if isNested(head[:n]) {
 		return examineNested(head[:n], r, size)
 	}
-	report, err := rewriter.Scan(r, size)
+	report, err := patch.Scan(r, size)
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +219,7 @@ func (s *Session) examineAt(name string, r io.ReaderAt, size int64, keep bool) (
 	switch {
 	case report.Skipped.Damaged():
 		return &elfInfo{passed: report.Skipped.String(), unread: true}, nil // a kernel may run it all the same
-	case report.Skipped != nil && report.Skipped.Kind == rewriter.SkipFormat:
+	case report.Skipped != nil && report.Skipped.Kind == find.SkipFormat:
 		return &elfInfo{passed: report.Skipped.String(), unread: true}, nil
 	case report.Skipped != nil:
 		return nil, nil
@@ -240,7 +241,7 @@ func (s *Session) examineAt(name string, r io.ReaderAt, size int64, keep bool) (
 			return nil, err
 		}
 		// A report reads its file again when a plan is made: it must know the copy.
-		if report, err = rewriter.Scan(info.Content, size); err != nil {
+		if report, err = patch.Scan(info.Content, size); err != nil {
 			return nil, err
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"vfix.dev/vfix/images/hazards"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // Scanned is Findings with what is needed to act on them.
@@ -60,7 +60,7 @@ func (s *Session) judge(out *Scanned, v visible, layer string) error {
 	}
 	out.ELFFiles++
 	out.ExecBytes += v.ELF.execBytes
-	var plan *rewriter.Plan
+	var plan *patch.Plan
 	if v.ELF.report != nil {
 		var err error
 		if plan, err = s.plan(v.ELF); err != nil {
@@ -85,16 +85,16 @@ func (s *Session) judge(out *Scanned, v visible, layer string) error {
 }
 
 // fixes reports whether a plan ends a hazard.
-func fixes(p *rewriter.Plan, h *hazards.Hazard) bool {
+func fixes(p *patch.Plan, h *hazards.Hazard) bool {
 	return p != nil && p.Redirected() && string(p.Redirect.Fix) == string(h.Kind)
 }
 
 // plan makes the plan for a file once, however many images have it.
-func (s *Session) plan(e *elfInfo) (*rewriter.Plan, error) {
+func (s *Session) plan(e *elfInfo) (*patch.Plan, error) {
 	s.planning.Lock()
 	defer s.planning.Unlock()
 	if e.plan == nil {
-		p, err := rewriter.NewPlan(e.report, s.Options)
+		p, err := patch.NewPlan(e.report, s.Options)
 		if err != nil {
 			return nil, err
 		}

@@ -11,7 +11,7 @@ import (
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/imagetest"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // farLayer is a layer of a registry that must not be asked for.
@@ -34,7 +34,7 @@ func TestForeignLayer(t *testing.T) {
 		types.DockerForeignLayer: false, types.OCIRestrictedLayer: false, types.DockerLayer: true,
 	} {
 		n := &imagetest.Notes{}
-		s := contents.NewSession(1, n, rewriter.Options{})
+		s := contents.NewSession(1, n, patch.Options{})
 		l := &farLayer{Layer: inner, mediaType: mt}
 		idx, err := s.ReadLayer(t.Context(), l)
 		s.Close()

@@ -15,7 +15,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"vfix.dev/vfix/images/blob"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // layerGzipLevel is the compression of the added layer. Together with the pinned version of
@@ -25,7 +25,7 @@ const layerGzipLevel = gzip.DefaultCompression
 // Target is a visible file with references to the vsyscall page, and what is done about them.
 type Target struct {
 	visible
-	Plan *rewriter.Plan
+	Plan *patch.Plan
 }
 
 // AddedLayer is the layer of patched files.

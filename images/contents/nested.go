@@ -15,8 +15,9 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/packers"
-	"vfix.dev/vfix/rewriter"
 	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 const (
@@ -231,14 +232,14 @@ func (z *zipLook) begin(f *zip.File, head []byte) bool {
 // program examines a program or library.
 func (z *zipLook) program(b []byte, name string) {
 	r := elf.Memory(b)
-	report, err := rewriter.Scan(r, int64(len(b)))
+	report, err := patch.Scan(r, int64(len(b)))
 	switch {
 	case err != nil:
 		z.missed(name, "%v", err)
-	case report.Skipped.Damaged() || report.Skipped != nil && report.Skipped.Kind == rewriter.SkipFormat:
+	case report.Skipped.Damaged() || report.Skipped != nil && report.Skipped.Kind == find.SkipFormat:
 		z.missed(name, "%s", report.Skipped)
 	case report.Skipped != nil:
-	case report.Count(rewriter.Live)+report.Count(rewriter.Unknown) > 0 || report.Count(rewriter.DormantCall) > 0:
+	case report.Count(find.Live)+report.Count(find.Unknown) > 0 || report.Count(find.DormantCall) > 0:
 		if z.calls++; z.calls == 1 {
 			z.first = name
 		}

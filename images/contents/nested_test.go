@@ -10,7 +10,7 @@ import (
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/imagetest"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // zipped is a zip archive with a member.
@@ -109,7 +109,7 @@ func TestNotLookedInto(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s := contents.NewSession(1, &imagetest.Notes{}, rewriter.Options{})
+			s := contents.NewSession(1, &imagetest.Notes{}, patch.Options{})
 			defer s.Close()
 			found, err := s.Path(t.Context(), dir)
 			if err != nil {

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // File is one file with references to the vsyscall page, as it is visible in the merged
@@ -17,9 +18,9 @@ type File struct {
 	Size  int64    `json:"size"`  // bytes
 	Layer string   `json:"layer"` // diff ID of the layer it comes from; "" outside images
 	// Index is the number of that layer, the base layer being 0.
-	Index  int              `json:"layer_index"`
-	Report *rewriter.Report `json:"-"`
-	Plan   *rewriter.Plan   `json:"-"`
+	Index  int          `json:"layer_index"`
+	Report *find.Report `json:"-"`
+	Plan   *patch.Plan  `json:"-"`
 	// Covered is what of the fallback takes care of the sites that stay: "libvfix.so",
 	// "vfix-trace", or "" for nothing. Of a scan all stay, of a rebuild those not patched.
 	Covered string `json:"covered"`

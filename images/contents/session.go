@@ -14,7 +14,7 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/progress"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // MaxLayersAtOnce bounds memory on machines with many processors: each layer that is read
@@ -25,7 +25,7 @@ const MaxLayersAtOnce = 4
 // needed again. Two sources of a command share a session, so that a layer they have in
 // common is read once.
 type Session struct {
-	Options  rewriter.Options
+	Options  patch.Options
 	jobs     int
 	Progress progress.Reporter
 	// Sums says that the SHA-256 of every regular file is wanted, for comparisons.
@@ -46,7 +46,7 @@ type Session struct {
 }
 
 // NewSession examines with jobs processors, all for 0 or less; p may be nil.
-func NewSession(jobs int, p progress.Reporter, o rewriter.Options) *Session {
+func NewSession(jobs int, p progress.Reporter, o patch.Options) *Session {
 	if jobs <= 0 {
 		jobs = runtime.NumCPU()
 	}

@@ -7,7 +7,7 @@ package contents
 import (
 	"fmt"
 
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // Verdict is what an examination says of a source. The zero value is Incomplete: what nobody
@@ -79,7 +79,7 @@ func (f *Findings) MissingLibraries() []string {
 func (f *File) Open() int {
 	n := 0
 	for _, s := range f.Report.Sites {
-		if _, ignored := f.Ignored[s.Offset]; !ignored && (s.Verdict == rewriter.Unknown || s.Verdict.Patchable()) {
+		if _, ignored := f.Ignored[s.Offset]; !ignored && (s.Verdict == find.Unknown || s.Verdict.Patchable()) {
 			n++
 		}
 	}

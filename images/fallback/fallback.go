@@ -19,7 +19,7 @@ import (
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/internal/fallbackfiles"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // Mode says when a rebuild adds the fallback. The zero value is as FallbackNever.
@@ -84,7 +84,7 @@ func (s *Shim) TraceFile() contents.Extra {
 }
 
 // noPreload says why a preload does nothing for the sites left in a file, "" if it does.
-func (in *installed) noPreload(r *rewriter.Report) string {
+func (in *installed) noPreload(r *find.Report) string {
 	switch {
 	case r.Static:
 		return "a static program: nothing loads libvfix.so into it"

@@ -19,7 +19,7 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/patterns"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // DefaultFile is read if it exists and no other is named.
@@ -149,7 +149,7 @@ func (r *Rules) Apply(f *contents.Findings, now time.Time) {
 
 func (r *Rules) applyTo(f *contents.Findings, file *contents.File, now time.Time) {
 	for _, s := range file.Report.Sites {
-		if s.Verdict != rewriter.Unknown && !s.Verdict.Patchable() {
+		if s.Verdict != find.Unknown && !s.Verdict.Patchable() {
 			continue
 		}
 		for i := range r.entries {

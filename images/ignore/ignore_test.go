@@ -8,17 +8,18 @@ import (
 	"time"
 
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // found is a source with two files, of one call of time each, and a table that is compared with.
 func found() *contents.Findings {
 	file := func(path string, links ...string) contents.File {
-		sites := []rewriter.Site{
-			{Vaddr: 0x4012ab, Offset: 0x12ab, Function: rewriter.Time, Verdict: rewriter.Live},
-			{Vaddr: 0x402000, Offset: 0x2000, Function: rewriter.Time, Verdict: rewriter.Benign},
+		sites := []find.Site{
+			{Vaddr: 0x4012ab, Offset: 0x12ab, Function: find.Time, Verdict: find.Live},
+			{Vaddr: 0x402000, Offset: 0x2000, Function: find.Time, Verdict: find.Benign},
 		}
-		return contents.File{Path: path, Links: links, Report: &rewriter.Report{Sites: sites}, Plan: &rewriter.Plan{}}
+		return contents.File{Path: path, Links: links, Report: &find.Report{Sites: sites}, Plan: &patch.Plan{}}
 	}
 	return &contents.Findings{Digest: "sha256:ab", ELFFiles: 2, Files: []contents.File{file("bin/a"), file("usr/bin/b", "usr/bin/c")}}
 }

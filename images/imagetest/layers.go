@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // TestTime is the mtime of all members made here, with a fraction that only PAX keeps.
@@ -151,7 +151,7 @@ func ImageOf(t testing.TB, layers ...v1.Layer) v1.Image {
 }
 
 func TestSession(t testing.TB) *contents.Session {
-	s := contents.NewSession(2, nil, rewriter.Options{})
+	s := contents.NewSession(2, nil, patch.Options{})
 	t.Cleanup(s.Close)
 	return s
 }

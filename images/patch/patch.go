@@ -24,7 +24,7 @@ import (
 	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/internal/quote"
 	"vfix.dev/vfix/internal/sparse"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // Options are the choices of vfix patch.
@@ -40,7 +40,7 @@ type Options struct {
 	// OneFS leaves out what is mounted in a folder.
 	OneFS    bool
 	Progress progress.Reporter
-	Rewriter rewriter.Options
+	Rewriter patch.Options
 }
 
 // All patches ELF files, folders (recursively) and tarballs. Exactly one of InPlace and

@@ -22,7 +22,7 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 const (
@@ -196,11 +196,11 @@ func StateFile(h *contents.Target, layer string, before *io.SectionReader) (Stat
 }
 
 // stateChanges describes what changes in place.
-func stateChanges(patches []rewriter.Patch, changed []rewriter.Edit) ([]StatedSite, []StatedEdit) {
+func stateChanges(patches []patch.Patch, changed []patch.Edit) ([]StatedSite, []StatedEdit) {
 	sites, edits := []StatedSite{}, []StatedEdit{}
 	at := map[uint64]bool{}
 	for _, p := range patches {
-		if p.Form == rewriter.Left {
+		if p.Form == patch.Left {
 			continue
 		}
 		at[p.Offset] = true

@@ -18,7 +18,8 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/rootpath"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // Root is the merged file system of an image as an fs.FS: names without a leading slash,
@@ -49,7 +50,7 @@ func OpenRoot(ctx context.Context, source string, o media.Options) (*Root, error
 	if err != nil {
 		return nil, err
 	}
-	s := contents.NewSession(0, o.Progress, rewriter.Options{})
+	s := contents.NewSession(0, o.Progress, patch.Options{})
 	r := &Root{Path: src.Path, Source: src.Ref.String(), Session: s, Src: src}
 	if src.Image == nil {
 		return r, nil
@@ -81,7 +82,7 @@ func (r *Root) Callers(function string) ([]string, error) {
 	var all []string
 	for i := range f.Files {
 		for _, s := range f.Files[i].Report.Sites {
-			if s.Function.String() == function && (s.Verdict == rewriter.Unknown || s.Verdict.Patchable()) {
+			if s.Function.String() == function && (s.Verdict == find.Unknown || s.Verdict.Patchable()) {
 				all = append(all, f.Files[i].Path)
 				break
 			}

@@ -22,7 +22,7 @@ import (
 	"vfix.dev/vfix/internal/jsonobject"
 	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/internal/quote"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // RunConfig is how an image is run, if its source does not say.
@@ -193,7 +193,7 @@ func writeFolder(ctx context.Context, w io.Writer, name string, o media.Options)
 	}
 	defer d.Close()
 	d.Whole, d.Unexamined = true, true
-	s := contents.NewSession(0, nil, rewriter.Options{})
+	s := contents.NewSession(0, nil, patch.Options{})
 	defer s.Close()
 	t, err := d.Tree(ctx, s)
 	if err != nil {

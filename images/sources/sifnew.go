@@ -24,7 +24,7 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/jsonobject"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 const (
@@ -100,7 +100,7 @@ func withSquash(ctx context.Context, out *atomicfile.File, o media.Options, make
 
 // squash makes the squashfs.
 func (n *newSIF) squash(ctx context.Context, file string, o media.Options) ([]string, error) {
-	s := contents.NewSession(0, o.Progress, rewriter.Options{})
+	s := contents.NewSession(0, o.Progress, patch.Options{})
 	defer s.Close()
 	s.Take = unexamined
 	t, err := s.Image(ctx, n.image)

@@ -20,7 +20,7 @@ import (
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // withAddedLayer is an image that was made of another one by adding a layer.
@@ -81,7 +81,7 @@ func (s *sifFile) putAgain(ctx context.Context, out *atomicfile.File, img v1.Ima
 
 // squash makes the new squashfs.
 func (s *sifFile) squash(ctx context.Context, file string, img v1.Image, o media.Options) error {
-	session := contents.NewSession(0, o.Progress, rewriter.Options{})
+	session := contents.NewSession(0, o.Progress, patch.Options{})
 	defer session.Close()
 	session.Take = unexamined
 	t, err := session.Image(ctx, img)

@@ -22,7 +22,7 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/rootpath"
 	"vfix.dev/vfix/internal/sparse"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // ownerMode is what a directory has at least if its owner is not root, so that its owner can
@@ -158,7 +158,7 @@ type unpacking struct {
 
 // image writes the merged file system into an empty directory.
 func (u *unpacking) image(ctx context.Context, img v1.Image, dir string, o media.Options) error {
-	s := contents.NewSession(0, o.Progress, rewriter.Options{})
+	s := contents.NewSession(0, o.Progress, patch.Options{})
 	defer s.Close()
 	var err error
 	if u.root, err = os.OpenRoot(dir); err != nil {

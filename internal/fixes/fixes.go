@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // File is one that fixed programs read: plain, and root's.
@@ -20,13 +20,13 @@ type File struct {
 const Mode = 0o644
 
 // known is each fix's file and words.
-var known = map[rewriter.Fix]struct {
+var known = map[find.Fix]struct {
 	file                File
 	affects, does, done string
 }{
 	// As /proc/cgroups has them on a host with cgroup v2 and everything that a JDK looks for: name,
 	// hierarchy, number of groups, enabled (cgroups(7)).
-	rewriter.JavaCgroups: {
+	find.JavaCgroups: {
 		file: File{Name: "vfix/cgroups", Body: []byte("#subsys_name\thierarchy\tnum_cgroups\tenabled\n" +
 			"cpuset\t0\t1\t1\ncpu\t0\t1\t1\ncpuacct\t0\t1\t1\nmemory\t0\t1\t1\npids\t0\t1\t1\n")},
 		affects: "JDKs that ignore their memory limit on some hosts with cgroup v2; see 'vfix help java'",
@@ -37,18 +37,18 @@ var known = map[rewriter.Fix]struct {
 
 // Names are all fixes, as a user types them.
 func Names() []string {
-	all := make([]string, len(rewriter.Fixes))
-	for i, r := range rewriter.Fixes {
+	all := make([]string, len(find.Fixes))
+	for i, r := range find.Fixes {
 		all[i] = string(r)
 	}
 	return all
 }
 
 // Parse reads a list of names separated by commas.
-func Parse(text string) ([]rewriter.Fix, error) {
-	var all []rewriter.Fix
+func Parse(text string) ([]find.Fix, error) {
+	var all []find.Fix
 	for name := range strings.SplitSeq(text, ",") {
-		r := rewriter.Fix(name)
+		r := find.Fix(name)
 		if _, ok := known[r]; !ok {
 			return nil, fmt.Errorf("got %q, want %s", name, strings.Join(Names(), ", "))
 		}
@@ -60,13 +60,13 @@ func Parse(text string) ([]rewriter.Fix, error) {
 }
 
 // FileOf is the file that the programs of a fix read.
-func FileOf(r rewriter.Fix) File { return known[r].file }
+func FileOf(r find.Fix) File { return known[r].file }
 
 // Affects says in an option's help what a fix is for.
-func Affects(r rewriter.Fix) string { return known[r].affects }
+func Affects(r find.Fix) string { return known[r].affects }
 
 // Does says what a fix changes for the program.
-func Does(r rewriter.Fix) string { return known[r].does }
+func Does(r find.Fix) string { return known[r].does }
 
 // Done says in an image's history what was done.
-func Done(r rewriter.Fix) string { return known[r].done }
+func Done(r find.Fix) string { return known[r].done }

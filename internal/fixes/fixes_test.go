@@ -6,24 +6,24 @@ import (
 	"strings"
 	"testing"
 
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // TestKnown: each fix has its file and words.
 func TestKnown(t *testing.T) {
-	for _, r := range rewriter.Fixes {
+	for _, r := range find.Fixes {
 		if f := FileOf(r); f.Name == "" || len(f.Body) == 0 || Affects(r) == "" || Does(r) == "" || Done(r) == "" || !slices.Contains(Names(), string(r)) {
 			t.Errorf("%s: %+v, %+v", r, f, known[r])
 		}
 	}
-	if len(known) != len(rewriter.Fixes) {
-		t.Errorf("%d fixes are known here, %d to the rewriter", len(known), len(rewriter.Fixes))
+	if len(known) != len(find.Fixes) {
+		t.Errorf("%d fixes are known here, %d to the rewriter", len(known), len(find.Fixes))
 	}
 }
 
 // TestCgroups reads the file as a JDK does (hotspot, cgroupSubsystem_linux.cpp, determine_type).
 func TestCgroups(t *testing.T) {
-	f := FileOf(rewriter.JavaCgroups)
+	f := FileOf(find.JavaCgroups)
 	if len("/"+f.Name) != len("/proc/cgroups") {
 		t.Errorf("/%s has another length than the name that it takes the place of", f.Name)
 	}
@@ -48,7 +48,7 @@ func TestCgroups(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	if got, err := Parse("java-cgroups,java-cgroups"); err != nil || !slices.Equal(got, rewriter.Fixes) {
+	if got, err := Parse("java-cgroups,java-cgroups"); err != nil || !slices.Equal(got, find.Fixes) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	for _, text := range []string{"", "java", "java-cgroups,", "all"} {

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // The program reports whether it is patched. Unpatched, its result depends on this kernel: it says
@@ -33,11 +33,11 @@ func TestProgram(t *testing.T) {
 	if got := run(original); got != Unpatched && got != -1 {
 		t.Errorf("unpatched: exit status %d, want %d, or a signal", got, Unpatched)
 	}
-	r, err := rewriter.Scan(bytes.NewReader(original), int64(len(original)))
+	r, err := patch.Scan(bytes.NewReader(original), int64(len(original)))
 	if err != nil || len(r.Sites) != 1 {
 		t.Fatalf("got %+v, %v, want 1 site", r, err)
 	}
-	p, err := rewriter.NewPlan(r, rewriter.Options{})
+	p, err := patch.NewPlan(r, patch.Options{})
 	if err != nil || p.Empty() {
 		t.Fatalf("got %+v, %v, want a patch", p, err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
@@ -242,5 +242,5 @@ func (b *bench) baseLibrary(n int) (string, error) {
 	if err := os.WriteFile(more, []byte(text), 0o600); err != nil {
 		return "", err
 	}
-	return path, gcc("-shared", "-nostdlib", "-Wl,--build-id", fmt.Sprintf("-DPAGE=%#x", uint64(rewriter.PageVaddr)), "-o", path, "shim/src/linked/stubs.S", more)
+	return path, gcc("-shared", "-nostdlib", "-Wl,--build-id", fmt.Sprintf("-DPAGE=%#x", uint64(find.PageVaddr)), "-o", path, "shim/src/linked/stubs.S", more)
 }

@@ -6,7 +6,7 @@ import (
 	"os/exec"
 	"testing"
 
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // The layer of an image is a patched library as long as a libc, and another one for each base: a
@@ -42,11 +42,11 @@ func TestBaseLibraryIsPatched(t *testing.T) {
 			t.Errorf("library %d is that of the base before", n)
 		}
 		last = library
-		report, err := rewriter.Scan(bytes.NewReader(library), int64(len(library)))
+		report, err := patch.Scan(bytes.NewReader(library), int64(len(library)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan, err := rewriter.NewPlan(report, rewriter.Options{})
+		plan, err := patch.NewPlan(report, patch.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

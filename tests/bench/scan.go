@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"vfix.dev/vfix/rewriter"
 	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // scanBytes is how many bytes of executable segments the scan is measured on.
@@ -28,7 +28,7 @@ func (b *bench) scan() error {
 		if err != nil || !bytes.HasPrefix(data, []byte("\x7fELF")) {
 			return nil
 		}
-		r, err := rewriter.Scan(elf.Memory(data), int64(len(data)))
+		r, err := patch.Scan(elf.Memory(data), int64(len(data)))
 		if err != nil || r.ExecBytes == 0 {
 			return nil
 		}
@@ -43,7 +43,7 @@ func (b *bench) scan() error {
 	for range b.rounds {
 		start := time.Now()
 		for _, data := range files {
-			if _, err := rewriter.Scan(elf.Memory(data), int64(len(data))); err != nil {
+			if _, err := patch.Scan(elf.Memory(data), int64(len(data))); err != nil {
 				return err
 			}
 		}

@@ -19,14 +19,16 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
+	"vfix.dev/vfix/rewriter/x86"
 )
 
 // Site is the code around one site. Both sides cover the same addresses.
 type Site struct {
 	Title         string   // the site: function, symbol, verdict
 	Reasons       []string // why it was judged so, and is patched so or left
-	Before, After []rewriter.Line
+	Before, After []x86.Line
 }
 
 // unlimited is the width of a text that need not wrap.
@@ -88,7 +90,7 @@ type cell struct {
 
 // cells lays out the instructions of one side; each starts a new line. Texts wrap at
 // width columns.
-func cells(all []rewriter.Line, style byteStyle, width int) [][]cell {
+func cells(all []x86.Line, style byteStyle, width int) [][]cell {
 	var out [][]cell
 	for _, in := range all {
 		bytes, texts := style(in.Bytes), screen.Wrap(screen.Printable(in.Text), width)
@@ -186,7 +188,7 @@ func (l *Site) rows(left, right [][]cell) [][2]cell {
 }
 
 // stacked prints one side as objdump does, its texts wrapped if they do not fit; changed lines are marked.
-func (l *Site) stacked(w io.Writer, c screen.Palette, terminal int, name string, side []rewriter.Line) {
+func (l *Site) stacked(w io.Writer, c screen.Palette, terminal int, name string, side []x86.Line) {
 	if name != "" {
 		fmt.Fprintln(w, "  "+name+":")
 	}
@@ -228,8 +230,8 @@ func widths(side [][]cell) columns {
 }
 
 // Of is what is shown about one patch of a file; false if there is nothing.
-func Of(f *contents.File, p *rewriter.Patch) (Site, bool) {
-	if p.Listing == nil || p.Site.Verdict == rewriter.Benign {
+func Of(f *contents.File, p *patch.Patch) (Site, bool) {
+	if p.Listing == nil || p.Site.Verdict == find.Benign {
 		return Site{}, false
 	}
 	l := Site{Title: fmt.Sprintf("%s: %v at %#x", f.Path, p.Site.Function, p.Site.Vaddr), Before: p.Listing.Before, After: p.Listing.After}
@@ -245,7 +247,7 @@ func Of(f *contents.File, p *rewriter.Patch) (Site, bool) {
 
 // Fix is what is shown about a fix of a file besides its call sites; false if there is
 // nothing.
-func Fix(path string, d *rewriter.Redirect) (Site, bool) {
+func Fix(path string, d *find.Redirect) (Site, bool) {
 	if d == nil || d.Listing == nil {
 		return Site{}, false
 	}

@@ -12,7 +12,8 @@ import (
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/hazards"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 const (
@@ -110,16 +111,16 @@ type Region struct {
 }
 
 // levels has the verdicts that are findings, and how grave each is.
-var levels = map[rewriter.Verdict]string{rewriter.Live: "error", rewriter.DormantCall: "error", rewriter.Unknown: "warning"}
+var levels = map[find.Verdict]string{find.Live: "error", find.DormantCall: "error", find.Unknown: "warning"}
 
 // hazardLevel is that of every hazard: not all hosts have what it takes.
 const hazardLevel = "warning"
 
 // rules explains the findings, one rule for each verdict and each kind of hazard.
 var rules = append([]Rule{
-	ruleOf(rewriter.Live, "A call of the vsyscall page", "This code calls the vsyscall page. Where the kernel does not map the page, the program ends with SIGSEGV (exit status 139)."),
-	ruleOf(rewriter.DormantCall, "A call of the vsyscall page, made only without a vDSO", "This code calls the vsyscall page where the kernel provides no vDSO."),
-	ruleOf(rewriter.Unknown, "Possibly a call of the vsyscall page", "This code or data has an address of the vsyscall page, and vfix cannot prove what it is used for."),
+	ruleOf(find.Live, "A call of the vsyscall page", "This code calls the vsyscall page. Where the kernel does not map the page, the program ends with SIGSEGV (exit status 139)."),
+	ruleOf(find.DormantCall, "A call of the vsyscall page, made only without a vDSO", "This code calls the vsyscall page where the kernel provides no vDSO."),
+	ruleOf(find.Unknown, "Possibly a call of the vsyscall page", "This code or data has an address of the vsyscall page, and vfix cannot prove what it is used for."),
 }, hazardRules()...)
 
 func hazardRules() (all []Rule) {
@@ -139,7 +140,7 @@ func hazardID(k hazards.Kind) string { return "hazard-" + string(k) }
 // upper begins a sentence.
 func upper(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
-func ruleOf(v rewriter.Verdict, short, full string) Rule {
+func ruleOf(v find.Verdict, short, full string) Rule {
 	return Rule{
 		ID: ruleID(v), Short: Text{short}, Full: Text{full},
 		Help:          Text{"'vfix rebuild' derives an image without such calls, 'vfix patch' patches files. 'vfix scan --explain' shows the machine code."},
@@ -147,7 +148,7 @@ func ruleOf(v rewriter.Verdict, short, full string) Rule {
 	}
 }
 
-func ruleID(v rewriter.Verdict) string { return "vsyscall-" + v.String() }
+func ruleID(v find.Verdict) string { return "vsyscall-" + v.String() }
 
 // Source is what a scan of one source found.
 type Source struct {
@@ -174,7 +175,7 @@ func runOf(version string, f Source) Run {
 	}
 	for i := range f.Files {
 		for _, p := range f.Files[i].Plan.Patches {
-			if v := p.Site.Verdict; v == rewriter.Unknown || v.Patchable() {
+			if v := p.Site.Verdict; v == find.Unknown || v.Patchable() {
 				run.Results = append(run.Results, resultOf(f.Fix, &f.Files[i], &p))
 			}
 		}
@@ -196,11 +197,11 @@ func runOf(version string, f Source) Run {
 	return run
 }
 
-func resultOf(fix string, file *contents.File, p *rewriter.Patch) Result {
+func resultOf(fix string, file *contents.File, p *patch.Patch) Result {
 	s := &p.Site
 	text := fmt.Sprintf("%s: %s call site of %s at vaddr %#x: %s", file.Path, s.Verdict, s.Function, s.Vaddr, s.Reason)
 	switch {
-	case p.Form != rewriter.Left:
+	case p.Form != patch.Left:
 		text += fmt.Sprintf("; '%s' patches it", fix)
 	case p.Reason != "":
 		text += "; vfix cannot patch it: " + p.Reason
@@ -239,7 +240,7 @@ func at(path string, region *Region) Location {
 }
 
 // memberName is the member of an archive that a site is in, as ld writes it: lib.a(x.o).
-func memberName(s *rewriter.Site) string {
+func memberName(s *find.Site) string {
 	if s.Member == "" {
 		return ""
 	}

@@ -12,7 +12,8 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/internal/fixes"
-	"vfix.dev/vfix/rewriter"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // Deed is what a verb did about the call sites in a table.
@@ -61,7 +62,7 @@ func patchGrid(f *contents.Findings) *screen.Table {
 	for i := range f.Files {
 		file := &f.Files[i]
 		first := []string{fileName(file), layerName(file), screen.OrDash(file.Report.Libc)}
-		all := groups(file, func(p *rewriter.Patch) bool { return p.Form != rewriter.Left })
+		all := groups(file, func(p *patch.Patch) bool { return p.Form != patch.Left })
 		slices.SortStableFunc(all, func(a, b group) int {
 			return cmp.Or(cmp.Compare(a.patch.Site.Function, b.patch.Site.Function), cmp.Compare(a.patch.Form, b.patch.Form))
 		})
@@ -70,7 +71,7 @@ func patchGrid(f *contents.Findings) *screen.Table {
 			first = []string{"", "", ""}
 		}
 		if file.Plan.Redirected() {
-			t.Add(append(first, string(file.Plan.Redirect.Fix), "1", rewriter.Lea.String()))
+			t.Add(append(first, string(file.Plan.Redirect.Fix), "1", patch.Lea.String()))
 		}
 	}
 	return t
@@ -83,8 +84,8 @@ func leftGrid(f *contents.Findings) *screen.Table {
 	for i := range f.Files {
 		file := &f.Files[i]
 		name := fileName(file)
-		for _, g := range groups(file, func(p *rewriter.Patch) bool {
-			return p.Form == rewriter.Left && p.Site.Verdict != rewriter.Benign
+		for _, g := range groups(file, func(p *patch.Patch) bool {
+			return p.Form == patch.Left && p.Site.Verdict != find.Benign
 		}) {
 			t.Add([]string{name, fmt.Sprintf("%#x", g.patch.Site.Vaddr), g.patch.Site.Function.String(),
 				fmt.Sprint(g.sites), g.patch.Site.Verdict.String(), Why(&g.patch)})
@@ -119,12 +120,12 @@ func passedGrid(f *contents.Findings) *screen.Table {
 
 // group is several sites of a file about which there is the same to say.
 type group struct {
-	patch rewriter.Patch // the first one
+	patch patch.Patch // the first one
 	sites int
 }
 
 // groups puts together the patches of a file that keep, in the order of their first site.
-func groups(file *contents.File, keep func(*rewriter.Patch) bool) []group {
+func groups(file *contents.File, keep func(*patch.Patch) bool) []group {
 	var all []group
 	for _, p := range file.Plan.Patches {
 		if !keep(&p) {
@@ -133,7 +134,7 @@ func groups(file *contents.File, keep func(*rewriter.Patch) bool) []group {
 		i := slices.IndexFunc(all, func(g group) bool {
 			q := &g.patch
 			return q.Site.Function == p.Site.Function && q.Form == p.Form &&
-				(p.Form != rewriter.Left || q.Site.Verdict == p.Site.Verdict && Why(q) == Why(&p))
+				(p.Form != patch.Left || q.Site.Verdict == p.Site.Verdict && Why(q) == Why(&p))
 		})
 		if i < 0 {
 			all = append(all, group{patch: p})
@@ -145,7 +146,7 @@ func groups(file *contents.File, keep func(*rewriter.Patch) bool) []group {
 }
 
 // Why is the reason for leaving a site: of the plan, else of the verdict.
-func Why(p *rewriter.Patch) string {
+func Why(p *patch.Patch) string {
 	if p.Reason != "" {
 		return p.Reason
 	}
@@ -154,19 +155,19 @@ func Why(p *rewriter.Patch) string {
 
 // sums says in words what the tables say in rows.
 func sums(c screen.Palette, d Deed, f *contents.Findings) []string {
-	forms := map[rewriter.Form]int{}
-	var left [rewriter.Benign + 1]int
+	forms := map[patch.Form]int{}
+	var left [find.Benign + 1]int
 	for i := range f.Files {
 		for _, p := range f.Files[i].Plan.Patches {
 			forms[p.Form]++
-			if p.Form == rewriter.Left {
+			if p.Form == patch.Left {
 				left[p.Site.Verdict]++
 			}
 		}
 	}
 	var lines, byForm []string
 	total := 0
-	for _, form := range rewriter.Forms {
+	for _, form := range patch.Forms {
 		if n := forms[form]; n > 0 {
 			total += n
 			byForm = append(byForm, fmt.Sprintf("%d %s", n, form))
@@ -181,10 +182,10 @@ func sums(c screen.Palette, d Deed, f *contents.Findings) []string {
 	if n := Covered(f); n > 0 {
 		lines = append(lines, screen.Count(n, OpenSite)+" left, covered by the fallback ("+strings.Join(Coverers(f), ", ")+")")
 	}
-	if n := left[rewriter.Dormant]; n > 0 {
+	if n := left[find.Dormant]; n > 0 {
 		lines = append(lines, screen.Count(n, "dormant reference")+" left: used only if the kernel provides no vDSO")
 	}
-	if n := left[rewriter.Benign]; n > 0 {
+	if n := left[find.Benign]; n > 0 {
 		lines = append(lines, screen.Count(n, "benign reference")+" left: compared with, never called")
 	}
 	lines = append(lines, fixSums(d, f)...)
@@ -255,7 +256,7 @@ func Fixed(f *contents.Findings) (all []images.Fixed) {
 // fixSums says how many files are fixed, by fix.
 func fixSums(d Deed, f *contents.Findings) (lines []string) {
 	all := Fixed(f)
-	for _, r := range rewriter.Fixes {
+	for _, r := range find.Fixes {
 		if n := len(slices.DeleteFunc(slices.Clone(all), func(o images.Fixed) bool { return o.Fix != r })); n > 0 {
 			lines = append(lines, fmt.Sprintf("%s %s (%s): %s", screen.Count(n, "file"), d.fix, r, fixes.Does(r)))
 		}
