@@ -19,6 +19,7 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/inventory"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/shim"
@@ -136,7 +137,7 @@ func containersOf(e engine, progress progress.Reporter) func(context.Context) (*
 			enough, cancel = context.WithTimeout(ctx, time.Until(end)/2)
 		}
 		defer cancel()
-		o := media.Options{Progress: progress, UserAgent: userAgent()}.WithDefaults()
+		o := media.Options{Options: registry.Options{Progress: progress, UserAgent: userAgent()}}.WithDefaults()
 		inv, err := e.inventory(ctx, enough, images.ScanOptions{Media: o, Shim: fallbackShim()})
 		if errors.Is(err, hinterr.ErrNoDaemon) {
 			return nil, &doctor.ErrNoEngine{Why: err.Error()}
@@ -151,7 +152,7 @@ func containersOf(e engine, progress progress.Reporter) func(context.Context) (*
 // stockOf has package images ask the engines for what they list.
 func stockOf(progress progress.Reporter) func(context.Context) (*doctor.Stock, error) {
 	return func(ctx context.Context) (*doctor.Stock, error) {
-		engines, images, err := inventory.Stock(ctx, media.Options{Progress: progress, UserAgent: userAgent()}.WithDefaults())
+		engines, images, err := inventory.Stock(ctx, media.Options{Options: registry.Options{Progress: progress, UserAgent: userAgent()}}.WithDefaults())
 		if errors.Is(err, hinterr.ErrNoDaemon) {
 			return nil, &doctor.ErrNoEngine{Why: err.Error()}
 		}

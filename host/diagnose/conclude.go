@@ -136,10 +136,11 @@ var noName = lazy.Regexp(`^(?:|localhost/.*|(?:sha256:)?[0-9a-f]{12,64}|.*[<>\s]
 func (e Exited) next(c *Crash, o Options, state hostState) *Fix {
 	switch {
 	case !e.Elsewhere && state.err != nil && e.Name != "":
+		f := &Fix{"vfix diagnose " + quote.Words([]string{"container:" + e.Name}), "run it as root: it reads the kernel's log, for which this user has no permission"}
 		if o.hasCommand("sudo") {
-			return &Fix{"sudo vfix diagnose " + quote.Words([]string{"container:" + e.Name}), "reads the kernel's log, for which this user has no permission"}
+			f.Command = "sudo " + f.Command
 		}
-		return &Fix{"vfix diagnose " + quote.Words([]string{"container:" + e.Name}), "run it as root: it reads the kernel's log, for which this user has no permission"}
+		return f
 	case !noName().MatchString(e.Image) && e.Scan == nil:
 		return &Fix{"vfix scan " + quote.Words([]string{"docker://" + strings.TrimPrefix(e.Image, "docker://")}), "downloads the image from its registry, as no engine here has it, and shows whether it calls the page"}
 	case !e.Elsewhere && e.Image != "":

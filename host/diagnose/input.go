@@ -30,8 +30,6 @@ type Result struct {
 	Understood bool `json:"understood"`
 	// Containers is how many containers a description is about, 0 for other inputs.
 	Containers int `json:"containers"`
-
-	gather *logReader // while lines come in
 }
 
 // compressedError: a core in a compression that vfix does not read.

@@ -56,6 +56,7 @@ func PID(pid int, o Options) (*Result, error) {
 // fromEntries gathers the crashes of a log that keep says to, of the lines that within says
 // to (nil: all).
 func fromEntries(input string, entries []logEntry, o Options, keep func(*Crash) bool, within func(time.Time) bool) *Result {
+	g := &logReader{input: input}
 	r := &Result{Input: input, Understood: true}
 	for _, e := range entries {
 		if within != nil && !within(e.when) {
@@ -64,35 +65,16 @@ func fromEntries(input string, entries []logEntry, o Options, keep func(*Crash) 
 		r.Lines++
 		l, ok := parseLine(e.text)
 		if !ok {
-			if r.gather != nil {
-				r.gather.code(e.text)
-			}
+			g.code(e.text)
 			continue
 		}
 		l.when = e.when.Format(time.RFC3339)
-		g := &logReader{input: input}
-		g.open = []*event{{logLine: l, lines: []string{e.text}}}
-		if c := g.finish(Options{})[0]; !keep(c) {
-			continue
+		if keep((&event{logLine: l}).crash()) {
+			g.take(l, e.text)
 		}
-		r.add(l, e.text)
 	}
-	r.finish(o)
+	r.Crashes = g.finish(o)
 	return r
-}
-
-// add and finish gather lines as a log does.
-func (r *Result) add(l logLine, text string) {
-	if r.gather == nil {
-		r.gather = &logReader{input: r.Input}
-	}
-	r.gather.take(l, text)
-}
-
-func (r *Result) finish(o Options) {
-	if r.gather != nil {
-		r.Crashes, r.gather = r.gather.finish(o), nil
-	}
 }
 
 // Exited is what is known of a container, or of a program, that ended.

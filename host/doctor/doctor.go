@@ -182,6 +182,9 @@ func examine(ctx context.Context, m machine, o Options) (*Report, error) {
 		case errors.Is(err, errLimit):
 			c.found(Skipped, "it took longer than %s", o.Limit)
 			c.Do = "try again on a quieter machine, or with a longer --limit"
+		case errors.As(err, new(*ErrNoEngine)):
+			c.found(Skipped, "%v", err)
+			c.Do = "name an engine with DOCKER_HOST, or look into an image with vfix scan"
 		case err != nil:
 			c.found(Skipped, "%v", err)
 		}

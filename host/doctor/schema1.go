@@ -30,11 +30,6 @@ func checkSchema1(ctx context.Context, x *examination, c *Check) error {
 		return nil
 	}
 	stock, err := x.Stock(ctx)
-	if none := (*ErrNoEngine)(nil); err != nil && asError(err, &none) {
-		c.found(Skipped, "%s", none.Why)
-		c.Do = "name an engine with DOCKER_HOST"
-		return nil
-	}
 	if err != nil {
 		return err
 	}

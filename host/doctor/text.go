@@ -2,10 +2,7 @@
 
 package doctor
 
-import (
-	"errors"
-	"fmt"
-)
+import "fmt"
 
 // value returns a figure of the check by its name.
 func (c *Check) value(name string) (float64, bool) {
@@ -29,5 +26,3 @@ func nanoseconds(ns float64) string {
 	}
 	return fmt.Sprintf("%.0f ms", ns/1e6)
 }
-
-func asError[T error](err error, target *T) bool { return errors.As(err, target) }

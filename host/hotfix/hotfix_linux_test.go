@@ -21,6 +21,7 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/xattrs"
 )
@@ -366,7 +367,7 @@ func TestHotfixApplyKilled(t *testing.T) {
 					continue // all is done
 				}
 				notes := &imagetest.Notes{}
-				h, err := hotfix.Hotfix(context.Background(), "db", hotfix.Options{Dir: tempDir(t), Apply: true, ScanOptions: images.ScanOptions{Media: media.Options{Progress: notes}}})
+				h, err := hotfix.Hotfix(context.Background(), "db", hotfix.Options{Dir: tempDir(t), Apply: true, ScanOptions: images.ScanOptions{Media: media.Options{Options: registry.Options{Progress: notes}}}})
 				if !renamed {
 					unnamed++
 					for _, command := range strings.Split(strings.TrimSuffix(hinterr.HintOf(err), ", and try again"), " && ") {

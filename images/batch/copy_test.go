@@ -115,7 +115,7 @@ func TestRetriesAreCounted(t *testing.T) {
 	})
 	notes := &imagetest.Notes{}
 	_, o := listOptions(f, "")
-	o.Media = media.Options{Retry: imagetest.Fast.Retry, Progress: notes, Meter: &registry.Meter{}}
+	o.Media = media.Options{Options: registry.Options{Retry: imagetest.Fast.Retry, Progress: notes, Meter: &registry.Meter{}}}
 	o.RebuildOptions.ScanOptions = images.ScanOptions{Media: o.Media}
 	b, err := rebuild(context.Background(), t, items[:1], batch.ListOptions{Template: "oci:" + t.TempDir() + "/x:{name}"}, o)
 	if err != nil || statuses(b) != "done" {

@@ -16,6 +16,7 @@ import (
 	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/outcome"
+	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/internal/patterns"
 	"vfix.dev/vfix/rewriter/find"
 )
@@ -84,7 +85,7 @@ func TestOrderAndRate(t *testing.T) {
 		return nil
 	}
 	const perSecond = 100
-	o.Media = media.Options{Retry: imagetest.Fast.Retry, PerSecond: perSecond}
+	o.Media = media.Options{Options: registry.Options{Retry: imagetest.Fast.Retry, PerSecond: perSecond}}
 	f.Reset(func(http.ResponseWriter, *http.Request) bool { return false })
 	begin := time.Now()
 	if b, err := rebuild(context.Background(), t, items, lo, o); err != nil || statuses(b) != "done, failed, done, unaffected" {

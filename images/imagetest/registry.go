@@ -56,7 +56,7 @@ func NewRegistryWith(t *testing.T, referrers bool) *FakeRegistry {
 }
 
 // fast is the usual number of tries without the usual pauses.
-var Fast = media.Options{Retry: registry.RetryPolicy{Tries: 3, First: time.Millisecond, Most: time.Second}}
+var Fast = media.Options{Options: registry.Options{Retry: registry.RetryPolicy{Tries: 3, First: time.Millisecond, Most: time.Second}}}
 
 func (f *FakeRegistry) Count(has string) int {
 	f.Mu.Lock()

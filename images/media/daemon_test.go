@@ -12,6 +12,7 @@ import (
 	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
 )
@@ -180,7 +181,7 @@ func TestDaemonCancelled(t *testing.T) {
 	d := imagetest.NewDaemon(t, imagetest.TinyImage(t), "tiny:1")
 	t.Setenv("DOCKER_HOST", "unix://"+d.Sock)
 	ctx, cancel := context.WithCancel(context.Background())
-	_, err := sources.Put(ctx, media.Ref{Transport: media.Daemon, Name: "tiny:1-vfix"}, media.Result{Image: imagetest.TinyImage(t)}, media.Options{Progress: cancelAtStart{cancel: cancel}})
+	_, err := sources.Put(ctx, media.Ref{Transport: media.Daemon, Name: "tiny:1-vfix"}, media.Result{Image: imagetest.TinyImage(t)}, media.Options{Options: registry.Options{Progress: cancelAtStart{cancel: cancel}}})
 	imagetest.WantErr(t, err, context.Canceled)
 	d.Mu.Lock()
 	defer d.Mu.Unlock()

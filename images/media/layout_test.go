@@ -16,6 +16,7 @@ import (
 
 	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
@@ -122,7 +123,7 @@ func TestLayoutSparse(t *testing.T) {
 	}
 	n := &imagetest.Notes{}
 	dest := media.Ref{Transport: media.OCIArchive, Name: dir + "/b.tar"}
-	s := imagetest.Must[media.Stored](t)(sources.Put(context.Background(), dest, media.Result{Image: src.Image, Index: src.Index}, media.Options{Progress: n}))
+	s := imagetest.Must[media.Stored](t)(sources.Put(context.Background(), dest, media.Result{Image: src.Image, Index: src.Index}, media.Options{Options: registry.Options{Progress: n}}))
 	if s.Digest != src.Digest || len(n.Text) != 1 || !strings.Contains(n.Text[0], arm.String()) {
 		t.Errorf("got %+v, notes %q", s, n.Text)
 	}
@@ -161,7 +162,7 @@ func TestWriteCancelled(t *testing.T) {
 	img := imagetest.TinyImage(t)
 	for _, dest := range []string{"oci:" + dir + "/new", "oci-archive:" + dir + "/new.tar", "docker-archive:" + dir + "/new.tar"} {
 		ctx, cancel := context.WithCancel(context.Background())
-		o := media.Options{Progress: cancelAtStart{cancel: cancel}}
+		o := media.Options{Options: registry.Options{Progress: cancelAtStart{cancel: cancel}}}
 		if _, err := sources.Put(ctx, imagetest.Must[media.Ref](t)(media.ParseRef(dest)), media.Result{Image: img}, o); err == nil || ctx.Err() == nil {
 			t.Errorf("%s: got %v, context %v", dest, err, ctx.Err())
 		}

@@ -4,7 +4,6 @@ package media
 
 import (
 	"context"
-	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -47,19 +46,8 @@ type Options struct {
 	// EveryLevel says that of an index all images for linux/amd64 are meant, whatever level of
 	// x86-64 they are for; so it is without a named platform.
 	EveryLevel bool
-	Insecure   bool // plain HTTP and unverified TLS allowed
-	Progress   progress.Reporter
-	UserAgent  string
-	// AuthFile is the file of credentials for registries; "" for those of docker and podman.
-	AuthFile string
-	// Stall is how long a registry may make no progress; 0 is two minutes.
-	Stall time.Duration
-
-	Retry registry.RetryPolicy
-	Meter *registry.Meter
-	// PerSecond is how many requests a registry gets in a second; 0 means no limit.
-	PerSecond float64
-	Net       *registry.Network // what one command shares; nil until withDefaults
+	registry.Options
+	Net *registry.Network // what one command shares; nil until withDefaults
 }
 
 // WithDefaults fills in what a caller may leave out.
@@ -84,9 +72,7 @@ func (o Options) WithDefaults() Options {
 		o.Retry = registry.DefaultRetry
 	}
 	if o.Net == nil {
-		o.Net = registry.NewNetwork(registry.Options{
-			Insecure: o.Insecure, Progress: o.Progress, UserAgent: o.UserAgent, Stall: o.Stall, Retry: o.Retry, Meter: o.Meter, PerSecond: o.PerSecond, AuthFile: o.AuthFile,
-		})
+		o.Net = registry.NewNetwork(o.Options)
 	}
 	return o
 }

@@ -146,7 +146,7 @@ func FuzzAnswers(f *testing.F) {
 		defer cancel()
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		o := media.Options{Retry: retry}
+		o := media.Options{Options: registry.Options{Retry: retry}}
 		o.Net = registry.NewNetwork(registry.Options{UserAgent: "vfix", Stall: mostTime, Retry: retry})
 		o.Net.Answer(a)
 		o = o.WithDefaults()

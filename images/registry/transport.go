@@ -193,13 +193,11 @@ func (r *Network) knows(repo name.Repository, h v1.Hash) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := blobKey(repo.Registry, h)
-	for _, have := range r.homes[key] {
-		if have == repo {
-			return
-		}
+	all := r.homes[key]
+	if slices.Contains(all, repo) {
+		return
 	}
 	makeRoom(r.homes, maxHomes)
-	all := r.homes[key]
 	if len(all) == maxSameBlob { // one is asked for at most, and the latest are
 		all = slices.Delete(all, 0, maxSameBlob/2)
 	}
@@ -220,13 +218,8 @@ func (r *Network) home(repo name.Repository, h v1.Hash) (name.Repository, bool) 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := r.homes[blobKey(repo.Registry, h)]
-	for _, have := range all {
-		if have == repo {
-			return repo, true
-		}
-	}
-	if len(all) == 0 {
-		return name.Repository{}, false
+	if len(all) == 0 || slices.Contains(all, repo) {
+		return repo, len(all) > 0
 	}
 	return all[0], true
 }

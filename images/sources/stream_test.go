@@ -10,6 +10,7 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
 )
@@ -107,7 +108,7 @@ func TestMistypedNamesAskNoRegistry(t *testing.T) {
 		"Redis:1": "did you mean redis:1?", "a b": "see 'vfix help sources'", "redis.tar:redis:1": "docker-archive:redis.tar:redis:1",
 	} {
 		var notes imagetest.Notes
-		_, err := sources.Open(t.Context(), in, media.Options{Progress: &notes})
+		_, err := sources.Open(t.Context(), in, media.Options{Options: registry.Options{Progress: &notes}})
 		imagetest.WantErr(t, err, hinterr.ErrNotFound)
 		if got := hinterr.HintOf(err); !strings.Contains(got, hint) {
 			t.Errorf("%s: %v: got the hint %q, want %q in it", in, err, got, hint)
@@ -122,7 +123,7 @@ func TestRegistryIsAnnounced(t *testing.T) {
 	imagetest.NoDaemon(t)
 	f := imagetest.NewRegistry(t)
 	var notes imagetest.Notes
-	_, err := sources.Open(t.Context(), f.Host+"/no/such:1", media.Options{Progress: &notes})
+	_, err := sources.Open(t.Context(), f.Host+"/no/such:1", media.Options{Options: registry.Options{Progress: &notes}})
 	imagetest.WantErr(t, err, hinterr.ErrNotFound)
 	if len(notes.Text) == 0 || !strings.Contains(notes.Text[0], "asking the registry "+f.Host) {
 		t.Errorf("got %q", notes.Text)
