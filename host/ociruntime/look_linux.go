@@ -184,9 +184,10 @@ func (k *container) lookAtRoot(keep indexes) (*scanned, error) {
 	return found, err
 }
 
-// immutableRoot reports whether nobody changes the root: the container cannot, and the operator says that others do not.
+// immutableRoot reports whether nobody changes the root: the container cannot, not even by mounting it
+// again, and the operator says that others do not.
 func (k *container) immutableRoot() bool {
-	return k.spec.Root.Readonly && k.ImmutableRoots != "" && isBelow(k.root.Path, strings.Split(k.ImmutableRoots, ","))
+	return k.spec.Root.Readonly && !slices.Contains(k.spec.Process.Capabilities.Bounding, "CAP_SYS_ADMIN") && k.ImmutableRoots != "" && isBelow(k.root.Path, strings.Split(k.ImmutableRoots, ","))
 }
 
 // rootMount is what is mounted at the root; false for nothing.

@@ -24,6 +24,7 @@ const (
 type spec struct {
 	raw         []byte
 	Root        specRoot          `json:"root"`
+	Process     specProcess       `json:"process"`
 	Mounts      []specMount       `json:"mounts"`
 	Annotations map[string]string `json:"annotations"`
 	Hooks       specHooks         `json:"hooks"`
@@ -41,6 +42,12 @@ type specLinux struct {
 type specRoot struct {
 	Path     string `json:"path"`
 	Readonly bool   `json:"readonly"`
+}
+
+type specProcess struct {
+	Capabilities struct {
+		Bounding []string `json:"bounding"`
+	} `json:"capabilities"`
 }
 
 type specNamespace struct {

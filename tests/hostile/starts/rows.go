@@ -519,13 +519,12 @@ var rows = []row{
 		}
 	}},
 	{"roots", "said to be immutable, and written to", patched, func(b *bundle) {
-		immutable(b)
+		written(b)
 		b.writable()
-		b.shell("mv rootfs/usr/bin/clock .")
-		b.ready = func() {
-			b.first("true")
-			b.shell("mv clock rootfs/usr/bin")
-		}
+	}},
+	{"roots", "said to be immutable, and mounted again by a container with the right to", patched, func(b *bundle) {
+		written(b)
+		b.at("process", "capabilities")["bounding"] = []string{"CAP_SYS_ADMIN"}
 	}},
 	{"roots", "receiving", patched, func(b *bundle) {
 		b.legacy(b.root, "usr/bin/clock")
@@ -784,6 +783,16 @@ func (b *bundle) first(runtime string) {
 func immutable(b *bundle) {
 	b.legacy(b.root, "usr/bin/clock")
 	b.config = map[string]any{"immutable_roots": "/none," + must(filepath.EvalSymlinks(b.dir))}
+}
+
+// written is such a root that gets the program after a first start.
+func written(b *bundle) {
+	immutable(b)
+	b.shell("mv rootfs/usr/bin/clock .")
+	b.ready = func() {
+		b.first("true")
+		b.shell("mv clock rootfs/usr/bin")
+	}
 }
 
 func must(s string, err error) string {
