@@ -78,7 +78,7 @@ func TestOptionsReachEngine(t *testing.T) {
 	}
 	for _, line := range []string{
 		"scan --platform linux/amd64/v2 --insecure -j 3 x",
-		"patch -o dest -j 2 x y", "patch -i --dry-run x",
+		"patch -o dest -j 2 x", "patch -i --dry-run x",
 		"rebuild -t a:b -o oci:x --insecure --fallback always x",
 		"verify --against base x",
 	} {
