@@ -56,8 +56,8 @@ type entry struct {
 	by           writer
 }
 
-// reader takes the lines of a log and gives its entries: a JSON value, or the fields of a journal's entry, may have
-// many lines.
+// entryReader takes the lines of a log and gives its entries: a JSON value, or the fields of a journal's entry, may
+// have many lines.
 type entryReader struct {
 	take func(entry)
 	part []string // of a JSON value, or of the fields of one journal's entry
@@ -81,8 +81,12 @@ func (r *entryReader) line(text string) {
 	if r.part != nil && !r.json && !isField || r.size > maxRecord {
 		r.end()
 	}
+	deep := 0 // in most logs no line is asked for it
 	begins := r.part == nil && (strings.HasPrefix(text, "{") || strings.HasPrefix(text, "["))
-	switch deep := depth(text); {
+	if r.json || begins {
+		deep = depth(text)
+	}
+	switch {
 	case r.json, begins && deep > 0:
 		r.json, r.deep = true, r.deep+deep
 		r.part, r.size = append(r.part, text), r.size+len(text)
