@@ -80,9 +80,6 @@ func (s *Shim) installed(ctx context.Context, t *contents.Tree, config []byte) (
 // glibc is the name by which everything that is made for glibc asks for it.
 const glibc = "libc.so.6"
 
-// clean is the name in a tree of a path that a program names.
-func clean(interp string) string { return strings.TrimPrefix(path.Clean("/"+interp), "/") }
-
 // isLoader reports whether programs may name a file of this name as their loader: glibc's or musl's.
 func isLoader(name string) bool {
 	base := path.Base(name)
@@ -105,7 +102,7 @@ func (in *installed) loaders(ctx context.Context, files []contents.File) error {
 	add(fallbackfiles.Loader64)
 	for i := range files {
 		if interp := files[i].Report.Interp; interp != "" {
-			add(clean(interp))
+			add(interp)
 		}
 	}
 	in.t.Walk(func(name string, _ *contents.Node) {

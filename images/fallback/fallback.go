@@ -15,6 +15,7 @@
 package fallback
 
 import (
+	"path"
 	"slices"
 
 	"vfix.dev/vfix/images/contents"
@@ -92,12 +93,12 @@ func (in *installed) noPreload(r *find.Report) string {
 		return "made by Go, which sets its signal handlers by system calls of its own"
 	case r.RawSignals:
 		return "it sets up signals by system calls of its own"
-	case r.Interp != "" && !in.reads[clean(r.Interp)]:
+	case r.Interp != "" && !in.reads[r.Interp]:
 		return r.Interp + " loads it, and does not read /etc/ld.so.preload"
 	case !in.reads[fallbackfiles.Loader64]:
 		return "no glibc loader in the image, which would read /etc/ld.so.preload"
 	case r.Interp == "" && in.blind != "" && r.Libc == "" && !slices.Contains(r.Needed, glibc):
-		return "/" + in.blind + " may load it, and does not read /etc/ld.so.preload"
+		return path.Join("/", in.blind) + " may load it, and does not read /etc/ld.so.preload"
 	}
 	return ""
 }
