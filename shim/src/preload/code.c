@@ -12,14 +12,11 @@ static volatile int unfinished;	/* seen by a child that is forked meanwhile */
 /* A thread that meets a hlt reads it at any moment: it has no start while it changes. */
 void vfix_set_site(const struct site *site)
 {
+	struct site unset = *site;
+
+	unset.start = 0;
 	__atomic_store_n(&vfix_site.start, 0, __ATOMIC_SEQ_CST);
-	vfix_site.ra = site->ra;
-	vfix_site.length = site->length;
-	vfix_site.function = site->function;
-	for (int i = 0; i < LONGEST; i++) {
-		vfix_site.old[i] = site->old[i];
-		vfix_site.new[i] = site->new[i];
-	}
+	vfix_site = unset;
 	__atomic_store_n(&vfix_site.start, site->start, __ATOMIC_SEQ_CST);
 }
 
