@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"strings"
 
@@ -24,8 +25,7 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// IsTarball reports whether a path is a regular file that holds a tar archive: compressed,
-// or with the magic of one. Other compressed files are distinguished when they are read.
+// IsTarball reports whether a path is a regular file that holds a tar archive, as MaybeTar decides it.
 func IsTarball(name string) (bool, error) {
 	fi, err := os.Stat(name)
 	if err != nil {
@@ -198,7 +198,18 @@ func MaybeTar(name string) (bool, error) {
 		return false, err
 	}
 	if blob.DetectCompression(head[:n]) != blob.PlainStream {
-		return true, nil
+		return compressedTar(f), nil
 	}
 	return n == media.TarBlock && string(head[ustarOffset:ustarOffset+len(ustarMagic)]) == ustarMagic, nil
+}
+
+// compressedTar decides by the first block that is unpacked. A damaged stream may be one: whoever reads it finds the damage.
+func compressedTar(f *os.File) bool {
+	r, _, err := blob.Decompress(context.Background(), io.NewSectionReader(f, 0, math.MaxInt64))
+	if err != nil {
+		return true
+	}
+	defer r.Close()
+	_, err = tar.NewReader(io.LimitReader(r, media.TarBlock)).Next()
+	return !errors.Is(err, tar.ErrHeader)
 }

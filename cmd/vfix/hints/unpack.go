@@ -23,6 +23,8 @@ var packed = []struct {
 	{0, "hsqs", "unsquashfs -d DIR FILE"},
 	{0x438, "\x53\xef", "mkdir DIR && mount -o ro,loop FILE DIR"},
 	{0x8001, "CD001", "mkdir DIR && mount -o ro,loop FILE DIR"},
+	{0, "\x1f\x8b", "gzip -dc FILE |"},
+	{0, "\x28\xb5\x2f\xfd", "zstd -dc FILE |"},
 	{0, "BZh", "bzip2 -dc FILE |"},
 	{0, "\xfd7zXZ\x00", "xz -dc FILE |"},
 	{0, "\x04\x22\x4d\x18", "lz4 -dc FILE |"},

@@ -14,6 +14,8 @@ func TestUnpack(t *testing.T) {
 		"!<arch>\ndebian-binary   ":                "unpack it: dpkg-deb -x 'a b' 'a b.d' && vfix scan 'a b.d'",
 		"\xed\xab\xee\xdb\x03":                     "unpack it: mkdir 'a b.d' && rpm2cpio 'a b' | cpio -idmD 'a b.d' && vfix scan 'a b.d'",
 		"\xfd7zXZ\x00":                             "unpack it: xz -dc 'a b' | vfix scan -",
+		"\x1f\x8b\x08":                             "unpack it: gzip -dc 'a b' | vfix scan -",
+		"\x28\xb5\x2f\xfd":                         "unpack it: zstd -dc 'a b' | vfix scan -",
 		strings.Repeat("\x00", 0x438) + "\x53\xef": "unpack it: mkdir 'a b.d' && mount -o ro,loop 'a b' 'a b.d' && vfix scan 'a b.d'",
 		"#! /bin/sh -e\n":                          "a script runs its interpreter: vfix scan /bin/sh",
 		"#!":                                       "",
