@@ -6,10 +6,12 @@ package sarif
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"strings"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/hazards"
 	"vfix.dev/vfix/rewriter/find"
@@ -55,8 +57,12 @@ type Rule struct {
 	Configuration map[string]string `json:"defaultConfiguration"`
 }
 
-type Text struct {
-	Text string `json:"text"`
+// Text is a text for people. A name in it may hold anything.
+type Text struct{ text string }
+
+// MarshalJSON writes a text in which no name is a control character or part of a link (§3.11.6).
+func (t Text) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]string{"text": strings.ReplaceAll(screen.Printable(t.text), "](", "] (")})
 }
 
 // Automation names the run, so that runs over different SOURCEs stay apart (§3.17).
