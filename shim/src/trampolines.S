@@ -31,7 +31,6 @@
 
 #define RED_ZONE		128	/* bytes below rsp that are the caller's (psABI 3.2.2) */
 #define RFLAGS_DF		0x400	/* the direction flag, which C code expects clear (psABI 3.2.1) */
-#define RFLAGS_OF		11	/* the bit of the overflow flag, which sahf does not set */
 
 	/* Found by the rewriter at the head of a segment: this file has been patched. */
 	.section .text.0, "ax", @progbits
@@ -84,14 +83,18 @@ vfix_keep_\name:
 	lea	-RED_ZONE(%rsp), %rsp	# changes no flag
 	.cfi_adjust_cfa_offset RED_ZONE
 	STORE	%rcx			# the registers that C code and syscall may change
+	STORE	%r11
+	lahf				# SF, ZF, AF, PF and CF; in every processor since 2006
+	seto	%al
+	STORE	%rax			# popfq would cost ten cycles
 	pushfq
 	.cfi_adjust_cfa_offset 8
-	STORE	%r11
+	FETCH	%rcx
+	test	$RFLAGS_DF >> 8, %ch
+	jnz	1f			# the kernel clears it for itself
 	mov	\state + EXACT(%rip), %rax
 	test	%rax, %rax
 	jz	1f
-	testl	$RFLAGS_DF, 8(%rsp)
-	jnz	1f			# the kernel clears it for itself
 	STORE	%rdi
 	STORE	%rsi
 	STORE	%rdx
@@ -105,15 +108,12 @@ vfix_keep_\name:
 	FETCH	%rdx
 	FETCH	%rsi
 	FETCH	%rdi
-2:	FETCH	%r11
-	mov	%rax, %rcx		# the result
-	FETCH	%rax			# the flags: popfq would cost ten cycles
-	bt	$RFLAGS_OF, %eax
-	mov	%al, %ah		# SF, ZF, AF, PF and CF, as sahf expects them
-	setc	%al
-	add	$0x7f, %al		# overflows where al is 1
-	sahf				# in every processor since 2006
+2:	FETCH	%rcx
+	xchg	%rax, %rcx		# the result in rcx, the flags in rax
+	add	$0x7f, %al		# overflows if OF was set
+	sahf
 	mov	%rcx, %rax
+	FETCH	%r11
 	FETCH	%rcx
 	lea	RED_ZONE(%rsp), %rsp
 	.cfi_adjust_cfa_offset -RED_ZONE
