@@ -240,7 +240,8 @@ teardown() {
 	head -c 2000000 /dev/zero | tr '\0' x >"$work/x"
 	echo "$good" | jq --rawfile x "$work/x" '.unknown = {big: $x, n: 1e300} | .Mounts2 = 1' >"$b/config.json"
 	cp "$b/config.json" "$work/before"
-	start --fail-closed
+	start
+	expect_match log "$log" 'config.json: Mounts2: not known * config.json: unknown: not known'
 	expect mounts "$(mounted)" /usr/lib/libc.so.6
 	expect 'all else' "$(jq 'del(.mounts)' "$b/config.json" | sha256sum)" "$(jq 'del(.mounts)' "$work/before" | sha256sum)"
 }
@@ -544,7 +545,7 @@ admin() {
 	plant usr/bin/tool static-2m
 	while IFS='|' read -r limit line; do
 		rm -rf "$cache"
-		echo "{\"limits\": $limit}" >"$work/runtime.json"
+		configured "{\"limits\": $limit}"
 		start
 		expect_match "$limit" "$log" "$line"
 		refuses "$line"
@@ -555,7 +556,7 @@ admin() {
 		{"memory_bytes": 1000}|more than 1000 bytes of memory
 	END
 	# The lines above are enough; errors are reported.
-	echo '{"limits": {"names": 1000, "copy_bytes": 10000000, "seconds": 100, "memory_bytes": 1000000000}}' >"$work/runtime.json"
+	configured '{"limits": {"names": 1000, "copy_bytes": 10000000, "seconds": 100, "memory_bytes": 1000000000}}'
 	start --fail-closed
 	expect log "$log" ''
 	expect mounts "$(mounted | wc -l)" 2
@@ -599,7 +600,7 @@ admin() {
 	[ ! -e "$RECORD/starts" ] || fail 'the runtime was started'
 	expect_match log "$(cat "$work/log")" 'fail-closed*usr/'
 	# A failure for lack of memory is also a line.
-	echo '{"limits": {"seconds": 0.000001}}' >"$work/runtime.json"
+	configured '{"limits": {"seconds": 0.000001}}'
 	start
 	expect_match log "$log" 'limits.seconds'
 }
@@ -609,7 +610,7 @@ admin() {
 	bundle b
 	plant usr/lib/libc.so.6
 	mkdir -m 700 "$work/home"
-	echo '{}' >"$work/runtime.json"
+	configured '{}'
 	chmod -R a+rX "$work"
 	run env -u XDG_DATA_HOME HOME="$work/home" unshare --user --map-root-user "$work/vfix-runtime" --vfix-config "$work/runtime.json" \
 		--runtime /bin/true --fail-closed create --bundle "$b" c1
@@ -838,7 +839,7 @@ refuses() {
 @test "runtime: annotations and the configuration decide about a container" {
 	while IFS='|' read -r config annotations want; do
 		rm -rf "$work/b"
-		echo "$config" >"$work/runtime.json"
+		configured "$config"
 		bundle b ".annotations = $annotations"
 		plant usr/lib/libc.so.6
 		start
@@ -857,15 +858,15 @@ refuses() {
 	# The node's policy wins: fail-closed is not for the pod's author to turn off.
 	bundle b '.annotations = {"dev.vfix.enable": "false"}'
 	plant usr/lib/libc.so.6
-	echo '{"fail_closed": true}' >"$work/runtime.json"
+	configured '{"fail_closed": true}'
 	refuses 'annotation dev.vfix.enable=false: not allowed with fail-closed'
-	echo '{"fail_closed": true, "allow_disable": true}' >"$work/runtime.json"
+	configured '{"fail_closed": true, "allow_disable": true}'
 	start
 	expect mounts "$(mounted)" ''
 	# Opting out takes away what an earlier start has added.
 	bundle optout
 	plant usr/lib/libc.so.6
-	echo '{}' >"$work/runtime.json"
+	configured '{}'
 	start
 	jq '.annotations["dev.vfix.enable"] = "false"' "$b/config.json" >"$work/c" && cp "$work/c" "$b/config.json"
 	start
@@ -895,7 +896,7 @@ source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .so
 	jvm
 	while IFS='|' read -r config annotations want; do
 		rm -rf "$work/b"
-		echo "$config" >"$work/runtime.json"
+		configured "$config"
 		bundle b ".annotations = $annotations"
 		plant_jvm
 		start
@@ -921,9 +922,9 @@ source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .so
 	# The node's policy wins, and a word that nobody knows is an error.
 	bundle policy '.annotations = {"dev.vfix.fix": "none"}'
 	plant_jvm
-	echo '{"fail_closed": true, "fix": "java-cgroups"}' >"$work/runtime.json"
+	configured '{"fail_closed": true, "fix": "java-cgroups"}'
 	refuses 'annotation dev.vfix.fix=none: not allowed with fail-closed'
-	echo '{"fail_closed": true, "fix": "java-cgroups", "allow_disable": true}' >"$work/runtime.json"
+	configured '{"fail_closed": true, "fix": "java-cgroups", "allow_disable": true}'
 	start
 	expect mounts "$(mounted)" ''
 	jq '.annotations = {"dev.vfix.fix": "java"}' "$b/config.json" >"$work/c" && cp "$work/c" "$b/config.json"
@@ -942,10 +943,10 @@ source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .so
 	sleep 0.2 # so that the index has the files
 	start
 	expect plain "$(mounted)" /usr/lib/libc.so.6
-	echo '{"fix": "java-cgroups"}' >"$work/runtime.json"
+	configured '{"fix": "java-cgroups"}'
 	start
 	expect fixed "$(mounted | sort | tr '\n' ' ')" '/opt/lib/server/libjvm.so /usr/lib/libc.so.6 /vfix/cgroups '
-	echo '{}' >"$work/runtime.json"
+	configured '{}'
 	start
 	expect 'plain again' "$(mounted)" /usr/lib/libc.so.6
 	# Patched for its call sites without the fix, and with it.
@@ -958,7 +959,7 @@ source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .so
 	plant_jvm
 	start
 	cp "$(source_of /opt/lib/server/libjvm.so)" "$work/without"
-	echo '{"fix": "java-cgroups"}' >"$work/runtime.json"
+	configured '{"fix": "java-cgroups"}'
 	start
 	run cmp "$work/without" "$(source_of /opt/lib/server/libjvm.so)"
 	expect 'status of cmp' "$status" 1
@@ -985,7 +986,7 @@ source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .so
 	END
 	bundle twice
 	plant_jvm
-	echo '{"fail_closed": true, "fix": "java-cgroups"}' >"$work/runtime.json"
+	configured '{"fail_closed": true, "fix": "java-cgroups"}'
 	refuses '/opt/lib/server/libjvm.so: not fixed ?java-cgroups?: * instructions refer to'
 }
 
@@ -1064,6 +1065,7 @@ source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .so
 	END
 	chmod 755 "$work/show"
 	plant usr/lib/libc.so.6
+	configured "{\"trusted_hooks\": \"$work/show\"}"
 	local want
 	want=$(python3 "$work/caller.py" "$work/show")
 	# HUP and QUIT may be ignored already, as under nohup.

@@ -170,7 +170,7 @@ kill_everywhere() (
 	start
 	expect mounts "$(mounted | wc -l)" 2
 	# A cache with a bound of its own keeps it.
-	echo '{"cache_size": 60000}' >"$work/runtime.json"
+	configured '{"cache_size": 60000}'
 	local i
 	for i in 1 2 3 4; do
 		bundle "b$i"

@@ -19,7 +19,7 @@ setup() {
 }
 
 # configure JQ-OBJECT: the configuration, with the record in a file of the test's own.
-configure() { jq -n --arg record "$starts" "{record: \$record} + $1" >"$work/runtime.json"; }
+configure() { configured "$(jq -n --arg record "$starts" "{record: \$record} + $1")"; }
 
 last() { tail -n 1 "$starts"; }
 
@@ -86,21 +86,23 @@ expect_last() { expect "$1" "$(last | jq -r "$1")" "$2"; }
 	echo '{"record": "somewhere"}' >"$work/runtime.json"
 	start
 	expect_match log "$log" 'record: got *somewhere*, want an absolute path, *journald* or *none'
-	echo "{\"record\": \"none\", \"metrics\": \"$work/vfix.txt\"}" >"$work/runtime.json"
+	configured "{\"record\": \"none\", \"metrics\": \"$work/vfix.txt\"}"
 	start
 	expect_match log "$log" 'metrics: got *, want an absolute path that ends in .prom'
 	echo '{"record": "none", "fail_closed": true, "metrics": 1}' >"$work/runtime.json"
 	start
 	expect_match log "$log" 'line 1, column *: metrics: got a number (1), want a string: the last good configuration is in force'
-	rm -r "$cache/policy"
-	start
+	rm -r "$cache/policy" "$root/usr/lib/libc.so.6"
+	ln "$work/stand-in" "$work/runc"
+	start --runtime "$work/runc"
 	expect_match log "$log" 'no earlier configuration is known, so fail_closed is in force'
 	plant usr/bin/no-note no-note-left
-	run runtime create --bundle "$b" c1
+	run runtime --runtime "$work/runc" create --bundle "$b" c1
 	expect 'status without a last good one' "$status" 1
+	expect_match 'the reason' "$output" 'no-note: * call sites left'
 	rm "$root/usr/bin/no-note"
 	rm -f "$starts" # of the last good configuration
-	echo '{"record": "none"}' >"$work/runtime.json"
+	configured '{"record": "none"}'
 	start
 	expect log "$log" ''
 	[ ! -e "$starts" ] || fail 'it was recorded'

@@ -29,11 +29,14 @@ setup_runtime() {
 	export RECORD
 	stand_in "$work/stand-in"
 	ln -s "$VFIX_RUNTIME" "$work/vfix-runtime"
-	echo '{}' >"$work/runtime.json"
+	configured '{}'
 	mkdir "$work/outside"
 	cp "$build/fixtures/libstubs.so" "$work/outside/libc.so.6"
 	outside_sum=$(sha256sum "$work/outside/libc.so.6")
 }
+
+# configured JSON: the configuration, which also says that the stand-ins for a runtime mount nothing.
+configured() { jq --arg trusted "$work/stand-in,$work/slow,/bin/true" '{trusted_hooks: $trusted} + .' <<<"$1" >"$work/runtime.json"; }
 
 # bundle NAME [JQ-FILTER]: $b and $root, an empty root filesystem with usr/lib, and a config.json
 # to which the filter is applied.

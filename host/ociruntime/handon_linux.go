@@ -5,6 +5,7 @@
 package ociruntime
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -31,11 +32,6 @@ func (k *container) unseen() string {
 	if k.pid != 0 {
 		return ""
 	}
-	for _, n := range k.spec.Linux.Namespaces {
-		if n.Type == "mount" && n.Path != "" {
-			return "another process's mount namespace, not examined"
-		}
-	}
 	for _, m := range k.mounts {
 		if m.isBelow(k.root.Path) && !slices.Contains(kernelOnly, m.fstype) {
 			return fmt.Sprintf("%s: a mount below the root filesystem, not examined", m.point)
@@ -50,6 +46,10 @@ func (k *container) unseen() string {
 		if !k.trusts(h) {
 			return fmt.Sprintf("hook %s: what it may mount is not examined", h.Path)
 		}
+	}
+	// Others than these may add to config.json, as nvidia-container-runtime does.
+	if r := k.rec.Runtime; !slices.Contains([]string{"runc", "crun", "youki"}, filepath.Base(r)) && !k.trusted(r) {
+		return fmt.Sprintf("runtime %s: what it may mount is not examined (trusted_hooks)", r)
 	}
 	return ""
 }
@@ -72,20 +72,34 @@ func (k *container) covered(found *scanned) string {
 	return ""
 }
 
-// noteLater notes what the root does not show: programs in the memory of a checkpoint, and what hooks mount that the
-// runtime executes later.
+// noteLater notes what the root does not show: programs in the memory of a checkpoint, what others have or do that the
+// runtime executes or calls later, and what config.json asks for that vfix does not know.
 func (k *container) noteLater(cmd *command) {
+	for _, member := range k.spec.unknown {
+		k.rec.Add("", fmt.Sprintf("config.json: %s: not known to this version of vfix", member))
+	}
+	if handler := k.spec.Annotations["run.oci.handler"]; handler != "" { // crun(1)
+		k.rec.Add("", fmt.Sprintf("annotation run.oci.handler=%s: what crun makes of the container then is not examined", handler))
+	}
+	if agent := k.spec.Linux.Seccomp.ListenerPath; agent != "" && !k.trusted(agent) {
+		k.rec.Add("", fmt.Sprintf("seccomp agent %s: the files that it may give the container are not examined (trusted_hooks)", agent))
+	}
+	for _, n := range k.spec.Linux.Namespaces {
+		if n.Type == "mount" && n.Path != "" {
+			k.rec.Add("", "another process's mount namespace, which may change")
+		}
+	}
 	if cmd.name == "restore" {
 		k.rec.Add("", "restore: what the processes of a checkpoint have in memory is not examined")
 	}
-	if handed := handedOver(cmd); handed != "" {
+	if handed := k.handedOver(cmd); handed != "" {
 		k.rec.Add("", handed+": a descriptor that the caller hands to the container, not examined")
 	}
-	later := slices.Concat(k.spec.Hooks.CreateContainer, k.spec.Hooks.Poststart)
+	later := slices.Concat(k.spec.Hooks.CreateContainer, k.spec.Hooks.StartContainer, k.spec.Hooks.Poststart)
 	if k.pid != 0 {
 		last := 0
 		for i, h := range k.spec.Hooks.CreateRuntime {
-			if isHook(h) {
+			if isOwnHook(h) {
 				last = i + 1
 			}
 		}
@@ -99,18 +113,45 @@ func (k *container) noteLater(cmd *command) {
 }
 
 // trusts reports whether a hook brings no programs into a container: vfix's own; docker's, which sets up the network
-// (libnetwork, "libnetwork-setkey", by way of /proc/PID/exe); those that the operator names.
+// (libnetwork, "libnetwork-setkey"), by way of the running dockerd; those that the operator names.
 func (k *container) trusts(h specHook) bool {
-	dockers, _ := filepath.Match("/proc/[0-9]*/exe", h.Path)
-	return isHook(h) || isAdded(h) || dockers && len(h.Args) > 0 && h.Args[0] == "libnetwork-setkey" ||
-		slices.Contains(strings.Split(k.TrustedHooks, ","), h.Path)
+	if named, _ := filepath.Match("/proc/[0-9]*/exe", h.Path); named && len(h.Args) > 0 && h.Args[0] == "libnetwork-setkey" {
+		program, _ := os.Readlink(h.Path)
+		return strings.TrimSuffix(filepath.Base(program), " (deleted)") == "dockerd"
+	}
+	return isOwnHook(h) || k.trusted(h.Path)
 }
 
-// isHook reports whether a hook is vfix's own. Hooks are programs of the node: only its owner names them.
-func isHook(h specHook) bool {
-	n := len(h.Args)
-	return n > 1 && strings.HasPrefix(filepath.Base(h.Args[0]), "vfix-") && h.Args[n-1] == HookCommand
+// trusted reports whether the operator says that what is at a path brings no programs.
+func (k *container) trusted(path string) bool {
+	return slices.Contains(strings.Split(k.TrustedHooks, ","), path)
 }
+
+// isOwnHook reports whether a hook is this program as a hook: of the same file, or of a copy, as the NRI plugin makes one.
+func isOwnHook(h specHook) bool {
+	if len(h.Args) == 0 {
+		return false
+	}
+	if c := parseArgs(h.Args[1:]); c.name != HookCommand && c.name != startedCommand {
+		return false
+	}
+	const self = "/proc/self/exe"
+	is, err := os.Stat(h.Path)
+	own, oerr := os.Stat(self)
+	if err != nil || oerr != nil || !is.Mode().IsRegular() || is.Size() != own.Size() {
+		return false
+	}
+	if os.SameFile(is, own) {
+		return true
+	}
+	a, err := os.ReadFile(h.Path)
+	b, oerr := os.ReadFile(self)
+	return err == nil && oerr == nil && bytes.Equal(a, b)
+}
+
+// tmpfsOptions are those of an empty file system in memory; others (tmpcopyup) may fill it.
+var tmpfsOptions = strings.Fields("ro rw suid nosuid dev nodev exec noexec sync async dirsync atime noatime diratime nodiratime relatime " +
+	"norelatime strictatime nostrictatime private rprivate slave rslave size mode uid gid nr_inodes nr_blocks mpol huge noswap context")
 
 // brings reports whether a mount of config.json may bring programs into the container.
 func brings(m specMount, bundle string) bool {
@@ -122,15 +163,19 @@ func brings(m specMount, bundle string) bool {
 		return holdsProgram(source)
 	}
 	if m.Type == "tmpfs" {
-		return slices.Contains(m.Options, "tmpcopyup")
+		return slices.ContainsFunc(m.Options, func(o string) bool {
+			name, _, _ := strings.Cut(o, "=")
+			return !slices.Contains(tmpfsOptions, name)
+		})
 	}
 	return !slices.Contains(kernelOnly, m.Type)
 }
 
 // handedOver is the path of the first descriptor that leads to programs among those that the container's first process
 // gets from the caller; "" for none. Only standard input and output, and those that --preserve-fds and $LISTEN_FDS name
-// (runc, libcontainer/process.go, ExtraFiles), stay open when that process executes its program. A hook sees them in it.
-func handedOver(c *command) string {
+// (runc, libcontainer/process.go, ExtraFiles), stay open when that process executes its program. A hook sees them in it,
+// and those that crun closes later: they lead to directories that the container has.
+func (k *container) handedOver(c *command) string {
 	const first = 3
 	listen, _ := strconv.Atoi(os.Getenv("LISTEN_FDS"))
 	dir, last := "/proc/self/fd", first+listen+c.fds
@@ -143,7 +188,7 @@ func handedOver(c *command) string {
 	}
 	for _, e := range all {
 		name := filepath.Join(dir, e.Name())
-		if fd, _ := strconv.Atoi(e.Name()); fd < last && holdsProgram(name) && !closes(name) {
+		if fd, _ := strconv.Atoi(e.Name()); fd < last && holdsProgram(name) && !closes(name) && !k.isShown(name) {
 			path, _ := os.Readlink(name)
 			return cmp.Or(path, name)
 		}
@@ -151,12 +196,37 @@ func handedOver(c *command) string {
 	return ""
 }
 
+// isShown reports whether a descriptor of the container's first process leads to a directory as the root shows it, with all
+// that is mounted there.
+func (k *container) isShown(name string) bool {
+	path, err := os.Readlink(name)
+	below, inRoot := strings.CutPrefix(path+"/", k.root.Path+"/")
+	if k.pid == 0 || err != nil || !inRoot {
+		return false
+	}
+	fd, err := k.root.Name(strings.TrimSuffix(below, "/"))
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	var is, shown unix.Stat_t
+	mount, err := rootfs.MountOf(fd)
+	of, oerr := fdinfo(name, "mnt_id")
+	return errors.Join(err, oerr, unix.Stat(name, &is), unix.Fstat(fd, &shown)) == nil && of == strconv.Itoa(mount) &&
+		is.Ino == shown.Ino && is.Mode&unix.S_IFMT == unix.S_IFDIR
+}
+
 // closes reports whether a process closes a descriptor when it executes a program.
 func closes(name string) bool {
-	dir, fd := filepath.Split(name)
-	flags, _ := rootfs.Fdinfo(filepath.Join(dir, "../fdinfo", fd), "flags")
+	flags, _ := fdinfo(name, "flags")
 	n, err := strconv.ParseUint(flags, 8, 32)
 	return err == nil && n&unix.O_CLOEXEC != 0
+}
+
+// fdinfo is rootfs.Fdinfo of /proc/PID/fd/N.
+func fdinfo(name, member string) (string, error) {
+	dir, fd := filepath.Split(name)
+	return rootfs.Fdinfo(filepath.Join(dir, "../fdinfo", fd), member)
 }
 
 // holdsProgram reports whether what is at a path is a program, or may have some in it.
@@ -178,12 +248,6 @@ func holdsProgram(name string) bool {
 		return true
 	}
 	return false // a device, a socket
-}
-
-// plainRuntime reports whether the runtime makes of config.json what is in it. Others (nvidia-container-runtime) add
-// mounts; as the hook, vfix sees them.
-func (k *container) plainRuntime() bool {
-	return k.pid != 0 || slices.Contains([]string{"runc", "crun", "youki"}, filepath.Base(k.rec.Runtime))
 }
 
 // hooking are how the names of runtimes begin that are known to execute hooks, with the container's mounts in a

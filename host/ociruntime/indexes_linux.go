@@ -32,6 +32,9 @@ type indexes struct {
 // if a file that matters is not what it was, if only in its metadata. Whoever else needs it
 // at that time, waits.
 func (k *indexes) layer(root *rootfs.Root) (*scanned, error) {
+	if !root.Stamps() {
+		return k.fresh(root)
+	}
 	key, err := k.key("layer", root, true)
 	if err != nil {
 		return nil, err
@@ -92,8 +95,8 @@ func (k *indexes) file(root *rootfs.Root, fd int) (*scanned, error) {
 	if f.Stat.Size < minELF {
 		return &scanned{}, nil
 	}
-	key := fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "file\n%s\n%+v", k.maker, f.ID())))
-	if x := k.read(key); x != nil {
+	key, stamps := fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "file\n%s\n%+v", k.maker, f.ID()))), rootfs.Stamps(f.FD())
+	if x := k.read(key); x != nil && stamps {
 		return &x.scanned, nil
 	}
 	by, x := k.pool.Group(1), &index{}
@@ -110,7 +113,7 @@ func (k *indexes) file(root *rootfs.Root, fd int) (*scanned, error) {
 		x.Legacy = []legacyFile{*h}
 	}
 	// Seeing that a file is not ELF is as fast as remembering it.
-	if k.pool.Examined.Load() > before && !f.ID().Unsettled(time.Now()) && !slices.ContainsFunc(x.Unread, passing) {
+	if stamps && k.pool.Examined.Load() > before && !f.ID().Unsettled(time.Now()) && !slices.ContainsFunc(x.Unread, passing) {
 		k.write(key, x)
 	}
 	return &x.scanned, nil
@@ -119,6 +122,9 @@ func (k *indexes) file(root *rootfs.Root, fd int) (*scanned, error) {
 // folder returns what is found in a folder that may have changed since: every file of it is
 // looked at, and what is not known yet is read.
 func (k *indexes) folder(root *rootfs.Root) (*scanned, error) {
+	if !root.Stamps() {
+		return k.fresh(root)
+	}
 	key, err := k.key("tree", root, false)
 	if err != nil {
 		return nil, err
@@ -152,6 +158,15 @@ func (k *indexes) folder(root *rootfs.Root) (*scanned, error) {
 	keep.Legacy = slices.DeleteFunc(slices.Clone(x.Legacy), func(h legacyFile) bool { return h.ID.Unsettled(now) })
 	keep.Unread = slices.DeleteFunc(slices.Clone(x.Unread), passing)
 	k.write(key, &keep)
+	return &x.scanned, nil
+}
+
+// fresh returns what is found in a folder of which nothing can be remembered.
+func (k *indexes) fresh(root *rootfs.Root) (*scanned, error) {
+	x, _, err := scanTree(root, nil, false, k.spend, k.pool)
+	if err != nil {
+		return nil, err
+	}
 	return &x.scanned, nil
 }
 

@@ -90,7 +90,7 @@ func prepare(cmd *command, specPath string, c policy.Config, o Options, rec *sta
 	}
 	hookable := k.hookable(cmd)
 	why := k.unseen()
-	if hookable && (why != "" || !k.plainRuntime()) {
+	if hookable && why != "" {
 		return k.handOn(cmd)
 	}
 	k.pool = &examiner.Pool{Memory: k.budget.MemoryBytes, Until: k.budget.until()}

@@ -19,9 +19,10 @@ const (
 	specName = "config.json" // runtime-spec, bundle.md
 )
 
-// spec is what is read of a bundle's config.json. Source: opencontainers/runtime-spec,
-// config.md and config-linux.md. Everything else of the file is not looked at.
+// spec is what is read of a bundle's config.json, and what is known of the rest: opencontainers/runtime-spec 1.3,
+// config.md and config-linux.md. The tag known has the members that do not change which files the container sees.
 type spec struct {
+	_           struct{} `known:"ociVersion hostname domainname solaris windows zos freebsd"`
 	raw         []byte
 	Root        specRoot          `json:"root"`
 	Process     specProcess       `json:"process"`
@@ -30,13 +31,21 @@ type spec struct {
 	Hooks       specHooks         `json:"hooks"`
 	Linux       specLinux         `json:"linux"`
 	idMap       string            // both mappings as text, "" for none
+	unknown     []string          // members that are neither read nor known
 }
 
 type specLinux struct {
+	_           struct{}        `known:"timeOffsets sysctl resources cgroupsPath devices netDevices rootfsPropagation maskedPaths readonlyPaths intelRdt memoryPolicy personality"`
+	Seccomp     specSeccomp     `json:"seccomp"`
 	UIDMappings []idMapping     `json:"uidMappings"`
 	GIDMappings []idMapping     `json:"gidMappings"`
 	MountLabel  string          `json:"mountLabel"`
 	Namespaces  []specNamespace `json:"namespaces"`
+}
+
+type specSeccomp struct {
+	_            struct{} `known:"defaultAction defaultErrnoRet architectures flags listenerMetadata syscalls"`
+	ListenerPath string   `json:"listenerPath"` // of an agent, which answers system calls
 }
 
 type specRoot struct {
@@ -45,7 +54,9 @@ type specRoot struct {
 }
 
 type specProcess struct {
+	_            struct{} `known:"terminal consoleSize user args commandLine cwd env rlimits noNewPrivileges apparmorProfile oomScoreAdj scheduler selinuxLabel ioPriority execCPUAffinity"`
 	Capabilities struct {
+		_        struct{} `known:"effective inheritable permitted ambient"`
 		Bounding []string `json:"bounding"`
 	} `json:"capabilities"`
 }
@@ -56,6 +67,7 @@ type specNamespace struct {
 }
 
 type specMount struct {
+	_           struct{} `known:"uidMappings gidMappings"`
 	Destination string   `json:"destination"`
 	Type        string   `json:"type,omitempty"`
 	Source      string   `json:"source,omitempty"`
@@ -68,16 +80,19 @@ type idMapping struct {
 	Size        uint32 `json:"size"`
 }
 
-// specHooks are the hooks that runtimes execute before the container's root is final, in this order, and when it is
-// made (config.md, "POSIX-platform Hooks").
+// specHooks are the hooks that runtimes execute before the container's root is final, in this order, before its program
+// and when that is started (config.md, "POSIX-platform Hooks").
 type specHooks struct {
+	_               struct{}   `known:"poststop"`
 	Prestart        []specHook `json:"prestart"`
 	CreateRuntime   []specHook `json:"createRuntime"`
 	CreateContainer []specHook `json:"createContainer"`
+	StartContainer  []specHook `json:"startContainer"`
 	Poststart       []specHook `json:"poststart"`
 }
 
 type specHook struct {
+	_       struct{} `known:"env"`
 	Path    string   `json:"path"`
 	Args    []string `json:"args,omitempty"`
 	Timeout int      `json:"timeout,omitempty"` // seconds
@@ -89,7 +104,7 @@ func parseSpec(raw []byte) (*spec, error) {
 		return nil, errors.New("not JSON")
 	}
 	s := &spec{raw: raw}
-	if err := read(gjson.ParseBytes(raw), reflect.ValueOf(s).Elem()); err != nil {
+	if err := s.read(gjson.ParseBytes(raw), reflect.ValueOf(s).Elem(), ""); err != nil {
 		return nil, err
 	}
 	if s.Root.Path == "" {
@@ -102,8 +117,8 @@ func parseSpec(raw []byte) (*spec, error) {
 }
 
 // read reads what a struct has of an object. It errs if that has one of the members twice, or in another case:
-// runtimes do not agree on which one counts. Most of a config.json is passed over.
-func read(v gjson.Result, to reflect.Value) (err error) {
+// runtimes do not agree on which one counts. at is the path of the object.
+func (s *spec) read(v gjson.Result, to reflect.Value, at string) (err error) {
 	if v.Type == gjson.Null {
 		return nil
 	}
@@ -122,16 +137,19 @@ func read(v gjson.Result, to reflect.Value) (err error) {
 		field, name := fieldOf(to, member)
 		switch {
 		case name == "":
+			if known := to.Type().Field(0).Tag.Get("known"); !slices.Contains(strings.Fields(known), member) {
+				s.unknown = append(s.unknown, at+member)
+			}
 			return true
 		case seen[name] || member != name:
 			err = fmt.Errorf("%q: written twice, or in another case: runtimes do not agree on what that means", name)
 			return false
 		case field.Kind() == reflect.Struct:
-			err = read(value, field)
+			err = s.read(value, field, at+name+".")
 		case field.Kind() == reflect.Slice && field.Type().Elem().Kind() == reflect.Struct && value.IsArray():
 			value.ForEach(func(_, element gjson.Result) bool {
 				one := reflect.New(field.Type().Elem()).Elem()
-				err = read(element, one)
+				err = s.read(element, one, at+name+".")
 				field.Set(reflect.Append(field, one))
 				return err == nil
 			})
@@ -160,9 +178,7 @@ func fieldOf(to reflect.Value, member string) (f reflect.Value, name string) {
 const startOption = "--start-id"
 
 // isAdded reports whether vfix-runtime has added a hook.
-func isAdded(h specHook) bool {
-	return len(h.Args) > 1 && strings.HasPrefix(h.Args[0], "vfix-") && slices.Contains(h.Args, startOption)
-}
+func isAdded(h specHook) bool { return isOwnHook(h) && slices.Contains(h.Args, startOption) }
 
 // with is the config.json with mounts behind the others, and hooks behind those of their kinds, which may make mounts.
 // Mounts of an earlier start, by stale, and its hooks are left out; all else is as it was, byte for byte.

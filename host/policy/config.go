@@ -61,8 +61,8 @@ type Config struct {
 	Record string `json:"record,omitempty"`
 	// Metrics is a file of counters for node_exporter's textfile collector; "" for none.
 	Metrics string `json:"metrics,omitempty"`
-	// TrustedHooks are the paths of other programs' OCI hooks that bring no programs into containers, separated by
-	// commas. Any other hook that runs when vfix has looked counts as something that was not examined.
+	// TrustedHooks are the paths of other programs' OCI hooks, of runtimes and of seccomp agents that bring no programs into
+	// containers, separated by commas. Any other counts as something that was not examined.
 	TrustedHooks string `json:"trusted_hooks,omitempty"`
 	// ImmutableRoots are directories, without symlinks in their paths and separated by commas, below which nobody changes a
 	// root filesystem: one that the container cannot write to is walked at its first start, like a layer of an image.

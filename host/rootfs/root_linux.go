@@ -111,6 +111,21 @@ func (r *Root) Alone() (*Root, error) {
 	return own, err
 }
 
+// Stamps reports whether what is open at a descriptor is on a file system whose kernel dates each change of a file by the
+// ctime: then an identity means one content. On one that is an image (squashfs, ISO 9660), or whose server is a program (FUSE),
+// somebody else chose the times; an overlay shows the times of such ones too.
+func Stamps(fd int) bool {
+	var fs unix.Statfs_t
+	const zfs, lustre, gpfs, bcachefs = 0x2fc12fc1, 0x0bd00bd0, 0x47504653, 0xca451a4e
+	return unix.Fstatfs(fd, &fs) == nil && slices.Contains([]int64{
+		unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.F2FS_SUPER_MAGIC,
+		unix.NFS_SUPER_MAGIC, unix.CEPH_SUPER_MAGIC, zfs, lustre, gpfs, bcachefs,
+	}, int64(fs.Type))
+}
+
+// Stamps is Stamps of the root itself.
+func (r *Root) Stamps() bool { return Stamps(r.fd) }
+
 // openReal opens a real path: a symlink anywhere in it is ELOOP or ENOTDIR, never followed.
 // oneFS refuses, with EXDEV, what another mount covers.
 func (r *Root) openReal(name string, flags int, oneFS bool) (int, error) {

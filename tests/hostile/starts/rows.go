@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -335,6 +336,23 @@ var rows = []row{
 		b.bind("/dev/data", b.host)
 		b.run("/dev/data/clock")
 	}},
+	// What the files of an image say of their changes is what its author wrote.
+	{"volumes", "an image in place of another that has the same times", honest, func(b *bundle) {
+		b.legacy(b.dir, "new/clock")
+		b.copy("fine", b.dir, "old/clock")
+		b.shell("truncate -s 64K old/clock new/clock; for i in old new; do mksquashfs $i $i.img -all-time 1 -mkfs-time 1 -noD -noF -quiet >/dev/null; done; cp old.img disk")
+		loop := b.shell("losetup --find --show disk")
+		b.undo = append(b.undo, func() { _ = exec.Command("losetup", "--detach", loop).Run() })
+		b.mounted(loop, b.host, "squashfs", unix.MS_RDONLY, "")
+		b.bind("/data", b.host)
+		b.run("/data/clock")
+		b.ready = func() {
+			b.first(*real)
+			check(unix.Unmount(b.host, 0))
+			b.shell("dd if=new.img of=" + loop + " conv=fsync status=none; blockdev --flushbufs " + loop)
+			check(unix.Mount(loop, b.host, "squashfs", unix.MS_RDONLY, ""))
+		}
+	}},
 	{"volumes", "unreadable directory", patched, func(b *bundle) {
 		b.legacy(b.host, "a/clock")
 		b.shell("chmod 111 host/a host/a/clock")
@@ -380,10 +398,51 @@ var rows = []row{
 	}},
 	{"hooks", "a runtime that adds a mount", patched, func(b *bundle) {
 		b.legacy(b.host, "clock")
-		b.mkdir(b.dir, "bin")
-		b.via = filepath.Join(b.dir, "bin", "nvidia-container-runtime")
-		b.file(fmt.Sprintf("#!/bin/sh -e\ncd '%s'\npython3 -c 'import json; c = json.load(open(\"config.json\")); c[\"mounts\"].append({\"destination\": \"/data\", \"type\": \"bind\", \"source\": \"%s\", \"options\": [\"bind\"]}); json.dump(c, open(\"config.json\", \"w\"))'\nexec runc \"$@\"\n", b.dir, b.host), b.via)
+		adding(b, "nvidia-container-runtime")
+	}},
+	{"hooks", "a runtime of any name that adds a mount", honest, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		adding(b, "other-runtime")
+	}},
+	{"hooks", "of a container's own program", honest, func(b *bundle) {
+		b.legacy(b.dir, "clock")
+		b.shell("gzip -c clock >rootfs/data/clock.gz")
+		b.mount("/tmp", "tmpfs", "tmpfs")
+		b.hook("startContainer", "/bin/busybox", "sh", "-c", "/bin/busybox gunzip -c /data/clock.gz >/tmp/clock && /bin/busybox chmod 755 /tmp/clock")
+		b.sh("exec /tmp/clock")
+	}},
+	{"hooks", "called as vfix's own is", honest, func(b *bundle) {
+		mounter(b, "createContainer", "", "mount --bind $HOST $ROOT/data")
+		called(b, "vfix-runtime", "hook")
+	}},
+	{"hooks", "called as one is that vfix-runtime adds", honest, func(b *bundle) {
+		mounter(b, "createContainer", "", "mount --bind $HOST $ROOT/data")
+		called(b, "vfix-runtime", "--start-id", "x", "hook")
+	}},
+	{"hooks", "called as docker's is", honest, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		shell := exec.Command("sh", "-c", "sleep 60; true")
+		shell.SysProcAttr = endWithParent()
+		check(shell.Start())
+		b.undo = append(b.undo, func() { _ = shell.Process.Kill(); _ = shell.Wait() })
+		b.hook("createContainer", fmt.Sprintf("/proc/%d/exe", shell.Process.Pid), "libnetwork-setkey", "-c", "mount --bind "+b.host+" "+b.root+"/data")
 		b.run("/data/clock")
+	}},
+	{"hooks", "a seccomp agent", honest, func(b *bundle) {
+		socket := filepath.Join(b.dir, "agent")
+		agent, err := net.Listen("unix", socket)
+		check(err)
+		b.undo = append(b.undo, func() { agent.Close() })
+		go func() {
+			if asked, err := agent.Accept(); err == nil {
+				_, _ = asked.Read(make([]byte, 1<<10))
+				b.legacy(b.root, "data/x")
+				check(os.Rename(b.root+"/data/x", b.root+"/data/clock"))
+			}
+		}()
+		notified := map[string]any{"names": []string{"acct"}, "action": "SCMP_ACT_NOTIFY"}
+		b.at("linux")["seccomp"] = map[string]any{"defaultAction": "SCMP_ACT_ALLOW", "listenerPath": socket, "syscalls": []any{notified}}
+		b.sh("until [ -e /data/clock ]; do /bin/busybox sleep 0.1; done; exec /data/clock")
 	}},
 	{"hooks", "later", honest, func(b *bundle) {
 		mounter(b, "createContainer", "", "mount --bind $HOST $ROOT/data")
@@ -697,6 +756,11 @@ var rows = []row{
 		b.legacy(b.root, "usr/bin/clock")
 		b.text = func(t []byte) []byte { return append([]byte("\xef\xbb\xbf"), t...) }
 	}},
+	{"config", "a member that the runtime knows and vfix does not", honest, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		b.at("linux")["programs"] = b.host
+		adding(b, "runc")
+	}},
 	{"config", "mounts twice", honest, func(b *bundle) {
 		b.legacy(b.host, "clock")
 		b.run("/data/clock")
@@ -709,11 +773,10 @@ var rows = []row{
 		b.legacy(b.dir, "other/usr/bin/clock")
 		b.text = func(t []byte) []byte { return append(t[:len(t)-1], `,"Root":{"path":"other"}}`...) }
 	}},
-	{"config", "unknown members, escapes and blanks", patched, func(b *bundle) {
+	{"config", "escapes and blanks", patched, func(b *bundle) {
 		b.legacy(b.host, "clock")
 		b.bind("/data", b.host)
 		b.run("/data/clock")
-		b.spec["x"] = map[string]any{"mounts": []any{1}}
 		b.text = func(t []byte) []byte {
 			return append(bytes.Replace(t, []byte(`"mounts":[{"destination":"/proc"`), []byte(`"m\u006funts" : [ {"destination":"\/proc"`), 1), " \n\t"...)
 		}
@@ -740,7 +803,7 @@ var rows = []row{
 	{"commands", "options of other runtimes", patched, func(b *bundle) {
 		typed(b, "--platform", "x", "--network", "y", "run", "--bundle", b.dir, b.id)
 		b.via = filepath.Join(b.dir, "runc")
-		b.file("#!/bin/sh\nshift 4\nexec '"+must(exec.LookPath("runc"))+"' \"$@\"\n", b.via)
+		b.file("#!/bin/sh\nshift 4\nexec '"+must(exec.LookPath(*real))+"' \"$@\"\n", b.via)
 		b.only = "wrapper"
 	}},
 	{"commands", "an empty option", notMade, func(b *bundle) { typed(b, "run", "--bundle", "", "--bundle", "", b.id, "x") }},
@@ -762,7 +825,7 @@ func known(b *bundle, change func(layer string)) {
 	b.legacy(plain, "usr/bin/clock")
 	b.overlayOf("", plain)
 	b.ready = func() {
-		b.first("runc")
+		b.first(*real)
 		check(unix.Unmount(b.root, 0))
 		b.shell("rm -rf layers/upper layers/work; mkdir layers/upper layers/work")
 		b.overlayOf("", plain)
@@ -817,6 +880,22 @@ func mounter(b *bundle, kind, inside, script string) {
 	b.legacy(b.host, "clock")
 	b.script(kind, inside, strings.NewReplacer("$ROOT", b.root, "$HOST", b.host, "$BUNDLE", b.dir).Replace(script))
 	b.run("/data/clock")
+}
+
+// adding has a runtime mount the host's directory as well, which config.json does not say.
+func adding(b *bundle, name string) {
+	b.mkdir(b.dir, "bin")
+	b.via = filepath.Join(b.dir, "bin", name)
+	b.file(fmt.Sprintf("#!/bin/sh -e\ncd '%s'\npython3 -c 'import json; c = json.load(open(\"config.json\")); c[\"mounts\"].append({\"destination\": \"/data\", \"type\": \"bind\", \"source\": \"%s\", \"options\": [\"bind\"]}); json.dump(c, open(\"config.json\", \"w\"))'\nexec %s \"$@\"\n", b.dir, b.host, *real), b.via)
+	b.run("/data/clock")
+}
+
+// called gives the last hook other arguments.
+func called(b *bundle, args ...string) {
+	for _, all := range b.at("hooks") {
+		list := all.([]any)
+		list[len(list)-1].(map[string]any)["args"] = args
+	}
 }
 
 // dynamic puts a program into the root whose library is in a volume.
