@@ -113,7 +113,7 @@ func (r *Root) Alone() (*Root, error) {
 
 // Stamps reports whether what is open at a descriptor is on a file system whose kernel dates each change of a file by the
 // ctime: then an identity means one content. On one that is an image (squashfs, ISO 9660), or whose server is a program (FUSE),
-// somebody else chose the times; an overlay shows the times of such ones too.
+// somebody else chose the times; an overlay also shows the times of such ones.
 func Stamps(fd int) bool {
 	var fs unix.Statfs_t
 	const zfs, lustre, gpfs, bcachefs = 0x2fc12fc1, 0x0bd00bd0, 0x47504653, 0xca451a4e

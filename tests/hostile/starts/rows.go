@@ -336,7 +336,7 @@ var rows = []row{
 		b.bind("/dev/data", b.host)
 		b.run("/dev/data/clock")
 	}},
-	// What the files of an image say of their changes is what its author wrote.
+	// The author of an image chose the times of its files.
 	{"volumes", "an image in place of another that has the same times", honest, func(b *bundle) {
 		b.legacy(b.dir, "new/clock")
 		b.copy("fine", b.dir, "old/clock")
