@@ -141,7 +141,7 @@ func (b *body) names(c *code, i *x86.Instr) {
 	}
 	if m, ok := i.Mem(); ok {
 		switch v, fixed := i.MemVaddr(); {
-		case fixed && i.Op == x86asm.LEA:
+		case fixed: // a table, or what one is filled from
 			note(v)
 		case m.Base == 0 || m.Index != 0: // table(,%reg,8)
 			note(uint64(m.Disp))
