@@ -98,7 +98,7 @@ func of(root fs.FS, program string, alone bool) (*Program, error) {
 	}
 	for i := 0; i < len(queue); i++ {
 		o := queue[i]
-		if knowsDlopen(o) {
+		if knowsDlopen(o) || searchesRelative(o) {
 			s.out.Opens = append(s.out.Opens, o.path)
 		}
 		needed := o.file.DynStrings(elf.DTNeeded)
@@ -156,6 +156,19 @@ func knowsDlopen(o *object) bool {
 	return o.file.HasDynString("dlopen") || o.file.HasDynString("dlmopen")
 }
 
+// searchesRelative reports whether a file has its libraries looked for in the folder in which a program is started: an
+// empty entry is that folder.
+func searchesRelative(o *object) bool {
+	for _, list := range append(o.file.DynStrings(elf.DTRunpath), o.file.DynStrings(elf.DTRPath)...) {
+		for _, dir := range strings.Split(list, ":") {
+			if !path.IsAbs(dir) && !strings.HasPrefix(dir, "$") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // ownOfMusl are names that musl's loader is itself (ldso/dynlink.c, load_library).
 func ownOfMusl(name string) bool {
 	name, is := strings.CutPrefix(name, "lib")
@@ -186,25 +199,20 @@ func (s *search) find(name string, by *object) []*object {
 		return nil
 	}
 	if strings.Contains(name, "/") {
-		if o, err := s.open(clean(expand(name, by)[0]), by); err == nil {
-			return []*object{o}
-		}
-		return nil
+		return s.openAll(expand(name, by), by)
 	}
-	for _, dir := range s.own(by) {
-		if s.alone && !strings.HasPrefix(dir, fromOrigin) {
-			continue
+	for _, same := range s.own(by) {
+		var all []*object
+		for _, dir := range same {
+			if !s.alone || strings.HasPrefix(dir, fromOrigin) {
+				all = append(all, s.in(dir, name, by)...)
+			}
 		}
-		if all := s.in(dir, name, by); len(all) > 0 {
+		if len(all) > 0 {
 			return all
 		}
 	}
-	var all []*object
-	for _, file := range s.cache[name] {
-		if o, err := s.open(clean(file), by); err == nil {
-			all = append(all, o)
-		}
-	}
+	all := s.openAll(s.cache[name], by)
 	for _, dir := range s.folders {
 		if len(all) > 0 {
 			break
@@ -214,9 +222,23 @@ func (s *search) find(name string, by *object) []*object {
 	return all
 }
 
+// openAll opens those of some files that the loader may take. Nobody knows the folder to which a relative path refers.
+func (s *search) openAll(files []string, by *object) (all []*object) {
+	for _, file := range files {
+		if !path.IsAbs(file) {
+			continue
+		}
+		if o, err := s.open(clean(file), by); err == nil {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
 // own are the folders in which a library that an object needs is looked for before those of all programs: DT_RUNPATH
-// of the object, or else DT_RPATH of the object and of those that needed it. musl takes both alike.
-func (s *search) own(by *object) (all []string) {
+// of the object, or else DT_RPATH of the object and of those that needed it. musl takes both alike. Each is all that the
+// loader may take one entry for.
+func (s *search) own(by *object) (all [][]string) {
 	if runpath := paths(by, elf.DTRunpath); len(runpath) > 0 && !s.musl {
 		return runpath
 	}
@@ -232,11 +254,10 @@ func (s *search) own(by *object) (all []string) {
 }
 
 // paths are the folders of an object's DT_RPATH or DT_RUNPATH.
-func paths(o *object, tag int64) []string {
-	var all []string
+func paths(o *object, tag int64) (all [][]string) {
 	for _, list := range o.file.DynStrings(tag) {
 		for _, dir := range strings.FieldsFunc(list, func(r rune) bool { return r == ':' || r == ';' }) {
-			all = append(all, expand(dir, o)...)
+			all = append(all, expand(dir, o))
 		}
 	}
 	return all
@@ -246,7 +267,7 @@ func paths(o *object, tag int64) []string {
 const fromOrigin = "//"
 
 // expand replaces what a path begins with: $ORIGIN is the folder of the object; $LIB and $PLATFORM are as the loader
-// was built, so each value that is known is tried.
+// was built, or by the processor, so that each value that is known counts.
 func expand(dir string, o *object) []string {
 	all := []string{dir}
 	for _, v := range []struct {
@@ -283,13 +304,11 @@ var variants = []string{
 
 // in is every file of that name in a folder and its variants, if the loader takes it.
 func (s *search) in(dir, name string, by *object) []*object {
-	var all []*object
-	for _, v := range variants {
-		if o, err := s.open(clean(path.Join(dir, v, name)), by); err == nil {
-			all = append(all, o)
-		}
+	files := make([]string, len(variants))
+	for i, v := range variants {
+		files[i] = path.Join(dir, v, name)
 	}
-	return all
+	return s.openAll(files, by)
 }
 
 // clean is a path for fs.FS.
