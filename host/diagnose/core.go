@@ -50,6 +50,10 @@ func Core(input string, r io.ReaderAt, o Options) (*Crash, error) {
 	if args != nil {
 		c.Command = quote.Words(args)
 	}
+	if co.caught(f) {
+		c.Signal, c.IP, c.SP = f.signal, f.rip, f.rsp
+		c.note("the program caught a SIGSEGV before it ended: the registers are those that the kernel saved for its handler")
+	}
 	e := evidence{signal: f.signal, ip: f.rip, code: 1, fault: f.rip, stack: co.segmentAt(f.rsp) != nil, page: co.page()}
 	if f.siginfo {
 		e.code, e.fault = f.code, f.addr
@@ -70,4 +74,38 @@ func Core(input string, r io.ReaderAt, o Options) (*Crash, error) {
 	c.fix(o, args)
 	c.conclude(o)
 	return c, nil
+}
+
+// Of the registers that the kernel saves on the stack for a signal handler (struct sigcontext_64): how far the others are
+// from rip, in words; and the traps that a call of the page can be (SDM 7.15): a page fault, and with LASS a general protection fault.
+const (
+	savedCS, savedTrap, savedCR2 = 2, 4, 6
+	trapProtection, trapFault    = 13, 14
+	userCS                       = 0x33
+	// maxCaught is how much of the stack is looked through, in bytes.
+	maxCaught = 1 << 20
+)
+
+// caught finds the call of the page whose SIGSEGV a handler of the program caught, in a process that then ended itself, and
+// puts its facts in the place of those of the end.
+func (c *core) caught(f *facts) bool {
+	s := c.segmentAt(f.rsp)
+	if s == nil || f.signal != sigabrt && (f.signal != sigsegv || f.code > siUser) {
+		return false
+	}
+	b := make([]byte, min(maxCaught, s.vaddr+s.memsz-f.rsp))
+	n, _ := c.mem(b, f.rsp)
+	word := func(i int) uint64 { return le.Uint64(b[8*i:]) }
+	for i := 1; i+savedCR2 < n/8; i++ {
+		trap := word(i + savedTrap)
+		if _, ok := find.FunctionAt(word(i)); ok && word(i+savedCS)&0xffff == userCS && (trap == trapFault || trap == trapProtection) {
+			f.rip, f.rsp, f.signal, f.siginfo = word(i), word(i-1), sigsegv, true
+			f.addr, f.code = word(i+savedCR2), 1
+			if trap == trapProtection {
+				f.code = siKernel
+			}
+			return true
+		}
+	}
+	return false
 }

@@ -98,7 +98,27 @@ func TestJudge(t *testing.T) {
 		"gcore, no address":   {func(t *testCore) { t.code, t.addr, t.sections = siKernel, 0, 1 }, Unknown, "Nothing here says which"},
 		"gcore, an address":   {func(t *testCore) { t.sections = 1 }, Call, ""},
 		"seccomp":             {func(t *testCore) { t.signal, t.code = sigsys, 1 }, Filtered, "201"},
-		"snapshot":            {func(t *testCore) { t.signal, t.noInfo = 0, true }, None, "snapshot"},
+		"raised again": {func(t *testCore) {
+			t.code, t.rip = -6, 0x401000
+			t.stack = append(t.stack, signalFrame(timeAddr, 14)...)
+		}, Call, "vsyscall=none"},
+		"aborted by handler": {func(t *testCore) {
+			t.signal, t.code, t.rip = 6, -6, 0x401000
+			t.stack = append(t.stack, signalFrame(timeAddr, 14)...)
+		}, Call, "vsyscall=none"},
+		"served, then raised": {func(t *testCore) {
+			t.code, t.rip, t.mapped = -6, 0x401000, true
+			t.stack = append(t.stack, signalFrame(timeAddr, 14)...)
+		}, BadPointer, "no writable memory"},
+		"another, raised": {func(t *testCore) {
+			t.code, t.rip = -6, 0x401000
+			t.stack = append(t.stack, signalFrame(0x401000, 14)...)
+		}, Other, "sent by a process"},
+		"a number on a stack": {func(t *testCore) {
+			t.signal, t.code, t.rip = 6, -6, 0x401000
+			t.stack = append(t.stack, put(timeAddr, 0, 0, 0, 14, 0, 0)...)
+		}, Other, "SIGABRT"},
+		"snapshot": {func(t *testCore) { t.signal, t.noInfo = 0, true }, None, "snapshot"},
 	} {
 		core := crashedCore()
 		c.poke(&core)
@@ -110,6 +130,11 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%s: got fixes %v, caller %+v", name, got.Fixes, got.Caller)
 		}
 	}
+}
+
+// signalFrame is the end of the registers that the kernel saves on the stack for a signal handler: rsp to cr2.
+func signalFrame(rip, trap uint64) []byte {
+	return put(testStack+64, rip, 0x10202, 0x2b000000000033, 0x14, trap, 0, rip)
 }
 
 // A core of a kernel before 3.7 has no NT_FILE: the loader's list names the modules.

@@ -197,8 +197,9 @@ func at(v gjson.Result) time.Time {
 	return time.Time{}
 }
 
-// exitedWords is how docker and podman list a container that ended: "Exited (139) 3 minutes ago".
-var exitedWords = lazy.Regexp(`\b(?:Exited|Restarting) \((-?\d+)\)`)
+// exitedWords is how docker and podman list a container that ended: "Exited (139) 3 minutes ago". In a table the words of its
+// command are before it.
+var exitedWords = lazy.Regexp(`.*\b(?:Exited|Restarting) \((-?\d+)\)`)
 
 func exitedStatus(text string) (int, bool) {
 	m := exitedWords().FindStringSubmatch(text)
@@ -239,7 +240,9 @@ func describePod(v gjson.Result, d *document) {
 		if last := c.Get("lastState.terminated"); last.Exists() && (end.Get("exitCode").Int() == 0 || bySignal(last) && !bySignal(end)) {
 			end = last
 		}
-		if !end.Exists() {
+		if end.Exists() && !end.Get("exitCode").Exists() {
+			e.Lost = "the description has no exit status"
+		} else if !end.Exists() {
 			restarts := c.Get("restartCount").Int()
 			if c.Get("state.waiting.reason").String() == crashLoop {
 				restarts = max(restarts, 1)
@@ -281,6 +284,9 @@ func (e *Exited) terminated(v gjson.Result) {
 // podLine is a line of kubectl describe: its depth, key and value.
 var podLine = lazy.Regexp(`^( *)([A-Za-z][^:]*):(?:\s+(.*))?$`)
 
+// podMessageEnd is behind the message of a state, which may have several lines, that a program wrote.
+var podMessageEnd = lazy.Regexp(`^(?:      Exit Code|    Last State|    Ready):`)
+
 // podKeys are the members of a pod's status for the keys of kubectl describe.
 var podKeys = map[string]string{
 	"Image": "image", "Image ID": "imageID", "Container ID": "containerID", "State": "state", "Last State": "lastState",
@@ -303,9 +309,12 @@ func describedPods(r io.Reader) (d document, lines int, err error) {
 	}
 	s := bufio.NewScanner(io.LimitReader(r, maxDocument))
 	s.Buffer(nil, maxLogLine*4)
-	containers := false
+	containers, message := false, false
 	for s.Scan() {
 		lines++
+		if message = message && !podMessageEnd().MatchString(s.Text()); message {
+			continue
+		}
 		m := podLine().FindStringSubmatch(strings.TrimRight(s.Text(), "\r"))
 		if m == nil {
 			continue
@@ -337,7 +346,9 @@ func describedPods(r io.Reader) (d document, lines int, err error) {
 				container[podKeys[key]] = value
 			}
 		case depth == 6 && at != nil && podKeys[key] != "":
-			at[podKeys[key]] = value
+			at[podKeys[key]], message = value, key == "Message"
+		case depth == 6 && key == "Exit Code": // what is said to be the state is a part of a message
+			container["state"], container["lastState"] = object{"terminated": object{}}, nil
 		}
 	}
 	flush()

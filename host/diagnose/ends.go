@@ -55,7 +55,8 @@ var endPatterns = []endPattern{
 // in German, French, Spanish, Italian, Portuguese, Dutch, Swedish, Polish, Turkish, Czech, Russian, Chinese, Japanese and
 // Korean.
 var mention = lazy.Regexp(`(?i)\bsig(?:nal)?[\s:=#.(]*(?:11|31|0xb)\b|SIGSEGV|SIGSYS|\bSEGV\b|segmentation (?:fault|violation)|\bsegfault|bad system call|` +
-	`(?:exit\w*|status|code|errno|\brc|return\w*)(?:[\s:=("'_]+(?:code|status|value|of|with|was|is|by)?)*(?:139|159|245|225|-11|-31)\b|\*\*\*.*\bError (?:139|159)\b|\b0:11\b|ffffffffff600[048]00|` +
+	`(?:exit\w*|status|code|err\w*|\brc|return\w*)(?:[\s:=("'_]+(?:code|status|value|of|with|was|is|by)?)*(?:139|159|245|225|267|287|-11|-31)\b|^\s+(?:139|159)\s*$|\b(?:0:11|139:0)\b|ffffffffff600[048]00|` +
+	`memory fault|ExecMainStatus=(?:11|31)$|CrashLoopBackOff|back-off restarting|` +
 	`Speicherzugriffsfehler|Erreur de segmentation|Violaci.n de segmento|Errore di segmentazione|Falha de segmenta|Segmentatiefout|Segmenteringsfel|Naruszenie ochrony pami|` +
 	`Parçalama arızası|Bölütleme|do paměti \(SIGSEGV|Ошибка сегментирования|段错误|段錯誤|セグメンテーション違反|세그멘테이션|세그먼테이션`)
 

@@ -201,8 +201,7 @@ var words = [][]byte{
 	[]byte("fault"), []byte("sig"), []byte("segv"), []byte("vsyscall"), []byte("ffffffffff600"), []byte("type=1"), []byte("seccomp"), []byte("anom_abend"), []byte("code"), []byte("exit"),
 	[]byte("status"), []byte("error"), []byte("kill"), []byte("exec"), []byte("not found"), []byte("no such file"), []byte("schema"), []byte("manifest"), []byte("librar"), []byte("dump"), []byte("pid:"),
 	[]byte("storage:"), []byte("boot id"), []byte("#0 "), []byte("#1 "), []byte("abort"), []byte("illegal"), []byte("bad system"), []byte("floating"), []byte("rc="), []byte(":11"), []byte("errno"), []byte("terminated"),
-	[]byte("segment"), []byte("speicherz"), []byte("ochrony"), []byte("lütleme"), []byte("сегмент"), []byte("段"), []byte("セグ"), []byte("세그"), []byte("kill init"),
-	[]byte("0x0000"),
+	[]byte("segment"), []byte("speicherz"), []byte("ochrony"), []byte("lütleme"), []byte("сегмент"), []byte("段"), []byte("セグ"), []byte("세그"), []byte("0x0000"), []byte("139"), []byte("159"), []byte("crashloop"), []byte("back-off"),
 }
 
 // relevant reports whether a line has one of the words.

@@ -212,6 +212,10 @@ func (e Exited) diagnose(o Options) *Result {
 	if base.Signal != sigsegv && base.Signal != sigsys {
 		base.Kind = Other
 		base.Meaning = fmt.Sprintf("It %s, which the vsyscall page does not raise. This is not a vsyscall crash.", e.ended())
+		if base.Signal == sigabrt && e.isContainer() {
+			base.Confidence = Likely
+			base.note("a program that catches a SIGSEGV, such as a JVM, may end so: its own report then has the address")
+		}
 		return only
 	}
 	state := e.host()
