@@ -10,6 +10,7 @@ import (
 // A core file and the library it is about, made here: each field can be poked.
 
 const (
+	etExec    = 2
 	testBase  = 0x7f0000000000 // where the library is mapped
 	testStack = 0x7ffd00000000
 	testCode  = 0x200 // offset of time() in the library

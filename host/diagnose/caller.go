@@ -22,10 +22,10 @@ type Options struct {
 	// machine.
 	RootName string
 	IsImage  bool
+
 	// Callers returns the files of Root that call a function of the page, for crashes that
 	// leave no trace of the caller; nil: nobody knows.
 	Callers func(function string) ([]string, error)
-
 	// Resolve finds out more of a container that a description is about: whether it ran on this machine, and what its
 	// image has; nil: nobody knows. done gives back what o needs.
 	Resolve func(e *Exited, o *Options) (done func())
@@ -57,8 +57,12 @@ func (c *Crash) findCaller(co *core, f *facts, o Options) {
 		return
 	}
 	c.Caller = &Caller{Return: ret}
-	if f.filesErr != nil {
+	switch {
+	case f.filesErr != nil:
 		c.note("the caller's file is not known: %v", f.filesErr)
+		return
+	case f.mappings == nil:
+		c.note("the caller's file is not known: the core has no list of the mapped files (a kernel before 3.7)")
 		return
 	}
 	m, err := co.moduleAt(f, ret)

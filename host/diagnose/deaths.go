@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/internal/lazy"
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 // more reads a line that is not about one of the kernel's crashes of a program, nil for none.
@@ -208,9 +209,8 @@ func (p *program) needs(root fs.FS) string {
 const (
 	class32, class64 = 1, 2 // EI_CLASS
 	em386            = 3
-	ptInterp         = 3
-	// maxInterp is the longest path of an interpreter that is read (PATH_MAX).
-	maxInterp = 4096
+	// loader32 is what glibc's 32-bit programs name as their loader.
+	loader32 = "/lib/ld-linux.so.2"
 )
 
 // lookAt reads the start of a file of the root.
@@ -239,38 +239,13 @@ func lookAt(root fs.FS, name string) (*program, error) {
 		return p, nil
 	}
 	p.elf, p.class, p.machine = true, head[4], le.Uint16(head[18:])
-	off, length := p.interp(head)
-	if length > 0 && length <= maxInterp {
-		b := make([]byte, length)
-		if n, _ := r.ReadAt(b, off); n == len(b) {
-			p.interpreter = strings.TrimRight(string(b), "\x00")
-		}
+	if p.class == class32 {
+		p.interpreter = loader32
+	} else if f, _ := elf.Parse(r, size); f != nil { // it may run in spite of an error
+		p.interpreter = f.Interp()
 	}
 	return p, nil
 }
-
-// interp finds PT_INTERP in the first page: gABI chapter 5, for both classes.
-func (p *program) interp(head []byte) (off, length int64) {
-	at, size, count := le.Uint64(head[32:]), phdrSize, le.Uint16(head[56:])
-	if p.class == class32 {
-		const phdr32 = 32
-		at, size, count = uint64(le.Uint32(head[28:])), phdr32, le.Uint16(head[44:])
-	}
-	for ; count > 0 && at <= uint64(len(head)-size); count, at = count-1, at+uint64(size) {
-		h := head[at:]
-		switch {
-		case le.Uint32(h) != ptInterp:
-		case p.class == class32:
-			return int64(le.Uint32(h[4:])), int64(le.Uint32(h[16:]))
-		default:
-			return int64(le.Uint64(h[8:]) & maxFileOffset), int64(le.Uint64(h[32:]) & maxFileOffset)
-		}
-	}
-	return 0, 0
-}
-
-// maxFileOffset keeps an offset positive as a signed one.
-const maxFileOffset = 1<<62 - 1
 
 // codeLine is what the kernel prints behind a segmentation fault (show_opcodes, Linux 4.20): the bytes
 // around the instruction.

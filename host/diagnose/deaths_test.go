@@ -18,21 +18,14 @@ func elfFile(class byte, machine uint16, interpreter string) *fstest.MapFile {
 	const at = 256
 	copy(b[at:], interpreter+"\x00")
 	length := len(interpreter) + 1
-	if interpreter == "" {
+	if interpreter == "" || class == class32 {
 		return &fstest.MapFile{Data: b}
 	}
-	if class == class32 {
-		le.PutUint32(b[28:], 52)
-		le.PutUint16(b[44:], 2)
-		le.PutUint32(b[52:], ptLoad)
-		le.PutUint32(b[84:], ptInterp)
-		le.PutUint32(b[88:], at)
-		le.PutUint32(b[100:], uint32(length))
-		return &fstest.MapFile{Data: b}
-	}
+	le.PutUint16(b[16:], etExec)
+	le.PutUint16(b[54:], phdrSize)
 	le.PutUint64(b[32:], 64)
 	le.PutUint16(b[56:], 1)
-	le.PutUint32(b[64:], ptInterp)
+	le.PutUint32(b[64:], 3)
 	le.PutUint64(b[72:], at)
 	le.PutUint64(b[96:], uint64(length))
 	return &fstest.MapFile{Data: b}

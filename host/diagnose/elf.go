@@ -17,10 +17,10 @@ const (
 	phdrSize = 56
 	shdrSize = 64
 
-	etExec, etCore = 2, 4
-	emX8664        = 62
+	etCore  = 4
+	emX8664 = 62
 
-	ptLoad, ptDynamic, ptNote = 1, 2, 4
+	ptLoad, ptNote = 1, 4
 
 	// pnXnum says that the number of program headers is in sh_info of the first section
 	// header (elf.h, PN_XNUM).

@@ -11,7 +11,6 @@ func FuzzCore(f *testing.F) {
 	f.Add(crashedCore().bytes())
 	noFile := crashedCore()
 	noFile.noFile = true
-	noFile.auxv = put(atPhdr, testBase+ehdrSize, atPhent, phdrSize, atPhnum, 2, 0, 0)
 	f.Add(noFile.bytes())
 	root := testRoot()
 	f.Fuzz(func(t *testing.T, b []byte) {

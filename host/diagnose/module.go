@@ -30,9 +30,6 @@ type module struct {
 // moduleAt finds the file that is mapped at addr; nil without one.
 func (c *core) moduleAt(f *facts, addr uint64) (*module, error) {
 	mappings := f.mappings
-	if mappings == nil && f.filesErr == nil {
-		mappings = c.linkMap(f)
-	}
 	for i := range mappings {
 		m := &mappings[i]
 		if addr < m.start || addr >= m.end {
@@ -98,108 +95,12 @@ func headSegments(head []byte) []segment {
 	return all
 }
 
-// The link map of the dynamic loader, for cores of kernels before 3.7, which have no
-// NT_FILE. Source: glibc's elf/link.h (struct r_debug, struct link_map).
-const (
-	maxModules = 4096
-	maxPath    = 4096
-	dtDebug    = 21
-	maxDynamic = 1024
-	rMap       = 8 // r_debug.r_map
-	lName      = 8 // link_map.l_name, l_next; l_addr is the first word
-	lNext      = 24
-)
-
-// linkMap returns what the loader's list says is mapped; nil if it cannot be read.
-func (c *core) linkMap(f *facts) []mapping {
-	phdr, ok := f.aux(atPhdr)
-	phnum, _ := f.aux(atPhnum)
-	if size, is := f.aux(atPhent); !ok || !is || size != phdrSize || phnum > pnXnum {
-		return nil
-	}
-	b := make([]byte, phnum*phdrSize)
-	n, err := c.mem(b, phdr)
-	if err != nil {
-		return nil
-	}
-	// The program itself has the headers in front: its first byte is that many before.
-	base := phdr &^ (page - 1)
-	all := c.extent(base, c.programName(f))
-	var dynamic uint64
-	for b = b[:n]; len(b) >= phdrSize; b = b[phdrSize:] {
-		if p := parseSegment(b); p.typ == ptDynamic {
-			dynamic = p.vaddr
-		}
-	}
-	if dynamic == 0 {
-		return all
-	}
-	if len(all) > 0 && dynamic < base { // a PIE: its addresses are from its start
-		dynamic += base
-	}
-	debug := c.dynamicEntry(dynamic, dtDebug)
-	at, _, _ := c.word(debug + rMap)
-	for range maxModules {
-		if at == 0 {
-			break
-		}
-		addr, ok1, _ := c.word(at)
-		name, ok2, _ := c.word(at + lName)
-		next, ok3, _ := c.word(at + lNext)
-		if !ok1 || !ok2 || !ok3 {
-			break
-		}
-		if path := c.text(name, maxPath); path != "" && addr != 0 {
-			all = append(all, c.extent(addr, path)...)
-		}
-		at = next
-	}
-	return all
-}
-
 // programName is the path of the program as it was executed.
 func (c *core) programName(f *facts) string {
 	if at, ok := f.aux(atExecfn); ok {
-		return c.text(at, maxPath)
+		return c.text(at, page) // PATH_MAX
 	}
 	return ""
-}
-
-// dynamicEntry looks a tag up in a dynamic segment in memory; 0 for none.
-func (c *core) dynamicEntry(dynamic, tag uint64) uint64 {
-	for i := range uint64(maxDynamic) {
-		t, ok, _ := c.word(dynamic + 16*i)
-		v, ok2, _ := c.word(dynamic + 16*i + 8)
-		if !ok || !ok2 || t == 0 {
-			return 0
-		}
-		if t == tag {
-			return v
-		}
-	}
-	return 0
-}
-
-// extent returns the mappings of the ELF file whose first byte is at base, by its headers.
-func (c *core) extent(base uint64, path string) []mapping {
-	head := make([]byte, page)
-	n, err := c.mem(head, base)
-	if err != nil || n < ehdrSize || string(head[:4]) != "\x7fELF" {
-		return nil
-	}
-	var all []mapping
-	bias, first := uint64(0), true
-	for _, p := range headSegments(head[:n]) {
-		if p.typ != ptLoad {
-			continue
-		}
-		if first {
-			bias, first = base-(p.vaddr-p.off), false
-		}
-		start := bias + p.vaddr
-		all = append(all, mapping{start, start + p.filesz, p.off, path})
-	}
-	return all
 }
 
 // same reports whether the file that begins with head, and has that build ID, is the module

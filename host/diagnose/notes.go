@@ -184,13 +184,8 @@ func parseFiles(b []byte) ([]mapping, error) {
 	return all, nil
 }
 
-// Entries of the auxiliary vector (linux/auxvec.h).
-const (
-	atPhdr   = 3
-	atPhent  = 4
-	atPhnum  = 5
-	atExecfn = 31
-)
+// atExecfn is the entry of the auxiliary vector with the path of the program (linux/auxvec.h).
+const atExecfn = 31
 
 // aux returns an entry of the auxiliary vector.
 func (f *facts) aux(tag uint64) (uint64, bool) {
