@@ -11,8 +11,11 @@
 package kernellog
 
 import (
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -33,15 +36,31 @@ const (
 	Abend                         // the process ended by a signal
 )
 
-// aboutPage are the kernel's words about the page.
-var aboutPage = [...]string{
-	Attempted:  "vsyscall attempted with vsyscall=none",
-	Misaligned: "misaligned vsyscall (exploit attempt or buggy program)",
-	ReadDenied: "vsyscall read attempt denied",
-	BadStack:   "vsyscall with bad stack (exploit attempt?)",
-	BadPointer: "vsyscall fault (exploit attempt?)",
-	Filtered:   "seccomp tried to change syscall nr or ip",
+// messages are the kernel's words for those that are not of the audit.
+var messages = map[string]Message{
+	"vsyscall attempted with vsyscall=none":                  Attempted,
+	"misaligned vsyscall (exploit attempt or buggy program)": Misaligned,
+	"vsyscall read attempt denied":                           ReadDenied,
+	"vsyscall with bad stack (exploit attempt?)":             BadStack,
+	"vsyscall fault (exploit attempt?)":                      BadPointer,
+	"seccomp tried to change syscall nr or ip":               Filtered,
+	"segfault at":        Segfault,
+	"general protection": Protection,
 }
+
+// marks are what each of these words has a part of: looking for them is faster than the expression.
+var marks = []string{"vsyscall", "seccomp", "segfault", "general protection"}
+
+// message is a message about a process, NAME[PID], whose name may hold anything, as may that of the file: the first place where
+// all is as the kernel writes it counts. Some kernels have a colon behind the pid of each.
+var message = sync.OnceValue(func() *regexp.Regexp {
+	var words []string
+	for w := range messages {
+		words = append(words, regexp.QuoteMeta(w))
+	}
+	const hex = `([0-9a-fA-F]+)`
+	return regexp.MustCompile(`^(.*?)\[(\d+)\]:? (` + strings.Join(words, "|") + `)(?: ` + hex + ` r?ip |.*? ip:)` + hex + `(?:.*? r?sp[ :]` + hex + `)?(?:.*? in ([^\[]*))?`)
+})
 
 // Event is a message of the kernel about a crash.
 type Event struct {
@@ -72,97 +91,36 @@ func (l Line) Event() (e Event, ok bool) {
 	if e, ok := parseAudit(l); ok {
 		return e, ok
 	}
-	for m := Attempted; m <= Filtered; m++ {
-		// Some kernels have a colon behind the pid.
-		for _, between := range []string{"] ", "]: "} {
-			if e, ok := l.find(m, between+aboutPage[m], (*Event).registers); ok {
-				return e, ok
-			}
-		}
+	if !slices.ContainsFunc(marks, func(mark string) bool { return strings.Contains(l.Text, mark) }) {
+		return e, false
 	}
-	if e, ok := l.find(Segfault, "]: segfault at ", (*Event).segfault); ok {
-		return e, ok
+	m := message().FindStringSubmatch(l.Text)
+	if m == nil {
+		return e, false
 	}
-	return l.find(Protection, "] general protection", (*Event).registers)
+	e = Event{Message: messages[m[3]], Signal: syscall.SIGSEGV, When: l.When, Where: m[7]}
+	e.PID, _ = strconv.Atoi(m[2])
+	e.name(m[1], l.Marked)
+	e.Fault, e.KnownFault = number(m[4])
+	e.IP, e.KnownIP = number(m[5])
+	e.SP, e.KnownSP = number(m[6])
+	if e.Message == Attempted {
+		e.Fault, e.KnownFault = e.IP, e.KnownIP
+	}
+	return e, e.PID > 0 && e.KnownIP && e.KnownFault == (e.Message == Segfault || e.Message == Attempted)
 }
 
-// find reads the message whose text is words. The program's name precedes it, the file's
-// behind it, and both may hold anything: the first place where all is as the kernel writes it
-// counts.
-func (l Line) find(m Message, words string, read func(e *Event, rest string) bool) (Event, bool) {
-	for from := 0; ; {
-		i := strings.Index(l.Text[from:], words)
-		if i < 0 {
-			return Event{}, false
-		}
-		at := from + i
-		e := Event{Message: m, Signal: syscall.SIGSEGV, When: l.When}
-		if e.who(l.Text[:at+1], l.Marked) && read(&e, l.Text[at+len(words):]) {
-			return e, true
-		}
-		from = at + 1
-	}
-}
-
-// who takes the process, NAME[PID], from the text before the message. A name may have
-// spaces and brackets in it, and has 15 bytes at most (TASK_COMM_LEN).
-func (e *Event) who(head string, marked bool) bool {
-	open := strings.LastIndexByte(head, '[')
-	if open < 0 {
-		return false
-	}
-	pid, err := strconv.Atoi(strings.TrimSuffix(head[open+1:], "]"))
-	if err != nil || pid <= 0 {
-		return false
-	}
+// name takes the process's name from the text before its number. It may have spaces and brackets in it, and has 15 bytes at
+// most (TASK_COMM_LEN).
+func (e *Event) name(name string, marked bool) {
 	const commLen = 15
-	name := strings.TrimPrefix(head[:open], "traps: ")
+	name = strings.TrimPrefix(name, "traps: ")
 	unknown := len(name) > commLen || strings.Contains(name, ": ") || !marked && strings.ContainsAny(name, "|:")
 	e.Relayed = unknown || !marked && strings.Contains(name, " ")
 	if last := strings.LastIndexByte(name, ' ') + 1; unknown && last < len(name) { // the name is the last word
 		name = name[last:]
 	}
-	e.PID, e.Program = pid, name
-	return true
-}
-
-// registers reads "ip:ADDRESS … sp:ADDRESS … in FILE[START+SIZE]".
-func (e *Event) registers(rest string) bool {
-	e.IP, e.KnownIP = number(rest, "ip:")
-	e.SP, e.KnownSP = number(rest, "sp:")
-	if e.Message == Attempted && e.KnownIP {
-		e.Fault, e.KnownFault = e.IP, true
-	}
-	e.in(rest)
-	return e.KnownIP
-}
-
-// segfault reads "ADDRESS ip ADDRESS sp ADDRESS error N in FILE[START+SIZE]".
-func (e *Event) segfault(rest string) bool {
-	addr, rest, _ := strings.Cut(rest, " ")
-	var err error
-	if e.Fault, err = strconv.ParseUint(addr, 16, 64); err != nil {
-		return false
-	}
-	e.KnownFault = true
-	for _, name := range []string{" ip ", " rip "} {
-		if e.IP, e.KnownIP = number(" "+rest, name); e.KnownIP {
-			break
-		}
-	}
-	for _, name := range []string{" sp ", " rsp "} {
-		if e.SP, e.KnownSP = number(" "+rest, name); e.KnownSP {
-			break
-		}
-	}
-	e.in(rest)
-	return e.KnownIP
-}
-
-func (e *Event) in(rest string) {
-	if _, file, ok := strings.Cut(rest, " in "); ok {
-		e.Where, _, _ = strings.Cut(file, "[")
-	}
+	e.Program = name
 }
 
 // parseAudit reads the audit messages of a crash (linux/audit.h): AUDIT_SECCOMP gives the
@@ -171,7 +129,7 @@ func parseAudit(l Line) (e Event, ok bool) {
 	switch {
 	case strings.Contains(l.Text, "type=1326"), strings.Contains(l.Text, "type=SECCOMP"):
 		e.Message = Seccomp
-		e.IP, e.KnownIP = number(l.Text, " ip=0x")
+		e.IP, e.KnownIP = number(field(l.Text, " ip=0x"))
 	case strings.Contains(l.Text, "type=1701"), strings.Contains(l.Text, "type=ANOM_ABEND"):
 		e.Message = Abend
 	default:
@@ -205,17 +163,8 @@ func field(line, key string) string {
 	return rest[:end]
 }
 
-// number reads the hex number behind a key.
-func number(s, key string) (uint64, bool) {
-	_, s, ok := strings.Cut(s, key)
-	if !ok {
-		return 0, false
-	}
-	s = strings.TrimPrefix(s, "0x")
-	end := 0
-	for end < len(s) && strings.IndexByte("0123456789abcdefABCDEF", s[end]) >= 0 {
-		end++
-	}
-	v, err := strconv.ParseUint(s[:end], 16, 64)
+// number reads a hex number; false for none.
+func number(hex string) (uint64, bool) {
+	v, err := strconv.ParseUint(hex, 16, 64)
 	return v, err == nil
 }
