@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"bytes"
+	"cmp"
 	"testing/fstest"
 
 	"vfix.dev/vfix/rewriter/find"
@@ -101,8 +102,9 @@ type testCore struct {
 	code     int
 	addr     uint64
 	rip, rsp uint64
-	noInfo   bool // no NT_SIGINFO
-	noFile   bool // no NT_FILE
+	args     string // "": prog -x
+	noInfo   bool   // no NT_SIGINFO
+	noFile   bool   // no NT_FILE
 	stack    []byte
 	memory   []memory // further segments
 	auxv     []byte
@@ -133,7 +135,7 @@ func (t testCore) bytes() []byte {
 	info := make([]byte, prpsinfoSize)
 	le.PutUint32(info[psPid:], 42)
 	copy(info[psFname:], "prog")
-	copy(info[psPsargs:], "prog -x ")
+	copy(info[psPsargs:], cmp.Or(t.args, "prog -x "))
 	notes := append(note("CORE", ntPrstatus, status), note("CORE", ntPrpsinfo, info)...)
 	if !t.noInfo {
 		si := make([]byte, 128)

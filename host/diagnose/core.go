@@ -5,6 +5,7 @@ package diagnose
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"vfix.dev/vfix/internal/quote"
 	"vfix.dev/vfix/rewriter/find"
@@ -41,7 +42,7 @@ func Core(input string, r io.ReaderAt, o Options) (*Crash, error) {
 	c := &Crash{
 		Input: input, Source: CoreFile, Count: 1, TID: f.tid, Signal: f.signal,
 		IP: f.rip, SP: f.rsp, Known: Known{IP: true, SP: true},
-		Program: f.name, Command: f.args, Executable: co.programName(f),
+		Program: f.name, Command: strings.TrimRight(f.args, " "), Executable: co.programName(f),
 	}
 	if pid := f.pid; pid != 0 {
 		c.PIDs = []int{pid}
@@ -77,11 +78,11 @@ func Core(input string, r io.ReaderAt, o Options) (*Crash, error) {
 }
 
 // Of the registers that the kernel saves on the stack for a signal handler (struct sigcontext_64): how far the others are
-// from rip, in words; and the traps that a call of the page can be (SDM 7.15): a page fault, and with LASS a general protection fault.
+// from rip, in words; and of a user's program the code segment and the flags that are always set (SDM 3.4.3).
 const (
-	savedCS, savedTrap, savedCR2 = 2, 4, 6
-	trapProtection, trapFault    = 13, 14
-	userCS                       = 0x33
+	savedFlags, savedCS, savedTrap, savedCR2 = 1, 2, 4, 6
+	userCS, userFlags, allFlags              = 0x33, 0x202, 1<<22 - 1
+	trapFault                                = 14 // a page fault, whose address is in cr2
 	// maxCaught is how much of the stack is looked through, in bytes.
 	maxCaught = 1 << 20
 )
@@ -93,19 +94,23 @@ func (c *core) caught(f *facts) bool {
 	if s == nil || f.signal != sigabrt && (f.signal != sigsegv || f.code > siUser) {
 		return false
 	}
+	if _, ok := find.FunctionAt(f.rip); ok && f.signal == sigsegv { // the handler returned to the call
+		f.code = siKernel
+		return true
+	}
 	b := make([]byte, min(maxCaught, s.vaddr+s.memsz-f.rsp))
 	n, _ := c.mem(b, f.rsp)
 	word := func(i int) uint64 { return le.Uint64(b[8*i:]) }
 	for i := 1; i+savedCR2 < n/8; i++ {
-		trap := word(i + savedTrap)
-		if _, ok := find.FunctionAt(word(i)); ok && word(i+savedCS)&0xffff == userCS && (trap == trapFault || trap == trapProtection) {
-			f.rip, f.rsp, f.signal, f.siginfo = word(i), word(i-1), sigsegv, true
-			f.addr, f.code = word(i+savedCR2), 1
-			if trap == trapProtection {
-				f.code = siKernel
-			}
-			return true
+		flags := word(i + savedFlags)
+		if _, ok := find.FunctionAt(word(i)); !ok || word(i+savedCS)&0xffff != userCS || flags&userFlags != userFlags || flags > allFlags {
+			continue
 		}
+		f.rip, f.rsp, f.signal, f.siginfo, f.code, f.addr = word(i), word(i-1), sigsegv, true, siKernel, 0
+		if word(i+savedTrap) == trapFault {
+			f.code, f.addr = 1, word(i+savedCR2)
+		}
+		return true
 	}
 	return false
 }

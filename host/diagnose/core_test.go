@@ -110,6 +110,7 @@ func TestJudge(t *testing.T) {
 			t.code, t.rip, t.mapped = -6, 0x401000, true
 			t.stack = append(t.stack, signalFrame(timeAddr, 14)...)
 		}, BadPointer, "no writable memory"},
+		"raised on return": {func(t *testCore) { t.code = 0 }, Call, "vsyscall=none"},
 		"another, raised": {func(t *testCore) {
 			t.code, t.rip = -6, 0x401000
 			t.stack = append(t.stack, signalFrame(0x401000, 14)...)
@@ -148,14 +149,13 @@ func TestNoFiles(t *testing.T) {
 
 // The command line is taken from the stack, if its words are distinct.
 func TestArguments(t *testing.T) {
-	const texts, random = testStack + 0x20000, testStack + 0x1f000
+	const random = testStack + 0x1f000
 	core := crashedCore()
 	core.auxv = put(atRandom, random, 6, page, 0, 0)
-	vectors := append(put(3, texts, texts+5, texts+8, 0, texts+20, texts+20, 0), core.auxv...)
+	core.args = "bash -c it's up "
 	stack := make([]byte, 0x21000)
 	copy(stack[64:], put(testBase+testRet))
-	copy(stack[random-testStack-uint64(len(vectors)):], vectors)
-	copy(stack[texts-testStack:], "bash\x00-c\x00it's up\x00")
+	copy(stack[random-testStack+16:], "x86_64\x00\x00bash\x00-c\x00it's up\x00A=b\x00")
 	core.stack = stack
 	if c := diagnosed(t, core.bytes(), Options{Root: testRoot()}); c.Command != `bash -c 'it'\''s up'` || !strings.HasPrefix(fixes(c), `vfix run bash -c 'it'\''s up'; vfix patch -i /lib/libold.so`) {
 		t.Errorf("got %s; fixes %s", c.Command, fixes(c))

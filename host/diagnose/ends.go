@@ -63,19 +63,12 @@ var mention = lazy.Regexp(`(?i)\bsig(?:nal)?[\s:=#.(]*(?:11|31|0xb)\b|SIGSEGV|SI
 // endOf reads the words of a line about the end of a program; crash says that the end is one, ok that the line is about one.
 func endOf(text string) (e Exited, crash, ok bool) {
 	for _, p := range endPatterns {
-		re := p.expr()
-		m := re.FindStringSubmatch(text)
-		if m == nil {
+		m := matched(p.expr(), text)
+		if len(m) == 0 {
 			continue
 		}
-		group := func(name string) string {
-			if i := re.SubexpIndex(name); i >= 0 {
-				return strings.TrimSpace(m[i])
-			}
-			return ""
-		}
-		e := Exited{Name: group("name"), Unit: group("unit"), NoTime: true, Elsewhere: true, Line: text}
-		if words := strings.Fields(group("program") + " " + group("exec")); len(words) > 0 {
+		e := Exited{Name: m["name"], Unit: m["unit"], NoTime: true, Elsewhere: true, Line: text}
+		if words := strings.Fields(m["program"] + " " + m["exec"]); len(words) > 0 {
 			e.Program = words[0]
 		}
 		switch {
@@ -84,15 +77,15 @@ func endOf(text string) (e Exited, crash, ok bool) {
 		case e.Unit != "":
 			e.Label = "unit " + e.Unit
 		}
-		if s := group("status"); s != "" {
+		if s := m["status"]; s != "" {
 			e.Status, _ = strconv.Atoi(s)
-		} else if w, err := strconv.ParseUint(group("wait"), 16, 32); err == nil {
+		} else if w, err := strconv.ParseUint(m["wait"], 16, 32); err == nil {
 			if e.Status = int(w>>8) & 0xff; w&0x7f > 0 { // wait(2)
 				e.Status = died + int(w&0x7f)
 			}
-		} else if n, err := strconv.Atoi(group("signal")); err == nil {
+		} else if n, err := strconv.Atoi(m["signal"]); err == nil {
 			e.Status = died + n
-		} else if n := signalWords[strings.ToLower(group("signal"))]; n > 0 {
+		} else if n := signalWords[strings.ToLower(m["signal"])]; n > 0 {
 			e.Status = died + n
 		}
 		_, crash = signals[e.Signal()]

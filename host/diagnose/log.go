@@ -242,20 +242,20 @@ func (g *logReader) one(text string, by writer) bool {
 		}
 		return true
 	}
-	if m := straceExit().FindStringSubmatch(text); m != nil {
+	if pid, m := straced(straceExit(), text); m != nil {
 		for _, e := range g.open {
-			e.lived = e.lived || e.fromTrace && e.pid == stracePID(m[1])
+			e.lived = e.lived || e.fromTrace && e.pid == pid
 		}
 		return true
 	}
-	pid, file := straceExec(text)
-	if file == "" {
+	pid, m := straced(straceExec(), text)
+	if m == nil {
 		return false
 	}
 	if len(g.execs) >= maxExecs || g.execs == nil {
 		g.execs = map[int]string{}
 	}
-	g.execs[pid] = file
+	g.execs[pid] = m["file"]
 	return true
 }
 

@@ -130,7 +130,7 @@ func (f *facts) note(c *core, typ uint32, off, size uint64) error {
 		}
 		f.pid = int(int32(le.Uint32(b[psPid:])))
 		f.name = binread.CString(b[psFname : psFname+psFnameLen])
-		f.args = string(bytes.TrimRight([]byte(binread.CString(b[psPsargs:psPsargs+psPsargsLen])), " "))
+		f.args = binread.CString(b[psPsargs : psPsargs+psPsargsLen])
 	case typ == ntSiginfo && !f.siginfo && size >= siginfoMin:
 		b, err := read(siginfoMin, "NT_SIGINFO")
 		if err != nil {

@@ -219,16 +219,22 @@ func (e Exited) diagnose(o Options) *Result {
 		return only
 	}
 	state := e.host()
-	if r := e.inLog(e.Label, state.log, o); len(r.Crashes) > 0 {
-		for _, c := range r.Crashes {
+	ours, others := e.inLog(state.log, o)
+	if len(ours) > 0 {
+		for _, c := range ours {
 			c.Source, c.Confidence = ContainerEnd, Likely
 			if c.Program == commOf(e.Program) {
 				c.Executable = e.Program
 			}
 			c.note("the kernel's log does not name containers: a program of this name is in the container, and the lines are of the time when it ended, %s", e.To.Format(time.RFC3339))
 		}
-		return r
+		only.Crashes = ours
+		return only
 	}
+	for _, c := range others {
+		base.Lines = append(base.Lines, c.Lines...)
+	}
+	base.Lines = base.Lines[:min(len(base.Lines), maxLines)]
 	e.withoutLine(base, o, state)
 	return only
 }
@@ -268,9 +274,8 @@ func (e Exited) withoutLine(base *Crash, o Options, state hostState) {
 	base.Kind = Unknown
 	base.Meaning = fmt.Sprintf("%s %s. Nothing at hand says where, so the cause is not known.", what, e.ended())
 	base.because = fmt.Sprintf("nothing here says where the %s was", signal)
-	others := e.others(state.log)
-	if len(others) > 0 {
-		base.Lines = others[:min(len(others), maxLines)]
+	others := len(base.Lines) > 0
+	if others {
 		base.note("at that time a program crashed that is not known to be in the container, perhaps one of another container: the lines above")
 	}
 	switch {
@@ -279,14 +284,14 @@ func (e Exited) withoutLine(base *Crash, o Options, state hostState) {
 	case e.Elsewhere:
 	case state.err != nil:
 		base.note("the kernel's log cannot be read (%v): run vfix as root, or give it as a file", state.err)
-	case len(others) == 0 && !e.To.IsZero():
+	case !others && !e.To.IsZero():
 		base.note("the kernel's log has no line of such a crash at %s, when it ended; it forgets old lines, and leaves out some where many come at once", e.To.Format(time.RFC3339))
 	}
 	if state.page != pageUnknown {
 		base.Page = string(state.page)
 		base.note("the vsyscall page is %s in the processes of this machine", state.page)
 	}
-	e.byImage(base, o, state, len(others) > 0)
+	e.byImage(base, o, state, others)
 	if base.Kind == Unknown {
 		base.Next = e.next(base, o, state)
 		if e.isContainer() && !e.Elsewhere {
@@ -345,15 +350,25 @@ func (e Exited) byImage(base *Crash, o Options, state hostState, others bool) {
 	}
 }
 
-// inLog finds the crashes by that signal at the time when the container ended: of the program that it started, else
-// of another one that it has, as a shell script starts one.
-func (e Exited) inLog(input string, entries []logEntry, o Options) *Result {
-	bySignal := func(c *Crash) bool { return c.Signal == e.Signal() }
-	own := func(c *Crash) bool { return bySignal(c) && c.Program == commOf(e.Program) }
-	if r := fromEntries(input, entries, o, own, e.atEnd); len(r.Crashes) > 0 {
-		return r
+// inLog finds the crashes by that signal at the time when the container ended: those of the program that it started, else of
+// others that it has, as a shell script starts one; and those of any other.
+func (e Exited) inLog(entries []logEntry, o Options) (ours, others []*Crash) {
+	var own []*Crash
+	r := fromEntries(e.Label, entries, o, func(c *Crash) bool { return c.Signal == e.Signal() }, e.atEnd)
+	for _, c := range r.Crashes {
+		switch {
+		case c.Program != "" && c.Program == commOf(e.Program):
+			own = append(own, c)
+		case e.has(c.Program):
+			ours = append(ours, c)
+		default:
+			others = append(others, c)
+		}
 	}
-	return fromEntries(input, entries, o, func(c *Crash) bool { return bySignal(c) && e.has(c.Program) }, e.atEnd)
+	if len(own) > 0 {
+		ours = own
+	}
+	return ours, others
 }
 
 // has reports whether a program of that name is known to be in the container.

@@ -31,9 +31,9 @@ func TestContainerLog(t *testing.T) {
 	} {
 		e := Exited{Name: "web", Image: "redis:2.8.22", Program: "/usr/local/bin/docker-entrypoint.sh", Status: 139, To: end,
 			Has: func(comm string) bool { return comm == "redis-server" }}
-		r := e.inLog("container web", c.entries, Options{RootName: "redis:2.8.22", IsImage: true})
+		ours, _ := e.inLog(c.entries, Options{RootName: "redis:2.8.22", IsImage: true})
 		var got []string
-		for _, c := range r.Crashes {
+		for _, c := range ours {
 			got = append(got, c.Program+" "+string(c.Kind))
 			if c.Kind.Fixable() && fixes(c) != "vfix rebuild redis:2.8.22" || !strings.HasPrefix(c.When, "2026-11-21T21:18:0") {
 				t.Errorf("%s: got fixes %s at %s", name, fixes(c), c.When)
@@ -50,8 +50,8 @@ func TestContainerOthers(t *testing.T) {
 	end := time.Date(2026, 11, 21, 21, 18, 4, 0, time.UTC)
 	const call = "other[9] vsyscall attempted with vsyscall=none ip:ffffffffff600400 cs:33 sp:7ff0 ax:0 si:0 di:0"
 	e := Exited{Name: "web", Program: "/bin/web", Status: 139, To: end}
-	if got := e.others([]logEntry{{end, call}, {end.Add(time.Hour), call}}); len(got) != 1 || got[0] != call {
-		t.Errorf("got %q", got)
+	if ours, others := e.inLog([]logEntry{{end, call}, {end.Add(time.Hour), call}}, Options{}); len(ours) != 0 || len(others) != 1 || others[0].Lines[0] != call {
+		t.Errorf("got %+v, %+v", ours, others)
 	}
 	if e.has("other") || !e.has("web") || e.has("") {
 		t.Error("what it has")

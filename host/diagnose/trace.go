@@ -15,29 +15,31 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 
 	"vfix.dev/vfix/internal/lazy"
 	"vfix.dev/vfix/rewriter/find"
 )
 
+// pageFault is a page fault, and who had it: of sysdig, or of perf script and ftrace. libtraceevent leaves an f of "%pf" behind an address.
+var pageFault = lazy.Regexp(`(?i)^\s*(?:(?:\d+\s+)?(?P<when>\S*[:.]\S*)\s+(?:\d+\s+)?(?P<program>\S.{0,14}?)\s+\((?P<pid>\d+)(?:[.:]\d+)?\)\s*[<>]\s*|` +
+	`(?P<program2>\S.{0,15}?)[-\s]\s*(?P<pid2>\d+)(?:/\d+)?\s+(?:\([\s\d-]+\)\s+)?(?:\[\d+\]\s+)?(?:\S{4,6}\s+)?(?P<when2>\d+\.\d+):\s+(?:\d+\s+)?(?:exceptions:)?|.*?)` +
+	`page_fault\S* (?:.*? )?addr(?:ess)?=(?:0x)?(?P<fault>[0-9a-f]{1,16})f?(?: (?:.*? )?ip=(?:0x)?(?P<ip>[0-9a-f]{1,16})f?\b)?`)
+
 // parseTrace takes a line of a tracer apart. Page faults elsewhere are every process's daily
 // bread: they are about something else.
 func parseTrace(line string) (l logLine, ok bool) {
-	if i := strings.Index(line, "--- SIG"); i >= 0 {
-		return parseStrace(line, i)
+	if strings.Contains(line, "--- SIG") {
+		return parseStrace(line)
 	}
-	i := strings.Index(line, "page_fault")
-	if i < 0 {
+	if !strings.Contains(line, "page_fault") {
 		return l, false
 	}
+	m := matched(pageFault(), line)
 	l.fromTrace = true
-	for _, key := range []string{" addr=", " address="} {
-		if v, is := traceNumber(line[i:], key); is {
-			l.fault, l.known.Fault = v, true
-		}
-	}
-	l.ip, l.known.IP = traceNumber(line[i:], " ip=")
+	l.program, l.when = m["program"]+m["program2"], m["when"]+m["when2"]
+	l.pid, _ = strconv.Atoi(m["pid"] + m["pid2"])
+	l.fault, l.known.Fault = hexNumber(m["fault"])
+	l.ip, l.known.IP = hexNumber(m["ip"])
 	if !l.known.Fault || !inPage(l.fault) {
 		return l, false
 	}
@@ -53,77 +55,53 @@ func parseTrace(line string) (l logLine, ok bool) {
 	default:
 		l.kind = Read
 	}
-	l.tracedBy(line[:i])
 	return l, true
 }
 
-// traceNumber is number for libtraceevent's output, which leaves an f of "%pf" behind.
-func traceNumber(s, key string) (uint64, bool) {
-	i := strings.Index(s, key)
-	if i < 0 {
-		return 0, false
+// matched are the named parts of a text that matches; none if it does not.
+func matched(re *regexp.Regexp, text string) map[string]string {
+	all := map[string]string{}
+	if m := re.FindStringSubmatch(text); m != nil {
+		for i, name := range re.SubexpNames() {
+			all[name] = m[i]
+		}
 	}
-	const digits = 16
-	word, _, _ := strings.Cut(s[i+len(key):]+" ", " ")
-	word = strings.TrimRight(strings.TrimPrefix(word, "0x"), ",}")
-	if len(word) == digits+1 {
-		word = strings.TrimSuffix(word, "f")
-	}
-	v, err := strconv.ParseUint(word, 16, 64)
+	return all
+}
+
+func hexNumber(text string) (uint64, bool) {
+	v, err := strconv.ParseUint(text, 16, 64)
 	return v, err == nil
 }
 
-// traced matches the text before an event, of sysdig, and of perf script and ftrace.
-var traced = sync.OnceValue(func() [2]*regexp.Regexp {
-	return [2]*regexp.Regexp{
-		regexp.MustCompile(`^\s*(?:\d+\s+)?(\S*[:.]\S*)\s+(?:\d+\s+)?(\S.{0,14}?)\s+\((\d+)(?:[.:]\d+)?\)\s*[<>]\s*$`),
-		regexp.MustCompile(`^\s*(\S.{0,15}?)[-\s]\s*(\d+)(?:/\d+)?\s+(?:\([\s\d-]+\)\s+)?(?:\[\d+\]\s+)?(?:\S{4,6}\s+)?(\d+\.\d+):\s+(?:\d+\s+)?(?:exceptions:)?$`),
-	}
-})
+// straceHead is the process before what strace saw, "[pid 7] " (-f) or "7 " (-f -o), and straceSignal a signal: with -i, the
+// instruction's address is in brackets before it; before strace 4.6, that of the fault is behind @.
+const straceHead = `^(?:.*?\[pid\s+(?P<pid>\d+)\]|\s*(?P<pid2>\d+)\s)?`
 
-// tracedBy finds the process and the time in the text before an event; without them the
-// event still counts.
-func (l *logLine) tracedBy(head string) {
-	if m := traced()[0].FindStringSubmatch(head); m != nil {
-		l.when, l.program = m[1], m[2]
-		l.pid, _ = strconv.Atoi(m[3])
-	} else if m := traced()[1].FindStringSubmatch(head); m != nil {
-		l.program, l.when = m[1], m[3]
-		l.pid, _ = strconv.Atoi(m[2])
-	}
-}
+var straceSignal = lazy.Regexp(straceHead + `(?:.*?\[(?P<ip>[0-9a-f]{16})\])?.*?--- (?P<signal>SIGSEGV|SIGSYS) ` +
+	`(?:.*?si_code=(?P<code>\w+))?(?:.*?(?:si_(?:call_)?addr=(?:0x(?P<addr>[0-9a-f]+)|(?P<null>NULL))|@ (?P<old>[0-9a-f]+)))?`)
 
-// parseStrace reads the line of a signal, whose "--- SIG" is at i. The instruction's address
-// is there with -i only, in brackets at the front.
-func parseStrace(line string, i int) (l logLine, ok bool) {
-	rest := line[i+len("--- "):]
-	name, rest, _ := strings.Cut(rest, " ")
-	switch name {
-	case "SIGSEGV":
-		l.signal = sigsegv
-	case "SIGSYS":
-		l.signal = sigsys
-	default:
+// parseStrace reads the line of a signal.
+func parseStrace(line string) (l logLine, ok bool) {
+	m := matched(straceSignal(), line)
+	l.signal = signalWords[strings.ToLower(strings.TrimPrefix(m["signal"], "SIG"))]
+	if l.signal == 0 {
 		return l, false
 	}
 	l.fromTrace = true
-	l.pid = stracePID(line[:i])
-	if strings.Contains(rest, "si_code=SI_USER") || strings.Contains(rest, "si_code=SI_TKILL") || strings.Contains(rest, "si_code=SI_QUEUE") {
+	l.pid, _ = strconv.Atoi(m["pid"] + m["pid2"])
+	address, known := hexNumber(m["addr"] + m["old"])
+	switch m["code"] {
+	case "SI_USER", "SI_TKILL", "SI_QUEUE":
 		l.kind, l.sent = Other, true
 		return l, true
 	}
 	if l.signal == sigsys {
-		l.ip, l.known.IP = traceNumber(rest, " si_call_addr=")
-		return l, l.known.IP
+		l.ip, l.known.IP = address, known
+		return l, known
 	}
-	l.fault, l.known.Fault = traceNumber(rest, " si_addr=")
-	if !l.known.Fault {
-		l.fault, l.known.Fault = traceNumber(rest, "@ ")
-	}
-	if strings.Contains(rest, "si_addr=NULL") && !strings.Contains(rest, "SI_KERNEL") {
-		l.fault, l.known.Fault = 0, true
-	}
-	l.ip, l.known.IP = straceIP(line[:i])
+	l.fault, l.known.Fault = address, known || m["null"] != "" && m["code"] != "SI_KERNEL"
+	l.ip, l.known.IP = hexNumber(m["ip"])
 	if !l.known.IP {
 		// A call faults at its own address; reads of just these three are not known.
 		l.ip = l.fault
@@ -132,47 +110,18 @@ func parseStrace(line string, i int) (l logLine, ok bool) {
 	return l, l.known.Fault || l.known.IP
 }
 
-// stracePID reads "[pid 7] " (-f) or "7 " (-f -o).
-func stracePID(head string) int {
-	if i := strings.Index(head, "[pid"); i >= 0 {
-		head, _, _ = strings.Cut(head[i+len("[pid"):], "]")
-	}
-	if words := strings.Fields(head); len(words) > 0 {
-		n, _ := strconv.Atoi(words[0])
-		return max(n, 0)
-	}
-	return 0
-}
+// straceExit is the line of a process that exited by itself, with a status that does not stand for a signal, and straceExec
+// that of an execve that worked, or has not ended yet.
+var (
+	straceExit = lazy.Regexp(straceHead + `.*\+\+\+ exited with (?P<status>\d\d?|1[01]\d|12[0-7]) \+\+\+$`)
+	straceExec = lazy.Regexp(straceHead + `.*?execve\("(?P<file>[^"]*)"`)
+)
 
-// straceIP reads the "[00007f…] " of -i.
-func straceIP(head string) (uint64, bool) {
-	const digits = 16
-	for {
-		open := strings.IndexByte(head, '[')
-		end := strings.IndexByte(head, ']')
-		if open < 0 || end < open {
-			return 0, false
-		}
-		if word := strings.TrimSpace(head[open+1 : end]); len(word) == digits {
-			v, err := strconv.ParseUint(word, 16, 64)
-			return v, err == nil
-		}
-		head = head[end+1:]
+// straced reads such a line; nil for another.
+func straced(re *regexp.Regexp, line string) (pid int, m map[string]string) {
+	if m = matched(re, line); len(m) == 0 || strings.Contains(line, ") = -1") {
+		return 0, nil
 	}
-}
-
-// straceExit is the line of a process that exited by itself, with a status that does not stand for a signal.
-var straceExit = lazy.Regexp(`^(.*)\+\+\+ exited with (?:\d\d?|1[01]\d|12[0-7]) \+\+\+$`)
-
-// straceExec reads the line of an execve that worked, or has not ended yet: 'execve("FILE", …'.
-func straceExec(line string) (pid int, file string) {
-	head, rest, ok := strings.Cut(line, `execve("`)
-	if !ok || strings.Contains(rest, ") = -1") {
-		return 0, ""
-	}
-	file, _, ok = strings.Cut(rest, `"`)
-	if !ok {
-		return 0, ""
-	}
-	return stracePID(head), file
+	pid, _ = strconv.Atoi(m["pid"] + m["pid2"])
+	return pid, m
 }
