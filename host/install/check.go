@@ -63,28 +63,22 @@ func Check(ctx context.Context, o Options) (*Checked, error) {
 		return nil, err
 	}
 	defer t.Close()
-	st, err := t.loadState()
-	if err != nil {
-		return nil, err
-	}
-	c := &Checked{}
-	if len(st.Files) == 0 {
-		c.Problems = []string{"vfix is not installed: there is no /" + stateFile}
+	st := t.loadState()
+	c := &Checked{Installed: len(st.Files) > 0}
+	if !c.Installed && t.err == nil {
+		c.problem("vfix is not installed: there is no /" + stateFile)
 		return c, nil
 	}
-	c.Installed = true
 	for i := range st.Files {
-		if err := c.file(t, &st.Files[i]); err != nil {
-			return nil, err
-		}
+		c.file(t, &st.Files[i])
 	}
-	if err := c.engines(t, st, o.Engine); err != nil {
-		return nil, err
+	c.engines(t, st, o.Engine)
+	if t.err != nil {
+		return nil, t.err
 	}
-	if path.Clean(o.Root) != "/" || c.Program == "" {
-		return c, nil
+	if path.Clean(o.Root) == "/" && c.Program != "" {
+		c.run(ctx)
 	}
-	c.run(ctx)
 	return c, nil
 }
 
@@ -93,16 +87,13 @@ func (c *Checked) problem(format string, a ...any) {
 }
 
 // file compares a file with what was written.
-func (c *Checked) file(t *tree, r *record) error {
-	now, err := t.read(r.Path, maxProgram)
-	if err != nil {
-		return err
-	}
+func (c *Checked) file(t *tree, r *record) {
 	f := CheckedFile{Path: "/" + r.Path, State: AsInstalled}
-	switch {
-	case now == nil:
+	switch hashOf(t.read(r.Path)) {
+	case "":
 		f.State = Gone
-	case hashOf(now) != r.After:
+	case r.After:
+	default:
 		f.State = Changed
 	}
 	c.Files = append(c.Files, f)
@@ -113,11 +104,10 @@ func (c *Checked) file(t *tree, r *record) error {
 	if f.State == Gone || f.State == Changed && r.Kind == program {
 		c.problem("%s: %s", f.Path, f.State)
 	}
-	return nil
 }
 
 // engines looks for the program in what engines read.
-func (c *Checked) engines(t *tree, st *state, only Engine) error {
+func (c *Checked) engines(t *tree, st *state, only Engine) {
 	for _, e := range st.engines() {
 		if only != "" && e != only {
 			continue
@@ -127,12 +117,8 @@ func (c *Checked) engines(t *tree, st *state, only Engine) error {
 			if r.Kind == program || r.Path == runtimeConfig || !slices.Contains(r.Engines, e) {
 				continue
 			}
-			text, err := t.readText(r.Path)
-			if err != nil {
-				return err
-			}
 			checked.Config = "/" + r.Path
-			checked.Names = checked.Names || bytes.Contains(text, []byte(c.Program))
+			checked.Names = checked.Names || bytes.Contains(t.text(r.Path), []byte(c.Program))
 		}
 		if !checked.Names {
 			c.problem("%s: %s does not name %s: run 'vfix install %s' again", e, checked.Config, c.Program, e)
@@ -142,7 +128,6 @@ func (c *Checked) engines(t *tree, st *state, only Engine) error {
 	if only != "" && len(c.Engines) == 0 {
 		c.problem("%s: vfix is not installed for it", only)
 	}
-	return nil
 }
 
 // lastLines is the end of what a program printed, on one line.

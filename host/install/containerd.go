@@ -6,7 +6,6 @@ package install
 import (
 	"debug/buildinfo"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -45,21 +44,12 @@ func (h handler) path(name string) []string {
 	return []string{"plugins", criPlugin[h.version], "containerd", "runtimes", name, "options", "BinaryName"}
 }
 
-// text is the runtime's table. Everything that the model says beside its program also holds for
+// table is the runtime's table. Everything that the model says beside its program also holds for
 // vfix: the cgroup driver above all. Annotations reach vfix only by pod_annotations.
-func (h handler) text(name, program string) (string, error) {
-	table := fmt.Sprintf("plugins.%q.containerd.runtimes.%s", criPlugin[h.version], name)
-	top, options := map[string]any{}, map[string]any{}
-	for k, v := range h.like {
-		switch v := v.(type) {
-		case map[string]any:
-			if k == "options" {
-				maps.Copy(options, v)
-			}
-		default:
-			top[k] = v
-		}
-	}
+func (p *planner) table(h handler) string {
+	name := fmt.Sprintf("plugins.%q.containerd.runtimes.%s", criPlugin[h.version], p.Name)
+	like, _ := h.like["options"].(map[string]any)
+	top, options := scalars(h.like), scalars(like)
 	if t, ok := top["runtime_type"].(string); !ok || t == "" {
 		top["runtime_type"] = runtimeType
 	}
@@ -67,28 +57,24 @@ func (h handler) text(name, program string) (string, error) {
 	top["pod_annotations"] = append(slices.Clone(annotations), any(annotationPattern))
 	delete(top, "runtime_engine")
 	delete(top, "runtime_path")
-	options["BinaryName"] = program
+	options["BinaryName"] = p.runtimePath()
 	if h.cgroup != "" {
 		delete(options, "SystemdCgroup")
-	}
-	a, err := toml.Marshal(top)
-	if err != nil {
-		return "", err
-	}
-	b, err := toml.Marshal(scalars(options))
-	if err != nil {
-		return "", err
 	}
 	text := ""
 	if h.runc {
 		text = fmt.Sprintf("# Without this, containerd 1 has no runtime but those that follow.\n[plugins.%q.containerd.runtimes.runc]\nruntime_type = %q\n",
 			criPlugin[h.version], runtimeType)
 	}
-	text += "[" + table + "]\n" + string(a) + "[" + table + ".options]\n" + string(b)
+	a, err := toml.Marshal(top)
+	p.failed(err)
+	b, err := toml.Marshal(options)
+	p.failed(err)
+	text += "[" + name + "]\n" + string(a) + "[" + name + ".options]\n" + string(b)
 	if h.cgroup != "" {
 		text += "SystemdCgroup = " + h.cgroup + "\n"
 	}
-	return text, nil
+	return text
 }
 
 // annotationPattern is which of a pod's annotations the runtime gets to see.
@@ -112,33 +98,17 @@ type configFile struct {
 }
 
 // containerdFiles reads the main file and what it imports, in containerd's order.
-func (p *planner) containerdFiles(main string) ([]configFile, error) {
-	var all []configFile
-	pending := []string{main}
-	for len(pending) > 0 {
-		name := pending[0]
-		pending = pending[1:]
-		if slices.ContainsFunc(all, func(f configFile) bool { return f.name == name }) {
-			continue
-		}
-		data, err := p.base(name)
-		if err != nil {
-			return nil, err
-		}
-		tree, err := parseTOML("/"+name, data)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, configFile{name, data, tree})
-		for _, pattern := range importsOf(name, tree) {
-			files, err := p.glob(pattern)
-			if err != nil {
-				return nil, err
-			}
-			pending = append(pending, files...)
+func (p *planner) containerdFiles(main string) (all []configFile) {
+	names := []string{main}
+	for i := 0; i < len(names); i++ {
+		f := configFile{name: names[i], data: p.base(names[i])}
+		f.tree = p.parseTOML("/"+f.name, f.data)
+		all = append(all, f)
+		for _, pattern := range importsOf(f.name, f.tree) {
+			names = union(names, p.glob(pattern)...)
 		}
 	}
-	return all, nil
+	return all
 }
 
 // importsOf returns the files that one imports, as patterns in the root.
@@ -159,58 +129,55 @@ func importsOf(name string, tree map[string]any) []string {
 }
 
 // versionOf returns the version of a configuration.
-func versionOf(file string, tree map[string]any) (int, error) {
+func (p *planner) versionOf(file string, tree map[string]any) int {
 	v, ok := tree["version"]
 	if !ok {
-		return 1, nil
+		return 1
 	}
 	n, ok := v.(int64)
-	if !ok || n < 1 {
-		return 0, hinterr.Errorf(hinterr.ErrDamaged, "/%s: version %v", file, v)
-	}
-	// Version 4 moved the server's own tables; plugins are as in 3.
-	if n == 4 {
+	switch {
+	case !ok || n < 1:
+		p.refuse(hinterr.ErrDamaged, "", "/%s: version %v", file, v)
+	case n == 4: // moved the server's own tables; plugins are as in 3
 		n = 3
+	case criPlugin[int(n)] == "":
+		p.refuse(hinterr.ErrUnsupported, "", "/%s: version %d; vfix knows 1 to 4", file, n)
 	}
-	if criPlugin[int(n)] == "" {
-		return 0, hinterr.Errorf(hinterr.ErrUnsupported, "/%s: version %d; vfix knows 1 to 4", file, n)
-	}
-	return int(n), nil
+	return int(n)
 }
 
-// planContainerd adds the runtime to containerd's own configuration.
-func planContainerd(p *planner) error {
+// planContainerd adds the runtime to containerd's own configuration, which it makes if it is missing: containerd takes
+// its defaults for what is not in it.
+func planContainerd(p *planner) {
 	main := p.configPath()
-	files, err := p.containerdFiles(main)
-	if err != nil {
-		return err
-	}
+	files := p.containerdFiles(main)
 	two := p.isContainerd2(bins("containerd"))
 	if len(files[0].data) == 0 {
-		return p.newContainerd(main, two)
+		h := handler{version: 2, runc: true}
+		if two {
+			h = handler{version: 3}
+		}
+		p.criBlock(main, h, true)
+		return
 	}
-	h := handler{}
-	if h.version, err = versionOf(main, files[0].tree); err != nil {
-		return err
-	}
-	two = two || h.version == 3
+	h := handler{version: p.versionOf(main, files[0].tree)}
 	for _, f := range files {
 		p.criDisabled(f)
 		if p.Default && lookup(f.tree, []string{"plugins", criPlugin[h.version], "containerd", "default_runtime_name"}) != nil {
-			return hinterr.With(hinterr.Errorf(ErrConflict, "/%s: names a default_runtime_name already", f.name),
-				"set it to %q there by hand, and omit --default-runtime", p.Name)
+			p.refuse(ErrConflict, fmt.Sprintf("set it to %q there by hand, and omit --default-runtime", p.Name), "/%s: names a default_runtime_name already", f.name)
 		}
 	}
-	if two {
-		return p.containerd2(files, h)
+	if two || h.version == 3 {
+		p.containerd2(files, h)
+	} else {
+		p.containerd1(files, h)
 	}
-	return p.containerd1(files, h)
 }
 
 // containerd1 appends to the file whose CRI section counts. Up to 1.7 a file's section of a
 // plugin replaces those of the files before it as a whole (containerd issue 5837), so a file
 // with the new runtime alone would take everything else away.
-func (p *planner) containerd1(files []configFile, h handler) error {
+func (p *planner) containerd1(files []configFile, h handler) {
 	at := files[0]
 	for _, f := range files {
 		if lookup(f.tree, []string{"plugins", criPlugin[h.version]}) != nil {
@@ -219,13 +186,13 @@ func (p *planner) containerd1(files []configFile, h handler) error {
 	}
 	h.like = p.model(at.tree, h.version)
 	h.runc = h.like == nil
-	return p.addHandler(at.name, h)
+	p.criBlock(at.name, h, false)
 }
 
 // containerd2 adds a file to a folder that is imported, if there is one; such files are
 // merged by member from 2.0 on (containerd pull request 9982). Their version may not be higher
 // than the main file's.
-func (p *planner) containerd2(files []configFile, h handler) error {
+func (p *planner) containerd2(files []configFile, h handler) {
 	for _, f := range files {
 		if m := p.model(f.tree, h.version); m != nil {
 			h.like = m
@@ -233,43 +200,24 @@ func (p *planner) containerd2(files []configFile, h handler) error {
 	}
 	for _, pattern := range importsOf(files[0].name, files[0].tree) {
 		if path.Base(pattern) == "*.toml" {
-			return p.addFile(path.Join(path.Dir(pattern), "99-vfix.toml"), h)
+			p.criBlock(path.Join(path.Dir(pattern), "99-vfix.toml"), h, true)
+			return
 		}
 	}
-	return p.addHandler(files[0].name, h)
+	p.criBlock(files[0].name, h, false)
 }
 
-// newContainerd makes the configuration file if it is missing: containerd takes its
-// defaults for what is not in it.
-func (p *planner) newContainerd(name string, two bool) error {
-	h := handler{version: 2, runc: true}
-	if two {
-		h = handler{version: 3}
-	}
-	return p.addFile(name, h)
-}
-
-// addFile adds an item for a file of vfix's own.
-func (p *planner) addFile(name string, h handler) error {
-	return p.criBlock(name, h, fmt.Sprintf("version = %d\n\n", h.version))
-}
-
-// addHandler adds an item for a file that has other things in it.
-func (p *planner) addHandler(name string, h handler) error { return p.criBlock(name, h, "") }
-
-func (p *planner) criBlock(name string, h handler, head string) error {
-	if err := p.adopt(h.like); err != nil {
-		return err
-	}
-	text, err := h.text(p.Name, p.runtimePath())
-	if err != nil {
-		return err
+// criBlock plans a file that gets the runtime's table; own: it has nothing else in it.
+func (p *planner) criBlock(name string, h handler, own bool) {
+	p.adopt(h.like)
+	head := ""
+	if own {
+		head = fmt.Sprintf("version = %d\n\n", h.version)
 	}
 	if p.Default {
 		head += fmt.Sprintf("[plugins.%q.containerd]\ndefault_runtime_name = %q\n\n", criPlugin[h.version], p.Name)
 	}
-	p.blockFile(name, head+text, h.path(p.Name)...)
-	return nil
+	p.blockFile(name, head+p.table(h), h.path(p.Name)...)
 }
 
 // model returns the runtime that containers get by default.
@@ -284,17 +232,16 @@ func (p *planner) model(tree map[string]any, version int) map[string]any {
 }
 
 // adopt has vfix wrap the program that the model's table names, where the user names none.
-func (p *planner) adopt(like map[string]any) error {
+func (p *planner) adopt(like map[string]any) {
 	if t, _ := like["runtime_type"].(string); t != "" && t != runtimeType && !strings.HasPrefix(t, "io.containerd.runc.") {
-		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "the default runtime is of type %s, and vfix wraps only what has runc's command line", t),
-			"make a runtime of type %s the default one first", runtimeType)
+		p.refuse(hinterr.ErrUnsupported, fmt.Sprintf("make a runtime of type %s the default one first", runtimeType),
+			"the default runtime is of type %s, and vfix wraps only what has runc's command line", t)
 	}
 	program, _ := lookup(like, []string{"options", "BinaryName"}).(string)
 	if program != "" && p.Runtime == "" {
 		p.wraps = program
 		p.note("containers run by %s, as those of the default runtime do", program)
 	}
-	return nil
 }
 
 // criDisabled warns of a configuration that has no use for runtimes.
@@ -311,11 +258,7 @@ func (p *planner) criDisabled(f configFile) {
 // isContainerd2 finds out from the program's build information whether it is containerd 2.
 func (p *planner) isContainerd2(programs []string) bool {
 	for _, name := range programs {
-		at, err := p.resolve(name)
-		if err != nil {
-			continue
-		}
-		f, err := p.root.Open(at)
+		f, err := p.open(name)
 		if err != nil {
 			continue
 		}

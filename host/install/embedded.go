@@ -17,7 +17,7 @@ func runtimeIn(vfix []byte) ([]byte, error) {
 		if p.Name != runtimeName {
 			continue
 		}
-		program, err := p.Unpack(maxProgram)
+		program, err := p.Unpack(maxFile)
 		if err == nil && !isProgram(program) {
 			err = hinterr.Errorf(hinterr.ErrDamaged, "not a Linux program")
 		}
@@ -28,5 +28,5 @@ func runtimeIn(vfix []byte) ([]byte, error) {
 
 // isProgram reports whether a file is, by its head and size, one that can be installed.
 func isProgram(data []byte) bool {
-	return len(data) <= maxProgram && bytes.HasPrefix(data, []byte("\x7fELF"))
+	return len(data) <= maxFile && bytes.HasPrefix(data, []byte("\x7fELF"))
 }

@@ -4,14 +4,13 @@
 package install
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
 	"time"
-
-	"vfix.dev/vfix/internal/hinterr"
 )
 
 // Engine is what reads the configuration.
@@ -43,7 +42,7 @@ type engine struct {
 	// if that takes something else.
 	commands, undo []string
 	// plan lists what to write.
-	plan func(*planner) error
+	plan func(*planner)
 	// cri: Kubernetes uses it, by way of a RuntimeClass.
 	cri bool
 }
@@ -125,7 +124,7 @@ func (t *tree) detect() []Engine {
 
 // auto chooses the engine of a Kubernetes node. A distribution with a containerd of its own
 // comes before one that is there as well.
-func (t *tree) auto(root string) (Engine, error) {
+func (t *tree) auto(root string) Engine {
 	found := slices.DeleteFunc(t.detect(), func(e Engine) bool { return !engines[e].cri })
 	own := slices.DeleteFunc(slices.Clone(found), func(e Engine) bool { return e == Containerd || e == CRIO })
 	if len(own) > 0 {
@@ -133,29 +132,21 @@ func (t *tree) auto(root string) (Engine, error) {
 	}
 	switch len(found) {
 	case 0:
-		return "", hinterr.With(hinterr.Errorf(ErrNoEngine, "no engine that Kubernetes uses is found in %s", root), "name the engine: 'vfix install --help' lists them")
+		t.refuse(ErrNoEngine, "name the engine: 'vfix install --help' lists them", "no engine that Kubernetes uses is found in %s", root)
 	case 1:
-		return found[0], nil
+		return found[0]
+	default:
+		t.refuse(ErrConflict, "name the one that it uses", "several engines that Kubernetes may use are found in %s: %v", root, found)
 	}
-	return "", hinterr.With(hinterr.Errorf(ErrConflict, "several engines that Kubernetes may use are found in %s: %v", root, found), "name the one that it uses")
+	return ""
 }
 
-// item is a file that is to have something of vfix in it.
-type item struct {
-	path string // not resolved
-	kind kind
-	set  []value // of a member
-	// add returns the new content of a file that holds base without vfix.
-	add func(base *content) (*content, error)
-}
-
-// planner collects the writes for one engine.
+// planner collects the steps for one engine.
 type planner struct {
 	*tree
 	Options
 	engine
-	st     *state
-	items  []item
+	steps  []step
 	result *Result
 	// wraps is the real runtime, as the user or the engine's configuration names it.
 	wraps string
@@ -165,49 +156,40 @@ type planner struct {
 func (p *planner) runtimePath() string { return "/" + path.Join(rel(p.Prefix), "bin", runtimeName) }
 
 // configPath is the file to change.
-func (p *planner) configPath() string {
-	if p.Config != "" {
-		return rel(p.Config)
-	}
-	return p.engine.config
-}
+func (p *planner) configPath() string { return rel(cmp.Or(p.Config, p.engine.config)) }
 
 // rel makes a path of the root folder one that is relative to it.
 func rel(name string) string { return strings.TrimLeft(path.Clean("/"+name), "/") }
 
 // base returns what a file holds without vfix's part.
-func (p *planner) base(name string) ([]byte, error) {
-	at, err := p.resolve(name)
-	if err != nil {
-		return nil, err
-	}
-	c, err := p.read(at, maxConfig)
-	if err != nil {
-		return nil, err
-	}
-	c, err = p.without(at, c)
-	if c == nil || err != nil {
-		return nil, err
-	}
-	return c.data, nil
+func (p *planner) base(name string) []byte {
+	at := p.resolve(name)
+	return p.without(at, p.read(at)).bytes()
 }
 
-// text adds an item for a configuration file: edit makes what it is to hold.
-func (p *planner) text(name string, k kind, set []value, edit func(base []byte) ([]byte, error)) {
-	p.items = append(p.items, item{path: name, kind: k, set: set, add: func(base *content) (*content, error) {
-		next := p.fresh(0o644)
-		var old []byte
+// edit plans a configuration file: add makes what it is to hold.
+func (p *planner) edit(name string, k kind, set []value, add func(base []byte) []byte) {
+	p.change(p.resolve(name), k, set, func(base *content) *content {
+		next := fresh(nil, 0o644)
 		if base != nil {
 			if base.link != "" {
-				return nil, hinterr.Errorf(ErrConflict, "/%s: a symlink that leads nowhere", name)
+				p.refuse(ErrConflict, "", "/%s: a symlink that leads nowhere", name)
 			}
-			old, next.meta = base.data, base.meta
+			next.meta = base.meta
 			next.meta.MTime = time.Time{} // it is changed now
 		}
-		data, err := edit(old)
-		next.data = data
-		return next, err
-	}})
+		next.data = add(base.bytes())
+		return next
+	})
+}
+
+// members plans a JSON file that gets values.
+func (p *planner) members(name string, set []value) {
+	p.edit(name, member, set, func(base []byte) []byte {
+		next, err := addMembers("/"+name, base, set)
+		p.failed(err)
+		return next
+	})
 }
 
 // jsonValue is a value to set; v always encodes.

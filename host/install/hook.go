@@ -21,14 +21,13 @@ func (e engine) hooked() engine {
 	return e
 }
 
-func planHook(p *planner) error {
+func planHook(p *planner) {
 	type object = map[string]any
 	when := object{"always": true}
 	if p.OptIn {
 		when = object{"annotations": object{`^dev\.vfix\.enable$`: "^true$"}}
 	}
-	file := p.configPath()
-	set := []value{
+	p.members(p.configPath(), []value{
 		jsonValue("1.0.0", "version"),
 		jsonValue(object{
 			"path": p.runtimePath(), "args": []string{runtimeName, ociruntime.HookCommand},
@@ -36,7 +35,5 @@ func planHook(p *planner) error {
 		}, "hook"),
 		jsonValue(when, "when"),
 		jsonValue([]string{"createRuntime"}, "stages"),
-	}
-	p.text(file, member, set, func(base []byte) ([]byte, error) { return addMembers("/"+file, base, set) })
-	return nil
+	})
 }

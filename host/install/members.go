@@ -74,7 +74,7 @@ func parseMembers(file string, data []byte) (*document, error) {
 func (d *document) unique(o *hujson.Object) error {
 	seen := map[string]bool{}
 	for _, m := range o.Members {
-		name := m.Name.Value.(hujson.Literal).String()
+		name := nameOf(m)
 		if seen[name] {
 			return hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "%s: has %q twice", d.file, name), "take one of them out")
 		}
@@ -89,33 +89,19 @@ func (d *document) unique(o *hujson.Object) error {
 }
 
 // get returns the value that names lead to, nil for none.
-func (d *document) get(names []string) *hujson.Value {
-	v := &d.tree
-	for _, name := range names {
-		o, ok := v.Value.(*hujson.Object)
-		if !ok {
-			return nil
-		}
-		i := index(o, name)
-		if i < 0 {
-			return nil
-		}
-		v = &o.Members[i].Value
-	}
-	return v
-}
+func (d *document) get(names []string) *hujson.Value { return find(&d.tree, names...) }
 
-func index(o *hujson.Object, name string) int {
-	return slices.IndexFunc(o.Members, func(m hujson.ObjectMember) bool {
-		return m.Name.Value.(hujson.Literal).String() == name
-	})
+// find returns the value below another one that names lead to, nil for none.
+func find(v *hujson.Value, names ...string) *hujson.Value {
+	pointer := "" // RFC 6901
+	for _, name := range names {
+		pointer += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+	}
+	return v.Find(pointer)
 }
 
 // set sets a value to v; the objects on the way are made if they are missing.
 func (d *document) set(v value) error {
-	if len(v.Path) == 0 {
-		return hinterr.Errorf(hinterr.ErrDamaged, "%s: a value without a name", d.file)
-	}
 	at, inline := &d.tree, false
 	for depth, name := range v.Path {
 		o, ok := at.Value.(*hujson.Object)
@@ -124,21 +110,15 @@ func (d *document) set(v value) error {
 				"correct it, or move it away")
 		}
 		inline = inline || oneLine(o)
-		i := index(o, name)
-		if i < 0 {
-			d.add(o, depth+1, name, inline)
-			i = len(o.Members) - 1
+		if at = find(at, name); at == nil {
+			at = d.add(o, depth+1, name, inline)
 		}
-		at = &o.Members[i].Value
 	}
 	want, err := hujson.Parse(v.Value)
-	if err != nil {
-		return err
-	}
-	if plain(at) != plain(&want) {
+	if err == nil && plain(at) != plain(&want) {
 		at.Value = d.layOut(want, len(v.Path), inline).Value
 	}
-	return nil
+	return err
 }
 
 // oneLine says whether an object has its members on one line.
@@ -146,10 +126,9 @@ func oneLine(o *hujson.Object) bool {
 	return len(o.Members) > 0 && !strings.Contains(string(o.Members[0].Name.BeforeExtra), "\n")
 }
 
-// add appends a member with an empty object as its value.
-func (d *document) add(o *hujson.Object, depth int, name string, inline bool) {
-	m := hujson.ObjectMember{Name: hujson.Value{Value: hujson.String(name)}, Value: hujson.Value{Value: &hujson.Object{}}}
-	m.Value.BeforeExtra = []byte(" ")
+// add appends a member with an empty object as its value, and returns that.
+func (d *document) add(o *hujson.Object, depth int, name string, inline bool) *hujson.Value {
+	m := hujson.ObjectMember{Name: hujson.Value{Value: hujson.String(name)}, Value: hujson.Value{BeforeExtra: []byte(" "), Value: &hujson.Object{}}}
 	switch {
 	case len(o.Members) > 1:
 		m.Name.BeforeExtra = slices.Clone(o.Members[1].Name.BeforeExtra)
@@ -164,6 +143,7 @@ func (d *document) add(o *hujson.Object, depth int, name string, inline bool) {
 		}
 	}
 	o.Members = append(o.Members, m)
+	return &o.Members[len(o.Members)-1].Value
 }
 
 // line begins a line at a depth.
@@ -179,37 +159,29 @@ func (d *document) layOut(v hujson.Value, depth int, inline bool) hujson.Value {
 	}
 	out := &hujson.Object{}
 	for _, m := range o.Members {
-		d.add(out, depth+1, m.Name.Value.(hujson.Literal).String(), inline)
-		last := &out.Members[len(out.Members)-1].Value
+		last := d.add(out, depth+1, nameOf(m), inline)
 		last.Value = d.layOut(m.Value, depth+1, inline).Value
 	}
 	v.Value = out
 	return v
 }
 
+func nameOf(m hujson.ObjectMember) string { return m.Name.Value.(hujson.Literal).String() }
+
 // remove takes a member out; the objects on the way go with it if they are empty then and
 // keep does not want them.
 func (d *document) remove(names []string, keep func(names []string) bool) {
 	for ; len(names) > 0; names = names[:len(names)-1] {
-		parent := d.get(names[:len(names)-1])
-		if parent == nil {
-			return
-		}
-		o, ok := parent.Value.(*hujson.Object)
+		o, ok := d.get(names[:len(names)-1]).Value.(*hujson.Object)
 		if !ok {
 			return
 		}
-		if i := index(o, names[len(names)-1]); i >= 0 {
-			o.Members = slices.Delete(o.Members, i, i+1)
-		}
+		o.Members = slices.DeleteFunc(o.Members, func(m hujson.ObjectMember) bool { return nameOf(m) == names[len(names)-1] })
 		if len(o.Members) > 0 || keep(names[:len(names)-1]) {
 			return
 		}
 	}
 }
-
-// pack is the file with what was set and removed.
-func (d *document) pack() []byte { return d.tree.Pack() }
 
 // plain is a value without spaces, for comparing.
 func plain(v *hujson.Value) string {
@@ -229,7 +201,7 @@ func addMembers(file string, data []byte, set []value) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return d.pack(), nil
+	return d.tree.Pack(), nil
 }
 
 // takeMembers takes out of a file what was set in it: a value that is still the one set gets
@@ -263,5 +235,5 @@ func takeMembers(file string, data, before []byte, set []value) (out []byte, cha
 			d.remove(v.Path, func(names []string) bool { return was.get(names) != nil })
 		}
 	}
-	return d.pack(), changed, nil
+	return d.tree.Pack(), changed, nil
 }

@@ -25,121 +25,124 @@ const (
 // runtimeConfig is what vfix-runtime reads: engines give it no options.
 var runtimeConfig = rel(policy.ConfigFile)
 
-// fresh is a file of root's that is not there yet.
-func (p *planner) fresh(mode os.FileMode) *content {
-	uid, gid := owner()
-	return &content{meta: meta{Mode: mode, UID: uid, GID: gid}}
-}
-
-// planProgram adds the items that all engines share: vfix, and the runtime.
-func (p *planner) planProgram() error {
+// planProgram plans what all engines share: vfix, and the runtime.
+func (p *planner) planProgram() {
+	const hint = "name a vfix for linux/amd64 with --program"
 	data, err := readProgram(p.Program)
-	if err != nil {
-		return err
+	switch {
+	case p.failed(err):
+		return
+	case !isProgram(data):
+		p.refuse(hinterr.ErrDamaged, hint, "%s: not a Linux program", p.Program)
+		return
 	}
 	runtime, err := runtimeIn(data)
 	if err != nil {
-		return hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "%s: the vfix-runtime in it: %v", p.Program, err), "name a vfix for linux/amd64 with --program")
+		p.refuse(hinterr.ErrDamaged, hint, "%s: the vfix-runtime in it: %v", p.Program, err)
 	}
-	bin := path.Join(rel(p.Prefix), "bin")
-	p.items = append(p.items,
-		item{path: path.Join(bin, programName), kind: program, add: func(*content) (*content, error) { return p.program(data), nil }},
-		item{path: path.Join(bin, runtimeName), kind: program, add: func(base *content) (*content, error) {
-			if base != nil && base.link == "" {
-				return nil, hinterr.With(hinterr.Errorf(ErrConflict, "/%s: not vfix's", path.Join(bin, runtimeName)), "choose another directory with --prefix")
-			}
-			if runtime == nil {
-				return &content{link: programName}, nil
-			}
-			return p.program(runtime), nil
-		}})
-	return nil
+	bin := p.resolve(path.Join(rel(p.Prefix), "bin")) // a link there is itself meant, not what it leads to
+	p.change(path.Join(bin, programName), program, nil, func(*content) *content { return p.program(data) })
+	p.change(path.Join(bin, runtimeName), program, nil, func(base *content) *content {
+		if base != nil && base.link == "" {
+			p.refuse(ErrConflict, "choose another directory with --prefix", "/%s: not vfix's", path.Join(rel(p.Prefix), "bin", runtimeName))
+		}
+		if runtime == nil {
+			return &content{link: programName}
+		}
+		return p.program(runtime)
+	})
 }
 
-// program is a program as it is installed.
+// program is a program as it is installed, with the SELinux label that programs have in the root.
 func (p *planner) program(data []byte) *content {
-	c := p.fresh(0o755)
-	c.data, c.meta.Label = data, p.programLabel()
+	c := fresh(data, 0o755)
+	if f, err := p.open(labelModel); err == nil {
+		defer f.Close()
+		if fi, err := f.Stat(); err == nil {
+			if label := metaOf(f, fi).Attrs[labelXattr]; label != nil {
+				c.meta.Attrs = map[string][]byte{labelXattr: label}
+			}
+		}
+	}
 	return c
 }
 
-// planRuntime adds the item for the runtime's own configuration, if it has something to
-// say.
-func (p *planner) planRuntime() error {
+// planRuntime plans the runtime's own configuration, if it has something to say.
+func (p *planner) planRuntime() {
 	var set []value
+	for _, option := range []struct {
+		name string
+		on   bool
+	}{{"fail_closed", p.FailClosed}, {"fallback", p.Fallback}, {"opt_in", p.OptIn}} {
+		if option.on {
+			set = append(set, jsonValue(true, option.name))
+		}
+	}
 	if p.wraps != "" {
 		set = append(set, jsonValue(p.wraps, "runtime"))
 	}
-	for name, on := range map[string]bool{"fail_closed": p.FailClosed, "opt_in": p.OptIn, "fallback": p.Fallback} {
-		if on {
-			set = append(set, jsonValue(true, name))
-		}
+	text := p.base(runtimeConfig)
+	if len(set) > 0 {
+		p.agreed(set)
+		p.members(runtimeConfig, set)
+		text = p.steps[len(p.steps)-1].next.bytes()
 	}
-	slices.SortFunc(set, func(a, b value) int { return slices.Compare(a.Path, b.Path) })
-	if text, err := p.base(runtimeConfig); err != nil || len(set) == 0 && text == nil {
-		return err
-	} else if len(set) == 0 { // it must be right all the same
-		return validPolicy(text)
+	if text == nil || p.err != nil {
+		return
 	}
-	if err := p.agreed(set); err != nil {
-		return err
+	if _, err := policy.Parse(text); err != nil { // vfix-runtime would not take it
+		p.refuse(hinterr.ErrDamaged, "correct it; 'vfix runtime check' reads it", "/%s: %v", runtimeConfig, err)
 	}
-	p.text(runtimeConfig, member, set, func(base []byte) ([]byte, error) {
-		next, err := addMembers("/"+runtimeConfig, base, set)
-		if err != nil {
-			return nil, err
-		}
-		return next, validPolicy(next)
-	})
-	return nil
-}
-
-// validPolicy refuses what vfix-runtime would not take.
-func validPolicy(text []byte) error {
-	if _, err := policy.Parse(text); err != nil {
-		return hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "/%s: %v", runtimeConfig, err), "correct it; 'vfix runtime check' reads it")
-	}
-	return nil
 }
 
 // agreed refuses a different setting for the runtime of another engine: there is one file.
-func (p *planner) agreed(set []value) error {
-	r := p.st.find(runtimeConfig)
+func (p *planner) agreed(set []value) {
+	r := p.old.find(runtimeConfig)
 	if r == nil || p.Force || !slices.ContainsFunc(r.Engines, func(e Engine) bool { return e != p.Engine }) {
-		return nil
+		return
 	}
 	for _, old := range r.Set {
 		for _, v := range set {
 			if slices.Equal(old.Path, v.Path) && string(old.Value) != string(v.Value) {
-				return hinterr.With(hinterr.Errorf(ErrConflict, "/%s: %s is %s for %s, and would become %s for all engines",
-					runtimeConfig, strings.Join(v.Path, "."), old.Value, r.Engines[0], v.Value), "use --force if that is meant")
+				p.refuse(ErrConflict, "use --force if that is meant", "/%s: %s is %s for %s, and would become %s for all engines",
+					runtimeConfig, strings.Join(v.Path, "."), old.Value, r.Engines[0], v.Value)
 			}
 		}
 	}
-	return nil
 }
 
 // checkRuntime warns where the real runtime is not found in the root.
-func (p *planner) checkRuntime() error {
+func (p *planner) checkRuntime() {
 	names := []string{p.wraps}
 	if p.wraps == "" {
 		names = []string{"runc", "crun"}
 	}
+	switch {
+	case p.find(names) != "":
+	case p.wraps == "" && p.cri: // Kubernetes distributions bring their own, in the PATH of their containerd
+	case p.Runtime != "" && !p.Force:
+		p.refuse(ErrConflict, "check the name, or use --force", "runtime %s: not found in %s", p.Runtime, p.Root)
+	case strings.Contains(p.wraps, "/") && !path.IsAbs(p.wraps):
+		p.refuse(hinterr.ErrUnsupported, "", "runtime %s: want a name or an absolute path", p.wraps)
+	default:
+		p.warn("%s: not found in %s; vfix-runtime looks for it when a container starts", strings.Join(names, " or "), p.Root)
+	}
+}
+
+// find is where the first of some runtimes is in the root, by its path or its name; "" if none is there.
+func (t *tree) find(names []string) string {
 	for _, name := range names {
-		if path.IsAbs(name) && p.exists(rel(name)) || !strings.Contains(name, "/") && slices.ContainsFunc(bins(name), p.exists) {
-			return nil
+		places := []string{rel(name)}
+		if !strings.Contains(name, "/") {
+			places = bins(name)
+		} else if !path.IsAbs(name) {
+			continue
+		}
+		if i := slices.IndexFunc(places, t.exists); i >= 0 {
+			return "/" + places[i]
 		}
 	}
-	switch {
-	case p.wraps == "" && p.cri:
-		return nil // Kubernetes distributions bring their own, in the PATH of their containerd
-	case p.Runtime != "" && !p.Force:
-		return hinterr.With(hinterr.Errorf(ErrConflict, "runtime %s: not found in %s", p.Runtime, p.Root), "check the name, or use --force")
-	case strings.Contains(p.wraps, "/") && !path.IsAbs(p.wraps):
-		return hinterr.Errorf(hinterr.ErrUnsupported, "runtime %s: want a name or an absolute path", p.wraps)
-	}
-	p.warn("%s: not found in %s; vfix-runtime looks for it when a container starts", strings.Join(names, " or "), p.Root)
-	return nil
+	return ""
 }
 
 // readProgram reads the vfix to install.
@@ -149,37 +152,15 @@ func readProgram(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxProgram+1))
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if !isProgram(data) {
-		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "%s: not a Linux program", name), "name a vfix for linux/amd64 with --program")
-	}
 	return data, nil
-}
-
-// programLabel is the SELinux label that programs have in the root, "" if they have none.
-func (p *planner) programLabel() string {
-	at, err := p.resolve(labelModel)
-	if err != nil {
-		return ""
-	}
-	c, err := p.read(at, maxProgram)
-	if c == nil || err != nil {
-		return ""
-	}
-	return c.meta.Label
 }
 
 // runtimeClass is the Kubernetes object by which pods choose the runtime.
 // https://kubernetes.io/docs/concepts/containers/runtime-class/
 func runtimeClass(name string) string {
 	return fmt.Sprintf("apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata:\n  name: %s\nhandler: %s\n", name, name)
-}
-
-// namedRuntime is the real runtime that a configuration of vfix-runtime names, "" for none.
-func namedRuntime(text []byte) string {
-	c, _ := policy.Parse(text)
-	return c.Runtime
 }

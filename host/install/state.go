@@ -13,6 +13,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 
 	"vfix.dev/vfix/internal/hinterr"
 )
@@ -54,31 +55,31 @@ type record struct {
 	Set     []value  `json:"set,omitempty"`    // for a member: what was set
 }
 
-func (t *tree) loadState() (*state, error) {
+func (t *tree) loadState() *state {
 	s := &state{Schema: stateSchema}
-	c, err := t.read(stateFile, maxConfig)
-	if err != nil || c == nil {
-		return s, err
+	data := t.read(stateFile).bytes()
+	if data == nil {
+		return s
 	}
-	if err := json.Unmarshal(c.data, s); err != nil {
-		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "/%s: %v", stateFile, err),
-			"it records what vfix changed here; beside it are copies of the files as they were, named by their sha256")
+	if err := json.Unmarshal(data, s); err != nil {
+		t.refuse(hinterr.ErrDamaged, "it records what vfix changed here; beside it are copies of the files as they were, named by their sha256",
+			"/%s: %v", stateFile, err)
+		return s
 	}
 	if s.Schema != stateSchema {
-		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "/%s: schema %d, want %d", stateFile, s.Schema, stateSchema),
-			"another version of vfix wrote it: use that one")
+		t.refuse(hinterr.ErrUnsupported, "another version of vfix wrote it: use that one", "/%s: schema %d, want %d", stateFile, s.Schema, stateSchema)
 	}
 	for _, r := range s.Files {
 		if !fs.ValidPath(r.Path) || r.Before != "" && !isHash(r.Before) {
-			return nil, hinterr.Errorf(hinterr.ErrDamaged, "/%s: file %q, hash %q", stateFile, r.Path, r.Before)
+			t.refuse(hinterr.ErrDamaged, "", "/%s: file %q, hash %q", stateFile, r.Path, r.Before)
 		}
 	}
 	for _, d := range s.Dirs {
 		if !fs.ValidPath(d) {
-			return nil, hinterr.Errorf(hinterr.ErrDamaged, "/%s: directory %q", stateFile, d)
+			t.refuse(hinterr.ErrDamaged, "", "/%s: directory %q", stateFile, d)
 		}
 	}
-	return s, nil
+	return s
 }
 
 func isHash(s string) bool {
@@ -105,88 +106,63 @@ func (s *state) engines() []Engine {
 	return all
 }
 
-// encode is what stateFile holds for s.
-func (s *state) encode() ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(s)
-	return b.Bytes(), err
-}
-
 // saveState writes the record, or removes it with its folder if there is nothing to record.
-func (t *tree) saveState(s *state) error {
-	if len(s.Files) == 0 && len(s.Dirs) == 0 {
-		return t.write(stateFile, nil)
+func (t *tree) saveState(s *state) {
+	var next *content
+	if len(s.Files) > 0 || len(s.Dirs) > 0 {
+		var b bytes.Buffer
+		enc := json.NewEncoder(&b)
+		enc.SetIndent("", "  ")
+		enc.SetEscapeHTML(false)
+		t.failed(enc.Encode(s))
+		next = fresh(b.Bytes(), 0o600)
 	}
-	data, err := s.encode()
-	if err != nil {
-		return err
+	if now := t.read(stateFile); next == nil || hashOf(now) != hashOf(next) {
+		t.write(stateFile, next)
 	}
-	if now, err := t.read(stateFile, maxConfig); err == nil && now != nil && bytes.Equal(now.data, data) {
-		return nil
-	}
-	uid, gid := owner()
-	return t.write(stateFile, &content{data: data, meta: meta{Mode: 0o600, UID: uid, GID: gid}})
 }
 
 // backup keeps a copy of what a file holds.
-func (t *tree) backup(c *content) error {
+func (t *tree) backup(c *content) {
 	if c == nil || c.link != "" {
-		return nil
+		return
 	}
 	name := path.Join(stateDir, hashOf(c))
-	if old, err := t.read(name, maxProgram); err == nil && old != nil && hashOf(old) == hashOf(c) {
-		return nil
+	if old, err := t.load(name); err != nil || hashOf(old) != hashOf(c) {
+		t.write(name, fresh(c.data, 0o600))
 	}
-	uid, gid := owner()
-	return t.write(name, &content{data: c.data, meta: meta{Mode: 0o600, UID: uid, GID: gid}})
 }
 
 // before returns what was there before vfix wrote the file, nil for nothing.
-func (t *tree) before(r *record) (*content, error) {
+func (t *tree) before(r *record) *content {
 	switch {
 	case r.Before == "":
-		return nil, nil
+		return nil
 	case r.Link != "":
-		return &content{link: r.Link}, nil
+		return &content{link: r.Link}
 	}
 	name := path.Join(stateDir, r.Before)
-	c, err := t.read(name, maxProgram)
-	if err != nil {
-		return nil, err
-	}
-	if c == nil || hashOf(c) != r.Before {
-		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "/%s: the copy of /%s as it was is missing or damaged", name, r.Path),
-			"take vfix's part out of /%s by hand, then remove /%s", r.Path, stateDir)
+	c := t.read(name)
+	if hashOf(c) != r.Before {
+		t.refuse(hinterr.ErrDamaged, fmt.Sprintf("take vfix's part out of /%s by hand, then remove /%s", r.Path, stateDir),
+			"/%s: the copy of /%s as it was is missing or damaged", name, r.Path)
+		return nil
 	}
 	c.meta = r.Meta
-	return c, nil
+	return c
 }
 
 // tidy removes the copies that no record names, and the folder with the last of them.
-func (t *tree) tidy(s *state) error {
-	entries, err := fs.ReadDir(t.root.FS(), stateDir)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return err
-	}
-	for _, e := range entries {
-		name := e.Name()
+func (t *tree) tidy(s *state) {
+	for _, name := range t.names(stateDir) {
 		used := slices.ContainsFunc(s.Files, func(r record) bool { return r.Before == name })
-		if isHash(name) && !used || len(name) > len(tempPrefix) && name[:len(tempPrefix)] == tempPrefix {
-			if err := t.write(path.Join(stateDir, name), nil); err != nil {
-				return err
-			}
+		if isHash(name) && !used || strings.HasPrefix(name, tempPrefix) {
+			t.write(path.Join(stateDir, name), nil)
 		}
 	}
 	if len(s.Files) == 0 && len(s.Dirs) == 0 {
 		t.removeDir(stateDir)
 	}
-	return nil
 }
 
 // hashOf identifies what a file holds; "" is nothing.
@@ -204,42 +180,30 @@ func hashOf(c *content) string {
 
 // lockState takes the state folder, which it makes, for this process. The folder may be
 // removed by whoever had it before: then it is made again.
-func (t *tree) lockState() (func(), error) {
+func (t *tree) lockState() (unlock func()) {
 	for {
-		made, err := t.missing(stateDir)
-		if err != nil {
-			return nil, err
-		}
-		if err := t.makeDirs(append(made, stateDir), 0o755); err != nil {
-			return nil, err
-		}
+		made := t.missing(stateDir)
+		t.makeDirs(append(made, stateDir))
 		t.made = append(t.made, made...)
 		d, err := t.root.Open(stateDir)
-		if errors.Is(err, fs.ErrNotExist) {
+		if t.failed(unlessGone(err)) {
+			return func() {}
+		}
+		if err != nil {
 			continue
 		}
-		if err != nil {
-			return nil, err
-		}
-		if err := lock(d); err != nil {
-			d.Close()
-			if errors.Is(err, ErrBusy) {
-				return nil, hinterr.With(err, "wait for the other 'vfix install' or 'vfix uninstall' to end")
-			}
-			return nil, fmt.Errorf("/%s: %w", stateDir, err)
+		switch err := lock(d); {
+		case errors.Is(err, ErrBusy):
+			t.failed(hinterr.With(err, "wait for the other 'vfix install' or 'vfix uninstall' to end"))
+		case err != nil:
+			t.failed(fmt.Errorf("/%s: %w", stateDir, err))
 		}
 		mine, err := d.Stat()
-		if err != nil {
-			d.Close()
-			return nil, err
-		}
+		t.failed(err)
 		now, err := t.root.Lstat(stateDir)
-		if err == nil && os.SameFile(mine, now) {
-			return func() { d.Close() }, nil
+		if t.failed(unlessGone(err)) || err == nil && os.SameFile(mine, now) {
+			return func() { d.Close() }
 		}
 		d.Close()
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
 	}
 }

@@ -21,16 +21,18 @@ import (
 // overwritten by the next, which gives it the same name.
 const tempPrefix = ".vfix-install."
 
-const (
-	maxConfig  = 16 << 20  // bytes; a larger file is not a configuration
-	maxProgram = 512 << 20 // bytes
-)
+const maxFile = 512 << 20 // bytes; nothing larger is installed, or edited
 
 // tree is the root folder that everything happens in. Paths are relative to it, with slashes;
 // those that come from outside go through resolve first.
+//
+// The first error stays in err: a plan goes on to its end with what it could read, and from then
+// on nothing is written.
 type tree struct {
 	root *os.Root
+	old  *state   // what was recorded before
 	made []string // folders that were made to have a stateDir
+	err  error
 	// step is called before each change to the disk. Tests end the process there.
 	step func()
 }
@@ -45,16 +47,36 @@ func openTree(dir string) (*tree, error) {
 
 func (t *tree) Close() error { return t.root.Close() }
 
+// failed keeps an error if it is the first, and reports whether there was one.
+func (t *tree) failed(err error) bool {
+	if t.err == nil {
+		t.err = err
+	}
+	return t.err != nil
+}
+
+// refuse is failed with an error of a kind, and what to do about it, "" for nothing.
+func (t *tree) refuse(kind error, hint, format string, a ...any) {
+	err := hinterr.Errorf(kind, format, a...)
+	if hint != "" {
+		err = hinterr.With(err, "%s", hint)
+	}
+	t.failed(err)
+}
+
 // resolve returns the path, free of symlinks, that a path means inside the root.
-func (t *tree) resolve(name string) (string, error) { return rootpath.In(t.root, name) }
+func (t *tree) resolve(name string) string {
+	at, err := rootpath.In(t.root, name)
+	t.failed(err)
+	return at
+}
 
 // exists reports whether there is something with this name, symlinks resolved in the root.
 func (t *tree) exists(name string) bool {
-	at, err := t.resolve(name)
-	if err != nil {
-		return false
+	at, err := rootpath.In(t.root, name)
+	if err == nil {
+		_, err = t.root.Lstat(at)
 	}
-	_, err = t.root.Lstat(at)
 	return err == nil
 }
 
@@ -66,108 +88,129 @@ type content struct {
 	meta meta
 }
 
+// bytes is what a file holds; nil without one.
+func (c *content) bytes() []byte {
+	if c == nil {
+		return nil
+	}
+	return c.data
+}
+
 // meta is what a file has besides its bytes.
 type meta struct {
 	Mode  fs.FileMode `json:"mode"`
 	UID   int         `json:"uid"`
 	GID   int         `json:"gid"`
 	MTime time.Time   `json:"mtime"`
-	Label string      `json:"label,omitempty"` // SELinux's
-	// Attrs are the other extended attributes, POSIX ACLs among them; nil: not known, a file of vfix's.
+	// Attrs are the extended attributes, SELinux's label and POSIX ACLs among them; nil: not known, a file of vfix's.
 	Attrs map[string][]byte `json:"attrs"`
 }
 
-// read returns what a resolved name holds, nil for nothing. Only the name itself may be a
+// fresh is a file of vfix's own.
+func fresh(data []byte, mode fs.FileMode) *content {
+	return &content{data: data, meta: meta{Mode: mode, UID: os.Geteuid(), GID: os.Getegid()}}
+}
+
+// load returns what a resolved name holds, nil for nothing. Only the name itself may be a
 // symlink, and is not followed.
-func (t *tree) read(name string, most int64) (*content, error) {
+func (t *tree) load(name string) (*content, error) {
 	fi, err := t.root.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
 	switch {
+	case err != nil:
+		return nil, unlessGone(err)
 	case fi.Mode()&fs.ModeSymlink != 0:
 		target, err := t.root.Readlink(name)
 		return &content{link: target}, err
 	case !fi.Mode().IsRegular():
 		return nil, hinterr.Errorf(ErrConflict, "/%s: not a regular file", name)
-	case fi.Size() > most:
-		return nil, hinterr.Errorf(hinterr.ErrDamaged, "/%s: %d bytes, want at most %d", name, fi.Size(), most)
+	case fi.Size() > maxFile:
+		return nil, hinterr.Errorf(hinterr.ErrDamaged, "/%s: %d bytes, want at most %d", name, fi.Size(), maxFile)
 	}
 	f, err := t.root.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("/%s: %w", name, err)
 	}
 	return &content{data: data, meta: metaOf(f, fi)}, nil
 }
 
-// readText is read for a configuration file whose name may have symlinks in it.
-func (t *tree) readText(name string) ([]byte, error) {
-	at, err := t.resolve(name)
+// read is load; an error counts.
+func (t *tree) read(name string) *content {
+	c, err := t.load(name)
+	t.failed(err)
+	return c
+}
+
+// look returns the bytes of a file whose name may have symlinks in it, nil without one.
+func (t *tree) look(name string) ([]byte, error) {
+	at, err := rootpath.In(t.root, name)
 	if err != nil {
 		return nil, err
 	}
-	c, err := t.read(at, maxConfig)
-	if c == nil || err != nil {
-		return nil, err
+	c, err := t.load(at)
+	return c.bytes(), err
+}
+
+// text is look; an error counts.
+func (t *tree) text(name string) []byte {
+	data, err := t.look(name)
+	t.failed(err)
+	return data
+}
+
+// names lists a folder; none if it cannot be read.
+func (t *tree) names(folder string) (all []string) {
+	at, err := rootpath.In(t.root, folder)
+	if err != nil {
+		return nil
 	}
-	return c.data, nil
+	entries, _ := fs.ReadDir(t.root.FS(), at)
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all
 }
 
 // glob returns the files that a pattern with a wildcard in its last part matches, sorted.
-func (t *tree) glob(pattern string) ([]string, error) {
-	dir, err := t.resolve(path.Dir(pattern))
-	if err != nil {
-		return nil, err
-	}
+func (t *tree) glob(pattern string) (all []string) {
+	dir := t.resolve(path.Dir(pattern))
 	entries, err := fs.ReadDir(t.root.FS(), dir)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, nil
-		}
-		return nil, err
-	}
-	var all []string
+	t.failed(unlessGone(err))
 	for _, e := range entries {
-		if ok, err := path.Match(path.Base(pattern), e.Name()); err != nil {
-			return nil, err
-		} else if ok {
+		if ok, err := path.Match(path.Base(pattern), e.Name()); !t.failed(err) && ok {
 			all = append(all, path.Join(dir, e.Name()))
 		}
 	}
-	slices.Sort(all)
-	return all, nil
+	return all
 }
 
 // missing returns the folders that must be made for a file to have its name, outermost first.
-func (t *tree) missing(name string) (all []string, err error) {
+func (t *tree) missing(name string) (all []string) {
 	for d := path.Dir(name); d != "."; d = path.Dir(d) {
-		if _, err := t.root.Lstat(d); err == nil {
+		_, err := t.root.Lstat(d)
+		if err == nil || t.failed(unlessGone(err)) { // uninstall removes what is noted as missing
 			break
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return nil, err // uninstall removes what is noted as missing
 		}
 		all = append([]string{d}, all...)
 	}
-	return all, nil
+	return all
 }
 
 // makeDirs makes folders, and does not mind those that are there.
-func (t *tree) makeDirs(dirs []string, mode fs.FileMode) error {
+func (t *tree) makeDirs(dirs []string) {
 	for _, d := range dirs {
+		if t.err != nil {
+			return
+		}
 		t.step()
-		if err := t.root.Mkdir(d, mode); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
+		if err := t.root.Mkdir(d, 0o755); !errors.Is(err, fs.ErrExist) {
+			t.failed(err)
 		}
 	}
-	return nil
 }
 
 // tempName is where the file is written before it gets its name. A folder NAME.d is one whose
@@ -181,17 +224,30 @@ func tempName(name string) string {
 }
 
 // write gives a name its content, all at once: what was there is replaced. nil removes it.
-func (t *tree) write(name string, c *content) (err error) {
-	if c == nil {
-		t.step()
-		if err := t.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return t.syncDir(path.Dir(name))
+func (t *tree) write(name string, c *content) {
+	if t.err != nil {
+		return
 	}
-	temp := tempName(name)
+	if c == nil {
+		t.failed(t.remove(name))
+	} else {
+		t.failed(t.replace(name, c))
+	}
+	if d, err := t.root.Open(path.Dir(name)); err == nil { // its names go to the disk; not every filesystem can
+		_ = d.Sync()
+		d.Close()
+	}
+}
+
+func (t *tree) remove(name string) error {
 	t.step()
-	if err := t.root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	return unlessGone(t.root.Remove(name))
+}
+
+// replace writes a temporary file, or makes a link, and renames it.
+func (t *tree) replace(name string, c *content) (err error) {
+	temp := tempName(name)
+	if err := t.remove(temp); err != nil {
 		return err
 	}
 	defer func() {
@@ -200,17 +256,15 @@ func (t *tree) write(name string, c *content) (err error) {
 		}
 	}()
 	if c.link != "" {
-		if err := t.root.Symlink(c.link, temp); err != nil {
-			return err
-		}
-	} else if err := t.writeFile(temp, c); err != nil {
+		err = t.root.Symlink(c.link, temp)
+	} else {
+		err = t.writeFile(temp, c)
+	}
+	if err != nil {
 		return err
 	}
 	t.step()
-	if err := t.root.Rename(temp, name); err != nil {
-		return err
-	}
-	return t.syncDir(path.Dir(name))
+	return t.root.Rename(temp, name)
 }
 
 // writeFile writes a file with its metadata to the disk.
@@ -227,31 +281,41 @@ func (t *tree) writeFile(name string, c *content) error {
 	if err := c.meta.apply(f); err != nil {
 		return fmt.Errorf("/%s: %w", name, err)
 	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil || c.meta.MTime.IsZero() {
+	if err := errors.Join(f.Sync(), f.Close()); err != nil || c.meta.MTime.IsZero() {
 		return err
 	}
 	return t.root.Chtimes(name, c.meta.MTime, c.meta.MTime)
-}
-
-// syncDir brings a folder's names to the disk; not every filesystem can.
-func (t *tree) syncDir(name string) error {
-	d, err := t.root.Open(name)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return err
-	}
-	defer d.Close()
-	_ = d.Sync()
-	return nil
 }
 
 // removeDir removes a folder if it is empty.
 func (t *tree) removeDir(name string) {
 	t.step()
 	_ = t.root.Remove(name)
+}
+
+// open opens a file whose name may have symlinks in it.
+func (t *tree) open(name string) (*os.File, error) {
+	at, err := rootpath.In(t.root, name)
+	if err != nil {
+		return nil, err
+	}
+	return t.root.Open(at)
+}
+
+// unlessGone is err, except for what is not there.
+func unlessGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// union adds to a list what is not in it.
+func union[T comparable](all []T, more ...T) []T {
+	for _, m := range more {
+		if !slices.Contains(all, m) {
+			all = append(all, m)
+		}
+	}
+	return all
 }

@@ -4,14 +4,14 @@
 package install
 
 import (
-	"bytes"
+	"cmp"
 	"fmt"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
 
-	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/host/policy"
 )
 
 // taskFolders are where containerd keeps its running containers, NAMESPACE/ID: its own, docker's,
@@ -25,16 +25,11 @@ var taskFolders = []string{
 }
 
 // users names the containers whose shims call the program at a path.
-func (t *tree) users(program string) ([]string, error) {
-	var all []string
+func (t *tree) users(program string) (all []string) {
 	for _, folder := range taskFolders {
 		for _, namespace := range t.names(folder) {
 			for _, id := range t.names(path.Join(folder, namespace)) {
-				text, err := t.readText(path.Join(folder, namespace, id, "runtime"))
-				if err != nil {
-					return nil, err
-				}
-				if strings.TrimSpace(string(text)) == program {
+				if text := t.text(path.Join(folder, namespace, id, "runtime")); strings.TrimSpace(string(text)) == program {
 					all = append(all, namespace+"/"+id)
 				}
 			}
@@ -44,43 +39,20 @@ func (t *tree) users(program string) ([]string, error) {
 		if strings.Trim(pid, "0123456789") != "" {
 			continue
 		}
-		line, err := fs.ReadFile(t.root.FS(), path.Join("proc", pid, "cmdline"))
-		if err != nil {
-			continue // it has ended
-		}
+		line, _ := fs.ReadFile(t.root.FS(), path.Join("proc", pid, "cmdline")) // none if it has ended
 		if name := conmonOf(line, program); name != "" {
 			all = append(all, name)
 		}
 	}
 	slices.Sort(all)
-	return all, nil
-}
-
-// names lists a folder; none if it is missing.
-func (t *tree) names(folder string) []string {
-	at, err := t.resolve(folder)
-	if err != nil {
-		return nil
-	}
-	entries, err := fs.ReadDir(t.root.FS(), at)
-	if err != nil {
-		return nil
-	}
-	var all []string
-	for _, e := range entries {
-		all = append(all, e.Name())
-	}
 	return all
 }
 
 // conmonOf returns the container that a command line of conmon (podman's and CRI-O's shim) is
 // for, "" if it does not call the program (conmon(8): -r, -n, -c).
 func conmonOf(cmdline []byte, program string) string {
-	var args []string
-	for arg := range bytes.SplitSeq(bytes.TrimRight(cmdline, "\x00"), []byte{0}) {
-		args = append(args, string(arg))
-	}
-	if len(args) == 0 || path.Base(args[0]) != "conmon" {
+	args := strings.Split(strings.TrimRight(string(cmdline), "\x00"), "\x00")
+	if path.Base(args[0]) != "conmon" {
 		return ""
 	}
 	value := func(short, long string) string {
@@ -97,19 +69,16 @@ func conmonOf(cmdline []byte, program string) string {
 	if value("-r", "--runtime") != program {
 		return ""
 	}
-	if name := value("-n", "--name"); name != "" {
-		return name
-	}
-	return value("-c", "--cid")
+	return cmp.Or(value("-n", "--name"), value("-c", "--cid"))
 }
 
 // spare decides what becomes of the link by which vfix is a runtime when it is to go: it goes
 // where nobody calls it. With --force it leads to the real runtime then, so that containers that
 // run can be stopped.
-func (t *tree) spare(o Options, s *step, r *Result) error {
-	users, err := t.users("/" + s.path)
-	if err != nil || len(users) == 0 {
-		return err
+func (t *tree) spare(o Options, s *step, r *Result) {
+	users := t.users("/" + s.path)
+	if len(users) == 0 {
+		return
 	}
 	noun := "container that runs uses"
 	if len(users) > 1 {
@@ -117,16 +86,12 @@ func (t *tree) spare(o Options, s *step, r *Result) error {
 	}
 	list := listed(users)
 	if !o.Force {
-		return hinterr.With(hinterr.Errorf(ErrConflict, "/%s: %d %s it: %s", s.path, len(users), noun, list),
-			"stop them first, or use --force: a link to the real runtime stays for them")
+		t.refuse(ErrConflict, "stop them first, or use --force: a link to the real runtime stays for them", "/%s: %d %s it: %s", s.path, len(users), noun, list)
+		return
 	}
-	real, err := t.realRuntime()
-	if err != nil {
-		return err
-	}
+	real := t.realRuntime()
 	s.next, s.action = &content{link: real}, Replace
 	r.Warnings = append(r.Warnings, fmt.Sprintf("/%s leads to %s now: %d %s it: %s; remove it when they have ended", s.path, real, len(users), noun, list))
-	return nil
 }
 
 // listed names the first of some containers, and how many more there are.
@@ -140,23 +105,15 @@ func listed(names []string) string {
 }
 
 // realRuntime is the path of the runtime that vfix-runtime wraps here.
-func (t *tree) realRuntime() (string, error) {
+func (t *tree) realRuntime() string {
 	names := []string{"runc", "crun"}
-	if text, err := t.readText(runtimeConfig); err == nil {
-		if named := namedRuntime(text); named != "" {
-			names = []string{named}
-		}
+	text, _ := t.look(runtimeConfig)
+	if c, _ := policy.Parse(text); c.Runtime != "" {
+		names = []string{c.Runtime}
 	}
-	for _, name := range names {
-		if path.IsAbs(name) && t.exists(rel(name)) {
-			return name, nil
-		}
-		for _, at := range bins(name) {
-			if !strings.Contains(name, "/") && t.exists(at) {
-				return "/" + at, nil
-			}
-		}
+	real := t.find(names)
+	if real == "" {
+		t.refuse(ErrConflict, "stop them first", "%s: not found, and containers that run need it", strings.Join(names, " or "))
 	}
-	return "", hinterr.With(hinterr.Errorf(ErrConflict, "%s: not found, and containers that run need it", strings.Join(names, " or ")),
-		"stop them first")
+	return real
 }

@@ -6,10 +6,12 @@ package install
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -58,7 +60,7 @@ func (t *tree) waitingDocker(name string) (all []string) {
 	var daemon struct {
 		Root string `json:"data-root"`
 	}
-	if text, err := t.readText(engines[Docker].config); err == nil && json.Unmarshal(text, &daemon) == nil && path.IsAbs(daemon.Root) {
+	if t.decode(engines[Docker].config, &daemon); path.IsAbs(daemon.Root) {
 		root = rel(daemon.Root)
 	}
 	for _, id := range t.names(path.Join(root, "containers")) {
@@ -66,18 +68,13 @@ func (t *tree) waitingDocker(name string) (all []string) {
 			Runtime       string
 			RestartPolicy struct{ Name string }
 		}
-		text, err := t.readText(path.Join(root, "containers", id, "hostconfig.json"))
-		if err != nil || json.Unmarshal(text, &host) != nil || host.Runtime != name {
+		var config struct{ Name string }
+		t.decode(path.Join(root, "containers", id, "hostconfig.json"), &host)
+		if host.Runtime != name {
 			continue
 		}
-		var config struct{ Name string }
-		if text, err := t.readText(path.Join(root, "containers", id, "config.v2.json")); err == nil {
-			_ = json.Unmarshal(text, &config) // its ID then
-		}
-		container := strings.TrimPrefix(config.Name, "/")
-		if container == "" {
-			container = id[:min(len(id), 12)]
-		}
+		t.decode(path.Join(root, "containers", id, "config.v2.json"), &config)
+		container := cmp.Or(strings.TrimPrefix(config.Name, "/"), id[:min(len(id), 12)])
 		if p := host.RestartPolicy.Name; p != "" && p != "no" {
 			container += " (restart: " + p + ")"
 		}
@@ -86,13 +83,15 @@ func (t *tree) waitingDocker(name string) (all []string) {
 	return all
 }
 
+// decode reads a JSON file of an engine; of one that cannot be read, nothing.
+func (t *tree) decode(name string, to any) {
+	text, _ := t.look(name)
+	_ = json.Unmarshal(text, to)
+}
+
 // holds reports whether a file has a text somewhere.
 func (t *tree) holds(name, text string) bool {
-	at, err := t.resolve(name)
-	if err != nil {
-		return false
-	}
-	f, err := t.root.Open(at)
+	f, err := t.open(name)
 	if err != nil {
 		return false
 	}
@@ -110,35 +109,49 @@ func (t *tree) holds(name, text string) bool {
 	}
 }
 
+// keepFor finds the engines with containers that wait, and says what is kept for them; with Force nothing is.
+func (t *tree) keepFor(o Options, r *Result) map[Engine]bool {
+	all := map[Engine]bool{}
+	i := slices.IndexFunc(t.old.Files, func(f record) bool { return f.Kind == program && path.Base(f.Path) == runtimeName })
+	if i < 0 {
+		return all
+	}
+	runtime := t.old.Files[i]
+	for _, e := range r.Engines {
+		waiting := t.waiting(e, runtime.Name, "/"+runtime.Path)
+		if len(waiting) == 0 {
+			continue
+		}
+		all[e] = !o.Force
+		then := "they do not start any more: create them again without it"
+		if !o.Force {
+			then = fmt.Sprintf("so that they start, unpatched, the runtime stays, and /%s becomes a link to the real one; "+
+				"create them again without it, then run 'vfix uninstall' again (with --force it goes at once)", runtime.Path)
+		}
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%s: containers name the runtime %s: %s; %s", e, runtime.Name, listed(waiting), then))
+	}
+	return all
+}
+
 // leave plans the rest of a file for containers that wait: the runtime's entry, which is no longer the default, or a
-// link to the real runtime. false says that nothing of it is needed.
-func (t *tree) leave(rec record) (*step, bool, error) {
-	now, err := t.read(rec.Path, maxProgram)
-	if err != nil || now == nil {
-		return nil, false, err
+// link to the real runtime. nil says that nothing of it is needed.
+func (t *tree) leave(rec record, waiting map[Engine]bool) *step {
+	needed := func(e Engine) bool { return waiting[e] && (e != Containerd || rec.Kind == program) }
+	now := t.read(rec.Path)
+	if now == nil || !slices.ContainsFunc(rec.Engines, needed) {
+		return nil
 	}
 	left := rec
+	left.Engines = without(rec.Engines, func(e Engine) bool { return !waiting[e] })
 	s := &step{path: rec.Path, now: now, next: now, rec: &left, action: TakeOut}
 	switch {
 	case rec.Kind == program && path.Base(rec.Path) == runtimeName:
-		real, err := t.realRuntime()
-		if err != nil {
-			return nil, false, err
-		}
-		s.next, s.action = &content{link: real}, Replace
+		s.next, s.action = &content{link: t.realRuntime()}, Replace
 		left.After = hashOf(s.next)
-		return s, true, nil
+		return s
 	case rec.Kind == program || rec.Path == runtimeConfig || now.link != "":
-		return nil, false, nil
+		return nil
 	case rec.Kind == member:
-		before, err := t.before(&rec)
-		if err != nil {
-			return nil, false, err
-		}
-		var was []byte
-		if before != nil {
-			was = before.data
-		}
 		var chosen []value
 		left.Set = nil
 		for _, v := range rec.Set {
@@ -148,10 +161,8 @@ func (t *tree) leave(rec record) (*step, bool, error) {
 				left.Set = append(left.Set, v)
 			}
 		}
-		data, _, err := takeMembers("/"+rec.Path, now.data, was, chosen)
-		if err != nil {
-			return nil, false, err
-		}
+		data, _, err := takeMembers("/"+rec.Path, now.data, t.before(&rec).bytes(), chosen)
+		t.failed(err)
 		s.next = &content{data: data, meta: now.meta}
 	default: // podman's, see planPodman
 		s.next = &content{data: bytes.Replace(now.data, []byte(podmanDefault(rec.Name)), nil, 1), meta: now.meta}
@@ -159,5 +170,5 @@ func (t *tree) leave(rec record) (*step, bool, error) {
 	if hashOf(now) == rec.After { // else it still counts as changed by others
 		left.After = hashOf(s.next)
 	}
-	return s, true, nil
+	return s
 }
