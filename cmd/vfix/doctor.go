@@ -1,10 +1,9 @@
-// The verb doctor: its options, and what package images finds out for its check of containers.
+// The verb doctor: its options, and its report.
 
 package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -21,7 +20,6 @@ import (
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/shim"
 )
 
@@ -97,11 +95,13 @@ func runDoctor(ctx context.Context, opts DoctorOptions, out *output, e engine) e
 		return usagef("doctor", "--limit %s: must be positive, such as 30s", opts.limit)
 	}
 	progress := out.StartProgress(ctx, opts.progress)
+	media := media.Options{Options: registry.Options{Progress: progress, UserAgent: userAgent()}}.WithDefaults()
 	o := doctor.Options{
 		Checks: opts.checks, Program: shim.Measure(), Quick: opts.quick, Limit: opts.limit, FloodDir: opts.flood,
-		Containers: containersOf(e, progress), Stock: stockOf(progress),
-		Policy:  func() policy.InForce { return policy.Load("", false, "") },
-		Started: func(name string) { progress.Note("doctor: " + name) },
+		Containers: containersOf(e, media),
+		Stock:      func(ctx context.Context) ([]string, []inventory.Stocked, error) { return inventory.Stock(ctx, media) },
+		Policy:     func() policy.InForce { return policy.Load("", false, "") },
+		Started:    func(name string) { progress.Note("doctor: " + name) },
 	}
 	if opts.profile != "" {
 		b, err := os.ReadFile(opts.profile)
@@ -130,56 +130,15 @@ func runDoctor(ctx context.Context, opts DoctorOptions, out *output, e engine) e
 
 // containersOf has package images look into the engines, for half of the time that the check
 // has, so that it can say what it left out.
-func containersOf(e engine, progress progress.Reporter) func(context.Context) (*doctor.Inventory, error) {
-	return func(ctx context.Context) (*doctor.Inventory, error) {
+func containersOf(e engine, o media.Options) func(context.Context) (*inventory.Inventory, error) {
+	return func(ctx context.Context) (*inventory.Inventory, error) {
 		enough, cancel := ctx, func() {}
 		if end, ok := ctx.Deadline(); ok {
 			enough, cancel = context.WithTimeout(ctx, time.Until(end)/2)
 		}
 		defer cancel()
-		o := media.Options{Options: registry.Options{Progress: progress, UserAgent: userAgent()}}.WithDefaults()
-		inv, err := e.inventory(ctx, enough, images.ScanOptions{Media: o, Shim: fallbackShim()})
-		if errors.Is(err, hinterr.ErrNoDaemon) {
-			return nil, &doctor.ErrNoEngine{Why: err.Error()}
-		}
-		if err != nil {
-			return nil, err
-		}
-		return inventoryOf(inv), nil
+		return e.inventory(ctx, enough, images.ScanOptions{Media: o, Shim: fallbackShim()})
 	}
-}
-
-// stockOf has package images ask the engines for what they list.
-func stockOf(progress progress.Reporter) func(context.Context) (*doctor.Stock, error) {
-	return func(ctx context.Context) (*doctor.Stock, error) {
-		engines, images, err := inventory.Stock(ctx, media.Options{Options: registry.Options{Progress: progress, UserAgent: userAgent()}}.WithDefaults())
-		if errors.Is(err, hinterr.ErrNoDaemon) {
-			return nil, &doctor.ErrNoEngine{Why: err.Error()}
-		}
-		if err != nil {
-			return nil, err
-		}
-		stock := &doctor.Stock{Engines: engines}
-		for _, i := range images {
-			stock.Images = append(stock.Images, doctor.Stored(i))
-		}
-		return stock, nil
-	}
-}
-
-func inventoryOf(inv *inventory.Inventory) *doctor.Inventory {
-	out := &doctor.Inventory{Engine: strings.Join(inv.Engines, " "), LeftOut: inv.LeftOut}
-	for _, h := range inv.Held {
-		s := doctor.Subject{Kind: "image", Name: h.Name, Sites: h.Sites, Files: h.Files, Needs: h.Sites > 0}
-		if h.Container != "" {
-			s.Kind, s.Name, s.Image = "container", h.Container, h.Name
-		}
-		if h.Err != nil {
-			s.Error = h.Err.Error()
-		}
-		out.Subjects = append(out.Subjects, s)
-	}
-	return out
 }
 
 // doctor prints a report to stdout.

@@ -35,6 +35,8 @@ var forbidden = map[string][]string{
 	"host":             {module + "cmd", module + "images", module + "docs", module + "shim", "golang.org/x/arch", "debug/elf", "github.com", "net"},
 	// It asks engines, and reads images.
 	"host/hotfix": {module + "cmd", module + "docs", module + "shim", "golang.org/x/arch", "debug/elf", "github.com"},
+	// It judges what engines have.
+	"host/doctor": {module + "cmd", module + "docs", module + "shim", "golang.org/x/arch", "debug/elf", "github.com", "net"},
 	// It draws what it is given.
 	"host/bench/figure": {module, "golang.org/x/arch", "debug/elf", "github.com", "net", "syscall"},
 	// It reads compressed cores.

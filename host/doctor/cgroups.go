@@ -3,9 +3,9 @@
 package doctor
 
 import (
-	"context"
 	"slices"
 	"strings"
+
 	"vfix.dev/vfix/internal/mounts"
 )
 
@@ -23,18 +23,18 @@ const (
 // unawareJDKs are those that know v1 only: OpenJDK got v2 with 15 (JDK-8230305), 11.0.16 and 8u372.
 const unawareJDKs = "JDKs before 8u372 and 11.0.16, and 12 to 14"
 
-func checkCgroups(_ context.Context, x *examination, c *Check) error {
+func checkCgroups(x *examination, c *Check) {
 	version := cgroupVersion(x)
 	c.fact("version", version)
-	table, err := x.read("/proc/cgroups")
-	listed := enabledControllers(string(table))
+	table := x.text("/proc/cgroups")
+	listed := enabledControllers(table)
 	missing := slices.DeleteFunc(slices.Clone(jvmControllers), func(name string) bool { return slices.Contains(listed, name) })
 	c.fact("listed", strings.Join(listed, " "))
 	c.fact("missing", strings.Join(missing, " "))
-	if version == "" || err != nil {
+	if version == "" || table == "" {
 		c.found(Skipped, "no control groups, or no /proc, are mounted here")
 		c.Do = "run vfix doctor on the host"
-		return nil
+		return
 	}
 	c.line("/proc/cgroups lists %s", strings.Join(listed, " "))
 	if version == groupsV2 {
@@ -43,7 +43,6 @@ func checkCgroups(_ context.Context, x *examination, c *Check) error {
 		c.line("/sys/fs/cgroup/cgroup.controllers lists %s", available)
 	}
 	judgeCgroups(c, version, missing)
-	return nil
 }
 
 func judgeCgroups(c *Check, version string, missing []string) {
@@ -68,25 +67,14 @@ func judgeCgroups(c *Check, version string, missing []string) {
 
 // cgroupVersion finds from the mounts which trees there are; "" for none.
 func cgroupVersion(x *examination) string {
-	text, _ := x.read("/proc/self/mountinfo")
-	var v1, v2 bool
-	for _, m := range mounts.Read(text) {
-		switch m.FSType {
-		case "cgroup":
-			v1 = true
-		case "cgroup2":
-			v2 = true
-		}
+	modes := map[string]string{}
+	for _, m := range mounts.Read([]byte(x.text("/proc/self/mountinfo"))) {
+		modes[m.FSType] = map[string]string{"cgroup": groupsV1, "cgroup2": groupsV2}[m.FSType]
 	}
-	switch {
-	case v1 && v2:
+	if modes["cgroup"] != "" && modes["cgroup2"] != "" {
 		return groupsHybrid
-	case v1:
-		return groupsV1
-	case v2:
-		return groupsV2
 	}
-	return ""
+	return modes["cgroup"] + modes["cgroup2"]
 }
 
 // enabledControllers reads /proc/cgroups (cgroups(7)): name, hierarchy, groups, enabled.

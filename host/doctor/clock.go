@@ -3,7 +3,6 @@
 package doctor
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,7 +23,7 @@ var slowSources = map[string]string{
 	"refined-jiffies": "the timer interrupt's count",
 }
 
-func checkClock(ctx context.Context, x *examination, c *Check) error {
+func checkClock(x *examination, c *Check) {
 	source := x.line(clockDir + "current_clocksource")
 	available := x.line(clockDir + "available_clocksource")
 	c.fact("current", source)
@@ -32,32 +31,19 @@ func checkClock(ctx context.Context, x *examination, c *Check) error {
 	if available != "" {
 		c.line("available: %s", strings.Join(strings.Fields(available), ", "))
 	}
-	entries, err := x.measure(ctx, nil, "entries", "vdso:monotonic", "vdso:realtime")
-	if err != nil {
-		return err
-	}
-	t, _, err := x.times(ctx, nil, "vdso:monotonic", "syscall:monotonic", "vdso:monotonic_coarse")
-	if err != nil {
-		return err
-	}
-	for _, s := range []string{"vdso:monotonic", "syscall:monotonic", "vdso:monotonic_coarse"} {
-		if ns, ok := t.Quiet(s); ok {
-			c.figure(strings.Replace(s, ":", "_", 1), ns, "ns")
-		}
-	}
-	if coarse, ok := c.value("vdso_monotonic_coarse"); ok && len(c.Figures) == 3 {
-		fine, _ := c.value("vdso_monotonic")
-		plain, _ := c.value("syscall_monotonic")
-		c.line("clock_gettime: %s, %s coarse, %s as a system call", nanoseconds(fine), nanoseconds(coarse), nanoseconds(plain))
+	entries := x.run(nil, "entries", "vdso:monotonic", "vdso:realtime")
+	t, _ := x.times(nil, "vdso:monotonic", "syscall:monotonic", "vdso:monotonic_coarse")
+	ns, timed := c.quiet(t, "vdso:monotonic", "vdso_monotonic")
+	plain, ok1 := c.quiet(t, "syscall:monotonic", "syscall_monotonic")
+	if coarse, ok2 := c.quiet(t, "vdso:monotonic_coarse", "vdso_monotonic_coarse"); timed && ok1 && ok2 {
+		c.line("clock_gettime: %s, %s coarse, %s as a system call", nanoseconds(ns), nanoseconds(coarse), nanoseconds(plain))
 	}
 	if source == "" {
 		c.note("%scurrent_clocksource is not readable: /sys is not mounted here", clockDir)
 		source = "unknown clock source"
 	}
 	e, counted := probe.Entries(entries.Stdout)["vdso:monotonic"]
-	ns, timed := t.Quiet("vdso:monotonic")
 	judgeClock(c, source, available, e, counted, ns, timed)
-	return nil
 }
 
 func judgeClock(c *Check, source, available string, e probe.Entry, counted bool, ns float64, timed bool) {

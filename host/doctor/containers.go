@@ -1,72 +1,44 @@
-// Which images and containers of this host need vfix. Another package looks into them; this
-// one judges what it found.
+// Which images and containers of this host need vfix.
 
 package doctor
 
 import (
-	"context"
 	"fmt"
+	"strings"
+
+	"vfix.dev/vfix/images/inventory"
 )
 
-// Subject is an image or a running container.
-type Subject struct {
-	Kind  string // "image" or "container"
-	Name  string // as a user names it
-	Image string // a container's image
-	Needs bool   // it calls the vsyscall page
-	Sites int    // call sites that vfix patches, or that its fallback catches
-	Files int    // the files that they are in
-	Error string // why it could not be looked into; "" otherwise
-}
-
-// Inventory is what an engine has.
-type Inventory struct {
-	Engine   string // its address
-	Subjects []Subject
-	LeftOut  []string // what there was no time for, and why
-}
-
-// ErrNoEngine: there is no docker or podman to ask.
-type ErrNoEngine struct{ Why string }
-
-func (e *ErrNoEngine) Error() string { return e.Why }
-
-func checkContainers(ctx context.Context, x *examination, c *Check) error {
+func checkContainers(x *examination, c *Check) {
 	if x.Containers == nil || x.Quick {
 		c.found(Skipped, "not looked for (--quick)")
 		c.Do = "vfix doctor without --quick, or vfix scan IMAGE"
-		return nil
+		return
 	}
-	served, err := x.measure(ctx, nil, "probe", "page:time")
-	if err != nil {
-		return err
-	}
-	found, err := x.Containers(ctx)
-	if err != nil {
-		return err
-	}
+	served := x.run(nil, "probe", "page:time")
+	found, err := x.Containers(x.ctx)
+	must(err)
 	judgeContainers(c, found, served.OK())
-	return nil
 }
 
-func judgeContainers(c *Check, found *Inventory, served bool) {
-	c.fact("engine", found.Engine)
+func judgeContainers(c *Check, found *inventory.Inventory, served bool) {
+	c.fact("engine", strings.Join(found.Engines, " "))
 	counts := map[string]int{}
 	needy, broken := 0, 0
-	for _, s := range found.Subjects {
-		counts[s.Kind]++
-		what := fmt.Sprintf("%-9s  %s", s.Kind, s.Name)
-		if s.Image != "" {
-			what += " (" + s.Image + ")"
+	for _, s := range found.Held {
+		kind, what := "image", fmt.Sprintf("%-9s  %s", "image", s.Name)
+		if s.Container != "" {
+			kind, what = "container", fmt.Sprintf("container  %s (%s)", s.Container, s.Name)
 		}
+		counts[kind]++
 		switch {
-		case s.Error != "":
+		case s.Err != nil:
 			broken++
-			c.Lines = append(c.Lines, fmt.Sprintf("%s  not examined: %s", what, s.Error))
-		case s.Needs:
+			c.line("%s  not examined: %v", what, s.Err)
+		case s.Sites > 0:
 			needy++
-			counts[s.Kind+" needs"]++
-			c.Lines = append(c.Lines, fmt.Sprintf("%s  needs vfix: %d call sites in %d files", what, s.Sites, s.Files))
+			counts[kind+" needs"]++
+			c.line("%s  needs vfix: %d call sites in %d files", what, s.Sites, s.Files)
 		}
 	}
 	for _, kind := range []string{"image", "container"} {

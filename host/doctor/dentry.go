@@ -54,12 +54,12 @@ func (x *examination) dentryState() (s dentryState, ok bool) {
 	return s, true
 }
 
-func checkDentry(ctx context.Context, x *examination, c *Check) error {
+func checkDentry(x *examination, c *Check) {
 	before, ok := x.dentryState()
 	if !ok {
 		c.note("/proc/sys/fs/dentry-state is not readable: the cache's size is not known")
 	}
-	buckets, source := x.hashBuckets(ctx)
+	buckets, source := x.hashBuckets()
 	c.fact("hash_size_from", source)
 	if ok {
 		c.figure("dentries", before.all, "entries")
@@ -77,73 +77,70 @@ func checkDentry(ctx context.Context, x *examination, c *Check) error {
 	dir, remove, err := x.scratch(x.FloodDir)
 	if err != nil {
 		c.note("latency was not measured: %v", err)
-		judgeDentry(c)
-		return nil
-	}
-	err = x.lookups(ctx, c, dir, buckets)
-	if rerr := remove(); err == nil && rerr != nil {
-		c.note("the flood's directory stays: %v", rerr)
-	}
-	if err != nil {
-		return err
+	} else {
+		defer func() {
+			if err := remove(); err != nil {
+				c.note("the flood's directory stays: %v", err)
+			}
+		}()
+		x.lookups(c, dir, buckets)
 	}
 	judgeDentry(c)
-	return nil
 }
 
 // lookups measures a quiet neighborhood, one with a flood, and the time after.
-func (x *examination) lookups(ctx context.Context, c *Check, dir string, buckets float64) error {
-	if err := x.lookup(ctx, c, dir, "before"); err != nil || x.Quick {
-		if x.Quick {
-			c.note("no flood was made (--quick)")
-		}
-		return err
+func (x *examination) lookups(c *Check, dir string, buckets float64) {
+	x.lookup(c, dir, "before")
+	if x.Quick {
+		c.note("no flood was made (--quick)")
+		return
 	}
 	names := x.floodNames()
-	neighbor, remove, err := x.scratch(dir)
-	if err != nil {
-		return err
-	}
-	said, stop, err := x.start(ctx, "flood", neighbor, strconv.Itoa(names))
-	if err != nil {
-		return errors.Join(err, remove())
-	}
-	_, err = said() // the names are all in the cache
-	if err == nil {
-		if during, ok := x.dentryState(); ok && buckets > 0 {
-			c.figure("chain_during", during.all/buckets, "entries per bucket")
-			c.figure("dentries_negative_during", during.negative, "entries")
-		}
-		err = x.lookup(ctx, c, dir, "during")
-	}
-	o, serr := stop()
-	rerr := remove() // and their dentries with it
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if err = errors.Join(err, serr, rerr); err != nil || !o.OK() {
-		c.note("the flood did not work: %v (%s)", err, o)
-		return nil
+	if err := x.flood(c, dir, names, buckets); err != nil {
+		must(context.Cause(x.ctx))
+		c.note("the flood did not work: %v", err)
+		return
 	}
 	c.figure("flood", float64(names), "names")
-	return x.lookup(ctx, c, dir, "after")
+	x.lookup(c, dir, "after")
+}
+
+// flood measures while a neighbor fills the cache with names.
+func (x *examination) flood(c *Check, dir string, names int, buckets float64) (err error) {
+	neighbor, remove, err := x.scratch(dir)
+	must(err)
+	defer func() { err = errors.Join(err, remove()) }() // and their dentries with it
+	said, stop, err := x.start(x.ctx, "flood", neighbor, strconv.Itoa(names))
+	must(err)
+	defer func() {
+		o, serr := stop()
+		if err = errors.Join(err, serr); err == nil && !o.OK() {
+			err = errors.New(o.String())
+		}
+	}()
+	if _, err := said(); err != nil { // the names are all in the cache
+		return err
+	}
+	if during, ok := x.dentryState(); ok && buckets > 0 {
+		c.figure("chain_during", during.all/buckets, "entries per bucket")
+		c.figure("dentries_negative_during", during.negative, "entries")
+	}
+	x.lookup(c, dir, "during")
+	return nil
 }
 
 // lookup measures look-ups of missing names, of such as were asked for before.
-func (x *examination) lookup(ctx context.Context, c *Check, dir, when string) error {
+func (x *examination) lookup(c *Check, dir, when string) {
 	rounds := enoughRounds
 	if x.Quick {
 		rounds = quickRounds
 	}
-	o, err := x.measure(ctx, nil, "lookup", dir, lookupNames, rounds)
-	if err != nil {
-		return err
-	}
+	o := x.run(nil, "lookup", dir, lookupNames, rounds)
 	t := probe.Times(o.Stdout)
 	ns, ok := t.Quiet("known")
 	if !o.OK() || !ok {
 		c.note("look-ups could not be measured: %s", o)
-		return nil
+		return
 	}
 	const tail = 0.99
 	median, _ := t.Median("known")
@@ -153,7 +150,6 @@ func (x *examination) lookup(ctx context.Context, c *Check, dir, when string) er
 	c.figure("lookup_"+when+"_p99", slowest, "ns")
 	c.line("%-6s  a missing name: %s undisturbed, %s in the middle, %s in the slowest hundredth",
 		when, nanoseconds(ns), nanoseconds(median), nanoseconds(slowest))
-	return nil
 }
 
 // floodNames is how many names a flood may take: a small part of the memory that is free,
@@ -170,25 +166,17 @@ func (x *examination) floodNames() int {
 
 // meminfo returns a field of /proc/meminfo in bytes, 0 without one.
 func (x *examination) meminfo(field string) float64 {
-	b, err := x.read("/proc/meminfo")
-	if err != nil {
+	n, err := strconv.ParseFloat(strings.TrimSuffix(x.field("/proc/meminfo", field), " kB"), 64)
+	if err != nil || !(n >= 0) {
 		return 0
 	}
-	for line := range strings.Lines(string(b)) {
-		if key, value, ok := strings.Cut(line, ":"); ok && key == field {
-			n, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 64)
-			if err == nil && n >= 0 {
-				return n * 1024
-			}
-		}
-	}
-	return 0
+	return n * 1024
 }
 
 // hashBuckets is the size of the hash table: as the kernel said at boot, else computed as it
 // computes it; source says which.
-func (x *examination) hashBuckets(ctx context.Context) (buckets float64, source string) {
-	lines, from, _ := x.kernelLog(ctx)
+func (x *examination) hashBuckets() (buckets float64, source string) {
+	lines, from, _ := x.kernelLog(x.ctx)
 	for _, l := range lines {
 		if _, rest, ok := strings.Cut(l.Text, hashTableLine); ok {
 			digits, _, _ := strings.Cut(rest, " ")

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"vfix.dev/vfix/host/policy"
+	"vfix.dev/vfix/images/inventory"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // Verdict is the outcome of a check.
@@ -48,8 +50,33 @@ const (
 	Containers = "containers"
 )
 
+// all is how each check is made, in their order.
+var all = []struct {
+	name string
+	make func(*examination, *Check)
+}{
+	{Vsyscall, checkVsyscall},
+	{VDSO, checkVDSO},
+	{Clock, checkClock},
+	{Seccomp, checkSeccomp},
+	{Dentry, checkDentry},
+	{KernelLog, checkKernelLog},
+	{Cgroups, checkCgroups},
+	{Nofile, checkNofile},
+	{IA32, checkIA32},
+	{ASLR, checkASLR},
+	{Schema1, checkSchema1},
+	{Policy, checkPolicy},
+	{Containers, checkContainers},
+}
+
 // Names are the names of all checks, in their order.
-var Names = []string{Vsyscall, VDSO, Clock, Seccomp, Dentry, KernelLog, Cgroups, Nofile, IA32, ASLR, Schema1, Policy, Containers}
+var Names = func() (names []string) {
+	for _, each := range all {
+		names = append(names, each.name)
+	}
+	return names
+}()
 
 // ErrUnsupported: not on this system.
 var ErrUnsupported = errors.New("not supported")
@@ -112,9 +139,9 @@ type Options struct {
 	// Profile is a seccomp profile as docker takes it (JSON); nil is docker's default one.
 	Profile []byte
 	// Containers looks for images and containers that need vfix; nil if it cannot.
-	Containers func(context.Context) (*Inventory, error)
-	// Stock lists the images of local engines; nil if it cannot.
-	Stock func(context.Context) (*Stock, error)
+	Containers func(context.Context) (*inventory.Inventory, error)
+	// Stock lists the images of local engines, and these with their versions; nil if it cannot.
+	Stock func(context.Context) (engines []string, images []inventory.Stocked, err error)
 	// Policy finds the configuration of vfix-runtime that is in force; nil if it cannot.
 	Policy func() policy.InForce
 	// Started gets each check that starts; nil is silence.
@@ -137,44 +164,22 @@ func (r *Report) Failed() []string {
 	return names
 }
 
-// checks is how each check is made. A check returns an error only where ctx ended.
-var checks = map[string]func(context.Context, *examination, *Check) error{
-	Vsyscall:   checkVsyscall,
-	VDSO:       checkVDSO,
-	Clock:      checkClock,
-	Seccomp:    checkSeccomp,
-	Dentry:     checkDentry,
-	KernelLog:  checkKernelLog,
-	Cgroups:    checkCgroups,
-	Nofile:     checkNofile,
-	IA32:       checkIA32,
-	ASLR:       checkASLR,
-	Schema1:    checkSchema1,
-	Policy:     checkPolicy,
-	Containers: checkContainers,
-}
-
 // errLimit ends a check that takes too long.
 var errLimit = errors.New("took too long")
 
 // examine makes the checks that o names on a machine.
 func examine(ctx context.Context, m machine, o Options) (*Report, error) {
-	names := o.Checks
-	if len(names) == 0 {
-		names = Names
-	}
-	x := &examination{machine: m, Options: o}
 	r := &Report{}
-	for _, name := range Names {
-		if !slices.Contains(names, name) {
+	for _, each := range all {
+		if len(o.Checks) > 0 && !slices.Contains(o.Checks, each.name) {
 			continue
 		}
 		if o.Started != nil {
-			o.Started(name)
+			o.Started(each.name)
 		}
-		c := Check{Name: name}
+		c := Check{Name: each.name}
 		limited, cancel := context.WithTimeoutCause(ctx, o.Limit, errLimit)
-		err := checks[name](limited, x, &c)
+		err := c.made(&examination{m, o, limited}, each.make)
 		cancel()
 		switch {
 		case ctx.Err() != nil:
@@ -182,7 +187,7 @@ func examine(ctx context.Context, m machine, o Options) (*Report, error) {
 		case errors.Is(err, errLimit):
 			c.found(Skipped, "it took longer than %s", o.Limit)
 			c.Do = "try again on a quieter machine, or with a longer --limit"
-		case errors.As(err, new(*ErrNoEngine)):
+		case errors.Is(err, hinterr.ErrNoDaemon):
 			c.found(Skipped, "%v", err)
 			c.Do = "name an engine with DOCKER_HOST, or look into an image with vfix scan"
 		case err != nil:
@@ -191,4 +196,19 @@ func examine(ctx context.Context, m machine, o Options) (*Report, error) {
 		r.Checks = append(r.Checks, c)
 	}
 	return r, nil
+}
+
+// made makes a check, and returns what ended it before its end.
+func (c *Check) made(x *examination, check func(*examination, *Check)) (err error) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case ended:
+			err = p.err
+		default:
+			panic(p)
+		}
+	}()
+	check(x, c)
+	return nil
 }

@@ -48,17 +48,15 @@ func containerOf(cgroup string) string {
 	return ""
 }
 
-func checkKernelLog(ctx context.Context, x *examination, c *Check) error {
-	lines, source, err := x.kernelLog(ctx)
+func checkKernelLog(x *examination, c *Check) {
+	lines, source, err := x.kernelLog(x.ctx)
 	if err != nil {
-		if ctx.Err() != nil {
-			return err
-		}
+		must(context.Cause(x.ctx))
 		c.found(Skipped, "the kernel's log is not readable: %v", err)
 		if errors.Is(err, fs.ErrPermission) {
 			c.Do = "run 'vfix doctor --check kernel-log' as root: this user may not read it (kernel.dmesg_restrict)"
 		}
-		return nil
+		return
 	}
 	c.fact("source", source)
 	c.figure("lines", float64(len(lines)), "lines")
@@ -81,7 +79,6 @@ func checkKernelLog(ctx context.Context, x *examination, c *Check) error {
 	if probes > 0 {
 		c.note("%d lines are of vfix's own probes", probes)
 	}
-	return nil
 }
 
 // judgeLog prints each process once.
@@ -99,7 +96,7 @@ func judgeLog(x *examination, c *Check, all []*diagnose.Crash, since string) {
 		if d.Kind == diagnose.Filtered {
 			line += ", refused by a seccomp filter"
 		}
-		c.Lines = append(c.Lines, line+x.whereabouts(d.Program, d.PIDs[0]))
+		c.line("%s", line+x.whereabouts(d.Program, d.PIDs[0]))
 	}
 	if len(all) == 0 {
 		c.found(OK, "the kernel log%s shows no vsyscall crash", since)

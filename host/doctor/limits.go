@@ -4,7 +4,6 @@
 package doctor
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -28,11 +27,11 @@ type limitedProcess struct {
 	files uint64
 }
 
-func checkNofile(ctx context.Context, x *examination, c *Check) error {
+func checkNofile(x *examination, c *Check) {
 	own, ok := openFiles(x, "self")
 	if !ok {
 		c.found(Skipped, "/proc is not mounted")
-		return nil
+		return
 	}
 	all := containerLimits(x)
 	worst := limitedProcess{"vfix itself", own}
@@ -46,10 +45,7 @@ func checkNofile(ctx context.Context, x *examination, c *Check) error {
 	}
 	c.fact("source", worst.name)
 	c.figure("files", float64(worst.files), "files")
-	t, _, err := x.times(ctx, nil, "syscall:time")
-	if err != nil {
-		return err
-	}
+	t, _ := x.times(nil, "syscall:time")
 	ns, _ := t.Quiet("syscall:time")
 	seconds := float64(worst.files) * ns / 1e9
 	c.figure("close_all", seconds, "seconds")
@@ -61,11 +57,10 @@ func checkNofile(ctx context.Context, x *examination, c *Check) error {
 		c.found(Warn, "%s", found)
 	default:
 		c.found(OK, "%s", found)
-		return nil
+		return
 	}
 	c.Means = "yum, rpm, Python 2 and many old daemons close every possible file before they start a program: they seem to hang, with a processor at 100%"
 	c.Do = "run containers with docker run --ulimit nofile=1024:524288, or set \"default-ulimits\" in /etc/docker/daemon.json; for other engines, set LimitNOFILE=1024:524288 in their systemd unit"
-	return nil
 }
 
 // containerLimits lists the processes in containers, and the engines, with their limits.
@@ -77,8 +72,7 @@ func containerLimits(x *examination) []limitedProcess {
 			continue
 		}
 		comm := x.line("/proc/" + pid + "/comm")
-		cgroup, _ := x.read("/proc/" + pid + "/cgroup")
-		in := containerOf(string(cgroup)) != ""
+		in := containerOf(x.text("/proc/"+pid+"/cgroup")) != ""
 		if !in && !slices.Contains(engineProcesses, comm) {
 			continue
 		}
@@ -95,11 +89,7 @@ func containerLimits(x *examination) []limitedProcess {
 
 // openFiles reads the soft limit of a process. Source: proc_pid_limits(5).
 func openFiles(x *examination, pid string) (uint64, bool) {
-	b, err := x.read("/proc/" + pid + "/limits")
-	if err != nil {
-		return 0, false
-	}
-	for line := range strings.Lines(string(b)) {
+	for line := range strings.Lines(x.text("/proc/" + pid + "/limits")) {
 		if values, ok := strings.CutPrefix(line, "Max open files"); ok {
 			if f := strings.Fields(values); len(f) > 0 {
 				n, err := strconv.ParseUint(f[0], 10, 64)

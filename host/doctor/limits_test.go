@@ -2,10 +2,14 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"strings"
 	"testing"
 	"time"
+
+	"vfix.dev/vfix/images/inventory"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 const (
@@ -85,18 +89,36 @@ func TestASLR(t *testing.T) {
 
 // TestSchema1: images by their age.
 func TestSchema1(t *testing.T) {
-	check := func(stock *Stock, err error) Check {
+	check := func(engines []string, images []inventory.Stocked, err error) Check {
 		r := &recorded{t: t, root: "testdata/bare"}
-		report, failed := examine(t.Context(), r, Options{Checks: []string{Schema1}, Limit: time.Minute, Stock: func(context.Context) (*Stock, error) { return stock, err }})
+		stock := func(context.Context) ([]string, []inventory.Stocked, error) { return engines, images, err }
+		report, failed := examine(t.Context(), r, Options{Checks: []string{Schema1}, Limit: time.Minute, Stock: stock})
 		if failed != nil {
 			t.Fatal(failed)
 		}
 		return report.Checks[0]
 	}
 	at := func(date string) time.Time { when, _ := time.Parse(time.DateOnly, date); return when }
-	images := []Stored{{"new:1", at("2024-05-01")}, {"reproducible:1", at("1980-01-01")}}
-	expect(t, check(&Stock{Engines: []string{"unix:///s: 29.1.0"}, Images: images}, nil), OK, "0 of 2 images", "29.1.0")
-	images = append(images, Stored{"redis:2.8.22", at("2015-08-20")})
-	expect(t, check(&Stock{Images: images}, nil), Warn, "1 of 3 images", "redis:2.8.22, created 2015-08-20", "vfix convert docker-daemon:IMAGE -o docker://IMAGE", "!reproducible")
-	expect(t, check(nil, &ErrNoEngine{"no engine"}), Skipped, "no engine")
+	images := []inventory.Stocked{{Name: "new:1", Created: at("2024-05-01")}, {Name: "reproducible:1", Created: at("1980-01-01")}}
+	expect(t, check([]string{"unix:///s: 29.1.0"}, images, nil), OK, "0 of 2 images", "29.1.0")
+	images = append(images, inventory.Stocked{Name: "redis:2.8.22", Created: at("2015-08-20")})
+	expect(t, check(nil, images, nil), Warn, "1 of 3 images", "redis:2.8.22, created 2015-08-20", "vfix convert docker-daemon:IMAGE -o docker://IMAGE", "!reproducible")
+	expect(t, check(nil, nil, hinterr.Errorf(hinterr.ErrNoDaemon, "no engine")), Skipped, "no engine")
+}
+
+// TestContainers: what the engines have, as lines and counts.
+func TestContainers(t *testing.T) {
+	held := []inventory.Held{{Name: "redis:2.8.22", Sites: 3, Files: 2}, {Container: "web", Name: "debian:12"}, {Name: "odd", Err: errors.New("damaged")}}
+	for served, want := range map[bool]Verdict{true: Warn, false: Fail} {
+		c := Check{Name: Containers}
+		judgeContainers(&c, &inventory.Inventory{Engines: []string{"unix:///s"}, LeftOut: []string{"big"}, Held: held}, served)
+		expect(t, c, want, "1 of 2 images and 0 of 1 running containers need vfix", "image      redis:2.8.22  needs vfix: 3 call sites in 2 files", "image      odd  not examined: damaged", "left out: big", "!web")
+		if want := (Fact{"engine", "unix:///s"}); len(c.Facts) != 1 || c.Facts[0] != want {
+			t.Errorf("got %v, want %v", c.Facts, want)
+		}
+	}
+	held = append(held[1:], inventory.Held{Container: "old", Name: "centos:6", Sites: 1, Files: 1})
+	c := Check{Name: Containers}
+	judgeContainers(&c, &inventory.Inventory{Held: held}, true)
+	expect(t, c, Warn, "0 of 1 images and 1 of 2 running containers", "container  old (centos:6)  needs vfix: 1 call sites in 1 files")
 }

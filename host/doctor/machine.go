@@ -1,4 +1,4 @@
-// The machine as the checks see it, real or recorded, and what one check found for the next.
+// The machine as the checks see it, real or recorded, and what a check is made with.
 
 package doctor
 
@@ -32,37 +32,72 @@ type machine interface {
 // maxFile bounds what is read of a file: config-* and kern.log are the longest ones.
 const maxFile = 64 << 20
 
-// examination is a machine being examined, and what one check found for the next.
+// examination is a machine while one check is made of it.
 type examination struct {
 	machine
 	Options
+	ctx context.Context // ends the check
 }
 
-// line returns a file's only line, "" without one.
-func (x *examination) line(path string) string {
+// ended is what a check that cannot go on panics with, for examine.
+type ended struct{ err error }
+
+// must ends the check on an error.
+func must(err error) {
+	if err != nil {
+		panic(ended{err})
+	}
+}
+
+// text returns what a file holds, "" if it cannot be read.
+func (x *examination) text(path string) string {
 	b, err := x.read(path)
 	if err != nil {
 		return ""
 	}
-	first, _, _ := strings.Cut(string(b), "\n")
+	return string(b)
+}
+
+// line returns a file's only line, "" without one.
+func (x *examination) line(path string) string {
+	first, _, _ := strings.Cut(x.text(path), "\n")
 	return strings.TrimSpace(first)
 }
 
-// rounds are how often each subject is timed, and for how long (µs) each time.
-func (x *examination) rounds() (rounds, sample string) {
-	if x.Quick {
-		return "5", "500"
+// field returns what a file has behind a name and a colon, "" without it.
+func (x *examination) field(path, name string) string {
+	for line := range strings.Lines(x.text(path)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
 	}
-	return "15", "2000"
+	return ""
 }
 
-// times measures subjects in turn.
-func (x *examination) times(ctx context.Context, filter []byte, subjects ...string) (probe.Samples, probe.Outcome, error) {
-	rounds, sample := x.rounds()
-	args := []string{"time", rounds, sample}
+// run runs vfix-measure; the check ends if that is not possible.
+func (x *examination) run(stdin []byte, args ...string) probe.Outcome {
+	o, err := x.measure(x.ctx, stdin, args...)
+	must(err)
+	return o
+}
+
+// times measures subjects in turn, each so often, and for so long (µs) each time.
+func (x *examination) times(filter []byte, subjects ...string) (probe.Samples, probe.Outcome) {
+	args := []string{"time", "15", "2000"}
+	if x.Quick {
+		args = []string{"time", "5", "500"}
+	}
 	if filter != nil {
 		args = append([]string{"--filter"}, args...)
 	}
-	o, err := x.measure(ctx, filter, append(args, subjects...)...)
-	return probe.Times(o.Stdout), o, err
+	o := x.run(filter, append(args, subjects...)...)
+	return probe.Times(o.Stdout), o
+}
+
+// quiet is what a subject takes undisturbed, which becomes a figure; false if it was not measured.
+func (c *Check) quiet(t probe.Samples, subject, name string) (ns float64, ok bool) {
+	if ns, ok = t.Quiet(subject); ok {
+		c.figure(name, ns, "ns")
+	}
+	return ns, ok
 }

@@ -4,7 +4,6 @@
 package doctor
 
 import (
-	"context"
 	"errors"
 	"strconv"
 	"syscall"
@@ -23,15 +22,15 @@ var i386Program = []byte{
 	0xcd, 0x80, // int $0x80
 }
 
-func checkIA32(ctx context.Context, x *examination, c *Check) error {
-	o, err := x.execute(ctx, i386Program)
+func checkIA32(x *examination, c *Check) {
+	o, err := x.execute(x.ctx, i386Program)
 	option := bootOption(x.line("/proc/cmdline"), "ia32_emulation")
 	c.fact("boot_option", option)
 	switch {
 	case err == nil && o.OK():
 		c.fact("run", o.String())
 		c.found(OK, "a 32-bit program runs")
-		return nil
+		return
 	case err == nil:
 		c.fact("run", o.String())
 		c.found(Fail, "a 32-bit program ends with %s", o)
@@ -39,28 +38,27 @@ func checkIA32(ctx context.Context, x *examination, c *Check) error {
 		c.fact("run", "exec format error")
 		c.found(Fail, "a 32-bit program does not start: exec format error")
 	default:
-		return err
+		must(err)
 	}
 	c.Means = "32-bit images (linux/386) and 32-bit programs in other images do not run; the error is 'exec format error'"
 	c.Do = "boot with ia32_emulation=1 (Linux 6.7 and later), or use a kernel with CONFIG_IA32_EMULATION"
 	if option != "" {
 		c.Do = "remove ia32_emulation=" + option + " from the kernel's command line"
 	}
-	return nil
 }
 
 // usualBits is the default of CONFIG_ARCH_MMAP_RND_BITS on x86-64, and what sanitizers of gcc before 14
 // and clang before 18 leave room for (google/sanitizers#1614).
 const usualBits = 28
 
-func checkASLR(_ context.Context, x *examination, c *Check) error {
+func checkASLR(x *examination, c *Check) {
 	const file = "/proc/sys/vm/mmap_rnd_bits"
 	off := x.line("/proc/sys/kernel/randomize_va_space") == "0"
 	bits, err := strconv.Atoi(x.line(file))
 	if err != nil && !off {
 		c.found(Skipped, "%s is not readable", file)
 		c.Do = "run 'vfix doctor --check aslr' as root, on a system with /proc"
-		return nil
+		return
 	}
 	c.figure("bits", float64(bits), "bits")
 	switch {
@@ -73,5 +71,4 @@ func checkASLR(_ context.Context, x *examination, c *Check) error {
 	default:
 		c.found(OK, "addresses have %d random bits", bits)
 	}
-	return nil
 }

@@ -4,57 +4,41 @@
 package doctor
 
 import (
-	"context"
 	"fmt"
 	"time"
 )
 
-// Stored is an image of a local engine.
-type Stored struct {
-	Name    string
-	Created time.Time
-}
-
-// Stock is what the local engines have, without a look into it.
-type Stock struct {
-	Engines []string // each with its version
-	Images  []Stored
-}
-
 // docker110 is when Docker 1.10 came, which pushes manifests of schema 2 where the registry takes them.
 var docker110 = time.Date(2016, time.February, 4, 0, 0, 0, 0, time.UTC)
 
-func checkSchema1(ctx context.Context, x *examination, c *Check) error {
+func checkSchema1(x *examination, c *Check) {
 	if x.Stock == nil {
 		c.found(Skipped, "not looked for")
-		return nil
+		return
 	}
-	stock, err := x.Stock(ctx)
-	if err != nil {
-		return err
-	}
-	for _, e := range stock.Engines {
+	engines, images, err := x.Stock(x.ctx)
+	must(err)
+	for _, e := range engines {
 		c.line("%s", e)
 	}
 	old := 0
-	for _, i := range stock.Images {
+	for _, i := range images {
 		// Builds that are made to be reproducible have the year 1970 or 1980.
 		if i.Created.Before(docker110) && i.Created.Year() >= firstDocker {
 			old++
 			c.line("%s, created %s", i.Name, i.Created.Format(time.DateOnly))
 		}
 	}
-	c.figure("images", float64(len(stock.Images)), "images")
+	c.figure("images", float64(len(images)), "images")
 	c.figure("old_images", float64(old), "images")
-	found := fmt.Sprintf("%d of %d images are older than Docker 1.10", old, len(stock.Images))
+	found := fmt.Sprintf("%d of %d images are older than Docker 1.10", old, len(images))
 	if old == 0 {
 		c.found(OK, "%s", found)
-		return nil
+		return
 	}
 	c.found(Warn, "%s", found)
 	c.Means = "their registry may have them as manifests of schema 1, which Docker 28.2 and containerd 2.1 refuse: then an image that is removed here cannot be pulled again"
 	c.Do = "'vfix convert docker-daemon:IMAGE -o docker://IMAGE' pushes it in a current format; 'vfix convert docker://IMAGE -o docker-daemon:IMAGE' pulls what an engine refuses"
-	return nil
 }
 
 // firstDocker is the year of the first Docker.

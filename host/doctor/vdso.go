@@ -3,7 +3,6 @@
 package doctor
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,11 +16,8 @@ var clockSubjects = []string{"time", "gettimeofday", "realtime", "monotonic", "r
 // vdsoNeeded are the symbols that libcs and vfix look for, and which functions they are.
 var vdsoNeeded = []string{"__vdso_time", "__vdso_gettimeofday", "__vdso_clock_gettime", "__vdso_getcpu"}
 
-func checkVDSO(ctx context.Context, x *examination, c *Check) error {
-	image, err := x.measure(ctx, nil, "vdso")
-	if err != nil {
-		return err
-	}
+func checkVDSO(x *examination, c *Check) {
+	image := x.run(nil, "vdso")
 	if !image.OK() {
 		c.fact("present", "no")
 		c.found(Fail, "there is no vDSO")
@@ -31,7 +27,7 @@ func checkVDSO(ctx context.Context, x *examination, c *Check) error {
 			c.fact("boot_option", "vdso="+option)
 			c.Do = "take vdso=" + option + " off the kernel's command line"
 		}
-		return nil
+		return
 	}
 	c.fact("present", "yes")
 	symbols, err := probe.VDSO(image.Stdout)
@@ -39,7 +35,7 @@ func checkVDSO(ctx context.Context, x *examination, c *Check) error {
 		c.note("its symbols cannot be read: %v", err)
 	}
 	missing := listSymbols(c, symbols)
-	return costOfVDSO(ctx, x, c, missing)
+	costOfVDSO(x, c, missing)
 }
 
 // listSymbols records the vDSO's own functions, with their versions, and returns which of the
@@ -70,30 +66,23 @@ func listSymbols(c *Check, symbols []probe.Symbol) (missing []string) {
 	return missing
 }
 
-func costOfVDSO(ctx context.Context, x *examination, c *Check, missing []string) error {
+func costOfVDSO(x *examination, c *Check, missing []string) {
 	var subjects []string
 	for _, f := range clockSubjects {
 		subjects = append(subjects, "vdso:"+f)
 	}
-	entries, err := x.measure(ctx, nil, append([]string{"entries"}, subjects...)...)
-	if err != nil {
-		return err
-	}
-	t, _, err := x.times(ctx, nil, append(subjects, "syscall:monotonic")...)
-	if err != nil {
-		return err
-	}
+	entries := x.run(nil, append([]string{"entries"}, subjects...)...)
+	t, _ := x.times(nil, append(subjects, "syscall:monotonic")...)
 	if !entries.OK() {
 		c.note("whether calls enter the kernel was not counted, for no seccomp filter could be set (%s)", entries)
 	}
 	entered := probe.Entries(entries.Stdout)
 	var slow []string
 	for _, f := range clockSubjects {
-		ns, ok := t.Quiet("vdso:" + f)
+		ns, ok := c.quiet(t, "vdso:"+f, "vdso_"+f)
 		if !ok {
 			continue
 		}
-		c.figure("vdso_"+f, ns, "ns")
 		e, counted := entered["vdso:"+f]
 		if counted {
 			c.figure("vdso_"+f+"_kernel_entries", float64(e.Entered)/float64(e.Calls), "per call")
@@ -103,11 +92,8 @@ func costOfVDSO(ctx context.Context, x *examination, c *Check, missing []string)
 		}
 		c.line("%-17s %9s  %s", f, nanoseconds(ns), entering(e, counted))
 	}
-	if ns, ok := t.Quiet("syscall:monotonic"); ok {
-		c.figure("syscall_monotonic", ns, "ns")
-	}
+	c.quiet(t, "syscall:monotonic", "syscall_monotonic")
 	judgeVDSO(c, slow, missing)
-	return nil
 }
 
 func entering(e probe.Entry, counted bool) string {

@@ -7,9 +7,9 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
-	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"vfix.dev/vfix/host/probe"
@@ -37,15 +37,8 @@ type kernelConfig struct {
 	byDefault mode   // CONFIG_LEGACY_VSYSCALL_*
 }
 
-func checkVsyscall(ctx context.Context, x *examination, c *Check) error {
-	call, err := x.measure(ctx, nil, "probe", "page:time")
-	if err != nil {
-		return err
-	}
-	peek, err := x.measure(ctx, nil, "peek")
-	if err != nil {
-		return err
-	}
+func checkVsyscall(x *examination, c *Check) {
+	call, peek := x.run(nil, "probe", "page:time"), x.run(nil, "peek")
 	perms, known := pagePerms(x)
 	c.fact("maps", perms)
 	c.fact("call", call.String())
@@ -55,12 +48,9 @@ func checkVsyscall(ctx context.Context, x *examination, c *Check) error {
 	c.fact("boot_option", option)
 	c.fact("build_default", string(config.byDefault))
 	c.fact("config", config.source)
-	lass := cpuFlag(x, "lass")
-	c.fact("lass", yesNo(lass))
-	ratio, syscalls, err := pageCost(ctx, x, c, call)
-	if err != nil {
-		return err
-	}
+	lass := slices.Contains(strings.Fields(x.field("/proc/cpuinfo", "flags")), "lass") // all processors have the same
+	c.fact("lass", map[bool]string{true: "yes", false: "no"}[lass])
+	ratio, syscalls := pageCost(x, c, call)
 	is := pageMode(call, peek, syscalls)
 	c.fact("mode", string(is))
 	if known && call.OK() != (perms != "not mapped") {
@@ -74,7 +64,6 @@ func checkVsyscall(ctx context.Context, x *examination, c *Check) error {
 	if lass && is != modeEmulate {
 		c.note("this processor has LASS on: booting with vsyscall=emulate would turn it off; vsyscall=xonly would not (Linux, \"x86/vsyscall: Disable LASS if vsyscall mode is set to EMULATE\")")
 	}
-	return nil
 }
 
 // pageLines says what the witnesses say, for people.
@@ -105,28 +94,23 @@ func pageLines(c *Check, perms string, call, peek probe.Outcome, config kernelCo
 
 // pageCost times the page beside its two alternatives. It returns what a call costs in calls of
 // the vDSO and in plain system calls, 0 if it cannot be called.
-func pageCost(ctx context.Context, x *examination, c *Check, call probe.Outcome) (vdso, syscalls float64, err error) {
+func pageCost(x *examination, c *Check, call probe.Outcome) (vdso, syscalls float64) {
 	if !call.OK() {
-		return 0, 0, nil
+		return 0, 0
 	}
-	t, _, err := x.times(ctx, nil, "page:time", "syscall:time", "vdso:time")
-	if err != nil {
-		return 0, 0, err
-	}
-	page, ok := t.Quiet("page:time")
+	t, _ := x.times(nil, "page:time", "syscall:time", "vdso:time")
+	page, ok := c.quiet(t, "page:time", "page_time")
 	if !ok {
-		return 0, 0, nil
+		return 0, 0
 	}
-	c.figure("page_time", page, "ns")
-	if ns, ok := t.Quiet("syscall:time"); ok {
-		c.figure("syscall_time", ns, "ns")
-		syscalls = page / max(ns, 0.01)
+	const least = 0.01 // nanoseconds
+	if ns, ok := c.quiet(t, "syscall:time", "syscall_time"); ok {
+		syscalls = page / max(ns, least)
 	}
-	if ns, ok := t.Quiet("vdso:time"); ok {
-		c.figure("vdso_time", ns, "ns")
-		vdso = page / max(ns, 0.01)
+	if ns, ok := c.quiet(t, "vdso:time", "vdso_time"); ok {
+		vdso = page / max(ns, least)
 	}
-	return vdso, syscalls, nil
+	return vdso, syscalls
 }
 
 // pageMode is how the page is served, from how a call and a read of it ended, and from what
@@ -272,30 +256,4 @@ func bootOption(cmdline, name string) string {
 		}
 	}
 	return value
-}
-
-// cpuFlag reports whether /proc/cpuinfo lists a flag.
-func cpuFlag(x *examination, flag string) bool {
-	b, err := x.read("/proc/cpuinfo")
-	if err != nil {
-		return false
-	}
-	for line := range strings.Lines(string(b)) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "flags" {
-			for _, f := range strings.Fields(value) {
-				if f == flag {
-					return true
-				}
-			}
-			return false // all processors have the same
-		}
-	}
-	return false
-}
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
 }
