@@ -68,13 +68,8 @@ figures more than ratios.`,
   vfix bench --plot page.svg                with a drawing of the figures
   vfix bench redis:2.8.22                   the libc of an image
   vfix bench --redis redis:2.8.22           requests per second`,
-		Annotations: exits(`  0  success   1  error   2  usage error`),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return usagef("bench", "%d images given, want one at most", len(args))
-			}
-			return nil
-		},
+		Annotations:       exits(`  0  success   1  error   2  usage error`),
+		Args:              atMost(1, "image"),
 		ValidArgsFunction: completeNames(e, noContainers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runBench(cmd.Context(), opts, strings.Join(args, ""), out, e)
@@ -138,16 +133,17 @@ func runBench(ctx context.Context, opts BenchOptions, image string, out *output,
 	}
 	if image == "" {
 		figures, err := e.benchHost(ctx, o)
-		if err != nil {
-			return hinterr.Among(err, benchHints, benchHint)
-		}
-		return finishBench(opts, benched{modes: bench.Modes, figures: figures, title: "This host"}, out, e)
+		return finishBench(opts, benched{modes: bench.Modes, figures: figures, title: "This host"}, err, out, e)
 	}
-	roots, err := unpackBoth(ctx, e, image, opts.read.Media)
+	dir, err := os.MkdirTemp("", "vfix-bench-")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, roots.remove()) }()
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	roots, err := unpackBoth(ctx, e, image, dir, opts.read.Media)
+	if err != nil {
+		return err
+	}
 	if !roots.affected {
 		out.Note("bench: nothing to patch in %s: both sides are the same", image)
 	}
@@ -162,14 +158,14 @@ func runBench(ctx context.Context, opts BenchOptions, image string, out *output,
 		return out.redis(opts, image, all)
 	}
 	figures, err := e.benchImage(ctx, roots.original, roots.rebuilt, o)
+	return finishBench(opts, benched{image: image, modes: bench.ImageModes, figures: figures, title: image}, err, out, e)
+}
+
+// finishBench draws and prints what was measured, unless that failed.
+func finishBench(opts BenchOptions, b benched, err error, out *output, e engine) error {
 	if err != nil {
 		return hinterr.Among(err, benchHints, benchHint)
 	}
-	return finishBench(opts, benched{image: image, modes: bench.ImageModes, figures: figures, title: image}, out, e)
-}
-
-// finishBench draws and prints.
-func finishBench(opts BenchOptions, b benched, out *output, e engine) error {
 	if opts.plot != "" {
 		b.title += fmt.Sprintf("\n%s, vfix %s\nmedian of %s; lines: least to most", bench.Conditions(), version, screen.Count(opts.rounds, "round"))
 		if err := e.draw(opts.plot, b); err != nil {
@@ -193,22 +189,13 @@ func benchSteps(progress progress.Reporter, rounds int) func(int, string) {
 
 // roots are the root filesystems of an image as it is and rebuilt.
 type roots struct {
-	dir, original, rebuilt string
-	affected               bool
+	original, rebuilt string
+	affected          bool
 }
 
-// unpackBoth unpacks an image into a temporary folder, and a patched copy beside it.
-func unpackBoth(ctx context.Context, e engine, image string, media media.Options) (_ *roots, err error) {
-	dir, err := os.MkdirTemp("", "vfix-bench-")
-	if err != nil {
-		return nil, err
-	}
-	r := &roots{dir: dir, original: filepath.Join(dir, "original"), rebuilt: filepath.Join(dir, "rebuilt")}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, r.remove())
-		}
-	}()
+// unpackBoth unpacks an image into a folder in dir, and a patched copy beside it.
+func unpackBoth(ctx context.Context, e engine, image, dir string, media media.Options) (*roots, error) {
+	r := &roots{original: filepath.Join(dir, "original"), rebuilt: filepath.Join(dir, "rebuilt")}
 	const entered = 0o755 // by nobody, whose root it will be
 	if err := os.Mkdir(r.original, entered); err != nil {
 		return nil, err
@@ -223,8 +210,6 @@ func unpackBoth(ctx context.Context, e engine, image string, media media.Options
 	r.affected = f.Affected()
 	return r, nil
 }
-
-func (r *roots) remove() error { return os.RemoveAll(r.dir) }
 
 // benchHints and benchHint say what to do if nothing could be measured.
 var benchHints = []hinterr.For{

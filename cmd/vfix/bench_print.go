@@ -28,7 +28,13 @@ const barWidth = 24
 // bench prints the figures to stdout.
 func (o *output) bench(opts BenchOptions, b benched) error {
 	if opts.json() {
-		return o.json(benchJSON(opts, b))
+		return o.json(struct {
+			jsonDocument
+			Image   string         `json:"image"`
+			Rounds  int            `json:"rounds"`
+			Modes   []bench.Mode   `json:"modes"`
+			Figures []bench.Figure `json:"figures"`
+		}{document("bench"), b.image, opts.rounds, b.modes, b.figures})
 	}
 	for i, function := range bench.Functions {
 		if i > 0 {
@@ -55,7 +61,7 @@ func (o *output) benchTable(function string, b benched) {
 		default:
 			g.Add([]string{
 				f.Mode, figure.Number(f.Nanoseconds), figure.Number(f.Least) + " to " + figure.Number(f.Most),
-				perSecond(f.PerSecond()), ratio(f.Ratio), bars(f.Nanoseconds, longest),
+				perSecond(f.PerSecond), ratio(f.Ratio), bars(f.Nanoseconds, longest),
 			})
 		}
 	}
@@ -159,27 +165,6 @@ func within(all []bench.Latency, percent float64) string {
 		}
 	}
 	return "-"
-}
-
-type jsonBench struct {
-	jsonDocument
-	Image   string            `json:"image"`
-	Rounds  int               `json:"rounds"`
-	Modes   []bench.Mode      `json:"modes"`
-	Figures []jsonBenchFigure `json:"figures"`
-}
-
-type jsonBenchFigure struct {
-	bench.Figure
-	PerSecond float64 `json:"calls_per_second"`
-}
-
-func benchJSON(opts BenchOptions, b benched) jsonBench {
-	out := jsonBench{jsonDocument: document("bench"), Image: b.image, Rounds: opts.rounds, Modes: b.modes}
-	for _, f := range b.figures {
-		out.Figures = append(out.Figures, jsonBenchFigure{f, f.PerSecond()})
-	}
-	return out
 }
 
 // drawFigures writes the drawing, whole or not at all.

@@ -24,7 +24,7 @@ func benchEngine() engine {
 		for _, function := range bench.Functions {
 			for i, m := range modes {
 				ns := 1.5 * float64(1+i*i*i)
-				all = append(all, bench.Figure{Function: function, Mode: m.Name, Nanoseconds: ns, Least: ns / 2, Most: 2 * ns, Ratio: ns / 1.5})
+				all = append(all, bench.Figure{Function: function, Mode: m.Name, Nanoseconds: ns, Least: ns / 2, Most: 2 * ns, Ratio: ns / 1.5, PerSecond: 1e9 / ns})
 			}
 		}
 		last := &all[len(all)-1]

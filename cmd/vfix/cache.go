@@ -124,18 +124,11 @@ func (o *output) cached(action string, opts CacheOptions, done *ociruntime.Cache
 		}
 		t.Write(o.Stdout, o.Out)
 	case "size":
-		o.Result(fmt.Sprintf("%s, %s in %s", entries(done), screen.Size(done.Bytes()), done.Dir))
+		o.Result(fmt.Sprintf("%s, %s in %s", screen.Count(len(done.Entries), "entry"), screen.Size(done.Bytes()), done.Dir))
 	default:
-		o.Result(fmt.Sprintf("%s removed, %s", entries(done), screen.Size(done.Bytes())))
+		o.Result(fmt.Sprintf("%s removed, %s", screen.Count(len(done.Entries), "entry"), screen.Size(done.Bytes())))
 	}
 	return nil
-}
-
-func entries(done *ociruntime.Cached) string {
-	if len(done.Entries) == 1 {
-		return "1 entry"
-	}
-	return fmt.Sprintf("%d entries", len(done.Entries))
 }
 
 // usersOf names the image that used a copy last, and how many others did.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"syscall"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 )
@@ -56,6 +57,14 @@ type signalError struct{ signal os.Signal }
 
 func (e *signalError) Error() string { return fmt.Sprintf("stopped by a signal (%s)", e.signal) }
 
+// status is that of a program which the signal ends.
+func (e *signalError) status() int {
+	if s, ok := e.signal.(syscall.Signal); ok {
+		return statusSignal + int(s)
+	}
+	return statusError
+}
+
 func (e *signalError) Hint() string {
 	return "no partial result is left behind; you can run the command again"
 }
@@ -102,11 +111,4 @@ func isIncomplete(err error) bool {
 		var f *findingsError
 		return errors.As(e, &f) && f.incomplete
 	})
-}
-
-func isSignal(s os.Signal) func(error) bool {
-	return func(err error) bool {
-		var sig *signalError
-		return errors.As(err, &sig) && sig.signal == s
-	}
 }

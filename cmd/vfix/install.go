@@ -19,6 +19,7 @@ type InstallOptions struct {
 
 func newInstallCommand(out *output, e engine) *cobra.Command {
 	var opts InstallOptions
+	var check bool
 	engines := append(installEngines(), install.Auto)
 	cmd := &cobra.Command{
 		Use:   "install [options] ENGINE",
@@ -71,8 +72,10 @@ printed on stdout.`,
   1  error: everything written before it is restored   2  usage error
   3  --check found a problem`),
 		ValidArgs: engines,
-		Args: func(_ *cobra.Command, args []string) error {
+		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
+			case check && len(args) == 0:
+				return nil
 			case len(args) == 0:
 				return usagef("install", "no ENGINE given: want one of %s", strings.Join(engines, ", "))
 			case len(args) > 1:
@@ -80,7 +83,10 @@ printed on stdout.`,
 			}
 			return oneOf("install", "ENGINE", args[0], engines)
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if check {
+				return runCheck(cmd, opts, args, out, e)
+			}
 			return runInstall(opts, args[0], out, e)
 		},
 	}
@@ -96,7 +102,7 @@ printed on stdout.`,
 	f.BoolVar(&opts.Fallback, "fallback", false, "also give each container libvfix.so: see 'vfix help fallback'")
 	f.BoolVar(&opts.Hook, "hook", false, "podman and crio: patch all containers by an OCI hook, without a runtime to select")
 	f.BoolVar(&opts.Force, "force", false, "continue if the engine is not found, or if another runtime of that name is replaced")
-	addCheck(cmd, &opts, out, e)
+	f.BoolVar(&check, "check", false, "install nothing: check what is installed, for ENGINE or for all")
 	opts.addShared(cmd)
 	words(cmd, "runtime", []string{"runc", "crun"})
 	return cmd

@@ -11,25 +11,6 @@ import (
 	"vfix.dev/vfix/host/install"
 )
 
-// addCheck adds --check to the verb install.
-func addCheck(cmd *cobra.Command, opts *InstallOptions, out *output, e engine) {
-	var check bool
-	cmd.Flags().BoolVar(&check, "check", false, "install nothing: check what is installed, for ENGINE or for all")
-	args, run := cmd.Args, cmd.RunE
-	cmd.Args = func(cmd *cobra.Command, a []string) error {
-		if check && len(a) == 0 {
-			return nil
-		}
-		return args(cmd, a)
-	}
-	cmd.RunE = func(cmd *cobra.Command, a []string) error {
-		if !check {
-			return run(cmd, a)
-		}
-		return runCheck(cmd, *opts, a, out, e)
-	}
-}
-
 func runCheck(cmd *cobra.Command, opts InstallOptions, args []string, out *output, e engine) error {
 	if err := opts.check("install"); err != nil {
 		return err

@@ -85,29 +85,37 @@ func since(text string, now time.Time) (time.Time, error) {
 	return t, nil
 }
 
+// check says what is wrong with the arguments, and with options beside them.
+func (o *ListOptions) check(args []string, platformSet bool) error {
+	if o.rate < 0 {
+		return usagef("list", "--max-requests %v: must not be negative", o.rate)
+	}
+	if o.gone != "" && (len(args) > 0 || len(o.match) > 0 || o.newer != "" || platformSet) {
+		return usagef("list", "--gone lists results in the state: omit arguments, --match, --newer-than and --platform")
+	}
+	for _, source := range args {
+		registry := strings.HasPrefix(source, "docker://")
+		switch {
+		case source != "-" && source != inventory.Engines && !registry:
+			return usagef("list", "%s: want docker://HOST, docker://HOST/PREFIX, or - for stdin", source)
+		case !registry && platformSet:
+			return usagef("list", "--platform works only with docker://HOST")
+		case source == "-" && o.newer != "":
+			return usagef("list", "--newer-than does not work with -: the output of kubectl does not contain the age of images")
+		}
+	}
+	return nil
+}
+
 func runList(ctx context.Context, opts ListOptions, args []string, platformSet bool, out *output, e engine) error {
 	if err := opts.begin(ctx, "list", out); err != nil {
 		return err
 	}
-	if opts.rate < 0 {
-		return usagef("list", "--max-requests %v: must not be negative", opts.rate)
-	}
-	if opts.gone != "" && (len(args) > 0 || len(opts.match) > 0 || opts.newer != "" || platformSet) {
-		return usagef("list", "--gone lists results in the state: omit arguments, --match, --newer-than and --platform")
-	}
 	if len(args) == 0 && opts.gone == "" {
 		args = []string{inventory.Engines}
 	}
-	for _, source := range args {
-		if source != "-" && source != inventory.Engines && !strings.HasPrefix(source, "docker://") {
-			return usagef("list", "%s: want docker://HOST, docker://HOST/PREFIX, or - for stdin", source)
-		}
-		if !strings.HasPrefix(source, "docker://") && platformSet {
-			return usagef("list", "--platform works only with docker://HOST")
-		}
-		if source == "-" && opts.newer != "" {
-			return usagef("list", "--newer-than does not work with -: the output of kubectl does not contain the age of images")
-		}
+	if err := opts.check(args, platformSet); err != nil {
+		return err
 	}
 	o := inventory.ListOptions{Media: opts.read.Media, Jobs: opts.read.Jobs, Platform: platformSet, Stdin: os.Stdin}
 	o.Media.PerSecond = opts.rate
@@ -118,37 +126,39 @@ func runList(ctx context.Context, opts ListOptions, args []string, platformSet b
 	if o.Newer, err = since(opts.newer, time.Now()); err != nil {
 		return err
 	}
-	l := out.startList(opts)
-	o.Each = l.add
+	doc, n := listJSON{jsonDocument: document("list")}, 0
+	o.Each = func(i inventory.Listed) error { // printed as they are found, or kept for the JSON
+		if n++; opts.json() {
+			doc.Images = append(doc.Images, listedJSON{i.Source, timeIf(i.Created)})
+		} else {
+			out.Result(i.Source)
+		}
+		return nil
+	}
 	var errs []error
 	if opts.gone != "" {
 		unknown := 0
-		errs = append(errs, e.gone(ctx, opts.gone, o.Media, func(stored string) error { return l.add(inventory.Listed{Source: stored}) },
+		errs = append(errs, e.gone(ctx, opts.gone, o.Media, func(stored string) error { return o.Each(inventory.Listed{Source: stored}) },
 			func(source string, why error) { unknown++; out.Warn("%s: %v", source, why) }))
 		if unknown > 0 {
 			errs = append(errs, fmt.Errorf("%s skipped: the registry did not show whether they still exist", screen.Count(unknown, "source")))
 		}
 	}
 	for _, source := range args {
-		if err := e.list(ctx, source, o); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, e.list(ctx, source, o))
 		if ctx.Err() != nil {
 			break
 		}
 	}
 	out.EndProgress()
-	if l.n == 0 && errors.Join(errs...) != nil {
+	if n == 0 && errors.Join(errs...) != nil {
 		return errors.Join(errs...) // not "0 images", which nobody knows
 	}
-	return errors.Join(append(errs, l.end())...)
-}
-
-// imageList prints the images of vfix list as they are found, or keeps them for the JSON.
-type imageList struct {
-	out *output
-	doc *listJSON // nil: lines
-	n   int
+	out.Note("%s", screen.Count(n, "image"))
+	if opts.json() {
+		errs = append(errs, out.json(doc))
+	}
+	return errors.Join(errs...)
 }
 
 type listJSON struct {
@@ -159,30 +169,4 @@ type listJSON struct {
 type listedJSON struct {
 	Source  string `json:"source"`
 	Created string `json:"created"`
-}
-
-func (o *output) startList(opts ListOptions) *imageList {
-	l := &imageList{out: o}
-	if opts.json() {
-		l.doc = &listJSON{jsonDocument: document("list")}
-	}
-	return l
-}
-
-func (l *imageList) add(i inventory.Listed) error {
-	l.n++
-	if l.doc != nil {
-		l.doc.Images = append(l.doc.Images, listedJSON{i.Source, timeIf(i.Created)})
-		return nil
-	}
-	l.out.Result(i.Source)
-	return nil
-}
-
-func (l *imageList) end() error {
-	l.out.Note("%s", screen.Count(l.n, "image"))
-	if l.doc != nil {
-		return l.out.json(*l.doc)
-	}
-	return nil
 }

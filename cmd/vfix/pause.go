@@ -14,12 +14,7 @@ of deploy/kubernetes install in a container that ends, and then run this in one
 without mounts and privileges.`,
 		Example:     `  vfix pause`,
 		Annotations: exits(`  0  ended by a signal   2  usage error`),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("pause", "%d arguments given, want none", len(args))
-			}
-			return nil
-		},
+		Args:        atMost(0, "argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			e.stay(cmd.Context())
 			return nil

@@ -190,6 +190,16 @@ func verbOf(cmd *cobra.Command) string {
 	return strings.TrimSpace(verbOf(cmd.Parent()) + " " + cmd.Name())
 }
 
+// atMost checks that a verb got no more than n of what its arguments are.
+func atMost(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > n {
+			return usagef(verbOf(cmd), "%d %ss given, want %d at most: %s", len(args), what, n, strings.Join(args, " "))
+		}
+		return nil
+	}
+}
+
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usagef(verbOf(cmd), "%s takes no argument: %s", cmd.Name(), strings.Join(args, " "))

@@ -106,10 +106,12 @@ func (e *startError) Hint() string {
 	return "try another method: --way trace works for most programs; see 'vfix run --help'"
 }
 
-// isStart reports whether a program could not be started, for a reason of one kind.
-func isStart(kind error) func(error) bool {
-	return func(err error) bool {
-		var s *startError
-		return errors.As(err, &s) && (kind == nil || errors.Is(err, kind))
+func (e *startError) status() int {
+	switch {
+	case errors.Is(e.error, run.ErrNoCommand):
+		return statusNoCommand
+	case errors.Is(e.error, run.ErrNotExecutable):
+		return statusNotExec
 	}
+	return statusNotStarted
 }

@@ -31,12 +31,7 @@ Check a file before you replace the one in use. Nothing is changed.`,
   vfix runtime check new.json && mv new.json /etc/vfix/runtime.json`,
 		Annotations: exits(`  0  valid   3  not valid, or another configuration is in force
   1  error: FILE does not exist   2  usage error`),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return usagef(runtimeVerb+" "+checkVerb, "%d FILEs given, want 1 at most: %s", len(args), strings.Join(args, " "))
-			}
-			return nil
-		},
+		Args: atMost(1, "FILE"),
 		RunE: func(_ *cobra.Command, args []string) error { return checkPolicy(strings.Join(args, ""), out) },
 	}
 }

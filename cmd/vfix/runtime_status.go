@@ -52,13 +52,8 @@ The records are lines of JSON, one or two a start, in /var/log/vfix/starts.jsonl
 		Example: `  vfix runtime status --last 50
   vfix runtime status --format json | jq .summary`,
 		Annotations: exits(`  0  success   1  error: nothing is recorded   2  usage error`),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef(runtimeVerb+" "+statusVerb, "status takes no argument: %s", args[0])
-			}
-			return nil
-		},
-		RunE: func(*cobra.Command, []string) error { return runStatus(opts, out, e) },
+		Args:        noArguments,
+		RunE:        func(*cobra.Command, []string) error { return runStatus(opts, out, e) },
 	}
 	f := cmd.Flags()
 	f.IntVar(&opts.Last, "last", defaultLast, "show the last `N` starts")

@@ -38,14 +38,11 @@ printed on stdout.`,
 		Annotations: exits(`  0  success, or nothing to do
   1  error: everything written before it is restored   2  usage error`),
 		ValidArgs: installEngines(),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return usagef("uninstall", "%d ENGINEs given, want 1 at most: %s", len(args), strings.Join(args, " "))
-			}
+		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				return oneOf("uninstall", "ENGINE", args[0], installEngines())
 			}
-			return nil
+			return atMost(1, "ENGINE")(cmd, args)
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			return runUninstall(opts, strings.Join(args, ""), out, e)

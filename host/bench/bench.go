@@ -61,8 +61,10 @@ func Host(ctx context.Context, o Options) ([]Figure, error) {
 	}
 	defer p.close()
 	s := newSamples()
-	candidates := p.kernel()
-	candidates = append(candidates, candidate{mode: Libc, args: []string{libcProgram, p.sample}, explain: noLibc})
+	libc := func(mode string, only []string, env ...string) candidate {
+		return candidate{mode: mode, args: []string{libcProgram, p.sample}, env: env, only: only, explain: noLibc("this system")}
+	}
+	candidates := append(p.kernel(), libc(Libc, nil))
 	for _, f := range []patch.Form{patch.Entry, patch.Lea, patch.Syscall} {
 		mode := formStart + f.String()
 		only, err := p.patched(f, mode)
@@ -77,14 +79,10 @@ func Host(ctx context.Context, o Options) ([]Figure, error) {
 		if len(only) == 0 {
 			continue
 		}
-		candidates = append(candidates, candidate{
-			mode: mode, args: []string{libcProgram, p.sample}, env: []string{"LD_PRELOAD=" + p.path(mode)}, only: only, explain: noLibc,
-		})
+		candidates = append(candidates, libc(mode, only, "LD_PRELOAD="+p.path(mode)))
 	}
 	twin := "LD_PRELOAD=" + p.path(twinStubs) + ":" + p.path(twinLibrary)
-	candidates = append(candidates,
-		candidate{mode: Healed, args: []string{libcProgram, p.sample}, env: []string{twin}, explain: noLibc},
-		candidate{mode: Unhealed, args: []string{libcProgram, p.sample}, env: []string{twin, "VFIX_HEAL=0"}, explain: noLibc})
+	candidates = append(candidates, libc(Healed, nil, twin), libc(Unhealed, nil, twin, "VFIX_HEAL=0"))
 	if err := p.measure(ctx, s, candidates); err != nil {
 		return nil, err
 	}
@@ -105,7 +103,7 @@ func Image(ctx context.Context, original, rebuilt string, o Options) ([]Figure, 
 		if err := putInto(side.root, libcProgram, o.Programs.MeasureLibc); err != nil {
 			return nil, err
 		}
-		candidates = append(candidates, candidate{mode: side.mode, args: []string{"/" + libcProgram, p.sample}, root: side.root, explain: noImageLibc})
+		candidates = append(candidates, candidate{mode: side.mode, args: []string{"/" + libcProgram, p.sample}, root: side.root, explain: noLibc("the image")})
 	}
 	if err := p.measure(ctx, s, candidates); err != nil {
 		return nil, err

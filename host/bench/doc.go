@@ -73,6 +73,8 @@ type Figure struct {
 	Ratio float64 `json:"ratio_to_vdso"`
 	// Absent says why it could not be measured, "" if it was.
 	Absent string `json:"absent"`
+	// PerSecond is the calls a second of one thread.
+	PerSecond float64 `json:"calls_per_second"`
 }
 
 // Conditions is what figures depend on: the kernel, how it serves the page, and the day.
@@ -81,15 +83,6 @@ func Conditions() string {
 	maps, _ := os.ReadFile("/proc/self/maps")
 	mode := map[string]string{"": "none", "--xp": "xonly", "r-xp": "emulate"}[probe.PagePerms(maps)]
 	return fmt.Sprintf("Linux %s, vsyscall=%s, %s", strings.TrimSpace(string(release)), mode, time.Now().Format(time.DateOnly))
-}
-
-// PerSecond returns the calls a second of one thread.
-func (f Figure) PerSecond() float64 {
-	const second = 1e9
-	if f.Nanoseconds == 0 {
-		return 0
-	}
-	return second / f.Nanoseconds
 }
 
 // samples are nanoseconds a call, one a round, by function and mode; absent the reasons why
@@ -129,6 +122,7 @@ func (s *samples) figures(modes []Mode) []Figure {
 			switch ns := s.ns[key]; {
 			case len(ns) > 0:
 				f.Nanoseconds, f.Least, f.Most = median(ns), slices.Min(ns), slices.Max(ns)
+				f.PerSecond = float64(time.Second) / f.Nanoseconds
 				if base > 0 {
 					f.Ratio = f.Nanoseconds / base
 				}

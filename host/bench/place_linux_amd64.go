@@ -38,44 +38,37 @@ type place struct {
 func newPlace(o Options) (*place, error) {
 	var errs []error
 	for _, under := range []string{os.TempDir(), "/var/tmp", "/dev/shm", "."} {
-		p, err := placeUnder(under, o)
+		dir, err := os.MkdirTemp(under, "vfix-bench-")
 		if err == nil {
-			return p, nil
+			dir, err = filepath.Abs(dir)
+		}
+		p := &place{o: o, dir: dir, sample: strconv.Itoa(o.Sample)}
+		if err == nil {
+			if err = p.fill(); err == nil {
+				return p, nil
+			}
+			p.close()
 		}
 		errs = append(errs, err)
 	}
 	return nil, fmt.Errorf("no directory from which programs may be executed: %w", errors.Join(errs...))
 }
 
-func placeUnder(under string, o Options) (*place, error) {
-	under, err := filepath.Abs(under)
-	if err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp(under, "vfix-bench-")
-	if err != nil {
-		return nil, err
-	}
-	p := &place{o: o, dir: dir, sample: strconv.Itoa(o.Sample)}
-	if strings.ContainsAny(dir, " :") { // ld.so takes LD_PRELOAD apart at these
-		err = fmt.Errorf("%s: has a space or colon in its name", dir)
+// fill writes the programs, and tries one.
+func (p *place) fill() error {
+	if strings.ContainsAny(p.dir, " :") { // ld.so takes LD_PRELOAD apart at these
+		return fmt.Errorf("%s: has a space or colon in its name", p.dir)
 	}
 	for name, program := range map[string][]byte{
-		measureProgram: o.Programs.Measure, libcProgram: o.Programs.MeasureLibc,
-		twinStubs: o.Programs.TwinStubs, twinLibrary: o.Programs.TwinLibrary,
+		measureProgram: p.o.Programs.Measure, libcProgram: p.o.Programs.MeasureLibc,
+		twinStubs: p.o.Programs.TwinStubs, twinLibrary: p.o.Programs.TwinLibrary,
 	} {
-		if err == nil {
-			err = p.put(name, program)
+		if err := p.put(name, program); err != nil {
+			return err
 		}
 	}
-	if err == nil {
-		_, err = p.run(context.Background(), candidate{args: []string{measureProgram, "probe", "syscall:time"}})
-	}
-	if err != nil {
-		p.close()
-		return nil, err
-	}
-	return p, nil
+	_, err := p.run(context.Background(), candidate{args: []string{measureProgram, "probe", "syscall:time"}})
+	return err
 }
 
 func (p *place) close() { os.RemoveAll(p.dir) }
@@ -156,18 +149,12 @@ func died(err error) string {
 	return err.Error()
 }
 
-// noLibc explains it for programs that are linked with this system's libc.
-func noLibc(err error) string {
-	if errors.Is(err, fs.ErrNotExist) {
-		return "this system has no glibc for x86-64 (/lib64/ld-linux-x86-64.so.2)"
+// noLibc explains it for programs that are linked with the libc of this system or of an image.
+func noLibc(whose string) func(error) string {
+	return func(err error) string {
+		if errors.Is(err, fs.ErrNotExist) {
+			return whose + " has no glibc for x86-64 (/lib64/ld-linux-x86-64.so.2)"
+		}
+		return died(err)
 	}
-	return died(err)
-}
-
-// noImageLibc is the same for an image.
-func noImageLibc(err error) string {
-	if errors.Is(err, fs.ErrNotExist) {
-		return "the image has no glibc for x86-64 (/lib64/ld-linux-x86-64.so.2)"
-	}
-	return died(err)
 }

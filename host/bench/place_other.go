@@ -26,7 +26,6 @@ func (*place) put(string, []byte) error                       { return ErrUnsupp
 func (*place) run(context.Context, candidate) ([]byte, error) { return nil, ErrUnsupported }
 func putInto(string, string, []byte) error                    { return ErrUnsupported }
 func died(err error) string                                   { return err.Error() }
-func noLibc(err error) string                                 { return err.Error() }
-func noImageLibc(err error) string                            { return err.Error() }
+func noLibc(string) func(error) string                        { return died }
 
 func (*redisSide) round(context.Context, RedisOptions) error { return ErrUnsupported }

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,8 +18,7 @@ import (
 type RedisOptions struct {
 	// Original and Rebuilt are root filesystems, folders of the caller's.
 	Original, Rebuilt string
-	Server, Benchmark string // paths in them; "" means where redis images have them
-	Requests          int    // a test and round
+	Requests          int // a test and round
 	Rounds            int
 	Pipeline          int
 	Step              func(round int, mode string)
@@ -159,14 +159,10 @@ func (s *redisSide) result(test string) Redis {
 	out.Absent = ""
 	out.PerSecond, out.Least, out.Most = median(rates), slices.Min(rates), slices.Max(rates)
 	// The round nearest to the median stands for the latencies.
-	best := -1.0
+	best := math.Inf(1)
 	for _, round := range s.runs {
 		for _, r := range round {
-			d := r.perSecond - out.PerSecond
-			if d < 0 {
-				d = -d
-			}
-			if r.test == test && (best < 0 || d < best) {
+			if d := math.Abs(r.perSecond - out.PerSecond); r.test == test && d < best {
 				best, out.Latencies = d, r.latencies
 			}
 		}

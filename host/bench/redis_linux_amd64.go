@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -17,7 +18,8 @@ import (
 )
 
 const (
-	redisSocket = "/vfix-bench/redis.sock" // in the root filesystem
+	socketName  = "vfix-bench/redis.sock" // in the root filesystem
+	redisSocket = "/" + socketName
 	// comeUp is how long a server may take until its socket is there.
 	comeUp = time.Minute
 	// ended is how long it may take to end.
@@ -32,19 +34,25 @@ var (
 
 // round starts the server of a side, lets the benchmark loose on it, and ends it.
 func (s *redisSide) round(ctx context.Context, o RedisOptions) (err error) {
-	server, err := program(s.root, o.Server, redisServers)
+	own, err := os.OpenRoot(s.root)
 	if err != nil {
 		return err
 	}
-	benchmark, err := program(o.Rebuilt, o.Benchmark, redisBenchmarks)
+	defer own.Close()
+	server, err := program(own, redisServers)
 	if err != nil {
 		return err
 	}
-	// The benchmark is in another root than the original server: the socket gets a hard link there.
-	if err := socketFolder(s.root); err != nil {
+	rebuilt, err := os.OpenRoot(o.Rebuilt)
+	if err != nil {
 		return err
 	}
-	if err := socketFolder(o.Rebuilt); err != nil {
+	defer rebuilt.Close()
+	benchmark, err := program(rebuilt, redisBenchmarks)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(socketFolder(own), socketFolder(rebuilt)); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -68,13 +76,17 @@ func (s *redisSide) round(ctx context.Context, o RedisOptions) (err error) {
 		cancel()
 		<-gone
 	}()
-	if err := awaitSocket(ctx, s.root, gone); errors.Is(err, errGone) {
+	if err := awaitSocket(ctx, own, gone); errors.Is(err, errGone) {
 		return fmt.Errorf("%w: %s %s", err, died(how), lastLine(said.String()))
 	} else if err != nil {
 		return err
 	}
-	if err := shareSocket(s.root, o.Rebuilt); err != nil {
-		return err
+	// The benchmark is in another root than the original server: the socket gets a hard link there. Both folders were
+	// made by socketFolder, so no symlink is on the way.
+	if s.root != o.Rebuilt {
+		if err := os.Link(s.root+redisSocket, o.Rebuilt+redisSocket); err != nil {
+			return err
+		}
 	}
 	run := jail.Command(ctx, o.Rebuilt, benchmark, "-s", redisSocket, "-t", strings.ToLower(strings.Join(redisTests, ",")),
 		"-n", strconv.Itoa(o.Requests), "-P", strconv.Itoa(o.Pipeline))
@@ -93,15 +105,7 @@ func (s *redisSide) round(ctx context.Context, o RedisOptions) (err error) {
 }
 
 // program returns where a program is in a root filesystem.
-func program(dir, given string, usual []string) (string, error) {
-	if given != "" {
-		usual = []string{given}
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return "", err
-	}
-	defer root.Close()
+func program(root *os.Root, usual []string) (string, error) {
 	for _, name := range usual {
 		if _, err := root.Lstat(strings.TrimPrefix(name, "/")); err == nil {
 			return name, nil
@@ -111,14 +115,8 @@ func program(dir, given string, usual []string) (string, error) {
 }
 
 // socketFolder makes the empty folder of the socket, in which nobody may make one.
-func socketFolder(dir string) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	name := socketName()
-	folder := name[:strings.LastIndexByte(name, '/')]
+func socketFolder(root *os.Root) error {
+	folder := path.Dir(socketName)
 	if err := root.RemoveAll(folder); err != nil {
 		return err
 	}
@@ -126,17 +124,10 @@ func socketFolder(dir string) error {
 	return errors.Join(root.Mkdir(folder, anyone), root.Chmod(folder, anyone))
 }
 
-func socketName() string { return strings.TrimPrefix(redisSocket, "/") }
-
 var errGone = errors.New("redis-server ended")
 
 // awaitSocket waits until the server listens, or errors: errGone if it has ended.
-func awaitSocket(ctx context.Context, dir string, gone <-chan struct{}) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
+func awaitSocket(ctx context.Context, root *os.Root, gone <-chan struct{}) error {
 	end := time.Now().Add(comeUp)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -148,32 +139,13 @@ func awaitSocket(ctx context.Context, dir string, gone <-chan struct{}) error {
 			return context.Cause(ctx)
 		case <-tick.C:
 		}
-		if fi, err := root.Lstat(socketName()); err == nil && fi.Mode().Type() == fs.ModeSocket && fi.Mode().Perm()&0o007 != 0 {
+		if fi, err := root.Lstat(socketName); err == nil && fi.Mode().Type() == fs.ModeSocket && fi.Mode().Perm()&0o007 != 0 {
 			return nil
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("redis-server does not listen after %v", comeUp)
 		}
 	}
-}
-
-// shareSocket gives the socket of one root a second name in the other.
-func shareSocket(from, to string) error {
-	if from == to {
-		return nil
-	}
-	a, err := os.OpenRoot(from)
-	if err != nil {
-		return err
-	}
-	defer a.Close()
-	b, err := os.OpenRoot(to)
-	if err != nil {
-		return err
-	}
-	defer b.Close()
-	// Both folders were made by socketFolder, so no symlink is on the way.
-	return os.Link(from+redisSocket, to+redisSocket)
 }
 
 func lastLine(s string) string {

@@ -3,6 +3,7 @@
 package hotfix
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -13,6 +14,9 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
 )
+
+// object is a JSON object, whose numbers keep their digits.
+type object = map[string]any
 
 // createRequest is what makes a container like another (docker's API, ContainerCreate), made
 // of what the engine says of that one, member by member: what vfix does not know of stays.
@@ -25,16 +29,15 @@ type createRequest struct {
 // endpoint is a container's place in one network.
 type endpoint struct {
 	name   string
-	config jsonobject.Object
+	config object
 }
 
 // inspected is as much of a container's description as matters here.
 type inspected struct {
-	ID              string `json:"Id"`
-	Config          jsonobject.Object
-	HostConfig      jsonobject.Object
-	Mounts          []inspectedMount
-	NetworkSettings struct{ Networks map[string]jsonobject.Object }
+	ID                 string `json:"Id"`
+	Config, HostConfig object
+	Mounts             []inspectedMount
+	NetworkSettings    struct{ Networks map[string]object }
 }
 
 type inspectedMount struct {
@@ -46,17 +49,15 @@ type inspectedMount struct {
 // image, with the patched copies mounted in place of those in dir that it may have.
 func newCreateRequest(raw json.RawMessage, image string, mounts []Mount, dir string) (*createRequest, error) {
 	var old inspected
-	if err := json.Unmarshal(raw, &old); err != nil {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if err := d.Decode(&old); err != nil {
 		return nil, hinterr.Damaged("the engine's description of the container: %v", err)
 	}
 	if old.Config == nil || old.HostConfig == nil {
 		return nil, hinterr.Damaged("the engine's description of the container has no configuration")
 	}
-	old.Config["Image"], _ = jsonobject.Encode(image)
-	var mode string
-	_ = json.Unmarshal(old.HostConfig["NetworkMode"], &mode) // "" if it is missing
-	var uts string
-	_ = json.Unmarshal(old.HostConfig["UTSMode"], &uts)
+	mode := text(old.HostConfig["NetworkMode"])
 	// The engine fills these in from elsewhere and refuses them as options (runconfig,
 	// validateNetMode).
 	if strings.HasPrefix(mode, "container:") {
@@ -64,88 +65,62 @@ func newCreateRequest(raw json.RawMessage, image string, mounts []Mount, dir str
 		delete(old.Config, "Domainname")
 		delete(old.Config, "ExposedPorts")
 	}
-	if uts == "host" {
+	if old.HostConfig["UTSMode"] == "host" {
 		delete(old.Config, "Hostname")
 	}
-	if err := addMounts(&old, mounts, dir); err != nil {
-		return nil, fmt.Errorf("HostConfig: %w", err)
-	}
-	req := &createRequest{}
+	addMounts(&old, mounts, dir)
 	body := old.Config
-	var err error
-	if body["HostConfig"], err = jsonobject.Encode(old.HostConfig); err != nil {
-		return nil, err
-	}
+	body["Image"], body["HostConfig"] = image, old.HostConfig
 	first, more := endpoints(&old, mode)
 	if first != nil {
-		networking := map[string]any{"EndpointsConfig": map[string]any{first.name: first.config}}
-		if body["NetworkingConfig"], err = jsonobject.Encode(networking); err != nil {
-			return nil, err
-		}
+		body["NetworkingConfig"] = object{"EndpointsConfig": object{first.name: first.config}}
 	}
-	req.more = more
+	req := &createRequest{more: more}
+	var err error
 	req.body, err = jsonobject.Encode(body)
 	return req, err
 }
 
 // addMounts adds the patched copies, and names the volumes without a name, so that the new
 // container has the old one's and not new ones.
-func addMounts(old *inspected, mounts []Mount, dir string) error {
-	var binds []string
-	if err := jsonobject.Edit(old.HostConfig, "Binds", func(b *[]string) error {
-		*b = slices.DeleteFunc(*b, func(s string) bool { return bindIs(s, old.Mounts) })
-		binds = *b
-		return nil
-	}); err != nil {
-		return err
-	}
-	return jsonobject.Edit(old.HostConfig, "Mounts", func(all *[]jsonobject.Object) error {
-		*all = slices.DeleteFunc(*all, func(m jsonobject.Object) bool {
-			return text(m, "Type") == "bind" && isKept(text(m, "Source"), dir)
-		})
-		for _, v := range old.Mounts {
-			if v.Type != "volume" || v.Name == "" || slices.ContainsFunc(binds, func(b string) bool { return bindTarget(b) == clean(v.Destination) }) {
-				continue
-			}
-			if err := nameVolume(all, v); err != nil {
-				return err
-			}
-		}
-		for _, m := range mounts {
-			one := jsonobject.Object{}
-			one["Type"], _ = jsonobject.Encode("bind")
-			one["Source"], _ = jsonobject.Encode(m.Source)
-			one["Target"], _ = jsonobject.Encode(m.Target)
-			one["ReadOnly"], _ = jsonobject.Encode(true)
-			*all = append(*all, one)
-		}
-		return nil
+func addMounts(old *inspected, mounts []Mount, dir string) {
+	binds, _ := old.HostConfig["Binds"].([]any)
+	binds = slices.DeleteFunc(binds, func(b any) bool { return bindIs(text(b), old.Mounts) })
+	old.HostConfig["Binds"] = binds
+	all, _ := old.HostConfig["Mounts"].([]any)
+	all = slices.DeleteFunc(all, func(m any) bool {
+		return member(m, "Type") == "bind" && isKept(member(m, "Source"), dir)
 	})
-}
-
-// nameVolume mounts a volume by its name: in the mount that is there for its place,
-// else in one that is added. An empty one is not filled from the image again.
-func nameVolume(all *[]jsonobject.Object, v inspectedMount) error {
-	for _, m := range *all {
-		if clean(text(m, "Target")) == clean(v.Destination) {
-			m["Source"], _ = jsonobject.Encode(v.Name)
-			return nil
+	for _, v := range old.Mounts {
+		if v.Type != "volume" || v.Name == "" || slices.ContainsFunc(binds, func(b any) bool { return bindTarget(text(b)) == clean(v.Destination) }) {
+			continue
+		}
+		// In the mount that is there for its place, else in one that is added. An empty one is not filled from the
+		// image again.
+		if i := slices.IndexFunc(all, func(m any) bool {
+			return member(m, "Target") != "" && clean(member(m, "Target")) == clean(v.Destination)
+		}); i >= 0 {
+			all[i].(object)["Source"] = v.Name
+		} else {
+			all = append(all, object{"Type": "volume", "Source": v.Name, "Target": v.Destination, "ReadOnly": !v.RW, "VolumeOptions": object{"NoCopy": true}})
 		}
 	}
-	one := jsonobject.Object{}
-	one["Type"], _ = jsonobject.Encode("volume")
-	one["Source"], _ = jsonobject.Encode(v.Name)
-	one["Target"], _ = jsonobject.Encode(v.Destination)
-	one["ReadOnly"], _ = jsonobject.Encode(!v.RW)
-	one["VolumeOptions"], _ = jsonobject.Encode(map[string]any{"NoCopy": true})
-	*all = append(*all, one)
-	return nil
+	for _, m := range mounts {
+		all = append(all, object{"Type": "bind", "Source": m.Source, "Target": m.Target, "ReadOnly": true})
+	}
+	old.HostConfig["Mounts"] = all
 }
 
-func text(m jsonobject.Object, key string) string {
-	var s string
-	_ = json.Unmarshal(m[key], &s) // "" for what is missing or no text
+// text is a JSON string, "" for anything else.
+func text(v any) string {
+	s, _ := v.(string)
 	return s
+}
+
+// member is a text in a JSON object, "" if it is missing.
+func member(v any, key string) string {
+	m, _ := v.(object)
+	return text(m[key])
 }
 
 func clean(p string) string { return path.Clean("/" + p) }
@@ -180,7 +155,7 @@ func endpoints(old *inspected, mode string) (*endpoint, []endpoint) {
 	for _, name := range contents.SortedKeys(old.NetworkSettings.Networks) {
 		n := old.NetworkSettings.Networks[name]
 		e := endpoint{name, cleanEndpoint(n, old.ID)}
-		isFirst := name == mode || text(n, "NetworkID") == mode && mode != "" ||
+		isFirst := name == mode || member(n, "NetworkID") == mode && mode != "" ||
 			name == "bridge" && (mode == "default" || mode == "")
 		switch {
 		case !isFirst:
@@ -192,22 +167,17 @@ func endpoints(old *inspected, mode string) (*endpoint, []endpoint) {
 	return first, more
 }
 
-func cleanEndpoint(n jsonobject.Object, id string) jsonobject.Object {
-	out := jsonobject.Object{}
+func cleanEndpoint(n object, id string) object {
+	out := object{}
 	for _, key := range endpointKeys {
-		switch raw := n[key]; string(raw) {
-		case "", "null", `""`, "{}", "[]", "0":
-		default:
-			out[key] = raw
+		v := n[key]
+		if aliases, ok := v.([]any); ok && key == "Aliases" {
+			// Engines before 25 list the container's own short ID among the aliases.
+			v = slices.DeleteFunc(aliases, func(a any) bool { return len(text(a)) == shortID && strings.HasPrefix(id, text(a)) })
 		}
-	}
-	// Engines before 25 list the container's own short ID among the aliases.
-	_ = jsonobject.Edit(out, "Aliases", func(a *[]string) error {
-		*a = slices.DeleteFunc(*a, func(s string) bool { return len(s) == shortID && strings.HasPrefix(id, s) })
-		return nil
-	})
-	if raw := string(out["Aliases"]); raw == "[]" || raw == "null" {
-		delete(out, "Aliases")
+		if empty := []string{"", "map[]", "[]", "0"}; v != nil && !slices.Contains(empty, fmt.Sprint(v)) {
+			out[key] = v
+		}
 	}
 	return out
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 const (
@@ -51,13 +53,13 @@ func lookup(args []string, path string) (*program, error) {
 		p.args = append(append(argv, p.file), p.args[1:]...)
 		if err := executable(interp); err != nil {
 			if errors.Is(err, ErrNoCommand) {
-				err = errorf(ErrNoCommand, "%s: its interpreter %s: %v", p.file, interp, ErrNoCommand)
+				err = hinterr.Errorf(ErrNoCommand, "%s: its interpreter %s: %v", p.file, interp, ErrNoCommand)
 			}
 			return nil, err
 		}
 		p.file = interp
 	}
-	return nil, errorf(ErrNotExecutable, "%s: more than %d scripts interpret each other", found, maxScripts)
+	return nil, hinterr.Errorf(ErrNotExecutable, "%s: more than %d scripts interpret each other", found, maxScripts)
 }
 
 // search looks for a command in the folders of path, as execvp does: a name with a slash is
@@ -65,7 +67,7 @@ func lookup(args []string, path string) (*program, error) {
 // is passed over but remembered.
 func search(name, path string) (string, error) {
 	if name == "" {
-		return "", errorf(ErrNoCommand, "the command's name is empty")
+		return "", hinterr.Errorf(ErrNoCommand, "the command's name is empty")
 	}
 	if strings.Contains(name, "/") {
 		return name, executable(name)
@@ -90,7 +92,7 @@ func search(name, path string) (string, error) {
 	if denied != nil {
 		return "", denied
 	}
-	return "", errorf(ErrNoCommand, "%s: %v in any directory of PATH", name, ErrNoCommand)
+	return "", hinterr.Errorf(ErrNoCommand, "%s: %v in any directory of PATH", name, ErrNoCommand)
 }
 
 // executable reports whether the kernel would execute a file for this user.
@@ -98,14 +100,14 @@ func executable(file string) error {
 	fi, err := os.Stat(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR):
-		return errorf(ErrNoCommand, "%s: %v", file, ErrNoCommand)
+		return hinterr.Errorf(ErrNoCommand, "%s: %v", file, ErrNoCommand)
 	case err != nil:
-		return errorf(ErrNotExecutable, "%v", err)
+		return hinterr.Errorf(ErrNotExecutable, "%v", err)
 	case !fi.Mode().IsRegular():
-		return errorf(ErrNotExecutable, "%s: not a file", file)
+		return hinterr.Errorf(ErrNotExecutable, "%s: not a file", file)
 	}
 	if err := unix.Faccessat(unix.AT_FDCWD, file, unix.X_OK, unix.AT_EACCESS); err != nil {
-		return errorf(ErrNotExecutable, "%s: %v", file, err)
+		return hinterr.Errorf(ErrNotExecutable, "%s: %v", file, err)
 	}
 	return nil
 }
@@ -127,7 +129,7 @@ func shebang(file string) (interp, arg string, err error) {
 	line, _, _ = bytes.Cut(line, []byte("\x00"))
 	text := strings.Trim(string(line), " \t")
 	if text == "" {
-		return "", "", errorf(ErrNotExecutable, "%s: names no interpreter", file)
+		return "", "", hinterr.Errorf(ErrNotExecutable, "%s: names no interpreter", file)
 	}
 	interp = text
 	if i := strings.IndexAny(text, " \t"); i >= 0 {

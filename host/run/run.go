@@ -2,10 +2,7 @@
 
 package run
 
-import (
-	"errors"
-	"fmt"
-)
+import "errors"
 
 // Way is how a program is started.
 type Way string
@@ -44,17 +41,4 @@ type Options struct {
 	Explain, Warn func(format string, args ...any)
 	// The programs of the fallback: libvfix.so, its empty 32-bit twin, vfix-trace.
 	Library, Library32, Trace []byte
-}
-
-// commandError is an error about a command, of one of the kinds above.
-type commandError struct {
-	kind error
-	text string
-}
-
-func (e *commandError) Error() string        { return e.text }
-func (e *commandError) Is(target error) bool { return target == e.kind }
-
-func errorf(kind error, format string, args ...any) error {
-	return &commandError{kind, fmt.Sprintf(format, args...)}
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
@@ -72,7 +73,7 @@ func choose(p *program, want Way) (*choice, error) {
 	switch {
 	case is.Skipped == nil:
 	case is.Skipped.Kind == find.SkipNotELF:
-		return nil, errorf(ErrNotExecutable, "%s: neither an ELF file nor a script that names its interpreter", p.file)
+		return nil, hinterr.Errorf(ErrNotExecutable, "%s: neither an ELF file nor a script that names its interpreter", p.file)
 	case is.Skipped.Damaged(), is.Skipped.Kind == find.SkipFormat: // a kernel may run it all the same
 		return &choice{way: Trace, why: is.Skipped.String() + ": its code cannot be seen"}, nil
 	default:

@@ -16,6 +16,7 @@ import (
 
 	"vfix.dev/vfix/host/inherited"
 	"vfix.dev/vfix/internal/fallbackfiles"
+	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/memfile"
 )
 
@@ -99,22 +100,12 @@ func execve(path string, args, env []string) error {
 	switch {
 	case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR):
 		// The file was there: what is missing is its loader.
-		return execError{ErrNoCommand, fmt.Errorf("%s, or its loader: %w", path, err)}
+		return hinterr.Errorf(ErrNoCommand, "%s, or its loader: %w", path, err)
 	case errors.Is(err, unix.ENOEXEC), errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.ELIBBAD):
-		return execError{ErrNotExecutable, fmt.Errorf("%s: %w", path, err)}
+		return hinterr.Errorf(ErrNotExecutable, "%s: %w", path, err)
 	}
 	return fmt.Errorf("%s: %w", path, err)
 }
-
-// execError is the kernel's refusal; errors.Is finds it under a kind of this package and
-// under its own error number.
-type execError struct {
-	kind error
-	error
-}
-
-func (e execError) Is(target error) bool { return target == e.kind }
-func (e execError) Unwrap() error        { return errors.Unwrap(e.error) }
 
 // setenv replaces a variable, or adds it.
 func setenv(env []string, name, value string) []string {
