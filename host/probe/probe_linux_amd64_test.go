@@ -45,7 +45,7 @@ func run(t testing.TB, r *Runner, stdin []byte, args ...string) Outcome {
 // TestRunner: in memory and on disk; the file on disk goes away.
 func TestRunner(t *testing.T) {
 	dir := t.TempDir()
-	disk, err := onDisk(dir, program(t), (*Runner).try)
+	disk, err := put(dir, program(t))
 	if err != nil {
 		t.Fatal(err)
 	}

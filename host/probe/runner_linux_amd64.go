@@ -53,50 +53,39 @@ func Execute(ctx context.Context, program []byte) (o Outcome, err error) {
 
 // place makes program executable where try, which runs it, works.
 func place(program []byte, try func(*Runner) error) (*Runner, error) {
-	r, err := inMemory(program, try)
-	if err == nil {
-		return r, nil
-	}
-	errs := []error{err}
-	for _, dir := range []string{os.TempDir(), "/var/tmp", "/dev/shm", "."} {
-		r, err := onDisk(dir, program, try)
+	var errs []error
+	for _, dir := range []string{"", os.TempDir(), "/var/tmp", "/dev/shm", "."} {
+		r, err := put(dir, program)
 		if err == nil {
-			return r, nil
+			if err = try(r); err == nil {
+				return r, nil
+			}
+			r.Close()
 		}
 		errs = append(errs, err)
 	}
 	return nil, fmt.Errorf("no place from which %s may be executed: %w", name, errors.Join(errs...))
 }
 
-func inMemory(program []byte, try func(*Runner) error) (*Runner, error) {
-	fd, err := memfile.New(name, bytes.NewReader(program))
-	if err != nil {
-		return nil, err
+// put writes a program into a folder, "" for memory.
+func put(dir string, program []byte) (*Runner, error) {
+	if dir == "" {
+		fd, err := memfile.New(name, bytes.NewReader(program))
+		if err != nil {
+			return nil, err
+		}
+		return &Runner{file: os.NewFile(uintptr(fd), name), path: fmt.Sprintf("/proc/self/fd/%d", fd)}, nil
 	}
-	r := &Runner{file: os.NewFile(uintptr(fd), name), path: fmt.Sprintf("/proc/self/fd/%d", fd)}
-	if err = try(r); err != nil {
-		r.Close()
-		return nil, err
-	}
-	return r, nil
-}
-
-func onDisk(dir string, program []byte, try func(*Runner) error) (*Runner, error) {
 	f, err := os.CreateTemp(dir, name+"-")
 	if err != nil {
 		return nil, err
 	}
-	r := &Runner{path: f.Name()}
 	_, err = f.Write(program)
 	const executable = 0o700
-	if err = errors.Join(err, f.Chmod(executable), f.Close()); err == nil {
-		err = try(r)
+	if err = errors.Join(err, f.Chmod(executable), f.Close()); err != nil {
+		os.Remove(f.Name())
 	}
-	if err != nil {
-		r.Close()
-		return nil, err
-	}
-	return r, nil
+	return &Runner{path: f.Name()}, err
 }
 
 // try makes one plain system call.

@@ -9,12 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/tailscale/hujson"
 )
 
 // Strict decodes a JSON object into a struct of bools, strings, int, int64, float64 and structs of these, by
@@ -24,7 +25,7 @@ func Strict(data []byte, to any, valid func() (member string, err error)) error 
 	if bytes.HasPrefix(data, []byte("\xef\xbb\xbf")) {
 		return errors.New("line 1, column 1: a byte order mark: save the file as UTF-8 without one")
 	}
-	s := &strict{data: data, d: json.NewDecoder(bytes.NewReader(data)), at: map[string]int{}}
+	s := &strict{data: data, at: map[string]int{}}
 	if len(bytes.TrimSpace(data)) == 0 {
 		return s.errorf(0, "empty, want a JSON object such as {}")
 	}
@@ -35,11 +36,14 @@ func Strict(data []byte, to any, valid func() (member string, err error)) error 
 		}
 		i += n
 	}
-	s.d.UseNumber()
 	if err := s.syntax(); err != nil {
 		return err
 	}
-	if err := s.value(reflect.ValueOf(to).Elem(), ""); err != nil || valid == nil {
+	tree, err := hujson.Parse(data)
+	if err == nil {
+		err = s.value(&tree, reflect.ValueOf(to).Elem(), "")
+	}
+	if err != nil || valid == nil {
 		return err
 	}
 	member, err := valid()
@@ -78,90 +82,46 @@ func (s *strict) syntax() error {
 
 type strict struct {
 	data []byte
-	d    *json.Decoder
 	at   map[string]int // where the value of a member is
 }
 
-// next returns the next token, of text that is known to be JSON, and its offset.
-func (s *strict) next() (any, int) {
-	at := int(s.d.InputOffset())
-	for at < len(s.data) && strings.IndexByte(" \t\r\n,:", s.data[at]) >= 0 {
-		at++
+// value puts one value into v, which name is the path of.
+func (s *strict) value(from *hujson.Value, v reflect.Value, name string) error {
+	s.at[name] = from.StartOffset
+	object, _ := from.Value.(*hujson.Object)
+	literal, _ := from.Value.(hujson.Literal)
+	number := v.Kind() != reflect.Bool && v.Kind() != reflect.String
+	switch kind := from.Value.Kind(); {
+	case v.Kind() == reflect.Struct:
+		if object != nil {
+			return s.members(object, v, name)
+		}
+	case v.Kind() == reflect.Bool && (kind == 't' || kind == 'f'), v.Kind() == reflect.String && kind == '"', number && kind == '0':
+		if json.Unmarshal(literal, v.Addr().Interface()) == nil {
+			return nil
+		}
+		if v.Kind() == reflect.Float64 || !bytes.ContainsAny(literal, ".eE") {
+			return s.errorf(from.StartOffset, "%s%s is too large", prefix(name), literal)
+		}
 	}
-	t, err := s.d.Token()
-	if err != nil && err != io.EOF {
-		return err, at // deeper than the decoder goes
-	}
-	return t, at
-}
-
-// value reads one value into v, which name is the path of.
-func (s *strict) value(v reflect.Value, name string) error {
-	t, at := s.next()
-	s.at[name] = at
-	wrong := func() error {
-		return s.errorf(at, "%sgot %s, want %s", prefix(name), described(t), wanted(v.Kind()))
-	}
-	number, isNumber := t.(json.Number)
-	switch v.Kind() {
-	case reflect.Struct:
-		if t != json.Delim('{') {
-			return wrong()
-		}
-		return s.members(v, name)
-	case reflect.Bool:
-		b, ok := t.(bool)
-		if !ok {
-			return wrong()
-		}
-		v.SetBool(b)
-	case reflect.String:
-		text, ok := t.(string)
-		if !ok {
-			return wrong()
-		}
-		v.SetString(text)
-	case reflect.Float64:
-		f, err := strconv.ParseFloat(string(number), 64)
-		if !isNumber {
-			return wrong()
-		}
-		if err != nil || math.IsInf(f, 0) {
-			return s.errorf(at, "%s%s is too large", prefix(name), number)
-		}
-		v.SetFloat(f)
-	default:
-		n, err := strconv.ParseInt(string(number), 10, v.Type().Bits())
-		if errors.Is(err, strconv.ErrRange) {
-			return s.errorf(at, "%s%s is too large", prefix(name), number)
-		}
-		if !isNumber || err != nil {
-			return wrong()
-		}
-		v.SetInt(n)
-	}
-	return nil
+	return s.errorf(from.StartOffset, "%sgot %s, want %s", prefix(name), described(from.Value), wanted(v.Kind()))
 }
 
 // members reads what is between the braces.
-func (s *strict) members(v reflect.Value, name string) error {
+func (s *strict) members(object *hujson.Object, v reflect.Value, name string) error {
 	var known []string
-	fields := map[string]int{}
 	for i := range v.NumField() {
 		tag, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-		known, fields[tag] = append(known, tag), i
+		known = append(known, tag)
 	}
 	var seen []string
-	for s.d.More() {
-		t, at := s.next()
-		key, ok := t.(string)
-		if !ok {
-			return s.errorf(at, "%v", t)
-		}
+	for i := range object.Members {
+		m := &object.Members[i]
+		key, at := m.Name.Value.(hujson.Literal).String(), m.Name.StartOffset
 		full := strings.TrimPrefix(name+"."+key, ".")
-		field, ok := fields[key]
+		field := slices.Index(known, key)
 		switch {
-		case !ok:
+		case field < 0:
 			if near := slices.IndexFunc(known, func(k string) bool { return folded(k) == folded(key) }); near >= 0 {
 				return s.errorf(at, "unknown field %q: write %q", full, known[near])
 			}
@@ -170,11 +130,10 @@ func (s *strict) members(v reflect.Value, name string) error {
 			return s.errorf(at, "%s is written twice: remove one", full)
 		}
 		seen = append(seen, key)
-		if err := s.value(v.Field(field), full); err != nil {
+		if err := s.value(&m.Value, v.Field(field), full); err != nil {
 			return err
 		}
 	}
-	s.next() // }
 	return nil
 }
 
@@ -190,27 +149,24 @@ func prefix(name string) string {
 	return name + ": "
 }
 
-// described is a token in words.
-func described(t any) string {
-	switch t := t.(type) {
-	case json.Delim:
-		if t == '[' {
-			return "an array"
-		}
+// described is a value in words.
+func described(v hujson.ValueTrimmed) string {
+	switch literal, _ := v.(hujson.Literal); v.Kind() {
+	case '[':
+		return "an array"
+	case '{':
 		return "an object"
-	case string:
-		if _, err := strconv.ParseFloat(t, 64); err == nil || t == "true" || t == "false" {
-			return fmt.Sprintf("a string (%q: remove the quotes)", t)
+	case '"':
+		text := literal.String()
+		if _, err := strconv.ParseFloat(text, 64); err == nil || text == "true" || text == "false" {
+			return fmt.Sprintf("a string (%q: remove the quotes)", text)
 		}
 		return "a string"
-	case json.Number:
-		return "a number (" + t.String() + ")"
-	case bool:
-		return strconv.FormatBool(t)
-	case nil:
-		return "null"
+	case '0':
+		return "a number (" + string(literal) + ")"
+	default:
+		return string(literal)
 	}
-	return fmt.Sprint(t)
 }
 
 // errorf is an error at an offset, in bytes.

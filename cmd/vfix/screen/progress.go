@@ -127,7 +127,7 @@ func (r *reporter) startBar(kind, name string, size int64, again bool) progress.
 	label := fmt.Sprintf("%-*s ", kindWidth, kind)
 	label += shorten(name, nameWidth-len(label))
 	label = Pad(label, nameWidth, false) + " "
-	var style mpb.BarFillerBuilder = mpb.BarStyle().Lbound("[").Filler("=").Tip(">").Padding(" ").Rbound("]")
+	style := fullBar()
 	if size <= 0 {
 		style = mpb.SpinnerStyle("|", "/", "-", "\\").PositionLeft()
 	}
@@ -137,18 +137,26 @@ func (r *reporter) startBar(kind, name string, size int64, again bool) progress.
 		}
 		return fmt.Sprintf("%10s", Size(s.Current))
 	})
-	bar, err := r.bars.Add(size, style.Build(),
-		mpb.BarOptional(mpb.BarNoPop(), again), mpb.BarOptional(mpb.BarRemoveOnComplete(), again),
-		mpb.PrependDecorators(decor.Name(label)),
-		mpb.AppendDecorators(counters),
-		mpb.BarFillerOnComplete("done"),
-		mpb.BarFillerTrim(),
-	)
+	if bar := r.add(size, style, label, []decor.Decorator{counters}, mpb.BarFillerOnComplete("done"),
+		mpb.BarOptional(mpb.BarNoPop(), again), mpb.BarOptional(mpb.BarRemoveOnComplete(), again)); bar != nil {
+		return &barTask{bar: bar}
+	}
+	return nil
+}
+
+// fullBar is a bar of something whose size is known.
+func fullBar() mpb.BarFillerBuilder {
+	return mpb.BarStyle().Lbound("[").Filler("=").Tip(">").Padding(" ").Rbound("]")
+}
+
+// add adds a bar behind a label, and what is said behind it; nil if the bars have ended already.
+func (r *reporter) add(size int64, style mpb.BarFillerBuilder, label string, behind []decor.Decorator, o ...mpb.BarOption) *mpb.Bar {
+	bar, err := r.bars.Add(size, style.Build(), append(o, mpb.PrependDecorators(decor.Name(label)), mpb.AppendDecorators(behind...), mpb.BarFillerTrim())...)
 	if err != nil {
 		return nil
 	}
 	r.shown.Store(true)
-	return &barTask{bar: bar}
+	return bar
 }
 
 // Overall adds the bar of a list, below all others; nil without bars.
@@ -157,17 +165,9 @@ func (o *Output) Overall(all int) *mpb.Bar {
 	if r == nil || r.bars == nil {
 		return nil
 	}
-	bar, err := r.bars.Add(int64(all), mpb.BarStyle().Lbound("[").Filler("=").Tip(">").Padding(" ").Rbound("]").Build(),
-		mpb.BarPriority(math.MaxInt), mpb.BarNoPop(),
-		mpb.PrependDecorators(decor.Name(Pad("images", nameWidth, false)+" ")),
-		mpb.AppendDecorators(decor.CountersNoUnit(" %d / %d"), decor.Name(", left "), decor.AverageETA(decor.ET_STYLE_GO)),
-		mpb.BarFillerTrim(),
-	)
-	if err != nil {
-		return nil
-	}
-	r.shown.Store(true)
-	return bar
+	return r.add(int64(all), fullBar(), Pad("images", nameWidth, false)+" ",
+		[]decor.Decorator{decor.CountersNoUnit(" %d / %d"), decor.Name(", left "), decor.AverageETA(decor.ET_STYLE_GO)},
+		mpb.BarPriority(math.MaxInt), mpb.BarNoPop())
 }
 
 // barTask is one bar. Several goroutines may call mpb at once.
