@@ -104,41 +104,12 @@ func (o *output) crashSummary(r *diagnose.Result) []*diagnose.Crash {
 	return append(page, other...)[:examples]
 }
 
-// crashTitles are the kinds of crash in a few words.
-var crashTitles = map[diagnose.Kind]string{
-	diagnose.Call: "a call to %s() in the vsyscall page, which is not mapped", diagnose.Filtered: "a call to %s() in the vsyscall page, refused by a seccomp filter",
-	diagnose.Trap: "a call to %s() in the vsyscall page", diagnose.Read: "a read of the vsyscall page",
-	diagnose.Misaligned:  "no vsyscall crash: a jump into the vsyscall page, but not to one of its functions",
-	diagnose.BadPointer:  "no vsyscall crash: %s() in the vsyscall page was given a bad pointer",
-	diagnose.BadStack:    "no vsyscall crash: %s() in the vsyscall page was called on a bad stack",
-	diagnose.OutOfMemory: "no vsyscall crash: it used more memory than its limit", diagnose.OpenSSLSHA: "no vsyscall crash: a bug of OpenSSL 1.0.2 on this processor",
-	diagnose.ExecFormat: "no vsyscall crash: a program that this kernel does not run", diagnose.MissingLoader: "no vsyscall crash: the loader of the program is missing",
-	diagnose.MissingLibrary: "no vsyscall crash: a library of the program is missing or too old",
-	diagnose.Affected:       "calls the vsyscall page",
-	diagnose.Schema1:        "no crash: an image with a schema 1 manifest",
-	diagnose.Unknown:        "a crash with an unknown cause",
-	diagnose.Other:          "no vsyscall crash", diagnose.None: "no crash",
-}
-
 // labelWidth is that of the words at the left, in columns.
 const labelWidth = 10
 
 // writeCrash writes one crash.
 func writeCrash(w io.Writer, s screen.Stream, c *diagnose.Crash) {
-	title := crashTitles[c.Kind]
-	switch {
-	case c.Kind == diagnose.Call && c.Function == "":
-		title = "probably a call to the vsyscall page, which is not mapped"
-	case c.Kind == diagnose.Call && c.Confidence == diagnose.Likely:
-		title = "probably " + title
-	case c.Source == diagnose.ImageScan && c.Kind == diagnose.Unknown:
-		title = "not examined as a whole"
-	case c.Source == diagnose.ImageScan && c.Kind == diagnose.None:
-		title = "does not call the vsyscall page"
-	}
-	if strings.Contains(title, "%s") {
-		title = fmt.Sprintf(title, c.Function)
-	}
+	title := c.Title()
 	who := c.Input
 	if name := processName(c); name != "" {
 		who += ": " + name

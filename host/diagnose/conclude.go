@@ -63,37 +63,11 @@ func (c *Crash) conclude(o Options) {
 		}
 		return
 	}
-	function := "a function"
-	if c.Function != "" {
-		function = c.Function + "()"
-	}
-	probably := ""
-	if c.Confidence == Likely {
-		probably = "probably "
-	}
-	switch c.Kind {
-	case Call:
-		c.Verdict = fmt.Sprintf("%s %scrashed because it called %s in the vsyscall page, which its kernel does not serve", c.who(), probably, function)
-	case Filtered:
-		c.Verdict = fmt.Sprintf("%s %scrashed because a seccomp filter refused its call of %s in the vsyscall page", c.who(), probably, function)
-	case Trap:
-		c.Verdict = fmt.Sprintf("%s calls %s in the vsyscall page: a kernel with vsyscall=none kills it there", c.who(), function)
-	case Read:
-		c.Verdict = fmt.Sprintf("%s crashed because it read the vsyscall page, which vfix cannot fix", c.who())
-	case Unknown:
-		c.Verdict = "the cause is unknown"
-		if c.because != "" {
-			c.Verdict += ": " + c.because
-		}
-	case None:
-		c.Verdict = "there was no crash"
-	case Schema1:
-		c.Verdict = "there was no crash: the engine refuses the image's manifest, which has schema 1"
-	case OutOfMemory:
-		c.Verdict = "the vsyscall page is not the cause: the kernel killed " + c.who() + ", because it used more memory than its limit"
-	case MissingLibrary, MissingLoader, ExecFormat:
-		c.Verdict = "the vsyscall page is not the cause: the program could not be started"
-	default:
+	c.Verdict = c.words(kinds[c.Kind].verdict)
+	switch {
+	case c.Kind == Unknown && c.because != "":
+		c.Verdict += ": " + c.because
+	case c.Verdict == "":
 		c.Verdict = "the vsyscall page is not the cause"
 		if c.Signal != 0 {
 			c.Verdict += " of this " + SignalName(c.Signal)

@@ -4,6 +4,7 @@ package diagnose
 
 import (
 	"fmt"
+	"strings"
 
 	"vfix.dev/vfix/rewriter/patch"
 	"vfix.dev/vfix/rewriter/x86"
@@ -14,51 +15,85 @@ type Kind string
 
 // The kinds of crash.
 const (
-	// Call is a call of a function of the page where the kernel does not serve it.
-	Call Kind = "call"
-	// Filtered is a call that the kernel served, and a seccomp filter refused: the
-	// emulation asks the filter (vsyscall_64.c, secure_computing).
-	Filtered Kind = "filtered"
-	// Read is a read or write of the page as data.
-	Read Kind = "read"
-	// Trap is a call that a tracer saw trapped; whether the kernel then served it is not in
-	// the trace.
-	Trap Kind = "trap"
-	// Misaligned is a jump to an address in the page that is not one of its functions.
-	Misaligned Kind = "misaligned"
-	// BadPointer is a call that the kernel served, with an argument that could not be written.
-	BadPointer Kind = "bad-pointer"
-	// BadStack is a call that the kernel served, with a stack that could not be read.
-	BadStack Kind = "bad-stack"
-	// OutOfMemory is a process that was killed for its control group's limit.
-	OutOfMemory Kind = "out-of-memory"
-	// OpenSSLSHA is a crash in OpenSSL's code for the SHA extensions of processors.
-	OpenSSLSHA Kind = "openssl-sha"
-	// ExecFormat is a program that this kernel does not run.
-	ExecFormat Kind = "exec-format"
-	// MissingLoader is a program whose loader is not there.
-	MissingLoader Kind = "missing-loader"
-	// MissingLibrary is a program whose libraries are missing or too old.
+	Call           Kind = "call"     // of a function of the page, where the kernel does not serve it
+	Filtered       Kind = "filtered" // a call that the kernel served: the emulation asks the filter (vsyscall_64.c, secure_computing)
+	Read           Kind = "read"     // a read or write of the page as data
+	Trap           Kind = "trap"     // a call that a tracer saw trapped; whether the kernel then served it is not in the trace
+	Misaligned     Kind = "misaligned"
+	BadPointer     Kind = "bad-pointer" // a call that the kernel served, with an argument that could not be written
+	BadStack       Kind = "bad-stack"   // a call that the kernel served, with a stack that could not be read
+	OutOfMemory    Kind = "out-of-memory"
+	OpenSSLSHA     Kind = "openssl-sha" // in OpenSSL's code for the SHA extensions of processors
+	ExecFormat     Kind = "exec-format"
+	MissingLoader  Kind = "missing-loader"
 	MissingLibrary Kind = "missing-library"
-	// Affected is not a crash, but an image that calls the page.
-	Affected Kind = "affected"
-	// Schema1 is an image that an engine refuses for its manifest.
-	Schema1 Kind = "schema1"
-	// Other is a crash that has nothing to do with the page.
-	Other Kind = "other"
-	// Unknown is a crash of which nothing at hand says where it was.
-	Unknown Kind = "unknown"
-	// None is not a crash, but a snapshot of a running process.
-	None Kind = "none"
+	Affected       Kind = "affected" // no crash, but an image that calls the page
+	Schema1        Kind = "schema1"
+	Other          Kind = "other"   // a crash that has nothing to do with the page
+	Unknown        Kind = "unknown" // a crash of which nothing at hand says where it was
+	None           Kind = "none"    // no crash, but a snapshot of a running process
 )
 
-// Vsyscall reports whether the vsyscall page is the cause of such a crash.
-func (k Kind) Vsyscall() bool {
-	return k == Call || k == Filtered || k == Read || k == Trap || k == Affected
+// kinds are the properties of the kinds. In the texts, WHO is what crashed, FUNCTION a function of the page, and MAYBE "probably"
+// if that is as sure as it is. A kind without a verdict has that of Other.
+var kinds = map[Kind]struct {
+	vsyscall, fixable bool // the page is the cause; vfix fixes it
+	title, verdict    string
+}{
+	Call: {true, true, "MAYBEa call to FUNCTION in the vsyscall page, which is not mapped",
+		"WHO MAYBEcrashed because it called FUNCTION in the vsyscall page, which its kernel does not serve"},
+	Filtered: {true, true, "a call to FUNCTION in the vsyscall page, refused by a seccomp filter",
+		"WHO MAYBEcrashed because a seccomp filter refused its call of FUNCTION in the vsyscall page"},
+	Trap: {true, true, "a call to FUNCTION in the vsyscall page", "WHO calls FUNCTION in the vsyscall page: a kernel with vsyscall=none kills it there"},
+	Read: {true, false, "a read of the vsyscall page", "WHO crashed because it read the vsyscall page, which vfix cannot fix"},
+
+	Misaligned:     {title: "no vsyscall crash: a jump into the vsyscall page, but not to one of its functions"},
+	BadPointer:     {title: "no vsyscall crash: FUNCTION in the vsyscall page was given a bad pointer"},
+	BadStack:       {title: "no vsyscall crash: FUNCTION in the vsyscall page was called on a bad stack"},
+	OutOfMemory:    {title: "no vsyscall crash: it used more memory than its limit", verdict: "the vsyscall page is not the cause: the kernel killed WHO, because it used more memory than its limit"},
+	OpenSSLSHA:     {title: "no vsyscall crash: a bug of OpenSSL 1.0.2 on this processor"},
+	ExecFormat:     {title: "no vsyscall crash: a program that this kernel does not run", verdict: notStartedVerdict},
+	MissingLoader:  {title: "no vsyscall crash: the loader of the program is missing", verdict: notStartedVerdict},
+	MissingLibrary: {title: "no vsyscall crash: a library of the program is missing or too old", verdict: notStartedVerdict},
+	Affected:       {vsyscall: true, title: "calls the vsyscall page"},
+	Schema1:        {title: "no crash: an image with a schema 1 manifest", verdict: "there was no crash: the engine refuses the image's manifest, which has schema 1"},
+	Other:          {title: "no vsyscall crash"},
+	Unknown:        {title: "a crash with an unknown cause", verdict: "the cause is unknown"},
+	None:           {title: "no crash", verdict: "there was no crash"},
 }
 
+const notStartedVerdict = "the vsyscall page is not the cause: the program could not be started"
+
+// Vsyscall reports whether the vsyscall page is the cause of such a crash.
+func (k Kind) Vsyscall() bool { return kinds[k].vsyscall }
+
 // Fixable reports whether vfix fixes the cause.
-func (k Kind) Fixable() bool { return k == Call || k == Filtered || k == Trap }
+func (k Kind) Fixable() bool { return kinds[k].fixable }
+
+// Title is what happened, in a few words.
+func (c *Crash) Title() string {
+	switch {
+	case c.Kind == Call && c.Function == "":
+		return "probably a call to the vsyscall page, which is not mapped"
+	case c.Source == ImageScan && c.Kind == Unknown:
+		return "not examined as a whole"
+	case c.Source == ImageScan && c.Kind == None:
+		return "does not call the vsyscall page"
+	}
+	return c.words(kinds[c.Kind].title)
+}
+
+// words fills in a text of kinds.
+func (c *Crash) words(text string) string {
+	function, maybe := "a function", ""
+	if c.Function != "" {
+		function = c.Function + "()"
+	}
+	if c.Confidence == Likely {
+		maybe = "probably "
+	}
+	return strings.NewReplacer("WHO", c.who(), "FUNCTION", function, "MAYBE", maybe).Replace(text)
+}
 
 // Source is what a crash was read from.
 type Source string

@@ -25,9 +25,9 @@ type logLine struct {
 	relayed bool
 }
 
-// kinds are what the kernel's messages mean; those that are not here say no more than the
+// meant is what the kernel's messages mean; those that are not here say no more than the
 // address does.
-var kinds = map[kernellog.Message]Kind{
+var meant = map[kernellog.Message]Kind{
 	kernellog.Attempted: Call, kernellog.Misaligned: Misaligned, kernellog.ReadDenied: Read,
 	kernellog.BadStack: BadStack, kernellog.BadPointer: BadPointer, kernellog.Filtered: Filtered,
 	kernellog.Protection: Other, kernellog.Seccomp: Other, kernellog.Abend: Other,
@@ -44,7 +44,7 @@ func parseLine(line string) (l logLine, ok bool) {
 // fromKernel judges a message of the kernel.
 func fromKernel(e kernellog.Event) logLine {
 	l := logLine{
-		program: e.Program, exe: e.Exe, when: e.When, pid: e.PID, signal: int(e.Signal), kind: kinds[e.Message],
+		program: e.Program, exe: e.Exe, when: e.When, pid: e.PID, signal: int(e.Signal), kind: meant[e.Message],
 		fault: e.Fault, ip: e.IP, sp: e.SP, known: Known{Fault: e.KnownFault, IP: e.KnownIP, SP: e.KnownSP},
 		where: e.Where, vague: e.Message == kernellog.Abend, relayed: e.Relayed,
 	}
