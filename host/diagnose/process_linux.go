@@ -20,8 +20,6 @@ import (
 	"vfix.dev/vfix/internal/kernellog"
 	"vfix.dev/vfix/internal/quote"
 	"vfix.dev/vfix/internal/rootpath"
-	"vfix.dev/vfix/rewriter/find"
-	"vfix.dev/vfix/rewriter/patch"
 )
 
 const (
@@ -107,7 +105,7 @@ func liveProcess(input string, pid int, o Options) (*Crash, error) {
 	if !stopped || !inPage(f.rip) {
 		c.Kind = None
 		c.Meaning = fmt.Sprintf("Still running (state %s) and not stopped in the vsyscall page: it has not crashed.", state)
-		c.callsPage(dir, f, o)
+		c.note("'vfix scan %s' shows whether it and its libraries call the page", quote.Shell(scanned(dir, c.Executable, o)))
 		return c, nil
 	}
 	c.IP, c.SP, c.Known = f.rip, f.rsp, Known{IP: true, SP: true}
@@ -213,33 +211,6 @@ func scanned(dir, path string, o Options) string {
 		return dir + "/root" + path
 	}
 	return path
-}
-
-// callsPage notes which files that the process has mapped call the page.
-func (c *Crash) callsPage(dir string, f *facts, o Options) {
-	root, err := rootpath.OpenFolder(dir + "/root")
-	if err != nil {
-		return
-	}
-	defer root.Close()
-	seen := map[string]bool{}
-	for _, m := range f.mappings {
-		if seen[m.path] {
-			continue
-		}
-		seen[m.path] = true
-		r, size, done, err := openFile(root, m.path)
-		if err != nil {
-			continue
-		}
-		report, err := patch.Scan(r, size)
-		if err == nil {
-			if n := report.Count(find.Live) + report.Count(find.Unknown); n > 0 {
-				c.note("%s has %d call sites of the page: 'vfix scan %s' lists them", m.path, n, quote.Shell(scanned(dir, m.path, o)))
-			}
-		}
-		done()
-	}
 }
 
 // hostMemory is the memory of this machine in bytes.

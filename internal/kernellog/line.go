@@ -33,6 +33,9 @@ var logged = expression(`^(?:[^\s:]+:(?:\d+:)?)?((?:[^\s\[]+ [ \d]\d(?: \d{4})? 
 // isoStamp is dmesg --time-format iso.
 var isoStamp = expression(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:\d\d `)
 
+// marked is a priority, or a facility and a level as dmesg -x and Talos write them.
+var marked = expression(`^(?:<(\d{1,3})>)?(?: *(kern|user) *:(?:[^\[\]:]*: )?)?`)
+
 // writers are those that give the kernel's messages on: its own name, and those of the audit daemon.
 var writers = []string{"kernel", "audit", "auditd", "audispd", "audisp-syslog"}
 
@@ -61,23 +64,11 @@ func Strip(line string) (l Line, ok bool) {
 	} else if stamp := isoStamp().FindString(s); stamp != "" {
 		l.When, l.Marked, s = strings.TrimSpace(stamp), true, s[len(stamp):]
 	}
-	if level, after, is := strings.Cut(s, ">"); is && strings.HasPrefix(level, "<") {
-		if n, err := strconv.Atoi(level[1:]); err == nil {
-			if n >= levels {
-				return l, false
-			}
-			l.Marked, s = true, after
-		}
+	m := marked().FindStringSubmatch(s)
+	if priority, _ := strconv.Atoi(m[1]); priority >= levels || m[2] == "user" {
+		return l, false
 	}
-	if facility, after, is := strings.Cut(s, ":"); is && (strings.TrimSpace(facility) == "kern" || strings.TrimSpace(facility) == "user") {
-		if strings.TrimSpace(facility) == "user" {
-			return l, false
-		}
-		l.Marked, s = true, after // dmesg -x, Talos
-		if level, after, is := strings.Cut(s, ": "); is && !strings.ContainsAny(level, "[]") {
-			s = after
-		}
-	}
+	l.Marked, s = l.Marked || m[0] != "", s[len(m[0]):]
 	s = strings.TrimSpace(s)
 	for strings.HasPrefix(s, "[") {
 		end := strings.IndexByte(s, ']')
