@@ -399,7 +399,7 @@ func FuzzScan(f *testing.F) {
 // namelessChecked is Nameless of a file, through buffers of several sizes. If it is true, Scan finds nothing.
 func namelessChecked(t *testing.T, file []byte) bool {
 	t.Helper()
-	if !namelessEverywhere(t, file) {
+	if !namelessEverywhere(t, file, elf.EhdrSize, elf.EhdrSize+1, 4096, len(file)+elf.EhdrSize) {
 		return false
 	}
 	if r, err := ScanWithin(bytes.NewReader(file), int64(len(file)), 1<<30); err != nil || len(r.Sites) > 0 {
@@ -409,10 +409,10 @@ func namelessChecked(t *testing.T, file []byte) bool {
 }
 
 // namelessEverywhere is what Nameless says, with buffers of several sizes.
-func namelessEverywhere(t *testing.T, file []byte) bool {
+func namelessEverywhere(t *testing.T, file []byte, sizes ...int) bool {
 	t.Helper()
 	var all []bool
-	for _, size := range []int{elf.EhdrSize, elf.EhdrSize + 1, 4096, len(file) + elf.EhdrSize} {
+	for _, size := range sizes {
 		nameless, err := Nameless(bytes.NewReader(file), int64(len(file)), make([]byte, size))
 		if err != nil {
 			t.Fatal(err)

@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/rewriter/elf"
 	. "vfix.dev/vfix/rewriter/find"
 )
 
@@ -21,16 +24,16 @@ func eachELF(t *testing.T, variable string, visit func(path string, file []byte,
 		t.Skipf("%s names no folder of files to scan", variable)
 	}
 	n := 0
-	var buffer bytes.Buffer
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return nil // unreadable, or a device
 		}
-		if !readELF(path, &buffer) {
+		file := mapELF(path)
+		if file == nil {
 			return nil
 		}
-		file := buffer.Bytes()
-		nameless := namelessEverywhere(t, file)
+		defer unix.Munmap(file)
+		nameless := namelessEverywhere(t, file, 1<<16, len(file)+elf.EhdrSize)
 		r, err := Scan(bytes.NewReader(file), int64(len(file)))
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
@@ -54,22 +57,23 @@ func eachELF(t *testing.T, variable string, visit func(path string, file []byte,
 	t.Logf("%d files", n)
 }
 
-// readELF reads a file into the buffer if it begins as ELF files do: most do not, and are not read any further.
-func readELF(path string, into *bytes.Buffer) bool {
+// mapELF is the file in memory if it begins as ELF files do: most do not. It stays in the kernel's cache, uncopied.
+func mapELF(path string) []byte {
 	file, err := os.Open(path)
 	if err != nil {
-		return false
+		return nil
 	}
 	defer file.Close()
-	into.Reset()
-	if _, err := io.CopyN(into, file, 4); err != nil || into.String() != "\x7fELF" {
-		return false
+	magic := make([]byte, 4)
+	if _, err := io.ReadFull(file, magic); err != nil || string(magic) != "\x7fELF" {
+		return nil
 	}
-	if info, err := file.Stat(); err == nil {
-		into.Grow(int(info.Size()))
+	info, err := file.Stat()
+	if err != nil {
+		return nil
 	}
-	_, err = into.ReadFrom(file)
-	return err == nil
+	all, _ := unix.Mmap(int(file.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_POPULATE)
+	return all
 }
 
 // adjacentCalls finds the call of glibc 2.3 to 2.13 as bytes: 48 c7 c0 00 xx 60 ff ff d0,

@@ -106,7 +106,7 @@ func TestChunks(t *testing.T) {
 	site := asm(t, movRaxTime+callRax+"c3")
 	const seam = elf.ChunkSize - testTextOff
 	for d := -2 * elf.ChunkMargin; d <= 2*elf.ChunkMargin; d++ {
-		text := bytes.Repeat([]byte{0x90}, elf.ChunkSize+4096)
+		text := bytes.Repeat([]byte{0xc3}, elf.ChunkSize+4096) // returns: nothing is followed from one end to the other
 		copy(text[seam+d:], site)
 		e := testELF{text: text}
 		file := e.build()

@@ -45,7 +45,7 @@ type row struct {
 func rowAt(t *testing.T, program []byte, at uint64) row {
 	t.Helper()
 	r := row{offset: 8}
-	i := 0
+	i, passed := 0, uint64(0)
 	uleb := func() uint64 {
 		v, n := binary.Uvarint(program[i:])
 		i += n
@@ -74,6 +74,7 @@ func rowAt(t *testing.T, program []byte, at uint64) row {
 			r.kept = slices.DeleteFunc(r.kept, func(reg byte) bool { return reg == op&0x3f })
 		case op == 0, op == 0x0a:
 		default:
+			begin := i - 1
 			switch {
 			case op == elf.CFAAdvance4:
 				i += 4
@@ -82,11 +83,11 @@ func rowAt(t *testing.T, program []byte, at uint64) row {
 			case op == 0x03:
 				i += 2
 			}
-			n, ok := elf.Advanced(program[:i])
+			n, ok := elf.Advanced(program[begin:i])
 			if !ok {
 				t.Fatalf("instruction %#x", op)
 			}
-			if n > at {
+			if passed += n; passed > at {
 				return r
 			}
 		}
