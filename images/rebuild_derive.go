@@ -237,17 +237,11 @@ func editManifest(raw, config []byte, names naming, added *contents.AddedLayer, 
 		return nil, hinterr.Damaged("manifest: null")
 	}
 	m["mediaType"], _ = jsonobject.Encode(names.of(names.manifest)) // OCI does not demand it of the base's
-	digest, size, err := v1.SHA256(bytes.NewReader(config))
-	if err != nil {
+	if err := nameConfig(m, config); err != nil {
 		return nil, err
 	}
 	if err := jsonobject.Edit(m, "config", func(c *jsonobject.Object) error {
-		if *c == nil {
-			return hinterr.Damaged("missing")
-		}
 		delete(*c, "data")
-		(*c)["digest"], _ = jsonobject.Encode(digest)
-		(*c)["size"], _ = jsonobject.Encode(size)
 		return names.retype(*c)
 	}); err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
@@ -273,4 +267,23 @@ func editManifest(raw, config []byte, names naming, added *contents.AddedLayer, 
 		}
 	}
 	return jsonobject.Encode(m)
+}
+
+// nameConfig gives the config's descriptor in a manifest the digest and size of another config.
+func nameConfig(m jsonobject.Object, config []byte) error {
+	digest, size, err := v1.SHA256(bytes.NewReader(config))
+	if err != nil {
+		return err
+	}
+	if err := jsonobject.Edit(m, "config", func(c *jsonobject.Object) error {
+		if *c == nil {
+			return hinterr.Damaged("missing")
+		}
+		(*c)["digest"], _ = jsonobject.Encode(digest)
+		(*c)["size"], _ = jsonobject.Encode(size)
+		return nil
+	}); err != nil {
+		return fmt.Errorf("manifest: %w", err)
+	}
+	return nil
 }

@@ -65,14 +65,14 @@ func Verify(ctx context.Context, source string, o VerifyOptions) (*Verified, err
 		return nil, err
 	}
 	defer src.Close()
-	v := &verification{o: o}
+	c := &comparison{o: o}
 	if o.Provenance {
-		if v.stated, err = findStatement(ctx, src, o); err != nil {
+		if c.stated, err = findStatement(ctx, src, o); err != nil {
 			return nil, err
 		}
 	}
-	if o.Against == "" && v.stated == nil {
-		s := v.session(false)
+	if o.Against == "" && c.stated == nil {
+		s := c.session(false)
 		defer s.Close()
 		f, err := fallback.Examine(ctx, s, src, &o.Shim)
 		if err != nil {
@@ -81,7 +81,7 @@ func Verify(ctx context.Context, source string, o VerifyOptions) (*Verified, err
 		return &Verified{Findings: f.Findings}, scanLevels(ctx, s, src, f.Findings, &o.Shim)
 	}
 	if o.Against == "" {
-		return v.pair(ctx, nil, src)
+		return c.pair(ctx, nil, src)
 	}
 	base, err := sources.Open(ctx, o.Against, o.Media)
 	if err != nil {
@@ -92,98 +92,22 @@ func Verify(ctx context.Context, source string, o VerifyOptions) (*Verified, err
 		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: a SIF file has one layer, with Apptainer's files in it: it is only compared with another SIF file", src.Ref),
 			"make both of the same image: vfix convert %s -o sif:BASE.sif, then vfix rebuild BASE.sif", o.Against)
 	}
-	out, err := v.pair(ctx, base, src)
+	out, err := c.pair(ctx, base, src)
 	if err != nil {
 		return nil, err
 	}
-	if err := v.levels(ctx, out, base, src); err != nil {
-		return nil, err
-	}
-	return out, out.index(base, src)
-}
-
-// verification is one run of Verify.
-type verification struct {
-	o      VerifyOptions
-	stated *provenance.Stated // nil if it was not asked for
-}
-
-// session is for the examination of one side.
-func (v *verification) session(sums bool, fixes ...find.Fix) *contents.Session {
-	o := v.o.Rewriter
-	o.Fixes = fixes
-	s := contents.NewSession(v.o.Jobs, v.o.Media.Progress, o)
-	s.Sums, s.Keep = sums, records.IsDpkgRecord
-	return s
-}
-
-// pair compares a source with what vfix makes of its base. Which options a rebuild had is seen from
-// what it added; of fixes, which may add nothing, both are tried. A nil base is the source without
-// its last layer.
-func (v *verification) pair(ctx context.Context, base, src *media.Source) (*Verified, error) {
-	layered := src.Image != nil && (base == nil || base.Image != nil && base.Ref.Transport != media.SIF)
-	s := v.session(!layered)
-	defer s.Close()
-	after, err := s.OpenSubject(ctx, src)
-	if err != nil {
-		return nil, err
-	}
-	defer after.Close()
-	if src.Image != nil {
-		if err := v.o.Shim.Find(ctx, src.Image, after.T, after.F.Findings); err != nil {
-			return nil, err
-		}
-	}
-	alone := base == nil
-	if alone {
-		if base, err = undone(after, v.stated.Statement.Predicate.Derived.Traced); err != nil {
-			return nil, err
-		}
-	}
-	var fixed []find.Fix
-	for _, r := range find.Fixes {
-		if after.T.Find(fixes.FileOf(r).Name) != nil {
-			fixed = append(fixed, r)
-		}
-	}
-	c := &comparison{verification: v, layered: layered, undone: alone, after: after}
-	out, mayDiffer, err := c.run(ctx, base, s, fixed)
-	if err != nil || len(out.Problems) == 0 || !mayDiffer {
-		return out, err
-	}
-	other := find.Fixes
-	if len(fixed) > 0 {
-		other = nil
-	}
-	again, _, err := c.run(ctx, base, s, other)
-	if err == nil && len(again.Problems) < len(out.Problems) {
-		out = again
-	}
-	return out, err
-}
-
-// mayFix reports whether the choice of fixes makes a difference for the base.
-func (v *comparison) mayFix() bool {
-	return len(v.c.fixed) > 0 || slices.ContainsFunc(v.base.F.Hazards, func(h contents.Hazard) bool {
-		return slices.Contains(find.Fixes, find.Fix(h.Kind))
-	})
-}
-
-// levels compares the images for other levels of x86-64 that both have.
-func (v *verification) levels(ctx context.Context, out *Verified, base, src *media.Source) error {
 	if len(base.Levels) != len(src.Levels) {
 		out.skip("images for other levels of x86-64: got %d, the base has %d", len(src.Levels), len(base.Levels))
 	}
 	for i := range min(len(base.Levels), len(src.Levels)) {
 		platform := platformOf(src.Levels[i])
-		other := &verification{o: v.o}
-		l, err := other.pair(ctx, base.Levels[i], src.Levels[i])
+		l, err := (&comparison{o: o}).pair(ctx, base.Levels[i], src.Levels[i])
 		if err != nil {
-			return fmt.Errorf("%s: %w", platform, err)
+			return nil, fmt.Errorf("%s: %w", platform, err)
 		}
 		out.level(platformOf(src), platform, l)
 	}
-	return nil
+	return out, out.index(base, src)
 }
 
 // level takes what was proved of another image of the index.
@@ -217,10 +141,11 @@ func (v *Verified) skip(format string, args ...any) {
 
 // comparison is that of one source with what vfix makes of its base.
 type comparison struct {
-	*verification
-	layered     bool // both are images whose layers are kept
-	undone      bool // the base is the source without its last layer
-	stacked     bool // the source has the base's layers, and one more at most
+	o           VerifyOptions
+	stated      *provenance.Stated // nil if it was not asked for
+	layered     bool               // both are images whose layers are kept
+	undone      bool               // the base is the source without its last layer
+	stacked     bool               // the source has the base's layers, and one more at most
 	base, after *contents.Subject
 	bases       *contents.Session    // of the base
 	c           *changes             // what vfix makes of the base
@@ -230,44 +155,96 @@ type comparison struct {
 	out         *Verified
 }
 
-// run compares everything, and reports whether other fixes may give another result. A difference is
-// a problem; an error is of reading alone.
-func (v *comparison) run(ctx context.Context, base *media.Source, s *contents.Session, fixes []find.Fix) (_ *Verified, other bool, err error) {
-	v.out, v.said, v.added = &Verified{Findings: v.after.F.Findings, Stated: v.stated}, map[string]bool{}, nil
+// session is for the examination of one side.
+func (v *comparison) session(sums bool, fixes ...find.Fix) *contents.Session {
+	o := v.o.Rewriter
+	o.Fixes = fixes
+	s := contents.NewSession(v.o.Jobs, v.o.Media.Progress, o)
+	s.Sums, s.Keep = sums, records.IsDpkgRecord
+	return s
+}
+
+// pair compares a source with what vfix makes of its base. Which options a rebuild had is seen from
+// what it added; of fixes, which may add nothing, both are tried. A nil base is the source without
+// its last layer.
+func (v *comparison) pair(ctx context.Context, base, src *media.Source) (*Verified, error) {
+	v.layered = src.Image != nil && (base == nil || base.Image != nil && base.Ref.Transport != media.SIF)
+	s := v.session(!v.layered)
+	defer s.Close()
+	var err error
+	if v.after, err = s.OpenSubject(ctx, src); err != nil {
+		return nil, err
+	}
+	defer v.after.Close()
+	if src.Image != nil {
+		if err := v.o.Shim.Find(ctx, src.Image, v.after.T, v.after.F.Findings); err != nil {
+			return nil, err
+		}
+	}
+	if v.undone = base == nil; v.undone {
+		if base, err = undone(v.after, v.stated.Statement.Predicate.Derived.Traced); err != nil {
+			return nil, err
+		}
+	}
+	var fixed []find.Fix
+	for _, r := range find.Fixes {
+		if v.after.T.Find(fixes.FileOf(r).Name) != nil {
+			fixed = append(fixed, r)
+		}
+	}
+	if err := v.run(ctx, base, s, fixed); err != nil || len(v.out.Problems) == 0 || !v.mayFix() {
+		return v.out, err
+	}
+	out, other := v.out, find.Fixes
+	if len(fixed) > 0 {
+		other = nil
+	}
+	if err := v.run(ctx, base, s, other); err == nil && len(v.out.Problems) < len(out.Problems) {
+		out = v.out
+	}
+	return out, nil
+}
+
+// mayFix reports whether the choice of fixes makes a difference for the base.
+func (v *comparison) mayFix() bool {
+	return len(v.c.fixed) > 0 || slices.ContainsFunc(v.base.F.Hazards, func(h contents.Hazard) bool {
+		return slices.Contains(find.Fixes, find.Fix(h.Kind))
+	})
+}
+
+// run compares everything. A difference is a problem; an error is of reading alone.
+func (v *comparison) run(ctx context.Context, base *media.Source, s *contents.Session, fixes []find.Fix) (err error) {
+	v.out, v.said, v.added, v.stacked = &Verified{Findings: v.after.F.Findings, Stated: v.stated}, map[string]bool{}, nil, false
 	if v.bases = s; len(fixes) > 0 {
 		v.bases = v.session(!v.layered, fixes...)
 		defer v.bases.Close()
 	}
 	if v.base, err = v.bases.OpenSubject(ctx, base); err != nil {
-		return nil, false, err
+		return err
 	}
 	defer v.base.Close()
 	if err := v.again(ctx); err != nil {
-		return nil, false, err
+		return err
 	}
 	if v.added != nil {
 		defer v.added.Close()
 	}
-	return v.out, v.mayFix(), v.compare(ctx)
-}
-
-// compare compares what vfix makes of the base with the source.
-func (v *comparison) compare(ctx context.Context) error {
 	if err := v.prove(ctx); err != nil {
 		return err
 	}
-	if !v.layered {
-		if err := v.files(ctx); err != nil {
-			return err
-		}
-	} else if err := v.layers(ctx); err != nil {
+	if v.layered {
+		err = v.layers(ctx)
+	} else {
+		err = v.trees(ctx, v.base.T, v.after.T, v.bases)
+	}
+	if err != nil {
 		return err
 	}
 	wrong := func(name string) bool { return v.said[name] }
 	v.out.Added, v.out.Corrected = slices.DeleteFunc(v.out.Added, wrong), slices.DeleteFunc(v.out.Corrected, wrong)
 	slices.Sort(v.out.Added)
 	slices.Sort(v.out.Corrected)
-	if err := v.image(ctx); err != nil {
+	if err := v.image(); err != nil {
 		return err
 	}
 	if v.stated != nil {
@@ -419,43 +396,41 @@ func (v *comparison) differs(name, format string, args ...any) {
 	v.out.problem("%s: %s", name, fmt.Sprintf(format, args...))
 }
 
-// layers compares the layers with the base's and the one that vfix adds. If they are not the same
-// the files in them are compared.
+// layers compares the layers with the base's and the one that vfix adds. Under other layers, or more of them, the
+// file systems are compared.
 func (v *comparison) layers(ctx context.Context) error {
 	base, after := v.base.T.Layers, v.after.T.Layers
-	for i, l := range base {
-		if i >= len(after) {
-			v.out.problem("layer %d: missing, want %v", i, l.DiffID)
-			return v.files(ctx)
-		}
-		if after[i].DiffID != l.DiffID {
-			v.out.problem("layer %d: got %v, want the base's %v", i, after[i].DiffID, l.DiffID)
-			return v.files(ctx)
-		}
+	n := 0
+	for n < min(len(base), len(after)) && base[n].DiffID == after[n].DiffID {
+		n++
 	}
-	if len(after) > len(base)+1 {
-		v.out.problem("got %d layers, want the %d of the base and one more", len(after), len(base))
-		return v.files(ctx)
-	}
-	v.stacked = true
+	v.stacked = n == len(base) && len(after) <= n+1
 	switch more := len(after) > len(base); {
-	case v.added == nil && !more, v.added != nil && more && after[len(base)].DiffID == v.added.PlainDigest:
+	case v.stacked && v.added == nil && !more, v.stacked && v.added != nil && more && after[n].DiffID == v.added.PlainDigest:
 		return nil
-	case v.added != nil && more:
-		if err := v.files(ctx); err != nil {
-			return err
-		}
-		return v.members(ctx)
+	case v.stacked && more:
+		return v.layer(ctx)
+	case v.stacked:
+		v.out.problem("added layer: missing, want %v", v.added.PlainDigest)
+		return nil
+	case n == len(base):
+		v.out.problem("got %d layers, want the %d of the base and one more", len(after), n)
+	case n == len(after):
+		v.out.problem("layer %d: missing, want %v", n, base[n].DiffID)
+	default:
+		v.out.problem("layer %d: got %v, want the base's %v", n, after[n].DiffID, base[n].DiffID)
 	}
-	if err := v.files(ctx); err != nil || len(v.out.Problems) > 0 {
+	s := v.session(true) // what layers hold was read without the sums of files
+	defer s.Close()
+	want, err := s.Image(ctx, v.base.Src.Image)
+	if err != nil {
 		return err
 	}
-	if v.added == nil {
-		v.out.problem("added layer: got %v, want none: there is nothing to patch", after[len(base)].DiffID)
-	} else {
-		v.out.problem("added layer: missing, want %v", v.added.PlainDigest)
+	got, err := s.Image(ctx, v.after.Src.Image)
+	if err != nil {
+		return err
 	}
-	return nil
+	return v.trees(ctx, want, got, s)
 }
 
 // derived reports whether the source has the layer more that it should have.
@@ -464,7 +439,7 @@ func (v *comparison) derived() bool {
 }
 
 // image compares what an image is beside its file system.
-func (v *comparison) image(ctx context.Context) error {
+func (v *comparison) image() error {
 	switch base, after := v.base.Src.Image, v.after.Src.Image; {
 	case base == nil && after == nil:
 		return nil // neither has a config
@@ -476,5 +451,5 @@ func (v *comparison) image(ctx context.Context) error {
 	if err != nil || !v.stacked || v.undone {
 		return err
 	}
-	return v.manifest(ctx, config)
+	return v.manifest(config)
 }

@@ -8,35 +8,65 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"strconv"
 
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/tidwall/gjson"
 
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/internal/jsonobject"
+	"vfix.dev/vfix/images/media"
 )
 
 // texts compares two JSON objects, except for some members. A key that is there twice is a
 // difference of its own: parsers do not agree on which one counts.
 func (v *Verified) texts(where string, want, got []byte, except ...string) error {
-	v.twice(where, got)
-	var w, g jsonobject.Object
-	if err := json.Unmarshal(want, &w); err != nil {
+	if key := duplicateKey(gjson.ParseBytes(got)); key != "" {
+		v.problem("%s: %s: there twice", where, key)
+	}
+	w, err := object(want, except)
+	if err != nil {
 		return fmt.Errorf("%s: %w", where, err)
 	}
-	if err := json.Unmarshal(got, &g); err != nil {
+	g, err := object(got, except)
+	if err != nil {
 		return fmt.Errorf("%s: %w", where, err)
 	}
-	for _, key := range except {
-		delete(w, key)
-		delete(g, key)
-	}
-	v.object(where, w, g)
+	v.value(where, w, g)
 	return nil
 }
 
-func (v *Verified) twice(where string, raw []byte) {
-	if key := duplicateKey(gjson.ParseBytes(raw)); key != "" {
-		v.problem("%s: %s: there twice", where, key)
+// object is a JSON object without some members, with OCI's names of media types, and numbers as they are written.
+func object(raw []byte, except []string) (o map[string]any, err error) {
+	if err := json.Unmarshal(raw, &o); err != nil {
+		return nil, err
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	o = nil
+	err = d.Decode(&o)
+	for _, key := range except {
+		delete(o, key)
+	}
+	ociNames(o)
+	return o, err
+}
+
+// ociNames gives media types their OCI names, except in annotations.
+func ociNames(value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		if t, ok := value["mediaType"].(string); ok {
+			value["mediaType"] = string(media.OCIName(types.MediaType(t)))
+		}
+		for key, e := range value {
+			if key != "annotations" {
+				ociNames(e)
+			}
+		}
+	case []any:
+		for _, e := range value {
+			ociNames(e)
+		}
 	}
 }
 
@@ -58,37 +88,10 @@ func duplicateKey(value gjson.Result) (key string) {
 	return key
 }
 
-// object compares two JSON objects, member by member.
-func (v *Verified) object(where string, want, got jsonobject.Object) {
-	all := jsonobject.Object{}
-	maps.Copy(all, want)
-	maps.Copy(all, got)
-	for _, k := range contents.SortedKeys(all) {
-		w, g := want[k], got[k]
-		switch {
-		case w == nil:
-			v.problem("%s: %s: got %s, want none", where, k, short(g))
-		case g == nil:
-			v.problem("%s: %s: missing, want %s", where, k, short(w))
-		default:
-			v.value(where+": "+k, w, g)
-		}
-	}
-}
-
-// short is the beginning of a long value.
-func short(raw json.RawMessage) string {
-	const most = 300 // bytes
-	if len(raw) <= most {
-		return string(raw)
-	}
-	return string(bytes.ToValidUTF8(raw[:most], nil)) + "…"
-}
-
-// value compares two JSON values: objects by their members, lists of files and of changes in files by
-// what they are about.
-func (v *Verified) value(where string, want, got json.RawMessage) {
-	if sameJSON(want, got) {
+// value compares two JSON values: objects by their members, lists of objects by what their elements are about, or by
+// their places.
+func (v *Verified) value(where string, want, got any) {
+	if reflect.DeepEqual(want, got) {
 		return
 	}
 	w, g := members(want), members(got)
@@ -97,42 +100,58 @@ func (v *Verified) value(where string, want, got json.RawMessage) {
 		return
 	}
 	before := len(v.Problems)
-	v.object(where, w, g)
+	all := maps.Clone(w)
+	maps.Copy(all, g)
+	for _, k := range contents.SortedKeys(all) {
+		a, wanted := w[k]
+		b, there := g[k]
+		switch {
+		case !wanted:
+			v.problem("%s: %s: got %s, want none", where, k, short(b))
+		case !there:
+			v.problem("%s: %s: missing, want %s", where, k, short(a))
+		default:
+			v.value(where+": "+k, a, b)
+		}
+	}
 	if len(v.Problems) == before {
 		v.problem("%s: another order", where)
 	}
 }
 
-// members are those of an object, or of a list whose elements have a path or an offset each that no other
-// has: by these. nil for other values.
-func members(raw json.RawMessage) jsonobject.Object {
-	var o jsonobject.Object
-	if json.Unmarshal(raw, &o) == nil {
+// members are those of an object, or of a list of objects: by the path or offset that each has, else by their places. nil
+// for other values, and for lists in which two have the same.
+func members(value any) map[string]any {
+	if o, ok := value.(map[string]any); ok {
 		return o
 	}
-	o = jsonobject.Object{}
-	list := gjson.ParseBytes(raw)
-	for _, e := range list.Array() {
-		key := e.Get("path").Str
-		if at := e.Get("offset"); key == "" && at.Exists() {
-			key = "offset " + at.Raw
+	list, _ := value.([]any)
+	if list == nil {
+		return nil
+	}
+	all := map[string]any{}
+	for n, e := range list {
+		o, _ := e.(map[string]any)
+		key := strconv.Itoa(n)
+		if path, ok := o["path"].(string); ok {
+			key = path
+		} else if at := o["offset"]; at != nil {
+			key = fmt.Sprint("offset ", at)
 		}
-		if !list.IsArray() || key == "" || o[key] != nil {
+		if o == nil || all[key] != nil {
 			return nil
 		}
-		o[key] = json.RawMessage(e.Raw)
+		all[key] = e
 	}
-	return o
+	return all
 }
 
-// sameJSON reports whether two texts are the same value: white space and the order of keys
-// mean nothing.
-func sameJSON(a, b []byte) bool {
-	decode := func(raw []byte) (v any) {
-		d := json.NewDecoder(bytes.NewReader(raw))
-		d.UseNumber()
-		d.Decode(&v)
-		return v
+// short is the beginning of a long value.
+func short(value any) string {
+	raw, _ := json.Marshal(value)
+	const most = 300 // bytes
+	if len(raw) <= most {
+		return string(raw)
 	}
-	return reflect.DeepEqual(decode(a), decode(b))
+	return string(bytes.ToValidUTF8(raw[:most], nil)) + "…"
 }

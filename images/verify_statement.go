@@ -88,7 +88,7 @@ func (v *comparison) statement() error {
 	}
 	v.out.skip("statement: subject[].name: a result can be renamed")
 	for _, a := range st.Subject {
-		if !(&provenance.Statement{Subject: []provenance.Artifact{a}}).HasSubject(digests) {
+		if !a.Is(digests) {
 			v.out.skip("statement: subject[].digest: %v: another place or the index of the image", a.Digest)
 		}
 	}
@@ -96,17 +96,17 @@ func (v *comparison) statement() error {
 		v.out.problem("statement: %v has no layer that vfix made", v.after.Src.Ref)
 		return nil
 	}
+	if v.undone && v.base.T.At(strings.TrimPrefix(fallback.TracePath, "/")) != nil {
+		v.out.skip("statement: derived.entrypointWrapped: the base also has vfix-trace")
+	}
 	if !v.undone {
-		digests, err := provenance.DigestsOf(v.base.Src)
+		bases, err := provenance.DigestsOf(v.base.Src)
 		if err != nil {
 			return err
 		}
-		if a := st.Predicate.Base.Artifact; !(&provenance.Statement{Subject: []provenance.Artifact{a}}).HasSubject(digests) {
+		if a := st.Predicate.Base.Artifact; !a.Is(bases) {
 			v.out.problem("statement: its base is %s with the digest %v, and not %v", a.Name, a.Digest, v.base.Src.Ref)
 		}
-	}
-	if v.undone && v.base.T.At(strings.TrimPrefix(fallback.TracePath, "/")) != nil {
-		v.out.skip("statement: derived.entrypointWrapped: the base also has vfix-trace")
 	}
 	want, err := v.c.state(v.base.T, v.from, digests[0], v.after.T.Layers[len(v.after.T.Layers)-1].DiffID)
 	if err != nil {

@@ -6,21 +6,16 @@ package images
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-	"github.com/tidwall/gjson"
 
-	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/provenance"
-	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
 )
 
@@ -81,164 +76,85 @@ func (v *comparison) baseNamed() error {
 	return nil
 }
 
-// manifest compares the manifests.
-func (v *comparison) manifest(ctx context.Context, config []byte) error {
+// manifest compares the manifests: the source's with what a rebuild makes of the base's, the added layer compressed in
+// whatever way.
+func (v *comparison) manifest(config []byte) error {
 	if !hasManifest(v.after.Src) {
 		v.out.skip("manifest: %v has none", v.after.Src.Ref)
-		return v.reread(ctx, nil, nil)
+		return nil
 	}
 	raw, err := v.after.Src.Image.RawManifest()
 	if err != nil {
 		return err
 	}
-	var want, got manifestText
-	if err := got.parse(raw); err != nil {
-		return fmt.Errorf("%v: %w", v.after.Src.Ref, err)
+	var got struct {
+		MediaType types.MediaType `json:"mediaType"`
+		Layers    []v1.Descriptor `json:"layers"`
 	}
-	base := got.bare(len(v.base.T.Layers))
-	if hasManifest(v.base.Src) {
-		if base, err = v.base.Src.Image.RawManifest(); err != nil {
-			return err
+	if err := json.Unmarshal(raw, &got); err != nil {
+		return fmt.Errorf("%v: manifest: %w", v.after.Src.Ref, err)
+	}
+	want, err := v.baseManifest(got.Layers, config)
+	if err == nil && v.derived() {
+		added := &contents.AddedLayer{}
+		if n := len(got.Layers); n > 0 {
+			added.PackedDigest, added.PackedSize = got.Layers[n-1].Digest, got.Layers[n-1].Size
 		}
-	} else {
-		v.out.skip("manifest: %v has none: what it says of the base's layers", v.base.Src.Ref)
-	}
-	if v.derived() {
-		if base, err = v.derivedManifest(base, &got, config); err != nil {
-			return fmt.Errorf("%v: %w", v.base.Src.Ref, err)
+		names := naming{oci: got.MediaType != types.DockerManifestSchema2, made: v.from.made}
+		if names.manifest, err = v.base.Src.Image.MediaType(); err == nil {
+			want, err = editManifest(want, config, names, added, v.from)
 		}
 	}
-	if err := want.parse(base); err != nil {
-		return fmt.Errorf("%v: %w", v.base.Src.Ref, err)
-	}
-	if err := jsonobject.Edit(want.rest, "config", func(c *jsonobject.Object) error { // it was compared
-		digest, size, err := v1.SHA256(bytes.NewReader(config))
-		(*c)["digest"], _ = jsonobject.Encode(digest)
-		(*c)["size"], _ = jsonobject.Encode(size)
-		return err
-	}); err != nil {
+	if err != nil {
 		return fmt.Errorf("%v: manifest: %w", v.base.Src.Ref, err)
 	}
-	if err := v.reread(ctx, &want, &got); err != nil {
-		return err
-	}
-	v.out.twice("manifest", raw)
-	v.out.object("manifest", want.rest, got.rest)
-	if len(want.layers) != len(got.layers) {
-		v.out.problem("manifest: got %d layers, want %d", len(got.layers), len(want.layers))
-		return nil
-	}
-	for n := range want.layers {
-		v.out.object(fmt.Sprintf("manifest: layer %d", n), want.layers[n], got.layers[n])
-	}
-	return nil
+	return v.out.texts("manifest", want, raw)
 }
 
-// derivedManifest is what a rebuild makes of the base's manifest, with the added layer in the form of
-// the source, compressed in whatever way.
-func (v *comparison) derivedManifest(base []byte, got *manifestText, config []byte) ([]byte, error) {
-	var added v1.Descriptor
-	if n := len(got.layers); n > 0 {
-		if err := decode(got.layers[n-1], &added); err != nil {
-			return nil, fmt.Errorf("manifest: %w", err)
-		}
+// baseManifest is the base's manifest, with its layers compressed as the source has them: all of those were read, and
+// hold the same; of layers with the same content the first one was read. It names the source's config.
+func (v *comparison) baseManifest(got []v1.Descriptor, config []byte) ([]byte, error) {
+	n := len(v.base.T.Layers)
+	bare := !hasManifest(v.base.Src)
+	m := jsonobject.Object{}
+	if bare {
+		v.out.skip("manifest: %v has none: what it says of the base's layers", v.base.Src.Ref)
+		m["schemaVersion"], _ = jsonobject.Encode(2)
+		m["config"], _ = jsonobject.Encode(v1.Descriptor{MediaType: types.OCIConfigJSON})
+		m["layers"], _ = jsonobject.Encode(slices.Repeat([]jsonobject.Object{{}}, n))
+	} else if raw, err := v.base.Src.Image.RawManifest(); err != nil {
+		return nil, err
+	} else if err := json.Unmarshal(raw, &m); err != nil {
+		return nil, err
 	}
-	manifest, err := v.base.Src.Image.MediaType()
+	layers, err := v.after.Src.Image.Layers()
 	if err != nil {
 		return nil, err
 	}
-	return editManifest(base, config, naming{!got.docker, v.from.made, manifest},
-		&contents.AddedLayer{PackedDigest: added.Digest, PackedSize: added.Size}, v.from)
-}
-
-// manifestText is a manifest, taken apart, with OCI's names for media types.
-type manifestText struct {
-	rest   jsonobject.Object // without the layers
-	layers []jsonobject.Object
-	docker bool
-}
-
-func (m *manifestText) parse(raw []byte) error {
-	if err := json.Unmarshal(raw, &m.rest); err != nil {
-		return fmt.Errorf("manifest: %w", err)
-	}
-	if err := json.Unmarshal(m.rest["layers"], &m.layers); err != nil {
-		return fmt.Errorf("manifest: layers: %w", err)
-	}
-	delete(m.rest, "layers")
-	m.docker = sameJSON(m.rest["mediaType"], []byte(`"`+types.DockerManifestSchema2+`"`))
-	if err := jsonobject.Edit(m.rest, "config", func(c *jsonobject.Object) error {
-		if *c == nil {
-			return hinterr.Damaged("missing")
+	if err := jsonobject.Edit(m, "layers", func(all *[]jsonobject.Object) error {
+		first := map[v1.Hash]int{}
+		for i, l := range (*all)[:min(n, len(*all), len(got), len(layers))] {
+			id := v.base.T.Layers[i].DiffID
+			if _, known := first[id]; !known {
+				first[id] = i
+			}
+			is := got[first[id]]
+			digest, _ := jsonobject.Encode(got[i].Digest)
+			if !bare && (bytes.Equal(l["digest"], digest) || !media.AtHand(layers[i])) {
+				continue
+			}
+			l["mediaType"], _ = jsonobject.Encode(is.MediaType)
+			l["digest"], _ = jsonobject.Encode(is.Digest)
+			l["size"], _ = jsonobject.Encode(is.Size)
 		}
-		ociName(*c)
 		return nil
 	}); err != nil {
-		return fmt.Errorf("manifest: %w", err)
+		return nil, err
 	}
-	ociName(m.rest)
-	for _, l := range m.layers {
-		ociName(l)
+	if err := nameConfig(m, config); err != nil {
+		return nil, err
 	}
-	return nil
-}
-
-// ociName gives the media type of a descriptor or manifest its OCI name.
-func ociName(o jsonobject.Object) {
-	var t types.MediaType
-	if json.Unmarshal(o["mediaType"], &t) == nil && o != nil {
-		o["mediaType"], _ = jsonobject.Encode(media.OCIName(t))
-	}
-}
-
-// bare is the manifest that a base has of which nothing is known but its layers, the first n.
-func (m *manifestText) bare(n int) []byte {
-	layers := []jsonobject.Object{}
-	for _, l := range m.layers[:min(n, len(m.layers))] {
-		layers = append(layers, jsonobject.Object{"mediaType": l["mediaType"], "digest": l["digest"], "size": l["size"]})
-	}
-	raw, _ := jsonobject.Encode(map[string]any{
-		"schemaVersion": 2, "mediaType": m.rest["mediaType"], "layers": layers,
-		"config": map[string]any{"mediaType": types.OCIConfigJSON},
-	})
-	return raw
-}
-
-// reread reads those layers of the base, in the source's form, that are not the base's own
-// blobs: they were not read so far, as the config says that they hold the same. How they are
-// compressed is not a difference then.
-func (v *comparison) reread(ctx context.Context, want, got *manifestText) error {
-	layers, err := v.after.Src.Image.Layers()
-	if err != nil {
-		return err
-	}
-	base, err := v.base.Src.Image.Layers()
-	if err != nil {
-		return err
-	}
-	for n, l := range layers[:min(len(base), len(layers))] {
-		known := want != nil && hasManifest(v.base.Src) && n < min(len(want.layers), len(got.layers))
-		if known && sameJSON(want.layers[n]["digest"], got.layers[n]["digest"]) || !media.AtHand(l) {
-			continue
-		}
-		ls, err := blob.OpenLayer(ctx, l, v.o.Media.Progress)
-		if err != nil {
-			return err
-		}
-		if _, err = io.Copy(io.Discard, ls); err == nil {
-			err = ls.Finish()
-		}
-		ls.Close()
-		if err != nil {
-			return ls.Wrap(err)
-		}
-		if known {
-			for _, key := range []string{"mediaType", "digest", "size"} {
-				want.layers[n][key] = got.layers[n][key]
-			}
-		}
-	}
-	return nil
+	return jsonobject.Encode(m)
 }
 
 // index compares the indexes that the images were chosen from: the base's with the patched images in
@@ -257,83 +173,20 @@ func (v *Verified) index(base, after *media.Source) error {
 		v.skip("images of other platforms: %v has none", base.Ref)
 		return nil
 	}
-	want := base.Index
+	index := base.Index
 	bases, afters := append([]*media.Source{base}, base.Levels...), append([]*media.Source{after}, after.Levels...)
 	for i, b := range bases {
 		if i < len(afters) && b.Entry.Digest != afters[i].Entry.Digest {
-			want = media.ReplaceInIndex(want, b.Entry, afters[i].Image)
+			index = media.ReplaceInIndex(index, b.Entry, afters[i].Image)
 		}
 	}
-	return v.indexes("index", want, after.Index, blob.MaxNesting)
-}
-
-// indexes compares two indexes, and those in them.
-func (v *Verified) indexes(where string, want, got v1.ImageIndex, depth int) error {
-	wantRest, wantEntries, err := indexText(want)
+	want, err := index.RawManifest()
 	if err != nil {
 		return err
 	}
-	gotRest, gotEntries, err := indexText(got)
+	got, err := after.Index.RawManifest()
 	if err != nil {
 		return err
 	}
-	v.object(where, wantRest, gotRest)
-	if len(wantEntries) != len(gotEntries) {
-		v.problem("%s: got %d entries, want %d", where, len(gotEntries), len(wantEntries))
-		return nil
-	}
-	for n, w := range wantEntries {
-		var a, b v1.Descriptor
-		if err := decode(w, &a); err != nil {
-			return err
-		}
-		if err := decode(gotEntries[n], &b); err != nil {
-			return err
-		}
-		if where := fmt.Sprintf("%s: entry %d", where, n); a.MediaType.IsIndex() && b.MediaType.IsIndex() && a.Digest != b.Digest && depth > 0 {
-			inWant, err := want.ImageIndex(a.Digest)
-			if err != nil {
-				return err
-			}
-			inGot, err := got.ImageIndex(b.Digest)
-			if err != nil {
-				return err
-			}
-			if err := v.indexes(where, inWant, inGot, depth-1); err != nil {
-				return err
-			}
-		}
-		v.object(fmt.Sprintf("%s: entry %d", where, n), w, gotEntries[n])
-	}
-	return nil
-}
-
-// indexText takes an index apart.
-func indexText(idx v1.ImageIndex) (rest jsonobject.Object, entries []jsonobject.Object, err error) {
-	raw, err := idx.RawManifest()
-	if err != nil {
-		return nil, nil, err
-	}
-	if key := duplicateKey(gjson.ParseBytes(raw)); key != "" {
-		return nil, nil, fmt.Errorf("index: %s: there twice", key)
-	}
-	if err := json.Unmarshal(raw, &rest); err != nil {
-		return nil, nil, fmt.Errorf("index: %w", err)
-	}
-	if err := json.Unmarshal(rest["manifests"], &entries); err != nil {
-		return nil, nil, fmt.Errorf("index: manifests: %w", err)
-	}
-	delete(rest, "manifests")
-	for _, e := range entries {
-		ociName(e)
-	}
-	return rest, entries, nil
-}
-
-func decode(o jsonobject.Object, v any) error {
-	raw, err := jsonobject.Encode(o)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(raw, v)
+	return v.texts("index", want, got)
 }

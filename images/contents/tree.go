@@ -142,6 +142,20 @@ func (t *Tree) Walk(f func(name string, k *Node)) {
 	down("", t.Root)
 }
 
+// Entries are those of an archive with the tree's files, by name: of a file with several names, the first one has it and
+// the others are hard links. The root's name is "".
+func (t *Tree) Entries() map[string]*Entry {
+	all, first := map[string]*Entry{"": t.Root.Entry}, map[*Inode]string{}
+	t.Walk(func(name string, k *Node) {
+		if to, known := first[k.Inode]; known {
+			all[name] = &Entry{Kind: kindHardLink, Name: name, Link: to, Meta: k.Meta}
+			return
+		}
+		first[k.Inode], all[name] = name, k.Entry
+	})
+	return all
+}
+
 // Find returns the node with a name, every component but the last followed through
 // symlinks; or nil.
 func (t *Tree) Find(name string) *Node {

@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -161,14 +162,12 @@ func DigestSet(h v1.Hash) map[string]string { return map[string]string{h.Algorit
 
 // HasSubject reports whether the statement is about one of these digests.
 func (s *Statement) HasSubject(digests []v1.Hash) bool {
-	for _, a := range s.Subject {
-		for _, d := range digests {
-			if d.Hex != "" && a.Digest[d.Algorithm] == d.Hex {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Subject, func(a Artifact) bool { return a.Is(digests) })
+}
+
+// Is reports whether the artifact has one of these digests.
+func (a Artifact) Is(digests []v1.Hash) bool {
+	return slices.ContainsFunc(digests, func(d v1.Hash) bool { return d.Hex != "" && a.Digest[d.Algorithm] == d.Hex })
 }
 
 // StateFile describes what a plan does to a file whose content is before.

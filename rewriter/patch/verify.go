@@ -68,11 +68,11 @@ func fixesOf(after io.ReaderAt, size int64) ([]find.Fix, error) {
 
 // same reports whether after is what the plan makes of before.
 func (p *Plan) same(before, after io.ReaderAt, afterSize int64) error {
-	return sameBytes(io.LimitReader(p.Apply(before), p.Size), p.Size, io.NewSectionReader(after, 0, afterSize), afterSize)
+	return SameBytes(io.LimitReader(p.Apply(before), p.Size), p.Size, io.NewSectionReader(after, 0, afterSize), afterSize)
 }
 
-// sameBytes compares two streams of known sizes.
-func sameBytes(want io.Reader, wantSize int64, got io.Reader, gotSize int64) error {
+// SameBytes compares two streams of known sizes.
+func SameBytes(want io.Reader, wantSize int64, got io.Reader, gotSize int64) error {
 	const chunk = 1 << 16
 	a, b := make([]byte, chunk), make([]byte, chunk)
 	for at := int64(0); at < min(wantSize, gotSize); {
