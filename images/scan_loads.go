@@ -164,10 +164,8 @@ func (l *loading) examine(ctx context.Context, root, lib string) error {
 	if err != nil {
 		return err
 	}
-	f := l.f
-	f.Loads.Examined = append(f.Loads.Examined, path)
-	f.Files, f.Passed, f.Hazards = append(f.Files, got.Files...), append(f.Passed, got.Passed...), append(f.Hazards, got.Hazards...)
-	f.ELFFiles, f.ExecBytes, f.Warnings = f.ELFFiles+got.ELFFiles, f.ExecBytes+got.ExecBytes, append(f.Warnings, got.Warnings...)
+	l.f.Loads.Examined = append(l.f.Loads.Examined, path)
+	l.f.Add(got.Findings)
 	return nil
 }
 

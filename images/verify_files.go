@@ -24,13 +24,14 @@ func (v *comparison) trees(ctx context.Context, want, got *contents.Tree, s *con
 		}
 	}
 	w, g := want.Entries(), got.Entries()
+	proved := maps.Clone(v.said)
 	v.entries("", w, g)
 	var changed []*contents.Inode
 	names := map[*contents.Inode]string{}
 	for _, name := range contents.SortedKeys(w) {
 		b, a := w[name], g[name]
 		switch {
-		case v.said[name] || a.Kind != contents.KindFile || a == b:
+		case proved[name] || a == nil || a == b || a.Kind != contents.KindFile || b.Kind != contents.KindFile:
 		case a.Sum == nil || b.Sum == nil:
 			v.differs(name, "not compared: larger than %d bytes", int64(contents.MaxELF))
 		case *a.Sum != *b.Sum:
@@ -74,7 +75,7 @@ func (v *comparison) layer(ctx context.Context) error {
 	v.entries("added layer: ", want, got)
 	added := map[string]*io.SectionReader{}
 	for _, e := range v.c.extras {
-		if k := v.after.T.At(e.Name); k != nil && k.Kind == contents.KindFile && e.Link == "" && !v.said[e.Name] {
+		if k := v.after.T.At(e.Name); k != nil && k.Kind == contents.KindFile && e.Link == "" {
 			added[e.Name] = io.NewSectionReader(bytes.NewReader(e.Body), 0, int64(len(e.Body)))
 		}
 	}

@@ -4,6 +4,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
@@ -136,33 +139,16 @@ func (b *batch) all(ctx context.Context) (*Batch, error) {
 }
 
 // run works at several images at once.
-func (b *batch) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	next := make(chan outcome.Item)
-	var wg sync.WaitGroup
-	for range min(b.o.AtOnce, b.list.Count()) {
-		wg.Go(func() {
-			for i := range next {
-				if err := b.finish(ctx, b.one(ctx, i)); err != nil {
-					cancel(err)
-				}
-			}
-		})
-	}
+func (b *batch) run(parent context.Context) error {
+	g, ctx := errgroup.WithContext(parent)
+	g.SetLimit(b.o.AtOnce)
 	err := b.list.inTurn(func(i outcome.Item) error {
-		select {
-		case next <- i:
-		case <-ctx.Done():
+		if ctx.Err() == nil {
+			g.Go(func() error { return b.finish(ctx, b.one(ctx, i)) })
 		}
 		return context.Cause(ctx)
 	})
-	if err != nil {
-		cancel(err)
-	}
-	close(next)
-	wg.Wait()
-	return context.Cause(ctx)
+	return cmp.Or(g.Wait(), err, context.Cause(parent))
 }
 
 // finish notes an outcome; an error ends the run.
@@ -352,15 +338,14 @@ func take(o *outcome.Image, r *images.Rebuilt) {
 	o.Stored, o.Reference, o.Digest, o.LayerSize, o.Warnings = r.Stored, r.Reference, r.Digest, r.LayerSize, slices.Clone(r.Warnings)
 	unread(o, r.Findings)
 	for _, f := range r.Findings.All() {
-		o.Files, o.LeftOver = o.Files+len(f.Files), o.LeftOver+f.Uncovered()
-		hazards(o, f)
+		o.LeftOver += f.Uncovered()
+		files(o, f)
 		for i := range f.Files {
 			for _, p := range f.Files[i].Plan.Patches {
 				if p.Form != patch.Left {
 					o.Patched++
 				}
 			}
-			fixed(o, &f.Files[i])
 		}
 	}
 }
@@ -383,15 +368,14 @@ func unread(o *outcome.Image, all *contents.Findings) {
 	}
 }
 
-// fixed counts a file with a fix.
-func fixed(o *outcome.Image, f *contents.File) {
-	if f.Plan.Redirected() {
-		o.Fixed++
+// files counts the files that were found, and notes what else ends the programs of an image.
+func files(o *outcome.Image, f *contents.Findings) {
+	o.Files += len(f.Files)
+	for i := range f.Files {
+		if f.Files[i].Plan.Redirected() {
+			o.Fixed++
+		}
 	}
-}
-
-// hazards notes what else ends the programs of an image.
-func hazards(o *outcome.Image, f *contents.Findings) {
 	for _, h := range f.Hazards {
 		if kind := string(h.Kind); !slices.Contains(o.Hazards, kind) {
 			o.Hazards = append(o.Hazards, kind)

@@ -3,6 +3,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"sync"
 
 	"github.com/tidwall/gjson"
+	"golang.org/x/sync/errgroup"
 
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
@@ -27,7 +29,7 @@ const goneAtOnce = 8
 // last of them, and gone only if all of their bases are. If a registry does not say, unknown is
 // called with the base and the reason, and its result is not listed. Both are called by one goroutine at
 // a time. The files are only read.
-func Gone(ctx context.Context, path string, o media.Options, f func(stored string) error, unknown func(source string, why error)) error {
+func Gone(parent context.Context, path string, o media.Options, f func(stored string) error, unknown func(source string, why error)) error {
 	o = o.WithDefaults()
 	s, err := readStates(path)
 	if err != nil {
@@ -39,48 +41,35 @@ func Gone(ctx context.Context, path string, o media.Options, f func(stored strin
 		return err
 	}
 	kept := map[string]bool{} // of the shared ones: whether there is a base
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	next := make(chan place)
-	var telling sync.Mutex
-	var wg sync.WaitGroup
-	for range goneAtOnce {
-		wg.Go(func() {
-			for p := range next {
-				r, err := s.result(p)
-				gone := false
-				var why error
-				if err == nil && r.stored != "" {
-					gone, why = r.gone(ctx, o)
-				}
-				stored := r.stored
-				telling.Lock()
-				if why != nil && ctx.Err() == nil {
-					unknown(r.source, why)
-				}
-				switch {
-				case err != nil || stored == "":
-				case shared[s.place(stored)]:
-					kept[stored] = kept[stored] || !gone
-				case gone:
-					err = f(stored)
-				}
-				telling.Unlock()
-				if err != nil {
-					cancel(err)
-				}
-			}
-		})
-	}
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(parent)
+	g.SetLimit(goneAtOnce)
 	for _, p := range inFileOrder(s.known) {
 		if ctx.Err() != nil {
 			break
 		}
-		next <- p
+		g.Go(func() error {
+			line, err := s.line(p)
+			stored, source := storedIn(line), gjson.GetBytes(line, "source").Str
+			if err != nil || stored == "" {
+				return err
+			}
+			gone, why := isGone(ctx, source, o)
+			mu.Lock()
+			defer mu.Unlock()
+			if why != nil && ctx.Err() == nil {
+				unknown(source, why)
+			}
+			switch {
+			case shared[s.place(stored)]:
+				kept[stored] = kept[stored] || !gone
+			case gone:
+				return f(stored)
+			}
+			return nil
+		})
 	}
-	close(next)
-	wg.Wait()
-	if err := context.Cause(ctx); err != nil {
+	if err := cmp.Or(g.Wait(), context.Cause(parent)); err != nil {
 		return err
 	}
 	for _, stored := range slices.Sorted(maps.Keys(kept)) {
@@ -142,20 +131,9 @@ func readStates(path string) (*state, error) {
 	return s, nil
 }
 
-// result is what a line of a state file says: where an image went, "" for nowhere, and its source.
-type result struct{ stored, source string }
-
-func (s *state) result(p place) (result, error) {
-	line, err := s.line(p)
-	if err != nil {
-		return result{}, err
-	}
-	return result{storedIn(line), gjson.GetBytes(line, "source").Str}, nil
-}
-
-// gone reports whether the base of a result is gone; an error if that is not known.
-func (r result) gone(ctx context.Context, o media.Options) (bool, error) {
-	ref, err := media.ParseRef(r.source)
+// isGone reports whether a source is gone; an error if that is not known.
+func isGone(ctx context.Context, source string, o media.Options) (bool, error) {
+	ref, err := media.ParseRef(source)
 	if err != nil || ref.Transport != media.Registry {
 		return false, nil
 	}

@@ -37,11 +37,9 @@ func (b *batch) scan(ctx context.Context, out *outcome.Image, src *media.Source)
 func found(o *outcome.Image, all *contents.Findings) {
 	o.Status = outcome.Unaffected
 	for _, f := range all.All() {
-		o.Files += len(f.Files)
-		hazards(o, f)
+		files(o, f)
 		for i := range f.Files {
 			site(o, &f.Files[i])
-			fixed(o, &f.Files[i])
 		}
 	}
 	unread(o, all)

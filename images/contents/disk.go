@@ -154,17 +154,8 @@ func (d *Disk) Tree(ctx context.Context, s *Session) (*Tree, error) {
 func (d *Disk) findings(f *Findings) {
 	f.Passed = append(f.Passed, d.passed...)
 	slices.SortFunc(f.Passed, func(a, b Passed) int { return strings.Compare(a.Path, b.Path) })
-	if d.Only == "" {
-		return
-	}
-	for i := range f.Files {
-		f.Files[i].Path = d.Path
-	}
-	for i := range f.Passed {
-		f.Passed[i].Path = d.Path
-	}
-	for i := range f.Hazards {
-		f.Hazards[i].Path = d.Path
+	if d.Only != "" {
+		f.Rename(func(string) string { return d.Path })
 	}
 }
 

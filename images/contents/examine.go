@@ -20,11 +20,9 @@ import (
 )
 
 const (
-	// smallLimit is the largest file that each job examines in memory of its own, in bytes.
-	smallLimit = 4 << 20
-	// bigLimit is the largest file that is examined in memory at all: there is one such
-	// buffer, and who finds it taken uses a temporary file, as for larger files.
-	bigLimit = 16 << 20
+	// inMemory is the largest file that each of MaxLayersAtOnce examiners holds in memory, in bytes; larger ones are
+	// held in a temporary file.
+	inMemory = 8 << 20
 	// MaxELF is the largest file examined, in bytes. The largest known, GPU libraries, are
 	// below 3 GiB; call rel32 reaches no further than 2.
 	MaxELF = 4 << 30
@@ -52,8 +50,6 @@ func isELF(head []byte) bool {
 // examiner examines the files of one archive, one after the other, in the same memory.
 type examiner struct {
 	S *Session
-	// big says that this examiner has the session's big buffer.
-	big bool
 	// Whiteouts says that the archive is a layer, whose .wh. names are whiteouts.
 	Whiteouts bool
 	// take, if not nil, gets the files, which then are not examined.
@@ -65,17 +61,8 @@ type examiner struct {
 }
 
 func (x *examiner) Close() {
-	x.release()
 	x.held.Release()
 	blob.RemoveTemp(x.tmp)
-}
-
-// release gives the big buffer back.
-func (x *examiner) release() {
-	if x.big {
-		x.big = false
-		x.S.big.Unlock()
-	}
 }
 
 // content reads the content of a regular file and fills in what e knows of it.
@@ -139,7 +126,6 @@ func (x *examiner) examine(name string, r io.Reader, size int64) (*elfInfo, erro
 	if size > MaxELF {
 		return &elfInfo{passed: fmt.Sprintf("file of %d bytes, at most %d are examined", size, int64(MaxELF)), unread: true}, nil
 	}
-	defer x.release()
 	content, err := x.hold(r, size)
 	if err != nil {
 		return nil, err
@@ -147,30 +133,14 @@ func (x *examiner) examine(name string, r io.Reader, size int64) (*elfInfo, erro
 	return x.S.examineAt(name, content, size, true)
 }
 
-// memory returns size bytes of memory, nil without any for so large a file.
-func (x *examiner) memory(size int64) []byte {
-	if size <= smallLimit {
-		return x.buffer(size)
-	}
-	if size > bigLimit || !x.S.big.TryLock() {
-		return nil
-	}
-	x.big = true
-	if x.S.bigBuffer == nil {
-		x.S.bigBuffer = make([]byte, bigLimit)
-	}
-	return x.S.bigBuffer[:size]
-}
-
 // hold brings the file whose head has been read to a place at which it can be read at any offset. It
 // stays there until the next file.
 func (x *examiner) hold(r io.Reader, size int64) (io.ReaderAt, error) {
 	r = io.MultiReader(bytes.NewReader(x.head[:]), r)
-	if b := x.memory(size); b != nil {
-		if _, err := io.ReadFull(r, b); err != nil {
-			return nil, err
-		}
-		return elf.Memory(b), nil
+	if size <= inMemory {
+		b := x.buffer(size)
+		_, err := io.ReadFull(r, b)
+		return elf.Memory(b), err
 	}
 	if x.tmp == nil {
 		f, err := blob.TempFile()

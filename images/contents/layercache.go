@@ -27,12 +27,11 @@ type layerCache struct {
 // of 30 to 40 userlands of an old Debian.
 const maxRemembered = 400_000
 
-// knownLayer is a layer that was read, or is being read until ready is closed.
+// knownLayer is a layer that was read, or that whoever has the turn reads.
 type knownLayer struct {
-	ready chan struct{}
-	idx   *layerIndex
-	err   error
-	used  int64 // when it was asked for last, by the cache's clock
+	turn chan struct{}
+	idx  *layerIndex // nil until it was read
+	used int64       // when it was asked for last, by the cache's clock
 }
 
 func newLayerCache(atOnce int) *layerCache {
@@ -42,73 +41,57 @@ func newLayerCache(atOnce int) *layerCache {
 // Get gives a layer, which read reads if nobody has. Where somebody else does and fails, it
 // is read again: the other image may have been the one that is damaged or was cancelled.
 func (c *layerCache) Get(ctx context.Context, id v1.Hash, read func() (*layerIndex, error)) (*layerIndex, error) {
-	for {
-		k, mine := c.claim(id)
-		if mine {
-			return c.fill(ctx, id, k, read)
-		}
+	k := c.at(id)
+	for _, wait := range []chan struct{}{k.turn, c.slots} {
 		select {
-		case <-k.ready:
+		case wait <- struct{}{}:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
-		if k.err == nil {
+		defer func() { <-wait }()
+		if k.idx != nil {
 			return k.idx, nil
 		}
 	}
+	idx, err := read()
+	if err == nil {
+		c.keep(k, idx)
+	}
+	return idx, err
 }
 
-// claim finds a layer, or makes the caller the one who reads it.
-func (c *layerCache) claim(id v1.Hash) (k *knownLayer, mine bool) {
+// at is what is known of a layer.
+func (c *layerCache) at(id v1.Hash) *knownLayer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clock++
-	k = c.known[id]
+	k := c.known[id]
 	if k == nil {
-		k, mine = &knownLayer{ready: make(chan struct{})}, true
+		k = &knownLayer{turn: make(chan struct{}, 1)}
 		c.known[id] = k
 	}
 	k.used = c.clock
-	return k, mine
+	return k
 }
 
-// fill reads a layer and lets those know who wait for it.
-func (c *layerCache) fill(ctx context.Context, id v1.Hash, k *knownLayer, read func() (*layerIndex, error)) (*layerIndex, error) {
-	var idx *layerIndex
-	var err error
-	select {
-	case c.slots <- struct{}{}:
-		idx, err = read()
-		<-c.slots
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	}
+// keep remembers a layer that was read, and makes room for it.
+func (c *layerCache) keep(k *knownLayer, idx *layerIndex) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k.idx, k.err = idx, err; err != nil {
-		delete(c.known, id)
-	} else {
-		c.Entries += len(k.idx.Entries)
-		c.forget(k)
-	}
-	close(k.ready)
-	return k.idx, k.err
-}
-
-// forget makes room, but keeps what was just read.
-func (c *layerCache) forget(keep *knownLayer) {
+	k.idx = idx
+	c.Entries += len(idx.Entries)
 	for c.Entries > c.Most {
 		var oldest v1.Hash
-		var k *knownLayer
+		least := c.clock + 1
 		for id, other := range c.known {
-			if other != keep && other.idx != nil && (k == nil || other.used < k.used) {
-				oldest, k = id, other
+			if other != k && other.idx != nil && other.used < least {
+				oldest, least = id, other.used
 			}
 		}
-		if k == nil {
+		if least > c.clock {
 			return
 		}
+		c.Entries -= len(c.known[oldest].idx.Entries)
 		delete(c.known, oldest)
-		c.Entries -= len(k.idx.Entries)
 	}
 }

@@ -4,6 +4,7 @@ package contents
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"vfix.dev/vfix/rewriter/find"
@@ -57,19 +58,29 @@ func (p *Passed) Name() string {
 	return "layer " + p.Layer
 }
 
-// UnreadText says what of a source could not be read; "" for nothing.
-func (f *Findings) UnreadText() string {
-	paths, layers := 0, 0
+// unread counts the paths and the layers that could not be read.
+func (f *Findings) unread() (paths, layers int) {
 	for _, p := range f.Passed {
 		switch {
-		case !p.Unread:
-		case p.Path == "":
+		case p.Unread && p.Path == "":
 			layers++
-		default:
+		case p.Unread:
 			paths++
 		}
 	}
+	return paths, layers
+}
+
+// Unread counts the files, folders and layers that could not be read.
+func (f *Findings) Unread() int {
+	paths, layers := f.unread()
+	return paths + layers
+}
+
+// UnreadText says what of a source could not be read; "" for nothing.
+func (f *Findings) UnreadText() string {
 	var parts []string
+	paths, layers := f.unread()
 	for _, c := range []struct {
 		n    int
 		noun string
@@ -85,17 +96,6 @@ func (f *Findings) UnreadText() string {
 		return ""
 	}
 	return strings.Join(parts, " and ") + " could not be read"
-}
-
-// Unread counts the files, folders and layers that could not be read.
-func (f *Findings) Unread() int {
-	n := 0
-	for _, p := range f.Passed {
-		if p.Unread {
-			n++
-		}
-	}
-	return n
 }
 
 // Findings is what a scan of one source found.
@@ -137,36 +137,43 @@ type Loads struct {
 // Name names the source, and its image's platform if there are several.
 func (f *Findings) Name() string { return strings.TrimSpace(f.Source + " " + f.Platform) }
 
-// Rename gives a file that was examined at one path the name of another.
-func (f *Findings) Rename(path, name string) {
+// Rename gives what was examined other names.
+func (f *Findings) Rename(name func(path string) string) {
 	for i := range f.Files {
-		if f.Files[i].Path == path {
-			f.Files[i].Path = name
+		file := &f.Files[i]
+		file.Path, file.Links = name(file.Path), slices.Clone(file.Links) // which the targets also have
+		for n := range file.Links {
+			file.Links[n] = name(file.Links[n])
 		}
 	}
 	for i := range f.Passed {
-		if f.Passed[i].Path == path {
-			f.Passed[i].Path = name
-		}
+		f.Passed[i].Path = name(f.Passed[i].Path)
 	}
 	for i := range f.Hazards {
-		if f.Hazards[i].Path == path {
-			f.Hazards[i].Path = name
-		}
+		f.Hazards[i].Path = name(f.Hazards[i].Path)
 	}
+}
+
+// Add takes the findings in the files of another source.
+func (f *Findings) Add(o *Findings) {
+	f.Files, f.Passed, f.Hazards = append(f.Files, o.Files...), append(f.Passed, o.Passed...), append(f.Hazards, o.Hazards...)
+	f.ELFFiles, f.ExecBytes = f.ELFFiles+o.ELFFiles, f.ExecBytes+o.ExecBytes
+	f.Warnings = append(f.Warnings, o.Warnings...)
 }
 
 // All are the findings and those of the other levels.
 func (f *Findings) All() []*Findings { return append([]*Findings{f}, f.Levels...) }
 
-// LeftOver counts the sites that are live or unknown and stay.
-func (f *Findings) LeftOver() int {
-	n := 0
+// sum adds up what n counts in each file.
+func (f *Findings) sum(n func(*File) int) (all int) {
 	for i := range f.Files {
-		n += len(f.Files[i].Plan.LeftOver())
+		all += n(&f.Files[i])
 	}
-	return n
+	return all
 }
+
+// LeftOver counts the sites that are live or unknown and stay.
+func (f *Findings) LeftOver() int { return f.sum(func(f *File) int { return len(f.Plan.LeftOver()) }) }
 
 // LeftOver counts the sites of the file that are live or unknown, stay, and are in code that can
 // run: an object's only do once they have been linked.
@@ -179,12 +186,7 @@ func (f *File) LeftOver() int {
 
 // Affected reports whether any file would be changed.
 func (f *Findings) Affected() bool {
-	for i := range f.Files {
-		if !f.Files[i].Plan.Empty() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.Files, func(f File) bool { return !f.Plan.Empty() })
 }
 
 // Fallback is what an image has of the fallback.
@@ -204,11 +206,10 @@ type Fallback struct {
 // Uncovered counts the sites that are live or unknown and stay, and that no fallback in the
 // image covers.
 func (f *Findings) Uncovered() int {
-	n := 0
-	for i := range f.Files {
-		if f.Files[i].Covered == "" {
-			n += len(f.Files[i].Plan.LeftOver())
+	return f.sum(func(f *File) int {
+		if f.Covered != "" {
+			return 0
 		}
-	}
-	return n
+		return len(f.Plan.LeftOver())
+	})
 }

@@ -38,9 +38,6 @@ type Session struct {
 	Take  func(ctx context.Context, layer v1.Hash, e *Entry, r io.Reader) error
 	spool blob.Spool
 
-	big       sync.Mutex // of bigBuffer
-	bigBuffer []byte
-
 	planning sync.Mutex // of the plans in what layers hold
 	layers   *layerCache
 }

@@ -87,45 +87,26 @@ func (f *File) Open() int {
 }
 
 // IgnoredSites counts the call sites that would be open if nobody had accepted them.
-func (f *Findings) IgnoredSites() int {
-	n := 0
-	for i := range f.Files {
-		n += len(f.Files[i].Ignored)
-	}
-	return n
-}
+func (f *Findings) IgnoredSites() int { return f.sum(func(f *File) int { return len(f.Ignored) }) }
 
 // OpenSites counts the call sites that are live or unknown in the files as they were read.
-func (f *Findings) OpenSites() int { return f.UncoveredSites() + f.CaughtSites() }
+func (f *Findings) OpenSites() int { return f.sum((*File).Open) }
 
 // UncoveredSites counts those that no fallback in the source catches.
-func (f *Findings) UncoveredSites() int {
-	return f.openWhere(func(f *File) bool { return f.Covered == "" })
-}
+func (f *Findings) UncoveredSites() int { return f.sum((*File).uncovered) }
 
 // CaughtSites counts those that the fallback in the source catches at run time, also those that can be
 // patched.
-func (f *Findings) CaughtSites() int {
-	return f.openWhere(func(f *File) bool { return f.Covered != "" })
-}
-
-func (f *Findings) openWhere(keep func(*File) bool) int {
-	n := 0
-	for i := range f.Files {
-		if keep(&f.Files[i]) {
-			n += f.Files[i].Open()
-		}
-	}
-	return n
-}
+func (f *Findings) CaughtSites() int { return f.OpenSites() - f.UncoveredSites() }
 
 // UncoveredFiles counts the files that have UncoveredSites.
 func (f *Findings) UncoveredFiles() int {
-	n := 0
-	for i := range f.Files {
-		if f.Files[i].Covered == "" && f.Files[i].Open() > 0 {
-			n++
-		}
+	return f.sum(func(f *File) int { return min(f.uncovered(), 1) })
+}
+
+func (f *File) uncovered() int {
+	if f.Covered != "" {
+		return 0
 	}
-	return n
+	return f.Open()
 }

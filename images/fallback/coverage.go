@@ -52,9 +52,12 @@ func (s *Shim) installed(ctx context.Context, t *contents.Tree, config []byte) (
 	in := &installed{shim: s, t: t, content: map[string][]byte{}, hasLoader: t.Find(fallbackfiles.Loader64) != nil}
 	in.has32 = slices.ContainsFunc(fallbackfiles.Loaders32, func(name string) bool { return t.Find(name) != nil })
 	var want []*contents.Inode
-	names := []string{libraryName, twinName, traceName, fallbackfiles.Preload}
+	most := map[string]int64{ // of interest, in bytes
+		libraryName: int64(len(s.Library)), twinName: int64(len(s.Library32)), traceName: int64(len(s.Trace)), fallbackfiles.Preload: maxPreload,
+	}
+	names := contents.SortedKeys(most)
 	for _, name := range names {
-		if k := t.Find(name); k != nil && k.Kind == contents.KindFile && k.Size <= in.most(name) {
+		if k := t.Find(name); k != nil && k.Kind == contents.KindFile && k.Size <= most[name] {
 			want = append(want, k.Inode)
 		}
 	}
@@ -125,19 +128,6 @@ func (in *installed) loaders(ctx context.Context, files []contents.File) error {
 		}
 	}
 	return nil
-}
-
-// most is the size of the largest content that is of interest under a name.
-func (in *installed) most(name string) int64 {
-	switch name {
-	case libraryName:
-		return int64(len(in.shim.Library))
-	case twinName:
-		return int64(len(in.shim.Library32))
-	case traceName:
-		return int64(len(in.shim.Trace))
-	}
-	return maxPreload
 }
 
 // has reports whether a file of the fallback is there as it should be.
@@ -336,9 +326,12 @@ func Examine(ctx context.Context, s *contents.Session, src *media.Source, shim *
 			return nil, err
 		}
 		f.Source = src.Ref.String()
-		if src.Ref.Name != src.Path { // a stream, kept in a temporary file
-			f.Rename(src.Path, src.Ref.Name)
-		}
+		f.Rename(func(path string) string {
+			if path == src.Path { // of a stream, kept in a temporary file
+				return src.Ref.Name
+			}
+			return path
+		})
 		return f, nil
 	}
 	sub, err := s.OpenSubject(ctx, src)

@@ -164,7 +164,10 @@ func (p *patchRun) one(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	p.add(name, f, d.Only == "")
+	if d.Only == "" {
+		f.Rename(func(s string) string { return path.Join(filepath.ToSlash(name), s) })
+	}
+	p.out.Add(f.Findings)
 	switch {
 	case p.o.DryRun:
 		return nil
@@ -181,35 +184,6 @@ func (p *patchRun) one(ctx context.Context, name string) error {
 	return p.copyTree(ctx, d, t, f.ToPatch())
 }
 
-// add puts one path's findings into those of the run, whose paths begin with that path.
-func (p *patchRun) add(name string, f *contents.Scanned, isFolder bool) {
-	prefix := func(s string) string {
-		if isFolder {
-			return path.Join(filepath.ToSlash(name), s)
-		}
-		return s
-	}
-	for _, file := range f.Files {
-		file.Path = prefix(file.Path)
-		links := make([]string, len(file.Links))
-		for i, l := range file.Links {
-			links[i] = prefix(l)
-		}
-		file.Links = links
-		p.out.Files = append(p.out.Files, file)
-	}
-	for _, q := range f.Passed {
-		q.Path = prefix(q.Path)
-		p.out.Passed = append(p.out.Passed, q)
-	}
-	for _, h := range f.Hazards {
-		h.Path = prefix(h.Path)
-		p.out.Hazards = append(p.out.Hazards, h)
-	}
-	p.out.ELFFiles += f.ELFFiles
-	p.out.ExecBytes += f.ExecBytes
-}
-
 // tarball patches a tarball of a root filesystem.
 func (p *patchRun) tarball(ctx context.Context, name string) error {
 	t, err := p.s.Tarball(ctx, name)
@@ -223,7 +197,7 @@ func (p *patchRun) tarball(ctx context.Context, name string) error {
 	for i := range f.Files {
 		f.Files[i].Path = name + ":" + f.Files[i].Path
 	}
-	p.add(name, f, false)
+	p.out.Add(f.Findings)
 	hits := f.ToPatch()
 	if p.o.DryRun || p.o.InPlace && len(hits) == 0 {
 		return nil

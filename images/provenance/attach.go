@@ -73,9 +73,12 @@ func subjectsOf(r media.Result, st media.Stored) ([]v1.Hash, error) {
 	return []v1.Hash{h, img}, err
 }
 
-// state makes the statement about a result under a name.
-func (p *Proof) state(dest media.Ref, subjects []v1.Hash) ([]byte, error) {
-	s := Statement{Type: statementType, PredicateType: PredicateType, Predicate: p.Doc}.about(media.BaseName(dest), subjects)
+// state makes the statement about a result that has these digests somewhere, under a name.
+func (p *Proof) state(dest media.Ref, digests []v1.Hash) ([]byte, error) {
+	s := Statement{Type: statementType, Subject: []Artifact{}, PredicateType: PredicateType, Predicate: p.Doc}
+	for _, d := range digests {
+		s.Subject = append(s.Subject, Artifact{Name: media.BaseName(dest), Digest: DigestSet(d)})
+	}
 	return s.Encode()
 }
 

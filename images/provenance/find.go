@@ -71,16 +71,15 @@ func readStatement(file string) (*Stated, error) {
 func besideStatement(ref media.Ref, digests []v1.Hash) (*Stated, error) {
 	path := statementPath(ref)
 	st, err := readStatement(path)
-	if err == nil || !errors.Is(err, fs.ErrNotExist) || ref.Transport != media.OCILayout {
-		if errors.Is(err, fs.ErrNotExist) {
-			err = hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%v: no statement of provenance: %s is not there", ref, path), "name its file: --statement FILE")
-		}
+	if !errors.Is(err, fs.ErrNotExist) {
 		return st, err
 	}
-	others, _ := filepath.Glob(globQuote(filepath.Clean(ref.Name)) + ".*" + statementSuffix)
-	for _, p := range others {
-		if st, err := readStatement(p); err == nil && st.Statement.HasSubject(digests) {
-			return st, nil
+	if ref.Transport == media.OCILayout {
+		others, _ := filepath.Glob(globQuote(filepath.Clean(ref.Name)) + ".*" + statementSuffix)
+		for _, p := range others {
+			if st, err := readStatement(p); err == nil && st.Statement.HasSubject(digests) {
+				return st, nil
+			}
 		}
 	}
 	return nil, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%v: no statement of provenance: %s is not there", ref, path), "name its file: --statement FILE")

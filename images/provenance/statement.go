@@ -148,15 +148,6 @@ func parseStatement(raw []byte) (*Statement, error) {
 	return &s, nil
 }
 
-// about is the statement about a result that has these digests somewhere, under a name.
-func (s Statement) about(name string, digests []v1.Hash) Statement {
-	s.Subject = make([]Artifact, len(digests))
-	for i, d := range digests {
-		s.Subject[i] = Artifact{Name: name, Digest: DigestSet(d)}
-	}
-	return s
-}
-
 // DigestSet is in-toto's way to write a digest.
 func DigestSet(h v1.Hash) map[string]string { return map[string]string{h.Algorithm: h.Hex} }
 
