@@ -65,8 +65,13 @@ func OpenRoot(ctx context.Context, source string, o media.Options) (*Root, error
 		}
 	}
 	r.findings = sync.OnceValues(func() (*contents.Scanned, error) { return s.Findings(ctx, t) })
-	r.FS = &imageFS{ctx: ctx, t: t, got: map[*contents.Inode]*io.SectionReader{}}
+	r.FS = FS(ctx, t)
 	return r, nil
+}
+
+// FS is a merged file system as an fs.FS, as Root describes it; its files can be read as long as the session lasts.
+func FS(ctx context.Context, t *contents.Tree) fs.FS {
+	return &imageFS{ctx: ctx, t: t, got: map[*contents.Inode]*io.SectionReader{}}
 }
 
 // Callers returns the files of an image that have live or unknown call sites of a function
