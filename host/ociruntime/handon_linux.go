@@ -117,17 +117,21 @@ func (k *container) noteLater(cmd *command) {
 func (k *container) trusts(h specHook) bool {
 	if named, _ := filepath.Match("/proc/[0-9]*/exe", h.Path); named && len(h.Args) > 0 && h.Args[0] == "libnetwork-setkey" {
 		program, _ := os.Readlink(h.Path)
-		return strings.TrimSuffix(filepath.Base(program), " (deleted)") == "dockerd"
+		return filepath.Base(strings.TrimSuffix(program, deleted)) == "dockerd"
 	}
 	return isOwnHook(h) || k.trusted(h.Path)
 }
+
+// deleted ends the path of a program whose file was replaced (proc_pid_exe(5)).
+const deleted = " (deleted)"
 
 // trusted reports whether the operator says that what is at a path brings no programs.
 func (k *container) trusted(path string) bool {
 	return slices.Contains(strings.Split(k.TrustedHooks, ","), path)
 }
 
-// isOwnHook reports whether a hook is this program as a hook: of the same file, or of a copy, as the NRI plugin makes one.
+// isOwnHook reports whether a hook is this program as a hook: by its path, of the same file, or of a copy, as the NRI
+// plugin makes one.
 func isOwnHook(h specHook) bool {
 	if len(h.Args) == 0 {
 		return false
@@ -136,6 +140,9 @@ func isOwnHook(h specHook) bool {
 		return false
 	}
 	const self = "/proc/self/exe"
+	if path, err := os.Readlink(self); err == nil && strings.TrimSuffix(path, deleted) == h.Path {
+		return true // an upgrade may replace it meanwhile
+	}
 	is, err := os.Stat(h.Path)
 	own, oerr := os.Stat(self)
 	if err != nil || oerr != nil || !is.Mode().IsRegular() || is.Size() != own.Size() {
