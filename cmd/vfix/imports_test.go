@@ -62,7 +62,7 @@ var excepted = map[string][]string{
 	// The packages that edit and compare the engines' configuration files.
 	"host/install": {"github.com/pelletier/go-toml/v2", "github.com/tailscale/hujson", "github.com/aymanbagabas/go-udiff"},
 	// Where things are in config.json.
-	"host/ociruntime": {"github.com/tailscale/hujson", "github.com/tidwall/gjson"},
+	"host/ociruntime": {"github.com/moby/sys/mountinfo", "github.com/tidwall/gjson"},
 	"host/nri/plugin": {"github.com/containerd/nri/pkg/api", "github.com/containerd/nri/pkg/stub"},
 	// The vDSO is the kernel's, not a stranger's file.
 	"host/probe": {"debug/elf", "github.com/moby/profiles/seccomp", "github.com/opencontainers/runtime-spec/specs-go"},

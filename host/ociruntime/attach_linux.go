@@ -66,12 +66,13 @@ func (k *container) stays(name string) error {
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(k.mounts, func(m mount) bool { return m.id == id })
-	if i < 0 || k.mounts[i].shared == "" {
+	i := slices.IndexFunc(k.mounts, func(m mount) bool { return m.ID == id })
+	if i < 0 {
 		return nil
 	}
-	group := k.mounts[i].shared
-	if slices.ContainsFunc(k.machine, func(m mount) bool { return m.shared == group || m.master == group }) {
+	_, group, shared := strings.Cut(k.mounts[i].Optional, "shared:")
+	group, _, _ = strings.Cut(group, " ")
+	if shared && slices.ContainsFunc(k.machine, func(m mount) bool { return m.peers("shared:"+group) || m.peers("master:"+group) }) {
 		return errors.New("it is in a mount that is shared with this machine, which would get the patched file as well")
 	}
 	return nil
@@ -178,7 +179,7 @@ func (k *container) mayMake(folder int) error {
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(k.mounts, func(m mount) bool { return m.id == id && m.point != k.root.Path }) {
+	if slices.ContainsFunc(k.mounts, func(m mount) bool { return m.ID == id && m.Mountpoint != k.root.Path }) {
 		return errors.New("not there, and it would be made in a mount of the engine's")
 	}
 	return nil

@@ -33,8 +33,8 @@ func (k *container) unseen() string {
 		return ""
 	}
 	for _, m := range k.mounts {
-		if m.isBelow(k.root.Path) && !slices.Contains(kernelOnly, m.fstype) {
-			return fmt.Sprintf("%s: a mount below the root filesystem, not examined", m.point)
+		if m.isBelow(k.root.Path) && !slices.Contains(kernelOnly, m.FSType) {
+			return fmt.Sprintf("%s: a mount below the root filesystem, not examined", m.Mountpoint)
 		}
 	}
 	for _, m := range k.spec.Mounts {

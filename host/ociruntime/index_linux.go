@@ -9,8 +9,8 @@ import (
 	"encoding/json"
 	"errors"
 	"hash/crc32"
-	"math/bits"
 	"slices"
+	"sort"
 
 	"vfix.dev/vfix/host/examiner"
 	"vfix.dev/vfix/host/rootfs"
@@ -24,18 +24,18 @@ import (
 //	4 bytes   length of the JSON
 //	4 bytes   length of the identities
 //	          JSON: what was found
-//	          identities of 40 bytes each, in the order of place
+//	          identities of 40 bytes each, in the order of their inode numbers
 //	          folders: identity, length of the names (4 bytes), names in the form of rootfs.Visitor
 //
 // A file that is not so, is as good as none.
 type index struct {
 	scanned
-	clean []byte // identities
+	clean known
 	// folders are the names in folders, which need not be read again while those do not change.
 	folders []byte
 }
 
-const indexMagic = "vfixidx6"
+const indexMagic = "vfixidx7"
 
 // scanned is what the scan of a folder found that matters.
 type scanned struct {
@@ -154,53 +154,20 @@ func foldersOf(b []byte) map[[2]uint64][]byte {
 	return all
 }
 
-// known finds which identities an index holds, and where. They are in the order of place, so a table of
-// the beginnings of the parts of that order leads to the one or two that an identity may be.
-type known struct {
-	clean []byte
-	begin []uint32
-	shift int
-}
+// known is the identities of an index, in the order of their inode numbers.
+type known []byte
 
-// place scatters inode numbers, except for neighbors: files of one folder are most often that, and then
-// found in memory that was just read.
-func place(ino uint64) uint64 {
-	const neighbours = 3                          // bits
-	return ino >> neighbours * 0x9e3779b97f4a7c15 // 2^64 / golden ratio: Knuth, 6.4
-}
+func (k known) len() int { return len(k) / identitySize }
 
-func newKnown(clean []byte) *known {
-	n := len(clean) / identitySize
-	k := &known{clean: clean, shift: 64 - bits.Len(uint(n))}
-	k.begin = make([]uint32, 1<<bits.Len(uint(n))+1)
-	at := 0
-	for i := range n {
-		// One that is out of order, in a file that somebody else wrote, is not found.
-		for part := k.part(binary.LittleEndian.Uint64(clean[i*identitySize:])); at <= part; at++ {
-			k.begin[at] = uint32(i)
-		}
-	}
-	for ; at < len(k.begin); at++ {
-		k.begin[at] = uint32(n)
-	}
-	return k
-}
+func (k known) ino(i int) uint64 { return binary.LittleEndian.Uint64(k[i*identitySize:]) }
 
-func (k *known) part(ino uint64) int { return int(place(ino) >> k.shift) }
-
-// len is how many there are.
-func (k *known) len() int { return len(k.clean) / identitySize }
-
-// find returns where an identity is, -1 for nowhere.
-func (k *known) find(id rootfs.Identity) int {
+// find returns where an identity is, -1 for nowhere. One that is out of order, in a file that somebody else wrote, is not
+// found.
+func (k known) find(id rootfs.Identity) int {
 	var buf [identitySize]byte
 	key := appendIdentity(buf[:0], id)
-	part := k.part(id.Ino)
-	for i := int(k.begin[part]); i < int(k.begin[part+1]); i++ {
-		if binary.LittleEndian.Uint64(k.clean[i*identitySize:]) != id.Ino {
-			continue
-		}
-		if string(k.clean[i*identitySize:(i+1)*identitySize]) == string(key) {
+	for i := sort.Search(k.len(), func(i int) bool { return k.ino(i) >= id.Ino }); i < k.len() && k.ino(i) == id.Ino; i++ {
+		if string(k[i*identitySize:(i+1)*identitySize]) == string(key) {
 			return i
 		}
 	}
@@ -216,7 +183,7 @@ func inOrder(all []byte) []byte {
 	}
 	slices.SortFunc(list, func(a, b identity) int {
 		le := binary.LittleEndian
-		return cmp.Or(cmp.Compare(place(le.Uint64(a[:])), place(le.Uint64(b[:]))), bytes.Compare(a[:], b[:]))
+		return cmp.Or(cmp.Compare(le.Uint64(a[:]), le.Uint64(b[:])), bytes.Compare(a[:], b[:]))
 	})
 	list = slices.Compact(list) // of several names
 	out := make([]byte, 0, len(list)*identitySize)

@@ -60,9 +60,9 @@ func (k *container) look() (*scanned, error) {
 		if !m.isBelow(k.root.Path) {
 			continue
 		}
-		name := strings.TrimPrefix(m.point[len(strings.TrimSuffix(k.root.Path, "/")):], "/")
+		name := strings.TrimPrefix(m.Mountpoint[len(strings.TrimSuffix(k.root.Path, "/")):], "/")
 		if err := k.lookAtMount(keep, m, name, found); err != nil {
-			found.Unread = append(found.Unread, unread{Name: []byte(name), Reason: "mount: " + err.Error(), mount: m.id})
+			found.Unread = append(found.Unread, unread{Name: []byte(name), Reason: "mount: " + err.Error(), mount: m.ID})
 		}
 	}
 	// Of a mount, others may cover a part.
@@ -106,12 +106,12 @@ func (k *container) lookAtMount(keep indexes, m mount, name string, all *scanned
 		return err
 	}
 	id, err := rootfs.MountOf(fd)
-	if err != nil || id != m.id {
+	if err != nil || id != m.ID {
 		unix.Close(fd)
 		return err
 	}
 	k.hidden = append(k.hidden, name)
-	if slices.Contains(kernelOnly, m.fstype) {
+	if slices.Contains(kernelOnly, m.FSType) {
 		return unix.Close(fd)
 	}
 	var found *scanned
@@ -122,7 +122,7 @@ func (k *container) lookAtMount(keep indexes, m mount, name string, all *scanned
 	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
 		root, err := rootfs.Of(fd, "/"+name)
 		if err == nil {
-			root.Bare = bare(k.mounts, m.point)
+			root.Bare = bare(k.mounts, m.Mountpoint)
 			found, err = keep.folder(root)
 			root.Close()
 		}
@@ -140,14 +140,14 @@ func (k *container) lookAtMount(keep indexes, m mount, name string, all *scanned
 		return unix.Close(fd)
 	}
 	for _, h := range found.Legacy {
-		h.mount, h.Names = m.id, slices.Clone(h.Names)
+		h.mount, h.Names = m.ID, slices.Clone(h.Names)
 		for i, below := range h.Names {
 			h.Names[i] = []byte(name + string(below))
 		}
 		all.Legacy = append(all.Legacy, h)
 	}
 	for _, u := range found.Unread {
-		u.Name, u.mount = []byte(name+string(u.Name)), m.id
+		u.Name, u.mount = []byte(name+string(u.Name)), m.ID
 		all.Unread = append(all.Unread, u)
 	}
 	return nil
@@ -304,10 +304,10 @@ func (k *indexes) open(dir string) (*rootfs.Root, error) {
 // ownRoot reports whether the root is one that an engine made for this container alone.
 func (k *container) ownRoot(m mount, mounted bool) bool {
 	switch {
-	case mounted && m.readOnly, k.root.Path == "/": // the machine's own, an overlay on live systems
+	case mounted && m.readOnly(), k.root.Path == "/": // the machine's own, an overlay on live systems
 		return false
 	case mounted && m.wholeOverlay():
-		return strings.Contains(","+m.options, ",upperdir=")
+		return strings.Contains(","+m.VFSOptions, ",upperdir=")
 	case mounted && snapshotRoot(m):
 		return true
 	}

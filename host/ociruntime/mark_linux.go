@@ -7,13 +7,12 @@ import (
 	"bytes"
 	"encoding/hex"
 	"io"
-	"os"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/host/rootfs"
+	"vfix.dev/vfix/host/store"
 )
 
 // The mark of a file that vfix wrote into the upper layer of an overlay: an extended attribute
@@ -26,18 +25,9 @@ import (
 // own files are in lower layers, in which it means nothing.
 const markXattr = "trusted.vfix.copy"
 
-// bootID names the time since the machine was started; "" where the kernel does not say.
-var bootID = sync.OnceValue(func() string {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b))
-})
-
 // setMark marks a file that is being written; false if it cannot be marked.
 func setMark(fd int, c *copied) bool {
-	return bootID() != "" && unix.Fsetxattr(fd, markXattr, []byte(bootID()+" "+hex.EncodeToString(c.original)), 0) == nil
+	return store.BootID() != "" && unix.Fsetxattr(fd, markXattr, []byte(store.BootID()+" "+hex.EncodeToString(c.original)), 0) == nil
 }
 
 // markedBefore reports whether a file has the mark of a copy of this original that was written
@@ -49,7 +39,7 @@ func markedBefore(fd int, original []byte) bool {
 		return false
 	}
 	boot, sum, _ := strings.Cut(string(b[:n]), " ")
-	return bootID() != "" && boot != bootID() && sum == hex.EncodeToString(original)
+	return store.BootID() != "" && boot != store.BootID() && sum == hex.EncodeToString(original)
 }
 
 // partOf reports whether a file is what is on the disk of a copy that was cut off: shorter,

@@ -12,44 +12,31 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/moby/sys/mountinfo"
+
 	"vfix.dev/vfix/host/rootfs"
 	"vfix.dev/vfix/internal/mounts"
 )
 
 // mount is what is mounted at a folder. Source: proc_pid_mountinfo(5).
-type mount struct {
-	id       int
-	point    string // its mount point
-	root     string // of the file system that is mounted
-	fstype   string
-	readOnly bool
-	options  string // of the file system
-	shared   string // number of its peer group, "" for none
-	master   string // of the group from which it receives mounts
-}
+type mount struct{ *mountinfo.Info }
 
 // parseMounts reads a mountinfo file. Its order says nothing of which mount covers which.
 func parseMounts(text []byte) (all []mount) {
 	for _, m := range mounts.Read(text) {
-		one := mount{
-			id: m.ID, point: m.Mountpoint, root: m.Root, fstype: m.FSType, options: m.VFSOptions,
-			readOnly: hasOption(m.Options, "ro") || hasOption(m.VFSOptions, "ro"),
-		}
-		for field := range strings.FieldsSeq(m.Optional) {
-			if group, ok := strings.CutPrefix(field, "shared:"); ok {
-				one.shared = group
-			} else if group, ok := strings.CutPrefix(field, "master:"); ok {
-				one.master = group
-			}
-		}
-		all = append(all, one)
+		all = append(all, mount{m})
 	}
 	return all
 }
 
+func (m mount) readOnly() bool { return hasOption(m.Options, "ro") || hasOption(m.VFSOptions, "ro") }
+
+// peers reports whether a mount has a field of propagation, "shared:N" or "master:N".
+func (m mount) peers(field string) bool { return slices.Contains(strings.Fields(m.Optional), field) }
+
 // isBelow reports whether a mount is below a path.
 func (m mount) isBelow(path string) bool {
-	return strings.HasPrefix(m.point, strings.TrimSuffix(path, "/")+"/")
+	return strings.HasPrefix(m.Mountpoint, strings.TrimSuffix(path, "/")+"/")
 }
 
 // bare reports whether nothing is mounted below a path.
@@ -61,7 +48,7 @@ func bare(all []mount, path string) bool {
 // mounted there.
 func mountAt(all []mount, path string, fd int) (mount, bool) {
 	id, err := rootfs.MountOf(fd)
-	i := slices.IndexFunc(all, func(m mount) bool { return err == nil && m.id == id && m.point == path })
+	i := slices.IndexFunc(all, func(m mount) bool { return err == nil && m.ID == id && m.Mountpoint == path })
 	if i < 0 {
 		return mount{}, false
 	}
@@ -92,7 +79,7 @@ func unescape(s string) string {
 
 // wholeOverlay reports whether all of an overlay is mounted. A runtime binds the root to itself, and that of a folder
 // in an overlay, as in that of a live system, is not the root of any.
-func (m mount) wholeOverlay() bool { return m.fstype == "overlay" && m.root == "/" }
+func (m mount) wholeOverlay() bool { return m.FSType == "overlay" && m.Root == "/" }
 
 // overlay is the layers of an overlay file system.
 type overlay struct {
@@ -109,7 +96,7 @@ var errLayers = errors.New("the layers of the overlay are not known by their pat
 // apart from data (metacopy, data-only layers).
 func layersOf(m mount) (overlay, error) {
 	var o overlay
-	for _, opt := range optionsOf(m.options) {
+	for _, opt := range optionsOf(m.VFSOptions) {
 		name, value, _ := strings.Cut(opt, "=")
 		switch name {
 		case "lowerdir", "lowerdir+":
@@ -213,7 +200,7 @@ func engineRoot(path string) bool {
 // snapshotRoot reports whether what is mounted at a root is a snapshot of containerd that
 // is not an overlay: "native" ones are bind mounts of a folder.
 func snapshotRoot(m mount) bool {
-	dir, _ := filepath.Split(m.root)
+	dir, _ := filepath.Split(m.Root)
 	return strings.HasSuffix(dir, ".native/snapshots/")
 }
 

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/tailscale/hujson"
 	"github.com/tidwall/gjson"
 )
 
@@ -181,7 +180,7 @@ const startOption = "--start-id"
 func isAdded(h specHook) bool { return isOwnHook(h) && slices.Contains(h.Args, startOption) }
 
 // with is the config.json with mounts behind the others, and hooks behind those of their kinds, which may make mounts.
-// Mounts of an earlier start, by stale, and its hooks are left out; all else is as it was, byte for byte.
+// Mounts of an earlier start, by stale, and its hooks are left out; all else is as it was, byte for byte, except for blanks between them.
 func (s *spec) with(add []specMount, hooks specHooks, stale func(specMount) bool) ([]byte, error) {
 	text := s.raw
 	for _, at := range []struct {
@@ -236,38 +235,25 @@ func edit[T any](text []byte, path []string, add []T, stale func(T) bool) ([]byt
 		}
 		return splice(object.Index+1, object.Index+1, fmt.Appendf(nil, "%q:%s", name, made))
 	}
-	v, err := hujson.Parse([]byte(at.Raw))
-	if err != nil {
-		return nil, err
-	}
-	list, ok := v.Value.(*hujson.Array)
-	if !ok {
+	if !at.IsArray() {
 		return nil, fmt.Errorf("%s: no array", strings.Join(path, "."))
 	}
-	first, old := hujson.Extra(nil), len(list.Elements)
-	if old > 0 {
-		first = list.Elements[0].BeforeExtra
-	}
-	list.Elements = slices.DeleteFunc(list.Elements, func(e hujson.Value) bool {
+	var list []string
+	at.ForEach(func(_, e gjson.Result) bool {
 		var is T
-		return json.Unmarshal(e.Pack(), &is) == nil && stale(is)
+		if json.Unmarshal([]byte(e.Raw), &is) != nil || !stale(is) {
+			list = append(list, e.Raw)
+		}
+		return true
 	})
-	if len(add) == 0 && len(list.Elements) == old {
-		return text, nil
-	}
-	if len(list.Elements) > 0 {
-		list.Elements[0].BeforeExtra = first
-	} else {
-		list.AfterExtra = nil
-	}
 	for _, a := range add {
 		b, err := json.Marshal(a)
 		if err != nil {
 			return nil, err
 		}
-		list.Elements = append(list.Elements, hujson.Value{Value: hujson.Literal(b)})
+		list = append(list, string(b))
 	}
-	return splice(at.Index, at.Index+len(at.Raw), v.Pack())
+	return splice(at.Index, at.Index+len(at.Raw), []byte("["+strings.Join(list, ",")+"]"))
 }
 
 // hasOwnMounts reports whether the container gets a mount namespace of its own: elsewhere, what is mounted for it would

@@ -22,12 +22,12 @@ func TestSplice(t *testing.T) {
 		{`{"root":{"path":"r"},"mounts":[]}`, `{"root":{"path":"r"},"mounts":[` + text + `]}`},
 		{`{"root":{"path":"r"},"mounts":[ ]}`, `{"root":{"path":"r"},"mounts":[` + text + `]}`},
 		{`{"root":{"path":"r"},"mounts" : [ {"destination":"/a","x":[1,"]"]} ] , "z":1e3}` + "\n",
-			`{"root":{"path":"r"},"mounts" : [ {"destination":"/a","x":[1,"]"]},` + text + ` ] , "z":1e3}` + "\n"},
+			`{"root":{"path":"r"},"mounts" : [{"destination":"/a","x":[1,"]"]},` + text + `] , "z":1e3}` + "\n"},
 		// Additions of an earlier start go: before, between and behind the others.
 		{`{"root":{"path":"r"},"mounts":[{"source":"/cache/files/0"}]}`, `{"root":{"path":"r"},"mounts":[` + text + `]}`},
 		{`{"root":{"path":"r"},"mounts":[{"source":"/cache/files/0"}, {"source":"/b"}]}`, `{"root":{"path":"r"},"mounts":[{"source":"/b"},` + text + `]}`},
 		{`{"root":{"path":"r"},"mounts":[{"source":"/a"}, {"source":"/cache/files/0"}, {"source":"/b"} ]}`,
-			`{"root":{"path":"r"},"mounts":[{"source":"/a"}, {"source":"/b"},` + text + ` ]}`},
+			`{"root":{"path":"r"},"mounts":[{"source":"/a"},{"source":"/b"},` + text + `]}`},
 		{`{"root":{"path":"r"},"mounts":[{"source":"/a"},{"source":"/cache/files/0"}]}`, `{"root":{"path":"r"},"mounts":[{"source":"/a"},` + text + `]}`},
 	} {
 		s, err := parseSpec([]byte(c.before))

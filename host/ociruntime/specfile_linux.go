@@ -52,8 +52,7 @@ func (k *container) writeSpec() error {
 	if err != nil {
 		return err
 	}
-	stale := k.isOwn
-	if k.changes(add) {
+	if len(add)+len(k.earlier) > 0 {
 		// First what is vfix's: killed in between, the next start knows both the old mounts and the new ones.
 		ours, err := json.Marshal(append(slices.Clone(k.earlier), add...))
 		if err != nil {
@@ -62,10 +61,8 @@ func (k *container) writeSpec() error {
 		if err := replaceFile(ownPath(k.specPath), ours, nil); err != nil {
 			return err
 		}
-	} else {
-		add, stale = nil, func(specMount) bool { return false }
 	}
-	text, err := k.spec.with(add, k.hooks, stale)
+	text, err := k.spec.with(add, k.hooks, k.isOwn)
 	if err != nil || bytes.Equal(text, k.spec.raw) {
 		return err
 	}
@@ -133,24 +130,6 @@ func (k *container) isOwn(m specMount) bool { return slices.ContainsFunc(k.earli
 
 func (m specMount) equal(o specMount) bool {
 	return m.Destination == o.Destination && m.Type == o.Type && m.Source == o.Source && slices.Equal(m.Options, o.Options)
-}
-
-// changes reports whether the mounts of vfix in config.json are others than they should be.
-func (k *container) changes(add []specMount) bool {
-	n := 0
-	for _, m := range k.spec.Mounts {
-		if !k.isOwn(m) {
-			if n > 0 {
-				return true // behind ours there is one more
-			}
-			continue
-		}
-		if n >= len(add) || !m.equal(add[n]) {
-			return true
-		}
-		n++
-	}
-	return n != len(add)
 }
 
 // replaceSpec gives a config.json another content, with owner and mode of the old one. The bundle

@@ -26,7 +26,7 @@ const walkers = 4
 type tree struct {
 	spend *budget
 	by    *examiner.Group
-	old   *known
+	old   known // without call sites
 	// folders has the names in folders, by inode; nil if they are not remembered.
 	folders map[[2]uint64][]byte
 	// By identity: those that the old index knows.
@@ -35,8 +35,9 @@ type tree struct {
 	now       time.Time
 	parts     []*part
 
-	mu     sync.Mutex
-	linked map[rootfs.Identity]*linked
+	mu sync.Mutex
+	// linked are the files of several names that were examined: nil for one with nothing to patch.
+	linked map[rootfs.Identity]*legacyFile
 	// clean says that files without call sites are remembered.
 	clean bool
 	moved atomic.Bool // scanned.Moved
@@ -62,35 +63,24 @@ const maxFolders = 8 << 20
 // fewFolders is how many folders are read again faster than an index is written.
 const fewFolders = 16
 
-// linked is a file of several names, which the first that comes to it examines.
-type linked struct {
-	done  bool
-	found *legacyFile // once it is done
-	names [][]byte    // met before it was done
-}
-
 // scanTree examines what is in a folder and not in the old index, which may be nil. changed
 // says whether the index that it returns differs from the old one. clean is whether it has the files
 // also without call sites; with an error it has them in any case, and what was found before.
 func scanTree(root *rootfs.Root, old *index, clean bool, spend *budget, pool *examiner.Pool) (x *index, changed bool, err error) {
 	t := &tree{
-		clean: clean, spend: spend, by: pool.Group(walkers), now: time.Now(), linked: map[rootfs.Identity]*linked{},
+		clean: clean, spend: spend, by: pool.Group(walkers), now: time.Now(), linked: map[rootfs.Identity]*legacyFile{},
 		oldLegacy: map[rootfs.Identity]*legacyFile{}, oldBad: map[rootfs.Identity]*unread{},
 	}
 	defer t.by.Done()
-	if old == nil {
-		t.old = newKnown(nil)
-	} else {
-		t.old = newKnown(old.clean)
+	if old != nil {
+		t.old = old.clean
+		t.moved.Store(old.Moved)
 		for i := range old.Legacy {
 			t.oldLegacy[old.Legacy[i].ID] = &old.Legacy[i]
 		}
 		for i := range old.Unread {
 			t.oldBad[old.Unread[i].ID] = &old.Unread[i]
 		}
-	}
-	if old != nil {
-		t.moved.Store(old.Moved)
 	}
 	if clean && root.Dated() {
 		t.folders = map[[2]uint64][]byte{}
@@ -220,13 +210,17 @@ func (t *tree) join() (x *index, same bool) {
 		}
 	}
 	x.Moved = t.moved.Load()
-	for id, l := range t.linked {
-		if l.found != nil {
-			x.Legacy = append(x.Legacy, legacyFile{Names: l.names, ID: id, SHA256: l.found.SHA256, Finding: l.found.Finding})
-		}
-	}
+	names := map[rootfs.Identity][][]byte{}
 	for _, h := range x.Legacy {
-		slices.SortFunc(h.Names, bytes.Compare)
+		names[h.ID] = append(names[h.ID], h.Names...)
+	}
+	x.Legacy = slices.DeleteFunc(x.Legacy, func(h legacyFile) bool { // each file once
+		all := names[h.ID]
+		return len(all) == 0 || string(all[0]) != string(h.Names[0])
+	})
+	for i := range x.Legacy {
+		x.Legacy[i].Names = names[x.Legacy[i].ID]
+		slices.SortFunc(x.Legacy[i].Names, bytes.Compare)
 	}
 	slices.SortFunc(x.Legacy, func(a, b legacyFile) int { return bytes.Compare(a.Names[0], b.Names[0]) })
 	slices.SortFunc(x.Unread, func(a, b unread) int { return bytes.Compare(a.Name, b.Name) })
@@ -236,12 +230,12 @@ func (t *tree) join() (x *index, same bool) {
 		count += bits.OnesCount64(w)
 	}
 	if fresh == 0 && count == t.old.len() {
-		x.clean = t.old.clean
+		x.clean = t.old
 		return x, true
 	}
 	for i := range t.old.len() {
 		if still[i/64]>>(i%64)&1 != 0 {
-			x.clean = append(x.clean, t.old.clean[i*identitySize:(i+1)*identitySize]...)
+			x.clean = append(x.clean, t.old[i*identitySize:(i+1)*identitySize]...)
 		}
 	}
 	for _, p := range t.parts {
@@ -288,59 +282,38 @@ func (p *part) file(e *rootfs.Entry) error {
 		p.new.Unread = append(p.new.Unread, unread{Name: []byte(e.Name()), ID: id, Reason: u.Reason})
 		return nil
 	}
-	if e.Stat.Nlink > 1 && !p.first(id, e) {
-		return nil
-	}
 	found, bad, err := p.oldLegacy[id], (*unread)(nil), error(nil)
 	if found == nil {
-		found, bad, err = p.read(id, e)
-	}
-	names := [][]byte{[]byte(e.Name())}
-	if e.Stat.Nlink > 1 {
-		names = p.met(id, found, bad != nil || err != nil, names)
+		found, bad, err = p.once(id, e)
 	}
 	switch {
 	case bad != nil:
-		for _, name := range names {
-			p.new.Unread = append(p.new.Unread, unread{Name: name, ID: id, Reason: bad.Reason, passing: bad.passing})
-		}
-	case found != nil && e.Stat.Nlink == 1:
-		p.new.Legacy = append(p.new.Legacy, legacyFile{Names: names, ID: id, SHA256: found.SHA256, Finding: found.Finding})
+		p.new.Unread = append(p.new.Unread, unread{Name: []byte(e.Name()), ID: id, Reason: bad.Reason, passing: bad.passing})
+	case found != nil:
+		p.new.Legacy = append(p.new.Legacy, legacyFile{Names: [][]byte{[]byte(e.Name())}, ID: id, SHA256: found.SHA256, Finding: found.Finding})
 	}
 	return err
 }
 
-// first reports whether this is the first name of a file that any walker comes to. The names of files
-// without call sites are forgotten.
-func (p *part) first(id rootfs.Identity, e *rootfs.Entry) bool {
+// once is read for the first name of a file, and what that has found for the others. One that could not be read is read
+// again by its next name.
+func (p *part) once(id rootfs.Identity, e *rootfs.Entry) (*legacyFile, *unread, error) {
+	if e.Stat.Nlink == 1 {
+		return p.read(id, e)
+	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	l := p.linked[id]
-	if l == nil {
-		p.linked[id] = &linked{}
-		return true
+	found, known := p.linked[id]
+	p.mu.Unlock()
+	if known {
+		return found, nil, nil
 	}
-	if !l.done || l.found != nil {
-		l.names = append(l.names, []byte(e.Name()))
+	found, bad, err := p.read(id, e)
+	if bad == nil && err == nil {
+		p.mu.Lock()
+		p.linked[id] = found
+		p.mu.Unlock()
 	}
-	return false
-}
-
-// met notes what a file of several names is, and returns those that it was met by, behind the given ones. One
-// that was not read is read again by its next name.
-func (p *part) met(id rootfs.Identity, found *legacyFile, bad bool, names [][]byte) [][]byte {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l := p.linked[id]
-	l.done, l.found = true, found
-	names, l.names = append(names, l.names...), nil
-	switch {
-	case bad:
-		delete(p.linked, id)
-	case found != nil:
-		l.names = names
-	}
-	return names
+	return found, bad, err
 }
 
 // read examines a file that no index knows: a legacyFile, if there is something to patch in it, or

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/host/examiner"
@@ -44,7 +45,7 @@ func TestIndexRoundTrip(t *testing.T) {
 		t.Fatalf("got %+v, %v, want %+v", got, err, x)
 	}
 	// In any order, and again; and what is not in it is not found.
-	l := newKnown(got.clean)
+	l := got.clean
 	for range 3 {
 		for _, id := range ids {
 			if l.find(id) < 0 {
@@ -76,7 +77,7 @@ func FuzzIndex(f *testing.F) {
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if x, err := parseIndex(b); err == nil {
-			newKnown(x.clean).find(rootfs.Identity{})
+			x.clean.find(rootfs.Identity{})
 			foldersOf(x.folders)
 		}
 	})
@@ -94,24 +95,24 @@ x 22 8:1 / /b/line rw - ext4 /dev/sda1 rw
 `
 	findMount := func(path string) (m mount, ok bool) {
 		for _, one := range parseMounts([]byte(text)) {
-			if one.point == path {
+			if one.Mountpoint == path {
 				m, ok = one, true
 			}
 		}
 		return m, ok
 	}
 	m, ok := findMount("/b/root fs")
-	if !ok || m.fstype != "overlay" || m.readOnly {
+	if !ok || m.FSType != "overlay" || m.readOnly() {
 		t.Fatalf("got %+v, %v", m, ok)
 	}
 	o, err := layersOf(m)
 	if want := (overlay{[]string{"/l/a:b", "/l/c,d"}, "/u"}); err != nil || !reflect.DeepEqual(o, want) {
 		t.Errorf("got %+v, %v, want %+v", o, err, want)
 	}
-	if all := parseMounts([]byte(text)); len(all) != 6 || all[5].id != 50 || !all[5].isBelow("/b/root fs") {
+	if all := parseMounts([]byte(text)); len(all) != 6 || all[5].ID != 50 || !all[5].isBelow("/b/root fs") {
 		t.Errorf("all: got %+v", all)
 	}
-	if m, ok := findMount("/b/ro"); !ok || !m.readOnly || m.root != "/x/y" {
+	if m, ok := findMount("/b/ro"); !ok || !m.readOnly() || m.Root != "/x/y" {
 		t.Errorf("got %+v, %v", m, ok)
 	}
 	if m, ok := findMount("/b/twice"); !ok || !snapshotRoot(m) {
@@ -123,7 +124,7 @@ x 22 8:1 / /b/line rw - ext4 /dev/sda1 rw
 		}
 	}
 	for _, options := range []string{"rw", "rw,lowerdir=l/A:l/B,upperdir=/u", "rw,lowerdir=/l,metacopy=on", "rw,lowerdir=/l,redirect_dir=on", "rw,lowerdir=/l::/d"} {
-		if o, err := layersOf(mount{options: options}); err == nil {
+		if o, err := layersOf(mount{&mountinfo.Info{VFSOptions: options}}); err == nil {
 			t.Errorf("%s: got %+v", options, o)
 		}
 	}
@@ -418,7 +419,7 @@ func TestScanInSteps(t *testing.T) {
 
 // A root below which something is mounted gets no mount of its own, which would show what that covers.
 func TestBare(t *testing.T) {
-	all := []mount{{point: "/roots/a"}, {point: "/roots/b/proc"}, {point: "/roots/cd"}}
+	all := []mount{{&mountinfo.Info{Mountpoint: "/roots/a"}}, {&mountinfo.Info{Mountpoint: "/roots/b/proc"}}, {&mountinfo.Info{Mountpoint: "/roots/cd"}}}
 	for path, want := range map[string]bool{
 		"/roots/a": true, "/roots/b": false, "/roots/b/": false, "/roots/b/proc": true, "/roots/c": true, "/roots": false, "/": false,
 	} {

@@ -73,7 +73,7 @@ func TestBrokenFolders(t *testing.T) {
 		"trim":          func(s *Store) error { s.Limit, s.added = 1, true; return s.Trim() },
 	}
 	needs := map[string]string{ // what fails without a folder
-		filesDir: "put get list prune open private trim", indexDir: "index read list prune open trim", locksDir: "lock open",
+		filesDir: "put get list prune open private trim", indexDir: "index read list prune open trim", locksDir: "put lock open",
 		tempDir: "put index scratch prune open trim", leaseDir: "lease prune open trim", sumsDir: "put get sum open", privateCopies: "prune private private-bytes open trim",
 	}
 	for dir, needed := range needs {

@@ -17,9 +17,17 @@ import (
 // same one, one writes it and the others wait. size is as for Get. write gets an empty file
 // of a name that does not last, to fill and to give its metadata.
 func (s *Store) Put(key string, size int64, write func(f *os.File) error) (string, error) {
-	p, err := s.turn(key, size)
-	if err != nil || p == nil {
-		return s.Path(key), err
+	unlock, err := s.Lock("copy", key)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if path, ok := s.Get(key, size); ok {
+		return path, nil // another one was faster
+	}
+	p, err := s.begin()
+	if err != nil {
+		return "", err
 	}
 	defer p.discard()
 	s.added = true
@@ -63,41 +71,6 @@ func setImmutable(path string, on bool) error {
 		return nil // there is no such flag
 	}
 	return err
-}
-
-// turn waits until nobody else makes the copy with a key, and returns an empty file for it; nil
-// if there is one by then. The file is also the lock.
-func (s *Store) turn(key string, size int64) (*pending, error) {
-	path := filepath.Join(s.Dir, tempDir, "copy-"+key)
-	const flags = unix.O_RDWR | unix.O_CLOEXEC | unix.O_NOFOLLOW
-	for {
-		if _, ok := s.Get(key, size); ok {
-			return nil, nil
-		}
-		fd, err := unix.Open(path, flags|unix.O_CREAT|unix.O_EXCL, privateFile)
-		left := errors.Is(err, unix.EEXIST)
-		if left {
-			fd, err = unix.Open(path, flags, 0)
-		}
-		if errors.Is(err, unix.ENOENT) {
-			continue // its writer is done
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		p := &pending{File: os.NewFile(uintptr(fd), path)}
-		if err := Await(fd); err != nil {
-			p.Close()
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		if named(fd, path) {
-			if _, ok := s.Get(key, size); !left && !ok {
-				return p, nil
-			}
-			os.Remove(path) // its writer died, or another one was done since Get
-		}
-		p.Close()
-	}
 }
 
 // ReadIndex returns what WriteIndex kept under a key; or fs.ErrNotExist.

@@ -24,7 +24,8 @@ import (
 // system takes no such attribute the content is read at each start.
 const seenXattr = "user.vfix.whole"
 
-var bootID = sync.OnceValue(func() string {
+// BootID names the time since the machine was started; "" where the kernel does not say.
+var BootID = sync.OnceValue(func() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return ""
@@ -35,14 +36,14 @@ var bootID = sync.OnceValue(func() string {
 // identity names the content of a file in this boot; "" if that is not known.
 func identity(path string) string {
 	var st unix.Stat_t
-	if bootID() == "" || unix.Lstat(path, &st) != nil {
+	if BootID() == "" || unix.Lstat(path, &st) != nil {
 		return ""
 	}
 	id := rootfs.IdentityOf(&st)
 	if id.Unsettled(time.Now()) {
 		return ""
 	}
-	return fmt.Sprint(bootID(), " ", id.Dev, " ", id.Ino, " ", id.Size, " ", id.Mtime, " ", id.Ctime)
+	return fmt.Sprint(BootID(), " ", id.Dev, " ", id.Ino, " ", id.Size, " ", id.Mtime, " ", id.Ctime)
 }
 
 // seen reports whether the copy with a key was found to be whole as the file that it is now.

@@ -394,7 +394,7 @@ func TestSeen(t *testing.T) {
 	sum = filepath.Join(s.Dir, sumsDir, "other")
 	s.Get("other", 3)
 	before := identity(path)
-	unix.Setxattr(sum, seenXattr, []byte("another-boot"+before[len(bootID()):]), 0)
+	unix.Setxattr(sum, seenXattr, []byte("another-boot"+before[len(BootID()):]), 0)
 	os.WriteFile(sum, []byte("wrong"), privateFile)
 	if _, ok := s.Get("other", 3); ok {
 		t.Error("seen before the machine was started again: not read")
