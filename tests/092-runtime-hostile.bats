@@ -165,22 +165,6 @@ teardown() {
 	wait "$swapper" || true
 }
 
-@test "runtime: names with blanks, quotes and line breaks are mounted over; those that are not UTF-8 are reported" {
-	bundle b
-	# shellcheck disable=SC1003,SC2016 # names as they are
-	local name names=('with blank' $'line\nbreak' 'quote"s\' 'é' ',:=' '-rf' '..so' '$(x)')
-	for name in "${names[@]}"; do plant "usr/lib/$name"; done
-	plant $'usr/lib/bad\xff'
-	traced_start
-	for name in "${names[@]}"; do
-		jq -e --arg d "/usr/lib/$name" 'any(.mounts[]; .destination == $d)' "$b/config.json" >/dev/null || fail "not mounted over: $name"
-	done
-	expect 'mounts' "$(jq '.mounts | length' "$b/config.json")" $((${#names[@]} + 1))
-	expect_match log "$log" 'not UTF-8'
-	run runtime --fail-closed create --bundle "$b" c1
-	expect 'status, fail-closed' "$status" 1
-}
-
 @test "runtime: what the engine's mounts cover is left alone, through symlinks too" {
 	bundle b '.mounts += [{destination: "/data", type: "bind", source: "/srv", options: ["rbind"]},
 		{destination: "/opt/../var//run/", type: "tmpfs"}, {destination: "/etc/one.so", type: "bind", source: "/srv/x"}]'
@@ -486,17 +470,6 @@ admin() {
 		0 .
 		100000 $users
 	END
-}
-
-@test "runtime: a program with the name of a file that vfix left half-done does not bypass it" {
-	bundle b
-	plant usr/bin/.vfix-0123456789abcdef.tmp
-	start --fail-closed
-	expect mounts "$(mounted)" /usr/bin/.vfix-0123456789abcdef.tmp
-	truncate -s 5G "$root/usr/bin/.vfix-0123456789abcdef.tmp"
-	run runtime --fail-closed create --bundle "$b" c1
-	expect 'status, fail-closed' "$status" 1
-	expect_match 'fail-closed' "$output" '/usr/bin/.vfix-0123456789abcdef.tmp: 5368709120 bytes, not examined'
 }
 
 @test "runtime: files of holes become copies of holes" {

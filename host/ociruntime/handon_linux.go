@@ -37,6 +37,9 @@ func (k *container) unseen() string {
 			return fmt.Sprintf("%s: a mount below the root filesystem, not examined", m.Mountpoint)
 		}
 	}
+	if k.elsewhere != "" {
+		return fmt.Sprintf("%s: a symlink leads elsewhere, which another mount may cover: not examined", k.elsewhere)
+	}
 	for _, m := range k.spec.Mounts {
 		if !k.isOwn(m) && brings(m, k.bundle) {
 			return fmt.Sprintf("%s: a mount of the container, not examined", m.Destination)
@@ -48,26 +51,8 @@ func (k *container) unseen() string {
 		}
 	}
 	// Others than these may add to config.json, as nvidia-container-runtime does.
-	if r := k.rec.Runtime; !slices.Contains([]string{"runc", "crun", "youki"}, filepath.Base(r)) && !k.trusted(r) {
+	if r := k.rec.Runtime; !slices.Contains(plainRuntimes, filepath.Base(r)) && !k.trusted(r) {
 		return fmt.Sprintf("runtime %s: what it may mount is not examined (trusted_hooks)", r)
-	}
-	return ""
-}
-
-// covered says which file with something to patch is at a place where the runtime mounts something, by way of a
-// symlink: an earlier mount may hide that, and then the mount is elsewhere. "" for none.
-func (k *container) covered(found *scanned) string {
-	var names [][]byte
-	for _, h := range found.Legacy {
-		names = append(names, h.Names...)
-	}
-	for _, u := range found.Unread {
-		names = append(names, u.Name)
-	}
-	for _, name := range names {
-		if isBelow(string(name), k.doubtful) {
-			return fmt.Sprintf("/%s: where the container has a mount, not examined", name)
-		}
 	}
 	return ""
 }
@@ -257,9 +242,12 @@ func holdsProgram(name string) bool {
 	return false // a device, a socket
 }
 
+// plainRuntimes are the names of runtimes that make of config.json what is in it; Docker had one of its own until 18.06.
+var plainRuntimes = []string{"runc", "crun", "youki", "docker-runc"}
+
 // hooking are how the names of runtimes begin that are known to execute hooks, with the container's mounts in a
 // namespace of this machine.
-var hooking = []string{"runc", "crun", "youki", "nvidia-container-runtime"}
+var hooking = append([]string{"nvidia-container-runtime"}, plainRuntimes...)
 
 // hookable reports whether the hook can do the work: mounts are attached by descriptor (Linux 5.12), in a mount
 // namespace that is the container's alone, by root.

@@ -26,8 +26,8 @@ func (k *container) cover() error {
 			return fmt.Errorf("mount at %s: %w", m.Destination, err)
 		}
 		k.hidden = append(k.hidden, real)
-		if real == "" || real != strings.TrimPrefix(path.Clean("/"+m.Destination), "/") {
-			k.doubtful = append(k.doubtful, real)
+		if real == "" || "/"+real != path.Clean("/"+m.Destination) {
+			k.elsewhere = m.Destination
 		}
 	}
 	return nil

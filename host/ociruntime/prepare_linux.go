@@ -40,14 +40,15 @@ type container struct {
 	writable bool
 	upper    string   // the root's upper layer, "" if it is not an overlay
 	hidden   []string // real paths in the root that mounts of the engine cover
-	doubtful []string // those of them that it may be others
-	inside   *inside  // the container's mount namespace, if this is the hook
-	mounts   []mount  // of the namespace that the root is looked at in
-	machine  []mount  // of this machine
-	add      []addition
-	hooks    specHooks   // that config.json gets
-	earlier  []specMount // those of config.json that an earlier start has added
-	fixed    []find.Fix  // that some program has which the container sees
+	// elsewhere is where config.json has a mount that is made at another place, or else at the root.
+	elsewhere string
+	inside    *inside // the container's mount namespace, if this is the hook
+	mounts    []mount // of the namespace that the root is looked at in
+	machine   []mount // of this machine
+	add       []addition
+	hooks     specHooks   // that config.json gets
+	earlier   []specMount // those of config.json that an earlier start has added
+	fixed     []find.Fix  // that some program has which the container sees
 	// rec is what is done and what is not, for the log and the record.
 	rec *starts.Record
 }
@@ -104,12 +105,6 @@ func prepare(cmd *command, specPath string, c policy.Config, o Options, rec *sta
 		return k.withoutMounts(fmt.Errorf("cache: %w", err))
 	}
 	found, err := k.work(decided)
-	if err == nil && why == "" {
-		if why = k.covered(found); why != "" && hookable {
-			s.Release()
-			return k.handOn(cmd)
-		}
-	}
 	if why != "" {
 		rec.Add("", why)
 	}

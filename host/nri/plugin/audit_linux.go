@@ -97,7 +97,7 @@ func (a *auditor) add(pod *api.PodSandbox, c *api.Container) {
 	if s.image() == "" {
 		key = "container\n" + c.GetId()
 	}
-	if patched(s, c) || a.seen[key] || len(a.seen) >= maxSeen || !selects(a.Selection, s) {
+	if patched(a.Options, s, c) || a.seen[key] || len(a.seen) >= maxSeen || !selects(a.Selection, s) {
 		return
 	}
 	pid, err := processOf("/proc", c)
@@ -121,9 +121,9 @@ func (a *auditor) add(pod *api.PodSandbox, c *api.Container) {
 }
 
 // patched reports whether vfix has patched the container: its files do not show what its image has.
-func patched(s subject, c *api.Container) bool {
+func patched(o Options, s subject, c *api.Container) bool {
 	return s.handler == wrapped || slices.ContainsFunc(c.GetHooks().GetCreateRuntime(), func(h *api.Hook) bool {
-		return filepath.Base(h.GetPath()) == programName
+		return h.GetPath() == filepath.Join(o.Dir, programName)
 	})
 }
 

@@ -31,7 +31,7 @@ func FuzzMessage(f *testing.F) {
 		for engine := range imageNames {
 			s := subjectOf(engine, r.Pod, r.Container)
 			_ = s.String()
-			_ = patched(s, r.Container)
+			_ = patched(Options{}, s, r.Container)
 			if decide(nri.Selection{Namespaces: []string{"!" + s.namespace}}, policy.Config{}, s) != pass && s.handler != wrapped {
 				t.Errorf("%v: hooked in a namespace that is left out", s)
 			}

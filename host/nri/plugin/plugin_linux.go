@@ -267,7 +267,7 @@ func (h *hooker) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 		h.Log("%s: starts unpatched: %v", s, err)
 		return nil, nil, nil
 	}
-	if patched(s, c) { // by this plugin's successor, in an upgrade
+	if patched(h.Options, s, c) { // by this plugin's successor, in an upgrade
 		return nil, nil, nil
 	}
 	switch decide(h.Selection, p.Config, s) {

@@ -143,16 +143,18 @@ type result struct {
 	outcome starts.Outcome
 	reason  string // on record
 	said    string
-	left    string // mounts of copies on this machine
+	left    string // mounts of copies on this machine; what a refused start has left in config.json and the cache
 }
 
 func (is result) wrong(w want, closed bool) string {
 	claimed := is.outcome == starts.Patched || is.outcome == starts.Clean
 	switch {
 	case is.left != "":
-		return "mounts stay: " + is.left
+		return "something stays: " + is.left
 	case is.status == killed && (claimed || closed):
 		return "a program calls the page"
+	case (is.outcome == starts.Refused || is.outcome == starts.Partial) && is.reason == "" && is.said == "":
+		return "no reason"
 	case w == patched && (is.status != 0 || is.outcome != starts.Patched):
 		return "not patched"
 	case w == honest && closed && is.status != 0 && is.outcome != starts.Refused:
@@ -224,6 +226,14 @@ func (b *bundle) start(door string, closed bool) (is result) {
 	for line := range strings.Lines(string(mounts)) {
 		if strings.Contains(line, b.cache) {
 			is.left += line
+		}
+	}
+	if is.outcome == starts.Refused {
+		now, err := os.ReadFile(filepath.Join(b.dir, "config.json"))
+		check(err)
+		copies, _ := filepath.Glob(b.cache + "/v1/private/*/*")
+		if len(copies) > 0 || bytes.Count(now, []byte(b.cache)) > bytes.Count(text, []byte(b.cache)) {
+			is.left += fmt.Sprintf("%q in %s", copies, now)
 		}
 	}
 	return is

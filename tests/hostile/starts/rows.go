@@ -645,6 +645,21 @@ var rows = []row{
 		b.bind("/data", b.host)
 		b.run("/data/clock")
 	}},
+	{"programs", "names that a shell or JSON may take for something else", patched, func(b *bundle) {
+		for i, name := range []string{"with blank", "line\nbreak", `quote"s\`, "é", ",:=", "-rf", "..so", "$(x)"} {
+			b.legacy(b.root, "data", fmt.Sprint(i), name)
+		}
+		b.sh("for f in /data/*/* /data/*/..so; do \"$f\" || exit; done")
+	}},
+	{"programs", "a name as of a file that vfix left half-done", patched, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/.vfix-0123456789abcdef.tmp")
+		b.run("/usr/bin/.vfix-0123456789abcdef.tmp")
+	}},
+	{"programs", "such a name, and too large", honest, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/.vfix-0123456789abcdef.tmp")
+		check(os.Truncate(b.root+"/usr/bin/.vfix-0123456789abcdef.tmp", 5<<30))
+		b.run("/usr/bin/.vfix-0123456789abcdef.tmp")
+	}},
 	{"programs", "a name that is not UTF-8", honest, func(b *bundle) {
 		b.legacy(b.root, "data/clock\xff")
 		b.sh("exec /data/clock*")
