@@ -72,7 +72,7 @@ func (p derivation) labels() map[string]string {
 
 // derivedImage is a base image with one layer more. Layers of the base keep their bytes and digests.
 type derivedImage struct {
-	*blob.EditedImage
+	*blob.Image
 	base  v1.Image
 	added *contents.AddedLayer
 	from  derivation

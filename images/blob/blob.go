@@ -27,9 +27,9 @@ const (
 
 // Blobs is where content is found by its digest.
 type Blobs interface {
-	// Open gives the content of h and its length in bytes, not verified. The error is an
-	// ErrNotFound where h is missing. A length below 0 is not known.
-	Open(h v1.Hash) (io.ReadCloser, int64, error)
+	// Open gives the content that a descriptor names, by its digest, and its length in bytes, neither of them
+	// verified. The error is an ErrNotFound where it is missing. A length below 0 is not known, here and there.
+	Open(d v1.Descriptor) (io.ReadCloser, int64, error)
 }
 
 // openBlob opens what a descriptor names. Its result ends in an error instead of
@@ -44,7 +44,7 @@ func openBlob(b Blobs, d v1.Descriptor) (io.ReadCloser, error) {
 
 // openSized opens what a descriptor names, if it has that length or none that is known; its digest is not verified.
 func openSized(b Blobs, d v1.Descriptor) (io.ReadCloser, error) {
-	rc, size, err := b.Open(d.Digest)
+	rc, size, err := b.Open(d)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func openSized(b Blobs, d v1.Descriptor) (io.ReadCloser, error) {
 // error what it is.
 func ReadBlob(b Blobs, d v1.Descriptor, what string, limit int64) ([]byte, error) {
 	if d.Size < 0 || d.Size > limit {
-		return nil, hinterr.Damaged("%s %v: %d bytes, want at most %d", what, d.Digest, d.Size, limit)
+		return nil, hinterr.Damaged("%s %v: got %d bytes, want at most %d", what, d.Digest, d.Size, limit)
 	}
 	rc, err := openBlob(b, d)
 	if err != nil {
@@ -141,11 +141,19 @@ type MemBlobs struct {
 }
 
 // Open returns a content and its size in bytes.
-func (m MemBlobs) Open(h v1.Hash) (io.ReadCloser, int64, error) {
-	if d, ok := m.Data[h]; ok {
-		return io.NopCloser(bytes.NewReader(d)), int64(len(d)), nil
+func (m MemBlobs) Open(d v1.Descriptor) (io.ReadCloser, int64, error) {
+	if data, ok := m.Data[d.Digest]; ok {
+		return io.NopCloser(bytes.NewReader(data)), int64(len(data)), nil
 	}
-	return m.Next.Open(h)
+	return m.Next.Open(d)
+}
+
+// Origin is where the blobs are that are not in memory.
+func Origin(b Blobs) Blobs {
+	if m, ok := b.(MemBlobs); ok {
+		return m.Next
+	}
+	return b
 }
 
 // Reading is an io.Reader that ends with the context's error and reports to a Task how far it
@@ -204,17 +212,6 @@ func ReadSmall(path string, limit int64) ([]byte, error) {
 		return nil, hinterr.Damaged("%s: %d bytes, want at most %d", path, size, limit)
 	}
 	return io.ReadAll(io.LimitReader(f, limit))
-}
-
-// BlobOf gives an entry of an index that is neither image nor index, where the index can
-// (go-containerregistry's own do, and have no interface for it).
-func BlobOf(idx v1.ImageIndex, h v1.Hash) (v1.Layer, error) {
-	if l, ok := idx.(interface {
-		Layer(v1.Hash) (v1.Layer, error)
-	}); ok {
-		return l.Layer(h)
-	}
-	return nil, hinterr.Errorf(hinterr.ErrNotFound, "no blob %v in the index", h)
 }
 
 // CountingReader knows how many bytes were read.

@@ -68,7 +68,7 @@ func Must2[T any](v T, err error) T {
 // OneBlob has the same content under every digest.
 type OneBlob []byte
 
-func (b OneBlob) Open(v1.Hash) (io.ReadCloser, int64, error) {
+func (b OneBlob) Open(v1.Descriptor) (io.ReadCloser, int64, error) {
 	return io.NopCloser(bytes.NewReader(b)), int64(len(b)), nil
 }
 

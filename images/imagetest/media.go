@@ -25,7 +25,6 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/progress"
 )
@@ -136,9 +135,12 @@ func TinyIndex(t testing.TB) v1.ImageIndex {
 	return &textIndex{idx, []byte(text)}
 }
 
+// baseIndex is v1.ImageIndex under a name that is not one of its methods.
+type baseIndex = v1.ImageIndex
+
 // textIndex is an index in other words.
 type textIndex struct {
-	registry.BaseIndex
+	baseIndex
 	raw []byte
 }
 

@@ -80,7 +80,7 @@ func v1Tags(t *tarFile) (map[string]string, error) {
 
 // v1Image makes an image of the one that a tag or ID names, or of the only one, and says
 // its tag, "" if it has none. Every layer is read once for its diff ID.
-func v1Image(ctx context.Context, t *tarFile, tag string, o Options) (*blob.StoredImage, string, error) {
+func v1Image(ctx context.Context, t *tarFile, tag string, o Options) (*blob.Image, string, error) {
 	tags, err := v1Tags(t)
 	if err != nil {
 		return nil, "", err

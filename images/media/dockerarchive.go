@@ -39,10 +39,10 @@ type entryBlobs struct {
 	at map[v1.Hash]tarEntry
 }
 
-func (b entryBlobs) Open(h v1.Hash) (io.ReadCloser, int64, error) {
-	e, ok := b.at[h]
+func (b entryBlobs) Open(d v1.Descriptor) (io.ReadCloser, int64, error) {
+	e, ok := b.at[d.Digest]
 	if !ok {
-		return nil, 0, hinterr.Errorf(hinterr.ErrNotFound, "no blob %v", h)
+		return nil, 0, hinterr.Errorf(hinterr.ErrNotFound, "no blob %v", d.Digest)
 	}
 	return b.t.section(e), e.size, nil
 }
@@ -62,8 +62,12 @@ func FromDockerArchive(ctx context.Context, t *tarFile, ref Ref, o Options) (*So
 	src := &Source{Ref: ref, Close: t.Close}
 	if err == nil {
 		src.Ref.Tag = tag
-		src.Digest = img.Parsed.Config.Digest.String()
 		err = src.Take(img, o)
+	}
+	if err == nil {
+		var id v1.Hash
+		id, err = img.ConfigName()
+		src.Digest = id.String()
 	}
 	if err != nil {
 		t.Close()
@@ -78,7 +82,7 @@ func FromDockerArchive(ctx context.Context, t *tarFile, ref Ref, o Options) (*So
 // Such an archive has no manifest; the one made here says what there is: a layer that was
 // saved uncompressed has its diff ID as its digest, so nothing needs compressing to name
 // it. The config is untouched, and with it the image ID.
-func archivedImage(ctx context.Context, t *tarFile, tag string, o Options) (*blob.StoredImage, string, error) {
+func archivedImage(ctx context.Context, t *tarFile, tag string, o Options) (*blob.Image, string, error) {
 	if !t.Has(ArchiveManifest) {
 		if IsV1Archive(t) {
 			return v1Image(ctx, t, tag, o)
@@ -149,7 +153,7 @@ func claimedDigest(name string) (v1.Hash, bool) {
 }
 
 // synthesize makes the manifest of an archived image.
-func synthesize(ctx context.Context, t *tarFile, a ArchiveImage) (*blob.StoredImage, error) {
+func synthesize(ctx context.Context, t *tarFile, a ArchiveImage) (*blob.Image, error) {
 	config, err := t.read(a.Config, blob.MaxConfig)
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)

@@ -38,7 +38,8 @@ func (l layoutBlobs) Path(h v1.Hash) string {
 	return filepath.Join(l.Dir, "blobs", h.Algorithm, h.Hex)
 }
 
-func (l layoutBlobs) Open(h v1.Hash) (io.ReadCloser, int64, error) {
+func (l layoutBlobs) Open(d v1.Descriptor) (io.ReadCloser, int64, error) {
+	h := d.Digest
 	f, size, err := blob.OpenRegular(l.Path(h))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, 0, hinterr.Errorf(hinterr.ErrNotFound, "oci layout %s: no blob %v", l.Dir, h)
@@ -193,8 +194,8 @@ type archiveBlobs struct{ t *tarFile }
 
 func blobEntry(h v1.Hash) string { return "blobs/" + h.Algorithm + "/" + h.Hex }
 
-func (a archiveBlobs) Open(h v1.Hash) (io.ReadCloser, int64, error) {
-	e, err := a.t.find(blobEntry(h))
+func (a archiveBlobs) Open(d v1.Descriptor) (io.ReadCloser, int64, error) {
+	e, err := a.t.find(blobEntry(d.Digest))
 	if err != nil {
 		return nil, 0, err
 	}

@@ -276,6 +276,9 @@ func checkImage(img v1.Image, want v1.Platform) error {
 			return hinterr.Damaged("manifest %v: layer %d has no digest", digest, n)
 		}
 	}
+	if m.Config.Digest.Hex == "" {
+		return hinterr.Damaged("manifest %v: without the digest of a config", digest)
+	}
 	cf, err := img.ConfigFile()
 	if err != nil {
 		return fmt.Errorf("config %v: %w", m.Config.Digest, err)

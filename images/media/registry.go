@@ -41,24 +41,11 @@ func OpenRegistry(ctx context.Context, ref Ref, o Options) (*Source, error) {
 	}
 	at := registry.Remote{Ctx: ctx, Net: o.Net, Repo: from.Context(), Origin: n.Context()}
 	src := &Source{Ref: ref, Digest: desc.Digest.String(), Close: func() error { return nil }}
-	switch {
-	case desc.MediaType.IsIndex():
-		var idx v1.ImageIndex
-		if idx, err = desc.ImageIndex(); err == nil {
-			err = src.chooseFrom(registry.RemoteIndex{BaseIndex: idx, At: at}, o)
-		}
-	case desc.MediaType.IsImage():
-		var img v1.Image
-		if img, err = desc.Image(); err == nil {
-			img, err = at.Image(img)
-		}
-		if err == nil {
-			err = src.Take(img, o)
-		}
-	case schema1.IsSchema1(desc.MediaType), schema1.LooksSchema1(desc.Manifest):
+	if schema1.IsSchema1(desc.MediaType) || schema1.LooksSchema1(desc.Manifest) {
 		err = src.takeRemoteSchema1(ctx, at, n, desc.Manifest, o)
-	default:
-		err = hinterr.Errorf(hinterr.ErrUnsupported, "manifest %v: media type %q is not an image", desc.Digest, desc.MediaType)
+	} else {
+		d := v1.Descriptor{MediaType: desc.MediaType, Size: int64(len(desc.Manifest)), Digest: desc.Digest}
+		err = src.Choose(ctx, blob.MemBlobs{Data: map[v1.Hash][]byte{d.Digest: desc.Manifest}, Next: at}, d, o)
 	}
 	if err != nil {
 		return nil, RegistryError(ctx, n, err)

@@ -41,7 +41,7 @@ func (s *Source) takeRemoteSchema1(ctx context.Context, at registry.Remote, n na
 	}
 	release := o.Net.Keep(m.Blobs())
 	s.Close = func() error { release(); return nil }
-	err = s.takeSchema1(ctx, raw, at.Blobs(), o)
+	err = s.takeSchema1(ctx, raw, at, o)
 	// A registry's word for the digest of a signed manifest is not a proof.
 	if d, ok := n.(name.Digest); ok && err == nil && d.DigestStr() != s.Digest {
 		err = hinterr.Damaged("manifest %s: got %s of what the registry sent", d.DigestStr(), s.Digest)
@@ -63,7 +63,8 @@ const (
 // them, or under the whole digest.
 type dirBlobs struct{ dir string }
 
-func (d dirBlobs) Open(h v1.Hash) (io.ReadCloser, int64, error) {
+func (d dirBlobs) Open(want v1.Descriptor) (io.ReadCloser, int64, error) {
+	h := want.Digest
 	for _, path := range []string{
 		h.Hex, h.Hex + dirManifestSuffix, h.String(), h.Hex + ".tar", h.Hex + ".tar.gz", blobEntry(h),
 	} {

@@ -1,4 +1,4 @@
-// The layers of an image in a registry, fetched so that a connection that breaks costs what
+// The blobs and manifests of an image in a registry, fetched so that a connection that breaks costs what
 // was not there yet and no more: go-containerregistry begins again, or not at all once the
 // first byte has been read.
 
@@ -14,15 +14,13 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/jsonobject"
 )
 
-// Remote is where an image of a registry was found.
+// Remote is where an image of a registry was found. It implements blob.Blobs.
 type Remote struct {
 	Ctx context.Context
 	Net *Network
@@ -31,59 +29,23 @@ type Remote struct {
 	Repo, Origin name.Repository
 }
 
-// Image makes an image of go-containerregistry one of this place: its config and layers are blobs, read as those of a layout
-// are, and its manifest is parsed once. Its config is read into memory, however long the manifest says that it is.
-func (at Remote) Image(img v1.Image) (v1.Image, error) {
-	m, err := img.Manifest() // it is here: only what it says can be wrong
-	if err != nil {
-		return nil, hinterr.Damaged("manifest: %w", jsonobject.InWords(err))
-	}
-	switch c := m.Config; {
-	case c.Digest.Hex == "":
-		return nil, hinterr.Damaged("manifest without the digest of a config")
-	case c.Size < 0 || c.Size > blob.MaxConfig:
-		return nil, hinterr.Damaged("config %v: got %d bytes, want at most %d", c.Digest, c.Size, blob.MaxConfig)
-	}
-	raw, err := img.RawManifest()
-	if err != nil {
-		return nil, fmt.Errorf("manifest: %w", err)
-	}
-	d, err := partial.Descriptor(img)
-	if err != nil {
-		return nil, err
-	}
-	blobs := remoteBlobs{at, map[v1.Hash]int64{m.Config.Digest: m.Config.Size}}
-	for _, l := range m.Layers {
-		blobs.sizes[l.Digest] = l.Size
-	}
-	return blob.NewStoredImage(blob.MemBlobs{Data: map[v1.Hash][]byte{d.Digest: raw}, Next: blobs}, *d)
-}
-
-// Blobs are all blobs of the repository.
-func (at Remote) Blobs() blob.Blobs { return remoteBlobs{Remote: at} }
-
-// remoteBlobs are the blobs of one image in a registry.
-type remoteBlobs struct {
-	Remote
-	sizes map[v1.Hash]int64 // bytes, as the manifest says; none: not known
-}
-
-// Open opens a blob, or what is kept of it.
-func (b remoteBlobs) Open(h v1.Hash) (io.ReadCloser, int64, error) {
-	size, ok := b.sizes[h]
-	if !ok {
-		size = -1
-	}
-	rc, mine := b.Net.kept.open(h)
+// Open opens a blob or manifest, or what is kept of it.
+func (at Remote) Open(d v1.Descriptor) (io.ReadCloser, int64, error) {
+	rc, mine := at.Net.kept.open(d.Digest)
 	if rc != nil {
-		return rc, size, nil
+		return rc, d.Size, nil
 	}
-	r, err := b.Blob(h, size)
-	if err != nil {
+	r := &resuming{at: at, kind: "blob", digest: d.Digest, size: d.Size}
+	if d.MediaType.IsImage() || d.MediaType.IsIndex() {
+		r.kind, r.accept = "manifest", string(d.MediaType)
+	}
+	var err error
+	if r.body, err = r.open(); err != nil {
 		return nil, 0, err
 	}
+	at.Net.knows(at.Repo, d.Digest)
 	if mine != nil {
-		return b.Net.kept.keep(r, mine), r.size, nil
+		return at.Net.kept.keep(r, mine), r.size, nil
 	}
 	return r, r.size, nil
 }
@@ -94,64 +56,15 @@ func OriginOf(l v1.Layer) (name.Repository, bool) {
 	if !ok {
 		return name.Repository{}, false
 	}
-	from := stored.From()
-	if m, ok := from.(blob.MemBlobs); ok {
-		from = m.Next
-	}
-	at, ok := from.(remoteBlobs)
+	at, ok := stored.From().(Remote)
 	return at.Origin, ok
-}
-
-// BaseIndex is v1.ImageIndex under a name that is not one of its methods.
-type BaseIndex = v1.ImageIndex
-
-// RemoteIndex is an index of such images.
-type RemoteIndex struct {
-	BaseIndex
-	At Remote
-}
-
-func (i RemoteIndex) IndexManifest() (*v1.IndexManifest, error) {
-	m, err := i.BaseIndex.IndexManifest() // it is here: only what it says can be wrong
-	if err != nil {
-		return nil, hinterr.Damaged("index: %w", jsonobject.InWords(err))
-	}
-	return m, nil
-}
-
-func (i RemoteIndex) Image(h v1.Hash) (v1.Image, error) {
-	img, err := i.BaseIndex.Image(h)
-	if err != nil {
-		return nil, err
-	}
-	return i.At.Image(img)
-}
-
-func (i RemoteIndex) ImageIndex(h v1.Hash) (v1.ImageIndex, error) {
-	idx, err := i.BaseIndex.ImageIndex(h)
-	if err != nil {
-		return nil, err
-	}
-	return RemoteIndex{idx, i.At}, nil
-}
-
-// Layer gives what is neither image nor index.
-func (i RemoteIndex) Layer(h v1.Hash) (v1.Layer, error) { return blob.BlobOf(i.BaseIndex, h) }
-
-// Blob opens a blob, not verified; size is its length in bytes, -1 if not known.
-func (at Remote) Blob(digest v1.Hash, size int64) (*resuming, error) {
-	r := &resuming{at: at, digest: digest, size: size}
-	var err error
-	if r.body, err = r.open(); err != nil {
-		return nil, err
-	}
-	at.Net.knows(at.Repo, digest)
-	return r, nil
 }
 
 // resuming reads a blob, and resumes when a connection breaks.
 type resuming struct {
 	at     Remote
+	kind   string // "blob" or "manifest"
+	accept string // the media type of a manifest
 	digest v1.Hash
 	size   int64 // bytes, as the manifest or the first answer has it; -1: not known
 	body   io.ReadCloser
@@ -169,7 +82,7 @@ func (r *resuming) Read(p []byte) (int, error) {
 		n, err := r.body.Read(p)
 		r.pos += int64(n)
 		if r.size >= 0 && r.pos > r.size {
-			return n, hinterr.Damaged("blob %v: more than %d bytes", r.digest, r.size)
+			return n, hinterr.Damaged("%s %v: more than %d bytes", r.kind, r.digest, r.size)
 		}
 		if err == io.EOF && r.pos < r.size {
 			err = io.ErrUnexpectedEOF
@@ -199,9 +112,9 @@ func (r *resuming) again(broken error) error {
 		r.tries++
 		wait, ok := r.at.Net.o.Retry.Pause(r.tries, nil)
 		if !ok {
-			return fmt.Errorf("blob %v: %w", r.digest, broken)
+			return fmt.Errorf("%s %v: %w", r.kind, r.digest, broken)
 		}
-		r.at.Net.o.retrying(r.at.Repo.RegistryStr(), "blob "+blob.ShortHash(r.digest), broken.Error(), wait, fmt.Sprintf(", from byte %d", r.pos))
+		r.at.Net.o.retrying(r.at.Repo.RegistryStr(), r.kind+" "+blob.ShortHash(r.digest), broken.Error(), wait, fmt.Sprintf(", from byte %d", r.pos))
 		if err := sleep(r.at.Ctx, wait); err != nil {
 			return err
 		}
@@ -242,12 +155,15 @@ func (r *resuming) ask(pos int64) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := blobURL(r.at.Repo, "blobs/"+r.digest.String())
+	u := blobURL(r.at.Repo, r.kind+"s/"+r.digest.String())
 	req, err := http.NewRequestWithContext(r.at.Ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Accept-Encoding", "identity") // the bytes that have the digest
+	if r.accept != "" {
+		req.Header.Set("Accept", r.accept)
+	}
 	if pos > 0 {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", pos))
 	}
@@ -260,7 +176,7 @@ func (r *resuming) ask(pos int64) (*http.Response, error) {
 
 // check judges the answer and brings its body to byte pos.
 func (r *resuming) check(resp *http.Response) error {
-	if resp.StatusCode == http.StatusNotFound {
+	if resp.StatusCode == http.StatusNotFound && r.kind == "blob" {
 		return hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "blob %v: the registry does not have it", r.digest), "the registry has only a part of the image: push it again")
 	}
 	if err := transport.CheckError(resp, http.StatusOK, http.StatusPartialContent); err != nil {
@@ -270,7 +186,7 @@ func (r *resuming) check(resp *http.Response) error {
 		var from, to, size int64
 		got := resp.Header.Get("Content-Range")
 		if fmt.Sscanf(got, "bytes %d-%d/%d", &from, &to, &size); from != r.pos || size != r.size {
-			return hinterr.Damaged("blob %v: got the range %q, want bytes %d-%d/%d", r.digest, got, r.pos, r.size-1, r.size)
+			return hinterr.Damaged("%s %v: got the range %q, want bytes %d-%d/%d", r.kind, r.digest, got, r.pos, r.size-1, r.size)
 		}
 		return nil
 	}
@@ -278,7 +194,7 @@ func (r *resuming) check(resp *http.Response) error {
 		r.size = resp.ContentLength
 	}
 	if resp.ContentLength >= 0 && resp.ContentLength != r.size {
-		return hinterr.Damaged("blob %v: got %d bytes, want %d", r.digest, resp.ContentLength, r.size)
+		return hinterr.Damaged("%s %v: got %d bytes, want %d", r.kind, r.digest, resp.ContentLength, r.size)
 	}
 	_, err := io.CopyN(io.Discard, resp.Body, r.pos)
 	if errors.Is(err, io.EOF) {

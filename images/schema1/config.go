@@ -124,7 +124,7 @@ var oldLayerType = map[blob.Compression]types.MediaType{
 }
 
 // OldImage makes an image of a chain, the base layer first, whose contents b has.
-func OldImage(chain []OldLayer, architecture string, b blob.Blobs) (*blob.StoredImage, error) {
+func OldImage(chain []OldLayer, architecture string, b blob.Blobs) (*blob.Image, error) {
 	config, err := oldConfig(chain, architecture)
 	if err != nil {
 		return nil, err

@@ -116,7 +116,7 @@ func (m *Manifest) Chain() ([]OldLayer, error) {
 }
 
 // Image makes an image of a manifest. b must have its layers; each is read once.
-func Image(ctx context.Context, raw []byte, b blob.Blobs, p progress.Reporter) (*blob.StoredImage, *Manifest, error) {
+func Image(ctx context.Context, raw []byte, b blob.Blobs, p progress.Reporter) (*blob.Image, *Manifest, error) {
 	m, err := Parse(raw)
 	if err != nil {
 		return nil, nil, err
@@ -153,7 +153,7 @@ func Image(ctx context.Context, raw []byte, b blob.Blobs, p progress.Reporter) (
 
 // measureBlob reads a layer from b and checks it.
 func measureBlob(ctx context.Context, l *OldLayer, b blob.Blobs, p progress.Reporter) error {
-	rc, size, err := b.Open(l.Digest)
+	rc, size, err := b.Open(v1.Descriptor{Digest: l.Digest, Size: -1})
 	if err != nil {
 		return err
 	}

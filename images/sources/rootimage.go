@@ -109,7 +109,7 @@ func WithRootImage(ctx context.Context, s *media.Source, run RunConfig, o media.
 }
 
 // layerImage makes an OCI image of one layer.
-func layerImage(made oneLayer, run RunConfig, of string) (*blob.StoredImage, error) {
+func layerImage(made oneLayer, run RunConfig, of string) (*blob.Image, error) {
 	l := made.l
 	config, err := run.config(l.PlainDigest, of)
 	if err != nil {
@@ -128,9 +128,9 @@ type oneLayer struct {
 	top *contents.Meta // of the directory that the image is made of, which the layer does not have
 }
 
-func (o oneLayer) Open(h v1.Hash) (io.ReadCloser, int64, error) {
-	if h != o.l.PackedDigest {
-		return nil, 0, hinterr.Errorf(hinterr.ErrNotFound, "no blob %v", h)
+func (o oneLayer) Open(d v1.Descriptor) (io.ReadCloser, int64, error) {
+	if d.Digest != o.l.PackedDigest {
+		return nil, 0, hinterr.Errorf(hinterr.ErrNotFound, "no blob %v", d.Digest)
 	}
 	return io.NopCloser(o.l.Reader()), o.l.PackedSize, nil
 }

@@ -156,7 +156,7 @@ func openSIF(ctx context.Context, ref media.Ref, o media.Options) (*media.Source
 	src := &media.Source{Ref: ref, Close: s.Close}
 	err = s.unpack(ctx, o)
 	if err == nil {
-		var img *blob.StoredImage
+		var img *blob.Image
 		if img, err = s.image(); err == nil {
 			err = src.Take(img, o)
 		}
@@ -195,7 +195,7 @@ func (s *sifFile) unpack(ctx context.Context, o media.Options) error {
 }
 
 // image makes an image of one layer. Its entrypoint is the runscript, if there is one.
-func (s *sifFile) image() (*blob.StoredImage, error) {
+func (s *sifFile) image() (*blob.Image, error) {
 	run := RunConfig{}
 	for m, err := range blob.Members(s.content.reader()) {
 		if err != nil {
@@ -219,9 +219,9 @@ func (s *sifFile) image() (*blob.StoredImage, error) {
 // sifBlobs are the blobs of such an image.
 type sifBlobs struct{ s *sifFile }
 
-func (b sifBlobs) Open(h v1.Hash) (io.ReadCloser, int64, error) {
-	if h != b.s.content.diffID {
-		return nil, 0, hinterr.Errorf(hinterr.ErrNotFound, "no blob %v", h)
+func (b sifBlobs) Open(d v1.Descriptor) (io.ReadCloser, int64, error) {
+	if d.Digest != b.s.content.diffID {
+		return nil, 0, hinterr.Errorf(hinterr.ErrNotFound, "no blob %v", d.Digest)
 	}
 	return io.NopCloser(b.s.content.reader()), b.s.content.size, nil
 }
@@ -234,10 +234,8 @@ func sifOf(img v1.Image) *sifFile {
 
 // madeOf are the blobs of an image whose manifest vfix made, nil for other images.
 func madeOf(img v1.Image) any {
-	if stored, ok := img.(*blob.StoredImage); ok {
-		if m, ok := stored.Blobs.(blob.MemBlobs); ok {
-			return m.Next
-		}
+	if stored, ok := img.(*blob.Image); ok {
+		return blob.Origin(stored.Blobs)
 	}
 	return nil
 }
