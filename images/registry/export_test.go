@@ -17,9 +17,16 @@ import (
 )
 
 type (
-	Guard     = guard
+	Guard struct {
+		Next     http.RoundTripper
+		Insecure bool
+	}
 	Redirects struct{ Next http.RoundTripper }
 )
+
+func (g Guard) RoundTrip(req *http.Request) (*http.Response, error) {
+	return (&wire{next: g.Next, o: &Options{Insecure: g.Insecure, Stall: time.Minute}}).RoundTrip(req)
+}
 
 func (r Redirects) RoundTrip(req *http.Request) (*http.Response, error) {
 	return redirects{r.Next}.RoundTrip(req)
@@ -54,11 +61,11 @@ func (r *Network) Learn(repo name.Repository, h v1.Hash) {
 }
 
 // Remembered is how much a network remembers.
-func (r *Network) Remembered() (logins, homes, busy, same int) {
+func (r *Network) Remembered() (logins, homes, same int) {
 	for _, all := range r.homes {
 		same = max(same, len(all))
 	}
-	return len(r.logins), len(r.homes), len(r.busy), same
+	return len(r.logins), len(r.homes), same
 }
 
 // Home is home.

@@ -21,18 +21,26 @@ type keeper struct {
 }
 
 type keptBlob struct {
-	wanted  int // by how many open images
-	readers int // of file: an image may read what others want kept
-	begun   bool
-	file    *blob.Kept // nil until it is whole
+	users int // open images that want it, and readers of file
+	begun bool
+	file  *blob.Kept // nil until it is whole
 }
 
-// remove removes a blob that nobody needs.
-func (b *keptBlob) remove() {
-	if b.file != nil && b.wanted == 0 && b.readers == 0 {
-		b.file.Close()
-		b.file = nil
-	}
+// use counts one more user of a blob, and gives the way to end that.
+func (k *keeper) use(h v1.Hash) (end func()) {
+	b := k.blobs[h]
+	b.users++
+	return sync.OnceFunc(func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if b.users--; b.users > 0 {
+			return
+		}
+		delete(k.blobs, h)
+		if b.file != nil {
+			b.file.Close()
+		}
+	})
 }
 
 // Keep has blobs kept while they are read, until release.
@@ -40,27 +48,18 @@ func (r *Network) Keep(digests []v1.Hash) (release func()) {
 	k := &r.kept
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.blobs == nil {
-		k.blobs = map[v1.Hash]*keptBlob{}
-	}
+	var ends []func()
 	for _, h := range digests {
 		if k.blobs[h] == nil {
 			k.blobs[h] = &keptBlob{}
 		}
-		k.blobs[h].wanted++
+		ends = append(ends, k.use(h))
 	}
-	return sync.OnceFunc(func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		for _, h := range digests {
-			b := k.blobs[h]
-			if b.wanted--; b.wanted > 0 {
-				continue
-			}
-			delete(k.blobs, h)
-			b.remove()
+	return func() {
+		for _, end := range ends {
+			end()
 		}
-	})
+	}
 }
 
 // open gives a blob that is kept; else the one who is to keep it, if it is wanted and nobody else does.
@@ -71,13 +70,7 @@ func (k *keeper) open(h v1.Hash) (rc io.ReadCloser, mine *keptBlob) {
 	switch {
 	case b == nil:
 	case b.file != nil:
-		b.readers++
-		return &keptReader{b.file.Open(), sync.OnceFunc(func() {
-			k.mu.Lock()
-			defer k.mu.Unlock()
-			b.readers--
-			b.remove()
-		})}, nil
+		return keptReader{b.file.Open(), k.use(h)}, nil
 	case !b.begun:
 		b.begun = true
 		return nil, b
@@ -88,11 +81,11 @@ func (k *keeper) open(h v1.Hash) (rc io.ReadCloser, mine *keptBlob) {
 // keptReader reads a blob that is kept, until Close.
 type keptReader struct {
 	io.ReadCloser
-	left func()
+	end func()
 }
 
-func (r *keptReader) Close() error {
-	r.left()
+func (r keptReader) Close() error {
+	r.end()
 	return r.ReadCloser.Close()
 }
 
@@ -136,7 +129,7 @@ func (r *keeping) Read(p []byte) (int, error) {
 func (r *keeping) done() {
 	r.k.mu.Lock()
 	defer r.k.mu.Unlock()
-	if r.b.wanted > 0 {
+	if r.b.users > 0 {
 		r.b.file, r.file = r.file, nil
 	}
 }

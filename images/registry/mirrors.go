@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"github.com/google/go-containerregistry/pkg/name"
 
@@ -68,9 +67,4 @@ func (r *Network) Places(n name.Reference) []name.Reference {
 		}
 	}
 	return append(all, n)
-}
-
-// mirrorsOnce reads the configuration when it is first needed.
-func mirrorsOnce() func() []string {
-	return sync.OnceValue(func() []string { return HubMirrors(daemonConfigs()) })
 }

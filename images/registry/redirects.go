@@ -32,10 +32,7 @@ func (t redirects) RoundTrip(req *http.Request) (*http.Response, error) {
 			err = checkRedirect(req, via)
 		}
 		if err != nil {
-			if req.Body != nil {
-				req.Body.Close()
-			}
-			return nil, err
+			return refuse(req, err)
 		}
 		resp, err := t.next.RoundTrip(realmRequest(req))
 		if err != nil || req.Method != http.MethodGet && req.Method != http.MethodHead {

@@ -84,7 +84,7 @@ func isTemporary(err error) bool {
 // body cannot be had again is sent once.
 type retrier struct {
 	next http.RoundTripper
-	o    Options
+	o    *Options
 }
 
 func (t *retrier) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -135,8 +135,8 @@ func (t *retrier) RoundTrip(req *http.Request) (*http.Response, error) {
 // inMemory reads the whole of a good answer that is not a blob: a connection that breaks within it is a try that failed.
 // The reader of blobs resumes them.
 func inMemory(resp *http.Response) error {
-	b, ok := resp.Body.(*bounded)
-	if !ok || resp.StatusCode >= http.StatusMultipleChoices {
+	b, ok := resp.Body.(*answerBody)
+	if !ok || b.most == 0 || resp.StatusCode >= http.StatusMultipleChoices {
 		return nil
 	}
 	data, err := io.ReadAll(b)

@@ -56,10 +56,7 @@ func newHosts(insecure bool) *hosts {
 func (h *hosts) RoundTrip(req *http.Request) (*http.Response, error) {
 	t, err := h.of(req.URL.Host)
 	if err != nil {
-		if req.Body != nil {
-			req.Body.Close()
-		}
-		return nil, err
+		return refuse(req, err)
 	}
 	return t.RoundTrip(req)
 }

@@ -6,6 +6,8 @@ package registry
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -27,13 +29,10 @@ import (
 // a repository, and what was learned of where blobs are. go-containerregistry knows the
 // protocol and the credentials; between it and the network are, from the top:
 //
+//	pings     remembers which login a registry requires
 //	redirects follows them
 //	retrier   tries again what looks temporary, as long as the registry asks to wait
-//	guard     no plain HTTP but to this machine, unless it was allowed; how long an answer may be
-//	traced    reports requests, for --debug
-//	limited   waits, so that a host gets no more requests than allowed
-//	metered   counts
-//	watcher   ends a request that makes no progress
+//	wire      refuses, delays, counts, reports and ends a request, and bounds the answer
 //	hosts     TLS as the folders of certificates want it for a host
 type Network struct {
 	o    Options
@@ -46,20 +45,16 @@ type Network struct {
 	mirrors func() []string
 
 	mu sync.Mutex
-	// logins are the clients of a repository, by its name and the scopes asked for.
-	logins map[string]*login
+	// logins make, once each, the client of a repository, by its name and the scopes asked for.
+	logins map[string]func() (*http.Client, error)
 	// homes are the repositories that are known to have a blob, by registry and digest.
 	homes map[string][]name.Repository
-	// busy is held while a blob is brought to a registry, by registry and digest.
-	busy map[string]*turn
+
+	// turns are held while a blob is brought to a registry: a blob that several images have is sent once and
+	// mounted then. There are so many that different blobs rarely share one.
+	turns [1024]sync.Mutex
 
 	kept keeper
-}
-
-// turn is a lock and how many hold it or wait for it.
-type turn struct {
-	sync.Mutex
-	who int
 }
 
 // The memory of a registry is forgotten if it becomes too much, so that a list of a
@@ -93,13 +88,6 @@ type Options struct {
 	PerSecond float64
 }
 
-// login is made once; who comes meanwhile waits for it.
-type login struct {
-	once   sync.Once
-	client *http.Client
-	err    error
-}
-
 // Times that a registry gets, where the user does not say otherwise.
 const (
 	// DefaultStall is how long a registry may do nothing: it has to bring a blob of some
@@ -115,24 +103,20 @@ const (
 // NewNetwork makes the connection that everything of one run shares: logins, mirrors, limits, counters.
 func NewNetwork(o Options) *Network {
 	r := &Network{
-		o: o, keys: keychain{o.AuthFile, o.Stall}, mirrors: mirrorsOnce(),
-		logins: map[string]*login{}, homes: map[string][]name.Repository{}, busy: map[string]*turn{},
+		o: o, keys: keychain{o.AuthFile, o.Stall},
+		mirrors: sync.OnceValue(func() []string { return HubMirrors(daemonConfigs()) }),
+		logins:  map[string]func() (*http.Client, error){}, homes: map[string][]name.Repository{},
+		kept: keeper{blobs: map[v1.Hash]*keptBlob{}},
 	}
 	h := newHosts(o.Insecure)
 	r.common = h.common
-	var t http.RoundTripper = watcher{h, o.Stall}
-	t = metered{t, o.Meter}
-	if o.PerSecond > 0 {
-		t = &limited{next: t, perSecond: o.PerSecond}
-	}
-	t = guard{traced{t, o.Progress}, o.Insecure}
-	t = redirects{&retrier{next: t, o: o}}
+	t := redirects{&retrier{&wire{next: h, o: &r.o}, &r.o}}
 	r.Base = transport.NewUserAgent(&pings{next: t}, o.UserAgent)
 	return r
 }
 
 // client gives the client for a repository, logged in to pull or, with push, to push; from
-// are further repositories of the same registry to pull from.
+// are further repositories of the same registry to pull from. Who comes while it logs in waits for it.
 func (r *Network) client(ctx context.Context, repo name.Repository, push bool, from ...name.Repository) (*http.Client, error) {
 	scopes := []string{repo.Scope(transport.PullScope)}
 	if push {
@@ -146,19 +130,17 @@ func (r *Network) client(ctx context.Context, repo name.Repository, push bool, f
 	l := r.logins[key]
 	if l == nil {
 		makeRoom(r.logins, maxLogins)
-		l = &login{}
+		l = sync.OnceValues(func() (*http.Client, error) { return r.login(ctx, repo, scopes) })
 		r.logins[key] = l
 	}
 	r.mu.Unlock()
-	l.once.Do(func() { l.client, l.err = r.login(ctx, repo, scopes) })
-	if l.err != nil {
+	c, err := l()
+	if err != nil { // the next one tries again
 		r.mu.Lock()
-		if r.logins[key] == l { // the next one tries again
-			delete(r.logins, key)
-		}
-		r.mu.Unlock()
+		defer r.mu.Unlock()
+		delete(r.logins, key)
 	}
-	return l.client, l.err
+	return c, err
 }
 
 func (r *Network) login(ctx context.Context, repo name.Repository, scopes []string) (*http.Client, error) {
@@ -224,27 +206,13 @@ func (r *Network) home(repo name.Repository, h v1.Hash) (name.Repository, bool) 
 	return all[0], true
 }
 
-// hold waits until nobody else brings the blob to the registry, and gives the way to end
-// one's own turn: a blob that several images have is sent once and mounted then.
+// hold waits until nobody else brings the blob to the registry, and gives the way to end one's own turn.
 func (r *Network) hold(reg name.Registry, h v1.Hash) (release func()) {
-	key := blobKey(reg, h)
-	r.mu.Lock()
-	m := r.busy[key]
-	if m == nil {
-		m = &turn{}
-		r.busy[key] = m
-	}
-	m.who++
-	r.mu.Unlock()
+	sum := fnv.New32()
+	io.WriteString(sum, blobKey(reg, h))
+	m := &r.turns[sum.Sum32()%uint32(len(r.turns))]
 	m.Lock()
-	return func() {
-		m.Unlock()
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if m.who--; m.who == 0 {
-			delete(r.busy, key)
-		}
-	}
+	return m.Unlock
 }
 
 // NameOptions are those for reading the name of a repository; insecure allows plain HTTP.

@@ -1,0 +1,274 @@
+// One request on its way to a host: what refuses, delays, counts, reports and ends it, and bounds the answer.
+// go-containerregistry's own clients do nothing of this.
+
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
+)
+
+const misconfigured = "this is an error of the registry or of a proxy in front of it: report it to its operator"
+
+// errPlainHTTP: go-containerregistry tries plain HTTP with every private address.
+var errPlainHTTP = errors.New("plain HTTP, which anybody on the way can read and change, and nobody allowed it")
+
+// wire sends requests.
+type wire struct {
+	next   http.RoundTripper
+	o      *Options
+	limits sync.Map // of *rate.Limiter, by host
+}
+
+// refuse ends a request that is not sent.
+func refuse(req *http.Request, err error) (*http.Response, error) {
+	if req.Body != nil {
+		req.Body.Close()
+	}
+	return nil, err
+}
+
+func (t *wire) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Scheme != "https" && !t.o.Insecure && !isLoopback(req.URL.Hostname()) {
+		return refuse(req, errPlainHTTP)
+	}
+	if t.o.PerSecond > 0 {
+		l, _ := t.limits.LoadOrStore(req.URL.Host, rate.NewLimiter(rate.Limit(t.o.PerSecond), 1))
+		if err := l.(*rate.Limiter).Wait(req.Context()); err != nil {
+			return refuse(req, err)
+		}
+	}
+	begin := time.Now()
+	resp, err := t.exchange(req)
+	// Without what may be a secret: headers, the user, the query.
+	what, took := req.Method+" "+req.URL.Scheme+"://"+req.URL.Host+req.URL.Path, time.Since(begin).Round(time.Millisecond)
+	if err != nil {
+		progress.Debug(t.o.Progress, "%s: %v after %v", what, err, took)
+		return nil, err
+	}
+	progress.Debug(t.o.Progress, "%s: %s after %v", what, resp.Status, took)
+	if put, ok := req.Context().Value(putKey{}).(*putAnswer); ok {
+		put.note(req, resp)
+	}
+	return resp, nil
+}
+
+// exchange sends a request and counts and watches it.
+func (t *wire) exchange(req *http.Request) (*http.Response, error) {
+	count := t.o.Meter.of(req.URL.Host)
+	count.requests.Add(1)
+	w := &watch{host: req.URL.Host, time: t.o.Stall}
+	w.ctx, w.cancel = context.WithCancelCause(req.Context())
+	w.timer = time.AfterFunc(w.time, w.stall)
+	sent := req.Clone(w.ctx)
+	if req.Body != nil && req.Body != http.NoBody {
+		sent.Body = &sentBody{req.Body, w, &count.sent}
+	}
+	resp, err := t.next.RoundTrip(sent)
+	if err != nil {
+		w.answer(leastBlob)
+		err = w.cause(err)
+		w.cancel(nil)
+		return nil, err
+	}
+	most, least := longest(asked(req), resp.StatusCode), int64(leastBlob)
+	if most > 0 {
+		least = leastAnswer
+	}
+	w.answer(least)
+	resp.Body = &answerBody{resp.Body, w, &count.received, most, most}
+	return resp, nil
+}
+
+// asked is the path that a registry was asked for first, before its redirects.
+func asked(req *http.Request) string { return append(before(req), req)[0].URL.Path }
+
+// How long an answer may be, in bytes.
+const (
+	maxErrorAnswer = 60 << 10 // go-containerregistry does not read more than 64 KiB
+	// maxList is one page of a list: a registry that knows no pages has all tags in it.
+	maxList = 64 << 20
+)
+
+// longest gives the length in bytes of the longest answer to a request for a path, 0 for that of a blob,
+// whose length its manifest says.
+func longest(path string, status int) int64 {
+	switch {
+	case status >= http.StatusMultipleChoices:
+		return maxErrorAnswer
+	case strings.HasSuffix(path, "/tags/list"), strings.HasSuffix(path, "/_catalog"):
+		return maxList
+	case strings.Contains(path, "/blobs/"):
+		return 0
+	}
+	return blob.MaxManifest
+}
+
+// sentBody is what is sent: reading it is our own time, what is between two reads that of the other side.
+type sentBody struct {
+	io.ReadCloser
+	w *watch
+	n *atomic.Int64
+}
+
+func (s *sentBody) Read(p []byte) (int, error) {
+	s.w.sending(false)
+	defer s.w.sending(true)
+	n, err := s.ReadCloser.Read(p)
+	s.n.Add(int64(n))
+	return n, err
+}
+
+// answerBody is what is received: reading it is the other side's time. It becomes an error when it is longer
+// than most, unless that is 0. It names the host in an error: "unexpected EOF" alone helps nobody.
+type answerBody struct {
+	io.ReadCloser
+	w          *watch
+	n          *atomic.Int64
+	left, most int64 // bytes
+}
+
+func (b *answerBody) Read(p []byte) (int, error) {
+	if b.most > 0 {
+		p = p[:min(int64(len(p)), b.left+1)]
+	}
+	b.w.begin()
+	n, err := b.ReadCloser.Read(p)
+	b.w.end(n)
+	b.n.Add(int64(n))
+	if err != nil && err != io.EOF {
+		if stall := (*stalled)(nil); errors.As(b.w.cause(err), &stall) {
+			return n, stall
+		}
+		return n, fmt.Errorf("registry %s: the connection broke: %w", b.w.host, err)
+	}
+	b.left -= int64(n)
+	switch {
+	case b.most == 0 || b.left >= 0:
+		return n, err
+	case b.most == maxErrorAnswer: // what it says first is enough
+		return n - 1, io.EOF
+	}
+	b.Close() // go-containerregistry does not always
+	return n - 1, hinterr.With(hinterr.Damaged("the registry's answer: more than %d bytes", b.most), misconfigured)
+}
+
+func (b *answerBody) Close() error {
+	b.w.timer.Stop()
+	err := b.ReadCloser.Close()
+	b.w.cancel(nil)
+	return err
+}
+
+// The least progress of an answer, in bytes a second, measured over the time that a registry may make none.
+const (
+	leastBlob   = 512     // of a blob, whose download resumes
+	leastAnswer = 4 << 10 // of what is read into memory: a manifest, a token, a list
+)
+
+// stalled is the error of a request that was ended. It is temporary.
+type stalled struct {
+	host string
+	time time.Duration
+	got  int64 // bytes in that time
+}
+
+func (s *stalled) Error() string {
+	if s.got > 0 {
+		return fmt.Sprintf("registry %s: only %d bytes in %v", s.host, s.got, s.time)
+	}
+	return fmt.Sprintf("registry %s: no progress for %v", s.host, s.time)
+}
+
+func (s *stalled) Hint() string {
+	return "the registry or the way to it hangs: try again, or give it longer with --stall-timeout"
+}
+
+// watch is the clock of one request. It runs while the other side has the word, and ends the request if that
+// takes no more of what is sent, does not answer, stops in the middle of its answer, or sends it so slowly
+// that it might as well have stopped. A request that makes progress may take as long as it needs: layers have
+// gigabytes.
+type watch struct {
+	host   string
+	time   time.Duration // without progress
+	timer  *time.Timer
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	mu sync.Mutex
+	// answered says that what is still sent, if anything, is of no interest any more.
+	answered bool
+	// Of the answer: how much of the time is left in which least bytes must come, how many came, and since when
+	// the clock runs.
+	left       time.Duration
+	least, got int64
+	since      time.Time
+}
+
+// sending says whose turn it is while something is sent.
+func (w *watch) sending(theirs bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.answered:
+	case theirs:
+		w.timer.Reset(w.time)
+	default:
+		w.timer.Stop()
+	}
+}
+
+// answer ends the first part of a request; its answer makes progress with perSecond bytes.
+func (w *watch) answer(perSecond int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.answered = true
+	w.timer.Stop()
+	w.left, w.least = w.time, max(1, int64(w.time.Seconds()*float64(perSecond)))
+}
+
+// begin starts the clock of the answer, end stops it after n bytes more.
+func (w *watch) begin() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.since = time.Now()
+	w.timer.Reset(w.left)
+}
+
+func (w *watch) end(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer.Stop()
+	w.left -= time.Since(w.since)
+	if w.got += int64(n); w.got >= w.least {
+		w.left, w.got = w.time, 0
+	}
+}
+
+// stall ends the request.
+func (w *watch) stall() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cancel(&stalled{w.host, w.time, w.got})
+}
+
+// cause replaces an error by that of the clock, if that is the reason for it.
+func (w *watch) cause(err error) error {
+	if s, ok := context.Cause(w.ctx).(*stalled); ok {
+		return s
+	}
+	return err
+}
