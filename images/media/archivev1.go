@@ -56,51 +56,62 @@ func v1IDs(t *tarFile) []string {
 	return ids
 }
 
-// v1Tags reads the file "repositories": the ID of each name, NAME:TAG.
-func v1Tags(t *tarFile) (map[string]string, error) {
-	tags := map[string]string{}
-	if !t.Has(ArchiveV1) {
-		return tags, nil
-	}
-	raw, err := t.read(ArchiveV1, blob.MaxManifest)
-	if err != nil {
-		return nil, err
-	}
+// v1Images lists the images that the file "repositories" names, or those that are not the parent of another; each by
+// its topmost layer. A layer that tag is the head of the ID of is an image as well.
+func v1Images(t *tarFile, tag string) (all []ArchiveImage, err error) {
 	var repositories map[string]map[string]string
-	if err := json.Unmarshal(raw, &repositories); err != nil {
-		return nil, hinterr.Damaged("%s: %v", ArchiveV1, err)
-	}
-	for name, of := range repositories {
-		for tag, id := range of {
-			tags[name+":"+tag] = id
+	if t.Has(ArchiveV1) {
+		raw, err := readFile(t, ArchiveV1, blob.MaxManifest)
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(raw, &repositories); err != nil {
+			return nil, hinterr.Damaged("%s: %v", ArchiveV1, err)
 		}
 	}
-	return tags, nil
+	names := map[string][]string{}
+	for name, of := range repositories {
+		for tag, id := range of {
+			names[id] = append(names[id], name+":"+tag)
+		}
+	}
+	if len(names) == 0 {
+		if names, err = v1Tops(t); err != nil {
+			return nil, err
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(names)) {
+		slices.Sort(names[id])
+		all = append(all, ArchiveImage{Config: id, RepoTags: names[id], old: true})
+	}
+	for _, id := range v1IDs(t) {
+		if _, listed := names[id]; !listed && isHeadOf(tag, id) {
+			all = append(all, ArchiveImage{Config: id, old: true})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b ArchiveImage) int { return slices.Compare(a.RepoTags, b.RepoTags) })
+	return all, nil
 }
 
-// v1Image makes an image of the one that a tag or ID names, or of the only one, and says
-// its tag, "" if it has none. Every layer is read once for its diff ID.
-func v1Image(ctx context.Context, t *tarFile, tag string, o Options) (*blob.Image, string, error) {
-	tags, err := v1Tags(t)
-	if err != nil {
-		return nil, "", err
-	}
-	id, tag, err := findV1(t, tags, tag)
-	if err != nil {
-		return nil, "", err
-	}
+// isHeadOf reports whether a tag is the head of an ID, at least what docker shows of it.
+func isHeadOf(tag, id string) bool {
+	const shown = 12
+	return len(tag) >= shown && strings.HasPrefix(id, strings.TrimPrefix(tag, "sha256:"))
+}
+
+// v1Image makes an image of a layer and those below. Every layer is read once for its diff ID.
+func v1Image(ctx context.Context, t *tarFile, id string, o Options) (*blob.Image, error) {
 	chain, err := v1Chain(t, id)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	b := entryBlobs{t, map[v1.Hash]tarEntry{}}
 	for i := range chain {
 		if err := measureEntry(ctx, t, &chain[i], b, o); err != nil {
-			return nil, "", fmt.Errorf("layer %.12s: %w", chain[i].ID, err)
+			return nil, fmt.Errorf("layer %.12s: %w", chain[i].ID, err)
 		}
 	}
-	img, err := schema1.OldImage(chain, "", b)
-	return img, tag, err
+	return schema1.OldImage(chain, "", b)
 }
 
 // measureEntry reads the content of one layer. It is a link if it is that of another.
@@ -123,54 +134,12 @@ func measureEntry(ctx context.Context, t *tarFile, l *schema1.OldLayer, b entryB
 	return nil
 }
 
-// findV1 picks the topmost layer of the image with a tag, and says a tag of it.
-func findV1(t *tarFile, tags map[string]string, tag string) (id, name string, err error) {
-	names := slices.Sorted(maps.Keys(tags))
-	if tag != "" {
-		for _, have := range names {
-			if sameImageName(have, tag) {
-				return tags[have], have, nil
-			}
-		}
-		var fit []string
-		for _, id := range v1IDs(t) {
-			if len(tag) >= 12 && strings.HasPrefix(id, strings.TrimPrefix(tag, "sha256:")) {
-				fit = append(fit, id)
-			}
-		}
-		if len(fit) == 1 {
-			return fit[0], "", nil
-		}
-		return "", "", hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "no image with the tag %q", tag), "%s", listTags(names))
-	}
-	tops := map[string]bool{}
-	for _, id := range tags {
-		tops[id] = true
-	}
-	if len(tags) == 0 {
-		if tops, err = v1Tops(t); err != nil {
-			return "", "", err
-		}
-		names = slices.Sorted(maps.Keys(tops))
-	}
-	if len(tops) == 0 {
-		return "", "", hinterr.Errorf(hinterr.ErrNotFound, "%s lists no image", ArchiveV1)
-	}
-	if len(tops) > 1 {
-		return "", "", hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%d images: name one of them", len(tops)), "%s", listTags(names))
-	}
-	if len(tags) > 0 {
-		name = names[0]
-	}
-	return slices.Sorted(maps.Keys(tops))[0], name, nil
-}
-
-// v1Tops are the layers that no other has for its parent.
-func v1Tops(t *tarFile) (map[string]bool, error) {
-	tops := map[string]bool{}
+// v1Tops are the layers that no other has for its parent, without names.
+func v1Tops(t *tarFile) (map[string][]string, error) {
+	tops := map[string][]string{}
 	ids := v1IDs(t)
 	for _, id := range ids {
-		tops[id] = true
+		tops[id] = nil
 	}
 	for _, id := range ids {
 		l, err := v1LayerOf(t, id)
@@ -186,7 +155,7 @@ func v1LayerOf(t *tarFile, id string) (schema1.OldLayer, error) {
 	if !schema1.OldID().MatchString(id) {
 		return schema1.OldLayer{}, hinterr.Damaged("%.80q is not a layer ID", id)
 	}
-	raw, err := t.read(id+v1JSON, blob.MaxConfig)
+	raw, err := readFile(t, id+v1JSON, blob.MaxConfig)
 	if err != nil {
 		return schema1.OldLayer{}, fmt.Errorf("layer %.12s: %w", id, err)
 	}

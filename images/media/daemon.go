@@ -91,15 +91,12 @@ func saved(ctx context.Context, c *engine.Client, ref Ref, found engine.Image, o
 		return nil, err
 	}
 	t.name, t.temp = ref.String(), f.Name()
-	img, _, err := archivedImage(ctx, t, "", o)
-	src := &Source{Ref: ref, Digest: daemonDigest(ref.Name, found), Close: t.Close}
-	if err == nil {
-		err = src.Take(img, o)
-	}
+	src, err := dockerImage(ctx, t, Ref{}, o)
 	if err != nil {
 		t.Close()
 		return nil, err
 	}
+	src.Ref, src.Digest = ref, daemonDigest(ref.Name, found)
 	return src, nil
 }
 

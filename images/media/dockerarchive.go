@@ -1,19 +1,23 @@
-// Reading the archives of docker save.
+// The archives of docker save: reading and writing them.
 
 package media
 
 import (
+	"archive/tar"
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/lazy"
@@ -31,6 +35,7 @@ type ArchiveImage struct {
 	Config   string
 	RepoTags []string
 	Layers   []string // the base layer first
+	old      bool     // of an archive of the old form: Config is the ID of the topmost layer
 }
 
 // entryBlobs are entries of a docker archive under the digests they have, or claim to have.
@@ -47,95 +52,98 @@ func (b entryBlobs) Open(d v1.Descriptor) (io.ReadCloser, int64, error) {
 	return b.t.section(e), e.size, nil
 }
 
-// OpenDockerArchive opens the image of a docker archive.
-func OpenDockerArchive(ctx context.Context, ref Ref, o Options) (*Source, error) {
-	t, err := OpenTar(ctx, ref.Name, o, nil)
-	if err != nil {
-		return nil, fmt.Errorf("docker archive: %w", err)
-	}
-	return FromDockerArchive(ctx, t, ref, o)
-}
-
-// FromDockerArchive makes a source of an archive, which it closes if it cannot.
-func FromDockerArchive(ctx context.Context, t *tarFile, ref Ref, o Options) (*Source, error) {
-	img, tag, err := archivedImage(ctx, t, ref.Tag, o)
-	src := &Source{Ref: ref, Close: t.Close}
-	if err == nil {
-		src.Ref.Tag = tag
-		err = src.Take(img, o)
-	}
-	if err == nil {
-		var id v1.Hash
-		id, err = img.ConfigName()
-		src.Digest = id.String()
-	}
-	if err != nil {
-		t.Close()
-		return nil, fmt.Errorf("docker archive %s: %w", ref.Name, err)
-	}
-	return src, nil
-}
-
-// archivedImage finds the image that a tag names in a docker archive, or the only one, and
-// its tag, "" if it has none.
+// dockerImage opens the image of a docker archive that ref's tag names, or the only one.
 //
 // Such an archive has no manifest; the one made here says what there is: a layer that was
 // saved uncompressed has its diff ID as its digest, so nothing needs compressing to name
 // it. The config is untouched, and with it the image ID.
-func archivedImage(ctx context.Context, t *tarFile, tag string, o Options) (*blob.Image, string, error) {
-	if !t.Has(ArchiveManifest) {
-		if IsV1Archive(t) {
-			return v1Image(ctx, t, tag, o)
-		}
+func dockerImage(ctx context.Context, t *tarFile, ref Ref, o Options) (*Source, error) {
+	list, read := ArchiveManifest, archivedImages
+	switch {
+	case t.Has(ArchiveManifest):
+	case IsV1Archive(t):
+		list, read = ArchiveV1, v1Images
+	default:
 		err := hinterr.Errorf(hinterr.ErrNotFound, "no entry %s", ArchiveManifest)
 		if t.Has(LayoutIndex) {
 			err = hinterr.With(err, "it is an OCI archive: oci-archive:%s", t.name)
 		}
-		return nil, "", err
+		return nil, err
 	}
-	raw, err := t.read(ArchiveManifest, blob.MaxManifest)
+	all, err := read(t, ref.Tag)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	var all []ArchiveImage
-	if err := json.Unmarshal(raw, &all); err != nil {
-		return nil, "", hinterr.Damaged("%s: %v", ArchiveManifest, err)
-	}
-	a, err := findArchived(all, tag)
+	a, tag, err := findArchived(all, ref.Tag, list)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	img, err := synthesize(ctx, t, a)
+	var img *blob.Image
+	if a.old {
+		img, err = v1Image(ctx, t, a.Config, o)
+	} else {
+		img, err = synthesize(ctx, t, a)
+	}
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	if tag == "" && len(a.RepoTags) > 0 {
-		tag = a.RepoTags[0]
+	id, err := img.ConfigName()
+	if err != nil {
+		return nil, err
 	}
-	return img, tag, nil
+	ref.Tag = tag
+	src := &Source{Ref: ref, Digest: id.String(), Close: t.Close}
+	return src, src.Take(img, o)
 }
 
-// findArchived picks the image with the tag; names are compared as docker understands them
-// (redis is docker.io/library/redis:latest).
-func findArchived(all []ArchiveImage, tag string) (ArchiveImage, error) {
+// archivedImages reads manifest.json.
+func archivedImages(t *tarFile, _ string) (all []ArchiveImage, err error) {
+	raw, err := readFile(t, ArchiveManifest, blob.MaxManifest)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return nil, hinterr.Damaged("%s: %v", ArchiveManifest, err)
+	}
+	return all, nil
+}
+
+// findArchived picks the image with a tag, and says a tag of it, "" if it has none; list is the name of the list.
+// Names are compared as docker understands them (redis is docker.io/library/redis:latest); the head of an old
+// image's ID is one, too.
+func findArchived(all []ArchiveImage, tag, list string) (ArchiveImage, string, error) {
 	var tags []string
+	var fit []ArchiveImage
 	for _, a := range all {
 		for _, have := range a.RepoTags {
 			if tag != "" && sameImageName(have, tag) {
-				return a, nil
+				return a, have, nil
 			}
-			tags = append(tags, have)
+		}
+		if a.old && isHeadOf(tag, a.Config) {
+			fit = append(fit, a)
+		}
+		if tags = append(tags, a.RepoTags...); a.old && tag == "" && len(a.RepoTags) == 0 {
+			tags = append(tags, a.Config)
 		}
 	}
-	switch {
-	case len(all) == 0:
-		return ArchiveImage{}, hinterr.Errorf(hinterr.ErrNotFound, "%s lists no image", ArchiveManifest)
-	case tag != "":
-		return ArchiveImage{}, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "no image with the tag %q", tag), "%s", listTags(tags))
-	case len(all) > 1:
-		return ArchiveImage{}, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%d images: name one of them", len(all)), "%s", listTags(tags))
+	if tag == "" {
+		fit = all
 	}
-	return all[0], nil
+	var why string
+	switch {
+	case len(fit) == 1 && tag == "" && len(fit[0].RepoTags) > 0:
+		return fit[0], fit[0].RepoTags[0], nil
+	case len(fit) == 1:
+		return fit[0], "", nil
+	case len(all) == 0:
+		return ArchiveImage{}, "", hinterr.Errorf(hinterr.ErrNotFound, "%s lists no image", list)
+	case tag != "":
+		why = fmt.Sprintf("no image with the tag %q", tag)
+	default:
+		why = fmt.Sprintf("%d images: name one of them", len(all))
+	}
+	return ArchiveImage{}, "", hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%s", why), "%s", listTags(tags))
 }
 
 // hexName finds the digest in the names that docker, skopeo and go-containerregistry give
@@ -154,7 +162,7 @@ func claimedDigest(name string) (v1.Hash, bool) {
 
 // synthesize makes the manifest of an archived image.
 func synthesize(ctx context.Context, t *tarFile, a ArchiveImage) (*blob.Image, error) {
-	config, err := t.read(a.Config, blob.MaxConfig)
+	config, err := readFile(t, a.Config, blob.MaxConfig)
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
@@ -218,4 +226,135 @@ func archivedLayer(ctx context.Context, t *tarFile, name string, diffID v1.Hash)
 	}
 	d.Digest, _, err = v1.SHA256(blob.Reading{Ctx: ctx, Reader: t.section(e), T: nil})
 	return d, e, err
+}
+
+// writeDockerTar writes an image as docker save does and returns its ID. Layers go as they
+// are, gzip'ed or plain, both of which every docker load reads; zstd only newer ones (23.0)
+// do, so such a layer is unpacked. Nothing in it depends on anything but the image and tag.
+func writeDockerTar(ctx context.Context, w io.Writer, tag string, img v1.Image, o Options) (v1.Hash, error) {
+	var id v1.Hash
+	m := ArchiveImage{Layers: []string{}}
+	if tag != "" {
+		t, err := fullTag(tag)
+		if err != nil {
+			return id, err
+		}
+		m.RepoTags = []string{t}
+	}
+	id, err := img.ConfigName()
+	if err != nil {
+		return id, err
+	}
+	config, err := img.RawConfigFile()
+	if err != nil {
+		return id, err
+	}
+	layers, err := img.Layers()
+	if err != nil {
+		return id, err
+	}
+	tw := tar.NewWriter(w)
+	m.Config = id.Hex + ".json"
+	if err := TarBytes(tw, m.Config, config); err != nil {
+		return id, err
+	}
+	written := map[v1.Hash]string{}
+	for n, l := range layers {
+		name, err := writeDockerLayer(ctx, tw, l, written, o)
+		if err != nil {
+			return id, fmt.Errorf("layer %d: %w", n, err)
+		}
+		m.Layers = append(m.Layers, name)
+	}
+	raw, err := json.Marshal([]ArchiveImage{m})
+	if err != nil {
+		return id, err
+	}
+	if err := TarBytes(tw, ArchiveManifest, raw); err != nil {
+		return id, err
+	}
+	return id, tw.Close()
+}
+
+// writeDockerLayer writes a layer, unless it is written already, and returns its name. The
+// content, not the media type, says how it is compressed.
+func writeDockerLayer(ctx context.Context, tw *tar.Writer, l v1.Layer, written map[v1.Hash]string, o Options) (string, error) {
+	digest, err := l.Digest()
+	if err != nil {
+		return "", err
+	}
+	if name := written[digest]; name != "" {
+		return name, nil
+	}
+	size, err := l.Size()
+	if err != nil {
+		return "", err
+	}
+	if !AtHand(l) {
+		return "", hinterr.Errorf(hinterr.ErrUnsupported, "%v is a foreign layer, which is not with the image", digest)
+	}
+	rc, err := blob.OpenUnverified(l)
+	if err != nil {
+		return "", err
+	}
+	defer rc.Close()
+	br := bufio.NewReaderSize(rc, blob.CopyBuffer)
+	head, err := br.Peek(blob.MagicLen)
+	if err != nil && err != io.EOF {
+		return "", err
+	}
+	b := blob.BlobToWrite{Digest: digest, Size: size, Layer: blob.LayerName(l, digest), Open: func() (io.ReadCloser, error) { return io.NopCloser(br), nil }}
+	name := digest.Hex + ".tar"
+	switch blob.DetectCompression(head) {
+	case blob.GzipStream:
+		name += ".gz"
+	case blob.ZstdStream:
+		rc.Close()
+		var done func()
+		if b, done, err = spoolPlain(ctx, l, o); err != nil {
+			return "", err
+		}
+		defer done()
+		name = b.Digest.Hex + ".tar"
+	}
+	written[digest] = name
+	if err := tarHeader(tw, name, b.Size); err != nil {
+		return "", err
+	}
+	return name, copyBlob(ctx, tw, b, o)
+}
+
+// spoolPlain unpacks a layer into a temporary file: tar needs the size first. done removes
+// the file.
+func spoolPlain(ctx context.Context, l v1.Layer, o Options) (b blob.BlobToWrite, done func(), err error) {
+	diffID, err := l.DiffID()
+	if err != nil {
+		return b, nil, err
+	}
+	f, err := os.CreateTemp("", atomicfile.TempPrefix+"*.layer")
+	if err != nil {
+		return b, nil, err
+	}
+	w := &blob.HoleWriter{W: f, Room: blob.Temp}
+	done = func() {
+		w.Release()
+		f.Close()
+		os.Remove(f.Name())
+	}
+	defer func() {
+		if err != nil {
+			done()
+		}
+	}()
+	rc, err := l.Uncompressed()
+	if err != nil {
+		return b, nil, err
+	}
+	defer rc.Close()
+	if err := w.Copy(blob.Reading{Ctx: ctx, Reader: rc, T: nil}); err != nil {
+		return b, nil, err
+	}
+	return blob.BlobToWrite{Digest: diffID, Size: w.N, Layer: blob.ShortHash(diffID), Open: func() (io.ReadCloser, error) {
+		return io.NopCloser(io.NewSectionReader(f, 0, w.N)), nil
+	}}, done, f.Truncate(w.N)
 }

@@ -1,5 +1,11 @@
 package media
 
+import (
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
 // For the tests of this package alone.
 
 const (
@@ -9,7 +15,7 @@ const (
 
 type (
 	IndexText   = indexText
-	LayoutBlobs = layoutBlobs
+	LayoutBlobs struct{ Dir string }
 	TarFile     = tarFile
 )
 
@@ -20,7 +26,23 @@ var (
 	FromLayout     = fromLayout
 	NewLayout      = newLayout
 	ParseIndexText = parseIndexText
-	Pick           = pick
 	PlatformRank   = platformRank
 	SameImageName  = sameImageName
 )
+
+// Pick finds the platform's image in an index.
+func Pick(idx v1.ImageIndex, want v1.Platform, depth int) (v1.Descriptor, v1.Image, error) {
+	all, err := offers(idx, depth)
+	if err != nil {
+		return v1.Descriptor{}, nil, err
+	}
+	best, err := bestOf(all, want)
+	if err != nil {
+		return best.Descriptor, nil, err
+	}
+	img, err := best.in.Image(best.Digest)
+	return best.Descriptor, img, err
+}
+
+// Path is the path of a blob in a layout.
+func (l LayoutBlobs) Path(h v1.Hash) string { return filepath.Join(l.Dir, blobEntry(h)) }

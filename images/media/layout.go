@@ -31,24 +31,62 @@ const (
 	fullRefNameKey = "io.containerd.image.name"
 )
 
-// layoutBlobs are the blobs of an OCI layout folder.
-type layoutBlobs struct{ Dir string }
-
-func (l layoutBlobs) Path(h v1.Hash) string {
-	return filepath.Join(l.Dir, "blobs", h.Algorithm, h.Hex)
+// files are where the files of an image are: a folder or a tar archive.
+type files interface {
+	// open gives a file's content and its length in bytes.
+	open(name string) (io.ReadCloser, int64, error)
 }
 
-func (l layoutBlobs) Open(d v1.Descriptor) (io.ReadCloser, int64, error) {
-	h := d.Digest
-	f, size, err := blob.OpenRegular(l.Path(h))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, hinterr.Errorf(hinterr.ErrNotFound, "oci layout %s: no blob %v", l.Dir, h)
-	}
+type folder string
+
+func (f folder) open(name string) (io.ReadCloser, int64, error) {
+	file, size, err := blob.OpenRegular(filepath.Join(string(f), filepath.FromSlash(name)))
 	if err != nil {
-		return nil, 0, fmt.Errorf("oci layout %s: blob %v: %w", l.Dir, h, err)
+		return nil, 0, err
 	}
-	return f, size, nil
+	return file, size, nil
 }
+
+// readFile reads a small file whole.
+func readFile(in files, name string, limit int64) ([]byte, error) {
+	f, size, err := in.open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if size > limit {
+		return nil, hinterr.Damaged("%s: %d bytes, want at most %d", name, size, limit)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, limit))
+	if err == nil && int64(len(data)) != size {
+		err = hinterr.Damaged("%s: got %d bytes, want %d", name, len(data), size)
+	}
+	return data, err
+}
+
+// fileBlobs are blobs in files: each has one of several names.
+type fileBlobs struct {
+	in    files
+	names func(v1.Hash) []string
+	hint  string // of a blob that is missing
+}
+
+func (b fileBlobs) Open(d v1.Descriptor) (io.ReadCloser, int64, error) {
+	for _, name := range b.names(d.Digest) {
+		f, size, err := b.in.open(name)
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, hinterr.ErrNotFound) {
+			return f, size, err
+		}
+	}
+	err := hinterr.Errorf(hinterr.ErrNotFound, "no blob %v", d.Digest)
+	if b.hint != "" {
+		err = hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "no file with the blob %v", d.Digest), "%s", b.hint)
+	}
+	return nil, 0, err
+}
+
+// blobEntry is the name of a blob in a layout.
+func blobEntry(h v1.Hash) string { return "blobs/" + h.Algorithm + "/" + h.Hex }
 
 // OpenLayout opens the image of an OCI layout folder.
 func OpenLayout(ctx context.Context, ref Ref, o Options) (*Source, error) {
@@ -57,19 +95,24 @@ func OpenLayout(ctx context.Context, ref Ref, o Options) (*Source, error) {
 	} else if err == nil && !fi.IsDir() {
 		return nil, hinterr.With(hinterr.Damaged("oci layout %s: not a directory", ref.Name), "an OCI layout in a tar file is oci-archive:%s", ref.Name)
 	}
-	marker, err := blob.ReadSmall(filepath.Join(ref.Name, LayoutFile), blob.MaxManifest)
-	if err != nil {
-		return nil, fmt.Errorf("oci layout %s: %w", ref.Name, err)
-	}
-	raw, err := blob.ReadSmall(filepath.Join(ref.Name, LayoutIndex), blob.MaxManifest)
-	if err != nil {
-		return nil, fmt.Errorf("oci layout %s: %w", ref.Name, err)
-	}
-	src, err := fromLayout(ctx, ref, layoutBlobs{ref.Name}, marker, raw, o)
+	src, err := layoutImage(ctx, folder(ref.Name), ref, o)
 	if err != nil {
 		return nil, fmt.Errorf("oci layout %s: %w", ref.Name, err)
 	}
 	return src, nil
+}
+
+// layoutImage opens the image of a layout.
+func layoutImage(ctx context.Context, in files, ref Ref, o Options) (*Source, error) {
+	raw, err := readFile(in, LayoutIndex, blob.MaxManifest)
+	if err != nil {
+		return nil, err
+	}
+	marker, err := readFile(in, LayoutFile, blob.MaxManifest)
+	if err != nil {
+		return nil, err
+	}
+	return fromLayout(ctx, ref, fileBlobs{in, func(h v1.Hash) []string { return []string{blobEntry(h)} }, ""}, marker, raw, o)
 }
 
 // fromLayout makes a source of a layout's blobs and its two files oci-layout and index.json.
@@ -133,9 +176,23 @@ func entryOf(entries []v1.Descriptor, tag string, b blob.Blobs, o Options) (v1.D
 	case len(fit) == 0:
 		return v1.Descriptor{}, hinterr.Errorf(hinterr.ErrNotFound, "%s lists no image", LayoutIndex)
 	}
-	matching, err := matchingEntries(fit, b, o.Platform)
-	if err != nil {
-		return v1.Descriptor{}, err
+	open := func(h v1.Hash) (v1.Image, error) {
+		at := slices.IndexFunc(fit, func(d v1.Descriptor) bool { return d.Digest == h })
+		return blob.NewStoredImage(b, fit[at])
+	}
+	var matching []v1.Descriptor
+	for _, d := range fit {
+		ok := d.MediaType.IsIndex() || d.MediaType.IsSchema1() || d.MediaType == ""
+		if d.MediaType.IsImage() {
+			p, err := platformOf(d, open)
+			if err != nil {
+				return v1.Descriptor{}, err
+			}
+			ok = p != nil && platformRank(*p, o.Platform) > 0
+		}
+		if ok {
+			matching = append(matching, d)
+		}
 	}
 	if len(matching) == 1 {
 		return matching[0], nil
@@ -185,52 +242,4 @@ func (s *Source) Choose(ctx context.Context, b blob.Blobs, d v1.Descriptor, o Op
 		return s.takeSchema1(ctx, raw, b, o)
 	}
 	return hinterr.Errorf(hinterr.ErrUnsupported, "manifest %v: media type %q is not an image", d.Digest, d.MediaType)
-}
-
-// Reading OCI layouts in a tar archive.
-
-// archiveBlobs are the blobs of an OCI layout in a tar archive.
-type archiveBlobs struct{ t *tarFile }
-
-func blobEntry(h v1.Hash) string { return "blobs/" + h.Algorithm + "/" + h.Hex }
-
-func (a archiveBlobs) Open(d v1.Descriptor) (io.ReadCloser, int64, error) {
-	e, err := a.t.find(blobEntry(d.Digest))
-	if err != nil {
-		return nil, 0, err
-	}
-	return a.t.section(e), e.size, nil
-}
-
-// OpenOCIArchive opens the image of an OCI layout in a tar archive.
-func OpenOCIArchive(ctx context.Context, ref Ref, o Options) (*Source, error) {
-	t, err := OpenTar(ctx, ref.Name, o, nil)
-	if err != nil {
-		return nil, fmt.Errorf("oci archive: %w", err)
-	}
-	return FromOCIArchive(ctx, t, ref, o)
-}
-
-// FromOCIArchive makes a source of an archive, which it closes if it cannot.
-func FromOCIArchive(ctx context.Context, t *tarFile, ref Ref, o Options) (*Source, error) {
-	src, err := func() (*Source, error) {
-		raw, err := t.read(LayoutIndex, blob.MaxManifest)
-		if err != nil {
-			return nil, err
-		}
-		marker, err := t.read(LayoutFile, blob.MaxManifest)
-		if err != nil {
-			return nil, err
-		}
-		return fromLayout(ctx, ref, archiveBlobs{t}, marker, raw, o)
-	}()
-	if err != nil {
-		t.Close()
-		if errors.Is(err, hinterr.ErrNotFound) && t.Has(ArchiveManifest) && !t.Has(LayoutIndex) {
-			err = hinterr.With(err, "it is a docker archive: docker-archive:%s", ref.Name)
-		}
-		return nil, fmt.Errorf("oci archive %s: %w", ref.Name, err)
-	}
-	src.Close = t.Close
-	return src, nil
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/internal/progress"
 )
@@ -153,22 +152,6 @@ func (r Result) pushStated(ctx context.Context, dest Ref, tag name.Tag, write fu
 		return write(tag)
 	}
 	return r.Statement.Push(ctx, dest, tag, r, write, o)
-}
-
-// commitStated gives an archive its name, and then the statement beside it its own.
-func commitStated(f *atomicfile.File, dest Ref, r Result, st Stored, fail func(error) (Stored, error)) (Stored, error) {
-	statement, err := r.beside(dest, st)
-	if err != nil {
-		return fail(err)
-	}
-	defer statement.Discard()
-	if err := f.Commit(); err != nil {
-		return fail(err)
-	}
-	if err := statement.Commit(); err != nil {
-		return fail(err)
-	}
-	return st, nil
 }
 
 // Stored is what Put wrote.

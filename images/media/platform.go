@@ -34,144 +34,141 @@ func (s *Source) Take(img v1.Image, o Options) error {
 	return nil
 }
 
-// chooseFrom makes the platform's image of idx the source's image.
+// chooseFrom makes the platform's image of idx the source's image, and if every level is meant, the others for
+// that platform its levels.
 func (s *Source) chooseFrom(idx v1.ImageIndex, o Options) error {
-	d, img, err := pick(idx, o.Platform, blob.MaxNesting)
+	all, err := offers(idx, blob.MaxNesting)
 	if err != nil {
 		return err
 	}
-	s.Index, s.Entry = idx, d
+	best, err := bestOf(all, o.Platform)
+	if err != nil {
+		return err
+	}
+	img, err := best.in.Image(best.Digest)
+	if err != nil {
+		return err
+	}
+	s.Index, s.Entry = idx, best.Descriptor
 	if err := s.Take(img, o); err != nil || !o.EveryLevel {
 		return err
 	}
-	return s.levels(idx, map[v1.Hash]bool{d.Digest: true}, o, blob.MaxNesting)
-}
-
-// levels adds the images for the platform that an index, or an index in it, has beside the one that
-// was chosen. One that a layout does not have is passed over.
-func (s *Source) levels(idx v1.ImageIndex, seen map[v1.Hash]bool, o Options, depth int) error {
-	m, err := idx.IndexManifest()
-	if err != nil {
-		return err
-	}
-	for _, d := range m.Manifests {
-		switch {
-		case seen[d.Digest] || isAttestation(d):
-		case d.MediaType.IsIndex() && depth > 0:
-			sub, err := idx.ImageIndex(d.Digest)
-			if err == nil {
-				err = s.levels(sub, seen, o, depth-1)
-			}
-			if err != nil && !errors.Is(err, hinterr.ErrNotFound) {
-				return err
-			}
-		case d.MediaType.IsImage() && d.Platform != nil && anyLevel(*d.Platform, o.Platform):
-			seen[d.Digest] = true
-			img, err := idx.Image(d.Digest)
-			if errors.Is(err, hinterr.ErrNotFound) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			level := *s
-			level.Entry, level.Digest, level.Levels, level.Close = d, d.Digest.String(), nil, func() error { return nil }
-			every := o
-			every.Platform = *d.Platform
-			if err := level.Take(img, every); err != nil {
-				return err
-			}
-			s.Levels = append(s.Levels, &level)
+	any := o.Platform
+	any.Variant = "v4"
+	seen := map[v1.Hash]bool{best.Digest: true}
+	for _, e := range all {
+		if seen[e.Digest] || e.Platform == nil || platformRank(*e.Platform, any) == 0 {
+			continue
 		}
+		seen[e.Digest] = true
+		img, err := e.in.Image(e.Digest)
+		if errors.Is(err, hinterr.ErrNotFound) {
+			continue // a layout need not have every platform
+		}
+		if err != nil {
+			return err
+		}
+		level := *s
+		level.Entry, level.Digest, level.Levels, level.Close = e.Descriptor, e.Digest.String(), nil, func() error { return nil }
+		every := o
+		every.Platform = *e.Platform
+		if err := level.Take(img, every); err != nil {
+			return err
+		}
+		s.Levels = append(s.Levels, &level)
 	}
 	return nil
 }
 
-// anyLevel reports whether have is want at any level of x86-64.
-func anyLevel(have, want v1.Platform) bool {
-	want.Variant = "v4"
-	return platformRank(have, want) > 0
+// offer is an image in an index, or in an index in that.
+type offer struct {
+	v1.Descriptor
+	is v1.Platform // as the index or, if that does not say it, the config has it
+	in v1.ImageIndex
 }
 
-// pick finds the platform's image in an index, or in an index in it. Without one the error
-// lists what there is.
-func pick(idx v1.ImageIndex, want v1.Platform, depth int) (v1.Descriptor, v1.Image, error) {
-	var offered []string
-	d, img, err := pickFrom(idx, want, depth, &offered)
-	if err != nil || img != nil {
-		return d, img, err
-	}
-	if len(offered) == 0 {
-		return d, nil, hinterr.Errorf(hinterr.ErrPlatform, "no image in the index, nor in those in it down to %d levels", depth)
-	}
-	sort.Strings(offered)
-	if len(offered) > maxListed {
-		offered = append(offered[:maxListed], "…")
-	}
-	return d, nil, hinterr.Errorf(hinterr.ErrPlatform, "no image for %s in the index, which has: %s",
-		want.String(), strings.Join(offered, ", "))
-}
-
-// pickFrom is pick without the error for a missing image: the image is nil then, and
-// offered has the platforms that were seen.
-func pickFrom(idx v1.ImageIndex, want v1.Platform, depth int, offered *[]string) (v1.Descriptor, v1.Image, error) {
-	none := v1.Descriptor{}
+// offers lists the images of an index, and then those of the indexes in it. What a layout does not have is passed
+// over; it errs if all is missing.
+func offers(idx v1.ImageIndex, depth int) (all []offer, err error) {
 	m, err := idx.IndexManifest()
 	if err != nil {
-		return none, nil, err
+		return nil, err
 	}
-	best, rank := none, 0
+	var inner []offer
+	var missing error
 	for _, d := range m.Manifests {
-		if isAttestation(d) || !d.MediaType.IsImage() {
+		switch {
+		case isAttestation(d):
 			continue
-		}
-		p := d.Platform
-		if p == nil {
-			// Not said in the index: the config says it.
-			img, err := idx.Image(d.Digest)
-			if err != nil {
-				return none, nil, err
+		case d.MediaType.IsImage():
+			var p *v1.Platform
+			if p, err = platformOf(d, idx.Image); p != nil {
+				all = append(all, offer{d, *p, idx})
 			}
-			if m, err := img.Manifest(); err != nil {
-				return none, nil, err
-			} else if !m.Config.MediaType.IsConfig() {
-				continue // an artifact, in the form of an image
+		case d.MediaType.IsIndex() && depth > 0:
+			var sub v1.ImageIndex
+			var more []offer
+			if sub, err = idx.ImageIndex(d.Digest); err == nil {
+				more, err = offers(sub, depth-1)
 			}
-			if p, err = configPlatform(img); err != nil {
-				return none, nil, err
-			}
+			inner = append(inner, more...)
 		}
-		*offered = append(*offered, p.String())
-		if r := platformRank(*p, want); r > rank {
-			best, rank = d, r
+		if errors.Is(err, hinterr.ErrNotFound) {
+			missing, err = err, nil
 		}
-	}
-	if rank > 0 {
-		img, err := idx.Image(best.Digest)
-		return best, img, err
-	}
-	for _, d := range m.Manifests {
-		if !d.MediaType.IsIndex() || depth == 0 {
-			continue
-		}
-		sub, err := idx.ImageIndex(d.Digest)
 		if err != nil {
-			return none, nil, err
-		}
-		if e, img, err := pickFrom(sub, want, depth-1, offered); err != nil || img != nil {
-			return e, img, err
+			return nil, err
 		}
 	}
-	return none, nil, nil
+	if all = append(all, inner...); len(all) == 0 {
+		return nil, missing
+	}
+	return all, nil
 }
 
-// configPlatform reads an image's platform from its config.
-func configPlatform(img v1.Image) (*v1.Platform, error) {
+// platformOf is the platform that a descriptor says, else that of the image's config; nil for an artifact in the
+// form of an image.
+func platformOf(d v1.Descriptor, open func(v1.Hash) (v1.Image, error)) (*v1.Platform, error) {
+	if d.Platform != nil {
+		return d.Platform, nil
+	}
+	img, err := open(d.Digest)
+	if err != nil {
+		return nil, err
+	}
+	m, err := img.Manifest()
+	if err != nil || m.Config.MediaType != "" && !m.Config.MediaType.IsConfig() {
+		return nil, err
+	}
 	cf, err := img.ConfigFile()
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
 	return &v1.Platform{OS: cf.OS, Architecture: cf.Architecture, Variant: cf.Variant}, nil
+}
+
+// bestOf chooses the image for a platform: out of the first index that has one. Without one the error lists what
+// there is.
+func bestOf(all []offer, want v1.Platform) (best offer, err error) {
+	rank := 0
+	var names []string
+	for _, e := range all {
+		if r := platformRank(e.is, want); r > rank && (rank == 0 || e.in == best.in) {
+			best, rank = e, r
+		}
+		names = append(names, e.is.String())
+	}
+	switch {
+	case rank > 0:
+		return best, nil
+	case len(all) == 0:
+		return best, hinterr.Errorf(hinterr.ErrPlatform, "no image in the index, nor in those in it down to %d levels", blob.MaxNesting)
+	}
+	sort.Strings(names)
+	if len(names) > maxListed {
+		names = append(names[:maxListed], "…")
+	}
+	return best, hinterr.Errorf(hinterr.ErrPlatform, "no image for %s in the index, which has: %s", want.String(), strings.Join(names, ", "))
 }
 
 // platformRank says how well a platform fits the one asked for: 0 not at all, more is
@@ -228,33 +225,6 @@ func archName(s string) string {
 		return "arm64"
 	}
 	return s
-}
-
-// matchingEntries keeps the images, out of several without an index, that fit the platform.
-func matchingEntries(entries []v1.Descriptor, b blob.Blobs, want v1.Platform) ([]v1.Descriptor, error) {
-	var fit []v1.Descriptor
-	for _, d := range entries {
-		if !d.MediaType.IsImage() {
-			if d.MediaType.IsIndex() || d.MediaType.IsSchema1() || d.MediaType == "" {
-				fit = append(fit, d)
-			}
-			continue
-		}
-		p := d.Platform
-		if p == nil {
-			img, err := blob.NewStoredImage(b, d)
-			if err != nil {
-				return nil, err
-			}
-			if p, err = configPlatform(img); err != nil {
-				return nil, err
-			}
-		}
-		if platformRank(*p, want) > 0 {
-			fit = append(fit, d)
-		}
-	}
-	return fit, nil
 }
 
 // checkImage checks what can be checked without reading a layer: that manifest and config

@@ -209,7 +209,7 @@ func extendLayout(ctx context.Context, dir string, index []byte, c blob.Collecti
 // name only when it is whole and verified, and returns the paths of those it wrote.
 func writeBlobs(ctx context.Context, dir string, c blob.Collection, o Options) (written []string, err error) {
 	for _, b := range c.Sorted() {
-		path := layoutBlobs{dir}.Path(b.Digest)
+		path := filepath.Join(dir, filepath.FromSlash(blobEntry(b.Digest)))
 		if fi, err := os.Stat(path); err == nil && fi.Mode().IsRegular() && fi.Size() == b.Size {
 			continue
 		}
@@ -236,27 +236,14 @@ func writeBlob(ctx context.Context, path string, b blob.BlobToWrite, o Options) 
 	return f.Commit()
 }
 
-// PutOCIArchive writes a result as an OCI layout in a tar file, in one pass: entries sorted
-// by name, no times, no owners, so that the same result gives the same bytes.
-func PutOCIArchive(ctx context.Context, dest Ref, r Result, o Options) (Stored, error) {
-	fail := func(err error) (Stored, error) { return Stored{}, fmt.Errorf("oci archive %s: %w", dest.Name, err) }
-	f, release, err := atomicfile.CreateLocked(ctx, dest.Name, o.Progress)
+// writeOCITar writes an OCI layout in one pass: entries sorted by name, no times, no owners, so that the same result
+// gives the same bytes.
+func writeOCITar(ctx context.Context, w io.Writer, tag string, r Result, o Options) (v1.Hash, error) {
+	c, d, done, err := prepare(ctx, r, tag, o)
 	if err != nil {
-		return fail(err)
-	}
-	defer release()
-	c, d, done, err := prepare(ctx, r, dest.Tag, o)
-	if err != nil {
-		return fail(err)
+		return d.Digest, err
 	}
 	defer done()
-	if err := writeOCITar(ctx, f, c, d, o); err != nil {
-		return fail(err)
-	}
-	return commitStated(f, dest, r, Stored{Reference: dest.String(), Digest: d.Digest.String()}, fail)
-}
-
-func writeOCITar(ctx context.Context, w io.Writer, c blob.Collection, d v1.Descriptor, o Options) error {
 	tw := tar.NewWriter(w)
 	folders := map[string]bool{}
 	for _, b := range c.Sorted() {
@@ -266,39 +253,25 @@ func writeOCITar(ctx context.Context, w io.Writer, c blob.Collection, d v1.Descr
 			}
 			folders[dir] = true
 			if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755}); err != nil {
-				return err
+				return d.Digest, err
 			}
 		}
 		if err := tarHeader(tw, blobEntry(b.Digest), b.Size); err != nil {
-			return err
+			return d.Digest, err
 		}
 		if err := copyBlob(ctx, tw, b, o); err != nil {
-			return err
+			return d.Digest, err
 		}
 	}
 	index, err := newLayoutIndex(d)
-	if err != nil {
-		return err
+	if err == nil {
+		err = TarBytes(tw, LayoutIndex, index)
 	}
-	if err := TarBytes(tw, LayoutIndex, index); err != nil {
-		return err
+	if err == nil {
+		err = TarBytes(tw, LayoutFile, []byte(layoutMarker))
 	}
-	if err := TarBytes(tw, LayoutFile, []byte(layoutMarker)); err != nil {
-		return err
+	if err == nil {
+		err = tw.Close()
 	}
-	return tw.Close()
-}
-
-// tarHeader begins a file of size bytes, with no owner and no time.
-func tarHeader(tw *tar.Writer, name string, size int64) error {
-	return tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644})
-}
-
-// TarBytes writes a file with the content data, with no owner and no time.
-func TarBytes(tw *tar.Writer, name string, data []byte) error {
-	if err := tarHeader(tw, name, int64(len(data))); err != nil {
-		return err
-	}
-	_, err := tw.Write(data)
-	return err
+	return d.Digest, err
 }

@@ -6,10 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"path/filepath"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -59,26 +56,10 @@ const (
 	dirManifestSuffix = ".manifest.json"
 )
 
-// dirBlobs are the blobs beside a manifest: as in skopeo's dir:, as in a layout
-// them, or under the whole digest.
-type dirBlobs struct{ dir string }
-
-func (d dirBlobs) Open(want v1.Descriptor) (io.ReadCloser, int64, error) {
-	h := want.Digest
-	for _, path := range []string{
-		h.Hex, h.Hex + dirManifestSuffix, h.String(), h.Hex + ".tar", h.Hex + ".tar.gz", blobEntry(h),
-	} {
-		f, size, err := blob.OpenRegular(filepath.Join(d.dir, filepath.FromSlash(path)))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, 0, err
-		}
-		return f, size, nil
-	}
-	return nil, 0, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%s: no file with the blob %v", d.dir, h),
-		"the layers must be beside the manifest, as 'skopeo copy docker://IMAGE dir:FOLDER' puts them")
+// besideManifest are the names that a blob may have beside a manifest: as in skopeo's dir:, under the whole digest, or
+// as in a layout.
+func besideManifest(h v1.Hash) []string {
+	return []string{h.Hex, h.Hex + dirManifestSuffix, h.String(), h.Hex + ".tar", h.Hex + ".tar.gz", blobEntry(h)}
 }
 
 // manifestIn describes the manifest or index in a text; the zero value says that it is neither.
@@ -116,7 +97,7 @@ func OpenManifest(ctx context.Context, ref Ref, file string, o Options) (*Source
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	src := &Source{Ref: ref, Close: func() error { return nil }}
-	b := dirBlobs{filepath.Dir(file)}
+	b := fileBlobs{folder(filepath.Dir(file)), besideManifest, "the layers must be beside the manifest, as 'skopeo copy docker://IMAGE dir:FOLDER' puts them"}
 	if schema1.LooksSchema1(raw) {
 		err = src.takeSchema1(ctx, raw, b, o)
 	} else {

@@ -1,4 +1,4 @@
-// Random access to the entries of a tar archive.
+// Archives of images: random access to the entries of a tar archive, and writing one.
 
 package media
 
@@ -12,6 +12,8 @@ import (
 	"os"
 	"path"
 	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/blob"
@@ -213,18 +215,93 @@ func (t *tarFile) section(e tarEntry) io.ReadCloser {
 	return io.NopCloser(io.NewSectionReader(t.f, e.offset, e.size))
 }
 
-// read reads a small entry whole.
-func (t *tarFile) read(name string, limit int64) ([]byte, error) {
+// open gives the content of an entry by its name, and its length in bytes.
+func (t *tarFile) open(name string) (io.ReadCloser, int64, error) {
 	e, err := t.find(name)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	if e.size > limit {
-		return nil, hinterr.Damaged("%s: %d bytes, want at most %d", name, e.size, limit)
+	return t.section(e), e.size, nil
+}
+
+// FromArchive makes a source of an archive, of the form that ref says, which it closes if it cannot.
+func FromArchive(ctx context.Context, t *tarFile, ref Ref, o Options) (*Source, error) {
+	var src *Source
+	var err error
+	if ref.Transport == DockerArchive {
+		src, err = dockerImage(ctx, t, ref, o)
+	} else if src, err = layoutImage(ctx, t, ref, o); errors.Is(err, hinterr.ErrNotFound) && t.Has(ArchiveManifest) && !t.Has(LayoutIndex) {
+		err = hinterr.With(err, "it is a docker archive: docker-archive:%s", ref.Name)
 	}
-	data, err := io.ReadAll(t.section(e))
-	if err == nil && int64(len(data)) != e.size {
-		err = hinterr.Damaged("%s: got %d bytes, want %d", name, len(data), e.size)
+	if err != nil {
+		t.Close()
+		return nil, fmt.Errorf("%s %s: %w", archiveWords[ref.Transport], ref.Name, err)
 	}
-	return data, err
+	src.Close = t.Close
+	return src, nil
+}
+
+// OpenArchive opens the image of a docker or OCI archive.
+func OpenArchive(ctx context.Context, ref Ref, o Options) (*Source, error) {
+	t, err := OpenTar(ctx, ref.Name, o, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", archiveWords[ref.Transport], err)
+	}
+	return FromArchive(ctx, t, ref, o)
+}
+
+// archiveWords are what archives are called in messages.
+var archiveWords = map[Transport]string{DockerArchive: "docker archive", OCIArchive: "oci archive"}
+
+// PutArchive writes a result as a docker archive, for docker load, or as an OCI layout in a tar file. A docker archive
+// holds one platform; its tag, if it has one, is the name that the image gets there.
+func PutArchive(ctx context.Context, dest Ref, r Result, o Options) (Stored, error) {
+	fail := func(err error) (Stored, error) {
+		return Stored{}, fmt.Errorf("%s %s: %w", archiveWords[dest.Transport], dest.Name, err)
+	}
+	f, release, err := atomicfile.CreateLocked(ctx, dest.Name, o.Progress)
+	if err != nil {
+		return fail(err)
+	}
+	defer release()
+	var digest v1.Hash
+	if dest.Transport == DockerArchive {
+		if r.Index != nil {
+			o.Progress.Note("a docker archive holds one platform: the others are left out")
+		}
+		digest, err = writeDockerTar(ctx, f, dest.Tag, r.Image, o)
+	} else {
+		digest, err = writeOCITar(ctx, f, dest.Tag, r, o)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	st := Stored{Reference: dest.String(), Digest: digest.String()}
+	// Once the archive has its name, all that can fail is a rename.
+	statement, err := r.beside(dest, st)
+	if err != nil {
+		return fail(err)
+	}
+	defer statement.Discard()
+	if err := f.Commit(); err != nil {
+		return fail(err)
+	}
+	if err := statement.Commit(); err != nil {
+		return fail(err)
+	}
+	return st, nil
+}
+
+// tarHeader begins a file of size bytes, with no owner and no time.
+func tarHeader(tw *tar.Writer, name string, size int64) error {
+	return tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644})
+}
+
+// TarBytes writes a file with the content data, with no owner and no time.
+func TarBytes(tw *tar.Writer, name string, data []byte) error {
+	if err := tarHeader(tw, name, int64(len(data))); err != nil {
+		return err
+	}
+	_, err := tw.Write(data)
+	return err
 }

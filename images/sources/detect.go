@@ -82,9 +82,9 @@ func OpenPath(ctx context.Context, name string, o media.Options) (*media.Source,
 	}
 	switch {
 	case t.Has(media.ArchiveManifest), media.IsV1Archive(t):
-		return media.FromDockerArchive(ctx, t, media.Ref{Transport: media.DockerArchive, Name: name}, o)
+		return media.FromArchive(ctx, t, media.Ref{Transport: media.DockerArchive, Name: name}, o)
 	case t.Has(media.LayoutFile) && t.Has(media.LayoutIndex):
-		return media.FromOCIArchive(ctx, t, media.Ref{Transport: media.OCIArchive, Name: name}, o)
+		return media.FromArchive(ctx, t, media.Ref{Transport: media.OCIArchive, Name: name}, o)
 	}
 	return plainFile(name), t.Close()
 }

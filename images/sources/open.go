@@ -50,12 +50,10 @@ func openRef(ctx context.Context, ref media.Ref, o media.Options) (*media.Source
 		return media.OpenDaemon(ctx, ref, o)
 	case media.Registry:
 		return media.OpenRegistry(ctx, ref, o)
-	case media.DockerArchive:
-		return media.OpenDockerArchive(ctx, ref, o)
+	case media.DockerArchive, media.OCIArchive:
+		return media.OpenArchive(ctx, ref, o)
 	case media.OCILayout:
 		return media.OpenLayout(ctx, ref, o)
-	case media.OCIArchive:
-		return media.OpenOCIArchive(ctx, ref, o)
 	case media.SIF:
 		return openSIF(ctx, ref, o)
 	}
@@ -78,8 +76,6 @@ func Put(ctx context.Context, dest media.Ref, r media.Result, o media.Options) (
 		return media.PutDaemon(ctx, dest, r, o)
 	case media.Registry:
 		return media.PutRegistry(ctx, dest, r, o)
-	case media.DockerArchive:
-		return media.PutDockerArchive(ctx, dest, r, o)
 	case media.OCILayout:
 		return media.PutLayout(ctx, dest, r, o)
 	case media.SIF:
@@ -87,7 +83,7 @@ func Put(ctx context.Context, dest media.Ref, r media.Result, o media.Options) (
 	case media.Dir:
 		return putRoot(ctx, dest, r, o)
 	}
-	return media.PutOCIArchive(ctx, dest, r, o)
+	return media.PutArchive(ctx, dest, r, o)
 }
 
 // openName opens an image by its name alone: in the local daemon, else in its registry. It says so before the
