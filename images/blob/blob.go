@@ -214,16 +214,28 @@ func ReadSmall(path string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit))
 }
 
-// CountingReader knows how many bytes were read.
+// CountingReader knows how many bytes were read, and which error ended that.
 type CountingReader struct {
-	R io.Reader
-	N int64
+	R   io.Reader
+	N   int64
+	Err error // not io.EOF
 }
 
 func (c *CountingReader) Read(p []byte) (int, error) {
 	n, err := c.R.Read(p)
 	c.N += int64(n)
+	if err != nil && err != io.EOF {
+		c.Err = err
+	}
 	return n, err
+}
+
+// blame is err as one of what was read, unless reading it failed.
+func (c *CountingReader) blame(err error) error {
+	if c.Err != nil {
+		return err
+	}
+	return hinterr.Damaged("%w", err)
 }
 
 // At is the offset, in bytes, of what is read next.

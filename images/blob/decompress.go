@@ -90,7 +90,8 @@ func Decompress(ctx context.Context, r io.Reader) (io.ReadCloser, Compression, e
 // decompress is Decompress of what may be a whole file, nil for none, without moving its offset: another process
 // can then read it itself, and r is read behind it.
 func decompress(ctx context.Context, r io.Reader, file *os.File) (io.ReadCloser, Compression, error) {
-	source := &keptError{r: r}
+	// exec.Cmd reports how reading ended only where the child itself ended well.
+	source := &CountingReader{R: r}
 	br := bufio.NewReaderSize(source, CopyBuffer)
 	head, err := br.Peek(MagicLen)
 	if err != nil && err != io.EOF {
@@ -180,7 +181,7 @@ func (g *gzipMembers) next() error {
 // goDecompressor is a decompressor of klauspost/compress.
 type goDecompressor struct {
 	r      io.Reader
-	source *keptError
+	source *CountingReader
 	kind   Compression
 	close  func()
 }
@@ -219,7 +220,7 @@ type childReader struct {
 	Cmd    *exec.Cmd
 	out    io.ReadCloser
 	stderr HeadBuffer
-	source *keptError
+	source *CountingReader
 	file   *os.File // its standard input, nil if it is fed
 	behind []byte   // a buffer, to read behind the child
 	done   bool
@@ -236,33 +237,8 @@ func (f feedReader) WriteTo(w io.Writer) (int64, error) {
 	return f.Reader.WriteTo(struct{ io.Writer }{w})
 }
 
-// keptError remembers how reading ended, which exec.Cmd reports only where the child itself
-// ended well, and how far it came.
-type keptError struct {
-	r   io.Reader
-	n   int64
-	err error
-}
-
-func (k *keptError) Read(p []byte) (int, error) {
-	n, err := k.r.Read(p)
-	k.n += int64(n)
-	if err != nil && err != io.EOF {
-		k.err = err
-	}
-	return n, err
-}
-
-// blame is err as one of what was read, unless reading it failed.
-func (k *keptError) blame(err error) error {
-	if k.err != nil {
-		return err
-	}
-	return hinterr.Damaged("%w", err)
-}
-
 // startChild starts a decompressor of file or, if that is nil, of what br reads of source.
-func startChild(ctx context.Context, argv []string, br *bufio.Reader, source *keptError, file *os.File) (*childReader, error) {
+func startChild(ctx context.Context, argv []string, br *bufio.Reader, source *CountingReader, file *os.File) (*childReader, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &childReader{ctx: ctx, cancel: cancel, source: source, file: file}
 	c.Cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
@@ -306,8 +282,8 @@ func (c *childReader) follow() error {
 		return nil
 	}
 	at, err := c.file.Seek(0, io.SeekCurrent)
-	for err == nil && c.source.n < at {
-		_, err = c.source.Read(c.behind[:min(at-c.source.n, CopyBuffer)])
+	for err == nil && c.source.N < at {
+		_, err = c.source.Read(c.behind[:min(at-c.source.N, CopyBuffer)])
 	}
 	if err == io.EOF {
 		err = nil
@@ -321,8 +297,8 @@ func (c *childReader) wait() error {
 	switch {
 	case c.ctx.Err() != nil:
 		return context.Cause(c.ctx)
-	case c.source.err != nil:
-		return c.source.err
+	case c.source.Err != nil:
+		return c.source.Err
 	case err == nil:
 		return io.EOF
 	}

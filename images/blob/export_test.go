@@ -14,6 +14,6 @@ type (
 )
 
 func StartChild(ctx context.Context, argv []string, r io.Reader) (*ChildReader, error) {
-	source := &keptError{r: r}
+	source := &CountingReader{R: r}
 	return startChild(ctx, argv, bufio.NewReaderSize(source, CopyBuffer), source, nil)
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"hash"
 	"io"
+	"math"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -21,71 +22,70 @@ const ringChunks = 3
 // it: nothing is copied for the hash, and decompressing runs beside hashing and examining. The
 // parts that the reader skips (Seek) cost nothing more.
 type hashRing struct {
-	free   chan *chunk
-	chunks chan *chunk
-	quit   chan struct{}
+	free, full chan []byte
+	quit       chan struct{}
 
 	alg string // of the hash, as in a digest
 	h   hash.Hash
-	err error // why the stream ended, io.EOF for its end; valid once chunks is closed
+	err error // why the stream ended, io.EOF for its end; valid once full is closed
 
-	cur     *chunk // being read
-	at      int    // in cur
-	pos     int64  // in the stream
-	stopped bool
-}
-
-// chunk is a buffer on its way.
-type chunk struct {
-	buf []byte
-	n   int
+	cur  []byte // being read
+	left []byte // of it
+	pos  int64  // in the stream
 }
 
 // newHashRing hashes by the algorithm of the digest that is expected: sha256, or sha512 (image-spec, descriptor.md).
 func newHashRing(src io.Reader, want v1.Hash) *hashRing {
 	r := &hashRing{
-		free: make(chan *chunk, ringChunks), chunks: make(chan *chunk, ringChunks), quit: make(chan struct{}),
+		free: make(chan []byte, ringChunks), full: make(chan []byte, ringChunks), quit: make(chan struct{}),
 		alg: "sha256", h: sha256.New(),
 	}
 	if want.Algorithm == "sha512" {
 		r.alg, r.h = want.Algorithm, sha512.New()
 	}
 	for range ringChunks {
-		r.free <- &chunk{buf: make([]byte, CopyBuffer)}
+		r.free <- make([]byte, CopyBuffer)
 	}
 	go r.fill(src)
 	return r
 }
 
 func (r *hashRing) fill(src io.Reader) {
-	defer close(r.chunks)
+	defer close(r.full)
 	for r.err == nil {
-		var c *chunk
 		select {
-		case c = <-r.free:
+		case buf := <-r.free:
+			var n int
+			n, r.err = Fill(src, buf[:CopyBuffer])
+			r.full <- buf[:n]
 		case <-r.quit:
 			r.err = errClosed
-			return
 		}
-		c.n, r.err = Fill(src, c.buf)
-		r.chunks <- c
 	}
 }
 
-// more makes sure that there is something left in cur.
+// more makes sure that something is left.
 func (r *hashRing) more() error {
-	for r.cur == nil || r.at == r.cur.n {
+	for len(r.left) == 0 {
 		if r.cur != nil {
 			r.free <- r.cur
 		}
 		var ok bool
-		if r.cur, ok = <-r.chunks; !ok {
+		if r.cur, ok = <-r.full; !ok {
 			return r.err
 		}
-		r.h.Write(r.cur.buf[:r.cur.n])
-		r.at = 0
+		r.h.Write(r.cur)
+		r.left = r.cur
 	}
 	return nil
+}
+
+// skip passes over at most n bytes of what is left, and returns how many.
+func (r *hashRing) skip(n int64) int64 {
+	n = min(n, int64(len(r.left)))
+	r.left = r.left[n:]
+	r.pos += n
+	return n
 }
 
 // Peek returns the next n bytes, or fewer at the end of the stream or of a buffer.
@@ -93,7 +93,7 @@ func (r *hashRing) Peek(n int) []byte {
 	if r.more() != nil {
 		return nil
 	}
-	return r.cur.buf[r.at:min(r.at+n, r.cur.n)]
+	return r.left[:min(n, len(r.left))]
 }
 
 func (r *hashRing) Read(p []byte) (int, error) {
@@ -103,10 +103,7 @@ func (r *hashRing) Read(p []byte) (int, error) {
 	if err := r.more(); err != nil {
 		return 0, err
 	}
-	n := copy(p, r.cur.buf[r.at:r.cur.n])
-	r.at += n
-	r.pos += int64(n)
-	return n, nil
+	return int(r.skip(int64(copy(p, r.left)))), nil
 }
 
 // Seek skips forward; that is all it can do. archive/tar asks for nothing else. It stops at
@@ -121,25 +118,15 @@ func (r *hashRing) Seek(off int64, whence int) (int64, error) {
 		} else if err != nil {
 			return 0, err
 		}
-		n := int(min(off, int64(r.cur.n-r.at)))
-		r.at += n
-		r.pos += int64(n)
-		off -= int64(n)
+		off -= r.skip(off)
 	}
 	return r.pos, nil
 }
 
 // drain reads what is left; nil says that the stream came to its end.
 func (r *hashRing) drain() error {
-	for {
-		if err := r.more(); err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		r.pos += int64(r.cur.n - r.at)
-		r.at = r.cur.n
-	}
+	_, err := r.Seek(math.MaxInt64, io.SeekCurrent)
+	return err
 }
 
 // sum returns the digest of the stream. It may be called once drain returned nil.
@@ -147,14 +134,10 @@ func (r *hashRing) sum() v1.Hash {
 	return v1.Hash{Algorithm: r.alg, Hex: hex.EncodeToString(r.h.Sum(nil))}
 }
 
-// stop ends the goroutine. The source must have ended or been closed: a Read of it that
+// stop ends the goroutine; it is called once. The source must have ended or been closed: a Read of it that
 // is under way is waited for.
 func (r *hashRing) stop() {
-	if r.stopped {
-		return
-	}
-	r.stopped = true
 	close(r.quit)
-	for range r.chunks {
+	for range r.full {
 	}
 }

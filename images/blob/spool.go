@@ -175,51 +175,58 @@ func Piped(write func(io.Writer) error, read func(io.Reader) error) error {
 
 var errReadEnded = errors.New("nobody reads the stream any more")
 
-// A blob that is kept while it is read, so that it need not be fetched again.
-
-// Kept is a temporary file with a blob.
+// Kept is content in a temporary file.
 type Kept struct {
-	f     *os.File
-	n     int64 // bytes
-	taken int64 // of Temp
+	f *os.File
+	HoleWriter
+}
+
+// NewKept begins an empty one.
+func NewKept() (*Kept, error) {
+	f, err := TempFile()
+	return &Kept{f, HoleWriter{W: f, Room: Temp}}, err
+}
+
+// Keep keeps all of r.
+func Keep(r io.Reader) (*Kept, error) {
+	k, err := NewKept()
+	if err != nil {
+		return nil, err
+	}
+	if err = k.Copy(r); err == nil {
+		err = k.f.Truncate(k.N)
+	}
+	if err != nil {
+		k.Close()
+		return nil, err
+	}
+	return k, nil
 }
 
 // keptShare is the part of Temp that blobs get: without them nothing fails, without the rest
 // reading does.
 const keptShare = 2
 
-// NewKept begins an empty one.
-func NewKept() (*Kept, error) {
-	f, err := TempFile()
-	return &Kept{f: f}, err
-}
-
-// Write appends. It errs without room; then the blob must be closed.
+// Write appends a part of a blob. It errs without room; then the blob must be closed.
 func (k *Kept) Write(p []byte) (int, error) {
-	n := int64(len(p))
-	if (Temp.used.Load()+n)*keptShare > Temp.limit.Load() {
+	if (Temp.used.Load()+int64(len(p)))*keptShare > Temp.limit.Load() {
 		return 0, io.ErrShortWrite
 	}
-	if err := Temp.take(n); err != nil {
+	if err := k.take(len(p)); err != nil {
 		return 0, err
 	}
-	k.taken += n
-	w, err := k.f.WriteAt(p, k.n)
-	k.n += int64(w)
-	return w, err
+	n, err := k.W.WriteAt(p, k.N)
+	k.N += int64(n)
+	return n, err
 }
 
-// Size is how many bytes there are.
-func (k *Kept) Size() int64 { return k.n }
-
 // Open reads it from its beginning, not verified.
-func (k *Kept) Open() io.ReadCloser { return io.NopCloser(io.NewSectionReader(k.f, 0, k.n)) }
+func (k *Kept) Open() io.ReadCloser { return io.NopCloser(io.NewSectionReader(k.f, 0, k.N)) }
 
 // Close removes it. Whoever still reads it gets an error.
 func (k *Kept) Close() {
 	RemoveTemp(k.f)
-	Temp.give(k.taken)
-	k.taken = 0
+	k.Release()
 }
 
 // How much the temporary files of a process may hold together: a layer of 2 MB can have files of

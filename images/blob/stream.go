@@ -159,11 +159,7 @@ func (s *layerStream) Blame(err error) error {
 	if s.Packed == nil || s.Size > maxBlamed || s.Wrap(err) == nil {
 		return s.Wrap(err)
 	}
-	if s.hashRing != nil {
-		s.hashRing.stop()
-		s.body.Close() // it reads no more of Packed
-		s.body = nil
-	}
+	s.end() // it reads no more of Packed
 	if perr := s.Packed.drain(); perr != nil && !errors.Is(perr, context.Canceled) && !errors.Is(perr, context.DeadlineExceeded) {
 		err = perr
 	}
@@ -176,14 +172,20 @@ func (s *layerStream) Close() error {
 	// then are the goroutines waited for.
 	s.cancel()
 	err := s.src.Close()
-	if s.hashRing != nil {
+	s.end()
+	s.task.Done()
+	return err
+}
+
+// end ends decompressing.
+func (s *layerStream) end() {
+	if s.hashRing != nil && s.body != nil {
 		s.hashRing.stop()
 	}
 	if s.body != nil {
 		s.body.Close()
+		s.body = nil
 	}
-	s.task.Done()
-	return err
 }
 
 // Wrap names the layer in an error.

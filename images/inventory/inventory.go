@@ -16,7 +16,6 @@ import (
 	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/internal/progress"
 )
 
 // Held is an image of an engine, or a container that runs there.
@@ -35,25 +34,23 @@ type Inventory struct {
 	LeftOut []string // names of images that there was no time for
 }
 
-// held is an image under way.
+// held is an image or a running container under way.
 type held struct {
-	id, name, engine string
 	Held
-	done bool
+	id, engine string // of the image
+	running    bool   // a container runs it
+	done       bool
 }
 
-// stock is what engines list.
-type stock struct {
-	engines []string
-	images  []*held
-	byID    map[string]*held
-	running []runner
-}
-
-// runner is a running container and the ID of its image.
-type runner struct {
-	Held
-	image string
+// eachEngine calls f with every engine that answers and its images.
+func eachEngine(ctx context.Context, o media.Options, f func(*engine.Client, []engine.ListedImage) error) error {
+	return media.EachDaemon(ctx, "", o.WithDefaults(), func(c *engine.Client) (bool, error) {
+		all, err := c.Images(ctx)
+		if err != nil {
+			return false, fmt.Errorf("docker daemon %s: images: %w", c.Host, err)
+		}
+		return false, f(c, all)
+	})
 }
 
 // Take examines every image of every engine that answers, the images of running
@@ -61,96 +58,75 @@ type runner struct {
 // ErrNoDaemon if no engine answers. Of an image with several platforms the one that
 // o.Media names counts.
 func Take(ctx, enough context.Context, o images.ScanOptions) (*Inventory, error) {
-	if o.Media.Progress == nil {
-		o.Media.Progress = progress.Silent{}
-	}
-	all := &stock{byID: map[string]*held{}}
-	err := media.EachDaemon(ctx, "", o.Media, func(c *engine.Client) (bool, error) {
-		return false, all.list(ctx, c)
+	inv := &Inventory{}
+	byID := map[string]*held{}
+	var all, containers []*held
+	err := eachEngine(ctx, o.Media, func(c *engine.Client, images []engine.ListedImage) error {
+		inv.Engines = append(inv.Engines, c.Host)
+		for _, i := range images {
+			if byID[i.ID] == nil {
+				byID[i.ID] = &held{Held: Held{Name: imageName(i.RepoTags, i.ID)}, id: i.ID, engine: c.Host}
+				all = append(all, byID[i.ID])
+			}
+		}
+		running, err := c.Containers(ctx, false)
+		if err != nil {
+			return fmt.Errorf("docker daemon %s: containers: %w", c.Host, err)
+		}
+		for _, r := range running {
+			containers = append(containers, &held{Held: Held{Container: imageName(r.Names, r.ID), Name: r.Image}, id: r.ImageID})
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, err
-	}
-	if err := examineAll(ctx, enough, o, all.inOrder()); err != nil {
-		return nil, err
-	}
-	inv := &Inventory{Engines: all.engines}
-	for _, h := range all.images {
-		if !h.done {
-			inv.LeftOut = append(inv.LeftOut, h.name)
-			continue
-		}
-		h.Name = h.name
-		inv.Held = append(inv.Held, h.Held)
-	}
-	for _, r := range all.running {
-		if h := all.byID[r.image]; h == nil || !h.done {
-			inv.LeftOut = append(inv.LeftOut, r.Container)
-		} else {
-			r.Sites, r.Files, r.Err = h.Sites, h.Files, h.Err
-			inv.Held = append(inv.Held, r.Held)
-		}
-	}
-	return inv, nil
-}
-
-// list adds what one engine has.
-func (s *stock) list(ctx context.Context, c *engine.Client) error {
-	s.engines = append(s.engines, c.Host)
-	images, err := c.Images(ctx)
-	if err != nil {
-		return fmt.Errorf("docker daemon %s: images: %w", c.Host, err)
-	}
-	for _, i := range images {
-		if s.byID[i.ID] == nil {
-			s.byID[i.ID] = &held{id: i.ID, engine: c.Host, name: imageName(i.RepoTags, i.ID)}
-			s.images = append(s.images, s.byID[i.ID])
-		}
-	}
-	containers, err := c.Containers(ctx, false)
-	if err != nil {
-		return fmt.Errorf("docker daemon %s: containers: %w", c.Host, err)
 	}
 	for _, r := range containers {
-		s.running = append(s.running, runner{Held{Container: imageName(r.Names, r.ID), Name: r.Image}, r.ImageID})
+		if h := byID[r.id]; h != nil {
+			h.running = true
+		}
 	}
-	return nil
-}
-
-// LocalNames lists the images and containers of the engines that answer, for completion.
-func LocalNames(ctx context.Context, o media.Options) (images, containers []string, err error) {
-	err = media.EachDaemon(ctx, "", o.WithDefaults(), func(c *engine.Client) (bool, error) {
-		all, err := c.Images(ctx)
-		if err != nil {
-			return false, err
-		}
-		for _, i := range all {
-			images = append(images, slices.DeleteFunc(slices.Clone(i.RepoTags), func(tag string) bool { return tag == "<none>:<none>" })...)
-		}
-		ran, err := c.Containers(ctx, true)
-		if err != nil {
-			return false, err
-		}
-		for _, r := range ran {
-			containers = append(containers, imageName(r.Names, r.ID))
-		}
-		return false, nil
-	})
-	return images, containers, err
-}
-
-// inOrder sorts the images: those of running containers first, then by name.
-func (s *stock) inOrder() []*held {
 	rank := func(h *held) int {
-		if slices.ContainsFunc(s.running, func(r runner) bool { return r.image == h.id }) {
+		if h.running {
 			return 0
 		}
 		return 1
 	}
-	slices.SortStableFunc(s.images, func(a, b *held) int {
-		return cmp.Or(rank(a)-rank(b), strings.Compare(a.name, b.name))
+	slices.SortStableFunc(all, func(a, b *held) int { return cmp.Or(rank(a)-rank(b), strings.Compare(a.Name, b.Name)) })
+	o.Media = o.Media.WithDefaults()
+	if err := examineAll(ctx, enough, o, all); err != nil {
+		return nil, err
+	}
+	for _, h := range append(all, containers...) {
+		of := byID[h.id]
+		if of == nil || !of.done {
+			inv.LeftOut = append(inv.LeftOut, cmp.Or(h.Container, h.Name))
+			continue
+		}
+		h.Sites, h.Files, h.Err = of.Sites, of.Files, of.Err
+		inv.Held = append(inv.Held, h.Held)
+	}
+	return inv, nil
+}
+
+// LocalNames lists the images and containers of the engines that answer, for completion.
+func LocalNames(ctx context.Context, o media.Options) (images, containers []string, err error) {
+	err = eachEngine(ctx, o, func(c *engine.Client, all []engine.ListedImage) error {
+		for _, i := range all {
+			images = append(images, tagsOf(i)...)
+		}
+		ran, err := c.Containers(ctx, true)
+		for _, r := range ran {
+			containers = append(containers, imageName(r.Names, r.ID))
+		}
+		return err
 	})
-	return s.images
+	return images, containers, err
+}
+
+// tagsOf are the names of an image.
+func tagsOf(i engine.ListedImage) []string {
+	return slices.DeleteFunc(slices.Clone(i.RepoTags), func(tag string) bool { return tag == "<none>:<none>" })
 }
 
 // examineAll scans images in turn until enough ends. They share a session, so that a layer
@@ -242,20 +218,16 @@ type Stocked struct {
 // Stock lists the images of every engine that answers, and the engines with their versions. It errs
 // with ErrNoDaemon if none answers.
 func Stock(ctx context.Context, o media.Options) (engines []string, images []Stocked, err error) {
-	err = media.EachDaemon(ctx, "", o.WithDefaults(), func(c *engine.Client) (bool, error) {
+	err = eachEngine(ctx, o, func(c *engine.Client, all []engine.ListedImage) error {
 		v, err := c.Version(ctx)
 		if err != nil {
-			return false, fmt.Errorf("docker daemon %s: version: %w", c.Host, err)
+			return fmt.Errorf("docker daemon %s: version: %w", c.Host, err)
 		}
 		engines = append(engines, c.Host+": "+v.Version)
-		all, err := c.Images(ctx)
-		if err != nil {
-			return false, fmt.Errorf("docker daemon %s: images: %w", c.Host, err)
-		}
 		for _, i := range all {
 			images = append(images, Stocked{imageName(i.RepoTags, i.ID), time.Unix(i.Created, 0).UTC()})
 		}
-		return false, nil
+		return nil
 	})
 	return engines, images, err
 }

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"regexp"
 	"slices"
@@ -92,26 +91,19 @@ func (l *lister) add(i Listed) error {
 }
 
 func (l *lister) engines(ctx context.Context) error {
-	return media.EachDaemon(ctx, "", l.o.Media, func(c *engine.Client) (bool, error) {
-		all, err := c.Images(ctx)
-		if err != nil {
-			return false, fmt.Errorf("docker daemon %s: images: %w", c.Host, err)
-		}
+	return eachEngine(ctx, l.o.Media, func(_ *engine.Client, all []engine.ListedImage) error {
 		for _, i := range all {
 			created := time.Unix(i.Created, 0).UTC()
 			if created.Before(l.o.Newer) {
 				continue
 			}
-			for _, tag := range i.RepoTags {
-				if tag == "<none>:<none>" {
-					continue
-				}
+			for _, tag := range tagsOf(i) {
 				if err := l.add(Listed{Engines + tag, created}); err != nil {
-					return false, err
+					return err
 				}
 			}
 		}
-		return false, nil
+		return nil
 	})
 }
 

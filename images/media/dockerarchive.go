@@ -10,14 +10,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/lazy"
@@ -311,7 +309,7 @@ func writeDockerLayer(ctx context.Context, tw *tar.Writer, l v1.Layer, written m
 	case blob.ZstdStream:
 		rc.Close()
 		var done func()
-		if b, done, err = spoolPlain(ctx, l, o); err != nil {
+		if b, done, err = spoolPlain(ctx, l); err != nil {
 			return "", err
 		}
 		defer done()
@@ -326,35 +324,21 @@ func writeDockerLayer(ctx context.Context, tw *tar.Writer, l v1.Layer, written m
 
 // spoolPlain unpacks a layer into a temporary file: tar needs the size first. done removes
 // the file.
-func spoolPlain(ctx context.Context, l v1.Layer, o Options) (b blob.BlobToWrite, done func(), err error) {
+func spoolPlain(ctx context.Context, l v1.Layer) (b blob.BlobToWrite, done func(), err error) {
 	diffID, err := l.DiffID()
 	if err != nil {
 		return b, nil, err
 	}
-	f, err := os.CreateTemp("", atomicfile.TempPrefix+"*.layer")
-	if err != nil {
-		return b, nil, err
-	}
-	w := &blob.HoleWriter{W: f, Room: blob.Temp}
-	done = func() {
-		w.Release()
-		f.Close()
-		os.Remove(f.Name())
-	}
-	defer func() {
-		if err != nil {
-			done()
-		}
-	}()
 	rc, err := l.Uncompressed()
 	if err != nil {
 		return b, nil, err
 	}
 	defer rc.Close()
-	if err := w.Copy(blob.Reading{Ctx: ctx, Reader: rc, T: nil}); err != nil {
+	k, err := blob.Keep(blob.Reading{Ctx: ctx, Reader: rc})
+	if err != nil {
 		return b, nil, err
 	}
-	return blob.BlobToWrite{Digest: diffID, Size: w.N, Layer: blob.ShortHash(diffID), Open: func() (io.ReadCloser, error) {
-		return io.NopCloser(io.NewSectionReader(f, 0, w.N)), nil
-	}}, done, f.Truncate(w.N)
+	return blob.BlobToWrite{Digest: diffID, Size: k.N, Layer: blob.ShortHash(diffID), Open: func() (io.ReadCloser, error) {
+		return k.Open(), nil
+	}}, k.Close, nil
 }

@@ -83,18 +83,18 @@ func (s *Source) chooseFrom(idx v1.ImageIndex, o Options) error {
 // offer is an image in an index, or in an index in that.
 type offer struct {
 	v1.Descriptor
-	is v1.Platform // as the index or, if that does not say it, the config has it
-	in v1.ImageIndex
+	is    v1.Platform // as the index or, if that does not say it, the config has it
+	in    v1.ImageIndex
+	depth int // how many indexes may be in that
 }
 
-// offers lists the images of an index, and then those of the indexes in it. What a layout does not have is passed
-// over; it errs if all is missing.
+// offers lists the images of an index and of the indexes in it. What a layout does not have is passed over; it errs if
+// all is missing.
 func offers(idx v1.ImageIndex, depth int) (all []offer, err error) {
 	m, err := idx.IndexManifest()
 	if err != nil {
 		return nil, err
 	}
-	var inner []offer
 	var missing error
 	for _, d := range m.Manifests {
 		switch {
@@ -103,7 +103,7 @@ func offers(idx v1.ImageIndex, depth int) (all []offer, err error) {
 		case d.MediaType.IsImage():
 			var p *v1.Platform
 			if p, err = platformOf(d, idx.Image); p != nil {
-				all = append(all, offer{d, *p, idx})
+				all = append(all, offer{d, *p, idx, depth})
 			}
 		case d.MediaType.IsIndex() && depth > 0:
 			var sub v1.ImageIndex
@@ -111,7 +111,7 @@ func offers(idx v1.ImageIndex, depth int) (all []offer, err error) {
 			if sub, err = idx.ImageIndex(d.Digest); err == nil {
 				more, err = offers(sub, depth-1)
 			}
-			inner = append(inner, more...)
+			all = append(all, more...)
 		}
 		if errors.Is(err, hinterr.ErrNotFound) {
 			missing, err = err, nil
@@ -120,7 +120,7 @@ func offers(idx v1.ImageIndex, depth int) (all []offer, err error) {
 			return nil, err
 		}
 	}
-	if all = append(all, inner...); len(all) == 0 {
+	if len(all) == 0 {
 		return nil, missing
 	}
 	return all, nil
@@ -147,13 +147,13 @@ func platformOf(d v1.Descriptor, open func(v1.Hash) (v1.Image, error)) (*v1.Plat
 	return &v1.Platform{OS: cf.OS, Architecture: cf.Architecture, Variant: cf.Variant}, nil
 }
 
-// bestOf chooses the image for a platform: out of the first index that has one. Without one the error lists what
+// bestOf chooses the image for a platform: out of the outermost index that has one, the first of several. Without one the error lists what
 // there is.
 func bestOf(all []offer, want v1.Platform) (best offer, err error) {
 	rank := 0
 	var names []string
 	for _, e := range all {
-		if r := platformRank(e.is, want); r > rank && (rank == 0 || e.in == best.in) {
+		if r := platformRank(e.is, want); r > 0 && (rank == 0 || e.depth > best.depth || e.in == best.in && r > rank) {
 			best, rank = e, r
 		}
 		names = append(names, e.is.String())

@@ -51,12 +51,12 @@ type sifFile struct {
 	img     *sif.FileImage
 	root    sif.Descriptor
 	Super   squashSuper
-	content *plainTar // the files of the squashfs
-	others  int       // partitions beside it: overlays
+	content plainTar // the files of the squashfs
+	others  int      // partitions beside it: overlays
 }
 
 func (s *sifFile) Close() error {
-	if s.content != nil {
+	if s.content.Kept != nil {
 		s.content.Close()
 	}
 	return s.f.Close()
@@ -197,7 +197,7 @@ func (s *sifFile) unpack(ctx context.Context, o media.Options) error {
 // image makes an image of one layer. Its entrypoint is the runscript, if there is one.
 func (s *sifFile) image() (*blob.Image, error) {
 	run := RunConfig{}
-	for m, err := range blob.Members(s.content.reader()) {
+	for m, err := range blob.Members(s.content.Open()) {
 		if err != nil {
 			return nil, err
 		}
@@ -211,7 +211,7 @@ func (s *sifFile) image() (*blob.Image, error) {
 	}
 	m := v1.Manifest{
 		SchemaVersion: 2, MediaType: types.DockerManifestSchema2,
-		Layers: []v1.Descriptor{{MediaType: types.DockerUncompressedLayer, Size: s.content.size, Digest: s.content.diffID}},
+		Layers: []v1.Descriptor{{MediaType: types.DockerUncompressedLayer, Size: s.content.N, Digest: s.content.diffID}},
 	}
 	return blob.MadeImage(m, config, sifBlobs{s})
 }
@@ -223,7 +223,7 @@ func (b sifBlobs) Open(d v1.Descriptor) (io.ReadCloser, int64, error) {
 	if d.Digest != b.s.content.diffID {
 		return nil, 0, hinterr.Errorf(hinterr.ErrNotFound, "no blob %v", d.Digest)
 	}
-	return io.NopCloser(b.s.content.reader()), b.s.content.size, nil
+	return b.s.content.Open(), b.s.content.N, nil
 }
 
 // sifOf finds the SIF file that an image was made of, nil for none.

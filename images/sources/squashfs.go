@@ -264,44 +264,27 @@ func dropVariable(env []string, name string) []string {
 	return kept
 }
 
-// plainTar is a tar stream in a temporary file, as the blob of an uncompressed layer.
+// plainTar is a tar stream in a temporary file.
 type plainTar struct {
-	f      *os.File
-	size   int64
+	*blob.Kept
 	diffID v1.Hash
-	wrote  *blob.HoleWriter
 }
 
-func (p *plainTar) Close() {
-	p.wrote.Release()
-	blob.RemoveTemp(p.f)
-}
-
-func (p *plainTar) reader() *io.SectionReader { return io.NewSectionReader(p.f, 0, p.size) }
-
-// keepTar keeps what write writes. Blocks of zeros take no room.
-func keepTar(write func(io.Writer) error) (_ *plainTar, err error) {
-	p := &plainTar{}
-	if p.f, err = blob.TempFile(); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			p.Close()
-		}
-	}()
-	p.wrote = &blob.HoleWriter{W: p.f, Room: blob.Temp}
+// keepTar keeps what write writes.
+func keepTar(write func(io.Writer) error) (p plainTar, err error) {
 	err = blob.Piped(write, func(r io.Reader) (err error) {
 		sum := sha256.New()
-		err = p.wrote.Copy(io.TeeReader(io.LimitReader(r, maxUnpacked+1), sum))
-		p.diffID, p.size = blob.Sha256Hash(sum), p.wrote.N
-		if err == nil && p.size > maxUnpacked {
+		if p.Kept, err = blob.Keep(io.TeeReader(io.LimitReader(r, maxUnpacked+1), sum)); err != nil {
+			return err
+		}
+		if p.diffID = blob.Sha256Hash(sum); p.N > maxUnpacked {
 			err = hinterr.Damaged("more than %d bytes of files", int64(maxUnpacked))
 		}
 		return err
 	})
-	if err != nil {
-		return nil, err
+	if err != nil && p.Kept != nil {
+		p.Close()
+		p.Kept = nil
 	}
-	return p, p.f.Truncate(p.size)
+	return p, err
 }
