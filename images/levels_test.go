@@ -65,7 +65,7 @@ func TestLevels(t *testing.T) {
 	if got, want := sitesOf(t, base, "linux/amd64"), "bin/plain lib/shared"; got != want {
 		t.Errorf("scan of amd64: got %q, want %q", got, want)
 	}
-	r := imagetest.RebuildTo(t, base, fixed)
+	r := rebuildTo(t, base, fixed)
 	if len(r.Levels) != 3 || r.Unchanged || r.Levels[0].Unchanged || r.Levels[1].Unchanged || !r.Levels[2].Unchanged || r.Levels[0].LayerSize == 0 {
 		t.Errorf("got %+v", r.Levels)
 	}
@@ -106,7 +106,7 @@ func TestLevelsAlone(t *testing.T) {
 	idx, plain := levelsIndex(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.ModernM("bin/plain")}))
 	base, fixed := "oci:"+t.TempDir()+"/base:x", "oci:"+t.TempDir()+"/fixed:x"
 	imagetest.Put(t, base, media.Result{Image: plain, Index: idx})
-	if r := imagetest.RebuildTo(t, base, fixed); r.Unchanged || r.LayerSize != 0 || r.Levels[0].LayerSize == 0 || r.Reference != fixed || r.Digest == "" {
+	if r := rebuildTo(t, base, fixed); r.Unchanged || r.LayerSize != 0 || r.Levels[0].LayerSize == 0 || r.Reference != fixed || r.Digest == "" {
 		t.Errorf("got %+v", r)
 	}
 	if got, want := sitesOf(t, fixed, ""), "linux/amd64; linux/amd64/v3; linux/amd64/v2; linux/amd64/v4"; got != want {

@@ -30,7 +30,7 @@ func TestRebuildUnknownEntries(t *testing.T) {
 	dir := t.TempDir()
 	xml := strings.TrimPrefix(digestOf([]byte("<xml/>")), "sha256:")
 	for _, dest := range []string{"oci:" + dir + "/out:x", "oci-archive:" + dir + "/out.tar:x"} {
-		r := imagetest.RebuildTo(t, source, dest)
+		r := rebuildTo(t, source, dest)
 		if r.Unchanged || len(r.Findings.Files) != 1 {
 			t.Fatalf("%s: got %+v", dest, r)
 		}

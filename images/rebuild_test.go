@@ -42,7 +42,7 @@ func TestAddedLayer(t *testing.T) {
 		[]imagetest.TestMember{imagetest.FileM(".wh.gone", nil)},
 	))
 	dest := "oci:" + t.TempDir() + "/out:fixed"
-	r := imagetest.RebuildTo(t, source, dest)
+	r := rebuildTo(t, source, dest)
 	if r.Unchanged || r.LayerSize <= 0 || !strings.HasPrefix(r.Digest, "sha256:") {
 		t.Errorf("got %+v", r)
 	}
@@ -90,7 +90,7 @@ func TestCapabilityOfLinks(t *testing.T) {
 	ping.PAXRecords = map[string]string{key: imagetest.CapNetRaw}
 	source := imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{ping, imagetest.LinkM("bin/ping4", "bin/ping"), imagetest.LinkM("bin/a", "bin/ping")}))
 	dest := "oci:" + t.TempDir() + "/out:fixed"
-	if r := imagetest.RebuildTo(t, source, dest); !slices.ContainsFunc(r.Warnings, func(w string) bool {
+	if r := rebuildTo(t, source, dest); !slices.ContainsFunc(r.Warnings, func(w string) bool {
 		return strings.HasPrefix(w, "bin/a: has its security.capability in some engines only")
 	}) {
 		t.Errorf("got warnings %q", r.Warnings)
@@ -118,7 +118,7 @@ func TestCapabilityOfLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	imagetest.WantProblems(t, imagetest.Verify(t, imagetest.StoreOCI(t, img), source), "bin/a")
-	again := imagetest.RebuildTo(t, dest, "oci:"+t.TempDir()+"/out:again")
+	again := rebuildTo(t, dest, "oci:"+t.TempDir()+"/out:again")
 	if !again.Unchanged {
 		t.Errorf("rebuilt once more: %+v", again)
 	}
@@ -129,8 +129,8 @@ func TestRebuild(t *testing.T) {
 	base := imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("lib/a", "1")}, []imagetest.TestMember{imagetest.FileM("etc/x", []byte("x"))})
 	source := imagetest.StoreOCI(t, base)
 	out := t.TempDir()
-	first := imagetest.RebuildTo(t, source, "oci:"+out+"/1:fixed")
-	second := imagetest.RebuildTo(t, source, "oci:"+out+"/2:fixed")
+	first := rebuildTo(t, source, "oci:"+out+"/1:fixed")
+	second := rebuildTo(t, source, "oci:"+out+"/2:fixed")
 	if first.Digest != second.Digest {
 		t.Errorf("twice the same gives %s and %s", first.Digest, second.Digest)
 	}
@@ -163,7 +163,7 @@ func TestRebuild(t *testing.T) {
 		t.Errorf("got history %+v", cf.History)
 	}
 
-	again := imagetest.RebuildTo(t, "oci:"+out+"/1:fixed", "oci:"+out+"/3:fixed")
+	again := rebuildTo(t, "oci:"+out+"/1:fixed", "oci:"+out+"/3:fixed")
 	if !again.Unchanged || again.Digest != first.Digest {
 		t.Errorf("rebuilding the result: got %+v, want it unchanged", again)
 	}
@@ -399,4 +399,13 @@ func TestEntrypoint(t *testing.T) {
 	if _, err := images.EditConfig([]byte(`{"config":{"Entrypoint":"text"},"rootfs":{"diff_ids":[]}}`), 0, v1.Hash{}, images.Derivation{Traced: true}); err == nil {
 		t.Error("an entrypoint that is not a list: no error")
 	}
+}
+
+func rebuildTo(t testing.TB, source, dest string) *images.Rebuilt {
+	t.Helper()
+	r, err := images.Rebuild(context.Background(), source, images.RebuildOptions{Dest: dest, Version: "1.2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }

@@ -66,7 +66,7 @@ func TestDockerTypesInOCI(t *testing.T) {
 	}
 	base := "oci:" + dir
 	dest := "oci:" + t.TempDir() + "/out:x"
-	imagetest.RebuildTo(t, base, dest)
+	rebuildTo(t, base, dest)
 	var got, kept []string
 	for _, l := range imagetest.Must[*v1.Manifest](t)(imagetest.Open(t, dest).Image.Manifest()).Layers {
 		got, kept = append(got, string(l.MediaType)), append(kept, l.Digest.String())

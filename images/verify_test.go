@@ -27,7 +27,7 @@ func verifyBase(t testing.TB) v1.Image {
 func TestVerifyRebuilt(t *testing.T) {
 	source := imagetest.StoreOCI(t, verifyBase(t))
 	dest := "oci:" + t.TempDir() + "/out:x"
-	imagetest.RebuildTo(t, source, dest)
+	rebuildTo(t, source, dest)
 	v := imagetest.Verify(t, dest, source)
 	imagetest.WantProblems(t, v)
 	if v.Compared != 2 || v.Findings.LeftOver() != 0 || len(v.Findings.Files) != 0 || v.Findings.ELFFiles != 2 {

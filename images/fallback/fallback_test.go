@@ -37,16 +37,16 @@ func TestFallback(t *testing.T) {
 		"a library that reads the page": {[]imagetest.TestMember{imagetest.LoaderM(), reader}, fallback.FallbackAuto, "etc/ld.so.preload vfix/x86_64/libvfix.so", "/bin/sh", 1},
 		"a static program":              {[]imagetest.TestMember{imagetest.LoaderM(), program}, fallback.FallbackAuto, "etc/ld.so.preload vfix/vfix-trace vfix/x86_64/libvfix.so", "/vfix/vfix-trace /bin/sh", 0},
 		"no loader":                     {[]imagetest.TestMember{library}, fallback.FallbackAuto, "vfix/vfix-trace", "/vfix/vfix-trace /bin/sh", 0},
-		"an object":                     {[]imagetest.TestMember{imagetest.LoaderM(), imagetest.ObjectM("lib/libx.a")}, fallback.FallbackAuto, "", "/bin/sh", 1},
+		"an object":                     {[]imagetest.TestMember{imagetest.LoaderM(), objectM("lib/libx.a")}, fallback.FallbackAuto, "", "/bin/sh", 1},
 		"32-bit programs": {[]imagetest.TestMember{imagetest.LoaderM(), loader32, library}, fallback.FallbackAuto,
 			"etc/ld.so.preload vfix/haswell vfix/i386 vfix/i486 vfix/i586 vfix/i686/libvfix.so vfix/x86_64/libvfix.so vfix/xeon_phi", "/bin/sh", 0},
-		"a program of glibc": {[]imagetest.TestMember{imagetest.LoaderM(), imagetest.LoadedM("bin/odd", "/lib64/ld-linux-x86-64.so.2")}, fallback.FallbackAuto,
+		"a program of glibc": {[]imagetest.TestMember{imagetest.LoaderM(), loadedM("bin/odd", "/lib64/ld-linux-x86-64.so.2")}, fallback.FallbackAuto,
 			"etc/ld.so.preload vfix/x86_64/libvfix.so", "/bin/sh", 0},
-		"a loader by another name": {[]imagetest.TestMember{imagetest.LoaderM(), imagetest.SymM("opt/ld.so", "../lib64/ld-linux-x86-64.so.2"), imagetest.LoadedM("bin/odd", "/opt/ld.so")},
+		"a loader by another name": {[]imagetest.TestMember{imagetest.LoaderM(), imagetest.SymM("opt/ld.so", "../lib64/ld-linux-x86-64.so.2"), loadedM("bin/odd", "/opt/ld.so")},
 			fallback.FallbackAuto, "etc/ld.so.preload vfix/x86_64/libvfix.so", "/bin/sh", 0},
-		"a program of musl": {[]imagetest.TestMember{imagetest.LoaderM(), imagetest.FileM("lib/ld-musl-x86_64.so.1", []byte("musl")), imagetest.LoadedM("bin/odd", "/lib/ld-musl-x86_64.so.1")},
+		"a program of musl": {[]imagetest.TestMember{imagetest.LoaderM(), imagetest.FileM("lib/ld-musl-x86_64.so.1", []byte("musl")), loadedM("bin/odd", "/lib/ld-musl-x86_64.so.1")},
 			fallback.FallbackAuto, "etc/ld.so.preload vfix/vfix-trace vfix/x86_64/libvfix.so", "/vfix/vfix-trace /bin/sh", 0},
-		"a loader that is not there": {[]imagetest.TestMember{imagetest.LoaderM(), imagetest.LoadedM("bin/odd", "/opt/ld.so")},
+		"a loader that is not there": {[]imagetest.TestMember{imagetest.LoaderM(), loadedM("bin/odd", "/opt/ld.so")},
 			fallback.FallbackAuto, "etc/ld.so.preload vfix/vfix-trace vfix/x86_64/libvfix.so", "/vfix/vfix-trace /bin/sh", 0},
 		"a loader of another prefix": {[]imagetest.TestMember{imagetest.FileM("lib64/ld-linux-x86-64.so.2", []byte("\x00/opt/etc/ld.so.preload\x00")), library},
 			fallback.FallbackAuto, "vfix/vfix-trace", "/vfix/vfix-trace /bin/sh", 0},
@@ -54,7 +54,7 @@ func TestFallback(t *testing.T) {
 			fallback.FallbackAuto, "vfix/vfix-trace", "/vfix/vfix-trace /bin/sh", 0},
 		"a library beside musl": {[]imagetest.TestMember{imagetest.LoaderM(), imagetest.FileM("lib/ld-musl-x86_64.so.1", []byte("musl")), library},
 			fallback.FallbackAuto, "etc/ld.so.preload vfix/vfix-trace vfix/x86_64/libvfix.so", "/vfix/vfix-trace /bin/sh", 0},
-		"never, with the library there": {[]imagetest.TestMember{imagetest.LoaderM(), imagetest.LoadedM("bin/odd", "/opt/ld.so"), imagetest.FileM("etc/ld.so.preload", []byte("/vfix/x86_64/libvfix.so\n")), preloaded},
+		"never, with the library there": {[]imagetest.TestMember{imagetest.LoaderM(), loadedM("bin/odd", "/opt/ld.so"), imagetest.FileM("etc/ld.so.preload", []byte("/vfix/x86_64/libvfix.so\n")), preloaded},
 			fallback.FallbackNever, "", "/bin/sh", 1},
 		"always": {[]imagetest.TestMember{imagetest.LoaderM(), imagetest.ModernM("bin/new")}, fallback.FallbackAlways,
 			"etc/ld.so.preload vfix/vfix-trace vfix/x86_64/libvfix.so", "/vfix/vfix-trace /bin/sh", 0},
@@ -72,7 +72,7 @@ func TestFallback(t *testing.T) {
 			if got := imagetest.Entrypoint(t, out+"/1:x"); got != c.entrypoint {
 				t.Errorf("entrypoint: got %q, want %q", got, c.entrypoint)
 			}
-			v := imagetest.VerifyWith(t, out+"/1:x", source, imagetest.TestShim)
+			v := verifyWith(t, out+"/1:x", source, imagetest.TestShim)
 			imagetest.WantProblems(t, v)
 			if got := strings.Join(v.Added, " "); got != c.added {
 				t.Errorf("verify: added: got %q, want %q", got, c.added)
@@ -123,9 +123,9 @@ func TestFallbackMembers(t *testing.T) {
 			t.Errorf("%s: got %+v, %q", name, m.Header, m.Body)
 		}
 	}
-	imagetest.WantProblems(t, imagetest.VerifyWith(t, dest, source, imagetest.TestShim))
+	imagetest.WantProblems(t, verifyWith(t, dest, source, imagetest.TestShim))
 	// The control: nobody who does not know the fallback takes it for one.
-	if v := imagetest.VerifyWith(t, dest, source, fallback.Shim{}); len(v.Problems) < 3 {
+	if v := verifyWith(t, dest, source, fallback.Shim{}); len(v.Problems) < 3 {
 		t.Errorf("without a fallback of its own: got problems %q, want one for each file", v.Problems)
 	}
 }
@@ -150,7 +150,7 @@ func TestFallbackForged(t *testing.T) {
 		change(layer)
 		dest := "oci:" + t.TempDir() + "/out:x"
 		imagetest.Put(t, dest, media.Result{Image: imagetest.Derived(t, imagetest.Stack(t, base), true, true, layer...)})
-		return imagetest.VerifyWith(t, dest, source, imagetest.TestShim)
+		return verifyWith(t, dest, source, imagetest.TestShim)
 	}
 	if v := result(func([]imagetest.TestMember) {}); len(v.Problems) != 0 || v.Findings.Uncovered() != 0 {
 		t.Fatalf("the control: got problems %q, %d uncovered", v.Problems, v.Findings.Uncovered())

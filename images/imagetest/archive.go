@@ -58,13 +58,6 @@ func ZstdOf(t testing.TB, data []byte) []byte {
 	return z.EncodeAll(data, nil)
 }
 
-func Must2[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
 // OneBlob has the same content under every digest.
 type OneBlob []byte
 

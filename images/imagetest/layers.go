@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path"
-	"strings"
 	"testing"
 	"time"
 
@@ -166,21 +165,6 @@ func ScanImage(t testing.TB, img v1.Image) (*contents.Scanned, *contents.Tree, e
 	}
 	f, err := s.Findings(context.Background(), tr)
 	return f, tr, err
-}
-
-// Summary is what a scan found, one word a file: its names and the text that LegacyELF
-// was made with.
-func Summary(t testing.TB, f *contents.Scanned) string {
-	t.Helper()
-	var all []string
-	for _, h := range f.Targets {
-		b := make([]byte, h.Size)
-		if _, err := h.ELF.Content.ReadAt(b, 0); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, strings.Join(h.Names, "=")+":"+string(b[LegacyCode+len(CallTime):]))
-	}
-	return strings.Join(all, " ")
 }
 
 // ReadTar lists the members of an archive with their contents.

@@ -279,11 +279,3 @@ func Write(t testing.TB, path string, data []byte) string {
 	}
 	return path
 }
-
-// LayerBytes are those of a layer, in a registry.
-func LayerBytes(t testing.TB, img v1.Image, n int) []byte {
-	t.Helper()
-	rc := Must[io.ReadCloser](t)(Must[[]v1.Layer](t)(img.Layers())[n].Compressed())
-	defer rc.Close()
-	return Must[[]byte](t)(io.ReadAll(rc))
-}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -149,7 +150,7 @@ func TestArchiveZstdLayer(t *testing.T) {
 	m := imagetest.Must[*v1.Manifest](t)(img.Manifest()).DeepCopy()
 	for n, l := range imagetest.Must[[]v1.Layer](t)(img.Layers()) {
 		var plain bytes.Buffer
-		plain.ReadFrom(imagetest.Must2(l.Uncompressed()))
+		plain.ReadFrom(imagetest.Must[io.ReadCloser](t)(l.Uncompressed()))
 		packed := imagetest.ZstdOf(t, plain.Bytes())
 		h, size, _ := v1.SHA256(bytes.NewReader(packed))
 		m.Layers[n] = v1.Descriptor{MediaType: types.OCILayerZStd, Digest: h, Size: size}

@@ -106,7 +106,7 @@ func FuzzAnswers(f *testing.F) {
 	img, idx := imagetest.TinyImage(f), imagetest.TinyIndex(f)
 	m := imagetest.Must[*v1.Manifest](f)(img.Manifest())
 	digest := imagetest.Must[v1.Hash](f)(img.Digest()).String()
-	manifest, config, layer := imagetest.Must[[]byte](f)(img.RawManifest()), imagetest.Must[[]byte](f)(img.RawConfigFile()), imagetest.LayerBytes(f, img, 0)
+	manifest, config, layer := imagetest.Must[[]byte](f)(img.RawManifest()), imagetest.Must[[]byte](f)(img.RawConfigFile()), layerBytes(f, img, 0)
 	index := imagetest.Must[[]byte](f)(idx.RawManifest())
 	token, list := []byte(`{"token":"t","access_token":"a","expires_in":60}`), []byte(`{"name":"a/b","tags":["1","2"],"repositories":["a/b"]}`)
 	for _, s := range []struct {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -32,7 +33,7 @@ func newSubject(t *testing.T) subject {
 	t.Helper()
 	img := noiseImage(t, 900<<10) // more than what is sent with the end of an upload
 	return subject{img, imagetest.Must[[]byte](t)(img.RawManifest()), imagetest.Must[[]byte](t)(img.RawConfigFile()),
-		imagetest.LayerBytes(t, img, 0), imagetest.Must[*v1.Manifest](t)(img.Manifest())}
+		layerBytes(t, img, 0), imagetest.Must[*v1.Manifest](t)(img.Manifest())}
 }
 
 // lie answers a request, or returns false for the truth. n counts its requests from 1.
@@ -399,4 +400,12 @@ func TestPushOfLostBlobs(t *testing.T) {
 	if err := push(":2"); err != nil || !refused {
 		t.Errorf("%v, refused: %v", err, refused)
 	}
+}
+
+// layerBytes are those of a layer, in a registry.
+func layerBytes(t testing.TB, img v1.Image, n int) []byte {
+	t.Helper()
+	rc := imagetest.Must[io.ReadCloser](t)(imagetest.Must[[]v1.Layer](t)(img.Layers())[n].Compressed())
+	defer rc.Close()
+	return imagetest.Must[[]byte](t)(io.ReadAll(rc))
 }

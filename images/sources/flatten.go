@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 )
@@ -30,9 +28,6 @@ type flattening struct {
 	lost   map[string][]string        // names of files by the xattrs that a squashfs has no room for
 	err    error
 }
-
-// unexamined is a contents.Session's Take: the files are read again when they are written.
-func unexamined(context.Context, v1.Hash, *contents.Entry, io.Reader) error { return nil }
 
 // write writes the directories, then what has no content, then files by layers: each is read once more.
 func (f *flattening) write(ctx context.Context, w io.Writer) error {

@@ -6,13 +6,12 @@ package sources
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"math"
-	"path/filepath"
+	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -20,11 +19,9 @@ import (
 	"github.com/sylabs/sif/v2/pkg/sif"
 
 	"vfix.dev/vfix/images/atomicfile"
-	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/jsonobject"
-	"vfix.dev/vfix/rewriter/patch"
 )
 
 const (
@@ -56,11 +53,8 @@ func makeSIF(ctx context.Context, out *atomicfile.File, r media.Result, o media.
 	if at := n.config.Created.Unix(); at > 0 && at <= math.MaxUint32 {
 		n.created = time.Unix(at, 0).UTC()
 	}
-	var warnings []string
-	err = withSquash(ctx, out, o, func(file string) (err error) {
-		warnings, err = n.squash(ctx, file, o)
-		return err
-	}, func(root io.Reader, sum v1.Hash) error { return n.assemble(out, root, sum) })
+	super := squashSuper{mkfsTime: uint32(n.created.Unix()), BlockSize: newSquashBlock, Compression: "gzip"}
+	warnings, err := writeSIF(ctx, out, r.Image, super, n.extras, n.container, o)
 	if err != nil {
 		return nil, err
 	}
@@ -73,40 +67,8 @@ func makeSIF(ctx context.Context, out *atomicfile.File, r media.Result, o media.
 	return warnings, out.Chmod(mode | mode&read>>2&program)
 }
 
-// withSquash makes a squashfs in a temporary file, and then assembles a SIF file of it.
-func withSquash(ctx context.Context, out *atomicfile.File, o media.Options, make func(file string) error, assemble func(root io.Reader, sum v1.Hash) error) error {
-	dir, remove, err := atomicfile.TempDir()
-	if err != nil {
-		return err
-	}
-	defer remove()
-	file := filepath.Join(dir, "squashfs")
-	if err := make(file); err != nil {
-		return err
-	}
-	root, size, err := blob.OpenRegular(file)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	task := o.Progress.Start("write", out.Final, size)
-	defer task.Done()
-	sum, _, err := v1.SHA256(blob.Reading{Ctx: ctx, Reader: root})
-	if err != nil {
-		return err
-	}
-	return assemble(blob.Reading{Ctx: ctx, Reader: io.NewSectionReader(root, 0, size), T: task}, sum)
-}
-
-// squash makes the squashfs.
-func (n *newSIF) squash(ctx context.Context, file string, o media.Options) ([]string, error) {
-	s := contents.NewSession(0, o.Progress, patch.Options{})
-	defer s.Close()
-	s.Take = unexamined
-	t, err := s.Image(ctx, n.image)
-	if err != nil {
-		return nil, err
-	}
+// extras are what is added to the merged file system.
+func (n *newSIF) extras(t *contents.Tree) ([]contents.Extra, error) {
 	if top := folderMeta(baseOf(n.image)); top != nil {
 		root := *t.Root.Entry
 		root.Meta = *top
@@ -119,17 +81,7 @@ func (n *newSIF) squash(ctx context.Context, file string, o media.Options) ([]st
 	if n.files, err = newApptainerFiles(t, n.config, n.definition, labels, contents.Meta{Mtime: n.created}); err != nil {
 		return nil, err
 	}
-	flat := &flattening{tree: t, extras: n.files.extras}
-	super := squashSuper{mkfsTime: uint32(n.created.Unix()), BlockSize: newSquashBlock, Compression: "gzip"}
-	if err := squashStream(ctx, func(w io.Writer) error { return flat.write(ctx, w) }, file, super, t.Root.Entry, o); err != nil {
-		return nil, err
-	}
-	return flat.warnings(), nil
-}
-
-// squashStream makes a squashfs of the tar stream that write writes.
-func squashStream(ctx context.Context, write func(io.Writer) error, file string, like squashSuper, root *contents.Entry, o media.Options) error {
-	return blob.Piped(write, func(r io.Reader) error { return squash(ctx, r, file, like, root, o) })
+	return n.files.extras, nil
 }
 
 // baseOf is the image that an image was derived from, else the image itself.
@@ -167,15 +119,15 @@ func (n *newSIF) labels() (string, error) {
 	return string(text), err
 }
 
-// assemble writes the container. Its ID is made of its content.
-func (n *newSIF) assemble(out *atomicfile.File, root io.Reader, sum v1.Hash) error {
+// container describes the SIF file. Its ID is made of its content.
+func (n *newSIF) container(root io.Reader, sum []byte) ([]sif.CreateOpt, error) {
 	raw, err := n.image.RawConfigFile()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var c jsonobject.Object
 	if err := json.Unmarshal(raw, &c); err != nil {
-		return fmt.Errorf("image config: %w", err)
+		return nil, fmt.Errorf("image config: %w", err)
 	}
 	var all []sif.DescriptorInput
 	add := func(kind sif.DataType, content io.Reader, opts ...sif.DescriptorInputOpt) {
@@ -185,7 +137,7 @@ func (n *newSIF) assemble(out *atomicfile.File, root io.Reader, sum v1.Hash) err
 			all = append(all, in)
 		}
 	}
-	add(sif.DataDeffile, bytes.NewReader([]byte(n.definition)))
+	add(sif.DataDeffile, strings.NewReader(n.definition))
 	if n.files.metadata != nil {
 		add(sif.DataGenericJSON, bytes.NewReader(n.files.metadata), sif.OptObjectName(sifInspected))
 	}
@@ -193,21 +145,10 @@ func (n *newSIF) assemble(out *atomicfile.File, root io.Reader, sum v1.Hash) err
 		add(sif.DataGenericJSON, bytes.NewReader(c["config"]), sif.OptObjectName(sifOCIConfig))
 	}
 	add(sif.DataPartition, root, sif.OptPartitionMetadata(sif.FsSquash, sif.PartPrimSys, n.config.Architecture))
-	if err != nil {
-		return err
-	}
-	digest, err := hex.DecodeString(sum.Hex)
-	if err != nil {
-		return err
-	}
-	file, err := sif.CreateContainer(out.File,
+	return []sif.CreateOpt{
 		sif.OptCreateWithLaunchScript(sifLaunch),
-		sif.OptCreateWithID(uuid.NewSHA1(uuid.Nil, append(digest, raw...)).String()),
+		sif.OptCreateWithID(uuid.NewSHA1(uuid.Nil, append(sum, raw...)).String()),
 		sif.OptCreateWithTime(n.created),
 		sif.OptCreateWithDescriptors(all...),
-		sif.OptCreateWithCloseOnUnload(false))
-	if err != nil {
-		return err
-	}
-	return file.UnloadContainer()
+	}, err
 }

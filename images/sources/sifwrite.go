@@ -5,10 +5,10 @@ package sources
 
 import (
 	"context"
-	"encoding/hex"
+	"crypto/sha256"
 	"fmt"
 	"io"
-	"os"
+	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/uuid"
@@ -55,6 +55,63 @@ func putSIF(ctx context.Context, dest media.Ref, r media.Result, o media.Options
 	return st, nil
 }
 
+// writeSIF writes a SIF file with the merged file system of an image as a squashfs in the form of like. extras gives what
+// is added to that, and may be nil; container describes the file, for a squashfs with that SHA-256.
+func writeSIF(ctx context.Context, out *atomicfile.File, img v1.Image, like squashSuper, extras func(*contents.Tree) ([]contents.Extra, error),
+	container func(root io.Reader, sum []byte) ([]sif.CreateOpt, error), o media.Options) ([]string, error) {
+	dir, remove, err := atomicfile.TempDir()
+	if err != nil {
+		return nil, err
+	}
+	defer remove()
+	file := filepath.Join(dir, "squashfs")
+	warnings, err := squashImage(ctx, img, file, like, extras, o)
+	if err != nil {
+		return nil, err
+	}
+	root, size, err := blob.OpenRegular(file)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	task := o.Progress.Start("write", out.Final, size)
+	defer task.Done()
+	sum := sha256.New()
+	if _, err := blob.CopyTo(ctx, sum, root, nil); err != nil {
+		return nil, err
+	}
+	opts, err := container(blob.Reading{Ctx: ctx, Reader: io.NewSectionReader(root, 0, size), T: task}, sum.Sum(nil))
+	if err != nil {
+		return nil, err
+	}
+	c, err := sif.CreateContainer(out.File, append(opts, sif.OptCreateWithCloseOnUnload(false))...)
+	if err != nil {
+		return nil, err
+	}
+	return warnings, c.UnloadContainer()
+}
+
+// squashImage makes the squashfs.
+func squashImage(ctx context.Context, img v1.Image, file string, like squashSuper, extras func(*contents.Tree) ([]contents.Extra, error), o media.Options) ([]string, error) {
+	s := contents.NewSession(0, o.Progress, patch.Options{})
+	defer s.Close()
+	// The files are read again when they are written.
+	s.Take = func(context.Context, v1.Hash, *contents.Entry, io.Reader) error { return nil }
+	t, err := s.Image(ctx, img)
+	if err != nil {
+		return nil, err
+	}
+	flat := &flattening{tree: t}
+	if extras != nil {
+		if flat.extras, err = extras(t); err != nil {
+			return nil, err
+		}
+	}
+	err = blob.Piped(func(w io.Writer) error { return flat.write(ctx, w) },
+		func(r io.Reader) error { return squash(ctx, r, file, like, t.Root.Entry, o) })
+	return flat.warnings(), err
+}
+
 // putAgain writes the SIF file, or an image that was derived from it. It keeps the mode: such files are
 // programs.
 func (s *sifFile) putAgain(ctx context.Context, out *atomicfile.File, img v1.Image, o media.Options) error {
@@ -70,8 +127,7 @@ func (s *sifFile) putAgain(ctx context.Context, out *atomicfile.File, img v1.Ima
 		err = hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "a SIF file's runscript cannot be run under vfix-trace"),
 			"leave the fallback out: --fallback never")
 	default:
-		err = withSquash(ctx, out, o, func(file string) error { return s.squash(ctx, file, img, o) },
-			func(root io.Reader, sum v1.Hash) error { return s.assemble(out.File, root, sum, o) })
+		_, err = writeSIF(ctx, out, img, s.Super, nil, func(root io.Reader, sum []byte) ([]sif.CreateOpt, error) { return s.container(root, sum, o) }, o)
 	}
 	if err != nil {
 		return err
@@ -79,75 +135,44 @@ func (s *sifFile) putAgain(ctx context.Context, out *atomicfile.File, img v1.Ima
 	return out.Chmod(fi.Mode().Perm())
 }
 
-// squash makes the new squashfs.
-func (s *sifFile) squash(ctx context.Context, file string, img v1.Image, o media.Options) error {
-	session := contents.NewSession(0, o.Progress, patch.Options{})
-	defer session.Close()
-	session.Take = unexamined
-	t, err := session.Image(ctx, img)
-	if err != nil {
-		return err
-	}
-	flat := &flattening{tree: t}
-	return squashStream(ctx, func(w io.Writer) error { return flat.write(ctx, w) }, file, s.Super, t.Root.Entry, o)
-}
-
-// assemble writes the container. Its ID is made of the old one and of the new content, its
+// container describes the new file. Its ID is made of the old one and of the new content, its
 // times are the old ones: the same input gives the same file.
-func (s *sifFile) assemble(out *os.File, root io.Reader, sum v1.Hash, o media.Options) error {
-	var all []sif.DescriptorInput
-	var failed error
-	dropped := 0
-	number := s.numbers()
+func (s *sifFile) container(root io.Reader, sum []byte, o media.Options) ([]sif.CreateOpt, error) {
+	// The IDs that the data objects will have that are kept: they count from 1.
+	var kept []sif.Descriptor
+	number := map[uint32]uint32{}
+	signed := false
 	s.img.WithDescriptors(func(d sif.Descriptor) bool {
 		if d.DataType() == sif.DataSignature {
-			dropped++
+			signed = true
 			return false
 		}
+		kept = append(kept, d)
+		number[d.ID()] = uint32(len(kept))
+		return false
+	})
+	var all []sif.DescriptorInput
+	for _, d := range kept {
 		in, err := s.object(d, root, number)
 		if err != nil {
-			failed = fmt.Errorf("data object %d: %w", d.ID(), err)
+			return nil, fmt.Errorf("data object %d: %w", d.ID(), err)
 		}
 		all = append(all, in)
-		return failed != nil
-	})
-	if failed != nil {
-		return failed
 	}
-	if dropped > 0 {
+	if signed {
 		progress.Note(o.Progress, "%s: its signature is not valid for the new bytes: omitted; sign it again: apptainer sign", s.path)
 	}
 	old, err := uuid.Parse(s.img.ID())
 	if err != nil {
-		return hinterr.Damaged("%v", err)
+		return nil, hinterr.Damaged("%v", err)
 	}
-	digest, err := hex.DecodeString(sum.Hex)
-	if err != nil {
-		return err
-	}
-	c, err := sif.CreateContainer(out,
+	return []sif.CreateOpt{
 		sif.OptCreateWithLaunchScript(s.img.LaunchScript()),
-		sif.OptCreateWithID(uuid.NewSHA1(old, digest).String()),
+		sif.OptCreateWithID(uuid.NewSHA1(old, sum).String()),
 		sif.OptCreateWithTime(s.img.CreatedAt()),
 		sif.OptCreateWithDescriptorCapacity(max(s.img.DescriptorsTotal(), int64(len(all)))),
 		sif.OptCreateWithDescriptors(all...),
-		sif.OptCreateWithCloseOnUnload(false))
-	if err != nil {
-		return err
-	}
-	return c.UnloadContainer()
-}
-
-// numbers says which ID each data object that is kept will have: they count from 1.
-func (s *sifFile) numbers() map[uint32]uint32 {
-	number := map[uint32]uint32{}
-	s.img.WithDescriptors(func(d sif.Descriptor) bool {
-		if d.DataType() != sif.DataSignature {
-			number[d.ID()] = uint32(len(number) + 1)
-		}
-		return false
-	})
-	return number
+	}, nil
 }
 
 // object describes one data object of the new file.
