@@ -20,6 +20,7 @@ type BlobToWrite struct {
 	Digest v1.Hash
 	Size   int64
 	Layer  string // of a layer, its name in messages, see LayerName; "" for other blobs
+	From   Blobs  // of a layer, where it is; nil: not known
 	Open   func() (io.ReadCloser, error)
 }
 
@@ -76,7 +77,7 @@ func (c Collection) AddImage(img v1.Image) (v1.Descriptor, error) {
 			continue // to be had from its own place only (image-spec, layer.md)
 		}
 		l := layers[n]
-		c[ld.Digest] = BlobToWrite{ld.Digest, ld.Size, LayerName(l, ld.Digest), func() (io.ReadCloser, error) { return OpenUnverified(l) }}
+		c[ld.Digest] = BlobToWrite{ld.Digest, ld.Size, LayerName(l, ld.Digest), From(l), func() (io.ReadCloser, error) { return OpenUnverified(l) }}
 	}
 	return *d, nil
 }

@@ -53,8 +53,13 @@ func (l *StoredLayer) Uncompressed() (io.ReadCloser, error) {
 // Unverified opens the blob for a caller that verifies it.
 func (l *StoredLayer) Unverified() (io.ReadCloser, error) { return openSized(l.from, l.desc) }
 
-// From is where the layer's blob is.
-func (l *StoredLayer) From() Blobs { return Origin(l.from) }
+// From is where a layer's blob is, nil if that is not known.
+func From(l v1.Layer) Blobs {
+	if stored, ok := Underlying(l).(*StoredLayer); ok {
+		return Origin(stored.from)
+	}
+	return nil
+}
 
 // Plain reports that the layer's blob is its uncompressed tar stream.
 func (l *StoredLayer) Plain() bool {

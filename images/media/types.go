@@ -60,10 +60,9 @@ func AtHand(l v1.Layer) bool {
 	if !IsForeign(l) {
 		return true
 	}
-	l = blob.Underlying(l)
-	_, stored := l.(*blob.StoredLayer)
-	_, remote := registry.OriginOf(l)
-	return stored && !remote
+	from := blob.From(l)
+	_, remote := from.(registry.Remote)
+	return from != nil && !remote
 }
 
 // dockerDepth is how many layers docker's own stores take (moby, layer/layer_store.go,

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -49,21 +48,7 @@ func (u *uploads) Image(ctx context.Context, ref name.Reference, img v1.Image) e
 		return err
 	}
 	delete(c, d.Digest) // the manifest is not a blob in a registry
-	layers, err := img.Layers()
-	if err != nil {
-		return err
-	}
-	from := map[v1.Hash]*name.Repository{}
-	for _, l := range layers {
-		h, err := l.Digest()
-		if err != nil {
-			return err
-		}
-		if repo, ok := OriginOf(blob.Underlying(l)); ok {
-			from[h] = &repo
-		}
-	}
-	if err := u.blobs(ctx, c, from); err != nil {
+	if err := u.blobs(ctx, c); err != nil {
 		return err
 	}
 	err = u.Manifest(ctx, ref, img)
@@ -74,7 +59,7 @@ func (u *uploads) Image(ctx context.Context, ref name.Reference, img v1.Image) e
 	// blob, and what it does not have is sent.
 	u.net.forget(u.repo.Registry, c)
 	sure := &uploads{net: u.net, repo: u.repo, Task: u.Task, anew: true}
-	if err := sure.blobs(ctx, c, nil); err != nil {
+	if err := sure.blobs(ctx, c); err != nil {
 		return err
 	}
 	return sure.Manifest(ctx, ref, img)
@@ -99,12 +84,12 @@ func (u *uploads) Bytes(ctx context.Context, contents ...[]byte) error {
 		}
 		c.AddBytes(h, data)
 	}
-	return u.blobs(ctx, c, nil)
+	return u.blobs(ctx, c)
 }
 
 // blobs brings all of a collection into the repository, several at once. The first error
 // ends the others.
-func (u *uploads) blobs(ctx context.Context, c blob.Collection, from map[v1.Hash]*name.Repository) error {
+func (u *uploads) blobs(ctx context.Context, c blob.Collection) error {
 	g, all := errgroup.WithContext(ctx)
 	g.SetLimit(blobsAtOnce)
 	for _, b := range c.Sorted() {
@@ -112,7 +97,7 @@ func (u *uploads) blobs(ctx context.Context, c blob.Collection, from map[v1.Hash
 			if all.Err() != nil {
 				return context.Cause(all)
 			}
-			return u.blob(all, b, from[b.Digest])
+			return u.blob(all, b)
 		})
 	}
 	return g.Wait()
@@ -216,7 +201,7 @@ func (u *uploads) entry(ctx context.Context, idx v1.ImageIndex, e v1.Descriptor,
 	if err != nil {
 		return err
 	}
-	return u.blob(ctx, blob.BlobToWrite{Digest: e.Digest, Size: e.Size, Open: l.Compressed}, nil)
+	return u.blob(ctx, blob.BlobToWrite{Digest: e.Digest, Size: e.Size, Open: l.Compressed})
 }
 
 func (u *uploads) hasManifest(ctx context.Context, e v1.Descriptor) (bool, error) {
@@ -251,18 +236,6 @@ func (t *pushTask) Add(n int64) {
 func (t *pushTask) Done() {
 	t.once.Do(func() { t.task = progress.Silent{} })
 	t.task.Done()
-}
-
-// atomicError keeps the first error that it is given.
-type atomicError struct{ p atomic.Pointer[error] }
-
-func (e *atomicError) set(err error) { e.p.CompareAndSwap(nil, &err) }
-
-func (e *atomicError) get() error {
-	if p := e.p.Load(); p != nil {
-		return *p
-	}
-	return nil
 }
 
 // NotThere reports whether a registry says that it does not have something.

@@ -50,16 +50,6 @@ func (at Remote) Open(d v1.Descriptor) (io.ReadCloser, int64, error) {
 	return r, r.size, nil
 }
 
-// OriginOf is the repository that the image of a layer is named after, if a registry has that image.
-func OriginOf(l v1.Layer) (name.Repository, bool) {
-	stored, ok := l.(*blob.StoredLayer)
-	if !ok {
-		return name.Repository{}, false
-	}
-	at, ok := stored.From().(Remote)
-	return at.Origin, ok
-}
-
 // resuming reads a blob, and resumes when a connection breaks.
 type resuming struct {
 	at     Remote
@@ -110,12 +100,11 @@ func (r *resuming) again(broken error) error {
 	r.since = r.pos
 	for {
 		r.tries++
-		wait, ok := r.at.Net.o.Retry.Pause(r.tries, nil)
-		if !ok {
+		more, err := r.at.Net.o.again(r.at.Ctx, r.tries, nil, r.at.Repo.RegistryStr(), r.kind+" "+blob.ShortHash(r.digest), broken.Error(), fmt.Sprintf(", from byte %d", r.pos))
+		if !more {
 			return fmt.Errorf("%s %v: %w", r.kind, r.digest, broken)
 		}
-		r.at.Net.o.retrying(r.at.Repo.RegistryStr(), r.kind+" "+blob.ShortHash(r.digest), broken.Error(), wait, fmt.Sprintf(", from byte %d", r.pos))
-		if err := sleep(r.at.Ctx, wait); err != nil {
+		if err != nil {
 			return err
 		}
 		body, err := r.open()

@@ -108,18 +108,22 @@ func (t *retrier) RoundTrip(req *http.Request) (*http.Response, error) {
 		if err != nil {
 			resp = nil
 		}
-		wait, ok := t.o.Retry.Pause(try, resp)
-		if !again || !ok || req.Context().Err() != nil {
+		if !again || req.Context().Err() != nil {
 			return resp, err
 		}
 		why := fmt.Sprint(err)
 		if resp != nil {
 			why = fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
+		}
+		more, waitErr := t.o.again(req.Context(), try, resp, req.URL.Host, "registry "+req.URL.Host, why, "")
+		if !more {
+			return resp, err
+		}
+		if resp != nil {
 			drain(resp)
 		}
-		t.o.retrying(req.URL.Host, "registry "+req.URL.Host, why, wait, "")
-		if err := sleep(req.Context(), wait); err != nil {
-			return nil, err
+		if waitErr != nil {
+			return nil, waitErr
 		}
 		if req.GetBody != nil {
 			body, err := req.GetBody()
@@ -145,10 +149,23 @@ func inMemory(resp *http.Response) error {
 	return err
 }
 
-// retrying counts a further try, and reports it: why, and after which pause.
-func (o *Options) retrying(host, what, why string, wait time.Duration, from string) {
+// again counts a further try, reports it and waits for it: why, and from is what follows the pause. more is false if
+// there must be none, and the error that of a context that ended while it waited.
+func (o *Options) again(ctx context.Context, try int, resp *http.Response, host, what, why, from string) (more bool, err error) {
+	wait, ok := o.Retry.Pause(try, resp)
+	if !ok {
+		return false, nil
+	}
 	o.Meter.of(host).retries.Add(1)
 	progress.Note(o.Progress, "%s: %s: next try in %v%s", what, redact.Redact(why), wait.Round(time.Second/10), from)
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true, nil
+	case <-ctx.Done():
+		return true, context.Cause(ctx)
+	}
 }
 
 // Pause says how long to wait after a try, the first being 1; ok is false if there must
@@ -180,18 +197,6 @@ func retryAfter(text string, now time.Time) (time.Duration, bool) {
 		return 0, false
 	}
 	return max(0, t.Sub(now)), true
-}
-
-// sleep waits, and ends early with the context's error.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // maxDrained is how much of an unwanted answer is read, so that its connection can

@@ -36,11 +36,11 @@ const smallBlob = 64 << 10
 
 func (s *sending) small() bool { return 0 < s.b.Size && s.b.Size <= smallBlob }
 
-// errAnew: the registry does not know the upload, or not at this offset.
-var errAnew = errors.New("the registry does not go on with the upload")
+// retriable is an error after which another try may have more luck: the registry does not go on with the upload, or
+// not at this offset, or what was sent did not arrive.
+type retriable struct{ error }
 
-// errCut: what was sent did not arrive, and another try may have more luck.
-var errCut = errors.New("sending was cut short")
+func (r retriable) Unwrap() error { return r.error }
 
 // maxResumes bounds how often an upload goes on, however well it gets on each time.
 const maxResumes = 100
@@ -60,20 +60,19 @@ func (s *sending) run(ctx context.Context) error {
 			return nil
 		}
 		// Requests without a body were tried as often as the policy says already.
-		if !errors.Is(err, errAnew) && !errors.Is(err, errCut) || n == maxResumes {
+		if !errors.As(err, new(retriable)) || n == maxResumes {
 			return err
 		}
 		if s.resume(ctx); s.offset > best {
 			best, try = s.offset, 0
 		}
 		try++
-		wait, ok := s.u.net.o.Retry.Pause(try, resp)
-		if !ok {
+		more, waitErr := s.u.net.o.again(ctx, try, resp, s.u.repo.RegistryStr(), "blob "+blob.ShortHash(s.b.Digest), err.Error(), fmt.Sprintf(", from byte %d", s.offset))
+		if !more {
 			return err
 		}
-		s.u.net.o.retrying(s.u.repo.RegistryStr(), "blob "+blob.ShortHash(s.b.Digest), err.Error(), wait, fmt.Sprintf(", from byte %d", s.offset))
-		if err := sleep(ctx, wait); err != nil {
-			return err
+		if waitErr != nil {
+			return waitErr
 		}
 		// A request that looked like an error may have succeeded.
 		if s.there(ctx) {
@@ -179,19 +178,19 @@ func (s *sending) patch(ctx context.Context) (*http.Response, error) {
 		req.Header.Set("Content-Range", fmt.Sprintf("%d-%d", s.offset, s.b.Size-1))
 	}
 	resp, err := s.c.Do(req)
-	if bad := src.failed(); bad != nil {
+	if bad := src.err.Load(); bad != nil {
 		if err == nil {
 			drain(resp)
 		}
-		return nil, bad
+		return nil, *bad
 	}
-	if err != nil {
-		return nil, cut{err}
+	if err != nil { // what net/http says of a connection that the other side closed depends on what it was doing
+		return nil, retriable{err}
 	}
 	defer drain(resp)
 	err = s.judge(resp, http.StatusAccepted, http.StatusNoContent, http.StatusCreated)
 	if err != nil && temporaryStatus[resp.StatusCode] {
-		err = cut{err}
+		err = retriable{err}
 	}
 	if err != nil {
 		return resp, err
@@ -200,20 +199,13 @@ func (s *sending) patch(ctx context.Context) (*http.Response, error) {
 	return nil, s.next(resp)
 }
 
-// cut is an errCut with its reason. Any error of the connection is one: what net/http says
-// of a connection that the other side closed depends on what it was doing.
-type cut struct{ error }
-
-func (c cut) Is(target error) bool { return target == errCut }
-func (c cut) Unwrap() error        { return c.error }
-
 // judge makes an error of an answer that is not the wanted one.
 func (s *sending) judge(resp *http.Response, want ...int) error {
 	err := transport.CheckError(resp, want...)
 	switch resp.StatusCode {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusRequestedRangeNotSatisfiable:
 		if err != nil {
-			return fmt.Errorf("%w: %w", errAnew, err)
+			return retriable{fmt.Errorf("the registry does not go on with the upload: %w", err)}
 		}
 	}
 	return err
@@ -276,7 +268,7 @@ type source struct {
 	io.Reader
 	s   *sending
 	at  int64
-	err atomicError
+	err atomic.Pointer[error]
 }
 
 func (r *source) Read(p []byte) (int, error) {
@@ -286,9 +278,7 @@ func (r *source) Read(p []byte) (int, error) {
 		r.s.u.Task.Add(r.at - told)
 	}
 	if err != nil && err != io.EOF {
-		r.err.set(err)
+		r.err.CompareAndSwap(nil, &err)
 	}
 	return n, err
 }
-
-func (r *source) failed() error { return r.err.get() }

@@ -26,11 +26,11 @@ type uploads struct {
 	anew bool
 }
 
-// blob brings a blob into the repository. from is a repository that is known to have it.
-func (u *uploads) blob(ctx context.Context, b blob.BlobToWrite, from *name.Repository) error {
+// blob brings a blob into the repository.
+func (u *uploads) blob(ctx context.Context, b blob.BlobToWrite) error {
 	release := u.net.hold(u.repo.Registry, b.Digest)
 	defer release()
-	err := u.bring(ctx, b, from)
+	err := u.bring(ctx, b)
 	if err != nil {
 		return fmt.Errorf("blob %s: %w", blob.ShortHash(b.Digest), err)
 	}
@@ -38,7 +38,7 @@ func (u *uploads) blob(ctx context.Context, b blob.BlobToWrite, from *name.Repos
 	return nil
 }
 
-func (u *uploads) bring(ctx context.Context, b blob.BlobToWrite, from *name.Repository) error {
+func (u *uploads) bring(ctx context.Context, b blob.BlobToWrite) error {
 	home, known := u.net.home(u.repo, b.Digest)
 	if known && home == u.repo {
 		u.Task.Add(b.Size)
@@ -48,8 +48,8 @@ func (u *uploads) bring(ctx context.Context, b blob.BlobToWrite, from *name.Repo
 	if err != nil {
 		return err
 	}
-	if !known && from != nil && from.RegistryStr() == u.repo.RegistryStr() {
-		home, known = *from, true
+	if from, ok := b.From.(Remote); ok && !known && !u.anew && from.Origin.RegistryStr() == u.repo.RegistryStr() {
+		home, known = from.Origin, true
 	}
 	s := &sending{u: u, c: c, b: b}
 	if known { // a mount of what is there already is answered like any other
