@@ -94,12 +94,8 @@ func usualHosts() []string {
 	}
 	if run := os.Getenv("XDG_RUNTIME_DIR"); run != "" {
 		hosts = append(hosts, "unix://"+filepath.Join(run, "docker.sock"))
-		hosts = append(hosts, "unix://"+filepath.Join(run, "podman/podman.sock"))
 	}
-	if h := os.Getenv("CONTAINER_HOST"); h != "" {
-		hosts = append(hosts, h)
-	}
-	return append(hosts, "unix:///run/podman/podman.sock")
+	return append(hosts, podmanHosts()...)
 }
 
 // dockerConfigDir is where docker keeps its config and contexts.

@@ -35,7 +35,7 @@ func OpenRegistry(ctx context.Context, ref Ref, o Options) (*Source, error) {
 	if err != nil {
 		return nil, BadName(ref.Name, err)
 	}
-	desc, from, err := getManifest(ctx, n, o)
+	desc, from, err := ask(ctx, n, o, remote.Get)
 	if err != nil {
 		return nil, RegistryError(ctx, from, err)
 	}
@@ -75,23 +75,22 @@ func layersOf(src *Source) []v1.Hash {
 	return all
 }
 
-// getManifest fetches a manifest from the first place that has it, and says which that is;
-// the error is of the last one.
-func getManifest(ctx context.Context, n name.Reference, o Options) (*remote.Descriptor, name.Reference, error) {
+// ask has f ask the places of an image in turn until one answers, and says which that is; the error is of the last one.
+func ask[T any](ctx context.Context, n name.Reference, o Options, f func(name.Reference, ...remote.Option) (T, error)) (T, name.Reference, error) {
+	var got T
 	var err error
 	for _, from := range o.Net.Places(n) {
 		var opts []remote.Option
-		var desc *remote.Descriptor
 		if opts, err = o.Net.Options(ctx, from.Context(), false); err == nil {
-			if desc, err = remote.Get(from, opts...); err == nil {
-				return desc, from, nil
+			if got, err = f(from, opts...); err == nil {
+				return got, from, nil
 			}
 		}
 		if from != n {
 			progress.Note(o.Progress, "mirror %s: %s", from.Context().RegistryStr(), redact.Redact(RegistryError(ctx, from, err).Error()))
 		}
 	}
-	return nil, n, err
+	return got, n, err
 }
 
 // RegistryDigest asks a registry, with one HEAD, for the digest of the manifest or index that a
@@ -102,19 +101,16 @@ func RegistryDigest(ctx context.Context, ref Ref, o Options) (string, error) {
 	if err != nil {
 		return "", BadName(ref.Name, err)
 	}
-	for _, from := range o.Net.Places(n) {
-		var opts []remote.Option
-		var desc *v1.Descriptor
-		if opts, err = o.Net.Options(ctx, from.Context(), false); err == nil {
-			if desc, err = remote.Head(from, opts...); err == nil {
-				return desc.Digest.String(), nil
-			}
-		}
+	quiet := o
+	quiet.Progress = progress.Silent{}
+	head, _, err := ask(ctx, n, quiet, remote.Head)
+	if err == nil {
+		return head.Digest.String(), nil
 	}
 	if err = RegistryError(ctx, n, err); errors.Is(err, hinterr.ErrNotFound) || errors.Is(err, hinterr.ErrUnauthorized) || ctx.Err() != nil {
 		return "", err
 	}
-	desc, from, err := getManifest(ctx, n, o)
+	desc, from, err := ask(ctx, n, o, remote.Get)
 	if err != nil {
 		return "", RegistryError(ctx, from, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 
@@ -165,7 +166,6 @@ type indexText struct {
 	doc     hujson.Value
 	list    *hujson.Array
 	Entries []v1.Descriptor
-	gone    []bool // of the entries
 }
 
 // parseIndexText finds the entries of an index. It errs where "manifests" is missing, no
@@ -203,11 +203,11 @@ func parseIndexText(raw []byte) (*indexText, error) {
 		}
 		t.Entries = append(t.Entries, d)
 	}
-	t.gone = make([]bool, len(all))
 	return t, nil
 }
 
-func (t *indexText) Drop(n int) { t.gone[n] = true }
+// Drop takes entry n away; the numbers of the others stay.
+func (t *indexText) Drop(n int) { t.list.Elements[n].Value = nil }
 
 // Replace makes entry n describe other content: of d only digest, size and media type are
 // used, and data goes, being the old content itself.
@@ -246,7 +246,7 @@ func (t *indexText) Add(d v1.Descriptor) error {
 	if err != nil {
 		return err
 	}
-	t.Entries, t.gone, t.list.Elements = append(t.Entries, d), append(t.gone, false), append(t.list.Elements, v)
+	t.Entries, t.list.Elements = append(t.Entries, d), append(t.list.Elements, v)
 	return nil
 }
 
@@ -256,17 +256,12 @@ func (t *indexText) Text(n int) []byte { return hujson.Value{Value: t.list.Eleme
 // Bytes puts the text together again. A dropped entry takes the white space before it with it; an entry that was
 // added follows a plain comma.
 func (t *indexText) Bytes() []byte {
-	kept := hujson.Array{AfterExtra: t.list.AfterExtra}
-	for n, e := range t.list.Elements {
-		if !t.gone[n] {
-			kept.Elements = append(kept.Elements, e)
-		}
+	all := t.list.Elements
+	defer func() { t.list.Elements = all }()
+	kept := slices.DeleteFunc(slices.Clone(all), func(e hujson.Value) bool { return e.Value == nil })
+	if n := len(kept); n > 0 {
+		kept[n-1].AfterExtra = nil // or hujson writes a comma behind it
 	}
-	if n := len(kept.Elements); n > 0 {
-		kept.Elements[n-1].AfterExtra = nil // or hujson writes a comma behind it
-	}
-	was := *t.list
-	*t.list = kept
-	defer func() { *t.list = was }()
+	t.list.Elements = kept
 	return t.doc.Pack()
 }

@@ -235,11 +235,11 @@ func (r *reader) container(name string) (*diagnose.Result, error) {
 		return nil, err
 	}
 	d := r.d
-	if c.Running {
+	if c.State.Running {
 		if d.RootName == "" { // its files are those of the process, not this machine's
-			d.RootName, d.IsImage, d.Root = c.Image, true, nil
+			d.RootName, d.IsImage, d.Root = c.Config.Image, true, nil
 		}
-		return diagnose.PID(c.PID, d)
+		return diagnose.PID(c.State.Pid, d)
 	}
 	e := diagnose.Exited{}
 	r.describe(&e, c)
@@ -249,9 +249,11 @@ func (r *reader) container(name string) (*diagnose.Result, error) {
 
 // describe fills in what an engine says of a container.
 func (r *reader) describe(e *diagnose.Exited, c *media.Container) {
+	name := strings.TrimPrefix(c.Name, "/")
 	*e = diagnose.Exited{
-		Label: "container " + c.Name, Name: c.Name, ID: c.ID, Image: c.Image, ImageID: c.ImageID, Program: c.Program, Words: c.Words, Status: c.Status, To: c.Finished,
-		Error: c.Error, OutOfMemory: c.OutOfMemory, Memory: c.Memory, Line: e.Line, Elsewhere: !thisKernel(c.Kernel),
+		Label: "container " + name, Name: name, ID: c.ID, Image: c.Config.Image, ImageID: c.Image, Program: c.Path,
+		Words: slices.Concat(c.Args, c.Config.Env), Status: c.State.ExitCode, To: c.Finished,
+		Error: c.State.Error, OutOfMemory: c.State.OOMKilled, Memory: c.HostConfig.Memory, Line: e.Line, Elsewhere: !thisKernel(c.Kernel),
 	}
 }
 
@@ -271,14 +273,14 @@ func (r *reader) resolve(e *diagnose.Exited, d *diagnose.Options) func() {
 	if id != "" {
 		c, err := media.FindContainer(r.ctx, id, r.o.Media)
 		// A name is not an identity: the same end, of the same image, is.
-		if err == nil && (e.ID != "" || !c.Running && c.Status == e.Status && (e.Image == "" || e.Image == c.Image)) {
+		if err == nil && (e.ID != "" || !c.State.Running && c.State.ExitCode == e.Status && (e.Image == "" || e.Image == c.Config.Image)) {
 			label, pod, node, status, to := e.Label, e.Pod, e.Node, e.Status, e.To
 			r.describe(e, c)
 			e.Label, e.Pod, e.Node = label, pod, node
 			if !to.IsZero() { // it may have been started again since
 				e.Status, e.To = status, to
 			}
-			if c.Running || c.Status != status {
+			if c.State.Running || c.State.ExitCode != status {
 				e.Status, e.To, e.NoTime, e.Error = status, to, to.IsZero(), ""
 			}
 		}
