@@ -25,20 +25,11 @@ func DockerSave(t testing.TB, img v1.Image, tags ...string) []byte {
 	tw := tar.NewWriter(&b)
 	m := media.ArchiveImage{RepoTags: tags}
 	for n, l := range Must[[]v1.Layer](t)(img.Layers()) {
-		rc, err := l.Uncompressed()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var plain bytes.Buffer
-		plain.ReadFrom(rc)
+		plain := Must[[]byte](t)(io.ReadAll(Must[io.ReadCloser](t)(l.Uncompressed())))
 		id := strings.Repeat(string(rune('a'+n)), 64)
-		for _, d := range []string{id + "/", ""} {
-			if d != "" {
-				tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: d, Mode: 0o755})
-			}
-		}
+		tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: id + "/", Mode: 0o755})
 		media.TarBytes(tw, id+"/VERSION", []byte("1.0"))
-		media.TarBytes(tw, id+"/real", plain.Bytes())
+		media.TarBytes(tw, id+"/real", plain)
 		tw.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: id + "/layer.tar", Linkname: "../" + id + "/real"})
 		m.Layers = append(m.Layers, id+"/layer.tar")
 	}

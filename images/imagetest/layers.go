@@ -180,22 +180,14 @@ func ReadTar(t testing.TB, r io.Reader) []TestMember {
 		if err != nil {
 			t.Fatal(err)
 		}
-		body, err := io.ReadAll(tr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, TestMember{*h, body})
+		all = append(all, TestMember{*h, Must[[]byte](t)(io.ReadAll(tr))})
 	}
 }
 
 // WantContent fails unless the file holds exactly this.
 func WantContent(t testing.TB, path string, want []byte) {
 	t.Helper()
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
+	if got := Must[[]byte](t)(os.ReadFile(path)); !bytes.Equal(got, want) {
 		t.Errorf("%s: got %d bytes %.200q, want %d bytes %.200q", path, len(got), got, len(want), want)
 	}
 }

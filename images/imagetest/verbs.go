@@ -43,11 +43,7 @@ func LoaderM() TestMember {
 
 func RebuildWith(t testing.TB, source, dest string, mode fallback.Mode) *images.Rebuilt {
 	t.Helper()
-	r, err := images.Rebuild(context.Background(), source, images.RebuildOptions{Dest: dest, Version: "1.2", Fallback: mode, ScanOptions: images.ScanOptions{Shim: TestShim}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return Must[*images.Rebuilt](t)(images.Rebuild(context.Background(), source, images.RebuildOptions{Dest: dest, Version: "1.2", Fallback: mode, ScanOptions: images.ScanOptions{Shim: TestShim}}))
 }
 
 // Entrypoint is that of a stored image, in one line.
@@ -59,11 +55,7 @@ func ModernM(name string) TestMember { return FileM(name, ModernELF(name)) }
 
 func Patch(t testing.TB, o patch.Options, paths ...string) *contents.Findings {
 	t.Helper()
-	f, err := patch.All(context.Background(), paths, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
+	return Must[*contents.Findings](t)(patch.All(context.Background(), paths, o))
 }
 
 func Paths(f *contents.Findings) string {
@@ -114,22 +106,14 @@ func (c *Countdown) Done() {}
 
 func RebuildProved(t testing.TB, source, dest, where string) *images.Rebuilt {
 	t.Helper()
-	r, err := images.Rebuild(context.Background(), source, images.RebuildOptions{
+	return Must[*images.Rebuilt](t)(images.Rebuild(context.Background(), source, images.RebuildOptions{
 		Dest: dest, Version: "1.2", Provenance: where, ScanOptions: images.ScanOptions{Media: Fast},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	}))
 }
 
 func VerifyProved(t testing.TB, source, statement, against string) *images.Verified {
 	t.Helper()
-	v, err := images.Verify(context.Background(), source, images.VerifyOptions{Provenance: true, Statement: statement, Against: against, ScanOptions: images.ScanOptions{Media: Fast}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return Must[*images.Verified](t)(images.Verify(context.Background(), source, images.VerifyOptions{Provenance: true, Statement: statement, Against: against, ScanOptions: images.ScanOptions{Media: Fast}}))
 }
 
 // ProvedBase has hard links, xattrs that vouch for content, and a file over two layers.
@@ -147,11 +131,7 @@ const CapNetRaw = "\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\
 
 func Verify(t testing.TB, source, against string) *images.Verified {
 	t.Helper()
-	v, err := images.Verify(context.Background(), source, images.VerifyOptions{Against: against})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return Must[*images.Verified](t)(images.Verify(context.Background(), source, images.VerifyOptions{Against: against}))
 }
 
 // WantProblems fails unless there is one problem for each of want, which it contains.
