@@ -51,7 +51,12 @@ for each container that is patched, opts out or fails goes to stderr.`,
 		Annotations: exits(`  0  ended by SIGTERM or SIGINT (if the engine restarts, vfix waits for it)
   1  the hook cannot be installed   2  usage error`),
 		Args: noArguments,
-		RunE: func(*cobra.Command, []string) error { return runNRI(opts, e) },
+		RunE: func(*cobra.Command, []string) error {
+			if err := opts.Check(); err != nil {
+				return usagef("nri", "%v", err)
+			}
+			return e.nri(opts.Options)
+		},
 	}
 	f := cmd.Flags()
 	f.StringArrayVar(&opts.Namespaces, "namespace", nil, "only pods of namespaces that match `PATTERN`; repeatable")
@@ -63,13 +68,6 @@ for each container that is patched, opts out or fails goes to stderr.`,
 	f.StringVar(&opts.Dir, "hook-dir", nri.DefaultDir, "write the hook and its configuration to `DIR`, which the engine sees under the same path")
 	f.StringVar(&opts.Socket, "socket", nri.DefaultSocket, "the NRI `SOCKET` of the engine")
 	return cmd
-}
-
-func runNRI(opts NRIOptions, e engine) error {
-	if err := opts.Check(); err != nil {
-		return usagef("nri", "%v", err)
-	}
-	return e.nri(opts.Options)
 }
 
 // startNRI executes the plugin in place of this process.

@@ -4,7 +4,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -30,19 +29,15 @@ libvfix.so, of vfix-trace and of vfix-runtime.`,
   vfix version --format json`,
 		Annotations: exits(`  0  success   2  usage error`),
 		Args:        noArguments,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runVersion(cmd.Context(), opts, out)
+		RunE: func(*cobra.Command, []string) error {
+			if err := opts.check("version"); err != nil {
+				return err
+			}
+			return out.build(opts, buildVersion())
 		},
 	}
 	opts.addFormat(cmd)
 	return cmd
-}
-
-func runVersion(_ context.Context, opts VersionOptions, out *output) error {
-	if err := opts.check("version"); err != nil {
-		return err
-	}
-	return out.build(opts, buildVersion())
 }
 
 // build prints which vfix this is.
@@ -90,7 +85,7 @@ type buildInfo struct {
 // buildVersion says what this binary is: the linker's word, else the module's version,
 // else "devel".
 func buildVersion() buildInfo {
-	b := buildInfo{Version: version, Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Shim: shimSize()}
+	b := buildInfo{Version: version, Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Shim: len(shim.Code())}
 	info, ok := debug.ReadBuildInfo()
 	if ok {
 		if b.Version == "" && info.Main.Version != "(devel)" {
@@ -110,6 +105,3 @@ func buildVersion() buildInfo {
 	}
 	return b
 }
-
-// shimSize is the size in bytes of the code that is injected.
-func shimSize() int { return len(shim.Code()) }

@@ -12,7 +12,6 @@ import (
 
 	"vfix.dev/vfix/host/store"
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/internal/hinterr"
 )
@@ -47,7 +46,8 @@ func (h *hotfix) container(ctx context.Context, c *engine.Client, old *engine.Co
 			return err
 		}
 	}
-	f, err := h.exported(ctx, c, old.ID)
+	// Its file system is the image's layers with its own on top, without what is mounted into it.
+	f, err := images.ExamineContainer(ctx, h.s, c, old.ID, images.ContainerPrefix+h.out.Name)
 	if err != nil {
 		return err
 	}
@@ -85,12 +85,6 @@ func mayRecreate(out *Hotfixed, old *engine.Container, e engine.Traits) error {
 		return hinterr.With(fmt.Errorf("it is running"), "docker stop %s && vfix hotfix --apply %s && docker start %s", out.Name, out.Name, out.Name)
 	}
 	return nil
-}
-
-// exported examines the file system of a container: the image's layers with its own on top,
-// without what is mounted into it.
-func (h *hotfix) exported(ctx context.Context, c *engine.Client, id string) (*contents.Scanned, error) {
-	return images.ExamineContainer(ctx, h.s, c, id, images.ContainerPrefix+h.out.Name)
 }
 
 // coveredBy lists where a container has mounts of its own, sorted: all but those of an

@@ -190,23 +190,18 @@ func (s *starter) files() map[string][]byte {
 // sound reports whether a folder, and all in it that is used, is ours alone to write and
 // has the content wanted: anybody can make a folder of that name in /tmp.
 func (s *starter) sound(dir string) error {
-	paths := []string{dir}
-	for name := range s.files() {
-		path := filepath.Join(dir, name)
-		paths = append(paths, filepath.Dir(path), path)
-	}
-	for _, path := range paths {
-		fi, err := os.Lstat(path)
-		if err != nil {
-			return err
-		}
-		st, ok := fi.Sys().(*syscall.Stat_t)
-		if !ok || int(st.Uid) != os.Geteuid() || fi.Mode().Perm()&othersWrite != 0 || fi.Mode()&os.ModeSymlink != 0 {
-			return fmt.Errorf("%s: not this user's alone", path)
-		}
-	}
 	for name, body := range s.files() {
 		path := filepath.Join(dir, name)
+		for _, path := range []string{dir, filepath.Dir(path), path} {
+			fi, err := os.Lstat(path)
+			if err != nil {
+				return err
+			}
+			st, ok := fi.Sys().(*syscall.Stat_t)
+			if !ok || int(st.Uid) != os.Geteuid() || fi.Mode().Perm()&othersWrite != 0 || fi.Mode()&os.ModeSymlink != 0 {
+				return fmt.Errorf("%s: not this user's alone", path)
+			}
+		}
 		if got, err := os.ReadFile(path); err != nil {
 			return err
 		} else if !bytes.Equal(got, body) {

@@ -13,6 +13,8 @@ package listing
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/mattn/go-runewidth"
@@ -154,33 +156,25 @@ func paintText(paint func(string) string, s string) string {
 
 // rows pairs the two sides by address: a line of one side that begins an instruction where
 // the other side has none is alone.
-func (l *Site) rows(left, right [][]cell) [][2]cell {
-	var out [][2]cell
-	i, j := 0, 0
-	for i < len(left) || j < len(right) {
-		var b, a []cell
-		switch {
-		case j == len(right) || i < len(left) && l.Before[i].Vaddr < l.After[j].Vaddr:
-			b = left[i]
-			i++
-		case i == len(left) || l.After[j].Vaddr < l.Before[i].Vaddr:
-			a = right[j]
-			j++
-		default:
-			b, a = left[i], right[j]
-			i, j = i+1, j+1
-		}
-		for n := range max(len(b), len(a)) {
+func (l *Site) rows(left, right [][]cell) (out [][2]cell) {
+	at := map[uint64][2][]cell{}
+	for i, in := range l.Before {
+		at[in.Vaddr] = [2][]cell{left[i], nil}
+	}
+	for i, in := range l.After {
+		at[in.Vaddr] = [2][]cell{at[in.Vaddr][0], right[i]}
+	}
+	for _, vaddr := range slices.Sorted(maps.Keys(at)) {
+		both := at[vaddr]
+		for n := range max(len(both[0]), len(both[1])) {
 			var row [2]cell
-			if n < len(b) {
-				row[0] = b[n]
+			for side, lines := range both {
+				if n < len(lines) {
+					row[side] = lines[n]
+				}
+				// A second line of bytes is of the same instruction: it keeps the mark.
+				row[side].changed = len(lines) > 0 && lines[0].changed
 			}
-			if n < len(a) {
-				row[1] = a[n]
-			}
-			// A second line of bytes is of the same instruction: it keeps the mark.
-			row[0].changed = len(b) > 0 && b[0].changed
-			row[1].changed = len(a) > 0 && a[0].changed
 			out = append(out, row)
 		}
 	}
