@@ -102,7 +102,7 @@ func (k *container) noteLater(cmd *command) {
 func (k *container) trusts(h specHook) bool {
 	if named, _ := filepath.Match("/proc/[0-9]*/exe", h.Path); named && len(h.Args) > 0 && h.Args[0] == "libnetwork-setkey" {
 		program, _ := os.Readlink(h.Path)
-		return filepath.Base(strings.TrimSuffix(program, deleted)) == "dockerd"
+		return strings.HasPrefix(filepath.Base(program), "dockerd") // and dockerd-ce
 	}
 	return isOwnHook(h) || k.trusted(h.Path)
 }
