@@ -88,7 +88,7 @@ start() {
 holds() {
 	mkdir "$work/bundles"
 	chmod go+x "$BATS_RUN_TMPDIR"{,/test} "$work"
-	run --separate-stderr $in "$BATS_FILE_TMPDIR/starts" -runtime "$VFIX_RUNTIME" -nri "${VFIX%/*}/vfix-nri" -oracle "$novsyscall" -work "$work/bundles" -real "${real-runc}" "$@"
+	run --separate-stderr "${in[@]}" "$BATS_FILE_TMPDIR/starts" -runtime "$VFIX_RUNTIME" -nri "${VFIX%/*}/vfix-nri" -oracle "$novsyscall" -work "$work/bundles" -real "${real-runc}" "$@"
 	echo "$output"
 	expect "status: $stderr" "$status" 0
 }
@@ -110,7 +110,7 @@ holds() {
 
 @test "starts: with crun" {
 	requires crun
-	real=crun in=one_hierarchy
+	real=crun in=(one_hierarchy)
 	holds root volumes tmpcopyup hooks mounts
 }
 

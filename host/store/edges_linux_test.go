@@ -51,6 +51,7 @@ func TestBrokenFolders(t *testing.T) {
 		"lease":  func(s *Store) error { defer s.Release(); return s.Lease() },
 		"list":   func(s *Store) error { _, err := s.List(); return err },
 		"prune":  func(s *Store) error { _, err := s.Prune(0); return err },
+		"clean":  func(s *Store) error { _, err := s.Prune(1 << 40); return err }, // has nothing else to remove
 		"open":   func(s *Store) error { _, err := Open(s.base, 0); return err },
 		"others": func(s *Store) error { _, err := s.Others(); return err },
 		"scratch": func(s *Store) error {
@@ -73,8 +74,8 @@ func TestBrokenFolders(t *testing.T) {
 		"trim":          func(s *Store) error { s.Limit, s.added = 1, true; return s.Trim() },
 	}
 	needs := map[string]string{ // what fails without a folder
-		filesDir: "put get list prune open private trim", indexDir: "index read list prune open trim", locksDir: "put lock open",
-		tempDir: "put index scratch prune open trim", leaseDir: "lease prune open trim", sumsDir: "put get sum open", privateCopies: "prune private private-bytes open trim",
+		filesDir: "put get list prune clean open private trim", indexDir: "index read list prune clean open trim", locksDir: "put lock open",
+		tempDir: "put index scratch prune clean open trim", leaseDir: "lease prune clean open trim", sumsDir: "put get sum open", privateCopies: "prune clean private private-bytes open trim",
 	}
 	for dir, needed := range needs {
 		for name, operation := range operations {
@@ -572,12 +573,25 @@ func TestProtect(t *testing.T) {
 		t.Error(err)
 	}
 	path := put(t, s, "k", "abc")
+	flags := func() int {
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		n, _ := unix.IoctlGetUint32(int(f.Fd()), unix.FS_IOC_GETFLAGS)
+		return int(n)
+	}
+	before := flags()
 	if err := s.Protect("k"); errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPERM) {
 		t.Skip("no immutable files here: ", err)
 	} else if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { setImmutable(path, false) })
+	if got := flags() ^ before; got != 0x10 { // FS_IMMUTABLE_FL alone
+		t.Errorf("flags %#x are changed", got)
+	}
 	for range 2 { // once more changes nothing
 		if err := os.Remove(path); !errors.Is(err, unix.EPERM) {
 			t.Fatalf("a protected copy is removed: %v", err)
