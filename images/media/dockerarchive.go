@@ -108,7 +108,7 @@ func archivedImages(t *tarFile, _ string) (all []ArchiveImage, err error) {
 
 // findArchived picks the image with a tag, and says a tag of it, "" if it has none; list is the name of the list.
 // Names are compared as docker understands them (redis is docker.io/library/redis:latest); the head of an old
-// image's ID is one, too.
+// image's ID is also one.
 func findArchived(all []ArchiveImage, tag, list string) (ArchiveImage, string, error) {
 	var tags []string
 	var fit []ArchiveImage
