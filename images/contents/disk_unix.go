@@ -212,7 +212,7 @@ func (e *Entry) MakeNode(root *os.Root, name string) (lost []Loss, err error) {
 	}
 	defer at.Close()
 	const private = 0o600
-	err = mknodat(int(at.Fd()), base, kind|private, unix.Mkdev(uint32(e.Meta.number().major), uint32(e.Meta.number().minor)))
+	err = mknodat(int(at.Fd()), base, kind|private, unix.Mkdev(uint32(e.Meta.device.major), uint32(e.Meta.device.minor)))
 	if onlyRoot(err) || errors.Is(err, unix.ENOTSUP) {
 		return []Loss{{Kind: "device"}}, nil
 	}
@@ -285,7 +285,7 @@ func DiskMeta(fi fs.FileInfo) Meta {
 		const permissions = 0o7777
 		m.Mode, m.UID, m.GID = int64(st.Mode)&permissions, int(st.Uid), int(st.Gid)
 		if fi.Mode()&fs.ModeDevice != 0 {
-			m.device = &device{int64(unix.Major(uint64(st.Rdev))), int64(unix.Minor(uint64(st.Rdev)))}
+			m.device = device{int64(unix.Major(uint64(st.Rdev))), int64(unix.Minor(uint64(st.Rdev)))}
 		}
 	}
 	return m

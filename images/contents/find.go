@@ -46,14 +46,14 @@ func (s *Session) Findings(ctx context.Context, t *Tree) (*Scanned, error) {
 		t.disk.findings(out.Findings)
 	}
 	if len(t.Others) > 0 {
-		all = slices.DeleteFunc(all, func(v visible) bool { return v.ELF.report == nil })
+		all = slices.DeleteFunc(all, func(v Target) bool { return v.ELF.report == nil })
 		out.Warnings = append(out.Warnings, t.differences(all)...)
 	}
 	return out, nil
 }
 
 // judge adds one visible ELF file to the findings; layer is its layer's diff ID.
-func (s *Session) judge(out *Scanned, v visible, layer string) error {
+func (s *Session) judge(out *Scanned, v Target, layer string) error {
 	if v.ELF.passed != "" {
 		out.Passed = append(out.Passed, Passed{Path: v.Names[0], Layer: layer, Reason: v.ELF.passed, Unread: v.ELF.unread})
 		return nil
@@ -80,7 +80,8 @@ func (s *Session) judge(out *Scanned, v visible, layer string) error {
 		Path: v.Names[0], Links: v.Names[1:], Size: v.Size, Layer: layer, Index: v.Layer,
 		Report: v.ELF.report, Plan: plan,
 	})
-	out.Targets = append(out.Targets, Target{visible: v, Plan: plan})
+	v.Plan = plan
+	out.Targets = append(out.Targets, v)
 	return nil
 }
 

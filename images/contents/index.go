@@ -51,23 +51,15 @@ const (
 type Meta struct {
 	Mode     int64 // the permission bits with setuid, setgid and sticky: 07777
 	UID, GID int
-	owners   unique.Handle[owners] // the zero value for none
+	owners   owners // empty for none
 	Mtime    time.Time
 	Xattrs   map[string]string
 	linked   *linked // nil if no hard links followed the file
-	device   *device // nil for anything else
+	device   device  // 0:0 for anything else
 }
 
 // owners are the names of a user and a group.
 type owners struct{ user, group string }
-
-// names are the owners' names, empty for none.
-func (m *Meta) names() owners {
-	if m.owners == (unique.Handle[owners]{}) {
-		return owners{}
-	}
-	return m.owners.Value()
-}
 
 // linked says that hard links followed a file: some engines apply their headers to it (docker, containerd), which is
 // what Xattrs has, others do not (umoci, podman).
@@ -77,14 +69,6 @@ type linked struct {
 
 // device is the number of a device.
 type device struct{ major, minor int64 }
-
-// number is that of a device, 0:0 for anything else.
-func (m *Meta) number() device {
-	if m.device == nil {
-		return device{}
-	}
-	return *m.device
-}
 
 // CapabilityDisputed reports whether engines differ on the file's security.capability.
 func (m *Meta) CapabilityDisputed() bool {
@@ -259,10 +243,8 @@ func inPool(name string) string {
 func NewMeta(h *tar.Header) Meta {
 	const permissions = 0o7777
 	m := Meta{
-		Mode: h.Mode & permissions, UID: h.Uid, GID: h.Gid, owners: unique.Make(owners{h.Uname, h.Gname}), Mtime: h.ModTime,
-	}
-	if number := (device{h.Devmajor, h.Devminor}); number != (device{}) {
-		m.device = &number
+		Mode: h.Mode & permissions, UID: h.Uid, GID: h.Gid, Mtime: h.ModTime,
+		owners: unique.Make(owners{h.Uname, h.Gname}).Value(), device: device{h.Devmajor, h.Devminor},
 	}
 	for k, v := range h.PAXRecords {
 		if name, ok := strings.CutPrefix(k, blob.XattrPrefix); ok {

@@ -15,18 +15,11 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"vfix.dev/vfix/images/blob"
-	"vfix.dev/vfix/rewriter/patch"
 )
 
 // layerGzipLevel is the compression of the added layer. Together with the pinned version of
 // klauspost/compress it fixes the layer's digest.
 const layerGzipLevel = gzip.DefaultCompression
-
-// Target is a visible file with references to the vsyscall page, and what is done about them.
-type Target struct {
-	visible
-	Plan *patch.Plan
-}
 
 // AddedLayer is the layer of patched files.
 type AddedLayer = blob.PackedLayer
@@ -214,7 +207,7 @@ func (e *Entry) Header(name string) *tar.Header {
 	case KindSymlink:
 		hdr.Typeflag, hdr.Linkname = tar.TypeSymlink, e.Link
 	case KindOther:
-		number := e.Meta.number()
+		number := e.Meta.device
 		hdr.Typeflag, hdr.Devmajor, hdr.Devminor = e.Flag, number.major, number.minor
 	default:
 		hdr.Typeflag, hdr.Size = tar.TypeReg, e.Size
@@ -237,7 +230,7 @@ func linkHeader(name, target string, e *Entry) *tar.Header {
 // of a second; archive/tar adds records only if there is something to keep.
 func (m *Meta) header(name string) *tar.Header {
 	h := &tar.Header{
-		Name: name, Mode: m.Mode, Uid: m.UID, Gid: m.GID, Uname: m.names().user, Gname: m.names().group,
+		Name: name, Mode: m.Mode, Uid: m.UID, Gid: m.GID, Uname: m.owners.user, Gname: m.owners.group,
 		ModTime: m.Mtime, Format: tar.FormatPAX,
 	}
 	for k, v := range m.Xattrs {
@@ -262,7 +255,7 @@ func (m *Meta) Differs(o *Meta) string {
 	if !m.Mtime.Equal(o.Mtime) {
 		add("mtime", m.Mtime.UTC(), o.Mtime.UTC())
 	}
-	if got, want := m.number(), o.number(); got != want {
+	if got, want := m.device, o.device; got != want {
 		add("device", fmt.Sprintf("%d:%d", got.major, got.minor), fmt.Sprintf("%d:%d", want.major, want.minor))
 	}
 	if !maps.Equal(m.Xattrs, o.Xattrs) {

@@ -179,7 +179,7 @@ func (a *applying) add(e *Entry) error {
 // isWhiteout reports whether an entry is a device that overlay takes for a whiteout (Linux,
 // Documentation/filesystems/overlayfs.rst, "whiteouts and opaque directories").
 func (e *Entry) isWhiteout() bool {
-	return e.Kind == KindOther && e.Flag == tar.TypeChar && e.Meta.number() == (device{})
+	return e.Kind == KindOther && e.Flag == tar.TypeChar && e.Meta.device == (device{})
 }
 
 // newWhiteout is a name that hides that of the layers below.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // same reports whether two trees show the same except for folders without files.
@@ -105,19 +106,20 @@ func (t *Tree) stated(name string) bool {
 	return true
 }
 
-// visible is one file with its names: those that overlay engines show, sorted, and behind them
+// Target is one file with its names: those that overlay engines show, sorted, and behind them
 // those that it has for others and must also be written under.
-type visible struct {
+type Target struct {
 	*Inode
 	Names []string
 	// stuck says that other engines show it where overlay engines have something else: it can
 	// not be replaced for them alone.
 	stuck bool
+	Plan  *patch.Plan // what is done about its references to the page, of a file that was judged
 }
 
 // files returns the files that choose accepts and that any engine shows, sorted by their first
 // name.
-func (t *Tree) files(choose func(*Inode) bool) []visible {
+func (t *Tree) files(choose func(*Inode) bool) []Target {
 	all := t.visible(choose)
 	for _, w := range t.Others {
 		at := map[origin]int{}
@@ -127,7 +129,7 @@ func (t *Tree) files(choose func(*Inode) bool) []visible {
 		for _, v := range w.visible(choose) {
 			i, known := at[v.origin()]
 			if !known {
-				i, all = len(all), append(all, visible{Inode: v.Inode})
+				i, all = len(all), append(all, Target{Inode: v.Inode})
 			}
 			all[i].reach(t, w, v.Names)
 		}
@@ -139,12 +141,12 @@ func (t *Tree) files(choose func(*Inode) bool) []visible {
 			t.order(v.Names)
 		}
 	}
-	slices.SortFunc(all, func(a, b visible) int { return strings.Compare(a.Names[0], b.Names[0]) })
+	slices.SortFunc(all, func(a, b Target) int { return strings.Compare(a.Names[0], b.Names[0]) })
 	return all
 }
 
 // reach adds those names that a file has in w and that the others do not lead to.
-func (v *visible) reach(t, w *Tree, names []string) {
+func (v *Target) reach(t, w *Tree, names []string) {
 	var blocked []string
 	for _, name := range names {
 		switch {
@@ -161,9 +163,9 @@ func (v *visible) reach(t, w *Tree, names []string) {
 }
 
 // visible is files of one tree.
-func (t *Tree) visible(choose func(*Inode) bool) []visible {
+func (t *Tree) visible(choose func(*Inode) bool) []Target {
 	at := map[*Inode]int{}
-	var all []visible
+	var all []Target
 	t.Walk(func(name string, k *Node) {
 		if k.Kids != nil || !choose(k.Inode) {
 			return
@@ -172,7 +174,7 @@ func (t *Tree) visible(choose func(*Inode) bool) []visible {
 		if !ok {
 			i = len(all)
 			at[k.Inode] = i
-			all = append(all, visible{Inode: k.Inode})
+			all = append(all, Target{Inode: k.Inode})
 		}
 		all[i].Names = append(all[i].Names, name)
 	})
@@ -180,7 +182,7 @@ func (t *Tree) visible(choose func(*Inode) bool) []visible {
 	for i := range all {
 		slices.Sort(all[i].Names)
 	}
-	slices.SortFunc(all, func(a, b visible) int { return strings.Compare(a.Names[0], b.Names[0]) })
+	slices.SortFunc(all, func(a, b Target) int { return strings.Compare(a.Names[0], b.Names[0]) })
 	return all
 }
 
@@ -237,7 +239,7 @@ func (t *Tree) order(names []string) {
 }
 
 // differences are a line for each file that engines show at different places.
-func (t *Tree) differences(all []visible) []string {
+func (t *Tree) differences(all []Target) []string {
 	var lines []string
 	for _, v := range all {
 		for _, w := range t.Others {
@@ -255,7 +257,7 @@ func (t *Tree) differences(all []visible) []string {
 }
 
 // shows returns a file's place in a tree, and where a rebuild puts it if that is empty.
-func (t *Tree) shows(v *visible) string {
+func (t *Tree) shows(v *Target) string {
 	text := "it nowhere"
 	if names := t.namesOf(v.Inode); len(names) > 0 {
 		text = "it as " + strings.Join(names, ", ")
