@@ -315,6 +315,17 @@ os.setxattr("box/home/u/data", "system.posix_acl_access", struct.pack("<I", 2) +
 	expect_match warning "$stderr" 'home/u/data: system.posix_acl_access not kept'
 }
 
+@test "scan: a partition beside the root filesystem makes the verdict incomplete" {
+	mkdir -p clean/bin
+	cp "$build/siftool" clean/bin/
+	"$VFIX" convert dir:clean -o sif:clean.sif
+	run_vfix 0 scan clean.sif # the control
+	truncate -s 64K overlay
+	"$build/siftool" add --datatype 4 --parttype 4 --partfs 2 --partarch 2 --groupid 1 clean.sif overlay
+	run_vfix 4 scan --format json clean.sif
+	expect JSON "$(jq -c '.results[] | [.verdict, .complete, [.not_examined[].path]]' <<<"$output")" '["incomplete",false,["partition 5"]]'
+}
+
 @test "rebuild: a damaged SIF file is an error, and leaves nothing" {
 	sif
 	size=$(stat -c %s root.squashfs)

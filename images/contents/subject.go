@@ -38,6 +38,9 @@ func (s *Session) OpenSubject(ctx context.Context, src *media.Source) (_ *Subjec
 		return nil, err
 	}
 	sub.F.Source, sub.F.Digest = src.Ref.String(), src.Digest
+	for _, name := range src.Beside {
+		sub.F.Passed = append(sub.F.Passed, Passed{Path: name, Reason: "beside the root filesystem, and not looked into", Unread: true})
+	}
 	return sub, sub.T.hold(ctx, sub.F.Targets)
 }
 

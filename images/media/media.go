@@ -96,6 +96,8 @@ type Source struct {
 	Made bool
 	// Schema1 says that the source has a manifest of schema 1.
 	Schema1 bool
+	// Beside is what the source has that is neither in Image nor looked into, such as an overlay.
+	Beside []string
 	// Keep has layers that are read from a registry kept until Close, as they will be needed again; nil:
 	// they are near.
 	Keep func()

@@ -24,7 +24,6 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/progress"
 )
 
 // Layout of the header (sylabs/sif, pkg/sif/sif.go, struct header): launch script, magic,
@@ -52,7 +51,7 @@ type sifFile struct {
 	root    sif.Descriptor
 	Super   squashSuper
 	content plainTar // the files of the squashfs
-	others  int      // partitions beside it: overlays
+	others  []string // partitions beside it: overlays
 }
 
 func (s *sifFile) Close() error {
@@ -117,7 +116,7 @@ func (s *sifFile) findRoot(size int64) error {
 				s.root = d
 				roots++
 			} else {
-				s.others++
+				s.others = append(s.others, fmt.Sprintf("partition %d", d.ID()))
 			}
 		}
 		return err != nil
@@ -150,10 +149,7 @@ func openSIF(ctx context.Context, ref media.Ref, o media.Options) (*media.Source
 	if err != nil {
 		return nil, err
 	}
-	if s.others > 0 {
-		progress.Note(o.Progress, "%s: partitions beside the root filesystem, such as overlays, are not examined: %d", ref.Name, s.others)
-	}
-	src := &media.Source{Ref: ref, Close: s.Close}
+	src := &media.Source{Ref: ref, Close: s.Close, Beside: s.others}
 	err = s.unpack(ctx, o)
 	if err == nil {
 		var img *blob.Image
