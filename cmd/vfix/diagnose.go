@@ -3,10 +3,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -118,36 +118,34 @@ func runDiagnose(ctx context.Context, opts DiagnoseOptions, args []string, out *
 	return errors.Join(errs...)
 }
 
+// counted is how many crashes of a result are of a kind, and what to do about the first.
+func counted(r *diagnose.Result, is func(diagnose.Kind) bool) (n int, next *diagnose.Fix) {
+	for _, c := range r.Crashes {
+		if is(c.Kind) {
+			n += c.Count
+			next = cmp.Or(next, c.Next)
+		}
+	}
+	return n, next
+}
+
 // vsyscallCrashes is the finding that a result is, nil for none.
 func vsyscallCrashes(r *diagnose.Result) error {
-	n, affected := 0, 0
-	var next *diagnose.Fix
-	for _, c := range r.Crashes {
-		switch {
-		case c.Kind == diagnose.Affected:
-			affected++
-		case c.Kind.Vsyscall():
-			n += c.Count
-		default:
-			continue
-		}
-		if next == nil {
-			next = c.Next
-		}
+	n, next := counted(r, diagnose.Kind.Vsyscall)
+	if n == 0 {
+		return nil
+	}
+	what := crashes(n)
+	if r.Crashes[0].Kind == diagnose.Affected {
+		what = "AFFECTED"
 	}
 	hint := "vfix cannot fix reads of the page; boot a kernel with vsyscall=emulate"
 	if next != nil {
 		hint = "run: " + next.Command
-	} else if slices.ContainsFunc(r.Crashes, func(c *diagnose.Crash) bool { return c.Kind.Fixable() }) {
+	} else if fixable, _ := counted(r, diagnose.Kind.Fixable); fixable > 0 {
 		hint = "name the image that the program ran in: 'vfix diagnose --root IMAGE CRASH'"
 	}
-	switch {
-	case n > 0:
-		return &findingsError{msg: r.Input + ": " + crashes(n), hint: hint}
-	case affected > 0:
-		return &findingsError{msg: r.Input + ": AFFECTED", hint: hint}
-	}
-	return nil
+	return &findingsError{msg: r.Input + ": " + what, hint: hint}
 }
 
 // unknownCrashes is the finding that nothing says what the crashes were of which a result has no cause, or whether there
@@ -157,16 +155,7 @@ func unknownCrashes(r *diagnose.Result) error {
 		return &findingsError{incomplete: true, msg: r.Input + ": incomplete: no line is of a known kind, so a crash may be in it",
 			hint: "give the kernel's log of that time, 'journalctl -k | vfix diagnose -'; 'vfix help diagnose' lists what is understood"}
 	}
-	n := 0
-	var next *diagnose.Fix
-	for _, c := range r.Crashes {
-		if c.Kind == diagnose.Unknown {
-			n += c.Count
-			if next == nil {
-				next = c.Next
-			}
-		}
-	}
+	n, next := counted(r, func(k diagnose.Kind) bool { return k == diagnose.Unknown })
 	if n == 0 {
 		return nil
 	}
