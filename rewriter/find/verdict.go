@@ -4,8 +4,8 @@ package find
 
 import (
 	"fmt"
+	"maps"
 	"slices"
-	"sort"
 	"strings"
 
 	"vfix.dev/vfix/rewriter/elf"
@@ -121,14 +121,10 @@ func (f *flow) conclude(s *Site) {
 
 // fillCalls sets the fields of s that name the calls the value reaches.
 func (f *flow) fillCalls(s *Site) {
-	addrs := make([]uint64, 0, len(f.calls))
-	for a := range f.calls {
-		addrs = append(addrs, a)
-	}
+	addrs := slices.Sorted(maps.Keys(f.calls))
 	if s.Calls = len(addrs); s.Calls == 0 {
 		return
 	}
-	sort.Slice(addrs, func(i, j int) bool { return addrs[i] < addrs[j] })
 	first := f.calls[addrs[0]]
 	s.Call, s.CallLen, s.Tail = first.Addr, uint8(first.Len), first.Flow != x86.FlowCallInd
 }
