@@ -156,9 +156,13 @@ func (p *pending) discard() {
 	}
 }
 
-// clean removes from tmp what nobody writes any more.
+// clean removes files that nobody writes any more, and locks that nobody holds: their owners were killed.
 func (s *Store) clean() error {
-	dir := filepath.Join(s.Dir, tempDir)
+	return errors.Join(s.sweep(tempDir), s.sweep(locksDir))
+}
+
+func (s *Store) sweep(name string) error {
+	dir := filepath.Join(s.Dir, name)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return ignoreMissing(err)
