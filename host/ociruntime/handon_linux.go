@@ -5,7 +5,6 @@
 package ociruntime
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -107,38 +106,9 @@ func (k *container) trusts(h specHook) bool {
 	return isOwnHook(h) || k.trusted(h.Path)
 }
 
-// deleted ends the path of a program whose file was replaced (proc_pid_exe(5)).
-const deleted = " (deleted)"
-
 // trusted reports whether the operator says that what is at a path brings no programs.
 func (k *container) trusted(path string) bool {
 	return slices.Contains(strings.Split(k.TrustedHooks, ","), path)
-}
-
-// isOwnHook reports whether a hook is this program as a hook: by its path, of the same file, or of a copy, as the NRI
-// plugin makes one.
-func isOwnHook(h specHook) bool {
-	if len(h.Args) == 0 {
-		return false
-	}
-	if c := parseArgs(h.Args[1:]); c.name != HookCommand && c.name != startedCommand {
-		return false
-	}
-	const self = "/proc/self/exe"
-	if path, err := os.Readlink(self); err == nil && strings.TrimSuffix(path, deleted) == h.Path {
-		return true // an upgrade may replace it meanwhile
-	}
-	is, err := os.Stat(h.Path)
-	own, oerr := os.Stat(self)
-	if err != nil || oerr != nil || !is.Mode().IsRegular() || is.Size() != own.Size() {
-		return false
-	}
-	if os.SameFile(is, own) {
-		return true
-	}
-	a, err := os.ReadFile(h.Path)
-	b, oerr := os.ReadFile(self)
-	return err == nil && oerr == nil && bytes.Equal(a, b)
 }
 
 // tmpfsOptions are those of an empty file system in memory; others (tmpcopyup) may fill it.
