@@ -216,6 +216,8 @@ func (a *applying) whiteout(e *Entry) error {
 		if k != nil && k.hide(a.n) {
 			delete(d.Kids, base)
 		}
+	case a.n == 0: // containerd unpacks the lowest layer in place
+		delete(d.Kids, base)
 	case k == nil:
 		d.Kids[base] = newWhiteout(a.n)
 	case k.Kids != nil:

@@ -44,6 +44,7 @@ var visibleCases = []struct {
 	{"whiteout, then back", layers{{imagetest.LegacyM("a", "1")}, {imagetest.FileM(".wh.a", nil)}, {imagetest.LegacyM("a", "3")}}, "a:3", true},
 	{"whiteout of nothing there", layers{{imagetest.LegacyM("a", "1")}, {imagetest.FileM(".wh.b", nil), imagetest.FileM("c/.wh.d", nil)}}, "a:1", false},
 	{"whiteout and the same name, in one layer", layers{{imagetest.LegacyM("a", "1")}, {imagetest.LegacyM("a", "2"), imagetest.FileM(".wh.a", nil)}}, "a:2", true},
+	{"file, whiteout and a folder of the same name, in the lowest layer", layers{{imagetest.LegacyM("d", "1"), imagetest.FileM(".wh.d", nil), imagetest.LegacyM("d/a", "2")}}, "d/a:2", false},
 	{"whiteout before the same name, in one layer", layers{{imagetest.LegacyM("a", "1")}, {imagetest.FileM(".wh.a", nil), imagetest.LegacyM("a", "2")}}, "a:2", true},
 	{"whiteout of a folder with new files, in one layer", layers{{imagetest.LegacyM("d/a", "1"), imagetest.LegacyM("d/b", "1")}, {imagetest.LegacyM("d/a", "2"), imagetest.FileM(".wh.d", nil)}}, "d/a:2", true},
 	{"opaque", layers{{imagetest.LegacyM("d/a", "1"), imagetest.LegacyM("b", "1")}, {imagetest.DirM("d"), imagetest.FileM("d/.wh..wh..opq", nil)}}, "b:1", true},
