@@ -1,5 +1,5 @@
 // The files of a source against those that vfix makes of the base, name by name: the members of the added layer,
-// or where there is none alone, the whole file system.
+// or, without an added layer alone, of the whole file system.
 
 package images
 

@@ -111,7 +111,7 @@ func (v *comparison) manifest(config []byte) error {
 	return v.out.texts("manifest", want, raw)
 }
 
-// baseManifest is the base's manifest, with its layers compressed as the source has them: all of those were read, and
+// baseManifest is the base's manifest, with its layers compressed as in the source: all of those were read, and
 // hold the same; of layers with the same content the first one was read. It names the source's config.
 func (v *comparison) baseManifest(got []v1.Descriptor, config []byte) ([]byte, error) {
 	n := len(v.base.T.Layers)

@@ -20,7 +20,7 @@ type BlobToWrite struct {
 	Digest v1.Hash
 	Size   int64
 	Layer  string // of a layer, its name in messages, see LayerName; "" for other blobs
-	From   Blobs  // of a layer, where it is; nil: not known
+	From   Blobs  // the place of a layer; nil: not known
 	Open   func() (io.ReadCloser, error)
 }
 

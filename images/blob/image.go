@@ -44,7 +44,7 @@ func readDocument(b Blobs, d v1.Descriptor, what string, parsed any, mediaType *
 
 // Image is an image by its manifest, its config and its layers. It implements v1.Image.
 type Image struct {
-	Blobs    Blobs // where its parts are; nil for an edited image
+	Blobs    Blobs // the place of its parts; nil for an edited image
 	manifest func() (*parsedManifest, error)
 	config   func() ([]byte, error)
 	layers   []v1.Layer

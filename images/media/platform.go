@@ -88,7 +88,7 @@ type offer struct {
 	depth int // how many indexes may be in that
 }
 
-// offers lists the images of an index and of the indexes in it. What a layout does not have is passed over; it errs if
+// offers lists the images of an index and of the indexes in it. Images that a layout does not have are passed over; it errs if
 // all is missing.
 func offers(idx v1.ImageIndex, depth int) (all []offer, err error) {
 	m, err := idx.IndexManifest()
