@@ -28,7 +28,7 @@ const (
 // Blobs is where content is found by its digest.
 type Blobs interface {
 	// Open gives the content that a descriptor names, by its digest, and its length in bytes, neither of them
-	// verified. The error is an ErrNotFound where it is missing. A length below 0 is not known, here and there.
+	// verified. The error is an ErrNotFound if it is missing. A length below 0 is not known, here and there.
 	Open(d v1.Descriptor) (io.ReadCloser, int64, error)
 }
 
