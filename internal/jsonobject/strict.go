@@ -212,8 +212,10 @@ func wanted(k reflect.Kind) string {
 		return "a string"
 	case reflect.Bool:
 		return "true or false"
-	case reflect.Struct:
+	case reflect.Struct, reflect.Map:
 		return "an object"
+	case reflect.Slice, reflect.Array:
+		return "a list"
 	case reflect.Float64:
 		return "a number"
 	}
