@@ -177,3 +177,6 @@ func testRoot() fstest.MapFS {
 		"var/lib/dpkg/status":           {Data: []byte("Package: other\nVersion: 9\n\nPackage: libold\nStatus: ok\nVersion: 2.13-38\n")},
 	}
 }
+
+// libcCalls are the callers in an image with an old libc.
+func libcCalls(string) ([]string, error) { return []string{"lib/libc.so.6"}, nil }

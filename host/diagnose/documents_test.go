@@ -460,7 +460,7 @@ func TestReports(t *testing.T) {
 		"audit, an end of which no more is":    {`type=ANOM_ABEND msg=audit(1.2:3): pid=7 comm="x" exe="/x" sig=11 res=1`, Unknown, NotKnown, false},
 		"audit, an end that is not the page's": {`type=ANOM_ABEND msg=audit(1.2:3): pid=7 comm="x" exe="/x" sig=6 res=1`, Other, Certain, false},
 	} {
-		r, err := Text("x", strings.NewReader(c.text), Options{HasCommand: noCommand, RootName: "old:1", IsImage: true})
+		r, err := Text("x", strings.NewReader(c.text), Options{HasCommand: noCommand, RootName: "old:1", IsImage: true, Callers: libcCalls})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

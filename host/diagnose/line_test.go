@@ -125,7 +125,7 @@ func TestLog(t *testing.T) {
 [ 3.0] bash[206] vsyscall attempted with vsyscall=none ip:ffffffffff600400 cs:33 sp:7ffe7feb5b78 ax:ffffffffff600400 si:0 di:0
 [ 4.0] other[9]: segfault at 10 ip 00007fc6465e0b41 sp 00007ffccd3249f0 error 6 in libc.so.6[7fc646565000+195000]
 ` + strings.Repeat("x", 3*maxLogLine) + "\n"
-	crashes, lines, err := Log("log", strings.NewReader(log), Options{RootName: "redis:2.8.22", IsImage: true})
+	crashes, lines, err := Log("log", strings.NewReader(log), Options{RootName: "redis:2.8.22", IsImage: true, Callers: libcCalls})
 	if err != nil || lines != 9 || len(crashes) != 3 {
 		t.Fatalf("got %d crashes in %d lines, %v", len(crashes), lines, err)
 	}

@@ -441,7 +441,6 @@ func (g *logReader) finish(o Options) []*Crash {
 		g.finishReports()
 	}
 	for _, c := range g.crashes {
-		c.possibleCallers(o)
 		c.fix(o, nil)
 		c.conclude(o)
 	}
@@ -518,29 +517,5 @@ func (c *Crash) byMessage(k Kind) {
 	c.called(k, f)
 	if k == Call {
 		c.Page = "not mapped"
-	}
-}
-
-// maxCallers is how many files are named that may have called.
-const maxCallers = 8
-
-// possibleCallers notes which files of the root call the function: a line of a log has no
-// stack, so it was one of these, or code that is not in the root.
-func (c *Crash) possibleCallers(o Options) {
-	if o.Callers == nil || c.Function == "" || !c.Kind.Fixable() {
-		return
-	}
-	files, err := o.Callers(c.Function)
-	switch {
-	case err != nil:
-		c.note("the files of %s: %v", o.RootName, err)
-	case len(files) == 0:
-		c.note("a log does not name the caller, and no file of %s calls %s(): the program is not in that root, or loads its code later", o.RootName, c.Function)
-	default:
-		more := ""
-		if n := len(files) - maxCallers; n > 0 {
-			files, more = files[:maxCallers], fmt.Sprintf(" and %d more", n)
-		}
-		c.note("a log does not name the caller; these files of %s call %s(): %s%s", o.RootName, c.Function, strings.Join(files, ", "), more)
 	}
 }

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,7 +32,7 @@ func TestContainerLog(t *testing.T) {
 	} {
 		e := Exited{Name: "web", Image: "redis:2.8.22", Program: "/usr/local/bin/docker-entrypoint.sh", Status: 139, To: end,
 			Has: func(comm string) bool { return comm == "redis-server" }}
-		ours, _ := e.inLog(c.entries, Options{RootName: "redis:2.8.22", IsImage: true})
+		ours, _ := e.inLog(c.entries, Options{RootName: "redis:2.8.22", IsImage: true, Callers: libcCalls})
 		var got []string
 		for _, c := range ours {
 			got = append(got, c.Program+" "+string(c.Kind))
@@ -74,18 +75,38 @@ func TestContainerStatus(t *testing.T) {
 	}
 }
 
-// The possible callers of a crash that only a log shows.
+// A root is the one to fix only if a file of it is known to call the function: a log names no caller, and a core's may not be there.
 func TestPossibleCallers(t *testing.T) {
 	many := strings.Fields("a b c d e f g h i j")
-	for want, files := range map[string][]string{
-		"these files of x call time(): lib/libc.so": {"lib/libc.so"}, "no file of x calls time()": nil, "h and 2 more": many,
+	line := "a[7]: segfault at ffffffffff600400 ip ffffffffff600400 sp 00007ff0 error 15"
+	for want, c := range map[string]struct {
+		files []string
+		err   error
+		image bool
+		fix   string
+	}{
+		"these files of x call time(): lib/libc.so": {[]string{"lib/libc.so"}, nil, true, "vfix rebuild x"},
+		"h and 2 more":                     {many, nil, true, "vfix rebuild x"},
+		"call time(): bin/a":               {[]string{"bin/a"}, nil, false, "vfix patch -i x"},
+		"no file of x calls time()":        {nil, nil, true, ""},
+		"no file of x calls time(): ":      {nil, nil, false, ""},
+		"the files of x: not all examined": {nil, errors.New("not all examined"), true, ""},
 	} {
 		asked := ""
-		crashes, _, _ := Log("log", strings.NewReader("a[7]: segfault at ffffffffff600400 ip ffffffffff600400 sp 00007ff0 error 15"), Options{
-			RootName: "x", IsImage: true, Callers: func(f string) ([]string, error) { asked = f; return files, nil }})
-		if len(crashes) != 1 || asked != "time" || len(crashes[0].Notes) != 1 || !strings.Contains(crashes[0].Notes[0], want) {
-			t.Errorf("got %q, want %q", crashes[0].Notes, want)
+		o := Options{RootName: "x", IsImage: c.image, HasCommand: noCommand, Callers: func(f string) ([]string, error) { asked = f; return c.files, c.err }}
+		crashes, _, _ := Log("log", strings.NewReader(line), o)
+		if len(crashes) != 1 || asked != "time" || !strings.Contains(crashes[0].Notes[0], want) || fixes(crashes[0]) != c.fix {
+			t.Errorf("got %q, %s, want %q, %s", crashes[0].Notes, fixes(crashes[0]), want, c.fix)
 		}
+		core := diagnosed(t, crashedCore().bytes(), o)
+		if fixes(core) != c.fix {
+			t.Errorf("%s: a core: got %s", want, fixes(core))
+		}
+	}
+	// Nobody looked.
+	crashes, _, _ := Log("log", strings.NewReader(line), Options{RootName: "x", IsImage: true})
+	if c := crashes[0]; len(c.Fixes) > 0 || c.Next == nil || c.Next.Command != "vfix scan x" {
+		t.Errorf("got %+v, next %+v", c.Fixes, c.Next)
 	}
 }
 

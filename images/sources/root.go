@@ -18,7 +18,6 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/rootpath"
-	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
 
@@ -34,8 +33,6 @@ type Root struct {
 	// Session read Src: what else examines Src with it reads no layer again.
 	Session *contents.Session
 	Src     *media.Source
-	// findings examines FS; nil for a folder.
-	findings func() (*contents.Scanned, error)
 }
 
 // Close gives temporary files back; what FS opened can no longer be read.
@@ -64,7 +61,6 @@ func OpenRoot(ctx context.Context, source string, o media.Options) (*Root, error
 			r.Program = words[0]
 		}
 	}
-	r.findings = sync.OnceValues(func() (*contents.Scanned, error) { return s.Findings(ctx, t) })
 	r.FS = FS(ctx, t)
 	return r, nil
 }
@@ -72,28 +68,6 @@ func OpenRoot(ctx context.Context, source string, o media.Options) (*Root, error
 // FS is a merged file system as an fs.FS, as Root describes it; its files can be read as long as the session lasts.
 func FS(ctx context.Context, t *contents.Tree) fs.FS {
 	return &imageFS{ctx: ctx, t: t, got: map[*contents.Inode]*io.SectionReader{}}
-}
-
-// Callers returns the files of an image that have live or unknown call sites of a function
-// of the page, sorted; nil for a folder.
-func (r *Root) Callers(function string) ([]string, error) {
-	if r.findings == nil {
-		return nil, nil
-	}
-	f, err := r.findings()
-	if err != nil {
-		return nil, err
-	}
-	var all []string
-	for i := range f.Files {
-		for _, s := range f.Files[i].Report.Sites {
-			if s.Function.String() == function && (s.Verdict == find.Unknown || s.Verdict.Patchable()) {
-				all = append(all, f.Files[i].Path)
-				break
-			}
-		}
-	}
-	return all, nil
 }
 
 const (

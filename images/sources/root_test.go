@@ -72,12 +72,6 @@ func TestRoot(t *testing.T) {
 	if n, err := f.(io.ReaderAt).ReadAt(b, 3); n != 2 || err != nil || string(b) != "ve" {
 		t.Errorf("at an offset: got %q, %v", b[:n], err)
 	}
-	if got, err := root.Callers("time"); err != nil || !slices.Equal(got, []string{"usr/lib/libold.so"}) {
-		t.Errorf("callers: got %v, %v", got, err)
-	}
-	if got, err := root.Callers("getcpu"); err != nil || len(got) != 0 {
-		t.Errorf("callers of getcpu: got %v, %v", got, err)
-	}
 }
 
 // It is a file system in the sense of io/fs. fstest opens whatever it finds, so there are no

@@ -13,6 +13,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"vfix.dev/vfix/host/diagnose"
@@ -25,6 +26,7 @@ import (
 	"vfix.dev/vfix/internal/quote"
 	"vfix.dev/vfix/internal/redact"
 	"vfix.dev/vfix/internal/rootpath"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // Options are the settings of the engine.
@@ -90,10 +92,10 @@ func (r *reader) openRoot() error {
 		if err != nil {
 			return err
 		}
-		r.root = root
+		r.root, r.d.Callers = root, r.callers(root)
 		r.done = append(r.done, func() { root.Close() })
 		if root.FS != nil {
-			r.d.Root, r.d.IsImage, r.d.Callers, r.d.Output = root.FS, true, root.Callers, r.output(r.o.Root)
+			r.d.Root, r.d.IsImage, r.d.Output = root.FS, true, r.output(r.o.Root)
 			return nil
 		}
 		path, r.d.RootName = root.Path, root.Path
@@ -105,6 +107,33 @@ func (r *reader) openRoot() error {
 	r.d.Root = folder
 	r.done = append(r.done, func() { folder.Close() })
 	return nil
+}
+
+// callers gives the files of a root that have live or unknown call sites of a function of the page. That none has, it says
+// only of a root that was examined as a whole.
+func (r *reader) callers(root *sources.Root) func(function string) ([]string, error) {
+	scan := sync.OnceValues(func() (*contents.Findings, error) { return r.scan(root) })
+	return func(function string) (all []string, err error) {
+		f, err := scan()
+		if err != nil {
+			return nil, err
+		}
+		for i := range f.Files {
+			if slices.ContainsFunc(f.Files[i].Report.Sites, func(s find.Site) bool {
+				return s.Function.String() == function && (s.Verdict == find.Unknown || s.Verdict.Patchable())
+			}) {
+				all = append(all, f.Files[i].Path)
+			}
+		}
+		if all == nil && !f.Complete() {
+			return nil, errors.New("not all of them were examined")
+		}
+		return all, nil
+	}
+}
+
+func (r *reader) scan(root *sources.Root) (*contents.Findings, error) {
+	return images.ScanSource(r.ctx, root.Session, root.Src, images.ScanOptions{Media: r.o.Media, Shim: r.o.Shim})
 }
 
 func (r *reader) output(source string) []string {
@@ -310,7 +339,7 @@ func (r *reader) lookInto(e *diagnose.Exited, d *diagnose.Options) {
 	signal := e.Signal()
 	i := r.open(ref, signal == faulted || signal == refused || signal == killed)
 	if i.root != nil && i.root.FS != nil {
-		d.Root, d.Callers = i.root.FS, i.root.Callers
+		d.Root, d.Callers = i.root.FS, r.callers(i.root)
 	}
 	if e.Program == "" {
 		e.Program = i.program
@@ -345,7 +374,7 @@ func (r *reader) open(ref string, scan bool) *image {
 	if !scan {
 		return i
 	}
-	f, err := images.ScanSource(r.ctx, i.root.Session, i.root.Src, images.ScanOptions{Media: r.o.Media, Shim: r.o.Shim})
+	f, err := r.scan(i.root)
 	if err != nil {
 		i.why = err.Error()
 		return i
