@@ -10,7 +10,8 @@ import (
 	"io"
 	"path/filepath"
 	"regexp"
-	"strconv"
+	"slices"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -44,14 +45,17 @@ type entry struct {
 	matched, afterExpiry int
 }
 
-// written is an entry as it is in the file. In a pattern * is any text, and ? any character.
-type written struct {
-	Path    string `yaml:"path"`    // of a file in the source, without a leading slash
-	Digest  string `yaml:"digest"`  // of the image's manifest
-	Site    string `yaml:"site"`    // FUNCTION@VADDR, such as time@0x4012ab
-	Reason  string `yaml:"reason"`  // required
-	Expires string `yaml:"expires"` // YYYY-MM-DD, the last day
-}
+// The members of a file, and of an entry. In a pattern * is any text, and ? any character.
+var (
+	ofFile  = []string{"ignore"}
+	ofEntry = []string{
+		"path",    // of a file in the source, without a leading slash
+		"digest",  // of the image's manifest
+		"site",    // FUNCTION@VADDR, such as time@0x4012ab
+		"reason",  // required
+		"expires", // YYYY-MM-DD, the last day
+	}
+)
 
 const day = "2006-01-02"
 
@@ -70,59 +74,91 @@ func Read(name string) (*Rules, error) {
 }
 
 func parse(raw []byte) (*Rules, error) {
-	var file struct {
-		Ignore []yaml.Node `yaml:"ignore"`
-	}
+	var doc yaml.Node
 	d := yaml.NewDecoder(bytes.NewReader(raw))
-	d.KnownFields(true)
-	if err := d.Decode(&file); err != nil && err != io.EOF {
+	if err := d.Decode(&doc); err != nil && err != io.EOF {
 		return nil, err
 	}
 	if err := d.Decode(new(yaml.Node)); err != io.EOF {
 		return nil, errors.New("more than one document")
 	}
 	r := &Rules{}
-	for i := range file.Ignore {
-		e, err := entryOf(&file.Ignore[i])
+	for _, n := range doc.Content {
+		file, err := members(n, ofFile)
 		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", file.Ignore[i].Line, err)
+			return nil, err
 		}
-		r.entries = append(r.entries, e)
+		list := file["ignore"]
+		if list == nil || list.Tag == null {
+			continue
+		}
+		if list.Kind != yaml.SequenceNode {
+			return nil, fmt.Errorf("line %d: \"ignore\": want a list of entries", list.Line)
+		}
+		for _, n := range list.Content {
+			e, err := entryOf(n)
+			if err != nil {
+				return nil, err
+			}
+			r.entries = append(r.entries, e)
+		}
 	}
 	return r, nil
 }
 
+// null is the tag of a value that is not there.
+const null = "!!null"
+
+// members are the values of a mapping that has no other members than known.
+func members(n *yaml.Node, known []string) (map[string]*yaml.Node, error) {
+	all := map[string]*yaml.Node{}
+	if n.Kind != yaml.MappingNode && n.Tag != null {
+		return nil, fmt.Errorf("line %d: want members, each one of: %s", n.Line, strings.Join(known, ", "))
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name := n.Content[i]
+		switch {
+		case !slices.Contains(known, name.Value):
+			return nil, fmt.Errorf("line %d: %q: unknown, want one of: %s", name.Line, name.Value, strings.Join(known, ", "))
+		case all[name.Value] != nil:
+			return nil, fmt.Errorf("line %d: %q: given twice", name.Line, name.Value)
+		}
+		all[name.Value] = n.Content[i+1]
+	}
+	return all, nil
+}
+
 func entryOf(n *yaml.Node) (entry, error) {
-	var w written
 	e := entry{line: n.Line}
-	raw, err := yaml.Marshal(n) // Node.Decode accepts unknown fields
+	all, err := members(n, ofEntry)
 	if err != nil {
 		return e, err
 	}
-	d := yaml.NewDecoder(bytes.NewReader(raw))
-	d.KnownFields(true)
-	if err := d.Decode(&w); err != nil {
-		return e, fmt.Errorf("not an entry with path, digest, site, reason and expires alone")
-	}
-	switch {
-	case w.Reason == "":
-		return e, errors.New("no reason: say why this is accepted")
-	case w.Path == "" && w.Digest == "" && w.Site == "":
-		return e, errors.New("no path, digest or site: an entry for everything is not allowed")
-	}
-	for _, p := range []struct {
-		text string
-		to   **regexp.Regexp
-	}{{w.Path, &e.path}, {w.Digest, &e.digest}, {w.Site, &e.site}} {
-		if p.text != "" {
-			*p.to = patterns.Text(p.text)
+	text := map[string]string{}
+	for name, value := range all {
+		switch {
+		case value.Kind != yaml.ScalarNode:
+			return e, fmt.Errorf("line %d: %q: want text", value.Line, name)
+		case value.Tag != null:
+			text[name] = value.Value
 		}
 	}
-	e.reason, e.until = w.Reason, w.Expires
-	if w.Expires != "" {
-		last, err := time.Parse(day, w.Expires)
+	switch {
+	case text["reason"] == "":
+		return e, fmt.Errorf("line %d: no reason: say why this is accepted", n.Line)
+	case text["path"] == "" && text["digest"] == "" && text["site"] == "":
+		return e, fmt.Errorf("line %d: no path, digest or site: an entry for everything is not allowed", n.Line)
+	}
+	for name, to := range map[string]**regexp.Regexp{"path": &e.path, "digest": &e.digest, "site": &e.site} {
+		if text[name] != "" {
+			*to = patterns.Text(text[name])
+		}
+	}
+	e.reason, e.until = text["reason"], text["expires"]
+	if e.until != "" {
+		last, err := time.Parse(day, e.until)
 		if err != nil {
-			return e, fmt.Errorf("expires: %s: want a day such as 2027-01-31", strconv.Quote(w.Expires))
+			return e, fmt.Errorf("line %d: expires: %q: want a day such as 2027-01-31", all["expires"].Line, e.until)
 		}
 		e.expires = last.AddDate(0, 0, 1)
 	}
