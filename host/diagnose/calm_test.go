@@ -25,6 +25,8 @@ func TestNothingIsClearedUnread(t *testing.T) {
 		"a report of a JVM":          {"# A fatal error has been detected by the Java Runtime Environment:\n#\n#  SIGSEGV (0xb) at pc=0xffffffffff600400, pid=1, tid=139\n", Call, Likely},
 		"a report of a JVM, another": {"#  SIGSEGV (0xb) at pc=0x00007f3c1c00, pid=1, tid=139\n", Unknown, NotKnown},
 		"a Go program":               {"unexpected fault address 0xffffffffff600400\nfatal error: fault\n[signal 0xb code=0x1 addr=0xffffffffff600400 pc=0xffffffffff600400]\n", Call, Likely},
+		"a Go program, its end":      {"unexpected fault address 0x7f0012345000\nfatal error: fault\n\ngoroutine 1 [running]:\nmain.main()\nexit status 2\n", Unknown, NotKnown},
+		"a Go program in a log":      {"[ 1.0] eth0: up\nunexpected fault address 0x7f0012345000\nfatal error: fault\n", Unknown, NotKnown},
 		"a Go program, another":      {"panic: runtime error: invalid memory address or nil pointer dereference\n[signal SIGSEGV: segmentation violation code=0x1 addr=0x0 pc=0x45]\n", Unknown, NotKnown},
 		"AddressSanitizer":           {"==1==ERROR: AddressSanitizer: SEGV on unknown address 0xffffffffff600400 (pc 0xffffffffff600400 bp 0x7 sp 0x7 T0)\n", Call, Likely},
 		"valgrind":                   {"==1== Process terminating with default action of signal 11 (SIGSEGV)\n==1==  Jump to the invalid address stated on the next line\n==1==    at 0xFFFFFFFFFF600400: ???\n", Call, Likely},
@@ -90,16 +92,26 @@ func TestNothingIsClearedUnread(t *testing.T) {
 		"a shell in Chinese":        {"[ 1.0] eth0: up\n\u6bb5\u9519\u8bef (\u6838\u5fc3\u5df2\u8f6c\u50a8)\n", Unknown, NotKnown},
 		"ksh":                       {"[ 1.0] eth0: up\nx: 12: Memory fault(coredump)\n", Unknown, NotKnown},
 		"systemctl show":            {"[ 1.0] eth0: up\nResult=core-dump\nExecMainCode=3\nExecMainStatus=11\n", Unknown, NotKnown},
-		"an event of Kubernetes":    {"[ 1.0] eth0: up\n2m  Warning  BackOff  pod/x  Back-off restarting failed container x\n", Unknown, NotKnown},
-		"a list of pods":            {"[ 1.0] eth0: up\nweb  0/1  CrashLoopBackOff  4  2m\n", Unknown, NotKnown},
-		"sacct, a status":           {"[ 1.0] eth0: up\n12|FAILED|139:0\n", Unknown, NotKnown},
-		"a batch system":            {"[ 1.0] eth0: up\nExit_status=267\n", Unknown, NotKnown},
-		"Java":                      {"[ 1.0] eth0: up\njava.io.IOException: error=139\n", Unknown, NotKnown},
-		"nextflow":                  {"[ 1.0] eth0: up\nCommand exit status:\n  139\n", Unknown, NotKnown},
-		"a line that is too long":   {"[ 1.0] eth0: up\n" + strings.Repeat("x", maxLogLine) + " " + attempted + "\n", Unknown, NotKnown},
-		"strace, the program lives": {"--- SIGSEGV {si_signo=SIGSEGV, si_code=SEGV_MAPERR, si_addr=0xffffffffff600400} ---\nrt_sigreturn({mask=[]}) = 0\n+++ exited with 0 +++\n", None, Certain},
-		"strace, it does not":       {"--- SIGSEGV {si_signo=SIGSEGV, si_code=SEGV_MAPERR, si_addr=0xffffffffff600400} ---\n+++ killed by SIGSEGV +++\n", Call, Certain},
-		"strace, another lives":     {"[pid 7] --- SIGSEGV {si_signo=SIGSEGV, si_code=SEGV_MAPERR, si_addr=0xffffffffff600400} ---\n[pid 8] +++ exited with 0 +++\n", Call, Certain},
+		"systemd's result":          {"[ 1.0] eth0: up\nNov 21 21:18:04 host systemd[1]: redis.service: Failed with result 'core-dump'.\n", Unknown, NotKnown},
+		"systemd's, without a core": {"[ 1.0] eth0: up\nNov 21 21:18:04 host systemd[1]: redis.service: Failed with result 'signal'.\n", Unknown, NotKnown},
+		"systemd's result of a unit whose end is known": {"Nov 21 21:18:04 host systemd[1]: a.service: Main process exited, code=dumped, status=6/ABRT\nNov 21 21:18:04 host systemd[1]: a.service: Failed with result 'core-dump'.\n", Other, Certain},
+		"systemd's status of a known end":               {"     Active: failed (Result: core-dump) since Sat 2026-11-21 21:18:04 UTC; 2min ago\n   Main PID: 7 (code=dumped, signal=ABRT)\n", Other, Certain},
+		"an older systemd":                              {"Nov 21 21:18:04 host systemd[1]: a.service: main process exited, code=dumped, status=6/ABRT\n", Other, Certain},
+		"systemd's status":                              {"[ 1.0] eth0: up\n     Active: failed (Result: core-dump) since Sat 2026-11-21 21:18:04 UTC; 2min ago\n", Unknown, NotKnown},
+		"systemctl show, result":                        {"[ 1.0] eth0: up\nResult=core-dump\n", Unknown, NotKnown},
+		"systemctl show, code":                          {"[ 1.0] eth0: up\nExecMainCode=3\n", Unknown, NotKnown},
+		"systemd's other result":                        {"[ 1.0] eth0: up\nNov 21 21:18:04 host systemd[1]: redis.service: Failed with result 'exit-code'.\n", calm, ""},
+		"a result and another crash":                    {"[ 1.0] x[7]: segfault at 0 ip 0000000000401000 sp 00007ffe error 4 in x[400000+1000]\nNov 21 21:18:04 host systemd[1]: x.service: Failed with result 'core-dump'.\n", Other, Certain},
+		"an event of Kubernetes":                        {"[ 1.0] eth0: up\n2m  Warning  BackOff  pod/x  Back-off restarting failed container x\n", Unknown, NotKnown},
+		"a list of pods":                                {"[ 1.0] eth0: up\nweb  0/1  CrashLoopBackOff  4  2m\n", Unknown, NotKnown},
+		"sacct, a status":                               {"[ 1.0] eth0: up\n12|FAILED|139:0\n", Unknown, NotKnown},
+		"a batch system":                                {"[ 1.0] eth0: up\nExit_status=267\n", Unknown, NotKnown},
+		"Java":                                          {"[ 1.0] eth0: up\njava.io.IOException: error=139\n", Unknown, NotKnown},
+		"nextflow":                                      {"[ 1.0] eth0: up\nCommand exit status:\n  139\n", Unknown, NotKnown},
+		"a line that is too long":                       {"[ 1.0] eth0: up\n" + strings.Repeat("x", maxLogLine) + " " + attempted + "\n", Unknown, NotKnown},
+		"strace, the program lives":                     {"--- SIGSEGV {si_signo=SIGSEGV, si_code=SEGV_MAPERR, si_addr=0xffffffffff600400} ---\nrt_sigreturn({mask=[]}) = 0\n+++ exited with 0 +++\n", None, Certain},
+		"strace, it does not":                           {"--- SIGSEGV {si_signo=SIGSEGV, si_code=SEGV_MAPERR, si_addr=0xffffffffff600400} ---\n+++ killed by SIGSEGV +++\n", Call, Certain},
+		"strace, another lives":                         {"[pid 7] --- SIGSEGV {si_signo=SIGSEGV, si_code=SEGV_MAPERR, si_addr=0xffffffffff600400} ---\n[pid 8] +++ exited with 0 +++\n", Call, Certain},
 
 		"a filter, vsyscall=native":   {`audit: type=1326 audit(1.2:3): pid=106 comm="a" exe="/x" sig=31 arch=c000003e syscall=201 compat=0 ip=0xffffffffff600409 code=0x0` + "\n", Filtered, Certain},
 		"a filter, behind a function": {`audit: type=1326 audit(1.2:3): pid=106 comm="a" exe="/x" sig=31 arch=c000003e syscall=201 compat=0 ip=0xffffffffff600c09 code=0x0` + "\n", Other, Certain},
@@ -124,16 +136,27 @@ func TestNothingIsClearedUnread(t *testing.T) {
 	}
 }
 
-// A log of a busy machine is read within seconds.
+// A line of a busy machine without a word of a crash costs a small part of one that has such a word, which is tried with
+// each pattern: the least of several rounds of both, as the machine may be busy.
 func TestLongLog(t *testing.T) {
-	const lines = 200_000
-	log := strings.Repeat("[12.345] eth0: link is up, nothing to see in this line\n", lines)
-	began := time.Now()
-	if _, n, err := Log("x", strings.NewReader(log), Options{}); err != nil || n != lines {
-		t.Errorf("got %d lines, %v", n, err)
+	const lines, rounds = 2000, 5
+	least := func(line string) (d time.Duration) {
+		log := strings.Repeat(line+"\n", lines)
+		for i := range rounds {
+			began := time.Now()
+			if _, n, err := Log("x", strings.NewReader(log), Options{}); err != nil || n != lines {
+				t.Fatalf("got %d lines, %v", n, err)
+			}
+			if took := time.Since(began); i == 0 || took < d {
+				d = took
+			}
+		}
+		return d
 	}
-	if took := time.Since(began); took > 4*time.Second { // 38 µs a line took 7.6 s
-		t.Errorf("took %v", took)
+	calm, word := least("[12.345] eth0: link is up, nothing to see in this line"), least("[12.345] eth0: link is up, default gateway is on it")
+	const share = 4
+	if calm*share > word {
+		t.Errorf("a line without a word took %v, one with a word %v", calm/lines, word/lines)
 	}
 }
 

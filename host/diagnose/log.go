@@ -38,6 +38,9 @@ type event struct {
 	lived bool // the process handled the signal, and exited by itself
 }
 
+// unitEnd is a line that says that a signal ended a process of a unit.
+type unitEnd struct{ unit, line string }
+
 // logReader gathers crashes from lines.
 type logReader struct {
 	open    []*event
@@ -53,6 +56,8 @@ type logReader struct {
 	reports  []*backtrace
 	ends     []Exited // crashes of which only the end is known
 	mentions []string // lines that have a word of a crash and are of no known kind
+	results  []unitEnd
+	units    map[string]bool // of systemd, "" for one that is not named: the end of a process is known
 
 	understood bool // a line was of a known kind
 	lower      []byte
@@ -60,7 +65,7 @@ type logReader struct {
 
 // readLog diagnoses the crashes in a log, oldest first. None is not an error.
 func readLog(input string, in io.Reader, o Options) (*Result, error) {
-	g := &logReader{input: input, o: o}
+	g := &logReader{input: input, o: o, units: map[string]bool{}}
 	lines, err := g.read(in)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", input, err)
@@ -73,6 +78,11 @@ func readLog(input string, in io.Reader, o Options) (*Result, error) {
 		}
 	}
 	r.Crashes = append(r.Crashes, ended...)
+	for _, u := range g.results {
+		if !g.units[u.unit] && len(g.mentions) < maxLines {
+			g.mentions = append(g.mentions, u.line)
+		}
+	}
 	if len(g.mentions) > 0 && !slices.ContainsFunc(r.Crashes, func(c *Crash) bool { return c.Signal == sigsegv || c.Signal == sigsys }) {
 		c := &Crash{Input: input, Source: Message, Count: 1, Lines: g.mentions, because: "nothing here says where the crash was"}
 		c.unknownEnd("a signal that the vsyscall page may have raised")
@@ -239,6 +249,15 @@ func (g *logReader) one(text string, by writer) bool {
 	if e, crash, ok := endOf(text); ok {
 		if crash && len(g.ends) < maxCrashes {
 			g.ends = append(g.ends, e)
+		}
+		if len(g.units) < maxCrashes && (e.Unit != "" || strings.Contains(text, "code=")) {
+			g.units[e.Unit] = true
+		}
+		return true
+	}
+	if m := unitResult().FindStringSubmatch(text); m != nil {
+		if len(g.results) < maxCrashes {
+			g.results = append(g.results, unitEnd{m[1], strings.TrimSpace(text)})
 		}
 		return true
 	}
