@@ -140,7 +140,7 @@ func describeHealth(v gjson.Result, e Exited, d *document) {
 }
 
 // going are the states of a container that has not ended.
-var going = []string{"true", "CONTAINER_RUNNING", "running", "paused", "restarting", "created"}
+var going = []string{"true", "CONTAINER_RUNNING", "CONTAINER_CREATED", "running", "paused", "restarting", "created", "configured", "initialized"}
 
 // read reads a description; false for a container that has not ended. One that is started again has the status with
 // which it ended.
@@ -163,6 +163,9 @@ func (f *form) read(v gjson.Result) (e Exited, ended bool) {
 	ended = e.Status != 0 || !slices.Contains(going, text(f.state))
 	if !ended {
 		e.lost(v.Get("RestartCount").Int())
+	}
+	if slices.Contains(unseen, text(f.state)) || slices.Contains(unseen, text(f.oom)) {
+		e.Lost = "the runtime does not know its state"
 	}
 	return e, ended || e.Lost != ""
 }
@@ -210,9 +213,12 @@ func exitedStatus(text string) (int, bool) {
 	return n, err == nil
 }
 
-// The kubelet's words for a container that was killed for its memory; for one whose end it did not see, so that the exit
-// status is the kubelet's own; and for one that ended again and again.
-const oomKilled, statusUnknown, crashLoop = "OOMKilled", "ContainerStatusUnknown", "CrashLoopBackOff"
+// The kubelet's words for a container that was killed for its memory, and for one that ended again and again.
+const oomKilled, crashLoop = "OOMKilled", "CrashLoopBackOff"
+
+// unseen are the states and reasons of a container whose end was not seen, so that its exit status is not its program's:
+// CRI's, podman's, containerd's (cri/store/container, unknownExitReason) and the kubelet's.
+var unseen = []string{"CONTAINER_UNKNOWN", "unknown", "Unknown", "ContainerStatusUnknown"}
 
 // describePod adds the containers of a pod that ended or could not be started: how they are, else how they ended last. A
 // signal counts more than an exit.
@@ -275,8 +281,8 @@ func (e *Exited) terminated(v gjson.Result) {
 		e.Status = died + s
 	}
 	e.Error = v.Get("message").String()
-	if v.Get("reason").String() == statusUnknown {
-		e.Lost = "the kubelet did not see the end, and the exit status is its own"
+	if slices.Contains(unseen, v.Get("reason").String()) {
+		e.Lost = "the kubelet or the runtime did not see the end, and the exit status is its own"
 	}
 	e.NoTime = e.To.IsZero()
 }
@@ -313,6 +319,9 @@ func describedPods(r io.Reader) (d document, lines int, err error) {
 	for s.Scan() {
 		lines++
 		if message = message && !podMessageEnd().MatchString(s.Text()); message {
+			if was := fmt.Sprint(at["message"]); len(was) < maxLogLine {
+				at["message"] = was + "\n" + s.Text()
+			}
 			continue
 		}
 		m := podLine().FindStringSubmatch(strings.TrimRight(s.Text(), "\r"))

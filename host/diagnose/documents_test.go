@@ -188,7 +188,7 @@ func resolver(affected, complete bool) func(*Exited, *Options) func() {
 		}
 		o.RootName, o.IsImage = "old:1", true
 		if affected {
-			e.Scan.Sites, e.Scan.Files = 1, []string{"app/old"}
+			e.Scan.Sites, e.Scan.Files, o.Callers = 1, []string{"app/old"}, libcCalls
 			o.Root = fstest.MapFS{"app/old": oldProgram()}
 		}
 		return func() {}
@@ -220,6 +220,9 @@ func TestDescriptions(t *testing.T) {
 			"missing libc":            {127, "", `/app/old: error while loading shared libraries: libc.so.6: cannot open shared object file: No such file or directory`, true, true, MissingLibrary, "could not be started"},
 			"missing loader or file":  {128, "StartError", `failed to create containerd task: exec: "/app/none": stat /app/none: no such file or directory: unknown`, true, true, Unknown, "unknown"},
 			"its own exit status":     {1, "", "", true, false, None, ""},
+			"a fault that it caught":  {2, "", "panic: invalid memory address\n[signal SIGSEGV: segmentation violation code=0x1 addr=0x0 pc=0x45]", true, true, Unknown, "own report"},
+			"a call that it caught":   {2, "", "unexpected fault address 0xffffffffff600400\n[signal 0xb code=0x1 addr=0xffffffffff600400 pc=0xffffffffff600400]", true, true, Call, "probably crashed"},
+			"a fault, then an abort":  {134, "", "SIGSEGV (0xb) at pc=0x00007f3c1c00", true, true, Unknown, "own report"},
 			"an exit status above it": {255, "", "", true, false, Other, "not the cause"},
 		} {
 			if c.words && !kind.words {
@@ -305,6 +308,9 @@ func TestDescriptionsThatLackTheEnd(t *testing.T) {
 	inspect := func(state, more string) string {
 		return `[{"Id":"ab","Name":"/web","Path":"/app/old","Image":"sha256:cd","State":{` + state + `,"Error":"","FinishedAt":"2026-11-21T21:18:04Z"},"Config":{"Image":"old:1"}` + more + `}]`
 	}
+	crictl := func(state string, status int, reason string) string {
+		return fmt.Sprintf(`{"status":{"id":"ab","metadata":{"name":"web"},"state":%q,"exitCode":%d,"reason":%q,"finishedAt":"2026-11-21T21:18:04Z","image":{"image":"old:1"}}}`, state, status, reason)
+	}
 	segv := `{"terminated":{"exitCode":139,"reason":"Error","finishedAt":"2026-11-21T21:18:04Z"}}`
 	for name, c := range map[string]struct{ text, says string }{
 		"a pod that was started again":         {pod(`"restartCount":3,"state":{"running":{}}`), "restarts: 3"},
@@ -322,6 +328,11 @@ func TestDescriptionsThatLackTheEnd(t *testing.T) {
 		"a message that has an end of its own": {describedPod(139, "", "starting\n      Exit Code:    0\n    config: x"), "no exit status"},
 		"an end without a status":              {pod(`"state":{"terminated":{"reason":"Error"}}`), "no exit status"},
 		"a command that looks like an end":     {"CONTAINER ID   IMAGE   COMMAND   CREATED   STATUS   PORTS   NAMES\nab  old:1  \"echo Exited (0) x\"  2 hours ago  Exited (139) 2 hours ago      web\n", "SIGSEGV"},
+		"a state that CRI does not know":       {crictl("CONTAINER_UNKNOWN", 0, ""), "does not know"},
+		"such a state and a status":            {crictl("CONTAINER_UNKNOWN", 255, "Unknown"), "does not know"},
+		"an end that CRI did not see":          {crictl("CONTAINER_EXITED", 255, "Unknown"), "does not know"},
+		"a pod's end that CRI did not see":     {pod(`"state":{"terminated":{"exitCode":255,"reason":"Unknown"}}`), "its own"},
+		"a state that podman does not know":    {`[{"Id":"ab","Image":"old:1","Names":["web"],"State":"unknown","ExitCode":0,"ExitedAt":1795295884}]`, "does not know"},
 		"a returncode of Python":               {inspect(`"Running":false,"ExitCode":245`, ""), "SIGSEGV"},
 		"an event in a list of others":         {`{"kind":"List","items":[{"kind":"Event","message":"container exited with code 139"}]}`, "SIGSEGV"},
 		"a status of a batch system":           {"Job terminated with exit status 267\n", "SIGSEGV"},
@@ -333,6 +344,10 @@ func TestDescriptionsThatLackTheEnd(t *testing.T) {
 				t.Logf("%+v", c)
 			}
 		}
+	}
+	// One that has not ended is none that exited by itself.
+	if r, err := Text("x", strings.NewReader(crictl("CONTAINER_CREATED", 0, "")), Options{}); err != nil || len(r.Crashes) > 0 || r.Containers != 1 {
+		t.Errorf("created: got %+v, %v", r, err)
 	}
 	for _, none := range []string{`{"kind":"List","items":[{"kind":"Deployment"}]}`, `{"kind":"List","items":[]}`, "[]"} {
 		if r, err := Text("x", strings.NewReader(none), Options{}); err != nil || r.Understood || len(r.Crashes) > 0 {

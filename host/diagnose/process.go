@@ -198,6 +198,10 @@ func (e Exited) diagnose(o Options) *Result {
 		return only
 	}
 	base.Signal = e.Signal()
+	if (base.Signal == 0 || base.Signal == sigabrt) && mention().MatchString(e.Error) {
+		e.caught(base, o)
+		return only
+	}
 	if base.Signal == 0 {
 		base.Kind = None
 		base.Meaning = fmt.Sprintf("The container ended with exit status %d, which does not stand for a signal: its program exited by itself.", e.Status)
@@ -237,6 +241,24 @@ func (e Exited) diagnose(o Options) *Result {
 	base.Lines = base.Lines[:min(len(base.Lines), maxLines)]
 	e.withoutLine(base, o, state)
 	return only
+}
+
+// caught is about a program that reported a fault itself, and then exited or aborted. Its word is not the kernel's: it
+// clears nothing.
+func (e Exited) caught(base *Crash, o Options) {
+	base.Kind, base.because = Unknown, "the program's own report has a fault, and does not say that the page was its place"
+	base.Meaning = fmt.Sprintf("The container ended with exit status %d, and its program reported a fault.", e.Status)
+	b := &backtrace{}
+	for line := range strings.Lines(e.Error) {
+		b.line(line)
+		if len(base.Lines) < maxLines && mention().MatchString(line) {
+			base.Lines = append(base.Lines, strings.TrimSpace(line))
+		}
+	}
+	if c := b.crash(); c != nil && c.Kind == Call {
+		base.Kind, base.Confidence, base.Function, base.Meaning, base.IP, base.Known = c.Kind, c.Confidence, c.Function, c.Meaning, c.IP, c.Known
+		base.fix(o, nil)
+	}
 }
 
 // hostState is what this machine says of a container that ran on it.
