@@ -153,7 +153,7 @@ func vsyscallCrashes(r *diagnose.Result) error {
 func unknownCrashes(r *diagnose.Result) error {
 	if len(r.Crashes) == 0 && !r.Understood {
 		return &findingsError{incomplete: true, msg: r.Input + ": incomplete: no line is of a known kind, so a crash may be in it",
-			hint: "give the kernel's log of that time, 'journalctl -k | vfix diagnose -'; 'vfix help diagnose' lists what is understood"}
+			hint: "give the kernel's log of that time, 'journalctl -k | vfix diagnose -', or the whole output of docker inspect or kubectl get pod -o json; 'vfix help diagnose' lists what is understood"}
 	}
 	n, next := counted(r, func(k diagnose.Kind) bool { return k == diagnose.Unknown })
 	if n == 0 {

@@ -334,6 +334,8 @@ func TestDescriptionsThatLackTheEnd(t *testing.T) {
 		"a pod's end that CRI did not see":     {pod(`"state":{"terminated":{"exitCode":255,"reason":"Unknown"}}`), "its own"},
 		"a state that podman does not know":    {`[{"Id":"ab","Image":"old:1","Names":["web"],"State":"unknown","ExitCode":0,"ExitedAt":1795295884}]`, "does not know"},
 		"a returncode of Python":               {inspect(`"Running":false,"ExitCode":245`, ""), "SIGSEGV"},
+		"an event in YAML":                     {"apiVersion: v1\nkind: Event\nmessage: container exited with code 139\n", "SIGSEGV"},
+		"an event that is described":           {"Name:  web.1\nMessage:  container exited with code 139\n", "SIGSEGV"},
 		"an event in a list of others":         {`{"kind":"List","items":[{"kind":"Event","message":"container exited with code 139"}]}`, "SIGSEGV"},
 		"a status of a batch system":           {"Job terminated with exit status 267\n", "SIGSEGV"},
 	} {
@@ -349,7 +351,10 @@ func TestDescriptionsThatLackTheEnd(t *testing.T) {
 	if r, err := Text("x", strings.NewReader(crictl("CONTAINER_CREATED", 0, "")), Options{}); err != nil || len(r.Crashes) > 0 || r.Containers != 1 {
 		t.Errorf("created: got %+v, %v", r, err)
 	}
-	for _, none := range []string{`{"kind":"List","items":[{"kind":"Deployment"}]}`, `{"kind":"List","items":[]}`, "[]"} {
+	for _, none := range []string{
+		`{"kind":"List","items":[{"kind":"Deployment"}]}`, `{"kind":"List","items":[]}`, "[]", "{}", "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web\n",
+		"apiVersion: v1\nkind: [\n", "Name:   web\nNamespace: x\nReplicas: 3\n", "---\na: b\n", "x: 1\n", "kind: List\napiVersion: v1\nitems: []\n",
+	} {
 		if r, err := Text("x", strings.NewReader(none), Options{}); err != nil || r.Understood || len(r.Crashes) > 0 {
 			t.Errorf("%s: got %+v, %v", none, r, err)
 		}
@@ -367,13 +372,11 @@ func TestDescriptionsThatLackTheEnd(t *testing.T) {
 	}
 }
 
-// Lists that have no exit status, and what describes no container, say what to type.
+// Lists that have no exit status say what to type.
 func TestNoDescription(t *testing.T) {
 	for text, says := range map[string]string{
 		"NAME   READY   STATUS             RESTARTS   AGE\nweb    0/1     CrashLoopBackOff   5          3m\n": "kubectl get pods -o json",
 		"CONTAINER           IMAGE      CREATED      STATE     NAME\nab   old   2 m   Exited   web\n":         "crictl inspect",
-		"apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web\n":                                     "kubectl get pod -o json",
-		"Name:   web\nNamespace: x\nReplicas: 3\n":                                                            "kubectl describe pod",
 	} {
 		_, err := Text("x", strings.NewReader(text), Options{})
 		hint, _ := err.(interface{ Hint() string })

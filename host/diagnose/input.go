@@ -166,29 +166,24 @@ func described(name string, br *bufio.Reader, head []byte, o Options) (r *Result
 	}
 	var d document
 	lines := 0
-	rest = br
+	var read bytes.Buffer // what is no description is a log
+	text := io.TeeReader(br, &read)
+	rest = io.MultiReader(&read, br)
 	switch {
 	case bytes.HasPrefix(first, []byte("{")), bytes.HasPrefix(first, []byte("[")):
 		d, rest, err = documents(br)
 	case yamlStart().Match(head) && bytes.Contains(head, []byte("apiVersion:")):
-		d, err = yamlDocuments(br)
-		if err == nil && !d.known {
-			err = errors.New("YAML that describes no pod")
-		}
+		d, err = yamlDocuments(text)
 	case bytes.HasPrefix(first, []byte("Name:")):
-		d, lines, err = describedPods(br)
-		if err == nil && !d.known {
-			err = errors.New("a description without containers")
-		}
+		d, lines, err = describedPods(text)
 	case tableHead().Match(line):
 		d, lines, err = table(br)
-	}
-	if err != nil {
-		return nil, nil, &refusedError{fmt.Sprintf("%s: %v", name, err), "give the whole output of docker inspect, kubectl get pod -o json or kubectl describe pod"}
 	}
 	switch {
 	case !d.known:
 		return nil, rest, nil
+	case err != nil:
+		return nil, nil, &refusedError{fmt.Sprintf("%s: %v", name, err), "give the whole output of docker inspect, kubectl get pod -o json or kubectl describe pod"}
 	case d.total == 0:
 		return nil, nil, &refusedError{name + ": no container in it that was started", "docker ps -a and kubectl get pods -A list them all"}
 	}
