@@ -18,6 +18,9 @@ import (
 	"vfix.dev/vfix/rewriter/find"
 )
 
+// The commands that take what a packed file holds.
+const scanIt, patchIt = "vfix scan", "vfix patch -i"
+
 // uncoveredInAll counts the call sites that are findings in the images for all levels of x86-64 that a
 // source has.
 func uncoveredInAll(f *contents.Findings) int {
@@ -29,8 +32,8 @@ func uncoveredInAll(f *contents.Findings) int {
 }
 
 // incomplete is the finding that a source was not examined whole: it may have call sites that nobody has
-// seen.
-func incomplete(f *contents.Findings) error {
+// seen. then is the command that takes what is in a packed file.
+func incomplete(f *contents.Findings, then string) error {
 	if f.Complete() {
 		return nil
 	}
@@ -44,20 +47,24 @@ func incomplete(f *contents.Findings) error {
 	if i < 0 {
 		return &findingsError{
 			incomplete: true, msg: fmt.Sprintf("%s: incomplete: nothing examined: %s", f.Name(), f.Passed[0].Reason),
-			hint: cmp.Or(hints.Unpack(f.Source), "name an ELF file, a directory, an archive or an image: see 'vfix help sources'"),
+			hint: cmp.Or(hints.Unpack(f.Source, then), "name an ELF file, a directory, an archive or an image: see 'vfix help sources'"),
 		}
 	}
 	p := &f.Passed[i]
+	hint := p.Hint
+	if p.Path == f.Source {
+		hint = cmp.Or(hint, hints.Unpack(f.Source, then))
+	}
 	return &findingsError{
-		incomplete: true, msg: fmt.Sprintf("%s: incomplete: %s: %s: %s", f.Name(), f.UnreadText(), p.Name(), p.Reason), hint: cmp.Or(p.Hint, hints.Unpack(f.Source), unreadHint(p)),
+		incomplete: true, msg: fmt.Sprintf("%s: incomplete: %s: %s: %s", f.Name(), f.UnreadText(), p.Name(), p.Reason), hint: cmp.Or(hint, unreadHint(p)),
 	}
 }
 
 // incompleteInAll is incomplete for the images for all levels of x86-64 that a source has.
-func incompleteInAll(f *contents.Findings) error {
+func incompleteInAll(f *contents.Findings, then string) error {
 	var errs []error
 	for _, l := range f.All() {
-		errs = append(errs, incomplete(l))
+		errs = append(errs, incomplete(l, then))
 	}
 	return errors.Join(errs...)
 }
@@ -85,7 +92,7 @@ func unreadHint(p *contents.Passed) string {
 // nothingToPatch says that there is no call site, in what there is or in what could be read.
 func nothingToPatch(f *contents.Findings, asked []find.Fix) string {
 	what := "no call site to patch"
-	if incompleteInAll(f) != nil {
+	if incompleteInAll(f, scanIt) != nil {
 		what = "no call site in what was examined"
 	}
 	if len(asked) > 0 {

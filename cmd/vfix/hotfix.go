@@ -136,7 +136,7 @@ func runHotfix(ctx context.Context, opts HotfixOptions, source string, out *outp
 	if err := out.hotfixed(opts, done); err != nil {
 		return err
 	}
-	if err := errors.Join(incompleteInAll(done.Findings), leftOver(done.Findings)); err != nil {
+	if err := errors.Join(incompleteInAll(done.Findings, scanIt), leftOver(done.Findings)); err != nil {
 		return err
 	}
 	if n := len(unsayable(opts, done)); n > 0 && opts.engine != everyEngine {

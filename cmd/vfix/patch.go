@@ -108,5 +108,5 @@ func runPatch(ctx context.Context, opts PatchOptions, paths []string, out *outpu
 	if err := out.findings(tables.Patching(o.DryRun), opts.printOptions, found); err != nil {
 		return err
 	}
-	return errors.Join(incompleteInAll(found), leftOver(found))
+	return errors.Join(incompleteInAll(found, patchIt), leftOver(found))
 }

@@ -183,7 +183,7 @@ func runRebuild(ctx context.Context, opts RebuildOptions, source string, out *ou
 	if err := out.rebuilt(opts, done); err != nil {
 		return err
 	}
-	return errors.Join(incompleteInAll(done.Findings), leftOver(done.Findings))
+	return errors.Join(incompleteInAll(done.Findings, scanIt), leftOver(done.Findings))
 }
 
 // checkBatch says what is wrong with the options of a list.

@@ -175,7 +175,7 @@ func scanEach(ctx context.Context, opts ScanOptions, args []string, out *output,
 		err = out.scanned(opts, all)
 	}
 	for _, f := range all {
-		errs = append(errs, incomplete(f))
+		errs = append(errs, incomplete(f, scanIt))
 		if n := len(f.Hazards); n > 0 && opts.strict {
 			errs = append(errs, &findingsError{
 				msg:     fmt.Sprintf("%s: %s", f.Name(), screen.Count(n, "hazard")),

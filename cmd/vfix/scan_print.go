@@ -78,7 +78,7 @@ func (o *output) scanned(opts ScanOptions, all []*contents.Findings) error {
 		var sources []sarif.Source
 		for _, f := range all {
 			o.warnings(f)
-			sources = append(sources, sarif.Source{Findings: f, Whole: incomplete(f) == nil, Fix: opts.here.fixes(f)[0]})
+			sources = append(sources, sarif.Source{Findings: f, Whole: f.Complete(), Fix: opts.here.fixes(f)[0]})
 		}
 		return o.json(sarif.Of(buildVersion().Version, sources))
 	}

@@ -86,7 +86,7 @@ func runVerify(ctx context.Context, opts VerifyOptions, source string, out *outp
 	if err := out.verified(opts, v); err != nil {
 		return err
 	}
-	return errors.Join(verifyFindings(opts, v), incompleteInAll(v.Findings))
+	return errors.Join(verifyFindings(opts, v), incompleteInAll(v.Findings, scanIt))
 }
 
 // verifyFindings says what the proof lacks.

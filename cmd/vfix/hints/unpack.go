@@ -10,6 +10,9 @@ import (
 	"vfix.dev/vfix/internal/quote"
 )
 
+// scan is the command that also takes a stream, and what is read-only.
+const scan = "vfix scan"
+
 // packed are such files by the bytes at an offset, and the command that unpacks FILE into the directory DIR, or to stdout
 // if it ends with a pipe. Sources: deb(5), rpm's lead, cpio(5), the ext4 super block, ECMA-119, linux/squashfs_fs.h, PKWARE's APPNOTE.TXT.
 var packed = []struct {
@@ -30,8 +33,9 @@ var packed = []struct {
 	{0, "\x04\x22\x4d\x18", "lz4 -dc FILE |"},
 }
 
-// Unpack is the hint about a file that holds programs and was not examined, "" for another file or none.
-func Unpack(file string) string {
+// Unpack is the hint about a file that holds programs and was not examined, "" for another file or none. then is the
+// command that takes what was unpacked.
+func Unpack(file, then string) string {
 	f, err := os.Open(file)
 	if err != nil {
 		return ""
@@ -50,11 +54,15 @@ func Unpack(file string) string {
 		if len(head) < p.at || !strings.HasPrefix(head[p.at:], p.magic) {
 			continue
 		}
-		if pipe, ok := strings.CutSuffix(p.command, "|"); ok {
+		command, dir := p.command, quote.Path(file+".d")
+		if pipe, ok := strings.CutSuffix(command, "|"); ok && then == scan {
 			return "unpack it: " + strings.ReplaceAll(pipe, "FILE", quote.Path(file)) + "| vfix scan -"
+		} else if ok {
+			command = pipe + "> DIR"
+		} else if strings.Contains(command, "mount -o ro") {
+			then = scan
 		}
-		dir := quote.Path(file + ".d")
-		return "unpack it: " + strings.NewReplacer("FILE", quote.Path(file), "DIR", dir).Replace(p.command) + " && vfix scan " + dir
+		return "unpack it: " + strings.NewReplacer("FILE", quote.Path(file), "DIR", dir).Replace(command) + " && " + then + " " + dir
 	}
 	if line, ok := strings.CutPrefix(head, "#!"); ok {
 		line, _, _ = strings.Cut(line, "\n")

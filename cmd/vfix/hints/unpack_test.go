@@ -25,12 +25,26 @@ func TestUnpack(t *testing.T) {
 		if err := os.WriteFile("a b", []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if got := Unpack("a b"); got != want {
+		if got := Unpack("a b", "vfix scan"); got != want {
+			t.Errorf("%.20q: got %q, want %q", content, got, want)
+		}
+	}
+	// What is patched is a file or a directory, not a stream; what is mounted read-only cannot be.
+	for content, want := range map[string]string{
+		"\xfd7zXZ\x00": "unpack it: xz -dc 'a b' > 'a b.d' && vfix patch -i 'a b.d'",
+		"hsqs":         "unpack it: unsquashfs -d 'a b.d' 'a b' && vfix patch -i 'a b.d'",
+		strings.Repeat("\x00", 0x438) + "\x53\xef": "unpack it: mkdir 'a b.d' && mount -o ro,loop 'a b' 'a b.d' && vfix scan 'a b.d'",
+		"#! /bin/sh -e\n":                          "a script runs its interpreter: vfix scan /bin/sh",
+	} {
+		if err := os.WriteFile("a b", []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := Unpack("a b", "vfix patch -i"); got != want {
 			t.Errorf("%.20q: got %q, want %q", content, got, want)
 		}
 	}
 	for _, name := range []string{"absent", ".", filepath.Join("docker-daemon:redis")} {
-		if got := Unpack(name); got != "" {
+		if got := Unpack(name, "vfix scan"); got != "" {
 			t.Errorf("%s: got %q", name, got)
 		}
 	}
