@@ -347,7 +347,7 @@ func TestDescriptionsThatLackTheEnd(t *testing.T) {
 			}
 		}
 	}
-	// One that has not ended is none that exited by itself.
+	// A container that has not ended did not exit by itself.
 	if r, err := Text("x", strings.NewReader(crictl("CONTAINER_CREATED", 0, "")), Options{}); err != nil || len(r.Crashes) > 0 || r.Containers != 1 {
 		t.Errorf("created: got %+v, %v", r, err)
 	}

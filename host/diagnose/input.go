@@ -166,7 +166,7 @@ func described(name string, br *bufio.Reader, head []byte, o Options) (r *Result
 	}
 	var d document
 	lines := 0
-	var read bytes.Buffer // what is no description is a log
+	var read bytes.Buffer // text without a description is a log
 	text := io.TeeReader(br, &read)
 	rest = io.MultiReader(&read, br)
 	switch {

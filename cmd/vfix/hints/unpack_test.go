@@ -29,7 +29,7 @@ func TestUnpack(t *testing.T) {
 			t.Errorf("%.20q: got %q, want %q", content, got, want)
 		}
 	}
-	// What is patched is a file or a directory, not a stream; what is mounted read-only cannot be.
+	// patch takes a file or a directory, not a stream, and cannot change one that is mounted read-only.
 	for content, want := range map[string]string{
 		"\xfd7zXZ\x00": "unpack it: xz -dc 'a b' > 'a b.d' && vfix patch -i 'a b.d'",
 		"hsqs":         "unpack it: unsquashfs -d 'a b.d' 'a b' && vfix patch -i 'a b.d'",
