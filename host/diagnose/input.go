@@ -204,8 +204,8 @@ func described(name string, br *bufio.Reader, head []byte, o Options) (r *Result
 // Line diagnoses one line of a log that was given on the command line, or several.
 func Line(text string, o Options) (*Result, error) {
 	r, err := Text("line", strings.NewReader(text), o)
-	if err == nil && len(r.Crashes) == 0 {
-		return nil, &refusedError{"no crash in this line: " + text,
+	if err == nil && len(r.Crashes) == 0 && !r.Understood {
+		return nil, &refusedError{"not understood: " + text,
 			"give a line with 'vsyscall attempted', 'segfault at' or 'exited with code 139', or an error message such as 'exec format error'; a file is named by a path that exists"}
 	}
 	return r, err

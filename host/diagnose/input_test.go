@@ -158,3 +158,13 @@ func TestRefusedByName(t *testing.T) {
 		t.Errorf("zeros in a log: got %+v, %v", r, err)
 	}
 }
+
+// A line as an argument is read as one in a file, except that it may be a mistyped name if nothing is understood.
+func TestLineWithoutCrash(t *testing.T) {
+	if r, err := Line("web exited with code 0", Options{}); err != nil || !r.Understood || len(r.Crashes) > 0 {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	if r, err := Line("my core file", Options{}); err == nil || !strings.Contains(err.Error(), "not understood: my core file") {
+		t.Errorf("got %+v, %v", r, err)
+	}
+}
