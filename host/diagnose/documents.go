@@ -254,6 +254,9 @@ func describePod(v gjson.Result, d *document) {
 				restarts = max(restarts, 1)
 			}
 			e.lost(restarts)
+			if slices.Contains(unseen, v.Get("status.phase").String()) {
+				e.Lost = "Kubernetes does not know its state"
+			}
 		}
 		if end.Exists() {
 			id := end.Get("containerID")

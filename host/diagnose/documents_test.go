@@ -332,6 +332,7 @@ func TestDescriptionsThatLackTheEnd(t *testing.T) {
 		"such a state and a status":            {crictl("CONTAINER_UNKNOWN", 255, "Unknown"), "does not know"},
 		"an end that CRI did not see":          {crictl("CONTAINER_EXITED", 255, "Unknown"), "does not know"},
 		"a pod's end that CRI did not see":     {pod(`"state":{"terminated":{"exitCode":255,"reason":"Unknown"}}`), "its own"},
+		"a pod of a node that is lost":         {`{"kind":"Pod","metadata":{"name":"web"},"status":{"phase":"Unknown","containerStatuses":[{"name":"app","state":{"running":{}}}]}}`, "does not know"},
 		"a state that podman does not know":    {`[{"Id":"ab","Image":"old:1","Names":["web"],"State":"unknown","ExitCode":0,"ExitedAt":1795295884}]`, "does not know"},
 		"a returncode of Python":               {inspect(`"Running":false,"ExitCode":245`, ""), "SIGSEGV"},
 		"an event in YAML":                     {"apiVersion: v1\nkind: Event\nmessage: container exited with code 139\n", "SIGSEGV"},

@@ -36,8 +36,8 @@ type endPattern struct {
 // systemd (service.c, "Main process exited"), the kernel (kernel/exit.c, "Attempted to kill init!"), bash (jobs.c), Go's os/exec, Python's subprocess, kubelet and Docker events.
 var endPatterns = []endPattern{
 	{"compose", lazy.Regexp(`^(?:\S+\s+\|\s+)?(?:[Cc]ontainer )?(?P<name>[A-Za-z0-9][\w.-]*) exited with code (?P<status>\d+)`)},
-	{"systemd", lazy.Regexp(`(?P<unit>[\w@.\\:-]+\.(?:service|scope|socket|mount)): (?i:main|control) process exited, code=(?:dumped|killed), status=(?P<signal>\d+)`)},
-	{"systemd", lazy.Regexp(`(?P<unit>[\w@.\\:-]+\.(?:service|scope|socket|mount)): (?i:main|control) process exited, code=exited, status=(?P<status>\d+)`)},
+	{"systemd", lazy.Regexp(`(?P<unit>[\w@.\\:-]+\.(?:service|scope|socket|mount|swap)): \w+ process exited, code=(?:dumped|killed), status=(?P<signal>\d+)`)},
+	{"systemd", lazy.Regexp(`(?P<unit>[\w@.\\:-]+\.(?:service|scope|socket|mount|swap)): \w+ process exited, code=exited, status=(?P<status>\d+)`)},
 	{"systemd status", lazy.Regexp(`(?:Main PID|Process): \d+ (?:\((?P<program>[^)]+)\) |ExecStart=(?P<exec>\S+).*)?\(?code=(?:dumped|killed), (?:signal|status)=(?P<signal>[A-Z]+|\d+)`)},
 	{"ps", lazy.Regexp(`\bExited \((?P<status>\d+)\)`)},
 	{"event", lazy.Regexp(`container die .*\bexitCode=(?P<status>\d+)(?:.*\bname=(?P<name>[\w.-]+))?`)},
@@ -56,7 +56,7 @@ var endPatterns = []endPattern{
 // Korean.
 var mention = lazy.Regexp(`(?i)\bsig(?:nal)?[\s:=#.(]*(?:11|31|0xb)\b|SIGSEGV|SIGSYS|\bSEGV\b|segmentation (?:fault|violation)|\bsegfault|bad system call|` +
 	`(?:exit\w*|status|code|err\w*|\brc|return\w*)(?:[\s:=("'_]+(?:code|status|value|of|with|was|is|by)?)*(?:139|159|245|225|267|287|-11|-31)\b|^\s+(?:139|159)\s*$|\b(?:0:11|139:0)\b|ffffffffff600[048]00|` +
-	`memory fault|unexpected (?:fault address|signal during runtime)|AccessViolation|ExecMainStatus=(?:11|31)$|CrashLoopBackOff|back-off restarting|` +
+	`memory fault|core dumped|unexpected (?:fault address|signal during runtime)|AccessViolation|ExecMainStatus=(?:11|31)$|CrashLoopBackOff|back-off restarting|` +
 	`Speicherzugriffsfehler|Erreur de segmentation|Violaci.n de segmento|Errore di segmentazione|Falha de segmenta|Segmentatiefout|Segmenteringsfel|Naruszenie ochrony pami|` +
 	`Parçalama arızası|Bölütleme|do paměti \(SIGSEGV|Ошибка сегментирования|段错误|段錯誤|セグメンテーション違反|세그멘테이션|세그먼테이션`)
 
