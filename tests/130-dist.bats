@@ -278,7 +278,7 @@ deb_root() {
 # zsh_tab is a zsh on a terminal that gets a Tab: `zsh -c "$zsh_tab" zsh FOLDER`.
 zsh_tab='zmodload zsh/zpty
 zpty z zsh -f -i
-zpty -w z "PS1=; fpath=($1 \$fpath); autoload -Uz compinit; compinit -u -D; echo ready"
+zpty -w z "PS1=; fpath=($1 \${fpath:#/usr/local/*}); autoload -Uz compinit; compinit -u -D; echo ready"
 zpty -r -m z all "*ready*ready*"
 zpty -w -n z "vfix rebui"$'"'\\t'"'
 zpty -r -m z got "*rebuild*" && echo "completed: rebuild"'
