@@ -10,8 +10,9 @@ import (
 
 const (
 	atRandom = 25
-	// maxArgs is how much of the stack is looked at for the arguments, in bytes: before them is the name of the platform.
-	maxArgs = 4096
+	// maxArgs is how much of the stack is looked at for the arguments, in bytes: before them are the name of the platform
+	// and a gap of random length, up to 8191 (arch/x86/kernel/process.c, arch_align_stack).
+	maxArgs = 8192 + 4096
 )
 
 // arguments returns the command line, nil if the stack does not hold it or NT_PRPSINFO does not have all of it.

@@ -147,15 +147,16 @@ func TestNoFiles(t *testing.T) {
 	}
 }
 
-// The command line is taken from the stack, if its words are distinct.
+// The command line is taken from the stack. Before it the kernel leaves a gap of random length.
 func TestArguments(t *testing.T) {
-	const random = testStack + 0x1f000
+	const random, gap = testStack + 0x1e000, 8191
 	core := crashedCore()
 	core.auxv = put(atRandom, random, 6, page, 0, 0)
 	core.args = "bash -c it's up "
 	stack := make([]byte, 0x21000)
 	copy(stack[64:], put(testBase+testRet))
-	copy(stack[random-testStack+16:], "x86_64\x00\x00bash\x00-c\x00it's up\x00A=b\x00")
+	copy(stack[random-testStack+16:], "x86_64\x00")
+	copy(stack[random-testStack+gap:], "bash\x00-c\x00it's up\x00A=b\x00")
 	core.stack = stack
 	if c := diagnosed(t, core.bytes(), Options{Root: testRoot()}); c.Command != `bash -c 'it'\''s up'` || !strings.HasPrefix(fixes(c), `vfix run bash -c 'it'\''s up'; vfix patch -i /lib/libold.so`) {
 		t.Errorf("got %s; fixes %s", c.Command, fixes(c))
