@@ -398,15 +398,6 @@ func (e Exited) has(comm string) bool {
 	return comm != "" && (comm == commOf(e.Program) || e.Has != nil && e.Has(comm))
 }
 
-// others are the lines of crashes by that signal at that time, of whatever program.
-func (e Exited) others(entries []logEntry) (lines []string) {
-	r := fromEntries("", entries, Options{}, func(c *Crash) bool { return c.Signal == e.Signal() }, e.atEnd)
-	for _, c := range r.Crashes {
-		lines = append(lines, c.Lines...)
-	}
-	return lines
-}
-
 // atEnd reports whether a time is that of the container's end.
 func (e Exited) atEnd(t time.Time) bool {
 	if e.To.IsZero() {
