@@ -175,7 +175,7 @@ func (k *container) isShown(name string) bool {
 	mount, err := rootfs.MountOf(fd)
 	of, oerr := fdinfo(name, "mnt_id")
 	return errors.Join(err, oerr, unix.Stat(name, &is), unix.Fstat(fd, &shown)) == nil && of == strconv.Itoa(mount) &&
-		is.Ino == shown.Ino && is.Mode&unix.S_IFMT == unix.S_IFDIR
+		is.Dev == shown.Dev && is.Ino == shown.Ino && is.Mode&unix.S_IFMT == unix.S_IFDIR
 }
 
 // closes reports whether a process closes a descriptor when it executes a program.
