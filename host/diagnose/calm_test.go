@@ -160,7 +160,7 @@ func TestLongLog(t *testing.T) {
 	calm, word := least("[12.345] eth0: link is up, nothing to see in this line"), least("[12.345] eth0: link is up, default gateway is on it")
 	const share = 20 // seen: 80 to 200
 	if calm*share > word {
-		t.Errorf("a line without a word took %v, one with a word %v", calm/lines, word/lines)
+		t.Errorf("a calm line took %v, one that every pattern is tried with %v", calm/lines, word/lines)
 	}
 }
 

@@ -149,7 +149,7 @@ func (k *container) handOn(cmd *command) (err error) {
 func (k *container) awaited(cmd *command, write func() error) (err error) {
 	k.rec.Start = fmt.Sprintf("%x-%x", time.Now().UnixNano(), os.Getpid())
 	if cmd.name == "run" {
-		// Without a timeout: crun 1.8 waits for the whole of it if the container's program ends before the hook.
+		// Without a timeout: if the container's program ends before the hook, crun 1.8 waits until the timeout is over.
 		if k.hooks.Poststart, err = hookOf(cmd, startedCommand, k.rec.Start, k.rec.Runtime, 0); err != nil {
 			err = k.withoutMounts(err)
 		}

@@ -58,7 +58,7 @@ func (u *uploads) Image(ctx context.Context, ref name.Reference, img v1.Image) e
 	// Blobs that were mounted, or were there when this command last looked, are not: the registry is asked for each
 	// blob, and what it does not have is sent.
 	u.net.forget(u.repo.Registry, c)
-	sure := &uploads{net: u.net, repo: u.repo, Task: u.Task, anew: true}
+	sure := &uploads{net: u.net, repo: u.repo, Task: u.Task, retry: true}
 	if err := sure.blobs(ctx, c); err != nil {
 		return err
 	}

@@ -22,8 +22,8 @@ type uploads struct {
 	net  *Network
 	repo name.Repository
 	Task *pushTask
-	// again: nothing is mounted, and the registry is asked for each blob.
-	anew bool
+	// retry says that nothing is mounted, and that the registry is asked for each blob.
+	retry bool
 }
 
 // blob brings a blob into the repository.
@@ -48,7 +48,7 @@ func (u *uploads) bring(ctx context.Context, b blob.BlobToWrite) error {
 	if err != nil {
 		return err
 	}
-	if from, ok := b.From.(Remote); ok && !known && !u.anew && from.Origin.RegistryStr() == u.repo.RegistryStr() {
+	if from, ok := b.From.(Remote); ok && !known && !u.retry && from.Origin.RegistryStr() == u.repo.RegistryStr() {
 		home, known = from.Origin, true
 	}
 	s := &sending{u: u, c: c, b: b}
@@ -59,7 +59,7 @@ func (u *uploads) bring(ctx context.Context, b blob.BlobToWrite) error {
 		}
 	}
 	// A small blob that is not a layer is in memory, and new most of the time: sending it costs as much as asking.
-	if !s.small() || b.Layer != "" || u.anew {
+	if !s.small() || b.Layer != "" || u.retry {
 		there, err := u.has(ctx, c, b)
 		if err != nil || there {
 			return err
