@@ -17,6 +17,7 @@ const (
 	opWrite                 // only written
 	opUpdate                // read and written
 	opSwap                  // the first two are both read and written
+	opTwo                   // the first two are only written
 	opNone                  // operands are not touched at all
 )
 
@@ -39,7 +40,8 @@ func buildEffects() map[x86asm.Op]effect {
 	add(effect{first: opWrite}, x86asm.MOV, x86asm.MOVZX, x86asm.MOVSX, x86asm.MOVSXD, x86asm.LEA, x86asm.POP,
 		x86asm.CVTTSS2SI, x86asm.CVTTSD2SI, x86asm.CVTSS2SI, x86asm.CVTSD2SI, x86asm.LZCNT, x86asm.TZCNT, x86asm.POPCNT, x86asm.MOVNTI, x86asm.MOVBE, x86asm.RDRAND, x86asm.FNSTSW, x86asm.FNSTCW,
 		x86asm.STMXCSR, x86asm.SETA, x86asm.SETAE, x86asm.SETB, x86asm.SETBE, x86asm.SETE, x86asm.SETG, x86asm.SETGE, x86asm.SETL,
-		x86asm.SETLE, x86asm.SETNE, x86asm.SETNO, x86asm.SETNP, x86asm.SETNS, x86asm.SETO, x86asm.SETP, x86asm.SETS)
+		x86asm.ANDN, x86asm.BEXTR, x86asm.BLSI, x86asm.BLSMSK, x86asm.BLSR, x86asm.BZHI, x86asm.PDEP, x86asm.PEXT, x86asm.RORX,
+		x86asm.SARX, x86asm.SHLX, x86asm.SHRX, x86asm.SETLE, x86asm.SETNE, x86asm.SETNO, x86asm.SETNP, x86asm.SETNS, x86asm.SETO, x86asm.SETP, x86asm.SETS)
 	add(effect{first: opUpdate}, x86asm.ADD, x86asm.SUB, x86asm.ADC, x86asm.SBB, x86asm.AND, x86asm.OR, x86asm.XOR, x86asm.INC,
 		x86asm.DEC, x86asm.NEG, x86asm.NOT, x86asm.SHL, x86asm.SHR, x86asm.SAR, x86asm.ROL, x86asm.ROR, x86asm.RCL, x86asm.RCR,
 		x86asm.SHLD, x86asm.SHRD, x86asm.BSWAP, x86asm.BTS, x86asm.BTR, x86asm.BTC, x86asm.BSF, x86asm.BSR, x86asm.CRC32)
@@ -50,6 +52,7 @@ func buildEffects() map[x86asm.Op]effect {
 		x86asm.CLC, x86asm.STC, x86asm.CMC, x86asm.UD1, x86asm.UD2, x86asm.HLT, x86asm.EMMS, x86asm.FWAIT, x86asm.PUSHFQ, x86asm.POPFQ,
 		x86asm.PREFETCHNTA, x86asm.PREFETCHT0, x86asm.PREFETCHT1, x86asm.PREFETCHT2, x86asm.PREFETCHW, x86asm.VZEROUPPER, x86asm.VZEROALL)
 	add(effect{first: opSwap}, x86asm.XCHG, x86asm.XADD)
+	add(effect{first: opTwo, reads: RegsOf(Rdx)}, x86asm.MULX)
 	add(effect{first: opUpdate, reads: RegsOf(Rax), partial: RegsOf(Rax)}, x86asm.CMPXCHG)
 	add(effect{first: opUpdate, reads: RegsOf(Rax, Rbx, Rcx, Rdx), partial: RegsOf(Rax, Rdx)}, x86asm.CMPXCHG8B, x86asm.CMPXCHG16B)
 	add(effect{first: opNone, reads: RegsOf(Rbp), writes: RegsOf(Rbp, Rsp)}, x86asm.LEAVE)
@@ -129,9 +132,12 @@ func (i *Instr) operandEffects() {
 	}
 	i.touch(0, e.first)
 	for n := 1; n < len(i.Args); n++ {
-		if n == 1 && e.first == opSwap {
+		switch {
+		case n == 1 && e.first == opSwap:
 			i.touch(1, opUpdate)
-		} else {
+		case n == 1 && e.first == opTwo:
+			i.touch(1, opWrite)
+		default:
 			i.touch(n, opRead)
 		}
 	}
@@ -143,7 +149,7 @@ func (i *Instr) touch(n int, how operand) {
 	if !ok {
 		return
 	}
-	if how != opWrite {
+	if how != opWrite && how != opTwo {
 		i.Reads |= 1 << r
 	}
 	switch {
