@@ -144,7 +144,6 @@ func batchSums(verb string, dry bool, b *batch.Batch) string {
 }
 
 type jsonBatch struct {
-	jsonDocument
 	Images  []outcome.Image `json:"images"`
 	Summary jsonBatchCounts `json:"summary"`
 }
@@ -161,16 +160,18 @@ type jsonBatchCounts struct {
 
 // batchJSON prints the document: the rows one by one, between what goes before and behind them.
 func (o *output) batchJSON(verb string, dry bool, b *batch.Batch, rows func(func(outcome.Image) bool)) error {
-	doc := jsonBatch{jsonDocument: document(verb), Images: []outcome.Image{}, Summary: jsonBatchCounts{
+	raw, err := documentOf(verb, dry, jsonBatch{Summary: jsonBatchCounts{
 		Done: b.Of[outcome.Done], Affected: b.Of[outcome.Affected], Unaffected: b.Of[outcome.Unaffected],
 		Incomplete: b.Of[outcome.Incomplete], Failed: b.Of[outcome.Failed], NotRun: b.Of[outcome.NotRun], Retries: b.Retries,
-	}}
-	doc.DryRun = dry
-	raw, err := json.MarshalIndent(doc, "", "  ")
+	}})
 	if err != nil {
 		return err
 	}
-	before, behind, _ := bytes.Cut(raw, []byte("[]"))
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, raw, "", "  "); err != nil {
+		return err
+	}
+	before, behind, _ := bytes.Cut(indented.Bytes(), []byte("[]"))
 	o.Stdout.Write(append(before, '['))
 	between := "\n    "
 	for row := range rows {

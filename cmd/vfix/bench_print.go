@@ -28,13 +28,12 @@ const barWidth = 24
 // bench prints the figures to stdout.
 func (o *output) bench(opts BenchOptions, b benched) error {
 	if opts.json() {
-		return o.json(struct {
-			jsonDocument
+		return o.document("bench", false, struct {
 			Image   string         `json:"image"`
 			Rounds  int            `json:"rounds"`
 			Modes   []bench.Mode   `json:"modes"`
 			Figures []bench.Figure `json:"figures"`
-		}{document("bench"), b.image, opts.rounds, b.modes, b.figures})
+		}{b.image, opts.rounds, b.modes, b.figures})
 	}
 	for i, function := range bench.Functions {
 		if i > 0 {
@@ -110,14 +109,13 @@ var redisLatencies = []float64{50, 95, 99, 99.9, 100}
 // redis prints what redis-benchmark measured, both servers side by side.
 func (o *output) redis(opts BenchOptions, image string, all []bench.Redis) error {
 	if opts.json() {
-		return o.json(struct {
-			jsonDocument
+		return o.document("bench", false, struct {
 			Image    string        `json:"image"`
 			Rounds   int           `json:"rounds"`
 			Requests int           `json:"requests"`
 			Pipeline int           `json:"pipeline"`
 			Redis    []bench.Redis `json:"redis"`
-		}{document("bench"), image, opts.rounds, opts.requests, opts.pipeline, all})
+		}{image, opts.rounds, opts.requests, opts.pipeline, all})
 	}
 	g := &screen.Table{Head: []string{"TEST", "SERVER", "REQUESTS/S", "SPREAD", "TO ORIGINAL", ""}, Right: 2}
 	fastest, original := 0.0, map[string]float64{}

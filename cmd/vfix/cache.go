@@ -67,9 +67,6 @@ prune and clear include the layouts that this version knows and name the others.
 }
 
 func runCache(action string, opts CacheOptions, out *output, e engine) error {
-	if err := opts.check("cache"); err != nil {
-		return err
-	}
 	limit := int64(-1)
 	if opts.size != "" {
 		if action != "prune" {
@@ -111,7 +108,7 @@ var cacheHints = []hinterr.For{
 // cached prints the entries that an action found or removed.
 func (o *output) cached(action string, opts CacheOptions, done *ociruntime.Cached) error {
 	if opts.json() {
-		return o.json(cacheJSON(action, done))
+		return o.document("cache", false, cacheJSON(action, done))
 	}
 	for _, l := range done.Others {
 		o.Note("%s in %s: the cache of another version of vfix (layout %s)", screen.Size(l.Bytes), l.Dir, l.Name)
@@ -150,7 +147,6 @@ func kindOf(e store.Entry) string {
 }
 
 type jsonCache struct {
-	jsonDocument
 	Action  string           `json:"action"`
 	Dir     string           `json:"dir"`
 	Bytes   int64            `json:"bytes"`
@@ -168,7 +164,7 @@ type jsonCacheEntry struct {
 }
 
 func cacheJSON(action string, c *ociruntime.Cached) jsonCache {
-	doc := jsonCache{jsonDocument: document("cache"), Action: action, Dir: c.Dir, Bytes: c.Bytes(), Others: c.Others}
+	doc := jsonCache{Action: action, Dir: c.Dir, Bytes: c.Bytes(), Others: c.Others}
 	for _, e := range c.Entries {
 		doc.Entries = append(doc.Entries, jsonCacheEntry{e.Key, kindOf(e), e.Size, e.Used.UTC().Format(time.RFC3339), c.UsedBy[e.Key]})
 	}

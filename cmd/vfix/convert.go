@@ -134,10 +134,7 @@ func (o *output) converted(opts ConvertOptions, done *images.Converted) error {
 		o.Warn("%s", text)
 	}
 	if opts.json() {
-		return o.json(struct {
-			jsonDocument
-			*images.Converted
-		}{document("convert"), done})
+		return o.document("convert", false, *done)
 	}
 	o.Result(done.Reference)
 	return nil

@@ -31,7 +31,7 @@ import (
 // diagnosis prints what diagnose found.
 func (o *output) diagnosis(opts printOptions, all []*diagnose.Result) error {
 	if opts.json() {
-		return o.json(diagnosisJSON(all))
+		return o.document("diagnose", false, diagnosisJSON(all))
 	}
 	first := true
 	for _, r := range all {
@@ -281,7 +281,6 @@ func siteText(p *patch.Patch) string {
 }
 
 type jsonDiagnosis struct {
-	jsonDocument
 	Results []jsonCrashes `json:"results"`
 }
 
@@ -309,7 +308,7 @@ type jsonCaller struct {
 }
 
 func diagnosisJSON(all []*diagnose.Result) jsonDiagnosis {
-	doc := jsonDiagnosis{jsonDocument: document("diagnose")}
+	var doc jsonDiagnosis
 	for _, r := range all {
 		out := jsonCrashes{Result: r}
 		for _, c := range r.Crashes {

@@ -73,7 +73,7 @@ skipped with the reason.`,
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&opts.checks, "check", nil, "run only these `CHECKS`: "+strings.Join(doctor.Names, ", "))
-	words(cmd, "check", doctor.Names)
+	choices(cmd, "check", doctor.Names)
 	f.BoolVar(&opts.quick, "quick", false, "shorter measurements; do not flood, do not examine images")
 	f.DurationVar(&opts.limit, "limit", doctorLimit, "`TIMEOUT` for each check")
 	f.StringVar(&opts.flood, "flood-dir", "", "create the directory of the dentry check in `DIR`, on a disk (default: TMPDIR, /var/tmp, /tmp or the current directory)")
@@ -83,18 +83,10 @@ skipped with the reason.`,
 }
 
 func runDoctor(ctx context.Context, opts DoctorOptions, out *output, e engine) error {
-	if err := opts.printOptions.check("doctor"); err != nil {
-		return err
-	}
-	for _, name := range opts.checks {
-		if err := oneOf("doctor", "--check", name, doctor.Names); err != nil {
-			return err
-		}
-	}
 	if opts.limit <= 0 {
 		return usagef("doctor", "--limit %s: must be positive, such as 30s", opts.limit)
 	}
-	progress := out.StartProgress(ctx, opts.progress)
+	progress := out.StartProgress(ctx, opts.mode())
 	media := media.Options{Options: registry.Options{Progress: progress, UserAgent: userAgent()}}.WithDefaults()
 	o := doctor.Options{
 		Checks: opts.checks, Program: shim.Measure(), Quick: opts.quick, Limit: opts.limit, FloodDir: opts.flood,
@@ -144,11 +136,10 @@ func containersOf(e engine, o media.Options) func(context.Context) (*inventory.I
 // doctor prints a report to stdout.
 func (o *output) doctor(opts printOptions, r *doctor.Report) error {
 	if opts.json() {
-		return o.json(struct {
-			jsonDocument
+		return o.document("doctor", false, struct {
 			Failed []string `json:"failed"`
 			*doctor.Report
-		}{document("doctor"), r.Failed(), r})
+		}{r.Failed(), r})
 	}
 	for i := range r.Checks {
 		if i > 0 {

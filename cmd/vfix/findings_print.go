@@ -15,7 +15,6 @@ import (
 )
 
 type jsonFindings struct {
-	jsonDocument
 	Results []jsonSource `json:"results"`
 }
 
@@ -89,13 +88,7 @@ type jsonInstruction struct {
 }
 
 func findingsJSON(d tables.Deed, all []*contents.Findings) jsonFindings {
-	doc := jsonFindings{jsonDocument: document("patch")}
-	switch d {
-	case tables.Scanned:
-		doc.Verb = "scan"
-	case tables.Planned:
-		doc.DryRun = true
-	}
+	var doc jsonFindings
 	for _, f := range all {
 		verdict := f.Verdict()
 		if d != tables.Scanned {
@@ -190,7 +183,11 @@ func (o *output) findings(d tables.Deed, opts printOptions, all ...*contents.Fin
 		}
 	}
 	if opts.json() {
-		return o.json(findingsJSON(d, all))
+		verb := "patch"
+		if d == tables.Scanned {
+			verb = "scan"
+		}
+		return o.document(verb, d == tables.Planned, findingsJSON(d, all))
 	}
 	for i, f := range all {
 		if i > 0 {

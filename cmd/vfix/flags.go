@@ -36,10 +36,8 @@ type printOptions struct {
 	format   string
 	progress string
 	quiet    bool
-	color    string
-	debug    bool
 	explain  bool
-	special  []string // forms that this verb has beside formats
+	special  []string // formats that this verb has beside the others
 }
 
 const sarifFormat = "sarif"
@@ -54,9 +52,9 @@ func (p *printOptions) add(cmd *cobra.Command) {
 	p.addFormat(cmd)
 	cmd.Flags().StringVar(&p.progress, "progress", "auto",
 		"show progress on stderr in this `MODE`: tty (bars), plain (lines), quiet (only warnings and errors), or auto: tty on a terminal, otherwise plain")
-	words(cmd, "progress", progressModes)
+	choices(cmd, "progress", progressModes)
 	cmd.Flags().BoolVarP(&p.quiet, "quiet", "q", false, "same as --progress quiet")
-	cmd.Flags().BoolVarP(&p.debug, debugFlag, "v", false, "also print each lookup and each request to a registry")
+	cmd.Flags().BoolP(debugFlag, "v", false, "also print each lookup and each request to a registry")
 }
 
 func (p *printOptions) addFormat(cmd *cobra.Command) {
@@ -65,9 +63,9 @@ func (p *printOptions) addFormat(cmd *cobra.Command) {
 		usage = "print results in this `FORMAT`: table, json (see 'vfix help json'), or sarif (SARIF 2.1.0)"
 	}
 	cmd.Flags().StringVar(&p.format, "format", "table", usage)
-	words(cmd, "format", p.formats())
-	cmd.Flags().StringVar(&p.color, colorFlag, "auto", "use colors `WHEN`: auto (on a terminal, unless NO_COLOR is set), always or never")
-	words(cmd, colorFlag, screen.Colors)
+	choices(cmd, "format", slices.Concat(formats, p.special))
+	cmd.Flags().String(colorFlag, "auto", "use colors `WHEN`: auto (on a terminal, unless NO_COLOR is set), always or never")
+	choices(cmd, colorFlag, screen.Colors)
 }
 
 // The options that set the output itself, before a verb begins: see setOutput.
@@ -77,17 +75,13 @@ const (
 )
 
 // setOutput does what --color and --debug say, for each verb that has them.
-func setOutput(cmd *cobra.Command, out *output) error {
+func setOutput(cmd *cobra.Command, out *output) {
 	if f := cmd.Flags().Lookup(colorFlag); f != nil {
-		if err := oneOf(verbOf(cmd), "--"+colorFlag, f.Value.String(), screen.Colors); err != nil {
-			return err
-		}
 		out.Color(f.Value.String())
 	}
 	if f := cmd.Flags().Lookup(debugFlag); f != nil {
 		out.Debugging = f.Value.String() == "true"
 	}
-	return nil
 }
 
 func (p *printOptions) addExplain(cmd *cobra.Command) {
@@ -95,20 +89,13 @@ func (p *printOptions) addExplain(cmd *cobra.Command) {
 		"show the disassembly around each call site, before and after, side by side")
 }
 
-func (p *printOptions) check(verb string) error {
-	if err := oneOf(verb, "--format", p.format, p.formats()); err != nil {
-		return err
-	}
-	if p.progress == "" { // the verb has no --progress
-		return nil
-	}
+// mode is how progress is shown.
+func (p *printOptions) mode() string {
 	if p.quiet {
-		p.progress = "quiet"
+		return "quiet"
 	}
-	return oneOf(verb, "--progress", p.progress, progressModes)
+	return p.progress
 }
-
-func (p *printOptions) formats() []string { return slices.Concat(formats, p.special) }
 
 func (p *printOptions) json() bool { return p.format == "json" }
 
@@ -171,9 +158,6 @@ func (w *workOptions) begin(ctx context.Context, verb string, out *output) error
 		}
 		w.read.Media.Platform, w.read.Media.EveryLevel = p, w.platform == ""
 	}
-	if err := w.check(verb); err != nil {
-		return err
-	}
 	if w.fix != "" {
 		var err error
 		if w.read.Rewriter.Fixes, err = fixes.Parse(w.fix); err != nil {
@@ -181,7 +165,7 @@ func (w *workOptions) begin(ctx context.Context, verb string, out *output) error
 		}
 	}
 	w.read.Rewriter.Explain = w.explain
-	w.read.Media.Progress, w.read.Media.UserAgent, w.read.Shim = out.StartProgress(ctx, w.progress), userAgent(), fallbackShim()
+	w.read.Media.Progress, w.read.Media.UserAgent, w.read.Shim = out.StartProgress(ctx, w.mode()), userAgent(), fallbackShim()
 	return nil
 }
 
@@ -214,7 +198,16 @@ func oneOf(verb, flag, got string, allowed []string) error {
 	return usagef(verb, "%s %s: want one of %s", flag, got, strings.Join(allowed, ", "))
 }
 
-// words completes a flag with fixed words.
+// choicesKey is the annotation of an option that has what it takes: see checkOptions.
+const choicesKey = "choices"
+
+// choices makes fixed words all that an option takes.
+func choices(cmd *cobra.Command, flag string, allowed []string) {
+	words(cmd, flag, allowed)
+	cmd.Flag(flag).Annotations = map[string][]string{choicesKey: allowed}
+}
+
+// words completes an option with fixed words.
 func words(cmd *cobra.Command, flag string, allowed []string) {
 	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp))
 	if err != nil {

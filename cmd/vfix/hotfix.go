@@ -101,9 +101,6 @@ removes the unused ones that are more than a minute old.`,
 			if opts.apply && cmd.Flags().Changed("for") {
 				return usagef("hotfix", "--apply recreates the container and --for prints options: use one of them")
 			}
-			if err := oneOf("hotfix", "--for", opts.engine, engineWords()); err != nil {
-				return err
-			}
 			if err := opts.begin(cmd.Context(), "hotfix", out); err != nil {
 				return err
 			}
@@ -115,7 +112,7 @@ removes the unused ones that are more than a minute old.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&opts.engine, "for", everyEngine, "print options for this `ENGINE`: docker, podman, compose, kubernetes, or all")
-	words(cmd, "for", engineWords())
+	choices(cmd, "for", engineWords())
 	f.StringVarP(&opts.dir, "output", "o", hotfix.HotfixDir, "keep the patched copies in this `DIR`")
 	f.BoolVar(&opts.apply, "apply", false, "recreate a stopped docker container with the mounts")
 	f.BoolVar(&opts.list, "list", false, "list the patched copies and what uses them")

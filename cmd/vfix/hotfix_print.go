@@ -38,7 +38,7 @@ func (o *output) hotfixed(opts HotfixOptions, h *hotfix.Hotfixed) error {
 	o.hotfixNotes(opts, h)
 	switch {
 	case opts.json():
-		return o.json(hotfixedJSON(opts, h))
+		return o.document("hotfix", false, hotfixedJSON(opts, h))
 	case h.Recreated != nil:
 		o.Result(h.Name)
 	case opts.apply || len(h.Mounts) == 0:
@@ -106,7 +106,6 @@ func (o *output) hotfixCopies(opts HotfixOptions, all []hotfix.Copy) {
 }
 
 type jsonHotfixed struct {
-	jsonDocument
 	*hotfix.Hotfixed
 	Options map[string]string `json:"options"`
 	LeftOut []string          `json:"left_out"`
@@ -115,7 +114,7 @@ type jsonHotfixed struct {
 
 func hotfixedJSON(opts HotfixOptions, h *hotfix.Hotfixed) jsonHotfixed {
 	out := jsonHotfixed{
-		jsonDocument: document("hotfix"), Hotfixed: h, Result: sourceJSON(h.Findings, h.Findings.Remaining()),
+		Hotfixed: h, Result: sourceJSON(h.Findings, h.Findings.Remaining()),
 		Options: map[string]string{}, LeftOut: unsayable(opts, h),
 	}
 	if !opts.apply && len(h.Mounts) > 0 {

@@ -46,11 +46,6 @@ engine pulls or loads.`,
   vfix index --watch`,
 		Annotations: exits(`  0  success   1  an image could not be examined   2  usage error`),
 		Args: func(_ *cobra.Command, args []string) error {
-			if opts.engine != "" {
-				if err := oneOf("index", "--engine", opts.engine, index.Engines()); err != nil {
-					return err
-				}
-			}
 			switch {
 			case opts.watch && len(args) > 0:
 				return usagef("index", "--watch takes no images")
@@ -64,6 +59,7 @@ engine pulls or loads.`,
 	f := cmd.Flags()
 	f.StringVar(&opts.dir, "cache-dir", "", "the `DIR` of the cache (default: as in "+policy.ConfigFile+", or "+policy.DefaultCacheDir+")")
 	f.StringVar(&opts.engine, "engine", "", "ask only this `ENGINE`: "+strings.Join(index.Engines(), ", ")+" (default: the first that has the image)")
+	choices(cmd, "engine", index.Engines())
 	f.BoolVar(&opts.watch, "watch", false, "examine each image that an engine gets, until vfix is ended")
 	return cmd
 }

@@ -117,9 +117,6 @@ func (o *InstallOptions) addShared(cmd *cobra.Command) {
 }
 
 func runInstall(opts InstallOptions, name string, out *output, e engine) error {
-	if err := opts.check("install"); err != nil {
-		return err
-	}
 	if err := install.CheckName(opts.Name); err != nil {
 		return usagef("install", "--name: %v", err)
 	}

@@ -12,9 +12,6 @@ import (
 )
 
 func runCheck(cmd *cobra.Command, opts InstallOptions, args []string, out *output, e engine) error {
-	if err := opts.check("install"); err != nil {
-		return err
-	}
 	for _, name := range []string{"name", "runtime", "config", "prefix", "program", "default-runtime", "fail-closed", "opt-in", "fallback", "hook", "force", "dry-run"} {
 		if cmd.Flags().Changed(name) {
 			return usagef("install", "--check installs nothing: it does not work with --%s", name)
@@ -33,10 +30,7 @@ func runCheck(cmd *cobra.Command, opts InstallOptions, args []string, out *outpu
 // checked prints what was found.
 func (o *output) checked(opts InstallOptions, c *install.Checked) error {
 	if opts.json() {
-		if err := o.json(struct {
-			jsonDocument
-			*install.Checked
-		}{document("install"), c}); err != nil {
+		if err := o.document("install", false, *c); err != nil {
 			return err
 		}
 	} else {

@@ -32,12 +32,7 @@ func (o *output) installed(verb string, opts InstallOptions, r *install.Result) 
 		o.Warn("%s", w)
 	}
 	if opts.json() {
-		doc := document(verb)
-		doc.DryRun = opts.DryRun
-		return o.json(struct {
-			jsonDocument
-			*install.Result
-		}{doc, r})
+		return o.document(verb, opts.DryRun, *r)
 	}
 	switch {
 	case len(r.Changes) == 0 && verb == "uninstall" && len(r.Engines) == 0:

@@ -9,9 +9,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"reflect"
+	"slices"
 	"time"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
@@ -20,14 +20,6 @@ import (
 // schemaVersion changes when a field changes its meaning or goes away; new fields do not
 // change it.
 const schemaVersion = 1
-
-type jsonDocument struct {
-	Schema int    `json:"schema"`
-	Verb   string `json:"verb"`
-	DryRun bool   `json:"dry_run"`
-}
-
-func document(verb string) jsonDocument { return jsonDocument{Schema: schemaVersion, Verb: verb} }
 
 func hex(vaddr uint64) string { return fmt.Sprintf("%#x", vaddr) }
 
@@ -39,22 +31,52 @@ func list(s []string) []string {
 	return s
 }
 
-// json prints a value of a struct type; each list in it that is nil is an empty one.
-func (o *output) json(v any) error {
+// document prints what a verb did: what every document begins with, and the members of v, a struct.
+func (o *output) document(verb string, dry bool, v any) error {
+	b, err := documentOf(verb, dry, v)
+	if err == nil {
+		o.json(b)
+	}
+	return err
+}
+
+func documentOf(verb string, dry bool, v any) ([]byte, error) {
+	head, err := compact(struct {
+		Schema int    `json:"schema"`
+		Verb   string `json:"verb"`
+		DryRun bool   `json:"dry_run"`
+	}{schemaVersion, verb, dry})
+	if err != nil {
+		return nil, err
+	}
+	members, err := compact(v)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(head[:len(head)-1], []byte{','}, members[1:]), nil
+}
+
+// json prints a JSON text.
+func (o *output) json(compact []byte) {
+	var b bytes.Buffer
+	_ = json.Indent(&b, compact, "", "  ") // it has just been made
+	text := b.String()
+	if screen.PlainASCII(os.Getenv) { // names stay what they are
+		text = screen.InASCII(text)
+	}
+	fmt.Fprintln(o.Stdout, text)
+}
+
+// compact is a value of a struct type as JSON; each list in it that is nil is an empty one.
+func compact(v any) ([]byte, error) {
 	p := reflect.New(reflect.TypeOf(v))
 	p.Elem().Set(reflect.ValueOf(v))
 	fill(p.Elem())
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
 	err := enc.Encode(p.Interface())
-	text := b.String()
-	if screen.PlainASCII(os.Getenv) { // names stay what they are
-		text = screen.InASCII(text)
-	}
-	io.WriteString(o.Stdout, text)
-	return err
+	return bytes.TrimSpace(b.Bytes()), err
 }
 
 // fill makes empty lists of nil ones, in place. Bytes are not a list.

@@ -103,10 +103,7 @@ func programFor(verb, what, named string) (string, error) {
 func (o *output) layered(opts LayerOptions, done *images.Layered) error {
 	o.Note("%s with %s", screen.Size(done.Size), strings.Join(done.Files, ", "))
 	if opts.json() {
-		return o.json(struct {
-			jsonDocument
-			*images.Layered
-		}{document("layer"), done})
+		return o.document("layer", false, *done)
 	}
 	o.Result(done.Reference)
 	return nil

@@ -126,7 +126,7 @@ func runList(ctx context.Context, opts ListOptions, args []string, platformSet b
 	if o.Newer, err = since(opts.newer, time.Now()); err != nil {
 		return err
 	}
-	doc, n := listJSON{jsonDocument: document("list")}, 0
+	doc, n := listJSON{}, 0
 	o.Each = func(i inventory.Listed) error { // printed as they are found, or kept for the JSON
 		if n++; opts.json() {
 			doc.Images = append(doc.Images, listedJSON{i.Source, timeIf(i.Created)})
@@ -156,13 +156,12 @@ func runList(ctx context.Context, opts ListOptions, args []string, platformSet b
 	}
 	out.Note("%s", screen.Count(n, "image"))
 	if opts.json() {
-		errs = append(errs, out.json(doc))
+		errs = append(errs, out.document("list", false, doc))
 	}
 	return errors.Join(errs...)
 }
 
 type listJSON struct {
-	jsonDocument
 	Images []listedJSON `json:"images"`
 }
 

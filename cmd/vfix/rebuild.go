@@ -104,7 +104,7 @@ For SOURCE and DEST see 'vfix help sources'.`,
 	f.BoolVar(&opts.to.DryRun, "dry-run", false, "show what would be done without writing anything")
 	f.StringVar((*string)(&opts.to.Fallback), "fallback", string(fallback.FallbackAuto),
 		"`WHEN` to add the run-time fallback: auto (if some call sites cannot be patched), always (also for code that is added later: volumes, downloads, JITs), or never")
-	words(cmd, "fallback", fallbackModes)
+	choices(cmd, "fallback", fallbackModes)
 	opts.addFix(cmd)
 	f.BoolVar(&opts.to.UpdateDpkg, "update-dpkg", false,
 		"update dpkg's md5sums of the patched files in the same layer")
@@ -160,9 +160,6 @@ func runRebuild(ctx context.Context, opts RebuildOptions, source string, out *ou
 		return err
 	}
 	if err := opts.begin(ctx, "rebuild", out); err != nil {
-		return err
-	}
-	if err := oneOf("rebuild", "--fallback", string(opts.to.Fallback), fallbackModes); err != nil {
 		return err
 	}
 	o := opts.to

@@ -38,7 +38,7 @@ func (o *output) rebuilt(opts RebuildOptions, r *images.Rebuilt) error {
 		}
 	}
 	if opts.json() {
-		return o.json(rebuiltJSON(opts, r))
+		return o.document("rebuild", opts.to.DryRun, rebuiltJSON(opts, r))
 	}
 	o.Result(r.Reference)
 	return nil
@@ -120,7 +120,6 @@ func (o *output) fallback(f *contents.Fallback, dry bool) {
 }
 
 type jsonRebuilt struct {
-	jsonDocument
 	*images.Rebuilt
 	Fallback jsonFallback `json:"fallback"`
 	Result   jsonSource   `json:"result"`
@@ -144,7 +143,7 @@ type jsonFallback struct {
 
 func rebuiltJSON(opts RebuildOptions, r *images.Rebuilt) jsonRebuilt {
 	doc := jsonRebuilt{
-		jsonDocument: document("rebuild"), Rebuilt: r, Result: sourceJSON(r.Findings, r.Findings.Remaining()),
+		Rebuilt: r, Result: sourceJSON(r.Findings, r.Findings.Remaining()),
 		Fallback: jsonFallback{string(opts.to.Fallback), r.Findings.Fallback},
 	}
 	for _, l := range r.Levels {
@@ -153,6 +152,5 @@ func rebuiltJSON(opts RebuildOptions, r *images.Rebuilt) jsonRebuilt {
 			Fallback: jsonFallback{string(opts.to.Fallback), l.Findings.Fallback}, Packages: l.Packages, Result: sourceJSON(l.Findings, l.Findings.Remaining()),
 		})
 	}
-	doc.DryRun = opts.to.DryRun
 	return doc
 }

@@ -75,11 +75,9 @@ func newRootCommand(out *output, e engine, only ...string) *cobra.Command {
 	root.SetHelpCommand(newHelpCommand(out))
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { out.help(helpText(cmd)) })
 	root.SetFlagErrorFunc(flagError)
-	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
-		if err := noEmptyOption(cmd, args); err != nil {
-			return err
-		}
-		return setOutput(cmd, out)
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		setOutput(cmd, out)
+		return checkOptions(cmd)
 	}
 	root.Flags().BoolVarP(new(bool), versionFlag, "v", false, "print the version")
 	return root
@@ -125,21 +123,25 @@ func flagError(cmd *cobra.Command, err error) error {
 	return e
 }
 
-// noEmptyOption refuses an option without a value, as a script writes it whose variable is not set: the
-// default in its place, such as the engine's own store, is not what was meant.
-func noEmptyOption(cmd *cobra.Command, _ []string) error {
-	var err error
+// checkOptions refuses a word that an option does not take, and an option without a value, as a script writes it
+// whose variable is not set: the default in its place, such as the engine's own store, is not what was meant.
+func checkOptions(cmd *cobra.Command) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		empty := f.Value.Type() == "string" && f.Value.String() == ""
+		got, text := []string{f.Value.String()}, f.Value.Type() == "string"
 		if list, ok := f.Value.(pflag.SliceValue); ok {
-			empty = len(list.GetSlice()) == 0 || slices.Contains(list.GetSlice(), "")
+			got, text = list.GetSlice(), true
 		}
-		if err == nil && empty {
+		if err == nil && text && (len(got) == 0 || slices.Contains(got, "")) {
 			name := "--" + f.Name
 			if f.Shorthand != "" {
 				name = "-" + f.Shorthand
 			}
 			err = usagef(verbOf(cmd), "%s is empty: give it a value, or omit it", name)
+		}
+		for _, word := range got {
+			if allowed := f.Annotations[choicesKey]; err == nil && allowed != nil {
+				err = oneOf(verbOf(cmd), "--"+f.Name, word, allowed)
+			}
 		}
 	})
 	return err

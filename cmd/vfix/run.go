@@ -64,14 +64,11 @@ and the job control signals.`,
 	f.SetInterspersed(false) // what follows CMD is CMD's
 	f.BoolVar(&opts.explain, "explain", false, "report on stderr which method is used and why")
 	f.StringVar(&opts.way, "way", string(run.Auto), "start it with this `METHOD`: auto, memfd (patched, in memory), preload, or trace")
-	words(cmd, "way", run.Ways)
+	choices(cmd, "way", run.Ways)
 	return cmd
 }
 
 func runRun(opts StartOptions, args []string, out *output, e engine) error {
-	if err := oneOf("run", "--way", opts.way, run.Ways); err != nil {
-		return err
-	}
 	shim := fallbackShim()
 	o := run.Options{
 		Way: run.Way(opts.way), Warn: out.Warn,

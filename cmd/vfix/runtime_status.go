@@ -64,9 +64,6 @@ The records are lines of JSON, one or two a start, in /var/log/vfix/starts.jsonl
 }
 
 func runStatus(opts StatusOptions, out *output, e engine) error {
-	if err := opts.check(runtimeVerb + " " + statusVerb); err != nil {
-		return err
-	}
 	if opts.Last < 0 {
 		return usagef(runtimeVerb+" "+statusVerb, "--last %d: must not be negative", opts.Last)
 	}
@@ -88,7 +85,7 @@ const shownID = 12
 
 func (o *output) status(opts StatusOptions, s *ociruntime.Status) error {
 	if opts.json() {
-		return o.json(statusJSON(s))
+		return o.document(runtimeVerb, false, statusJSON(s))
 	}
 	if len(s.Last) > 0 {
 		t := &screen.Table{Head: []string{"TIME", "CONTAINER", "RESULT", "FILES", "LEFT", "MS", "CACHE"}, Right: -1}
@@ -157,7 +154,6 @@ func summaryLines(s *ociruntime.Status) []string {
 }
 
 type jsonStatus struct {
-	jsonDocument
 	Record  string                `json:"record"`
 	Policy  jsonPolicy            `json:"policy"`
 	Starts  []starts.Record       `json:"starts"`
@@ -188,7 +184,7 @@ type jsonStartSums struct {
 func statusJSON(s *ociruntime.Status) jsonStatus {
 	sum := s.Summary
 	doc := jsonStatus{
-		jsonDocument: document(runtimeVerb), Record: s.From, Starts: s.Last,
+		Record: s.From, Starts: s.Last,
 		Policy: jsonPolicy{string(s.Policy.Source), s.Policy.Path, s.Policy.Why(), s.Policy.FailClosed},
 		Summary: jsonStartSums{
 			Starts: sum.Starts, Since: timeIf(sum.Since), Results: map[string]int{}, CacheHits: sum.CacheHits, Looked: sum.Looked, Files: sum.Files,

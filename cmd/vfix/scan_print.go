@@ -80,7 +80,11 @@ func (o *output) scanned(opts ScanOptions, all []*contents.Findings) error {
 			o.warnings(f)
 			sources = append(sources, sarif.Source{Findings: f, Whole: f.Complete(), Fix: opts.here.fixes(f)[0]})
 		}
-		return o.json(sarif.Of(buildVersion().Version, sources))
+		log, err := compact(sarif.Of(buildVersion().Version, sources))
+		if err == nil {
+			o.json(log)
+		}
+		return err
 	}
 	explained := false
 	for i, f := range all {

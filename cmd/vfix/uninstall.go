@@ -54,9 +54,6 @@ printed on stdout.`,
 }
 
 func runUninstall(opts InstallOptions, name string, out *output, e engine) error {
-	if err := opts.check("uninstall"); err != nil {
-		return err
-	}
 	opts.Engine = install.Engine(name)
 	opts.Show = out.showInstall(opts)
 	done, err := e.uninstall(opts.Options)

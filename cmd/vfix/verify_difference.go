@@ -74,7 +74,6 @@ func editText(e patch.Edit) string {
 }
 
 type jsonVerified struct {
-	jsonDocument
 	Against string `json:"against"`
 	*images.Verified
 	Differences []jsonDifference `json:"differences,omitempty"`
@@ -110,7 +109,7 @@ type jsonStated struct {
 }
 
 func verifiedJSON(opts VerifyOptions, v *images.Verified) jsonVerified {
-	doc := jsonVerified{jsonDocument: document("verify"), Against: opts.with.Against, Verified: v, Result: sourceJSON(v.Findings, v.Findings.Verdict())}
+	doc := jsonVerified{Against: opts.with.Against, Verified: v, Result: sourceJSON(v.Findings, v.Findings.Verdict())}
 	for _, l := range v.Findings.Levels {
 		doc.Levels = append(doc.Levels, sourceJSON(l, l.Verdict()))
 	}

@@ -19,7 +19,7 @@ func (o *output) verified(opts VerifyOptions, v *images.Verified) error {
 		o.warnings(f)
 	}
 	if opts.json() {
-		return o.json(verifiedJSON(opts, v))
+		return o.document("verify", false, verifiedJSON(opts, v))
 	}
 	w, s := io.Writer(o.Stdout), o.Out
 	if v.Stated != nil {

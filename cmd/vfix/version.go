@@ -29,12 +29,7 @@ libvfix.so, of vfix-trace and of vfix-runtime.`,
   vfix version --format json`,
 		Annotations: exits(`  0  success   2  usage error`),
 		Args:        noArguments,
-		RunE: func(*cobra.Command, []string) error {
-			if err := opts.check("version"); err != nil {
-				return err
-			}
-			return out.build(opts, buildVersion())
-		},
+		RunE:        func(*cobra.Command, []string) error { return out.build(opts, buildVersion()) },
 	}
 	opts.addFormat(cmd)
 	return cmd
@@ -43,13 +38,12 @@ libvfix.so, of vfix-trace and of vfix-runtime.`,
 // build prints which vfix this is.
 func (o *output) build(opts VersionOptions, b buildInfo) error {
 	if opts.json() {
-		return o.json(struct {
-			jsonDocument
+		return o.document("version", false, struct {
 			buildInfo
 			Library int   `json:"library_size"`
 			Trace   int   `json:"trace_size"`
 			Runtime int64 `json:"runtime_size"`
-		}{document("version"), b, len(shim.Library()), len(shim.Trace()), embedded.Size(embedded.Runtime)})
+		}{b, len(shim.Library()), len(shim.Trace()), embedded.Size(embedded.Runtime)})
 	}
 	from := cmp.Or(b.Commit, "not known")
 	if b.Modified {
