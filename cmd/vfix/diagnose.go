@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -145,15 +144,16 @@ func vsyscallCrashes(r *diagnose.Result) error {
 	} else if fixable, _ := counted(r, diagnose.Kind.Fixable); fixable > 0 {
 		hint = "name the image that the program ran in: 'vfix diagnose --root IMAGE CRASH'"
 	}
-	return &findingsError{msg: r.Input + ": " + what, hint: hint}
+	return finding(hint, "%s: %s", r.Input, what)
 }
 
 // unknownCrashes is the finding that nothing says what the crashes were of which a result has no cause, or whether there
 // were any.
 func unknownCrashes(r *diagnose.Result) error {
 	if len(r.Crashes) == 0 && !r.Understood {
-		return &findingsError{incomplete: true, msg: r.Input + ": incomplete: no line is of a known kind, so a crash may be in it",
-			hint: "give the kernel's log of that time, 'journalctl -k | vfix diagnose -', or the whole output of docker inspect or kubectl get pod -o json; 'vfix help diagnose' lists what is understood"}
+		return incompletef("give the kernel's log of that time, 'journalctl -k | vfix diagnose -', or the whole output of docker inspect "+
+			"or kubectl get pod -o json; 'vfix help diagnose' lists what is understood",
+			"%s: incomplete: no line is of a known kind, so a crash may be in it", r.Input)
 	}
 	n, next := counted(r, func(k diagnose.Kind) bool { return k == diagnose.Unknown })
 	if n == 0 {
@@ -163,7 +163,7 @@ func unknownCrashes(r *diagnose.Result) error {
 	if next != nil {
 		hint = "run: " + next.Command
 	}
-	return &findingsError{incomplete: true, msg: fmt.Sprintf("%s: %s with an unknown cause", r.Input, screen.Count(n, "crash")), hint: hint}
+	return incompletef(hint, "%s: %s with an unknown cause", r.Input, screen.Count(n, "crash"))
 }
 
 func crashes(n int) string { return screen.Count(n, "vsyscall crash") }

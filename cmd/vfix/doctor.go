@@ -112,10 +112,8 @@ func runDoctor(ctx context.Context, opts DoctorOptions, out *output, e engine) e
 		return err
 	}
 	if failed := report.Failed(); len(failed) > 0 {
-		return &findingsError{
-			msg:  fmt.Sprintf("%s failed: %s", screen.Count(len(failed), "check"), strings.Join(failed, ", ")),
-			hint: "see 'do' below each of them; run 'vfix doctor --check NAME' to repeat one",
-		}
+		return finding("see 'do' below each of them; run 'vfix doctor --check NAME' to repeat one",
+			"%s failed: %s", screen.Count(len(failed), "check"), strings.Join(failed, ", "))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-// The errors that the command makes itself. The hint of each says what a user can do;
+// The errors that the command makes itself, and with which status they end vfix. The hint of each says what a user can do;
 // errors.go and package hints are all that main needs to know of errors.
 
 package main
@@ -46,6 +46,15 @@ type findingsError struct {
 	printed bool
 	// incomplete says that something was not examined, so that the verdict is not known: status 4.
 	incomplete bool
+}
+
+func finding(hint, format string, a ...any) *findingsError {
+	return &findingsError{msg: fmt.Sprintf(format, a...), hint: hint}
+}
+
+// incompletef is the finding that something was not examined.
+func incompletef(hint, format string, a ...any) *findingsError {
+	return &findingsError{msg: fmt.Sprintf(format, a...), hint: hint, incomplete: true}
 }
 
 func (e *findingsError) Error() string { return e.msg }
@@ -111,4 +120,41 @@ func isIncomplete(err error) bool {
 		var f *findingsError
 		return errors.As(e, &f) && f.incomplete
 	})
+}
+
+// The exit statuses. `vfix help exit-status` explains them to people.
+const (
+	statusDone       = 0
+	statusError      = 1
+	statusUsage      = 2
+	statusFindings   = 3
+	statusIncomplete = 4
+	statusNotStarted = 125 // the statuses of env(1)
+	statusNotExec    = 126
+	statusNoCommand  = 127
+	statusSignal     = 128 // and the number of the signal
+	statusBrokenPipe = statusSignal + int(syscall.SIGPIPE)
+)
+
+// exitStatus is with which status an error, or none, ends vfix: the first that applies.
+func exitStatus(err error) int {
+	var sig *signalError
+	var start *startError
+	switch {
+	case err == nil:
+		return statusDone
+	case errors.As(err, &sig):
+		return sig.status()
+	case isA[*usageError](err):
+		return statusUsage
+	case errors.As(err, &start):
+		return start.status()
+	case errors.Is(err, screen.ErrBrokenPipe):
+		return statusBrokenPipe
+	case isIncomplete(err):
+		return statusIncomplete
+	case isOnly[*findingsError](err):
+		return statusFindings
+	}
+	return statusError
 }

@@ -10,6 +10,7 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/hazards"
+	"vfix.dev/vfix/images/mountopts"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
@@ -122,7 +123,7 @@ func hotfixOf(f *contents.Findings, o hotfix.Options) *hotfix.Hotfixed {
 	h := &hotfix.Hotfixed{Findings: f, Name: "redis:2.8.22", Image: "redis:2.8.22", Service: "redis"}
 	for i := range f.Files {
 		if file := &f.Files[i]; !file.Plan.Empty() {
-			h.Mounts = append(h.Mounts, hotfix.Mount{
+			h.Mounts = append(h.Mounts, mountopts.Mount{
 				Source: o.Dir + "/" + strings.Repeat("0123456789abcdef", 4), Target: "/" + file.Path, Size: file.Plan.Size,
 			})
 		}

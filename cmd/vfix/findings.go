@@ -5,7 +5,6 @@ package main
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -38,26 +37,24 @@ func incomplete(f *contents.Findings, then string) error {
 		return nil
 	}
 	if missing := f.MissingLibraries(); len(missing) > 0 && f.Unread() == 0 {
-		return &findingsError{
-			incomplete: true, msg: f.Name() + ": incomplete: the libraries that it loads were not examined: " + strings.Join(missing, ", "),
-			hint: "name the root filesystem that it runs in: 'vfix scan --root DIR " + quote.Path(f.Source) + "', where / is this machine",
-		}
+		return incompletef("name the root filesystem that it runs in: 'vfix scan --root DIR "+quote.Path(f.Source)+"', where / is this machine",
+			"%s: incomplete: the libraries that it loads were not examined: %s", f.Name(), strings.Join(missing, ", "))
 	}
 	i := slices.IndexFunc(f.Passed, func(p contents.Passed) bool { return p.Unread })
 	if i < 0 {
-		return &findingsError{
-			incomplete: true, msg: fmt.Sprintf("%s: incomplete: nothing examined: %s", f.Name(), f.Passed[0].Reason),
-			hint: cmp.Or(hints.Unpack(f.Source, then), "name an ELF file, a directory, an archive or an image: see 'vfix help sources'"),
-		}
+		return incompletef(cmp.Or(hints.Unpack(f.Source, then), "name an ELF file, a directory, an archive or an image: see 'vfix help sources'"),
+			"%s: incomplete: nothing examined: %s", f.Name(), f.Passed[0].Reason)
 	}
 	p := &f.Passed[i]
 	hint := p.Hint
 	if p.Path == f.Source {
 		hint = cmp.Or(hint, hints.Unpack(f.Source, then))
 	}
-	return &findingsError{
-		incomplete: true, msg: fmt.Sprintf("%s: incomplete: %s: %s: %s", f.Name(), f.UnreadText(), p.Name(), p.Reason), hint: cmp.Or(hint, unreadHint(p)),
+	if p.Denied {
+		hint = cmp.Or(hint, "run vfix as root, or as a user who can read them")
 	}
+	hint = cmp.Or(hint, "the reasons are under NOT EXAMINED, in JSON under not_examined; such a file may call the vsyscall page")
+	return incompletef(hint, "%s: incomplete: %s: %s: %s", f.Name(), f.UnreadText(), p.Name(), p.Reason)
 }
 
 // incompleteInAll is incomplete for the images for all levels of x86-64 that a source has.
@@ -74,20 +71,11 @@ func unreadInList(b *batch.Batch) error {
 	if b.Unread == 0 {
 		return nil
 	}
-	return &findingsError{
-		incomplete: true, msg: "incomplete: " + screen.Count(b.Unread, "image") + " with paths or layers that could not be read",
-		hint: "run 'vfix scan IMAGE' to see them and the reasons",
-	}
+	return incompletef(seeReasons, "incomplete: %s with paths or layers that could not be read", screen.Count(b.Unread, "image"))
 }
 
-// unreadHint is what helps against a reason.
-func unreadHint(p *contents.Passed) string {
-	switch {
-	case p.Denied:
-		return "run vfix as root, or as a user who can read them"
-	}
-	return "the reasons are under NOT EXAMINED, in JSON under not_examined; such a file may call the vsyscall page"
-}
+// seeReasons is the hint for a list, whose table has only numbers.
+const seeReasons = "run 'vfix scan IMAGE' to see them and the reasons"
 
 // nothingToPatch says that there is no call site, in what there is or in what could be read.
 func nothingToPatch(f *contents.Findings, asked []find.Fix) string {
@@ -110,8 +98,17 @@ func leftOver(f *contents.Findings) error {
 	if n == 0 {
 		return nil
 	}
-	return &findingsError{
-		msg:  fmt.Sprintf("%s: %s could not be patched", f.Source, screen.Count(n, tables.OpenSite)),
-		hint: "the table gives the reasons; 'vfix scan --explain' shows the code around each of them",
+	return finding("the table gives the reasons; 'vfix scan --explain' shows the code around each of them",
+		"%s: %s could not be patched", f.Source, screen.Count(n, tables.OpenSite))
+}
+
+// fixNames are the fixes that some file needs, of those that were asked for: a value of --fix, "" for none.
+func fixNames(f *contents.Findings) string {
+	var all []string
+	for _, r := range tables.Fixed(f) {
+		if name := string(r.Fix); !slices.Contains(all, name) {
+			all = append(all, name)
+		}
 	}
+	return strings.Join(all, ",")
 }

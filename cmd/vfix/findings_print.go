@@ -221,3 +221,23 @@ func (o *output) consequences(f *contents.Findings) {
 		}
 	}
 }
+
+// jsonFileFix is what a plan does about something besides call sites.
+type jsonFileFix struct {
+	Kind    find.Fix     `json:"kind"`
+	Reason  string       `json:"reason"`
+	Change  *jsonChange  `json:"change,omitempty"`
+	Listing *jsonListing `json:"listing,omitempty"`
+}
+
+// fixJSON is nil if no fix was asked for, or the file needs none.
+func fixJSON(d *find.Redirect) *jsonFileFix {
+	if d == nil {
+		return nil
+	}
+	r := &jsonFileFix{Kind: d.Fix, Reason: d.Reason, Listing: listingJSON(d.Listing)}
+	if d.After != nil {
+		r.Change = &jsonChange{Vaddr: hex(d.Vaddr), Offset: d.Offset, Before: fmt.Sprintf("%x", d.Before), After: fmt.Sprintf("%x", d.After)}
+	}
+	return r
+}

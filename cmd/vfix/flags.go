@@ -28,6 +28,7 @@ import (
 	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/internal/nearest"
 	"vfix.dev/vfix/internal/quote"
+	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/shim"
 )
 
@@ -135,6 +136,16 @@ func (w *workOptions) addMedia(cmd *cobra.Command) {
 		"retry when a registry makes no progress for this `TIME`, such as 30s or 5m")
 }
 
+// addFix declares --fix: what is fixed besides call sites.
+func (w *workOptions) addFix(cmd *cobra.Command) {
+	var all []string
+	for _, r := range find.Fixes {
+		all = append(all, fmt.Sprintf("%s (%s)", r, fixes.Affects(r)))
+	}
+	cmd.Flags().StringVar(&w.fix, "fix", "", "also fix `WHAT`: "+strings.Join(all, ", "))
+	words(cmd, "fix", fixes.Names())
+}
+
 // begin checks the options, and begins to show progress.
 func (w *workOptions) begin(ctx context.Context, verb string, out *output) error {
 	if w.read.Jobs < 0 {
@@ -190,6 +201,14 @@ func parsePlatform(verb, text string) (v1.Platform, error) {
 
 // userAgent is vfix's name in requests to registries and engines.
 func userAgent() string { return "vfix/" + buildVersion().Version }
+
+// texts are words of a type of their own as texts.
+func texts[T ~string](all []T) (words []string) {
+	for _, word := range all {
+		words = append(words, string(word))
+	}
+	return words
+}
 
 func oneOf(verb, flag, got string, allowed []string) error {
 	if slices.Contains(allowed, got) {

@@ -27,14 +27,6 @@ type HotfixOptions struct {
 // everyEngine is the word of --for for all of them.
 const everyEngine = "all"
 
-func engineWords() []string {
-	words := []string{everyEngine}
-	for _, e := range mountopts.Engines {
-		words = append(words, string(e))
-	}
-	return words
-}
-
 // engines are those that the options are printed for.
 func (o *HotfixOptions) engines() []mountopts.Engine {
 	if o.engine == everyEngine {
@@ -112,7 +104,7 @@ removes the unused ones that are more than a minute old.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&opts.engine, "for", everyEngine, "print options for this `ENGINE`: docker, podman, compose, kubernetes, or all")
-	choices(cmd, "for", engineWords())
+	choices(cmd, "for", append([]string{everyEngine}, texts(mountopts.Engines)...))
 	f.StringVarP(&opts.dir, "output", "o", hotfix.HotfixDir, "keep the patched copies in this `DIR`")
 	f.BoolVar(&opts.apply, "apply", false, "recreate a stopped docker container with the mounts")
 	f.BoolVar(&opts.list, "list", false, "list the patched copies and what uses them")
@@ -137,10 +129,8 @@ func runHotfix(ctx context.Context, opts HotfixOptions, source string, out *outp
 		return err
 	}
 	if n := len(unsayable(opts, done)); n > 0 && opts.engine != everyEngine {
-		return &findingsError{
-			msg:  screen.Count(n, "file") + " cannot be mounted with these options",
-			hint: "build an image with 'vfix rebuild', or fix the node with 'vfix install'",
-		}
+		return finding("build an image with 'vfix rebuild', or fix the node with 'vfix install'",
+			"%s cannot be mounted with these options", screen.Count(n, "file"))
 	}
 	return nil
 }
@@ -171,15 +161,6 @@ func runHotfixCopies(ctx context.Context, opts HotfixOptions, out *output, e eng
 	return nil
 }
 
-// mountsOf are the mounts in the form that mountopts takes.
-func mountsOf(h *hotfix.Hotfixed) []mountopts.Mount {
-	var all []mountopts.Mount
-	for _, m := range h.Mounts {
-		all = append(all, mountopts.Mount{Source: m.Source, Target: m.Target})
-	}
-	return all
-}
-
 // unsayable are lines that say which mount an engine cannot be given, and why.
 func unsayable(opts HotfixOptions, h *hotfix.Hotfixed) []string {
 	if opts.apply {
@@ -187,7 +168,7 @@ func unsayable(opts HotfixOptions, h *hotfix.Hotfixed) []string {
 	}
 	var all []string
 	for _, e := range opts.engines() {
-		for _, m := range mountsOf(h) {
+		for _, m := range h.Mounts {
 			if why := mountopts.Unsayable(e, m); why != "" {
 				all = append(all, string(e)+": "+m.Target+": omitted: "+why)
 			}

@@ -83,7 +83,7 @@ func (o *output) mountOptions(opts HotfixOptions, h *hotfix.Hotfixed) {
 			}
 			fmt.Fprintln(o.Stdout, "# "+engineComments[e])
 		}
-		fmt.Fprint(o.Stdout, mountopts.Say(e, image, h.Service, mountsOf(h)))
+		fmt.Fprint(o.Stdout, mountopts.Say(e, image, h.Service, h.Mounts))
 	}
 }
 
@@ -119,7 +119,7 @@ func hotfixedJSON(opts HotfixOptions, h *hotfix.Hotfixed) jsonHotfixed {
 	}
 	if !opts.apply && len(h.Mounts) > 0 {
 		for _, e := range opts.engines() {
-			out.Options[string(e)] = mountopts.Say(e, h.Image, h.Service, mountsOf(h))
+			out.Options[string(e)] = mountopts.Say(e, h.Image, h.Service, h.Mounts)
 		}
 	}
 	return out

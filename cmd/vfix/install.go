@@ -1,4 +1,4 @@
-// The verb install: its options and those that it shares with uninstall.
+// The verbs install and uninstall, and their options.
 
 package main
 
@@ -20,7 +20,7 @@ type InstallOptions struct {
 func newInstallCommand(out *output, e engine) *cobra.Command {
 	var opts InstallOptions
 	var check bool
-	engines := append(installEngines(), install.Auto)
+	engines := append(texts(install.Engines), install.Auto)
 	cmd := &cobra.Command{
 		Use:   "install [options] ENGINE",
 		Short: "Make vfix a runtime of this machine's container engine",
@@ -127,13 +127,34 @@ func runInstall(opts InstallOptions, name string, out *output, e engine) error {
 	if opts.Program, err = programFor("install", "engines need", opts.Program); err != nil {
 		return err
 	}
-	opts.Engine = install.Engine(name)
-	opts.Show = out.showInstall(opts)
-	done, err := e.install(opts.Options)
+	return opts.run("install", name, e.install, out)
+}
+
+// run has the work of a verb done, and prints it.
+func (o InstallOptions) run(verb, engine string, act func(install.Options) (*install.Result, error), out *output) error {
+	o.Engine, o.Show = install.Engine(engine), out.showInstall(o)
+	done, err := act(o.Options)
 	if err != nil {
 		return err
 	}
-	return out.installed("install", opts, done)
+	return out.installed(verb, o, done)
+}
+
+// runCheck is 'vfix install --check'.
+func runCheck(cmd *cobra.Command, opts InstallOptions, args []string, out *output, e engine) error {
+	for _, name := range []string{"name", "runtime", "config", "prefix", "program", "default-runtime", "fail-closed", "opt-in", "fallback", "hook", "force", "dry-run"} {
+		if cmd.Flags().Changed(name) {
+			return usagef("install", "--check installs nothing: it does not work with --%s", name)
+		}
+	}
+	if len(args) > 0 && args[0] != install.Auto {
+		opts.Engine = install.Engine(args[0])
+	}
+	c, err := e.check(cmd.Context(), opts.Options)
+	if err != nil {
+		return err
+	}
+	return out.checked(opts, c)
 }
 
 // checkHook refuses what goes with a runtime only.
@@ -151,10 +172,45 @@ func checkHook(opts InstallOptions, name string) error {
 	return usagef("install", "--hook does not work with %s: want podman or crio", name)
 }
 
-func installEngines() []string {
-	var all []string
-	for _, e := range install.Engines {
-		all = append(all, string(e))
+func newUninstallCommand(out *output, e engine) *cobra.Command {
+	var opts InstallOptions
+	cmd := &cobra.Command{
+		Use:   "uninstall [options] [ENGINE]",
+		Short: "Undo vfix install",
+		Long: `Restore, byte for byte, each file that 'vfix install' changed, and remove the
+files it created: for one ENGINE, or for all. If a file was changed by others
+since, only vfix's part is removed, with a warning. Files that another engine
+still needs are kept, and so are the runtime's cache and its record of starts.
+
+If containers that were started through vfix-runtime are running, vfix names
+them and changes nothing: the engine needs vfix-runtime to stop and remove them.
+With --force, a link to the real runtime replaces vfix-runtime.
+
+Stopped containers of docker, podman or containerd (nerdctl) that use the
+runtime are also named, and can still be started, unpatched: the runtime stays
+in the engine's configuration, not as the default, and vfix-runtime becomes a
+link to the real runtime. Create the containers again without it, then run the
+command again to remove the rest. With --force, everything is removed at once,
+and these containers no longer start.
+
+No daemon is restarted. The command that makes the engine read the change is
+printed on stdout.`,
+		Example: `  vfix uninstall --dry-run      show what would change
+  vfix uninstall docker         then run the printed command`,
+		Annotations: exits(`  0  success, or nothing to do
+  1  error: everything written before it is restored   2  usage error`),
+		ValidArgs: texts(install.Engines),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return oneOf("uninstall", "ENGINE", args[0], texts(install.Engines))
+			}
+			return atMost(1, "ENGINE")(cmd, args)
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			return opts.run("uninstall", strings.Join(args, ""), e.uninstall, out)
+		},
 	}
-	return all
+	cmd.Flags().BoolVar(&opts.Force, "force", false, "continue while containers that were started through vfix-runtime are running; a link to the real runtime replaces vfix-runtime. Keep nothing for stopped ones")
+	opts.addShared(cmd)
+	return cmd
 }

@@ -1,4 +1,4 @@
-// The output of install and uninstall. See the rules in package screen.
+// The output of install, its --check, and uninstall. See the rules in package screen.
 
 package main
 
@@ -94,5 +94,51 @@ func writeChanges(w io.Writer, c screen.Palette, changes []install.Change) {
 			}
 			fmt.Fprintln(w, text)
 		}
+	}
+}
+
+// checked prints what was found.
+func (o *output) checked(opts InstallOptions, c *install.Checked) error {
+	if opts.json() {
+		if err := o.document("install", false, *c); err != nil {
+			return err
+		}
+	} else {
+		o.checkedTable(c)
+	}
+	if len(c.Problems) == 0 {
+		return nil
+	}
+	return finding("see 'vfix help nodes'", "%s with the installation", screen.Count(len(c.Problems), "problem"))
+}
+
+func (o *output) checkedTable(c *install.Checked) {
+	t := &screen.Table{Head: []string{"CHECK", "RESULT", "DETAILS"}, Right: -1}
+	ok := func(good bool) string {
+		if good {
+			return "ok"
+		}
+		return "FAILED"
+	}
+	if c.Installed {
+		t.Add([]string{"program", ok(c.Program != ""), c.Program + " " + c.Version})
+	}
+	for _, f := range c.Files {
+		t.Add([]string{"file", ok(f.State != install.Gone), f.Path + ": " + string(f.State)})
+	}
+	for _, e := range c.Engines {
+		t.Add([]string{string(e.Engine), ok(e.Names), e.Config})
+	}
+	switch {
+	case c.Start != nil:
+		t.Add([]string{"start", ok(c.Start.OK), fmt.Sprintf("a container with a legacy program, %.2f s", c.Start.Seconds)})
+	case c.Installed:
+		t.Add([]string{"start", "-", "not tried"})
+	}
+	if !t.Empty() {
+		t.Write(o.Stdout, o.Out)
+	}
+	for _, p := range c.Problems {
+		o.Warn("%s", p)
 	}
 }

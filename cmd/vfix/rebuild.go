@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -212,13 +211,9 @@ func rebuiltAll(b *batch.Batch) error {
 	if err := failures(b); err != nil {
 		return err
 	}
-	const hint = "run 'vfix scan IMAGE' to see them and the reasons"
 	errs := []error{unreadInList(b)}
 	if b.LeftOver > 0 {
-		errs = append(errs, &findingsError{
-			msg:  fmt.Sprintf("%s: %s could not be patched", screen.Count(b.Open, "image"), screen.Count(b.LeftOver, tables.OpenSite)),
-			hint: hint,
-		})
+		errs = append(errs, finding(seeReasons, "%s: %s could not be patched", screen.Count(b.Open, "image"), screen.Count(b.LeftOver, tables.OpenSite)))
 	}
 	return errors.Join(errs...)
 }

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -176,27 +175,27 @@ func scanEach(ctx context.Context, opts ScanOptions, args []string, out *output,
 	}
 	for _, f := range all {
 		errs = append(errs, incomplete(f, scanIt))
+		var found []*findingsError
 		if n := len(f.Hazards); n > 0 && opts.strict {
-			errs = append(errs, &findingsError{
-				msg:     fmt.Sprintf("%s: %s", f.Name(), screen.Count(n, "hazard")),
-				hint:    "see 'vfix help other-causes'",
-				printed: opts.format == "table" && opts.output == "",
-			})
+			found = append(found, finding(seeHazards, "%s: %s", f.Name(), screen.Count(n, "hazard")))
 		}
 		if n := f.UncoveredSites(); n > 0 {
 			var commands []string
 			for _, c := range opts.here.fixes(f) {
 				commands = append(commands, quoted(c))
 			}
-			errs = append(errs, &findingsError{
-				msg:     fmt.Sprintf("%s: %s", f.Name(), screen.Count(n, tables.OpenSite)),
-				hint:    "run " + strings.Join(commands, " or "),
-				printed: opts.format == "table" && opts.output == "",
-			})
+			found = append(found, finding("run "+strings.Join(commands, " or "), "%s: %s", f.Name(), screen.Count(n, tables.OpenSite)))
+		}
+		for _, one := range found {
+			one.printed = opts.format == "table" && opts.output == ""
+			errs = append(errs, one)
 		}
 	}
 	return errors.Join(append(errs, err)...)
 }
+
+// seeHazards is the hint for hazards.
+const seeHazards = "see 'vfix help other-causes'"
 
 // quoted puts a command into quotation marks, unless there are some in it: what is copied with them
 // would be another command.
@@ -316,16 +315,10 @@ func scanAll(ctx context.Context, opts ScanOptions, out *output, e engine) error
 	}
 	errs := []error{unreadInList(done)}
 	if n := done.Hazards; n > 0 && opts.strict {
-		errs = append(errs, &findingsError{
-			msg:  fmt.Sprintf("hazards: %d of %s", n, screen.Count(done.All(), "image")),
-			hint: "see 'vfix help other-causes'",
-		})
+		errs = append(errs, finding(seeHazards, "hazards: %d of %s", n, screen.Count(done.All(), "image")))
 	}
 	if n := done.Of[outcome.Affected]; n > 0 {
-		errs = append(errs, &findingsError{
-			msg:  fmt.Sprintf("affected: %d of %s", n, screen.Count(done.All(), "image")),
-			hint: "run 'vfix rebuild --from-file' with the same list",
-		})
+		errs = append(errs, finding("run 'vfix rebuild --from-file' with the same list", "affected: %d of %s", n, screen.Count(done.All(), "image")))
 	}
 	return errors.Join(errs...)
 }

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -94,24 +93,18 @@ func verifyFindings(opts VerifyOptions, v *images.Verified) error {
 	open := uncoveredInAll(v.Findings)
 	switch {
 	case len(v.Problems) > 0 && opts.with.Against == "":
-		return &findingsError{
-			msg:  fmt.Sprintf("%s: does not match its statement: %s", v.Findings.Source, screen.Count(len(v.Problems), "difference")),
-			hint: "the statement belongs to another image, or one of the two was changed: rebuild the image with vfix rebuild",
-		}
+		return finding("the statement belongs to another image, or one of the two was changed: rebuild the image with vfix rebuild",
+			"%s: does not match its statement: %s", v.Findings.Source, screen.Count(len(v.Problems), "difference"))
 	case len(v.Problems) > 0:
 		verb := "rebuild"
 		if v.Findings.Digest == "" {
 			verb = "patch"
 		}
-		return &findingsError{
-			msg:  fmt.Sprintf("%s: not what vfix makes from %s: %s", v.Findings.Source, opts.with.Against, screen.Count(len(v.Problems), "difference")),
-			hint: fmt.Sprintf("compare with the base it was built from, or create it again with vfix %s", verb),
-		}
+		return finding("compare with the base it was built from, or create it again with vfix "+verb,
+			"%s: not what vfix makes from %s: %s", v.Findings.Source, opts.with.Against, screen.Count(len(v.Problems), "difference"))
 	case open > 0:
-		return &findingsError{
-			msg:  fmt.Sprintf("%s: %s left", v.Findings.Source, screen.Count(open, tables.OpenSite)),
-			hint: "run " + quoted("vfix scan --explain "+quote.Path(v.Findings.Source)),
-		}
+		return finding("run "+quoted("vfix scan --explain "+quote.Path(v.Findings.Source)),
+			"%s: %s left", v.Findings.Source, screen.Count(open, tables.OpenSite))
 	}
 	return nil
 }

@@ -1,16 +1,26 @@
-// The output of vfix verify: what it proved, and what it could not.
+// The output of vfix verify: what it proved, and what it could not. Of a file that was compared it lists the call
+// sites, then what changes beside them:
+//
+//	lib/libc.so.6: what else changes
+//	  offset 0x18   8 bytes  e_entry          5015020000000000 -> 0020120000000000
+//	  offset 0x40 784 bytes  program headers  112 of them differ
+//	  16408 bytes appended
 
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 
+	"vfix.dev/vfix/cmd/vfix/listing"
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/internal/fixes"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // verified prints what verify proved, and what it could not.
@@ -93,4 +103,120 @@ func writeComparison(w io.Writer, s screen.Stream, base string, v *images.Verifi
 	for _, p := range v.Problems {
 		s.Write(w, screen.Gap, len(screen.Gap), p)
 	}
+}
+
+// shownEdit is how long a run of bytes may be to be shown on a line, in bytes.
+const shownEdit = 8
+
+func writeDifference(w io.Writer, s screen.Stream, d *images.Difference) {
+	if d.Unplanned != nil {
+		l := listing.Site{
+			Title:   fmt.Sprintf("%s: %v", d.Path, d.Unplanned),
+			Reasons: []string{"the code there, before and after:"},
+			Before:  d.Listing.Before, After: d.Listing.After,
+		}
+		if len(l.Before) == 0 {
+			l.Reasons = []string{"no code of the file before is there"}
+		}
+		l.Write(w, s)
+		return
+	}
+	file := contents.File{Path: d.Path}
+	sites := map[uint64]bool{}
+	for i := range d.Patches {
+		if p := &d.Patches[i]; p.Form != patch.Left {
+			sites[p.Offset] = true
+			if l, ok := listing.Of(&file, p); ok {
+				l.Write(w, s)
+			}
+		}
+	}
+	if l, ok := listing.Fix(d.Path, d.Redirect); ok {
+		l.Write(w, s)
+		sites[d.Redirect.Offset] = true
+	}
+	fmt.Fprintln(w, s.Paint.Bold(screen.Printable(d.Path+": what else changes")))
+	for _, e := range d.Edits {
+		if !sites[e.Offset] {
+			fmt.Fprintf(w, "  offset %#-8x %4d bytes  %-16s %s\n", e.Offset, len(e.Old), e.Why, editText(e))
+		}
+	}
+	fmt.Fprintf(w, "  %d bytes appended\n\n", d.Appended)
+}
+
+// editText is both sides of a short run of bytes, in hex; of a long one, how many differ.
+func editText(e patch.Edit) string {
+	if len(e.Old) <= shownEdit {
+		return fmt.Sprintf("%x -> %x", e.Old, e.New)
+	}
+	n := 0
+	for i := range e.Old {
+		if e.Old[i] != e.New[i] {
+			n++
+		}
+	}
+	return fmt.Sprintf("%d of them differ", n)
+}
+
+type jsonVerified struct {
+	Against string `json:"against"`
+	*images.Verified
+	Differences []jsonDifference `json:"differences,omitempty"`
+	Stated      *jsonStated      `json:"provenance,omitempty"`
+	Result      jsonSource       `json:"result"`
+	Levels      []jsonSource     `json:"levels,omitempty"`
+}
+
+type jsonDifference struct {
+	Path      string         `json:"path"`
+	Sites     []jsonSite     `json:"sites"`
+	Fix       *jsonFileFix   `json:"fix,omitempty"`
+	Edits     []jsonEdit     `json:"edits"`
+	Appended  int64          `json:"appended"`
+	Unplanned *jsonUnplanned `json:"unplanned,omitempty"`
+}
+
+type jsonEdit struct {
+	What   string `json:"what"`
+	Offset uint64 `json:"offset"`
+	Before string `json:"before"`
+	After  string `json:"after"`
+}
+
+type jsonUnplanned struct {
+	Offset  int64        `json:"offset"`
+	Listing *jsonListing `json:"listing,omitempty"`
+}
+
+type jsonStated struct {
+	From      string          `json:"from"`
+	Statement json.RawMessage `json:"statement"`
+}
+
+func verifiedJSON(opts VerifyOptions, v *images.Verified) jsonVerified {
+	doc := jsonVerified{Against: opts.with.Against, Verified: v, Result: sourceJSON(v.Findings, v.Findings.Verdict())}
+	for _, l := range v.Findings.Levels {
+		doc.Levels = append(doc.Levels, sourceJSON(l, l.Verdict()))
+	}
+	for i := range v.Differences {
+		doc.Differences = append(doc.Differences, differenceJSON(&v.Differences[i]))
+	}
+	if v.Stated != nil {
+		doc.Stated = &jsonStated{v.Stated.From, v.Stated.Raw}
+	}
+	return doc
+}
+
+func differenceJSON(d *images.Difference) jsonDifference {
+	out := jsonDifference{Path: d.Path, Appended: d.Appended, Fix: fixJSON(d.Redirect)}
+	for i := range d.Patches {
+		out.Sites = append(out.Sites, siteJSON(&d.Patches[i]))
+	}
+	for _, e := range d.Edits {
+		out.Edits = append(out.Edits, jsonEdit{e.Why, e.Offset, fmt.Sprintf("%x", e.Old), fmt.Sprintf("%x", e.New)})
+	}
+	if d.Unplanned != nil {
+		out.Unplanned = &jsonUnplanned{d.Unplanned.Offset, listingJSON(&d.Listing)}
+	}
+	return out
 }

@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"vfix.dev/vfix/images/engine"
+	"vfix.dev/vfix/images/mountopts"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
 	"vfix.dev/vfix/internal/progress"
@@ -41,7 +42,7 @@ type recreation struct {
 	c      *engine.Client
 	old    *engine.Container
 	raw    json.RawMessage // what the engine says of the old one
-	mounts []Mount
+	mounts []mountopts.Mount
 	dir    string
 	P      progress.Reporter
 	Undo   []undoing

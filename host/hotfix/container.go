@@ -13,6 +13,7 @@ import (
 	"vfix.dev/vfix/host/store"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/engine"
+	"vfix.dev/vfix/images/mountopts"
 	"vfix.dev/vfix/internal/hinterr"
 )
 
@@ -114,7 +115,7 @@ func isKept(path, dir string) bool {
 }
 
 // sameMounts reports whether a container has the mounts already, or none are needed.
-func sameMounts(old *engine.Container, want []Mount) bool {
+func sameMounts(old *engine.Container, want []mountopts.Mount) bool {
 	for _, w := range want {
 		if !slices.ContainsFunc(old.Mounts, func(m engine.Mount) bool {
 			return m.Type == engine.Bind && m.Source == w.Source && m.Destination == w.Target

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/mountopts"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
 )
@@ -47,7 +48,7 @@ type inspectedMount struct {
 
 // newCreateRequest makes the request for a container like the one described by raw, made of
 // image, with the patched copies mounted in place of those in dir that it may have.
-func newCreateRequest(raw json.RawMessage, image string, mounts []Mount, dir string) (*createRequest, error) {
+func newCreateRequest(raw json.RawMessage, image string, mounts []mountopts.Mount, dir string) (*createRequest, error) {
 	var old inspected
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -83,7 +84,7 @@ func newCreateRequest(raw json.RawMessage, image string, mounts []Mount, dir str
 
 // addMounts adds the patched copies, and names the volumes without a name, so that the new
 // container has the old one's and not new ones.
-func addMounts(old *inspected, mounts []Mount, dir string) {
+func addMounts(old *inspected, mounts []mountopts.Mount, dir string) {
 	binds, _ := old.HostConfig["Binds"].([]any)
 	binds = slices.DeleteFunc(binds, func(b any) bool { return bindIs(text(b), old.Mounts) })
 	old.HostConfig["Binds"] = binds

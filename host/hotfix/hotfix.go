@@ -17,6 +17,7 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/mountopts"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/internal/hinterr"
@@ -46,8 +47,8 @@ type Hotfixed struct {
 	Image string `json:"image"`
 	// Service is a short name that compose and Kubernetes take: of the container's service,
 	// else the last part of the image's name.
-	Service string  `json:"service"`
-	Mounts  []Mount `json:"mounts"` // sorted by target
+	Service string            `json:"service"`
+	Mounts  []mountopts.Mount `json:"mounts"` // sorted by target; of patched files, and of what a fix needs
 	// Covered are the container's own mounts (volumes, folders of the host): what is in
 	// them was not looked at, and files of the image below them are not seen there.
 	Covered []string `json:"covered_by"`
@@ -55,13 +56,6 @@ type Hotfixed struct {
 	Running bool `json:"running"`
 	// Recreated is set where Apply was given and there was something to do.
 	Recreated *Recreated `json:"recreated"`
-}
-
-// Mount is one name of one patched file, or of a file that a fix needs.
-type Mount struct {
-	Source string `json:"source"` // absolute path of the patched copy on this machine
-	Target string `json:"target"` // absolute path in the container
-	Size   int64  `json:"size"`   // bytes
 }
 
 // containerName is what docker lets containers be called, and IDs (daemon/names).
@@ -206,7 +200,7 @@ func (h *hotfix) keep(ctx context.Context, targets []contents.Target, covered []
 			return fmt.Errorf("patched copy of %s: %w", targets[0], err)
 		}
 		for _, t := range targets {
-			h.out.Mounts = append(h.out.Mounts, Mount{Source: source, Target: t, Size: one.Plan.Size})
+			h.out.Mounts = append(h.out.Mounts, mountopts.Mount{Source: source, Target: t, Size: one.Plan.Size})
 		}
 		if d := one.Plan.Redirect; one.Plan.Redirected() && !slices.Contains(fixed, d.Fix) {
 			fixed = append(fixed, d.Fix)
@@ -217,7 +211,7 @@ func (h *hotfix) keep(ctx context.Context, targets []contents.Target, covered []
 			return fmt.Errorf("%s: %w", r, err)
 		}
 	}
-	slices.SortFunc(h.out.Mounts, func(a, b Mount) int { return strings.Compare(a.Target, b.Target) })
+	slices.SortFunc(h.out.Mounts, func(a, b mountopts.Mount) int { return strings.Compare(a.Target, b.Target) })
 	return nil
 }
 
@@ -230,7 +224,7 @@ func (h *hotfix) keepFile(ctx context.Context, k *copyFolder, f fixes.File, cove
 	if err != nil {
 		return err
 	}
-	h.out.Mounts = append(h.out.Mounts, Mount{Source: source, Target: "/" + f.Name, Size: int64(len(f.Body))})
+	h.out.Mounts = append(h.out.Mounts, mountopts.Mount{Source: source, Target: "/" + f.Name, Size: int64(len(f.Body))})
 	return nil
 }
 

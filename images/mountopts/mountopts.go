@@ -16,8 +16,9 @@ import (
 
 // Mount is one read-only bind mount of a file.
 type Mount struct {
-	Source string // absolute path on the host
-	Target string // absolute path in the container
+	Source string `json:"source"` // absolute path on the host
+	Target string `json:"target"` // absolute path in the container
+	Size   int64  `json:"size"`   // bytes
 }
 
 // Engine names a format.

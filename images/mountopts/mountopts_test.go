@@ -103,7 +103,7 @@ func TestCompose(t *testing.T) {
 					}
 				}
 			}
-			text := Say(Compose, "", service, []Mount{{"/s $x", name}, {"/t", "/u"}})
+			text := Say(Compose, "", service, []Mount{{Source: "/s $x", Target: name}, {Source: "/t", Target: "/u"}})
 			if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
 				t.Fatalf("%q: %v\n%s", name, err, text)
 			}
@@ -125,7 +125,7 @@ func undollar(s string) string {
 
 func TestKubernetes(t *testing.T) {
 	for _, name := range names {
-		m := Mount{"/s", name}
+		m := Mount{Source: "/s", Target: name}
 		if Unsayable(Kubernetes, m) != "" {
 			if !strings.Contains(name, ":") {
 				t.Errorf("%q: %s", name, Unsayable(Kubernetes, m))
@@ -148,7 +148,7 @@ func TestKubernetes(t *testing.T) {
 				}
 			}
 		}
-		text := Say(Kubernetes, "", "app", []Mount{m, {"/s", "/link"}, {"/other", "/o"}})
+		text := Say(Kubernetes, "", "app", []Mount{m, {Source: "/s", Target: "/link"}, {Source: "/other", Target: "/o"}})
 		if err := yaml.Unmarshal([]byte(text), &pod); err != nil {
 			t.Fatalf("%q: %v\n%s", name, err, text)
 		}
@@ -165,15 +165,15 @@ func TestKubernetes(t *testing.T) {
 // No engine can get a name that is not UTF-8; nothing printed writes to a terminal.
 func TestUnsayable(t *testing.T) {
 	for _, e := range Engines {
-		bad := Mount{"/s", "/lib/\xff.so"}
-		if Unsayable(e, bad) == "" || Unsayable(e, Mount{"/s", "/lib/ok.so"}) != "" {
+		bad := Mount{Source: "/s", Target: "/lib/\xff.so"}
+		if Unsayable(e, bad) == "" || Unsayable(e, Mount{Source: "/s", Target: "/lib/ok.so"}) != "" {
 			t.Errorf("%s: wrong about names that are not UTF-8", e)
 		}
 		if text := Say(e, "i", "n", []Mount{bad}); !utf8.ValidString(text) {
 			t.Errorf("%s: got %q", e, text)
 		}
 		for _, name := range names {
-			if text := Say(e, "i", "n", []Mount{{"/s", name}}); strings.ContainsAny(text, "\x1b\x7f\t") {
+			if text := Say(e, "i", "n", []Mount{{Source: "/s", Target: name}}); strings.ContainsAny(text, "\x1b\x7f\t") {
 				t.Errorf("%s: control characters in %q", e, text)
 			}
 		}
