@@ -548,9 +548,12 @@ admin() {
 	expect "status: $output" "$status" 0
 	expect mounts "$(mounted "$b/config.json" | wc -l)" 2
 	# From the filter on: the confined process is the one that installed it, with all its threads.
-	local child
-	child=$(sed -n 's/^\([0-9]*\) .*seccomp(SECCOMP_SET_MODE_FILTER.*/\1/p' "$work/trace" | head -n 1)
-	sed -n '/seccomp(SECCOMP_SET_MODE_FILTER/,$p' "$work/trace" | grep "^$child " >"$work/confined"
+	awk '
+	/CLONE_THREAD/ { cloning[$1] = 1 }
+	/ = [0-9]+$/ && cloning[$1] { process[$NF] = $1 in process ? process[$1] : $1; delete cloning[$1] }
+	{ of = $1 in process ? process[$1] : $1 }
+	/seccomp\(SECCOMP_SET_MODE_FILTER/ && !confined { confined = of }
+	of == confined' "$work/trace" >"$work/confined"
 	[ "$(grep -c 'pread64(' "$work/confined")" -gt 10 ] || fail 'control: it does not read the files'
 	expect 'what it opens' "$(grep -E '(open|openat|openat2|creat|socket|execve|connect)\(' "$work/confined")" ''
 	# The rest of vfix-runtime reads no more of a file than its head, and the bytes that it hashes and copies.

@@ -1,6 +1,6 @@
 /*
  * Alternate stacks that were large enough when the program was written: a signal's frame holds
- * the vector registers, and has more than 3 KiB with AVX-512, more than 11 with AMX. The kernel
+ * the vector registers, and has more than 3 KiB with AVX-512. The kernel
  * takes such a stack and kills at the first signal; without the library there would be none.
  * The program gets a larger one.
  */
@@ -14,13 +14,30 @@
 #define SMALL 16384	/* bytes; what is larger is taken without a question */
 #define REST 3072	/* bytes of the frame besides those registers, and of handlers */
 
-/* Bytes of the registers in a frame (SDM: CPUID leaf 0xd: EBX). */
+static void cpuid(unsigned leaf, unsigned sub, unsigned r[4])
+{
+	__asm__ volatile ("cpuid" : "=a"(r[0]), "=b"(r[1]), "=c"(r[2]), "=d"(r[3]) : "a"(leaf), "c"(sub));
+}
+
+/*
+ * Bytes of the registers in a frame (SDM: CPUID leaf 0xd, XCR0). Those that a program has to ask the kernel
+ * for, AMX's tiles, are not in it: programs that ask came later than AT_MINSIGSTKSZ.
+ */
 static unsigned register_bytes(void)
 {
-	unsigned a = 0xd, b, c = 0, d;
+	unsigned r[4], enabled, high, bytes = 512;
 
-	__asm__ volatile ("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
-	return b;
+	cpuid(1, 0, r);
+	if (!(r[2] & 1 << 27)) /* OSXSAVE */
+		return bytes;
+	__asm__ volatile ("xgetbv" : "=a"(enabled), "=d"(high) : "c"(0));
+	for (unsigned i = 2; i < 32; i++)
+		if (enabled >> i & 1) {
+			cpuid(0xd, i, r);
+			if (!(r[2] & 4) && r[0] + r[1] > bytes) /* not by XFD; size, offset */
+				bytes = r[0] + r[1];
+		}
+	return bytes;
 }
 
 static int is_too_small(const stack_t *s)
