@@ -80,18 +80,19 @@ func Layer(ctx context.Context, o LayerOptions) (*Layered, error) {
 		out.Files = append(out.Files, e.Name)
 	}
 	slices.Sort(out.Files)
-	m := contents.MemberWriters{}
-	m.AddExtras(extras, contents.NewTree())
+	m, under := contents.Members{}, contents.NewTree()
+	m.AddExtras(extras, under)
+	write := func(w io.Writer) error { return m.Write(ctx, w, under) }
 	if path, ok := strings.CutPrefix(o.Dest, tarPrefix); ok {
 		out.Reference = path
-		out.Size, err = writeTar(path, m)
+		out.Size, err = writeTar(path, write)
 		return out, err
 	}
 	dest, err := dropInDest(o.Dest)
 	if err != nil {
 		return nil, err
 	}
-	layer, err := contents.PackLayer(m.Write)
+	layer, err := contents.PackLayer(write)
 	if err != nil {
 		return nil, err
 	}
@@ -172,13 +173,13 @@ func readProgram(path string) ([]byte, error) {
 }
 
 // writeTar writes the files as a plain tar archive and returns its size.
-func writeTar(path string, m contents.MemberWriters) (int64, error) {
+func writeTar(path string, write func(io.Writer) error) (int64, error) {
 	p, err := atomicfile.Create(path)
 	if err != nil {
 		return 0, err
 	}
 	defer p.Discard()
-	if err := m.Write(p); err != nil {
+	if err := write(p); err != nil {
 		return 0, err
 	}
 	size, err := p.Seek(0, io.SeekCurrent)

@@ -4,6 +4,7 @@ package contents
 
 import (
 	"archive/tar"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -38,17 +39,20 @@ func PackLayer(write func(io.Writer) error) (*AddedLayer, error) {
 	return l, WrapPath("added layer", err)
 }
 
-// MemberWriters are those of a tar stream to write, by name.
-type MemberWriters map[string]func(*tar.Writer) error
+// Member is an entry of a tar stream to write; Content is that of a regular file.
+type Member struct {
+	*tar.Header
+	Content func() io.Reader // nil for none
+}
+
+// Members are those of a layer, by name.
+type Members map[string]Member
 
 // addFolders adds the folders that lead to a name: as in t, else as ImplicitDir. A folder
 // that engines show differently, because layers left out its entry, is also left out here: each
 // engine then shows what it has shown before.
-func (m MemberWriters) addFolders(name string, t *Tree) {
-	for d := path.Dir(name); d != "."; d = path.Dir(d) {
-		if m[d] != nil {
-			return
-		}
+func (m Members) addFolders(name string, t *Tree) {
+	for d := path.Dir(name); d != "." && m[d].Header == nil; d = path.Dir(d) {
 		e := ImplicitDir
 		if k := t.shown(d); k != nil {
 			if !t.stated(d) {
@@ -56,124 +60,112 @@ func (m MemberWriters) addFolders(name string, t *Tree) {
 			}
 			e = k.Entry
 		}
-		m[d] = func(tw *tar.Writer) error { return tw.WriteHeader(dirHeader(d, e)) }
+		m[d] = Member{Header: e.Header(d)}
 	}
 }
 
 // AddExtras adds files that are not in the base.
-func (m MemberWriters) AddExtras(extras []Extra, t *Tree) {
+func (m Members) AddExtras(extras []Extra, t *Tree) {
 	for _, e := range extras {
 		m.addFolders(e.Name, t)
-		m[e.Name] = e.Write
+		m[e.Name] = e.Member()
 	}
 }
 
-// Write writes the members sorted by name.
-func (m MemberWriters) Write(w io.Writer) error { return m.writeOver(w, NewTree()) }
-
-// writeOver writes the members of a layer on t: sorted by name, or in t's order if the order
+// Write writes the members of a layer on t: sorted by name, or in t's order if the order
 // makes a difference.
-func (m MemberWriters) writeOver(w io.Writer, t *Tree) error {
+func (m Members) Write(ctx context.Context, w io.Writer, t *Tree) error {
 	tw := tar.NewWriter(w)
 	names := slices.Sorted(maps.Keys(m))
 	if len(t.Others) > 0 {
 		t.order(names)
 	}
 	for _, name := range names {
-		if err := m[name](tw); err != nil {
+		if err := m[name].Write(ctx, tw); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return tw.Close()
 }
 
+// Write writes one member.
+func (m Member) Write(ctx context.Context, tw *tar.Writer) error {
+	if err := tw.WriteHeader(m.Header); err != nil || m.Content == nil {
+		return err
+	}
+	n, err := blob.CopyTo(ctx, tw, m.Content(), nil)
+	if err == nil && n != m.Size {
+		err = fmt.Errorf("got %d bytes, want %d", n, m.Size)
+	}
+	return err
+}
+
 // writeMembers writes the tar stream of the added layer.
 func (s *Session) writeMembers(ctx context.Context, w io.Writer, t *Tree, hits []Target, extras []Extra) error {
-	m := MemberWriters{}
+	m := Members{}
 	for _, h := range hits {
-		m.addFile(ctx, t, h.Names, h.Entry.Unmarked(), h.Plan.Size, func() io.Reader { return h.Plan.Apply(h.ELF.Content) })
+		m.addFile(t, h.Names, h.Entry.Unmarked(), h.Plan.Size, func() io.Reader { return h.Plan.Apply(h.ELF.Content) })
 	}
 	if err := m.addKept(ctx, t, hits); err != nil {
 		return err
 	}
 	m.AddExtras(extras, t)
-	return m.writeOver(w, t)
+	return m.Write(ctx, w, t)
 }
 
-// addKept adds what stays as it is and has to be written again (Tree.Kept), each file with its names.
-func (m MemberWriters) addKept(ctx context.Context, t *Tree, hits []Target) error {
-	written := map[*Inode][]string{}
-	for _, h := range hits {
-		written[h.Inode] = h.Names
-	}
-	files := t.kept(written)
+// addKept adds what stays as it is and has to be written again (Tree.kept), each file with its names.
+func (m Members) addKept(ctx context.Context, t *Tree, hits []Target) error {
+	files := t.kept(hits)
 	if len(files) == 0 {
 		return nil
 	}
-	got, err := t.Fetch(ctx, slices.Collect(maps.Keys(files)))
-	if err != nil {
-		return err
+	var want []*Inode
+	for _, v := range files {
+		want = append(want, v.Inode)
 	}
-	for i, names := range files {
-		r := got[i]
-		m.addFile(ctx, t, names, i.Entry, i.Size, func() io.Reader { return io.NewSectionReader(r, 0, r.Size()) })
+	got, err := t.Fetch(ctx, want)
+	for _, v := range files {
+		m.addFile(t, v.Names, v.Entry, v.Size, func() io.Reader { return io.NewSectionReader(got[v.Inode], 0, v.Size) })
 	}
-	return nil
+	return err
 }
 
 // addFile adds a file of t with all its names: the first has the content, the others are hard
 // links of it. Where the content changed, e is without its marks.
-func (m MemberWriters) addFile(ctx context.Context, t *Tree, names []string, e *Entry, size int64, content func() io.Reader) {
-	for n, name := range names {
+func (m Members) addFile(t *Tree, names []string, e *Entry, size int64, content func() io.Reader) {
+	for _, name := range names {
 		m.addFolders(name, t)
-		if n > 0 {
-			m[name] = func(tw *tar.Writer) error { return tw.WriteHeader(linkHeader(name, names[0], e)) }
-			continue
-		}
-		m[name] = func(tw *tar.Writer) error {
-			meta := e.Meta
-			if meta.CapabilityDisputed() && len(names) > 1 { // the links' headers say otherwise to those who apply them
-				meta.Xattrs = map[string]string{}
-				maps.Copy(meta.Xattrs, e.Meta.Xattrs)
-				if meta.Xattrs[capability] = meta.linked.own; meta.linked.own == "" {
-					delete(meta.Xattrs, capability)
-				}
-			}
-			hdr := meta.header(name)
-			hdr.Typeflag, hdr.Size = tar.TypeReg, size
-			if err := tw.WriteHeader(hdr); err != nil {
-				return err
-			}
-			n, err := blob.CopyTo(ctx, tw, content(), nil)
-			if err == nil && n != size {
-				err = fmt.Errorf("patched file: got %d bytes, want %d", n, size)
-			}
-			return err
+		m[name] = Member{Header: linkHeader(name, names[0], e)}
+	}
+	meta := e.Meta
+	if meta.CapabilityDisputed() && len(names) > 1 { // the links' headers say otherwise to those who apply them
+		meta.Xattrs = map[string]string{}
+		maps.Copy(meta.Xattrs, e.Meta.Xattrs)
+		if meta.Xattrs[capability] = meta.linked.own; meta.linked.own == "" {
+			delete(meta.Xattrs, capability)
 		}
 	}
+	hdr := meta.header(names[0])
+	hdr.Typeflag, hdr.Size = tar.TypeReg, size
+	m[names[0]] = Member{hdr, content}
 }
 
-// Write writes one file that is not in the base.
-func (e Extra) Write(tw *tar.Writer) error {
+// Member is a file that is not in the base, as an entry of a tar stream.
+func (e Extra) Member() Member {
 	like := e.Like
 	if like == nil {
 		like = &Meta{Mode: e.Mode, Mtime: ImplicitDir.Meta.Mtime}
 	}
 	hdr := like.header(e.Name)
-	if strings.HasSuffix(e.Name, "/") {
+	switch {
+	case strings.HasSuffix(e.Name, "/"):
 		hdr.Typeflag = tar.TypeDir
-		return tw.WriteHeader(hdr)
-	}
-	if e.Link != "" {
+	case e.Link != "":
 		hdr.Typeflag, hdr.Linkname = tar.TypeSymlink, e.Link
-		return tw.WriteHeader(hdr)
+	default:
+		hdr.Typeflag, hdr.Size = tar.TypeReg, int64(len(e.Body))
 	}
-	hdr.Typeflag, hdr.Size = tar.TypeReg, int64(len(e.Body))
-	if err := tw.WriteHeader(hdr); err != nil {
-		return err
-	}
-	_, err := tw.Write(e.Body)
-	return err
+	return Member{hdr, func() io.Reader { return bytes.NewReader(e.Body) }}
 }
 
 // At returns the node with a name of the tree, or nil. The name is one
@@ -188,27 +180,18 @@ func (t *Tree) At(name string) *Node {
 	return k
 }
 
-func dirHeader(name string, e *Entry) *tar.Header {
-	hdr := e.Meta.header(name + "/")
-	hdr.Typeflag = tar.TypeDir
-	return hdr
-}
-
 // Header is the tar header of an entry under a name, with its size for a regular file.
 func (e *Entry) Header(name string) *tar.Header {
-	switch e.Kind {
-	case KindDir:
-		return dirHeader(name, e)
-	case kindHardLink:
-		return linkHeader(name, e.Link, e)
-	}
 	hdr := e.Meta.header(name)
 	switch e.Kind {
+	case kindHardLink:
+		return linkHeader(name, e.Link, e)
+	case KindDir:
+		hdr.Name, hdr.Typeflag = name+"/", tar.TypeDir
 	case KindSymlink:
 		hdr.Typeflag, hdr.Linkname = tar.TypeSymlink, e.Link
 	case KindOther:
-		number := e.Meta.device
-		hdr.Typeflag, hdr.Devmajor, hdr.Devminor = e.Flag, number.major, number.minor
+		hdr.Typeflag, hdr.Devmajor, hdr.Devminor = e.Flag, e.Meta.device.major, e.Meta.device.minor
 	default:
 		hdr.Typeflag, hdr.Size = tar.TypeReg, e.Size
 	}

@@ -27,6 +27,9 @@ type origin struct{ layer, number int }
 
 func (i *Inode) origin() origin { return origin{i.Layer, i.Number} }
 
+// HasContent reports whether it is a regular file.
+func (i *Inode) HasContent() bool { return i.Kind == KindFile || i.Kind == KindPool }
+
 // Node is a name of the merged file system.
 type Node struct {
 	*Inode

@@ -120,13 +120,13 @@ type Target struct {
 // files returns the files that choose accepts and that any engine shows, sorted by their first
 // name.
 func (t *Tree) files(choose func(*Inode) bool) []Target {
-	all := t.visible(choose)
+	all := t.Files(choose)
 	for _, w := range t.Others {
 		at := map[origin]int{}
 		for i, v := range all {
 			at[v.origin()] = i
 		}
-		for _, v := range w.visible(choose) {
+		for _, v := range w.Files(choose) {
 			i, known := at[v.origin()]
 			if !known {
 				i, all = len(all), append(all, Target{Inode: v.Inode})
@@ -134,14 +134,14 @@ func (t *Tree) files(choose func(*Inode) bool) []Target {
 			all[i].reach(t, w, v.Names)
 		}
 	}
-	// The first name is the one with the content, and comes first in the layer.
-	if len(t.Others) > 0 {
-		for _, v := range all {
-			slices.Sort(v.Names)
+	// The first name is the one with the content, and comes first in the layer. Walk has "lib/x" before "lib-y".
+	for _, v := range all {
+		slices.Sort(v.Names)
+		if len(t.Others) > 0 {
 			t.order(v.Names)
 		}
 	}
-	slices.SortFunc(all, func(a, b Target) int { return strings.Compare(a.Names[0], b.Names[0]) })
+	slices.SortStableFunc(all, func(a, b Target) int { return strings.Compare(a.Names[0], b.Names[0]) })
 	return all
 }
 
@@ -162,41 +162,34 @@ func (v *Target) reach(t, w *Tree, names []string) {
 	}
 }
 
-// visible is files of one tree.
-func (t *Tree) visible(choose func(*Inode) bool) []Target {
+// Files are what choose accepts of a tree, directories excepted, and their names, all in the order of Walk.
+func (t *Tree) Files(choose func(*Inode) bool) []Target {
 	at := map[*Inode]int{}
 	var all []Target
 	t.Walk(func(name string, k *Node) {
 		if k.Kids != nil || !choose(k.Inode) {
 			return
 		}
-		i, ok := at[k.Inode]
-		if !ok {
-			i = len(all)
+		i, known := at[k.Inode]
+		if !known {
+			i, all = len(all), append(all, Target{Inode: k.Inode})
 			at[k.Inode] = i
-			all = append(all, Target{Inode: k.Inode})
 		}
 		all[i].Names = append(all[i].Names, name)
 	})
-	// walk has "lib/x" before "lib-y": sorting by the names themselves is what is promised.
-	for i := range all {
-		slices.Sort(all[i].Names)
-	}
-	slices.SortFunc(all, func(a, b Target) int { return strings.Compare(a.Names[0], b.Names[0]) })
 	return all
 }
 
 // kept are the files that others than overlay engines show at a path at which one of written would be written
 // over them, with the names under which they must be written once more, behind it.
-func (t *Tree) kept(written map[*Inode][]string) map[*Inode][]string {
-	patched := map[origin]bool{}
-	for i := range written {
-		patched[i.origin()] = true
+func (t *Tree) kept(written []Target) (all []Target) {
+	patched, again := map[origin]bool{}, map[origin]bool{}
+	for _, v := range written {
+		patched[v.origin()] = true
 	}
-	again := map[origin]bool{}
 	for _, w := range t.Others {
-		for _, names := range written {
-			for _, name := range names {
+		for _, v := range written {
+			for _, name := range v.Names {
 				k := w.At(w.place(name))
 				if k != nil && k.Kids == nil && k.Kind == KindFile && !patched[k.origin()] {
 					again[k.origin()] = true
@@ -204,16 +197,10 @@ func (t *Tree) kept(written map[*Inode][]string) map[*Inode][]string {
 			}
 		}
 	}
-	all := map[*Inode][]string{}
-	if len(again) == 0 {
-		return all
+	if len(again) > 0 {
+		all = t.files(func(i *Inode) bool { return again[i.origin()] })
 	}
-	for _, v := range t.files(func(i *Inode) bool { return again[i.origin()] }) {
-		if !v.stuck {
-			all[v.Inode] = v.Names
-		}
-	}
-	return all
+	return slices.DeleteFunc(all, func(v Target) bool { return v.stuck })
 }
 
 // order sorts names as the base has what they name: folders first, then files as their entries
@@ -288,9 +275,8 @@ func (t *Tree) shows(v *Target) string {
 }
 
 // namesOf are the names that a tree has for an inode of this or another tree.
-func (t *Tree) namesOf(i *Inode) []string {
-	var names []string
-	for _, v := range t.visible(func(o *Inode) bool { return o.origin() == i.origin() }) {
+func (t *Tree) namesOf(i *Inode) (names []string) {
+	for _, v := range t.Files(func(o *Inode) bool { return o.origin() == i.origin() }) {
 		names = append(names, v.Names...)
 	}
 	slices.Sort(names)

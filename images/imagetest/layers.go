@@ -60,9 +60,10 @@ func TarMembers(t testing.TB, all ...TestMember) []byte {
 	var b bytes.Buffer
 	tw := tar.NewWriter(&b)
 	for _, m := range all {
-		if err := m.write(tw); err != nil {
+		if err := tw.WriteHeader(m.member().Header); err != nil {
 			t.Fatal(err)
 		}
+		tw.Write(m.Body) // Close reports an error
 	}
 	if err := tw.Close(); err != nil {
 		t.Fatal(err)
@@ -70,17 +71,13 @@ func TarMembers(t testing.TB, all ...TestMember) []byte {
 	return b.Bytes()
 }
 
-func (m TestMember) write(tw *tar.Writer) error {
+func (m TestMember) member() contents.Member {
 	h := m.Header
 	h.Size, h.Format = int64(len(m.Body)), tar.FormatPAX
 	if h.ModTime.IsZero() {
 		h.ModTime = TestTime
 	}
-	if err := tw.WriteHeader(&h); err != nil {
-		return err
-	}
-	_, err := tw.Write(m.Body)
-	return err
+	return contents.Member{Header: &h, Content: func() io.Reader { return bytes.NewReader(m.Body) }}
 }
 
 // Derived is base with these members in one layer more, with all that a rebuild adds beside
@@ -91,14 +88,14 @@ func Derived(t testing.TB, base v1.Image, fallbackAdded, traced bool, members ..
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := contents.MemberWriters{}
+	w := contents.Members{}
 	for _, m := range members {
 		name := path.Clean(m.Name)
 		w.AddExtras([]contents.Extra{{Name: name}}, tree)
-		w[name] = m.write
+		w[name] = m.member()
 	}
 	var plain bytes.Buffer
-	if err := w.Write(&plain); err != nil {
+	if err := w.Write(context.Background(), &plain, contents.NewTree()); err != nil {
 		t.Fatal(err)
 	}
 	labels := map[string]string{"dev.vfix.base.name": "base", "dev.vfix.version": "1.2", "dev.vfix.base.digest": Must[v1.Hash](t)(base.Digest()).String()}

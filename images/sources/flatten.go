@@ -22,87 +22,71 @@ type flattening struct {
 	tree   *contents.Tree
 	extras []contents.Extra // what is added; each replaces what has its name
 
-	tw     *tar.Writer
-	files  wanted
-	others map[*contents.Inode]string // symlinks, devices and fifos by the first of their names
-	lost   map[string][]string        // names of files by the xattrs that a squashfs has no room for
-	err    error
+	tw   *tar.Writer
+	lost map[string][]string // names of files by the xattrs that a squashfs has no room for
+	err  error
 }
 
 // write writes the directories, then what has no content, then files by layers: each is read once more.
 func (f *flattening) write(ctx context.Context, w io.Writer) error {
-	f.tw, f.files, f.others, f.lost = tar.NewWriter(w), wanted{}, map[*contents.Inode]string{}, map[string][]string{}
+	f.tw, f.lost = tar.NewWriter(w), map[string][]string{}
 	replaced := map[string]bool{}
 	for _, e := range f.extras {
 		replaced[strings.TrimSuffix(e.Name, "/")] = true
 	}
-	f.put(".", f.tree.Root)
+	f.put(".", f.tree.Root.Entry)
 	f.tree.Walk(func(name string, k *contents.Node) {
 		if k.Kids != nil && !replaced[name] {
-			f.put(name, k)
+			f.put(name, k.Entry)
 		}
 	})
-	f.tree.Walk(func(name string, k *contents.Node) {
-		if k.Kids == nil && !replaced[name] {
-			f.note(name, k)
+	files := map[*contents.Inode][]string{}
+	for _, v := range f.tree.Files(func(*contents.Inode) bool { return true }) {
+		switch names := slices.DeleteFunc(v.Names, func(name string) bool { return replaced[name] }); {
+		case len(names) == 0:
+		case v.HasContent():
+			files[v.Inode] = names
+		default:
+			f.put(names[0], v.Entry)
+			f.links(names)
 		}
-	})
+	}
 	if f.err != nil {
 		return f.err
 	}
-	if err := f.tree.Read(ctx, slices.Collect(maps.Keys(f.files)), func(i *contents.Inode, r io.Reader) error { return f.file(ctx, i, r) }); err != nil {
+	err := f.tree.Read(ctx, slices.Collect(maps.Keys(files)), func(i *contents.Inode, r io.Reader) error {
+		name := files[i][0]
+		m := contents.Member{Header: f.header(name, i.Entry), Content: func() io.Reader { return r }}
+		if f.err = contents.WrapPath(name, m.Write(ctx, f.tw)); f.err == nil {
+			f.links(files[i])
+		}
+		return f.err
+	})
+	if err != nil {
 		return err
 	}
 	for _, e := range f.extras {
-		if err := e.Write(f.tw); err != nil {
+		if err := e.Member().Write(ctx, f.tw); err != nil {
 			return fmt.Errorf("%s: %w", e.Name, err)
 		}
 	}
 	return f.tw.Close()
 }
 
-// note writes symlinks, devices and fifos, and notes regular files.
-func (f *flattening) note(name string, k *contents.Node) {
-	if f.err != nil || f.files.note(name, k) {
-		return
-	}
-	if first, ok := f.others[k.Inode]; ok {
-		f.err = f.link(name, first)
-		return
-	}
-	f.others[k.Inode] = name
-	f.put(name, k)
-}
-
 // put writes what has no content.
-func (f *flattening) put(name string, k *contents.Node) {
+func (f *flattening) put(name string, e *contents.Entry) {
 	if f.err == nil {
-		f.err = contents.WrapPath(name, f.tw.WriteHeader(f.header(name, k.Entry)))
+		f.err = contents.WrapPath(name, f.tw.WriteHeader(f.header(name, e)))
 	}
 }
 
-// file writes one file under its first name, and links of it under the others.
-func (f *flattening) file(ctx context.Context, i *contents.Inode, r io.Reader) error {
-	names := f.files[i]
-	name := names[0]
-	hdr := f.header(name, i.Entry)
-	hdr.Typeflag, hdr.Size = tar.TypeReg, i.Size
-	if err := f.tw.WriteHeader(hdr); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	if _, err := blob.CopyTo(ctx, f.tw, r, nil); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	for _, other := range names[1:] {
-		if err := f.link(other, name); err != nil {
-			return err
+// links writes the further names of a file.
+func (f *flattening) links(names []string) {
+	for _, name := range names[1:] {
+		if f.err == nil {
+			f.err = f.tw.WriteHeader(&tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: names[0], Format: tar.FormatPAX})
 		}
 	}
-	return nil
-}
-
-func (f *flattening) link(name, first string) error {
-	return f.tw.WriteHeader(&tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: first, Format: tar.FormatPAX})
 }
 
 // squashXattrs begin the names of the extended attributes that a squashfs can hold (kernel,

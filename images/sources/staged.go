@@ -60,7 +60,7 @@ func (s *stage) leave(t *contents.Tree) error {
 
 // place moves the files to their names, and removes what is not visible. Entries left in files were not
 // there: a layer that an image has twice is read once, and what is larger than is worth it not at all.
-func (s *stage) place(t *contents.Tree, files wanted, f func(names []string, m *contents.Meta, file *os.File) error) error {
+func (s *stage) place(t *contents.Tree, files map[*contents.Inode][]string, f func(names []string, m *contents.Meta, file *os.File) error) error {
 	inOrder := slices.SortedFunc(maps.Keys(files), func(a, b *contents.Inode) int {
 		return cmp.Or(cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Number, b.Number))
 	})

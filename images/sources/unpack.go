@@ -148,12 +148,8 @@ type unpacking struct {
 	least fs.FileMode    // what directories have at least of their modes where their owner is not root
 	// replaced gives other content and metadata than a file of the tree has; nil: all are written as they are.
 	replaced Replacing
-	files    wanted
-	others   map[*contents.Inode]string // symlinks, devices and fifos by the first of their names
-	folders  []string
-	metas    []*contents.Meta // of the folders
+	files    map[*contents.Inode][]string // names of the regular files whose contents are to be read
 	lost     contents.Lost
-	err      error
 }
 
 // image writes the merged file system into an empty directory.
@@ -197,65 +193,71 @@ func WriteTree(ctx context.Context, t *contents.Tree, dir string, replaced Repla
 	return u.lost, u.tree(ctx, t, nil)
 }
 
-// tree writes a tree; staged has contents of its files already, nil for none.
-func (u *unpacking) tree(ctx context.Context, t *contents.Tree, staged *stage) error {
-	u.files, u.others = wanted{}, map[*contents.Inode]string{}
-	t.Walk(u.note)
-	if u.err != nil {
-		return u.err
-	}
-	if staged != nil {
-		if err := staged.place(t, u.files, u.finish); err != nil {
-			return err
-		}
-	}
-	err := t.Read(ctx, slices.Collect(maps.Keys(u.files)), func(i *contents.Inode, r io.Reader) error { return u.file(ctx, i, r) })
-	if err != nil {
-		return err
-	}
+// tree writes a tree: directories, then symlinks and devices, then files, as their contents come by layers. staged has
+// contents of its files already, nil for none.
+func (u *unpacking) tree(ctx context.Context, t *contents.Tree, staged *stage) (err error) {
 	if u.top == nil {
 		u.top = &t.Root.Meta
 	}
-	return u.closeFolders()
-}
-
-// note makes directories, symlinks and devices, and notes regular files: their contents come by
-// layers.
-func (u *unpacking) note(name string, k *contents.Node) {
-	if u.err != nil {
-		return
-	}
-	switch k.Kind {
-	case contents.KindDir:
-		u.folders, u.metas = append(u.folders, name), append(u.metas, &k.Meta)
-		u.err = u.root.Mkdir(name, ownerMode)
-	case contents.KindSymlink, contents.KindOther:
-		if first, ok := u.others[k.Inode]; ok {
-			u.err = u.root.Link(first, name)
-			return
+	folders, metas := []string{"."}, []*contents.Meta{u.top}
+	t.Walk(func(name string, k *contents.Node) {
+		if k.Kids != nil && err == nil {
+			folders, metas = append(folders, name), append(metas, &k.Meta)
+			err = u.root.Mkdir(name, ownerMode)
 		}
-		u.err = contents.WrapPath(name, u.other(name, k))
-	default:
-		u.files.note(name, k)
-	}
-}
-
-// other makes a symlink, device or fifo.
-func (u *unpacking) other(name string, k *contents.Node) (err error) {
-	var lost []contents.Loss
-	switch {
-	case k.Kind == contents.KindSymlink:
-		if err = u.root.Symlink(k.Inode.Link, name); err == nil && u.whole {
-			lost, err = k.Meta.GiveLink(u.root, name)
+	})
+	u.files = map[*contents.Inode][]string{}
+	for _, v := range t.Files(func(*contents.Inode) bool { return true }) {
+		if v.HasContent() {
+			u.files[v.Inode] = v.Names
+		} else if err == nil {
+			err = u.other(v)
 		}
-	case u.whole:
-		lost, err = k.Entry.MakeNode(u.root, name)
 	}
-	u.lost.Add(name, lost)
-	if _, there := u.root.Lstat(name); there == nil {
-		u.others[k.Inode] = name
+	if err == nil && staged != nil {
+		err = staged.place(t, u.files, u.finish)
+	}
+	if err == nil {
+		err = t.Read(ctx, slices.Collect(maps.Keys(u.files)), func(i *contents.Inode, r io.Reader) error { return u.file(ctx, i, r) })
+	}
+	// What directories have beside their names comes last, of the inner ones first.
+	for i, name := range slices.Backward(folders) {
+		if err == nil {
+			err = u.closeFolder(name, metas[i])
+		}
 	}
 	return err
+}
+
+// other makes a symlink, device or fifo, and links to it; one that cannot be made is tried again under its next name.
+func (u *unpacking) other(v contents.Target) error {
+	first := ""
+	for _, name := range v.Names {
+		if first != "" {
+			if err := u.root.Link(first, name); err != nil {
+				return err
+			}
+			continue
+		}
+		var lost []contents.Loss
+		var err error
+		switch {
+		case v.Kind == contents.KindSymlink:
+			if err = u.root.Symlink(v.Link, name); err == nil && u.whole {
+				lost, err = v.Meta.GiveLink(u.root, name)
+			}
+		case u.whole:
+			lost, err = v.MakeNode(u.root, name)
+		}
+		if err != nil {
+			return contents.WrapPath(name, err)
+		}
+		u.lost.Add(name, lost)
+		if _, err := u.root.Lstat(name); err == nil {
+			first = name
+		}
+	}
+	return nil
 }
 
 // writeNew writes a new file, which stays open.
@@ -321,16 +323,6 @@ func (u *unpacking) adorn(name string, f *os.File, m *contents.Meta, least fs.Fi
 	return u.root.Chtimes(name, m.Mtime, m.Mtime)
 }
 
-// closeFolders gives directories what they have beside their names, the inner ones first.
-func (u *unpacking) closeFolders() error {
-	for i, name := range slices.Backward(u.folders) {
-		if err := u.closeFolder(name, u.metas[i]); err != nil {
-			return err
-		}
-	}
-	return u.closeFolder(".", u.top)
-}
-
 func (u *unpacking) closeFolder(name string, m *contents.Meta) error {
 	f, err := u.root.Open(name)
 	if err != nil {
@@ -338,16 +330,4 @@ func (u *unpacking) closeFolder(name string, m *contents.Meta) error {
 	}
 	defer f.Close()
 	return u.adorn(name, f, m, u.least)
-}
-
-// wanted are the names of the regular files of a tree whose contents must be read.
-type wanted map[*contents.Inode][]string
-
-// note notes a name, if it is one of a regular file.
-func (w wanted) note(name string, k *contents.Node) bool {
-	if k.Kind != contents.KindFile && k.Kind != contents.KindPool {
-		return false
-	}
-	w[k.Inode] = append(w[k.Inode], name)
-	return true
 }
