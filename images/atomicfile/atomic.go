@@ -123,3 +123,26 @@ func Write(path string, data []byte) error {
 	}
 	return p.Commit()
 }
+
+// WriteFolder has fill fill a directory that gets the name path when it is whole. An empty directory of that name
+// gives way. The caller has the lock on path.
+func WriteFolder(path string, mode fs.FileMode, fill func(temp string) error) error {
+	path = filepath.Clean(path)
+	temp := HeldName(path)
+	if err := os.Mkdir(temp, mode); err != nil {
+		return err
+	}
+	err := fill(temp)
+	if err == nil {
+		if err = os.Remove(path); errors.Is(err, fs.ErrNotExist) { // os.Rename replaces no directory
+			err = nil
+		}
+	}
+	if err == nil {
+		err = os.Rename(temp, path)
+	}
+	if err != nil {
+		RemoveTree(temp)
+	}
+	return err
+}

@@ -119,34 +119,22 @@ type Result struct {
 
 // ResultStatement is the statement about a result, and learns its place.
 type ResultStatement interface {
-	// Beside begins the file beside an archive or layout that is about to get its name:
-	// once that has it, all that can fail is a rename.
-	Beside(dest Ref, r Result, st Stored) (PendingFile, error)
+	// Beside has write write an archive or layout, and puts the statement beside it: once the result
+	// has its name, all that can fail is a rename.
+	Beside(dest Ref, r Result, st Stored, write func() error) error
 	// Note remembers the digest of a result that has no statement beside it.
 	Note(st Stored) error
 	// Push pushes a result, which write does, under a tag, and what is stated about it first.
 	Push(ctx context.Context, dest Ref, tag name.Tag, r Result, write func(name.Reference) error, o Options) error
 }
 
-// PendingFile is a file that has its content and gets its name last.
-type PendingFile interface {
-	Commit() error
-	Discard() // for defer; nothing after Commit
-}
-
-// beside begins the file of the statement about r.
-func (r Result) beside(dest Ref, st Stored) (PendingFile, error) {
+// stated has write write a result, with what is stated about it beside it.
+func (r Result) stated(dest Ref, st Stored, write func() error) error {
 	if r.Statement == nil {
-		return noFile{}, nil
+		return write()
 	}
-	return r.Statement.Beside(dest, r, st)
+	return r.Statement.Beside(dest, r, st, write)
 }
-
-// noFile is a PendingFile that nobody reads.
-type noFile struct{}
-
-func (noFile) Commit() error { return nil }
-func (noFile) Discard()      {}
 
 // pushStated pushes a result, which write does, under a tag, with what is stated about it.
 func (r Result) pushStated(ctx context.Context, dest Ref, tag name.Tag, write func(name.Reference) error, o Options) error {

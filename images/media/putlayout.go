@@ -96,31 +96,18 @@ func PutLayout(ctx context.Context, dest Ref, r Result, o Options) (Stored, erro
 	if err != nil {
 		return fail(err)
 	}
-	dir := filepath.Clean(dest.Name)
-	temp := atomicfile.HeldName(dir)
-	if err := os.Mkdir(temp, 0o777); err != nil {
-		return fail(err)
-	}
-	defer os.RemoveAll(temp)
 	c, d, done, err := prepare(ctx, r, dest.Tag, o)
 	if err != nil {
 		return fail(err)
 	}
 	defer done()
 	st := Stored{Reference: dest.String(), Digest: d.Digest.String()}
-	statement, err := r.beside(dest, st)
-	if err != nil {
-		return fail(err)
-	}
-	defer statement.Discard()
-	if old != nil {
-		err = extendLayout(ctx, dir, old, c, d, o)
-	} else {
-		err = newLayout(ctx, dir, temp, c, d, o)
-	}
-	if err == nil {
-		err = statement.Commit()
-	}
+	err = r.stated(dest, st, func() error {
+		if old != nil {
+			return extendLayout(ctx, dest.Name, old, c, d, o)
+		}
+		return atomicfile.WriteFolder(dest.Name, 0o777, func(temp string) error { return newLayout(ctx, temp, c, d, o) })
+	})
 	if err != nil {
 		return fail(err)
 	}
@@ -143,29 +130,22 @@ func existingLayout(dir string) ([]byte, error) {
 	return blob.ReadSmall(filepath.Join(dir, LayoutIndex), blob.MaxManifest)
 }
 
-// newLayout fills the folder temp and gives it the name dir.
-func newLayout(ctx context.Context, dir, temp string, c blob.Collection, d v1.Descriptor, o Options) error {
-	if _, err := writeBlobs(ctx, temp, c, o); err != nil {
+// newLayout fills an empty folder.
+func newLayout(ctx context.Context, dir string, c blob.Collection, d v1.Descriptor, o Options) error {
+	if _, err := writeBlobs(ctx, dir, c, o); err != nil {
 		return err
 	}
 	index, err := newLayoutIndex(d)
 	if err != nil {
 		return err
 	}
-	if err := atomicfile.Write(filepath.Join(temp, LayoutIndex), index); err != nil {
+	if err := atomicfile.Write(filepath.Join(dir, LayoutIndex), index); err != nil {
 		return err
 	}
-	if err := atomicfile.Write(filepath.Join(temp, LayoutFile), []byte(layoutMarker)); err != nil {
+	if err := atomicfile.Write(filepath.Join(dir, LayoutFile), []byte(layoutMarker)); err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	// An empty folder gives way; one that is not makes this fail, and so does the rename.
-	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return os.Rename(temp, dir)
+	return ctx.Err()
 }
 
 // extendLayout adds blobs to a layout and then the entry d to its index, in the place of the

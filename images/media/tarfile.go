@@ -277,16 +277,7 @@ func PutArchive(ctx context.Context, dest Ref, r Result, o Options) (Stored, err
 		return fail(err)
 	}
 	st := Stored{Reference: dest.String(), Digest: digest.String()}
-	// Once the archive has its name, all that can fail is a rename.
-	statement, err := r.beside(dest, st)
-	if err != nil {
-		return fail(err)
-	}
-	defer statement.Discard()
-	if err := f.Commit(); err != nil {
-		return fail(err)
-	}
-	if err := statement.Commit(); err != nil {
+	if err := r.stated(dest, st, f.Commit); err != nil {
 		return fail(err)
 	}
 	return st, nil

@@ -18,7 +18,7 @@ import (
 
 // copyTree writes a patched copy of the directory to the output, which must not exist. The copy
 // gets its name when it is whole.
-func (p *patchRun) copyTree(ctx context.Context, d *contents.Disk, t *contents.Tree, hits []contents.Target) (err error) {
+func (p *patchRun) copyTree(ctx context.Context, d *contents.Disk, t *contents.Tree, hits []contents.Target) error {
 	out := p.o.Output
 	if _, err := os.Lstat(out); err == nil {
 		return hinterr.With(fmt.Errorf("%s: exists", out), "name a directory that does not exist yet")
@@ -33,33 +33,25 @@ func (p *patchRun) copyTree(ctx context.Context, d *contents.Disk, t *contents.T
 		return err
 	}
 	defer unlock()
-	temp := atomicfile.HeldName(out)
-	const private = 0o700 // until it has its owner
-	if err := os.Mkdir(temp, private); err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			atomicfile.RemoveTree(temp)
-		}
-	}()
 	patched := map[*contents.Inode]*contents.Target{}
 	for n := range hits {
 		patched[hits[n].Inode] = &hits[n]
 	}
-	lost, err := sources.WriteTree(ctx, t, temp, func(i *contents.Inode, r io.Reader) (io.Reader, *contents.Meta, error) {
-		if h := patched[i]; h != nil {
-			return patchedCopy(h, r.(*os.File))
-		}
-		return r, &i.Meta, nil
-	})
-	if err != nil {
+	var lost contents.Lost
+	const private = 0o700 // until it has its owner
+	err = atomicfile.WriteFolder(out, private, func(temp string) (err error) {
+		lost, err = sources.WriteTree(ctx, t, temp, func(i *contents.Inode, r io.Reader) (io.Reader, *contents.Meta, error) {
+			if h := patched[i]; h != nil {
+				return patchedCopy(h, r.(*os.File))
+			}
+			return r, &i.Meta, nil
+		})
 		return err
-	}
-	if text := lost.Warning(); text != "" {
+	})
+	if text := lost.Warning(); text != "" && err == nil {
 		p.out.Warnings = append(p.out.Warnings, text)
 	}
-	return os.Rename(temp, out)
+	return err
 }
 
 // patchedCopy is what is written for a patched file of a directory.

@@ -82,31 +82,28 @@ func (p *Proof) state(dest media.Ref, digests []v1.Hash) ([]byte, error) {
 	return s.Encode()
 }
 
-// pendingProof is a statement in a file that gets its name after what it is about got its
-// own. The zero value stands for none.
-type pendingProof struct {
-	p    *Proof
-	file *atomicfile.File
-}
-
-// Beside begins the file beside an archive or layout.
-func (p *Proof) Beside(dest media.Ref, r media.Result, st media.Stored) (media.PendingFile, error) {
+// Beside has write write an archive or layout, and puts the statement beside it.
+func (p *Proof) Beside(dest media.Ref, r media.Result, st media.Stored, write func() error) error {
 	subjects, err := subjectsOf(r, st)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	p.addSubjects(subjects)
 	if p.File != "" {
-		return pendingProof{}, nil // written when all places are known
-	}
-	raw, err := p.state(dest, subjects)
-	if err != nil {
-		return nil, err
+		return write() // the statement is written when all places are known
 	}
 	// The caller has the lock on dest, which covers the statement beside it.
-	return p.begin(statementPath(dest), raw, func(final string) string {
+	f, err := p.begin(dest, subjects, statementPath(dest), func(final string) string {
 		return filepath.Join(filepath.Dir(final), filepath.Base(atomicfile.HeldName(dest.Name)))
 	})
+	if err != nil {
+		return err
+	}
+	defer f.Discard()
+	if err := write(); err != nil {
+		return err
+	}
+	return p.commit(f)
 }
 
 func (p *Proof) addSubjects(more []v1.Hash) {
@@ -117,17 +114,30 @@ func (p *Proof) addSubjects(more []v1.Hash) {
 	}
 }
 
-// begin writes a statement to a file without a name yet; temp makes the one it has until then.
-func (p *Proof) begin(path string, raw []byte, temp func(string) string) (pendingProof, error) {
+// begin writes the statement to a file without a name yet; temp makes the one it has until then.
+func (p *Proof) begin(dest media.Ref, subjects []v1.Hash, path string, temp func(string) string) (*atomicfile.File, error) {
+	raw, err := p.state(dest, subjects)
+	if err != nil {
+		return nil, err
+	}
 	f, err := atomicfile.CreateNamed(path, temp)
 	if err != nil {
-		return pendingProof{}, fmt.Errorf("statement of provenance: %w", err)
+		return nil, fmt.Errorf("statement of provenance: %w", err)
 	}
 	if _, err := f.Write(raw); err != nil {
 		f.Discard()
-		return pendingProof{}, fmt.Errorf("statement of provenance %s: %w", path, err)
+		return nil, fmt.Errorf("statement of provenance %s: %w", path, err)
 	}
-	return pendingProof{p, f}, nil
+	return f, nil
+}
+
+// commit gives the file its name.
+func (p *Proof) commit(f *atomicfile.File) error {
+	if err := f.Commit(); err != nil {
+		return fmt.Errorf("statement of provenance: %w", err)
+	}
+	p.Stored = append(p.Stored, f.Final)
+	return nil
 }
 
 // Note remembers the digest of a result that has no statement beside it.
@@ -135,25 +145,6 @@ func (p *Proof) Note(st media.Stored) error {
 	h, err := v1.NewHash(st.Digest)
 	p.addSubjects([]v1.Hash{h})
 	return err
-}
-
-// Commit gives the file its name.
-func (p pendingProof) Commit() error {
-	if p.file == nil {
-		return nil
-	}
-	if err := p.file.Commit(); err != nil {
-		return fmt.Errorf("statement of provenance: %w", err)
-	}
-	p.p.Stored = append(p.p.Stored, p.file.Final)
-	return nil
-}
-
-// Discard is for defer.
-func (p pendingProof) Discard() {
-	if p.file != nil {
-		p.file.Discard()
-	}
 }
 
 // statementPath is the file beside an archive or layout: its name and, as a layout holds
@@ -243,8 +234,10 @@ func (p *Proof) CanWrite() error {
 	if p == nil || p.File == "" {
 		return nil
 	}
-	f, err := p.begin(p.File, nil, atomicfile.TempName)
-	f.Discard()
+	f, err := p.begin(media.Ref{}, nil, p.File, atomicfile.TempName)
+	if err == nil {
+		f.Discard()
+	}
 	return err
 }
 
@@ -253,16 +246,12 @@ func (p *Proof) WriteFile(last media.Ref) error {
 	if p == nil || p.File == "" {
 		return nil
 	}
-	raw, err := p.state(last, p.subjects)
-	if err != nil {
-		return err
-	}
-	f, err := p.begin(p.File, raw, atomicfile.TempName)
+	f, err := p.begin(last, p.subjects, p.File, atomicfile.TempName)
 	if err != nil {
 		return err
 	}
 	defer f.Discard()
-	return f.Commit()
+	return p.commit(f)
 }
 
 // provenAs are the descriptors of what a registry gets: the index, if there is one, and the

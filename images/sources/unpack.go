@@ -65,20 +65,17 @@ func ErrInside(out, in string) error {
 
 // Inside reports whether name, which need not exist, is in the directory dir.
 func Inside(dir, name string) bool {
-	parent, _, err := rootpath.Real(filepath.Dir(filepath.Clean(name)))
-	if err != nil {
-		return false
+	paths := [...]string{dir, filepath.Dir(filepath.Clean(name))}
+	for i, p := range paths {
+		real, _, err := rootpath.Real(p)
+		if err == nil {
+			paths[i], err = filepath.Abs(real)
+		}
+		if err != nil {
+			return false
+		}
 	}
-	if parent, err = filepath.Abs(parent); err != nil {
-		return false
-	}
-	if dir, _, err = rootpath.Real(dir); err != nil {
-		return false
-	}
-	if dir, err = filepath.Abs(dir); err != nil {
-		return false
-	}
-	rel, err := filepath.Rel(dir, parent)
+	rel, err := filepath.Rel(paths[0], paths[1])
 	return err == nil && filepath.IsLocal(rel)
 }
 
@@ -106,25 +103,10 @@ func putRoot(ctx context.Context, dest media.Ref, r media.Result, o media.Option
 		}
 		img = d.Base()
 	}
-	final := filepath.Clean(dest.Name)
-	temp := atomicfile.HeldName(final)
-	if err := os.Mkdir(temp, ownerMode); err != nil {
-		return fail(err)
-	}
-	defer func() {
-		if err != nil {
-			atomicfile.RemoveTree(temp)
-		}
-	}()
 	u := &unpacking{whole: true, top: folderMeta(img)}
-	if err := u.image(ctx, r.Image, temp, o); err != nil {
+	err = atomicfile.WriteFolder(dest.Name, ownerMode, func(temp string) error { return u.image(ctx, r.Image, temp, o) })
+	if err != nil {
 		return fail(err)
-	}
-	if err := os.Remove(final); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fail(err) // os.Rename replaces no directory
-	}
-	if err := os.Rename(temp, final); err != nil {
-		return st, err
 	}
 	st = media.Stored{Reference: dest.String()}
 	if text := u.lost.Warning(); text != "" {
