@@ -503,6 +503,21 @@ func OpenMeta(f *os.File) (m Meta, err error) {
 	return m, err
 }
 
+// CopyMeta gives to, a copy of from, what from has beside name, content and times; of a patched copy not the marks
+// of the old content, which are returned. Metadata that only root may give is left out and also returned. A copy
+// with another owner has no setuid, setgid and sticky bits, as with cp -p.
+func CopyMeta(from, to *os.File, patched bool) (dropped []string, lost []Loss, err error) {
+	m, err := OpenMeta(from)
+	if err != nil {
+		return nil, nil, err
+	}
+	if patched {
+		dropped, m = m.Dropped(from), *m.Unmarked()
+	}
+	lost, err = m.Give(to)
+	return dropped, lost, err
+}
+
 // deviceFlag is the tar type flag of anything but a file, folder or symlink.
 func deviceFlag(t fs.FileMode) byte {
 	switch {

@@ -23,15 +23,6 @@ func sameFS(_, _ FileID) bool { return true }
 // changeTime is the nearest that this system has to when a file last changed.
 func changeTime(fi fs.FileInfo) time.Time { return fi.ModTime() }
 
-// CopyMeta keeps what this system has of a file's mode.
-func CopyMeta(from, to *os.File, _ bool) (dropped []string, lost []Loss, err error) {
-	fi, err := from.Stat()
-	if err != nil {
-		return nil, nil, err
-	}
-	return nil, nil, to.Chmod(fi.Mode().Perm())
-}
-
 func KeepTimes(root *os.Root, name string, from *os.File) error {
 	fi, err := from.Stat()
 	if err != nil {
@@ -52,8 +43,8 @@ type MountFilter struct{ Root *os.Root }
 
 func (MountFilter) Special(string) bool { return false }
 
-// FileMarks lists none: no xattrs are known here.
-func FileMarks(*os.File) ([]string, error) { return nil, nil }
+// hasVerity: this system has no fs-verity.
+func hasVerity(*os.File) bool { return false }
 
 // Give, GiveLink and MakeNode give what this system has: the permissions.
 func (m *Meta) Give(to *os.File) ([]Loss, error) {

@@ -16,7 +16,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vfix.dev/vfix/internal/filemarks"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/xattrs"
 )
@@ -39,41 +38,6 @@ func Identify(fi fs.FileInfo) (FileID, uint64) {
 // sameFS reports whether two inodes are on one file system.
 func sameFS(a, b FileID) bool { return a.dev == b.dev }
 
-// CopyMeta gives to, a copy of from, what from has beside name, content and times; of a patched copy not the marks
-// of the old content, which are returned. Metadata that only root may give is left out and also returned. A copy
-// with another owner has no setuid, setgid and sticky bits, as with cp -p.
-func CopyMeta(from, to *os.File, patched bool) (dropped []string, lost []Loss, err error) {
-	m, err := OpenMeta(from)
-	if err != nil {
-		return nil, nil, err
-	}
-	if patched {
-		if dropped, err = FileMarks(from); err != nil {
-			return nil, nil, err
-		}
-		m = *m.Unmarked()
-	}
-	lost, err = m.Give(to)
-	return dropped, lost, err
-}
-
-// FileMarks lists the marks of a file.
-func FileMarks(from *os.File) (dropped []string, err error) {
-	names, err := listXattrs(int(from.Fd()))
-	if err != nil {
-		return nil, fmt.Errorf("list xattrs: %w", err)
-	}
-	for _, name := range names {
-		if filemarks.Is(name) {
-			dropped = append(dropped, name)
-		}
-	}
-	if hasVerity(from) {
-		dropped = append(dropped, "fs-verity")
-	}
-	return dropped, nil
-}
-
 // onlyRoot reports whether an error says that the caller has no right to give a file
 // something; EINVAL is an ID that the caller's user namespace does not map (chown(2)).
 func onlyRoot(err error) bool {
@@ -89,26 +53,16 @@ func (m *Meta) Give(to *os.File) (lost []Loss, err error) {
 	if err := unix.Fstat(int(to.Fd()), &is); err != nil {
 		return nil, err
 	}
+	lost, err = m.giveOwner(&is, func(uid, gid int) error { return unix.Fchown(int(to.Fd()), uid, gid) })
+	if err != nil {
+		return nil, err
+	}
 	mode := uint32(m.Mode)
-	if m.UID != int(is.Uid) || m.GID != int(is.Gid) {
-		err := unix.Fchown(int(to.Fd()), m.UID, m.GID)
-		switch {
-		case onlyRoot(err):
-			if m.UID == int(is.Uid) {
-				lost = append(lost, Loss{LostGroup, fmt.Sprint(m.GID)})
-			} else {
-				lost = append(lost, m.owner())
-			}
-			if m.GID != int(is.Gid) {
-				_ = unix.Fchown(int(to.Fd()), -1, m.GID) // a group of the caller's
-			}
-			if mode&setID != 0 {
-				lost = append(lost, Loss{Kind: "setuid/setgid"})
-			}
-			mode &= noPrivileges
-		case err != nil:
-			return nil, fmt.Errorf("keep %v: %w", m.owner(), err)
+	if len(lost) > 0 {
+		if mode&setID != 0 {
+			lost = append(lost, Loss{Kind: "setuid/setgid"})
 		}
+		mode &= noPrivileges
 	}
 	if err := unix.Fchmod(int(to.Fd()), mode); err != nil {
 		return nil, fmt.Errorf("keep mode %#o: %w", mode, err)
@@ -220,7 +174,7 @@ func (e *Entry) MakeNode(root *os.Root, name string) (lost []Loss, err error) {
 		return nil, fmt.Errorf("mknod: %w", err)
 	}
 	mode := uint32(e.Meta.Mode)
-	if lost, err = e.Meta.giveOwner(int(at.Fd()), base); err != nil {
+	if lost, err = e.Meta.giveOwnerAt(int(at.Fd()), base); err != nil {
 		return nil, err
 	}
 	if len(lost) > 0 {
@@ -240,7 +194,7 @@ func (m *Meta) GiveLink(root *os.Root, name string) (lost []Loss, err error) {
 		return nil, err
 	}
 	defer at.Close()
-	if lost, err = m.giveOwner(int(at.Fd()), base); err != nil {
+	if lost, err = m.giveOwnerAt(int(at.Fd()), base); err != nil {
 		return nil, err
 	}
 	return append(lost, m.lostXattrs()...), m.giveTimes(int(at.Fd()), base)
@@ -253,24 +207,31 @@ func openParent(root *os.Root, name string) (*os.File, string, error) {
 	return f, path.Base(name), err
 }
 
-// giveOwner gives a name in an open directory its owner; an owner that only root may give is
-// left out and returned.
-func (m *Meta) giveOwner(at int, base string) (lost []Loss, err error) {
+// giveOwnerAt gives a name in an open directory its owner.
+func (m *Meta) giveOwnerAt(at int, base string) ([]Loss, error) {
 	var is unix.Stat_t
 	if err := unix.Fstatat(at, base, &is, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return nil, err
 	}
+	return m.giveOwner(&is, func(uid, gid int) error { return unix.Fchownat(at, base, uid, gid, unix.AT_SYMLINK_NOFOLLOW) })
+}
+
+// giveOwner has chown give a file its owner; one that only root may give is left out and returned.
+func (m *Meta) giveOwner(is *unix.Stat_t, chown func(uid, gid int) error) (lost []Loss, err error) {
 	if int(is.Uid) == m.UID && int(is.Gid) == m.GID {
 		return nil, nil
 	}
-	err = unix.Fchownat(at, base, m.UID, m.GID, unix.AT_SYMLINK_NOFOLLOW)
-	if onlyRoot(err) {
-		return []Loss{m.owner()}, nil
-	}
-	if err != nil {
+	err = chown(m.UID, m.GID)
+	switch {
+	case err == nil:
+		return nil, nil
+	case !onlyRoot(err):
 		return nil, fmt.Errorf("keep %v: %w", m.owner(), err)
+	case m.UID == int(is.Uid):
+		return []Loss{{LostGroup, fmt.Sprint(m.GID)}}, nil
 	}
-	return nil, nil
+	_ = chown(-1, m.GID) // a group of the caller's
+	return []Loss{m.owner()}, nil
 }
 
 func (m *Meta) giveTimes(at int, base string) error {

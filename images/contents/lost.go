@@ -5,6 +5,7 @@ package contents
 import (
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -87,6 +88,15 @@ func Marks(xattrs map[string]string) []string {
 		}
 	}
 	slices.Sort(all)
+	return all
+}
+
+// Dropped lists the marks that a patched copy of an open file does not carry on.
+func (m *Meta) Dropped(f *os.File) []string {
+	all := Marks(m.Xattrs)
+	if hasVerity(f) {
+		all = append(all, "fs-verity")
+	}
 	return all
 }
 

@@ -22,7 +22,7 @@ import (
 type Held struct {
 	Container string // its name; "" for an image
 	Name      string // of the image: a tag, else the head of its ID
-	Sites     int    // call sites that vfix would patch, or that stay and no fallback covers
+	Sites     int    // call sites that no fallback in the image catches, as a scan counts them
 	Files     int    // the files that these are in
 	Err       error  // why the image could not be examined
 }
@@ -38,7 +38,7 @@ type Inventory struct {
 type held struct {
 	Held
 	id, engine string // of the image
-	running    bool   // a container runs it
+	idle       int    // 0 if a container runs it, else 1
 	done       bool
 }
 
@@ -65,7 +65,7 @@ func Take(ctx, enough context.Context, o images.ScanOptions) (*Inventory, error)
 		inv.Engines = append(inv.Engines, c.Host)
 		for _, i := range images {
 			if byID[i.ID] == nil {
-				byID[i.ID] = &held{Held: Held{Name: imageName(i.RepoTags, i.ID)}, id: i.ID, engine: c.Host}
+				byID[i.ID] = &held{Held: Held{Name: imageName(i.RepoTags, i.ID)}, id: i.ID, engine: c.Host, idle: 1}
 				all = append(all, byID[i.ID])
 			}
 		}
@@ -83,16 +83,10 @@ func Take(ctx, enough context.Context, o images.ScanOptions) (*Inventory, error)
 	}
 	for _, r := range containers {
 		if h := byID[r.id]; h != nil {
-			h.running = true
+			h.idle = 0
 		}
 	}
-	rank := func(h *held) int {
-		if h.running {
-			return 0
-		}
-		return 1
-	}
-	slices.SortStableFunc(all, func(a, b *held) int { return cmp.Or(rank(a)-rank(b), strings.Compare(a.Name, b.Name)) })
+	slices.SortStableFunc(all, func(a, b *held) int { return cmp.Or(a.idle-b.idle, strings.Compare(a.Name, b.Name)) })
 	o.Media = o.Media.WithDefaults()
 	if err := examineAll(ctx, enough, o, all); err != nil {
 		return nil, err
@@ -138,7 +132,7 @@ func examineAll(ctx, enough context.Context, o images.ScanOptions, all []*held) 
 		if enough.Err() != nil {
 			return ctx.Err()
 		}
-		f, err := examineHeld(enough, s, o, h)
+		err := h.examine(enough, s, o)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -146,50 +140,24 @@ func examineAll(ctx, enough context.Context, o images.ScanOptions, all []*held) 
 			return nil // it was cut off: left out
 		}
 		h.done, h.Err = true, err
-		if err == nil {
-			h.Sites, h.Files = openSites(f)
-			if h.Sites == 0 && !f.Complete() {
-				h.Err = fmt.Errorf("incomplete: %s", f.UnreadText())
-			}
-		}
 	}
 	return nil
 }
 
-func examineHeld(ctx context.Context, s *contents.Session, o images.ScanOptions, h *held) (*contents.Findings, error) {
+func (h *held) examine(ctx context.Context, s *contents.Session, o images.ScanOptions) error {
 	src, err := media.OpenDaemon(ctx, media.Ref{Transport: media.Daemon, Name: h.id, Host: h.engine}, o.Media)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer src.Close()
 	f, err := fallback.Examine(ctx, s, src, &o.Shim)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return f.Findings, nil
-}
-
-// openSites counts the sites that a rebuild would patch, and those that stay uncovered, and the
-// files that have any.
-func openSites(f *contents.Findings) (sites, files int) {
-	for i := range f.Files {
-		file := &f.Files[i]
-		n := 0
-		if !file.Plan.Empty() {
-			for _, p := range file.Plan.Patches {
-				if len(p.After) > 0 {
-					n++
-				}
-			}
-		}
-		if file.Covered == "" {
-			n += len(file.Plan.LeftOver())
-		}
-		if n > 0 {
-			sites, files = sites+n, files+1
-		}
+	if h.Sites, h.Files = f.UncoveredSites(), f.UncoveredFiles(); h.Sites == 0 && !f.Complete() {
+		return fmt.Errorf("incomplete: %s", f.UnreadText())
 	}
-	return sites, files
+	return nil
 }
 
 // imageName is the first of some names, without docker's leading slash, else an ID's head.
@@ -206,8 +174,6 @@ func imageName(names []string, id string) string {
 	}
 	return digits[:min(len(digits), head)]
 }
-
-// The lists of local engines, without a look into the images.
 
 // Stocked is an image as an engine lists it.
 type Stocked struct {

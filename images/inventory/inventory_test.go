@@ -92,3 +92,28 @@ func TestInventoryEnds(t *testing.T) {
 		t.Errorf("no engine: got %v", err)
 	}
 }
+
+// TestInventoryCaught: call sites that the fallback in an image catches are none that need vfix, as for a scan.
+func TestInventoryCaught(t *testing.T) {
+	imagetest.CleanTemp(t)
+	library := imagetest.FileM("vfix/x86_64/libvfix.so", imagetest.TestShim.Library)
+	library.Mode = 0o755
+	legacy := imagetest.LegacyM("lib/a.so", "1")
+	legacy.Body[16] = 3 // e_type ET_DYN
+	members := []imagetest.TestMember{imagetest.LoaderM(), legacy}
+	o := inventoryOptions
+	o.Shim = imagetest.TestShim
+	for want, img := range map[int]v1.Image{
+		1: imagetest.Stack(t, members),
+		0: imagetest.Stack(t, append(members, library, imagetest.FileM("etc/ld.so.preload", []byte("/vfix/x86_64/libvfix.so\n")))),
+	} {
+		listingDaemon(t, img)
+		inv, err := inventory.Take(t.Context(), t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h := inv.Held[0]; h.Sites != want || h.Files != want || h.Err != nil {
+			t.Errorf("got %+v, want %d call sites", h, want)
+		}
+	}
+}

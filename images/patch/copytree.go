@@ -63,7 +63,6 @@ func patchedCopy(h *contents.Target, f *os.File) (io.Reader, *contents.Meta, err
 	if was := h.Disk.Info; fi.Size() != was.Size() || !fi.ModTime().Equal(was.ModTime()) {
 		return nil, nil, errors.New("changed while it was read")
 	}
-	dropped, err := contents.FileMarks(f)
-	h.WarnDropped(dropped)
-	return h.Plan.Apply(f), h.Meta.Unmarked(), err
+	h.WarnDropped(h.Meta.Dropped(f))
+	return h.Plan.Apply(f), h.Meta.Unmarked(), nil
 }
