@@ -173,7 +173,6 @@ func (d *Disk) walk(ctx context.Context, s *Session, links map[*Entry]*Entry, ex
 		examine(d.add(name, fi))
 		return nil
 	}
-	mounts := MountFilter{Root: d.Root}
 	first := map[FileID]*Entry{} // of files with several names
 	elsewhere := map[string]bool{}
 	return fs.WalkDir(d.Root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
@@ -183,7 +182,7 @@ func (d *Disk) walk(ctx context.Context, s *Session, links map[*Entry]*Entry, ex
 		if err != nil {
 			return d.pass(name, err)
 		}
-		special := e.IsDir() && mounts.Special(name)
+		special := e.IsDir() && Special(d.Root, name)
 		if special && !d.Whole {
 			return fs.SkipDir
 		}

@@ -23,10 +23,8 @@ func changeTime(fi fs.FileInfo) time.Time {
 	return fi.ModTime()
 }
 
-// MountFilter knows which folders of a walk are special file systems: none here.
-type MountFilter struct{ Root *os.Root }
-
-func (MountFilter) Special(string) bool { return false }
+// Special: no folders of a walk are special file systems here.
+func Special(*os.Root, string) bool { return false }
 
 // hasVerity: this system has no fs-verity.
 func hasVerity(*os.File) bool { return false }

@@ -42,12 +42,9 @@ var specialFS = map[int64]bool{
 	unix.NSFS_MAGIC: true, unix.BINFMTFS_MAGIC: true, unix.HUGETLBFS_MAGIC: true,
 }
 
-// MountFilter knows which folders of a walk are special file systems.
-type MountFilter struct{ Root *os.Root }
-
-// Special reports whether name is on a special file system.
-func (m MountFilter) Special(name string) bool {
-	d, err := m.Root.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+// Special reports whether a folder is on a special file system.
+func Special(root *os.Root, name string) bool {
+	d, err := root.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return false
 	}

@@ -38,10 +38,8 @@ func Link(fromRoot *os.Root, from string, toRoot *os.Root, to string) error {
 
 func SyncFolder(*os.Root, string) error { return nil }
 
-// MountFilter knows which folders of a walk are special file systems: none here.
-type MountFilter struct{ Root *os.Root }
-
-func (MountFilter) Special(string) bool { return false }
+// Special: no folders of a walk are special file systems here.
+func Special(*os.Root, string) bool { return false }
 
 // hasVerity: this system has no fs-verity.
 func hasVerity(*os.File) bool { return false }

@@ -26,13 +26,7 @@ func (s *Shim) Choose(ctx context.Context, sub *contents.Subject, mode Mode) (c 
 		}
 		return c, nil
 	}
-	var config []byte
-	if sub.Src.Image != nil {
-		if config, err = sub.Src.Image.RawConfigFile(); err != nil {
-			return c, err
-		}
-	}
-	in, err := s.installed(ctx, sub.T, config)
+	in, err := s.installed(ctx, sub.T, sub.Src.Image)
 	if err != nil {
 		return c, err
 	}

@@ -44,12 +44,18 @@ type installed struct {
 	reads     map[string]bool   // the loaders that read /etc/ld.so.preload, by name; see loaders
 	blind     string            // one that does not, "" for none
 	content   map[string][]byte // of the fallback's files that are there
+	config    []byte            // of the image, nil for none
 	wrapped   bool              // the entrypoint runs under vfix-trace
 }
 
-// installed looks for the fallback in a file system. config is an image's, nil for none.
-func (s *Shim) installed(ctx context.Context, t *contents.Tree, config []byte) (*installed, error) {
-	in := &installed{shim: s, t: t, content: map[string][]byte{}, hasLoader: t.Find(fallbackfiles.Loader64) != nil}
+// installed looks for the fallback in the file system of an image, nil for none.
+func (s *Shim) installed(ctx context.Context, t *contents.Tree, img v1.Image) (in *installed, err error) {
+	in = &installed{shim: s, t: t, content: map[string][]byte{}, hasLoader: t.Find(fallbackfiles.Loader64) != nil}
+	if img != nil {
+		if in.config, err = img.RawConfigFile(); err != nil {
+			return nil, err
+		}
+	}
 	in.has32 = slices.ContainsFunc(fallbackfiles.Loaders32, func(name string) bool { return t.Find(name) != nil })
 	var want []*contents.Inode
 	most := map[string]int64{ // of interest, in bytes
@@ -61,22 +67,18 @@ func (s *Shim) installed(ctx context.Context, t *contents.Tree, config []byte) (
 			want = append(want, k.Inode)
 		}
 	}
-	if len(want) > 0 {
-		got, err := t.Fetch(ctx, want)
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range names {
-			k := t.Find(name)
-			if k == nil || got[k.Inode] == nil {
-				continue
-			}
+	got, err := t.Fetch(ctx, want)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if k := t.Find(name); k != nil && got[k.Inode] != nil {
 			if in.content[name], err = io.ReadAll(got[k.Inode]); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 		}
 	}
-	in.wrapped = config != nil && EntrypointIsTraced(config)
+	in.wrapped = EntrypointIsTraced(in.config)
 	return in, nil
 }
 
@@ -227,27 +229,30 @@ func (in *installed) writable(name string) error {
 	return nil
 }
 
-// imageConfig is what is read of an image config (image-spec config.md).
-type imageConfig struct {
-	Config struct {
-		Entrypoint []string
-		Cmd        []string
-	} `json:"config"`
+// command is what an image config says of its command (image-spec config.md); one that is damaged says nothing.
+type command struct{ Entrypoint, Cmd []string }
+
+func commandOf(config []byte) command {
+	var c struct {
+		Config command `json:"config"`
+	}
+	if json.Unmarshal(config, &c) != nil {
+		return command{}
+	}
+	return c.Config
 }
 
 // leakedTrace is what of an image's command vfix-trace runs because a Dockerfile's SHELL line
 // was still in force at its shell form: "CMD", "ENTRYPOINT", or "". Rebuild puts vfix-trace
 // before an entrypoint, and no shell behind it but the entrypoint's own.
 func leakedTrace(config []byte) string {
-	var c imageConfig
 	shellForm := func(words []string) bool {
 		return len(words) == 4 && words[0] == TracePath && words[1] == "/bin/sh" && words[2] == "-c"
 	}
-	switch {
-	case json.Unmarshal(config, &c) != nil:
-	case shellForm(c.Config.Cmd):
+	switch c := commandOf(config); {
+	case shellForm(c.Cmd):
 		return "CMD"
-	case shellForm(c.Config.Entrypoint):
+	case shellForm(c.Entrypoint):
 		return "ENTRYPOINT"
 	}
 	return ""
@@ -255,8 +260,8 @@ func leakedTrace(config []byte) string {
 
 // EntrypointIsTraced reports whether an image config's entrypoint begins with vfix-trace.
 func EntrypointIsTraced(config []byte) bool {
-	var c imageConfig
-	return json.Unmarshal(config, &c) == nil && len(c.Config.Entrypoint) > 0 && c.Config.Entrypoint[0] == TracePath
+	words := commandOf(config).Entrypoint
+	return len(words) > 0 && words[0] == TracePath
 }
 
 // cover notes for each file with sites that stay whether the fallback covers them; asItIs says
@@ -295,11 +300,7 @@ func (s *Shim) Find(ctx context.Context, img v1.Image, t *contents.Tree, f *cont
 	if !s.Present() {
 		return nil
 	}
-	config, err := img.RawConfigFile()
-	if err != nil {
-		return err
-	}
-	in, err := s.installed(ctx, t, config)
+	in, err := s.installed(ctx, t, img)
 	if err != nil {
 		return err
 	}
@@ -310,7 +311,7 @@ func (s *Shim) Find(ctx context.Context, img v1.Image, t *contents.Tree, f *cont
 		}
 	}
 	in.cover(f, fb, true)
-	if what := leakedTrace(config); what != "" {
+	if what := leakedTrace(in.config); what != "" {
 		f.Warnings = append(f.Warnings, "the image's "+what+" runs under vfix-trace, left from the SHELL line of its Dockerfile: "+
 			`put SHELL ["/bin/sh", "-c"] before it`)
 	}
@@ -351,11 +352,8 @@ func Examine(ctx context.Context, s *contents.Session, src *media.Source, shim *
 
 // entryProgram is the program that a container of an image starts with, "" if it names none.
 func entryProgram(config []byte) string {
-	var c imageConfig
-	if json.Unmarshal(config, &c) != nil {
-		return ""
-	}
-	words := slices.Concat(c.Config.Entrypoint, c.Config.Cmd)
+	c := commandOf(config)
+	words := slices.Concat(c.Entrypoint, c.Cmd)
 	if len(words) > 1 && words[0] == TracePath {
 		words = words[1:]
 	}

@@ -56,47 +56,25 @@ func Find(name string, r io.ReaderAt, size int64) (*Hazard, error) {
 	return nil, nil
 }
 
-// Title says in a few words what it is.
-func (h *Hazard) Title() string {
-	switch h.Kind {
-	case OpenSSLSHA:
-		return "OpenSSL " + h.Version
-	case InitCgroupV2:
-		return "systemd " + h.Version
-	case Schema1:
-		return "manifest of schema " + h.Version
-	}
-	return "JDK " + h.Version
+// about says of a kind what it is, without the version, what happens, and where, and what helps.
+var about = map[Kind]struct{ title, means, do string }{
+	JavaCgroups: {"JDK",
+		"ignores its memory limit on hosts with cgroup v2 whose /proc/cgroups does not list memory (some kernels since Linux 6.12 without CONFIG_MEMCG_V1): it is killed, with status 137",
+		"rebuild the image with --fix java-cgroups, update the JDK, or set JAVA_TOOL_OPTIONS='-XX:MaxRAM=BYTES', with the limit in bytes"},
+	JavaCgroupV1: {"JDK", "ignores its memory limit on hosts with cgroup v2: it is killed, with status 137", limitJava},
+	JavaUnaware:  {"JDK", "ignores its memory limit on every host: it is killed, with status 137", limitJava},
+	OpenSSLSHA: {"OpenSSL",
+		"encrypts wrongly with AES-CBC in TLS 1.0 on Intel processors with SHA extensions (from 2019 on): the other side reports 'bad record mac'. It is also said to crash in SHA-1 and SHA-256, with status 139",
+		"set OPENSSL_ia32cap=:~0x20000000 in the container's environment, or install OpenSSL 1.0.2l or later"},
+	InitCgroupV2: {"systemd", "does not start as a container's init on hosts with cgroup v2",
+		"boot the host with systemd.unified_cgroup_hierarchy=0, or start the service directly instead of systemd"},
+	Schema1: {"manifest of schema", "Docker 28.2, containerd 2.1 and later refuse to pull it",
+		"'vfix rebuild' or 'vfix convert' stores it in a current format"},
 }
 
-// Means says what happens, and where.
-func (h *Hazard) Means() string {
-	switch h.Kind {
-	case JavaCgroups:
-		return "ignores its memory limit on hosts with cgroup v2 whose /proc/cgroups does not list memory (some kernels since Linux 6.12 without CONFIG_MEMCG_V1): it is killed, with status 137"
-	case JavaCgroupV1:
-		return "ignores its memory limit on hosts with cgroup v2: it is killed, with status 137"
-	case JavaUnaware:
-		return "ignores its memory limit on every host: it is killed, with status 137"
-	case OpenSSLSHA:
-		return "encrypts wrongly with AES-CBC in TLS 1.0 on Intel processors with SHA extensions (from 2019 on): the other side reports 'bad record mac'. It is also said to crash in SHA-1 and SHA-256, with status 139"
-	case Schema1:
-		return "Docker 28.2, containerd 2.1 and later refuse to pull it"
-	}
-	return "does not start as a container's init on hosts with cgroup v2"
-}
+const limitJava = "set JAVA_TOOL_OPTIONS='-XX:MaxRAM=BYTES', with the limit in bytes (before JDK 8: -Xmx), or update the JDK"
 
-// Do says what helps.
-func (h *Hazard) Do() string {
-	switch h.Kind {
-	case JavaCgroups:
-		return "rebuild the image with --fix java-cgroups, update the JDK, or set JAVA_TOOL_OPTIONS='-XX:MaxRAM=BYTES', with the limit in bytes"
-	case OpenSSLSHA:
-		return "set OPENSSL_ia32cap=:~0x20000000 in the container's environment, or install OpenSSL 1.0.2l or later"
-	case InitCgroupV2:
-		return "boot the host with systemd.unified_cgroup_hierarchy=0, or start the service directly instead of systemd"
-	case Schema1:
-		return "'vfix rebuild' or 'vfix convert' stores it in a current format"
-	}
-	return "set JAVA_TOOL_OPTIONS='-XX:MaxRAM=BYTES', with the limit in bytes (before JDK 8: -Xmx), or update the JDK"
-}
+// Title says in a few words what it is, Means what happens, and where, and Do what helps.
+func (h *Hazard) Title() string { return about[h.Kind].title + " " + h.Version }
+func (h *Hazard) Means() string { return about[h.Kind].means }
+func (h *Hazard) Do() string    { return about[h.Kind].do }

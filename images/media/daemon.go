@@ -8,14 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/internal/hinterr"
@@ -74,24 +72,17 @@ func saved(ctx context.Context, c *engine.Client, ref Ref, found engine.Image, o
 		return nil, err
 	}
 	defer stream.Close()
-	f, err := os.CreateTemp("", atomicfile.TempPrefix+"*.tar")
-	if err != nil {
-		return nil, err
+	t := &tarFile{name: ref.Name, entries: map[string]tarEntry{}}
+	in := &blob.CountingReader{R: stream}
+	err = t.keep(ctx, in, found.Size, o, nil)
+	if in.Err != nil {
+		err = in.Err // what that makes of the archive does not matter
 	}
-	task := o.Progress.Start("read", ref.Name, found.Size)
-	_, err = blob.CopyTo(ctx, f, stream, task)
-	task.Done()
-	err = errors.Join(err, f.Close())
-	var t *tarFile
+	var src *Source
 	if err == nil {
-		t, err = OpenTar(ctx, f.Name(), o, nil)
+		t.name = ref.String()
+		src, err = dockerImage(ctx, t, Ref{}, o)
 	}
-	if err != nil {
-		os.Remove(f.Name())
-		return nil, err
-	}
-	t.name, t.temp = ref.String(), f.Name()
-	src, err := dockerImage(ctx, t, Ref{}, o)
 	if err != nil {
 		t.Close()
 		return nil, err

@@ -3,9 +3,10 @@
 package media
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"sort"
+	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -164,7 +165,7 @@ func bestOf(all []offer, want v1.Platform) (best offer, err error) {
 	case len(all) == 0:
 		return best, hinterr.Errorf(hinterr.ErrPlatform, "no image in the index, nor in those in it down to %d levels", blob.MaxNesting)
 	}
-	sort.Strings(names)
+	slices.Sort(names)
 	if len(names) > maxListed {
 		names = append(names[:maxListed], "…")
 	}
@@ -202,17 +203,7 @@ const maxAMD64Level = 4
 
 // amd64Level is 1 to 4, and 0 for anything but a level.
 func amd64Level(variant string) int {
-	switch variant {
-	case "", "v1":
-		return 1
-	case "v2":
-		return 2
-	case "v3":
-		return 3
-	case "v4":
-		return maxAMD64Level
-	}
-	return 0
+	return slices.Index([]string{"v1", "v2", "v3", "v4"}, cmp.Or(variant, "v1")) + 1
 }
 
 // archName gives Go's word for an architecture; configs from before there was a rule have

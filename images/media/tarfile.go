@@ -64,7 +64,8 @@ func OpenTar(ctx context.Context, name string, o Options, stop func(entry string
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if blob.DetectCompression(head[:n]) != blob.PlainStream {
-		err = t.unpack(ctx, size, o, stop)
+		defer f.Close()
+		err = t.keep(ctx, f, size, o, stop)
 	} else {
 		err = t.list(ctx, f, stop)
 	}
@@ -153,24 +154,21 @@ func isSparse(h *tar.Header) bool {
 // cleanEntry gives the name of an entry without "./", "/" and "..".
 func cleanEntry(name string) string { return strings.TrimPrefix(path.Clean("/"+name), "/") }
 
-// unpack decompresses t.f to a temporary file, which takes its place, and lists it on the
+// keep reads a stream of size bytes into a temporary file, unpacked if it is compressed, and lists it on the
 // way, so that a stop comes before the whole of it is unpacked.
-func (t *tarFile) unpack(ctx context.Context, size int64, o Options, stop func(string) bool) error {
+func (t *tarFile) keep(ctx context.Context, r io.Reader, size int64, o Options, stop func(string) bool) error {
 	task := o.Progress.Start("read", t.name, size)
 	defer task.Done()
-	plain, _, err := blob.Decompress(ctx, blob.Reading{Ctx: ctx, Reader: t.f, T: task})
+	plain, _, err := blob.Decompress(ctx, blob.Reading{Ctx: ctx, Reader: r, T: task})
 	if err != nil {
 		return err
 	}
 	defer plain.Close()
-	temp, err := os.CreateTemp("", atomicfile.TempPrefix+"*.tar")
-	if err != nil {
+	if t.f, err = os.CreateTemp("", atomicfile.TempPrefix+"*.tar"); err != nil {
 		return err
 	}
-	packed := t.f
-	defer packed.Close()
-	t.f, t.temp = temp, temp.Name()
-	count := &blob.CountingReader{R: io.TeeReader(plain, temp)}
+	t.temp = t.f.Name()
+	count := &blob.CountingReader{R: io.TeeReader(plain, t.f)}
 	if err := t.listFrom(ctx, count, count.At, stop); err != nil {
 		return err
 	}
@@ -181,7 +179,10 @@ func (t *tarFile) unpack(ctx context.Context, size int64, o Options, stop func(s
 
 // Close closes the archive and removes the temporary file.
 func (t *tarFile) Close() error {
-	err := t.f.Close()
+	var err error
+	if t.f != nil {
+		err = t.f.Close()
+	}
 	if t.temp != "" {
 		err = errors.Join(err, os.Remove(t.temp))
 		t.temp = ""

@@ -131,12 +131,12 @@ func TestScanSkipsProc(t *testing.T) {
 	if err := unix.Mkfifo(dir+"/fifo", 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if !(contents.MountFilter{Root: imagetest.Must[*os.Root](t)(os.OpenRoot("/"))}).Special("proc") {
+	if !contents.Special(imagetest.Must[*os.Root](t)(os.OpenRoot("/")), "proc") {
 		t.Error("/proc is not recognised as a special file system")
 	}
 	root := imagetest.Must[*os.Root](t)(os.OpenRoot(dir))
 	defer root.Close()
-	if (contents.MountFilter{Root: root}).Special("lib") {
+	if contents.Special(root, "lib") {
 		t.Error("an ordinary folder is taken for a special file system")
 	}
 	f, err := images.Scan(context.Background(), "dir:"+dir, images.ScanOptions{})

@@ -32,11 +32,32 @@ type (
 	Tail struct{ Sums, Next string }
 )
 
-// format is how a report is written.
-type format interface {
-	begin(w io.Writer, h Head) error
-	add(w io.Writer, row outcome.Image) error
-	end(w io.Writer, t Tail) error
+// format is how a report is written; nil for nothing.
+type format struct {
+	begin func(w io.Writer, h Head) error
+	add   func(w io.Writer, row outcome.Image) error
+	end   func(w io.Writer, t Tail) error
+}
+
+// formats are those of Endings: CSV (RFC 4180) with a header, a row a line, and a page.
+var formats = map[string]format{
+	".csv": {
+		begin: func(w io.Writer, _ Head) error { return writeCSV(w, outcome.Columns()...) },
+		add:   func(w io.Writer, row outcome.Image) error { return writeCSV(w, row.Cells()...) },
+	},
+	".jsonl": {add: func(w io.Writer, row outcome.Image) error {
+		raw, err := jsonobject.Encode(row)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(append(raw, '\n'))
+		return err
+	}},
+	".html": {
+		begin: func(w io.Writer, h Head) error { return pages().ExecuteTemplate(w, "head", h) },
+		add:   func(w io.Writer, row outcome.Image) error { return pages().ExecuteTemplate(w, "row", row) },
+		end:   func(w io.Writer, t Tail) error { return pages().ExecuteTemplate(w, "tail", t) },
+	},
 }
 
 // Create begins a report, in the format of the name's ending; "" makes none. The old content is gone.
@@ -44,12 +65,14 @@ func Create(name string, h Head) (*File, error) {
 	if name == "" {
 		return nil, nil
 	}
-	formats := map[string]format{".csv": csvFormat{}, ".jsonl": jsonFormat{}, ".html": htmlFormat{}}
 	f, err := os.Create(name)
 	if err != nil {
 		return nil, fmt.Errorf("report: %w", err)
 	}
 	r := &File{f: f, w: bufio.NewWriter(f), format: formats[filepath.Ext(name)]}
+	if r.begin == nil {
+		return r, nil
+	}
 	return r, r.check(r.begin(r.w, h))
 }
 
@@ -77,38 +100,14 @@ func (r *File) Close(t Tail) error {
 	if r == nil {
 		return nil
 	}
-	err := r.check(r.end(r.w, t))
+	var err error
+	if r.end != nil {
+		err = r.check(r.end(r.w, t))
+	}
 	if cerr := r.f.Close(); err == nil {
 		err = cerr
 	}
 	return err
-}
-
-// jsonFormat is a row a line.
-type jsonFormat struct{}
-
-func (jsonFormat) begin(io.Writer, Head) error { return nil }
-func (jsonFormat) end(io.Writer, Tail) error   { return nil }
-func (jsonFormat) add(w io.Writer, row outcome.Image) error {
-	raw, err := jsonobject.Encode(row)
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(raw, '\n'))
-	return err
-}
-
-// csvFormat is RFC 4180 with a header.
-type csvFormat struct{}
-
-func (csvFormat) begin(w io.Writer, _ Head) error {
-	return writeCSV(w, outcome.Columns()...)
-}
-
-func (csvFormat) end(io.Writer, Tail) error { return nil }
-
-func (csvFormat) add(w io.Writer, r outcome.Image) error {
-	return writeCSV(w, r.Cells()...)
 }
 
 func writeCSV(w io.Writer, cells ...string) error {

@@ -7,7 +7,6 @@ import (
 	_ "embed"
 	"fmt"
 	"html/template"
-	"io"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,20 +21,6 @@ var page string
 var pages = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{"size": size, "class": class, "name": nameOf, "digest": digestOf}).Parse(page))
 })
-
-type htmlFormat struct{}
-
-func (htmlFormat) begin(w io.Writer, h Head) error {
-	return pages().ExecuteTemplate(w, "head", h)
-}
-
-func (htmlFormat) add(w io.Writer, row outcome.Image) error {
-	return pages().ExecuteTemplate(w, "row", row)
-}
-
-func (htmlFormat) end(w io.Writer, t Tail) error {
-	return pages().ExecuteTemplate(w, "tail", t)
-}
 
 // class is a status as the name of a class.
 func class(status outcome.Status) string { return strings.ReplaceAll(string(status), " ", "-") }

@@ -83,17 +83,15 @@ func WithRootImage(ctx context.Context, s *media.Source, run RunConfig, o media.
 	if err != nil {
 		return err
 	}
-	made := oneLayer{l: layer}
+	made := oneLayer{
+		Descriptor: v1.Descriptor{MediaType: types.OCILayer, Size: layer.PackedSize, Digest: layer.PackedDigest},
+		open:       func() io.ReadCloser { return io.NopCloser(layer.Reader()) },
+	}
 	if fi.IsDir() {
 		made.top, err = topMeta(s.Path)
 	}
-	if err != nil {
-		layer.Close()
-		return err
-	}
-	img, err := layerImage(made, run, of)
 	if err == nil {
-		err = s.Take(img, o)
+		err = made.take(s, types.OCIManifestSchema1, run, layer.PlainDigest, of, o)
 	}
 	if err != nil {
 		layer.Close()
@@ -108,31 +106,41 @@ func WithRootImage(ctx context.Context, s *media.Source, run RunConfig, o media.
 	return nil
 }
 
-// layerImage makes an OCI image of one layer.
-func layerImage(made oneLayer, run RunConfig, of string) (*blob.Image, error) {
-	l := made.l
-	config, err := run.config(l.PlainDigest, of)
-	if err != nil {
-		return nil, err
-	}
-	m := v1.Manifest{
-		SchemaVersion: 2, MediaType: types.OCIManifestSchema1,
-		Layers: []v1.Descriptor{{MediaType: types.OCILayer, Size: l.PackedSize, Digest: l.PackedDigest}},
-	}
-	return blob.MadeImage(m, config, made)
-}
-
-// oneLayer are the blobs of such an image.
+// oneLayer is the layer of an image whose manifest vfix made, and what it was made of.
 type oneLayer struct {
-	l   *contents.AddedLayer
-	top *contents.Meta // of the directory that the image is made of, which the layer does not have
+	v1.Descriptor
+	open func() io.ReadCloser
+	top  *contents.Meta // of a directory, which the layer does not have
+	sif  *sifFile
 }
 
-func (o oneLayer) Open(d v1.Descriptor) (io.ReadCloser, int64, error) {
-	if d.Digest != o.l.PackedDigest {
+// take makes the image of the layer that of a source.
+func (l oneLayer) take(src *media.Source, form types.MediaType, run RunConfig, diffID v1.Hash, of string, o media.Options) error {
+	config, err := run.config(diffID, of)
+	if err != nil {
+		return err
+	}
+	img, err := blob.MadeImage(v1.Manifest{SchemaVersion: 2, MediaType: form, Layers: []v1.Descriptor{l.Descriptor}}, config, l)
+	if err != nil {
+		return err
+	}
+	return src.Take(img, o)
+}
+
+// Open implements blob.Blobs.
+func (l oneLayer) Open(d v1.Descriptor) (io.ReadCloser, int64, error) {
+	if d.Digest != l.Digest {
 		return nil, 0, hinterr.Errorf(hinterr.ErrNotFound, "no blob %v", d.Digest)
 	}
-	return io.NopCloser(o.l.Reader()), o.l.PackedSize, nil
+	return l.open(), l.Size, nil
+}
+
+// madeOf is what an image was made of whose manifest vfix made; the zero value for other images.
+func madeOf(img v1.Image) (l oneLayer) {
+	if stored, ok := img.(*blob.Image); ok {
+		l, _ = blob.Origin(stored.Blobs).(oneLayer)
+	}
+	return l
 }
 
 func topMeta(dir string) (*contents.Meta, error) {
@@ -143,12 +151,6 @@ func topMeta(dir string) (*contents.Meta, error) {
 	defer f.Close()
 	m, err := contents.OpenMeta(f)
 	return &m, contents.WrapPath(dir, err)
-}
-
-// folderMeta is what the directory has that an image was made of, nil for other images.
-func folderMeta(img v1.Image) *contents.Meta {
-	made, _ := madeOf(img).(oneLayer)
-	return made.top
 }
 
 // errHidden: a file whose name hides another one, once it is in a layer.

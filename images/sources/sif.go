@@ -150,12 +150,8 @@ func openSIF(ctx context.Context, ref media.Ref, o media.Options) (*media.Source
 		return nil, err
 	}
 	src := &media.Source{Ref: ref, Close: s.Close, Beside: s.others}
-	err = s.unpack(ctx, o)
-	if err == nil {
-		var img *blob.Image
-		if img, err = s.image(); err == nil {
-			err = src.Take(img, o)
-		}
+	if err = s.unpack(ctx, o); err == nil {
+		err = s.take(src, o)
 	}
 	if err != nil {
 		s.Close()
@@ -190,48 +186,20 @@ func (s *sifFile) unpack(ctx context.Context, o media.Options) error {
 	return err
 }
 
-// image makes an image of one layer. Its entrypoint is the runscript, if there is one.
-func (s *sifFile) image() (*blob.Image, error) {
+// take makes an image of one layer that of a source. Its entrypoint is the runscript, if there is one.
+func (s *sifFile) take(src *media.Source, o media.Options) error {
 	run := RunConfig{}
 	for m, err := range blob.Members(s.content.Open()) {
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if m.Path == sifRunscript {
 			run.Entrypoint = []string{"/" + sifRunscript}
 		}
 	}
-	config, err := run.config(s.content.diffID, "a SIF file")
-	if err != nil {
-		return nil, err
+	made := oneLayer{
+		Descriptor: v1.Descriptor{MediaType: types.DockerUncompressedLayer, Size: s.content.N, Digest: s.content.diffID},
+		open:       s.content.Open, sif: s,
 	}
-	m := v1.Manifest{
-		SchemaVersion: 2, MediaType: types.DockerManifestSchema2,
-		Layers: []v1.Descriptor{{MediaType: types.DockerUncompressedLayer, Size: s.content.N, Digest: s.content.diffID}},
-	}
-	return blob.MadeImage(m, config, sifBlobs{s})
-}
-
-// sifBlobs are the blobs of such an image.
-type sifBlobs struct{ s *sifFile }
-
-func (b sifBlobs) Open(d v1.Descriptor) (io.ReadCloser, int64, error) {
-	if d.Digest != b.s.content.diffID {
-		return nil, 0, hinterr.Errorf(hinterr.ErrNotFound, "no blob %v", d.Digest)
-	}
-	return b.s.content.Open(), b.s.content.N, nil
-}
-
-// sifOf finds the SIF file that an image was made of, nil for none.
-func sifOf(img v1.Image) *sifFile {
-	b, _ := madeOf(img).(sifBlobs)
-	return b.s
-}
-
-// madeOf are the blobs of an image whose manifest vfix made, nil for other images.
-func madeOf(img v1.Image) any {
-	if stored, ok := img.(*blob.Image); ok {
-		return blob.Origin(stored.Blobs)
-	}
-	return nil
+	return made.take(src, types.DockerManifestSchema2, run, s.content.diffID, "a SIF file", o)
 }

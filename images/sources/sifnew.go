@@ -69,7 +69,7 @@ func makeSIF(ctx context.Context, out *atomicfile.File, r media.Result, o media.
 
 // extras are what is added to the merged file system.
 func (n *newSIF) extras(t *contents.Tree) ([]contents.Extra, error) {
-	if top := folderMeta(baseOf(n.image)); top != nil {
+	if top := madeOf(baseOf(n.image)).top; top != nil {
 		root := *t.Root.Entry
 		root.Meta = *top
 		t.Root.Inode = &contents.Inode{Entry: &root, Layer: t.Root.Layer}

@@ -38,7 +38,7 @@ func putSIF(ctx context.Context, dest media.Ref, r media.Result, o media.Options
 		return st, fmt.Errorf("%s: %w", dest.Name, err)
 	}
 	defer release()
-	if base := sifOf(baseOf(r.Image)); base != nil {
+	if base := madeOf(baseOf(r.Image)).sif; base != nil {
 		err = base.putAgain(ctx, out, r.Image, o)
 	} else {
 		st.Warnings, err = makeSIF(ctx, out, r, o)

@@ -103,7 +103,7 @@ func putRoot(ctx context.Context, dest media.Ref, r media.Result, o media.Option
 		}
 		img = d.Base()
 	}
-	u := &unpacking{whole: true, top: folderMeta(img)}
+	u := &unpacking{whole: true, top: madeOf(img).top}
 	err = atomicfile.WriteFolder(dest.Name, ownerMode, func(temp string) error { return u.image(ctx, r.Image, temp, o) })
 	if err != nil {
 		return fail(err)
