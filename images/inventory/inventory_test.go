@@ -93,7 +93,7 @@ func TestInventoryEnds(t *testing.T) {
 	}
 }
 
-// TestInventoryCaught: call sites that the fallback in an image catches are none that need vfix, as for a scan.
+// TestInventoryCaught: call sites that the fallback in an image catches do not count, as for a scan.
 func TestInventoryCaught(t *testing.T) {
 	imagetest.CleanTemp(t)
 	library := imagetest.FileM("vfix/x86_64/libvfix.so", imagetest.TestShim.Library)

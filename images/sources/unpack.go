@@ -130,7 +130,7 @@ type unpacking struct {
 	least fs.FileMode    // what directories have at least of their modes where their owner is not root
 	// replaced gives other content and metadata than a file of the tree has; nil: all are written as they are.
 	replaced Replacing
-	files    map[*contents.Inode][]string // names of the regular files whose contents are to be read
+	files    map[*contents.Inode][]string // names of the regular files whose contents are missing
 	lost     contents.Lost
 }
 
@@ -202,7 +202,7 @@ func (u *unpacking) tree(ctx context.Context, t *contents.Tree, staged *stage) (
 	if err == nil {
 		err = t.Read(ctx, slices.Collect(maps.Keys(u.files)), func(i *contents.Inode, r io.Reader) error { return u.file(ctx, i, r) })
 	}
-	// What directories have beside their names comes last, of the inner ones first.
+	// Owners, modes and times of directories come last, of the inner ones first.
 	for i, name := range slices.Backward(folders) {
 		if err == nil {
 			err = u.closeFolder(name, metas[i])
