@@ -1,11 +1,14 @@
-// Which images and containers of this host need vfix.
+// What starts on this host: the images and containers that need vfix, those that a current engine may not pull again, and the
+// configuration of vfix-runtime.
 
 package doctor
 
 import (
 	"fmt"
 	"strings"
+	"time"
 
+	"vfix.dev/vfix/host/starts"
 	"vfix.dev/vfix/images/inventory"
 )
 
@@ -65,5 +68,69 @@ func judgeContainers(c *Check, found *inventory.Inventory, served bool) {
 		c.Do = "vfix scan NAME for each of the rest"
 	default:
 		c.found(OK, "%s", found1)
+	}
+}
+
+// docker110 is when Docker 1.10 came, which pushes manifests of schema 2 where the registry takes them; registries have
+// images as they were pushed.
+var docker110 = time.Date(2016, time.February, 4, 0, 0, 0, 0, time.UTC)
+
+func checkSchema1(x *examination, c *Check) {
+	if x.Stock == nil {
+		c.found(Skipped, "not looked for")
+		return
+	}
+	engines, images, err := x.Stock(x.ctx)
+	must(err)
+	for _, e := range engines {
+		c.line("%s", e)
+	}
+	old := 0
+	for _, i := range images {
+		// Builds that are made to be reproducible have the year 1970 or 1980.
+		if i.Created.Before(docker110) && i.Created.Year() >= firstDocker {
+			old++
+			c.line("%s, created %s", i.Name, i.Created.Format(time.DateOnly))
+		}
+	}
+	c.figure("images", float64(len(images)), "images")
+	c.figure("old_images", float64(old), "images")
+	found := fmt.Sprintf("%d of %d images are older than Docker 1.10", old, len(images))
+	if old == 0 {
+		c.found(OK, "%s", found)
+		return
+	}
+	c.found(Warn, "%s", found)
+	c.Means = "their registry may have them as manifests of schema 1, which Docker 28.2 and containerd 2.1 refuse: then an image that is removed here cannot be pulled again"
+	c.Do = "'vfix convert docker-daemon:IMAGE -o docker://IMAGE' pushes it in a current format; 'vfix convert docker://IMAGE -o docker-daemon:IMAGE' pulls what an engine refuses"
+}
+
+// firstDocker is the year of the first Docker.
+const firstDocker = 2013
+
+func checkPolicy(x *examination, c *Check) {
+	if x.Policy == nil {
+		c.found(Skipped, "not looked for")
+		return
+	}
+	p := x.Policy()
+	c.fact("source", string(p.Source))
+	c.fact("file", p.Path)
+	what := "containers that cannot be patched start as they are"
+	if p.FailClosed {
+		what = "containers that cannot be patched do not start"
+	}
+	c.Means = "with vfix-runtime, " + what
+	switch p.Source {
+	case starts.FromFile:
+		c.found(OK, "%s is in force", p.Path)
+	case starts.Defaults:
+		c.found(OK, "no %s: the defaults are in force", p.Path)
+	default:
+		c.found(Warn, "%s", p.Why())
+		if p.Source == starts.ClosedDefault {
+			c.Verdict = Fail
+		}
+		c.Do = "correct " + p.Path + ", and read it with 'vfix runtime check'; {} in it stands for the defaults"
 	}
 }

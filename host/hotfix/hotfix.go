@@ -1,6 +1,7 @@
 // Hotfix: one container fixed now, with nothing installed and no image changed. Patched
 // copies of the files are kept in a folder of this machine, and mounted over the originals.
 
+// Package hotfix starts a container with patched files mounted over its own.
 package hotfix
 
 import (

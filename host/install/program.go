@@ -3,6 +3,7 @@
 package install
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/host/policy"
+	"vfix.dev/vfix/internal/carried"
 	"vfix.dev/vfix/internal/hinterr"
 )
 
@@ -163,4 +165,25 @@ func readProgram(name string) ([]byte, error) {
 // https://kubernetes.io/docs/concepts/containers/runtime-class/
 func runtimeClass(name string) string {
 	return fmt.Sprintf("apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata:\n  name: %s\nhandler: %s\n", name, name)
+}
+
+// runtimeIn returns the vfix-runtime that a vfix for linux/amd64 carries, of the same version; nil if that was built without one. A link to that
+// vfix does the same work then, more slowly.
+func runtimeIn(vfix []byte) ([]byte, error) {
+	for _, p := range carried.In(vfix) {
+		if p.Name != runtimeName {
+			continue
+		}
+		program, err := p.Unpack(maxFile)
+		if err == nil && !isProgram(program) {
+			err = hinterr.Errorf(hinterr.ErrDamaged, "not a Linux program")
+		}
+		return program, err
+	}
+	return nil, nil
+}
+
+// isProgram reports whether a file is, by its head and size, one that can be installed.
+func isProgram(data []byte) bool {
+	return len(data) <= maxFile && bytes.HasPrefix(data, []byte("\x7fELF"))
 }

@@ -1,6 +1,19 @@
-// The store: its folders and entries, and which entries are removed when it grows beyond its
-// bound.
-
+// Package store keeps patched copies of files, and what is known of the folders they came
+// from, under one folder (v1 of /var/lib/vfix, see layout):
+//
+//	files/KEY        a patched copy
+//	sums/KEY         the SHA-256 of its content
+//	index/KEY        what a scan found
+//	leases/NAME      the keys that a start uses; private/NAME has its own copies
+//	locks/KIND-KEY   held with flock(2) while an entry is made
+//	tmp/             what is being written, locked by who writes it
+//
+// An entry appears by rename and whole. Whoever is killed leaves a file in tmp that nobody
+// holds; the next one who writes removes it. A copy has its original's mtime, so that the
+// time of its last use is its atime, set by Get whatever the mount options say.
+//
+// Only root may look into the folder: copies have the owner and the mode of their originals,
+// setuid included.
 package store
 
 import (
@@ -10,6 +23,8 @@ import (
 	"path/filepath"
 	"sort"
 	"time"
+
+	"vfix.dev/vfix/internal/lazy"
 )
 
 // ErrUnsound: the folder, or something in it, is not as this package left it.
@@ -175,4 +190,52 @@ func ignoreMissing(err error) error {
 		return nil
 	}
 	return err
+}
+
+// Layout is what a version of vfix with another layout keeps beside this one.
+type Layout struct {
+	Name  string `json:"name"` // v3, …
+	Dir   string `json:"dir"`
+	Bytes int64  `json:"bytes"` // on the disk
+}
+
+var layoutName = lazy.Regexp(`^v[1-9][0-9]{0,5}$`)
+
+// Others lists the layouts of other versions that hold anything, the oldest first.
+func (s *Store) Others() ([]Layout, error) {
+	entries, err := os.ReadDir(s.base)
+	if err != nil {
+		return nil, ignoreMissing(err)
+	}
+	var all []Layout
+	for _, d := range entries {
+		if !d.IsDir() || !layoutName().MatchString(d.Name()) || d.Name() == layout {
+			continue
+		}
+		l := Layout{Name: d.Name(), Dir: filepath.Join(s.base, d.Name())}
+		l.Bytes, err = treeSize(l.Dir)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+// treeSize is what a folder takes on the disk, in bytes. A file that goes away meanwhile counts nothing.
+func treeSize(dir string) (n int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		var fi fs.FileInfo
+		if err == nil {
+			fi, err = d.Info()
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil {
+			n += diskSize(fi)
+		}
+		return err
+	})
+	return n, err
 }

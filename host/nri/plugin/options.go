@@ -1,5 +1,14 @@
-// The options of the plugin.
-
+// Package plugin is a plugin of NRI, the Node Resource Interface of containerd and CRI-O: it adds vfix-runtime as
+// an OCI hook to the containers of pods that are selected, without a RuntimeClass and without a change of
+// the engine's configuration. https://github.com/containerd/nri
+//
+// The plugin decides, the hook works: NRI gives a request 2 s and no root filesystem's path.
+//
+//	select   which containers, and what the engines report of them
+//	plugin   requests of the engine, one connection after the other
+//	follow   what became of containers that got the hook
+//	program  vfix-runtime and its configuration, written where the engine finds them
+//	audit    images that would be patched, without a hook
 package plugin
 
 import "vfix.dev/vfix/host/nri"

@@ -1,19 +1,55 @@
-// Whether a directory is the node's: a hook that is in a pod's own file system would keep every container that
-// gets it from starting.
+// The program of the hook, and its configuration: files in a directory that this process and the engine see
+// under the same path.
 
 package plugin
 
 import (
+	"bytes"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"vfix.dev/vfix/host/policy"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/mounts"
 )
 
-// onNode refuses a directory in the file system of a container's image.
+const (
+	programName = "vfix-runtime"
+	configName  = "runtime.json"
+)
+
+// put gives a file a content, in one step: an engine may be executing the old one.
+func put(path string, data []byte, mode fs.FileMode) error {
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
+		return nil
+	}
+	return policy.Put(path, data, mode)
+}
+
+// install writes the program.
+func install(dir string, program []byte) error {
+	const readable, executable = 0o755, 0o755
+	if err := os.MkdirAll(dir, readable); err != nil {
+		return err
+	}
+	return put(filepath.Join(dir, programName), program, executable)
+}
+
+// handOn gives the hook the configuration that is in force: it decides as this process does.
+func handOn(c policy.Config, dir string) error {
+	const readable = 0o644
+	text, err := c.Bytes()
+	if err != nil {
+		return err
+	}
+	return put(filepath.Join(dir, configName), text, readable)
+}
+
+// onNode refuses a directory in the file system of a container's image: a hook that is in a pod's own file system would
+// keep every container that gets it from starting.
 func onNode(dir string) error {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

@@ -1,2 +1,0 @@
-// Package hotfix starts a container with patched files mounted over its own.
-package hotfix
