@@ -216,7 +216,7 @@ teardown() {
 	rm "$b/config.json"
 	mkfifo "$b/config.json"
 	start
-	expect_match log "$log" 'no regular file'
+	expect_match log "$log" 'not a regular file'
 	rm "$b/config.json"
 	start
 	expect_match log "$log" 'no such file'

@@ -1,5 +1,5 @@
-// What starts on this host: the images and containers that need vfix, those that a current engine may not pull again, and the
-// configuration of vfix-runtime.
+// The images and containers that need vfix, the images that a current engine may not pull again, and the configuration of
+// vfix-runtime.
 
 package doctor
 

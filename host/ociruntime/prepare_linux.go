@@ -18,6 +18,7 @@ import (
 	"vfix.dev/vfix/host/rootfs"
 	"vfix.dev/vfix/host/starts"
 	"vfix.dev/vfix/host/store"
+	"vfix.dev/vfix/internal/nodefile"
 	"vfix.dev/vfix/rewriter/find"
 )
 
@@ -60,12 +61,12 @@ const maxSpec = 32 << 20
 // nothing could be done, the problems in the record what else could not.
 func prepare(cmd *command, specPath string, c policy.Config, o Options, rec *starts.Record) error {
 	k := &container{Config: c, own: o, bundle: rec.Bundle, specPath: specPath, pid: cmd.pid, budget: newBudget(c.Limits), rec: rec}
-	unlock, err := lockFolder(rec.Bundle)
+	unlock, err := nodefile.Lock(rec.Bundle, store.Patience) // against another start from it
 	if err != nil {
-		return err
+		return fmt.Errorf("bundle %w", err)
 	}
 	defer unlock()
-	raw, err := readSpec(specPath)
+	raw, err := nodefile.Read(specPath, maxSpec)
 	if err != nil {
 		return err
 	}

@@ -7,37 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"golang.org/x/sys/unix"
 
-	"vfix.dev/vfix/host/store"
+	"vfix.dev/vfix/internal/nodefile"
 )
-
-// readSpec reads a config.json. A fifo in its place is not waited for.
-func readSpec(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !fi.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: no regular file", path)
-	}
-	if fi.Size() > maxSpec {
-		return nil, fmt.Errorf("%s: %d bytes, more than %d", path, fi.Size(), maxSpec)
-	}
-	b := bytes.NewBuffer(make([]byte, 0, fi.Size()+1))
-	_, err = b.ReadFrom(io.LimitReader(f, maxSpec))
-	return b.Bytes(), err
-}
 
 // writeSpec arranges the mounts: in the container's mount namespace, or by the real runtime, which reads them in
 // config.json.
@@ -108,7 +85,7 @@ func (k *container) readOwn() error {
 	}
 	var b []byte
 	if err == nil {
-		b, err = readSpec(path)
+		b, err = nodefile.Read(path, maxSpec)
 	}
 	var all []specMount
 	if err == nil {
@@ -188,17 +165,4 @@ func orderedRename(fd int) bool {
 		return false
 	}
 	return slices.Contains([]int64{unix.EXT4_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC}, int64(st.Type))
-}
-
-// lockFolder keeps two starts from one bundle out of each other's way.
-func lockFolder(dir string) (func(), error) {
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("bundle %s: %w", dir, err)
-	}
-	if err := store.Await(fd); err != nil {
-		unix.Close(fd)
-		return nil, fmt.Errorf("bundle %s: lock: %w", dir, err)
-	}
-	return func() { unix.Close(fd) }, nil
 }

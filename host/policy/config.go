@@ -16,18 +16,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"vfix.dev/vfix/host/starts"
 	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
+	"vfix.dev/vfix/internal/nodefile"
 )
 
 // ConfigFile is the place of vfix-runtime's configuration. Engines that start a
@@ -86,7 +85,12 @@ const maxConfig = 1 << 20
 // Read reads a configuration file. One that is not there is fs.ErrNotExist; anything else at its path than
 // a file of the documented content is another error: a symlink that leads nowhere, a directory, a FIFO.
 func Read(path string) (Config, []byte, error) {
-	text, err := readFile(path)
+	text, err := nodefile.Read(path, maxConfig)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, lerr := os.Lstat(path); lerr == nil {
+			err = fmt.Errorf("%s: a symlink that leads nowhere", path)
+		}
+	}
 	if err != nil {
 		return Config{}, nil, hinterr.With(err, configHint)
 	}
@@ -95,32 +99,6 @@ func Read(path string) (Config, []byte, error) {
 		return Config{}, nil, hinterr.With(hinterr.Damaged("%s: %w", path, err), configHint)
 	}
 	return c, text, nil
-}
-
-// readFile reads a regular file that is not too large, and waits for nothing.
-func readFile(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		if _, lerr := os.Lstat(path); lerr == nil {
-			return nil, fmt.Errorf("%s: a symlink that leads nowhere", path)
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	fi, err := f.Stat()
-	switch {
-	case err != nil:
-		return nil, err
-	case !fi.Mode().IsRegular():
-		return nil, fmt.Errorf("%s: not a regular file", path)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
-	if err == nil && len(text) > maxConfig {
-		err = fmt.Errorf("%s: more than %d bytes", path, maxConfig)
-	}
-	return text, err
 }
 
 const configHint = "correct it, or write {} to it for the defaults; 'vfix runtime check' reads it, 'vfix help runtime' lists what it may have"

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"vfix.dev/vfix/host/starts"
+	"vfix.dev/vfix/internal/nodefile"
 	"vfix.dev/vfix/rewriter/find"
 )
 
@@ -250,7 +251,7 @@ func TestKeptByAnother(t *testing.T) {
 	i := newIn(t)
 	i.write(`{"opt_in": true}`)
 	i.start(false)
-	unlock, err := lock(filepath.Dir(keptPath(i.state, i.path)))
+	unlock, err := nodefile.Lock(filepath.Dir(keptPath(i.state, i.path)), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +278,7 @@ func TestKeptByAnother(t *testing.T) {
 	if c, err := lastGood(i.state, i.path); err != nil || c.Runtime != "crun" {
 		t.Errorf("removed meanwhile: got %+v, %v", c, err)
 	}
-	if _, err := lock(filepath.Join(i.state, "none")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := nodefile.Lock(filepath.Join(i.state, "none"), 0); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no folder: got %v", err)
 	}
 }

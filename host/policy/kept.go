@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"vfix.dev/vfix/internal/jsonobject"
+	"vfix.dev/vfix/internal/nodefile"
 )
 
 // keptFormat is the first number of the format.
@@ -63,7 +64,7 @@ func keptText(state, path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := readFile(at)
+	raw, err := nodefile.Read(at, maxConfig)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +91,7 @@ func keep(state, path string, text []byte) error {
 		}
 		return err
 	}
-	unlock, err := lock(filepath.Dir(at))
+	unlock, err := nodefile.Lock(filepath.Dir(at), 0) // who has it may be stopped
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return nil // another start keeps what it reads now
 	}

@@ -1,4 +1,4 @@
-// Whose a file is, and the lock of a folder.
+// Whose a file is.
 
 package policy
 
@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/internal/hinterr"
 )
@@ -46,18 +44,4 @@ func rootsAlone(path string) error {
 			"chown root:root %s && chmod 644 %[1]s", path)
 	}
 	return nil
-}
-
-// lock locks a folder until the function that it returns is called. It does not wait: a process that has it may be
-// stopped.
-func lock(dir string) (func(), error) {
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		d.Close()
-		return nil, fmt.Errorf("%s: lock: %w", dir, err)
-	}
-	return func() { d.Close() }, nil
 }

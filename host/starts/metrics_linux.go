@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"vfix.dev/vfix/internal/nodefile"
 )
 
 // buckets are the upper bounds of the histogram, in seconds: a warm start takes some milliseconds, a
@@ -92,13 +92,17 @@ const maxMetrics = 64 << 10
 
 // count adds a start to the counters in a file.
 func count(path string, r *Record) error {
-	unlock, err := lock(filepath.Dir(path))
+	const patience = time.Second // for the others that start containers now
+	unlock, err := nodefile.Lock(filepath.Dir(path), patience)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	old, err := readFile(path)
-	if err != nil {
+	if fi, err := os.Lstat(path); err == nil && !fi.Mode().IsRegular() {
+		return fmt.Errorf("%s: not a file of counters", path)
+	}
+	old, err := nodefile.Read(path, maxMetrics)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp") // the collector reads *.prom
@@ -111,21 +115,6 @@ func count(path string, r *Record) error {
 		return err
 	}
 	return os.Rename(temp, path)
-}
-
-// readFile reads the counters; none without a file.
-func readFile(path string) ([]byte, error) {
-	fi, err := os.Lstat(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if !fi.Mode().IsRegular() || fi.Size() > maxMetrics {
-		return nil, fmt.Errorf("%s: not a file of counters", path)
-	}
-	return os.ReadFile(path)
 }
 
 // counted is the text of the counters after a start.
@@ -151,23 +140,4 @@ func counted(old []byte, r *Record) []byte {
 		}
 	}
 	return b.Bytes()
-}
-
-// lock locks a folder, for as long as the others that start containers now need.
-func lock(dir string) (func(), error) {
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, err)
-	}
-	const patience, pause = time.Second, 200 * time.Microsecond
-	for end := time.Now().Add(patience); ; time.Sleep(pause) {
-		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { unix.Close(fd) }, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) || time.Now().After(end) {
-			unix.Close(fd)
-			return nil, fmt.Errorf("%s: lock: %w", dir, err)
-		}
-	}
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/internal/nodefile"
 )
 
 const (
@@ -119,6 +121,9 @@ func touch(path string) error {
 	return unix.UtimesNanoAt(unix.AT_FDCWD, path, times, unix.AT_SYMLINK_NOFOLLOW)
 }
 
+// Patience is how long is waited for a lock: one who holds it scans a root filesystem, or writes a copy.
+const Patience = time.Minute
+
 // Lock waits until no other process holds the lock of a key. It is let go by the function
 // returned, and by the end of the process; its file goes with it.
 func (s *Store) Lock(kind, key string) (func(), error) {
@@ -128,7 +133,7 @@ func (s *Store) Lock(kind, key string) (func(), error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		if err := Await(fd); err != nil {
+		if err := nodefile.Await(fd, Patience); err != nil {
 			unix.Close(fd)
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
@@ -147,28 +152,6 @@ func (s *Store) Lock(kind, key string) (func(), error) {
 func named(fd int, path string) bool {
 	var held, there unix.Stat_t
 	return unix.Fstat(fd, &held) == nil && unix.Lstat(path, &there) == nil && held.Ino == there.Ino && held.Dev == there.Dev
-}
-
-// Waiting for a lock: one who holds it scans a root filesystem, or writes a copy.
-const (
-	lockPatience = time.Minute
-	lockPause    = 2 * time.Millisecond
-)
-
-// Await locks what is open at a descriptor, for which it waits a minute.
-func Await(fd int) error {
-	for end := time.Now().Add(lockPatience); ; time.Sleep(lockPause) {
-		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return err
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("held by another process for %v", lockPatience)
-		}
-	}
 }
 
 func accessTime(fi fs.FileInfo) time.Time {
