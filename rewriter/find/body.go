@@ -180,11 +180,11 @@ func (b *body) tables(c *code, tried map[uint64]bool) (found []uint64) {
 		}
 		for _, base := range append([]uint64{t}, b.labels...) {
 			for n := range uint64(maxTable) {
-				w, err := c.f.Mem(t+4*n, 4)
-				if err != nil || len(w) < 4 || !c.entry() {
+				w := c.mem(t + 4*n)
+				if len(w) < 4 || !c.entry() {
 					break
 				}
-				v := base + uint64(int64(int32(binary.LittleEndian.Uint32(w))))
+				v := base + elf.Signed(w)
 				if !b.covers(v) || v == base && base == t {
 					break
 				}
@@ -224,7 +224,11 @@ func (c *code) pointer(vaddr uint64) (uint64, bool) {
 	if i, ok := slices.BinarySearchFunc(c.relative, relative{at: vaddr}, relative.compare); ok {
 		return c.relative[i].to, true
 	}
-	return c.f.Word(vaddr)
+	b := c.mem(vaddr)
+	if len(b) < 8 {
+		return 0, false
+	}
+	return binary.LittleEndian.Uint64(b), true
 }
 
 // maxRelative bounds the relocations that are looked at.

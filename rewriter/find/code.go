@@ -1,10 +1,9 @@
-// Reading instructions out of a file: a bounded cache of its executable segments.
+// Reading instructions out of a file: a bounded cache of what its segments hold.
 
 package find
 
 import (
 	"slices"
-	"sort"
 
 	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/x86"
@@ -23,6 +22,7 @@ const (
 type code struct {
 	f      *File
 	fn     *functions // those near the sites
+	refs   *refs      // to what is near the sites
 	blocks map[uint64][]byte
 	bodies map[uint64]*body
 	// Answers that are needed again and again: the landing pads of functions, which functions may return, the
@@ -33,7 +33,6 @@ type code struct {
 	skipping  map[uint64]bool
 	relative  []relative // sorted; see pointer
 	imports   map[uint64]string
-	jumps     map[uint64][]uint64 // to parts of functions that nothing calls, and from where
 	// kept are the uses that callees make of registers that they must preserve; keptLeft is how many more
 	// instructions are looked at for them.
 	kept     map[keptUse]x86.Instr
@@ -62,7 +61,7 @@ func (c *code) entry() bool {
 }
 
 func newCode(f *File) *code {
-	return &code{f: f, fn: &functions{}, blocks: make(map[uint64][]byte), bodies: make(map[uint64]*body),
+	return &code{f: f, fn: &functions{}, refs: &refs{}, blocks: make(map[uint64][]byte), bodies: make(map[uint64]*body),
 		landing: make(map[uint64]landingPads), returning: make(map[uint64]bool), skipping: make(map[uint64]bool), steps: maxSteps, entries: maxEntries,
 		kept: make(map[keptUse]x86.Instr), keptLeft: maxKept}
 }
@@ -74,11 +73,21 @@ func (c *code) use(fn *functions) {
 	clear(c.landing)
 }
 
-// bytes returns the bytes at vaddr up to the length of an instruction; fewer where the
-// executable segment ends, none outside of one.
+// mem returns the bytes at vaddr up to the length of an instruction, or more; fewer where the
+// segment ends, none outside of one.
+func (c *code) mem(vaddr uint64) []byte { return c.in(c.f.Load(vaddr), vaddr) }
+
+// bytes is mem in executable segments.
 func (c *code) bytes(vaddr uint64) []byte {
 	p := c.f.Load(vaddr)
 	if p == nil || p.Flags&elf.PFX == 0 {
+		return nil
+	}
+	return c.in(p, vaddr)
+}
+
+func (c *code) in(p *elf.Prog, vaddr uint64) []byte {
+	if p == nil {
 		return nil
 	}
 	key := vaddr &^ (codeBlock - 1)
@@ -117,26 +126,35 @@ func (c *code) has(vaddr uint64, want ...byte) bool {
 	return len(b) >= len(want) && string(b[:len(want)]) == string(want)
 }
 
-// starts is a sorted set of addresses at which functions begin.
-type starts []uint64
+// vaddrs is a set of addresses, sorted once normalize was called.
+type vaddrs []uint64
 
-// enclosing returns the last start at or before vaddr.
-func (s starts) enclosing(vaddr uint64) (uint64, bool) {
-	i := sort.Search(len(s), func(i int) bool { return s[i] > vaddr })
-	if i == 0 {
-		return 0, false
-	}
-	return s[i-1], true
+// upTo returns how many are not above vaddr.
+func (s vaddrs) upTo(vaddr uint64) int {
+	n, _ := slices.BinarySearch(s, vaddr+1)
+	return n
 }
 
-// has reports whether a function begins at vaddr.
-func (s starts) has(vaddr uint64) bool {
-	at, ok := s.enclosing(vaddr)
-	return ok && at == vaddr
+// enclosing returns the last one at or before vaddr.
+func (s vaddrs) enclosing(vaddr uint64) (uint64, bool) {
+	n := s.upTo(vaddr)
+	if n == 0 {
+		return 0, false
+	}
+	return s[n-1], true
+}
+
+// has reports whether vaddr is one of them.
+func (s vaddrs) has(vaddr uint64) bool { return s.within(vaddr, vaddr+1) }
+
+// within reports whether one of them is in [lo, hi).
+func (s vaddrs) within(lo, hi uint64) bool {
+	n, _ := slices.BinarySearch(s, lo)
+	return n < len(s) && s[n] < hi
 }
 
 // normalize sorts the set.
-func (s *starts) normalize() {
+func (s *vaddrs) normalize() {
 	slices.Sort(*s)
 	*s = slices.Compact(*s)
 }

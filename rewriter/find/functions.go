@@ -4,6 +4,7 @@
 package find
 
 import (
+	"iter"
 	"sort"
 	"strings"
 
@@ -17,7 +18,8 @@ const nearSite = maxFunction
 // functions is what the symbols, the unwind tables and the headers say about the functions
 // near sites.
 type functions struct {
-	starts  starts
+	sites   []Site // in vaddr order
+	starts  vaddrs
 	extents map[uint64]elf.Func // of those starts whose end is known
 	entered map[uint64]bool     // starts that are a function's, not a split part's
 	ifuncs  map[uint64]bool     // starts of STT_GNU_IFUNC resolvers, and of IRELATIVE ones
@@ -27,32 +29,26 @@ type functions struct {
 	roots   []uint64            // what the loader enters, near a site or not
 }
 
-// name is the best name found for one site.
-type name struct {
-	text  string
-	start uint64
-	rank  int
-}
-
 // findFunctions collects what is known about the functions around sites, which are in
 // vaddr order.
 func findFunctions(f *File, sites []Site) (*functions, error) {
 	fn := &functions{
-		extents: make(map[uint64]elf.Func), entered: make(map[uint64]bool),
+		sites: sites, extents: make(map[uint64]elf.Func), entered: make(map[uint64]bool),
 		ifuncs: make(map[uint64]bool), public: make(map[uint64]bool), names: make(map[uint64]name),
 	}
 	for _, t := range f.Symtabs() {
-		err := f.EachSymbol(t, func(s elf.Symbol) { fn.symbol(f, t, s, sites) })
-		if err != nil {
+		if err := f.EachSymbol(t, func(s elf.Symbol) { fn.symbol(f, t, s) }); err != nil {
 			return nil, err
 		}
 	}
-	if err := fn.fromGo(f, sites); err != nil {
+	all, err := origin.GoFunctions(f.File)
+	if err != nil {
 		return nil, err
 	}
+	fn.fromGo(all)
 	nearby := func(start uint64) bool { return near(sites, start) }
 	if err := f.EachFDE(nearby, func(d elf.Func) {
-		if fn.start(d.Start, sites) && d.End != 0 {
+		if fn.start(d.Start) && d.End != 0 {
 			d.End = max(d.End, fn.extents[d.Start].End)
 			fn.extents[d.Start] = d
 		}
@@ -60,59 +56,18 @@ func findFunctions(f *File, sites []Site) (*functions, error) {
 		return nil, err
 	}
 	if err := f.EachRela(func(r elf.Rela) {
-		if r.Type == elf.RIrelative && fn.start(r.Addend, sites) {
-			fn.ifuncs[r.Addend], fn.entered[r.Addend] = true, true
+		if r.Type == elf.RIrelative && fn.enter(r.Addend) {
+			fn.ifuncs[r.Addend] = true
 		}
 	}); err != nil {
 		return nil, err
 	}
 	fn.roots = f.entries()
 	for _, v := range fn.roots {
-		if fn.start(v, sites) {
-			fn.entered[v] = true
-		}
+		fn.enter(v)
 	}
 	fn.starts.normalize()
 	return fn, nil
-}
-
-// fromGo takes in the functions that a Go program has in a table of its own, stripped or not.
-func (fn *functions) fromGo(f *File, sites []Site) error {
-	all, err := origin.GoFunctions(f.File)
-	for _, g := range all {
-		if !fn.start(g.Start, sites) {
-			continue
-		}
-		fn.entered[g.Start] = true
-		if fn.extents[g.Start].End == 0 && g.End != 0 {
-			fn.extents[g.Start] = g.Func
-		}
-		for i := range sites {
-			if n := (name{text: g.Name, start: g.Start}); g.Holds(sites[i].Vaddr) && g.End != 0 && n.better(fn.names[sites[i].Vaddr]) {
-				fn.names[sites[i].Vaddr] = n
-			}
-		}
-	}
-	return err
-}
-
-// at returns the function that begins at start.
-func (fn *functions) at(start uint64) elf.Func {
-	if d, ok := fn.extents[start]; ok {
-		return d
-	}
-	return elf.Func{Start: start}
-}
-
-// around returns the function, or the split part of one, that is known to hold vaddr: the innermost.
-func (fn *functions) around(vaddr uint64) (elf.Func, bool) {
-	i := sort.Search(len(fn.starts), func(i int) bool { return fn.starts[i] > vaddr })
-	for n := i - 1; n >= 0 && n >= i-maxHolders; n-- {
-		if d, ok := fn.extents[fn.starts[n]]; ok && d.End > vaddr {
-			return d, true
-		}
-	}
-	return elf.Func{}, false
 }
 
 // near reports whether vaddr is within nearSite of a site.
@@ -121,21 +76,43 @@ func near(sites []Site, vaddr uint64) bool {
 	return i < len(sites) && sites[i].Vaddr <= vaddr+nearSite
 }
 
-// start keeps a function start if it is near a site.
-func (fn *functions) start(vaddr uint64, sites []Site) bool {
-	if !near(sites, vaddr) || len(fn.starts) >= elf.MaxStarts {
+// start keeps the start of a function, or of a part of one, if it is near a site.
+func (fn *functions) start(vaddr uint64) bool {
+	if !near(fn.sites, vaddr) || len(fn.starts) >= elf.MaxStarts {
 		return false
 	}
 	fn.starts = append(fn.starts, vaddr)
 	return true
 }
 
+// enter is start for what is no part of one.
+func (fn *functions) enter(vaddr uint64) bool {
+	ok := fn.start(vaddr)
+	if ok {
+		fn.entered[vaddr] = true
+	}
+	return ok
+}
+
+// fromGo takes in the functions that a Go program has in a table of its own, stripped or not.
+func (fn *functions) fromGo(all []origin.GoFunction) {
+	for _, g := range all {
+		if !fn.enter(g.Start) || g.End == 0 {
+			continue
+		}
+		if fn.extents[g.Start].End == 0 {
+			fn.extents[g.Start] = g.Func
+		}
+		fn.call(name{text: g.Name, start: g.Start}, g.End-g.Start)
+	}
+}
+
 // symbol takes in one symbol.
-func (fn *functions) symbol(f *File, t elf.Symtab, s elf.Symbol, sites []Site) {
-	if near(sites, s.Value) && len(fn.labels) < elf.MaxStarts {
+func (fn *functions) symbol(f *File, t elf.Symtab, s elf.Symbol) {
+	if near(fn.sites, s.Value) && len(fn.labels) < elf.MaxStarts {
 		fn.labels = append(fn.labels, s.Value)
 	}
-	if s.Type == elf.STTNotype || !fn.start(s.Value, sites) {
+	if s.Type == elf.STTNotype || !fn.start(s.Value) {
 		return
 	}
 	if s.Type == elf.STTGNUIfunc {
@@ -148,19 +125,33 @@ func (fn *functions) symbol(f *File, t elf.Symtab, s elf.Symbol, sites []Site) {
 	if global || f.ExecLoad(s.Value) && !strings.Contains(f.SymbolName(t, s), ".") { // no f.cold, no f.part.0
 		fn.entered[s.Value] = true
 	}
-	i := sort.Search(len(sites), func(i int) bool { return sites[i].Vaddr >= s.Value })
-	covers := i < len(sites) && sites[i].Vaddr-s.Value < s.Size
-	if !covers {
+	if n := fn.siteFrom(s.Value); n == len(fn.sites) || fn.sites[n].Vaddr-s.Value >= s.Size {
 		return
 	}
 	text := f.SymbolName(t, s)
 	if t.Dynamic && global && publicNames[text] && f.Soname() == "libc.so.6" {
 		fn.public[s.Value] = true
 	}
-	n := name{text: text, start: s.Value, rank: rankName(text, global)}
-	for ; i < len(sites) && sites[i].Vaddr-s.Value < s.Size; i++ {
-		if best, ok := fn.names[sites[i].Vaddr]; !ok || n.better(best) {
-			fn.names[sites[i].Vaddr] = n
+	fn.call(name{text: text, start: s.Value, rank: rankName(text, global)}, s.Size)
+}
+
+// siteFrom returns the index of the first site that is not before vaddr.
+func (fn *functions) siteFrom(vaddr uint64) int {
+	return sort.Search(len(fn.sites), func(i int) bool { return fn.sites[i].Vaddr >= vaddr })
+}
+
+// name is the best name found for one site.
+type name struct {
+	text  string
+	start uint64
+	rank  int
+}
+
+// call gives the name to the sites in the size bytes from its start.
+func (fn *functions) call(n name, size uint64) {
+	for i := fn.siteFrom(n.start); i < len(fn.sites) && fn.sites[i].Vaddr-n.start < size; i++ {
+		if best, ok := fn.names[fn.sites[i].Vaddr]; !ok || n.better(best) {
+			fn.names[fn.sites[i].Vaddr] = n
 		}
 	}
 }
@@ -195,6 +186,48 @@ func (n name) better(m name) bool {
 	return n.text < m.text
 }
 
+// at returns the function that begins at start.
+func (fn *functions) at(start uint64) elf.Func {
+	if d, ok := fn.extents[start]; ok {
+		return d
+	}
+	return elf.Func{Start: start}
+}
+
+// maxHolders is how many function starts before an address are tried.
+const maxHolders = 8
+
+// before gives the functions, and split parts, that begin at vaddr or before it, the nearest first.
+func (fn *functions) before(vaddr uint64) iter.Seq[elf.Func] {
+	return func(yield func(elf.Func) bool) {
+		n := fn.starts.upTo(vaddr)
+		for i := n - 1; i >= max(0, n-maxHolders) && yield(fn.at(fn.starts[i])); i-- {
+		}
+	}
+}
+
+// around returns the function, or the split part of one, that is known to hold vaddr: the innermost.
+func (fn *functions) around(vaddr uint64) (elf.Func, bool) {
+	for d := range fn.before(vaddr) {
+		if d.End > vaddr {
+			return d, true
+		}
+	}
+	return elf.Func{}, false
+}
+
+// gap returns the stretch around vaddr between two functions whose extents are known.
+func (fn *functions) gap(vaddr uint64) Extent {
+	from, next := uint64(0), fn.starts.upTo(vaddr)
+	for d := range fn.before(vaddr) {
+		from = max(from, d.End)
+	}
+	if next == len(fn.starts) || from == 0 || from > vaddr {
+		return Extent{}
+	}
+	return Extent{from, fn.starts[next] - from}
+}
+
 // isIfunc reports whether vaddr is in the resolver of an IFUNC symbol: whether the code
 // that begins at the nearest resolver before it gets there.
 func (fn *functions) isIfunc(c *code, vaddr uint64) bool {
@@ -202,18 +235,27 @@ func (fn *functions) isIfunc(c *code, vaddr uint64) bool {
 	return ok && fn.ifuncs[start] && c.reaches(start, vaddr)
 }
 
-// gap returns the stretch around vaddr between two functions whose extents are known.
-func (fn *functions) gap(vaddr uint64) (Extent, bool) {
-	i := sort.Search(len(fn.starts), func(i int) bool { return fn.starts[i] > vaddr })
-	if i == 0 || i == len(fn.starts) {
-		return Extent{}, false
+// holder returns the code of the function that reaches vaddr, nil if none is known to: of
+// the functions that begin before it the nearest, and of those the ones whose end is known
+// first.
+func (c *code) holder(vaddr uint64) *body { return c.holderIn(c.fn, vaddr) }
+
+func (c *code) holderIn(fn *functions, vaddr uint64) *body {
+	for _, sized := range [...]bool{true, false} {
+		for d := range fn.before(vaddr) {
+			if vaddr-d.Start > maxFunction {
+				break
+			}
+			if (d.End != 0) != sized || !d.Holds(vaddr) {
+				continue
+			}
+			if b := c.bodyOf(d); b.lens[vaddr] != 0 {
+				return b
+			}
+			if sized {
+				break // an outer function's paths do not run through an inner one's
+			}
+		}
 	}
-	from := uint64(0)
-	for n := i - 1; n >= 0 && n >= i-maxHolders; n-- {
-		from = max(from, fn.extents[fn.starts[n]].End)
-	}
-	if from == 0 || from > vaddr {
-		return Extent{}, false
-	}
-	return Extent{from, fn.starts[i] - from}, true
+	return nil
 }

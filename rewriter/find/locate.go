@@ -4,7 +4,6 @@ package find
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"golang.org/x/arch/x86/x86asm"
@@ -13,8 +12,8 @@ import (
 	"vfix.dev/vfix/rewriter/x86"
 )
 
-// locate finds the functions around the sites, by whatever shows their beginnings, and the parts of
-// them that are elsewhere.
+// locate finds the functions around the sites, by whatever shows their beginnings, the parts of
+// them that are elsewhere, and what refers to the sites.
 func (c *code) locate(sites []Site) error {
 	all := slices.Clone(sites)
 	for round := 0; ; round++ {
@@ -23,12 +22,13 @@ func (c *code) locate(sites []Site) error {
 			return err
 		}
 		c.use(fn)
-		parts, err := c.parts(sites)
-		if err != nil {
-			return err
+		if round == 0 {
+			if c.refs, err = findRefs(c, sites); err != nil {
+				return err
+			}
 		}
 		n := len(all)
-		for _, at := range parts {
+		for _, at := range c.parts(sites) {
 			if !near(all[:n], at) {
 				all = append(all, Site{Vaddr: at, Len: 1})
 			}
@@ -55,6 +55,7 @@ func (c *code) locate(sites []Site) error {
 		c.fn.starts.normalize()
 		c.use(c.fn)
 	}
+	c.refs.complete(sites)
 	return nil
 }
 
@@ -63,46 +64,36 @@ const maxRounds = 3
 
 // parts returns addresses outside of the functions around the sites that belong to them: their
 // continuations, and what jumps to those that nothing is known to call.
-func (c *code) parts(sites []Site) ([]uint64, error) {
-	var all []uint64
-	var split []Extent
+func (c *code) parts(sites []Site) (all []uint64) {
 	for i := range sites {
 		b := c.holder(sites[i].Vaddr)
 		if b == nil {
 			continue
 		}
 		all = append(all, b.away...)
-		if !c.fn.entered[b.Start] && b.End != 0 {
-			split = append(split, Extent{b.Start, b.End - b.Start})
+		if c.split(b) {
+			for _, j := range c.refs.to(b.Start, b.End) {
+				all = append(all, j.from)
+			}
 		}
 	}
-	t, err := c.targets(split, false)
-	if err != nil {
-		return nil, err
-	}
-	for _, from := range t.from {
-		all = append(all, from...)
-	}
-	c.jumps = t.from
 	slices.Sort(all)
-	return slices.Compact(all), nil
+	return slices.Compact(all)
 }
+
+// split reports whether b is known to be a part that a compiler split off a function.
+func (c *code) split(b *body) bool { return b.End != 0 && !c.fn.entered[b.Start] }
 
 // whole returns the function of which b is a part that a compiler split off and that reaches vaddr;
 // b itself if none is known.
 func (c *code) whole(b *body, vaddr uint64) *body {
-	if b == nil || b.End == 0 || c.fn.entered[b.Start] {
+	if b == nil || !c.split(b) {
 		return b
 	}
-	for _, to := range slices.Sorted(maps.Keys(c.jumps)) {
-		if !b.Holds(to) {
-			continue
-		}
-		for _, at := range c.jumps[to] {
-			if d, ok := c.fn.around(at); ok && c.fn.entered[d.Start] && !b.Holds(at) {
-				if w := c.bodyOf(d); w.lens[at] != 0 && w.lens[vaddr] != 0 {
-					return w
-				}
+	for _, j := range c.refs.to(b.Start, b.End) {
+		if d, ok := c.fn.around(j.from); ok && c.fn.entered[d.Start] && !b.Holds(j.from) {
+			if w := c.bodyOf(d); w.lens[j.from] != 0 && w.lens[vaddr] != 0 {
+				return w
 			}
 		}
 	}
@@ -120,77 +111,66 @@ func (c *code) unreached(sites []Site) []Site {
 	return left
 }
 
-const (
-	// maxCallees is how many addresses that something calls are tried before a site.
-	maxCallees = 16
-)
+// maxCallees is how many addresses that something calls are tried before a site.
+const maxCallees = 16
 
 // callees looks for functions that nothing names: what is called from code that is known, or
 // jumped to, begins one. It returns those whose code reaches a site.
 func (c *code) callees(sites []Site) ([]uint64, error) {
-	var windows []Extent
-	for _, s := range sites {
-		windows = append(windows, Extent{s.Vaddr - min(maxFunction, s.Vaddr), min(maxFunction, s.Vaddr) + 1})
-	}
-	t, err := c.targets(windows, false)
-	if err != nil {
-		return nil, err
-	}
-	all := slices.Sorted(maps.Keys(t.from))
-	before := func(s *Site) []uint64 {
-		n, _ := slices.BinarySearch(all, s.Vaddr+1)
-		return all[max(0, n-maxCallees):n]
-	}
+	before := make([]vaddrs, len(sites)) // the nearest first
 	var asked []uint64
 	for i := range sites {
-		asked = append(asked, before(&sites[i])...)
+		v := sites[i].Vaddr
+		in := c.refs.to(v-min(maxFunction, v), v+1)
+		for n := len(in) - 1; n >= 0 && len(before[i]) < maxCallees; n-- {
+			if n == len(in)-1 || in[n].to != in[n+1].to {
+				before[i] = append(before[i], in[n].to)
+			}
+		}
+		asked = append(asked, before[i]...)
 	}
-	called, err := c.called(t, asked)
-	if err != nil {
-		return nil, err
-	}
+	called, err := c.called(asked)
 	var found []uint64
 	for i := range sites {
-		for _, at := range slices.Backward(before(&sites[i])) {
-			if !called(at) {
-				continue
-			}
-			if b := c.bodyOf(c.fn.at(at)); b.lens[sites[i].Vaddr] != 0 {
+		for _, at := range before[i] {
+			if called(at) && c.bodyOf(c.fn.at(at)).lens[sites[i].Vaddr] != 0 {
 				found = append(found, at)
 				break
 			}
 		}
 	}
-	return found, nil
+	return found, err
 }
 
 // called returns a question about the addresses asked: whether an instruction that is known to be one calls the
-// address, or jumps to it. The file is looked through once for all of them.
-func (c *code) called(t *targets, asked []uint64) (func(at uint64) bool, error) {
-	if len(asked) == 0 {
-		return nil, nil
+// address, or jumps to it. The functions of the file are looked through once for all of them.
+func (c *code) called(asked []uint64) (func(at uint64) bool, error) {
+	callers := func(at uint64) []branch {
+		all := c.refs.to(at, at+1)
+		return all[:min(len(all), maxBranches)]
 	}
-	slices.Sort(asked)
 	first := make(map[uint64]uint64) // caller of so many bytes: functions near it are all that hold one of the others
-	for _, at := range slices.Compact(asked) {
-		for _, from := range t.from[at] {
-			block := from / nearSite
-			if v, seen := first[block]; !seen || from < v {
-				first[block] = from
+	for _, at := range asked {
+		for _, j := range callers(at) {
+			if v, seen := first[j.from/nearSite]; !seen || j.from < v {
+				first[j.from/nearSite] = j.from
 			}
 		}
 	}
-	var callers []Site
+	var sites []Site
 	for _, from := range first {
-		callers = append(callers, Site{Vaddr: from, Len: 1})
+		sites = append(sites, Site{Vaddr: from, Len: 1})
 	}
-	sortSites(callers)
-	fn, err := findFunctions(c.f, callers)
 	known := make(map[uint64]bool)
+	if len(sites) == 0 {
+		return func(uint64) bool { return false }, nil
+	}
+	sortSites(sites)
+	fn, err := findFunctions(c.f, sites)
 	return func(at uint64) bool {
 		is, seen := known[at]
-		if !seen {
-			is = c.f.ExecLoad(at) && slices.ContainsFunc(t.from[at], func(v uint64) bool { return c.holderIn(fn, v) != nil })
+		if !seen && err == nil {
+			is = c.f.ExecLoad(at) && slices.ContainsFunc(callers(at), func(j branch) bool { return c.holderIn(fn, j.from) != nil })
 			known[at] = is
 		}
 		return is
@@ -201,23 +181,23 @@ func (c *code) called(t *targets, asked []uint64) (func(at uint64) bool, error) 
 // functions it finds. The addresses in the code of the entry point also count: it passes main and its
 // companions on by address.
 func (c *code) descend([]Site) ([]uint64, error) {
-	seen := map[uint64]bool{}
-	work := append([]uint64(nil), c.fn.roots...)
 	var found []uint64
-	for len(work) > 0 && c.steps > maxSteps/4 {
-		at := work[len(work)-1]
-		work = work[:len(work)-1]
-		if seen[at] || !c.f.ExecLoad(at) {
-			continue
+	w := addresses(c.fn.roots...)
+	w.run(maxSteps, func(at uint64, _ struct{}) bool {
+		if c.steps <= maxSteps/4 || !c.f.ExecLoad(at) {
+			return c.steps > maxSteps/4
 		}
-		seen[at] = true
 		found = append(found, at)
 		b := c.bodyOf(c.fn.at(at))
-		work = append(append(work, b.calls...), b.away...)
+		next := slices.Concat(b.calls, b.away)
 		if at == c.f.Entry {
-			work = append(append(work, b.bases...), b.labels...)
+			next = slices.Concat(next, b.bases, b.labels)
 		}
-	}
+		for _, to := range next {
+			w.add(to, struct{}{})
+		}
+		return true
+	})
 	return found, nil
 }
 
@@ -225,21 +205,14 @@ func (c *code) descend([]Site) ([]uint64, error) {
 // nothing in the file points: dead code of static libraries. Each must be code to its last byte,
 // jump nowhere else than to known functions, and leave the stack as it was. Were it data, nothing
 // could find it.
-func (c *code) unnamed(sites []Site) ([]uint64, error) {
+func (c *code) unnamed(sites []Site) (found []uint64, err error) {
 	gaps := make([]Extent, len(sites)) // of length 0 for a site without one
 	for i := range sites {
-		gaps[i], _ = c.fn.gap(sites[i].Vaddr)
+		gaps[i] = c.fn.gap(sites[i].Vaddr)
 	}
-	t, err := c.targets(slices.DeleteFunc(slices.Clone(gaps), func(e Extent) bool { return e.Len == 0 }), true)
-	if err != nil {
-		return nil, err
-	}
-	slices.Sort(t.taken)
-	var found []uint64
 	for i, gap := range gaps {
 		v := sites[i].Vaddr
-		n, _ := slices.BinarySearch(t.taken, gap.Vaddr)
-		if gap.Len == 0 || n < len(t.taken) && t.taken[n] < v+uint64(sites[i].Len) {
+		if gap.Len == 0 || c.refs.named.within(gap.Vaddr, v+uint64(sites[i].Len)) {
 			continue
 		}
 		for at := c.padding(gap.Vaddr, gap.End()); at <= v; {

@@ -118,10 +118,6 @@ func (f *File) unproved(s *Site) (string, error) {
 		return "", err
 	}
 	b := c.holder(s.Vaddr)
-	t, err := findTargets(c, sites)
-	if err != nil {
-		return "", err
-	}
 	at := fmt.Sprintf("the bytes at vaddr %#x ", s.Vaddr)
 	switch {
 	case c.exhausted():
@@ -132,7 +128,7 @@ func (f *File) unproved(s *Site) (string, error) {
 		return at + "are mapped at two addresses", nil
 	case !b.begins(s.Vaddr, uint64(s.Len)):
 		return at + "are a part of another instruction", nil
-	case t.inside(s.Vaddr+1, s.Vaddr+uint64(s.Len)):
+	case c.refs.inside(s.Vaddr+1, s.Vaddr+uint64(s.Len)):
 		return at + "may be entered in the middle", nil
 	}
 	return "", nil

@@ -204,20 +204,16 @@ func (r *Report) examine(c *code, sites []Site) error {
 		}
 	}
 	c.tables(sites)
-	t, err := findTargets(c, sites)
-	if err != nil {
-		return err
-	}
 	var inner []uint64
 	for i := range sites {
-		inner = append(inner, sites[i].inner(t)...)
+		inner = append(inner, c.inner(&sites[i])...)
 	}
-	called, err := c.called(t, inner)
+	called, err := c.called(inner)
 	if err != nil {
 		return err
 	}
 	for i := range sites {
-		c.finish(t, called, holders[i], &sites[i])
+		c.finish(called, holders[i], &sites[i])
 	}
 	if c.exhausted() {
 		for i, s := range sites {
@@ -241,27 +237,27 @@ func (c *code) within(vaddr uint64) bool {
 }
 
 // inner returns what may be called or jumped to of the bytes behind the first of a site that is patched.
-func (s *Site) inner(t *targets) (all []uint64) {
-	for at := s.Vaddr + 1; s.Verdict.Patchable() && at < s.Vaddr+uint64(s.Len); at++ {
-		if t.from[at] != nil {
-			all = append(all, at)
+func (c *code) inner(s *Site) (all []uint64) {
+	if s.Verdict.Patchable() {
+		for _, j := range c.refs.to(s.Vaddr+1, s.Vaddr+uint64(s.Len)) {
+			all = append(all, j.to)
 		}
 	}
-	return all
+	return slices.Compact(all)
 }
 
 // finish fills in what the patch forms depend on. Code that is known as such and enters the middle of an instruction
 // shows that the bytes are more than that one; words of data do not.
-func (c *code) finish(t *targets, called func(uint64) bool, b *body, s *Site) {
+func (c *code) finish(called func(uint64) bool, b *body, s *Site) {
 	s.Symbol = c.fn.names[s.Vaddr].text
-	if slices.ContainsFunc(s.inner(t), called) {
+	if slices.ContainsFunc(c.inner(s), called) {
 		s.Verdict, s.Reason = Unknown, "code jumps to the middle of the instruction"
 	}
 	if b == nil || !s.Verdict.Patchable() {
 		return
 	}
-	s.Alone = t.alone(b, s)
-	s.Stub = t.stub(c, b, s)
+	s.Alone = c.alone(b, s)
+	s.Stub = c.stub(b, s)
 	s.Named = s.Stub.Len != 0 && c.fn.public[s.Stub.Vaddr]
-	s.Free = c.bySyscall(t, b, s)
+	s.Free = c.bySyscall(b, s)
 }

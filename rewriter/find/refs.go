@@ -1,0 +1,244 @@
+// Which addresses around the sites something refers to: branches, words in data, addresses in
+// instructions, symbols. A site whose inside is such an address may not be overwritten as a
+// whole. If it is not known whether bytes are an instruction, they count as one.
+
+package find
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+	"sort"
+
+	"vfix.dev/vfix/rewriter/elf"
+)
+
+const (
+	// rel8Reach is how far a short branch reaches, with its own length, in bytes.
+	rel8Reach = 130
+	// maxRefs bounds the references of each kind that are kept, and maxBranches those branches to one
+	// address of which it is asked whether they are instructions.
+	maxRefs     = 1 << 22
+	maxBranches = 1 << 12
+)
+
+// refs are the references to the bytes near sites, from one look through the file.
+type refs struct {
+	c        *code
+	windows  []Extent // in ascending order, without overlap
+	lo, hi   uint64   // of all windows
+	branches []branch // what looks like a call or a jump, in the order of what it leads to
+	named    vaddrs   // addresses that are not branched to
+	others   vaddrs   // labels, and what tables of offsets lead to
+	fixed    bool     // addresses also have 4 bytes: ET_EXEC
+	last     uint64   // the last address that a lea named
+}
+
+// branch is a branch to an address, at another one.
+type branch struct{ to, from uint64 }
+
+func (b branch) compare(o branch) int {
+	return cmp.Or(cmp.Compare(b.to, o.to), cmp.Compare(b.from, o.from))
+}
+
+// findRefs looks for what refers to the bytes that a patch of the sites may change, to the parts of functions that
+// hold them, and, if no function is known to, to what is before them.
+func findRefs(c *code, sites []Site) (*refs, error) {
+	var windows []Extent
+	for i := range sites {
+		s := &sites[i]
+		windows = append(windows, s.surroundings())
+		switch b := c.holder(s.Vaddr); {
+		case b == nil && s.Kind != DataWord:
+			windows = append(windows, Extent{s.Vaddr - min(maxFunction, s.Vaddr), min(maxFunction, s.Vaddr) + 1}, c.fn.gap(s.Vaddr))
+		case b != nil && !c.fn.entered[b.Start] && b.End != 0:
+			windows = append(windows, Extent{b.Start, b.End - b.Start})
+		}
+	}
+	r := &refs{c: c, windows: joined(windows), fixed: c.f.Type == elf.TypeExec}
+	if len(r.windows) == 0 {
+		return r, nil
+	}
+	r.lo, r.hi = r.windows[0].Vaddr, r.windows[len(r.windows)-1].End()
+	if err := c.f.EachChunk(0, 0, func(p *elf.Prog, b []byte, vaddr uint64, lo, hi int) {
+		r.words(b, vaddr, lo, hi)
+		if p.Flags&elf.PFX != 0 {
+			r.code(b, vaddr, lo, hi)
+		}
+	}); err != nil {
+		return nil, err
+	}
+	if err := c.f.EachRela(func(a elf.Rela) {
+		if a.Type == elf.RRelative {
+			r.add(&r.named, a.Addend)
+		}
+	}); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(r.branches, branch.compare)
+	r.named.normalize()
+	return r, nil
+}
+
+// complete adds what is known once the functions around the sites are: labels, and short branches.
+func (r *refs) complete(sites []Site) {
+	for _, v := range r.c.fn.labels {
+		r.add(&r.others, v)
+	}
+	r.others.normalize()
+	var windows []Extent
+	for i := range sites {
+		windows = append(windows, sites[i].surroundings())
+	}
+	for _, w := range joined(windows) {
+		r.rel8(w)
+	}
+	slices.SortFunc(r.branches, branch.compare)
+}
+
+// surroundings are the bytes that a patch of the site may change, and more.
+func (s *Site) surroundings() Extent { return Extent{s.Vaddr - maxStub, 2*maxStub + uint64(s.Len)} }
+
+// maxStub is more bytes than the longest stub has.
+const maxStub = 32
+
+func (e Extent) End() uint64 { return e.Vaddr + e.Len }
+
+// joined returns the extents in ascending order, those that touch each other as one.
+func joined(all []Extent) []Extent {
+	slices.SortFunc(all, func(a, b Extent) int { return cmp.Compare(a.Vaddr, b.Vaddr) })
+	var out []Extent
+	for _, e := range all {
+		if n := len(out); n > 0 && out[n-1].End() >= e.Vaddr {
+			out[n-1].Len = max(out[n-1].End(), e.End()) - out[n-1].Vaddr
+		} else if e.Len > 0 {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// near reports whether vaddr is in a window.
+func (r *refs) near(vaddr uint64) bool {
+	if vaddr-r.lo >= r.hi-r.lo {
+		return false
+	}
+	i := sort.Search(len(r.windows), func(i int) bool { return r.windows[i].End() > vaddr })
+	return i < len(r.windows) && r.windows[i].Vaddr <= vaddr
+}
+
+// add keeps an address near a site. There are few: duplicates are dropped in bulk.
+func (r *refs) add(to *vaddrs, vaddr uint64) {
+	if !r.near(vaddr) {
+		return
+	}
+	if *to = append(*to, vaddr); len(*to)%maxSites == 0 {
+		to.normalize()
+	}
+}
+
+// branch keeps a branch to an address near a site.
+func (r *refs) branch(to, from uint64) {
+	switch {
+	case !r.near(to):
+	case len(r.branches) == maxRefs:
+		r.c.steps = 0 // nothing found about the file counts
+	default:
+		r.branches = append(r.branches, branch{to, from})
+	}
+}
+
+// to returns the branches that lead into [lo, hi).
+func (r *refs) to(lo, hi uint64) []branch {
+	from, _ := slices.BinarySearchFunc(r.branches, branch{to: lo}, branch.compare)
+	end, _ := slices.BinarySearchFunc(r.branches, branch{to: hi}, branch.compare)
+	return r.branches[from:end]
+}
+
+// inside reports whether something lands in [lo, hi).
+func (r *refs) inside(lo, hi uint64) bool {
+	return len(r.to(lo, hi)) > 0 || r.named.within(lo, hi) || r.others.within(lo, hi)
+}
+
+// words finds 8-byte words that are addresses near sites: jump tables and immediates of programs
+// at fixed addresses, at any place, and what RELR relocates.
+func (r *refs) words(b []byte, vaddr uint64, lo, hi int) {
+	step := 8
+	if r.fixed {
+		step = 1
+	}
+	for i := lo + int(-(vaddr+uint64(lo))&uint64(step-1)); i < hi && i+8 <= len(b); i += step {
+		if v := binary.LittleEndian.Uint64(b[i:]); v-r.lo < r.hi-r.lo {
+			r.add(&r.named, v)
+		}
+	}
+}
+
+// code finds the bytes of call, jmp and jcc with a 4-byte displacement, of lea, and addresses
+// of 4 bytes, at any place: that other bytes point into a window by chance is rare.
+func (r *refs) code(b []byte, vaddr uint64, lo, hi int) {
+	le := binary.LittleEndian
+	for i := lo; i < hi && i+5 <= len(b); i++ {
+		if r.fixed {
+			if v := uint64(le.Uint32(b[i:])); v-r.lo < r.hi-r.lo {
+				r.add(&r.named, v)
+			}
+		}
+		from := vaddr + uint64(i)
+		switch op := b[i]; {
+		case op == 0xe8 || op == 0xe9:
+			r.branch(from+5+elf.Signed(b[i+1:]), from)
+		case op&0xf0 == 0x80 && i > 0 && b[i-1] == 0x0f:
+			r.branch(from+5+elf.Signed(b[i+1:]), from-1)
+		}
+		if b[i] == 0x8d && i+6 <= len(b) && b[i+1]&0xc7 == 5 {
+			named := from + 6 + elf.Signed(b[i+2:])
+			r.add(&r.named, named)
+			r.offsets(named, named)
+			r.offsets(named, r.last)
+			r.offsets(r.last, named)
+			r.last = named
+		}
+	}
+}
+
+// offsets adds what a table of offsets of 4 bytes leads to: compilers' tables lead into their own
+// function, but one in assembly may lead into another.
+func (r *refs) offsets(table, base uint64) {
+	for at := table; at-table < 4*maxTable; {
+		b := r.c.mem(at)
+		if len(b) < 4 {
+			return
+		}
+		for ; len(b) >= 4 && at-table < 4*maxTable; b, at = b[4:], at+4 {
+			if !r.c.entry() {
+				return
+			}
+			to := base + elf.Signed(b)
+			if !r.c.f.ExecLoad(to) {
+				return
+			}
+			r.add(&r.others, to)
+		}
+	}
+}
+
+// rel8 finds short branches into the window. Their opcodes are common bytes: those that are
+// known to lie within another instruction do not count.
+func (r *refs) rel8(w Extent) {
+	var near []*body
+	for at := w.Vaddr - rel8Reach; at < w.End()+rel8Reach; at++ {
+		if b := r.c.holder(at); b != nil && !slices.Contains(near, b) {
+			near = append(near, b)
+		}
+	}
+	for at := w.Vaddr - rel8Reach; at < w.End()+rel8Reach; at++ {
+		b := r.c.bytes(at)
+		if len(b) < 2 || b[0]&0xf0 != 0x70 && b[0] != 0xeb && b[0]&0xfc != 0xe0 {
+			continue
+		}
+		if !slices.ContainsFunc(near, func(k *body) bool { return k.lens[at] == 0 && k.runsOver(at) }) {
+			r.branch(at+2+uint64(int64(int8(b[1]))), at)
+		}
+	}
+}
