@@ -8,7 +8,7 @@ package find
 import (
 	"encoding/binary"
 	"fmt"
-	"maps"
+	"math"
 	"slices"
 
 	"golang.org/x/arch/x86/x86asm"
@@ -312,18 +312,27 @@ const (
 	maxNeedles = 8
 )
 
-// loads finds instructions that load a word which may be half an address and was not known when code was
-// searched, because it is in code: movslq, or a mov of 32 bits whose sign is extended later.
-func (s *search) loads() error {
-	words := slices.DeleteFunc(slices.Sorted(maps.Keys(s.words)), func(w uint64) bool {
-		_, known := slices.BinarySearch(s.loaded, w)
-		return known
-	})
-	if len(words) == 0 {
-		return nil
+// loads looks for instructions that load one of the words, which may be half an address and are in ascending order:
+// movslq, or a mov of 32 bits whose sign is extended later.
+func (s *search) loads(b []byte, vaddr uint64, lo, hi int, words []uint64) {
+	if len(words) > maxNeedles {
+		for op := lo; op < hi; op++ {
+			s.load(b, vaddr, op, words)
+		}
+		return
 	}
-	return s.f.EachChunk(elf.PFX, 0, func(_ *elf.Prog, b []byte, vaddr uint64, lo, hi int) {
-		s.codeHits(b, vaddr, lo, hi, words, false)
+	var absolute []uint16 // addresses of the words
+	var to []span
+	for _, w := range words {
+		t := span{w - min(w, tableSpan), w}
+		to = append(to, t)
+		if s.f.Type == elf.TypeExec && w <= math.MaxUint32 { // else no instruction has its address
+			absolute = appendUpper(absolute, t, 0, 0)
+		}
+	}
+	eachUpper(b, vaddr, lo, hi, absolute, to, func(i int) {
+		s.load(b, vaddr, i-4, words)
+		s.load(b, vaddr, i-5, words) // a SIB byte
 	})
 }
 
@@ -334,6 +343,9 @@ const tableSpan = (maxHalves - 1) * halfSize
 // ascending order, or the address of a table that one is in.
 func (s *search) load(b []byte, vaddr uint64, i int, words []uint64) {
 	const opMov, opMovslq, opLea = 0x8b, 0x63, 0x8d
+	if i < 1 || i+6 >= len(b) {
+		return
+	}
 	lea := b[i] == opLea && b[i-1]&0xf8 == 0x48
 	if b[i] != opMov && b[i] != opMovslq && !lea || len(s.halves) >= maxSites {
 		return
@@ -342,14 +354,14 @@ func (s *search) load(b []byte, vaddr uint64, i int, words []uint64) {
 	fixed := s.f.Type == elf.TypeExec && b[i+1]&0xc7 == 4 && i+7 <= len(b)
 	switch {
 	case b[i+1]&0xc7 == 5: // rip
-		at = vaddr + uint64(i) + 6 + uint64(int64(int32(binary.LittleEndian.Uint32(b[i+2:]))))
+		at = vaddr + uint64(i) + 6 + elf.Signed(b[i+2:])
 		if lea {
 			span = tableSpan
 		}
 	case lea:
 		return
 	case fixed && b[i+2] == 0x25: // no register
-		at = uint64(int64(int32(binary.LittleEndian.Uint32(b[i+3:]))))
+		at = elf.Signed(b[i+3:])
 	case fixed && b[i+2]&7 == 5: // table(,%reg,scale)
 		at, span = uint64(binary.LittleEndian.Uint32(b[i+3:])), tableSpan
 	default:

@@ -148,9 +148,6 @@ func scanELF(f *File) (*Report, error) {
 	if rep.Redirect, err = f.findRedirect(); err != nil {
 		return nil, err
 	}
-	if err := s.loads(); err != nil {
-		return nil, err
-	}
 	if len(s.halves) > 0 {
 		more, err := wholes(f, s.halves)
 		if err != nil {

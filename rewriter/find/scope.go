@@ -60,7 +60,7 @@ func Nameless(r io.ReaderAt, size int64, buf []byte) (bool, error) {
 		if at == 0 && (len(b) < elf.EhdrSize || binary.LittleEndian.Uint16(b[etype:]) == elf.TypeExec) {
 			return false, nil
 		}
-		for i := range elf.Pairs(b, 2, len(b), []uint16{pagePair, negativePage, negativeSlot}) {
+		for i := range elf.Pairs(b, 2, len(b), pairs[:]) {
 			_, subtracts := negated(b, i)
 			if lowerHalf(b, i) && b[i+1] == pagePair>>8 || subtracts {
 				return false, nil

@@ -6,9 +6,7 @@ package find
 
 import (
 	"encoding/binary"
-	"errors"
 	"maps"
-	"math"
 	"slices"
 
 	"golang.org/x/arch/x86/x86asm"
@@ -28,75 +26,127 @@ const (
 	negativeSlot = 0x009f
 )
 
+var pairs = [...]uint16{pagePair, negativePage, negativeSlot}
+
 // search collects the references of one file as sites that have no verdict yet.
 type search struct {
 	f     *File
 	code  *code
 	in    *elf.Prog // the segment that is searched
-	known uint64    // how many bytes of it have been searched
-	head  uint64    // those in front of it, if only these are searched
 	sites []Site
 	// halves are those that may be a part of an address.
 	halves []Site
 	words  map[uint64]Function // the data among them, and variables that such a constant is stored in
-	loaded []uint64            // those of the words whose loads are looked for when code is
 	// bytes is how many bytes of executable segments were searched.
 	bytes uint64
 }
 
 func (s *search) full() bool { return len(s.sites) >= maxSites }
 
-// run searches all PT_LOADs, data first: what code may load of it is known when code is searched.
+// run searches all PT_LOADs, and then code for loads of what may be half an address.
 func (s *search) run() error {
-	err := s.f.EachChunk(0, elf.PFX, func(p *elf.Prog, b []byte, vaddr uint64, lo, hi int) {
-		s.in = p
-		for i := range elf.Pairs(b, lo, hi, []uint16{pagePair}) {
-			s.hit(b, vaddr, i, false)
-		}
-	})
-	if err != nil {
-		return err
-	}
-	s.loaded = slices.Sorted(maps.Keys(s.words))
-	err = s.f.EachChunk(elf.PFX, 0, func(p *elf.Prog, b []byte, vaddr uint64, lo, hi int) {
-		s.in = p
-		s.bytes += uint64(hi - lo)
-		s.codeHits(b, vaddr, lo, hi, s.loaded, true)
-	})
 	for i := range s.f.Progs {
-		if p := &s.f.Progs[i]; err == nil && p.Type == elf.PTLoad && p.Filesz > 0 && p.Flags&elf.PFX != 0 {
-			err = errors.Join(s.behind(p), s.before(p))
+		p := &s.f.Progs[i]
+		if p.Type != elf.PTLoad || p.Filesz == 0 {
+			continue
+		}
+		s.in = p
+		pages, look := *p, s.inData
+		if p.Flags&elf.PFX != 0 {
+			pages, look = s.pages(p), s.inCode
+			s.bytes += p.Filesz
+		}
+		if err := s.f.Chunks(&pages, look); err != nil {
+			return err
 		}
 	}
-	return err
-}
-
-// behind searches what can be executed behind the end of a segment.
-func (s *search) behind(p *elf.Prog) error {
-	from := p.Filesz - min(p.Filesz, elf.ChunkMargin)
-	b, err := s.f.Bytes(p.Off+from, s.mapped(p)-from)
-	if err == nil {
-		s.in, s.known = p, p.Filesz
-		s.codeHits(b, p.Vaddr+from, 0, len(b), s.loaded, true)
-	}
-	return err
-}
-
-// before searches what can be executed in front of a segment: its first page begins there.
-func (s *search) before(p *elf.Prog) error {
-	head := p.Off % elf.PageSize
-	if head == 0 || p.Vaddr%elf.PageSize != head { // no kernel maps the latter
+	if len(s.words) == 0 {
 		return nil
 	}
-	whole := *p
-	whole.Off, whole.Vaddr, whole.Filesz = p.Off-head, p.Vaddr-head, p.Filesz+head
-	b, err := s.f.Bytes(whole.Off, min(head+elf.ChunkMargin, s.mapped(&whole)))
-	if err == nil {
-		s.in, s.known, s.head = &whole, 0, head
-		s.codeHits(b, whole.Vaddr, 0, len(b), s.loaded, true)
-		s.head = 0
+	words := slices.Sorted(maps.Keys(s.words))
+	return s.f.EachChunk(elf.PFX, 0, func(_ *elf.Prog, b []byte, vaddr uint64, lo, hi int) {
+		s.loads(b, vaddr, lo, hi, words)
+	})
+}
+
+// pages returns an executable segment with what is mapped before and behind its content: a kernel maps whole pages,
+// and an instruction may go on in the segment behind.
+func (s *search) pages(p *elf.Prog) elf.Prog {
+	whole, end := *p, elf.PageUp(p.Off+p.Filesz)
+	if end == p.Off+p.Filesz {
+		end += x86.MaxLen
 	}
-	return err
+	if head := p.Off % elf.PageSize; p.Vaddr%elf.PageSize == head { // no kernel maps others
+		whole.Off, whole.Vaddr = p.Off-head, p.Vaddr-head
+	}
+	whole.Filesz = min(end, s.f.Size) - whole.Off
+	return whole
+}
+
+func (s *search) inData(b []byte, vaddr uint64, lo, hi int) {
+	for i := range elf.Pairs(b, lo, hi, []uint16{pagePair}) {
+		s.hit(b, vaddr, i, false)
+	}
+}
+
+// inCode looks for the page's address and, in programs at fixed addresses, for call, jmp and jcc rel32 into the page
+// and lea of it relative to rip.
+func (s *search) inCode(b []byte, vaddr uint64, lo, hi int) {
+	var to []span
+	if s.f.Type == elf.TypeExec {
+		to = []span{{Functions[0].Vaddr(), Functions[len(Functions)-1].Vaddr()}}
+	}
+	const branch = 3 // bytes from the opcode of a branch to the upper half of its displacement
+	eachUpper(b, vaddr, lo, hi, pairs[:], to, func(i int) {
+		switch binary.LittleEndian.Uint16(b[i:]) {
+		case pagePair:
+			s.hit(b, vaddr, i, true)
+		case negativePage, negativeSlot:
+			if f, ok := negated(b, i); ok {
+				s.partial(b, vaddr, i-2, f)
+			}
+		}
+		if to != nil && i >= branch {
+			s.relative(b, vaddr, i-branch)
+		}
+	})
+}
+
+// span is the addresses from the first to the last.
+type span struct{ first, last uint64 }
+
+// eachUpper visits the indices of b[lo:hi], code, at which one of the pairs is, or what may be the upper half of a
+// displacement to one of the spans. Of the distances from one place to another only the lower half varies from byte
+// to byte: in a block of code the upper half is one of two.
+func eachUpper(b []byte, vaddr uint64, lo, hi int, pairs []uint16, to []span, visit func(i int)) {
+	block := hi - lo
+	if len(to) > 0 {
+		block = 1 << 15
+	}
+	for at := lo; at < hi; at += block {
+		end := min(at+block, hi)
+		all := pairs[:len(pairs):len(pairs)]
+		for _, t := range to { // the instruction ends behind the upper half
+			all = appendUpper(all, t, vaddr+uint64(at)+2, vaddr+uint64(end)+2)
+		}
+		for i := range elf.Pairs(b, at, end, all) {
+			visit(i)
+		}
+	}
+}
+
+// appendUpper appends the upper halves of the 32 bits from instructions that end from lo to hi to the addresses,
+// each once.
+func appendUpper(pairs []uint16, to span, lo, hi uint64) []uint16 {
+	from, end := uint16(uint32(to.first-hi)>>16), uint16(uint32(to.last-lo)>>16)
+	for u := from; ; u++ {
+		if !slices.Contains(pairs, u) {
+			pairs = append(pairs, u)
+		}
+		if u == end {
+			return pairs
+		}
+	}
 }
 
 // hit looks at the pair at b[i], which may be in code where exec is set.
@@ -105,7 +155,7 @@ func (s *search) hit(b []byte, vaddr uint64, i int, exec bool) {
 		return
 	}
 	imm := i - 2
-	f, ok := FunctionAt(uint64(int64(int32(binary.LittleEndian.Uint32(b[imm:])))))
+	f, ok := FunctionAt(elf.Signed(b[imm:]))
 	if !ok || exec && s.reference(b, vaddr, imm, f) {
 		return
 	}
@@ -222,109 +272,13 @@ func referenceAt(b []byte, imm int) (Site, bool) {
 // add keeps a site of the segment that is searched: another one may also claim to have that address.
 func (s *search) add(site Site) {
 	into := site.Vaddr - s.in.Vaddr
-	if s.full() || into+uint64(site.Len) <= s.known || into > s.mapped(s.in) || s.mapped(s.in)-into < uint64(site.Len) {
-		return
-	}
 	site.Offset = s.in.Off + into
-	if s.head > 0 && into >= s.head {
-		return
-	}
-	if site.Kind != DataWord && s.f.CodeAt(site.Offset+1) != nil && s.in.Flags&elf.PFX == 0 || (into >= s.in.Filesz || s.head > 0) && (!site.Loads() || s.f.Mappings(site.Offset) > 0) {
-		return // searched with another segment, or data behind this one
-	}
-	s.sites = append(s.sites, site)
-}
-
-// mapped returns how many bytes of the file follow the start of a segment in memory: a kernel maps whole
-// pages, and an instruction may go on in the segment behind.
-func (s *search) mapped(p *elf.Prog) uint64 {
-	end := elf.PageUp(p.Off + p.Filesz)
-	if p.Flags&elf.PFX != 0 && end == p.Off+p.Filesz {
-		end += x86.MaxLen
-	}
-	if p.Flags&elf.PFX == 0 {
-		return p.Filesz
-	}
-	return min(end, s.f.Size) - p.Off
-}
-
-// codeHits is one look at b[lo:hi], code, for the page's address; for loads of the words, which may be half of it;
-// and, in programs at fixed addresses, for call, jmp and jcc rel32 into the page and lea of it relative to rip.
-// page is false where the loads alone are looked for. Of the distances from one place to another only the lower
-// half varies from byte to byte: in a block of code the upper half is one of two.
-func (s *search) codeHits(b []byte, vaddr uint64, lo, hi int, words []uint64, page bool) {
-	if len(words) > maxNeedles {
-		for i := max(lo, 1); i < min(hi, len(b)-6); i++ {
-			s.load(b, vaddr, i, words)
-		}
-		words = nil
-	}
-	relative := page && s.f.Type == elf.TypeExec
-	block := hi - lo
-	if relative || len(words) > 0 {
-		block = 1 << 15
-	}
-	// The upper half of a displacement is 3 bytes behind the opcode of a branch, 4 behind that of a load, and 5
-	// if there is a SIB byte.
-	const branch, load, sib = 3, 4, 5
-	var buf [16]uint16
-	for at := lo; at < hi; at += block { // opcodes from at to end
-		end := min(at+block, hi)
-		pairs := buf[:0]
-		if page {
-			pairs = append(pairs, pagePair, negativePage, negativeSlot)
-		}
-		from, to := vaddr+uint64(at), vaddr+uint64(end)
-		if relative {
-			pairs = appendUpper(pairs, Functions[0].Vaddr(), Functions[len(Functions)-1].Vaddr(), from+branch+2, to+branch+2)
-		}
-		pairs = s.appendLoads(pairs, words, from+load+2, to+load+2)
-		for i := range elf.Pairs(b, at, end+sib, pairs) {
-			if page && i < end {
-				switch binary.LittleEndian.Uint16(b[i:]) {
-				case pagePair:
-					s.hit(b, vaddr, i, true)
-				case negativePage, negativeSlot:
-					if f, ok := negated(b, i); ok {
-						s.partial(b, vaddr, i-2, f)
-					}
-				}
-			}
-			if op := i - branch; relative && op >= at && op < end {
-				s.relative(b, vaddr, op)
-			}
-			for _, op := range [...]int{i - load, i - sib} {
-				if len(words) > 0 && op >= max(at, 1) && op < min(end, len(b)-6) {
-					s.load(b, vaddr, op, words)
-				}
-			}
-		}
-	}
-}
-
-// appendLoads appends the upper halves of what instructions that end from lo to hi have in them if they load one
-// of the words: displacements, and addresses.
-func (s *search) appendLoads(pairs []uint16, words []uint64, lo, hi uint64) []uint16 {
-	for _, w := range words {
-		pairs = appendUpper(pairs, w-min(w, tableSpan), w, lo, hi)
-		if s.f.Type == elf.TypeExec && w <= math.MaxUint32 { // else no instruction has its address
-			pairs = appendUpper(pairs, w-min(w, tableSpan), w, 0, 0)
-		}
-	}
-	return pairs
-}
-
-// appendUpper appends the upper halves of the 32 bits from instructions that end from lo to hi to the addresses
-// from first to last, each once.
-func appendUpper(pairs []uint16, first, last, lo, hi uint64) []uint16 {
-	from, to := uint16(uint32(first-hi)>>16), uint16(uint32(last-lo)>>16)
-	for u := from; ; u++ {
-		if !slices.Contains(pairs, u) {
-			pairs = append(pairs, u)
-		}
-		if u == to {
-			return pairs
-		}
+	switch {
+	case s.full():
+	case s.in.Flags&elf.PFX == 0 && site.Kind != DataWord && s.f.CodeAt(site.Offset+1) != nil: // searched with that segment
+	case into >= s.in.Filesz && (!site.Loads() || s.f.Mappings(site.Offset) > 0): // data beside the segment, or another's
+	default:
+		s.sites = append(s.sites, site)
 	}
 }
 
@@ -337,7 +291,7 @@ func (s *search) relative(b []byte, vaddr uint64, op int) {
 		return
 	}
 	v := vaddr + uint64(op)
-	f, ok := FunctionAt(v + 5 + uint64(int64(int32(binary.LittleEndian.Uint32(b[i:])))))
+	f, ok := FunctionAt(v + 5 + elf.Signed(b[i:]))
 	switch {
 	case !ok:
 	case lea:
