@@ -19,32 +19,32 @@ const (
 // DynStrings returns the texts that the dynamic entries with a tag have in the string table, in their
 // order. One that is not in the file is "".
 func (f *File) DynStrings(tag int64) []string {
-	table := f.Dyn(DTStrtab)
-	if table == nil {
-		return nil
-	}
 	var all []string
 	for _, d := range f.Dynamic {
-		if d.Tag != tag {
-			continue
+		if d.Tag == tag && f.Dyn(DTStrtab) != nil {
+			all = append(all, f.dynString(&d, maxDynString))
 		}
-		text := ""
-		if b, err := f.peekMem(table.Val+d.Val, maxDynString); err == nil {
-			text = cString(b, 0)
-		}
-		all = append(all, text)
 	}
 	return all
+}
+
+// dynString returns the text, of at most so many bytes, that a dynamic entry has in the string table; "" for none.
+func (f *File) dynString(d *Dyn, most uint64) string {
+	table := f.Dyn(DTStrtab)
+	if table == nil {
+		return ""
+	}
+	b, err := f.peekMem(table.Val+d.Val, most)
+	if err != nil {
+		return ""
+	}
+	return cString(b, 0)
 }
 
 // HasDynString reports whether the dynamic string table has a text: the name of a symbol that is used or
 // defined, among others.
 func (f *File) HasDynString(text string) bool {
-	table, size := f.Dyn(DTStrtab), f.Dyn(dtStrsz)
-	if table == nil || size == nil {
-		return false
-	}
-	b, err := f.peekMem(table.Val, size.Val)
+	b, err := f.peekMem(f.Range(DTStrtab, dtStrsz))
 	return err == nil && bytes.Contains(b, []byte("\x00"+text+"\x00"))
 }
 

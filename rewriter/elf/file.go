@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 )
 
 // The parts of the ELF format that vfix reads. Source: System V gABI, chapters 4 and 5,
@@ -224,19 +225,14 @@ func Parse(r io.ReaderAt, size int64) (*File, error) {
 	}
 	f.Entry = le.Uint64(hdr[24:])
 	f.PhOff = le.Uint64(hdr[32:])
-	f.ShOff = le.Uint64(hdr[40:])
 	if s := le.Uint16(hdr[54:]); s != PhdrSize {
 		return nil, Damaged("e_phentsize %d, want %d", s, PhdrSize)
 	}
 	if err := f.readProgs(int(le.Uint16(hdr[56:]))); err != nil {
 		return f, err
 	}
-	f.ShNum = int(le.Uint16(hdr[60:]))
-	f.ShStrNdx = int(le.Uint16(hdr[62:]))
-	if le.Uint16(hdr[58:]) == ShdrSize {
-		if err := f.readSections(); err != nil {
-			return nil, err
-		}
+	if err := f.readSections(hdr[:]); err != nil {
+		return nil, err
 	}
 	if err := f.readDynamic(); err != nil {
 		return nil, err
@@ -254,22 +250,20 @@ func (f *File) readProgs(n int) error {
 	if !f.InFile(f.PhOff, uint64(n)*PhdrSize) {
 		return Damaged("%d program headers at offset %#x end beyond the file (%d bytes)", n, f.PhOff, f.Size)
 	}
-	b := make([]byte, n*PhdrSize)
-	if err := f.ReadAt(b, f.PhOff); err != nil {
-		return err
-	}
 	le := binary.LittleEndian
-	var last *Prog
-	var tangled error
-	f.Progs = make([]Prog, n)
-	for i := range f.Progs {
-		e := b[i*PhdrSize:]
-		p := &f.Progs[i]
-		*p = Prog{
-			Index: i, Type: le.Uint32(e), Flags: le.Uint32(e[4:]),
+	if err := f.records(f.PhOff, uint64(n)*PhdrSize, PhdrSize, func(_ uint64, e []byte) {
+		f.Progs = append(f.Progs, Prog{
+			Index: len(f.Progs), Type: le.Uint32(e), Flags: le.Uint32(e[4:]),
 			Off: le.Uint64(e[8:]), Vaddr: le.Uint64(e[16:]), Paddr: le.Uint64(e[24:]),
 			Filesz: le.Uint64(e[32:]), Memsz: le.Uint64(e[40:]), Align: le.Uint64(e[48:]),
-		}
+		})
+	}); err != nil {
+		return err
+	}
+	var last *Prog
+	var tangled error
+	for i := range f.Progs {
+		p := &f.Progs[i]
 		if p.Type != PTLoad {
 			continue
 		}
@@ -292,33 +286,32 @@ func (f *File) readProgs(n int) error {
 }
 
 // readSections reads the section headers. Damaged ones are not a reason to skip a file that
-// a loader runs without looking at them: f.sections stays nil then.
-func (f *File) readSections() error {
+// a loader runs without looking at them: f.Sections stays nil then.
+func (f *File) readSections(hdr []byte) error {
+	le := binary.LittleEndian
+	f.ShOff, f.ShNum, f.ShStrNdx = le.Uint64(hdr[40:]), int(le.Uint16(hdr[60:])), int(le.Uint16(hdr[62:]))
 	n := uint64(f.ShNum)
-	if n == 0 || n > MaxShnum || f.ShOff == 0 {
+	if le.Uint16(hdr[58:]) != ShdrSize || n == 0 || n > MaxShnum || f.ShOff == 0 {
 		return nil
 	}
 	if !f.InFile(f.ShOff, n*ShdrSize) {
 		f.ShBeyond = true
 		return nil
 	}
-	b, err := f.peek(f.ShOff, n*ShdrSize)
+	s := make([]Section, 0, n)
+	err := f.records(f.ShOff, n*ShdrSize, ShdrSize, func(_ uint64, e []byte) {
+		s = append(s, Section{
+			Index: len(s), nameOff: le.Uint32(e), Type: le.Uint32(e[4:]), Flags: le.Uint64(e[8:]),
+			Addr: le.Uint64(e[16:]), Off: le.Uint64(e[24:]), Size: le.Uint64(e[32:]),
+			link: le.Uint32(e[40:]), info: le.Uint32(e[44:]), align: le.Uint64(e[48:]), entsize: le.Uint64(e[56:]),
+		})
+	})
 	if err != nil {
 		return err
 	}
-	le := binary.LittleEndian
-	s := make([]Section, n)
-	for i := range s {
-		e := b[i*ShdrSize:]
-		s[i] = Section{
-			Index: i, nameOff: le.Uint32(e), Type: le.Uint32(e[4:]), Flags: le.Uint64(e[8:]),
-			Addr: le.Uint64(e[16:]), Off: le.Uint64(e[24:]), Size: le.Uint64(e[32:]),
-			link: le.Uint32(e[40:]), info: le.Uint32(e[44:]), align: le.Uint64(e[48:]), entsize: le.Uint64(e[56:]),
-		}
-		if s[i].Type != SHTNobits && i > 0 && !f.InFile(s[i].Off, s[i].Size) {
-			f.ShBeyond = true
-			return nil
-		}
+	f.ShBeyond = slices.ContainsFunc(s[1:], func(s Section) bool { return s.Type != SHTNobits && !f.InFile(s.Off, s.Size) })
+	if f.ShBeyond {
+		return nil
 	}
 	s[0] = Section{} // number 0 is unused, whatever its header says
 	if f.ShStrNdx == 0 || f.ShStrNdx >= len(s) || s[f.ShStrNdx].Type != SHTStrtab {
@@ -343,25 +336,16 @@ func (f *File) readDynamic() error {
 	if !f.InFile(p.Off, p.Filesz) {
 		return Damaged("dynamic segment (offset %#x, filesz %#x) ends beyond the file (%d bytes)", p.Off, p.Filesz, f.Size)
 	}
-	n := min(p.Filesz/DynSize, maxDyn)
-	b, err := f.peek(p.Off, n*DynSize)
-	if err != nil {
-		return err
-	}
-	ended := false
-	for i := uint64(0); i < n; i++ {
-		d := Dyn{Off: p.Off + i*DynSize, Tag: int64(binary.LittleEndian.Uint64(b[i*DynSize:])), Val: binary.LittleEndian.Uint64(b[i*DynSize+8:])}
+	ended, spare := false, true // bytes behind DT_NULL are not spare
+	return f.records(p.Off, min(p.Filesz/DynSize, maxDyn)*DynSize, DynSize, func(off uint64, e []byte) {
+		d := Dyn{Off: off, Tag: int64(binary.LittleEndian.Uint64(e)), Val: binary.LittleEndian.Uint64(e[8:])}
 		switch {
 		case d.Tag != DTNull && !ended:
 			f.Dynamic = append(f.Dynamic, d)
-		case d.Tag == DTNull && !ended:
-			ended = true
-			f.DynSpare = append(f.DynSpare, d.Off)
-		case d.Tag == DTNull && d.Val == 0:
-			f.DynSpare = append(f.DynSpare, d.Off)
+		case d.Tag == DTNull && (d.Val == 0 || !ended) && spare:
+			f.DynSpare, ended = append(f.DynSpare, d.Off), true
 		default:
-			return nil // there are bytes behind DT_NULL: they are not spare
+			spare = false
 		}
-	}
-	return nil
+	})
 }

@@ -16,18 +16,25 @@ func (f *File) BuildID() string {
 		where = append(where, Prog{Type: PTNote, Off: s.Off, Filesz: s.Size})
 	}
 	for _, p := range where {
-		if p.Type != PTNote || !f.InFile(p.Off, p.Filesz) {
-			continue
-		}
-		b, err := f.Bytes(p.Off, min(p.Filesz, maxNotes))
-		if err != nil {
-			return ""
-		}
-		if id := BuildID(b); id != "" {
+		if id := f.buildIDOf(&p); p.Type == PTNote && id != "" {
 			return id
 		}
 	}
 	return ""
+}
+
+// HasBuildID reports whether a PT_NOTE holds a build ID.
+func (f *File) HasBuildID(p *Prog) bool { return f.buildIDOf(p) != "" }
+
+func (f *File) buildIDOf(p *Prog) string {
+	if !f.InFile(p.Off, p.Filesz) {
+		return ""
+	}
+	b, err := f.peek(p.Off, min(p.Filesz, maxNotes))
+	if err != nil {
+		return ""
+	}
+	return BuildID(b)
 }
 
 // maxNotes is how much of a PT_NOTE is searched for a build ID, in bytes.
@@ -51,13 +58,4 @@ func BuildID(notes []byte) string {
 		notes = rest[min(up(namesz)+up(descsz), uint64(len(rest))):]
 	}
 	return ""
-}
-
-// HasBuildID reports whether a PT_NOTE holds a build ID.
-func (f *File) HasBuildID(p *Prog) bool {
-	if !f.InFile(p.Off, p.Filesz) {
-		return false
-	}
-	b, err := f.Bytes(p.Off, min(p.Filesz, maxNotes))
-	return err == nil && BuildID(b) != ""
 }

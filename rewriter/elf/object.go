@@ -83,22 +83,18 @@ func ParseObject(r io.ReaderAt, size int64) (*File, error) {
 	if size > math.MaxInt32-outside {
 		return nil, Damaged("object of %d bytes, at most %d are examined", size, math.MaxInt32-outside)
 	}
-	hdr, err := f.Bytes(0, EhdrSize)
+	hdr, err := f.peek(0, EhdrSize)
 	if err != nil {
 		return nil, err
 	}
-	le := binary.LittleEndian
-	if m := le.Uint16(hdr[18:]); m != MachineX8664 {
+	if m := binary.LittleEndian.Uint16(hdr[18:]); m != MachineX8664 {
 		return nil, notFor(KindForeign, "ELF for another machine (e_machine %d)", m)
 	}
-	f.ShOff, f.ShNum, f.ShStrNdx = le.Uint64(hdr[40:]), int(le.Uint16(hdr[60:])), int(le.Uint16(hdr[62:]))
+	if err := f.readSections(hdr); err != nil {
+		return nil, err
+	}
 	if f.ShNum == 0 && f.ShOff == 0 {
 		return f, nil // nothing in it
-	}
-	if le.Uint16(hdr[58:]) == ShdrSize {
-		if err := f.readSections(); err != nil {
-			return nil, err
-		}
 	}
 	if f.Sections == nil {
 		return nil, Damaged("section headers of an object")
@@ -108,7 +104,6 @@ func ParseObject(r io.ReaderAt, size int64) (*File, error) {
 
 // segments makes a segment of each section.
 func (f *File) segments() error {
-	read := uint64(0)
 	for i := range f.Sections {
 		s := &f.Sections[i]
 		s.Addr = 0
@@ -116,7 +111,6 @@ func (f *File) segments() error {
 			continue
 		}
 		s.Addr = s.Off
-		read += s.Size
 		p := Prog{Type: PTLoad, Flags: PFR, Off: s.Off, Vaddr: s.Off, Filesz: s.Size, Memsz: s.Size}
 		if s.Flags&SHFExecinstr != 0 {
 			p.Flags |= PFX
@@ -161,19 +155,19 @@ func (f *File) Link() error {
 		if uint64(len(l.fixes))+s.Size/RelaSize > maxFixes {
 			return Damaged("object of more than %d symbols and relocations", maxFixes)
 		}
-		b, err := f.Bytes(s.Off, s.Size)
-		if err != nil {
-			return err
-		}
 		le := binary.LittleEndian
-		for ; len(b) >= RelaSize; b = b[RelaSize:] {
-			symbol, value := le.Uint32(b[12:]), uint64(0)
-			if int64(symbol) < int64(len(values)) {
+		err := f.records(s.Off, s.Size, RelaSize, func(_ uint64, e []byte) {
+			value := uint64(0)
+			if symbol := le.Uint32(e[12:]); int64(symbol) < int64(len(values)) {
 				value = values[symbol]
 			}
-			if x, ok := relocate(le.Uint32(b[8:]), target.Addr, le.Uint64(b), value, le.Uint64(b[16:]), f.Size); ok && x.off-target.Addr <= target.Size-uint64(x.size) && target.Size >= uint64(x.size) {
+			x, ok := relocate(le.Uint32(e[8:]), target.Addr, le.Uint64(e), value, le.Uint64(e[16:]), f.Size)
+			if ok && target.Size >= uint64(x.size) && x.off-target.Addr <= target.Size-uint64(x.size) {
 				l.fixes = append(l.fixes, x)
 			}
+		})
+		if err != nil {
+			return err
 		}
 	}
 	slices.SortStableFunc(l.fixes, func(a, b fix) int { return cmp.Compare(a.off, b.off) })
@@ -202,35 +196,26 @@ func relocate(typ uint32, addr, at, value, addend, size uint64) (fix, bool) {
 }
 
 // place gives each symbol the value that it has, and returns all by their number.
-func (f *File) place(l *linked) ([]uint64, error) {
-	var values []uint64
-	for i := range f.Sections {
-		t := &f.Sections[i]
-		if t.Type != SHTSymtab {
-			continue
-		}
-		if t.Size/SymSize > maxFixes {
-			return nil, Damaged("object of more than %d symbols and relocations", maxFixes)
-		}
-		b, err := f.Bytes(t.Off, t.Size)
-		if err != nil {
-			return nil, err
-		}
-		le := binary.LittleEndian
-		for at := t.Off; len(b) >= SymSize; b, at = b[SymSize:], at+SymSize {
-			value := le.Uint64(b[8:])
-			switch n := le.Uint16(b[6:]); {
-			case n == shnAbs, len(values) == 0: // number 0 is not a symbol
-			case n != 0 && int(n) < len(f.Sections) && f.Sections[n].Addr != 0:
-				value += f.Sections[n].Addr
-				l.fixes = append(l.fixes, fix{at + 8, 8, value})
-			default:
-				value = f.Size + outside
-				l.fixes = append(l.fixes, fix{at + 8, 8, value})
-			}
-			values = append(values, value)
-		}
-		break
+func (f *File) place(l *linked) (values []uint64, err error) {
+	t := first(f.Sections, func(s *Section) bool { return s.Type == SHTSymtab })
+	if t == nil {
+		return nil, nil
 	}
-	return values, nil
+	if t.Size/SymSize > maxFixes {
+		return nil, Damaged("object of more than %d symbols and relocations", maxFixes)
+	}
+	le := binary.LittleEndian
+	err = f.records(t.Off, t.Size, SymSize, func(at uint64, e []byte) {
+		value, n := le.Uint64(e[8:]), le.Uint16(e[6:])
+		if n != shnAbs && len(values) > 0 { // number 0 is not a symbol
+			if n != 0 && int(n) < len(f.Sections) && f.Sections[n].Addr != 0 {
+				value += f.Sections[n].Addr
+			} else {
+				value = f.Size + outside
+			}
+			l.fixes = append(l.fixes, fix{at + 8, 8, value})
+		}
+		values = append(values, value)
+	})
+	return values, err
 }

@@ -21,43 +21,26 @@ const AddendOff = 16
 // EachRela calls visit for each relocation with an addend that is applied at load time: those of the dynamic
 // segment, or, in a static program, of its SHT_RELA sections.
 func (f *File) EachRela(visit func(Rela)) error {
+	le := binary.LittleEndian
+	each := func(off uint64, e []byte) {
+		visit(Rela{off, le.Uint64(e), le.Uint32(e[8:]), le.Uint32(e[12:]), le.Uint64(e[AddendOff:])})
+	}
 	for _, tags := range [...][2]int64{{DTRela, DTRelasz}, {DTJmprel, DTPltrelsz}} {
-		at, size := f.Dyn(tags[0]), f.Dyn(tags[1])
-		if at == nil || size == nil {
-			continue
-		}
-		p := f.Load(at.Val)
+		at, size := f.Range(tags[0], tags[1])
+		p := f.Load(at)
 		if p == nil {
 			continue
 		}
-		n := min(size.Val, p.Filesz-(at.Val-p.Vaddr))
-		if err := f.relaRange(p.Off+(at.Val-p.Vaddr), n, visit); err != nil {
+		d := at - p.Vaddr
+		if err := f.records(p.Off+d, min(size, p.Filesz-d), RelaSize, each); err != nil {
 			return err
 		}
-	}
-	if f.Dynamic != nil {
-		return nil
 	}
 	for i := range f.Sections {
-		if s := &f.Sections[i]; s.Type == SHTRela && s.Addr != 0 {
-			if err := f.relaRange(s.Off, s.Size, visit); err != nil {
+		if s := &f.Sections[i]; f.Dynamic == nil && s.Type == SHTRela && s.Addr != 0 {
+			if err := f.records(s.Off, s.Size, RelaSize, each); err != nil {
 				return err
 			}
-		}
-	}
-	return nil
-}
-
-func (f *File) relaRange(off, size uint64, visit func(Rela)) error {
-	const chunk = symChunk * RelaSize
-	le := binary.LittleEndian
-	for ; size >= RelaSize; size -= min(chunk, size) {
-		b, err := f.peek(off, min(chunk, size))
-		if err != nil {
-			return err
-		}
-		for ; len(b) >= RelaSize; b, off = b[RelaSize:], off+RelaSize {
-			visit(Rela{off, le.Uint64(b), le.Uint32(b[8:]), le.Uint32(b[12:]), le.Uint64(b[AddendOff:])})
 		}
 	}
 	return nil
@@ -86,32 +69,22 @@ const maxRelr = 1 << 24
 // "Relative relocations" (DT_RELR): an even entry is an address, an odd one a bitmap of the
 // 63 words behind it.
 func (f *File) InRelr(vaddr uint64) bool {
-	relr, size := f.Dyn(DTRelr), f.Dyn(DTRelrsz)
-	if relr == nil || size == nil {
-		return false
-	}
-	start, ok := f.Offset(relr.Val, size.Val)
+	at, size := f.Range(DTRelr, DTRelrsz)
+	start, ok := f.Offset(at, size)
 	if !ok {
 		return false
 	}
-	b, err := f.Bytes(start, min(size.Val, maxRelr))
-	if err != nil {
-		return false
-	}
-	var next uint64
-	for ; len(b) >= 8; b = b[8:] {
+	const word = 8
+	found, next := false, uint64(0)
+	err := f.records(start, min(size, maxRelr), word, func(_ uint64, b []byte) {
 		e := binary.LittleEndian.Uint64(b)
 		if e&1 == 0 {
-			if e == vaddr {
-				return true
-			}
-			next = e + 8
-			continue
+			found, next = found || e == vaddr, e+word
+			return
 		}
-		if d := vaddr - next; vaddr >= next && d%8 == 0 && d/8 < 63 && e>>(1+d/8)&1 == 1 {
-			return true
-		}
-		next += 63 * 8
-	}
-	return false
+		d := vaddr - next
+		found = found || vaddr >= next && d%word == 0 && d/word < 63 && e>>(1+d/word)&1 == 1
+		next += 63 * word
+	})
+	return found && err == nil
 }

@@ -4,6 +4,7 @@ package elf
 
 import (
 	"encoding/binary"
+	"slices"
 	"strings"
 )
 
@@ -89,10 +90,8 @@ func (f *File) dynamicSymbols() uint64 {
 			return n
 		}
 	}
-	for i := range f.Sections {
-		if f.Sections[i].Type == SHTDynsym {
-			return f.Sections[i].Size / SymSize
-		}
+	if s := first(f.Sections, func(s *Section) bool { return s.Type == SHTDynsym }); s != nil {
+		return s.Size / SymSize
 	}
 	return 0
 }
@@ -138,28 +137,16 @@ func (f *File) gnuHashSymbols(vaddr uint64) uint64 {
 
 // EachSymbol calls visit for each function and each label that the table defines.
 func (f *File) EachSymbol(t Symtab, visit func(Symbol)) error {
-	buf := make([]byte, min(symChunk, t.count)*SymSize)
-	for i := uint64(0); i < t.count; i += symChunk {
-		n := min(symChunk, t.count-i)
-		if !f.InFile(t.off+i*SymSize, n*SymSize) {
-			return nil
+	le := binary.LittleEndian
+	return f.records(t.off, t.count*SymSize, SymSize, func(_ uint64, b []byte) {
+		s := Symbol{
+			name: le.Uint32(b), Type: b[4] & 15, Bind: b[4] >> 4,
+			Value: le.Uint64(b[8:]), Size: le.Uint64(b[16:]),
 		}
-		b, err := f.view(buf, t.off+i*SymSize, n*SymSize)
-		if err != nil {
-			return err
+		if shndx := le.Uint16(b[6:]); shndx != 0 && (s.Type == STTFunc || s.Type == STTGNUIfunc || s.Type == STTNotype) {
+			visit(s)
 		}
-		le := binary.LittleEndian
-		for ; len(b) > 0; b = b[SymSize:] {
-			s := Symbol{
-				name: le.Uint32(b), Type: b[4] & 15, Bind: b[4] >> 4,
-				Value: le.Uint64(b[8:]), Size: le.Uint64(b[16:]),
-			}
-			if shndx := le.Uint16(b[6:]); shndx != 0 && (s.Type == STTFunc || s.Type == STTGNUIfunc || s.Type == STTNotype) {
-				visit(s)
-			}
-		}
-	}
-	return nil
+	})
 }
 
 // SymbolName returns the name of s without a version, with what is not printable ASCII as "?".
@@ -201,21 +188,22 @@ func (f *File) Entries() []uint64 {
 			add(d.Val)
 		}
 	}
-	arrays := [][2]uint64{} // vaddr, size
+	var arrays [][2]uint64 // vaddr, size
 	for _, tags := range [...][2]int64{{DTInitArray, DTInitArraysz}, {dtFiniArray, dtFiniArraysz}} {
-		if at, size := f.Dyn(tags[0]), f.Dyn(tags[1]); at != nil && size != nil && size.Val <= MaxStarts {
-			arrays = append(arrays, [2]uint64{at.Val, size.Val})
-		}
+		at, size := f.Range(tags[0], tags[1])
+		arrays = append(arrays, [2]uint64{at, size})
 	}
 	for i := range f.Sections { // of static programs
 		const shtInitArray, shtFiniArray = 14, 15
-		if s := &f.Sections[i]; (s.Type == shtInitArray || s.Type == shtFiniArray) && s.Size <= MaxStarts {
+		s := &f.Sections[i]
+		if s.Type == shtInitArray || s.Type == shtFiniArray {
 			arrays = append(arrays, [2]uint64{s.Addr, s.Size})
 		}
-		if s := &f.Sections[i]; (s.Name == ".init" || s.Name == ".fini") && s.Flags&SHFExecinstr != 0 {
+		if (s.Name == ".init" || s.Name == ".fini") && s.Flags&SHFExecinstr != 0 {
 			add(s.Addr)
 		}
 	}
+	arrays = slices.DeleteFunc(arrays, func(a [2]uint64) bool { return a[1] > MaxStarts })
 	for _, a := range arrays {
 		for v := a[0]; v+8 <= a[0]+a[1]; v += 8 {
 			if w, ok := f.Word(v); ok {

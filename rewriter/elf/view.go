@@ -3,6 +3,7 @@
 package elf
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -44,44 +45,72 @@ func (f *File) beyond(off, n uint64) error {
 	return Damaged("%d bytes at offset %#x end beyond the file (%d bytes)", n, off, f.Size)
 }
 
-// Prog returns the first program header of type typ, or nil.
-func (f *File) Prog(typ uint32) *Prog {
-	for i := range f.Progs {
-		if f.Progs[i].Type == typ {
-			return &f.Progs[i]
+// records visits the entries of size bytes in the n bytes at offset off, with the offset of each. The bytes must not
+// be changed, nor kept.
+func (f *File) records(off, n uint64, size int, visit func(off uint64, e []byte)) error {
+	chunk := min(uint64(symChunk*size), n)
+	var buf []byte
+	if _, ok := f.R.(Memory); !ok && f.InFile(off, n) {
+		buf = make([]byte, chunk)
+	}
+	for n >= uint64(size) {
+		m := min(chunk, n)
+		if !f.InFile(off, m) {
+			return f.beyond(off, m)
+		}
+		b, err := f.view(buf, off, m)
+		if err != nil {
+			return err
+		}
+		n -= m
+		for ; len(b) >= size; b, off = b[size:], off+uint64(size) {
+			visit(off, b[:size])
 		}
 	}
 	return nil
+}
+
+// first returns the first of all that is asked for, or nil.
+func first[T any](all []T, is func(*T) bool) *T {
+	for i := range all {
+		if is(&all[i]) {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// Prog returns the first program header of type typ, or nil.
+func (f *File) Prog(typ uint32) *Prog {
+	return first(f.Progs, func(p *Prog) bool { return p.Type == typ })
 }
 
 // Section returns the first section with the name, or nil.
 func (f *File) Section(name string) *Section {
-	for i := range f.Sections {
-		if f.Sections[i].Name == name {
-			return &f.Sections[i]
-		}
-	}
-	return nil
-}
-
-// IsProgram reports whether the kernel or a user can start the file: a PIE or a library
-// with an interpreter (libc.so.6) included.
-func (f *File) IsProgram() bool {
-	if f.Type == TypeExec || f.Prog(PTInterp) != nil {
-		return true
-	}
-	flags := f.Dyn(DTFlags1)
-	return flags != nil && flags.Val&DF1PIE != 0
+	return first(f.Sections, func(s *Section) bool { return s.Name == name })
 }
 
 // Dyn returns the first dynamic entry with the tag, or nil.
 func (f *File) Dyn(tag int64) *Dyn {
-	for i := range f.Dynamic {
-		if f.Dynamic[i].Tag == tag {
-			return &f.Dynamic[i]
-		}
+	return first(f.Dynamic, func(d *Dyn) bool { return d.Tag == tag })
+}
+
+// Range returns the vaddr and the size in bytes that two dynamic entries give a table; 0 without them.
+func (f *File) Range(tag, sizeTag int64) (vaddr, size uint64) {
+	at, n := f.Dyn(tag), f.Dyn(sizeTag)
+	if at == nil || n == nil {
+		return 0, 0
 	}
-	return nil
+	return at.Val, n.Val
+}
+
+// IsProgram reports whether the kernel or a user can start the file: a PIE or a library
+// with an interpreter (libc.so.6) included.
+func (f *File) IsProgram() bool { return f.Type == TypeExec || f.Prog(PTInterp) != nil || f.isPIE() }
+
+func (f *File) isPIE() bool {
+	flags := f.Dyn(DTFlags1)
+	return flags != nil && flags.Val&DF1PIE != 0
 }
 
 // Load returns the PT_LOAD whose file content holds vaddr, or nil.
@@ -116,23 +145,18 @@ func (f *File) Offset(vaddr, n uint64) (off uint64, ok bool) {
 }
 
 // Mem returns up to n bytes at vaddr: fewer where the segment's file content ends.
-func (f *File) Mem(vaddr, n uint64) ([]byte, error) {
-	p := f.Load(vaddr)
-	if p == nil {
-		return nil, nil
-	}
-	d := vaddr - p.Vaddr
-	return f.Bytes(p.Off+d, min(n, p.Filesz-d))
-}
+func (f *File) Mem(vaddr, n uint64) ([]byte, error) { return f.mem(vaddr, n, f.Bytes) }
 
 // peekMem is Mem for who does not change the bytes.
-func (f *File) peekMem(vaddr, n uint64) ([]byte, error) {
+func (f *File) peekMem(vaddr, n uint64) ([]byte, error) { return f.mem(vaddr, n, f.peek) }
+
+func (f *File) mem(vaddr, n uint64, read func(off, n uint64) ([]byte, error)) ([]byte, error) {
 	p := f.Load(vaddr)
 	if p == nil {
 		return nil, nil
 	}
 	d := vaddr - p.Vaddr
-	return f.peek(p.Off+d, min(n, p.Filesz-d))
+	return read(p.Off+d, min(n, p.Filesz-d))
 }
 
 // Word returns the 8-byte word at vaddr.
@@ -149,40 +173,24 @@ func cString(b []byte, i uint64) string {
 	if i >= uint64(len(b)) {
 		return ""
 	}
-	b = b[i:]
-	for j, c := range b {
-		if c == 0 {
-			return string(b[:j])
-		}
+	text, _, ended := bytes.Cut(b[i:], []byte{0})
+	if !ended {
+		return ""
 	}
-	return ""
+	return string(text)
 }
 
 // Static reports whether the file is a program that no interpreter loads. A shared library
 // has no interpreter either: only a static-pie has DF_1_PIE, or, from linkers before that
 // flag, the DT_DEBUG that linkers write into programs alone.
 func (f *File) Static() bool {
-	if f.Prog(PTInterp) != nil {
-		return false
-	}
-	if f.Type == TypeExec {
-		return true
-	}
-	if d := f.Dyn(DTFlags1); d != nil && d.Val&DF1PIE != 0 {
-		return true
-	}
-	return f.Entry != 0 && f.Dyn(DTDebug) != nil && f.Dyn(DTSoname) == nil
+	return f.Prog(PTInterp) == nil && (f.Type == TypeExec || f.isPIE() || f.Entry != 0 && f.Dyn(DTDebug) != nil && f.Dyn(DTSoname) == nil)
 }
 
 // Soname returns the DT_SONAME of a shared library.
 func (f *File) Soname() string {
-	so, str := f.Dyn(DTSoname), f.Dyn(DTStrtab)
-	if so == nil || str == nil {
-		return ""
+	if so := f.Dyn(DTSoname); so != nil {
+		return f.dynString(so, maxName)
 	}
-	b, err := f.Mem(str.Val+so.Val, maxName)
-	if err != nil {
-		return ""
-	}
-	return cString(b, 0)
+	return ""
 }
