@@ -3,9 +3,9 @@
 //
 //	scan scanobject scanarchive       a file to a Report; search half: its references
 //	functions locate code             which functions are around them
+//	refs stub                         what refers to them, and may jump into them
 //	body graph                        their code, and its successors: the control flow graph
 //	flow transfer frame               what becomes of the address in there
 //	verdict slot                      what a reference is
-//	branches proof                    what may jump into it
 //	program place redirect            what else is asked of a file
 package find

@@ -85,7 +85,7 @@ func (fn *functions) start(vaddr uint64) bool {
 	return true
 }
 
-// enter is start for what is no part of one.
+// enter is start for a function that is not a part of another.
 func (fn *functions) enter(vaddr uint64) bool {
 	ok := fn.start(vaddr)
 	if ok {

@@ -1,5 +1,5 @@
-// What the forms of a patch depend on: whether a function is nothing but a call of the page, and whether
-// something enters the bytes that change.
+// The conditions of the forms of a patch: a function that is nothing but a call of the page, bytes that nothing
+// enters.
 
 package find
 
