@@ -88,11 +88,8 @@ var theEngine = engine{
 	diagnose:   crash.Diagnose,
 	hotfix:     hotfix.Hotfix,
 
-	hotfixCopies: hotfix.Copies,
-	pruneHotfixCopies: func(ctx context.Context, dir string, o media.Options) ([]hotfix.Copy, bool, error) {
-		removed, err := hotfix.Prune(ctx, dir, o)
-		return removed, true, err
-	},
+	hotfixCopies:      hotfix.Copies,
+	pruneHotfixCopies: hotfix.Prune,
 
 	run:        run.Run,
 	runtime:    runRuntime,

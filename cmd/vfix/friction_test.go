@@ -19,6 +19,7 @@ import (
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/host/hotfix"
+	"vfix.dev/vfix/host/store"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/media"
@@ -205,8 +206,8 @@ func TestCacheList(t *testing.T) {
 
 func TestHotfixCopies(t *testing.T) {
 	copies := []hotfix.Copy{
-		{Path: "/var/lib/vfix/hotfix/aa", Size: 2 << 20, Time: time.Unix(1700000000, 0), Used: []string{"db", "process 7"}},
-		{Path: "/var/lib/vfix/hotfix/bb", Size: 1 << 20, Time: time.Unix(1700000000, 0)},
+		{Path: "/var/lib/vfix/hotfix/aa", Entry: store.Entry{Size: 2 << 20, Used: time.Unix(1700000000, 0)}, By: []string{"db", "process 7"}},
+		{Path: "/var/lib/vfix/hotfix/bb", Entry: store.Entry{Size: 1 << 20, Used: time.Unix(1700000000, 0)}},
 	}
 	e := fake(clean(), nil)
 	e.hotfixCopies = func(context.Context, string, media.Options) ([]hotfix.Copy, bool, error) {

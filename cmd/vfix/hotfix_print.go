@@ -93,7 +93,7 @@ func (o *output) hotfixCopies(opts HotfixOptions, all []hotfix.Copy) {
 	var sum int64
 	for _, c := range all {
 		sum += c.Size
-		t.Add([]string{screen.Size(c.Size), c.Time.Format(time.DateTime), c.Path, screen.OrDash(strings.Join(c.Used, ", "))})
+		t.Add([]string{screen.Size(c.Size), c.Used.Format(time.DateTime), c.Path, screen.OrDash(strings.Join(c.By, ", "))})
 	}
 	if len(all) > 0 {
 		t.Write(o.Stdout, o.Out)

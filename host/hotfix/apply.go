@@ -3,6 +3,7 @@
 package hotfix
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -42,12 +43,13 @@ type Recreated struct {
 type recreation struct {
 	c      *engine.Client
 	old    *engine.Container
-	raw    json.RawMessage // what the engine says of the old one
 	mounts []mountopts.Mount
 	dir    string
 	P      progress.Reporter
 	Undo   []undoing
-	newID  string
+	Recreated
+	name  string // of the old one, which the new one gets
+	image string // that the new one is made of
 }
 
 // undoing is how one step is undone. It must do no harm where the step was never done: an
@@ -63,47 +65,46 @@ const keptImages = "vfix-hotfix"
 // undoTime is how long undoing may take all together.
 const undoTime = time.Minute
 
-func (r *recreation) run(ctx context.Context) (_ *Recreated, err error) {
-	defer func() {
-		if err != nil {
-			err = r.RollBack(ctx, err)
-		}
-	}()
-	name := strings.TrimPrefix(r.old.Name, "/")
-	for _, m := range r.mounts {
-		if !utf8.ValidString(m.Target) {
-			return nil, hinterr.Errorf(hinterr.ErrUnsupported, "%q: an engine takes no name that is not UTF-8", m.Target)
+func (r *recreation) run(ctx context.Context) (*Recreated, error) {
+	r.name, r.OldID = strings.TrimPrefix(r.old.Name, "/"), r.old.ID
+	for _, step := range []func(context.Context) error{r.prepare, r.findImage, r.create, r.swap} {
+		if err := step(ctx); err != nil {
+			return nil, r.RollBack(ctx, err)
 		}
 	}
-	left, err := findLeftovers(ctx, r.c, name)
+	r.Back = []string{"docker rm " + r.name, "docker rename " + r.Old + " " + r.name}
+	r.Clean = []string{"docker rm " + r.Old}
+	if r.Image != "" {
+		r.Back = append(r.Back, "docker rmi "+r.Image)
+	}
+	return &r.Recreated, nil
+}
+
+// prepare refuses what cannot be done, names what killed runs left, and finds a name for the old container.
+func (r *recreation) prepare(ctx context.Context) error {
+	for _, m := range r.mounts {
+		if !utf8.ValidString(m.Target) {
+			return hinterr.Errorf(hinterr.ErrUnsupported, "%q: an engine takes no name that is not UTF-8", m.Target)
+		}
+	}
+	left, err := findLeftovers(ctx, r.c, r.name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, remove := range left.made {
 		r.P.Note("left by a run that was killed, unless one is at work: to remove it: %s", remove)
 	}
-	kept, err := r.freeName(ctx, name+keptSuffix)
-	if err != nil {
-		return nil, err
+	const most = 100
+	wish := r.name + keptSuffix
+	for n := 1; n < most; n++ {
+		if r.Old = wish; n > 1 {
+			r.Old = fmt.Sprintf("%s-%d", wish, n)
+		}
+		if _, err := r.c.Container(ctx, r.Old); err != nil {
+			return unlessGone(err) // then the name is not in use
+		}
 	}
-	out := &Recreated{Old: kept, OldID: r.old.ID}
-	image, err := r.image(ctx, name, out)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.create(ctx, name, image); err != nil {
-		return nil, err
-	}
-	out.ID = r.newID
-	if err := r.swap(ctx, name, kept); err != nil {
-		return nil, err
-	}
-	out.Back = []string{"docker rm " + name, "docker rename " + kept + " " + name}
-	out.Clean = []string{"docker rm " + kept}
-	if out.Image != "" {
-		out.Back = append(out.Back, "docker rmi "+out.Image)
-	}
-	return out, nil
+	return hinterr.With(fmt.Errorf("%s and %d more names are in use", wish, most-1), "remove old ones: docker rm %s", wish)
 }
 
 // RollBack undoes what was done and returns err, with what is left to do if that fails.
@@ -125,54 +126,34 @@ func (r *recreation) RollBack(ctx context.Context, err error) error {
 	return err
 }
 
-// freeName gives a container name that is not in use: the one wished, else with a number.
-func (r *recreation) freeName(ctx context.Context, wish string) (string, error) {
-	const most = 100
-	for n := 1; n < most; n++ {
-		name := wish
-		if n > 1 {
-			name = fmt.Sprintf("%s-%d", wish, n)
-		}
-		_, err := r.c.Container(ctx, name)
-		if engine.NotFound(err) {
-			return name, nil
-		}
-		if err != nil {
-			return "", err
-		}
-	}
-	return "", hinterr.With(fmt.Errorf("%s and %d more names are in use", wish, most-1), "remove old ones: docker rm %s", wish)
-}
-
-// image is what the new container is made of: the old one's image by name, or by ID if
+// findImage finds what the new container is made of: the old one's image by name, or by ID if
 // that name means another image now. The container's changes in its own layer go
 // into an image first, or it would be missing.
-func (r *recreation) image(ctx context.Context, name string, out *Recreated) (string, error) {
+func (r *recreation) findImage(ctx context.Context) error {
+	r.image = r.old.Config.Image
 	changed, err := r.c.Changed(ctx, r.old.ID)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if changed == 0 {
-		found, err := r.c.Image(ctx, r.old.Config.Image)
-		switch {
-		case engine.NotFound(err), err == nil && found.ID != r.old.Image:
-			r.P.Note("%s is another image now: the container keeps its own, %s", r.old.Config.Image, r.old.Image)
-			return r.old.Image, nil
-		case err != nil:
-			return "", err
+		found, err := r.c.Image(ctx, r.image)
+		if engine.NotFound(err) || err == nil && found.ID != r.old.Image {
+			r.P.Note("%s is another image now: the container keeps its own, %s", r.image, r.old.Image)
+			r.image, err = r.old.Image, nil
 		}
-		return r.old.Config.Image, nil
+		return err
 	}
 	// A tag has the letters that a container's name has (distribution/reference, tag), and
 	// at most 128 of them.
 	const longest = 100
-	tag := name[:min(len(name), longest)] + "-" + randomHex()
-	out.Image = keptImages + ":" + tag
+	tag := r.name[:min(len(r.name), longest)] + "-" + randomHex()
+	r.Image = keptImages + ":" + tag
+	r.image = r.Image
 	r.Undo = append(r.Undo, undoing{func(ctx context.Context) error {
-		return unlessGone(r.c.RemoveImage(ctx, out.Image))
-	}, "docker rmi " + out.Image})
-	r.P.Note("what the container changed in its own layer (%d files and directories) is kept in the image %s", changed, out.Image)
-	return out.Image, r.c.Commit(ctx, r.old.ID, "docker.io/library/"+keptImages, tag, "what container "+name+" changed, for vfix hotfix")
+		return unlessGone(r.c.RemoveImage(ctx, r.Image))
+	}, "docker rmi " + r.Image})
+	r.P.Note("what the container changed in its own layer (%d files and directories) is kept in the image %s", changed, r.Image)
+	return r.c.Commit(ctx, r.old.ID, "docker.io/library/"+keptImages, tag, "what container "+r.name+" changed, for vfix hotfix")
 }
 
 func randomHex() string {
@@ -190,18 +171,15 @@ func unlessGone(err error) error {
 }
 
 // create makes the new container, under a name of its own, and connects its networks.
-func (r *recreation) create(ctx context.Context, name, image string) error {
-	req, err := newCreateRequest(r.raw, image, r.mounts, r.dir)
+func (r *recreation) create(ctx context.Context) error {
+	req, err := newCreateRequest(r.old.Raw, r.image, r.mounts, r.dir)
 	if err != nil {
 		return err
 	}
-	temp := name + newSuffix + randomHex()
+	temp := r.name + newSuffix + randomHex()
 	r.Undo = append(r.Undo, undoing{func(ctx context.Context) error {
-		id := r.newID
-		if id == "" {
-			id = temp // the answer may have been lost
-		}
-		return unlessGone(r.c.RemoveContainer(ctx, id))
+		// Without an ID the answer may have been lost.
+		return unlessGone(r.c.RemoveContainer(ctx, cmp.Or(r.ID, temp)))
 	}, "docker rm " + temp})
 	answer, err := r.c.Post(ctx, "/containers/create", url.Values{"name": {temp}}, req.body)
 	if err != nil {
@@ -214,7 +192,7 @@ func (r *recreation) create(ctx context.Context, name, image string) error {
 	if err := json.Unmarshal(answer, &made); err != nil || made.ID == "" {
 		return hinterr.Damaged("the engine's answer to create: %q", answer)
 	}
-	r.newID = made.ID
+	r.ID = made.ID
 	for _, w := range made.Warnings {
 		r.P.Note("docker: %s", w)
 	}
@@ -230,29 +208,28 @@ func (r *recreation) create(ctx context.Context, name, image string) error {
 	return nil
 }
 
-// swap gives the old container the name kept, and the new one the old one's.
-func (r *recreation) swap(ctx context.Context, name, kept string) error {
+// swap gives the old container the name that is kept for it, and the new one the old one's.
+func (r *recreation) swap(ctx context.Context) error {
 	now, err := r.c.Container(ctx, r.old.ID)
 	if err != nil {
 		return err
 	}
 	if now.Busy() || now.Name != r.old.Name {
-		return hinterr.With(errors.New("it was started or renamed meanwhile"), "docker stop %s, and try again", name)
+		return hinterr.With(errors.New("it was started or renamed meanwhile"), "docker stop %s, and try again", r.name)
 	}
 	// The new container is removed first: it may have the name already.
-	remove := r.Undo[len(r.Undo)-1]
-	r.Undo = append(r.Undo[:len(r.Undo)-1], undoing{func(ctx context.Context) error {
+	r.Undo = slices.Insert(r.Undo, len(r.Undo)-1, undoing{func(ctx context.Context) error {
 		now, err := r.c.Container(ctx, r.old.ID)
 		if err != nil || now.Name == r.old.Name {
 			return err
 		}
-		return r.c.Rename(ctx, r.old.ID, name)
-	}, "docker rename " + kept + " " + name}, remove)
-	if err := r.c.Rename(ctx, r.old.ID, kept); err != nil {
-		return fmt.Errorf("renamed to %s: %w", kept, err)
+		return r.c.Rename(ctx, r.old.ID, r.name)
+	}, "docker rename " + r.Old + " " + r.name})
+	if err := r.c.Rename(ctx, r.old.ID, r.Old); err != nil {
+		return fmt.Errorf("renamed to %s: %w", r.Old, err)
 	}
-	if err := r.c.Rename(ctx, r.newID, name); err != nil {
-		return fmt.Errorf("the new container: renamed to %s: %w", name, err)
+	if err := r.c.Rename(ctx, r.ID, r.name); err != nil {
+		return fmt.Errorf("the new container: renamed to %s: %w", r.name, err)
 	}
 	return nil
 }

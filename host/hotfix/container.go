@@ -60,7 +60,7 @@ func (h *hotfix) container(ctx context.Context, c *engine.Client, old *engine.Co
 	if !h.o.Apply || sameMounts(old, h.out.Mounts) {
 		return nil
 	}
-	r := &recreation{c: c, old: old, raw: old.Raw, mounts: h.out.Mounts, dir: h.o.Dir, P: h.s.Progress}
+	r := &recreation{c: c, old: old, mounts: h.out.Mounts, dir: h.o.Dir, P: h.s.Progress}
 	h.out.Recreated, err = r.run(ctx)
 	return err
 }

@@ -21,12 +21,11 @@ import (
 	"vfix.dev/vfix/internal/mounts"
 )
 
-// Copy is one patched copy.
+// Copy is one patched copy, last used when it was written or found again.
 type Copy struct {
+	store.Entry
 	Path string
-	Size int64     // bytes on the disk
-	Time time.Time // when it was written, or used again
-	Used []string  // by containers, running or not, and processes of this machine; sorted
+	By   []string // by which it is used: containers, running or not, and processes of this machine; sorted
 }
 
 // copyName is what copies are called: their keys in the store.
@@ -64,39 +63,33 @@ func Copies(ctx context.Context, dir string, o media.Options) (all []Copy, asked
 	for _, e := range entries {
 		by := used[e.Key]
 		slices.Sort(by)
-		all = append(all, Copy{Path: store.At(dir).Path(e.Key), Size: e.Size, Time: e.Used, Used: slices.Compact(by)})
+		all = append(all, Copy{e, store.At(dir).Path(e.Key), slices.Compact(by)})
 	}
 	return all, asked, nil
 }
 
 // Prune removes the copies that nobody uses, and returns them; and what killed runs left.
-func Prune(ctx context.Context, dir string, o media.Options) ([]Copy, error) {
+func Prune(ctx context.Context, dir string, o media.Options) (removed []Copy, asked bool, err error) {
 	all, asked, err := Copies(ctx, dir, o)
 	if err != nil {
-		return nil, err
+		return nil, asked, err
 	}
 	if !asked {
-		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrNoDaemon, "%s: cannot tell which copies stopped containers use: no docker or podman daemon answers", dir),
+		return nil, false, hinterr.With(hinterr.Errorf(hinterr.ErrNoDaemon, "%s: cannot tell which copies stopped containers use: no docker or podman daemon answers", dir),
 			"start the daemon, or remove the files in %s yourself", dir)
 	}
 	s := store.At(dir)
-	if _, err := s.Prune(math.MaxInt64); err != nil { // what was left half-written
-		return nil, err
-	}
-	var removed []Copy
+	_, err = s.Prune(math.MaxInt64) // what was left half-written
 	for _, c := range all {
-		if len(c.Used) > 0 || time.Since(c.Time) < justMade {
+		if err != nil || len(c.By) > 0 || time.Since(c.Used) < justMade {
 			continue
 		}
-		gone, err := s.Remove(store.Entry{Key: filepath.Base(c.Path), Used: c.Time})
-		if err != nil {
-			return removed, err
-		}
-		if gone {
+		var gone bool
+		if gone, err = s.Remove(c.Entry); gone {
 			removed = append(removed, c)
 		}
 	}
-	return removed, nil
+	return removed, asked, err
 }
 
 // mountedCopies are the copies that processes have mounted, by name, from the mountinfo of

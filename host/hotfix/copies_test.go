@@ -44,10 +44,10 @@ func TestCopiesWithoutEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, asked, err := Copies(context.Background(), dir, media.Options{})
-	if err != nil || asked || len(all) != 1 || all[0].Size == 0 || all[0].Path != path || len(all[0].Used) != 0 {
+	if err != nil || asked || len(all) != 1 || all[0].Size == 0 || all[0].Path != path || len(all[0].By) != 0 {
 		t.Errorf("got %+v, asked %v, error %v", all, asked, err)
 	}
-	if removed, err := Prune(context.Background(), dir, media.Options{}); !errors.Is(err, hinterr.ErrNoDaemon) || len(removed) > 0 {
+	if removed, _, err := Prune(context.Background(), dir, media.Options{}); !errors.Is(err, hinterr.ErrNoDaemon) || len(removed) > 0 {
 		t.Errorf("got %+v, error %v, want no removal", removed, err)
 	}
 	if _, err := os.Stat(path); err != nil {

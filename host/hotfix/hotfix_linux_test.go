@@ -337,7 +337,7 @@ func TestHotfixUnfinished(t *testing.T) {
 	hotfixed()
 	is("a run", false)
 	imagetest.Write(t, left, []byte("half"))
-	if _, err := hotfix.Prune(context.Background(), dir, media.Options{}); err != nil {
+	if _, _, err := hotfix.Prune(context.Background(), dir, media.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	is("--prune", false)
