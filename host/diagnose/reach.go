@@ -4,10 +4,12 @@ package diagnose
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"path"
 
 	"vfix.dev/vfix/internal/loads"
+	"vfix.dev/vfix/internal/packages"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
@@ -86,4 +88,18 @@ func callsIt(root fs.FS, name string) (bool, error) {
 		return false, err
 	}
 	return report.Count(find.Live)+report.Count(find.Unknown) > 0, nil
+}
+
+// rootName is the path of a file for fs.FS: without leading slashes, cleaned.
+func rootName(name string) string {
+	name = path.Clean("/" + name)[1:]
+	if name == "" {
+		return "."
+	}
+	return name
+}
+
+// openFile is packages.OpenFile for a name in a crash: absolute, or relative to the root.
+func openFile(root fs.FS, name string) (io.ReaderAt, int64, func() error, error) {
+	return packages.OpenFile(root, rootName(name))
 }

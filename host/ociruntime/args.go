@@ -10,6 +10,14 @@ import (
 	"strings"
 )
 
+const specName = "config.json" // runtime-spec, bundle.md
+
+// These take the place of a runtime's command if vfix-runtime is a hook.
+const (
+	HookCommand    = "hook"    // that does the work of a start
+	startedCommand = "started" // that records it
+)
+
 // command is a command line of runc's kind, as far as it matters. Sources: runc's main.go,
 // create.go, run.go and restore.go, which are read by urfave/cli and Go's package flag; crun's src/crun.c, create.c,
 // run.c and restore.c, which are read by argp. Both take options of a command up to --; runc also behind its argument.

@@ -5,6 +5,7 @@
 package ociruntime
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -256,4 +257,33 @@ func hookOf(c *command, as, start, runtime string, timeout time.Duration) ([]spe
 		args = append(args, "--fail-closed")
 	}
 	return []specHook{{Path: self, Args: append(args, as), Timeout: int(timeout.Seconds())}}, nil
+}
+
+// deleted ends the path of a program whose file was replaced (proc_pid_exe(5)).
+const deleted = " (deleted)"
+
+// isOwnHook reports whether a hook is this program as a hook: by its path, of the same file, or of a copy, as the NRI
+// plugin makes one.
+func isOwnHook(h specHook) bool {
+	if len(h.Args) == 0 {
+		return false
+	}
+	if c := parseArgs(h.Args[1:]); c.name != HookCommand && c.name != startedCommand {
+		return false
+	}
+	const self = "/proc/self/exe"
+	if path, err := os.Readlink(self); err == nil && strings.TrimSuffix(path, deleted) == h.Path {
+		return true // an upgrade may replace it meanwhile
+	}
+	is, err := os.Stat(h.Path)
+	own, oerr := os.Stat(self)
+	if err != nil || oerr != nil || !is.Mode().IsRegular() || is.Size() != own.Size() {
+		return false
+	}
+	if os.SameFile(is, own) {
+		return true
+	}
+	a, err := os.ReadFile(h.Path)
+	b, oerr := os.ReadFile(self)
+	return err == nil && oerr == nil && bytes.Equal(a, b)
 }

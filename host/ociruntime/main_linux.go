@@ -1,9 +1,10 @@
-// Main of vfix-runtime: it prepares the container, then executes the real runtime.
+// Main of vfix-runtime: it prepares the container, then executes the real runtime, for which it never takes itself.
 
 package ociruntime
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -124,4 +125,77 @@ func prepareSafely(c *command, config policy.Config, o Options, rec *starts.Reco
 		return err
 	}
 	return prepare(c, spec, config, o, rec)
+}
+
+// realRuntimes are looked for, in this order, where nobody says which.
+var realRuntimes = []string{"runc", "crun"}
+
+// usualFolders are searched where PATH has no runtime: engines start theirs with an
+// environment of their own.
+const usualFolders = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// guard is a variable that says which process has been vfix-runtime already: execve keeps
+// the process, so one that finds itself in it has been led back by a link or a script.
+const guard = "VFIX_RUNTIME_PID"
+
+// findRuntime returns the path of the real runtime. named is a path, a name, or "".
+func findRuntime(named string) (string, error) {
+	if os.Getenv(guard) == strconv.Itoa(os.Getpid()) {
+		return "", fmt.Errorf("runtime %s: leads back to vfix-runtime", named)
+	}
+	var self unix.Stat_t
+	if err := unix.Stat("/proc/self/exe", &self); err != nil {
+		return "", fmt.Errorf("/proc/self/exe: %w", err)
+	}
+	if strings.ContainsRune(named, '/') {
+		path, err := filepath.Abs(named)
+		if err != nil {
+			return "", err
+		}
+		if err := usable(path, &self); err != nil {
+			return "", fmt.Errorf("runtime %s: %w", path, err)
+		}
+		return path, nil
+	}
+	names := realRuntimes
+	if named != "" {
+		names = []string{named}
+	}
+	var last error
+	for _, name := range names {
+		for dir := range strings.SplitSeq(os.Getenv("PATH")+":"+usualFolders, ":") {
+			if !filepath.IsAbs(dir) {
+				continue
+			}
+			path := filepath.Join(dir, name)
+			err := usable(path, &self)
+			if err == nil {
+				return path, nil
+			}
+			if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
+				last = fmt.Errorf("%s: %w", path, err)
+			}
+		}
+	}
+	if last != nil {
+		return "", fmt.Errorf("runtime %s: %w", strings.Join(names, ", "), last)
+	}
+	return "", fmt.Errorf("runtime %s: not in PATH", strings.Join(names, ", "))
+}
+
+var errOurselves = errors.New("is vfix-runtime itself")
+
+// usable is nil for a program that can be executed and is another one than this.
+func usable(path string, self *unix.Stat_t) error {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return err
+	}
+	if st.Dev == self.Dev && st.Ino == self.Ino {
+		return errOurselves
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return errors.New("no regular file")
+	}
+	return unix.Access(path, unix.X_OK)
 }

@@ -14,10 +14,6 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-const (
-	specName = "config.json" // runtime-spec, bundle.md
-)
-
 // spec is what is read of a bundle's config.json, and what is known of the rest: opencontainers/runtime-spec 1.3,
 // config.md and config-linux.md. The tag known has the members that do not change which files the container sees.
 type spec struct {
