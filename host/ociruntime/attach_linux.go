@@ -6,7 +6,6 @@ package ociruntime
 import (
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -28,8 +27,7 @@ func (k *container) attach() error {
 		return err
 	}
 	for i, a := range k.add {
-		at := strings.TrimPrefix(a.Destination, "/")
-		over, err := k.target(at, a.Type == "tmpfs")
+		over, err := k.target(strings.TrimPrefix(a.Destination, "/"), a.Type == "tmpfs")
 		if err == nil {
 			err = k.putOver(over, mounts[i], a)
 			unix.Close(over)
@@ -130,47 +128,34 @@ func (k *container) memory(m specMount) (int, error) {
 // mounts of config.json, in the root itself and in what vfix has mounted: never in a mount of the engine's, which
 // may be a volume of others.
 func (k *container) target(name string, folder bool) (int, error) {
-	if fd, err := k.root.Name(name); !errors.Is(err, unix.ENOENT) {
-		return fd, err
-	}
-	uid, gid := k.spec.containerRoot()
-	const dirMode, fileMode = 0o755, 0o644
 	at, err := k.root.Name("")
 	if err != nil {
 		return -1, err
 	}
-	defer func() { unix.Close(at) }()
-	if folder := path.Dir(name); folder != "." {
-		for part := range strings.SplitSeq(folder, "/") {
-			next, err := unix.Openat(at, part, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-			if errors.Is(err, unix.ENOENT) {
-				if err = k.mayMake(at); err == nil {
-					err = made(unix.Mkdirat(at, part, dirMode), at, part, uid, gid)
-				}
-				if err == nil {
-					next, err = unix.Openat(at, part, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-				}
+	parts := strings.Split(name, "/")
+	for i, part := range parts {
+		isFolder, how := folder, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC
+		if i < len(parts)-1 {
+			isFolder, how = true, how|unix.O_DIRECTORY
+		}
+		next := -1
+		if err = unix.EXDEV; part != "" && part != ".." {
+			next, err = unix.Openat(at, part, how, 0)
+		}
+		if errors.Is(err, unix.ENOENT) {
+			if err = k.mayMake(at); err == nil {
+				err = k.made(at, part, isFolder)
 			}
-			if err != nil {
-				return -1, err
+			if err == nil {
+				next, err = unix.Openat(at, part, how, 0)
 			}
-			unix.Close(at)
-			at = next
+		}
+		unix.Close(at)
+		if at = next; err != nil {
+			return -1, err
 		}
 	}
-	last := path.Base(name)
-	if err := k.mayMake(at); err != nil {
-		return -1, err
-	}
-	if folder {
-		err = made(unix.Mkdirat(at, last, dirMode), at, last, uid, gid)
-	} else {
-		err = made(unix.Mknodat(at, last, unix.S_IFREG|fileMode, 0), at, last, uid, gid)
-	}
-	if err != nil {
-		return -1, err
-	}
-	return k.root.Name(name)
+	return at, nil
 }
 
 // mayMake is nil where a name can be made in a folder: it is not of a mount that the engine has made.
@@ -185,14 +170,22 @@ func (k *container) mayMake(folder int) error {
 	return nil
 }
 
-// made gives what was just made to its owner; what had been there stays as it is.
-func made(err error, at int, name string, uid, gid uint32) error {
+// made makes a folder or an empty file, which belongs to the container's root; what is there stays as it is.
+func (k *container) made(at int, name string, folder bool) error {
+	const dirMode, fileMode = 0o755, 0o644
+	var err error
+	if folder {
+		err = unix.Mkdirat(at, name, dirMode)
+	} else {
+		err = unix.Mknodat(at, name, unix.S_IFREG|fileMode, 0)
+	}
 	if errors.Is(err, unix.EEXIST) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
+	uid, gid := k.spec.containerRoot()
 	return unix.Fchownat(at, name, int(uid), int(gid), unix.AT_SYMLINK_NOFOLLOW)
 }
 

@@ -28,42 +28,42 @@ const maxPreload = 64 << 10
 func (k *container) addFallback() error {
 	wide := false
 	for _, name := range fallbackfiles.Loaders32 {
-		real, err := k.root.Resolve(name)
-		if err != nil {
-			continue
-		}
-		if _, err := k.root.Lstat(real); !errors.Is(err, unix.ENOENT) {
-			wide = true
+		if real, err := k.root.Resolve(name); err == nil {
+			_, err = k.root.Lstat(real)
+			wide = wide || !errors.Is(err, unix.ENOENT)
 		}
 	}
 	content, meta, name, err := k.preload()
 	if err != nil {
-		return fmt.Errorf("fallback: %w", err)
+		return err
 	}
-	if k.has(fallbackfiles.Dir+"/"+fallbackfiles.Library, k.own.Library()) && bytes.Equal(content, fallbackfiles.WithLine(content, wide)) {
+	named := fallbackfiles.WithLine(content, wide)
+	if k.has(fallbackfiles.Dir+"/"+fallbackfiles.Library, k.own.Library()) && bytes.Equal(content, named) {
 		return nil // vfix-runtime has added it, and this is a hook of somebody else's
 	}
 	if k.isHidden(name) || k.isHidden(fallbackfiles.Dir) {
-		return fmt.Errorf("fallback: the engine mounts something at /%s or /%s", name, fallbackfiles.Dir)
+		return fmt.Errorf("the engine mounts something at /%s or /%s", name, fallbackfiles.Dir)
 	}
 	if err := k.itself(fallbackfiles.Dir); err != nil {
-		return fmt.Errorf("fallback: %w", err)
+		return err
 	}
-	key, err := k.storedFile("ld.so.preload", fallbackfiles.WithLine(content, wide), meta)
-	if err != nil {
-		return fmt.Errorf("fallback: %w", err)
-	}
+	key, err := k.storedFile("ld.so.preload", named, meta)
 	for _, at := range []string{fallbackfiles.Dir, name} {
-		if err := k.mountable(at); err != nil {
-			return fmt.Errorf("fallback: /%s: %w", at, err)
+		if err != nil {
+			return err
+		}
+		if err = k.mountable(at); err != nil {
+			err = fmt.Errorf("/%s: %w", at, err)
 		}
 	}
-	files, err := k.fallbackFiles(wide)
-	if err != nil {
-		return fmt.Errorf("fallback: %w", err)
+	var files []addition
+	if err == nil {
+		files, err = k.fallbackFiles(wide)
 	}
-	k.add = append(append(k.add, files...), bound("/"+name, key))
-	return nil
+	if err == nil {
+		k.add = append(append(k.add, files...), bound("/"+name, key))
+	}
+	return err
 }
 
 // itself is nil where a name that programs have built in is not a symlink, nor is what leads there: a mount would be
@@ -126,18 +126,13 @@ func (k *container) preload() (content []byte, meta store.Meta, name string, err
 func (k *container) storedFile(name string, content []byte, meta store.Meta) (string, error) {
 	k.relabel(&meta)
 	key := meta.Key(sha256.Sum256(content), name, k.spec.idMap)
-	if _, ok := k.store.Get(key, int64(len(content))); !ok {
-		_, err := k.store.Put(key, int64(len(content)), func(w *os.File) error {
-			if _, err := w.Write(content); err != nil {
-				return err
-			}
-			return meta.Give(int(w.Fd()))
-		})
-		if err != nil {
-			return "", err
+	_, err := k.store.Put(key, int64(len(content)), func(w *os.File) error {
+		if _, err := w.Write(content); err != nil {
+			return err
 		}
-	}
-	return key, nil
+		return meta.Give(int(w.Fd()))
+	})
+	return key, err
 }
 
 // fallbackFiles are the mounts at /vfix: no folder, for what is in a folder that is mounted goes

@@ -99,45 +99,40 @@ var kernelOnly = []string{
 // lookAtMount adds what is found in a mount, unless another one covers it.
 func (k *container) lookAtMount(keep indexes, m mount, name string, all *scanned) error {
 	fd, err := k.root.Name(name)
+	if gone(err) {
+		return nil // something else is at its place
+	}
 	if err != nil {
-		if gone(err) {
-			return nil // something else is at its place
-		}
 		return err
 	}
+	root, err := rootfs.Of(fd, "/"+name) // or a file
+	if err != nil {
+		return err
+	}
+	defer root.Close()
 	id, err := rootfs.MountOf(fd)
 	if err != nil || id != m.ID {
-		unix.Close(fd)
 		return err
 	}
 	k.hidden = append(k.hidden, name)
 	if slices.Contains(kernelOnly, m.FSType) {
-		return unix.Close(fd)
+		return nil
 	}
-	var found *scanned
 	var st unix.Stat_t
-	switch err := unix.Fstat(fd, &st); {
-	case err != nil:
-		return errors.Join(err, unix.Close(fd))
-	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
-		root, err := rootfs.Of(fd, "/"+name)
-		if err == nil {
-			root.Bare = bare(k.mounts, m.Mountpoint)
-			found, err = keep.folder(root)
-			root.Close()
-		}
-		if err != nil {
-			return err
-		}
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	found := &scanned{}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		root.Bare = bare(k.mounts, m.Mountpoint)
+		found, err = keep.folder(root)
 		name += "/"
-	case st.Mode&unix.S_IFMT == unix.S_IFREG:
+	case unix.S_IFREG:
 		found, err = keep.file(k.root, fd)
-		unix.Close(fd)
-		if err != nil {
-			return err
-		}
-	default:
-		return unix.Close(fd)
+	}
+	if err != nil {
+		return err
 	}
 	for _, h := range found.Legacy {
 		h.mount, h.Names = m.ID, slices.Clone(h.Names)

@@ -109,13 +109,8 @@ func (k *container) copyOf(root *rootfs.Root, name string, h *legacyFile) (*copi
 	}
 	meta := c.meta
 	k.relabel(&meta)
-	key := meta.Key([sha256.Size]byte(h.SHA256), k.maker(), k.spec.idMap)
-	c.key = key
-	var ok bool
-	if c.path, ok = k.store.Get(key, h.Size); ok {
-		return c, nil
-	}
-	c.path, err = k.store.Put(key, h.Size, func(w *os.File) error {
+	c.key = meta.Key([sha256.Size]byte(h.SHA256), k.maker(), k.spec.idMap)
+	c.path, err = k.store.Put(c.key, h.Size, func(w *os.File) error {
 		original, err := k.snapshot(f, h)
 		if err != nil {
 			return err

@@ -210,7 +210,7 @@ func (k *container) take(found *scanned, d policy.Decision) {
 	}
 	if d.Fallback {
 		if err := k.addFallback(); err != nil {
-			k.rec.Add("", err.Error())
+			k.rec.Add("", "fallback: "+err.Error())
 		}
 	}
 	if err := k.addFixes(); err != nil {

@@ -43,7 +43,14 @@ func (k *container) writeSpec() error {
 	if err != nil || bytes.Equal(text, k.spec.raw) {
 		return err
 	}
-	return replaceSpec(k.specPath, text)
+	var st unix.Stat_t
+	if err := unix.Lstat(k.specPath, &st); err != nil {
+		return fmt.Errorf("%s: %w", k.specPath, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return fmt.Errorf("%s: a symlink, or no regular file: it is not replaced", k.specPath)
+	}
+	return replaceFile(k.specPath, text, &st)
 }
 
 // sources are the mounts with their sources: copies that this start has for itself, for a process with
@@ -109,21 +116,8 @@ func (m specMount) equal(o specMount) bool {
 	return m.Destination == o.Destination && m.Type == o.Type && m.Source == o.Source && slices.Equal(m.Options, o.Options)
 }
 
-// replaceSpec gives a config.json another content, with owner and mode of the old one. The bundle
-// is locked, so a temporary file that is there is nobody's.
-func replaceSpec(path string, text []byte) error {
-	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return fmt.Errorf("%s: a symlink, or no regular file: it is not replaced", path)
-	}
-	return replaceFile(path, text, &st)
-}
-
 // replaceFile gives a file of the bundle a content, and the owner and mode of an old one; nil for this user's
-// alone.
+// alone. The bundle is locked, so a temporary file that is there is nobody's.
 func replaceFile(path string, text []byte, st *unix.Stat_t) error {
 	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".vfix")
 	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {

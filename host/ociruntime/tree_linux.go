@@ -246,20 +246,9 @@ func (t *tree) join() (x *index, same bool) {
 }
 
 func sameNames(a, b []legacyFile) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i].ID != b[i].ID || len(a[i].Names) != len(b[i].Names) {
-			return false
-		}
-		for j := range a[i].Names {
-			if string(a[i].Names[j]) != string(b[i].Names[j]) {
-				return false
-			}
-		}
-	}
-	return true
+	return slices.EqualFunc(a, b, func(a, b legacyFile) bool {
+		return a.ID == b.ID && slices.EqualFunc(a.Names, b.Names, bytes.Equal)
+	})
 }
 
 // file is called for each name in the folder.

@@ -12,11 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Put makes the copy with a key and returns its path. The store may be larger than its bound
-// then: see Trim. Of several processes that want the
-// same one, one writes it and the others wait. size is as for Get. write gets an empty file
+// Put makes the copy with a key, if it is not there, and returns its path. The store may be larger than its bound
+// then: see Trim. Of several processes that want the same one, one writes it and the others wait. size is as for Get. write gets an empty file
 // of a name that does not last, to fill and to give its metadata.
 func (s *Store) Put(key string, size int64, write func(f *os.File) error) (string, error) {
+	if path, ok := s.Get(key, size); ok {
+		return path, nil
+	}
 	unlock, err := s.Lock("copy", key)
 	if err != nil {
 		return "", err
