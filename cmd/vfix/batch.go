@@ -109,7 +109,6 @@ func parseShard(verb, text string, getenv func(string) string) (batch.Part, erro
 	return batch.Part{Index: n, Of: all}, nil
 }
 
-// open opens the list.
 func (b *batchOptions) open(e engine) (*batch.List, error) {
 	part, err := parseShard(b.verb, b.shard, os.Getenv)
 	if err != nil {
@@ -202,7 +201,6 @@ func goesOn(state string) string {
 	return "; run the command again to resume"
 }
 
-// failures is the error of a list with failed images.
 func failures(b *batch.Batch) error {
 	if failed := b.Of[outcome.Failed]; failed > 0 {
 		return hinterr.With(fmt.Errorf("%d of %s failed", failed, screen.Count(b.All(), "image")),

@@ -37,7 +37,6 @@ func (o *output) outcome(n, all int, each outcome.Image) {
 	o.Note("%d/%d %s: %s", n, all, each.Source, what)
 }
 
-// batch prints the table, or JSON.
 func (o *output) batch(verb string, print printOptions, dry bool, list *batch.List, b *batch.Batch, rows *report.Rows) error {
 	var failed error
 	all := inOrder(list, rows, &failed)
@@ -78,7 +77,6 @@ func inOrder(list *batch.List, rows *report.Rows, failed *error) iter.Seq[outcom
 	}
 }
 
-// batchCells are the cells of an image in the table.
 func batchCells(row outcome.Image) []string {
 	sites := "-"
 	if row.Files > 0 || row.Patched > 0 {

@@ -14,7 +14,6 @@ import (
 	"vfix.dev/vfix/images/atomicfile"
 )
 
-// benched is one measurement.
 type benched struct {
 	image   string // "" for this host
 	title   string

@@ -72,7 +72,6 @@ same digest. For SOURCE and DEST see 'vfix help sources'.`,
 	return cmd
 }
 
-// run is what the options say of how to run the image.
 func (o *ConvertOptions) run() (r sources.RunConfig, err error) {
 	if r.Entrypoint, err = commandWords("--entrypoint", o.entrypoint); err != nil {
 		return r, err

@@ -28,7 +28,6 @@ import (
 	"vfix.dev/vfix/rewriter/patch"
 )
 
-// diagnosis prints what diagnose found.
 func (o *output) diagnosis(opts printOptions, all []*diagnose.Result) error {
 	if opts.json() {
 		return o.document("diagnose", false, diagnosisJSON(all))
@@ -107,7 +106,6 @@ func (o *output) crashSummary(r *diagnose.Result) []*diagnose.Crash {
 // labelWidth is that of the words at the left, in columns.
 const labelWidth = 10
 
-// writeCrash writes one crash.
 func writeCrash(w io.Writer, s screen.Stream, c *diagnose.Crash) {
 	title := c.Title()
 	who := c.Input

@@ -131,7 +131,6 @@ func containersOf(e engine, o media.Options) func(context.Context) (*inventory.I
 	}
 }
 
-// doctor prints a report to stdout.
 func (o *output) doctor(opts printOptions, r *doctor.Report) error {
 	if opts.json() {
 		return o.document("doctor", false, struct {

@@ -66,7 +66,6 @@ type signalError struct{ signal os.Signal }
 
 func (e *signalError) Error() string { return fmt.Sprintf("stopped by a signal (%s)", e.signal) }
 
-// status is that of a program which the signal ends.
 func (e *signalError) status() int {
 	if s, ok := e.signal.(syscall.Signal); ok {
 		return statusSignal + int(s)

@@ -201,7 +201,6 @@ func (o *output) findings(d tables.Deed, opts printOptions, all ...*contents.Fin
 	return nil
 }
 
-// warnings prints what the rewriter has to say about files.
 func (o *output) warnings(f *contents.Findings) {
 	for _, text := range f.Warnings {
 		o.Warn("%s", text)

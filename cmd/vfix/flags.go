@@ -48,7 +48,6 @@ var (
 	progressModes = []string{"auto", "plain", "tty", "quiet"}
 )
 
-// add declares --format and --progress on cmd.
 func (p *printOptions) add(cmd *cobra.Command) {
 	p.addFormat(cmd)
 	cmd.Flags().StringVar(&p.progress, "progress", "auto",
@@ -90,7 +89,6 @@ func (p *printOptions) addExplain(cmd *cobra.Command) {
 		"show the disassembly around each call site, before and after, side by side")
 }
 
-// mode is how progress is shown.
 func (p *printOptions) mode() string {
 	if p.quiet {
 		return "quiet"

@@ -52,7 +52,6 @@ func source(name, anchor string) string {
 	return text
 }
 
-// page is the Markdown of a page.
 func page(name string) string {
 	b, err := docs.Pages.ReadFile(name + ".md")
 	if err != nil {
@@ -110,7 +109,6 @@ func topicNames() []string {
 	return names
 }
 
-// helpText is what --help prints.
 func helpText(cmd *cobra.Command) string {
 	if !cmd.HasParent() {
 		return rootHelp(cmd)

@@ -140,7 +140,6 @@ func (o InstallOptions) run(verb, engine string, act func(install.Options) (*ins
 	return out.installed(verb, o, done)
 }
 
-// runCheck is 'vfix install --check'.
 func runCheck(cmd *cobra.Command, opts InstallOptions, args []string, out *output, e engine) error {
 	for _, name := range []string{"name", "runtime", "config", "prefix", "program", "default-runtime", "fail-closed", "opt-in", "fallback", "hook", "force", "dry-run"} {
 		if cmd.Flags().Changed(name) {

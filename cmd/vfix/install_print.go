@@ -26,7 +26,6 @@ func (o *output) showInstall(opts InstallOptions) func(*install.Result) {
 	}
 }
 
-// installed prints what was done.
 func (o *output) installed(verb string, opts InstallOptions, r *install.Result) error {
 	for _, w := range r.Warnings {
 		o.Warn("%s", w)
@@ -97,7 +96,6 @@ func writeChanges(w io.Writer, c screen.Palette, changes []install.Change) {
 	}
 }
 
-// checked prints what was found.
 func (o *output) checked(opts InstallOptions, c *install.Checked) error {
 	if opts.json() {
 		if err := o.document("install", false, *c); err != nil {

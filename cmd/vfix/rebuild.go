@@ -28,7 +28,6 @@ type RebuildOptions struct {
 // provenanceModes are the words of --provenance; anything else is a file.
 var provenanceModes = []string{images.ProvenanceAuto, images.ProvenanceNone}
 
-// fallbackModes are the words of --fallback.
 var fallbackModes = []string{string(fallback.FallbackAuto), string(fallback.FallbackAlways), string(fallback.FallbackNever)}
 
 func newRebuildCommand(out *output, e engine) *cobra.Command {

@@ -147,7 +147,6 @@ func checkOptions(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// execute runs one command line.
 func execute(ctx context.Context, root *cobra.Command, args []string) error {
 	root.SetArgs(args)
 	return root.ExecuteContext(ctx)

@@ -188,7 +188,6 @@ func checkPolicy(file string, out *output) error {
 	return validity(p.Path+": "+what, err, out)
 }
 
-// validity prints what is valid, or returns what is not.
 func validity(valid string, err error, out *output) error {
 	if err != nil {
 		return finding(hinterr.HintOf(err), "%v", err)

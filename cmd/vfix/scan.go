@@ -141,7 +141,6 @@ func accepted(opts ScanOptions) (*ignore.Rules, error) {
 	return ignore.Read(name)
 }
 
-// scanEach scans the sources one after the other.
 func scanEach(ctx context.Context, opts ScanOptions, args []string, out *output, e engine) error {
 	rules, err := accepted(opts)
 	if err != nil {
@@ -229,7 +228,6 @@ func placeFor(ctx context.Context, e engine, o media.Options, all []*contents.Fi
 // engineLimit is how long an engine is waited for, before a command is proposed that needs none.
 const engineLimit = 3 * time.Second
 
-// isImage reports whether findings are of an image.
 func isImage(f *contents.Findings) bool {
 	return f.Digest != "" || strings.HasPrefix(f.Source, string(media.SIF)+":")
 }

@@ -69,7 +69,6 @@ func legend(all []*contents.Findings, explained bool) string {
 	return text + ": see 'vfix help how-it-works'."
 }
 
-// scanned prints what a scan of each source found.
 func (o *output) scanned(opts ScanOptions, all []*contents.Findings) error {
 	switch {
 	case opts.json():

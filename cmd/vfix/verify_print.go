@@ -58,7 +58,6 @@ func (o *output) verified(opts VerifyOptions, v *images.Verified) error {
 	return nil
 }
 
-// stated says what became of the check of a statement.
 func (o *output) stated(opts VerifyOptions, v *images.Verified) {
 	if opts.with.Against == "" { // else they are in the comparison
 		for _, n := range v.NotCompared {

@@ -35,7 +35,6 @@ libvfix.so, of vfix-trace and of vfix-runtime.`,
 	return cmd
 }
 
-// build prints which vfix this is.
 func (o *output) build(opts VersionOptions, b buildInfo) error {
 	if opts.json() {
 		return o.document("version", false, struct {
@@ -66,7 +65,6 @@ var version, commit string
 // issues is where a bug is reported; set at build time like version, -X main.issues=URL.
 var issues = "https://vfix.dev/vfix/issues"
 
-// buildInfo is what vfix version prints.
 type buildInfo struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit"`   // "" where the build does not know it

@@ -111,7 +111,6 @@ func (s *samples) miss(mode, why string, functions ...string) {
 	}
 }
 
-// figures returns one figure for each function and mode, in their order.
 func (s *samples) figures(modes []Mode) []Figure {
 	var all []Figure
 	for _, function := range Functions {

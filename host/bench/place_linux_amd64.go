@@ -27,7 +27,6 @@ const (
 	maxOutput = 1 << 16
 )
 
-// place is a folder with the programs.
 type place struct {
 	o      Options
 	dir    string

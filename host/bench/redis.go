@@ -142,7 +142,6 @@ type redisSide struct {
 	absent     string
 }
 
-// result summarises the rounds of a test.
 func (s *redisSide) result(test string) Redis {
 	out := Redis{Mode: s.mode, Test: test, Absent: s.absent}
 	var rates []float64

@@ -104,7 +104,6 @@ func (s *redisSide) round(ctx context.Context, o RedisOptions) (err error) {
 	return err
 }
 
-// program returns where a program is in a root filesystem.
 func program(root *os.Root, usual []string) (string, error) {
 	for _, name := range usual {
 		if _, err := root.Lstat(strings.TrimPrefix(name, "/")); err == nil {

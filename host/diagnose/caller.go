@@ -250,7 +250,6 @@ func headSegments(head []byte) []segment {
 	return all
 }
 
-// programName is the path of the program as it was executed.
 func (c *core) programName(f *facts) string {
 	if at, ok := f.aux(atExecfn); ok {
 		return c.text(at, page) // PATH_MAX

@@ -233,7 +233,6 @@ func (c *Crash) unnamed(o Options) {
 	}
 }
 
-// how says what becomes of the call.
 func (c *Crash) how() string {
 	k := c.Caller
 	switch {

@@ -277,7 +277,6 @@ func bySignal(v gjson.Result) bool {
 	return e.Signal() != 0
 }
 
-// terminated takes a ContainerStateTerminated.
 func (e *Exited) terminated(v gjson.Result) {
 	e.Status, e.To, e.OutOfMemory = int(v.Get("exitCode").Int()), at(v.Get("finishedAt")), v.Get("reason").String() == oomKilled
 	if s := int(v.Get("signal").Int()); e.Status == 0 && s > 0 {

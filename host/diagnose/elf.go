@@ -51,7 +51,6 @@ type refusedError struct{ text, hint string }
 func (e *refusedError) Error() string { return e.text }
 func (e *refusedError) Hint() string  { return e.hint }
 
-// segment is one program header.
 type segment struct {
 	typ           uint32
 	off, vaddr    uint64

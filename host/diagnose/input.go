@@ -83,7 +83,6 @@ func single(name string, c *Crash, err error) (*Result, error) {
 	return &Result{Input: name, Crashes: []*Crash{c}, Understood: true}, nil
 }
 
-// packed diagnoses what is compressed.
 func packed(name string, f *os.File, kind format, o Options) (*Result, error) {
 	p := &unpacker{f: f, kind: kind}
 	defer p.Close()
@@ -227,7 +226,6 @@ func IsFile(name string) bool {
 // sniffLen is how much of a file is looked at: a tar header, which has its magic at 257.
 const sniffLen = 512
 
-// format is what a file is.
 type format int
 
 const (

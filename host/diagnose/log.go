@@ -130,7 +130,6 @@ func OfKernel(lines []kernellog.Line, each func(*Crash)) {
 	g.finish(Options{})
 }
 
-// read takes in all lines.
 func (g *logReader) read(r io.Reader) (lines int, err error) {
 	br := bufio.NewReaderSize(r, maxLogLine)
 	entries := &entryReader{take: g.entry}
@@ -169,7 +168,6 @@ func readLine(br *bufio.Reader) (line []byte, err error) {
 	}
 }
 
-// entry takes an entry.
 func (g *logReader) entry(e entry) {
 	text := strings.TrimLeft(e.text, "\x00") // a crash of the machine leaves zeros in its log
 	if strings.Contains(text, "\x00") {
@@ -214,7 +212,6 @@ var words = [][]byte{
 	[]byte("segment"), []byte("speicherz"), []byte("ochrony"), []byte("lütleme"), []byte("сегмент"), []byte("段"), []byte("セグ"), []byte("세그"), []byte("0x0000"), []byte("139"), []byte("159"), []byte("crashloop"), []byte("back-off"),
 }
 
-// relevant reports whether a line has one of the words.
 func (g *logReader) relevant(text string) bool {
 	g.lower = append(g.lower[:0], text...)
 	for i, c := range g.lower {
@@ -351,7 +348,6 @@ func (g *logReader) byPID(pid int) *Crash {
 	return nil
 }
 
-// take adds a line about a crash.
 func (g *logReader) take(l logLine, text string) {
 	for i := len(g.open) - 1; i >= 0; i-- {
 		if e := g.open[i]; e.joins(&l) {
@@ -408,7 +404,6 @@ func (e *event) merge(l *logLine, text string) {
 	}
 }
 
-// close makes a crash of an event.
 func (g *logReader) close(e *event) {
 	c := e.crash()
 	if e.lived {

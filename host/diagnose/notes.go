@@ -63,7 +63,6 @@ type facts struct {
 	filesErr   error // of an NT_FILE that is damaged
 }
 
-// mapping is a piece of a file in memory.
 type mapping struct {
 	start, end, offset uint64 // offset in bytes into the file
 	path               string

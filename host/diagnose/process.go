@@ -393,7 +393,6 @@ func (e Exited) inLog(entries []logEntry, o Options) (ours, others []*Crash) {
 	return ours, others
 }
 
-// has reports whether a program of that name is known to be in the container.
 func (e Exited) has(comm string) bool {
 	return comm != "" && (comm == commOf(e.Program) || e.Has != nil && e.Has(comm))
 }

@@ -72,7 +72,6 @@ const maxRecord = 16 << 20
 // fieldLine is a line of journalctl -o export and -o verbose.
 var fieldLine = lazy.Regexp(`^ *(_{0,2}[A-Z][A-Z0-9_]*)=(.*)$`)
 
-// line takes the next line.
 func (r *entryReader) line(text string) {
 	if strings.Contains(text, "\x1b[") {
 		text = colors().ReplaceAllString(text, "")

@@ -82,7 +82,6 @@ const straceHead = `^(?:.*?\[pid\s+(?P<pid>\d+)\]|\s*(?P<pid2>\d+)\s)?`
 var straceSignal = lazy.Regexp(straceHead + `(?:.*?\[(?P<ip>[0-9a-f]{16})\])?.*?--- (?P<signal>SIGSEGV|SIGSYS) ` +
 	`(?:.*?si_code=(?P<code>\w+))?(?:.*?(?:si_(?:call_)?addr=(?:0x(?P<addr>[0-9a-f]+)|(?P<null>NULL))|@ (?P<old>[0-9a-f]+)))?`)
 
-// parseStrace reads the line of a signal.
 func parseStrace(line string) (l logLine, ok bool) {
 	m := matched(straceSignal(), line)
 	l.signal = signalWords[strings.ToLower(strings.TrimPrefix(m["signal"], "SIG"))]
@@ -161,7 +160,6 @@ func parseLine(line string) (l logLine, ok bool) {
 	return parseTrace(line)
 }
 
-// fromKernel judges a message of the kernel.
 func fromKernel(e kernellog.Event) logLine {
 	l := logLine{
 		program: e.Program, exe: e.Exe, when: e.When, pid: e.PID, signal: int(e.Signal), kind: meant[e.Message],

@@ -105,7 +105,6 @@ func checkSchema1(x *examination, c *Check) {
 	c.Do = "'vfix convert docker-daemon:IMAGE -o docker://IMAGE' pushes it in a current format; 'vfix convert docker://IMAGE -o docker-daemon:IMAGE' pulls what an engine refuses"
 }
 
-// firstDocker is the year of the first Docker.
 const firstDocker = 2013
 
 func checkPolicy(x *examination, c *Check) {

@@ -167,7 +167,6 @@ func (r *Report) Failed() []string {
 // errLimit ends a check that takes too long.
 var errLimit = errors.New("took too long")
 
-// examine makes the checks that o names on a machine.
 func examine(ctx context.Context, m machine, o Options) (*Report, error) {
 	r := &Report{}
 	for _, each := range all {

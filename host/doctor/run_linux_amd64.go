@@ -21,7 +21,6 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return examine(ctx, &here{runner: runner, root: "/"}, o)
 }
 
-// here is this machine.
 type here struct {
 	runner *probe.Runner
 	root   string

@@ -15,7 +15,6 @@ import (
 	"vfix.dev/vfix/host/probe"
 )
 
-// mode is how the page is served.
 type mode string
 
 const (

@@ -44,7 +44,6 @@ func (e *Examiner) Examine(fd int, size int64) (Finding, error) {
 	return f, err
 }
 
-// believable reports whether an answer can be.
 func (e *Examiner) believable(f *Finding) bool {
 	return f.Size >= 0 && f.Sites >= 0 && f.Stay >= 0 && len(f.Left) <= maxReason && (f.Stay == 0 || f.Left != "") &&
 		(f.Left == "" || f.Stay > 0 || len(e.Fixes) > 0) && (f.Fix == "" || slices.Contains(e.Fixes, f.Fix))

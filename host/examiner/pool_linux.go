@@ -59,7 +59,6 @@ func (p *Pool) one() *Examiner {
 	return e
 }
 
-// done ends an examiner.
 func (p *Pool) done(e *Examiner) {
 	e.Close()
 	p.mu.Lock()

@@ -23,7 +23,6 @@ var managers = []struct{ label, who, hint string }{
 	{"com.docker.swarm.task.id", "a swarm", "add the mounts to the service: docker service update --mount-add"},
 }
 
-// container does the work for a container of a daemon.
 func (h *hotfix) container(ctx context.Context, c *engine.Client, old *engine.Container) error {
 	h.out.Container, h.out.Name = true, strings.TrimPrefix(old.Name, "/")
 	h.out.Running = old.Busy()

@@ -89,7 +89,6 @@ func Hotfix(ctx context.Context, source string, o Options) (*Hotfixed, error) {
 	return h.out, h.image(ctx, source)
 }
 
-// hotfix is one run of Hotfix.
 type hotfix struct {
 	s   *contents.Session
 	o   Options
@@ -120,7 +119,6 @@ func (h *hotfix) findContainer(ctx context.Context, name string) (found bool, er
 	return found, err
 }
 
-// image does the work for an image.
 func (h *hotfix) image(ctx context.Context, source string) error {
 	src, err := sources.Open(ctx, source, h.o.Media)
 	if err != nil {

@@ -141,7 +141,6 @@ func follow(ctx context.Context, command []string, line func(string)) error {
 	return complained(errors.Join(cmd.Wait(), lines.Err()), complaint.Bytes())
 }
 
-// output is what a command prints.
 func output(ctx context.Context, command ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	var complaint bytes.Buffer

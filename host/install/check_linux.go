@@ -89,7 +89,6 @@ func (c *Checked) start(ctx context.Context) (err error) {
 	return outcome(err, lastLines(append(log, out...)))
 }
 
-// outcome is what the end of the program says.
 func outcome(err error, said string) error {
 	if err == nil {
 		return nil

@@ -128,7 +128,6 @@ func importsOf(name string, tree map[string]any) []string {
 	return all
 }
 
-// versionOf returns the version of a configuration.
 func (p *planner) versionOf(file string, tree map[string]any) int {
 	v, ok := tree["version"]
 	if !ok {

@@ -58,7 +58,6 @@ func (p *planner) blockFile(name, body string, names ...string) {
 	})
 }
 
-// parseTOML parses a file into maps; an error counts.
 func (p *planner) parseTOML(file string, data []byte) map[string]any {
 	v, err := parseTOML(file, data)
 	p.failed(err)

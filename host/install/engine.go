@@ -155,7 +155,6 @@ type planner struct {
 // runtimePath is where the engines find vfix-runtime.
 func (p *planner) runtimePath() string { return "/" + path.Join(rel(p.Prefix), "bin", runtimeName) }
 
-// configPath is the file to change.
 func (p *planner) configPath() string { return rel(cmp.Or(p.Config, p.engine.config)) }
 
 // rel makes a path of the root folder one that is relative to it.

@@ -20,7 +20,6 @@ type value struct {
 	Value json.RawMessage `json:"value"`
 }
 
-// document is a parsed JSON file.
 type document struct {
 	file string
 	tree hujson.Value
@@ -190,7 +189,6 @@ func plain(v *hujson.Value) string {
 	return string(c.Pack())
 }
 
-// addMembers sets all values in a file.
 func addMembers(file string, data []byte, set []value) ([]byte, error) {
 	d, err := parseMembers(file, data)
 	if err != nil {

@@ -26,7 +26,6 @@ const (
 	stateSchema = 1
 )
 
-// state is the content of stateFile.
 type state struct {
 	Schema int      `json:"schema"`
 	Files  []record `json:"files"`

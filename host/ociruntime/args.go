@@ -55,7 +55,6 @@ func makes(command string) bool {
 	return command == "create" || command == "run" || command == "restore"
 }
 
-// arity is what an option takes.
 type arity int
 
 const (

@@ -76,7 +76,6 @@ func (k *container) stays(name string) error {
 	return nil
 }
 
-// detached makes the mounts, one for each addition.
 func (k *container) detached() (all []int, err error) {
 	var keys []string
 	for _, a := range k.add {

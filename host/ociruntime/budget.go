@@ -12,7 +12,6 @@ import (
 	"vfix.dev/vfix/host/policy"
 )
 
-// budget is what is left to a start.
 type budget struct {
 	policy.Limits
 	begun time.Time
@@ -26,7 +25,6 @@ func newBudget(l policy.Limits) *budget { return &budget{Limits: l.WithDefaults(
 // since is how long the start takes by now, in seconds.
 func (b *budget) since() float64 { return time.Since(b.begun).Seconds() }
 
-// until is when the time is up.
 func (b *budget) until() time.Time {
 	return b.begun.Add(time.Duration(b.Seconds * float64(time.Second)))
 }

@@ -79,7 +79,6 @@ func (k *container) itself(name string) error {
 	return nil
 }
 
-// has reports whether a file has a content.
 func (k *container) has(name string, body []byte) bool {
 	f, err := k.root.OpenFile(name)
 	if err != nil {
@@ -122,7 +121,6 @@ func (k *container) preload() (content []byte, meta store.Meta, name string, err
 	return content, meta, name, err
 }
 
-// storedFile is the key of a file that is put into the store.
 func (k *container) storedFile(name string, content []byte, meta store.Meta) (string, error) {
 	k.relabel(&meta)
 	key := meta.Key(sha256.Sum256(content), name, k.spec.idMap)

@@ -62,7 +62,6 @@ type legacyFile struct {
 	mount int    // the one below the root that it is in, 0 for the root; not in the file
 }
 
-// witness is a regular file of a layer.
 type witness struct {
 	Name []byte          `json:"name"`
 	ID   rootfs.Identity `json:"id"`
@@ -133,7 +132,6 @@ const (
 	folderHeader = identitySize + 4
 )
 
-// appendFolder appends a folder and its names.
 func appendFolder(b []byte, id rootfs.Identity, names []byte) []byte {
 	return append(binary.LittleEndian.AppendUint32(appendIdentity(b, id), uint32(len(names))), names...)
 }

@@ -205,7 +205,6 @@ func (k *indexes) keepPart(key string, x *index) {
 	k.write(key, x)
 }
 
-// whole reports whether there is an index of a whole folder.
 func (x *index) whole() bool { return x != nil && !x.Part }
 
 func (k *indexes) read(key string) *index {

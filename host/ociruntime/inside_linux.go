@@ -66,7 +66,6 @@ func (in *inside) do(f func() error) error {
 	return <-done
 }
 
-// leave ends the thread.
 func (in *inside) leave() { close(in.calls) }
 
 // open opens the root as it is in the namespace, which has it at the same path until pivot_root, and reads the mounts.

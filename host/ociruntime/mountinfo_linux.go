@@ -34,12 +34,10 @@ func (m mount) readOnly() bool { return hasOption(m.Options, "ro") || hasOption(
 // peers reports whether a mount has a field of propagation, "shared:N" or "master:N".
 func (m mount) peers(field string) bool { return slices.Contains(strings.Fields(m.Optional), field) }
 
-// isBelow reports whether a mount is below a path.
 func (m mount) isBelow(path string) bool {
 	return strings.HasPrefix(m.Mountpoint, strings.TrimSuffix(path, "/")+"/")
 }
 
-// bare reports whether nothing is mounted below a path.
 func bare(all []mount, path string) bool {
 	return !slices.ContainsFunc(all, func(m mount) bool { return m.isBelow(path) })
 }

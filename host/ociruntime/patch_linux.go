@@ -156,7 +156,6 @@ type addition struct {
 	over *rootfs.Identity // of the file that it covers; nil if there need not be one
 }
 
-// mount mounts the copy over a name.
 func (k *container) mount(name string, c *copied, over rootfs.Identity) error {
 	if k.pid == 0 && !utf8.ValidString(name) {
 		return errors.New("its name is not UTF-8, so config.json cannot name it")

@@ -81,7 +81,6 @@ func waitingFile(c *command) string {
 	return fmt.Sprintf("%s%x.json", waiting, sha256.Sum256([]byte(root+"\x00"+c.container)))
 }
 
-// leave leaves a record to wait.
 func leave(r *starts.Record, path string) error {
 	text, err := json.Marshal(r)
 	if err != nil {

@@ -93,7 +93,6 @@ type specHook struct {
 	Timeout int      `json:"timeout,omitempty"` // seconds
 }
 
-// parseSpec reads a config.json.
 func parseSpec(raw []byte) (*spec, error) {
 	if !json.Valid(raw) {
 		return nil, errors.New("not JSON")

@@ -51,7 +51,6 @@ func lastGood(state, path string) (Config, error) {
 	return c, nil
 }
 
-// keptText is the text of the configuration that was kept.
 func keptText(state, path string) ([]byte, error) {
 	at := keptPath(state, path)
 	fi, err := os.Lstat(at)

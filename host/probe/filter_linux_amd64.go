@@ -38,7 +38,6 @@ var defaultCaps = []string{
 	"CAP_SETUID", "CAP_SETFCAP", "CAP_SETPCAP", "CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT", "CAP_KILL", "CAP_AUDIT_WRITE",
 }
 
-// clockCalls are the system calls that read a clock.
 var clockCalls = []string{"clock_gettime", "gettimeofday", "time"}
 
 // Filter returns the instructions of a filter for a profile as docker takes it (JSON); nil is

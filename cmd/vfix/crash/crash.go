@@ -48,7 +48,6 @@ type reader struct {
 	done   []func()
 }
 
-// image is an image of a local engine that was looked into.
 type image struct {
 	root    *sources.Root
 	scan    *diagnose.Scanned
@@ -276,7 +275,6 @@ func (r *reader) container(name string) (*diagnose.Result, error) {
 	return diagnose.Container(e, d), nil
 }
 
-// describe fills in what an engine says of a container.
 func (r *reader) describe(e *diagnose.Exited, c *media.Container) {
 	name := strings.TrimPrefix(c.Name, "/")
 	*e = diagnose.Exited{
@@ -388,7 +386,6 @@ func (r *reader) open(ref string, scan bool) *image {
 	return i
 }
 
-// binFolders are where programs of an image are.
 var binFolders = []string{"bin", "sbin", "usr/bin", "usr/sbin", "usr/local/bin", "usr/local/sbin"}
 
 // programs reports of what name a container has programs: in the folders of its image, or as words of its command.

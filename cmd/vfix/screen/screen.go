@@ -67,7 +67,6 @@ func New(stdout, stderr io.Writer) *Output {
 	return o
 }
 
-// describe finds out whether w is a terminal, and which.
 func describe(w io.Writer, getenv func(string) string) Stream {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {

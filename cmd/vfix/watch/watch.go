@@ -120,7 +120,6 @@ func (w *List) End(whole bool) error {
 	return w.write(whole)
 }
 
-// write writes the file of counters.
 func (w *List) write(whole bool) error {
 	if w.file == "" {
 		return nil

@@ -21,7 +21,6 @@ import (
 	"vfix.dev/vfix/host/policy"
 )
 
-// auditor looks at the images of containers.
 type auditor struct {
 	Options
 	mu     sync.Mutex
@@ -177,7 +176,6 @@ func (a *auditor) look(s audited) {
 	a.Result("%s: %s (%s)", name, text, where)
 }
 
-// summary is one line of all images.
 func (a *auditor) summary() {
 	text := count(a.images, "image") + " examined"
 	if len(a.rebuild) == 0 {

@@ -126,7 +126,6 @@ func serve(ctx context.Context, o Options, serving any) error {
 	}
 }
 
-// connection is one to the engine.
 type connection struct {
 	strict bool
 	stop   func()
@@ -195,7 +194,6 @@ func (a *asked) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api
 	return a.hooker.CreateContainer(ctx, pod, c)
 }
 
-// hooker adds the hook.
 type hooker struct {
 	Options
 	mu        sync.Mutex

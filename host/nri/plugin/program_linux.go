@@ -29,7 +29,6 @@ func put(path string, data []byte, mode fs.FileMode) error {
 	return policy.Put(path, data, mode)
 }
 
-// install writes the program.
 func install(dir string, program []byte) error {
 	const readable, executable = 0o755, 0o755
 	if err := os.MkdirAll(dir, readable); err != nil {
