@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command vfix-nri is what 'vfix nri' executes: package plugin and nothing else. It is a program of its own
 // because of what its libraries do before main; vfix has it embedded, and it is nowhere a file.
 package main

@@ -3,7 +3,6 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"vfix.dev/vfix/host/jail"
+	"vfix.dev/vfix/host/probe"
 )
 
 const (
@@ -36,7 +36,7 @@ type place struct {
 // newPlace writes the programs into a temporary folder from which programs may be executed.
 func newPlace(o Options) (*place, error) {
 	var errs []error
-	for _, under := range []string{os.TempDir(), "/var/tmp", "/dev/shm", "."} {
+	for _, under := range probe.Folders() {
 		dir, err := os.MkdirTemp(under, "vfix-bench-")
 		if err == nil {
 			dir, err = filepath.Abs(dir)
@@ -102,8 +102,8 @@ func (p *place) run(ctx context.Context, c candidate) ([]byte, error) {
 		cmd = exec.CommandContext(ctx, p.path(c.args[0]), c.args[1:]...)
 	}
 	cmd.Env = append([]string{}, c.env...)
-	var out, errout bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &limited{&out}, &limited{&errout}
+	out, errout := &probe.Limited{Most: maxOutput}, &probe.Limited{Most: maxOutput}
+	cmd.Stdout, cmd.Stderr = out, errout
 	cmd.WaitDelay = time.Second
 	err := cmd.Run()
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -113,16 +113,6 @@ func (p *place) run(ctx context.Context, c candidate) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %s", err, said)
 	}
 	return out.Bytes(), err
-}
-
-// limited keeps the first maxOutput bytes.
-type limited struct{ *bytes.Buffer }
-
-func (l *limited) Write(b []byte) (int, error) {
-	if room := maxOutput - l.Len(); room > 0 {
-		l.Buffer.Write(b[:min(len(b), room)])
-	}
-	return len(b), nil
 }
 
 // signalOf returns the signal that ended a process, 0 without one.

@@ -3,7 +3,6 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"vfix.dev/vfix/host/jail"
+	"vfix.dev/vfix/host/probe"
 )
 
 const (
@@ -34,24 +34,16 @@ var (
 
 // round starts the server of a side, lets the benchmark loose on it, and ends it.
 func (s *redisSide) round(ctx context.Context, o RedisOptions) (err error) {
-	own, err := os.OpenRoot(s.root)
+	own, server, err := rootWith(s.root, redisServers)
 	if err != nil {
 		return err
 	}
 	defer own.Close()
-	server, err := program(own, redisServers)
-	if err != nil {
-		return err
-	}
-	rebuilt, err := os.OpenRoot(o.Rebuilt)
+	rebuilt, benchmark, err := rootWith(o.Rebuilt, redisBenchmarks)
 	if err != nil {
 		return err
 	}
 	defer rebuilt.Close()
-	benchmark, err := program(rebuilt, redisBenchmarks)
-	if err != nil {
-		return err
-	}
 	if err := errors.Join(socketFolder(own), socketFolder(rebuilt)); err != nil {
 		return err
 	}
@@ -60,8 +52,8 @@ func (s *redisSide) round(ctx context.Context, o RedisOptions) (err error) {
 	cmd := jail.Command(ctx, s.root, server, "--port", "0", "--unixsocket", redisSocket, "--unixsocketperm", "777",
 		"--save", "", "--appendonly", "no", "--daemonize", "no", "--dir", "/vfix-bench")
 	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin"}
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &limited{&said}, &limited{&said}
+	said := &probe.Limited{Most: maxOutput}
+	cmd.Stdout, cmd.Stderr = said, said
 	cmd.WaitDelay = ended
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("%s: %w", server, err)
@@ -91,8 +83,8 @@ func (s *redisSide) round(ctx context.Context, o RedisOptions) (err error) {
 	run := jail.Command(ctx, o.Rebuilt, benchmark, "-s", redisSocket, "-t", strings.ToLower(strings.Join(redisTests, ",")),
 		"-n", strconv.Itoa(o.Requests), "-P", strconv.Itoa(o.Pipeline))
 	run.Env = cmd.Env
-	var errout bytes.Buffer
-	run.Stderr = &limited{&errout}
+	errout := &probe.Limited{Most: maxOutput}
+	run.Stderr = errout
 	out, err := run.Output()
 	if err != nil {
 		return fmt.Errorf("%s: %s %s", benchmark, died(err), strings.TrimSpace(errout.String()))
@@ -104,13 +96,18 @@ func (s *redisSide) round(ctx context.Context, o RedisOptions) (err error) {
 	return err
 }
 
-func program(root *os.Root, usual []string) (string, error) {
+// rootWith opens a root filesystem that has a program at one of the usual places.
+func rootWith(dir string, usual []string) (root *os.Root, name string, err error) {
+	if root, err = os.OpenRoot(dir); err != nil {
+		return nil, "", err
+	}
 	for _, name := range usual {
 		if _, err := root.Lstat(strings.TrimPrefix(name, "/")); err == nil {
-			return name, nil
+			return root, name, nil
 		}
 	}
-	return "", fmt.Errorf("the image has no %s", strings.Join(usual, " and no "))
+	root.Close()
+	return nil, "", fmt.Errorf("the image has no %s", strings.Join(usual, " and no "))
 }
 
 // socketFolder makes the empty folder of the socket, in which nobody may make one.

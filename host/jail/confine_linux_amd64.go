@@ -10,25 +10,10 @@ import (
 	"os"
 	"runtime/debug"
 	"syscall"
-	"time"
 	"unsafe"
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
-)
-
-// Bounds are what a confined process may use.
-type Bounds struct {
-	Memory int64         // bytes of data, beside what the Go runtime takes for itself
-	Time   time.Duration // of a processor
-}
-
-// The restrictions after Confine.
-const (
-	User     = "user"     // it is nobody, without capabilities
-	Landlock = "landlock" // it opens no file, and connects to nothing (Linux 5.13, 6.7 for TCP)
-	Seccomp  = "seccomp"  // it makes those system calls alone that confinedCalls lists
-	Rlimits  = "rlimits"
 )
 
 // goRuntime is what an idle Go process counts against RLIMIT_DATA, rounded up, in bytes: an arena of

@@ -10,6 +10,21 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
+)
+
+// Bounds are what a confined process may use.
+type Bounds struct {
+	Memory int64         // bytes of data, beside what the Go runtime takes for itself
+	Time   time.Duration // of a processor
+}
+
+// The restrictions after Confine.
+const (
+	User     = "user"     // it is nobody, without capabilities
+	Landlock = "landlock" // it opens no file, and connects to nothing (Linux 5.13, 6.7 for TCP)
+	Seccomp  = "seccomp"  // it makes those system calls alone that confinedCalls lists
+	Rlimits  = "rlimits"
 )
 
 // nobody is the user and group that programs run as (Debian policy 9.2.2), where root starts them.

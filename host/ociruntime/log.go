@@ -20,11 +20,10 @@ type logger struct {
 	file   string // "" for stderr
 	json   bool
 	stderr io.Writer
-	now    func() time.Time
 }
 
 func newLogger(c *command, stderr io.Writer) *logger {
-	return &logger{file: c.log, json: c.logFormat == "json", stderr: stderr, now: time.Now}
+	return &logger{file: c.log, json: c.logFormat == "json", stderr: stderr}
 }
 
 // logMode is what runc gives its log file (main.go, setupLogrus… os.OpenFile).
@@ -59,7 +58,7 @@ func OneLine(text string) string {
 
 // format is one line in logrus' form.
 func (l *logger) format(level, text string) string {
-	now := l.now().UTC().Format(time.RFC3339) // UTC: no file to read for it
+	now := time.Now().UTC().Format(time.RFC3339) // UTC: no file to read for it
 	if !l.json {
 		return fmt.Sprintf("time=%q level=%s msg=%q\n", now, level, text)
 	}

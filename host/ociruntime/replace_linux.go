@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -51,21 +50,25 @@ func (k *container) replace(names []string, c *copied, old rootfs.Identity) erro
 	f := os.NewFile(uintptr(fd), temp)
 	defer f.Close()
 	defer unix.Unlinkat(at, temp, 0) // not there any more, where all went well
-	if n, err := sparse.Copy(f, src); err != nil || n != c.size {
-		return errors.Join(err, fmt.Errorf("got %d bytes of the copy, want %d", n, c.size))
+	n, err := sparse.Copy(f, src)
+	if err == nil && n != c.size {
+		err = fmt.Errorf("got %d bytes of the copy, want %d", n, c.size)
 	}
-	if err := c.meta.Give(fd); err != nil {
-		return err
+	if err == nil {
+		err = c.meta.Give(fd)
 	}
-	if err := k.write(f, filepath.Join(parent(names[0]), temp), c); err != nil {
-		return err
+	if err == nil {
+		err = k.write(f, filepath.Join(parent(names[0]), temp), c)
 	}
 	for _, name := range names[1:] {
-		if err := k.link(at, temp, name, old); err != nil {
-			return err
+		if err == nil {
+			err = k.link(at, temp, name, old)
 		}
 	}
-	return k.swap(at, temp, names[0], old)
+	if err == nil {
+		err = k.swap(at, temp, names[0], old)
+	}
+	return err
 }
 
 // write sees to it that the content of a new file is on the disk before its name is. In a
@@ -77,11 +80,11 @@ func (k *container) write(f *os.File, name string, c *copied) error {
 	}
 	// The overlay's own file has no pages; the one in the upper layer has.
 	u, err := k.inUpper(name)
-	if err != nil {
-		return f.Sync()
+	if err == nil {
+		defer u.Close()
+		err = unix.SyncFileRange(u.FD(), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
 	}
-	defer u.Close()
-	if err := unix.SyncFileRange(u.FD(), 0, 0, unix.SYNC_FILE_RANGE_WRITE); err != nil {
+	if err != nil {
 		return f.Sync()
 	}
 	return nil

@@ -54,7 +54,7 @@ func Execute(ctx context.Context, program []byte) (o Outcome, err error) {
 // place makes program executable where try, which runs it, works.
 func place(program []byte, try func(*Runner) error) (*Runner, error) {
 	var errs []error
-	for _, dir := range []string{"", os.TempDir(), "/var/tmp", "/dev/shm", "."} {
+	for _, dir := range append([]string{""}, Folders()...) {
 		r, err := put(dir, program)
 		if err == nil {
 			if err = try(r); err == nil {
@@ -66,6 +66,9 @@ func place(program []byte, try func(*Runner) error) (*Runner, error) {
 	}
 	return nil, fmt.Errorf("no place from which %s may be executed: %w", name, errors.Join(errs...))
 }
+
+// Folders are where programs may be executed, on most machines.
+func Folders() []string { return []string{os.TempDir(), "/var/tmp", "/dev/shm", "."} }
 
 // put writes a program into a folder, "" for memory.
 func put(dir string, program []byte) (*Runner, error) {
@@ -140,22 +143,22 @@ func (r *Runner) Start(ctx context.Context, args ...string) (said func() (string
 		stdin.Close()
 		_, _ = io.Copy(io.Discard, stdout)
 		err := cmd.Wait()
-		return outcome(ctx, cmd, &limited{}, errout, err)
+		return outcome(ctx, cmd, &Limited{}, errout, err)
 	}
 	return said, stop, nil
 }
 
-func (r *Runner) command(ctx context.Context, args []string) (*exec.Cmd, *limited, *limited) {
-	cmd := exec.CommandContext(ctx, r.path, args...)
+func (r *Runner) command(ctx context.Context, args []string) (cmd *exec.Cmd, out, errout *Limited) {
+	cmd = exec.CommandContext(ctx, r.path, args...)
 	cmd.Args[0] = name
 	cmd.WaitDelay = killWait
 	cmd.Env = []string{} // nothing of the user's is for it
-	out, errout := &limited{}, &limited{}
+	out, errout = &Limited{Most: maxOutput}, &Limited{Most: maxOutput}
 	cmd.Stdout, cmd.Stderr = out, errout
 	return cmd, out, errout
 }
 
-func outcome(ctx context.Context, cmd *exec.Cmd, out, errout *limited, err error) (Outcome, error) {
+func outcome(ctx context.Context, cmd *exec.Cmd, out, errout *Limited, err error) (Outcome, error) {
 	if ctx.Err() != nil {
 		return Outcome{}, context.Cause(ctx)
 	}
@@ -173,10 +176,13 @@ func outcome(ctx context.Context, cmd *exec.Cmd, out, errout *limited, err error
 	return o, nil
 }
 
-// limited keeps the first maxOutput bytes of what is written.
-type limited struct{ bytes.Buffer }
+// Limited keeps the first bytes of what is written.
+type Limited struct {
+	bytes.Buffer
+	Most int // bytes
+}
 
-func (l *limited) Write(p []byte) (int, error) {
-	l.Buffer.Write(p[:min(len(p), max(maxOutput-l.Len(), 0))])
+func (l *Limited) Write(p []byte) (int, error) {
+	l.Buffer.Write(p[:min(len(p), max(l.Most-l.Len(), 0))])
 	return len(p), nil
 }

@@ -33,16 +33,17 @@ func (s *Store) Put(key string, size int64, write func(f *os.File) error) (strin
 	}
 	defer p.discard()
 	s.added = true
-	if err := write(p.File); err != nil {
-		return "", err
+	err = write(p.File)
+	if err == nil {
+		err = touch(p.Name())
 	}
-	if err := touch(p.Name()); err != nil {
-		return "", err
+	if err == nil {
+		err = errors.Join(s.keep(key), s.writeSum(key, p.Name()))
 	}
-	if err := errors.Join(s.keep(key), s.writeSum(key, p.Name())); err != nil {
-		return "", err
+	if err == nil {
+		err = setImmutable(s.Path(key), false)
 	}
-	if err := setImmutable(s.Path(key), false); err != nil {
+	if err != nil {
 		return "", err
 	}
 	// Not waited for until it is on the disk: one that a power failure cuts off has another sum.
