@@ -6,9 +6,7 @@
 package store
 
 import (
-	"crypto/rand"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -32,35 +30,17 @@ func (s *Store) Lease() error {
 	if _, err := s.leased(); err != nil { // what others have left
 		return err
 	}
-	const tries = 10
-	for n := 0; ; n++ {
-		l, err := s.newLease()
-		if err == nil {
-			s.lease = l
-			return nil
-		}
-		// Before it was locked, somebody who cleans up may have taken it for left over.
-		if n == tries || !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-}
-
-func (s *Store) newLease() (*lease, error) {
-	l := &lease{path: filepath.Join(s.Dir, leaseDir, rand.Text())}
-	var err error
-	// Without O_CLOEXEC.
-	if l.fd, err = unix.Open(l.path, unix.O_RDONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, privateFile); err != nil {
-		return nil, fmt.Errorf("%s: %w", l.path, err)
-	}
-	if err = unix.Flock(l.fd, unix.LOCK_EX); err == nil {
-		l.keys, err = os.OpenFile(l.path, os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW, 0)
-	}
+	fd, path, err := s.create(leaseDir, unix.O_RDONLY) // without O_CLOEXEC
 	if err != nil {
-		unix.Close(l.fd)
-		return nil, fmt.Errorf("%s: %w", l.path, err)
+		return err
 	}
-	return l, nil
+	keys, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		unix.Close(fd)
+		return err
+	}
+	s.lease = &lease{path: path, fd: fd, keys: keys}
+	return nil
 }
 
 // Release ends a lease, if there is one.

@@ -3,6 +3,7 @@
 package store
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -109,25 +110,28 @@ type pending struct {
 }
 
 func (s *Store) begin() (*pending, error) {
-	const tries = 10
-	for n := 0; ; n++ {
-		f, err := os.CreateTemp(filepath.Join(s.Dir, tempDir), "new-")
-		if err != nil {
-			return nil, err
-		}
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-			f.Close()
-			return nil, fmt.Errorf("%s: %w", f.Name(), err)
-		}
-		// Between the two somebody who cleans up may have taken it for left over.
-		if _, err := os.Lstat(f.Name()); err == nil {
-			return &pending{File: f}, nil
-		} else if n == tries {
-			f.Close()
-			return nil, err
-		}
-		f.Close()
+	fd, path, err := s.create(tempDir, unix.O_RDWR|unix.O_CLOEXEC)
+	if err != nil {
+		return nil, err
 	}
+	return &pending{File: os.NewFile(uintptr(fd), path)}, nil
+}
+
+// create makes a file of a new name in a folder of the store, and locks it. Between the two somebody who cleans up may take
+// it for left over: then it makes another one.
+func (s *Store) create(dir string, flags int) (fd int, path string, err error) {
+	const tries = 10
+	for range tries {
+		path = filepath.Join(s.Dir, dir, rand.Text())
+		if fd, err = unix.Open(path, flags|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, privateFile); err != nil {
+			return -1, path, fmt.Errorf("%s: %w", path, err)
+		}
+		if err = unix.Flock(fd, unix.LOCK_EX); err == nil && named(fd, path) {
+			return fd, path, nil
+		}
+		unix.Close(fd)
+	}
+	return -1, path, errors.Join(err, fmt.Errorf("%s: removed by another process", path))
 }
 
 // Scratch opens an empty file for what nobody else needs to see. Its name is gone at once.
