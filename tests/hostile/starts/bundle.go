@@ -22,6 +22,7 @@ type bundle struct {
 	config                     map[string]any           // beside the usual one
 	text                       func(text []byte) []byte // changes the text of config.json
 	ready                      func()                   // called before runc is
+	after                      func(is result) string   // what is wrong when it is over
 	args, exec                 []string                 // of runc; of the program that runc exec starts afterwards
 	files                      []*os.File
 	stdin                      *os.File
@@ -60,7 +61,11 @@ func newBundle(r row) *bundle {
 	process["terminal"] = false
 	delete(b.at("linux"), "resources")
 	b.run("/usr/bin/clock")
-	b.undo = append(b.undo, func() { _ = exec.Command(*real, "delete", "--force", b.id).Run() })
+	b.undo = append(b.undo, func() {
+		if _, err := os.Stat(filepath.Join("/run", *real, b.id)); err == nil { // it was not started in the foreground, or broke off
+			_ = exec.Command(*real, "delete", "--force", b.id).Run()
+		}
+	})
 	r.make(b)
 	return b
 }
@@ -121,7 +126,7 @@ const enter = "exec nsenter -t $pid -m"
 func (b *bundle) legacy(path ...string) { b.copy("clock", path...) }
 
 func (b *bundle) copy(name string, path ...string) {
-	from, err := os.Open(program[name])
+	from, err := os.Open(program(name))
 	check(err)
 	defer from.Close()
 	to := filepath.Join(path...)

@@ -3,7 +3,11 @@
 // and without. In each bundle some program calls the page, at a place that a look at the root filesystem, or at
 // config.json, does not show.
 //
-//	starts -runtime FILE -nri FILE -oracle FILE -work DIR [-real RUNTIME] GROUP...
+//	starts -programs DIR
+//	starts -programs DIR -runtime FILE -nri FILE -oracle FILE -killat FILE -work DIR [-real RUNTIME] GROUP...
+//
+// The first form compiles the programs of the bundles, the second starts the bundles. The plugin's hook is the hook with other
+// paths, which is looked at for each bundle: if it is, the bundle has been started with it already.
 //
 // The oracle is the program itself: without vfix it must end with status 159. With it, it must run and be recorded as
 // patched; if it cannot be patched, no record may say that it is, and with fail_closed the container must not start.
@@ -20,6 +24,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -40,13 +45,14 @@ const (
 )
 
 var (
-	wrapper = flag.String("runtime", "", "vfix-runtime")
-	plugin  = flag.String("nri", "", "vfix-nri")
-	oracle  = flag.String("oracle", "", "novsyscall")
-	work    = flag.String("work", "", "an empty `DIR`")
-	real    = flag.String("real", "runc", "the runtime")
-	only    = flag.String("row", "", "this row alone")
-	program = map[string]string{} // by its name: a path
+	programs = flag.String("programs", "", "where the programs of the bundles are")
+	wrapper  = flag.String("runtime", "", "vfix-runtime")
+	plugin   = flag.String("nri", "", "vfix-nri")
+	killat   = flag.String("killat", "", "the program that kills at a system call")
+	oracle   = flag.String("oracle", "", "novsyscall")
+	work     = flag.String("work", "", "an empty `DIR`")
+	real     = flag.String("real", "runc", "the runtime")
+	only     = flag.String("row", "", "this row alone")
 )
 
 // want is the aim of a row with vfix.
@@ -55,6 +61,7 @@ type want int
 const (
 	patched   want = iota // the program runs
 	honest                // if it does not, that is on record
+	partly                // the program runs, and it is on record that something is missing; with fail_closed it does not start
 	notMade               // runc refuses the container, with vfix as without
 	unchanged             // the program runs without vfix: it must with it
 )
@@ -66,41 +73,52 @@ type row struct {
 	make func(b *bundle)
 }
 
-var doors = []string{"wrapper", "hook", "NRI"}
+// story is what a row is too short for.
+type story struct {
+	group, name string
+	run         func() (failures []string)
+}
 
 func main() {
 	log.SetFlags(0)
 	flag.Parse()
-	if flag.NArg() == 0 && *only == "" || *work == "" {
-		log.Fatal("usage: starts -runtime FILE -nri FILE -oracle FILE -work DIR GROUP...")
+	if flag.NArg() == 0 && *only == "" {
+		compile(*programs)
+		return
 	}
-	compile()
+	if *work == "" {
+		log.Fatal("usage: starts -programs DIR -runtime FILE -nri FILE -oracle FILE -work DIR GROUP...")
+	}
 	if !startPlugins() {
 		log.Fatal("the NRI plugin is not asked")
 	}
-	var chosen []row
-	for _, r := range rows {
-		if slices.Contains(flag.Args(), r.group) && *only == "" || r.name == *only {
-			chosen = append(chosen, r)
+	all := stories
+	for i, r := range rows {
+		all = append(all, story{r.group, r.name, func() []string { return r.run(i%2 == 0) }})
+	}
+	var chosen []story
+	for _, s := range all {
+		if slices.Contains(flag.Args(), s.group) && *only == "" || s.name == *only {
+			chosen = append(chosen, s)
 		}
 	}
-	next, failed := make(chan row), make(chan string)
-	var all sync.WaitGroup
+	next, failed := make(chan story), make(chan string)
+	var running sync.WaitGroup
 	for range runtime.NumCPU() {
-		all.Go(func() {
-			for r := range next {
-				for _, why := range r.run() {
-					failed <- r.group + ": " + r.name + ": " + why
+		running.Go(func() {
+			for s := range next {
+				for _, why := range s.run() {
+					failed <- s.group + ": " + s.name + ": " + why
 				}
 			}
 		})
 	}
 	go func() {
-		for _, r := range chosen {
-			next <- r
+		for _, s := range chosen {
+			next <- s
 		}
 		close(next)
-		all.Wait()
+		running.Wait()
 		close(failed)
 	}()
 	n := 0
@@ -114,23 +132,35 @@ func main() {
 	}
 }
 
-// run starts the bundle each way.
-func (r row) run() (failures []string) {
-	is := newBundle(r).start("none", false)
-	switch control := map[want]int{patched: killed, honest: killed, notMade: refused, unchanged: 0}[r.want]; {
+// run starts the bundle each way. A row that is patched is started in two ways, by turns: with fail_closed by one door and
+// without by the other. Neither does less, and they differ only if something cannot be done.
+func (r row) run(turn bool) (failures []string) {
+	first := newBundle(r)
+	is := first.start("none", false)
+	switch control := map[want]int{patched: killed, honest: killed, partly: killed, notMade: refused, unchanged: 0}[r.want]; {
 	case is.status != control:
 		return []string{fmt.Sprintf("without vfix [control]: status %d, want %d: %s", is.status, control, is.said)}
 	}
-	for _, door := range doors {
-		for _, closed := range []bool{false, true} {
+	for _, closed := range []bool{false, true} {
+		try := func(door string) *bundle {
 			b := newBundle(r)
 			if b.only != "" && b.only != door {
 				b.end()
-				continue
+				return b
 			}
 			is := b.start(door, closed)
 			if why := is.wrong(r.want, closed); why != "" {
 				failures = append(failures, fmt.Sprintf("%s, fail_closed %v: %s: status %d, recorded as %q: %s: %s", door, closed, why, is.status, is.outcome, is.said, is.reason))
+			}
+			return b
+		}
+		all := r.want != patched || r.group == "root" || first.only != ""
+		if all || closed == turn {
+			try("wrapper")
+		}
+		if all || closed != turn {
+			if b := try("hook"); r.group == "root" || !plugins[closed].addsUsual(b) {
+				try("NRI")
 			}
 		}
 	}
@@ -143,6 +173,7 @@ type result struct {
 	outcome starts.Outcome
 	reason  string // on record
 	said    string
+	record  *starts.Status
 	left    string // mounts of copies on this machine; what a refused start has left in config.json and the cache
 }
 
@@ -159,6 +190,8 @@ func (is result) wrong(w want, closed bool) string {
 		return "not patched"
 	case w == honest && closed && is.status != 0 && is.outcome != starts.Refused:
 		return "not refused"
+	case w == partly && (closed && (is.status != refused || is.outcome != starts.Refused) || !closed && (is.status != 0 || is.outcome != starts.Partial)):
+		return "not said to be incomplete"
 	case w == notMade && (is.status != refused || claimed || is.outcome == starts.Partial):
 		return "said to have started"
 	case w == unchanged && is.status != 0:
@@ -168,10 +201,16 @@ func (is result) wrong(w want, closed bool) string {
 }
 
 // start starts the bundle through a door, and ends its use.
-func (b *bundle) start(door string, closed bool) (is result) {
+func (b *bundle) start(door string, closed bool) result {
 	defer b.end()
+	return b.launch(door, closed)
+}
+
+// launch starts it through a door.
+func (b *bundle) launch(door string, closed bool) (is result) {
 	config := filepath.Join(b.dir, "runtime.json")
 	record := filepath.Join(b.dir, "starts.jsonl")
+	_ = os.Remove(record) // of an earlier start
 	set := map[string]any{"record": record, "cache_dir": b.cache, "fail_closed": closed}
 	for key, value := range b.config {
 		set[key] = value
@@ -187,11 +226,15 @@ func (b *bundle) start(door string, closed bool) (is result) {
 	case "wrapper":
 		path, _ := exec.LookPath(runtime)
 		args = []string{*wrapper, "--vfix-config", config, "--runtime", path}
+	case "created": // and started, as engines do
+		args = []string{"sh", "-c", created, "sh", *wrapper, "--vfix-config", config, "--runtime", must(exec.LookPath(runtime)), "--root", b.state()}
+		b.args = []string{b.dir, b.id}
+	case "killed":
+		b.hook("createRuntime", b.dir+"/killed", "vfix-runtime", "--vfix-config", config, "hook")
 	case "hook":
 		b.hook("createRuntime", *wrapper, "vfix-runtime", "--vfix-config", config, "hook")
 	case "NRI":
-		annotations, _ := spec["annotations"].(map[string]any)
-		h, err := plugins[closed].hook(b.id, annotations)
+		h, err := plugins[closed].hook(b)
 		if err != nil {
 			return result{status: refused, outcome: starts.Refused, said: err.Error()}
 		}
@@ -201,8 +244,7 @@ func (b *bundle) start(door string, closed bool) (is result) {
 		h.Args[slices.Index(h.Args, "--vfix-config")+1] = config // for the record and the cache of this start
 		b.hook("createRuntime", h.Path, h.Args...)
 	}
-	text, err := json.Marshal(spec)
-	check(err)
+	text := encode(spec)
 	if b.text != nil {
 		text = b.text(text)
 	}
@@ -218,8 +260,9 @@ func (b *bundle) start(door string, closed bool) (is result) {
 	if b.exec != nil && is.status == 0 {
 		is.status, is.said = command(b, append([]string{*real, "exec", b.id}, b.exec...)...)
 	}
-	if all, err := starts.Read(record, 1); err == nil && len(all.Last) == 1 {
-		is.outcome, is.reason = all.Last[0].Outcome, all.Last[0].Why()
+	var err error
+	if is.record, err = starts.Read(record, 1); err == nil && len(is.record.Last) == 1 {
+		is.outcome, is.reason = is.record.Last[0].Outcome, is.record.Last[0].Why()
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	check(err)
@@ -235,6 +278,9 @@ func (b *bundle) start(door string, closed bool) (is result) {
 		if len(copies) > 0 || bytes.Count(now, []byte(b.cache)) > bytes.Count(text, []byte(b.cache)) {
 			is.left += fmt.Sprintf("%q in %s", copies, now)
 		}
+	}
+	if b.after != nil {
+		is.left += b.after(is)
 	}
 	return is
 }
@@ -259,8 +305,11 @@ func command(b *bundle, args ...string) (status int, said string) {
 	return cmd.ProcessState.ExitCode(), strings.TrimSpace(out.String())
 }
 
-// engine is one whose NRI plugin is vfix's.
-type engine struct{ *adaptation.Adaptation }
+// engine is one whose NRI plugin is vfix's, with the directory of its hook.
+type engine struct {
+	*adaptation.Adaptation
+	dir string
+}
 
 // plugins are by fail_closed.
 var plugins = map[bool]engine{}
@@ -278,7 +327,7 @@ func startPlugins() bool {
 			adaptation.WithSocketPath(o.Socket), adaptation.WithPluginPath(filepath.Join(dir, "none")))
 		check(err)
 		check(a.Start())
-		plugins[closed] = engine{a}
+		plugins[closed] = engine{a, o.Dir}
 		text, err := json.Marshal(o)
 		check(err)
 		hook, err := os.Open(*wrapper)
@@ -288,9 +337,16 @@ func startPlugins() bool {
 		cmd.ExtraFiles = []*os.File{hook}
 		cmd.SysProcAttr = endWithParent()
 		check(cmd.Start())
+		usual, err := os.ReadFile(*wrapper)
+		check(err)
 		const patience, pause = 30 * time.Second, 20 * time.Millisecond
 		for end := time.Now().Add(patience); ; time.Sleep(pause) {
-			if h, err := plugins[closed].hook("probe", nil); err == nil && h != nil {
+			if h, err := plugins[closed].hook(&bundle{id: "probe"}); err == nil && h != nil {
+				program, err := os.ReadFile(h.Path)
+				check(err)
+				if !bytes.Equal(program, usual) {
+					return false
+				}
 				break
 			}
 			if time.Now().After(end) {
@@ -302,8 +358,9 @@ func startPlugins() bool {
 }
 
 // hook is the one that the plugin adds to a container; nil for none.
-func (e engine) hook(id string, annotations map[string]any) (*api.Hook, error) {
-	c := &api.Container{Id: id, Name: "c", Annotations: map[string]string{"io.kubernetes.cri.image-name": "legacy:1"}}
+func (e engine) hook(b *bundle) (*api.Hook, error) {
+	annotations, _ := b.spec["annotations"].(map[string]any)
+	c := &api.Container{Id: b.id, Name: "c", Annotations: map[string]string{"io.kubernetes.cri.image-name": "legacy:1"}}
 	for name, value := range annotations {
 		c.Annotations[name] = fmt.Sprint(value)
 	}
@@ -314,10 +371,27 @@ func (e engine) hook(id string, annotations map[string]any) (*api.Hook, error) {
 	return nil, err
 }
 
-func write(path string, value any) {
+// addsUsual reports whether the plugin adds the hook of the door "hook": the same program, called in the same way.
+func (e engine) addsUsual(b *bundle) bool {
+	h, err := e.hook(b)
+	if err != nil || h == nil || h.Path != filepath.Join(e.dir, "vfix-runtime") {
+		return false
+	}
+	usual := regexp.MustCompile(`^vfix-runtime --vfix-config \S+ --policy-source \S+ hook$`)
+	return usual.MatchString(strings.Join(h.Args, " "))
+}
+
+func write(path string, value any) { check(os.WriteFile(path, encode(value), 0o600)) }
+
+func encode(value any) []byte {
 	text, err := json.Marshal(value)
 	check(err)
-	check(os.WriteFile(path, text, 0o600))
+	return text
+}
+
+func decode(text []byte) (spec map[string]any) {
+	check(json.Unmarshal(text, &spec))
+	return spec
 }
 
 func check(err error) {

@@ -8,9 +8,11 @@ import (
 	"strings"
 )
 
+// program is one of them.
+func program(name string) string { return filepath.Join(*programs, name) }
+
 // compile makes the programs of the bundles. Each calls time() in the page, and ends with 0 if that is after 2019.
-func compile() {
-	dir := filepath.Join(*work, "programs")
+func compile(dir string) {
 	check(os.MkdirAll(dir, 0o755))
 	const clock = `
 #include <errno.h>
@@ -52,43 +54,38 @@ int main(void)
 	return ((long (*)(long))code)(0) < 1577836800;
 }`,
 	} {
-		program[name] = build(dir, name, "musl-gcc -static -O1", text)
+		build(dir, name, "musl-gcc -static -O1", text)
 	}
-	program["libold"] = build(dir, "libold", "gcc -O1 -shared -fPIC -Wl,-soname,libold.so", clock+`int old(void) { return call(); } __attribute__((constructor)) static void first(void) { if (call()) _exit(6); }`)
-	program["modern"] = build(dir, "modern", "gcc -O1 -shared -fPIC -Wl,-soname,libold.so", `int old(void) { return 0; }`)
-	check(os.Symlink(program["libold"], filepath.Join(dir, "libold.so")))
-	program["dynamic"] = build(dir, "dynamic", "gcc -O1 -L"+dir, `extern int old(void); int main(void) { return old(); }`, "-lold")
+	build(dir, "libold", "gcc -O1 -shared -fPIC -Wl,-soname,libold.so", clock+`int old(void) { return call(); } __attribute__((constructor)) static void first(void) { if (call()) _exit(6); }`)
+	build(dir, "modern", "gcc -O1 -shared -fPIC -Wl,-soname,libold.so", `int old(void) { return 0; }`)
+	check(os.Symlink("libold", filepath.Join(dir, "libold.so")))
+	build(dir, "dynamic", "gcc -O1 -L"+dir, `extern int old(void); int main(void) { return old(); }`, "-lold")
 	busybox, err := exec.LookPath("busybox")
 	check(err)
-	program["busybox"] = busybox
-	good, err := os.ReadFile(program["clock"])
+	check(os.Symlink(busybox, filepath.Join(dir, "busybox")))
+	good, err := os.ReadFile(filepath.Join(dir, "clock"))
 	check(err)
-	program["damaged"] = save(dir, "damaged", damage(good))
+	save(dir, "damaged", damage(good))
 	odd := append([]byte{}, good...)
 	copy(odd[4:], "\x01\x09\x07\x7f\x80")
-	program["odd"] = save(dir, "odd", odd)
-	program["tiny"] = save(dir, "tiny", tiny())
-	program["head"] = save(dir, "head", head())
-	packed, err := os.ReadFile(program["packed"])
+	save(dir, "odd", odd)
+	save(dir, "tiny", tiny())
+	save(dir, "head", head())
+	packed, err := os.ReadFile(filepath.Join(dir, "packed"))
 	check(err)
 	copy(packed[9:], "UPX!") // no kernel reads that of e_ident
 	save(dir, "packed", packed)
 }
 
-func build(dir, name, compiler, text string, libraries ...string) string {
+func build(dir, name, compiler, text string, libraries ...string) {
 	path := filepath.Join(dir, name)
 	words := strings.Fields(compiler)
 	cmd := exec.Command(words[0], append(append(words[1:], "-D_GNU_SOURCE", "-Wno-unused-function", "-o", path, "-x", "c", "-", "-x", "none"), libraries...)...)
 	cmd.Stdin, cmd.Stderr = strings.NewReader(text), os.Stderr
 	check(cmd.Run())
-	return path
 }
 
-func save(dir, name string, b []byte) string {
-	path := filepath.Join(dir, name)
-	check(os.WriteFile(path, b, 0o755))
-	return path
-}
+func save(dir, name string, b []byte) { check(os.WriteFile(filepath.Join(dir, name), b, 0o755)) }
 
 // damage gives a program a segment beyond the end of the file, which nobody reads, in place of PT_GNU_STACK.
 func damage(good []byte) []byte {

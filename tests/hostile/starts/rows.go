@@ -146,13 +146,13 @@ var rows = []row{
 		known(b, func(layer string) { b.tmpfs(layer, "usr/bin") })
 	}},
 	{"stale", "a known layer, with a mount over the program", patched, func(b *bundle) {
-		known(b, func(layer string) { b.mounted(program["busybox"], layer+"/usr/bin/clock", "", unix.MS_BIND, "") })
+		known(b, func(layer string) { b.mounted(program("busybox"), layer+"/usr/bin/clock", "", unix.MS_BIND, "") })
 	}},
 	{"stale", "an upper layer with a mount over the program", patched, func(b *bundle) {
 		b.layers("a")
 		b.overlay("", "a")
 		b.legacy(b.root, "usr/bin/clock")
-		b.mounted(program["busybox"], b.dir+"/layers/upper/usr/bin/clock", "", unix.MS_BIND, "")
+		b.mounted(program("busybox"), b.dir+"/layers/upper/usr/bin/clock", "", unix.MS_BIND, "")
 	}},
 
 	// Files that a mount brings.
@@ -701,7 +701,7 @@ var rows = []row{
 	{"programs", "executes itself", patched, func(b *bundle) { b.copy("again", b.root, "usr/bin/clock") }},
 	{"programs", "in memory", patched, func(b *bundle) { b.copy("memory", b.root, "usr/bin/clock") }},
 	{"programs", "handed by the caller", honest, func(b *bundle) {
-		f, err := os.Open(program["clock"])
+		f, err := os.Open(program("clock"))
 		check(err)
 		b.undo = append(b.undo, func() { f.Close() })
 		b.files, b.only = []*os.File{f}, "wrapper"
@@ -719,7 +719,7 @@ var rows = []row{
 	}},
 	{"programs", "handed as standard input", honest, func(b *bundle) {
 		var err error
-		b.stdin, err = os.Open(program["clock"])
+		b.stdin, err = os.Open(program("clock"))
 		check(err)
 		b.undo = append(b.undo, func() { b.stdin.Close() })
 		b.run("/bin/busybox", "sleep", "60")
@@ -732,7 +732,7 @@ var rows = []row{
 	{"libraries", "LD_LIBRARY_PATH", patched, func(b *bundle) { dynamic(b, "libold.so"); b.env("LD_LIBRARY_PATH=/data") }},
 	{"libraries", "LD_PRELOAD", patched, func(b *bundle) {
 		dynamic(b, "any name")
-		b.shell("cp '" + program["modern"] + "' rootfs/lib/libold.so")
+		b.shell("cp '" + program("modern") + "' rootfs/lib/libold.so")
 		b.env("LD_PRELOAD=/data/any name")
 		b.shell("mv 'host/any name' host/anyname")
 		b.env("LD_PRELOAD=/data/anyname")
@@ -808,6 +808,26 @@ var rows = []row{
 		b.legacy(b.root, "usr/bin/clock")
 		b.config = map[string]any{"limits": map[string]any{"names": 3}}
 	}},
+
+	// The fallback, where an image or the engine is in its way: no such container fails to start for it, none is said to
+	// have it, and nothing is made in a volume.
+	{"fallback", "a symlink to /proc in its place", partly, func(b *bundle) { fallback(b); b.link("/proc", b.root, "vfix") }},
+	{"fallback", "a symlink to .. in its place", partly, func(b *bundle) { fallback(b); b.link("..", b.root, "vfix") }},
+	{"fallback", "a volume over /etc", partly, func(b *bundle) {
+		fallback(b)
+		b.mkdir(b.root, "etc")
+		b.bind("/etc", b.host)
+	}},
+	{"limits", "a volume beyond them", partly, func(b *bundle) { // the root is patched
+		b.legacy(b.root, "usr/bin/clock")
+		b.legacy(b.host, "clock")
+		for i := range 60 {
+			b.mkdir(b.host, fmt.Sprint(i))
+		}
+		b.bind("/data", b.host)
+		b.config = map[string]any{"limits": map[string]any{"names": 50}}
+		b.only, b.after = "wrapper", saying("limits.names")
+	}},
 	{"commands", "bundle with =", patched, func(b *bundle) { typed(b, "run", "--bundle="+b.dir, b.id) }},
 	{"commands", "bundle behind the ID", patched, func(b *bundle) { typed(b, "run", b.id, "-bundle", b.dir) }},
 	{"commands", "short option", patched, func(b *bundle) { typed(b, "run", "-b", b.dir, "--no-pivot", b.id) }},
@@ -881,6 +901,26 @@ func must(s string, err error) string {
 func annotated(b *bundle, name, value string) {
 	b.legacy(b.root, "usr/bin/clock")
 	b.at("annotations")[name] = value
+}
+
+// saying looks for a word in what is on record.
+func saying(word string) func(result) string {
+	return func(is result) string {
+		if !strings.Contains(is.reason, word) {
+			return "the reason is " + is.reason
+		}
+		return ""
+	}
+}
+
+// fallback asks for it.
+func fallback(b *bundle) {
+	annotated(b, "dev.vfix.fallback", "always")
+	b.only = "wrapper"
+	b.after = func(is result) string {
+		left, _ := filepath.Glob(b.host + "/*")
+		return saying("fallback")(is) + strings.Join(left, " ")
+	}
 }
 
 func shared(b *bundle) {
