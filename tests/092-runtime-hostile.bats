@@ -8,7 +8,6 @@
 load helpers
 load bundles
 
-has_fixtures() { [ -e "$build/fixtures/libstubs.so" ] || { echo "make fixtures has not been run" && return 1; }; }
 has_strace() { has_commands strace jq && strace -qq -o /dev/null true; }
 
 # An overlay whose upper layer is on a tmpfs of its own.

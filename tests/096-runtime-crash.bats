@@ -7,7 +7,6 @@
 load helpers
 load bundles
 
-has_fixtures() { [ -e "$build/fixtures/libstubs.so" ] || { echo "make fixtures has not been run" && return 1; }; }
 
 # The calls that change files.
 changing=(openat write pwrite64 copy_file_range sendfile splice fsync fchmod fchmodat fchown fchownat fsetxattr

@@ -7,7 +7,6 @@
 load helpers
 load bundles
 
-has_fixtures() { [ -e "$build/fixtures/libstubs.so" ] || { echo "make fixtures has not been run" && return 1; }; }
 has_runc() { has_commands runc jq musl-gcc; }
 has_podman() { has_root && has_commands podman; }
 

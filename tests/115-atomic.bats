@@ -6,11 +6,27 @@
 load helpers
 legacy_image=$small_image
 
+# setup_file: an image that is killed at as many places as a large one: as many layers, a program in one of them.
+setup_file() {
+	load helpers
+	(has_image_tools && has_fixtures) >/dev/null || return 0
+	local n tiny=$BATS_FILE_TMPDIR/tiny
+	umoci init --layout "$tiny"
+	umoci new --image "$tiny:x"
+	umoci config --image "$tiny:x" --os linux --architecture amd64
+	for n in 1 2 3; do
+		mkdir "$BATS_FILE_TMPDIR/$n"
+		echo text >"$BATS_FILE_TMPDIR/$n/text$n"
+		[ $n != 2 ] || cp "$build/fixtures/libstubs.so" "$BATS_FILE_TMPDIR/$n"
+		umoci insert --image "$tiny:x" "$BATS_FILE_TMPDIR/$n" /usr/lib
+	done
+}
+
 setup() {
-	requires image_tools legacy_image
+	requires image_tools legacy_image fixtures
 	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock
 	cd "$BATS_TEST_TMPDIR" || return
-	layout=oci:$legacy_image/oci:legacy
+	layout=oci:$legacy_image/oci:legacy tiny=oci:$BATS_FILE_TMPDIR/tiny:x
 }
 
 # killed LEAST COMMAND...: runs the command, killed as it enters each of some calls in turn, each time after the test's
@@ -38,24 +54,24 @@ killed() {
 @test "rebuild: killed while it writes a layout, there is none or all of it" {
 	prepare() { rm -rf out .vfix-* .out*; }
 	check() { [ ! -e out ] || "$build/validate" out; }
-	killed 5 "$VFIX" rebuild --progress quiet "$layout" -o oci:out:x
+	killed 5 "$VFIX" rebuild --progress quiet "$tiny" -o oci:out:x
 	"$build/validate" out
 }
 
 @test "rebuild: killed while it adds to a layout, the old image is whole" {
-	run_vfix rebuild "$layout" -o oci:first:old --provenance none
+	run_vfix rebuild "$tiny" -o oci:first:old --provenance none
 	prepare() { rm -rf out && cp -r first out; }
 	check() { "$build/validate" out && run_vfix scan oci:out:old; }
 	# Only what is new is written: the patched layer and the manifest of another fallback mode.
-	killed 5 "$VFIX" rebuild --progress quiet --provenance none --fallback always "$layout" -o oci:out:new
+	killed 5 "$VFIX" rebuild --progress quiet --provenance none --fallback always "$tiny" -o oci:out:new
 }
 
 @test "rebuild: killed while it writes an archive, the old one is there" {
-	run_vfix rebuild "$layout" -o oci-archive:old.tar --provenance none
-	run_vfix rebuild "$layout" -o oci-archive:new.tar --provenance none --fallback always
+	run_vfix rebuild "$tiny" -o oci-archive:old.tar --provenance none
+	run_vfix rebuild "$tiny" -o oci-archive:new.tar --provenance none --fallback always
 	prepare() { rm -f .vfix-* && cp old.tar out.tar; }
 	check() { cmp out.tar old.tar || cmp out.tar new.tar; }
-	killed 3 "$VFIX" rebuild --progress quiet --provenance none --fallback always "$layout" -o oci-archive:out.tar
+	killed 3 "$VFIX" rebuild --progress quiet --provenance none --fallback always "$tiny" -o oci-archive:out.tar
 }
 
 @test "rebuild: a full disk is an error, and leaves nothing on it" {
@@ -109,7 +125,7 @@ killed() {
 
 @test "patch -i: killed at any moment, each file is the old or the new one, and the next run removes what is left" {
 	mkdir want
-	cp "$legacy_image/rootfs/usr/lib/x86_64-linux-gnu/libc.so.6" want/old
+	cp "$build/fixtures/libstubs.so" want/old
 	"$VFIX" patch --quiet -o want/new want/old
 	killed=0 left=0
 	for call in pwrite64 fchmod fsync renameat; do
