@@ -12,31 +12,32 @@ library=$tree/shim/build/libvfix.so
 library32=$tree/shim/build/libvfix32.so
 twin=$fallback/libvfix-twin.so
 
-# The one scenario that dies of a crash of its own, and says so first.
-is_crash() { [ "$1" = kernel-dies-here ]; }
-
 # twin_run PROGRAM [ARGUMENT...]: with the twin's library; VAR=VALUE may come first.
 twin_run() { run env LD_PRELOAD="$twin" "$@"; }
 
+# The one scenario that dies of a crash of its own, and says so first.
+crash=kernel-dies-here
+
+# expect_scenarios WHAT SAID STATUS: each scenario of the list ended with STATUS; the crash with its own.
+expect_scenarios() {
+	local want
+	want=$(sed "s/\$/ $3/; s/^$crash .*/$crash $status_sigsegv/" <<<"$scenarios")
+	expect "$1: scenarios that end otherwise" "$(diff <(grep -v 'works until here' <<<"$2") <(echo "$want"))" ''
+	[[ $3 != 0 || $want != *"$crash"* ]] || expect_match "$1: $crash" "$2" 'works until here'
+}
+
 # every_scenario PROGRAM: with the library, healing and not; without it each dies.
 every_scenario() {
-	local program=$1 name heal count=0
-	for name in $("$program" --list); do
-		for heal in 1 0; do
-			twin_run VFIX_HEAL=$heal "$program" "$name"
-			echo "$name, VFIX_HEAL=$heal: status $status: $output"
-			if is_crash "$name"; then
-				expect "status of $name" "$status" "$status_sigsegv"
-				expect_match "$name" "$output" 'works until here'
-			else
-				expect "status of $name" "$status" 0
-			fi
-		done
-		run "$program" "$name"
-		expect "status of $name without the library" "$status $output" "$status_sigsegv "
-		count=$((count + 1))
+	local program=$1 heal scenarios
+	scenarios=$("$program" --list)
+	[ "$(wc -l <<<"$scenarios")" -ge 30 ] || fail "only these scenarios: $scenarios"
+	for heal in 1 0; do
+		twin_run VFIX_HEAL=$heal timeout "$patience" "$program" --again
+		expect "status, VFIX_HEAL=$heal: $output" "$status" 0
+		expect_scenarios "VFIX_HEAL=$heal" "$output" 0
 	done
-	[ "$count" -ge 30 ] || fail "only $count scenarios"
+	run timeout "$patience" "$program" --again
+	expect_scenarios 'without the library' "$output" "$status_sigsegv"
 }
 
 @test "preload: every scenario on the twin" {
@@ -95,7 +96,7 @@ every_scenario() {
 @test "preload: threads, children, crashes and signals while call sites are healed" {
 	local heal
 	for heal in 1 0; do
-		twin_run VFIX_HEAL=$heal timeout "$patience" "$fallback/stress-twin" $((heal * 1800000 + 200000))
+		twin_run VFIX_HEAL=$heal timeout "$patience" "$fallback/stress-twin" $((heal * 440000 + 60000))
 		echo "$output"
 		expect "status, VFIX_HEAL=$heal" "$status" 0
 		for what in forks execs faults signals; do
@@ -187,58 +188,40 @@ both() {
 	run_vm --vsyscall none --root "$root" --commands "$BATS_TEST_TMPDIR/commands"
 }
 
-# add STATUS COMMAND...: one more command of the boot, and the status that it is to have.
-add() {
-	wants+=("$1")
-	echo "${*:2}" >>"$BATS_TEST_TMPDIR/commands"
-}
-
-# boot ARGUMENT...: runs those commands.
-boot() {
-	local n
-	[ ${#wants[@]} -gt 40 ] || fail "only ${#wants[@]} commands"
-	run_vm --root "$root" --commands "$BATS_TEST_TMPDIR/commands" "$@"
-	for n in "${!wants[@]}"; do expect_vm $((n + 1)) "${wants[n]}"; done
-	wants=()
-	rm "$BATS_TEST_TMPDIR/commands"
-}
-
+# In the machine the scenarios are processes of one program, except for the first ones: to execute programs is what takes it long.
 @test "preload: every scenario on a kernel without the page, and without a vDSO" {
 	vm_root
-	local with='LD_PRELOAD=/usr/lib/libvfix.so' program name want append wants=()
+	local with='LD_PRELOAD=/usr/lib/libvfix.so' append program scenarios n
 	for append in '' vdso=0; do
+		n=0
+		# Without a vDSO nothing can be healed: with VFIX_HEAL=0 the library does what it does anyway, except for the attempt.
+		run_vm --vsyscall none --append "$append" --root "$root" -- \
+			"$with survive $([ "$append" ] && echo --each || echo --again)" "$with VFIX_HEAL=0 survive --each" 'survive --each' \
+			"$with survive-musl --each" "$with VFIX_HEAL=0 survive-musl --each" 'survive-musl --each'
 		for program in survive survive-musl; do
-			for name in $("$fallback/$program" --list); do
-				want=0
-				! is_crash "$name" || want=$status_sigsegv
-				add "$want" "$with" "$program" "$name"
-				# Without a vDSO nothing can be healed: with VFIX_HEAL=0 the library does what it does
-				# anyway, except for the attempt. And a program that calls the page does not know of the vDSO: one control.
-				[ -z "$append" ] || [ "$name" = process-plain ] || continue
-				add "$want" "$with" VFIX_HEAL=0 "$program" "$name"
-				add "$status_sigsegv" "$program" "$name"
+			scenarios=$("$fallback/$program" --list)
+			for status in 0 0 "$status_sigsegv"; do # the last is the control, without the library
+				expect_vm $((n += 1)) 0
+				expect_scenarios "command $n $append" "$(<"$vm_out/$n.stdout")" "$status"
 			done
 		done
-		boot --vsyscall none --append "$append"
-		expect 'programs that crashed, and not before' "$(grep -l 'works until here' "$vm_out"/*.stdout | wc -l)" $((${#append} ? 2 : 4))
 	done
 }
 
 @test "preload: where the page is served, the scenarios pass with and without it" {
 	vm_root
-	local name names wants=()
+	local mode n said scenarios
 	# A fault in the page has another address there, and one scenario always dies.
-	names=$("$fallback/survive" --list | grep -v '^kernel-')
-	for name in $names; do
-		# Alone, a stack of 2 KiB is too small for the signal frame of a processor with AVX.
-		[ "$name" = handler-smallstack ] || add 0 survive "$name"
-		add 0 LD_PRELOAD=/usr/lib/libvfix.so survive "$name"
+	scenarios=$("$fallback/survive" --list | grep -v '^kernel-')
+	for mode in xonly emulate; do
+		run_vm --vsyscall $mode --root "$root" -- 'LD_PRELOAD=/usr/lib/libvfix.so survive --each' 'survive --each'
+		for n in 1 2; do
+			said=$(grep -v '^kernel-' "$vm_out/$n.stdout" | grep -v 'works until here')
+			# Alone, a stack of 2 KiB is too small for the signal frame of a processor with AVX.
+			[ $n = 1 ] || said=$(awk '$1 == "handler-smallstack" { $2 = 0 } { print }' <<<"$said")
+			expect_scenarios "$mode, command $n" "$said" 0
+		done
 	done
-	boot --vsyscall xonly
-	# Another word for what may read the page: who calls it notices nothing. Without the library, one.
-	add 0 survive process-plain
-	for name in $names; do add 0 LD_PRELOAD=/usr/lib/libvfix.so survive "$name"; done
-	boot --vsyscall emulate
 }
 
 @test "preload: a setuid program, another user, a read-only root, constructors" {
