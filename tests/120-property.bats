@@ -4,65 +4,22 @@
 # finds itself in order after, under the oracle and on a kernel without the page, also stripped. One
 # of which vfix says that a call site stays does so where the page is: no patch may break it.
 # VFIX_SEED=N tries another seed, VFIX_PROGRAMS=N another number of them.
-# Variables come from helpers.bash; each calls the functions that are named one.
-# shellcheck disable=SC2154,SC2317
+# Variables come from helpers.bash.
+# shellcheck disable=SC2154
 load helpers
 
 setup_file() {
 	local seed=${VFIX_SEED:-2013} count=${VFIX_PROGRAMS:-240}
-	echo "# seed $seed, $count programs" >&3
-	export made=$BATS_FILE_TMPDIR/made
-	(cd "$tree" && "${GO:-go}" run ./tests/property -seed "$seed" -count "$count" -out "$made") >&2
-	# 3: in some a call site stays
-	run -3 --separate-stderr "$VFIX" patch --format json -o "$made/after" "$made/bin"
-	jq -r '.results[].files[] | select(any(.sites[]; .form == "left" and (.verdict | IN("live", "dormant-call", "unknown")))) |
-		.path' <<<"$output" | sed 's/\.so$//; s/.*\///' | sort -u >"$made/left.txt"
-	echo "# $(wc -l <"$made/left.txt") of them keep a call site" >&3
+	export made=$BATS_FILE_TMPDIR/seed$seed compared=0
+	(cd "$tree" && "${GO:-go}" run ./tests/property -seed "$seed" -last "$seed" -count "$count" -keep -bare=false -out "$BATS_FILE_TMPDIR" -vfix "$VFIX" \
+		-novsyscall "$novsyscall") >"$BATS_FILE_TMPDIR/said" 2>&1 || compared=$?
+	head -n 1 "$BATS_FILE_TMPDIR/said" | sed 's/^/# /' >&3
 }
 
-# stays PROGRAM: vfix said that a call site of it stays.
-stays() { [[ $left == *" $1 "* ]]; }
-
-# each COMMAND...: runs the command with the name of each program at its end; says which
-# programs it failed for, and what these are. bats' trap takes longer than most of what is run.
-each() (
-	trap - DEBUG
-	bad=0 left=" $(tr '\n' ' ' <"$made/left.txt")"
-	while IFS=$'\t' read -r name what; do
-		"$@" "$name" || { echo "$name: $what" >&2 && bad=1; }
-	done <"${list:-$made/programs.txt}"
-	return $bad
-)
-
-# ends STATUS COMMAND...: the command ends so, and prints the program's line if it is 0.
-ends() {
-	local want=$1 got=0 said
-	shift
-	said=$("$@" 2>&1) || got=$?
-	expect "status of $*: $said" "$got" "$want" || return
-	[ "$want" != 0 ] || expect_match "$*" "$said" ' shapes'
-}
-
-@test "property: random programs call the page before, and find themselves in order after" {
-	requires oracle
-	one() {
-		ends 0 "$made/bin/$1" && ends "$status_sigsys" "$novsyscall" "$made/bin/$1" &&
-			ends 0 "$made/after/$1" && { stays "$1" || ends 0 "$novsyscall" "$made/after/$1"; }
-	}
-	each one
-}
-
-@test "property: patched again, nothing changes" {
-	run_vfix 3 patch -o "$BATS_TEST_TMPDIR/again" "$made/after"
-	diff -r "$made/after" "$BATS_TEST_TMPDIR/again"
-}
-
-@test "property: the patched call sites are all that differs" {
-	# Where a call site stays, the exit status is 3.
-	run -3 --separate-stderr "$VFIX" verify --format json "$made/after" --against "$made/bin"
-	expect problems "$(jq -c '.problems + .added' <<<"$output")" '[]'
-	expect 'files examined' "$(jq .result.summary.elf_files <<<"$output")" "$(find "$made/bin" -type f | wc -l)"
-	expect 'files that differ' "$(jq .compared <<<"$output")" "$(diff -rq "$made/bin" "$made/after" | wc -l)"
+@test "property: random programs call the page before, and find themselves in order after, stripped too" {
+	requires oracle elf_tools
+	# Patched again, nothing changes, and the patched call sites are all that differs.
+	expect "status: $(<"$BATS_FILE_TMPDIR/said")" "$compared" 0
 }
 
 # lint FOLDER: what eu-elflint says of its files, a line each, behind the file's name.
@@ -78,23 +35,9 @@ lint() {
 	expect 'new words' "$(comm -13 "$BATS_TEST_TMPDIR/before" "$BATS_TEST_TMPDIR/after")" ''
 }
 
-@test "property: patched programs survive strip and eu-strip" {
-	requires oracle elf_tools
-	local tool copy files
-	one() { if stays "$1"; then ends 0 "$copy/$1"; else ends 0 "$novsyscall" "$copy/$1"; fi; }
-	# Without section headers there is nothing to strip.
-	files=$(cd "$made/after" && readelf -h ./* | awk '/^File: / { file = $2 } /Number of section headers/ && $NF != 0 { print file }')
-	for tool in strip eu-strip; do
-		copy=$BATS_TEST_TMPDIR/$tool
-		cp -a "$made/after" "$copy"
-		(cd "$copy" && xargs "$tool" <<<"$files")
-		each one
-	done
-}
-
 @test "property: on a kernel without the page" {
 	requires root vm
-	local root=$BATS_TEST_TMPDIR/root n=0 list=$BATS_TEST_TMPDIR/few name files=()
+	local root=$BATS_TEST_TMPDIR/root n=0 list=$BATS_TEST_TMPDIR/few name files=() left what
 	head -n 60 "$made/programs.txt" >"$list" # what fits into its memory
 	mkdir -p "$root/before" "$root/after"
 	while read -r name _; do
@@ -106,12 +49,12 @@ lint() {
 	(cd "$made/after" && cp -a "${files[@]}" "$root/after")
 	copy_libraries "$root/before" "$root"
 	run_vm --vsyscall none --root "$root" --commands "$BATS_TEST_TMPDIR/commands"
-	one() {
-		echo "$1"
-		expect_vm $((n += 1)) "$status_sigsegv" || return
+	left=" $(tr '\n' ' ' <"$made/left.txt")"
+	while IFS=$'\t' read -r name what; do
+		echo "$name: $what"
+		expect_vm $((n += 1)) "$status_sigsegv"
 		n=$((n + 1))
-		stays "$1" || expect_vm "$n" 0 || return
-	}
-	each one
+		[[ $left == *" $name "* ]] || expect_vm "$n" 0
+	done <"$list"
 	grep -qF "$kernel_line" "$vm_out/kernel.log"
 }

@@ -2,11 +2,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +21,10 @@ import (
 )
 
 // tools are what the comparison runs.
-type tools struct{ vfix, novsyscall string }
+type tools struct {
+	vfix, novsyscall string
+	bare             bool // also what was stripped before it was patched
+}
 
 // killed is the exit status of a program that the oracle stops: 128 and SIGSYS.
 const killed = 159
@@ -27,9 +32,9 @@ const killed = 159
 // patience bounds one run of a program.
 const patience = time.Minute
 
-// seeds makes the programs of each seed from first to last, compares them, and keeps only the
-// folders of those in which something is wrong. It prints a line a seed.
-func seeds(first, last uint64, count int, objects, out string, t tools) error {
+// seeds makes the programs of each seed from first to last, compares them, and keeps the folders of
+// those in which something is wrong, or all. It prints a line a seed.
+func seeds(first, last uint64, count int, objects, out string, keep bool, t tools) error {
 	total, wrong := 0, 0
 	for seed := first; seed <= last; seed++ {
 		dir := filepath.Join(out, fmt.Sprint("seed", seed))
@@ -48,7 +53,7 @@ func seeds(first, last uint64, count int, objects, out string, t tools) error {
 		for _, p := range problems {
 			fmt.Println(" ", p)
 		}
-		if len(problems) > 0 {
+		if keep || len(problems) > 0 {
 			continue
 		}
 		if err := os.RemoveAll(dir); err != nil {
@@ -63,13 +68,15 @@ func seeds(first, last uint64, count int, objects, out string, t tools) error {
 
 // compare patches the programs of dir as they are, and stripped, and runs each side by side.
 // It returns what is wrong, and how many programs keep a call site.
-func (t tools) compare(dir string) (problems []string, left int, err error) {
+func (t tools) compare(dir string) (problems []string, stay int, err error) {
 	bin, after := filepath.Join(dir, "bin"), filepath.Join(dir, "after")
 	keeps, err := t.patch(bin, after)
 	if err != nil {
 		return nil, 0, err
 	}
+	left := strings.Join(slices.Sorted(maps.Keys(keeps)), "\n")
 	for _, again := range []func() error{
+		func() error { return os.WriteFile(filepath.Join(dir, "left.txt"), []byte(left), 0o644) },
 		func() error { return t.unchanged(after, filepath.Join(dir, "again")) },
 		func() error { return t.verify(after, bin) },
 	} {
@@ -78,16 +85,21 @@ func (t tools) compare(dir string) (problems []string, left int, err error) {
 		}
 	}
 	// Stripped before and after: what is patched where less is known, and what strip leaves.
-	bare, stripped := filepath.Join(dir, "bare"), filepath.Join(dir, "stripped")
-	for to, from := range map[string]string{bare: bin, stripped: after} {
-		if err := strip(from, to); err != nil {
+	bare, stripped, euStripped := filepath.Join(dir, "bare"), filepath.Join(dir, "stripped"), filepath.Join(dir, "eu-stripped")
+	strips := []struct{ tool, from, to string }{{"strip", after, stripped}, {"eu-strip", after, euStripped}}
+	if t.bare {
+		strips = append(strips, struct{ tool, from, to string }{"strip", bin, bare})
+	}
+	for _, s := range strips {
+		if err := strip(s.tool, s.from, s.to); err != nil {
 			return nil, 0, err
 		}
 	}
-	bareAfter := filepath.Join(dir, "bare-after")
-	bareKeeps, err := t.patch(bare, bareAfter)
-	if err != nil {
-		return nil, 0, err
+	bareAfter, bareKeeps := filepath.Join(dir, "bare-after"), map[string][]string(nil)
+	if t.bare {
+		if bareKeeps, err = t.patch(bare, bareAfter); err != nil {
+			return nil, 0, err
+		}
 	}
 	programs, err := os.ReadFile(filepath.Join(dir, "programs.txt"))
 	if err != nil {
@@ -107,11 +119,17 @@ func (t tools) compare(dir string) (problems []string, left int, err error) {
 			if i := slices.IndexFunc(keeps[name], assembled.MatchString); err == nil && i >= 0 {
 				err = fmt.Errorf("the call site in %s stays", keeps[name][i])
 			}
+			if err == nil && !strings.Contains(said, " shapes") {
+				err = fmt.Errorf("it prints %q", said)
+			}
 			if err == nil {
 				err = errors.Join(t.killed(filepath.Join(bin, name)),
 					t.same(said, filepath.Join(after, name), keeps[name] != nil),
 					t.same(said, filepath.Join(stripped, name), keeps[name] != nil),
-					t.same(said, filepath.Join(bareAfter, name), bareKeeps[name] != nil))
+					t.same(said, filepath.Join(euStripped, name), keeps[name] != nil))
+			}
+			if err == nil && t.bare {
+				err = t.same(said, filepath.Join(bareAfter, name), bareKeeps[name] != nil)
 			}
 			if err != nil {
 				lock.Lock()
@@ -170,14 +188,41 @@ func (t tools) unchanged(after, again string) error {
 // verify proves that nothing differs but call sites.
 func (t tools) verify(after, bin string) error {
 	out, err := exec.Command(t.vfix, "verify", "--format", "json", after, "--against", bin).Output()
-	var doc struct{ Problems []json.RawMessage }
+	var doc struct {
+		Problems, Added []json.RawMessage
+		Compared        int
+		Result          struct {
+			Summary struct {
+				Files int `json:"elf_files"`
+			}
+		}
+	}
 	if bad := json.Unmarshal(out, &doc); bad != nil {
 		return fmt.Errorf("vfix verify %s: %w, %w", after, bad, err)
 	}
-	if len(doc.Problems) > 0 {
-		return fmt.Errorf("vfix verify %s: %s", after, doc.Problems)
+	if len(doc.Problems) > 0 || len(doc.Added) > 0 {
+		return fmt.Errorf("vfix verify %s: %s, added %s", after, doc.Problems, doc.Added)
 	}
-	return nil
+	files, other, err := differing(bin, after)
+	if err == nil && (files != doc.Result.Summary.Files || other != doc.Compared) {
+		err = fmt.Errorf("vfix verify %s: %d of %d files compared, want %d of %d", after, doc.Compared, doc.Result.Summary.Files, other, files)
+	}
+	return err
+}
+
+// differing counts the files of a folder, and those that are others in a second one.
+func differing(one, two string) (files, other int, err error) {
+	entries, err := os.ReadDir(one)
+	for _, e := range entries {
+		a, bad := os.ReadFile(filepath.Join(one, e.Name()))
+		b, worse := os.ReadFile(filepath.Join(two, e.Name()))
+		err = errors.Join(err, bad, worse)
+		files++
+		if !bytes.Equal(a, b) {
+			other++
+		}
+	}
+	return files, other, err
 }
 
 // killed: the program calls the page, so the oracle stops it.
@@ -222,8 +267,8 @@ func (t tools) output(want int, args ...string) (string, error) {
 	return said.String(), nil
 }
 
-// strip copies a folder and strips what has section headers.
-func strip(from, to string) error {
+// strip copies a folder and strips what has section headers, by one of the tools.
+func strip(tool, from, to string) error {
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
 		return err
 	}
@@ -231,8 +276,8 @@ func strip(from, to string) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		// Without section headers strip says so, and leaves the file alone.
-		_ = exec.Command("strip", path).Run()
+		// Without section headers it says so, and leaves the file alone.
+		_ = exec.Command(tool, path).Run()
 		return nil
 	})
 }

@@ -3,12 +3,13 @@
 // itself, as the fixtures do whose checks it is linked with.
 //
 //	property -seed N -count N -objects tests/build/fixtures-objects -out DIR
-//	property -seed N -last N -count N -out DIR
+//	property -seed N -last N -count N [-keep] -out DIR
 //
 // The same seed gives the same programs, byte for byte, with the same compilers. It leaves
 // DIR/bin with the programs and their libraries, DIR/src with the sources, and DIR/programs.txt,
 // one line a program: its file's name, and in words what it is. With -last it compares the
-// programs of many seeds before and after patching, stripped and not, and keeps those that differ.
+// programs of many seeds before and after patching, stripped and not, in DIR/seedN, and keeps those that differ, or all; and
+// seedN/left.txt has the names of those in which vfix leaves a call site.
 package main
 
 import (
@@ -30,16 +31,18 @@ func main() {
 	objects := flag.String("objects", "tests/build/fixtures-objects", "the fixtures' `FOLDER` of objects")
 	out := flag.String("out", "", "the `FOLDER` that is made")
 	last := flag.Uint64("last", 0, "compare the programs of all seeds from -seed to this one, before and after patching")
+	keep := flag.Bool("keep", false, "keep all that is compared")
 	t := tools{}
 	flag.StringVar(&t.vfix, "vfix", "bin/vfix", "the vfix that patches them")
 	flag.StringVar(&t.novsyscall, "novsyscall", "tests/build/novsyscall", "the oracle")
+	flag.BoolVar(&t.bare, "bare", true, "compare what was stripped before it was patched as well")
 	flag.Parse()
 	if *out == "" || flag.NArg() > 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
 	if *last > 0 {
-		if err := seeds(*seed, *last, *count, *objects, *out, t); err != nil {
+		if err := seeds(*seed, *last, *count, *objects, *out, *keep, t); err != nil {
 			log.Fatal(err)
 		}
 		return
