@@ -20,7 +20,6 @@ import (
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/cmd/vfix/watch"
 	"vfix.dev/vfix/images/batch"
-	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/outcome"
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/report"
@@ -129,11 +128,6 @@ func (b *batchOptions) open(e engine) (*batch.List, error) {
 	return list, nil
 }
 
-// meter fills in the options of talking to registries that a list has.
-func (b *batchOptions) meter(o *media.Options) {
-	o.Meter, o.PerSecond = &registry.Meter{}, b.rate
-}
-
 // batchGC is how much of the heap in use may be garbage, in percent. Of a million lines the heap has
 // arrays, which cost nothing to look through: half of the usual saves 27 of 96 MiB, and no time is lost.
 const batchGC = 50
@@ -157,6 +151,7 @@ func runBatch(ctx context.Context, opts batchOptions, print printOptions, o batc
 	if err != nil {
 		return nil, err
 	}
+	o.Media.Meter, o.Media.PerSecond = &registry.Meter{}, opts.rate
 	w := watch.Start(opts.metrics, list.Count(), o.Media.Meter, out.Output)
 	o.State, o.FailFast, o.Limit = opts.state, opts.failFast, opts.limit
 	o.Jobs = 0 // of the files; --jobs counts images here

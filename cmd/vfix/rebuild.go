@@ -163,7 +163,6 @@ func runRebuild(ctx context.Context, opts RebuildOptions, source string, out *ou
 	o := opts.to
 	o.ScanOptions, o.Version = opts.read, buildVersion().Version
 	if opts.fromFile != "" {
-		opts.batchOptions.meter(&o.Media)
 		done, err := runBatch(ctx, opts.batchOptions, opts.printOptions, batch.Options{RebuildOptions: o, AtOnce: o.Jobs}, e.rebuildAll, out, e)
 		if err != nil {
 			return err

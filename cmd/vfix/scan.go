@@ -302,7 +302,6 @@ func scanAll(ctx context.Context, opts ScanOptions, out *output, e engine) error
 	if opts.explain || opts.format == sarifFormat {
 		return usagef("scan", "--explain and --format sarif show call sites, which --from-file only counts: omit --from-file")
 	}
-	opts.batchOptions.meter(&opts.read.Media)
 	done, err := runBatch(ctx, opts.batchOptions, opts.printOptions,
 		batch.Options{RebuildOptions: images.RebuildOptions{ScanOptions: opts.read, Version: buildVersion().Version}, AtOnce: opts.read.Jobs}, e.scanAll, out, e)
 	if err == nil {

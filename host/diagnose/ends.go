@@ -234,7 +234,7 @@ func (b *backtrace) crash() *Crash {
 				"one that serves it does so only if the argument points to no writable memory.", b.ip, c.Function)
 		}
 		if c.Kind == Other && b.where != "" {
-			c.Meaning = fmt.Sprintf("It ended by %s at %#x in %s, outside the vsyscall page. This is not a vsyscall crash.", SignalName(signal), b.ip, b.where)
+			c.outside(signal, b.ip, b.where)
 		}
 	}
 	if b.caller != "" && c.Kind.Vsyscall() {

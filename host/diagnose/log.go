@@ -514,7 +514,7 @@ func (e *event) crash() *Crash {
 		}
 		c.judge(evidence{signal: e.signal, code: code, fault: e.fault, ip: e.ip, stack: true})
 		if c.Kind == Other && e.where != "" {
-			c.Meaning = fmt.Sprintf("It ended by %s at %#x in %s, outside the vsyscall page. This is not a vsyscall crash.", SignalName(e.signal), e.ip, e.where)
+			c.outside(e.signal, e.ip, e.where)
 			c.inLibcrypto(e.where, e.sha)
 		}
 	}

@@ -55,8 +55,7 @@ func (c *Crash) judge(e evidence) {
 	case e.signal == sigsys && inSlot:
 		c.called(Filtered, slot)
 	case e.signal != sigsegv:
-		c.Kind = Other
-		c.Meaning = fmt.Sprintf("It ended by %s at %#x, outside the vsyscall page. This is not a vsyscall crash.", SignalName(e.signal), e.ip)
+		c.outside(e.signal, e.ip, "")
 		if inPage(e.ip) {
 			c.Meaning = fmt.Sprintf("It ended by %s at %#x in the vsyscall page. The page does not raise that signal.", SignalName(e.signal), e.ip)
 		}
@@ -83,9 +82,17 @@ func (c *Crash) judge(e evidence) {
 	case inPage(e.fault) && e.code != siKernel:
 		c.read(e.fault, e.ip)
 	default:
-		c.Kind = Other
-		c.Meaning = fmt.Sprintf("It ended by %s at %#x, outside the vsyscall page. This is not a vsyscall crash.", SignalName(e.signal), e.ip)
+		c.outside(e.signal, e.ip, "")
 	}
+}
+
+// outside is about a crash elsewhere, in a file if that is known.
+func (c *Crash) outside(signal int, ip uint64, where string) {
+	if where != "" {
+		where = " in " + where
+	}
+	c.Kind = Other
+	c.Meaning = fmt.Sprintf("It ended by %s at %#x%s, outside the vsyscall page. This is not a vsyscall crash.", SignalName(signal), ip, where)
 }
 
 // overStack is how far from the stack pointer a fault may be to be taken for one of a full stack, in bytes: a function's

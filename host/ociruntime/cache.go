@@ -92,13 +92,9 @@ func Cache(action, dir string, limit int64) (*Cached, error) {
 		limit = s.Limit
 	}
 	done := &Cached{Dir: s.Dir}
-	removes := action == "prune" || action == "clear"
-	if removes {
+	if action == "prune" || action == "clear" {
 		done.Entries, err = s.Prune(limit)
-	} else {
-		done.Entries, err = s.List()
-	}
-	if err == nil && !removes {
+	} else if done.Entries, err = s.List(); err == nil {
 		done.Private, err = s.PrivateBytes()
 	}
 	if err != nil {

@@ -31,15 +31,16 @@ type Log struct {
 }
 
 type Run struct {
-	Tool        Tool              `json:"tool"`
-	Automation  Automation        `json:"automationDetails"`
+	Tool struct {
+		Driver Driver `json:"driver"`
+	} `json:"tool"`
+	// Automation names the run, so that runs over different SOURCEs stay apart (§3.17).
+	Automation struct {
+		ID string `json:"id"`
+	} `json:"automationDetails"`
 	Invocations []Invocation      `json:"invocations"`
 	Results     []Result          `json:"results"`
 	Properties  map[string]string `json:"properties"`
-}
-
-type Tool struct {
-	Driver Driver `json:"driver"`
 }
 
 type Driver struct {
@@ -63,11 +64,6 @@ type Text struct{ text string }
 // MarshalJSON writes a text in which no name is a control character or part of a link (§3.11.6).
 func (t Text) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]string{"text": strings.ReplaceAll(screen.Printable(t.text), "](", "] (")})
-}
-
-// Automation names the run, so that runs over different SOURCEs stay apart (§3.17).
-type Automation struct {
-	ID string `json:"id"`
 }
 
 type Invocation struct {
@@ -96,16 +92,12 @@ type Suppression struct {
 }
 
 type Location struct {
-	Physical Physical `json:"physicalLocation"`
-}
-
-type Physical struct {
-	Artifact Artifact `json:"artifactLocation"`
-	Region   *Region  `json:"region,omitempty"`
-}
-
-type Artifact struct {
-	URI string `json:"uri"`
+	Physical struct {
+		Artifact struct {
+			URI string `json:"uri"`
+		} `json:"artifactLocation"`
+		Region *Region `json:"region,omitempty"`
+	} `json:"physicalLocation"`
 }
 
 // Region is the bytes of a call site in its file, or, without bytes, the file. Nobody may infer its
@@ -173,12 +165,9 @@ func Of(version string, all []Source) Log {
 }
 
 func runOf(version string, f Source) Run {
-	run := Run{
-		Tool:       Tool{Driver{Name: "vfix", Version: version, URI: homepage, Rules: rules}},
-		Automation: Automation{"vfix/" + f.Source + "/"},
-		Results:    []Result{},
-		Properties: map[string]string{"source": f.Source, "digest": f.Digest},
-	}
+	run := Run{Results: []Result{}, Properties: map[string]string{"source": f.Source, "digest": f.Digest}}
+	run.Tool.Driver = Driver{Name: "vfix", Version: version, URI: homepage, Rules: rules}
+	run.Automation.ID = "vfix/" + f.Source + "/"
 	for i := range f.Files {
 		for _, p := range f.Files[i].Plan.Patches {
 			if v := p.Site.Verdict; v == find.Unknown || v.Patchable() {
@@ -241,8 +230,9 @@ func resultOfHazard(source string, h *contents.Hazard) Result {
 }
 
 // at is a path as a URI reference (RFC 3986), relative to the root of the source.
-func at(path string, region *Region) Location {
-	return Location{Physical{Artifact: Artifact{(&url.URL{Path: path}).String()}, Region: region}}
+func at(path string, region *Region) (l Location) {
+	l.Physical.Artifact.URI, l.Physical.Region = (&url.URL{Path: path}).String(), region
+	return l
 }
 
 // memberName is the member of an archive that a site is in, as ld writes it: lib.a(x.o).
