@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -89,9 +90,7 @@ func batchCells(row outcome.Image) []string {
 	case outcome.Incomplete:
 		result = strings.Join(row.Warnings, "; ")
 	case outcome.NotRun, outcome.Unaffected, outcome.Affected:
-		if result == "" {
-			result = "-"
-		}
+		result = cmp.Or(result, "-")
 	}
 	if row.Fixed > 0 {
 		deed := "fixed"

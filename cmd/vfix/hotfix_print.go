@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -72,10 +73,7 @@ func (o *output) hotfixNotes(opts HotfixOptions, h *hotfix.Hotfixed) {
 // mountOptions prints the options for each engine. They are quoted so that no name in them
 // can write to the terminal.
 func (o *output) mountOptions(opts HotfixOptions, h *hotfix.Hotfixed) {
-	image := h.Image
-	if image == "" {
-		image = "IMAGE"
-	}
+	image := cmp.Or(h.Image, "IMAGE")
 	for i, e := range opts.engines() {
 		if len(opts.engines()) > 1 {
 			if i > 0 {

@@ -92,8 +92,6 @@ func buildVersion() buildInfo {
 			}
 		}
 	}
-	if b.Version == "" {
-		b.Version = "devel"
-	}
+	b.Version = cmp.Or(b.Version, "devel")
 	return b
 }

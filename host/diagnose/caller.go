@@ -5,6 +5,7 @@ package diagnose
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -85,10 +86,7 @@ func (c *Crash) note(format string, a ...any) { c.Notes = append(c.Notes, fmt.Sp
 
 // readModule looks into the caller's file, if it is available and the same.
 func (c *Crash) readModule(m *module, o Options) {
-	where := o.RootName
-	if where == "" {
-		where = "this machine"
-	}
+	where := cmp.Or(o.RootName, "this machine")
 	if o.Root == nil {
 		c.note("%s: not looked at", m.path)
 		return

@@ -8,6 +8,7 @@ package diagnose
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -239,9 +240,7 @@ func describePod(v gjson.Result, d *document) {
 			Label: fmt.Sprintf("pod %s, container %s", pod, name), Name: name, Pod: pod, Node: v.Get("spec.nodeName").String(),
 			Image: spec.Get("image").String(), ImageID: c.Get("imageID").String(), Program: spec.Get("command.0").String(), Error: c.Get("state.waiting.message").String(),
 		}
-		if e.Image == "" {
-			e.Image = c.Get("image").String()
-		}
+		e.Image = cmp.Or(e.Image, c.Get("image").String())
 		end := c.Get("state.terminated")
 		if last := c.Get("lastState.terminated"); last.Exists() && (end.Get("exitCode").Int() == 0 || bySignal(last) && !bySignal(end)) {
 			end = last

@@ -4,6 +4,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -200,9 +201,7 @@ func (b *backtrace) crash() *Crash {
 		return nil
 	}
 	c := &Crash{Source: Backtrace, Count: 1, Program: b.program, Executable: b.exe, Signal: b.signal, IP: b.ip, Known: Known{IP: b.hasIP}, Lines: b.lines}
-	if c.Program == "" {
-		c.Program = commOf(b.exe)
-	}
+	c.Program = cmp.Or(c.Program, commOf(b.exe))
 	if b.pid > 0 {
 		c.PIDs = []int{b.pid}
 	}

@@ -6,6 +6,7 @@ package diagnose
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -308,9 +309,7 @@ func (g *logReader) finishReports() {
 			continue
 		}
 		if old := g.byPID(b.pid); old != nil {
-			if old.Executable == "" {
-				old.Executable = b.exe
-			}
+			old.Executable = cmp.Or(old.Executable, b.exe)
 			if b.caller != "" && old.Kind.Vsyscall() {
 				old.note("the caller is in %s", b.caller)
 			}
@@ -393,12 +392,8 @@ func (e *event) merge(l *logLine, text string) {
 		}
 		l = &old
 	}
-	if e.exe == "" {
-		e.exe = l.exe
-	}
-	if e.where == "" {
-		e.where = l.where
-	}
+	e.exe = cmp.Or(e.exe, l.exe)
+	e.where = cmp.Or(e.where, l.where)
 	if !e.known.Fault && l.known.Fault {
 		e.fault, e.known.Fault = l.fault, true
 	}

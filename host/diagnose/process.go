@@ -3,6 +3,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -152,9 +153,7 @@ const slack = 2 * time.Second
 // Container diagnoses a container that ended, by its exit status, by what the kernel's log says of the time when it
 // ended, and by what its image has.
 func Container(e Exited, o Options) *Result {
-	if e.Label == "" {
-		e.Label = "container " + e.Name
-	}
+	e.Label = cmp.Or(e.Label, "container "+e.Name)
 	r := e.diagnose(o)
 	for _, c := range r.Crashes {
 		if e.Line != "" && len(c.Lines) == 0 {

@@ -4,6 +4,7 @@
 package hotfix
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -31,9 +32,7 @@ func (h *hotfix) container(ctx context.Context, c *engine.Client, old *engine.Co
 	}
 	h.out.Image = old.Config.Image
 	h.out.Service = old.Config.Labels["com.docker.compose.service"]
-	if h.out.Service == "" {
-		h.out.Service = serviceName(old.Config.Image)
-	}
+	h.out.Service = cmp.Or(h.out.Service, serviceName(old.Config.Image))
 	e, err := c.Traits(ctx)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ package hotfix
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -66,9 +67,7 @@ const containerName = `^[a-zA-Z0-9][a-zA-Z0-9_.-]*$`
 // originals, and with Apply recreates a stopped docker container so. A name without a prefix
 // is a container where an engine has one of that name, else an image.
 func Hotfix(ctx context.Context, source string, o Options) (*Hotfixed, error) {
-	if o.Dir == "" {
-		o.Dir = HotfixDir
-	}
+	o.Dir = cmp.Or(o.Dir, HotfixDir)
 	s := contents.NewSession(o.Jobs, o.Media.Progress, o.Rewriter)
 	defer s.Close()
 	h := &hotfix{s: s, o: o, out: &Hotfixed{}}

@@ -3,6 +3,7 @@
 package ociruntime
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -48,10 +49,7 @@ func usedBy(s *store.Store, entries []store.Entry, record string) map[string][]s
 	}
 	byContent := map[string][]string{}
 	for _, r := range slices.Backward(log.Last) {
-		name := r.Image
-		if name == "" {
-			name = "container " + r.Container[:min(len(r.Container), 12)]
-		}
+		name := cmp.Or(r.Image, "container "+r.Container[:min(len(r.Container), 12)])
 		for _, f := range r.Files {
 			if !slices.Contains(byContent[f.After], name) {
 				byContent[f.After] = append(byContent[f.After], name)

@@ -6,6 +6,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,12 +33,8 @@ var closed = Config{FailClosed: true}
 // Load finds what is in force and changes nothing. named says that somebody typed the path: then the file must be
 // there. state is the folder of the cache as it was typed, "" for the usual one.
 func Load(path string, named bool, state string) InForce {
-	if path == "" {
-		path = ConfigFile
-	}
-	if state == "" {
-		state = ownDir()
-	}
+	path = cmp.Or(path, ConfigFile)
+	state = cmp.Or(state, ownDir())
 	f := InForce{Source: starts.FromFile, Path: path, state: state}
 	if f.Config, f.text, f.Err = Read(path); f.Err == nil {
 		f.Err = rootsAlone(path)

@@ -3,6 +3,7 @@
 package rootfs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -135,9 +136,7 @@ func (r *Root) openReal(name string, flags int, oneFS bool) (int, error) {
 // openAt is openReal from the folder at a descriptor.
 func (r *Root) openAt(dir int, name string, flags int, oneFS bool) (int, error) {
 	flags |= unix.O_CLOEXEC | unix.O_NOFOLLOW
-	if name == "" {
-		name = "."
-	}
+	name = cmp.Or(name, ".")
 	if !r.walk.Load() {
 		how := unix.OpenHow{
 			Flags:   uint64(flags),

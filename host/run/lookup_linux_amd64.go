@@ -4,6 +4,7 @@ package run
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -72,14 +73,10 @@ func search(name, path string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, executable(name)
 	}
-	if path == "" {
-		path = defaultPath
-	}
+	path = cmp.Or(path, defaultPath)
 	var denied error
 	for _, dir := range strings.Split(path, ":") {
-		if dir == "" {
-			dir = "."
-		}
+		dir = cmp.Or(dir, ".")
 		file := dir + "/" + name
 		err := executable(file)
 		if err == nil {

@@ -4,6 +4,7 @@ package crash
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -339,9 +340,7 @@ func (r *reader) lookInto(e *diagnose.Exited, d *diagnose.Options) {
 	if i.root != nil && i.root.FS != nil {
 		d.Root, d.Callers = i.root.FS, r.callers(i.root)
 	}
-	if e.Program == "" {
-		e.Program = i.program
-	}
+	e.Program = cmp.Or(e.Program, i.program)
 	if signal == killed {
 		e.JVM = i.jvm
 	}

@@ -11,6 +11,7 @@
 package listing
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -38,10 +39,7 @@ const unlimited = 1 << 20
 
 // Write prints the listing for s.
 func (l *Site) Write(w io.Writer, s screen.Stream) {
-	width := s.Width
-	if width == 0 {
-		width = unlimited // no terminal
-	}
+	width := cmp.Or(s.Width, unlimited)
 	fmt.Fprintln(w, s.Paint.Bold(screen.Printable(l.Title)))
 	for _, reason := range l.Reasons {
 		for _, line := range screen.Wrap(screen.Printable(reason), max(width-2, screen.MinLast)) {
@@ -54,10 +52,7 @@ func (l *Site) Write(w io.Writer, s screen.Stream) {
 
 // Code prints the instructions alone.
 func (l *Site) Code(w io.Writer, s screen.Stream) {
-	width := s.Width
-	if width == 0 {
-		width = unlimited
-	}
+	width := cmp.Or(s.Width, unlimited)
 	switch {
 	case len(l.Before) == 0 && len(l.After) == 0:
 	case len(l.After) == 0:
@@ -129,10 +124,7 @@ func (l *Site) beside(w io.Writer, c screen.Palette, width int, style byteStyle,
 	fmt.Fprintln(w, c.Dim("  "+head))
 	for _, row := range l.rows(left, right) {
 		b, a := row[0], row[1]
-		at := b.vaddr
-		if at == "" {
-			at = a.vaddr
-		}
+		at := cmp.Or(b.vaddr, a.vaddr)
 		mark := "|"
 		if !b.changed && !a.changed {
 			mark = " "

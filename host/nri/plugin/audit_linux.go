@@ -4,6 +4,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -148,10 +149,7 @@ func (a *auditor) work() {
 func (a *auditor) look(s audited) {
 	found, err := ociruntime.Inspect(s.root, policy.Limits{Seconds: auditSeconds})
 	a.images++
-	name := s.image()
-	if name == "" {
-		name = "image without a name"
-	}
+	name := cmp.Or(s.image(), "image without a name")
 	where := s.namespace + "/" + s.pod + "/" + s.container
 	var text string
 	switch {
