@@ -32,8 +32,7 @@ var topics = sync.OnceValue(func() []topic {
 // description.
 var indexRow = lazy.Regexp(`(?m)^\| \[[^]]+\]\(([a-z-]+)\.md(?:#([a-z-]+))?\) \| (.+) \|$`)
 
-func pages() []topic {
-	var list []topic
+func pages() (list []topic) {
 	for _, row := range indexRow().FindAllStringSubmatch(page("README"), -1) {
 		list = append(list, topic{cmp.Or(row[2], row[1]), row[3], func() string { return markdown.Plain(source(row[1], row[2])) }})
 	}
@@ -101,8 +100,7 @@ func runHelp(root *cobra.Command, args []string, out *output) error {
 	return usagef("", "no verb or topic %s: the topics are %s", args[0], strings.Join(topicNames(), ", "))
 }
 
-func topicNames() []string {
-	var names []string
+func topicNames() (names []string) {
 	for _, t := range topics() {
 		names = append(names, t.name)
 	}

@@ -11,11 +11,8 @@ import (
 	"vfix.dev/vfix/host/policy"
 )
 
-// NRIOptions are the choices of vfix nri.
-type NRIOptions struct{ nri.Options }
-
 func newNRICommand(_ *output, e engine) *cobra.Command {
-	var opts NRIOptions
+	var opts nri.Options
 	cmd := &cobra.Command{
 		Use:   "nri [options]",
 		Short: "Patch the pods of a node as a plugin of containerd or CRI-O",
@@ -55,7 +52,7 @@ for each container that is patched, opts out or fails goes to stderr.`,
 			if err := opts.Check(); err != nil {
 				return usagef("nri", "%v", err)
 			}
-			return e.nri(opts.Options)
+			return e.nri(opts)
 		},
 	}
 	f := cmd.Flags()

@@ -155,7 +155,7 @@ func execute(ctx context.Context, root *cobra.Command, args []string) error {
 // runRoot is vfix without a verb, or with one that there is not.
 func runRoot(cmd *cobra.Command, args []string, out *output) error {
 	if cmd.Flags().Changed(versionFlag) {
-		return out.build(VersionOptions{}, buildVersion())
+		return out.build(printOptions{}, buildVersion())
 	}
 	if len(args) == 0 {
 		out.Line(helpText(cmd))
@@ -173,8 +173,7 @@ func runRoot(cmd *cobra.Command, args []string, out *output) error {
 }
 
 // verbs returns the names of the verbs in the order of the alphabet.
-func verbs(root *cobra.Command) []string {
-	var names []string
+func verbs(root *cobra.Command) (names []string) {
 	for _, c := range root.Commands() {
 		if c.IsAvailableCommand() {
 			names = append(names, c.Name())

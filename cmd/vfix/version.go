@@ -14,11 +14,8 @@ import (
 	"vfix.dev/vfix/shim"
 )
 
-// VersionOptions are the choices of vfix version.
-type VersionOptions struct{ printOptions }
-
 func newVersionCommand(out *output, _ engine) *cobra.Command {
-	var opts VersionOptions
+	var opts printOptions
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print version and build information",
@@ -35,7 +32,7 @@ libvfix.so, of vfix-trace and of vfix-runtime.`,
 	return cmd
 }
 
-func (o *output) build(opts VersionOptions, b buildInfo) error {
+func (o *output) build(opts printOptions, b buildInfo) error {
 	if opts.json() {
 		return o.document("version", false, struct {
 			buildInfo

@@ -111,8 +111,7 @@ func (s *samples) miss(mode, why string, functions ...string) {
 	}
 }
 
-func (s *samples) figures(modes []Mode) []Figure {
-	var all []Figure
+func (s *samples) figures(modes []Mode) (all []Figure) {
 	for _, function := range Functions {
 		base := median(s.ns[[2]string{function, VDSO}])
 		for _, m := range modes {

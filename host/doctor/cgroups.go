@@ -78,8 +78,7 @@ func cgroupVersion(x *examination) string {
 }
 
 // enabledControllers reads /proc/cgroups (cgroups(7)): name, hierarchy, groups, enabled.
-func enabledControllers(table string) []string {
-	var names []string
+func enabledControllers(table string) (names []string) {
 	for line := range strings.Lines(table) {
 		if f := strings.Fields(line); len(f) == 4 && f[3] == "1" {
 			names = append(names, f[0])

@@ -154,8 +154,7 @@ type Report struct {
 }
 
 // Failed returns the names of the checks that failed.
-func (r *Report) Failed() []string {
-	var names []string
+func (r *Report) Failed() (names []string) {
 	for _, c := range r.Checks {
 		if c.Verdict == Fail {
 			names = append(names, c.Name)

@@ -88,8 +88,7 @@ func mayRecreate(out *Hotfixed, old *engine.Container, e engine.Traits) error {
 
 // coveredBy lists where a container has mounts of its own, sorted: all but those of an
 // earlier hotfix.
-func coveredBy(old *engine.Container, dir string) []string {
-	var all []string
+func coveredBy(old *engine.Container, dir string) (all []string) {
 	for _, m := range old.Mounts {
 		if m.Type != engine.Bind || !isKept(m.Source, dir) {
 			all = append(all, filepath.ToSlash(filepath.Clean(m.Destination)))

@@ -227,8 +227,7 @@ func (h *hotfix) keepFile(ctx context.Context, k *copyFolder, f fixes.File, cove
 }
 
 // visibleNames are the absolute names that no mount covers.
-func visibleNames(names, covered []string) []string {
-	var all []string
+func visibleNames(names, covered []string) (all []string) {
 	for _, n := range names {
 		n = "/" + n
 		if !slices.ContainsFunc(covered, func(c string) bool { return n == c || c == "/" || strings.HasPrefix(n, c+"/") }) {

@@ -103,8 +103,7 @@ var engines = map[Engine]engine{
 }
 
 // bins lists where programs are installed.
-func bins(name string) []string {
-	var all []string
+func bins(name string) (all []string) {
 	for _, dir := range []string{"usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin", "opt/bin", "snap/bin"} {
 		all = append(all, dir+"/"+name)
 	}
@@ -112,8 +111,7 @@ func bins(name string) []string {
 }
 
 // detect lists the engines that a root folder has.
-func (t *tree) detect() []Engine {
-	var found []Engine
+func (t *tree) detect() (found []Engine) {
 	for _, e := range Engines {
 		if slices.ContainsFunc(engines[e].signs, t.exists) {
 			found = append(found, e)

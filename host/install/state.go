@@ -95,8 +95,7 @@ func (s *state) find(name string) *record {
 }
 
 // engines lists those that something is installed for.
-func (s *state) engines() []Engine {
-	var all []Engine
+func (s *state) engines() (all []Engine) {
 	for _, e := range Engines {
 		if slices.ContainsFunc(s.Files, func(r record) bool { return slices.Contains(r.Engines, e) }) {
 			all = append(all, e)

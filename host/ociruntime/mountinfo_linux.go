@@ -137,8 +137,7 @@ func optionsOf(text string) (all []string) {
 }
 
 // splitLayers splits at the colons that have no backslash before them.
-func splitLayers(s string) []string {
-	var all []string
+func splitLayers(s string) (all []string) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		switch {

@@ -141,8 +141,7 @@ func compile(rules *specs.LinuxSeccomp) ([]bpf.Instruction, error) {
 
 // compareArgs compares each argument, high half and low half; if one is not as the rule
 // requires, it jumps behind the rule's return.
-func compareArgs(args []specs.LinuxSeccompArg) []bpf.Instruction {
-	var b []bpf.Instruction
+func compareArgs(args []specs.LinuxSeccompArg) (b []bpf.Instruction) {
 	for _, a := range args {
 		offset := uint32(dataArgs + a.Index*argSize)
 		b = append(b, bpf.LoadAbsolute{Off: offset + 4, Size: 4})

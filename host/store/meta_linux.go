@@ -8,8 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"maps"
 	"os"
-	"sort"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -114,12 +115,7 @@ func (m *Meta) Key(content [sha256.Size]byte, maker, idMap string) string {
 	part(h, maker)
 	part(h, idMap)
 	part(h, fmt.Sprintf("%d:%d:%o", m.UID, m.GID, m.Mode))
-	names := make([]string, 0, len(m.Xattrs))
-	for name := range m.Xattrs {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(m.Xattrs)) {
 		part(h, name)
 		part(h, m.Xattrs[name])
 	}

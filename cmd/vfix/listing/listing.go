@@ -87,8 +87,7 @@ type cell struct {
 
 // cells lays out the instructions of one side; each starts a new line. Texts wrap at
 // width columns.
-func cells(all []x86.Line, style byteStyle, width int) [][]cell {
-	var out [][]cell
+func cells(all []x86.Line, style byteStyle, width int) (out [][]cell) {
 	for _, in := range all {
 		bytes, texts := style(in.Bytes), screen.Wrap(screen.Printable(in.Text), width)
 		lines := make([]cell, max(len(bytes), len(texts)))

@@ -125,8 +125,7 @@ type group struct {
 }
 
 // groups puts together the patches of a file that keep, in the order of their first site.
-func groups(file *contents.File, keep func(*patch.Patch) bool) []group {
-	var all []group
+func groups(file *contents.File, keep func(*patch.Patch) bool) (all []group) {
 	for _, p := range file.Plan.Patches {
 		if !keep(&p) {
 			continue
@@ -232,8 +231,7 @@ const OpenSite = "live or unknown call site"
 func Covered(f *contents.Findings) int { return f.LeftOver() - f.Uncovered() }
 
 // Coverers are the parts of the fallback that cover sites, each once.
-func Coverers(f *contents.Findings) []string {
-	var all []string
+func Coverers(f *contents.Findings) (all []string) {
 	for i := range f.Files {
 		if by := f.Files[i].Covered; by != "" && !slices.Contains(all, by) {
 			all = append(all, by)

@@ -157,8 +157,7 @@ func (a axis) at(v float64) float64 {
 	return a.from + (math.Log10(v)-a.low)/(a.high-a.low)*(a.to-a.from)
 }
 
-func (a axis) ticks() []float64 {
-	var all []float64
+func (a axis) ticks() (all []float64) {
 	for e := a.low; e <= a.high; e++ {
 		all = append(all, math.Pow(10, e))
 	}
