@@ -41,32 +41,32 @@ var otherEngines = []struct {
 // Merge applies layers in order. An engine that would refuse the layers shows nothing; an
 // error is of overlay engines.
 func Merge(layers []*layerIndex) (*Tree, error) {
-	t := NewTree()
-	if err := t.applyAll(layers, overlaid); err != nil {
+	t, err := merged(layers, overlaid)
+	if err != nil {
 		return nil, err
 	}
 	for _, o := range otherEngines {
-		w := NewTree()
-		w.Engines = o.names
-		if w.applyAll(layers, o.manner) != nil || w.same(t) {
+		w, err := merged(layers, o.manner)
+		if err != nil || w.same(t) {
 			continue
 		}
 		if n := slices.IndexFunc(t.Others, w.same); n >= 0 {
-			t.Others[n].Engines += ", " + w.Engines
+			t.Others[n].Engines += ", " + o.names
 			continue
 		}
-		t.Others = append(t.Others, w)
+		w.Engines, t.Others = o.names, append(t.Others, w)
 	}
 	return t, nil
 }
 
-func (t *Tree) applyAll(layers []*layerIndex, m manner) error {
+func merged(layers []*layerIndex, m manner) (*Tree, error) {
+	t := NewTree()
 	for _, l := range layers {
 		if err := t.apply(l, m); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return t, nil
 }
 
 // applying is one layer that is being applied.
@@ -78,16 +78,6 @@ type applying struct {
 	pool   map[string]*Inode
 }
 
-func (a *applying) all(idx *layerIndex) error {
-	a.pool = map[string]*Inode{}
-	for _, e := range idx.Entries {
-		if err := a.add(e); err != nil {
-			return fmt.Errorf("%s: %s: %w", idx.Title, e.Name, err)
-		}
-	}
-	return nil
-}
-
 // Apply puts a layer on top, onto what is there; from is where the contents of its files are.
 func (t *Tree) Apply(idx *layerIndex, from members) error {
 	t.from = append(t.from, from)
@@ -95,15 +85,19 @@ func (t *Tree) Apply(idx *layerIndex, from members) error {
 }
 
 func (t *Tree) apply(idx *layerIndex, m manner) error {
-	a := &applying{to: t, n: len(t.Layers), manner: m}
+	a := &applying{to: t, n: len(t.Layers), manner: m, pool: map[string]*Inode{}}
 	t.Layers = append(t.Layers, idx)
 	if m == overlaid {
 		a.to, a.below = NewTree(), t
 	}
-	if err := a.all(idx); err != nil || m != overlaid {
-		return err
+	for _, e := range idx.Entries {
+		if err := a.add(e); err != nil {
+			return fmt.Errorf("%s: %s: %w", idx.Title, e.Name, err)
+		}
 	}
-	t.Root.cover(a.to.Root)
+	if m == overlaid {
+		t.Root.cover(a.to.Root)
+	}
 	return nil
 }
 

@@ -62,20 +62,20 @@ func examineNested(head []byte, r io.ReaderAt, size int64) (*elfInfo, error) {
 	if bytes.HasPrefix(head, []byte(scriptMagic)) {
 		return examineScript(r, size)
 	}
-	z := &zipLook{}
-	err := z.archive(r, size, "", 1)
-	return z.info(), err
+	return examineZip(r, size)
 }
 
-// info is what is known of an archive; nil for nothing to report.
-func (z *zipLook) info() *elfInfo {
+// examineZip looks into a zip archive; nil for nothing to report.
+func examineZip(r io.ReaderAt, size int64) (*elfInfo, error) {
+	z := &zipLook{}
+	err := z.archive(r, size, "", 1)
 	switch {
 	case z.calls > 0:
-		return unread("a zip archive with programs or libraries that call the vsyscall page, the first of %d is %s: they are not patched", z.calls, z.first)
+		return unread("a zip archive with programs or libraries that call the vsyscall page, the first of %d is %s: they are not patched", z.calls, z.first), err
 	case z.why != "":
-		return unread("a zip archive: %s", z.why)
+		return unread("a zip archive: %s", z.why), err
 	}
-	return nil
+	return nil, err
 }
 
 // zipBehind looks into the zip archive that a file ends with; is says that it ends with one.
@@ -90,9 +90,8 @@ func zipBehind(r io.ReaderAt, size int64) (info *elfInfo, is bool, err error) {
 	if _, err := zip.NewReader(r, size); err != nil { // the bytes are something else's
 		return nil, false, nil
 	}
-	z := &zipLook{}
-	err = z.archive(r, size, "", 1)
-	return z.info(), true, err
+	info, err = examineZip(r, size)
+	return info, true, err
 }
 
 // examineScript looks at what is behind the text of a script: a zip archive (a zipapp, pex), or something that it unpacks

@@ -69,6 +69,7 @@ func List(ctx context.Context, source string, o ListOptions) error {
 type lister struct {
 	o    ListOptions
 	seen map[string]bool // of clusters and engines, where names repeat
+	stop error           // of Each, which ends the list
 }
 
 // matches reports whether a name is asked for. Those of pods and tags are anybody's: in a list a space
@@ -117,19 +118,16 @@ func (l *lister) registry(ctx context.Context, where string) error {
 	err := media.EachRepository(ctx, host, prefix, l.o.Media, func(repo name.Repository) error {
 		found = true
 		err := l.repository(ctx, repo)
-		// A repository without tags stays in the list, and is not found.
-		if err != nil && ctx.Err() == nil && !errors.Is(err, errStop) {
-			if !errors.Is(err, hinterr.ErrNotFound) {
-				failed = append(failed, err)
-			}
-			return nil
+		if l.stop != nil || ctx.Err() != nil {
+			return err
 		}
-		return err
+		// A repository without tags stays in the list, and is not found.
+		if err != nil && !errors.Is(err, hinterr.ErrNotFound) {
+			failed = append(failed, err)
+		}
+		return nil
 	})
-	if stop := (*stopError)(nil); errors.As(err, &stop) {
-		return stop.error
-	}
-	if ctx.Err() != nil {
+	if l.stop == nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if !found && prefix != "" { // where some were found, it has one
@@ -139,19 +137,12 @@ func (l *lister) registry(ctx context.Context, where string) error {
 		}
 		progress.Note(l.o.Media.Progress, "%s: the registry does not list this repository; reading its tags directly", where)
 		err = l.repository(ctx, repo)
-		if stop := (*stopError)(nil); errors.As(err, &stop) {
-			return stop.error
-		}
+	}
+	if l.stop != nil {
+		return l.stop
 	}
 	return errors.Join(append(failed, err)...)
 }
-
-// stopError is an error of Each, which ends the list.
-type stopError struct{ error }
-
-var errStop = errors.New("stop")
-
-func (stopError) Is(target error) bool { return target == errStop }
 
 // repository lists the tags of a repository.
 func (l *lister) repository(ctx context.Context, repo name.Repository) error {
@@ -165,8 +156,8 @@ func (l *lister) repository(ctx context.Context, repo name.Repository) error {
 			if i.Source == "" {
 				continue
 			}
-			if err := l.o.Each(i); err != nil {
-				return &stopError{err}
+			if l.stop = l.o.Each(i); l.stop != nil {
+				return l.stop
 			}
 		}
 		return nil

@@ -4,7 +4,6 @@ package media
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -24,20 +23,7 @@ type Container struct {
 // InContainer calls f with a container, by name or ID, and the first daemon that has it. It errs with ErrNotFound
 // if none of them has it, and with ErrNoDaemon if none answers.
 func InContainer(ctx context.Context, name string, o Options, f func(*engine.Client, *engine.Container) error) error {
-	found := false
-	err := EachDaemon(ctx, "", o, func(c *engine.Client) (bool, error) {
-		got, err := c.Container(ctx, name)
-		if engine.NotFound(err) {
-			return false, nil
-		}
-		if found = true; err == nil {
-			err = f(c, got)
-		}
-		if err != nil {
-			err = fmt.Errorf("docker daemon %s: container %s: %w", c.Host, name, err)
-		}
-		return true, err
-	})
+	found, err := inDaemon(ctx, "", "container "+name, o, func(c *engine.Client) (*engine.Container, error) { return c.Container(ctx, name) }, f)
 	if err == nil && !found {
 		err = hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "no container %s", name), "'docker ps -a' lists them")
 	}

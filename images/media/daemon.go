@@ -19,46 +19,48 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// OpenDaemon opens an image in the first daemon that has it.
-func OpenDaemon(ctx context.Context, ref Ref, o Options) (*Source, error) {
-	var src *Source
-	err := EachDaemon(ctx, ref.Where(), o, func(c *engine.Client) (bool, error) {
-		found, err := c.Image(ctx, ref.Name)
+// inDaemon calls f with what look finds in the first daemon that has it; what names it in errors.
+func inDaemon[T any](ctx context.Context, only, what string, o Options, look func(*engine.Client) (T, error), f func(*engine.Client, T) error) (found bool, err error) {
+	err = EachDaemon(ctx, only, o, func(c *engine.Client) (bool, error) {
+		got, err := look(c)
 		if engine.NotFound(err) {
 			return false, nil
 		}
-		if err != nil {
-			return true, fmt.Errorf("docker daemon %s: %s: %w", c.Host, ref.Name, err)
+		if found = true; err == nil {
+			err = f(c, got)
 		}
+		if err != nil {
+			err = fmt.Errorf("docker daemon %s: %s: %w", c.Host, what, err)
+		}
+		return true, err
+	})
+	return found, err
+}
+
+// imageIn is inDaemon for an image by its name or ID.
+func imageIn(ctx context.Context, only, name string, o Options, f func(*engine.Client, engine.Image) error) (bool, error) {
+	return inDaemon(ctx, only, name, o, func(c *engine.Client) (engine.Image, error) { return c.Image(ctx, name) }, f)
+}
+
+// OpenDaemon opens an image in the first daemon that has it.
+func OpenDaemon(ctx context.Context, ref Ref, o Options) (src *Source, err error) {
+	found, err := imageIn(ctx, ref.Where(), ref.Name, o, func(c *engine.Client, found engine.Image) (err error) {
 		ref.Host = c.Host
 		src, err = saved(ctx, c, ref, found, o)
-		if err != nil {
-			return true, fmt.Errorf("docker daemon %s: %s: %w", c.Host, ref.Name, err)
-		}
-		return true, nil
+		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	if src == nil {
-		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "docker daemon: no image %s", ref.Name),
+	if err == nil && !found {
+		err = hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "docker daemon: no image %s", ref.Name),
 			"docker pull %s, or take it from its registry: docker://%s", ref.Name, ref.Name)
 	}
-	return src, nil
+	return src, err
 }
 
 // DaemonID is the ID of the image that a daemon has under a name, "" if none has it.
 func DaemonID(ctx context.Context, name string, o Options) (id string, err error) {
-	err = EachDaemon(ctx, "", o, func(c *engine.Client) (bool, error) {
-		found, err := c.Image(ctx, name)
-		if engine.NotFound(err) {
-			return false, nil
-		}
-		if err != nil {
-			return true, fmt.Errorf("docker daemon %s: %s: %w", c.Host, name, err)
-		}
+	_, err = imageIn(ctx, "", name, o, func(_ *engine.Client, found engine.Image) error {
 		id = found.ID
-		return true, nil
+		return nil
 	})
 	return id, err
 }

@@ -37,10 +37,9 @@ func (p *patchRun) copyTree(ctx context.Context, d *contents.Disk, t *contents.T
 	for n := range hits {
 		patched[hits[n].Inode] = &hits[n]
 	}
-	var lost contents.Lost
 	const private = 0o700 // until it has its owner
-	err = atomicfile.WriteFolder(out, private, func(temp string) (err error) {
-		lost, err = sources.WriteTree(ctx, t, temp, func(i *contents.Inode, r io.Reader) (io.Reader, *contents.Meta, error) {
+	return atomicfile.WriteFolder(out, private, func(temp string) (err error) {
+		p.lost, err = sources.WriteTree(ctx, t, temp, func(i *contents.Inode, r io.Reader) (io.Reader, *contents.Meta, error) {
 			if h := patched[i]; h != nil {
 				return patchedCopy(h, r.(*os.File))
 			}
@@ -48,10 +47,6 @@ func (p *patchRun) copyTree(ctx context.Context, d *contents.Disk, t *contents.T
 		})
 		return err
 	})
-	if text := lost.Warning(); text != "" && err == nil {
-		p.out.Warnings = append(p.out.Warnings, text)
-	}
-	return err
 }
 
 // patchedCopy is what is written for a patched file of a directory.

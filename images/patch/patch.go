@@ -75,7 +75,7 @@ type patchRun struct {
 	written  map[contents.FileID]*replacement
 	outsides []outside
 	stamp    stamp
-	lost     contents.Lost // of files replaced in place
+	lost     contents.Lost
 }
 
 // outside is a file of which not all names were in the paths given.
@@ -268,11 +268,7 @@ func (p *patchRun) writeOutput(ctx context.Context, d *contents.Disk, patched *c
 	if patched != nil {
 		patched.WarnDropped(dropped)
 	}
-	var all contents.Lost
-	all.Add(d.Path, lost)
-	if text := all.Warning(); text != "" {
-		p.out.Warnings = append(p.out.Warnings, text)
-	}
+	p.lost.Add(d.Path, lost)
 	fi, err := r.Stat()
 	if err != nil {
 		return err
