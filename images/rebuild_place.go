@@ -28,7 +28,10 @@ func place(ctx context.Context, s *contents.Session, own rebuilt, levels []rebui
 		}
 		out.Unchanged = false
 		if res.Index != nil {
-			res.Index = media.ReplaceInIndex(res.Index, r.src.Entry, r.img)
+			var err error
+			if res.Index, err = media.ReplaceInIndex(res.Index, r.src.Entry, r.img); err != nil {
+				return err
+			}
 		}
 	}
 	if own.img != nil {

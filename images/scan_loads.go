@@ -66,7 +66,7 @@ func scanLoads(ctx context.Context, s *contents.Session, path string, isFolder b
 		if err != nil || library || interp == "" {
 			return nil
 		}
-		if folderHas(real, interp) {
+		if _, err := placeIn(real, interp); err == nil {
 			return filepath.SkipAll
 		}
 		return l.program(ctx, path, interp)
@@ -121,18 +121,18 @@ func (l *loading) program(ctx context.Context, path, interp string) error {
 	return nil
 }
 
-// folderHas reports whether a folder has a file, as a root filesystem has it.
-func folderHas(dir, name string) bool {
-	r, err := os.OpenRoot(dir)
+// placeIn is the path of a file in a root filesystem: a symlink means a place in there.
+func placeIn(root, name string) (string, error) {
+	r, err := os.OpenRoot(root)
 	if err != nil {
-		return false
+		return "", err
 	}
 	defer r.Close()
 	at, err := rootpath.In(r, name)
 	if err == nil {
 		_, err = r.Stat(at)
 	}
-	return err == nil
+	return filepath.Join(root, filepath.FromSlash(at)), err
 }
 
 // with is a root with one file more.
@@ -150,16 +150,10 @@ func (w *with) Open(name string) (fs.File, error) {
 
 // examine adds the findings in one library.
 func (l *loading) examine(ctx context.Context, root, lib string) error {
-	r, err := os.OpenRoot(root)
+	path, err := placeIn(root, lib)
 	if err != nil {
 		return err
 	}
-	defer r.Close()
-	real, err := rootpath.In(r, lib) // a symlink of the root means a place in the root
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(root, filepath.FromSlash(real))
 	got, err := l.s.Path(ctx, path)
 	if err != nil {
 		return err
@@ -198,7 +192,7 @@ func ownRoot(real, interp string) string {
 		if filepath.Base(dir) == "usr" { // a merged /usr has the loader of the folder above
 			continue
 		}
-		if folderHas(dir, interp) {
+		if _, err := placeIn(dir, interp); err == nil {
 			return dir
 		}
 	}

@@ -173,11 +173,13 @@ func (v *Verified) index(base, after *media.Source) error {
 		v.skip("images of other platforms: %v has none", base.Ref)
 		return nil
 	}
-	index := base.Index
+	index, err := base.Index, error(nil)
 	bases, afters := append([]*media.Source{base}, base.Levels...), append([]*media.Source{after}, after.Levels...)
 	for i, b := range bases {
 		if i < len(afters) && b.Entry.Digest != afters[i].Entry.Digest {
-			index = media.ReplaceInIndex(index, b.Entry, afters[i].Image)
+			if index, err = media.ReplaceInIndex(index, b.Entry, afters[i].Image); err != nil {
+				return err
+			}
 		}
 	}
 	want, err := index.RawManifest()

@@ -80,7 +80,7 @@ func TestRegistryIndex(t *testing.T) {
 		t.Errorf("got %s, entry %+v", src.Digest, src.Entry)
 	}
 	fresh := imagetest.PlatformImage(t, "amd64", "derived")
-	ridx := media.ReplaceInIndex(src.Index, src.Entry, fresh)
+	ridx := imagetest.Must[v1.ImageIndex](t)(media.ReplaceInIndex(src.Index, src.Entry, fresh))
 	n := &imagetest.Notes{}
 	o := imagetest.Fast
 	o.Progress = n

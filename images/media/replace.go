@@ -8,7 +8,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
@@ -24,112 +23,88 @@ import (
 // is: in idx or in an index in it. Of old's entry only digest, size and media type
 // change; platform, annotations and position are kept. Every other entry keeps its bytes,
 // and the index its own text around them, except for buildkit's attestations about old, which
-// are not about img and go: Put notes that. Errors come from the methods of the result.
-func ReplaceInIndex(idx v1.ImageIndex, old v1.Descriptor, img v1.Image) v1.ImageIndex {
-	return replaceInIndex(idx, old, img, blob.MaxNesting)
-}
-
-func replaceInIndex(idx v1.ImageIndex, old v1.Descriptor, img v1.Image, depth int) *replacedIndex {
-	r := &replacedIndex{base: idx, old: old, img: img, depth: depth}
-	r.compute = sync.OnceValue(r.edit)
-	return r
+// are not about img and go: Put notes that.
+func ReplaceInIndex(idx v1.ImageIndex, old v1.Descriptor, img v1.Image) (v1.ImageIndex, error) {
+	r, err := replaceInIndex(idx, old, img, blob.MaxNesting)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // replacedIndex is an index with one image replaced. It implements v1.ImageIndex.
 type replacedIndex struct {
-	base  v1.ImageIndex
-	old   v1.Descriptor
-	img   v1.Image
-	depth int
-
-	compute func() error
-	// Set by compute:
+	base    v1.ImageIndex
+	img     v1.Image
 	raw     []byte
 	digest  v1.Hash                    // of img, if it is in this index
 	nested  map[v1.Hash]*replacedIndex // indexes in this one that changed, by new digest
-	dropped []v1.Descriptor            // attestations about old, here and in nested
+	dropped []v1.Descriptor            // attestations about the old image, here and in nested
 }
 
-// edit makes the new text of the index.
-func (r *replacedIndex) edit() error {
-	raw, err := r.base.RawManifest()
+func replaceInIndex(idx v1.ImageIndex, old v1.Descriptor, img v1.Image, depth int) (*replacedIndex, error) {
+	r := &replacedIndex{base: idx, img: img, nested: map[v1.Hash]*replacedIndex{}}
+	raw, err := idx.RawManifest()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	text, err := parseIndexText(raw)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	r.nested = map[v1.Hash]*replacedIndex{}
 	found := false
+	replace := func(n int, by partial.Describable) (v1.Hash, error) {
+		d, err := partial.Descriptor(by)
+		if err != nil {
+			return v1.Hash{}, err
+		}
+		found = true
+		return d.Digest, text.Replace(n, *d)
+	}
 	for n, d := range text.Entries {
 		switch {
-		case isAttestation(d) && d.Annotations[AttestationSubject] == r.old.Digest.String():
+		case isAttestation(d) && d.Annotations[AttestationSubject] == old.Digest.String():
 			text.Drop(n)
 			r.dropped = append(r.dropped, d)
-		case d.Digest == r.old.Digest:
-			nd, err := partial.Descriptor(r.img)
-			if err != nil {
-				return err
+		case d.Digest == old.Digest:
+			if r.digest, err = replace(n, img); err != nil {
+				return nil, err
 			}
-			if err := text.Replace(n, *nd); err != nil {
-				return err
+		case d.MediaType.IsIndex() && depth > 0:
+			var in *replacedIndex
+			sub, err := idx.ImageIndex(d.Digest)
+			if err == nil {
+				in, err = replaceInIndex(sub, old, img, depth-1)
 			}
-			r.digest, found = nd.Digest, true
-		case d.MediaType.IsIndex() && r.depth > 0:
-			sub, err := r.base.ImageIndex(d.Digest)
 			if errors.Is(err, hinterr.ErrNotFound) {
-				continue // a layout need not have every platform
+				continue // it is not in there, or the layout does not have that platform
 			}
 			if err != nil {
-				return err
+				return nil, err
 			}
-			in := replaceInIndex(sub, r.old, r.img, r.depth-1)
-			if err := in.compute(); errors.Is(err, hinterr.ErrNotFound) {
-				continue
-			} else if err != nil {
-				return err
-			}
-			nd, err := partial.Descriptor(in)
+			digest, err := replace(n, in)
 			if err != nil {
-				return err
+				return nil, err
 			}
-			if err := text.Replace(n, *nd); err != nil {
-				return err
-			}
-			r.nested[nd.Digest], found = in, true
-			r.dropped = append(r.dropped, in.dropped...)
+			r.nested[digest], r.dropped = in, append(r.dropped, in.dropped...)
 		}
 	}
 	if !found {
-		return hinterr.Errorf(hinterr.ErrNotFound, "no manifest %v in the index", r.old.Digest)
+		return nil, hinterr.Errorf(hinterr.ErrNotFound, "no manifest %v in the index", old.Digest)
 	}
 	r.raw = text.Bytes()
-	return nil
+	return r, nil
 }
 
 func (r *replacedIndex) MediaType() (types.MediaType, error) { return r.base.MediaType() }
 func (r *replacedIndex) Digest() (v1.Hash, error)            { return partial.Digest(r) }
 func (r *replacedIndex) Size() (int64, error)                { return partial.Size(r) }
-
-func (r *replacedIndex) RawManifest() ([]byte, error) {
-	if err := r.compute(); err != nil {
-		return nil, err
-	}
-	return bytes.Clone(r.raw), nil
-}
-
+func (r *replacedIndex) RawManifest() ([]byte, error)        { return bytes.Clone(r.raw), nil }
 func (r *replacedIndex) IndexManifest() (*v1.IndexManifest, error) {
-	if err := r.compute(); err != nil {
-		return nil, err
-	}
 	return v1.ParseIndexManifest(bytes.NewReader(r.raw))
 }
 
 func (r *replacedIndex) Image(h v1.Hash) (v1.Image, error) {
-	if err := r.compute(); err != nil {
-		return nil, err
-	}
 	if h == r.digest {
 		return r.img, nil
 	}
@@ -137,9 +112,6 @@ func (r *replacedIndex) Image(h v1.Hash) (v1.Image, error) {
 }
 
 func (r *replacedIndex) ImageIndex(h v1.Hash) (v1.ImageIndex, error) {
-	if err := r.compute(); err != nil {
-		return nil, err
-	}
 	if in, ok := r.nested[h]; ok {
 		return in, nil
 	}
@@ -152,7 +124,7 @@ func (r *replacedIndex) Layer(h v1.Hash) (v1.Layer, error) { return blob.BlobOf(
 // NoteDropped reports the attestations that ReplaceInIndex left out.
 func NoteDropped(idx v1.ImageIndex, p progress.Reporter) {
 	r, ok := idx.(*replacedIndex)
-	if !ok || r.compute() != nil {
+	if !ok {
 		return
 	}
 	NoteDropped(r.base, p)

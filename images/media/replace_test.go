@@ -25,7 +25,7 @@ func TestReplaceInIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	fresh := imagetest.PlatformImage(t, "amd64", "derived")
-	out := media.ReplaceInIndex(idx, d, fresh)
+	out := imagetest.Must[v1.ImageIndex](t)(media.ReplaceInIndex(idx, d, fresh))
 	raw := imagetest.Must[[]byte](t)(out.RawManifest())
 	if !json.Valid(raw) {
 		t.Fatalf("not JSON: %s", raw)
@@ -47,7 +47,7 @@ func TestReplaceInIndex(t *testing.T) {
 	if err := validate.Index(out); err != nil {
 		t.Error(err)
 	}
-	again := media.ReplaceInIndex(idx, d, fresh)
+	again := imagetest.Must[v1.ImageIndex](t)(media.ReplaceInIndex(idx, d, fresh))
 	if !bytes.Equal(raw, imagetest.Must[[]byte](t)(again.RawManifest())) {
 		t.Error("the same replacement gave other bytes")
 	}
@@ -63,7 +63,7 @@ func TestReplaceInNestedIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	fresh := imagetest.PlatformImage(t, "amd64", "derived")
-	out := media.ReplaceInIndex(outer, d, fresh)
+	out := imagetest.Must[v1.ImageIndex](t)(media.ReplaceInIndex(outer, d, fresh))
 	if err := validate.Index(out); err != nil {
 		t.Error(err)
 	}
@@ -84,7 +84,7 @@ func TestReplaceInNestedIndex(t *testing.T) {
 }
 
 func TestReplaceMissing(t *testing.T) {
-	_, err := media.ReplaceInIndex(imagetest.TinyIndex(t), v1.Descriptor{Digest: v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("0", 64)}}, imagetest.TinyImage(t)).RawManifest()
+	_, err := media.ReplaceInIndex(imagetest.TinyIndex(t), v1.Descriptor{Digest: v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("0", 64)}}, imagetest.TinyImage(t))
 	imagetest.WantErr(t, err, hinterr.ErrNotFound, "sha256:0000")
 }
 

@@ -165,21 +165,17 @@ func squash(ctx context.Context, r io.Reader, file string, like squashSuper, roo
 	if err != nil {
 		return err
 	}
-	if tool.version == 0 {
-		err := runTool(ctx, r, io.Discard, tool.path, "--quiet", "--force", "--no-skip", "--compressor", like.Compression, "--block-size", block, file)
-		if err != nil {
-			return err
+	args := []string{"--quiet", "--force", "--no-skip", "--compressor", like.Compression, "--block-size", block, file}
+	if tool.version > 0 {
+		args = []string{"-", file, "-tar", "-noappend", "-no-progress", "-quiet", "-comp", like.Compression, "-b", block}
+		if root != nil {
+			m := root.Meta
+			args = append(args, "-root-mode", strconv.FormatInt(m.Mode, 8), "-root-uid", strconv.Itoa(m.UID), "-root-gid", strconv.Itoa(m.GID),
+				"-root-time", strconv.FormatInt(max(m.Mtime.Unix(), 0), 10))
 		}
-		return like.keepTime(file)
 	}
-	args := []string{"-", file, "-tar", "-noappend", "-no-progress", "-quiet", "-comp", like.Compression, "-b", block}
-	if tool.version < mksquashfsRoot {
+	if tool.version > 0 && tool.version < mksquashfsRoot {
 		progress.Note(o.Progress, "mksquashfs before 4.6 makes the root directory root's, with the time of now: install tar2sqfs (squashfs-tools-ng) for the same bytes every time")
-	}
-	if root != nil {
-		m := root.Meta
-		args = append(args, "-root-mode", strconv.FormatInt(m.Mode, 8), "-root-uid", strconv.Itoa(m.UID), "-root-gid", strconv.Itoa(m.GID),
-			"-root-time", strconv.FormatInt(max(m.Mtime.Unix(), 0), 10))
 	}
 	if err := runTool(ctx, r, io.Discard, tool.path, args...); err != nil {
 		return err
@@ -234,7 +230,8 @@ func newTool(ctx context.Context, in io.Reader, out io.Writer, words []string) (
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, said
 	cmd.WaitDelay = blob.ChildDelay
 	// The result must not depend on the place.
-	cmd.Env = append(dropVariable(os.Environ(), "SOURCE_DATE_EPOCH"), "TZ=UTC", "LC_ALL=C")
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SOURCE_DATE_EPOCH=") })
+	cmd.Env = append(env, "TZ=UTC", "LC_ALL=C")
 	return cmd, said
 }
 
@@ -251,17 +248,6 @@ func toolError(ctx context.Context, cmd *exec.Cmd, said *blob.HeadBuffer, err er
 		return hinterr.Damaged("%s: %s", filepath.Base(cmd.Path), strings.ReplaceAll(text, "\n", "; "))
 	}
 	return fmt.Errorf("%s: %w", filepath.Base(cmd.Path), err)
-}
-
-// dropVariable takes a variable out of an environment.
-func dropVariable(env []string, name string) []string {
-	var kept []string
-	for _, v := range env {
-		if !strings.HasPrefix(v, name+"=") {
-			kept = append(kept, v)
-		}
-	}
-	return kept
 }
 
 // plainTar is a tar stream in a temporary file.
