@@ -21,7 +21,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
-	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"vfix.dev/vfix/images/atomicfile"
@@ -164,8 +163,6 @@ type referrer struct {
 	subject   v1.Descriptor
 }
 
-func (r referrer) layer() v1.Layer { return static.NewLayer(r.statement, inTotoMediaType) }
-
 func (r referrer) MediaType() (types.MediaType, error) { return types.OCIManifestSchema1, nil }
 
 // RawManifest is encoded from a struct, as v1.Manifest has no artifactType.
@@ -175,11 +172,10 @@ func (r referrer) RawManifest() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	layer, err := partial.Descriptor(r.layer())
-	if err != nil {
+	layer := v1.Descriptor{MediaType: inTotoMediaType, Annotations: notes}
+	if layer.Digest, layer.Size, err = v1.SHA256(bytes.NewReader(r.statement)); err != nil {
 		return nil, err
 	}
-	layer.Annotations = notes
 	return jsonobject.Encode(struct {
 		SchemaVersion int               `json:"schemaVersion"`
 		MediaType     types.MediaType   `json:"mediaType"`
@@ -191,7 +187,7 @@ func (r referrer) RawManifest() ([]byte, error) {
 	}{
 		2, types.OCIManifestSchema1, inTotoMediaType,
 		v1.Descriptor{MediaType: EmptyConfigType, Digest: config, Size: int64(len(emptyConfig)), Data: []byte(emptyConfig)},
-		[]v1.Descriptor{*layer}, r.subject, notes,
+		[]v1.Descriptor{layer}, r.subject, notes,
 	})
 }
 

@@ -10,7 +10,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"strings"
 
@@ -180,29 +179,26 @@ func oldConfig(chain []OldLayer, architecture string) ([]byte, error) {
 
 // listCommands makes lists of an Entrypoint and a Cmd that are single words.
 func listCommands(c jsonobject.Object, key string) error {
-	var o jsonobject.Object
-	if raw, ok := c[key]; !ok {
+	if raw := string(c[key]); raw == "" || raw == "null" {
 		return nil
-	} else if err := json.Unmarshal(raw, &o); err != nil || o == nil {
-		return err
 	}
-	for _, name := range []string{"Entrypoint", "Cmd"} {
-		raw, ok := o[name]
-		if !ok || !strings.HasPrefix(string(raw), `"`) {
-			continue
+	return jsonobject.Edit(c, key, func(o *jsonobject.Object) error {
+		for _, name := range []string{"Entrypoint", "Cmd"} {
+			if !strings.HasPrefix(string((*o)[name]), `"`) {
+				continue
+			}
+			err := jsonobject.Edit(*o, name, func(words *stringOrList) error {
+				if (*words)[0] == "" {
+					*words = nil
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
 		}
-		var words stringOrList
-		if err := json.Unmarshal(raw, &words); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		if words[0] == "" {
-			words = nil
-		}
-		o[name], _ = jsonobject.Encode(words)
-	}
-	var err error
-	c[key], err = jsonobject.Encode(o)
-	return err
+		return nil
+	})
 }
 
 // history is the layer's entry in the history (image-spec config.md, "history").

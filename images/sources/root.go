@@ -13,7 +13,6 @@ import (
 	"path"
 	"slices"
 	"sync"
-	"time"
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
@@ -109,9 +108,9 @@ func (f *imageFS) Open(name string) (fs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	info := imageInfo{path.Base(name), k}
+	info := k.Header(path.Base(name)).FileInfo()
 	if k.Kids != nil {
-		return &imageFile{info: info, fs: f}, nil
+		return &imageFile{info: info}, nil
 	}
 	if k.Kind != contents.KindFile {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("not a regular file")}
@@ -120,7 +119,7 @@ func (f *imageFS) Open(name string) (fs.File, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
-	return &imageFile{info: info, fs: f, SectionReader: io.NewSectionReader(r, 0, r.Size())}, nil
+	return &imageFile{info: info, SectionReader: io.NewSectionReader(r, 0, r.Size())}, nil
 }
 
 // content reads a file, and the small files of its folder with it.
@@ -164,7 +163,7 @@ func (f *imageFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	}
 	var all []fs.DirEntry
 	for _, name := range contents.SortedKeys(k.Kids) {
-		all = append(all, fs.FileInfoToDirEntry(imageInfo{name, k.Kids[name]}))
+		all = append(all, fs.FileInfoToDirEntry(k.Kids[name].Header(name).FileInfo()))
 	}
 	return all, nil
 }
@@ -172,8 +171,7 @@ func (f *imageFS) ReadDir(name string) ([]fs.DirEntry, error) {
 // imageFile is an open file or folder.
 type imageFile struct {
 	*io.SectionReader // nil for a folder
-	info              imageInfo
-	fs                *imageFS
+	info              fs.FileInfo
 }
 
 func (f *imageFile) Stat() (fs.FileInfo, error) { return f.info, nil }
@@ -184,29 +182,4 @@ func (f *imageFile) Read(b []byte) (int, error) {
 		return 0, errors.New("is a directory")
 	}
 	return f.SectionReader.Read(b)
-}
-
-// imageInfo implements fs.FileInfo.
-type imageInfo struct {
-	name string
-	k    *contents.Node
-}
-
-func (i imageInfo) Name() string       { return i.name }
-func (i imageInfo) Size() int64        { return i.k.Size }
-func (i imageInfo) ModTime() time.Time { return i.k.Meta.Mtime }
-func (i imageInfo) IsDir() bool        { return i.k.Kids != nil }
-func (i imageInfo) Sys() any           { return nil }
-
-func (i imageInfo) Mode() fs.FileMode {
-	m := fs.FileMode(i.k.Meta.Mode & 0o777)
-	switch {
-	case i.k.Kids != nil:
-		m |= fs.ModeDir
-	case i.k.Kind == contents.KindSymlink:
-		m |= fs.ModeSymlink
-	case i.k.Kind != contents.KindFile:
-		m |= fs.ModeIrregular
-	}
-	return m
 }

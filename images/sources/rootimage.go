@@ -26,28 +26,18 @@ import (
 )
 
 // RunConfig is how an image is run, if its source does not say.
-type RunConfig struct {
-	Entrypoint, Cmd []string
-	Env             []string // NAME=VALUE
-	WorkingDir      string
-	User            string
+type RunConfig struct { // in the order of the keys
+	Cmd        []string `json:",omitempty"`
+	Entrypoint []string `json:",omitempty"`
+	Env        []string `json:",omitempty"` // NAME=VALUE
+	User       string   `json:",omitempty"`
+	WorkingDir string   `json:",omitempty"`
 }
 
 // config makes the image config; the same files and choices give the same bytes.
 func (r RunConfig) config(diffID v1.Hash, of string) ([]byte, error) {
-	run := jsonobject.Object{}
-	for key, list := range map[string][]string{"Entrypoint": r.Entrypoint, "Cmd": r.Cmd, "Env": r.Env} {
-		if len(list) > 0 {
-			run[key], _ = jsonobject.Encode(list)
-		}
-	}
-	for key, value := range map[string]string{"WorkingDir": r.WorkingDir, "User": r.User} {
-		if value != "" {
-			run[key], _ = jsonobject.Encode(value)
-		}
-	}
 	return jsonobject.Encode(map[string]any{
-		"architecture": "amd64", "os": "linux", "config": run,
+		"architecture": "amd64", "os": "linux", "config": r,
 		"rootfs":  map[string]any{"type": "layers", "diff_ids": []string{diffID.String()}},
 		"history": []map[string]string{{"created_by": "vfix: the files of " + of}},
 	})
