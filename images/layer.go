@@ -135,7 +135,6 @@ func dropInDest(typed string) (media.Ref, error) {
 	return dest, nil
 }
 
-// dropIn lists the files of the drop-in layer.
 func dropIn(s *fallback.Shim, program string) ([]contents.Extra, error) {
 	body, err := readProgram(program)
 	if err != nil {

@@ -68,7 +68,6 @@ func findSignatures(ctx context.Context, src *media.Source, o media.Options) ([]
 	return all, nil
 }
 
-// signaturesOf asks for signatures of one manifest.
 func signaturesOf(repo name.Repository, d v1.Hash, opts []remote.Option) ([]Signature, error) {
 	var all []Signature
 	for _, t := range cosignTags {

@@ -88,7 +88,6 @@ func platformOf(src *media.Source) string {
 	return src.Entry.Platform.String()
 }
 
-// scanContainer examines the file system of a container, by name or ID.
 func scanContainer(ctx context.Context, s *contents.Session, name string, o media.Options) (*contents.Findings, error) {
 	var f *contents.Scanned
 	err := media.InContainer(ctx, name, o, func(c *engine.Client, got *engine.Container) (err error) {

@@ -18,7 +18,6 @@ import (
 	"vfix.dev/vfix/internal/jsonobject"
 )
 
-// findStatement finds the statement about an image.
 func findStatement(ctx context.Context, src *media.Source, o VerifyOptions) (*provenance.Stated, error) {
 	if src.Image == nil {
 		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: not an image: no statement is made about directories and files", src.Ref),

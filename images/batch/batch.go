@@ -109,7 +109,6 @@ func Rebuild(ctx context.Context, list *List, o Options) (*Batch, error) {
 	return (&batch{o: o, list: list}).all(ctx)
 }
 
-// all works at the whole list.
 func (b *batch) all(ctx context.Context) (*Batch, error) {
 	o, list := b.o, b.list
 	if o.Media.Meter == nil {
@@ -329,7 +328,6 @@ func (b *batch) dest(out outcome.Image, ref media.Ref) (string, error) {
 	return dest, nil
 }
 
-// take fills in what a rebuild did.
 func take(o *outcome.Image, r *images.Rebuilt) {
 	o.Status = outcome.Done
 	if r.Unchanged {

@@ -44,7 +44,6 @@ func (l *List) prepare() error {
 	return l.lookClosely(s, twice(lines), twice(s.dests))
 }
 
-// count counts a line that counts.
 func (l *List) count(i outcome.Item, n int) {
 	l.all += n
 	if l.o.Part.has(i) {

@@ -23,7 +23,6 @@ func Scan(ctx context.Context, list *List, o Options) (*Batch, error) {
 // scanVerb begins the options in lines of a state file that a scan wrote, and is their verb.
 const scanVerb = "scan"
 
-// scan examines one image.
 func (b *batch) scan(ctx context.Context, out *outcome.Image, src *media.Source) error {
 	f, err := images.ScanSource(ctx, b.s, src, b.o.ScanOptions)
 	if err != nil {
@@ -33,7 +32,6 @@ func (b *batch) scan(ctx context.Context, out *outcome.Image, src *media.Source)
 	return nil
 }
 
-// found fills in what a scan found.
 func found(o *outcome.Image, all *contents.Findings) {
 	o.Status = outcome.Unaffected
 	for _, f := range all.All() {

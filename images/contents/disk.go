@@ -471,7 +471,6 @@ func (t *Tree) WriteTar(ctx context.Context, w io.Writer, task progress.Task, ch
 	return tw.Close()
 }
 
-// write writes one file.
 func (d *Disk) write(ctx context.Context, tw *tar.Writer, name string, e *Entry, task progress.Task) error {
 	if e.Kind != KindFile {
 		return tw.WriteHeader(e.Header(name))

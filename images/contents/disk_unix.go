@@ -35,7 +35,6 @@ func Identify(fi fs.FileInfo) (FileID, uint64) {
 	return FileID{uint64(st.Dev), uint64(st.Ino)}, uint64(st.Nlink)
 }
 
-// sameFS reports whether two inodes are on one file system.
 func sameFS(a, b FileID) bool { return a.dev == b.dev }
 
 // onlyRoot reports whether an error says that the caller has no right to give a file
@@ -207,7 +206,6 @@ func openParent(root *os.Root, name string) (*os.File, string, error) {
 	return f, path.Base(name), err
 }
 
-// giveOwnerAt gives a name in an open directory its owner.
 func (m *Meta) giveOwnerAt(at int, base string) ([]Loss, error) {
 	var is unix.Stat_t
 	if err := unix.Fstatat(at, base, &is, unix.AT_SYMLINK_NOFOLLOW); err != nil {

@@ -100,7 +100,6 @@ func (m Member) Write(ctx context.Context, tw *tar.Writer) error {
 	return err
 }
 
-// writeMembers writes the tar stream of the added layer.
 func (s *Session) writeMembers(ctx context.Context, w io.Writer, t *Tree, hits []Target, extras []Extra) error {
 	m := Members{}
 	for _, h := range hits {

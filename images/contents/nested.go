@@ -155,7 +155,6 @@ func (z *zipLook) archive(r io.ReaderAt, size int64, name string, depth int) err
 	return nil
 }
 
-// member looks at one member.
 func (z *zipLook) member(f *zip.File, name string, depth int) {
 	if f.FileInfo().IsDir() || f.UncompressedSize64 < elfHead {
 		return
@@ -228,7 +227,6 @@ func (z *zipLook) begin(f *zip.File, head []byte) bool {
 	return err == nil
 }
 
-// program examines a program or library.
 func (z *zipLook) program(b []byte, name string) {
 	r := elf.Memory(b)
 	report, err := patch.Scan(r, int64(len(b)))

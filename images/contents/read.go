@@ -80,7 +80,6 @@ func (t *Tree) hold(ctx context.Context, targets []Target) error {
 	return err
 }
 
-// readMembers reads the members wanted of a tar stream.
 func readMembers(ctx context.Context, r io.Reader, want map[int]*Inode, all bool, f func(*Inode, io.Reader) error) error {
 	left := len(want)
 	for m, err := range blob.Members(r) {

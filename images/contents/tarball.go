@@ -75,7 +75,6 @@ func (s *Session) Exported(ctx context.Context, stream io.Reader, title string) 
 	return f, nil
 }
 
-// stream reads a tar stream of a whole file system.
 func (s *Session) stream(ctx context.Context, r io.Reader, title string, from members) (*Tree, error) {
 	x := &examiner{S: s}
 	defer x.Close()

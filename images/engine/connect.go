@@ -137,7 +137,6 @@ func clientTLS(dir string, verify, all bool) (*tls.Config, error) {
 	return c, err
 }
 
-// negotiate asks for the API version.
 func (c *Client) negotiate(ctx context.Context, env bool) error {
 	ping, cancel := context.WithTimeout(ctx, pingTime)
 	defer cancel()

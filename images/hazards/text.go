@@ -54,7 +54,6 @@ func (t *text) each(word string, f func(before, after []byte) bool) error {
 	return nil
 }
 
-// has reports whether a word is there.
 func (t *text) has(word string) (found bool, err error) {
 	err = t.each(word, func(_, _ []byte) bool { found = true; return false })
 	return found, err

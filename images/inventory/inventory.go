@@ -118,7 +118,6 @@ func LocalNames(ctx context.Context, o media.Options) (images, containers []stri
 	return images, containers, err
 }
 
-// tagsOf are the names of an image.
 func tagsOf(i engine.ListedImage) []string {
 	return slices.DeleteFunc(slices.Clone(i.RepoTags), func(tag string) bool { return tag == "<none>:<none>" })
 }

@@ -144,7 +144,6 @@ func (l *lister) registry(ctx context.Context, where string) error {
 	return errors.Join(append(failed, err)...)
 }
 
-// repository lists the tags of a repository.
 func (l *lister) repository(ctx context.Context, repo name.Repository) error {
 	return media.EachTags(ctx, repo, l.o.Media, func(tags []name.Tag) error {
 		tags = slices.DeleteFunc(tags, func(t name.Tag) bool { return !l.matches(sourceOf(t)) })

@@ -80,7 +80,6 @@ func (p *pods) value(key string, container bool, depth int) error {
 	return err
 }
 
-// member reads one member of an object.
 func (p *pods) member(container bool, depth int) error {
 	key, err := p.Token()
 	if err != nil {

@@ -90,7 +90,6 @@ func portable(ctx context.Context, img v1.Image, oci bool, p progress.Reporter) 
 	return blob.NewEditedImage(config, layers, func() ([]byte, error) { return raw, nil }), release, nil
 }
 
-// pack compresses a layer.
 func pack(ctx context.Context, l v1.Layer, p progress.Reporter) (*blob.PackedLayer, error) {
 	diffID, err := l.DiffID()
 	if err != nil {

@@ -94,7 +94,6 @@ func dockerImage(ctx context.Context, t *tarFile, ref Ref, o Options) (*Source, 
 	return src, src.Take(img, o)
 }
 
-// archivedImages reads manifest.json.
 func archivedImages(t *tarFile, _ string) (all []ArchiveImage, err error) {
 	raw, err := readFile(t, ArchiveManifest, blob.MaxManifest)
 	if err != nil {
@@ -149,7 +148,6 @@ func findArchived(all []ArchiveImage, tag, list string) (ArchiveImage, string, e
 // In HEX/layer.tar, docker's own, HEX is not a digest of anything.
 var hexName = lazy.Regexp(`^(?:sha256:)?([0-9a-f]{64})(?:\.json|\.tar|\.tar\.gz|\.tar\.zst)?$`)
 
-// claimedDigest is the digest in an entry's name.
 func claimedDigest(name string) (v1.Hash, bool) {
 	m := hexName().FindStringSubmatch(path.Base(name))
 	if m == nil {

@@ -47,7 +47,6 @@ func (f folder) open(name string) (io.ReadCloser, int64, error) {
 	return file, size, nil
 }
 
-// readFile reads a small file whole.
 func readFile(in files, name string, limit int64) ([]byte, error) {
 	f, size, err := in.open(name)
 	if err != nil {
@@ -85,7 +84,6 @@ func (b fileBlobs) Open(d v1.Descriptor) (io.ReadCloser, int64, error) {
 	return nil, 0, err
 }
 
-// blobEntry is the name of a blob in a layout.
 func blobEntry(h v1.Hash) string { return "blobs/" + h.Algorithm + "/" + h.Hex }
 
 // OpenLayout opens the image of an OCI layout folder.
@@ -102,7 +100,6 @@ func OpenLayout(ctx context.Context, ref Ref, o Options) (*Source, error) {
 	return src, nil
 }
 
-// layoutImage opens the image of a layout.
 func layoutImage(ctx context.Context, in files, ref Ref, o Options) (*Source, error) {
 	raw, err := readFile(in, LayoutIndex, blob.MaxManifest)
 	if err != nil {

@@ -48,7 +48,6 @@ func prepare(ctx context.Context, r Result, tag string, o Options) (c blob.Colle
 	return c, d, done, nil
 }
 
-// newLayoutIndex is the index.json of a layout with one entry.
 func newLayoutIndex(d v1.Descriptor) ([]byte, error) {
 	return json.Marshal(v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{d}})
 }
@@ -130,7 +129,6 @@ func existingLayout(dir string) ([]byte, error) {
 	return blob.ReadSmall(filepath.Join(dir, LayoutIndex), blob.MaxManifest)
 }
 
-// newLayout fills an empty folder.
 func newLayout(ctx context.Context, dir string, c blob.Collection, d v1.Descriptor, o Options) error {
 	if _, err := writeBlobs(ctx, dir, c, o); err != nil {
 		return err

@@ -140,7 +140,6 @@ func drivePath(s string) bool {
 		(s[0]|0x20) >= 'a' && (s[0]|0x20) <= 'z'
 }
 
-// splitPath takes PATH[:TAG] apart.
 func splitPath(s string) (path, tag string) {
 	drive := ""
 	if drivePath(s) {

@@ -152,7 +152,6 @@ func (p *patchRun) begin(root *os.Root, name string, id contents.FileID) (*repla
 	return r, nil
 }
 
-// commit renames what was written.
 func (p *patchRun) commit() error {
 	for _, r := range p.pending {
 		if err := r.root.Rename(r.temp, r.final); err != nil {

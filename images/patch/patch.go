@@ -138,7 +138,6 @@ func notAnImage(ctx context.Context, name string) error {
 	return hinterr.With(fmt.Errorf("%s: is an image; patch works on the files of a root filesystem", name), "to rebuild it: vfix rebuild %s", quote.Path(src.Ref.String()))
 }
 
-// one patches what one path names.
 func (p *patchRun) one(ctx context.Context, name string) error {
 	if err := notAnImage(ctx, name); err != nil {
 		return err
@@ -184,7 +183,6 @@ func (p *patchRun) one(ctx context.Context, name string) error {
 	return p.copyTree(ctx, d, t, f.ToPatch())
 }
 
-// tarball patches a tarball of a root filesystem.
 func (p *patchRun) tarball(ctx context.Context, name string) error {
 	t, err := p.s.Tarball(ctx, name)
 	if err != nil {
@@ -279,7 +277,6 @@ func (p *patchRun) writeOutput(ctx context.Context, d *contents.Disk, patched *c
 	return out.Commit()
 }
 
-// sameFile reports whether name is the open file.
 func sameFile(r *os.File, name string) (bool, error) {
 	a, err := r.Stat()
 	if err != nil {

@@ -130,7 +130,6 @@ func (p *Proof) begin(dest media.Ref, subjects []v1.Hash, path string, temp func
 	return f, nil
 }
 
-// commit gives the file its name.
 func (p *Proof) commit(f *atomicfile.File) error {
 	if err := f.Commit(); err != nil {
 		return fmt.Errorf("statement of provenance: %w", err)

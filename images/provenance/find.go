@@ -53,7 +53,6 @@ func Find(ctx context.Context, src *media.Source, file string, o media.Options) 
 		"keep it when rebuilding: vfix rebuild --provenance FILE; then: vfix verify --statement FILE")
 }
 
-// readStatement reads a file.
 func readStatement(file string) (*Stated, error) {
 	raw, err := blob.ReadSmall(file, maxStatement)
 	if err != nil {
@@ -194,7 +193,6 @@ func fillType(repo name.Repository, r *v1.Descriptor, opts []remote.Option) erro
 	return nil
 }
 
-// fetchStatement fetches the statement that a referrer's manifest holds.
 func fetchStatement(repo name.Repository, r v1.Descriptor, opts []remote.Option) (*Stated, error) {
 	at := repo.Digest(r.Digest.String())
 	desc, err := remote.Get(at, opts...)

@@ -130,7 +130,6 @@ func (f *fileChanges) lookup(name string) *md5Change {
 	return f.byInode[d.Kids[base].Inode]
 }
 
-// md5Of reads r to its end.
 func md5Of(r io.Reader) (string, error) {
 	h := md5.New()
 	_, err := io.Copy(h, r)

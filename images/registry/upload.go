@@ -26,7 +26,6 @@ type uploads struct {
 	retry bool
 }
 
-// blob brings a blob into the repository.
 func (u *uploads) blob(ctx context.Context, b blob.BlobToWrite) error {
 	release := u.net.hold(u.repo.Registry, b.Digest)
 	defer release()

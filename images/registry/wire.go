@@ -33,7 +33,6 @@ type wire struct {
 	limits sync.Map // of *rate.Limiter, by host
 }
 
-// refuse ends a request that is not sent.
 func refuse(req *http.Request, err error) (*http.Response, error) {
 	if req.Body != nil {
 		req.Body.Close()
@@ -258,7 +257,6 @@ func (w *watch) end(n int) {
 	}
 }
 
-// stall ends the request.
 func (w *watch) stall() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -96,7 +96,6 @@ func (s prettySignature) payload(raw []byte) ([]byte, error) {
 	return append(bytes.Clone(raw[:h.FormatLength]), tail...), nil
 }
 
-// verify checks the signature with the key beside it.
 func (s prettySignature) verify(payload []byte) error {
 	text, err := json.Marshal(struct {
 		prettySignature

@@ -151,7 +151,6 @@ func Image(ctx context.Context, raw []byte, b blob.Blobs, p progress.Reporter) (
 	return img, m, nil
 }
 
-// measureBlob reads a layer from b and checks it.
 func measureBlob(ctx context.Context, l *OldLayer, b blob.Blobs, p progress.Reporter) error {
 	rc, size, err := b.Open(v1.Descriptor{Digest: l.Digest, Size: -1})
 	if err != nil {

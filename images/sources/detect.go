@@ -89,7 +89,6 @@ func OpenPath(ctx context.Context, name string, o media.Options) (*media.Source,
 	return plainFile(name), t.Close()
 }
 
-// openOther opens a file that is not an archive.
 func openOther(ctx context.Context, name string, o media.Options) (*media.Source, error) {
 	if sifAtAll, err := startsAsSIF(name); err != nil {
 		return nil, err

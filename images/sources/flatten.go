@@ -73,14 +73,12 @@ func (f *flattening) write(ctx context.Context, w io.Writer) error {
 	return f.tw.Close()
 }
 
-// put writes what has no content.
 func (f *flattening) put(name string, e *contents.Entry) {
 	if f.err == nil {
 		f.err = contents.WrapPath(name, f.tw.WriteHeader(f.header(name, e)))
 	}
 }
 
-// links writes the further names of a file.
 func (f *flattening) links(names []string) {
 	for _, name := range names[1:] {
 		if f.err == nil {

@@ -100,7 +100,6 @@ func loadSIF(name string) (_ *sifFile, err error) {
 	return s, nil
 }
 
-// findRoot finds the partition with the root filesystem.
 func (s *sifFile) findRoot(size int64) error {
 	var err error
 	roots := 0
@@ -143,7 +142,6 @@ func (s *sifFile) findRoot(size int64) error {
 	return err
 }
 
-// openSIF makes a source of a SIF file.
 func openSIF(ctx context.Context, ref media.Ref, o media.Options) (*media.Source, error) {
 	s, err := loadSIF(ref.Name)
 	if err != nil {

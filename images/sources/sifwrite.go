@@ -30,7 +30,6 @@ type withAddedLayer interface {
 	Traced() bool
 }
 
-// putSIF writes an image as a SIF file.
 func putSIF(ctx context.Context, dest media.Ref, r media.Result, o media.Options) (media.Stored, error) {
 	st := media.Stored{Reference: dest.String()}
 	out, release, err := atomicfile.CreateLocked(ctx, dest.Name, o.Progress)
@@ -91,7 +90,6 @@ func writeSIF(ctx context.Context, out *atomicfile.File, img v1.Image, like squa
 	return warnings, c.UnloadContainer()
 }
 
-// squashImage makes the squashfs.
 func squashImage(ctx context.Context, img v1.Image, file string, like squashSuper, extras func(*contents.Tree) ([]contents.Extra, error), o media.Options) ([]string, error) {
 	s := contents.NewSession(0, o.Progress, patch.Options{})
 	defer s.Close()
@@ -175,7 +173,6 @@ func (s *sifFile) container(root io.Reader, sum []byte, o media.Options) ([]sif.
 	}, nil
 }
 
-// object describes one data object of the new file.
 func (s *sifFile) object(d sif.Descriptor, root io.Reader, number map[uint32]uint32) (sif.DescriptorInput, error) {
 	opts := []sif.DescriptorInputOpt{sif.OptNoGroup(), sif.OptObjectName(d.Name()), sif.OptObjectTime(d.CreatedAt())}
 	if g := d.GroupID(); g != 0 {

@@ -53,7 +53,6 @@ const (
 	squashUnsquashDir = "root"
 )
 
-// readSquashSuper reads the super block of a squashfs.
 func readSquashSuper(r io.ReaderAt) (squashSuper, error) {
 	var b [squashSuperLen]byte
 	if _, err := r.ReadAt(b[:], 0); err != nil || string(b[:len(squashMagic)]) != squashMagic {
@@ -86,7 +85,6 @@ func WritesSquash() bool {
 	})
 }
 
-// errNoSquashTools says what is missing.
 func errNoSquashTools(names string) error {
 	return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "squashfs: %s: not installed", names), "apt-get install squashfs-tools, or dnf install squashfs-tools")
 }
@@ -141,7 +139,6 @@ type writer struct {
 	version int // of mksquashfs; 0: it is tar2sqfs
 }
 
-// squashWriter finds the program.
 func squashWriter(ctx context.Context) (w writer, err error) {
 	if w.path, err = exec.LookPath("tar2sqfs"); err == nil {
 		return w, nil
@@ -256,7 +253,6 @@ type plainTar struct {
 	diffID v1.Hash
 }
 
-// keepTar keeps what write writes.
 func keepTar(write func(io.Writer) error) (p plainTar, err error) {
 	err = blob.Piped(write, func(r io.Reader) (err error) {
 		sum := sha256.New()

@@ -37,7 +37,6 @@ func (s *stage) path(layer v1.Hash, n int) string {
 	return path.Join(s.name, fmt.Sprintf("%s-%d", layer.Hex, n))
 }
 
-// take writes one file.
 func (s *stage) take(ctx context.Context, layer v1.Hash, e *contents.Entry, r io.Reader) error {
 	f, err := writeNew(ctx, s.root, s.path(layer, e.Number), r)
 	if err != nil {

@@ -49,7 +49,6 @@ func ReadOnce(source string) bool {
 	return err == nil && (isStream(ref) || isStdin(ref.Name) || strings.HasPrefix(ref.Name, "/dev/fd/") || strings.HasPrefix(ref.Name, "/proc/self/fd/"))
 }
 
-// openStream opens what can be read only once.
 func openStream(ctx context.Context, ref media.Ref, o media.Options) (*media.Source, error) {
 	file, err := keepStream(ctx, ref.Name, o)
 	if err != nil {
@@ -119,7 +118,6 @@ func streamBase(name string) string {
 	return name[strings.LastIndexByte(name, '/')+1:]
 }
 
-// copyStream reads a stream to its end.
 func copyStream(ctx context.Context, w *blob.HoleWriter, name string, task progress.Task) error {
 	f := os.Stdin
 	if !isStdin(name) {

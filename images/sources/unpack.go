@@ -134,7 +134,6 @@ type unpacking struct {
 	lost     contents.Lost
 }
 
-// image writes the merged file system into an empty directory.
 func (u *unpacking) image(ctx context.Context, img v1.Image, dir string, o media.Options) error {
 	s := contents.NewSession(0, o.Progress, patch.Options{})
 	defer s.Close()
