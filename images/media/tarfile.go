@@ -39,7 +39,7 @@ type tarEntry struct {
 type tarFile struct {
 	name    string // as the user gave it, for messages
 	f       *os.File
-	temp    string // the temporary file, "" for none
+	temp    bool // f is a temporary file
 	entries map[string]tarEntry
 }
 
@@ -164,10 +164,10 @@ func (t *tarFile) keep(ctx context.Context, r io.Reader, size int64, o Options, 
 		return err
 	}
 	defer plain.Close()
-	if t.f, err = os.CreateTemp("", atomicfile.TempPrefix+"*.tar"); err != nil {
+	if t.f, err = blob.TempFile(); err != nil {
 		return err
 	}
-	t.temp = t.f.Name()
+	t.temp = true
 	count := &blob.CountingReader{R: io.TeeReader(plain, t.f)}
 	if err := t.listFrom(ctx, count, count.At, stop); err != nil {
 		return err
@@ -177,17 +177,13 @@ func (t *tarFile) keep(ctx context.Context, r io.Reader, size int64, o Options, 
 	return err
 }
 
-// Close closes the archive and removes the temporary file.
+// Close closes the archive, and with it a temporary file is gone.
 func (t *tarFile) Close() error {
-	var err error
-	if t.f != nil {
-		err = t.f.Close()
+	if t.temp {
+		blob.RemoveTemp(t.f)
+		return nil
 	}
-	if t.temp != "" {
-		err = errors.Join(err, os.Remove(t.temp))
-		t.temp = ""
-	}
-	return err
+	return t.f.Close()
 }
 
 // Has reports whether the archive has an entry of that name.
