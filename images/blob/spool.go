@@ -100,14 +100,6 @@ type HoleWriter struct {
 	taken int64 // of Room
 }
 
-// Release gives back what was taken of Room.
-func (h *HoleWriter) Release() {
-	if h != nil && h.Room != nil {
-		h.Room.give(h.taken)
-		h.taken = 0
-	}
-}
-
 func (h *HoleWriter) take(n int) error {
 	if h.Room == nil {
 		return nil
@@ -223,10 +215,14 @@ func (k *Kept) Write(p []byte) (int, error) {
 // Open reads it from its beginning, not verified.
 func (k *Kept) Open() io.ReadCloser { return io.NopCloser(io.NewSectionReader(k.f, 0, k.N)) }
 
+// At reads it at any offset.
+func (k *Kept) At() io.ReaderAt { return k.f }
+
 // Close removes it. Whoever still reads it gets an error.
 func (k *Kept) Close() {
 	RemoveTemp(k.f)
-	k.Release()
+	k.Room.give(k.taken)
+	k.taken = 0
 }
 
 // How much the temporary files of a process may hold together: a layer of 2 MB can have files of

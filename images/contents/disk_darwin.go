@@ -13,8 +13,6 @@ import (
 
 const errNoXattr = unix.ENOATTR
 
-func timespec(t unix.Timespec) time.Time { return time.Unix(t.Unix()) }
-
 // changeTime is when a file's content or metadata last changed.
 func changeTime(fi fs.FileInfo) time.Time {
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {

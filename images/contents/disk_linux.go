@@ -13,8 +13,6 @@ import (
 
 const errNoXattr = unix.ENODATA
 
-func timespec(t unix.Timespec) time.Time { return time.Unix(t.Unix()) }
-
 // changeTime is when a file's content or metadata last changed; a package manager that
 // sets the mtime of what it unpacks leaves this alone.
 func changeTime(fi fs.FileInfo) time.Time {

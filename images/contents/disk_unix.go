@@ -13,6 +13,7 @@ import (
 	"os"
 	"path"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -113,7 +114,7 @@ func KeepTimes(root *os.Root, name string, from *os.File) error {
 	if err := unix.Fstat(int(from.Fd()), &st); err != nil {
 		return err
 	}
-	return root.Chtimes(name, timespec(st.Atim), timespec(st.Mtim))
+	return root.Chtimes(name, time.Unix(st.Atim.Unix()), time.Unix(st.Mtim.Unix()))
 }
 
 // Link gives the file called from in one folder the name to in another. Paths lead nowhere else

@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 
 	"vfix.dev/vfix/images/blob"
@@ -56,13 +55,13 @@ type examiner struct {
 	take func(e *Entry, r io.Reader) error
 	head [elfHead]byte
 	buf  []byte
-	tmp  *os.File
-	held *blob.HoleWriter // wrote what is in tmp
+	held *blob.Kept // a file that is too large for buf; nil for none
 }
 
 func (x *examiner) Close() {
-	x.held.Release()
-	blob.RemoveTemp(x.tmp)
+	if x.held != nil {
+		x.held.Close()
+	}
 }
 
 // content reads the content of a regular file and fills in what e knows of it.
@@ -142,26 +141,15 @@ func (x *examiner) hold(r io.Reader, size int64) (io.ReaderAt, error) {
 		_, err := io.ReadFull(r, b)
 		return elf.Memory(b), err
 	}
-	if x.tmp == nil {
-		f, err := blob.TempFile()
-		if err != nil {
-			return nil, err
-		}
-		x.tmp = f
-	}
-	if err := x.tmp.Truncate(0); err != nil {
+	x.Close()
+	var err error
+	if x.held, err = blob.Keep(io.LimitReader(r, size)); err != nil {
 		return nil, err
 	}
-	x.held.Release()
-	w := &blob.HoleWriter{W: x.tmp, Room: blob.Temp}
-	x.held = w
-	if err := w.Copy(io.LimitReader(r, size)); err != nil {
-		return nil, err
-	}
-	if w.N != size {
+	if x.held.N != size {
 		return nil, io.ErrUnexpectedEOF
 	}
-	return x.tmp, x.tmp.Truncate(size)
+	return x.held.At(), nil
 }
 
 // fixes reports whether the file has something besides call sites that needs a fix.

@@ -16,7 +16,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 
 	"vfix.dev/vfix/images/blob"
@@ -151,21 +153,18 @@ type Record struct {
 // DpkgRecords finds dpkg's records of the patched files, and the corrected databases.
 func DpkgRecords(ctx context.Context, sub *contents.Subject, targets []contents.Target) (files []Record, corrected []contents.Extra, err error) {
 	databases := map[string]*contents.Inode{}
-	var wanted []*contents.Inode
 	for _, dir := range md5Folders {
 		d := sub.T.At(strings.TrimSuffix(dir, "/"))
 		if d == nil {
 			continue
 		}
-		for _, base := range contents.SortedKeys(d.Kids) {
-			k := d.Kids[base]
+		for base, k := range d.Kids {
 			if k.Kind == contents.KindFile && IsDpkgRecord(dir+base, k.Size) {
 				databases[dir+base] = k.Inode
-				wanted = append(wanted, k.Inode)
 			}
 		}
 	}
-	if len(wanted) == 0 || len(targets) == 0 {
+	if len(databases) == 0 || len(targets) == 0 {
 		return nil, nil, nil
 	}
 	changes := &fileChanges{sub.T, map[*contents.Inode]*md5Change{}, map[string]bool{}}
@@ -180,7 +179,7 @@ func DpkgRecords(ctx context.Context, sub *contents.Subject, targets []contents.
 		}
 		changes.add(h.Inode, h.Names, before, after)
 	}
-	got, err := sub.T.Fetch(ctx, wanted)
+	got, err := sub.T.Fetch(ctx, slices.Collect(maps.Values(databases)))
 	if err != nil {
 		return nil, nil, err
 	}
