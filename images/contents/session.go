@@ -55,25 +55,38 @@ func NewSession(jobs int, p progress.Reporter, o patch.Options) *Session {
 
 func (s *Session) Close() { s.spool.Close() }
 
-// Image reads all layers of an image, several at once, and returns its merged file system.
+// Image reads all layers of an image, several at once, each once, and returns its merged file system. What somebody
+// else reads is waited for; the first error ends the others.
 func (s *Session) Image(ctx context.Context, img v1.Image) (*Tree, error) {
 	layers, err := img.Layers()
 	if err != nil {
 		return nil, err
 	}
-	ids := make([]v1.Hash, len(layers))
+	ids, first := make([]v1.Hash, len(layers)), map[v1.Hash]int{}
 	for i, l := range layers {
 		if ids[i], err = l.DiffID(); err != nil {
 			return nil, fmt.Errorf("layer %d: diff ID: %w", i, err)
 		}
+		if _, again := first[ids[i]]; !again {
+			first[ids[i]] = i
+		}
 	}
-	known, err := s.readLayers(ctx, layers, ids)
-	if err != nil {
+	read := make([]*layerIndex, len(layers))
+	g, reading := errgroup.WithContext(ctx)
+	for i, id := range ids {
+		if first[id] != i {
+			continue
+		}
+		g.Go(func() (err error) {
+			read[i], err = s.layers.Get(reading, id, func() (*layerIndex, error) { return s.ReadLayer(reading, layers[i]) })
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	read := make([]*layerIndex, len(ids))
 	for i, id := range ids {
-		read[i] = known[id]
+		read[i] = read[first[id]]
 	}
 	t, err := Merge(read)
 	if err != nil {
@@ -84,29 +97,6 @@ func (s *Session) Image(ctx context.Context, img v1.Image) (*Tree, error) {
 		t.from = append(t.from, layerMembers{l, s.Progress})
 	}
 	return t, nil
-}
-
-// readLayers reads what nobody has read yet, and waits for what somebody else reads. The
-// first error ends the others.
-func (s *Session) readLayers(ctx context.Context, layers []v1.Layer, ids []v1.Hash) (map[v1.Hash]*layerIndex, error) {
-	g, ctx := errgroup.WithContext(ctx)
-	known := make(map[v1.Hash]*layerIndex, len(ids))
-	var mu sync.Mutex // of known
-	started := map[v1.Hash]bool{}
-	for i, id := range ids {
-		if started[id] {
-			continue
-		}
-		started[id] = true
-		g.Go(func() error {
-			idx, err := s.layers.Get(ctx, id, func() (*layerIndex, error) { return s.ReadLayer(ctx, layers[i]) })
-			mu.Lock()
-			defer mu.Unlock()
-			known[id] = idx
-			return err
-		})
-	}
-	return known, g.Wait()
 }
 
 // AddLayer reads a layer and puts it on top of a tree.

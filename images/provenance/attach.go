@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -66,10 +65,7 @@ func subjectsOf(r media.Result, st media.Stored) ([]v1.Hash, error) {
 		return []v1.Hash{h}, err
 	}
 	img, err := r.Image.Digest()
-	if h == img {
-		return []v1.Hash{h}, err
-	}
-	return []v1.Hash{h, img}, err
+	return UniqueHashes([]v1.Hash{h, img}), err
 }
 
 // state makes the statement about a result that has these digests somewhere, under a name.
@@ -106,11 +102,7 @@ func (p *Proof) Beside(dest media.Ref, r media.Result, st media.Stored, write fu
 }
 
 func (p *Proof) addSubjects(more []v1.Hash) {
-	for _, h := range more {
-		if !slices.Contains(p.subjects, h) {
-			p.subjects = append(p.subjects, h)
-		}
-	}
+	p.subjects = UniqueHashes(append(p.subjects, more...))
 }
 
 // begin writes the statement to a file without a name yet; temp makes the one it has until then.
