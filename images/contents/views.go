@@ -36,16 +36,6 @@ func (k *Node) within(o *Node) bool {
 	return true
 }
 
-// Seen is the tree that an engine shows: one of Others, or t itself.
-func (t *Tree) Seen(engines string) *Tree {
-	for _, w := range t.Others {
-		if w.Engines == engines {
-			return w
-		}
-	}
-	return t
-}
-
 // place is the name without symlinks on the way to it that a name of a layer on top stands for;
 // or "".
 func (t *Tree) place(name string) string {
