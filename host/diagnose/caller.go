@@ -30,8 +30,8 @@ type Options struct {
 	// leave no trace of the caller; nil: nobody knows.
 	Callers func(function string) ([]string, error)
 	// Resolve finds out more of a container that a description is about: whether it ran on this machine, and what its
-	// image has; nil: nobody knows. done gives back what o needs.
-	Resolve func(e *Exited, o *Options) (done func())
+	// image has; nil: nobody knows.
+	Resolve func(e *Exited, o *Options)
 	// HasCommand reports whether this machine has a program; nil: by PATH.
 	HasCommand func(name string) bool
 	// Output is the destination that a rebuild of Root needs here, as words; nil for the default.

@@ -174,13 +174,13 @@ func oldProgram() *fstest.MapFile {
 }
 
 // resolver looks into the image old:1, which has a program that calls the page, or none.
-func resolver(affected, complete bool) func(*Exited, *Options) func() {
-	return func(e *Exited, o *Options) func() {
+func resolver(affected, complete bool) func(*Exited, *Options) {
+	return func(e *Exited, o *Options) {
 		if e.Image == "" && e.Name == "web" { // as an engine knows it by its name
 			e.Image = "old:1"
 		}
 		if e.Image != "old:1" {
-			return func() {}
+			return
 		}
 		e.Scan = &Scanned{Affected: affected, Complete: complete}
 		if e.Program == "" {
@@ -191,7 +191,6 @@ func resolver(affected, complete bool) func(*Exited, *Options) func() {
 			e.Scan.Sites, e.Scan.Files, o.Callers = 1, []string{"app/old"}, libcCalls
 			o.Root = fstest.MapFS{"app/old": oldProgram()}
 		}
-		return func() {}
 	}
 }
 
@@ -259,7 +258,7 @@ func TestDescriptions(t *testing.T) {
 // A part that was not examined attributes, suggests and clears nothing.
 func TestDescriptionsNotExamined(t *testing.T) {
 	for name, kind := range descriptions {
-		for why, resolve := range map[string]func(*Exited, *Options) func(){
+		for why, resolve := range map[string]func(*Exited, *Options){
 			"no image": nil, "in part": resolver(false, false),
 		} {
 			r, err := Text("evidence", strings.NewReader(kind.make(139, "", "")), Options{Resolve: resolve, HasCommand: noCommand})
@@ -287,7 +286,7 @@ func TestDescribed(t *testing.T) {
 		"compose":              {Label: "container web", Name: "web", NoTime: true},
 	} {
 		var got Exited
-		o := Options{Resolve: func(e *Exited, _ *Options) func() { got = *e; return func() {} }}
+		o := Options{Resolve: func(e *Exited, _ *Options) { got = *e }}
 		if _, err := Text("x", strings.NewReader(descriptions[name].make(139, "", "")), o); err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

@@ -64,8 +64,7 @@ func File(name string, o Options) (*Result, error) {
 	head = head[:n]
 	switch kind := sniff(head); kind {
 	case isCore:
-		c, err := Core(name, f, o)
-		return single(name, c, err)
+		return coreFile(name, f, o)
 	case isGzip, isZstd:
 		return packed(name, f, kind, o)
 	case isXZ:
@@ -76,7 +75,9 @@ func File(name string, o Options) (*Result, error) {
 	return Text(name, f, o)
 }
 
-func single(name string, c *Crash, err error) (*Result, error) {
+// coreFile diagnoses a core file alone.
+func coreFile(name string, r io.ReaderAt, o Options) (*Result, error) {
+	c, err := Core(name, r, o)
 	if err != nil {
 		return nil, err
 	}
@@ -92,8 +93,7 @@ func packed(name string, f *os.File, kind format, o Options) (*Result, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if sniff(head[:n]) == isCore {
-		c, err := Core(name, p, o)
-		return single(name, c, err)
+		return coreFile(name, p, o)
 	}
 	r, err := p.restart()
 	if err != nil {

@@ -106,15 +106,9 @@ func addAlike(all []*Crash, c *Crash) []*Crash {
 
 // resolved diagnoses an end, with what can be found out of it.
 func (e Exited) resolved(o Options) *Result {
-	if e.Label == "" {
-		e.Label = "a program"
-		if e.Program != "" {
-			e.Label = e.Program
-		}
-	}
-	e.Elsewhere = true
+	e.Label, e.Elsewhere = cmp.Or(e.Label, e.Program, "a program"), true
 	if o.Resolve != nil {
-		defer o.Resolve(&e, &o)()
+		o.Resolve(&e, &o)
 	}
 	return Container(e, o)
 }

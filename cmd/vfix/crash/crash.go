@@ -293,7 +293,7 @@ func thisKernel(version string) bool {
 }
 
 // resolve finds out more of what ended: its container, if an engine here has it, and its image.
-func (r *reader) resolve(e *diagnose.Exited, d *diagnose.Options) func() {
+func (r *reader) resolve(e *diagnose.Exited, d *diagnose.Options) {
 	id := e.ID
 	if id == "" && e.Pod == "" {
 		id = e.Name
@@ -314,7 +314,6 @@ func (r *reader) resolve(e *diagnose.Exited, d *diagnose.Options) func() {
 		}
 	}
 	r.lookInto(e, d)
-	return func() {}
 }
 
 // The signals of what is looked into: SIGKILL, SIGSEGV and SIGSYS.
