@@ -4,24 +4,32 @@
 # the rebuilt one runs there and everywhere else.
 load helpers
 
+# The machines' root is the base's, with the files in which the result differs in /patched: one machine sees both.
 setup_file() {
 	load helpers
-	export rebuilt=$BATS_FILE_TMPDIR/rebuilt
-	if (has_vm && has_image_tools && has_legacy_image) >/dev/null; then
-		"$VFIX" rebuild "oci:$legacy_image/oci:legacy" -o "oci:$BATS_FILE_TMPDIR/oci:x" --progress quiet
-		umoci raw unpack --image "$BATS_FILE_TMPDIR/oci:x" "$rebuilt"
-	fi
+	export root=$BATS_FILE_TMPDIR/root
+	(has_vm && has_image_tools && has_legacy_image) >/dev/null || return 0
+	local rebuilt=$BATS_FILE_TMPDIR/rebuilt
+	"$VFIX" rebuild "oci:$legacy_image/oci:legacy" -o "oci:$BATS_FILE_TMPDIR/oci:x" --progress quiet
+	umoci raw unpack --image "$BATS_FILE_TMPDIR/oci:x" "$rebuilt"
+	cp -a "$legacy_image/rootfs" "$root"
+	cp /bin/busybox "$root/"
+	mkdir "$root/patched"
+	# A file that only one of them has would be another line, and no such file.
+	diff -rq --no-dereference "$legacy_image/rootfs" "$rebuilt" | sed -n "s|^Files .* and $rebuilt/\(.*\) differ\$|\1|p; t; s|.*|/none/&|p" |
+		tar -C "$rebuilt" -c -T - | tar -C "$root/patched" -x
 }
 
 setup() {
 	requires root vm image_tools legacy_image
 }
 
-# The commands of a boot, by number. All but the last reach the page in the legacy image: the
+# The commands, by number. All but the last reach the page in the legacy image: the
 # entrypoint (a bash script), bash itself, redis-server and a client that asks it, the three
 # functions of libc in a row, a static setuid program (its status says how it went).
 entrypoint=1 bash=2 ping=3 functions=4 harmless=6
 calling='1 2 3 4 5'
+patched=7 # the numbers of the result's are as much higher, behind one that puts it in place
 # shellcheck disable=SC2016 # the shell of the root expands it
 commands=(
 	'/usr/local/bin/docker-entrypoint.sh redis-server --version'
@@ -32,56 +40,54 @@ commands=(
 	'sh -c "echo dash asks for no time"'
 )
 
-# expect_running: all commands of the last boot did their work.
+place='/busybox cp -af /patched/. /'
+
+# expect_running FIRST: all commands behind that number did their work.
 expect_running() {
 	local n
+	[ "$1" = 0 ] || expect_vm "$1" 0
 	for n in $calling $harmless; do
-		expect_vm "$n" 0
+		expect_vm $(($1 + n)) 0
+		run grep "$kernel_line" "$vm_out/$(($1 + n)).kernel"
+		expect "complaints of the kernel of command $n" "$output" ''
 	done
-	expect_match entrypoint "$(cat "$vm_out/$entrypoint.stdout")" 'Redis server v='
-	expect bash "$(cat "$vm_out/$bash.stdout")" up
-	expect_match ping "$(cat "$vm_out/$ping.stdout")" PONG
-	expect 'functions measured' "$(grep -cE '^(time|gettimeofday|sched_getcpu) [1-9][0-9]*$' "$vm_out/$functions.stdout")" 3
-	run grep "$kernel_line" "$vm_out/kernel.log"
-	expect 'complaints of the kernel' "$output" ''
+	expect_match entrypoint "$(cat "$vm_out/$(($1 + entrypoint)).stdout")" 'Redis server v='
+	expect bash "$(cat "$vm_out/$(($1 + bash)).stdout")" up
+	expect_match ping "$(cat "$vm_out/$(($1 + ping)).stdout")" PONG
+	expect 'functions measured' "$(grep -cE '^(time|gettimeofday|sched_getcpu) [1-9][0-9]*$' "$vm_out/$(($1 + functions)).stdout")" 3
 }
 
-@test "rebuild: the base dies with vsyscall=none, and the kernel says why" {
-	run_vm --vsyscall none --root "$legacy_image/rootfs" -- "${commands[@]}"
+@test "rebuild: the base dies with vsyscall=none, and the kernel says why; the result runs" {
+	run_vm --vsyscall none --root "$root" -- "${commands[@]}" "$place" "${commands[@]}"
 	for n in $calling; do
 		expect_vm "$n" "$status_sigsegv"
 		expect_match "kernel log of command $n" "$(cat "$vm_out/$n.kernel")" "$kernel_line"
 	done
 	expect 'output of the entrypoint' "$(cat "$vm_out/$entrypoint.stdout")" ''
 	expect_vm "$harmless" 0
-}
-
-@test "rebuild: the result runs with vsyscall=none" {
-	run_vm --vsyscall none --root "$rebuilt" -- "${commands[@]}"
-	expect_running
+	expect_running $patched
 }
 
 @test "rebuild: the result runs with vsyscall=none and without a vDSO" {
-	run_vm --vsyscall none --append vdso=0 --root "$rebuilt" -- "${commands[@]}"
-	expect_running
+	run_vm --vsyscall none --append vdso=0 --root "$root" -- "$place" "${commands[@]}"
+	expect_running 1
 }
 
 @test "rebuild: base and result run with vsyscall=xonly" {
-	run_vm --vsyscall xonly --root "$legacy_image/rootfs" -- "${commands[@]}"
-	expect_running
-	run_vm --vsyscall xonly --root "$rebuilt" -- "${commands[@]}"
-	expect_running
+	run_vm --vsyscall xonly --root "$root" -- "${commands[@]}" "$place" "${commands[@]}"
+	expect_running 0
+	expect_running $patched
 }
 
 @test "rebuild: base and result run with vsyscall=emulate" {
-	run_vm --vsyscall emulate --root "$legacy_image/rootfs" -- "${commands[@]}"
-	expect_running
-	run_vm --vsyscall emulate --root "$rebuilt" -- "${commands[@]}"
-	expect_running
+	run_vm --vsyscall emulate --root "$root" -- "${commands[@]}" "$place" "${commands[@]}"
+	expect_running 0
+	expect_running $patched
 }
 
 @test "rebuild: the result runs as an ordinary user on a read-only root" {
-	run_vm --vsyscall none --root "$rebuilt" --read-only --user 65534:65534 -- 'bash -c "echo up"' 'callrate 20' 'bash -c "echo >/file"'
+	cp -a "$root/patched/." "$root/" # the last test
+	run_vm --vsyscall none --root "$root" --read-only --user 65534:65534 -- 'bash -c "echo up"' 'callrate 20' 'bash -c "echo >/file"'
 	expect_vm 1 0
 	expect_vm 2 0
 	expect_vm 3 1
