@@ -101,8 +101,7 @@ class Machine:
         for where, value in elf.words.items():
             self._poke(where, struct.pack('<Q', value & MASK))
         for at, size in (STACK, STACK_SIZE), (SCRATCH, SCRATCH_SIZE), (TLS - 0x4000, 0x5000):
-            for p in range(at, at + size, 0x1000):
-                self._lazy(p)
+            self._lazy(at, size)
         self._poke(TLS, struct.pack('<7Q', TLS, 0, TLS, 0, 0, 0, GUARD))
         uc.mem_map(VDSO, 0x1000, UC_PROT_READ)
         self.vdso_image = vdso_image()
@@ -144,12 +143,13 @@ class Machine:
                 self.uc.mem_write(p, new)
             at, content = at + n, content[n:]
 
-    def _lazy(self, p):
-        """maps a page whose content depends on its address: small numbers and pointers to scratch"""
-        self.uc.mem_map(p, 0x1000, UC_PROT_READ | UC_PROT_WRITE)
-        self.mapped.add(p)
-        self.pristine[p] = page_content(p)
-        self.uc.mem_write(p, self.pristine[p])
+    def _lazy(self, at, size=0x1000):
+        """maps pages whose content depends on their address: small numbers and pointers to scratch"""
+        self.uc.mem_map(at, size, UC_PROT_READ | UC_PROT_WRITE)
+        for p in range(at, at + size, 0x1000):
+            self.mapped.add(p)
+            self.pristine[p] = page_content(p)
+            self.uc.mem_write(p, self.pristine[p])
 
     def _on_write(self, uc, access, at, size, value, _):
         if not 0 <= at < 1 << 47:
