@@ -21,9 +21,8 @@ setup_file() {
 	skopeo copy --quiet "oci:$small_image/oci:legacy" "docker-archive:$work/old.tar:app:1"
 	skopeo copy --quiet "oci:$small_image/oci:legacy" "oci:$work/layout:v1"
 	docker load --quiet --input "$work/old.tar"
-	docker load --quiet --input "$legacy_image/redis-legacy.tar"
-	docker tag redis:legacy redis:2.8.22
-	docker rmi redis:legacy
+	docker load --quiet --input "$small_image/redis-legacy.tar"
+	make_redis
 	ln -s "$small_image/rootfs" "$work/rootfs"
 	tar -C "$small_image/rootfs" -cf "$work/rootfs.tar" bin usr/bin/bash usr/lib/x86_64-linux-gnu/libc.so.6
 	mkdir -p "$work/bin" "$work/env/bin" "$work/sandbox/usr/bin" "$work/tools"
@@ -42,6 +41,20 @@ setup_file() {
 teardown_file() {
 	load helpers
 	stop_services
+}
+
+# make_redis: the image redis:2.8.22, of the small one: the engine hands it to vfix two dozen times.
+make_redis() {
+	local root=$legacy_image/rootfs programs=(usr/bin/redis-{server,benchmark,cli}) libraries
+	mapfile -t libraries < <(for program in "${programs[@]}"; do chroot "$root" /lib64/ld-linux-x86-64.so.2 --list "/$program"; done |
+		sed -n 's|.* => /lib/\(.*\) (.*|usr/lib/\1|p' | sort -u | grep -v '/libc\.so')
+	mkdir "$work/redis"
+	tar -h -C "$root" -cf "$work/redis/redis.tar" "${programs[@]}" "${libraries[@]}"
+	printf 'FROM small:legacy\nADD redis.tar /\n' >"$work/redis/Dockerfile"
+	DOCKER_BUILDKIT=0 docker build --quiet --network none -t redis:2.8.22 "$work/redis"
+	docker rmi small:legacy
+	docker run --rm --network none redis:2.8.22 bash -c true && fail 'the image runs unpatched'
+	true
 }
 
 has_page_tools() { has_commands docker-registry openssl mksquashfs unsquashfs jq skopeo; }
@@ -93,9 +106,10 @@ run_page() {
 	cp -a "$work"/{old.tar,layout,rootfs,rootfs.tar,bin,env,sandbox,signalp,script.py,x.sif} "$directory/"
 	commands "$tree/$page" >"$BATS_TEST_TMPDIR/commands"
 	[ -s "$BATS_TEST_TMPDIR/commands" ] || fail "$page has no commands"
-	docker rm --force cache >/dev/null 2>&1 || true
-	docker run --name cache --network none redis:2.8.22 redis-server --version || true # dies
-	docker run --rm --network none redis:2.8.22 bash -c true && fail 'the image runs unpatched'
+	if grep -q cache "$BATS_TEST_TMPDIR/commands"; then
+		docker rm --force cache >/dev/null 2>&1 || true
+		docker run --name cache --network none redis:2.8.22 redis-server --version && fail 'the image runs unpatched'
+	fi
 	# shellcheck disable=SC2016 # for the inner shell
 	run timeout 60 nsenter --mount="/proc/$machine/ns/mnt" env -C "$directory" PATH="$work/tools:$PATH" VIRTUAL_ENV="$directory/env" CONDA_PREFIX="$directory/env" \
 		bash -o pipefail -c 'while IFS= read -r -u 9 line; do
