@@ -8,9 +8,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"io"
-	"math"
 	"slices"
-	"sort"
 )
 
 // More of the ELF format, for objects. Source: System V gABI, chapter 4; the x86-64 psABI, table
@@ -35,38 +33,11 @@ const (
 	// maxFixes bounds the symbols and relocations of one object. The largest objects that
 	// real libraries hold have below 200,000.
 	maxFixes = 1 << 20
+	// maxObject is the longest object that is examined, in bytes: while it is, it is in memory.
+	maxObject = 1 << 28
 	// outside is how far behind the object undefined symbols and .bss lie, in bytes.
 	outside = 1 << 20
 )
-
-// fix is a field that a linker fills in.
-type fix struct {
-	off  uint64
-	size uint8 // 4 or 8
-	val  uint64
-}
-
-// linked is an object with its fields filled in. The fixes are in ascending order of their offset.
-type linked struct {
-	r     io.ReaderAt
-	fixes []fix
-}
-
-func (l *linked) ReadAt(b []byte, off int64) (int, error) {
-	n, err := l.r.ReadAt(b, off)
-	const most = 8 // bytes of a field
-	i := sort.Search(len(l.fixes), func(i int) bool { return int64(l.fixes[i].off)+most > off })
-	for ; i < len(l.fixes) && int64(l.fixes[i].off) < off+int64(n); i++ {
-		var field [most]byte
-		binary.LittleEndian.PutUint64(field[:], l.fixes[i].val)
-		for j, c := range field[:l.fixes[i].size] {
-			if at := int64(l.fixes[i].off) + int64(j) - off; at >= 0 && at < int64(n) {
-				b[at] = c
-			}
-		}
-	}
-	return n, err
-}
 
 // IsObject reports whether the first bytes of a file are those of a relocatable 64-bit object.
 func IsObject(head []byte) bool {
@@ -80,8 +51,8 @@ func ParseObject(r io.ReaderAt, size int64) (*File, error) {
 	if size < EhdrSize {
 		return nil, Damaged("ends inside the ELF header (%d bytes)", size)
 	}
-	if size > math.MaxInt32-outside {
-		return nil, Damaged("object of %d bytes, at most %d are examined", size, math.MaxInt32-outside)
+	if size > maxObject {
+		return nil, Damaged("object of %d bytes, at most %d are examined", size, maxObject)
 	}
 	hdr, err := f.peek(0, EhdrSize)
 	if err != nil {
@@ -130,92 +101,77 @@ func (f *File) segments() error {
 	return nil
 }
 
-// Relocations returns the tables of relocations for sections in memory.
-func (f *File) Relocations() []*Section {
-	var all []*Section
-	for i := range f.Sections {
-		s := &f.Sections[i]
-		if s.Type == SHTRela && int(s.info) < len(f.Sections) && f.Sections[s.info].Addr != 0 {
-			all = append(all, s)
-		}
-	}
-	return all
-}
-
 // Link gives symbols and relocated fields the values that they have if each section lies at its
-// offset.
+// offset, in a copy of the object.
 func (f *File) Link() error {
-	l := &linked{r: f.R}
-	values, err := f.place(l)
+	image, err := f.Bytes(0, f.Size)
 	if err != nil {
 		return err
 	}
-	for _, s := range f.Relocations() {
-		target := &f.Sections[s.info]
-		if uint64(len(l.fixes))+s.Size/RelaSize > maxFixes {
+	f.R = Memory(image)
+	le, entries := binary.LittleEndian, uint64(0)
+	each := func(s *Section, size int, visit func(off uint64, e []byte)) error {
+		if entries += s.Size / uint64(size); entries > maxFixes {
 			return Damaged("object of more than %d symbols and relocations", maxFixes)
 		}
-		le := binary.LittleEndian
-		err := f.records(s.Off, s.Size, RelaSize, func(_ uint64, e []byte) {
-			value := uint64(0)
-			if symbol := le.Uint32(e[12:]); int64(symbol) < int64(len(values)) {
-				value = values[symbol]
+		return f.records(s.Off, s.Size, size, visit)
+	}
+	var values []uint64 // of the symbols, by their number
+	if t := first(f.Sections, func(s *Section) bool { return s.Type == SHTSymtab }); t != nil {
+		if err := each(t, SymSize, func(at uint64, e []byte) {
+			value, n := le.Uint64(e[8:]), le.Uint16(e[6:])
+			switch {
+			case n == shnAbs || len(values) == 0: // number 0 is not a symbol
+			case n != 0 && int(n) < len(f.Sections) && f.Sections[n].Addr != 0:
+				value += f.Sections[n].Addr
+			default:
+				value = f.Size + outside
 			}
-			x, ok := relocate(le.Uint32(e[8:]), target.Addr, le.Uint64(e), value, le.Uint64(e[16:]), f.Size)
-			if ok && target.Size >= uint64(x.size) && x.off-target.Addr <= target.Size-uint64(x.size) {
-				l.fixes = append(l.fixes, x)
-			}
-		})
-		if err != nil {
+			le.PutUint64(image[at+8:], value)
+			values = append(values, value)
+		}); err != nil {
 			return err
 		}
 	}
-	slices.SortStableFunc(l.fixes, func(a, b fix) int { return cmp.Compare(a.off, b.off) })
-	f.R = l
+	for i := range f.Sections {
+		s := &f.Sections[i]
+		if s.Type != SHTRela || int(s.info) >= len(f.Sections) || f.Sections[s.info].Addr == 0 {
+			continue
+		}
+		target := &f.Sections[s.info]
+		if err := each(s, RelaSize, func(_ uint64, e []byte) {
+			at, symbol, value := le.Uint64(e), le.Uint32(e[12:]), le.Uint64(e[16:])
+			if int64(symbol) < int64(len(values)) {
+				value += values[symbol]
+			}
+			size := relocate(le.Uint32(e[8:]), target.Addr+at, &value, f.Size)
+			if size > 0 && target.Size >= size && at <= target.Size-size {
+				field := le.AppendUint64(nil, value)
+				copy(image[target.Addr+at:], field[:size])
+			}
+		}); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// relocate returns the field at offset r_offset of the section at addr.
-func relocate(typ uint32, addr, at, value, addend, size uint64) (fix, bool) {
-	x := fix{off: addr + at, size: 4, val: value + addend}
+// relocate makes of S + A the value of a field at an offset, and returns how many bytes the field has; 0 for other
+// types of relocations.
+func relocate(typ uint32, at uint64, value *uint64, size uint64) uint64 {
 	switch typ {
 	case r64:
-		x.size = 8
+		return 8
 	case rPC64:
-		x.size = 8
-		x.val -= x.off
+		*value -= at
+		return 8
 	case rPC32, rPLT32:
-		x.val -= x.off
+		*value -= at
 	case r32, r32S:
 	case rGOTPCRel, rGOTPCX, rRexGOTPX:
-		x.val = size + outside - x.off
+		*value = size + outside - at
 	default:
-		return fix{}, false
+		return 0
 	}
-	return x, at < size
-}
-
-// place gives each symbol the value that it has, and returns all by their number.
-func (f *File) place(l *linked) (values []uint64, err error) {
-	t := first(f.Sections, func(s *Section) bool { return s.Type == SHTSymtab })
-	if t == nil {
-		return nil, nil
-	}
-	if t.Size/SymSize > maxFixes {
-		return nil, Damaged("object of more than %d symbols and relocations", maxFixes)
-	}
-	le := binary.LittleEndian
-	err = f.records(t.Off, t.Size, SymSize, func(at uint64, e []byte) {
-		value, n := le.Uint64(e[8:]), le.Uint16(e[6:])
-		if n != shnAbs && len(values) > 0 { // number 0 is not a symbol
-			if n != 0 && int(n) < len(f.Sections) && f.Sections[n].Addr != 0 {
-				value += f.Sections[n].Addr
-			} else {
-				value = f.Size + outside
-			}
-			l.fixes = append(l.fixes, fix{at + 8, 8, value})
-		}
-		values = append(values, value)
-	})
-	return values, err
+	return 4
 }
