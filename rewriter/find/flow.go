@@ -207,21 +207,23 @@ func joinValues(old, v value) value {
 	return v
 }
 
-// follow follows what reg holds from the instruction at vaddr on.
-func follow(c *code, origin, vaddr uint64, reg int, fn Function, b *body) *flow {
-	f := newFlow(c, origin, fn, b)
+// from follows a value with the label l from the instruction at vaddr on: the registers hold it.
+func (f *flow) from(vaddr uint64, l label, regs x86.Regs) *flow {
 	v := unknownValue()
-	v.reg[reg] = exact
+	for r := range v.reg {
+		if regs.Has(r) {
+			v.reg[r] = l
+		}
+	}
 	f.start(vaddr, v)
 	return f
 }
 
-// followWord follows the word of the stack at off, which the instruction i stores.
-func followWord(c *code, i *x86.Instr, off int64, fn Function, b *body) *flow {
-	f := newFlow(c, i.Addr, fn, b)
-	f.words, f.onStack, f.stores = []int64{off}, true, true
+// stored follows a value with the label l that the instruction i stores in the word of the stack at off.
+func (f *flow) stored(i *x86.Instr, l label, off int64) *flow {
+	f.words, f.onStack, f.stores, f.loads = []int64{off}, true, true, l
 	v := unknownValue()
-	v.stack[0] = exact
+	v.stack[0] = l
 	f.start(i.Next(), v)
 	return f
 }
@@ -229,14 +231,7 @@ func followWord(c *code, i *x86.Instr, off int64, fn Function, b *body) *flow {
 // dead reports whether nothing from vaddr on, in b, is seen to read one of the registers before it is
 // overwritten.
 func (c *code) dead(vaddr uint64, regs x86.Regs, b *body) bool {
-	f := newFlow(c, 0, Time, b)
-	v := unknownValue()
-	for r := range v.reg {
-		if regs.Has(r) {
-			v.reg[r] = exact
-		}
-	}
-	f.start(vaddr, v)
+	f := newFlow(c, 0, Time, b).from(vaddr, exact, regs)
 	return len(f.uses)+len(f.calls) == 0
 }
 
@@ -433,15 +428,7 @@ const maxThunk = 12
 
 // short reports whether the function at target is no longer than that.
 func (c *code) short(target uint64) bool {
-	w := addresses(target)
-	return w.run(maxThunk, func(at uint64, _ struct{}) bool {
-		i, ok := c.at(at)
-		all, _ := c.next(nil, &i)
-		for _, to := range all {
-			w.add(to, struct{}{})
-		}
-		return ok
-	})
+	return c.reach(target, maxThunk, func(_ uint64, ok bool) bool { return ok })
 }
 
 // callee follows the value into the function that i calls. The convention says nothing: gcc's -fipa-ra

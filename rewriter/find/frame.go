@@ -319,13 +319,10 @@ func (f *flow) harmless(i *x86.Instr) bool {
 		return false
 	}
 	g := newFlow(f.c, i.Addr, f.fn, nil)
-	g.page = make(map[uint64]bool)
+	g.body, g.page = f.body, make(map[uint64]bool)
 	for at := range f.calls {
 		g.page[at] = !f.mixed[at]
 	}
-	g.body = f.body
-	v := unknownValue()
-	v.reg[dst] = exact
-	g.start(i.Next(), v)
+	g.from(i.Next(), exact, x86.RegsOf(dst))
 	return len(g.calls) == 0 && !slices.ContainsFunc(g.uses, func(u use) bool { return u.how != compared && u.how != left })
 }

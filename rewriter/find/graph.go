@@ -4,6 +4,7 @@
 package find
 
 import (
+	"iter"
 	"strings"
 
 	"golang.org/x/arch/x86/x86asm"
@@ -216,30 +217,39 @@ func (c *code) skips(target uint64) (skipped bool) {
 	defer func() { c.skipping[target] = skipped }()
 	d := x86.Depth{HasSP: true}
 	var address x86.Regs // that hold it
-	for n, at := 0, target; n < maxThunk; n++ {
-		i, ok := c.at(at)
-		if !ok || !d.HasSP || i.Flow != x86.FlowNext && i.Flow != x86.FlowJump && i.Flow != x86.FlowRet {
-			return false
-		}
+	for i := range c.straight(target, maxThunk) {
 		dst, width, isReg := i.ArgGPR(0)
-		p := d.Place(&i)
+		p := d.Place(i)
 		changed := (i.Writes | i.Partial) & address
 		switch {
-		case i.Op != x86asm.MOV && d.ReturnsElsewhere(&i), changed&i.Operands != 0:
-			return true
-		case i.Flow == x86.FlowRet:
+		case !d.HasSP || i.Flow != x86.FlowNext && i.Flow != x86.FlowJump && i.Flow != x86.FlowRet:
 			return false
+		case i.Op != x86asm.MOV && d.ReturnsElsewhere(i), changed&i.Operands != 0:
+			return true
 		case isReg && width == 64 && (i.Op == x86asm.POP && d.SP == 0 || i.Op == x86asm.MOV && p.Exact && p.Off == 0):
 			address |= x86.RegsOf(dst)
 		default:
 			address &^= changed
 		}
-		d.Over(&i)
-		if at = i.Next(); i.Flow == x86.FlowJump {
-			at = i.Target
-		}
+		d.Over(i)
 	}
 	return false
+}
+
+// straight gives at most so many instructions from an address on, past calls and conditional jumps, and along jumps,
+// up to one that leads nowhere that is known.
+func (c *code) straight(at uint64, most int) iter.Seq[*x86.Instr] {
+	return func(yield func(*x86.Instr) bool) {
+		for range most {
+			i, ok := c.at(at)
+			if !ok || !yield(&i) || i.Flow == x86.FlowRet || i.Flow == x86.FlowStop || i.Flow == x86.FlowIndirect {
+				return
+			}
+			if at = i.Next(); i.Flow == x86.FlowJump {
+				at = i.Target
+			}
+		}
+	}
 }
 
 // plainFlow takes a call for an instruction as any other.
@@ -293,25 +303,18 @@ func (c *code) returnsTwice(i *x86.Instr) bool {
 	const most = 48 // instructions
 	want := x86.RegsOf(x86.Rbx, x86.R12, x86.R15)
 	stored := x86.Regs(0)
-	for n, at := 0, i.Target; n < most; n++ {
-		p, ok := c.at(at)
+	for p := range c.straight(i.Target, most) {
 		v, fixed := p.MemVaddr()
 		src, width, isReg := p.ArgGPR(1)
 		m, toMemory := p.Args[0].(x86asm.Mem)
 		switch {
-		case !ok || p.Flow == x86.FlowRet || p.Flow == x86.FlowStop:
-			return false
 		case p.Flow == x86.FlowIndirect:
 			return fixed && twice[c.importAt(v)]
-		case p.Flow == x86.FlowJump:
-			at = p.Target
-			continue
 		case p.Op == x86asm.MOV && toMemory && m.Base == x86asm.RDI && isReg && width == 64:
 			if stored |= x86.RegsOf(src); stored&want == want {
 				return true
 			}
 		}
-		at = p.Next()
 	}
 	return false
 }

@@ -95,14 +95,14 @@ func opposite(c x86asm.Imm) bool { return int32(c) > 0 }
 func (c *code) turned(i *x86.Instr) (x86.Instr, bool) {
 	const most = 6 // instructions
 	reg, _, _ := i.ArgGPR(0)
-	next, ok := c.at(i.Next())
-	for n := 0; n < most && ok && next.Flow == x86.FlowNext; n++ {
-		if dst, _, _ := next.ArgGPR(0); dst == reg && (next.Op == x86asm.NEG || next.Op == x86asm.NOT) {
-			return next, true
+	for next := range c.straight(i.Next(), most) {
+		if dst, _, _ := next.ArgGPR(0); next.Flow != x86.FlowNext {
+			break
+		} else if dst == reg && (next.Op == x86asm.NEG || next.Op == x86asm.NOT) {
+			return *next, true
 		}
-		next, ok = c.at(next.Next())
 	}
-	return next, false
+	return x86.Instr{}, false
 }
 
 // paired reports whether the instruction beside i, which stores a half, stores the upper half, all ones, in the four
@@ -144,7 +144,6 @@ func judgeHalf(c *code, b *body, s *Site) bool {
 		s.Verdict, s.Reason = Unknown, "stored beside its upper half"
 		return true
 	}
-	fr := c.frame(b)
 	l := half
 	c1, _ := i.Args[1].(x86asm.Imm)
 	switch {
@@ -159,28 +158,24 @@ func judgeHalf(c *code, b *body, s *Site) bool {
 		l = table
 	}
 	f := newFlow(c, s.Vaddr, s.Function, b)
-	v := unknownValue()
-	if dst, _, isReg := i.ArgGPR(0); isReg && i.Op == x86asm.MOVSXD {
-		v.reg[dst] = f.extend(l)
-	} else if isReg {
-		v.reg[dst] = l
-	} else {
-		d := fr[s.Vaddr]
-		p := d.Place(&i)
-		if !d.HasSP || !p.Exact || p.Off >= 0 {
-			return false
-		}
-		f.words, f.stores, v.stack[0] = []int64{p.Off}, true, l
+	dst, _, isReg := i.ArgGPR(0)
+	d := f.frame[s.Vaddr]
+	switch p := d.Place(&i); {
+	case isReg && i.Op == x86asm.MOVSXD:
+		f.from(i.Next(), f.extend(l), x86.RegsOf(dst))
+	case isReg:
+		f.from(i.Next(), l, x86.RegsOf(dst))
+	case d.HasSP && p.Exact && p.Off < 0:
+		f.stored(&i, l, p.Off)
+	default:
+		return false
 	}
-	f.loads = l
-	f.start(i.Next(), v)
 	if l == derived && b == nil && (f.has(noInstruction) || f.has(noEffects)) {
 		return false // bytes that are not code
 	}
 	if !f.whole || s.Kind == HalfLoad && len(f.calls) == 0 {
 		return false
 	}
-	f.onStack = len(f.words) > 0
 	f.conclude(s)
 	switch {
 	case s.Verdict != Unknown && f.has(counted):
@@ -284,7 +279,7 @@ func (f *flow) halfOnFrame(i *x86.Instr, v *value, p x86.Place) bool {
 		return false
 	case fromReg && srcWidth == 32 && v.reg[src]&address == 0 && v.reg[src]&(half|derived) != 0:
 		if n = f.slot(p.Off, true); n >= 0 {
-			v.stack[n] = v.reg[src]
+			v.stack[n], f.onStack = v.reg[src], true
 		}
 	case holds:
 		v.stack[n] = other

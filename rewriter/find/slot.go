@@ -11,6 +11,7 @@ import (
 	"golang.org/x/arch/x86/x86asm"
 
 	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/x86"
 )
 
 // slotVerdict judges a value that was picked by a conditional move and stored, as it is,
@@ -90,7 +91,7 @@ func (c *code) loadUses(disp, slot uint64, fn Function) (read, escapes bool) {
 		case i.Op != x86asm.MOV || width != 64:
 			return false, true
 		}
-		f := follow(c, i.Addr, i.Next(), dst, fn, nil)
+		f := newFlow(c, i.Addr, fn, nil).from(i.Next(), exact, x86.RegsOf(dst))
 		harmless := func(u use) bool { return u.how == compared || u.how == based || u.how == left }
 		return f.has(based), len(f.calls) > 0 || slices.ContainsFunc(f.uses, func(u use) bool { return !harmless(u) })
 	}

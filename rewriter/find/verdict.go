@@ -21,8 +21,7 @@ func judge(c *code, isGo bool, b *body, s *Site) {
 	}
 	switch s.Kind {
 	case MovImm32, MovImm64, LeaDisp32:
-		f := follow(c, s.Vaddr, s.Vaddr+uint64(s.Len), int(s.Reg), s.Function, b)
-		f.conclude(s)
+		newFlow(c, s.Vaddr, s.Function, b).from(s.Vaddr+uint64(s.Len), exact, x86.RegsOf(int(s.Reg))).conclude(s)
 	case HalfImm32, ArithImm32, HalfLoad:
 		if !judgeHalf(c, b, s) {
 			s.Verdict, s.Reason = Unknown, "half the address, which nothing is seen to make whole"
@@ -89,7 +88,7 @@ func judgeStore(c *code, b *body, s *Site) {
 		s.Reason = "stored in the frame of a caller"
 		return
 	}
-	f := followWord(c, &i, off, s.Function, b)
+	f := newFlow(c, s.Vaddr, s.Function, b).stored(&i, exact, off)
 	f.conclude(s)
 	s.entry = f.copied && !slices.ContainsFunc(f.uses, func(u use) bool { return u.how >= firstEscape && u.how != usedInMemory })
 }
@@ -172,16 +171,25 @@ func (f *flow) verdict(ifunc bool) (Verdict, string) {
 // few hundred instructions that a resolver has.
 func (c *code) reaches(from, to uint64) bool {
 	const most = 1000
+	reached := false
+	c.reach(from, most, func(at uint64, _ bool) bool {
+		reached = at == to
+		return !reached
+	})
+	return reached
+}
+
+// reach visits the addresses on all paths from one on; ok says that an instruction is there. It returns false if
+// visit does, or there are more than most.
+func (c *code) reach(from uint64, most int, visit func(at uint64, ok bool) bool) bool {
 	w := addresses(from)
-	w.run(most, func(at uint64, _ struct{}) bool {
+	return w.run(most, func(at uint64, _ struct{}) bool {
 		i, ok := c.at(at)
-		if all, _ := c.next(nil, &i); ok && at != to {
-			for _, next := range all {
-				w.add(next, struct{}{})
+		if all, _ := c.next(nil, &i); ok {
+			for _, to := range all {
+				w.add(to, struct{}{})
 			}
 		}
-		return at != to
+		return visit(at, ok)
 	})
-	_, reached := w.state[to]
-	return reached
 }
