@@ -13,8 +13,8 @@ const (
 	// A quarter of a MiB stays in a core's second-level cache from one look to the next.
 	ChunkSize = 1 << 18
 	// ChunkMargin is how many bytes are on both sides of what a piece answers for: the longest
-	// instruction, and more than any reference extends around its hit.
-	ChunkMargin = 16
+	// instruction, and more than any reference or text that is looked for extends around its hit.
+	ChunkMargin = 32
 )
 
 // Memory is the content of a file in memory. It is not copied, and must not change.

@@ -4,7 +4,9 @@
 package elf
 
 import (
+	"bufio"
 	"encoding/binary"
+	"io"
 )
 
 const (
@@ -75,10 +77,13 @@ func (u *unwind) table() (done bool, err error) {
 
 // section reads the entries of .eh_frame, size bytes at an offset, one after the other.
 func (u *unwind) section(start, vaddr, size uint64) error {
-	w := &window{f: u.f}
+	r := bufio.NewReaderSize(io.NewSectionReader(u.f.R, int64(start), int64(u.f.Size-start)), 16<<10)
 	for off, n := start, 0; n < maxFDEs && off+8 <= start+size; n++ {
-		b, err := w.at(off, 24)
-		if err != nil || len(b) < 24 {
+		b, err := r.Peek(24)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 		length := uint64(binary.LittleEndian.Uint32(b))
@@ -87,6 +92,7 @@ func (u *unwind) section(start, vaddr, size uint64) error {
 		}
 		if length == 0 {
 			off += 4 // a terminator; the linker may put more behind it
+			_, _ = r.Discard(4)
 			continue
 		}
 		if id := uint64(binary.LittleEndian.Uint32(b[4:])); id != 0 && id <= off+4-start {
@@ -100,6 +106,7 @@ func (u *unwind) section(start, vaddr, size uint64) error {
 			}
 		}
 		off += 4 + length
+		_, _ = r.Discard(int(4 + length)) // Peek says so
 	}
 	return nil
 }
@@ -277,32 +284,6 @@ func pointer(b []byte, vaddr uint64, enc byte) (v uint64, n int, ok bool) {
 		return v + vaddr, n, true
 	}
 	return 0, 0, false
-}
-
-// windowSize is how many bytes a window reads at once.
-const windowSize = 16 << 10
-
-// window reads a file front to back in blocks.
-type window struct {
-	f   *File
-	off uint64
-	b   []byte
-}
-
-// at returns n bytes at offset off, fewer at the end of the file.
-func (w *window) at(off, n uint64) ([]byte, error) {
-	if off < w.off || off-w.off+n > uint64(len(w.b)) {
-		if off >= w.f.Size {
-			return nil, nil
-		}
-		b, err := w.f.peek(off, min(max(n, windowSize), w.f.Size-off))
-		if err != nil {
-			return nil, err
-		}
-		w.off, w.b = off, b
-	}
-	b := w.b[off-w.off:]
-	return b[:min(n, uint64(len(b)))], nil
 }
 
 // Func is where a function, or a part of one that a compiler split off, is in memory.

@@ -43,25 +43,16 @@ func (f *File) References(vaddr uint64) (disps []uint64, data int, err error) {
 	})
 }
 
-// FindText returns the vaddrs of a text in what is loaded, at most eight.
+// FindText returns the vaddrs of a text, of at most ChunkMargin bytes, in what is loaded, at most eight.
 func (f *File) FindText(text string) (all []uint64, err error) {
-	const piece, most = 1 << 20, 8
-	for i := range f.Progs {
-		p := &f.Progs[i]
-		if p.Type != PTLoad {
-			continue
-		}
-		for pos := uint64(0); pos < p.Filesz && len(all) < most; pos += piece {
-			b, err := f.peek(p.Off+pos, min(piece+uint64(len(text))-1, p.Filesz-pos))
-			if err != nil {
-				return nil, err
+	const most = 8
+	err = f.EachChunk(0, 0, func(_ *Prog, b []byte, vaddr uint64, lo, hi int) {
+		for at := range Indexes(b, lo, hi, []byte(text)) {
+			if len(all) == most {
+				return
 			}
-			for at := range Indexes(b, 0, piece, []byte(text)) {
-				if all = append(all, p.Vaddr+pos+uint64(at)); len(all) == most {
-					break
-				}
-			}
+			all = append(all, vaddr+uint64(at))
 		}
-	}
-	return all, nil
+	})
+	return all, err
 }

@@ -3,7 +3,7 @@
 package origin
 
 import (
-	"bytes"
+	"slices"
 	"strings"
 
 	"vfix.dev/vfix/rewriter/elf"
@@ -33,16 +33,13 @@ var banners = [...]banner{
 
 // glibcLibraries are libraries of glibc beside libc.so.6 that reach the page. Each has a
 // lone string with the version in its read-only data (nptl_version in nptl-init.c).
-var glibcLibraries = [...]string{"libpthread.so.0", "librt.so.1"}
+var glibcLibraries = []string{"libpthread.so.0", "librt.so.1"}
 
 // Libc names the libc that the file contains; "" if nothing in it shows that. Only a
 // libc itself and static programs contain one: the others just mention names.
 func Libc(f *elf.File) (string, error) {
 	soname := f.Soname()
-	lone := false
-	for _, name := range glibcLibraries {
-		lone = lone || soname == name
-	}
+	lone := slices.Contains(glibcLibraries, soname)
 	if !lone && !f.Static() && !strings.HasPrefix(soname, "libc.") {
 		return "", nil
 	}
@@ -62,34 +59,26 @@ func Libc(f *elf.File) (string, error) {
 }
 
 func (n banner) find(b []byte) (string, bool) {
-	for {
-		i := bytes.Index(b, []byte(n.text))
-		if i < 0 {
-			return "", false
-		}
+	for i := range elf.Indexes(b, 0, len(b), []byte(n.text)) {
 		if !n.version {
 			return n.libc, true
 		}
-		b = b[i+len(n.text):]
-		if v := version(b); v != "" {
+		if v := version(b[i+len(n.text):]); v != "" {
 			return n.libc + " " + v, true
 		}
 	}
+	return "", false
 }
 
 // loneVersion finds a string that is nothing but a version number of glibc.
 func loneVersion(b []byte) string {
-	head := []byte("\x002.")
-	for {
-		i := bytes.Index(b, head)
-		if i < 0 {
-			return ""
-		}
-		b = b[i+1:]
-		if v := version(b); v != "" && len(v) < len(b) && b[len(v)] == 0 {
+	for i := range elf.Indexes(b, 0, len(b), []byte("\x002.")) {
+		rest := b[i+1:]
+		if v := version(rest); v != "" && len(v) < len(rest) && rest[len(v)] == 0 {
 			return v
 		}
 	}
+	return ""
 }
 
 // version returns the version number at the start of b: digits and dots, as "2.13".

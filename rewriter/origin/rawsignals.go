@@ -41,14 +41,11 @@ func RawSignals(f *elf.File) (bool, error) {
 // rawSignalIn reports whether a load in b is followed by a syscall instruction.
 func rawSignalIn(b, load []byte) bool {
 	syscall := []byte{0x0f, 0x05}
-	for {
-		i := bytes.Index(b, load)
-		if i < 0 {
-			return false
-		}
-		b = b[i+len(load):]
-		if bytes.Contains(b[:min(len(b), rawSignalSpan+len(syscall))], syscall) {
+	for i := range elf.Indexes(b, 0, len(b), load) {
+		behind := b[i+len(load):]
+		if bytes.Contains(behind[:min(len(behind), rawSignalSpan+len(syscall))], syscall) {
 			return true
 		}
 	}
+	return false
 }
