@@ -175,6 +175,14 @@ func (e *Skip) String() string {
 
 func (e *Skip) Error() string { return e.String() }
 
+// AsSkip returns an error either as the reason to pass over a file, or as it is: of reading.
+func AsSkip(err error) (*Skip, error) {
+	if skip, ok := err.(*Skip); ok {
+		return skip, nil
+	}
+	return nil, err
+}
+
 // Damaged reports whether the file is of a kind that vfix knows, and damaged.
 func (e *Skip) Damaged() bool { return e != nil && e.Kind <= KindBroken }
 

@@ -381,25 +381,26 @@ func (s *search) load(b []byte, vaddr uint64, i int, words []uint64) {
 	}
 }
 
-// wholes returns those of the sites whose constant becomes an address. It has a budget of its own:
+// addWholes adds those of the halves whose constant becomes an address. It has a budget of its own:
 // such constants are also found in data.
-func wholes(f *File, halves []Site) ([]Site, error) {
-	sortSites(halves)
-	halves = slices.CompactFunc(halves, func(a, b Site) bool { return a.Vaddr == b.Vaddr }) // loads of two words, in one look each
-	c := newCode(f)
-	fn, err := findFunctions(f, halves)
+func (s *search) addWholes() error {
+	if len(s.halves) == 0 {
+		return nil
+	}
+	halves := distinct(s.halves) // loads of two words, in one look each
+	c := newCode(s.f)
+	fn, err := findFunctions(s.f, halves)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	c.use(fn)
-	var found []Site
-	for _, s := range halves {
-		b := c.holder(s.Vaddr)
-		number := s.Function == Gettimeofday || s.Kind == HalfLoad
-		if judgeHalf(c, b, &s) || !number && b != nil && b.begins(s.Vaddr, uint64(s.Len)) {
-			s.Verdict, s.Reason = Unknown, ""
-			found = append(found, s)
+	for _, h := range halves {
+		b := c.holder(h.Vaddr)
+		number := h.Function == Gettimeofday || h.Kind == HalfLoad
+		if judgeHalf(c, b, &h) || !number && b != nil && b.begins(h.Vaddr, uint64(h.Len)) {
+			h.Verdict, h.Reason = Unknown, ""
+			s.sites = append(s.sites, h)
 		}
 	}
-	return found, nil
+	return nil
 }

@@ -4,7 +4,6 @@
 package find
 
 import (
-	"errors"
 	"io"
 
 	"vfix.dev/vfix/rewriter/elf"
@@ -48,11 +47,8 @@ func Look(r io.ReaderAt, size int64, offset uint64) (*Place, error) {
 
 func look(r io.ReaderAt, size int64, offset uint64) (*Place, error) {
 	f, err := Parse(r, size)
-	if skip := (*Skip)(nil); errors.As(err, &skip) {
-		return &Place{Skipped: skip}, nil
-	}
-	if err != nil {
-		return nil, err
+	if skip, err := elf.AsSkip(err); skip != nil || err != nil {
+		return &Place{Skipped: skip}, err
 	}
 	p := &Place{BuildID: f.BuildID()}
 	code := f.CodeAt(offset)

@@ -3,7 +3,6 @@
 package find
 
 import (
-	"errors"
 	"io"
 
 	"vfix.dev/vfix/rewriter/elf"
@@ -35,11 +34,8 @@ func Inspect(r io.ReaderAt, size int64) (*Program, error) {
 
 func inspect(r io.ReaderAt, size int64) (*Program, error) {
 	f, err := elf.Parse(r, size)
-	if skip := (*Skip)(nil); errors.As(err, &skip) {
-		return &Program{Skipped: skip}, nil
-	}
-	if err != nil {
-		return nil, err
+	if skip, err := elf.AsSkip(err); skip != nil || err != nil {
+		return &Program{Skipped: skip}, err
 	}
 	p := &Program{Static: f.Static(), Interp: f.Interp()}
 	if p.Go, err = origin.Go(f); err != nil {

@@ -3,7 +3,7 @@
 package find
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -75,32 +75,24 @@ func scan(r io.ReaderAt, size int64, o Scope) (*Report, error) {
 		}
 	}
 	f, err := Parse(r, size)
-	if skip := (*Skip)(nil); errors.As(err, &skip) {
-		if skip.Kind == elf.KindTangled {
-			return scanTangled(f, skip, o)
-		}
-		return &Report{Skipped: skip}, nil
-	}
+	tangled, err := elf.AsSkip(err)
 	if err != nil {
 		return nil, err
 	}
-	if skip := f.CheckLoads(); skip != nil {
-		return &Report{Skipped: skip}, nil
+	if tangled != nil && tangled.Kind != elf.KindTangled {
+		return &Report{Skipped: tangled}, nil
 	}
 	if skip := o.within(f); skip != nil {
-		return &Report{Skipped: skip}, nil
+		return &Report{Skipped: cmp.Or(tangled, skip)}, nil
 	}
 	var mark Mark
-	if o.Marks != nil {
-		if mark, err = o.Marks(f.File); err != nil {
-			return nil, err
+	if o.Marks != nil && tangled == nil {
+		if mark, err = o.Marks(f.File); err != nil || mark.Skip != nil {
+			return &Report{Skipped: mark.Skip}, err
 		}
 	}
-	if mark.Skip != nil {
-		return &Report{Skipped: mark.Skip}, nil
-	}
 	f.Roots = mark.Roots
-	rep, err := scanELF(f)
+	rep, err := scanELF(f, tangled)
 	if err == nil && rep.Skipped == nil {
 		rep.Injected, rep.Fixed = mark.Version, mark.Fix
 	}
@@ -112,28 +104,9 @@ func tooMany() *Skip {
 	return elf.NewSkip(elf.KindDamaged, "%d or more references to the vsyscall page", maxSites)
 }
 
-// scanTangled scans a file in which no vaddr is sure to be in one place. It is passed over if it
+// scanELF scans a file. If it is tangled, no vaddr is sure to be in one place: it is passed over if it
 // does not name the page; else what names it stays.
-func scanTangled(f *File, why *Skip, o Scope) (*Report, error) {
-	if f.CheckLoads() != nil || o.within(f) != nil {
-		return &Report{Skipped: why}, nil
-	}
-	s := &search{f: f, code: newCode(f)}
-	if err := s.run(); err != nil {
-		return nil, err
-	}
-	if len(s.sites) == 0 || s.full() {
-		return &Report{Skipped: why}, nil
-	}
-	sortSites(s.sites)
-	s.sites = slices.CompactFunc(s.sites, func(a, b Site) bool { return a.Vaddr == b.Vaddr })
-	for i := range s.sites {
-		s.sites[i].Verdict, s.sites[i].Reason = Unknown, why.String()
-	}
-	return &Report{ExecBytes: int64(s.bytes), Sites: s.sites, Static: f.Static(), File: f}, nil
-}
-
-func scanELF(f *File) (*Report, error) {
+func scanELF(f *File, tangled *Skip) (rep *Report, err error) {
 	c := newCode(f)
 	if f.budget != nil {
 		c.steps = *f.budget
@@ -143,31 +116,40 @@ func scanELF(f *File) (*Report, error) {
 	if err := s.run(); err != nil {
 		return nil, err
 	}
-	rep := &Report{ExecBytes: int64(s.bytes), Static: f.Static(), File: f}
-	var err error
-	if rep.Redirect, err = f.findRedirect(); err != nil {
-		return nil, err
-	}
-	if len(s.halves) > 0 {
-		more, err := wholes(f, s.halves)
-		if err != nil {
+	rep = &Report{ExecBytes: int64(s.bytes), Static: f.Static(), File: f}
+	if tangled == nil {
+		if rep.Redirect, err = f.findRedirect(); err != nil {
 			return nil, err
 		}
-		s.sites = append(s.sites, more...)
+		if err := s.addWholes(); err != nil {
+			return nil, err
+		}
 	}
-	if len(s.sites) == 0 {
-		return rep, nil
-	}
-	if s.full() {
+	sites := distinct(s.sites)
+	switch {
+	case tangled != nil && (len(sites) == 0 || s.full()):
+		return &Report{Skipped: tangled}, nil
+	case s.full():
 		return &Report{Skipped: tooMany()}, nil
+	case tangled != nil:
+		for i := range sites {
+			sites[i].Verdict, sites[i].Reason = Unknown, tangled.String()
+		}
+		rep.Sites = sites
+	case len(sites) > 0:
+		return rep, rep.examine(c, sites)
 	}
-	return rep, rep.examine(c, s.sites)
+	return rep, nil
+}
+
+// distinct returns the sites in vaddr order, each once.
+func distinct(sites []Site) []Site {
+	sortSites(sites)
+	return slices.CompactFunc(sites, func(a, b Site) bool { return a.Vaddr == b.Vaddr })
 }
 
 // examine decides what the references found are.
 func (r *Report) examine(c *code, sites []Site) error {
-	sortSites(sites)
-	sites = slices.CompactFunc(sites, func(a, b Site) bool { return a.Vaddr == b.Vaddr })
 	err := c.locate(sites)
 	if err != nil {
 		return err
@@ -215,7 +197,7 @@ func (r *Report) examine(c *code, sites []Site) error {
 	if c.exhausted() {
 		for i, s := range sites {
 			sites[i] = Site{Vaddr: s.Vaddr, Offset: s.Offset, Len: s.Len, Kind: s.Kind, Function: s.Function, Reg: s.Reg,
-				Symbol: s.Symbol, Verdict: Unknown, Reason: "too much code to follow in this file"}
+				Symbol: s.Symbol, Reason: "too much code to follow in this file"}
 		}
 	}
 	r.Sites = sites

@@ -11,10 +11,10 @@ import (
 // scanObject finds the references of one object. budget is how many instructions may be decoded.
 func scanObject(r io.ReaderAt, size int64, budget *int) (*Report, error) {
 	rep, err := scanLinked(r, size, budget)
-	if skip, ok := err.(*Skip); ok {
-		return &Report{Skipped: skip}, nil
+	if skip, err := elf.AsSkip(err); skip != nil || err != nil {
+		return &Report{Skipped: skip}, err
 	}
-	return rep, err
+	return rep, nil
 }
 
 func scanLinked(r io.ReaderAt, size int64, budget *int) (*Report, error) {
@@ -34,7 +34,7 @@ func scanLinked(r io.ReaderAt, size int64, budget *int) (*Report, error) {
 	if err == nil && found {
 		f := &File{File: e, budget: budget}
 		if err = e.Link(); err == nil {
-			rep, err = scanELF(f)
+			rep, err = scanELF(f, nil)
 		}
 		if err == nil {
 			for i := range rep.Sites {

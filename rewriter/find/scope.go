@@ -27,10 +27,11 @@ type Mark struct {
 	Skip    *Skip    // why it is passed over; nil if it is not
 }
 
-// within is nil where the executable segments are not larger than the bound.
+// within is nil where the segments do not cover the file too often, and the executable ones are not larger than the
+// bound.
 func (o *Scope) within(f *File) *Skip {
-	if o.MaxExec == 0 {
-		return nil
+	if skip := f.CheckLoads(); skip != nil || o.MaxExec == 0 {
+		return skip
 	}
 	var sum uint64
 	for i := range f.Progs {

@@ -3,7 +3,6 @@
 package patch
 
 import (
-	"errors"
 	"fmt"
 	"io"
 
@@ -27,11 +26,7 @@ func (e *UnplannedError) Error() string {
 // empty where before has no code at that offset; the error is of reading.
 func ListingAt(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSize, offset int64) (find.Explanation, error) {
 	f, err := find.Parse(before, beforeSize)
-	var skip *elf.Skip
-	if errors.As(err, &skip) {
-		return find.Explanation{}, nil
-	}
-	if err != nil {
+	if skip, err := elf.AsSkip(err); skip != nil || err != nil {
 		return find.Explanation{}, err
 	}
 	code := f.CodeAt(uint64(offset) + 1)

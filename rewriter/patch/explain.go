@@ -45,21 +45,8 @@ func (p *Plan) Explain(patch Patch) (find.Explanation, error) {
 		}
 		end += explainAfter
 	}
-	off, ok := f.Offset(start, 1)
-	if !ok {
-		return find.Explanation{}, nil
-	}
-	before, err := f.Mem(start, end-start)
-	if err != nil {
-		return find.Explanation{}, err
-	}
-	after := p.patched(before, off)
-	if bytes.Equal(before, after) {
-		b, _ := x86.Listing(before, before, start)
-		return find.Explanation{Before: b}, nil
-	}
-	b, a := x86.Listing(before, after, start)
-	if patch.Form == Entry { // all of the stub behind the jump
+	e, err := p.listing(f, start, end, trampolineName(s, patch.Form))
+	if a := e.After; a != nil && patch.Form == Entry { // all of the stub behind the jump
 		from := slices.IndexFunc(a, func(l x86.Line) bool { return l.Vaddr > s.Stub.Vaddr })
 		to := slices.IndexFunc(a, func(l x86.Line) bool { return l.Vaddr >= s.Stub.Vaddr+s.Stub.Len })
 		if to < 0 {
@@ -69,8 +56,26 @@ func (p *Plan) Explain(patch Patch) (find.Explanation, error) {
 			x86.Bury(a[from:max(from, to)])
 		}
 	}
-	nameTrampoline(a, f, trampolineName(s, patch.Form))
-	return find.Explanation{Before: b, After: a}, nil
+	return e, err
+}
+
+// listing disassembles the code from start to end, as it is and as the edits make it. What the new code goes to has
+// the name.
+func (p *Plan) listing(f *find.File, start, end uint64, name string) (e find.Explanation, err error) {
+	off, ok := f.Offset(start, 1)
+	if !ok {
+		return e, nil
+	}
+	before, err := f.Mem(start, end-start)
+	if err != nil {
+		return e, err
+	}
+	after := p.patched(before, off)
+	if e.Before, e.After = x86.Listing(before, after, start); bytes.Equal(before, after) {
+		e.After = nil
+	}
+	nameTrampoline(e.After, f, name)
+	return e, nil
 }
 
 // explainAll fills in the listing of each patch.

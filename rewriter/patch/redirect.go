@@ -14,7 +14,6 @@ import (
 	"slices"
 
 	"vfix.dev/vfix/rewriter/find"
-	"vfix.dev/vfix/rewriter/x86"
 	"vfix.dev/vfix/shim"
 )
 
@@ -75,15 +74,7 @@ func (p *Plan) explainRedirect() error {
 	if r == nil || r.Vaddr == 0 {
 		return nil
 	}
-	before, err := p.file.Mem(r.Vaddr, find.RedirectLen+explainAfter)
-	if err != nil {
-		return err
-	}
-	b, a := x86.Listing(before, p.patched(before, r.Offset), r.Vaddr)
-	r.Listing = &find.Explanation{Before: b}
-	if p.Redirected() {
-		nameTrampoline(a, p.file.File, "vfix_string")
-		r.Listing.After = a
-	}
-	return nil
+	e, err := p.listing(p.file.File, r.Vaddr, r.Vaddr+find.RedirectLen+explainAfter, "vfix_string")
+	r.Listing = &e
+	return err
 }
