@@ -59,8 +59,8 @@ func (p *Plan) Explain(patch Patch) (find.Explanation, error) {
 	return e, err
 }
 
-// listing disassembles the code from start to end, as it is and as the edits make it. What the new code goes to has
-// the name.
+// listing disassembles the code from start to end, as it is and as the edits make it; name is that of the injected
+// code that it goes to.
 func (p *Plan) listing(f *find.File, start, end uint64, name string) (e find.Explanation, err error) {
 	off, ok := f.Offset(start, 1)
 	if !ok {
