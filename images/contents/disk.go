@@ -373,14 +373,8 @@ func (d *Disk) examine(s *Session, e *Entry, r *os.File) (info *elfInfo, err err
 			return nil, err
 		}
 	}
-	var members []io.Closer
-	defer func() {
-		for _, m := range members {
-			m.Close()
-		}
-	}()
 	if info == nil && d.Only != "" {
-		if info, err = d.thin(r, e.Size, &members); err != nil {
+		if info, err = d.thin(r, e.Size); err != nil {
 			return nil, err
 		}
 	}
@@ -406,16 +400,16 @@ type thinMember struct {
 func (m *thinMember) Size() int64 { return m.size }
 
 // thin examines a thin archive that the user named, nil if it is not one: its objects are files
-// beside it or below. Those with call sites are kept open until a plan is made.
-func (d *Disk) thin(r io.ReaderAt, size int64, kept *[]io.Closer) (*elfInfo, error) {
+// beside it or below.
+func (d *Disk) thin(r io.ReaderAt, size int64) (*elfInfo, error) {
 	report, err := find.ScanThin(r, size, func(name string) (find.ThinMember, error) {
 		m, err := d.Root.OpenFile(name, os.O_RDONLY|OpenNoBlock, 0)
 		if err != nil {
 			return nil, errors.New(plainReason(err))
 		}
-		*kept = append(*kept, m)
 		fi, err := m.Stat()
 		if err != nil || !fi.Mode().IsRegular() || fi.Size() > MaxELF {
+			m.Close()
 			return nil, errors.New("no file that can be examined")
 		}
 		return &thinMember{m, fi.Size()}, nil

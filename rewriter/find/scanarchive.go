@@ -15,7 +15,6 @@ type archived struct {
 	rep     *Report
 	objects int
 	budget  int
-	damaged *Skip // why the first member that is not examined is not
 }
 
 // scanArchive finds the references in the objects of an archive. Damage to a member is a
@@ -38,7 +37,7 @@ type ThinMember interface {
 }
 
 // ScanThin is Scan for a thin archive, nil for any other file: its objects are what open returns for
-// their names. An error of open is a note about that object. Those without call sites are closed.
+// their names, and are closed. An error of open is a note about that object.
 func ScanThin(r io.ReaderAt, size int64, open func(name string) (ThinMember, error)) (*Report, error) {
 	a := newArchived(r, size)
 	if thin, err := a.IsThin(); err != nil || !thin {
@@ -50,12 +49,9 @@ func ScanThin(r io.ReaderAt, size int64, open func(name string) (ThinMember, err
 			a.note(m, err)
 			return nil
 		}
+		defer content.Close()
 		m.Off, m.Size = 0, uint64(content.Size())
-		before := len(a.rep.Sites)
-		if err = a.add(m, content); err == nil && len(a.rep.Sites) == before {
-			err = content.Close()
-		}
-		return err
+		return a.add(m, content)
 	}))
 }
 
@@ -65,23 +61,15 @@ func newArchived(r io.ReaderAt, size int64) *archived {
 
 // note keeps why a member is not examined.
 func (a *archived) note(m elf.Member, why error) {
-	text := fmt.Sprintf("archive member %s: %v", m.Name, why)
-	a.rep.Notes = append(a.rep.Notes, text)
-	if a.damaged == nil {
-		a.damaged = elf.NewSkip(elf.KindDamagedMember, "%s", text)
-	}
+	a.rep.Notes = append(a.rep.Notes, fmt.Sprintf("archive member %s: %v", m.Name, why))
 }
 
 // add examines a member; r has its content.
 func (a *archived) add(m elf.Member, r io.ReaderAt) error {
 	rep := a.rep
-	var head [elf.IdentSize]byte
-	n := min(m.Size, elf.IdentSize)
-	if err := (&elf.File{R: r, Size: m.Size}).ReadAt(head[:n], 0); err != nil {
+	head, err := (&elf.File{R: r, Size: m.Size}).Bytes(0, min(m.Size, elf.IdentSize))
+	if err != nil || !elf.IsObject(head) {
 		return err
-	}
-	if !elf.IsObject(head[:n]) {
-		return nil
 	}
 	one, err := scanObject(r, int64(m.Size), &a.budget)
 	switch {
@@ -119,8 +107,8 @@ func (a *archived) report(err error) (*Report, error) {
 		rep.Notes = append(rep.Notes, skip.String())
 	case err != nil:
 		return nil, err
-	case len(rep.Sites) == 0 && a.damaged != nil:
-		return &Report{Skipped: a.damaged}, nil
+	case len(rep.Sites) == 0 && len(rep.Notes) > 0:
+		return &Report{Skipped: elf.NewSkip(elf.KindDamagedMember, "%s", rep.Notes[0])}, nil
 	case a.objects == 0:
 		return &Report{Skipped: elf.NewSkip(elf.KindNoObjects, "archive without x86-64 objects")}, nil
 	}

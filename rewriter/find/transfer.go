@@ -36,7 +36,7 @@ func (f *flow) transfer(i *x86.Instr, v *value) {
 	case i.Op == x86asm.XCHG && whole:
 		v.reg[dst], v.reg[src] = v.reg[src], v.reg[dst]
 		return
-	case x86.IsConditionalMove[i.Op] && isReg && width == 64:
+	case i.IsConditionalMove() && isReg && width == 64:
 		l := other // what memory holds
 		if fromReg {
 			l = v.reg[src]

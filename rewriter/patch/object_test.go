@@ -255,10 +255,19 @@ var _ io.ReaderAt = zeros{}
 type thinMember struct {
 	*bytes.Reader
 	closed *int
+	gone   bool
 }
 
-func (m thinMember) Close() error {
+func (m *thinMember) ReadAt(b []byte, off int64) (int, error) {
+	if m.gone {
+		return 0, io.ErrClosedPipe
+	}
+	return m.Reader.ReadAt(b, off)
+}
+
+func (m *thinMember) Close() error {
 	*m.closed++
+	m.gone = true
 	return nil
 }
 
@@ -275,13 +284,13 @@ func TestThin(t *testing.T) {
 	r, err := ScanThin(strings.NewReader(file), int64(len(file)), func(name string) (ThinMember, error) {
 		switch name {
 		case "deep/calls.o":
-			return thinMember{bytes.NewReader(calls), &closed}, nil
+			return &thinMember{Reader: bytes.NewReader(calls), closed: &closed}, nil
 		case "clean.o":
-			return thinMember{bytes.NewReader(clean), &closed}, nil
+			return &thinMember{Reader: bytes.NewReader(clean), closed: &closed}, nil
 		}
 		return nil, fmt.Errorf("no %s", name)
 	})
-	if err != nil || len(r.Sites) != 1 || r.Sites[0].Member != "deep/calls.o" || closed != 1 {
+	if err != nil || len(r.Sites) != 1 || r.Sites[0].Member != "deep/calls.o" || closed != 2 {
 		t.Fatalf("got %+v, %v, %d closed", r, err, closed)
 	}
 	p, err := NewPlan(r, Options{Explain: true})

@@ -37,15 +37,22 @@ func buildEffects() map[x86asm.Op]effect {
 			t[op] = e
 		}
 	}
+	addRange := func(e effect, first, last x86asm.Op) { // x86asm has them in the order of their names
+		for op := first; op <= last; op++ {
+			t[op] = e
+		}
+	}
 	add(effect{first: opWrite}, x86asm.MOV, x86asm.MOVZX, x86asm.MOVSX, x86asm.MOVSXD, x86asm.LEA, x86asm.POP,
 		x86asm.CVTTSS2SI, x86asm.CVTTSD2SI, x86asm.CVTSS2SI, x86asm.CVTSD2SI, x86asm.LZCNT, x86asm.TZCNT, x86asm.POPCNT, x86asm.MOVNTI, x86asm.MOVBE, x86asm.RDRAND, x86asm.FNSTSW, x86asm.FNSTCW,
-		x86asm.STMXCSR, x86asm.SETA, x86asm.SETAE, x86asm.SETB, x86asm.SETBE, x86asm.SETE, x86asm.SETG, x86asm.SETGE, x86asm.SETL,
+		x86asm.STMXCSR,
 		x86asm.ANDN, x86asm.BEXTR, x86asm.BLSI, x86asm.BLSMSK, x86asm.BLSR, x86asm.BZHI, x86asm.PDEP, x86asm.PEXT, x86asm.RORX,
-		x86asm.SARX, x86asm.SHLX, x86asm.SHRX, x86asm.SETLE, x86asm.SETNE, x86asm.SETNO, x86asm.SETNP, x86asm.SETNS, x86asm.SETO, x86asm.SETP, x86asm.SETS)
+		x86asm.SARX, x86asm.SHLX, x86asm.SHRX)
+	addRange(effect{first: opWrite}, x86asm.SETA, x86asm.SETS)
 	add(effect{first: opUpdate}, x86asm.ADD, x86asm.SUB, x86asm.ADC, x86asm.SBB, x86asm.AND, x86asm.OR, x86asm.XOR, x86asm.INC,
 		x86asm.DEC, x86asm.NEG, x86asm.NOT, x86asm.SHL, x86asm.SHR, x86asm.SAR, x86asm.ROL, x86asm.ROR, x86asm.RCL, x86asm.RCR,
 		x86asm.SHLD, x86asm.SHRD, x86asm.BSWAP, x86asm.BTS, x86asm.BTR, x86asm.BTC, x86asm.BSF, x86asm.BSR, x86asm.CRC32)
-	add(effect{first: opUpdate}, ConditionalMoves...)
+	addRange(effect{first: opUpdate}, firstMove, lastMove)
+	addRange(effect{first: opNone}, x86asm.JA, x86asm.JS) // among them those that follow below
 	add(effect{first: opRead}, x86asm.CMP, x86asm.TEST, x86asm.BT, x86asm.PUSH, x86asm.JMP, x86asm.CALL, x86asm.LJMP, x86asm.LCALL,
 		x86asm.RET, x86asm.LRET, x86asm.LDMXCSR, x86asm.FLDCW, x86asm.CLFLUSH)
 	add(effect{first: opNone}, x86asm.NOP, x86asm.PAUSE, x86asm.MFENCE, x86asm.LFENCE, x86asm.SFENCE, x86asm.CLD, x86asm.STD,
@@ -73,8 +80,6 @@ func buildEffects() map[x86asm.Op]effect {
 	add(effect{first: opNone, reads: RegsOf(Rax, Rdx)}, x86asm.PCMPESTRM, x86asm.VPCMPESTRM)
 	add(effect{first: opNone, reads: RegsOf(Rdi)}, x86asm.MASKMOVQ, x86asm.MASKMOVDQU, x86asm.VMASKMOVDQU)
 	add(effect{first: opNone, reads: RegsOf(Rcx)}, x86asm.JCXZ, x86asm.JECXZ, x86asm.JRCXZ)
-	add(effect{first: opNone}, x86asm.JA, x86asm.JAE, x86asm.JB, x86asm.JBE, x86asm.JE, x86asm.JG, x86asm.JGE, x86asm.JL, x86asm.JLE,
-		x86asm.JNE, x86asm.JNO, x86asm.JNP, x86asm.JNS, x86asm.JO, x86asm.JP, x86asm.JS)
 	str := RegsOf(Rax, Rcx, Rsi, Rdi)
 	add(effect{first: opNone, reads: str, partial: str}, x86asm.MOVSB, x86asm.MOVSW, x86asm.MOVSD, x86asm.MOVSQ, x86asm.STOSB,
 		x86asm.STOSW, x86asm.STOSD, x86asm.STOSQ, x86asm.LODSB, x86asm.LODSW, x86asm.LODSD, x86asm.LODSQ, x86asm.SCASB, x86asm.SCASW,
@@ -82,16 +87,11 @@ func buildEffects() map[x86asm.Op]effect {
 	return t
 }
 
-var ConditionalMoves = []x86asm.Op{x86asm.CMOVA, x86asm.CMOVAE, x86asm.CMOVB, x86asm.CMOVBE, x86asm.CMOVE, x86asm.CMOVG, x86asm.CMOVGE,
-	x86asm.CMOVL, x86asm.CMOVLE, x86asm.CMOVNE, x86asm.CMOVNO, x86asm.CMOVNP, x86asm.CMOVNS, x86asm.CMOVO, x86asm.CMOVP, x86asm.CMOVS}
+// The conditional moves.
+const firstMove, lastMove = x86asm.CMOVA, x86asm.CMOVS
 
-var IsConditionalMove = func() map[x86asm.Op]bool {
-	t := make(map[x86asm.Op]bool)
-	for _, op := range ConditionalMoves {
-		t[op] = true
-	}
-	return t
-}()
+// IsConditionalMove reports whether i is one.
+func (i *Instr) IsConditionalMove() bool { return i.Op >= firstMove && i.Op <= lastMove }
 
 // effects fills in reads, operands, writes, partial and known.
 func (i *Instr) effects() {
