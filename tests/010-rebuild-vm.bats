@@ -4,6 +4,8 @@
 # the rebuilt one runs there and everywhere else.
 load helpers
 
+legacy_image=$medium_image
+
 # The machines' root is the base's, with the files in which the result differs in /patched: one machine sees both.
 setup_file() {
 	load helpers

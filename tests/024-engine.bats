@@ -4,6 +4,8 @@
 # shellcheck disable=SC2154
 load helpers
 
+legacy_image=$medium_image
+
 setup_file() {
 	load helpers
 	if (has_docker && has_legacy_image) >/dev/null; then

@@ -7,6 +7,8 @@
 # shellcheck disable=SC2154
 load helpers
 
+legacy_image=$medium_image
+
 has_loader32() {
 	if [ ! -e /lib/ld-linux.so.2 ] || [ ! -e "$build/fallback/i386" ]; then
 		echo "libc6-i386 is not installed, or make fixtures has not been run" && return 1

@@ -5,6 +5,8 @@
 # shellcheck disable=SC2154
 load helpers
 
+legacy_image=$medium_image
+
 has_runc() { has_commands runc jq && has_own_root; }
 
 setup() {

@@ -23,8 +23,9 @@ VFIX_RUNTIME=${VFIX_RUNTIME:-$tree/bin/vfix-runtime}
 novsyscall=$build/novsyscall
 callpage=$build/callpage
 # small_image has the same shape and the same call sites, and a twelfth of the bytes. A file in which little of the
-# image runs has the line legacy_image=$small_image.
+# image runs has the line legacy_image=$small_image. medium_image has a third of them, and redis-server runs.
 small_image=$build/legacy-image/small
+medium_image=$build/legacy-image/medium
 legacy_image=${legacy_image:-$build/legacy-image}
 # The kernel's words for a call to the page that it does not serve (vsyscall_64.c).
 kernel_line='vsyscall attempted with vsyscall=none'
@@ -306,12 +307,12 @@ start_dockerd() {
 	await_service dockerd docker version
 }
 
-# start_legacy_docker: in setup_file, an engine whose containers may not call the page, with the
-# legacy image in it; nothing if this machine cannot have one.
+# start_legacy_docker [IMAGE]: in setup_file, an engine whose containers may not call the page, with the
+# medium image or the one named; nothing if this machine cannot have one.
 start_legacy_docker() {
 	(has_docker && has_oracle && has_legacy_image) >/dev/null || return 0
 	start_dockerd "$novsyscall"
-	docker load --quiet --input "$legacy_image/redis-legacy.tar"
+	docker load --quiet --input "${1:-$medium_image}/redis-legacy.tar"
 }
 
 # docker is Debian's client: the newest clients do not talk to Debian's engine.
