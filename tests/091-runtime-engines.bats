@@ -13,7 +13,7 @@ setup_file() {
 	printf '#!/bin/sh\nexec %q --cache-dir %q --fail-closed "$@"\n' "$bin/vfix-runtime" "$cache" >"$bin/wrapped"
 	chmod 755 "$bin/wrapped"
 	# Roots that are directories, of which each container has a copy; one test has overlays.
-	dockerd_storage=vfs dockerd_config=$(runtime_config) start_legacy_docker
+	dockerd_storage=vfs dockerd_config=$(runtime_config) start_legacy_docker "$legacy_image" # with dpkg
 	[ -z "${DOCKER_HOST:-}" ] || docker load --quiet --input "$small_image/redis-legacy.tar" # small:legacy
 }
 
