@@ -137,11 +137,11 @@ each() {
 	done
 }
 
-@test "injected: patched a hundred times, the bytes stay" {
+@test "injected: patched again and again, the bytes stay" {
 	local i name
 	for name in static pie-2m libcalls.so; do
 		cp "$BATS_FILE_TMPDIR/after/$name" "$BATS_TEST_TMPDIR/$name"
-		for ((i = 0; i < 100; i++)); do
+		for ((i = 0; i < 10; i++)); do # each with what the last has left, which are the same bytes
 			"$VFIX" patch --progress quiet -i "$BATS_TEST_TMPDIR/$name" >/dev/null
 		done
 		cmp "$BATS_FILE_TMPDIR/after/$name" "$BATS_TEST_TMPDIR/$name"
@@ -150,7 +150,7 @@ each() {
 
 @test "injected: programs and their interpreters on a kernel without the page" {
 	requires root vm
-	local root=$BATS_TEST_TMPDIR/root name n=0 list=$BATS_TEST_TMPDIR/commands file
+	local root=$BATS_TEST_TMPDIR/root name n=1 list=$BATS_TEST_TMPDIR/commands file
 	local interpreters=(interpreter.so interpreter-2m.so)
 	mkdir -p "$root"
 	cp -a "$BATS_FILE_TMPDIR/before" "$BATS_FILE_TMPDIR/after" "$root"
@@ -166,7 +166,9 @@ each() {
 	for name in "${programs[@]}" "${interpreters[@]}" "${interpreters[@]/#/by-}"; do
 		printf '/before/%s\n/after/%s\n' "$name" "$name"
 	done >"$list"
-	run_vm --vsyscall none --root "$root" --commands "$list" --append norandmaps
+	cp /bin/busybox "$root/"
+	run_vm --vsyscall none --root "$root" --commands "$list" -- '/busybox sh -c "echo 0 >/proc/sys/kernel/randomize_va_space"'
+	expect_vm 1 0
 	while read -r name; do
 		echo "$name"
 		case $name in
@@ -174,6 +176,6 @@ each() {
 		*) expect_vm $((n += 1)) 0 ;;
 		esac
 	done <"$list"
-	[ "$n" -gt 0 ]
+	[ "$n" -gt 1 ]
 	grep -qF "$kernel_line" "$vm_out/kernel.log"
 }
