@@ -39,12 +39,9 @@ const unlimited = 1 << 20
 
 // Write prints the listing for s.
 func (l *Site) Write(w io.Writer, s screen.Stream) {
-	width := cmp.Or(s.Width, unlimited)
 	fmt.Fprintln(w, s.Paint.Bold(screen.Printable(l.Title)))
 	for _, reason := range l.Reasons {
-		for _, line := range screen.Wrap(screen.Printable(reason), max(width-2, screen.MinLast)) {
-			fmt.Fprintln(w, "  "+line)
-		}
+		s.Write(w, "  ", 2, reason)
 	}
 	l.Code(w, s)
 	fmt.Fprintln(w)

@@ -126,13 +126,8 @@ func (p *plainPrinter) blank() {
 
 // hang prints text with its further lines below its first, behind a head.
 func (p *plainPrinter) hang(indent int, head, text string) {
-	indent2 := indent + runewidth.StringWidth(head)
-	for i, line := range screen.Wrap(text, Width-indent2) {
-		if i > 0 {
-			head, indent = "", indent2
-		}
-		p.put(indent, head+line)
-	}
+	further := indent + runewidth.StringWidth(head)
+	p.put(indent, head+strings.Join(screen.Wrap(text, Width-further), "\n"+strings.Repeat(" ", further)))
 }
 
 func (p *plainPrinter) flush() {

@@ -23,8 +23,7 @@ import (
 // elsewhere, nothing when quiet.
 type reporter struct {
 	out  *Output
-	mode string        // "tty", "plain", "quiet"
-	bars *mpb.Progress // only for tty
+	bars *mpb.Progress // nil for lines
 	// shown says that there was a bar.
 	shown atomic.Bool
 	// named are the names that already have a line or bar: a layer is read, compressed, written
@@ -38,15 +37,9 @@ const maxTold = 10_000
 
 // StartProgress makes the reporter of a verb. mode is the word behind --progress.
 func (o *Output) StartProgress(ctx context.Context, mode string) progress.Reporter {
-	if mode == "auto" {
-		mode = "plain"
-		if o.Err.bars {
-			mode = "tty"
-		}
-	}
 	o.Quiet = mode == "quiet"
-	r := &reporter{out: o, mode: mode}
-	if mode == "tty" {
+	r := &reporter{out: o}
+	if mode == "tty" || mode == "auto" && o.Err.bars {
 		r.bars = mpb.New(mpb.WithOutput(o.Stderr), mpb.WithAutoRefresh(), mpb.PopCompletedMode())
 		// The terminal has echoed ^C where mpb left the cursor, and mpb goes up without
 		// going to the first column (v8.9.3).
@@ -92,27 +85,19 @@ func (r *reporter) Debug(format string, args ...any) {
 // Start implements images.Progress.
 func (r *reporter) Start(kind, name string, size int64) progress.Task {
 	name = shorten(Printable(name), 40)
-	if r.mode == "quiet" {
-		return silentTask{}
+	if r.out.Quiet {
+		return progress.Silent{}
 	}
 	if r.many.Add(1) > maxTold {
 		r.named.Clear()
 		r.many.Store(0)
 	}
 	_, again := r.named.LoadOrStore(name, true)
-	if r.mode != "tty" {
+	if r.bars == nil {
 		return r.startLine(kind, name, size, again)
 	}
-	if t := r.startBar(kind, name, size, again); t != nil {
-		return t
-	}
-	return silentTask{}
+	return r.startBar(kind, name, size, again)
 }
-
-type silentTask struct{}
-
-func (silentTask) Add(int64) {}
-func (silentTask) Done()     {}
 
 // kindWidth is the length of the longest kind, nameWidth how many columns kind and name get
 // in front of a bar.
@@ -121,7 +106,7 @@ const (
 	nameWidth = 28
 )
 
-// startBar adds a bar, which goes when it is full if its name had one before; nil if the
+// startBar adds a bar, which goes when it is full if its name had one before; none if the
 // bars have ended already.
 func (r *reporter) startBar(kind, name string, size int64, again bool) progress.Task {
 	label := fmt.Sprintf("%-*s ", kindWidth, kind)
@@ -137,11 +122,12 @@ func (r *reporter) startBar(kind, name string, size int64, again bool) progress.
 		}
 		return fmt.Sprintf("%10s", Size(s.Current))
 	})
-	if bar := r.add(size, style, label, []decor.Decorator{counters}, mpb.BarFillerOnComplete("done"),
-		mpb.BarOptional(mpb.BarNoPop(), again), mpb.BarOptional(mpb.BarRemoveOnComplete(), again)); bar != nil {
-		return &barTask{bar: bar}
+	bar := r.add(size, style, label, []decor.Decorator{counters}, mpb.BarFillerOnComplete("done"),
+		mpb.BarOptional(mpb.BarNoPop(), again), mpb.BarOptional(mpb.BarRemoveOnComplete(), again))
+	if bar == nil {
+		return progress.Silent{}
 	}
-	return nil
+	return barTask{bar}
 }
 
 // fullBar is a bar of something whose size is known.
@@ -173,10 +159,10 @@ func (o *Output) Overall(all int) *mpb.Bar {
 // barTask is one bar. Several goroutines may call mpb at once.
 type barTask struct{ bar *mpb.Bar }
 
-func (t *barTask) Add(n int64) { t.bar.IncrInt64(n) }
+func (t barTask) Add(n int64) { t.bar.IncrInt64(n) }
 
 // Done fills the bar, whatever it shows.
-func (t *barTask) Done() { t.bar.SetTotal(-1, true) }
+func (t barTask) Done() { t.bar.SetTotal(-1, true) }
 
 // lineInterval is how long a plain line waits for the next one about the same task.
 const lineInterval = 10 * time.Second
@@ -213,11 +199,11 @@ func (t *lineTask) Add(n int64) {
 		return
 	}
 	t.next = now.Add(lineInterval)
+	of := ""
 	if t.size > 0 {
-		t.r.out.Note("%s %s: %s of %s", t.kind, t.name, Size(t.done), Size(t.size))
-	} else {
-		t.r.out.Note("%s %s: %s", t.kind, t.name, Size(t.done))
+		of = " of " + Size(t.size)
 	}
+	t.r.out.Note("%s %s: %s%s", t.kind, t.name, Size(t.done), of)
 }
 
 func (t *lineTask) Done() {}

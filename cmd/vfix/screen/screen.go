@@ -148,11 +148,10 @@ func (o *Output) Say(label string, paint func(string) string, text string) {
 	if label != "" {
 		text = label + " " + text
 	}
-	lines := []string{text}
-	if width := o.Err.Width - len(Prefix); width > 0 {
-		lines = wrapLong(text, max(width, MinLast))
+	if o.Err.Width > 0 {
+		text = hang(text, o.Err.Width, len(Prefix))
 	}
-	line := Prefix + strings.Join(lines, "\n"+strings.Repeat(" ", len(Prefix)))
+	line := Prefix + text
 	if label != "" {
 		line = strings.Replace(line, label, paint(label), 1)
 	}

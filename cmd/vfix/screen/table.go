@@ -18,12 +18,19 @@ type Table struct {
 	rows  [][]string
 	From  iter.Seq[[]string] // where the rows come from, twice, if they are too many for rows
 	Right int                // the column aligned to the right; < 0: none
-	Drop  int                // a column that is not shown; 0: all are
 }
 
 // Add appends a row; cells may come from untrusted files.
 func (t *Table) Add(row []string) {
 	t.rows = append(t.rows, printableCells(row))
+}
+
+// Drop takes out a column, left of the one aligned to the right.
+func (t *Table) Drop(i int) {
+	t.Head, t.Right = slices.Delete(t.Head, i, i+1), t.Right-1
+	for n, row := range t.rows {
+		t.rows[n] = slices.Delete(row, i, i+1)
+	}
 }
 
 // Empty reports whether there is no row to print.
@@ -55,17 +62,6 @@ func (t *Table) Write(w io.Writer, s Stream) {
 			t.From(func(r []string) bool { return yield(printableCells(r)) })
 		}
 	}
-	if t.Drop > 0 {
-		head = without(head, t.Drop)
-		all := rows
-		rows = func(yield func([]string) bool) {
-			all(func(r []string) bool { return yield(without(r, t.Drop)) })
-		}
-	}
-	right := t.Right
-	if t.Drop > 0 && t.Drop < right {
-		right--
-	}
 	widths := make([]int, len(head))
 	widen := func(r []string) {
 		for i, cell := range r {
@@ -93,7 +89,7 @@ func (t *Table) Write(w io.Writer, s Stream) {
 			}
 			var b strings.Builder
 			for i, cell := range cells[:last] {
-				b.WriteString(Pad(cell, widths[i], i == right) + Gap)
+				b.WriteString(Pad(cell, widths[i], i == t.Right) + Gap)
 			}
 			fmt.Fprintln(w, strings.TrimRight(paint(b.String()+end), " "))
 		}
@@ -135,8 +131,4 @@ func stacked(w io.Writer, s Stream, head []string, rows iter.Seq[[]string]) {
 		}
 		s.Write(w, strings.Repeat(" ", indent), indent, strings.Join(cells, "; "))
 	}
-}
-
-func without(row []string, i int) []string {
-	return append(slices.Clone(row[:i]), row[i+1:]...)
 }

@@ -82,14 +82,6 @@ func Wrap(s string, width int) []string {
 	return lines
 }
 
-// wrapLong is wrap for what may be columns of its own: what fits stays as it is.
-func wrapLong(s string, width int) []string {
-	if columns(s) <= width {
-		return []string{s}
-	}
-	return Wrap(s, width)
-}
-
 // plainWidth is the width of texts that do not go to a terminal.
 const plainWidth = 100
 
@@ -104,7 +96,7 @@ func (s Stream) TextWidth() int {
 // Say prints a line of text; on a terminal it wraps.
 func (s Stream) Say(w io.Writer, line string) {
 	if s.Width > 0 {
-		line = strings.Join(wrapLong(line, s.Width), "\n")
+		line = hang(line, s.Width, 0)
 	}
 	fmt.Fprintln(w, line)
 }
@@ -112,24 +104,26 @@ func (s Stream) Say(w io.Writer, line string) {
 // Write prints text behind a head of some columns; on a terminal it wraps, its further lines under
 // the first.
 func (s Stream) Write(w io.Writer, head string, columns int, text string) {
-	lines := []string{Printable(text)}
+	text = Printable(text)
 	if s.Width > 0 {
-		lines = wrapLong(lines[0], max(s.Width-columns, MinLast))
+		text = hang(text, s.Width, columns)
 	}
-	for n, line := range lines {
-		if n == 1 {
-			head = strings.Repeat(" ", columns)
-		}
-		fmt.Fprintln(w, head+line)
+	fmt.Fprintln(w, head+text)
+}
+
+// hang wraps a text that is behind a head of some columns, its further lines under the first. A text that fits stays as it
+// is: it may be columns of its own.
+func hang(text string, width, head int) string {
+	if head > 0 {
+		width = max(width-head, MinLast)
 	}
+	if columns(text) <= width {
+		return text
+	}
+	return strings.Join(Wrap(text, width), "\n"+strings.Repeat(" ", head))
 }
 
 // Hanging prints text behind a head of some columns, its further lines under the first.
 func (o *Output) Hanging(head string, columns int, text string) {
-	for n, line := range wrapLong(Printable(text), max(o.Out.TextWidth()-columns, MinLast)) {
-		if n == 1 {
-			head = strings.Repeat(" ", columns)
-		}
-		fmt.Fprintln(o.Stdout, strings.TrimRight(head+line, " "))
-	}
+	fmt.Fprintln(o.Stdout, strings.TrimRight(head+hang(Printable(text), o.Out.TextWidth(), columns), " "))
 }

@@ -56,9 +56,6 @@ func Write(w io.Writer, s screen.Stream, d Deed, f *contents.Findings) {
 // patchGrid is one row for each file, function and form.
 func patchGrid(f *contents.Findings) *screen.Table {
 	t := &screen.Table{Head: []string{"FILE", "LAYER", "LIBC", "FUNCTION", "SITES", "PATCH"}, Right: 4}
-	if !hasLayers(f) {
-		t.Drop = 1
-	}
 	for i := range f.Files {
 		file := &f.Files[i]
 		first := []string{fileName(file), layerName(file), screen.OrDash(file.Report.Libc)}
@@ -73,6 +70,9 @@ func patchGrid(f *contents.Findings) *screen.Table {
 		if file.Plan.Redirected() {
 			t.Add(append(first, string(file.Plan.Redirect.Fix), "1", patch.Lea.String()))
 		}
+	}
+	if !slices.ContainsFunc(f.Files, func(file contents.File) bool { return file.Layer != "" }) {
+		t.Drop(1)
 	}
 	return t
 }
@@ -199,10 +199,6 @@ func sums(c screen.Palette, d Deed, f *contents.Findings) []string {
 		lines = append([]string{clean}, lines...)
 	}
 	return append(lines, c.Dim(fmt.Sprintf("%s with %s of code examined", screen.Count(f.ELFFiles, "ELF file"), screen.Size(f.ExecBytes))))
-}
-
-func hasLayers(f *contents.Findings) bool {
-	return slices.ContainsFunc(f.Files, func(file contents.File) bool { return file.Layer != "" })
 }
 
 func fileName(f *contents.File) string {
