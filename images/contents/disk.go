@@ -444,20 +444,14 @@ func (d *Disk) passedOver(s *Session, r io.ReaderAt, size int64, elf bool) error
 // file under its first name, and links of it under the others. check may refuse a name.
 func (t *Tree) WriteTar(ctx context.Context, w io.Writer, task progress.Task, check func(name string) error) (err error) {
 	tw := tar.NewWriter(w)
-	first := map[*Inode]string{}
-	t.Walk(func(name string, k *Node) {
+	all := t.Entries()
+	t.Walk(func(name string, _ *Node) {
 		if err == nil {
 			err = check(name)
 		}
-		if err != nil {
-			return
+		if err == nil {
+			err = WrapPath(name, t.disk.write(ctx, tw, name, all[name], task))
 		}
-		if to, known := first[k.Inode]; known {
-			err = tw.WriteHeader(linkHeader(name, to, k.Entry))
-		} else {
-			err = WrapPath(name, t.disk.write(ctx, tw, name, k.Entry, task))
-		}
-		first[k.Inode] = name
 	})
 	if err != nil {
 		return err

@@ -100,12 +100,11 @@ func compressTo(w io.Writer, kind blob.Compression) (io.WriteCloser, error) {
 	case blob.ZstdStream:
 		return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
 	}
-	return nopWriteCloser{w}, nil
+	return struct {
+		io.Writer
+		io.Closer
+	}{w, io.NopCloser(nil)}, nil
 }
-
-type nopWriteCloser struct{ io.Writer }
-
-func (nopWriteCloser) Close() error { return nil }
 
 // RewriteTarball writes the tarball behind r to w with the hits patched, compressed as
 // it was. All other members keep their headers and contents.
