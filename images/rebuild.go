@@ -189,10 +189,8 @@ func rebuildImage(ctx context.Context, s *contents.Session, from base, o Rebuild
 // rebuildLevels rebuilds the other images of the index, if the result can be an index. Results from before an
 // error are returned with it.
 func rebuildLevels(ctx context.Context, s *contents.Session, from base, to []media.Ref, o RebuildOptions) (all []rebuilt, err error) {
-	alone := func(d media.Ref) bool {
-		return d.Transport == media.Daemon || d.Transport == media.DockerArchive || d.Transport == media.SIF
-	}
-	if !o.DryRun && !slices.ContainsFunc(to, func(d media.Ref) bool { return !alone(d) }) {
+	holdsIndex := func(d media.Ref) bool { return d.Transport != media.SIF && d.HasManifests() }
+	if !o.DryRun && !slices.ContainsFunc(to, holdsIndex) {
 		return nil, nil
 	}
 	o.Provenance = ProvenanceNone // it is about the image that was chosen
@@ -219,11 +217,7 @@ func (r *Rebuilt) level(own, platform string, o *Rebuilt) {
 // hasManifest reports whether a source has the image's manifest: a daemon, an archive of
 // its and a SIF file have none.
 func hasManifest(src *media.Source) bool {
-	switch src.Ref.Transport {
-	case media.Daemon, media.DockerArchive, media.SIF:
-		return false
-	}
-	return !src.Made
+	return !src.Made && src.Ref.Transport != media.SIF && src.Ref.HasManifests()
 }
 
 // ociForm reports whether the derived image becomes an OCI image: it does, except for one that
@@ -242,14 +236,11 @@ func baseDigest(src *media.Source) (string, error) {
 	if src.Made {
 		return src.Digest, nil
 	}
-	var h v1.Hash
-	var err error
-	switch src.Ref.Transport {
-	case media.Daemon, media.DockerArchive:
-		h, err = src.Image.ConfigName()
-	default:
-		h, err = src.Image.Digest()
+	digest := src.Image.Digest
+	if !src.Ref.HasManifests() {
+		digest = src.Image.ConfigName
 	}
+	h, err := digest()
 	return h.String(), err
 }
 

@@ -186,6 +186,9 @@ func BaseName(r Ref) string {
 	return filepath.Base(r.Name)
 }
 
+// HasManifests reports whether images have manifests of their own there, and not only a config.
+func (r Ref) HasManifests() bool { return r.Transport != Daemon && r.Transport != DockerArchive }
+
 // Where is the daemon of a ref, for EachDaemon.
 func (r Ref) Where() string {
 	if r.Host == "" && r.Podman {

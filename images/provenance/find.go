@@ -251,7 +251,7 @@ func DigestsOf(src *media.Source) ([]v1.Hash, error) {
 	if h, err := v1.NewHash(src.Digest); err == nil {
 		all = append(all, h)
 	}
-	if src.Ref.Transport != media.Daemon && src.Ref.Transport != media.DockerArchive {
+	if src.Ref.HasManifests() {
 		h, err := src.Image.Digest()
 		if err != nil {
 			return nil, err

@@ -45,19 +45,21 @@ func openRef(ctx context.Context, ref media.Ref, o media.Options) (*media.Source
 		}
 		return openName(ctx, ref.Name, o)
 	}
-	switch ref.Transport {
-	case media.Daemon:
-		return media.OpenDaemon(ctx, ref, o)
-	case media.Registry:
-		return media.OpenRegistry(ctx, ref, o)
-	case media.DockerArchive, media.OCIArchive:
-		return media.OpenArchive(ctx, ref, o)
-	case media.OCILayout:
-		return media.OpenLayout(ctx, ref, o)
-	case media.SIF:
-		return openSIF(ctx, ref, o)
-	}
-	return openFolder(ctx, ref, o)
+	return transports[ref.Transport].open(ctx, ref, o)
+}
+
+// transports are what images are read from and written to.
+var transports = map[media.Transport]struct {
+	open func(context.Context, media.Ref, media.Options) (*media.Source, error)
+	put  func(context.Context, media.Ref, media.Result, media.Options) (media.Stored, error)
+}{
+	media.Daemon:        {media.OpenDaemon, media.PutDaemon},
+	media.Registry:      {media.OpenRegistry, media.PutRegistry},
+	media.DockerArchive: {media.OpenArchive, media.PutArchive},
+	media.OCIArchive:    {media.OpenArchive, media.PutArchive},
+	media.OCILayout:     {media.OpenLayout, media.PutLayout},
+	media.SIF:           {openSIF, putSIF},
+	media.Dir:           {openFolder, putRoot},
 }
 
 // Put writes a result under dest, whole or not at all. It returns the reference that names it,
@@ -71,19 +73,7 @@ func Put(ctx context.Context, dest media.Ref, r media.Result, o media.Options) (
 		return media.Stored{}, err
 	}
 	media.NoteDropped(r.Index, o.Progress)
-	switch dest.Transport {
-	case media.Daemon:
-		return media.PutDaemon(ctx, dest, r, o)
-	case media.Registry:
-		return media.PutRegistry(ctx, dest, r, o)
-	case media.OCILayout:
-		return media.PutLayout(ctx, dest, r, o)
-	case media.SIF:
-		return putSIF(ctx, dest, r, o)
-	case media.Dir:
-		return putRoot(ctx, dest, r, o)
-	}
-	return media.PutArchive(ctx, dest, r, o)
+	return transports[dest.Transport].put(ctx, dest, r, o)
 }
 
 // openName opens an image by its name alone: in the local daemon, else in its registry. It says so before the
