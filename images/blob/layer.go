@@ -61,12 +61,6 @@ func From(l v1.Layer) Blobs {
 	return nil
 }
 
-// Plain reports that the layer's blob is its uncompressed tar stream.
-func (l *StoredLayer) Plain() bool {
-	diffID, err := l.DiffID()
-	return err == nil && diffID == l.desc.Digest
-}
-
 // stacked is a stream made from another one; closing it closes both.
 type stacked struct {
 	io.ReadCloser

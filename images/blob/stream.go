@@ -9,7 +9,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"reflect"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -49,18 +48,6 @@ func ShortHash(h v1.Hash) string {
 	return h.String()
 }
 
-// IsPlain reports whether the layer's own bytes are the uncompressed ones, and Digest,
-// Size and Compressed would each compress the whole layer first. ggcr does not say so:
-// partial.UncompressedToLayer wraps the layer in a struct that embeds the interface.
-func IsPlain(l v1.Layer) bool {
-	l = Underlying(l)
-	if p, ok := l.(interface{ Plain() bool }); ok {
-		return p.Plain()
-	}
-	v := reflect.Indirect(reflect.ValueOf(l))
-	return v.Kind() == reflect.Struct && v.FieldByName("UncompressedLayer").IsValid()
-}
-
 // OpenLayer starts to read a layer. The caller must Close it, and reads the whole of it
 // only where finish returned nil.
 func OpenLayer(ctx context.Context, l v1.Layer, p progress.Reporter) (*layerStream, error) {
@@ -69,25 +56,20 @@ func OpenLayer(ctx context.Context, l v1.Layer, p progress.Reporter) (*layerStre
 		return nil, fmt.Errorf("layer: diff ID: %w", err)
 	}
 	l = Underlying(l)
-	s := &layerStream{Name: ShortHash(diffID), DiffID: diffID, Size: -1}
-	digest := diffID
-	if IsPlain(l) {
-		s.src, err = l.Uncompressed()
-	} else {
-		if digest, err = l.Digest(); err != nil {
-			return nil, s.Wrap(err)
-		}
-		if s.Size, err = l.Size(); err != nil {
-			return nil, s.Wrap(err)
-		}
-		s.src, err = OpenUnverified(l) // hashed here, and once is enough
-	}
+	s := &layerStream{Name: ShortHash(diffID), DiffID: diffID}
+	digest, err := l.Digest()
 	if err != nil {
+		return nil, s.Wrap(err)
+	}
+	if s.Size, err = l.Size(); err != nil {
+		return nil, s.Wrap(err)
+	}
+	if s.src, err = OpenUnverified(l); err != nil { // hashed here, and once is enough
 		return nil, s.Wrap(err)
 	}
 	s.task = progress.Start(p, "read", s.Name, s.Size)
 	ctx, s.cancel = context.WithCancel(ctx)
-	if digest == diffID {
+	if digest == diffID { // it is not compressed, and its diff ID is compared
 		s.body, _, err = Decompress(ctx, Reading{ctx, s.src, s.task})
 	} else {
 		s.body, err = s.decompress(ctx, digest)
