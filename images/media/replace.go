@@ -118,7 +118,7 @@ func (r *replacedIndex) ImageIndex(h v1.Hash) (v1.ImageIndex, error) {
 	return r.base.ImageIndex(h)
 }
 
-// Layer gives what is neither image nor index; remote.WriteIndex asks for it.
+// Layer gives what is neither image nor index.
 func (r *replacedIndex) Layer(h v1.Hash) (v1.Layer, error) { return blob.BlobOf(r.base, h) }
 
 // NoteDropped reports the attestations that ReplaceInIndex left out.

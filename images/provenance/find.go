@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -109,10 +108,10 @@ func referredStatement(ctx context.Context, src *media.Source, digests []v1.Hash
 			return nil, media.RegistryError(ctx, n, err)
 		}
 		for _, r := range found {
-			if !mayState(r) {
+			if !r.MediaType.IsImage() || !mayState(r) {
 				continue
 			}
-			st, err := fetchStatement(n.Context(), r, opts)
+			st, err := fetchStatement(registry.Remote{Ctx: ctx, Net: o.Net, Repo: n.Context(), Origin: n.Context()}, r)
 			if err == nil && st.Statement.HasSubject(digests) {
 				return st, nil
 			}
@@ -193,51 +192,32 @@ func fillType(repo name.Repository, r *v1.Descriptor, opts []remote.Option) erro
 	return nil
 }
 
-func fetchStatement(repo name.Repository, r v1.Descriptor, opts []remote.Option) (*Stated, error) {
-	at := repo.Digest(r.Digest.String())
-	desc, err := remote.Get(at, opts...)
+func fetchStatement(from registry.Remote, r v1.Descriptor) (*Stated, error) {
+	manifest, err := blob.ReadBlob(from, r, "referrer", blob.MaxManifest)
 	if err != nil {
 		return nil, err
 	}
 	var m struct {
 		Layers []v1.Descriptor `json:"layers"`
 	}
-	if err := json.Unmarshal(desc.Manifest, &m); err != nil {
+	if err := json.Unmarshal(manifest, &m); err != nil {
 		return nil, hinterr.Damaged("referrer %v: %v", r.Digest, err)
 	}
 	for _, l := range m.Layers {
 		if l.MediaType != types.MediaType(inTotoMediaType) {
 			continue
 		}
-		raw, err := fetchSmall(repo.Digest(l.Digest.String()), opts)
+		raw, err := blob.ReadBlob(from, l, "statement", maxStatement)
+		var st *Statement
+		if err == nil {
+			st, err = parseStatement(raw)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("referrer %v: %w", r.Digest, err)
 		}
-		st, err := parseStatement(raw)
-		if err != nil {
-			return nil, fmt.Errorf("referrer %v: %w", r.Digest, err)
-		}
-		return &Stated{st, raw, at.Name()}, nil
+		return &Stated{st, raw, from.Repo.Digest(r.Digest.String()).Name()}, nil
 	}
 	return nil, hinterr.Errorf(hinterr.ErrUnsupported, "referrer %v: no statement in it", r.Digest)
-}
-
-// fetchSmall fetches a blob of at most maxStatement bytes, verified.
-func fetchSmall(at name.Digest, opts []remote.Option) ([]byte, error) {
-	l, err := remote.Layer(at, opts...)
-	if err != nil {
-		return nil, err
-	}
-	rc, err := l.Compressed()
-	if err != nil {
-		return nil, err
-	}
-	defer rc.Close()
-	raw, err := io.ReadAll(io.LimitReader(rc, maxStatement+1))
-	if err == nil && len(raw) > maxStatement {
-		err = hinterr.Damaged("blob %v: more than %d bytes", at.DigestStr(), maxStatement)
-	}
-	return raw, err
 }
 
 // DigestsOf are all digests that an image is known by in its source. One that comes
