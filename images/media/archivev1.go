@@ -105,17 +105,19 @@ func v1Image(ctx context.Context, t *tarFile, id string, o Options) (*blob.Image
 	if err != nil {
 		return nil, err
 	}
-	b := entryBlobs{t, map[v1.Hash]tarEntry{}}
+	names := map[v1.Hash]string{}
 	for i := range chain {
-		if err := measureEntry(ctx, t, &chain[i], b, o); err != nil {
-			return nil, fmt.Errorf("layer %.12s: %w", chain[i].ID, err)
+		l := &chain[i]
+		if err := measureEntry(ctx, t, l, o); err != nil {
+			return nil, fmt.Errorf("layer %.12s: %w", l.ID, err)
 		}
+		names[l.Digest] = l.ID + v1Layer
 	}
-	return schema1.OldImage(chain, "", b)
+	return schema1.OldImage(chain, "", entryBlobs(t, names))
 }
 
 // measureEntry reads the content of one layer. It is a link if it is that of another.
-func measureEntry(ctx context.Context, t *tarFile, l *schema1.OldLayer, b entryBlobs, o Options) error {
+func measureEntry(ctx context.Context, t *tarFile, l *schema1.OldLayer, o Options) error {
 	e, err := t.find(l.ID + v1Layer)
 	if err != nil {
 		return err
@@ -126,12 +128,9 @@ func measureEntry(ctx context.Context, t *tarFile, l *schema1.OldLayer, b entryB
 		return err
 	}
 	if l.Digest = l.DiffID; l.Packed != blob.PlainStream {
-		if l.Digest, _, err = v1.SHA256(blob.Reading{Ctx: ctx, Reader: t.section(e), T: nil}); err != nil {
-			return err
-		}
+		l.Digest, _, err = v1.SHA256(blob.Reading{Ctx: ctx, Reader: t.section(e), T: nil})
 	}
-	b.at[l.Digest] = e
-	return nil
+	return err
 }
 
 // v1Tops are the layers that no other has for its parent, without names.

@@ -36,18 +36,9 @@ type ArchiveImage struct {
 	old      bool     // of an archive of the old form: Config is the ID of the topmost layer
 }
 
-// entryBlobs are entries of a docker archive under the digests they have, or claim to have.
-type entryBlobs struct {
-	t  *tarFile
-	at map[v1.Hash]tarEntry
-}
-
-func (b entryBlobs) Open(d v1.Descriptor) (io.ReadCloser, int64, error) {
-	e, ok := b.at[d.Digest]
-	if !ok {
-		return nil, 0, hinterr.Errorf(hinterr.ErrNotFound, "no blob %v", d.Digest)
-	}
-	return b.t.section(e), e.size, nil
+// entryBlobs are entries of a docker archive, by the digests they have, or claim to have.
+func entryBlobs(t *tarFile, names map[v1.Hash]string) fileBlobs {
+	return fileBlobs{in: t, names: func(h v1.Hash) []string { return []string{names[h]} }}
 }
 
 // dockerImage opens the image of a docker archive that ref's tag names, or the only one.
@@ -178,39 +169,38 @@ func synthesize(ctx context.Context, t *tarFile, a ArchiveImage) (*blob.Image, e
 			id, len(cf.RootFS.DiffIDs), len(a.Layers), ArchiveManifest)
 	}
 	m := v1.Manifest{SchemaVersion: 2, MediaType: types.DockerManifestSchema2, Layers: []v1.Descriptor{}}
-	b := entryBlobs{t, map[v1.Hash]tarEntry{}}
+	names := map[v1.Hash]string{}
 	for n, name := range a.Layers {
-		d, e, err := archivedLayer(ctx, t, name, cf.RootFS.DiffIDs[n])
+		d, err := archivedLayer(ctx, t, name, cf.RootFS.DiffIDs[n])
 		if err != nil {
 			return nil, fmt.Errorf("layer %d: %w", n, err)
 		}
 		m.Layers = append(m.Layers, d)
-		b.at[d.Digest] = e
+		names[d.Digest] = name
 	}
-	return blob.MadeImage(m, config, b)
+	return blob.MadeImage(m, config, entryBlobs(t, names))
 }
 
 // archivedLayer describes one layer. One that is compressed and has no digest in its name
 // must be read to be named.
-func archivedLayer(ctx context.Context, t *tarFile, name string, diffID v1.Hash) (v1.Descriptor, tarEntry, error) {
-	d := v1.Descriptor{}
+func archivedLayer(ctx context.Context, t *tarFile, name string, diffID v1.Hash) (d v1.Descriptor, err error) {
 	if !strings.HasPrefix(diffID.Algorithm, "sha") {
-		return d, tarEntry{}, hinterr.Damaged("%q is not a diff ID", diffID)
+		return d, hinterr.Damaged("%q is not a diff ID", diffID)
 	}
 	e, err := t.find(name)
 	if err != nil {
-		return d, e, err
+		return d, err
 	}
 	head := make([]byte, blob.MagicLen)
 	n, err := io.ReadFull(t.section(e), head)
 	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
-		return d, e, err
+		return d, err
 	}
 	d.Size = e.size
 	switch blob.DetectCompression(head[:n]) {
 	case blob.PlainStream:
 		d.MediaType, d.Digest = types.DockerUncompressedLayer, diffID
-		return d, e, nil
+		return d, nil
 	case blob.GzipStream:
 		d.MediaType = types.DockerLayer
 	case blob.ZstdStream:
@@ -218,10 +208,10 @@ func archivedLayer(ctx context.Context, t *tarFile, name string, diffID v1.Hash)
 	}
 	if claim, ok := claimedDigest(name); ok && claim != diffID {
 		d.Digest = claim
-		return d, e, nil
+		return d, nil
 	}
 	d.Digest, _, err = v1.SHA256(blob.Reading{Ctx: ctx, Reader: t.section(e), T: nil})
-	return d, e, err
+	return d, err
 }
 
 // writeDockerTar writes an image as docker save does and returns its ID. Layers go as they
