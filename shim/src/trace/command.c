@@ -10,7 +10,7 @@ _Noreturn void execute(char **command)
 	if (errno == ENOENT || errno == ENOTDIR) {
 		if (strchr(command[0], '/'))
 			error("%s: %s", command[0], access(command[0], F_OK) ? strerror(errno) :
-			      "its interpreter, named in the file, is not there");
+			      "the interpreter that it names is missing");
 		else
 			error("%s: not found in PATH", command[0]);
 		_exit(STATUS_NOT_FOUND);

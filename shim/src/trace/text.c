@@ -90,7 +90,7 @@ void explain_forbidden(int error_number)
 		return;
 	}
 	error("ptrace is forbidden here: %s", error_number ? strerror(error_number) :
-	      "a seccomp filter kills who uses it");
+	      "a seccomp filter kills processes that use it");
 	if (yama == 3)
 		hint("kernel.yama.ptrace_scope is 3: no program may use ptrace until this machine "
 		     "boots with another value in /etc/sysctl.d");
