@@ -144,7 +144,7 @@ func (d *Disk) Tree(ctx context.Context, s *Session) (*Tree, error) {
 	}
 	t := NewTree()
 	t.spool, t.disk = &s.spool, d
-	if err := t.Apply(idx, diskMembers{d}); err != nil {
+	if err := t.Apply(idx, d); err != nil {
 		return nil, err
 	}
 	return t, nil

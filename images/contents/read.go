@@ -16,7 +16,8 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// members are where a layer of a tree comes from: an image's layer, a tarball, a directory.
+// members are where a layer of a tree comes from: an image's layer, a tarball, a directory; nil for a stream that is
+// read once.
 type members interface {
 	// read calls f for each of the members wanted, by their numbers, with its content. With all it reads to
 	// the end, so that what was read is verified when it returns; else no further than the last of them.
@@ -38,6 +39,9 @@ func (t *Tree) read(ctx context.Context, want []*Inode, all bool, f func(*Inode,
 		layers[i.Layer][i.Number] = i
 	}
 	for _, n := range slices.Sorted(maps.Keys(layers)) {
+		if t.from[n] == nil {
+			return errors.New("a stream that is read once")
+		}
 		if err := t.from[n].read(ctx, layers[n], all, f); err != nil {
 			return err
 		}
@@ -140,29 +144,20 @@ func (t tarMembers) read(ctx context.Context, want map[int]*Inode, all bool, f f
 	return WrapPath(string(t), readMembers(ctx, body, want, all, f))
 }
 
-// diskMembers are those of a directory; f gets an *os.File.
-type diskMembers struct{ d *Disk }
-
-func (m diskMembers) read(ctx context.Context, want map[int]*Inode, _ bool, f func(*Inode, io.Reader) error) error {
+// read gives the contents of a directory's files; f gets an *os.File.
+func (d *Disk) read(ctx context.Context, want map[int]*Inode, _ bool, f func(*Inode, io.Reader) error) error {
 	for _, n := range slices.Sorted(maps.Keys(want)) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		r, err := m.d.open(want[n].Entry)
+		r, err := d.open(want[n].Entry)
 		if err == nil {
 			err = f(want[n], r)
 			r.Close()
 		}
 		if err != nil {
-			return WrapPath(m.d.Full(want[n].Name), err)
+			return WrapPath(d.Full(want[n].Name), err)
 		}
 	}
 	return nil
-}
-
-// passing is a stream that is read once.
-type passing struct{}
-
-func (passing) read(context.Context, map[int]*Inode, bool, func(*Inode, io.Reader) error) error {
-	return errors.New("a stream that is read once")
 }

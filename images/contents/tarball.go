@@ -63,7 +63,7 @@ func (s *Session) Tarball(ctx context.Context, name string) (*Tree, error) {
 func (s *Session) Exported(ctx context.Context, stream io.Reader, title string) (*Scanned, error) {
 	task := progress.Start(s.Progress, "read", title, -1)
 	defer task.Done()
-	t, err := s.stream(ctx, blob.Reading{Ctx: ctx, Reader: stream, T: task}, title, passing{})
+	t, err := s.stream(ctx, blob.Reading{Ctx: ctx, Reader: stream, T: task}, title, nil)
 	if err != nil {
 		return nil, fmt.Errorf("its file system: %w", err)
 	}

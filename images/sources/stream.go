@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/term"
@@ -49,23 +50,29 @@ func ReadOnce(source string) bool {
 	return err == nil && (isStream(ref) || isStdin(ref.Name) || strings.HasPrefix(ref.Name, "/dev/fd/") || strings.HasPrefix(ref.Name, "/proc/self/fd/"))
 }
 
-func openStream(ctx context.Context, ref media.Ref, o media.Options) (*media.Source, error) {
-	file, err := keepStream(ctx, ref.Name, o)
+func openStream(ctx context.Context, ref media.Ref, o media.Options) (src *media.Source, err error) {
+	dir, remove, err := atomicfile.TempDir()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", streamName(ref.Name), err)
+		return nil, err
 	}
 	at := ref
-	at.Name = file
-	src, err := openRef(ctx, at, o)
+	at.Name = filepath.Join(dir, streamBase(ref.Name))
+	if err = keepStream(ctx, ref.Name, at.Name, o); err == nil {
+		src, err = openRef(ctx, at, o)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", streamName(ref.Name), errors.Join(err, os.Remove(file)))
+		remove()
+		return nil, fmt.Errorf("%s: %w", streamName(ref.Name), err)
 	}
 	src.Ref.Name = ref.Name
 	for _, l := range src.Levels {
 		l.Ref.Name = ref.Name
 	}
 	closeFile := src.Close
-	src.Close = func() error { return errors.Join(closeFile(), os.Remove(file)) }
+	src.Close = func() error {
+		defer remove()
+		return closeFile()
+	}
 	return src, nil
 }
 
@@ -76,38 +83,29 @@ func streamName(name string) string {
 	return name
 }
 
-// keepStream copies a stream to a temporary file. It waits for the stream's writer no longer than ctx lasts.
-func keepStream(ctx context.Context, name string, o media.Options) (file string, err error) {
-	temp, err := os.CreateTemp("", atomicfile.TempPrefix+"*-"+streamBase(name))
+// keepStream copies a stream to a file. It waits for the stream's writer no longer than ctx lasts.
+func keepStream(ctx context.Context, name, file string, o media.Options) error {
+	temp, err := os.Create(file)
 	if err != nil {
-		return "", err
+		return err
 	}
-	type result struct {
-		n   int64
-		err error
-	}
-	done := make(chan result, 1)
+	w := &blob.HoleWriter{W: temp, Room: blob.NewRoom(blob.Temp.Limit())}
 	task := o.Progress.Start("read", streamName(name), -1)
+	done := make(chan error, 1)
 	go func() {
-		w := &blob.HoleWriter{W: temp, Room: blob.NewRoom(blob.Temp.Limit())}
 		err := copyStream(ctx, w, name, task)
-		done <- result{w.N, errors.Join(err, temp.Truncate(w.N))}
+		done <- errors.Join(err, temp.Truncate(w.N))
 	}()
-	var r result
 	select {
-	case r = <-done:
-		task.Done()
+	case err = <-done:
+		if task.Done(); err == nil && w.N == 0 {
+			err = hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "empty: nothing was written to it"),
+				"pipe an image into vfix: docker save IMAGE | vfix scan -; stdin can be read once")
+		}
 	case <-ctx.Done():
-		r.err = context.Cause(ctx)
+		err = context.Cause(ctx)
 	}
-	if r.err == nil && r.n == 0 {
-		r.err = hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "empty: nothing was written to it"),
-			"pipe an image into vfix: docker save IMAGE | vfix scan -; stdin can be read once")
-	}
-	if r.err = errors.Join(r.err, temp.Close()); r.err != nil {
-		return "", errors.Join(r.err, os.Remove(temp.Name()))
-	}
-	return temp.Name(), nil
+	return errors.Join(err, temp.Close())
 }
 
 // streamBase is how the file with a stream's content is called.
