@@ -47,7 +47,8 @@ func vfix(args []string, stdout, stderr io.Writer, e engine) int {
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		plainUsage(root)
 	}
-	err := execute(ctx, root, args)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
 	out.EndProgress()
 	if sig := (*signalError)(nil); err != nil && errors.As(context.Cause(ctx), &sig) {
 		err = sig // whatever the work said when it was cancelled

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -145,11 +144,6 @@ func checkOptions(cmd *cobra.Command) (err error) {
 		}
 	})
 	return err
-}
-
-func execute(ctx context.Context, root *cobra.Command, args []string) error {
-	root.SetArgs(args)
-	return root.ExecuteContext(ctx)
 }
 
 // runRoot is vfix without a verb, or with one that there is not.

@@ -301,7 +301,11 @@ func (e Exited) withoutLine(base *Crash, o Options, state hostState) {
 	}
 	switch {
 	case e.Elsewhere && e.isContainer():
-		base.note("nothing shows that it ran on this machine, so the kernel's log of this machine was not searched for it%s", onNode(e.Node))
+		text := "nothing shows that it ran on this machine, so the kernel's log of this machine was not searched for it"
+		if e.Node != "" {
+			text += ": the log of node " + e.Node + " has it"
+		}
+		base.note("%s", text)
 	case e.Elsewhere:
 	case state.err != nil:
 		base.note("the kernel's log cannot be read (%v): run vfix as root, or give it as a file", state.err)
@@ -319,13 +323,6 @@ func (e Exited) withoutLine(base *Crash, o Options, state hostState) {
 			base.note("start it again and let it write a core file: docker run --ulimit core=-1 ..., then 'vfix diagnose --root %s CORE'", quote.Shell(e.Image))
 		}
 	}
-}
-
-func onNode(node string) string {
-	if node == "" {
-		return ""
-	}
-	return ": the log of node " + node + " has it"
 }
 
 // byImage adds what the image says. A SIGSEGV is likely the page's if the container's program calls it, and nothing speaks

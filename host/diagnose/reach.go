@@ -10,6 +10,7 @@ import (
 
 	"vfix.dev/vfix/internal/loads"
 	"vfix.dev/vfix/internal/packages"
+	"vfix.dev/vfix/internal/rootpath"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
@@ -23,16 +24,13 @@ const (
 	reachesNot
 )
 
-// pathFolders are where a program without a path is looked for.
-var pathFolders = []string{"usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin"}
-
 // reachOf looks at a program of a root and at what is loaded for it; of a script, at its interpreter's.
 func reachOf(root fs.FS, program string) reach {
 	if root == nil || program == "" {
 		return reachUnknown
 	}
 	if !path.IsAbs(program) {
-		for _, dir := range pathFolders {
+		for _, dir := range rootpath.Programs {
 			if _, err := fs.Stat(root, path.Join(dir, program)); err == nil {
 				program = path.Join(dir, program)
 				break

@@ -35,15 +35,12 @@ func (f *Scanned) addHazard(h Hazard) {
 	f.Hazards = append(f.Hazards, h)
 }
 
-// searchPath are the folders in which a program without a slash in its name is looked for.
-var searchPath = []string{"usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin"}
-
 // Starts says which program a container of the image starts: a hazard of an init is one there.
 func (f *Scanned) Starts(t *Tree, program string) {
 	names := []string{program}
 	if !strings.Contains(program, "/") {
 		names = nil
-		for _, dir := range searchPath {
+		for _, dir := range rootpath.Programs {
 			names = append(names, path.Join(dir, program))
 		}
 	}

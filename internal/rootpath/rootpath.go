@@ -14,6 +14,9 @@ import (
 	"syscall"
 )
 
+// Programs are the folders of a root in which a program without a slash in its name is looked for.
+var Programs = []string{"usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin"}
+
 // MaxLinks is how many symlinks one path may pass through (linux/namei.h, MAXSYMLINKS).
 const MaxLinks = 40
 

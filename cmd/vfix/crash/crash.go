@@ -384,8 +384,6 @@ func (r *reader) open(ref string, scan bool) *image {
 	return i
 }
 
-var binFolders = []string{"bin", "sbin", "usr/bin", "usr/sbin", "usr/local/bin", "usr/local/sbin"}
-
 // programs reports of what name a container has programs: in the folders of its image, or as words of its command.
 func programs(root fs.FS, e *diagnose.Exited) func(comm string) bool {
 	const commLen = 15 // the kernel keeps as many bytes of a name
@@ -402,7 +400,7 @@ func programs(root fs.FS, e *diagnose.Exited) func(comm string) bool {
 		if root == nil {
 			return false
 		}
-		dirs := binFolders
+		dirs := rootpath.Programs
 		for _, w := range append([]string{e.Program}, e.Words...) {
 			if path.IsAbs(w) {
 				dirs = append(dirs[:len(dirs):len(dirs)], path.Dir(w)[1:])
