@@ -55,7 +55,7 @@ func NewSession(jobs int, p progress.Reporter, o patch.Options) *Session {
 
 func (s *Session) Close() { s.spool.Close() }
 
-// Image reads all layers of an image, several at once, each once, and returns its merged file system. What somebody
+// Image reads all layers of an image, several at once, each once, and returns its merged file system. A layer that somebody
 // else reads is waited for; the first error ends the others.
 func (s *Session) Image(ctx context.Context, img v1.Image) (*Tree, error) {
 	layers, err := img.Layers()

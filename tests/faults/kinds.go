@@ -49,7 +49,7 @@ func (s state) differs(from state) string {
 
 const work = "work"
 
-// files is the state of the folder work but for what is left out; modes and times do not count.
+// files is the state of the folder work without what is left out; modes and times do not count.
 func files(leave func(path string, d fs.DirEntry) bool) state {
 	s := state{}
 	check(filepath.WalkDir(work, func(path string, d fs.DirEntry, err error) error {

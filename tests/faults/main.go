@@ -1,4 +1,4 @@
-// Command faults lets each system call of a verb fail once, with EIO, in a folder "work" that is made anew each time, and says
+// Command faults lets each system call of a verb fail once, with EIO, in a folder "work" that is made again each time, and says
 // what is wrong with what follows: the verb fails with a message that names the object, or is right in spite of it, and
 // nothing is there half-written.
 //
@@ -25,7 +25,7 @@ import (
 var (
 	killat = flag.String("killat", "", "the `FILE` of that program")
 	object = flag.String("object", "", "a `PATTERN`: what the messages name, if it is not a folder that all this is in")
-	name   = flag.String("kind", "", "the verb, where it has results of a kind of its own: hotfix, install, start")
+	name   = flag.String("kind", "", "the verb, if it has results of a kind of its own: hotfix, install, start")
 )
 
 // calls are those that fail.
