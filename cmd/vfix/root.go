@@ -178,10 +178,7 @@ func verbs(root *cobra.Command) (names []string) {
 
 // verbOf returns the words behind vfix, "" for vfix itself.
 func verbOf(cmd *cobra.Command) string {
-	if !cmd.HasParent() {
-		return ""
-	}
-	return strings.TrimSpace(verbOf(cmd.Parent()) + " " + cmd.Name())
+	return strings.TrimSpace(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()))
 }
 
 // atMost checks that a verb got no more than n of what its arguments are.

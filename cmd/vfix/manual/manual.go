@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"vfix.dev/vfix/cmd/vfix/screen"
 )
 
 // width is how long a line of filled text is in the source of a page, in bytes.
@@ -119,26 +121,16 @@ func text(s string) string {
 	return b.String()
 }
 
+var sentenceEnd = regexp.MustCompile(`([.?!]) `)
+
 // filled is text in lines of the source that are not too long; a sentence begins a line.
 func filled(s string) string {
 	var b strings.Builder
-	line := ""
-	end := func() {
-		if line != "" {
+	for _, sentence := range strings.Split(sentenceEnd.ReplaceAllString(strings.Join(strings.Fields(s), " "), "$1\n"), "\n") {
+		for _, line := range screen.Wrap(escape(sentence), width) {
 			b.WriteString(protected(line) + "\n")
-			line = ""
 		}
 	}
-	for _, word := range strings.Fields(escape(s)) {
-		if len(line)+1+len(word) > width {
-			end()
-		}
-		line = strings.TrimSpace(line + " " + word)
-		if strings.HasSuffix(word, ".") || strings.HasSuffix(word, "?") || strings.HasSuffix(word, "!") {
-			end()
-		}
-	}
-	end()
 	return b.String()
 }
 
