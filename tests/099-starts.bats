@@ -47,6 +47,7 @@ holds() {
 @test "starts: overlays that show a layer's files at another place" { holds overlays; }
 @test "starts: a layer that was moved away after it was mounted" { holds stale; }
 @test "starts: programs of volumes" { holds volumes; }
+@test "starts: what an automounter mounts" { holds automounter; }
 @test "starts: a root in the machine's own overlay" { holds 'own overlay'; }
 @test "starts: programs that the runtime copies into a file system in memory" { holds tmpcopyup; }
 @test "starts: what other hooks mount" { holds hooks; }
@@ -66,5 +67,5 @@ holds() {
 @test "starts: with crun" {
 	requires crun
 	real=crun in=(one_hierarchy)
-	holds root volumes tmpcopyup hooks mounts
+	holds root volumes tmpcopyup hooks mounts crun
 }

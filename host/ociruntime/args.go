@@ -4,6 +4,7 @@
 package ociruntime
 
 import (
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -147,13 +148,16 @@ func (g given) off() bool {
 func isOption(arg string) bool { return len(arg) > 1 && arg[0] == '-' }
 
 // option reads the option at the head of args: -x, --name, --name=value, and -name, which runc takes; -xvalue and
-// the beginning of a name, which crun takes.
+// several letters and the beginning of a name, which crun takes.
 func option(args []string, known map[string]arity) (g given, rest []string) {
 	text, long := strings.CutPrefix(args[0][1:], "-")
 	g.name, g.value, g.hasValue = strings.Cut(text, "=")
 	g.kind, rest = known[g.name], args[1:]
 	if g.kind == unknown && !long && known[text[:1]] == short {
 		return given{text[:1], text[1:], true, valued}, rest
+	}
+	if g.kind == unknown && !long && len(text) > 1 && known[text[:1]] == plain { // several letters in one argument
+		return given{name: text[:1], kind: plain}, append([]string{"-" + text[1:]}, rest...)
 	}
 	if g.kind == unknown && long {
 		var whole []string
@@ -222,7 +226,7 @@ func (c *command) startOptions(args []string) {
 		case g.name == "config" || g.name == "f":
 			c.spec = g.value
 		case g.name == "preserve-fds":
-			c.fds, _ = strconv.Atoi(g.value)
+			c.fds = count(g.value)
 		}
 		before = g.kind
 	}
@@ -232,6 +236,15 @@ func (c *command) startOptions(args []string) {
 	if len(arguments) == 1 || strange && len(arguments) > 0 {
 		c.container = arguments[len(arguments)-1]
 	}
+}
+
+// count reads a number of descriptors. Runtimes do not agree on what else than plain digits means: it counts as all.
+func count(text string) int {
+	n, err := strconv.Atoi(text)
+	if text != "" && (err != nil || n < 0 || strconv.Itoa(n) != text) {
+		return math.MaxInt16
+	}
+	return n
 }
 
 // bundleDir is the folder of the bundle: the working directory by default.

@@ -61,6 +61,8 @@ func TestParseArgs(t *testing.T) {
 		{line: "create --later value --bundle /b c1", argv: "create --later value --bundle /b c1", name: "create", bundle: "/b"},
 		{line: "create --later=value -b /b c1", argv: "create --later=value -b /b c1", name: "create", bundle: "/b"},
 		{line: "create --later -h -b /b c1", argv: "create --later -h -b /b c1", name: "create", bundle: "/b"},
+		{line: "run -db /b c1", argv: "run -db /b c1", name: "run", bundle: "/b"},
+		{line: "run -db/b c1", argv: "run -db/b c1", name: "run", bundle: "/b"},
 		{line: "create -b /b c1 --later", argv: "create -b /b c1 --later", name: "create", bundle: "/b"},
 		// Ours, in full alone.
 		{line: "--fail-closed=false --fail-closed run c", argv: "run c", name: "run", closed: true},

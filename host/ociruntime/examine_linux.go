@@ -4,12 +4,14 @@ package ociruntime
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 
 	"vfix.dev/vfix/host/examiner"
 	"vfix.dev/vfix/host/rootfs"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // The conditions for looking at a file.
@@ -23,18 +25,20 @@ const (
 	maxSparse = 256 << 20
 )
 
-// examine has one file read. A nil file says that there is nothing to patch in it; an error,
-// that it is an ELF file and nobody knows.
-func (p *part) examine(e *rootfs.Entry, id rootfs.Identity) (*legacyFile, error) {
+// examine has one file read. A nil file says that there is nothing to patch in it; an error, that it is an ELF file and
+// nobody knows. loose says that it may change, or has since, without a trace.
+func (p *part) examine(e *rootfs.Entry, id rootfs.Identity) (h *legacyFile, loose bool, err error) {
 	f, err := e.Open()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer f.Close()
 	if f.ID() != id {
-		return nil, rootfs.ErrChanged
+		return nil, false, rootfs.ErrChanged
 	}
-	return examineFile(p.by, f, p.buf)
+	loose = id.Unsettled(p.now) || p.clean && !f.Dates()
+	h, err = examineFile(p.by, f, p.buf)
+	return h, loose, err
 }
 
 // searchSize is how much of a file is searched at once, in bytes: what stays in a core's second-level cache.
@@ -42,11 +46,19 @@ const searchSize = 256 << 10
 
 // examineFile examines an open file, through buf for the search of bytes.
 func examineFile(by *examiner.Group, f *rootfs.File, buf []byte) (*legacyFile, error) {
-	if elf, err := isELF(f); err != nil || !elf {
+	elf, machine, err := isELF(f)
+	if err != nil || !elf {
 		return nil, err
 	}
 	if err := readable(f); err != nil {
 		return nil, err
+	}
+	if machine != emX8664 { // a 32-bit program may call 64-bit code, and musl's loader does not read e_machine
+		named, err := find.Named(f, f.Stat.Size, buf)
+		if err == nil && named {
+			err = fmt.Errorf("%w: it names the vsyscall page, and is for machine %d of ELF", examiner.ErrTooMuch, machine)
+		}
+		return nil, errors.Join(err, f.Unchanged())
 	}
 	found, err := by.Examine(f, f.Stat.Size, buf)
 	if err != nil || found == (examiner.Finding{}) {
@@ -59,17 +71,20 @@ func examineFile(by *examiner.Group, f *rootfs.File, buf []byte) (*legacyFile, e
 	return h, f.Unchanged()
 }
 
-// isELF looks at the head as the kernel does: the magic and e_machine (fs/binfmt_elf.c), and no other byte of e_ident.
-func isELF(f io.ReaderAt) (bool, error) {
+// emX8664 is EM_X86_64.
+const emX8664 = 62
+
+// isELF looks at the head as the kernel and loaders do: the magic and e_machine (fs/binfmt_elf.c), and no other byte of
+// e_ident.
+func isELF(f io.ReaderAt) (is bool, machine uint16, err error) {
 	var b [20]byte
 	if _, err := f.ReadAt(b[:], 0); err != nil {
 		if err == io.EOF {
-			return false, nil
+			return false, 0, nil
 		}
-		return false, err
+		return false, 0, err
 	}
-	const x86_64 = "\x3e\x00"
-	return string(b[:4]) == "\x7fELF" && string(b[18:]) == x86_64, nil
+	return string(b[:4]) == "\x7fELF", binary.LittleEndian.Uint16(b[18:]), nil
 }
 
 // readable refuses files that cost more to read than any program is large.

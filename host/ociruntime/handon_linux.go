@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -63,8 +64,11 @@ func (k *container) noteLater(cmd *command) {
 	for _, member := range k.spec.unknown {
 		k.rec.Add("", fmt.Sprintf("config.json: %s: not known to this version of vfix", member))
 	}
-	if handler := k.spec.Annotations["run.oci.handler"]; handler != "" { // crun(1)
-		k.rec.Add("", fmt.Sprintf("annotation run.oci.handler=%s: what crun makes of the container then is not examined", handler))
+	for _, name := range slices.Sorted(maps.Keys(k.spec.Annotations)) {
+		what, value := strings.TrimPrefix(name, crunPrefix), k.spec.Annotations[name]
+		if what != name && value != "" && !slices.Contains(crunAnnotations, what) && !k.trusted(value) {
+			k.rec.Add("", fmt.Sprintf("annotation %s=%s: what crun makes of the container then is not examined (trusted_hooks)", name, value))
+		}
 	}
 	if agent := k.spec.Linux.Seccomp.ListenerPath; agent != "" && !k.trusted(agent) {
 		k.rec.Add("", fmt.Sprintf("seccomp agent %s: the files that it may give the container are not examined (trusted_hooks)", agent))
@@ -96,6 +100,13 @@ func (k *container) noteLater(cmd *command) {
 		}
 	}
 }
+
+// crunAnnotations are those of crun(1), behind crunPrefix, that bring no programs: others name a seccomp agent or what
+// runs in place of the container's program.
+var crunAnnotations = strings.Fields("keep_original_groups pidfd_receiver seccomp_fail_unknown_syscall seccomp_bpf_data systemd.subgroup " +
+	"systemd.force_cgroup_v1 delegate-cgroup mount_context_type hooks.stdout hooks.stderr")
+
+const crunPrefix = "run.oci."
 
 // trusts reports whether a hook brings no programs into a container: vfix's own; docker's, which sets up the network
 // (libnetwork, "libnetwork-setkey"), by way of the running dockerd; those that the operator names.
@@ -140,8 +151,7 @@ func brings(m specMount, bundle string) bool {
 // and those that crun closes later: they lead to directories that the container has.
 func (k *container) handedOver(c *command) string {
 	const first = 3
-	listen, _ := strconv.Atoi(os.Getenv("LISTEN_FDS"))
-	dir, last := "/proc/self/fd", first+listen+c.fds
+	dir, last := "/proc/self/fd", first+count(os.Getenv("LISTEN_FDS"))+c.fds
 	if c.pid != 0 {
 		dir, last = fmt.Sprintf("/proc/%d/fd", c.pid), math.MaxInt
 	}
@@ -205,7 +215,7 @@ func holdsProgram(name string) bool {
 			return true
 		}
 		defer f.Close()
-		elf, err := isELF(f)
+		elf, _, err := isELF(f)
 		return elf || err != nil
 	case unix.S_IFDIR:
 		return true

@@ -60,6 +60,8 @@ type legacyFile struct {
 	examiner.Finding
 	layer string // the lower layer that it was found in, "" for the root; not in the file
 	mount int    // the one below the root that it is in, 0 for the root; not in the file
+	// loose says that it may change without a trace: never remembered.
+	loose bool
 }
 
 type witness struct {

@@ -95,7 +95,8 @@ func (k *indexes) file(root *rootfs.Root, fd int) (*scanned, error) {
 	if f.Stat.Size < minELF {
 		return &scanned{}, nil
 	}
-	key, stamps := fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "file\n%s\n%+v", k.maker, f.ID()))), rootfs.Stamps(f.FD())
+	key := fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "file\n%s\n%+v", k.maker, f.ID())))
+	stamps := rootfs.Stamps(f.FD()) && !rootfs.OnFile(f.ID().Dev) && f.Dates()
 	if x := k.read(key); x != nil && stamps {
 		return &x.scanned, nil
 	}
@@ -122,7 +123,7 @@ func (k *indexes) file(root *rootfs.Root, fd int) (*scanned, error) {
 // folder returns what is found in a folder that may have changed since: every file of it is
 // looked at, and what is not known yet is read.
 func (k *indexes) folder(root *rootfs.Root) (*scanned, error) {
-	if !root.Stamps() {
+	if !root.Stamps() || root.OnFile() {
 		return k.fresh(root)
 	}
 	key, err := k.key("tree", root, false)
@@ -139,7 +140,7 @@ func (k *indexes) folder(root *rootfs.Root) (*scanned, error) {
 		old = k.read(key)
 	}
 	whole := old.whole()
-	now, asked := time.Now(), k.pool.Examined.Load()
+	asked := k.pool.Examined.Load()
 	scan := k.scan
 	if whole { // it is not exchanged for a part
 		scan = func(_ string, root *rootfs.Root, old *index, clean bool) (*index, bool, error) {
@@ -155,7 +156,7 @@ func (k *indexes) folder(root *rootfs.Root) (*scanned, error) {
 		return &x.scanned, nil
 	}
 	keep := *x
-	keep.Legacy = slices.DeleteFunc(slices.Clone(x.Legacy), func(h legacyFile) bool { return h.ID.Unsettled(now) })
+	keep.Legacy = slices.DeleteFunc(slices.Clone(x.Legacy), func(h legacyFile) bool { return h.loose })
 	keep.Unread = slices.DeleteFunc(slices.Clone(x.Unread), passing)
 	k.write(key, &keep)
 	return &x.scanned, nil
@@ -199,8 +200,7 @@ func (k *indexes) keepPart(key string, x *index) {
 		return
 	}
 	x.Part = true
-	now := time.Now()
-	x.Legacy = slices.DeleteFunc(x.Legacy, func(h legacyFile) bool { return h.ID.Unsettled(now) })
+	x.Legacy = slices.DeleteFunc(x.Legacy, func(h legacyFile) bool { return h.loose })
 	x.Unread = slices.DeleteFunc(x.Unread, passing)
 	k.write(key, x)
 }

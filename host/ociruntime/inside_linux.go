@@ -66,6 +66,16 @@ func (in *inside) do(f func() error) error {
 	return <-done
 }
 
+// mounts reads the mounts of the namespace.
+func (in *inside) mounts() (all []mount, err error) {
+	err = in.do(func() error {
+		text, err := os.ReadFile("/proc/thread-self/mountinfo")
+		all = parseMounts(text)
+		return err
+	})
+	return all, err
+}
+
 func (in *inside) leave() { close(in.calls) }
 
 // open opens the root as it is in the namespace, which has it at the same path until pivot_root, and reads the mounts.
@@ -78,10 +88,11 @@ func (in *inside) open(outside *rootfs.Root) (root *rootfs.Root, mounts []mount,
 		if err != nil {
 			return fmt.Errorf("root %s in the container's mount namespace: %w", outside.Path, err)
 		}
-		text, err := os.ReadFile("/proc/thread-self/mountinfo")
-		mounts = parseMounts(text)
-		return err
+		return nil
 	})
+	if err == nil {
+		mounts, err = in.mounts()
+	}
 	if err != nil {
 		return root, nil, err
 	}

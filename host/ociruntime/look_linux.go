@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -56,13 +57,18 @@ func (k *container) look() (*scanned, error) {
 	until := k.pool.Until
 	k.pool.Until = keep.spend.until()
 	defer func() { k.pool.Until = until }()
-	for _, m := range k.mounts {
-		if !m.isBelow(k.root.Path) {
-			continue
+	for n := 0; n < len(k.mounts); n++ {
+		m := k.mounts[n]
+		if m.isBelow(k.root.Path) {
+			name := strings.TrimPrefix(m.Mountpoint[len(strings.TrimSuffix(k.root.Path, "/")):], "/")
+			if err := k.lookAtMount(keep, m, name, found); err != nil {
+				found.Unread = append(found.Unread, unread{Name: []byte(name), Reason: "mount: " + err.Error(), mount: m.ID})
+			}
 		}
-		name := strings.TrimPrefix(m.Mountpoint[len(strings.TrimSuffix(k.root.Path, "/")):], "/")
-		if err := k.lookAtMount(keep, m, name, found); err != nil {
-			found.Unread = append(found.Unread, unread{Name: []byte(name), Reason: "mount: " + err.Error(), mount: m.ID})
+		if n == len(k.mounts)-1 {
+			if err := k.newMounts(); err != nil {
+				return nil, err
+			}
 		}
 	}
 	// Of a mount, others may cover a part.
@@ -72,6 +78,20 @@ func (k *container) look() (*scanned, error) {
 		h.Names = slices.DeleteFunc(h.Names, func(name []byte) bool { return h.mount != 0 && !k.isIn(name, h.mount) })
 	}
 	return found, nil
+}
+
+// newMounts adds those that were made since the mounts were read: the look at a directory mounts what an automounter has.
+func (k *container) newMounts() error {
+	if k.inside == nil {
+		return nil
+	}
+	now, err := k.inside.mounts()
+	for _, m := range now {
+		if !slices.ContainsFunc(k.mounts, func(old mount) bool { return old.ID == m.ID }) {
+			k.mounts = append(k.mounts, m)
+		}
+	}
+	return err
 }
 
 // isIn reports whether the root shows at a real path something that is in a mount, or may be.
@@ -117,6 +137,17 @@ func (k *container) lookAtMount(keep indexes, m mount, name string, all *scanned
 	k.hidden = append(k.hidden, name)
 	if slices.Contains(kernelOnly, m.FSType) {
 		return nil
+	}
+	if m.FSType == "autofs" {
+		below, err := k.root.Folder(name) // this mounts what belongs there: newMounts
+		if err != nil {
+			return err
+		}
+		defer unix.Close(below)
+		if id, err := rootfs.MountOf(below); err != nil || id != m.ID {
+			return err
+		}
+		return errors.New("an automounter: what it mounts later is not examined")
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -220,7 +251,7 @@ func (k *container) lookAtLayers(keep indexes, m mount) (all *scanned, whole boo
 		if err != nil {
 			return nil, false, err
 		}
-		whole = whole && !f.Moved && k.witnessed(dir, f, made)
+		whole = whole && !f.Moved && (k.witnessed(f) || len(f.Witnesses) == 0 && upper != nil && k.older(dir, upper.Path, made))
 		for _, h := range f.Legacy {
 			h.layer = dir
 			all.Legacy = append(all.Legacy, h)
@@ -257,16 +288,27 @@ func (k *container) upperLayer(dir *rootfs.Root) (made unix.StatxTimestamp, err 
 }
 
 // witnessed reports whether the root has a layer, and not another directory that was at the layer's path when the root
-// was mounted: it shows a file of it. A layer without files has been at its path since before the upper layer was made.
-func (k *container) witnessed(dir string, layer *scanned, made unix.StatxTimestamp) bool {
-	if len(layer.Witnesses) == 0 {
-		var st unix.Stat_t
-		err := unix.Stat(dir, &st)
-		return err == nil && (st.Ctim.Sec < made.Sec || st.Ctim.Sec == made.Sec && st.Ctim.Nsec < int64(made.Nsec))
-	}
+// was mounted: it shows a file of it.
+func (k *container) witnessed(layer *scanned) bool {
 	return slices.ContainsFunc(layer.Witnesses, func(w witness) bool {
 		shown, _ := k.shows(string(w.Name), w.ID)
 		return shown
+	})
+}
+
+// older reports whether a directory without files has been at its path since before the upper layer was made: so have the
+// symlink that its path is, and the directories above it that the upper layer is not in, and nothing is mounted over one.
+func (k *container) older(dir, upper string, made unix.StatxTimestamp) bool {
+	real, err := filepath.EvalSymlinks(dir)
+	paths := []string{dir}
+	for at := real; !strings.HasPrefix(upper, strings.TrimSuffix(at, "/")+"/"); at = filepath.Dir(at) {
+		paths = append(paths, at)
+	}
+	return err == nil && !slices.ContainsFunc(paths, func(at string) bool {
+		var st unix.Stat_t
+		err := unix.Lstat(at, &st)
+		late := st.Ctim.Sec > made.Sec || st.Ctim.Sec == made.Sec && st.Ctim.Nsec >= int64(made.Nsec)
+		return err != nil || late || slices.ContainsFunc(k.machine, func(m mount) bool { return m.Mountpoint == at })
 	})
 }
 

@@ -148,7 +148,9 @@ func (s *spec) read(v gjson.Result, to reflect.Value, at string) (err error) {
 				return err == nil
 			})
 		default:
-			err = json.Unmarshal([]byte(value.Raw), field.Addr().Interface())
+			if err = json.Unmarshal([]byte(value.Raw), field.Addr().Interface()); err == nil && strings.ContainsRune(fmt.Sprint(field), 0) {
+				err = errors.New("has a NUL, where some runtimes end")
+			}
 		}
 		if seen[name] = true; err != nil {
 			err = fmt.Errorf("%s: %w", name, err)

@@ -279,7 +279,7 @@ func (p *part) file(e *rootfs.Entry) error {
 	case bad != nil:
 		p.new.Unread = append(p.new.Unread, unread{Name: []byte(e.Name()), ID: id, Reason: bad.Reason, passing: bad.passing})
 	case found != nil:
-		p.new.Legacy = append(p.new.Legacy, legacyFile{Names: [][]byte{[]byte(e.Name())}, ID: id, SHA256: found.SHA256, Finding: found.Finding})
+		p.new.Legacy = append(p.new.Legacy, legacyFile{Names: [][]byte{[]byte(e.Name())}, ID: id, SHA256: found.SHA256, Finding: found.Finding, loose: found.loose})
 	}
 	return err
 }
@@ -312,7 +312,7 @@ func (p *part) read(id rootfs.Identity, e *rootfs.Entry) (*legacyFile, *unread, 
 	if err := p.spend.inTime(); err != nil {
 		return nil, nil, err
 	}
-	h, err := p.examine(e, id)
+	h, loose, err := p.examine(e, id)
 	switch {
 	case errors.Is(err, examiner.ErrTime):
 		return nil, nil, p.spend.late()
@@ -323,8 +323,9 @@ func (p *part) read(id rootfs.Identity, e *rootfs.Entry) (*legacyFile, *unread, 
 		}
 	case err != nil:
 		return nil, &unread{Reason: err.Error(), passing: !errors.Is(err, examiner.ErrTooMuch)}, nil
-	case h == nil && !id.Unsettled(p.now):
-		// One that changed so lately might change again without a trace.
+	case h != nil:
+		h.loose = loose
+	case !loose:
 		p.new.clean = appendIdentity(p.new.clean, id)
 	}
 	return h, nil, nil

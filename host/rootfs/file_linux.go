@@ -129,6 +129,18 @@ func (f *File) ReadAt(b []byte, off int64) (int, error) {
 	return n, nil
 }
 
+// Dates reports whether each later change of the file's content moves its times: what somebody has mapped to write to can
+// change without a trace. A lease to read is given only while nobody has the file open to write (fcntl(2)); NFS knows
+// none, and writes what is mapped to the server before it gives the times.
+func (f *File) Dates() bool {
+	_, err := unix.FcntlInt(uintptr(f.fd), unix.F_SETLEASE, unix.F_RDLCK)
+	if err == nil {
+		_, err = unix.FcntlInt(uintptr(f.fd), unix.F_SETLEASE, unix.F_UNLCK)
+	}
+	var fs unix.Statfs_t
+	return err == nil || errors.Is(err, unix.EINVAL) && unix.Fstatfs(f.fd, &fs) == nil && fs.Type == unix.NFS_SUPER_MAGIC
+}
+
 // Unchanged is nil if the file is still what it was when it was opened. All data
 // read before the call are then of one and the same content.
 func (f *File) Unchanged() error {

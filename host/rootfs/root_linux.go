@@ -127,6 +127,15 @@ func Stamps(fd int) bool {
 // Stamps is Stamps of the root itself.
 func (r *Root) Stamps() bool { return Stamps(r.fd) }
 
+// OnFile reports whether a device is a loop device, whose file anybody may change who can write to it.
+func OnFile(dev uint64) bool {
+	const loop = 7 // Documentation/admin-guide/devices.txt
+	return unix.Major(dev) == loop
+}
+
+// OnFile is OnFile of the root's device.
+func (r *Root) OnFile() bool { return OnFile(r.dev) }
+
 // openReal opens a real path: a symlink anywhere in it is ELOOP or ENOTDIR, never followed.
 // oneFS refuses, with EXDEV, what another mount covers.
 func (r *Root) openReal(name string, flags int, oneFS bool) (int, error) {

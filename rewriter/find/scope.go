@@ -49,26 +49,34 @@ func (o *Scope) within(f *File) *Skip {
 // address of the page, or what looks like an instruction with the negative of one. It is a search for bytes, with
 // no look at the format except e_type, through buf.
 func Nameless(r io.ReaderAt, size int64, buf []byte) (bool, error) {
-	const etype, overlap = 16, 10 // an instruction's opcode is up to nine bytes before the pair
+	const etype = 16
+	var head [elf.EhdrSize]byte
 	if size < elf.EhdrSize {
 		return false, nil
 	}
+	if _, err := r.ReadAt(head[:], 0); err != nil || binary.LittleEndian.Uint16(head[etype:]) == elf.TypeExec {
+		return false, err
+	}
+	named, err := Named(r, size, buf)
+	return !named, err
+}
+
+// Named is the search of Nameless: in a file of any format.
+func Named(r io.ReaderAt, size int64, buf []byte) (bool, error) {
+	const overlap = 10 // an instruction's opcode is up to nine bytes before the pair
 	for at := int64(0); ; at += int64(len(buf)) - overlap {
 		b := buf[:min(int64(len(buf)), size-at)]
 		if _, err := r.ReadAt(b, at); err != nil {
 			return false, err
 		}
-		if at == 0 && (len(b) < elf.EhdrSize || binary.LittleEndian.Uint16(b[etype:]) == elf.TypeExec) {
-			return false, nil
-		}
 		for i := range elf.Pairs(b, 2, len(b), pairs[:]) {
 			_, subtracts := negated(b, i)
 			if lowerHalf(b, i) && b[i+1] == pagePair>>8 || subtracts {
-				return false, nil
+				return true, nil
 			}
 		}
 		if at+int64(len(b)) == size {
-			return true, nil
+			return false, nil
 		}
 	}
 }

@@ -29,6 +29,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/containerd/nri/pkg/adaptation"
@@ -296,6 +297,7 @@ func command(b *bundle, args ...string) (status int, said string) {
 		cmd.Stdin = b.stdin
 	}
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles, cmd.WaitDelay = b.dir, &out, &out, b.files, time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an automounter does nothing for those of its group
 	if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 		exit := new(exec.ExitError)
 		if !errors.As(err, &exit) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"os"
@@ -141,6 +142,24 @@ var rows = []row{
 		b.overlay("", "a")
 		b.legacy(b.root, "usr/bin/clock")
 		b.tmpfs(b.dir, "layers/upper")
+	}},
+	{"stale", "a layer, below a mount of an older, empty directory", patched, func(b *bundle) {
+		b.layers("b", "a")
+		empty := b.mkdir(b.dir, "layers/empty")
+		time.Sleep(20 * time.Millisecond)
+		b.legacy(b.layer("b"), "usr/bin/clock")
+		b.shell("rm -r layers/upper; mkdir layers/upper")
+		b.overlay("", "b", "a")
+		b.mounted(empty, b.layer("b"), "", unix.MS_BIND, "")
+	}},
+	{"stale", "a layer, with an older, empty one in place of its directory", patched, func(b *bundle) {
+		b.layers("b", "a")
+		b.mkdir(b.dir, "layers/empty/diff")
+		time.Sleep(20 * time.Millisecond)
+		b.legacy(b.layer("b"), "usr/bin/clock")
+		b.shell("rm -r layers/upper; mkdir layers/upper")
+		b.overlay("", "b", "a")
+		b.shell("cd layers/overlay2; mv b* b.old; mv ../empty " + strings.Repeat("b", 64))
 	}},
 	{"stale", "a known layer, with a mount in it", patched, func(b *bundle) {
 		known(b, func(layer string) { b.tmpfs(layer, "usr/bin") })
@@ -348,10 +367,60 @@ var rows = []row{
 		b.run("/data/clock")
 		b.ready = func() {
 			b.first(*real)
-			check(unix.Unmount(b.host, 0))
+			b.unused(loop)
 			b.shell("dd if=new.img of=" + loop + " conv=fsync status=none; blockdev --flushbufs " + loop)
 			check(unix.Mount(loop, b.host, "squashfs", unix.MS_RDONLY, ""))
 		}
+	}},
+	{"volumes", "a disk image that was changed below the file system", honest, func(b *bundle) {
+		b.legacy(b.dir, "new")
+		b.copy("fine", b.dir, "files/clock")
+		b.tmpfs(b.dir, "memory")
+		loop := b.shell("truncate -s 64K files/clock new; truncate -s 16M memory/disk; mkfs.ext4 -q -b 4096 -d files memory/disk; losetup --find --show memory/disk")
+		b.undo = append(b.undo, func() { _ = exec.Command("losetup", "--detach", loop).Run() })
+		b.mounted(loop, b.host, "ext4", 0, "")
+		b.bind("/data", b.host)
+		b.run("/data/clock")
+		b.ready = func() {
+			b.first(*real)
+			b.unused(loop)
+			b.shell("at=$(debugfs -R 'blocks clock' memory/disk 2>/dev/null | cut -d ' ' -f 1); dd if=new of=" + loop + " bs=4096 seek=$at conv=notrunc,fsync status=none; blockdev --flushbufs " + loop)
+			check(unix.Mount(loop, b.host, "ext4", 0, ""))
+		}
+	}},
+	{"volumes", "a file that another process has mapped", honest, func(b *bundle) {
+		b.legacy(b.dir, "new")
+		b.copy("fine", b.tmpfs(b.host), "clock")
+		b.shell("truncate -s 64K host/clock new")
+		b.bind("/data", b.host)
+		b.run("/data/clock")
+		b.ready = func() {
+			f, err := os.OpenFile(b.host+"/clock", os.O_RDWR, 0)
+			check(err)
+			m, err := unix.Mmap(int(f.Fd()), 0, 64<<10, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+			check(err)
+			for i := 0; i < len(m); i += 4096 {
+				m[i]++
+				m[i]--
+			}
+			time.Sleep(300 * time.Millisecond)
+			b.run("/bin/busybox", "true")
+			b.first(*real)
+			b.run("/data/clock")
+			new, err := os.ReadFile(b.dir + "/new")
+			check(err)
+			copy(m, new)
+			check(unix.Munmap(m))
+			f.Close()
+		}
+	}},
+	{"automounter", "a directory of a volume", patched, func(b *bundle) {
+		b.legacy(b.dir, "new/clock")
+		b.tmpfs(b.host)
+		check(unix.Mount("", b.host, "", unix.MS_SHARED, ""))
+		automounted(b, b.mkdir(b.host, "auto"), b.dir+"/new")
+		b.mount("/data", "bind", b.host, "rbind", "rslave")
+		b.run("/data/auto/clock")
 	}},
 	{"volumes", "unreadable directory", patched, func(b *bundle) {
 		b.legacy(b.host, "a/clock")
@@ -428,22 +497,7 @@ var rows = []row{
 		b.hook("createContainer", fmt.Sprintf("/proc/%d/exe", shell.Process.Pid), "libnetwork-setkey", "-c", "mount --bind "+b.host+" "+b.root+"/data")
 		b.run("/data/clock")
 	}},
-	{"hooks", "a seccomp agent", honest, func(b *bundle) {
-		socket := filepath.Join(b.dir, "agent")
-		agent, err := net.Listen("unix", socket)
-		check(err)
-		b.undo = append(b.undo, func() { agent.Close() })
-		go func() {
-			if asked, err := agent.Accept(); err == nil {
-				_, _ = asked.Read(make([]byte, 1<<10))
-				b.legacy(b.root, "data/x")
-				check(os.Rename(b.root+"/data/x", b.root+"/data/clock"))
-			}
-		}()
-		notified := map[string]any{"names": []string{"acct"}, "action": "SCMP_ACT_NOTIFY"}
-		b.at("linux")["seccomp"] = map[string]any{"defaultAction": "SCMP_ACT_ALLOW", "listenerPath": socket, "syscalls": []any{notified}}
-		b.sh("until [ -e /data/clock ]; do /bin/busybox sleep 0.1; done; exec /data/clock")
-	}},
+	{"hooks", "a seccomp agent", honest, agent},
 	{"hooks", "later", honest, func(b *bundle) {
 		mounter(b, "createContainer", "", "mount --bind $HOST $ROOT/data")
 	}},
@@ -708,6 +762,14 @@ var rows = []row{
 		b.run("/proc/self/fd/3")
 		b.args = []string{"run", "--preserve-fds", "1", "--bundle", b.dir, b.id}
 	}},
+	{"programs", "handed by the caller, by a number that is not decimal", honest, func(b *bundle) {
+		f, err := os.Open(program("clock"))
+		check(err)
+		b.undo = append(b.undo, func() { f.Close() })
+		b.files, b.only = []*os.File{f}, "wrapper"
+		b.run("/proc/self/fd/3")
+		b.args = []string{"run", "--preserve-fds", "0x1", "--bundle", b.dir, b.id}
+	}},
 	{"programs", "a directory handed by the caller", honest, func(b *bundle) {
 		b.legacy(b.host, "clock")
 		f, err := os.Open(b.host)
@@ -745,6 +807,14 @@ var rows = []row{
 	{"libraries", "the loader itself", patched, func(b *bundle) {
 		dynamic(b, "libold.so")
 		b.run("/lib64/ld-linux-x86-64.so.2", "--library-path", "/lib:/data", "/usr/bin/clock")
+	}},
+	{"libraries", "for another machine", honest, func(b *bundle) {
+		b.copy("musl", b.root, "usr/bin/clock")
+		b.mkdir(b.root, "lib")
+		b.shell("cp -L /lib/ld-musl-x86_64.so.1 rootfs/lib")
+		b.copy("machine", b.host, "libold.so")
+		b.bind("/data", b.host)
+		b.env("LD_LIBRARY_PATH=/data")
 	}},
 	{"libraries", "not executable", patched, func(b *bundle) {
 		dynamic(b, "libold.so")
@@ -840,6 +910,26 @@ var rows = []row{
 		b.via = filepath.Join(b.dir, "runc")
 		b.file("#!/bin/sh\nshift 4\nexec '"+must(exec.LookPath(*real))+"' \"$@\"\n", b.via)
 		b.only = "wrapper"
+	}},
+	{"crun", "options in one argument", patched, func(b *bundle) {
+		typed(b, "run", "-db", "other", b.id)
+		b.only = "wrapper"
+		b.exec = []string{"/data/clock"}
+		b.run("/bin/busybox", "sleep", "60")
+		b.ready = func() {
+			b.shell("mkdir other; cp -a rootfs other; cp config.json other; sed 's|/data|/tmp|; s|'" + b.host + "'|/proc|' config.json >c; mv c config.json")
+		}
+	}},
+	{"crun", "an option that ends at a NUL", honest, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		b.mount("/data", "proc", b.host, "bind\x00")
+		b.run("/data/clock")
+	}},
+	{"crun", "a seccomp agent by an annotation", honest, func(b *bundle) {
+		agent(b)
+		l := b.at("linux", "seccomp")["listenerPath"]
+		delete(b.at("linux", "seccomp"), "listenerPath")
+		b.at("annotations")["run.oci.seccomp.receiver"] = l
 	}},
 	{"commands", "an empty option", notMade, func(b *bundle) { typed(b, "run", "--bundle", "", "--bundle", "", b.id, "x") }},
 }
@@ -961,4 +1051,58 @@ func dynamic(b *bundle, library string) {
 	b.shell("cp -L /lib64/ld-linux-x86-64.so.2 rootfs/lib64; cp -L /lib/x86_64-linux-gnu/libc.so.6 rootfs/lib")
 	b.copy("libold", b.host, library)
 	b.bind("/data", b.host)
+}
+
+// agent is a seccomp agent that brings the program.
+func agent(b *bundle) {
+	socket := filepath.Join(b.dir, "agent")
+	listener, err := net.Listen("unix", socket)
+	check(err)
+	b.undo = append(b.undo, func() { listener.Close() })
+	go func() {
+		if asked, err := listener.Accept(); err == nil {
+			_, _ = asked.Read(make([]byte, 1<<10))
+			b.legacy(b.root, "data/x")
+			check(os.Rename(b.root+"/data/x", b.root+"/data/clock"))
+		}
+	}()
+	notified := map[string]any{"names": []string{"acct"}, "action": "SCMP_ACT_NOTIFY"}
+	b.at("linux")["seccomp"] = map[string]any{"defaultAction": "SCMP_ACT_ALLOW", "listenerPath": socket, "syscalls": []any{notified}}
+	b.sh("until [ -e /data/clock ]; do /bin/busybox sleep 0.1; done; exec /data/clock")
+}
+
+// unused ends the use of the host's directory as the place of a device, and waits until the first container has ended its own.
+func (b *bundle) unused(device string) {
+	check(unix.Unmount(b.host, 0))
+	for {
+		fd, err := unix.Open(device, unix.O_RDONLY|unix.O_EXCL, 0)
+		if err == nil {
+			unix.Close(fd)
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// automounted has a directory bound to a place when somebody looks there (Documentation/filesystems/autofs.rst).
+func automounted(b *bundle, at, dir string) {
+	r, w, err := os.Pipe()
+	check(err)
+	b.mounted("auto", at, "autofs", 0, fmt.Sprintf("fd=%d,pgrp=%d,minproto=5,maxproto=5,direct", w.Fd(), unix.Getpgrp()))
+	control, err := os.Open(at)
+	check(err)
+	b.undo = append(b.undo, func() { control.Close(); r.Close(); w.Close() })
+	go func() {
+		packet := make([]byte, 4<<10)
+		for {
+			if _, err := r.Read(packet); err != nil {
+				return
+			}
+			if unix.Mount(dir, at, "", unix.MS_BIND, "") == nil {
+				b.undo = append(b.undo, func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
+			}
+			const token, ready = 8, 0x9360 // struct autofs_v5_packet, AUTOFS_IOC_READY
+			check(unix.IoctlSetInt(int(control.Fd()), ready, int(binary.LittleEndian.Uint32(packet[token:]))))
+		}
+	}()
 }
