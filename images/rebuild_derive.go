@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -39,11 +40,6 @@ type derivation struct {
 	fixed                         []find.Fix
 }
 
-// keys are all labels and annotations that vfix writes, with their values.
-func (p derivation) keys() map[string]string {
-	return map[string]string{keyBaseName: p.BaseName, keyBaseDigest: p.BaseDigest, keyVersion: p.Version}
-}
-
 // comment says in the history what was done.
 func (p derivation) comment() string {
 	var all []string
@@ -59,14 +55,10 @@ func (p derivation) comment() string {
 	return strings.Join(all, "; ")
 }
 
-// labels are those that have a value.
+// labels are the labels and annotations that vfix writes, if they have a value.
 func (p derivation) labels() map[string]string {
-	all := p.keys()
-	for k, v := range all {
-		if v == "" {
-			delete(all, k)
-		}
-	}
+	all := map[string]string{keyBaseName: p.BaseName, keyBaseDigest: p.BaseDigest, keyVersion: p.Version}
+	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
 	return all
 }
 

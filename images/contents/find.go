@@ -106,11 +106,5 @@ func (s *Session) plan(e *elfInfo) (*patch.Plan, error) {
 
 // ToPatch are the targets whose plan changes something and can be carried out.
 func (f *Scanned) ToPatch() []Target {
-	var all []Target
-	for _, h := range f.Targets {
-		if !h.Plan.Empty() && !h.stuck {
-			all = append(all, h)
-		}
-	}
-	return all
+	return slices.DeleteFunc(slices.Clone(f.Targets), func(h Target) bool { return h.Plan.Empty() || h.stuck })
 }

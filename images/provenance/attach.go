@@ -270,16 +270,9 @@ func (p *Proof) Push(ctx context.Context, dest media.Ref, tag name.Tag, r media.
 		return err
 	}
 	if err := p.attach(ctx, dest, tag, subjects, o, opts); err != nil {
-		const without = "--provenance FILE keeps it in a file, --provenance none does without"
-		why, refused := refusal(err)
-		if denied(err) {
-			return hinterr.With(fmt.Errorf("statement of provenance: %w", err), "the registry accepted the image, but not its statement: %s", without)
+		if err = p.refused(tag.RegistryStr(), err); err != nil {
+			return err
 		}
-		if !refused {
-			return fmt.Errorf("statement of provenance: %w", err)
-		}
-		p.Warnings = append(p.Warnings, fmt.Sprintf(
-			"registry %s takes no statement of provenance (%s): %s", tag.RegistryStr(), why, without))
 	}
 	u := registry.NewUploads(o.Net, tag, progress.Silent{})
 	if r.Index != nil {
@@ -288,22 +281,20 @@ func (p *Proof) Push(ctx context.Context, dest media.Ref, tag name.Tag, r media.
 	return u.Manifest(ctx, tag, r.Image)
 }
 
-// denied reports whether a registry lets this user push images and not such a manifest.
-func denied(err error) bool {
+// refused judges an error of attach: where a registry refuses a manifest of this kind, as some of before
+// image-spec 1.1 do, with an answer that another try would not change, that is a warning.
+func (p *Proof) refused(host string, err error) error {
+	const without = "--provenance FILE keeps it in a file, --provenance none does without"
 	var e *transport.Error
-	return errors.As(err, &e) && (e.StatusCode == http.StatusUnauthorized || e.StatusCode == http.StatusForbidden)
-}
-
-// refusal reports whether a registry refuses a manifest of this kind, as some of before
-// image-spec 1.1 do, and what it said: an answer that another try would not change.
-func refusal(err error) (string, bool) {
-	var e *transport.Error
-	if !errors.As(err, &e) {
-		return "", false
+	if errors.As(err, &e) {
+		switch e.StatusCode {
+		case http.StatusUnauthorized, http.StatusForbidden: // of such a manifest, not of images
+			return hinterr.With(fmt.Errorf("statement of provenance: %w", err), "the registry accepted the image, but not its statement: %s", without)
+		case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusUnsupportedMediaType:
+			p.Warnings = append(p.Warnings, fmt.Sprintf(
+				"registry %s takes no statement of provenance (%d %s): %s", host, e.StatusCode, http.StatusText(e.StatusCode), without))
+			return nil
+		}
 	}
-	switch e.StatusCode {
-	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusUnsupportedMediaType:
-		return fmt.Sprintf("%d %s", e.StatusCode, http.StatusText(e.StatusCode)), true
-	}
-	return "", false
+	return fmt.Errorf("statement of provenance: %w", err)
 }
