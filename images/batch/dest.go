@@ -5,6 +5,7 @@ package batch
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -45,11 +46,7 @@ var templateWords = []string{"{registry}", "{repository}", "{name}", "{tag}"}
 // CheckTemplate says what is wrong with a template.
 func CheckTemplate(t string) error {
 	for _, hole := range holes().FindAllString(t, -1) {
-		known := false
-		for _, w := range templateWords {
-			known = known || w == hole
-		}
-		if !known {
+		if !slices.Contains(templateWords, hole) {
 			return fmt.Errorf("%s: want %s", hole, strings.Join(templateWords, ", "))
 		}
 	}

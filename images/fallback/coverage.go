@@ -147,12 +147,8 @@ func (in *installed) has(e *contents.Extra) bool {
 
 // library reports whether every dynamic program gets libvfix.so.
 func (in *installed) library() bool {
-	for _, e := range in.shim.LibraryFiles(in.wide()) {
-		if !in.has(&e) {
-			return false
-		}
-	}
-	return in.hasLoader && fallbackfiles.Names(in.content[fallbackfiles.Preload], fallbackfiles.Line(in.wide()))
+	missing := slices.ContainsFunc(in.shim.LibraryFiles(in.wide()), func(e contents.Extra) bool { return !in.has(&e) })
+	return !missing && in.hasLoader && fallbackfiles.Names(in.content[fallbackfiles.Preload], fallbackfiles.Line(in.wide()))
 }
 
 // wide reports whether the line of ld.so.preload is, or will be, the one for programs of

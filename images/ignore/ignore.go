@@ -209,12 +209,7 @@ func (r *Rules) applyTo(f *contents.Findings, file *contents.File, now time.Time
 
 // matchesFile reports whether all names of a file match: another name may be the one that is run.
 func (e *entry) matchesFile(f *contents.File) bool {
-	for _, name := range append([]string{f.Path}, f.Links...) {
-		if !matches(e.path, name) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(append([]string{f.Path}, f.Links...), func(name string) bool { return !matches(e.path, name) })
 }
 
 // Unused gives the place of each entry that matched nothing so far.

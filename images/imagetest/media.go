@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -243,11 +244,7 @@ func CleanTemp(t *testing.T) {
 func WantEmpty(t testing.TB, dir string, allowed ...string) {
 	t.Helper()
 	for _, e := range Must[[]os.DirEntry](t)(os.ReadDir(dir)) {
-		ok := false
-		for _, a := range allowed {
-			ok = ok || e.Name() == a
-		}
-		if !ok {
+		if !slices.Contains(allowed, e.Name()) {
 			t.Errorf("left over: %s", filepath.Join(dir, e.Name()))
 		}
 	}

@@ -8,6 +8,7 @@ package mountopts
 import (
 	"encoding/csv"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -57,12 +58,7 @@ func Unsayable(e Engine, m Mount) string {
 // Say writes the mounts for an engine, those left out that Unsayable has a reason for. image
 // is the image to run, name what the service or the container is called.
 func Say(e Engine, image, name string, mounts []Mount) string {
-	var fit []Mount
-	for _, m := range mounts {
-		if Unsayable(e, m) == "" {
-			fit = append(fit, m)
-		}
-	}
+	fit := slices.DeleteFunc(slices.Clone(mounts), func(m Mount) bool { return Unsayable(e, m) != "" })
 	switch e {
 	case Docker:
 		return command("docker", image, fit, dockerOption)

@@ -242,12 +242,15 @@ func (p *patchRun) writeOutput(ctx context.Context, d *contents.Disk, patched *c
 		return err
 	}
 	defer r.Close()
-	if same, err := sameFile(r, p.o.Output); err != nil {
+	was, err := r.Stat()
+	if err != nil {
 		return err
-	} else if same {
-		return hinterr.With(fmt.Errorf("%s: input and output are the same file", p.o.Output), "patch it in place: -i")
 	}
-	if fi, err := os.Stat(p.o.Output); err == nil && fi.IsDir() {
+	switch fi, err := os.Stat(p.o.Output); {
+	case err != nil: // there is none yet
+	case os.SameFile(was, fi):
+		return hinterr.With(fmt.Errorf("%s: input and output are the same file", p.o.Output), "patch it in place: -i")
+	case fi.IsDir():
 		return hinterr.With(fmt.Errorf("%s: is a directory; the output for a file must be a file", p.o.Output),
 			"add the file name: -o %s", filepath.Join(p.o.Output, filepath.Base(d.Only)))
 	}
@@ -267,29 +270,11 @@ func (p *patchRun) writeOutput(ctx context.Context, d *contents.Disk, patched *c
 		patched.WarnDropped(dropped)
 	}
 	p.lost.Add(d.Path, lost)
-	fi, err := r.Stat()
-	if err != nil {
-		return err
-	}
-	if err := os.Chtimes(out.Name(), fi.ModTime(), fi.ModTime()); err != nil {
+	if err := os.Chtimes(out.Name(), was.ModTime(), was.ModTime()); err != nil {
 		return err
 	}
 	return out.Commit()
 }
-
-func sameFile(r *os.File, name string) (bool, error) {
-	a, err := r.Stat()
-	if err != nil {
-		return false, err
-	}
-	b, err := os.Stat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil && os.SameFile(a, b), err
-}
-
-// The stamp file, by which a run of patch knows what an earlier one has seen.
 
 // stampMargin is how much earlier than it began a run is remembered. The kernel's clock of
 // files is up to a tick behind (ktime_get_coarse_real_ts64), and an archive that the stamp
