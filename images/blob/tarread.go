@@ -82,14 +82,21 @@ func nextMember(tr *tar.Reader, n int) (*TarMember, error) {
 	if n > maxMembers {
 		return nil, fmt.Errorf("more than %d members", maxMembers)
 	}
-	m := &TarMember{Header: h, Number: n, Content: tr, Sparse: h.Typeflag == tar.TypeGNUSparse}
+	m := &TarMember{Header: h, Number: n, Content: tr, Sparse: IsSparse(h)}
 	if m.Path, err = CleanName(h.Name); err != nil {
 		return nil, err
 	}
-	for k := range h.PAXRecords {
-		m.Sparse = m.Sparse || strings.HasPrefix(k, paxSparse)
-	}
 	return m, nil
+}
+
+// IsSparse reports whether a member has holes, which are not in the archive.
+func IsSparse(h *tar.Header) bool {
+	for k := range h.PAXRecords {
+		if strings.HasPrefix(k, paxSparse) {
+			return true
+		}
+	}
+	return h.Typeflag == tar.TypeGNUSparse
 }
 
 // CleanName makes a member's name relative to the root. A leading slash is dropped, as

@@ -31,7 +31,7 @@ const maxLinks = 8
 type tarEntry struct {
 	offset, size int64
 	link         string // the name it is a link to; then it has no content
-	sparse       bool
+	sparse       bool   // its content is not one piece of the archive; nothing that writes images makes such
 }
 
 // tarFile is a tar archive with random access: one pass over its headers, no pass over its
@@ -120,7 +120,7 @@ func (t *tarFile) listFrom(ctx context.Context, r io.Reader, at func() (int64, e
 		if err != nil {
 			return err
 		}
-		e := tarEntry{offset: off, size: h.Size, sparse: isSparse(h)}
+		e := tarEntry{offset: off, size: h.Size, sparse: blob.IsSparse(h)}
 		switch h.Typeflag {
 		case tar.TypeReg, tar.TypeGNUSparse:
 		case tar.TypeSymlink:
@@ -135,20 +135,6 @@ func (t *tarFile) listFrom(ctx context.Context, r io.Reader, at func() (int64, e
 		}
 		t.entries[name] = e
 	}
-}
-
-// isSparse: the content of such an entry is not one piece of the archive. Nothing that
-// writes images writes them.
-func isSparse(h *tar.Header) bool {
-	if h.Typeflag == tar.TypeGNUSparse {
-		return true
-	}
-	for k := range h.PAXRecords {
-		if strings.HasPrefix(k, "GNU.sparse.") {
-			return true
-		}
-	}
-	return false
 }
 
 // cleanEntry gives the name of an entry without "./", "/" and "..".
