@@ -17,6 +17,7 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/engine"
+	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 )
@@ -98,26 +99,14 @@ func usualHosts() []string {
 	return append(hosts, podmanHosts()...)
 }
 
-// dockerConfigDir is where docker keeps its config and contexts.
-func dockerConfigDir() (string, error) {
-	if d := os.Getenv("DOCKER_CONFIG"); d != "" {
-		return d, nil
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(home, ".docker"), nil
-}
-
 // dockerContext is the name of the context in use, "" for none.
 func dockerContext() (string, error) {
 	if c := os.Getenv("DOCKER_CONTEXT"); c != "" {
 		return c, nil
 	}
-	dir, err := dockerConfigDir()
-	if err != nil {
-		return "", nil // no home, no config
+	dir := registry.DockerDir()
+	if dir == "" {
+		return "", nil
 	}
 	path := filepath.Join(dir, "config.json")
 	raw, err := blob.ReadSmall(path, blob.MaxConfig)
@@ -137,14 +126,11 @@ func dockerContext() (string, error) {
 // contextHost reads a docker context: its folder is the SHA-256 of its name (docker/cli,
 // cli/context/store, contextdirOf).
 func contextHost(name string) (engine.Host, error) {
-	dir, err := dockerConfigDir()
-	if err != nil {
-		return engine.Host{}, err
-	}
+	dir := registry.DockerDir()
 	sum := sha256.Sum256([]byte(name))
 	id := hex.EncodeToString(sum[:])
 	raw, err := blob.ReadSmall(filepath.Join(dir, "contexts", "meta", id, "meta.json"), blob.MaxConfig)
-	if errors.Is(err, fs.ErrNotExist) {
+	if dir == "" || errors.Is(err, fs.ErrNotExist) {
 		return engine.Host{}, hinterr.With(hinterr.Errorf(hinterr.ErrNoDaemon, "no such context"), "docker context ls")
 	}
 	if err != nil {

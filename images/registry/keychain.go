@@ -82,18 +82,26 @@ func authFiles() []string {
 			all = append(all, filepath.Join(append([]string{dir}, below...)...))
 		}
 	}
-	home, _ := os.UserHomeDir()
-	docker, xdg := os.Getenv("DOCKER_CONFIG"), os.Getenv("XDG_CONFIG_HOME")
-	if docker == "" && home != "" {
-		docker = filepath.Join(home, ".docker")
-	}
-	if xdg == "" && home != "" {
+	xdg := os.Getenv("XDG_CONFIG_HOME")
+	if home, err := os.UserHomeDir(); err == nil && xdg == "" {
 		xdg = filepath.Join(home, ".config")
 	}
-	add(docker, config.ConfigFileName)
+	add(DockerDir(), config.ConfigFileName)
 	add(os.Getenv("XDG_RUNTIME_DIR"), "containers", "auth.json")
 	add(xdg, "containers", "auth.json")
 	return append(all, "") // no file: an engine's environment may have credentials (DOCKER_AUTH_CONFIG)
+}
+
+// DockerDir is where docker keeps its configuration and contexts, "" for a user without a home.
+func DockerDir() string {
+	if dir := os.Getenv("DOCKER_CONFIG"); dir != "" {
+		return dir
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".docker")
 }
 
 func readAuthFile(path string) (*configfile.ConfigFile, error) {
