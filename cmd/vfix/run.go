@@ -78,7 +78,7 @@ func runRun(opts StartOptions, args []string, out *output, e engine) error {
 		o.Explain = func(format string, a ...any) { out.Note("run: %s", fmt.Sprintf(format, a...)) }
 	}
 	if err := e.run(args, o); err != nil {
-		return &startError{err}
+		return &startError{hinterr.Among(err, startHints, "try another method: --way trace works for most programs; see 'vfix run --help'")}
 	}
 	return nil
 }
@@ -88,19 +88,10 @@ type startError struct{ error }
 
 func (e *startError) Unwrap() error { return e.error }
 
-func (e *startError) Hint() string {
-	own := hinterr.HintOf(e.error)
-	switch {
-	case own != "":
-		return own
-	case errors.Is(e.error, run.ErrNoCommand):
-		return "check the spelling and PATH"
-	case errors.Is(e.error, run.ErrNotExecutable):
-		return "check its mode with 'ls -l' and its type with 'file'"
-	case errors.Is(e.error, run.ErrUnsupported):
-		return "run it on the machine or in the container that the program is for"
-	}
-	return "try another method: --way trace works for most programs; see 'vfix run --help'"
+var startHints = []hinterr.For{
+	{Err: run.ErrNoCommand, Hint: "check the spelling and PATH"},
+	{Err: run.ErrNotExecutable, Hint: "check its mode with 'ls -l' and its type with 'file'"},
+	{Err: run.ErrUnsupported, Hint: "run it on the machine or in the container that the program is for"},
 }
 
 func (e *startError) status() int {

@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 
+	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/packages"
 	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/find"
@@ -47,9 +48,8 @@ const tailReach = 64
 // findCaller fills in c.Caller from the core's stack.
 func (c *Crash) findCaller(co *core, f *facts, o Options) {
 	ret, ok, err := co.word(f.rsp)
-	var short *damagedError
 	switch {
-	case errors.As(err, &short):
+	case errors.Is(err, hinterr.ErrDamaged):
 		c.note("the caller is not known: the core file is truncated before the stack")
 		return
 	case err != nil:

@@ -5,11 +5,13 @@ package diagnose
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"sort"
 
 	"vfix.dev/vfix/internal/binread"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 const (
@@ -34,22 +36,13 @@ const (
 
 var le = binary.LittleEndian
 
-// damagedError is a core that contradicts itself, or ends too early.
-type damagedError struct{ text string }
-
-func (e *damagedError) Error() string { return e.text }
-
-func (e *damagedError) Hint() string {
-	return "write the core again whole: look at 'ulimit -c', at the disk, and at ProcessSizeMax= of systemd-coredump"
+// damaged is a core that contradicts itself, or ends too early.
+func damaged(format string, a ...any) error {
+	return hinterr.With(hinterr.Damaged(format, a...), "write the core again whole: look at 'ulimit -c', at the disk, and at ProcessSizeMax= of systemd-coredump")
 }
 
-func damaged(format string, a ...any) error { return &damagedError{fmt.Sprintf(format, a...)} }
-
-// refusedError is a file that is whole and not one for vfix.
-type refusedError struct{ text, hint string }
-
-func (e *refusedError) Error() string { return e.text }
-func (e *refusedError) Hint() string  { return e.hint }
+// refused is a file that is whole and not one for vfix.
+func refused(text, hint string) error { return hinterr.With(errors.New(text), "%s", hint) }
 
 type segment struct {
 	typ           uint32
@@ -105,18 +98,18 @@ func openCore(r io.ReaderAt) (*core, error) {
 func checkHeader(h []byte) error {
 	const classOf, dataOf, typeOf, machineOf = 4, 5, 16, 18
 	if string(h[:4]) != "\x7fELF" {
-		return &refusedError{"no ELF file", "give a core file: 'coredumpctl dump -o FILE' writes one"}
+		return refused("no ELF file", "give a core file: 'coredumpctl dump -o FILE' writes one")
 	}
 	machine := le.Uint16(h[machineOf:])
 	switch {
 	case h[classOf] == 1:
-		return &refusedError{"a 32-bit ELF file: the vsyscall page is for 64-bit programs, so it is not the cause of this crash", "use a debugger: gdb PROGRAM CORE"}
+		return refused("a 32-bit ELF file: the vsyscall page is for 64-bit programs, so it is not the cause of this crash", "use a debugger: gdb PROGRAM CORE")
 	case h[classOf] != 2:
 		return damaged("ELF class %d, want 2", h[classOf])
 	case h[dataOf] != 1 || machine != emX8664:
-		return &refusedError{fmt.Sprintf("an ELF file for another processor (e_machine %d): only x86-64 has the vsyscall page", machine), "use a debugger for that processor: gdb PROGRAM CORE"}
+		return refused(fmt.Sprintf("an ELF file for another processor (e_machine %d): only x86-64 has the vsyscall page", machine), "use a debugger for that processor: gdb PROGRAM CORE")
 	case le.Uint16(h[typeOf:]) != etCore:
-		return &refusedError{fmt.Sprintf("an ELF file and no core file (e_type %d, want %d)", le.Uint16(h[typeOf:]), etCore), "'vfix scan FILE' looks into programs and libraries"}
+		return refused(fmt.Sprintf("an ELF file and no core file (e_type %d, want %d)", le.Uint16(h[typeOf:]), etCore), "'vfix scan FILE' looks into programs and libraries")
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ type Result struct {
 
 // compressedError: a core in a compression that vfix does not read.
 func compressedError(kind, command string) error {
-	return &refusedError{"compressed with " + kind + ", which vfix does not read", "unpack it first: " + command}
+	return refused("compressed with "+kind+", which vfix does not read", "unpack it first: "+command)
 }
 
 // File diagnoses a file: a core file, plain or compressed with gzip or zstd as
@@ -46,7 +46,7 @@ func File(name string, o Options) (*Result, error) {
 		return nil, err
 	}
 	if fi.IsDir() {
-		return nil, &refusedError{name + ": a directory", "name one core file or log in it; 'vfix scan " + name + "' looks for programs that call the page"}
+		return nil, refused(name+": a directory", "name one core file or log in it; 'vfix scan "+name+"' looks for programs that call the page")
 	}
 	f, err := os.Open(name)
 	if err != nil {
@@ -111,7 +111,7 @@ func Text(name string, in io.Reader, o Options) (*Result, error) {
 	br := bufio.NewReader(in)
 	head, err := br.Peek(sniffLen)
 	if len(head) == 0 && err == io.EOF {
-		return nil, &refusedError{name + ": empty: nothing to diagnose", emptyHint}
+		return nil, refused(name+": empty: nothing to diagnose", emptyHint)
 	}
 	if err := skipZeros(br); err != nil && err != io.EOF {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -120,9 +120,9 @@ func Text(name string, in io.Reader, o Options) (*Result, error) {
 	head, _ = br.Peek(sniffLen)
 	switch kind := sniff(head); {
 	case kind == isCore:
-		return nil, &refusedError{name + ": a core file that cannot be read at any offset", "save it to a file, and name that"}
+		return nil, refused(name+": a core file that cannot be read at any offset", "save it to a file, and name that")
 	case kind != isText:
-		return nil, &refusedError{name + ": compressed", "unpack it first"}
+		return nil, refused(name+": compressed", "unpack it first")
 	case len(head) == 0:
 		return nil, notText(name)
 	}
@@ -138,7 +138,7 @@ func Text(name string, in io.Reader, o Options) (*Result, error) {
 		return nil, err
 	}
 	if len(r.Crashes) == 0 && r.Lines == 1 && bytes.HasPrefix(head, []byte("dmesg: ")) { // 2>&1
-		return nil, &refusedError{name + ": no log but an error of dmesg: " + strings.TrimSpace(string(head)), "run dmesg as root"}
+		return nil, refused(name+": no log but an error of dmesg: "+strings.TrimSpace(string(head)), "run dmesg as root")
 	}
 	return r, nil
 }
@@ -161,7 +161,7 @@ func described(name string, br *bufio.Reader, head []byte, o Options) (r *Result
 	line, _, _ := bytes.Cut(first, []byte("\n"))
 	for _, l := range listHints {
 		if l.head().Match(line) {
-			return nil, nil, &refusedError{name + ": " + l.what, l.hint}
+			return nil, nil, refused(name+": "+l.what, l.hint)
 		}
 	}
 	var d document
@@ -183,9 +183,9 @@ func described(name string, br *bufio.Reader, head []byte, o Options) (r *Result
 	case !d.known:
 		return nil, rest, nil
 	case err != nil:
-		return nil, nil, &refusedError{fmt.Sprintf("%s: %v", name, err), "give the whole output of docker inspect, kubectl get pod -o json or kubectl describe pod"}
+		return nil, nil, refused(fmt.Sprintf("%s: %v", name, err), "give the whole output of docker inspect, kubectl get pod -o json or kubectl describe pod")
 	case d.total == 0:
-		return nil, nil, &refusedError{name + ": no container in it that was started", "docker ps -a and kubectl get pods -A list them all"}
+		return nil, nil, refused(name+": no container in it that was started", "docker ps -a and kubectl get pods -A list them all")
 	}
 	r = &Result{Input: name, Lines: lines, Containers: d.total, Understood: true}
 	for _, e := range d.ended {
@@ -205,8 +205,8 @@ func described(name string, br *bufio.Reader, head []byte, o Options) (r *Result
 func Line(text string, o Options) (*Result, error) {
 	r, err := Text("line", strings.NewReader(text), o)
 	if err == nil && len(r.Crashes) == 0 && !r.Understood {
-		return nil, &refusedError{"not understood: " + text,
-			"give a line with 'vsyscall attempted', 'segfault at' or 'exited with code 139', or an error message such as 'exec format error'; a file is named by a path that exists"}
+		return nil, refused("not understood: "+text,
+			"give a line with 'vsyscall attempted', 'segfault at' or 'exited with code 139', or an error message such as 'exec format error'; a file is named by a path that exists")
 	}
 	return r, err
 }
@@ -292,7 +292,7 @@ func refuse(name string, head []byte) error {
 		if o.hint != "" {
 			hint = strings.ReplaceAll(o.hint, "FILE", quote.Shell(name))
 		}
-		return &refusedError{name + ": " + o.name + ", which is not read as a crash", hint}
+		return refused(name+": "+o.name+", which is not read as a crash", hint)
 	}
 	if !looksLikeText(head) {
 		return notText(name)
@@ -301,7 +301,7 @@ func refuse(name string, head []byte) error {
 }
 
 func notText(name string) error {
-	return &refusedError{name + ": neither a core file nor text", "'vfix help diagnose' lists what is understood"}
+	return refused(name+": neither a core file nor text", "'vfix help diagnose' lists what is understood")
 }
 
 // looksLikeText reports whether bytes are those of a log: without zeros, except at its beginning, and

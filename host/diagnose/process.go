@@ -42,14 +42,14 @@ func PID(pid int, o Options) (*Result, error) {
 	case c != nil:
 		r.Crashes = []*Crash{c}
 	case len(r.Crashes) == 0 && (pid == died+sigsegv || pid == died+sigsys):
-		return nil, &refusedError{fmt.Sprintf("%s: no such process; as an exit status it means %s", input, SignalName(pid-died)),
-			"diagnose the container that ended with it: 'docker ps -a' lists them, then 'vfix diagnose CONTAINER'"}
+		return nil, refused(fmt.Sprintf("%s: no such process; as an exit status it means %s", input, SignalName(pid-died)),
+			"diagnose the container that ended with it: 'docker ps -a' lists them, then 'vfix diagnose CONTAINER'")
 	case len(r.Crashes) == 0 && logErr != nil:
-		return nil, &refusedError{fmt.Sprintf("%s: no such process, and the kernel's log cannot be read: %v", input, logErr),
-			"run vfix as root, or give the log as a file: journalctl -k > LOG"}
+		return nil, refused(fmt.Sprintf("%s: no such process, and the kernel's log cannot be read: %v", input, logErr),
+			"run vfix as root, or give the log as a file: journalctl -k > LOG")
 	case len(r.Crashes) == 0:
-		return nil, &refusedError{fmt.Sprintf("%s: no such process, and no crash of it in the kernel's log", input),
-			"try an older log: journalctl -k > LOG, then 'vfix diagnose LOG'"}
+		return nil, refused(fmt.Sprintf("%s: no such process, and no crash of it in the kernel's log", input),
+			"try an older log: journalctl -k > LOG, then 'vfix diagnose LOG'")
 	}
 	return r, nil
 }

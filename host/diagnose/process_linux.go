@@ -147,7 +147,7 @@ func sameFolder(a, b string) bool {
 
 func needsRoot(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
-		return &refusedError{err.Error(), "run vfix as root, or as the owner of the process"}
+		return refused(err.Error(), "run vfix as root, or as the owner of the process")
 	}
 	return err
 }

@@ -15,7 +15,7 @@ func sameBoot(string) bool { return false }
 func pageServed() (served, known bool) { return false, false }
 
 func liveProcess(string, int, Options) (*Crash, error) {
-	return nil, &refusedError{"processes can be looked at on Linux only", "give a core file, or the kernel's log"}
+	return nil, refused("processes can be looked at on Linux only", "give a core file, or the kernel's log")
 }
 
 func hostMemory() (uint64, bool) { return 0, false }

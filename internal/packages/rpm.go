@@ -14,6 +14,7 @@ import (
 	"path"
 
 	"vfix.dev/vfix/internal/binread"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 var (
@@ -105,15 +106,10 @@ func RPMOwners(root fs.FS, files []string) (map[string]string, error) {
 	return owners, nil
 }
 
-// damagedError is a database that contradicts itself, or ends too early.
-type damagedError struct{ text string }
-
-func (e *damagedError) Error() string { return e.text }
-func (e *damagedError) Hint() string {
-	return "run rpm --rebuilddb in the system that it belongs to"
+// damaged is a database that contradicts itself, or ends too early.
+func damaged(format string, a ...any) error {
+	return hinterr.With(hinterr.Damaged(format, a...), "run rpm --rebuilddb in the system that it belongs to")
 }
-
-func damaged(format string, a ...any) error { return &damagedError{fmt.Sprintf(format, a...)} }
 
 // rpmHeader is a package header in the database: the number of entries, the size of
 // the store, the entries (tag, type, offset, count), the store; big-endian.

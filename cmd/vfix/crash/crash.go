@@ -178,7 +178,16 @@ func (r *reader) read(arg string) (*diagnose.Result, error) {
 	if result, imageErr := r.image(arg, string(media.Daemon)+":"+arg); imageErr == nil {
 		return result, nil
 	}
-	return nil, &notFound{arg, err}
+	return nil, notFound(arg, err)
+}
+
+// notFound is the error about a word that is neither a file nor a container.
+func notFound(arg string, cause error) error {
+	hint := "'vfix diagnose --help' lists what a CRASH may be; docker ps -a lists containers"
+	if strings.ContainsAny(arg, ":/") && !strings.HasPrefix(arg, ".") && !strings.HasPrefix(arg, "/") {
+		hint = "for an image in a registry: 'vfix scan docker://" + arg + "'; for a pod: 'vfix diagnose pod/NAME'"
+	}
+	return hinterr.With(fmt.Errorf("%s: neither a file nor a container or image of an engine here: %w", arg, cause), "%s", hint)
 }
 
 func isImage(t media.Transport) bool { return t != media.Dir && t != media.Plain }
@@ -236,25 +245,6 @@ func scanned(f *contents.Findings) *diagnose.Scanned {
 		}
 	}
 	return out
-}
-
-// notFound is a word that is neither a file nor a container.
-type notFound struct {
-	arg   string
-	cause error
-}
-
-func (e *notFound) Error() string {
-	return e.arg + ": neither a file nor a container or image of an engine here: " + e.cause.Error()
-}
-
-func (e *notFound) Unwrap() error { return e.cause }
-
-func (e *notFound) Hint() string {
-	if strings.ContainsAny(e.arg, ":/") && !strings.HasPrefix(e.arg, ".") && !strings.HasPrefix(e.arg, "/") {
-		return "for an image in a registry: 'vfix scan docker://" + e.arg + "'; for a pod: 'vfix diagnose pod/NAME'"
-	}
-	return "'vfix diagnose --help' lists what a CRASH may be; docker ps -a lists containers"
 }
 
 // container looks at a container and, if no root was named, into its image.
