@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter/find"
 )
 
@@ -70,16 +71,11 @@ func (e *Examiner) ask(r request, files ...int) (a answer, err error) {
 	if a.Error != "" {
 		err = errors.New(clip(a.Error))
 		if a.TooMuch {
-			err = &tooMuch{err}
+			err = hinterr.Errorf(ErrTooMuch, "%w", err)
 		}
 	}
 	return a, err
 }
-
-// tooMuch is ErrTooMuch in the words of the other process.
-type tooMuch struct{ error }
-
-func (*tooMuch) Is(target error) bool { return target == ErrTooMuch }
 
 // answer waits for an answer until the time is up.
 func (e *Examiner) answer(v any) error {
