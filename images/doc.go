@@ -1,4 +1,4 @@
-// Package images has one file a verb: Scan, Rebuild, Patch, Verify, Convert, Unpack, DropIn.
+// Package images has one file a verb: Scan, Rebuild, Verify, Convert, Unpack, Layer.
 // Each opens a SOURCE (package sources), examines what is visible in it (contents), and writes
 // the derived image: the base plus one layer. The stages of a rebuild and of a verify are
 // files named after them: rebuild_*.go, verify_*.go.

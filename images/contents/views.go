@@ -85,7 +85,7 @@ func (t *Tree) free(name string) bool {
 	return false
 }
 
-// folder reports whether a name of t is a folder with this name, and known as such by an entry of
+// stated reports whether a name of t is a folder with this name, and known as such by an entry of
 // the last layer that has files in it, for every engine.
 func (t *Tree) stated(name string) bool {
 	for _, w := range append([]*Tree{t}, t.Others...) {

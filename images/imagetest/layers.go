@@ -25,7 +25,7 @@ import (
 // TestTime is the mtime of all members made here, with a fraction that only PAX keeps.
 var TestTime = time.Unix(1300000000, 500_000_000).UTC()
 
-// member is one member of a test archive.
+// TestMember is one member of a test archive.
 type TestMember struct {
 	tar.Header
 	Body []byte
@@ -54,7 +54,7 @@ func SymM(name, target string) TestMember {
 	return TestMember{tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777}, nil}
 }
 
-// members makes the tar archive of members.
+// TarMembers makes the tar archive of members.
 func TarMembers(t testing.TB, all ...TestMember) []byte {
 	t.Helper()
 	var b bytes.Buffer

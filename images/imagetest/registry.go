@@ -55,7 +55,7 @@ func NewRegistryWith(t *testing.T, referrers bool) *FakeRegistry {
 	return f
 }
 
-// fast is the usual number of tries without the usual pauses.
+// Fast is the usual number of tries without the usual pauses.
 var Fast = media.Options{Options: registry.Options{Retry: registry.RetryPolicy{Tries: 3, First: time.Millisecond, Most: time.Second}}}
 
 func (f *FakeRegistry) Count(has string) int {

@@ -15,7 +15,7 @@ import (
 // Transport is the word before the colon of a SOURCE or DEST, as skopeo names them.
 type Transport string
 
-// The transports. File is a single ELF file or a tarball of one; it has no prefix.
+// The transports. Plain is a single ELF file or a tarball; it has no prefix.
 const (
 	Daemon        Transport = "docker-daemon"
 	Registry      Transport = "docker"

@@ -18,7 +18,7 @@ import (
 // fileEnding matches the endings of files that hold images, programs, or what is said of them.
 var fileEnding = lazy.Regexp(`(?i)\.(tar|tgz|tbz2?|txz|t?zst|gz|bz2|xz|lz4|zip|sif|simg|img|iso|sqsh|squashfs|oci|qcow2|raw|json|ya?ml|txt|log|core|so|deb|rpm|whl|exe)(\.[0-9.]+)?$`)
 
-// domain matches the first part of a name that is a registry (distribution/reference, "normalize.go").
+// isDomain reports whether the first part of a name is a registry (distribution/reference, "normalize.go").
 func isDomain(first string) bool { return strings.ContainsAny(first, ".:") || first == "localhost" }
 
 // Mistyped returns an error if a name without a prefix, which is not a file here, was probably not meant as an image in
