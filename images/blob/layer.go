@@ -50,9 +50,6 @@ func (l *StoredLayer) Uncompressed() (io.ReadCloser, error) {
 	return Verified(stacked{out, rc}, diffID, -1)
 }
 
-// Unverified opens the blob for a caller that verifies it.
-func (l *StoredLayer) Unverified() (io.ReadCloser, error) { return openSized(l.from, l.desc) }
-
 // From is where a layer's blob is, nil if that is not known.
 func From(l v1.Layer) Blobs {
 	if stored, ok := Underlying(l).(*StoredLayer); ok {
@@ -99,7 +96,7 @@ func Underlying(l v1.Layer) v1.Layer {
 func OpenUnverified(l v1.Layer) (io.ReadCloser, error) {
 	l = Underlying(l)
 	if stored, ok := l.(*StoredLayer); ok {
-		return stored.Unverified()
+		return openSized(stored.from, stored.desc)
 	}
 	return l.Compressed()
 }

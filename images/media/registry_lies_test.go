@@ -124,10 +124,7 @@ func TestRegistryLayerNeverEnds(t *testing.T) {
 		return false
 	})
 	src := imagetest.Open(t, "docker://"+f.Host+"/a/tiny:1")
-	l := imagetest.Must[[]v1.Layer](t)(src.Image.Layers())[0].(interface {
-		Unverified() (io.ReadCloser, error)
-	})
-	rc := imagetest.Must[io.ReadCloser](t)(l.Unverified())
+	rc := imagetest.Must[io.ReadCloser](t)(blob.OpenUnverified(imagetest.Must[[]v1.Layer](t)(src.Image.Layers())[0]))
 	defer rc.Close()
 	n, err := io.Copy(io.Discard, rc)
 	imagetest.WantErr(t, err, hinterr.ErrDamaged, fmt.Sprintf("more than %d bytes", layer.Size))
