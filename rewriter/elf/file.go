@@ -127,7 +127,7 @@ type File struct {
 	Progs           []Prog
 	Sections        []Section // nil if the file has none, or damaged ones
 	Dynamic         []Dyn     // up to and without DT_NULL
-	DynSpare        []uint64  // offsets of unused DT_NULL entries after the first
+	DynSpare        []Dyn     // DT_NULL, which ends the table, and unused entries behind it
 }
 
 // Kind is what sort of reason it is to pass over a file.
@@ -351,7 +351,7 @@ func (f *File) readDynamic() error {
 		case d.Tag != DTNull && !ended:
 			f.Dynamic = append(f.Dynamic, d)
 		case d.Tag == DTNull && (d.Val == 0 || !ended) && spare:
-			f.DynSpare, ended = append(f.DynSpare, d.Off), true
+			f.DynSpare, ended = append(f.DynSpare, d), true
 		default:
 			spare = false
 		}

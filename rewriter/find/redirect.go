@@ -4,7 +4,6 @@ package find
 
 import (
 	"fmt"
-	"slices"
 
 	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/x86"
@@ -20,17 +19,13 @@ const JavaCgroups Fix = "java-cgroups"
 // Fixes are all that there are.
 var Fixes = []Fix{JavaCgroups}
 
-// fix is what a file has that needs one, and how it is known.
-type fix struct {
-	name   Fix
-	soname string // of the files that are looked at
-	text   string // the name that misleads the program
-	unless string // what a file has that does not need the fix, and also the injected code
-}
-
-var fixes = []fix{{
-	name: JavaCgroups, soname: "libjvm.so", text: "/proc/cgroups", unless: "/cgroup.controllers",
-}}
+// A file of the name cgroupsFile needs that fix if it has the text that misleads it, and not the other one, which
+// later versions also have, and the injected code.
+const (
+	cgroupsFile   = "libjvm.so"
+	cgroupsText   = "/proc/cgroups"
+	cgroupsUnless = "/cgroup.controllers"
+)
 
 // Redirect is the reference to the name in a file that needs a fix.
 type Redirect struct {
@@ -51,21 +46,19 @@ const RedirectLen = 7
 
 // findRedirect looks for what needs a fix; nil if nothing does.
 func (f *File) findRedirect() (*Redirect, error) {
-	n := slices.IndexFunc(fixes, func(r fix) bool { return r.soname == f.Soname() })
-	if n < 0 {
+	if f.Soname() != cgroupsFile {
 		return nil, nil
 	}
-	k := &fixes[n]
-	texts, err := f.FindText(k.text + "\x00")
+	texts, err := f.FindText(cgroupsText + "\x00")
 	if err != nil || len(texts) == 0 {
 		return nil, err
 	}
-	if others, err := f.FindText(k.unless); err != nil || len(others) > 0 {
+	if others, err := f.FindText(cgroupsUnless); err != nil || len(others) > 0 {
 		return nil, err
 	}
-	r := &Redirect{Fix: k.name, Text: k.text}
+	r := &Redirect{Fix: JavaCgroups, Text: cgroupsText}
 	if len(texts) > 1 {
-		r.Reason = fmt.Sprintf("%q is there %d times", k.text, len(texts))
+		r.Reason = fmt.Sprintf("%q is there %d times", r.Text, len(texts))
 		return r, nil
 	}
 	return r, f.findLoad(r, texts[0])

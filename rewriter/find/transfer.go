@@ -14,7 +14,9 @@ func (f *flow) transfer(i *x86.Instr, v *value) {
 		return
 	}
 	tracked := v.held(^other)
-	f.operandsOf(i, v)
+	if i.Op != x86asm.LEA && i.Op != x86asm.NOP {
+		f.operands(i, v)
+	}
 	if f.onFrame(i, v) {
 		return
 	}
@@ -55,13 +57,6 @@ func (f *flow) transfer(i *x86.Instr, v *value) {
 	}
 	f.other(i, v, (i.Operands|i.Partial)&tracked)
 	f.compute(i, v)
-}
-
-// operandsOf records the value as an address of memory.
-func (f *flow) operandsOf(i *x86.Instr, v *value) {
-	if i.Op != x86asm.LEA && i.Op != x86asm.NOP {
-		f.operands(i, v)
-	}
 }
 
 // other records every use that has no rule of its own; a register that is overwritten in

@@ -37,7 +37,7 @@ func (p *Plan) addedCalls() []string {
 			all = append(all, "at load under musl, or by dlopen after setenv: prctl; before Linux 6.4 also open, read and close (/proc/self/auxv)")
 		}
 		if h.found && p.Redirected() {
-			all = append(all, fixOf(p.Redirect.Fix).calls)
+			all = append(all, cgroupsCalls)
 		}
 		if len(served) > 0 {
 			all = append(all, "in place of the page, where the kernel provides no vDSO: "+strings.Join(served, ", "))

@@ -7,6 +7,7 @@ import (
 
 	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/shim"
 )
 
 // file is an ELF file, and what vfix has done to it before; nil if nothing.
@@ -43,7 +44,8 @@ func mark(f *elf.File) (m find.Mark, err error) {
 	if segment == nil {
 		return m, nil
 	}
-	if m.Skip = knownFormat(version); m.Skip != nil {
+	if magic := shim.Magic(); version != string(magic[len(magic)-1:]) {
+		m.Skip = elf.NewSkip(elf.KindFormat, "patched by another version of vfix, in format %q, which this version does not know", version)
 		return m, nil
 	}
 	was, err := patched(f)
@@ -51,10 +53,7 @@ func mark(f *elf.File) (m find.Mark, err error) {
 		return m, err
 	}
 	if m.Skip, err = unsound(f, segment, was); m.Skip == nil && err == nil {
-		m.Roots = []uint64{was.hooks.init}
-		if was.fix != nil {
-			m.Fix = was.fix.name
-		}
+		m.Roots, m.Fix = []uint64{was.hooks.init}, was.fix
 	}
 	return m, err
 }

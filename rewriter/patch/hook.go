@@ -55,20 +55,12 @@ func (f *file) planHooks(vaddr uint64, layout shim.Layout) (hooks, error) {
 	// The second spare entry stays DT_NULL: the table must end.
 	if f.Dyn(elf.DTInit) == nil && len(f.DynSpare) >= 2 {
 		h.found = true
+		spare := f.DynSpare[0]
 		h.edits = append(h.edits,
-			wordEdit(f.DynSpare[0], elf.DTNull, elf.DTInit, "DT_INIT"),
-			wordEdit(f.DynSpare[0]+8, f.spareValue(), initHook, "DT_INIT"))
+			wordEdit(spare.Off, elf.DTNull, elf.DTInit, "DT_INIT"),
+			wordEdit(spare.Off+8, spare.Val, initHook, "DT_INIT"))
 	}
 	return h, nil
-}
-
-// spareValue is d_val of the first DT_NULL, which nothing obliges to be zero.
-func (f *file) spareValue() uint64 {
-	b, err := f.Bytes(f.DynSpare[0]+8, 8)
-	if err != nil {
-		return 0
-	}
-	return binary.LittleEndian.Uint64(b)
 }
 
 // inReach reports whether a rel32 behind vaddr from reaches vaddr to.
@@ -86,21 +78,15 @@ func wordEdit(off, old, new uint64, why string) Edit {
 // if it holds the same value: prelink skips relocations and uses the word, and a RELR
 // relocation has its addend there. No edits: there is no such relocation.
 func (f *file) retargetInitArray(hook uint64) (edits []Edit, target uint64, err error) {
-	array, size := f.Dyn(elf.DTInitArray), f.Dyn(elf.DTInitArraysz)
-	if array == nil || size == nil || size.Val < 8 {
-		return nil, 0, nil
-	}
-	wordOff, ok := f.Offset(array.Val, 8)
-	if !ok {
-		return nil, 0, nil
-	}
-	word, ok := f.Word(array.Val)
-	if !ok {
+	array, size := f.Range(elf.DTInitArray, elf.DTInitArraysz)
+	wordOff, there := f.Offset(array, 8)
+	word, ok := f.Word(array)
+	if size < 8 || !there || !ok {
 		return nil, 0, nil
 	}
 	var addendOff, addend uint64
 	if err := f.EachRela(func(r elf.Rela) {
-		if r.Type == elf.RRelative && r.At == array.Val && addendOff == 0 {
+		if r.Type == elf.RRelative && r.At == array && addendOff == 0 {
 			addendOff, addend = r.Off+elf.AddendOff, r.Addend
 		}
 	}); err != nil {
@@ -113,7 +99,7 @@ func (f *file) retargetInitArray(hook uint64) (edits []Edit, target uint64, err 
 		if word == addend {
 			edits = append(edits, wordEdit(wordOff, word, hook, "init_array[0]"))
 		}
-	case f.InRelr(array.Val):
+	case f.InRelr(array):
 		target = word
 		edits = append(edits, wordEdit(wordOff, word, hook, "init_array[0]"))
 	}

@@ -124,8 +124,8 @@ func TestNoHook(t *testing.T) {
 	file := e.build()
 	// The two DT_NULLs at the end: the second becomes something else, so none is to spare.
 	f := scanFile(t, file).File
-	binary.LittleEndian.PutUint64(file[f.DynSpare[len(f.DynSpare)-1]:], elf.DTNull)
-	binary.LittleEndian.PutUint64(file[f.DynSpare[1]:], 0x6ffffffe)
+	binary.LittleEndian.PutUint64(file[f.DynSpare[len(f.DynSpare)-1].Off:], elf.DTNull)
+	binary.LittleEndian.PutUint64(file[f.DynSpare[1].Off:], 0x6ffffffe)
 	p := planFile(t, file, Options{})
 	if len(p.Warnings) != 1 || p.Patches[0].Form != Entry {
 		t.Errorf("warnings %q, form %v", p.Warnings, p.Patches[0].Form)

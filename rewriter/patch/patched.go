@@ -5,6 +5,7 @@ package patch
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"slices"
 
@@ -28,10 +29,7 @@ func recordAt(size int) int { return (size + recordAlign - 1) &^ (recordAlign - 
 
 // unwindRoom is how many bytes of the page unwinders may read: what n sites leave, whatever code it is.
 func unwindRoom(n int) int {
-	at := len(shim.Code())
-	for i := range fixes {
-		at = max(at, len(fixes[i].code()))
-	}
+	at := max(len(shim.Code()), len(shim.JavaCode()))
 	return elf.PageSize - recordAt(at) - recordHead - n*recordSite
 }
 
@@ -61,7 +59,7 @@ func pageOf(code []byte, h hooks, segment uint64, sites []uint64, tail []byte) [
 type patchedFile struct {
 	segment elf.Prog
 	hooks   hooks
-	fix     *fix     // that it has; nil for none
+	fix     find.Fix // that it has, "" for none
 	sites   []uint64 // the vaddrs behind the new targets
 	tail    []byte   // what unwinders read
 }
@@ -83,13 +81,9 @@ func patched(f *elf.File) (*patchedFile, error) {
 		clear(b[layout.InitHole:][:4])
 		return b
 	}
-	for i := -1; i < len(fixes); i++ {
-		p := &patchedFile{segment: *segment}
-		code := shim.Code()
-		if i >= 0 {
-			p.fix = &fixes[i]
-			code = p.fix.code()
-		}
+	for _, fix := range [...]find.Fix{"", find.JavaCgroups} {
+		p := &patchedFile{segment: *segment, fix: fix}
+		code := codeFor(fix)
 		if !bytes.Equal(holes(code), holes(page[:len(code)])) {
 			continue
 		}
@@ -133,15 +127,6 @@ func injected(f *elf.File) (segment *elf.Prog, version string) {
 	return nil, ""
 }
 
-// knownFormat is the reason to pass over a file that another vfix has patched, in a format that this
-// one does not know.
-func knownFormat(version string) *elf.Skip {
-	if version != string(shim.Magic()[len(shim.Magic())-1:]) {
-		return elf.NewSkip(elf.KindFormat, "patched by another version of vfix, in format %q, which this version does not know", version)
-	}
-	return nil
-}
-
 // extend completes the plan for a file that is patched already: sites that were left, or a fix
 // that it did not have.
 func (p *Plan) extend() error {
@@ -149,11 +134,7 @@ func (p *Plan) extend() error {
 	if p.Empty() {
 		return nil
 	}
-	code := p.code()
-	if was.fix != nil {
-		code = was.fix.code()
-	}
-	page := pageOf(code, was.hooks, was.segment.Vaddr, append(slices.Clip(was.sites), p.targets()...), was.tail)
+	page := pageOf(codeFor(cmp.Or(was.fix, p.fix())), was.hooks, was.segment.Vaddr, append(slices.Clip(was.sites), p.targets()...), was.tail)
 	edits := []Edit{{Offset: was.segment.Off, New: page, Why: "injected code"}}
 	if p.Redirected() {
 		edits = append(edits, Edit{Offset: was.segment.Off + uint64(shim.Injected().String), New: p.state(), Why: "injected state"})

@@ -285,7 +285,7 @@ func (p *Plan) addSegment(place room) error {
 	if err := p.editProgs(place, off); err != nil {
 		return err
 	}
-	page := pageOf(p.code(), h, place.vaddr, p.targets(), u.tail)
+	page := pageOf(codeFor(p.fix()), h, place.vaddr, p.targets(), u.tail)
 	state := make([]byte, shim.SegmentSize-elf.PageSize)
 	copy(state[shim.Injected().String-elf.PageSize:], p.state())
 	p.tail = slices.Concat(make([]byte, off-f.Size), page, state)

@@ -24,13 +24,3 @@ const (
 	prelinkUndo  = ".gnu.prelink_undo"
 	prelinkAside = ".vfix.prelink_undo"
 )
-
-// prelinkUndo returns the index of the section with prelink's undo data, 0 for none.
-func (f *file) prelinkUndo() int {
-	for _, s := range f.Sections {
-		if s.Index > 0 && s.Name == prelinkUndo {
-			return s.Index
-		}
-	}
-	return 0
-}

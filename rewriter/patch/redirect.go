@@ -11,23 +11,21 @@ package patch
 import (
 	"bytes"
 	"encoding/binary"
-	"slices"
 
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/shim"
 )
 
-// fix is the injected code that helps, beside what all files get.
-type fix struct {
-	name  find.Fix
-	code  func() []byte
-	calls string // which system calls the hook adds
-}
+// cgroupsCalls are the system calls that the hook of find.JavaCgroups adds.
+const cgroupsCalls = "at load: open, read, fstatfs and close (/sys/fs/cgroup/cgroup.controllers, /proc/cgroups)"
 
-var fixes = []fix{{
-	name: find.JavaCgroups, code: shim.JavaCode,
-	calls: "at load: open, read, fstatfs and close (/sys/fs/cgroup/cgroup.controllers, /proc/cgroups)",
-}}
+// codeFor is the injected code of a file that has a fix, or none.
+func codeFor(fix find.Fix) []byte {
+	if fix == find.JavaCgroups {
+		return shim.JavaCode()
+	}
+	return shim.Code()
+}
 
 // Redirected reports whether the plan points a load at the copy.
 func (p *Plan) Redirected() bool { return p.Redirect != nil && p.Redirect.After != nil }
@@ -44,16 +42,12 @@ func (p *Plan) redirect(segment uint64) {
 	p.Edits = append(p.Edits, Edit{Offset: r.Offset, Old: r.Before, New: r.After, Why: "reference to " + r.Text})
 }
 
-func fixOf(name find.Fix) *fix {
-	return &fixes[slices.IndexFunc(fixes, func(r fix) bool { return r.name == name })]
-}
-
-// code is the injected code that the plan needs.
-func (p *Plan) code() []byte {
+// fix is the fix that the plan makes, "" for none.
+func (p *Plan) fix() find.Fix {
 	if p.Redirected() {
-		return fixOf(p.Redirect.Fix).code()
+		return p.Redirect.Fix
 	}
-	return shim.Code()
+	return ""
 }
 
 // state is what the state page has behind its pointers: the copy, or zeros.

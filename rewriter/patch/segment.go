@@ -146,8 +146,8 @@ func (p *Plan) addSections(place room, u *unwinding, off uint64) error {
 		return nil
 	}
 	s.add(injectedName, elf.SHFAlloc|elf.SHFExecinstr, place.vaddr, off, shim.SegmentSize, elf.PageSize)
-	if undo := f.prelinkUndo(); undo != 0 {
-		s.rename(undo, prelinkAside)
+	if undo := f.Section(prelinkUndo); undo != nil {
+		s.rename(undo.Index, prelinkAside)
 		p.Consequences = append(p.Consequences, "prelink -u will no longer work on this file: it would take the patch away")
 	}
 	at := off + shim.SegmentSize

@@ -60,10 +60,10 @@ func fixesOf(after io.ReaderAt, size int64) ([]find.Fix, error) {
 		return nil, nil // who compares it says so
 	}
 	was, err := patched(f)
-	if err != nil || was == nil || was.fix == nil {
+	if err != nil || was == nil || was.fix == "" {
 		return nil, err
 	}
-	return []find.Fix{was.fix.name}, nil
+	return []find.Fix{was.fix}, nil
 }
 
 // same reports whether after is what the plan makes of before.
