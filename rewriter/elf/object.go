@@ -34,7 +34,7 @@ const (
 	// real libraries hold have below 200,000.
 	maxFixes = 1 << 20
 	// maxObject is the longest object that is examined, in bytes: while it is, it is in memory.
-	maxObject = 1 << 28
+	maxObject = 1 << 30
 	// outside is how far behind the object undefined symbols and .bss lie, in bytes.
 	outside = 1 << 20
 )

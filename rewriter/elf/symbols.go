@@ -109,14 +109,9 @@ func (f *File) gnuHashSymbols(vaddr uint64) uint64 {
 	buckets := vaddr + 16 + 8*bloom
 	chains := buckets + 4*nbuckets
 	top := uint64(0)
-	for i := uint64(0); i < nbuckets; i += symChunk {
-		b, err := f.peekMem(buckets+4*i, 4*min(symChunk, nbuckets-i))
-		if err != nil || len(b) < 4 {
-			return 0
-		}
-		for ; len(b) >= 4; b = b[4:] {
-			top = max(top, uint64(le.Uint32(b)))
-		}
+	off, ok := f.Offset(buckets, 4*nbuckets)
+	if !ok || f.records(off, 4*nbuckets, 4, func(_ uint64, e []byte) { top = max(top, uint64(le.Uint32(e))) }) != nil {
+		return 0
 	}
 	if top < symoffset {
 		return symoffset

@@ -14,8 +14,15 @@ import (
 // frame is the depth at each instruction of a body; nil where paths disagree about rsp.
 type frame map[uint64]x86.Depth
 
-// frameOf returns the frame of b.
-func (c *code) frameOf(b *body) frame {
+// frame returns the frame of b's function, computed once; nil if it has none that is known.
+func (c *code) frame(b *body) frame {
+	switch {
+	case b == nil || b.damaged != "":
+		return nil
+	case b.framed:
+		return b.frame
+	}
+	b.framed = true
 	sound := true
 	w := newWorklist(func(old, fresh x86.Depth) x86.Depth {
 		sound = sound && old.HasSP == fresh.HasSP && old.SP == fresh.SP && !(old.HasBP && fresh.HasBP && old.BP != fresh.BP)
@@ -23,7 +30,7 @@ func (c *code) frameOf(b *body) frame {
 		return old
 	})
 	w.add(b.Start, x86.Depth{HasSP: true})
-	whole := w.run(4*maxBody, func(at uint64, d x86.Depth) bool {
+	if w.run(4*maxBody, func(at uint64, d x86.Depth) bool {
 		i, ok := c.at(at)
 		d.Over(&i)
 		all, _ := c.next(b, &i)
@@ -33,20 +40,8 @@ func (c *code) frameOf(b *body) frame {
 			}
 		}
 		return ok && sound
-	})
-	if !whole {
-		return nil
-	}
-	return w.state
-}
-
-// frame returns the frame of b's function, computed once; nil if it has none that is known.
-func (c *code) frame(b *body) frame {
-	if b == nil || b.damaged != "" {
-		return nil
-	}
-	if !b.framed {
-		b.framed, b.frame = true, c.frameOf(b)
+	}) {
+		b.frame = w.state
 	}
 	return b.frame
 }

@@ -37,18 +37,12 @@ func GoFunctions(f *elf.File) (all []GoFunction, err error) {
 		b = wide
 	}
 	for {
-		var g goSymbol
-		var ok bool
-		if later {
-			g, b, ok = g.later(b)
-		} else {
-			g, b, ok = g.first(b)
-		}
+		g, typ, rest, ok := goSymbol(b, later)
 		if !ok {
 			break
 		}
-		if t := g.typ &^ 0x20; t == 'T' || t == 'L' {
-			all = append(all, GoFunction{elf.Func{Start: g.value}, g.name})
+		if b = rest; typ&^0x20 == 'T' || typ&^0x20 == 'L' {
+			all = append(all, g)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b GoFunction) int { return cmp.Compare(a.Start, b.Start) })
@@ -60,70 +54,46 @@ func GoFunctions(f *elf.File) (all []GoFunction, err error) {
 	return all, nil
 }
 
-// goSymbol is one entry of the table.
-type goSymbol struct {
-	value uint64
-	typ   byte // a letter
-	name  string
-}
-
-// first reads an entry of Go 1.0: the value in 4 bytes, big-endian; the letter, with the highest bit
-// set; the name; 4 bytes for the type.
-func (g goSymbol) first(b []byte) (goSymbol, []byte, bool) {
-	const head, gotype = 5, 4
-	if len(b) < head || b[4]&0x80 == 0 {
-		return g, nil, false
+// goSymbol reads one entry of the table: its value and name, the letter of its type, and what follows it.
+//
+// Go 1.0: the value in 4 bytes, big-endian; the letter, with the highest bit set; the name; 4 bytes for the Go type.
+// Go 1.1: the letter in 6 bits, the value in 8 bytes or as a varint, the Go type in 8 bytes if there is one; the name.
+func goSymbol(b []byte, later bool) (g GoFunction, typ byte, rest []byte, ok bool) {
+	const wide, typed, word, head, gotype = 0x40, 0x80, 8, 5, 4
+	behind := 0
+	switch {
+	case !later && len(b) >= head && b[4]&0x80 != 0:
+		g.Start, typ, behind = uint64(binary.BigEndian.Uint32(b)), b[4]&^0x80, gotype
+		b = b[head:]
+	case later && len(b) > 0:
+		flags, n := b[0], word
+		if typ = flags&0x3f + 'A'; typ > 'Z' {
+			typ += 'a' - 'Z' - 1
+		}
+		if b = b[1:]; flags&wide == 0 {
+			g.Start, n = binary.Uvarint(b)
+		} else if len(b) >= word {
+			g.Start = binary.LittleEndian.Uint64(b)
+		}
+		if flags&typed != 0 {
+			n += word
+		}
+		if n <= 0 || n > len(b) {
+			return g, 0, nil, false
+		}
+		b = b[n:]
+	default:
+		return g, 0, nil, false
 	}
-	g.value, g.typ = uint64(binary.BigEndian.Uint32(b)), b[4]&^0x80
-	b, ok := g.named(b[head:])
-	if !ok || len(b) < gotype {
-		return g, nil, false
-	}
-	return g, b[gotype:], true
-}
-
-// later reads an entry of Go 1.1: the letter in 6 bits, the value in 8 bytes or as a varint, the type
-// in 8 bytes if there is one; the name.
-func (g goSymbol) later(b []byte) (goSymbol, []byte, bool) {
-	const wide, typed, word = 0x40, 0x80, 8
-	if len(b) == 0 {
-		return g, nil, false
-	}
-	head := b[0]
-	if g.typ = head&0x3f + 'A'; g.typ > 'Z' {
-		g.typ += 'a' - 'Z' - 1
-	}
-	n := word
-	if b = b[1:]; head&wide == 0 {
-		g.value, n = binary.Uvarint(b)
-	} else if len(b) >= word {
-		g.value = binary.LittleEndian.Uint64(b)
-	}
-	if head&typed != 0 {
-		n += word
-	}
-	if n <= 0 || n > len(b) {
-		return g, nil, false
-	}
-	b, ok := g.named(b[n:])
-	return g, b, ok
-}
-
-// named reads the name. That of a path is an empty one and pairs of bytes up to two zeros.
-func (g *goSymbol) named(b []byte) ([]byte, bool) {
 	name, b, ok := bytes.Cut(b, []byte{0})
-	if !ok {
-		return nil, false
-	}
-	g.name = string(name)
-	if g.typ&^0x20 == 'Z' {
+	if g.Name = string(name); typ&^0x20 == 'Z' { // a path: an empty name, and pairs of bytes up to two zeros
 		for len(b) >= 2 && (b[0] != 0 || b[1] != 0) {
 			b = b[2:]
 		}
-		if len(b) < 2 {
-			return nil, false
-		}
-		b = b[2:]
+		behind += 2
 	}
-	return b, true
+	if !ok || behind > len(b) {
+		return g, 0, nil, false
+	}
+	return g, typ, b[behind:], true
 }
