@@ -198,7 +198,10 @@ func (c *code) returns(target uint64, deep int) bool {
 		case i.Flow == x86.FlowCallInd && !c.comesBack(&i):
 			return true
 		}
-		all, known := c.next(nil, &x86.Instr{Inst: i.Inst, Addr: i.Addr, Flow: plainFlow(i.Flow), Target: i.Target})
+		if i.Calls() { // it comes back
+			i.Flow = x86.FlowNext
+		}
+		all, known := c.next(nil, &i)
 		for _, to := range all {
 			w.add(to, struct{}{})
 		}
@@ -250,14 +253,6 @@ func (c *code) straight(at uint64, most int) iter.Seq[*x86.Instr] {
 			}
 		}
 	}
-}
-
-// plainFlow takes a call for an instruction as any other.
-func plainFlow(f x86.FlowKind) x86.FlowKind {
-	if f == x86.FlowCall || f == x86.FlowCallInd {
-		return x86.FlowNext
-	}
-	return f
 }
 
 // importAt returns the name of the function of another object whose address the word at vaddr is filled

@@ -107,7 +107,7 @@ func (p *Place) disassemble(f *File, code *elf.Prog) error {
 		}
 		from = call.Addr
 	}
-	l := (&x86.Instr{Inst: call.Inst, Addr: call.Addr, Flow: call.Flow, Target: call.Target}).Line(b[call.Addr-start : p.Vaddr-start])
+	l := call.Line(b[call.Addr-start : p.Vaddr-start])
 	p.Call, p.Target = &l, call.Target
 	p.Lines, _ = x86.Listing(b[from-start:], b[from-start:], from)
 	return nil
