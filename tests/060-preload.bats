@@ -248,6 +248,8 @@ both() {
 @test "preload: bash, gcc, perl, python, the JVM and redis, with their handlers and crash reports" {
 	vm_root
 	local java=/usr/lib/jvm/java-17-openjdk-amd64/bin/java n
+	# Compiled at the second call: -Xcomp looks at all that the JVM begins with.
+	local soon='-XX:TieredStopAtLevel=1 -XX:Tier3InvocationThreshold=1 -XX:Tier3MinInvocationThreshold=1 -XX:Tier3CompileThreshold=1'
 	"$tree/tests/fixtures/fallback/add-packages" "$root" gcc libc6-dev perl python3-minimal openjdk-17-jre-headless
 	cp -a "$fallback/java" "$root/"
 	printf '#include <stdio.h>\nint main(void) { puts("compiled"); return 0; }\n' >"$root/hello.c"
@@ -290,7 +292,7 @@ both() {
 		'perl /crash.pl' \
 		'python3 /crash.py' \
 		"$java -Xint -cp /java Null /java/libnull.so" \
-		"$java -Xcomp -XX:TieredStopAtLevel=1 -XX:CompileCommand=quiet -XX:CompileCommand=compileonly,Null::* -cp /java Null /java/libnull.so" \
+		"$java -Xbatch $soon -XX:CompileCommand=quiet -XX:CompileCommand=compileonly,Null::* -cp /java Null /java/libnull.so" \
 		"$java -cp /java Null /java/libnull.so" \
 		'dash /redis.sh'
 	expect_vm 1 0
