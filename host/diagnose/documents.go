@@ -116,14 +116,15 @@ type form struct {
 	mark, name, id, image, imageID, program, status, to, message, oom, memory, state, words string
 }
 
-// forms are docker inspect and podman inspect; crictl inspect; docker events; and what docker ps, podman ps and docker compose
+// forms are docker inspect and podman inspect; crictl inspect; docker's and podman's events; and what docker ps, podman ps and docker compose
 // ps list, with a status as a number or in words.
 var forms = []form{
 	{mark: "State.ExitCode", name: "Name", id: "Id", image: "[ImageName,Config.Image].0", imageID: "Image", program: "Path", status: "State.ExitCode", to: "State.FinishedAt",
-		message: "State.Error", oom: "State.OOMKilled", memory: "HostConfig.Memory", state: "State.Running", words: "[Args,Config.Env].@flatten"},
+		message: "State.Error", oom: "State.OOMKilled", memory: "HostConfig.Memory", state: "[State.Status,State.Running].0", words: "[Args,Config.Env].@flatten"},
 	{mark: "status.exitCode", name: "status.metadata.name", id: "status.id", image: "status.image.image", imageID: "status.imageRef",
 		program: "[info.config.command.0,info.runtimeSpec.process.args.0].0", status: "status.exitCode", to: "status.finishedAt", message: "status.message", oom: "status.reason", state: "status.state"},
 	{mark: "Actor.Attributes.exitCode", name: "Actor.Attributes.name", id: "Actor.ID", image: "Actor.Attributes.image", status: "Actor.Attributes.exitCode", to: "timeNano"},
+	{mark: "ContainerExitCode", name: "Name", id: "ID", image: "Image", status: "ContainerExitCode", to: "Time"},
 	{mark: "ExitCode", name: "[Names.0,Names,Name].0", id: "[ID,Id].0", image: "Image", imageID: "ImageID", status: "ExitCode", to: "ExitedAt", state: "State"},
 	{mark: "Status", name: "[Names,Name].0", id: "ID", image: "Image", status: "Status"},
 }
@@ -157,8 +158,10 @@ func (f *form) read(v gjson.Result) (e Exited, ended bool) {
 	}
 	status := text(f.status)
 	if f.mark == "Status" {
-		e.Status, ended = exitedStatus(status)
-		return e, ended
+		if e.Status, ended = exitedStatus(status); !ended && removing().MatchString(status) {
+			e.Lost = "its status does not say how it ended"
+		}
+		return e, ended || e.Lost != ""
 	}
 	e.Status, _ = strconv.Atoi(status)
 	ended = e.Status != 0 || !slices.Contains(going, text(f.state))
@@ -214,12 +217,15 @@ func exitedStatus(text string) (int, bool) {
 	return n, err == nil
 }
 
+// removing is how docker lists a container that it removes, or could not remove: in a table behind another column.
+var removing = lazy.Regexp(`(?:^|  )(?:Dead|Removal In Progress)(?:$|  )`)
+
 // The kubelet's words for a container that was killed for its memory, and for one that ended again and again.
 const oomKilled, crashLoop = "OOMKilled", "CrashLoopBackOff"
 
 // unseen are the states and reasons of a container whose end was not seen, so that its exit status is not its program's:
 // CRI's, podman's, containerd's (cri/store/container, unknownExitReason) and the kubelet's.
-var unseen = []string{"CONTAINER_UNKNOWN", "unknown", "Unknown", "ContainerStatusUnknown"}
+var unseen = []string{"CONTAINER_UNKNOWN", "unknown", "stopping", "Unknown", "ContainerStatusUnknown"}
 
 // describePod adds the containers of a pod that ended or could not be started: how they are, else how they ended last. A
 // signal counts more than an exit.

@@ -55,15 +55,15 @@ var endPatterns = []endPattern{
 // line of no known kind it is not the cause of a crash, but neither is there none. The last words are glibc's and bash's
 // in German, French, Spanish, Italian, Portuguese, Dutch, Swedish, Polish, Turkish, Czech, Russian, Chinese, Japanese and
 // Korean.
-var mention = lazy.Regexp(`(?i)\bsig(?:nal)?[\s:=#.(]*(?:11|31|0xb)\b|SIGSEGV|SIGSYS|\bSEGV\b|segmentation (?:fault|violation)|\bsegfault|bad system call|` +
+var mention = lazy.Regexp(`(?i)\bsig(?:nal)?[\s:=#.("]*(?:11|31|0xb)\b|EXIT_STATUS[\s:="]*(?:11|31)\b|exitcode\{.*\}\s*(?:139|159)\b|SIGSEGV|SIGSYS|\bSEGV\b|segmentation (?:fault|violation)|\bsegfault|bad system call|` +
 	`(?:exit\w*|status|code|err\w*|\brc|return\w*)(?:[\s:=("'_]+(?:code|status|value|of|with|was|is|by)?)*(?:139|159|245|225|267|287|-11|-31)\b|^\s+(?:139|159)\s*$|\b(?:0:11|139:0)\b|ffffffffff600[048]00|` +
 	`memory fault|core dumped|unexpected (?:fault address|signal during runtime)|AccessViolation|ExecMainStatus=(?:11|31)$|CrashLoopBackOff|back-off restarting|` +
 	`Speicherzugriffsfehler|Erreur de segmentation|Violaci.n de segmento|Errore di segmentazione|Falha de segmenta|Segmentatiefout|Segmenteringsfel|Naruszenie ochrony pami|` +
 	`Parçalama arızası|Bölütleme|do paměti \(SIGSEGV|Ошибка сегментирования|段错误|段錯誤|セグメンテーション違反|세그멘테이션|세그먼테이션`)
 
 // unitResult is systemd's word that a signal ended a process of a unit: the journal's, of systemctl status and of systemctl
-// show. The signal is in another line, or nowhere.
-var unitResult = lazy.Regexp(`(?:(\S+): Failed with result|Active: failed \(Result:|^(?:Exec\w+: )?Result=)\W*(?:core-dump|signal)\b|^ExecMainCode=3$`)
+// show; or, up to systemd 219, that it failed. The signal is in another line, or nowhere.
+var unitResult = lazy.Regexp(`(?:(\S+): Failed with result|Active: failed \(Result:|^(?:Exec\w+: )?Result=)\W*(?:core-dump|signal)\b|^ExecMainCode=3$|\bUnit (\S+) entered failed state`)
 
 // endOf reads the words of a line about the end of a program; crash says that the end is one, ok that the line is about one.
 func endOf(text string) (e Exited, crash, ok bool) {
@@ -92,6 +92,8 @@ func endOf(text string) (e Exited, crash, ok bool) {
 			e.Status = died + n
 		} else if n := signalWords[strings.ToLower(m["signal"])]; n > 0 {
 			e.Status = died + n
+		} else if m["signal"] != "" && mention().MatchString(text) { // in other words, as mesos has them
+			return e, false, false
 		}
 		_, crash = signals[e.Signal()]
 		return e, crash, true

@@ -204,7 +204,7 @@ var words = [][]byte{
 	[]byte("fault"), []byte("sig"), []byte("segv"), []byte("vsyscall"), []byte("ffffffffff600"), []byte("type=1"), []byte("seccomp"), []byte("anom_abend"), []byte("code"), []byte("exit"),
 	[]byte("status"), []byte("error"), []byte("kill"), []byte("exec"), []byte("not found"), []byte("no such file"), []byte("schema"), []byte("manifest"), []byte("librar"), []byte("dump"), []byte("pid:"),
 	[]byte("storage:"), []byte("boot id"), []byte("#0 "), []byte("#1 "), []byte("abort"), []byte("illegal"), []byte("bad system"), []byte("floating"), []byte("rc="), []byte(":11"), []byte("errno"), []byte("terminated"),
-	[]byte("segment"), []byte("speicherz"), []byte("ochrony"), []byte("lütleme"), []byte("сегмент"), []byte("段"), []byte("セグ"), []byte("세그"), []byte("0x0000"), []byte("139"), []byte("159"), []byte("crashloop"), []byte("back-off"),
+	[]byte("segment"), []byte("speicherz"), []byte("ochrony"), []byte("lütleme"), []byte("сегмент"), []byte("段"), []byte("セグ"), []byte("세그"), []byte("0x0000"), []byte("139"), []byte("159"), []byte("crashloop"), []byte("failed state"), []byte("back-off"),
 }
 
 func (g *logReader) relevant(text string) bool {
@@ -249,7 +249,7 @@ func (g *logReader) one(text string, by writer) bool {
 	}
 	if m := unitResult().FindStringSubmatch(text); m != nil {
 		if len(g.results) < maxCrashes {
-			g.results = append(g.results, unitEnd{m[1], strings.TrimSpace(text)})
+			g.results = append(g.results, unitEnd{m[1] + m[2], strings.TrimSpace(text)})
 		}
 		return true
 	}
