@@ -206,15 +206,24 @@ func (p *patchRun) tarball(ctx context.Context, name string) error {
 	}
 	defer d.Close()
 	write := func(w, r *os.File) error { return contents.RewriteTarball(ctx, w, r, hits) }
+	var dropped []string
 	if p.o.InPlace {
 		fi, err := d.Root.Lstat(d.Only)
 		if err != nil {
 			return err
 		}
-		_, err = p.prepare(d.Root, d.Only, fi, write)
+		if r, err := p.prepare(d.Root, d.Only, fi, write); err != nil {
+			return contents.WrapPath(name, err)
+		} else if r != nil {
+			dropped = r.dropped
+		}
+	} else if dropped, err = p.writeOutput(ctx, d, len(hits) > 0, write); err != nil {
 		return contents.WrapPath(name, err)
 	}
-	return contents.WrapPath(name, p.writeOutput(ctx, d, nil, write))
+	if len(dropped) > 0 {
+		p.out.Warnings = append(p.out.Warnings, name+": "+contents.MarkWarning(dropped))
+	}
+	return nil
 }
 
 // copyFile writes the patched copy of a single file to the output.
@@ -223,57 +232,58 @@ func (p *patchRun) copyFile(ctx context.Context, d *contents.Disk, hits []conten
 	if len(hits) > 0 && !hits[0].Plan.Empty() {
 		h = &hits[0]
 	}
-	return contents.WrapPath(d.Path, p.writeOutput(ctx, d, h, func(w, r *os.File) error {
+	dropped, err := p.writeOutput(ctx, d, h != nil, func(w, r *os.File) error {
 		var in io.Reader = r
 		if h != nil {
 			in = h.Plan.Apply(r)
 		}
 		_, err := sparse.Copy(w, blob.Reading{Ctx: ctx, Reader: in})
 		return err
-	}))
+	})
+	if h != nil {
+		h.WarnDropped(dropped)
+	}
+	return contents.WrapPath(d.Path, err)
 }
 
 // writeOutput makes the output file from the single file that d is about: write makes the
-// content, and owner, mode, times and xattrs are kept, but of a patched file the marks of
+// content, and owner, mode, times and xattrs are kept, but of a changed file the marks of
 // its old content.
-func (p *patchRun) writeOutput(ctx context.Context, d *contents.Disk, patched *contents.Target, write func(w, r *os.File) error) error {
+func (p *patchRun) writeOutput(ctx context.Context, d *contents.Disk, changed bool, write func(w, r *os.File) error) (dropped []string, err error) {
 	r, err := d.Root.OpenFile(d.Only, os.O_RDONLY|contents.OpenNoBlock, 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer r.Close()
 	was, err := r.Stat()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	switch fi, err := os.Stat(p.o.Output); {
 	case err != nil: // there is none yet
 	case os.SameFile(was, fi):
-		return hinterr.With(fmt.Errorf("%s: input and output are the same file", p.o.Output), "patch it in place: -i")
+		return nil, hinterr.With(fmt.Errorf("%s: input and output are the same file", p.o.Output), "patch it in place: -i")
 	case fi.IsDir():
-		return hinterr.With(fmt.Errorf("%s: is a directory; the output for a file must be a file", p.o.Output),
+		return nil, hinterr.With(fmt.Errorf("%s: is a directory; the output for a file must be a file", p.o.Output),
 			"add the file name: -o %s", filepath.Join(p.o.Output, filepath.Base(d.Only)))
 	}
 	out, release, err := atomicfile.CreateLocked(ctx, p.o.Output, p.o.Progress)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer release()
 	if err := write(out.File, r); err != nil {
-		return err
+		return nil, err
 	}
-	dropped, lost, err := contents.CopyMeta(r, out.File, patched != nil)
+	dropped, lost, err := contents.CopyMeta(r, out.File, changed)
 	if err != nil {
-		return err
-	}
-	if patched != nil {
-		patched.WarnDropped(dropped)
+		return nil, err
 	}
 	p.lost.Add(d.Path, lost)
 	if err := os.Chtimes(out.Name(), was.ModTime(), was.ModTime()); err != nil {
-		return err
+		return nil, err
 	}
-	return out.Commit()
+	return dropped, out.Commit()
 }
 
 // stampMargin is how much earlier than it began a run is remembered. The kernel's clock of

@@ -1,6 +1,7 @@
 package patch_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -261,4 +262,29 @@ func asNobody(t testing.TB, dir string, do func()) {
 		}
 	}()
 	do()
+}
+
+// TestPatchTarballMarks: a mark that vouches for a tarball's old bytes is not on the patched one, and that is said.
+func TestPatchTarballMarks(t *testing.T) {
+	dir := t.TempDir()
+	in := imagetest.Write(t, dir+"/in.tar", imagetest.TarMembers(t, imagetest.LegacyM("bin/c", "1")))
+	for _, name := range []string{"user.verity", "user.note"} {
+		if err := unix.Setxattr(in, name, []byte("1"), 0); errors.Is(err, unix.ENOTSUP) {
+			t.Skip("the file system has no extended attributes")
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, o := range []patch.Options{{Output: dir + "/out.tar"}, {InPlace: true}} { // in place comes last
+		out := cmp.Or(o.Output, in)
+		f := imagetest.Patch(t, o, in)
+		if !strings.Contains(strings.Join(f.Warnings, "\n"), "user.verity dropped") {
+			t.Errorf("%s: warnings %q", out, f.Warnings)
+		}
+		for name, want := range map[string]bool{"user.verity": false, "user.note": true} {
+			if _, err := unix.Getxattr(out, name, nil); (err == nil) != want {
+				t.Errorf("%s: %s is there: %v", out, name, err == nil)
+			}
+		}
+	}
 }
