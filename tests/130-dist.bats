@@ -10,7 +10,7 @@ setup_file() {
 	load helpers
 	export one=$BATS_FILE_TMPDIR/one two="$BATS_FILE_TMPDIR/a longer name/two"
 	export work=$BATS_FILE_TMPDIR/work
-	export GOGC=400 # as the Makefile has it, for compilers and what reads all code
+	export GOGC=400 # from the Makefile, for compilers and what reads all code
 	mkdir -p "$work"
 	(has_dist_tools) >/dev/null || return 0
 	copy_tree "$one"

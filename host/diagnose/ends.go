@@ -92,7 +92,7 @@ func endOf(text string) (e Exited, crash, ok bool) {
 			e.Status = died + n
 		} else if n := signalWords[strings.ToLower(m["signal"])]; n > 0 {
 			e.Status = died + n
-		} else if m["signal"] != "" && mention().MatchString(text) { // in other words, as mesos has them
+		} else if m["signal"] != "" && mention().MatchString(text) { // in the words of mesos
 			return e, false, false
 		}
 		_, crash = signals[e.Signal()]
