@@ -203,18 +203,21 @@ func newEntry(h *blob.TarMember, whiteouts bool) (e *Entry, ok bool, err error) 
 		}
 	case h.Typeflag == tar.TypeChar, h.Typeflag == tar.TypeBlock, h.Typeflag == tar.TypeFifo:
 		e.Kind, e.Flag = KindOther, h.Typeflag
-	case whiteouts && h.Typeflag != tar.TypeXGlobalHeader:
+	case h.Typeflag == tar.TypeXGlobalHeader, !whiteouts && (h.Size == 0 || strings.ContainsRune(gnuKinds, rune(h.Typeflag))):
+		return e, false, nil
+	default:
 		// POSIX has unknown kinds taken for files, and tar does that; docker, containerd and umoci
 		// refuse the layer (containerd, archive.createTarFile).
 		return e, false, hinterr.Damaged("%s: tar entry of type %q, which engines refuse", h.Path, h.Typeflag)
-	default:
-		return e, false, nil
 	}
 	if e.Name == "" && e.Kind != KindDir {
 		return e, false, hinterr.Damaged("%q: the root file system is not a directory", h.Name)
 	}
 	return e, true, nil
 }
+
+// gnuKinds are the members of GNU tar that are no files: a directory's names, and the name of a volume (tar.h).
+const gnuKinds = "DV"
 
 // misleading returns an extended attribute with which overlay shows a directory or a file's content from
 // another place of the lower layers (fs/overlayfs/overlayfs.h: OVL_XATTR_REDIRECT, OVL_XATTR_METACOPY); "" for

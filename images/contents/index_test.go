@@ -22,3 +22,13 @@ func TestMisleadingAttributes(t *testing.T) {
 		}
 	}
 }
+
+// In a tarball, a member of an unknown kind with content is refused, for tar makes a file of it; GNU tar's own are not.
+func TestUnknownKinds(t *testing.T) {
+	for flag, refused := range map[byte]bool{'Z': true, 'M': true, 'D': false, 'V': false, tar.TypeXGlobalHeader: false} {
+		h := &tar.Header{Name: "bin/x", Typeflag: flag, Size: 1}
+		if _, ok, err := newEntry(&blob.TarMember{Header: h, Path: "bin/x"}, false); ok || (err != nil) != refused {
+			t.Errorf("%q: got %v, %v", flag, ok, err)
+		}
+	}
+}
