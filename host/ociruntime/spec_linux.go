@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
 )
@@ -96,6 +97,9 @@ type specHook struct {
 func parseSpec(raw []byte) (*spec, error) {
 	if !json.Valid(raw) {
 		return nil, errors.New("not JSON")
+	}
+	if !utf8.Valid(raw) {
+		return nil, errors.New("not UTF-8: runtimes do not agree on what is read")
 	}
 	s := &spec{raw: raw}
 	if err := s.read(gjson.ParseBytes(raw), reflect.ValueOf(s).Elem(), ""); err != nil {

@@ -216,7 +216,7 @@ func newEntry(h *blob.TarMember, whiteouts bool) (e *Entry, ok bool, err error) 
 	return e, true, nil
 }
 
-// gnuKinds are the members of GNU tar that are no files: a directory's names, and the name of a volume (tar.h).
+// gnuKinds are the members of GNU tar that are not files: a directory's names, and the name of a volume (tar.h).
 const gnuKinds = "DV"
 
 // misleading returns an extended attribute with which overlay shows a directory or a file's content from
