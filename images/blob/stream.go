@@ -118,17 +118,25 @@ func wholeFile(r io.Reader) *os.File {
 
 // Finish reads what is left and compares both hashes and the size with what was claimed.
 func (s *layerStream) Finish() error {
-	if err := s.hashRing.drain(); err != nil {
+	if err := s.compare(); err != nil {
 		return s.Blame(err)
-	}
-	if got := s.hashRing.sum(); got != s.DiffID {
-		return s.Blame(hinterr.Damaged("content does not match its diff ID: got %v, want %v", got, s.DiffID))
 	}
 	if s.Packed == nil {
 		return nil
 	}
 	// A decompressor may stop at the end of its last frame, before padding.
 	return s.Wrap(s.Packed.drain())
+}
+
+// compare reads what is left of the content, and compares its hash.
+func (s *layerStream) compare() error {
+	if err := s.hashRing.drain(); err != nil {
+		return err
+	}
+	if got := s.hashRing.sum(); got != s.DiffID {
+		return hinterr.Damaged("content does not match its diff ID: got %v, want %v", got, s.DiffID)
+	}
+	return nil
 }
 
 // maxBlamed is how much of a blob is read to find out whether it is the one that was asked for, in
@@ -138,12 +146,18 @@ const maxBlamed = 256 << 20
 // Blame names the layer in an error that its content made. Where the blob is not the one of its
 // digest, that is the reason, and what a decompressor or an archive's reader says of it is not.
 func (s *layerStream) Blame(err error) error {
-	if s.Packed == nil || s.Size > maxBlamed || s.Wrap(err) == nil {
+	check := s.compare
+	switch {
+	case err == nil || s.Size > maxBlamed:
+		return s.Wrap(err)
+	case s.Packed != nil:
+		s.end() // it reads no more of Packed
+		check = s.Packed.drain
+	case s.hashRing == nil:
 		return s.Wrap(err)
 	}
-	s.end() // it reads no more of Packed
-	if perr := s.Packed.drain(); perr != nil && !errors.Is(perr, context.Canceled) && !errors.Is(perr, context.DeadlineExceeded) {
-		err = perr
+	if reason := check(); reason != nil && !errors.Is(reason, context.Canceled) && !errors.Is(reason, context.DeadlineExceeded) {
+		err = reason
 	}
 	return s.Wrap(err)
 }
