@@ -1058,8 +1058,13 @@ func agent(b *bundle) {
 	socket := filepath.Join(b.dir, "agent")
 	listener, err := net.Listen("unix", socket)
 	check(err)
-	b.undo = append(b.undo, func() { listener.Close() })
+	ended := make(chan struct{})
+	b.undo = append(b.undo, func() {
+		listener.Close()
+		<-ended // it writes into the bundle
+	})
 	go func() {
+		defer close(ended)
 		if asked, err := listener.Accept(); err == nil {
 			_, _ = asked.Read(make([]byte, 1<<10))
 			b.legacy(b.root, "data/x")
