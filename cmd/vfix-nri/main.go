@@ -1,7 +1,8 @@
 //go:build linux
 
-// Command vfix-nri is what 'vfix nri' executes: package plugin and nothing else. It is a program of its own
-// because of what its libraries do before main; vfix has it embedded, and it is nowhere a file.
+// Command vfix-nri is the program that 'vfix nri' executes: package plugin and nothing else. It is a separate
+// program because of the work that its libraries do before main. It is embedded in vfix and never written to
+// disk.
 package main
 
 import (

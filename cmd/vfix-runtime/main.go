@@ -1,6 +1,6 @@
 // Command vfix-runtime is what engines execute at each start of a container, in place of runc:
-// package ociruntime and nothing else. It is a program of its own because most of what a start costs
-// is the start of a program: vfix brings along registries, credentials and drawings.
+// package ociruntime and nothing else. It is a separate program because starting a program is most of the
+// cost: vfix also contains registries, credentials and drawings.
 //
 // vfix has it embedded, and 'vfix install' writes it.
 package main

@@ -1,4 +1,4 @@
-// --from-file of rebuild and scan: the options for a list of images, and what becomes of them.
+// --from-file of rebuild and scan: the options for a list of images, and their results.
 
 package main
 
@@ -28,7 +28,7 @@ import (
 	"vfix.dev/vfix/internal/quote"
 )
 
-// batchOptions are the choices that only a list has.
+// batchOptions are the options that only a list has.
 type batchOptions struct {
 	verb     string
 	fromFile string
@@ -65,7 +65,7 @@ func (b *batchOptions) add(cmd *cobra.Command, what, line string) {
 	f.DurationVar(&b.limit, "timeout", 0, "with --from-file: give up on an image after this `TIME`, such as 10m; it counts as failed; 0: no limit")
 }
 
-// check says what is wrong with the options of a list that every verb has.
+// check reports errors in the list options that all verbs share.
 func (b *batchOptions) check(cmd *cobra.Command, args []string) error {
 	if b.fromFile == "" {
 		for _, name := range listOnly {
@@ -128,14 +128,14 @@ func (b *batchOptions) open(e engine) (*batch.List, error) {
 	return list, nil
 }
 
-// batchGC is how much of the heap in use may be garbage, in percent. Of a million lines the heap has
-// arrays, which cost nothing to look through: half of the usual saves 27 of 96 MiB, and no time is lost.
+// batchGC is how much of the heap in use may be garbage, in percent. With a million lines, the heap holds
+// arrays, which are free to scan: half the usual percentage saves 27 of 96 MiB at no cost in time.
 const batchGC = 50
 
 // listVerb is a verb's work on a list.
 type listVerb func(context.Context, *batch.List, batch.Options) (*batch.Batch, error)
 
-// runBatch works at a list of images. o has what is particular to the verb.
+// runBatch processes a list of images. o is the part that depends on the verb.
 func runBatch(ctx context.Context, opts batchOptions, print printOptions, o batch.Options, work listVerb, out *output, e engine) (*batch.Batch, error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(batchGC)
@@ -177,7 +177,7 @@ func runBatch(ctx context.Context, opts batchOptions, print printOptions, o batc
 	return done, err
 }
 
-// next is what to do when a list is finished, "" for nothing.
+// next is the next step after a list is finished, "" if there is none.
 func (b *batchOptions) next(done *batch.Batch) string {
 	switch {
 	case done.Of[outcome.Failed]+done.Of[outcome.NotRun] > 0:
@@ -188,7 +188,7 @@ func (b *batchOptions) next(done *batch.Batch) string {
 	return ""
 }
 
-// goesOn says what becomes of a run that was ended.
+// goesOn says how to continue a run that was interrupted.
 func goesOn(state string) string {
 	if state == "" {
 		return "; with --state the next run would resume here"
@@ -204,7 +204,7 @@ func failures(b *batch.Batch) error {
 	return nil
 }
 
-// inWords has the error, and what to do about it, as text, and no list that is nil.
+// inWords has the error and its hint as text, and no nil lists.
 func inWords(i outcome.Image) outcome.Image {
 	if i.Err != nil {
 		i.Error, i.Hint = screen.Safe(i.Err.Error()), screen.Safe(hints.Of(i.Err, issues))

@@ -17,7 +17,7 @@ import (
 	"vfix.dev/vfix/images/report"
 )
 
-// outcome prints what became of an image, with how many of all images are finished.
+// outcome prints the result of an image, and how many images are finished.
 func (o *output) outcome(n, all int, each outcome.Image) {
 	for _, text := range each.Warnings {
 		o.Warn("%s: %s", each.Source, text)
@@ -57,8 +57,8 @@ func (o *output) batch(verb string, print printOptions, dry bool, list *batch.Li
 	return failed
 }
 
-// inOrder gives the rows of a list, and of an image that has none that it was not run. An error ends
-// them and is in failed.
+// inOrder yields the rows of a list; an image without one gets a "not run" row. An error ends the sequence
+// and is stored in failed.
 func inOrder(list *batch.List, rows *report.Rows, failed *error) iter.Seq[outcome.Image] {
 	return func(yield func(outcome.Image) bool) {
 		c := rows.InOrder()
@@ -112,7 +112,7 @@ func batchCells(row outcome.Image) []string {
 	return []string{row.Source, status, sites, result}
 }
 
-// batchSums says in words how many images became what.
+// batchSums says how many images had each result.
 func batchSums(verb string, dry bool, b *batch.Batch) string {
 	done, n := "done", b.Of[outcome.Done]
 	switch {
@@ -155,7 +155,7 @@ type jsonBatchCounts struct {
 	Retries    int `json:"retries"`
 }
 
-// batchJSON prints the document: the rows one by one, between what goes before and behind them.
+// batchJSON prints the document: the rows one by one, between the members before and after them.
 func (o *output) batchJSON(verb string, dry bool, b *batch.Batch, rows func(func(outcome.Image) bool)) error {
 	raw, err := documentOf(verb, dry, jsonBatch{Summary: jsonBatchCounts{
 		Done: b.Of[outcome.Done], Affected: b.Of[outcome.Affected], Unaffected: b.Of[outcome.Unaffected],

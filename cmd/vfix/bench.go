@@ -22,7 +22,7 @@ import (
 	"vfix.dev/vfix/shim"
 )
 
-// BenchOptions are the choices of vfix bench.
+// BenchOptions are the options of vfix bench.
 type BenchOptions struct {
 	workOptions
 	rounds   int
@@ -176,7 +176,7 @@ func finishBench(opts BenchOptions, b benched, err error, out *output, e engine)
 	return out.bench(opts, b)
 }
 
-// benchSteps reports each round as it begins: the ways take milliseconds each.
+// benchSteps reports each round as it begins: each way takes milliseconds.
 func benchSteps(progress progress.Reporter, rounds int) func(int, string) {
 	said := 0
 	return func(round int, _ string) {
@@ -196,7 +196,7 @@ type roots struct {
 // unpackBoth unpacks an image into a folder in dir, and a patched copy beside it.
 func unpackBoth(ctx context.Context, e engine, image, dir string, media media.Options) (*roots, error) {
 	r := &roots{original: filepath.Join(dir, "original"), rebuilt: filepath.Join(dir, "rebuilt")}
-	const entered = 0o755 // by nobody, whose root it will be
+	const entered = 0o755 // by user nobody, who gets it as root directory
 	if err := os.Mkdir(r.original, entered); err != nil {
 		return nil, err
 	}
@@ -211,10 +211,10 @@ func unpackBoth(ctx context.Context, e engine, image, dir string, media media.Op
 	return r, nil
 }
 
-// benchHints and benchHint say what to do if nothing could be measured.
+// benchHints and benchHint are the hints if nothing could be measured.
 var benchHints = []hinterr.For{
 	{Err: bench.ErrUnsupported, Hint: "run it on x86-64 Linux"},
-	{Err: os.ErrPermission, Hint: "run it as root: programs of an image get a root filesystem of their own"},
+	{Err: os.ErrPermission, Hint: "run it as root: programs of an image run in their own root filesystem"},
 }
 
 const benchHint = "run 'vfix doctor' to see how this kernel serves the vsyscall page; 'vfix bench --help' lists what is needed"

@@ -72,9 +72,9 @@ func (o *output) benchTable(function string, b benched) {
 	}
 }
 
-// bars is a bar whose length is the logarithm of ns: a bar twice as long is far more.
+// bars is a bar whose length is the logarithm of ns: twice the length is far more than twice the time.
 func bars(ns, longest float64) string {
-	// A nanosecond and less still gets a column.
+	// A nanosecond or less still gets a column.
 	const least = 1
 	n := math.Log10(max(ns, least)) / math.Log10(max(longest, 10*least))
 	return strings.Repeat("#", 1+int(math.Round(n*(barWidth-1))))
@@ -153,8 +153,8 @@ func (o *output) redis(opts BenchOptions, image string, all []bench.Redis) error
 	return nil
 }
 
-// within returns in how many milliseconds so many percent were answered: the first point of
-// the histogram that has them.
+// within returns the milliseconds in which this percentage was answered: the first point of the histogram
+// that reaches it.
 func within(all []bench.Latency, percent float64) string {
 	for _, l := range all {
 		if l.Percent >= percent {
@@ -164,7 +164,7 @@ func within(all []bench.Latency, percent float64) string {
 	return "-"
 }
 
-// drawFigures writes the drawing, whole or not at all.
+// drawFigures writes the drawing, completely or not at all.
 func drawFigures(path string, b benched) error {
 	format, err := figure.Format(path)
 	if err != nil {

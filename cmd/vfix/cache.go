@@ -98,7 +98,7 @@ func bytesOf(verb, flag, text string) (int64, error) {
 	return n << shift[unit], nil
 }
 
-// cacheHints say what to do where the cache cannot be looked at.
+// cacheHints are the hints if the cache cannot be read.
 var cacheHints = []hinterr.For{
 	{Err: fs.ErrNotExist, Hint: "vfix-runtime creates it when it first starts a container; name another one with --cache-dir"},
 	{Err: store.ErrUnsound, Hint: "run vfix as its owner, or name another directory with --cache-dir"},

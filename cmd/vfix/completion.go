@@ -53,7 +53,8 @@ shell reads it when it starts. bash needs the package bash-completion.`,
 	}
 }
 
-// plainUsage takes the back quotes from what shells show of options: they mark the name of a value for the help.
+// plainUsage removes the back quotes from the descriptions that shells show: they mark the name of a value
+// for the help.
 func plainUsage(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") })
 	for _, c := range cmd.Commands() {
@@ -62,7 +63,7 @@ func plainUsage(cmd *cobra.Command) {
 }
 
 // bashNeeds goes before cobra's script, which calls functions of the package
-// bash-completion: it loads them where the shell has not.
+// bash-completion: it loads them if the shell has not.
 const bashNeeds = `# vfix completion for bash; needs the package bash-completion.
 if ! declare -F _get_comp_words_by_ref >/dev/null; then
 	if [ -r /usr/share/bash-completion/bash_completion ]; then
@@ -98,7 +99,7 @@ func completeNames(e engine, which int) cobra.CompletionFunc {
 		}
 		ctx, cancel := context.WithTimeout(parent, namesWait)
 		defer cancel()
-		all, containers, _ := e.names(ctx, media.Options{}) // what is not to be had is not offered
+		all, containers, _ := e.names(ctx, media.Options{}) // names that cannot be listed are not offered
 		if which == allContainers {
 			all = append(all, containers...)
 		}

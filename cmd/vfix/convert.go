@@ -88,7 +88,7 @@ func (o *ConvertOptions) run() (r sources.RunConfig, err error) {
 	return r, nil
 }
 
-// commandWords takes a command apart: a JSON list is one, anything else is words.
+// commandWords splits a command: a JSON list is taken as it is, other text is split into words.
 func commandWords(flag, s string) ([]string, error) {
 	if !strings.HasPrefix(strings.TrimSpace(s), "[") {
 		return strings.Fields(s), nil
@@ -127,7 +127,7 @@ func runConvert(ctx context.Context, opts ConvertOptions, source string, out *ou
 	return out.converted(opts, done)
 }
 
-// converted prints the reference of the result, and what it lacks on stderr.
+// converted prints the reference of the result, and on stderr the parts that it lacks.
 func (o *output) converted(opts ConvertOptions, done *images.Converted) error {
 	for _, text := range done.Warnings {
 		o.Warn("%s", text)

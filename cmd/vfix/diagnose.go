@@ -1,4 +1,4 @@
-// The verb diagnose: its options, and the finding that a crash is.
+// The verb diagnose: its options, and crashes as findings.
 
 package main
 
@@ -117,7 +117,7 @@ func runDiagnose(ctx context.Context, opts DiagnoseOptions, args []string, out *
 	return errors.Join(errs...)
 }
 
-// counted is how many crashes of a result are of a kind, and what to do about the first.
+// counted is how many crashes of a result are of a kind, and the hint for the first.
 func counted(r *diagnose.Result, is func(diagnose.Kind) bool) (n int, next *diagnose.Fix) {
 	for _, c := range r.Crashes {
 		if is(c.Kind) {
@@ -128,7 +128,7 @@ func counted(r *diagnose.Result, is func(diagnose.Kind) bool) (n int, next *diag
 	return n, next
 }
 
-// vsyscallCrashes is the finding that a result is, nil for none.
+// vsyscallCrashes is the finding for the vsyscall crashes of a result, nil without one.
 func vsyscallCrashes(r *diagnose.Result) error {
 	n, next := counted(r, diagnose.Kind.Vsyscall)
 	if n == 0 {
@@ -147,8 +147,7 @@ func vsyscallCrashes(r *diagnose.Result) error {
 	return finding(hint, "%s: %s", r.Input, what)
 }
 
-// unknownCrashes is the finding that nothing says what the crashes were of which a result has no cause, or whether there
-// were any.
+// unknownCrashes is the finding that the cause of some crashes is unknown, or whether there were any crashes.
 func unknownCrashes(r *diagnose.Result) error {
 	if len(r.Crashes) == 0 && !r.Understood {
 		return incompletef("give the kernel's log of that time, 'journalctl -k | vfix diagnose -', or the whole output of docker inspect "+

@@ -1,4 +1,4 @@
-// A diagnosis on paper:
+// The output of a diagnosis:
 //
 //	core.1234: bash, pid 1234: a call of time() in the vsyscall page
 //	  what      0xffffffffff600400 is time() in the vsyscall page, …
@@ -63,7 +63,7 @@ func (o *output) diagnosis(opts printOptions, all []*diagnose.Result) error {
 	return nil
 }
 
-// fewCrashes are as many as are shown one by one; of more, examples are.
+// fewCrashes is how many crashes are shown one by one; of more, only examples are shown.
 const (
 	fewCrashes = 5
 	examples   = 3
@@ -103,7 +103,7 @@ func (o *output) crashSummary(r *diagnose.Result) []*diagnose.Crash {
 	return append(page, other...)[:examples]
 }
 
-// labelWidth is that of the words at the left, in columns.
+// labelWidth is the width of the labels at the left, in columns.
 const labelWidth = 10
 
 func writeCrash(w io.Writer, s screen.Stream, c *diagnose.Crash) {
@@ -237,7 +237,7 @@ func registersText(c *diagnose.Crash) string {
 	return strings.Join(parts, ", ")
 }
 
-// writeCaller writes who called the page, and the code.
+// writeCaller writes the caller of the page, and its code.
 func writeCaller(w io.Writer, s screen.Stream, c *diagnose.Crash, row func(label, text string)) {
 	k := c.Caller
 	text := "returns to " + hex(k.Return)

@@ -118,8 +118,8 @@ func runDoctor(ctx context.Context, opts DoctorOptions, out *output, e engine) e
 	return nil
 }
 
-// containersOf has package images look into the engines, for half of the time that the check
-// has, so that it can say what it left out.
+// containersOf lets package images query the engines, for half of the check's time, so that the check can
+// report what it left out.
 func containersOf(e engine, o media.Options) func(context.Context) (*inventory.Inventory, error) {
 	return func(ctx context.Context) (*inventory.Inventory, error) {
 		enough, cancel := ctx, func() {}
@@ -147,7 +147,7 @@ func (o *output) doctor(opts printOptions, r *doctor.Report) error {
 	return nil
 }
 
-// fewLines are as many as are all shown; of more, examples are.
+// fewLines is how many lines are all shown; of more, only examples are shown.
 const fewLines = 10
 
 // check prints one check: its verdict and what decided it, then what it means.

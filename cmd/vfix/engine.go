@@ -1,4 +1,4 @@
-// The functions that the verbs call, as one value, so that a test can put its own in the place of each.
+// The functions that the verbs call, as one value, so that a test can replace each of them.
 
 package main
 
@@ -43,12 +43,12 @@ type engine struct {
 	hotfix   func(ctx context.Context, source string, o hotfix.Options) (*hotfix.Hotfixed, error)
 	// hotfixCopies lists what hotfixes left in a directory, or removes what nothing uses.
 	hotfixCopies, pruneHotfixCopies func(ctx context.Context, dir string, o media.Options) (all []hotfix.Copy, asked bool, err error)
-	// run returns only where the command could not be started.
+	// run returns only if the command could not be started.
 	run func(args []string, o run.Options) error
-	// runtime returns only where the real runtime was not executed, with the exit status.
+	// runtime returns only if the real runtime was not executed, with the exit status.
 	runtime func(args []string, stderr io.Writer) int
 	status  func(o ociruntime.StatusOptions) (*ociruntime.Status, error)
-	// nri returns only where the plugin was not executed.
+	// nri returns only if the plugin was not executed.
 	nri func(o nri.Options) error
 	// cache lists or removes what vfix-runtime keeps.
 	cache func(action, dir string, limit int64) (*ociruntime.Cached, error)

@@ -1,4 +1,4 @@
-// The errors that the command makes itself, and with which status they end vfix. The hint of each says what a user can do;
+// The errors that the command makes itself, and the exit status of each. The hint of each says what a user can do;
 // errors.go and package hints are all that main needs to know of errors.
 
 package main
@@ -14,7 +14,7 @@ import (
 	"vfix.dev/vfix/cmd/vfix/screen"
 )
 
-// usageError is a command line that cannot be meant: status 2.
+// usageError is an invalid command line: status 2.
 type usageError struct {
 	verb string // "patch"; "" for vfix itself
 	msg  string
@@ -37,8 +37,8 @@ func usagef(verb, format string, a ...any) error {
 	return &usageError{verb: verb, msg: fmt.Sprintf(format, a...)}
 }
 
-// findingsError says that the work is done and something remains to be looked at: status 3, or 4 where the
-// work is done as far as it goes, and what it did not reach may change the result.
+// findingsError says that the work is done and something remains to be looked at: status 3, or 4 if a part
+// could not be examined, which may change the result.
 type findingsError struct {
 	msg  string
 	hint string
@@ -135,7 +135,7 @@ const (
 	statusBrokenPipe = statusSignal + int(syscall.SIGPIPE)
 )
 
-// exitStatus is with which status an error, or none, ends vfix: the first that applies.
+// exitStatus is the exit status for an error, or for none: the first that applies.
 func exitStatus(err error) int {
 	var sig *signalError
 	var start *startError

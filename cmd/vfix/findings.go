@@ -1,4 +1,4 @@
-// The call sites that are findings: how many, what covers them, and the error that says so.
+// The call sites that are findings: how many there are, what covers them, and the error that reports them.
 
 package main
 
@@ -30,8 +30,8 @@ func uncoveredInAll(f *contents.Findings) int {
 	return n
 }
 
-// incomplete is the finding that a source was not examined whole: it may have call sites that nobody has
-// seen. then is the command that takes what is in a packed file.
+// incomplete is the finding that a source was not examined whole: it may have call sites that were not found.
+// then is the command that takes what is in a packed file.
 func incomplete(f *contents.Findings, then string) error {
 	if f.Complete() {
 		return nil
@@ -77,7 +77,7 @@ func unreadInList(b *batch.Batch) error {
 // seeReasons is the hint for a list, whose table has only numbers.
 const seeReasons = "run 'vfix scan IMAGE' to see them and the reasons"
 
-// nothingToPatch says that there is no call site, in what there is or in what could be read.
+// nothingToPatch says that there is no call site, in all of the source or in the part that could be read.
 func nothingToPatch(f *contents.Findings, asked []find.Fix) string {
 	what := "no call site to patch"
 	if incompleteInAll(f, scanIt) != nil {
@@ -89,7 +89,7 @@ func nothingToPatch(f *contents.Findings, asked []find.Fix) string {
 	return "nothing to do: " + what
 }
 
-// leftOver is the findings of a verb that patches: what it had to leave.
+// leftOver is the finding of a verb that patches: the call sites that it had to leave.
 func leftOver(f *contents.Findings) error {
 	n := 0
 	for _, l := range f.All() {

@@ -18,8 +18,8 @@ type jsonFindings struct {
 	Results []jsonSource `json:"results"`
 }
 
-// jsonSource is what was found in a source. Verdict is of the source as it was read, of patch, rebuild
-// and hotfix as they leave it; Complete says whether everything was examined.
+// jsonSource is what was found in a source. Verdict is about the source as it was read; for patch, rebuild
+// and hotfix, about their result; Complete says whether everything was examined.
 type jsonSource struct {
 	*contents.Findings
 	Verdict  contents.Verdict `json:"verdict"`
@@ -64,7 +64,7 @@ type jsonSite struct {
 	Reason   string       `json:"reason"`
 	Change   *jsonChange  `json:"change,omitempty"`
 	Listing  *jsonListing `json:"listing,omitempty"`
-	// Ignored is set where an ignore file has the site.
+	// Ignored is set if an ignore file lists the site.
 	Ignored *contents.Ignored `json:"ignored,omitempty"`
 }
 
@@ -212,7 +212,7 @@ func (o *output) warnings(f *contents.Findings) {
 	}
 }
 
-// consequences prints what works no longer in files that are patched.
+// consequences prints what no longer works in patched files.
 func (o *output) consequences(f *contents.Findings) {
 	for i := range f.Files {
 		for _, text := range f.Files[i].Plan.Consequences {

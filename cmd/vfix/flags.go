@@ -1,5 +1,5 @@
-// The options that several verbs share. Each verb adds those that it has, so that one
-// that it has not is a usage error there.
+// The options that several verbs share. Each verb adds those that it supports, so that any other is a usage
+// error there.
 
 package main
 
@@ -74,7 +74,7 @@ const (
 	debugFlag = "debug"
 )
 
-// setOutput does what --color and --debug say, for each verb that has them.
+// setOutput applies --color and --debug, for each verb that has them.
 func setOutput(cmd *cobra.Command, out *output) {
 	if f := cmd.Flags().Lookup(colorFlag); f != nil {
 		out.Color(f.Value.String())
@@ -215,10 +215,10 @@ func oneOf(verb, flag, got string, allowed []string) error {
 	return usagef(verb, "%s %s: want one of %s", flag, got, strings.Join(allowed, ", "))
 }
 
-// choicesKey is the annotation of an option that has what it takes: see checkOptions.
+// choicesKey is the annotation of an option that lists its allowed values: see checkOptions.
 const choicesKey = "choices"
 
-// choices makes fixed words all that an option takes.
+// choices restricts an option to fixed words.
 func choices(cmd *cobra.Command, flag string, allowed []string) {
 	words(cmd, flag, allowed)
 	cmd.Flag(flag).Annotations = map[string][]string{choicesKey: allowed}
@@ -253,9 +253,8 @@ var destPrefixes = []string{
 	string(media.Daemon), string(media.DockerArchive), string(media.OCILayout), string(media.OCIArchive), string(media.Dir), string(media.SIF),
 }
 
-// parseDest takes a DEST apart, now and not when the image has been read for minutes. A
-// misspelt prefix would otherwise be the name of an image, and a missing directory be found
-// out at the end.
+// parseDest parses a DEST now, not after the image has been read for minutes. Otherwise a misspelt prefix
+// would be taken for the name of an image, and a missing directory would be noticed at the end.
 func parseDest(verb, typed string) (media.Ref, error) {
 	dest, err := media.ParseRef(typed)
 	if err != nil {
@@ -291,8 +290,8 @@ func parseDest(verb, typed string) (media.Ref, error) {
 	return dest, nil
 }
 
-// fallbackShim is what the fallback is made of. Package images gets it from here: it knows images,
-// and not what runs in them.
+// fallbackShim is what the fallback is made of. Package images gets it from here: it knows images, not the
+// code that runs in them.
 func fallbackShim() fallback.Shim {
 	return fallback.Shim{Library: shim.Library(), Library32: shim.Library32(), Trace: shim.Trace()}
 }

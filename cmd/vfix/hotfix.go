@@ -24,7 +24,7 @@ type HotfixOptions struct {
 	prune  bool
 }
 
-// everyEngine is the word of --for for all of them.
+// everyEngine is the value of --for that means all of them.
 const everyEngine = "all"
 
 // engines are those that the options are printed for.
@@ -161,7 +161,7 @@ func runHotfixCopies(ctx context.Context, opts HotfixOptions, out *output, e eng
 	return nil
 }
 
-// unsayable are lines that say which mount an engine cannot be given, and why.
+// unsayable are lines that say which mount cannot be written for an engine, and why.
 func unsayable(opts HotfixOptions, h *hotfix.Hotfixed) []string {
 	if opts.apply {
 		return nil

@@ -49,7 +49,7 @@ func (o *output) hotfixed(opts HotfixOptions, h *hotfix.Hotfixed) error {
 	return nil
 }
 
-// hotfixNotes says what became of it, and what can be typed next.
+// hotfixNotes prints the result, and the next command.
 func (o *output) hotfixNotes(opts HotfixOptions, h *hotfix.Hotfixed) {
 	switch r := h.Recreated; {
 	case r != nil:
@@ -85,7 +85,7 @@ func (o *output) mountOptions(opts HotfixOptions, h *hotfix.Hotfixed) {
 	}
 }
 
-// hotfixCopies prints copies that there are, or that were removed.
+// hotfixCopies prints the copies that exist, or that were removed.
 func (o *output) hotfixCopies(opts HotfixOptions, all []hotfix.Copy) {
 	t := &screen.Table{Head: []string{"SIZE", "DATE", "FILE", "USED BY"}, Right: 0}
 	var sum int64

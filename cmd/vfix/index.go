@@ -103,7 +103,7 @@ func indexImage(ctx context.Context, engine, image, dir string) (*ociruntime.Ind
 	return ociruntime.Index(layers, dir, runtimeOptions())
 }
 
-// indexHints say what to do where an image cannot be examined.
+// indexHints are the hints if an image cannot be examined.
 var indexHints = []hinterr.For{
 	{Err: index.ErrNoEngine, Hint: "pull the image first, or name its engine with --engine"},
 	{Err: store.ErrUnsound, Hint: "run vfix as its owner, or name another directory with --cache-dir"},

@@ -130,7 +130,7 @@ func runInstall(opts InstallOptions, name string, out *output, e engine) error {
 	return opts.run("install", name, e.install, out)
 }
 
-// run has the work of a verb done, and prints it.
+// run does the work of a verb, and prints it.
 func (o InstallOptions) run(verb, engine string, act func(install.Options) (*install.Result, error), out *output) error {
 	o.Engine, o.Show = install.Engine(engine), out.showInstall(o)
 	done, err := act(o.Options)
@@ -156,7 +156,7 @@ func runCheck(cmd *cobra.Command, opts InstallOptions, args []string, out *outpu
 	return out.checked(opts, c)
 }
 
-// checkHook refuses what goes with a runtime only.
+// checkHook rejects options that need a runtime.
 func checkHook(opts InstallOptions, name string) error {
 	switch {
 	case !opts.Hook:

@@ -11,8 +11,8 @@ import (
 	"vfix.dev/vfix/host/install"
 )
 
-// showInstall returns what shows the changes before they are made: on stderr, for stdout
-// carries what to type next.
+// showInstall returns the function that shows the changes before they are made: on stderr, because stdout
+// carries the next command.
 func (o *output) showInstall(opts InstallOptions) func(*install.Result) {
 	return func(r *install.Result) {
 		if opts.DryRun || opts.json() {
@@ -57,7 +57,7 @@ func (o *output) installed(verb string, opts InstallOptions, r *install.Result) 
 	return nil
 }
 
-// usage says how containers come to the new runtime.
+// usage says how containers select the new runtime.
 func (o *output) usage(r *install.Result) {
 	for _, n := range r.Notes {
 		o.Note("%s", n)

@@ -88,7 +88,7 @@ func runLayer(ctx context.Context, opts LayerOptions, out *output, e engine) err
 	return out.layered(opts, done)
 }
 
-// programFor is the path of the vfix that goes elsewhere: a static one for linux/amd64, which what needs.
+// programFor is the path of the vfix to copy elsewhere: a static one for linux/amd64. what names the user of it.
 func programFor(verb, what, named string) (string, error) {
 	switch {
 	case named != "":

@@ -85,7 +85,7 @@ func since(text string, now time.Time) (time.Time, error) {
 	return t, nil
 }
 
-// check says what is wrong with the arguments, and with options beside them.
+// check reports errors in the arguments, and in the options used with them.
 func (o *ListOptions) check(args []string, platformSet bool) error {
 	if o.rate < 0 {
 		return usagef("list", "--max-requests %v: must not be negative", o.rate)
@@ -152,7 +152,7 @@ func runList(ctx context.Context, opts ListOptions, args []string, platformSet b
 	}
 	out.EndProgress()
 	if n == 0 && errors.Join(errs...) != nil {
-		return errors.Join(errs...) // not "0 images", which nobody knows
+		return errors.Join(errs...) // not "0 images", which is not known
 	}
 	out.Note("%s", screen.Count(n, "image"))
 	if opts.json() {

@@ -25,7 +25,7 @@ import (
 )
 
 func main() {
-	if len(os.Args) > 0 && os.Args[0] == examiner.Name { // before all else: this is run at starts of containers
+	if len(os.Args) > 0 && os.Args[0] == examiner.Name { // first of all: this runs at every start of a container
 		os.Exit(examiner.Main())
 	}
 	if args, ok := runtimeArgs(os.Args); ok {
@@ -51,7 +51,7 @@ func vfix(args []string, stdout, stderr io.Writer, e engine) int {
 	err := root.ExecuteContext(ctx)
 	out.EndProgress()
 	if sig := (*signalError)(nil); err != nil && errors.As(context.Cause(ctx), &sig) {
-		err = sig // whatever the work said when it was cancelled
+		err = sig // whatever error the cancelled work returned
 	}
 	if werr := out.Flush(); werr != nil && (err == nil || isOnly[*findingsError](err)) {
 		err = werr

@@ -54,7 +54,7 @@ There is no undo: keep a copy, or use -o.`,
 		Args: sourceArgs("patch", "PATH", -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if what := cmd.Flag("fix"); what.Changed {
-				return usagef("patch", "--fix needs a file more in the root filesystem: use 'vfix rebuild --fix %s dir:ROOT -o dir:COPY'", what.Value)
+				return usagef("patch", "--fix adds a file to the root filesystem: use 'vfix rebuild --fix %s dir:ROOT -o dir:COPY'", what.Value)
 			}
 			return runPatch(cmd.Context(), opts, args, out, e)
 		},

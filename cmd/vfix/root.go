@@ -1,4 +1,4 @@
-// vfix itself: the list of the verbs, and what is said to a command line without one.
+// vfix itself: the list of verbs, and the answer to a command line without one.
 
 package main
 
@@ -42,8 +42,8 @@ var verbTable = []struct {
 	{"pause", newPauseCommand},
 }
 
-// neededFor names the verbs that a command line needs: the one that it begins with, or none, which means all. To
-// make all verbs with their options takes as long as the start of a small program.
+// neededFor names the verbs that a command line needs: the one that it begins with, or none, which means all.
+// Making all verbs with their options takes as long as starting a small program.
 func neededFor(args []string) []string {
 	for _, v := range verbTable {
 		if len(args) > 0 && args[0] == v.name && v.name != "completion" { // which completes all
@@ -60,7 +60,7 @@ func newRootCommand(out *output, e engine, only ...string) *cobra.Command {
 		Short: "Make legacy programs and images run where the vsyscall page is gone",
 		Args:  cobra.ArbitraryArgs,
 		RunE:  func(cmd *cobra.Command, args []string) error { return runRoot(cmd, args, out) },
-		// main prints errors, and no error is worth a page of usage.
+		// main prints errors; the usage text would only hide them.
 		SilenceErrors: true, SilenceUsage: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
@@ -85,7 +85,7 @@ func newRootCommand(out *output, e engine, only ...string) *cobra.Command {
 // versionFlag is an option of vfix itself, for those who try it before the verb.
 const versionFlag = "version"
 
-// goError is what the flag library adds of Go's own errors.
+// goError matches the wording of the flag library.
 var goError = lazy.Regexp(`^invalid argument ("(?:[^"\\]|\\.)*") for "([^"]*)" flag: .*`)
 
 var unknownLetter = lazy.Regexp(`^unknown shorthand flag: '(.)' in -.*`)
@@ -122,8 +122,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	return e
 }
 
-// checkOptions refuses a word that an option does not take, and an option without a value, as a script writes it
-// whose variable is not set: the default in its place, such as the engine's own store, is not what was meant.
+// checkOptions rejects a value that an option does not accept, and an empty one, which a script with an unset
+// variable passes: using the default instead, such as the engine's own store, would not be what was meant.
 func checkOptions(cmd *cobra.Command) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		got, text := []string{f.Value.String()}, f.Value.Type() == "string"
@@ -146,7 +146,7 @@ func checkOptions(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// runRoot is vfix without a verb, or with one that there is not.
+// runRoot is vfix without a verb, or with an unknown one.
 func runRoot(cmd *cobra.Command, args []string, out *output) error {
 	if cmd.Flags().Changed(versionFlag) {
 		return out.build(printOptions{}, buildVersion())
@@ -166,7 +166,7 @@ func runRoot(cmd *cobra.Command, args []string, out *output) error {
 	return err
 }
 
-// verbs returns the names of the verbs in the order of the alphabet.
+// verbs returns the names of the verbs in alphabetical order.
 func verbs(root *cobra.Command) (names []string) {
 	for _, c := range root.Commands() {
 		if c.IsAvailableCommand() {
@@ -176,12 +176,12 @@ func verbs(root *cobra.Command) (names []string) {
 	return names
 }
 
-// verbOf returns the words behind vfix, "" for vfix itself.
+// verbOf returns the words after vfix, "" for vfix itself.
 func verbOf(cmd *cobra.Command) string {
 	return strings.TrimSpace(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()))
 }
 
-// atMost checks that a verb got no more than n of what its arguments are.
+// atMost checks that a verb got at most n arguments.
 func atMost(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > n {

@@ -61,7 +61,7 @@ and the job control signals.`,
 		RunE: func(_ *cobra.Command, args []string) error { return runRun(opts, args, out, e) },
 	}
 	f := cmd.Flags()
-	f.SetInterspersed(false) // what follows CMD is CMD's
+	f.SetInterspersed(false) // the arguments after CMD belong to CMD
 	f.BoolVar(&opts.explain, "explain", false, "report on stderr which method is used and why")
 	f.StringVar(&opts.way, "way", string(run.Auto), "start it with this `METHOD`: auto, memfd (patched, in memory), preload, or trace")
 	choices(cmd, "way", run.Ways)

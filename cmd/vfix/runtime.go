@@ -25,9 +25,8 @@ const (
 	runtimeVerb = "runtime"
 )
 
-// runtimeArgs returns the arguments after the name of the runtime; false if vfix is called
-// as something else, or asked for its own help. It is looked at before all else: this is
-// run at each start of a container.
+// runtimeArgs returns the arguments after the name of the runtime; false if vfix is called by another name,
+// or asked for its own help. It is called first of all, because it runs at each start of a container.
 func runtimeArgs(args []string) ([]string, bool) {
 	switch {
 	case len(args) == 0:
@@ -42,7 +41,7 @@ func runtimeArgs(args []string) ([]string, bool) {
 	return args[2:], true
 }
 
-// runRuntime returns only where the real runtime was not executed.
+// runRuntime returns only if the real runtime was not executed.
 func runRuntime(args []string, stderr io.Writer) int {
 	o := runtimeOptions()
 	o.Stdin, o.Stderr = os.Stdin, stderr
@@ -132,7 +131,7 @@ stderr.`,
 			if len(args) == 1 && (args[0] == "--help" || args[0] == "-h") {
 				return cmd.Help()
 			}
-			// From the command line this is not reached: main asks runtimeArgs first.
+			// Not reached from the command line: main calls runtimeArgs first.
 			if status := e.runtime(args, out.Stderr); status != statusDone {
 				return errors.New("the runtime was not executed")
 			}
@@ -143,7 +142,7 @@ stderr.`,
 	return cmd
 }
 
-// checkVerb is a word behind vfix runtime that is not a command of a runtime.
+// checkVerb is a word after vfix runtime that is not a command of a runtime.
 const checkVerb = "check"
 
 func newRuntimeCheckCommand(out *output) *cobra.Command {

@@ -18,7 +18,7 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// statusVerb is the one word behind vfix runtime that is not a command of a runtime.
+// statusVerb is a word after vfix runtime that is not a command of a runtime.
 const statusVerb = "status"
 
 // StatusOptions are the choices of vfix runtime status.
@@ -74,7 +74,7 @@ func runStatus(opts StatusOptions, out *output, e engine) error {
 	return out.status(opts, status)
 }
 
-// statusHints say what to do if nothing can be shown.
+// statusHints are the hints if nothing can be shown.
 var statusHints = []hinterr.For{
 	{Err: fs.ErrNotExist, Hint: "vfix-runtime writes it when it first starts a container; name another file with --record"},
 	{Err: fs.ErrPermission, Hint: "the records belong to root: run vfix as root"},

@@ -1,4 +1,4 @@
-// The verb scan: its options, and the finding that call sites are.
+// The verb scan: its options, and call sites as findings.
 
 package main
 
@@ -196,8 +196,8 @@ func scanEach(ctx context.Context, opts ScanOptions, args []string, out *output,
 // seeHazards is the hint for hazards.
 const seeHazards = "see 'vfix help other-causes'"
 
-// quoted puts a command into quotation marks, unless there are some in it: what is copied with them
-// would be another command.
+// quoted puts a command into quotation marks, unless it contains some: copied with them, it would be another
+// command.
 func quoted(command string) string {
 	if strings.Contains(command, "'") {
 		return command
@@ -205,13 +205,13 @@ func quoted(command string) string {
 	return "'" + command + "'"
 }
 
-// place is what of a machine decides which command works on it.
+// place has the facts about a machine that decide which command works on it.
 type place struct {
 	noEngine bool // no container engine answers: an image needs another destination
-	noSquash bool // nothing here writes a squashfs
+	noSquash bool // no program here writes a squashfs
 }
 
-// placeFor finds out what the commands for some findings need.
+// placeFor finds the facts that the commands for some findings depend on.
 func placeFor(ctx context.Context, e engine, o media.Options, all []*contents.Findings) (p place) {
 	needs := slices.ContainsFunc(all, func(f *contents.Findings) bool {
 		return f.Affected() && isImage(f) && !strings.HasPrefix(f.Source, string(media.Daemon)+":") && !strings.HasPrefix(f.Source, images.ContainerPrefix)
@@ -225,7 +225,7 @@ func placeFor(ctx context.Context, e engine, o media.Options, all []*contents.Fi
 	return p
 }
 
-// engineLimit is how long an engine is waited for, before a command is proposed that needs none.
+// engineLimit is how long vfix waits for an engine before it proposes a command that needs none.
 const engineLimit = 3 * time.Second
 
 func isImage(f *contents.Findings) bool {

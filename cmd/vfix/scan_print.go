@@ -1,4 +1,4 @@
-// The output of vfix scan: the tables, and behind them a verdict and the command to type.
+// The output of vfix scan: the tables, then a verdict and the command to type.
 
 package main
 
@@ -36,7 +36,7 @@ func legend(all []*contents.Findings, explained bool) string {
 		for i := range f.Files {
 			for _, p := range f.Files[i].Plan.Patches {
 				forms[p.Form] = true
-				if p.Form == patch.Left || explained { // the others have no word in the tables
+				if p.Form == patch.Left || explained { // the other verdicts do not occur in the tables
 					verdicts[p.Site.Verdict] = true
 				}
 			}
@@ -107,7 +107,7 @@ func (o *output) scanned(opts ScanOptions, all []*contents.Findings) error {
 	return nil
 }
 
-// hazards prints what else ends the programs of a source, and what to do about it.
+// hazards prints other causes of failures in a source, and what to do about them.
 func (o *output) hazards(f *contents.Findings) {
 	for _, h := range f.Hazards {
 		const names = 7 // columns: the longest label
@@ -157,7 +157,7 @@ func writeVerdict(w io.Writer, s screen.Stream, here place, f *contents.Findings
 	}
 }
 
-// about says of what a verdict is that is not about a whole system.
+// about says what a verdict covers, if that is not a whole system.
 func about(f *contents.Findings) string {
 	what := "the program"
 	if strings.HasPrefix(f.Source, string(media.Dir)+":") {

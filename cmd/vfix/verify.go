@@ -1,4 +1,4 @@
-// The verb verify: its options, and what its proof may lack.
+// The verb verify: its options, and the findings if its proof fails.
 
 package main
 
@@ -88,7 +88,7 @@ func runVerify(ctx context.Context, opts VerifyOptions, source string, out *outp
 	return errors.Join(verifyFindings(opts, v), incompleteInAll(v.Findings, scanIt))
 }
 
-// verifyFindings says what the proof lacks.
+// verifyFindings are the reasons why the proof fails.
 func verifyFindings(opts VerifyOptions, v *images.Verified) error {
 	open := uncoveredInAll(v.Findings)
 	switch {

@@ -1,5 +1,5 @@
-// The output of vfix verify: what it proved, and what it could not. Of a file that was compared it lists the call
-// sites, then what changes beside them:
+// The output of vfix verify: what it proved, and what it could not. For a compared file it lists the call
+// sites, then the other changes:
 //
 //	lib/libc.so.6: what else changes
 //	  offset 0x18   8 bytes  e_entry          5015020000000000 -> 0020120000000000
@@ -37,7 +37,7 @@ func (o *output) verified(opts VerifyOptions, v *images.Verified) error {
 		w, s = o.Stderr, o.Err
 	}
 	tampered := opts.with.Against != "" && len(v.Problems) > 0
-	if tampered { // what matters most comes first
+	if tampered { // the most important comes first
 		writeComparison(w, s, screen.Printable(opts.with.Against), v)
 		fmt.Fprintln(w)
 	}
@@ -115,7 +115,7 @@ func writeDifference(w io.Writer, s screen.Stream, d *images.Difference) {
 			Before:  d.Listing.Before, After: d.Listing.After,
 		}
 		if len(l.Before) == 0 {
-			l.Reasons = []string{"no code of the file before is there"}
+			l.Reasons = []string{"the original file has no code there"}
 		}
 		l.Write(w, s)
 		return

@@ -1,5 +1,6 @@
-// Package crash finds what a CRASH of vfix diagnose is, a file, text, process or container, and reads
-// it: package diagnose reads crashes, package images the files of an image; neither knows the other.
+// Package crash finds out whether a CRASH of vfix diagnose is a file, text, process or container, and reads
+// it. Package diagnose reads crashes, package images reads the files of an image, and neither imports the
+// other.
 package crash
 
 import (
@@ -57,8 +58,8 @@ type image struct {
 	why     string // it was not examined; "" if it was
 }
 
-// Diagnose diagnoses each CRASH; what can be read is returned beside the errors of what
-// cannot.
+// Diagnose diagnoses each CRASH. It returns the results of those that can be read, and the errors of the
+// others.
 func Diagnose(ctx context.Context, args []string, o Options) ([]*diagnose.Result, error) {
 	r := &reader{ctx: ctx, o: o, images: map[string]*image{}}
 	defer func() {
@@ -109,8 +110,8 @@ func (r *reader) openRoot() error {
 	return nil
 }
 
-// callers gives the files of a root that have live or unknown call sites of a function of the page. That none has, it says
-// only of a root that was examined as a whole.
+// callers gives the files of a root that have live or unknown call sites of a function of the page. It
+// reports that there are none only if the whole root was examined.
 func (r *reader) callers(root *sources.Root) func(function string) ([]string, error) {
 	scan := sync.OnceValues(func() (*contents.Findings, error) { return r.scan(root) })
 	return func(function string) (all []string, err error) {
@@ -146,7 +147,7 @@ func (r *reader) output(source string) []string {
 // podPrefixes say that a CRASH is a pod of the cluster that kubectl uses.
 var podPrefixes = []string{"pod/", "pods/", "pod:"}
 
-// read finds out what a CRASH is, and reads it.
+// read detects the kind of a CRASH, and reads it.
 func (r *reader) read(arg string) (*diagnose.Result, error) {
 	pid, isPID := diagnose.ParsePID(arg)
 	name, isContainer := strings.CutPrefix(arg, images.ContainerPrefix)
@@ -181,7 +182,7 @@ func (r *reader) read(arg string) (*diagnose.Result, error) {
 	return nil, notFound(arg, err)
 }
 
-// notFound is the error about a word that is neither a file nor a container.
+// notFound is the error for a word that is neither a file nor a container.
 func notFound(arg string, cause error) error {
 	hint := "'vfix diagnose --help' lists what a CRASH may be; docker ps -a lists containers"
 	if strings.ContainsAny(arg, ":/") && !strings.HasPrefix(arg, ".") && !strings.HasPrefix(arg, "/") {
@@ -231,7 +232,7 @@ func (r *reader) image(arg, source string) (*diagnose.Result, error) {
 	return diagnose.Image(arg, scanned(f), d), nil
 }
 
-// scanned is what a diagnosis needs of findings.
+// scanned is the part of findings that a diagnosis needs.
 func scanned(f *contents.Findings) *diagnose.Scanned {
 	out := &diagnose.Scanned{Complete: true}
 	for _, one := range f.All() {
@@ -275,14 +276,14 @@ func (r *reader) describe(e *diagnose.Exited, c *media.Container) {
 	}
 }
 
-// thisKernel reports whether containers of an engine on this machine run on its kernel, and not on that of a virtual
-// machine.
+// thisKernel reports whether containers of an engine on this machine run on this machine's kernel, and not in
+// a virtual machine.
 func thisKernel(version string) bool {
 	b, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	return err == nil && strings.TrimSpace(string(b)) == version
 }
 
-// resolve finds out more of what ended: its container, if an engine here has it, and its image.
+// resolve finds the container that ended, if an engine here has it, and its image.
 func (r *reader) resolve(e *diagnose.Exited, d *diagnose.Options) {
 	id := e.ID
 	if id == "" && e.Pod == "" {
@@ -290,7 +291,7 @@ func (r *reader) resolve(e *diagnose.Exited, d *diagnose.Options) {
 	}
 	if id != "" {
 		c, err := media.FindContainer(r.ctx, id, r.o.Media)
-		// A name is not an identity: the same end, of the same image, is.
+		// A name does not identify a container; the same exit, of the same image, does.
 		if err == nil && (e.ID != "" || !c.State.Running && c.State.ExitCode == e.Status && (e.Image == "" || e.Image == c.Config.Image)) {
 			label, pod, node, status, to := e.Label, e.Pod, e.Node, e.Status, e.To
 			r.describe(e, c)
@@ -306,10 +307,10 @@ func (r *reader) resolve(e *diagnose.Exited, d *diagnose.Options) {
 	r.lookInto(e, d)
 }
 
-// The signals of what is looked into: SIGKILL, SIGSEGV and SIGSYS.
+// The signals that are examined: SIGKILL, SIGSEGV and SIGSYS.
 const killed, faulted, refused = 9, 11, 31
 
-// lookInto looks into the image of a container, if an engine here has it and its files show more.
+// lookInto examines the image of a container, if an engine here has it and its files can show more.
 func (r *reader) lookInto(e *diagnose.Exited, d *diagnose.Options) {
 	e.FixedHeap = slices.ContainsFunc(e.Words, limitsHeap)
 	ref := "" // the user says what it ran in
@@ -337,7 +338,7 @@ func (r *reader) lookInto(e *diagnose.Exited, d *diagnose.Options) {
 	e.Has = programs(d.Root, e)
 }
 
-// open looks once into an image that an engine here has, or, where the name is "", into the root that the user named.
+// open examines, once, an image that an engine here has or, if the name is "", the root that the user named.
 func (r *reader) open(ref string, scan bool) *image {
 	if i := r.images[ref]; i != nil {
 		return i
@@ -374,7 +375,8 @@ func (r *reader) open(ref string, scan bool) *image {
 	return i
 }
 
-// programs reports of what name a container has programs: in the folders of its image, or as words of its command.
+// programs reports which of the names are programs of a container: in the folders of its image, or words of
+// its command.
 func programs(root fs.FS, e *diagnose.Exited) func(comm string) bool {
 	const commLen = 15 // the kernel keeps as many bytes of a name
 	is := func(name, comm string) bool {

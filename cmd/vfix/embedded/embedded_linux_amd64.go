@@ -8,10 +8,10 @@ import (
 	"vfix.dev/vfix/internal/carried"
 )
 
-// maxSize is more than any of the programs has, in bytes.
+// maxSize is larger than any of the programs, in bytes.
 const maxSize = 1 << 30
 
-// The files that make built, and a README, so that Go compiles before make has run. Package install finds
+// The files that make builds, and a README, so that Go compiles before make has run. Package install finds
 // vfix-runtime in the bytes of this program.
 //
 //go:embed programs

@@ -10,7 +10,7 @@ import (
 )
 
 // little is what the Go runtime may take, in bytes, before garbage is collected more often than
-// usual: of the 80 MiB that an image of 1 GB took, 25 were garbage of buffers, and no time is lost.
+// usual: of the 80 MiB that an image of 1 GB took, 25 were garbage from buffers. This costs no time.
 const little = 44 << 20
 
 // Limit limits memory by what is in use, again after each collection: a fixed limit below that
@@ -32,10 +32,10 @@ func Limit() {
 	runtime.SetFinalizer(new([16]byte), again)
 }
 
-// limits are those while live bytes of the heap are in use: of all that the runtime takes, and of garbage, as a
-// percentage of what is in use. From three quarters of little on only the latter holds: the rest of
-// the former would be too small for the collector to pause. With 300,000 files in use, 40% take a quarter less memory than Go's 100%, and a
-// tenth more of one processor.
+// limits are the limits while live bytes of the heap are in use: of all memory of the runtime, and of
+// garbage, as a percentage of the live bytes. From three quarters of little on, only the latter applies: the
+// former would leave too little for the collector to pause. With 300,000 files in use, 40% take a quarter
+// less memory than Go's 100%, and a tenth more of one processor.
 func limits(live uint64) (bytes int64, percent int) {
 	if live < little/4*3 {
 		return little, 100

@@ -14,13 +14,13 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// hintTable says what to do about an error that carries no hint of its own. The first
-// row that matches wins, so the particular goes before the general.
+// hintTable has the hints for errors that carry none. The first matching row wins, so specific rows come
+// before general ones.
 var hintTable = []struct {
 	is   error
 	hint string
 }{
-	{syscall.EIO, "the disk or its file system reports an error: see dmesg, then run the command again"}, // before what it makes of a file
+	{syscall.EIO, "the disk or its file system reports an error: see dmesg, then run the command again"}, // before the errors it causes
 	{hinterr.ErrNoDaemon, "start the daemon, check the spelling, or add a prefix: see 'vfix help sources'"},
 	{hinterr.ErrUnauthorized, "run 'docker login' for that registry; vfix uses the same credentials"},
 	{hinterr.ErrPlatform, "vfix patches linux/amd64; choose an image that has it, or a variant with --platform"},
@@ -42,7 +42,7 @@ var hintTable = []struct {
 	{io.ErrUnexpectedEOF, "the file or the connection ended too early: download it again, or try again"},
 }
 
-// Of returns what a user can do about err: the error's own word, else the table's; issues is where
+// Of returns what a user can do about err: its own hint, else the table's; issues is where
 // a bug is reported, "" for nowhere.
 func Of(err error, issues string) string {
 	if own := hinterr.HintOf(err); own != "" {
@@ -55,7 +55,7 @@ func Of(err error, issues string) string {
 		}
 	}
 	if errors.Is(err, syscall.EPERM) && os.Geteuid() == 0 {
-		return "root may not do this here: see whether the file is immutable (lsattr), and which capabilities vfix has"
+		return "not permitted, even for root: check whether the file is immutable (lsattr), and which capabilities vfix has"
 	}
 	for _, row := range hintTable {
 		if errors.Is(err, row.is) {

@@ -1,4 +1,4 @@
-// Files that hold programs, and are neither programs nor tar archives: what unpacks them.
+// Files that contain programs, but are neither programs nor tar archives, and the commands that unpack them.
 
 package hints
 

@@ -30,7 +30,7 @@ import (
 // Site is the code around one site. Both sides cover the same addresses.
 type Site struct {
 	Title         string   // the site: function, symbol, verdict
-	Reasons       []string // why it was judged so, and is patched so or left
+	Reasons       []string // the reasons for the verdict and for the form, or for leaving it
 	Before, After []x86.Line
 }
 
@@ -142,8 +142,8 @@ func paintText(paint func(string) string, s string) string {
 	return paint(text) + s[len(text):]
 }
 
-// rows pairs the two sides by address: a line of one side that begins an instruction where
-// the other side has none is alone.
+// rows pairs the two sides by address: a line that begins an instruction at an address without one on the
+// other side is alone.
 func (l *Site) rows(left, right [][]cell) (out [][2]cell) {
 	at := map[uint64][2][]cell{}
 	for i, in := range l.Before {
@@ -160,7 +160,7 @@ func (l *Site) rows(left, right [][]cell) (out [][2]cell) {
 				if n < len(lines) {
 					row[side] = lines[n]
 				}
-				// A second line of bytes is of the same instruction: it keeps the mark.
+				// A second line of bytes belongs to the same instruction: it keeps the mark.
 				row[side].changed = len(lines) > 0 && lines[0].changed
 			}
 			out = append(out, row)
@@ -211,7 +211,7 @@ func widths(side [][]cell) columns {
 	return c
 }
 
-// Of is what is shown about one patch of a file; false if there is nothing.
+// Of is the listing of one patch of a file; false if there is none.
 func Of(f *contents.File, p *patch.Patch) (Site, bool) {
 	if p.Listing == nil || p.Site.Verdict == find.Benign {
 		return Site{}, false

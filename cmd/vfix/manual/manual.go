@@ -1,5 +1,5 @@
 // Package manual makes man pages (man(7)) from the commands and the texts of vfix help. Their date is
-// SOURCE_DATE_EPOCH. Only the program that installs them needs it; vfix is built without.
+// SOURCE_DATE_EPOCH. Only the program that installs them needs it; vfix is built without it.
 package manual
 
 import (
@@ -32,7 +32,8 @@ func pageDate() time.Time {
 // seeTopic is how help texts refer to a topic or a verb.
 var seeTopic = regexp.MustCompile(`'vfix help ([a-z-]+)'`)
 
-// Command is the page of a command in section 1. topics are those that it may refer to, help is the place that does.
+// Command is the page of a command in section 1. topics are those that it may refer to, help is the section
+// that refers to them.
 func Command(cmd *cobra.Command, help, status, version string, topics []string) []byte {
 	name := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
 	use := strings.TrimSpace(strings.TrimSuffix(cmd.CommandPath(), cmd.Name()) + cmd.Use)
@@ -134,13 +135,13 @@ func filled(s string) string {
 	return b.String()
 }
 
-// escape writes text so that roff prints it in each locale. Characters that ASCII lacks are spelled out: groff
-// leaves it out where the reader's locale has none either, and not all readers know what to print in its place.
+// escape writes text so that roff prints it in each locale. Characters outside ASCII are spelled out: groff
+// omits a character that the reader's locale lacks, and not all readers know a substitute.
 func escape(s string) string { return escapes.Replace(s) }
 
 var escapes = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, `"`, `\(dq`, "^", `\(ha`, "~", `\(ti`, "`", `\(ga`, "…", "...")
 
-// protected is a line that roff does not take for a request.
+// protected is a line that roff does not mistake for a request.
 func protected(line string) string {
 	if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
 		return `\&` + line

@@ -64,7 +64,7 @@ func Section(page, anchor string) (text string, found bool) {
 	return b.String(), found
 }
 
-// Anchor is the name by which a link leads to a heading, as GitHub makes it.
+// Anchor is the anchor of a heading, as GitHub generates it.
 func Anchor(title string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -124,7 +124,7 @@ func (p *plainPrinter) blank() {
 	}
 }
 
-// hang prints text with its further lines below its first, behind a head.
+// hang prints text after a head, its further lines indented below its first.
 func (p *plainPrinter) hang(indent int, head, text string) {
 	further := indent + runewidth.StringWidth(head)
 	p.put(indent, head+strings.Join(screen.Wrap(text, Width-further), "\n"+strings.Repeat(" ", further)))
@@ -174,8 +174,8 @@ func (p *plainPrinter) rows() {
 	}
 }
 
-// columnWidths gives each column what it needs. While that is too much, the widest column
-// that has a space to be wrapped at gets less.
+// columnWidths gives each column the width that it needs. While that is too much, the widest column that can
+// be wrapped at a space gets less.
 func columnWidths(rows [][]string) []int {
 	width, least := make([]int, len(rows[0])), make([]int, len(rows[0]))
 	for _, cells := range rows {
@@ -221,7 +221,7 @@ func tableCells(line string) []string {
 	return cells
 }
 
-// inline takes the marks out of text. Code with a space in it gets quotation marks, unless
+// inline removes the markup from text. Code with a space in it gets quotation marks, unless
 // it is bare; a link to another page names the topic.
 func inline(text string, bare bool) string {
 	text = Link().ReplaceAllStringFunc(text, func(s string) string {

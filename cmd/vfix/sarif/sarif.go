@@ -1,7 +1,7 @@
-// Package sarif makes what vfix scan --format sarif prints: SARIF 2.1.0, which code hosts show as findings of a CI
-// run (https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html; § is a section of it).
-// Each SOURCE is a run. A result is a live or unknown call site, or a hazard. Call sites that the
-// fallback in SOURCE catches are suppressed. A path that could not be read is a notification.
+// Package sarif makes the output of vfix scan --format sarif: SARIF 2.1.0, which code hosts show as findings
+// of a CI run (https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html; § is a section of it). Each
+// SOURCE is a run. A result is a live or unknown call site, or a hazard. Call sites that the fallback in
+// SOURCE catches are suppressed. A path that could not be read is a notification.
 package sarif
 
 import (
@@ -58,7 +58,7 @@ type Rule struct {
 	Configuration map[string]string `json:"defaultConfiguration"`
 }
 
-// Text is a text for people. A name in it may hold anything.
+// Text is a text for people. Names in it may contain anything.
 type Text struct{ text string }
 
 // MarshalJSON writes a text in which no name is a control character or part of a link (§3.11.6).
@@ -100,18 +100,18 @@ type Location struct {
 	} `json:"physicalLocation"`
 }
 
-// Region is the bytes of a call site in its file, or, without bytes, the file. Nobody may infer its
-// line from them, nor them from the line (§3.30.4), which is there because GitHub requires one.
+// Region is the bytes of a call site in its file, or, without bytes, the file. The line and the bytes must
+// not be inferred from each other (§3.30.4); the line is there because GitHub requires one.
 type Region struct {
 	StartLine  int    `json:"startLine"`
 	ByteOffset uint64 `json:"byteOffset,omitempty"`
 	ByteLength uint8  `json:"byteLength,omitempty"`
 }
 
-// levels has the verdicts that are findings, and how grave each is.
+// levels has the verdicts that are findings, and the severity of each.
 var levels = map[find.Verdict]string{find.Live: "error", find.DormantCall: "error", find.Unknown: "warning"}
 
-// hazardLevel is that of every hazard: not all hosts have what it takes.
+// hazardLevel is the level of every hazard: not all hosts trigger it.
 const hazardLevel = "warning"
 
 // rules explains the findings, one rule for each verdict and each kind of hazard.
@@ -135,7 +135,7 @@ func hazardRules() (all []Rule) {
 
 func hazardID(k hazards.Kind) string { return "hazard-" + string(k) }
 
-// upper begins a sentence.
+// upper capitalizes the first letter.
 func upper(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
 func ruleOf(v find.Verdict, short, full string) Rule {

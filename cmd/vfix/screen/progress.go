@@ -26,8 +26,8 @@ type reporter struct {
 	bars *mpb.Progress // nil for lines
 	// shown says that there was a bar.
 	shown atomic.Bool
-	// named are the names that already have a line or bar: a layer is read, compressed, written
-	// and pushed, and has one.
+	// named are the names that already have a line or bar: a layer is read, compressed, written and pushed
+	// under one.
 	named sync.Map
 	many  atomic.Int64 // the largest number of named
 }
@@ -35,7 +35,7 @@ type reporter struct {
 // maxTold is how many names are remembered: a list of images has many layers.
 const maxTold = 10_000
 
-// StartProgress makes the reporter of a verb. mode is the word behind --progress.
+// StartProgress makes the reporter of a verb. mode is the value of --progress.
 func (o *Output) StartProgress(ctx context.Context, mode string) progress.Reporter {
 	o.Quiet = mode == "quiet"
 	r := &reporter{out: o}
@@ -51,7 +51,7 @@ func (o *Output) StartProgress(ctx context.Context, mode string) progress.Report
 	return r
 }
 
-// end takes the bars off the terminal; those that are not full stay as they are. Later
+// end removes the bars from the terminal; those that are not full stay as they are. Later
 // progress is not shown.
 func (r *reporter) end() {
 	if r.bars == nil {
@@ -59,7 +59,7 @@ func (r *reporter) end() {
 	}
 	r.bars.Shutdown()
 	if r.shown.Load() {
-		fmt.Fprintln(r.out.Stderr) // between the bars and what comes now
+		fmt.Fprintln(r.out.Stderr) // between the bars and the text that follows
 	}
 }
 
@@ -75,7 +75,7 @@ func (r *reporter) above(text string) bool {
 // Note implements images.Progress.
 func (r *reporter) Note(format string, args ...any) { r.out.Note(format, args...) }
 
-// Debug prints a line for who looks for a fault, with --debug.
+// Debug prints a line for debugging, with --debug.
 func (r *reporter) Debug(format string, args ...any) {
 	if r.out.Debugging {
 		r.out.Say("debug:", r.out.Err.Paint.Dim, fmt.Sprintf(format, args...))
@@ -135,7 +135,7 @@ func fullBar() mpb.BarFillerBuilder {
 	return mpb.BarStyle().Lbound("[").Filler("=").Tip(">").Padding(" ").Rbound("]")
 }
 
-// add adds a bar behind a label, and what is said behind it; nil if the bars have ended already.
+// add adds a bar behind a label, and a text after it; nil if the bars have ended already.
 func (r *reporter) add(size int64, style mpb.BarFillerBuilder, label string, behind []decor.Decorator, o ...mpb.BarOption) *mpb.Bar {
 	bar, err := r.bars.Add(size, style.Build(), append(o, mpb.PrependDecorators(decor.Name(label)), mpb.AppendDecorators(behind...), mpb.BarFillerTrim())...)
 	if err != nil {

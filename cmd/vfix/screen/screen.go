@@ -3,7 +3,7 @@
 //
 //  1. stdout carries results and nothing else: the tables of scan, patch and verify, the
 //     one reference of rebuild, JSON, help that was asked for. It is written when the work
-//     is done, so that it stays empty where the work failed.
+//     is done, so that it stays empty if the work failed.
 //  2. stderr carries the rest: progress, messages, warnings, the table of rebuild, errors.
 //     --progress quiet leaves warnings and errors.
 //  3. An error is two lines: "vfix: error: WHAT" and "vfix: hint: WHAT TO DO". main prints
@@ -14,7 +14,7 @@
 //  6. No password, token or signed query leaves through an error or a message (redact.Redact).
 //  7. Colour and bars are for terminals, decided for stdout and stderr apart. A NO_COLOR
 //     that is not empty, or TERM=dumb, means none. Colour never carries a meaning alone.
-//  8. A reader of stdout that goes away ends vfix quietly; one of stderr is ignored.
+//  8. If the reader of stdout goes away, vfix ends quietly; if that of stderr does, it is ignored.
 package screen
 
 import (
@@ -43,17 +43,17 @@ type Output struct {
 	Stderr   io.Writer
 	Out, Err Stream
 	Quiet    bool
-	// Debugging says that lines for who looks for a fault are printed.
+	// Debugging says that debugging lines are printed.
 	Debugging bool
 
-	mu       sync.Mutex // held to print to stderr
+	mu       sync.Mutex // held while printing to stderr
 	progress *reporter  // nil until a verb starts one
 }
 
 // Stream is what is known of stdout or stderr.
 type Stream struct {
 	Tty   bool
-	bars  bool // a terminal that says how high it is: there is room for bars
+	bars  bool // a terminal of known height: there is room for bars
 	Width int  // columns; 0: not a terminal, and lines may be as long as they are
 	Paint Palette
 }
@@ -168,7 +168,7 @@ func (o *Output) Line(line string) {
 	fmt.Fprintln(o.Stderr, line)
 }
 
-// EndProgress takes the bars off the terminal. It may be called more than once.
+// EndProgress removes the bars from the terminal. It may be called more than once.
 func (o *Output) EndProgress() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -178,7 +178,7 @@ func (o *Output) EndProgress() {
 	}
 }
 
-// systemCalls are names that Go's errors have of calls relative to a directory: "statat x: …".
+// systemCalls are names of calls relative to a directory in Go's errors: "statat x: …".
 var systemCalls = lazy.Regexp(`\b(open|f?stat|lstat|mkdir|rename|link|unlink|symlink|readlink|chown|chmod|mknod)at2?( [^ ]+)?: `)
 
 // Safe is text for stderr: one line, without secrets, without control characters, without

@@ -16,7 +16,7 @@ import (
 type Table struct {
 	Head  []string
 	rows  [][]string
-	From  iter.Seq[[]string] // where the rows come from, twice, if they are too many for rows
+	From  iter.Seq[[]string] // the source of the rows, called twice, if there are too many for rows
 	Right int                // the column aligned to the right; < 0: none
 }
 
@@ -44,9 +44,8 @@ func printableCells(row []string) []string {
 	return clean
 }
 
-// Gap is between columns. MinLast is how narrow the last column, which wraps, may get
-// before the first one gives up its width: its cells then have lines of their own, and
-// indent is what stays of it.
+// Gap is between columns. MinLast is the minimum width of the last column, which wraps. Below it the first
+// column gives up its width: its cells then get separate lines, and only indent is left of it.
 const (
 	Gap     = "  "
 	MinLast = 24

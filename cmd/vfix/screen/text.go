@@ -101,7 +101,7 @@ func (s Stream) Say(w io.Writer, line string) {
 	fmt.Fprintln(w, line)
 }
 
-// Write prints text behind a head of some columns; on a terminal it wraps, its further lines under
+// Write prints text after a head of some columns; on a terminal it wraps, its further lines under
 // the first.
 func (s Stream) Write(w io.Writer, head string, columns int, text string) {
 	text = Printable(text)
@@ -111,7 +111,7 @@ func (s Stream) Write(w io.Writer, head string, columns int, text string) {
 	fmt.Fprintln(w, head+text)
 }
 
-// hang wraps a text that is behind a head of some columns, its further lines under the first. A text that fits stays as it
+// hang wraps a text after a head of some columns, its further lines under the first. A text that fits stays as it
 // is: it may be columns of its own.
 func hang(text string, width, head int) string {
 	if head > 0 {
@@ -123,7 +123,7 @@ func hang(text string, width, head int) string {
 	return strings.Join(Wrap(text, width), "\n"+strings.Repeat(" ", head))
 }
 
-// Hanging prints text behind a head of some columns, its further lines under the first.
+// Hanging prints text after a head of some columns, its further lines under the first.
 func (o *Output) Hanging(head string, columns int, text string) {
 	fmt.Fprintln(o.Stdout, strings.TrimRight(head+hang(Printable(text), o.Out.TextWidth(), columns), " "))
 }

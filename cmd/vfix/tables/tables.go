@@ -16,7 +16,7 @@ import (
 	"vfix.dev/vfix/rewriter/patch"
 )
 
-// Deed is what a verb did about the call sites in a table.
+// Deed is what a verb did with the call sites in a table.
 type Deed struct{ patch, fix string }
 
 var (
@@ -95,7 +95,7 @@ func leftGrid(f *contents.Findings) *screen.Table {
 	return t
 }
 
-// ignoredGrid is one row for each site that somebody accepted.
+// ignoredGrid is one row for each site that an ignore file accepts.
 func ignoredGrid(f *contents.Findings) *screen.Table {
 	t := &screen.Table{Head: []string{"IGNORED", "AT", "FUNCTION", "UNTIL", "REASON"}, Right: -1}
 	for i := range f.Files {
@@ -118,7 +118,7 @@ func passedGrid(f *contents.Findings) *screen.Table {
 	return t
 }
 
-// group is several sites of a file about which there is the same to say.
+// group is several sites of a file with the same description.
 type group struct {
 	patch patch.Patch // the first one
 	sites int
@@ -144,7 +144,7 @@ func groups(file *contents.File, keep func(*patch.Patch) bool) (all []group) {
 	return all
 }
 
-// Why is the reason for leaving a site: of the plan, else of the verdict.
+// Why is the reason for leaving a site: the plan's, else the verdict's.
 func Why(p *patch.Patch) string {
 	if p.Reason != "" {
 		return p.Reason
@@ -152,7 +152,7 @@ func Why(p *patch.Patch) string {
 	return p.Site.Reason
 }
 
-// sums says in words what the tables say in rows.
+// sums summarizes the tables in words.
 func sums(c screen.Palette, d Deed, f *contents.Findings) []string {
 	forms := map[patch.Form]int{}
 	var left [find.Benign + 1]int
@@ -223,7 +223,7 @@ func layerName(f *contents.File) string {
 // OpenSite is a call site that is a finding, in the words of 'vfix help exit-status'.
 const OpenSite = "live or unknown call site"
 
-// Covered counts the sites that stay and that the fallback in the image covers.
+// Covered counts the remaining sites that the fallback in the image covers.
 func Covered(f *contents.Findings) int { return f.LeftOver() - f.Uncovered() }
 
 // Coverers are the parts of the fallback that cover sites, each once.
@@ -237,7 +237,7 @@ func Coverers(f *contents.Findings) (all []string) {
 	return all
 }
 
-// Fixed are the files of which a plan makes a fix, as file and fix.
+// Fixed are the files that a plan fixes, as file and fix.
 func Fixed(f *contents.Findings) (all []images.Fixed) {
 	for i := range f.Files {
 		if p := f.Files[i].Plan; p.Redirected() {

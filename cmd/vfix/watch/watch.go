@@ -1,5 +1,5 @@
-// Package watch says how far a list of images is: a bar with the time that is left on a terminal, a
-// line a minute elsewhere, and a file of counters for Prometheus.
+// Package watch shows the progress of a list of images: on a terminal a bar with the remaining time,
+// elsewhere a line a minute, and a file of counters for Prometheus.
 package watch
 
 import (
@@ -25,7 +25,7 @@ var (
 	watchMetrics = 15 * time.Second
 )
 
-// List knows how far a list is.
+// List tracks the progress of a list.
 type List struct {
 	out   *screen.Output
 	all   int
@@ -53,7 +53,7 @@ func Start(file string, all int, meter *registry.Meter, out *screen.Output) *Lis
 	return w
 }
 
-// Finished takes in an outcome, and says how many there are.
+// Finished counts an outcome, and returns how many there are.
 func (w *List) Finished(o outcome.Image) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,7 +96,7 @@ func (w *List) run() {
 	}
 }
 
-// line says how far the list is after a time.
+// line is the progress of the list after a time.
 func (w *List) line(since time.Duration) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,8 +109,7 @@ func (w *List) line(since time.Duration) string {
 	return text
 }
 
-// End ends the lines and writes the counters for the last time; whole says that the list came to
-// its end.
+// End ends the lines and writes the counters for the last time; whole says that the list was completed.
 func (w *List) End(whole bool) error {
 	close(w.quit)
 	<-w.done
@@ -130,10 +129,10 @@ func (w *List) write(whole bool) error {
 	return nil
 }
 
-// labelText escapes the value of a label: what else Go's %q escapes ends the reading of the file.
+// labelText escapes the value of a label: a reader rejects a file with the other escapes of Go's %q.
 var labelText = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
-// text is what the file has. Sources: Prometheus, "Exposition formats"; node_exporter, textfile
+// text is the content of the file. Sources: Prometheus, "Exposition formats"; node_exporter, textfile
 // collector.
 func (w *List) text(whole bool) []byte {
 	w.mu.Lock()
