@@ -14,7 +14,7 @@ import (
 	"vfix.dev/vfix/rewriter/patch"
 )
 
-// ErrUnsupported: this system runs no x86-64 Linux programs.
+// ErrUnsupported: this system cannot run x86-64 Linux programs.
 var ErrUnsupported = errors.New("not supported")
 
 // Names of the programs in their folder.
@@ -25,7 +25,7 @@ const (
 	twinLibrary    = "libvfix-twin.so"
 )
 
-// Programs are what is run; package shim has them.
+// Programs are the programs to run; package shim has them.
 type Programs struct {
 	Measure     []byte // vfix-measure, static
 	MeasureLibc []byte // vfix-measure-libc, dynamic
@@ -34,7 +34,7 @@ type Programs struct {
 	TwinLibrary []byte // libvfix.so for the twin
 }
 
-// Options are the choices of a measurement.
+// Options are the options of a measurement.
 type Options struct {
 	Programs Programs
 	Rounds   int // samples of each figure
@@ -53,7 +53,7 @@ type candidate struct {
 	explain func(error) string
 }
 
-// Host measures every way on this host. The error is that nothing could be run at all.
+// Host measures every way on this host. It errs only if nothing could be run at all.
 func Host(ctx context.Context, o Options) ([]Figure, error) {
 	p, err := newPlace(o)
 	if err != nil {
@@ -89,8 +89,8 @@ func Host(ctx context.Context, o Options) ([]Figure, error) {
 	return s.figures(Modes), nil
 }
 
-// Image measures the libc of two root filesystems: one as it is, one rebuilt. Both are folders
-// of the caller's, into which a program is put.
+// Image measures the libc of two root filesystems: one as it is, one rebuilt. Both are folders of the caller;
+// a program is written into each.
 func Image(ctx context.Context, original, rebuilt string, o Options) ([]Figure, error) {
 	p, err := newPlace(o)
 	if err != nil {
@@ -116,7 +116,7 @@ func unfit(f patch.Form) string {
 	if f == patch.Syscall {
 		return "a system call changes rcx and r11, and a caller of an old libc's function may need them"
 	}
-	return "an old libc's function is more than a call there: the lea form is its best"
+	return "an old libc's function is more than a call there: lea is its best form"
 }
 
 // kernel are the ways that need no libc.
@@ -165,7 +165,7 @@ func (p *place) measure(ctx context.Context, s *samples, candidates []candidate)
 	return nil
 }
 
-// read takes what a program printed: "FUNCTION PICOSECONDS", or "WAY:FUNCTION NANOSECONDS".
+// read parses the output of a program: "FUNCTION PICOSECONDS", or "WAY:FUNCTION NANOSECONDS".
 func (s *samples) read(c candidate, out []byte) error {
 	for line := range bytes.Lines(out) {
 		var name, figure string
@@ -193,12 +193,12 @@ func (s *samples) read(c candidate, out []byte) error {
 	return nil
 }
 
-// libcName is what a real libc is called, and stubsName, as long, the library of old functions: a loader would take a
-// second libc.so.6 for the first.
+// libcName is the name of a real libc, and stubsName, of the same length, that of the library of old
+// functions: a loader would mistake a second libc.so.6 for the first.
 var libcName, stubsName = []byte("libc.so.6\x00"), []byte("libc-6.so\x00")
 
-// patched writes the library of old functions, patched in a form as a real libc is, and returns the functions
-// that have a call site which takes it.
+// patched writes the library of old functions, patched in a form as a real libc would be, and returns the
+// functions with a call site that the form fits.
 func (p *place) patched(form patch.Form, name string) ([]string, error) {
 	data := bytes.Replace(p.o.Programs.Stubs, stubsName, libcName, 1)
 	r, err := patch.Scan(bytes.NewReader(data), int64(len(data)))

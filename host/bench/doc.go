@@ -1,8 +1,8 @@
-// Package bench measures what the vsyscall page costs, and what vfix gives back: each way to
-// time, gettimeofday and getcpu, on this host and within an image; and redis before and after.
+// Package bench measures the cost of the vsyscall page, and the gain of vfix: each way to call time,
+// gettimeofday and getcpu, on this host and within an image; and redis before and after.
 //
-// The measured programs run in processes of their own, one a way and round, the ways in turn, so
-// that what disturbs the machine disturbs all alike. A figure is the median of the rounds.
+// The measured programs run in separate processes, one for each way and round, the ways in turn, so that
+// other load on the machine affects all alike. A figure is the median of the rounds.
 package bench
 
 import (
@@ -15,8 +15,7 @@ import (
 	"vfix.dev/vfix/host/probe"
 )
 
-// Functions are the three of the page, as figures name them. getcpu is sched_getcpu where a
-// libc is asked.
+// Functions are the three of the page, as figures name them. In a libc, getcpu is sched_getcpu.
 var Functions = []string{"time", "gettimeofday", "getcpu"}
 
 // Mode is a way to reach a function.
@@ -38,7 +37,7 @@ const (
 	formStart = "patched-" // before a form's name
 )
 
-// Modes are those of a host, the fastest as it is expected first.
+// Modes are those of a host, in the expected order, fastest first.
 var Modes = []Mode{
 	{VDSO, "the vDSO's function, called directly"},
 	{Libc, "this system's libc, by name"},
@@ -60,7 +59,7 @@ var ImageModes = []Mode{
 	{Page, "the vsyscall page, where the kernel traps and emulates the call"},
 }
 
-// Figure is what one way to one function costs.
+// Figure is the cost of one way to call one function.
 type Figure struct {
 	Function string `json:"function"`
 	Mode     string `json:"mode"`
@@ -69,7 +68,7 @@ type Figure struct {
 	Nanoseconds float64 `json:"ns"`
 	Least       float64 `json:"ns_least"`
 	Most        float64 `json:"ns_most"`
-	// Ratio is Nanoseconds to those of the vDSO, 0 without one.
+	// Ratio is Nanoseconds divided by those of the vDSO, 0 without one.
 	Ratio float64 `json:"ratio_to_vdso"`
 	// Absent says why it could not be measured, "" if it was.
 	Absent string `json:"absent"`
@@ -77,7 +76,7 @@ type Figure struct {
 	PerSecond float64 `json:"calls_per_second"`
 }
 
-// Conditions is what figures depend on: the kernel, how it serves the page, and the day.
+// Conditions are the facts that figures depend on: the kernel, how it serves the page, and the day.
 func Conditions() string {
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	maps, _ := os.ReadFile("/proc/self/maps")

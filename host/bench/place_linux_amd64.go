@@ -21,7 +21,7 @@ import (
 
 const (
 	executable = 0o755
-	// A sample takes milliseconds; what takes this long hangs.
+	// A sample takes milliseconds; a program that takes this long hangs.
 	patience = time.Minute
 	// maxOutput bounds what is kept of a program's output, in bytes.
 	maxOutput = 1 << 16
@@ -55,7 +55,7 @@ func newPlace(o Options) (*place, error) {
 
 // fill writes the programs, and tries one.
 func (p *place) fill() error {
-	if strings.ContainsAny(p.dir, " :") { // ld.so takes LD_PRELOAD apart at these
+	if strings.ContainsAny(p.dir, " :") { // ld.so splits LD_PRELOAD at these
 		return fmt.Errorf("%s: has a space or colon in its name", p.dir)
 	}
 	for name, program := range map[string][]byte{
@@ -78,7 +78,7 @@ func (p *place) put(name string, data []byte) error {
 	return os.WriteFile(p.path(name), data, executable)
 }
 
-// putInto writes a program into a root filesystem, whatever symlinks there are in it.
+// putInto writes a program into a root filesystem, whatever symlinks it contains.
 func putInto(dir, name string, data []byte) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -138,7 +138,7 @@ func died(err error) string {
 	return err.Error()
 }
 
-// noLibc explains it for programs that are linked with the libc of this system or of an image.
+// noLibc explains a failure of programs that are linked with the libc of this system or of an image.
 func noLibc(whose string) func(error) string {
 	return func(err error) string {
 		if errors.Is(err, fs.ErrNotExist) {

@@ -10,7 +10,7 @@ import (
 	"runtime"
 )
 
-// place is nothing here: no program of x86-64 Linux runs.
+// place is empty here: no program of x86-64 Linux runs.
 type place struct {
 	o      Options
 	sample string

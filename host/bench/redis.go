@@ -63,7 +63,7 @@ func parseRedis(out []byte) ([]redisRun, error) {
 	var all []redisRun
 	lines := bufio.NewScanner(bytes.NewReader(out))
 	for lines.Scan() {
-		// Progress is written over itself.
+		// Progress lines overwrite each other.
 		line := lines.Text()
 		line = strings.TrimSpace(line[strings.LastIndexByte(line, '\r')+1:])
 		fields := strings.Fields(line)
@@ -99,12 +99,12 @@ func parseRedis(out []byte) ([]redisRun, error) {
 	return all, nil
 }
 
-// redisTests are what is measured: the two commands that everyone knows.
+// redisTests are the measured commands: the two that everyone knows.
 var redisTests = []string{"SET", "GET"}
 
 // MeasureRedis runs redis-benchmark against redis-server of both root filesystems in turn,
-// over a unix socket. The same redis-benchmark drives both: the rebuilt image's, for the
-// original one would wait for the vsyscall page itself.
+// over a unix socket. The same redis-benchmark drives both: the rebuilt image's, because the original one
+// would be slowed by the vsyscall page itself.
 func MeasureRedis(ctx context.Context, o RedisOptions) ([]Redis, error) {
 	sides := []*redisSide{{mode: Original, root: o.Original}, {mode: Rebuilt, root: o.Rebuilt}}
 	for round := range o.Rounds {

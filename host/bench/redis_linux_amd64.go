@@ -20,7 +20,7 @@ import (
 const (
 	socketName  = "vfix-bench/redis.sock" // in the root filesystem
 	redisSocket = "/" + socketName
-	// comeUp is how long a server may take until its socket is there.
+	// comeUp is how long a server may take until its socket exists.
 	comeUp = time.Minute
 	// ended is how long it may take to end.
 	ended = 10 * time.Second
@@ -32,7 +32,7 @@ var (
 	redisBenchmarks = []string{"/usr/local/bin/redis-benchmark", "/usr/bin/redis-benchmark"}
 )
 
-// round starts the server of a side, lets the benchmark loose on it, and ends it.
+// round starts the server of a side, runs the benchmark against it, and ends it.
 func (s *redisSide) round(ctx context.Context, o RedisOptions) (err error) {
 	own, server, err := rootWith(s.root, redisServers)
 	if err != nil {
@@ -73,8 +73,8 @@ func (s *redisSide) round(ctx context.Context, o RedisOptions) (err error) {
 	} else if err != nil {
 		return err
 	}
-	// The benchmark is in another root than the original server: the socket gets a hard link there. Both folders were
-	// made by socketFolder, so no symlink is on the way.
+	// The benchmark's root differs from that of the original server: the socket gets a hard link there. Both
+	// folders were made by socketFolder, so their paths have no symlinks.
 	if s.root != o.Rebuilt {
 		if err := os.Link(s.root+redisSocket, o.Rebuilt+redisSocket); err != nil {
 			return err
@@ -110,7 +110,7 @@ func rootWith(dir string, usual []string) (root *os.Root, name string, err error
 	return nil, "", fmt.Errorf("the image has no %s", strings.Join(usual, " and no "))
 }
 
-// socketFolder makes the empty folder of the socket, in which nobody may make one.
+// socketFolder makes the empty folder in which user nobody may create the socket.
 func socketFolder(root *os.Root) error {
 	folder := path.Dir(socketName)
 	if err := root.RemoveAll(folder); err != nil {

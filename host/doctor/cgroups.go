@@ -1,4 +1,4 @@
-// Which control groups this host has, and what Java and old inits make of them.
+// Which control groups this host has, and how Java and old inits use them.
 
 package doctor
 

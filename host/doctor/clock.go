@@ -16,9 +16,9 @@ const clockDir = "/sys/devices/system/clocksource/clocksource0/"
 // arch/x86/kernel/hpet.c, drivers/clocksource/acpi_pm.c, kernel/time/jiffies.c,
 // arch/x86/xen/time.c where the hypervisor's TSC is not stable), and why.
 var slowSources = map[string]string{
-	"xen":             "a hypercall's shared page, which the vDSO reads only where the hypervisor calls its TSC stable",
-	"hpet":            "a timer on the chipset, which every read has to go out to",
-	"acpi_pm":         "a timer of the power management, which every read has to go out to by a port",
+	"xen":             "a page shared by the hypervisor, which the vDSO reads only if the hypervisor marks its TSC as stable",
+	"hpet":            "a timer on the chipset, outside the processor",
+	"acpi_pm":         "a power management timer, read through an I/O port",
 	"jiffies":         "the timer interrupt's count",
 	"refined-jiffies": "the timer interrupt's count",
 }
@@ -59,7 +59,7 @@ func judgeClock(c *Check, source, available string, e probe.Entry, counted bool,
 	switch {
 	case e.Entered > 0 || !counted && slow:
 		c.found(Fail, "%s: every read is a system call, which %s", source, price)
-		c.Means = "Every clock read of every container pays that: databases, tracing and logging read clocks all the time"
+		c.Means = "This slows every clock read in every container: databases, tracing and logging read clocks all the time"
 		if why != "" {
 			c.Means = fmt.Sprintf("%s is %s. %s", source, why, c.Means)
 		}

@@ -64,7 +64,7 @@ func judgeContainers(c *Check, found *inventory.Inventory, served bool) {
 		c.Do = "vfix rebuild NAME for each"
 	case broken > 0 || len(found.LeftOut) > 0:
 		c.found(Warn, "%s, of those that were examined", found1)
-		c.Means = "nothing is known of the rest"
+		c.Means = "the rest is unknown"
 		c.Do = "vfix scan NAME for each of the rest"
 	default:
 		c.found(OK, "%s", found1)
@@ -130,6 +130,6 @@ func checkPolicy(x *examination, c *Check) {
 		if p.Source == starts.ClosedDefault {
 			c.Verdict = Fail
 		}
-		c.Do = "correct " + p.Path + ", and read it with 'vfix runtime check'; {} in it stands for the defaults"
+		c.Do = "correct " + p.Path + ", and check it with 'vfix runtime check'; {} means the defaults"
 	}
 }

@@ -1,6 +1,6 @@
 // The kernel's cache of file names (dentries): one hash table for all containers, sized at
-// boot. A neighbor that asks for names that do not exist fills it with negative dentries;
-// everybody's look-ups then walk longer chains, on memory that is not in the processor's cache.
+// boot. A neighbor that looks up names that do not exist fills it with negative dentries; everybody's
+// look-ups then walk longer chains, in memory that is not in the processor's cache.
 
 package doctor
 
@@ -20,8 +20,8 @@ import (
 const (
 	dentrySize = 192 // bytes, struct dentry on x86-64
 	pageSize   = 4096
-	// hashScale: one bucket for each 2^13 bytes of memory (fs/dcache.c, dcache_init); from
-	// 64 GiB on each fourfold memory doubles that (mm/mm_init.c, alloc_large_system_hash).
+	// hashScale: one bucket for each 2^13 bytes of memory (fs/dcache.c, dcache_init); from 64 GiB on, each
+	// fourfold increase of memory doubles that (mm/mm_init.c, alloc_large_system_hash).
 	hashScale     = 13
 	adaptFrom     = 64 << 30
 	floodMost     = 500_000 // names
@@ -80,7 +80,7 @@ func checkDentry(x *examination, c *Check) {
 	} else {
 		defer func() {
 			if err := remove(); err != nil {
-				c.note("the flood's directory stays: %v", err)
+				c.note("the flood's directory could not be removed: %v", err)
 			}
 		}()
 		x.lookups(c, dir, buckets)
@@ -129,7 +129,7 @@ func (x *examination) flood(c *Check, dir string, names int, buckets float64) (e
 	return nil
 }
 
-// lookup measures look-ups of missing names, of such as were asked for before.
+// lookup measures look-ups of missing names that were looked up before.
 func (x *examination) lookup(c *Check, dir, when string) {
 	rounds := enoughRounds
 	if x.Quick {
@@ -152,8 +152,8 @@ func (x *examination) lookup(c *Check, dir, when string) {
 		when, nanoseconds(ns), nanoseconds(median), nanoseconds(slowest))
 }
 
-// floodNames is how many names a flood may take: a small part of the memory that is free,
-// here and in this cgroup.
+// floodNames is how many names a flood may use: a small part of the free memory, on this host and in this
+// cgroup.
 func (x *examination) floodNames() int {
 	free := x.meminfo("MemAvailable")
 	for _, path := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
@@ -173,8 +173,8 @@ func (x *examination) meminfo(field string) float64 {
 	return n * 1024
 }
 
-// hashBuckets is the size of the hash table: as the kernel said at boot, else computed as it
-// computes it; source says which.
+// hashBuckets is the size of the hash table: as the kernel logged at boot, else computed as the kernel does;
+// source says which.
 func (x *examination) hashBuckets() (buckets float64, source string) {
 	lines, from, _ := x.kernelLog(x.ctx)
 	for _, l := range lines {
@@ -216,7 +216,7 @@ func judgeDentry(c *Check) {
 	after, _ := c.value("lookup_after")
 	names, _ := c.value("flood")
 	long, _ := c.value("chain_during")
-	c.Means = "all containers of this kernel share this cache: one that looks for many missing names slows the file access of all"
+	c.Means = "all containers of this kernel share this cache: one that looks for many missing names slows file access for all"
 	found := "the cache's size is not known"
 	if known {
 		found = fmt.Sprintf("%.1f names in a bucket", chain)

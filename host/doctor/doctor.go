@@ -1,6 +1,6 @@
-// Package doctor finds out what a host does to containers with legacy programs: whether and
-// at what price it serves the vsyscall page, what reading a clock costs, what neighbours
-// on the same kernel cost, and what else ends old programs on new hosts. It measures all that it can, and reports the rest.
+// Package doctor finds out how a host treats containers with legacy programs: whether and at what cost it
+// serves the vsyscall page, the cost of reading a clock, the cost of neighbours on the same kernel, and other
+// reasons why old programs fail on new hosts. It measures all that it can, and reports the rest.
 //
 // A check is a function from a machine (its files, and the runs of vfix-measure on it) to a
 // Check, so that the checks can be tried on the recorded files of other machines.
@@ -25,9 +25,9 @@ type Verdict string
 const (
 	// OK: nothing here harms a container.
 	OK Verdict = "ok"
-	// Warn: legacy programs run, at a price that the check names.
+	// Warn: legacy programs run, at a cost that the check names.
 	Warn Verdict = "warn"
-	// Fail: containers break, or pay many times what they need to.
+	// Fail: containers break, or are many times slower than necessary.
 	Fail Verdict = "fail"
 	// Skipped: could not be checked; Found says why.
 	Skipped Verdict = "skipped"
@@ -117,7 +117,7 @@ func (c *Check) line(format string, a ...any) { c.Lines = append(c.Lines, fmt.Sp
 
 func (c *Check) note(format string, a ...any) { c.Notes = append(c.Notes, oneLine(format, a...)) }
 
-// found sets the verdict and what decided it.
+// found sets the verdict and the finding that decided it.
 func (c *Check) found(v Verdict, format string, a ...any) {
 	c.Verdict, c.Found = v, oneLine(format, a...)
 }
@@ -133,8 +133,8 @@ type Options struct {
 	Program []byte        // vfix-measure
 	Limit   time.Duration // for each check
 	Quick   bool          // fewer rounds, a smaller flood, no images
-	// FloodDir is where the dentry check makes its folder, "" for a temporary folder that
-	// keeps missing names in the cache.
+	// FloodDir is where the dentry check makes its folder, "" for a temporary folder whose missing names the
+	// kernel caches.
 	FloodDir string
 	// Profile is a seccomp profile as docker takes it (JSON); nil is docker's default one.
 	Profile []byte
@@ -187,7 +187,7 @@ func examine(ctx context.Context, m machine, o Options) (*Report, error) {
 			c.Do = "try again on a quieter machine, or with a longer --limit"
 		case errors.Is(err, hinterr.ErrNoDaemon):
 			c.found(Skipped, "%v", err)
-			c.Do = "name an engine with DOCKER_HOST, or look into an image with vfix scan"
+			c.Do = "name an engine with DOCKER_HOST, or examine an image with vfix scan"
 		case err != nil:
 			c.found(Skipped, "%v", err)
 		}
@@ -196,7 +196,7 @@ func examine(ctx context.Context, m machine, o Options) (*Report, error) {
 	return r, nil
 }
 
-// made makes a check, and returns what ended it before its end.
+// made runs a check, and returns the error that ended it early.
 func (c *Check) made(x *examination, check func(*examination, *Check)) (err error) {
 	defer func() {
 		switch p := recover().(type) {
@@ -221,7 +221,7 @@ func (c *Check) value(name string) (float64, bool) {
 	return 0, false
 }
 
-// nanoseconds writes a time for people, with three digits that count.
+// nanoseconds writes a time for people, with three significant digits.
 func nanoseconds(ns float64) string {
 	switch {
 	case ns < 10:

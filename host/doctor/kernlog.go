@@ -18,13 +18,13 @@ import (
 // maxEvents bounds the crashes that are kept of a log.
 const maxEvents = 1000
 
-// ours are programs of vfix that try the page out.
+// ours are programs of vfix that test the page.
 var ours = []string{"vfix-measure", "vfix-trace"}
 
 // maxLines bounds what is kept of a log.
 const maxLines = 1 << 20
 
-// stripLines takes the lines of a log apart; those that programs wrote are left out.
+// stripLines parses the lines of a log; those that programs wrote are left out.
 func stripLines(text string) (lines []kernellog.Line) {
 	for line := range strings.Lines(text) {
 		if l, ok := kernellog.Strip(line); ok && len(lines) < maxLines {
@@ -107,7 +107,7 @@ func judgeLog(x *examination, c *Check, all []*diagnose.Crash, since string) {
 		noun = "processes"
 	}
 	c.found(Fail, "%d %s crashed calling the vsyscall page", len(all), noun)
-	c.Means = "each ended with SIGSEGV (status 139), or with SIGSYS (status 159) where a seccomp filter refused the call"
+	c.Means = "each ended with SIGSEGV (status 139), or with SIGSYS (status 159) if a seccomp filter refused the call"
 	c.Do = "vfix diagnose for one of these lines, vfix scan for its image"
 }
 
@@ -115,7 +115,7 @@ func judgeLog(x *examination, c *Check, all []*diagnose.Crash, since string) {
 func (x *examination) whereabouts(program string, pid int) string {
 	proc := fmt.Sprintf("/proc/%d/", pid)
 	if x.line(proc+"comm") != strings.TrimSpace(program) {
-		return "" // ended, or the number is another's by now
+		return "" // ended, or another process has its number by now
 	}
 	cgroup, err := x.read(proc + "cgroup")
 	if err != nil {

@@ -1,5 +1,5 @@
-// How many files a process in a container may have open: programs that close all they might
-// have take a system call for each.
+// How many files a process in a container may have open: programs that close all possible files need a system
+// call for each.
 
 package doctor
 
@@ -21,7 +21,7 @@ const (
 // at most 15 bytes.
 var engineProcesses = []string{"dockerd", "containerd", "containerd-shim", "crio", "conmon", "k3s-server", "k3s-agent", "rke2", "k0s", "podman"}
 
-// limitedProcess is a process that says what limit containers have.
+// limitedProcess is a process that shows the limit of containers.
 type limitedProcess struct {
 	name  string
 	files uint64
@@ -59,7 +59,7 @@ func checkNofile(x *examination, c *Check) {
 		c.found(OK, "%s", found)
 		return
 	}
-	c.Means = "yum, rpm, Python 2 and many old daemons close every possible file before they start a program: they seem to hang, with a processor at 100%"
+	c.Means = "yum, rpm, Python 2 and many old daemons close every possible file before they start a program: they seem to hang at 100% CPU"
 	c.Do = "run containers with docker run --ulimit nofile=1024:524288, or set \"default-ulimits\" in /etc/docker/daemon.json; for other engines, set LimitNOFILE=1024:524288 in their systemd unit"
 }
 

@@ -72,7 +72,7 @@ func (h *here) scratch(dir string) (path string, remove func() error, err error)
 			continue
 		}
 		if st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC {
-			errs = append(errs, fmt.Errorf("%s is in memory, and the kernel keeps no missing names of it", d))
+			errs = append(errs, fmt.Errorf("%s is in memory: the kernel does not cache missing names in it", d))
 			continue
 		}
 		path, err := os.MkdirTemp(d, ".vfix-doctor-")

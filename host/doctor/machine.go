@@ -1,4 +1,4 @@
-// The machine as the checks see it, real or recorded, and what a check is made with.
+// The machine as the checks see it, real or recorded, and the tools of a check.
 
 package doctor
 
@@ -10,7 +10,7 @@ import (
 	"vfix.dev/vfix/internal/kernellog"
 )
 
-// machine is what the checks see of a host: the real one, or a recorded one.
+// machine is a host as the checks see it: the real one, or a recorded one.
 type machine interface {
 	// read returns a file's content, at most maxFile bytes of it.
 	read(path string) ([]byte, error)
@@ -29,17 +29,17 @@ type machine interface {
 	scratch(dir string) (path string, remove func() error, err error)
 }
 
-// maxFile bounds what is read of a file: config-* and kern.log are the longest ones.
+// maxFile is how much of a file is read at most: config-* and kern.log are the longest ones.
 const maxFile = 64 << 20
 
-// examination is a machine while one check is made of it.
+// examination is a machine during one check.
 type examination struct {
 	machine
 	Options
 	ctx context.Context // ends the check
 }
 
-// ended is what a check that cannot go on panics with, for examine.
+// ended is the value with which a check that cannot continue panics, for examine.
 type ended struct{ err error }
 
 // must ends the check on an error.
@@ -64,7 +64,7 @@ func (x *examination) line(path string) string {
 	return strings.TrimSpace(first)
 }
 
-// field returns what a file has behind a name and a colon, "" without it.
+// field returns the text after a name and a colon in a file, "" without it.
 func (x *examination) field(path, name string) string {
 	for line := range strings.Lines(x.text(path)) {
 		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
@@ -81,7 +81,7 @@ func (x *examination) run(stdin []byte, args ...string) probe.Outcome {
 	return o
 }
 
-// times measures subjects in turn, each so often, and for so long (µs) each time.
+// times measures subjects in turn: how often each, and how long (µs) each time.
 func (x *examination) times(filter []byte, subjects ...string) (probe.Samples, probe.Outcome) {
 	args := []string{"time", "15", "2000"}
 	if x.Quick {
@@ -94,7 +94,7 @@ func (x *examination) times(filter []byte, subjects ...string) (probe.Samples, p
 	return probe.Times(o.Stdout), o
 }
 
-// quiet is what a subject takes undisturbed, which becomes a figure; false if it was not measured.
+// quiet is the time of a subject undisturbed, which becomes a figure; false if it was not measured.
 func (c *Check) quiet(t probe.Samples, subject, name string) (ns float64, ok bool) {
 	if ns, ok = t.Quiet(subject); ok {
 		c.figure(name, ns, "ns")

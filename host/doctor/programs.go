@@ -1,5 +1,4 @@
-// Rights that the kernel gives old programs: 32-bit ones run, and those that count on the addresses
-// that they get.
+// Whether the kernel runs 32-bit programs, and those that rely on the addresses that they get.
 
 package doctor
 
@@ -47,8 +46,8 @@ func checkIA32(x *examination, c *Check) {
 	}
 }
 
-// usualBits is the default of CONFIG_ARCH_MMAP_RND_BITS on x86-64, and what sanitizers of gcc before 14
-// and clang before 18 leave room for (google/sanitizers#1614).
+// usualBits is the default of CONFIG_ARCH_MMAP_RND_BITS on x86-64, and the most that sanitizers of gcc before
+// 14 and clang before 18 leave room for (google/sanitizers#1614).
 const usualBits = 28
 
 func checkASLR(x *examination, c *Check) {

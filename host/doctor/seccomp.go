@@ -30,7 +30,7 @@ func checkSeccomp(x *examination, c *Check) {
 	}
 	c.fact("profile", profile)
 	c.line("%s, %d instructions", profile, len(filter)/probe.InstructionSize)
-	// In turn, so that what else the machine does hits both alike.
+	// In turn, so that other load on the machine affects both alike.
 	bare, taxed := probe.Samples{}, probe.Samples{}
 	const turns = 4
 	for range turns {
@@ -66,11 +66,11 @@ func judgeSeccomp(c *Check, tax float64, inherited string, forbidden []string) {
 	f, _ := c.value("filtered_monotonic")
 	c.figure("tax", tax, "ratio")
 	found := fmt.Sprintf("clock_gettime as a system call: %s without a filter, %s under one", nanoseconds(b), nanoseconds(f))
-	c.Means = "only clock reads that enter the kernel pay it: those of the vsyscall page, and all where the vDSO does not help"
+	c.Means = "only clock reads that enter the kernel are slower: those of the vsyscall page, and all if the vDSO cannot read the clock"
 	switch {
 	case len(forbidden) > 0:
 		c.found(Fail, "the profile forbids %s", strings.Join(forbidden, ", "))
-		c.Means = "programs without a vDSO, those that call the vsyscall page, and all where the clock source is slow, cannot read the clock"
+		c.Means = "programs without a vDSO, those that call the vsyscall page, and all if the clock source is slow, cannot read the clock"
 		c.Do = "allow them in the profile, whatever their arguments, which also costs the least"
 	case tax >= taxFail:
 		c.found(Fail, "%s: %.0f%% more at most", found, 100*tax)
@@ -82,6 +82,6 @@ func judgeSeccomp(c *Check, tax float64, inherited string, forbidden []string) {
 		c.found(OK, "%s", found)
 	}
 	if inherited != "" && inherited != "0" {
-		c.note("vfix itself runs under %s seccomp filter(s) here, so the figure without one has these in it: run vfix doctor on the host for the bare one", inherited)
+		c.note("vfix itself runs under %s seccomp filter(s) here, so the figure without a filter includes them: run vfix doctor on the host for the bare figure", inherited)
 	}
 }

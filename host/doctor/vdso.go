@@ -1,4 +1,4 @@
-// Whether this kernel gives processes a vDSO, what is in it, and what its functions cost.
+// Whether this kernel gives processes a vDSO, its functions and their cost.
 
 package doctor
 
@@ -74,7 +74,7 @@ func costOfVDSO(x *examination, c *Check, missing []string) {
 	entries := x.run(nil, append([]string{"entries"}, subjects...)...)
 	t, _ := x.times(nil, append(subjects, "syscall:monotonic")...)
 	if !entries.OK() {
-		c.note("whether calls enter the kernel was not counted, for no seccomp filter could be set (%s)", entries)
+		c.note("kernel entries were not counted: no seccomp filter could be set (%s)", entries)
 	}
 	entered := probe.Entries(entries.Stdout)
 	var slow []string

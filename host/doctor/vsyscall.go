@@ -29,7 +29,7 @@ const (
 // one (native); a trapped call costs a page fault in addition.
 const nativeFactor = 1.5
 
-// kernelConfig is what the kernel's configuration says of the page.
+// kernelConfig is what the kernel's configuration says about the page.
 type kernelConfig struct {
 	source    string // the file; "" for none
 	emulation bool   // CONFIG_X86_VSYSCALL_EMULATION
@@ -65,7 +65,7 @@ func checkVsyscall(x *examination, c *Check) {
 	}
 }
 
-// pageLines says what the witnesses say, for people.
+// pageLines are the witnesses' findings, for people.
 func pageLines(c *Check, perms string, call, peek probe.Outcome, config kernelConfig, option string) {
 	c.line("/proc/self/maps: %s; a call: %s; a read: %s", perms, call, peek)
 	built := "the kernel's configuration is not known"
@@ -142,20 +142,20 @@ func judgePage(c *Check, is mode, config kernelConfig, option, release string, r
 	case modeNone:
 		c.found(Fail, "none: a call ends in SIGSEGV")
 		c.Means = legacy + " end with status 139 and nothing in their log"
-		c.Do = "vfix rebuild IMAGE, or vfix run PROGRAM; or boot the host with vsyscall=xonly, which every container pays for"
+		c.Do = "vfix rebuild IMAGE, or vfix run PROGRAM; or boot the host with vsyscall=xonly, at a cost for every container"
 		if strings.Contains(release, "microsoft") {
 			c.Do += ". Under WSL2 that is a line of .wslconfig: kernelCommandLine = vsyscall=xonly, in the section [wsl2]"
 		}
 		if config.source != "" && !config.emulation || config.source == "" && option != "" && option != string(modeNone) {
 			c.Do = "vfix rebuild IMAGE, or vfix run PROGRAM. No boot option helps: this kernel is built without CONFIG_X86_VSYSCALL_EMULATION"
 			if option != "" {
-				c.Do += fmt.Sprintf(", and ignores vsyscall=%s without a word", option)
+				c.Do += fmt.Sprintf(", and silently ignores vsyscall=%s", option)
 			}
 		}
 	case modeBlocked:
 		c.found(Fail, "a seccomp filter ends the caller (SIGSYS)")
-		c.Means = legacy + " end with status 159 under this filter, and so does what is started from here"
-		c.Do = "vfix rebuild IMAGE, or vfix run PROGRAM; or take the rule on the page out of the filter"
+		c.Means = legacy + " end with status 159 under this filter, and so do programs started from here"
+		c.Do = "vfix rebuild IMAGE, or vfix run PROGRAM; or remove the rule about the page from the filter"
 	case modeXonly:
 		c.found(Warn, "%s", price)
 		c.Means = legacy + " run slowly on this host and crash on hosts with vsyscall=none"
@@ -174,7 +174,7 @@ func judgePage(c *Check, is mode, config kernelConfig, option, release string, r
 	}
 }
 
-// findImages is how to find the IMAGE of an advice.
+// findImages says how to find the IMAGE of a recommendation.
 const findImages = ". 'vfix list | vfix scan --from-file -' shows which images of the engines here are affected"
 
 // pagePerms is how /proc/self/maps shows the page; known is false without /proc.

@@ -20,10 +20,10 @@ import (
 	"vfix.dev/vfix/rewriter/patch"
 )
 
-// socket is where the process that asks is.
+// socket is the descriptor of the connection to the caller.
 const socket = 0
 
-// Main is the confined process, started as Name: it answers until nobody asks any more. It returns
+// Main is the confined process, started as Name: it answers until the caller closes the connection. It returns
 // its exit status.
 func Main() int {
 	if closeOthers() != nil {
@@ -46,7 +46,7 @@ func Main() int {
 		var r request
 		files, err := receive(socket, buf, &r, maxFiles)
 		if err != nil {
-			return 0 // nobody asks any more
+			return 0 // the caller closed the connection
 		}
 		a := serve(&r, files, b.Fixes)
 		for _, f := range files {
@@ -58,7 +58,7 @@ func Main() int {
 	}
 }
 
-// closeOthers closes what the process has inherited from the engine beside the socket.
+// closeOthers closes all descriptors inherited from the engine except the socket.
 func closeOthers() error {
 	const first = 3
 	err := unix.CloseRange(first, math.MaxInt32, 0)
@@ -78,7 +78,7 @@ func closeOthers() error {
 // maxFiles is how many files come with a request.
 const maxFiles = 2
 
-// serve does what is asked. A fault of vfix's own is also an answer.
+// serve carries out a request. A bug in vfix is also an answer.
 func serve(r *request, files []*os.File, fixes []find.Fix) (a answer) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -130,7 +130,7 @@ func planOf(f io.ReaderAt, size int64, fixes []find.Fix) (p *patch.Plan, found F
 
 var errOther = errors.New("not the file that was examined")
 
-// patchFile writes the patched copy of a file, which is to have want bytes, and proves that it is one.
+// patchFile writes the patched copy of a file, which must have want bytes, and proves that it is one.
 func patchFile(original io.ReaderAt, size int64, to *os.File, want int64, fixes []find.Fix) error {
 	p, _, err := planOf(original, size, fixes)
 	if err != nil {

@@ -1,4 +1,4 @@
-// The side that asks.
+// The caller's side.
 
 package examiner
 
@@ -16,14 +16,14 @@ import (
 	"vfix.dev/vfix/rewriter/find"
 )
 
-// Examiner has files examined. The confined process is started when the first file is.
+// Examiner sends files to be examined. The confined process is started with the first file.
 type Examiner struct {
 	// Memory bounds the process, in bytes of data; Until is when it must be done.
 	Memory int64
 	Until  time.Time
 	// Fixes are those that are made besides: nil for none.
 	Fixes []find.Fix
-	// Holds is what confines the process, once it has been started.
+	// Holds are the restrictions of the process, once it has been started.
 	Holds []string
 
 	process *os.Process
@@ -94,10 +94,10 @@ func (e *Examiner) answer(v any) error {
 	return err
 }
 
-// ended says why the process gave no answer, and sees to it that it is gone.
+// ended says why the process gave no answer, and makes sure that it has ended.
 func (e *Examiner) ended(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
-		// Its own end, if it has come to one: not the SIGKILL of stop.
+		// Its own exit, if it has ended by itself: not the SIGKILL of stop.
 		state, werr := e.process.Wait()
 		e.process = nil
 		if werr == nil {
@@ -132,7 +132,7 @@ func (e *Examiner) confined() error {
 	// Go would keep a descriptor of its control group open to watch the number of processors.
 	attr := &os.ProcAttr{Env: []string{"GODEBUG=containermaxprocs=0", "GOMAXPROCS=1"}, Files: []*os.File{other, nil, nil}}
 	e.process, err = os.StartProcess("/proc/self/exe", []string{Name}, attr)
-	other.Close() // or its end would not be seen
+	other.Close() // otherwise its end would not be noticed
 	if err != nil {
 		e.process = nil
 		return err

@@ -12,15 +12,15 @@ import (
 	"vfix.dev/vfix/rewriter/find"
 )
 
-// Pool makes the examiners of a start. A file that takes a confined process over can lie about what that
-// process is asked later: who must not be lied to gets one of his own.
+// Pool makes the examiners of a start. A file that takes over a confined process can falsify its later
+// answers: a caller that must rely on them gets a separate process.
 type Pool struct {
 	// Memory and Until are those of each Examiner.
 	Memory int64
 	Until  time.Time
 	// Fixes are those that are made besides.
 	Fixes []find.Fix
-	// Examined is how many files were, in whatever way.
+	// Examined is how many files were examined, in whatever way.
 	Examined atomic.Int64
 
 	mu    sync.Mutex
@@ -38,7 +38,7 @@ func (p *Pool) Holds() []string {
 // made is an examiner that is not started.
 func (p *Pool) made() *Examiner { return &Examiner{Memory: p.Memory, Until: p.Until, Fixes: p.Fixes} }
 
-// one is an examiner, to be ended with done. A start that needs one mostly needs another one, for the next
+// one is an examiner, to be ended with done. A start that needs one usually needs another, for the next
 // directory or for a copy: while one works, the next is started.
 func (p *Pool) one() *Examiner {
 	e, next := p.made(), p.made()
@@ -68,7 +68,7 @@ func (p *Pool) done(e *Examiner) {
 	}
 }
 
-// Close ends what was started and not needed.
+// Close ends the processes that were started and not needed.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,8 +86,8 @@ func (p *Pool) Patch(original int, size int64, to int, want int64) error {
 	return e.Patch(original, size, to, want)
 }
 
-// Group examines the files of one directory: what one of them says of another is between the two. It has as many
-// processes as are asked at a time.
+// Group examines the files of one directory: a file that falsifies answers can do so only about its
+// neighbours. It has as many processes as there are requests at a time.
 type Group struct {
 	*Pool
 	idle chan *Examiner
@@ -105,8 +105,8 @@ type File interface {
 // maxSearched is the largest file that is searched here, in bytes: that has no bound on its time.
 const maxSearched = 64 << 20
 
-// Examine examines an x86-64 ELF file of size bytes, a part of which buf takes. Most name the page nowhere: that
-// is seen without a look at their format, and no process is asked.
+// Examine examines an x86-64 ELF file of size bytes, a part of which buf takes. Most do not contain an
+// address of the page: this is checked without parsing their format, and without a process.
 func (g *Group) Examine(f File, size int64, buf []byte) (Finding, error) {
 	g.Examined.Add(1)
 	if len(g.Fixes) == 0 && size <= maxSearched {

@@ -2,15 +2,14 @@
 // SOCK_SEQPACKET socket, JSON, the files of a request beside it. Zero values are left out: the answer about
 // most files is {}.
 
-// Package examiner reads the ELF files of images, which may be made to harm whoever reads them, in a
-// process of its own that can do nothing else: it opens no file and makes no socket, it is nobody
-// without capabilities, its memory and time are bounded. It does not run in the control group of
-// the container's pod: others wait for what it finds in a layer, and a pod of little processor time would make them wait
+// Package examiner reads the ELF files of images, which may be made to attack their reader, in a separate
+// process that can do nothing else: it opens no file, makes no socket, runs as user nobody without
+// capabilities, and its memory and time are bounded. It does not run in the control group of the container's
+// pod: others wait for its results about a layer, and a pod with little processor time could make them wait
 // as long as it likes. Files reach it as open descriptors, one call at a time.
 //
-// The caller trusts none of its answers further than the file that they are about: the hash of a file
-// is the caller's own. A file whose examination ends the process has not been examined; the next file
-// gets a new process.
+// The caller trusts each answer only for the file that it is about, and computes the hash of a file itself. A
+// file whose examination ends the process has not been examined; the next file gets a new process.
 package examiner
 
 import (
@@ -22,7 +21,7 @@ import (
 	"vfix.dev/vfix/rewriter/patch"
 )
 
-// Name is what the confined process is called as (argv[0]).
+// Name is the name of the confined process (argv[0]).
 const Name = "vfix-examiner"
 
 // maxMessage bounds a message, in bytes.

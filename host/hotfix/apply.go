@@ -1,4 +1,4 @@
-// Recreating a container with mounts over its files, and undoing that where a step fails.
+// Recreating a container with mounts over its files, and undoing that if a step fails.
 
 package hotfix
 
@@ -27,19 +27,19 @@ import (
 // Recreated is a container that was recreated.
 type Recreated struct {
 	ID    string `json:"id"`  // of the new container, which has the old one's name and is not started
-	Old   string `json:"old"` // what the old container is called now
+	Old   string `json:"old"` // the present name of the old container
 	OldID string `json:"old_id"`
 	// Image is the image that was made of the old container's own changes, "" if it had
 	// none.
 	Image string `json:"image"`
-	// Back are the commands that undo it all, Clean those that remove what is no longer
-	// needed when the new container works.
+	// Back are the commands that undo it all, Clean those that remove the leftovers when the new container
+	// works.
 	Back  []string `json:"back"`
 	Clean []string `json:"clean"`
 }
 
-// recreation recreates a container with mounts. The old one keeps its name until the new
-// one is whole; whatever fails, what was done is undone in the reverse order.
+// recreation recreates a container with mounts. The old one keeps its name until the new one is complete; if
+// anything fails, all steps are undone in reverse order.
 type recreation struct {
 	c      *engine.Client
 	old    *engine.Container
@@ -52,17 +52,16 @@ type recreation struct {
 	image string // that the new one is made of
 }
 
-// undoing is how one step is undone. It must do no harm where the step was never done: an
-// answer may get lost.
+// undoing is how one step is undone. It must be harmless if the step was never done: an answer may get lost.
 type undoing struct {
 	Do func(context.Context) error
 	By string // the same as a command
 }
 
-// keptImages is what the images are called that hold a container's own changes.
+// keptImages is the name of the images that hold a container's own changes.
 const keptImages = "vfix-hotfix"
 
-// undoTime is how long undoing may take all together.
+// undoTime is how long undoing may take in all.
 const undoTime = time.Minute
 
 func (r *recreation) run(ctx context.Context) (*Recreated, error) {
@@ -80,11 +79,12 @@ func (r *recreation) run(ctx context.Context) (*Recreated, error) {
 	return &r.Recreated, nil
 }
 
-// prepare refuses what cannot be done, names what killed runs left, and finds a name for the old container.
+// prepare rejects containers that cannot be recreated, names the leftovers of killed runs, and finds a name
+// for the old container.
 func (r *recreation) prepare(ctx context.Context) error {
 	for _, m := range r.mounts {
 		if !utf8.ValidString(m.Target) {
-			return hinterr.Errorf(hinterr.ErrUnsupported, "%q: an engine takes no name that is not UTF-8", m.Target)
+			return hinterr.Errorf(hinterr.ErrUnsupported, "%q: engines accept only names in UTF-8", m.Target)
 		}
 	}
 	left, err := findLeftovers(ctx, r.c, r.name)
@@ -107,7 +107,7 @@ func (r *recreation) prepare(ctx context.Context) error {
 	return hinterr.With(fmt.Errorf("%s and %d more names are in use", wish, most-1), "remove old ones: docker rm %s", wish)
 }
 
-// RollBack undoes what was done and returns err, with what is left to do if that fails.
+// RollBack undoes the steps and returns err, with the remaining commands if that fails.
 func (r *recreation) RollBack(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
@@ -126,9 +126,9 @@ func (r *recreation) RollBack(ctx context.Context, err error) error {
 	return err
 }
 
-// findImage finds what the new container is made of: the old one's image by name, or by ID if
-// that name means another image now. The container's changes in its own layer go
-// into an image first, or it would be missing.
+// findImage finds the image for the new container: the old one's by name, or by ID if that name now means
+// another image. The container's changes in its own layer are committed to an image first, or they would be
+// lost.
 func (r *recreation) findImage(ctx context.Context) error {
 	r.image = r.old.Config.Image
 	changed, err := r.c.Changed(ctx, r.old.ID)
@@ -143,8 +143,8 @@ func (r *recreation) findImage(ctx context.Context) error {
 		}
 		return err
 	}
-	// A tag has the letters that a container's name has (distribution/reference, tag), and
-	// at most 128 of them.
+	// A tag may have the same characters as a container's name (distribution/reference, tag), and at most 128
+	// of them.
 	const longest = 100
 	tag := r.name[:min(len(r.name), longest)] + "-" + randomHex()
 	r.Image = keptImages + ":" + tag
@@ -152,7 +152,7 @@ func (r *recreation) findImage(ctx context.Context) error {
 	r.Undo = append(r.Undo, undoing{func(ctx context.Context) error {
 		return unlessGone(r.c.RemoveImage(ctx, r.Image))
 	}, "docker rmi " + r.Image})
-	r.P.Note("what the container changed in its own layer (%d files and directories) is kept in the image %s", changed, r.Image)
+	r.P.Note("the container's own changes (%d files and directories) are kept in the image %s", changed, r.Image)
 	return r.c.Commit(ctx, r.old.ID, "docker.io/library/"+keptImages, tag, "what container "+r.name+" changed, for vfix hotfix")
 }
 
@@ -170,7 +170,7 @@ func unlessGone(err error) error {
 	return err
 }
 
-// create makes the new container, under a name of its own, and connects its networks.
+// create makes the new container, under a temporary name, and connects its networks.
 func (r *recreation) create(ctx context.Context) error {
 	req, err := newCreateRequest(r.old.Raw, r.image, r.mounts, r.dir)
 	if err != nil {
@@ -240,8 +240,8 @@ const (
 	keptSuffix = "-vfix-old"
 )
 
-// leftovers are what killed recreations of one container left: nothing shows it but the names, which no engine can swap in
-// one step.
+// leftovers are what killed recreations of one container left: only the names show it, because no engine can
+// swap them in one step.
 type leftovers struct {
 	made []string // commands that remove a new container, and the image that was made for it
 	kept []string // names that the old one may have
@@ -271,8 +271,8 @@ func findLeftovers(ctx context.Context, c *engine.Client, name string) (l leftov
 	return l, nil
 }
 
-// notRenamed is the error for a container without its name: the old one has given it up, and the new one has not
-// got it. nil if that is not so.
+// notRenamed is the error for a name that no container has: the old one has given it up, and the new one has
+// not got it. Otherwise nil.
 func notRenamed(ctx context.Context, c *engine.Client, name string) error {
 	l, err := findLeftovers(ctx, c, name)
 	if err != nil || len(l.made) == 0 || len(l.kept) == 0 {

@@ -20,7 +20,7 @@ import (
 
 // managers are labels of containers that something else starts and replaces.
 var managers = []struct{ label, who, hint string }{
-	{"io.kubernetes.pod.name", "Kubernetes", "add what 'vfix hotfix --for kubernetes' prints to the pod's specification"},
+	{"io.kubernetes.pod.name", "Kubernetes", "add the output of 'vfix hotfix --for kubernetes' to the pod's specification"},
 	{"com.docker.swarm.task.id", "a swarm", "add the mounts to the service: docker service update --mount-add"},
 }
 
@@ -45,7 +45,7 @@ func (h *hotfix) container(ctx context.Context, c *engine.Client, old *engine.Co
 			return err
 		}
 	}
-	// Its file system is the image's layers with its own on top, without what is mounted into it.
+	// Its file system is the image's layers with its own on top, without the mounts.
 	f, err := images.ExamineContainer(ctx, h.s, c, old.ID, images.ContainerPrefix+h.out.Name)
 	if err != nil {
 		return err
@@ -78,8 +78,8 @@ func mayRecreate(out *Hotfixed, old *engine.Container, e engine.Traits) error {
 		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "its engine is at %s, and the patched copies would be here", e.Remote),
 			"run vfix hotfix there")
 	case out.Running && old.HostConfig.AutoRemove:
-		return hinterr.With(fmt.Errorf("it is running, and goes away when it is stopped (--rm)"),
-			"start a new one with what 'vfix hotfix %s' prints", out.Name)
+		return hinterr.With(fmt.Errorf("it is running, and is removed when it stops (--rm)"),
+			"start a new one with the options that 'vfix hotfix %s' prints", out.Name)
 	case out.Running:
 		return hinterr.With(fmt.Errorf("it is running"), "docker stop %s && vfix hotfix --apply %s && docker start %s", out.Name, out.Name, out.Name)
 	}

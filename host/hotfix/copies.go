@@ -1,5 +1,4 @@
-// The copies that hotfixes left in a folder: which there are, who mounts them, and the
-// removal of those that nobody does.
+// The copies that hotfixes left in a folder: the list, the users of each, and the removal of unused ones.
 
 package hotfix
 
@@ -25,18 +24,17 @@ import (
 type Copy struct {
 	store.Entry
 	Path string
-	By   []string // by which it is used: containers, running or not, and processes of this machine; sorted
+	By   []string // its users: containers, running or not, and processes of this machine; sorted
 }
 
-// copyName is what copies are called: their keys in the store.
+// copyName matches the names of copies: their keys in the store.
 var copyName = lazy.Regexp(`^[0-9a-f]{64}$`)
 
-// justMade is how old a copy is at least before it is removed: what has made it may be about
-// to mount it.
+// justMade is the minimum age of a copy that is removed: a newer one may be about to be mounted.
 const justMade = time.Minute
 
-// Copies lists the copies in a folder, the newest first. asked says that an engine was
-// there to ask: otherwise containers that do not run may use copies that seem unused.
+// Copies lists the copies in a folder, the newest first. asked says that an engine answered: otherwise
+// containers that do not run may use copies that seem unused.
 func Copies(ctx context.Context, dir string, o media.Options) (all []Copy, asked bool, err error) {
 	entries, err := store.At(dir).List()
 	if err != nil || len(entries) == 0 {
@@ -68,7 +66,7 @@ func Copies(ctx context.Context, dir string, o media.Options) (all []Copy, asked
 	return all, asked, nil
 }
 
-// Prune removes the copies that nobody uses, and returns them; and what killed runs left.
+// Prune removes the copies that nobody uses, and returns them. It also removes the leftovers of killed runs.
 func Prune(ctx context.Context, dir string, o media.Options) (removed []Copy, asked bool, err error) {
 	all, asked, err := Copies(ctx, dir, o)
 	if err != nil {

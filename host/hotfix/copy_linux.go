@@ -55,8 +55,8 @@ func openCopyFolder(dir string, e engine.Traits, p progress.Reporter) (*copyFold
 
 func (k *copyFolder) close() { k.store.Release() }
 
-// put writes a file of size bytes and returns its absolute path. One that is there already and
-// sound is left alone.
+// put writes a file of size bytes and returns its absolute path. An intact one that exists already is left
+// alone.
 func (k *copyFolder) put(ctx context.Context, want contents.Meta, size int64, r io.Reader) (string, error) {
 	meta, err := k.metaOf(want)
 	if err != nil {
@@ -94,7 +94,7 @@ func (k *copyFolder) put(ctx context.Context, want contents.Meta, size int64, r 
 	if err != nil {
 		return "", err
 	}
-	// Engines mount it read-only, but a process with CAP_SYS_ADMIN takes that off the mount of its container.
+	// Engines mount it read-only, but a process with CAP_SYS_ADMIN can remount it writable in its container.
 	if err := k.store.Protect(key); err != nil && !k.noted {
 		k.noted = true
 		k.p.Note("%s: cannot be made immutable (%v): a container with CAP_SYS_ADMIN can change it for all that mount it", path, err)
@@ -102,7 +102,7 @@ func (k *copyFolder) put(ctx context.Context, want contents.Meta, size int64, r 
 	return path, nil
 }
 
-// metaOf is the metadata of a file of a container as they are outside of it.
+// metaOf is the metadata of a container's file as seen from outside.
 func (k *copyFolder) metaOf(m contents.Meta) (out store.Meta, err error) {
 	euid, egid := os.Geteuid(), os.Getegid()
 	switch {

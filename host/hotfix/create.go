@@ -19,8 +19,8 @@ import (
 // object is a JSON object, whose numbers keep their digits.
 type object = map[string]any
 
-// createRequest is what makes a container like another (docker's API, ContainerCreate), made
-// of what the engine says of that one, member by member: what vfix does not know of stays.
+// createRequest is what makes a container like another (docker's API, ContainerCreate), made from the
+// engine's description of that one, member by member: unknown members are kept.
 type createRequest struct {
 	body []byte
 	// more are the networks beyond the first: before API 1.44 create takes one.
@@ -33,7 +33,7 @@ type endpoint struct {
 	config object
 }
 
-// inspected is as much of a container's description as matters here.
+// inspected is the part of a container's description that matters here.
 type inspected struct {
 	ID                 string `json:"Id"`
 	Config, HostConfig object
@@ -96,8 +96,8 @@ func addMounts(old *inspected, mounts []mountopts.Mount, dir string) {
 		if v.Type != "volume" || v.Name == "" || slices.ContainsFunc(binds, func(b any) bool { return bindTarget(text(b)) == clean(v.Destination) }) {
 			continue
 		}
-		// In the mount that is there for its place, else in one that is added. An empty one is not filled from the
-		// image again.
+		// In the existing mount for its target, else in a new one. An empty one is not filled from the image
+		// again.
 		if i := slices.IndexFunc(all, func(m any) bool {
 			return member(m, "Target") != "" && clean(member(m, "Target")) == clean(v.Destination)
 		}); i >= 0 {
@@ -142,14 +142,14 @@ func bindIs(b string, mounts []inspectedMount) bool {
 	})
 }
 
-// endpointKeys are what a user can say of a container's place in a network; the rest of it
-// is what the engine made of that.
+// endpointKeys are the settings of a container in a network that come from the user; the engine derives the
+// rest from them.
 var endpointKeys = []string{"IPAMConfig", "Links", "Aliases", "DriverOpts", "GwPriority", "MacAddress"}
 
 // endpoints are the container's networks: the first is the one of its network mode.
 func endpoints(old *inspected, mode string) (*endpoint, []endpoint) {
 	if strings.HasPrefix(mode, "container:") || mode == "host" || mode == "none" {
-		return nil, nil // these say it all
+		return nil, nil // these modes need nothing else
 	}
 	var first *endpoint
 	var more []endpoint

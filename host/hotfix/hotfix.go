@@ -1,5 +1,5 @@
-// Hotfix: one container fixed now, with nothing installed and no image changed. Patched
-// copies of the files are kept in a folder of this machine, and mounted over the originals.
+// Hotfix: fix one container now, without installing anything or changing an image. Patched copies of the
+// files are kept in a folder of this machine, and mounted over the originals.
 
 // Package hotfix starts a container with patched files mounted over its own.
 package hotfix
@@ -34,38 +34,38 @@ const HotfixDir = "/var/lib/vfix/hotfix"
 type Options struct {
 	images.ScanOptions
 	Dir string // where the patched copies are kept; "" is HotfixDir
-	// Apply recreates the container, which must be docker's and stopped.
+	// Apply recreates the container, which must be a stopped one of docker's.
 	Apply bool
 }
 
 // Hotfixed is what a hotfix made.
 type Hotfixed struct {
 	Findings *contents.Findings `json:"-"`
-	// Container says that it is about a container, Name is what it is called there; else
-	// Name is the image's, as an engine takes it to run, "" if it has none.
+	// Container says that it is about a container, and Name is the container's name; else Name is the
+	// image's, in the form that an engine runs, "" if it has none.
 	Container bool   `json:"container"`
 	Name      string `json:"name"`
-	// Image is what the container was made of; for an image the same as Name.
+	// Image is the image of the container; for an image the same as Name.
 	Image string `json:"image"`
 	// Service is a short name that compose and Kubernetes take: of the container's service,
 	// else the last part of the image's name.
 	Service string            `json:"service"`
 	Mounts  []mountopts.Mount `json:"mounts"` // sorted by target; of patched files, and of what a fix needs
-	// Covered are the container's own mounts (volumes, folders of the host): what is in
-	// them was not looked at, and files of the image below them are not seen there.
+	// Covered are the container's own mounts (volumes, folders of the host): their content was not examined,
+	// and they hide the image's files below them.
 	Covered []string `json:"covered_by"`
 	// Running says that the container runs: it cannot be recreated before it is stopped.
 	Running bool `json:"running"`
-	// Recreated is set where Apply was given and there was something to do.
+	// Recreated is set if Apply was given and there was something to do.
 	Recreated *Recreated `json:"recreated"`
 }
 
-// containerName is what docker lets containers be called, and IDs (daemon/names).
+// containerName matches the names that docker allows for containers, and IDs (daemon/names).
 const containerName = `^[a-zA-Z0-9][a-zA-Z0-9_.-]*$`
 
 // Hotfix writes patched copies of an image's or container's files, to be mounted over the
 // originals, and with Apply recreates a stopped docker container so. A name without a prefix
-// is a container where an engine has one of that name, else an image.
+// is a container if an engine has one of that name, else an image.
 func Hotfix(ctx context.Context, source string, o Options) (*Hotfixed, error) {
 	o.Dir = cmp.Or(o.Dir, HotfixDir)
 	s := contents.NewSession(o.Jobs, o.Media.Progress, o.Rewriter)

@@ -453,7 +453,7 @@ func TestHotfixApplyRefuses(t *testing.T) {
 		"running --rm": {func(_ *fakeEngine, c map[string]any) {
 			c["State"] = map[string]any{"Running": true}
 			c["HostConfig"].(map[string]any)["AutoRemove"] = true
-		}, "goes away", "vfix hotfix db"},
+		}, "is removed when it stops", "vfix hotfix db"},
 		"Kubernetes": {func(_ *fakeEngine, c map[string]any) {
 			c["Config"].(map[string]any)["Labels"] = map[string]any{"io.kubernetes.pod.name": "x"}
 		}, "Kubernetes made it", "--for kubernetes"},

@@ -22,7 +22,7 @@ import (
 type engine struct {
 	name   string
 	layers func(ctx context.Context, image string) ([]string, error)
-	events []string // a command that prints a line for each image that is there now
+	events []string // a command that prints a line for each present image
 	image  func(line string) string
 }
 
@@ -100,7 +100,7 @@ func Watch(ctx context.Context, only string, found func(engine, image string), s
 	return nil
 }
 
-// again is how long is waited for an engine that does not answer.
+// again is how long to wait before an engine that does not answer is asked again.
 var again = 5 * time.Second
 
 func (e *engine) watch(ctx context.Context, found func(image string), say func(format string, args ...any)) {
@@ -122,7 +122,7 @@ func (e *engine) watch(ctx context.Context, found func(image string), say func(f
 	}
 }
 
-// follow hands on what a command prints, line by line.
+// follow passes on the output of a command, line by line.
 func follow(ctx context.Context, command []string, line func(string)) error {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	var complaint bytes.Buffer
@@ -189,7 +189,7 @@ func ctr(args ...string) []string {
 	return append([]string{"ctr"}, args...)
 }
 
-// snapshot has containerd mount a snapshot of the image, which nobody writes to, and reads which layers it has.
+// snapshot lets containerd mount a read-only snapshot of the image, and reads the list of its layers.
 func snapshot(ctx context.Context, image string) (layers []string, err error) {
 	dir, err := os.MkdirTemp("", "vfix-index-")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package inherited hands on what a process was started with to the program that it executes in its place: the
-// signals that are blocked or ignored, and the signal that it gets when its parent ends.
+// Package inherited passes the state that a process was started with on to the program that it executes in
+// its place: the signals that are blocked or ignored, and the signal that it gets when its parent ends.
 //
 // yum blocks SIGSEGV, a shell's background job ignores SIGINT. Go's runtime unblocks those that
 // it needs and handles nearly all, before any Go code runs; so they are recorded in assembly,
@@ -29,7 +29,7 @@ const sigIgn = 1
 
 type sigaction struct{ handler, flags, restorer, mask uint64 }
 
-// parent is what this process had as it was started: PR_SET_PDEATHSIG is of a thread (prctl(2)), and
+// parent is the setting that this process was started with: PR_SET_PDEATHSIG is of a thread (prctl(2)), and
 // package variables are made in the first one.
 var parent = func() (p struct{ signal, pid int }) {
 	var signal int32
@@ -45,7 +45,7 @@ var parent = func() (p struct{ signal, pid int }) {
 func Restore() {
 	runtime.LockOSThread()
 	if parent.signal != 0 && unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(parent.signal), 0, 0, 0) == nil && unix.Getppid() != parent.pid {
-		_ = unix.Kill(unix.Getpid(), unix.Signal(parent.signal)) // it has ended before this thread asked
+		_ = unix.Kill(unix.Getpid(), unix.Signal(parent.signal)) // it ended before this thread could ask
 	}
 	if signals.recorded == 0 {
 		return

@@ -15,8 +15,9 @@ import (
 	"vfix.dev/vfix/internal/xattrs"
 )
 
-// Extended attributes: a file's SELinux label (linux/xattr.h, XATTR_NAME_SELINUX), and a POSIX ACL. Its mask is what
-// the mode has for the group: without the list, the mode alone would give the group what the list denies it.
+// Extended attributes: a file's SELinux label (linux/xattr.h, XATTR_NAME_SELINUX), and a POSIX ACL. Its mask
+// is the group part of the mode: without the list, the mode alone would give the group rights that the list
+// denies it.
 const (
 	labelXattr = "security.selinux"
 	aclXattr   = "system.posix_acl_access"
@@ -27,7 +28,7 @@ func metaOf(f *os.File, fi fs.FileInfo) meta {
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
 		m.UID, m.GID = int(st.Uid), int(st.Gid)
 	}
-	names, _ := xattrs.List(int(f.Fd())) // none, where the file system has none
+	names, _ := xattrs.List(int(f.Fd())) // none, if the file system has none
 	for _, name := range names {
 		if v, err := xattrs.Get(int(f.Fd()), name); err == nil && !filemarks.Is(name) {
 			m.Attrs[name] = v
@@ -41,8 +42,8 @@ func metaOf(f *os.File, fi fs.FileInfo) meta {
 // process may set none, it keeps the one that its folder gives.
 func (m meta) apply(f *os.File) error {
 	if err := f.Chown(m.UID, m.GID); err != nil {
-		// A user who installs for himself keeps his files. Root without CAP_CHOWN would take them from
-		// somebody.
+		// A user who installs for himself keeps his files. Root without CAP_CHOWN would change the owner of
+		// somebody's files.
 		if uid := os.Geteuid(); uid == 0 || uid != m.UID || !errors.Is(err, fs.ErrPermission) {
 			return err
 		}

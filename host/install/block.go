@@ -1,4 +1,4 @@
-// Lines of a configuration file that are vfix's, between two comments that say so.
+// vfix's lines in a configuration file, between two comments that mark them.
 
 package install
 
@@ -32,7 +32,7 @@ func addBlock(data []byte, name, body string) []byte {
 	return []byte(text + strings.ReplaceAll(lines, "\n", eol))
 }
 
-// takeBlock takes the block of a runtime out of a file, and says whether there was one.
+// takeBlock removes the block of a runtime from a file, and says whether there was one.
 func takeBlock(file string, data []byte, name string) ([]byte, bool, error) {
 	begin, end := "# vfix: begin "+name+":", endLine(name)
 	var out strings.Builder
@@ -50,12 +50,12 @@ func takeBlock(file string, data []byte, name string) ([]byte, bool, error) {
 	}
 	if inside {
 		return nil, true, hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "%s: the line %q is missing", file, end),
-			"put it back behind what 'vfix install' wrote, or take that out by hand")
+			"put it back after the lines that 'vfix install' wrote, or remove these lines by hand")
 	}
 	if !found {
 		return data, false, nil
 	}
-	// The empty line before it came with the block, where the block was the last thing.
+	// If the block was at the end of the file, the empty line before it came with it.
 	rest := out.String()
 	for _, eol := range []string{"\r\n", "\n"} {
 		if strings.HasSuffix(rest, eol+eol) {

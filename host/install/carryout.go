@@ -31,7 +31,7 @@ func (t *tree) carryOut(o Options, r *Result, next *state, steps []step, dirs []
 	if o.DryRun {
 		return
 	}
-	// Until the end the record also has what is being taken back.
+	// Until the end, the record also has the files that are being restored.
 	during := &state{Schema: stateSchema, Files: slices.Clone(next.Files), Dirs: slices.Concat(next.Dirs, dirs)}
 	for _, s := range steps {
 		t.backup(s.base)
@@ -57,13 +57,13 @@ func (t *tree) carryOut(o Options, r *Result, next *state, steps []step, dirs []
 		t.removeDir(d)
 	}
 	t.saveState(next)
-	if t.err == nil && !t.exists(runtimeConfig) { // nor does its last content hold any longer
+	if t.err == nil && !t.exists(runtimeConfig) { // nor is its last content valid any longer
 		t.failed(policy.Forget(o.Root, policy.ConfigFile))
 	}
 	t.tidy(next)
 }
 
-// rollBack puts everything back after an error: what the files held, and the old record.
+// rollBack restores everything after an error: the content of the files, and the old record.
 func (t *tree) rollBack(next *state, todo []step) {
 	errs := []error{t.err}
 	for _, s := range slices.Backward(todo) {
@@ -76,7 +76,7 @@ func (t *tree) rollBack(next *state, todo []step) {
 		}
 	}
 	t.err = nil
-	if len(errs) == 1 { // else the record of the plan stays: uninstall takes it up
+	if len(errs) == 1 { // else the record of the plan stays, for uninstall
 		for _, d := range slices.Backward(next.Dirs) {
 			if !slices.Contains(t.old.Dirs, d) {
 				t.removeDir(d)

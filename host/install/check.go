@@ -1,6 +1,5 @@
-// The installed parts of vfix, whether they are as installed, and whether a container starts
-// through it. This is the one thing here that runs programs: the installed one, and a container of a
-// few hundred bytes.
+// Which parts of vfix are installed, whether they are unchanged, and whether a container starts through vfix.
+// This is the one thing here that runs programs: the installed one, and a container of a few hundred bytes.
 
 package install
 
@@ -31,7 +30,7 @@ type CheckedFile struct {
 	State FileState `json:"state"`
 }
 
-// FileState is what became of a file.
+// FileState is the present state of a file.
 type FileState string
 
 // The states of a file.
@@ -106,7 +105,7 @@ func (c *Checked) file(t *tree, r *record) {
 	}
 }
 
-// engines looks for the program in what engines read.
+// engines looks for the program in the configuration of engines.
 func (c *Checked) engines(t *tree, st *state, only Engine) {
 	for _, e := range st.engines() {
 		if only != "" && e != only {

@@ -69,7 +69,7 @@ func (c *Checked) start(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	// The same policy and file system as any start, and no trace in the records.
+	// The same policy and file system as any start, but nothing is recorded.
 	config.CacheDir, config.Record, config.Metrics = filepath.Join(dir, "cache"), starts.None, ""
 	if err := bundle(dir, config); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (c *Checked) start(ctx context.Context) (err error) {
 	defer func() {
 		over, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTime)
 		defer cancel()
-		_ = command(over, "delete", "--force", id).Run() // gone already, where all went well
+		_ = command(over, "delete", "--force", id).Run() // gone already, if all went well
 	}()
 	out, err := command(ctx, "run", "--bundle", filepath.Join(dir, "bundle"), id).CombinedOutput()
 	log, _ := os.ReadFile(filepath.Join(dir, "log"))
@@ -135,7 +135,7 @@ func bundle(dir string, config policy.Config) error {
 	if err != nil {
 		return err
 	}
-	const number = 18 // 2.6.18, as binaries of that time say
+	const number = 18 // 2.6.18, as in binaries of that time
 	return errors.Join(
 		os.WriteFile(filepath.Join(root, "legacy"), tinyelf.Bytes(number), programs),
 		os.WriteFile(filepath.Join(dir, "bundle", "config.json"), text, private),

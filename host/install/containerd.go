@@ -1,4 +1,4 @@
-// containerd's configuration, its own and what Kubernetes distributions make of it.
+// The configuration of containerd itself, and of the containerd in Kubernetes distributions.
 // https://github.com/containerd/containerd/blob/main/docs/cri/config.md
 
 package install
@@ -33,10 +33,10 @@ var criPlugin = map[int]string{
 type handler struct {
 	version int
 	like    map[string]any // the runtime that it is modelled on, or nil
-	// runc: the default runtime must be given beside it. Up to 1.7 a file's runtimes replace
-	// the one that is built in (containerd issue 7982).
+	// runc: the default runtime must also be written. Up to 1.7 a file's runtimes replace the built-in one
+	// (containerd issue 7982).
 	runc   bool
-	cgroup string // TOML for SystemdCgroup instead of what like has, "" for that
+	cgroup string // TOML for SystemdCgroup instead of the one in like, "" for that one
 }
 
 // path leads to the path of the runtime's program.
@@ -44,8 +44,8 @@ func (h handler) path(name string) []string {
 	return []string{"plugins", criPlugin[h.version], "containerd", "runtimes", name, "options", "BinaryName"}
 }
 
-// table is the runtime's table. Everything that the model says beside its program also holds for
-// vfix: the cgroup driver above all. Annotations reach vfix only by pod_annotations.
+// table is the runtime's table. All settings of the model except its program are copied, above all the cgroup
+// driver. Annotations reach vfix only by pod_annotations.
 func (p *planner) table(h handler) string {
 	name := fmt.Sprintf("plugins.%q.containerd.runtimes.%s", criPlugin[h.version], p.Name)
 	like, _ := h.like["options"].(map[string]any)
@@ -77,7 +77,7 @@ func (p *planner) table(h handler) string {
 	return text
 }
 
-// annotationPattern is which of a pod's annotations the runtime gets to see.
+// annotationPattern matches the annotations of a pod that are passed to the runtime.
 const annotationPattern = "dev.vfix.*"
 
 func scalars(m map[string]any) map[string]any {
@@ -145,8 +145,8 @@ func (p *planner) versionOf(file string, tree map[string]any) int {
 	return int(n)
 }
 
-// planContainerd adds the runtime to containerd's own configuration, which it makes if it is missing: containerd takes
-// its defaults for what is not in it.
+// planContainerd adds the runtime to containerd's own configuration, which it makes if it is missing:
+// containerd uses its defaults for the rest.
 func planContainerd(p *planner) {
 	main := p.configPath()
 	files := p.containerdFiles(main)
@@ -174,8 +174,8 @@ func planContainerd(p *planner) {
 }
 
 // containerd1 appends to the file whose CRI section counts. Up to 1.7 a file's section of a
-// plugin replaces those of the files before it as a whole (containerd issue 5837), so a file
-// with the new runtime alone would take everything else away.
+// plugin replaces those of the files before it as a whole (containerd issue 5837), so a file with only the
+// new runtime would remove everything else.
 func (p *planner) containerd1(files []configFile, h handler) {
 	at := files[0]
 	for _, f := range files {
@@ -206,7 +206,7 @@ func (p *planner) containerd2(files []configFile, h handler) {
 	p.criBlock(files[0].name, h, false)
 }
 
-// criBlock plans a file that gets the runtime's table; own: it has nothing else in it.
+// criBlock plans a file that gets the runtime's table; own: the file contains nothing else.
 func (p *planner) criBlock(name string, h handler, own bool) {
 	p.adopt(h.like)
 	head := ""
@@ -230,11 +230,11 @@ func (p *planner) model(tree map[string]any, version int) map[string]any {
 	return m
 }
 
-// adopt has vfix wrap the program that the model's table names, where the user names none.
+// adopt makes vfix wrap the program that the model's table names, if the user names none.
 func (p *planner) adopt(like map[string]any) {
 	if t, _ := like["runtime_type"].(string); t != "" && t != runtimeType && !strings.HasPrefix(t, "io.containerd.runc.") {
 		p.refuse(hinterr.ErrUnsupported, fmt.Sprintf("make a runtime of type %s the default one first", runtimeType),
-			"the default runtime is of type %s, and vfix wraps only what has runc's command line", t)
+			"the default runtime is of type %s, and vfix wraps only runtimes with runc's command line", t)
 	}
 	program, _ := lookup(like, []string{"options", "BinaryName"}).(string)
 	if program != "" && p.Runtime == "" {
@@ -243,7 +243,7 @@ func (p *planner) adopt(like map[string]any) {
 	}
 }
 
-// criDisabled warns of a configuration that has no use for runtimes.
+// criDisabled warns of a configuration in which runtimes have no effect.
 func (p *planner) criDisabled(f configFile) {
 	list, _ := f.tree["disabled_plugins"].([]any)
 	for _, v := range list {

@@ -53,8 +53,7 @@ func planRancher(p *planner) {
 	p.template(path.Join(dir, own+".toml.tmpl"), h)
 }
 
-// template plans a template of k3s. It is not TOML, so that what comes out of it
-// cannot be checked here.
+// template plans a template of k3s. It is not TOML, so its result cannot be checked here.
 func (p *planner) template(name string, h handler) {
 	if p.Default {
 		p.refuse(hinterr.ErrUnsupported, fmt.Sprintf("start %s with --default-runtime=%s, and omit --default-runtime here", p.Engine, p.Name),

@@ -40,8 +40,8 @@ func planDocker(p *planner) {
 	p.note("docker run --runtime=%s IMAGE", p.Name)
 }
 
-// dockerFlags refuses options on dockerd's command line that it does not take beside the same
-// ones in daemon.json ("specified both as a flag and in the configuration file").
+// dockerFlags refuses options on dockerd's command line that dockerd rejects if they are also in daemon.json
+// ("specified both as a flag and in the configuration file").
 func (p *planner) dockerFlags() {
 	if p.Force {
 		return
@@ -52,12 +52,12 @@ func (p *planner) dockerFlags() {
 	}
 	for _, pattern := range dockerUnits {
 		for _, file := range p.glob(pattern) {
-			data, _ := p.look(file) // what cannot be read says nothing
+			data, _ := p.look(file) // an unreadable file is ignored
 			for line := range bytes.Lines(data) {
 				line = bytes.TrimSpace(line)
 				for _, flag := range flags {
 					if !bytes.HasPrefix(line, []byte("#")) && bytes.Contains(line, []byte(flag)) {
-						p.refuse(ErrConflict, "move that option into daemon.json, or use --force", "/%s: gives dockerd %s, and with that in daemon.json too it does not start", file, flag)
+						p.refuse(ErrConflict, "move that option into daemon.json, or use --force", "/%s: gives dockerd %s; it does not start if daemon.json also sets this", file, flag)
 					}
 				}
 			}

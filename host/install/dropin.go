@@ -1,5 +1,4 @@
-// CRI-O and podman read folders of files with parts of their configuration: vfix has one of
-// its own there.
+// CRI-O and podman read folders of files with parts of their configuration: vfix adds its own file there.
 
 package install
 
@@ -38,14 +37,15 @@ func planPodman(p *planner) {
 
 func podmanDefault(name string) string { return fmt.Sprintf("[engine]\nruntime = %q\n\n", name) }
 
-// blockFile plans a TOML file that gets a block at its end; names lead to a value that must be there then. A file that
-// is not TOML is refused, one that has what vfix would add, and one that the engine could not read with it.
+// blockFile plans a TOML file that gets a block at its end; names lead to a value that must be there then. It
+// refuses a file that is not TOML, one that already has what vfix would add, and one that the engine could
+// not read with the block.
 func (p *planner) blockFile(name, body string, names ...string) {
 	p.edit(name, block, nil, func(base []byte) []byte {
 		file := "/" + name
 		v := p.parseTOML(file, base)
 		if lookup(v, names) != nil || lookup(v, names[:len(names)-1]) != nil && names[len(names)-1] == "runtime_path" {
-			p.refuse(ErrConflict, "choose another name with --name, or take that one out", "%s: has another runtime %s already", file, p.Name)
+			p.refuse(ErrConflict, "choose another name with --name, or remove that one", "%s: has another runtime %s already", file, p.Name)
 		}
 		next := addBlock(base, p.Name, body)
 		v, err := parseTOML(file, next)
@@ -95,7 +95,7 @@ func lookup(v any, names []string) any {
 // not look into the one in /etc, and a user's own podman into none.
 const hookFile = "usr/share/containers/oci/hooks.d/99-vfix.json"
 
-// HookEngines are those that can have a hook.
+// HookEngines are the engines that can have a hook.
 var HookEngines = []Engine{Podman, CRIO}
 
 // hooked is an engine that gets the hook, in place of the runtime.

@@ -1,5 +1,5 @@
-// The engines that vfix can be installed for: the place of each, what it reads, and the
-// files that are planned for it.
+// The engines that vfix can be installed for: the location of each, the files that it reads, and those that
+// are planned for it.
 
 package install
 
@@ -32,14 +32,14 @@ const Auto = "auto"
 // Engines is all of them.
 var Engines = []Engine{Docker, Containerd, CRIO, Podman, K3s, RKE2, K0s}
 
-// engine says where an engine is found and what it reads.
+// engine describes how an engine is found, and the files that it reads.
 type engine struct {
-	// signs are files that are there where the engine is.
+	// signs are files whose existence shows that the engine is installed.
 	signs []string
-	// config is the file that is written where the user names none.
+	// config is the file that is written if the user names none.
 	config string
-	// commands make the engine see the new configuration; undo has it see that it is gone,
-	// if that takes something else.
+	// commands make the engine read the new configuration; undo makes it notice the removal, if that needs
+	// other commands.
 	commands, undo []string
 	// plan lists what to write.
 	plan func(*planner)
@@ -64,7 +64,7 @@ var engines = map[Engine]engine{
 		plan:     planContainerd,
 		cri:      true,
 	},
-	// A reload is documented to be enough, and is not: the handler stays unknown to
+	// A reload is documented as sufficient, but is not: the handler stays unknown to
 	// RunPodSandbox (https://github.com/cri-o/cri-o/issues/10202). A restart leaves pods alone.
 	CRIO: {
 		signs:    append(bins("crio"), "etc/crio"),
@@ -120,8 +120,8 @@ func (t *tree) detect() (found []Engine) {
 	return found
 }
 
-// auto chooses the engine of a Kubernetes node. A distribution with a containerd of its own
-// comes before one that is there as well.
+// auto chooses the engine of a Kubernetes node. A distribution with its own containerd takes precedence over
+// a separate containerd.
 func (t *tree) auto(root string) Engine {
 	found := slices.DeleteFunc(t.detect(), func(e Engine) bool { return !engines[e].cri })
 	own := slices.DeleteFunc(slices.Clone(found), func(e Engine) bool { return e == Containerd || e == CRIO })
@@ -155,7 +155,7 @@ func (p *planner) runtimePath() string { return "/" + path.Join(rel(p.Prefix), "
 
 func (p *planner) configPath() string { return rel(cmp.Or(p.Config, p.engine.config)) }
 
-// rel makes a path of the root folder one that is relative to it.
+// rel makes a path relative to the root folder.
 func rel(name string) string { return strings.TrimLeft(path.Clean("/"+name), "/") }
 
 // base returns what a file holds without vfix's part.
@@ -164,7 +164,7 @@ func (p *planner) base(name string) []byte {
 	return p.without(at, p.read(at)).bytes()
 }
 
-// edit plans a configuration file: add makes what it is to hold.
+// edit plans a configuration file: add makes its new content.
 func (p *planner) edit(name string, k kind, set []value, add func(base []byte) []byte) {
 	p.change(p.resolve(name), k, set, func(base *content) *content {
 		next := fresh(nil, 0o644)

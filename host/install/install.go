@@ -1,5 +1,4 @@
-// Install: a plan of one step a file, made from what the engine reads and what was recorded
-// before.
+// Install: a plan with one step for each file, made from the engine's configuration and the earlier record.
 
 package install
 
@@ -22,11 +21,11 @@ const (
 	DefaultPrefix = "/usr/local"
 )
 
-// step is one file of a plan: what it holds, what it is to hold, and what is recorded of it.
+// step is one file of a plan: its present content, its new content, and its record.
 type step struct {
 	path   string
 	now    *content
-	base   *content // what it holds without vfix, if a copy of that must be kept
+	base   *content // its content without vfix, if a copy of that must be kept
 	next   *content
 	rec    *record // nil: no longer vfix's
 	action Action
@@ -34,8 +33,8 @@ type step struct {
 
 func (s *step) changes() bool { return hashOf(s.now) != hashOf(s.next) }
 
-// Install makes vfix a runtime of an engine. Doing it again changes nothing, or only what the
-// options or this vfix have that was otherwise.
+// Install makes vfix a runtime of an engine. Doing it again changes nothing, or only what differs in the
+// options or in this vfix.
 func Install(o Options) (*Result, error) {
 	o.Name, o.Prefix = cmp.Or(o.Name, DefaultName), cmp.Or(o.Prefix, DefaultPrefix)
 	if err := CheckName(o.Name); err != nil {
@@ -44,7 +43,7 @@ func Install(o Options) (*Result, error) {
 	return withTree(o, func(t *tree) *Result { return t.install(o) })
 }
 
-// withTree opens the root and the state, and locks it where something may be written.
+// withTree opens the root and the state, and locks it if something may be written.
 func withTree(o Options, do func(*tree) *Result) (*Result, error) {
 	if runtime.GOOS != "linux" && !o.DryRun {
 		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "engines are installed for on Linux only")
@@ -112,7 +111,7 @@ func (t *tree) install(o Options) *Result {
 	if e.cri {
 		p.result.RuntimeClass = runtimeClass(o.Name)
 	}
-	// The engine's configuration is written last: what it names must be there.
+	// The engine's configuration is written last: the files that it names must exist.
 	p.planProgram()
 	programs := len(p.steps)
 	e.plan(p)
@@ -134,8 +133,8 @@ func (t *tree) install(o Options) *Result {
 	return p.result
 }
 
-// dropRuntime takes back the configuration of vfix-runtime by an earlier installation for this engine, if
-// this one has none.
+// dropRuntime undoes an earlier installation's configuration of vfix-runtime for this engine, if this one has
+// none.
 func (p *planner) dropRuntime(next *state) {
 	rec := next.find(runtimeConfig)
 	if rec == nil || slices.ContainsFunc(p.steps, func(s step) bool { return s.path == runtimeConfig }) {
@@ -162,7 +161,7 @@ func (t *tree) noEngine(o Options) {
 	t.refuse(ErrNoEngine, hint, "%s: not found in %s", o.Engine, o.Root)
 }
 
-// change plans one file: edit makes what it is to hold of what it holds without vfix.
+// change plans one file: edit makes its new content from its content without vfix.
 func (p *planner) change(at string, k kind, set []value, edit func(base *content) *content) {
 	now := p.read(at)
 	base := p.without(at, now)
@@ -185,7 +184,7 @@ func (p *planner) change(at string, k kind, set []value, edit func(base *content
 	p.steps = append(p.steps, s)
 }
 
-// without returns what a file that holds now would hold without vfix.
+// without returns the content of a file, now its present content, without vfix's part.
 func (t *tree) without(at string, now *content) *content {
 	if r := t.old.find(at); r != nil && now != nil {
 		now, _ = t.undo(r, now)
@@ -193,7 +192,7 @@ func (t *tree) without(at string, now *content) *content {
 	return now
 }
 
-// undo returns what a file is to hold when vfix's part is taken out of it, and what to say.
+// undo returns the content of a file after vfix's part is removed, and a note.
 func (t *tree) undo(r *record, now *content) (*content, string) {
 	switch hashOf(now) {
 	case r.After:
@@ -202,7 +201,7 @@ func (t *tree) undo(r *record, now *content) (*content, string) {
 		return now, ""
 	}
 	if r.Kind == program || now.link != "" {
-		return now, fmt.Sprintf("/%s: changed since vfix put it there: left as it is", r.Path)
+		return now, fmt.Sprintf("/%s: changed since vfix wrote it: left as it is", r.Path)
 	}
 	before := t.before(r)
 	var rest []byte
@@ -214,11 +213,11 @@ func (t *tree) undo(r *record, now *content) (*content, string) {
 		rest, _, err = takeBlock("/"+r.Path, now.data, r.Name)
 	}
 	t.failed(err)
-	note := fmt.Sprintf("/%s: changed since vfix wrote it: only vfix's part is taken out", r.Path)
+	note := fmt.Sprintf("/%s: changed since vfix wrote it: only vfix's part is removed", r.Path)
 	if len(changed) > 0 {
 		note += "; not " + strings.Join(changed, ", ") + ", which has another value now"
 	}
-	// A file that vfix made goes, unless somebody else wrote something into it.
+	// A file that vfix made is removed, unless somebody else wrote something into it.
 	if text := strings.Join(strings.Fields(string(rest)), ""); before == nil && (text == "" || r.Kind == member && text == "{}") {
 		return nil, note
 	}

@@ -1,5 +1,4 @@
-// Setting members in a JSON file, and taking them out, without a change to anything else of
-// it: not its order, not its spaces.
+// Setting and removing members of a JSON file without changing anything else in it, not even order or spaces.
 
 package install
 
@@ -29,8 +28,8 @@ type document struct {
 
 var byteOrderMarks = [][]byte{{0xef, 0xbb, 0xbf}, {0xff, 0xfe}, {0xfe, 0xff}}
 
-// parseMembers parses a JSON file whose value is an object. Comments, and what else is not of
-// RFC 8259, are refused: the engine would also refuse them.
+// parseMembers parses a JSON file whose value is an object. Comments, and everything else that is not in RFC
+// 8259, are refused: the engine would also refuse them.
 func parseMembers(file string, data []byte) (*document, error) {
 	for _, mark := range byteOrderMarks {
 		if bytes.HasPrefix(data, mark) {
@@ -52,8 +51,8 @@ func parseMembers(file string, data []byte) (*document, error) {
 		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "%s: %s", file, strings.TrimPrefix(err.Error(), "hujson: ")), "correct it, or move it away")
 	}
 	if !tree.IsStandard() {
-		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "%s: has comments or trailing commas, which JSON has not", file),
-			"take them out: the engine that reads the file refuses them")
+		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "%s: has comments or trailing commas, which JSON does not allow", file),
+			"remove them: the engine that reads the file rejects them")
 	}
 	top, ok := tree.Value.(*hujson.Object)
 	if !ok {
@@ -167,8 +166,8 @@ func (d *document) layOut(v hujson.Value, depth int, inline bool) hujson.Value {
 
 func nameOf(m hujson.ObjectMember) string { return m.Name.Value.(hujson.Literal).String() }
 
-// remove takes a member out; the objects on the way go with it if they are empty then and
-// keep does not want them.
+// remove removes a member, and also the objects above it if they are then empty and keep does not ask for
+// them.
 func (d *document) remove(names []string, keep func(names []string) bool) {
 	for ; len(names) > 0; names = names[:len(names)-1] {
 		o, ok := d.get(names[:len(names)-1]).Value.(*hujson.Object)
@@ -202,9 +201,8 @@ func addMembers(file string, data []byte, set []value) ([]byte, error) {
 	return d.tree.Pack(), nil
 }
 
-// takeMembers takes out of a file what was set in it: a value that is still the one set gets
-// the value that it had before, or goes. One that was changed since is somebody's own, and
-// its names are returned.
+// takeMembers removes the values that were set in a file: a value that is unchanged gets its former value, or
+// is removed. One that was changed since belongs to somebody else, and its names are returned.
 func takeMembers(file string, data, before []byte, set []value) (out []byte, changed []string, err error) {
 	d, err := parseMembers(file, data)
 	if err != nil {

@@ -16,11 +16,11 @@ var (
 	ErrBusy     = errors.New("another vfix is at work")
 )
 
-// Options are the choices of Install and Uninstall.
+// Options are the options of Install and Uninstall.
 type Options struct {
 	Engine  Engine // of Engines, or Auto for Install; for Uninstall "" means all that are installed
-	Root    string // the folder that stands for /
-	Name    string // what the runtime is called
+	Root    string // the folder that is taken for /
+	Name    string // name of the runtime
 	Program string // Install: path of the vfix to copy, outside of Root
 	Prefix  string // Install: the program goes to bin in this folder of Root
 	Config  string // Install: the engine's configuration file in Root, "" for the usual one
@@ -35,7 +35,7 @@ type Options struct {
 	Default bool
 	// Install: the engine gets an OCI hook, and no runtime (HookEngines).
 	Hook bool
-	// Install: even where the engine is not found, or would not read what is written.
+	// Install: even if the engine is not found, or would not read the written files.
 	// Uninstall: even while containers run that were started through vfix-runtime.
 	Force  bool
 	DryRun bool
@@ -47,8 +47,8 @@ type Options struct {
 type Result struct {
 	Engines  []Engine `json:"engines"`
 	Changes  []Change `json:"changes"`  // empty: nothing to do
-	Commands []string `json:"commands"` // what to type so that the engines see it
-	Notes    []string `json:"notes"`    // what else there is to know
+	Commands []string `json:"commands"` // commands that make the engines read it
+	Notes    []string `json:"notes"`    // further information
 	Warnings []string `json:"warnings"` // what may not work
 	// RuntimeClass is the YAML text of the Kubernetes object that names the runtime; "" for
 	// engines that Kubernetes does not use.
@@ -63,7 +63,7 @@ const (
 	Replace Action = "replace"
 	Remove  Action = "remove"
 	Restore Action = "restore"  // as it was before vfix
-	TakeOut Action = "take-out" // vfix's part goes, what else changed stays
+	TakeOut Action = "take-out" // vfix's part is removed, other changes stay
 )
 
 // Change is what happens to one file.

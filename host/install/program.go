@@ -18,9 +18,9 @@ import (
 
 const (
 	programName = "vfix"
-	// runtimeName is that of the runtime: a program, or a link to vfix, which knows by it what to do.
+	// runtimeName is the name of the runtime: a program, or a link to vfix, which recognizes it.
 	runtimeName = "vfix-runtime"
-	// labelModel has the SELinux label that programs have.
+	// labelModel is a file with the SELinux label of programs.
 	labelModel = "usr/bin/env"
 )
 
@@ -69,7 +69,7 @@ func (p *planner) program(data []byte) *content {
 	return c
 }
 
-// planRuntime plans the runtime's own configuration, if it has something to say.
+// planRuntime plans the runtime's own configuration, if there is anything to configure.
 func (p *planner) planRuntime() {
 	var set []value
 	for _, option := range []struct {
@@ -92,7 +92,7 @@ func (p *planner) planRuntime() {
 	if text == nil || p.err != nil {
 		return
 	}
-	if _, err := policy.Parse(text); err != nil { // vfix-runtime would not take it
+	if _, err := policy.Parse(text); err != nil { // vfix-runtime would reject it
 		p.refuse(hinterr.ErrDamaged, "correct it; 'vfix runtime check' reads it", "/%s: %v", runtimeConfig, err)
 	}
 }
@@ -113,7 +113,7 @@ func (p *planner) agreed(set []value) {
 	}
 }
 
-// checkRuntime warns where the real runtime is not found in the root.
+// checkRuntime warns if the real runtime is not found in the root.
 func (p *planner) checkRuntime() {
 	names := []string{p.wraps}
 	if p.wraps == "" {
@@ -131,7 +131,7 @@ func (p *planner) checkRuntime() {
 	}
 }
 
-// find is where the first of some runtimes is in the root, by its path or its name; "" if none is there.
+// find is the path in the root of the first runtime found, by path or name; "" if none is there.
 func (t *tree) find(names []string) string {
 	for _, name := range names {
 		places := []string{rel(name)}
@@ -167,8 +167,8 @@ func runtimeClass(name string) string {
 	return fmt.Sprintf("apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata:\n  name: %s\nhandler: %s\n", name, name)
 }
 
-// runtimeIn returns the vfix-runtime that a vfix for linux/amd64 carries, of the same version; nil if that was built without one. A link to that
-// vfix does the same work then, more slowly.
+// runtimeIn returns the vfix-runtime that a vfix for linux/amd64 carries, of the same version; nil if it was
+// built without one. A link to that vfix then does the same work, more slowly.
 func runtimeIn(vfix []byte) ([]byte, error) {
 	for _, p := range carried.In(vfix) {
 		if p.Name != runtimeName {

@@ -36,7 +36,7 @@ type state struct {
 type kind string
 
 const (
-	program kind = "program" // all of it is vfix's, and a change makes it somebody else's
+	program kind = "program" // all of it is vfix's, until somebody changes it
 	member  kind = "json"    // members of JSON objects
 	block   kind = "block"   // lines between two comments
 )
@@ -61,7 +61,7 @@ func (t *tree) loadState() *state {
 		return s
 	}
 	if err := json.Unmarshal(data, s); err != nil {
-		t.refuse(hinterr.ErrDamaged, "it records what vfix changed here; beside it are copies of the files as they were, named by their sha256",
+		t.refuse(hinterr.ErrDamaged, "it records the changes of vfix; the original files are next to it, named by their sha256",
 			"/%s: %v", stateFile, err)
 		return s
 	}
@@ -131,7 +131,7 @@ func (t *tree) backup(c *content) {
 	}
 }
 
-// before returns what was there before vfix wrote the file, nil for nothing.
+// before returns the content before vfix wrote the file, nil if there was none.
 func (t *tree) before(r *record) *content {
 	switch {
 	case r.Before == "":
@@ -142,8 +142,8 @@ func (t *tree) before(r *record) *content {
 	name := path.Join(stateDir, r.Before)
 	c := t.read(name)
 	if hashOf(c) != r.Before {
-		t.refuse(hinterr.ErrDamaged, fmt.Sprintf("take vfix's part out of /%s by hand, then remove /%s", r.Path, stateDir),
-			"/%s: the copy of /%s as it was is missing or damaged", name, r.Path)
+		t.refuse(hinterr.ErrDamaged, fmt.Sprintf("remove vfix's part from /%s by hand, then remove /%s", r.Path, stateDir),
+			"/%s: the copy of the original /%s is missing or damaged", name, r.Path)
 		return nil
 	}
 	c.meta = r.Meta
@@ -176,8 +176,8 @@ func hashOf(c *content) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// lockState takes the state folder, which it makes, for this process. The folder may be
-// removed by whoever had it before: then it is made again.
+// lockState creates the state folder and locks it for this process. The previous holder of the lock may
+// remove the folder: then it is made again.
 func (t *tree) lockState() (unlock func()) {
 	for {
 		made := t.missing(stateDir)

@@ -17,8 +17,8 @@ import (
 	"vfix.dev/vfix/internal/rootpath"
 )
 
-// tempPrefix begins the names of files that are not finished. One that a killed run left is
-// overwritten by the next, which gives it the same name.
+// tempPrefix begins the names of files that are not finished. The next run overwrites those of a killed run,
+// because it uses the same names.
 const tempPrefix = ".vfix-install."
 
 const maxFile = 512 << 20 // bytes; nothing larger is installed, or edited
@@ -26,8 +26,8 @@ const maxFile = 512 << 20 // bytes; nothing larger is installed, or edited
 // tree is the root folder that everything happens in. Paths are relative to it, with slashes;
 // those that come from outside go through resolve first.
 //
-// The first error stays in err: a plan goes on to its end with what it could read, and from then
-// on nothing is written.
+// The first error stays in err: the plan is completed with what could be read, and from then on nothing is
+// written.
 type tree struct {
 	root *os.Root
 	old  *state   // what was recorded before
@@ -64,7 +64,7 @@ func (t *tree) refuse(kind error, hint, format string, a ...any) {
 	t.failed(err)
 }
 
-// resolve returns the path, free of symlinks, that a path means inside the root.
+// resolve returns a path inside the root with all symlinks resolved.
 func (t *tree) resolve(name string) string {
 	at, err := rootpath.In(t.root, name)
 	t.failed(err)
@@ -96,7 +96,7 @@ func (c *content) bytes() []byte {
 	return c.data
 }
 
-// meta is what a file has besides its bytes.
+// meta is the metadata of a file.
 type meta struct {
 	Mode  fs.FileMode `json:"mode"`
 	UID   int         `json:"uid"`
@@ -106,13 +106,13 @@ type meta struct {
 	Attrs map[string][]byte `json:"attrs"`
 }
 
-// fresh is a file of vfix's own.
+// fresh is a new file of vfix's own.
 func fresh(data []byte, mode fs.FileMode) *content {
 	return &content{data: data, meta: meta{Mode: mode, UID: os.Geteuid(), GID: os.Getegid()}}
 }
 
-// load returns what a resolved name holds, nil for nothing. Only the name itself may be a
-// symlink, and is not followed.
+// load returns the content of a resolved name, nil for nothing. Only its last element may be a symlink, which
+// is not followed.
 func (t *tree) load(name string) (*content, error) {
 	fi, err := t.root.Lstat(name)
 	switch {
@@ -200,7 +200,7 @@ func (t *tree) missing(name string) (all []string) {
 	return all
 }
 
-// makeDirs makes folders, and does not mind those that are there.
+// makeDirs makes folders, unless they exist.
 func (t *tree) makeDirs(dirs []string) {
 	for _, d := range dirs {
 		if t.err != nil {
@@ -223,7 +223,7 @@ func tempName(name string) string {
 	return path.Join(dir, tempPrefix+path.Base(name))
 }
 
-// write gives a name its content, all at once: what was there is replaced. nil removes it.
+// write replaces the content of a name atomically. nil removes it.
 func (t *tree) write(name string, c *content) {
 	if t.err != nil {
 		return

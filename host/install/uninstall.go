@@ -1,5 +1,4 @@
-// Uninstall: each file gets back what it held, or loses vfix's part if it was changed
-// since.
+// Uninstall: each file gets its former content back, or loses vfix's part if it was changed since.
 
 package install
 
@@ -14,10 +13,10 @@ import (
 	"vfix.dev/vfix/host/policy"
 )
 
-// Uninstall takes back what Install did for an engine, or for all: each file gets back the
-// bytes, the mode and the owner that it had; what was not there goes. Where a file was changed
-// since, only vfix's part of it goes. Files that another engine needs stay. While containers
-// run that were started through vfix it refuses, or leaves them a way to the real runtime.
+// Uninstall undoes what Install did for an engine, or for all: each file gets its former bytes, mode and
+// owner back; new files are removed. If a file was changed since, only vfix's part of it is removed. Files
+// that another engine needs stay. While containers that were started through vfix are running, it refuses, or
+// leaves them a link to the real runtime.
 func Uninstall(o Options) (*Result, error) {
 	t, err := openTree(o.Root)
 	if err != nil {
@@ -46,7 +45,7 @@ func (t *tree) uninstall(o Options) *Result {
 	}
 	next := &state{Schema: stateSchema}
 	var steps []step
-	// In the order opposite to that of install: no engine names what is gone.
+	// In the reverse order of install: no engine ever names a file that is gone.
 	for _, rec := range slices.Backward(t.old.Files) {
 		if left := without(rec.Engines, func(e Engine) bool { return slices.Contains(r.Engines, e) }); len(left) > 0 {
 			rec.Engines = left
@@ -86,7 +85,7 @@ func without(all []Engine, lacks func(Engine) bool) []Engine {
 	return slices.DeleteFunc(slices.Clone(all), lacks)
 }
 
-// noteKept names what containers' starts have written: install did not create it, and hotfix
+// noteKept names the files that starts of containers have written: install did not create it, and hotfix
 // keeps copies in the same directory.
 func (t *tree) noteKept(r *Result) {
 	for _, kept := range [][2]string{{"cache", policy.DefaultCacheDir}, {"record of starts", policy.DefaultRecord}} {
@@ -97,7 +96,7 @@ func (t *tree) noteKept(r *Result) {
 	slices.Sort(r.Notes)
 }
 
-// undoStep plans how one file is taken back.
+// undoStep plans how one file is restored.
 func (t *tree) undoStep(rec record, r *Result) step {
 	now := t.read(rec.Path)
 	next, note := t.undo(&rec, now)

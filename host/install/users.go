@@ -1,5 +1,5 @@
-// Containers that run and were started through vfix-runtime: their shims call it by its path
-// to stop and remove them, and for exec.
+// Running containers that were started through vfix-runtime: their shims call it by its path to stop and
+// remove them, and for exec.
 
 package install
 
@@ -72,9 +72,9 @@ func conmonOf(cmdline []byte, program string) string {
 	return cmp.Or(value("-n", "--name"), value("-c", "--cid"))
 }
 
-// spare decides what becomes of the link by which vfix is a runtime when it is to go: it goes
-// where nobody calls it. With --force it leads to the real runtime then, so that containers that
-// run can be stopped.
+// spare decides what happens at uninstall to the link by which vfix is a runtime: it is removed if nobody
+// calls it. Otherwise, with --force, it leads to the real runtime, so that running containers can be
+// stopped.
 func (t *tree) spare(o Options, s *step, r *Result) {
 	users := t.users("/" + s.path)
 	if len(users) == 0 {
@@ -94,7 +94,7 @@ func (t *tree) spare(o Options, s *step, r *Result) {
 	r.Warnings = append(r.Warnings, fmt.Sprintf("/%s leads to %s now: %d %s it: %s; remove it when they have ended", s.path, real, len(users), noun, list))
 }
 
-// listed names the first of some containers, and how many more there are.
+// listed names the first containers of a list, and how many more there are.
 func listed(names []string) string {
 	const most = 5
 	list := strings.Join(names[:min(len(names), most)], ", ")

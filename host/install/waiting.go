@@ -1,6 +1,6 @@
-// Containers that do not run and name the runtime: an engine that does not know it any more cannot start them, and
-// those that restart by themselves stay down after the next boot. For them uninstall leaves the runtime's name, and in
-// its program's place a link to the real runtime.
+// Stopped containers that name the runtime: an engine that no longer knows it cannot start them, and those
+// that restart by themselves stay down after the next boot. For them uninstall keeps the runtime's name, and
+// replaces its program by a link to the real runtime.
 
 package install
 
@@ -89,7 +89,7 @@ func (t *tree) decode(name string, to any) {
 	_ = json.Unmarshal(text, to)
 }
 
-// holds reports whether a file has a text somewhere.
+// holds reports whether a file contains a text.
 func (t *tree) holds(name, text string) bool {
 	f, err := t.open(name)
 	if err != nil {
@@ -109,7 +109,7 @@ func (t *tree) holds(name, text string) bool {
 	}
 }
 
-// keepFor finds the engines with containers that wait, and says what is kept for them; with Force nothing is.
+// keepFor finds the engines with waiting containers, and says what is kept for them; with Force, nothing is kept.
 func (t *tree) keepFor(o Options, r *Result) map[Engine]bool {
 	all := map[Engine]bool{}
 	i := slices.IndexFunc(t.old.Files, func(f record) bool { return f.Kind == program && path.Base(f.Path) == runtimeName })
@@ -126,7 +126,7 @@ func (t *tree) keepFor(o Options, r *Result) map[Engine]bool {
 		then := "they do not start any more: create them again without it"
 		if !o.Force {
 			then = fmt.Sprintf("so that they start, unpatched, the runtime stays, and /%s becomes a link to the real one; "+
-				"create them again without it, then run 'vfix uninstall' again (with --force it goes at once)", runtime.Path)
+				"create them again without it, then run 'vfix uninstall' again (with --force it is removed at once)", runtime.Path)
 		}
 		r.Warnings = append(r.Warnings, fmt.Sprintf("%s: containers name the runtime %s: %s; %s", e, runtime.Name, listed(waiting), then))
 	}
@@ -167,7 +167,7 @@ func (t *tree) leave(rec record, waiting map[Engine]bool) *step {
 	default: // podman's, see planPodman
 		s.next = &content{data: bytes.Replace(now.data, []byte(podmanDefault(rec.Name)), nil, 1), meta: now.meta}
 	}
-	if hashOf(now) == rec.After { // else it still counts as changed by others
+	if hashOf(now) == rec.After { // otherwise it counts as changed by others
 		left.After = hashOf(s.next)
 	}
 	return s

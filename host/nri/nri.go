@@ -1,7 +1,7 @@
-// The options of the plugin, and how it gets them.
+// The options of the plugin, and how they are passed to it.
 
-// Package nri starts the plugin of NRI, which is a program of its own: the libraries of that protocol would
-// make each start of vfix longer by a fifth. Package plugin is the plugin.
+// Package nri starts the plugin of NRI, which is a separate program: the libraries of that protocol would
+// make each start of vfix a fifth slower. Package plugin is the plugin.
 package nri
 
 import (
@@ -17,14 +17,14 @@ const (
 	DefaultDir    = "/opt/vfix/nri"
 )
 
-// Options are the choices of the plugin's owner.
+// Options are the options of the plugin.
 type Options struct {
 	Selection
 	// Socket is the engine's, Dir where the hook's program goes: the engine must see it under the same path.
 	Socket, Dir string
-	// Config is the node's policy, in the format of ociruntime.ConfigFile; it need not be there.
+	// Config is the node's policy, in the format of ociruntime.ConfigFile; it may be missing.
 	Config string
-	// Audit has images examined, and no container changed.
+	// Audit examines images, and changes no container.
 	Audit bool
 	// Program is the descriptor of a file in memory with the program of the hook, which Start sets.
 	Program int
@@ -39,7 +39,7 @@ type Selection struct {
 	Annotations []string // the same
 }
 
-// Check reports what is wrong with options.
+// Check reports errors in the options.
 func (o Options) Check() error {
 	for name, list := range map[string][]string{"namespace": o.Namespaces, "image": o.Images, "label": o.Labels, "annotation": o.Annotations} {
 		for _, p := range list {

@@ -1,4 +1,4 @@
-// Executing the plugin's program, which is a part of vfix and not a file.
+// Executing the plugin's program, which is embedded in vfix.
 
 package nri
 

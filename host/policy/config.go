@@ -1,6 +1,6 @@
 // The configuration of vfix-runtime: its file, defaults and checks.
 
-// Package policy is what holds for a start of a container, decided in one place for the three that ask:
+// Package policy decides which settings apply to a start of a container, in one place for its three callers:
 // the runtime vfix-runtime, its OCI hook and the NRI plugin.
 //
 //	config    the configuration file, which an operator writes: its content, defaults and checks
@@ -30,8 +30,7 @@ import (
 )
 
 // ConfigFile is the place of vfix-runtime's configuration. Engines that start a
-// runtime without arguments (containerd's BinaryName, podman) leave no other way to
-// give it options.
+// runtime without arguments (containerd's BinaryName, podman) leave no other way to pass options.
 const ConfigFile = "/etc/vfix/runtime.json"
 
 // Defaults of a Config.
@@ -48,15 +47,15 @@ type Config struct {
 	Runtime string `json:"runtime,omitempty"`
 	// FailClosed prevents the start of a container if vfix could not do its work.
 	FailClosed bool `json:"fail_closed,omitempty"`
-	// AllowDisable lets the annotation dev.vfix.enable=false overrule FailClosed: the node's policy
-	// is not the pod author's to turn off.
+	// AllowDisable lets the annotation dev.vfix.enable=false overrule FailClosed: by default a pod's author
+	// cannot turn off the node's policy.
 	AllowDisable bool `json:"allow_disable,omitempty"`
-	// CacheDir is where patched copies are kept; "" is DefaultCacheDir, and for who is not root on
-	// this machine vfix in the folder of his data (XDG_DATA_HOME).
+	// CacheDir is where patched copies are kept; "" is DefaultCacheDir, and for users other than root vfix in
+	// their data folder (XDG_DATA_HOME).
 	CacheDir string `json:"cache_dir,omitempty"`
 	// CacheSize bounds them, in bytes; 0 is DefaultCacheSize.
 	CacheSize int64 `json:"cache_size,omitempty"`
-	// OptIn has only containers with the annotation dev.vfix.enable=true patched.
+	// OptIn limits patching to containers with the annotation dev.vfix.enable=true.
 	OptIn bool `json:"opt_in,omitempty"`
 	// Fallback gives containers the preload library unless an annotation says otherwise.
 	Fallback bool `json:"fallback,omitempty"`
@@ -64,8 +63,7 @@ type Config struct {
 	// unless an annotation says otherwise.
 	Fix string `json:"fix,omitempty"`
 	// Record is where a line about each start goes: an absolute path, "journald" or "none"; "" is
-	// DefaultRecord, and for who is not root on this machine vfix/starts.jsonl in the folder of his
-	// state (XDG_STATE_HOME).
+	// DefaultRecord, and for users other than root vfix/starts.jsonl in their state folder (XDG_STATE_HOME).
 	Record string `json:"record,omitempty"`
 	// Metrics is a file of counters for node_exporter's textfile collector; "" for none.
 	Metrics string `json:"metrics,omitempty"`
@@ -112,7 +110,7 @@ func Parse(text []byte) (Config, error) {
 	return c, nil
 }
 
-// check finds the member that has a value which it must not have.
+// check finds a member with an invalid value.
 func (c Config) check() (member string, err error) {
 	for _, n := range []struct {
 		member    string
@@ -211,7 +209,7 @@ func (c Config) RecordFile() string {
 // overtime is how long a hook may take beyond limits.seconds, which are looked at between two files.
 const overtime = 10 * time.Second
 
-// HookLimit is when a hook gives up on what hangs.
+// HookLimit is when a hook gives up on something that hangs.
 func (c Config) HookLimit() time.Duration {
 	return time.Duration(c.Limits.WithDefaults().Seconds*float64(time.Second)) + overtime
 }
@@ -232,7 +230,7 @@ type Limits struct {
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 }
 
-// The defaults: some ten times of what the largest images need.
+// The defaults: about ten times what the largest images need.
 const (
 	DefaultNames       = 2 << 20
 	DefaultCopyBytes   = 1 << 30
@@ -260,8 +258,8 @@ func userDir(variable, usual string) string {
 	return filepath.Join(dir, "vfix")
 }
 
-// Rootless reports whether this process is not root on this machine, whatever it is in a user
-// namespace (user_namespaces(7): the first one maps all ids to themselves).
+// Rootless reports whether this process is not root on this machine, regardless of its user namespace
+// (user_namespaces(7): the first one maps all ids to themselves).
 func Rootless() bool {
 	const all = "0 0 4294967295"
 	b, err := os.ReadFile("/proc/self/uid_map")

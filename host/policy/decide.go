@@ -11,7 +11,7 @@ import (
 	"vfix.dev/vfix/rewriter/find"
 )
 
-// Annotations that decide about one container. Others that begin as they do are facts about images, and ignored.
+// Annotations that decide about one container. Others with the same prefix are facts about images, and ignored.
 const (
 	AnnotationPrefix   = "dev.vfix."
 	AnnotationEnable   = AnnotationPrefix + "enable"   // true, or false
@@ -22,7 +22,7 @@ const (
 // noFix is the word for none in AnnotationFix.
 const noFix = "none"
 
-// Decision is what is done about one container.
+// Decision is the result for one container.
 type Decision struct {
 	Enabled  bool
 	OptedOut bool // not Enabled because of its annotation
@@ -30,8 +30,8 @@ type Decision struct {
 	Fix      []find.Fix
 }
 
-// Decide applies annotations to the configuration. An error says that one of them has no meaning, or asks for
-// less than the operator demands: with FailClosed the container must not start then.
+// Decide applies annotations to the configuration. An error says that one of them is invalid, or asks for
+// less than the operator demands: with FailClosed the container must then not start.
 func (c Config) Decide(annotations map[string]string) (Decision, error) {
 	var of Decision // the configuration alone
 	var err error
@@ -71,7 +71,7 @@ func (c Config) Decide(annotations map[string]string) (Decision, error) {
 	return d, nil
 }
 
-// choice is what an annotation chooses; one that is empty, as a template leaves it, chooses nothing.
+// choice is what an annotation chooses; an empty one, as left by a template, chooses nothing.
 func choice(annotations map[string]string, name, yes, no string, otherwise bool) (bool, error) {
 	switch got := annotations[name]; got {
 	case "":

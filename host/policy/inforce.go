@@ -1,7 +1,7 @@
-// Which configuration is in force. A file that cannot be read, or is not what is documented, changes nothing:
-// the last one that could be read holds, and without one the strictest. So does a file that was removed: whoever
-// needs the defaults back writes {} to it, or runs 'vfix uninstall'. A mount that is missing, a ConfigMap that was
-// renamed and an unfinished roll-out look the same as a removed file, and must not open a node.
+// Which configuration is in force. A file that cannot be read, or is invalid, changes nothing: the last good
+// one stays in force, and without one the strictest. The same goes for a removed file: to get the defaults
+// back, write {} to it, or run 'vfix uninstall'. A mount that is missing, a ConfigMap that was renamed and an
+// unfinished roll-out look the same as a removed file, and must not open a node.
 
 package policy
 
@@ -14,7 +14,7 @@ import (
 	"vfix.dev/vfix/host/starts"
 )
 
-// InForce is the configuration that holds, and why that one.
+// InForce is the configuration in force, and why.
 type InForce struct {
 	Config
 	Source starts.Source
@@ -70,7 +70,7 @@ func (f *InForce) Keep() error {
 	return nil
 }
 
-// Why is what to say about the source, "" where the file or the defaults are in force.
+// Why is the message about the source, "" if the file or the defaults are in force.
 func (f *InForce) Why() string {
 	switch f.Source {
 	case starts.LastGood:

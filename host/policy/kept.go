@@ -1,4 +1,4 @@
-// The last good configuration of a file: a file of its own beside the cache, which root alone can read and write.
+// The last good configuration of a file: a separate file beside the cache, which only root can read and write.
 
 package policy
 
@@ -38,7 +38,7 @@ func keptPath(state, path string) string {
 	return filepath.Join(state, keptDir, fmt.Sprintf("%x.json", sha256.Sum256([]byte(path)))[:2*digits]+".json")
 }
 
-// lastGood is what was kept of a configuration file; fs.ErrNotExist says nothing was.
+// lastGood is the kept copy of a configuration file; fs.ErrNotExist without one.
 func lastGood(state, path string) (Config, error) {
 	text, err := keptText(state, path)
 	if err != nil {
@@ -77,7 +77,7 @@ func keptText(state, path string) ([]byte, error) {
 	return []byte(k.Config), nil
 }
 
-// keep writes it, unless it is there. Of several that write, the one that has read last writes last.
+// keep writes it, unless it exists. Of several writers, the one that has read last writes last.
 func keep(state, path string, text []byte) error {
 	if old, err := keptText(state, path); err == nil && bytes.Equal(old, text) {
 		return nil
@@ -90,9 +90,9 @@ func keep(state, path string, text []byte) error {
 		}
 		return err
 	}
-	unlock, err := nodefile.Lock(filepath.Dir(at), 0) // who has it may be stopped
+	unlock, err := nodefile.Lock(filepath.Dir(at), 0) // its holder may be stopped
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil // another start keeps what it reads now
+		return nil // another start keeps the one that it reads now
 	}
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func keep(state, path string, text []byte) error {
 	return Put(at, raw, ownersAlone)
 }
 
-// Forget removes what was kept of the configuration file of a root folder, which no longer has one.
+// Forget removes the kept copy of the configuration file of a root folder, which no longer has one.
 func Forget(root, path string) error {
 	err := os.Remove(filepath.Join(root, keptPath(DefaultCacheDir, path)))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -122,13 +122,13 @@ func Forget(root, path string) error {
 	return err
 }
 
-// Put gives a file a content, in one step and for good: others may be reading the old one.
+// Put replaces the content of a file atomically and durably: others may be reading the old one.
 func Put(path string, data []byte, mode fs.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // gone by then, where all went well
+	defer os.Remove(f.Name()) // gone by then, if all went well
 	_, err = f.Write(data)
 	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("%s: %w", path, err)

@@ -1,4 +1,4 @@
-// Whose a file is.
+// The owner of a file.
 
 package policy
 

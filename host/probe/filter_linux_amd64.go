@@ -1,6 +1,6 @@
 // A seccomp filter as a container engine would set it: docker's rules, out of docker's own
 // library, as a list of comparisons, one system call after the other, as libseccomp writes it.
-// Calls that it would forbid are allowed all the same: the filter is there to be paid for.
+// Calls that it would forbid are nevertheless allowed: only the cost of the filter matters.
 
 package probe
 
@@ -80,9 +80,8 @@ func forbiddenClocks(rules *specs.LinuxSeccomp) (names []string) {
 }
 
 // compile writes a comparison for each system call that is always allowed, in groups that
-// share the return behind them, and then a block for each rule that looks at arguments. Of what
-// libseccomp writes that is the half for x86-64; the other, for i386, no 64-bit call goes
-// through.
+// share the return behind them, and then a block for each rule that looks at arguments. This is the x86-64
+// half of libseccomp's output; no 64-bit call passes through the half for i386.
 func compile(rules *specs.LinuxSeccomp) ([]bpf.Instruction, error) {
 	allow := bpf.RetConstant{Val: retAllow}
 	program := []bpf.Instruction{
@@ -108,7 +107,7 @@ func compile(rules *specs.LinuxSeccomp) ([]bpf.Instruction, error) {
 			}
 		}
 	}
-	// libseccomp keeps them by number, and puts those with arguments to compare behind.
+	// libseccomp sorts them by number, and puts those with arguments to compare last.
 	slices.SortStableFunc(all, func(a, b rule) int {
 		if (len(a.args) > 0) != (len(b.args) > 0) {
 			return len(a.args) - len(b.args)
@@ -163,7 +162,7 @@ func compareArgs(args []specs.LinuxSeccompArg) (b []bpf.Instruction) {
 
 func assemble(program []bpf.Instruction) ([]byte, error) {
 	if len(program) > maxLength {
-		return nil, fmt.Errorf("seccomp filter: %d instructions, and the kernel takes %d", len(program), maxLength)
+		return nil, fmt.Errorf("seccomp filter: %d instructions, the kernel accepts %d", len(program), maxLength)
 	}
 	raw, err := bpf.Assemble(program)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package probe makes the measurements of package doctor: it starts vfix-measure, and it
-// builds and reads what that program takes and writes. It judges nothing.
+// Package probe makes the measurements of package doctor: it starts vfix-measure, builds its input and parses
+// its output. It judges nothing.
 package probe
 
 import (
@@ -53,7 +53,7 @@ type Samples map[string][]float64
 // maxSamples bounds what is kept of one subject.
 const maxSamples = 1 << 20
 
-// Times reads "SUBJECT NUMBER" lines; a line of another form counts for nothing.
+// Times reads "SUBJECT NUMBER" lines; lines of another form are ignored.
 func Times(out []byte) Samples {
 	s := Samples{}
 	for line := range strings.Lines(string(out)) {
@@ -70,9 +70,8 @@ func Times(out []byte) Samples {
 // Median returns the median of a subject's samples, and whether there are any.
 func (s Samples) Median(subject string) (float64, bool) { return s.Quantile(subject, 0.5) }
 
-// Quiet returns what a subject takes when nothing disturbs it, and whether there are samples:
-// not the median, for a busy machine makes calls slower and never faster; not the least,
-// which may be a slip of the clock.
+// Quiet returns the time of an undisturbed subject, and whether there are samples: not the median, because a
+// busy machine makes calls slower and never faster; not the minimum, which may be an error of the clock.
 func (s Samples) Quiet(subject string) (float64, bool) { return s.Quantile(subject, 0.1) }
 
 // Quantile returns the q-quantile, 0 <= q <= 1, of a subject's samples: the nearest rank.

@@ -17,7 +17,7 @@ import (
 	"vfix.dev/vfix/internal/memfile"
 )
 
-// name is what the program is called in ps, and in the kernel's log.
+// name is the name of the program in ps, and in the kernel's log.
 const name = "vfix-measure"
 
 // maxOutput bounds what is kept of a run's output, in bytes.
@@ -32,14 +32,14 @@ type Runner struct {
 	path string   // on disk
 }
 
-// NewRunner makes program executable: in memory, or, where the kernel or a missing /proc does
-// not allow that, in a temporary file.
+// NewRunner makes program executable: in memory, or, if the kernel or a missing /proc does not allow that, in
+// a temporary file.
 func NewRunner(program []byte) (*Runner, error) {
 	return place(program, (*Runner).try)
 }
 
-// Execute runs another program in that way. The error is that it could not be started; where a place
-// allows no programs, the next one is tried.
+// Execute runs another program in that way. It errs if the program could not be started; if a place does not
+// allow programs, it tries the next one.
 func Execute(ctx context.Context, program []byte) (o Outcome, err error) {
 	r, err := place(program, func(r *Runner) (err error) {
 		o, err = r.Run(ctx, nil)
@@ -67,7 +67,7 @@ func place(program []byte, try func(*Runner) error) (*Runner, error) {
 	return nil, fmt.Errorf("no place from which %s may be executed: %w", name, errors.Join(errs...))
 }
 
-// Folders are where programs may be executed, on most machines.
+// Folders are those in which most machines allow programs to be executed.
 func Folders() []string { return []string{os.TempDir(), "/var/tmp", "/dev/shm", "."} }
 
 // put writes a program into a folder, "" for memory.
@@ -117,8 +117,8 @@ func (r *Runner) Run(ctx context.Context, stdin []byte, args ...string) (Outcome
 	return outcome(ctx, cmd, out, errout, err)
 }
 
-// Start starts the program, which runs until stop is called. said gives its first line of
-// output, or what it printed before it ended.
+// Start starts the program, which runs until stop is called. said returns its first line of output, or all
+// output if it ended earlier.
 func (r *Runner) Start(ctx context.Context, args ...string) (said func() (string, error), stop func() (Outcome, error), err error) {
 	cmd, _, errout := r.command(ctx, args)
 	stdin, err := cmd.StdinPipe()
@@ -152,7 +152,7 @@ func (r *Runner) command(ctx context.Context, args []string) (cmd *exec.Cmd, out
 	cmd = exec.CommandContext(ctx, r.path, args...)
 	cmd.Args[0] = name
 	cmd.WaitDelay = killWait
-	cmd.Env = []string{} // nothing of the user's is for it
+	cmd.Env = []string{} // it needs nothing of the user's
 	out, errout = &Limited{Most: maxOutput}, &Limited{Most: maxOutput}
 	cmd.Stdout, cmd.Stderr = out, errout
 	return cmd, out, errout
@@ -176,7 +176,7 @@ func outcome(ctx context.Context, cmd *exec.Cmd, out, errout *Limited, err error
 	return o, nil
 }
 
-// Limited keeps the first bytes of what is written.
+// Limited keeps the first bytes written to it.
 type Limited struct {
 	bytes.Buffer
 	Most int // bytes

@@ -1,4 +1,4 @@
-// The system calls that a walk makes by the thousand.
+// The system calls that a walk makes thousands of times.
 
 package rootfs
 
@@ -8,9 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// call makes a system call: on the usual file systems of a disk or of memory without Go's ceremony around what may
-// block, for most are answered from memory, and with it threads change 10,000 times in a walk of 20,000 files.
-// Elsewhere (FUSE, a network) one may block for ever, and Go's processor does something else meanwhile.
+// call makes a system call: on the usual file systems of a disk or of memory without notifying Go's
+// scheduler, because most calls are answered from memory, and the notification causes 10,000 thread switches
+// in a walk of 20,000 files. Elsewhere (FUSE, a network) a call may block forever, and Go's processor does
+// other work meanwhile.
 //
 //go:uintptrescapes
 func (r *Root) call(number, a, b, c, d uintptr) (int, error) {

@@ -1,4 +1,4 @@
 // Package rootfs looks at the root filesystem of a container from outside, and never leaves
-// it: no symlink, no "..", no fifo and no device that an image holds makes it open, or wait
-// for, anything but a regular file below the root.
+// it: no symlink, "..", fifo or device in an image makes it open, or wait for, anything but a regular file
+// below the root.
 package rootfs

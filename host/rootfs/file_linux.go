@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Identity is what changes when the content of a file does, as in stat(2): times in
+// Identity is the part of stat(2) that changes when the content of a file does: times in
 // nanoseconds. Nobody but root can set a ctime, and root only by the machine's clock.
 type Identity struct {
 	Dev, Ino           uint64
@@ -31,12 +31,12 @@ func (a Identity) SameFile(b Identity) bool {
 	return uint32(a.Ino) == uint32(b.Ino) && a.Size == b.Size && a.Mtime == b.Mtime && a.Ctime == b.Ctime
 }
 
-// Settled is how long ago a file must have changed for its identity to stand for its content: the clock
-// of a file system goes by ticks of up to 10 ms, and two changes within one look the same. A file
-// system that counts whole seconds (ext4 with inodes of 128 bytes) needs one more.
+// Settled is how long ago a file must have changed for its identity to identify its content: the clock of a
+// file system advances in ticks of up to 10 ms, and two changes within one look the same. A file system that
+// counts whole seconds (ext4 with inodes of 128 bytes) needs one more.
 const Settled = 100 * time.Millisecond
 
-// Unsettled reports whether what changed so lately may change again and keep its identity.
+// Unsettled reports whether a file that changed so recently may change again and keep its identity.
 func (a Identity) Unsettled(now time.Time) bool {
 	tick := time.Duration(0)
 	if a.Ctime%int64(time.Second) == 0 {
@@ -45,7 +45,7 @@ func (a Identity) Unsettled(now time.Time) bool {
 	return now.Sub(time.Unix(0, a.Ctime)) < tick+Settled
 }
 
-// ErrNotRegular: there is something at the path, and no regular file.
+// ErrNotRegular: the path names something other than a regular file.
 var ErrNotRegular = errors.New("no regular file")
 
 // ErrChanged: a file changed while it was read.
@@ -65,12 +65,12 @@ func (r *Root) OpenFile(name string) (*File, error) {
 	return r.open(func() (int, error) { return r.openReal(name, unix.O_PATH, false) })
 }
 
-// FileOf opens the regular file that is open as a mere name at a descriptor, which stays open.
+// FileOf opens the regular file that is open as a mere name (O_PATH) at a descriptor, which stays open.
 func (r *Root) FileOf(name int) (*File, error) {
 	return r.open(func() (int, error) { return unix.Dup(name) })
 }
 
-// open opens a regular file by what opens its name.
+// open opens a regular file with a function that opens its name.
 func (r *Root) open(path func() (int, error)) (*File, error) {
 	at, err := retry(path)
 	if err != nil {
@@ -91,7 +91,7 @@ func (r *Root) open(path func() (int, error)) (*File, error) {
 	return &g, nil
 }
 
-// regular looks at what is open.
+// regular checks an open file.
 func (f *File) regular() error {
 	if err := f.r.fstat(f.fd, &f.Stat); err != nil {
 		return err
@@ -129,9 +129,9 @@ func (f *File) ReadAt(b []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// Dates reports whether each later change of the file's content moves its times: what somebody has mapped to write to can
-// change without a trace. A lease to read is given only while nobody has the file open to write (fcntl(2)); NFS knows
-// none, and writes what is mapped to the server before it gives the times.
+// Dates reports whether each later change of the file's content moves its times: a file that is mapped for
+// writing can change without a trace. A lease to read is given only while nobody has the file open to write
+// (fcntl(2)); NFS has no leases, but writes mapped data to the server before it returns the times.
 func (f *File) Dates() bool {
 	_, err := unix.FcntlInt(uintptr(f.fd), unix.F_SETLEASE, unix.F_RDLCK)
 	if err == nil {
@@ -141,8 +141,8 @@ func (f *File) Dates() bool {
 	return err == nil || errors.Is(err, unix.EINVAL) && unix.Fstatfs(f.fd, &fs) == nil && fs.Type == unix.NFS_SUPER_MAGIC
 }
 
-// Unchanged is nil if the file is still what it was when it was opened. All data
-// read before the call are then of one and the same content.
+// Unchanged is nil if the file is still what it was when it was opened. All data read before the call then
+// belong to the same content.
 func (f *File) Unchanged() error {
 	var st unix.Stat_t
 	if err := f.r.fstat(f.fd, &st); err != nil {

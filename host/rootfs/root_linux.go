@@ -36,8 +36,8 @@ type Root struct {
 // maxPath is PATH_MAX of linux/limits.h without the final NUL, in bytes.
 const maxPath = 4095
 
-// Open opens a root filesystem. Its own path is the engine's word: symlinks in it are
-// followed as on any other path.
+// Open opens a root filesystem. Its own path comes from the engine: symlinks in it are followed as in any
+// other path.
 func Open(name string) (*Root, error) {
 	real, err := filepath.EvalSymlinks(name)
 	if err != nil {
@@ -53,8 +53,8 @@ func Open(name string) (*Root, error) {
 	return Of(fd, real)
 }
 
-// Of is the root filesystem that is open at a descriptor, which the root closes. It need not have a path on this
-// machine; path is what it is called.
+// Of is the root filesystem that is open at a descriptor, which the root closes. It need not have a path on
+// this machine; path is its name.
 func Of(fd int, path string) (*Root, error) {
 	r := &Root{Path: path, fd: fd, descriptors: -1}
 	var err error
@@ -136,8 +136,8 @@ func OnFile(dev uint64) bool {
 // OnFile is OnFile of the root's device.
 func (r *Root) OnFile() bool { return OnFile(r.dev) }
 
-// openReal opens a real path: a symlink anywhere in it is ELOOP or ENOTDIR, never followed.
-// oneFS refuses, with EXDEV, what another mount covers.
+// openReal opens a real path: a symlink anywhere in it is ELOOP or ENOTDIR, never followed. oneFS refuses,
+// with EXDEV, paths in another mount.
 func (r *Root) openReal(name string, flags int, oneFS bool) (int, error) {
 	return r.openAt(r.fd, name, flags, oneFS)
 }
@@ -196,7 +196,7 @@ func (r *Root) openStepwise(dir int, name string, flags int, oneFS bool) (int, e
 	return at, nil
 }
 
-// retry repeats what a signal, or a rename meanwhile (EAGAIN of openat2), broke off.
+// retry repeats a call that was interrupted by a signal, or by a concurrent rename (EAGAIN of openat2).
 func retry(open func() (int, error)) (int, error) {
 	const tries = 100
 	for n := 0; ; n++ {
@@ -241,7 +241,7 @@ func (r *Root) Folder(name string) (int, error) {
 // Name opens what is at a real path as a mere name (O_PATH); the caller closes it.
 func (r *Root) Name(name string) (int, error) { return r.openReal(name, unix.O_PATH, false) }
 
-// MountOf is the number that mountinfo has for the mount of what is open at a descriptor.
+// MountOf is the number in mountinfo of the mount of an open descriptor.
 func MountOf(fd int) (int, error) {
 	id, err := Fdinfo("/proc/self/fdinfo/"+strconv.Itoa(fd), "mnt_id")
 	if err != nil {
@@ -250,7 +250,7 @@ func MountOf(fd int) (int, error) {
 	return strconv.Atoi(id)
 }
 
-// Fdinfo is a member of what a file of the kernel says of a descriptor (proc_pid_fdinfo(5)).
+// Fdinfo is a field of the kernel's information about a descriptor (proc_pid_fdinfo(5)).
 func Fdinfo(file, member string) (string, error) {
 	b, err := os.ReadFile(file)
 	_, text, ok := strings.Cut("\n"+string(b), "\n"+member+":")
@@ -261,7 +261,7 @@ func Fdinfo(file, member string) (string, error) {
 	return strings.TrimSpace(text), err
 }
 
-// Lstat is of the file at a real path.
+// Lstat is lstat(2) of the file at a real path.
 func (r *Root) Lstat(name string) (unix.Stat_t, error) {
 	var st unix.Stat_t
 	fd, err := r.openReal(name, unix.O_PATH, false)

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Entry is a name of a regular file that a walk comes by. It is valid while the visitor looks
-// at it, except for what Name returns.
+// Entry is a name of a regular file found by a walk. It is valid only during the visit, except for the result
+// of Name.
 type Entry struct {
 	Base   []byte // the last part of the name
 	Stat   unix.Stat_t
@@ -37,21 +37,21 @@ func (e *Entry) Open() (*File, error) {
 // Name is the real path.
 func (e *Entry) Name() string { return join(e.folder, e.Base) }
 
-// Visitor gets what a walk finds, or what one of several walkers does.
+// Visitor gets the findings of a walk, or of one of several walkers.
 type Visitor struct {
 	// File is called for each name of a regular file. Errors end the walk.
 	File func(e *Entry) error
-	// Passed is called for each folder that cannot be looked into.
+	// Passed is called for each folder that cannot be read.
 	Passed func(name string, err error)
 	// Seen, if not nil, is called for each name of a file or folder first. Errors end the walk.
 	Seen func() error
 	// Opened, if not nil, is called for each folder that is read, open for reading.
 	Opened func(fd int)
-	// Known, if not nil, returns what Read got of the same folder, as it is now: its names are not read
-	// again then. nil is for one that must be read.
+	// Known, if not nil, returns what Read got for the same folder, if that is still valid: its names are
+	// then not read again. nil is for one that must be read.
 	Known func(st *unix.Stat_t) []byte
 	// Read, if not nil, gets the names in a folder that was read to its end, as it was before: the type
-	// (DT_REG, …), the name, a NUL, of each. Folders of more names than are worth it are left out.
+	// (DT_REG, …), the name, a NUL, of each. Folders with too many names are left out.
 	Read func(st *unix.Stat_t, names []byte)
 }
 
@@ -61,12 +61,12 @@ const maxKept = 256 << 10
 // Walk visits the regular files of the root, each by its real path. Symlinks are not followed:
 // their targets are visited at their own places. Other mounts below the root are not entered.
 //
-// Where the root has more than a few names, up to walkers go through it side by side: start is called
+// Where the root has more than a few names, up to walkers go through it in parallel: start is called
 // for the visitor of each, never twice at a time. With one walker the order is the same while no folder
 // changes.
 //
-// A walker goes down by descriptors, one a level, and keeps one part of each folder's names: what
-// it takes grows with the depth and not with the number of folders.
+// A walker descends by descriptors, one for each level, and keeps one part of each folder's names: its memory
+// grows with the depth, not with the number of folders.
 func (r *Root) Walk(walkers int, start func() Visitor) error {
 	g := &group{r: r, start: start, left: walkers - 1, tasks: make(chan task, max(walkers, 1))}
 	g.open.Store(1)
@@ -99,7 +99,7 @@ type level struct {
 	fd    int
 	path  int    // length of its path
 	names []byte // of folders in it, each ended by a NUL, as far as it was read
-	next  int    // into names: what was not entered yet
+	next  int    // into names: the first that was not entered yet
 	end   bool   // it was read to its end
 	begun bool
 	read  bool // whole, from the disk
@@ -115,7 +115,7 @@ func (w *walker) how() int {
 	return unix.O_RDONLY | unix.O_DIRECTORY
 }
 
-// subtree visits what is in a folder and below, and closes it.
+// subtree visits everything in and below a folder, and closes it.
 func (w *walker) subtree(t task) (err error) {
 	w.path = append(w.path[:0], t.path...)
 	w.levels = w.levels[:0]
@@ -344,8 +344,8 @@ func (w *walker) entry(fd int, raw []byte, typ byte, below []byte) ([]byte, erro
 	return below, nil
 }
 
-// look finds out what a name is. In a root's own mount most files will be read: they are opened at once. A file that
-// cannot be opened so has changed since, or is looked at like any other.
+// look finds out what a name is. In a root's own mount most files will be read: they are opened at once. A
+// file that cannot be opened in this way has changed since, or is treated like any other.
 func (e *Entry) look(name []byte, typ byte) error {
 	if e.r.alone && typ == unix.DT_REG {
 		const how = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_NOFOLLOW | unix.O_CLOEXEC

@@ -1,4 +1,4 @@
-// Several walkers side by side: how one gives another a part of what is left.
+// Several walkers in parallel: how one gives another a part of the remaining work.
 
 package rootfs
 
@@ -10,8 +10,8 @@ import (
 // few is how many names one walker goes through before there is a second.
 const few = 256
 
-// group is the walkers of one walk. A walker that has nothing to do gets, from one that has, the folder
-// highest up that is still to be entered.
+// group is the walkers of one walk. An idle walker gets, from a busy one, the topmost folder that has not
+// been entered yet.
 type group struct {
 	r       *Root
 	start   func() Visitor
@@ -46,7 +46,7 @@ func (g *group) walker() *walker {
 	return &walker{group: g, v: g.start(), buf: make([]byte, direntBuffer)}
 }
 
-// others takes what other walkers give away until nothing is left.
+// others takes folders that other walkers give away until none is left.
 func (w *walker) others() {
 	for {
 		w.idle.Add(1)
@@ -58,7 +58,7 @@ func (w *walker) others() {
 	}
 }
 
-// share gives a folder to a walker that has nothing to do.
+// share gives a folder to an idle walker.
 func (w *walker) share() {
 	if w.left > 0 && w.seen > few { // the first walker: the others are started with none left
 		n := w.left

@@ -1,7 +1,7 @@
-// Where LD_PRELOAD finds libvfix.so. A file, and not one in memory: a program that closes
-// all descriptors it does not know would take it from those that it starts. It lies in a
-// folder that is named after its content, so that each version has one of its own, and that
-// only its owner writes to; others may read it, for programs that change their user.
+// Where LD_PRELOAD finds libvfix.so. It is a file on disk, not in memory: a program that closes all
+// descriptors it does not know would remove it for the programs that it starts. Its folder is named after its
+// content, so that each version has a separate one, and only the owner can write to it; others may read it,
+// for programs that change their user.
 
 package run
 
@@ -91,9 +91,9 @@ func (s *starter) materialise() (string, error) {
 	return "", fmt.Errorf("no place for libvfix.so: %w", last)
 }
 
-// trusted is the real path of a folder where nobody but this user and root can put anything else in the place of what
-// is there: it and all above it are theirs, and others can write to them only where the sticky bit keeps names their
-// owners'. The path has no links then that somebody could lead elsewhere later.
+// trusted is the real path of a folder in which only this user and root can replace anything: it and all
+// above it are theirs, and others can write to them only where the sticky bit keeps names their owners'. The
+// path then has no links that somebody could redirect later.
 func trusted(base string) (string, error) {
 	real, err := filepath.EvalSymlinks(base)
 	if err != nil {
@@ -120,8 +120,8 @@ func trusted(base string) (string, error) {
 // othersWrite is the permission bits that let others than the owner write.
 const othersWrite = 0o022
 
-// overflow is who owns what belongs to nobody in a user namespace (user_namespaces(7)), as root's files where root is
-// not mapped.
+// overflow is the owner of files whose real owner is not mapped in a user namespace (user_namespaces(7)),
+// such as root's.
 const overflow = 65534
 
 // mapped reports whether this is a user namespace in which not all users are themselves.
@@ -131,7 +131,7 @@ func mapped() bool {
 	return err == nil && strings.Join(strings.Fields(string(b)), " ") != all
 }
 
-// inFolder makes dir in base, or proves that what is there is what it would make.
+// inFolder makes dir in base, or proves that the existing one is the same as it would make.
 func (s *starter) inFolder(base, dir string) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(base, &st); err != nil {
@@ -182,13 +182,13 @@ func (s *starter) fill(dir string) error {
 	return os.Chmod(dir, folder)
 }
 
-// files are what the folder holds, beside the links of $PLATFORM.
+// files are the contents of the folder, besides the links of $PLATFORM.
 func (s *starter) files() map[string][]byte {
 	return map[string][]byte{fallbackfiles.Library: s.Library, fallbackfiles.Library32: s.Library32, fallbackfiles.Trace: s.Trace}
 }
 
-// sound reports whether a folder, and all in it that is used, is ours alone to write and
-// has the content wanted: anybody can make a folder of that name in /tmp.
+// sound reports whether a folder, and everything used in it, is writable only by us and has the expected
+// content: anybody can make a folder of that name in /tmp.
 func (s *starter) sound(dir string) error {
 	for name, body := range s.files() {
 		path := filepath.Join(dir, name)

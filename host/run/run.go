@@ -1,7 +1,7 @@
 // The ways to start a program, the options of vfix run, and its errors.
 
 // Package run starts a program on the machine that vfix runs on, so that it does
-// without the vsyscall page. It knows no images, and not what the fallback's programs do.
+// without the vsyscall page. It knows neither images nor the work of the fallback's programs.
 package run
 
 import "errors"
@@ -14,9 +14,9 @@ const (
 	Auto Way = "auto"
 	// Memfd executes a patched copy in memory: for static programs, at full speed.
 	Memfd Way = "memfd"
-	// Preload has the loader load libvfix.so: for dynamic programs.
+	// Preload makes the loader load libvfix.so: for dynamic programs.
 	Preload Way = "preload"
-	// Trace runs the program under vfix-trace: for all else.
+	// Trace runs the program under vfix-trace: for all others.
 	Trace Way = "trace"
 	// AsIs executes the file: it has nothing to patch, or nothing can be done for it.
 	AsIs Way = "as it is"
@@ -29,7 +29,7 @@ var Ways = []string{string(Auto), string(Memfd), string(Preload), string(Trace)}
 var (
 	// ErrNoCommand: there is no such program.
 	ErrNoCommand = errors.New("no such program")
-	// ErrNotExecutable: it is there, and cannot be executed.
+	// ErrNotExecutable: it exists, but cannot be executed.
 	ErrNotExecutable = errors.New("cannot be executed")
 	// ErrUnsupported: not on this system.
 	ErrUnsupported = errors.New("not supported")
@@ -38,8 +38,7 @@ var (
 // Options are the choices of vfix run.
 type Options struct {
 	Way Way // "" is Auto
-	// Explain gets the way that was taken and why; Warn what the user must know. nil is
-	// silence.
+	// Explain gets the chosen way and the reason; Warn gets warnings. nil is silence.
 	Explain, Warn func(format string, args ...any)
 	// The programs of the fallback: libvfix.so, its empty 32-bit twin, vfix-trace.
 	Library, Library32, Trace []byte

@@ -57,7 +57,7 @@ type choice struct {
 func choose(p *program, want Way) (*choice, error) {
 	f, err := os.Open(p.file)
 	if errors.Is(err, fs.ErrPermission) {
-		return &choice{way: AsIs, why: "it may be executed and not read", warning: "was not examined, since it may not be read: it runs as it is, and crashes if it calls the page"}, nil
+		return &choice{way: AsIs, why: "it may be executed and not read", warning: "was not examined, because it is not readable: it runs as it is, and crashes if it calls the page"}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -139,14 +139,14 @@ func patched(p *patch.Plan) int {
 	return n
 }
 
-// override takes the way that the user asked for.
+// override uses the way that the user asked for.
 func (c *choice) override(want Way, is *find.Program) error {
 	switch {
 	case want == "" || want == Auto || want == c.way:
 		return nil
 	case want == Trace:
 	case want == Preload && is.Static:
-		return errors.New("--way preload: a static program, which no loader loads a library into")
+		return errors.New("--way preload: a static program, into which no loader loads libraries")
 	case want == Memfd && !is.Static:
 		return errors.New("--way memfd: a dynamic program, whose libraries also have call sites")
 	case want == Memfd:

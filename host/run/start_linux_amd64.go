@@ -33,7 +33,7 @@ func (s *starter) start() error {
 	if s.way == Trace {
 		return s.trace()
 	}
-	// Programs that it starts in turn are preloaded, whatever it is itself.
+	// Programs that it starts in turn are preloaded, whatever kind it is itself.
 	how, err := s.preload()
 	if err != nil {
 		if s.way == Preload {
@@ -92,8 +92,8 @@ func forbidden(err error) bool {
 
 func fdPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 
-// execve returns only if it fails. syscall.Exec and not the bare call: it puts back the
-// limit of open files that Go raised when vfix started.
+// execve returns only if it fails. It uses syscall.Exec, not the bare call, because that restores the limit
+// of open files that Go raised when vfix started.
 func execve(path string, args, env []string) error {
 	inherited.Restore()
 	err := syscall.Exec(path, args, env)

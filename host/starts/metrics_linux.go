@@ -1,6 +1,6 @@
 // Counters of all starts in Prometheus' text format, for the textfile collector of node_exporter. The
 // file is the state: each start reads it, adds itself, and renames a new one into place, under a lock
-// of the folder. A file that is gone or is not such a file starts at 0, as a counter may.
+// of the folder. If the file is missing or invalid, the counters start at 0, as counters may.
 
 package starts
 
@@ -27,7 +27,7 @@ type family struct {
 	series           []series
 }
 
-// series is one line of a metric: what a start adds to it, or for a gauge what it is from then on.
+// series is one line of a metric: the amount that a start adds to it, or the new value of a gauge.
 type series struct {
 	name  string // with the labels
 	add   func(*Record) float64

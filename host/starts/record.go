@@ -1,4 +1,4 @@
-// The record of one start, and the line that it is written as.
+// The record of one start, and its form as a line.
 
 // Package starts remembers what vfix-runtime did at the start of each container: one line of JSON in
 // a file or in the journal (record, write), counters for Prometheus in another file (metrics), and

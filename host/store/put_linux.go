@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Put makes the copy with a key, if it is not there, and returns its path. The store may be larger than its bound
-// then: see Trim. Of several processes that want the same one, one writes it and the others wait. size is as for Get. write gets an empty file
-// of a name that does not last, to fill and to give its metadata.
+// Put makes the copy with a key, if it is not there, and returns its path. The store may then exceed its
+// bound: see Trim. Of several processes that want the same one, one writes it and the others wait. size is as
+// for Get. write gets an empty file of a name that does not last, to fill and to give its metadata.
 func (s *Store) Put(key string, size int64, write func(f *os.File) error) (string, error) {
 	if path, ok := s.Get(key, size); ok {
 		return path, nil
@@ -103,7 +103,7 @@ func (s *Store) WriteIndex(key string, data []byte) error {
 	return p.rename(filepath.Join(s.Dir, indexDir, key))
 }
 
-// pending is a file that is being written. It is locked while its writer lives.
+// pending is a file that is being written. It is locked as long as its writer runs.
 type pending struct {
 	*os.File
 	done bool
@@ -117,8 +117,8 @@ func (s *Store) begin() (*pending, error) {
 	return &pending{File: os.NewFile(uintptr(fd), path)}, nil
 }
 
-// create makes a file of a new name in a folder of the store, and locks it. Between the two somebody who cleans up may take
-// it for left over: then it makes another one.
+// create makes a file of a new name in a folder of the store, and locks it. In between, another process that
+// cleans up may mistake it for a leftover: then it makes another one.
 func (s *Store) create(dir string, flags int) (fd int, path string, err error) {
 	const tries = 10
 	for range tries {
@@ -134,7 +134,7 @@ func (s *Store) create(dir string, flags int) (fd int, path string, err error) {
 	return -1, path, errors.Join(err, fmt.Errorf("%s: removed by another process", path))
 }
 
-// Scratch opens an empty file for what nobody else needs to see. Its name is gone at once.
+// Scratch opens an empty private file. Its name is removed at once.
 func (s *Store) Scratch() (*os.File, error) {
 	p, err := s.begin()
 	if err != nil {
@@ -163,7 +163,7 @@ func (p *pending) discard() {
 	}
 }
 
-// clean removes files that nobody writes any more, and locks that nobody holds: their owners were killed.
+// clean removes files without a writer, and locks without a holder: their owners were killed.
 func (s *Store) clean() error {
 	return errors.Join(s.sweep(tempDir), s.sweep(locksDir))
 }
@@ -192,7 +192,7 @@ func (s *Store) sweep(name string) error {
 	return nil
 }
 
-// hold opens a file or folder and locks it, or says who cannot: EWOULDBLOCK.
+// hold opens a file or folder and locks it; if another process holds the lock, the error is EWOULDBLOCK.
 func hold(path string, flags int) (*os.File, error) {
 	f, err := os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -205,9 +205,8 @@ func hold(path string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-// Remove takes an entry out of its place first: nobody sees half of it. A copy that was used
-// since it was listed goes back: whoever used it has named it to a container as a mount. removed is
-// false for such a one.
+// Remove renames an entry first, so that nobody sees half of it. A copy that was used since it was listed is
+// put back: its user has passed it to a container as a mount. removed is then false.
 func (s *Store) Remove(e Entry) (removed bool, err error) {
 	dir := filesDir
 	if e.Index {
@@ -245,7 +244,7 @@ func (s *Store) usedSince(e Entry, f *os.File) bool {
 	if leased, err := s.leased(); err != nil || leased[e.Key] && !e.Index {
 		return true
 	}
-	// Not of a folder: to list it is to use it, as its times show.
+	// Not for a folder: listing it changes its access time.
 	fi, err := f.Stat()
 	return err == nil && fi.Mode().IsRegular() && accessTime(fi).After(e.Used)
 }

@@ -1,7 +1,7 @@
-// Copies that a container gets: it cannot write to them, whatever its capabilities are. A read-only flag of a
-// mount can be taken off by a process with CAP_SYS_ADMIN; a file system that is read-only itself cannot be made
-// another. An overlay without an upper layer is one (fs/overlayfs/super.c, ovl_reconfigure), of the files that
-// are there, so nothing is copied, and containers share their memory.
+// Copies for a container, which cannot write to them, whatever its capabilities are. A process with
+// CAP_SYS_ADMIN can remove the read-only flag of a mount; a file system that is itself read-only cannot be
+// made writable. An overlay without an upper layer is one (fs/overlayfs/super.c, ovl_reconfigure), of the
+// files that are there, so nothing is copied, and containers share their memory.
 
 package store
 
@@ -15,7 +15,7 @@ import (
 	"vfix.dev/vfix/internal/thread"
 )
 
-// ReadOnly returns mounts of copies that are nowhere yet, in the order of their keys; the caller closes them.
+// ReadOnly returns mounts of copies that are not attached yet, in the order of their keys; the caller closes them.
 func (s *Store) ReadOnly(keys []string) (fds []int, err error) {
 	done := make(chan error)
 	thread.Go(func() {

@@ -1,5 +1,5 @@
-// Package store keeps patched copies of files, and what is known of the folders they came
-// from, under one folder (v1 of /var/lib/vfix, see layout):
+// Package store keeps patched copies of files, and information about their original folders, under one folder
+// (v1 of /var/lib/vfix, see layout):
 //
 //	files/KEY        a patched copy
 //	sums/KEY         the SHA-256 of its content
@@ -8,9 +8,9 @@
 //	locks/KIND-KEY   held with flock(2) while an entry is made
 //	tmp/             what is being written, locked by who writes it
 //
-// An entry appears by rename and whole. Whoever is killed leaves a file in tmp that nobody
-// holds; the next one who writes removes it. A copy has its original's mtime, so that the
-// time of its last use is its atime, set by Get whatever the mount options say.
+// An entry appears complete, by rename. A killed process leaves a file in tmp that nobody holds; the next
+// writer removes it. A copy has its original's mtime, so that the time of its last use is its atime, set by
+// Get whatever the mount options say.
 //
 // Only root may look into the folder: copies have the owner and the mode of their originals,
 // setuid included.
@@ -27,15 +27,15 @@ import (
 	"vfix.dev/vfix/internal/lazy"
 )
 
-// ErrUnsound: the folder, or something in it, is not as this package left it.
+// ErrUnsound: the folder, or something in it, was changed by something other than this package.
 var ErrUnsound = errors.New("not a directory of vfix's own")
 
 // InUse is how recently an entry must have been used to be kept in any case: a container
 // that will mount it may not have done so yet.
 const InUse = time.Minute
 
-// layout names the folder of what doc.go describes. A version of vfix that keeps something else, or in
-// another way, has another number: it works beside this one, and neither touches what the other has.
+// layout names the folder described above. A version of vfix that keeps something else, or in another way,
+// has another number: it works beside this one, and neither touches the other's files.
 const layout = "v1"
 
 // The folders of a store.
@@ -45,7 +45,7 @@ const (
 	locksDir = "locks"
 	tempDir  = "tmp"
 	leaseDir = "leases"
-	// sumsDir has the SHA-256 of each copy's content, privateCopies what single starts have.
+	// sumsDir has the SHA-256 of each copy's content, privateCopies the copies of single starts.
 	sumsDir       = "sums"
 	privateCopies = "private"
 	emptyDir      = "empty" // stays so
@@ -68,13 +68,13 @@ type Entry struct {
 	Used  time.Time
 }
 
-// Path is where the copy with a key is, whether there is one or not.
+// Path is the path of the copy with a key, whether it exists or not.
 func (s *Store) Path(key string) string { return filepath.Join(s.Dir, filesDir, key) }
 
 // At is the store in a folder, not open.
 func At(base string) *Store { return &Store{Dir: filepath.Join(base, layout), base: base} }
 
-// Trim brings the store within its bound again, where something was added to it.
+// Trim brings the store within its bound again, if something was added to it.
 func (s *Store) Trim() error {
 	if !s.added || s.Limit <= 0 {
 		return nil
@@ -84,7 +84,7 @@ func (s *Store) Trim() error {
 	return err
 }
 
-// List returns the entries, what was used last first.
+// List returns the entries, the most recently used first.
 func (s *Store) List() ([]Entry, error) {
 	var all []Entry
 	for _, dir := range []string{filesDir, indexDir} {
@@ -129,9 +129,9 @@ func sum(all []Entry) int64 {
 	return n
 }
 
-// Prune removes what was used longest ago until no more than limit bytes are left, and
-// whatever was left half-written. It returns what it removed. Entries in use (InUse, Lease) stay.
-// A negative limit removes every entry that is not in use.
+// Prune removes the least recently used entries until at most limit bytes are left, and incomplete files. It
+// returns the removed entries. Entries in use (InUse, Lease) stay. A negative limit removes every entry that
+// is not in use.
 func (s *Store) Prune(limit int64) ([]Entry, error) {
 	if err := s.clean(); err != nil {
 		return nil, err
@@ -171,7 +171,7 @@ func (s *Store) Prune(limit int64) ([]Entry, error) {
 	return gone, nil
 }
 
-// PrivateBytes is what copies that single starts have for themselves take on the disk; they go with their starts.
+// PrivateBytes is the disk space of the copies of single starts; they are removed with their starts.
 func (s *Store) PrivateBytes() (n int64, err error) {
 	dir := filepath.Join(s.Dir, privateCopies)
 	starts, err := os.ReadDir(dir)

@@ -22,11 +22,11 @@ import (
 const (
 	fontSize = 13.0
 	dots     = 2 // of a PNG for each pixel of an SVG
-	// fonts are what a viewer of the SVG may have.
+	// fonts are those that a viewer of the SVG may have.
 	fonts = "Liberation Sans, Arial, Helvetica, sans-serif"
 )
 
-// anchor says which part of a text is at its place: viewers have fonts of other widths.
+// anchor says which part of a text is at its position: the fonts of viewers differ in width.
 type anchor string
 
 const (
@@ -68,7 +68,7 @@ func (d *drawing) text(x, y float64, a anchor, text string) {
 	d.words = append(d.words, words{point{x, y + fontSize*capital/2}, a, text})
 }
 
-// capital is the part of a font's size that a capital is high.
+// capital is the height of a capital, as a part of the font's size.
 const capital = 0.72
 
 // write returns the drawing in a format of Formats.

@@ -1,5 +1,5 @@
-// Package figure draws what was measured: bars, one group a way and one bar a function, and lines of
-// how a cost grows; both on logarithmic scales, as SVG or PNG. It measures nothing.
+// Package figure draws measurements: bars, one group for each way and one bar for each function, and lines
+// that show how a cost grows; both on logarithmic scales, as SVG or PNG. It measures nothing.
 package figure
 
 import (
@@ -15,7 +15,7 @@ import (
 // Formats are the ends of file names that Format knows.
 var Formats = []string{".svg", ".png"}
 
-// Format returns the format that a file's name asks for, or an error that says which there are.
+// Format returns the format that a file's name selects, or an error that lists the formats.
 func Format(path string) (string, error) {
 	ext := strings.ToLower(filepath.Ext(path))
 	if !slices.Contains(Formats, ext) {
@@ -46,8 +46,8 @@ var (
 	grey  = color.RGBA{0xd0, 0xd0, 0xd0, 0xff}
 )
 
-// Measured is one length to draw: what a function costs one way. One of 0 is left out. Least and Most are the ends of the
-// spread, 0 for none.
+// Measured is one length to draw: the cost of a function called one way. A length of 0 is left out. Least and
+// Most are the ends of the spread, 0 for none.
 type Measured struct {
 	Way, Function            string
 	Nanoseconds, Least, Most float64
@@ -71,7 +71,7 @@ func Draw(format, title string, ways, functions []string, all []Measured) ([]byt
 		return !slices.ContainsFunc(all, func(m Measured) bool { return m.Way == way && m.Nanoseconds > 0 })
 	})
 	if len(ways) == 0 {
-		return nil, fmt.Errorf("nothing was measured, so there is nothing to draw")
+		return nil, fmt.Errorf("nothing to draw: nothing was measured")
 	}
 	const room = 3 // for the numbers behind the bars
 	left, right := margin+widest(ways)+gap, width-margin-widest(functions)-3*row
@@ -107,8 +107,8 @@ type Line struct {
 	X, Y []float64
 }
 
-// Lines returns curves under the lines of a title on two logarithmic axes, in a format of Formats: a line of slope 1 rises as its
-// cause does.
+// Lines returns curves under the lines of a title on two logarithmic axes, in a format of Formats: a line of
+// slope 1 is proportional to its cause.
 func Lines(format, title, xLabel, yLabel string, all []Line) ([]byte, error) {
 	var xs, ys []float64
 	names := make([]string, len(all))
@@ -116,7 +116,7 @@ func Lines(format, title, xLabel, yLabel string, all []Line) ([]byte, error) {
 		xs, ys, names[i] = append(xs, l.X...), append(ys, l.Y...), l.Name
 	}
 	if len(xs) == 0 || len(xs) != len(ys) || slices.Min(xs) <= 0 || slices.Min(ys) <= 0 {
-		return nil, fmt.Errorf("%s: want as many values as places, all more than 0; there are %d and %d", title, len(ys), len(xs))
+		return nil, fmt.Errorf("%s: want as many values as places, all positive; got %d and %d", title, len(ys), len(xs))
 	}
 	left, right := margin+80, width-margin-widest(names)-3*row
 	top := below(title)
@@ -175,7 +175,7 @@ func (d *drawing) heading(title string, left, right float64) {
 	}
 }
 
-// below draws the grid of the axis that goes to the right, its numbers and what they are.
+// below draws the grid of the horizontal axis, its numbers and their meaning.
 func (d *drawing) below(x axis, top, bottom float64, label string) {
 	for _, v := range x.ticks() {
 		d.line(point{x.at(v), top}, point{x.at(v), bottom}, 1, grey)
@@ -203,7 +203,7 @@ func widest(words []string) float64 {
 	return float64(n) * fontSize * letter
 }
 
-// Number writes nanoseconds with three digits that count.
+// Number writes nanoseconds with three significant digits.
 func Number(ns float64) string {
 	switch {
 	case ns < 10:

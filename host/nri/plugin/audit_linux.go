@@ -25,7 +25,7 @@ import (
 type auditor struct {
 	Options
 	mu     sync.Mutex
-	engine string          // what it calls itself
+	engine string          // its name for itself
 	seen   map[string]bool // images
 	queue  chan audited
 	done   chan struct{} // closed when nothing is looked at any more
@@ -36,14 +36,15 @@ type auditor struct {
 	rebuild []string
 }
 
-// audited is an image that waits to be looked at.
+// audited is an image that waits to be examined.
 type audited struct {
 	subject
 	root int // descriptor of a container's root filesystem
 }
 
 const (
-	// maxWaiting is how many images wait, each with a descriptor. Those beyond it are seen with another container.
+	// maxWaiting is how many images wait, each with a descriptor. Those beyond it are examined with a later
+	// container.
 	maxWaiting = 256
 	// maxSeen bounds the images that are remembered.
 	maxSeen = 100000
@@ -71,7 +72,7 @@ func (a *auditor) Configure(_ context.Context, _, runtime, version string) (api.
 	return 0, nil
 }
 
-// Synchronize gets the containers that there are.
+// Synchronize gets the existing containers.
 func (a *auditor) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	byID := map[string]*api.PodSandbox{}
 	for _, p := range pods {
@@ -84,13 +85,13 @@ func (a *auditor) Synchronize(_ context.Context, pods []*api.PodSandbox, contain
 }
 
 // StartContainer is called when the root filesystem is in place, and the container's program has not started:
-// one that dies at once is also seen.
+// this also covers one that exits at once.
 func (a *auditor) StartContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) error {
 	a.add(pod, c)
 	return nil
 }
 
-// add has an image looked at that was not seen before.
+// add queues an image that was not seen before.
 func (a *auditor) add(pod *api.PodSandbox, c *api.Container) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -122,7 +123,7 @@ func (a *auditor) add(pod *api.PodSandbox, c *api.Container) {
 	}
 }
 
-// patched reports whether vfix has patched the container: its files do not show what its image has.
+// patched reports whether vfix has patched the container: then its files differ from those of its image.
 func patched(o Options, s subject, c *api.Container) bool {
 	return s.handler == wrapped || slices.ContainsFunc(c.GetHooks().GetCreateRuntime(), func(h *api.Hook) bool {
 		return h.GetPath() == filepath.Join(o.Dir, programName)
@@ -229,7 +230,7 @@ func processOf(proc string, c *api.Container) (int, error) {
 	for _, file := range files {
 		groups, err := os.ReadFile(file)
 		if err != nil || !inGroupOf(string(groups), c.GetId()) {
-			continue // the process has ended, or is another's
+			continue // the process has ended, or its number belongs to another
 		}
 		return strconv.Atoi(filepath.Base(filepath.Dir(file)))
 	}

@@ -11,14 +11,15 @@ import (
 	"vfix.dev/vfix/host/starts"
 )
 
-// hookedContainer is one whose start is not over.
+// hookedContainer is one that is still starting.
 type hookedContainer struct {
 	subject
-	created bool // the engine took what was asked for
+	created bool // the engine accepted the request
 }
 
-// For so long, and then twice as long each time, an engine is given to create a container, which takes less than a
-// second as a rule. After the last an engine has given up on its runtime: CRI-O and the kubelet wait 4 minutes.
+// The first wait for an engine to create a container, which usually takes less than a second; each further
+// wait is twice as long. By the last one, an engine has given up on its runtime: CRI-O and the kubelet wait 4
+// minutes.
 const (
 	firstWait = time.Second
 	waits     = 8
@@ -53,7 +54,7 @@ func (h *hooker) await(id string, c *hookedContainer) {
 	}
 }
 
-// PostCreateContainer reports that the engine took the request.
+// PostCreateContainer reports that the engine accepted the request.
 func (h *hooker) PostCreateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,8 +1,9 @@
 // Package plugin is a plugin of NRI, the Node Resource Interface of containerd and CRI-O: it adds vfix-runtime as
-// an OCI hook to the containers of pods that are selected, without a RuntimeClass and without a change of
-// the engine's configuration. https://github.com/containerd/nri
+// an OCI hook to the containers of selected pods, without a RuntimeClass and without changing the engine's
+// configuration. https://github.com/containerd/nri
 //
-// The plugin decides, the hook works: NRI gives a request 2 s and no root filesystem's path.
+// The plugin decides, the hook does the work: NRI allows 2 s for a request, and does not pass the path of the
+// root filesystem.
 //
 //	select   which containers, and what the engines report of them
 //	plugin   requests of the engine, one connection after the other

@@ -25,14 +25,14 @@ const (
 	pluginIndex = "50"
 )
 
-// retry is how long is waited for an engine that restarts.
+// retry is the interval between attempts to reach an engine that restarts.
 const retry = 2 * time.Second
 
 // reread is how often the configuration is read between two containers.
 var reread = 10 * time.Second
 
-// Run is the plugin until the context ends. It returns an error only if it cannot begin: an engine that is
-// not there, or restarts, is waited for.
+// Run runs the plugin until the context ends. It returns an error only if it cannot begin: it waits for an
+// engine that is missing or restarts.
 func Run(ctx context.Context, o Options) error {
 	var serving any
 	if o.Audit {
@@ -74,9 +74,10 @@ func Run(ctx context.Context, o Options) error {
 	}
 }
 
-// serve holds a connection until it is lost: its error is why. Whether the engine may create a container without an
-// answer is registered once for a connection, so another policy needs another one. The engine asks through both until
-// it is known to ask through the new one: no container is created in between.
+// serve holds a connection until it is lost, and returns the reason. Whether the engine may create a
+// container without an answer is registered once for each connection, so another policy needs another
+// connection. Both stay open until the engine is known to ask through the new one: no container is created
+// unasked in between.
 func serve(ctx context.Context, o Options, serving any) error {
 	strict := func() bool { return false }
 	if h, ok := serving.(*hooker); ok {
@@ -130,7 +131,7 @@ type connection struct {
 	strict bool
 	stop   func()
 	asked  chan struct{} // gets one when the engine has asked about a container
-	ended  chan error    // gets one, why it is no more
+	ended  chan error    // gets one: the reason why it was lost
 }
 
 // connect begins a connection. Its results are sent to its channels.
@@ -143,8 +144,8 @@ func connect(ctx context.Context, o Options, serving any, strict bool) (*connect
 		stub.WithPluginName(pluginName), stub.WithPluginIdx(pluginIndex), stub.WithSocketPath(o.Socket),
 		stub.WithLogger(quiet{o.Log}),
 		stub.WithOnClose(func() { c.ends(errors.New("connection lost")) }), // also before it was registered, where Run would wait forever
-		// An engine that knows of it (NRI 0.12.4) creates no container without an answer of ours where the policy is
-		// strict, and goes on asking after one that came late.
+		// An engine that supports this (NRI 0.12.4) creates no container without our answer if the policy is
+		// strict, and keeps asking after a late answer.
 		stub.WithFailurePolicy(&api.FailurePolicy{FailRequest: strict, KeepConnected: true}))
 	if err != nil {
 		return nil, err
@@ -167,7 +168,7 @@ func (c *connection) ends(err error) {
 	}
 }
 
-// end ends a connection, and waits for that.
+// end ends a connection, and waits until it has ended.
 func (c *connection) end() {
 	if c.stop == nil {
 		return
@@ -179,7 +180,7 @@ func (c *connection) end() {
 	}
 }
 
-// asked is a hooker that knows when the engine asks it through a connection.
+// asked is a hooker that notices when the engine asks it through a connection.
 type asked struct {
 	*hooker
 	by chan<- struct{}
@@ -200,13 +201,13 @@ type hooker struct {
 	engine    string                      // what it calls itself
 	pending   map[string]*hookedContainer // by ID
 	firstWait time.Duration               // constant
-	advised   map[string]bool             // images for Kata that were named
-	config    policy.Config               // the last that was in force
-	why       string                      // and what was wrong with the file
+	advised   map[string]bool             // images for Kata that were reported
+	config    policy.Config               // the last one in force
+	why       string                      // and the error in the file
 	written   bool                        // the program, by this process
 }
 
-// ready sees to it that the program is where the hook says.
+// ready makes sure that the program is where the hook expects it.
 func (h *hooker) ready() error {
 	path := filepath.Join(h.Dir, programName)
 	if fi, err := os.Stat(path); err == nil && fi.Size() == int64(len(h.Hook)) && h.written {
@@ -219,7 +220,7 @@ func (h *hooker) ready() error {
 	return install(h.Dir, h.Hook)
 }
 
-// policy finds what is in force, for the configuration may have changed, and hands it on to the hook.
+// policy finds the configuration in force, because it may have changed, and passes it on to the hook.
 func (h *hooker) policy() (policy.InForce, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -235,7 +236,7 @@ func (h *hooker) policy() (policy.InForce, error) {
 	return p, errors.Join(p.Keep(), handOn(p.Config, h.Dir))
 }
 
-// forget forgets the containers that are not over: no engine will report what became of them meanwhile.
+// forget forgets the containers that are still starting: no engine will report what happened to them meanwhile.
 func (h *hooker) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -287,7 +288,7 @@ func (h *hooker) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 		// It ends by itself before that; an engine that had to kill it would not start the container.
 		Timeout: api.Int(int(p.HookTimeout().Seconds())),
 	}}})
-	// containerd hands on only those annotations of a pod that its configuration names.
+	// containerd passes on only those annotations of a pod that its configuration names.
 	for name, value := range s.annotations {
 		if _, has := c.GetAnnotations()[name]; !has && strings.HasPrefix(name, policy.AnnotationPrefix) {
 			a.AddAnnotation(name, value)
@@ -299,7 +300,7 @@ func (h *hooker) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 // maxAdvised bounds the images that are remembered.
 const maxAdvised = 10000
 
-// adviseKata says once an image what reaches the guest of a virtual machine.
+// adviseKata says, once for each image, which fix works in a virtual machine.
 func (h *hooker) adviseKata(s subject) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -314,7 +315,7 @@ func (h *hooker) adviseKata(s subject) {
 // kataKernel is Kata's annotation for kernel parameters, which its configuration must permit (enable_annotations).
 const kataKernel = "io.katacontainers.config.hypervisor.kernel_params"
 
-// quiet is the library's errors.
+// quiet receives the library's errors.
 type quiet struct {
 	log func(string, ...any)
 }

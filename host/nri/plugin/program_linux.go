@@ -21,7 +21,7 @@ const (
 	configName  = "runtime.json"
 )
 
-// put gives a file a content, in one step: an engine may be executing the old one.
+// put replaces a file atomically: an engine may be executing the old one.
 func put(path string, data []byte, mode fs.FileMode) error {
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
 		return nil
@@ -37,7 +37,7 @@ func install(dir string, program []byte) error {
 	return put(filepath.Join(dir, programName), program, executable)
 }
 
-// handOn gives the hook the configuration that is in force: it decides as this process does.
+// handOn passes the configuration in force to the hook, so that it decides as this process does.
 func handOn(c policy.Config, dir string) error {
 	const readable = 0o644
 	text, err := c.Bytes()
@@ -47,8 +47,8 @@ func handOn(c policy.Config, dir string) error {
 	return put(filepath.Join(dir, configName), text, readable)
 }
 
-// onNode refuses a directory in the file system of a container's image: a hook that is in a pod's own file system would
-// keep every container that gets it from starting.
+// onNode refuses a directory in the file system of a container's image: no container could start with a hook
+// in a pod's own file system.
 func onNode(dir string) error {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

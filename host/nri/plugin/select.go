@@ -25,19 +25,19 @@ type subject struct {
 }
 
 // imageNames are annotations with names of a container's image, of engines that do not report it otherwise (NRI 0.12
-// and later has it). Those of another engine are a pod's own, and say what its author likes.
+// and later has it). Those of another engine come from the pod, and may say anything.
 //
-// CRI-O's ImageName is one of the image's names with a tag if it has such, and "" if it has no name; Image is
-// what the kubelet asked for: a name with a digest, or an ID (cri-o, pkg/annotations/internal.go).
+// CRI-O's ImageName is one of the image's names, with a tag if there is one, and "" if it has no name; Image
+// is the one that the kubelet requested: a name with a digest, or an ID (cri-o, pkg/annotations/internal.go).
 var imageNames = map[string][]string{
 	"containerd": {"io.kubernetes.cri.image-name"},
 	crio:         {"io.kubernetes.cri-o.ImageName", "io.kubernetes.cri-o.Image"},
 }
 
-// crio is what CRI-O calls itself.
+// crio is CRI-O's name for itself.
 const crio = "cri-o"
 
-// subjectOf takes what matters of an engine's request. The container's own annotations precede the pod's.
+// subjectOf extracts the relevant parts of an engine's request. The container's own annotations precede the pod's.
 func subjectOf(engine string, pod *api.PodSandbox, c *api.Container) subject {
 	s := subject{
 		namespace: pod.GetNamespace(), pod: pod.GetName(), container: c.GetName(), handler: pod.GetRuntimeHandler(),
@@ -53,7 +53,7 @@ func subjectOf(engine string, pod *api.PodSandbox, c *api.Container) subject {
 	if engine == crio {
 		told := c.GetAnnotations()
 		s.imageID = cmp.Or(s.imageID, told["io.kubernetes.cri-o.ImageRef"])
-		// Its name of the container is of an annotation that it does not set (seen with 1.36).
+		// It takes the container's name from an annotation that it does not set (seen with 1.36).
 		var metadata struct{ Name string }
 		if json.Unmarshal([]byte(told["io.kubernetes.cri-o.Metadata"]), &metadata) == nil {
 			s.container = cmp.Or(s.container, metadata.Name)
@@ -101,8 +101,8 @@ func selects(s nri.Selection, c subject) bool {
 		takes(s.Labels, pair(c.labels)) && takes(s.Annotations, pair(c.annotations))
 }
 
-// takes reports whether a list takes what the test is about: no pattern excludes it, and one of the others,
-// if there are such, matches.
+// takes reports whether a list selects the subject of the test: no pattern excludes it, and one of the
+// others, if any, matches.
 func takes(list []string, test func(pattern string) bool) bool {
 	wanted, matched := false, false
 	for _, p := range list {
@@ -118,18 +118,18 @@ func takes(list []string, test func(pattern string) bool) bool {
 	return matched || !wanted
 }
 
-// decision is what becomes of a container.
+// decision is what happens to a container.
 type decision int
 
 const (
-	pass      decision = iota // as it is, and not worth a line
+	pass      decision = iota // as it is, without a message
 	hooked                    // with the hook
 	optedOut                  // by its annotation
 	virtually                 // in a virtual machine, which no hook reaches
 )
 
-// decide applies the selection, then the policy and the annotations. Where these ask for what the policy forbids,
-// the hook is added, and refuses the container.
+// decide applies the selection, then the policy and the annotations. If these ask for something that the
+// policy forbids, the hook is added, and refuses the container.
 func decide(s nri.Selection, config policy.Config, c subject) decision {
 	switch {
 	case c.handler == wrapped || !selects(s, c):
