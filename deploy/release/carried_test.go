@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The contents of a program are also listed: vfix has vfix-nri in it, of modules that nothing else has.
+// The contents of a program are also listed: vfix contains vfix-nri, with modules that nothing else uses.
 func TestCarriedPrograms(t *testing.T) {
 	p := program(t)
 	carried := filepath.Join(t.TempDir(), "vfix-nri")

@@ -18,7 +18,7 @@ import (
 	"github.com/google/licensecheck"
 )
 
-// licenceName is how files are called that a copy of a module has to carry.
+// licenceName matches the names of files that a copy of a module must include.
 var licenceName = regexp.MustCompile(`(?i)^((un)?licen[cs]es?|copying|notice|patents|copyright)([.-].*)?$`)
 
 // muslLicences are where distributions keep musl's: parts of it are linked into vfix-trace and

@@ -1,6 +1,6 @@
-// Command release writes what a release says about a vfix program: the licences of what is
-// linked in, a software bill of materials, and the provenance of the files. deploy/release/dist
-// and deploy/release/share call it. The same input gives the same bytes.
+// Command release writes the documents about a vfix program in a release: the licences of linked code, a
+// software bill of materials, and the provenance of the files. deploy/release/dist and deploy/release/share
+// call it. The same input gives the same bytes.
 package main
 
 import (

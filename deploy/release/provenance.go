@@ -14,7 +14,7 @@ import (
 
 // The provenance of a release: an in-toto Statement v1 with the predicate SLSA Provenance v1
 // (https://slsa.dev/spec/v1.0/provenance). Encoded by encoding/json from the types below, since
-// in-toto's own Go types promise no stable bytes; a test reads with them what is written here.
+// in-toto's own Go types promise no stable bytes; a test uses them to read the output.
 // It has no times and no id of an invocation: they would differ from build to build.
 const (
 	statementType = "https://in-toto.io/Statement/v1"
@@ -60,7 +60,7 @@ type runDetails struct {
 }
 
 // writeProvenance states which files were built, from which commit and modules, by which tools:
-// those of TOOLS, lines of "name: version". BUILDER_ID says who built.
+// those of TOOLS, lines of "name: version". BUILDER_ID names the builder.
 func writeProvenance(w io.Writer, programs []string, version, commit string, subjects []string) error {
 	var home string
 	dependencies := []resource{{Digest: map[string]string{"gitCommit": commit}}}
@@ -118,7 +118,7 @@ func writeProvenance(w io.Writer, programs []string, version, commit string, sub
 	return writeJSON(w, s)
 }
 
-// moduleResource is a Go module with the hash that go.sum has of it, which in-toto calls dirHash
+// moduleResource is a Go module with its hash from go.sum, which in-toto calls dirHash
 // (spec/v1/digest_set.md).
 func moduleResource(m *debug.Module) (resource, error) {
 	sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.Sum, "h1:"))

@@ -233,7 +233,7 @@ func TestLicenceList(t *testing.T) {
 	}
 }
 
-// Workflows, and those that the pages show, run only actions of the repository itself or of a commit.
+// Workflows, and those that the pages show, run only actions of this repository, or actions pinned to a commit.
 func TestActionsArePinned(t *testing.T) {
 	pinned := regexp.MustCompile(`^(\./\S+|[\w./-]+@[0-9a-f]{40} # v[0-9.]+)$`)
 	count := 0

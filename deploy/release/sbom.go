@@ -15,8 +15,8 @@ import (
 )
 
 // writeSBOM writes a CycloneDX 1.6 document about a program: the Go modules and the standard
-// library that are linked in, the files of C and assembly that it embeds, and musl, of which
-// those have parts.
+// library that are linked in, the files of C and assembly that it embeds, and musl, parts of which are in
+// those files.
 func writeSBOM(w io.Writer, program, version string, embedded []string) error {
 	info, modules, err := linked(program)
 	if err != nil {
@@ -67,8 +67,8 @@ func moduleComponent(m *debug.Module) cdx.Component {
 	}
 }
 
-// nativeComponents are what is not Go: one component for vfix's own code of C and assembly with
-// the files built from it, and musl.
+// nativeComponents are the components that are not Go: one for vfix's own C and assembly code with the files
+// built from it, and musl.
 func nativeComponents(version string, embedded []string) ([]cdx.Component, error) {
 	files := []cdx.Component{}
 	for _, path := range embedded {

@@ -1,4 +1,4 @@
-// Package binread reads binary formats that nobody vouches for.
+// Package binread reads untrusted binary formats.
 package binread
 
 import (
@@ -10,8 +10,8 @@ import (
 // maxOffset is beyond every file, in bytes: io.ReaderAt takes signed offsets.
 const maxOffset = 1 << 62
 
-// Full reads len(b) bytes at off, an offset in bytes; what names them. If the input
-// does not have them the error is one that damaged makes; an error of reading is wrapped.
+// Full reads len(b) bytes at off, an offset in bytes; what names them. If the input is too short, the error
+// is one that damaged makes; a read error is wrapped.
 func Full(r io.ReaderAt, b []byte, off uint64, what string, damaged func(format string, args ...any) error) error {
 	if off > maxOffset {
 		return damaged("%s at offset %#x: beyond any file", what, off)

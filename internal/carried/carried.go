@@ -1,5 +1,5 @@
-// Package carried finds the programs that a vfix for linux/amd64 carries (Makefile, the target runtime): a line
-// that names the program, and what gzip(1) made of it.
+// Package carried finds the programs that a vfix for linux/amd64 carries (Makefile, the target runtime): a
+// line that names the program, and the output of gzip(1).
 package carried
 
 import (
@@ -11,13 +11,13 @@ import (
 	"vfix.dev/vfix/internal/lazy"
 )
 
-// mark is the line. This constant is not found itself: it begins in another way.
+// mark is the line. This constant itself is not found, because it begins differently.
 var mark = lazy.Regexp(`Vfix-([a-z]+), compressed\n`)
 
 // Program is one that is carried.
 type Program struct {
 	Name   string // vfix-runtime, vfix-nri
-	packed []byte // and all that follows in the other program
+	packed []byte // and everything after it in the other program
 }
 
 // In lists the programs in the bytes of another.
@@ -34,7 +34,7 @@ func (p Program) Unpack(most int64) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Name, err)
 	}
-	z.Multistream(false) // behind it is the rest of the other program
+	z.Multistream(false) // the rest of the other program follows it
 	b, err := io.ReadAll(io.LimitReader(z, most+1))
 	if err == nil && int64(len(b)) > most {
 		err = fmt.Errorf("more than %d bytes", most)

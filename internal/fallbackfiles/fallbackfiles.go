@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Paths below Dir, a directory in the root of a container or one that a host keeps.
+// Paths below Dir, a directory in the root of a container or on a host.
 const (
 	Dir       = "vfix"
 	Trace     = "vfix-trace"
@@ -19,13 +19,13 @@ const (
 // Preload is the file that the loader reads (ld.so(8)), below a root.
 const Preload = "etc/ld.so.preload"
 
-// The lines of Preload: where every program is a 64-bit one, and where not.
+// The lines of Preload: if all programs are 64-bit ones, and if not.
 const (
 	PlainLine    = "/" + Dir + "/" + Library
 	PlatformLine = "/" + Dir + "/$PLATFORM/libvfix.so"
 )
 
-// PlatformLinks are further values of $PLATFORM, and whose directory is meant. glibc 2.26 to
+// PlatformLinks are further values of $PLATFORM, and the directory that each stands for. glibc 2.26 to
 // 2.36 names some 64-bit processors itself (sysdeps/x86/cpu-features.c); a 32-bit glibc may
 // say i386 to i686 (sysdeps/i386/dl-machine.h, sysdeps/x86/cpu-features.c).
 var PlatformLinks = map[string]string{
@@ -61,8 +61,8 @@ func Names(content []byte, library string) bool {
 	return false
 }
 
-// WithLine is the content of Preload with our line in it, behind what is there: an earlier
-// library's sigaction goes on to ours. The line for the other kind of root is replaced.
+// WithLine is the content of Preload with our line added at the end: an earlier library's sigaction calls
+// ours. The line for the other kind of root is replaced.
 func WithLine(content []byte, wide bool) []byte {
 	want, other := Line(wide), Line(!wide)
 	if Names(content, want) {

@@ -1,7 +1,7 @@
 // Package filemarks knows the marks of a file: extended attributes that vouch for its content,
-// or tie it to another file. A patched file has another content. With an old mark a kernel
-// that appraises files would refuse it, and a mark of vfix's own would vouch for what its
-// owner has not seen: so no patched copy carries one.
+// or tie it to another file. A patched file has another content. With an old mark, a kernel that appraises
+// files would reject it, and a mark by vfix would vouch for content that the owner has not seen. So patched
+// copies have none.
 package filemarks
 
 import "strings"
@@ -12,8 +12,8 @@ import "strings"
 //     (Linux, include/uapi/linux/xattr.h).
 //   - trusted.overlay.*, and user.overlay.* of mounts with userxattr: overlayfs keeps there the
 //     fs-verity digest of a file (metacopy) and the file that it was copied up from (origin);
-//     none of it is true of another file (Linux, Documentation/filesystems/overlayfs.rst).
-//   - trusted.vfix.*: that vfix wrote this very file.
+//     neither is valid for another file (Linux, Documentation/filesystems/overlayfs.rst).
+//   - trusted.vfix.*: marks a file that vfix wrote.
 //   - fs-verity itself is a flag of the inode, which no copy and no archive carries; tools keep
 //     its signatures in extended attributes with the word verity in their names.
 func Is(xattr string) bool {

@@ -1,5 +1,5 @@
-// Package fixes knows what a root filesystem needs besides its patched files, for each fix that
-// the rewriter makes beyond calls of the vsyscall page, and the words for it.
+// Package fixes has, for each fix of the rewriter besides calls of the vsyscall page, the files that a root
+// filesystem also needs, and the texts about it.
 package fixes
 
 import (
@@ -10,7 +10,7 @@ import (
 	"vfix.dev/vfix/rewriter/find"
 )
 
-// File is one that fixed programs read: plain, and root's.
+// File is one that fixed programs read: a regular file of root's.
 type File struct {
 	Name string // below the root
 	Body []byte

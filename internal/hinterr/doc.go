@@ -1,2 +1,2 @@
-// Package hinterr has the errors that callers branch on, and errors that know what to type next.
+// Package hinterr has the errors that callers branch on, and errors that carry a hint.
 package hinterr

@@ -13,7 +13,7 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrNoDaemon: no docker or podman answers.
 	ErrNoDaemon = errors.New("no docker or podman daemon answers")
-	// ErrUnauthorized: the registry requires credentials, or others than it was given.
+	// ErrUnauthorized: the registry requires credentials, or different ones.
 	ErrUnauthorized = errors.New("not authorized")
 	// ErrPlatform: the image is there, but not for the platform asked for.
 	ErrPlatform = errors.New("no image for the platform")
@@ -21,12 +21,11 @@ var (
 	ErrDamaged = errors.New("damaged")
 	// ErrTooLarge: more than this process is allowed to use.
 	ErrTooLarge = errors.New("too large")
-	// ErrUnsupported: a format or place that vfix knows and does not handle.
+	// ErrUnsupported: a format or place that vfix recognizes but does not handle.
 	ErrUnsupported = errors.New("not supported")
 )
 
-// Hinted is an error that knows what to type next. The command prints Hint on a line of
-// its own below the error.
+// Hinted is an error with a hint. The command prints Hint on a separate line below the error.
 type Hinted interface {
 	error
 	Hint() string
@@ -64,7 +63,7 @@ type For struct {
 	Hint string
 }
 
-// Among gives err the hint of the first row that it matches, else the last word; a hint of its own stays.
+// Among gives err the hint of the first row that it matches, else the last argument; an existing hint stays.
 func Among(err error, rows []For, otherwise string) error {
 	if err == nil || HintOf(err) != "" {
 		return err
@@ -94,7 +93,7 @@ func Errorf(kind error, format string, args ...any) error {
 // Damaged is errorf(ErrDamaged, …).
 func Damaged(format string, args ...any) error { return Errorf(ErrDamaged, format, args...) }
 
-// Tried is the error about something that is in none of several places. The command prints a line for each.
+// Tried is the error for something that was found in none of several places. The command prints a line for each.
 type Tried struct {
 	Name   string
 	Places []error

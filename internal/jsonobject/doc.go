@@ -1,3 +1,3 @@
-// Package jsonobject edits members of JSON objects and keeps all others as their bytes are, and says in words what
-// is wrong with JSON.
+// Package jsonobject edits members of JSON objects, keeping the bytes of all others, and describes errors in
+// JSON.
 package jsonobject

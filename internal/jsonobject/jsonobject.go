@@ -33,7 +33,7 @@ func Edit[T any](m Object, key string, f func(*T) error) error {
 	return err
 }
 
-// Encode is json.Marshal without its escapes for HTML: what is kept shall stay as it is.
+// Encode is json.Marshal without its escapes for HTML: kept text must stay as it is.
 func Encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

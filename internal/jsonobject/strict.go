@@ -1,5 +1,5 @@
-// A file that a user wrote, decoded with nothing guessed: what encoding/json lets pass (a member twice, or in
-// another case, null, text that is not UTF-8) is an error, and each error says on which line.
+// A file that a user wrote, decoded strictly: everything that encoding/json tolerates (a duplicate member,
+// one in another case, null, text that is not UTF-8) is an error, and each error names the line.
 
 package jsonobject
 
@@ -19,8 +19,8 @@ import (
 )
 
 // Strict decodes a JSON object into a struct of bools, strings, int, int64, float64 and structs of these, by
-// the names of its json tags. Each member may be there once, in these letters. valid, which may be nil, then says which
-// member has a value that it must not have, and why.
+// the names of its json tags. Each member may occur once, in exactly this case. valid, which may be nil, then
+// returns a member with an invalid value, and the reason.
 func Strict(data []byte, to any, valid func() (member string, err error)) error {
 	if bytes.HasPrefix(data, []byte("\xef\xbb\xbf")) {
 		return errors.New("line 1, column 1: a byte order mark: save the file as UTF-8 without one")
@@ -53,7 +53,7 @@ func Strict(data []byte, to any, valid func() (member string, err error)) error 
 	return nil
 }
 
-// syntax finds what is not JSON (RFC 8259), and says what was likely meant.
+// syntax finds violations of JSON (RFC 8259), and suggests corrections.
 func (s *strict) syntax() error {
 	var raw json.RawMessage
 	var bad *json.SyntaxError
@@ -82,10 +82,10 @@ func (s *strict) syntax() error {
 
 type strict struct {
 	data []byte
-	at   map[string]int // where the value of a member is
+	at   map[string]int // the position of a member's value
 }
 
-// value puts one value into v, which name is the path of.
+// value decodes one value into v; name is its path.
 func (s *strict) value(from *hujson.Value, v reflect.Value, name string) error {
 	s.at[name] = from.StartOffset
 	object, _ := from.Value.(*hujson.Object)
@@ -107,7 +107,7 @@ func (s *strict) value(from *hujson.Value, v reflect.Value, name string) error {
 	return s.errorf(from.StartOffset, "%sgot %s, want %s", prefix(name), described(from.Value), wanted(v.Kind()))
 }
 
-// members reads what is between the braces.
+// members reads the part between the braces.
 func (s *strict) members(object *hujson.Object, v reflect.Value, name string) error {
 	var known []string
 	for i := range v.NumField() {
@@ -137,7 +137,7 @@ func (s *strict) members(object *hujson.Object, v reflect.Value, name string) er
 	return nil
 }
 
-// folded is a name without what people get wrong in it.
+// folded is a name in lower case without separators, which people get wrong.
 func folded(name string) string {
 	return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(name))
 }

@@ -19,17 +19,17 @@ import (
 	"syscall"
 )
 
-// Message is what the kernel says.
+// Message is a kind of kernel message.
 type Message int
 
 // The kernel's messages.
 const (
 	Attempted  Message = iota + 1 // a call of the page, which is not mapped
-	Misaligned                    // a call of the page beside its functions
+	Misaligned                    // a call of the page outside its functions
 	ReadDenied                    // a read of the page
 	BadStack                      // a call of the page with a stack that cannot be read
 	BadPointer                    // a call of the page with a pointer that cannot be written to
-	Filtered                      // a call of the page, and what a seccomp tracer made of it
+	Filtered                      // a call of the page that a seccomp tracer changed
 	Segfault                      // SIGSEGV with the address
 	Protection                    // a general protection fault: no address
 	Seccomp                       // a seccomp filter ended the process
@@ -48,11 +48,11 @@ var messages = map[string]Message{
 	"general protection": Protection,
 }
 
-// marks are what each of these words has a part of: looking for them is faster than the expression.
+// marks are parts of these messages, one in each: searching for them is faster than the expression.
 var marks = []string{"vsyscall", "seccomp", "segfault", "general protection"}
 
-// message is a message about a process, NAME[PID], whose name may hold anything, as may that of the file: the first place where
-// all is as the kernel writes it counts. Some kernels have a colon behind the pid of each.
+// message is a message about a process, NAME[PID]. Its name, and that of the file, may contain anything: the
+// first place that matches the kernel's format counts. Some kernels write a colon after each pid.
 var message = sync.OnceValue(func() *regexp.Regexp {
 	var words []string
 	for w := range messages {
@@ -71,12 +71,12 @@ type Event struct {
 	// Addresses, and whether the message has them.
 	Fault, IP, SP                uint64
 	KnownFault, KnownIP, KnownSP bool
-	Where                        string // the file that the kernel names behind "in"
-	// Relayed says that more is before the message than a log of the kernel has there: somebody repeats its words.
+	Where                        string // the file that the kernel names after "in"
+	// Relayed says that more precedes the message than in the kernel's log: somebody quotes it.
 	Relayed bool
 }
 
-// Parse reads a line of a log, with whatever a logger put around it; ok is false for lines
+// Parse reads a line of a log, with anything that a logger added; ok is false for lines
 // about something else, and for what a program wrote.
 func Parse(line string) (Event, bool) {
 	l, ok := Strip(line)
@@ -86,7 +86,7 @@ func Parse(line string) (Event, bool) {
 	return l.Event()
 }
 
-// Event is Parse for a line that was taken apart.
+// Event is Parse for a line that was already stripped.
 func (l Line) Event() (e Event, ok bool) {
 	if e, ok := parseAudit(l); ok {
 		return e, ok
@@ -146,7 +146,7 @@ func parseAudit(l Line) (e Event, ok bool) {
 	return e, e.PID > 0 && signal > 0 // a filter that only logs is not a crash
 }
 
-// field returns the value behind a key, without its quotes.
+// field returns the value after a key, without its quotes.
 func field(line, key string) string {
 	_, rest, ok := strings.Cut(line, key)
 	if !ok {

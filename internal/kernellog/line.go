@@ -1,5 +1,5 @@
-// Package kernellog reads the log of a Linux kernel, 2.6.32 to 6.x: what loggers put around
-// its messages, and the messages about a crash.
+// Package kernellog reads the log of a Linux kernel, 2.6.32 to 6.x: the text that loggers add to its
+// messages, and the messages about a crash.
 package kernellog
 
 import (
@@ -16,7 +16,7 @@ import (
 type Line struct {
 	Text string // without level, time and host
 	When string // in the log's form; "" if it has none
-	// Marked says that what was around the text is of a log of the kernel.
+	// Marked says that the text around the message shows a log of the kernel.
 	Marked bool
 }
 
@@ -36,10 +36,10 @@ var isoStamp = expression(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:\d\d `)
 // marked is a priority, or a facility and a level as dmesg -x and Talos write them.
 var marked = expression(`^(?:<(\d{1,3})>)?(?: *(kern|user) *:(?:[^\[\]:]*: )?)?`)
 
-// writers are those that give the kernel's messages on: its own name, and those of the audit daemon.
+// writers are the sources of kernel messages in a log: the kernel's own name, and those of the audit daemon.
 var writers = []string{"kernel", "audit", "auditd", "audispd", "audisp-syslog"}
 
-// Strip takes a line apart as syslog, journalctl, dmesg, Talos or /dev/kmsg have it:
+// Strip parses a line in the format of syslog, journalctl, dmesg, Talos or /dev/kmsg:
 //
 //	Nov 21 21:14:17 host kernel: [  12.34] text
 //	[  12.34][  T106] text
@@ -47,8 +47,8 @@ var writers = []string{"kernel", "audit", "auditd", "audispd", "audisp-syslog"}
 //	<6>[  12.34] text
 //	6,1234,12340000,-;text
 //
-// ok is false for what a program wrote to the kernel's log, as far as the line says so: it may
-// say what it likes.
+// ok is false for a line that a program wrote to the kernel's log, as far as the line shows it: a program can
+// write anything.
 func Strip(line string) (l Line, ok bool) {
 	s := strings.TrimRight(line, "\r\n")
 	if r, ours, is := parseRecord(s); is {
@@ -105,7 +105,7 @@ func syslogTime(s string) string {
 	return strings.TrimSpace(s[:max(strings.LastIndexByte(s, ' '), 0)])
 }
 
-// Record is a message as the kernel itself gives it out.
+// Record is a message in the kernel's own format.
 type Record struct {
 	Text string
 	At   time.Duration // since the machine was started

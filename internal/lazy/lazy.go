@@ -1,4 +1,4 @@
-// Package lazy makes what few runs of a program need when it is first needed, not at each start.
+// Package lazy makes values that few runs of a program need at their first use, not at each start.
 package lazy
 
 import (

@@ -1,5 +1,5 @@
 // Where the loader looks for the libraries of every program: ld.so.conf and the folders that it is built with.
-// ld.so.cache says the same as ld.so.conf did when ldconfig ran, and more exactly which file is taken.
+// ld.so.cache has the state of ld.so.conf when ldconfig ran, and says more exactly which file is used.
 
 package loads
 
@@ -54,7 +54,7 @@ func (s *search) folder(dir string) {
 	}
 }
 
-// conf reads ld.so.conf and what it includes (ldconfig(8); glibc, elf/ldconfig.c, parse_conf).
+// conf reads ld.so.conf and the files that it includes (ldconfig(8); glibc, elf/ldconfig.c, parse_conf).
 func (s *search) conf(name string, depth int) {
 	if depth == maxIncludes {
 		return

@@ -1,7 +1,7 @@
 // Package loads finds the files that are mapped into a program besides itself: its loader, the libraries that
 // it needs, and theirs, by the rules of the dynamic loader in a root filesystem. Sources: ld.so(8), glibc
-// (elf/dl-load.c, elf/dl-cache.c), musl (ldso/dynlink.c). Files that a program opens at run time (dlopen) and
-// what LD_LIBRARY_PATH adds is in no file.
+// (elf/dl-load.c, elf/dl-cache.c), musl (ldso/dynlink.c). No file lists those that a program opens at run
+// time (dlopen) or that LD_LIBRARY_PATH adds.
 package loads
 
 import (
@@ -17,7 +17,7 @@ import (
 	"vfix.dev/vfix/rewriter/elf"
 )
 
-// Program is what is loaded for one program. Paths are those in the root, without a leading slash.
+// Program lists the files that are loaded for one program. Paths are those in the root, without a leading slash.
 type Program struct {
 	// Found are the loader and the libraries, each once, in the order in which they are found; also the
 	// variants of a library for other processors.
@@ -51,7 +51,7 @@ type object struct {
 // search is the work for one program.
 type search struct {
 	root    fs.FS
-	alone   bool // nothing is known of the system
+	alone   bool // the system is unknown
 	out     Program
 	loaded  map[string]bool // names that were asked for, sonames, paths
 	musl    bool
@@ -60,11 +60,12 @@ type search struct {
 	close   []func() error
 }
 
-// Of finds what is loaded for a program of a root. It errs with ErrNotDynamic for what loads nothing.
+// Of finds the files that are loaded for a program of a root. Its error is ErrNotDynamic for files that load
+// nothing.
 func Of(root fs.FS, program string) (*Program, error) { return of(root, program, false) }
 
-// Beside finds of it only what the program names by its own place ($ORIGIN): the loader, and what all programs
-// of its system share, are missing. It is for a program whose system is not known.
+// Beside finds only the files that the program names relative to itself ($ORIGIN): the loader, and the shared
+// libraries of its system, are missing. It is for a program whose system is not known.
 func Beside(root fs.FS, program string) (*Program, error) { return of(root, program, true) }
 
 func of(root fs.FS, program string, alone bool) (*Program, error) {
@@ -103,7 +104,7 @@ func of(root fs.FS, program string, alone bool) (*Program, error) {
 		}
 		needed := o.file.DynStrings(elf.DTNeeded)
 		optional := append(o.file.DynStrings(elf.DTFilter), o.file.DynStrings(elf.DTAuxiliary)...)
-		if i == 0 && !alone && !s.musl { // the loader goes on without those that are missing (glibc, elf/rtld.c, do_preload)
+		if i == 0 && !alone && !s.musl { // the loader continues without missing ones (glibc, elf/rtld.c, do_preload)
 			optional = append(optional, strings.FieldsFunc(string(s.readAll(ldPreload, maxConfig)), func(r rune) bool { return strings.ContainsRune(": \t\n", r) })...)
 		}
 		for n, name := range append(needed, optional...) {
@@ -145,8 +146,8 @@ func (s *search) missing(name string) {
 	s.loaded[name] = true
 }
 
-// knowsDlopen reports whether a file may open libraries at run time; that a C library and its loader can is
-// nothing of the program's.
+// knowsDlopen reports whether a file may open libraries at run time; a C library and its loader, which always
+// can, do not count.
 func knowsDlopen(o *object) bool {
 	for _, name := range []string{"libc.", "libc-", "libdl.", "libdl-", "ld-", "ld.", "libpthread"} {
 		if strings.HasPrefix(path.Base(o.path), name) {
@@ -156,8 +157,8 @@ func knowsDlopen(o *object) bool {
 	return o.file.HasDynString("dlopen") || o.file.HasDynString("dlmopen")
 }
 
-// searchesRelative reports whether a file has its libraries looked for in the folder in which a program is started: an
-// empty entry is that folder.
+// searchesRelative reports whether the libraries of a file are also searched for in the current folder of a
+// program: an empty entry means that folder.
 func searchesRelative(o *object) bool {
 	for _, list := range append(o.file.DynStrings(elf.DTRunpath), o.file.DynStrings(elf.DTRPath)...) {
 		for _, dir := range strings.Split(list, ":") {
@@ -222,7 +223,8 @@ func (s *search) find(name string, by *object) []*object {
 	return all
 }
 
-// openAll opens those of some files that the loader may take. Nobody knows the folder to which a relative path refers.
+// openAll opens those of some files that the loader may use. The folder that a relative path refers to is not
+// known.
 func (s *search) openAll(files []string, by *object) (all []*object) {
 	for _, file := range files {
 		if !path.IsAbs(file) {
@@ -263,7 +265,7 @@ func paths(o *object, tag int64) (all [][]string) {
 	return all
 }
 
-// fromOrigin begins a path that came of $ORIGIN: to the file system it means no more than one slash.
+// fromOrigin begins a path that was expanded from $ORIGIN: to the file system it is the same as one slash.
 const fromOrigin = "//"
 
 // expand replaces what a path begins with: $ORIGIN is the folder of the object; $LIB and $PLATFORM are as the loader
@@ -302,7 +304,7 @@ var variants = []string{
 	"tls/x86_64", "tls", "x86_64", "haswell/x86_64", "haswell", "tls/haswell/x86_64", "tls/haswell", "haswell/avx512_1",
 }
 
-// in is every file of that name in a folder and its variants, if the loader takes it.
+// in is every file of that name in a folder and its variants that the loader accepts.
 func (s *search) in(dir, name string, by *object) []*object {
 	files := make([]string, len(variants))
 	for i, v := range variants {

@@ -6,8 +6,8 @@ import "strings"
 // letters is how many letters of a longer word may be wrong.
 const letters = 2
 
-// Of lists the words that are nearest to a mistyped one and differ in two letters at most, in fewer where the word
-// is short; none where typed is one of them.
+// Of lists the words that are nearest to a mistyped one and differ in two letters at most, in fewer if the
+// word is short; none if typed is one of them.
 func Of(typed string, words []string) []string {
 	var near []string
 	least := min(letters, len(typed)/2)

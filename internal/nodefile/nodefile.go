@@ -1,4 +1,4 @@
-// Package nodefile reads and locks files and folders of a node that others may be at work on.
+// Package nodefile reads and locks files and folders of a node that other processes may be using.
 package nodefile
 
 import (
@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// Read reads a regular file of at most so many bytes, and waits for nothing, as it would for the writer of a FIFO in
-// its place.
+// Read reads a regular file of at most this many bytes. It never blocks, not even if a FIFO has taken its
+// place.
 func Read(path string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

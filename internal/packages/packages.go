@@ -1,7 +1,7 @@
 // Package packages finds the package of a Linux distribution that a file belongs to, by the databases
 // that dpkg and rpm keep in a root filesystem.
 //
-// A database is untrusted: what it makes a reader read is bounded by its own size.
+// A database is untrusted: the amount that it makes a reader read is bounded by its own size.
 package packages
 
 import (

@@ -1,4 +1,4 @@
-// Package packers recognises programs that are not all that they run.
+// Package packers recognises programs whose visible code is only part of what they run.
 package packers
 
 import (
@@ -23,7 +23,8 @@ const (
 	pyMagic       = "MEI\x0c\x0b\x0a\x0b\x0e"
 )
 
-// Inside says why a program of size bytes is not all that it runs, "" if nothing says so. Its errors are r's.
+// Inside says why a program of size bytes is not all of the code that it runs, "" if nothing shows that. Its
+// errors are r's.
 func Inside(r io.ReaderAt, size int64) (string, error) {
 	head := make([]byte, min(size, lookAhead))
 	if _, err := r.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {

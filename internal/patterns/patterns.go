@@ -16,6 +16,6 @@ func Image(pattern string) *regexp.Regexp {
 }
 
 func expression(pattern string) string {
-	valid := string([]rune(pattern)) // regexp refuses what is not, and reads it so in a text
+	valid := string([]rune(pattern)) // regexp rejects invalid UTF-8, and reads it as U+FFFD in a text
 	return `(?s:` + strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(valid)) + `)`
 }

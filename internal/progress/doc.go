@@ -1,2 +1,2 @@
-// Package progress is how long work reports what it is doing.
+// Package progress is the interface by which long work reports its progress.
 package progress

@@ -17,7 +17,7 @@ func Note(p Reporter, format string, args ...any) {
 	}
 }
 
-// Debug passes on a line for who looks for a fault, where the Reporter takes such lines.
+// Debug passes on a debugging line, if the Reporter accepts such lines.
 func Debug(p Reporter, format string, args ...any) {
 	if d, ok := p.(interface{ Debug(string, ...any) }); ok {
 		d.Debug(format, args...)

@@ -1,2 +1,2 @@
-// Package redact takes credentials out of what is printed.
+// Package redact removes credentials from printed text.
 package redact

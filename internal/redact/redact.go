@@ -1,4 +1,4 @@
-// Taking credentials out of texts that leave vfix.
+// Removing credentials from texts that leave vfix.
 
 package redact
 
@@ -19,9 +19,9 @@ var secrets = sync.OnceValue(func() (s struct{ userInfo, bareInfo, queryValues, 
 	return s
 })
 
-// Redact takes credentials out of a text that leaves vfix, in a message, a file or JSON: the
-// user part of a URL, the values of its query except for those that registries are asked with
-// in the open (a signed blob URL is as good as a password), and what follows Basic or Bearer.
+// Redact removes credentials from a text that leaves vfix, in a message, a file or JSON: the user part of a
+// URL, the values of its query except for the public ones of registry requests (a signed blob URL is as good
+// as a password), and what follows Basic or Bearer.
 func Redact(s string) string {
 	r := secrets()
 	s = r.userInfo.ReplaceAllString(s, "${1}")

@@ -56,7 +56,7 @@ func Real(path string) (real, root string, err error) {
 	return real, root, err
 }
 
-// same errs unless two paths are of one file.
+// same errs unless two paths name the same file.
 func same(path, real string) error {
 	a, err := os.Stat(path)
 	if err != nil {
@@ -77,7 +77,7 @@ func (e *ElsewhereError) Error() string {
 
 func (e *ElsewhereError) Unwrap() error { return fs.ErrNotExist }
 
-// Hint is what to type instead.
+// Hint says what to use instead.
 func (e *ElsewhereError) Hint() string {
 	return "name it below /proc/PID/root of its process, or copy its content: cat " + e.Path + " | vfix scan -"
 }

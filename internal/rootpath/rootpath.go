@@ -1,7 +1,7 @@
 // Package rootpath follows a path inside a root filesystem as a process whose root it is
 // would: an absolute link begins at the root, and .. does not leave it. Source: Linux,
-// path_resolution(7). It opens nothing, and knows no file system: whoever asks says what a name
-// is in a folder on this machine, or in the layers of an image.
+// path_resolution(7). It opens nothing, and knows no file system: the caller looks names up, in a folder on
+// this machine or in the layers of an image.
 package rootpath
 
 import (
@@ -29,8 +29,7 @@ type Place interface {
 	Top()
 	// Up goes to the parent; the root's is the root itself.
 	Up()
-	// Down goes to what a name stands for. At a symlink it stays, and returns the
-	// target. An error ends the way.
+	// Down descends to a name. At a symlink it stays, and returns the target. An error ends the search.
 	Down(name string) (link string, err error)
 }
 

@@ -1,5 +1,5 @@
-// Package utf8text reads the texts that a user gives, whichever way they were stored: Windows PowerShell writes
-// UTF-16 where the output of a command goes to a file.
+// Package utf8text reads texts from the user in any of their encodings: Windows PowerShell writes UTF-16 when
+// the output of a command is redirected to a file.
 package utf8text
 
 import (
