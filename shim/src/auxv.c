@@ -1,6 +1,6 @@
 /*
- * The auxiliary vector: behind the arguments of an initialiser, or from the kernel. It may be
- * looked for before relocation and before thread-local storage exists.
+ * The auxiliary vector: after the arguments of an initialiser, or from the kernel. This code may run before
+ * relocation and before thread-local storage exists.
  */
 #include <elf.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@ const struct vfix_auxv *vfix_auxv_of_init(int argc, char **argv, char **envp)
 	return auxv->type == AT_NULL ? 0 : auxv;
 }
 
-/* Asks with prctl first, and reads /proc where the kernel is older than Linux 6.4. */
+/* Asks with prctl first, and reads /proc if the kernel is older than Linux 6.4. */
 uintptr_t vfix_vdso_from_kernel(void)
 {
 	struct vfix_auxv auxv[AUXV_ENTRIES + 1];

@@ -8,9 +8,9 @@
 const struct vfix_auxv *vfix_auxv_behind(char **envp);
 
 /*
- * The vector behind the arguments of an initialiser, or 0 where these are not as the kernel
- * laid them. They are glibc's only there: after setenv glibc passes a heap copy of envp, and
- * musl passes nothing at all. Checked on the registers before any of them is dereferenced.
+ * The vector after the arguments of an initialiser, or 0 if these are not where the kernel put them: after
+ * setenv, glibc passes a heap copy of envp, and musl passes nothing at all. Checked on the registers before
+ * any of them is dereferenced.
  */
 const struct vfix_auxv *vfix_auxv_of_init(int argc, char **argv, char **envp);
 

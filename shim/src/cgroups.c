@@ -1,7 +1,7 @@
 /*
  * Whether a JDK would wrongly conclude from /proc/cgroups that it is in no container. Kernels
  * without the controllers of cgroup v1 (CONFIG_MEMCG_V1, CONFIG_CPUSETS_V1) do not list them
- * there, whatever cgroup v2 has.
+ * there, even if cgroup v2 has them.
  */
 #include <fcntl.h>
 #include <stddef.h>
@@ -57,7 +57,7 @@ int vfix_cgroups_hidden(void)
 
 	if (type != CGROUP2_SUPER_MAGIC || !lists(list, n, "cpu") || !lists(list, n, "memory"))
 		return 0;
-	n = read_list("/proc/cgroups", list, &type); /* what this cannot read, the JDK cannot */
+	n = read_list("/proc/cgroups", list, &type); /* if this cannot read it, the JDK cannot */
 	return !(lists(list, n, "cpuset") && lists(list, n, "cpu") &&
 		 lists(list, n, "cpuacct") && lists(list, n, "memory"));
 }

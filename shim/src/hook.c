@@ -1,7 +1,7 @@
 /*
  * Runs once when a patched file is loaded: find the vDSO, fill the state page, seal it.
  * It runs before the file is relocated and may run before thread-local storage exists.
- * Whatever goes wrong, the state stays zero and the trampolines make system calls.
+ * If anything goes wrong, the state stays zero and the trampolines make system calls.
  */
 #include <sys/mman.h>
 #include "auxv.h"
@@ -28,7 +28,7 @@ static void fill(uintptr_t vdso)
 	syscall3(SYS_mprotect, (long)&vfix_state, PAGE, PROT_READ);
 }
 
-/* Some pointer is there: a hook has run before this one. */
+/* A pointer is set: another hook has run before this one. */
 static int filled(void)
 {
 	for (int i = 0; i < VFIX_FUNCTIONS; i++)

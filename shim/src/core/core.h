@@ -1,7 +1,6 @@
 /*
- * Healing, for the preload library and for vfix-trace: what is mapped at an address, the call
- * site that a call came from, those around it, and changing them while other threads run that
- * code. Freestanding.
+ * Healing, for the preload library and for vfix-trace: finding the mapping at an address, the call site that
+ * a call came from, and those around it; changing them while other threads run that code. Freestanding.
  */
 #ifndef VFIX_CORE_H
 #define VFIX_CORE_H
@@ -15,7 +14,7 @@
 /* Whose code it is. Each program has its own idea of a task, and defines the next three. */
 struct task;
 
-/* 1 if all of it was read; or written, also where the task itself may not write. */
+/* 1 if all of it was read; or written, even if the task itself may not write there. */
 int vfix_read(struct task *t, uintptr_t from, void *to, size_t size);
 int vfix_put(struct task *t, uintptr_t to, const void *from, size_t size);
 /* Whether a healed site may name that address. */

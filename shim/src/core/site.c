@@ -5,10 +5,10 @@
  *	call f … f: mov $entry,%rax; jmp *%rax		a tail call
  *	call entry			only from addresses near the page's, or below 2 GiB
  *
- * Nothing else, so that nothing needs a proof: the result of the call takes the place of the
- * address in rax, and no code but the call itself sees what the mov loads. Another register keeps it,
- * and a program may compare it. One instruction is replaced, by one as long: a thread that
- * is between the mov and the call, or whose signal handler returns there, meets nothing new.
+ * No other form, so that no proof is needed: the result of the call replaces the address in rax, and only the
+ * call itself sees the value that the mov loads. Another register would keep it, and a program may compare
+ * it. One instruction is replaced, by one as long: a thread that is between the mov and the call, or whose
+ * signal handler returns there, meets nothing new.
  */
 #include "core.h"
 
@@ -74,7 +74,7 @@ static enum finding find_tail(struct task *t, uintptr_t function, uintptr_t entr
 
 enum finding vfix_find_site(struct task *t, uintptr_t ra, int function, struct site *s)
 {
-	unsigned char code[LONGEST + INDIRECT + LONGEST] = { 0 };	/* no instruction goes on behind the call */
+	unsigned char code[LONGEST + INDIRECT + LONGEST] = { 0 };	/* no instruction continues after the call */
 	const unsigned char *end = code + LONGEST + INDIRECT;
 	uintptr_t entry = vfix_entry_of(function);
 	enum finding found = NO_SITE;

@@ -1,7 +1,7 @@
 /*
- * The page of trampolines in memory: the code that the rewriter injects into files, and behind it
- * the state page with the vDSO's addresses. Of the code the trampolines alone: the hooks behind
- * them are for files.
+ * The page of trampolines in memory: the code that the rewriter injects into files, followed by the state
+ * page with the vDSO's addresses. Only the trampolines of that code are used: the hooks after them are for
+ * files.
  */
 #include "core.h"
 #include "injected.h"	/* made from injected.elf: the offsets of its parts */

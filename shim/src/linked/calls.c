@@ -1,15 +1,15 @@
 /*
- * vfix-measure-libc: what time, gettimeofday and sched_getcpu cost as a program reaches them
- * that is linked with a libc: through its PLT. Whose functions they are, ld.so decides: those
- * of the libc that it finds, or of a library that LD_PRELOAD names.
+ * vfix-measure-libc: the cost of time, gettimeofday and sched_getcpu for a program that is linked with a
+ * libc, and calls them through its PLT. ld.so decides which functions these are: those of the libc that it
+ * finds, or of a library that LD_PRELOAD names.
  *
  * usage: vfix-measure-libc MICROSECONDS
  *
  * Measures each function once, for about that long, and prints "FUNCTION PICOSECONDS" for
  * each, or "FUNCTION absent": glibc has sched_getcpu from 2.6 on.
  *
- * It has no start-up code of a libc's and names no symbol versions, so that any ld.so since
- * glibc 2.3 loads it. Exit status: 0, 2 usage.
+ * It has no start-up code from a libc and names no symbol versions, so that any ld.so since glibc 2.3 loads
+ * it. Exit status: 0, 2 usage.
  */
 #include <stddef.h>
 

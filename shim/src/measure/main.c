@@ -22,7 +22,7 @@ int main(int argc, char **argv)
 	const struct rlimit none = { 0, 0 };
 
 	setrlimit(RLIMIT_CORE, &none);
-	prctl(PR_SET_DUMPABLE, 0);	/* no crash handler of the host takes a probe for a crash */
+	prctl(PR_SET_DUMPABLE, 0);	/* so that no crash handler of the host reports a probe */
 	prctl(PR_SET_NAME, "vfix-measure");	/* the kernel's log then names who called the page */
 	signal(SIGSEGV, SIG_DFL);	/* an ignored one would be inherited */
 	signal(SIGSYS, SIG_DFL);

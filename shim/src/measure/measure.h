@@ -1,7 +1,7 @@
 /*
- * vfix-measure: what the ways to the time and to the processor's number cost on this kernel,
- * and whether they are there at all. Every measurement of vfix doctor and vfix bench is made
- * by this program, in a process of its own: it may die of what it tries.
+ * vfix-measure: which ways to the time and to the processor's number this kernel has, and their cost. Every
+ * measurement of vfix doctor and vfix bench is made by this program, in a separate process, because an
+ * attempt may kill it.
  *
  * A way is how a function is reached (page, syscall, vdso), a subject is both: "vdso:time".
  */
@@ -19,7 +19,7 @@ enum way { WAY_PAGE, WAY_SYSCALL, WAY_VDSO, WAYS };
 
 struct subject {
 	enum way way;
-	const char *text;		/* as it was asked for */
+	const char *text;		/* as it was typed */
 	const struct function *function;
 	call_fn *call;			/* NULL: there is no such way here */
 };

@@ -53,8 +53,7 @@ int lookup(char **words)
 
 /*
  * flood DIR NAMES: looks NAMES missing names of DIR up, prints "flooded NAMES", and goes on
- * looking them up until standard input ends. The folder is its owner's to remove, and the
- * dentries go with it.
+ * looking them up until standard input ends. The owner of the folder removes it, and with it the dentries.
  */
 int flood(char **words)
 {

@@ -1,4 +1,4 @@
-/* How long a call takes. The subjects take turns, so that a disturbance hits all alike. */
+/* How long a call takes. The subjects take turns, so that a disturbance affects all alike. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "measure.h"

@@ -6,7 +6,7 @@
 /* Flags that act on vfix_entry as they would on the program's handler. */
 #define SHARED_FLAGS (SA_ONSTACK | SA_RESTART)
 
-/* A program that asks the kernel by itself gets vfix_entry, which is not a handler of its own. */
+/* A program that asks the kernel directly gets vfix_entry, which is not one of its handlers. */
 static uintptr_t word_of(const struct sigaction *action)
 {
 	uintptr_t word = (uintptr_t)action->sa_handler & WORD_HANDLER;
@@ -32,7 +32,7 @@ static void encode(const struct sigaction *action, struct kernel_action *kernel)
 	kernel->restorer = word_of(action);
 	kernel->flags = SA_SIGINFO | SA_NODEFER | SA_RESTORER | (action->sa_flags & SHARED_FLAGS);
 	kernel->mask = mask_in(bits_of(&action->sa_mask)) & ~BIT(VFIX_STAND_IN);
-	/* Interrupts nothing that the program did not want interrupted. */
+	/* Interrupts only calls that the program allows to be interrupted. */
 	if (action->sa_handler == SIG_IGN)
 		kernel->flags |= SA_RESTART;
 }
@@ -43,7 +43,7 @@ static void decode(const struct kernel_action *kernel, struct sigaction *action)
 
 	action->sa_flags = kernel->flags;
 	action->sa_restorer = vfix_restorer;
-	if (kernel->handler != (uintptr_t)vfix_entry) {	/* set behind the library's back, or before it */
+	if (kernel->handler != (uintptr_t)vfix_entry) {	/* set without the library's knowledge, or before it */
 		action->sa_handler = (void (*)(int))kernel->handler;
 		action->sa_restorer = (void (*)(void))word;
 		*(uint64_t *)&action->sa_mask = mask_out(kernel->mask);

@@ -1,4 +1,4 @@
-/* A thread for what no child that is forked meanwhile may share. */
+/* A thread for work that a child forked meanwhile must not share. */
 #include <sys/syscall.h>
 
 	/* linux/sched.h: VM, FS, SIGHAND, VFORK, THREAD, SYSVSEM; not FILES */

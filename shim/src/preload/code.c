@@ -1,15 +1,15 @@
 /*
  * Reading and writing this process's own code, and the site that is being changed. The kernel
  * writes through /proc/self/mem into a private copy of the page, which never becomes writable.
- * If that is refused, the page is made writable for the moment of the store, then restored.
+ * If that is refused, the page is made writable during the store, then restored.
  */
 #include <sys/mman.h>
 #include "heal.h"
 
 struct site vfix_site;
-static volatile int unfinished;	/* seen by a child that is forked meanwhile */
+static volatile int unfinished;	/* seen by a child forked meanwhile */
 
-/* A thread that meets a hlt reads it at any moment: it has no start while it changes. */
+/* A thread that meets a hlt may read it at any moment: its start is 0 while it changes. */
 void vfix_set_site(const struct site *site)
 {
 	struct site unset = *site;

@@ -9,7 +9,7 @@
  */
 #include "heal.h"
 
-/* The return addresses that were tried. Two that share a place drive each other out, and are
+/* The return addresses that were tried. Two that share a slot replace each other, and are
  * tried again. */
 #define TRIED 1024
 static uintptr_t tried[TRIED];
@@ -19,14 +19,14 @@ static uintptr_t *place_of(uintptr_t ra)
 	return &tried[(ra ^ ra >> 12) % TRIED];
 }
 
-/* All threads learn of changed code in no time if that is announced before there are many. */
+/* Threads are notified of changed code quickly if this is registered before there are many. */
 void vfix_heal_start(void)
 {
 	syscall3(SYS_membarrier, MEMBARRIER_REGISTER_SYNC_CORE, 0, 0);
 	vfix_lock_start();
 }
 
-/* Does nothing where another thread heals. */
+/* Does nothing if another thread heals. */
 static void run_apart(struct job *job)
 {
 	uint64_t all = ~0ull, before;
@@ -37,7 +37,7 @@ static void run_apart(struct job *job)
 			vfix_beside(vfix_do_job, job);
 		else
 			vfix_apart(vfix_do_job, job);
-		/* Not before: who was killed in the middle has not tried it. */
+		/* Not earlier: a thread that was killed in the middle has not tried it. */
 		if (!job->finishes)
 			__atomic_store_n(place_of(job->ra), job->ra, __ATOMIC_RELAXED);
 		vfix_unlock();
@@ -58,7 +58,7 @@ int vfix_on_change(greg_t *regs)
 	struct job job = { .finishes = 1 };
 	int stood_in = vfix_stand_in(regs);
 
-	/* Nobody heals, so nobody will take the hlt away. */
+	/* Nobody heals, so nobody will remove the hlt. */
 	if (stood_in == 1 && vfix_heal_wanted)
 		run_apart(&job);
 	return stood_in != 0;

@@ -1,6 +1,6 @@
 /*
- * Healing one site: it is found, its mapping is looked at, it is changed, and logged. Only who
- * holds the lock is here, with all signals blocked.
+ * Healing one site: find it, check its mapping, change it, and log that. Only the holder of the lock runs
+ * this, with all signals blocked.
  */
 #include <fcntl.h>
 #include "heal.h"

@@ -1,7 +1,7 @@
 /*
- * Who heals: one thread of one process at a time, of those that share this memory. Children of vfork
- * share it, and may be killed in the middle: the lock names its process and when it was taken, so
- * that neither one that has ended nor another that got its ID keeps it.
+ * The lock for healing: one thread of one process at a time, of those that share this memory. Children of
+ * vfork share it, and may be killed in the middle: the lock names its process and when it was taken, so that
+ * neither a process that has ended nor another with the same ID keeps it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 /* Zeros in a child that is forked (Linux 4.14). */
 static volatile struct {
 	uint64_t holder;	/* the process, and in the upper half its time; 0: nobody heals */
-	int process;		/* that began with this memory */
+	int process;		/* that started with this memory */
 	char rest[PAGE_SIZE - 2 * sizeof(uint64_t)];
 } own __attribute__((aligned(PAGE_SIZE)));
 

@@ -14,7 +14,7 @@
 #define NEAREST 0x10000ul	/* the distances that are tried, twice as far each time */
 #define LOWEST 0x10000ul	/* vm.mmap_min_addr */
 
-/* Once there a page stays. Only who holds the lock adds one. */
+/* A page is never removed. Only the holder of the lock adds one. */
 #define PAGES 64
 static uintptr_t pages[PAGES];
 static int count;

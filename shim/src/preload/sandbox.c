@@ -1,5 +1,5 @@
 /*
- * A program that gives up system calls for good: what healing makes of them would kill it. From
+ * A program that gives up system calls for good: those that healing makes would kill it. From
  * then on calls are served without one, except for the return from the handler. And system calls
  * that a program makes through the libc's syscall (syscall.S), as libseccomp does.
  */

@@ -70,7 +70,7 @@ static void read_options(char **envp)
 	}
 }
 
-/* A program with more rights than its caller takes no orders from its environment. */
+/* A program with more rights than its caller ignores its environment. */
 static int is_secure(const struct vfix_auxv *auxv)
 {
 	for (; auxv->type != AT_NULL; auxv++)

@@ -1,5 +1,5 @@
 /*
- * Waits with a mask of their own. A mask with SIGSEGV in it would kill a handler that runs
+ * Waits that have their own mask. A mask with SIGSEGV in it would kill a handler that runs
  * meanwhile and calls the page.
  */
 #include <poll.h>

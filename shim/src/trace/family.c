@@ -1,4 +1,4 @@
-/* Which task shares which memory: what fork, clone and exec make of the spaces. */
+/* Which tasks share memory: the effect of fork, clone and exec on the spaces. */
 #include <sched.h>
 #include <string.h>
 #include <sys/ptrace.h>

@@ -1,5 +1,5 @@
 /*
- * Does what the page did, for a task that called it on a kernel without the page. It returns to its
+ * Does the work of the page, for a task that called it on a kernel without the page. It returns to its
  * caller as if from the function: only rax, rip and rsp change, and no stack is used.
  *
  * The rules are the kernel's (arch/x86/entry/vsyscall/vsyscall_64.c): NULL is not written to;
@@ -93,7 +93,7 @@ static uintptr_t perform(pid_t tid, int function, const struct user_regs_struct 
 }
 
 /*
- * The same where the kernel lets the tracer see none of the task's memory: the task gave up
+ * The same if the kernel does not let the tracer see the task's memory: the task gave up
  * rights or may not be dumped, and the tracer has no CAP_SYS_PTRACE. The return address is on
  * its stack already: it goes on in the trampoline as if that had been called; or it makes the
  * system call and then returns, both by instructions of its vDSO.

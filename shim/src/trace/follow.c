@@ -97,7 +97,7 @@ static void on_supervisor_death(int signal)
 		kill(command, SIGKILL);
 }
 
-/* The time of await_parent is over: waitpid ends with EINTR. */
+/* await_parent has timed out: waitpid ends with EINTR. */
 static void on_alarm(int signal)
 {
 	(void)signal;

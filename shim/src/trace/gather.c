@@ -34,7 +34,7 @@ static void interrupt(struct task *t, void *argument)
 		g->running++;
 }
 
-/* epoll_wait and its like end with EINTR where a stop was asked for: the task makes the call again,
+/* epoll_wait and its like end with EINTR if a stop was requested: the task makes the call again,
  * unless a signal waits, whose handler may count on it. */
 static void restart(pid_t tid)
 {

@@ -1,7 +1,7 @@
 /*
- * Is the program of a task one of Go's linker? Go 1.0 calls the page with 128 bytes of stack
- * left, and the vDSO needs some of them: its sites make the system call. It is known by the
- * names of its sections, anywhere in the file's last kilobytes of headers.
+ * Was the program of a task linked by Go's linker? Go 1.0 calls the page with 128 bytes of stack left, and
+ * the vDSO needs some of them: its sites make the system call. It is recognized by the names of its sections,
+ * anywhere in the file's last kilobytes of headers.
  */
 #include <elf.h>
 #include <string.h>
@@ -40,7 +40,7 @@ int proc_is_go(pid_t tid)
 	int fd = proc_fd(tid, "exe");
 
 	if (fd < 0)
-		return 1; /* not known: what is right for Go is right for all */
+		return 1; /* not known: the form for Go is correct for all */
 	size_t n = section_names(fd, text);
 	close(fd);
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)

@@ -28,7 +28,7 @@ static void forget(struct space *space, uintptr_t back)
 	space->seen[back / 4 % SEEN_SITES] = 0;
 }
 
-/* Threads that do not stop may not do so for long, and each try waits for them. */
+/* Threads that do not stop may take long to do so, and each try waits for them. */
 static void postpone(struct space *space)
 {
 	if (space->failures < PAUSES)
