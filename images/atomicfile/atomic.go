@@ -1,4 +1,4 @@
-// Files that are written under a temporary name and renamed when they are whole.
+// Files that are written under a temporary name and renamed when they are complete.
 
 package atomicfile
 
@@ -22,14 +22,14 @@ const TempPrefix = ".vfix-"
 // TempName gives a name beside path that is not in use.
 func TempName(path string) string { return filepath.Join(filepath.Dir(path), TempPrefix+random()) }
 
-// random is what ends each temporary name: 16 hex digits.
+// random returns the end of a temporary name: 16 hex digits.
 func random() string {
 	var b [8]byte
 	rand.Read(b[:]) // never errs (crypto/rand, since Go 1.24)
 	return hex.EncodeToString(b[:])
 }
 
-// File is a file that gets its name when it is whole.
+// File is a file that gets its name when it is complete.
 type File struct {
 	*os.File
 	Final string
@@ -37,9 +37,9 @@ type File struct {
 }
 
 // Create begins a file that will be called path: a temporary one in the same folder,
-// with the mode the umask gives, but no rights that the file which it replaces has not: a private archive
-// stays private. The file at path must be missing or a regular file; a symlink is followed, so that what
-// it names is replaced and not the link.
+// with the mode the umask gives, but without rights that the replaced file lacks: a private archive
+// stays private. The file at path must be missing or a regular file; a symlink is followed, so that its
+// target is replaced and not the link.
 func Create(path string) (*File, error) {
 	return CreateNamed(path, TempName)
 }
@@ -83,7 +83,7 @@ func besides(err error, path string) error {
 	return err
 }
 
-// notRegular is what is wrong with a path that is there and cannot be replaced by a file.
+// notRegular is the error for a path that exists and cannot be replaced by a file.
 func notRegular(path string) error {
 	return hinterr.With(fmt.Errorf("%s: not a regular file", path), "name a file, or one that does not exist yet")
 }
@@ -111,7 +111,7 @@ func (p *File) Discard() {
 	}
 }
 
-// Write writes a small file whole or not at all.
+// Write writes a small file completely or not at all.
 func Write(path string, data []byte) error {
 	p, err := CreateNamed(path, HeldName)
 	if err != nil {
@@ -124,8 +124,8 @@ func Write(path string, data []byte) error {
 	return p.Commit()
 }
 
-// WriteFolder has fill fill a directory that gets the name path when it is whole. An empty directory of that name
-// gives way. The caller has the lock on path.
+// WriteFolder calls fill to fill a directory, and names it path when it is complete. An empty directory of that
+// name is replaced. The caller holds the lock on path.
 func WriteFolder(path string, mode fs.FileMode, fill func(temp string) error) error {
 	path = filepath.Clean(path)
 	temp := HeldName(path)

@@ -1,3 +1,3 @@
-// Package atomicfile writes files that exist whole or not at all, one writer at a time, and
+// Package atomicfile writes files completely or not at all, one writer at a time, and
 // removes what killed runs left.
 package atomicfile

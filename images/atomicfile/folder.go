@@ -1,6 +1,6 @@
 // Many small outputs in one folder, as the copies of a hotfix and the files that are patched in place: their
-// temporary files have names of their own, and whoever writes such has a lock on the folder, which all of them
-// share. Who finds nobody there knows that such files are of runs that were killed.
+// temporary files have names of their own, and their writers share a lock on the folder. If nobody else holds
+// that lock, the temporary files found are of runs that were killed.
 
 package atomicfile
 
@@ -12,15 +12,15 @@ import (
 // folderPrefix begins the names of files that are written under the lock on their folder.
 const folderPrefix = TempPrefix + "in-"
 
-// FolderName gives a name that is not in use, for a file in a folder that was entered.
+// FolderName gives a name that is not in use, for a file in a folder after Enter.
 func FolderName() string { return folderPrefix + random() }
 
-// enterTime is how long others may keep a folder for themselves: they remove what is left in it. Anybody who
-// can read a folder can lock it, so nobody waits longer.
+// enterTime is how long Enter waits while another process holds the lock alone to remove leftovers. Anybody
+// who can read a folder can lock it, so nobody waits longer.
 const enterTime = time.Second
 
 // Enter shares the lock on a folder until leave, or the end of the process, and removes what killed runs left
-// in it where nobody else has the lock. Where a file system has no locks nothing is removed.
+// in it if nobody else has the lock. On a file system without locks nothing is removed.
 func Enter(root *os.Root) (leave func(), err error) {
 	d, err := root.Open(".")
 	if err != nil {
@@ -37,7 +37,7 @@ func Enter(root *os.Root) (leave func(), err error) {
 
 // removeLeft removes what was left in a folder; what cannot be removed stays.
 func removeLeft(root *os.Root, d *os.File) {
-	names, _ := d.Readdirnames(-1) // those that could be read
+	names, _ := d.Readdirnames(-1) // with an error, the names read so far
 	for _, name := range names {
 		if isTemp(name, folderPrefix) {
 			_ = root.Remove(name)

@@ -16,20 +16,20 @@ import (
 	"vfix.dev/vfix/internal/rootpath"
 )
 
-// lockSuffix ends the name of the empty file that says that somebody writes PATH: .NAME and
-// this, beside PATH. It is gone when nobody does; if vfix was killed it stays and does
-// no harm, as the lock on it is the kernel's and not its existence.
+// lockSuffix ends the name of the empty file that shows that somebody writes PATH: .NAME and
+// this, beside PATH. The writer removes it; if vfix was killed it stays and does
+// no harm, as the kernel's lock on it counts and not its existence.
 const lockSuffix = ".vfix-lock"
 
 // errTaken: somebody else has the lock.
 var errTaken = errors.New("locked")
 
-// lockPoll is how often a lock that is taken is asked for: waiting in the kernel could not
+// lockPoll is the interval between attempts to get a taken lock: waiting in the kernel could not
 // be interrupted.
 const lockPoll = 100 * time.Millisecond
 
-// CreateLocked is Create under path's lock: what is left of the file, if this run is killed, is
-// removed by the next one that gets the lock. Release discards what was not committed.
+// CreateLocked is Create under path's lock: if this run is killed, the next one that gets the lock
+// removes what is left of the file. Release discards what was not committed.
 func CreateLocked(ctx context.Context, path string, p progress.Reporter) (f *File, release func(), err error) {
 	unlock, err := Lock(ctx, path, p)
 	if err != nil {
@@ -43,8 +43,8 @@ func CreateLocked(ctx context.Context, path string, p progress.Reporter) (f *Fil
 }
 
 // Lock waits until nobody else writes path, and keeps others out until unlock. The
-// remains of path by runs that were killed are removed. On a file system without locks it does
-// nothing but say so.
+// remains of path by runs that were killed are removed. On a file system without locks it only
+// reports that.
 func Lock(ctx context.Context, path string, p progress.Reporter) (unlock func(), err error) {
 	if real, _, err := rootpath.Real(path); err == nil {
 		path = real
@@ -80,12 +80,12 @@ func Lock(ctx context.Context, path string, p progress.Reporter) (unlock func(),
 }
 
 // tryLock makes the file, locks it, and makes sure that it is still the one that others
-// see: whoever unlocks removes it.
+// see: unlocking removes the file.
 func tryLock(name, path string) (unlock func(), err error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, os.ErrPermission) {
 		if _, serr := os.Stat(name); serr == nil {
-			// Another user's: it can be waited for and not taken.
+			// Another user's: this process can wait for it but not take it.
 			return nil, hinterr.With(fmt.Errorf("%w; another user's vfix writes there, or was killed", err), "remove %s if nobody does", name)
 		}
 	}
@@ -108,7 +108,7 @@ func tryLock(name, path string) (unlock func(), err error) {
 		return nil, err
 	}
 	return func() {
-		os.Remove(name) // while it is locked: who waits for it looks again
+		os.Remove(name) // while it is locked: waiting processes look again
 		f.Close()
 	}, nil
 }

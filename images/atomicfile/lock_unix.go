@@ -16,7 +16,7 @@ import (
 // lockFile locks f with flock(2), which ends with the process.
 func lockFile(f *os.File) error { return flock(f, unix.LOCK_EX) }
 
-// shareLock locks f for many; one who has it alone gives that up.
+// shareLock locks f together with others; an exclusive lock of the caller becomes a shared one.
 func shareLock(f *os.File) error { return flock(f, unix.LOCK_SH) }
 
 func flock(f *os.File, how int) error {

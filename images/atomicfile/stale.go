@@ -1,6 +1,6 @@
 // The remains of a run that was killed are removed by the next one that writes the same
-// output. Nothing but the lock on that output (lock.go) shows that its owner is gone: whoever
-// writes under it has it as long as the temporary file is there. So only such files are
+// output. Only the lock on that output (lock.go) shows that their owner is gone: the writer
+// holds it as long as the temporary file exists. So only files made under a lock are
 // removed, and their names say which output they belong to.
 
 package atomicfile
@@ -23,7 +23,7 @@ func heldPrefix(path string) string {
 	return TempPrefix + hex.EncodeToString(sum[:8]) + "-"
 }
 
-// HeldName gives a name beside path that is not in use, for one who has the lock on path.
+// HeldName gives a name beside path that is not in use, for a caller that has the lock on path.
 func HeldName(path string) string {
 	return filepath.Join(filepath.Dir(path), heldPrefix(path)+random())
 }
@@ -44,8 +44,8 @@ const (
 )
 
 // removeStale removes what killed runs left of path, beside it and, if it is a layout, of its index and among
-// its blobs. The caller has just got the lock on path. Files that cannot be removed stay: they are in
-// nobody's way.
+// its blobs. The caller has just got the lock on path. Files that cannot be removed stay: they do no
+// harm.
 func removeStale(path string) {
 	removeTemps(filepath.Dir(path), heldPrefix(path))
 	removeTemps(path, heldPrefix(layoutIndex))
@@ -67,7 +67,7 @@ func removeTemps(dir, prefix string) {
 	}
 }
 
-// RemoveTree removes a directory with all that is in it, also what is in read-only directories.
+// RemoveTree removes a directory with all its contents, also those of read-only directories.
 func RemoveTree(dir string) {
 	filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
 		if err == nil && e.IsDir() {

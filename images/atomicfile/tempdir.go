@@ -14,8 +14,8 @@ import (
 // tempDirPrefix begins the names of directories that TempDir makes.
 const tempDirPrefix = TempPrefix + "dir-"
 
-// tempDirAge is how old a directory without a lock is at least, before it is taken for one that
-// nobody uses: between its making and its locking there is a moment.
+// tempDirAge is the age from which a directory without a lock counts as abandoned: a new one
+// is not locked until a moment after it is made.
 var tempDirAge = time.Minute
 
 // removeAbandoned is done once a process.
@@ -50,7 +50,7 @@ func RemoveAbandoned() {
 		if !e.IsDir() || !strings.HasPrefix(e.Name(), tempDirPrefix) {
 			continue
 		}
-		// Another user could put a symlink or a fifo in the place of something of theirs that is removed or opened.
+		// Another user could replace a file or directory of theirs by a symlink or a fifo before it is opened or removed.
 		if fi, err := e.Info(); err != nil || !isOwn(fi) || time.Since(fi.ModTime()) < tempDirAge {
 			continue
 		}

@@ -1,5 +1,5 @@
-// Many images in one run: what they share is read once and sent once, one that fails does
-// not stop the others, and what was done is remembered.
+// Many images in one run: shared layers are read once and sent once, an image that fails does
+// not stop the others, and finished work is remembered.
 
 package batch
 
@@ -26,8 +26,8 @@ import (
 	"vfix.dev/vfix/rewriter/patch"
 )
 
-// Options are the choices of vfix rebuild --from-file. Of RebuildOptions Dest and Tag
-// mean nothing: the list and its template name each image's destination.
+// Options are the choices of vfix rebuild --from-file. Dest and Tag of RebuildOptions
+// are ignored: the list and its template name each image's destination.
 type Options struct {
 	images.RebuildOptions
 	AtOnce   int           // images at once; 0 is one per processor, at most maxImagesAtOnce
@@ -39,15 +39,15 @@ type Options struct {
 	Each func(outcome.Image) error
 }
 
-// maxImagesAtOnce is how many images are worked at when nobody says how many: more would
-// only wait for the layers that are read at once.
+// maxImagesAtOnce limits the default number of images in parallel: more would only wait for
+// the layers that are being read.
 const maxImagesAtOnce = contents.MaxLayersAtOnce
 
 // Batch counts what became of the images of a list.
 type Batch struct {
 	Of       map[outcome.Status]int
 	Before   int // done by an earlier run
-	LeftOver int // call sites that stay and no fallback covers, of all images
+	LeftOver int // remaining call sites of all images that no fallback covers
 	Open     int // images that have such
 	Unread   int // images with files that could not be examined
 	Hazards  int // images that have hazards
@@ -103,8 +103,8 @@ type batch struct {
 var errFailFast = errors.New("stopped after the first failure")
 
 // Rebuild rebuilds the images of a list. The error is of the run itself: a list or state file
-// that cannot be used, a registry that refuses everything, or the end of ctx; how many images
-// became what until then is in Batch.
+// that cannot be used, a registry that refuses everything, or the end of ctx; Batch then counts
+// the outcomes so far.
 func Rebuild(ctx context.Context, list *List, o Options) (*Batch, error) {
 	return (&batch{o: o, list: list}).all(ctx)
 }
@@ -176,11 +176,11 @@ func (b *batch) finish(ctx context.Context, out outcome.Image) error {
 	return nil
 }
 
-// maxRefused is how many images of a registry may be refused, one after the other, before it is
-// taken for granted that the next ones would be.
+// maxRefused is how many images in a row a registry may refuse before the run assumes that it
+// refuses the next ones as well.
 const maxRefused = 20
 
-// refused counts what a registry refuses; the error ends the run.
+// refused counts the images that a registry refuses; the error ends the run.
 func (b *batch) refused(out outcome.Image) error {
 	ref, err := media.ParseRef(out.Source)
 	if err != nil || ref.Transport != media.Registry {
@@ -249,8 +249,8 @@ func (b *batch) work(ctx context.Context, out *outcome.Image) error {
 	return nil
 }
 
-// held is before for an image of a registry, which is not opened for it: an image that did not
-// change since costs one HEAD there and one at its result. asked is the digest that the
+// held is before for an image of a registry, without opening it: an unchanged image costs one
+// HEAD for itself and one for its result. asked is the digest that the
 // registry gave it, "" if it was not asked.
 func (b *batch) held(ctx context.Context, out *outcome.Image) (asked string, held bool, err error) {
 	ref, err := media.ParseRef(out.Source)
@@ -296,7 +296,7 @@ func (b *batch) before(ctx context.Context, out *outcome.Image) (bool, error) {
 	return true, nil
 }
 
-// dest says where an image goes, and that no other one goes there; a scan sends it nowhere.
+// dest returns where an image goes, after a check that no other one goes there; a scan has no destination.
 func (b *batch) dest(out outcome.Image, ref media.Ref) (string, error) {
 	if b.verb == scanVerb {
 		return "", nil
@@ -381,7 +381,7 @@ func files(o *outcome.Image, f *contents.Findings) {
 	}
 }
 
-// key is what an image is known by in state files.
+// key identifies an image in state files.
 func (b *batch) key(i outcome.Item) stateKey { return stateKey{b.verb, i.Source, i.Dest} }
 
 // fingerprint shows whether an earlier run would have made the same of the same base.

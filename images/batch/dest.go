@@ -14,7 +14,7 @@ import (
 	"vfix.dev/vfix/internal/lazy"
 )
 
-// destKey is the same for all ways to write a DEST, "" for none.
+// destKey is the same for all spellings of a DEST, "" for none.
 func destKey(dest string) (string, error) {
 	if dest == "" {
 		return "", nil
@@ -105,8 +105,8 @@ func fill(t, registry, repository, tag string) string {
 	return t
 }
 
-// plainName takes HOST/REPOSITORY:TAG apart, in the form that most lists have it, which
-// go-containerregistry leaves as it is: for a million lines it takes five seconds.
+// plainName splits HOST/REPOSITORY:TAG if it is in the usual form of lists, which
+// go-containerregistry leaves unchanged, but in five seconds for a million lines.
 func plainName(typed string) (registry, repository, tag string, ok bool) {
 	slash, colon := strings.IndexByte(typed, '/'), strings.LastIndexByte(typed, ':')
 	if slash < 0 || colon < slash {

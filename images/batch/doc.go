@@ -1,2 +1,2 @@
-// Package batch rebuilds lists of images, and remembers what is done.
+// Package batch rebuilds lists of images, and remembers which images are done.
 package batch

@@ -25,8 +25,8 @@ import (
 const goneAtOnce = 8
 
 // Gone calls f for each result in a state file, or in those of a directory, whose base the registry
-// no longer has: the DEST that it was written to. One that several lines name is the result of the
-// last of them, and gone only if all of their bases are. If a registry does not say, unknown is
+// no longer has: the DEST that it was written to. If several lines name one DEST, it is the result of the
+// last of them, and counts as gone only if all their bases are gone. If a registry does not say, unknown is
 // called with the base and the reason, and its result is not listed. Both are called by one goroutine at
 // a time. The files are only read.
 func Gone(parent context.Context, path string, o media.Options, f func(stored string) error, unknown func(source string, why error)) error {

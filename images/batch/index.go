@@ -21,7 +21,7 @@ import (
 // place is where the line about an image is: the number of its file, and the offset there.
 type place struct{ hash, at uint64 }
 
-// offsetBits are those of an offset in place.at; the file's number is above them.
+// offsetBits is the number of bits of the offset in place.at; the file's number is above them.
 const offsetBits = 48
 
 func (p place) file() int     { return int(p.at >> offsetBits) }
@@ -85,8 +85,8 @@ func keyOf(line []byte) (k stateKey) {
 	return k
 }
 
-// settle sorts what is known, and keeps of each image the last line of a file and, where several
-// files have it, the latest.
+// settle sorts the known places, and keeps for each image the last line in each file and the latest
+// of those of several files.
 func (s *state) settle() error {
 	slices.SortFunc(s.known, func(a, b place) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.at, b.at)) })
 	kept := s.known[:0]

@@ -23,10 +23,10 @@ import (
 // maxLine is the longest line of a list, in bytes: no name of an image or path is longer.
 const maxLine = 64 << 10
 
-// List is a list of images in a file, which each pass reads again: however long it is, it takes
-// no more memory than some bytes a line. A line is SOURCE or SOURCE DEST, apart by spaces or
-// tabs. Empty lines mean nothing, nor does what begins with a # at the start of a line or behind
-// a space. A line that is there twice counts once.
+// List is a list of images in a file, which each pass reads again: it needs only some bytes of
+// memory a line. A line is SOURCE or SOURCE DEST, separated by spaces or tabs. Empty lines are
+// ignored, and so is a comment, which begins with a # at the start of a line or after a space.
+// A duplicate line counts once.
 type List struct {
 	o    ListOptions
 	f    *os.File
@@ -41,7 +41,7 @@ type List struct {
 type ListOptions struct {
 	Template string         // makes the DEST of an image that the list has none for
 	Part     Part           // of the list that is worked at
-	First    *regexp.Regexp // lines whose SOURCE it matches come first; nil: none does
+	First    *regexp.Regexp // lines whose SOURCE it matches come first; nil: no order
 }
 
 // OpenList opens a list and looks for errors in it. A source that cannot be read twice is copied to a
@@ -77,7 +77,7 @@ func OpenList(name string, o ListOptions) (*List, error) {
 	return l, nil
 }
 
-// copied is what a stream has, in a temporary file.
+// copied copies a stream to a temporary file.
 func copied(in io.Reader) (*os.File, error) {
 	f, err := blob.TempFile()
 	if err != nil {
@@ -165,7 +165,7 @@ func (l *List) read(f func(outcome.Item) error) error {
 	return nil
 }
 
-// parseLine takes a line apart; an empty one has no SOURCE.
+// parseLine splits a line; an empty one has no SOURCE.
 func parseLine(text string) (outcome.Item, error) {
 	var i outcome.Item
 	words := strings.Fields(text)
@@ -196,8 +196,8 @@ func parseLine(text string) (outcome.Item, error) {
 // Part is one of the parts of a list, the first being 0; the zero value is all of it.
 type Part struct{ Index, Of int }
 
-// has reports whether a line is in the part. A hash of the line says so, so that a line that is
-// put in or taken out moves no other one.
+// has reports whether a line is in the part. A hash of the line decides, so that adding or
+// removing a line moves no other one.
 func (p Part) has(i outcome.Item) bool {
 	if p.Of < 2 {
 		return true

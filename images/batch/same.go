@@ -1,5 +1,5 @@
 // Lines of a list that mean the same, found without keeping the list in memory: a first pass
-// keeps a hash of each line and DEST, a second one looks closely at those whose hash is there twice.
+// keeps a hash of each line and DEST, a second one compares those whose hash occurs twice.
 
 package batch
 
@@ -65,7 +65,7 @@ func (s *same) line(i outcome.Item) uint64 {
 	return maphash.Comparable(s.seed, [2]string{i.Source, i.Dest})
 }
 
-// twice finds the values that are there more than once; all gets sorted.
+// twice finds the values that occur more than once; it sorts all.
 func twice(all []uint64) map[uint64]bool {
 	found := map[uint64]bool{}
 	slices.Sort(all)

@@ -13,7 +13,7 @@ import (
 	"vfix.dev/vfix/rewriter/patch"
 )
 
-// Scan examines the images of a list; of Options, what is about results means nothing. Errors are as
+// Scan examines the images of a list; it ignores the Options about results. Errors are as
 // Rebuild's.
 func Scan(ctx context.Context, list *List, o Options) (*Batch, error) {
 	o.DryRun = false // what is found is remembered

@@ -1,9 +1,9 @@
 // The state of a run over a list: one line of JSON for each image that was finished, on the disk
 // before the next one is. A run that was killed has at most one line cut off, which the next run
-// takes away. In a directory each part of the list has a file of its own, and reads all of them.
+// takes away. In a directory each part of the list has a file of its own, and a run reads all of them.
 //
-// Of each line a hash and its place are kept in memory, sixteen bytes (index.go); the rest stays in
-// the file. Lines that a later one of the same image replaces are taken out when a run begins.
+// A hash and the place of each line are kept in memory, sixteen bytes (index.go); the rest stays in
+// the file. Lines that a later line about the same image replaces are removed when a run begins.
 
 package batch
 
@@ -51,10 +51,10 @@ type stateLine struct {
 
 const stateSchema = 1
 
-// stateKey is what makes an image of a list that image.
+// stateKey identifies an image of a list.
 type stateKey struct{ verb, source, dest string }
 
-// stateEnding is that of the state files in a directory.
+// stateEnding is the extension of the state files in a directory.
 const stateEnding = ".jsonl"
 
 // openState opens the file, or makes it, and keeps other runs out. Where path is a directory, the
@@ -119,8 +119,8 @@ func (s *state) Close() {
 	s.unlock()
 }
 
-// openOwn opens this run's own file, takes out what later lines replace, and puts the file's end
-// behind the last whole line.
+// openOwn opens this run's own file, removes lines that later ones replace, and truncates it
+// after the last whole line.
 func (s *state) openOwn() error {
 	f, err := os.OpenFile(s.path, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
@@ -152,7 +152,7 @@ const (
 	replacedShare = 4
 )
 
-// compact rewrites the file with one line an image.
+// compact rewrites the file with one line for each image.
 func (s *state) compact() error {
 	f, err := atomicfile.CreateNamed(s.path, atomicfile.HeldName)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Content found by its digest: opened, read and copied, and verified on the way.
+// Content found by its digest: opened, read, copied, and verified while it is read.
 
 package blob
 
@@ -28,7 +28,7 @@ const (
 // Blobs is where content is found by its digest.
 type Blobs interface {
 	// Open gives the content that a descriptor names, by its digest, and its length in bytes, neither of them
-	// verified. The error is an ErrNotFound if it is missing. A length below 0 is not known, here and there.
+	// verified. The error is an ErrNotFound if it is missing. A length below 0 means unknown, here and in the descriptor.
 	Open(d v1.Descriptor) (io.ReadCloser, int64, error)
 }
 
@@ -42,7 +42,7 @@ func openBlob(b Blobs, d v1.Descriptor) (io.ReadCloser, error) {
 	return Verified(rc, d.Digest, d.Size)
 }
 
-// openSized opens what a descriptor names, if it has that length or none that is known; its digest is not verified.
+// openSized opens what a descriptor names, if its length is the descriptor's or unknown; its digest is not verified.
 func openSized(b Blobs, d v1.Descriptor) (io.ReadCloser, error) {
 	rc, size, err := b.Open(d)
 	if err != nil {
@@ -55,8 +55,8 @@ func openSized(b Blobs, d v1.Descriptor) (io.ReadCloser, error) {
 	return rc, nil
 }
 
-// ReadBlob reads the whole of what a descriptor names, at most limit bytes; what says in an
-// error what it is.
+// ReadBlob reads all that a descriptor names, at most limit bytes; what is its name in
+// errors.
 func ReadBlob(b Blobs, d v1.Descriptor, what string, limit int64) ([]byte, error) {
 	if d.Size < 0 || d.Size > limit {
 		return nil, hinterr.Damaged("%s %v: got %d bytes, want at most %d", what, d.Digest, d.Size, limit)
@@ -128,13 +128,13 @@ func (v *verifier) end() error {
 	return io.EOF
 }
 
-// drain reads what is left; nil says that all that was read is what was wanted.
+// drain reads the rest; nil means that the whole content matches the descriptor.
 func (v *verifier) drain() error {
 	_, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, v, make([]byte, CopyBuffer))
 	return err
 }
 
-// MemBlobs are contents in memory before what another place has.
+// MemBlobs are contents in memory, looked up before those of another place.
 type MemBlobs struct {
 	Data map[v1.Hash][]byte
 	Next Blobs
@@ -148,7 +148,7 @@ func (m MemBlobs) Open(d v1.Descriptor) (io.ReadCloser, int64, error) {
 	return m.Next.Open(d)
 }
 
-// Origin is where the blobs are that are not in memory.
+// Origin is the place of the blobs that are not in memory.
 func Origin(b Blobs) Blobs {
 	if m, ok := b.(MemBlobs); ok {
 		return m.Next
@@ -214,7 +214,7 @@ func ReadSmall(path string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit))
 }
 
-// CountingReader knows how many bytes were read, and which error ended that.
+// CountingReader counts the bytes read and keeps the error that ended reading.
 type CountingReader struct {
 	R   io.Reader
 	N   int64
@@ -230,7 +230,7 @@ func (c *CountingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// blame is err as one of what was read, unless reading it failed.
+// blame attributes err to the content read, unless reading it failed.
 func (c *CountingReader) blame(err error) error {
 	if c.Err != nil {
 		return err

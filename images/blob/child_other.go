@@ -8,5 +8,5 @@ import (
 	"os/exec"
 )
 
-// Apart does nothing if no decompressor is run that a terminal could end.
+// Apart does nothing: no decompressor is run here that a terminal could end.
 func Apart(*exec.Cmd) {}

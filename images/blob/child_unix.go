@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// Apart puts a child into a process group of its own: a terminal sends ^C to all of the
-// group in front, and a decompressor that dies of it looks like damage. vfix ends its
+// Apart puts a child into a process group of its own: a terminal sends ^C to the whole
+// foreground group, and a decompressor that ^C ends looks like a damaged blob. vfix ends its
 // children itself.
 func Apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

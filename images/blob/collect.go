@@ -15,7 +15,7 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// BlobToWrite is one blob of a layout to be.
+// BlobToWrite is one blob of a layout to write.
 type BlobToWrite struct {
 	Digest v1.Hash
 	Size   int64
@@ -82,8 +82,8 @@ func (c Collection) AddImage(img v1.Image) (v1.Descriptor, error) {
 	return *d, nil
 }
 
-// AddIndex collects an index with all that is in it and returns its descriptor. A manifest
-// that a layout's index lists and the layout does not have stays listed and is noted.
+// AddIndex collects an index with all that is in it and returns its descriptor. If a
+// layout's index lists a manifest that is missing, it stays listed and is noted.
 func (c Collection) AddIndex(idx v1.ImageIndex, p progress.Reporter, depth int) (v1.Descriptor, error) {
 	d, err := partial.Descriptor(idx)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Decompression, as containerd does it (pkg/archive/compression): an external igzip or
-// unpigz if one is installed, github.com/klauspost/compress otherwise, and for what takes
-// less time than starting a process. The compression of a stream is recognized from its first
+// unpigz if one is installed; github.com/klauspost/compress otherwise, and for streams that
+// take less time than starting a process. The compression of a stream is recognized from its first
 // bytes, never from its media type.
 
 package blob
@@ -37,11 +37,11 @@ const (
 	// maxZstdWindow is the largest window accepted, in bytes: what zstd itself accepts
 	// without --long (ZSTD_WINDOWLOG_LIMIT_DEFAULT, 27). It bounds memory.
 	maxZstdWindow = 128 << 20
-	// ChildDelay is how long a killed decompressor's input may go on being read.
+	// ChildDelay is how long a killed decompressor's input may still be read.
 	ChildDelay = 5 * time.Second
 	// MagicLen is how many bytes DetectCompression needs.
 	MagicLen = 4
-	// smallStream is the length of a gzip stream, in bytes, from which on an external
+	// smallStream is the minimal length of a gzip stream, in bytes, for which an external
 	// decompressor is started.
 	smallStream = 64 << 10
 )
@@ -82,13 +82,13 @@ func OtherCompression(head []byte) string {
 
 // Decompress returns the content of r and how it was compressed. Closing the result ends
 // an external decompressor and everything that reads r; it does not close r. The reader's
-// error after the last byte is io.EOF only where the whole of r was sound.
+// error after the last byte is io.EOF only if all of r was sound.
 func Decompress(ctx context.Context, r io.Reader) (io.ReadCloser, Compression, error) {
 	return decompress(ctx, r, nil)
 }
 
-// decompress is Decompress of what may be a whole file, nil for none, without moving its offset: another process
-// can then read it itself, and r is read behind it.
+// decompress is Decompress; file, unless nil, is the whole file that r reads, without moving its offset: a child can
+// then read it itself, and r is read after the child.
 func decompress(ctx context.Context, r io.Reader, file *os.File) (io.ReadCloser, Compression, error) {
 	// exec.Cmd reports how reading ended only where the child itself ended well.
 	source := &CountingReader{R: r}
@@ -126,12 +126,12 @@ func decompress(ctx context.Context, r io.Reader, file *os.File) (io.ReadCloser,
 }
 
 // gzipMembers reads a stream of several gzip members, which are one content (RFC 1952,
-// section 2.2). Zeros behind the last one, which archives on tapes had, are not content, as
+// section 2.2). Zeros after the last one, which archives on tapes had, are not content, as
 // for gzip, igzip and pigz; compress/gzip would call them a bad header.
 type gzipMembers struct {
 	z  *gzip.Reader
 	in *bufio.Reader
-	// lenient: other bytes behind the members are not content either, as for igzip and pigz.
+	// lenient: other bytes after the members are not content either, as for igzip and pigz.
 	lenient bool
 }
 
@@ -150,7 +150,7 @@ func (g *gzipMembers) Read(p []byte) (int, error) {
 	}
 }
 
-// next begins the next member; io.EOF says that there is none.
+// next begins the next member; io.EOF means that there are no more.
 func (g *gzipMembers) next() error {
 	zeros := false
 	for {
@@ -200,7 +200,7 @@ func (d *goDecompressor) Close() error {
 }
 
 // gunzipCommand returns the external decompressor to run, nil for none. The variables that
-// switch one off are containerd's, and the same under vfix's own name.
+// disable one are containerd's, and the same with vfix's own prefix.
 func gunzipCommand() []string {
 	for _, c := range []struct{ name, disable string }{{"igzip", "DISABLE_IGZIP"}, {"unpigz", "DISABLE_PIGZ"}} {
 		if os.Getenv("VFIX_"+c.disable) != "" || os.Getenv("CONTAINERD_"+c.disable) != "" {
@@ -222,7 +222,7 @@ type childReader struct {
 	stderr HeadBuffer
 	source *CountingReader
 	file   *os.File // its standard input, nil if it is fed
-	behind []byte   // a buffer, to read behind the child
+	behind []byte   // a buffer for follow
 	done   bool
 	err    error // of the child, once done
 }
@@ -230,7 +230,7 @@ type childReader struct {
 // feedReader hands the compressed bytes to the child.
 type feedReader struct{ *bufio.Reader }
 
-// WriteTo is what the io.Copy in exec.Cmd calls: large pieces and a large pipe make for few
+// WriteTo is called by the io.Copy in exec.Cmd: large pieces and a large pipe mean few
 // switches between the processes.
 func (f feedReader) WriteTo(w io.Writer) (int64, error) {
 	widenPipe(w)
@@ -303,7 +303,7 @@ func (c *childReader) wait() error {
 		return io.EOF
 	}
 	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.Exited() { // of a signal it says nothing about what it read
+	if errors.As(err, &exit) && exit.Exited() { // a signal says nothing about the input
 		if text := strings.TrimSpace(c.stderr.String()); text != "" {
 			return hinterr.Damaged("%s: %s", c.Cmd.Path, strings.ReplaceAll(text, "\n", "; "))
 		}

@@ -104,7 +104,7 @@ func MadeImage(m v1.Manifest, config []byte, b Blobs) (*Image, error) {
 
 // NewEditedImage makes an image of another one by editing its manifest, and perhaps its config. layers are in
 // the manifest's order, under the media types that it gives them; the manifest is made when somebody asks for
-// it: that of an image that comes uncompressed means compressing it.
+// it: that of an uncompressed image means compressing it.
 func NewEditedImage(config []byte, layers []v1.Layer, manifest func() ([]byte, error)) *Image {
 	return &Image{
 		layers: layers,
@@ -248,8 +248,8 @@ func (i *storedIndex) Layer(h v1.Hash) (v1.Layer, error) {
 	return &StoredLayer{i.blobs, d, func() ([]v1.Hash, error) { return []v1.Hash{{}}, nil }, 0}, nil
 }
 
-// BlobOf gives an entry of an index that is neither image nor index, where the index can
-// (go-containerregistry's own do, and have no interface for it).
+// BlobOf gives an entry of an index that is neither image nor index, if the index supports that
+// (go-containerregistry's do, without an interface for it).
 func BlobOf(idx v1.ImageIndex, h v1.Hash) (v1.Layer, error) {
 	if l, ok := idx.(interface {
 		Layer(v1.Hash) (v1.Layer, error)

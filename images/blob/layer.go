@@ -32,7 +32,7 @@ func (l *StoredLayer) DiffID() (v1.Hash, error) {
 	return ids[l.n], nil
 }
 
-// Uncompressed ends in an error where the content does not have the diff ID.
+// Uncompressed returns a stream that ends in an error if the content does not have the diff ID.
 func (l *StoredLayer) Uncompressed() (io.ReadCloser, error) {
 	diffID, err := l.DiffID()
 	if err != nil {
@@ -50,7 +50,7 @@ func (l *StoredLayer) Uncompressed() (io.ReadCloser, error) {
 	return Verified(stacked{out, rc}, diffID, -1)
 }
 
-// From is where a layer's blob is, nil if that is not known.
+// From is the place of a layer's blob, nil if unknown.
 func From(l v1.Layer) Blobs {
 	if stored, ok := Underlying(l).(*StoredLayer); ok {
 		return Origin(stored.from)
@@ -80,7 +80,7 @@ func AsType(l v1.Layer, t types.MediaType) v1.Layer { return retyped{l, t} }
 
 func (r retyped) MediaType() (types.MediaType, error) { return r.mediaType, nil }
 
-// Underlying takes the wrappers off a layer that only give it another media type.
+// Underlying removes from a layer the wrappers that only change its media type.
 func Underlying(l v1.Layer) v1.Layer {
 	for {
 		w, ok := l.(retyped)

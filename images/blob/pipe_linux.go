@@ -13,7 +13,7 @@ import (
 const pipeSize = 1 << 20
 
 // widenPipe makes the pipe larger if it may: fewer switches between two processes that
-// share the work. A refusal costs speed alone.
+// share the work. A refusal costs only speed.
 func widenPipe(pipe any) {
 	if f, ok := pipe.(*os.File); ok {
 		if c, err := f.SyscallConn(); err == nil {

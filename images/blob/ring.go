@@ -19,7 +19,7 @@ import (
 const ringChunks = 3
 
 // hashRing reads a stream ahead, in a goroutine, and hashes each buffer before its reader uses
-// it: nothing is copied for the hash, and decompressing runs beside hashing and examining. The
+// it: nothing is copied for the hash, and decompressing runs in parallel with hashing and examining. The
 // parts that the reader skips (Seek) cost nothing more.
 type hashRing struct {
 	free, full chan []byte
@@ -64,7 +64,7 @@ func (r *hashRing) fill(src io.Reader) {
 	}
 }
 
-// more makes sure that something is left.
+// more makes sure that cur has bytes left.
 func (r *hashRing) more() error {
 	for len(r.left) == 0 {
 		if r.cur != nil {
@@ -123,7 +123,7 @@ func (r *hashRing) Seek(off int64, whence int) (int64, error) {
 	return r.pos, nil
 }
 
-// drain reads what is left; nil says that the stream came to its end.
+// drain reads the rest; nil means that the stream reached its end.
 func (r *hashRing) drain() error {
 	_, err := r.Seek(math.MaxInt64, io.SeekCurrent)
 	return err

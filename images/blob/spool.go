@@ -14,8 +14,8 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// TempFile makes a temporary file that is gone as soon as the process is: it loses its
-// name at once where the system allows that, and else when RemoveTemp is called.
+// TempFile makes a temporary file that does not outlive the process: it loses its
+// name at once if the system allows that, and otherwise when RemoveTemp is called.
 func TempFile() (*os.File, error) {
 	f, err := os.CreateTemp("", "vfix-")
 	if err != nil {
@@ -33,13 +33,13 @@ func RemoveTemp(f *os.File) {
 	}
 }
 
-// Spool keeps contents that are needed again, one behind the other in one temporary file.
+// Spool keeps contents that are needed again, one after the other in one temporary file.
 // Its methods may be called from several goroutines at once.
 type Spool struct {
 	mu  sync.Mutex
 	f   *os.File
 	end int64
-	// taken is how many bytes of Temp the file has.
+	// taken is how many bytes of Temp the file uses.
 	taken int64
 }
 
@@ -82,7 +82,7 @@ func (s *Spool) reserve(size int64) (off int64, err error) {
 	return off, s.f.Truncate(s.end)
 }
 
-// Close gives the room back; what keep returned can no longer be read.
+// Close releases the room; readers that Keep returned can no longer be used.
 func (s *Spool) Close() {
 	RemoveTemp(s.f)
 	s.f = nil
@@ -91,7 +91,7 @@ func (s *Spool) Close() {
 }
 
 // HoleWriter writes a stream at ascending offsets and leaves out blocks of zeros: a file
-// of nothing but zeros, which costs an archive next to nothing, shall not fill the disk.
+// of zeros, which needs almost no space in an archive, must not fill the disk.
 type HoleWriter struct {
 	W io.WriterAt
 	N int64 // bytes so far, holes included
@@ -147,8 +147,8 @@ func Fill(r io.Reader, buf []byte) (n int, err error) {
 	return n, err
 }
 
-// Piped runs write and read at the two ends of a pipe. The error is write's, as read only saw a broken stream
-// then, unless it is that nobody reads any more.
+// Piped runs write and read at the two ends of a pipe. If write fails, its error is returned, as read only saw a
+// broken stream then, unless the reason is that read had stopped.
 func Piped(write func(io.Writer) error, read func(io.Reader) error) error {
 	pr, pw := io.Pipe()
 	wrote := make(chan error, 1)
@@ -158,7 +158,7 @@ func Piped(write func(io.Writer) error, read func(io.Reader) error) error {
 		wrote <- err
 	}()
 	err := read(pr)
-	pr.CloseWithError(errReadEnded) // whatever the writer still waits for
+	pr.CloseWithError(errReadEnded) // for a writer that still waits
 	if werr := <-wrote; werr != nil && !errors.Is(werr, errReadEnded) {
 		return werr
 	}
@@ -195,8 +195,8 @@ func Keep(r io.Reader) (*Kept, error) {
 	return k, nil
 }
 
-// keptShare is the part of Temp that blobs get: without them nothing fails, without the rest
-// reading does.
+// keptShare is the part of Temp that blobs may use: a blob without room fails nothing, but reading
+// fails without the rest.
 const keptShare = 2
 
 // Write appends a part of a blob. It errs without room; then the blob must be closed.
@@ -232,8 +232,8 @@ func (k *Kept) Close() {
 // layers are read at once.
 const DefaultTempLimit = 8 << 30
 
-// Temp is the room of this process's temporary files, as far as what they hold depends on what a
-// source unpacks to.
+// Temp is the room of this process's temporary files whose size depends on what a source
+// unpacks to.
 var Temp = NewRoom(DefaultTempLimit)
 
 // Room is a number of bytes that several writers share. Its methods may be called from several

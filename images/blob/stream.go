@@ -48,8 +48,8 @@ func ShortHash(h v1.Hash) string {
 	return h.String()
 }
 
-// OpenLayer starts to read a layer. The caller must Close it, and reads the whole of it
-// only where finish returned nil.
+// OpenLayer starts to read a layer. The caller must Close it, and has read all of it only
+// if Finish returned nil.
 func OpenLayer(ctx context.Context, l v1.Layer, p progress.Reporter) (*layerStream, error) {
 	diffID, err := l.DiffID()
 	if err != nil {
@@ -139,12 +139,11 @@ func (s *layerStream) compare() error {
 	return nil
 }
 
-// maxBlamed is how much of a blob is read to find out whether it is the one that was asked for, in
-// bytes.
+// maxBlamed is how many bytes of a blob are read to find out whether it is the requested one.
 const maxBlamed = 256 << 20
 
-// Blame names the layer in an error that its content made. Where the blob is not the one of its
-// digest, that is the reason, and what a decompressor or an archive's reader says of it is not.
+// Blame names the layer in an error that its content caused. If the blob does not have its digest,
+// that is the reason, and not the error of a decompressor or an archive's reader.
 func (s *layerStream) Blame(err error) error {
 	check := s.compare
 	switch {
@@ -164,7 +163,7 @@ func (s *layerStream) Blame(err error) error {
 
 // Close ends everything that reads the layer. It may follow finish or replace it.
 func (s *layerStream) Close() error {
-	// Whoever waits for input sees the end of it: a child is killed, a Read returns. Only
+	// Everything that waits for input sees its end: a child is killed, a Read returns. Only
 	// then are the goroutines waited for.
 	s.cancel()
 	err := s.src.Close()

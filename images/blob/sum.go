@@ -25,7 +25,7 @@ func (s *sum) Write(p []byte) (int, error) {
 	return s.h.Write(p)
 }
 
-// Stated is what was written, as a statement says it.
+// Stated is the size and hash of what was written, in the form of a statement.
 func (s *sum) Stated() StatedBytes {
 	return StatedBytes{Size: s.n, SHA256: hex.EncodeToString(s.h.Sum(nil))}
 }
@@ -37,7 +37,7 @@ func HashOf(r io.Reader) (StatedBytes, error) {
 	return s.Stated(), err
 }
 
-// Sha256Hash is the digest that a SHA-256 has come to.
+// Sha256Hash is the current digest of a SHA-256.
 func Sha256Hash(h hash.Hash) v1.Hash {
 	return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(h.Sum(nil))}
 }

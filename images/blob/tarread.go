@@ -1,4 +1,4 @@
-// Reading tar streams that nobody vouches for. archive/tar bounds what it allocates
+// Reading untrusted tar streams. archive/tar bounds what it allocates
 // (PAX records and GNU long names: 1 MiB); this file bounds and cleans the names.
 
 package blob
@@ -21,7 +21,7 @@ const (
 	// engine could unpack a longer one.
 	MaxName = 4096
 	// maxMembers is how many members one layer or tarball may have. It bounds the memory
-	// that an archive of nothing but headers can make vfix use; real layers stay below
+	// that vfix needs for an archive of headers alone; real layers stay below
 	// half a million.
 	maxMembers = 4 << 20
 	// XattrPrefix is how PAX records name extended attributes (star's convention, taken
@@ -37,7 +37,7 @@ type TarMember struct {
 	*tar.Header
 	// Path is the cleaned name: relative to the root, without "." or ".." in it; "" is the root.
 	Path string
-	// Sparse says that Size is what the holes count for, not what the archive holds.
+	// Sparse says that Size includes the holes, which the archive does not hold.
 	Sparse bool
 	Number int // in the archive, the first being 1
 	// Content is what a regular file holds.

@@ -32,11 +32,11 @@ type Disk struct {
 	Path string // as the user named it
 	Root *os.Root
 	Only string // the one file that is meant; "" for all
-	// Since leaves out of a directory what has not changed from then on; zero: nothing.
+	// Since leaves out files of a directory that have not changed since then; zero: none.
 	Since time.Time
 	// OneFS leaves directories on other file systems than the root's unexamined.
 	OneFS bool
-	// Whole has the tree show every file with all that it has, as a copy needs it; what cannot be read is an
+	// Whole makes the tree show every file with all its metadata, as a copy needs it; what cannot be read is an
 	// error then. Otherwise it shows the files that were examined, and notes what could not be.
 	Whole bool
 	// Unexamined leaves the rewriter out.
@@ -276,7 +276,7 @@ func (d *Disk) note(name string, err error) {
 	d.passed = append(d.passed, p)
 }
 
-// notExamined is why a file that was read is not one to examine.
+// notExamined is why a file that was read is not examined.
 type notExamined struct{ reason string }
 
 func (n *notExamined) Error() string { return n.reason }
@@ -318,7 +318,7 @@ func (d *Disk) folder(e *Entry, name string) error {
 	return WrapPath(d.Full(name), err)
 }
 
-// regular reads a regular file as far as that is asked for, and examines it.
+// regular reads as much of a regular file as requested, and examines it.
 func (d *Disk) regular(ctx context.Context, s *Session, e *Entry) error {
 	if e.Size < elfHead && d.Only == "" && !d.Whole {
 		return nil
@@ -427,7 +427,7 @@ func (d *Disk) thin(r io.ReaderAt, size int64) (*elfInfo, error) {
 	return info, nil
 }
 
-// passedOver is about the one file that the user named: it matters why it is not examined.
+// passedOver explains why the one file that the user named is not examined.
 func (d *Disk) passedOver(s *Session, r io.ReaderAt, size int64, elf bool) error {
 	report, err := patch.Scan(r, size)
 	if err != nil {
@@ -489,8 +489,8 @@ func OpenMeta(f *os.File) (m Meta, err error) {
 	return m, err
 }
 
-// CopyMeta gives to, a copy of from, what from has beside name, content and times; of a patched copy not the marks
-// of the old content, which are returned. Metadata that only root may give is left out and also returned. A copy
+// CopyMeta gives to, a copy of from, all that from has except name, content and times. A patched copy does not get
+// the marks of the old content, which are returned. Metadata that only root may give is left out and also returned. A copy
 // with another owner has no setuid, setgid and sticky bits, as with cp -p.
 func CopyMeta(from, to *os.File, patched bool) (dropped []string, lost []Loss, err error) {
 	m, err := OpenMeta(from)

@@ -27,7 +27,7 @@ const OpenNoBlock = unix.O_NONBLOCK | unix.O_NOFOLLOW
 // FileID names an inode.
 type FileID struct{ dev, ino uint64 }
 
-// Identify returns the inode behind fi and how many names it has.
+// Identify returns the inode of fi and how many names it has.
 func Identify(fi fs.FileInfo) (FileID, uint64) {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -136,7 +136,7 @@ func Link(fromRoot *os.Root, from string, toRoot *os.Root, to string) error {
 	return nil
 }
 
-// SyncFolder has the names in a folder written to the disk.
+// SyncFolder makes the kernel write the names in a folder to the disk.
 func SyncFolder(root *os.Root, name string) error {
 	d, err := root.Open(name)
 	if err != nil {
@@ -215,7 +215,7 @@ func (m *Meta) giveOwnerAt(at int, base string) ([]Loss, error) {
 	return m.giveOwner(&is, func(uid, gid int) error { return unix.Fchownat(at, base, uid, gid, unix.AT_SYMLINK_NOFOLLOW) })
 }
 
-// giveOwner has chown give a file its owner; one that only root may give is left out and returned.
+// giveOwner gives a file its owner with chown; one that only root may give is left out and returned.
 func (m *Meta) giveOwner(is *unix.Stat_t, chown func(uid, gid int) error) (lost []Loss, err error) {
 	if int(is.Uid) == m.UID && int(is.Gid) == m.GID {
 		return nil, nil

@@ -25,7 +25,7 @@ const (
 	// MaxELF is the largest file examined, in bytes. The largest known, GPU libraries, are
 	// below 3 GiB; call rel32 reaches no further than 2.
 	MaxELF = 4 << 30
-	// elfHead is how much of a file says whether it is one to examine: up to e_machine.
+	// elfHead is how many bytes of a file decide whether to examine it: up to e_machine.
 	elfHead = 20
 )
 
@@ -104,7 +104,7 @@ func (x *examiner) content(e *Entry, h *blob.TarMember, r io.Reader) error {
 	return err
 }
 
-// buffer returns n bytes of memory that is used again for the next file.
+// buffer returns n bytes of memory, reused for the next file.
 func (x *examiner) buffer(n int64) []byte {
 	if int64(cap(x.buf)) < n {
 		x.buf = make([]byte, max(n, blob.CopyBuffer))
@@ -112,7 +112,7 @@ func (x *examiner) buffer(n int64) []byte {
 	return x.buf[:n]
 }
 
-// examine looks at one file of size bytes; nil says that it is not a 64-bit x86-64 ELF file.
+// examine looks at one file of size bytes; nil means that it is not a 64-bit x86-64 ELF file.
 // The content of a file with references to the page is kept.
 func (x *examiner) examine(name string, r io.Reader, size int64) (*elfInfo, error) {
 	n, err := blob.Fill(r, x.head[:min(size, elfHead)])
@@ -132,8 +132,7 @@ func (x *examiner) examine(name string, r io.Reader, size int64) (*elfInfo, erro
 	return x.S.examineAt(name, content, size, true)
 }
 
-// hold brings the file whose head has been read to a place at which it can be read at any offset. It
-// stays there until the next file.
+// hold makes the file whose head has been read readable at any offset, until the next file.
 func (x *examiner) hold(r io.Reader, size int64) (io.ReaderAt, error) {
 	r = io.MultiReader(bytes.NewReader(x.head[:]), r)
 	if size <= inMemory {
@@ -157,7 +156,7 @@ func (s *Session) fixes(r *find.Report) bool {
 	return r.Redirect != nil && slices.Contains(s.Options.Fixes, r.Redirect.Fix)
 }
 
-// examineAt has the rewriter look at a file. keep says that r will not last: a file with
+// examineAt examines a file with the rewriter. keep says that r will not last: a file with
 // references to the page is copied first.
 func (s *Session) examineAt(name string, r io.ReaderAt, size int64, keep bool) (*elfInfo, error) {
 	var head [elfHead]byte

@@ -20,7 +20,7 @@ type Scanned struct {
 	inits   []Hazard // of programs that are a hazard as a container's init alone
 }
 
-// Findings examines what the merged file system shows.
+// Findings examines the visible files of the merged file system.
 func (s *Session) Findings(ctx context.Context, t *Tree) (*Scanned, error) {
 	out := &Scanned{Findings: &Findings{}}
 	for _, l := range t.Layers {

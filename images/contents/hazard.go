@@ -20,7 +20,7 @@ type Hazard struct {
 	Layer string // diff ID; "" outside images
 }
 
-// MarshalJSON writes what is known of it, in words as well.
+// MarshalJSON writes all facts about it, in words as well.
 func (h Hazard) MarshalJSON() ([]byte, error) {
 	return jsonobject.Encode(map[string]string{
 		"kind": string(h.Kind), "path": h.Path, "layer": h.Layer, "version": h.Version, "means": h.Means(), "do": h.Do(),
@@ -35,7 +35,7 @@ func (f *Scanned) addHazard(h Hazard) {
 	f.Hazards = append(f.Hazards, h)
 }
 
-// Starts says which program a container of the image starts: a hazard of an init is one there.
+// Starts says which program a container of the image starts: an init's hazard counts only for that program.
 func (f *Scanned) Starts(t *Tree, program string) {
 	names := []string{program}
 	if !strings.Contains(program, "/") {
@@ -51,7 +51,7 @@ func (f *Scanned) Starts(t *Tree, program string) {
 	}
 }
 
-// Resolve is the name that a name leads to, whatever symlinks are on the way.
+// Resolve is the name that a name leads to, with all symlinks followed.
 func (t *Tree) Resolve(name string) (string, error) {
 	return rootpath.Resolve(name, func(real string) (string, error) {
 		switch k := t.At(real); {

@@ -1,5 +1,5 @@
-// The contents of one layer, as short as possible: the layer itself is read once, and
-// which of its files are visible is known only when all layers have been.
+// The contents of one layer, as short as possible: the layer itself is read once, and its visible
+// files are known only when all layers have been read.
 
 package contents
 
@@ -47,7 +47,7 @@ const (
 	whiteoutPool   = ".wh..wh.plnk"
 )
 
-// Meta is what a file has beside its name and content.
+// Meta is all that a file has besides its name and content.
 type Meta struct {
 	Mode     int64 // the permission bits with setuid, setgid and sticky: 07777
 	UID, GID int
@@ -61,8 +61,8 @@ type Meta struct {
 // owners are the names of a user and a group.
 type owners struct{ user, group string }
 
-// linked says that hard links followed a file: some engines apply their headers to it (docker, containerd), which is
-// what Xattrs has, others do not (umoci, podman).
+// linked says that hard links followed a file: some engines apply their headers to it (docker, containerd), and
+// Xattrs has the result; others do not (umoci, podman).
 type linked struct {
 	own string // security.capability of the file's own header
 }
@@ -79,7 +79,7 @@ func (m *Meta) CapabilityDisputed() bool {
 type Entry struct {
 	Kind kind
 	Flag byte   // the tar type flag of KindOther
-	Name string // cleaned; of a whiteout, the name that it hides
+	Name string // cleaned; for a whiteout, the name that it hides
 	// Number is that of the member in the archive, the first being 1.
 	Number int
 	Link   string // target of a symlink as written, of a hard link cleaned
@@ -206,7 +206,7 @@ func newEntry(h *blob.TarMember, whiteouts bool) (e *Entry, ok bool, err error) 
 	case h.Typeflag == tar.TypeXGlobalHeader, !whiteouts && (h.Size == 0 || strings.ContainsRune(gnuKinds, rune(h.Typeflag))):
 		return e, false, nil
 	default:
-		// POSIX has unknown kinds taken for files, and tar does that; docker, containerd and umoci
+		// POSIX treats unknown kinds as files, and so does tar; docker, containerd and umoci
 		// refuse the layer (containerd, archive.createTarFile).
 		return e, false, hinterr.Damaged("%s: tar entry of type %q, which engines refuse", h.Path, h.Typeflag)
 	}
@@ -242,7 +242,7 @@ func inPool(name string) string {
 	return rest
 }
 
-// NewMeta is what a tar header says of a file besides its content.
+// NewMeta is the metadata of a file by its tar header.
 func NewMeta(h *tar.Header) Meta {
 	const permissions = 0o7777
 	m := Meta{
@@ -260,14 +260,14 @@ func NewMeta(h *tar.Header) Meta {
 	return m
 }
 
-// absence is why a layer is not read, and what to do about it.
+// absence is why a layer is not read, and a hint.
 type absence struct{ why, hint string }
 
-// foreign is a layer that somebody else has.
+// foreign is a layer that is stored elsewhere.
 var foreign = &absence{"foreign, and not with the image", "download the image from the registry that has its foreign layers, then scan that copy; a layer that is not examined may have call sites"}
 
-// unknownFormat is why a layer that does not begin with a tar entry is one in a format that vfix does not read:
-// compressed, encrypted, or of a media type of others; nil if it should be a tar stream, and is damaged.
+// unknownFormat is why vfix cannot read the format of a layer that does not begin with a tar entry:
+// compressed, encrypted, or of a foreign media type; nil if it should be a tar stream, and is damaged.
 func unknownFormat(l v1.Layer, head []byte) *absence {
 	if name := blob.OtherCompression(head); name != "" {
 		return &absence{"compressed with " + name + ", which vfix does not read",
@@ -284,7 +284,7 @@ func unknownFormat(l v1.Layer, head []byte) *absence {
 	return a
 }
 
-// absentLayer stands for a layer that is not read: nothing is known to be in it.
+// absentLayer represents a layer that is not read: its contents are unknown.
 func absentLayer(l v1.Layer, why *absence, p progress.Reporter) (*layerIndex, error) {
 	diffID, err := l.DiffID()
 	if err != nil {

@@ -25,7 +25,7 @@ const layerGzipLevel = gzip.DefaultCompression
 // AddedLayer is the layer of patched files.
 type AddedLayer = blob.PackedLayer
 
-// NewLayer writes the layer that puts the patched files over what t has: each with all its
+// NewLayer writes the layer that puts the patched files over those of t, each with all its
 // names, under the folders that lead to it; and the extras. The folders are there because an engine that
 // unpacks the layer alone makes missing ones as it likes (docker's overlay2 with mode 0600
 // at one time); they are as in t, so nothing else changes.
@@ -50,7 +50,7 @@ type Members map[string]Member
 
 // addFolders adds the folders that lead to a name: as in t, else as ImplicitDir. A folder
 // that engines show differently, because layers left out its entry, is also left out here: each
-// engine then shows what it has shown before.
+// engine then shows the same as before.
 func (m Members) addFolders(name string, t *Tree) {
 	for d := path.Dir(name); d != "." && m[d].Header == nil; d = path.Dir(d) {
 		e := ImplicitDir
@@ -112,7 +112,7 @@ func (s *Session) writeMembers(ctx context.Context, w io.Writer, t *Tree, hits [
 	return m.Write(ctx, w, t)
 }
 
-// addKept adds what stays as it is and has to be written again (Tree.kept), each file with its names.
+// addKept adds unchanged files that must be written again (Tree.kept), each with its names.
 func (m Members) addKept(ctx context.Context, t *Tree, hits []Target) error {
 	files := t.kept(hits)
 	if len(files) == 0 {
@@ -137,7 +137,7 @@ func (m Members) addFile(t *Tree, names []string, e *Entry, size int64, content 
 		m[name] = Member{Header: linkHeader(name, names[0], e)}
 	}
 	meta := e.Meta
-	if meta.CapabilityDisputed() && len(names) > 1 { // the links' headers say otherwise to those who apply them
+	if meta.CapabilityDisputed() && len(names) > 1 { // engines that apply the links' headers see other capabilities
 		meta.Xattrs = map[string]string{}
 		maps.Copy(meta.Xattrs, e.Meta.Xattrs)
 		if meta.Xattrs[capability] = meta.linked.own; meta.linked.own == "" {
@@ -224,7 +224,7 @@ func (m *Meta) header(name string) *tar.Header {
 	return h
 }
 
-// Differs names what two files' metadata differs in, "" for nothing.
+// Differs names the differences between two files' metadata, "" for none.
 func (m *Meta) Differs(o *Meta) string {
 	var d []string
 	add := func(what string, got, want any) { d = append(d, fmt.Sprintf("%s: got %v, want %v", what, got, want)) }

@@ -10,9 +10,9 @@ import (
 )
 
 // layerCache is what one command knows of layers, by diff ID: however many images have a
-// layer, and however many of them are read at once, it is read once. It forgets what was
-// not asked for the longest time when it gets too large, so that a list of thousands of
-// images takes no more memory than one of some dozens.
+// layer, and however many of them are read at once, it is read once. When it gets too large, it
+// forgets the least recently used layers, so that a list of thousands of images needs no more
+// memory than one of some dozens.
 type layerCache struct {
 	slots chan struct{} // one for each layer that may be read at once
 	Most  int           // entries, of all layers together
@@ -27,7 +27,7 @@ type layerCache struct {
 // of 30 to 40 userlands of an old Debian.
 const maxRemembered = 400_000
 
-// knownLayer is a layer that was read, or that whoever has the turn reads.
+// knownLayer is a layer that was read, or that the holder of its turn reads.
 type knownLayer struct {
 	turn chan struct{}
 	idx  *layerIndex // nil until it was read
@@ -38,8 +38,8 @@ func newLayerCache(atOnce int) *layerCache {
 	return &layerCache{slots: make(chan struct{}, atOnce), Most: maxRemembered, known: map[v1.Hash]*knownLayer{}}
 }
 
-// Get gives a layer, which read reads if nobody has. Where somebody else does and fails, it
-// is read again: the other image may have been the one that is damaged or was cancelled.
+// Get gives a layer, and calls read if nobody has read it. If another caller reads it and fails, it
+// is read again: the other image may be damaged, or its work was cancelled.
 func (c *layerCache) Get(ctx context.Context, id v1.Hash, read func() (*layerIndex, error)) (*layerIndex, error) {
 	k := c.at(id)
 	for _, wait := range []chan struct{}{k.turn, c.slots} {
@@ -60,7 +60,7 @@ func (c *layerCache) Get(ctx context.Context, id v1.Hash, read func() (*layerInd
 	return idx, err
 }
 
-// at is what is known of a layer.
+// at returns the entry of a layer.
 func (c *layerCache) at(id v1.Hash) *knownLayer {
 	c.mu.Lock()
 	defer c.mu.Unlock()

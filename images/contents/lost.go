@@ -33,7 +33,7 @@ type Lost struct {
 	count map[string]int // files, by kind
 }
 
-// Add notes what one file lost; unless that is nothing.
+// Add notes the losses of one file, if any.
 func (l *Lost) Add(name string, what []Loss) {
 	if len(what) == 0 {
 		return
@@ -76,8 +76,8 @@ func (l *Lost) Warning() string {
 		whose, l.files, strings.Join(all, ", "), l.name, first)
 }
 
-// The xattrs of a file that vouch for its content (marks), which a patched copy does not carry
-// on.
+// The xattrs of a file that vouch for its content (marks), which a patched copy does not
+// keep.
 
 // Marks lists those among a file's xattrs, sorted.
 func Marks(xattrs map[string]string) []string {
@@ -91,7 +91,7 @@ func Marks(xattrs map[string]string) []string {
 	return all
 }
 
-// Dropped lists the marks that a patched copy of an open file does not carry on.
+// Dropped lists the marks that a patched copy of an open file does not keep.
 func (m *Meta) Dropped(f *os.File) []string {
 	all := Marks(m.Xattrs)
 	if hasVerity(f) {
@@ -100,14 +100,14 @@ func (m *Meta) Dropped(f *os.File) []string {
 	return all
 }
 
-// WarnDropped reports marks that a patched file on disk does not carry on.
+// WarnDropped reports marks that a patched file on disk does not keep.
 func (h *Target) WarnDropped(dropped []string) {
 	if len(dropped) > 0 {
 		h.Plan.Warnings = append(h.Plan.Warnings, MarkWarning(dropped))
 	}
 }
 
-// MarkWarning is the warning about marks that a patched file does not carry on.
+// MarkWarning is the warning about marks that a patched file does not keep.
 func MarkWarning(dropped []string) string {
 	return strings.Join(dropped, ", ") + " dropped: it vouches for the content before; where the kernel appraises files, sign the patched one"
 }

@@ -21,7 +21,7 @@ const (
 	// archive.OverlayConvertWhiteout; docker, archive.overlayWhiteoutConverter). Symlinks of the
 	// layers below are not seen.
 	overlaid manner = iota
-	// inPlace: onto the merged file system, where a whiteout removes what is there when its turn
+	// inPlace: onto the merged file system, where a whiteout removes what exists when its turn
 	// comes (containerd, archive.applyNaive; docker, archive.UnpackLayer).
 	inPlace
 	// sparing: as inPlace, but whiteouts spare what the layer itself has, wherever in the archive
@@ -101,7 +101,7 @@ func (t *Tree) apply(idx *layerIndex, m manner) error {
 	return nil
 }
 
-// cover lays a folder of a layer over the same folder of the layers below.
+// cover puts a folder of a layer over the same folder of the layers below.
 func (k *Node) cover(up *Node) {
 	if k.Implied = up.Implied; !k.Implied {
 		k.Inode, k.Named = up.Inode, up.Named
@@ -120,7 +120,7 @@ func (k *Node) cover(up *Node) {
 	}
 }
 
-// settle takes the whiteouts out of what has nothing below it any more.
+// settle removes all whiteouts from a subtree that has nothing below it any more.
 func (k *Node) settle() {
 	k.opaque = false
 	for name, kid := range k.Kids {
@@ -187,7 +187,7 @@ func (a *applying) whiteout(e *Entry) error {
 	dir, base := path.Split(e.Name)
 	if e.Kind == KindOpaque {
 		dir = e.Name
-		// Of a file it says nothing: docker and umoci take it, containerd refuses it.
+		// For a file it has no effect: docker and umoci accept it, containerd refuses it.
 		if k := a.to.Find(dir); k != nil && k.Kids == nil && k.Kind == KindFile {
 			return nil
 		}
@@ -215,7 +215,7 @@ func (a *applying) whiteout(e *Entry) error {
 	case k == nil:
 		d.Kids[base] = newWhiteout(a.n)
 	case k.Kids != nil:
-		// Engines refuse a whiteout behind what it must not hide.
+		// Engines refuse a whiteout after an entry that it must not hide.
 		k.opaque = true
 	}
 	return nil
@@ -232,8 +232,8 @@ func (k *Node) removeUnnamed(n int) {
 	}
 }
 
-// hide removes what the layers below n have of the subtree, and reports whether nothing
-// of it is left.
+// hide removes the subtree's entries from layers below n, and reports whether the subtree is
+// empty then.
 func (k *Node) hide(n int) bool {
 	k.hideKids(n)
 	return k.Named < n && len(k.Kids) == 0
@@ -250,8 +250,8 @@ func (k *Node) hideKids(n int) {
 // relink gives an inode the metadata that the header of one more hard link says: docker and
 // containerd apply each header to the file itself (containerd, archive.createTarFile). The
 // kernel takes the capabilities away where the owner is set, whichever it was, so a header
-// has them or they are gone. umoci and podman pass over such headers: AddFile writes the file so that each
-// engine goes on showing what it shows.
+// has them or they are gone. umoci and podman ignore such headers: AddFile writes the file so that each
+// engine still shows the same.
 func (i *Inode) relink(link *Entry) {
 	m := link.Meta
 	m.device = i.Meta.device

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// maxMembers is how many members of a zip archive are looked at, and of those in it.
+	// maxMembers is how many members of a zip archive, and of archives in it, are looked at.
 	maxMembers = 1 << 17
 	// maxMember is the largest library in a zip archive that is examined, in bytes, unpacked.
 	maxMember = 64 << 20
@@ -41,10 +41,10 @@ const (
 	squashMagic = "hsqs"
 )
 
-// isCandidate reports whether to examine a file that begins so.
+// isCandidate reports whether to examine a file with this beginning.
 func isCandidate(head []byte) bool { return isELF(head) || isNested(head) }
 
-// isNested reports whether a file that begins so holds others.
+// isNested reports whether a file with this beginning holds others.
 func isNested(head []byte) bool {
 	return bytes.HasPrefix(head, []byte(zipMagic)) || bytes.HasPrefix(head, []byte(squashMagic)) || bytes.HasPrefix(head, []byte(scriptMagic))
 }
@@ -78,7 +78,7 @@ func examineZip(r io.ReaderAt, size int64) (*elfInfo, error) {
 	return nil, err
 }
 
-// zipBehind looks into the zip archive that a file ends with; is says that it ends with one.
+// zipBehind looks into the zip archive at the end of a file; is says that it has one.
 func zipBehind(r io.ReaderAt, size int64) (info *elfInfo, is bool, err error) {
 	tail := make([]byte, min(size, lookBack))
 	if _, err := r.ReadAt(tail, size-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
@@ -94,7 +94,7 @@ func zipBehind(r io.ReaderAt, size int64) (info *elfInfo, is bool, err error) {
 	return info, true, err
 }
 
-// examineScript looks at what is behind the text of a script: a zip archive (a zipapp, pex), or something that it unpacks
+// examineScript looks at the data after the text of a script: a zip archive (a zipapp, pex), or something that it unpacks
 // and runs (gzexe, makeself).
 func examineScript(r io.ReaderAt, size int64) (*elfInfo, error) {
 	info, is, err := zipBehind(r, size)
@@ -204,12 +204,12 @@ func (z *zipLook) member(f *zip.File, name string, depth int) {
 	z.program(b, name)
 }
 
-// toUnpack reports whether to examine a member that begins so.
+// toUnpack reports whether to examine a member with this beginning.
 func toUnpack(head []byte) bool {
 	return isCandidate(head) && !elf.IsArchive(head) && !bytes.HasPrefix(head, []byte(scriptMagic))
 }
 
-// begin unpacks the first bytes of a member from its first compressed ones; false says that these are not enough. Most
+// begin unpacks the first bytes of a member from its first compressed ones; false means that these are too few. Most
 // members of a jar are classes, and opening one unpacks 32 KiB of it.
 func (z *zipLook) begin(f *zip.File, head []byte) bool {
 	const enough = 256 // bytes; a block's codes take about 80 (RFC 1951, 3.2.7)

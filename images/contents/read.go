@@ -16,15 +16,15 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// members are where a layer of a tree comes from: an image's layer, a tarball, a directory; nil for a stream that is
-// read once.
+// members is the origin of a layer of a tree: an image's layer, a tarball, a directory; nil for a stream that can
+// be read only once.
 type members interface {
 	// read calls f for each of the members wanted, by their numbers, with its content. With all it reads to
-	// the end, so that what was read is verified when it returns; else no further than the last of them.
+	// the end, so that the content is verified when it returns; else no further than the last of them.
 	read(ctx context.Context, want map[int]*Inode, all bool, f func(*Inode, io.Reader) error) error
 }
 
-// Read calls f for each of some files with its content, layer by layer. Of an image what was read is verified when it
+// Read calls f for each of some files with its content, layer by layer. An image's content is verified when it
 // returns without an error.
 func (t *Tree) Read(ctx context.Context, want []*Inode, f func(*Inode, io.Reader) error) error {
 	return t.read(ctx, want, true, f)
@@ -69,7 +69,7 @@ func (t *Tree) Fetch(ctx context.Context, want []*Inode) (map[*Inode]*io.Section
 	})
 }
 
-// hold has the targets' contents at hand, where the tree was examined file by file.
+// hold makes the targets' contents available if the tree was examined file by file.
 func (t *Tree) hold(ctx context.Context, targets []Target) error {
 	var want []*Inode
 	for _, h := range targets {
