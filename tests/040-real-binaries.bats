@@ -164,13 +164,18 @@ proteins() {
 }
 
 @test "real binaries: every file of the folder is patched, and proved to differ in call sites only" {
-	local copy=$BATS_TEST_TMPDIR/copy
-	run_vfix patch --format json -o "$copy" "$VFIX_LEGACY_DIR"
+	local copy=$BATS_TEST_TMPDIR/copy incomplete=0
+	# A folder of somebody's may have damaged files, which are named.
+	"$VFIX" scan --format json --progress quiet "$VFIX_LEGACY_DIR" >"$BATS_TEST_TMPDIR/scan.json" || true
+	if jq -r '.results[].not_examined[] | select(.unread) | "# not examined: \(.path): \(.reason)"' "$BATS_TEST_TMPDIR/scan.json" | tee /dev/fd/3 | grep -q .; then
+		incomplete=4
+	fi
+	run_vfix "$incomplete" patch --format json -o "$copy" "$VFIX_LEGACY_DIR"
 	jq -r '.results[].files[] | . as $f | .sites[] | "\($f.libc)\t\(.verdict)\t\(.form)"' <<<"$output" |
 		sort | uniq -c | sed 's/^/# /' >&3
 	expect "call sites left" "$(jq '[.results[].summary.left_over] | add' <<<"$output")" 0
 	[ "$(jq '[.results[].summary.patched] | add' <<<"$output")" -gt 0 ] || fail "nothing to patch in $VFIX_LEGACY_DIR"
-	run_vfix verify "dir:$copy" --against "dir:$VFIX_LEGACY_DIR"
+	run_vfix "$incomplete" verify "dir:$copy" --against "dir:$VFIX_LEGACY_DIR"
 }
 
 @test "real binaries: bash, perl and coreutils of an old system die before and work after" {
