@@ -1,5 +1,5 @@
-// The drop-in layer: an image with the fallback, vfix itself, and what makes dpkg and yum
-// run vfix on what they unpack. COPY --from puts it on a base, whatever that is.
+// The drop-in layer: an image with the fallback, vfix itself, and hooks that make dpkg and yum
+// run vfix on the files that they unpack. COPY --from puts it on any base.
 
 package images
 
@@ -33,7 +33,7 @@ import (
 // programName is vfix itself in the drop-in layer; the hooks call it.
 const programName = fallbackfiles.Dir + "/vfix"
 
-// dropInTag names the drop-in layer where the user names it not.
+// dropInTag names the drop-in layer if the user gives no name.
 const dropInTag = "vfix:latest"
 
 // tarPrefix begins a DEST that is a plain tar archive.
@@ -109,7 +109,7 @@ func Layer(ctx context.Context, o LayerOptions) (*Layered, error) {
 	return out, err
 }
 
-// dropInDest takes a DEST apart and gives it a name if it has none.
+// dropInDest parses a DEST and gives it a name if it has none.
 func dropInDest(typed string) (media.Ref, error) {
 	if typed == "" {
 		return media.Ref{Transport: media.Daemon, Name: dropInTag}, nil
@@ -188,8 +188,8 @@ func writeTar(path string, write func(io.Writer) error) (int64, error) {
 	return size, p.Commit()
 }
 
-// dropInImage makes an image of the layer. Its entrypoint is vfix, so that it can be run
-// also for that. The same files make the same image: its date is the epoch.
+// dropInImage makes an image of the layer. Its entrypoint is vfix, so that the image
+// can also be run. The same files make the same image: its date is the epoch.
 func dropInImage(layer v1.Layer, version string) (v1.Image, error) {
 	img := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
 	img = mutate.ConfigMediaType(img, types.OCIConfigJSON)

@@ -1,5 +1,5 @@
 // The derived image: the base's config and manifest with one layer more. Both are edited as
-// JSON, member by member, so that what vfix does not know of stays.
+// JSON, member by member, so that members unknown to vfix stay.
 
 package images
 
@@ -187,7 +187,7 @@ func addEntrypoint(config jsonobject.Object) error {
 	})
 }
 
-// naming is how a derived image calls media types.
+// naming says which names a derived image uses for media types.
 type naming struct {
 	oci      bool
 	made     bool            // the base has no manifest of its own

@@ -16,8 +16,8 @@ import (
 )
 
 // place writes the result, if there is something to write. If nothing had to be changed, the result is
-// the base: if the user named a DEST, it is written there as it is, as what is typed next expects something
-// under that name.
+// the base: if the user named a DEST, it is written there unchanged, as the user's next command expects an
+// image under that name.
 func place(ctx context.Context, s *contents.Session, own rebuilt, levels []rebuilt, to []media.Ref, o RebuildOptions) error {
 	out, src := own.out, own.src
 	res := media.Result{Image: src.Image, Index: src.Index, Source: src.Ref}

@@ -24,7 +24,7 @@ const (
 	ProvenanceNone = "none"
 )
 
-// prove states what the derived image is; where is the word of --provenance.
+// prove makes the statement about the derived image; where is the value of --provenance.
 func prove(img *derivedImage, t *contents.Tree, c *changes, where string) (*provenance.Proof, error) {
 	p := &provenance.Proof{}
 	if where != ProvenanceAuto {

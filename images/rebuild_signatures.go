@@ -1,4 +1,4 @@
-// Signatures of the base: they are of its digest, and so say nothing of the result. Only the
+// Signatures of the base: they sign its digest, and so do not hold for the result. Only the
 // registry that the base was read from is asked.
 
 package images

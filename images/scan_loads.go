@@ -57,7 +57,7 @@ func scanLoads(ctx context.Context, s *contents.Session, path string, isFolder b
 	l.dir = real
 	return filepath.WalkDir(real, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
-			return nil // what cannot be read has been said
+			return nil // an unreadable file has been reported
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -177,7 +177,7 @@ func interpOf(path string) (interp string, library bool, err error) {
 	}
 	file, err := elf.Parse(r, fi.Size())
 	if err != nil {
-		return "", false, nil // what it is has been said
+		return "", false, nil // its type has been reported
 	}
 	if interp = file.Interp(); interp == "" || file.Soname() != "" {
 		return "", file.Type == elf.TypeDyn && !file.Static(), nil

@@ -258,7 +258,7 @@ func (v *comparison) run(ctx context.Context, base *media.Source, s *contents.Se
 	return nil
 }
 
-// again makes of the base what vfix makes of it.
+// again repeats the changes that vfix makes to the base.
 func (v *comparison) again(ctx context.Context) (err error) {
 	if v.c, err = v.chosen(ctx); err != nil {
 		return err
@@ -352,7 +352,7 @@ func (v *comparison) fresh(name string) bool {
 	return b == nil || a.Kind != b.Kind || a.Link != b.Link || a.Sum != nil && b.Sum != nil && *a.Sum != *b.Sum
 }
 
-// prove has the rewriter prove from the bytes that each patched file differs from the base's in call
+// prove makes the rewriter prove from the bytes that each patched file differs from the base's in call
 // sites only.
 func (v *comparison) prove(ctx context.Context) error {
 	var there []*contents.Inode
@@ -390,7 +390,7 @@ func (v *comparison) prove(ctx context.Context) error {
 	return nil
 }
 
-// differs is a problem of a file, which is not said again of it.
+// differs notes a problem of a file, which is then not reported again.
 func (v *comparison) differs(name, format string, args ...any) {
 	v.said[name] = true
 	v.out.problem("%s: %s", name, fmt.Sprintf(format, args...))

@@ -121,7 +121,7 @@ func (v *comparison) entries(where string, want, got map[string]*contents.Entry)
 	}
 }
 
-// contents says where the contents of files differ first.
+// contents reports the first difference between the contents of files.
 func (v *comparison) contents(ctx context.Context, t *contents.Tree, want map[string]*io.SectionReader) error {
 	var there []*contents.Inode
 	for name := range want {

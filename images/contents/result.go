@@ -22,7 +22,7 @@ type File struct {
 	Index  int          `json:"layer_index"`
 	Report *find.Report `json:"-"`
 	Plan   *patch.Plan  `json:"-"`
-	// Covered is what of the fallback takes care of the sites that stay: "libvfix.so",
+	// Covered is the part of the fallback that covers the remaining sites: "libvfix.so",
 	// "vfix-trace", or "" for nothing. Of a scan all stay, of a rebuild those not patched.
 	Covered string `json:"covered"`
 	// Ignored are the sites that somebody decided to accept, by offset; of a scan with an ignore file.
@@ -45,7 +45,7 @@ type Passed struct {
 	Hint   string `json:"-"` // what to do about it, "" if there is nothing in particular
 	// Denied says that the user lacks the right to read it.
 	Denied bool `json:"-"`
-	// Unread says that its content is not known: it may have call sites. Otherwise it was
+	// Unread says that its content is unknown: it may have call sites. Otherwise it was
 	// read and is damaged, or another kind of file.
 	Unread bool `json:"unread"`
 }
@@ -71,13 +71,13 @@ func (f *Findings) unread() (paths, layers int) {
 	return paths, layers
 }
 
-// Unread counts the files, folders and layers that could not be read.
+// Unread counts the unreadable files, folders and layers.
 func (f *Findings) Unread() int {
 	paths, layers := f.unread()
 	return paths + layers
 }
 
-// UnreadText says what of a source could not be read; "" for nothing.
+// UnreadText lists the unreadable parts of a source; "" for none.
 func (f *Findings) UnreadText() string {
 	var parts []string
 	paths, layers := f.unread()

@@ -10,7 +10,7 @@ import (
 	"vfix.dev/vfix/rewriter/find"
 )
 
-// Verdict is what an examination says of a source. The zero value is Incomplete: what nobody
+// Verdict is the result of examining a source. The zero value is Incomplete: a source that nobody
 // has examined is not cleared.
 type Verdict uint8
 
@@ -61,8 +61,8 @@ func verdict(open int, f *Findings) Verdict {
 	return Incomplete
 }
 
-// Complete reports whether everything in the source that may have call sites was examined; of a program, which is
-// not whole without its libraries, also these. With call sites, no library changes the verdict.
+// Complete reports whether everything in the source that may have call sites was examined; for a program,
+// this includes its libraries. With call sites, no library changes the verdict.
 func (f *Findings) Complete() bool {
 	return f.Unread() == 0 && (f.ELFFiles > 0 || len(f.Passed) == 0) && (len(f.MissingLibraries()) == 0 || f.UncoveredSites() > 0)
 }

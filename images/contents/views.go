@@ -96,8 +96,8 @@ func (t *Tree) stated(name string) bool {
 	return true
 }
 
-// Target is one file with its names: those that overlay engines show, sorted, and behind them
-// those that it has for others and must also be written under.
+// Target is one file with its names: those that overlay engines show, sorted, and after them
+// those that only other engines show, under which it must also be written.
 type Target struct {
 	*Inode
 	Names []string
@@ -135,7 +135,7 @@ func (t *Tree) files(choose func(*Inode) bool) []Target {
 	return all
 }
 
-// reach adds those names that a file has in w and that the others do not lead to.
+// reach adds the names that a file has in w and that its other names do not lead to.
 func (v *Target) reach(t, w *Tree, names []string) {
 	var blocked []string
 	for _, name := range names {

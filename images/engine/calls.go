@@ -60,8 +60,8 @@ func (c *Client) Save(ctx context.Context, id string, p Platform) (io.ReadCloser
 	return c.stream(ctx, "/images/get", query)
 }
 
-// Load has the daemon load a docker archive. The answer is a stream of messages: a load that fails does so in
-// there.
+// Load makes the daemon load a docker archive. The answer is a stream of messages, which also reports a failed
+// load.
 func (c *Client) Load(ctx context.Context, archive io.Reader) (io.ReadCloser, error) {
 	resp, err := c.do(ctx, http.MethodPost, "/images/load", url.Values{"quiet": {"1"}}, archive, "application/x-tar")
 	if err != nil {

@@ -66,7 +66,7 @@ func Connect(ctx context.Context, h Host, userAgent string) (*Client, error) {
 	return c, nil
 }
 
-// dialer makes the way to the daemon.
+// dialer returns the function that connects to the daemon.
 func (c *Client) dialer(h Host) error {
 	scheme, addr, ok := strings.Cut(h.URL, "://")
 	if !ok || addr == "" {
@@ -172,7 +172,7 @@ func (c *Client) negotiate(ctx context.Context, env bool) error {
 	return nil
 }
 
-// Since reports whether the daemon has what came with a version of the API.
+// Since reports whether the daemon's API is of this version or newer.
 func (c *Client) Since(version string) bool { return !older(c.version, version) }
 
 // older compares two versions, as 1.41.
@@ -183,5 +183,5 @@ func older(a, b string) bool {
 	return x[0] < y[0] || x[0] == y[0] && x[1] < y[1]
 }
 
-// Close ends the connections that nothing uses.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }

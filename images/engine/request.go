@@ -31,7 +31,7 @@ func NotFound(err error) bool {
 	return errors.As(err, &e) && e.Status == http.StatusNotFound
 }
 
-// do sends a request. An answer that is an error is one; what is returned has to be closed.
+// do sends a request. An answer with an error status is returned as an error; the caller must close any other.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, body io.Reader, contentType string) (*http.Response, error) {
 	u := c.base
 	u.Path += path
@@ -98,7 +98,7 @@ func get[T any](ctx context.Context, c *Client, path string, query url.Values) (
 	return v, nil
 }
 
-// stream opens a long answer, which has to be closed.
+// stream opens a long answer, which the caller must close.
 func (c *Client) stream(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
 	resp, err := c.do(ctx, http.MethodGet, path, query, nil, "")
 	if err != nil {

@@ -18,7 +18,7 @@ type Choice struct {
 	Traced bool // vfix-trace is put before the entrypoint
 }
 
-// Choose decides what is added of the fallback, and notes in the findings what that covers.
+// Choose decides which files of the fallback are added, and notes in the findings what they cover.
 func (s *Shim) Choose(ctx context.Context, sub *contents.Subject, mode Mode) (c Choice, err error) {
 	if !s.Present() {
 		if mode == FallbackAuto || mode == FallbackAlways {

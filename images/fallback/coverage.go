@@ -35,7 +35,7 @@ const maxLoader = 16 << 20
 // maxPreload is the largest /etc/ld.so.preload that is read, in bytes; it holds a few paths.
 const maxPreload = 1 << 16
 
-// installed is what was found of the fallback in a file system.
+// installed describes the fallback's files found in a file system.
 type installed struct {
 	shim      *Shim
 	t         *contents.Tree
@@ -225,7 +225,7 @@ func (in *installed) writable(name string) error {
 	return nil
 }
 
-// command is what an image config says of its command (image-spec config.md); one that is damaged says nothing.
+// command is the command in an image config (image-spec config.md); it is empty if the config is damaged.
 type command struct{ Entrypoint, Cmd []string }
 
 func commandOf(config []byte) command {
@@ -240,7 +240,7 @@ func commandOf(config []byte) command {
 
 // leakedTrace is what of an image's command vfix-trace runs because a Dockerfile's SHELL line
 // was still in force at its shell form: "CMD", "ENTRYPOINT", or "". Rebuild puts vfix-trace
-// before an entrypoint, and no shell behind it but the entrypoint's own.
+// before an entrypoint, and no shell after it but the entrypoint's own.
 func leakedTrace(config []byte) string {
 	shellForm := func(words []string) bool {
 		return len(words) == 4 && words[0] == TracePath && words[1] == "/bin/sh" && words[2] == "-c"
@@ -291,7 +291,7 @@ func (in *installed) unreachedFiles(f *contents.Findings) []string {
 	return all
 }
 
-// Find notes what an image has of the fallback and what that covers.
+// Find notes which files of the fallback an image has and what they cover.
 func (s *Shim) Find(ctx context.Context, img v1.Image, t *contents.Tree, f *contents.Findings) error {
 	if !s.Present() {
 		return nil

@@ -1,3 +1,3 @@
-// Package fallback knows what an image has of libvfix.so and vfix-trace, what it needs, and
-// which call sites they cover.
+// Package fallback finds out which files of libvfix.so and vfix-trace an image has, which it
+// needs, and which call sites they cover.
 package fallback

@@ -33,8 +33,8 @@ const (
 	FallbackNever  Mode = "never"
 )
 
-// Shim is the programs of the fallback, as package shim embeds them. This package gets
-// them, so that it need not know what they are.
+// Shim is the programs of the fallback, as package shim embeds them. The caller passes
+// them, so that this package does not depend on package shim.
 type Shim struct {
 	Library   []byte // libvfix.so for 64-bit programs
 	Library32 []byte // its empty twin for 32-bit programs

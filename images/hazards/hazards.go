@@ -1,6 +1,6 @@
-// Package hazards recognizes programs and libraries that end old images on new hosts for other
+// Package hazards recognizes programs and libraries that make old images fail on new hosts for other
 // reasons than the vsyscall page: each finder knows one file by its name and proves from its bytes
-// that it is a version which is affected. Nothing here is patched.
+// that its version is affected. Nothing here is patched.
 package hazards
 
 import (
@@ -56,7 +56,7 @@ func Find(name string, r io.ReaderAt, size int64) (*Hazard, error) {
 	return nil, nil
 }
 
-// about says of a kind what it is, without the version, what happens, and where, and what helps.
+// about describes a kind: what it is, without the version, what happens, and where, and what helps.
 var about = map[Kind]struct{ title, means, do string }{
 	JavaCgroups: {"JDK",
 		"ignores its memory limit on hosts with cgroup v2 whose /proc/cgroups does not list memory (some kernels since Linux 6.12 without CONFIG_MEMCG_V1): it is killed, with status 137",

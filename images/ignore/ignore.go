@@ -1,6 +1,6 @@
 // Package ignore reads the file of findings that somebody decided to accept, and marks them. An entry has a reason and
-// may have a date until which it holds. Only call sites that were examined can be accepted: what was not examined
-// stays so.
+// may have a date until which it holds. Only call sites that were examined can be accepted: unexamined files
+// stay reported.
 package ignore
 
 import (
@@ -106,7 +106,7 @@ func parse(raw []byte) (*Rules, error) {
 	return r, nil
 }
 
-// null is the tag of a value that is not there.
+// null is the tag of a missing value.
 const null = "!!null"
 
 // members are the values of a mapping that has no other members than known.

@@ -1,3 +1,3 @@
-// Package imagetest has what the tests of the packages of images share: images, archives,
+// Package imagetest has helpers that the tests of the packages under images share: images, archives,
 // registries and engines made for a test.
 package imagetest

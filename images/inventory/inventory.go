@@ -31,7 +31,7 @@ type Held struct {
 type Inventory struct {
 	Engines []string // their addresses
 	Held    []Held   // images, then containers
-	LeftOut []string // names of images that there was no time for
+	LeftOut []string // names of images for which time ran out
 }
 
 // held is an image or a running container under way.

@@ -1,4 +1,4 @@
-// Lists of images, for other verbs to work at: of a registry, of local engines, of a cluster.
+// Lists of images as input of other verbs: of a registry, of local engines, of a cluster.
 
 package inventory
 
@@ -72,8 +72,8 @@ type lister struct {
 	stop error           // of Each, which ends the list
 }
 
-// matches reports whether a name is asked for. Those of pods and tags are anybody's: in a list a space
-// would make two words of one, the second of them where a result goes.
+// matches reports whether a name is wanted. Names of pods and tags are untrusted: a space in a name would
+// split it in a list, and the second word would be the destination of a result.
 func (l *lister) matches(source string) bool {
 	if strings.ContainsFunc(source, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) }) {
 		progress.Note(l.o.Media.Progress, "%q: not the name of an image: left out", source)
@@ -168,8 +168,8 @@ func sourceOf(t name.Tag) string {
 	return "docker://" + strings.Replace(t.Name(), name.DefaultRegistry+"/", "docker.io/", 1)
 }
 
-// look opens images as far as it takes to know whether they are asked for; those that are not
-// have no Source.
+// look opens images as far as necessary to know whether they are wanted; the others have no
+// Source.
 func (l *lister) look(ctx context.Context, tags []name.Tag) ([]Listed, error) {
 	all := make([]Listed, len(tags))
 	if !l.o.Platform && l.o.Newer.IsZero() {

@@ -35,7 +35,7 @@ const (
 // 128th (moby, layer/layer_store.go, maxLayerDepth); empty ones were also layers there.
 const maxChain = 1024
 
-// IsV1Archive reports whether an archive is one of these, and of no later form as well.
+// IsV1Archive reports whether an archive has this form only, and not also a later one.
 func IsV1Archive(t *tarFile) bool {
 	if t.Has(ArchiveManifest) || t.Has(LayoutIndex) {
 		return false
@@ -57,7 +57,7 @@ func v1IDs(t *tarFile) []string {
 }
 
 // v1Images lists the images that the file "repositories" names, or those that are not the parent of another; each by
-// its topmost layer. A layer that tag is the head of the ID of is an image as well.
+// its topmost layer. A layer whose ID begins with tag is an image as well.
 func v1Images(t *tarFile, tag string) (all []ArchiveImage, err error) {
 	var repositories map[string]map[string]string
 	if t.Has(ArchiveV1) {
@@ -116,7 +116,7 @@ func v1Image(ctx context.Context, t *tarFile, id string, o Options) (*blob.Image
 	return schema1.OldImage(chain, "", entryBlobs(t, names))
 }
 
-// measureEntry reads the content of one layer. It is a link if it is that of another.
+// measureEntry reads the content of one layer, which may be a link to that of another.
 func measureEntry(ctx context.Context, t *tarFile, l *schema1.OldLayer, o Options) error {
 	e, err := t.find(l.ID + v1Layer)
 	if err != nil {
@@ -133,7 +133,7 @@ func measureEntry(ctx context.Context, t *tarFile, l *schema1.OldLayer, o Option
 	return err
 }
 
-// v1Tops are the layers that no other has for its parent, without names.
+// v1Tops are the layers that are not the parent of another, without names.
 func v1Tops(t *tarFile) (map[string][]string, error) {
 	tops := map[string][]string{}
 	ids := v1IDs(t)

@@ -37,7 +37,7 @@ func FindContainer(ctx context.Context, name string, o Options) (found *Containe
 			return hinterr.Damaged("the engine reports no state")
 		}
 		found = &Container{Container: got}
-		// A time that is not there, or the year 1, is one that has not come.
+		// A missing time, or the year 1, means that it has not ended.
 		found.Finished, _ = time.Parse(time.RFC3339Nano, got.State.FinishedAt)
 		if strings.HasPrefix(c.Host, "unix://") {
 			if v, err := c.Version(ctx); err == nil {

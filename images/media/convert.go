@@ -18,7 +18,7 @@ import (
 
 // portable makes an image fit to leave the machine. Layers that a daemon or docker archive
 // held uncompressed are compressed; with oci the docker media types become OCI's: umoci reads no others
-// in a layout. An image that needs neither is returned as it is. done gives back what the result takes.
+// in a layout. An image that needs neither is returned as it is. done releases the resources of the result.
 func portable(ctx context.Context, img v1.Image, oci bool, p progress.Reporter) (_ v1.Image, done func(), err error) {
 	var made []*blob.PackedLayer
 	release := func() {

@@ -1,4 +1,4 @@
-// Images in a daemon: opened by having it save them, written by having it load them.
+// Images in a daemon: the daemon saves an image to open it, and loads one to write it.
 
 package media
 
@@ -65,9 +65,9 @@ func DaemonID(ctx context.Context, name string, o Options) (id string, err error
 	return id, err
 }
 
-// saved has the daemon save an image, once, to a temporary file that is read as the docker
+// saved makes the daemon save an image, once, to a temporary file that is read as the docker
 // archive it is: memory does not grow with the image. The engine keeps layers uncompressed,
-// and so they stay; one with containerd's store keeps them as they were pulled.
+// and they stay so; one with containerd's store keeps them as they were pulled.
 func saved(ctx context.Context, c *engine.Client, ref Ref, found engine.Image, o Options) (*Source, error) {
 	stream, err := c.Save(ctx, found.ID, engine.Platform{OS: o.Platform.OS, Architecture: o.Platform.Architecture, Variant: o.Platform.Variant})
 	if err != nil {
@@ -154,7 +154,7 @@ func load(ctx context.Context, c *engine.Client, tag string, img v1.Image, o Opt
 	return checkLoaded(ctx, c, tag, img)
 }
 
-// loadAnswer reads the daemon's stream of messages: a load that fails does so in there,
+// loadAnswer reads the daemon's stream of messages: it also reports a failed load,
 // after the status 200.
 func loadAnswer(r io.Reader) error {
 	dec := json.NewDecoder(r)

@@ -43,9 +43,9 @@ func entryBlobs(t *tarFile, names map[v1.Hash]string) fileBlobs {
 
 // dockerImage opens the image of a docker archive that ref's tag names, or the only one.
 //
-// Such an archive has no manifest; the one made here says what there is: a layer that was
-// saved uncompressed has its diff ID as its digest, so nothing needs compressing to name
-// it. The config is untouched, and with it the image ID.
+// Such an archive has no manifest; the one made here describes the archive as it is: a layer
+// that was saved uncompressed has its diff ID as its digest, so that it need not be compressed
+// to name it. The config is unchanged, and so is the image ID.
 func dockerImage(ctx context.Context, t *tarFile, ref Ref, o Options) (*Source, error) {
 	list, read := ArchiveManifest, archivedImages
 	switch {
@@ -215,8 +215,8 @@ func archivedLayer(ctx context.Context, t *tarFile, name string, diffID v1.Hash)
 }
 
 // writeDockerTar writes an image as docker save does and returns its ID. Layers go as they
-// are, gzip'ed or plain, both of which every docker load reads; zstd only newer ones (23.0)
-// do, so such a layer is unpacked. Nothing in it depends on anything but the image and tag.
+// are, gzip'ed or plain, both of which every docker load reads; only newer ones (23.0) read
+// zstd, so such a layer is unpacked. The bytes depend only on the image and tag.
 func writeDockerTar(ctx context.Context, w io.Writer, tag string, img v1.Image, o Options) (v1.Hash, error) {
 	var id v1.Hash
 	m := ArchiveImage{Layers: []string{}}

@@ -22,7 +22,7 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// dockerHosts lists the addresses at which a daemon may be. An address that the user chose is tried alone:
+// dockerHosts lists the addresses at which a daemon may be. If the user chose an address, only that is tried:
 // DOCKER_HOST, else the context named by DOCKER_CONTEXT or docker's config (docker(1),
 // "context use"). Else the usual places that exist: docker's socket, those of rootless docker
 // and Docker Desktop, and podman's.
@@ -84,7 +84,7 @@ func hostsFor(only string) ([]engine.Host, error) {
 	return slices.DeleteFunc(append(hosts, present(podmanHosts())...), func(h engine.Host) bool { return h.URL != only }), nil
 }
 
-// usualHosts are the places to look at where the user chose none, whether they exist or not.
+// usualHosts are the places to look at if the user chose none, whether they exist or not.
 func usualHosts() []string {
 	hosts := []string{engine.DefaultHost}
 	if !strings.HasPrefix(engine.DefaultHost, "unix:") {

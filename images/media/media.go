@@ -27,11 +27,11 @@ const (
 	Plain         Transport = ""
 )
 
-// Ref is a SOURCE or DEST as a user types it, taken apart.
+// Ref is a parsed SOURCE or DEST.
 type Ref struct {
 	Transport Transport
 	Name      string // image name with its tag or digest for Daemon and Registry; else a path
-	Tag       string // the part behind a path: docker-archive:FILE:REF, oci:DIR:TAG
+	Tag       string // the part after a path: docker-archive:FILE:REF, oci:DIR:TAG
 	// Guessed says that no prefix was given.
 	Guessed bool
 	Podman  bool // of Daemon: podman's alone
@@ -39,7 +39,7 @@ type Ref struct {
 	Host string // of a daemon that was found by asking around, "" for the usual one
 }
 
-// Options are what reading and writing images needs to know.
+// Options are the options for reading and writing images.
 type Options struct {
 	Platform v1.Platform // default linux/amd64
 	// EveryLevel says that of an index all images for linux/amd64 are meant, whatever level of
@@ -98,8 +98,8 @@ type Source struct {
 	Schema1 bool
 	// Beside is what the source has that is neither in Image nor looked into, such as an overlay.
 	Beside []string
-	// Keep has layers that are read from a registry kept until Close, as they will be needed again; nil:
-	// they are near.
+	// Keep makes layers read from a registry stay until Close, as they will be needed again; nil: the
+	// layers are local.
 	Keep func()
 	// Close ends all access to Image and removes temporary files. It is never nil.
 	Close func() error
@@ -119,16 +119,16 @@ type Result struct {
 
 // ResultStatement is the statement about a result, and learns its place.
 type ResultStatement interface {
-	// Beside has write write an archive or layout, and puts the statement beside it: once the result
-	// has its name, all that can fail is a rename.
+	// Beside calls write to write an archive or layout, and puts the statement beside it: once the result
+	// has its name, only a rename can fail.
 	Beside(dest Ref, r Result, st Stored, write func() error) error
 	// Note remembers the digest of a result that has no statement beside it.
 	Note(st Stored) error
-	// Push pushes a result, which write does, under a tag, and what is stated about it first.
+	// Push calls write to push a result, then pushes its statement, and gives it the tag last.
 	Push(ctx context.Context, dest Ref, tag name.Tag, r Result, write func(name.Reference) error, o Options) error
 }
 
-// stated has write write a result, with what is stated about it beside it.
+// stated calls write to write a result, with the statement about it beside it.
 func (r Result) stated(dest Ref, st Stored, write func() error) error {
 	if r.Statement == nil {
 		return write()
@@ -136,7 +136,7 @@ func (r Result) stated(dest Ref, st Stored, write func() error) error {
 	return r.Statement.Beside(dest, r, st, write)
 }
 
-// pushStated pushes a result, which write does, under a tag, with what is stated about it.
+// pushStated calls write to push a result under a tag, with the statement about it.
 func (r Result) pushStated(ctx context.Context, dest Ref, tag name.Tag, write func(name.Reference) error, o Options) error {
 	if r.Statement == nil {
 		return write(tag)

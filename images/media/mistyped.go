@@ -1,4 +1,4 @@
-// Names that were probably meant to be something else than an image in a registry: a file, or a prefix misspelt.
+// Names that probably do not mean an image in a registry, but a file or a misspelt prefix.
 
 package media
 
@@ -58,7 +58,7 @@ func Mistyped(n string) error {
 	return nil
 }
 
-// NoFile is the error about a path at which nothing is, with the file that was meant if one is near.
+// NoFile is the error about a path that does not exist, with the file that was probably meant.
 func NoFile(path string) error { return noSuchFile(path, "%s: no such file or directory", path) }
 
 func noSuchFile(path, format string, args ...any) error {
@@ -79,7 +79,7 @@ func noSuchFile(path, format string, args ...any) error {
 // maxEntriesNear is how many entries of a directory are compared with a name.
 const maxEntriesNear = 10_000
 
-// nearestFile is a path that exists and differs from one that does not in a letter or two, "" for none.
+// nearestFile is an existing path that differs from a missing one by a letter or two, "" for none.
 func nearestFile(path string) string {
 	dir, base := filepath.Split(path)
 	f, err := os.Open(filepath.Clean(dir + "."))

@@ -1,4 +1,4 @@
-// Choosing the platform's image from an index, and checking that it is whole.
+// Choosing the platform's image from an index, and checking that it is complete.
 
 package media
 
@@ -89,8 +89,8 @@ type offer struct {
 	depth int // how many indexes may be in that
 }
 
-// offers lists the images of an index and of the indexes in it. Images that a layout does not have are passed over; it errs if
-// all is missing.
+// offers lists the images of an index and of the indexes in it. Images that a layout does not have are skipped; it errs if
+// all are missing.
 func offers(idx v1.ImageIndex, depth int) (all []offer, err error) {
 	m, err := idx.IndexManifest()
 	if err != nil {
@@ -173,8 +173,8 @@ func bestOf(all []offer, want v1.Platform) (best offer, err error) {
 }
 
 // platformRank says how well a platform fits the one asked for: 0 not at all, more is
-// better. A variant of amd64 is a level of instructions: with none asked for the lowest
-// there is wins, else the highest that is not above what was asked for.
+// better. A variant of amd64 is a level of instructions: if none was requested, the lowest
+// wins, else the highest that is not above the requested one.
 func platformRank(have, want v1.Platform) int {
 	if !strings.EqualFold(have.OS, want.OS) || archName(have.Architecture) != archName(want.Architecture) {
 		return 0

@@ -81,9 +81,9 @@ func copyBlob(ctx context.Context, w io.Writer, b blob.BlobToWrite, o Options) e
 }
 
 // PutLayout writes a result into an OCI layout folder: a new one, or one that is there, in
-// which an image of the same tag is replaced. A new layout gets its name when it is whole;
-// in an old one the index comes last, and what was written before it goes again if the
-// index does not come.
+// which an image of the same tag is replaced. A new layout gets its name when it is complete;
+// in an existing one the index is written last, and if that fails, the blobs written before it
+// are removed.
 func PutLayout(ctx context.Context, dest Ref, r Result, o Options) (Stored, error) {
 	fail := func(err error) (Stored, error) { return Stored{}, fmt.Errorf("oci layout %s: %w", dest.Name, err) }
 	unlock, err := atomicfile.Lock(ctx, dest.Name, o.Progress)

@@ -1,4 +1,4 @@
-// Taking apart a SOURCE or DEST that a user typed.
+// Parsing a SOURCE or DEST that a user typed.
 
 package media
 
@@ -13,7 +13,7 @@ import (
 	"vfix.dev/vfix/internal/quote"
 )
 
-// Stdin is the name of stdin: a SOURCE of its own, and a FILE behind a prefix.
+// Stdin is the name of stdin: a SOURCE of its own, and a FILE after a prefix.
 const Stdin = "-"
 
 // aliases are prefixes of other tools: syft's and docker scout's, buildx's, and Singularity's own name.
@@ -28,11 +28,11 @@ var Prefixes = []string{
 	string(Dir) + ":", string(SIF) + ":", "container:",
 }
 
-// ParseRef takes apart what a user typed. It looks at no file. The forms are skopeo's
+// ParseRef parses a SOURCE or DEST. It accesses no files. The forms are skopeo's
 // (containers-transports(5)): docker-daemon:REF, docker://REF, docker-archive:FILE[:REF],
 // oci:DIR[:TAG], oci-archive:FILE[:TAG], dir:ROOTFS. Whatever has none of these prefixes
-// is a Guessed Plain ref. It errors if nothing is behind the prefix, and for transports
-// that vfix has not.
+// is a Guessed Plain ref. It errors if nothing follows the prefix, and for transports
+// that vfix lacks.
 //
 // A letter, a colon and a slash of either kind are a Windows path, wherever a path may
 // occur; the colon between a path and its tag is the first one after that.
@@ -125,7 +125,7 @@ func (e *StoreError) LoadHint() string {
 	return "write a file: -o oci-archive:image.tar, then '" + load + "'"
 }
 
-// unknownPrefix is the error about a prefix with two slashes that nobody knows.
+// unknownPrefix is the error about an unknown prefix with two slashes.
 func unknownPrefix(prefix, rest string) error {
 	err := hinterr.Errorf(hinterr.ErrUnsupported, "unknown prefix %s://; supported: %s", prefix, strings.Join(Prefixes, ", "))
 	if like := likePrefix(prefix); like != "" {

@@ -64,7 +64,7 @@ func layersOf(src *Source) []v1.Hash {
 	for _, s := range append([]*Source{src}, src.Levels...) {
 		m, err := s.Image.Manifest()
 		if err != nil {
-			continue // whoever reads it will say so
+			continue // reading it gives the error
 		}
 		for _, l := range m.Layers {
 			if !slices.Contains(all, l.Digest) {
@@ -75,7 +75,7 @@ func layersOf(src *Source) []v1.Hash {
 	return all
 }
 
-// ask has f ask the places of an image in turn until one answers, and says which that is; the error is of the last one.
+// ask calls f for the places of an image in turn until one answers, and returns that one; the error is the last one's.
 func ask[T any](ctx context.Context, n name.Reference, o Options, f func(name.Reference, ...remote.Option) (T, error)) (T, name.Reference, error) {
 	var got T
 	var err error
@@ -117,8 +117,8 @@ func RegistryDigest(ctx context.Context, ref Ref, o Options) (string, error) {
 	return desc.Digest.String(), nil
 }
 
-// RegistryError words what talking to a registry ended in: which registry and repository,
-// what it answered, what to do. It never has a URL in it: some carry signatures.
+// RegistryError describes an error of a registry: which registry and repository, its answer,
+// what to do. It never has a URL in it: some carry signatures.
 func RegistryError(ctx context.Context, n name.Reference, err error) error {
 	kind := "tag"
 	if strings.Contains(n.Identifier(), ":") {

@@ -222,7 +222,7 @@ func (t *indexText) Add(d v1.Descriptor) error {
 	return nil
 }
 
-// Text is an entry as it is now.
+// Text is the current text of an entry.
 func (t *indexText) Text(n int) []byte { return hujson.Value{Value: t.list.Elements[n].Value}.Pack() }
 
 // Bytes puts the text together again. A dropped entry takes the white space before it with it; an entry that was

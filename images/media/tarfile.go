@@ -158,12 +158,12 @@ func (t *tarFile) keep(ctx context.Context, r io.Reader, size int64, o Options, 
 	if err := t.listFrom(ctx, count, count.At, stop); err != nil {
 		return err
 	}
-	// The bytes behind the end marker are also read, or damage there would go unseen.
+	// The bytes behind the end marker are also read, or damage there would not be noticed.
 	_, err = blob.CopyTo(ctx, io.Discard, count, nil)
 	return err
 }
 
-// Close closes the archive, and with it a temporary file is gone.
+// Close closes the archive and removes its file if that is temporary.
 func (t *tarFile) Close() error {
 	if t.temp {
 		blob.RemoveTemp(t.f)

@@ -47,7 +47,7 @@ func OCIName(t types.MediaType) types.MediaType {
 // Foreign layers, which OCI calls non-distributable (image-spec, layer.md,
 // "Non-Distributable Layers"): an image names them, with URLs of somebody else who has them,
 // and need not hold them. vfix keeps their descriptors as they are and asks no URL in an
-// image for anything: what is not at hand is passed over.
+// image for anything: missing layers are skipped.
 
 // IsForeign reports whether the media type of a layer is that of a foreign one.
 func IsForeign(l v1.Layer) bool {

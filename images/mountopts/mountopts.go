@@ -1,5 +1,5 @@
-// Package mountopts writes bind mounts of single files the way that container engines
-// want them: options of docker and podman for a shell, YAML for compose and Kubernetes.
+// Package mountopts writes bind mounts of single files in the forms that container engines
+// accept: options of docker and podman for a shell, YAML for compose and Kubernetes.
 //
 // Paths may hold any character but NUL. Each of these formats has a quoting of its own, and
 // a shell's around it; Unsayable reports what one of them cannot say.
@@ -55,7 +55,7 @@ func Unsayable(e Engine, m Mount) string {
 	return ""
 }
 
-// Say writes the mounts for an engine, those left out that Unsayable has a reason for. image
+// Say writes the mounts for an engine, without those for which Unsayable has a reason. image
 // is the image to run, name what the service or the container is called.
 func Say(e Engine, image, name string, mounts []Mount) string {
 	fit := slices.DeleteFunc(slices.Clone(mounts), func(m Mount) bool { return Unsayable(e, m) != "" })

@@ -1,4 +1,4 @@
-// Package outcome is what became of one image of a list: its words, its JSON and its line of CSV.
+// Package outcome describes the outcome of one image of a list: its words, its JSON and its line of CSV.
 // The state file, the reports, the table and the counts are all made of it.
 package outcome
 

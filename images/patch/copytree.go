@@ -17,7 +17,7 @@ import (
 )
 
 // copyTree writes a patched copy of the directory to the output, which must not exist. The copy
-// gets its name when it is whole.
+// gets its name when it is complete.
 func (p *patchRun) copyTree(ctx context.Context, d *contents.Disk, t *contents.Tree, hits []contents.Target) error {
 	out := p.o.Output
 	if _, err := os.Lstat(out); err == nil {

@@ -1,6 +1,6 @@
 // Patching in place: every new file is written beside the old one first. Only when all of
 // them are on the disk do they take the old ones' names, so that an error or ^C before
-// that leaves nothing changed and nothing behind. A running program or a mapped library
+// that leaves everything unchanged and no files behind. A running program or a mapped library
 // keeps its old inode.
 
 package patch
@@ -27,7 +27,7 @@ type replacement struct {
 	temp, final string          // relative to root
 	id          contents.FileID // of the file it replaces, if that has several names
 	done        bool
-	dropped     []string // the marks that it does not carry on
+	dropped     []string // the marks that it does not keep
 }
 
 // replace writes the patched copy of a file of the tree, and a further name of the copy
@@ -103,7 +103,7 @@ func (p *patchRun) prepare(root *os.Root, name string, seen fs.FileInfo, write f
 }
 
 // keepMeta gives the file that replaces old what that has beside its content, and returns the
-// marks that it does not carry on. A group that only root may give is left out, with a warning,
+// marks that it does not keep. A group that only root may give is left out, with a warning,
 // where the file is the caller's and has no setuid or setgid bit.
 func (p *patchRun) keepMeta(name string, fi fs.FileInfo, old, f *os.File) (dropped []string, err error) {
 	const setID = fs.ModeSetuid | fs.ModeSetgid

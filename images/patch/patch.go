@@ -34,7 +34,7 @@ type Options struct {
 	Output  string // -o: where the patched copy goes
 	DryRun  bool
 	// Since names a stamp: a file whose mtime says since when files must have changed to be
-	// looked at. If it is missing, all are. At the end it is set to when the run
+	// examined. If it is missing, all are. At the end it is set to when the run
 	// began; "" means no stamp.
 	Since string
 	// OneFS leaves out what is mounted in a folder.
@@ -106,8 +106,8 @@ func (p *patchRun) run(ctx context.Context, paths []string) error {
 	return p.stamp.set()
 }
 
-// dropGone forgets files that were not examined and are not there any more, such as a part of one that a
-// killed run had left, which the next one removes.
+// dropGone forgets files that were not examined and no longer exist, such as a partial file that a
+// killed run left and the next one removes.
 func (p *patchRun) dropGone() {
 	if !p.o.InPlace {
 		return
@@ -125,7 +125,7 @@ func notAnImage(ctx context.Context, name string) error {
 		if ref, err := media.ParseRef(name); err == nil && !ref.Guessed {
 			return hinterr.With(fmt.Errorf("%s: patch takes paths of files and directories", name), "to rebuild an image: vfix rebuild %s", quote.Path(name))
 		}
-		return nil // whoever opens it says so
+		return nil // opening it gives the error
 	}
 	src, err := sources.OpenPath(ctx, name, media.Options{}.WithDefaults())
 	if err != nil || src == nil {

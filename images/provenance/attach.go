@@ -51,7 +51,7 @@ type Proof struct {
 	Doc Predicate
 	// File is the place that the user chose for the statement; "" is beside an archive or layout.
 	File string
-	// subjects are the digests that the result has in the places at which it was put so far.
+	// subjects are the digests of the result in all its places so far.
 	subjects []v1.Hash
 	// Stored has the places of the statement, warnings those at which it could not be put.
 	Stored, Warnings []string
@@ -77,7 +77,7 @@ func (p *Proof) state(dest media.Ref, digests []v1.Hash) ([]byte, error) {
 	return s.Encode()
 }
 
-// Beside has write write an archive or layout, and puts the statement beside it.
+// Beside calls write to write an archive or layout, and puts the statement beside it.
 func (p *Proof) Beside(dest media.Ref, r media.Result, st media.Stored, write func() error) error {
 	subjects, err := subjectsOf(r, st)
 	if err != nil {
@@ -216,7 +216,7 @@ func (p *Proof) attach(ctx context.Context, dest media.Ref, tag name.Tag, subjec
 	return nil
 }
 
-// CanWrite finds out whether the file can be written, before anything else is.
+// CanWrite checks that the file can be written, before anything else is written.
 func (p *Proof) CanWrite() error {
 	if p == nil || p.File == "" {
 		return nil
@@ -255,8 +255,8 @@ func provenAs(r media.Result) ([]v1.Descriptor, error) {
 	return []v1.Descriptor{*idx, *img}, nil
 }
 
-// Push pushes a result, which write does, under a tag: by its digest, then its statement, and
-// then it gets its tag: that never names a result without one.
+// Push calls write to push a result by its digest, then pushes its statement, and
+// then the tag: that never names a result without a statement.
 func (p *Proof) Push(ctx context.Context, dest media.Ref, tag name.Tag, r media.Result, write func(name.Reference) error, o media.Options) error {
 	subjects, err := provenAs(r)
 	if err != nil {

@@ -32,8 +32,8 @@ type Stated struct {
 	From      string // the file, or the referrer with its digest
 }
 
-// Find finds the statement about an image at the place at which a rebuild leaves it; file, if it
-// is not "", is where the user says it is.
+// Find finds the statement about an image in the place where a rebuild puts it; file, if it
+// is not "", is the user's choice instead.
 func Find(ctx context.Context, src *media.Source, file string, o media.Options) (*Stated, error) {
 	digests, err := DigestsOf(src)
 	if err != nil {

@@ -93,17 +93,17 @@ type StatedChange struct {
 }
 
 // StatedFile is one patched file. Before with all Sites and Edits applied and the appended
-// bytes behind it is After.
+// bytes after it is After.
 type StatedFile struct {
 	StatedChange
 	Links []string     `json:"links"`
 	Layer string       `json:"layer"` // diff ID of the layer that it comes from
 	Sites []StatedSite `json:"sites"`
 	Edits []StatedEdit `json:"edits"`
-	// Appended are the bytes behind the old end: padding, the injected segment, and the
+	// Appended are the bytes after the old end: padding, the injected segment, and the
 	// section header table with one entry more.
 	Appended blob.StatedBytes `json:"appended"`
-	// Dropped are the xattrs that the result does not carry on: they vouched for the old
+	// Dropped are the xattrs that the result does not keep: they vouched for the old
 	// content.
 	Dropped []string `json:"droppedXattrs"`
 }

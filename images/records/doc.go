@@ -1,3 +1,3 @@
-// Package records looks up what the databases of dpkg and rpm in an image record of patched files,
-// and corrects it.
+// Package records finds the records of patched files in an image's dpkg and rpm databases, and
+// corrects those of dpkg.
 package records

@@ -14,7 +14,7 @@ import (
 	"vfix.dev/vfix/images/blob"
 )
 
-// keeper has the blobs that open images want kept, by digest.
+// keeper has the blobs that open images need again, by digest.
 type keeper struct {
 	mu    sync.Mutex
 	blobs map[v1.Hash]*keptBlob
@@ -26,7 +26,7 @@ type keptBlob struct {
 	file  *blob.Kept // nil until it is whole
 }
 
-// use counts one more user of a blob, and gives the way to end that.
+// use counts one more user of a blob, and returns the function that ends the use.
 func (k *keeper) use(h v1.Hash) (end func()) {
 	b := k.blobs[h]
 	b.users++
@@ -43,7 +43,7 @@ func (k *keeper) use(h v1.Hash) (end func()) {
 	})
 }
 
-// Keep has blobs kept while they are read, until release.
+// Keep makes reads of blobs also store them, until release.
 func (r *Network) Keep(digests []v1.Hash) (release func()) {
 	k := &r.kept
 	k.mu.Lock()

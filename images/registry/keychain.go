@@ -1,6 +1,6 @@
 // Credentials of registries, from the files that docker, podman and skopeo have them in, and from docker's credential
-// helpers. go-containerregistry has a keychain that reads most of these files; it lets a helper run and print for ever, and shows
-// what a failing one printed.
+// helpers. go-containerregistry has a keychain that reads most of these files; it does not limit a helper's time and
+// output, and shows the output of a failing one.
 
 package registry
 
@@ -43,7 +43,7 @@ func (k keychain) Resolve(target authn.Resource) (authn.Authenticator, error) {
 	return k.ResolveContext(context.Background(), target)
 }
 
-// ResolveContext gives the credentials for a repository or registry, or authn.Anonymous.
+// ResolveContext returns the credentials for a repository or registry, or authn.Anonymous.
 func (k keychain) ResolveContext(ctx context.Context, target authn.Resource) (authn.Authenticator, error) {
 	files := []string{k.file}
 	if k.file == "" {

@@ -27,7 +27,7 @@ func (m *Meter) of(host string) *counter {
 	return c.(*counter)
 }
 
-// ByHost is what was counted until now.
+// ByHost returns the counts so far, by host.
 func (m *Meter) ByHost() map[string]Count {
 	all := map[string]Count{}
 	if m == nil {

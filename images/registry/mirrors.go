@@ -1,6 +1,6 @@
 // Mirrors of Docker Hub, as docker knows them: "registry-mirrors" of its daemon.json. They are
-// asked before the Hub itself, in their order, for reading; what one has not, or does not
-// answer, the next one is asked for. Source: docker, "Registry as a pull through cache".
+// asked before the Hub itself, in their order, for reading; if one lacks something or does not
+// answer, the next one is asked. Source: docker, "Registry as a pull through cache".
 
 package registry
 
@@ -26,7 +26,7 @@ func daemonConfigs() []string {
 }
 
 // HubMirrors are the hosts of the first configuration that names mirrors. A configuration
-// that cannot be read is the engine's trouble, not that of who reads an image.
+// that cannot be read is the engine's problem, and does not keep vfix from reading an image.
 func HubMirrors(files []string) []string {
 	for _, path := range files {
 		raw, err := blob.ReadSmall(path, blob.MaxManifest)

@@ -55,7 +55,7 @@ func (u *uploads) Image(ctx context.Context, ref name.Reference, img v1.Image) e
 	if !BlobUnknown(err) {
 		return err
 	}
-	// Blobs that were mounted, or were there when this command last looked, are not: the registry is asked for each
+	// Blobs that were mounted, or existed when this command last looked, are missing: the registry is asked for each
 	// blob, and what it does not have is sent.
 	u.net.forget(u.repo.Registry, c)
 	sure := &uploads{net: u.net, repo: u.repo, Task: u.Task, retry: true}
@@ -238,7 +238,7 @@ func (t *pushTask) Done() {
 	t.task.Done()
 }
 
-// NotThere reports whether a registry says that it does not have something.
+// NotThere reports whether an error means that a registry does not have something.
 func NotThere(err error) bool {
 	var e *transport.Error
 	return errors.As(err, &e) && e.StatusCode == http.StatusNotFound

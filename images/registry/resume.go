@@ -1,5 +1,5 @@
-// The blobs and manifests of an image in a registry, fetched so that a connection that breaks costs what
-// was not there yet and no more: go-containerregistry begins again, or not at all once the
+// The blobs and manifests of an image in a registry, fetched so that after a broken connection only the
+// missing rest is fetched again: go-containerregistry begins again, or not at all once the
 // first byte has been read.
 
 package registry
@@ -121,7 +121,7 @@ func (r *resuming) again(broken error) error {
 }
 
 // open asks for the blob from byte pos on. A registry that does not know ranges, or refuses one, sends all
-// of it, of which the beginning is thrown away: whoever reads compares the digest.
+// of it, and the beginning is discarded: the reader compares the digest.
 func (r *resuming) open() (io.ReadCloser, error) {
 	resp, err := r.ask(r.pos)
 	if err == nil && r.pos > 0 && resp.StatusCode == http.StatusRequestedRangeNotSatisfiable {

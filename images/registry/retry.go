@@ -31,11 +31,11 @@ type RetryPolicy struct {
 }
 
 // DefaultRetry has pauses of 1, 2, 4 and 8 s: an instance of a registry is replaced in that
-// time. Registries that count requests count them by the minute, or by hours: then waiting
-// for it is for whoever runs vfix.
+// time. Registries with rate limits count requests by the minute, or by hours: such a wait is
+// left to the user.
 var DefaultRetry = RetryPolicy{Tries: 5, First: time.Second, Most: 5 * time.Minute}
 
-// temporaryStatus are the answers that may be others the next time: those of
+// temporaryStatus are the answers that may differ the next time: those of
 // go-containerregistry (remote/options.go, defaultRetryStatusCodes).
 var temporaryStatus = map[int]bool{
 	http.StatusRequestTimeout: true, http.StatusTooManyRequests: true,
@@ -53,7 +53,7 @@ const notEstablished = "http2: client conn could not be established"
 // which is not exported): it sends the request again itself only if that is harmless, which it cannot know of a POST.
 const closedIdle = "http: server closed idle connection"
 
-// isTemporary reports whether an error of the network may not be there the next time.
+// isTemporary reports whether an error of the network may be gone the next time.
 func isTemporary(err error) bool {
 	var cert *tls.CertificateVerificationError
 	var unknown x509.UnknownAuthorityError
@@ -176,7 +176,7 @@ func (p RetryPolicy) Pause(try int, resp *http.Response) (wait time.Duration, ok
 		return 0, false
 	}
 	wait = p.First << (try - 1)
-	wait += time.Duration(rand.Int64N(int64(wait)/4 + 1)) // so that many who wait do not come back together
+	wait += time.Duration(rand.Int64N(int64(wait)/4 + 1)) // so that many waiting clients do not come back together
 	if resp == nil {
 		return wait, true
 	}

@@ -1,5 +1,5 @@
 // One blob on its way into a repository (distribution-spec, "Pushing blobs"): a small one with one
-// request, a large one so that it goes on where the connection broke.
+// request, a large one so that it resumes after a broken connection.
 
 package registry
 
@@ -42,7 +42,7 @@ type retriable struct{ error }
 
 func (r retriable) Unwrap() error { return r.error }
 
-// maxResumes bounds how often an upload goes on, however well it gets on each time.
+// maxResumes bounds how often an upload is resumed, however much progress each attempt makes.
 const maxResumes = 100
 
 // run sends the blob, as often as it takes and the policy allows.
@@ -199,7 +199,7 @@ func (s *sending) patch(ctx context.Context) (*http.Response, error) {
 	return nil, s.next(resp)
 }
 
-// judge makes an error of an answer that is not the wanted one.
+// judge turns an unexpected answer into an error.
 func (s *sending) judge(resp *http.Response, want ...int) error {
 	err := transport.CheckError(resp, want...)
 	switch resp.StatusCode {
@@ -234,8 +234,8 @@ func (s *sending) resume(ctx context.Context) {
 	}
 }
 
-// uploaded reads the answer to how many bytes of an upload are there, 0-LAST. 0-0 is what
-// distribution says of nothing.
+// uploaded parses the range of bytes of an upload that the registry has, 0-LAST. distribution
+// says 0-0 for no bytes.
 func uploaded(text string) int64 {
 	last, ok := strings.CutPrefix(strings.TrimPrefix(text, "bytes="), "0-")
 	n, err := strconv.ParseInt(last, 10, 64)

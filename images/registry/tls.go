@@ -61,7 +61,7 @@ func (h *hosts) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.RoundTrip(req)
 }
 
-// of gives the transport of a host, which is written as in a URL.
+// of returns the transport of a host, given as in a URL.
 func (h *hosts) of(host string) (http.RoundTripper, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -31,9 +31,9 @@ import (
 //
 //	pings     remembers which login a registry requires
 //	redirects follows them
-//	retrier   tries again what looks temporary, as long as the registry asks to wait
+//	retrier   retries temporary errors, after the pause that the registry asks for
 //	wire      refuses, delays, counts, reports and ends a request, and bounds the answer
-//	hosts     TLS as the folders of certificates want it for a host
+//	hosts     configures TLS by a host's folders of certificates
 type Network struct {
 	o    Options
 	Base http.RoundTripper
@@ -73,7 +73,7 @@ func makeRoom[V any](m map[string]V, most int) {
 	}
 }
 
-// Options are what a user may say of talking to registries.
+// Options are the user's options about registries.
 type Options struct {
 	Insecure  bool // plain HTTP and unverified TLS allowed
 	Progress  progress.Reporter
@@ -116,7 +116,7 @@ func NewNetwork(o Options) *Network {
 }
 
 // client gives the client for a repository, logged in to pull or, with push, to push; from
-// are further repositories of the same registry to pull from. Who comes while it logs in waits for it.
+// are further repositories of the same registry to pull from. Callers that come while it logs in wait for it.
 func (r *Network) client(ctx context.Context, repo name.Repository, push bool, from ...name.Repository) (*http.Client, error) {
 	scopes := []string{repo.Scope(transport.PullScope)}
 	if push {
@@ -206,7 +206,7 @@ func (r *Network) home(repo name.Repository, h v1.Hash) (name.Repository, bool) 
 	return all[0], true
 }
 
-// hold waits until nobody else brings the blob to the registry, and gives the way to end one's own turn.
+// hold waits until nobody else brings the blob to the registry, and returns the function that ends the turn.
 func (r *Network) hold(reg name.Registry, h v1.Hash) (release func()) {
 	sum := fnv.New32()
 	io.WriteString(sum, blobKey(reg, h))

@@ -17,7 +17,7 @@ import (
 	"vfix.dev/vfix/images/blob"
 )
 
-// uploads is the way to one repository.
+// uploads sends blobs to one repository.
 type uploads struct {
 	net  *Network
 	repo name.Repository
@@ -84,8 +84,8 @@ func (u *uploads) has(ctx context.Context, c *http.Client, b blob.BlobToWrite) (
 	return there, nil
 }
 
-// mount asks the registry to take the blob from another of its repositories. One that does
-// not want to begins an upload instead, which s goes on with.
+// mount asks the registry to take the blob from another of its repositories. One that
+// refuses begins an upload instead, which s continues.
 func (u *uploads) mount(ctx context.Context, b blob.BlobToWrite, from name.Repository, s *sending) (bool, error) {
 	c, err := u.net.client(ctx, u.repo, true, from)
 	if ctx.Err() != nil {

@@ -23,7 +23,7 @@ import (
 
 const misconfigured = "this is an error of the registry or of a proxy in front of it: report it to its operator"
 
-// errPlainHTTP: go-containerregistry tries plain HTTP with every private address.
+// errPlainHTTP refuses plain HTTP, which go-containerregistry tries with every private address.
 var errPlainHTTP = errors.New("plain HTTP, which anybody on the way can read and change, and nobody allowed it")
 
 // wire sends requests.
@@ -92,7 +92,7 @@ func (t *wire) exchange(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// asked is the path that a registry was asked for first, before its redirects.
+// asked is the path of the first request to a registry, before its redirects.
 func asked(req *http.Request) string { return append(before(req), req)[0].URL.Path }
 
 // How long an answer may be, in bytes.
@@ -196,7 +196,7 @@ func (s *stalled) Hint() string {
 	return "the registry or the way to it hangs: try again, or give it longer with --stall-timeout"
 }
 
-// watch is the clock of one request. It runs while the other side has the word, and ends the request if that
+// watch is the clock of one request. It runs while the other side has its turn, and ends the request if that
 // takes no more of what is sent, does not answer, stops in the middle of its answer, or sends it so slowly
 // that it might as well have stopped. A request that makes progress may take as long as it needs: layers have
 // gigabytes.
@@ -208,7 +208,7 @@ type watch struct {
 	cancel context.CancelCauseFunc
 
 	mu sync.Mutex
-	// answered says that what is still sent, if anything, is of no interest any more.
+	// answered says that the rest of the request, if any, no longer matters.
 	answered bool
 	// Of the answer: how much of the time is left in which least bytes must come, how many came, and since when
 	// the clock runs.

@@ -1,2 +1,2 @@
-// Package report keeps and writes what became of the images of a list: a row an image.
+// Package report keeps and writes the outcomes of the images of a list: one row for each image.
 package report

@@ -9,8 +9,8 @@
 //	                    "signature": …, "protected": base64({"formatLength": …, "formatTail": base64("\n}")})}]
 //	}
 //
-// The key comes with the signature, and nobody vouches for it: what a signature proves is
-// that the manifest is whole.
+// The key comes with the signature, and nobody vouches for it: a signature proves only
+// that the manifest is undamaged.
 
 package schema1
 
@@ -73,7 +73,7 @@ func signedPayload(raw []byte) (payload []byte, signatures int, err error) {
 	return payload, len(m.Signatures), nil
 }
 
-// payload takes what is signed out of a manifest.
+// payload extracts the signed text from a manifest.
 func (s prettySignature) payload(raw []byte) ([]byte, error) {
 	text, err := decodeBase64URL(s.Protected)
 	if err != nil {
@@ -135,7 +135,7 @@ func (s prettySignature) certifiedKey() (any, error) {
 	return cert.PublicKey, nil
 }
 
-// plainJOSE takes the name of the library out of its errors.
+// plainJOSE removes the library's name from its errors.
 func plainJOSE(err error) error {
 	return errors.New(strings.ReplaceAll(err.Error(), "go-jose/go-jose: ", ""))
 }

@@ -39,12 +39,12 @@ const (
 	confinedFiles  = 256
 )
 
-// confined reports whether programs can be confined here; false for who is not root, whose programs
+// confined reports whether programs can be confined here; false without root, as such programs
 // have no rights to lose.
 func confined() bool { return os.Geteuid() == 0 }
 
 // runConfined runs cmd to its end. Its paths are those inside. folder is the one that it may write to, as root;
-// without one it is nobody. The error is errNotConfined where the kernel does not allow to confine it.
+// without one it is nobody. The error is errNotConfined if the kernel does not allow confining it.
 func runConfined(cmd *exec.Cmd, image, folder string) error {
 	root, err := os.MkdirTemp("", "vfix-root-")
 	if err != nil {

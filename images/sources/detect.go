@@ -76,7 +76,7 @@ func OpenPath(ctx context.Context, name string, o media.Options) (*media.Source,
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, fs.ErrPermission):
 		return nil, err
 	case errors.Is(err, media.ErrStopped), errors.Is(err, media.ErrNotTar), errors.Is(err, hinterr.ErrDamaged):
-		return plainFile(name), nil // whoever reads it next says what is wrong with it
+		return plainFile(name), nil // reading it gives the error
 	default:
 		return nil, err
 	}

@@ -62,7 +62,7 @@ var transports = map[media.Transport]struct {
 	media.Dir:           {openFolder, putRoot},
 }
 
-// Put writes a result under dest, whole or not at all. It returns the reference that names it,
+// Put writes a result under dest, completely or not at all. It returns the reference that names it,
 // with the digest where the medium has digests, and the digest alone. That may differ from that of
 // r.Image: an OCI layout gets OCI media types, and layers that a daemon or docker archive
 // held uncompressed are compressed for a registry and for OCI.

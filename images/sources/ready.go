@@ -32,7 +32,7 @@ func Ready(ctx context.Context, dest media.Ref, o media.Options) error {
 	default:
 		return nil
 	}
-	// Under a name that the next run removes, should this one be killed here.
+	// Under a name that the next run removes if this one is killed here.
 	f, err := atomicfile.CreateNamed(dest.Name, atomicfile.HeldName)
 	if err != nil {
 		return fmt.Errorf("%s: %w", dest.Name, err)
@@ -50,7 +50,7 @@ func Holds(ctx context.Context, dest, digest string, o media.Options) (bool, err
 		return false, err
 	}
 	if ref, err = media.ResolveDest(ref); err != nil {
-		return false, nil // no place that anything is written to
+		return false, nil // nothing is written to such a place
 	}
 	var has string
 	switch ref.Transport {

@@ -29,7 +29,7 @@ type Root struct {
 	Source string // as resolved, with its transport
 	// Program is what a container of the image starts, "" where the image does not say it.
 	Program string
-	// Session read Src: what else examines Src with it reads no layer again.
+	// Session read Src: other examinations of Src with it read no layer again.
 	Session *contents.Session
 	Src     *media.Source
 }

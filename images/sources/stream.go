@@ -108,7 +108,7 @@ func keepStream(ctx context.Context, name, file string, o media.Options) error {
 	return errors.Join(err, temp.Close())
 }
 
-// streamBase is how the file with a stream's content is called.
+// streamBase is the name of the file with a stream's content.
 func streamBase(name string) string {
 	if isStdin(name) {
 		return "stdin"

@@ -58,7 +58,7 @@ func CheckNotInside(src *media.Source, dest media.Ref) error {
 	return nil
 }
 
-// ErrInside is what is wrong with an output that is inside of its input.
+// ErrInside is the error about an output that is inside its input.
 func ErrInside(out, in string) error {
 	return hinterr.With(fmt.Errorf("%s is inside %s, which is copied there", out, in), "name a directory outside of it")
 }
@@ -79,7 +79,7 @@ func Inside(dir, name string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// putRoot writes the merged file system of an image as a directory, whole or not at all: as root
+// putRoot writes the merged file system of an image as a directory, completely or not at all: as root
 // with owners, extended attributes and devices; else it is the caller's, and a warning says what
 // is not kept.
 func putRoot(ctx context.Context, dest media.Ref, r media.Result, o media.Options) (st media.Stored, err error) {
