@@ -155,7 +155,7 @@ type comparison struct {
 	out         *Verified
 }
 
-// session is for the examination of one side.
+// session makes the session that examines one side.
 func (v *comparison) session(sums bool, fixes ...find.Fix) *contents.Session {
 	o := v.o.Rewriter
 	o.Fixes = fixes
@@ -438,7 +438,7 @@ func (v *comparison) derived() bool {
 	return v.added != nil && len(v.after.T.Layers) == len(v.base.T.Layers)+1
 }
 
-// image compares what an image is beside its file system.
+// image compares all of an image except its file system.
 func (v *comparison) image() error {
 	switch base, after := v.base.Src.Image, v.after.Src.Image; {
 	case base == nil && after == nil:

@@ -88,7 +88,7 @@ func (v *comparison) layer(ctx context.Context) error {
 	return nil
 }
 
-// entries compares which names there are, what they are and their metadata.
+// entries compares the names, their types and their metadata.
 func (v *comparison) entries(where string, want, got map[string]*contents.Entry) {
 	all := maps.Clone(want)
 	maps.Copy(all, got)
@@ -103,7 +103,7 @@ func (v *comparison) entries(where string, want, got map[string]*contents.Entry)
 			v.out.problem("%s%s: %s", where, title, fmt.Sprintf(format, args...))
 		}
 		switch {
-		case v.said[name] || a == b: // of a layer that both have
+		case v.said[name] || a == b: // in a layer of both
 		case a == nil:
 			differs("missing")
 		case b == nil:
@@ -156,8 +156,8 @@ type Difference struct {
 	Redirect *find.Redirect // a fix besides; nil for none
 	Edits    []patch.Edit
 	Appended int64
-	// Unplanned is the first byte that is not as planned, and Listing the code there; nil
-	// without one.
+	// Unplanned is the first byte that differs from the plan, and Listing the code there; nil
+	// for no such byte.
 	Unplanned *patch.UnplannedError
 	Listing   find.Explanation
 }

@@ -70,7 +70,7 @@ func before(req *http.Request) []*http.Request {
 	return via
 }
 
-// checkRedirect refuses what a registry could use to make this machine ask in its place: a redirect to this machine
+// checkRedirect refuses redirects by which a registry could misuse this machine's access: to this machine
 // or its link, where the metadata services of clouds are (169.254.169.254), and from a public address into a private network.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) >= maxRedirects {
@@ -79,7 +79,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return mayLead(req.Context(), via[0].URL.Hostname(), req.URL.Hostname())
 }
 
-// mayLead decides whether the host from may send vfix to the host to.
+// mayLead decides whether the host "from" may redirect vfix to the host "to".
 func mayLead(ctx context.Context, from, to string) error {
 	switch {
 	case from == to:

@@ -34,7 +34,7 @@ type OldLayer struct {
 	empty          bool // a layer without a single file
 }
 
-// oldJSON is what of an image JSON goes into the history.
+// oldJSON is the part of an image JSON that goes into the history.
 type oldJSON struct {
 	ID              string          `json:"id"`
 	Parent          string          `json:"parent"`

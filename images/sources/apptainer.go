@@ -139,8 +139,8 @@ func imageEnv(c v1.Config) string {
 	return b.String()
 }
 
-// apptainerFiles are what is added to the root filesystem of an image, and what apptainer inspect
-// shows of it.
+// apptainerFiles are the files added to the root filesystem of an image, and the metadata that apptainer
+// inspect shows.
 type apptainerFiles struct {
 	extras   []contents.Extra
 	metadata []byte // nil: apptainer reads it from the files
@@ -198,7 +198,7 @@ func newApptainerFiles(t *contents.Tree, cf *v1.ConfigFile, definition, labels s
 	return a, err
 }
 
-// hasDir reports whether a directory is there, or among what is added.
+// hasDir reports whether a directory exists, or is among the added files.
 func (a *apptainerFiles) hasDir(t *contents.Tree, name string) bool {
 	if k := t.At(name); k != nil {
 		return k.Kids != nil

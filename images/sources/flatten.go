@@ -20,7 +20,7 @@ import (
 // flattening is one merged file system on its way into a tar stream.
 type flattening struct {
 	tree   *contents.Tree
-	extras []contents.Extra // what is added; each replaces what has its name
+	extras []contents.Extra // added files; each replaces a file of its name
 
 	tw   *tar.Writer
 	lost map[string][]string // names of files by the xattrs that a squashfs has no room for

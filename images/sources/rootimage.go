@@ -43,7 +43,7 @@ func (r RunConfig) config(diffID v1.Hash, of string) ([]byte, error) {
 	})
 }
 
-// IsZero reports whether nothing was asked for.
+// IsZero reports whether no option is set.
 func (r RunConfig) IsZero() bool {
 	return len(r.Entrypoint) == 0 && len(r.Cmd) == 0 && len(r.Env) == 0 && r.WorkingDir == "" && r.User == ""
 }
@@ -125,7 +125,7 @@ func (l oneLayer) Open(d v1.Descriptor) (io.ReadCloser, int64, error) {
 	return l.open(), l.Size, nil
 }
 
-// madeOf is what an image was made of whose manifest vfix made; the zero value for other images.
+// madeOf is the origin of an image whose manifest vfix made; the zero value for other images.
 func madeOf(img v1.Image) (l oneLayer) {
 	if stored, ok := img.(*blob.Image); ok {
 		l, _ = blob.Origin(stored.Blobs).(oneLayer)

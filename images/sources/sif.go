@@ -158,7 +158,7 @@ func openSIF(ctx context.Context, ref media.Ref, o media.Options) (*media.Source
 	return src, nil
 }
 
-// unpack reads the squashfs. The programs for it want it in a file of its own.
+// unpack reads the squashfs. The programs for it need it in a file of its own.
 func (s *sifFile) unpack(ctx context.Context, o media.Options) error {
 	task := o.Progress.Start("read", s.path, s.root.Size())
 	defer task.Done()

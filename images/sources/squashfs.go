@@ -1,4 +1,4 @@
-// squashfs, by the programs that everybody makes and reads it with: those of squashfs-tools,
+// squashfs, made and read by the usual programs: those of squashfs-tools,
 // which apptainer itself needs, or of squashfs-tools-ng. Between them and vfix there is a tar
 // stream, so that owners and modes are kept whoever runs vfix.
 

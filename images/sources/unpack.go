@@ -162,8 +162,8 @@ func (u *unpacking) image(ctx context.Context, img v1.Image, dir string, o media
 // *os.File.
 type Replacing func(i *contents.Inode, r io.Reader) (io.Reader, *contents.Meta, error)
 
-// WriteTree writes a tree into an empty directory, with all that the caller may give its files, and returns
-// what it may not.
+// WriteTree writes a tree into an empty directory, with all metadata that the caller may set, and returns
+// what was lost.
 func WriteTree(ctx context.Context, t *contents.Tree, dir string, replaced Replacing) (contents.Lost, error) {
 	u := &unpacking{whole: true, replaced: replaced}
 	var err error
