@@ -77,17 +77,22 @@ func Prune(ctx context.Context, dir string, o media.Options) (removed []Copy, as
 			"start the daemon, or remove the files in %s yourself", dir)
 	}
 	s := store.At(dir)
-	_, err = s.Prune(math.MaxInt64) // what was left half-written
+	if _, err := s.Prune(math.MaxInt64); err != nil { // half-written files
+		return nil, true, err
+	}
 	for _, c := range all {
-		if err != nil || len(c.By) > 0 || time.Since(c.Used) < justMade {
+		if len(c.By) > 0 || time.Since(c.Used) < justMade {
 			continue
 		}
-		var gone bool
-		if gone, err = s.Remove(c.Entry); gone {
+		gone, err := s.Remove(c.Entry)
+		if err != nil {
+			return removed, true, err
+		}
+		if gone {
 			removed = append(removed, c)
 		}
 	}
-	return removed, asked, err
+	return removed, true, nil
 }
 
 // mountedCopies are the copies that processes have mounted, by name, from the mountinfo of

@@ -48,22 +48,20 @@ func (k *container) addFallback() error {
 		return err
 	}
 	key, err := k.storedFile("ld.so.preload", named, meta)
+	if err != nil {
+		return err
+	}
 	for _, at := range []string{fallbackfiles.Dir, name} {
-		if err != nil {
-			return err
-		}
-		if err = k.mountable(at); err != nil {
-			err = fmt.Errorf("/%s: %w", at, err)
+		if err := k.mountable(at); err != nil {
+			return fmt.Errorf("/%s: %w", at, err)
 		}
 	}
-	var files []addition
-	if err == nil {
-		files, err = k.fallbackFiles(wide)
+	files, err := k.fallbackFiles(wide)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		k.add = append(append(k.add, files...), bound("/"+name, key))
-	}
-	return err
+	k.add = append(append(k.add, files...), bound("/"+name, key))
+	return nil
 }
 
 // itself is nil where a name that programs have built in is not a symlink, nor is what leads there: a mount would be

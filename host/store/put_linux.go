@@ -126,12 +126,16 @@ func (s *Store) create(dir string, flags int) (fd int, path string, err error) {
 		if fd, err = unix.Open(path, flags|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, privateFile); err != nil {
 			return -1, path, fmt.Errorf("%s: %w", path, err)
 		}
-		if err = unix.Flock(fd, unix.LOCK_EX); err == nil && named(fd, path) {
+		err = unix.Flock(fd, unix.LOCK_EX)
+		if err == nil && named(fd, path) {
 			return fd, path, nil
 		}
 		unix.Close(fd)
+		if err != nil {
+			return -1, path, fmt.Errorf("%s: lock: %w", path, err)
+		}
 	}
-	return -1, path, errors.Join(err, fmt.Errorf("%s: removed by another process", path))
+	return -1, path, fmt.Errorf("%s: removed by another process", path)
 }
 
 // Scratch opens an empty private file. Its name is removed at once.
