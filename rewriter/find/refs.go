@@ -51,7 +51,7 @@ func findRefs(c *code, sites []Site) (*refs, error) {
 		switch b := c.holder(s.Vaddr); {
 		case b == nil && s.Kind != DataWord:
 			windows = append(windows, Extent{s.Vaddr - min(maxFunction, s.Vaddr), min(maxFunction, s.Vaddr) + 1}, c.fn.gap(s.Vaddr))
-		case b != nil && !c.fn.entered[b.Start] && b.End != 0:
+		case b != nil && c.split(b):
 			windows = append(windows, Extent{b.Start, b.End - b.Start})
 		}
 	}
