@@ -754,30 +754,13 @@ var rows = []row{
 	}},
 	{"programs", "executes itself", patched, func(b *bundle) { b.copy("again", b.root, "usr/bin/clock") }},
 	{"programs", "in memory", patched, func(b *bundle) { b.copy("memory", b.root, "usr/bin/clock") }},
-	{"programs", "handed by the caller", honest, func(b *bundle) {
-		f, err := os.Open(program("clock"))
-		check(err)
-		b.undo = append(b.undo, func() { f.Close() })
-		b.files, b.only = []*os.File{f}, "wrapper"
-		b.run("/proc/self/fd/3")
-		b.args = []string{"run", "--preserve-fds", "1", "--bundle", b.dir, b.id}
-	}},
+	{"programs", "handed by the caller", honest, func(b *bundle) { b.handed(program("clock"), "1", "/proc/self/fd/3") }},
 	{"programs", "handed by the caller, by a number that is not decimal", honest, func(b *bundle) {
-		f, err := os.Open(program("clock"))
-		check(err)
-		b.undo = append(b.undo, func() { f.Close() })
-		b.files, b.only = []*os.File{f}, "wrapper"
-		b.run("/proc/self/fd/3")
-		b.args = []string{"run", "--preserve-fds", "0x1", "--bundle", b.dir, b.id}
+		b.handed(program("clock"), "0x1", "/proc/self/fd/3")
 	}},
 	{"programs", "a directory handed by the caller", honest, func(b *bundle) {
 		b.legacy(b.host, "clock")
-		f, err := os.Open(b.host)
-		check(err)
-		b.undo = append(b.undo, func() { f.Close() })
-		b.files, b.only = []*os.File{f}, "wrapper"
-		b.run("/proc/self/fd/3/clock")
-		b.args = []string{"run", "--preserve-fds", "1", "--bundle", b.dir, b.id}
+		b.handed(b.host, "1", "/proc/self/fd/3/clock")
 	}},
 	{"programs", "handed as standard input", honest, func(b *bundle) {
 		var err error
@@ -1033,6 +1016,16 @@ func adding(b *bundle, name string) {
 	b.via = filepath.Join(b.dir, "bin", name)
 	b.file(fmt.Sprintf("#!/bin/sh -e\ncd '%s'\npython3 -c 'import json; c = json.load(open(\"config.json\")); c[\"mounts\"].append({\"destination\": \"/data\", \"type\": \"bind\", \"source\": \"%s\", \"options\": [\"bind\"]}); json.dump(c, open(\"config.json\", \"w\"))'\nexec %s \"$@\"\n", b.dir, b.host, *real), b.via)
 	b.run("/data/clock")
+}
+
+// handed starts the container through the wrapper with a file as descriptor 3, in the number of --preserve-fds.
+func (b *bundle) handed(name, number, program string) {
+	f, err := os.Open(name)
+	check(err)
+	b.undo = append(b.undo, func() { f.Close() })
+	b.files, b.only = []*os.File{f}, "wrapper"
+	b.run(program)
+	b.args = []string{"run", "--preserve-fds", number, "--bundle", b.dir, b.id}
 }
 
 // called gives the last hook other arguments.
