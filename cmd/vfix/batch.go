@@ -177,7 +177,7 @@ func runBatch(ctx context.Context, opts batchOptions, print printOptions, o batc
 	return done, err
 }
 
-// next is the next step after a list is finished, "" if there is none.
+// next is the next step after a list is finished, or "".
 func (b *batchOptions) next(done *batch.Batch) string {
 	switch {
 	case done.Of[outcome.Failed]+done.Of[outcome.NotRun] > 0:

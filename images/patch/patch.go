@@ -260,7 +260,7 @@ func (p *patchRun) writeOutput(ctx context.Context, d *contents.Disk, changed bo
 		return nil, err
 	}
 	switch fi, err := os.Stat(p.o.Output); {
-	case err != nil: // there is none yet
+	case err != nil: // it does not exist yet
 	case os.SameFile(was, fi):
 		return nil, hinterr.With(fmt.Errorf("%s: input and output are the same file", p.o.Output), "patch it in place: -i")
 	case fi.IsDir():

@@ -110,8 +110,8 @@ func (r *reader) openRoot() error {
 	return nil
 }
 
-// callers gives the files of a root that have live or unknown call sites of a function of the page. It
-// reports that there are none only if the whole root was examined.
+// callers gives the files of a root that have live or unknown call sites of a function of the page. An empty
+// list says that the whole root was examined.
 func (r *reader) callers(root *sources.Root) func(function string) ([]string, error) {
 	scan := sync.OnceValues(func() (*contents.Findings, error) { return r.scan(root) })
 	return func(function string) (all []string, err error) {

@@ -211,7 +211,7 @@ func widths(side [][]cell) columns {
 	return c
 }
 
-// Of is the listing of one patch of a file; false if there is none.
+// Of returns the listing of one patch of a file, and whether it has one.
 func Of(f *contents.File, p *patch.Patch) (Site, bool) {
 	if p.Listing == nil || p.Site.Verdict == find.Benign {
 		return Site{}, false
