@@ -60,7 +60,9 @@ func ScanSource(ctx context.Context, s *contents.Session, src *media.Source, o S
 		if fi.IsDir() && f.ELFFiles == 0 && len(f.Passed) == 0 { // perhaps not what was meant: an empty mount point, a directory of archives
 			f.Passed = append(f.Passed, contents.Passed{Path: src.Path, Reason: "no 64-bit x86-64 ELF file in it"})
 		}
-		if err := scanLoads(ctx, s, src.Path, fi.IsDir(), o.Root, f.Findings); err != nil {
+		quiet := contents.NewSession(o.Jobs, nil, o.Rewriter) // of dozens of libraries
+		defer quiet.Close()
+		if err := scanLoads(ctx, quiet, src.Path, fi.IsDir(), o.Root, f.Findings); err != nil {
 			return nil, err
 		}
 	}

@@ -237,6 +237,9 @@ hanging_vfix() {
 	run_vfix 3 scan "$affected"
 	expect 'escape sequences in a pipe' "$(grep -cF "$escape" <<<"$output$stderr" || true)" 0
 	expect_match stderr "$stderr" 'vfix: read '
+	# The libraries of a program are not listed while they are read.
+	run_vfix 0 scan /bin/ls
+	expect stderr "$stderr" 'vfix: read /bin/ls'
 	on_terminal 100 "'$VFIX' scan '$affected' >/dev/null"
 	expect_match bars "$output" 'done'
 	# A terminal that does not say how high it is has no room for bars.

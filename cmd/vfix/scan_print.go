@@ -159,20 +159,22 @@ func writeVerdict(w io.Writer, s screen.Stream, here place, f *contents.Findings
 
 // about says what a verdict covers, if that is not a whole system.
 func about(f *contents.Findings) string {
-	what := "the program"
+	what := "the program and the %s that it needs"
 	if strings.HasPrefix(f.Source, string(media.Dir)+":") {
-		what = "its programs"
+		what = "its programs and the %s that they need"
 	}
-	switch l := f.Loads; {
-	case f.Library:
+	l := f.Loads
+	if f.Library {
 		return ": this library alone; a program that loads it loads others as well"
-	case l == nil:
-		return ""
-	case len(l.Opens) > 0:
-		return fmt.Sprintf(": %s and the %s that they need in %s; what is opened at run time (dlopen) is not known", what, screen.Count(len(l.Examined), "file"), l.Root)
-	default:
-		return fmt.Sprintf(": %s and the %s that they need in %s", what, screen.Count(len(l.Examined), "file"), l.Root)
 	}
+	if l == nil {
+		return ""
+	}
+	text := fmt.Sprintf(": "+what+" in %s", screen.Count(len(l.Examined), "file"), l.Root)
+	if len(l.Opens) > 0 {
+		text += "; what is opened at run time (dlopen) is not known"
+	}
+	return text
 }
 
 // fixable says how many of the call sites vfix can patch.
