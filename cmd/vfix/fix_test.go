@@ -69,6 +69,19 @@ func TestFixOf(t *testing.T) {
 	}
 }
 
+// TestFixOfFolder: names in a folder are not those of where the command is typed; libraries from elsewhere are added.
+func TestFixOfFolder(t *testing.T) {
+	f := patchable()
+	f.Source, f.Digest, f.Loads = "dir:/srv/tools", "", &contents.Loads{Root: "/"}
+	if got := strings.Join((place{}).fixes(f), "\n"); got != "vfix patch -i /srv/tools\nvfix patch -o COPY /srv/tools" {
+		t.Errorf("got %s", got)
+	}
+	f.Files = append(f.Files, fileOf("/lib64/libc.so.6", "glibc 2.5", patchOf(site(0x10, find.Time, find.Live, "a call"), patch.Entry, "a stub")))
+	if got := strings.Join((place{}).fixes(f), "\n"); got != "vfix patch -i /srv/tools /lib64/libc.so.6" {
+		t.Errorf("got %s", got)
+	}
+}
+
 // TestFixIsOneLineOfShell: a command that is printed to be typed names the same file to a shell, whatever the
 // file is called; what a name says is never executed.
 func TestFixIsOneLineOfShell(t *testing.T) {

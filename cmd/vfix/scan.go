@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -284,10 +285,15 @@ func (p place) fixes(f *contents.Findings) []string {
 	if f.Loads != nil {
 		var all []string
 		for i := range f.Files {
+			name := f.Files[i].Path
+			if strings.HasPrefix(f.Source, string(media.Dir)+":") && !filepath.IsAbs(name) { // one of the folder, no library from elsewhere
+				name = path
+			}
 			if !f.Files[i].Plan.Empty() {
-				all = append(all, quote.Path(f.Files[i].Path))
+				all = append(all, quote.Path(name))
 			}
 		}
+		all = slices.Compact(all)
 		if path = strings.Join(all, " "); len(all) > 1 {
 			return []string{"vfix patch -i " + path}
 		}
