@@ -131,7 +131,7 @@ func findArchived(all []ArchiveImage, tag, list string) (ArchiveImage, string, e
 	default:
 		why = fmt.Sprintf("%d images: name one of them", len(all))
 	}
-	return ArchiveImage{}, "", hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%s", why), "%s", listTags(tags))
+	return ArchiveImage{}, "", hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%s", why), "%s", listNames(tags))
 }
 
 // hexName finds the digest in the names that docker, skopeo and go-containerregistry give

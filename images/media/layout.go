@@ -3,6 +3,7 @@
 package media
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -153,14 +154,12 @@ func tagOf(d v1.Descriptor) string {
 // the only one for the platform.
 func entryOf(entries []v1.Descriptor, tag string, b blob.Blobs, o Options) (v1.Descriptor, error) {
 	var fit []v1.Descriptor
-	var tags []string
+	var names []string
 	for _, d := range entries {
 		if isAttestation(d) {
 			continue
 		}
-		if t := tagOf(d); t != "" {
-			tags = append(tags, t)
-		}
+		names = append(names, cmp.Or(tagOf(d), d.Digest.String()))
 		if tag == "" || tag == d.Annotations[refNameKey] || tag == d.Annotations[fullRefNameKey] || tag == d.Digest.String() {
 			fit = append(fit, d)
 		}
@@ -169,7 +168,7 @@ func entryOf(entries []v1.Descriptor, tag string, b blob.Blobs, o Options) (v1.D
 	case len(fit) > 0 && !slices.ContainsFunc(fit, func(d v1.Descriptor) bool { return d.Digest != fit[0].Digest }):
 		return fit[0], nil // one, or one under several names
 	case len(fit) == 0 && tag != "":
-		return v1.Descriptor{}, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "no image with the tag %q", tag), "%s", listTags(tags))
+		return v1.Descriptor{}, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "no image with the tag %q", tag), "%s", listNames(names))
 	case len(fit) == 0:
 		return v1.Descriptor{}, hinterr.Errorf(hinterr.ErrNotFound, "%s lists no image", LayoutIndex)
 	}
@@ -194,16 +193,16 @@ func entryOf(entries []v1.Descriptor, tag string, b blob.Blobs, o Options) (v1.D
 	if len(matching) == 1 {
 		return matching[0], nil
 	}
-	return v1.Descriptor{}, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%d images: name one of them", len(fit)), "%s", listTags(tags))
+	return v1.Descriptor{}, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%d images: name one of them", len(fit)), "%s", listNames(names))
 }
 
-// listTags is the hint after a tag that was not found or not given.
-func listTags(tags []string) string {
-	if len(tags) == 0 {
-		return "its images have no tags: add a digest after a colon"
+// listNames is the hint after a tag that was not found or not given: the tags, and of images without one the digest or ID.
+func listNames(names []string) string {
+	if len(names) == 0 {
+		return "its images have no tags: save them again with a name"
 	}
-	s := "add one of its tags after a colon:"
-	for n, t := range tags {
+	s := "add one of these after a colon:"
+	for n, t := range names {
 		if n == maxListed {
 			return s + " …"
 		}

@@ -85,6 +85,9 @@ func TestLayoutExtend(t *testing.T) {
 	if err := json.Unmarshal(imagetest.Must[[]byte](t)(os.ReadFile(dir+"/index.json")), &m); err != nil || len(m.Manifests) != 3 {
 		t.Errorf("index.json: got %d entries, %v, want 3", len(m.Manifests), err)
 	}
+	if h, want := hinterr.HintOf(imagetest.OpenErr(t, dir)), "one two "+m.Manifests[len(m.Manifests)-1].Digest.String(); !strings.HasSuffix(h, want) {
+		t.Errorf("hint: got %q, want %s at its end", h, want)
+	}
 }
 
 // An index goes into a layout byte for byte, with all that is in it.
