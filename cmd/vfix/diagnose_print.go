@@ -3,7 +3,7 @@
 //	core.1234: bash, pid 1234: a call of time() in the vsyscall page
 //	  what      0xffffffffff600400 is time() in the vsyscall page, …
 //	  program   /bin/bash: bash -c 'echo up'
-//	  registers ip 0xffffffffff600400, sp 0x7ffe…; SIGSEGV
+//	  registers SIGSEGV, ip 0xffffffffff600400, sp 0x7ffe…
 //	  caller    /lib/libc-2.13.so+0x9f8b9, in time+0x9
 //	  …
 //	            the machine code, before and after
@@ -109,7 +109,7 @@ const labelWidth = 10
 func writeCrash(w io.Writer, s screen.Stream, c *diagnose.Crash) {
 	title := c.Title()
 	who := c.Input
-	if name := processName(c); name != "" {
+	if name := processName(c); name != "" && name != who {
 		who += ": " + name
 	}
 	paint := s.Paint.Green
@@ -138,7 +138,12 @@ func writeCrash(w io.Writer, s screen.Stream, c *diagnose.Crash) {
 		row("what", c.Meaning)
 	}
 	row("program", programText(c))
-	row("registers", registersText(c))
+	label := "signal"
+	if c.Known.Fault || c.Known.IP || c.Known.SP {
+		label = "registers"
+	}
+	row(label, registersText(c))
+	row("time", c.When)
 	if c.Page != "" && c.Kind.Vsyscall() {
 		row("page", c.Page+" in the process")
 	}
@@ -156,7 +161,7 @@ func writeCrash(w io.Writer, s screen.Stream, c *diagnose.Crash) {
 		fmt.Fprintln(w, "  "+s.Paint.Dim(screen.Pad(label, labelWidth, false))+s.Paint.Bold(screen.Printable(f.Command)))
 		row("", f.Why)
 	}
-	label := "fix"
+	label = "fix"
 	for _, f := range c.Fixes {
 		command(label, f)
 		label = "or"
@@ -230,9 +235,6 @@ func registersText(c *diagnose.Crash) string {
 		if r.known {
 			parts = append(parts, r.name+" "+hex(r.value))
 		}
-	}
-	if c.When != "" {
-		parts = append(parts, "at "+c.When)
 	}
 	return strings.Join(parts, ", ")
 }
