@@ -265,8 +265,14 @@ func (k *container) lookAtLayers(keep indexes, m mount) (all *scanned, whole boo
 			return nil, false, err
 		}
 		whole = whole && !f.Moved
-		all.Legacy = append(all.Legacy, f.Legacy...)
-		all.Unread = append(all.Unread, f.Unread...)
+		for _, h := range f.Legacy {
+			h.ID = k.inRoot(h.ID, h.Names...)
+			all.Legacy = append(all.Legacy, h)
+		}
+		for _, u := range f.Unread {
+			u.ID = k.inRoot(u.ID, u.Name)
+			all.Unread = append(all.Unread, u)
+		}
 		all.temps = f.temps
 	}
 	all.Unread = slices.DeleteFunc(all.Unread, func(u unread) bool {
@@ -274,6 +280,18 @@ func (k *container) lookAtLayers(keep indexes, m mount) (all *scanned, whole boo
 		return u.ID != (rootfs.Identity{}) && !shown && err == nil
 	})
 	return all, whole, nil
+}
+
+// inRoot is the identity that the root shows of a file of its upper layer: one that was copied up from a lower layer, for
+// another mode or owner, has the inode number that it had there (fs/overlayfs/inode.c, ovl_getattr).
+func (k *container) inRoot(id rootfs.Identity, names ...[]byte) rootfs.Identity {
+	for _, name := range names {
+		st, err := k.root.Lstat(string(name))
+		if shown := rootfs.IdentityOf(&st); err == nil && shown.Size == id.Size && shown.Mtime == id.Mtime && shown.Ctime == id.Ctime {
+			return shown
+		}
+	}
+	return id
 }
 
 // upperLayer is when a directory was made that is the root's upper layer, whose times an overlay gives its root

@@ -64,6 +64,19 @@ var rows = []row{
 		b.legacy(b.layer("a"), "usr/bin/clock")
 		b.again("chmod 711 rootfs/usr/bin/clock", ",metacopy=on", ",metacopy=on", "b", "a")
 	}},
+	// It keeps the inode number that it had in the lower layer.
+	{"overlays", "copied up for another mode", patched, func(b *bundle) {
+		b.layers("a")
+		b.legacy(b.layer("a"), "usr/bin/clock")
+		b.overlay("", "a")
+		b.shell("chmod 711 rootfs/usr/bin/clock")
+	}},
+	{"overlays", "copied up for another mode, and damaged", honest, func(b *bundle) {
+		b.layers("a")
+		b.copy("damaged", b.layer("a"), "usr/bin/clock")
+		b.overlay("", "a")
+		b.shell("chmod 711 rootfs/usr/bin/clock")
+	}},
 	{"overlays", "user xattrs", patched, func(b *bundle) {
 		b.layers("b", "a")
 		b.legacy(b.layer("a"), "usr/bin/clock2")
