@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"go.etcd.io/bbolt"
 )
 
 // Containers that do not run and name the runtime can be started after uninstall: as the real runtime starts them.
@@ -19,6 +21,7 @@ func TestUninstallUnderWaitingContainers(t *testing.T) {
 		}
 	}
 	const podmanDB = "SQLite format 3\x00 {\"id\":\"x\",\"runtime\":\"vfix\"}"
+	const metadata = "var/lib/containerd/io.containerd.metadata.v1.bolt/meta.db"
 	for name, c := range map[string]struct {
 		engine Engine
 		files  map[string]string
@@ -32,9 +35,12 @@ func TestUninstallUnderWaitingContainers(t *testing.T) {
 		"podman":                   {Podman, map[string]string{"var/lib/containers/storage/db.sql": podmanDB}, "in /var/lib/containers/storage/db.sql", true},
 		"podman of before":         {Podman, map[string]string{"var/lib/containers/storage/libpod/bolt_state.db": strings.Repeat("x", 1<<20-9) + podmanDB}, "bolt_state.db", true},
 		"podman, of a user":        {Podman, map[string]string{"home/u/.local/share/containers/storage/db.sql": podmanDB}, "in /home/u/", true},
+		"podman, in the log":       {Podman, map[string]string{"var/lib/containers/storage/db.sql": "", "var/lib/containers/storage/db.sql-wal": podmanDB}, "db.sql", true},
 		"podman, another runtime":  {Podman, map[string]string{"var/lib/containers/storage/db.sql": `{"runtime":"crun","name":"vfix"}`}, "", false},
-		"containerd":               {Containerd, map[string]string{"var/lib/containerd/io.containerd.metadata.v1.bolt/meta.db": "\x00BinaryName/usr/local/bin/vfix-runtime\x00"}, "meta.db", false},
-		"containerd, without vfix": {Containerd, map[string]string{"var/lib/containerd/io.containerd.metadata.v1.bolt/meta.db": "/usr/bin/runc"}, "", false},
+		"containerd":               {Containerd, map[string]string{metadata: "\x00BinaryName/usr/local/bin/vfix-runtime\x00"}, "meta.db", false},
+		"containerd, stopped":      {Containerd, map[string]string{metadata: boltDB(t, false)}, "meta.db", false},
+		"containerd, removed":      {Containerd, map[string]string{metadata: boltDB(t, true)}, "", false},
+		"containerd, without vfix": {Containerd, map[string]string{metadata: "/usr/bin/runc"}, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := map[string]string{"usr/bin/runc": ""}
@@ -172,4 +178,36 @@ func TestUninstallUnderContainers(t *testing.T) {
 	if r, err := Uninstall(Options{Root: root, Force: true}); !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "runc or crun: not found") {
 		t.Errorf("got %+v, %v", r, err)
 	}
+}
+
+// boltDB is a database as containerd's, with a container that names the runtime, or named it until it was removed.
+func boltDB(t *testing.T, removed bool) string {
+	name := filepath.Join(t.TempDir(), "meta.db")
+	db, err := bbolt.Open(name, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := func(do func(b *bbolt.Bucket) error) {
+		if err := db.Update(func(tx *bbolt.Tx) error {
+			b, err := tx.CreateBucketIfNotExists([]byte("v1"))
+			return errors.Join(err, do(b))
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(func(b *bbolt.Bucket) error {
+		c, err := b.CreateBucket([]byte("containers"))
+		return errors.Join(err, c.Put([]byte("options"), []byte(strings.Repeat("x", 3000)+"/usr/local/bin/vfix-runtime")))
+	})
+	if removed {
+		change(func(b *bbolt.Bucket) error { return b.DeleteBucket([]byte("containers")) })
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(name)
+	if err != nil || !strings.Contains(string(text), "vfix-runtime") {
+		t.Fatal(err, "the entry's bytes are gone")
+	}
+	return string(text)
 }

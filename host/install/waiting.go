@@ -8,15 +8,20 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"math"
+	"os"
 	"path"
 	"slices"
 	"strings"
+
+	"go.etcd.io/bbolt"
 )
 
-// databases are the places where engines keep containers, with their content if one names the runtime. Entries that were
-// removed may still be in their free pages.
+// databases are the places where engines keep containers, with their content if one names the runtime. A removed entry
+// of SQLite may still be in its free pages.
 var databases = map[Engine][]string{
 	// podman, libpod/sqlite_state.go and boltdb_state.go: JSON with ContainerConfig.OCIRuntime.
 	Podman: {
@@ -45,7 +50,8 @@ func (t *tree) waiting(e Engine, name, program string) (all []string) {
 			}
 		}
 		for _, file := range files {
-			if t.holds(file, needle) {
+			// What SQLite has not yet moved to the database is in the other file (sqlite.org, wal.html).
+			if t.holds(file, needle) || t.holds(file+"-wal", needle) {
 				all = append(all, "in /"+file)
 			}
 		}
@@ -89,7 +95,7 @@ func (t *tree) decode(name string, to any) {
 	_ = json.Unmarshal(text, to)
 }
 
-// holds reports whether a file contains a text.
+// holds reports whether a file contains a text; a Bolt database, in an entry that was not removed.
 func (t *tree) holds(name, text string) bool {
 	f, err := t.open(name)
 	if err != nil {
@@ -100,13 +106,54 @@ func (t *tree) holds(name, text string) bool {
 	for kept := 0; ; {
 		n, err := io.ReadFull(f, buf[kept:])
 		if bytes.Contains(buf[:kept+n], []byte(text)) {
-			return true
+			return !removed(f, text)
 		}
 		if err != nil {
 			return false
 		}
 		kept = copy(buf, buf[len(buf)-len(text):])
 	}
+}
+
+// removed reports whether a file is a Bolt database that has a text in free pages alone. The engine that runs has
+// locked the file, so a copy is read; of one that cannot be read, the answer is false.
+func removed(f *os.File, text string) (is bool) {
+	temp, err := os.CreateTemp("", "vfix-database-")
+	if err != nil {
+		return false
+	}
+	defer os.Remove(temp.Name())
+	_, err = io.Copy(temp, io.NewSectionReader(f, 0, math.MaxInt64))
+	if errors.Join(err, temp.Close()) != nil {
+		return false
+	}
+	defer func() {
+		if recover() != nil { // bbolt, of a page that the engine changed meanwhile
+			is = false
+		}
+	}()
+	db, err := bbolt.Open(temp.Name(), 0, &bbolt.Options{ReadOnly: true})
+	if err != nil {
+		return false
+	}
+	defer db.Close()
+	found := errors.New("found")
+	var search func(b *bbolt.Bucket) error
+	search = func(b *bbolt.Bucket) error {
+		return b.ForEach(func(k, v []byte) error {
+			if v == nil {
+				return search(b.Bucket(k))
+			}
+			if bytes.Contains(v, []byte(text)) {
+				return found
+			}
+			return nil
+		})
+	}
+	err = db.View(func(tx *bbolt.Tx) error {
+		return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error { return search(b) })
+	})
+	return err == nil
 }
 
 // keepFor finds the engines with waiting containers, and says what is kept for them; with Force, nothing is kept.
