@@ -148,12 +148,15 @@ func brings(m specMount, bundle string) bool {
 // handedOver is the path of the first descriptor that leads to programs among those that the container's first process
 // gets from the caller; "" for none. Only standard input and output, and those that --preserve-fds and $LISTEN_FDS name
 // (runc, libcontainer/process.go, ExtraFiles), stay open when that process executes its program. A hook sees them in it,
-// and those that crun closes later: they lead to directories that the container has.
+// and those that are closed later: of runc since 1.2, its own program (libcontainer/container_linux.go, safeExe); of crun,
+// directories that the container has.
 func (k *container) handedOver(c *command) string {
 	const first = 3
 	dir, last := "/proc/self/fd", first+count(os.Getenv("LISTEN_FDS"))+c.fds
+	var runtime os.FileInfo
 	if c.pid != 0 {
 		dir, last = fmt.Sprintf("/proc/%d/fd", c.pid), math.MaxInt
+		runtime, _ = os.Stat(fmt.Sprintf("/proc/%d/exe", c.pid))
 	}
 	all, err := os.ReadDir(dir)
 	if err != nil {
@@ -161,6 +164,9 @@ func (k *container) handedOver(c *command) string {
 	}
 	for _, e := range all {
 		name := filepath.Join(dir, e.Name())
+		if is, err := os.Stat(name); err == nil && runtime != nil && os.SameFile(is, runtime) {
+			continue
+		}
 		if fd, _ := strconv.Atoi(e.Name()); fd < last && holdsProgram(name) && !closes(name) && !k.isShown(name) {
 			path, _ := os.Readlink(name)
 			return cmp.Or(path, name)

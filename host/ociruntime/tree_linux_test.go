@@ -2,9 +2,11 @@ package ociruntime
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"runtime"
@@ -428,6 +430,28 @@ func TestBare(t *testing.T) {
 	} {
 		if got := bare(all, path); got != want {
 			t.Errorf("%s: got %v, want %v", path, got, want)
+		}
+	}
+}
+
+// The first process of a container has the runtime's own program open, by runc since 1.2: nobody handed that over.
+func TestHandedOver(t *testing.T) {
+	const sleep, other = "/bin/sleep", "/bin/true"
+	for handed, want := range map[string]string{sleep: "", other: "true"} {
+		f, err := os.Open(handed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		cmd := exec.Command(sleep, "1000")
+		cmd.ExtraFiles = []*os.File{f}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
+		k := &container{pid: cmd.Process.Pid, root: &rootfs.Root{Path: t.TempDir()}}
+		if got := filepath.Base(k.handedOver(&command{pid: k.pid})); got != cmp.Or(want, ".") {
+			t.Errorf("%s: got %q", handed, got)
 		}
 	}
 }
