@@ -11,6 +11,7 @@ import (
 
 	"vfix.dev/vfix/host/examiner"
 	"vfix.dev/vfix/host/rootfs"
+	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/find"
 )
 
@@ -46,17 +47,17 @@ const searchSize = 256 << 10
 
 // examineFile examines an open file, through buf for the search of bytes.
 func examineFile(by *examiner.Group, f *rootfs.File, buf []byte) (*legacyFile, error) {
-	elf, machine, err := isELF(f)
-	if err != nil || !elf {
+	program, native, err := isProgram(f)
+	if err != nil || !program {
 		return nil, err
 	}
 	if err := readable(f); err != nil {
 		return nil, err
 	}
-	if machine != emX8664 { // a 32-bit program may call 64-bit code, and musl's loader does not read e_machine
+	if !native { // a 32-bit program may call 64-bit code
 		named, err := find.Named(f, f.Stat.Size, buf)
 		if err == nil && named {
-			err = fmt.Errorf("%w: it names the vsyscall page, and is for machine %d of ELF", examiner.ErrTooMuch, machine)
+			err = fmt.Errorf("%w: it names the vsyscall page, and is not an ELF file for x86-64", examiner.ErrTooMuch)
 		}
 		return nil, errors.Join(err, f.Unchanged())
 	}
@@ -71,20 +72,20 @@ func examineFile(by *examiner.Group, f *rootfs.File, buf []byte) (*legacyFile, e
 	return h, f.Unchanged()
 }
 
-// emX8664 is EM_X86_64.
-const emX8664 = 62
-
-// isELF looks at the head as the kernel and loaders do: the magic and e_machine (fs/binfmt_elf.c), and no other byte of
-// e_ident.
-func isELF(f io.ReaderAt) (is bool, machine uint16, err error) {
+// isProgram looks at the head as the kernel and loaders do, and reports whether one of them may take the file for a program
+// or library: the kernel for the magic, and no other byte of e_ident (fs/binfmt_elf.c), musl's loader for e_type alone
+// (ldso/dynlink.c, map_library). native is one with the magic, for x86-64.
+func isProgram(f io.ReaderAt) (is, native bool, err error) {
 	var b [20]byte
 	if _, err := f.ReadAt(b[:], 0); err != nil {
 		if err == io.EOF {
-			return false, 0, nil
+			return false, false, nil
 		}
-		return false, 0, err
+		return false, false, err
 	}
-	return string(b[:4]) == "\x7fELF", binary.LittleEndian.Uint16(b[18:]), nil
+	const x8664 = 62 // EM_X86_64
+	magic, etype := string(b[:4]) == "\x7fELF", binary.LittleEndian.Uint16(b[16:])
+	return magic || etype == elf.TypeExec || etype == elf.TypeDyn, magic && binary.LittleEndian.Uint16(b[18:]) == x8664, nil
 }
 
 // readable refuses files that cost more to read than any program is large.

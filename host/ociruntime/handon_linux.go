@@ -88,7 +88,7 @@ func (k *container) noteLater(cmd *command) {
 	if k.pid != 0 {
 		last := 0
 		for i, h := range k.spec.Hooks.CreateRuntime {
-			if isOwnHook(h) {
+			if isOwnHook(h) && parseArgs(h.Args[1:]).name == HookCommand {
 				last = i + 1
 			}
 		}
@@ -221,8 +221,8 @@ func holdsProgram(name string) bool {
 			return true
 		}
 		defer f.Close()
-		elf, _, err := isELF(f)
-		return elf || err != nil
+		program, _, err := isProgram(f)
+		return program || err != nil
 	case unix.S_IFDIR:
 		return true
 	}

@@ -501,6 +501,16 @@ var rows = []row{
 		mounter(b, "createContainer", "", "mount --bind $HOST $ROOT/data")
 		called(b, "vfix-runtime", "--start-id", "x", "hook")
 	}},
+	{"hooks", "before one of vfix's that only records", honest, func(b *bundle) {
+		b.only = "hook"
+		b.legacy(b.host, "clock")
+		b.run("/data/clock")
+		b.text = func([]byte) []byte { // behind vfix's own
+			b.script("createRuntime", enter, "mount --bind "+b.host+" "+b.root+"/data")
+			b.hook("createRuntime", *wrapper, "vfix-runtime", "started")
+			return encode(b.spec)
+		}
+	}},
 	{"hooks", "called as docker's is", honest, func(b *bundle) {
 		b.legacy(b.host, "clock")
 		shell := exec.Command("sh", "-c", "sleep 60; true")
@@ -804,14 +814,9 @@ var rows = []row{
 		dynamic(b, "libold.so")
 		b.run("/lib64/ld-linux-x86-64.so.2", "--library-path", "/lib:/data", "/usr/bin/clock")
 	}},
-	{"libraries", "for another machine", honest, func(b *bundle) {
-		b.copy("musl", b.root, "usr/bin/clock")
-		b.mkdir(b.root, "lib")
-		b.shell("cp -L /lib/ld-musl-x86_64.so.1 rootfs/lib")
-		b.copy("machine", b.host, "libold.so")
-		b.bind("/data", b.host)
-		b.env("LD_LIBRARY_PATH=/data")
-	}},
+	{"libraries", "for another machine", honest, func(b *bundle) { forMusl(b, "machine", "") }},
+	{"libraries", "without a magic", honest, func(b *bundle) { forMusl(b, "nameless", "") }},
+	{"libraries", "without a magic, one file", honest, func(b *bundle) { forMusl(b, "nameless", "/libold.so") }},
 	{"libraries", "not executable", patched, func(b *bundle) {
 		dynamic(b, "libold.so")
 		b.shell("chmod 400 host/libold.so")
@@ -1057,6 +1062,16 @@ func dynamic(b *bundle, library string) {
 	b.shell("cp -L /lib64/ld-linux-x86-64.so.2 rootfs/lib64; cp -L /lib/x86_64-linux-gnu/libc.so.6 rootfs/lib")
 	b.copy("libold", b.host, library)
 	b.bind("/data", b.host)
+}
+
+// forMusl puts a program into the root whose library only musl's loader takes.
+func forMusl(b *bundle, library, bound string) {
+	b.copy("musl", b.root, "usr/bin/clock")
+	b.mkdir(b.root, "lib")
+	b.shell("cp -L /lib/ld-musl-x86_64.so.1 rootfs/lib")
+	b.copy(library, b.host, "libold.so")
+	b.bind("/data"+bound, b.host+bound)
+	b.env("LD_LIBRARY_PATH=/data")
 }
 
 // agent is a seccomp agent that brings the program.
