@@ -96,14 +96,14 @@ func (k *indexes) file(root *rootfs.Root, fd int) (*scanned, error) {
 		return &scanned{}, nil
 	}
 	key := fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "file\n%s\n%+v", k.maker, f.ID())))
-	stamps := rootfs.Stamps(f.FD()) && !rootfs.OnFile(f.ID().Dev) && f.Dates()
+	stamps := rootfs.Stamps(f.FD(), true) && !rootfs.OnFile(f.ID().Dev) && f.Dates()
 	if x := k.read(key); x != nil && stamps {
 		return &x.scanned, nil
 	}
-	by, x := k.pool.Group(1), &index{}
+	by, x, buf := k.pool.Group(1), &index{}, make([]byte, searchSize)
 	defer by.Done()
 	before := k.pool.Examined.Load()
-	h, err := examineFile(by, f, make([]byte, searchSize))
+	h, harmless, err := examineFile(by, f, buf)
 	switch {
 	case errors.Is(err, examiner.ErrTime):
 		return nil, k.spend.late()
@@ -112,6 +112,10 @@ func (k *indexes) file(root *rootfs.Root, fd int) (*scanned, error) {
 	case h != nil:
 		h.Names = [][]byte{nil}
 		x.Legacy = []legacyFile{*h}
+	}
+	if harmless && stamps {
+		named, err := zeroable(f, buf)
+		stamps = !named && err == nil
 	}
 	// Seeing that a file is not ELF is as fast as remembering it.
 	if stamps && k.pool.Examined.Load() > before && !f.ID().Unsettled(time.Now()) && !slices.ContainsFunc(x.Unread, passing) {

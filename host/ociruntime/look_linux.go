@@ -156,7 +156,7 @@ func (k *container) lookAtMount(keep indexes, m mount, name string, all *scanned
 	found := &scanned{}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
-		root.Bare = bare(k.mounts, m.Mountpoint)
+		root.Bare, root.Direct = bare(k.mounts, m.Mountpoint), true
 		found, err = keep.folder(root)
 		name += "/"
 	case unix.S_IFREG:

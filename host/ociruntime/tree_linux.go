@@ -39,8 +39,9 @@ type tree struct {
 	// linked are the files of several names that were examined: nil for one with nothing to patch.
 	linked map[rootfs.Identity]*legacyFile
 	// clean says that files without call sites are remembered.
-	clean bool
-	moved atomic.Bool // scanned.Moved
+	clean  bool
+	direct bool        // see rootfs.Root
+	moved  atomic.Bool // scanned.Moved
 }
 
 // part is what one of several walkers finds.
@@ -68,7 +69,7 @@ const fewFolders = 16
 // also without call sites; with an error it has them in any case, and what was found before.
 func scanTree(root *rootfs.Root, old *index, clean bool, spend *budget, pool *examiner.Pool) (x *index, changed bool, err error) {
 	t := &tree{
-		clean: clean, spend: spend, by: pool.Group(walkers), now: time.Now(), linked: map[rootfs.Identity]*legacyFile{},
+		clean: clean, direct: root.Direct, spend: spend, by: pool.Group(walkers), now: time.Now(), linked: map[rootfs.Identity]*legacyFile{},
 		oldLegacy: map[rootfs.Identity]*legacyFile{}, oldBad: map[rootfs.Identity]*unread{},
 	}
 	defer t.by.Done()

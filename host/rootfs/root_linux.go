@@ -24,7 +24,9 @@ type Root struct {
 	Path string // on this machine, absolute and without symlinks
 	// Bare says that nothing is mounted below the root: it may be walked in a mount of its own (Alone).
 	Bare bool
-	fd   int // O_PATH
+	// Direct says that processes may have its files open without an overlay between: see Stamps.
+	Direct bool
+	fd     int // O_PATH
 	// descriptors is /proc/self/fd, O_PATH: what is opened by a mere name is opened to be read there.
 	descriptors int
 	dev         uint64
@@ -115,17 +117,21 @@ func (r *Root) Alone() (*Root, error) {
 // Stamps reports whether what is open at a descriptor is on a file system whose kernel dates each change of a file by the
 // ctime: then an identity means one content. On one that is an image (squashfs, ISO 9660), or whose server is a program (FUSE),
 // somebody else chose the times; an overlay also shows the times of such ones.
-func Stamps(fd int) bool {
+//
+// direct says that processes may have its files open themselves, and not by way of an overlay alone, which passes none of its
+// lower file systems' calls on: XFS exchanges the contents of two files without a date (XFS_IOC_SWAPEXT), and a page of tmpfs
+// is written to without one that is a buffer of io_uring (IORING_REGISTER_BUFFERS), as long as that lives.
+func Stamps(fd int, direct bool) bool {
 	var fs unix.Statfs_t
 	const zfs, lustre, gpfs, bcachefs = 0x2fc12fc1, 0x0bd00bd0, 0x47504653, 0xca451a4e
-	return unix.Fstatfs(fd, &fs) == nil && slices.Contains([]int64{
-		unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.F2FS_SUPER_MAGIC,
+	return unix.Fstatfs(fd, &fs) == nil && (slices.Contains([]int64{
+		unix.EXT4_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC,
 		unix.NFS_SUPER_MAGIC, unix.CEPH_SUPER_MAGIC, zfs, lustre, gpfs, bcachefs,
-	}, int64(fs.Type))
+	}, int64(fs.Type)) || !direct && slices.Contains([]int64{unix.XFS_SUPER_MAGIC, unix.TMPFS_MAGIC}, int64(fs.Type)))
 }
 
 // Stamps is Stamps of the root itself.
-func (r *Root) Stamps() bool { return Stamps(r.fd) }
+func (r *Root) Stamps() bool { return Stamps(r.fd, r.Direct) }
 
 // OnFile reports whether a device is a loop device, whose file anybody may change who can write to it.
 func OnFile(dev uint64) bool {

@@ -427,6 +427,31 @@ var rows = []row{
 			f.Close()
 		}
 	}},
+	{"volumes", "a file that a buffer of io_uring holds", honest, func(b *bundle) {
+		b.legacy(b.dir, "new")
+		b.copy("fine", b.tmpfs(b.host), "clock")
+		b.shell("truncate -s 64K host/clock new")
+		b.bind("/data", b.host)
+		b.run("/data/clock")
+		b.ready = func() {
+			write := b.held(b.host + "/clock")
+			time.Sleep(300 * time.Millisecond)
+			b.first(*real)
+			new, err := os.ReadFile(b.dir + "/new")
+			check(err)
+			write(new)
+		}
+	}},
+	{"volumes", "a program that zeros make one that calls the page", honest, func(b *bundle) {
+		b.copy("compares", b.host, "clock")
+		b.bind("/data", b.host)
+		b.run("/data/clock")
+		b.ready = func() {
+			time.Sleep(300 * time.Millisecond)
+			b.first(*real)
+			b.zeroed(b.host+"/clock", 2)
+		}
+	}},
 	{"automounter", "a directory of a volume", patched, func(b *bundle) {
 		b.legacy(b.dir, "new/clock")
 		b.tmpfs(b.host)

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"encoding/binary"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// held has a buffer of io_uring (linux/io_uring.h) hold the pages of a file, which nobody has open or mapped then. What it
+// returns writes to them.
+func (b *bundle) held(path string) (write func(text []byte)) {
+	const (
+		setup, register, enter     = 425, 427, 426 // system calls
+		registerBuffers, readFixed = 0, 4
+		wait, entries              = 1, 4
+		ring, requests             = 0, 0x10000000 // offsets to map
+	)
+	call := func(number uintptr, args ...uintptr) uintptr {
+		args = append(args, make([]uintptr, 6-len(args))...)
+		n, _, err := unix.Syscall6(number, args[0], args[1], args[2], args[3], args[4], args[5])
+		if err != 0 {
+			panic(err)
+		}
+		return n
+	}
+	le := binary.LittleEndian
+	parameters := make([]byte, 120)
+	fd := int(call(setup, entries, uintptr(unsafe.Pointer(&parameters[0]))))
+	b.undo = append(b.undo, func() { unix.Close(fd) })
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	check(err)
+	st, err := f.Stat()
+	check(err)
+	m, err := unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	check(err)
+	m[0]++
+	m[0]--
+	buffer := unix.Iovec{Base: &m[0], Len: uint64(len(m))}
+	call(register, uintptr(fd), registerBuffers, uintptr(unsafe.Pointer(&buffer)), 1)
+	at := uintptr(unsafe.Pointer(&m[0]))
+	check(unix.Munmap(m))
+	check(f.Close())
+	return func(text []byte) {
+		from, err := unix.MemfdCreate("text", 0)
+		check(err)
+		defer unix.Close(from)
+		_, err = unix.Write(from, text)
+		check(err)
+		queue, err := unix.Mmap(fd, ring, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		check(err)
+		r, err := unix.Mmap(fd, requests, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		check(err)
+		r[0] = readFixed
+		le.PutUint32(r[4:], uint32(from))
+		le.PutUint64(r[16:], uint64(at))
+		le.PutUint32(r[24:], uint32(len(text)))
+		le.PutUint32(queue[le.Uint32(parameters[44:]):], 1) // the tail; the array behind it has 0
+		call(enter, uintptr(fd), 1, 1, wait)
+	}
+}
+
+// zeroed gives a file zeros in place of a page, by exchanging the block with one of another file: of ext4, without a date
+// (fs/ext4/move_extent.c).
+func (b *bundle) zeroed(path string, page int) {
+	size := os.Getpagesize()
+	b.shell("dd if=/dev/zero of=scratch bs=4096 count=8 conv=fsync status=none")
+	from, err := os.OpenFile(b.dir+"/scratch", os.O_RDWR, 0)
+	check(err)
+	defer from.Close()
+	to, err := os.OpenFile(path, os.O_RDWR, 0)
+	check(err)
+	defer to.Close()
+	for _, f := range []*os.File{from, to} {
+		check(f.Sync())
+		check(unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
+	}
+	request := struct {
+		_, donor                uint32
+		from, to, length, moved uint64
+	}{donor: uint32(to.Fd()), from: uint64(page), to: uint64(page), length: 1}
+	const move = 0xc028660f // EXT4_IOC_MOVE_EXT
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, from.Fd(), move, uintptr(unsafe.Pointer(&request)))
+	check(from.Sync())
+	check(unix.Fadvise(int(to.Fd()), 0, 0, unix.FADV_DONTNEED))
+	is := make([]byte, size)
+	_, err = to.ReadAt(is, int64(page*size))
+	check(err)
+	if zeros := make([]byte, size); errno != 0 || string(is) != string(zeros) { // another file system
+		_, err = to.WriteAt(zeros, int64(page*size))
+		check(err)
+	}
+}
