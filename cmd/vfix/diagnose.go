@@ -8,6 +8,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/mattn/go-runewidth"
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/cmd/vfix/crash"
@@ -73,8 +74,8 @@ its build ID or its first bytes show that it is not the one that crashed.`,
   vfix diagnose --format json core.1234.zst`,
 		Annotations: exits(`  0  no vsyscall crash: a crash with another cause, or none
   3  vsyscall crash, certain or likely; or an image that calls the page
-  4  a crash whose cause is not known from what was given, or text of no kind
-     that vfix knows
+  4  a crash whose cause is not known from what was given, or lines of no kind
+     that vfix knows, which may report one
   1  at least one CRASH could not be read; the rest were   2  usage error`),
 		Args:              sourceArgs("diagnose", "CRASH", -1),
 		ValidArgsFunction: completeNames(e, allContainers),
@@ -147,15 +148,23 @@ func vsyscallCrashes(r *diagnose.Result) error {
 	return finding(hint, "%s: %s", r.Input, what)
 }
 
+// unreadWidth is how much of a line that is not understood a message quotes, in columns.
+const unreadWidth = 80
+
 // unknownCrashes is the finding that the cause of some crashes is unknown, or whether there were any crashes.
 func unknownCrashes(r *diagnose.Result) error {
-	if len(r.Crashes) == 0 && !r.Understood {
-		return incompletef("give the kernel's log of that time, 'journalctl -k | vfix diagnose -', or the whole output of docker inspect "+
-			"or kubectl get pod -o json; 'vfix help diagnose' lists what is understood",
-			"%s: incomplete: no line is of a known kind, so a crash may be in it", r.Input)
-	}
 	n, next := counted(r, func(k diagnose.Kind) bool { return k == diagnose.Unknown })
-	if n == 0 {
+	vsyscall, _ := counted(r, diagnose.Kind.Vsyscall)
+	switch {
+	case n == 0 && vsyscall == 0 && (r.Unread > 0 || !r.Understood):
+		such := ""
+		if r.UnreadLine != "" {
+			such = ", such as '" + runewidth.Truncate(screen.Printable(r.UnreadLine), unreadWidth, "…") + "'"
+		}
+		return incompletef("give the kernel's log of that time alone, 'journalctl -k | vfix diagnose -', or the whole output of docker inspect "+
+			"or kubectl get pod -o json; 'vfix help diagnose' lists what is understood",
+			"%s: incomplete: vfix does not understand %d of %s%s", r.Input, r.Unread, screen.Count(r.Lines, "line"), such)
+	case n == 0:
 		return nil
 	}
 	hint := "the notes list the missing evidence; 'vfix help diagnosing' explains how to collect it"

@@ -39,11 +39,10 @@ func (o *output) diagnosis(opts printOptions, all []*diagnose.Result) error {
 			if r.Containers > 0 {
 				what = screen.Count(r.Containers, "container")
 			}
-			found := "no crash in"
-			if !r.Understood {
-				found = "not understood:"
+			if r.Unread > 0 {
+				what += fmt.Sprintf(", %d not understood", r.Unread)
 			}
-			fmt.Fprintf(o.Stdout, "%s: %s %s\n", screen.Printable(r.Input), found, what)
+			fmt.Fprintf(o.Stdout, "%s: no crash in %s\n", screen.Printable(r.Input), what)
 		}
 		shown := r.Crashes
 		if len(shown) > fewCrashes {

@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +14,7 @@ const user = "Nov 21 21:18:04 host myapp[99]: "
 // kernel's word.
 func TestNothingIsClearedUnread(t *testing.T) {
 	const (
-		nothing = ""   // no crash, and nothing of a known kind: the text is not understood
+		nothing = ""   // no crash, and lines of no known kind: the text clears nothing
 		calm    = None // without a confidence: no crash
 	)
 	for name, c := range map[string]struct {
@@ -32,7 +33,7 @@ func TestNothingIsClearedUnread(t *testing.T) {
 		"valgrind":                   {"==1== Process terminating with default action of signal 11 (SIGSEGV)\n==1==  Jump to the invalid address stated on the next line\n==1==    at 0xFFFFFFFFFF600400: ???\n", Call, Likely},
 		"lldb":                       {"* thread #1, stop reason = signal SIGSEGV: invalid address (fault address: 0xffffffffff600400)\n", Call, Likely},
 		"a register has the address": {"1:M # RAX:ffffffffff600400 RBX:0\n", Unknown, NotKnown},
-		"a map has the page":         {"[ 1.0] x\nffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n", calm, ""},
+		"a map has the page":         {"[ 1.0] x\nffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n", nothing, ""},
 		"gunicorn":                   {"[ERROR] Worker (pid:7) was sent SIGSEGV!", Unknown, NotKnown},
 		"mysqld":                     {"21:18:04 UTC - mysqld got signal 11 ;", Unknown, NotKnown},
 		"supervisord":                {"WARN exited: web (terminated by SIGSEGV; not expected)", Unknown, NotKnown},
@@ -104,7 +105,7 @@ func TestNothingIsClearedUnread(t *testing.T) {
 		"systemd's mount, aborted":                      {"[ 1.0] eth0: up\nNov 21 21:18:04 host systemd[1]: a.mount: Mount process exited, code=dumped, status=6/ABRT\n", Other, Certain},
 		"a core in any language":                        {"[ 1.0] eth0: up\n./x.sh: \u884c 1: 7 \u4e2d\u6b62 (core dumped) ./old\n", Unknown, NotKnown},
 		"supervisord, a core":                           {"[ 1.0] eth0: up\nINFO exited: web (terminated by SIGABRT (core dumped); not expected)\n", Unknown, NotKnown},
-		"systemd's other result":                        {"[ 1.0] eth0: up\nNov 21 21:18:04 host systemd[1]: redis.service: Failed with result 'exit-code'.\n", calm, ""},
+		"systemd's other result":                        {"[ 1.0] eth0: up\nNov 21 21:18:04 host systemd[1]: redis.service: Failed with result 'exit-code'.\n", Unknown, NotKnown},
 		"a result and another crash":                    {"[ 1.0] x[7]: segfault at 0 ip 0000000000401000 sp 00007ffe error 4 in x[400000+1000]\nNov 21 21:18:04 host systemd[1]: x.service: Failed with result 'core-dump'.\n", Other, Certain},
 		"an older systemd's result":                     {"[ 1.0] eth0: up\nNov 21 21:18:04 host systemd[1]: Unit a.service entered failed state.\n", Unknown, NotKnown},
 		"such a result of a unit whose end is known":    {"Nov 21 21:18:04 host systemd[1]: a.service: main process exited, code=exited, status=1/FAILURE\nNov 21 21:18:04 host systemd[1]: Unit a.service entered failed state.\n", calm, ""},
@@ -134,8 +135,8 @@ func TestNothingIsClearedUnread(t *testing.T) {
 			continue
 		}
 		if c.how == "" {
-			if len(r.Crashes) != 0 || r.Understood != (c.want == calm) {
-				t.Errorf("%s: got %d crashes, understood %v", name, len(r.Crashes), r.Understood)
+			if len(r.Crashes) != 0 || (r.Understood && r.Unread == 0) != (c.want == calm) {
+				t.Errorf("%s: got %d crashes, understood %v, unread %d", name, len(r.Crashes), r.Understood, r.Unread)
 			}
 			continue
 		}
@@ -144,6 +145,69 @@ func TestNothingIsClearedUnread(t *testing.T) {
 			for _, c := range r.Crashes {
 				t.Logf("%s %s: %s %q", c.Kind, c.Confidence, c.Meaning, c.Lines)
 			}
+		}
+	}
+}
+
+// Supervisors, schedulers and CI have words of their own for a crash, and nobody lists them all: beside a line that is
+// known to be calm, a line of no known kind clears nothing.
+func TestOtherWordsClearNothing(t *testing.T) {
+	for _, line := range []string{
+		"init: web main process (7) killed by SEGV signal", "[   12.3] init: web main process (7) killed by SEGV signal", "[   12.3] init: web main process ended, respawning",
+		"2026-11-21 21:18:04,123 INFO gave up: web entered FATAL state, too many start retries too quickly",
+		"2026-11-21 21:18:04,123 INFO exited: web (terminated by SIGSEGV; not expected)",
+		"web                              FATAL     Exited too quickly (process log may have details)", "web  BACKOFF   Exited too quickly",
+		"2026-11-21 21:18:04.1 +0000 UTC container died 0123456789ab (image=redis:2.8, name=web)",
+		"Nov 21 21:18:04 host systemd[1]: web.service: Failed with result 'exit-code'.", "Nov 21 21:18:04 host systemd[1]: web.service: Failed with result 'core-dump'.",
+		"Nov 21 21:18:04 host systemd[1]: web.service: Scheduled restart job, restart counter is at 5.", "Nov 21 21:18:04 host systemd[1]: web.service: Start request repeated too quickly.",
+		"Nov 21 21:18:04 host systemd[1]: Failed to start web.", "Nov 21 21:18:04 host systemd-coredump[9]: Resource limits disable core dumping for process 7 (x).",
+		"./run: line 3: 7 Segmentation fault (core dumped) ./web", "/run/service/web: s6-supervise: warning: ./run died by a signal", "@40000000637be5f4 web: unable to read: died",
+		"down: /etc/service/web: 1s, normally up, want up", "[UTC Nov 21 21:18:04] error : 'web' process is not running", "PM2 | App [web:0] exited with code [0] via signal [SIGSEGV]",
+		"PM2 | App [web:0] starting in -fork mode-", "2m Warning BackOff pod/web Back-off restarting failed container web", "web-0  0/1  Error  4 (20s ago)  2m",
+		"Terminated  Exit Code: 139", "2026-11-21T21:18:04Z  Restarting  Task restarting in 15s", "Command terminated with signal Segmentation fault (core dumped) (pid: 7)",
+		"stoppedReason: Essential container in task exited", "\\_ web.1 redis:2.8 node-1 Shutdown Failed 3 minutes ago \"task: non-zero exit (139)\"",
+		"ERROR: Job failed: exit code 139", "ERROR: script returned exit code 139", "Error: Process completed with exit code 139.", "make: *** [Makefile:3: all] Error 139",
+		"abrt-hook-ccpp[9]: Process 7 (x) of user 0 killed by SIGSEGV - dumping core", "abrtd: New problem directory /var/spool/abrt/ccpp-1, processing", "id ccpp-1 reason: x killed by SIGSEGV",
+		"Sat 2026-11-21 21:18:04 UTC 7 0 0 SIGSEGV present /usr/bin/x 16.0K", "ProblemType: Crash", "ExecutablePath: /usr/bin/x", "apport: report /var/crash/_usr_bin_x.0.crash already exists",
+		"type=ANOM_ABEND msg=audit(1.2:3): auid=0 uid=0 gid=0 ses=1 pid=7 comm=\"x\" exe=\"/x\" sig=11 res=1", "12  web  FAILED  0:11", "12|web|NODE_FAIL|0:0", "slurmstepd: error: *** JOB 12 ON n1 CANCELLED ***",
+		"failed 100 : assumedly after job", "Exited with signal termination: 11.", "TERM_UNKNOWN: LSF killed the job", "005 (012.000.000) 11/21 21:18:04 Job terminated. (0) Abnormal termination (signal 11)",
+		"worker 7 crashed", "x: Exit 139", "Fehler: Absturz",
+	} {
+		for name, calm := range map[string]string{"of the kernel": "[    1.0] eth0: up", "of an end": "db-1 exited with code 0"} {
+			r, err := Text("x", strings.NewReader(calm+"\n"+line+"\n"), Options{HasCommand: noCommand})
+			if err != nil {
+				t.Errorf("%s: %v", line, err)
+				continue
+			}
+			open := r.Unread > 0
+			for _, c := range r.Crashes {
+				open = open || c.Kind == Unknown || c.Kind.Vsyscall()
+			}
+			if !open {
+				t.Errorf("%s, beside a calm line %s: cleared, %d crashes", line, name, len(r.Crashes))
+			}
+		}
+	}
+}
+
+// Known lines clear: none of them counts as unread.
+func TestKnownLinesClear(t *testing.T) {
+	for name, text := range map[string]string{
+		"the kernel's log":          "[    0.000000] Linux version 6.1\n[    1.2] systemd[1]: Started Journal Service.\n\n[    1.3] systemd-journald[99]: Received request to flush runtime journal\n",
+		"dmesg -x":                  "kern  :info  : [    1.2] eth0: up\ndaemon:info  : [    1.3] systemd[1]: Inserted module 'autofs4'\n",
+		"journalctl -k":             "-- Journal begins at Sat 2026-11-21 --\nNov 21 21:18:04 host kernel: eth0: up\n-- Boot 0123 --\nNov 21 21:18:04 host kernel: eth1: up\n",
+		"journalctl -o verbose":     "Sat 2026-11-21 21:18:04.000000 UTC [s=a;i=1]\n    _TRANSPORT=kernel\n    MESSAGE=eth0: up\n",
+		"a unit":                    "Nov 21 21:18:04 host systemd[1]: Started web.\nNov 21 21:18:05 host systemd[1]: web.service: Main process exited, code=exited, status=1/FAILURE\nNov 21 21:18:05 host systemd[1]: web.service: Failed with result 'exit-code'.\n",
+		"upstart":                   "init: web main process (7) terminated with status 1\n",
+		"strace":                    "7 execve(\"/bin/x\", [\"x\"], 0x7ffd /* 5 vars */) = 0\n7 12:00:01.5 openat(AT_FDCWD, \"/x\", O_RDONLY) = -1 ENOENT (No such file)\n[pid 8] futex(0x1, FUTEX_WAIT <unfinished ...>\n[pid 8] <... futex resumed>) = 0\n7 +++ exited with 0 +++\n",
+		"another crash":             "[ 1.0] x[7]: segfault at 0 ip 0000000000401000 sp 00007ffe error 4 in x[400000+1000]\n[ 1.0] Code: 48 89 c7 e8 0f 6f 26 66 0f 00\n",
+		"a debugger":                "GNU gdb 13.1\nReading symbols from ./x...\n[New LWP 7]\nCore was generated by `./x'.\nProgram terminated with signal SIGSEGV, Segmentation fault.\n#0  0x0000000000401136 in main ()\n(gdb) quit\n",
+		"systemd-coredump":          "Nov 21 21:18:04 host systemd-coredump[9]: Process 7 (x) of user 0 dumped core.\n\n  Stack trace of thread 7:\n  #0  0x0000000000401136 main (/x + 0x1136)\n  ELF object binary architecture: AMD x86-64\n",
+		"ends that are not a crash": "db-1 exited with code 0\nweb-1 exited with code 1\n",
+	} {
+		r, err := Text("x", strings.NewReader(text), Options{HasCommand: noCommand})
+		if err != nil || !r.Understood || r.Unread != 0 || slices.ContainsFunc(r.Crashes, func(c *Crash) bool { return c.Kind != Other }) {
+			t.Errorf("%s: got %+v, %v", name, r, err)
 		}
 	}
 }

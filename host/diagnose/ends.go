@@ -26,6 +26,9 @@ var signalWords = map[string]int{
 	"segv": sigsegv, "sys": sigsys, "abrt": sigabrt, "kill": sigkill, "bus": sigbus, "ill": sigill, "fpe": sigfpe, "trap": sigtrap,
 }
 
+// calmSignals are words for signals that end a program and that no crash raises.
+var calmSignals = lazy.Regexp(`(?i)^(?:terminated|term|hangup|hup|interrupt|int|quit|pipe|alrm|usr[12])$`)
+
 // endPattern is one way to say how a program ended: status has the exit status, signal a number or a word, name a container's
 // name, wait a status of wait(2), unit one of systemd's, program a path or a command line.
 type endPattern struct {
@@ -34,12 +37,13 @@ type endPattern struct {
 }
 
 // endPatterns are tried in their order. Sources: docker compose ("exited with code"), docker and buildkit's build errors,
-// systemd (service.c, "Main process exited"), the kernel (kernel/exit.c, "Attempted to kill init!"), bash (jobs.c), Go's os/exec, Python's subprocess, kubelet and Docker events.
+// systemd (service.c, "Main process exited"), upstart (job_process.c), the kernel (kernel/exit.c, "Attempted to kill init!"), bash (jobs.c), Go's os/exec, Python's subprocess, kubelet and Docker events.
 var endPatterns = []endPattern{
 	{"compose", lazy.Regexp(`^(?:\S+\s+\|\s+)?(?:[Cc]ontainer )?(?P<name>[A-Za-z0-9][\w.-]*) exited with code (?P<status>\d+)`)},
 	{"systemd", lazy.Regexp(`(?P<unit>[\w@.\\:-]+\.(?:service|scope|socket|mount|swap)): \w+ process exited, code=(?:dumped|killed), status=(?P<signal>\d+)`)},
 	{"systemd", lazy.Regexp(`(?P<unit>[\w@.\\:-]+\.(?:service|scope|socket|mount|swap)): \w+ process exited, code=exited, status=(?P<status>\d+)`)},
 	{"systemd status", lazy.Regexp(`(?:Main PID|Process): \d+ (?:\((?P<program>[^)]+)\) |ExecStart=(?P<exec>\S+).*)?\(?code=(?:dumped|killed), (?:signal|status)=(?P<signal>[A-Z]+|\d+)`)},
+	{"upstart", lazy.Regexp(`\binit: (?P<program>\S+) [\w-]+ process \(\d+\) (?:killed by (?P<signal>[A-Z]+) signal|terminated with status (?P<status>\d+))`)},
 	{"ps", lazy.Regexp(`\bExited \((?P<status>\d+)\)`)},
 	{"event", lazy.Regexp(`container die .*\bexitCode=(?P<status>\d+)(?:.*\bname=(?P<name>[\w.-]+))?`)},
 	{"init", lazy.Regexp(`Kernel panic - not syncing: Attempted to kill (?P<program>\w+)! exitcode=0x(?P<wait>[0-9a-f]{8})`)},
@@ -61,9 +65,9 @@ var mention = lazy.Regexp(`(?i)\bsig(?:nal)?[\s:=#.("]*(?:11|31|0xb)\b|EXIT_STAT
 	`Speicherzugriffsfehler|Erreur de segmentation|Violaci.n de segmento|Errore di segmentazione|Falha de segmenta|Segmentatiefout|Segmenteringsfel|Naruszenie ochrony pami|` +
 	`Parçalama arızası|Bölütleme|do paměti \(SIGSEGV|Ошибка сегментирования|段错误|段錯誤|セグメンテーション違反|세그멘테이션|세그먼테이션`)
 
-// unitResult is systemd's word that a signal ended a process of a unit: the journal's, of systemctl status and of systemctl
-// show; or, up to systemd 219, that it failed. The signal is in another line, or nowhere.
-var unitResult = lazy.Regexp(`(?:(\S+): Failed with result|Active: failed \(Result:|^(?:Exec\w+: )?Result=)\W*(?:core-dump|signal)\b|^ExecMainCode=3$|\bUnit (\S+) entered failed state`)
+// unitResult is systemd's word that a unit failed: the journal's, of systemctl status and of systemctl show. The signal or the
+// exit status is in another line, or nowhere.
+var unitResult = lazy.Regexp(`(?:(\S+): Failed with result|Active: failed \(Result:|^(?:Exec\w+: )?Result=)\W*(?:core-dump|signal|exit-code|watchdog|start-limit\S*)\b|^ExecMainCode=3$|\bUnit (\S+) entered failed state`)
 
 // endOf reads the words of a line about the end of a program; crash says that the end is one, ok that the line is about one.
 func endOf(text string) (e Exited, crash, ok bool) {
@@ -92,7 +96,7 @@ func endOf(text string) (e Exited, crash, ok bool) {
 			e.Status = died + n
 		} else if n := signalWords[strings.ToLower(m["signal"])]; n > 0 {
 			e.Status = died + n
-		} else if m["signal"] != "" && mention().MatchString(text) { // in the words of mesos
+		} else if m["signal"] != "" && !calmSignals().MatchString(m["signal"]) { // in other words
 			return e, false, false
 		}
 		_, crash = signals[e.Signal()]

@@ -29,6 +29,10 @@ type Result struct {
 	// Understood says that something in the input is of a kind that reports crashes. If nothing is, that no crash was
 	// found means nothing.
 	Understood bool `json:"understood"`
+	// Unread is how many lines, or entries of a journal, are of no known kind: any of them may report a crash.
+	Unread int `json:"unread"`
+	// UnreadLine is the first of them.
+	UnreadLine string `json:"-"`
 	// Containers is how many containers a description is about, 0 for other inputs.
 	Containers int `json:"containers"`
 }

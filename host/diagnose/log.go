@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/internal/kernellog"
+	"vfix.dev/vfix/internal/lazy"
 	"vfix.dev/vfix/rewriter/find"
 )
 
@@ -61,6 +62,9 @@ type logReader struct {
 	units    map[string]bool // of systemd, "" for one that is not named: the end of a process is known
 
 	understood bool // a line was of a known kind
+	unread     int  // lines of no known kind
+	firstLeft  string
+	headed     bool // one of them has a time, or a name: it is of a log
 	lower      []byte
 }
 
@@ -71,7 +75,10 @@ func readLog(input string, in io.Reader, o Options) (*Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", input, err)
 	}
-	r := &Result{Input: input, Lines: lines, Crashes: g.finish(o), Understood: g.understood}
+	r := &Result{Input: input, Lines: lines, Crashes: g.finish(o), Understood: g.understood, Unread: g.unread, UnreadLine: g.firstLeft}
+	if !g.headed && len(r.Crashes) == 1 && slices.ContainsFunc(g.reports, func(b *backtrace) bool { return b.hasIP }) {
+		r.Unread = 0 // what a debugger printed beside the crash
+	}
 	var ended []*Crash
 	for _, e := range g.ends {
 		for _, c := range e.resolved(o).Crashes {
@@ -135,8 +142,11 @@ func (g *logReader) read(r io.Reader) (lines int, err error) {
 		case len(line) == 0:
 		case len(line) < maxLogLine, strings.HasPrefix(text, "{"), strings.HasPrefix(text, "["):
 			entries.line(text)
-		case g.relevant(text) && len(g.mentions) < maxLines:
-			g.mentions = append(g.mentions, fmt.Sprintf("line %d is too long to be read", lines+1))
+		default:
+			g.unread++
+			if g.relevant(text) && len(g.mentions) < maxLines {
+				g.mentions = append(g.mentions, fmt.Sprintf("line %d is too long to be read", lines+1))
+			}
 		}
 		if len(line) > 0 {
 			lines++
@@ -166,10 +176,13 @@ func readLine(br *bufio.Reader) (line []byte, err error) {
 func (g *logReader) entry(e entry) {
 	text := strings.TrimLeft(e.text, "\x00") // a crash of the machine leaves zeros in its log
 	if strings.Contains(text, "\x00") {
+		g.unread++
 		return // binary data
 	}
-	g.understood = g.understood || e.by == byKernel || isLog(text)
+	known := e.by == byKernel || isLog(text)
+	g.understood = g.understood || known
 	if !g.relevant(text) && !g.relevant(e.record) {
+		g.leave(text, known)
 		return
 	}
 	for _, version := range []string{text, e.record} { // another part of a record may say more
@@ -182,10 +195,36 @@ func (g *logReader) entry(e entry) {
 			return
 		}
 	}
+	g.leave(text, known)
 	if text += e.record; len(g.mentions) < maxLines && mention().MatchString(text) && !strings.Contains(text, "[vsyscall]") {
 		g.mentions = append(g.mentions, strings.TrimSpace(text))
 	}
 }
+
+// leave passes over a line without a crash. Those of the kernel, of tracers and of systemd would report one in words that
+// are known. Nobody knows all words of programs, so that their lines clear nothing.
+func (g *logReader) leave(text string, known bool) {
+	if known || calmLine().MatchString(text) {
+		return
+	}
+	head := lineHead().MatchString(text)
+	if inReport := g.report != nil && g.report.open && !head; !inReport {
+		g.unread++
+		g.headed = g.headed || head
+		g.firstLeft = cmp.Or(g.firstLeft, strings.TrimSpace(text))
+	}
+}
+
+// lineHead is a time, or a name as docker compose writes it, before the text of a line.
+var lineHead = lazy.Regexp(`^.{0,40}?\d\d:\d\d:\d\d|^\S+ +\| `)
+
+// calmLine is a line that is about no end of a program: empty, of journalctl or grep between entries, a system call as strace writes
+// it, and systemd's words about starts and stops.
+var calmLine = lazy.Regexp(`^\s*$|^--(?: .*)?$|^\w{3} \S+ \S+ \S+ \[s=[0-9a-f]+;i=|` +
+	straceHead + `\s*(?:\d+[\d:.]*\s+)?(?:\[[0-9a-f?]{16}\]\s+)?(?:[a-z]\w*\(.*(?:\)\s+= .*|<unfinished \.\.\.>)|<\.\.\. \w+ resumed>.*)$|` +
+	`\bsystemd(?:-journald|-udevd|-logind|-modules-load|-sysctl)\[\d+\]: |\bsystemd\[\d+\]: (?:\S+: (?:Succeeded\.|Deactivated successfully\.|Consumed )|` +
+	`(?:Start|Stopp|Reach|Mount|Unmount|Listen|Creat|Insert|Detect|Queu|Load|Reload|Finish|Clos|Remov|Activat|Switch|Initializ|Sett)(?:ed|ing)\b|` +
+	`Set |Hostname set |Running in |systemd \d)`)
 
 // isLog reports whether a line is of a log of the kernel or of a tracer, whatever it says.
 func isLog(text string) bool {
@@ -195,8 +234,12 @@ func isLog(text string) bool {
 		}
 	}
 	l, ok := kernellog.Strip(text)
-	return ok && l.Marked
+	return ok && l.Marked && !ofProgram().MatchString(l.Text)
 }
+
+// ofProgram begins what a program wrote to the kernel's log without a facility: its name and process. The kernel's own
+// names, such as IOAPIC[0], have small numbers.
+var ofProgram = lazy.Regexp(`^(?:\S+ )?(?:[\w.-]+\[\d{2,}\]|init): `)
 
 // words are what each line has one of that reports a crash, in small letters: looking for them is a hundred times faster
 // than reading the line.

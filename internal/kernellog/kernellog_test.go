@@ -98,3 +98,13 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// A date of each day is a time, though T106 and C0 name a caller.
+func TestDaysOfTheWeek(t *testing.T) {
+	for _, day := range []string{"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"} {
+		stamp := day + " Nov 26 14:38:43 2026"
+		if l, ok := Strip("[" + stamp + "] eth0: up"); !ok || !l.Marked || l.When != stamp || l.Text != "eth0: up" {
+			t.Errorf("%s: got %+v, %v", day, l, ok)
+		}
+	}
+}

@@ -93,8 +93,9 @@ var kernelStamp = expression(`^(?:\d+\.\d+|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \
 func isStamp(s string) bool {
 	s = strings.TrimSpace(s)
 	if len(s) > 1 && (s[0] == 'T' || s[0] == 'C') {
-		_, err := strconv.Atoi(s[1:])
-		return err == nil
+		if _, err := strconv.Atoi(s[1:]); err == nil {
+			return true
+		}
 	}
 	return strings.ContainsAny(s, ".:") && strings.ContainsAny(s, "0123456789")
 }
