@@ -64,6 +64,11 @@ holds() {
 @test "starts: the record that waits is that of the start itself" { holds waits; }
 @test "starts: a hook that is killed anywhere" { holds killed; }
 
+@test "starts: with today's runc" {
+	real=$("$BATS_TEST_DIRNAME/engines/proxied" runc)/runc
+	holds root volumes tmpcopyup hooks mounts programs
+}
+
 @test "starts: with crun" {
 	requires crun
 	real=crun in=(one_hierarchy)
