@@ -96,7 +96,7 @@ func (k *indexes) file(root *rootfs.Root, fd int) (*scanned, error) {
 		return &scanned{}, nil
 	}
 	key := fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "file\n%s\n%+v", k.maker, f.ID())))
-	stamps := rootfs.Stamps(f.FD(), true) && !rootfs.OnFile(f.ID().Dev) && f.Dates()
+	stamps := rootfs.Stamps(f.FD(), true) && !rootfs.OnFile(f.FD(), f.ID().Dev) && f.Dates()
 	if x := k.read(key); x != nil && stamps {
 		return &x.scanned, nil
 	}

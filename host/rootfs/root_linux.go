@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -133,14 +134,48 @@ func Stamps(fd int, direct bool) bool {
 // Stamps is Stamps of the root itself.
 func (r *Root) Stamps() bool { return Stamps(r.fd, r.Direct) }
 
-// OnFile reports whether a device is a loop device, whose file anybody may change who can write to it.
-func OnFile(dev uint64) bool {
+// OnFile reports whether the file system of what is open at a descriptor, of a device, is on a loop device, or on one that is
+// made of such: a partition, btrfs's own devices, those of the device mapper. Anybody may change it who can write to the file.
+func OnFile(fd int, device uint64) bool {
+	dirs := []string{fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(device), unix.Minor(device))}
+	var fs unix.Statfs_t
+	if unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.BTRFS_SUPER_MAGIC {
+		dirs = btrfsDevices(fd)
+	}
 	const loop = 7 // Documentation/admin-guide/devices.txt
-	return unix.Major(dev) == loop
+	return unix.Major(device) == loop || len(dirs) == 0 || slices.ContainsFunc(dirs, onFile)
 }
 
-// OnFile is OnFile of the root's device.
-func (r *Root) OnFile() bool { return OnFile(r.dev) }
+// onFile is OnFile of a block device by its directory of sysfs.
+func onFile(dir string) bool {
+	for _, name := range []string{"/loop", "/../loop"} { // of the device, and of the one that a partition is of
+		if _, err := os.Lstat(dir + name); err == nil {
+			return true
+		}
+	}
+	below, _ := filepath.Glob(dir + "/slaves/*")
+	return slices.ContainsFunc(below, onFile)
+}
+
+// btrfsDevices are the directories of sysfs of the devices that a btrfs is on; nil if they are not known.
+func btrfsDevices(fd int) (dirs []string) {
+	f, err := os.Open("/proc/self/fd/" + strconv.Itoa(fd)) // the descriptor may be a mere name
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	var info [1024]byte     // struct btrfs_ioctl_fs_info_args (linux/btrfs.h): its fsid is 16 bytes at 16
+	const call = 0x8400941f // BTRFS_IOC_FS_INFO
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), call, uintptr(unsafe.Pointer(&info[0]))); errno != 0 {
+		return nil
+	}
+	id := info[16:32]
+	dirs, _ = filepath.Glob(fmt.Sprintf("/sys/fs/btrfs/%x-%x-%x-%x-%x/devices/*", id[:4], id[4:6], id[6:8], id[8:10], id[10:]))
+	return dirs
+}
+
+// OnFile is OnFile of the root itself.
+func (r *Root) OnFile() bool { return OnFile(r.fd, r.dev) }
 
 // openReal opens a real path: a symlink anywhere in it is ELOOP or ENOTDIR, never followed. oneFS refuses,
 // with EXDEV, paths in another mount.

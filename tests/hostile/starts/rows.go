@@ -385,22 +385,8 @@ var rows = []row{
 			check(unix.Mount(loop, b.host, "squashfs", unix.MS_RDONLY, ""))
 		}
 	}},
-	{"volumes", "a disk image that was changed below the file system", honest, func(b *bundle) {
-		b.legacy(b.dir, "new")
-		b.copy("fine", b.dir, "files/clock")
-		b.tmpfs(b.dir, "memory")
-		loop := b.shell("truncate -s 64K files/clock new; truncate -s 16M memory/disk; mkfs.ext4 -q -b 4096 -d files memory/disk; losetup --find --show memory/disk")
-		b.undo = append(b.undo, func() { _ = exec.Command("losetup", "--detach", loop).Run() })
-		b.mounted(loop, b.host, "ext4", 0, "")
-		b.bind("/data", b.host)
-		b.run("/data/clock")
-		b.ready = func() {
-			b.first(*real)
-			b.unused(loop)
-			b.shell("at=$(debugfs -R 'blocks clock' memory/disk 2>/dev/null | cut -d ' ' -f 1); dd if=new of=" + loop + " bs=4096 seek=$at conv=notrunc,fsync status=none; blockdev --flushbufs " + loop)
-			check(unix.Mount(loop, b.host, "ext4", 0, ""))
-		}
-	}},
+	{"volumes", "a disk image that was changed below the file system", honest, func(b *bundle) { changedBelow(b, "") }},
+	{"volumes", "a disk image, by a partition", honest, func(b *bundle) { changedBelow(b, "p1") }},
 	{"volumes", "a file that another process has mapped", honest, func(b *bundle) {
 		b.legacy(b.dir, "new")
 		b.copy("fine", b.tmpfs(b.host), "clock")
@@ -1120,6 +1106,30 @@ func agent(b *bundle) {
 	notified := map[string]any{"names": []string{"acct"}, "action": "SCMP_ACT_NOTIFY"}
 	b.at("linux")["seccomp"] = map[string]any{"defaultAction": "SCMP_ACT_ALLOW", "listenerPath": socket, "syscalls": []any{notified}}
 	b.sh("until [ -e /data/clock ]; do /bin/busybox sleep 0.1; done; exec /data/clock")
+}
+
+// changedBelow has a volume on a loop device, or a partition of it, whose file is written to.
+func changedBelow(b *bundle, partition string) {
+	b.legacy(b.dir, "new")
+	b.copy("fine", b.dir, "files/clock")
+	b.tmpfs(b.dir, "memory")
+	loop := b.shell("truncate -s 64K files/clock new; truncate -s 16M memory/disk; mkfs.ext4 -q -b 4096 -d files memory/disk; losetup --find --show memory/disk")
+	b.undo = append(b.undo, func() { _ = exec.Command("losetup", "--detach", loop).Run() })
+	if partition != "" {
+		b.shell("addpart " + loop + " 1 0 32768")
+		b.undo = append(b.undo, func() { b.shell("delpart " + loop + " 1") })
+	}
+	device := loop + partition
+	b.mounted(device, b.host, "ext4", 0, "")
+	b.bind("/data", b.host)
+	b.run("/data/clock")
+	b.ready = func() {
+		time.Sleep(1200 * time.Millisecond) // mkfs.ext4 dates files by seconds
+		b.first(*real)
+		b.unused(device)
+		b.shell("at=$(debugfs -R 'blocks clock' memory/disk 2>/dev/null | cut -d ' ' -f 1); dd if=new of=" + device + " bs=4096 seek=$at conv=notrunc,fsync status=none; blockdev --flushbufs " + device)
+		check(unix.Mount(device, b.host, "ext4", 0, ""))
+	}
 }
 
 // unused ends the use of the host's directory as the place of a device, and waits until the first container has ended its own.
