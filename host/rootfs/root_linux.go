@@ -228,13 +228,27 @@ func (r *Root) openStepwise(dir int, name string, flags int, oneFS bool) (int, e
 		at = fd
 		if oneFS {
 			var st unix.Stat_t
-			if err := unix.Fstat(at, &st); err != nil || st.Dev != r.dev && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			err := unix.Fstat(at, &st)
+			if err == nil && st.Dev != r.dev && st.Mode&unix.S_IFMT == unix.S_IFDIR { // or a subvolume of btrfs
+				err = r.sameMount(at)
+			}
+			if err != nil {
 				unix.Close(at)
-				return -1, errors.Join(unix.EXDEV, err)
+				return -1, err
 			}
 		}
 	}
 	return at, nil
+}
+
+// sameMount is EXDEV for what is in another mount than the root.
+func (r *Root) sameMount(fd int) error {
+	is, err := MountOf(fd)
+	own, oerr := MountOf(r.fd)
+	if err == nil && oerr == nil && is != own {
+		err = unix.EXDEV
+	}
+	return errors.Join(err, oerr)
 }
 
 // retry repeats a call that was interrupted by a signal, or by a concurrent rename (EAGAIN of openat2).
