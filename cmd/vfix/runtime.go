@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -157,7 +158,7 @@ force: after an error the last good one, and without one fail_closed.
 Check a file before you replace the one in use. Nothing is changed.`,
 		Example: `  vfix runtime check
   vfix runtime check new.json && mv new.json /etc/vfix/runtime.json`,
-		Annotations: exits(`  0  valid   3  not valid, or another configuration is in force
+		Annotations: exits(`  0  valid   3  not valid, no container would start, or another configuration is in force
   1  error: FILE does not exist   2  usage error`),
 		Args: atMost(1, "FILE"),
 		RunE: func(_ *cobra.Command, args []string) error { return checkPolicy(strings.Join(args, ""), out) },
@@ -166,11 +167,11 @@ Check a file before you replace the one in use. Nothing is changed.`,
 
 func checkPolicy(file string, out *output) error {
 	if file != "" {
-		_, _, err := policy.Read(file)
+		c, _, err := policy.Read(file)
 		if errors.Is(err, fs.ErrNotExist) {
 			return hinterr.With(err, "name a file that exists")
 		}
-		return validity(file+": valid", err, out)
+		return validity(file, "valid", c, err, out)
 	}
 	p := policy.Load("", false, "")
 	what := "valid, and in force"
@@ -184,13 +185,16 @@ func checkPolicy(file string, out *output) error {
 	if why := p.Why(); why != "" {
 		err = hinterr.With(errors.New(why), "%s", hinterr.HintOf(p.Err))
 	}
-	return validity(p.Path+": "+what, err, out)
+	return validity(p.Path, what, p.Config, err, out)
 }
 
-func validity(valid string, err error, out *output) error {
+func validity(file, what string, c policy.Config, err error, out *output) error {
+	if all := c.RefusesAll(); err == nil && all != nil {
+		err = fmt.Errorf("%s: %w", file, all)
+	}
 	if err != nil {
 		return finding(hinterr.HintOf(err), "%v", err)
 	}
-	out.Result(valid)
+	out.Result(file + ": " + what)
 	return nil
 }

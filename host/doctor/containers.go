@@ -10,6 +10,7 @@ import (
 
 	"vfix.dev/vfix/host/starts"
 	"vfix.dev/vfix/images/inventory"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 func checkContainers(x *examination, c *Check) {
@@ -123,6 +124,10 @@ func checkPolicy(x *examination, c *Check) {
 	switch p.Source {
 	case starts.FromFile:
 		c.found(OK, "%s is in force", p.Path)
+		if err := p.RefusesAll(); err != nil {
+			c.found(Fail, "%s: %v", p.Path, err)
+			c.Do = hinterr.HintOf(err)
+		}
 	case starts.Defaults:
 		c.found(OK, "no %s: the defaults are in force", p.Path)
 	default:

@@ -117,6 +117,17 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// A runtime that fail_closed lets start nothing is warned of.
+func TestUnknownRuntime(t *testing.T) {
+	for failClosed, want := range map[bool]int{false: 0, true: 1} {
+		o := options(t, Docker, machine(t, map[string]string{"usr/bin/dockerd": "", "opt/runsc": ""}))
+		o.Runtime, o.FailClosed = "/opt/runsc", failClosed
+		if r, err := Install(o); err != nil || len(r.Warnings) != want || want > 0 && !strings.Contains(r.Warnings[0], "fail_closed refuses every container") {
+			t.Errorf("fail_closed %t: got %+v, %v", failClosed, r, err)
+		}
+	}
+}
+
 // Files that two engines share stay until both are uninstalled, and a fifo or folder in the place
 // of a file is not opened.
 func TestShared(t *testing.T) {
@@ -132,8 +143,8 @@ func TestShared(t *testing.T) {
 	o.Runtime = "crun"
 	r, err := Install(o)
 	must(t, r, err)
-	if got := get(t, root, runtimeConfig); !strings.Contains(got, "crun") {
-		t.Errorf("%s: got %s", runtimeConfig, got)
+	if got := get(t, root, runtimeConfig); !strings.Contains(got, "crun") || len(r.Warnings) > 0 {
+		t.Errorf("%s: got %s, %q", runtimeConfig, got, r.Warnings)
 	}
 	r, err = Uninstall(Options{Root: root, Engine: Docker})
 	must(t, r, err)

@@ -92,8 +92,12 @@ func (p *planner) planRuntime() {
 	if text == nil || p.err != nil {
 		return
 	}
-	if _, err := policy.Parse(text); err != nil { // vfix-runtime would reject it
+	c, err := policy.Parse(text)
+	if err != nil { // vfix-runtime would reject it
 		p.refuse(hinterr.ErrDamaged, "correct it; 'vfix runtime check' reads it", "/%s: %v", runtimeConfig, err)
+	}
+	if err := c.RefusesAll(); err != nil {
+		p.warn("/%s: %v; %s", runtimeConfig, err, hinterr.HintOf(err))
 	}
 }
 

@@ -50,7 +50,7 @@ func (t *tree) waiting(e Engine, name, program string) (all []string) {
 			}
 		}
 		for _, file := range files {
-			// What SQLite has not yet moved to the database is in the other file (sqlite.org, wal.html).
+			// The log of changes that SQLite has not yet moved to the database is in the other file (sqlite.org, wal.html).
 			if t.holds(file, needle) || t.holds(file+"-wal", needle) {
 				all = append(all, "in /"+file)
 			}

@@ -52,7 +52,7 @@ func (k *container) unseen() string {
 		}
 	}
 	// Others than these may add to config.json, as nvidia-container-runtime does.
-	if r := k.rec.Runtime; !slices.Contains(plainRuntimes, filepath.Base(r)) && !k.trusted(r) {
+	if r := k.rec.Runtime; !k.IsPlain(r) {
 		return fmt.Sprintf("runtime %s: what it may mount is not examined (trusted_hooks)", r)
 	}
 	return ""
@@ -66,11 +66,11 @@ func (k *container) noteLater(cmd *command) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(k.spec.Annotations)) {
 		what, value := strings.TrimPrefix(name, crunPrefix), k.spec.Annotations[name]
-		if what != name && value != "" && !slices.Contains(crunAnnotations, what) && !k.trusted(value) {
+		if what != name && value != "" && !slices.Contains(crunAnnotations, what) && !k.Trusts(value) {
 			k.rec.Add("", fmt.Sprintf("annotation %s=%s: what crun makes of the container then is not examined (trusted_hooks)", name, value))
 		}
 	}
-	if agent := k.spec.Linux.Seccomp.ListenerPath; agent != "" && !k.trusted(agent) {
+	if agent := k.spec.Linux.Seccomp.ListenerPath; agent != "" && !k.Trusts(agent) {
 		k.rec.Add("", fmt.Sprintf("seccomp agent %s: the files that it may give the container are not examined (trusted_hooks)", agent))
 	}
 	for _, n := range k.spec.Linux.Namespaces {
@@ -115,12 +115,7 @@ func (k *container) trusts(h specHook) bool {
 		program, _ := os.Readlink(h.Path)
 		return strings.HasPrefix(filepath.Base(program), "dockerd") // and dockerd-ce
 	}
-	return isOwnHook(h) || k.trusted(h.Path)
-}
-
-// trusted reports whether the operator says that what is at a path brings no programs.
-func (k *container) trusted(path string) bool {
-	return slices.Contains(strings.Split(k.TrustedHooks, ","), path)
+	return isOwnHook(h) || k.Trusts(h.Path)
 }
 
 // tmpfsOptions are those of an empty file system in memory; others (tmpcopyup) may fill it.
@@ -229,18 +224,10 @@ func holdsProgram(name string) bool {
 	return false // a device, a socket
 }
 
-// plainRuntimes are the names of runtimes that make of config.json what is in it; Docker had one of its own until 18.06.
-var plainRuntimes = []string{"runc", "crun", "youki", "docker-runc"}
-
-// hooking are how the names of runtimes begin that are known to execute hooks, with the container's mounts in a
-// namespace of this machine.
-var hooking = append([]string{"nvidia-container-runtime"}, plainRuntimes...)
-
 // hookable reports whether the hook can do the work: mounts are attached by descriptor (Linux 5.12), in a mount
 // namespace that is the container's alone, by root.
 func (k *container) hookable(c *command) bool {
-	known := slices.ContainsFunc(hooking, func(name string) bool { return strings.HasPrefix(filepath.Base(k.rec.Runtime), name) })
-	return k.spec.hasOwnMounts() && known && c.name != "restore" && !policy.Rootless() &&
+	return k.spec.hasOwnMounts() && policy.RunsHooks(k.rec.Runtime) && c.name != "restore" && !policy.Rootless() &&
 		!errors.Is(unix.MountSetattr(-1, "", unix.AT_EMPTY_PATH, &unix.MountAttr{}), unix.ENOSYS)
 }
 

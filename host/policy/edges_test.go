@@ -53,6 +53,27 @@ func TestBoundsOfValues(t *testing.T) {
 	}
 }
 
+// With fail_closed, a runtime that vfix does not know must be named as one that brings no programs.
+func TestRefusesAll(t *testing.T) {
+	for _, c := range []struct {
+		config Config
+		want   bool
+	}{
+		{Config{FailClosed: true}, false},
+		{Config{FailClosed: true, Runtime: "/opt/runc"}, false},
+		{Config{FailClosed: true, Runtime: "crun"}, false},
+		{Config{FailClosed: true, Runtime: "/usr/bin/nvidia-container-runtime.cdi"}, false},
+		{Config{Runtime: "/opt/runsc"}, false},
+		{Config{FailClosed: true, Runtime: "/opt/runsc"}, true},
+		{Config{FailClosed: true, Runtime: "/opt/runsc", TrustedHooks: "/opt/runs"}, true},
+		{Config{FailClosed: true, Runtime: "/opt/runsc", TrustedHooks: "/a,/opt/runsc"}, false},
+	} {
+		if err := c.config.RefusesAll(); (err != nil) != c.want || c.want && !strings.Contains(err.Error(), "/opt/runsc") {
+			t.Errorf("%+v: got %v", c.config, err)
+		}
+	}
+}
+
 func TestDefaults(t *testing.T) {
 	if got, want := (Limits{}).WithDefaults(), (Limits{2 << 20, 1 << 30, 60, 512 << 20}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
