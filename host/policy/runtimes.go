@@ -1,4 +1,4 @@
-// The runtimes that vfix-runtime can stand in front of, and what the operator says of them.
+// The runtimes that vfix-runtime works in front of, and the word of the operator on them.
 
 package policy
 

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// held has a buffer of io_uring (linux/io_uring.h) hold the pages of a file, which nobody has open or mapped then. What it
-// returns writes to them.
+// held makes a buffer of io_uring (linux/io_uring.h) hold the pages of a file, which nobody has open or mapped then. The
+// returned function writes to them.
 func (b *bundle) held(path string) (write func(text []byte)) {
 	const (
 		setup, register, enter     = 425, 427, 426 // system calls
