@@ -75,7 +75,7 @@ serves() {
 @test "diagnose names the cause in a container that was killed" {
 	[ "$name" != containerd ] || skip 'not a source of vfix'
 	engine run --name killed --network none "$image" || true
-	run_vfix diagnose killed
+	run_vfix 3 diagnose killed
 	expect_match stdout "$output" 'vsyscall'
 	engine rm killed
 }
