@@ -215,7 +215,7 @@ func shorten(s string, width int) string {
 		return s
 	}
 	if strings.HasPrefix(s, "sha256:") {
-		return runewidth.Truncate(s, width, "")
+		return runewidth.Truncate(s, min(width, len("sha256:")+12), "") // as blob.ShortHash
 	}
 	return runewidth.TruncateLeft(s, runewidth.StringWidth(s)-width+3, "...")
 }

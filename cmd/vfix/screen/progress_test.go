@@ -35,6 +35,7 @@ func TestShorten(t *testing.T) {
 	}{
 		{"short", 10, "short"},
 		{"sha256:5f70bf18a086007016e9", 19, "sha256:5f70bf18a086"},
+		{"sha256:5f70bf18a086007016e9", 22, "sha256:5f70bf18a086"},
 		{"/srv/images/old/redis.tar", 12, "...redis.tar"},
 	} {
 		if got := shorten(c.in, c.n); got != c.want {
