@@ -58,10 +58,10 @@ func examineFile(by *examiner.Group, f *rootfs.File, buf []byte) (h *legacyFile,
 	if err := readable(f); err != nil {
 		return nil, false, err
 	}
-	if !native { // a 32-bit program may call 64-bit code
+	if !native { // x32 is 64-bit code, and a 32-bit program may call such
 		named, err := find.Named(f, f.Stat.Size, buf)
 		if err == nil && named {
-			err = fmt.Errorf("%w: it names the vsyscall page, and is not an ELF file for x86-64", examiner.ErrTooMuch)
+			err = fmt.Errorf("%w: it names the vsyscall page, and is not a 64-bit ELF file for x86-64", examiner.ErrTooMuch)
 		}
 		return nil, false, errors.Join(err, f.Unchanged())
 	}
@@ -83,18 +83,23 @@ func zeroable(f *rootfs.File, buf []byte) (bool, error) { return find.Named(f, f
 
 // isProgram looks at the head as the kernel and loaders do, and reports whether one of them may take the file for a program
 // or library: the kernel for the magic, and no other byte of e_ident (fs/binfmt_elf.c), musl's loader for e_type alone
-// (ldso/dynlink.c, map_library). native is one with the magic, for x86-64.
+// (ldso/dynlink.c, map_library). native is one that the kernel takes for a 64-bit program, or an object file: x32 has other headers.
 func isProgram(f io.ReaderAt) (is, native bool, err error) {
-	var b [20]byte
+	const (
+		etype, machine, phentsize = 16, 18, 54 // offsets of Elf64_Ehdr
+		x8664, rel, phdr          = 62, 1, 56  // EM_X86_64, ET_REL, the size of Elf64_Phdr
+	)
+	var b [phentsize + 2]byte
 	if _, err := f.ReadAt(b[:], 0); err != nil {
 		if err == io.EOF {
 			return false, false, nil
 		}
 		return false, false, err
 	}
-	const x8664 = 62 // EM_X86_64
-	magic, etype := string(b[:4]) == "\x7fELF", binary.LittleEndian.Uint16(b[16:])
-	return magic || etype == elf.TypeExec || etype == elf.TypeDyn, magic && binary.LittleEndian.Uint16(b[18:]) == x8664, nil
+	member := func(at int) uint16 { return binary.LittleEndian.Uint16(b[at:]) }
+	magic := string(b[:4]) == "\x7fELF"
+	return magic || member(etype) == elf.TypeExec || member(etype) == elf.TypeDyn,
+		magic && member(machine) == x8664 && (member(phentsize) == phdr || member(etype) == rel), nil
 }
 
 // readable refuses files that cost more to read than any program is large.
