@@ -57,8 +57,17 @@ func ScanSource(ctx context.Context, s *contents.Session, src *media.Source, o S
 		f.Hazards = append(f.Hazards, contents.Hazard{Hazard: hazards.Hazard{Kind: hazards.Schema1, Version: "1"}})
 	}
 	if fi, err := os.Stat(src.Path); src.Image == nil && err == nil && (fi.Mode().IsRegular() || fi.IsDir()) {
-		if fi.IsDir() && f.ELFFiles == 0 && len(f.Passed) == 0 { // perhaps not what was meant: an empty mount point, a directory of archives
-			f.Passed = append(f.Passed, contents.Passed{Path: src.Path, Reason: "no 64-bit x86-64 ELF file in it"})
+		tarball, err := contents.IsTarball(src.Path)
+		if err != nil {
+			return nil, err
+		}
+		if (tarball || fi.IsDir()) && f.ELFFiles == 0 && len(f.Passed) == 0 { // perhaps not what was meant: an empty mount point, archives
+			name := src.Path
+			if src.Ref.Name == media.Stdin {
+				name = src.Ref.Name
+			}
+			f.Passed = append(f.Passed, contents.Passed{Path: name, Reason: "no 64-bit x86-64 ELF file in it",
+				Hint: "if it holds archives or packages, unpack them first: vfix looks for programs in files, directories, tar archives and images"})
 		}
 		quiet := contents.NewSession(o.Jobs, nil, o.Rewriter) // of dozens of libraries
 		defer quiet.Close()

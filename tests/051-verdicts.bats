@@ -121,3 +121,24 @@ os.execv(sys.argv[2], sys.argv[2:])' "$@" 3>&- &
 	run_vfix 0 scan box
 	cmp before "$(readlink -f /bin/sleep)"
 }
+
+@test "verdicts: without any program in it, a directory and a tarball are incomplete alike" {
+	mkdir -p d/a
+	echo text >d/a/x.txt
+	tar -cf d.tar d
+	gzip -k d.tar
+	for source in d d.tar d.tar.gz; do
+		run_vfix 4 scan "$source"
+		expect_match "$source: verdict" "$output" 'INCOMPLETE: nothing was examined'
+		expect_match "$source: hint" "$stderr" 'if it holds archives or packages, unpack them first'
+		run_vfix 4 scan --format json "$source"
+		expect "$source: JSON" "$(jq -c '.results[0] | [.verdict, .complete, (.not_examined | length)]' <<<"$output")" '["incomplete",false,1]'
+	done
+	run --separate-stderr "$VFIX" scan - <d.tar
+	expect 'stdin: status' "$status" 4
+	expect_match 'stdin: its name' "$output" '-             no 64-bit x86-64 ELF file in it'
+	# The control: a program in it.
+	cp "$(type -P true)" d/a
+	tar -cf d.tar d
+	run_vfix 0 scan d.tar
+}

@@ -42,7 +42,7 @@ func incomplete(f *contents.Findings, then string) error {
 	}
 	i := slices.IndexFunc(f.Passed, func(p contents.Passed) bool { return p.Unread })
 	if i < 0 {
-		return incompletef(cmp.Or(hints.Unpack(f.Source, then), "name an ELF file, a directory, an archive or an image: see 'vfix help sources'"),
+		return incompletef(cmp.Or(f.Passed[0].Hint, hints.Unpack(f.Source, then), "name an ELF file, a directory, an archive or an image: see 'vfix help sources'"),
 			"%s: incomplete: nothing examined: %s", f.Name(), f.Passed[0].Reason)
 	}
 	p := &f.Passed[i]

@@ -212,6 +212,32 @@ func TestKnownLinesClear(t *testing.T) {
 	}
 }
 
+// A description with a state that engines do not have says nothing of the end.
+func TestStatesThatNobodyKnows(t *testing.T) {
+	for text, want := range map[string]Kind{
+		`{"Name":"web","Status":"FATAL"}`:                                                                    Unknown,
+		`[{"ID":"web","Name":"web","Status":"dead","Type":"service"}]`:                                       Unknown,
+		`{"Name":"web","Status":"task: non-zero exit (139)"}`:                                                Unknown,
+		`[{"Name":"web","ExitCode":0,"State":"failed"}]`:                                                     Unknown,
+		`[{"Name":"/web","State":{"Status":"dead","Running":false,"ExitCode":0}}]`:                           Unknown,
+		`{"ID":"1","Name":"web","Image":"x","Status":"Up 3 minutes"}`:                                        None,
+		`{"ID":"1","Names":"web","Image":"x","Status":"Created"}`:                                            None,
+		`{"ID":"1","Names":"web","Image":"x","Status":"Exited (0) 3 minutes ago"}`:                           None,
+		`[{"Name":"/web","State":{"Status":"running","Running":true,"ExitCode":0}}]`:                         None,
+		`[{"Name":"/web","State":{"Status":"exited","Running":false,"ExitCode":0}}]`:                         None,
+		"CONTAINER ID   IMAGE   COMMAND   CREATED   STATUS   NAMES\n012345678901   x   x   x   Lost   web\n": Unknown,
+	} {
+		r, err := Text("x", strings.NewReader(text), Options{HasCommand: noCommand})
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if unknown := slices.ContainsFunc(r.Crashes, func(c *Crash) bool { return c.Kind == Unknown }); unknown != (want == Unknown) || r.Containers != 1 {
+			t.Errorf("%s: got unknown %v of %d containers, want %s", text, unknown, r.Containers, want)
+		}
+	}
+}
+
 // A line of a busy machine without a word of a crash costs a small part of one that has such a word, which is tried with
 // each pattern: the least of several rounds of both, as the machine may be busy.
 func TestLongLog(t *testing.T) {

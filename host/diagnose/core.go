@@ -32,7 +32,7 @@ func (c *core) page() pageState {
 // is damaged so far that not even the registers are in it. A core that is cut off later is
 // diagnosed as far as it goes.
 func Core(input string, r io.ReaderAt, o Options) (*Crash, error) {
-	co, err := openCore(r)
+	co, err := openCore(input, r)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", input, err)
 	}

@@ -144,6 +144,9 @@ func describeHealth(v gjson.Result, e Exited, d *document) {
 // going are the states of a container that has not ended.
 var going = []string{"true", "CONTAINER_RUNNING", "CONTAINER_CREATED", "running", "paused", "restarting", "created", "configured", "initialized"}
 
+// exited are the states of a container whose exit status is its program's. "" is of lists without a state.
+var exited = []string{"", "false", "exited", "stopped", "removing", "CONTAINER_EXITED"}
+
 // read reads a description; false for a container that has not ended. One that is started again has the status with
 // which it ended.
 func (f *form) read(v gjson.Result) (e Exited, ended bool) {
@@ -158,7 +161,7 @@ func (f *form) read(v gjson.Result) (e Exited, ended bool) {
 	}
 	status := text(f.status)
 	if f.mark == "Status" {
-		if e.Status, ended = exitedStatus(status); !ended && removing().MatchString(status) {
+		if e.Status, ended = exitedStatus(status); !ended && !alive().MatchString(status) {
 			e.Lost = "its status does not say how it ended"
 		}
 		return e, ended || e.Lost != ""
@@ -167,6 +170,9 @@ func (f *form) read(v gjson.Result) (e Exited, ended bool) {
 	ended = e.Status != 0 || !slices.Contains(going, text(f.state))
 	if !ended {
 		e.lost(v.Get("RestartCount").Int())
+	}
+	if state := text(f.state); e.Status == 0 && ended && f.state != "" && !slices.Contains(exited, state) {
+		e.Lost = "its state, " + state + ", does not say how it ended"
 	}
 	if slices.Contains(unseen, text(f.state)) || slices.Contains(unseen, text(f.oom)) {
 		e.Lost = "the runtime does not know its state"
@@ -217,8 +223,8 @@ func exitedStatus(text string) (int, bool) {
 	return n, err == nil
 }
 
-// removing is how docker lists a container that it removes, or could not remove: in a table behind another column.
-var removing = lazy.Regexp(`(?:^|  )(?:Dead|Removal In Progress)(?:$|  )`)
+// alive is how docker and podman list a container that has not ended: in a table behind another column.
+var alive = lazy.Regexp(`(?:^|  )(?i:Up|Created|Initialized|Configured|Paused|Running|Starting)\b`)
 
 // The kubelet's words for a container that was killed for its memory, and for one that ended again and again.
 const oomKilled, crashLoop = "OOMKilled", "CrashLoopBackOff"

@@ -12,6 +12,7 @@ import (
 
 	"vfix.dev/vfix/internal/binread"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/quote"
 )
 
 const (
@@ -59,13 +60,13 @@ type core struct {
 	byKernel bool
 }
 
-// openCore reads the headers of a core file.
-func openCore(r io.ReaderAt) (*core, error) {
+// openCore reads the headers of a core file, whose name is for hints.
+func openCore(name string, r io.ReaderAt) (*core, error) {
 	var h [ehdrSize]byte
 	if err := binread.Full(r, h[:], 0, "the ELF header", damaged); err != nil {
 		return nil, err
 	}
-	if err := checkHeader(h[:]); err != nil {
+	if err := checkHeader(name, h[:]); err != nil {
 		return nil, err
 	}
 	phoff, shoff := le.Uint64(h[32:]), le.Uint64(h[40:])
@@ -95,7 +96,7 @@ func openCore(r io.ReaderAt) (*core, error) {
 }
 
 // checkHeader refuses everything but a core of a 64-bit x86-64 program.
-func checkHeader(h []byte) error {
+func checkHeader(name string, h []byte) error {
 	const classOf, dataOf, typeOf, machineOf = 4, 5, 16, 18
 	if string(h[:4]) != "\x7fELF" {
 		return refused("no ELF file", "give a core file: 'coredumpctl dump -o FILE' writes one")
@@ -109,7 +110,7 @@ func checkHeader(h []byte) error {
 	case h[dataOf] != 1 || machine != emX8664:
 		return refused(fmt.Sprintf("an ELF file for another processor (e_machine %d): only x86-64 has the vsyscall page", machine), "use a debugger for that processor: gdb PROGRAM CORE")
 	case le.Uint16(h[typeOf:]) != etCore:
-		return refused(fmt.Sprintf("an ELF file and no core file (e_type %d, want %d)", le.Uint16(h[typeOf:]), etCore), "'vfix scan FILE' looks into programs and libraries")
+		return refused(fmt.Sprintf("an ELF file and no core file (e_type %d, want %d)", le.Uint16(h[typeOf:]), etCore), "'vfix scan "+quote.Path(name)+"' looks into programs and libraries")
 	}
 	return nil
 }

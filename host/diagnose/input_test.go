@@ -146,6 +146,9 @@ func TestRefusedByName(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %+v, %v, want %q", name, r, err, c.says)
 		}
+		if name == "program" && hinterr.HintOf(err) != "'vfix scan "+file+"' looks into programs and libraries" {
+			t.Errorf("%s: got hint %q", name, hinterr.HintOf(err))
+		}
 		if name == "program" || name == "image.tar.gz" {
 			continue // a core, or what is packed, is read from a file alone
 		}

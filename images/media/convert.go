@@ -13,6 +13,7 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/jsonobject"
 	"vfix.dev/vfix/internal/progress"
 )
 
@@ -76,9 +77,9 @@ func portable(ctx context.Context, img v1.Image, oci bool, p progress.Reporter) 
 	if !changed {
 		return img, release, nil
 	}
-	raw, err := json.Marshal(m)
+	raw, err := withDescriptors(img, m)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("manifest: %w", err)
 	}
 	config, err := img.RawConfigFile()
 	if err != nil {
@@ -88,6 +89,46 @@ func portable(ctx context.Context, img v1.Image, oci bool, p progress.Reporter) 
 		layers[n] = blob.AsType(layers[n], d.MediaType)
 	}
 	return blob.NewEditedImage(config, layers, func() ([]byte, error) { return raw, nil }), release, nil
+}
+
+// withDescriptors is the manifest of an image with the media types of m, and its layers' digests and sizes. All other members
+// keep their bytes.
+func withDescriptors(img v1.Image, m *v1.Manifest) ([]byte, error) {
+	raw, err := img.RawManifest()
+	if err != nil {
+		return nil, err
+	}
+	var o jsonobject.Object
+	if err := json.Unmarshal(raw, &o); err != nil {
+		return nil, err
+	}
+	retype := func(o jsonobject.Object, to types.MediaType) error {
+		return jsonobject.Edit(o, "mediaType", func(t *types.MediaType) error {
+			*t = to
+			return nil
+		})
+	}
+	if m.MediaType != "" {
+		if err := retype(o, m.MediaType); err != nil {
+			return nil, err
+		}
+	}
+	if err := jsonobject.Edit(o, "config", func(c *jsonobject.Object) error { return retype(*c, m.Config.MediaType) }); err != nil {
+		return nil, err
+	}
+	if err := jsonobject.Edit(o, "layers", func(all *[]jsonobject.Object) error {
+		for n, l := range *all {
+			if err := retype(l, m.Layers[n].MediaType); err != nil {
+				return err
+			}
+			l["digest"], _ = jsonobject.Encode(m.Layers[n].Digest)
+			l["size"], _ = jsonobject.Encode(m.Layers[n].Size)
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	return jsonobject.Encode(o)
 }
 
 func pack(ctx context.Context, l v1.Layer, p progress.Reporter) (*blob.PackedLayer, error) {

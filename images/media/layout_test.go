@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/registry"
@@ -45,6 +46,26 @@ func TestLayoutNew(t *testing.T) {
 	idx := imagetest.Must[v1.ImageIndex](t)(layout.ImageIndexFromPath(dir + "/out"))
 	if err := validate.Index(idx); err != nil {
 		t.Error(err)
+	}
+}
+
+// A manifest whose media types change keeps the members that nobody here knows.
+func TestLayoutUnknownMembers(t *testing.T) {
+	img := imagetest.TinyImage(t)
+	raw := imagetest.Must[[]byte](t)(img.RawManifest())
+	raw = bytes.Replace(raw, []byte(`{`), []byte(`{"artifactType":"a/b","vendor":"<&>","subject":{"mediaType":"m/s","size":1,"digest":"sha256:`+strings.Repeat("0", 64)+`","more":1},`), 1)
+	raw = bytes.ReplaceAll(raw, []byte(`"size":`), []byte(`"vendor":"kept","size":`))
+	edited := blob.NewEditedImage(imagetest.Must[[]byte](t)(img.RawConfigFile()), imagetest.Must[[]v1.Layer](t)(img.Layers()), func() ([]byte, error) { return raw, nil })
+	dir := t.TempDir()
+	imagetest.Put(t, "oci:"+dir+"/out:v1", media.Result{Image: edited})
+	got := string(imagetest.Must[[]byte](t)(imagetest.Open(t, dir+"/out").Image.RawManifest()))
+	for _, want := range []string{`"artifactType":"a/b"`, `"vendor":"<&>"`, `"more":1`, string(types.OCIManifestSchema1), string(types.OCIConfigJSON), string(types.OCILayer)} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s is not in %s", want, got)
+		}
+	}
+	if n := strings.Count(got, `"vendor":"kept"`); n != bytes.Count(raw, []byte(`"vendor":"kept"`)) || strings.Contains(got, "docker") {
+		t.Errorf("got %d such members: %s", n, got)
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 const misconfigured = "this is an error of the registry or of a proxy in front of it: report it to its operator"
 
 // errPlainHTTP refuses plain HTTP, which go-containerregistry tries with every private address.
-var errPlainHTTP = errors.New("plain HTTP, which anybody on the way can read and change, and nobody allowed it")
+var errPlainHTTP = errors.New("plain HTTP is not allowed: others on the network can read and change it")
 
 // wire sends requests.
 type wire struct {

@@ -21,14 +21,18 @@ var zeros [block]byte
 func Copy(dst *os.File, src io.Reader) (n int64, err error) {
 	buf := make([]byte, buffer)
 	for err == nil {
-		var k int
-		k, err = io.ReadFull(src, buf)
+		k := 0
+		for k < len(buf) && err == nil { // io.ReadFull would take an unexpected end for the end
+			var got int
+			got, err = src.Read(buf[k:])
+			k += got
+		}
 		if werr := write(dst, buf[:k], n); werr != nil {
 			return n, werr
 		}
 		n += int64(k)
 	}
-	if err != io.EOF && err != io.ErrUnexpectedEOF {
+	if err != io.EOF {
 		return n, err
 	}
 	return n, dst.Truncate(n)

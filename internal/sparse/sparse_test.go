@@ -43,7 +43,9 @@ func TestCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := Copy(f, iotest.ErrReader(io.ErrClosedPipe)); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("got %v, want %v", err, io.ErrClosedPipe)
+	for _, want := range []error{io.ErrClosedPipe, io.ErrUnexpectedEOF} {
+		if _, err := Copy(f, io.MultiReader(bytes.NewReader(data), iotest.ErrReader(want))); !errors.Is(err, want) {
+			t.Errorf("got %v, want %v", err, want)
+		}
 	}
 }
