@@ -70,8 +70,10 @@ func (k *container) noteLater(cmd *command) {
 			k.rec.Add("", fmt.Sprintf("annotation %s=%s: what crun makes of the container then is not examined (trusted_hooks)", name, value))
 		}
 	}
-	if agent := k.spec.Linux.Seccomp.ListenerPath; agent != "" && !k.Trusts(agent) {
-		k.rec.Add("", fmt.Sprintf("seccomp agent %s: the files that it may give the container are not examined (trusted_hooks)", agent))
+	for _, agent := range []string{k.spec.Linux.Seccomp.ListenerPath, k.runtimeEnv("RUN_OCI_SECCOMP_RECEIVER")} { // crun(1)
+		if agent != "" && !k.Trusts(agent) {
+			k.rec.Add("", fmt.Sprintf("seccomp agent %s: the files that it may give the container are not examined (trusted_hooks)", agent))
+		}
 	}
 	for _, n := range k.spec.Linux.Namespaces {
 		if n.Type == "mount" && n.Path != "" {
@@ -99,6 +101,17 @@ func (k *container) noteLater(cmd *command) {
 			k.rec.Add("", fmt.Sprintf("hook %s: it runs after vfix has looked, and may mount programs (trusted_hooks)", h.Path))
 		}
 	}
+}
+
+// runtimeEnv is a variable in the environment of the runtime: this process becomes it, or was started by it.
+func (k *container) runtimeEnv(name string) string {
+	if k.pid == 0 {
+		return os.Getenv(name)
+	}
+	all, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", os.Getppid()))
+	_, value, _ := strings.Cut("\x00"+string(all), "\x00"+name+"=")
+	value, _, _ = strings.Cut(value, "\x00")
+	return value
 }
 
 // crunAnnotations are those of crun(1), behind crunPrefix, that bring no programs: others name a seccomp agent or what

@@ -24,6 +24,7 @@ type bundle struct {
 	ready                      func()                   // called before runc is
 	after                      func(is result) string   // what is wrong when it is over
 	args, exec                 []string                 // of runc; of the program that runc exec starts afterwards
+	environ                    []string                 // of runc; nil for the usual one
 	files                      []*os.File
 	stdin                      *os.File
 	via                        string // the runtime, if it is not the usual one

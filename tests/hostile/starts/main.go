@@ -296,6 +296,7 @@ func command(b *bundle, args ...string) (status int, said string) {
 	if b.stdin != nil {
 		cmd.Stdin = b.stdin
 	}
+	cmd.Env = b.environ
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles, cmd.WaitDelay = b.dir, &out, &out, b.files, time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an automounter does nothing for those of its group
 	if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {

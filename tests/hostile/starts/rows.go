@@ -938,10 +938,10 @@ var rows = []row{
 		b.run("/data/clock")
 	}},
 	{"crun", "a seccomp agent by an annotation", honest, func(b *bundle) {
-		agent(b)
-		l := b.at("linux", "seccomp")["listenerPath"]
-		delete(b.at("linux", "seccomp"), "listenerPath")
-		b.at("annotations")["run.oci.seccomp.receiver"] = l
+		b.at("annotations")["run.oci.seccomp.receiver"] = agentOfCrun(b)
+	}},
+	{"crun", "a seccomp agent by a variable", honest, func(b *bundle) {
+		b.environ = append(os.Environ(), "RUN_OCI_SECCOMP_RECEIVER="+agentOfCrun(b))
 	}},
 	{"commands", "an empty option", notMade, func(b *bundle) { typed(b, "run", "--bundle", "", "--bundle", "", b.id, "x") }},
 }
@@ -1106,6 +1106,14 @@ func agent(b *bundle) {
 	notified := map[string]any{"names": []string{"acct"}, "action": "SCMP_ACT_NOTIFY"}
 	b.at("linux")["seccomp"] = map[string]any{"defaultAction": "SCMP_ACT_ALLOW", "listenerPath": socket, "syscalls": []any{notified}}
 	b.sh("until [ -e /data/clock ]; do /bin/busybox sleep 0.1; done; exec /data/clock")
+}
+
+// agentOfCrun is the path of an agent that config.json does not name.
+func agentOfCrun(b *bundle) string {
+	agent(b)
+	path := b.at("linux", "seccomp")["listenerPath"].(string)
+	delete(b.at("linux", "seccomp"), "listenerPath")
+	return path
 }
 
 // changedBelow has a volume on a loop device, or a partition of it, whose file is written to.
