@@ -62,7 +62,8 @@ An exit status alone is not a cause. vfix examines the image, if a local engine
 has it, and the kernel and the log of this machine, if the container ran here.
 It looks up an image in a registry only if you use the prefix docker://.
 
---root names the filesystem that the program ran in, a directory or an image.
+--root names the filesystem that the program ran in, a directory, a tar archive
+or an image.
 Symbol, package and code come from its files, because a core does not contain
 them. Without --root, the files of this machine are used. A file is ignored if
 its build ID or its first bytes show that it is not the one that crashed.`,
@@ -83,7 +84,7 @@ its build ID or its first bytes show that it is not the one that crashed.`,
 			return runDiagnose(cmd.Context(), opts, args, out, e)
 		},
 	}
-	cmd.Flags().StringVar(&opts.root, "root", "", "`SOURCE` of the program's files, a directory or an image: see 'vfix help sources'")
+	cmd.Flags().StringVar(&opts.root, "root", "", "`SOURCE` of the program's files: see 'vfix help sources'")
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
 	return cmd

@@ -270,15 +270,18 @@ type other struct {
 // Hints of other formats.
 const (
 	hintImage   = "for an image: 'vfix scan FILE'; for a crash in it: 'vfix diagnose --root FILE CORE'"
+	hintScan    = "for programs in it: 'vfix scan FILE'"
+	hintBzip2   = "run: bzip2 -dc FILE | vfix diagnose -"
 	hintJournal = "run: journalctl --file FILE -o short-iso | vfix diagnose -"
 	hintPerf    = "run: perf script -i FILE | vfix diagnose -"
 )
 
 // others are such formats. Sources: POSIX pax (ustar), APPNOTE.TXT of PKWARE 4.3.7, the formats' own specifications.
 var others = []other{
-	{257, "ustar", "a tar archive", hintImage}, {0, "PK\x03\x04", "a zip archive", ""}, {0, "PK\x05\x06", "an empty zip archive", ""},
-	{32, "SIF_MAGIC\x00", "a SIF image", hintImage}, {0, "hsqs", "a squashfs file system", hintImage}, {0, "BZh", "compressed with bzip2", ""},
-	{0, "!<arch>\n", "an archive of ar, or a .deb package", ""}, {0, "\xed\xab\xee\xdb", "an RPM package", ""},
+	{257, "ustar", "a tar archive", hintImage}, {0, "PK\x03\x04", "a zip archive", hintScan}, {0, "PK\x05\x06", "an empty zip archive", ""},
+	{32, "SIF_MAGIC\x00", "a SIF image", hintImage}, {0, "hsqs", "a squashfs file system", hintScan}, {0, "BZh", "compressed with bzip2", hintBzip2},
+	{0, "!<arch>\n", "an archive of ar, or a .deb package", hintScan}, {0, "\xed\xab\xee\xdb", "an RPM package", hintScan},
+	{0, "07070", "an archive of cpio", hintScan}, {0, "QFI\xfb", "an image of a disk", hintScan},
 	{0, "MDMP", "a minidump", ""}, {0, "KDUMP   ", "a dump of the kernel", ""}, {0, "SQLite format 3\x00", "an SQLite database", ""},
 	{0, "\x89PNG\r\n", "a picture", ""}, {0, "\xff\xd8\xff", "a picture", ""}, {0, "%PDF-", "a PDF document", ""},
 	{0, "LPKSHHRH", "a systemd journal in its binary format", hintJournal}, {0, "PERFILE2", "data of perf", hintPerf},

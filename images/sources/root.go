@@ -20,9 +20,9 @@ import (
 	"vfix.dev/vfix/rewriter/patch"
 )
 
-// Root is the merged file system of an image as an fs.FS: names without a leading slash,
-// symlinks followed inside it. Its files can be read at any offset. Where the source is a
-// folder, Path names it and FS is nil: the caller reads it as it is.
+// Root is the merged file system of an image or a tarball as an fs.FS: names without a leading slash,
+// symlinks followed inside it. Its files can be read at any offset. For another source, Path names it and FS is nil:
+// the caller reads it as it is.
 type Root struct {
 	FS     fs.FS
 	Path   string
@@ -48,19 +48,26 @@ func OpenRoot(ctx context.Context, source string, o media.Options) (*Root, error
 	}
 	s := contents.NewSession(0, o.Progress, patch.Options{})
 	r := &Root{Path: src.Path, Source: src.Ref.String(), Session: s, Src: src}
-	if src.Image == nil {
+	var t *contents.Tree
+	if src.Image != nil {
+		t, err = s.Image(ctx, src.Image)
+	} else if tarball, _ := contents.IsTarball(src.Path); tarball {
+		t, err = s.Tarball(ctx, src.Path)
+	} else {
 		return r, nil
 	}
-	t, err := s.Image(ctx, src.Image)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", r.Source, err), r.Close())
+	}
+	r.FS = FS(ctx, t)
+	if src.Image == nil {
+		return r, nil
 	}
 	if cfg, err := src.Image.ConfigFile(); err == nil {
 		if words := append(slices.Clone(cfg.Config.Entrypoint), cfg.Config.Cmd...); len(words) > 0 {
 			r.Program = words[0]
 		}
 	}
-	r.FS = FS(ctx, t)
 	return r, nil
 }
 

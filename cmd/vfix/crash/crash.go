@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"vfix.dev/vfix/cmd/vfix/hints"
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
@@ -96,10 +97,14 @@ func (r *reader) openRoot() error {
 		r.root, r.d.Callers = root, r.callers(root)
 		r.done = append(r.done, func() { root.Close() })
 		if root.FS != nil {
-			r.d.Root, r.d.IsImage, r.d.Output = root.FS, true, r.output(r.o.Root)
+			r.d.Root, r.d.IsImage, r.d.Output = root.FS, root.Src.Image != nil, r.output(r.o.Root)
 			return nil
 		}
 		path, r.d.RootName = root.Path, root.Path
+		if fi, err := os.Stat(path); err == nil && !fi.IsDir() {
+			return hinterr.With(fmt.Errorf("--root: %s is neither a directory, a tar archive nor an image", path),
+				"%s", cmp.Or(hints.Unpack(path, "vfix diagnose --root"), "see 'vfix help sources'"))
+		}
 	}
 	folder, err := rootpath.OpenFolder(path)
 	if err != nil {

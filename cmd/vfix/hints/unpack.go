@@ -14,18 +14,25 @@ import (
 const scan = "vfix scan"
 
 // packed are such files by the bytes at an offset, and the command that unpacks FILE into the directory DIR, or to stdout
-// if it ends with a pipe. Sources: deb(5), rpm's lead, cpio(5), the ext4 super block, ECMA-119, linux/squashfs_fs.h, PKWARE's APPNOTE.TXT.
+// if it ends with a pipe. Sources: deb(5), rpm's lead, cpio(5), the ext4 super block, ECMA-119, the headers of qcow2 and VMDK, the boot sector of a disk, linux/squashfs_fs.h, PKWARE's APPNOTE.TXT.
 var packed = []struct {
 	at             int
 	magic, command string
 }{
 	{0, "!<arch>\ndebian-binary", "dpkg-deb -x FILE DIR"},
+	{0, "!<arch>\n", "mkdir DIR && ar x --output DIR FILE"},
 	{0, "\xed\xab\xee\xdb", "mkdir DIR && rpm2cpio FILE | cpio -idmD DIR"},
 	{0, "07070", "mkdir DIR && cpio -idmD DIR < FILE"},
 	{0, "PK\x03\x04", "unzip -d DIR FILE"},
 	{0, "hsqs", "unsquashfs -d DIR FILE"},
 	{0x438, "\x53\xef", "mkdir DIR && mount -o ro,loop FILE DIR"},
 	{0x8001, "CD001", "mkdir DIR && mount -o ro,loop FILE DIR"},
+	{0, "QFI\xfb", "mkdir DIR && guestmount -a FILE -i --ro DIR"},
+	{0, "KDMV", "mkdir DIR && guestmount -a FILE -i --ro DIR"},
+	{0x1fe, "\x55\xaa", "mkdir DIR && guestmount -a FILE -i --ro DIR"},
+	{0, "7z\xbc\xaf\x27\x1c", "7z x -oDIR FILE"},
+	{0, "LZIP", "lzip -dc FILE |"},
+	{0, "\x1f\x9d", "gzip -dc FILE |"},
 	{0, "\x1f\x8b", "gzip -dc FILE |"},
 	{0, "\x28\xb5\x2f\xfd", "zstd -dc FILE |"},
 	{0, "BZh", "bzip2 -dc FILE |"},
@@ -59,7 +66,7 @@ func Unpack(file, then string) string {
 			return "unpack it: " + strings.ReplaceAll(pipe, "FILE", quote.Path(file)) + "| vfix scan -"
 		} else if ok {
 			command = pipe + "> DIR"
-		} else if strings.Contains(command, "mount -o ro") {
+		} else if strings.Contains(command, "mount -") {
 			then = scan
 		}
 		return "unpack it: " + strings.NewReplacer("FILE", quote.Path(file), "DIR", dir).Replace(command) + " && " + then + " " + dir

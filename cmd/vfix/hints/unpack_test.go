@@ -19,7 +19,10 @@ func TestUnpack(t *testing.T) {
 		strings.Repeat("\x00", 0x438) + "\x53\xef": "unpack it: mkdir 'a b.d' && mount -o ro,loop 'a b' 'a b.d' && vfix scan 'a b.d'",
 		"#! /bin/sh -e\n":                          "a script runs its interpreter: vfix scan /bin/sh",
 		"#!":                                       "",
-		"!<arch>\nother.o/":                        "",
+		"!<arch>\nother.o/":                        "unpack it: mkdir 'a b.d' && ar x --output 'a b.d' 'a b' && vfix scan 'a b.d'",
+		"QFI\xfb\x00\x00\x00\x03":                  "unpack it: mkdir 'a b.d' && guestmount -a 'a b' -i --ro 'a b.d' && vfix scan 'a b.d'",
+		strings.Repeat("\x00", 0x1fe) + "\x55\xaa": "unpack it: mkdir 'a b.d' && guestmount -a 'a b' -i --ro 'a b.d' && vfix scan 'a b.d'",
+		"7z\xbc\xaf\x27\x1c":                       "unpack it: 7z x -o'a b.d' 'a b' && vfix scan 'a b.d'",
 		"":                                         "",
 	} {
 		if err := os.WriteFile("a b", []byte(content), 0o644); err != nil {
