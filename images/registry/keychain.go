@@ -104,17 +104,20 @@ func DockerDir() string {
 	return filepath.Join(home, ".docker")
 }
 
+// authFileHint is about a file that cannot be read.
+const authFileHint = "check %s, which 'docker login' and 'podman login' write; --authfile and " + AuthFileVar + " name another file"
+
 func readAuthFile(path string) (*configfile.ConfigFile, error) {
 	raw := []byte("{}")
 	if path != "" {
 		var err error
 		if raw, err = blob.ReadSmall(path, blob.MaxManifest); err != nil {
-			return nil, err
+			return nil, hinterr.With(err, authFileHint, path)
 		}
 	}
 	c, err := config.LoadFromReader(bytes.NewReader(raw))
 	if err != nil {
-		return nil, hinterr.Damaged("credentials %s: %w", path, err)
+		return nil, hinterr.With(hinterr.Damaged("%s: %w", path, err), authFileHint, path)
 	}
 	return c, nil
 }

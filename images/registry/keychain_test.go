@@ -79,6 +79,24 @@ func TestCredentials(t *testing.T) {
 }
 
 // Without a home directory nothing is looked for in the current one, and a file that is not there has no credentials.
+// A file of credentials that is absent or damaged is not the registry's fault.
+func TestCredentialsFileErrors(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("DOCKER_CONFIG", dir)
+	write(t, dir+"/bad.json", "{bad", 0o600)
+	write(t, dir+"/config.json", "[]", 0o600)
+	repo, err := name.NewRepository("reg.example/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{dir + "/absent.json", dir + "/bad.json", ""} {
+		_, err := registry.Keychain(file, 0).ResolveContext(context.Background(), repo)
+		if err == nil || !strings.HasPrefix(hinterr.HintOf(err), "check ") || !strings.Contains(err.Error(), ".json: ") {
+			t.Errorf("%q: got %v, hint %q", file, err, hinterr.HintOf(err))
+		}
+	}
+}
+
 func TestCredentialsWithoutHome(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
