@@ -52,6 +52,10 @@ nothing_left() {
 	tar -C "$BATS_TEST_DIRNAME" -c helpers.bash | docker import - other:1
 	docker tag tiny:1 tiny:2
 	docker save --output two.tar tiny:2 other:1
+	run --separate-stderr "$VFIX" scan - <two.tar
+	expect 'two on stdin: status' "$status" 1
+	expect_match 'two on stdin: error' "$stderr" 'stdin: docker archive stdin: 2 images: name one of them'
+	expect_match 'two on stdin: hint' "$stderr" 'of stdin as docker-archive:-:TAG'
 	gzip --keep two.tar
 	for file in two.tar two.tar.gz; do
 		run_vfix rebuild "docker-archive:$file:tiny:2" -o "oci:out-$file:x"

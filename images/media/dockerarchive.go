@@ -118,7 +118,7 @@ func findArchived(all []ArchiveImage, tag, list string) (ArchiveImage, string, e
 	if tag == "" {
 		fit = all
 	}
-	var why string
+	var why error
 	switch {
 	case len(fit) == 1 && tag == "" && len(fit[0].RepoTags) > 0:
 		return fit[0], fit[0].RepoTags[0], nil
@@ -127,11 +127,11 @@ func findArchived(all []ArchiveImage, tag, list string) (ArchiveImage, string, e
 	case len(all) == 0:
 		return ArchiveImage{}, "", hinterr.Errorf(hinterr.ErrNotFound, "%s lists no image", list)
 	case tag != "":
-		why = fmt.Sprintf("no image with the tag %q", tag)
+		why = fmt.Errorf("no image with the tag %q", tag)
 	default:
-		why = fmt.Sprintf("%d images: name one of them", len(all))
+		why = fmt.Errorf("%d images: %w", len(all), ErrSeveral)
 	}
-	return ArchiveImage{}, "", hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%s", why), "%s", listNames(tags))
+	return ArchiveImage{}, "", hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%w", why), "%s", listNames(tags))
 }
 
 // hexName finds the digest in the names that docker, skopeo and go-containerregistry give

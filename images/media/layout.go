@@ -193,8 +193,11 @@ func entryOf(entries []v1.Descriptor, tag string, b blob.Blobs, o Options) (v1.D
 	if len(matching) == 1 {
 		return matching[0], nil
 	}
-	return v1.Descriptor{}, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%d images: name one of them", len(fit)), "%s", listNames(names))
+	return v1.Descriptor{}, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%d images: %w", len(fit), ErrSeveral), "%s", listNames(names))
 }
+
+// ErrSeveral is a source with several images, of which none is named.
+var ErrSeveral = errors.New("name one of them")
 
 // listNames is the hint after a tag that was not found or not given: the tags, and of images without one the digest or ID.
 func listNames(names []string) string {

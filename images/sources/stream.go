@@ -58,7 +58,9 @@ func openStream(ctx context.Context, ref media.Ref, o media.Options) (src *media
 	at := ref
 	at.Name = filepath.Join(dir, streamBase(ref.Name))
 	if err = keepStream(ctx, ref.Name, at.Name, o); err == nil {
-		src, err = openRef(ctx, at, o)
+		if src, err = openRef(ctx, at, o); err != nil {
+			err = aboutStream(err, at.Name, ref.Name)
+		}
 	}
 	if err != nil {
 		remove()
@@ -74,6 +76,28 @@ func openStream(ctx context.Context, ref media.Ref, o media.Options) (src *media
 		return closeFile()
 	}
 	return src, nil
+}
+
+// copyError is an error about the copy of a stream, with the stream's name.
+type copyError struct {
+	error
+	file, name string
+}
+
+func (e copyError) Error() string { return strings.ReplaceAll(e.error.Error(), e.file, streamName(e.name)) }
+func (e copyError) Unwrap() error { return e.error }
+
+// aboutStream names the stream in an error about its copy, and in the hint.
+func aboutStream(err error, file, name string) error {
+	hint := strings.ReplaceAll(hinterr.HintOf(err), file, name)
+	if errors.Is(err, media.ErrSeveral) && name == media.Stdin {
+		hint += fmt.Sprintf("; of stdin as %s:-:TAG or %s:-:TAG", media.DockerArchive, media.OCIArchive)
+	}
+	err = copyError{err, file, name}
+	if hint == "" {
+		return err
+	}
+	return hinterr.With(err, "%s", hint)
 }
 
 func streamName(name string) string {
