@@ -84,7 +84,9 @@ type copyError struct {
 	file, name string
 }
 
-func (e copyError) Error() string { return strings.ReplaceAll(e.error.Error(), e.file, streamName(e.name)) }
+func (e copyError) Error() string {
+	return strings.ReplaceAll(e.error.Error(), e.file, streamName(e.name))
+}
 func (e copyError) Unwrap() error { return e.error }
 
 // aboutStream names the stream in an error about its copy, and in the hint.
