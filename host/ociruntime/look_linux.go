@@ -86,8 +86,12 @@ func (k *container) newMounts() error {
 		return nil
 	}
 	now, err := k.inside.mounts()
+	known := map[int]bool{} // there may be 100,000
+	for _, m := range k.mounts {
+		known[m.ID] = true
+	}
 	for _, m := range now {
-		if !slices.ContainsFunc(k.mounts, func(old mount) bool { return old.ID == m.ID }) {
+		if !known[m.ID] {
 			k.mounts = append(k.mounts, m)
 		}
 	}

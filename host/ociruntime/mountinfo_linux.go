@@ -38,8 +38,10 @@ func (m mount) isBelow(path string) bool {
 	return strings.HasPrefix(m.Mountpoint, strings.TrimSuffix(path, "/")+"/")
 }
 
+// bare reports whether no mount is below a path.
 func bare(all []mount, path string) bool {
-	return !slices.ContainsFunc(all, func(m mount) bool { return m.isBelow(path) })
+	above := strings.TrimSuffix(path, "/") + "/"
+	return !slices.ContainsFunc(all, func(m mount) bool { return strings.HasPrefix(m.Mountpoint, above) })
 }
 
 // mountAt returns the mount at path that covers others there: the one that what is open there is in. false if nothing is
