@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What the kernel or a loader takes for a program is one, and for a 64-bit one only what the kernel does.
+// A program is a file that the kernel or a loader takes for one; only the kernel says which are 64-bit ones.
 func TestIsProgram(t *testing.T) {
 	head := func(magic string, etype, machine, size64, size32 uint16) string {
 		b := make([]byte, 64)

@@ -120,15 +120,17 @@ func (r *Root) Alone() (*Root, error) {
 // somebody else chose the times; an overlay also shows the times of such ones.
 //
 // direct says that processes may have its files open themselves, and not by way of an overlay alone, which passes none of its
-// lower file systems' calls on: XFS exchanges the contents of two files without a date (XFS_IOC_SWAPEXT), and a page of tmpfs
-// is written to without one that is a buffer of io_uring (IORING_REGISTER_BUFFERS), as long as that lives.
+// lower file systems' calls on: XFS exchanges the contents of two files without a date (XFS_IOC_SWAPEXT), f2fs and Lustre have
+// the like, a snapshot of btrfs gets the dates of its origin and the device number of one that is gone, and a page of tmpfs is
+// written to without a date that is a buffer of io_uring (IORING_REGISTER_BUFFERS), as long as that lives.
 func Stamps(fd int, direct bool) bool {
-	var fs unix.Statfs_t
 	const zfs, lustre, gpfs, bcachefs = 0x2fc12fc1, 0x0bd00bd0, 0x47504653, 0xca451a4e
-	return unix.Fstatfs(fd, &fs) == nil && (slices.Contains([]int64{
-		unix.EXT4_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC,
-		unix.NFS_SUPER_MAGIC, unix.CEPH_SUPER_MAGIC, zfs, lustre, gpfs, bcachefs,
-	}, int64(fs.Type)) || !direct && slices.Contains([]int64{unix.XFS_SUPER_MAGIC, unix.TMPFS_MAGIC}, int64(fs.Type)))
+	all := []int64{unix.EXT4_SUPER_MAGIC, unix.NFS_SUPER_MAGIC, unix.CEPH_SUPER_MAGIC, zfs}
+	if !direct {
+		all = append(all, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.F2FS_SUPER_MAGIC, lustre, gpfs, bcachefs)
+	}
+	var fs unix.Statfs_t
+	return unix.Fstatfs(fd, &fs) == nil && slices.Contains(all, int64(fs.Type))
 }
 
 // Stamps is Stamps of the root itself.

@@ -103,6 +103,7 @@ type level struct {
 	end   bool   // it was read to its end
 	begun bool
 	read  bool // whole, from the disk
+	fixed bool // its names change with its times alone
 	st    unix.Stat_t
 	kept  []byte // for Read
 }
@@ -136,7 +137,7 @@ func (w *walker) subtree(t task) (err error) {
 			continue
 		}
 		if l.end {
-			if w.v.Read != nil && l.st.Ino != 0 && len(l.kept) <= maxKept && l.read {
+			if w.v.Read != nil && l.st.Ino != 0 && len(l.kept) <= maxKept && l.read && l.fixed {
 				w.v.Read(&l.st, l.kept)
 			}
 			w.r.close(l.fd)
@@ -207,6 +208,11 @@ func (w *walker) begin(l *level) error {
 func (w *walker) fresh(l *level) error {
 	if w.v.Opened != nil {
 		w.v.Opened(l.fd)
+	}
+	if w.v.Read != nil { // an encrypted folder has other names with its key and without (fscrypt.rst)
+		var st unix.Statx_t
+		err := unix.Statx(l.fd, "", unix.AT_EMPTY_PATH, unix.STATX_TYPE, &st)
+		l.fixed = err != nil || st.Attributes&unix.STATX_ATTR_ENCRYPTED == 0
 	}
 	return w.read(l)
 }

@@ -438,6 +438,19 @@ var rows = []row{
 			b.zeroed(b.host+"/clock", 2)
 		}
 	}},
+	{"volumes", "an encrypted directory that is unlocked", patched, func(b *bundle) {
+		b.mounted(b.device("mkfs.ext4 -q -b 4096 -O encrypt"), b.host, "ext4", 0, "")
+		lock, unlock := b.encrypted(b.host + "/x")
+		b.legacy(b.host, "x/clock")
+		lock()
+		b.bind("/data", b.host)
+		b.run("/data/x/clock")
+		b.ready = func() {
+			time.Sleep(1200 * time.Millisecond)
+			b.first(*real)
+			unlock()
+		}
+	}},
 	{"automounter", "a directory of a volume", patched, func(b *bundle) {
 		b.legacy(b.dir, "new/clock")
 		b.tmpfs(b.host)
@@ -1125,7 +1138,7 @@ func changedBelow(b *bundle, partition string) {
 	b.undo = append(b.undo, func() { _ = exec.Command("losetup", "--detach", loop).Run() })
 	if partition != "" {
 		b.shell("addpart " + loop + " 1 0 32768")
-		b.undo = append(b.undo, func() { b.shell("delpart " + loop + " 1") })
+		b.undo = append(b.undo, func() { b.shell("until delpart " + loop + " 1; do sleep 0.1; done") })
 	}
 	device := loop + partition
 	b.mounted(device, b.host, "ext4", 0, "")

@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/binary"
 	"os"
+	"path/filepath"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -91,4 +93,50 @@ func (b *bundle) zeroed(path string, page int) {
 		_, err = to.WriteAt(zeros, int64(page*size))
 		check(err)
 	}
+}
+
+// device is a block device that is not on a file, if the machine has zram, with a file system.
+func (b *bundle) device(mkfs string) string {
+	const control = "/sys/class/zram-control/"
+	n, err := os.ReadFile(control + "hot_add") // which makes it
+	if err != nil {
+		loop := b.shell("truncate -s 64M disk; losetup --find --show disk")
+		b.undo = append(b.undo, func() { b.shell("losetup --detach " + loop) })
+		b.shell(mkfs + " " + loop)
+		return loop
+	}
+	name := "zram" + strings.TrimSpace(string(n))
+	b.undo = append(b.undo, func() {
+		b.shell("until echo 1 >/sys/block/" + name + "/reset; do sleep 0.1; done; echo " + name[4:] + " >" + control + "hot_remove")
+	})
+	b.shell("echo 64M >/sys/block/" + name + "/disksize; " + mkfs + " /dev/" + name)
+	return "/dev/" + name
+}
+
+// encrypted makes a directory whose names and files nobody can read before unlock is called (linux/fscrypt.h).
+func (b *bundle) encrypted(at string) (lock, unlock func()) {
+	const addKey, setPolicy, removeKey = 0xc0506617, 0x800c6613, 0xc0406618
+	call := func(path string, number uintptr, text []byte) {
+		dir, err := os.Open(path)
+		check(err)
+		defer dir.Close()
+		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, dir.Fd(), number, uintptr(unsafe.Pointer(&text[0]))); errno != 0 {
+			panic(errno)
+		}
+	}
+	const byID, keySize, text, id = 2, 64, 80, 8 // the type of a key's name; sizes and offsets in bytes
+	key := make([]byte, text+keySize)
+	unlock = func() {
+		clear(key[id:])
+		key[0], key[40] = byID, keySize
+		call(filepath.Dir(at), addKey, key)
+	}
+	unlock()
+	name := key[id : id+16]
+	call(b.mkdir(at), setPolicy, append([]byte{2, 1, 4, 0, 0, 0, 0, 0}, name...)) // version 2, AES-256
+	lock = func() {
+		b.shell("sync")
+		call(filepath.Dir(at), removeKey, append(append([]byte{byID, 0, 0, 0, 0, 0, 0, 0}, name...), make([]byte, 40)...))
+	}
+	return lock, unlock
 }
