@@ -96,6 +96,32 @@ func TestUnreadLayers(t *testing.T) {
 }
 
 // The zero value clears nothing, and neither does an empty list alone.
+// absentHere is a layer that an image has elsewhere.
+type absentHere struct{ v1.Layer }
+
+func (absentHere) MediaType() (types.MediaType, error) { return types.DockerForeignLayer, nil }
+func (absentHere) Compressed() (io.ReadCloser, error)  { return nil, errors.New("asked for") }
+
+// A layer that one image of a list lacks is read for the next one that has it.
+func TestUnreadLayerOfAnotherImage(t *testing.T) {
+	img := imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("old", "1")})
+	layer := imagetest.Must[[]v1.Layer](t)(img.Layers())[0]
+	s := imagetest.TestSession(t)
+	for _, c := range []struct {
+		img  v1.Image
+		want contents.Verdict
+	}{{imagetest.ImageOf(t, absentHere{layer}), contents.Incomplete}, {img, contents.Affected}} {
+		tree, err := s.Image(t.Context(), c.img)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := s.Findings(t.Context(), tree)
+		if err != nil || f.Verdict() != c.want {
+			t.Errorf("got %v, %v, want %v", f.Verdict(), err, c.want)
+		}
+	}
+}
+
 func TestVerdict(t *testing.T) {
 	var v contents.Verdict
 	if v != contents.Incomplete {

@@ -54,7 +54,7 @@ func (c *layerCache) Get(ctx context.Context, id v1.Hash, read func() (*layerInd
 		}
 	}
 	idx, err := read()
-	if err == nil {
+	if err == nil && idx.absent == nil { // another image may have the layer, or in a format that can be read
 		c.keep(k, idx)
 	}
 	return idx, err
