@@ -231,6 +231,8 @@ func setOptions(fd int, options []string) error {
 			attr.Attr_set |= unix.MOUNT_ATTR_NODEV
 		case "nosuid":
 			attr.Attr_set |= unix.MOUNT_ATTR_NOSUID
+		case "noexec":
+			attr.Attr_set |= unix.MOUNT_ATTR_NOEXEC
 		}
 	}
 	return unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr)

@@ -166,15 +166,19 @@ func (k *container) mount(name string, c *copied, over rootfs.Identity) error {
 	if err := k.stays(name); err != nil {
 		return err
 	}
-	var at unix.Statfs_t
-	if fd, err := k.root.Folder(parent(name)); err == nil {
-		err = unix.Fstatfs(fd, &at)
-		unix.Close(fd)
-		if err != nil {
-			return err
-		}
+	fd, err := k.root.Name(name)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var at unix.Statfs_t // the copy gains nothing that the original is denied
+	if err := unix.Fstatfs(fd, &at); err != nil {
+		return err
 	}
 	options := []string{"bind", "ro", "nodev", "rprivate"}
+	if at.Flags&unix.ST_NOEXEC != 0 {
+		options = append(options, "noexec")
+	}
 	const privileged = unix.S_ISUID | unix.S_ISGID
 	switch {
 	case at.Flags&unix.ST_NOSUID != 0:

@@ -349,6 +349,11 @@ var rows = []row{
 		b.at("process", "capabilities")["bounding"] = []string{"CAP_SYS_NICE"}
 		b.run("/data/clock")
 	}},
+	// A copy gains nothing that its original is denied.
+	{"volumes", "without programs", unchanged, func(b *bundle) { denied(b, "", "noexec") }},
+	{"volumes", "one file that is no program", unchanged, func(b *bundle) { denied(b, "/clock", "noexec") }},
+	{"volumes", "without setuid", unchanged, func(b *bundle) { denied(b, "", "nosuid") }},
+	{"volumes", "one file without setuid", unchanged, func(b *bundle) { denied(b, "/clock", "nosuid") }},
 	{"volumes", "id-mapped by config.json", patched, func(b *bundle) {
 		b.legacy(b.host, "clock")
 		b.bind("/data", b.host)
@@ -1127,6 +1132,20 @@ func agentOfCrun(b *bundle) string {
 	path := b.at("linux", "seccomp")["listenerPath"].(string)
 	delete(b.at("linux", "seccomp"), "listenerPath")
 	return path
+}
+
+// denied is a volume with a setuid program, which may not be one.
+func denied(b *bundle, file, option string) {
+	b.copy("root", b.host, "clock")
+	b.shell("chmod 4755 host/clock")
+	b.mkdir(b.root, "data")
+	if file != "" {
+		b.file("", b.root, "data", file)
+	}
+	b.bind("/data"+file, b.host+file, option)
+	b.at("process")["user"] = map[string]any{"uid": 1000, "gid": 1000}
+	b.at("process")["noNewPrivileges"] = false
+	b.sh("/data/clock; case $? in 3|126) exit 0; esac; exit 1")
 }
 
 // changedBelow has a volume on a loop device, or a partition of it, whose file is written to.
