@@ -47,22 +47,45 @@ elsewhere() {
 	pod_json 139 >pod.json
 	elsewhere 139 >inspect.json
 	printf 'CONTAINER ID   IMAGE          COMMAND   CREATED         STATUS                       PORTS     NAMES\n%s   redis:legacy   "redis"   2 minutes ago   Exited (139) 2 minutes ago             cache\n' 012345678901 >ps.txt
-	local file began
-	for file in pod.txt pod.json inspect.json ps.txt; do
+	elsewhere 139 | jq '.[0] += {ImageName: "docker.io/library/redis:legacy"} | .[0].Config |= del(.Image)' >podman.json
+	printf 'CONTAINER ID  IMAGE                           COMMAND       CREATED        STATUS                    PORTS  NAMES\n%s  docker.io/library/redis:legacy  redis-server  2 minutes ago  Exited (139) 2 minutes ago         cache\n' 012345678901 >podman.txt
+	local file began fix image
+	for file in pod.txt pod.json inspect.json ps.txt podman.json podman.txt; do
+		image=redis:legacy
+		[[ $file != podman* ]] || image=docker.io/library/redis:legacy
 		began=$(date +%s%N)
 		run_vfix 3 diagnose "$file"
 		echo "# $file: $((($(date +%s%N) - began) / 1000000)) ms" >&3
 		(($(date +%s%N) - began < 60000000000)) || fail "$file: it took more than a minute"
 		expect_match "$file: verdict" "$(tr -s ' \n' ' ' <<<"$output")" 'probably crashed because it called a function in the vsyscall page, which its kernel does not serve (likely)'
-		expect_match "$file: fix" "$output" $'\n  fix       vfix rebuild redis:legacy\n'
+		expect_match "$file: fix" "$output" $'\n  fix       vfix rebuild '"$image"$'\n'
 		expect_match "$file: what was not looked at" "$(tr -s ' \n' ' ' <<<"$output")" 'nothing shows that it ran on this machine'
 		run --separate-stderr "$VFIX" diagnose --format json - <"$file"
 		expect "$file: status on stdin" "$status" 3
-		expect "$file: JSON" "$(jq -c '.results[].crashes[] | [.kind, .confidence, .next.command]' <<<"$output")" '["call","likely","vfix rebuild redis:legacy"]'
+		expect "$file: JSON" "$(jq -c '.results[].crashes[] | [.kind, .confidence, .next.command]' <<<"$output")" "[\"call\",\"likely\",\"vfix rebuild $image\"]"
 	done
-	local fix
 	fix=$(jq -r '.results[].crashes[].next.command' <<<"$output")
 	eval "$VFIX ${fix#vfix } -t redis:fixed" >/dev/null || eval "$VFIX ${fix#vfix }" >/dev/null
+}
+
+@test "evidence: a line of the kernel, a journal, an end: with the image, the cause and a command" {
+	local line='bash[7] vsyscall attempted with vsyscall=none ip:ffffffffff600400 cs:33 sp:7ffe ax:ffffffffff600400 si:0 di:0' began
+	echo "Nov 21 21:18:04 host kernel: $line" >syslog
+	jq -cn --arg m "$line" '{_TRANSPORT: "kernel", MESSAGE: $m}' >journal.json
+	echo "[   12.345678] $line" >dmesg
+	for file in syslog journal.json dmesg "$line"; do
+		began=$(date +%s%N)
+		run_vfix 3 diagnose --root redis:legacy "$file"
+		echo "# $file: $((($(date +%s%N) - began) / 1000000)) ms" >&3
+		expect_match "$file: verdict" "$(tr -s ' \n' ' ' <<<"$output")" 'crashed because it called time() in the vsyscall page, which its kernel does not serve (certain)'
+		expect_match "$file: fix" "$output" $'\n  fix       vfix rebuild redis:legacy\n'
+	done
+	for file in 'cache exited with code 139' 'host systemd[1]: cache.service: Main process exited, code=dumped, status=11/SEGV'; do
+		began=$(date +%s%N)
+		run_vfix 3 diagnose --root redis:legacy "$file"
+		echo "# $file: $((($(date +%s%N) - began) / 1000000)) ms" >&3
+		expect_match "$file: fix" "$output" $'\n  fix       vfix rebuild redis:legacy\n'
+	done
 }
 
 @test "evidence: ends that are not the page's get no command that rebuilds" {
