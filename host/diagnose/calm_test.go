@@ -238,6 +238,26 @@ func TestStatesThatNobodyKnows(t *testing.T) {
 	}
 }
 
+// A JVM catches a SIGSEGV, also one in the page, and ends by SIGABRT: that status does not clear its container.
+func TestAbortOfJVM(t *testing.T) {
+	for _, c := range []struct {
+		program string
+		words   []string
+		has     []string
+		want    Kind
+	}{
+		{"java", nil, nil, Unknown}, {"/usr/lib/jvm/bin/java", nil, nil, Unknown}, {"sh", []string{"-c", "exec java -jar x"}, []string{"java"}, Unknown},
+		{"redis-server", nil, []string{"java"}, Other}, {"redis-server", nil, nil, Other}, {"sh", []string{"run.sh"}, nil, Other}, {"sh", []string{"run.sh"}, []string{"java"}, Unknown},
+	} {
+		e := Exited{Name: "web", Image: "old:1", Program: c.program, Words: c.words, Status: died + sigabrt, NoTime: true, Elsewhere: true,
+			Has: func(comm string) bool { return slices.Contains(c.has, comm) }}
+		r := Container(e, Options{HasCommand: noCommand})
+		if len(r.Crashes) != 1 || r.Crashes[0].Kind != c.want {
+			t.Errorf("%+v: got %+v", c, r.Crashes[0])
+		}
+	}
+}
+
 // A line of a busy machine without a word of a crash costs a small part of one that has such a word, which is tried with
 // each pattern: the least of several rounds of both, as the machine may be busy.
 func TestLongLog(t *testing.T) {

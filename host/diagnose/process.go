@@ -212,6 +212,14 @@ func (e Exited) diagnose(o Options) *Result {
 	if base.Signal == sigkill && e.killed(base) {
 		return only
 	}
+	if base.Signal == sigabrt && e.startsJVM() {
+		base.Kind, base.because = Unknown, "a JVM ends by SIGABRT after a SIGSEGV, and its own report has the address"
+		base.Meaning = fmt.Sprintf("It %s. A JVM that gets a SIGSEGV, also one in the vsyscall page, ends so.", e.ended())
+		if e.isContainer() {
+			base.Next = &Fix{"docker logs " + quote.Shell(e.Name) + " 2>&1 | vfix diagnose -", "reads the report of the JVM; it is also in hs_err_pid*.log"}
+		}
+		return only
+	}
 	if base.Signal != sigsegv && base.Signal != sigsys {
 		base.Kind = Other
 		base.Meaning = fmt.Sprintf("It %s, which the vsyscall page does not raise. This is not a vsyscall crash.", e.ended())
@@ -240,6 +248,15 @@ func (e Exited) diagnose(o Options) *Result {
 	base.Lines = base.Lines[:min(len(base.Lines), maxLines)]
 	e.withoutLine(base, o, state)
 	return only
+}
+
+// launchers are programs of an image that start its real one.
+var launchers = []string{"", "sh", "bash", "dash", "ash", "tini", "dumb-init", "gosu", "su-exec"}
+
+// startsJVM reports whether the program is a JVM, or may start one.
+func (e Exited) startsJVM() bool {
+	comm := commOf(e.Program)
+	return comm == "java" || (slices.Contains(launchers, comm) || path.Ext(comm) == ".sh") && e.has("java")
 }
 
 // caught is about a program that reported a fault itself, and then exited or aborted. Its word is not the kernel's: it
