@@ -43,7 +43,7 @@ var endPatterns = []endPattern{
 	{"systemd", lazy.Regexp(`(?P<unit>[\w@.\\:-]+\.(?:service|scope|socket|mount|swap)): \w+ process exited, code=(?:dumped|killed), status=(?P<signal>\d+)`)},
 	{"systemd", lazy.Regexp(`(?P<unit>[\w@.\\:-]+\.(?:service|scope|socket|mount|swap)): \w+ process exited, code=exited, status=(?P<status>\d+)`)},
 	{"systemd status", lazy.Regexp(`(?:Main PID|Process): \d+ (?:\((?P<program>[^)]+)\) |ExecStart=(?P<exec>\S+).*)?\(?code=(?:dumped|killed), (?:signal|status)=(?P<signal>[A-Z]+|\d+)`)},
-	{"upstart", lazy.Regexp(`\binit: (?P<program>\S+) [\w-]+ process \(\d+\) (?:killed by (?P<signal>[A-Z]+) signal|terminated with status (?P<status>\d+))`)},
+	{"upstart", lazy.Regexp(`\binit: (?P<unit>\S+) [\w-]+ process \(\d+\) (?:killed by (?P<signal>[A-Z]+) signal|terminated with status (?P<status>\d+))`)},
 	{"ps", lazy.Regexp(`\bExited \((?P<status>\d+)\)`)},
 	{"event", lazy.Regexp(`container die .*\bexitCode=(?P<status>\d+)(?:.*\bname=(?P<name>[\w.-]+))?`)},
 	{"init", lazy.Regexp(`Kernel panic - not syncing: Attempted to kill (?P<program>\w+)! exitcode=0x(?P<wait>[0-9a-f]{8})`)},

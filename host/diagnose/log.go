@@ -64,7 +64,6 @@ type logReader struct {
 	understood bool // a line was of a known kind
 	unread     int  // lines of no known kind
 	firstLeft  string
-	headed     bool // one of them has a time, or a name: it is of a log
 	lower      []byte
 }
 
@@ -76,9 +75,6 @@ func readLog(input string, in io.Reader, o Options) (*Result, error) {
 		return nil, fmt.Errorf("%s: %w", input, err)
 	}
 	r := &Result{Input: input, Lines: lines, Crashes: g.finish(o), Understood: g.understood, Unread: g.unread, UnreadLine: g.firstLeft}
-	if !g.headed && len(r.Crashes) == 1 && slices.ContainsFunc(g.reports, func(b *backtrace) bool { return b.hasIP }) {
-		r.Unread = 0 // what a debugger printed beside the crash
-	}
 	var ended []*Crash
 	for _, e := range g.ends {
 		for _, c := range e.resolved(o).Crashes {
@@ -201,30 +197,27 @@ func (g *logReader) entry(e entry) {
 	}
 }
 
-// leave passes over a line without a crash. Those of the kernel, of tracers and of systemd would report one in words that
-// are known. Nobody knows all words of programs, so that their lines clear nothing.
+// leave passes over a line without a crash. Those of the kernel, of tracers, of debuggers and of systemd would report one in
+// words that are known. Nobody knows all words of programs, so that their lines clear nothing.
 func (g *logReader) leave(text string, known bool) {
-	if known || calmLine().MatchString(text) {
+	indented := strings.HasPrefix(text, " ") || strings.HasPrefix(text, "\t")
+	if inReport := g.report != nil && g.report.open && indented; known || inReport || calmLine().MatchString(text) {
 		return
 	}
-	head := lineHead().MatchString(text)
-	if inReport := g.report != nil && g.report.open && !head; !inReport {
-		g.unread++
-		g.headed = g.headed || head
-		g.firstLeft = cmp.Or(g.firstLeft, strings.TrimSpace(text))
-	}
+	g.unread++
+	g.firstLeft = cmp.Or(g.firstLeft, strings.TrimSpace(text))
 }
 
-// lineHead is a time, or a name as docker compose writes it, before the text of a line.
-var lineHead = lazy.Regexp(`^.{0,40}?\d\d:\d\d:\d\d|^\S+ +\| `)
-
 // calmLine is a line that is about no end of a program: empty, of journalctl or grep between entries, a system call as strace writes
-// it, and systemd's words about starts and stops.
+// it, systemd's words about starts and stops, and those of gdb beside a crash.
 var calmLine = lazy.Regexp(`^\s*$|^--(?: .*)?$|^\w{3} \S+ \S+ \S+ \[s=[0-9a-f]+;i=|` +
 	straceHead + `\s*(?:\d+[\d:.]*\s+)?(?:\[[0-9a-f?]{16}\]\s+)?(?:[a-z]\w*\(.*(?:\)\s+= .*|<unfinished \.\.\.>)|<\.\.\. \w+ resumed>.*)$|` +
 	`\bsystemd(?:-journald|-udevd|-logind|-modules-load|-sysctl)\[\d+\]: |\bsystemd\[\d+\]: (?:\S+: (?:Succeeded\.|Deactivated successfully\.|Consumed )|` +
 	`(?:Start|Stopp|Reach|Mount|Unmount|Listen|Creat|Insert|Detect|Queu|Load|Reload|Finish|Clos|Remov|Activat|Switch|Initializ|Sett)(?:ed|ing)\b|` +
-	`Set |Hostname set |Running in |systemd \d)`)
+	`Set |Hostname set |Running in |systemd \d)|` +
+	`^(?:\(gdb\)|GNU gdb|Copyright \(C\)|License GPL|This is free software|There is NO WARRANTY|Type "|This GDB was|For bug reporting|<https?://|Find the GDB|For help|` +
+	`Reading symbols|\[(?:New|Current|Switching to) |\[Thread debugging|Using host libthread|Core was generated|Starting program|Missing separate|Thread \d+ \()|` +
+	`^\s*#\d+\s+(?:0x[0-9a-f]+|\S+ \()`)
 
 // isLog reports whether a line is of a log of the kernel or of a tracer, whatever it says.
 func isLog(text string) bool {
@@ -366,12 +359,19 @@ func (g *logReader) finishReports() {
 	rest := g.ends
 	g.ends = nil
 	for _, e := range rest {
-		if s := e.Signal(); known[s] > 0 {
+		if s := e.Signal(); known[s] > 0 && !g.another(e) {
 			known[s]--
 			continue
 		}
 		g.ends = append(g.ends, e)
 	}
+}
+
+// another reports whether an end names a program that none of the crashes by its signal is of.
+func (g *logReader) another(e Exited) bool {
+	return e.Program != "" && !slices.ContainsFunc(g.crashes, func(c *Crash) bool {
+		return c.Signal == e.Signal() && (c.Kind.Vsyscall() || c.Program == "" || c.Program == commOf(e.Program))
+	})
 }
 
 // byPID is the crash of a process, nil for none.
