@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/mattn/go-runewidth"
@@ -158,13 +159,16 @@ func unknownCrashes(r *diagnose.Result) error {
 	vsyscall, _ := counted(r, diagnose.Kind.Vsyscall)
 	switch {
 	case n == 0 && vsyscall == 0 && (r.Unread > 0 || !r.Understood):
-		such := ""
+		what := "nothing in it is about the end of a program"
+		if r.Unread > 0 {
+			what = fmt.Sprintf("vfix does not understand %d of %s", r.Unread, screen.Count(r.Lines, "line"))
+		}
 		if r.UnreadLine != "" {
-			such = ", such as '" + runewidth.Truncate(screen.Printable(r.UnreadLine), unreadWidth, "…") + "'"
+			what += ", such as '" + runewidth.Truncate(screen.Printable(r.UnreadLine), unreadWidth, "…") + "'"
 		}
 		return incompletef("give the kernel's log of that time alone, 'journalctl -k | vfix diagnose -', or the whole output of docker inspect "+
 			"or kubectl get pod -o json; 'vfix help diagnose' lists what is understood",
-			"%s: incomplete: vfix does not understand %d of %s%s", r.Input, r.Unread, screen.Count(r.Lines, "line"), such)
+			"%s: incomplete: %s", r.Input, what)
 	case n == 0:
 		return nil
 	}

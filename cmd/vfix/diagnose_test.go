@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -85,6 +86,26 @@ func TestDiagnose(t *testing.T) {
 		}
 		if strings.Contains(got.stdout, "\x1b") {
 			t.Errorf("%s: a name of the core reaches the terminal", name)
+		}
+	}
+}
+
+// Lines that nobody understood, and a text without any that matters, clear nothing.
+func TestDiagnoseUnread(t *testing.T) {
+	for says, r := range map[string]*diagnose.Result{
+		"x: incomplete: vfix does not understand 2 of 7 lines, such as 'web FATAL'": {Input: "x", Lines: 7, Unread: 2, UnreadLine: "web FATAL", Understood: true},
+		"x: incomplete: vfix does not understand 1 of 9 lines":                      {Input: "x", Lines: 9, Unread: 1, Understood: true, Crashes: []*diagnose.Crash{elsewhere()}},
+		"x: incomplete: nothing in it is about the end of a program":                {Input: "x", Lines: 7},
+	} {
+		e := engine{diagnose: func(context.Context, []string, crash.Options) ([]*diagnose.Result, error) {
+			return []*diagnose.Result{r}, nil
+		}}
+		got := runLine(e, "diagnose", "x")
+		if got.status != 4 || !strings.Contains(got.stderr, says) {
+			t.Errorf("got status %d: %s, want 4: %s", got.status, got.stderr, says)
+		}
+		if got = runLine(e, "diagnose", "--format", "json", "x"); !strings.Contains(got.stdout, fmt.Sprintf(`"unread": %d`, r.Unread)) {
+			t.Errorf("got %s", got.stdout)
 		}
 	}
 }
