@@ -256,10 +256,10 @@ func (g *logReader) relevant(text string) bool {
 // one reads a line that reports a crash; false if it is about something else. The word of a program is not the kernel's.
 func (g *logReader) one(text string, by writer) bool {
 	if l, ok := parseLine(text); ok && by != byProgram {
-		l.relayed = by == relayed || l.relayed && by != byKernel
-		if l.fromTrace && l.program == "" {
-			l.exe = g.execs[l.pid]
-			l.program = commOf(l.exe)
+		l.Relayed = by == relayed || l.Relayed && by != byKernel
+		if l.fromTrace && l.Program == "" {
+			l.Exe = g.execs[l.PID]
+			l.Program = commOf(l.Exe)
 		}
 		g.take(l, text)
 		return true
@@ -291,7 +291,7 @@ func (g *logReader) one(text string, by writer) bool {
 	}
 	if pid, m := straced(straceExit(), text); m != nil {
 		for _, e := range g.open {
-			e.lived = e.lived || e.fromTrace && e.pid == pid
+			e.lived = e.lived || e.fromTrace && e.PID == pid
 		}
 		return true
 	}
@@ -412,27 +412,27 @@ func (g *logReader) code(text string) bool {
 // joins reports whether l is about the same crash: of the same process, and the same place
 // where both say it.
 func (e *event) joins(l *logLine) bool {
-	if e.pid != l.pid || e.fromTrace || e.program != l.program || len(e.lines) == maxLines {
+	if e.PID != l.PID || e.fromTrace || e.Program != l.Program || len(e.lines) == maxLines {
 		return false
 	}
-	return l.vague != e.vague || !l.vague && e.ip == l.ip && e.sp == l.sp && (e.kind == "") != (l.kind == "")
+	return l.vague() != e.vague() || !l.vague() && e.IP == l.IP && e.SP == l.SP && (e.kind == "") != (l.kind == "")
 }
 
 // merge adds what another line knows of the same crash.
 func (e *event) merge(l *logLine, text string) {
 	e.lines = append(e.lines, text)
-	if e.vague || e.kind == "" && l.kind != "" && !l.vague {
+	if e.vague() || e.kind == "" && l.kind != "" && !l.vague() {
 		old := e.logLine
 		e.logLine = *l
-		if old.when != "" {
-			e.when = old.when
+		if old.When != "" {
+			e.When = old.When
 		}
 		l = &old
 	}
-	e.exe = cmp.Or(e.exe, l.exe)
-	e.where = cmp.Or(e.where, l.where)
-	if !e.known.Fault && l.known.Fault {
-		e.fault, e.known.Fault = l.fault, true
+	e.Exe = cmp.Or(e.Exe, l.Exe)
+	e.Where = cmp.Or(e.Where, l.Where)
+	if !e.KnownFault && l.KnownFault {
+		e.Fault, e.KnownFault = l.Fault, true
 	}
 }
 
@@ -440,10 +440,10 @@ func (g *logReader) close(e *event) {
 	c := e.crash()
 	if e.lived {
 		c.Kind, c.Function = None, ""
-		c.Meaning = fmt.Sprintf("The process handled the %s at %#x and exited by itself later: this was not a crash.", SignalName(e.signal), e.ip)
+		c.Meaning = fmt.Sprintf("The process handled the %s at %#x and exited by itself later: this was not a crash.", SignalName(int(e.Signal)), e.IP)
 	}
 	c.Source = KernelLog
-	if e.relayed && c.Kind != Unknown {
+	if e.Relayed && c.Kind != Unknown {
 		c.Confidence = Likely
 		c.note("the line is not as a log of the kernel has it: if a program wrote it, it may be about another crash")
 	}
@@ -507,47 +507,47 @@ func (c *Crash) alike(d *Crash) bool {
 // crash judges what the lines say.
 func (e *event) crash() *Crash {
 	c := &Crash{
-		Count: 1, Program: e.program, Executable: e.exe, When: e.when, Signal: e.signal,
-		Fault: e.fault, IP: e.ip, SP: e.sp, Known: e.known, Lines: e.lines,
+		Count: 1, Program: e.Program, Executable: e.Exe, When: e.When, Signal: int(e.Signal),
+		Fault: e.Fault, IP: e.IP, SP: e.SP, Known: Known{e.KnownFault, e.KnownIP, e.KnownSP}, Lines: e.lines,
 	}
-	if e.pid > 0 {
-		c.PIDs = []int{e.pid}
+	if e.PID > 0 {
+		c.PIDs = []int{e.PID}
 	}
 	switch {
 	case e.sent:
-		c.judge(evidence{signal: e.signal, code: siUser, ip: e.ip})
-	case e.vague:
+		c.judge(evidence{signal: int(e.Signal), code: siUser, ip: e.IP})
+	case e.vague():
 		c.Kind = Other
-		c.Meaning = fmt.Sprintf("It ended by %s, which the vsyscall page does not raise. This is not a vsyscall crash.", SignalName(e.signal))
-		if e.signal == sigsegv || e.signal == sigsys {
-			c.unknownEnd(SignalName(e.signal))
+		c.Meaning = fmt.Sprintf("It ended by %s, which the vsyscall page does not raise. This is not a vsyscall crash.", SignalName(int(e.Signal)))
+		if e.Signal == sigsegv || e.Signal == sigsys {
+			c.unknownEnd(SignalName(int(e.Signal)))
 		}
 		return c
 	case e.kind == Misaligned:
-		c.misaligned(e.ip)
+		c.misaligned(e.IP)
 	case e.kind == Read:
-		at := e.fault
-		if !e.known.Fault {
+		at := e.Fault
+		if !e.KnownFault {
 			c.Kind = Read
 			c.Meaning = fmt.Sprintf("The instruction at %#x reads the vsyscall page as data, which this kernel does not allow. "+
-				"vfix fixes calls to the page, not reads of it; a kernel with vsyscall=emulate serves both.", e.ip)
+				"vfix fixes calls to the page, not reads of it; a kernel with vsyscall=emulate serves both.", e.IP)
 			break
 		}
-		c.read(at, e.ip)
+		c.read(at, e.IP)
 	case e.kind == Call || e.kind == Trap || e.kind == Filtered || e.kind == BadPointer || e.kind == BadStack:
 		c.byMessage(e.kind)
 	default:
 		code := 1
-		if !e.known.Fault {
+		if !e.KnownFault {
 			code = siKernel
 		}
 		if e.noIP && e.kind == "" {
 			c.note("strace without -i does not print the address of the instruction; vfix assumes that it is the faulting address")
 		}
-		c.judge(evidence{signal: e.signal, code: code, fault: e.fault, ip: e.ip, stack: true})
-		if c.Kind == Other && e.where != "" {
-			c.outside(e.signal, e.ip, e.where)
-			c.inLibcrypto(e.where, e.sha)
+		c.judge(evidence{signal: int(e.Signal), code: code, fault: e.Fault, ip: e.IP, stack: true})
+		if c.Kind == Other && e.Where != "" {
+			c.outside(int(e.Signal), e.IP, e.Where)
+			c.inLibcrypto(e.Where, e.sha)
 		}
 	}
 	return c

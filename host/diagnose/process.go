@@ -69,7 +69,7 @@ func fromEntries(input string, entries []logEntry, o Options, keep func(*Crash) 
 			g.code(e.text)
 			continue
 		}
-		l.when = e.when.Format(time.RFC3339)
+		l.When = e.when.Format(time.RFC3339)
 		if keep((&event{logLine: l}).crash()) {
 			g.take(l, e.text)
 		}

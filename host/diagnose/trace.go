@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"vfix.dev/vfix/internal/kernellog"
 	"vfix.dev/vfix/internal/lazy"
@@ -37,21 +38,21 @@ func parseTrace(line string) (l logLine, ok bool) {
 	}
 	m := matched(pageFault(), line)
 	l.fromTrace = true
-	l.program, l.when = m["program"]+m["program2"], m["when"]+m["when2"]
-	l.pid, _ = strconv.Atoi(m["pid"] + m["pid2"])
-	l.fault, l.known.Fault = hexNumber(m["fault"])
-	l.ip, l.known.IP = hexNumber(m["ip"])
-	if !l.known.Fault || !inPage(l.fault) {
+	l.Program, l.When = m["program"]+m["program2"], m["when"]+m["when2"]
+	l.PID, _ = strconv.Atoi(m["pid"] + m["pid2"])
+	l.Fault, l.KnownFault = hexNumber(m["fault"])
+	l.IP, l.KnownIP = hexNumber(m["ip"])
+	if !l.KnownFault || !inPage(l.Fault) {
 		return l, false
 	}
-	if !l.known.IP {
-		l.ip = l.fault
+	if !l.KnownIP {
+		l.IP = l.Fault
 	}
-	_, entry := find.FunctionAt(l.ip)
+	_, entry := find.FunctionAt(l.IP)
 	switch {
-	case l.ip == l.fault && entry:
+	case l.IP == l.Fault && entry:
 		l.kind = Trap
-	case l.ip == l.fault:
+	case l.IP == l.Fault:
 		l.kind = Misaligned
 	default:
 		l.kind = Read
@@ -84,30 +85,30 @@ var straceSignal = lazy.Regexp(straceHead + `(?:.*?\[(?P<ip>[0-9a-f]{16})\])?.*?
 
 func parseStrace(line string) (l logLine, ok bool) {
 	m := matched(straceSignal(), line)
-	l.signal = signalWords[strings.ToLower(strings.TrimPrefix(m["signal"], "SIG"))]
-	if l.signal == 0 {
+	l.Signal = syscall.Signal(signalWords[strings.ToLower(strings.TrimPrefix(m["signal"], "SIG"))])
+	if l.Signal == 0 {
 		return l, false
 	}
 	l.fromTrace = true
-	l.pid, _ = strconv.Atoi(m["pid"] + m["pid2"])
+	l.PID, _ = strconv.Atoi(m["pid"] + m["pid2"])
 	address, known := hexNumber(m["addr"] + m["old"])
 	switch m["code"] {
 	case "SI_USER", "SI_TKILL", "SI_QUEUE":
 		l.kind, l.sent = Other, true
 		return l, true
 	}
-	if l.signal == sigsys {
-		l.ip, l.known.IP = address, known
+	if l.Signal == sigsys {
+		l.IP, l.KnownIP = address, known
 		return l, known
 	}
-	l.fault, l.known.Fault = address, known || m["null"] != "" && m["code"] != "SI_KERNEL"
-	l.ip, l.known.IP = hexNumber(m["ip"])
-	if !l.known.IP {
+	l.Fault, l.KnownFault = address, known || m["null"] != "" && m["code"] != "SI_KERNEL"
+	l.IP, l.KnownIP = hexNumber(m["ip"])
+	if !l.KnownIP {
 		// A call faults at its own address; reads of just these three are not known.
-		l.ip = l.fault
+		l.IP = l.Fault
 		l.noIP = true
 	}
-	return l, l.known.Fault || l.known.IP
+	return l, l.KnownFault || l.KnownIP
 }
 
 // straceExit is the line of a process that exited by itself, with a status that does not stand for a signal, and straceExec
@@ -126,23 +127,17 @@ func straced(re *regexp.Regexp, line string) (pid int, m map[string]string) {
 	return pid, m
 }
 
-// logLine is what one line says.
+// logLine is what one line says: of a tracer's, without a Message.
 type logLine struct {
-	program, exe, when string
-	pid                int
-	signal             int
-	kind               Kind
-	fault, ip, sp      uint64
-	known              Known
-	where              string // the file that the kernel names behind "in"
-	// fromTrace says that a tracer wrote the line, noIP that ip is taken from fault, sent that
+	kernellog.Event
+	kind Kind
+	// fromTrace says that a tracer wrote the line, noIP that IP is taken from Fault, sent that
 	// a process sent the signal.
 	fromTrace, noIP, sent bool
-	// vague says that the line shows a crash and not its cause: another may.
-	vague bool
-	// relayed says that somebody may repeat the kernel's words.
-	relayed bool
 }
+
+// vague reports whether the line shows a crash and not its cause: another may.
+func (l *logLine) vague() bool { return l.Message == kernellog.Abend }
 
 // meant is what the kernel's messages mean; those that are not here say no more than the
 // address does.
@@ -161,13 +156,9 @@ func parseLine(line string) (l logLine, ok bool) {
 }
 
 func fromKernel(e kernellog.Event) logLine {
-	l := logLine{
-		program: e.Program, exe: e.Exe, when: e.When, pid: e.PID, signal: int(e.Signal), kind: meant[e.Message],
-		fault: e.Fault, ip: e.IP, sp: e.SP, known: Known{Fault: e.KnownFault, IP: e.KnownIP, SP: e.KnownSP},
-		where: e.Where, vague: e.Message == kernellog.Abend, relayed: e.Relayed,
-	}
+	l := logLine{Event: e, kind: meant[e.Message]}
 	// On a processor with LASS a call of the page is a general protection fault.
-	if _, ok := find.FunctionAt(l.ip); ok && e.Message == kernellog.Protection {
+	if _, ok := find.FunctionAt(l.IP); ok && e.Message == kernellog.Protection {
 		l.kind = Call
 	}
 	return l
