@@ -37,49 +37,40 @@ func (p *part) examine(e *rootfs.Entry, id rootfs.Identity) (h *legacyFile, loos
 	if f.ID() != id {
 		return nil, false, rootfs.ErrChanged
 	}
-	loose = id.Unsettled(p.now) || p.clean && !f.Dates()
-	h, harmless, err := examineFile(p.by, f, p.buf)
-	if harmless && p.direct && !loose {
-		loose, err = zeroable(f, p.buf)
-	}
+	loose = id.Unsettled(p.now) || p.clean && (!f.Dates() || !p.root.Within(id.Dev))
+	h, err = examineFile(p.by, f, p.buf)
 	return h, loose, err
 }
 
 // searchSize is how much of a file is searched at once, in bytes: what stays in a core's second-level cache.
 const searchSize = 256 << 10
 
-// examineFile examines an open file, through buf for the search of bytes. harmless is a program for x86-64 without anything
-// to patch.
-func examineFile(by *examiner.Group, f *rootfs.File, buf []byte) (h *legacyFile, harmless bool, err error) {
+// examineFile examines an open file, through buf for the search of bytes.
+func examineFile(by *examiner.Group, f *rootfs.File, buf []byte) (*legacyFile, error) {
 	program, native, err := isProgram(f)
 	if err != nil || !program {
-		return nil, false, err
+		return nil, err
 	}
 	if err := readable(f); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	if !native { // x32 is 64-bit code, and a 32-bit program may call such
 		named, err := find.Named(f, f.Stat.Size, buf)
 		if err == nil && named {
 			err = fmt.Errorf("%w: it names the vsyscall page, and is not a 64-bit ELF file for x86-64", examiner.ErrTooMuch)
 		}
-		return nil, false, errors.Join(err, f.Unchanged())
+		return nil, errors.Join(err, f.Unchanged())
 	}
 	found, err := by.Examine(f, f.Stat.Size, buf)
 	if err != nil || found == (examiner.Finding{}) {
-		err = errors.Join(err, f.Unchanged())
-		return nil, err == nil, err
+		return nil, errors.Join(err, f.Unchanged())
 	}
-	h = &legacyFile{ID: f.ID(), Finding: found}
+	h := &legacyFile{ID: f.ID(), Finding: found}
 	if h.SHA256, err = sum(f); err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	return h, false, f.Unchanged()
+	return h, f.Unchanged()
 }
-
-// zeroable reports whether zeros in place of blocks may make a harmless program call the page, as what it does with an
-// address may be lost then. Whoever may write to a file of ext4 gives it such blocks without a date (EXT4_IOC_MOVE_EXT).
-func zeroable(f *rootfs.File, buf []byte) (bool, error) { return find.Named(f, f.Stat.Size, buf) }
 
 // isProgram looks at the head as the kernel and loaders do, and reports whether one of them may take the file for a program
 // or library: the kernel for the magic, and no other byte of e_ident (fs/binfmt_elf.c), musl's loader for e_type alone

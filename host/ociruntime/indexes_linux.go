@@ -95,15 +95,19 @@ func (k *indexes) file(root *rootfs.Root, fd int) (*scanned, error) {
 	if f.Stat.Size < minELF {
 		return &scanned{}, nil
 	}
-	key := fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "file\n%s\n%+v", k.maker, f.ID())))
+	subvolume, err := rootfs.Subvolume(f.FD())
+	if err != nil {
+		return nil, err
+	}
+	key := fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "file\n%s\n%+v%s", k.maker, f.ID(), subvolume)))
 	stamps := rootfs.Stamps(f.FD(), true) && !rootfs.OnFile(f.FD(), f.ID().Dev) && f.Dates()
 	if x := k.read(key); x != nil && stamps {
 		return &x.scanned, nil
 	}
-	by, x, buf := k.pool.Group(1), &index{}, make([]byte, searchSize)
+	by, x := k.pool.Group(1), &index{}
 	defer by.Done()
 	before := k.pool.Examined.Load()
-	h, harmless, err := examineFile(by, f, buf)
+	h, err := examineFile(by, f, make([]byte, searchSize))
 	switch {
 	case errors.Is(err, examiner.ErrTime):
 		return nil, k.spend.late()
@@ -112,10 +116,6 @@ func (k *indexes) file(root *rootfs.Root, fd int) (*scanned, error) {
 	case h != nil:
 		h.Names = [][]byte{nil}
 		x.Legacy = []legacyFile{*h}
-	}
-	if harmless && stamps {
-		named, err := zeroable(f, buf)
-		stamps = !named && err == nil
 	}
 	// Seeing that a file is not ELF is as fast as remembering it.
 	if stamps && k.pool.Examined.Load() > before && !f.ID().Unsettled(time.Now()) && !slices.ContainsFunc(x.Unread, passing) {
@@ -238,9 +238,13 @@ func (k *indexes) key(kind string, root *rootfs.Root, times bool) (string, error
 	if err != nil {
 		return "", err
 	}
+	subvolume, err := root.Subvolume()
+	if err != nil {
+		return "", err
+	}
 	h := sha256.New()
-	fmt.Fprintf(h, "%s\n%s\n%d:%s\n%d:%d %d %d.%d\n", kind, k.maker, len(root.Path), root.Path,
-		st.Dev_major, st.Dev_minor, st.Ino, st.Btime.Sec, st.Btime.Nsec)
+	fmt.Fprintf(h, "%s\n%s\n%d:%s\n%d:%d%s %d %d.%d\n", kind, k.maker, len(root.Path), root.Path,
+		st.Dev_major, st.Dev_minor, subvolume, st.Ino, st.Btime.Sec, st.Btime.Nsec)
 	if times {
 		fmt.Fprintf(h, "%d.%d %d.%d\n", st.Mtime.Sec, st.Mtime.Nsec, st.Ctime.Sec, st.Ctime.Nsec)
 	}

@@ -39,9 +39,9 @@ type tree struct {
 	// linked are the files of several names that were examined: nil for one with nothing to patch.
 	linked map[rootfs.Identity]*legacyFile
 	// clean says that files without call sites are remembered.
-	clean  bool
-	direct bool        // see rootfs.Root
-	moved  atomic.Bool // scanned.Moved
+	clean bool
+	root  *rootfs.Root
+	moved atomic.Bool // scanned.Moved
 }
 
 // part is what one of several walkers finds.
@@ -69,7 +69,7 @@ const fewFolders = 16
 // also without call sites; with an error it has them in any case, and what was found before.
 func scanTree(root *rootfs.Root, old *index, clean bool, spend *budget, pool *examiner.Pool) (x *index, changed bool, err error) {
 	t := &tree{
-		clean: clean, direct: root.Direct, spend: spend, by: pool.Group(walkers), now: time.Now(), linked: map[rootfs.Identity]*legacyFile{},
+		clean: clean, root: root, spend: spend, by: pool.Group(walkers), now: time.Now(), linked: map[rootfs.Identity]*legacyFile{},
 		oldLegacy: map[rootfs.Identity]*legacyFile{}, oldBad: map[rootfs.Identity]*unread{},
 	}
 	defer t.by.Done()
@@ -178,7 +178,7 @@ func (p *part) knownFolder(st *unix.Stat_t) []byte {
 	var buf [identitySize]byte
 	id := rootfs.IdentityOf(st)
 	f := p.folders[[2]uint64{id.Ino, id.Dev}]
-	if f == nil || string(f[:identitySize]) != string(appendIdentity(buf[:0], id)) {
+	if f == nil || !p.root.Within(id.Dev) || string(f[:identitySize]) != string(appendIdentity(buf[:0], id)) {
 		return nil
 	}
 	p.still = append(p.still, f)
@@ -188,7 +188,7 @@ func (p *part) knownFolder(st *unix.Stat_t) []byte {
 // readFolder remembers the names in a folder, unless it changed so lately that it might change again
 // without a trace.
 func (p *part) readFolder(st *unix.Stat_t, names []byte) {
-	if id := rootfs.IdentityOf(st); !id.Unsettled(p.now) && len(p.new.folders)+len(names) < maxFolders {
+	if id := rootfs.IdentityOf(st); !id.Unsettled(p.now) && p.root.Within(id.Dev) && len(p.new.folders)+len(names) < maxFolders {
 		p.added++
 		p.new.folders = appendFolder(p.new.folders, id, names)
 	}

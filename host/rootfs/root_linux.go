@@ -25,7 +25,7 @@ type Root struct {
 	Path string // on this machine, absolute and without symlinks
 	// Bare says that nothing is mounted below the root: it may be walked in a mount of its own (Alone).
 	Bare bool
-	// Direct says that processes may have its files open without an overlay between: see Stamps.
+	// Direct says that others may have its files open: see Stamps.
 	Direct bool
 	fd     int // O_PATH
 	// descriptors is /proc/self/fd, O_PATH: what is opened by a mere name is opened to be read there.
@@ -119,18 +119,15 @@ func (r *Root) Alone() (*Root, error) {
 // ctime: then an identity means one content. On one that is an image (squashfs, ISO 9660), or whose server is a program (FUSE),
 // somebody else chose the times; an overlay also shows the times of such ones.
 //
-// direct says that processes may have its files open themselves, and not by way of an overlay alone, which passes none of its
-// lower file systems' calls on: XFS exchanges the contents of two files without a date (XFS_IOC_SWAPEXT), f2fs and Lustre have
-// the like, a snapshot of btrfs gets the dates of its origin and the device number of one that is gone, and a page of tmpfs is
-// written to without a date that is a buffer of io_uring (IORING_REGISTER_BUFFERS), as long as that lives.
+// direct says that others may have its files open, and not the container alone: a page of tmpfs is written to without a date
+// that is a buffer of io_uring (IORING_REGISTER_BUFFERS), as long as that lives.
 func Stamps(fd int, direct bool) bool {
 	const zfs, lustre, gpfs, bcachefs = 0x2fc12fc1, 0x0bd00bd0, 0x47504653, 0xca451a4e
-	all := []int64{unix.EXT4_SUPER_MAGIC, unix.NFS_SUPER_MAGIC, unix.CEPH_SUPER_MAGIC, zfs}
-	if !direct {
-		all = append(all, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.F2FS_SUPER_MAGIC, lustre, gpfs, bcachefs)
-	}
 	var fs unix.Statfs_t
-	return unix.Fstatfs(fd, &fs) == nil && slices.Contains(all, int64(fs.Type))
+	return unix.Fstatfs(fd, &fs) == nil && (!direct || fs.Type != unix.TMPFS_MAGIC) && slices.Contains([]int64{
+		unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.F2FS_SUPER_MAGIC,
+		unix.NFS_SUPER_MAGIC, unix.CEPH_SUPER_MAGIC, zfs, lustre, gpfs, bcachefs,
+	}, int64(fs.Type))
 }
 
 // Stamps is Stamps of the root itself.
@@ -161,20 +158,46 @@ func onFile(dir string) bool {
 
 // btrfsDevices are the directories of sysfs of the devices that a btrfs is on; nil if they are not known.
 func btrfsDevices(fd int) (dirs []string) {
-	f, err := os.Open("/proc/self/fd/" + strconv.Itoa(fd)) // the descriptor may be a mere name
+	const call = 0x8400941f // BTRFS_IOC_FS_INFO (linux/btrfs.h), with the id of the file system at 16
+	info, err := askBtrfs(fd, call)
 	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	var info [1024]byte     // struct btrfs_ioctl_fs_info_args (linux/btrfs.h): its fsid is 16 bytes at 16
-	const call = 0x8400941f // BTRFS_IOC_FS_INFO
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), call, uintptr(unsafe.Pointer(&info[0]))); errno != 0 {
 		return nil
 	}
 	id := info[16:32]
 	dirs, _ = filepath.Glob(fmt.Sprintf("/sys/fs/btrfs/%x-%x-%x-%x-%x/devices/*", id[:4], id[4:6], id[6:8], id[8:10], id[10:]))
 	return dirs
 }
+
+// askBtrfs makes a call of btrfs for what is open at a descriptor, which may be a mere name.
+func askBtrfs(fd int, call uintptr) (answer [1024]byte, err error) {
+	f, err := os.Open("/proc/self/fd/" + strconv.Itoa(fd))
+	if err != nil {
+		return answer, err
+	}
+	defer f.Close()
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), call, uintptr(unsafe.Pointer(&answer[0]))); errno != 0 {
+		err = errno
+	}
+	return answer, err
+}
+
+// Subvolume is the id of the subvolume of btrfs that what is open at a descriptor is in, "" elsewhere. A snapshot gets the
+// inode numbers and dates of its origin, and may get the device number of a subvolume that is gone: its id is its own.
+func Subvolume(fd int) (string, error) {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil || fs.Type != unix.BTRFS_SUPER_MAGIC {
+		return "", err
+	}
+	const call, uuid = 0x81f8943c, 296 // BTRFS_IOC_GET_SUBVOL_INFO (Linux 4.18), the offset of uuid
+	info, err := askBtrfs(fd, call)
+	return fmt.Sprintf("%x", info[uuid:uuid+16]), err
+}
+
+// Subvolume is Subvolume of the root itself.
+func (r *Root) Subvolume() (string, error) { return Subvolume(r.fd) }
+
+// Within reports whether a file that a walk finds is in the root's own subvolume: others have device numbers of their own.
+func (r *Root) Within(device uint64) bool { return device == r.dev }
 
 // OnFile is OnFile of the root itself.
 func (r *Root) OnFile() bool { return OnFile(r.fd, r.dev) }

@@ -56,14 +56,6 @@ int main(void)
 	} {
 		build(dir, name, "musl-gcc -static -O1", text)
 	}
-	// Pages of code: one that loads an address, one that compares it and ends, one that calls it. Zeros in place of the second
-	// are additions to buf.
-	build(dir, "compares", "gcc -nostdlib -static", `
-static char buf[4096];
-__asm__(".globl _start; .balign 4096; _start: lea buf(%rip), %rax; mov $0xffffffffff600400, %rbx; xor %edi, %edi; .balign 4096, 0x90;"
-	"cmp %rbx, %rdx; xor %ebx, %ebx; jmp done; .balign 4096, 0x90;"
-	"call *%rbx; done: xor %edi, %edi; mov $60, %eax; syscall");
-void *used = buf;`)
 	build(dir, "libold", "gcc -O1 -shared -fPIC -Wl,-soname,libold.so", clock+`int old(void) { return call(); } __attribute__((constructor)) static void first(void) { if (call()) _exit(6); }`)
 	build(dir, "modern", "gcc -O1 -shared -fPIC -Wl,-soname,libold.so", `int old(void) { return 0; }`)
 	check(os.Symlink("libold", filepath.Join(dir, "libold.so")))

@@ -433,16 +433,6 @@ var rows = []row{
 			write(new)
 		}
 	}},
-	{"volumes", "a program that zeros make one that calls the page", honest, func(b *bundle) {
-		b.copy("compares", b.host, "clock")
-		b.bind("/data", b.host)
-		b.run("/data/clock")
-		b.ready = func() {
-			time.Sleep(300 * time.Millisecond)
-			b.first(*real)
-			b.zeroed(b.host+"/clock", 2)
-		}
-	}},
 	{"volumes", "an encrypted directory that is unlocked", patched, func(b *bundle) {
 		b.mounted(b.device("mkfs.ext4 -q -b 4096 -O encrypt"), b.host, "ext4", 0, "")
 		lock, unlock := b.encrypted(b.host + "/x")

@@ -63,38 +63,6 @@ func (b *bundle) held(path string) (write func(text []byte)) {
 	}
 }
 
-// zeroed gives a file zeros in place of a page, by exchanging the block with one of another file: of ext4, without a date
-// (fs/ext4/move_extent.c).
-func (b *bundle) zeroed(path string, page int) {
-	size := os.Getpagesize()
-	b.shell("dd if=/dev/zero of=scratch bs=4096 count=8 conv=fsync status=none")
-	from, err := os.OpenFile(b.dir+"/scratch", os.O_RDWR, 0)
-	check(err)
-	defer from.Close()
-	to, err := os.OpenFile(path, os.O_RDWR, 0)
-	check(err)
-	defer to.Close()
-	for _, f := range []*os.File{from, to} {
-		check(f.Sync())
-		check(unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
-	}
-	request := struct {
-		_, donor                uint32
-		from, to, length, moved uint64
-	}{donor: uint32(to.Fd()), from: uint64(page), to: uint64(page), length: 1}
-	const move = 0xc028660f // EXT4_IOC_MOVE_EXT
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, from.Fd(), move, uintptr(unsafe.Pointer(&request)))
-	check(from.Sync())
-	check(unix.Fadvise(int(to.Fd()), 0, 0, unix.FADV_DONTNEED))
-	is := make([]byte, size)
-	_, err = to.ReadAt(is, int64(page*size))
-	check(err)
-	if zeros := make([]byte, size); errno != 0 || string(is) != string(zeros) { // another file system
-		_, err = to.WriteAt(zeros, int64(page*size))
-		check(err)
-	}
-}
-
 // device is a block device that is not on a file, if the machine has zram, with a file system.
 func (b *bundle) device(mkfs string) string {
 	const control = "/sys/class/zram-control/"
