@@ -350,10 +350,10 @@ var rows = []row{
 		b.run("/data/clock")
 	}},
 	// A copy gains nothing that its original is denied.
-	{"volumes", "without programs", unchanged, func(b *bundle) { denied(b, "", "noexec") }},
-	{"volumes", "one file that is no program", unchanged, func(b *bundle) { denied(b, "/clock", "noexec") }},
+	{"volumes", "not executable", unchanged, func(b *bundle) { denied(b, "", "noexec") }},
+	{"volumes", "one file, not executable", unchanged, func(b *bundle) { denied(b, "/clock", "noexec") }},
 	{"volumes", "without setuid", unchanged, func(b *bundle) { denied(b, "", "nosuid") }},
-	{"volumes", "one file without setuid", unchanged, func(b *bundle) { denied(b, "/clock", "nosuid") }},
+	{"volumes", "one file, without setuid", unchanged, func(b *bundle) { denied(b, "/clock", "nosuid") }},
 	{"volumes", "id-mapped by config.json", patched, func(b *bundle) {
 		b.legacy(b.host, "clock")
 		b.bind("/data", b.host)
