@@ -30,7 +30,7 @@ teardown_file() { stop_services; }
 
 setup() {
 	validated=$BATS_FILE_TMPDIR/validated
-	rm -rf /etc/vfix /var/log/vfix /var/lib/vfix /opt/vfix
+	rm -rf /etc/vfix /var/log/vfix /var/lib/vfix/* /opt/vfix
 }
 
 teardown() {
@@ -156,14 +156,15 @@ policy() { mkdir -p /etc/vfix && echo "$1" >/etc/vfix/runtime.json; }
 		pod "out-$HANDLER" '.annotations["dev.vfix.enable"] = "false"'
 		dies
 	done
-	# Both at once: the plugin leaves it to the hook that is there.
+	# Both at once: each hook looks, for neither takes the other's word; what one has patched the other leaves.
 	local before after
 	before=$(grep -c '"runtime":"hook"' /var/log/vfix/starts.jsonl)
 	plugin
 	pod both
 	serves
 	after=$(grep -c '"runtime":"hook"' /var/log/vfix/starts.jsonl)
-	expect 'hooks that ran' $((after - before)) 1
+	expect 'hooks that ran' $((after - before)) 2
+	expect 'their outcomes' "$(tail -n 2 /var/log/vfix/starts.jsonl | jq -r .outcome | sort -u | tr '\n' ' ')" 'clean patched '
 	"$VFIX" uninstall
 	stop_plugin
 	restart_engine
