@@ -166,6 +166,22 @@ fixture_image() {
 	[ ! -e "$BATS_TEST_TMPDIR/none" ] || fail 'the folder was made'
 }
 
+@test "hotfix --apply: a volume at a symlink covers what it leads to, and gets no file" {
+	local root=$BATS_TEST_TMPDIR/root volume=$BATS_TEST_TMPDIR/volume
+	mkdir -p "$root/opt/bin" "$volume"
+	cp "$build/fixtures/static-4k" "$root/opt/bin/clock"
+	cp "$build/fixtures/static-4k" "$root/other"
+	ln -s opt/bin "$root/link"
+	tar -C "$root" -c . | docker import - linked >/dev/null
+	docker create --name linked --network none --volume "$volume:/link" linked /other
+	run_vfix hotfix --apply --format json -o "$copies" linked
+	expect 'what is covered' "$(jq -c .covered_by <<<"$output")" '["/link"]'
+	expect mounts "$(jq -c '[.mounts[].target]' <<<"$output")" '["/other"]'
+	docker start --attach linked
+	expect 'files in the volume' "$(ls "$volume")" ''
+	docker rm linked linked-vfix-old
+}
+
 @test "hotfix: what a container has in its own layer is patched too" {
 	mkdir "$BATS_TEST_TMPDIR/root"
 	cp /bin/busybox "$BATS_TEST_TMPDIR/root/"

@@ -13,6 +13,7 @@ import (
 
 	"vfix.dev/vfix/host/store"
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/images/mountopts"
 	"vfix.dev/vfix/internal/hinterr"
@@ -52,7 +53,7 @@ func (h *hotfix) container(ctx context.Context, c *engine.Client, old *engine.Co
 	}
 	h.out.Findings = f.Findings
 	h.out.Covered = coveredBy(old, h.o.Dir)
-	if err := h.keep(ctx, f.ToPatch(), h.out.Covered, e); err != nil {
+	if err := h.keep(ctx, f.ToPatch(), places(f.Tree, h.out.Covered), e); err != nil {
 		return err
 	}
 	if !h.o.Apply || sameMounts(old, h.out.Mounts) {
@@ -99,6 +100,20 @@ func coveredBy(old *engine.Container, dir string) (all []string) {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// places are where an engine makes mounts: it follows the symlinks that are in their paths. In what another mount brings,
+// they are not known.
+func places(t *contents.Tree, covered []string) (all []string) {
+	for _, at := range covered {
+		real, err := t.Resolve(at)
+		inMount := slices.ContainsFunc(covered, func(c string) bool { return strings.HasPrefix(at, c+"/") })
+		if err == nil && !inMount {
+			at = "/" + real
+		}
+		all = append(all, at)
+	}
+	return all
 }
 
 // isKept reports whether a path is that of a patched copy in the folder dir, or in the one

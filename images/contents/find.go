@@ -17,6 +17,7 @@ import (
 type Scanned struct {
 	*Findings
 	Targets []Target // as Findings.Files, in the same order
+	Tree    *Tree    // of Exported
 	inits   []Hazard // of programs that are a hazard as a container's init alone
 }
 

@@ -71,7 +71,7 @@ func (s *Session) Exported(ctx context.Context, stream io.Reader, title string) 
 	if err != nil {
 		return nil, err
 	}
-	f.Source = title
+	f.Source, f.Tree = title, t
 	return f, nil
 }
 
