@@ -142,3 +142,23 @@ os.execv(sys.argv[2], sys.argv[2:])' "$@" 3>&- &
 	tar -cf d.tar d
 	run_vfix 0 scan d.tar
 }
+
+@test "verdicts: messages about stdin name no temporary file, and each has a next step" {
+	cp "$(type -P true)" program
+	tar -cf root.tar program
+	head -c 2000 root.tar >short.tar
+	xz -k root.tar
+	for file in root.tar short.tar root.tar.xz program; do
+		run --separate-stderr "$VFIX" scan - <"$file"
+		[[ $output$stderr != *.vfix-dir-* ]] || fail "$file: $output$stderr"
+	done
+	run --separate-stderr "$VFIX" scan - <short.tar
+	expect 'cut off: status' "$status" 1
+	expect_match 'cut off' "$stderr" 'stdin: program: ends early'
+	run --separate-stderr "$VFIX" scan - <root.tar.xz
+	expect 'packed: status' "$status" 4
+	expect_match 'packed: next' "$stderr" 'save it as a file'
+	run --separate-stderr "$VFIX" verify - <"$root/usr/lib/x86_64-linux-gnu/libc.so.6"
+	expect 'verify: status' "$status" 3
+	expect_match 'verify: next' "$stderr" "... | vfix scan --explain -'"
+}

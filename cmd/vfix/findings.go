@@ -13,6 +13,7 @@ import (
 	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/quote"
 	"vfix.dev/vfix/rewriter/find"
 )
@@ -42,19 +43,27 @@ func incomplete(f *contents.Findings, then string) error {
 	}
 	i := slices.IndexFunc(f.Passed, func(p contents.Passed) bool { return p.Unread })
 	if i < 0 {
-		return incompletef(cmp.Or(f.Passed[0].Hint, hints.Unpack(f.Source, then), "name an ELF file, a directory, an archive or an image: see 'vfix help sources'"),
+		return incompletef(cmp.Or(f.Passed[0].Hint, unpack(f.Source, then), "name an ELF file, a directory, an archive or an image: see 'vfix help sources'"),
 			"%s: incomplete: nothing examined: %s", f.Name(), f.Passed[0].Reason)
 	}
 	p := &f.Passed[i]
 	hint := p.Hint
 	if p.Path == f.Source {
-		hint = cmp.Or(hint, hints.Unpack(f.Source, then))
+		hint = cmp.Or(hint, unpack(f.Source, then))
 	}
 	if p.Denied {
 		hint = cmp.Or(hint, "run vfix as root, or as a user who can read them")
 	}
 	hint = cmp.Or(hint, "the reasons are under NOT EXAMINED, in JSON under not_examined; such a file may call the vsyscall page")
 	return incompletef(hint, "%s: incomplete: %s: %s: %s", f.Name(), f.UnreadText(), p.Name(), p.Reason)
+}
+
+// unpack is the hint about a source that is a packed file; a stream is gone.
+func unpack(source, then string) string {
+	if sources.ReadOnce(source) {
+		return "if it is packed, save it as a file: 'vfix scan FILE' then prints the command that unpacks it"
+	}
+	return hints.Unpack(source, then)
 }
 
 // incompleteInAll is incomplete for the images for all levels of x86-64 that a source has.

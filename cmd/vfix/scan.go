@@ -252,6 +252,15 @@ func (p place) output(source string) string {
 	return " -o oci-archive:fixed.tar"
 }
 
+// explain is the command that shows the code around the call sites of a source.
+func explain(source string) string {
+	command := "vfix scan --explain " + quote.Path(source)
+	if sources.ReadOnce(source) {
+		return "... | " + command
+	}
+	return command
+}
+
 // fixes are the commands that fix what a scan found, as a shell reads them; if nothing can be fixed, the
 // one that shows why.
 func (p place) fixes(f *contents.Findings) []string {
@@ -261,7 +270,7 @@ func (p place) fixes(f *contents.Findings) []string {
 	}
 	switch {
 	case !f.Affected():
-		return []string{"vfix scan --explain " + quote.Path(f.Source)}
+		return []string{explain(f.Source)}
 	case strings.HasPrefix(f.Source, images.ContainerPrefix):
 		return []string{"vfix hotfix " + fix + quote.Path(f.Source)}
 	case sources.ReadOnce(f.Source) && isImage(f):

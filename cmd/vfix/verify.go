@@ -11,7 +11,6 @@ import (
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/internal/quote"
 )
 
 // VerifyOptions are the choices of vfix verify.
@@ -103,7 +102,7 @@ func verifyFindings(opts VerifyOptions, v *images.Verified) error {
 		return finding("compare with the base it was built from, or create it again with vfix "+verb,
 			"%s: not what vfix makes from %s: %s", v.Findings.Source, opts.with.Against, screen.Count(len(v.Problems), "difference"))
 	case open > 0:
-		return finding("run "+quoted("vfix scan --explain "+quote.Path(v.Findings.Source)),
+		return finding("run "+quoted(explain(v.Findings.Source)),
 			"%s: %s left", v.Findings.Source, screen.Count(open, tables.OpenSite))
 	}
 	return nil

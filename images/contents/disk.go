@@ -30,6 +30,8 @@ import (
 // Disk is a directory on disk, or one file in it. Nothing outside of it is read, and no symlink is followed.
 type Disk struct {
 	Path string // as the user named it
+	// Title is Path for messages, "" if it is the same.
+	Title string
 	Root *os.Root
 	Only string // the one file that is meant; "" for all
 	// Since leaves out files of a directory that have not changed since then; zero: none.
@@ -105,7 +107,7 @@ func (d *Disk) Full(name string) string {
 
 // Tree reads the file system, several files at once.
 func (d *Disk) Tree(ctx context.Context, s *Session) (*Tree, error) {
-	task := progress.Start(s.Progress, "read", d.Path, -1)
+	task := progress.Start(s.Progress, "read", cmp.Or(d.Title, d.Path), -1)
 	defer task.Done()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

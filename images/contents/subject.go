@@ -25,7 +25,12 @@ func (s *Session) OpenSubject(ctx context.Context, src *media.Source) (*Subject,
 
 // Path examines a directory, a tarball or a file.
 func (s *Session) Path(ctx context.Context, name string) (*Scanned, error) {
-	sub, err := s.open(ctx, &media.Source{Path: name}, false)
+	return s.PathOf(ctx, &media.Source{Path: name})
+}
+
+// PathOf is Path for that of a source.
+func (s *Session) PathOf(ctx context.Context, src *media.Source) (*Scanned, error) {
+	sub, err := s.open(ctx, src, false)
 	if err != nil {
 		return nil, err
 	}
@@ -51,11 +56,11 @@ func (s *Session) open(ctx context.Context, src *media.Source, whole bool) (_ *S
 	case src.Image != nil:
 		sub.T, err = s.Image(ctx, src.Image)
 	case tarball:
-		sub.T, err = s.Tarball(ctx, src.Path)
+		sub.T, err = s.Tarball(ctx, src.Path, src.Title())
 	default:
 		var d *Disk
 		if d, err = OpenDisk(src.Path); err == nil {
-			sub.Close, d.Whole = d.Close, whole
+			sub.Close, d.Whole, d.Title = d.Close, whole, src.Title()
 			sub.T, err = d.Tree(ctx, s)
 		}
 	}

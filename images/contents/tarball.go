@@ -37,8 +37,8 @@ func IsTarball(name string) (bool, error) {
 	return MaybeTar(name)
 }
 
-// Tarball reads a tarball.
-func (s *Session) Tarball(ctx context.Context, name string) (*Tree, error) {
+// Tarball reads a tarball, with a title for messages.
+func (s *Session) Tarball(ctx context.Context, name, title string) (*Tree, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -48,15 +48,15 @@ func (s *Session) Tarball(ctx context.Context, name string) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	task := progress.Start(s.Progress, "read", name, fi.Size())
+	task := progress.Start(s.Progress, "read", title, fi.Size())
 	defer task.Done()
 	body, _, err := blob.Decompress(ctx, blob.Reading{Ctx: ctx, Reader: f, T: task})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", title, err)
 	}
 	defer body.Close()
-	t, err := s.stream(ctx, bufio.NewReaderSize(body, blob.CopyBuffer), name, tarMembers(name))
-	return t, WrapPath(name, err)
+	t, err := s.stream(ctx, bufio.NewReaderSize(body, blob.CopyBuffer), title, tarMembers(name))
+	return t, WrapPath(title, err)
 }
 
 // Exported examines a tar stream of a whole file system.

@@ -318,7 +318,7 @@ func (s *Shim) Find(ctx context.Context, img v1.Image, t *contents.Tree, f *cont
 // and finds out what the fallback in an image covers.
 func Examine(ctx context.Context, s *contents.Session, src *media.Source, shim *Shim) (*contents.Scanned, error) {
 	if src.Image == nil {
-		f, err := s.Path(ctx, src.Path)
+		f, err := s.PathOf(ctx, src)
 		if err != nil {
 			return nil, err
 		}

@@ -105,6 +105,14 @@ type Source struct {
 	Close func() error
 }
 
+// Title is a path for messages: that of what was read from stdin is a temporary file.
+func (s *Source) Title() string {
+	if s.Ref.Name == Stdin {
+		return "stdin"
+	}
+	return s.Path
+}
+
 // Result is the thing to write: an image, or an index with one image replaced.
 type Result struct {
 	// Image is always set: a daemon and a docker archive hold no index and take it alone.

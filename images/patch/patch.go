@@ -184,7 +184,7 @@ func (p *patchRun) one(ctx context.Context, name string) error {
 }
 
 func (p *patchRun) tarball(ctx context.Context, name string) error {
-	t, err := p.s.Tarball(ctx, name)
+	t, err := p.s.Tarball(ctx, name, name)
 	if err != nil {
 		return err
 	}

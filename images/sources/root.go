@@ -52,7 +52,7 @@ func OpenRoot(ctx context.Context, source string, o media.Options) (*Root, error
 	if src.Image != nil {
 		t, err = s.Image(ctx, src.Image)
 	} else if tarball, _ := contents.IsTarball(src.Path); tarball {
-		t, err = s.Tarball(ctx, src.Path)
+		t, err = s.Tarball(ctx, src.Path, src.Title())
 	} else {
 		return r, nil
 	}

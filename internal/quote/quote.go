@@ -50,9 +50,9 @@ func Shell(s string) string {
 }
 
 // Path is Shell for the name of a file, or of the source of an image: one that begins with a hyphen is not an
-// option.
+// option, and - alone is stdin.
 func Path(s string) string {
-	if strings.HasPrefix(s, "-") {
+	if strings.HasPrefix(s, "-") && s != "-" {
 		s = "./" + s
 	}
 	return Shell(s)
