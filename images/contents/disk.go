@@ -32,8 +32,8 @@ type Disk struct {
 	Path string // as the user named it
 	// Title is Path for messages, "" if it is the same.
 	Title string
-	Root *os.Root
-	Only string // the one file that is meant; "" for all
+	Root  *os.Root
+	Only  string // the one file that is meant; "" for all
 	// Since leaves out files of a directory that have not changed since then; zero: none.
 	Since time.Time
 	// OneFS leaves directories on other file systems than the root's unexamined.
