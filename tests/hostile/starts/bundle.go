@@ -126,12 +126,18 @@ const enter = "exec nsenter -t $pid -m"
 // legacy puts the program that calls the page at a path.
 func (b *bundle) legacy(path ...string) { b.copy("clock", path...) }
 
+// writing keeps this program from starting another one, which would have a file open to write until it is itself: nobody can
+// execute such a file.
+var writing = &syscall.ForkLock
+
 func (b *bundle) copy(name string, path ...string) {
 	from, err := os.Open(program(name))
 	check(err)
 	defer from.Close()
 	to := filepath.Join(path...)
 	b.mkdir(filepath.Dir(to))
+	writing.RLock()
+	defer writing.RUnlock()
 	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755)
 	check(err)
 	_, err = io.Copy(f, from)
@@ -146,6 +152,8 @@ func (b *bundle) mkdir(path ...string) string {
 func (b *bundle) file(text string, path ...string) {
 	at := filepath.Join(path...)
 	b.mkdir(filepath.Dir(at))
+	writing.RLock()
+	defer writing.RUnlock()
 	check(os.WriteFile(at, []byte(text), 0o755))
 }
 func (b *bundle) link(to string, path ...string) { check(os.Symlink(to, filepath.Join(path...))) }
