@@ -138,7 +138,9 @@ os.execv(sys.argv[2], sys.argv[2:])' "$@" 3>&- &
 	expect 'stdin: status' "$status" 4
 	expect_match 'stdin: its name' "$output" '-             no 64-bit x86-64 ELF file in it'
 	# The control: a program in it.
+	mkdir d/lib64
 	cp "$(type -P true)" d/a
+	cp /lib64/ld-linux-x86-64.so.2 d/lib64
 	tar -cf d.tar d
 	run_vfix 0 scan d.tar
 }
@@ -161,4 +163,30 @@ os.execv(sys.argv[2], sys.argv[2:])' "$@" 3>&- &
 	run --separate-stderr "$VFIX" verify - <"$root/usr/lib/x86_64-linux-gnu/libc.so.6"
 	expect 'verify: status' "$status" 3
 	expect_match 'verify: next' "$stderr" "... | vfix scan --explain -'"
+}
+
+@test "verdicts: the programs of a tarball are not whole without their libraries" {
+	mkdir -p app/bin lib64
+	cp "$(type -P true)" app/bin
+	tar -czf app.tar.gz app
+	run_vfix 4 scan app.tar.gz
+	expect_match verdict "$output" 'INCOMPLETE: what it loads was not examined: /lib64/ld-linux-x86-64.so.2, libc.so.6'
+	expect_match hint "$stderr" 'unpack it on the machine that runs it'
+	run_vfix 4 scan --format json app.tar.gz
+	expect JSON "$(jq -c '.results[0] | [.verdict, .complete, .loads.missing]' <<<"$output")" '["incomplete",false,["/lib64/ld-linux-x86-64.so.2","libc.so.6"]]'
+	run_vfix 0 patch app.tar.gz -o copy.tar.gz # nothing to patch, and no verdict
+	# The controls: with the loader it is a root filesystem, also below a folder and behind a link; a static program needs none.
+	cp /lib64/ld-linux-x86-64.so.2 lib64
+	tar -cf root.tar app lib64
+	run_vfix 0 scan root.tar
+	mkdir -p d/usr d/bin
+	mv lib64 d/usr/lib64
+	ln -s usr/lib64 d/lib64
+	cp app/bin/true d/bin
+	tar -cf below.tar d
+	run_vfix 0 scan below.tar
+	cp "$BATS_TEST_DIRNAME/build/fixtures/musl-static" app/bin/true
+	tar -cf static.tar app
+	run_vfix 3 scan static.tar
+	expect_match 'affected: the command' "$output" 'vfix patch -i static.tar'
 }

@@ -38,7 +38,11 @@ func incomplete(f *contents.Findings, then string) error {
 		return nil
 	}
 	if missing := f.MissingLibraries(); len(missing) > 0 && f.Unread() == 0 {
-		return incompletef("name the root filesystem that it runs in: 'vfix scan --root DIR "+quote.Path(f.Source)+"', where / is this machine",
+		hint := "name the root filesystem that it runs in: 'vfix scan --root DIR " + quote.Path(f.Source) + "', where / is this machine"
+		if f.Loads.Root == "" { // of a tarball
+			hint = "unpack it on the machine that runs it: 'vfix scan DIR' also examines the libraries that its programs load from there"
+		}
+		return incompletef(hint,
 			"%s: incomplete: the libraries that it loads were not examined: %s", f.Name(), strings.Join(missing, ", "))
 	}
 	i := slices.IndexFunc(f.Passed, func(p contents.Passed) bool { return p.Unread })

@@ -38,6 +38,7 @@ type elfInfo struct {
 	Content   *io.SectionReader // kept where report is not nil
 	plan      *patch.Plan       // once made
 	hazard    *hazards.Hazard   // nil for none
+	loads     []string          // of a program in a tarball: its loader, and the names of its libraries
 }
 
 // isELF reports whether the first bytes of a file are those of an x86-64 ELF file, as the kernel sees it: the magic and
@@ -53,9 +54,11 @@ type examiner struct {
 	Whiteouts bool
 	// take, if not nil, gets the files, which then are not examined.
 	take func(e *Entry, r io.Reader) error
-	head [elfHead]byte
-	buf  []byte
-	held *blob.Kept // a file that is too large for buf; nil for none
+	// programs makes the examiner note what programs load.
+	programs bool
+	head     [elfHead]byte
+	buf      []byte
+	held     *blob.Kept // a file that is too large for buf; nil for none
 }
 
 func (x *examiner) Close() {
@@ -129,7 +132,11 @@ func (x *examiner) examine(name string, r io.Reader, size int64) (*elfInfo, erro
 	if err != nil {
 		return nil, err
 	}
-	return x.S.examineAt(name, content, size, true)
+	info, err := x.S.examineAt(name, content, size, true)
+	if err == nil && info != nil && x.programs {
+		info.loads = loadedBy(content, size)
+	}
+	return info, err
 }
 
 // hold makes the file whose head has been read readable at any offset, until the next file.

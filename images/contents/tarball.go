@@ -13,6 +13,7 @@ import (
 	"maps"
 	"math"
 	"os"
+	"path"
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
@@ -23,6 +24,8 @@ import (
 	"vfix.dev/vfix/internal/filemarks"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
+	"vfix.dev/vfix/internal/rootpath"
+	"vfix.dev/vfix/rewriter/elf"
 )
 
 // IsTarball reports whether a path is a regular file that holds a tar archive, as MaybeTar decides it.
@@ -59,6 +62,47 @@ func (s *Session) Tarball(ctx context.Context, name, title string) (*Tree, error
 	return t, WrapPath(title, err)
 }
 
+// loadedBy is the loader that a program names, and the names of its libraries; nil for what has no loader, and for libraries
+// that can be executed.
+func loadedBy(r io.ReaderAt, size int64) []string {
+	f, err := elf.Parse(r, size)
+	if err != nil || f.Interp() == "" || f.Soname() != "" {
+		return nil
+	}
+	return append([]string{f.Interp()}, f.DynStrings(elf.DTNeeded)...)
+}
+
+// missing finds what programs of a tarball load that is not in it: a program has its loader in the root filesystem that it
+// lies in, which may be any folder above it, and then also its libraries.
+func (t *Tree) missing() []string {
+	programs := t.files(func(i *Inode) bool { return i.ELF != nil })
+	has := func(name string) bool { return rootpath.Follow(&Way{T: t, File: true}, name) == nil }
+	here := map[string]bool{} // names of the ELF files
+	for _, v := range programs {
+		for _, name := range v.Names {
+			here[path.Base(name)] = true
+		}
+	}
+	all := map[string]bool{}
+	for _, v := range programs {
+		if len(v.ELF.loads) == 0 {
+			continue
+		}
+		own := false
+		for dir := path.Dir(v.Names[0]); !own; dir = path.Dir(dir) {
+			if own = has(path.Join(dir, v.ELF.loads[0])); dir == "." {
+				break
+			}
+		}
+		for _, name := range v.ELF.loads {
+			if !own && !here[path.Base(name)] {
+				all[name] = true
+			}
+		}
+	}
+	return SortedKeys(all)
+}
+
 // Exported examines a tar stream of a whole file system.
 func (s *Session) Exported(ctx context.Context, stream io.Reader, title string) (*Scanned, error) {
 	task := progress.Start(s.Progress, "read", title, -1)
@@ -76,7 +120,7 @@ func (s *Session) Exported(ctx context.Context, stream io.Reader, title string) 
 }
 
 func (s *Session) stream(ctx context.Context, r io.Reader, title string, from members) (*Tree, error) {
-	x := &examiner{S: s}
+	x := &examiner{S: s, programs: from != nil}
 	defer x.Close()
 	idx := &layerIndex{Title: title}
 	var err error
