@@ -16,7 +16,6 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/internal/kernellog"
-	"vfix.dev/vfix/internal/lazy"
 	"vfix.dev/vfix/rewriter/find"
 )
 
@@ -196,43 +195,6 @@ func (g *logReader) entry(e entry) {
 		g.mentions = append(g.mentions, strings.TrimSpace(text))
 	}
 }
-
-// leave passes over a line without a crash. Those of the kernel, of tracers, of debuggers and of systemd would report one in
-// words that are known. Nobody knows all words of programs, so that their lines clear nothing.
-func (g *logReader) leave(text string, known bool) {
-	indented := strings.HasPrefix(text, " ") || strings.HasPrefix(text, "\t")
-	if inReport := g.report != nil && g.report.open && indented; known || inReport || calmLine().MatchString(text) {
-		return
-	}
-	g.unread++
-	g.firstLeft = cmp.Or(g.firstLeft, strings.TrimSpace(text))
-}
-
-// calmLine is a line that is about no end of a program: empty, of journalctl or grep between entries, a system call as strace writes
-// it, systemd's words about starts and stops, and those of gdb beside a crash.
-var calmLine = lazy.Regexp(`^\s*$|^--(?: .*)?$|^\w{3} \S+ \S+ \S+ \[s=[0-9a-f]+;i=|` +
-	straceHead + `\s*(?:\d+[\d:.]*\s+)?(?:\[[0-9a-f?]{16}\]\s+)?(?:[a-z]\w*\(.*(?:\)\s+= .*|<unfinished \.\.\.>)|<\.\.\. \w+ resumed>.*)$|` +
-	`\bsystemd(?:-journald|-udevd|-logind|-modules-load|-sysctl)\[\d+\]: |\bsystemd\[\d+\]: (?:\S+: (?:Succeeded\.|Deactivated successfully\.|Consumed )|` +
-	`(?:Start|Stopp|Reach|Mount|Unmount|Listen|Creat|Insert|Detect|Queu|Load|Reload|Finish|Clos|Remov|Activat|Switch|Initializ|Sett)(?:ed|ing)\b|` +
-	`Set |Hostname set |Running in |systemd \d)|` +
-	`^(?:\(gdb\)|GNU gdb|Copyright \(C\)|License GPL|This is free software|There is NO WARRANTY|Type "|This GDB was|For bug reporting|<https?://|Find the GDB|For help|` +
-	`Reading symbols|\[(?:New|Current|Switching to) |\[Thread debugging|Using host libthread|Core was generated|Starting program|Missing separate|Thread \d+ \()|` +
-	`^\s*#\d+\s+(?:0x[0-9a-f]+|\S+ \()`)
-
-// isLog reports whether a line is of a log of the kernel or of a tracer, whatever it says.
-func isLog(text string) bool {
-	for _, mark := range []string{`"_TRANSPORT":"kernel"`, `"dmesg":`, " msg=audit(", "page_fault", "+++ exited with"} {
-		if strings.Contains(text, mark) {
-			return true
-		}
-	}
-	l, ok := kernellog.Strip(text)
-	return ok && l.Marked && !ofProgram().MatchString(l.Text)
-}
-
-// ofProgram begins what a program wrote to the kernel's log without a facility: its name and process. The kernel's own
-// names, such as IOAPIC[0], have small numbers.
-var ofProgram = lazy.Regexp(`^(?:\S+ )?(?:[\w.-]+\[\d{2,}\]|init): `)
 
 // words are what each line has one of that reports a crash, in small letters: looking for them is a hundred times faster
 // than reading the line.
