@@ -174,6 +174,9 @@ os.execv(sys.argv[2], sys.argv[2:])' "$@" 3>&- &
 	expect_match hint "$stderr" 'unpack it on the machine that runs it'
 	run_vfix 4 scan --format json app.tar.gz
 	expect JSON "$(jq -c '.results[0] | [.verdict, .complete, .loads.missing]' <<<"$output")" '["incomplete",false,["/lib64/ld-linux-x86-64.so.2","libc.so.6"]]'
+	echo app.tar.gz >list
+	run_vfix 4 scan --from-file list
+	expect_match 'in a list' "$output" 'what it loads was not examined: /lib64/ld-linux-x86-64.so.2, libc.so.6'
 	run_vfix 0 patch app.tar.gz -o copy.tar.gz # nothing to patch, and no verdict
 	# The controls: with the loader it is a root filesystem, also below a folder and behind a link; a static program needs none.
 	cp /lib64/ld-linux-x86-64.so.2 lib64

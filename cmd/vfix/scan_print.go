@@ -125,14 +125,8 @@ func writeVerdict(w io.Writer, s screen.Stream, here place, f *contents.Findings
 	if sites := f.UncoveredSites(); v == contents.Affected {
 		s.Say(w, c.Yellow(v.String()+":")+fmt.Sprintf(" %s in %s; vfix can fix %s", screen.Count(sites, "call site"), screen.Count(f.UncoveredFiles(), "file"), fixable(f, sites)))
 	}
-	missing := f.MissingLibraries()
-	switch {
-	case f.Unread() > 0:
-		s.Say(w, c.Red(contents.Incomplete.String()+":")+" "+f.UnreadText())
-	case v == contents.Incomplete && len(missing) > 0:
-		s.Say(w, c.Red(v.String()+":")+" what it loads was not examined: "+screen.Printable(strings.Join(missing, ", ")))
-	case v == contents.Incomplete:
-		s.Say(w, c.Red(v.String()+":")+" nothing was examined")
+	if why := f.IncompleteText(); why != "" {
+		s.Say(w, c.Red(contents.Incomplete.String()+":")+" "+screen.Printable(why))
 	}
 	caught := f.CaughtSites()
 	switch {

@@ -355,11 +355,7 @@ func unread(o *outcome.Image, all *contents.Findings) {
 			continue
 		}
 		o.Unread += max(f.Unread(), 1)
-		text := f.UnreadText()
-		if text == "" {
-			text = "nothing was examined"
-		}
-		o.Warnings = append(o.Warnings, text)
+		o.Warnings = append(o.Warnings, f.IncompleteText())
 	}
 	if o.Unread > 0 && o.Status == outcome.Unaffected {
 		o.Status = outcome.Incomplete

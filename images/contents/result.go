@@ -98,6 +98,20 @@ func (f *Findings) UnreadText() string {
 	return strings.Join(parts, " and ") + " could not be read"
 }
 
+// IncompleteText says why a verdict is incomplete; "" if it is not.
+func (f *Findings) IncompleteText() string {
+	missing := f.MissingLibraries()
+	switch {
+	case f.Complete():
+		return ""
+	case f.Unread() > 0:
+		return f.UnreadText()
+	case len(missing) > 0:
+		return "what it loads was not examined: " + strings.Join(missing, ", ")
+	}
+	return "nothing was examined"
+}
+
 // Findings is what a scan of one source found.
 type Findings struct {
 	Source string `json:"source"` // the source as resolved, with its transport: "docker-daemon:redis:2.8.22"

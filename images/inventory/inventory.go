@@ -154,7 +154,7 @@ func (h *held) examine(ctx context.Context, s *contents.Session, o images.ScanOp
 		return err
 	}
 	if h.Sites, h.Files = f.UncoveredSites(), f.UncoveredFiles(); h.Sites == 0 && !f.Complete() {
-		return fmt.Errorf("incomplete: %s", f.UnreadText())
+		return fmt.Errorf("incomplete: %s", f.IncompleteText())
 	}
 	return nil
 }
