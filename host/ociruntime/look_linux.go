@@ -270,11 +270,15 @@ func (k *container) lookAtLayers(keep indexes, m mount) (all *scanned, whole boo
 		}
 		whole = whole && !f.Moved
 		for _, h := range f.Legacy {
-			h.ID = k.inRoot(h.ID, h.Names...)
+			if h.ID, err = k.inRoot(h.ID, h.Names...); err != nil {
+				return nil, false, err
+			}
 			all.Legacy = append(all.Legacy, h)
 		}
 		for _, u := range f.Unread {
-			u.ID = k.inRoot(u.ID, u.Name)
+			if u.ID, err = k.inRoot(u.ID, u.Name); err != nil {
+				return nil, false, err
+			}
 			all.Unread = append(all.Unread, u)
 		}
 		all.temps = f.temps
@@ -288,14 +292,17 @@ func (k *container) lookAtLayers(keep indexes, m mount) (all *scanned, whole boo
 
 // inRoot is the identity that the root shows of a file of its upper layer: one that was copied up from a lower layer, for
 // another mode or owner, has the inode number that it had there (fs/overlayfs/inode.c, ovl_getattr).
-func (k *container) inRoot(id rootfs.Identity, names ...[]byte) rootfs.Identity {
+func (k *container) inRoot(id rootfs.Identity, names ...[]byte) (rootfs.Identity, error) {
 	for _, name := range names {
 		st, err := k.root.Lstat(string(name))
+		if err != nil && !gone(err) {
+			return id, err
+		}
 		if shown := rootfs.IdentityOf(&st); err == nil && shown.Size == id.Size && shown.Mtime == id.Mtime && shown.Ctime == id.Ctime {
-			return shown
+			return shown, nil
 		}
 	}
-	return id
+	return id, nil
 }
 
 // upperLayer is when a directory was made that is the root's upper layer, whose times an overlay gives its root

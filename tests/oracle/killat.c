@@ -44,6 +44,7 @@ static const struct {
 	CALL(unshare), CALL(setns), CALL(mount), CALL(open_tree), CALL(move_mount), CALL(mount_setattr), CALL(fsmount),
 	CALL(mknodat), CALL(read), CALL(pread64), CALL(fstat), CALL(newfstatat), CALL(getdents64), CALL(mmap), CALL(clone), CALL(fchdir),
 	CALL(readlinkat), CALL(lseek), CALL(close), CALL(flistxattr), CALL(lgetxattr), CALL(fgetxattr), CALL(statfs), CALL(pipe2), CALL(socket),
+	CALL(openat2),
 };
 
 static struct {
