@@ -163,7 +163,8 @@ func (k *container) mayMake(folder int) error {
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(k.mounts, func(m mount) bool { return m.ID == id && m.Mountpoint != k.root.Path }) {
+	// Of the others some have ended by now, and new mounts get their numbers.
+	if slices.ContainsFunc(k.mounts, func(m mount) bool { return m.ID == id && m.isBelow(k.root.Path) }) {
 		return errors.New("not there, and it would be made in a mount of the engine's")
 	}
 	return nil

@@ -86,12 +86,16 @@ func (k *container) newMounts() error {
 		return nil
 	}
 	now, err := k.inside.mounts()
-	known := map[int]bool{} // there may be 100,000
+	type place struct {
+		id int // of a mount that has ended, another one may have it
+		at string
+	}
+	known := map[place]bool{} // there may be 100,000
 	for _, m := range k.mounts {
-		known[m.ID] = true
+		known[place{m.ID, m.Mountpoint}] = true
 	}
 	for _, m := range now {
-		if !known[m.ID] {
+		if !known[place{m.ID, m.Mountpoint}] {
 			k.mounts = append(k.mounts, m)
 		}
 	}
