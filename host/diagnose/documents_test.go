@@ -218,7 +218,8 @@ func TestDescriptions(t *testing.T) {
 			"seccomp":                 {159, "", "", true, false, Unknown, "seccomp filter refused a system call"},
 			"missing libc":            {127, "", `/app/old: error while loading shared libraries: libc.so.6: cannot open shared object file: No such file or directory`, true, true, MissingLibrary, "could not be started"},
 			"missing loader or file":  {128, "StartError", `failed to create containerd task: exec: "/app/none": stat /app/none: no such file or directory: unknown`, true, true, Unknown, "unknown"},
-			"its own exit status":     {1, "", "", true, false, None, ""},
+			"its own exit status":     {1, "", "", true, false, Unknown, "exit status 1 may follow a crash"},
+			"its own, and no call":    {1, "", "", false, false, None, "there was no crash"},
 			"a fault that it caught":  {2, "", "panic: invalid memory address\n[signal SIGSEGV: segmentation violation code=0x1 addr=0x0 pc=0x45]", true, true, Unknown, "own report"},
 			"a call that it caught":   {2, "", "unexpected fault address 0xffffffffff600400\n[signal 0xb code=0x1 addr=0xffffffffff600400 pc=0xffffffffff600400]", true, true, Call, "probably crashed"},
 			"a fault, then an abort":  {134, "", "SIGSEGV (0xb) at pc=0x00007f3c1c00", true, true, Unknown, "own report"},
@@ -234,7 +235,7 @@ func TestDescriptions(t *testing.T) {
 			}
 			if len(r.Crashes) != 1 {
 				// A list does not list who ended by himself, and a line of compose says nothing of interest then.
-				if (c.kind == None || c.status == 255) && len(r.Crashes) == 0 {
+				if (c.status == 1 || c.status == 255) && len(r.Crashes) == 0 {
 					continue
 				}
 				t.Errorf("%s, %s: got %d crashes", name, cause, len(r.Crashes))

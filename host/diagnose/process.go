@@ -202,11 +202,7 @@ func (e Exited) diagnose(o Options) *Result {
 		return only
 	}
 	if base.Signal == 0 {
-		base.Kind = None
-		base.Meaning = fmt.Sprintf("The container ended with exit status %d, which does not stand for a signal: its program exited by itself.", e.Status)
-		if slices.Contains(notStarted, e.Status) {
-			base.note("this status can mean that the program was not started: 'docker logs %s' shows the error; run vfix diagnose with that line and --root %s", e.Name, quote.Shell(e.Image))
-		}
+		e.byItself(base, o)
 		return only
 	}
 	if base.Signal == sigkill && e.killed(base) {
@@ -232,13 +228,6 @@ func (e Exited) diagnose(o Options) *Result {
 	state := e.host()
 	ours, others := e.inLog(state.log, o)
 	if len(ours) > 0 {
-		for _, c := range ours {
-			c.Source, c.Confidence = ContainerEnd, Likely
-			if c.Program == commOf(e.Program) {
-				c.Executable = e.Program
-			}
-			c.note("the kernel's log does not name containers: a program of this name is in the container, and the lines are of the time when it ended, %s", e.To.Format(time.RFC3339))
-		}
 		only.Crashes = ours
 		return only
 	}
@@ -248,6 +237,40 @@ func (e Exited) diagnose(o Options) *Result {
 	base.Lines = base.Lines[:min(len(base.Lines), maxLines)]
 	e.withoutLine(base, o, state)
 	return only
+}
+
+// byItself is about an exit status of the program's own. A script ends so if one of its commands crashed, and a program
+// if it caught the signal: the status clears neither an image that calls the page nor what the kernel's log has.
+func (e Exited) byItself(base *Crash, o Options) {
+	base.Kind = None
+	base.Meaning = fmt.Sprintf("The container ended with exit status %d, which does not stand for a signal: its program exited by itself.", e.Status)
+	switch {
+	case e.Status == 0:
+		return
+	case slices.Contains(notStarted, e.Status):
+		base.note("this status can mean that the program was not started: 'docker logs %s' shows the error; run vfix diagnose with that line and --root %s", e.Name, quote.Shell(e.Image))
+		return
+	}
+	state := e.host()
+	ours, _ := e.inLog(state.log, o)
+	for _, c := range ours {
+		if c.Kind.Vsyscall() {
+			base.Lines = append(base.Lines, c.Lines...)
+		}
+	}
+	switch {
+	case len(base.Lines) > 0:
+		base.because = "a program crashed in the page at that time that is in the image of the container, perhaps in another one"
+	case e.Scan != nil && e.Scan.Affected && state.page != pageMapped:
+		base.because = "files of the image call the vsyscall page"
+	default:
+		return
+	}
+	base.Kind = Unknown
+	base.because += fmt.Sprintf("; exit status %d may follow a crash, of a command of a script or one that the program caught", e.Status)
+	if e.isContainer() {
+		base.Next = &Fix{"docker logs " + quote.Shell(e.Name) + " 2>&1 | vfix diagnose -", "reads what the program reported"}
+	}
 }
 
 // launchers are programs of an image that start its real one.
@@ -389,7 +412,7 @@ func (e Exited) byImage(base *Crash, o Options, state hostState, others bool) {
 // others that it has, as a shell script starts one; and those of any other.
 func (e Exited) inLog(entries []logEntry, o Options) (ours, others []*Crash) {
 	var own []*Crash
-	r := fromEntries(e.Label, entries, o, func(c *Crash) bool { return c.Signal == e.Signal() }, e.atEnd)
+	r := fromEntries(e.Label, entries, o, func(c *Crash) bool { return e.Signal() == 0 || c.Signal == e.Signal() }, e.atEnd)
 	for _, c := range r.Crashes {
 		switch {
 		case c.Program != "" && c.Program == commOf(e.Program):
@@ -402,6 +425,13 @@ func (e Exited) inLog(entries []logEntry, o Options) (ours, others []*Crash) {
 	}
 	if len(own) > 0 {
 		ours = own
+	}
+	for _, c := range ours {
+		c.Source, c.Confidence = ContainerEnd, Likely
+		if c.Program == commOf(e.Program) {
+			c.Executable = e.Program
+		}
+		c.note("the kernel's log does not name containers: a program of this name is in the container, and the lines are of the time when it ended, %s", e.To.Format(time.RFC3339))
 	}
 	return ours, others
 }

@@ -30,18 +30,20 @@ func TestContainerLog(t *testing.T) {
 		"somebody's call":    {[]logEntry{line(0, "other[9]"+call)}, ""},
 		"its child's own":    {[]logEntry{line(0, "other[9]"+call), line(0, "redis-server[8]: segfault at 10 ip 7f0 sp 7ff error 6")}, "redis-server other"},
 	} {
-		e := Exited{Name: "web", Image: "redis:2.8.22", Program: "/usr/local/bin/docker-entrypoint.sh", Status: 139, To: end,
-			Has: func(comm string) bool { return comm == "redis-server" }}
-		ours, _ := e.inLog(c.entries, Options{RootName: "redis:2.8.22", IsImage: true, Callers: libcCalls})
-		var got []string
-		for _, c := range ours {
-			got = append(got, c.Program+" "+string(c.Kind))
-			if c.Kind.Fixable() && fixes(c) != "vfix rebuild redis:2.8.22" || !strings.HasPrefix(c.When, "2026-11-21T21:18:0") {
-				t.Errorf("%s: got fixes %s at %s", name, fixes(c), c.When)
+		for _, status := range []int{139, 1} { // its own, and that of a script whose command crashed
+			e := Exited{Name: "web", Image: "redis:2.8.22", Program: "/usr/local/bin/docker-entrypoint.sh", Status: status, To: end,
+				Has: func(comm string) bool { return comm == "redis-server" }}
+			ours, _ := e.inLog(c.entries, Options{RootName: "redis:2.8.22", IsImage: true, Callers: libcCalls})
+			var got []string
+			for _, c := range ours {
+				got = append(got, c.Program+" "+string(c.Kind))
+				if c.Kind.Fixable() && fixes(c) != "vfix rebuild redis:2.8.22" || !strings.HasPrefix(c.When, "2026-11-21T21:18:0") {
+					t.Errorf("%s: got fixes %s at %s", name, fixes(c), c.When)
+				}
 			}
-		}
-		if strings.Join(got, ", ") != c.want {
-			t.Errorf("%s: got %q, want %q", name, got, c.want)
+			if strings.Join(got, ", ") != c.want {
+				t.Errorf("%s, status %d: got %q, want %q", name, status, got, c.want)
+			}
 		}
 	}
 }
