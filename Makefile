@@ -162,9 +162,9 @@ race: need-go shim ## run the Go tests of packages with goroutines with the race
 	tests/run-race
 
 .PHONY: test-peers
-test-peers: need-go shim oracles ## edit programs with other people's tools before and after patching, and list the differences
-	$(GO) build -o bin/vfix ./cmd/vfix
+test-peers: all oracles ## list what differs with other people's tools on patched programs, and in runc's own suite (as root)
 	tests/peers/run $(BUILD)/peers
+	tests/peers/runc $(BUILD)/peers-runc
 
 .PHONY: test-mutants
 test-mutants: need-go shim ## change PKG (./host/policy) in small ways, and list the changes that its tests do not notice (as root)
