@@ -107,8 +107,8 @@ func planOf(f io.ReaderAt, size int64, fixes []find.Fix) (p *patch.Plan, found F
 	if err != nil {
 		return nil, found, err
 	}
-	if r.Skipped.Damaged() || r.Skipped != nil && (r.Skipped.Kind == find.SkipTooMuchCode || r.Skipped.Kind == find.SkipFormat) {
-		return nil, found, fmt.Errorf("%w: %s", ErrTooMuch, r.Skipped) // the kernel may run it all the same
+	if r.Skipped.MayCall() {
+		return nil, found, fmt.Errorf("%w: %s", ErrTooMuch, r.Skipped)
 	}
 	if has := r.Fixed; slices.Contains(fixes, has) {
 		found.Fix = has

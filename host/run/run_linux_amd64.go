@@ -74,7 +74,7 @@ func choose(p *program, want Way) (*choice, error) {
 	case is.Skipped == nil:
 	case is.Skipped.Kind == find.SkipNotELF:
 		return nil, hinterr.Errorf(ErrNotExecutable, "%s: neither an ELF file nor a script that names its interpreter", p.file)
-	case is.Skipped.Damaged(), is.Skipped.Kind == find.SkipFormat: // a kernel may run it all the same
+	case is.Skipped.MayCall():
 		return &choice{way: Trace, why: is.Skipped.String() + ": its code cannot be seen"}, nil
 	default:
 		return &choice{way: AsIs, why: is.Skipped.String() + ": no program that calls the page"}, nil

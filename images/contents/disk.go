@@ -435,7 +435,7 @@ func (d *Disk) passedOver(s *Session, r io.ReaderAt, size int64, elf bool) error
 	if err != nil {
 		return err
 	}
-	if elf && !report.Skipped.Damaged() {
+	if elf && !report.Skipped.MayCall() {
 		progress.Note(s.Progress, "%s: %s: it cannot call the vsyscall page", d.Path, report.Skipped)
 		return nil
 	}

@@ -181,9 +181,7 @@ func (s *Session) examineAt(name string, r io.ReaderAt, size int64, keep bool) (
 		return nil, err
 	}
 	switch {
-	case report.Skipped.Damaged():
-		return &elfInfo{passed: report.Skipped.String(), unread: true}, nil // a kernel may run it all the same
-	case report.Skipped != nil && report.Skipped.Kind == find.SkipFormat:
+	case report.Skipped.MayCall():
 		return &elfInfo{passed: report.Skipped.String(), unread: true}, nil
 	case report.Skipped != nil:
 		return nil, nil

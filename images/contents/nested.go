@@ -233,7 +233,7 @@ func (z *zipLook) program(b []byte, name string) {
 	switch {
 	case err != nil:
 		z.missed(name, "%v", err)
-	case report.Skipped.Damaged() || report.Skipped != nil && report.Skipped.Kind == find.SkipFormat:
+	case report.Skipped.MayCall():
 		z.missed(name, "%s", report.Skipped)
 	case report.Skipped != nil:
 	case report.Count(find.Live)+report.Count(find.Unknown) > 0 || report.Count(find.DormantCall) > 0:

@@ -133,20 +133,21 @@ type File struct {
 // Kind is what sort of reason it is to pass over a file.
 type Kind uint8
 
-// The kinds of reasons. Only the first five are damage.
+// The kinds of reasons. The first five are damage; of the first eight, a file may call the page all the same.
 const (
 	KindDamaged        Kind = iota // a fact in an ELF file that cannot be
 	KindDamagedArchive             // in an archive
 	KindDamagedMember              // in the first object of an archive
 	KindTangled                    // segments that overlap: a kernel may run the file all the same
 	KindBroken                     // vfix has patched the file, and something has broken it since
+	KindFormat                     // patched by a vfix in a format that is not known
+	KindTooMuchCode                // more than the caller lets be searched
+	KindX32                        // 64-bit code, with the headers of a 32-bit file
 	KindNotELF
-	KindForeign     // another class, byte order, machine or type
-	KindTooMuchCode // more than the caller lets be searched
-	KindThin        // a thin archive: its objects are other files
-	KindNoObjects   // an archive without objects for x86-64
-	KindFormat      // patched by a vfix in a format that is not known
-	KindNoCode      // no code at the offset that was asked for
+	KindForeign   // another class, byte order, machine or type
+	KindThin      // a thin archive: its objects are other files
+	KindNoObjects // an archive without objects for x86-64
+	KindNoCode    // no code at the offset that was asked for
 )
 
 var kindPrefixes = [...]string{KindDamaged: "damaged ELF: ", KindDamagedArchive: "damaged archive: ", KindTangled: "damaged ELF: ", KindBroken: "patched by vfix, and damaged since: "}
@@ -186,6 +187,9 @@ func AsSkip(err error) (*Skip, error) {
 // Damaged reports whether the file is of a kind that vfix knows, and damaged.
 func (e *Skip) Damaged() bool { return e != nil && e.Kind <= KindBroken }
 
+// MayCall reports whether the file may run, and call the page, though nothing is known of its code.
+func (e *Skip) MayCall() bool { return e != nil && e.Kind <= KindX32 }
+
 // Damaged returns the reason to pass over a file with a fact in it that cannot be.
 func Damaged(format string, a ...any) error { return NewSkip(KindDamaged, format, a...) }
 
@@ -216,7 +220,7 @@ func Parse(r io.ReaderAt, size int64) (*File, error) {
 	switch m := le.Uint16(hdr[18:]); {
 	case m == MachineX8664 && (hdr[4] != 1 || n >= EhdrSize && le.Uint16(hdr[54:]) == PhdrSize):
 	case m == MachineX8664:
-		return nil, notFor(KindForeign, "32-bit ELF of the x32 ABI")
+		return nil, notFor(KindX32, "ELF of the x32 ABI, which vfix does not examine")
 	case hdr[5] == 2:
 		return nil, notFor(KindForeign, "big-endian ELF")
 	case hdr[4] == 1:

@@ -148,10 +148,8 @@ type Skip = elf.Skip
 
 // Kinds of reasons that callers ask for.
 const (
-	SkipNotELF      = elf.KindNotELF
-	SkipTooMuchCode = elf.KindTooMuchCode
-	SkipBroken      = elf.KindBroken
-	SkipFormat      = elf.KindFormat
+	SkipNotELF = elf.KindNotELF
+	SkipBroken = elf.KindBroken
 )
 
 // Report is what Scan found in one file.

@@ -12,7 +12,7 @@ import (
 // Scope is what of a file is searched.
 type Scope struct {
 	// MaxExec bounds the search: of a file with more bytes in executable segments nothing is searched, and
-	// its report is skipped for SkipTooMuchCode. 0 means no bound; with one, only what runs is examined, no
+	// its report is skipped for elf.KindTooMuchCode. 0 means no bound; with one, only what runs is examined, no
 	// object and no archive.
 	MaxExec uint64
 	// Marks says what was done to a file before; nil where nobody asks.

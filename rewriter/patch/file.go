@@ -32,7 +32,7 @@ func Scan(r io.ReaderAt, size int64) (*find.Report, error) {
 }
 
 // ScanWithin is Scan with a bound: of a file with more than maxExec bytes in executable
-// segments nothing is searched, and its report is skipped for SkipTooMuchCode.
+// segments nothing is searched, and its report is skipped for elf.KindTooMuchCode.
 func ScanWithin(r io.ReaderAt, size, maxExec int64) (*find.Report, error) {
 	return find.References(r, size, find.Scope{Marks: mark, MaxExec: uint64(max(maxExec, 0))})
 }

@@ -460,7 +460,7 @@ func TestForeignSegment(t *testing.T) {
 		t.Error("verified")
 	}
 	out[segment.Off+uint64(len(shim.Magic())-1)] = '7'
-	if r := scanFile(t, out); r.Skipped == nil || r.Skipped.Kind != SkipFormat || !strings.Contains(r.Skipped.String(), `"7"`) {
+	if r := scanFile(t, out); r.Skipped == nil || r.Skipped.Kind != elf.KindFormat || !strings.Contains(r.Skipped.String(), `"7"`) {
 		t.Errorf("skipped %v", r.Skipped)
 	}
 }
