@@ -66,7 +66,7 @@ holds() {
 
 @test "starts: with today's runc" {
 	real=$("$BATS_TEST_DIRNAME/engines/proxied" runc)/runc
-	holds root volumes tmpcopyup hooks mounts programs
+	holds root tmpcopyup hooks mounts programs
 }
 
 @test "starts: with crun" {
