@@ -186,7 +186,30 @@ func (k *container) mountable(name string) error {
 	if st.Flags&unix.ST_RDONLY != 0 {
 		return errors.New("not there, and the root file system is read-only")
 	}
-	return nil
+	return k.makeable(name)
+}
+
+// makeable is nil where root of the container's user namespace may make a name. It has rights only over files whose
+// owner and group are in the namespace (Linux, capable_wrt_inode_uidgid).
+func (k *container) makeable(name string) error {
+	joined := func(n specNamespace) bool { return n.Type == "user" && n.Path != "" }
+	uids, gids := k.spec.Linux.UIDMappings, k.spec.Linux.GIDMappings
+	if k.spec.idMap == "" && !slices.ContainsFunc(k.spec.Linux.Namespaces, joined) {
+		return nil
+	}
+	st, err := k.root.Lstat(name)
+	for errors.Is(err, unix.ENOENT) && name != "." {
+		name = filepath.Dir(name)
+		st, err = k.root.Lstat(name)
+	}
+	if err == nil && !(isMapped(uids, st.Uid) && isMapped(gids, st.Gid)) {
+		err = fmt.Errorf("not there, and root of the container's user namespace has no rights in the directory of %d:%d", st.Uid, st.Gid)
+	}
+	return err
+}
+
+func isMapped(all []idMapping, id uint32) bool {
+	return slices.ContainsFunc(all, func(m idMapping) bool { return id >= m.HostID && id-m.HostID < m.Size })
 }
 
 // relabel decides on the SELinux label of a copy in the store. A label of one container

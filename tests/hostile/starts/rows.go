@@ -908,6 +908,11 @@ var rows = []row{
 		b.mkdir(b.root, "etc")
 		b.bind("/etc", b.host)
 	}},
+	{"fallback", "a root of others than the user namespace's root", partly, func(b *bundle) {
+		fallback(b)
+		b.users()
+		check(os.Chown(b.root, 0, 0)) // where the runtime would make /vfix
+	}},
 	{"limits", "a volume beyond them", partly, func(b *bundle) { // the root is patched
 		b.legacy(b.root, "usr/bin/clock")
 		b.legacy(b.host, "clock")
