@@ -213,8 +213,11 @@ func TestWSL2(t *testing.T) {
 
 // TestNative: a kernel before 4.17 with the page as it once was.
 func TestNative(t *testing.T) {
-	r := &recorded{root: "lass", runs: map[string]string{"peek": "peek 0x48\n", "time": "page:time 70\nsyscall:time 68\nvdso:time 3\n"}}
+	quick := map[string]string{"peek": "peek 0x48\n", "time": "page:time 70\nsyscall:time 68\nvdso:time 3\n"}
+	r := &recorded{root: "native", runs: quick}
 	expect(t, examineRecorded(t, r, Vsyscall)[Vsyscall], Warn, "native: a call of time() costs 70 ns")
+	r = &recorded{root: "lass", runs: quick} // later ones have no such page, however a loaded machine times it
+	expect(t, examineRecorded(t, r, Vsyscall)[Vsyscall], Warn, "emulate: a call of time() costs 70 ns")
 	r = &recorded{root: "lass", runs: map[string]string{"peek": "peek 0x48\n"}}
 	expect(t, examineRecorded(t, r, Vsyscall)[Vsyscall], Warn, "emulate: a call", "LASS stays off")
 	r = &recorded{root: "lass", runs: map[string]string{"probe page:time": "signal 31"}}

@@ -50,16 +50,17 @@ func checkVsyscall(x *examination, c *Check) {
 	lass := slices.Contains(strings.Fields(x.field("/proc/cpuinfo", "flags")), "lass") // all processors have the same
 	c.fact("lass", map[bool]string{true: "yes", false: "no"}[lass])
 	ratio, syscalls := pageCost(x, c, call)
-	is := pageMode(call, peek, syscalls)
+	release := x.line("/proc/sys/kernel/osrelease")
+	is := pageMode(call, peek, syscalls, release)
 	c.fact("mode", string(is))
 	if known && call.OK() != (perms != "not mapped") {
 		c.note("/proc/self/maps says %s, but a call ends with %s: this is not an ordinary Linux kernel", perms, call)
 	}
 	if config.source == "" {
-		c.note("the kernel's configuration is not readable: neither /proc/config.gz nor /boot/config-%s", x.line("/proc/sys/kernel/osrelease"))
+		c.note("the kernel's configuration is not readable: neither /proc/config.gz nor /boot/config-%s", release)
 	}
 	pageLines(c, perms, call, peek, config, option)
-	judgePage(c, is, config, option, x.line("/proc/sys/kernel/osrelease"), ratio)
+	judgePage(c, is, config, option, release, ratio)
 	if lass && is != modeEmulate {
 		c.note("this processor has LASS on: booting with vsyscall=emulate would turn it off; vsyscall=xonly would not (Linux, \"x86/vsyscall: Disable LASS if vsyscall mode is set to EMULATE\")")
 	}
@@ -113,8 +114,8 @@ func pageCost(x *examination, c *Check, call probe.Outcome) (vdso, syscalls floa
 }
 
 // pageMode is how the page is served, from how a call and a read of it ended, and from what
-// the call costs in plain system calls.
-func pageMode(call, peek probe.Outcome, syscalls float64) mode {
+// the call costs in plain system calls on a kernel that may have the native page.
+func pageMode(call, peek probe.Outcome, syscalls float64, release string) mode {
 	switch {
 	case call.Signal == probe.SIGSYS:
 		return modeBlocked
@@ -122,10 +123,17 @@ func pageMode(call, peek probe.Outcome, syscalls float64) mode {
 		return modeNone
 	case !peek.OK():
 		return modeXonly
-	case syscalls > 0 && syscalls < nativeFactor:
+	case syscalls > 0 && syscalls < nativeFactor && mayBeNative(release):
 		return modeNative
 	}
 	return modeEmulate
+}
+
+// mayBeNative reports whether a kernel is from before Linux 4.17, or of a version that is not known.
+func mayBeNative(release string) bool {
+	var major, minor int
+	_, err := fmt.Sscanf(release, "%d.%d", &major, &minor)
+	return err != nil || major < 4 || major == 4 && minor < 17
 }
 
 const legacy = "programs and images on glibc 2.13 or older (CentOS 5 and 6, Debian squeeze and wheezy, redis:2.8.22, manylinux1)"
