@@ -43,7 +43,8 @@ var usr = members{folder("usr"), folder("usr/lib"), symlink("lib", "usr/lib")}
 const alone, together = true, false
 
 // trickyLayers are ways to put layers together on which engines differ, or could: overlay is what
-// overlay engines show of legacy files, others what the others show, if that is not the same.
+// overlay engines show of legacy files, others what the others show, if that is not the same,
+// with what single engines show behind it.
 // An engine that refuses an image shows nothing of it.
 var trickyLayers = []struct {
 	name            string
@@ -84,6 +85,7 @@ var trickyLayers = []struct {
 	{"a file for some where others have a folder", together, []members{{folder("b"), folder("b/c"), legacyAs("b/c/y", "1"), symlink("d", "b")}, {legacyAs("d/c", "2"), modern("d")}}, "b/c/y", "b/c"},
 	{"a hard link below a symlink that the layer replaces then", alone, []members{{symlink("d", "b")}, {legacy("c"), link("d/x", "c"), modern("d")}}, "c", "b/x=c; docker, vfs: none"},
 	{"a symlink that leads to nothing later", together, []members{{folder("b"), folder("b/x")}, {symlink("c", "b/x")}, {legacy("c/c/c"), nothing("b/x/.wh.c"), symlink("b/x/c", "/b/c")}}, "c/c/c", "none"},
+	{"an opaque lowest layer, with files before", alone, []members{{legacy("d/a.so"), legacy("b.so"), nothing(".wh..wh..opq")}}, "b.so d/a.so", "b.so; umoci: b.so d/a.so; containerd, overlayfs: b.so"},
 	{"an opaque file", alone, []members{{folder("d"), legacy("d/b.so")}, {legacy("a.so"), nothing("a.so/.wh..wh..opq")}}, "a.so d/b.so", ""},
 	{"a device that is a whiteout", together, []members{{legacy("a.so"), legacy("b.so")}, {device("a.so", 0, 0)}}, "b.so", ""},
 	{"another device", together, []members{{legacy("a.so"), legacy("b.so")}, {device("a.so", 1, 3)}}, "b.so", ""},
@@ -166,13 +168,13 @@ func TestTrickyLayers(t *testing.T) {
 			}
 			for name, got := range seen {
 				want := tc.overlay
-				if tc.others != "" && !strings.Contains(name, "overlay") {
-					all := strings.Split(tc.others, "; ")
-					want = strings.TrimPrefix(all[0], "none")
-					for _, one := range all[1:] {
-						if apart, files, _ := strings.Cut(one, ": "); apart == name {
-							want = strings.TrimPrefix(files, "none")
-						}
+				for one := range strings.SplitSeq(tc.others, "; ") {
+					apart, files, named := strings.Cut(one, ": ")
+					switch {
+					case named && apart == name:
+						want = strings.TrimPrefix(files, "none")
+					case !named && one != "" && !strings.Contains(name, "overlay"):
+						want = strings.TrimPrefix(one, "none")
 					}
 				}
 				if got != want {

@@ -27,15 +27,19 @@ const (
 	// sparing: as inPlace, but whiteouts spare what the layer itself has, wherever in the archive
 	// they are (image-spec layer.md, "Whiteouts"; umoci, TarExtractor.ociWhiteout).
 	sparing
+	// lowestInPlace: overlaid, except for the lowest layer (containerd, archive.apply in apply_linux.go:
+	// the mount of a snapshot without a parent is a bind mount).
+	lowestInPlace
 )
 
-// otherEngines are those that do not lay folders over each other. podman's vfs driver is docker's.
+// otherEngines are those that may show something else than docker's overlay2 does. podman's vfs driver is docker's.
 var otherEngines = []struct {
 	names string
 	manner
 }{
 	{"docker's vfs driver and containerd's native snapshotter", inPlace},
 	{"umoci", sparing},
+	{"containerd's overlayfs snapshotter", lowestInPlace},
 }
 
 // Merge applies layers in order. An engine that would refuse the layers shows nothing; an
@@ -46,6 +50,9 @@ func Merge(layers []*layerIndex) (*Tree, error) {
 		return nil, err
 	}
 	for _, o := range otherEngines {
+		if o.manner == lowestInPlace && !(len(layers) > 0 && slices.ContainsFunc(layers[0].Entries, (*Entry).isOpaque)) {
+			continue // the same as overlaid
+		}
 		w, err := merged(layers, o.manner)
 		if err != nil || w.same(t) {
 			continue
@@ -61,8 +68,15 @@ func Merge(layers []*layerIndex) (*Tree, error) {
 
 func merged(layers []*layerIndex, m manner) (*Tree, error) {
 	t := NewTree()
-	for _, l := range layers {
-		if err := t.apply(l, m); err != nil {
+	for n, l := range layers {
+		of := m
+		if m == lowestInPlace {
+			of = overlaid
+			if n == 0 {
+				of = inPlace
+			}
+		}
+		if err := t.apply(l, of); err != nil {
 			return nil, err
 		}
 	}
@@ -175,6 +189,8 @@ func (a *applying) add(e *Entry) error {
 func (e *Entry) isWhiteout() bool {
 	return e.Kind == KindOther && e.Flag == tar.TypeChar && e.Meta.device == (device{})
 }
+
+func (e *Entry) isOpaque() bool { return e.Kind == KindOpaque }
 
 // newWhiteout is a name that hides that of the layers below.
 func newWhiteout(layer int) *Node {
