@@ -20,8 +20,18 @@ const (
 	cfaOffset   = 0x80 // register in the low 6 bits
 	CFARestore  = 0xc0 // register in the low 6 bits
 	CFAAdvance4 = 0x04
-	cfaDefCFA   = 0x0c
 
+	cfaAdvance1      = 0x02
+	cfaRemember      = 0x0a
+	cfaRestore       = 0x0b
+	cfaDefCFA        = 0x0c
+	cfaDefRegister   = 0x0d
+	cfaDefOffset     = 0x0e
+	cfaDefExpression = 0x0f
+	cfaDefCFASF      = 0x12
+	cfaDefOffsetSF   = 0x13
+
+	dwarfRBP = 6
 	DwarfRSP = 7  // psABI, figure 3.36
 	DwarfRIP = 16 // the return address
 
@@ -112,40 +122,118 @@ var cfaOperands = map[byte]string{
 	0x13: "u", 0x14: "uu", 0x15: "uu", 0x16: "ub", 0x2e: "u", 0x2f: "uu",
 }
 
-// Advanced returns how far call frame instructions get from their start, in bytes of code.
-func Advanced(program []byte) (n uint64, ok bool) {
+// eachCFA visits call frame instructions, each with its first two operands, until visit returns false; ok is false if
+// one is not known.
+func eachCFA(program []byte, visit func(op byte, args [2]uint64) bool) (ok bool) {
 	r := leb{b: program}
 	for r.at < len(program) {
+		var args [2]uint64
 		op := r.byte()
-		switch op & 0xc0 {
-		case cfaAdvance:
-			n += uint64(op & 0x3f)
-			continue
-		case cfaOffset:
-			r.uleb()
-			continue
-		case CFARestore:
-			continue
-		}
 		operands, known := cfaOperands[op]
+		n := 0
+		if high := op & 0xc0; high != 0 {
+			op, args[0], n, known, operands = high, uint64(op&^high), 1, true, ""
+			if op == cfaOffset {
+				operands = "u"
+			}
+		}
 		if !known {
-			return 0, false
+			return false
 		}
 		for _, o := range operands {
 			switch o {
 			case 'u':
-				r.uleb()
+				args[n] = r.uleb()
 			case 'b':
 				r.at += int(min(r.uleb(), math.MaxInt32))
 			default:
 				for shift := range int(o - '0') {
-					n += uint64(r.byte()) << (8 * shift)
+					args[n] |= uint64(r.byte()) << (8 * shift)
 				}
 			}
+			n++
 		}
 		if r.bad || r.at > len(program) {
-			return 0, false
+			return false
+		}
+		if !visit(op, args) {
+			return true
 		}
 	}
-	return n, !r.bad
+	return true
+}
+
+// isAdvance reports whether a call frame instruction is one that goes on in the code.
+func isAdvance(op byte) bool { return op == cfaAdvance || op >= cfaAdvance1 && op <= CFAAdvance4 }
+
+// Advanced returns how far call frame instructions get from their start, in bytes of code.
+func Advanced(program []byte) (n uint64, ok bool) {
+	ok = eachCFA(program, func(op byte, args [2]uint64) bool {
+		if isAdvance(op) {
+			n += args[0]
+		}
+		return true
+	})
+	return n, ok
+}
+
+// CFA is where the address of a frame is, which is behind the return address: so far from a register (DWARF 4, 6.4.1).
+type CFA struct{ Reg, Off uint64 }
+
+// The CFA of a function at its start, and of one with its frame pointer in rbp.
+var (
+	EntryCFA = CFA{DwarfRSP, 8}
+	FrameCFA = CFA{dwarfRBP, 16}
+)
+
+// maxProgram bounds the bytes that are read of an FDE.
+const maxProgram = 1 << 16
+
+// CFA returns where the address of the frame is at vaddr, by the FDE of fn; ok is false if fn has none that describes
+// that, or one that is not understood.
+func (f *File) CFA(fn Func, vaddr uint64) (at CFA, ok bool) {
+	if fn.FDE == 0 {
+		return at, false
+	}
+	b, err := f.peek(fn.FDE, min(maxProgram, f.Size-fn.FDE))
+	if err != nil || len(b) < minFDE {
+		return at, false
+	}
+	end := 4 + uint64(binary.LittleEndian.Uint32(b))
+	c := f.readCIE(fn.FDE + 4 - uint64(binary.LittleEndian.Uint32(b[4:])))
+	_, n, _ := pointer(b[8:], 0, c.enc&0x0f)
+	size, _, ok := pointer(b[8+n:], 0, c.enc&0x0f)
+	r := leb{b: b, at: 8 + 2*n}
+	r.at += int(min(r.uleb(), maxProgram))
+	if !ok || r.bad || vaddr-fn.Start >= size || end > uint64(len(b)) || uint64(r.at) > end {
+		return at, false
+	}
+	known, now := false, fn.Start
+	var remembered []CFA
+	step := func(op byte, args [2]uint64) bool {
+		switch op {
+		case cfaDefCFA:
+			at, known = CFA{args[0], args[1]}, true
+		case cfaDefRegister:
+			at.Reg = args[0]
+		case cfaDefOffset:
+			at.Off = args[0]
+		case cfaDefExpression, cfaDefCFASF, cfaDefOffsetSF:
+			known = false
+		case cfaRemember:
+			remembered = append(remembered, at)
+		case cfaRestore:
+			known = known && len(remembered) > 0
+			if known {
+				at, remembered = remembered[len(remembered)-1], remembered[:len(remembered)-1]
+			}
+		default:
+			if isAdvance(op) {
+				now += args[0] * c.align
+			}
+		}
+		return now <= vaddr
+	}
+	ok = eachCFA(c.initial, step) && eachCFA(b[r.at:end], step)
+	return at, ok && known
 }

@@ -22,6 +22,8 @@ const (
 	maxFDEs = 1 << 20
 	// cieRead is how much of a CIE is read for its augmentation, in bytes.
 	cieRead = 64
+	// minFDE is how many bytes are there of an FDE that is read: a head, two addresses and what is behind them.
+	minFDE = 24
 )
 
 // EachFDE calls visit with each function that .eh_frame describes and that begins where near
@@ -157,7 +159,7 @@ func (u *unwind) entry(off, vaddr uint64) (fn Func, ok bool) {
 		return fn, false
 	}
 	b, err := u.f.peek(off, min(48, u.f.Size-off))
-	if err != nil || len(b) < 24 {
+	if err != nil || len(b) < minFDE {
 		return fn, false
 	}
 	id := uint64(binary.LittleEndian.Uint32(b[4:]))
@@ -176,7 +178,7 @@ func (u *unwind) entry(off, vaddr uint64) (fn Func, ok bool) {
 	if !ok || length > MaxVaddr {
 		return fn, false
 	}
-	fn = Func{Start: start, End: start + length}
+	fn = Func{Start: start, End: start + length, FDE: off}
 	if length == 0 {
 		fn.End = 0
 	}
@@ -204,6 +206,8 @@ func (u *unwind) entry(off, vaddr uint64) (fn Func, ok bool) {
 type cie struct {
 	enc, lsda byte
 	known     bool
+	align     uint64 // of code: the unit of advances
+	initial   []byte // call frame instructions that come before an FDE's, padded
 }
 
 // cie reads the CIE at offset off.
@@ -236,8 +240,10 @@ func (f *File) readCIE(off uint64) cie {
 	}
 	// After the string: code and data alignment, the return register, the length.
 	r := leb{b: b, at: 9 + len(aug) + 1}
-	for range 4 {
-		r.uleb()
+	c.align, _, _ = r.uleb(), r.uleb(), r.uleb()
+	begin, end := r.uleb(), 4+uint64(binary.LittleEndian.Uint32(b))
+	if begin += uint64(r.at); begin <= end && end <= uint64(len(b)) {
+		c.initial = b[begin:end]
 	}
 	for _, a := range aug[1:] {
 		switch a {
@@ -291,6 +297,7 @@ type Func struct {
 	Start uint64
 	End   uint64 // behind its last byte; 0 if that is not known
 	LSDA  uint64 // vaddr of its table of landing pads, 0 for none
+	FDE   uint64 // offset in the file of its entry in .eh_frame, 0 for none
 }
 
 // Holds reports whether vaddr may be in the function.

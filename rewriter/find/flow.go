@@ -298,7 +298,7 @@ func (f *flow) step(vaddr uint64, v value) bool {
 		return true
 	}
 	_, toMemory := i.Mem()
-	f.shown = f.shown || (toMemory && i.Op != x86asm.LEA && i.Op != x86asm.NOP || i.Calls() || i.Op == x86asm.SYSCALL) && v.held(plain) != 0
+	f.shown = f.shown || (toMemory && i.Op != x86asm.LEA && i.Op != x86asm.NOP || i.Calls() || i.Op == x86asm.SYSCALL || i.IsInt3()) && v.held(plain) != 0
 	if d, ok := f.frame[vaddr]; ok && d.ReturnsElsewhere(&i) {
 		if src, _, isReg := i.ArgGPR(1); !isReg || v.reg[src]&^other == 0 { // else the value is its target
 			f.note(vaddr, elsewhere)
@@ -409,7 +409,7 @@ func (f *flow) call(i *x86.Instr, v *value) {
 		f.callee(i, v)
 	}
 	f.afterCall(i, v)
-	if f.page[i.Addr] || f.calls[i.Addr] != nil || !f.c.comesBack(i) {
+	if f.page[i.Addr] || f.calls[i.Addr] != nil || !f.c.comesBack(i, calleeDepth) {
 		return
 	}
 	for n, at := range f.words {

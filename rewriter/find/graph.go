@@ -69,7 +69,7 @@ func (c *code) next(b *body, i *x86.Instr) (all []uint64, known bool) {
 		return []uint64{i.Target}, true
 	case x86.FlowNext, x86.FlowCall, x86.FlowCallInd:
 		all, known = c.pads(i)
-		if !i.Calls() || c.comesBack(i) {
+		if !i.Calls() || c.comesBack(i, calleeDepth) {
 			all = append(all, i.Next())
 		}
 		return all, known
@@ -167,13 +167,62 @@ const (
 	calleeDepth = 4
 )
 
-// comesBack reports whether the call i may return: all do that are not proved to end the program, or
-// to leave by an exception or a long jump.
-func (c *code) comesBack(i *x86.Instr) bool {
-	if v, fixed := i.MemVaddr(); fixed && i.Flow == x86.FlowCallInd {
-		return !endless(c.importAt(v))
+// comesBack reports whether the call i may return: all do that are not proved to end the program, to
+// leave by an exception or a long jump, or not to return for another reason. Depth is how many calls deep a callee is
+// looked into.
+func (c *code) comesBack(i *x86.Instr, depth int) bool {
+	v, fixed := i.MemVaddr()
+	switch {
+	case i.Flow == x86.FlowCall:
+		return c.returns(i.Target, depth) && !c.last(i)
+	case fixed && endless(c.importAt(v)):
+		return false
 	}
-	return i.Flow != x86.FlowCall || c.returns(i.Target, calleeDepth)
+	return !c.last(i)
+}
+
+// maxPadding bounds the padding between two functions, in instructions.
+const maxPadding = 64
+
+// last reports whether the unwind tables contradict that the code goes on behind the call i: it is the last instruction
+// that they describe as one function, and nothing but padding is before the next one, which begins
+// with another depth of the stack.
+func (c *code) last(i *x86.Instr) bool {
+	d, ok := c.fn.around(i.Addr)
+	if !ok || d.FDE == 0 || d.End != i.Next() {
+		return false
+	}
+	at := d.End
+	for range maxPadding {
+		if p, ok := c.at(at); c.fn.starts.has(at) || !ok || p.Op != x86asm.NOP && !p.IsInt3() {
+			break
+		} else {
+			at = p.Next()
+		}
+	}
+	before, ok := c.f.CFA(d, i.Addr)
+	behind, known := c.f.CFA(c.fn.at(at), at)
+	if !ok || !known || behind.Reg != elf.DwarfRSP || c.unbalanced(at, behind) {
+		return false
+	}
+	// What rbp points to was saved above rsp, and a call writes below it.
+	return before.Reg == elf.DwarfRSP && before.Off != behind.Off || before == elf.FrameCFA && behind == elf.EntryCFA
+}
+
+// maxUnbalanced is how many instructions of a function are looked at for a return.
+const maxUnbalanced = 200
+
+// unbalanced reports whether the function at an address is seen to return with another depth of the stack
+// than the unwind tables say that it begins with.
+func (c *code) unbalanced(at uint64, begin elf.CFA) bool {
+	d := x86.Depth{SP: x86.WordSize - int64(begin.Off), HasSP: true}
+	for i := range c.straight(at, maxUnbalanced) {
+		if i.Flow == x86.FlowRet {
+			return d.HasSP && d.SP != 0
+		}
+		d.Over(i)
+	}
+	return false
 }
 
 // returns reports whether the function at target may return.
@@ -193,9 +242,7 @@ func (c *code) returns(target uint64, deep int) bool {
 		switch {
 		case !ok || i.Flow == x86.FlowRet || i.Flow == x86.FlowIndirect && !(fixed && endless(c.importAt(v))):
 			return false
-		case i.Flow == x86.FlowIndirect, i.Flow == x86.FlowCall && !c.returns(i.Target, deep-1):
-			return true
-		case i.Flow == x86.FlowCallInd && !c.comesBack(&i):
+		case i.Flow == x86.FlowIndirect, i.Calls() && !c.comesBack(&i, deep-1):
 			return true
 		}
 		if i.Calls() { // it comes back

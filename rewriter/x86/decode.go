@@ -65,7 +65,7 @@ const (
 	FlowIndirect                 // a jump through a register or memory
 	FlowCallInd                  // a call through a register or memory, then the next one
 	FlowRet                      // the caller
-	FlowStop                     // nowhere: ud2, hlt, int3
+	FlowStop                     // nowhere: ud2, hlt
 )
 
 // Instr is one decoded instruction.
@@ -131,14 +131,14 @@ func (i *Instr) classify() {
 		i.Flow = FlowCallInd
 	case i.Op == x86asm.RET || i.Op == x86asm.LRET || i.Op == x86asm.IRET || i.Op == x86asm.IRETD || i.Op == x86asm.IRETQ:
 		i.Flow = FlowRet
-	case i.Op == x86asm.UD2 || i.Op == x86asm.UD1 || i.Op == x86asm.HLT || i.IsInt3():
+	case i.Op == x86asm.UD2 || i.Op == x86asm.UD1 || i.Op == x86asm.HLT:
 		i.Flow = FlowStop
 	case isRel:
 		i.Flow = FlowCond
 	}
 }
 
-// IsInt3 reports whether it is a breakpoint, which compilers also pad with.
+// IsInt3 reports whether it is a breakpoint, behind which programs go on, and which linkers also pad with.
 func (i *Instr) IsInt3() bool {
 	n, ok := i.Args[0].(x86asm.Imm)
 	return i.Op == x86asm.INT && ok && n == 3

@@ -95,7 +95,7 @@ func TestEffects(t *testing.T) {
 		{"notrack jmp *%rax", "3effe0", set(Rax), 0, 0, FlowIndirect},
 		{"repz ret", "f3c3", 0, 0, 0, FlowRet},
 		{"ret $8", "c20800", 0, 0, 0, FlowRet},
-		{"int3", "cc", 0, 0, 0, FlowStop},
+		{"int3", "cc", 0, 0, 0, FlowNext},
 		{"ud2", "0f0b", 0, 0, 0, FlowStop},
 		{"hlt", "f4", 0, 0, 0, FlowStop},
 	} {

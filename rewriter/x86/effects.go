@@ -114,6 +114,9 @@ func (i *Instr) operandEffects() {
 		return
 	}
 	e, ok := effects[i.Op]
+	if i.IsInt3() {
+		e, ok = effects[x86asm.NOP], true
+	}
 	if i.Op == x86asm.MOVSD && i.HasVector() {
 		ok = false // the SSE instruction of the same name
 	}
