@@ -205,7 +205,7 @@ func (c *code) last(i *x86.Instr) bool {
 	if !ok || !known || behind.Reg != elf.DwarfRSP || c.unbalanced(at, behind) {
 		return false
 	}
-	// What rbp points to was saved above rsp, and a call writes below it.
+	// The word at rbp was saved above rsp, and a call writes below it.
 	return before.Reg == elf.DwarfRSP && before.Off != behind.Off || before == elf.FrameCFA && behind == elf.EntryCFA
 }
 
