@@ -4,6 +4,9 @@
 package x86
 
 import (
+	"bytes"
+	"slices"
+
 	"golang.org/x/arch/x86/x86asm"
 )
 
@@ -96,22 +99,53 @@ func Decode(b []byte, addr uint64) (i Instr, ok bool) {
 	if len(b) > MaxLen {
 		b = b[:MaxLen]
 	}
-	if isEndbr64(b) {
-		return Instr{Inst: x86asm.Inst{Op: x86asm.NOP, Len: 4, Mode: 64}, Addr: addr, Known: true}, true
+	if op, n := bare(b); n > 0 {
+		return Instr{Inst: x86asm.Inst{Op: op, Len: n, Mode: 64}, Addr: addr, Known: true}, true
 	}
+	b, more := withoutADX(b)
 	inst, err := x86asm.Decode(b, 64)
 	if err != nil || inst.Op == 0 || inst.Len <= 0 || inst.Len > len(b) {
 		return Instr{}, false
 	}
+	inst.Len += more
 	i = Instr{Inst: inst, Addr: addr}
 	i.classify()
 	i.effects()
 	return i, true
 }
 
-// isEndbr64 knows endbr64 (f3 0f 1e fa), which x86asm v0.32 takes for a lone prefix.
-func isEndbr64(b []byte) bool {
-	return len(b) >= 4 && b[0] == 0xf3 && b[1] == 0x0f && b[2] == 0x1e && b[3] == 0xfa
+// bare knows instructions without operands that x86asm v0.32 takes for others, and their length in bytes: endbr64
+// (f3 0f 1e fa), which it takes for a lone prefix, vzeroupper and vzeroall (VEX.0F 77), which it takes for longer ones.
+func bare(b []byte) (op x86asm.Op, n int) {
+	switch {
+	case isEndbr64(b):
+		return x86asm.NOP, 4
+	case len(b) >= 3 && b[0] == 0xc5 && b[1]&3 == 0 && b[2] == 0x77:
+		n = 3
+	case len(b) >= 4 && b[0] == 0xc4 && b[1]&0x1f == 1 && b[2]&3 == 0 && b[3] == 0x77:
+		n = 4
+	default:
+		return 0, 0
+	}
+	if b[n-2]&4 != 0 {
+		return x86asm.VZEROALL, n
+	}
+	return x86asm.VZEROUPPER, n
+}
+
+func isEndbr64(b []byte) bool { return bytes.HasPrefix(b, []byte{0xf3, 0x0f, 0x1e, 0xfa}) }
+
+// withoutADX returns adcx and adox, which x86asm v0.32 does not know, as the adc with the same operands, and how many bytes
+// that is shorter: 66 or f3, perhaps REX, 0f 38 f6 for REX, 13 (SDM vol. 2, ADCX).
+func withoutADX(b []byte) (as []byte, shorter int) {
+	rex := 1
+	if len(b) > 1 && b[1]&0xf0 == 0x40 {
+		rex = 2
+	}
+	if len(b) == 0 || b[0] != 0x66 && b[0] != 0xf3 || !bytes.HasPrefix(b[rex:], []byte{0x0f, 0x38, 0xf6}) {
+		return b, 0
+	}
+	return slices.Concat(b[1:rex], []byte{0x13}, b[rex+3:]), 3
 }
 
 // classify fills in flow and target.

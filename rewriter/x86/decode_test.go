@@ -83,6 +83,20 @@ func TestEffects(t *testing.T) {
 		{"fnstsw %ax", "dfe0", 0, 0, set(Rax), FlowNext},
 		{"nopw (%rax,%rax)", "660f1f840000000000", 0, 0, 0, FlowNext},
 		{"endbr64", "f30f1efa", 0, 0, 0, FlowNext},
+		{"vzeroupper", "c5f877", 0, 0, 0, FlowNext},
+		{"vzeroall", "c5fc77", 0, 0, 0, FlowNext},
+		{"vzeroupper, with three bytes of VEX", "c4e17877", 0, 0, 0, FlowNext},
+		{"adcx %rdi,%r12", "664c0f38f6e7", set(Rdi, R12), set(R12), 0, FlowNext},
+		{"adox 8(%rip),%ecx", "f30f38f60d08000000", set(Rcx), set(Rcx), 0, FlowNext},
+		{"xbegin", "c7f810000000", 0, 0, set(Rax), FlowCond},
+		{"xend", "0f01d5", 0, 0, 0, FlowNext},
+		{"xtest", "0f01d6", 0, 0, 0, FlowNext},
+		{"xabort", "c6f8ff", 0, 0, set(Rax), FlowNext},
+		{"vldmxcsr (%rsp)", "c5f8ae1424", set(Rsp), 0, 0, FlowNext},
+		{"vstmxcsr (%rsp)", "c5f8ae1c24", set(Rsp), 0, 0, FlowNext},
+		{"rdfsbase %rcx", "f3480faec1", 0, set(Rcx), 0, FlowNext},
+		{"wrfsbase %rcx", "f3480faed1", set(Rcx), 0, 0, FlowNext},
+		{"enter", "c8100000", set(Rbp, Rsp), set(Rbp, Rsp), 0, FlowNext},
 		{"jmp", "eb10", 0, 0, 0, FlowJump},
 		{"je", "0f8410000000", 0, 0, 0, FlowCond},
 		{"jrcxz", "e310", set(Rcx), 0, 0, FlowCond},
@@ -100,7 +114,7 @@ func TestEffects(t *testing.T) {
 		{"hlt", "f4", 0, 0, 0, FlowStop},
 	} {
 		b := unhex(t, c.code)
-		i, ok := Decode(b, 0x1000)
+		i, ok := Decode(append(b[:len(b):len(b)], unhex(t, "48c7c3000460ffffd3")...), 0x1000)
 		if !ok || i.Len != len(b) || i.Flow != c.flow {
 			t.Errorf("%s: decoded %v, %d bytes, flow %d", c.name, ok, i.Len, i.Flow)
 			continue

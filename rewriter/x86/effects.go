@@ -44,7 +44,7 @@ func buildEffects() map[x86asm.Op]effect {
 	}
 	add(effect{first: opWrite}, x86asm.MOV, x86asm.MOVZX, x86asm.MOVSX, x86asm.MOVSXD, x86asm.LEA, x86asm.POP,
 		x86asm.CVTTSS2SI, x86asm.CVTTSD2SI, x86asm.CVTSS2SI, x86asm.CVTSD2SI, x86asm.LZCNT, x86asm.TZCNT, x86asm.POPCNT, x86asm.MOVNTI, x86asm.MOVBE, x86asm.RDRAND, x86asm.FNSTSW, x86asm.FNSTCW,
-		x86asm.STMXCSR,
+		x86asm.STMXCSR, x86asm.VSTMXCSR, x86asm.RDFSBASE, x86asm.RDGSBASE,
 		x86asm.ANDN, x86asm.BEXTR, x86asm.BLSI, x86asm.BLSMSK, x86asm.BLSR, x86asm.BZHI, x86asm.PDEP, x86asm.PEXT, x86asm.RORX,
 		x86asm.SARX, x86asm.SHLX, x86asm.SHRX)
 	addRange(effect{first: opWrite}, x86asm.SETA, x86asm.SETS)
@@ -54,15 +54,17 @@ func buildEffects() map[x86asm.Op]effect {
 	addRange(effect{first: opUpdate}, firstMove, lastMove)
 	addRange(effect{first: opNone}, x86asm.JA, x86asm.JS) // among them those that follow below
 	add(effect{first: opRead}, x86asm.CMP, x86asm.TEST, x86asm.BT, x86asm.PUSH, x86asm.JMP, x86asm.CALL, x86asm.LJMP, x86asm.LCALL,
-		x86asm.RET, x86asm.LRET, x86asm.LDMXCSR, x86asm.FLDCW, x86asm.CLFLUSH)
+		x86asm.RET, x86asm.LRET, x86asm.LDMXCSR, x86asm.VLDMXCSR, x86asm.WRFSBASE, x86asm.WRGSBASE, x86asm.FLDCW, x86asm.CLFLUSH)
 	add(effect{first: opNone}, x86asm.NOP, x86asm.PAUSE, x86asm.MFENCE, x86asm.LFENCE, x86asm.SFENCE, x86asm.CLD, x86asm.STD,
 		x86asm.CLC, x86asm.STC, x86asm.CMC, x86asm.UD1, x86asm.UD2, x86asm.HLT, x86asm.EMMS, x86asm.FWAIT, x86asm.PUSHFQ, x86asm.POPFQ,
-		x86asm.PREFETCHNTA, x86asm.PREFETCHT0, x86asm.PREFETCHT1, x86asm.PREFETCHT2, x86asm.PREFETCHW, x86asm.VZEROUPPER, x86asm.VZEROALL)
+		x86asm.PREFETCHNTA, x86asm.PREFETCHT0, x86asm.PREFETCHT1, x86asm.PREFETCHT2, x86asm.PREFETCHW, x86asm.XEND, x86asm.XTEST)
+	add(effect{first: opNone, partial: RegsOf(Rax)}, x86asm.XBEGIN, x86asm.XABORT) // the status of an abort
 	add(effect{first: opSwap}, x86asm.XCHG, x86asm.XADD)
 	add(effect{first: opTwo, reads: RegsOf(Rdx)}, x86asm.MULX)
 	add(effect{first: opUpdate, reads: RegsOf(Rax), partial: RegsOf(Rax)}, x86asm.CMPXCHG)
 	add(effect{first: opUpdate, reads: RegsOf(Rax, Rbx, Rcx, Rdx), partial: RegsOf(Rax, Rdx)}, x86asm.CMPXCHG8B, x86asm.CMPXCHG16B)
 	add(effect{first: opNone, reads: RegsOf(Rbp), writes: RegsOf(Rbp, Rsp)}, x86asm.LEAVE)
+	add(effect{first: opNone, reads: RegsOf(Rbp, Rsp), writes: RegsOf(Rbp, Rsp)}, x86asm.ENTER)
 	add(effect{reads: RegsOf(Rax), writes: RegsOf(Rdx)}, x86asm.CDQ, x86asm.CQO)
 	add(effect{reads: RegsOf(Rax), partial: RegsOf(Rdx)}, x86asm.CWD)
 	add(effect{reads: RegsOf(Rax), writes: RegsOf(Rax)}, x86asm.CDQE, x86asm.CWDE)

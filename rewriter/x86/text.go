@@ -28,6 +28,9 @@ func (i *Instr) Text(raw []byte) string {
 		return "endbr64"
 	}
 	t := x86asm.GNUSyntax(i.Inst, i.Addr, nil)
+	if _, n := withoutADX(raw); n > 0 {
+		t = map[byte]string{0x66: "adcx", 0xf3: "adox"}[raw[0]] + strings.TrimPrefix(t, "adc")
+	}
 	words := strings.Fields(t)
 	for n, w := range words {
 		switch w {
