@@ -288,6 +288,8 @@ func (f *File) readProgs(n int) error {
 			return Damaged("segment %d (vaddr %#x, memsz %#x) ends beyond the address space", i, p.Vaddr, p.Memsz)
 		case last != nil && p.Vaddr < last.Vaddr+last.Memsz:
 			tangled = NewSkip(KindTangled, "segment %d at vaddr %#x overlaps or precedes segment %d", i, p.Vaddr, last.Index)
+		case last != nil && p.covers(last):
+			tangled = NewSkip(KindTangled, "segment %d at vaddr %#x covers the last page of segment %d", i, p.Vaddr, last.Index)
 		}
 		last = p
 	}
@@ -295,6 +297,12 @@ func (f *File) readProgs(n int) error {
 		return Damaged("no PT_LOAD segment")
 	}
 	return tangled
+}
+
+// covers reports whether the first page of p lies over the last one of the segment before it, where code of one is
+// expected: the two pages are different ones of the file.
+func (p *Prog) covers(last *Prog) bool {
+	return p.Vaddr&^(PageSize-1) < last.Vaddr+last.Filesz && p.Vaddr-p.Off != last.Vaddr-last.Off && p.Filesz > 0 && (p.Flags|last.Flags)&PFX != 0
 }
 
 // readSections reads the section headers. Damaged ones are not a reason to skip a file that

@@ -5,6 +5,7 @@
 package find
 
 import (
+	"cmp"
 	"encoding/binary"
 	"maps"
 	"slices"
@@ -60,13 +61,38 @@ func (s *search) run() error {
 			return err
 		}
 	}
-	if len(s.words) == 0 {
-		return nil
+	if err := s.seams(); err != nil || len(s.words) == 0 {
+		return err
 	}
 	words := slices.Sorted(maps.Keys(s.words))
 	return s.f.EachChunk(elf.PFX, 0, func(_ *elf.Prog, b []byte, vaddr uint64, lo, hi int) {
 		s.loads(b, vaddr, lo, hi, words)
 	})
+}
+
+// seams searches for instructions that begin in one executable segment and end in the next one, which is from another
+// place in the file. They stay unknown: nothing reads them whole.
+func (s *search) seams() error {
+	const n = x86.MaxLen - 1
+	for i := range s.f.Progs {
+		p := &s.f.Progs[i]
+		end := elf.PageUp(p.Vaddr + p.Filesz)
+		q, off := s.f.Load(end), p.Off+(end-n-p.Vaddr)
+		if p.Type != elf.PTLoad || p.Flags&elf.PFX == 0 || q == nil || q.Flags&elf.PFX == 0 || q.Vaddr-q.Off == p.Vaddr-p.Off || !s.f.InFile(off, n) {
+			continue
+		}
+		b, err := s.f.Bytes(off, n)
+		behind, err2 := s.f.Mem(end, n)
+		if err = cmp.Or(err, err2); err != nil {
+			return err
+		}
+		s.in = p
+		known := len(s.sites)
+		s.inCode(append(b, behind...), end-n, 0, n+len(behind))
+		crossing := slices.DeleteFunc(s.sites[known:], func(a Site) bool { return a.Vaddr >= end || a.Vaddr+uint64(a.Len) <= end })
+		s.sites = s.sites[:known+len(crossing)]
+	}
+	return nil
 }
 
 // pages returns an executable segment with what is mapped before and behind its content: a kernel maps whole pages,

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/rewriter/elf"
+	. "vfix.dev/vfix/rewriter/find"
 )
 
 // reprog rewrites the program headers of a file.
@@ -71,6 +72,11 @@ func TestLayouts(t *testing.T) {
 		{"p_align that is not a power of two", false, true, each(func(first, second *elf.Prog) { first.Align, second.Align = 0x201000, 3 }), false, 1, []Form{Lea}, ""},
 		{"p_align 0", false, true, each(func(first, second *elf.Prog) { first.Align, second.Align = 0, 0 }), false, 1, []Form{Lea}, ""},
 		{"segments overlap", false, true, each(func(first, second *elf.Prog) { second.Vaddr = first.Vaddr + 0x800 }), false, anyNumber, []Form{Left}, ""},
+		{"one begins in a page of the other, which is elsewhere in the file", true, true, each(func(first, second *elf.Prog) {
+			const n = 0x80
+			second.Flags, second.Vaddr = elf.PFR|elf.PFX, elf.PageUp(first.Vaddr+first.Memsz)-elf.PageSize+n
+			second.Off, second.Filesz, second.Memsz = second.Off+n, second.Filesz-n, second.Filesz-n
+		}), false, anyNumber, []Form{Left}, ""},
 		{"segments are out of order", false, true, each(func(first, second *elf.Prog) { *first, *second = *second, *first }), false, anyNumber, []Form{Left}, ""},
 		{"segments are out of order, without a site", false, false, each(func(first, second *elf.Prog) { *first, *second = *second, *first }), false, 0, nil, "overlaps or precedes"},
 		{"the text is mapped twice", false, true, each(func(first, second *elf.Prog) {
@@ -126,6 +132,31 @@ func TestLayouts(t *testing.T) {
 					checkPatched(t, file, p, Options{})
 				})
 			}
+		}
+	}
+}
+
+// TestSeam: an instruction that begins in one segment and ends in the next one, from another place in the file.
+func TestSeam(t *testing.T) {
+	site := asm(t, movRaxTime+callRax+"c3")
+	for n := 1; n < 7; n++ {
+		e := testELF{text: make([]byte, 2*elf.PageSize), data: append(bytes.Clone(site[n:]), make([]byte, 32)...)}
+		copy(e.text[elf.PageSize-n:], site[:n])
+		file := reprog(t, e.build(), func(ps []elf.Prog) []elf.Prog {
+			var loads []*elf.Prog
+			for i := range ps {
+				if ps[i].Type == elf.PTLoad {
+					loads = append(loads, &ps[i])
+				}
+			}
+			loads[0].Filesz -= elf.PageSize
+			loads[0].Memsz = loads[0].Filesz
+			loads[1].Vaddr, loads[1].Flags = loads[0].Vaddr+loads[0].Memsz, elf.PFR|elf.PFX
+			return ps
+		})
+		r := scanFile(t, file)
+		if len(r.Sites) != 1 || r.Sites[0].Verdict != Unknown || r.Sites[0].Vaddr != e.textVaddr()+elf.PageSize-uint64(n) {
+			t.Errorf("%d bytes before the seam: got %+v", n, r.Sites)
 		}
 	}
 }
