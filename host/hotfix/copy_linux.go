@@ -104,7 +104,7 @@ func (k *copyFolder) put(ctx context.Context, want contents.Meta, size int64, r 
 
 // metaOf is the metadata of a container's file as seen from outside.
 func (k *copyFolder) metaOf(m contents.Meta) (out store.Meta, err error) {
-	euid, egid := os.Geteuid(), os.Getegid()
+	euid, egid := uint32(os.Geteuid()), uint32(os.Getegid())
 	switch {
 	case k.e.Rootless:
 		if m.UID != 0 || m.GID != 0 {
@@ -120,10 +120,10 @@ func (k *copyFolder) metaOf(m contents.Meta) (out store.Meta, err error) {
 	m.Xattrs = maps.Clone(m.Xattrs)
 	delete(m.Xattrs, store.LabelXattr) // of the machine where the image was made
 	if raw, ok := m.Xattrs[capabilityXattr]; ok && k.e.ShiftUID != 0 {
-		m.Xattrs[capabilityXattr] = namespacedCapability(raw, uint32(k.e.ShiftUID))
+		m.Xattrs[capabilityXattr] = namespacedCapability(raw, k.e.ShiftUID)
 	}
 	mtime := unix.NsecToTimespec(m.Mtime.UnixNano())
-	return store.Meta{UID: uint32(m.UID), GID: uint32(m.GID), Mode: uint32(m.Mode), Atime: mtime, Mtime: mtime, Xattrs: m.Xattrs}, nil
+	return store.Meta{UID: m.UID, GID: m.GID, Mode: m.Mode, Atime: mtime, Mtime: mtime, Xattrs: m.Xattrs}, nil
 }
 
 // capabilityXattr holds a program's capabilities. Its first word has the revision in its

@@ -39,7 +39,7 @@ type TarMember struct {
 	Path string
 	// Sparse says that Size includes the holes, which the archive does not hold.
 	Sparse bool
-	Number int // in the archive, the first being 1
+	Number uint32 // in the archive, the first being 1
 	// Content is what a regular file holds.
 	Content io.Reader
 }
@@ -54,7 +54,7 @@ func Members(r io.Reader) iter.Seq2[*TarMember, error] {
 	}
 	return func(yield func(*TarMember, error) bool) {
 		tr := tar.NewReader(r)
-		for n := 1; ; n++ {
+		for n := uint32(1); ; n++ {
 			m, err := nextMember(tr, n)
 			if err == io.EOF || !yield(m, err) || err != nil {
 				return
@@ -64,7 +64,7 @@ func Members(r io.Reader) iter.Seq2[*TarMember, error] {
 }
 
 // nextMember reads the header of member number n.
-func nextMember(tr *tar.Reader, n int) (*TarMember, error) {
+func nextMember(tr *tar.Reader, n uint32) (*TarMember, error) {
 	h, err := tr.Next()
 	switch {
 	case err == nil:

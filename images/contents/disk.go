@@ -142,7 +142,7 @@ func (d *Disk) Tree(ctx context.Context, s *Session) (*Tree, error) {
 	}
 	idx := &layerIndex{Title: d.Path, Entries: d.entries}
 	for n, e := range d.entries {
-		e.Number = n + 1
+		e.Number = uint32(n + 1)
 	}
 	t := NewTree()
 	t.spool, t.disk = &s.spool, d

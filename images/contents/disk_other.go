@@ -57,7 +57,7 @@ func (e *Entry) MakeNode(*os.Root, string) ([]Loss, error) {
 
 // DiskMeta is the metadata of a file.
 func DiskMeta(fi fs.FileInfo) Meta {
-	return Meta{Mode: int64(fi.Mode().Perm()), Mtime: fi.ModTime()}
+	return Meta{Mode: uint32(fi.Mode().Perm()), Mtime: fi.ModTime()}
 }
 
 func FileXattrs(*os.File) (map[string]string, error) { return nil, nil }

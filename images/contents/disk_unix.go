@@ -57,7 +57,7 @@ func (m *Meta) Give(to *os.File) (lost []Loss, err error) {
 	if err != nil {
 		return nil, err
 	}
-	mode := uint32(m.Mode)
+	mode := m.Mode
 	if len(lost) > 0 {
 		if mode&setID != 0 {
 			lost = append(lost, Loss{Kind: "setuid/setgid"})
@@ -166,14 +166,14 @@ func (e *Entry) MakeNode(root *os.Root, name string) (lost []Loss, err error) {
 	}
 	defer at.Close()
 	const private = 0o600
-	err = mknodat(int(at.Fd()), base, kind|private, unix.Mkdev(uint32(e.Meta.device.major), uint32(e.Meta.device.minor)))
+	err = mknodat(int(at.Fd()), base, kind|private, unix.Mkdev(uint32(e.Meta.device.major()), uint32(e.Meta.device.minor())))
 	if onlyRoot(err) || errors.Is(err, unix.ENOTSUP) {
 		return []Loss{{Kind: "device"}}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("mknod: %w", err)
 	}
-	mode := uint32(e.Meta.Mode)
+	mode := e.Meta.Mode
 	if lost, err = e.Meta.giveOwnerAt(int(at.Fd()), base); err != nil {
 		return nil, err
 	}
@@ -217,19 +217,19 @@ func (m *Meta) giveOwnerAt(at int, base string) ([]Loss, error) {
 
 // giveOwner gives a file its owner with chown; one that only root may give is left out and returned.
 func (m *Meta) giveOwner(is *unix.Stat_t, chown func(uid, gid int) error) (lost []Loss, err error) {
-	if int(is.Uid) == m.UID && int(is.Gid) == m.GID {
+	if is.Uid == m.UID && is.Gid == m.GID {
 		return nil, nil
 	}
-	err = chown(m.UID, m.GID)
+	err = chown(int(m.UID), int(m.GID))
 	switch {
 	case err == nil:
 		return nil, nil
 	case !onlyRoot(err):
 		return nil, fmt.Errorf("keep %v: %w", m.owner(), err)
-	case m.UID == int(is.Uid):
+	case m.UID == is.Uid:
 		return []Loss{{LostGroup, fmt.Sprint(m.GID)}}, nil
 	}
-	_ = chown(-1, m.GID) // a group of the caller's
+	_ = chown(-1, int(m.GID)) // a group of the caller's
 	return []Loss{m.owner()}, nil
 }
 
@@ -243,9 +243,9 @@ func DiskMeta(fi fs.FileInfo) Meta {
 	m := Meta{Mtime: fi.ModTime()}
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
 		const permissions = 0o7777
-		m.Mode, m.UID, m.GID = int64(st.Mode)&permissions, int(st.Uid), int(st.Gid)
+		m.Mode, m.UID, m.GID = uint32(st.Mode)&permissions, st.Uid, st.Gid
 		if fi.Mode()&fs.ModeDevice != 0 {
-			m.device = device{int64(unix.Major(uint64(st.Rdev))), int64(unix.Minor(uint64(st.Rdev)))}
+			m.device = newDevice(unix.Major(uint64(st.Rdev)), unix.Minor(uint64(st.Rdev)))
 		}
 	}
 	return m

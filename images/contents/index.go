@@ -49,13 +49,13 @@ const (
 
 // Meta is all that a file has besides its name and content.
 type Meta struct {
-	Mode     int64 // the permission bits with setuid, setgid and sticky: 07777
-	UID, GID int
-	owners   owners // empty for none
+	Mode     uint32 // the permission bits with setuid, setgid and sticky: 07777
+	UID, GID uint32
+	device   device                // 0 for anything else
+	owners   unique.Handle[owners] // zero for none
 	Mtime    time.Time
 	Xattrs   map[string]string
 	linked   *linked // nil if no hard links followed the file
-	device   device  // 0:0 for anything else
 }
 
 // owners are the names of a user and a group.
@@ -67,21 +67,31 @@ type linked struct {
 	own string // security.capability of the file's own header
 }
 
-// device is the number of a device.
-type device struct{ major, minor int64 }
+// device is the number of a device as mknod(2) keeps it: 12 bits of the major number, 20 of the minor one.
+// Engines pass on all bits of a tar header.
+type device uint32
+
+const minorBits = 20
+
+func newDevice[n int64 | uint32](major, minor n) device {
+	return device(uint32(major)<<minorBits | uint32(minor)&(1<<minorBits-1))
+}
+
+func (d device) major() int64 { return int64(d >> minorBits) }
+func (d device) minor() int64 { return int64(d & (1<<minorBits - 1)) }
 
 // CapabilityDisputed reports whether engines differ on the file's security.capability.
 func (m *Meta) CapabilityDisputed() bool {
 	return m.linked != nil && m.linked.own != m.Xattrs[capability]
 }
 
-// Entry is one member of a layer.
+// Entry is one member of a layer: 144 bytes, and an image has hundreds of thousands.
 type Entry struct {
 	Kind kind
-	Flag byte   // the tar type flag of KindOther
-	Name string // cleaned; for a whiteout, the name that it hides
+	Flag byte // the tar type flag of KindOther
 	// Number is that of the member in the archive, the first being 1.
-	Number int
+	Number uint32
+	Name   string // cleaned; for a whiteout, the name that it hides
 	Link   string // target of a symlink as written, of a hard link cleaned
 	Size   int64
 	Meta   Meta
@@ -246,8 +256,11 @@ func inPool(name string) string {
 func NewMeta(h *tar.Header) Meta {
 	const permissions = 0o7777
 	m := Meta{
-		Mode: h.Mode & permissions, UID: h.Uid, GID: h.Gid, Mtime: h.ModTime,
-		owners: unique.Make(owners{h.Uname, h.Gname}).Value(), device: device{h.Devmajor, h.Devminor},
+		Mode: uint32(h.Mode & permissions), UID: uint32(h.Uid), GID: uint32(h.Gid), Mtime: h.ModTime,
+		device: newDevice(h.Devmajor, h.Devminor),
+	}
+	if names := (owners{h.Uname, h.Gname}); names != (owners{}) {
+		m.owners = unique.Make(names)
 	}
 	for k, v := range h.PAXRecords {
 		if name, ok := strings.CutPrefix(k, blob.XattrPrefix); ok {

@@ -32,3 +32,14 @@ func TestUnknownKinds(t *testing.T) {
 		}
 	}
 }
+
+// TestDeviceNumber: mknod(2) keeps 12 bits of the major number and 20 of the minor one, so engines make other devices of
+// numbers above, and a whiteout of 4096:0.
+func TestDeviceNumber(t *testing.T) {
+	for _, tc := range [][4]int64{{1, 3, 1, 3}, {4095, 1<<20 - 1, 4095, 1<<20 - 1}, {4096, 0, 0, 0}, {4097, 1 << 20, 1, 0}} {
+		h := NewMeta(&tar.Header{Typeflag: tar.TypeChar, Devmajor: tc[0], Devminor: tc[1]})
+		if got := [2]int64{h.device.major(), h.device.minor()}; got != [2]int64(tc[2:]) {
+			t.Errorf("%d:%d: got %v, want %v", tc[0], tc[1], got, tc[2:])
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unique"
 
 	"github.com/klauspost/compress/gzip"
 
@@ -190,7 +191,7 @@ func (e *Entry) Header(name string) *tar.Header {
 	case KindSymlink:
 		hdr.Typeflag, hdr.Linkname = tar.TypeSymlink, e.Link
 	case KindOther:
-		hdr.Typeflag, hdr.Devmajor, hdr.Devminor = e.Flag, e.Meta.device.major, e.Meta.device.minor
+		hdr.Typeflag, hdr.Devmajor, hdr.Devminor = e.Flag, e.Meta.device.major(), e.Meta.device.minor()
 	default:
 		hdr.Typeflag, hdr.Size = tar.TypeReg, e.Size
 	}
@@ -212,8 +213,11 @@ func linkHeader(name, target string, e *Entry) *tar.Header {
 // of a second; archive/tar adds records only if there is something to keep.
 func (m *Meta) header(name string) *tar.Header {
 	h := &tar.Header{
-		Name: name, Mode: m.Mode, Uid: m.UID, Gid: m.GID, Uname: m.owners.user, Gname: m.owners.group,
+		Name: name, Mode: int64(m.Mode), Uid: int(m.UID), Gid: int(m.GID),
 		ModTime: m.Mtime, Format: tar.FormatPAX,
+	}
+	if m.owners != (unique.Handle[owners]{}) {
+		h.Uname, h.Gname = m.owners.Value().user, m.owners.Value().group
 	}
 	for k, v := range m.Xattrs {
 		if h.PAXRecords == nil {
@@ -238,7 +242,7 @@ func (m *Meta) Differs(o *Meta) string {
 		add("mtime", m.Mtime.UTC(), o.Mtime.UTC())
 	}
 	if got, want := m.device, o.device; got != want {
-		add("device", fmt.Sprintf("%d:%d", got.major, got.minor), fmt.Sprintf("%d:%d", want.major, want.minor))
+		add("device", fmt.Sprintf("%d:%d", got.major(), got.minor()), fmt.Sprintf("%d:%d", want.major(), want.minor()))
 	}
 	if !maps.Equal(m.Xattrs, o.Xattrs) {
 		add("xattrs", SortedKeys(m.Xattrs), SortedKeys(o.Xattrs))
@@ -249,7 +253,7 @@ func (m *Meta) Differs(o *Meta) string {
 // Extra is a file that is not in the base.
 type Extra struct {
 	Name string // of a directory with a slash at its end
-	Mode int64
+	Mode uint32
 	Body []byte
 	Link string // target, for a symlink
 	Like *Meta  // owner, mode and time; nil: root's, of mode, from the epoch

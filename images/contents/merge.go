@@ -32,36 +32,51 @@ const (
 	lowestInPlace
 )
 
-// otherEngines are those that may show something else than docker's overlay2 does. podman's vfs driver is docker's.
-var otherEngines = []struct {
+// others are engines that apply layers in a manner of their own.
+type others struct {
 	names string
 	manner
-}{
+}
+
+// otherEngines may show something else than docker's overlay2 does. podman's vfs driver is docker's.
+var otherEngines = []others{
 	{"docker's vfs driver and containerd's native snapshotter", inPlace},
 	{"umoci", sparing},
 	{"containerd's overlayfs snapshotter", lowestInPlace},
 }
 
 // Merge applies layers in order. An engine that would refuse the layers shows nothing; an
-// error is of overlay engines.
+// error is of overlay engines. Of views that are the same, one tree is in memory at a time.
 func Merge(layers []*layerIndex) (*Tree, error) {
-	t, err := merged(layers, overlaid)
-	if err != nil {
-		return nil, err
+	type view struct {
+		others
+		shows uint64
 	}
+	var views []view
 	for _, o := range otherEngines {
 		if o.manner == lowestInPlace && !(len(layers) > 0 && slices.ContainsFunc(layers[0].Entries, (*Entry).isOpaque)) {
 			continue // the same as overlaid
 		}
-		w, err := merged(layers, o.manner)
-		if err != nil || w.same(t) {
-			continue
+		if w, err := merged(layers, o.manner); err == nil {
+			views = append(views, view{o, w.Root.hashShown(0)})
 		}
-		if n := slices.IndexFunc(t.Others, w.same); n >= 0 {
-			t.Others[n].Engines += ", " + o.names
-			continue
+	}
+	t, err := merged(layers, overlaid)
+	if err != nil {
+		return nil, err
+	}
+	shows, different := t.Root.hashShown(0), map[uint64]*Tree{}
+	for _, v := range views {
+		switch w := different[v.shows]; {
+		case v.shows == shows:
+		case w != nil:
+			w.Engines += ", " + v.names
+		default:
+			if w, err = merged(layers, v.manner); err != nil {
+				return nil, err
+			}
+			w.Engines, different[v.shows], t.Others = v.names, w, append(t.Others, w)
 		}
-		w.Engines, t.Others = o.names, append(t.Others, w)
 	}
 	return t, nil
 }
@@ -163,7 +178,7 @@ func (a *applying) add(e *Entry) error {
 	if err != nil {
 		return err
 	}
-	k := &Node{Inode: &Inode{e, a.n}, Named: a.n}
+	k := &Node{Inode: &Inode{e, a.n}, Named: int32(a.n)}
 	switch e.Kind {
 	case kindHardLink:
 		if k.Inode, err = a.target(e); err != nil {
@@ -187,14 +202,14 @@ func (a *applying) add(e *Entry) error {
 // isWhiteout reports whether an entry is a device that overlay takes for a whiteout (Linux,
 // Documentation/filesystems/overlayfs.rst, "whiteouts and opaque directories").
 func (e *Entry) isWhiteout() bool {
-	return e.Kind == KindOther && e.Flag == tar.TypeChar && e.Meta.device == (device{})
+	return e.Kind == KindOther && e.Flag == tar.TypeChar && e.Meta.device == 0
 }
 
 func (e *Entry) isOpaque() bool { return e.Kind == KindOpaque }
 
 // newWhiteout is a name that hides that of the layers below.
 func newWhiteout(layer int) *Node {
-	return &Node{Inode: &Inode{&Entry{Kind: KindWhiteout}, layer}, Named: layer}
+	return &Node{Inode: &Inode{&Entry{Kind: KindWhiteout}, layer}, Named: int32(layer)}
 }
 
 // whiteout applies a whiteout. All but umoci make the folder that it is in, also over a symlink of the
@@ -240,7 +255,7 @@ func (a *applying) whiteout(e *Entry) error {
 // removeUnnamed removes what layer n has no entry for so far.
 func (k *Node) removeUnnamed(n int) {
 	for name, kid := range k.Kids {
-		if kid.Named != n || kid.Entry == ImplicitDir {
+		if int(kid.Named) != n || kid.Entry == ImplicitDir {
 			delete(k.Kids, name)
 			continue
 		}
@@ -252,7 +267,7 @@ func (k *Node) removeUnnamed(n int) {
 // empty then.
 func (k *Node) hide(n int) bool {
 	k.hideKids(n)
-	return k.Named < n && len(k.Kids) == 0
+	return int(k.Named) < n && len(k.Kids) == 0
 }
 
 func (k *Node) hideKids(n int) {

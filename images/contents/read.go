@@ -21,7 +21,7 @@ import (
 type members interface {
 	// read calls f for each of the members wanted, by their numbers, with its content. With all it reads to
 	// the end, so that the content is verified when it returns; else no further than the last of them.
-	read(ctx context.Context, want map[int]*Inode, all bool, f func(*Inode, io.Reader) error) error
+	read(ctx context.Context, want map[uint32]*Inode, all bool, f func(*Inode, io.Reader) error) error
 }
 
 // Read calls f for each of some files with its content, layer by layer. An image's content is verified when it
@@ -31,10 +31,10 @@ func (t *Tree) Read(ctx context.Context, want []*Inode, f func(*Inode, io.Reader
 }
 
 func (t *Tree) read(ctx context.Context, want []*Inode, all bool, f func(*Inode, io.Reader) error) error {
-	layers := map[int]map[int]*Inode{}
+	layers := map[int]map[uint32]*Inode{}
 	for _, i := range want {
 		if layers[i.Layer] == nil {
-			layers[i.Layer] = map[int]*Inode{}
+			layers[i.Layer] = map[uint32]*Inode{}
 		}
 		layers[i.Layer][i.Number] = i
 	}
@@ -84,7 +84,7 @@ func (t *Tree) hold(ctx context.Context, targets []Target) error {
 	return err
 }
 
-func readMembers(ctx context.Context, r io.Reader, want map[int]*Inode, all bool, f func(*Inode, io.Reader) error) error {
+func readMembers(ctx context.Context, r io.Reader, want map[uint32]*Inode, all bool, f func(*Inode, io.Reader) error) error {
 	left := len(want)
 	for m, err := range blob.Members(r) {
 		switch {
@@ -115,7 +115,7 @@ type layerMembers struct {
 	p progress.Reporter
 }
 
-func (l layerMembers) read(ctx context.Context, want map[int]*Inode, all bool, f func(*Inode, io.Reader) error) error {
+func (l layerMembers) read(ctx context.Context, want map[uint32]*Inode, all bool, f func(*Inode, io.Reader) error) error {
 	ls, err := blob.OpenLayer(ctx, l.Layer, l.p)
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (l layerMembers) read(ctx context.Context, want map[int]*Inode, all bool, f
 // tarMembers are those of a tarball, by its path.
 type tarMembers string
 
-func (t tarMembers) read(ctx context.Context, want map[int]*Inode, all bool, f func(*Inode, io.Reader) error) error {
+func (t tarMembers) read(ctx context.Context, want map[uint32]*Inode, all bool, f func(*Inode, io.Reader) error) error {
 	file, err := os.Open(string(t))
 	if err != nil {
 		return err
@@ -145,7 +145,7 @@ func (t tarMembers) read(ctx context.Context, want map[int]*Inode, all bool, f f
 }
 
 // read gives the contents of a directory's files; f gets an *os.File.
-func (d *Disk) read(ctx context.Context, want map[int]*Inode, _ bool, f func(*Inode, io.Reader) error) error {
+func (d *Disk) read(ctx context.Context, want map[uint32]*Inode, _ bool, f func(*Inode, io.Reader) error) error {
 	for _, n := range slices.Sorted(maps.Keys(want)) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

@@ -162,7 +162,7 @@ func RewriteTarball(ctx context.Context, w io.Writer, r io.Reader, hits []Target
 	if err != nil {
 		return err
 	}
-	byNumber := map[int]Target{}
+	byNumber := map[uint32]Target{}
 	for _, h := range hits {
 		byNumber[h.Number] = h
 	}
@@ -185,7 +185,7 @@ func RewriteTarball(ctx context.Context, w io.Writer, r io.Reader, hits []Target
 	return out.Close()
 }
 
-func rewriteMember(ctx context.Context, tw *tar.Writer, m *blob.TarMember, hits map[int]Target) error {
+func rewriteMember(ctx context.Context, tw *tar.Writer, m *blob.TarMember, hits map[uint32]Target) error {
 	content := m.Content
 	hdr := *m.Header
 	if m.Sparse {

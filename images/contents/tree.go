@@ -23,9 +23,12 @@ type Inode struct {
 
 // origin names the entry that an inode's content comes from: in what different engines show, it
 // is another inode with the same origin.
-type origin struct{ layer, number int }
+type origin struct {
+	layer  int32
+	number uint32
+}
 
-func (i *Inode) origin() origin { return origin{i.Layer, i.Number} }
+func (i *Inode) origin() origin { return origin{int32(i.Layer), i.Number} }
 
 // HasContent reports whether it is a regular file.
 func (i *Inode) HasContent() bool { return i.Kind == KindFile || i.Kind == KindPool }
@@ -33,8 +36,8 @@ func (i *Inode) HasContent() bool { return i.Kind == KindFile || i.Kind == KindP
 // Node is a name of the merged file system.
 type Node struct {
 	*Inode
-	Named int              // number of the layer the name comes from
 	Kids  map[string]*Node // of a folder
+	Named int32            // number of the layer the name comes from
 	// Implied says of a folder that the last layer with files in it has no entry for it:
 	// docker's overlay2 shows it as ImplicitDir, other engines as the layers below have it.
 	Implied bool
@@ -63,7 +66,7 @@ type Tree struct {
 var ImplicitDir = &Entry{Kind: KindDir, Meta: Meta{Mode: 0o755, Mtime: time.Unix(0, 0)}}
 
 func newDir(layer int) *Node {
-	return &Node{Inode: &Inode{ImplicitDir, layer}, Named: layer, Kids: map[string]*Node{}, Implied: true}
+	return &Node{Inode: &Inode{ImplicitDir, layer}, Named: int32(layer), Kids: map[string]*Node{}, Implied: true}
 }
 
 // NewTree is an empty file system: a root folder that no layer has.

@@ -6,6 +6,7 @@ package contents
 import (
 	"cmp"
 	"fmt"
+	"hash/maphash"
 	"path"
 	"slices"
 	"strings"
@@ -14,26 +15,26 @@ import (
 	"vfix.dev/vfix/rewriter/patch"
 )
 
-// same reports whether two trees show the same except for folders without files.
-func (t *Tree) same(o *Tree) bool { return t.Root.within(o.Root) && o.Root.within(t.Root) }
+var viewSeed = maphash.MakeSeed()
 
-// within reports whether o has all files that k has, each from the same entry.
-func (k *Node) within(o *Node) bool {
+// hashShown is a hash of all files below a folder, each with the entry that it comes from: folders without files do not count.
+// Two trees that show the same have the same, in whatever order; at is the hash of the folder's name.
+func (k *Node) hashShown(at uint64) (sum uint64) {
 	for name, kid := range k.Kids {
-		other := o.Kids[name]
-		switch {
-		case kid.Kids != nil:
-			if other == nil || other.Kids == nil {
-				other = &Node{}
-			}
-			if !kid.within(other) {
-				return false
-			}
-		case other == nil || other.Kids != nil || kid.origin() != other.origin():
-			return false
+		here := maphash.Comparable(viewSeed, struct {
+			dir  uint64
+			name string
+		}{at, name})
+		if kid.Kids != nil {
+			sum += kid.hashShown(here)
+			continue
 		}
+		sum += maphash.Comparable(viewSeed, struct {
+			name uint64
+			from origin
+		}{here, kid.origin()})
 	}
-	return true
+	return sum
 }
 
 // place is the name without symlinks on the way to it that a name of a layer on top stands for;

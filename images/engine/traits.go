@@ -16,7 +16,7 @@ type Traits struct {
 	Rootless bool   // uid 0 of its containers is the user that runs it
 	// ShiftUID and shiftGID are what the IDs of a container are shown as outside, less
 	// what they are inside (docker's userns-remap).
-	ShiftUID, ShiftGID int
+	ShiftUID, ShiftGID uint32
 	// Remote is where the engine is, "" for this machine.
 	Remote string
 }
@@ -57,12 +57,12 @@ func (c *Client) Traits(ctx context.Context) (Traits, error) {
 // remapped reads the mapping of userns-remap off the name of the engine's folder, which ends
 // in UID.GID of the container's root (moby, daemon/daemon_unix.go, setupDaemonRoot). The
 // subordinate IDs of a user are one range in practice.
-func remapped(dir string) (uid, gid int) {
+func remapped(dir string) (uid, gid uint32) {
 	u, g, ok := strings.Cut(filepath.Base(dir), ".")
-	uid, err1 := strconv.Atoi(u)
-	gid, err2 := strconv.Atoi(g)
+	user, err1 := strconv.ParseUint(u, 10, 32)
+	group, err2 := strconv.ParseUint(g, 10, 32)
 	if !ok || err1 != nil || err2 != nil {
 		return 0, 0
 	}
-	return uid, gid
+	return uint32(user), uint32(group)
 }

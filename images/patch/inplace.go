@@ -107,7 +107,7 @@ func (p *patchRun) prepare(root *os.Root, name string, seen fs.FileInfo, write f
 // where the file is the caller's and has no setuid or setgid bit.
 func (p *patchRun) keepMeta(name string, fi fs.FileInfo, old, f *os.File) (dropped []string, err error) {
 	const setID = fs.ModeSetuid | fs.ModeSetgid
-	own := contents.DiskMeta(fi).UID == os.Geteuid() && fi.Mode()&setID == 0
+	own := int(contents.DiskMeta(fi).UID) == os.Geteuid() && fi.Mode()&setID == 0
 	dropped, lost, err := contents.CopyMeta(old, f, true)
 	if i := slices.IndexFunc(lost, func(l contents.Loss) bool { return !own || l.Kind != contents.LostGroup }); i >= 0 {
 		return nil, fmt.Errorf("keep %v: %w", lost[i], fs.ErrPermission)

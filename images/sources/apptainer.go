@@ -155,7 +155,7 @@ func newApptainerFiles(t *contents.Tree, cf *v1.ConfigFile, definition, labels s
 	c := cf.Config
 	keep := t.At(sifRunscript) != nil && (len(c.Entrypoint)+len(c.Cmd) == 0 || slices.Equal(c.Entrypoint, []string{"/" + sifRunscript}))
 	a := &apptainerFiles{}
-	add := func(e contents.Extra, mode int64) {
+	add := func(e contents.Extra, mode uint32) {
 		m := like
 		m.Mode = mode
 		e.Like = &m

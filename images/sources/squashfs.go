@@ -167,7 +167,7 @@ func squash(ctx context.Context, r io.Reader, file string, like squashSuper, roo
 		args = []string{"-", file, "-tar", "-noappend", "-no-progress", "-quiet", "-comp", like.Compression, "-b", block}
 		if root != nil {
 			m := root.Meta
-			args = append(args, "-root-mode", strconv.FormatInt(m.Mode, 8), "-root-uid", strconv.Itoa(m.UID), "-root-gid", strconv.Itoa(m.GID),
+			args = append(args, "-root-mode", fmt.Sprintf("%o", m.Mode), "-root-uid", fmt.Sprint(m.UID), "-root-gid", fmt.Sprint(m.GID),
 				"-root-time", strconv.FormatInt(max(m.Mtime.Unix(), 0), 10))
 		}
 	}

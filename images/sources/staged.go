@@ -33,7 +33,7 @@ func newStage(root *os.Root) (*stage, error) {
 }
 
 // path is that of member number n of a layer.
-func (s *stage) path(layer v1.Hash, n int) string {
+func (s *stage) path(layer v1.Hash, n uint32) string {
 	return path.Join(s.name, fmt.Sprintf("%s-%d", layer.Hex, n))
 }
 
