@@ -245,8 +245,11 @@ func (p *Proof) WriteFile(last media.Ref) error {
 // image's manifest.
 func provenAs(r media.Result) ([]v1.Descriptor, error) {
 	img, err := partial.Descriptor(r.Image)
-	if err != nil || r.Index == nil {
-		return []v1.Descriptor{*img}, err
+	if err != nil {
+		return nil, err
+	}
+	if r.Index == nil {
+		return []v1.Descriptor{*img}, nil
 	}
 	idx, err := partial.Descriptor(r.Index)
 	if err != nil {
