@@ -83,7 +83,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 func mayLead(ctx context.Context, from, to string) error {
 	switch {
 	case from == to:
-	case inward(to) && !inward(from):
+	case inward(ctx, to) && !inward(ctx, from):
 		return fmt.Errorf("redirected to %s, an address of this machine or its link: not followed", to)
 	case privateAddress(to) && public(ctx, from):
 		return hinterr.With(fmt.Errorf("redirected to %s, a private address, by %s, which is a public host: not followed", to, from),
@@ -92,19 +92,31 @@ func mayLead(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// inward reports whether a host is an address that every machine has to itself.
-func inward(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	if err != nil {
-		return isLoopback(host)
-	}
+// inward reports whether a host is what every machine has to itself, by its address or by one that its name has here:
+// clouds give their metadata service a name as well.
+func inward(ctx context.Context, host string) bool {
+	return isLoopback(host) || slices.ContainsFunc(addresses(ctx, host), inwardIP)
+}
+
+func inwardIP(ip netip.Addr) bool {
 	ip = ip.Unmap()
 	return ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsUnspecified()
 }
 
+// addresses are the address that a host is written as, or those that its name has here. Behind a proxy names may have none
+// here, and nothing is known.
+func addresses(ctx context.Context, host string) []netip.Addr {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{ip}
+	}
+	all, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	return all
+}
+
 // isLoopback reports whether a host name or address is this machine.
 func isLoopback(host string) bool {
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") { // RFC 6761, 6.3
+	name := strings.ToLower(strings.TrimSuffix(host, "."))
+	if name == "localhost" || strings.HasSuffix(name, ".localhost") { // RFC 6761, 6.3
 		return true
 	}
 	ip, _ := netip.ParseAddr(host) // a name has none
@@ -122,20 +134,12 @@ func privateAddress(host string) bool {
 
 func privateIP(ip netip.Addr) bool {
 	ip = ip.Unmap()
-	return ip.IsPrivate() || sharedNetwork.Contains(ip) || inward(ip.String())
+	return ip.IsPrivate() || sharedNetwork.Contains(ip) || inwardIP(ip)
 }
 
-// public reports whether a host is known to be in no private network: by its address, or by one that its name has here. Behind
-// a proxy names may have none here, and nothing is known.
+// public reports whether a host is known to be in no private network: an address of it is public.
 func public(ctx context.Context, host string) bool {
-	if ip, err := netip.ParseAddr(host); err == nil {
-		return !privateIP(ip)
-	}
-	if isLoopback(host) {
-		return false
-	}
-	all, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	return err == nil && slices.ContainsFunc(all, func(ip netip.Addr) bool { return !privateIP(ip) })
+	return !isLoopback(host) && slices.ContainsFunc(addresses(ctx, host), func(ip netip.Addr) bool { return !privateIP(ip) })
 }
 
 // A registry names the address of its tokens (the realm). go-containerregistry refuses an address of a private network there, also

@@ -255,8 +255,8 @@ func (s *sending) next(resp *http.Response) error {
 	if err != nil {
 		return errors.New("the address that the registry gives for the upload is not a URL")
 	}
-	if from := resp.Request.URL.Hostname(); u.Hostname() != from && inward(u.Hostname()) && !inward(from) {
-		return fmt.Errorf("the registry says to send the blob to %s, an address of this machine or its link", u.Hostname())
+	if err := mayLead(resp.Request.Context(), resp.Request.URL.Hostname(), u.Hostname()); err != nil {
+		return fmt.Errorf("upload: %w", err)
 	}
 	s.location = u
 	return nil

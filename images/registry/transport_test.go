@@ -460,14 +460,30 @@ func TestPlainHTTP(t *testing.T) {
 	}
 }
 
-// A registry does not send vfix to what only this machine reaches.
+// A registry does not send vfix to what only this machine reaches, by a name of it either.
 func TestRedirects(t *testing.T) {
+	imagetest.Names(t, map[string]string{
+		"reg.example.": "203.0.113.5", "storage.example.": "198.51.100.1", "inside.example.": "10.0.0.9",
+		"metadata.example.": "169.254.169.254", "home.example.": "127.0.0.1",
+	})
 	for _, c := range []struct {
 		from, to string
 		ok       bool
 	}{
 		{"https://reg.example/", "https://storage.example/x", true},
-		{"https://reg.example/", "https://10.0.0.1/x", true},
+		{"https://unknown.example/", "https://10.0.0.1/x", true},
+		{"https://reg.example/", "https://10.0.0.1/x", false},
+		{"https://reg.example/", "https://inside.example/x", true},
+		{"https://reg.example/", "https://metadata.example/latest", false},
+		{"https://reg.example/", "https://home.example/x", false},
+		{"https://10.0.0.1/", "https://metadata.example/latest", false},
+		{"https://home.example/", "https://127.0.0.1/x", true},
+		{"https://home.example/", "https://home.example:5001/x", true},
+		{"https://reg.example/", "https://localhost./x", false},
+		{"https://reg.example/", "https://LocalHost/x", false},
+		{"https://reg.example/", "https://a.localhost/x", false},
+		{"https://reg.example/", "https://REG.example/x", true},
+		{"https://203.0.113.5/", "https://[::ffff:10.0.0.1]/x", false},
 		{"https://203.0.113.5/", "https://10.0.0.1/x", false},
 		{"https://203.0.113.5/", "https://100.64.0.1/x", false},
 		{"https://203.0.113.5/", "https://[fd00::1]/x", false},
