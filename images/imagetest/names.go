@@ -19,7 +19,7 @@ func Names(t testing.TB, names map[string]string) {
 	}}
 }
 
-// answer answers one question. A pipe is no packet connection: the resolver takes it for TCP, where a length is before
+// answer answers one question. The resolver takes a pipe for TCP, as it does not keep packets apart, and there a length is before
 // each message (RFC 1035, 4.2.2).
 func answer(c net.Conn, names map[string]string) {
 	defer c.Close()

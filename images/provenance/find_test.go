@@ -109,7 +109,7 @@ func TestDecoys(t *testing.T) {
 			{decoy{"another type, without annotations", "application/spdx+json", nil, inToto, "not read", 0}, "no statement of provenance refers to it"},
 			{decoy{"no layer", inToto, ours, "", "", 0}, "no statement of provenance refers to it"},
 			{decoy{"a layer of another type", inToto, ours, "text/plain", "not read", 0}, "no statement of provenance refers to it"},
-			{decoy{"what is no statement", inToto, ours, inToto, "[", 0}, "statement"},
+			{decoy{"text that is not JSON", inToto, ours, inToto, "[", 0}, "statement"},
 			{decoy{"a statement that is too large", inToto, ours, inToto, "{}", 64<<20 + 1}, "67108865 bytes"},
 		} {
 			t.Run(fmt.Sprintf("%s, API %v", tc.name, api), func(t *testing.T) {

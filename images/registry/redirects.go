@@ -76,17 +76,17 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) >= maxRedirects {
 		return hinterr.With(fmt.Errorf("more than %d redirects", maxRedirects), misconfigured)
 	}
-	return mayLead(req.Context(), via[0].URL.Hostname(), req.URL.Hostname())
+	return mayLead(req.Context(), via[0].URL, req.URL)
 }
 
-// mayLead decides whether the host "from" may redirect vfix to the host "to".
-func mayLead(ctx context.Context, from, to string) error {
+// mayLead decides whether the host of "from" may redirect vfix to the host of "to".
+func mayLead(ctx context.Context, from, to *url.URL) error {
 	switch {
-	case from == to:
+	case from.Hostname() == to.Hostname():
 	case inward(ctx, to) && !inward(ctx, from):
-		return fmt.Errorf("redirected to %s, an address of this machine or its link: not followed", to)
-	case privateAddress(to) && public(ctx, from):
-		return hinterr.With(fmt.Errorf("redirected to %s, a private address, by %s, which is a public host: not followed", to, from),
+		return fmt.Errorf("redirected to %s, an address of this machine or its link: not followed", to.Hostname())
+	case privateAddress(to.Hostname()) && public(ctx, from):
+		return hinterr.With(fmt.Errorf("redirected to %s, a private address, by %s, which is a public host: not followed", to.Hostname(), from.Hostname()),
 			"whoever runs the registry can give its storage a name; or pull the image with its engine, and give vfix docker-daemon:NAME")
 	}
 	return nil
@@ -94,8 +94,8 @@ func mayLead(ctx context.Context, from, to string) error {
 
 // inward reports whether a host is what every machine has to itself, by its address or by one that its name has here:
 // clouds give their metadata service a name as well.
-func inward(ctx context.Context, host string) bool {
-	return isLoopback(host) || slices.ContainsFunc(addresses(ctx, host), inwardIP)
+func inward(ctx context.Context, at *url.URL) bool {
+	return isLoopback(at.Hostname()) || slices.ContainsFunc(addresses(ctx, at), inwardIP)
 }
 
 func inwardIP(ip netip.Addr) bool {
@@ -103,13 +103,15 @@ func inwardIP(ip netip.Addr) bool {
 	return ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsUnspecified()
 }
 
-// addresses are the address that a host is written as, or those that its name has here. Behind a proxy names may have none
-// here, and nothing is known.
-func addresses(ctx context.Context, host string) []netip.Addr {
-	if ip, err := netip.ParseAddr(host); err == nil {
+// addresses are the address that a host is written as, or those that its name has here; none if a proxy looks it up.
+func addresses(ctx context.Context, at *url.URL) []netip.Addr {
+	if ip, err := netip.ParseAddr(at.Hostname()); err == nil {
 		return []netip.Addr{ip}
 	}
-	all, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: at}); proxy != nil || err != nil {
+		return nil
+	}
+	all, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", at.Hostname())
 	return all
 }
 
@@ -138,8 +140,8 @@ func privateIP(ip netip.Addr) bool {
 }
 
 // public reports whether a host is known to be in no private network: an address of it is public.
-func public(ctx context.Context, host string) bool {
-	return !isLoopback(host) && slices.ContainsFunc(addresses(ctx, host), func(ip netip.Addr) bool { return !privateIP(ip) })
+func public(ctx context.Context, at *url.URL) bool {
+	return !isLoopback(at.Hostname()) && slices.ContainsFunc(addresses(ctx, at), func(ip netip.Addr) bool { return !privateIP(ip) })
 }
 
 // A registry names the address of its tokens (the realm). go-containerregistry refuses an address of a private network there, also
@@ -157,7 +159,7 @@ func localRealm(resp *http.Response) {
 		_, rest, _ := strings.Cut(text, key)
 		realm, _, _ := strings.Cut(rest, `"`)
 		u, err := url.Parse(realm)
-		if err != nil || u.Host == at.Host || !privateAddress(u.Hostname()) || mayLead(resp.Request.Context(), at.Hostname(), u.Hostname()) != nil {
+		if err != nil || u.Host == at.Host || !privateAddress(u.Hostname()) || mayLead(resp.Request.Context(), at, u) != nil {
 			continue
 		}
 		here := *u
@@ -186,7 +188,7 @@ func checkRealm(req *http.Request) error {
 		if req.Response != nil {
 			return errRealm
 		}
-		return mayLead(req.Context(), req.URL.Hostname(), realmRequest(req).URL.Hostname())
+		return mayLead(req.Context(), req.URL, realmRequest(req).URL)
 	}
 	return nil
 }

@@ -255,7 +255,7 @@ func (s *sending) next(resp *http.Response) error {
 	if err != nil {
 		return errors.New("the address that the registry gives for the upload is not a URL")
 	}
-	if err := mayLead(resp.Request.Context(), resp.Request.URL.Hostname(), u.Hostname()); err != nil {
+	if err := mayLead(resp.Request.Context(), resp.Request.URL, u); err != nil {
 		return fmt.Errorf("upload: %w", err)
 	}
 	s.location = u

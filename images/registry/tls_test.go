@@ -163,7 +163,8 @@ func TestRegistryHangsUp(t *testing.T) {
 		host, connections := hangsUp(t, pair, protocol)
 		_, err := sources.Open(context.Background(), "docker://"+host+"/a/tiny:1", o)
 		imagetest.WantErr(t, err, nil, "registry "+host)
-		if n := connections.Load(); n < 3 || strings.Contains(err.Error(), "400") {
+		said := strings.ReplaceAll(err.Error(), host, "") // a port may have the number of a status
+		if n := connections.Load(); n < 3 || strings.Contains(said, "400") {
 			t.Errorf("%s: got %d connections, %v, want 3 at least and what is wrong with TLS", protocol, n, err)
 		}
 	}
