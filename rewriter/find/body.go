@@ -152,54 +152,102 @@ func (b *body) names(c *code, i *x86.Instr) {
 	}
 }
 
-// tables returns the addresses in the function, not reached so far, that its indirect jumps
-// may go to: the entries of tables whose address the function names, which are addresses of 8
-// bytes or offsets of 4, from the table itself or from a label. A table ends where an entry
-// leaves the function. The labels are what a computed goto uses.
+// tables returns the addresses in the function, not reached so far, that its indirect jumps may go to. Doubtful ones come
+// last, and count only outside of the instructions that are known then.
 func (b *body) tables(c *code, tried map[uint64]bool) (found []uint64) {
 	if b.End == 0 || len(b.jumps) == 0 {
 		return nil
 	}
-	entry := func(v uint64) {
-		if tried[v] {
-			return
-		}
-		tried[v] = true
-		b.targets = append(b.targets, v)
-		if b.lens[v] == 0 {
-			found = append(found, v)
-		}
-	}
-	for _, t := range append(b.bases[:len(b.bases):len(b.bases)], b.labels...) {
-		for n := range uint64(maxTable) {
-			w, ok := c.pointer(t + 8*n)
-			if !ok || !b.covers(w) || !c.entry() {
-				break
-			}
-			entry(w)
-		}
-		for _, base := range append([]uint64{t}, b.labels...) {
-			for n := range uint64(maxTable) {
-				w := c.mem(t + 4*n)
-				if len(w) < 4 || !c.entry() {
-					break
-				}
-				v := base + elf.Signed(w)
-				if !b.covers(v) || v == base && base == t {
-					break
-				}
-				entry(v)
+	sure, doubtful := b.entries(c)
+	take := func(v uint64) {
+		if !tried[v] {
+			tried[v] = true
+			b.targets = append(b.targets, v)
+			if b.lens[v] == 0 {
+				found = append(found, v)
 			}
 		}
 	}
-	for _, l := range b.labels {
-		entry(l)
+	for _, v := range sure {
+		take(v)
+	}
+	for _, v := range doubtful {
+		if len(found) == 0 && v != b.Start && !c.fn.entered[v] && (b.lens[v] != 0 || !b.runsOver(v)) {
+			take(v)
+		}
 	}
 	if len(b.bases)+len(b.labels) >= maxBases {
 		b.fail("it names too many addresses")
 		b.targets = nil
 	}
 	return found
+}
+
+// entries returns the entries of tables whose address the function names, which are addresses of 8 bytes or offsets of 4
+// or 8, from the table itself or from a label, and the labels, which a computed goto uses. A table ends where an
+// entry leaves the function, and enters no part of another that was split off. Doubtful are offsets that may be from
+// another base, such as those behind the start of the next table, and all that words in the file, relocations and instructions name
+// near the sites: that may not be meant for a jump.
+func (b *body) entries(c *code) (sure, doubtful []uint64) {
+	entry := func(to *[]uint64, v uint64) bool {
+		if !c.entry() || !b.covers(v) && !b.enters(c, v) {
+			return false
+		}
+		*to = append(*to, v)
+		return true
+	}
+	bases, labels := vaddrs(slices.Clone(b.bases)), vaddrs(slices.Clone(b.labels))
+	bases.normalize()
+	labels.normalize()
+	offsets := func(t, base uint64, step int64) {
+		size, to := uint64(max(step, -step)), &sure
+		if base != t || step < 0 {
+			to = &doubtful
+		}
+		for n := range int64(maxTable) {
+			at := t + uint64(step*n)
+			if step < 0 {
+				at -= size
+			}
+			w := c.mem(at)
+			if uint64(len(w)) < size {
+				return
+			}
+			v := base + elf.Signed(w)
+			if size == x86.WordSize {
+				v = base + binary.LittleEndian.Uint64(w)
+			}
+			if n > 0 && to == &sure && bases.has(at) {
+				to = &doubtful
+			}
+			if v == base && base == t || !entry(to, v) {
+				return
+			}
+		}
+	}
+	for _, t := range slices.Concat(bases, labels) {
+		for n := range uint64(maxTable) {
+			if w, ok := c.pointer(t + x86.WordSize*n); !ok || !entry(&sure, w) {
+				break
+			}
+		}
+		for _, step := range [...]int64{halfSize, x86.WordSize, -halfSize, -x86.WordSize} {
+			offsets(t, t, step)
+		}
+		for _, base := range labels {
+			offsets(t, base, halfSize)
+		}
+	}
+	for _, p := range append([]elf.Func{b.Func}, b.parts...) {
+		doubtful = append(doubtful, c.refs.named.between(p.Start, p.End)...)
+	}
+	return append(sure, labels...), doubtful
+}
+
+// enters makes the split part around vaddr, to which a table leads, one more part of the function.
+func (b *body) enters(c *code, vaddr uint64) bool {
+	d, ok := c.fn.around(vaddr)
+	return ok && !c.fn.entered[d.Start] && b.joins(c, vaddr)
 }
 
 // relative is a word that the loader fills with an address of code.

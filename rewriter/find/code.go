@@ -148,9 +148,13 @@ func (s vaddrs) enclosing(vaddr uint64) (uint64, bool) {
 func (s vaddrs) has(vaddr uint64) bool { return s.within(vaddr, vaddr+1) }
 
 // within reports whether one of them is in [lo, hi).
-func (s vaddrs) within(lo, hi uint64) bool {
-	n, _ := slices.BinarySearch(s, lo)
-	return n < len(s) && s[n] < hi
+func (s vaddrs) within(lo, hi uint64) bool { return len(s.between(lo, hi)) > 0 }
+
+// between returns those in [lo, hi).
+func (s vaddrs) between(lo, hi uint64) vaddrs {
+	from, _ := slices.BinarySearch(s, lo)
+	end, _ := slices.BinarySearch(s, hi)
+	return s[from:max(from, end)]
 }
 
 // normalize sorts the set.

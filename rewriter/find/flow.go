@@ -404,7 +404,7 @@ func (f *flow) call(i *x86.Instr, v *value) {
 	case i.Flow == x86.FlowCallInd:
 		f.operands(i, v)
 		f.arguments(i, v)
-		f.kill(v, x86.CallerSaved)
+		v.reg[x86.Rax] = other // the result; a convention may keep all others (clang's preserve_most)
 	default:
 		f.callee(i, v)
 	}

@@ -80,7 +80,7 @@ func (c *code) next(b *body, i *x86.Instr) (all []uint64, known bool) {
 		if b == nil || b.lens[i.Addr] == 0 { // of another function, which the code went on in
 			b = c.holder(i.Addr)
 		}
-		if b != nil && !c.calculated(b, i) {
+		if b != nil && c.explained(b, i) {
 			all = b.targets
 		}
 		return all, len(all) > 0
@@ -91,47 +91,66 @@ func (c *code) next(b *body, i *x86.Instr) (all []uint64, known bool) {
 // maxSlice is how many instructions before an indirect jump are looked at.
 const maxSlice = 16
 
-// calculated reports whether the jump i of b is seen to go to an address that is computed from less than a table
-// of words has: from a byte or two, or from a product. Its target is not known then, whatever tables the
-// function has.
-func (c *code) calculated(b *body, i *x86.Instr) bool {
+// explained reports whether the jump i of b is seen to go to an address that is a word in memory or one that an
+// instruction names, as it is, or to the sum of one and an entry of a table of offsets: then it is one of the targets of
+// b. If the instructions before i do not say so, it may go anywhere.
+func (c *code) explained(b *body, i *x86.Instr) bool {
 	r, ok := i.Through()
 	if !ok {
-		return false
+		return true // a word in memory
 	}
-	from, at := x86.RegsOf(r), i.Addr
+	target, at := x86.RegsOf(r), i.Addr
+	index := x86.Regs(0) // what is added for the address of an entry, as gcc -O0 does: one of them is 4 times a number
+	sum, offset := false, false
 	for range maxSlice {
 		n := uint64(1)
 		for ; n <= x86.MaxLen && uint64(b.lens[at-n]) != n; n++ {
 		}
 		p, ok := c.at(at - n)
 		if !ok || n > x86.MaxLen || p.Flow != x86.FlowNext && p.Flow != x86.FlowCond {
-			return false
+			break
 		}
 		at = p.Addr
-		sets := (p.Writes | p.Partial) & from
-		if sets == 0 {
+		sets := p.Writes | p.Partial
+		if sets&(target|index) == 0 {
 			continue
 		}
+		dst, width, _ := p.ArgGPR(0)
+		src, srcWidth, fromReg := p.ArgGPR(1)
 		m, inMemory := p.Mem()
+		_, fixed := p.MemVaddr()
+		entry := inMemory && m.Index != 0 && int(m.Scale) == p.MemBytes
 		switch {
-		case p.Op == x86asm.LEA:
-			if m.Index != 0 && m.Scale > 1 {
-				return true
+		case sets&index != 0 && p.Op == x86asm.LEA && m.Base == 0 && m.Scale == halfSize:
+			index = 0
+		case sets&index != 0 && (p.Op != x86asm.LEA || !fixed):
+			return false
+		case p.Op == x86asm.MOV && fromReg && width == 64 && srcWidth == 64, sum && p.Op == x86asm.MOVSXD && fromReg:
+			target = target&^x86.RegsOf(dst) | x86.RegsOf(src)
+		case p.IsConditionalMove() && fromReg && width == 64:
+			target |= x86.RegsOf(src)
+		case p.Op == x86asm.ADD && fromReg && width == 64 && !sum:
+			sum = true
+			target |= x86.RegsOf(src)
+		case p.Op == x86asm.ADD && entry && width == 64 && !sum:
+			sum, offset = true, true
+		case sum && !offset && (entry || m.Scale == 1 && p.MemBytes == halfSize) && (p.Op == x86asm.MOVSXD || p.Op == x86asm.MOV):
+			if offset = true; !entry {
+				index = p.AddressRegs()
 			}
-		case inMemory && p.MemBytes < halfSize:
-			return true
-		case inMemory:
-			from &^= p.Writes
-			continue
-		case p.Op == x86asm.SHL || p.Op == x86asm.IMUL || p.Op == x86asm.MUL || p.Op == x86asm.XLATB:
-			return true
-		}
-		if from = from&^p.Writes | p.Operands; from == 0 {
+			target &^= x86.RegsOf(dst)
+		case sum && p.Op == x86asm.CDQE:
+		case p.Op == x86asm.LEA && fixed, p.Op == x86asm.MOV && !inMemory && !fromReg,
+			p.Op == x86asm.MOV && p.MemBytes == x86.WordSize && !sum:
+			target &^= x86.RegsOf(dst)
+		default:
 			return false
 		}
+		if target|index == 0 {
+			break
+		}
 	}
-	return false
+	return sum == offset && index == 0 && (target == 0 || sum)
 }
 
 // pads returns where an exception lands that leaves i; known is false where the table of its

@@ -41,19 +41,13 @@ func (b branch) compare(o branch) int {
 	return cmp.Or(cmp.Compare(b.to, o.to), cmp.Compare(b.from, o.from))
 }
 
-// findRefs looks for what refers to the bytes that a patch of the sites may change, to the parts of functions that
-// hold them, and, if no function is known to, to what is before them.
+// findRefs looks for what refers to the bytes around the sites: those that a patch may change, and the functions near
+// them.
 func findRefs(c *code, sites []Site) (*refs, error) {
 	var windows []Extent
 	for i := range sites {
-		s := &sites[i]
-		windows = append(windows, s.surroundings())
-		switch b := c.holder(s.Vaddr); {
-		case b == nil && s.Kind != DataWord:
-			windows = append(windows, Extent{s.Vaddr - min(maxFunction, s.Vaddr), min(maxFunction, s.Vaddr) + 1}, c.fn.gap(s.Vaddr))
-		case b != nil && c.split(b):
-			windows = append(windows, Extent{b.Start, b.End - b.Start})
-		}
+		from := sites[i].Vaddr - min(nearSite, sites[i].Vaddr)
+		windows = append(windows, Extent{from, sites[i].Vaddr - from + nearSite})
 	}
 	r := &refs{c: c, windows: joined(windows), fixed: c.f.Type == elf.TypeExec}
 	if len(r.windows) == 0 {
