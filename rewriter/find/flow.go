@@ -415,7 +415,7 @@ func (f *flow) call(i *x86.Instr, v *value) {
 	for n, at := range f.words {
 		if v.stack[n]&^other != 0 {
 			f.given[n] = true
-			if i.Flow == x86.FlowCall && f.c.reads(i.Target, at-f.frame[i.Addr].SP+x86.WordSize) {
+			if i.Flow == x86.FlowCall && f.c.reads(i.Target, at-f.frame[i.Addr].SP+x86.WordSize, calleeDepth) {
 				f.note(i.Addr, passed)
 			}
 		}

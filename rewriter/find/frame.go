@@ -180,14 +180,14 @@ func (f *flow) overlaps(v *value, off int64) bool {
 	return false
 }
 
-// take returns what the word at off holds, which is then below the stack; read says that somebody uses it.
+// take returns what the word at off holds, which is then below the stack, and still there; read says that somebody uses it.
 func (f *flow) take(v *value, off int64, read bool) label {
 	n := f.slot(off, false)
 	if n < 0 || v.stack[n] == 0 {
 		return other
 	}
 	l := v.stack[n]
-	v.stack[n], f.taken[n] = other, f.taken[n] || read
+	f.taken[n] = f.taken[n] || read
 	return l
 }
 
@@ -248,11 +248,23 @@ func (f *flow) afterCall(i *x86.Instr, v *value) {
 	}
 }
 
-// reads reports whether the function at target names the word at off, which is in its caller's frame.
-func (c *code) reads(target uint64, off int64) bool {
-	for at, d := range c.frame(c.bodyOf(c.fn.at(target))) {
+// reads reports whether the function at target, or one that it jumps to, names the word at off, which is in its caller's
+// frame, or takes it from the stack.
+func (c *code) reads(target uint64, off int64, deep int) bool {
+	b := c.bodyOf(c.fn.at(target))
+	for at, d := range c.frame(b) {
 		i, ok := c.at(at)
-		if p := d.Place(&i); ok && p.Exact && i.Op != x86asm.LEA && p.Off < off+x86.WordSize && off < p.Off+int64(max(i.MemBytes, 1)) {
+		p := d.Place(&i)
+		switch {
+		case !ok || i.Op == x86asm.LEA:
+			continue
+		case i.Op == x86asm.POP && d.HasSP && d.SP == off:
+			return true
+		case p.Exact && p.Off < off+x86.WordSize && off < p.Off+int64(max(i.MemBytes, 1)):
+			return true
+		}
+		away := i.Target != 0 && i.Flow != x86.FlowCall && b.lens[i.Target] == 0
+		if away && deep > 0 && d.HasSP && c.reads(i.Target, off-d.SP, deep-1) {
 			return true
 		}
 	}
