@@ -11,6 +11,7 @@ import (
 // Symbols. Source: gABI, "Symbol Table".
 const (
 	STTNotype   = 0
+	STTObject   = 1
 	STTFunc     = 2
 	STTGNUIfunc = 10
 	STBLocal    = 0
@@ -30,7 +31,7 @@ type Symtab struct {
 	Dynamic         bool
 }
 
-// Symbol is one defined function.
+// Symbol is one defined function, label or variable.
 type Symbol struct {
 	Value, Size uint64
 	name        uint32
@@ -130,7 +131,7 @@ func (f *File) gnuHashSymbols(vaddr uint64) uint64 {
 	}
 }
 
-// EachSymbol calls visit for each function and each label that the table defines.
+// EachSymbol calls visit for each function, label and variable that the table defines.
 func (f *File) EachSymbol(t Symtab, visit func(Symbol)) error {
 	le := binary.LittleEndian
 	return f.records(t.off, t.count*SymSize, SymSize, func(_ uint64, b []byte) {
@@ -138,7 +139,7 @@ func (f *File) EachSymbol(t Symtab, visit func(Symbol)) error {
 			name: le.Uint32(b), Type: b[4] & 15, Bind: b[4] >> 4,
 			Value: le.Uint64(b[8:]), Size: le.Uint64(b[16:]),
 		}
-		if shndx := le.Uint16(b[6:]); shndx != 0 && (s.Type == STTFunc || s.Type == STTGNUIfunc || s.Type == STTNotype) {
+		if shndx := le.Uint16(b[6:]); shndx != 0 && (s.Type <= STTFunc || s.Type == STTGNUIfunc) {
 			visit(s)
 		}
 	})

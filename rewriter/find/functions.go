@@ -112,18 +112,12 @@ func (fn *functions) symbol(f *File, t elf.Symtab, s elf.Symbol) {
 	if near(fn.sites, s.Value) && len(fn.labels) < elf.MaxStarts {
 		fn.labels = append(fn.labels, s.Value)
 	}
-	if s.Type == elf.STTNotype || !fn.start(s.Value) {
+	if s.Type == elf.STTNotype || s.Type != elf.STTObject && !fn.start(s.Value) {
 		return
 	}
-	if s.Type == elf.STTGNUIfunc {
-		fn.ifuncs[s.Value] = true
-	}
-	if end := s.Value + s.Size; s.Size != 0 && end > s.Value && end <= elf.MaxVaddr {
-		fn.extents[s.Value] = elf.Func{Start: s.Value, End: max(end, fn.extents[s.Value].End)}
-	}
 	global := s.Bind != elf.STBLocal
-	if global || f.ExecLoad(s.Value) && !strings.Contains(f.SymbolName(t, s), ".") { // no f.cold, no f.part.0
-		fn.entered[s.Value] = true
+	if s.Type != elf.STTObject {
+		fn.function(f, t, s, global)
 	}
 	if n := fn.siteFrom(s.Value); n == len(fn.sites) || fn.sites[n].Vaddr-s.Value >= s.Size {
 		return
@@ -133,6 +127,19 @@ func (fn *functions) symbol(f *File, t elf.Symtab, s elf.Symbol) {
 		fn.public[s.Value] = true
 	}
 	fn.call(name{text: text, start: s.Value, rank: rankName(text, global)}, s.Size)
+}
+
+// function takes in the symbol of a function.
+func (fn *functions) function(f *File, t elf.Symtab, s elf.Symbol, global bool) {
+	if s.Type == elf.STTGNUIfunc {
+		fn.ifuncs[s.Value] = true
+	}
+	if end := s.Value + s.Size; s.Size != 0 && end > s.Value && end <= elf.MaxVaddr {
+		fn.extents[s.Value] = elf.Func{Start: s.Value, End: max(end, fn.extents[s.Value].End)}
+	}
+	if global || f.ExecLoad(s.Value) && !strings.Contains(f.SymbolName(t, s), ".") { // no f.cold, no f.part.0
+		fn.entered[s.Value] = true
+	}
 }
 
 // siteFrom returns the index of the first site that is not before vaddr.

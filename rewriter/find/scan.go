@@ -176,13 +176,20 @@ func (r *Report) examine(c *code, sites []Site) error {
 	if r.Libc, err = origin.Libc(c.f.File); err != nil {
 		return err
 	}
+	keeps := r.Go && slices.ContainsFunc(sites, func(s Site) bool { return s.Kind == DataWord })
+	if keeps {
+		if keeps, err = origin.GoKeepsPage(c.f.File); err != nil {
+			return err
+		}
+	}
 	for i := range sites {
-		judge(c, r.Go, holders[i], &sites[i])
+		judge(c, r.Go, keeps, holders[i], &sites[i])
 		if sites[i].Kind == MovImm32 && sites[i].Verdict == Dormant && r.Libc == "" {
 			r.Libc = "dietlibc" // an image base: see slot.go
 		}
 	}
 	c.tables(sites)
+	single(sites)
 	var inner []uint64
 	for i := range sites {
 		inner = append(inner, c.inner(&sites[i])...)

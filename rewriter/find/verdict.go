@@ -13,8 +13,9 @@ import (
 )
 
 // judge fills in the verdict of a site, and the calls it reaches. b is the code that reaches
-// it, nil if none is known to.
-func judge(c *code, isGo bool, b *body, s *Site) {
+// it, nil if none is known to; isGo says that Go's linker made the file, keeps that its runtime may
+// keep the page's addresses in variables.
+func judge(c *code, isGo, keeps bool, b *body, s *Site) {
 	if s.Kind != DataWord && !c.f.ExecLoad(s.Vaddr) {
 		s.Verdict, s.Reason = Unknown, "machine code in data, which a program may execute"
 		return
@@ -35,10 +36,15 @@ func judge(c *code, isGo bool, b *body, s *Site) {
 			s.Reason = "a direct jump into the page"
 		}
 	case DataWord:
-		s.Verdict, s.Reason = Unknown, "the address is in data"
+		name := c.fn.names[s.Vaddr].text
+		switch {
+		case isGo && s.Vaddr%x86.WordSize != 0:
+			s.Verdict, s.Reason = Benign, "in the data of a Go program, where no variable begins"
 		// Of the runtime's own variables, that is, and in a stripped program nothing says whose they are.
-		if name := c.fn.names[s.Vaddr].text; isGo && (name == "" || strings.HasPrefix(name, "runtime.")) {
+		case keeps && (name == "" || strings.HasPrefix(name, "runtime.")):
 			s.Verdict, s.Reason = Dormant, "in the data of a Go program, whose runtime calls it only without a vDSO"
+		default:
+			s.Verdict, s.Reason = Unknown, "the address is in data"
 		}
 	case CmpImm32:
 		s.Verdict, s.Reason = Benign, "compared with"
@@ -91,6 +97,24 @@ func judgeStore(c *code, b *body, s *Site) {
 	f := newFlow(c, s.Vaddr, s.Function, b).stored(&i, exact, off)
 	f.conclude(s)
 	s.entry = f.copied && !slices.ContainsFunc(f.uses, func(u use) bool { return u.how >= firstEscape && u.how != usedInMemory })
+}
+
+// single leaves dormant what a runtime of Go keeps in its data only if it may: each address once.
+func single(sites []Site) {
+	count := make(map[Function]int)
+	words := func(visit func(s *Site)) {
+		for i := range sites {
+			if s := &sites[i]; s.Kind == DataWord && s.Verdict == Dormant {
+				visit(s)
+			}
+		}
+	}
+	words(func(s *Site) { count[s.Function]++ })
+	words(func(s *Site) {
+		if count[s.Function] > 1 {
+			s.Verdict, s.Reason = Unknown, "the address is in data"
+		}
+	})
 }
 
 // tables finds the entries of valgrind's table of redirections, which distinguishes addresses: a pair with the

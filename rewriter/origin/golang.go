@@ -31,6 +31,18 @@ func Go(f *elf.File) (bool, error) {
 	return hasPclntab(f)
 }
 
+// GoKeepsPage reports whether the runtime of a program of Go may be one of Go 1.1 to 1.15: whether there is no table
+// of functions of a later one (debug/gosym/pclntab.go).
+func GoKeepsPage(f *elf.File) (bool, error) {
+	later := false
+	err := f.EachChunk(0, 0, func(_ *elf.Prog, b []byte, _ uint64, _, _ int) {
+		for _, version := range [...]string{"\xfa", "\xf0", "\xf1"} { // Go 1.16, 1.18, 1.20
+			later = later || bytes.Contains(b, []byte(version+"\xff\xff\xff\x00\x00\x01\x08"))
+		}
+	})
+	return !later, err
+}
+
 // hasGoNote looks for the build ID note of Go 1.5 and later: type 4 under the name "Go".
 func hasGoNote(f *elf.File) bool {
 	const namesz, typ = 4, 4

@@ -201,11 +201,25 @@ func TestGoData(t *testing.T) {
 	if r := scanFile(t, file); len(r.Sites) != 1 || r.Sites[0].Verdict != Dormant {
 		t.Fatalf("with Go: got %+v", r.Sites)
 	}
-	for name, want := range map[string]Verdict{"runtime.vdsoGettimeofdaySym": Dormant, "main.clock": Unknown} {
-		e := testELF{text: []byte{0xc3}, data: asm(t, "000460ffffffffff"), noteSection: ".note.go.buildid"}
-		e.symbols = []testSym{{name, e.dataVaddr(), 8, elf.STTFunc, 0}}
-		if r := scanFile(t, e.build()); len(r.Sites) != 1 || r.Sites[0].Verdict != want {
-			t.Errorf("%s: got %+v, want %v", name, r.Sites, want)
+	for _, c := range []struct {
+		name, text, data string
+		want             Verdict
+	}{
+		{"runtime.vdsoGettimeofdaySym", "c3", "000460ffffffffff", Dormant},
+		{"main.clock", "c3", "000460ffffffffff", Unknown},
+		{"", "c3", "000460ffffffffff 000060ffffffffff", Dormant},
+		{"", "c3", "000460ffffffffff 000460ffffffffff", Unknown}, // the runtime has each once
+		{"", "c3 fbffffff00000108", "000460ffffffffff", Dormant},
+		{"", "c3 faffffff00000108", "000460ffffffffff", Unknown}, // Go 1.16
+		{"", "c3 faffffff00000108", "00 000460ffffffffff", Benign},
+		{"runtime.vdsoGettimeofdaySym", "c3 f1ffffff00000108", "000460ffffffffff", Unknown},
+	} {
+		e := testELF{text: asm(t, c.text), data: asm(t, c.data), noteSection: ".note.go.buildid"}
+		if c.name != "" {
+			e.symbols = []testSym{{c.name, e.dataVaddr(), 8, elf.STTObject, 0}}
+		}
+		if r := scanFile(t, e.build()); len(r.Sites) == 0 || r.Sites[0].Verdict != c.want {
+			t.Errorf("%+v: got %+v, want %v", c, r.Sites, c.want)
 		}
 	}
 }
