@@ -112,11 +112,18 @@ func (fn *functions) symbol(f *File, t elf.Symtab, s elf.Symbol) {
 	if near(fn.sites, s.Value) && len(fn.labels) < elf.MaxStarts {
 		fn.labels = append(fn.labels, s.Value)
 	}
-	if s.Type == elf.STTNotype || s.Type != elf.STTObject && !fn.start(s.Value) {
-		return
-	}
 	global := s.Bind != elf.STBLocal
-	if s.Type != elf.STTObject {
+	switch s.Type {
+	case elf.STTNotype:
+		return
+	case elf.STTObject:
+		if f.ExecLoad(s.Value) {
+			return
+		}
+	default:
+		if !fn.start(s.Value) {
+			return
+		}
 		fn.function(f, t, s, global)
 	}
 	if n := fn.siteFrom(s.Value); n == len(fn.sites) || fn.sites[n].Vaddr-s.Value >= s.Size {

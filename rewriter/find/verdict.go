@@ -39,7 +39,7 @@ func judge(c *code, isGo, keeps bool, b *body, s *Site) {
 		name := c.fn.names[s.Vaddr].text
 		switch {
 		case isGo && s.Vaddr%x86.WordSize != 0:
-			s.Verdict, s.Reason = Benign, "in the data of a Go program, where no variable begins"
+			s.Verdict, s.Reason = Benign, "in the data of a Go program, not aligned as a variable is"
 		// Of the runtime's own variables, that is, and in a stripped program nothing says whose they are.
 		case keeps && (name == "" || strings.HasPrefix(name, "runtime.")):
 			s.Verdict, s.Reason = Dormant, "in the data of a Go program, whose runtime calls it only without a vDSO"
