@@ -188,7 +188,9 @@ func (r *Report) examine(c *code, sites []Site) error {
 			r.Libc = "dietlibc" // an image base: see slot.go
 		}
 	}
-	c.tables(sites)
+	if err := c.tables(sites); err != nil {
+		return err
+	}
 	single(sites)
 	var inner []uint64
 	for i := range sites {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/x86"
 )
 
@@ -117,22 +116,29 @@ func single(sites []Site) {
 	})
 }
 
+// valgrindName is in each of valgrind's tools: the environment variable by which its launcher is known (m_main.c).
+const valgrindName = "VALGRIND_LAUNCHER"
+
 // tables finds the entries of valgrind's table of redirections, which distinguishes addresses: a pair with the
 // address is copied into memory, in a file that compares with the page as well. A table of another program's may be
 // one of functions.
-func (c *code) tables(sites []Site) {
-	known := c.f.budget != nil || slices.ContainsFunc(c.f.Progs, func(p elf.Prog) bool { return p.Type == elf.PTLoad && slices.Contains(valgrindBases, p.Vaddr) })
-	compares := slices.ContainsFunc(sites, func(s Site) bool { return s.Kind == CmpImm32 })
+func (c *code) tables(sites []Site) error {
+	entry := func(s Site) bool { return s.entry && s.Verdict == Unknown }
+	if !slices.ContainsFunc(sites, entry) || !slices.ContainsFunc(sites, func(s Site) bool { return s.Kind == CmpImm32 }) {
+		return nil
+	}
+	if c.f.budget == nil { // else an object of an archive
+		if named, err := c.f.FindText(valgrindName); len(named) == 0 || err != nil {
+			return err
+		}
+	}
 	for i := range sites {
-		if s := &sites[i]; known && compares && s.entry && s.Verdict == Unknown {
+		if s := &sites[i]; entry(*s) {
 			s.Verdict, s.Reason = Benign, "an entry of valgrind's table, which compares with it"
 		}
 	}
+	return nil
 }
-
-// valgrindBases are the addresses at which valgrind's tools are linked, and no other programs: its configure.ac,
-// valt_load_address_pri_norml, until 3.12 and since.
-var valgrindBases = []uint64{0x38000000, 0x58000000}
 
 // conclude fills in what the flow found.
 func (f *flow) conclude(s *Site) {
