@@ -200,8 +200,8 @@ func (c *code) comesBack(i *x86.Instr, depth int) bool {
 	return !c.last(i)
 }
 
-// maxPadding bounds the padding between two functions, in instructions.
-const maxPadding = 64
+// maxPadding bounds the padding between two functions, in bytes.
+const maxPadding = 256
 
 // last reports whether the unwind tables contradict that the code goes on behind the call i: it is the last instruction
 // that they describe as one function, and nothing but padding is before the next one, which begins
@@ -212,12 +212,8 @@ func (c *code) last(i *x86.Instr) bool {
 		return false
 	}
 	at := d.End
-	for range maxPadding {
-		if p, ok := c.at(at); c.fn.starts.has(at) || !ok || p.Op != x86asm.NOP && !p.IsInt3() {
-			break
-		} else {
-			at = p.Next()
-		}
+	for n := 1; n > 0 && at-d.End < maxPadding && !c.fn.starts.has(at); at += uint64(n) {
+		n = x86.Padding(c.bytes(at))
 	}
 	before, ok := c.f.CFA(d, i.Addr)
 	behind, known := c.f.CFA(c.fn.at(at), at)

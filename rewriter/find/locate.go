@@ -6,8 +6,6 @@ import (
 	"cmp"
 	"slices"
 
-	"golang.org/x/arch/x86/x86asm"
-
 	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/x86"
 )
@@ -235,15 +233,11 @@ func (c *code) unnamed(sites []Site) (found []uint64, err error) {
 func (c *code) padding(vaddr, end uint64) uint64 {
 	const align = 16
 	for vaddr < end && vaddr%align != 0 {
-		i, ok := c.at(vaddr)
-		switch {
-		case ok && (i.Op == x86asm.NOP || i.IsInt3()):
-			vaddr = i.Next()
-		case c.has(vaddr, 0):
-			vaddr++
-		default:
+		n := x86.Padding(c.bytes(vaddr))
+		if n == 0 {
 			return end
 		}
+		vaddr += uint64(n)
 	}
 	return min(vaddr, end)
 }

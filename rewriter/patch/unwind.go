@@ -9,8 +9,6 @@ import (
 	"slices"
 	"sort"
 
-	"golang.org/x/arch/x86/x86asm"
-
 	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/x86"
 	"vfix.dev/vfix/shim"
@@ -117,12 +115,9 @@ const maxPadding = 63
 // onlyPadding reports whether b is what assemblers put between functions.
 func onlyPadding(b []byte) bool {
 	for len(b) > 0 {
-		n := 1
-		if b[0] != 0 && b[0] != 0xcc {
-			in, ok := x86.Decode(b, 0)
-			if n = in.Len; !ok || in.Op != x86asm.NOP {
-				return false
-			}
+		n := x86.Padding(b)
+		if n == 0 {
+			return false
 		}
 		b = b[n:]
 	}
