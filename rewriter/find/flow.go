@@ -403,7 +403,7 @@ func (f *flow) call(i *x86.Instr, v *value) {
 		v.reg[x86.Rax] = other // the page changes no other register
 	case i.Flow == x86.FlowCallInd:
 		f.operands(i, v)
-		f.arguments(i, v)
+		f.passes(i, v, x86.CallerSaved&^x86.RegsOf(x86.Rax))
 		v.reg[x86.Rax] = other // the result; a convention may keep all others (clang's preserve_most)
 	default:
 		f.callee(i, v)
@@ -438,7 +438,7 @@ func (f *flow) callee(i *x86.Instr, v *value) {
 	if v.held(^other)&^into != 0 {
 		if f.c.short(i.Target) {
 			into = ^x86.Regs(0)
-		} else if at := f.c.usesKept(keptUse{i.Target, v.held(plain)}, calleeDepth); at.Op == x86asm.CMP || at.Op == x86asm.TEST {
+		} else if at := f.c.usesKept(keptUse{i.Target, v.held(plain)}); at.Op == x86asm.CMP || at.Op == x86asm.TEST {
 			f.note(at.Addr, compared)
 		} else if at.Len != 0 {
 			f.noteOp(&at, usedBy)
@@ -454,7 +454,7 @@ func (f *flow) callee(i *x86.Instr, v *value) {
 		return
 	}
 	if f.deep == calleeDepth {
-		f.arguments(i, v)
+		f.passes(i, v, into)
 		return
 	}
 	q := question{i.Target, in.reg}
@@ -491,14 +491,13 @@ type keptUse struct {
 // preserve.
 const maxKept = 1 << 16
 
-// usesKept returns an instruction of the function, or of one that it calls, that uses what the registers hold,
+// usesKept returns an instruction of the function, or of those that it calls, that uses what the registers hold,
 // before it is overwritten; none (of no length) if none is seen. To save a register is not to use it, and nor is
 // to call through it.
-func (c *code) usesKept(q keptUse, deep int) (use x86.Instr) {
-	if use, known := c.kept[q]; known || deep == 0 {
+func (c *code) usesKept(q keptUse) (use x86.Instr) {
+	if use, known := c.kept[q]; known {
 		return use
 	}
-	c.kept[q] = x86.Instr{} // if it calls itself
 	w := newWorklist(func(old, fresh x86.Regs) x86.Regs { return old | fresh })
 	w.add(q.target, q.regs)
 	w.run(maxFlow, func(at uint64, held x86.Regs) bool {
@@ -523,9 +522,7 @@ func (c *code) usesKept(q keptUse, deep int) (use x86.Instr) {
 			held &^= i.Writes | i.Partial
 		}
 		if i.Flow == x86.FlowCall {
-			if use = c.usesKept(keptUse{i.Target, held}, deep-1); use.Len != 0 {
-				return false
-			}
+			w.add(i.Target, held)
 		}
 		if i.Calls() {
 			held &^= x86.CallerSaved
@@ -541,11 +538,14 @@ func (c *code) usesKept(q keptUse, deep int) (use x86.Instr) {
 }
 
 // arguments records the value in a register that may be an argument of a callee.
-func (f *flow) arguments(i *x86.Instr, v *value) {
-	if v.held(plain|xored)&x86.ArgRegs != 0 {
+func (f *flow) arguments(i *x86.Instr, v *value) { f.passes(i, v, x86.ArgRegs) }
+
+// passes is arguments for any of the registers.
+func (f *flow) passes(i *x86.Instr, v *value, in x86.Regs) {
+	if v.held(plain|xored)&in != 0 {
 		f.note(i.Addr, passed)
 	}
-	if v.held(half)&x86.ArgRegs != 0 {
+	if v.held(half)&in != 0 {
 		f.note(i.Addr, counted)
 	}
 }
