@@ -172,7 +172,7 @@ func (b *body) tables(c *code, tried map[uint64]bool) (found []uint64) {
 		take(v)
 	}
 	for _, v := range doubtful {
-		if len(found) == 0 && v != b.Start && !c.fn.entered[v] && (b.lens[v] != 0 || !b.runsOver(v)) {
+		if len(found) == 0 && c.entry() && v != b.Start && !c.fn.entered[v] && (b.lens[v] != 0 || !b.runsOver(v)) {
 			take(v)
 		}
 	}

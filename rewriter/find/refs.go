@@ -121,14 +121,16 @@ func (r *refs) near(vaddr uint64) bool {
 	return i < len(r.windows) && r.windows[i].Vaddr <= vaddr
 }
 
-// add keeps an address near a site. There are few: duplicates are dropped in bulk.
+// add keeps an address near a site. There are few: duplicates are dropped before more room is made.
 func (r *refs) add(to *vaddrs, vaddr uint64) {
 	if !r.near(vaddr) {
 		return
 	}
-	if *to = append(*to, vaddr); len(*to)%maxSites == 0 {
+	if len(*to) == cap(*to) {
 		to.normalize()
+		*to = slices.Grow(*to, max(maxSites, len(*to)))
 	}
+	*to = append(*to, vaddr)
 }
 
 // branch keeps a branch to an address near a site.
