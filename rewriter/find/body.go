@@ -241,13 +241,21 @@ func (b *body) entries(c *code) (sure, doubtful []uint64) {
 	for _, p := range append([]elf.Func{b.Func}, b.parts...) {
 		doubtful = append(doubtful, c.refs.named.between(p.Start, p.End)...)
 	}
-	return append(sure, labels...), doubtful
+	for _, v := range slices.Concat(labels, bases) { // bases may be labels in another part
+		entry(&sure, v)
+	}
+	return sure, doubtful
 }
 
-// enters makes the split part around vaddr, to which a table leads, one more part of the function.
+// enters makes the split part around vaddr, to which a table leads, one more part of the function: no function, as the
+// unwind tables show where nothing has names.
 func (b *body) enters(c *code, vaddr uint64) bool {
 	d, ok := c.fn.around(vaddr)
-	return ok && !c.fn.entered[d.Start] && b.joins(c, vaddr)
+	if !ok || c.fn.entered[d.Start] {
+		return false
+	}
+	begin, known := c.f.CFA(d, d.Start)
+	return !(vaddr == d.Start && known && begin == elf.EntryCFA) && b.joins(c, vaddr)
 }
 
 // relative is a word that the loader fills with an address of code.

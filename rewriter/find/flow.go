@@ -477,6 +477,8 @@ func (f *flow) callee(i *x86.Instr, v *value) {
 	for r := range v.reg {
 		if x86.CallerSaved.Has(r) {
 			v.reg[r] = out.reg[r]
+		} else {
+			v.reg[r] |= out.reg[r] &^ other // moved by a callee with a convention of its own
 		}
 	}
 }
@@ -509,6 +511,9 @@ func (c *code) usesKept(q keptUse) (use x86.Instr) {
 		src, srcWidth, fromReg := i.ArgGPR(1)
 		whole := i.Op == x86asm.MOV && fromReg && srcWidth == 64
 		switch {
+		case i.Flow == x86.FlowRet && held&^q.regs&^x86.CallerSaved != 0: // moved
+			use = i
+			return false
 		case whole && isReg && width == 64:
 			if held &^= x86.RegsOf(dst); held.Has(src) {
 				held |= x86.RegsOf(dst)
