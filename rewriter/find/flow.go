@@ -607,6 +607,9 @@ func (f *flow) ret(i *x86.Instr, v *value) {
 		f.leave(i, v)
 		return
 	}
+	if d := f.frame[i.Addr]; d.HasSP && d.SP < 0 && v.anyStack() { // the function goes on at what it pushed
+		f.note(i.Addr, elsewhere)
+	}
 	if f.deep > 0 {
 		v.stack = [maxSlots]label{}
 		f.returned = joinValues(f.returned, *v)

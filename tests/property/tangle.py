@@ -9,7 +9,7 @@ and call them, and call helpers with conventions of their own. About half of the
 number, in one place: whoever overlooks that place patches the load, and the number is another one. A program
 adds up what it sees, and writes the sum.
 
-What is written must be the same before and after patching, also for stripped programs, and under the oracle if vfix leaves
+The sum must be the same before and after patching, also for stripped programs, and under the oracle if vfix leaves
 no call site. Prints a line for each program that differs; exit status 1 if one does.
 """
 import argparse
@@ -51,7 +51,7 @@ LOOKS = (
     'mov {x}, %rax\n\tand $0x7f, %eax', 'push {x}\n\tpop %rax\n\timul $31, %rax, %rax', 'mov {x}, {s}(%rsp)\n\tmovzbl {s}+7(%rsp), %eax',
     'movq {x}, %xmm0\n\tmovq %xmm0, %rax\n\tshr $40, %rax', 'bt $63, {x}\n\tsetc %al', 'bsr {x}, %rax')
 JUMP = '\tlea {t}(%rip), %rcx\n\t'
-# How a block ends: what it does, its table, and where it cannot be: abs: in a PIE; far: in a function of two parts.
+# How a block ends: what it does, its table, and what excludes it: abs, that it is a PIE; far, that the function has two parts.
 ENDS = (
     (BIT + '\ttest %eax, %eax\n\tjz {l}\n\tjmp {m}', None, ''),
     ('\tjmp {l}', None, ''),
@@ -180,7 +180,9 @@ class Program:
         if cut < len(blocks):
             cold = note('\t.cfi_startproc') + frame + saved + ''.join(blocks[cut:]) + note('\t.cfi_endproc')
             f += '\t.section .text.unlikely, "ax"\n' + function('f.cold', cold, False) + '\t.text\n'
-        others = ''.join(self.helpers) + function('last', '\t' + r.choice(LAST).format(a=self.a, b=self.b))
+        # A caller's frame is read by what it calls or jumps to, not by what that calls.
+        last = r.choice(LAST[:-1] if any('call last' in k for k in self.kinds) else LAST)
+        others = ''.join(self.helpers) + function('last', '\t' + last.format(a=self.a, b=self.b))
         text = '\t.text\n' + function('one', '\tmov $7, %eax\n\tret') + (others + f if r.random() < 0.5 else f + others) + MAIN
         text += '\t.section .data.rel.ro, "aw"\n\t.balign 8\n' + ''.join(t + '\n' for absolute, t in self.tables if absolute)
         return text + '\t.section .rodata\n\t.balign 8\n' + ''.join('\t.balign %d\n%s\n' % (r.choice((4, 8)), t) for absolute, t in self.tables if not absolute)
