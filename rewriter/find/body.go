@@ -39,7 +39,8 @@ type body struct {
 	frame  frame
 	framed bool // frame was computed
 
-	bases, labels []uint64 // addresses that its instructions name: of data, of its own code
+	bases, labels []uint64        // addresses that its instructions name: of data, of its own code
+	begun         map[uint64]bool // bases whose first entries were followed
 }
 
 // maxParts bounds the parts of one function.
@@ -50,7 +51,7 @@ func (c *code) bodyOf(fn elf.Func) *body {
 	if b, ok := c.bodies[fn.Start]; ok {
 		return b
 	}
-	b := &body{Func: fn, lens: make(map[uint64]uint8)}
+	b := &body{Func: fn, lens: make(map[uint64]uint8), begun: make(map[uint64]bool)}
 	c.bodies[fn.Start] = b
 	tried := make(map[uint64]bool)
 	for work := []uint64{fn.Start}; len(work) > 0; work = b.tables(c, tried) {
@@ -159,6 +160,10 @@ func (b *body) tables(c *code, tried map[uint64]bool) (found []uint64) {
 		return nil
 	}
 	sure, doubtful := b.entries(c)
+	fresh := false
+	for _, t := range slices.Concat(b.bases, b.labels) {
+		fresh, b.begun[t] = fresh || !b.begun[t], true
+	}
 	take := func(v uint64) {
 		if !tried[v] {
 			tried[v] = true
@@ -170,6 +175,9 @@ func (b *body) tables(c *code, tried map[uint64]bool) (found []uint64) {
 	}
 	for _, v := range sure {
 		take(v)
+	}
+	if fresh && len(found) == 0 {
+		return b.tables(c, tried)
 	}
 	for _, v := range doubtful {
 		if len(found) == 0 && c.entry() && v != b.Start && !c.fn.entered[v] && (b.lens[v] != 0 || !b.runsOver(v)) {
@@ -186,8 +194,9 @@ func (b *body) tables(c *code, tried map[uint64]bool) (found []uint64) {
 // entries returns the entries of tables whose address the function names, which are addresses of 8 bytes or offsets of 4
 // or 8, from the table itself or from a label, and the labels, which a computed goto uses. A table ends where an
 // entry leaves the function, and enters no part of another that was split off. Doubtful are offsets that may be from
-// another base, such as those behind the start of the next table, and all that words in the file, relocations and instructions name
-// near the sites: that may not be meant for a jump.
+// another base, such as those behind the start of the next table, and all that words in the file, relocations and
+// instructions name near the sites: that may not be meant for a jump. Of a table that was not followed so far, it is the
+// first entry alone: the code there may name the next table.
 func (b *body) entries(c *code) (sure, doubtful []uint64) {
 	entry := func(to *[]uint64, v uint64) bool {
 		if !c.entry() || !b.covers(v) && !b.enters(c, v) {
@@ -220,7 +229,7 @@ func (b *body) entries(c *code) (sure, doubtful []uint64) {
 			if n > 0 && to == &sure && bases.has(at) {
 				to = &doubtful
 			}
-			if v == base && base == t || !entry(to, v) {
+			if v == base && base == t || !entry(to, v) || !b.begun[t] {
 				return
 			}
 		}
