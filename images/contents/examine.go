@@ -57,13 +57,18 @@ type examiner struct {
 	// programs makes the examiner note what programs load.
 	programs bool
 	head     [elfHead]byte
-	buf      []byte
-	held     *blob.Kept // a file that is too large for buf; nil for none
+	holder
 }
 
-func (x *examiner) Close() {
-	if x.held != nil {
-		x.held.Close()
+// holder makes files readable at any offset, one after the other, in the same memory.
+type holder struct {
+	buf  []byte
+	held *blob.Kept // a file that is too large for buf; nil for none
+}
+
+func (h *holder) Close() {
+	if h.held != nil {
+		h.held.Close()
 	}
 }
 
@@ -108,11 +113,11 @@ func (x *examiner) content(e *Entry, h *blob.TarMember, r io.Reader) error {
 }
 
 // buffer returns n bytes of memory, reused for the next file.
-func (x *examiner) buffer(n int64) []byte {
-	if int64(cap(x.buf)) < n {
-		x.buf = make([]byte, max(n, blob.CopyBuffer))
+func (h *holder) buffer(n int64) []byte {
+	if int64(cap(h.buf)) < n {
+		h.buf = make([]byte, max(n, blob.CopyBuffer))
 	}
-	return x.buf[:n]
+	return h.buf[:n]
 }
 
 // examine looks at one file of size bytes; nil means that it is not a 64-bit x86-64 ELF file.
@@ -128,7 +133,7 @@ func (x *examiner) examine(name string, r io.Reader, size int64) (*elfInfo, erro
 	if size > MaxELF {
 		return &elfInfo{passed: fmt.Sprintf("file of %d bytes, at most %d are examined", size, int64(MaxELF)), unread: true}, nil
 	}
-	content, err := x.hold(r, size)
+	content, err := x.hold(io.MultiReader(bytes.NewReader(x.head[:]), r), size)
 	if err != nil {
 		return nil, err
 	}
@@ -139,23 +144,22 @@ func (x *examiner) examine(name string, r io.Reader, size int64) (*elfInfo, erro
 	return info, err
 }
 
-// hold makes the file whose head has been read readable at any offset, until the next file.
-func (x *examiner) hold(r io.Reader, size int64) (io.ReaderAt, error) {
-	r = io.MultiReader(bytes.NewReader(x.head[:]), r)
+// hold makes a file of size bytes readable at any offset, until the next one.
+func (h *holder) hold(r io.Reader, size int64) (io.ReaderAt, error) {
 	if size <= inMemory {
-		b := x.buffer(size)
+		b := h.buffer(size)
 		_, err := io.ReadFull(r, b)
 		return elf.Memory(b), err
 	}
-	x.Close()
+	h.Close()
 	var err error
-	if x.held, err = blob.Keep(io.LimitReader(r, size)); err != nil {
+	if h.held, err = blob.Keep(io.LimitReader(r, size)); err != nil {
 		return nil, err
 	}
-	if x.held.N != size {
+	if h.held.N != size {
 		return nil, io.ErrUnexpectedEOF
 	}
-	return x.held.At(), nil
+	return h.held.At(), nil
 }
 
 // fixes reports whether the file has something besides call sites that needs a fix.

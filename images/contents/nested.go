@@ -68,6 +68,7 @@ func examineNested(head []byte, r io.ReaderAt, size int64) (*elfInfo, error) {
 // examineZip looks into a zip archive; nil for nothing to report.
 func examineZip(r io.ReaderAt, size int64) (*elfInfo, error) {
 	z := &zipLook{}
+	defer z.close()
 	err := z.archive(r, size, "", 1)
 	switch {
 	case z.calls > 0:
@@ -120,7 +121,14 @@ type zipLook struct {
 	unpacked       int64
 	first          string // that calls the page
 	flate          io.ReadCloser
-	why            string // something was not examined, "" for nothing
+	why            string                // something was not examined, "" for nothing
+	holders        [maxNested + 1]holder // of the member that is looked at, at each depth
+}
+
+func (z *zipLook) close() {
+	for i := range z.holders {
+		z.holders[i].Close()
+	}
 }
 
 // missed notes that a member was not examined; the first one is reported.
@@ -187,21 +195,31 @@ func (z *zipLook) member(f *zip.File, name string, depth int) {
 		z.missed(name, "%d bytes, too large to be unpacked here", size)
 		return
 	}
-	b, err := io.ReadAll(io.LimitReader(io.MultiReader(bytes.NewReader(head[:n]), r), int64(size)+1))
-	z.unpacked += int64(len(b))
-	if err != nil || uint64(len(b)) != size {
-		z.missed(name, "damaged")
+	b, err := z.holders[depth].hold(io.MultiReader(bytes.NewReader(head[:n]), r), int64(size))
+	z.unpacked += int64(size)
+	if err == nil {
+		// What is behind it shows that it is longer than it says, or has another checksum.
+		if _, err = io.ReadFull(r, make([]byte, 1)); err == io.EOF {
+			err = nil
+		} else if err == nil {
+			err = io.ErrUnexpectedEOF
+		}
+	}
+	if err != nil {
+		z.missed(name, "cannot be unpacked (%v)", err)
 		return
 	}
 	if isNested(head[:n]) {
-		if depth == maxNested || bytes.HasPrefix(b, []byte(squashMagic)) {
+		if depth == maxNested || bytes.HasPrefix(head[:n], []byte(squashMagic)) {
 			z.missed(name, "an archive in archives")
 			return
 		}
-		_ = z.archive(bytes.NewReader(b), int64(len(b)), name, depth+1) // memory does not fail
+		if err := z.archive(b, int64(size), name, depth+1); err != nil {
+			z.missed(name, "%v", err)
+		}
 		return
 	}
-	z.program(b, name)
+	z.program(b, int64(size), name)
 }
 
 // toUnpack reports whether to examine a member with this beginning.
@@ -227,9 +245,8 @@ func (z *zipLook) begin(f *zip.File, head []byte) bool {
 	return err == nil
 }
 
-func (z *zipLook) program(b []byte, name string) {
-	r := elf.Memory(b)
-	report, err := patch.Scan(r, int64(len(b)))
+func (z *zipLook) program(r io.ReaderAt, size int64, name string) {
+	report, err := patch.Scan(r, size)
 	switch {
 	case err != nil:
 		z.missed(name, "%v", err)
@@ -241,7 +258,7 @@ func (z *zipLook) program(b []byte, name string) {
 			z.first = name
 		}
 	default:
-		if why, err := packers.Inside(r, int64(len(b))); err != nil || why != "" {
+		if why, err := packers.Inside(r, size); err != nil || why != "" {
 			z.missed(name, "%s", why)
 		}
 	}
