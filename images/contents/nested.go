@@ -198,7 +198,7 @@ func (z *zipLook) member(f *zip.File, name string, depth int) {
 	b, err := z.holders[depth].hold(io.MultiReader(bytes.NewReader(head[:n]), r), int64(size))
 	z.unpacked += int64(size)
 	if err == nil {
-		// What is behind it shows that it is longer than it says, or has another checksum.
+		// A byte behind it, or an error, shows that it is longer than it says or has another checksum.
 		if _, err = io.ReadFull(r, make([]byte, 1)); err == io.EOF {
 			err = nil
 		} else if err == nil {
