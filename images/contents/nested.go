@@ -1,6 +1,7 @@
-// Programs inside other files. A zip archive (a jar, a wheel, a zipapp, also behind a program or a #! line) is looked into: a
-// JVM or Python takes libraries out of it at run time. A file that holds its code compressed, or a file system, is not: it is reported as not examined, so that its
-// verdict is incomplete. Tar archives and packages are left out: nothing runs from them before they are unpacked.
+// Programs inside other files. A zip archive (a jar, a wheel, a zipapp, also behind a program or a #! line) is looked into:
+// a JVM or Python takes libraries out of it at run time. A file that holds its code compressed, or a file system, is
+// reported as not examined, so that its verdict is incomplete. Tar archives and packages are left out: nothing runs from
+// them before they are unpacked.
 
 package contents
 
@@ -23,8 +24,6 @@ import (
 const (
 	// maxMembers is how many members of a zip archive, and of archives in it, are looked at.
 	maxMembers = 1 << 17
-	// maxMember is the largest library in a zip archive that is examined, in bytes, unpacked.
-	maxMember = 64 << 20
 	// maxUnpacked is how much of one archive is unpacked in all, in bytes.
 	maxUnpacked = 2 << 30
 	// maxNested is how deep archives may lie in archives: an application server has a jar in a war in an ear.
@@ -191,7 +190,7 @@ func (z *zipLook) member(f *zip.File, name string, depth int) {
 		return
 	}
 	size := f.UncompressedSize64
-	if size > maxMember || z.unpacked+int64(size) > maxUnpacked {
+	if size > maxUnpacked-uint64(z.unpacked) {
 		z.missed(name, "%d bytes, too large to be unpacked here", size)
 		return
 	}

@@ -55,6 +55,8 @@ func TestNotLookedInto(t *testing.T) {
 		flags := at + map[string]int{"PK\x03\x04": 6, "PK\x01\x02": 8}[sign]
 		encrypted[flags] |= 1
 	}
+	tooLarge := zipped(t, zip.Deflate, "libx.so", legacy)
+	copy(tooLarge[bytes.LastIndex(tooLarge, []byte("PK\x01\x02"))+24:], "\x01\x00\x00\x80") // its size, in the directory
 	for name, c := range map[string]struct {
 		content []byte
 		reason  string // "" for a file that was looked into, and has nothing
@@ -63,6 +65,8 @@ func TestNotLookedInto(t *testing.T) {
 		"a stored member that calls": {zipped(t, zip.Store, "lib/x86_64/libx.so", legacy), "call the vsyscall page"},
 		"a jar in a jar":             {zipped(t, zip.Store, "BOOT-INF/lib/x.jar", zipped(t, zip.Deflate, "libx.so", legacy)), "BOOT-INF/lib/x.jar!libx.so"},
 		"a large library":            {zipped(t, zip.Deflate, "libx.so", with(legacy, 9<<20, "x")), "libx.so: they are not patched"},
+		"a library of 80 MB":         {zipped(t, zip.Deflate, "libx.so", with(legacy, 80<<20, "x")), "libx.so: they are not patched"},
+		"a library of 2 GB":          {tooLarge, "2147483649 bytes, too large"},
 		"a large jar in a jar":       {zipped(t, zip.Deflate, "x.jar", zipped(t, zip.Store, "libx.so", with(legacy, 9<<20, "x"))), "x.jar!libx.so"},
 		"a modern wheel":             {zipped(t, zip.Deflate, "libx.so", modern), ""},
 		"classes":                    {zipped(t, zip.Deflate, "A.class", bytes.Repeat([]byte("\xca\xfe\xba\xbe"), 30)), ""},
