@@ -12,6 +12,8 @@ func TestRedact(t *testing.T) {
 		`Get "https://user:hunter2@reg.example/v2/": EOF`:                      `Get "https://reg.example/v2/": EOF`,
 		`"somebody:hunter2@reg.example/x:1" is not a name`:                     `"REDACTED@reg.example/x:1" is not a name`,
 		"redis:2.8.22@sha256:" + strings.Repeat("ab", 32):                      "redis:2.8.22@sha256:" + strings.Repeat("ab", 32),
+		"dir:app@1.2: no such directory":                                       "dir:app@1.2: no such directory",
+		"oci-archive:app@1.2.tar is a list; nobody:pw@h":                       "oci-archive:app@1.2.tar is a list; REDACTED@h",
 		"https://token@reg.example/x":                                          "https://reg.example/x",
 		"GET https://s3.example/b?X-Amz-Signature=abc123&X-Amz-Date=2026: 403": "GET https://s3.example/b?X-Amz-Signature=REDACTED&X-Amz-Date=REDACTED 403",
 		"https://auth.example/token?scope=repository:a:pull&service=reg":       "https://auth.example/token?scope=repository:a:pull&service=reg",
