@@ -1,5 +1,5 @@
-// Who called the page. The page's functions begin with a system call, so at the fault the
-// stack pointer still points to the return address, and the call precedes it.
+// The caller of the page. The page's functions begin with a system call, so at the fault the stack pointer still
+// points to the return address, and the call precedes it.
 
 package diagnose
 
@@ -18,31 +18,30 @@ import (
 	"vfix.dev/vfix/rewriter/patch"
 )
 
-// Options say what a diagnosis may look at, and how its fixes are worded.
+// Options say what a diagnosis may examine, and how it words its fixes.
 type Options struct {
-	// Root has the files of the system that the program ran in; nil: none are looked at.
+	// Root has the files of the system that the program ran in; nil: no files are examined.
 	Root fs.FS
-	// RootName is what the user typed for Root: IMAGE says that it is an image. "" is this
-	// machine.
+	// RootName is what the user typed for Root, "" for this machine; IsImage reports that it is an image.
 	RootName string
 	IsImage  bool
 
-	// Callers returns the files of Root that call a function of the page, for crashes that
-	// leave no trace of the caller; nil: nobody knows.
+	// Callers returns the files of Root that call a function of the page, for crashes that leave no trace of the
+	// caller; nil: not available.
 	Callers func(function string) ([]string, error)
-	// Resolve finds out more of a container that a description is about: whether it ran on this machine, and what its
-	// image has; nil: nobody knows.
+	// Resolve finds the container of a description: whether it ran on this machine, and what its image has; nil:
+	// not available.
 	Resolve func(e *Exited, o *Options)
-	// HasCommand reports whether this machine has a program; nil: by PATH.
+	// HasCommand reports whether this machine has a program; nil: search PATH.
 	HasCommand func(name string) bool
-	// Output is the destination that a rebuild of Root needs here, as words; nil for the default.
+	// Output is the destination, in words, for a rebuild of Root; nil: the default.
 	Output []string
 
-	elsewhere bool // Root is another container's, whose paths mean nothing here
+	elsewhere bool // Root belongs to another container, so the crash's paths do not apply to it
 }
 
-// tailReach is how far behind the start of a function a tail jump to the page is looked for,
-// in bytes: such a function is a stub.
+// tailReach is how far behind the start of a function to look for a tail jump to the page, in bytes: such
+// functions are short stubs.
 const tailReach = 64
 
 // findCaller fills in c.Caller from the core's stack.
@@ -81,10 +80,10 @@ func (c *Crash) findCaller(co *core, f *facts, o Options) {
 	c.readModule(m, o)
 }
 
-// note adds what could not be found out.
+// note adds a fact that could not be determined.
 func (c *Crash) note(format string, a ...any) { c.Notes = append(c.Notes, fmt.Sprintf(format, a...)) }
 
-// readModule looks into the caller's file, if it is available and the same.
+// readModule examines the caller's file, if it is available and is the one that crashed.
 func (c *Crash) readModule(m *module, o Options) {
 	where := cmp.Or(o.RootName, "this machine")
 	if o.Root == nil {
@@ -117,7 +116,7 @@ func (c *Crash) readModule(m *module, o Options) {
 		c.note("%s on %s: %s", m.path, where, place.Skipped)
 		return
 	case place.Call == nil:
-		// Somebody rebuilt or patched it and kept the build ID.
+		// The file was rebuilt or patched and kept its build ID.
 		c.note("%s on %s is another file: it has no call before %#x", m.path, where, place.Vaddr)
 		return
 	case why == "":
@@ -135,7 +134,7 @@ func (c *Crash) readModule(m *module, o Options) {
 	}
 }
 
-// findSite finds the reference to the page whose call it was, and what vfix does about it.
+// findSite finds the reference to the page that made the call, and the form in which vfix patches it.
 func (c *Crash) findSite(r io.ReaderAt, size int64, place *find.Place) {
 	report, err := patch.Scan(r, size)
 	if err != nil {
@@ -163,24 +162,24 @@ func (c *Crash) findSite(r io.ReaderAt, size int64, place *find.Place) {
 	}
 }
 
-// page is how much of a file's start is looked at in memory, in bytes.
+// page is how much of the start of a file is examined in memory, in bytes.
 const page = 4096
 
-// module is a file that is mapped. The kernel dumps the first page of each mapped ELF file (coredump_filter bit 4, core(5)), so
-// the build ID is in the core though the code is not.
+// module is a mapped file. The kernel dumps the first page of each mapped ELF file (coredump_filter bit 4,
+// core(5)), so the core has the build ID although it does not have the code.
 type module struct {
 	path string
 	base uint64 // address of its first byte
-	// offset is where in the file the address asked for is.
+	// offset is the offset in the file of the requested address.
 	offset uint64
-	// head is its first page as it is in memory, nil where the core does not have it.
+	// head is the first page as it is in memory, nil if the core does not have it.
 	head []byte
-	// vaddr is of the address asked for, in the file; 0 if head does not say.
+	// vaddr is the requested address as a vaddr of the file; 0 if head does not have it.
 	vaddr   uint64
 	buildID string
 }
 
-// moduleAt finds the file that is mapped at addr; nil without one.
+// moduleAt returns the file that is mapped at addr, nil if no file is.
 func (c *core) moduleAt(f *facts, addr uint64) (*module, error) {
 	mappings := f.mappings
 	for i := range mappings {
@@ -189,7 +188,7 @@ func (c *core) moduleAt(f *facts, addr uint64) (*module, error) {
 			continue
 		}
 		mod := &module{path: m.path, base: m.start - m.offset, offset: addr - m.start + m.offset}
-		nearest := uint64(0) // where the file's first byte is mapped, below addr
+		nearest := uint64(0) // the address of the file's first byte, if it is below addr
 		for j := range mappings {
 			if n := &mappings[j]; n.path == m.path && n.offset == 0 && n.start <= addr && n.start >= nearest {
 				nearest, mod.base = n.start, n.start
@@ -200,7 +199,7 @@ func (c *core) moduleAt(f *facts, addr uint64) (*module, error) {
 	return nil, nil
 }
 
-// readHead fills in what the headers of a module in memory say.
+// readHead sets vaddr and buildID from a module's headers in memory.
 func (c *core) readHead(m *module, addr uint64) error {
 	head := make([]byte, page)
 	n, err := c.mem(head, m.base)
@@ -255,8 +254,8 @@ func (c *core) programName(f *facts) string {
 	return ""
 }
 
-// same reports whether the file that begins with head, and has that build ID, is the module
-// that was mapped; why says how that is known, or what differs.
+// same reports whether the file that begins with head, and has that build ID, is the mapped module; why is the
+// evidence, or the difference.
 func (m *module) same(head []byte, buildID string) (ok bool, why string) {
 	switch {
 	case m.buildID != "" && buildID != "":

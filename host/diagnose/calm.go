@@ -1,4 +1,4 @@
-// The lines that clear: a text without a crash says that there was none only if it has no others.
+// Lines that rule out a crash: a text without a crash has none only if vfix can read every line of it.
 
 package diagnose
 
@@ -10,8 +10,8 @@ import (
 	"vfix.dev/vfix/internal/lazy"
 )
 
-// leave passes over a line without a crash. Those of the kernel, of tracers, of debuggers and of systemd would report
-// one in words that are known. Nobody knows all words of programs, so that their lines clear nothing.
+// leave counts a line without a crash as not understood, unless its writer would have reported a crash in known
+// words: the kernel, tracers, debuggers and systemd. A program may use any words, so its lines rule nothing out.
 func (g *logReader) leave(text string, known bool) {
 	indented := strings.HasPrefix(text, " ") || strings.HasPrefix(text, "\t")
 	if inReport := g.report != nil && g.report.open && indented; known || inReport || isCalm(text) {
@@ -21,8 +21,8 @@ func (g *logReader) leave(text string, known bool) {
 	g.firstLeft = cmp.Or(g.firstLeft, strings.TrimSpace(text))
 }
 
-// isCalm reports whether a line is about no end of a program: empty, of journalctl or grep between entries, a system
-// call as strace writes it, systemd's words about starts and stops, and those of gdb beside a crash.
+// isCalm reports whether a line is not about the end of a program: empty lines, separators of journalctl and grep,
+// system calls as strace writes them, systemd's messages about starts and stops, and gdb's around a crash.
 func isCalm(text string) bool {
 	has := func(part string) bool { return strings.Contains(text, part) }
 	switch {
@@ -36,7 +36,7 @@ func isCalm(text string) bool {
 	return gdbLine().MatchString(text)
 }
 
-// The lines of isCalm.
+// The patterns of isCalm.
 var (
 	verboseHead = lazy.Regexp(`^\w{3} \S+ \S+ \S+ \[s=[0-9a-f]+;i=`)
 	straceCall  = lazy.Regexp(straceHead + `\s*(?:\d+[\d:.]*\s+)?(?:\[[0-9a-f?]{16}\]\s+)?` +
@@ -52,7 +52,7 @@ var (
 		`^\s*#\d+\s+(?:0x[0-9a-f]+|\S+ \()`)
 )
 
-// isLog reports whether a line is of a log of the kernel or of a tracer, whatever it says.
+// isLog reports whether a line comes from a log of the kernel or of a tracer.
 func isLog(text string) bool {
 	for _, mark := range []string{`"_TRANSPORT":"kernel"`, `"dmesg":`, " msg=audit(", "page_fault", "+++ exited with"} {
 		if strings.Contains(text, mark) {
@@ -63,6 +63,6 @@ func isLog(text string) bool {
 	return ok && l.Marked && !ofProgram().MatchString(l.Text)
 }
 
-// ofProgram begins what a program wrote to the kernel's log without a facility: its name and process. The kernel's own
-// names, such as IOAPIC[0], have small numbers.
+// ofProgram matches the start of a message that a program wrote to the kernel's log without a facility: its name
+// and process ID. The kernel's own names, such as IOAPIC[0], have small numbers.
 var ofProgram = lazy.Regexp(`^(?:\S+ )?(?:[\w.-]+\[\d{2,}\]|init): `)

@@ -1,4 +1,4 @@
-// The answer in one sentence, how sure it is, the commands that fix it, and the one to type next.
+// The answer in one sentence, its confidence, the commands that fix the cause, and the next command to type.
 
 package diagnose
 
@@ -14,27 +14,27 @@ import (
 	"vfix.dev/vfix/rewriter/patch"
 )
 
-// Confidence is how sure the kind of a crash is.
+// Confidence is the degree to which the kind of a crash is certain.
 type Confidence string
 
 // The confidences.
 const (
-	// Certain: the kernel or the core says it of this very crash.
+	// Certain: the kernel or the core reports it for this very crash.
 	Certain Confidence = "certain"
-	// Likely: everything at hand points to it, and nothing says it of this very crash.
+	// Likely: all evidence points to it, but none is about this very crash.
 	Likely Confidence = "likely"
 	// NotKnown: the cause is not known.
 	NotKnown Confidence = "unknown"
 )
 
-// Scanned is what a scan of an image says.
+// Scanned is the result of the scan of an image.
 type Scanned struct {
 	Affected, Complete bool
 	Sites              int      // live or unknown call sites that no fallback covers
-	Files              []string // that have them
+	Files              []string // the files with these sites
 }
 
-// who is what crashed, for a sentence.
+// who returns the subject of a sentence: the program that crashed.
 func (c *Crash) who() string {
 	switch {
 	case c.Program != "":
@@ -92,7 +92,7 @@ func (o Options) hasCommand(name string) bool {
 	return err == nil
 }
 
-// evidenceCommand collects the evidence of the cause.
+// evidenceCommand returns the command that collects evidence of the cause.
 func (c *Crash) evidenceCommand(o Options) *Fix {
 	if c.storage != "" {
 		return &Fix{"vfix diagnose " + quote.Path(c.storage), "reads the core file that systemd-coredump kept"}
@@ -106,10 +106,10 @@ func (c *Crash) evidenceCommand(o Options) *Fix {
 	return &Fix{"dmesg | vfix diagnose -", "reads the kernel's log of this machine; run it on the machine that the program ran on"}
 }
 
-// noName matches an image's ID, and what podman names its own images.
+// noName matches the ID of an image, and the names that podman gives to its own images.
 var noName = lazy.Regexp(`^(?:|localhost/.*|(?:sha256:)?[0-9a-f]{12,64}|.*[<>\s].*)$`)
 
-// next names the evidence of the cause of a container's end.
+// next returns the command that finds the cause of a container's end.
 func (e Exited) next(c *Crash, o Options, state hostState) *Fix {
 	switch {
 	case !e.Elsewhere && state.err != nil && e.Name != "":
@@ -130,7 +130,7 @@ func (e Exited) next(c *Crash, o Options, state hostState) *Fix {
 	return nil
 }
 
-// Image is the answer about an image of which no crash is given.
+// Image returns the result for an image without a known crash.
 func Image(name string, found *Scanned, o Options) *Result {
 	c := &Crash{Input: name, Source: ImageScan, Count: 1, Kind: None}
 	served, known := pageServed()
@@ -158,8 +158,7 @@ func Image(name string, found *Scanned, o Options) *Result {
 	return &Result{Input: name, Crashes: []*Crash{c}, Understood: true}
 }
 
-// fix fills in c.Fixes; it needs all else to be filled in. args is the command line of the
-// process, nil if not known.
+// fix sets c.Fixes, after all other fields. args is the command line of the process, nil if not known.
 func (c *Crash) fix(o Options, args []string) {
 	if !c.Kind.Fixable() {
 		return
@@ -189,11 +188,12 @@ func (c *Crash) fix(o Options, args []string) {
 	}
 }
 
-// maxCallers is how many files are named that may have called.
+// maxCallers is the number of possible callers that are named.
 const maxCallers = 8
 
-// calledIn reports whether a file of the root is known to call the function, and notes which: the caller that was read, or
-// any, as a line of a log names none. Without a function the caller is whom reachOf examined.
+// calledIn reports whether a file of the root calls the function, and notes which files: the caller that was read,
+// or, as lines of a log do not name it, all that may be. Without a function it is the program that reachOf
+// examined.
 func (c *Crash) calledIn(o Options) bool {
 	if c.Function == "" || c.Caller != nil && c.Caller.File != "" {
 		return true
@@ -221,8 +221,8 @@ func (c *Crash) calledIn(o Options) bool {
 	return true
 }
 
-// unnamed is about a crash that vfix fixes, in an image that nothing names: what finds the image is proposed, if this
-// machine has it.
+// unnamed is for a crash that vfix fixes, in an image whose name is not known: it proposes a command that finds
+// the image, if this machine has it.
 func (c *Crash) unnamed(o Options) {
 	c.note("the image that it ran in is not known: 'vfix rebuild' takes its name, and 'vfix run' the command line of a program of the machine itself")
 	for _, engine := range []string{"docker", "podman"} {

@@ -12,12 +12,12 @@ import (
 	"vfix.dev/vfix/rewriter/find"
 )
 
-// inThePage is an address in the vsyscall page that is not one of a function's: vfix itself has none of these.
+// inThePage is an address in the vsyscall page that is not one of its functions.
 const inThePage = find.PageVaddr + 1
 
-// page says whether the process had the page: the kernel writes its own mapping of it as a segment, if there is
-// one. Debuggers leave it out; their cores have section headers, which the kernel's have only beside very many
-// segments (fs/binfmt_elf.c, fill_extnum_info).
+// page reports whether the process had the page: the kernel writes its own mapping of it as a segment, if it
+// exists. Debuggers omit it; their cores have section headers, which the kernel writes only for very many segments
+// (fs/binfmt_elf.c, fill_extnum_info).
 func (c *core) page() pageState {
 	switch {
 	case c.segmentAt(inThePage) != nil:
@@ -28,9 +28,8 @@ func (c *core) page() pageState {
 	return pageUnknown
 }
 
-// Core diagnoses a core file. It errs if the file is not of a 64-bit x86-64 program, or
-// is damaged so far that not even the registers are in it. A core that is cut off later is
-// diagnosed as far as it goes.
+// Core diagnoses a core file. It returns an error if the file is not of a 64-bit x86-64 program, or if it ends
+// before the registers. A core that is truncated later is diagnosed as far as possible.
 func Core(input string, r io.ReaderAt, o Options) (*Crash, error) {
 	co, err := openCore(input, r)
 	if err != nil {
@@ -78,18 +77,18 @@ func Core(input string, r io.ReaderAt, o Options) (*Crash, error) {
 	return c, nil
 }
 
-// Of the registers that the kernel saves on the stack for a signal handler (struct sigcontext_64): how far the others are
-// from rip, in words; and of a user's program the code segment and the flags that are always set (SDM 3.4.3).
+// The registers that the kernel saves on the stack for a signal handler (struct sigcontext_64): their distance
+// from rip, in words; and the code segment of user programs and the flags that are always set (SDM 3.4.3).
 const (
 	savedFlags, savedCS, savedTrap, savedCR2 = 1, 2, 4, 6
 	userCS, userFlags, allFlags              = 0x33, 0x202, 1<<22 - 1
 	trapFault                                = 14 // a page fault, whose address is in cr2
-	// maxCaught is how much of the stack is looked through, in bytes.
+	// maxCaught is how much of the stack is searched, in bytes.
 	maxCaught = 1 << 20
 )
 
-// caught finds the call of the page whose SIGSEGV a handler of the program caught, in a process that then ended itself, and
-// puts its facts in the place of those of the end.
+// caught finds the call of the page whose SIGSEGV the program handled before it ended itself, and replaces the
+// facts of the end with those of the call.
 func (c *core) caught(f *facts) bool {
 	s := c.segmentAt(f.rsp)
 	if s == nil || f.signal != sigabrt && (f.signal != sigsegv || f.code > siUser) {
@@ -118,14 +117,15 @@ func (c *core) caught(f *facts) bool {
 
 const (
 	atRandom = 25
-	// maxArgs is how much of the stack is looked at for the arguments, in bytes: before them are the name of the platform
-	// and a gap of random length, up to 8191 (arch/x86/kernel/process.c, arch_align_stack).
+	// maxArgs is how much of the stack is searched for the arguments, in bytes: before them are the name of the
+	// platform and a gap of random length, up to 8191 bytes (arch/x86/kernel/process.c, arch_align_stack).
 	maxArgs = 8192 + 4096
 )
 
-// arguments returns the command line from the stack, nil if that does not hold it or NT_PRPSINFO does not have all of it.
-// NT_PRPSINFO has its first 80 bytes, with a space where an argument ends (fs/binfmt_elf.c, fill_psinfo). The arguments are
-// behind the 16 random bytes that the auxiliary vector names, each with a zero at its end.
+// arguments returns the command line from the stack, nil if the stack does not have it, or if NT_PRPSINFO
+// truncated it. NT_PRPSINFO has its first 80 bytes, with a space at the end of each argument (fs/binfmt_elf.c,
+// fill_psinfo). On the stack, the arguments follow the 16 random bytes of the auxiliary vector's AT_RANDOM, each
+// with a NUL.
 func (c *core) arguments(f *facts) []string {
 	random, ok := f.aux(atRandom)
 	if !ok || f.args == "" || len(f.args) >= psPsargsLen-1 {

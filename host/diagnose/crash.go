@@ -10,15 +10,15 @@ import (
 	"vfix.dev/vfix/rewriter/x86"
 )
 
-// Kind is what a crash is.
+// Kind is the kind of a crash, by its cause.
 type Kind string
 
 // The kinds of crash.
 const (
-	Call           Kind = "call"     // of a function of the page, where the kernel does not serve it
-	Filtered       Kind = "filtered" // a call that the kernel served: the emulation asks the filter (vsyscall_64.c, secure_computing)
+	Call           Kind = "call"     // of a function of the page, which the kernel does not serve
+	Filtered       Kind = "filtered" // a call that the kernel served: the emulation applies the seccomp filter (vsyscall_64.c, secure_computing)
 	Read           Kind = "read"     // a read or write of the page as data
-	Trap           Kind = "trap"     // a call that a tracer saw trapped; whether the kernel then served it is not in the trace
+	Trap           Kind = "trap"     // a call that a tracer saw trapped; the trace does not show whether the kernel then served it
 	Misaligned     Kind = "misaligned"
 	BadPointer     Kind = "bad-pointer" // a call that the kernel served, with an argument that could not be written
 	BadStack       Kind = "bad-stack"   // a call that the kernel served, with a stack that could not be read
@@ -29,13 +29,14 @@ const (
 	MissingLibrary Kind = "missing-library"
 	Affected       Kind = "affected" // no crash, but an image that calls the page
 	Schema1        Kind = "schema1"
-	Other          Kind = "other"   // a crash that has nothing to do with the page
-	Unknown        Kind = "unknown" // a crash of which nothing at hand says where it was
+	Other          Kind = "other"   // a crash outside the page
+	Unknown        Kind = "unknown" // a crash at an unknown place
 	None           Kind = "none"    // no crash, but a snapshot of a running process
 )
 
-// kinds are the properties of the kinds. In the texts, WHO is what crashed, FUNCTION a function of the page, and MAYBE "probably"
-// if that is as sure as it is. A kind without a verdict has that of Other.
+// kinds are the properties of the kinds. In the texts, WHO stands for the program that crashed, FUNCTION for a
+// function of the page, and MAYBE for "probably" if the confidence is Likely. A kind without a verdict has the
+// verdict of Other.
 var kinds = map[Kind]struct {
 	vsyscall, fixable bool // the page is the cause; vfix fixes it
 	title, verdict    string
@@ -70,7 +71,7 @@ func (k Kind) Vsyscall() bool { return kinds[k].vsyscall }
 // Fixable reports whether vfix fixes the cause.
 func (k Kind) Fixable() bool { return kinds[k].fixable }
 
-// Title is what happened, in a few words.
+// Title returns the kind of the crash in a few words.
 func (c *Crash) Title() string {
 	switch {
 	case c.Kind == Call && c.Function == "":
@@ -95,7 +96,7 @@ func (c *Crash) words(text string) string {
 	return strings.NewReplacer("WHO", c.who(), "FUNCTION", function, "MAYBE", maybe).Replace(text)
 }
 
-// Source is what a crash was read from.
+// Source is the kind of input that a crash was read from.
 type Source string
 
 // The sources.
@@ -104,51 +105,52 @@ const (
 	KernelLog Source = "kernel-log"
 	TraceText Source = "trace"
 	Process   Source = "process"
-	// ContainerEnd is a container's exit status, and the kernel's log of its time.
+	// ContainerEnd is a container's exit status, with the kernel's log of that time.
 	ContainerEnd Source = "container"
-	// Message is what an engine, a runtime or a shell said of a start that failed.
+	// Message is the error of an engine, a runtime or a shell for a failed start.
 	Message Source = "message"
 	// Backtrace is a report of systemd-coredump or a debugger.
 	Backtrace Source = "backtrace"
-	// ImageScan is an image of which no crash is known.
+	// ImageScan is an image without a known crash.
 	ImageScan Source = "image"
 )
 
-// Crash is one crash, or several of a log that are the same except for their process.
+// Crash is one crash, or several in a log that differ only in their process.
 type Crash struct {
 	Input  string `json:"-"` // as the user named it
 	Source Source `json:"source"`
 	Kind   Kind   `json:"kind"`
-	// Program is the name the kernel knows the process by, up to 15 bytes; Command the
-	// command line as far as it is known, Executable the path of the program.
+	// Program is the kernel's name of the process, up to 15 bytes; Command the command line as far as it is known;
+	// Executable the path of the program.
 	Program    string `json:"program"`
 	Command    string `json:"command"`
 	Executable string `json:"executable"`
 	PIDs       []int  `json:"pids"`   // of the processes, up to maxPIDs
-	Count      int    `json:"count"`  // how many crashes this is
+	Count      int    `json:"count"`  // the number of crashes
 	TID        int    `json:"tid"`    // of the thread, 0 if not known
 	Signal     int    `json:"signal"` // 0 if not known
 	When       string `json:"when"`
-	// Fault is the address that could not be accessed, IP that of the instruction, SP the
-	// stack pointer; Known says which of them are known.
+	// Fault is the address that could not be accessed, IP the address of the instruction, SP the stack pointer;
+	// Known reports which of them are known.
 	Fault    uint64 `json:"-"`
 	IP       uint64 `json:"-"`
 	SP       uint64 `json:"-"`
 	Known    Known  `json:"-"`
 	Function string `json:"function"` // of the page: "time"; "" for none
-	// Page is whether the process had the page: "mapped", "not mapped", or "" for not known.
+	// Page reports whether the process had the page: "mapped", "not mapped", or "" if not known.
 	Page    string   `json:"page"`
 	Meaning string   `json:"meaning"` // one or two sentences
 	Caller  *Caller  `json:"-"`
 	Fixes   []Fix    `json:"fixes"`
-	Notes   []string `json:"notes"` // what could not be found out, and why
-	Lines   []string `json:"log"`   // the lines of a log that say it, up to maxLines
-	// Confidence is how sure Kind is, Verdict the answer in one sentence, Next the one command to type, nil for none.
+	Notes   []string `json:"notes"` // facts that could not be determined, and why
+	Lines   []string `json:"log"`   // the lines of a log that report it, up to maxLines
+	// Confidence is that of Kind, Verdict the answer in one sentence, Next the next command to type, nil if there
+	// is none.
 	Confidence Confidence `json:"-"`
 	Verdict    string     `json:"verdict"`
 	Next       *Fix       `json:"next"`
 
-	because string // why nothing is known, for Verdict
+	because string // why the cause is not known, for Verdict
 	storage string // where systemd-coredump keeps the core
 }
 
@@ -157,28 +159,28 @@ const (
 	maxLines = 4
 )
 
-// Known says which addresses of a crash are known.
+// Known reports which addresses of a crash are known.
 type Known struct{ Fault, IP, SP bool }
 
-// Caller is who called the page.
+// Caller is the code that called the page.
 type Caller struct {
 	Return uint64 `json:"-"`      // the return address in the process
-	Module string `json:"module"` // path of the file as the process knew it, "" if no file is mapped there
+	Module string `json:"module"` // path of the file in the process, "" if no file is mapped there
 	Offset uint64 `json:"offset"` // of the return address from the start of the module in memory
 	Vaddr  uint64 `json:"-"`      // of the return address in the file; 0 if not known
-	Symbol string `json:"symbol"` // "" if nothing names the function
-	Into   uint64 `json:"into"`   // bytes from the start of the function, where Symbol is set
-	// BuildID is in hex, "" for none. File is the file that was read about it, "" for none.
+	Symbol string `json:"symbol"` // "" if the function has no name
+	Into   uint64 `json:"into"`   // bytes from the start of the function, if Symbol is set
+	// BuildID is in hex, "" for none. File is the file that was examined, "" for none.
 	BuildID string `json:"build_id"`
 	File    string `json:"-"`
-	Package string `json:"package"` // name and version, "" if no database knows the file
+	Package string `json:"package"` // name and version, "" if no package database lists the file
 	Libc    string `json:"libc"`    // as find.Report.Libc
-	// Site is the reference to the page and what vfix does about it, nil where the file
-	// was not read or has none that fits.
+	// Site is the reference to the page and how vfix patches it, nil if the file was not read or has no matching
+	// reference.
 	Site *patch.Patch `json:"-"`
-	// Lines is the code before the return address; nil where the file was not read.
+	// Lines is the code before the return address, nil if the file was not read.
 	Lines []x86.Line `json:"-"`
-	// Tail says that the function jumped to the page, so that Return is its caller's.
+	// Tail reports that the function jumped to the page, so Return is in the caller of the function.
 	Tail bool `json:"tail"`
 }
 
@@ -188,20 +190,20 @@ type Fix struct {
 	Why     string `json:"why"`
 }
 
-// signal names of the signals that a program dies by with a core; signal(7).
+// signals are the names of the signals that end a program with a core (signal(7)).
 var signals = map[int]string{
 	3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL",
 	11: "SIGSEGV", 24: "SIGXCPU", 25: "SIGXFSZ", 31: "SIGSYS",
 }
 
-// The signals that the page makes, and the one of a limit of memory.
+// The signals that the page raises, and the signal of a memory limit.
 const (
 	sigkill = 9
 	sigsegv = 11
 	sigsys  = 31
 )
 
-// SignalName returns the name of a signal that writes a core, "signal N" for others.
+// SignalName returns the name of a signal, "signal N" for one that writes no core.
 func SignalName(n int) string {
 	if s, ok := signals[n]; ok {
 		return s

@@ -1,5 +1,5 @@
-// Other deaths of old images than by the vsyscall page: a limit of memory, a library's code for new
-// processors, and programs and images that an engine cannot start. docs/diagnosing.md lists them all.
+// Crashes of old images for reasons other than the vsyscall page: a memory limit, library code for new processors,
+// and programs and images that an engine cannot start. docs/diagnosing.md lists them all.
 
 package diagnose
 
@@ -14,7 +14,7 @@ import (
 	"vfix.dev/vfix/rewriter/elf"
 )
 
-// more reads a line that is not about one of the kernel's crashes of a program, nil for none.
+// more reads a line that is not one of the kernel's messages about a crash; nil if it reports no failure.
 func more(text string, o Options) *Crash {
 	if c := outOfMemory(text); c != nil {
 		return c
@@ -30,11 +30,12 @@ func more(text string, o Options) *Crash {
 	return startFailure(text, o)
 }
 
-// oomLine is the kernel's message of a process killed for its control group's limit, or for the machine's memory (mm/oom_kill.c,
-// __oom_kill_process): before 5.0 "Kill process", and then a line "Killed process".
+// oomLine is the kernel's message about a process that it killed because of its control group's limit or the
+// machine's memory (mm/oom_kill.c, __oom_kill_process); before 5.0 "Kill process", followed by a line "Killed
+// process".
 var oomLine = lazy.Regexp(`(?:([Mm]emory cgroup out of memory)|Out of memory): Kill(?:ed)? process (\d+) \(([^)]*)\)`)
 
-// armLine is an arm64 kernel's message of a crash (arch/arm64/kernel/traps.c, arm64_show_signal).
+// armLine is the message of an arm64 kernel about a crash (arch/arm64/kernel/traps.c, arm64_show_signal).
 var armLine = lazy.Regexp(`(\S+)\[(\d+)\]: unhandled exception: .*\bESR 0x`)
 
 func outOfMemory(text string) *Crash {
@@ -59,7 +60,7 @@ func outOfMemory(text string) *Crash {
 	return c
 }
 
-// killed is about a container that ended by SIGKILL; false if its limit of memory was not the cause.
+// killed describes a container that ended by SIGKILL; it returns false if its memory limit was not the cause.
 func (e Exited) killed(c *Crash) bool {
 	var entries []logEntry
 	if !e.Elsewhere {
@@ -75,7 +76,7 @@ func (e Exited) killed(c *Crash) bool {
 			c.Program, c.PIDs, c.Lines = killed.Program, killed.PIDs, killed.Lines
 		}
 	}
-	if !e.OutOfMemory && !ours { // that a program of such a name was killed then does not say that it was this one
+	if !e.OutOfMemory && !ours { // another program of this name may have been killed at that time
 		c.Program, c.PIDs, c.Lines = "", nil, nil
 		return false
 	}
@@ -106,11 +107,11 @@ func (e Exited) killed(c *Crash) bool {
 	return true
 }
 
-// startFailures are what engines, runtimes and shells say of a program that could not be started,
-// behind its path. Sources: runc (standard_init_linux.go, "exec %s: %w"), execve(2), bash 5.2.
+// startFailures are the errors of engines, runtimes and shells for a program that could not be started, after its
+// path. Sources: runc (standard_init_linux.go, "exec %s: %w"), execve(2), bash 5.2.
 var startFailures = lazy.Regexp(`(?i)(exec:? "?)?(/[^\s":,]+)"?: (?:(?:stat|fork/exec) [^\s:]+: )?(?:cannot execute(?: binary file)?: )?(exec format error|no such file or directory|required file not found)`)
 
-// schema1Words are of engines that refuse a manifest of schema 1: containerd 2.1, Docker.
+// schema1Words are from engines that refuse a manifest of schema 1: containerd 2.1, Docker.
 var schema1Words = lazy.Regexp(`(?i)manifest\.v1\+(?:prettyjws|json)|(?:schema ?(?:version)? ?1\b).*support|support.*(?:schema ?(?:version)? ?1\b)`)
 
 func startFailure(text string, o Options) *Crash {
@@ -156,8 +157,8 @@ func (c *Crash) execFormat(o Options) {
 	}
 }
 
-// missingLoader is about a program that exists and "does not exist": its loader does not. false where
-// the line says nothing of the kind; executed says that an execution of the program failed.
+// missingLoader describes a program that exists although the kernel reports that it does not: its loader does not
+// exist. It returns false for other lines; executed reports that the execution of the program failed.
 func (c *Crash) missingLoader(o Options, executed bool) bool {
 	c.Kind = MissingLoader
 	f, err := lookAt(o.Root, c.Executable)
@@ -184,7 +185,7 @@ func (c *Crash) missingLoader(o Options, executed bool) bool {
 	return true
 }
 
-// program is what the start of a file says of how it is executed.
+// program is how the start of a file says that it is executed.
 type program struct {
 	elf         bool
 	class       byte
@@ -193,7 +194,7 @@ type program struct {
 	script      string // the interpreter of a #! line
 }
 
-// needs is what loads the program and is not in the root, "" if it is.
+// needs returns the loader or interpreter that the root does not have, "" if it has both.
 func (p *program) needs(root fs.FS) string {
 	for _, name := range []string{p.interpreter, p.script} {
 		if name == "" {
@@ -209,7 +210,7 @@ func (p *program) needs(root fs.FS) string {
 const (
 	class32, class64 = 1, 2 // EI_CLASS
 	em386            = 3
-	// loader32 is what glibc's 32-bit programs name as their loader.
+	// loader32 is the loader of glibc's 32-bit programs.
 	loader32 = "/lib/ld-linux.so.2"
 )
 
@@ -241,14 +242,14 @@ func lookAt(root fs.FS, name string) (*program, error) {
 	p.elf, p.class, p.machine = true, head[4], le.Uint16(head[18:])
 	if p.class == class32 {
 		p.interpreter = loader32
-	} else if f, _ := elf.Parse(r, size); f != nil { // it may run in spite of an error
+	} else if f, _ := elf.Parse(r, size); f != nil { // the file may run in spite of an error
 		p.interpreter = f.Interp()
 	}
 	return p, nil
 }
 
-// codeLine is what the kernel prints behind a segmentation fault (show_opcodes, Linux 4.20): the bytes
-// around the instruction.
+// codeLine is the kernel's line after a segmentation fault, with the bytes around the instruction (show_opcodes,
+// Linux 4.20).
 var codeLine = lazy.Regexp(`\bCode: ((?:<?[0-9a-f]{2}>? ?){8,})`)
 
 // shaCode are opcodes of the SHA extensions (SDM): sha1nexte to sha256msg2, and sha1rnds4.
@@ -260,7 +261,7 @@ func hasSHACode(text string) bool {
 	return m != nil && shaCode().MatchString(strings.NewReplacer("<", "", ">", "").Replace(m[1]))
 }
 
-// inLibcrypto is about a crash in OpenSSL.
+// inLibcrypto describes a crash in OpenSSL.
 func (c *Crash) inLibcrypto(where string, sha bool) {
 	if !strings.HasPrefix(path.Base(where), "libcrypto") || c.Kind != Other {
 		return

@@ -1,5 +1,5 @@
-// The descriptions of containers by engines and Kubernetes, as JSON or YAML: docker inspect and podman inspect, docker and podman
-// ps, docker events, crictl inspect, and pods. Sources: docker's API reference (ContainerInspect), podman's
+// The descriptions of containers by engines and Kubernetes, as JSON, YAML or tables: docker and podman inspect, ps
+// and events, crictl inspect, and pods. Sources: docker's API reference (ContainerInspect), podman's
 // define.InspectContainerData, Kubernetes' API reference (PodStatus, ContainerStateTerminated), the CRI's
 // ContainerStatus.
 
@@ -23,15 +23,15 @@ import (
 	"vfix.dev/vfix/internal/lazy"
 )
 
-// maxDocument is the longest JSON value or YAML document that is read, in bytes: a cluster's pods have hundreds of MB in
-// one list, a namespace's some MB.
+// maxDocument is the longest JSON value or YAML document that is read, in bytes: the list of a namespace's pods
+// has a few MB, a cluster's more.
 const maxDocument = 64 << 20
 
 // document is one description and the containers in it.
 type document struct {
 	known bool // it is a description of containers
 	ended []Exited
-	total int // containers, also those that did not crash
+	total int // containers, including those that did not crash
 }
 
 // add counts a container, and keeps one that has ended.
@@ -43,8 +43,8 @@ func (d *document) add(e Exited, ended bool) {
 	}
 }
 
-// documents reads JSON values, as long as they describe containers. known is false where the first one does not: then
-// nothing of r is lost, and rest reads all of it.
+// documents reads JSON values as long as they describe containers. If the first one does not, known is false, and
+// rest reads all of r from the start.
 func documents(r *bufio.Reader) (d document, rest io.Reader, err error) {
 	var read bytes.Buffer
 	dec := json.NewDecoder(io.TeeReader(io.LimitReader(r, maxDocument), &read))
@@ -63,10 +63,10 @@ func documents(r *bufio.Reader) (d document, rest io.Reader, err error) {
 	}
 }
 
-// yamlStart begins a pod or a list of them, as kubectl writes it.
+// yamlStart matches the start of a pod or a list of pods, as kubectl writes it.
 var yamlStart = lazy.Regexp(`(?m)^(?:---|apiVersion:|kind:)`)
 
-// yamlDocuments reads YAML that kubectl wrote.
+// yamlDocuments reads the YAML of kubectl.
 func yamlDocuments(r io.Reader) (d document, err error) {
 	dec := yaml.NewDecoder(io.LimitReader(r, maxDocument))
 	for {
@@ -111,13 +111,13 @@ func describe(v gjson.Result, d *document) {
 	}
 }
 
-// form is where a description has what: paths of gjson, the first that is there counts.
+// form has the paths of a description's values, for gjson; of several paths the first that exists counts.
 type form struct {
 	mark, name, id, image, imageID, program, status, to, message, oom, memory, state, words string
 }
 
-// forms are docker inspect and podman inspect; crictl inspect; docker's and podman's events; and what docker ps, podman ps and docker compose
-// ps list, with a status as a number or in words.
+// forms are docker inspect and podman inspect; crictl inspect; docker's and podman's events; and the lists of
+// docker ps, podman ps and docker compose ps, with a status as a number or in words.
 var forms = []form{
 	{mark: "State.ExitCode", name: "Name", id: "Id", image: "[ImageName,Config.Image].0", imageID: "Image", program: "Path", status: "State.ExitCode", to: "State.FinishedAt",
 		message: "State.Error", oom: "State.OOMKilled", memory: "HostConfig.Memory", state: "[State.Status,State.Running].0", words: "[Args,Config.Env].@flatten"},
@@ -129,7 +129,7 @@ var forms = []form{
 	{mark: "Status", name: "[Names,Name].0", id: "ID", image: "Image", status: "Status"},
 }
 
-// describeHealth adds the health check that ended last, if a signal ended it.
+// describeHealth adds the last health check, if a signal ended it.
 func describeHealth(v gjson.Result, e Exited, d *document) {
 	checks := v.Get("State.[Health.Log,Healthcheck.Log].@flatten").Array()
 	for _, check := range slices.Backward(checks) {
@@ -144,11 +144,11 @@ func describeHealth(v gjson.Result, e Exited, d *document) {
 // going are the states of a container that has not ended.
 var going = []string{"true", "CONTAINER_RUNNING", "CONTAINER_CREATED", "running", "paused", "restarting", "created", "configured", "initialized"}
 
-// exited are the states of a container whose exit status is its program's. "" is of lists without a state.
+// exited are the states of a container whose exit status is its program's; "" is for lists without a state.
 var exited = []string{"", "false", "exited", "stopped", "removing", "CONTAINER_EXITED"}
 
-// read reads a description; false for a container that has not ended. One that is started again has the status with
-// which it ended.
+// read reads a description; ended is false for a container that has not ended. A restarted container has the
+// status of its previous end.
 func (f *form) read(v gjson.Result) (e Exited, ended bool) {
 	text := func(path string) string { return v.Get(path).String() }
 	name := strings.TrimPrefix(text(f.name), "/")
@@ -180,14 +180,14 @@ func (f *form) read(v gjson.Result) (e Exited, ended bool) {
 	return e, ended || e.Lost != ""
 }
 
-// lost says that nothing is known of how it ended before it was started again.
+// lost records that a restarted container's previous end is not known.
 func (e *Exited) lost(restarts int64) {
 	if restarts > 0 {
 		e.Lost = fmt.Sprintf("it was started again (restarts: %d), and the description does not have the exit status", restarts)
 	}
 }
 
-// at reads a time; zero for one that has not come, which engines write as the year 1.
+// at reads a time; zero if it is not set, which engines write as the year 1.
 func at(v gjson.Result) time.Time {
 	for _, layout := range []string{time.RFC3339Nano, time.RFC1123Z} { // the second is kubectl describe's
 		if t, err := time.Parse(layout, v.String()); err == nil {
@@ -210,8 +210,8 @@ func at(v gjson.Result) time.Time {
 	return time.Time{}
 }
 
-// exitedWords is how docker and podman list a container that ended: "Exited (139) 3 minutes ago". In a table the words of its
-// command are before it.
+// exitedWords is how docker and podman list a container that ended: "Exited (139) 3 minutes ago". In a table, the
+// words of its command precede it.
 var exitedWords = lazy.Regexp(`.*\b(?:Exited|Restarting) \((-?\d+)\)`)
 
 func exitedStatus(text string) (int, bool) {
@@ -223,18 +223,18 @@ func exitedStatus(text string) (int, bool) {
 	return n, err == nil
 }
 
-// alive is how docker and podman list a container that has not ended: in a table behind another column.
+// alive is how docker and podman list a container that has not ended: in a table after another column.
 var alive = lazy.Regexp(`(?:^|  )(?i:Up|Created|Initialized|Configured|Paused|Running|Starting)\b`)
 
-// The kubelet's words for a container that was killed for its memory, and for one that ended again and again.
+// The kubelet's reasons for a container that exceeded its memory limit, and for one that crashes again and again.
 const oomKilled, crashLoop = "OOMKilled", "CrashLoopBackOff"
 
-// unseen are the states and reasons of a container whose end was not seen, so that its exit status is not its program's:
-// CRI's, podman's, containerd's (cri/store/container, unknownExitReason) and the kubelet's.
+// unseen are the states and reasons of a container whose end the engine did not see, so its exit status is not its
+// program's: the CRI's, podman's, containerd's (cri/store/container, unknownExitReason) and the kubelet's.
 var unseen = []string{"CONTAINER_UNKNOWN", "unknown", "stopping", "Unknown", "ContainerStatusUnknown"}
 
-// describePod adds the containers of a pod that ended or could not be started: how they are, else how they ended last. A
-// signal counts more than an exit.
+// describePod adds the containers of a pod that ended or could not be started: by their current state, else by
+// their last one. A signal takes precedence over an exit.
 func describePod(v gjson.Result, d *document) {
 	d.known = true
 	pod := v.Get("metadata.name").String()
@@ -303,19 +303,20 @@ func (e *Exited) terminated(v gjson.Result) {
 // podLine is a line of kubectl describe: its depth, key and value.
 var podLine = lazy.Regexp(`^( *)([A-Za-z][^:]*):(?:\s+(.*))?$`)
 
-// podMessageEnd is behind the message of a state, which may have several lines, that a program wrote.
+// podMessageEnd matches the line after the message of a state, which a program wrote and which may have several
+// lines.
 var podMessageEnd = lazy.Regexp(`^(?:      Exit Code|    Last State|    Ready):`)
 
-// podKeys are the members of a pod's status for the keys of kubectl describe.
+// podKeys maps the keys of kubectl describe to the members of a pod's status.
 var podKeys = map[string]string{
 	"Image": "image", "Image ID": "imageID", "Container ID": "containerID", "State": "state", "Last State": "lastState",
 	"Restart Count": "restartCount", "Exit Code": "exitCode", "Signal": "signal", "Reason": "reason", "Message": "message", "Finished": "finishedAt",
 }
 
-// describedPods reads the text of kubectl describe pod: it makes the JSON of each pod.
+// describedPods reads the text of kubectl describe pod, which it converts to the JSON of each pod.
 func describedPods(r io.Reader) (d document, lines int, err error) {
 	type object = map[string]any
-	meta, at := object{}, object(nil) // of the pod; what lines of that depth belong to: a container, or one of its states
+	meta, at := object{}, object(nil) // the pod's metadata; the object that the current lines belong to: a container, or one of its states
 	var node string
 	var all []object // the containers
 	var container object
@@ -344,7 +345,7 @@ func describedPods(r io.Reader) (d document, lines int, err error) {
 		depth, key, value := len(m[1]), m[2], strings.TrimSpace(m[3])
 		switch {
 		case depth == 0:
-			containers = strings.HasSuffix(key, "Containers") // also Init and Ephemeral ones
+			containers = strings.HasSuffix(key, "Containers") // also Init and Ephemeral containers
 			d.known = d.known || containers
 			switch key {
 			case "Name":
@@ -369,7 +370,7 @@ func describedPods(r io.Reader) (d document, lines int, err error) {
 			}
 		case depth == 6 && at != nil && podKeys[key] != "":
 			at[podKeys[key]], message = value, key == "Message"
-		case depth == 6 && key == "Exit Code": // what is said to be the state is a part of a message
+		case depth == 6 && key == "Exit Code": // the supposed state was a part of a message
 			container["state"], container["lastState"] = object{"terminated": object{}}, nil
 		}
 	}
@@ -380,7 +381,7 @@ func describedPods(r io.Reader) (d document, lines int, err error) {
 // tableHead are the headings of docker ps, podman ps and docker compose ps.
 var tableHead = lazy.Regexp(`^(?:CONTAINER ID|NAME)\s+IMAGE\s+COMMAND\s.*\bSTATUS\b`)
 
-// table reads docker ps -a, podman ps -a or docker compose ps -a: columns are where their headings are.
+// table reads the output of docker ps -a, podman ps -a or docker compose ps -a, by the columns of their headings.
 func table(r io.Reader) (d document, lines int, err error) {
 	s := bufio.NewScanner(io.LimitReader(r, maxDocument))
 	s.Buffer(nil, maxLogLine)

@@ -1,5 +1,5 @@
-// Core files: the ELF headers and the memory behind them. Sources: gABI chapters 4 and 5;
-// the kernel's fs/binfmt_elf.c (elf_core_dump).
+// Core files: the ELF headers and the memory contents. Sources: gABI chapters 4 and 5; the kernel's
+// fs/binfmt_elf.c (elf_core_dump).
 
 package diagnose
 
@@ -25,11 +25,10 @@ const (
 
 	ptLoad, ptNote = 1, 4
 
-	// pnXnum says that the number of program headers is in sh_info of the first section
-	// header (elf.h, PN_XNUM).
+	// pnXnum means that sh_info of the first section header has the number of program headers (elf.h, PN_XNUM).
 	pnXnum = 0xffff
-	// maxSegments is how many program headers are read. A process has 65,530 mappings at
-	// most unless vm.max_map_count is raised.
+	// maxSegments is how many program headers are read. A process has at most 65,530 mappings unless
+	// vm.max_map_count is raised.
 	maxSegments = 1 << 20
 	// headChunk is how many program headers are read at once.
 	headChunk = 512
@@ -37,12 +36,12 @@ const (
 
 var le = binary.LittleEndian
 
-// damaged is a core that contradicts itself, or ends too early.
+// damaged returns the error of a core that contradicts itself or ends too early.
 func damaged(format string, a ...any) error {
 	return hinterr.With(hinterr.Damaged(format, a...), "write the core again whole: look at 'ulimit -c', at the disk, and at ProcessSizeMax= of systemd-coredump")
 }
 
-// refused is a file that is whole and not one for vfix.
+// refused returns the error of an undamaged file that vfix does not read.
 func refused(text, hint string) error { return hinterr.With(errors.New(text), "%s", hint) }
 
 type segment struct {
@@ -51,16 +50,16 @@ type segment struct {
 	filesz, memsz uint64
 }
 
-// core is the memory of a process as its core file holds it.
+// core is the memory of a process in its core file.
 type core struct {
 	r     io.ReaderAt
-	loads []segment // with content or not, by vaddr
+	loads []segment // with or without content, by vaddr
 	notes []segment
-	// byKernel says that the kernel wrote it, and not a debugger.
+	// byKernel reports that the kernel wrote the core, not a debugger.
 	byKernel bool
 }
 
-// openCore reads the headers of a core file, whose name is for hints.
+// openCore reads the headers of a core file; name is for hints.
 func openCore(name string, r io.ReaderAt) (*core, error) {
 	var h [ehdrSize]byte
 	if err := binread.Full(r, h[:], 0, "the ELF header", damaged); err != nil {
@@ -95,7 +94,7 @@ func openCore(name string, r io.ReaderAt) (*core, error) {
 	return c, nil
 }
 
-// checkHeader refuses everything but a core of a 64-bit x86-64 program.
+// checkHeader refuses all files except cores of 64-bit x86-64 programs.
 func checkHeader(name string, h []byte) error {
 	const classOf, dataOf, typeOf, machineOf = 4, 5, 16, 18
 	if string(h[:4]) != "\x7fELF" {
@@ -155,8 +154,8 @@ func (c *core) segmentAt(vaddr uint64) *segment {
 	return &c.loads[i]
 }
 
-// mem fills b with the memory at vaddr as far as it is in the core, and returns how much that
-// is. Memory that is missing because the file was cut off is an error.
+// mem fills b with the memory at vaddr that is in the core, and returns the number of bytes. It returns an error
+// for memory that is missing because the file is truncated.
 func (c *core) mem(b []byte, vaddr uint64) (int, error) {
 	s := c.segmentAt(vaddr)
 	if s == nil || vaddr-s.vaddr >= s.filesz {
@@ -170,7 +169,7 @@ func (c *core) mem(b []byte, vaddr uint64) (int, error) {
 	return len(b), binread.Full(c.r, b, s.off+d, fmt.Sprintf("the memory at %#x", vaddr), damaged)
 }
 
-// word reads 8 bytes at vaddr; ok is false where the core does not have them.
+// word reads 8 bytes at vaddr; ok is false if the core does not have them.
 func (c *core) word(vaddr uint64) (v uint64, ok bool, err error) {
 	var b [8]byte
 	n, err := c.mem(b[:], vaddr)
@@ -180,7 +179,7 @@ func (c *core) word(vaddr uint64) (v uint64, ok bool, err error) {
 	return le.Uint64(b[:]), true, nil
 }
 
-// text reads the NUL-terminated text at vaddr, up to most bytes; "" without one.
+// text reads the NUL-terminated text at vaddr, up to most bytes; "" if the core does not have it.
 func (c *core) text(vaddr uint64, most int) string {
 	b := make([]byte, most)
 	n, err := c.mem(b, vaddr)

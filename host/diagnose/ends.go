@@ -1,5 +1,5 @@
-// The reports of shells, compose, systemd and others about a program that ended: an exit status or a signal, but not its
-// place; and backtraces, as systemd-coredump and debuggers print them, which have it.
+// Reports of shells, compose, systemd and others about the end of a program, with an exit status or a signal but
+// not the place; and the backtraces of systemd-coredump and debuggers, which have the place.
 
 package diagnose
 
@@ -14,30 +14,32 @@ import (
 	"vfix.dev/vfix/rewriter/find"
 )
 
-// sigabrt and the others are what ends in words mean beside SIGSEGV, SIGSYS and SIGKILL; signal(7).
+// The other signals that reports name in words, besides SIGSEGV, SIGSYS and SIGKILL (signal(7)).
 const (
 	sigill, sigtrap, sigabrt, sigbus, sigfpe = 4, 5, 6, 7, 8
 )
 
-// signalWords are the words of strsignal(3) and the short names of systemd, for the signals of a crash.
+// signalWords are the words of strsignal(3) and systemd's short names for the signals of a crash.
 var signalWords = map[string]int{
 	"segmentation fault": sigsegv, "segmentation violation": sigsegv, "bad system call": sigsys, "aborted": sigabrt, "killed": sigkill,
 	"bus error": sigbus, "illegal instruction": sigill, "floating point exception": sigfpe,
 	"segv": sigsegv, "sys": sigsys, "abrt": sigabrt, "kill": sigkill, "bus": sigbus, "ill": sigill, "fpe": sigfpe, "trap": sigtrap,
 }
 
-// calmSignals are words for signals that end a program and that no crash raises.
+// calmSignals are words for signals that end a program but are not raised by a crash.
 var calmSignals = lazy.Regexp(`(?i)^(?:terminated|term|hangup|hup|interrupt|int|quit|pipe|alrm|usr[12])$`)
 
-// endPattern is one way to say how a program ended: status has the exit status, signal a number or a word, name a container's
-// name, wait a status of wait(2), unit one of systemd's, program a path or a command line.
+// endPattern is one way to report how a program ended. Its groups: status is an exit status, signal a number or a
+// word, name the name of a container, wait a status of wait(2), unit a unit of systemd, program a path or a
+// command line.
 type endPattern struct {
 	about string
 	expr  func() *regexp.Regexp
 }
 
-// endPatterns are tried in their order. Sources: docker compose ("exited with code"), docker and buildkit's build errors,
-// systemd (service.c, "Main process exited"), upstart (job_process.c), the kernel (kernel/exit.c, "Attempted to kill init!"), bash (jobs.c), Go's os/exec, Python's subprocess, kubelet and Docker events.
+// endPatterns are tried in this order. Sources: docker compose ("exited with code"), docker and buildkit's build
+// errors, systemd (service.c, "Main process exited"), upstart (job_process.c), the kernel (kernel/exit.c,
+// "Attempted to kill init!"), bash (jobs.c), Go's os/exec, Python's subprocess, kubelet and Docker events.
 var endPatterns = []endPattern{
 	{"compose", lazy.Regexp(`^(?:\S+\s+\|\s+)?(?:[Cc]ontainer )?(?P<name>[A-Za-z0-9][\w.-]*) exited with code (?P<status>\d+)`)},
 	{"systemd", lazy.Regexp(`(?P<unit>[\w@.\\:-]+\.(?:service|scope|socket|mount|swap)): \w+ process exited, code=(?:dumped|killed), status=(?P<signal>\d+)`)},
@@ -55,21 +57,22 @@ var endPatterns = []endPattern{
 	{"shell", lazy.Regexp(`(?:^|: |\s)(?:\d+ )?(?P<signal>Segmentation fault|Bad system call|Aborted|Illegal instruction|Bus error|Floating point exception)(?:\s+\(core dumped\))?(?:\s+(?P<program>\S.*))?$`)},
 }
 
-// mention matches a word of SIGSEGV or SIGSYS, of an exit status that means one, or an address of the page's functions: in a
-// line of no known kind it is not the cause of a crash, but neither is there none. The last words are glibc's and bash's
-// in German, French, Spanish, Italian, Portuguese, Dutch, Swedish, Polish, Turkish, Czech, Russian, Chinese, Japanese and
-// Korean.
+// mention matches a word for SIGSEGV or SIGSYS, an exit status that means one, or the address of a function of the
+// page. In a line of an unknown kind it does not prove a crash by the page, but it prevents the result "no crash".
+// The last words are those of glibc and bash in German, French, Spanish, Italian, Portuguese, Dutch, Swedish,
+// Polish, Turkish, Czech, Russian, Chinese, Japanese and Korean.
 var mention = lazy.Regexp(`(?i)\bsig(?:nal)?[\s:=#.("]*(?:11|31|0xb)\b|EXIT_STATUS[\s:="]*(?:11|31)\b|exitcode\{.*\}\s*(?:139|159)\b|SIGSEGV|SIGSYS|\bSEGV\b|segmentation (?:fault|violation)|\bsegfault|bad system call|` +
 	`(?:exit\w*|status|code|err\w*|\brc|return\w*)(?:[\s:=("'_]+(?:code|status|value|of|with|was|is|by)?)*(?:139|159|245|225|267|287|-11|-31)\b|^\s+(?:139|159)\s*$|\b(?:0:11|139:0)\b|ffffffffff600[048]00|` +
 	`memory fault|core dumped|unexpected (?:fault address|signal during runtime)|AccessViolation|ExecMainStatus=(?:11|31)$|CrashLoopBackOff|back-off restarting|` +
 	`Speicherzugriffsfehler|Erreur de segmentation|Violaci.n de segmento|Errore di segmentazione|Falha de segmenta|Segmentatiefout|Segmenteringsfel|Naruszenie ochrony pami|` +
 	`Parçalama arızası|Bölütleme|do paměti \(SIGSEGV|Ошибка сегментирования|段错误|段錯誤|セグメンテーション違反|세그멘테이션|세그먼테이션`)
 
-// unitResult is systemd's word that a unit failed: the journal's, of systemctl status and of systemctl show. The signal or the
-// exit status is in another line, or nowhere.
+// unitResult is systemd's report that a unit failed, in the journal, systemctl status and systemctl show. Another
+// line, or none, has the signal or the exit status.
 var unitResult = lazy.Regexp(`(?:(\S+): Failed with result|Active: failed \(Result:|^(?:Exec\w+: )?Result=)\W*(?:core-dump|signal|exit-code|watchdog|start-limit\S*)\b|^ExecMainCode=3$|\bUnit (\S+) entered failed state`)
 
-// endOf reads the words of a line about the end of a program; crash says that the end is one, ok that the line is about one.
+// endOf reads a line about the end of a program; crash reports that the end is a crash, ok that the line is about
+// an end.
 func endOf(text string) (e Exited, crash, ok bool) {
 	for _, p := range endPatterns {
 		m := matched(p.expr(), text)
@@ -96,7 +99,7 @@ func endOf(text string) (e Exited, crash, ok bool) {
 			e.Status = died + n
 		} else if n := signalWords[strings.ToLower(m["signal"])]; n > 0 {
 			e.Status = died + n
-		} else if m["signal"] != "" && !calmSignals().MatchString(m["signal"]) { // in other words
+		} else if m["signal"] != "" && !calmSignals().MatchString(m["signal"]) { // in unknown words
 			return e, false, false
 		}
 		_, crash = signals[e.Signal()]
@@ -105,7 +108,7 @@ func endOf(text string) (e Exited, crash, ok bool) {
 	return e, false, false
 }
 
-// dumped is what systemd-coredump says first, and what coredumpctl info begins with.
+// The lines of systemd-coredump, coredumpctl info, gdb and other reporters.
 var (
 	dumped      = lazy.Regexp(`\bProcess (\d+) \(([^)]*)\) of user \d+ (?:dumped core|terminated abnormally)`)
 	dumpPID     = lazy.Regexp(`^\s*PID: (\d+) \(([^)]*)\)`)
@@ -117,13 +120,13 @@ var (
 	gdbStop     = lazy.Regexp(`^0x([0-9a-f]{16}) in (.*)$`)
 	frameZero   = lazy.Regexp(`^\s*#0\s+0x([0-9a-f]{4,16})\b\s*(.*)$`)
 	frameOne    = lazy.Regexp(`^\s*#1\s+0x([0-9a-f]{4,16})\b\s*(.*)$`)
-	// ownReport is an instruction's address in the page as a program reports its own crash: redis, the JVM, Go,
-	// AddressSanitizer, valgrind, lldb.
+	// ownReport is the address of an instruction in the page in a program's report of its own crash: redis, the
+	// JVM, Go, AddressSanitizer, valgrind, lldb.
 	ownReport = lazy.Regexp(`(?i)(?:\b[re]?(?:pc|ip)\b[\s=:]*|inst\w+ at:?\s*|address:?\s+|^==\d+==\s+at\s+|frame #0:\s*)0x(f{10}600[0-9a-f]{3})\b`)
 	inModule  = lazy.Regexp(`\(([^()\s]+) \+ 0x[0-9a-f]+\)|\bfrom (\S+)`)
 )
 
-// backtrace gathers what a report says of one process, over several lines.
+// backtrace gathers a report about one process, over several lines.
 type backtrace struct {
 	open          bool
 	pid, signal   int
@@ -135,7 +138,7 @@ type backtrace struct {
 	lines         []string
 }
 
-// reportLines are the lines of a report but its first frame: what each says, and whether a report begins with it.
+// reportLines are the lines of a report, except for frames: their meaning, and whether they begin a report.
 var reportLines = []struct {
 	expr   func() *regexp.Regexp
 	begins bool
@@ -151,8 +154,8 @@ var reportLines = []struct {
 
 func (b *backtrace) process(m []string) { b.pid, _ = strconv.Atoi(m[1]); b.program = m[2] }
 
-// line takes a line of a report; false if it is about something else. The first frame of the first thread is that of
-// the crash.
+// line reads a line of a report; it returns false for other lines. The first frame of the first thread is the
+// place of the crash.
 func (b *backtrace) line(text string) (taken bool) {
 	defer func() {
 		if taken && len(b.lines) < maxLines {
@@ -201,7 +204,7 @@ func moduleIn(rest string) string {
 	return m[2]
 }
 
-// crash is what a report says, nil for nothing.
+// crash returns the crash of a report, nil if it has none.
 func (b *backtrace) crash() *Crash {
 	if !b.open || !b.hasIP && b.signal == 0 && b.pid == 0 {
 		return nil
@@ -213,7 +216,7 @@ func (b *backtrace) crash() *Crash {
 	}
 	signal := b.signal
 	if signal == 0 && inPage(b.ip) {
-		signal = sigsegv // the page raises no other, where a filter does not
+		signal = sigsegv // only a seccomp filter makes the page raise another signal
 	}
 	c.Signal = signal
 	switch {
@@ -232,7 +235,7 @@ func (b *backtrace) crash() *Crash {
 		}
 		c.judge(e)
 		c.Page = string(e.page)
-		if c.Kind == Unknown { // a page that is served crashes for a bad pointer alone, which is rare
+		if c.Kind == Unknown { // on a machine that serves the page, only a bad pointer crashes, which is rare
 			c.called(Call, functionAt(b.ip))
 			c.Confidence = Likely
 			c.Meaning = fmt.Sprintf("It ended at %#x, %s() in the vsyscall page, a fixed address that glibc up to 2.13 calls. A kernel that does not serve the page (vsyscall=none) ends the program there; "+
@@ -251,18 +254,18 @@ func (b *backtrace) crash() *Crash {
 	return c
 }
 
-// unknownEnd says that nothing is known but the signal.
+// unknownEnd sets the result for an end of which only the signal is known.
 func (c *Crash) unknownEnd(signal string) {
 	c.Kind = Unknown
 	c.Meaning = fmt.Sprintf("It ended by %s. Nothing here says where, so the cause is not known.", signal)
 }
 
-// sharedLibrary is what the loader says of a library that is missing or too old (glibc, elf/dl-load.c and dl-version.c;
-// musl, ldso/dynlink.c).
+// sharedLibrary is the loader's error for a library that is missing or too old (glibc, elf/dl-load.c and
+// dl-version.c; musl, ldso/dynlink.c).
 var sharedLibrary = lazy.Regexp("error while loading shared libraries: ([^:]+): (?:cannot open shared object file|wrong ELF class|cannot allocate)|" +
 	"(\\S+): version `([^']+)' not found|Error loading shared library ([^:]+): No such file")
 
-// missingLibrary is about a program whose libraries are missing or too old.
+// missingLibrary describes a program whose libraries are missing or too old.
 func missingLibrary(text string) *Crash {
 	m := sharedLibrary().FindStringSubmatch(text)
 	if m == nil {

@@ -1,4 +1,4 @@
-// The user's input: a file of one kind or another, recognized from its first bytes, or text.
+// The user's input: files, whose format is recognized from their first bytes, and text.
 
 package diagnose
 
@@ -20,16 +20,16 @@ import (
 	"vfix.dev/vfix/internal/utf8text"
 )
 
-// Result is what a diagnosis of one input found.
+// Result is the result of the diagnosis of one input.
 type Result struct {
 	Input   string   `json:"input"`
 	Crashes []*Crash `json:"-"`
 	// Lines is how many lines a log or trace had, 0 for other inputs.
 	Lines int `json:"lines"`
-	// Understood says that something in the input is of a kind that reports crashes. If nothing is, that no crash was
-	// found means nothing.
+	// Understood reports that the input has something of a kind that reports crashes. Otherwise, the absence of
+	// crashes means nothing.
 	Understood bool `json:"understood"`
-	// Unread is how many lines, or entries of a journal, are of no known kind: any of them may report a crash.
+	// Unread is how many lines, or entries of a journal, are of an unknown kind: each may report a crash.
 	Unread int `json:"unread"`
 	// UnreadLine is the first of them.
 	UnreadLine string `json:"-"`
@@ -37,13 +37,13 @@ type Result struct {
 	Containers int `json:"containers"`
 }
 
-// compressedError: a core in a compression that vfix does not read.
+// compressedError returns the error for a compression that vfix does not read.
 func compressedError(kind, command string) error {
 	return refused("compressed with "+kind+", which vfix does not read", "unpack it first: "+command)
 }
 
-// File diagnoses a file: a core file, plain or compressed with gzip or zstd as
-// systemd-coredump does it, or the text of a log or a trace.
+// File diagnoses a file: a core file, also compressed with gzip or zstd as systemd-coredump does, or the text of a
+// log or a trace.
 func File(name string, o Options) (*Result, error) {
 	fi, err := os.Stat(name)
 	if err != nil {
@@ -79,7 +79,7 @@ func File(name string, o Options) (*Result, error) {
 	return Text(name, f, o)
 }
 
-// coreFile diagnoses a core file alone.
+// coreFile diagnoses a core file.
 func coreFile(name string, r io.ReaderAt, o Options) (*Result, error) {
 	c, err := Core(name, r, o)
 	if err != nil {
@@ -106,7 +106,7 @@ func packed(name string, f *os.File, kind format, o Options) (*Result, error) {
 	return Text(name, r, o)
 }
 
-// emptyHint is what to do about an empty file, or a pipe through which nothing came.
+// emptyHint is the hint for an empty file or pipe.
 const emptyHint = "an empty core file: check 'ulimit -c', the disk and /proc/sys/kernel/core_pattern; " +
 	"an empty log: dmesg and journalctl -k may need root"
 
@@ -147,7 +147,7 @@ func Text(name string, in io.Reader, o Options) (*Result, error) {
 	return r, nil
 }
 
-// listHints are lists that have no exit status, by their headings, and what has one.
+// listHints recognize lists without an exit status by their headings, and propose a command with one.
 var listHints = []struct {
 	head func() *regexp.Regexp
 	what string
@@ -158,8 +158,8 @@ var listHints = []struct {
 	{lazy.Regexp(`^TIME\s+PID\s+UID\s+GID\s+SIG\s`), "the list of coredumpctl does not say where the crashes were", "coredumpctl info PID | vfix diagnose -"},
 }
 
-// described diagnoses what an engine or Kubernetes says of containers. A nil result: the input is something else, and rest
-// then reads all of it.
+// described diagnoses a description of containers by an engine or Kubernetes. For other input r is nil, and rest
+// reads all of it.
 func described(name string, br *bufio.Reader, head []byte, o Options) (r *Result, rest io.Reader, err error) {
 	first := bytes.TrimLeft(head, " \t\r\n")
 	line, _, _ := bytes.Cut(first, []byte("\n"))
@@ -205,7 +205,7 @@ func described(name string, br *bufio.Reader, head []byte, o Options) (r *Result
 	return r, nil, nil
 }
 
-// Line diagnoses one line of a log that was given on the command line, or several.
+// Line diagnoses one line of a log, or several, from the command line.
 func Line(text string, o Options) (*Result, error) {
 	r, err := Text("line", strings.NewReader(text), o)
 	if err == nil && len(r.Crashes) == 0 && !r.Understood {
@@ -215,19 +215,19 @@ func Line(text string, o Options) (*Result, error) {
 	return r, err
 }
 
-// ParsePID reads a process number: digits alone, or behind "pid:".
+// ParsePID reads a process ID: digits, also after "pid:".
 func ParsePID(arg string) (int, bool) {
 	n, err := strconv.Atoi(strings.TrimPrefix(arg, "pid:"))
 	return n, err == nil && n > 0
 }
 
-// IsFile reports whether a name is that of something in the file system.
+// IsFile reports whether a name, which may also be a line of a log, is the name of a file.
 func IsFile(name string) bool {
 	_, err := os.Stat(name)
 	return err == nil || !errors.Is(err, fs.ErrNotExist) && !strings.Contains(name, " ")
 }
 
-// sniffLen is how much of a file is looked at: a tar header, which has its magic at 257.
+// sniffLen is how much of a file is examined, in bytes: a tar header, which has its magic at 257.
 const sniffLen = 512
 
 type format int
@@ -241,8 +241,8 @@ const (
 	isLZ4
 )
 
-// formats are those that are read, or that say with which command to unpack them. Sources: RFC 1952, RFC 8878 3.1.1,
-// the .xz file format 2.1.1.1, the LZ4 frame format.
+// formats are those that vfix reads, or for which it names the command that unpacks them. Sources: RFC 1952, RFC
+// 8878 3.1.1, the .xz file format 2.1.1.1, the LZ4 frame format.
 var formats = []struct {
 	magic string
 	f     format
@@ -259,12 +259,12 @@ func sniff(head []byte) format {
 	return isText
 }
 
-// other is a format that holds no crash, by what it has at an offset.
+// other is a format that has no crash, by its magic at an offset.
 type other struct {
 	at    int
 	magic string
 	name  string
-	hint  string // what to type, with FILE for the file; "" for the help
+	hint  string // the command to type, with FILE for the file; "" for the help
 }
 
 // Hints of other formats.
@@ -276,7 +276,8 @@ const (
 	hintPerf    = "run: perf script -i FILE | vfix diagnose -"
 )
 
-// others are such formats. Sources: POSIX pax (ustar), APPNOTE.TXT of PKWARE 4.3.7, the formats' own specifications.
+// others are the formats without a crash. Sources: POSIX pax (ustar), APPNOTE.TXT of PKWARE 4.3.7, the formats'
+// own specifications.
 var others = []other{
 	{257, "ustar", "a tar archive", hintImage}, {0, "PK\x03\x04", "a zip archive", hintScan}, {0, "PK\x05\x06", "an empty zip archive", ""},
 	{32, "SIF_MAGIC\x00", "a SIF image", hintImage}, {0, "hsqs", "a squashfs file system", hintScan}, {0, "BZh", "compressed with bzip2", hintBzip2},
@@ -289,7 +290,8 @@ var others = []other{
 	{0, "JAVA PROFILE", "a heap dump of a JVM", ""},
 }
 
-// refuse is the error of a file that is not a log, nil for one that may be: lines found in binary data report no crash.
+// refuse returns the error for a file that is not a log, nil for a possible one: lines in binary data do not
+// report a crash.
 func refuse(name string, head []byte) error {
 	for _, o := range others {
 		if len(head) < o.at+len(o.magic) || string(head[o.at:o.at+len(o.magic)]) != o.magic {
@@ -311,9 +313,8 @@ func notText(name string) error {
 	return refused(name+": neither a core file nor text", "'vfix help diagnose' lists what is understood")
 }
 
-// looksLikeText reports whether bytes are those of a log: without zeros, except at its beginning, and
-// with few bytes that are neither UTF-8 nor white space nor escapes. A line may begin with zeros: a machine that crashed
-// leaves them.
+// looksLikeText reports whether head is the start of a log: few bytes are neither UTF-8 nor white space nor
+// escapes, and zeros are only at the start of lines, where a machine that crashed leaves them.
 func looksLikeText(head []byte) bool {
 	odd, begins := 0, true
 	for b := head; len(b) > 0; {
@@ -328,6 +329,6 @@ func looksLikeText(head []byte) bool {
 		begins = r == '\n' || r == 0
 		b = b[n:]
 	}
-	const share = 10 // names in other encodings are in logs
+	const share = 10 // logs may have names in other encodings
 	return odd*share <= len(head) && len(bytes.TrimLeft(head, "\x00")) > 0
 }

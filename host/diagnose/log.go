@@ -1,5 +1,5 @@
-// A kernel log, or one line of it. Lines about the same process are one crash; crashes that
-// are the same except for their process are counted.
+// Logs of the kernel, or single lines of them. Lines about the same process are one crash; crashes that differ
+// only in their process are counted.
 
 package diagnose
 
@@ -20,14 +20,15 @@ import (
 )
 
 const (
-	// maxLogLine is the longest line that is read, in bytes, except for JSON. The kernel's own are below 1 KiB.
+	// maxLogLine is the longest line that is read, in bytes, except for JSON. The kernel's own lines are below 1
+	// KiB.
 	maxLogLine = 64 << 10
-	// maxCrashes is how many different crashes of a log are kept apart.
+	// maxCrashes is how many different crashes of a log are reported.
 	maxCrashes = 1000
-	// openCrashes is how many processes' lines are waited for: the lines of one crash follow
-	// each other, except for those of other processors between them.
+	// openCrashes is the number of processes whose crashes are still collecting lines: the lines of one crash
+	// follow each other, but lines from other processors may be between them.
 	openCrashes = 64
-	// maxExecs is how many processes are remembered with what they executed.
+	// maxExecs is the number of processes whose programs are remembered.
 	maxExecs = 10_000
 )
 
@@ -35,11 +36,11 @@ const (
 type event struct {
 	logLine
 	lines []string
-	sha   bool // its code is of the SHA extensions
+	sha   bool // its code uses the SHA extensions
 	lived bool // the process handled the signal, and exited by itself
 }
 
-// unitEnd is a line that says that a signal ended a process of a unit.
+// unitEnd is a line about a process of a unit that a signal ended.
 type unitEnd struct{ unit, line string }
 
 // logReader gathers crashes from lines.
@@ -48,17 +49,17 @@ type logReader struct {
 	crashes []*Crash
 	more    int // crashes beyond maxCrashes
 	input   string
-	execs   map[int]string // by process, what strace saw it execute
-	last    *event         // that a line was about; the kernel prints its code behind it
-	each    func(*Crash)   // gets each crash, which then is not counted with others
+	execs   map[int]string // the program that strace saw a process execute
+	last    *event         // of the previous line; the kernel prints its code after it
+	each    func(*Crash)   // is called for each crash, instead of counting it with others
 	o       Options
 
-	report   *backtrace // that the lines now are of
+	report   *backtrace // that the current lines belong to
 	reports  []*backtrace
 	ends     []Exited // crashes of which only the end is known
-	mentions []string // lines that have a word of a crash and are of no known kind
+	mentions []string // lines of an unknown kind with a word of a crash
 	results  []unitEnd
-	units    map[string]bool // of systemd, "" for one that is not named: the end of a process is known
+	units    map[string]bool // systemd units ("" for an unnamed one) with a known end of a process
 
 	understood bool // a line was of a known kind
 	unread     int  // lines of no known kind
@@ -66,7 +67,7 @@ type logReader struct {
 	lower      []byte
 }
 
-// readLog diagnoses the crashes in a log, oldest first. None is not an error.
+// readLog diagnoses the crashes in a log, oldest first. A log without crashes is not an error.
 func readLog(input string, in io.Reader, o Options) (*Result, error) {
 	g := &logReader{input: input, o: o, units: map[string]bool{}}
 	lines, err := g.read(in)
@@ -106,7 +107,7 @@ func addAlike(all []*Crash, c *Crash) []*Crash {
 	return append(all, c)
 }
 
-// resolved diagnoses an end, with what can be found out of it.
+// resolved diagnoses an end of a program, with all that Resolve finds about it.
 func (e Exited) resolved(o Options) *Result {
 	e.Label, e.Elsewhere = cmp.Or(e.Label, e.Program, "a program"), true
 	if o.Resolve != nil {
@@ -115,8 +116,7 @@ func (e Exited) resolved(o Options) *Result {
 	return Container(e, o)
 }
 
-// OfKernel judges the messages of a kernel's log as Log does, and gives each crash that they report: one for
-// each process, however many lines are about it.
+// OfKernel diagnoses the messages of a kernel's log and calls each for every crash, once per process.
 func OfKernel(lines []kernellog.Line, each func(*Crash)) {
 	g := &logReader{each: each}
 	for _, line := range lines {
@@ -155,7 +155,7 @@ func (g *logReader) read(r io.Reader) (lines int, err error) {
 	}
 }
 
-// readLine reads a line, of which it gives the first maxRecord bytes.
+// readLine reads a line and returns its first maxRecord bytes.
 func readLine(br *bufio.Reader) (line []byte, err error) {
 	for {
 		b, err := br.ReadSlice('\n')
@@ -169,7 +169,7 @@ func readLine(br *bufio.Reader) (line []byte, err error) {
 }
 
 func (g *logReader) entry(e entry) {
-	text := strings.TrimLeft(e.text, "\x00") // a crash of the machine leaves zeros in its log
+	text := strings.TrimLeft(e.text, "\x00") // a machine that crashed leaves zeros in its log
 	if strings.Contains(text, "\x00") {
 		g.unread++
 		return // binary data
@@ -180,7 +180,7 @@ func (g *logReader) entry(e entry) {
 		g.leave(text, known)
 		return
 	}
-	for _, version := range []string{text, e.record} { // another part of a record may say more
+	for _, version := range []string{text, e.record} { // another part of a record may have more
 		taken := false
 		for one := range strings.SplitSeq(version, "\n") {
 			taken = one != "" && g.one(one, e.by) || taken
@@ -196,8 +196,8 @@ func (g *logReader) entry(e entry) {
 	}
 }
 
-// words are what each line has one of that reports a crash, in small letters: looking for them is a hundred times faster
-// than reading the line.
+// words has one word of each line that reports a crash, in lower case: to search for them is a hundred times
+// faster than to read the line.
 var words = [][]byte{
 	[]byte("fault"), []byte("sig"), []byte("segv"), []byte("vsyscall"), []byte("ffffffffff600"), []byte("type=1"), []byte("seccomp"), []byte("anom_abend"), []byte("code"), []byte("exit"),
 	[]byte("status"), []byte("error"), []byte("kill"), []byte("exec"), []byte("not found"), []byte("no such file"), []byte("schema"), []byte("manifest"), []byte("librar"), []byte("dump"), []byte("pid:"),
@@ -215,7 +215,8 @@ func (g *logReader) relevant(text string) bool {
 	return slices.ContainsFunc(words, func(w []byte) bool { return bytes.Contains(g.lower, w) })
 }
 
-// one reads a line that reports a crash; false if it is about something else. The word of a program is not the kernel's.
+// one reads a line that reports a crash; it returns false for other lines. A program's words do not count as the
+// kernel's.
 func (g *logReader) one(text string, by writer) bool {
 	if l, ok := parseLine(text); ok && by != byProgram {
 		l.Relayed = by == relayed || l.Relayed && by != byKernel
@@ -268,14 +269,14 @@ func (g *logReader) one(text string, by writer) bool {
 	return true
 }
 
-// reported takes a line of a report of a crash.
+// reported reads a line of a crash report.
 func (g *logReader) reported(text string) bool {
 	if g.report == nil {
 		g.report = &backtrace{}
 	}
 	for _, re := range []func() *regexp.Regexp{dumped, dumpPID} {
 		if m := re().FindStringSubmatch(text); m != nil && g.report.open && m[1] != strconv.Itoa(g.report.pid) {
-			g.report = &backtrace{} // another process's
+			g.report = &backtrace{} // a report about another process
 		}
 	}
 	was := g.report.open
@@ -288,8 +289,8 @@ func (g *logReader) reported(text string) bool {
 	return true
 }
 
-// finishReports adds the crashes that the kernel's own lines do not show: those of reports, and ends. A crash that has
-// a line, and whose end is said after it, is one.
+// finishReports adds the crashes that only reports and ends show. A crash whose line precedes its end is counted
+// once.
 func (g *logReader) finishReports() {
 	known := map[int]int{}
 	for _, c := range g.crashes {
@@ -329,14 +330,14 @@ func (g *logReader) finishReports() {
 	}
 }
 
-// another reports whether an end names a program that none of the crashes by its signal is of.
+// another reports whether an end names a program that none of the crashes with its signal has.
 func (g *logReader) another(e Exited) bool {
 	return e.Program != "" && !slices.ContainsFunc(g.crashes, func(c *Crash) bool {
 		return c.Signal == e.Signal() && (c.Kind.Vsyscall() || c.Program == "" || c.Program == commOf(e.Program))
 	})
 }
 
-// byPID is the crash of a process, nil for none.
+// byPID returns the crash of a process, nil for none.
 func (g *logReader) byPID(pid int) *Crash {
 	for _, c := range g.crashes {
 		if pid > 0 && slices.Contains(c.PIDs, pid) {
@@ -362,7 +363,7 @@ func (g *logReader) take(l logLine, text string) {
 	g.open = append(g.open, g.last)
 }
 
-// code takes the line with the code of the last crash.
+// code reads the line with the code of the last crash.
 func (g *logReader) code(text string) bool {
 	if g.last == nil || !hasSHACode(text) {
 		return false
@@ -371,8 +372,7 @@ func (g *logReader) code(text string) bool {
 	return true
 }
 
-// joins reports whether l is about the same crash: of the same process, and the same place
-// where both say it.
+// joins reports whether l is about the same crash: the same process, and the same place if both have one.
 func (e *event) joins(l *logLine) bool {
 	if e.PID != l.PID || e.fromTrace || e.Program != l.Program || len(e.lines) == maxLines {
 		return false
@@ -380,7 +380,7 @@ func (e *event) joins(l *logLine) bool {
 	return l.vague() != e.vague() || !l.vague() && e.IP == l.IP && e.SP == l.SP && (e.kind == "") != (l.kind == "")
 }
 
-// merge adds what another line knows of the same crash.
+// merge adds the facts of another line about the same crash.
 func (e *event) merge(l *logLine, text string) {
 	e.lines = append(e.lines, text)
 	if e.vague() || e.kind == "" && l.kind != "" && !l.vague() {
@@ -415,7 +415,7 @@ func (g *logReader) close(e *event) {
 	g.keep(c)
 }
 
-// keep adds a crash, or counts it with one that is the same.
+// keep adds a crash, or counts it with an equal one.
 func (g *logReader) keep(c *Crash) {
 	if g.each != nil {
 		g.each(c)
@@ -459,14 +459,14 @@ func (g *logReader) finish(o Options) []*Crash {
 	return g.crashes
 }
 
-// alike reports whether two crashes differ in their process only. Where a crash has nothing
-// to do with the page, its place does not matter.
+// alike reports whether two crashes differ only in their process. For a crash outside the page, the place does not
+// matter.
 func (c *Crash) alike(d *Crash) bool {
 	return c.Program == d.Program && c.Kind == d.Kind && c.Function == d.Function &&
 		(c.Executable == d.Executable || c.Executable == "" || d.Executable == "") && (c.Kind == Other || c.IP == d.IP || c.Function != "")
 }
 
-// crash judges what the lines say.
+// crash judges the lines of an event.
 func (e *event) crash() *Crash {
 	c := &Crash{
 		Count: 1, Program: e.Program, Executable: e.Exe, When: e.When, Signal: int(e.Signal),
@@ -515,7 +515,7 @@ func (e *event) crash() *Crash {
 	return c
 }
 
-// byMessage judges by the kernel's own words, and the address.
+// byMessage judges by the kernel's message and the address.
 func (c *Crash) byMessage(k Kind) {
 	f, ok := find.FunctionAt(c.IP)
 	if !ok {

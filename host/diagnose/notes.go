@@ -1,6 +1,5 @@
-// The notes of a core file. Sources: the kernel's fs/binfmt_elf.c and
-// include/uapi/linux/elf.h for the types; include/linux/elfcore.h for the structures, whose
-// offsets below are those of x86-64.
+// The notes of a core file. Sources: the kernel's fs/binfmt_elf.c and include/uapi/linux/elf.h for the types;
+// include/linux/elfcore.h for the structures, with their x86-64 offsets below.
 
 package diagnose
 
@@ -18,10 +17,10 @@ const (
 	ntFile     = 0x46494c45 // "FILE"
 
 	noteHead = 12
-	// maxNotes is how many notes are looked at: a thread has about five.
+	// maxNotes is how many notes are read: a thread has about five.
 	maxNotes = 1 << 20
-	// maxFileNote is how long an NT_FILE may be: CORE_FILE_NOTE_SIZE_MAX of the kernel's
-	// fs/coredump.c, 16 MiB. maxAuxv is more than any auxiliary vector.
+	// maxFileNote is the longest NT_FILE: CORE_FILE_NOTE_SIZE_MAX of the kernel's fs/coredump.c, 16 MiB. maxAuxv
+	// is longer than any auxiliary vector.
 	maxFileNote = 16 << 20
 	maxAuxv     = 4096
 
@@ -45,14 +44,14 @@ const (
 	siAddr     = 16
 )
 
-// facts is what the notes say of the crash.
+// facts is what the notes have about the crash.
 type facts struct {
-	thread bool // a thread was found, so that what follows means something
+	thread bool // a thread was found; otherwise the other fields mean nothing
 	tid    int
 	signal int
 	rip    uint64
 	rsp    uint64
-	// siginfo says that code and addr are known.
+	// siginfo reports that code and addr are known.
 	siginfo    bool
 	code       int
 	addr       uint64
@@ -60,7 +59,7 @@ type facts struct {
 	name, args string
 	mappings   []mapping
 	auxv       []byte
-	filesErr   error // of an NT_FILE that is damaged
+	filesErr   error // the error of a damaged NT_FILE
 }
 
 type mapping struct {
@@ -68,8 +67,8 @@ type mapping struct {
 	path               string
 }
 
-// readNotes reads the notes. The first thread in the file is the one that crashed: so the
-// kernel writes it (fs/binfmt_elf.c, fill_note_info), and so do gdb's gcore and breakpad.
+// readNotes reads the notes. The first thread in the file is the one that crashed: the kernel writes it first
+// (fs/binfmt_elf.c, fill_note_info), and so do gdb's gcore and breakpad.
 func (c *core) readNotes() (*facts, error) {
 	f := &facts{}
 	count := 0
@@ -80,7 +79,7 @@ func (c *core) readNotes() (*facts, error) {
 			}
 			var h [noteHead]byte
 			if err := binread.Full(c.r, h[:], s.off+at, "a note", damaged); err != nil {
-				if f.thread { // what is known is enough to go on
+				if f.thread { // the known facts are sufficient
 					f.filesErr = err
 					return f, nil
 				}
@@ -105,7 +104,7 @@ func (c *core) readNotes() (*facts, error) {
 
 func up4(n uint64) uint64 { return (n + 3) &^ 3 }
 
-// note takes in one note; the ones that were seen already are of other threads.
+// note reads one note; later ones of a type are of other threads.
 func (f *facts) note(c *core, typ uint32, off, size uint64) error {
 	read := func(most uint64, what string) ([]byte, error) {
 		b := make([]byte, min(size, most))

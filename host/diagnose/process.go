@@ -1,4 +1,4 @@
-// A process by its number: a running one, or one in the kernel's log.
+// A process by its ID: a running one, or one in the kernel's log; and containers that ended.
 
 package diagnose
 
@@ -19,8 +19,8 @@ type logEntry struct {
 	text string
 }
 
-// PID diagnoses a process: stopped at its crash (under a debugger, or with its core being
-// written), ended with a line in the kernel's log, or alive and well.
+// PID diagnoses a process: stopped at its crash (under a debugger, or while its core is written), ended with a
+// line in the kernel's log, or still running.
 func PID(pid int, o Options) (*Result, error) {
 	input := fmt.Sprintf("pid %d", pid)
 	c, err := liveProcess(input, pid, o)
@@ -54,8 +54,7 @@ func PID(pid int, o Options) (*Result, error) {
 	return r, nil
 }
 
-// fromEntries gathers the crashes of a log that keep says to, of the lines that within says
-// to (nil: all).
+// fromEntries gathers the crashes of a log that keep accepts, from the lines whose time within accepts (nil: all).
 func fromEntries(input string, entries []logEntry, o Options, keep func(*Crash) bool, within func(time.Time) bool) *Result {
 	g := &logReader{input: input}
 	r := &Result{Input: input, Understood: true}
@@ -78,50 +77,50 @@ func fromEntries(input string, entries []logEntry, o Options, keep func(*Crash) 
 	return r
 }
 
-// Exited is what is known of a container, or of a program, that ended.
+// Exited has the facts about a container or a program that ended.
 type Exited struct {
-	Label   string // what it is: "container web"
-	Name    string // of a container, as its engine or its pod has it
-	Image   string // as its owner named it
+	Label   string // in words: "container web"
+	Name    string // of a container, from its engine or its pod
+	Image   string // as the user named it
 	ImageID string // the engine's; "" if not known
-	ID      string // the engine's
+	ID      string // of the container, from its engine
 	Pod     string // NAMESPACE/NAME; "" outside Kubernetes
-	Node    string // of Kubernetes that it ran on
+	Node    string // the Kubernetes node that it ran on
 	Unit    string // of systemd
-	Program string // path of what was started
+	Program string // path of the program that was started
 	Words   []string
-	// Has reports whether the container has a program that the kernel knows by a name; nil: that is not known.
+	// Has reports whether the container has a program with that name in the kernel; nil: not known.
 	Has    func(comm string) bool
 	Status int       // exit status
 	To     time.Time // when it ended; zero: it was never started
-	Error  string    // the engine's, of a start that failed
-	Line   string    // that says it; "" if none does
-	// Lost is why the description does not say how it ended, "" if it does.
+	Error  string    // the engine's error for a failed start
+	Line   string    // the line that reports it; "" for none
+	// Lost is why the description does not have the end, "" if it does.
 	Lost string
-	// NoTime says that it ended and that it is not known when.
+	// NoTime reports that it ended at an unknown time.
 	NoTime bool
-	// Elsewhere says that nothing shows that it ran on this machine: its kernel and its log say nothing of it.
+	// Elsewhere reports that it may not have run on this machine, so this kernel and its log are not evidence.
 	Elsewhere bool
-	// OutOfMemory is the engine's word that the limit of Memory bytes (0: not known) was the cause.
+	// OutOfMemory is the engine's report that the limit of Memory bytes (0: not known) was the cause.
 	OutOfMemory bool
 	Memory      int64
-	// JVM is what ends the JVM of its image on some hosts, "" for nothing; FixedHeap says that the
-	// container's command or environment has a limit for its heap.
+	// JVM is why the JVM of its image fails on some hosts, "" for nothing; FixedHeap reports that the container's
+	// command or environment limits its heap.
 	JVM       string
 	FixedHeap bool
-	// Scan is what its image has, nil if that was not examined; then NoScan says why.
+	// Scan is the result for its image, nil if the image was not examined; NoScan is then the reason.
 	Scan   *Scanned
 	NoScan string
 }
 
-// isContainer reports whether it is a container that ended: a program alone has no such name.
+// isContainer reports whether it is a container: a program alone has no such name.
 func (e Exited) isContainer() bool { return e.Name != "" }
 
-// died: exit statuses above are signals, as a shell shows them; scripts exit with Python's returncode, which is the
-// negative number of the signal, as a status of 8 bits.
+// Exit statuses above died are signals, as in a shell. Scripts may exit with Python's returncode, the negative
+// number of the signal, as a status of 8 bits.
 const died, statuses = 128, 256
 
-// Signal is the one that the exit status stands for, 0 for none.
+// Signal returns the signal that the exit status stands for, 0 for none.
 func (e Exited) Signal() int {
 	switch n := statuses - e.Status; {
 	case n == sigsegv || n == sigsys: // other such numbers are programs' own statuses
@@ -134,7 +133,8 @@ func (e Exited) Signal() int {
 	return 0
 }
 
-// ended says by what it ended: an exit status that a script made of a signal may be its own.
+// ended returns the signal that it ended by, in words; a status that a script derives from a signal may be the
+// script's own.
 func (e Exited) ended() string {
 	may := ""
 	if e.Signal() > 0 && e.Status != died+e.Signal() {
@@ -143,15 +143,14 @@ func (e Exited) ended() string {
 	return fmt.Sprintf("%sended by %s (exit status %d)", may, SignalName(e.Signal()), e.Status)
 }
 
-// notStarted are the statuses of runtimes and shells for a program that could not be executed.
+// notStarted are the exit statuses of runtimes and shells for a program that could not be executed.
 var notStarted = []int{126, 127, 255}
 
-// slack is how far the clocks of an engine and of the kernel's log may be apart: the log's
-// counts from the boot, and an engine writes down the end a little later.
+// slack is the possible difference between the clocks of an engine and of the kernel's log: the log's counts from
+// the boot, and an engine records the end a little later.
 const slack = 2 * time.Second
 
-// Container diagnoses a container that ended, by its exit status, by what the kernel's log says of the time when it
-// ended, and by what its image has.
+// Container diagnoses a container that ended, by its exit status, the kernel's log around its end, and its image.
 func Container(e Exited, o Options) *Result {
 	e.Label = cmp.Or(e.Label, "container "+e.Name)
 	r := e.diagnose(o)
@@ -239,8 +238,9 @@ func (e Exited) diagnose(o Options) *Result {
 	return only
 }
 
-// byItself is about an exit status of the program's own. A script ends so if one of its commands crashed, and a program
-// if it caught the signal: the status clears neither an image that calls the page nor what the kernel's log has.
+// byItself describes an exit status of the program itself. A script may exit so after one of its commands crashed,
+// and a program after it caught the signal: the status rules out neither the calls of the image nor a crash in the
+// kernel's log.
 func (e Exited) byItself(base *Crash, o Options) {
 	base.Kind = None
 	base.Meaning = fmt.Sprintf("The container ended with exit status %d, which does not stand for a signal: its program exited by itself.", e.Status)
@@ -273,7 +273,7 @@ func (e Exited) byItself(base *Crash, o Options) {
 	}
 }
 
-// launchers are programs of an image that start its real one.
+// launchers are programs of an image that start the actual program.
 var launchers = []string{"", "sh", "bash", "dash", "ash", "tini", "dumb-init", "gosu", "su-exec"}
 
 // startsJVM reports whether the program is a JVM, or may start one.
@@ -282,8 +282,8 @@ func (e Exited) startsJVM() bool {
 	return comm == "java" || (slices.Contains(launchers, comm) || path.Ext(comm) == ".sh") && e.has("java")
 }
 
-// caught is about a program that reported a fault itself, and then exited or aborted. Its word is not the kernel's: it
-// clears nothing.
+// caught describes a program that reported a fault itself, and then exited or aborted. Its report rules nothing
+// out, as it is not the kernel's.
 func (e Exited) caught(base *Crash, o Options) {
 	base.Kind, base.because = Unknown, "the program's own report has a fault, and does not say that the page was its place"
 	base.Meaning = fmt.Sprintf("The container ended with exit status %d, and its program reported a fault.", e.Status)
@@ -300,16 +300,16 @@ func (e Exited) caught(base *Crash, o Options) {
 	}
 }
 
-// hostState is what this machine says of a container that ran on it.
+// hostState is the evidence of this machine about a container that ran on it.
 type hostState struct {
 	log     []logEntry
 	err     error     // of reading the log
-	page    pageState // that its processes have
+	page    pageState // of the processes of this machine
 	covers  bool      // the log reaches back beyond the container's end
-	dropped bool      // the kernel left messages out
+	dropped bool      // the kernel suppressed messages
 }
 
-// host asks this machine; of what ran elsewhere it knows nothing.
+// host returns the evidence of this machine, empty for a container that may have run elsewhere.
 func (e Exited) host() (s hostState) {
 	if e.Elsewhere {
 		return s
@@ -325,7 +325,8 @@ func (e Exited) host() (s hostState) {
 	return s
 }
 
-// withoutLine is about a SIGSEGV or SIGSYS of which the kernel's log has no line that is known to be the container's.
+// withoutLine describes a SIGSEGV or SIGSYS for which the kernel's log has no line that is certainly the
+// container's.
 func (e Exited) withoutLine(base *Crash, o Options, state hostState) {
 	what := "It"
 	if e.isContainer() {
@@ -365,8 +366,8 @@ func (e Exited) withoutLine(base *Crash, o Options, state hostState) {
 	}
 }
 
-// byImage adds what the image says. A SIGSEGV is likely the page's if the container's program calls it, and nothing speaks
-// against it: a kernel that serves the page, or a log that reports each such call and has none.
+// byImage adds the evidence of the image. The page is the likely cause of a SIGSEGV if the container's program
+// calls it, unless the kernel serves the page, or the log reports each such call and has none.
 func (e Exited) byImage(base *Crash, o Options, state hostState, others bool) {
 	name := e.Image
 	if e.Scan == nil {
@@ -408,8 +409,8 @@ func (e Exited) byImage(base *Crash, o Options, state hostState, others bool) {
 	}
 }
 
-// inLog finds the crashes by that signal at the time when the container ended: those of the program that it started, else of
-// others that it has, as a shell script starts one; and those of any other.
+// inLog finds the crashes by that signal around the end of the container. ours are those of the program that it
+// started, else of other programs in it, as a shell script starts them; others are all other crashes.
 func (e Exited) inLog(entries []logEntry, o Options) (ours, others []*Crash) {
 	var own []*Crash
 	r := fromEntries(e.Label, entries, o, func(c *Crash) bool { return e.Signal() == 0 || c.Signal == e.Signal() }, e.atEnd)
@@ -440,7 +441,7 @@ func (e Exited) has(comm string) bool {
 	return comm != "" && (comm == commOf(e.Program) || e.Has != nil && e.Has(comm))
 }
 
-// atEnd reports whether a time is that of the container's end.
+// atEnd reports whether a time is close to the container's end.
 func (e Exited) atEnd(t time.Time) bool {
 	if e.To.IsZero() {
 		return false
@@ -448,7 +449,7 @@ func (e Exited) atEnd(t time.Time) bool {
 	return !t.Before(e.To.Add(-slack)) && !t.After(e.To.Add(slack))
 }
 
-// commOf is the name that the kernel gives a process that executes a file: its own, cut.
+// commOf returns the kernel's name for a process that executes a file: its base name, truncated.
 func commOf(file string) string {
 	const commLen = 15
 	if file == "" {

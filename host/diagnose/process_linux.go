@@ -29,7 +29,7 @@ const (
 	maxMaps = 64 << 20
 )
 
-// kernelLog reads the whole of the kernel's log, oldest first.
+// kernelLog reads the kernel's log, oldest message first.
 func kernelLog() ([]logEntry, error) {
 	records, err := kernellog.Read("/dev/kmsg")
 	if err != nil {
@@ -55,7 +55,7 @@ func bootTime() (time.Time, error) {
 	return time.Now().Add(-time.Duration(t.Nano())), nil
 }
 
-// sameBoot reports whether a boot ID is that of this machine, since it was started.
+// sameBoot reports whether a boot ID is that of this machine's current boot.
 func sameBoot(id string) bool {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return err == nil && id != "" && strings.ReplaceAll(strings.TrimSpace(string(b)), "-", "") == id
@@ -81,7 +81,7 @@ func liveProcess(input string, pid int, o Options) (*Crash, error) {
 	c.Program = statusField(status, "Name")
 	state := statusField(status, "State")
 	if strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X") {
-		return nil, nil // it has ended, and left what the log says
+		return nil, nil // it has ended; the log may have its crash
 	}
 	c.Executable, _ = os.Readlink(dir + "/exe")
 	cmdline, _ := os.ReadFile(dir + "/cmdline")
@@ -134,8 +134,8 @@ func liveProcess(input string, pid int, o Options) (*Crash, error) {
 	return c, nil
 }
 
-// sameFolder reports whether two paths lead to the same folder: a process in a container has
-// another root, and the paths of its files mean others here.
+// sameFolder reports whether two paths lead to the same directory: a process in a container has another root, in
+// which its paths are other files.
 func sameFolder(a, b string) bool {
 	x, err := os.Stat(a)
 	if err != nil {
@@ -162,8 +162,8 @@ func statusField(status []byte, key string) string {
 	return ""
 }
 
-// registers returns the stack pointer and the address of a process that does not run, 0 for
-// others: the last two words of /proc/PID/syscall.
+// registers returns the stack pointer and the instruction pointer of a process that does not run, 0 for others:
+// the last two words of /proc/PID/syscall.
 func registers(dir string) (sp, pc uint64) {
 	b, err := os.ReadFile(dir + "/syscall")
 	words := strings.Fields(string(b))
@@ -175,8 +175,8 @@ func registers(dir string) (sp, pc uint64) {
 	return sp, pc
 }
 
-// parseMaps reads /proc/PID/maps: the memory, whose offsets in /proc/PID/mem are its
-// addresses, and the files in it.
+// parseMaps reads /proc/PID/maps: the memory, whose offsets in /proc/PID/mem are its addresses, and the mapped
+// files.
 func parseMaps(r io.Reader) (*core, *facts, error) {
 	co, f := &core{}, &facts{thread: true, mappings: []mapping{}}
 	s := bufio.NewScanner(r)
@@ -201,8 +201,8 @@ func parseMaps(r io.Reader) (*core, *facts, error) {
 	return co, f, s.Err()
 }
 
-// scanned is what to scan for a file that the process of a folder of /proc has mapped. In a
-// container this machine has another file at that path, or none.
+// scanned returns what to scan for a file that the process of a directory of /proc has mapped. For a process in a
+// container, this machine has another file at that path, or none.
 func scanned(dir, path string, o Options) string {
 	switch {
 	case o.IsImage:
@@ -213,7 +213,7 @@ func scanned(dir, path string, o Options) string {
 	return path
 }
 
-// hostMemory is the memory of this machine in bytes.
+// hostMemory returns the memory of this machine in bytes.
 func hostMemory() (uint64, bool) {
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) != nil {

@@ -1,4 +1,4 @@
-// Whether what a container starts calls the page: its program, or a library that the loader loads for it.
+// Whether a container's program calls the page: the program itself, or a library that the loader loads for it.
 
 package diagnose
 
@@ -15,7 +15,7 @@ import (
 	"vfix.dev/vfix/rewriter/patch"
 )
 
-// reach is whether a program calls the page. The zero value says that it is not known.
+// reach reports whether a program calls the page. The zero value means that it is not known.
 type reach int
 
 const (
@@ -24,7 +24,8 @@ const (
 	reachesNot
 )
 
-// reachOf looks at a program of a root and at what is loaded for it; of a script, at its interpreter's.
+// reachOf examines a program of a root and its libraries; for a script, its interpreter and the interpreter's
+// libraries.
 func reachOf(root fs.FS, program string) reach {
 	if root == nil || program == "" {
 		return reachUnknown
@@ -88,7 +89,7 @@ func callsIt(root fs.FS, name string) (bool, error) {
 	return report.Count(find.Live)+report.Count(find.Unknown) > 0, nil
 }
 
-// rootName is the path of a file for fs.FS: without leading slashes, cleaned.
+// rootName returns a path for fs.FS: cleaned, without leading slashes.
 func rootName(name string) string {
 	name = path.Clean("/" + name)[1:]
 	if name == "" {
@@ -97,7 +98,7 @@ func rootName(name string) string {
 	return name
 }
 
-// openFile is packages.OpenFile for a name in a crash: absolute, or relative to the root.
+// openFile opens a file by its name in a crash: absolute, or relative to the root (packages.OpenFile).
 func openFile(root fs.FS, name string) (io.ReaderAt, int64, func() error, error) {
 	return packages.OpenFile(root, rootName(name))
 }

@@ -1,4 +1,4 @@
-// Text as logs are stored, and the text around a message in them.
+// Text of logs in their stored forms, and the text around a message in them.
 
 package diagnose
 
@@ -12,11 +12,11 @@ import (
 	"vfix.dev/vfix/internal/lazy"
 )
 
-// maxZeros is how many zeros at a log's beginning are passed over, in bytes: logrotate's copytruncate leaves a hole
-// there where the writer goes on at its old offset.
+// maxZeros is how many zeros at the start of a log are skipped, in bytes: after logrotate's copytruncate, the
+// writer continues at its old offset and leaves a hole.
 const maxZeros = 1 << 30
 
-// skipZeros passes over the zeros that r begins with.
+// skipZeros skips the zeros at the start of r.
 func skipZeros(r *bufio.Reader) error {
 	for skipped := 0; skipped < maxZeros; {
 		if _, err := r.Peek(1); err != nil {
@@ -36,37 +36,37 @@ func skipZeros(r *bufio.Reader) error {
 	return nil
 }
 
-// colors are those of dmesg --color (ECMA-48, SGR).
+// colors are the escapes of dmesg --color (ECMA-48, SGR).
 var colors = lazy.Regexp("\x1b\\[[0-9;]*m")
 
-// writer is who wrote an entry of a log.
+// writer is the origin of an entry of a log.
 type writer int
 
 const (
-	unsaid    writer = iota // the log does not say it, or the line itself does
-	byKernel                // the log says that the kernel did
-	byProgram               // a program did: its word is not the kernel's
-	relayed                 // somebody repeats what may be the kernel's words
+	unsaid    writer = iota // the log does not have it, or only in the line itself
+	byKernel                // the kernel
+	byProgram               // a program: its words do not count as the kernel's
+	relayed                 // a program that may repeat the kernel's words
 )
 
-// entry is one message of a log: its text and, if that is a part of a record, also the whole record, as another part of
-// it may say more.
+// entry is one message of a log: its text and, for a part of a record, the whole record, as another part may have
+// more.
 type entry struct {
 	text, record string
 	by           writer
 }
 
-// entryReader takes the lines of a log and gives its entries: a JSON value, or the fields of a journal's entry, may
-// have many lines.
+// entryReader reads the lines of a log and emits its entries: a JSON value, or the fields of a journal's entry,
+// may have many lines.
 type entryReader struct {
 	take func(entry)
 	part []string // of a JSON value, or of the fields of one journal's entry
-	size int      // bytes of it
+	size int      // of part, in bytes
 	json bool
-	deep int // the brackets of the JSON value that are open
+	deep int // the number of open brackets of the JSON value
 }
 
-// maxRecord is the longest record of many lines, in bytes.
+// maxRecord is the longest record with several lines, in bytes.
 const maxRecord = 16 << 20
 
 // fieldLine is a line of journalctl -o export and -o verbose.
@@ -80,7 +80,7 @@ func (r *entryReader) line(text string) {
 	if r.part != nil && !r.json && !isField || r.size > maxRecord {
 		r.end()
 	}
-	deep := 0 // in most logs no line is asked for it
+	deep := 0 // computed only if needed: most logs have no such lines
 	begins := r.part == nil && (strings.HasPrefix(text, "{") || strings.HasPrefix(text, "["))
 	if r.json || begins {
 		deep = depth(text)
@@ -99,7 +99,7 @@ func (r *entryReader) line(text string) {
 	}
 }
 
-// depth is how many more brackets a part of a JSON text opens than it closes. A string does not go over a line's end.
+// depth returns how many more brackets a part of a JSON text opens than it closes. A string does not span lines.
 func depth(text string) (n int) {
 	inString := false
 	for i := 0; i < len(text); i++ {
@@ -119,7 +119,7 @@ func depth(text string) (n int) {
 	return n
 }
 
-// end gives the entries of the record, or its lines if it has no entry.
+// end emits the entries of the record, or its lines if it has none.
 func (r *entryReader) end() {
 	part, isJSON := r.part, r.json
 	r.part, r.size, r.json, r.deep = nil, 0, false, 0
@@ -150,7 +150,7 @@ func (r *entryReader) end() {
 	}
 }
 
-// transport is who wrote an entry of the journal (systemd.journal-fields(7)).
+// transport returns the writer of an entry of the journal (systemd.journal-fields(7)).
 func transport(name string) writer {
 	if name == "kernel" || name == "audit" {
 		return byKernel
@@ -158,7 +158,7 @@ func transport(name string) writer {
 	return byProgram
 }
 
-// one gives the entry of a line: of the JSON value in it, if there is one.
+// one emits the entry of a line, or of the JSON value in it.
 func (r *entryReader) one(text string) {
 	if i := strings.IndexByte(text, '{'); i >= 0 && strings.HasSuffix(text, "}") && gjson.Valid(text[i:]) && r.value(gjson.Parse(text[i:])) {
 		return
@@ -166,8 +166,8 @@ func (r *entryReader) one(text string) {
 	r.take(entry{text: text})
 }
 
-// value gives the entries of a JSON value of journalctl -o json, dmesg --json, docker's json-file, or another with such a
-// member; false if it has none.
+// value emits the entries of a JSON value of journalctl -o json, dmesg --json, docker's json-file, or another with
+// such a member; it returns false if the value has none.
 func (r *entryReader) value(v gjson.Result) (any bool) {
 	if list := v.Get("dmesg"); list.IsArray() {
 		v = list
@@ -183,7 +183,7 @@ func (r *entryReader) value(v gjson.Result) (any bool) {
 		return false
 	}
 	e := entry{text: message.String(), record: v.Raw, by: relayed}
-	if message.IsArray() { // of what cannot be printed the journal gives the bytes
+	if message.IsArray() { // the journal gives unprintable text as bytes
 		var b []byte
 		for _, n := range message.Array() {
 			b = append(b, byte(n.Int()))

@@ -1,4 +1,4 @@
-// Lines of tracers that saw the page being called:
+// Lines of tracers that report calls of the page:
 //
 //	strace      [pid 7] --- SIGSEGV {si_signo=SIGSEGV, si_code=SEGV_MAPERR, si_addr=0xffffffffff600400} ---
 //	strace      --- SIGSEGV (Segmentation fault) @ ffffffffff600400 (0) ---            (before 4.6)
@@ -6,8 +6,8 @@
 //	perf script bash 7 [000] 12.3: exceptions:page_fault_user: address=0xffffffffff600400 ip=0x… error_code=0x14
 //	ftrace      bash-7 [000] d..1. 12.3: page_fault_user: address=0xffffffffff600400 ip=0x… error_code=0x14
 //
-// A page fault in the page is not a crash by itself: a kernel with vsyscall=xonly or emulate
-// also faults, and then serves the call. strace's SIGSEGV is one.
+// A page fault in the page is not necessarily a crash: a kernel with vsyscall=xonly or emulate also faults, and
+// then serves the call. A SIGSEGV that strace reports is one.
 
 package diagnose
 
@@ -22,13 +22,13 @@ import (
 	"vfix.dev/vfix/rewriter/find"
 )
 
-// pageFault is a page fault, and who had it: of sysdig, or of perf script and ftrace. libtraceevent leaves an f of "%pf" behind an address.
+// pageFault matches a page fault with its process, from sysdig, or from perf script and ftrace. libtraceevent
+// leaves the f of "%pf" after an address.
 var pageFault = lazy.Regexp(`(?i)^\s*(?:(?:\d+\s+)?(?P<when>\S*[:.]\S*)\s+(?:\d+\s+)?(?P<program>\S.{0,14}?)\s+\((?P<pid>\d+)(?:[.:]\d+)?\)\s*[<>]\s*|` +
 	`(?P<program2>\S.{0,15}?)[-\s]\s*(?P<pid2>\d+)(?:/\d+)?\s+(?:\([\s\d-]+\)\s+)?(?:\[\d+\]\s+)?(?:\S{4,6}\s+)?(?P<when2>\d+\.\d+):\s+(?:\d+\s+)?(?:exceptions:)?|.*?)` +
 	`page_fault\S* (?:.*? )?addr(?:ess)?=(?:0x)?(?P<fault>[0-9a-f]{1,16})f?(?: (?:.*? )?ip=(?:0x)?(?P<ip>[0-9a-f]{1,16})f?\b)?`)
 
-// parseTrace takes a line of a tracer apart. Page faults elsewhere are every process's daily
-// bread: they are about something else.
+// parseTrace parses a line of a tracer. It ignores page faults elsewhere, which every process has.
 func parseTrace(line string) (l logLine, ok bool) {
 	if strings.Contains(line, "--- SIG") {
 		return parseStrace(line)
@@ -60,7 +60,7 @@ func parseTrace(line string) (l logLine, ok bool) {
 	return l, true
 }
 
-// matched are the named parts of a text that matches; none if it does not.
+// matched returns the named groups of a match, an empty map if text does not match.
 func matched(re *regexp.Regexp, text string) map[string]string {
 	all := map[string]string{}
 	if m := re.FindStringSubmatch(text); m != nil {
@@ -76,8 +76,9 @@ func hexNumber(text string) (uint64, bool) {
 	return v, err == nil
 }
 
-// straceHead is the process before what strace saw, "[pid 7] " (-f) or "7 " (-f -o), and straceSignal a signal: with -i, the
-// instruction's address is in brackets before it; before strace 4.6, that of the fault is behind @.
+// straceHead matches the process at the start of a line of strace, "[pid 7] " (-f) or "7 " (-f -o), and
+// straceSignal a signal. With -i, the address of the instruction is in brackets before it; before strace 4.6, the
+// fault's is after @.
 const straceHead = `^(?:.*?\[pid\s+(?P<pid>\d+)\]|\s*(?P<pid2>\d+)\s)?`
 
 var straceSignal = lazy.Regexp(straceHead + `(?:.*?\[(?P<ip>[0-9a-f]{16})\])?.*?--- (?P<signal>SIGSEGV|SIGSYS) ` +
@@ -104,21 +105,21 @@ func parseStrace(line string) (l logLine, ok bool) {
 	l.Fault, l.KnownFault = address, known || m["null"] != "" && m["code"] != "SI_KERNEL"
 	l.IP, l.KnownIP = hexNumber(m["ip"])
 	if !l.KnownIP {
-		// A call faults at its own address; reads of just these three are not known.
+		// A call faults at its own address. A read of exactly these three addresses is not known.
 		l.IP = l.Fault
 		l.noIP = true
 	}
 	return l, l.KnownFault || l.KnownIP
 }
 
-// straceExit is the line of a process that exited by itself, with a status that does not stand for a signal, and straceExec
-// that of an execve that worked, or has not ended yet.
+// straceExit matches a process that exited by itself, with a status that is not a signal, and straceExec an execve
+// that worked, or has not ended yet.
 var (
 	straceExit = lazy.Regexp(straceHead + `.*\+\+\+ exited with (?P<status>\d\d?|1[01]\d|12[0-7]) \+\+\+$`)
 	straceExec = lazy.Regexp(straceHead + `.*?execve\("(?P<file>[^"]*)"`)
 )
 
-// straced reads such a line; nil for another.
+// straced reads such a line; m is nil for other lines.
 func straced(re *regexp.Regexp, line string) (pid int, m map[string]string) {
 	if m = matched(re, line); len(m) == 0 || strings.Contains(line, ") = -1") {
 		return 0, nil
@@ -127,27 +128,26 @@ func straced(re *regexp.Regexp, line string) (pid int, m map[string]string) {
 	return pid, m
 }
 
-// logLine is what one line says: of a tracer's, without a Message.
+// logLine is the content of one line; for a tracer's, Message is not set.
 type logLine struct {
 	kernellog.Event
 	kind Kind
-	// fromTrace says that a tracer wrote the line, noIP that IP is taken from Fault, sent that
-	// a process sent the signal.
+	// fromTrace reports that a tracer wrote the line, noIP that IP is copied from Fault, sent that a process sent
+	// the signal.
 	fromTrace, noIP, sent bool
 }
 
-// vague reports whether the line shows a crash and not its cause: another may.
+// vague reports whether the line shows a crash but not its cause, which another line may have.
 func (l *logLine) vague() bool { return l.Message == kernellog.Abend }
 
-// meant is what the kernel's messages mean; those that are not here say no more than the
-// address does.
+// meant maps the kernel's messages to kinds; for others only the address counts.
 var meant = map[kernellog.Message]Kind{
 	kernellog.Attempted: Call, kernellog.Misaligned: Misaligned, kernellog.ReadDenied: Read,
 	kernellog.BadStack: BadStack, kernellog.BadPointer: BadPointer, kernellog.Filtered: Filtered,
 	kernellog.Protection: Other, kernellog.Seccomp: Other, kernellog.Abend: Other,
 }
 
-// parseLine takes a line of a log apart; ok is false for lines about something else.
+// parseLine parses a line of a log; ok is false for lines about something else.
 func parseLine(line string) (l logLine, ok bool) {
 	if e, ok := kernellog.Parse(line); ok {
 		return fromKernel(e), true
@@ -157,7 +157,7 @@ func parseLine(line string) (l logLine, ok bool) {
 
 func fromKernel(e kernellog.Event) logLine {
 	l := logLine{Event: e, kind: meant[e.Message]}
-	// On a processor with LASS a call of the page is a general protection fault.
+	// On a processor with LASS, a call of the page is a general protection fault.
 	if _, ok := find.FunctionAt(l.IP); ok && e.Message == kernellog.Protection {
 		l.kind = Call
 	}

@@ -1,6 +1,5 @@
-// Reading a compressed core at any offset, with little memory and no temporary file: what
-// is wanted of it is a few pages. A read behind the last one goes on from there, one before
-// it starts again.
+// Reads of a compressed core at any offset, with little memory and no temporary file: a diagnosis reads only a few
+// pages. A read behind the previous one continues from there, a read before it starts again at the first byte.
 
 package diagnose
 
@@ -15,15 +14,15 @@ import (
 )
 
 const (
-	// maxRestarts bounds the time: an honest core needs a restart if its loader's list
-	// is followed, or if its last segment holds what the first asks for.
+	// maxRestarts bounds the time. A valid core needs a restart to follow its loader's list, or if its last
+	// segment has what the first one refers to.
 	maxRestarts = 64
-	// maxZstdWindow is the largest window accepted, in bytes: what zstd itself accepts
-	// without --long (ZSTD_WINDOWLOG_LIMIT_DEFAULT, 27).
+	// maxZstdWindow is the largest accepted window, in bytes: the limit of zstd without --long
+	// (ZSTD_WINDOWLOG_LIMIT_DEFAULT, 27).
 	maxZstdWindow = 128 << 20
 )
 
-// unpacker is an io.ReaderAt over compressed content. It is not for several goroutines.
+// unpacker is an io.ReaderAt over compressed content. It is not safe for concurrent use.
 type unpacker struct {
 	f        *os.File
 	kind     format
@@ -33,7 +32,7 @@ type unpacker struct {
 	restarts int
 }
 
-// restart begins at the first byte.
+// restart starts again at the first byte.
 func (u *unpacker) restart() (io.Reader, error) {
 	if u.restarts++; u.restarts > maxRestarts {
 		return nil, damaged("its parts lie in it so that it would have to be unpacked more than %d times", maxRestarts)
@@ -57,7 +56,7 @@ func (u *unpacker) restart() (io.Reader, error) {
 	return u, nil
 }
 
-// Read reads on from where the last read ended.
+// Read continues after the previous read.
 func (u *unpacker) Read(b []byte) (int, error) {
 	n, err := u.r.Read(b)
 	u.at += int64(n)
@@ -83,7 +82,7 @@ func (u *unpacker) ReadAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Close gives the decompressor back, not the file.
+// Close releases the decompressor; it does not close the file.
 func (u *unpacker) Close() {
 	if u.close != nil {
 		u.close()

@@ -1,5 +1,5 @@
-// From addresses to what happened. Source: the kernel's
-// arch/x86/entry/vsyscall/vsyscall_64.c (emulate_vsyscall) and arch/x86/mm/fault.c.
+// The kind of a crash from its addresses. Source: the kernel's arch/x86/entry/vsyscall/vsyscall_64.c
+// (emulate_vsyscall) and arch/x86/mm/fault.c.
 
 package diagnose
 
@@ -9,14 +9,13 @@ import (
 	"vfix.dev/vfix/rewriter/find"
 )
 
-// The codes of a siginfo that matter here (asm-generic/siginfo.h). siKernel is what the
-// kernel sends without an address.
+// The codes of a siginfo that are used here (asm-generic/siginfo.h). The kernel sends siKernel without an address.
 const (
 	siKernel = 0x80
 	siUser   = 0 // and below: sent by a process
 )
 
-// slotSize is what each function of the page has, in bytes.
+// slotSize is the size of each function's slot in the page, in bytes.
 const slotSize = 0x400
 
 // inPage reports whether an address lies in the vsyscall page.
@@ -24,16 +23,16 @@ func inPage(vaddr uint64) bool {
 	return vaddr >= find.PageVaddr && vaddr < find.PageVaddr+find.PageSize
 }
 
-// evidence is what is known of a crash before it is judged.
+// evidence has the facts of a crash before it is judged.
 type evidence struct {
 	signal, code int
 	fault, ip    uint64
-	// stack says that the stack pointer is known to point to readable memory.
+	// stack reports that the stack pointer points to readable memory.
 	stack bool
 	page  pageState
 }
 
-// pageState is whether the process had the page, as far as the input itself says so.
+// pageState reports whether the process had the page, as far as the input itself has it.
 type pageState string
 
 const (
@@ -45,7 +44,8 @@ const (
 // judge fills in Kind, Function and Meaning from the evidence of a signal.
 func (c *Crash) judge(e evidence) {
 	f, entry := find.FunctionAt(e.ip)
-	// With vsyscall=native (to Linux 5.2) the system call is an instruction of the page, behind its function's address.
+	// With vsyscall=native (until Linux 5.2), the system call is an instruction of the page, behind its function's
+	// address.
 	slot, inSlot := find.FunctionAt(e.ip &^ (slotSize - 1))
 	switch {
 	case e.signal == 0:
@@ -65,7 +65,8 @@ func (c *Crash) judge(e evidence) {
 		// A general protection fault has no address: with LASS, si_addr is 0.
 		c.called(Call, f)
 	case entry && e.page == pageMapped && (e.fault == e.ip || e.code == siKernel):
-		// The kernel served the call, and gave up: on current kernels (seen on 6.18) a bad pointer is a SIGSEGV without an address.
+		// The kernel served the call and failed: on current kernels (seen on 6.18), a bad pointer is a SIGSEGV
+		// without an address.
 		c.called(BadPointer, f)
 	case entry && e.code == siKernel:
 		c.Kind, c.Function = Unknown, f.String()
@@ -86,7 +87,7 @@ func (c *Crash) judge(e evidence) {
 	}
 }
 
-// outside is about a crash elsewhere, in a file if that is known.
+// outside describes a crash elsewhere, in the file where if that is known.
 func (c *Crash) outside(signal int, ip uint64, where string) {
 	if where != "" {
 		where = " in " + where
@@ -95,21 +96,21 @@ func (c *Crash) outside(signal int, ip uint64, where string) {
 	c.Meaning = fmt.Sprintf("It ended by %s at %#x%s, outside the vsyscall page. This is not a vsyscall crash.", SignalName(signal), ip, where)
 }
 
-// overStack is how far from the stack pointer a fault may be to be taken for one of a full stack, in bytes: a function's
+// overStack is the largest distance of a fault from the stack pointer for a full stack, in bytes: a function's
 // variables.
 const overStack = 64 << 10
 
-// lowest is the lowest address that a program can have mapped on common systems (vm.mmap_min_addr).
+// lowest is the lowest address that programs can map on common systems (vm.mmap_min_addr).
 const lowest = 64 << 10
 
-// fullStack notes that the stack was full, where the address says so.
+// fullStack adds a note if the address shows that the stack was full.
 func (c *Crash) fullStack() {
 	if c.Kind == Other && c.Signal == sigsegv && c.Known.Fault && c.Known.SP && c.Fault >= lowest && c.Fault < c.SP+page && c.SP-min(c.SP, c.Fault) <= overStack {
 		c.note("the address is at the stack pointer: probably the stack is full, as in an endless recursion; 'ulimit -s' is its limit")
 	}
 }
 
-// called fills in the kinds that are calls of a function of the page.
+// called sets a kind that is a call of a function of the page.
 func (c *Crash) called(k Kind, f find.Function) {
 	c.Kind, c.Function = k, f.String()
 	at := fmt.Sprintf("%#x is %v() in the vsyscall page, a fixed address that glibc up to 2.13 calls.", f.Vaddr(), f)
