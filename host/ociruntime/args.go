@@ -1,5 +1,4 @@
-// Command lines of runc and crun, as far as vfix-runtime must understand them, and its own
-// options.
+// Command lines of runc and crun, as far as vfix-runtime must understand them, and its own options.
 
 package ociruntime
 
@@ -13,41 +12,41 @@ import (
 
 const specName = "config.json" // runtime-spec, bundle.md
 
-// These take the place of a runtime's command if vfix-runtime is a hook.
+// The commands of vfix-runtime as a hook, in place of a runtime's command.
 const (
-	HookCommand    = "hook"    // that does the work of a start
-	startedCommand = "started" // that records it
+	HookCommand    = "hook"    // does the work of a start
+	startedCommand = "started" // records the start
 )
 
-// command is a command line of runc's kind, as far as it matters. Sources: runc's main.go,
-// create.go, run.go and restore.go, which are read by urfave/cli and Go's package flag; crun's src/crun.c, create.c,
-// run.c and restore.c, which are read by argp. Both take options of a command up to --; runc also behind its argument.
+// command is a command line of runc or crun, as far as it matters here. Sources: runc's main.go, create.go, run.go
+// and restore.go, which use urfave/cli and Go's package flag; crun's src/crun.c, create.c, run.c and restore.c,
+// which use argp. Both accept options of a command up to --; runc also after its argument.
 type command struct {
-	// argv is what the real runtime gets, without its own name: everything but our options.
+	// argv is the command line for the real runtime, without its name: everything except our options.
 	argv []string
-	// The values of our own options; "" if they are not given.
+	// The values of our own options, "" if not given.
 	runtime    string
 	configFile string
 	cacheDir   string
 	failClosed bool
 	startID    string
-	fds        int    // how many descriptors it hands over besides those of $LISTEN_FDS
-	source     string // of the configuration, where the NRI plugin knows better
+	fds        int    // the number of descriptors for the container besides those of $LISTEN_FDS
+	source     string // of the configuration, if the NRI plugin has another one
 
 	name      string // create, run, exec, …; "" for none
 	bundle    string // of create, run and restore
 	spec      string // crun's --config of create and run
-	container string // that they make, and that start and delete are about
-	help      bool   // the runtime prints something and starts nothing
+	container string // the container that they create, start or delete
+	help      bool   // the runtime only prints something
 	pid       int    // of the container's first process, if this is the hook
-	root      string // --root: where the runtime keeps what it knows of containers
+	root      string // --root: the runtime's state directory
 	log       string // --log
 	logFormat string // --log-format
 	debug     bool
 }
 
-// starts reports whether the command makes a container of a bundle; restore does of a
-// checkpoint, whose mounts are those of config.json.
+// starts reports whether the command makes a container from a bundle. restore makes it from a checkpoint, but with
+// the mounts of config.json.
 func (c *command) starts() bool {
 	return makes(c.name) && !c.help && c.container != ""
 }
@@ -62,7 +61,7 @@ const (
 	unknown arity = iota
 	plain
 	valued
-	helps // the runtime prints its help or version, and does nothing
+	helps // the runtime prints its help or version and exits
 	short // a letter with a value, which may be in the same argument
 )
 
@@ -76,7 +75,7 @@ func options(all map[arity]string) map[string]arity {
 	return by
 }
 
-// Options before the command, and those of create, run and restore.
+// The options before the command, and the options of create, run and restore.
 var (
 	globalOptions = options(map[arity]string{
 		valued: "log log-format log-level root criu rootless cgroup-manager handler",
@@ -94,16 +93,15 @@ var (
 	})
 )
 
-// commandNames are the words that both runtimes know as commands.
+// commandNames are the commands of both runtimes.
 var commandNames = strings.Fields("create run restore checkpoint delete events exec features help h init kill list mounts pause ps resume spec start state update")
 
-// parseArgs reads the words behind the name of the program. Words that it does not know, it
-// leaves to the real runtime to judge.
+// parseArgs parses the command line after the program's name. It passes unknown words to the real runtime.
 func parseArgs(args []string) command {
 	c, strange := command{}, false
 	for len(args) > 0 && args[0] != "--" && isOption(args[0]) {
 		o, rest := option(args, ownOptions)
-		if o.kind != unknown && strings.Contains(args[0], o.name) { // in full
+		if o.kind != unknown && strings.Contains(args[0], o.name) { // its full name
 			c.own(o)
 			args = rest
 			continue
@@ -119,7 +117,7 @@ func parseArgs(args []string) command {
 		args = args[1:]
 	}
 	for strange && len(args) > 1 && !slices.Contains(commandNames, args[0]) {
-		args = args[1:] // the value of an option that we do not know, or one more option
+		args = args[1:] // the value of an unknown option, or another option
 	}
 	if len(args) > 0 {
 		switch c.name = args[0]; {
@@ -139,7 +137,7 @@ type given struct {
 	kind        arity
 }
 
-// off says that a value turns an option without one off, as package flag reads it.
+// off reports whether a value sets a flag to false, as package flag parses it.
 func (g given) off() bool {
 	on, err := strconv.ParseBool(g.value)
 	return g.hasValue && err == nil && !on
@@ -147,8 +145,8 @@ func (g given) off() bool {
 
 func isOption(arg string) bool { return len(arg) > 1 && arg[0] == '-' }
 
-// option reads the option at the head of args: -x, --name, --name=value, and -name, which runc takes; -xvalue and
-// several letters and the beginning of a name, which crun takes.
+// option parses the option at args[0]: -x, --name, --name=value; -name, which runc accepts; -xvalue, several
+// letters and abbreviated names, which crun accepts.
 func option(args []string, known map[string]arity) (g given, rest []string) {
 	text, long := strings.CutPrefix(args[0][1:], "-")
 	g.name, g.value, g.hasValue = strings.Cut(text, "=")
@@ -176,7 +174,7 @@ func option(args []string, known map[string]arity) (g given, rest []string) {
 	return g, rest
 }
 
-// own takes one of our own options; --container-config and --start-id are those of a hook that vfix-runtime has added.
+// own sets one of our own options. vfix-runtime gives --container-config and --start-id to the hook that it adds.
 func (c *command) own(g given) {
 	to := map[string]*string{
 		"runtime": &c.runtime, "vfix-config": &c.configFile, "cache-dir": &c.cacheDir, "container-config": &c.spec,
@@ -204,11 +202,11 @@ func (c *command) global(g given) {
 	}
 }
 
-// startOptions reads the options of what starts a container, and its argument: both runtimes refuse a second one,
-// and then nothing starts. With an option that is not known, there may be its value.
+// startOptions parses the options and the argument of a command that starts a container: both runtimes refuse a
+// second argument and start nothing. After an unknown option, an argument may be its value.
 func (c *command) startOptions(args []string) {
 	var arguments []string
-	strange, before := false, plain // an unknown option; the kind of what is before
+	strange, before := false, plain // an unknown option was seen; the kind of the previous option
 	for len(args) > 0 && args[0] != "--" {
 		if !isOption(args[0]) {
 			arguments, args, before = append(arguments, args[0]), args[1:], plain
@@ -220,7 +218,7 @@ func (c *command) startOptions(args []string) {
 		case g.kind == unknown:
 			strange = true
 		case g.kind == helps:
-			c.help = c.help || !g.off() && before != unknown // its value, perhaps
+			c.help = c.help || !g.off() && before != unknown // perhaps its value
 		case g.name == "bundle" || g.name == "b":
 			c.bundle = g.value
 		case g.name == "config" || g.name == "f":
@@ -238,7 +236,8 @@ func (c *command) startOptions(args []string) {
 	}
 }
 
-// count reads a number of descriptors. Runtimes do not agree on what else than plain digits means: it counts as all.
+// count parses a number of descriptors. Runtimes differ in text other than plain digits, so it counts as all
+// descriptors.
 func count(text string) int {
 	n, err := strconv.Atoi(text)
 	if text != "" && (err != nil || n < 0 || strconv.Itoa(n) != text) {
@@ -247,7 +246,7 @@ func count(text string) int {
 	return n
 }
 
-// bundleDir is the folder of the bundle: the working directory by default.
+// bundleDir returns the directory of the bundle, by default the working directory.
 func (c *command) bundleDir() (string, error) {
 	if c.bundle == "" {
 		return filepath.Abs(".")
@@ -255,8 +254,8 @@ func (c *command) bundleDir() (string, error) {
 	return filepath.Abs(c.bundle)
 }
 
-// specPath is the file that describes the container: config.json in the bundle, unless crun is given
-// another one, whose name is not part of the bundle then (crun, src/create.c).
+// specPath returns the path of config.json: in the bundle, unless crun has another one, whose path is not relative
+// to the bundle (crun, src/create.c).
 func (c *command) specPath(bundle string) (string, error) {
 	if c.spec == "" || c.spec == specName {
 		return filepath.Join(bundle, specName), nil

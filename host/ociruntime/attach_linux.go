@@ -1,5 +1,5 @@
-// The mounts of a hook, made in the container's mount namespace: detached ones, of copies that nobody can write to,
-// which are moved into place by descriptor. Linux 5.12 (mount_setattr) and later can do that.
+// The hook's mounts in the container's mount namespace: detached read-only mounts of copies, moved into place by
+// descriptor. This needs Linux 5.12 (mount_setattr).
 
 package ociruntime
 
@@ -14,7 +14,7 @@ import (
 	"vfix.dev/vfix/host/rootfs"
 )
 
-// attach mounts what a start has added, and looks whether the container sees it.
+// attach mounts the additions of a start and checks that the container sees them.
 func (k *container) attach() error {
 	defer k.store.Release()
 	mounts, err := k.detached()
@@ -36,7 +36,7 @@ func (k *container) attach() error {
 			return fmt.Errorf("mount at %s: %w", a.Destination, err)
 		}
 	}
-	// Read-only from now on: files to mount over had to be made in those of memory.
+	// Read-only from here on: file systems in memory needed files to mount over.
 	for i, a := range k.add {
 		err := k.inside.do(func() error { return setOptions(mounts[i], a.Options) })
 		if err == nil {
@@ -49,8 +49,8 @@ func (k *container) attach() error {
 	return nil
 }
 
-// stays is nil where a mount over what is at a real path stays in the container: one in a mount that shares with the
-// machine (mount_namespaces(7), "shared") would appear there, and in other containers.
+// stays returns nil if a mount at a real path stays in the container: in a mount with shared propagation
+// (mount_namespaces(7)) it would also appear on the machine and in other containers.
 func (k *container) stays(name string) error {
 	if k.pid == 0 {
 		return nil // the real runtime makes it
@@ -101,7 +101,7 @@ func (k *container) detached() (all []int, err error) {
 	return all, nil
 }
 
-// memory makes a file system in memory, with the options of a mount(8) that have a value.
+// memory creates a file system in memory, with those options of a mount(8) that have a value.
 func (k *container) memory(m specMount) (int, error) {
 	fs, err := unix.Fsopen(m.Type, unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -123,9 +123,9 @@ func (k *container) memory(m specMount) (int, error) {
 	return unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
 }
 
-// target opens what a mount is put over, a real path. A missing one is made, as the real runtime does for
-// mounts of config.json, in the root itself and in what vfix has mounted: never in a mount of the engine's, which
-// may be a volume of others.
+// target opens the real path that a mount covers. It creates a missing one, as the real runtime does for mounts of
+// config.json, in the root and in mounts of vfix, but never in a mount of the engine, which may be a shared
+// volume.
 func (k *container) target(name string, folder bool) (int, error) {
 	at, err := k.root.Name("")
 	if err != nil {
@@ -157,20 +157,20 @@ func (k *container) target(name string, folder bool) (int, error) {
 	return at, nil
 }
 
-// mayMake is nil where a name can be made in a folder: it is not of a mount that the engine has made.
+// mayMake returns nil if a name can be created in a directory, because it is not in a mount that the engine made.
 func (k *container) mayMake(folder int) error {
 	id, err := rootfs.MountOf(folder)
 	if err != nil {
 		return err
 	}
-	// Of the others some have ended by now, and new mounts get their numbers.
+	// Some of the other mounts may have ended, and new mounts get their IDs.
 	if slices.ContainsFunc(k.mounts, func(m mount) bool { return m.ID == id && m.isBelow(k.root.Path) }) {
 		return errors.New("not there, and it would be made in a mount of the engine's")
 	}
 	return nil
 }
 
-// made makes a folder or an empty file, which belongs to the container's root; what is there stays as it is.
+// made creates a directory or an empty file, owned by the container's root; existing ones do not change.
 func (k *container) made(at int, name string, folder bool) error {
 	const dirMode, fileMode = 0o755, 0o644
 	var err error
@@ -189,7 +189,7 @@ func (k *container) made(at int, name string, folder bool) error {
 	return unix.Fchownat(at, name, int(uid), int(gid), unix.AT_SYMLINK_NOFOLLOW)
 }
 
-// putOver moves a mount over what is open as a mere name, which is still what was examined.
+// putOver moves a mount over an O_PATH descriptor, if that is still what was examined.
 func (k *container) putOver(over, mount int, a addition) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(over, &st); err != nil {
@@ -203,7 +203,7 @@ func (k *container) putOver(over, mount int, a addition) error {
 	})
 }
 
-// seen is nil where the container sees a mount at a real path.
+// seen returns nil if the container sees a mount at a real path.
 func (k *container) seen(name string, mount int) error {
 	fd, err := k.root.Name(name)
 	if err != nil {
@@ -220,7 +220,7 @@ func (k *container) seen(name string, mount int) error {
 	return nil
 }
 
-// setOptions gives a mount the options of config.json that vfix writes; those with a value are of the
+// setOptions applies the options that vfix writes into config.json to a mount; those with a value belong to the
 // file system.
 func setOptions(fd int, options []string) error {
 	attr := unix.MountAttr{Propagation: unix.MS_PRIVATE}

@@ -16,13 +16,13 @@ type budget struct {
 	policy.Limits
 	begun time.Time
 	names atomic.Int64
-	pause time.Time // when a scan must be saved; zero: only at its end
+	pause time.Time // when a scan must save its results; zero: only at its end
 	bytes int64
 }
 
 func newBudget(l policy.Limits) *budget { return &budget{Limits: l.WithDefaults(), begun: time.Now()} }
 
-// since is how long the start takes by now, in seconds.
+// since returns the duration of the start so far, in seconds.
 func (b *budget) since() float64 { return time.Since(b.begun).Seconds() }
 
 func (b *budget) until() time.Time {
@@ -33,7 +33,7 @@ func (b *budget) late() error {
 	return fmt.Errorf("longer than %v seconds (limits.seconds)", b.Seconds)
 }
 
-// seen counts a name, and looks at clock and memory now and then. Several walkers may call it.
+// seen counts a name, and checks time and memory at intervals. It is safe for several walkers.
 func (b *budget) seen() error {
 	n := b.names.Add(1)
 	if n > int64(b.Names) {
@@ -49,10 +49,10 @@ func (b *budget) seen() error {
 	return b.used()
 }
 
-// errPause: it is time to keep what was found.
+// errPause ends a scan step so that its results can be saved.
 var errPause = errors.New("paused")
 
-// inTime errs where the time is used up.
+// inTime returns an error if the time limit is reached.
 func (b *budget) inTime() error {
 	if time.Since(b.begun).Seconds() > b.Seconds {
 		return b.late()
@@ -60,7 +60,7 @@ func (b *budget) inTime() error {
 	return nil
 }
 
-// used errs where time or memory are used up.
+// used returns an error if the time or memory limit is reached.
 func (b *budget) used() error {
 	if err := b.inTime(); err != nil {
 		return err

@@ -1,4 +1,4 @@
-// The cache of vfix-runtime, listed and pruned, and what 'vfix runtime status' shows.
+// The cache of vfix-runtime, listed and pruned, and the data of 'vfix runtime status'.
 
 package ociruntime
 
@@ -15,20 +15,20 @@ import (
 	"vfix.dev/vfix/host/store"
 )
 
-// Cached is what was listed in the cache, or removed from it.
+// Cached has the entries that were listed in the cache, or removed from it.
 type Cached struct {
 	Dir     string
 	Entries []store.Entry
-	// Private is the bytes of copies that containers which are starting have for themselves.
+	// Private is the bytes of the private copies of containers that are starting.
 	Private int64
-	// UsedBy has the images that got a copy, by its key, the last start first; a container's ID where
-	// the engine does not name its image. It is made of the starts on record, for a list only.
+	// UsedBy maps the key of a copy to the images that got it, last start first; to a container's ID if the engine
+	// does not name the image. It is derived from the recorded starts, and only for a list.
 	UsedBy map[string][]string
-	// Others is what is left there of versions of vfix whose cache has another layout.
+	// Others has the remains of vfix versions whose cache has another layout.
 	Others []store.Layout
 }
 
-// Bytes is what the entries and the private copies take on the disk together.
+// Bytes returns the size of the entries and the private copies together, in bytes.
 func (c *Cached) Bytes() int64 {
 	n := c.Private
 	for _, e := range c.Entries {
@@ -37,7 +37,7 @@ func (c *Cached) Bytes() int64 {
 	return n
 }
 
-// usedBy finds copies in the starts on record, by their content. Without a record there is none.
+// usedBy finds copies in the recorded starts by their content; without a record the map is empty.
 func usedBy(s *store.Store, entries []store.Entry, record string) map[string][]string {
 	if !slices.ContainsFunc(entries, func(e store.Entry) bool { return !e.Index }) {
 		return nil // the record may be long
@@ -65,11 +65,11 @@ func usedBy(s *store.Store, entries []store.Entry, record string) map[string][]s
 	return used
 }
 
-// CacheActions are what Cache does.
+// CacheActions are the actions of Cache.
 var CacheActions = []string{"list", "size", "prune", "clear"}
 
-// Cache lists the cache in a folder ("" for the configuration's), or removes entries. limit
-// is how many bytes prune leaves; a negative one is the cache's own bound.
+// Cache lists the cache in a directory ("" for the configuration's), or removes entries. limit is the number of
+// bytes that prune leaves; if it is negative, the limit of the cache.
 func Cache(action, dir string, limit int64) (*Cached, error) {
 	p := policy.Load("", false, "")
 	if p.Err != nil {
@@ -105,21 +105,21 @@ func Cache(action, dir string, limit int64) (*Cached, error) {
 	return done, err
 }
 
-// StatusOptions say what is shown.
+// StatusOptions select what ReadStatus returns.
 type StatusOptions struct {
 	ConfigFile string
 	Record     string // a file, or journald; "" for the configuration's
-	Last       int    // starts
+	Last       int    // number of starts
 }
 
-// Status is what is remembered of starts, and the state of the cache.
+// Status has the recorded starts and the state of the cache.
 type Status struct {
 	*starts.Status
 	Policy policy.InForce
 	Cache  CacheState
 }
 
-// CacheState is how full the cache is.
+// CacheState is the size and limit of the cache.
 type CacheState struct {
 	Dir     string `json:"dir"`
 	Bytes   int64  `json:"bytes"`
@@ -127,7 +127,7 @@ type CacheState struct {
 	Limit   int64  `json:"limit"`   // bytes
 }
 
-// ReadStatus reads it.
+// ReadStatus reads the status of this machine. It returns an error if the record cannot be read.
 func ReadStatus(o StatusOptions) (*Status, error) {
 	config := policy.Load(o.ConfigFile, false, "")
 	var err error

@@ -1,4 +1,4 @@
-// Layers that are examined before a container starts from them, and a root filesystem that is looked at and nothing else.
+// Layers that are examined before a container starts from them, and root filesystems that are only examined.
 
 package ociruntime
 
@@ -13,11 +13,11 @@ import (
 	"vfix.dev/vfix/host/store"
 )
 
-// earlySeconds is how long the layers of one image may take: nothing waits for them.
+// earlySeconds is the time limit for the layers of one image: no start waits for them.
 const earlySeconds = 900
 
-// Index examines the layers of an image as the start of a container does, and keeps what it finds in the cache in a
-// directory, "" for the configuration's. Known files are not examined again.
+// Index examines the layers of an image as a container's start does, and keeps the results in the cache in a
+// directory, "" for the configuration's. It does not examine known files again.
 func Index(layers []string, dir string, o Options) (*Indexed, error) {
 	p := policy.Load("", false, dir)
 	if p.Err != nil {
@@ -60,7 +60,7 @@ func Index(layers []string, dir string, o Options) (*Indexed, error) {
 	return done, s.Trim()
 }
 
-// Layers are those of what is mounted at a path, the uppermost first.
+// Layers returns the layers of the mount at a path, uppermost first.
 func Layers(mountinfo []byte, path string) ([]string, error) {
 	root, err := rootfs.Open(path)
 	if err != nil {
@@ -75,16 +75,15 @@ func Layers(mountinfo []byte, path string) ([]string, error) {
 	return o.lower, err
 }
 
-// Inspected is what a start would find in a root filesystem.
+// Inspected is the result that a start would have for a root filesystem.
 type Inspected struct {
 	Files  []string // that call the vsyscall page, by their first names
 	Sites  int      // call sites that a start would patch
-	Left   int      // live and unknown ones that would stay
+	Left   int      // live and unknown ones that a start would not patch
 	Unread []string // files that could not be examined
 }
 
-// Inspect looks at the root filesystem that is open at a descriptor, which it closes, as a start does and within
-// limits.
+// Inspect examines the root filesystem at the descriptor fd, which it closes, as a start does and within limits.
 func Inspect(fd int, limits policy.Limits) (*Inspected, error) {
 	root, err := rootfs.Of(fd, "root")
 	if err != nil {

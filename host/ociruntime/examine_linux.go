@@ -1,4 +1,4 @@
-// One file: whether it calls the page, and how much of it may be read to find out.
+// One file: whether it calls the page, and how much of it may be read to decide that.
 
 package ociruntime
 
@@ -15,19 +15,19 @@ import (
 	"vfix.dev/vfix/rewriter/find"
 )
 
-// The conditions for looking at a file.
+// The conditions for the examination of a file.
 const (
-	// minELF is one program header that does not begin at 0, in bytes: what the kernel demands (fs/binfmt_elf.c,
-	// load_elf_phdrs). The ELF header may overlap it, and end behind the file.
+	// minELF is the size of one program header that begins after byte 0, in bytes: the kernel's minimum
+	// (fs/binfmt_elf.c, load_elf_phdrs). The ELF header may overlap it, and end behind the file.
 	minELF = 1 + 56
 	// maxFile is the largest file that is examined.
 	maxFile = 4 << 30
-	// maxSparse is the largest file that may consist of holes for the most part.
+	// maxSparse is the largest file that may consist mostly of holes.
 	maxSparse = 256 << 20
 )
 
-// examine has one file read. A nil file says that there is nothing to patch in it; an error, that it is an ELF file and
-// nobody knows. loose says that it may change, or has since, without a trace.
+// examine examines one file. h is nil if the file needs no patch; err means that it is an ELF file whose content
+// is not known; loose reports that it may change, or has changed, without a trace.
 func (p *part) examine(e *rootfs.Entry, id rootfs.Identity) (h *legacyFile, loose bool, err error) {
 	f, err := e.Open()
 	if err != nil {
@@ -42,10 +42,10 @@ func (p *part) examine(e *rootfs.Entry, id rootfs.Identity) (h *legacyFile, loos
 	return h, loose, err
 }
 
-// searchSize is how much of a file is searched at once, in bytes: what stays in a core's second-level cache.
+// searchSize is the size of one searched piece of a file, in bytes: it fits into a core's second-level cache.
 const searchSize = 256 << 10
 
-// examineFile examines an open file, through buf for the search of bytes.
+// examineFile examines an open file; buf is for the search.
 func examineFile(by *examiner.Group, f *rootfs.File, buf []byte) (*legacyFile, error) {
 	program, native, err := isProgram(f)
 	if err != nil || !program {
@@ -54,7 +54,7 @@ func examineFile(by *examiner.Group, f *rootfs.File, buf []byte) (*legacyFile, e
 	if err := readable(f); err != nil {
 		return nil, err
 	}
-	if !native { // x32 is 64-bit code, and a 32-bit program may call such
+	if !native { // x32 is 64-bit code, and a 32-bit program may call 64-bit code
 		named, err := find.Named(f, f.Stat.Size, buf)
 		if err == nil && named {
 			err = fmt.Errorf("%w: it names the vsyscall page, and is not a 64-bit ELF file for x86-64", examiner.ErrTooMuch)
@@ -72,9 +72,9 @@ func examineFile(by *examiner.Group, f *rootfs.File, buf []byte) (*legacyFile, e
 	return h, f.Unchanged()
 }
 
-// isProgram looks at the head as the kernel and loaders do, and reports whether one of them may take the file for a program
-// or library: the kernel for the magic, and no other byte of e_ident (fs/binfmt_elf.c), musl's loader for e_type alone
-// (ldso/dynlink.c, map_library). native is one that the kernel takes for a 64-bit program, or an object file: x32 has other headers.
+// isProgram reports whether the kernel or a loader may accept a file as a program or library, by the same bytes of
+// its head: the kernel by the magic and no other byte of e_ident (fs/binfmt_elf.c), musl's loader by e_type alone
+// (ldso/dynlink.c, map_library). native reports a 64-bit program or an object file: x32 has other headers.
 func isProgram(f io.ReaderAt) (is, native bool, err error) {
 	const (
 		etype, machine, phentsize = 16, 18, 54 // offsets of Elf64_Ehdr
@@ -93,7 +93,7 @@ func isProgram(f io.ReaderAt) (is, native bool, err error) {
 		magic && member(machine) == x8664 && (member(phentsize) == phdr || member(etype) == rel), nil
 }
 
-// readable refuses files that cost more to read than any program is large.
+// readable refuses files that cost more to read than any program.
 func readable(f *rootfs.File) error {
 	switch {
 	case f.Stat.Size > maxFile:

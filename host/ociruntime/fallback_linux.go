@@ -1,5 +1,5 @@
-// The fallback: libvfix.so under /vfix, a file system in memory, and an /etc/ld.so.preload that
-// names it. Package images writes the same files into derived images, and explains their form.
+// The fallback: libvfix.so in a file system in memory at /vfix, and an /etc/ld.so.preload that names it. Package
+// images writes the same files into derived images, and explains their form.
 
 package ociruntime
 
@@ -21,7 +21,7 @@ import (
 	"vfix.dev/vfix/internal/fallbackfiles"
 )
 
-// maxPreload bounds an image's own ld.so.preload, in bytes.
+// maxPreload is the maximum size of an image's own ld.so.preload, in bytes.
 const maxPreload = 64 << 10
 
 // addFallback mounts the preload library.
@@ -39,7 +39,7 @@ func (k *container) addFallback() error {
 	}
 	named := fallbackfiles.WithLine(content, wide)
 	if k.has(fallbackfiles.Dir+"/"+fallbackfiles.Library, k.own.Library()) && bytes.Equal(content, named) {
-		return nil // vfix-runtime has added it, and this is a hook of somebody else's
+		return nil // vfix-runtime has added it; this is a hook of another program
 	}
 	if k.isHidden(name) || k.isHidden(fallbackfiles.Dir) {
 		return fmt.Errorf("the engine mounts something at /%s or /%s", name, fallbackfiles.Dir)
@@ -64,8 +64,8 @@ func (k *container) addFallback() error {
 	return nil
 }
 
-// itself is nil where a name that programs have built in is not a symlink, nor is what leads there: a mount would be
-// somewhere else.
+// itself returns nil if a name that programs have built in, and its directories, are not symlinks: otherwise a
+// mount would be at another path.
 func (k *container) itself(name string) error {
 	real, err := k.root.Resolve(name)
 	if err == nil && real != name {
@@ -88,7 +88,7 @@ func (k *container) has(name string, body []byte) bool {
 	return err == io.EOF && bytes.Equal(got[:n], body)
 }
 
-// bound is a file of the store, mounted read-only.
+// bound is a read-only mount of a file of the store.
 func bound(at, key string) addition {
 	return addition{specMount: specMount{Destination: at, Type: "bind", Options: []string{"bind", "ro", "nodev", "nosuid", "rprivate"}}, key: key}
 }
@@ -131,9 +131,9 @@ func (k *container) storedFile(name string, content []byte, meta store.Meta) (st
 	return key, err
 }
 
-// fallbackFiles are the mounts at /vfix: no folder, for what is in a folder that is mounted goes
-// with the start that it was made for, and a file that is mounted stays. wide has the library
-// under all values of $PLATFORM.
+// fallbackFiles returns the mounts at /vfix. They are mounts of files, not of a directory: the contents of a
+// mounted directory are removed with its start, a mounted file stays. wide adds the library under all values of
+// $PLATFORM.
 func (k *container) fallbackFiles(wide bool) ([]addition, error) {
 	files := []struct {
 		name string
@@ -162,7 +162,7 @@ func (k *container) fallbackFiles(wide bool) ([]addition, error) {
 	return all, nil
 }
 
-// ownFile is the key of a program of the fallback.
+// ownFile returns the key of a program of the fallback.
 func (k *container) ownFile(name string, body []byte) (string, error) {
 	const program = 0o755
 	meta := store.Meta{Mode: program}
@@ -170,8 +170,7 @@ func (k *container) ownFile(name string, body []byte) (string, error) {
 	return k.storedFile(name, body, meta)
 }
 
-// mountable is nil where something can be mounted at a real path: it is there, or the runtime
-// can make it.
+// mountable returns nil if a mount at a real path is possible: the path exists, or the runtime can create it.
 func (k *container) mountable(name string) error {
 	if err := k.stays(""); err != nil {
 		return err
@@ -189,8 +188,8 @@ func (k *container) mountable(name string) error {
 	return k.makeable(name)
 }
 
-// makeable is nil where root of the container's user namespace may make a name. It has rights only over files whose
-// owner and group are in the namespace (Linux, capable_wrt_inode_uidgid).
+// makeable returns nil if root of the container's user namespace may create a name. It may only if owner and group
+// of the directory are in the namespace (Linux, capable_wrt_inode_uidgid).
 func (k *container) makeable(name string) error {
 	joined := func(n specNamespace) bool { return n.Type == "user" && n.Path != "" }
 	uids, gids := k.spec.Linux.UIDMappings, k.spec.Linux.GIDMappings
@@ -212,14 +211,14 @@ func isMapped(all []idMapping, id uint32) bool {
 	return slices.ContainsFunc(all, func(m idMapping) bool { return id >= m.HostID && id-m.HostID < m.Size })
 }
 
-// relabel decides on the SELinux label of a copy in the store. A label of one container
-// alone (with categories, "s0:c1,c2") is not for others to map; one copy for all of them
-// gets the label that all may use. Every other label stays as it is.
+// relabel sets the SELinux label of a copy in the store. Other containers may not map a label of a single
+// container (with categories, "s0:c1,c2"), so a shared copy gets the label that all may use. Other labels do not
+// change.
 func (k *container) relabel(m *store.Meta) {
 	if !store.SELinux() {
 		return
 	}
-	const level = 4 // fields of a context apart by colons: user, role, type, level
+	const level = 4 // fields of a context, separated by colons: user, role, type, level
 	parts := strings.SplitN(m.Label(), ":", level)
 	private := len(parts) == level && strings.Contains(parts[level-1], ":c")
 	if k.spec.Linux.MountLabel != "" && (private || m.Label() == "") {

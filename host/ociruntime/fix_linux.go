@@ -1,5 +1,5 @@
-// Fixes beyond calls of the page: which ones a container gets, and the files that fixed programs
-// read, as read-only mounts.
+// Fixes beyond calls of the page: which ones a container gets, and read-only mounts of the files that fixed
+// programs read.
 
 package ociruntime
 
@@ -14,7 +14,7 @@ import (
 	"vfix.dev/vfix/rewriter/find"
 )
 
-// possible are the fixes whose files this container can have.
+// possible returns the fixes whose files this container can have.
 func (k *container) possible(all []find.Fix) (some []find.Fix) {
 	for _, r := range all {
 		if err := k.roomFor(fixes.FileOf(r)); err != nil {
@@ -26,8 +26,8 @@ func (k *container) possible(all []find.Fix) (some []find.Fix) {
 	return some
 }
 
-// roomFor is nil where a file can be mounted: nothing is there but the file itself, or an empty one
-// that an earlier mount needed.
+// roomFor returns nil if a file can be mounted: its path does not exist, or has the file itself or an empty one,
+// which an earlier mount needed.
 func (k *container) roomFor(f fixes.File) error {
 	if k.has(f.Name, f.Body) {
 		return nil
@@ -62,17 +62,17 @@ func (k *container) addFixes() error {
 	return nil
 }
 
-// needs notes that a program which the container sees has a fix.
+// needs adds a fix of a program that the container sees.
 func (k *container) needs(r find.Fix) {
 	if r != "" && !slices.Contains(k.fixed, r) {
 		k.fixed = append(k.fixed, r)
 	}
 }
 
-// maker is Options.maker for this container.
+// maker returns Options.maker for this container.
 func (k *container) maker() string { return k.own.maker(k.pool.Fixes) }
 
-// words are fixes in the words of the record.
+// words returns the names of fixes as in the record.
 func words(all []find.Fix) string {
 	var names []string
 	for _, r := range all {

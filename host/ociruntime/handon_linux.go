@@ -1,6 +1,6 @@
-// When vfix-runtime leaves a start to its hook: a container's mounts are made by the real runtime, and only when they
-// are there can be seen which programs they bring. A hook costs one more process; a container whose mounts bring no
-// programs needs none.
+// When vfix-runtime leaves a start to its hook: the real runtime makes a container's mounts, and only then is it
+// visible which programs they bring. A hook costs one more process, so a container whose mounts bring no programs
+// gets none.
 
 package ociruntime
 
@@ -25,10 +25,10 @@ import (
 	"vfix.dev/vfix/host/starts"
 )
 
-// handedOn is the outcome of a start that the hook does, and records.
+// handedOn is the outcome of a start that the hook does and records.
 const handedOn starts.Outcome = "handed on"
 
-// unseen says what may bring programs that cannot be seen yet; "" for nothing.
+// unseen returns the reason why the container may get programs that are not visible yet; "" if it cannot.
 func (k *container) unseen() string {
 	if k.pid != 0 {
 		return ""
@@ -51,15 +51,15 @@ func (k *container) unseen() string {
 			return fmt.Sprintf("hook %s: what it may mount is not examined", h.Path)
 		}
 	}
-	// Others than these may add to config.json, as nvidia-container-runtime does.
+	// Other runtimes may add to config.json, as nvidia-container-runtime does.
 	if r := k.rec.Runtime; !k.IsPlain(r) {
 		return fmt.Sprintf("runtime %s: what it may mount is not examined (trusted_hooks)", r)
 	}
 	return ""
 }
 
-// noteLater notes what the root does not show: programs in the memory of a checkpoint, what others have or do that the
-// runtime executes or calls later, and what config.json asks for that vfix does not know.
+// noteLater notes sources of programs that the root does not show: the memory of a checkpoint, other programs that
+// the runtime executes or calls later, and members of config.json that vfix does not know.
 func (k *container) noteLater(cmd *command) {
 	for _, member := range k.spec.unknown {
 		k.rec.Add("", fmt.Sprintf("config.json: %s: not known to this version of vfix", member))
@@ -103,7 +103,8 @@ func (k *container) noteLater(cmd *command) {
 	}
 }
 
-// runtimeEnv is a variable in the environment of the runtime: this process becomes it, or was started by it.
+// runtimeEnv returns a variable of the runtime's environment: this process becomes the runtime, or was started by
+// it.
 func (k *container) runtimeEnv(name string) string {
 	if k.pid == 0 {
 		return os.Getenv(name)
@@ -114,15 +115,15 @@ func (k *container) runtimeEnv(name string) string {
 	return value
 }
 
-// crunAnnotations are those of crun(1), behind crunPrefix, that bring no programs: others name a seccomp agent or what
-// runs in place of the container's program.
+// crunAnnotations are those of crun(1), after crunPrefix, that bring no programs: others name a seccomp agent or a
+// program that runs instead of the container's.
 var crunAnnotations = strings.Fields("keep_original_groups pidfd_receiver seccomp_fail_unknown_syscall seccomp_bpf_data systemd.subgroup " +
 	"systemd.force_cgroup_v1 delegate-cgroup mount_context_type hooks.stdout hooks.stderr")
 
 const crunPrefix = "run.oci."
 
-// trusts reports whether a hook brings no programs into a container: vfix's own; docker's, which sets up the network
-// (libnetwork, "libnetwork-setkey"), by way of the running dockerd; those that the operator names.
+// trusts reports whether a hook brings no programs into a container: vfix's own, docker's for the network
+// (libnetwork, "libnetwork-setkey"), which the running dockerd executes, and those that the operator lists.
 func (k *container) trusts(h specHook) bool {
 	if named, _ := filepath.Match("/proc/[0-9]*/exe", h.Path); named && len(h.Args) > 0 && h.Args[0] == "libnetwork-setkey" {
 		program, _ := os.Readlink(h.Path)
@@ -131,7 +132,7 @@ func (k *container) trusts(h specHook) bool {
 	return isOwnHook(h) || k.Trusts(h.Path)
 }
 
-// tmpfsOptions are those of an empty file system in memory; others (tmpcopyup) may fill it.
+// tmpfsOptions are the options of an empty file system in memory; others (tmpcopyup) may fill it.
 var tmpfsOptions = strings.Fields("ro rw suid nosuid dev nodev exec noexec sync async dirsync atime noatime diratime nodiratime relatime " +
 	"norelatime strictatime nostrictatime private rprivate slave rslave size mode uid gid nr_inodes nr_blocks mpol huge noswap context")
 
@@ -153,11 +154,11 @@ func brings(m specMount, bundle string) bool {
 	return !slices.Contains(kernelOnly, m.Type)
 }
 
-// handedOver is the path of the first descriptor that leads to programs among those that the container's first process
-// gets from the caller; "" for none. Only standard input and output, and those that --preserve-fds and $LISTEN_FDS name
-// (runc, libcontainer/process.go, ExtraFiles), stay open when that process executes its program. A hook sees them in it,
-// and those that are closed later: of runc since 1.2, its own program (libcontainer/container_linux.go, safeExe); of crun,
-// directories that the container has.
+// handedOver returns the path of the first descriptor that leads to programs among those that the container's
+// first process gets from the caller; "" for none. Only standard input and output, and the descriptors of
+// --preserve-fds and $LISTEN_FDS (runc, libcontainer/process.go, ExtraFiles), stay open when that process executes
+// its program. A hook sees these and some that are closed later: runc's own program, since 1.2
+// (libcontainer/container_linux.go, safeExe), and crun's directories that the container has.
 func (k *container) handedOver(c *command) string {
 	const first = 3
 	dir, last := "/proc/self/fd", first+count(os.Getenv("LISTEN_FDS"))+c.fds
@@ -183,8 +184,8 @@ func (k *container) handedOver(c *command) string {
 	return ""
 }
 
-// isShown reports whether a descriptor of the container's first process leads to a directory as the root shows it, with all
-// that is mounted there.
+// isShown reports whether a descriptor of the container's first process leads to a directory that the root shows,
+// with all of its mounts.
 func (k *container) isShown(name string) bool {
 	path, err := os.Readlink(name)
 	below, inRoot := strings.CutPrefix(path+"/", k.root.Path+"/")
@@ -210,13 +211,13 @@ func closes(name string) bool {
 	return err == nil && n&unix.O_CLOEXEC != 0
 }
 
-// fdinfo is rootfs.Fdinfo of /proc/PID/fd/N.
+// fdinfo returns a member of /proc/PID/fdinfo/N for the path /proc/PID/fd/N.
 func fdinfo(name, member string) (string, error) {
 	dir, fd := filepath.Split(name)
 	return rootfs.Fdinfo(filepath.Join(dir, "../fdinfo", fd), member)
 }
 
-// holdsProgram reports whether what is at a path is a program, or may have some in it.
+// holdsProgram reports whether a path is a program, or may have programs in it.
 func holdsProgram(name string) bool {
 	var st unix.Stat_t
 	if err := unix.Stat(name, &st); err != nil {
@@ -237,14 +238,14 @@ func holdsProgram(name string) bool {
 	return false // a device, a socket
 }
 
-// hookable reports whether the hook can do the work: mounts are attached by descriptor (Linux 5.12), in a mount
-// namespace that is the container's alone, by root.
+// hookable reports whether the hook can do the work: it attaches mounts by descriptor (Linux 5.12), as root, in a
+// mount namespace of the container alone.
 func (k *container) hookable(c *command) bool {
 	return k.spec.hasOwnMounts() && policy.RunsHooks(k.rec.Runtime) && c.name != "restore" && !policy.Rootless() &&
 		!errors.Is(unix.MountSetattr(-1, "", unix.AT_EMPTY_PATH, &unix.MountAttr{}), unix.ENOSYS)
 }
 
-// hookOf is the hook that goes on with a command as another one, HookCommand or startedCommand.
+// hookOf returns the hook that continues a command as HookCommand or startedCommand.
 func hookOf(c *command, as, start, runtime string, timeout time.Duration) ([]specHook, error) {
 	self, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -275,11 +276,11 @@ func hookOf(c *command, as, start, runtime string, timeout time.Duration) ([]spe
 	return []specHook{{Path: self, Args: append(args, as), Timeout: int(timeout.Seconds())}}, nil
 }
 
-// deleted ends the path of a program whose file was replaced (proc_pid_exe(5)).
+// deleted is the end of the path of a program whose file was replaced (proc_pid_exe(5)).
 const deleted = " (deleted)"
 
-// isOwnHook reports whether a hook is this program as a hook: by its path, of the same file, or of a copy, as the NRI
-// plugin makes one.
+// isOwnHook reports whether a hook is this program: by its path, as the same file, or as a copy, which the NRI
+// plugin makes.
 func isOwnHook(h specHook) bool {
 	if len(h.Args) == 0 {
 		return false
@@ -289,7 +290,7 @@ func isOwnHook(h specHook) bool {
 	}
 	const self = "/proc/self/exe"
 	if path, err := os.Readlink(self); err == nil && strings.TrimSuffix(path, deleted) == h.Path {
-		return true // an upgrade may replace it meanwhile
+		return true // an upgrade may replace the file meanwhile
 	}
 	is, err := os.Stat(h.Path)
 	own, oerr := os.Stat(self)

@@ -1,9 +1,9 @@
-// vfix-runtime as an OCI hook: the same work at the same moment, for engines that a runtime of ours
-// cannot be given to. The real runtime executes it as a createRuntime hook: the container's mounts are
-// there, its first process waits before pivot_root, and the hook is in the engine's namespaces.
+// vfix-runtime as an OCI hook, for engines whose runtime cannot be replaced. The real runtime executes it as a
+// createRuntime hook: the container's mounts exist, its first process waits before pivot_root, and the hook is in
+// the engine's namespaces.
 //
-// Not as a createContainer hook, which is in the container's: its limits of memory and processes would
-// hold for the work, and root of a user namespace cannot read the cache (docs/how-it-works.md).
+// A createContainer hook would be in the container's namespaces: its limits of memory and processes would apply to
+// the work, and root of a user namespace cannot read the cache (docs/how-it-works.md).
 
 package ociruntime
 
@@ -18,14 +18,14 @@ import (
 	"vfix.dev/vfix/host/starts"
 )
 
-// hookState is what a hook reads on stdin: runtime-spec, runtime.md, "State".
+// hookState is the input of a hook on stdin (runtime-spec, runtime.md, "State").
 type hookState struct {
 	ID     string `json:"id"`
 	Pid    int    `json:"pid"`
 	Bundle string `json:"bundle"`
 }
 
-// maxState bounds a state, in bytes: annotations are in it.
+// maxState is the maximum size of a state with its annotations, in bytes.
 const maxState = 4 << 20
 
 func readState(r io.Reader) (s hookState, err error) {
@@ -41,8 +41,8 @@ func readState(r io.Reader) (s hookState, err error) {
 	return s, nil
 }
 
-// hook does the work of a start for a container that the real runtime is making. Its error keeps the
-// container from starting; without fail_closed there is none.
+// hook does the work of a start for a container that the real runtime is creating. An error, which it returns only
+// with fail_closed, stops the container's start.
 func hook(c *command, o Options) error {
 	light()
 	p := inForce(c)
@@ -50,7 +50,7 @@ func hook(c *command, o Options) error {
 	c.container, c.bundle, c.pid = s.ID, s.Bundle, s.Pid
 	log := newLogger(c, o.Stderr)
 	rec := newRecord(c, &p, o, HookCommand)
-	if c.runtime != "" { // of vfix-runtime, which has added the hook
+	if c.runtime != "" { // from vfix-runtime, which has added the hook
 		rec.Runtime, rec.Start, rec.Bundle = c.runtime, c.startID, c.bundle
 	}
 	if err == nil {
@@ -60,7 +60,7 @@ func hook(c *command, o Options) error {
 	return err
 }
 
-// bounded is prepareSafely, and gives up on what hangs: the container's runtime waits for the hook.
+// bounded is prepareSafely with a time limit, because the container's runtime waits for the hook.
 func bounded(c *command, config policy.Config, o Options, rec *starts.Record) (*starts.Record, error) {
 	limit := config.HookLimit()
 	done := make(chan error, 1)

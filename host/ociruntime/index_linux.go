@@ -1,4 +1,4 @@
-// The index of a folder: what a scan found in it, and the format of its file.
+// The index of a directory: the results of a scan, and the format of its file.
 
 package ociruntime
 
@@ -16,51 +16,51 @@ import (
 	"vfix.dev/vfix/host/rootfs"
 )
 
-// An index is what is known of one folder: the files that call the page, the ones that could
-// not be examined, and the identities of all others. In the file:
+// An index has the results for one directory: the files that call the page, the files that could not be examined,
+// and the identities of all others. Its file has:
 //
-//	8 bytes   magic
-//	4 bytes   CRC-32 (IEEE) of all that follows, little-endian like all numbers here
-//	4 bytes   length of the JSON
-//	4 bytes   length of the identities
-//	          JSON: what was found
-//	          identities of 40 bytes each, in the order of their inode numbers
-//	          folders: identity, length of the names (4 bytes), names in the form of rootfs.Visitor
+//		8 bytes   magic
+//		4 bytes   CRC-32 (IEEE) of all that follows, little-endian like all numbers here
+//		4 bytes   length of the JSON
+//		4 bytes   length of the identities
+//	          JSON: scanned
+//		          identities of 40 bytes each, in the order of their inode numbers
+//		          folders: identity, length of the names (4 bytes), names in the form of rootfs.Visitor
 //
-// A file that is not so, is as good as none.
+// Any other file counts as no index.
 type index struct {
 	scanned
 	clean known
-	// folders are the names in folders, which need not be read again while those do not change.
+	// folders are the names in directories, which need not be read again as long as the directories do not change.
 	folders []byte
 }
 
 const indexMagic = "vfixidx7"
 
-// scanned is what the scan of a folder found that matters.
+// scanned is the result of the scan of a directory.
 type scanned struct {
 	Legacy []legacyFile `json:"hits"`
 	Unread []unread     `json:"unread"`
-	// Moved says of a layer that overlay shows something of it at another place, or another content: paths in
-	// the layer are not those in the container then.
+	// Moved reports that overlay shows a part of the layer at another place, or with other content: the paths in
+	// the layer then differ from those in the container.
 	Moved bool `json:"moved,omitempty"`
-	// Part says that a scan was broken off: the folder has more than is known here.
+	// Part reports that the scan was interrupted, so the directory has more files.
 	Part bool `json:"part,omitempty"`
-	// Witnesses are some regular files of a layer: a mounted overlay that shows one has this layer.
+	// Witnesses are some regular files of a layer: a mounted overlay that shows one of them has this layer.
 	Witnesses []witness `json:"witnesses,omitempty"`
-	// temps are files that an earlier start left half-done; never remembered.
+	// temps are incomplete files of an earlier start; never stored.
 	temps []string
 }
 
 // legacyFile is a file with call sites that need patches, or cannot have them.
 type legacyFile struct {
-	Names  [][]byte        `json:"names"` // real paths; bytes, for they need not be UTF-8
+	Names  [][]byte        `json:"names"` // real paths; bytes, as they may not be UTF-8
 	ID     rootfs.Identity `json:"id"`
 	SHA256 []byte          `json:"sha256"` // of the original
 	examiner.Finding
-	layer string // the lower layer that it was found in, "" for the root; not in the file
-	mount int    // the one below the root that it is in, 0 for the root; not in the file
-	// loose says that it may change without a trace: never remembered.
+	layer string // the lower layer that has it, "" for the root; not in the file
+	mount int    // the ID of its mount below the root, 0 for the root; not in the file
+	// loose reports that it may change without a trace: never stored.
 	loose bool
 }
 
@@ -74,12 +74,12 @@ type unread struct {
 	Name   []byte          `json:"name"`
 	ID     rootfs.Identity `json:"id"`
 	Reason string          `json:"reason"`
-	// passing says that another look may succeed: never remembered.
+	// passing reports that another attempt may succeed: never stored.
 	passing bool
-	mount   int // as a legacyFile's
+	mount   int // as in legacyFile
 }
 
-// identitySize is the bytes of an identity in an index.
+// identitySize is the size of an identity in an index, in bytes.
 const identitySize = 40
 
 func appendIdentity(b []byte, id rootfs.Identity) []byte {
@@ -91,7 +91,7 @@ func appendIdentity(b []byte, id rootfs.Identity) []byte {
 	return le.AppendUint64(b, uint64(id.Ctime))
 }
 
-// bytes is the index as a file.
+// bytes returns the index as a file.
 func (x *index) bytes() ([]byte, error) {
 	text, err := json.Marshal(x.scanned)
 	if err != nil {
@@ -138,7 +138,7 @@ func appendFolder(b []byte, id rootfs.Identity, names []byte) []byte {
 	return append(binary.LittleEndian.AppendUint32(appendIdentity(b, id), uint32(len(names))), names...)
 }
 
-// foldersOf finds folders by the inode: each begins with its identity.
+// foldersOf maps the inodes of directories to their parts, each of which begins with its identity.
 func foldersOf(b []byte) map[[2]uint64][]byte {
 	const usual = 44 + 200 // bytes
 	all := make(map[[2]uint64][]byte, len(b)/usual)
@@ -154,15 +154,15 @@ func foldersOf(b []byte) map[[2]uint64][]byte {
 	return all
 }
 
-// known is the identities of an index, in the order of their inode numbers.
+// known has the identities of an index, ordered by their inode numbers.
 type known []byte
 
 func (k known) len() int { return len(k) / identitySize }
 
 func (k known) ino(i int) uint64 { return binary.LittleEndian.Uint64(k[i*identitySize:]) }
 
-// find returns where an identity is, -1 for nowhere. One that is out of order, in a file that somebody else wrote, is not
-// found.
+// find returns the position of an identity, -1 for none. It does not find identities that are out of order, as in
+// a forged file.
 func (k known) find(id rootfs.Identity) int {
 	var buf [identitySize]byte
 	key := appendIdentity(buf[:0], id)
@@ -174,7 +174,7 @@ func (k known) find(id rootfs.Identity) int {
 	return -1
 }
 
-// inOrder is identities in the form of an index.
+// inOrder returns identities in the form of an index.
 func inOrder(all []byte) []byte {
 	type identity [identitySize]byte
 	list := make([]identity, len(all)/identitySize)
@@ -185,7 +185,7 @@ func inOrder(all []byte) []byte {
 		le := binary.LittleEndian
 		return cmp.Or(cmp.Compare(le.Uint64(a[:]), le.Uint64(b[:])), bytes.Compare(a[:], b[:]))
 	})
-	list = slices.Compact(list) // of several names
+	list = slices.Compact(list) // of files with several names
 	out := make([]byte, 0, len(list)*identitySize)
 	for i := range list {
 		out = append(out, list[i][:]...)

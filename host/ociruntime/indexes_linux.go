@@ -1,4 +1,4 @@
-// Knowledge of a folder from earlier starts.
+// Indexes of directories from earlier starts.
 
 package ociruntime
 
@@ -14,23 +14,22 @@ import (
 	"vfix.dev/vfix/host/store"
 )
 
-// fewFiles that are not ELF files are read again faster than an index of them is written: the upper
-// layer of most containers holds less.
+// fewFiles is the number of files other than ELF files up to which a scan is faster than writing an index: the
+// upper layer of most containers has fewer.
 const fewFiles = 32
 
-// indexes are what is remembered of folders, in a store.
+// indexes are the stored indexes of directories.
 type indexes struct {
 	store *store.Store
 	maker string
 	spend *budget
 	pool  *examiner.Pool
-	// machine is what is mounted on this machine: of a layer's directory that covers a part.
+	// machine has the mounts of this machine: one may cover a part of a layer's directory.
 	machine []mount
 }
 
-// layer returns what is found in a folder that nobody changes: it is walked once, and again
-// if a file that matters is not what it was, if only in its metadata. Whoever else needs it
-// at that time, waits.
+// layer returns the result for a directory that nobody changes. It is scanned once, and again if a file that
+// matters has changed, even only its metadata. Other starts that need it meanwhile wait.
 func (k *indexes) layer(root *rootfs.Root) (*scanned, error) {
 	if !root.Stamps() {
 		return k.fresh(root)
@@ -64,8 +63,8 @@ func (k *indexes) layer(root *rootfs.Root) (*scanned, error) {
 	return &x.scanned, nil
 }
 
-// holds reports whether the files that matter are still what they were in the folder. Their
-// ctime changes with any of their metadata: by restorecon, chmod, or a backup that links them.
+// holds reports whether the files that matter are unchanged in the directory. Each change of their metadata
+// changes their ctime: by restorecon, chmod, or a backup with hard links.
 func (x *scanned) holds(root *rootfs.Root) bool {
 	is := func(name []byte, id rootfs.Identity) bool {
 		st, err := root.Lstat(string(name))
@@ -85,7 +84,7 @@ func (x *scanned) holds(root *rootfs.Root) bool {
 
 func passing(u unread) bool { return u.passing }
 
-// file returns what a single file is that is open as a mere name: its names are one, "".
+// file returns the result for a single file at an O_PATH descriptor, with the name "".
 func (k *indexes) file(root *rootfs.Root, fd int) (*scanned, error) {
 	f, err := root.FileOf(fd)
 	if err != nil {
@@ -117,15 +116,15 @@ func (k *indexes) file(root *rootfs.Root, fd int) (*scanned, error) {
 		h.Names = [][]byte{nil}
 		x.Legacy = []legacyFile{*h}
 	}
-	// Seeing that a file is not ELF is as fast as remembering it.
+	// A file that is not ELF is as fast to recognize as to look up.
 	if stamps && k.pool.Examined.Load() > before && !f.ID().Unsettled(time.Now()) && !slices.ContainsFunc(x.Unread, passing) {
 		k.write(key, x)
 	}
 	return &x.scanned, nil
 }
 
-// folder returns what is found in a folder that may have changed since: every file of it is
-// looked at, and what is not known yet is read.
+// folder returns the result for a directory that may have changed: it checks the identity of each file and
+// examines the unknown ones.
 func (k *indexes) folder(root *rootfs.Root) (*scanned, error) {
 	if !root.Stamps() || root.OnFile() {
 		return k.fresh(root)
@@ -135,7 +134,7 @@ func (k *indexes) folder(root *rootfs.Root) (*scanned, error) {
 		return nil, err
 	}
 	old := k.read(key)
-	if !old.whole() { // one reads it all, and the others wait
+	if !old.whole() { // one start examines all of it, and the others wait
 		unlock, err := k.store.Lock("index", key)
 		if err != nil {
 			return nil, err
@@ -146,7 +145,7 @@ func (k *indexes) folder(root *rootfs.Root) (*scanned, error) {
 	whole := old.whole()
 	asked := k.pool.Examined.Load()
 	scan := k.scan
-	if whole { // it is not exchanged for a part
+	if whole { // a whole index is not replaced by a partial one
 		scan = func(_ string, root *rootfs.Root, old *index, clean bool) (*index, bool, error) {
 			return scanTree(root, old, clean, k.spend, k.pool)
 		}
@@ -166,7 +165,7 @@ func (k *indexes) folder(root *rootfs.Root) (*scanned, error) {
 	return &x.scanned, nil
 }
 
-// fresh returns what is found in a folder of which nothing can be remembered.
+// fresh returns the result for a directory that cannot have an index.
 func (k *indexes) fresh(root *rootfs.Root) (*scanned, error) {
 	x, _, err := scanTree(root, nil, false, k.spend, k.pool)
 	if err != nil {
@@ -175,11 +174,11 @@ func (k *indexes) fresh(root *rootfs.Root) (*scanned, error) {
 	return &x.scanned, nil
 }
 
-// firstStep is how long a folder is scanned until what was found is kept for the first time.
+// firstStep is the duration of a scan until its results are stored for the first time.
 var firstStep = 2 * time.Second
 
-// scan is scanTree in steps, each twice as long as the one before: whoever is killed has lost half of the work at
-// most.
+// scan runs scanTree in steps, each twice as long as the previous one: a start that is killed loses at most half
+// of the work.
 func (k *indexes) scan(key string, root *rootfs.Root, old *index, clean bool) (x *index, changed bool, err error) {
 	defer func() { k.spend.pause = time.Time{} }()
 	for step := firstStep; ; step *= 2 {
@@ -193,12 +192,11 @@ func (k *indexes) scan(key string, root *rootfs.Root, old *index, clean bool) (x
 			return nil, false, err
 		}
 		old = x
-		k.spend.names.Store(names) // they are counted again
+		k.spend.names.Store(names) // the next step counts them again
 	}
 }
 
-// keepPart remembers what was found in a folder before the time or something else was up: the next start goes on
-// there, and does not begin again.
+// keepPart stores the results of a scan that exceeded the time or another limit: the next start continues there.
 func (k *indexes) keepPart(key string, x *index) {
 	if x == nil {
 		return
@@ -223,16 +221,15 @@ func (k *indexes) read(key string) *index {
 	return x
 }
 
-// write remembers an index. If that does not work (a full disk), the next start looks for
-// itself: no reason not to go on.
+// write stores an index. An error (a full disk) is ignored: the next start scans again.
 func (k *indexes) write(key string, x *index) {
 	if b, err := x.bytes(); err == nil {
 		_ = k.store.WriteIndex(key, b)
 	}
 }
 
-// key names the index of a folder: by its place, its inode and when that was made; times
-// says whether any change in the folder itself makes it another one.
+// key returns the name of the index of a directory: from its path, its inode and the inode's creation time; times
+// adds the times that change with the directory itself.
 func (k *indexes) key(kind string, root *rootfs.Root, times bool) (string, error) {
 	st, err := root.Stat()
 	if err != nil {

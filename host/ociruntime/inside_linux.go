@@ -1,5 +1,5 @@
-// The mount namespace of a container that the real runtime is making: its root filesystem with all that is mounted
-// in it, as the container's processes will see it.
+// The mount namespace of a container that the real runtime is creating: its root filesystem with all mounts, as
+// the container's processes will see it.
 
 package ociruntime
 
@@ -38,7 +38,7 @@ func enter(pid int) (*inside, error) {
 	return in, nil
 }
 
-// join moves the calling thread.
+// join moves the calling thread to the mount namespace of a process.
 func join(pid int) error {
 	ns, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -49,7 +49,7 @@ func join(pid int) error {
 	if err := errors.Join(unix.Stat("/proc/thread-self/ns/mnt", &own), unix.Fstat(ns, &other)); err != nil || own.Ino == other.Ino {
 		return errors.Join(err, errors.New("the container has no mount namespace of its own"))
 	}
-	// The kernel requires a thread that shares no working directory with others (setns(2)).
+	// The kernel requires a thread that does not share its working directory (setns(2)).
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("unshare: %w", err)
 	}
@@ -59,7 +59,8 @@ func join(pid int) error {
 	return nil
 }
 
-// do calls f in the namespace. Others use the files that f opens: a descriptor leads through the mounts of its opening.
+// do calls f in the namespace. Other threads can use the files that f opens: a descriptor keeps the mounts that it
+// was opened through.
 func (in *inside) do(f func() error) error {
 	done := make(chan error)
 	in.calls <- func() { done <- f() }
@@ -78,7 +79,7 @@ func (in *inside) mounts() (all []mount, err error) {
 
 func (in *inside) leave() { close(in.calls) }
 
-// open opens the root as it is in the namespace, which has it at the same path until pivot_root, and reads the mounts.
+// open opens the root in the namespace, which has it at the same path until pivot_root, and reads the mounts.
 func (in *inside) open(outside *rootfs.Root) (root *rootfs.Root, mounts []mount, err error) {
 	err = in.do(func() error {
 		fd, err := unix.Open(outside.Path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)

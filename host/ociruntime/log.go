@@ -13,9 +13,8 @@ import (
 	"unicode"
 )
 
-// logger writes where the runtime's own messages go: the file of --log in the format of
-// --log-format, else stderr. Engines read that file for messages to their users, by lines
-// as logrus writes them (level, msg, time).
+// logger writes to the log of the runtime: the file of --log in the format of --log-format, else stderr. Engines
+// read lines in the form of logrus (level, msg, time) from that file for messages to their users.
 type logger struct {
 	file   string // "" for stderr
 	json   bool
@@ -26,11 +25,10 @@ func newLogger(c *command, stderr io.Writer) *logger {
 	return &logger{file: c.log, json: c.logFormat == "json", stderr: stderr}
 }
 
-// logMode is what runc gives its log file (main.go, setupLogrus… os.OpenFile).
+// logMode is the mode of runc's log file (main.go, setupLogrus… os.OpenFile).
 const logMode = 0o644
 
-// line writes one line of a level, "warning" or "error". Lines that cannot be written to the file
-// go to stderr.
+// line writes one line of a level, "warning" or "error"; to stderr if the file cannot be written.
 func (l *logger) line(level, text string) {
 	text = "vfix: " + OneLine(text)
 	if l.file != "" {
@@ -45,8 +43,7 @@ func (l *logger) line(level, text string) {
 	fmt.Fprintln(l.stderr, text)
 }
 
-// OneLine is a text without line breaks, and without what a terminal would obey: the names in
-// it are an image's.
+// OneLine returns a text without line breaks and terminal escapes, as the names in it come from an image.
 func OneLine(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -56,9 +53,9 @@ func OneLine(text string) string {
 	}, strings.ReplaceAll(text, "\n", "; "))
 }
 
-// format is one line in logrus' form.
+// format returns one line in the form of logrus.
 func (l *logger) format(level, text string) string {
-	now := time.Now().UTC().Format(time.RFC3339) // UTC: no file to read for it
+	now := time.Now().UTC().Format(time.RFC3339) // UTC, so that no time zone file is read
 	if !l.json {
 		return fmt.Sprintf("time=%q level=%s msg=%q\n", now, level, text)
 	}

@@ -1,5 +1,5 @@
-// Which files of the root need patches: from the layers of an overlay, or from the root
-// itself, without what the engine mounts over it.
+// The files of the root that need patches: from the layers of an overlay, or from the root itself, without those
+// that mounts of the engine cover.
 
 package ociruntime
 
@@ -16,11 +16,11 @@ import (
 	"vfix.dev/vfix/host/rootfs"
 )
 
-// cover finds out what the engine's mounts hide.
+// cover finds the paths that the engine's mounts hide.
 func (k *container) cover() error {
 	for _, m := range k.spec.Mounts {
 		if k.isOwn(m) {
-			continue // of an earlier start: it goes
+			continue // from an earlier start: it is removed
 		}
 		real, err := k.root.Resolve(m.Destination)
 		if err != nil {
@@ -42,15 +42,15 @@ func isBelow(name string, places []string) bool {
 	})
 }
 
-// look finds the files to be patched: those of the root, and of the mounts in it as far as they are there.
+// look finds the files to patch: those of the root, and of the mounts in it that exist already.
 func (k *container) look() (*scanned, error) {
 	keep := indexes{k.store, k.maker(), k.budget, k.pool, k.machine}
 	found, err := k.lookAtRoot(keep)
 	if err != nil {
 		return nil, err
 	}
-	// A volume may have more files than any image, and its trouble is its own: what is left of the time is not
-	// all for it, and what is found in the root is patched.
+	// A volume may have more files than any image. It does not get all of the remaining time, and its errors do
+	// not keep the files of the root from being patched.
 	const share = 0.8
 	keep.spend = newBudget(k.Limits)
 	keep.spend.Seconds = share * max(k.budget.Seconds-k.budget.since(), 0)
@@ -71,7 +71,7 @@ func (k *container) look() (*scanned, error) {
 			}
 		}
 	}
-	// Of a mount, others may cover a part.
+	// Other mounts may cover a part of a mount.
 	found.Unread = slices.DeleteFunc(found.Unread, func(u unread) bool { return u.mount != 0 && !k.isIn(u.Name, u.mount) })
 	for i := range found.Legacy {
 		h := &found.Legacy[i]
@@ -80,14 +80,14 @@ func (k *container) look() (*scanned, error) {
 	return found, nil
 }
 
-// newMounts adds those that were made since the mounts were read: the look at a directory mounts what an automounter has.
+// newMounts adds the mounts that were made since the mounts were read: a look at a directory triggers automounts.
 func (k *container) newMounts() error {
 	if k.inside == nil {
 		return nil
 	}
 	now, err := k.inside.mounts()
 	type place struct {
-		id int // of a mount that has ended, another one may have it
+		id int // an ID may be reused after its mount has ended
 		at string
 	}
 	known := map[place]bool{} // there may be 100,000
@@ -102,7 +102,7 @@ func (k *container) newMounts() error {
 	return err
 }
 
-// isIn reports whether the root shows at a real path something that is in a mount, or may be.
+// isIn reports whether a real path of the root is in a mount, or may be.
 func (k *container) isIn(name []byte, mount int) bool {
 	fd, err := k.root.Name(string(name))
 	if err != nil {
@@ -113,22 +113,22 @@ func (k *container) isIn(name []byte, mount int) bool {
 	return err != nil || id == mount
 }
 
-// gone reports whether an error says that a real path leads to nothing.
+// gone reports whether an error means that a real path does not exist.
 func gone(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }
 
-// kernelOnly are file systems whose files are the kernel's.
+// kernelOnly are file systems whose files come from the kernel.
 var kernelOnly = []string{
 	"proc", "sysfs", "cgroup", "cgroup2", "devpts", "mqueue", "securityfs", "debugfs", "tracefs", "configfs", "bpf", "pstore",
 	"efivarfs", "binfmt_misc", "selinuxfs", "rpc_pipefs", "nsfs",
 }
 
-// lookAtMount adds what is found in a mount, unless another one covers it.
+// lookAtMount adds the results for a mount, unless another mount covers it.
 func (k *container) lookAtMount(keep indexes, m mount, name string, all *scanned) error {
 	fd, err := k.root.Name(name)
 	if gone(err) {
-		return nil // something else is at its place
+		return nil // another file is at its path
 	}
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (k *container) lookAtMount(keep indexes, m mount, name string, all *scanned
 		return nil
 	}
 	if m.FSType == "autofs" {
-		below, err := k.root.Folder(name) // this mounts what belongs there: newMounts
+		below, err := k.root.Folder(name) // this triggers automounts: newMounts
 		if err != nil {
 			return err
 		}
@@ -187,7 +187,7 @@ func (k *container) lookAtMount(keep indexes, m mount, name string, all *scanned
 	return nil
 }
 
-// lookAtRoot finds the files of the root by whatever way needs the least reading.
+// lookAtRoot finds the files of the root in the way that reads least.
 func (k *container) lookAtRoot(keep indexes) (*scanned, error) {
 	m, mounted := k.rootMount()
 	k.writable = !k.spec.Root.Readonly && k.ownRoot(m, mounted)
@@ -205,9 +205,9 @@ func (k *container) lookAtRoot(keep indexes) (*scanned, error) {
 	k.root.Bare = bare(k.mounts, k.root.Path)
 	found, err := keep.folder(k.root)
 	if err == nil && layered != nil {
-		for _, h := range layered.Legacy { // what is not shown may be a copy that was cut off: fix
+		for _, h := range layered.Legacy { // a file that is not shown may be a truncated copy: fix
 			h.Names = slices.DeleteFunc(slices.Clone(h.Names), func(n []byte) bool {
-				shown, _ := k.shows(string(n), h.ID) // an error comes again when it is patched
+				shown, _ := k.shows(string(n), h.ID) // an error occurs again when the file is patched
 				return shown
 			})
 			if len(h.Names) > 0 {
@@ -218,13 +218,13 @@ func (k *container) lookAtRoot(keep indexes) (*scanned, error) {
 	return found, err
 }
 
-// immutableRoot reports whether nobody changes the root: the container cannot, not even by mounting it
-// again, and the operator says that others do not.
+// immutableRoot reports whether the root cannot change: the container cannot change it, even by another mount, and
+// according to the operator, nobody else does.
 func (k *container) immutableRoot() bool {
 	return k.spec.Root.Readonly && !slices.Contains(k.spec.Process.Capabilities.Bounding, "CAP_SYS_ADMIN") && k.ImmutableRoots != "" && isBelow(k.root.Path, strings.Split(k.ImmutableRoots, ","))
 }
 
-// rootMount is what is mounted at the root; false for nothing.
+// rootMount returns the mount at the root; false if it is not a mount.
 func (k *container) rootMount() (mount, bool) {
 	fd, err := k.root.Name("")
 	if err != nil {
@@ -234,15 +234,15 @@ func (k *container) rootMount() (mount, bool) {
 	return mountAt(k.mounts, k.root.Path, fd)
 }
 
-// lookAtLayers finds the files in the layers of an overlay, of which most never change. whole says that the root
-// shows nothing else: the layers are those that it has, and their paths its own.
+// lookAtLayers finds the files in the layers of an overlay, most of which never change. whole reports that the
+// layers have all files of the root at the same paths.
 func (k *container) lookAtLayers(keep indexes, m mount) (all *scanned, whole bool, err error) {
 	layers, err := layersOf(m)
 	if err != nil {
 		return nil, false, err
 	}
 	var upper *rootfs.Root
-	var made unix.StatxTimestamp // when the upper layer was
+	var made unix.StatxTimestamp // creation time of the upper layer
 	if layers.upper != "" {
 		if upper, err = keep.open(layers.upper); err != nil {
 			return nil, false, err
@@ -294,8 +294,8 @@ func (k *container) lookAtLayers(keep indexes, m mount) (all *scanned, whole boo
 	return all, whole, nil
 }
 
-// inRoot is the identity that the root shows of a file of its upper layer: one that was copied up from a lower layer, for
-// another mode or owner, has the inode number that it had there (fs/overlayfs/inode.c, ovl_getattr).
+// inRoot returns the identity that the root shows for a file of its upper layer: a file that was copied up for
+// another mode or owner has the inode number of the lower layer (fs/overlayfs/inode.c, ovl_getattr).
 func (k *container) inRoot(id rootfs.Identity, names ...[]byte) (rootfs.Identity, error) {
 	for _, name := range names {
 		st, err := k.root.Lstat(string(name))
@@ -309,8 +309,8 @@ func (k *container) inRoot(id rootfs.Identity, names ...[]byte) (rootfs.Identity
 	return id, nil
 }
 
-// upperLayer is when a directory was made that is the root's upper layer, whose times an overlay gives its root
-// (fs/overlayfs/inode.c, ovl_getattr). It errs if the directory is another one.
+// upperLayer returns the creation time of the root's upper layer. An overlay's root has the times of that
+// directory (fs/overlayfs/inode.c, ovl_getattr): it returns an error if dir has other times.
 func (k *container) upperLayer(dir *rootfs.Root) (made unix.StatxTimestamp, err error) {
 	a, aerr := k.root.Stat()
 	b, berr := dir.Stat()
@@ -320,8 +320,8 @@ func (k *container) upperLayer(dir *rootfs.Root) (made unix.StatxTimestamp, err 
 	return b.Btime, errors.Join(aerr, berr)
 }
 
-// witnessed reports whether the root has a layer, and not another directory that was at the layer's path when the root
-// was mounted: it shows a file of it.
+// witnessed reports whether the root shows a file of a layer, so that the layer was at its path when the root was
+// mounted.
 func (k *container) witnessed(layer *scanned) bool {
 	return slices.ContainsFunc(layer.Witnesses, func(w witness) bool {
 		shown, _ := k.shows(string(w.Name), w.ID)
@@ -329,8 +329,9 @@ func (k *container) witnessed(layer *scanned) bool {
 	})
 }
 
-// older reports whether a directory without files has been at its path since before the upper layer was made: so have the
-// symlink that its path is, and the directories above it that the upper layer is not in, and nothing is mounted over one.
+// older reports whether a directory without files has been at its path since before the upper layer was created:
+// this includes the symlink at its path and the directories above it, except those of the upper layer; no mount
+// may cover one of them.
 func (k *container) older(dir, upper string, made unix.StatxTimestamp) bool {
 	real, err := filepath.EvalSymlinks(dir)
 	paths := []string{dir}
@@ -345,7 +346,7 @@ func (k *container) older(dir, upper string, made unix.StatxTimestamp) bool {
 	})
 }
 
-// lower returns what is found in a lower layer, which somebody may change or not.
+// lower returns the result for a lower layer; immutable reports that nobody changes it.
 func (k *indexes) lower(dir string, immutable bool) (*scanned, error) {
 	root, err := k.open(dir)
 	if err != nil {
@@ -358,7 +359,7 @@ func (k *indexes) lower(dir string, immutable bool) (*scanned, error) {
 	return k.folder(root)
 }
 
-// open opens a directory of an overlay, which shows nothing that is mounted in it.
+// open opens a directory of an overlay, without the mounts in it, as an overlay does not show them.
 func (k *indexes) open(dir string) (*rootfs.Root, error) {
 	root, err := rootfs.Open(dir)
 	if err != nil {
@@ -371,7 +372,7 @@ func (k *indexes) open(dir string) (*rootfs.Root, error) {
 	return root.Alone()
 }
 
-// ownRoot reports whether the root is one that an engine made for this container alone.
+// ownRoot reports whether an engine made the root for this container alone.
 func (k *container) ownRoot(m mount, mounted bool) bool {
 	switch {
 	case mounted && m.readOnly(), k.root.Path == "/": // the machine's own, an overlay on live systems
@@ -384,8 +385,8 @@ func (k *container) ownRoot(m mount, mounted bool) bool {
 	return engineRoot(k.root.Path)
 }
 
-// shows reports whether the root shows, at a real path, the file that was found there in
-// one of its layers: an upper layer may have another one, or none. An error is of what cannot be looked at.
+// shows reports whether the root shows, at a real path, the file that one of its layers has there: an upper layer
+// may have replaced or removed it. It returns an error if the path cannot be examined.
 func (k *container) shows(name string, id rootfs.Identity) (bool, error) {
 	st, err := k.root.Lstat(name)
 	if err != nil && gone(err) {

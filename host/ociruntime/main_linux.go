@@ -1,4 +1,4 @@
-// Main of vfix-runtime: it prepares the container, then executes the real runtime, for which it never takes itself.
+// Main of vfix-runtime: it prepares the container, then executes the real runtime, and never itself.
 
 package ociruntime
 
@@ -20,9 +20,8 @@ import (
 	"vfix.dev/vfix/host/starts"
 )
 
-// Main is vfix-runtime: args are the words behind its name on the command line. It returns
-// only where the real runtime cannot be executed, or the container may not start
-// (fail-closed): with what to say on stderr.
+// Main runs vfix-runtime; args is its command line without its name. It returns only if the real runtime cannot be
+// executed, or if the container may not start (fail-closed); the error is for stderr.
 func Main(args []string, o Options) error {
 	c := parseArgs(args)
 	switch c.name {
@@ -41,7 +40,7 @@ func Main(args []string, o Options) error {
 	switch {
 	case c.starts():
 		light()
-		os.Remove(waitingFile(&c)) // of a container of that name which was never made
+		os.Remove(waitingFile(&c)) // from a container of that name that was never created
 		rec = newRecord(&c, &p, o, real)
 		waits, err := conclude(&c, rec, prepareSafely(&c, p.Config, o, rec), &p, log)
 		if err != nil {
@@ -67,25 +66,26 @@ func Main(args []string, o Options) error {
 	return fail(log, err)
 }
 
-// correct records that a start has not happened.
+// correct records that a start did not happen.
 func correct(rec *starts.Record, o starts.Outcome, reason string, p *policy.InForce, log *logger) {
 	if err := (starts.Log{Record: p.RecordFile()}).Add(rec.Correct(o, reason)); err != nil {
 		log.line("warning", err.Error())
 	}
 }
 
-// light has nothing collected: what a start needs is small. From memoryLimit on it is, after all.
+// light disables garbage collection below memoryLimit: a start needs little memory.
 func light() {
 	const memoryLimit = 256 << 20 // bytes
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(memoryLimit)
 }
 
-// inForce is the configuration with what the command line says in its place. It can make the policy stricter only.
+// inForce returns the configuration with the overrides of the command line, which can only make the policy
+// stricter.
 func inForce(c *command) policy.InForce {
 	state := c.cacheDir
 	if !filepath.IsAbs(state) {
-		state = "" // an error later on
+		state = "" // the error is reported later
 	}
 	p := policy.Load(c.configFile, c.configFile != "", state)
 	p.Runtime = cmp.Or(c.runtime, p.Runtime)
@@ -93,13 +93,13 @@ func inForce(c *command) policy.InForce {
 		p.CacheDir = c.cacheDir
 	}
 	p.FailClosed = p.FailClosed || c.failClosed
-	if p.Source == starts.FromFile && c.source != "" { // the plugin, whose file this is, has another one
+	if p.Source == starts.FromFile && c.source != "" { // the file belongs to the NRI plugin, which has another source
 		p.Source = starts.Source(c.source)
 	}
 	return p
 }
 
-// fail reports an error in the runtime's log, where engines look, and returns it for stderr.
+// fail writes an error to the runtime's log, which engines read, and returns it for stderr.
 func fail(log *logger, err error) error {
 	if log.file != "" {
 		log.line("error", err.Error())
@@ -107,7 +107,7 @@ func fail(log *logger, err error) error {
 	return err
 }
 
-// prepareSafely is prepare; a fault of vfix's own must not keep a container from starting.
+// prepareSafely runs prepare; a panic in vfix must not keep a container from starting.
 func prepareSafely(c *command, config policy.Config, o Options, rec *starts.Record) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -127,15 +127,14 @@ func prepareSafely(c *command, config policy.Config, o Options, rec *starts.Reco
 	return prepare(c, spec, config, o, rec)
 }
 
-// realRuntimes are looked for, in this order, where nobody says which.
+// realRuntimes are the runtimes to search for, in this order, if none is configured.
 var realRuntimes = []string{"runc", "crun"}
 
-// usualFolders are searched where PATH has no runtime: engines start theirs with an
-// environment of their own.
+// usualFolders are searched if PATH has no runtime: engines start their runtimes with an environment of their own.
 const usualFolders = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// guard is a variable that says which process has been vfix-runtime already: execve keeps
-// the process, so one that finds itself in it has been led back by a link or a script.
+// guard is a variable with the ID of the process that has been vfix-runtime: execve keeps the ID, so a process
+// that finds its own was led back here by a link or a script.
 const guard = "VFIX_RUNTIME_PID"
 
 // findRuntime returns the path of the real runtime. named is a path, a name, or "".
@@ -185,7 +184,7 @@ func findRuntime(named string) (string, error) {
 
 var errOurselves = errors.New("is vfix-runtime itself")
 
-// usable is nil for a program that can be executed and is another one than this.
+// usable returns nil if a program can be executed and is not this program.
 func usable(path string, self *unix.Stat_t) error {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {

@@ -1,4 +1,4 @@
-// The mounts at a folder, and which layers an overlay has, from /proc/self/mountinfo.
+// The mounts at a directory, and the layers of an overlay, from /proc/self/mountinfo.
 
 package ociruntime
 
@@ -18,10 +18,10 @@ import (
 	"vfix.dev/vfix/internal/mounts"
 )
 
-// mount is what is mounted at a folder. Source: proc_pid_mountinfo(5).
+// mount is a mount of mountinfo. Source: proc_pid_mountinfo(5).
 type mount struct{ *mountinfo.Info }
 
-// parseMounts reads a mountinfo file. Its order says nothing of which mount covers which.
+// parseMounts parses a mountinfo file. Its order does not show which mount covers which.
 func parseMounts(text []byte) (all []mount) {
 	for _, m := range mounts.Read(text) {
 		all = append(all, mount{m})
@@ -31,7 +31,7 @@ func parseMounts(text []byte) (all []mount) {
 
 func (m mount) readOnly() bool { return hasOption(m.Options, "ro") || hasOption(m.VFSOptions, "ro") }
 
-// peers reports whether a mount has a field of propagation, "shared:N" or "master:N".
+// peers reports whether a mount has a propagation field, "shared:N" or "master:N".
 func (m mount) peers(field string) bool { return slices.Contains(strings.Fields(m.Optional), field) }
 
 func (m mount) isBelow(path string) bool {
@@ -44,8 +44,7 @@ func bare(all []mount, path string) bool {
 	return !slices.ContainsFunc(all, func(m mount) bool { return strings.HasPrefix(m.Mountpoint, above) })
 }
 
-// mountAt returns the mount at path that covers others there: the one that what is open there is in. false if nothing is
-// mounted there.
+// mountAt returns the uppermost mount at path, which has the open file fd; false if path is not a mount.
 func mountAt(all []mount, path string, fd int) (mount, bool) {
 	id, err := rootfs.MountOf(fd)
 	i := slices.IndexFunc(all, func(m mount) bool { return err == nil && m.ID == id && m.Mountpoint == path })
@@ -57,7 +56,7 @@ func mountAt(all []mount, path string, fd int) (mount, bool) {
 
 func hasOption(list, option string) bool { return slices.Contains(strings.Split(list, ","), option) }
 
-// unescape reads octal escapes.
+// unescape decodes octal escapes.
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
@@ -77,23 +76,22 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// wholeOverlay reports whether all of an overlay is mounted. A runtime binds the root to itself, and that of a folder
-// in an overlay, as in that of a live system, is not the root of any.
+// wholeOverlay reports whether all of an overlay is mounted. A runtime binds the root to itself, and the root may
+// be a directory in an overlay, as on live systems.
 func (m mount) wholeOverlay() bool { return m.FSType == "overlay" && m.Root == "/" }
 
-// overlay is the layers of an overlay file system.
+// overlay has the layers of an overlay file system.
 type overlay struct {
-	lower []string // the uppermost first
+	lower []string // uppermost first
 	upper string   // "" for none
 }
 
 var errLayers = errors.New("the layers of the overlay are not known by their paths")
 
-// layersOf reads the options of an overlay. Source: fs/overlayfs/params.c,
-// ovl_show_options; a colon in a layer's path has a backslash before it. It errs where the
-// layers do not show every file under the path that it has in the whole: relative paths
-// (which an engine gave from another folder), folders renamed by redirect_dir, metadata
-// apart from data (metacopy, data-only layers).
+// layersOf parses the options of an overlay. Source: fs/overlayfs/params.c, ovl_show_options; a colon in a layer's
+// path has a backslash before it. It returns an error if files may have other paths in the overlay than in the
+// layers: relative layer paths (which an engine gave from another directory), directories renamed by redirect_dir,
+// metadata without data (metacopy, data-only layers).
 func layersOf(m mount) (overlay, error) {
 	var o overlay
 	for _, opt := range optionsOf(m.VFSOptions) {
@@ -109,7 +107,7 @@ func layersOf(m mount) (overlay, error) {
 			}
 		case "ro", "rw", "sync", "dirsync", "lazytime", "workdir", "index", "nfs_export", "xino", "volatile", "uuid",
 			"userxattr", "default_permissions", "fsync", "seclabel", "context", "fscontext", "defcontext", "rootcontext":
-		default: // data-only layers (datadir+), and what later kernels have
+		default: // data-only layers (datadir+), and options of later kernels
 			return o, errLayers
 		}
 	}
@@ -124,7 +122,7 @@ func layersOf(m mount) (overlay, error) {
 	return o, nil
 }
 
-// optionsOf splits the options of a file system; a SELinux context may have commas between quotes.
+// optionsOf splits the options of a file system; a SELinux context may have quoted commas.
 func optionsOf(text string) (all []string) {
 	from, quoted := 0, false
 	for i, c := range text {
@@ -138,7 +136,7 @@ func optionsOf(text string) (all []string) {
 	return append(all, text[from:])
 }
 
-// splitLayers splits at the colons that have no backslash before them.
+// splitLayers splits at the colons without a backslash before them.
 func splitLayers(s string) (all []string) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -156,15 +154,14 @@ func splitLayers(s string) (all []string) {
 	return append(all, b.String())
 }
 
-// parameterOn reads a default of the overlay module.
+// parameterOn returns a boolean parameter of the overlay module.
 func parameterOn(name string) bool {
 	b, err := os.ReadFile("/sys/module/overlay/parameters/" + name)
 	return err == nil && len(b) > 0 && b[0] == 'Y'
 }
 
-// immutable reports whether a lower layer is one of an image in the store of an engine,
-// which nobody changes once it is there: docker's overlay2, containers/storage's overlay,
-// containerd's overlayfs snapshots.
+// immutable reports whether a lower layer is one of an image in an engine's store, which does not change once it
+// exists: docker's overlay2, containers/storage's overlay, containerd's overlayfs snapshots.
 func immutable(layer string) bool {
 	parts := strings.Split(layer, "/")
 	n := len(parts)
@@ -174,7 +171,7 @@ func immutable(layer string) bool {
 	switch {
 	case parts[n-1] == "diff": // …/overlay2/ID/diff
 		return (parts[n-3] == "overlay2" || parts[n-3] == "overlay") && isID(parts[n-2])
-	case parts[n-2] == "l": // …/overlay2/l/SHORT, a symlink to the former
+	case parts[n-2] == "l": // …/overlay2/l/SHORT, a symlink to …/overlay2/ID/diff
 		return parts[n-3] == "overlay2" || parts[n-3] == "overlay"
 	case parts[n-1] == "fs" && parts[n-3] == "snapshots": // …/NAME.overlayfs/snapshots/N/fs
 		return strings.HasSuffix(parts[n-4], ".overlayfs")
@@ -182,8 +179,8 @@ func immutable(layer string) bool {
 	return false
 }
 
-// engineRoot reports whether a folder is what an engine made for one container: the folder
-// of docker's and containers/storage's vfs, btrfs, zfs and devicemapper drivers.
+// engineRoot reports whether an engine made a directory for one container: a directory of docker's and
+// containers/storage's vfs, btrfs, zfs and devicemapper drivers.
 func engineRoot(path string) bool {
 	path = strings.TrimSuffix(path, "/rootfs")
 	id := filepath.Base(path)
@@ -196,15 +193,15 @@ func engineRoot(path string) bool {
 	return false
 }
 
-// snapshotRoot reports whether what is mounted at a root is a snapshot of containerd that
-// is not an overlay: "native" ones are bind mounts of a folder.
+// snapshotRoot reports whether the mount at a root is a snapshot of containerd without an overlay: "native"
+// snapshots are bind mounts of a directory.
 func snapshotRoot(m mount) bool {
 	dir, _ := filepath.Split(m.Root)
 	return strings.HasSuffix(dir, ".native/snapshots/")
 }
 
-// isID reports whether a name is an engine's: 64 hex digits; docker's first layers of a
-// container end in -init.
+// isID reports whether a name is an engine's ID: 64 hex digits; docker adds -init to the first layer of a
+// container.
 func isID(s string) bool {
 	s = strings.TrimSuffix(s, "-init")
 	b, err := hex.DecodeString(s)

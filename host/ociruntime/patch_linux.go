@@ -20,8 +20,7 @@ import (
 	"vfix.dev/vfix/internal/sparse"
 )
 
-// patch has a patched copy take the place of a file, under all names that the container
-// will see.
+// patch replaces a file by its patched copy, under all names that the container will see.
 func (k *container) patch(h *legacyFile) {
 	var names []string
 	for _, n := range h.Names {
@@ -74,7 +73,7 @@ func (k *container) patch(h *legacyFile) {
 	}
 }
 
-// patched notes a file that is patched now, by each name.
+// patched records a patched file, with each of its names.
 func (k *container) patched(names []string, h *legacyFile, c *copied) {
 	k.needs(h.Fix)
 	for _, name := range names {
@@ -93,7 +92,7 @@ type copied struct {
 	key      string     // in the store
 }
 
-// copyOf returns the patched copy of a file, from the store or made now.
+// copyOf returns the patched copy of a file, from the store or newly made.
 func (k *container) copyOf(root *rootfs.Root, name string, h *legacyFile) (*copied, error) {
 	f, err := root.OpenFile(name)
 	if err != nil {
@@ -124,10 +123,9 @@ func (k *container) copyOf(root *rootfs.Root, name string, h *legacyFile) (*copi
 	return c, err
 }
 
-// snapshot copies a file to one that has no name, and sees to it that it has the content that
-// it is known by. Whoever still has the original mapped can write to it without any trace in
-// its times, between two readings as well; a copy made of that would be given to every
-// container that has the file it was taken for.
+// snapshot copies a file to an unnamed one and verifies the content of that. A process that still has the original
+// mapped can write to it without a trace in its times, also between two reads; the copy would be given to every
+// container with the supposed original.
 func (k *container) snapshot(f *rootfs.File, h *legacyFile) (*os.File, error) {
 	s, err := k.store.Scratch()
 	if err != nil {
@@ -145,15 +143,15 @@ func (k *container) snapshot(f *rootfs.File, h *legacyFile) (*os.File, error) {
 	return s, nil
 }
 
-// maxMounts is how many names of one root are mounted over: the kernel has a bound of 100,000
-// for a mount namespace (fs.mount-max), and a container beyond it would not start.
+// maxMounts is the maximum number of names of one root to mount over: a mount namespace can have 100,000 mounts
+// (fs.mount-max), and a container beyond that would not start.
 const maxMounts = 10000
 
 // addition is a mount that vfix adds.
 type addition struct {
 	specMount
 	key  string           // in the store; "" for a file system in memory
-	over *rootfs.Identity // of the file that it covers; nil if there need not be one
+	over *rootfs.Identity // of the file that it covers; nil if any file may be there
 }
 
 func (k *container) mount(name string, c *copied, over rootfs.Identity) error {
@@ -171,7 +169,7 @@ func (k *container) mount(name string, c *copied, over rootfs.Identity) error {
 		return err
 	}
 	defer unix.Close(fd)
-	var at unix.Statfs_t // the copy gains nothing that the original is denied
+	var at unix.Statfs_t // the copy gets no rights that the original does not have
 	if err := unix.Fstatfs(fd, &at); err != nil {
 		return err
 	}

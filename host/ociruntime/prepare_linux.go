@@ -1,5 +1,5 @@
-// A start: the bundle is read, its root looked through, its files patched, its config.json
-// written. An error before that leaves config.json without any mounts of vfix.
+// A start: it reads the bundle, examines its root, patches its files and writes its config.json. An error before
+// that leaves config.json without mounts of vfix.
 
 package ociruntime
 
@@ -22,12 +22,12 @@ import (
 	"vfix.dev/vfix/rewriter/find"
 )
 
-// container is one that is about to be made.
+// container is a container that is about to be created.
 type container struct {
 	policy.Config
 	own    Options
 	bundle string
-	// specPath is the file config.json.
+	// specPath is the path of config.json.
 	specPath string
 	pid      int // of the first process, if this is the hook
 	spec     *spec
@@ -36,29 +36,29 @@ type container struct {
 	root     *rootfs.Root
 	budget   *budget
 	pool     *examiner.Pool
-	// writable says that the root belongs to this container alone and is written to: patched
-	// files take their originals' places in it, so that they can be replaced again.
+	// writable reports that the root belongs to this container alone and is written to: patched files replace
+	// their originals in it, and may be replaced again.
 	writable bool
 	upper    string   // the root's upper layer, "" if it is not an overlay
 	hidden   []string // real paths in the root that mounts of the engine cover
-	// elsewhere is where config.json has a mount that is made at another place, or else at the root.
+	// elsewhere is the destination of a mount of config.json that is made at another path, or at the root.
 	elsewhere string
 	inside    *inside // the container's mount namespace, if this is the hook
-	mounts    []mount // of the namespace that the root is looked at in
+	mounts    []mount // of the namespace in which the root is examined
 	machine   []mount // of this machine
 	add       []addition
-	hooks     specHooks   // that config.json gets
-	earlier   []specMount // those of config.json that an earlier start has added
-	fixed     []find.Fix  // that some program has which the container sees
-	// rec is what is done and what is not, for the log and the record.
+	hooks     specHooks   // that are added to config.json
+	earlier   []specMount // the mounts of config.json from an earlier start
+	fixed     []find.Fix  // the fixes of the programs that the container sees
+	// rec has the results and problems, for the log and the record.
 	rec *starts.Record
 }
 
-// maxSpec bounds a config.json, in bytes: with a large seccomp profile one has 100 KB.
+// maxSpec is the maximum size of a config.json, in bytes: with a large seccomp profile it has 100 KB.
 const maxSpec = 32 << 20
 
-// prepare reads the bundle and does all that it needs. An error says that
-// nothing could be done, the problems in the record what else could not.
+// prepare reads the bundle and makes all changes that it needs. An error means that nothing was changed; the
+// problems in the record are the changes that could not be made.
 func prepare(cmd *command, specPath string, c policy.Config, o Options, rec *starts.Record) error {
 	k := &container{Config: c, own: o, bundle: rec.Bundle, specPath: specPath, pid: cmd.pid, budget: newBudget(c.Limits), rec: rec}
 	unlock, err := nodefile.Lock(rec.Bundle, store.Patience) // against another start from it
@@ -145,12 +145,13 @@ func (k *container) handOn(cmd *command) (err error) {
 	})
 }
 
-// awaited writes config.json for a start that is recorded when the runtime has made the container: then the engine executes
-// the command start, or the runtime a hook, if it makes and starts the container at once.
+// awaited writes config.json for a start that is recorded after the runtime has created the container: by the
+// engine's command start, or by a hook of the runtime, if it creates and starts the container at once.
 func (k *container) awaited(cmd *command, write func() error) (err error) {
 	k.rec.Start = fmt.Sprintf("%x-%x", time.Now().UnixNano(), os.Getpid())
 	if cmd.name == "run" {
-		// Without a timeout: if the container's program ends before the hook, crun 1.8 waits until the timeout is over.
+		// Without a timeout: if the container's program ends before the hook, crun 1.8 waits for the whole
+		// timeout.
 		if k.hooks.Poststart, err = hookOf(cmd, startedCommand, k.rec.Start, k.rec.Runtime, 0); err != nil {
 			err = k.withoutMounts(err)
 		}
@@ -164,8 +165,8 @@ func (k *container) awaited(cmd *command, write func() error) (err error) {
 	return err
 }
 
-// withoutMounts takes out of config.json what an earlier start from the bundle has added: it may not
-// be in the cache any more, and then the container would not start.
+// withoutMounts removes the mounts of an earlier start from config.json: the cache may not have their copies any
+// more, and then the container would not start.
 func (k *container) withoutMounts(err error) error {
 	k.add = nil
 	return errors.Join(err, k.writeSpec())
@@ -187,7 +188,7 @@ func (k *container) work(d policy.Decision) (found *scanned, err error) {
 	return found, err
 }
 
-// take has patched copies take the places of what was found.
+// take replaces the files that were found by patched copies.
 func (k *container) take(found *scanned, d policy.Decision) {
 	defer func() {
 		k.rec.CacheHit = k.pool.Examined.Load() == 0
@@ -218,7 +219,7 @@ func (k *container) take(found *scanned, d policy.Decision) {
 	}
 }
 
-// openRoot opens the root where the container's processes will see it, if there is that place already.
+// openRoot opens the root at the path at which the container's processes will see it, if it exists already.
 func (k *container) openRoot() error {
 	path := k.spec.Root.Path
 	if !filepath.IsAbs(path) {
@@ -247,7 +248,7 @@ func (k *container) openRoot() error {
 	return err
 }
 
-// closeRoot ends the use of the root.
+// closeRoot closes the root.
 func (k *container) closeRoot() {
 	if k.root != nil {
 		k.root.Close()

@@ -26,8 +26,8 @@ func newRecord(c *command, p *policy.InForce, o Options, real string) *starts.Re
 	}
 }
 
-// conclude says and records what became of a start, as far as vfix has to do with it; err is why nothing could be
-// done. Its own error keeps the container from starting. waits says that the record waits until the runtime has made the container.
+// conclude logs and records the outcome of a start; err is why nothing could be done. Its own error keeps the
+// container from starting. waits reports that the record waits until the runtime has created the container.
 func conclude(c *command, r *starts.Record, err error, p *policy.InForce, log *logger) (waits bool, refused error) {
 	if r.Outcome == handedOn && err == nil {
 		return true, nil
@@ -65,14 +65,15 @@ func conclude(c *command, r *starts.Record, err error, p *policy.InForce, log *l
 	return false, refused
 }
 
-// waiting is how the names of files begin that have the records of starts whose containers the runtime is making. Those of
-// containers that it did not make go when the engine deletes what there is of them or, from maxWaiting on, after a day.
+// waiting is the prefix of files with records of starts whose containers the runtime is creating. Files of
+// containers that were not created are removed when the engine deletes the container or, if there are maxWaiting,
+// after a day.
 const (
 	waiting    = "/run/vfix-start-"
 	maxWaiting = 100
 )
 
-// waitingFile is where the record of a start waits: containers have their names in the directory that the runtime keeps them in.
+// waitingFile returns the path of a waiting record: container names are unique in the runtime's state directory.
 func waitingFile(c *command) string {
 	root := c.root
 	if at, err := filepath.Abs(root); err == nil && root != "" {
@@ -98,7 +99,8 @@ func leave(r *starts.Record, path string) error {
 	return os.WriteFile(path, text, private)
 }
 
-// started is the hook that is executed when the container is made: it records that. Its error would end the container.
+// started is the hook after the container's creation, which records the start. It returns no error, which would
+// end the container.
 func started(c *command, o Options) error {
 	p := inForce(c)
 	s, err := readState(o.Stdin)
@@ -128,7 +130,7 @@ func recordStart(p *policy.InForce, path string) error {
 	return errors.Join(os.Remove(path), starts.Log{Record: p.RecordFile(), Metrics: p.Metrics}.Add(&r))
 }
 
-// callerName is the name of the process that called vfix-runtime: containerd-shim, conmon, …
+// callerName returns the name of the process that called vfix-runtime: containerd-shim, conmon, …
 func callerName() string {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(os.Getppid()) + "/comm")
 	if err != nil {
@@ -137,8 +139,8 @@ func callerName() string {
 	return strings.TrimSpace(string(b))
 }
 
-// imageNames are annotations that engines give a container of an image: containerd's CRI plugin,
-// CRI-O, containers/common.
+// imageNames are the annotations with the name of a container's image, from containerd's CRI plugin, CRI-O and
+// containers/common.
 var imageNames = []string{"io.kubernetes.cri.image-name", "io.kubernetes.cri-o.ImageName", "org.opencontainers.image.ref.name"}
 
 func imageOf(annotations map[string]string) string {

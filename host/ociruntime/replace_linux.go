@@ -1,6 +1,6 @@
-// Files in the container's own root. A patched file is written beside its original and takes
-// its name in one step: whoever is killed leaves the original, or the patched file, and at
-// most one more name that the next start removes (sweep). A mark shows which copy was cut off.
+// Files in the container's own root. A patched file is written beside its original and renamed over it: a start
+// that is killed leaves the original or the patched file, and at most one temporary name, which the next start
+// removes (sweep). A mark identifies copies that a power failure truncated.
 
 package ociruntime
 
@@ -28,8 +28,7 @@ const (
 	tempRandom = 8 // bytes, written as hex
 )
 
-// replace has the copy take the place of the original under all its names, which stay names
-// of one file.
+// replace replaces the original by the copy under all its names, which stay names of one file.
 func (k *container) replace(names []string, c *copied, old rootfs.Identity) error {
 	src, err := os.Open(c.path)
 	if err != nil {
@@ -49,7 +48,7 @@ func (k *container) replace(names []string, c *copied, old rootfs.Identity) erro
 	}
 	f := os.NewFile(uintptr(fd), temp)
 	defer f.Close()
-	defer unix.Unlinkat(at, temp, 0) // not there any more, where all went well
+	defer unix.Unlinkat(at, temp, 0) // fails if the rename has succeeded
 	n, err := sparse.Copy(f, src)
 	if err == nil && n != c.size {
 		err = fmt.Errorf("got %d bytes of the copy, want %d", n, c.size)
@@ -71,14 +70,13 @@ func (k *container) replace(names []string, c *copied, old rootfs.Identity) erro
 	return err
 }
 
-// write sees to it that the content of a new file is on the disk before its name is. In a
-// folder that means to wait for it. In an overlay the file gets a mark instead, and it is
-// enough to have the writing begin: see markXattr.
+// write makes the content of a new file durable before its name. In a directory this means to wait for the disk.
+// In an overlay the file gets a mark instead, and it is enough to start the write: see markXattr.
 func (k *container) write(f *os.File, name string, c *copied) error {
 	if k.upper == "" || !setMark(int(f.Fd()), c) {
 		return f.Sync()
 	}
-	// The overlay's own file has no pages; the one in the upper layer has.
+	// The overlay's own file has no pages; the file in the upper layer has them.
 	u, err := k.inUpper(name)
 	if err == nil {
 		defer u.Close()
@@ -100,16 +98,15 @@ func (k *container) inUpper(name string) (*rootfs.File, error) {
 	return upper.OpenFile(name)
 }
 
-// fix makes a copy again that an earlier start has put into the upper layer, in place of
-// a file of a lower one, and that a power failure has cut off. Everything else in
-// that place is the container's own.
+// fix recreates a copy that an earlier start has put into the upper layer over a file of a lower one, and that a
+// power failure has truncated. Any other file at that path is the container's own.
 func (k *container) fix(name string, h *legacyFile) error {
 	if !k.writable || k.upper == "" || h.layer == "" {
 		return nil
 	}
 	is, err := k.inUpper(name)
 	if err != nil {
-		return nil // nothing there, or no file
+		return nil // no file is there
 	}
 	defer is.Close()
 	if !markedBefore(is.FD(), h.SHA256) || is.Stat.Mtim.Nano() != h.ID.Mtime {
@@ -139,7 +136,7 @@ func (k *container) fix(name string, h *legacyFile) error {
 	return k.replace([]string{name}, c, rootfs.IdentityOf(&st))
 }
 
-// link gives the file at another name of the original.
+// link links the file to another name of the original.
 func (k *container) link(from int, temp, name string, old rootfs.Identity) error {
 	at, err := k.root.Folder(parent(name))
 	if err != nil {
@@ -154,21 +151,20 @@ func (k *container) link(from int, temp, name string, old rootfs.Identity) error
 	return k.swap(at, second, name, old)
 }
 
-// swap renames the file in the folder at to the last part of name, if what is there is still
-// the original.
+// swap renames the temporary file in the directory at to the last part of name, if the original is still there.
 func (k *container) swap(at int, temp, name string, old rootfs.Identity) error {
 	var st unix.Stat_t
 	if err := unix.Fstatat(at, path.Base(name), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return err
 	}
-	// Not the ctime: it changed when another name of the same file was replaced.
+	// The ctime is not compared: it changed when another name of the same file was replaced.
 	if is := rootfs.IdentityOf(&st); is.Size != old.Size || is.Mtime != old.Mtime || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return rootfs.ErrChanged
 	}
 	return unix.Renameat(at, temp, at, path.Base(name))
 }
 
-// sweep removes what an earlier start left half-done.
+// sweep removes the temporary files of an earlier start.
 func (k *container) sweep(temps []string) {
 	for _, name := range temps {
 		if at, err := k.root.Folder(parent(name)); err == nil {
@@ -184,7 +180,7 @@ func tempName() string {
 	return tempPrefix + hex.EncodeToString(b) + tempSuffix
 }
 
-// isTemp reports whether a name is one of tempName's.
+// isTemp reports whether tempName makes such names.
 func isTemp(name []byte) bool {
 	if !bytes.HasPrefix(name, []byte(tempPrefix)) || !bytes.HasSuffix(name, []byte(tempSuffix)) {
 		return false
@@ -193,23 +189,23 @@ func isTemp(name []byte) bool {
 	return err == nil && len(b) == tempRandom
 }
 
-// The mark of a file that vfix wrote into the upper layer of an overlay: an extended attribute
-// with the boot that it was written in and the original's SHA-256. Nobody waits for such a file
-// to be on the disk: the original is still there, in a lower layer, and a copy that a power
-// failure cut off is made again. It is known by its mark, and by its content, which is a part of
-// what vfix wrote; times and sizes prove nothing, for an image may have any.
+// The mark of a file that vfix wrote into the upper layer of an overlay: an extended attribute with the boot that
+// it was written in and the original's SHA-256. A start does not wait until such a file is on the disk: the
+// original remains in a lower layer, and a copy that a power failure truncated is made again. Such a copy is
+// recognized by its mark, and by its content, which is a part of the copy; times and sizes prove nothing, as an
+// image may have any.
 //
-// A process in a container needs CAP_SYS_ADMIN on the machine to set the mark, and an image's
-// own files are in lower layers, in which it means nothing.
+// A process in a container needs CAP_SYS_ADMIN on the machine to set the mark, and an image's own files are in
+// lower layers, in which the mark means nothing.
 const markXattr = "trusted.vfix.copy"
 
-// setMark marks a file that is being written; false if it cannot be marked.
+// setMark marks a file that is being written; it returns false if it cannot.
 func setMark(fd int, c *copied) bool {
 	return store.BootID() != "" && unix.Fsetxattr(fd, markXattr, []byte(store.BootID()+" "+hex.EncodeToString(c.original)), 0) == nil
 }
 
-// markedBefore reports whether a file has the mark of a copy of this original that was written
-// before the machine was started: only then may a power failure have cut it off.
+// markedBefore reports whether a file has the mark of a copy of this original from an earlier boot: only such a
+// copy may have been truncated by a power failure.
 func markedBefore(fd int, original []byte) bool {
 	b := make([]byte, 256) // bytes; the mark has 101
 	n, err := unix.Fgetxattr(fd, markXattr, b)
@@ -220,13 +216,13 @@ func markedBefore(fd int, original []byte) bool {
 	return store.BootID() != "" && boot != store.BootID() && sum == hex.EncodeToString(original)
 }
 
-// partOf reports whether a file is what is on the disk of a copy that was cut off: shorter,
-// or with zeros in place of unwritten blocks, and otherwise the same. The whole copy is not one.
+// partOf reports whether a file is a truncated copy: shorter, or with zeros in place of unwritten blocks, and
+// otherwise equal. The whole copy is not one.
 func partOf(f *rootfs.File, copied io.ReaderAt, size int64) (bool, error) {
 	if f.Stat.Size > size {
 		return false, nil
 	}
-	const block = 512 // bytes; the least that a disk writes
+	const block = 512 // bytes; the least that a disk writes at once
 	got, want, zeros := make([]byte, block), make([]byte, block), make([]byte, block)
 	whole := f.Stat.Size == size
 	for at := int64(0); at < f.Stat.Size; at += block {

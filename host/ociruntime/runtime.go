@@ -1,19 +1,22 @@
-// Package ociruntime is vfix-runtime: an OCI runtime in front of the real one. On create
-// and run it reads the bundle, has patched copies of the files that call the vsyscall page
-// take the place of the originals, and then executes the real runtime in its own place.
-// Every other command goes through untouched.
+// Package ociruntime is vfix-runtime: an OCI runtime in front of the real one. On create and run it reads the
+// bundle, replaces the files that call the vsyscall page by patched copies, and then executes the real runtime in
+// its own process. It passes all other commands through unchanged.
 //
 // The order of work, one file each:
 //
-//	args       what the engine typed: runc's command line, as far as it matters
+// args       the engine's command line, which is runc's
+//
 //	spec       the bundle's config.json: what is read of it, and the splice that adds mounts
-//	mountinfo  what the root filesystem is: an overlay, an engine's folder, any other folder
+//
+// mountinfo  what the root filesystem is: an overlay, an engine's directory, any other directory
+//
 //	look       which files of the root need patches
-//	tree       which files of a folder call the page: examine looks at one, indexes remember
-//	patch      the patched copy of a file, and its mount; replace puts it into the root itself
-//	fix        what is fixed besides calls of the page, and the files for it
-//	prepare    the order of a start: joins these
-//	log        the one line with the reason if something was not done
+//
+// tree       which files of a directory call the page: examine examines one, indexes has earlier results
+// patch      the patched copy of a file, and its mount; replace puts it into the root itself
+// fix        fixes besides calls of the page, and the files for them
+// prepare    the order of a start, which uses all of these
+// log        the one line with the reason if something was not done
 package ociruntime
 
 import (
@@ -25,9 +28,9 @@ import (
 	"vfix.dev/vfix/rewriter/find"
 )
 
-// Options are what vfix-runtime must know of the binary that it is part of.
+// Options are the facts about the binary that vfix-runtime is part of.
 type Options struct {
-	// Maker is a text that differs where patched copies do: the version of vfix.
+	// Maker returns a text that changes whenever patched copies do: the version of vfix.
 	Maker func() string
 	// Version is that of vfix, for the record.
 	Version string
@@ -38,8 +41,8 @@ type Options struct {
 	Stderr io.Writer
 }
 
-// Run is Main as a program of its own: it prints an error, and returns the exit status. It returns only
-// where the real runtime was not executed.
+// Run is Main as a program: it prints an error, and returns the exit status. It returns only if the real runtime
+// was not executed.
 func Run(args []string, o Options) int {
 	err := Main(args, o)
 	if err == nil {
@@ -52,7 +55,7 @@ func Run(args []string, o Options) int {
 // errRefused: the policy keeps the container from starting.
 var errRefused = errors.New("container not started (fail-closed)")
 
-// Hint says what to do about an error of Main.
+// Hint returns the hint for an error of Main, "" for none.
 func Hint(err error) string {
 	if errors.Is(err, errRefused) {
 		return "fix the cause, or turn fail_closed off in " + policy.ConfigFile + "; allow_disable there lets containers opt out with " + policy.AnnotationEnable + "=false"
@@ -60,7 +63,7 @@ func Hint(err error) string {
 	return "name the real runtime with --runtime, or in " + policy.ConfigFile
 }
 
-// maker names what makes copies of files, and what is looked for in them.
+// maker identifies what makes the copies of files and which fixes it looks for.
 func (o *Options) maker(fix []find.Fix) (maker string) {
 	if o.Maker != nil {
 		maker = o.Maker()
@@ -71,10 +74,10 @@ func (o *Options) maker(fix []find.Fix) (maker string) {
 	return maker
 }
 
-// Indexed is what is known of an image's layers.
+// Indexed is the result of Index for an image's layers.
 type Indexed struct {
 	Layers  int
-	New     int     // layers that were examined now
+	New     int     // layers that were examined by this call
 	Files   int     // that call the vsyscall page, all layers together
 	Unread  int     // that could not be examined
 	Seconds float64 // that it took

@@ -10,11 +10,11 @@ import (
 
 var errSystem = errors.New("vfix-runtime is for Linux machines only")
 
-// Main errs: there are no containers on this system.
+// Main returns an error: this system has no containers.
 func Main([]string, Options) error { return errSystem }
 
-// Index errs as well.
+// Index returns the same error.
 func Index([]string, string, Options) (*Indexed, error) { return nil, errSystem }
 
-// Layers errs as well.
+// Layers returns the same error.
 func Layers([]byte, string) ([]string, error) { return nil, errSystem }

@@ -1,4 +1,4 @@
-// Reading a bundle's config.json, and adding mounts and a hook to its text with all else kept byte for byte.
+// The bundle's config.json: how it is read, and how mounts and a hook are added with all else kept byte for byte.
 
 package ociruntime
 
@@ -15,8 +15,9 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// spec is what is read of a bundle's config.json, and what is known of the rest: opencontainers/runtime-spec 1.3,
-// config.md and config-linux.md. The tag known has the members that do not change which files the container sees.
+// spec is the part of a bundle's config.json that is read, and the names of known other members:
+// opencontainers/runtime-spec 1.3, config.md and config-linux.md. The tag known lists members that do not change
+// which files the container sees.
 type spec struct {
 	_           struct{} `known:"ociVersion hostname domainname solaris windows zos freebsd"`
 	raw         []byte
@@ -59,7 +60,7 @@ type specProcess struct {
 
 type specNamespace struct {
 	Type string `json:"type"`
-	Path string `json:"path"` // of one that is there already
+	Path string `json:"path"` // of an existing namespace
 }
 
 type specMount struct {
@@ -76,8 +77,8 @@ type idMapping struct {
 	Size        uint32 `json:"size"`
 }
 
-// specHooks are the hooks that runtimes execute before the container's root is final, in this order, before its program
-// and when that is started (config.md, "POSIX-platform Hooks").
+// specHooks are the hooks that runtimes execute, in this order, before the container's root is final, before its
+// program starts, and after that (config.md, "POSIX-platform Hooks").
 type specHooks struct {
 	_               struct{}   `known:"poststop"`
 	Prestart        []specHook `json:"prestart"`
@@ -114,8 +115,8 @@ func parseSpec(raw []byte) (*spec, error) {
 	return s, nil
 }
 
-// read reads what a struct has of an object. It errs if that has one of the members twice, or in another case:
-// runtimes do not agree on which one counts. at is the path of the object.
+// read sets the fields of a struct from the members of an object. It returns an error if the object has a member
+// twice, or in another case: runtimes differ in which one they use. at is the path of the object.
 func (s *spec) read(v gjson.Result, to reflect.Value, at string) (err error) {
 	if v.Type == gjson.Null {
 		return nil
@@ -127,7 +128,7 @@ func (s *spec) read(v gjson.Result, to reflect.Value, at string) (err error) {
 	v.ForEach(func(key, value gjson.Result) bool {
 		member := key.Str
 		if strings.ContainsFunc(key.Raw, func(r rune) bool { return r == '\\' || r > unicode.MaxASCII }) {
-			// As a runtime decodes it: gjson differs in what is not UTF-8.
+			// Decode as runtimes do: gjson decodes invalid UTF-8 differently.
 			if err = json.Unmarshal([]byte(key.Raw), &member); err != nil {
 				return false
 			}
@@ -164,7 +165,7 @@ func (s *spec) read(v gjson.Result, to reflect.Value, at string) (err error) {
 	return err
 }
 
-// fieldOf is the field of a struct that json.Unmarshal takes for a member, and the name that it has in JSON.
+// fieldOf returns the field of a struct that json.Unmarshal uses for a member, and its name in JSON.
 func fieldOf(to reflect.Value, member string) (f reflect.Value, name string) {
 	for i := range to.NumField() {
 		if name, _, _ = strings.Cut(to.Type().Field(i).Tag.Get("json"), ","); name != "" && strings.EqualFold(name, member) {
@@ -174,14 +175,15 @@ func fieldOf(to reflect.Value, member string) (f reflect.Value, name string) {
 	return f, ""
 }
 
-// startOption is the option that a hook which vfix-runtime has added has, and no other: of which start it is a part.
+// startOption is an option that only hooks added by vfix-runtime have: the start that they are part of.
 const startOption = "--start-id"
 
 // isAdded reports whether vfix-runtime has added a hook.
 func isAdded(h specHook) bool { return isOwnHook(h) && slices.Contains(h.Args, startOption) }
 
-// with is the config.json with mounts behind the others, and hooks behind those of their kinds, which may make mounts.
-// Mounts of an earlier start, by stale, and its hooks are left out; all else is as it was, byte for byte, except for blanks between them.
+// with returns the config.json with mounts after the others, and with hooks after those of their kinds, which may
+// make mounts. It omits the mounts of an earlier start, according to stale, and its hooks; all else stays byte for
+// byte, except for white space between them.
 func (s *spec) with(add []specMount, hooks specHooks, stale func(specMount) bool) ([]byte, error) {
 	text := s.raw
 	for _, at := range []struct {
@@ -202,8 +204,8 @@ func (s *spec) with(add []specMount, hooks specHooks, stale func(specMount) bool
 	return edit(text, []string{"mounts"}, add, stale)
 }
 
-// edit removes the elements of an array that stale says are, and appends others; the array is made if there is
-// something to be put into it.
+// edit removes the elements of an array for which stale returns true, and appends others; it creates the array if
+// needed.
 func edit[T any](text []byte, path []string, add []T, stale func(T) bool) ([]byte, error) {
 	at := gjson.ParseBytes(text)
 	splice := func(start, end int, b []byte) ([]byte, error) {
@@ -257,13 +259,13 @@ func edit[T any](text []byte, path []string, add []T, stale func(T) bool) ([]byt
 	return splice(at.Index, at.Index+len(at.Raw), []byte("["+strings.Join(list, ",")+"]"))
 }
 
-// hasOwnMounts reports whether the container gets a mount namespace of its own: elsewhere, what is mounted for it would
-// also be others', and stay.
+// hasOwnMounts reports whether the container gets its own mount namespace: otherwise its mounts would also be
+// visible elsewhere, and stay.
 func (s *spec) hasOwnMounts() bool {
 	return slices.Contains(s.Linux.Namespaces, specNamespace{Type: "mount"})
 }
 
-// containerRoot is the ids on this machine that root has inside.
+// containerRoot returns the IDs of the container's root on this machine.
 func (s *spec) containerRoot() (uid, gid uint32) {
 	return hostID(s.Linux.UIDMappings), hostID(s.Linux.GIDMappings)
 }

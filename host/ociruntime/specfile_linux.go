@@ -16,11 +16,11 @@ import (
 	"vfix.dev/vfix/internal/nodefile"
 )
 
-// writeSpec arranges the mounts: in the container's mount namespace, or by the real runtime, which reads them in
-// config.json.
+// writeSpec makes the mounts: in the container's mount namespace, or through config.json, which the real runtime
+// reads.
 func (k *container) writeSpec() error {
 	if k.pid != 0 && len(k.add) == 0 {
-		return nil // and there may be no store
+		return nil // the store may not exist
 	}
 	if k.pid != 0 {
 		return k.attach()
@@ -30,7 +30,8 @@ func (k *container) writeSpec() error {
 		return err
 	}
 	if len(add)+len(k.earlier) > 0 {
-		// First what is vfix's: killed in between, the next start knows both the old mounts and the new ones.
+		// The list of vfix's mounts comes first: if this process is killed in between, the next start knows the
+		// old and the new ones.
 		ours, err := json.Marshal(append(slices.Clone(k.earlier), add...))
 		if err != nil {
 			return err
@@ -53,8 +54,8 @@ func (k *container) writeSpec() error {
 	return replaceFile(k.specPath, text, &st)
 }
 
-// sources are the mounts with their sources: copies that this start has for itself, for a process with
-// CAP_SYS_ADMIN takes the read-only flag off a mount and writes.
+// sources returns the mounts with private copies of this start as their sources: a process with CAP_SYS_ADMIN can
+// remove the read-only flag of a mount and write.
 func (k *container) sources() (all []specMount, err error) {
 	private := map[string]string{}
 	for _, a := range k.add {
@@ -71,14 +72,14 @@ func (k *container) sources() (all []specMount, err error) {
 	return all, nil
 }
 
-// ownPath is the file beside a config.json that says which of its mounts are vfix's. It is in the engine's
-// folder, and nothing that the author of a container writes is: a mount that only looks like one of vfix's
-// stays what it is.
+// ownPath returns the path of the file beside config.json that lists the mounts of vfix in it. The file is in the
+// engine's directory, where the author of a container cannot write, so a mount that only looks like one of vfix is
+// not taken for one.
 func ownPath(specPath string) string {
 	return filepath.Join(filepath.Dir(specPath), "."+filepath.Base(specPath)+".vfix-mounts")
 }
 
-// readOwn reads which mounts of config.json an earlier start from the bundle has added.
+// readOwn reads the list of the mounts of config.json that an earlier start from the bundle has added.
 func (k *container) readOwn() error {
 	path := ownPath(k.specPath)
 	var st unix.Stat_t
@@ -116,8 +117,8 @@ func (m specMount) equal(o specMount) bool {
 	return m.Destination == o.Destination && m.Type == o.Type && m.Source == o.Source && slices.Equal(m.Options, o.Options)
 }
 
-// replaceFile gives a file of the bundle a content, and the owner and mode of an old one; nil for this user's
-// alone. The bundle is locked, so a temporary file that is there is nobody's.
+// replaceFile writes a file of the bundle, with the owner and mode of the old one; nil: for this user only. The
+// bundle is locked, so an existing temporary file is not in use.
 func replaceFile(path string, text []byte, st *unix.Stat_t) error {
 	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".vfix")
 	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -128,7 +129,7 @@ func replaceFile(path string, text []byte, st *unix.Stat_t) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(temp) // gone by then, where all went well
+	defer os.Remove(temp) // fails if the rename has succeeded
 	defer f.Close()
 	if _, err := f.Write(text); err != nil {
 		return err
@@ -150,9 +151,9 @@ func replaceFile(path string, text []byte, st *unix.Stat_t) error {
 	return os.Rename(temp, path)
 }
 
-// orderedRename reports whether the file system of a file sees to it that the content of a file is on the
-// disk before the name of another one that it takes: ext4 (ext4(5), auto_da_alloc) and btrfs (btrfs(5), flushoncommit).
-// One in memory has nothing to see to. To wait for the disk can cost more than all else of a start.
+// orderedRename reports whether a file system writes the content of a file to the disk before a rename over an
+// existing name: ext4 (ext4(5), auto_da_alloc) and btrfs (btrfs(5), flushoncommit); one in memory has no disk. To
+// wait for the disk can cost more than the rest of a start.
 func orderedRename(fd int) bool {
 	var st unix.Statfs_t
 	if unix.Fstatfs(fd, &st) != nil {

@@ -1,4 +1,4 @@
-// The scan of one folder for files that call the page, with what an earlier index knows.
+// The scan of one directory for files that call the page, with the results of an earlier index.
 
 package ociruntime
 
@@ -18,55 +18,55 @@ import (
 	"vfix.dev/vfix/host/rootfs"
 )
 
-// walkers is how many processors a folder is scanned on at most: what a start takes from other work on a
-// node is bounded.
+// walkers is the maximum number of processors for the scan of a directory, which bounds its effect on other work
+// on a node.
 const walkers = 4
 
-// tree looks for files that call the page in one folder.
+// tree searches one directory for files that call the page.
 type tree struct {
 	spend *budget
 	by    *examiner.Group
 	old   known // without call sites
-	// folders has the names in folders, by inode; nil if they are not remembered.
+	// folders has the names in directories, by inode; nil if they are not stored.
 	folders map[[2]uint64][]byte
-	// By identity: those that the old index knows.
+	// The files of the old index, by identity.
 	oldLegacy map[rootfs.Identity]*legacyFile
 	oldBad    map[rootfs.Identity]*unread
 	now       time.Time
 	parts     []*part
 
 	mu sync.Mutex
-	// linked are the files of several names that were examined: nil for one with nothing to patch.
+	// linked are the examined files with several names: nil for one without anything to patch.
 	linked map[rootfs.Identity]*legacyFile
-	// clean says that files without call sites are remembered.
+	// clean reports that files without call sites are stored.
 	clean bool
 	root  *rootfs.Root
 	moved atomic.Bool // scanned.Moved
 }
 
-// part is what one of several walkers finds.
+// part is the result of one of several walkers.
 type part struct {
 	*tree
 	new   index
-	still [][]byte // folders of the old index that have not changed
-	known []uint64 // bits: those of the old index that are still there
-	fresh int      // files that the old index did not know
-	added int      // folders that it did not know
+	still [][]byte // unchanged directories of the old index
+	known []uint64 // bits: the identities of the old index that still exist
+	fresh int      // files that the old index does not have
+	added int      // directories that it does not have
 	buf   []byte   // for a part of a file
 }
 
-// maxWitnesses is how many files each walker names as a layer's witnesses.
+// maxWitnesses is how many witnesses of a layer each walker adds.
 const maxWitnesses = 8
 
-// maxFolders bounds what is remembered of folders by each walker, in bytes.
+// maxFolders is the maximum size of the directory names that each walker stores, in bytes.
 const maxFolders = 8 << 20
 
-// fewFolders is how many folders are read again faster than an index is written.
+// fewFolders is the number of directories up to which reading them again is faster than writing an index.
 const fewFolders = 16
 
-// scanTree examines what is in a folder and not in the old index, which may be nil. changed
-// says whether the index that it returns differs from the old one. clean is whether it has the files
-// also without call sites; with an error it has them in any case, and what was found before.
+// scanTree examines the files of a directory that the old index, which may be nil, does not have. changed reports
+// whether the new index differs from the old one; clean selects whether it has files without call sites. With an
+// error, x has them in any case, and the results so far.
 func scanTree(root *rootfs.Root, old *index, clean bool, spend *budget, pool *examiner.Pool) (x *index, changed bool, err error) {
 	t := &tree{
 		clean: clean, root: root, spend: spend, by: pool.Group(walkers), now: time.Now(), linked: map[rootfs.Identity]*legacyFile{},
@@ -119,7 +119,7 @@ func scanTree(root *rootfs.Root, old *index, clean bool, spend *budget, pool *ex
 	return x, true, nil
 }
 
-// remain adds to what a broken-off scan found what was known before and was not reached.
+// remain adds those results of the old index that an interrupted scan did not reach.
 func (x *index) remain(old *index) {
 	if old == nil {
 		return
@@ -137,7 +137,7 @@ func (x *index) remain(old *index) {
 	}
 }
 
-// visitor begins a part.
+// visitor returns a new part.
 func (t *tree) visitor() rootfs.Visitor {
 	const word = 64 // bits
 	p := &part{tree: t, known: make([]uint64, t.old.len()/word+1), buf: make([]byte, searchSize)}
@@ -153,10 +153,10 @@ func (t *tree) visitor() rootfs.Visitor {
 	return v
 }
 
-// opened looks for the extended attributes with which overlay shows a directory, or what is in it, elsewhere
-// (fs/overlayfs/overlayfs.h, enum ovl_xattr): of those that vfix does not know, any may.
+// opened looks for extended attributes with which overlay shows a directory or its contents elsewhere
+// (fs/overlayfs/overlayfs.h, enum ovl_xattr); an attribute that vfix does not know counts as one.
 func (p *part) opened(fd int) {
-	const usual = 4 << 10 // bytes; one with more counts as one that moves
+	const usual = 4 << 10 // bytes; a longer list counts as such an attribute
 	n, err := unix.Flistxattr(fd, p.buf[:usual])
 	if err != nil && !errors.Is(err, unix.ENOTSUP) {
 		p.moved.Store(true)
@@ -172,8 +172,7 @@ func (p *part) opened(fd int) {
 	}
 }
 
-// knownFolder returns the names in a folder that has not changed: each that appears or goes moves its
-// ctime.
+// knownFolder returns the names in an unchanged directory: a new or removed name changes its ctime.
 func (p *part) knownFolder(st *unix.Stat_t) []byte {
 	var buf [identitySize]byte
 	id := rootfs.IdentityOf(st)
@@ -185,8 +184,8 @@ func (p *part) knownFolder(st *unix.Stat_t) []byte {
 	return f[folderHeader:]
 }
 
-// readFolder remembers the names in a folder, unless it changed so lately that it might change again
-// without a trace.
+// readFolder stores the names in a directory, unless it changed so recently that another change might leave no
+// trace.
 func (p *part) readFolder(st *unix.Stat_t, names []byte) {
 	if id := rootfs.IdentityOf(st); !id.Unsettled(p.now) && p.root.Within(id.Dev) && len(p.new.folders)+len(names) < maxFolders {
 		p.added++
@@ -194,8 +193,8 @@ func (p *part) readFolder(st *unix.Stat_t, names []byte) {
 	}
 }
 
-// join puts the parts together, in an order that does not depend on who found what. same says that
-// the files without call sites are those of the old index.
+// join combines the parts, in an order that does not depend on the walkers. same reports that the files without
+// call sites are those of the old index.
 func (t *tree) join() (x *index, same bool) {
 	x = &index{}
 	fresh, count := 0, 0
@@ -254,7 +253,7 @@ func sameNames(a, b []legacyFile) bool {
 
 // file is called for each name in the folder.
 func (p *part) file(e *rootfs.Entry) error {
-	if isTemp(e.Base) { // or an image's own file: it is looked at like the others
+	if isTemp(e.Base) { // or an image's own file, which is also examined
 		p.new.temps = append(p.new.temps, e.Name())
 	}
 	id := rootfs.IdentityOf(&e.Stat)
@@ -285,8 +284,8 @@ func (p *part) file(e *rootfs.Entry) error {
 	return err
 }
 
-// once is read for the first name of a file, and what that has found for the others. One that could not be read is read
-// again by its next name.
+// once calls read for the first name of a file, and returns that result for its other names. A file that could not
+// be read is read again by its next name.
 func (p *part) once(id rootfs.Identity, e *rootfs.Entry) (*legacyFile, *unread, error) {
 	if e.Stat.Nlink == 1 {
 		return p.read(id, e)
@@ -306,8 +305,8 @@ func (p *part) once(id rootfs.Identity, e *rootfs.Entry) (*legacyFile, *unread, 
 	return found, bad, err
 }
 
-// read examines a file that no index knows: a legacyFile, if there is something to patch in it, or
-// why it was not examined.
+// read examines a file that is in no index: it returns a legacyFile if the file needs a patch, or why it was not
+// examined.
 func (p *part) read(id rootfs.Identity, e *rootfs.Entry) (*legacyFile, *unread, error) {
 	p.fresh++
 	if err := p.spend.inTime(); err != nil {
@@ -318,7 +317,7 @@ func (p *part) read(id rootfs.Identity, e *rootfs.Entry) (*legacyFile, *unread, 
 	case errors.Is(err, examiner.ErrTime):
 		return nil, nil, p.spend.late()
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, rootfs.ErrNotRegular):
-		// Gone, or replaced by something else than a regular file. It may still have other names.
+		// The file was removed, or replaced by something else. It may still have other names.
 		if e.Stat.Nlink > 1 {
 			return nil, &unread{Reason: rootfs.ErrChanged.Error(), passing: true}, nil
 		}
