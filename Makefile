@@ -162,8 +162,9 @@ race: need-go shim ## run the Go tests of packages with goroutines with the race
 	tests/run-race
 
 .PHONY: test-peers
-test-peers: all oracles ## list what differs with other people's tools on patched programs, and in the suites of runc and of OCI's runtime-tools (as root)
+test-peers: all oracles ## list what differs with other people's tools on patched programs, and in the suites of runc, of OCI's runtime-tools and of the kernel (as root)
 	tests/peers/run $(BUILD)/peers
+	tests/peers/vsyscall $(BUILD)/peers-vsyscall
 	tests/peers/validation $(BUILD)/peers-validation
 	tests/peers/runc $(BUILD)/peers-runc
 
