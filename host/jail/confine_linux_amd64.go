@@ -1,5 +1,4 @@
-// Confine takes from the calling process all that it does not need to compute on files that are open
-// already.
+// Confine removes all rights of the calling process that it does not need to compute on open files.
 
 package jail
 
@@ -16,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// goRuntime is what an idle Go process counts against RLIMIT_DATA, rounded up, in bytes: an arena of
-// 64 MiB and its tables.
+// goRuntime is how much of RLIMIT_DATA an idle Go process uses, rounded up, in bytes: an arena of 64 MiB and its
+// tables.
 const goRuntime = 160 << 20
 
-// Confine confines the whole process, all threads of it, for good: what it has open stays open, and
-// from there on it can read, write and compute. It returns what holds; some of it may be missing on an
-// old kernel. It errs where not even the system calls can be restricted.
+// Confine permanently confines all threads of the process: files that are open stay open, and from then on it can
+// only read, write and compute. It returns the restrictions in force, of which an old kernel may lack some. It
+// returns an error if it cannot even restrict the system calls.
 func Confine(b Bounds) (holds []string, err error) {
 	debug.SetMemoryLimit(b.Memory)
 	for resource, most := range map[int]uint64{
@@ -35,7 +34,7 @@ func Confine(b Bounds) (holds []string, err error) {
 		}
 	}
 	holds = append(holds, Rlimits)
-	// Where memory is short, in the container's control group, this is the first to go.
+	// If the container's control group runs out of memory, the kernel kills this process first.
 	if fd, err := unix.Open("/proc/self/oom_score_adj", unix.O_WRONLY|unix.O_CLOEXEC, 0); err == nil {
 		_, _ = unix.Write(fd, []byte("1000"))
 		unix.Close(fd)
@@ -46,7 +45,7 @@ func Confine(b Bounds) (holds []string, err error) {
 	if landlock() == nil {
 		holds = append(holds, Landlock)
 	}
-	// In a user namespace without that user, the filter alone has to do.
+	// In a user namespace without that user, only the filter protects.
 	if syscall.Setgroups(nil) == nil && syscall.Setresgid(nobody, nobody, nobody) == nil && syscall.Setresuid(nobody, nobody, nobody) == nil {
 		holds = append(holds, User)
 	}
@@ -59,12 +58,11 @@ func Confine(b Bounds) (holds []string, err error) {
 	return append(holds, Seccomp), nil
 }
 
-// landlockAll is what a version of Landlock's interface knows of access to files
-// (uapi/linux/landlock.h): 13 rights in the first, REFER in the second, TRUNCATE in the third,
-// IOCTL_DEV in the fifth.
+// landlockAll has the rights of access to files in each version of Landlock's interface (uapi/linux/landlock.h):
+// 13 in the first, REFER in the second, TRUNCATE in the third, IOCTL_DEV in the fifth.
 var landlockAll = []uint64{0x1fff, 0x3fff, 0x7fff, 0x7fff, 0xffff}
 
-// landlock denies all of it: a ruleset that handles every right, and has no rule.
+// landlock denies all access: its ruleset handles every right and has no rule.
 func landlock() error {
 	const versionFlag = 1 // LANDLOCK_CREATE_RULESET_VERSION
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, versionFlag)
@@ -93,12 +91,12 @@ func landlock() error {
 	return nil
 }
 
-// confinedCalls are the system calls of a Go program that computes, and reads and writes what is
-// open. There is none that opens a file, makes a socket, or starts a program.
+// confinedCalls are the system calls of a Go program that computes, and reads and writes open files. None of them
+// opens a file, creates a socket, or starts a program.
 var confinedCalls = []uint32{
 	unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_WRITE, unix.SYS_FSTAT, unix.SYS_FTRUNCATE, unix.SYS_CLOSE,
 	unix.SYS_SENDMSG, unix.SYS_RECVMSG,
-	unix.SYS_MUNMAP, unix.SYS_MADVISE, unix.SYS_BRK, // mmap and mprotect: see filter
+	unix.SYS_MUNMAP, unix.SYS_MADVISE, unix.SYS_BRK, // for mmap and mprotect see confinedFilter
 	unix.SYS_FUTEX, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_CLOCK_GETTIME, unix.SYS_GETTIMEOFDAY, unix.SYS_SCHED_YIELD,
 	unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK, unix.SYS_RESTART_SYSCALL,
 	unix.SYS_GETPID, unix.SYS_GETTID, unix.SYS_SCHED_GETAFFINITY, unix.SYS_GETRANDOM,
@@ -110,12 +108,12 @@ var confinedCalls = []uint32{
 const (
 	dataNr   = 0
 	dataArch = 4
-	dataArg0 = 16 // the low half of the first argument; each has 8 bytes
+	dataArg0 = 16 // the low half of the first argument; each argument has 8 bytes
 	dataArg2 = dataArg0 + 2*8
 	auditX64 = 0xc000003e
 )
 
-// filter restricts the system calls of all threads. Others fail with EPERM.
+// filter restricts the system calls of all threads. All others fail with EPERM.
 func filter() error {
 	program, err := bpf.Assemble(confinedFilter())
 	if err != nil {
@@ -142,14 +140,14 @@ func confinedFilter() []bpf.Instruction {
 	is := func(nr uint32, then ...bpf.Instruction) []bpf.Instruction {
 		return append([]bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: nr, SkipTrue: uint8(len(then))}}, then...)
 	}
-	// Memory is never executable, and a new thread is one of this process.
+	// Memory is never executable, and new threads belong to this process.
 	noCode := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: dataArg2, Size: 4}, bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.PROT_EXEC, SkipFalse: 1}, deny, allow,
 	}
 	thread := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: dataArg0, Size: 4}, bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.CLONE_THREAD, SkipFalse: 1}, allow, deny,
 	}
-	// Go interrupts its own threads.
+	// Go sends signals to its own threads.
 	itself := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: dataArg0, Size: 4}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(os.Getpid()), SkipFalse: 1}, allow, deny,
 	}

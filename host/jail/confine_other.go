@@ -4,7 +4,7 @@ package jail
 
 import "errors"
 
-// Confine errs: containers of legacy programs run on x86-64.
+// Confine returns an error: containers of legacy programs run on x86-64.
 func Confine(Bounds) ([]string, error) {
 	return nil, errors.New("confined processes are for linux/amd64")
 }

@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package jail runs a program of an image on this host, with as little of the host as the
-// kernel allows without an engine: in a root filesystem of its own, as nobody, without a
-// network, and with no process of the host in sight.
+// Package jail runs a program of an image on this host with as little access to the host as the kernel can enforce
+// without an engine: in its own root filesystem, as nobody, without a network, and without access to processes of
+// the host.
 package jail
 
 import (
@@ -13,29 +13,28 @@ import (
 	"time"
 )
 
-// Bounds are what a confined process may use.
+// Bounds are the limits of a confined process.
 type Bounds struct {
-	Memory int64         // bytes of data, beside what the Go runtime takes for itself
-	Time   time.Duration // of a processor
+	Memory int64         // bytes of data, in addition to the Go runtime's
+	Time   time.Duration // of processor use
 }
 
-// The restrictions after Confine.
+// The restrictions that Confine may return.
 const (
-	User     = "user"     // it is nobody, without capabilities
-	Landlock = "landlock" // it opens no file, and connects to nothing (Linux 5.13, 6.7 for TCP)
-	Seccomp  = "seccomp"  // it makes those system calls alone that confinedCalls lists
+	User     = "user"     // it runs as nobody, without capabilities
+	Landlock = "landlock" // it cannot open files or connect (Linux 5.13, 6.7 for TCP)
+	Seccomp  = "seccomp"  // it can make only the system calls of confinedCalls
 	Rlimits  = "rlimits"
 )
 
-// nobody is the user and group that programs run as (Debian policy 9.2.2), where root starts them.
+// nobody is the user and group of programs that root starts (Debian policy 9.2.2).
 const nobody = 65534
 
-// Command is exec.CommandContext for a program in the root filesystem dir, which it sees as /.
-// path is looked up in there. The caller needs to be root, or to be allowed user namespaces,
-// in which it is then the only user.
+// Command is exec.CommandContext for the program at path in the root filesystem dir, which it sees as /. The
+// caller must be root, or be allowed to create user namespaces, in which it is then the only user.
 func Command(ctx context.Context, dir, path string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, path, args...)
-	// exec looks the path up outside of the root otherwise.
+	// Otherwise exec would search for the path outside of the root.
 	cmd.Path, cmd.Err = path, nil
 	cmd.Dir = "/"
 	attr := &syscall.SysProcAttr{

@@ -20,7 +20,7 @@ const (
 // Options are the options of the plugin.
 type Options struct {
 	Selection
-	// Socket is the engine's, Dir where the hook's program goes: the engine must see it under the same path.
+	// Socket is the engine's, Dir the directory for the hook's program: the engine must have it at the same path.
 	Socket, Dir string
 	// Config is the node's policy, in the format of ociruntime.ConfigFile; it may be missing.
 	Config string

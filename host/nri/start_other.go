@@ -4,7 +4,7 @@ package nri
 
 import "errors"
 
-// Start is for Linux.
+// Start returns an error: NRI is for Linux.
 func Start(Options, []byte, []byte) error {
 	return errors.New("NRI plugins run on Linux only")
 }

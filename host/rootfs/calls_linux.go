@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// call makes a system call: on the usual file systems of a disk or of memory without notifying Go's
-// scheduler, because most calls are answered from memory, and the notification causes 10,000 thread switches
-// in a walk of 20,000 files. Elsewhere (FUSE, a network) a call may block forever, and Go's processor does
-// other work meanwhile.
+// call makes a system call. On the usual file systems on disks and in memory it does not notify Go's scheduler:
+// most calls are answered from memory, and the notification causes 10,000 thread switches in a walk of 20,000
+// files. On others (FUSE, network file systems) a call may block forever, and Go's processor must do other work
+// meanwhile.
 //
 //go:uintptrescapes
 func (r *Root) call(number, a, b, c, d uintptr) (int, error) {
@@ -26,7 +26,7 @@ func (r *Root) call(number, a, b, c, d uintptr) (int, error) {
 	return int(n), nil
 }
 
-// openat is openat(2) of a name that ends in a NUL; lstatat is fstatat(2) of one, symlinks not followed.
+// openat is openat(2) of a NUL-terminated name; lstatat is fstatat(2) of one, without following symlinks.
 func (r *Root) openat(dir int, name []byte, flags int) (int, error) {
 	return r.call(unix.SYS_OPENAT, uintptr(dir), uintptr(unsafe.Pointer(&name[0])), uintptr(flags), 0)
 }

@@ -12,31 +12,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Identity is the part of stat(2) that changes when the content of a file does: times in
-// nanoseconds. Nobody but root can set a ctime, and root only by the machine's clock.
+// Identity is the part of stat(2) that changes with the content of a file; times are in nanoseconds. Only root can
+// change a ctime, by setting the machine's clock.
 type Identity struct {
 	Dev, Ino           uint64
 	Size, Mtime, Ctime int64
 }
 
-// IdentityOf is the identity of a file.
+// IdentityOf returns the identity of a file.
 func IdentityOf(st *unix.Stat_t) Identity {
 	return Identity{Dev: st.Dev, Ino: st.Ino, Size: st.Size, Mtime: st.Mtim.Nano(), Ctime: st.Ctim.Nano()}
 }
 
-// SameFile reports whether an overlay shows, as one of these, the file of a layer that is the other: its device
-// is another, and of the inode's number the upper half may be the layer's (fs/overlayfs/inode.c,
-// ovl_map_dev_ino).
+// SameFile reports whether one identity is that of a file in a layer, and the other that of the same file in an
+// overlay, which has another device, and may have the layer's number in the upper half of the inode's number
+// (fs/overlayfs/inode.c, ovl_map_dev_ino).
 func (a Identity) SameFile(b Identity) bool {
 	return uint32(a.Ino) == uint32(b.Ino) && a.Size == b.Size && a.Mtime == b.Mtime && a.Ctime == b.Ctime
 }
 
-// Settled is how long ago a file must have changed for its identity to identify its content: the clock of a
-// file system advances in ticks of up to 10 ms, and two changes within one look the same. A file system that
-// counts whole seconds (ext4 with inodes of 128 bytes) needs one more.
+// Settled is the age of a change after which an identity identifies the content of a file: the clock of a file
+// system advances in ticks of up to 10 ms, and two changes within one tick have the same time. A file system that
+// counts whole seconds (ext4 with inodes of 128 bytes) needs one second more.
 const Settled = 100 * time.Millisecond
 
-// Unsettled reports whether a file that changed so recently may change again and keep its identity.
+// Unsettled reports whether a file changed so recently that it may change again and keep its identity.
 func (a Identity) Unsettled(now time.Time) bool {
 	tick := time.Duration(0)
 	if a.Ctime%int64(time.Second) == 0 {
@@ -45,39 +45,38 @@ func (a Identity) Unsettled(now time.Time) bool {
 	return now.Sub(time.Unix(0, a.Ctime)) < tick+Settled
 }
 
-// ErrNotRegular: the path names something other than a regular file.
+// ErrNotRegular reports that a path is not a regular file.
 var ErrNotRegular = errors.New("no regular file")
 
-// ErrChanged: a file changed while it was read.
+// ErrChanged reports that a file changed while it was read.
 var ErrChanged = errors.New("changed while it was read")
 
-// File is a regular file of a root, open to be read.
+// File is a regular file of a root, open for reading.
 type File struct {
-	Stat unix.Stat_t // as it was when it was opened
+	Stat unix.Stat_t // from when it was opened
 	fd   int
 	r    *Root
 }
 
-// OpenFile opens the regular file at a real path. Any other file (a fifo, a device)
-// is never opened, not even if it takes a file's place at that very moment: the path is
-// opened as a mere name first, and read through that name.
+// OpenFile opens the regular file at a real path. It never opens other files (a fifo, a device), even if one
+// replaces the file at that very moment: it opens the path with O_PATH first, and reads through that descriptor.
 func (r *Root) OpenFile(name string) (*File, error) {
 	return r.open(func() (int, error) { return r.openReal(name, unix.O_PATH, false) })
 }
 
-// FileOf opens the regular file that is open as a mere name (O_PATH) at a descriptor, which stays open.
+// FileOf opens the regular file of an O_PATH descriptor, which stays open.
 func (r *Root) FileOf(name int) (*File, error) {
 	return r.open(func() (int, error) { return unix.Dup(name) })
 }
 
-// open opens a regular file with a function that opens its name.
+// open opens a regular file; path returns an O_PATH descriptor of it.
 func (r *Root) open(path func() (int, error)) (*File, error) {
 	at, err := retry(path)
 	if err != nil {
 		return nil, err
 	}
 	f := &File{fd: at, r: r}
-	defer f.Close() // the name
+	defer f.Close() // the O_PATH descriptor
 	if err := f.regular(); err != nil {
 		return nil, err
 	}
@@ -91,7 +90,7 @@ func (r *Root) open(path func() (int, error)) (*File, error) {
 	return &g, nil
 }
 
-// regular checks an open file.
+// regular checks that an open file is regular.
 func (f *File) regular() error {
 	if err := f.r.fstat(f.fd, &f.Stat); err != nil {
 		return err
@@ -105,13 +104,13 @@ func (f *File) regular() error {
 // Close closes the file.
 func (f *File) Close() { f.r.close(f.fd) }
 
-// FD is the descriptor, open for reading.
+// FD returns the descriptor, which is open for reading.
 func (f *File) FD() int { return f.fd }
 
-// ID is the identity that the file had when it was opened.
+// ID returns the identity that the file had when it was opened.
 func (f *File) ID() Identity { return IdentityOf(&f.Stat) }
 
-// ReadAt is of io.ReaderAt.
+// ReadAt implements io.ReaderAt.
 func (f *File) ReadAt(b []byte, off int64) (int, error) {
 	n := 0
 	for n < len(b) {
@@ -129,9 +128,9 @@ func (f *File) ReadAt(b []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// Dates reports whether each later change of the file's content moves its times: a file that is mapped for
-// writing can change without a trace. A lease to read is given only while nobody has the file open to write
-// (fcntl(2)); NFS has no leases, but writes mapped data to the server before it returns the times.
+// Dates reports whether each later change of the content changes the file's times: a file that is mapped for
+// writing can change without a trace. The kernel grants a read lease only while nobody has the file open for
+// writing (fcntl(2)); NFS has no leases, but writes mapped data to the server before it returns the times.
 func (f *File) Dates() bool {
 	_, err := unix.FcntlInt(uintptr(f.fd), unix.F_SETLEASE, unix.F_RDLCK)
 	if err == nil {
@@ -141,8 +140,8 @@ func (f *File) Dates() bool {
 	return err == nil || errors.Is(err, unix.EINVAL) && unix.Fstatfs(f.fd, &fs) == nil && fs.Type == unix.NFS_SUPER_MAGIC
 }
 
-// Unchanged is nil if the file is still what it was when it was opened. All data read before the call then
-// belong to the same content.
+// Unchanged returns nil if the file has not changed since it was opened. All data read before the call then belong
+// to the same content.
 func (f *File) Unchanged() error {
 	var st unix.Stat_t
 	if err := f.r.fstat(f.fd, &st); err != nil {

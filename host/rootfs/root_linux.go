@@ -1,4 +1,4 @@
-// A root filesystem, whose paths are opened without following a symlink out of it.
+// A root filesystem, whose paths are opened without following symlinks out of it.
 
 package rootfs
 
@@ -19,16 +19,16 @@ import (
 	"vfix.dev/vfix/internal/rootpath"
 )
 
-// Root is a root filesystem. Paths in it are slash-separated, relative to it and begin with
-// no slash; "" is the root itself. A real path is one without symlinks.
+// Root is a root filesystem. Paths in it are slash-separated and relative to it, without a leading slash; "" is
+// the root itself. A real path has no symlinks.
 type Root struct {
 	Path string // on this machine, absolute and without symlinks
-	// Bare says that nothing is mounted below the root: it may be walked in a mount of its own (Alone).
+	// Bare reports that no mount is below the root: it may be walked in a mount of its own (Alone).
 	Bare bool
-	// Direct says that others may have its files open: see Stamps.
+	// Direct reports that processes outside of the container may have its files open: see Stamps.
 	Direct bool
 	fd     int // O_PATH
-	// descriptors is /proc/self/fd, O_PATH: what is opened by a mere name is opened to be read there.
+	// descriptors is /proc/self/fd, O_PATH: O_PATH descriptors are opened for reading through it.
 	descriptors int
 	dev         uint64
 	dated       bool        // see Dated
@@ -39,8 +39,7 @@ type Root struct {
 // maxPath is PATH_MAX of linux/limits.h without the final NUL, in bytes.
 const maxPath = 4095
 
-// Open opens a root filesystem. Its own path comes from the engine: symlinks in it are followed as in any
-// other path.
+// Open opens a root filesystem. Its own path comes from the engine, so symlinks in it are followed.
 func Open(name string) (*Root, error) {
 	real, err := filepath.EvalSymlinks(name)
 	if err != nil {
@@ -56,8 +55,8 @@ func Open(name string) (*Root, error) {
 	return Of(fd, real)
 }
 
-// Of is the root filesystem that is open at a descriptor, which the root closes. It need not have a path on
-// this machine; path is its name.
+// Of returns the root filesystem at a descriptor, which Close closes. It may have no path on this machine; path is
+// its name.
 func Of(fd int, path string) (*Root, error) {
 	r := &Root{Path: path, fd: fd, descriptors: -1}
 	var err error
@@ -78,26 +77,26 @@ func Of(fd int, path string) (*Root, error) {
 	return r, nil
 }
 
-// Close ends the use of the root.
+// Close closes the root.
 func (r *Root) Close() {
 	unix.Close(r.fd)
 	unix.Close(r.descriptors)
 }
 
-// Stat is of the root itself.
+// Stat returns the status of the root directory.
 func (r *Root) Stat() (unix.Statx_t, error) {
 	var st unix.Statx_t
 	err := unix.Statx(r.fd, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st)
 	return st, err
 }
 
-// Dated reports whether the root is on a file system that dates each change to a folder's names by the
-// folder's ctime, for certain: one of the usual ones of a disk or of memory.
+// Dated reports whether the root is on a file system that certainly changes a directory's ctime with each change
+// of its names: a usual one on disks or in memory.
 func (r *Root) Dated() bool { return r.dated }
 
-// Alone is the root in a mount that nobody else sees (Linux 5.12, CAP_SYS_ADMIN): without what is mounted below it, which an
-// overlay does not show either. No device can be opened in it, so that a walk opens files at once, whatever takes their
-// place, and reading changes no times.
+// Alone returns the root in a mount of its own (Linux 5.12, CAP_SYS_ADMIN), without the mounts below it, which an
+// overlay does not show either. No device can be opened in it, so a walk opens files directly, whatever replaces
+// them, and reads change no times.
 func (r *Root) Alone() (*Root, error) {
 	tree, err := unix.OpenTree(r.fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
 	if err != nil {
@@ -115,12 +114,12 @@ func (r *Root) Alone() (*Root, error) {
 	return own, err
 }
 
-// Stamps reports whether what is open at a descriptor is on a file system whose kernel dates each change of a file by the
-// ctime: then an identity means one content. On one that is an image (squashfs, ISO 9660), or whose server is a program (FUSE),
-// somebody else chose the times; an overlay also shows the times of such ones.
+// Stamps reports whether the file at a descriptor is on a file system whose kernel records each change of a file
+// in its ctime, so that an identity means one content. On an image (squashfs, ISO 9660), or one whose server is a
+// program (FUSE), anybody may have chosen the times; an overlay also shows the times of such layers.
 //
-// direct says that others may have its files open, and not the container alone: a page of tmpfs is written to without a date
-// that is a buffer of io_uring (IORING_REGISTER_BUFFERS), as long as that lives.
+// direct reports that processes outside of the container may have the files open: io_uring can write without a
+// ctime to a page of tmpfs that is one of its registered buffers (IORING_REGISTER_BUFFERS).
 func Stamps(fd int, direct bool) bool {
 	const zfs, lustre, gpfs, bcachefs = 0x2fc12fc1, 0x0bd00bd0, 0x47504653, 0xca451a4e
 	var fs unix.Statfs_t
@@ -130,11 +129,12 @@ func Stamps(fd int, direct bool) bool {
 	}, int64(fs.Type))
 }
 
-// Stamps is Stamps of the root itself.
+// Stamps is the function Stamps for the root directory.
 func (r *Root) Stamps() bool { return Stamps(r.fd, r.Direct) }
 
-// OnFile reports whether the file system of what is open at a descriptor, of a device, is on a loop device, or on one that is
-// made of such: a partition, btrfs's own devices, those of the device mapper. Anybody may change it who can write to the file.
+// OnFile reports whether the device of a descriptor's file system is a loop device, or is made from one: a
+// partition, the devices of btrfs, those of the device mapper. Everybody who can write to the backing file can
+// change it.
 func OnFile(fd int, device uint64) bool {
 	dirs := []string{fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(device), unix.Minor(device))}
 	var fs unix.Statfs_t
@@ -145,9 +145,9 @@ func OnFile(fd int, device uint64) bool {
 	return unix.Major(device) == loop || len(dirs) == 0 || slices.ContainsFunc(dirs, onFile)
 }
 
-// onFile is OnFile of a block device by its directory of sysfs.
+// onFile is OnFile for a block device, by its directory in sysfs.
 func onFile(dir string) bool {
-	for _, name := range []string{"/loop", "/../loop"} { // of the device, and of the one that a partition is of
+	for _, name := range []string{"/loop", "/../loop"} { // of the device, and of the device that has the partition
 		if _, err := os.Lstat(dir + name); err == nil {
 			return true
 		}
@@ -156,7 +156,7 @@ func onFile(dir string) bool {
 	return slices.ContainsFunc(below, onFile)
 }
 
-// btrfsDevices are the directories of sysfs of the devices that a btrfs is on; nil if they are not known.
+// btrfsDevices returns the sysfs directories of the devices of a btrfs; nil if they are not known.
 func btrfsDevices(fd int) (dirs []string) {
 	const call = 0x8400941f // BTRFS_IOC_FS_INFO (linux/btrfs.h), with the id of the file system at 16
 	info, err := askBtrfs(fd, call)
@@ -168,7 +168,7 @@ func btrfsDevices(fd int) (dirs []string) {
 	return dirs
 }
 
-// askBtrfs makes a call of btrfs for what is open at a descriptor, which may be a mere name.
+// askBtrfs makes an ioctl of btrfs on the file at a descriptor, which may be O_PATH.
 func askBtrfs(fd int, call uintptr) (answer [1024]byte, err error) {
 	f, err := os.Open("/proc/self/fd/" + strconv.Itoa(fd))
 	if err != nil {
@@ -181,8 +181,9 @@ func askBtrfs(fd int, call uintptr) (answer [1024]byte, err error) {
 	return answer, err
 }
 
-// Subvolume is the id of the subvolume of btrfs that what is open at a descriptor is in, "" elsewhere. A snapshot gets the
-// inode numbers and dates of its origin, and may get the device number of a subvolume that is gone: its id is its own.
+// Subvolume returns the ID of the btrfs subvolume with the file at a descriptor, "" on other file systems. A
+// snapshot has the inode numbers and dates of its origin, and may get the device number of a removed subvolume,
+// but its ID is unique.
 func Subvolume(fd int) (string, error) {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil || fs.Type != unix.BTRFS_SUPER_MAGIC {
@@ -193,22 +194,22 @@ func Subvolume(fd int) (string, error) {
 	return fmt.Sprintf("%x", info[uuid:uuid+16]), err
 }
 
-// Subvolume is Subvolume of the root itself.
+// Subvolume is the function Subvolume for the root directory.
 func (r *Root) Subvolume() (string, error) { return Subvolume(r.fd) }
 
-// Within reports whether a file that a walk finds is in the root's own subvolume: others have device numbers of their own.
+// Within reports whether a file of a walk is in the root's own subvolume: others have their own device numbers.
 func (r *Root) Within(device uint64) bool { return device == r.dev }
 
-// OnFile is OnFile of the root itself.
+// OnFile is the function OnFile for the root directory.
 func (r *Root) OnFile() bool { return OnFile(r.fd, r.dev) }
 
-// openReal opens a real path: a symlink anywhere in it is ELOOP or ENOTDIR, never followed. oneFS refuses,
-// with EXDEV, paths in another mount.
+// openReal opens a real path: for a symlink anywhere in it, the error is ELOOP or ENOTDIR. oneFS refuses paths in
+// other mounts, with EXDEV.
 func (r *Root) openReal(name string, flags int, oneFS bool) (int, error) {
 	return r.openAt(r.fd, name, flags, oneFS)
 }
 
-// openAt is openReal from the folder at a descriptor.
+// openAt is openReal relative to the directory at a descriptor.
 func (r *Root) openAt(dir int, name string, flags int, oneFS bool) (int, error) {
 	flags |= unix.O_CLOEXEC | unix.O_NOFOLLOW
 	name = cmp.Or(name, ".")
@@ -221,7 +222,7 @@ func (r *Root) openAt(dir int, name string, flags int, oneFS bool) (int, error) 
 			how.Resolve |= unix.RESOLVE_NO_XDEV
 		}
 		fd, err := retry(func() (int, error) { return unix.Openat2(dir, name, &how) })
-		// EPERM: seccomp filters of before Linux 5.6 answer so.
+		// EPERM: seccomp filters from before Linux 5.6 return it.
 		if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
 			return fd, err
 		}
@@ -230,8 +231,8 @@ func (r *Root) openAt(dir int, name string, flags int, oneFS bool) (int, error) 
 	return r.openStepwise(dir, name, flags, oneFS)
 }
 
-// openStepwise is openAt for kernels before 5.6: one component at a time, each from the
-// descriptor of the last.
+// openStepwise is openAt for kernels before 5.6: it opens one component after the other, each relative to the
+// previous descriptor.
 func (r *Root) openStepwise(dir int, name string, flags int, oneFS bool) (int, error) {
 	parts := strings.Split(name, "/")
 	at := dir
@@ -266,7 +267,7 @@ func (r *Root) openStepwise(dir int, name string, flags int, oneFS bool) (int, e
 	return at, nil
 }
 
-// sameMount is EXDEV for what is in another mount than the root.
+// sameMount returns EXDEV for a file in another mount than the root.
 func (r *Root) sameMount(fd int) error {
 	is, err := MountOf(fd)
 	own, oerr := MountOf(r.fd)
@@ -288,10 +289,11 @@ func retry(open func() (int, error)) (int, error) {
 	}
 }
 
-// Resolve is rootpath.Resolve in the root: where something is, or would be made.
+// Resolve is rootpath.Resolve in the root: it returns the real path of a file, or the path at which it would be
+// created.
 func (r *Root) Resolve(name string) (string, error) { return rootpath.Resolve(name, r.readlink) }
 
-// readlink reads the symlink at a path whose folder is real.
+// readlink reads the symlink at a path whose directory is real.
 func (r *Root) readlink(name string) (string, error) {
 	fd, err := r.openReal(name, unix.O_PATH, false)
 	if err != nil {
@@ -313,15 +315,15 @@ func (r *Root) readlink(name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// Folder opens the folder at a real path, for the *at system calls; the caller closes it.
+// Folder opens the directory at a real path, for the *at system calls; the caller closes it.
 func (r *Root) Folder(name string) (int, error) {
 	return r.openReal(name, unix.O_RDONLY|unix.O_DIRECTORY, false)
 }
 
-// Name opens what is at a real path as a mere name (O_PATH); the caller closes it.
+// Name opens a real path with O_PATH; the caller closes it.
 func (r *Root) Name(name string) (int, error) { return r.openReal(name, unix.O_PATH, false) }
 
-// MountOf is the number in mountinfo of the mount of an open descriptor.
+// MountOf returns the ID in mountinfo of the mount of an open descriptor.
 func MountOf(fd int) (int, error) {
 	id, err := Fdinfo("/proc/self/fdinfo/"+strconv.Itoa(fd), "mnt_id")
 	if err != nil {
@@ -330,7 +332,7 @@ func MountOf(fd int) (int, error) {
 	return strconv.Atoi(id)
 }
 
-// Fdinfo is a field of the kernel's information about a descriptor (proc_pid_fdinfo(5)).
+// Fdinfo returns a field of the kernel's information about a descriptor (proc_pid_fdinfo(5)).
 func Fdinfo(file, member string) (string, error) {
 	b, err := os.ReadFile(file)
 	_, text, ok := strings.Cut("\n"+string(b), "\n"+member+":")

@@ -11,19 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Entry is a name of a regular file found by a walk. It is valid only during the visit, except for the result
-// of Name.
+// Entry is a name of a regular file. It is valid only during the visit, except for the result of Name.
 type Entry struct {
 	Base   []byte // the last part of the name
 	Stat   unix.Stat_t
 	folder []byte
 	r      *Root
-	at     int   // the folder
-	file   *File // open already, in a root's own mount: opened, until somebody takes it
+	at     int   // the directory
+	file   *File // opened already, in a root's own mount: until somebody takes it
 	opened File
 }
 
-// Open is Root.OpenFile of the file; the caller closes what it returns.
+// Open opens the file as Root.OpenFile does; the caller closes it.
 func (e *Entry) Open() (*File, error) {
 	if f := e.file; f != nil {
 		e.file = nil
@@ -34,39 +33,38 @@ func (e *Entry) Open() (*File, error) {
 	})
 }
 
-// Name is the real path.
+// Name returns the real path.
 func (e *Entry) Name() string { return join(e.folder, e.Base) }
 
-// Visitor gets the findings of a walk, or of one of several walkers.
+// Visitor gets the files of a walk, or those of one of several walkers.
 type Visitor struct {
 	// File is called for each name of a regular file. Errors end the walk.
 	File func(e *Entry) error
-	// Passed is called for each folder that cannot be read.
+	// Passed is called for each directory that cannot be read.
 	Passed func(name string, err error)
-	// Seen, if not nil, is called for each name of a file or folder first. Errors end the walk.
+	// Seen, if not nil, is called first, for each name of a file or directory. Errors end the walk.
 	Seen func() error
-	// Opened, if not nil, is called for each folder that is read, open for reading.
+	// Opened, if not nil, is called for each directory that is read, open for reading.
 	Opened func(fd int)
-	// Known, if not nil, returns what Read got for the same folder, if that is still valid: its names are
-	// then not read again. nil is for one that must be read.
+	// Known, if not nil, returns what Read got for the same directory, if that is still valid: its names are then
+	// not read again. It returns nil for a directory that must be read.
 	Known func(st *unix.Stat_t) []byte
-	// Read, if not nil, gets the names in a folder that was read to its end, as it was before: the type
-	// (DT_REG, …), the name, a NUL, of each. Folders with too many names are left out.
+	// Read, if not nil, gets the names in a directory that was read to its end, with its status before: the type
+	// (DT_REG, …), the name and a NUL, of each. It is not called for directories with too many names.
 	Read func(st *unix.Stat_t, names []byte)
 }
 
-// maxKept is how many bytes of a folder's names Read gets at most.
+// maxKept is the maximum size of a directory's names for Read, in bytes.
 const maxKept = 256 << 10
 
-// Walk visits the regular files of the root, each by its real path. Symlinks are not followed:
-// their targets are visited at their own places. Other mounts below the root are not entered.
+// Walk visits the regular files of the root, each by its real path. It does not follow symlinks, whose targets it
+// visits at their own paths, and does not enter other mounts below the root.
 //
-// Where the root has more than a few names, up to walkers go through it in parallel: start is called
-// for the visitor of each, never twice at a time. With one walker the order is the same while no folder
-// changes.
+// If the root has more than a few names, up to walkers walk it in parallel: start is called for the visitor of
+// each, never twice at a time. With one walker the order is the same as long as no directory changes.
 //
-// A walker descends by descriptors, one for each level, and keeps one part of each folder's names: its memory
-// grows with the depth, not with the number of folders.
+// A walker keeps one descriptor and one part of the names for each level: its memory grows with the depth, not
+// with the number of directories.
 func (r *Root) Walk(walkers int, start func() Visitor) error {
 	g := &group{r: r, start: start, left: walkers - 1, tasks: make(chan task, max(walkers, 1))}
 	g.open.Store(1)
@@ -81,34 +79,34 @@ func (r *Root) Walk(walkers int, start func() Visitor) error {
 	return g.err
 }
 
-// direntBuffer is how much of a folder getdents64 returns at once, in bytes.
+// direntBuffer is how much of a directory getdents64 returns at once, in bytes.
 const direntBuffer = 32 << 10
 
 type walker struct {
 	*group
 	v      Visitor
-	path   []byte // of the folder that is being visited
+	path   []byte // of the current directory
 	levels []level
 	buf    []byte
 	now    Entry
-	seen   int // names, of the first walker, until there are others
+	seen   int // names, of the first walker, until other walkers are started
 }
 
-// level is a folder that is open.
+// level is an open directory.
 type level struct {
 	fd    int
 	path  int    // length of its path
-	names []byte // of folders in it, each ended by a NUL, as far as it was read
+	names []byte // of its subdirectories, each ended by a NUL, as far as they were read
 	next  int    // into names: the first that was not entered yet
 	end   bool   // it was read to its end
 	begun bool
 	read  bool // whole, from the disk
-	fixed bool // its names change with its times alone
+	fixed bool // its names do not change without its times
 	st    unix.Stat_t
 	kept  []byte // for Read
 }
 
-// how folders are opened: one that may be known is read by another descriptor.
+// how returns the flags to open a directory: one that may be known gets another descriptor for reading.
 func (w *walker) how() int {
 	if w.v.Known != nil && !w.r.alone {
 		return unix.O_PATH | unix.O_DIRECTORY
@@ -116,7 +114,7 @@ func (w *walker) how() int {
 	return unix.O_RDONLY | unix.O_DIRECTORY
 }
 
-// subtree visits everything in and below a folder, and closes it.
+// subtree visits everything in and below a directory, and closes it.
 func (w *walker) subtree(t task) (err error) {
 	w.path = append(w.path[:0], t.path...)
 	w.levels = w.levels[:0]
@@ -155,7 +153,7 @@ func (w *walker) subtree(t task) (err error) {
 	return nil
 }
 
-// push makes the folder at w.path the lowest level, with the memory for names that the last one there had.
+// push makes the directory at w.path the lowest level; it reuses the memory for names of the previous one there.
 func (w *walker) push(fd int) {
 	n := len(w.levels)
 	if n == cap(w.levels) {
@@ -165,7 +163,7 @@ func (w *walker) push(fd int) {
 	w.levels[n] = level{fd: fd, path: len(w.path), names: w.levels[n].names[:0], kept: w.levels[n].kept[:0]}
 }
 
-// begin reads a folder that is known, or its first part.
+// begin reads a known directory, or the first part of another.
 func (w *walker) begin(l *level) error {
 	if w.v.Known == nil {
 		return w.fresh(l)
@@ -204,12 +202,12 @@ func (w *walker) begin(l *level) error {
 	return nil
 }
 
-// fresh reads the first part of a folder.
+// fresh reads the first part of a directory.
 func (w *walker) fresh(l *level) error {
 	if w.v.Opened != nil {
 		w.v.Opened(l.fd)
 	}
-	if w.v.Read != nil { // an encrypted folder has other names with its key and without (fscrypt.rst)
+	if w.v.Read != nil { // an encrypted directory has other names without its key (fscrypt.rst)
 		var st unix.Statx_t
 		err := unix.Statx(l.fd, "", unix.AT_EMPTY_PATH, unix.STATX_TYPE, &st)
 		l.fixed = err != nil || st.Attributes&unix.STATX_ATTR_ENCRYPTED == 0
@@ -217,7 +215,7 @@ func (w *walker) fresh(l *level) error {
 	return w.read(l)
 }
 
-// read reads a part of a folder.
+// read reads a part of a directory.
 func (w *walker) read(l *level) error {
 	n, err := w.r.getdents(l.fd, w.buf)
 	switch {
@@ -235,7 +233,7 @@ func (w *walker) read(l *level) error {
 	return w.entries(l, w.buf[:n])
 }
 
-// unread says that a folder cannot be read; without the root there is nothing.
+// unread reports that a directory cannot be read; for the root, it returns an error.
 func (w *walker) unread(l *level, err error) error {
 	if l.path == 0 {
 		return fmt.Errorf("%s: %w", w.r.Path, err)
@@ -244,7 +242,7 @@ func (w *walker) unread(l *level, err error) error {
 	return nil
 }
 
-// enter opens the next folder of a level, whose path is w.path then; -1 for none.
+// enter opens the next directory of a level and sets w.path to its path; -1 for none.
 func (w *walker) enter(l *level) int {
 	name := l.names[l.next:]
 	name = name[:bytes.IndexByte(name, 0)]
@@ -265,7 +263,7 @@ func (w *walker) enter(l *level) int {
 	return fd
 }
 
-// folder opens a folder by its name, which ends in a NUL. No other mount is in a root's own.
+// folder opens a directory by its NUL-terminated name. A root's own mount has no other mounts in it.
 func (w *walker) folder(in int, name []byte) (int, error) {
 	if w.r.alone {
 		return retry(func() (int, error) { return w.r.openat(in, name, w.how()|unix.O_NOFOLLOW|unix.O_CLOEXEC) })
@@ -281,7 +279,7 @@ const (
 	direntName   = 19
 )
 
-// entries goes through what getdents64 returned for a folder.
+// entries visits the names that getdents64 returned for a directory.
 func (w *walker) entries(l *level, b []byte) error {
 	for len(b) > direntName {
 		n := int(binary.NativeEndian.Uint16(b[direntReclen:]))
@@ -309,7 +307,7 @@ func (w *walker) entries(l *level, b []byte) error {
 	return nil
 }
 
-// one counts a name, which ends in a NUL, and looks at it.
+// one counts and visits a NUL-terminated name.
 func (w *walker) one(l *level, typ byte, raw []byte) (err error) {
 	w.seen++
 	if w.v.Seen != nil {
@@ -321,12 +319,12 @@ func (w *walker) one(l *level, typ byte, raw []byte) (err error) {
 	return err
 }
 
-// entry looks at one name, which ends in a NUL.
+// entry visits one NUL-terminated name.
 func (w *walker) entry(fd int, raw []byte, typ byte, below []byte) ([]byte, error) {
 	e := &w.now
 	e.r, e.at, e.folder, e.Base = w.r, fd, w.path, raw[:len(raw)-1]
 	if len(w.r.Path)+len(w.path)+len(raw)+1 > maxPath {
-		const shown = 60 // bytes of a name that nobody can read whole
+		const shown = 60 // bytes of a name in a message
 		name := e.Name()
 		w.v.Passed(name[:min(len(name), shown)]+"…", unix.ENAMETOOLONG)
 		return below, nil
@@ -335,7 +333,7 @@ func (w *walker) entry(fd int, raw []byte, typ byte, below []byte) ([]byte, erro
 		return append(below, raw...), nil
 	}
 	if err := e.look(raw, typ); err != nil {
-		if !errors.Is(err, unix.ENOENT) { // gone since
+		if !errors.Is(err, unix.ENOENT) { // removed since
 			w.v.Passed(e.Name(), err)
 		}
 		return below, nil
@@ -350,8 +348,8 @@ func (w *walker) entry(fd int, raw []byte, typ byte, below []byte) ([]byte, erro
 	return below, nil
 }
 
-// look finds out what a name is. In a root's own mount most files will be read: they are opened at once. A
-// file that cannot be opened in this way has changed since, or is treated like any other.
+// look determines the type of a name. In a root's own mount most files will be read, so it opens them directly. A
+// file that cannot be opened so has changed since, or is treated like any other.
 func (e *Entry) look(name []byte, typ byte) error {
 	if e.r.alone && typ == unix.DT_REG {
 		const how = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_NOFOLLOW | unix.O_CLOEXEC

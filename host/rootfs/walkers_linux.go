@@ -1,4 +1,4 @@
-// Several walkers in parallel: how one gives another a part of the remaining work.
+// Several walkers in parallel: how one passes a part of the remaining work to another.
 
 package rootfs
 
@@ -7,25 +7,25 @@ import (
 	"sync/atomic"
 )
 
-// few is how many names one walker goes through before there is a second.
+// few is the number of names after which a walk starts a second walker.
 const few = 256
 
-// group is the walkers of one walk. An idle walker gets, from a busy one, the topmost folder that has not
-// been entered yet.
+// group has the walkers of one walk. An idle walker gets the topmost directory that a busy one has not entered
+// yet.
 type group struct {
 	r       *Root
 	start   func() Visitor
 	left    int // how many walkers may still be started, by the first one
 	running sync.WaitGroup
 	tasks   chan task    // closed when no subtree is left
-	open    atomic.Int64 // subtrees that are not done
-	idle    atomic.Int64 // walkers that wait for one
+	open    atomic.Int64 // unfinished subtrees
+	idle    atomic.Int64 // walkers without a subtree
 	stop    atomic.Bool  // after an error
 	once    sync.Once
 	err     error
 }
 
-// task is a folder, open, and its path.
+// task is an open directory, and its path.
 type task struct {
 	fd   int
 	path string
@@ -46,7 +46,7 @@ func (g *group) walker() *walker {
 	return &walker{group: g, v: g.start(), buf: make([]byte, direntBuffer)}
 }
 
-// others takes folders that other walkers give away until none is left.
+// others visits the directories that other walkers pass on until none is left.
 func (w *walker) others() {
 	for {
 		w.idle.Add(1)
@@ -58,9 +58,9 @@ func (w *walker) others() {
 	}
 }
 
-// share gives a folder to an idle walker.
+// share passes a directory to an idle walker.
 func (w *walker) share() {
-	if w.left > 0 && w.seen > few { // the first walker: the others are started with none left
+	if w.left > 0 && w.seen > few { // only the first walker starts others
 		n := w.left
 		w.left = 0
 		for range n {

@@ -1,6 +1,6 @@
-// Counters of all starts in Prometheus' text format, for the textfile collector of node_exporter. The
-// file is the state: each start reads it, adds itself, and renames a new one into place, under a lock
-// of the folder. If the file is missing or invalid, the counters start at 0, as counters may.
+// Counters of all starts in Prometheus' text format, for the textfile collector of node_exporter. The file is the
+// state: each start reads it, adds itself, and renames a new one into place, under a lock of the directory. If the
+// file is missing or invalid, the counters start at 0, which Prometheus allows.
 
 package starts
 
@@ -17,8 +17,8 @@ import (
 	"vfix.dev/vfix/internal/nodefile"
 )
 
-// buckets are the upper bounds of the histogram, in seconds: a warm start takes some milliseconds, a
-// cold one of a large image some seconds.
+// buckets are the upper bounds of the histogram, in seconds: a warm start takes a few milliseconds, a cold one of
+// a large image a few seconds.
 var buckets = []float64{0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60}
 
 // family is one metric.
@@ -27,9 +27,9 @@ type family struct {
 	series           []series
 }
 
-// series is one line of a metric: the amount that a start adds to it, or the new value of a gauge.
+// series is one line of a metric: the increment by a start, or the new value of a gauge.
 type series struct {
-	name  string // with the labels
+	name  string // with its labels
 	add   func(*Record) float64
 	gauge bool
 }
@@ -87,12 +87,12 @@ func when(is func(*Record) bool) func(*Record) float64 {
 	}
 }
 
-// maxMetrics bounds what is read of the file, in bytes.
+// maxMetrics is how much of the file is read, in bytes.
 const maxMetrics = 64 << 10
 
 // count adds a start to the counters in a file.
 func count(path string, r *Record) error {
-	const patience = time.Second // for the others that start containers now
+	const patience = time.Second // for other containers that start now
 	unlock, err := nodefile.Lock(filepath.Dir(path), patience)
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func count(path string, r *Record) error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp") // the collector reads *.prom
+	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp") // the collector reads only *.prom
 	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -117,7 +117,7 @@ func count(path string, r *Record) error {
 	return os.Rename(temp, path)
 }
 
-// counted is the text of the counters after a start.
+// counted returns the text of the counters after a start.
 func counted(old []byte, r *Record) []byte {
 	was := map[string]float64{}
 	for line := range strings.Lines(string(old)) {

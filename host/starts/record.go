@@ -1,12 +1,11 @@
 // The record of one start, and its form as a line.
 
-// Package starts remembers what vfix-runtime did at the start of each container: one line of JSON in
-// a file or in the journal (record, write), counters for Prometheus in another file (metrics), and
-// the summary of them that an operator asks for (status).
+// Package starts records what vfix-runtime did at the start of each container: one line of JSON in a file or in
+// the journal (record, write), counters for Prometheus in another file (metrics), and a summary of the records for
+// operators (status).
 //
-// All of it is for people and never a reason to keep a container from starting: nothing is waited
-// for, a file is opened for each start and written to once, and what cannot be written is one line in
-// the runtime's log.
+// Records never keep a container from starting and are never waited for: each start opens a file and writes to it
+// once, and a record that cannot be written is one line in the runtime's log.
 package starts
 
 import (
@@ -16,7 +15,7 @@ import (
 	"time"
 )
 
-// Where records go, beside a file.
+// The destinations of records besides a file.
 const (
 	Journal = "journald"
 	None    = "none"
@@ -25,25 +24,26 @@ const (
 // identifier is the SYSLOG_IDENTIFIER of our entries in the journal.
 const identifier = "vfix-runtime"
 
-// Outcome is how a start ended, as far as vfix-runtime has to do with it.
+// Outcome is the result of vfix-runtime's part of a start.
 type Outcome string
 
 // The outcomes. With Refused and NotStarted the container does not start.
 const (
-	Patched   Outcome = "patched"   // all that had to be
-	Clean     Outcome = "clean"     // nothing had to be patched
-	Partial   Outcome = "partial"   // started, with a file that was not examined or a call site that stays
-	Unpatched Outcome = "unpatched" // an error: started as it is
+	Patched   Outcome = "patched"   // all files that needed it
+	Clean     Outcome = "clean"     // no file needed a patch
+	Partial   Outcome = "partial"   // started, with a file that was not examined or a call site that remains
+	Unpatched Outcome = "unpatched" // an error: started without changes
 	Refused   Outcome = "refused"   // not started: fail-closed, or the runtime could not be executed
 	Disabled  Outcome = "disabled"  // by an annotation or opt_in
-	// NotStarted is written before the runtime is executed, and replaced by the outcome when that has made the container.
+	// NotStarted is recorded before the runtime is executed, and replaced by the outcome when it has created the
+	// container.
 	NotStarted Outcome = "not started"
 )
 
-// Outcomes are all, in the order of tables.
+// Outcomes are all outcomes, in the order of tables.
 var Outcomes = []Outcome{Patched, Clean, Partial, Unpatched, Refused, Disabled, NotStarted}
 
-// UnmarshalText takes the words above alone: no reader has to guess what another one means.
+// UnmarshalText accepts only the outcomes above, so that readers need not interpret others.
 func (o *Outcome) UnmarshalText(text []byte) error {
 	if *o = Outcome(text); !slices.Contains(Outcomes, *o) {
 		return fmt.Errorf("outcome %q: not known", text)
@@ -51,8 +51,8 @@ func (o *Outcome) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Settle decides how a start ended: err is why nothing could be done, closed that the policy keeps a container
-// with anything left from starting. Only what starts with its copies has patched files.
+// Settle sets the outcome of a start: err is why nothing could be done; with closed, the policy keeps a container
+// with any problem from starting. Only a container that starts with its copies has patched files.
 func (r *Record) Settle(err error, closed bool) {
 	switch {
 	case err != nil:
@@ -76,60 +76,60 @@ func (r *Record) Settle(err error, closed bool) {
 	}
 }
 
-// Correct says of a start that it did not happen: o is NotStarted or Refused.
+// Correct returns the record of a start that did not happen; o is NotStarted or Refused.
 func (r Record) Correct(o Outcome, reason string) *Record {
 	r.Outcome, r.Reason, r.Files = o, clip(reason), []File{}
 	return &r
 }
 
-// Record is one start.
+// Record is the record of one start.
 type Record struct {
 	Schema int       `json:"schema"` // 1
 	Time   time.Time `json:"time"`   // of its end
 	Vfix   string    `json:"vfix"`   // version
-	// Start is the same in the line of NotStarted and the one that replaces it; "" if there is one line.
+	// Start is equal in the line of NotStarted and in the line that replaces it; "" if there is one line.
 	Start     string `json:"start,omitempty"`
 	Container string `json:"container"`
-	// Image is the image's name where the engine says it in an annotation, Caller the program that
-	// called vfix-runtime, Runtime the real runtime.
+	// Image is the image's name if an annotation of the engine has it, Caller the program that called
+	// vfix-runtime, Runtime the real runtime.
 	Image   string `json:"image,omitempty"`
 	Caller  string `json:"caller,omitempty"`
 	Runtime string `json:"runtime"`
 	Bundle  string `json:"bundle"`
-	// Root is the root filesystem, Layers the folders of an overlay, the uppermost first.
+	// Root is the root filesystem, Layers the directories of an overlay, uppermost first.
 	Root    string   `json:"root,omitempty"`
 	Layers  []string `json:"layers,omitempty"`
 	Outcome Outcome  `json:"outcome"`
 	Reason  string   `json:"reason,omitempty"` // of Unpatched, Refused and NotStarted
 	Policy  Policy   `json:"policy"`
-	// CacheHit says that nothing had to be examined or made: all was in the cache.
+	// CacheHit reports that nothing had to be examined or made: all was in the cache.
 	CacheHit bool      `json:"cache_hit"`
-	Examined int       `json:"examined"` // files that no index knew
+	Examined int       `json:"examined"` // files that were in no index
 	Files    []File    `json:"files"`    // that were patched
 	Problems []Problem `json:"problems"`
-	// SitesLeft is how many live or unknown call sites stay.
+	// SitesLeft is the number of live or unknown call sites that remain.
 	SitesLeft int `json:"sites_left"`
-	// Omitted is how many entries the lists above lack, for the line would be too long.
+	// Omitted is the number of entries omitted from the lists above because the line would be too long.
 	Omitted  int      `json:"omitted,omitempty"`
 	Seconds  Seconds  `json:"seconds"`
-	Confined []string `json:"confined,omitempty"` // what confined the process that examined files
+	Confined []string `json:"confined,omitempty"` // the restrictions of the process that examined files
 }
 
-// Source is where the configuration of a start came from.
+// Source is the origin of a start's configuration.
 type Source string
 
-// The sources. The last two are in force where the file is missing or wrong.
+// The sources. The last two are in force if the file is missing or invalid.
 const (
 	FromFile      Source = "file"
-	Defaults      Source = "defaults" // no file, and none before
+	Defaults      Source = "defaults" // no file, now or before
 	LastGood      Source = "last-good"
-	ClosedDefault Source = "closed" // fail_closed, for no last good one is known
+	ClosedDefault Source = "closed" // fail_closed, as no last good configuration is known
 )
 
-// Sources are all, in the order of tables.
+// Sources are all sources, in the order of tables.
 var Sources = []Source{FromFile, Defaults, LastGood, ClosedDefault}
 
-// Policy is what the node's configuration and the annotations came to.
+// Policy is the combined result of the node's configuration and the annotations.
 type Policy struct {
 	Source     Source `json:"source"`
 	FailClosed bool   `json:"fail_closed"`
@@ -139,16 +139,16 @@ type Policy struct {
 	Fix string `json:"fix,omitempty"`
 }
 
-// File is one that was patched, with the SHA-256 of the original and of the copy, in hex.
+// File is a patched file, with the SHA-256 of the original and of the copy, in hex.
 type File struct {
 	Path   string `json:"path"`
 	Before string `json:"before"`
 	After  string `json:"after"`
 	Sites  int    `json:"sites"`
-	Fix    string `json:"fix,omitempty"` // that it has beyond calls of the page
+	Fix    string `json:"fix,omitempty"` // its fixes beyond calls of the page
 }
 
-// Problem is what was not done about a file, and why.
+// Problem is a change to a file that was not made, and why.
 type Problem struct {
 	Path   string `json:"path,omitempty"` // in the container
 	Reason string `json:"reason"`
@@ -161,20 +161,20 @@ func (p Problem) String() string {
 	return p.Path + ": " + p.Reason
 }
 
-// Seconds is the time that the stages took.
+// Seconds are the durations of the stages.
 type Seconds struct {
 	Look  float64 `json:"look"`  // finding the files to patch
-	Patch float64 `json:"patch"` // making or fetching the copies, and putting them in place
-	Total float64 `json:"total"` // all that vfix-runtime did before the real runtime
+	Patch float64 `json:"patch"` // making or getting the copies, and putting them in place
+	Total float64 `json:"total"` // everything before the execution of the real runtime
 }
 
-// maxLine bounds the line of a record, in bytes; maxText one text of it.
+// maxLine is the maximum length of a record's line, in bytes; maxText that of one text in it.
 const (
 	maxLine = 32 << 10
 	maxText = 1 << 10
 )
 
-// line is the record as one line: what does not fit is left out, the longest list first.
+// line returns the record as one line: if it is too long, entries are omitted, from the longest list first.
 func (r Record) line() ([]byte, error) {
 	r.Schema = 1
 	r.Reason = clip(r.Reason)
@@ -184,7 +184,7 @@ func (r Record) line() ([]byte, error) {
 			return append(b, '\n'), err
 		}
 		switch longest := max(len(r.Files), len(r.Problems), len(r.Layers)); {
-		case longest == 0: // texts that no engine gives
+		case longest == 0: // only texts that no engine gives
 			return json.Marshal(Record{Schema: r.Schema, Time: r.Time, Outcome: r.Outcome, Policy: r.Policy, Seconds: r.Seconds, Omitted: r.Omitted})
 		case longest == len(r.Files):
 			r.Files, r.Omitted = r.Files[:longest/2], r.Omitted+longest-longest/2
@@ -198,7 +198,7 @@ func (r Record) line() ([]byte, error) {
 
 func clip(s string) string { return s[:min(len(s), maxText)] }
 
-// Add notes what was not done about a file.
+// Add adds a problem with a file.
 func (r *Record) Add(path, reason string) {
 	r.Problems = append(r.Problems, Problem{Path: path, Reason: clip(reason)})
 }

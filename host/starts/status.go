@@ -1,4 +1,4 @@
-// The reports for operators: the last starts, and a summary of those that are remembered.
+// The reports for operators: the last starts, and a summary of the recorded ones.
 
 package starts
 
@@ -18,30 +18,30 @@ import (
 	"time"
 )
 
-// Status is what is remembered.
+// Status has the recorded starts.
 type Status struct {
 	From    string // the file, or Journal
 	Last    []Record
 	Summary Summary
-	open    map[string]bool // by Start: of which the line of NotStarted is the last
+	open    map[string]bool // values of Start whose last line is NotStarted
 }
 
-// Summary is of all starts that are remembered.
+// Summary summarizes all recorded starts.
 type Summary struct {
 	Starts   int
 	Since    time.Time // the oldest
 	Outcomes map[Outcome]int
-	// CacheHits is how many of Looked starts, those that were not disabled, found all in the cache.
+	// Looked is the number of starts that were not disabled; CacheHits of them found all in the cache.
 	CacheHits, Looked int
 	Files, SitesLeft  int
-	// Median and Longest are seconds that vfix-runtime took.
+	// Median and Longest are durations of vfix-runtime, in seconds.
 	Median, Longest float64
-	// Damaged is how many lines are not records.
+	// Damaged is the number of lines that are not records.
 	Damaged int
 }
 
-// Read reads the records of a file (and of FILE.1), or of the journal. last is how many are
-// returned whole.
+// Read reads the records of a file (and of FILE.1), or of the journal. It returns a summary and the last records
+// in full.
 func Read(from string, last int) (*Status, error) {
 	s := &Status{From: from, Summary: Summary{Outcomes: map[Outcome]int{}}, open: map[string]bool{}}
 	var all []float64
@@ -80,7 +80,7 @@ func Read(from string, last int) (*Status, error) {
 	return s, nil
 }
 
-// read reads the lines of one file. One that is cut off, by a full disk, is counted.
+// read reads the lines of one file. A line that a full disk truncated counts as damaged.
 func (s *Status) read(r io.Reader, last int, seconds *[]float64) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, maxLine), 2*maxLine)
@@ -126,8 +126,8 @@ func (s *Summary) add(r *Record) {
 	}
 }
 
-// Find returns the last start of a container among the latest of a file, nil for none. Entries of a journal are not
-// searched.
+// Find returns the last start of a container among the latest records of a file, nil for none. It does not search
+// the journal.
 func Find(from, container string) (*Record, error) {
 	if from == None || from == Journal {
 		return nil, fmt.Errorf("starts are recorded in %s", from)
@@ -156,8 +156,8 @@ func Find(from, container string) (*Record, error) {
 	return nil, nil
 }
 
-// Why is why a start did not do everything: the reason, or the first problems and how many more there are; ""
-// in that place.
+// Why returns the reason why a start is incomplete, or the first problems and the number of others; "" for a
+// complete start.
 func (r *Record) Why() string {
 	if r.Reason != "" {
 		return r.Reason

@@ -1,6 +1,6 @@
-// Writing a record: one write(2) to a file that is opened for it, or one datagram to the journal.
-// coreos/go-systemd would do the latter as well; no value here has a line break, and then the
-// protocol is NAME=VALUE lines (systemd, docs/JOURNAL_NATIVE_PROTOCOL.md).
+// Writing a record: one write(2) to a file that is opened for it, or one datagram to the journal. This replaces
+// coreos/go-systemd: no value here has a line break, so the protocol is NAME=VALUE lines (systemd,
+// docs/JOURNAL_NATIVE_PROTOCOL.md).
 
 package starts
 
@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// journalSocket is where journald listens.
+// journalSocket is the socket of journald.
 var journalSocket = "/run/systemd/journal/socket"
 
-// maxFile is how large the file of records grows, in bytes, before it becomes FILE.1: two of them
-// are the most that is kept, whether or not something else rotates them.
+// maxFile is the size at which the file of records is renamed to FILE.1, in bytes: at most two of them are kept,
+// even if nothing else rotates them.
 var maxFile int64 = 16 << 20
 
 const (
@@ -25,13 +25,13 @@ const (
 	fileMode = 0o640
 )
 
-// Log is where starts are remembered.
+// Log is the destination of records.
 type Log struct {
 	Record  string // an absolute path, Journal, or None
 	Metrics string // an absolute path, "" for none
 }
 
-// Add remembers one start.
+// Add records one start.
 func (l Log) Add(r *Record) error {
 	var errs []error
 	if l.Record != None && l.Record != "" {
@@ -64,7 +64,7 @@ func (l Log) record(r *Record) error {
 	return err
 }
 
-// open opens the file of records to append to. Anything but a regular file is not waited for.
+// open opens the file of records for appending. It does not wait for a file that is not regular.
 func open(path string) (*os.File, error) {
 	const flags = os.O_WRONLY | os.O_APPEND | os.O_CREATE | unix.O_NONBLOCK | unix.O_NOFOLLOW
 	f, err := os.OpenFile(path, flags, fileMode)
@@ -92,7 +92,7 @@ func open(path string) (*os.File, error) {
 	return os.OpenFile(path, flags, fileMode)
 }
 
-// rotate makes the file FILE.1, if nobody else just has.
+// rotate renames the file to FILE.1, unless another process just has.
 func rotate(f *os.File, is os.FileInfo, path string) bool {
 	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return false

@@ -1,7 +1,7 @@
-// A lease keeps the copies that a start uses until the real runtime has mounted them, however
-// long that takes: a file of their keys, locked by a descriptor that the real runtime inherits
-// when it is executed. The kernel lets go of it when that process ends. The descriptor can only
-// be read, and is of a regular file, so nothing is lost if a runtime hands it on to a container.
+// A lease keeps the copies that a start uses until the real runtime has mounted them, however long that takes. It
+// is a file of their keys, locked by a descriptor that the real runtime inherits. The kernel releases the lock
+// when that process ends. The descriptor is read-only and of a regular file, so a runtime may even pass it on to a
+// container.
 
 package store
 
@@ -15,19 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lease is one that is held.
+// lease is a held lease.
 type lease struct {
 	path string
 	fd   int // locked, and inherited
 	keys *os.File
-	// copies is how many there are in its folder (Private).
+	// copies is the number of copies in its directory (Private).
 	copies int
 }
 
-// Lease begins a lease: what Get and Put return from here on stays until Release, or until
-// the process ends and whatever it has executed.
+// Lease begins a lease: copies that Get and Put return from then on stay until Release, or until this process and
+// the programs that it executed end.
 func (s *Store) Lease() error {
-	if _, err := s.leased(); err != nil { // what others have left
+	if _, err := s.leased(); err != nil { // removes abandoned leases
 		return err
 	}
 	fd, path, err := s.create(leaseDir, unix.O_RDONLY) // without O_CLOEXEC
@@ -54,12 +54,12 @@ func (s *Store) Release() {
 	}
 }
 
-// privateOf is the folder with the copies of a lease's start.
+// privateOf returns the directory with the private copies of a lease's start.
 func (s *Store) privateOf(lease string) string {
 	return filepath.Join(s.Dir, privateCopies, filepath.Base(lease))
 }
 
-// keep notes that a key is used, before anybody can look whether it is.
+// keep adds a key to the lease before the caller uses the copy.
 func (s *Store) keep(key string) error {
 	if s.lease == nil {
 		return nil
@@ -68,8 +68,7 @@ func (s *Store) keep(key string) error {
 	return err
 }
 
-// leased returns the keys that leases hold, and removes leases that nobody has any more with
-// the copies of their starts.
+// leased returns the keys of all leases, and removes abandoned leases with the copies of their starts.
 func (s *Store) leased() (map[string]bool, error) {
 	dir := filepath.Join(s.Dir, leaseDir)
 	entries, err := os.ReadDir(dir)

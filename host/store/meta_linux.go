@@ -1,4 +1,4 @@
-// The metadata that a copy has of its original, and the key that names a copy.
+// The metadata that a copy takes from its original, and the key of a copy.
 
 package store
 
@@ -20,7 +20,7 @@ import (
 	"vfix.dev/vfix/internal/xattrs"
 )
 
-// Meta is what a copy has of its original beside the content.
+// Meta is the metadata of a copy, which is that of its original.
 type Meta struct {
 	UID, GID     uint32
 	Mode         uint32 // permissions, also setuid and setgid
@@ -28,20 +28,20 @@ type Meta struct {
 	Xattrs       map[string]string
 }
 
-// SELinux: a container may read, execute and map what has SharedLabel, whatever its own categories are
+// SELinux: a container may read, execute and map files with SharedLabel, whatever its own categories are
 // (container-selinux, container_ro_file_t).
 const (
 	LabelXattr  = "security.selinux"
 	SharedLabel = "system_u:object_r:container_ro_file_t:s0"
 )
 
-// SELinux reports whether it is on: then its file system is mounted.
+// SELinux reports whether SELinux is enabled: then its file system is mounted.
 func SELinux() bool {
 	_, err := os.Stat("/sys/fs/selinux/enforce")
 	return err == nil
 }
 
-// ReadMeta reads the metadata of an open file, without its marks: a copy has another content.
+// ReadMeta reads the metadata of an open file, without vfix's marks, which are about the original's content.
 func ReadMeta(fd int) (Meta, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -73,7 +73,7 @@ func ReadMeta(fd int) (Meta, error) {
 	return m, nil
 }
 
-// Label is the SELinux label, "" for none.
+// Label returns the SELinux label, "" for none.
 func (m *Meta) Label() string { return strings.TrimRight(m.Xattrs[LabelXattr], "\x00") }
 
 // SetLabel replaces the SELinux label.
@@ -81,12 +81,11 @@ func (m *Meta) SetLabel(label string) {
 	if m.Xattrs == nil {
 		m.Xattrs = map[string]string{}
 	}
-	m.Xattrs[LabelXattr] = label + "\x00" // the kernel's own form ends so
+	m.Xattrs[LabelXattr] = label + "\x00" // the kernel stores it with the NUL
 }
 
-// Give gives an open file the metadata. The owner comes first: chown clears the setuid bit
-// and security.capability (notify_change, ATTR_KILL_SUID; cap_inode_killpriv), and the times
-// last.
+// Give sets the metadata of an open file. The owner is first, as chown clears the setuid bit and
+// security.capability (notify_change, ATTR_KILL_SUID; cap_inode_killpriv), and the times are last.
 func (m *Meta) Give(fd int) error {
 	if err := unix.Fchown(fd, int(m.UID), int(m.GID)); err != nil {
 		return fmt.Errorf("owner %d:%d: %w", m.UID, m.GID, err)
@@ -98,7 +97,7 @@ func (m *Meta) Give(fd int) error {
 		if err := unix.Fsetxattr(fd, name, []byte(value), 0); err != nil {
 			is, ierr := xattrs.Get(fd, name)
 			if ierr == nil && string(is) == value {
-				continue // a label that the mount gives to all files cannot be set (context=)
+				continue // the mount gives all files one label, which cannot be set (context=)
 			}
 			return fmt.Errorf("xattr %s: %w", name, err)
 		}
@@ -106,9 +105,8 @@ func (m *Meta) Give(fd int) error {
 	return setTimes(fd, m.Atime, m.Mtime)
 }
 
-// Key names a copy: by the content of the original (its SHA-256), what makes the copy of it
-// (the version of vfix and of the injected code), who may see it (idMap, as text), and all
-// metadata but the times.
+// Key returns the key of a copy: of the content of the original (its SHA-256), the maker of the copy (the version
+// of vfix and of the injected code), its user namespace (idMap, as text), and all metadata except the times.
 func (m *Meta) Key(content [sha256.Size]byte, maker, idMap string) string {
 	h := sha256.New()
 	h.Write(content[:])
@@ -122,7 +120,7 @@ func (m *Meta) Key(content [sha256.Size]byte, maker, idMap string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// part hashes a text so that no two lists of texts look the same.
+// part hashes a text with its length, so that different lists of texts have different hashes.
 func part(h hash.Hash, s string) { fmt.Fprintf(h, "%d:%s", len(s), s) }
 
 // setTimes is futimens(3): utimensat(2) without a name.

@@ -1,10 +1,10 @@
-// No container gets the inode of a copy that another one has: a process with CAP_SYS_ADMIN in a
-// user namespace takes the read-only flag off its mount and writes. Each start gets copies of
-// its own, in a folder named as its lease, cloned where the file system can (FICLONE), and
-// removed when the lease ends: what is mounted by then stays until it is unmounted.
+// No two containers get the same inode of a copy: a process with CAP_SYS_ADMIN in a user namespace can remove the
+// read-only flag of its mount and write. Each start gets private copies, in a directory named after its lease,
+// cloned if the file system can (FICLONE), and removed when the lease ends: mounted copies then stay until they
+// are unmounted.
 //
-// The immutable flag would need the owner of the machine to clear it before he removes the
-// cache; fs-verity protects the content and not the mode, and few file systems have it on.
+// The immutable flag would force the owner of the machine to clear it before removing the cache; fs-verity
+// protects the content but not the mode, and few file systems have it enabled.
 
 package store
 
@@ -25,8 +25,7 @@ import (
 	"vfix.dev/vfix/internal/sparse"
 )
 
-// Private makes a copy of an entry for this start alone and returns its path. There must be a
-// lease.
+// Private copies an entry for this start alone and returns the path of the copy. It needs a lease.
 func (s *Store) Private(key string) (string, error) {
 	dir := s.privateOf(s.lease.path)
 	if s.lease.copies == 0 {
@@ -42,7 +41,7 @@ func (s *Store) Private(key string) (string, error) {
 	return path, nil
 }
 
-// clone copies a file with all metadata.
+// clone copies a file with all of its metadata.
 func clone(from, to string) error {
 	src, err := os.Open(from)
 	if err != nil {
@@ -66,8 +65,8 @@ func clone(from, to string) error {
 	return m.Give(int(dst.Fd()))
 }
 
-// writeSum remembers what is in a new entry, which is at path for now and not seen by anybody. It is
-// not waited for until it is on the disk: one that is cut off makes the entry none.
+// writeSum stores the hash of a new entry, which is at path for now and not visible to others. It does not wait
+// for the disk: a truncated hash invalidates the entry.
 func (s *Store) writeSum(key, path string) error {
 	sum, err := sumOf(path)
 	if err != nil {
@@ -76,7 +75,7 @@ func (s *Store) writeSum(key, path string) error {
 	return os.WriteFile(filepath.Join(s.Dir, sumsDir, key), []byte(sum), privateFile)
 }
 
-// SHA256 returns the hash of the content of a copy that Get or Put returned, in hex; "" for none.
+// SHA256 returns the hash of the content of a copy that Get or Put returned, in hex; "" if it is not known.
 func (s *Store) SHA256(key string) string {
 	b, err := os.ReadFile(filepath.Join(s.Dir, sumsDir, key))
 	if err != nil {
@@ -86,7 +85,7 @@ func (s *Store) SHA256(key string) string {
 	return sum
 }
 
-// whole reports whether an entry is what was put there.
+// whole reports whether an entry is unchanged.
 func (s *Store) whole(key, path string) bool {
 	is := identity(path)
 	if s.seen(key, is) {
@@ -103,8 +102,8 @@ func (s *Store) whole(key, path string) bool {
 	return true
 }
 
-// sumOf is the SHA-256 of a file in hex, and behind it what names its metadata: a copy whose owner or mode was changed
-// is no longer what was put there.
+// sumOf returns the SHA-256 of a file, followed by the key of its metadata: a copy with a changed owner or mode is
+// not valid.
 func sumOf(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -119,18 +118,17 @@ func sumOf(path string) (string, error) {
 	return fmt.Sprintf("%x %s %d", h.Sum(nil), m.Key([sha256.Size]byte{}, "", ""), m.Mtime.Nano()), err
 }
 
-// The content of a copy is checked when it is first used after the machine was started, and
-// whenever its file changed since: to read it all at each start would cost as much as the rest of
-// the start does. It remembers which file was found to be whole: its identity with the
-// ctime, which every write moves and nobody can set, and the boot, for a power failure takes
-// content away and leaves the times. Nobody but the owner of the store has the file: containers get
-// copies (Private), so there are no old mappings to write through either.
+// The content of a copy is checked at its first use after a boot, and after each change of its file: to read it at
+// each start would cost as much as the rest of the start. The store records which file was found unchanged: its
+// identity with the ctime, which every write changes and nobody can set, and the boot, as a power failure may
+// remove content without changing the times. Only the owner of the store has the file: containers get private
+// copies, so nobody can write through an old mapping either.
 
-// seenXattr, of the file that holds the sum of a copy, names the copy that had it. Where the file
-// system takes no such attribute the content is read at each start.
+// seenXattr is an attribute of the file with the sum of a copy: the identity of the copy that had this sum. On a
+// file system without such attributes, each start reads the content.
 const seenXattr = "user.vfix.whole"
 
-// BootID names the time since the machine was started; "" where the kernel does not say.
+// BootID identifies the current boot; "" if the kernel does not report it.
 var BootID = sync.OnceValue(func() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -139,7 +137,7 @@ var BootID = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(b))
 })
 
-// identity names the content of a file in this boot; "" if that is not known.
+// identity identifies the content of a file in this boot; "" if it cannot.
 func identity(path string) string {
 	var st unix.Stat_t
 	if BootID() == "" || unix.Lstat(path, &st) != nil {
@@ -152,16 +150,16 @@ func identity(path string) string {
 	return fmt.Sprint(BootID(), " ", id.Dev, " ", id.Ino, " ", id.Size, " ", id.Mtime, " ", id.Ctime)
 }
 
-// seen reports whether the copy with a key was found to be whole as the file that it is now.
+// seen reports whether the copy with a key was found unchanged and still has that identity.
 func (s *Store) seen(key, identity string) bool {
-	b := make([]byte, 256) // bytes; an identity has 110 at most
+	b := make([]byte, 256) // bytes; an identity has at most 110
 	n, err := unix.Lgetxattr(filepath.Join(s.Dir, sumsDir, key), seenXattr, b)
 	return err == nil && identity != "" && string(b[:n]) == identity
 }
 
-// see remembers that the copy at path, which had that identity before it was read, is whole.
+// see records that the copy at path, which had the identity before it was read, is unchanged.
 func (s *Store) see(key, path, before string) {
 	if before != "" && identity(path) == before {
-		unix.Lsetxattr(filepath.Join(s.Dir, sumsDir, key), seenXattr, []byte(before), 0) // else it is read again
+		unix.Lsetxattr(filepath.Join(s.Dir, sumsDir, key), seenXattr, []byte(before), 0) // without the attribute it is read again
 	}
 }

@@ -1,4 +1,4 @@
-// Writing into a store (copies, indexes, scratch files), and removing entries from it.
+// Writes to a store (copies, indexes, scratch files), and removal of entries.
 
 package store
 
@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Put makes the copy with a key, if it is not there, and returns its path. The store may then exceed its
-// bound: see Trim. Of several processes that want the same one, one writes it and the others wait. size is as
-// for Get. write gets an empty file of a name that does not last, to fill and to give its metadata.
+// Put makes the copy with a key if it does not exist, and returns its path. The store may then exceed its limit:
+// see Trim. If several processes need the same copy, one writes it and the others wait. size is as for Get. write
+// gets an empty temporary file, to which it writes the content and metadata.
 func (s *Store) Put(key string, size int64, write func(f *os.File) error) (string, error) {
 	if path, ok := s.Get(key, size); ok {
 		return path, nil
@@ -26,7 +26,7 @@ func (s *Store) Put(key string, size int64, write func(f *os.File) error) (strin
 	}
 	defer unlock()
 	if path, ok := s.Get(key, size); ok {
-		return path, nil // another one was faster
+		return path, nil // another process was faster
 	}
 	p, err := s.begin()
 	if err != nil {
@@ -47,15 +47,15 @@ func (s *Store) Put(key string, size int64, write func(f *os.File) error) (strin
 	if err != nil {
 		return "", err
 	}
-	// Not waited for until it is on the disk: one that a power failure cuts off has another sum.
+	// Without a wait for the disk: a copy that a power failure truncates does not match its sum.
 	return s.Path(key), p.rename(s.Path(key))
 }
 
-// Protect makes a copy immutable (ioctl_iflags(2)), for copies that several containers mount for as long as they exist:
-// the flag is of the file itself, and to clear it takes CAP_LINUX_IMMUTABLE on the machine.
+// Protect makes a copy immutable (ioctl_iflags(2)), for copies that several containers mount as long as they
+// exist: the flag belongs to the file, and only CAP_LINUX_IMMUTABLE on the machine can clear it.
 func (s *Store) Protect(key string) error { return setImmutable(s.Path(key), true) }
 
-// setImmutable sets or clears the flag of a file, if there is one.
+// setImmutable sets or clears the immutable flag, if the file system has it.
 func setImmutable(path string, on bool) error {
 	const immutable = 0x10 // FS_IMMUTABLE_FL, linux/fs.h
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
@@ -77,7 +77,7 @@ func setImmutable(path string, on bool) error {
 	return err
 }
 
-// ReadIndex returns what WriteIndex kept under a key; or fs.ErrNotExist.
+// ReadIndex returns the data of WriteIndex for a key, or fs.ErrNotExist.
 func (s *Store) ReadIndex(key string) ([]byte, error) {
 	path := filepath.Join(s.Dir, indexDir, key)
 	b, err := os.ReadFile(path)
@@ -87,7 +87,7 @@ func (s *Store) ReadIndex(key string) ([]byte, error) {
 	return b, err
 }
 
-// WriteIndex keeps what a scan found. Who writes it holds the lock of its key.
+// WriteIndex stores the results of a scan. The caller holds the lock of its key.
 func (s *Store) WriteIndex(key string, data []byte) error {
 	s.added = true
 	p, err := s.begin()
@@ -98,8 +98,7 @@ func (s *Store) WriteIndex(key string, data []byte) error {
 	if _, err := p.Write(data); err != nil {
 		return err
 	}
-	// Not waited for until it is on the disk: one that a power failure cuts off is seen to be
-	// damaged, and made again.
+	// Without a wait for the disk: an index that a power failure truncates is detected, and made again.
 	return p.rename(filepath.Join(s.Dir, indexDir, key))
 }
 
@@ -117,8 +116,8 @@ func (s *Store) begin() (*pending, error) {
 	return &pending{File: os.NewFile(uintptr(fd), path)}, nil
 }
 
-// create makes a file of a new name in a folder of the store, and locks it. In between, another process that
-// cleans up may mistake it for a leftover: then it makes another one.
+// create creates a file with a new name in a directory of the store, and locks it. Before the lock, another
+// process may remove it as a leftover: then it creates another one.
 func (s *Store) create(dir string, flags int) (fd int, path string, err error) {
 	const tries = 10
 	for range tries {
@@ -196,7 +195,7 @@ func (s *Store) sweep(name string) error {
 	return nil
 }
 
-// hold opens a file or folder and locks it; if another process holds the lock, the error is EWOULDBLOCK.
+// hold opens and locks a file or directory; if another process holds the lock, the error is EWOULDBLOCK.
 func hold(path string, flags int) (*os.File, error) {
 	f, err := os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -209,8 +208,8 @@ func hold(path string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-// Remove renames an entry first, so that nobody sees half of it. A copy that was used since it was listed is
-// put back: its user has passed it to a container as a mount. removed is then false.
+// Remove renames an entry before it removes it, so that nobody sees a part of it. It puts back a copy that was
+// used since it was listed, as its user has passed it to a container as a mount, and returns false.
 func (s *Store) Remove(e Entry) (removed bool, err error) {
 	dir := filesDir
 	if e.Index {
@@ -218,10 +217,10 @@ func (s *Store) Remove(e Entry) (removed bool, err error) {
 	}
 	path := filepath.Join(s.Dir, dir, e.Key)
 	gone := filepath.Join(s.Dir, tempDir, "gone-"+e.Key)
-	held, err := hold(path, unix.O_RDONLY) // so that nobody cleans it up meanwhile
+	held, err := hold(path, unix.O_RDONLY) // so that no other process removes it meanwhile
 	switch {
 	case errors.Is(err, unix.EWOULDBLOCK):
-		return false, nil // somebody else removes it
+		return false, nil // another process removes it
 	case errors.Is(err, fs.ErrNotExist):
 		return true, nil
 	case err != nil:
@@ -248,7 +247,7 @@ func (s *Store) usedSince(e Entry, f *os.File) bool {
 	if leased, err := s.leased(); err != nil || leased[e.Key] && !e.Index {
 		return true
 	}
-	// Not for a folder: listing it changes its access time.
+	// Not for a directory: a list of it changes its access time.
 	fi, err := f.Stat()
 	return err == nil && fi.Mode().IsRegular() && accessTime(fi).After(e.Used)
 }

@@ -1,7 +1,7 @@
-// Copies for a container, which cannot write to them, whatever its capabilities are. A process with
-// CAP_SYS_ADMIN can remove the read-only flag of a mount; a file system that is itself read-only cannot be
-// made writable. An overlay without an upper layer is one (fs/overlayfs/super.c, ovl_reconfigure), of the
-// files that are there, so nothing is copied, and containers share their memory.
+// Copies that a container cannot write to, whatever its capabilities are. A process with CAP_SYS_ADMIN can remove
+// the read-only flag of a mount, but cannot make a read-only file system writable. An overlay without an upper
+// layer is one (fs/overlayfs/super.c, ovl_reconfigure). It shows the existing files, so nothing is copied, and
+// containers share memory.
 
 package store
 
@@ -15,7 +15,7 @@ import (
 	"vfix.dev/vfix/internal/thread"
 )
 
-// ReadOnly returns mounts of copies that are not attached yet, in the order of their keys; the caller closes them.
+// ReadOnly returns detached mounts of copies, in the order of their keys; the caller closes them.
 func (s *Store) ReadOnly(keys []string) (fds []int, err error) {
 	done := make(chan error)
 	thread.Go(func() {
@@ -26,8 +26,8 @@ func (s *Store) ReadOnly(keys []string) (fds []int, err error) {
 	return fds, <-done
 }
 
-// readOnly is ReadOnly in a thread of its own. Mounts can be cloned only of one's own namespace, so that thread
-// gets one, and nothing of it is seen elsewhere.
+// readOnly is ReadOnly in a thread of its own. A mount can only be cloned in its own namespace, so the thread gets
+// a new one, which is not visible elsewhere.
 func (s *Store) readOnly(keys []string) (fds []int, err error) {
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
 		return nil, fmt.Errorf("unshare: %w", err)
@@ -35,7 +35,7 @@ func (s *Store) readOnly(keys []string) (fds []int, err error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return nil, fmt.Errorf("private mounts: %w", err)
 	}
-	// Without an upper layer it takes two lower ones.
+	// Without an upper layer, an overlay needs two lower ones.
 	escape := strings.NewReplacer(`\`, `\\`, ":", `\:`, ",", `\,`)
 	files, empty := filepath.Join(s.Dir, filesDir), filepath.Join(s.Dir, emptyDir)
 	if err := unix.Mount("vfix", empty, "overlay", unix.MS_RDONLY, "lowerdir="+escape.Replace(files)+":"+escape.Replace(empty)); err != nil {

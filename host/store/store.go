@@ -1,19 +1,19 @@
-// Package store keeps patched copies of files, and information about their original folders, under one folder
-// (v1 of /var/lib/vfix, see layout):
+// Package store keeps patched copies of files, and information about their original directories, under one
+// directory (v1 of /var/lib/vfix, see layout):
 //
 //	files/KEY        a patched copy
 //	sums/KEY         the SHA-256 of its content
-//	index/KEY        what a scan found
-//	leases/NAME      the keys that a start uses; private/NAME has its own copies
-//	locks/KIND-KEY   held with flock(2) while an entry is made
-//	tmp/             what is being written, locked by who writes it
 //
-// An entry appears complete, by rename. A killed process leaves a file in tmp that nobody holds; the next
-// writer removes it. A copy has its original's mtime, so that the time of its last use is its atime, set by
-// Get whatever the mount options say.
+// index/KEY        the results of a scan
+// leases/NAME      the keys that a start uses; private/NAME has its private copies
+// locks/KIND-KEY   locked with flock(2) while an entry is made
+// tmp/             unfinished files, locked by their writers
 //
-// Only root may look into the folder: copies have the owner and the mode of their originals,
-// setuid included.
+// An entry appears complete, by rename. A killed process leaves an unlocked file in tmp, which the next writer
+// removes. A copy has the mtime of its original, so its atime is the time of its last use, which Get sets whatever
+// the mount options are.
+//
+// Only root may read the directory: copies have the owner and the mode of their originals, including setuid.
 package store
 
 import (
@@ -27,18 +27,18 @@ import (
 	"vfix.dev/vfix/internal/lazy"
 )
 
-// ErrUnsound: the folder, or something in it, was changed by something other than this package.
+// ErrUnsound reports that another program changed the directory or something in it.
 var ErrUnsound = errors.New("not a directory of vfix's own")
 
-// InUse is how recently an entry must have been used to be kept in any case: a container
-// that will mount it may not have done so yet.
+// InUse is the time after its last use for which an entry is kept in any case: a container may still be about to
+// mount it.
 const InUse = time.Minute
 
-// layout names the folder described above. A version of vfix that keeps something else, or in another way,
-// has another number: it works beside this one, and neither touches the other's files.
+// layout is the version of the structure above. A version of vfix with another structure has another number and
+// works beside this one, without touching its files.
 const layout = "v1"
 
-// The folders of a store.
+// The directories of a store.
 const (
 	filesDir = "files"
 	indexDir = "index"
@@ -48,33 +48,33 @@ const (
 	// sumsDir has the SHA-256 of each copy's content, privateCopies the copies of single starts.
 	sumsDir       = "sums"
 	privateCopies = "private"
-	emptyDir      = "empty" // stays so
+	emptyDir      = "empty" // always empty
 )
 
 // Store is an open store.
 type Store struct {
 	Dir   string // of this layout, in base
-	Limit int64  // bytes of all copies together; 0: no bound
+	Limit int64  // size of all copies together, in bytes; 0: no limit
 	base  string
 	lease *lease
-	added bool // by Put or WriteIndex: there may be too much
+	added bool // by Put or WriteIndex: the limit may be exceeded
 }
 
-// Entry is one thing in a store.
+// Entry is a copy or an index in a store.
 type Entry struct {
 	Key   string
-	Index bool  // what a scan found, and no copy
-	Size  int64 // bytes on the disk
+	Index bool  // an index, not a copy
+	Size  int64 // on the disk, in bytes
 	Used  time.Time
 }
 
-// Path is the path of the copy with a key, whether it exists or not.
+// Path returns the path of the copy with a key, whether it exists or not.
 func (s *Store) Path(key string) string { return filepath.Join(s.Dir, filesDir, key) }
 
-// At is the store in a folder, not open.
+// At returns the store in a directory, without opening it.
 func At(base string) *Store { return &Store{Dir: filepath.Join(base, layout), base: base} }
 
-// Trim brings the store within its bound again, if something was added to it.
+// Trim reduces the store to its limit, if something was added to it.
 func (s *Store) Trim() error {
 	if !s.added || s.Limit <= 0 {
 		return nil
@@ -84,7 +84,7 @@ func (s *Store) Trim() error {
 	return err
 }
 
-// List returns the entries, the most recently used first.
+// List returns the entries, most recently used first.
 func (s *Store) List() ([]Entry, error) {
 	var all []Entry
 	for _, dir := range []string{filesDir, indexDir} {
@@ -154,7 +154,7 @@ func (s *Store) Prune(limit int64) ([]Entry, error) {
 	for i := len(all) - 1; i >= 0 && left > limit; i-- {
 		e := all[i]
 		if now.Sub(e.Used) < InUse {
-			break // those before it were used later
+			break // the entries before it were used later
 		}
 		if held[e.Key] && !e.Index {
 			continue
@@ -171,7 +171,7 @@ func (s *Store) Prune(limit int64) ([]Entry, error) {
 	return gone, nil
 }
 
-// PrivateBytes is the disk space of the copies of single starts; they are removed with their starts.
+// PrivateBytes returns the disk space of private copies in bytes; they are removed with their starts.
 func (s *Store) PrivateBytes() (n int64, err error) {
 	dir := filepath.Join(s.Dir, privateCopies)
 	starts, err := os.ReadDir(dir)
@@ -192,7 +192,7 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// Layout is what a version of vfix with another layout keeps beside this one.
+// Layout has the name and size of a store with another layout.
 type Layout struct {
 	Name  string `json:"name"` // v3, …
 	Dir   string `json:"dir"`
@@ -201,7 +201,7 @@ type Layout struct {
 
 var layoutName = lazy.Regexp(`^v[1-9][0-9]{0,5}$`)
 
-// Others lists the layouts of other versions that hold anything, the oldest first.
+// Others lists the nonempty stores with other layouts, oldest first.
 func (s *Store) Others() ([]Layout, error) {
 	entries, err := os.ReadDir(s.base)
 	if err != nil {
@@ -222,7 +222,7 @@ func (s *Store) Others() ([]Layout, error) {
 	return all, nil
 }
 
-// treeSize is what a folder takes on the disk, in bytes. A file that goes away meanwhile counts nothing.
+// treeSize returns the disk space of a directory in bytes. A file that is removed meanwhile does not count.
 func treeSize(dir string) (n int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		var fi fs.FileInfo

@@ -1,4 +1,4 @@
-// Opening a store, looking up a copy, and the locks between processes.
+// Opening of a store, look-up of a copy, and the locks between processes.
 
 package store
 
@@ -22,8 +22,8 @@ const (
 	othersWrite = 0o022
 )
 
-// Open opens the store in a folder, which it makes if it is missing. A folder that
-// somebody else owns or may write to is refused: copies of it would run in containers.
+// Open opens the store in a directory, which it creates if it is missing. It refuses a directory that another user
+// owns or may write to, as copies from it would run in containers.
 func Open(dir string, limit int64) (*Store, error) {
 	real, err := filepath.EvalSymlinks(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -38,12 +38,12 @@ func Open(dir string, limit int64) (*Store, error) {
 	if err := ours(real); err != nil {
 		return nil, err
 	}
-	s := At(real) // a runtime may refuse, or resolve differently, a source with symlinks in it
+	s := At(real) // a runtime may refuse a source with symlinks, or resolve them differently
 	s.Limit = limit
 	return s, s.folders()
 }
 
-// folders makes what is missing of the store's folders.
+// folders creates the missing directories of the store.
 func (s *Store) folders() error {
 	for _, name := range []string{"", filesDir, indexDir, locksDir, tempDir, leaseDir, sumsDir, privateCopies, emptyDir} {
 		path := filepath.Join(s.Dir, name)
@@ -62,7 +62,7 @@ func (s *Store) folders() error {
 	return nil
 }
 
-// Existing opens a store that is there already, to be looked at.
+// Existing opens a store that exists already, to read it.
 func Existing(dir string, limit int64) (*Store, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, err
@@ -82,19 +82,18 @@ func ours(dir string) error {
 	return nil
 }
 
-// Flags returns what the file system of the store says of programs on it (ST_NOEXEC,
-// ST_NOSUID, … of statvfs(3)).
+// Flags returns the flags of the store's file system (ST_NOEXEC, ST_NOSUID, … of statvfs(3)).
 func (s *Store) Flags() (int64, error) {
 	var st unix.Statfs_t
 	err := unix.Statfs(filepath.Join(s.Dir, filesDir), &st)
 	return int64(st.Flags), err
 }
 
-// Get returns the path of a copy and notes that it is used. ok is false if it is missing, or
-// where what is there has not the size wanted, in bytes, or is not what was put there.
+// Get returns the path of a copy and records its use. ok is false if the copy is missing, has another size in
+// bytes, or was changed.
 func (s *Store) Get(key string, size int64) (path string, ok bool) {
 	path = s.Path(key)
-	// Used first: from here on nobody removes it.
+	// Record the use first: from then on nobody removes the copy.
 	if s.keep(key) != nil || s.use(path) != nil {
 		return path, false
 	}
@@ -105,8 +104,8 @@ func (s *Store) Get(key string, size int64) (path string, ok bool) {
 	return path, st.Size == size && s.whole(key, path)
 }
 
-// use notes that a copy is used. To set a time moves the ctime, and then its content is read again
-// (seen): under a lease, which keeps the copy, an hour more or less does not matter.
+// use records that a copy is used. To set a time changes the ctime, and the content is then read again (seen); as
+// the lease keeps the copy, the time may be an hour old.
 func (s *Store) use(path string) error {
 	const often = time.Hour
 	if fi, err := os.Lstat(path); s.lease != nil && err == nil && time.Since(accessTime(fi)) < often {
@@ -121,11 +120,11 @@ func touch(path string) error {
 	return unix.UtimesNanoAt(unix.AT_FDCWD, path, times, unix.AT_SYMLINK_NOFOLLOW)
 }
 
-// Patience is how long is waited for a lock: one who holds it scans a root filesystem, or writes a copy.
+// Patience is the time limit for a lock, whose holder scans a root filesystem or writes a copy.
 const Patience = time.Minute
 
-// Lock waits until no other process holds the lock of a key. It is let go by the function
-// returned, and by the end of the process; its file goes with it.
+// Lock waits until no other process holds the lock of a key. The returned function releases it and removes its
+// file; the end of the process releases it as well.
 func (s *Store) Lock(kind, key string) (func(), error) {
 	path := filepath.Join(s.Dir, locksDir, kind+"-"+key)
 	for {
@@ -137,7 +136,7 @@ func (s *Store) Lock(kind, key string) (func(), error) {
 			unix.Close(fd)
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		// Its previous owner has removed its name.
+		// The previous owner has removed its name.
 		if named(fd, path) {
 			return func() {
 				unix.Unlink(path)

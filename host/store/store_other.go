@@ -12,10 +12,10 @@ import (
 
 var errSystem = errors.New("the cache of vfix-runtime is on Linux machines only")
 
-// Open errs: there is no store on this system.
+// Open returns an error: this system has no store.
 func Open(string, int64) (*Store, error) { return nil, errSystem }
 
-// Existing errs: there is no store on this system.
+// Existing returns an error: this system has no store.
 func Existing(string, int64) (*Store, error) { return nil, errSystem }
 
 type lease struct{}
@@ -25,8 +25,8 @@ func (s *Store) clean() error                     { return errSystem }
 func accessTime(fi fs.FileInfo) time.Time         { return fi.ModTime() }
 func diskSize(fi fs.FileInfo) int64               { return fi.Size() }
 
-// Remove errs: there is no store on this system.
+// Remove returns an error: this system has no store.
 func (s *Store) Remove(Entry) (bool, error) { return false, errSystem }
 
-// SHA256 is that of a copy; there are none here.
+// SHA256 returns "": this system has no store.
 func (s *Store) SHA256(string) string { return "" }

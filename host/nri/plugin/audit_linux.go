@@ -25,10 +25,10 @@ import (
 type auditor struct {
 	Options
 	mu     sync.Mutex
-	engine string          // its name for itself
+	engine string          // name, as the engine reports it
 	seen   map[string]bool // images
 	queue  chan audited
-	done   chan struct{} // closed when nothing is looked at any more
+	done   chan struct{} // closed when no image is examined any more
 	stop   chan struct{}
 
 	// The findings, for the summary.
@@ -46,9 +46,9 @@ const (
 	// maxWaiting is how many images wait, each with a descriptor. Those beyond it are examined with a later
 	// container.
 	maxWaiting = 256
-	// maxSeen bounds the images that are remembered.
+	// maxSeen is the number of images that are remembered.
 	maxSeen = 100000
-	// auditSeconds is how long one image may take: nothing waits for it.
+	// auditSeconds is the time limit for one image: no start waits for it.
 	auditSeconds = 900
 	// summaryEvery is how often a summary is printed.
 	summaryEvery = 24 * time.Hour
@@ -84,8 +84,8 @@ func (a *auditor) Synchronize(_ context.Context, pods []*api.PodSandbox, contain
 	return nil, nil
 }
 
-// StartContainer is called when the root filesystem is in place, and the container's program has not started:
-// this also covers one that exits at once.
+// StartContainer is called when the root filesystem is in place, before the container's program starts: this also
+// covers a program that exits at once.
 func (a *auditor) StartContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) error {
 	a.add(pod, c)
 	return nil
@@ -204,7 +204,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// few is the first of some names.
+// few lists the first names.
 func few(all []string) string {
 	const most = 3
 	text := strings.Join(all[:min(len(all), most)], ", ")
@@ -214,8 +214,8 @@ func few(all []string) string {
 	return text
 }
 
-// processOf returns the ID of a process of a container, 0 for one that does not run. CRI-O before 1.36 does not
-// report it (cri-o, internal/nri/container.go); there, it is looked for by the name of its control group.
+// processOf returns the ID of a process of a container, 0 if it does not run. CRI-O before 1.36 does not report it
+// (cri-o, internal/nri/container.go): there, processOf searches for the name of its control group.
 func processOf(proc string, c *api.Container) (int, error) {
 	if pid := c.GetPid(); pid != 0 {
 		return int(pid), nil
@@ -230,15 +230,15 @@ func processOf(proc string, c *api.Container) (int, error) {
 	for _, file := range files {
 		groups, err := os.ReadFile(file)
 		if err != nil || !inGroupOf(string(groups), c.GetId()) {
-			continue // the process has ended, or its number belongs to another
+			continue // the process has ended, or another has its ID
 		}
 		return strconv.Atoi(filepath.Base(filepath.Dir(file)))
 	}
 	return 0, fmt.Errorf("no process is in a control group of the container")
 }
 
-// inGroupOf reports whether the text of /proc/PID/cgroup names a container's group, or one below it: crio-ID of
-// CRI-O's, crio-ID.scope with systemd. Its monitor is in crio-conmon-ID.
+// inGroupOf reports whether the text of /proc/PID/cgroup names a container's group, or one below it: CRI-O's
+// crio-ID, or crio-ID.scope with systemd. Its monitor is in crio-conmon-ID.
 func inGroupOf(groups, id string) bool {
 	for line := range strings.Lines(groups) {
 		for name := range strings.SplitSeq(strings.TrimSpace(line), "/") {

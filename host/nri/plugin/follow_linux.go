@@ -1,4 +1,4 @@
-// The fate of containers that got the hook.
+// The outcome of containers that got the hook.
 
 package plugin
 
@@ -11,7 +11,7 @@ import (
 	"vfix.dev/vfix/host/starts"
 )
 
-// hookedContainer is one that is still starting.
+// hookedContainer is a container that is still starting.
 type hookedContainer struct {
 	subject
 	created bool // the engine accepted the request
@@ -34,8 +34,8 @@ func (h *hooker) added(id string, s subject) {
 	go h.await(id, c)
 }
 
-// await notices a container that is never created: CRI-O does not report to plugins those that a validator or the hook
-// refused.
+// await detects a container that is never created: CRI-O does not report containers to plugins that a validator or
+// the hook refused.
 func (h *hooker) await(id string, c *hookedContainer) {
 	wait := h.firstWait
 	for n := range waits {
@@ -70,7 +70,7 @@ func (h *hooker) StartContainer(_ context.Context, _ *api.PodSandbox, c *api.Con
 	return nil
 }
 
-// RemoveContainer finds the containers that never started.
+// RemoveContainer reports containers that never started.
 func (h *hooker) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
 	h.ended(c.GetId(), false)
 	return nil

@@ -28,7 +28,7 @@ const (
 // retry is the interval between attempts to reach an engine that restarts.
 const retry = 2 * time.Second
 
-// reread is how often the configuration is read between two containers.
+// reread is the interval at which the configuration is read again.
 var reread = 10 * time.Second
 
 // Run runs the plugin until the context ends. It returns an error only if it cannot begin: it waits for an
