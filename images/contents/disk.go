@@ -27,43 +27,45 @@ import (
 	"vfix.dev/vfix/rewriter/patch"
 )
 
-// Disk is a directory on disk, or one file in it. Nothing outside of it is read, and no symlink is followed.
+// Disk is a directory on disk, or one file in it. It reads nothing outside of the directory and follows no
+// symlink.
 type Disk struct {
 	Path string // as the user named it
 	// Title is Path for messages, "" if it is the same.
 	Title string
 	Root  *os.Root
-	Only  string // the one file that is meant; "" for all
-	// Since leaves out files of a directory that have not changed since then; zero: none.
+	Only  string // the only file to read; "" for all
+	// Since omits files of a directory that have not changed since then; zero: no file is omitted.
 	Since time.Time
-	// OneFS leaves directories on other file systems than the root's unexamined.
+	// OneFS omits directories on other file systems than the root's.
 	OneFS bool
-	// Whole makes the tree show every file with all its metadata, as a copy needs it; what cannot be read is an
-	// error then. Otherwise it shows the files that were examined, and notes what could not be.
+	// Whole puts every file into the tree with all its metadata, as a copy needs them; an unreadable file is then
+	// an error. Otherwise the tree has the files that were examined, and notes on unreadable ones.
 	Whole bool
-	// Unexamined leaves the rewriter out.
+	// Unexamined reads files without examining them.
 	Unexamined bool
 
-	home FileID // the root
+	home FileID // of the root
 
 	mu      sync.Mutex
 	entries []*Entry
 	passed  []Passed
 }
 
-// DiskFile is what the file system knows of a regular file.
+// DiskFile is the file system's information about a regular file.
 type DiskFile struct {
 	Info  fs.FileInfo
 	ID    FileID
-	Links uint64 // how many names the file system knows
+	Links uint64 // the number of the file's names
 
-	// elsewhere is true in a directory on another file system than the root's. The file's own device does not say
-	// so: overlayfs shows that of a lower layer (Documentation/filesystems/overlayfs.rst, "Inode properties").
+	// elsewhere reports that the directory is on another file system than the root. The file's own device does not
+	// show this: overlayfs reports that of a lower layer (Documentation/filesystems/overlayfs.rst, "Inode
+	// properties").
 	elsewhere bool
 }
 
-// OpenDisk opens a directory, or a file's directory for that file alone. A symlink that the
-// user named is followed: what it names is meant.
+// OpenDisk opens a directory, or the directory of a file for that file alone. It follows a symlink that the user
+// named.
 func OpenDisk(name string) (*Disk, error) {
 	real, _, err := rootpath.Real(name)
 	if err != nil {
@@ -87,10 +89,11 @@ func OpenDisk(name string) (*Disk, error) {
 
 func (d *Disk) Close() { d.Root.Close() }
 
-// oneFile is the name of a single file in a whole tree, whatever it is called: two of them can be compared.
+// oneFile is the name of a single file in a whole tree, so that trees of files with different names can be
+// compared.
 const oneFile = "file"
 
-// Name is the name in Root of a file of the tree, Full its path as the user would type it.
+// Name returns the name in Root of a file of the tree, Full its path as the user would type it.
 func (d *Disk) Name(name string) string {
 	if d.Only != "" {
 		return d.Only
@@ -105,7 +108,7 @@ func (d *Disk) Full(name string) string {
 	return filepath.Join(d.Path, filepath.FromSlash(name))
 }
 
-// Tree reads the file system, several files at once.
+// Tree reads the file system, several files in parallel.
 func (d *Disk) Tree(ctx context.Context, s *Session) (*Tree, error) {
 	task := progress.Start(s.Progress, "read", cmp.Or(d.Title, d.Path), -1)
 	defer task.Done()
@@ -123,7 +126,7 @@ func (d *Disk) Tree(ctx context.Context, s *Session) (*Tree, error) {
 			}
 		})
 	}
-	links := map[*Entry]*Entry{} // further names of a file, by the entry of its first one
+	links := map[*Entry]*Entry{} // other names of a file, by the entry of its first name
 	err := d.walk(ctx, s, links, func(e *Entry) { work <- e })
 	close(work)
 	wg.Wait()
@@ -135,7 +138,7 @@ func (d *Disk) Tree(ctx context.Context, s *Session) (*Tree, error) {
 			d.entries = append(d.entries, e)
 		}
 	}
-	if !d.Whole { // as they were examined; a link comes after its file
+	if !d.Whole { // in the order of examination; a link comes after its file
 		slices.SortFunc(d.entries, func(a, b *Entry) int {
 			return cmp.Or(cmp.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 		})
@@ -152,7 +155,7 @@ func (d *Disk) Tree(ctx context.Context, s *Session) (*Tree, error) {
 	return t, nil
 }
 
-// findings adds what could not be examined. A single file is called what the user typed.
+// findings adds the paths that could not be examined, a single file by the name that the user typed.
 func (d *Disk) findings(f *Findings) {
 	f.Passed = append(f.Passed, d.passed...)
 	slices.SortFunc(f.Passed, func(a, b Passed) int { return strings.Compare(a.Path, b.Path) })
@@ -161,7 +164,7 @@ func (d *Disk) findings(f *Findings) {
 	}
 }
 
-// walk finds the files and calls examine once for each regular one.
+// walk finds the files and calls examine once for each regular file.
 func (d *Disk) walk(ctx context.Context, s *Session, links map[*Entry]*Entry, examine func(*Entry)) error {
 	if d.Only != "" {
 		fi, err := d.Root.Lstat(d.Only)
@@ -234,7 +237,7 @@ func (d *Disk) walk(ctx context.Context, s *Session, links map[*Entry]*Entry, ex
 	})
 }
 
-// add lists a file, without what takes opening it.
+// add lists a file, without opening it.
 func (d *Disk) add(name string, fi fs.FileInfo) *Entry {
 	e := &Entry{Name: name, Meta: DiskMeta(fi)}
 	switch t := fi.Mode().Type(); {
@@ -257,8 +260,8 @@ func (d *Disk) add(name string, fi fs.FileInfo) *Entry {
 	return e
 }
 
-// pass notes a file or directory that could not be examined, and is an error of a whole tree. A file that has gone since
-// its directory was read does not count.
+// pass records a file or directory that could not be examined; in a whole tree it is an error. A file that was
+// removed since its directory was read does not count.
 func (d *Disk) pass(name string, err error) error {
 	if d.Whole {
 		return err
@@ -278,13 +281,12 @@ func (d *Disk) note(name string, err error) {
 	d.passed = append(d.passed, p)
 }
 
-// notExamined is why a file that was read is not examined.
+// notExamined is why a readable file is not examined.
 type notExamined struct{ reason string }
 
 func (n *notExamined) Error() string { return n.reason }
 
-// plainReason is an error without the path that Passed has already, and without the name of
-// the system call.
+// plainReason returns an error without the path, which Passed has, and without the name of the system call.
 func plainReason(err error) string {
 	if pe, ok := err.(*fs.PathError); ok {
 		return pe.Err.Error()
@@ -292,7 +294,7 @@ func plainReason(err error) string {
 	return err.Error()
 }
 
-// open opens a regular file of the tree, and makes sure that it is the one that was listed.
+// open opens a regular file of the tree, and verifies that it is the listed one.
 func (d *Disk) open(e *Entry) (*os.File, error) {
 	r, err := d.Root.OpenFile(d.Name(e.Name), os.O_RDONLY|OpenNoBlock, 0)
 	if err != nil {
@@ -360,7 +362,7 @@ func (d *Disk) regular(ctx context.Context, s *Session, e *Entry) error {
 	return nil
 }
 
-// examine looks at one file. A plan is made at once, while the file is open.
+// examine examines one file. It makes the plan immediately, while the file is open.
 func (d *Disk) examine(s *Session, e *Entry, r *os.File) (info *elfInfo, err error) {
 	var head [elfHead]byte
 	n, err := r.ReadAt(head[:], 0)
@@ -386,7 +388,7 @@ func (d *Disk) examine(s *Session, e *Entry, r *os.File) (info *elfInfo, err err
 	if info == nil {
 		return nil, nil
 	}
-	info.Content = nil // it ends with the open file
+	info.Content = nil // not valid after the file is closed
 	if info.report != nil {
 		info.plan, err = patch.NewPlan(info.report, s.Options)
 	}
@@ -401,8 +403,8 @@ type thinMember struct {
 
 func (m *thinMember) Size() int64 { return m.size }
 
-// thin examines a thin archive that the user named, nil if it is not one: its objects are files
-// beside it or below.
+// thin examines a thin archive that the user named: its objects are files beside it or below. It returns nil if r
+// is not a thin archive.
 func (d *Disk) thin(r io.ReaderAt, size int64) (*elfInfo, error) {
 	report, err := find.ScanThin(r, size, func(name string) (find.ThinMember, error) {
 		m, err := d.Root.OpenFile(name, os.O_RDONLY|OpenNoBlock, 0)
@@ -429,7 +431,7 @@ func (d *Disk) thin(r io.ReaderAt, size int64) (*elfInfo, error) {
 	return info, nil
 }
 
-// passedOver explains why the one file that the user named is not examined.
+// passedOver explains why the only file that the user named is not examined.
 func (d *Disk) passedOver(s *Session, r io.ReaderAt, size int64, elf bool) error {
 	report, err := patch.Scan(r, size)
 	if err != nil {
@@ -442,8 +444,8 @@ func (d *Disk) passedOver(s *Session, r io.ReaderAt, size int64, elf bool) error
 	return &notExamined{report.Skipped.String()}
 }
 
-// WriteTar writes the tree of a directory as a tar stream, except for the directory itself: in the order of Walk, a
-// file under its first name, and links of it under the others. check may refuse a name.
+// WriteTar writes the tree of a directory, without the directory itself, as a tar stream in the order of Walk: a
+// file under its first name, its other names as links. check may refuse a name.
 func (t *Tree) WriteTar(ctx context.Context, w io.Writer, task progress.Task, check func(name string) error) (err error) {
 	tw := tar.NewWriter(w)
 	all := t.Entries()
@@ -480,7 +482,7 @@ func (d *Disk) write(ctx context.Context, tw *tar.Writer, name string, e *Entry,
 	return err
 }
 
-// OpenMeta is the metadata of an open file or directory.
+// OpenMeta returns the metadata of an open file or directory.
 func OpenMeta(f *os.File) (m Meta, err error) {
 	fi, err := f.Stat()
 	if err != nil {
@@ -491,9 +493,9 @@ func OpenMeta(f *os.File) (m Meta, err error) {
 	return m, err
 }
 
-// CopyMeta gives to, a copy of from, all that from has except name, content and times. A patched copy does not get
-// the marks of the old content, which are returned. Metadata that only root may give is left out and also returned. A copy
-// with another owner has no setuid, setgid and sticky bits, as with cp -p.
+// CopyMeta copies all metadata of from except name and times to its copy. A patched copy does not get the marks of
+// the old content, which it returns as dropped. lost is the metadata that only root may set. A copy with another
+// owner has no setuid, setgid and sticky bits, as with cp -p.
 func CopyMeta(from, to *os.File, patched bool) (dropped []string, lost []Loss, err error) {
 	m, err := OpenMeta(from)
 	if err != nil {
@@ -506,7 +508,7 @@ func CopyMeta(from, to *os.File, patched bool) (dropped []string, lost []Loss, e
 	return dropped, lost, err
 }
 
-// deviceFlag is the tar type flag of anything but a file, folder or symlink.
+// deviceFlag returns the tar type flag for a type other than file, directory and symlink.
 func deviceFlag(t fs.FileMode) byte {
 	switch {
 	case t&fs.ModeNamedPipe != 0:
@@ -517,7 +519,7 @@ func deviceFlag(t fs.FileMode) byte {
 	return tar.TypeBlock
 }
 
-// WrapPath names the file that an error is about.
+// WrapPath adds the name of the file to an error.
 func WrapPath(name string, err error) error {
 	if err == nil {
 		return nil
@@ -525,7 +527,7 @@ func WrapPath(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// SpecialName is the type of a path that is neither a file nor a directory.
+// SpecialName names the type of a path that is neither a file nor a directory.
 func SpecialName(m fs.FileMode) string {
 	switch {
 	case m&fs.ModeDevice != 0:

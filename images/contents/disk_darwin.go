@@ -13,7 +13,7 @@ import (
 
 const errNoXattr = unix.ENOATTR
 
-// changeTime is when a file's content or metadata last changed.
+// changeTime returns when a file's content or metadata last changed.
 func changeTime(fi fs.FileInfo) time.Time {
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
 		return time.Unix(st.Ctimespec.Unix())
@@ -21,10 +21,10 @@ func changeTime(fi fs.FileInfo) time.Time {
 	return fi.ModTime()
 }
 
-// Special: no folders of a walk are special file systems here.
+// Special returns false: no directory of a walk is on a special file system here.
 func Special(*os.Root, string) bool { return false }
 
-// hasVerity: this system has no fs-verity.
+// hasVerity returns false: this system has no fs-verity.
 func hasVerity(*os.File) bool { return false }
 
 func mknodat(int, string, uint32, uint64) error { return unix.ENOTSUP }

@@ -1,4 +1,4 @@
-// The parts of disk_unix.go for Linux, and which file systems are the kernel's own.
+// The parts of disk_unix.go for Linux, and the file systems of the kernel itself.
 
 package contents
 
@@ -13,8 +13,8 @@ import (
 
 const errNoXattr = unix.ENODATA
 
-// changeTime is when a file's content or metadata last changed; a package manager that
-// sets the mtime of what it unpacks leaves this alone.
+// changeTime returns when a file's content or metadata last changed; a package manager that sets the mtime does
+// not affect it.
 func changeTime(fi fs.FileInfo) time.Time {
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
 		return time.Unix(st.Ctim.Unix())
@@ -22,16 +22,16 @@ func changeTime(fi fs.FileInfo) time.Time {
 	return fi.ModTime()
 }
 
-// hasVerity reports whether fs-verity holds a file's content: a file that was rewritten
-// does not have it (Linux, Documentation/filesystems/fsverity.rst, statx).
+// hasVerity reports whether fs-verity protects a file's content: a file that was written again does not have it
+// (Linux, Documentation/filesystems/fsverity.rst, statx).
 func hasVerity(f *os.File) bool {
 	var st unix.Statx_t
 	err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, &st)
 	return err == nil && st.Attributes&unix.STATX_ATTR_VERITY != 0
 }
 
-// specialFS are the file systems whose files are the kernel's own. Source:
-// linux/magic.h; devtmpfs counts as tmpfs there, and holds no regular files.
+// specialFS are the file systems whose files come from the kernel. Source: linux/magic.h; devtmpfs counts as tmpfs
+// there, and has no regular files.
 var specialFS = map[int64]bool{
 	unix.PROC_SUPER_MAGIC: true, unix.SYSFS_MAGIC: true, unix.DEVPTS_SUPER_MAGIC: true,
 	unix.CGROUP_SUPER_MAGIC: true, unix.CGROUP2_SUPER_MAGIC: true, unix.DEBUGFS_MAGIC: true,
@@ -40,7 +40,7 @@ var specialFS = map[int64]bool{
 	unix.NSFS_MAGIC: true, unix.BINFMTFS_MAGIC: true, unix.HUGETLBFS_MAGIC: true,
 }
 
-// Special reports whether a folder is on a special file system.
+// Special reports whether a directory is on a special file system.
 func Special(root *os.Root, name string) bool {
 	d, err := root.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {

@@ -1,6 +1,6 @@
 //go:build !linux && !darwin
 
-// Files on disk on other systems, which have no inodes, owners or xattrs that vfix knows.
+// Files on disk on other systems, for which vfix supports no inodes, owners or xattrs.
 
 package contents
 
@@ -13,14 +13,14 @@ import (
 
 const OpenNoBlock = 0
 
-// FileID names an inode: nothing here says which names share one.
+// FileID identifies an inode; here all are equal, as it is not known which names share one.
 type FileID struct{}
 
 func Identify(fs.FileInfo) (FileID, uint64) { return FileID{}, 1 }
 
 func sameFS(_, _ FileID) bool { return true }
 
-// changeTime is the nearest that this system has to when a file last changed.
+// changeTime returns the mtime, the closest that this system has to a change time.
 func changeTime(fi fs.FileInfo) time.Time { return fi.ModTime() }
 
 func KeepTimes(root *os.Root, name string, from *os.File) error {
@@ -31,20 +31,20 @@ func KeepTimes(root *os.Root, name string, from *os.File) error {
 	return root.Chtimes(name, fi.ModTime(), fi.ModTime())
 }
 
-// Link gives the file called from in one folder the name to in another.
+// Link gives the file from in one directory the name to in another.
 func Link(fromRoot *os.Root, from string, toRoot *os.Root, to string) error {
 	return os.Link(filepath.Join(fromRoot.Name(), from), filepath.Join(toRoot.Name(), to))
 }
 
 func SyncFolder(*os.Root, string) error { return nil }
 
-// Special: no folders of a walk are special file systems here.
+// Special returns false: no directory of a walk is on a special file system here.
 func Special(*os.Root, string) bool { return false }
 
-// hasVerity: this system has no fs-verity.
+// hasVerity returns false: this system has no fs-verity.
 func hasVerity(*os.File) bool { return false }
 
-// Give, GiveLink and MakeNode give what this system has: the permissions.
+// Give, GiveLink and MakeNode set the metadata that this system has: the permissions.
 func (m *Meta) Give(to *os.File) ([]Loss, error) {
 	return nil, to.Chmod(fs.FileMode(m.Mode).Perm())
 }
@@ -55,7 +55,7 @@ func (e *Entry) MakeNode(*os.Root, string) ([]Loss, error) {
 	return []Loss{{Kind: "device"}}, nil
 }
 
-// DiskMeta is the metadata of a file.
+// DiskMeta returns the metadata of a file.
 func DiskMeta(fi fs.FileInfo) Meta {
 	return Meta{Mode: uint32(fi.Mode().Perm()), Mtime: fi.ModTime()}
 }

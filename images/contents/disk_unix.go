@@ -1,7 +1,6 @@
 //go:build linux || darwin
 
-// Files on disk on Unix: which names share an inode, and copying owner, mode, xattrs and
-// times.
+// Files on disk on Unix: names that share an inode, and copies of owner, mode, xattrs and times.
 
 package contents
 
@@ -21,13 +20,13 @@ import (
 	"vfix.dev/vfix/internal/xattrs"
 )
 
-// OpenNoBlock keeps the opening of what has become a fifo from waiting for a writer.
+// OpenNoBlock prevents open from waiting for a writer if the path has become a fifo.
 const OpenNoBlock = unix.O_NONBLOCK | unix.O_NOFOLLOW
 
-// FileID names an inode.
+// FileID identifies an inode.
 type FileID struct{ dev, ino uint64 }
 
-// Identify returns the inode of fi and how many names it has.
+// Identify returns the inode of fi and its number of names.
 func Identify(fi fs.FileInfo) (FileID, uint64) {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -38,16 +37,16 @@ func Identify(fi fs.FileInfo) (FileID, uint64) {
 
 func sameFS(a, b FileID) bool { return a.dev == b.dev }
 
-// onlyRoot reports whether an error says that the caller has no right to give a file
-// something; EINVAL is an ID that the caller's user namespace does not map (chown(2)).
+// onlyRoot reports whether an error means that the caller may not set some metadata; EINVAL is an ID that the
+// caller's user namespace does not map (chown(2)).
 func onlyRoot(err error) bool {
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EINVAL)
 }
 
-// Give gives an open file or directory all of m but the times: POSIX ACLs, security.capability and
-// security.selinux are xattrs. The owner comes first: chown clears the setuid bit and security.capability
-// (kernel: notify_change, ATTR_KILL_SUID; cap_inode_killpriv). Metadata that only root may give is left out and
-// returned.
+// Give sets all of m except the times on an open file or directory: POSIX ACLs, security.capability and
+// security.selinux are xattrs. The owner comes first, as chown clears the setuid bit and security.capability
+// (kernel: notify_change, ATTR_KILL_SUID; cap_inode_killpriv). It omits metadata that only root may set, and
+// returns it.
 func (m *Meta) Give(to *os.File) (lost []Loss, err error) {
 	var is unix.Stat_t
 	if err := unix.Fstat(int(to.Fd()), &is); err != nil {
@@ -82,8 +81,8 @@ func (m *Meta) Give(to *os.File) (lost []Loss, err error) {
 	return lost, nil
 }
 
-// noPrivileges are the mode bits that a file with another owner keeps: without setuid and setgid,
-// which are setID, and sticky.
+// noPrivileges are the mode bits that a file with another owner keeps: all but setuid and setgid, which are setID,
+// and sticky.
 const (
 	noPrivileges = 0o777
 	setID        = 0o6000
@@ -91,7 +90,7 @@ const (
 
 func (m *Meta) owner() Loss { return Loss{LostOwner, fmt.Sprintf("%d:%d", m.UID, m.GID)} }
 
-// lostXattrs are those of m, if none can be given.
+// lostXattrs returns the losses if no xattr of m can be set.
 func (m *Meta) lostXattrs() (lost []Loss) {
 	for _, name := range SortedKeys(m.Xattrs) {
 		lost = append(lost, Loss{Kind: name})
@@ -99,7 +98,7 @@ func (m *Meta) lostXattrs() (lost []Loss) {
 	return lost
 }
 
-// listXattrs lists the names of a file's xattrs; none where the file system has no xattrs.
+// listXattrs lists the names of a file's xattrs; none if the file system does not support them.
 func listXattrs(fd int) ([]string, error) {
 	names, err := xattrs.List(fd)
 	if errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.EPERM) {
@@ -108,7 +107,7 @@ func listXattrs(fd int) ([]string, error) {
 	return names, err
 }
 
-// KeepTimes gives name in root the times of from, to the nanosecond.
+// KeepTimes sets the times of from on name in root, to the nanosecond.
 func KeepTimes(root *os.Root, name string, from *os.File) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(from.Fd()), &st); err != nil {
@@ -117,8 +116,8 @@ func KeepTimes(root *os.Root, name string, from *os.File) error {
 	return root.Chtimes(name, time.Unix(st.Atim.Unix()), time.Unix(st.Mtim.Unix()))
 }
 
-// Link gives the file called from in one folder the name to in another. Paths lead nowhere else
-// meanwhile: the folders are those that are open. Neither name has a slash in it.
+// Link gives the file from in one directory the name to in another, relative to the open directories, so that no
+// path can change meanwhile. Neither name has a slash.
 func Link(fromRoot *os.Root, from string, toRoot *os.Root, to string) error {
 	dir, err := fromRoot.Open(".")
 	if err != nil {
@@ -136,7 +135,7 @@ func Link(fromRoot *os.Root, from string, toRoot *os.Root, to string) error {
 	return nil
 }
 
-// SyncFolder makes the kernel write the names in a folder to the disk.
+// SyncFolder writes the names in a directory to the disk.
 func SyncFolder(root *os.Root, name string) error {
 	d, err := root.Open(name)
 	if err != nil {
@@ -145,16 +144,16 @@ func SyncFolder(root *os.Root, name string) error {
 	defer d.Close()
 	err = d.Sync()
 	if errors.Is(err, unix.EINVAL) {
-		return nil // a file system that cannot: fsync(2), EINVAL
+		return nil // the file system does not support it: fsync(2), EINVAL
 	}
 	return err
 }
 
-// nodeTypes are the types of devices and fifos by their tar type flags.
+// nodeTypes maps tar type flags to types of devices and fifos.
 var nodeTypes = map[byte]uint32{tar.TypeFifo: unix.S_IFIFO, tar.TypeChar: unix.S_IFCHR, tar.TypeBlock: unix.S_IFBLK}
 
-// MakeNode makes the device or fifo that e describes under a name in root. Metadata that only root may
-// give it are left out and returned.
+// MakeNode creates the device or fifo of e as name in root. It omits metadata that only root may set, and returns
+// it.
 func (e *Entry) MakeNode(root *os.Root, name string) (lost []Loss, err error) {
 	kind, ok := nodeTypes[e.Flag]
 	if !ok {
@@ -186,8 +185,8 @@ func (e *Entry) MakeNode(root *os.Root, name string) (lost []Loss, err error) {
 	return append(lost, e.Meta.lostXattrs()...), e.Meta.giveTimes(int(at.Fd()), base)
 }
 
-// GiveLink gives a symlink the owner and times of m. Metadata that only root may give, and xattrs, are
-// left out and returned.
+// GiveLink sets the owner and times of m on a symlink. It omits xattrs, and metadata that only root may set, and
+// returns them.
 func (m *Meta) GiveLink(root *os.Root, name string) (lost []Loss, err error) {
 	at, base, err := openParent(root, name)
 	if err != nil {
@@ -200,8 +199,8 @@ func (m *Meta) GiveLink(root *os.Root, name string) (lost []Loss, err error) {
 	return append(lost, m.lostXattrs()...), m.giveTimes(int(at.Fd()), base)
 }
 
-// openParent opens the folder that name is in: what follows works on its descriptor, so
-// that no component of name is looked up again.
+// openParent opens the directory of name, so that later calls on its descriptor do not look up the components of
+// name again.
 func openParent(root *os.Root, name string) (*os.File, string, error) {
 	f, err := root.Open(path.Dir(name))
 	return f, path.Base(name), err
@@ -215,7 +214,7 @@ func (m *Meta) giveOwnerAt(at int, base string) ([]Loss, error) {
 	return m.giveOwner(&is, func(uid, gid int) error { return unix.Fchownat(at, base, uid, gid, unix.AT_SYMLINK_NOFOLLOW) })
 }
 
-// giveOwner gives a file its owner with chown; one that only root may give is left out and returned.
+// giveOwner sets the owner of a file with chown; it omits an owner that only root may set, and returns it.
 func (m *Meta) giveOwner(is *unix.Stat_t, chown func(uid, gid int) error) (lost []Loss, err error) {
 	if is.Uid == m.UID && is.Gid == m.GID {
 		return nil, nil
@@ -229,7 +228,7 @@ func (m *Meta) giveOwner(is *unix.Stat_t, chown func(uid, gid int) error) (lost 
 	case m.UID == is.Uid:
 		return []Loss{{LostGroup, fmt.Sprint(m.GID)}}, nil
 	}
-	_ = chown(-1, int(m.GID)) // a group of the caller's
+	_ = chown(-1, int(m.GID)) // if it is a group of the caller
 	return []Loss{m.owner()}, nil
 }
 
@@ -238,7 +237,7 @@ func (m *Meta) giveTimes(at int, base string) error {
 	return unix.UtimesNanoAt(at, base, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW)
 }
 
-// DiskMeta is the metadata of a file, without its xattrs.
+// DiskMeta returns the metadata of a file, without its xattrs.
 func DiskMeta(fi fs.FileInfo) Meta {
 	m := Meta{Mtime: fi.ModTime()}
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
@@ -251,7 +250,7 @@ func DiskMeta(fi fs.FileInfo) Meta {
 	return m
 }
 
-// FileXattrs reads all xattrs that the caller can see.
+// FileXattrs returns all xattrs that the caller can read.
 func FileXattrs(f *os.File) (map[string]string, error) {
 	names, err := listXattrs(int(f.Fd()))
 	if err != nil || len(names) == 0 {

@@ -1,5 +1,4 @@
-// Examining one file: whether it is a 64-bit x86-64 ELF file, and what the rewriter finds in
-// it.
+// The examination of one file: whether it is a 64-bit x86-64 ELF file, and what the rewriter finds in it.
 
 package contents
 
@@ -19,48 +18,48 @@ import (
 )
 
 const (
-	// inMemory is the largest file that each of MaxLayersAtOnce examiners holds in memory, in bytes; larger ones are
-	// held in a temporary file.
+	// inMemory is the largest file that each of MaxLayersAtOnce examiners keeps in memory, in bytes; it keeps
+	// larger ones in a temporary file.
 	inMemory = 8 << 20
-	// MaxELF is the largest file examined, in bytes. The largest known, GPU libraries, are
-	// below 3 GiB; call rel32 reaches no further than 2.
+	// MaxELF is the largest file examined, in bytes. The largest known files, GPU libraries, are below 3 GiB; call
+	// rel32 reaches 2 GiB.
 	MaxELF = 4 << 30
-	// elfHead is how many bytes of a file decide whether to examine it: up to e_machine.
+	// elfHead is the number of bytes at the start of a file that decide whether to examine it: up to e_machine.
 	elfHead = 20
 )
 
-// elfInfo is what is known of one 64-bit x86-64 ELF file.
+// elfInfo is the result for one 64-bit x86-64 ELF file.
 type elfInfo struct {
 	execBytes int64
 	passed    string            // why it was not examined, "" if it was
 	unread    bool              // because it could not be read
-	report    *find.Report      // nil if it has no reference to the page, and needs no fix that is asked for
-	Content   *io.SectionReader // kept where report is not nil
+	report    *find.Report      // nil if it has neither a reference to the page nor needs a requested fix
+	Content   *io.SectionReader // only if report is not nil
 	plan      *patch.Plan       // once made
 	hazard    *hazards.Hazard   // nil for none
 	loads     []string          // of a program in a tarball: its loader, and the names of its libraries
 }
 
-// isELF reports whether the first bytes of a file are those of an x86-64 ELF file, as the kernel sees it: the magic and
-// e_machine 62. Source: System V gABI, chapter 4; fs/binfmt_elf.c. An archive may hold some.
+// isELF reports whether head starts an x86-64 ELF file, by what the kernel checks: the magic and e_machine 62; or
+// an archive, which may have some. Source: System V gABI, chapter 4; fs/binfmt_elf.c.
 func isELF(head []byte) bool {
 	return elf.IsArchive(head) || len(head) >= elfHead && string(head[:4]) == "\x7fELF" && head[18] == 62 && head[19] == 0
 }
 
-// examiner examines the files of one archive, one after the other, in the same memory.
+// examiner examines the files of one archive one after the other, and reuses its memory.
 type examiner struct {
 	S *Session
-	// Whiteouts says that the archive is a layer, whose .wh. names are whiteouts.
+	// Whiteouts reports that the archive is a layer, whose .wh. names are whiteouts.
 	Whiteouts bool
-	// take, if not nil, gets the files, which then are not examined.
+	// take, if not nil, gets the files instead of their being examined.
 	take func(e *Entry, r io.Reader) error
-	// programs makes the examiner note what programs load.
+	// programs makes the examiner record what programs load.
 	programs bool
 	head     [elfHead]byte
 	holder
 }
 
-// holder makes files readable at any offset, one after the other, in the same memory.
+// holder makes files readable at any offset, one after the other, and reuses its memory.
 type holder struct {
 	buf  []byte
 	held *blob.Kept // a file that is too large for buf; nil for none
@@ -72,11 +71,11 @@ func (h *holder) Close() {
 	}
 }
 
-// content reads the content of a regular file and fills in what e knows of it.
+// content reads the content of a regular file and sets the fields of e that depend on it.
 func (x *examiner) content(e *Entry, h *blob.TarMember, r io.Reader) error {
 	if h.Sparse && h.Size > MaxELF {
-		// Reading it would take as long as its size claims, whatever the archive holds; its beginning may
-		// say that there is nothing to examine, as that of /var/log/lastlog does.
+		// To read a sparse file can take as long as its claimed size, whatever the archive has. Its beginning may
+		// show that there is nothing to examine, as for /var/log/lastlog.
 		n, err := blob.Fill(r, x.head[:elfHead])
 		if err != nil && err != io.EOF {
 			return err
@@ -112,7 +111,7 @@ func (x *examiner) content(e *Entry, h *blob.TarMember, r io.Reader) error {
 	return err
 }
 
-// buffer returns n bytes of memory, reused for the next file.
+// buffer returns n bytes of memory, which the next file reuses.
 func (h *holder) buffer(n int64) []byte {
 	if int64(cap(h.buf)) < n {
 		h.buf = make([]byte, max(n, blob.CopyBuffer))
@@ -120,8 +119,8 @@ func (h *holder) buffer(n int64) []byte {
 	return h.buf[:n]
 }
 
-// examine looks at one file of size bytes; nil means that it is not a 64-bit x86-64 ELF file.
-// The content of a file with references to the page is kept.
+// examine examines a file of size bytes; nil means that it is not a 64-bit x86-64 ELF file. It keeps the content
+// of a file with references to the page.
 func (x *examiner) examine(name string, r io.Reader, size int64) (*elfInfo, error) {
 	n, err := blob.Fill(r, x.head[:min(size, elfHead)])
 	if err != nil && err != io.EOF {
@@ -144,7 +143,7 @@ func (x *examiner) examine(name string, r io.Reader, size int64) (*elfInfo, erro
 	return info, err
 }
 
-// hold makes a file of size bytes readable at any offset, until the next one.
+// hold makes a file of size bytes readable at any offset, until the next call.
 func (h *holder) hold(r io.Reader, size int64) (io.ReaderAt, error) {
 	if size <= inMemory {
 		b := h.buffer(size)
@@ -162,13 +161,13 @@ func (h *holder) hold(r io.Reader, size int64) (io.ReaderAt, error) {
 	return h.held.At(), nil
 }
 
-// fixes reports whether the file has something besides call sites that needs a fix.
+// fixes reports whether the file needs a requested fix besides those of call sites.
 func (s *Session) fixes(r *find.Report) bool {
 	return r.Redirect != nil && slices.Contains(s.Options.Fixes, r.Redirect.Fix)
 }
 
-// examineAt examines a file with the rewriter. keep says that r will not last: a file with
-// references to the page is copied first.
+// examineAt examines a file with the rewriter. With keep, r is valid only during the call, so a file with
+// references to the page is copied.
 func (s *Session) examineAt(name string, r io.ReaderAt, size int64, keep bool) (*elfInfo, error) {
 	var head [elfHead]byte
 	if n, err := r.ReadAt(head[:], 0); err != nil && err != io.EOF {
@@ -206,7 +205,7 @@ func (s *Session) examineAt(name string, r io.ReaderAt, size int64, keep bool) (
 		if info.Content, err = s.spool.Keep(r, size); err != nil {
 			return nil, err
 		}
-		// A report reads its file again when a plan is made: it must know the copy.
+		// A plan reads the file of its report again, so the report must be of the copy.
 		if report, err = patch.Scan(info.Content, size); err != nil {
 			return nil, err
 		}

@@ -1,4 +1,4 @@
-// From a merged file system, a folder or a file to its findings and the files to patch.
+// From a merged file system, a directory or a file to its findings and the files to patch.
 
 package contents
 
@@ -13,15 +13,15 @@ import (
 	"vfix.dev/vfix/rewriter/patch"
 )
 
-// Scanned is Findings with what is needed to act on them.
+// Scanned is Findings with the data that a rebuild or patch needs.
 type Scanned struct {
 	*Findings
-	Targets []Target // as Findings.Files, in the same order
-	Tree    *Tree    // of Exported
-	inits   []Hazard // of programs that are a hazard as a container's init alone
+	Targets []Target // in the order of Findings.Files
+	Tree    *Tree    // the examined tree
+	inits   []Hazard // of programs that are a hazard only as a container's init
 }
 
-// Findings examines the visible files of the merged file system.
+// Findings judges the visible files of the merged file system.
 func (s *Session) Findings(ctx context.Context, t *Tree) (*Scanned, error) {
 	out := &Scanned{Findings: &Findings{}}
 	for _, l := range t.Layers {
@@ -53,7 +53,7 @@ func (s *Session) Findings(ctx context.Context, t *Tree) (*Scanned, error) {
 	return out, nil
 }
 
-// judge adds one visible ELF file to the findings; layer is its layer's diff ID.
+// judge adds one visible ELF file to the findings; layer is the diff ID of its layer.
 func (s *Session) judge(out *Scanned, v Target, layer string) error {
 	if v.ELF.passed != "" {
 		out.Passed = append(out.Passed, Passed{Path: v.Names[0], Layer: layer, Reason: v.ELF.passed, Unread: v.ELF.unread})
@@ -86,12 +86,12 @@ func (s *Session) judge(out *Scanned, v Target, layer string) error {
 	return nil
 }
 
-// fixes reports whether a plan ends a hazard.
+// fixes reports whether a plan removes a hazard.
 func fixes(p *patch.Plan, h *hazards.Hazard) bool {
 	return p != nil && p.Redirected() && string(p.Redirect.Fix) == string(h.Kind)
 }
 
-// plan makes the plan for a file once, however many images have it.
+// plan makes the plan for a file once, even if several images have it.
 func (s *Session) plan(e *elfInfo) (*patch.Plan, error) {
 	s.planning.Lock()
 	defer s.planning.Unlock()
@@ -105,7 +105,7 @@ func (s *Session) plan(e *elfInfo) (*patch.Plan, error) {
 	return e.plan, nil
 }
 
-// ToPatch are the targets whose plan changes something and can be carried out.
+// ToPatch returns the targets whose plan changes something and can be applied.
 func (f *Scanned) ToPatch() []Target {
 	return slices.DeleteFunc(slices.Clone(f.Targets), func(h Target) bool { return h.Plan.Empty() || h.stuck })
 }

@@ -1,4 +1,4 @@
-// Hazards of what is visible; which init an image starts.
+// Hazards of the visible files, and the init of an image.
 
 package contents
 
@@ -13,14 +13,14 @@ import (
 	"vfix.dev/vfix/internal/rootpath"
 )
 
-// Hazard is a visible file with a hazard, or an image, which has no Path.
+// Hazard is a visible file with a hazard, or an image with one, for which Path is "".
 type Hazard struct {
 	hazards.Hazard
 	Path  string // "" for the whole image
 	Layer string // diff ID; "" outside images
 }
 
-// MarshalJSON writes all facts about it, in words as well.
+// MarshalJSON writes the hazard's facts, also in words.
 func (h Hazard) MarshalJSON() ([]byte, error) {
 	return jsonobject.Encode(map[string]string{
 		"kind": string(h.Kind), "path": h.Path, "layer": h.Layer, "version": h.Version, "means": h.Means(), "do": h.Do(),
@@ -35,7 +35,7 @@ func (f *Scanned) addHazard(h Hazard) {
 	f.Hazards = append(f.Hazards, h)
 }
 
-// Starts says which program a container of the image starts: an init's hazard counts only for that program.
+// Starts sets the program that a container of the image starts: the hazards of init programs count only for it.
 func (f *Scanned) Starts(t *Tree, program string) {
 	names := []string{program}
 	if !strings.Contains(program, "/") {
@@ -51,7 +51,7 @@ func (f *Scanned) Starts(t *Tree, program string) {
 	}
 }
 
-// Resolve is the name that a name leads to, with all symlinks followed.
+// Resolve returns the path that a name leads to, with all symlinks followed.
 func (t *Tree) Resolve(name string) (string, error) {
 	return rootpath.Resolve(name, func(real string) (string, error) {
 		switch k := t.At(real); {

@@ -1,5 +1,5 @@
-// The contents of one layer, as short as possible: the layer itself is read once, and its visible
-// files are known only when all layers have been read.
+// The contents of one layer, in little memory: each layer is read once, but its visible files are known only after
+// all layers have been read.
 
 package contents
 
@@ -24,7 +24,7 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// kind is what a member of a layer is to the merged file system.
+// kind is the role of a layer's member in the merged file system.
 type kind uint8
 
 const (
@@ -34,8 +34,8 @@ const (
 	kindHardLink
 	KindOther    // device or fifo
 	KindWhiteout // .wh.NAME hides NAME of the layers below
-	KindOpaque   // .wh..wh..opq hides all that the layers below have in its folder
-	KindPool     // .wh..wh.plnk/NAME: a name for hard links alone, of images made on aufs
+	KindOpaque   // .wh..wh..opq hides the contents of its directory in the layers below
+	KindPool     // .wh..wh.plnk/NAME: a target only for hard links, in images made on aufs
 )
 
 // Whiteout names. Source: image-spec layer.md, "Whiteouts"; the aufs names are docker's
@@ -47,27 +47,27 @@ const (
 	whiteoutPool   = ".wh..wh.plnk"
 )
 
-// Meta is all that a file has besides its name and content.
+// Meta is the metadata of a file, without its name.
 type Meta struct {
 	Mode     uint32 // the permission bits with setuid, setgid and sticky: 07777
 	UID, GID uint32
-	device   device                // 0 for anything else
+	device   device                // 0 for other types
 	owners   unique.Handle[owners] // zero for none
 	Mtime    time.Time
 	Xattrs   map[string]string
 	linked   *linked // nil if no hard links followed the file
 }
 
-// owners are the names of a user and a group.
+// owners are the names of a file's user and group.
 type owners struct{ user, group string }
 
-// linked says that hard links followed a file: some engines apply their headers to it (docker, containerd), and
-// Xattrs has the result; others do not (umoci, podman).
+// linked reports that hard links followed a file. Some engines apply their headers to it (docker, containerd):
+// Xattrs has this result; others do not (umoci, podman).
 type linked struct {
 	own string // security.capability of the file's own header
 }
 
-// device is the number of a device as mknod(2) keeps it: 12 bits of the major number, 20 of the minor one.
+// device is the number of a device as mknod(2) stores it: 12 bits of the major number, 20 of the minor one.
 // Engines pass on all bits of a tar header.
 type device uint32
 
@@ -80,37 +80,37 @@ func newDevice[n int64 | uint32](major, minor n) device {
 func (d device) major() int64 { return int64(d >> minorBits) }
 func (d device) minor() int64 { return int64(d & (1<<minorBits - 1)) }
 
-// CapabilityDisputed reports whether engines differ on the file's security.capability.
+// CapabilityDisputed reports whether engines set different values of security.capability on the file.
 func (m *Meta) CapabilityDisputed() bool {
 	return m.linked != nil && m.linked.own != m.Xattrs[capability]
 }
 
-// Entry is one member of a layer: 144 bytes, and an image has hundreds of thousands.
+// Entry is one member of a layer. It has 144 bytes, and an image has hundreds of thousands of them.
 type Entry struct {
 	Kind kind
 	Flag byte // the tar type flag of KindOther
-	// Number is that of the member in the archive, the first being 1.
+	// Number is the position of the member in the archive, starting at 1.
 	Number uint32
-	Name   string // cleaned; for a whiteout, the name that it hides
-	Link   string // target of a symlink as written, of a hard link cleaned
+	Name   string // cleaned; of a whiteout, the name that it hides
+	Link   string // target: of a symlink as written, of a hard link cleaned
 	Size   int64
 	Meta   Meta
-	ELF    *elfInfo           // nil for anything but a 64-bit x86-64 ELF file
-	Sum    *[sha256.Size]byte // of a regular file's content, where asked for
-	kept   *io.SectionReader  // the content, if it is kept beside that of elf
+	ELF    *elfInfo           // nil for files other than 64-bit x86-64 ELF files
+	Sum    *[sha256.Size]byte // of a regular file's content, if requested
+	kept   *io.SectionReader  // the content, if it is kept and the file is not in ELF
 	Disk   *DiskFile          // of a regular file on disk
 }
 
-// layerIndex is what one layer holds, in the order of the archive.
+// layerIndex has the members of one layer, in the order of the archive.
 type layerIndex struct {
 	Title   string // for messages: "layer sha256:…", or the path of a tarball
 	DiffID  v1.Hash
 	Entries []*Entry
-	// absent is why the layer was not read, nil if it was: its contents are not known.
+	// absent is why the layer was not read, so that its contents are not known; nil if it was.
 	absent *absence
 }
 
-// ReadLayer reads one layer from start to end and examines its files.
+// ReadLayer reads one layer and examines its files.
 func (s *Session) ReadLayer(ctx context.Context, l v1.Layer) (_ *layerIndex, err error) {
 	if !media.AtHand(l) {
 		return absentLayer(l, foreign, s.Progress)
@@ -139,7 +139,7 @@ func (s *Session) ReadLayer(ctx context.Context, l v1.Layer) (_ *layerIndex, err
 	return idx, ls.Finish()
 }
 
-// ReadEntries reads the members of a tar stream.
+// ReadEntries reads the members of a tar stream and returns their entries.
 func (x *examiner) ReadEntries(ctx context.Context, r io.Reader) ([]*Entry, error) {
 	var all []*Entry
 	for m, err := range blob.Members(r) {
@@ -170,8 +170,8 @@ func (x *examiner) ReadEntries(ctx context.Context, r io.Reader) ([]*Entry, erro
 	return all, nil
 }
 
-// newEntry makes the entry of a member; ok is false for members that mean nothing here
-// (global PAX headers, aufs's own files).
+// newEntry returns the entry of a member; ok is false for members without a file (global PAX headers, aufs's own
+// files).
 func newEntry(h *blob.TarMember, whiteouts bool) (e *Entry, ok bool, err error) {
 	e = &Entry{Name: h.Path, Number: h.Number, Size: h.Size, Meta: NewMeta(h.Header)}
 	if name := misleading(e.Meta.Xattrs); whiteouts && name != "" {
@@ -226,12 +226,13 @@ func newEntry(h *blob.TarMember, whiteouts bool) (e *Entry, ok bool, err error) 
 	return e, true, nil
 }
 
-// gnuKinds are the members of GNU tar that are not files: a directory's names, and the name of a volume (tar.h).
+// gnuKinds are the members of GNU tar that are not files: the list of names in a directory, and the name of a
+// volume (tar.h).
 const gnuKinds = "DV"
 
-// misleading returns an extended attribute with which overlay shows a directory or a file's content from
-// another place of the lower layers (fs/overlayfs/overlayfs.h: OVL_XATTR_REDIRECT, OVL_XATTR_METACOPY); "" for
-// none. Engines set what a layer says.
+// misleading returns an extended attribute with which overlay takes a directory or the content of a file from
+// another path of the lower layers (fs/overlayfs/overlayfs.h: OVL_XATTR_REDIRECT, OVL_XATTR_METACOPY); "" for
+// none. Engines set the attributes of a layer.
 func misleading(xattrs map[string]string) string {
 	for _, prefix := range []string{"trusted.overlay.", "user.overlay."} {
 		for _, name := range []string{"redirect", "metacopy"} {
@@ -243,7 +244,7 @@ func misleading(xattrs map[string]string) string {
 	return ""
 }
 
-// inPool returns the name in aufs's pool of hard links, "" for what is not in it.
+// inPool returns the name in the hard link pool of aufs, "" for names outside of it.
 func inPool(name string) string {
 	rest, ok := strings.CutPrefix(name, whiteoutPool+"/")
 	if !ok {
@@ -252,7 +253,7 @@ func inPool(name string) string {
 	return rest
 }
 
-// NewMeta is the metadata of a file by its tar header.
+// NewMeta returns the metadata in a tar header.
 func NewMeta(h *tar.Header) Meta {
 	const permissions = 0o7777
 	m := Meta{
@@ -273,14 +274,14 @@ func NewMeta(h *tar.Header) Meta {
 	return m
 }
 
-// absence is why a layer is not read, and a hint.
+// absence is why a layer is not read, with a hint.
 type absence struct{ why, hint string }
 
-// foreign is a layer that is stored elsewhere.
+// foreign is the absence of a layer that is stored elsewhere.
 var foreign = &absence{"foreign, and not with the image", "download the image from the registry that has its foreign layers, then scan that copy; a layer that is not examined may have call sites"}
 
-// unknownFormat is why vfix cannot read the format of a layer that does not begin with a tar entry:
-// compressed, encrypted, or of a foreign media type; nil if it should be a tar stream, and is damaged.
+// unknownFormat returns why vfix cannot read a layer that does not begin with a tar entry: it is compressed,
+// encrypted, or has a foreign media type; nil if the layer should be a tar stream, and is damaged.
 func unknownFormat(l v1.Layer, head []byte) *absence {
 	if name := blob.OtherCompression(head); name != "" {
 		return &absence{"compressed with " + name + ", which vfix does not read",
@@ -297,7 +298,7 @@ func unknownFormat(l v1.Layer, head []byte) *absence {
 	return a
 }
 
-// absentLayer represents a layer that is not read: its contents are unknown.
+// absentLayer returns the index of a layer that is not read.
 func absentLayer(l v1.Layer, why *absence, p progress.Reporter) (*layerIndex, error) {
 	diffID, err := l.DiffID()
 	if err != nil {

@@ -19,39 +19,37 @@ import (
 	"vfix.dev/vfix/images/blob"
 )
 
-// layerGzipLevel is the compression of the added layer. Together with the pinned version of
-// klauspost/compress it fixes the layer's digest.
+// layerGzipLevel is the compression level of the added layer. With the pinned version of klauspost/compress it
+// determines the layer's digest.
 const layerGzipLevel = gzip.DefaultCompression
 
 // AddedLayer is the layer of patched files.
 type AddedLayer = blob.PackedLayer
 
-// NewLayer writes the layer that puts the patched files over those of t, each with all its
-// names, under the folders that lead to it; and the extras. The folders are there because an engine that
-// unpacks the layer alone makes missing ones as it likes (docker's overlay2 with mode 0600
-// at one time); they are as in t, so nothing else changes.
+// NewLayer writes the layer with the patched files of t, each under all its names, and the extras. It has their
+// parent directories as they are in t: an engine that unpacks the layer alone creates missing ones with arbitrary
+// modes (docker's overlay2 once used 0600).
 func (s *Session) NewLayer(ctx context.Context, t *Tree, hits []Target, extras []Extra) (*AddedLayer, error) {
 	return PackLayer(func(w io.Writer) error { return s.writeMembers(ctx, w, t, hits, extras) })
 }
 
-// PackLayer makes a layer of the tar stream that write writes.
+// PackLayer makes a layer from the tar stream of write.
 func PackLayer(write func(io.Writer) error) (*AddedLayer, error) {
 	l, err := blob.PackLayer(layerGzipLevel, write)
 	return l, WrapPath("added layer", err)
 }
 
-// Member is an entry of a tar stream to write; Content is that of a regular file.
+// Member is an entry of a tar stream to write, with the content of a regular file.
 type Member struct {
 	*tar.Header
 	Content func() io.Reader // nil for none
 }
 
-// Members are those of a layer, by name.
+// Members are the entries of a layer, by name.
 type Members map[string]Member
 
-// addFolders adds the folders that lead to a name: as in t, else as ImplicitDir. A folder
-// that engines show differently, because layers left out its entry, is also left out here: each
-// engine then shows the same as before.
+// addFolders adds the parent directories of a name: as in t, else as ImplicitDir. It omits a directory that
+// engines show differently because layers omit its entry: each engine then shows the same as before.
 func (m Members) addFolders(name string, t *Tree) {
 	for d := path.Dir(name); d != "." && m[d].Header == nil; d = path.Dir(d) {
 		e := ImplicitDir
@@ -65,7 +63,7 @@ func (m Members) addFolders(name string, t *Tree) {
 	}
 }
 
-// AddExtras adds files that are not in the base.
+// AddExtras adds files that the base does not have.
 func (m Members) AddExtras(extras []Extra, t *Tree) {
 	for _, e := range extras {
 		m.addFolders(e.Name, t)
@@ -73,8 +71,7 @@ func (m Members) AddExtras(extras []Extra, t *Tree) {
 	}
 }
 
-// Write writes the members of a layer on t: sorted by name, or in t's order if the order
-// makes a difference.
+// Write writes the members of a layer on t: sorted by name, or in t's order if the order matters.
 func (m Members) Write(ctx context.Context, w io.Writer, t *Tree) error {
 	tw := tar.NewWriter(w)
 	names := slices.Sorted(maps.Keys(m))
@@ -113,7 +110,7 @@ func (s *Session) writeMembers(ctx context.Context, w io.Writer, t *Tree, hits [
 	return m.Write(ctx, w, t)
 }
 
-// addKept adds unchanged files that must be written again (Tree.kept), each with its names.
+// addKept adds unchanged files that must be written again (Tree.kept), under all their names.
 func (m Members) addKept(ctx context.Context, t *Tree, hits []Target) error {
 	files := t.kept(hits)
 	if len(files) == 0 {
@@ -130,15 +127,15 @@ func (m Members) addKept(ctx context.Context, t *Tree, hits []Target) error {
 	return err
 }
 
-// addFile adds a file of t with all its names: the first has the content, the others are hard
-// links of it. Where the content changed, e is without its marks.
+// addFile adds a file of t under all its names: the first has the content, the others are hard links to it. If the
+// content changed, e is without its marks.
 func (m Members) addFile(t *Tree, names []string, e *Entry, size int64, content func() io.Reader) {
 	for _, name := range names {
 		m.addFolders(name, t)
 		m[name] = Member{Header: linkHeader(name, names[0], e)}
 	}
 	meta := e.Meta
-	if meta.CapabilityDisputed() && len(names) > 1 { // engines that apply the links' headers see other capabilities
+	if meta.CapabilityDisputed() && len(names) > 1 { // engines that apply the headers of links show other capabilities
 		meta.Xattrs = map[string]string{}
 		maps.Copy(meta.Xattrs, e.Meta.Xattrs)
 		if meta.Xattrs[capability] = meta.linked.own; meta.linked.own == "" {
@@ -150,7 +147,7 @@ func (m Members) addFile(t *Tree, names []string, e *Entry, size int64, content 
 	m[names[0]] = Member{hdr, content}
 }
 
-// Member is a file that is not in the base, as an entry of a tar stream.
+// Member returns the file as an entry of a tar stream.
 func (e Extra) Member() Member {
 	like := e.Like
 	if like == nil {
@@ -168,8 +165,7 @@ func (e Extra) Member() Member {
 	return Member{hdr, func() io.Reader { return bytes.NewReader(e.Body) }}
 }
 
-// At returns the node with a name of the tree, or nil. The name is one
-// that walk gave: it has no symlinks in it.
+// At returns the node of a name from Walk, which has no symlinks in it; nil if the tree does not have it.
 func (t *Tree) At(name string) *Node {
 	k := t.Root
 	for _, c := range Components(name) {
@@ -180,7 +176,7 @@ func (t *Tree) At(name string) *Node {
 	return k
 }
 
-// Header is the tar header of an entry under a name, with its size for a regular file.
+// Header returns the tar header of an entry under a name, with the size of a regular file.
 func (e *Entry) Header(name string) *tar.Header {
 	hdr := e.Meta.header(name)
 	switch e.Kind {
@@ -201,7 +197,7 @@ func (e *Entry) Header(name string) *tar.Header {
 func linkHeader(name, target string, e *Entry) *tar.Header {
 	hdr := e.Meta.header(name)
 	hdr.Typeflag, hdr.Linkname = tar.TypeLink, target
-	// The file has them already, but loses this one when the link's owner is set.
+	// The file has its xattrs already, but loses this one when the owner of the link is set.
 	hdr.PAXRecords = nil
 	if c, ok := e.Meta.Xattrs[capability]; ok {
 		hdr.PAXRecords = map[string]string{blob.XattrPrefix + capability: c}
@@ -209,8 +205,8 @@ func linkHeader(name, target string, e *Entry) *tar.Header {
 	return hdr
 }
 
-// header is the tar header with this metadata. PAX keeps xattrs, long names and fractions
-// of a second; archive/tar adds records only if there is something to keep.
+// header returns the tar header with this metadata. PAX has xattrs, long names and fractions of a second;
+// archive/tar adds records only if they are needed.
 func (m *Meta) header(name string) *tar.Header {
 	h := &tar.Header{
 		Name: name, Mode: int64(m.Mode), Uid: int(m.UID), Gid: int(m.GID),
@@ -228,7 +224,7 @@ func (m *Meta) header(name string) *tar.Header {
 	return h
 }
 
-// Differs names the differences between two files' metadata, "" for none.
+// Differs lists the differences between the metadata of two files, "" for none.
 func (m *Meta) Differs(o *Meta) string {
 	var d []string
 	add := func(what string, got, want any) { d = append(d, fmt.Sprintf("%s: got %v, want %v", what, got, want)) }
@@ -250,13 +246,13 @@ func (m *Meta) Differs(o *Meta) string {
 	return strings.Join(d, ", ")
 }
 
-// Extra is a file that is not in the base.
+// Extra is a file that the base does not have.
 type Extra struct {
-	Name string // of a directory with a slash at its end
+	Name string // of a directory with a final slash
 	Mode uint32
 	Body []byte
 	Link string // target, for a symlink
 	Like *Meta  // owner, mode and time; nil: root's, of mode, from the epoch
-	// Was is the content of the package database that this one replaces; nil for other files.
+	// Was is the content of the package database that this file replaces; nil for other files.
 	Was *blob.StatedBytes
 }

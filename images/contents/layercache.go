@@ -1,4 +1,4 @@
-// A cache of layers, so that each is read once however many images have it.
+// A cache of layers, so that each is read once even if several images have it.
 
 package contents
 
@@ -9,12 +9,11 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// layerCache is what one command knows of layers, by diff ID: however many images have a
-// layer, and however many of them are read at once, it is read once. When it gets too large, it
-// forgets the least recently used layers, so that a list of thousands of images needs no more
-// memory than one of some dozens.
+// layerCache has the layers that one command has read, by diff ID, so that each is read once, even in parallel. It
+// removes the least recently used layers when it becomes too large: a list of thousands of images then needs no
+// more memory than one of some dozens.
 type layerCache struct {
-	slots chan struct{} // one for each layer that may be read at once
+	slots chan struct{} // one for each layer that may be read in parallel
 	Most  int           // entries, of all layers together
 
 	mu      sync.Mutex
@@ -23,23 +22,23 @@ type layerCache struct {
 	clock   int64
 }
 
-// maxRemembered is how many members of layers are remembered, of 230 to 330 bytes each: those
-// of 30 to 40 userlands of an old Debian.
+// maxRemembered is the number of members of all layers in the cache, of 230 to 330 bytes each: 30 to 40
+// installations of an old Debian.
 const maxRemembered = 400_000
 
 // knownLayer is a layer that was read, or that the holder of its turn reads.
 type knownLayer struct {
 	turn chan struct{}
 	idx  *layerIndex // nil until it was read
-	used int64       // when it was asked for last, by the cache's clock
+	used int64       // time of the last use, by the cache's clock
 }
 
 func newLayerCache(atOnce int) *layerCache {
 	return &layerCache{slots: make(chan struct{}, atOnce), Most: maxRemembered, known: map[v1.Hash]*knownLayer{}}
 }
 
-// Get gives a layer, and calls read if nobody has read it. If another caller reads it and fails, it
-// is read again: the other image may be damaged, or its work was cancelled.
+// Get returns a layer, and calls read if the cache does not have it. If a concurrent caller fails to read it, Get
+// reads it again: the other image may be damaged, or its work was canceled.
 func (c *layerCache) Get(ctx context.Context, id v1.Hash, read func() (*layerIndex, error)) (*layerIndex, error) {
 	k := c.at(id)
 	for _, wait := range []chan struct{}{k.turn, c.slots} {
@@ -54,7 +53,7 @@ func (c *layerCache) Get(ctx context.Context, id v1.Hash, read func() (*layerInd
 		}
 	}
 	idx, err := read()
-	if err == nil && idx.absent == nil { // another image may have the layer, or in a format that can be read
+	if err == nil && idx.absent == nil { // otherwise another image may have the layer, or in a readable format
 		c.keep(k, idx)
 	}
 	return idx, err
@@ -74,7 +73,7 @@ func (c *layerCache) at(id v1.Hash) *knownLayer {
 	return k
 }
 
-// keep remembers a layer that was read, and makes room for it.
+// keep adds a layer to the cache, and removes others if there are too many.
 func (c *layerCache) keep(k *knownLayer, idx *layerIndex) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,4 +1,4 @@
-// The losses of copied files: metadata that only root may give them, and marks that vouch for the old content.
+// The losses of copied files: metadata that only root may set, and marks that vouch for the old content.
 
 package contents
 
@@ -12,24 +12,23 @@ import (
 	"vfix.dev/vfix/internal/filemarks"
 )
 
-// Loss is one thing that a file lost: its kind, or the name of an xattr, and its value if that is reported.
+// Loss is metadata that a file lost: its kind, or the name of an xattr, and its value if that is reported.
 type Loss struct{ Kind, Value string }
 
-// The kinds that are asked for.
+// The kinds that callers check for.
 const (
 	LostOwner = "owner"
-	LostGroup = "group" // and not its user
+	LostGroup = "group" // but not its user
 )
 
 func (l Loss) String() string { return strings.TrimSpace(l.Kind + " " + l.Value) }
 
-// Lost collects what of files' owners and attributes their copies do not have, because the caller
-// is not root.
+// Lost collects the owners and attributes of files that their copies do not have because the caller is not root.
 type Lost struct {
 	files int
 	name  string         // of the first one
 	what  []string       // of the first one
-	kinds []string       // in the order in which they were met
+	kinds []string       // in the order of their first loss
 	count map[string]int // files, by kind
 }
 
@@ -51,7 +50,7 @@ func (l *Lost) Add(name string, what []Loss) {
 	}
 }
 
-// Warning is a line for people, "" if nothing was lost.
+// Warning returns a line for users, "" if nothing was lost.
 func (l *Lost) Warning() string {
 	first := strings.Join(l.what, ", ")
 	switch l.files {
@@ -76,10 +75,8 @@ func (l *Lost) Warning() string {
 		whose, l.files, strings.Join(all, ", "), l.name, first)
 }
 
-// The xattrs of a file that vouch for its content (marks), which a patched copy does not
-// keep.
-
-// Marks lists those among a file's xattrs, sorted.
+// Marks returns the names of the xattrs that vouch for a file's content, sorted; a patched copy does not keep
+// them.
 func Marks(xattrs map[string]string) []string {
 	var all []string
 	for name := range xattrs {
@@ -91,7 +88,7 @@ func Marks(xattrs map[string]string) []string {
 	return all
 }
 
-// Dropped lists the marks that a patched copy of an open file does not keep.
+// Dropped returns the marks that a patched copy of an open file does not keep.
 func (m *Meta) Dropped(f *os.File) []string {
 	all := Marks(m.Xattrs)
 	if hasVerity(f) {
@@ -100,19 +97,19 @@ func (m *Meta) Dropped(f *os.File) []string {
 	return all
 }
 
-// WarnDropped reports marks that a patched file on disk does not keep.
+// WarnDropped warns about marks that a patched file on disk does not keep.
 func (h *Target) WarnDropped(dropped []string) {
 	if len(dropped) > 0 {
 		h.Plan.Warnings = append(h.Plan.Warnings, MarkWarning(dropped))
 	}
 }
 
-// MarkWarning is the warning about marks that a patched file does not keep.
+// MarkWarning returns the warning about marks that a patched file does not keep.
 func MarkWarning(dropped []string) string {
 	return strings.Join(dropped, ", ") + " dropped: it vouches for the content before; where the kernel appraises files, sign the patched one"
 }
 
-// Unmarked is the metadata of a file whose content changed.
+// Unmarked returns the metadata of a file after a change of its content.
 func (m *Meta) Unmarked() *Meta {
 	if len(Marks(m.Xattrs)) == 0 {
 		return m
@@ -123,7 +120,7 @@ func (m *Meta) Unmarked() *Meta {
 	return &u
 }
 
-// Unmarked is the entry of a file whose content changed.
+// Unmarked returns the entry of a file after a change of its content.
 func (e *Entry) Unmarked() *Entry {
 	u := *e
 	u.Meta = *e.Meta.Unmarked()

@@ -1,5 +1,5 @@
-// Applying layers as engines do. An overlay engine unpacks each layer into a folder of its own
-// and lays these over each other; others unpack each layer onto what the layers below made.
+// Applies layers as engines do. An overlay engine unpacks each layer into its own directory and stacks them; other
+// engines unpack each layer over the result of the layers below.
 
 package contents
 
@@ -17,36 +17,36 @@ import (
 type manner uint8
 
 const (
-	// overlaid: to a folder of its own, where whiteouts are files that hide (containerd,
-	// archive.OverlayConvertWhiteout; docker, archive.overlayWhiteoutConverter). Symlinks of the
-	// layers below are not seen.
+	// overlaid: into its own directory, in which whiteouts are files that hide (containerd,
+	// archive.OverlayConvertWhiteout; docker, archive.overlayWhiteoutConverter). Symlinks of the layers below are
+	// not visible.
 	overlaid manner = iota
-	// inPlace: onto the merged file system, where a whiteout removes what exists when its turn
-	// comes (containerd, archive.applyNaive; docker, archive.UnpackLayer).
+	// inPlace: into the merged file system, from which a whiteout removes the files that exist at its turn
+	// (containerd, archive.applyNaive; docker, archive.UnpackLayer).
 	inPlace
-	// sparing: as inPlace, but whiteouts spare what the layer itself has, wherever in the archive
-	// they are (image-spec layer.md, "Whiteouts"; umoci, TarExtractor.ociWhiteout).
+	// sparing: like inPlace, but whiteouts spare the files of their own layer, also earlier ones (image-spec
+	// layer.md, "Whiteouts"; umoci, TarExtractor.ociWhiteout).
 	sparing
 	// lowestInPlace: overlaid, except for the lowest layer (containerd, archive.apply in apply_linux.go:
 	// the mount of a snapshot without a parent is a bind mount).
 	lowestInPlace
 )
 
-// others are engines that apply layers in a manner of their own.
+// others are engines that apply layers differently.
 type others struct {
 	names string
 	manner
 }
 
-// otherEngines may show something else than docker's overlay2 does. podman's vfs driver is docker's.
+// otherEngines may show other files than docker's overlay2. podman's vfs driver is docker's.
 var otherEngines = []others{
 	{"docker's vfs driver and containerd's native snapshotter", inPlace},
 	{"umoci", sparing},
 	{"containerd's overlayfs snapshotter", lowestInPlace},
 }
 
-// Merge applies layers in order. An engine that would refuse the layers shows nothing; an
-// error is of overlay engines. Of views that are the same, one tree is in memory at a time.
+// Merge applies layers in order. It returns the errors of overlay engines; other engines that would refuse the
+// layers have no view. Of equal views, only one tree is in memory at a time.
 func Merge(layers []*layerIndex) (*Tree, error) {
 	type view struct {
 		others
@@ -55,7 +55,7 @@ func Merge(layers []*layerIndex) (*Tree, error) {
 	var views []view
 	for _, o := range otherEngines {
 		if o.manner == lowestInPlace && !(len(layers) > 0 && slices.ContainsFunc(layers[0].Entries, (*Entry).isOpaque)) {
-			continue // the same as overlaid
+			continue // equal to overlaid
 		}
 		if w, err := merged(layers, o.manner); err == nil {
 			views = append(views, view{o, w.Root.hashShown(0)})
@@ -100,14 +100,14 @@ func merged(layers []*layerIndex, m manner) (*Tree, error) {
 
 // applying is one layer that is being applied.
 type applying struct {
-	to     *Tree // what it is applied to
+	to     *Tree // the tree that it is applied to
 	n      int   // the layer's number
 	manner manner
-	below  *Tree // of overlaid: what the layers below show
+	below  *Tree // of overlaid: the files of the layers below
 	pool   map[string]*Inode
 }
 
-// Apply puts a layer on top, onto what is there; from is where the contents of its files are.
+// Apply applies a layer to the tree; from has the contents of its files.
 func (t *Tree) Apply(idx *layerIndex, from members) error {
 	t.from = append(t.from, from)
 	return t.apply(idx, inPlace)
@@ -130,7 +130,7 @@ func (t *Tree) apply(idx *layerIndex, m manner) error {
 	return nil
 }
 
-// cover puts a folder of a layer over the same folder of the layers below.
+// cover puts a directory of a layer over the same directory of the layers below.
 func (k *Node) cover(up *Node) {
 	if k.Implied = up.Implied; !k.Implied {
 		k.Inode, k.Named = up.Inode, up.Named
@@ -149,7 +149,7 @@ func (k *Node) cover(up *Node) {
 	}
 }
 
-// settle removes all whiteouts from a subtree that has nothing below it any more.
+// settle removes all whiteouts from a subtree without layers below it.
 func (k *Node) settle() {
 	k.opaque = false
 	for name, kid := range k.Kids {
@@ -199,7 +199,7 @@ func (a *applying) add(e *Entry) error {
 	return nil
 }
 
-// isWhiteout reports whether an entry is a device that overlay takes for a whiteout (Linux,
+// isWhiteout reports whether overlay treats a device as a whiteout (Linux,
 // Documentation/filesystems/overlayfs.rst, "whiteouts and opaque directories").
 func (e *Entry) isWhiteout() bool {
 	return e.Kind == KindOther && e.Flag == tar.TypeChar && e.Meta.device == 0
@@ -207,13 +207,13 @@ func (e *Entry) isWhiteout() bool {
 
 func (e *Entry) isOpaque() bool { return e.Kind == KindOpaque }
 
-// newWhiteout is a name that hides that of the layers below.
+// newWhiteout returns a node that hides the same name of the layers below.
 func newWhiteout(layer int) *Node {
 	return &Node{Inode: &Inode{&Entry{Kind: KindWhiteout}, layer}, Named: int32(layer)}
 }
 
-// whiteout applies a whiteout. All but umoci make the folder that it is in, also over a symlink of the
-// layers below.
+// whiteout applies a whiteout. All engines except umoci create its directory, also over a symlink of the layers
+// below.
 func (a *applying) whiteout(e *Entry) error {
 	dir, base := path.Split(e.Name)
 	if e.Kind == KindOpaque {
@@ -252,7 +252,7 @@ func (a *applying) whiteout(e *Entry) error {
 	return nil
 }
 
-// removeUnnamed removes what layer n has no entry for so far.
+// removeUnnamed removes the entries that layer n does not have so far.
 func (k *Node) removeUnnamed(n int) {
 	for name, kid := range k.Kids {
 		if int(kid.Named) != n || kid.Entry == ImplicitDir {
@@ -263,8 +263,7 @@ func (k *Node) removeUnnamed(n int) {
 	}
 }
 
-// hide removes the subtree's entries from layers below n, and reports whether the subtree is
-// empty then.
+// hide removes the entries of layers below n from the subtree, and reports whether it is empty then.
 func (k *Node) hide(n int) bool {
 	k.hideKids(n)
 	return int(k.Named) < n && len(k.Kids) == 0
@@ -278,11 +277,10 @@ func (k *Node) hideKids(n int) {
 	}
 }
 
-// relink gives an inode the metadata that the header of one more hard link says: docker and
-// containerd apply each header to the file itself (containerd, archive.createTarFile). The
-// kernel takes the capabilities away where the owner is set, whichever it was, so a header
-// has them or they are gone. umoci and podman ignore such headers: AddFile writes the file so that each
-// engine still shows the same.
+// relink sets the metadata of one more hard link's header on an inode: docker and containerd apply each header to
+// the file itself (containerd, archive.createTarFile). The kernel removes the capabilities whenever the owner is
+// set, so only a header with capabilities keeps them. umoci and podman ignore such headers; addFile writes the
+// file so that each engine still shows the same.
 func (i *Inode) relink(link *Entry) {
 	m := link.Meta
 	m.device = i.Meta.device
@@ -305,11 +303,11 @@ func (i *Inode) relink(link *Entry) {
 	i.Entry = &e
 }
 
-// capability is the xattr that a change of the owner removes (Linux, notify_change).
+// capability is the xattr that each change of the owner removes (Linux, notify_change).
 const capability = "security.capability"
 
-// target finds the file that a hard link is another name of: in the layer itself, else, if no
-// overlay engine takes it, in the layers below.
+// target returns the file that a hard link refers to: in the layer itself, else, for engines that do not use
+// overlay, in the layers below.
 func (a *applying) target(e *Entry) (*Inode, error) {
 	if name := inPool(e.Link); name != "" && a.pool[name] != nil {
 		return a.pool[name], nil

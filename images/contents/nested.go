@@ -1,7 +1,7 @@
-// Programs inside other files. A zip archive (a jar, a wheel, a zipapp, also behind a program or a #! line) is looked into:
-// a JVM or Python takes libraries out of it at run time. A file that holds its code compressed, or a file system, is
-// reported as not examined, so that its verdict is incomplete. Tar archives and packages are left out: nothing runs from
-// them before they are unpacked.
+// Programs inside other files. Zip archives (a jar, a wheel, a zipapp, also after a program or a #! line) are
+// examined: a JVM or Python loads libraries from them at run time. Files with compressed code, or a file system,
+// are reported as not examined, so the verdict is incomplete. Tar archives and packages are skipped: nothing runs
+// from them before they are unpacked.
 
 package contents
 
@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	// maxMembers is how many members of a zip archive, and of archives in it, are looked at.
+	// maxMembers is how many members of a zip archive, and of archives in it, are examined.
 	maxMembers = 1 << 17
-	// maxUnpacked is how much of one archive is unpacked in all, in bytes.
+	// maxUnpacked is the total unpacked size of one archive, in bytes.
 	maxUnpacked = 2 << 30
-	// maxNested is how deep archives may lie in archives: an application server has a jar in a war in an ear.
+	// maxNested is the depth of archives in archives: an application server has a jar in a war in an ear.
 	maxNested = 4
-	// lookBack is how much of a program's end is looked at for an archive behind it, in bytes.
+	// lookBack is how much of a program's end is searched for an archive after it, in bytes.
 	lookBack = 4096
 )
 
@@ -40,20 +40,20 @@ const (
 	squashMagic = "hsqs"
 )
 
-// isCandidate reports whether to examine a file with this beginning.
+// isCandidate reports whether to examine a file that begins with head.
 func isCandidate(head []byte) bool { return isELF(head) || isNested(head) }
 
-// isNested reports whether a file with this beginning holds others.
+// isNested reports whether a file that begins with head has other files in it.
 func isNested(head []byte) bool {
 	return bytes.HasPrefix(head, []byte(zipMagic)) || bytes.HasPrefix(head, []byte(squashMagic)) || bytes.HasPrefix(head, []byte(scriptMagic))
 }
 
-// unread is what is known of a file that was not examined.
+// unread returns the result for a file that was not examined.
 func unread(format string, a ...any) *elfInfo {
 	return &elfInfo{passed: fmt.Sprintf(format, a...), unread: true}
 }
 
-// examineNested looks into a file that holds others; nil says that no program is in it that calls the page.
+// examineNested examines a file with other files in it; nil means that none of them calls the page.
 func examineNested(head []byte, r io.ReaderAt, size int64) (*elfInfo, error) {
 	if bytes.HasPrefix(head, []byte(squashMagic)) {
 		return unread("a squashfs file system in a file, which is not looked into"), nil
@@ -64,7 +64,7 @@ func examineNested(head []byte, r io.ReaderAt, size int64) (*elfInfo, error) {
 	return examineZip(r, size)
 }
 
-// examineZip looks into a zip archive; nil for nothing to report.
+// examineZip examines a zip archive; nil for nothing to report.
 func examineZip(r io.ReaderAt, size int64) (*elfInfo, error) {
 	z := &zipLook{}
 	defer z.close()
@@ -78,7 +78,7 @@ func examineZip(r io.ReaderAt, size int64) (*elfInfo, error) {
 	return nil, err
 }
 
-// zipBehind looks into the zip archive at the end of a file; is says that it has one.
+// zipBehind examines the zip archive at the end of a file; is reports that the file has one.
 func zipBehind(r io.ReaderAt, size int64) (info *elfInfo, is bool, err error) {
 	tail := make([]byte, min(size, lookBack))
 	if _, err := r.ReadAt(tail, size-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
@@ -87,15 +87,15 @@ func zipBehind(r io.ReaderAt, size int64) (info *elfInfo, is bool, err error) {
 	if !bytes.Contains(tail, []byte(zipEnd)) {
 		return nil, false, nil
 	}
-	if _, err := zip.NewReader(r, size); err != nil { // the bytes are something else's
+	if _, err := zip.NewReader(r, size); err != nil { // the bytes have another meaning
 		return nil, false, nil
 	}
 	info, err = examineZip(r, size)
 	return info, true, err
 }
 
-// examineScript looks at the data after the text of a script: a zip archive (a zipapp, pex), or something that it unpacks
-// and runs (gzexe, makeself).
+// examineScript examines the data after the text of a script: a zip archive (a zipapp, pex), or data that the
+// script unpacks and runs (gzexe, makeself).
 func examineScript(r io.ReaderAt, size int64) (*elfInfo, error) {
 	info, is, err := zipBehind(r, size)
 	if is || err != nil {
@@ -114,14 +114,14 @@ func examineScript(r io.ReaderAt, size int64) (*elfInfo, error) {
 	return nil, nil
 }
 
-// zipLook is a look into an archive and those in it.
+// zipLook is the examination of an archive and those in it.
 type zipLook struct {
 	members, calls int
 	unpacked       int64
-	first          string // that calls the page
+	first          string // the first member that calls the page
 	flate          io.ReadCloser
-	why            string                // something was not examined, "" for nothing
-	holders        [maxNested + 1]holder // of the member that is looked at, at each depth
+	why            string                // why something was not examined, "" for nothing
+	holders        [maxNested + 1]holder // for the current member, at each depth
 }
 
 func (z *zipLook) close() {
@@ -130,16 +130,16 @@ func (z *zipLook) close() {
 	}
 }
 
-// missed notes that a member was not examined; the first one is reported.
+// missed records that a member was not examined; only the first one is reported.
 func (z *zipLook) missed(name, format string, a ...any) {
 	if z.why == "" {
 		z.why = strings.TrimPrefix(name+": ", ": ") + fmt.Sprintf(format, a...) + ", not examined"
 	}
 }
 
-// archive looks into an archive of size bytes; name is its own, "" for the outermost.
+// archive examines an archive of size bytes; name is "" for the outermost one.
 func (z *zipLook) archive(r io.ReaderAt, size int64, name string, depth int) error {
-	// A failed read through r is an error; a false claim of the archive is not.
+	// A failed read through r is an error; wrong data in the archive is not.
 	failed := &failing{r: r}
 	all, err := zip.NewReader(failed, size)
 	if failed.err != nil {
@@ -197,7 +197,7 @@ func (z *zipLook) member(f *zip.File, name string, depth int) {
 	b, err := z.holders[depth].hold(io.MultiReader(bytes.NewReader(head[:n]), r), int64(size))
 	z.unpacked += int64(size)
 	if err == nil {
-		// A byte behind it, or an error, shows that it is longer than it says or has another checksum.
+		// Another byte, or an error, shows that the member is longer than declared or has another checksum.
 		if _, err = io.ReadFull(r, make([]byte, 1)); err == io.EOF {
 			err = nil
 		} else if err == nil {
@@ -221,13 +221,13 @@ func (z *zipLook) member(f *zip.File, name string, depth int) {
 	z.program(b, int64(size), name)
 }
 
-// toUnpack reports whether to examine a member with this beginning.
+// toUnpack reports whether to examine a member that begins with head.
 func toUnpack(head []byte) bool {
 	return isCandidate(head) && !elf.IsArchive(head) && !bytes.HasPrefix(head, []byte(scriptMagic))
 }
 
-// begin unpacks the first bytes of a member from its first compressed ones; false means that these are too few. Most
-// members of a jar are classes, and opening one unpacks 32 KiB of it.
+// begin unpacks the start of a member from its first compressed bytes; it returns false if these are too few. Most
+// members of a jar are classes, and to open one unpacks 32 KiB of it.
 func (z *zipLook) begin(f *zip.File, head []byte) bool {
 	const enough = 256 // bytes; a block's codes take about 80 (RFC 1951, 3.2.7)
 	raw, err := f.OpenRaw()
@@ -263,7 +263,7 @@ func (z *zipLook) program(r io.ReaderAt, size int64, name string) {
 	}
 }
 
-// failing keeps the first error of a reader that is not of its end.
+// failing keeps the first error of a reader except for EOF.
 type failing struct {
 	r   io.ReaderAt
 	err error

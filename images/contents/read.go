@@ -1,4 +1,4 @@
-// Reading the contents of a tree's files again: each of its layers knows the places of its members.
+// Reads the contents of a tree's files again: each of its layers has the positions of its members.
 
 package contents
 
@@ -19,13 +19,13 @@ import (
 // members is the origin of a layer of a tree: an image's layer, a tarball, a directory; nil for a stream that can
 // be read only once.
 type members interface {
-	// read calls f for each of the members wanted, by their numbers, with its content. With all it reads to
-	// the end, so that the content is verified when it returns; else no further than the last of them.
+	// read calls f with the content of each member in want, by their numbers. With all it reads to the end, so
+	// that the content is verified when it returns; otherwise only up to the last of them.
 	read(ctx context.Context, want map[uint32]*Inode, all bool, f func(*Inode, io.Reader) error) error
 }
 
-// Read calls f for each of some files with its content, layer by layer. An image's content is verified when it
-// returns without an error.
+// Read calls f with the content of each of the files, layer by layer. If it returns nil, the content of an image
+// is verified.
 func (t *Tree) Read(ctx context.Context, want []*Inode, f func(*Inode, io.Reader) error) error {
 	return t.read(ctx, want, true, f)
 }
@@ -109,7 +109,7 @@ func readMembers(ctx context.Context, r io.Reader, want map[uint32]*Inode, all b
 	return nil
 }
 
-// layerMembers are those of an image's layer.
+// layerMembers are the members of an image's layer.
 type layerMembers struct {
 	v1.Layer
 	p progress.Reporter
@@ -127,7 +127,7 @@ func (l layerMembers) read(ctx context.Context, want map[uint32]*Inode, all bool
 	return ls.Finish()
 }
 
-// tarMembers are those of a tarball, by its path.
+// tarMembers are the members of a tarball, by its path.
 type tarMembers string
 
 func (t tarMembers) read(ctx context.Context, want map[uint32]*Inode, all bool, f func(*Inode, io.Reader) error) error {
@@ -144,7 +144,7 @@ func (t tarMembers) read(ctx context.Context, want map[uint32]*Inode, all bool, 
 	return WrapPath(string(t), readMembers(ctx, body, want, all, f))
 }
 
-// read gives the contents of a directory's files; f gets an *os.File.
+// read passes the contents of a directory's files; f gets an *os.File.
 func (d *Disk) read(ctx context.Context, want map[uint32]*Inode, _ bool, f func(*Inode, io.Reader) error) error {
 	for _, n := range slices.Sorted(maps.Keys(want)) {
 		if ctx.Err() != nil {

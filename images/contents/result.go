@@ -1,4 +1,4 @@
-// The result of a scan: findings, files, and what an image has of the fallback.
+// The result of a scan: findings, files, and the parts of the fallback in an image.
 
 package contents
 
@@ -11,21 +11,20 @@ import (
 	"vfix.dev/vfix/rewriter/patch"
 )
 
-// File is one file with references to the vsyscall page, as it is visible in the merged
-// file system.
+// File is a visible file with references to the vsyscall page.
 type File struct {
 	Path  string   `json:"path"`  // relative to the root, slashes, no leading slash: "lib/libc.so.6"
-	Links []string `json:"links"` // further names of the same inode, sorted
+	Links []string `json:"links"` // other names of the same inode, sorted
 	Size  int64    `json:"size"`  // bytes
-	Layer string   `json:"layer"` // diff ID of the layer it comes from; "" outside images
-	// Index is the number of that layer, the base layer being 0.
+	Layer string   `json:"layer"` // diff ID of its layer; "" outside images
+	// Index is the number of that layer; the base layer is 0.
 	Index  int          `json:"layer_index"`
 	Report *find.Report `json:"-"`
 	Plan   *patch.Plan  `json:"-"`
-	// Covered is the part of the fallback that covers the remaining sites: "libvfix.so",
-	// "vfix-trace", or "" for nothing. Of a scan all stay, of a rebuild those not patched.
+	// Covered is the part of the fallback that covers the remaining sites: "libvfix.so", "vfix-trace", or "" for
+	// none. In a scan all sites remain, in a rebuild the unpatched ones.
 	Covered string `json:"covered"`
-	// Ignored are the sites that somebody decided to accept, by offset; of a scan with an ignore file.
+	// Ignored are the sites that an ignore file accepts, by offset.
 	Ignored map[uint64]Ignored `json:"-"`
 }
 
@@ -36,21 +35,21 @@ type Ignored struct {
 	By      string `json:"by"`      // the entry: file and line
 }
 
-// Passed is a file that was not examined although it looked like one to examine
-// (an ELF file with damaged headers, an unreadable file), or a whole layer that was not, and why.
+// Passed is a file that should have been examined but was not (an ELF file with damaged headers, an unreadable
+// file), or such a layer, and why.
 type Passed struct {
-	Path   string `json:"path"` // "" for the whole layer
+	Path   string `json:"path"` // "" for a whole layer
 	Layer  string `json:"layer"`
 	Reason string `json:"reason"`
-	Hint   string `json:"-"` // what to do about it, "" if there is nothing in particular
-	// Denied says that the user lacks the right to read it.
+	Hint   string `json:"-"` // how to fix it, "" if there is no special way
+	// Denied reports that the user has no permission to read it.
 	Denied bool `json:"-"`
-	// Unread says that its content is unknown: it may have call sites. Otherwise it was
-	// read and is damaged, or another kind of file.
+	// Unread reports that its content is unknown, so it may have call sites. Otherwise it was read and is damaged,
+	// or another kind of file.
 	Unread bool `json:"unread"`
 }
 
-// Name is what was not examined, for people.
+// Name returns the path or layer for messages.
 func (p *Passed) Name() string {
 	if p.Path != "" {
 		return p.Path
@@ -71,7 +70,7 @@ func (f *Findings) unread() (paths, layers int) {
 	return paths, layers
 }
 
-// Unread counts the unreadable files, folders and layers.
+// Unread returns the number of unreadable files, directories and layers.
 func (f *Findings) Unread() int {
 	paths, layers := f.unread()
 	return paths + layers
@@ -98,7 +97,7 @@ func (f *Findings) UnreadText() string {
 	return strings.Join(parts, " and ") + " could not be read"
 }
 
-// IncompleteText says why a verdict is incomplete; "" if it is not.
+// IncompleteText explains why a verdict is incomplete; "" if it is complete.
 func (f *Findings) IncompleteText() string {
 	missing := f.MissingLibraries()
 	switch {
@@ -112,50 +111,48 @@ func (f *Findings) IncompleteText() string {
 	return "nothing was examined"
 }
 
-// Findings is what a scan of one source found.
+// Findings is the result of the scan of one source.
 type Findings struct {
 	Source string `json:"source"` // the source as resolved, with its transport: "docker-daemon:redis:2.8.22"
-	Digest string `json:"digest"` // of the image's manifest, "" for folders and files
-	// Platform is set if the source has images for several levels of x86-64, Levels if it is
-	// the first of them: the others.
+	Digest string `json:"digest"` // of the image's manifest, "" for directories and files
+	// Platform is set if the source has images for several levels of x86-64. The first of them has the others in
+	// Levels.
 	Platform string      `json:"platform,omitempty"`
 	Levels   []*Findings `json:"-"`
 	Files    []File      `json:"-"` // only those with at least one reference to the page or a fix, sorted by path
 	Passed   []Passed    `json:"not_examined"`
-	// Hazards are files that end programs on some hosts, whatever vfix does about call sites.
+	// Hazards are files that end programs on some hosts, regardless of call sites.
 	Hazards []Hazard `json:"hazards"`
-	// Loads is what runs with the program that the source is; nil for other sources, and for a program that
-	// loads nothing.
+	// Loads is the loader and libraries of a program as source; nil for other sources, and for a static program.
 	Loads *Loads `json:"loads,omitempty"`
-	// Library says that the source is a library alone: what it is loaded with is another question.
+	// Library reports that the source is a library alone, without the program that loads it.
 	Library bool `json:"-"`
-	// ELFFiles is how many 64-bit x86-64 ELF files were examined, ExecBytes how many
-	// bytes of executable segments they had.
+	// ELFFiles is the number of 64-bit x86-64 ELF files that were examined, ExecBytes the size of their executable
+	// segments.
 	ELFFiles  int   `json:"-"`
 	ExecBytes int64 `json:"-"`
-	// Fallback is what the image has of the fallback, once the work is done; empty where
-	// nobody asked.
+	// Fallback is the parts of the fallback in the image, set at the end of the work; empty if not requested.
 	Fallback Fallback `json:"-"`
-	// Warnings are about the work on the source as a whole, one line each.
+	// Warnings are about the source as a whole, one line each.
 	Warnings []string `json:"-"`
 }
 
-// Loads are the loader and libraries of a program that was named alone.
+// Loads are the loader and libraries of a program that is the source.
 type Loads struct {
 	Root     string   `json:"root"`     // the root that was searched for them
-	Examined []string `json:"examined"` // paths; what they have is among the findings
-	Missing  []string `json:"missing"`  // names of those that are not there, and were not examined
-	Opens    []string `json:"opens"`    // paths in Root of files that may open more at run time, which nothing lists
+	Examined []string `json:"examined"` // paths; their sites are in the findings
+	Missing  []string `json:"missing"`  // names of libraries that were not found
+	Opens    []string `json:"opens"`    // paths in Root of files that may load more at run time, which no list has
 }
 
-// Name names the source, and its image's platform if there are several.
+// Name returns the name of the source, with the platform of its image if it has several.
 func (f *Findings) Name() string { return strings.TrimSpace(f.Source + " " + f.Platform) }
 
-// Rename gives what was examined other names.
+// Rename changes the names of the examined files.
 func (f *Findings) Rename(name func(path string) string) {
 	for i := range f.Files {
 		file := &f.Files[i]
-		file.Path, file.Links = name(file.Path), slices.Clone(file.Links) // which the targets also have
+		file.Path, file.Links = name(file.Path), slices.Clone(file.Links) // shared with the targets
 		for n := range file.Links {
 			file.Links[n] = name(file.Links[n])
 		}
@@ -168,17 +165,17 @@ func (f *Findings) Rename(name func(path string) string) {
 	}
 }
 
-// Add takes the findings in the files of another source.
+// Add adds the findings in the files of another source.
 func (f *Findings) Add(o *Findings) {
 	f.Files, f.Passed, f.Hazards = append(f.Files, o.Files...), append(f.Passed, o.Passed...), append(f.Hazards, o.Hazards...)
 	f.ELFFiles, f.ExecBytes = f.ELFFiles+o.ELFFiles, f.ExecBytes+o.ExecBytes
 	f.Warnings = append(f.Warnings, o.Warnings...)
 }
 
-// All are the findings and those of the other levels.
+// All returns the findings and those of the other levels.
 func (f *Findings) All() []*Findings { return append([]*Findings{f}, f.Levels...) }
 
-// sum adds up what n counts in each file.
+// sum returns the sum of n over all files.
 func (f *Findings) sum(n func(*File) int) (all int) {
 	for i := range f.Files {
 		all += n(&f.Files[i])
@@ -186,11 +183,11 @@ func (f *Findings) sum(n func(*File) int) (all int) {
 	return all
 }
 
-// LeftOver counts the sites that are live or unknown and stay.
+// LeftOver returns the number of live or unknown sites that remain.
 func (f *Findings) LeftOver() int { return f.sum(func(f *File) int { return len(f.Plan.LeftOver()) }) }
 
-// LeftOver counts the sites of the file that are live or unknown, stay, and are in code that can
-// run: an object's only do once they have been linked.
+// LeftOver returns the number of the file's live or unknown sites that remain and can run: the code of an object
+// can run only after it is linked.
 func (f *File) LeftOver() int {
 	if f.Report.Object {
 		return 0
@@ -198,27 +195,26 @@ func (f *File) LeftOver() int {
 	return len(f.Plan.LeftOver())
 }
 
-// Affected reports whether any file would be changed.
+// Affected reports whether a patch would change any file.
 func (f *Findings) Affected() bool {
 	return slices.ContainsFunc(f.Files, func(f File) bool { return !f.Plan.Empty() })
 }
 
-// Fallback is what an image has of the fallback.
+// Fallback has the parts of the fallback in an image.
 type Fallback struct {
-	// Library says that libvfix.so is loaded into every dynamic program of the image, Trace
-	// that the image's entrypoint runs under vfix-trace; both in the version of this vfix.
+	// Library reports that all dynamic programs of the image load libvfix.so, Trace that its entrypoint runs under
+	// vfix-trace; both in the version of this vfix.
 	Library bool `json:"library"`
 	Trace   bool `json:"trace"`
-	// Added is what a rebuild adds of it: paths without a leading slash, sorted.
+	// Added are the paths that a rebuild adds, without a leading slash, sorted.
 	Added []string `json:"added"`
-	// Wrapped says that the rebuild puts vfix-trace before the entrypoint. Reasons is why:
-	// one line for each file with call sites that no preload reaches.
+	// Wrapped reports that the rebuild puts vfix-trace before the entrypoint. Reasons has one line for each file
+	// with call sites that no preload covers.
 	Wrapped bool     `json:"entrypoint_wrapped"`
 	Reasons []string `json:"reasons"`
 }
 
-// Uncovered counts the sites that are live or unknown and stay, and that no fallback in the
-// image covers.
+// Uncovered returns the number of live or unknown sites that remain without a fallback in the image.
 func (f *Findings) Uncovered() int {
 	return f.sum(func(f *File) int {
 		if f.Covered != "" {

@@ -1,4 +1,4 @@
-// A session: what one command learned about layers, and the contents that it keeps.
+// A session: the layers that one command has read, and the contents that it keeps.
 
 package contents
 
@@ -17,32 +17,31 @@ import (
 	"vfix.dev/vfix/rewriter/patch"
 )
 
-// MaxLayersAtOnce bounds memory on machines with many processors: each layer that is read
-// has its own buffers, below 10 MiB, and a zstd window.
+// MaxLayersAtOnce bounds memory on machines with many processors: each layer that is being read needs its own
+// buffers, below 10 MiB, and a zstd window.
 const MaxLayersAtOnce = 4
 
-// Session is one command's work: what was learned about layers, and the contents that are
-// needed again. Two sources of a command share a session, so that a layer they have in
-// common is read once.
+// Session is the work of one command: the results for layers, and contents that are needed again. Several sources
+// share a session, so that a common layer is read once.
 type Session struct {
 	Options  patch.Options
 	jobs     int
 	Progress progress.Reporter
-	// Sums says that the SHA-256 of every regular file is wanted, for comparisons.
+	// Sums requests the SHA-256 of every regular file, for comparisons.
 	Sums bool
-	// Keep says of which files the contents are wanted beside ELF files', by name and size in
-	// bytes; nil: of none.
+	// Keep selects files, by name and size in bytes, whose contents are kept besides those of ELF files; nil:
+	// none.
 	Keep func(name string, size int64) bool
-	// Take, if not nil, gets each regular file of a layer, which then is not examined: its
-	// content, and the layer's diff ID. It is called for several layers at once.
+	// Take, if not nil, gets the content of each regular file of a layer, with the layer's diff ID, instead of an
+	// examination. It is called for several layers in parallel.
 	Take  func(ctx context.Context, layer v1.Hash, e *Entry, r io.Reader) error
 	spool blob.Spool
 
-	planning sync.Mutex // of the plans in what layers hold
+	planning sync.Mutex // serializes the plans for files of layers
 	layers   *layerCache
 }
 
-// NewSession examines with jobs processors, all for 0 or less; p may be nil.
+// NewSession returns a session that examines files on jobs processors, on all for 0 or less; p may be nil.
 func NewSession(jobs int, p progress.Reporter, o patch.Options) *Session {
 	if jobs <= 0 {
 		jobs = runtime.NumCPU()
@@ -55,8 +54,8 @@ func NewSession(jobs int, p progress.Reporter, o patch.Options) *Session {
 
 func (s *Session) Close() { s.spool.Close() }
 
-// Image reads all layers of an image, several at once, each once, and returns its merged file system. A layer that somebody
-// else reads is waited for; the first error ends the others.
+// Image reads all layers of an image in parallel, each once, and returns its merged file system. It waits for
+// layers that another caller reads; the first error cancels the others.
 func (s *Session) Image(ctx context.Context, img v1.Image) (*Tree, error) {
 	layers, err := img.Layers()
 	if err != nil {
@@ -99,7 +98,7 @@ func (s *Session) Image(ctx context.Context, img v1.Image) (*Tree, error) {
 	return t, nil
 }
 
-// AddLayer reads a layer and puts it on top of a tree.
+// AddLayer reads a layer and applies it to a tree.
 func (s *Session) AddLayer(ctx context.Context, t *Tree, l v1.Layer) error {
 	idx, err := s.ReadLayer(ctx, l)
 	if err != nil {

@@ -1,4 +1,4 @@
-// From a source to its file system and what is found in it.
+// From a source to its file system and its findings.
 
 package contents
 
@@ -10,7 +10,7 @@ import (
 	"vfix.dev/vfix/images/media"
 )
 
-// Subject is a source that is examined whole: its file system, and what was found in it.
+// Subject is a source that was read whole: its file system, and its findings.
 type Subject struct {
 	Src   *media.Source
 	T     *Tree
@@ -18,7 +18,7 @@ type Subject struct {
 	Close func()
 }
 
-// OpenSubject reads a source whole, with the SHA-256 of every file if the session asks for it.
+// OpenSubject reads a source whole, with the SHA-256 of every file if the session requests it.
 func (s *Session) OpenSubject(ctx context.Context, src *media.Source) (*Subject, error) {
 	return s.open(ctx, src, true)
 }
@@ -28,7 +28,7 @@ func (s *Session) Path(ctx context.Context, name string) (*Scanned, error) {
 	return s.PathOf(ctx, &media.Source{Path: name})
 }
 
-// PathOf is Path for that of a source.
+// PathOf is Path for the path of a source.
 func (s *Session) PathOf(ctx context.Context, src *media.Source) (*Scanned, error) {
 	sub, err := s.open(ctx, src, false)
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *Session) PathOf(ctx context.Context, src *media.Source) (*Scanned, erro
 	return sub.F, nil
 }
 
-// open reads and examines a source; of a directory all files only if whole says so.
+// open reads and examines a source; of a directory, it reads files without call sites only if whole is set.
 func (s *Session) open(ctx context.Context, src *media.Source, whole bool) (_ *Subject, err error) {
 	sub := &Subject{Src: src, Close: func() {}}
 	defer func() {
@@ -83,5 +83,5 @@ func (s *Session) open(ctx context.Context, src *media.Source, whole bool) (_ *S
 	return sub, err
 }
 
-// SortedKeys are the keys of m in order, for output that is the same each time.
+// SortedKeys returns the keys of m in order, so that output is reproducible.
 func SortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,5 +1,4 @@
-// Tarballs of root filesystems: read like one layer, but names that begin with .wh. are
-// names like others.
+// Tarballs of root filesystems: read like one layer, but without whiteouts.
 
 package contents
 
@@ -28,7 +27,7 @@ import (
 	"vfix.dev/vfix/rewriter/elf"
 )
 
-// IsTarball reports whether a path is a regular file that holds a tar archive, as MaybeTar decides it.
+// IsTarball reports whether a path is a regular file with a tar archive, as MaybeTar decides.
 func IsTarball(name string) (bool, error) {
 	fi, err := os.Stat(name)
 	if err != nil {
@@ -62,8 +61,8 @@ func (s *Session) Tarball(ctx context.Context, name, title string) (*Tree, error
 	return t, WrapPath(title, err)
 }
 
-// loadedBy is the loader that a program names, and the names of its libraries; nil for what has no loader, and for libraries
-// that can be executed.
+// loadedBy returns the loader of a program and the names of its libraries; nil for files without a loader, and for
+// executable libraries.
 func loadedBy(r io.ReaderAt, size int64) []string {
 	f, err := elf.Parse(r, size)
 	if err != nil || f.Interp() == "" || f.Soname() != "" {
@@ -72,8 +71,8 @@ func loadedBy(r io.ReaderAt, size int64) []string {
 	return append([]string{f.Interp()}, f.DynStrings(elf.DTNeeded)...)
 }
 
-// missing finds what programs of a tarball load that is not in it: a program has its loader in the root filesystem that it
-// lies in, which may be any folder above it, and then also its libraries.
+// missing returns the files that programs of a tarball load and that are not in it: a program has its loader, and
+// then also its libraries, in its root filesystem, which may be any directory above it.
 func (t *Tree) missing() []string {
 	programs := t.files(func(i *Inode) bool { return i.ELF != nil })
 	has := func(name string) bool { return rootpath.Follow(&Way{T: t, File: true}, name) == nil }
@@ -127,7 +126,7 @@ func (s *Session) stream(ctx context.Context, r io.Reader, title string, from me
 	if idx.Entries, err = x.ReadEntries(ctx, r); err != nil {
 		return nil, err
 	}
-	// The bytes behind the archive's end show whether a compressed stream is sound.
+	// The bytes after the archive's end show whether a compressed stream is intact.
 	if _, err = blob.CopyTo(ctx, io.Discard, r, nil); err != nil {
 		return nil, err
 	}
@@ -136,7 +135,7 @@ func (s *Session) stream(ctx context.Context, r io.Reader, title string, from me
 	return t, t.Apply(idx, from)
 }
 
-// compressTo returns a writer that compresses as kind says.
+// compressTo returns a writer that compresses.
 func compressTo(w io.Writer, kind blob.Compression) (io.WriteCloser, error) {
 	switch kind {
 	case blob.GzipStream:
@@ -150,8 +149,8 @@ func compressTo(w io.Writer, kind blob.Compression) (io.WriteCloser, error) {
 	}{w, io.NopCloser(nil)}, nil
 }
 
-// RewriteTarball writes the tarball behind r to w with the hits patched, compressed as
-// it was. All other members keep their headers and contents.
+// RewriteTarball writes the tarball r to w with the hits patched, compressed as before. All other members keep
+// their headers and contents.
 func RewriteTarball(ctx context.Context, w io.Writer, r io.Reader, hits []Target) error {
 	body, kind, err := blob.Decompress(ctx, blob.Reading{Ctx: ctx, Reader: r, T: nil})
 	if err != nil {
@@ -189,7 +188,7 @@ func rewriteMember(ctx context.Context, tw *tar.Writer, m *blob.TarMember, hits 
 	content := m.Content
 	hdr := *m.Header
 	if m.Sparse {
-		// archive/tar writes no holes: the file is written out.
+		// archive/tar writes no holes, so the file is written out.
 		if m.Size > MaxELF {
 			return hinterr.Errorf(hinterr.ErrUnsupported, "sparse file of %d bytes, at most %d are written out", m.Size, int64(MaxELF))
 		}
@@ -227,7 +226,7 @@ const (
 	ustarOffset = 257
 )
 
-// MaybeTar decides by the first block whether a file may be a tar archive, compressed or not.
+// MaybeTar reports, by its first block, whether a file may be a tar archive, compressed or not.
 func MaybeTar(name string) (bool, error) {
 	f, _, err := blob.OpenRegular(name)
 	if err != nil {
@@ -245,7 +244,8 @@ func MaybeTar(name string) (bool, error) {
 	return n == media.TarBlock && string(head[ustarOffset:ustarOffset+len(ustarMagic)]) == ustarMagic, nil
 }
 
-// compressedTar decides by the first block that is unpacked. A damaged stream may be one: whoever reads it finds the damage.
+// compressedTar is MaybeTar for the unpacked first block. It returns true for a damaged stream, so that its reader
+// reports the damage.
 func compressedTar(f *os.File) bool {
 	r, _, err := blob.Decompress(context.Background(), io.NewSectionReader(f, 0, math.MaxInt64))
 	if err != nil {

@@ -1,4 +1,4 @@
-// The tree: a file system of any origin. Layers of an image, a tarball and a directory on disk are merged into one.
+// The tree: a file system of any origin, merged from the layers of an image, a tarball or a directory on disk.
 
 package contents
 
@@ -15,14 +15,14 @@ import (
 	"vfix.dev/vfix/internal/rootpath"
 )
 
-// Inode is a file of the merged file system: what all its hard links share.
+// Inode is a file of the merged file system, shared by all its hard links.
 type Inode struct {
 	*Entry
-	Layer int // number of the layer it comes from
+	Layer int // number of its layer
 }
 
-// origin names the entry that an inode's content comes from: in what different engines show, it
-// is another inode with the same origin.
+// origin identifies the entry that an inode's content comes from: the views of different engines have different
+// inodes with the same origin.
 type origin struct {
 	layer  int32
 	number uint32
@@ -30,51 +30,49 @@ type origin struct {
 
 func (i *Inode) origin() origin { return origin{int32(i.Layer), i.Number} }
 
-// HasContent reports whether it is a regular file.
+// HasContent reports whether the inode is a regular file.
 func (i *Inode) HasContent() bool { return i.Kind == KindFile || i.Kind == KindPool }
 
 // Node is a name of the merged file system.
 type Node struct {
 	*Inode
-	Kids  map[string]*Node // of a folder
-	Named int32            // number of the layer the name comes from
-	// Implied says of a folder that the last layer with files in it has no entry for it:
-	// docker's overlay2 shows it as ImplicitDir, other engines as the layers below have it.
+	Kids  map[string]*Node // of a directory
+	Named int32            // number of the layer that has the name
+	// Implied reports that the last layer with files in a directory has no entry for it: docker's overlay2 shows
+	// it as ImplicitDir, other engines as in the layers below.
 	Implied bool
-	// opaque says of a folder of one layer that it hides what the layers below have in it.
+	// opaque reports that a directory of one layer hides its contents in the layers below.
 	opaque bool
 }
 
-// Tree is a merged file system, as overlay engines show it.
+// Tree is a merged file system as overlay engines show it.
 type Tree struct {
 	Root   *Node
 	Layers []*layerIndex // as applied
-	// from is where the contents of each layer are, spool where those are kept that are needed again; disk is
-	// what a tree of a directory was read from.
+	// from has the contents of each layer, spool the contents that are kept; disk is the source of a directory's
+	// tree.
 	from  []members
 	spool *blob.Spool
 	disk  *Disk
 	// Others are the views of other engines of the same layers, if they differ.
 	Others []*Tree
-	// Engines says which ones show this tree, of one of Others.
+	// Engines names the engines that show this tree, if it is one of Others.
 	Engines string
 }
 
-// ImplicitDir is a folder that no layer has a member for: engines make it for root with
-// this mode (containerd archive.mkparent; docker since 20.10). Its time is the one that
-// archive/tar writes and reads for none.
+// ImplicitDir is a directory without an entry in any layer: engines create it for root with this mode (containerd
+// archive.mkparent; docker since 20.10). archive/tar writes and reads its time as none.
 var ImplicitDir = &Entry{Kind: KindDir, Meta: Meta{Mode: 0o755, Mtime: time.Unix(0, 0)}}
 
 func newDir(layer int) *Node {
 	return &Node{Inode: &Inode{ImplicitDir, layer}, Named: int32(layer), Kids: map[string]*Node{}, Implied: true}
 }
 
-// NewTree is an empty file system: a root folder that no layer has.
+// NewTree returns an empty file system, with a root directory that no layer has.
 func NewTree() *Tree { return &Tree{Root: newDir(0)} }
 
-// Dir finds the folder with a name as an engine does: every component may be a symlink,
-// and none leaves the root. Missing parts are made, for layer n, if create says so;
-// else the folder comes back nil.
+// Dir finds the directory with a name as an engine does: every component may be a symlink, and none leaves the
+// root. With create it creates missing parts, for layer n; otherwise the directory is nil.
 func (t *Tree) Dir(name string, n int, create bool) (*Node, error) {
 	w := &Way{T: t, layer: n, create: create}
 	err := rootpath.Follow(w, name)
@@ -91,13 +89,13 @@ func (t *Tree) Dir(name string, n int, create bool) (*Node, error) {
 type Way struct {
 	T  *Tree
 	At []*Node // from the root to the place, for ".."
-	// create says that folders that are missing are made, for a layer; file that the way may
-	// end at anything but a folder.
+	// create makes missing directories, for layer; File allows the path to end at something other than a
+	// directory.
 	create, File bool
 	layer        int
 }
 
-// Top, Up and Down are those of rootpath.Place.
+// Top, Up and Down implement rootpath.Place.
 func (w *Way) Top() { w.At = append(w.At[:0], w.T.Root) }
 func (w *Way) Up()  { w.At = w.At[:max(1, len(w.At)-1)] }
 
@@ -114,7 +112,7 @@ func (w *Way) Down(name string) (string, error) {
 	case k != nil && k.Kind != KindWhiteout:
 		return "", hinterr.Damaged("%s is not a directory", name)
 	default:
-		hides := k != nil // a whiteout is of the layers below, and not of what follows it
+		hides := k != nil // a whiteout hides the layers below, but not later entries
 		k = newDir(w.layer)
 		k.opaque = hides
 		cur.Kids[name] = k
@@ -123,12 +121,12 @@ func (w *Way) Down(name string) (string, error) {
 	return "", nil
 }
 
-// Components splits a name; empty and "." components mean nothing.
+// Components splits a name, without empty and "." components.
 func Components(name string) []string {
 	return slices.DeleteFunc(strings.Split(name, "/"), func(c string) bool { return c == "" || c == "." })
 }
 
-// Walk calls f for every name, in order, folders before what is in them.
+// Walk calls f for every name, in order, directories before their contents.
 func (t *Tree) Walk(f func(name string, k *Node)) {
 	var down func(prefix string, d *Node)
 	down = func(prefix string, d *Node) {
@@ -148,8 +146,8 @@ func (t *Tree) Walk(f func(name string, k *Node)) {
 	down("", t.Root)
 }
 
-// Entries are those of an archive with the tree's files, by name: of a file with several names, the first one has it and
-// the others are hard links. The root's name is "".
+// Entries returns the entries of an archive of the tree, by name: the first name of a file is a file, its others
+// are hard links. The root's name is "".
 func (t *Tree) Entries() map[string]*Entry {
 	all, first := map[string]*Entry{"": t.Root.Entry}, map[*Inode]string{}
 	t.Walk(func(name string, k *Node) {
@@ -162,8 +160,7 @@ func (t *Tree) Entries() map[string]*Entry {
 	return all
 }
 
-// Find returns the node with a name, every component but the last followed through
-// symlinks; or nil.
+// Find returns the node with a name, following symlinks in all components except the last; nil if there is none.
 func (t *Tree) Find(name string) *Node {
 	d, err := t.Dir(path.Dir(name), 0, false)
 	if d == nil || err != nil {

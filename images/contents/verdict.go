@@ -1,6 +1,5 @@
-// The verdict on a source: whether it is affected, and whether all of it was looked at. It is
-// computed here alone, from what was examined and from what was not, so that an empty list
-// never clears anything.
+// The verdict on a source: whether it is affected, and whether all of it was examined. It is computed only here,
+// from the examined and unexamined files, so an empty list never clears anything.
 
 package contents
 
@@ -10,28 +9,28 @@ import (
 	"vfix.dev/vfix/rewriter/find"
 )
 
-// Verdict is the result of examining a source. The zero value is Incomplete: a source that nobody
-// has examined is not cleared.
+// Verdict is the result of the examination of a source. The zero value is Incomplete: an unexamined source is not
+// cleared.
 type Verdict uint8
 
 // The verdicts.
 const (
-	// Incomplete: no call site was found, and something that may have one was not examined.
+	// Incomplete: no call site was found, but something that may have one was not examined.
 	Incomplete Verdict = iota
-	// NotAffected: everything was examined, and no call site is left uncovered.
+	// NotAffected: everything was examined, and the fallback covers all remaining call sites.
 	NotAffected
-	// Affected: there are live or unknown call sites, and no fallback in the source covers them.
+	// Affected: it has live or unknown call sites that no fallback in it covers.
 	Affected
 )
 
-// verdictWords are the words for people, and those of JSON.
+// verdictWords are the words in text and in JSON.
 var verdictWords = [...]struct{ text, json string }{
 	Incomplete: {"INCOMPLETE", "incomplete"}, NotAffected: {"NOT AFFECTED", "not-affected"}, Affected: {"AFFECTED", "affected"},
 }
 
 func (v Verdict) String() string { return verdictWords[v].text }
 
-// MarshalText gives the word of JSON.
+// MarshalText returns the word for JSON.
 func (v Verdict) MarshalText() ([]byte, error) { return []byte(verdictWords[v].json), nil }
 
 // UnmarshalText reads the word of JSON.
@@ -45,10 +44,10 @@ func (v *Verdict) UnmarshalText(b []byte) error {
 	return fmt.Errorf("%q is not a verdict", b)
 }
 
-// Verdict is the verdict on the source as it was read.
+// Verdict returns the verdict on the source as it was read.
 func (f *Findings) Verdict() Verdict { return verdict(f.UncoveredSites(), f) }
 
-// Remaining is the verdict on the source as the plans leave it: after a rebuild or a patch.
+// Remaining returns the verdict on the source after its plans: after a rebuild or a patch.
 func (f *Findings) Remaining() Verdict { return verdict(f.Uncovered(), f) }
 
 func verdict(open int, f *Findings) Verdict {
@@ -61,13 +60,13 @@ func verdict(open int, f *Findings) Verdict {
 	return Incomplete
 }
 
-// Complete reports whether everything in the source that may have call sites was examined; for a program,
-// this includes its libraries. With call sites, no library changes the verdict.
+// Complete reports whether everything in the source that may have call sites was examined, including the libraries
+// of a program. If call sites were found, missing libraries do not change the verdict.
 func (f *Findings) Complete() bool {
 	return f.Unread() == 0 && (f.ELFFiles > 0 || len(f.Passed) == 0) && (len(f.MissingLibraries()) == 0 || f.UncoveredSites() > 0)
 }
 
-// MissingLibraries are the names of what a program loads that was not examined.
+// MissingLibraries returns the names of libraries that a program loads and that were not examined.
 func (f *Findings) MissingLibraries() []string {
 	if f.Loads == nil {
 		return nil
@@ -75,7 +74,7 @@ func (f *Findings) MissingLibraries() []string {
 	return f.Loads.Missing
 }
 
-// Open counts the call sites of a file that are live or unknown, as it was read, and that nobody accepted.
+// Open returns the number of live or unknown call sites of a file as it was read, without accepted ones.
 func (f *File) Open() int {
 	n := 0
 	for _, s := range f.Report.Sites {
@@ -86,20 +85,20 @@ func (f *File) Open() int {
 	return n
 }
 
-// IgnoredSites counts the call sites that would be open if nobody had accepted them.
+// IgnoredSites returns the number of call sites that an ignore file accepts.
 func (f *Findings) IgnoredSites() int { return f.sum(func(f *File) int { return len(f.Ignored) }) }
 
-// OpenSites counts the call sites that are live or unknown in the files as they were read.
+// OpenSites returns the number of live or unknown call sites in the files as they were read.
 func (f *Findings) OpenSites() int { return f.sum((*File).Open) }
 
-// UncoveredSites counts those that no fallback in the source catches.
+// UncoveredSites returns the number of open call sites that no fallback in the source covers.
 func (f *Findings) UncoveredSites() int { return f.sum((*File).uncovered) }
 
-// CaughtSites counts those that the fallback in the source catches at run time, also those that can be
-// patched.
+// CaughtSites returns the number of open call sites that the fallback in the source covers, including those that
+// can be patched.
 func (f *Findings) CaughtSites() int { return f.OpenSites() - f.UncoveredSites() }
 
-// UncoveredFiles counts the files that have UncoveredSites.
+// UncoveredFiles returns the number of files with UncoveredSites.
 func (f *Findings) UncoveredFiles() int {
 	return f.sum(func(f *File) int { return min(f.uncovered(), 1) })
 }

@@ -1,5 +1,5 @@
-// Where engines show different things of the same layers: what each shows, and under which names
-// a file must be written so that all of them get it.
+// The differences between the views of engines of the same layers, and the names under which a file must be
+// written so that all engines get it.
 
 package contents
 
@@ -17,8 +17,8 @@ import (
 
 var viewSeed = maphash.MakeSeed()
 
-// hashShown is a hash of all files below a folder, each with the entry that it comes from: folders without files do not count.
-// Two trees that show the same have the same, in whatever order; at is the hash of the folder's name.
+// hashShown returns a hash of all files below a directory and their origins, without empty directories. Equal
+// views have equal hashes, in any order; at is the hash of the directory's name.
 func (k *Node) hashShown(at uint64) (sum uint64) {
 	for name, kid := range k.Kids {
 		here := maphash.Comparable(viewSeed, struct {
@@ -37,8 +37,7 @@ func (k *Node) hashShown(at uint64) (sum uint64) {
 	return sum
 }
 
-// place is the name without symlinks on the way to it that a name of a layer on top stands for;
-// or "".
+// place returns the name without symlinks on its path at which a layer on top would put a name; or "".
 func (t *Tree) place(name string) string {
 	dir, base := path.Split(name)
 	real, err := t.Resolve(dir)
@@ -48,8 +47,8 @@ func (t *Tree) place(name string) string {
 	return path.Join(real, base)
 }
 
-// shown returns the node with a name, of an overlay engine or else of another; nil if no
-// engine has it.
+// shown returns the node with a name in the view of overlay engines, or else of another engine; nil if no engine
+// has it.
 func (t *Tree) shown(name string) *Node {
 	k := t.At(name)
 	for _, w := range t.Others {
@@ -60,8 +59,8 @@ func (t *Tree) shown(name string) *Node {
 	return k
 }
 
-// dangles reports whether what there is of a folder's name is a symlink that leads to nothing: docker
-// makes folders for a name without any of it only.
+// dangles reports whether the existing part of a directory's name is a symlink that leads to nothing: docker
+// creates directories only if no part exists.
 func (t *Tree) dangles(dir string) bool {
 	for ; dir != "." && dir != "/"; dir = path.Dir(dir) {
 		if k := t.At(t.place(dir)); k != nil {
@@ -72,7 +71,7 @@ func (t *Tree) dangles(dir string) bool {
 	return false
 }
 
-// free reports whether a file can be written under a name without hiding anything of t.
+// free reports whether writing a file under a name hides nothing of t.
 func (t *Tree) free(name string) bool {
 	k := t.Root
 	for _, c := range Components(name) {
@@ -86,8 +85,8 @@ func (t *Tree) free(name string) bool {
 	return false
 }
 
-// stated reports whether a name of t is a folder with this name, and known as such by an entry of
-// the last layer that has files in it, for every engine.
+// stated reports whether a name of t is a directory that has an entry in the last layer with files in it, for
+// every engine.
 func (t *Tree) stated(name string) bool {
 	for _, w := range append([]*Tree{t}, t.Others...) {
 		if k := w.At(w.place(name)); k == nil || k.Kids == nil || k.Implied && w == t {
@@ -97,19 +96,18 @@ func (t *Tree) stated(name string) bool {
 	return true
 }
 
-// Target is one file with its names: those that overlay engines show, sorted, and after them
-// those that only other engines show, under which it must also be written.
+// Target is one file with its names: sorted, first those that overlay engines show, then those that only other
+// engines show, under which it must also be written.
 type Target struct {
 	*Inode
 	Names []string
-	// stuck says that other engines show it where overlay engines have something else: it can
-	// not be replaced for them alone.
+	// stuck reports that other engines show the file at a path at which overlay engines show another: it cannot be
+	// replaced for the former alone.
 	stuck bool
-	Plan  *patch.Plan // what is done about its references to the page, of a file that was judged
+	Plan  *patch.Plan // the changes of its references to the page, if the file was judged
 }
 
-// files returns the files that choose accepts and that any engine shows, sorted by their first
-// name.
+// files returns the files that choose accepts and that any engine shows, sorted by their first names.
 func (t *Tree) files(choose func(*Inode) bool) []Target {
 	all := t.Files(choose)
 	for _, w := range t.Others {
@@ -125,7 +123,7 @@ func (t *Tree) files(choose func(*Inode) bool) []Target {
 			all[i].reach(t, w, v.Names)
 		}
 	}
-	// The first name is the one with the content, and comes first in the layer. Walk has "lib/x" before "lib-y".
+	// The first name has the content, and comes first in the layer. Walk has "lib/x" before "lib-y".
 	for _, v := range all {
 		slices.Sort(v.Names)
 		if len(t.Others) > 0 {
@@ -136,7 +134,7 @@ func (t *Tree) files(choose func(*Inode) bool) []Target {
 	return all
 }
 
-// reach adds the names that a file has in w and that its other names do not lead to.
+// reach adds the names of a file in w to which its other names do not lead.
 func (v *Target) reach(t, w *Tree, names []string) {
 	var blocked []string
 	for _, name := range names {
@@ -153,7 +151,7 @@ func (v *Target) reach(t, w *Tree, names []string) {
 	}
 }
 
-// Files are what choose accepts of a tree, directories excepted, and their names, all in the order of Walk.
+// Files returns the inodes, except directories, that choose accepts, and their names, in the order of Walk.
 func (t *Tree) Files(choose func(*Inode) bool) []Target {
 	at := map[*Inode]int{}
 	var all []Target
@@ -171,8 +169,8 @@ func (t *Tree) Files(choose func(*Inode) bool) []Target {
 	return all
 }
 
-// kept are the files that others than overlay engines show at a path at which one of written would be written
-// over them, with the names under which they must be written once more, behind it.
+// kept returns the files that engines without overlay show at a path at which one of written would overwrite them,
+// with the names under which they must be written again, after it.
 func (t *Tree) kept(written []Target) (all []Target) {
 	patched, again := map[origin]bool{}, map[origin]bool{}
 	for _, v := range written {
@@ -194,9 +192,9 @@ func (t *Tree) kept(written []Target) (all []Target) {
 	return slices.DeleteFunc(all, func(v Target) bool { return v.stuck })
 }
 
-// order sorts names as the base has what they name: folders first, then files as their entries
-// come, what overlay engines show before what they do not. Engines that follow the symlinks of layers
-// below get last what they have got last before.
+// order sorts names as the base orders their files: directories first, then files by their entries, those of
+// overlay engines before others. Engines that follow the symlinks of layers below then get the last file of a path
+// as before.
 func (t *Tree) order(names []string) {
 	at := func(name string) origin {
 		if k := t.shown(name); k != nil && k.Kids == nil {
@@ -216,7 +214,7 @@ func (t *Tree) order(names []string) {
 	})
 }
 
-// differences are a line for each file that engines show at different places.
+// differences returns a line for each file that engines show at different paths.
 func (t *Tree) differences(all []Target) []string {
 	var lines []string
 	for _, v := range all {
@@ -234,7 +232,7 @@ func (t *Tree) differences(all []Target) []string {
 	return lines
 }
 
-// shows returns a file's place in a tree, and where a rebuild puts it if that is empty.
+// shows describes a file's path in a tree, and the path at which a rebuild puts it if it has none.
 func (t *Tree) shows(v *Target) string {
 	text := "it nowhere"
 	if names := t.namesOf(v.Inode); len(names) > 0 {
@@ -265,7 +263,7 @@ func (t *Tree) shows(v *Target) string {
 	return text
 }
 
-// namesOf are the names that a tree has for an inode of this or another tree.
+// namesOf returns the names of an inode, of this or another tree, in this tree.
 func (t *Tree) namesOf(i *Inode) (names []string) {
 	for _, v := range t.Files(func(o *Inode) bool { return o.origin() == i.origin() }) {
 		names = append(names, v.Names...)
