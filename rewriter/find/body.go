@@ -41,6 +41,9 @@ type body struct {
 
 	bases, labels []uint64        // addresses that its instructions name: of data, of its own code
 	begun         map[uint64]bool // bases whose first entries were followed
+	read          map[uint64]bool // those whose entries were all read, with as many parts and labels as are known
+	known         [2]int          // how many these were
+	doubtful      []uint64        // their doubtful entries, as far as they were not considered
 }
 
 // maxParts bounds the parts of one function.
@@ -51,7 +54,7 @@ func (c *code) bodyOf(fn elf.Func) *body {
 	if b, ok := c.bodies[fn.Start]; ok {
 		return b
 	}
-	b := &body{Func: fn, lens: make(map[uint64]uint8), begun: make(map[uint64]bool)}
+	b := &body{Func: fn, lens: make(map[uint64]uint8), begun: make(map[uint64]bool), read: make(map[uint64]bool)}
 	c.bodies[fn.Start] = b
 	tried := make(map[uint64]bool)
 	for work := []uint64{fn.Start}; len(work) > 0; work = b.tables(c, tried) {
@@ -154,15 +157,11 @@ func (b *body) names(c *code, i *x86.Instr) {
 }
 
 // tables returns the addresses in the function, not reached so far, that its indirect jumps may go to. Doubtful ones come
-// last, and count only outside of the instructions that are known then.
+// last, and count only outside of the instructions that are known then; all that words in the file, relocations and
+// instructions name near the sites is doubtful, as it may not be meant for a jump.
 func (b *body) tables(c *code, tried map[uint64]bool) (found []uint64) {
 	if b.End == 0 || len(b.jumps) == 0 {
 		return nil
-	}
-	sure, doubtful := b.entries(c)
-	fresh := false
-	for _, t := range slices.Concat(b.bases, b.labels) {
-		fresh, b.begun[t] = fresh || !b.begun[t], true
 	}
 	take := func(v uint64) {
 		if !tried[v] {
@@ -173,15 +172,33 @@ func (b *body) tables(c *code, tried map[uint64]bool) (found []uint64) {
 			}
 		}
 	}
-	for _, v := range sure {
+	fresh := false
+	for _, v := range b.entries(c) {
 		take(v)
+	}
+	for _, t := range slices.Concat(b.bases, b.labels) {
+		fresh, b.begun[t] = fresh || !b.begun[t], true
 	}
 	if fresh && len(found) == 0 {
 		return b.tables(c, tried)
 	}
-	for _, v := range doubtful {
-		if len(found) == 0 && c.entry() && v != b.Start && !c.fn.entered[v] && (b.lens[v] != 0 || !b.runsOver(v)) {
+	doubt := func(v uint64) bool {
+		if c.entry() && v != b.Start && !c.fn.entered[v] && (b.lens[v] != 0 || !b.runsOver(v)) {
 			take(v)
+		}
+		return len(found) == 0
+	}
+	for more := true; more && len(b.doubtful) > 0; b.doubtful = b.doubtful[1:] {
+		more = doubt(b.doubtful[0])
+	}
+	for _, p := range append([]elf.Func{b.Func}, b.parts...) {
+		if len(found) > 0 {
+			break
+		}
+		for _, v := range c.refs.named.between(p.Start, p.End) {
+			if !doubt(v) {
+				break
+			}
 		}
 	}
 	if len(b.bases)+len(b.labels) >= maxBases {
@@ -194,10 +211,13 @@ func (b *body) tables(c *code, tried map[uint64]bool) (found []uint64) {
 // entries returns the entries of tables whose address the function names, which are addresses of 8 bytes or offsets of 4
 // or 8, from the table itself or from a label, and the labels, which a computed goto uses. A table ends where an
 // entry leaves the function, and enters no part of another that was split off. Doubtful are offsets that may be from
-// another base, such as those behind the start of the next table, and all that words in the file, relocations and
-// instructions name near the sites: that may not be meant for a jump. Of a table that was not followed so far, it is the
+// another base, such as those behind the start of the next table. Of a table that was not followed so far, it is the
 // first entry alone: the code there may name the next table.
-func (b *body) entries(c *code) (sure, doubtful []uint64) {
+func (b *body) entries(c *code) (sure []uint64) {
+	if known := [...]int{len(b.parts), len(b.labels)}; known != b.known {
+		b.known, b.doubtful = known, nil
+		clear(b.read)
+	}
 	entry := func(to *[]uint64, v uint64) bool {
 		if !c.entry() || !b.covers(v) && !b.enters(c, v) {
 			return false
@@ -211,7 +231,7 @@ func (b *body) entries(c *code) (sure, doubtful []uint64) {
 	offsets := func(t, base uint64, step int64) {
 		size, to := uint64(max(step, -step)), &sure
 		if base != t || step < 0 {
-			to = &doubtful
+			to = &b.doubtful
 		}
 		for n := range int64(maxTable) {
 			at := t + uint64(step*n)
@@ -227,7 +247,7 @@ func (b *body) entries(c *code) (sure, doubtful []uint64) {
 				v = base + binary.LittleEndian.Uint64(w)
 			}
 			if n > 0 && to == &sure && bases.has(at) {
-				to = &doubtful
+				to = &b.doubtful
 			}
 			if v == base && base == t || !entry(to, v) || !b.begun[t] {
 				return
@@ -235,6 +255,10 @@ func (b *body) entries(c *code) (sure, doubtful []uint64) {
 		}
 	}
 	for _, t := range slices.Concat(bases, labels) {
+		if b.read[t] {
+			continue
+		}
+		b.read[t] = b.begun[t]
 		for n := range uint64(maxTable) {
 			if w, ok := c.pointer(t + x86.WordSize*n); !ok || !entry(&sure, w) {
 				break
@@ -246,14 +270,9 @@ func (b *body) entries(c *code) (sure, doubtful []uint64) {
 		for _, base := range labels {
 			offsets(t, base, halfSize)
 		}
+		entry(&sure, t) // a label, perhaps in another part
 	}
-	for _, p := range append([]elf.Func{b.Func}, b.parts...) {
-		doubtful = append(doubtful, c.refs.named.between(p.Start, p.End)...)
-	}
-	for _, v := range slices.Concat(labels, bases) { // bases may be labels in another part
-		entry(&sure, v)
-	}
-	return sure, doubtful
+	return sure
 }
 
 // enters makes the split part around vaddr, to which a table leads, one more part of the function: no function, as the
