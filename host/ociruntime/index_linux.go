@@ -19,13 +19,13 @@ import (
 // An index has the results for one directory: the files that call the page, the files that could not be examined,
 // and the identities of all others. Its file has:
 //
-//		8 bytes   magic
-//		4 bytes   CRC-32 (IEEE) of all that follows, little-endian like all numbers here
-//		4 bytes   length of the JSON
-//		4 bytes   length of the identities
+//	8 bytes   magic
+//	4 bytes   CRC-32 (IEEE) of all that follows, little-endian like all numbers here
+//	4 bytes   length of the JSON
+//	4 bytes   length of the identities
 //	          JSON: scanned
-//		          identities of 40 bytes each, in the order of their inode numbers
-//		          folders: identity, length of the names (4 bytes), names in the form of rootfs.Visitor
+//	          identities of 40 bytes each, in the order of their inode numbers
+//	          directories: identity, length of the names (4 bytes), names in the form of rootfs.Visitor
 //
 // Any other file counts as no index.
 type index struct {

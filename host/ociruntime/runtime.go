@@ -4,19 +4,15 @@
 //
 // The order of work, one file each:
 //
-// args       the engine's command line, which is runc's
-//
+//	args       the engine's command line, which is runc's
 //	spec       the bundle's config.json: what is read of it, and the splice that adds mounts
-//
-// mountinfo  what the root filesystem is: an overlay, an engine's directory, any other directory
-//
+//	mountinfo  what the root filesystem is: an overlay, an engine's directory, any other directory
 //	look       which files of the root need patches
-//
-// tree       which files of a directory call the page: examine examines one, indexes has earlier results
-// patch      the patched copy of a file, and its mount; replace puts it into the root itself
-// fix        fixes besides calls of the page, and the files for them
-// prepare    the order of a start, which uses all of these
-// log        the one line with the reason if something was not done
+//	tree       which files of a directory call the page: examine examines one, indexes has earlier results
+//	patch      the patched copy of a file, and its mount; replace puts it into the root itself
+//	fix        fixes besides calls of the page, and the files for them
+//	prepare    the order of a start, which uses all of these
+//	log        the one line with the reason if something was not done
 package ociruntime
 
 import (

@@ -3,11 +3,10 @@
 //
 //	files/KEY        a patched copy
 //	sums/KEY         the SHA-256 of its content
-//
-// index/KEY        the results of a scan
-// leases/NAME      the keys that a start uses; private/NAME has its private copies
-// locks/KIND-KEY   locked with flock(2) while an entry is made
-// tmp/             unfinished files, locked by their writers
+//	index/KEY        the results of a scan
+//	leases/NAME      the keys that a start uses; private/NAME has its private copies
+//	locks/KIND-KEY   locked with flock(2) while an entry is made
+//	tmp/             unfinished files, locked by their writers
 //
 // An entry appears complete, by rename. A killed process leaves an unlocked file in tmp, which the next writer
 // removes. A copy has the mtime of its original, so its atime is the time of its last use, which Get sets whatever

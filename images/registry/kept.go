@@ -1,5 +1,4 @@
-// Blobs that are needed twice: once to be examined, and once to be copied to where a result goes.
-// They are fetched once.
+// Blobs that are needed twice, to be examined and to be copied to the destination, are fetched once.
 
 package registry
 
@@ -21,12 +20,12 @@ type keeper struct {
 }
 
 type keptBlob struct {
-	users int // open images that want it, and readers of file
+	users int // open images that need it, and readers of file
 	begun bool
-	file  *blob.Kept // nil until it is whole
+	file  *blob.Kept // nil until it is complete
 }
 
-// use counts one more user of a blob, and returns the function that ends the use.
+// use counts one more user of a blob; end removes it.
 func (k *keeper) use(h v1.Hash) (end func()) {
 	b := k.blobs[h]
 	b.users++
@@ -43,7 +42,7 @@ func (k *keeper) use(h v1.Hash) (end func()) {
 	})
 }
 
-// Keep makes reads of blobs also store them, until release.
+// Keep makes reads of blobs also store them, until release is called.
 func (r *Network) Keep(digests []v1.Hash) (release func()) {
 	k := &r.kept
 	k.mu.Lock()
@@ -62,7 +61,8 @@ func (r *Network) Keep(digests []v1.Hash) (release func()) {
 	}
 }
 
-// open gives a blob that is kept; else the one who is to keep it, if it is wanted and nobody else does.
+// open returns a reader of a blob that is kept. If the blob should be kept but no reader does yet, it returns
+// mine, for the caller to keep it.
 func (k *keeper) open(h v1.Hash) (rc io.ReadCloser, mine *keptBlob) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -78,7 +78,7 @@ func (k *keeper) open(h v1.Hash) (rc io.ReadCloser, mine *keptBlob) {
 	return nil, nil
 }
 
-// keptReader reads a blob that is kept, until Close.
+// keptReader reads a kept blob, until Close.
 type keptReader struct {
 	io.ReadCloser
 	end func()
@@ -89,8 +89,8 @@ func (r keptReader) Close() error {
 	return r.ReadCloser.Close()
 }
 
-// keeping is a blob that is kept while it is read. If it cannot be kept, it is only read. A blob without
-// its digest is not kept: another registry may have it whole.
+// keeping is a blob that is stored while it is read. If it cannot be stored, it is only read. A blob with another
+// digest is not kept: another registry may have the right one.
 type keeping struct {
 	*resuming
 	k    *keeper
@@ -125,7 +125,7 @@ func (r *keeping) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// done makes the blob one that can be opened, if it is still wanted.
+// done lets others open the blob, if it is still needed.
 func (r *keeping) done() {
 	r.k.mu.Lock()
 	defer r.k.mu.Unlock()

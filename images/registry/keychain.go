@@ -1,5 +1,5 @@
-// Credentials of registries, from the files that docker, podman and skopeo have them in, and from docker's credential
-// helpers. go-containerregistry has a keychain that reads most of these files; it does not limit a helper's time and
+// Credentials of registries, from the files of docker, podman and skopeo, and from docker's credential helpers.
+// go-containerregistry has a keychain that reads most of these files, but it does not limit a helper's time and
 // output, and shows the output of a failing one.
 
 package registry
@@ -29,16 +29,17 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// AuthFileVar names a file of credentials, as for podman and skopeo (containers-auth.json(5)).
+// AuthFileVar is the variable that names a file of credentials, as for podman and skopeo
+// (containers-auth.json(5)).
 const AuthFileVar = "REGISTRY_AUTH_FILE"
 
 // keychain finds credentials; it is an authn.ContextKeychain.
 type keychain struct {
-	file string        // the only file to look into; "" for the usual ones
-	time time.Duration // that a helper gets
+	file string        // the only file to read; "" for the usual ones
+	time time.Duration // time limit for a helper
 }
 
-// Resolve is ResolveContext without an end.
+// Resolve is ResolveContext without a context.
 func (k keychain) Resolve(target authn.Resource) (authn.Authenticator, error) {
 	return k.ResolveContext(context.Background(), target)
 }
@@ -71,7 +72,7 @@ func (k keychain) ResolveContext(ctx context.Context, target authn.Resource) (au
 	return authn.Anonymous, nil
 }
 
-// authFiles are the files that may have credentials: the one that REGISTRY_AUTH_FILE names, or docker's, then podman's.
+// authFiles returns the files that may have credentials: that of REGISTRY_AUTH_FILE, or docker's, then podman's.
 func authFiles() []string {
 	if only := os.Getenv(AuthFileVar); only != "" {
 		return []string{only}
@@ -89,10 +90,10 @@ func authFiles() []string {
 	add(DockerDir(), config.ConfigFileName)
 	add(os.Getenv("XDG_RUNTIME_DIR"), "containers", "auth.json")
 	add(xdg, "containers", "auth.json")
-	return append(all, "") // no file: an engine's environment may have credentials (DOCKER_AUTH_CONFIG)
+	return append(all, "") // not a file: the environment may have credentials (DOCKER_AUTH_CONFIG)
 }
 
-// DockerDir is where docker keeps its configuration and contexts, "" for a user without a home.
+// DockerDir returns the directory of docker's configuration and contexts, "" for a user without a home.
 func DockerDir() string {
 	if dir := os.Getenv("DOCKER_CONFIG"); dir != "" {
 		return dir
@@ -104,7 +105,7 @@ func DockerDir() string {
 	return filepath.Join(home, ".docker")
 }
 
-// authFileHint is about a file that cannot be read.
+// authFileHint is the hint for an unreadable file.
 const authFileHint = "check %s, which 'docker login' and 'podman login' write; --authfile and " + AuthFileVar + " name another file"
 
 func readAuthFile(path string) (*configfile.ConfigFile, error) {
@@ -122,8 +123,8 @@ func readAuthFile(path string) (*configfile.ConfigFile, error) {
 	return c, nil
 }
 
-// lookUp asks one file for a target: for the repository, then for what it is in, up to the registry. A helper, where the file
-// names one, is asked for the registry.
+// lookUp searches one file for a target: for the repository, then for its parents, up to the registry. If the file
+// names a helper, lookUp runs it for the registry.
 func (k keychain) lookUp(ctx context.Context, path string, c *configfile.ConfigFile, target authn.Resource) (types.AuthConfig, error) {
 	host := target.RegistryStr()
 	keys := []string{target.String()}
@@ -151,7 +152,7 @@ func (k keychain) lookUp(ctx context.Context, path string, c *configfile.ConfigF
 	plain := *c
 	plain.CredentialsStore, plain.CredentialHelpers = "", nil
 	for _, key := range keys {
-		found, err := plain.GetAuthConfig(key) // its address is that of the question
+		found, err := plain.GetAuthConfig(key) // with key as its address
 		if found.ServerAddress = ""; err != nil || found != (types.AuthConfig{}) {
 			return found, err
 		}
@@ -159,7 +160,8 @@ func (k keychain) lookUp(ctx context.Context, path string, c *configfile.ConfigF
 	return types.AuthConfig{}, nil
 }
 
-// ask runs a credential helper (docker's "Credential helper protocol"). Its output is a secret and is in no error.
+// ask runs a credential helper (docker's "Credential helper protocol"). No error has its output, which is a
+// secret.
 func (k keychain) ask(ctx context.Context, helper, file, key string) (types.AuthConfig, error) {
 	p := &helperProgram{name: "docker-credential-" + helper, time: k.time}
 	p.ctx, p.cancel = context.WithCancelCause(ctx)
@@ -187,7 +189,7 @@ func (k keychain) ask(ctx context.Context, helper, file, key string) (types.Auth
 	return types.AuthConfig{Username: found.Username, Password: found.Secret}, nil
 }
 
-// helperProgram is one run of a credential helper: a client.Program with an end.
+// helperProgram is one run of a credential helper: a client.Program with limits.
 type helperProgram struct {
 	name   string
 	args   []string
@@ -199,12 +201,12 @@ type helperProgram struct {
 	err    error
 }
 
-// maxSecret is how much a helper may print, in bytes; tokens have a few kB.
+// maxSecret is the maximum output of a helper, in bytes; tokens have a few kB.
 const maxSecret = 1 << 20
 
 func (p *helperProgram) Input(in io.Reader) { p.in = in }
 
-// Write takes what the helper prints.
+// Write collects the output of the helper.
 func (p *helperProgram) Write(b []byte) (int, error) {
 	if p.out.Len()+len(b) > maxSecret {
 		err := fmt.Errorf("printed more than %d bytes", maxSecret)
@@ -219,7 +221,7 @@ func (p *helperProgram) Output() ([]byte, error) {
 	defer late.Stop()
 	cmd := exec.CommandContext(p.ctx, p.name, p.args...)
 	cmd.Stdin, cmd.Stdout = p.in, p
-	cmd.WaitDelay = time.Second // for what it has started itself, which may keep stdout open
+	cmd.WaitDelay = time.Second // for its own children, which may keep stdout open
 	p.err = cmd.Run()
 	if cause := context.Cause(p.ctx); cause != nil {
 		p.err = cause

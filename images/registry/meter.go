@@ -1,4 +1,4 @@
-// How many requests and bytes went to and came from each host.
+// The number of requests and bytes to and from each host.
 
 package registry
 
@@ -7,14 +7,13 @@ import (
 	"sync/atomic"
 )
 
-// Count is what one host was asked.
+// Count is the traffic of one host.
 type Count struct {
 	Requests, Retries int64
-	Received, Sent    int64 // bytes, of bodies
+	Received, Sent    int64 // of bodies, in bytes
 }
 
-// Meter counts by host. Its methods may be called from several goroutines at once; a nil one counts
-// nothing.
+// Meter counts by host. It is safe for concurrent use; a nil one counts nothing.
 type Meter struct{ hosts sync.Map } // of *counter
 
 type counter struct{ requests, retries, received, sent atomic.Int64 }
@@ -41,7 +40,7 @@ func (m *Meter) ByHost() map[string]Count {
 	return all
 }
 
-// Total is the sum of all hosts.
+// Total returns the sum over all hosts.
 func (m *Meter) Total() Count {
 	var sum Count
 	for _, c := range m.ByHost() {

@@ -1,6 +1,6 @@
-// Mirrors of Docker Hub, as docker knows them: "registry-mirrors" of its daemon.json. They are
-// asked before the Hub itself, in their order, for reading; if one lacks something or does not
-// answer, the next one is asked. Source: docker, "Registry as a pull through cache".
+// Mirrors of Docker Hub, as docker uses them: "registry-mirrors" of its daemon.json. For reads, they are tried in
+// order before the Hub itself; if one does not have the content or does not answer, the next one is tried. Source:
+// docker, "Registry as a pull through cache".
 
 package registry
 
@@ -16,7 +16,7 @@ import (
 	"vfix.dev/vfix/images/blob"
 )
 
-// daemonConfigs are where docker's engine has its configuration: of this user's, and root's.
+// daemonConfigs returns the paths of the configuration of docker's engine: this user's, and root's.
 func daemonConfigs() []string {
 	var all []string
 	if config, err := os.UserConfigDir(); err == nil {
@@ -25,8 +25,8 @@ func daemonConfigs() []string {
 	return append(all, "/etc/docker/daemon.json")
 }
 
-// HubMirrors are the hosts of the first configuration that names mirrors. A configuration
-// that cannot be read is the engine's problem, and does not keep vfix from reading an image.
+// HubMirrors returns the hosts of the first configuration with mirrors. It ignores an unreadable configuration,
+// which must not keep vfix from reading an image.
 func HubMirrors(files []string) []string {
 	for _, path := range files {
 		raw, err := blob.ReadSmall(path, blob.MaxManifest)
@@ -50,7 +50,7 @@ func HubMirrors(files []string) []string {
 	return nil
 }
 
-// Places are where an image is looked for: the mirrors of its registry, and then itself.
+// Places returns the places of an image in the order to try: the mirrors of its registry, then the registry.
 func (r *Network) Places(n name.Reference) []name.Reference {
 	var all []name.Reference
 	if n.Context().RegistryStr() == name.DefaultRegistry {

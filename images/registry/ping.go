@@ -1,4 +1,4 @@
-// The login that a registry requires, asked once and not for each of its repositories.
+// The login that a registry requires, requested once and not for each of its repositories.
 
 package registry
 
@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// pings remembers the answer to GET /v2/, which begins each login of go-containerregistry (its
-// transport.Ping): an image of a list would else cost two more requests.
+// pings caches the answer to GET /v2/, with which each login of go-containerregistry begins (its transport.Ping):
+// this saves two requests for each image of a list.
 type pings struct {
 	next  http.RoundTripper
 	known sync.Map // of *http.Response without body, by URL
@@ -33,7 +33,7 @@ func (p *pings) RoundTrip(req *http.Request) (*http.Response, error) {
 	return answer(resp, req), nil
 }
 
-// answer is a remembered response as one to req; a login does not look at the body.
+// answer returns a cached response as one to req, without a body, which logins do not read.
 func answer(known *http.Response, req *http.Request) *http.Response {
 	resp := *known
 	resp.Header, resp.Request = known.Header.Clone(), req

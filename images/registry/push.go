@@ -22,17 +22,17 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// blobsAtOnce is how many blobs of an image are sent at once, as docker does.
+// blobsAtOnce is the number of blobs of an image that are sent in parallel, as in docker.
 const blobsAtOnce = 4
 
-// NewUploads begins what goes to the repository of a tag.
+// NewUploads begins the uploads to the repository of a tag.
 func NewUploads(net *Network, tag name.Tag, p progress.Reporter) *uploads {
 	return &uploads{net: net, repo: tag.Context(), Task: &pushTask{
 		p: p, name: strings.TrimPrefix(tag.Name(), name.DefaultRegistry+"/"), size: -1,
 	}}
 }
 
-// Expect says how many bytes an image has, for the progress.
+// Expect adds the size of an image to the progress.
 func (u *uploads) Expect(m *v1.Manifest) {
 	u.Task.size = m.Config.Size
 	for _, l := range m.Layers {
@@ -55,8 +55,8 @@ func (u *uploads) Image(ctx context.Context, ref name.Reference, img v1.Image) e
 	if !BlobUnknown(err) {
 		return err
 	}
-	// Blobs that were mounted, or existed when this command last looked, are missing: the registry is asked for each
-	// blob, and what it does not have is sent.
+	// Blobs are missing that were mounted, or that existed when this command last checked: query the registry for
+	// each blob, and send the missing ones.
 	u.net.forget(u.repo.Registry, c)
 	sure := &uploads{net: u.net, repo: u.repo, Task: u.Task, retry: true}
 	if err := sure.blobs(ctx, c); err != nil {
@@ -65,8 +65,8 @@ func (u *uploads) Image(ctx context.Context, ref name.Reference, img v1.Image) e
 	return sure.Manifest(ctx, ref, img)
 }
 
-// BlobUnknown reports whether a registry refuses a manifest because it does not have a blob
-// (distribution-spec, "Error Codes").
+// BlobUnknown reports whether a registry refused a manifest because of a missing blob (distribution-spec, "Error
+// Codes").
 func BlobUnknown(err error) bool {
 	var e *transport.Error
 	return errors.As(err, &e) && slices.ContainsFunc(e.Errors, func(d transport.Diagnostic) bool {
@@ -74,7 +74,7 @@ func BlobUnknown(err error) bool {
 	})
 }
 
-// Bytes brings contents that are in memory into the repository.
+// Bytes uploads contents from memory.
 func (u *uploads) Bytes(ctx context.Context, contents ...[]byte) error {
 	c := blob.Collection{}
 	for _, data := range contents {
@@ -87,8 +87,7 @@ func (u *uploads) Bytes(ctx context.Context, contents ...[]byte) error {
 	return u.blobs(ctx, c)
 }
 
-// blobs brings all of a collection into the repository, several at once. The first error
-// ends the others.
+// blobs uploads a collection, several blobs in parallel. The first error cancels the others.
 func (u *uploads) blobs(ctx context.Context, c blob.Collection) error {
 	g, all := errgroup.WithContext(ctx)
 	g.SetLimit(blobsAtOnce)
@@ -103,8 +102,8 @@ func (u *uploads) blobs(ctx context.Context, c blob.Collection) error {
 	return g.Wait()
 }
 
-// Manifest puts a manifest under a name. An answer without its digest is not a success yet: a proxy that requires a
-// login answers everything with a page.
+// Manifest uploads a manifest under a name. An answer without its digest is not yet a success: a proxy that
+// requires a login answers every request with a page.
 func (u *uploads) Manifest(ctx context.Context, ref name.Reference, t remote.Taggable) error {
 	opts, err := u.net.Options(ctx, u.repo, true)
 	if err != nil {
@@ -124,7 +123,7 @@ func (u *uploads) Manifest(ctx context.Context, ref name.Reference, t remote.Tag
 	}
 	if put.digest == "" {
 		put.digest = "none"
-		if d, err := remote.Get(ref, opts...); err == nil { // not HEAD: it may not say so, either
+		if d, err := remote.Get(ref, opts...); err == nil { // not HEAD, whose answer may lack it as well
 			put.digest = d.Digest.String()
 		}
 	}
@@ -134,7 +133,7 @@ func (u *uploads) Manifest(ctx context.Context, ref name.Reference, t remote.Tag
 	return nil
 }
 
-// putAnswer is a value of a request's context: it takes the digest from the answer to the PUT of a path.
+// putAnswer is a value of a request's context: it gets the digest from the answer to the PUT of a path.
 type putAnswer struct{ path, digest string }
 
 type putKey struct{}
@@ -148,7 +147,7 @@ func (p *putAnswer) note(req *http.Request, resp *http.Response) {
 // digestHeader has the digest of a manifest (distribution-spec, "Pulling manifests").
 const digestHeader = "Docker-Content-Digest"
 
-// Index pushes an index with all that is in it.
+// Index pushes an index with all of its images.
 func (u *uploads) Index(ctx context.Context, ref name.Reference, idx v1.ImageIndex, depth int) error {
 	if depth < 0 {
 		return hinterr.Damaged("more than %d indexes in one another", blob.MaxNesting)
@@ -165,7 +164,7 @@ func (u *uploads) Index(ctx context.Context, ref name.Reference, idx v1.ImageInd
 	return u.Manifest(ctx, ref, idx)
 }
 
-// Part is an error about a part of what is pushed.
+// Part is an error with the part of the pushed content that it is about.
 type Part struct {
 	Name string
 	Err  error
@@ -174,8 +173,7 @@ type Part struct {
 func (p *Part) Error() string { return p.Name + ": " + p.Err.Error() }
 func (p *Part) Unwrap() error { return p.Err }
 
-// entry pushes what an index lists, unless the repository has its manifest: then it has all
-// that is named there.
+// entry pushes an entry of an index, unless the repository has its manifest, and thus also the contents.
 func (u *uploads) entry(ctx context.Context, idx v1.ImageIndex, e v1.Descriptor, depth int) error {
 	ref := u.repo.Digest(e.Digest.String())
 	if e.MediaType.IsIndex() || e.MediaType.IsImage() {
@@ -218,8 +216,8 @@ func (u *uploads) hasManifest(ctx context.Context, e v1.Descriptor) (bool, error
 	return resp.StatusCode == http.StatusOK, nil
 }
 
-// pushTask is the progress of a push. It begins when the first byte is done: until the
-// registry has answered there is nothing to report.
+// pushTask is the progress of a push. It begins with the first byte: until the registry answers there is nothing
+// to report.
 type pushTask struct {
 	p    progress.Reporter
 	name string
@@ -238,7 +236,7 @@ func (t *pushTask) Done() {
 	t.task.Done()
 }
 
-// NotThere reports whether an error means that a registry does not have something.
+// NotThere reports whether an error means that a registry does not have the content.
 func NotThere(err error) bool {
 	var e *transport.Error
 	return errors.As(err, &e) && e.StatusCode == http.StatusNotFound

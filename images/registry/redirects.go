@@ -1,4 +1,4 @@
-// Following a registry's redirects: to its storage, but not into a network that only this machine reaches.
+// Redirects of a registry are followed to its storage, but not into a network that only this machine reaches.
 
 package registry
 
@@ -16,15 +16,16 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// maxRedirects is that of net/http.
+// maxRedirects is the limit of net/http.
 const maxRedirects = 10
 
-// redirects follows the redirects of reads. go-containerregistry's clients, which are above, would refuse one from a
-// registry at a private address to storage at another; here one rule serves manifests, blobs, tokens and lists, and
-// credentials stay with the host and port that they were meant for.
+// redirects follows the redirects of reads. go-containerregistry's clients, which use it, would refuse a redirect
+// from a registry at a private address to storage at another; here one rule covers manifests, blobs, tokens and
+// lists, and credentials are sent only to their host and port.
 type redirects struct{ next http.RoundTripper }
 
-// Writes are redirected by net/http's client, which asks one of go-containerregistry's functions that allows any number.
+// RoundTrip sends a request. net/http's client follows redirects of writes, with a function of
+// go-containerregistry that allows any number.
 func (t redirects) RoundTrip(req *http.Request) (*http.Response, error) {
 	for {
 		err := checkRealm(req)
@@ -60,7 +61,7 @@ func (t redirects) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// before gives the requests that were redirected to req, the first one first.
+// before returns the requests that were redirected to req, first one first.
 func before(req *http.Request) []*http.Request {
 	var via []*http.Request
 	for r := req; r.Response != nil && r.Response.Request != nil; r = r.Response.Request {
@@ -70,8 +71,9 @@ func before(req *http.Request) []*http.Request {
 	return via
 }
 
-// checkRedirect refuses redirects by which a registry could misuse this machine's access: to this machine
-// or its link, where the metadata services of clouds are (169.254.169.254), and from a public address into a private network.
+// checkRedirect refuses redirects by which a registry could misuse this machine's access: to this machine or its
+// link, which has the metadata services of clouds (169.254.169.254), and from a public address into a private
+// network.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) >= maxRedirects {
 		return hinterr.With(fmt.Errorf("more than %d redirects", maxRedirects), misconfigured)
@@ -79,7 +81,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return mayLead(req.Context(), via[0].URL, req.URL)
 }
 
-// mayLead decides whether the host of "from" may redirect vfix to the host of "to".
+// mayLead decides whether the host of from may redirect vfix to the host of to.
 func mayLead(ctx context.Context, from, to *url.URL) error {
 	switch {
 	case from.Hostname() == to.Hostname():
@@ -92,8 +94,8 @@ func mayLead(ctx context.Context, from, to *url.URL) error {
 	return nil
 }
 
-// inward reports whether a host is what every machine has to itself, by its address or by one that its name has here:
-// clouds give their metadata service a name as well.
+// inward reports whether a host is local to each machine or its link, by its address or by one that its name has
+// here: clouds also have a name for their metadata service.
 func inward(ctx context.Context, at *url.URL) bool {
 	return isLoopback(at.Hostname()) || slices.ContainsFunc(addresses(ctx, at), inwardIP)
 }
@@ -103,7 +105,7 @@ func inwardIP(ip netip.Addr) bool {
 	return ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsUnspecified()
 }
 
-// addresses are the address that a host is written as, or those that its name has here; none if a proxy looks it up.
+// addresses returns the host's address, or the addresses that its name has here; none if a proxy looks it up.
 func addresses(ctx context.Context, at *url.URL) []netip.Addr {
 	if ip, err := netip.ParseAddr(at.Hostname()); err == nil {
 		return []netip.Addr{ip}
@@ -125,7 +127,7 @@ func isLoopback(host string) bool {
 	return ip.Unmap().IsLoopback()
 }
 
-// sharedNetwork is carrier-grade NAT's (RFC 6598).
+// sharedNetwork is the network of carrier-grade NAT (RFC 6598).
 var sharedNetwork = netip.MustParsePrefix("100.64.0.0/10")
 
 // privateAddress reports whether a host is written as an address of a private network (RFC 1918, 4193, 6598).
@@ -139,19 +141,20 @@ func privateIP(ip netip.Addr) bool {
 	return ip.IsPrivate() || sharedNetwork.Contains(ip) || inwardIP(ip)
 }
 
-// public reports whether a host is known to be in no private network: an address of it is public.
+// public reports whether a host is certainly not in a private network: it has a public address.
 func public(ctx context.Context, at *url.URL) bool {
 	return !isLoopback(at.Hostname()) && slices.ContainsFunc(addresses(ctx, at), func(ip netip.Addr) bool { return !privateIP(ip) })
 }
 
-// A registry names the address of its tokens (the realm). go-containerregistry refuses an address of a private network there, also
-// from a registry that is in one itself. Such a realm is given to it as a path of the registry's own, and brought back
-// when it is asked.
+// A registry sends the address for its tokens (the realm). go-containerregistry refuses a realm with an address of
+// a private network, even from a registry in that network. Therefore vfix presents such a realm as a path of the
+// registry, and translates it back in the request.
 
-// realmPath begins the path that stands for a realm elsewhere; the realm's host and path follow.
+// realmPath is the prefix of the path for a realm elsewhere; the realm's host and path follow.
 const realmPath = "/.vfix-realm/"
 
-// localRealm words the challenge of a registry so that go-containerregistry accepts a realm which mayLead allows.
+// localRealm changes the challenge of a registry so that go-containerregistry accepts a realm which mayLead
+// allows.
 func localRealm(resp *http.Response) {
 	at := resp.Request.URL
 	for n, text := range resp.Header["Www-Authenticate"] {
@@ -168,7 +171,7 @@ func localRealm(resp *http.Response) {
 	}
 }
 
-// realmRequest is the request to the realm that a path of the registry stands for; any other request is req itself.
+// realmRequest returns the request to the realm for such a path; for other paths, req itself.
 func realmRequest(req *http.Request) *http.Request {
 	rest, ok := strings.CutPrefix(req.URL.Path, realmPath)
 	if !ok {
@@ -182,7 +185,7 @@ func realmRequest(req *http.Request) *http.Request {
 
 var errRealm = errors.New("a registry's redirect into a path of vfix's own: not followed")
 
-// checkRealm refuses such a path if it does not come from localRealm: a registry could redirect to it.
+// checkRealm refuses a redirect to such a path, which only localRealm may make.
 func checkRealm(req *http.Request) error {
 	if strings.HasPrefix(req.URL.Path, realmPath) {
 		if req.Response != nil {

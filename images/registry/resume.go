@@ -1,6 +1,5 @@
-// The blobs and manifests of an image in a registry, fetched so that after a broken connection only the
-// missing rest is fetched again: go-containerregistry begins again, or not at all once the
-// first byte has been read.
+// The blobs and manifests of an image in a registry. After a broken connection only the missing rest is fetched
+// again: go-containerregistry starts again, or fails once the first byte has been read.
 
 package registry
 
@@ -20,16 +19,15 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// Remote is where an image of a registry was found. It implements blob.Blobs.
+// Remote is the place in a registry of an image. It implements blob.Blobs.
 type Remote struct {
 	Ctx context.Context
 	Net *Network
-	// Repo is what is asked for blobs, origin the repository that the image is named
-	// after: they differ where repo is a mirror's.
+	// Repo is the repository to read from, Origin the one in the image's name: they differ if Repo is a mirror's.
 	Repo, Origin name.Repository
 }
 
-// Open opens a blob or manifest, or what is kept of it.
+// Open opens a blob or manifest, or its kept copy.
 func (at Remote) Open(d v1.Descriptor) (io.ReadCloser, int64, error) {
 	rc, mine := at.Net.kept.open(d.Digest)
 	if rc != nil {
@@ -56,15 +54,15 @@ type resuming struct {
 	kind   string // "blob" or "manifest"
 	accept string // the media type of a manifest
 	digest v1.Hash
-	size   int64 // bytes, as the manifest or the first answer has it; -1: not known
+	size   int64 // in bytes, from the manifest or the first answer; -1: not known
 	body   io.ReadCloser
 	pos    int64 // bytes read
-	// tries without progress, and where the last one began.
+	// tries is the number of tries without progress, since the position of the last progress.
 	tries int
 	since int64
 }
 
-// worthwhile is how many bytes more are progress, so that the patience begins again.
+// worthwhile is how many more bytes count as progress, which resets tries.
 const worthwhile = 1 << 20
 
 func (r *resuming) Read(p []byte) (int, error) {
@@ -120,8 +118,8 @@ func (r *resuming) again(broken error) error {
 	}
 }
 
-// open asks for the blob from byte pos on. A registry that does not know ranges, or refuses one, sends all
-// of it, and the beginning is discarded: the reader compares the digest.
+// open requests the blob from byte pos on. A registry without ranges sends all of it, and the beginning is
+// discarded: the reader verifies the digest.
 func (r *resuming) open() (io.ReadCloser, error) {
 	resp, err := r.ask(r.pos)
 	if err == nil && r.pos > 0 && resp.StatusCode == http.StatusRequestedRangeNotSatisfiable {
@@ -149,7 +147,7 @@ func (r *resuming) ask(pos int64) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Accept-Encoding", "identity") // the bytes that have the digest
+	req.Header.Set("Accept-Encoding", "identity") // the digest is of these bytes
 	if r.accept != "" {
 		req.Header.Set("Accept", r.accept)
 	}
@@ -157,13 +155,13 @@ func (r *resuming) ask(pos int64) (*http.Response, error) {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", pos))
 	}
 	resp, err := c.Do(req)
-	if u := (*url.Error)(nil); errors.As(err, &u) { // its URL may carry a signature
+	if u := (*url.Error)(nil); errors.As(err, &u) { // its URL may have a signature
 		err = fmt.Errorf("registry %s: %w", r.at.Repo.RegistryStr(), u.Err)
 	}
 	return resp, err
 }
 
-// check judges the answer and brings its body to byte pos.
+// check checks the answer and advances its body to byte pos.
 func (r *resuming) check(resp *http.Response) error {
 	if resp.StatusCode == http.StatusNotFound && r.kind == "blob" {
 		return hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "blob %v: the registry does not have it", r.digest), "the registry has only a part of the image: push it again")
@@ -194,7 +192,7 @@ func (r *resuming) check(resp *http.Response) error {
 
 func (r *resuming) Close() error { return r.body.Close() }
 
-// blobURL is the address of a part of a repository (distribution-spec, "Endpoints").
+// blobURL returns the address of a part of a repository (distribution-spec, "Endpoints").
 func blobURL(repo name.Repository, what string) *url.URL {
 	return &url.URL{Scheme: repo.Scheme(), Host: repo.RegistryStr(), Path: "/v2/" + repo.RepositoryStr() + "/" + what}
 }

@@ -1,4 +1,4 @@
-// Sending a request again: after which errors, how often, and after which pause.
+// Repeated requests: after which errors, how often, and after which pause.
 
 package registry
 
@@ -22,21 +22,20 @@ import (
 	"vfix.dev/vfix/internal/redact"
 )
 
-// RetryPolicy is how long and how often a registry is asked again.
+// RetryPolicy is how often and after which pauses a request is repeated.
 type RetryPolicy struct {
-	Tries int           // in all, the first included
-	First time.Duration // the pause after the first; each is twice the one before
-	// Most is the longest time to wait because the registry asks for it (Retry-After).
+	Tries int           // in all, including the first
+	First time.Duration // the pause after the first try; each further pause is twice as long
+	// Most is the longest wait that a registry may request (Retry-After).
 	Most time.Duration
 }
 
-// DefaultRetry has pauses of 1, 2, 4 and 8 s: an instance of a registry is replaced in that
-// time. Registries with rate limits count requests by the minute, or by hours: such a wait is
-// left to the user.
+// DefaultRetry has pauses of 1, 2, 4 and 8 s, in which an instance of a registry is replaced. Registries with rate
+// limits count requests per minute, or over hours: a wait of hours is left to the user.
 var DefaultRetry = RetryPolicy{Tries: 5, First: time.Second, Most: 5 * time.Minute}
 
-// temporaryStatus are the answers that may differ the next time: those of
-// go-containerregistry (remote/options.go, defaultRetryStatusCodes).
+// temporaryStatus are the answers that may differ the next time, as in go-containerregistry (remote/options.go,
+// defaultRetryStatusCodes).
 var temporaryStatus = map[int]bool{
 	http.StatusRequestTimeout: true, http.StatusTooManyRequests: true,
 	http.StatusInternalServerError: true, http.StatusBadGateway: true,
@@ -45,15 +44,16 @@ var temporaryStatus = map[int]bool{
 	522: true, // Cloudflare: connection timed out
 }
 
-// notEstablished is what net/http says of a connection that ended before the first request of HTTP/2 was sent
+// notEstablished is net/http's error for a connection that ended before the first request of HTTP/2 was sent
 // (errClientConnNotEstablished, which is not exported).
 const notEstablished = "http2: client conn could not be established"
 
-// closedIdle is what net/http says where a server closed a connection just as a request was sent over it (errServerClosedIdle,
-// which is not exported): it sends the request again itself only if that is harmless, which it cannot know of a POST.
+// closedIdle is net/http's error if a server closed a connection just as a request was sent over it
+// (errServerClosedIdle, which is not exported). net/http repeats only requests that are harmless, which a POST may
+// not be.
 const closedIdle = "http: server closed idle connection"
 
-// isTemporary reports whether an error of the network may be gone the next time.
+// isTemporary reports whether an error of the network may not occur the next time.
 func isTemporary(err error) bool {
 	var cert *tls.CertificateVerificationError
 	var unknown x509.UnknownAuthorityError
@@ -80,8 +80,8 @@ func isTemporary(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// retrier sends a request again where the answer or the error looks temporary. One whose
-// body cannot be had again is sent once.
+// retrier repeats a request if the answer or the error looks temporary. It sends a request once if its body cannot
+// be read again.
 type retrier struct {
 	next http.RoundTripper
 	o    *Options
@@ -100,8 +100,8 @@ func (t *retrier) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		again := req.Body == nil || req.Body == http.NoBody || req.GetBody != nil
-		// https is tried before http with a registry on this machine; go-containerregistry
-		// gives up the one of the two that loses, and refusal is not news there.
+		// For a registry on this machine, https is tried before http; go-containerregistry drops the one that
+		// fails, and a refused connection is expected there.
 		if errors.Is(err, syscall.ECONNREFUSED) && isLoopback(req.URL.Hostname()) {
 			again = false
 		}
@@ -136,8 +136,8 @@ func (t *retrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// inMemory reads the whole of a good answer that is not a blob: a connection that breaks within it is a try that failed.
-// The reader of blobs resumes them.
+// inMemory reads the whole of a good answer that is not a blob, so that a connection that breaks within it is a
+// failed try. The reader of blobs resumes them itself.
 func inMemory(resp *http.Response) error {
 	b, ok := resp.Body.(*answerBody)
 	if !ok || b.most == 0 || resp.StatusCode >= http.StatusMultipleChoices {
@@ -149,8 +149,8 @@ func inMemory(resp *http.Response) error {
 	return err
 }
 
-// again counts a further try, reports it and waits for it: why, and from is what follows the pause. more is false if
-// there must be none, and the error that of a context that ended while it waited.
+// again counts a further try, reports it and waits for it: why is the reason, from the text after the pause. more
+// is false if there must be no other try; err is that of a context that ended during the wait.
 func (o *Options) again(ctx context.Context, try int, resp *http.Response, host, what, why, from string) (more bool, err error) {
 	wait, ok := o.Retry.Pause(try, resp)
 	if !ok {
@@ -168,15 +168,14 @@ func (o *Options) again(ctx context.Context, try int, resp *http.Response, host,
 	}
 }
 
-// Pause says how long to wait after a try, the first being 1; ok is false if there must
-// be no other. The registry's Retry-After counts, whatever the number of seconds or the
-// date in it, as long as it is below the policy's bound.
+// Pause returns the wait after a try, the first being 1; ok is false if there must be no other try. The registry's
+// Retry-After takes precedence; ok is false if it is longer than Most.
 func (p RetryPolicy) Pause(try int, resp *http.Response) (wait time.Duration, ok bool) {
 	if try >= p.Tries {
 		return 0, false
 	}
 	wait = p.First << (try - 1)
-	wait += time.Duration(rand.Int64N(int64(wait)/4 + 1)) // so that many waiting clients do not come back together
+	wait += time.Duration(rand.Int64N(int64(wait)/4 + 1)) // so that waiting clients do not all return at the same time
 	if resp == nil {
 		return wait, true
 	}
@@ -187,7 +186,7 @@ func (p RetryPolicy) Pause(try int, resp *http.Response) (wait time.Duration, ok
 	return max(asked, p.First), asked <= p.Most
 }
 
-// retryAfter reads the header: seconds, or an HTTP date (RFC 9110, 10.2.3).
+// retryAfter parses the header: seconds, or an HTTP date (RFC 9110, 10.2.3).
 func retryAfter(text string, now time.Time) (time.Duration, bool) {
 	if n, err := strconv.ParseInt(text, 10, 32); err == nil {
 		return max(0, time.Duration(n)*time.Second), true
@@ -199,8 +198,7 @@ func retryAfter(text string, now time.Time) (time.Duration, bool) {
 	return max(0, t.Sub(now)), true
 }
 
-// maxDrained is how much of an unwanted answer is read, so that its connection can
-// be used again, in bytes.
+// maxDrained is how much of an unneeded answer is read so that its connection can be reused, in bytes.
 const maxDrained = 64 << 10
 
 func drain(resp *http.Response) {

@@ -1,5 +1,5 @@
-// One blob on its way into a repository (distribution-spec, "Pushing blobs"): a small one with one
-// request, a large one so that it resumes after a broken connection.
+// The upload of one blob (distribution-spec, "Pushing blobs"): a small blob in one request, a large one so that it
+// resumes after a broken connection.
 
 package registry
 
@@ -20,24 +20,24 @@ import (
 	"vfix.dev/vfix/images/blob"
 )
 
-// sending is one blob on its way.
+// sending is the upload of one blob.
 type sending struct {
 	u        *uploads
 	c        *http.Client
 	b        blob.BlobToWrite
-	location *url.URL     // of the upload; nil: none is begun
+	location *url.URL     // of the upload; nil: none has begun
 	offset   int64        // bytes that the registry has
 	told     atomic.Int64 // bytes reported to the task
 }
 
-// smallBlob is the size in bytes up to which a blob is sent by the request that ends its upload: it
-// is not a loss if it is cut.
+// smallBlob is the size up to which the request that ends the upload sends the whole blob, in bytes: it is cheap
+// to repeat.
 const smallBlob = 64 << 10
 
 func (s *sending) small() bool { return 0 < s.b.Size && s.b.Size <= smallBlob }
 
-// retriable is an error after which another try may have more luck: the registry does not go on with the upload, or
-// not at this offset, or what was sent did not arrive.
+// retriable is an error after which another try may succeed: the registry does not continue the upload, or not at
+// this offset, or lost what was sent.
 type retriable struct{ error }
 
 func (r retriable) Unwrap() error { return r.error }
@@ -45,7 +45,7 @@ func (r retriable) Unwrap() error { return r.error }
 // maxResumes bounds how often an upload is resumed, however much progress each attempt makes.
 const maxResumes = 100
 
-// run sends the blob, as often as it takes and the policy allows.
+// run sends the blob, with as many tries as necessary and allowed by the policy.
 func (s *sending) run(ctx context.Context) error {
 	best, try := int64(0), 0
 	for n := 0; ; n++ {
@@ -56,10 +56,10 @@ func (s *sending) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if s.small() && s.there(ctx) { // some registries take no blob again
+		if s.small() && s.there(ctx) { // some registries refuse a blob that they have
 			return nil
 		}
-		// Requests without a body were tried as often as the policy says already.
+		// Requests without a body have been repeated as often as the policy allows.
 		if !errors.As(err, new(retriable)) || n == maxResumes {
 			return err
 		}
@@ -74,7 +74,7 @@ func (s *sending) run(ctx context.Context) error {
 		if waitErr != nil {
 			return waitErr
 		}
-		// A request that looked like an error may have succeeded.
+		// A request that seemed to fail may have succeeded.
 		if s.there(ctx) {
 			return nil
 		}
@@ -86,8 +86,8 @@ func (s *sending) there(ctx context.Context) bool {
 	return err == nil && there
 }
 
-// attempt begins an upload if there is none, sends what is missing and closes it: a small blob
-// with the request that closes it. The answer is there if it explains the error.
+// attempt begins an upload if there is none, sends the missing bytes and closes it; it sends a small blob with the
+// request that closes it. The answer is not nil if it explains the error.
 func (s *sending) attempt(ctx context.Context) (*http.Response, error) {
 	if s.location == nil {
 		resp, err := request(ctx, s.c, http.MethodPost, blobURL(s.u.repo, "blobs/uploads/"), nil)
@@ -122,7 +122,7 @@ func (s *sending) attempt(ctx context.Context) (*http.Response, error) {
 	return s.end(ctx, last)
 }
 
-// end closes the upload with the last bytes of the blob.
+// end closes the upload, with the last bytes of the blob.
 func (s *sending) end(ctx context.Context, last []byte) (*http.Response, error) {
 	at := *s.location
 	q := at.Query()
@@ -145,7 +145,7 @@ func (s *sending) end(ctx context.Context, last []byte) (*http.Response, error) 
 	return resp, nil
 }
 
-// open opens the blob, verified.
+// open opens the blob with verification.
 func (s *sending) open() (io.ReadCloser, error) {
 	rc, err := s.b.Open()
 	if err != nil {
@@ -184,7 +184,7 @@ func (s *sending) patch(ctx context.Context) (*http.Response, error) {
 		}
 		return nil, *bad
 	}
-	if err != nil { // what net/http says of a connection that the other side closed depends on what it was doing
+	if err != nil { // net/http's error for a connection that the other side closed depends on its state
 		return nil, retriable{err}
 	}
 	defer drain(resp)
@@ -211,8 +211,8 @@ func (s *sending) judge(resp *http.Response, want ...int) error {
 	return err
 }
 
-// resume finds out how much of the blob the registry has; if it does not say, or nothing,
-// the upload is begun again.
+// resume queries how much of the blob the registry has; without an answer, or with none of the blob, the upload
+// begins again.
 func (s *sending) resume(ctx context.Context) {
 	at := s.location
 	s.location, s.offset = nil, 0
@@ -234,8 +234,8 @@ func (s *sending) resume(ctx context.Context) {
 	}
 }
 
-// uploaded parses the range of bytes of an upload that the registry has, 0-LAST. distribution
-// says 0-0 for no bytes.
+// uploaded parses the range of an upload that the registry has, 0-LAST, and returns its size in bytes.
+// distribution sends 0-0 for no bytes.
 func uploaded(text string) int64 {
 	last, ok := strings.CutPrefix(strings.TrimPrefix(text, "bytes="), "0-")
 	n, err := strconv.ParseInt(last, 10, 64)
@@ -245,7 +245,7 @@ func uploaded(text string) int64 {
 	return n + 1
 }
 
-// next takes the address of the next request of an upload from an answer.
+// next sets the address of the upload's next request from an answer.
 func (s *sending) next(resp *http.Response) error {
 	loc := resp.Header.Get("Location")
 	if loc == "" {
@@ -262,8 +262,8 @@ func (s *sending) next(resp *http.Response) error {
 	return nil
 }
 
-// source is the content to send: it reports to the task, counting nothing twice, and remembers an error
-// of its own, which another try does not fix.
+// source is the content to send. It reports each byte to the task once, and stores its own error, which another
+// try does not fix.
 type source struct {
 	io.Reader
 	s   *sending

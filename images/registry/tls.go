@@ -1,11 +1,11 @@
-// Certificates for a registry are where docker and podman look for them: a folder named
-// HOST or HOST:PORT with
+// Certificates for a registry come from the directories of docker and podman: a directory named HOST or HOST:PORT
+// with
 //
-//	*.crt              authorities, beside those of the system
-//	NAME.cert NAME.key a certificate to show, and its key
+// *.crt              authorities, in addition to the system's
+// NAME.cert NAME.key a client certificate, and its key
 //
-// Sources: docker, registry/registry.go, ReadCertsDirectory; containers-certs.d(5). The
-// authorities of the system are Go's: SSL_CERT_FILE and SSL_CERT_DIR replace them.
+// Sources: docker, registry/registry.go, ReadCertsDirectory; containers-certs.d(5). Go finds the system's
+// authorities: SSL_CERT_FILE and SSL_CERT_DIR replace them.
 
 package registry
 
@@ -25,7 +25,7 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// certFolders are the folders that have one for each host, the more particular one first.
+// certFolders returns the directories with one directory for each host, the more specific one first.
 func certFolders() []string {
 	var all []string
 	if config, err := os.UserConfigDir(); err == nil {
@@ -34,8 +34,8 @@ func certFolders() []string {
 	return append(all, "/etc/containers/certs.d", "/etc/docker/certs.d")
 }
 
-// hosts sends each request through the transport of its host: the common one, or one with
-// a TLS configuration of its own.
+// hosts sends each request through the transport of its host: the common one, or one with its own TLS
+// configuration.
 type hosts struct {
 	insecure bool
 	folders  []string
@@ -48,7 +48,7 @@ type hosts struct {
 func newHosts(insecure bool) *hosts {
 	h := &hosts{insecure: insecure, folders: certFolders(), common: newTransport(), own: map[string]http.RoundTripper{}}
 	if insecure {
-		h.common.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // what Insecure is for
+		h.common.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // the purpose of Insecure
 	}
 	return h
 }
@@ -61,7 +61,7 @@ func (h *hosts) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.RoundTrip(req)
 }
 
-// of returns the transport of a host, given as in a URL.
+// of returns the transport of a host, written as in a URL.
 func (h *hosts) of(host string) (http.RoundTripper, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -82,7 +82,7 @@ func (h *hosts) of(host string) (http.RoundTripper, error) {
 	return t, nil
 }
 
-// hostTLS reads the folders of a host; nil if it has none with anything in it.
+// hostTLS reads the directories of a host; nil if they are missing or empty.
 func hostTLS(folders []string, host string) (*tls.Config, error) {
 	names := []string{host}
 	if bare, ok := strings.CutSuffix(host, ":443"); ok {
@@ -106,7 +106,7 @@ func hostTLS(folders []string, host string) (*tls.Config, error) {
 	return nil, nil
 }
 
-// readCerts makes a TLS configuration of what is in a folder, nil of nothing.
+// readCerts makes a TLS configuration from the files in a directory, nil if it has no certificates.
 func readCerts(dir string, entries []os.DirEntry) (*tls.Config, error) {
 	var c *tls.Config
 	for _, e := range entries {

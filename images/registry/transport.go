@@ -1,5 +1,4 @@
-// One command's connections to registries: clients, logins, and which repository has which
-// blob.
+// One command's connections to registries: clients, logins, and the repositories that have a blob.
 
 package registry
 
@@ -25,48 +24,47 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// Network is how one command talks to registries: one set of connections, one login for
-// a repository, and what was learned of where blobs are. go-containerregistry knows the
-// protocol and the credentials; between it and the network are, from the top:
+// Network is one command's access to registries: one set of connections, one login for a repository, and the known
+// places of blobs. go-containerregistry implements the protocol and the credentials; between it and the network
+// are, from the top:
 //
-//	pings     remembers which login a registry requires
+//	pings     caches which login a registry requires
 //	redirects follows them
-//	retrier   retries temporary errors, after the pause that the registry asks for
-//	wire      refuses, delays, counts, reports and ends a request, and bounds the answer
-//	hosts     configures TLS by a host's folders of certificates
+//	retrier   retries temporary errors, after the pause that the registry requests
+//	wire      refuses, delays, counts, reports and ends a request, and limits the answer
+//	hosts     configures TLS by a host's directories of certificates
 type Network struct {
 	o    Options
 	Base http.RoundTripper
 	keys authn.Keychain
-	// common is the transport of hosts without a folder of certificates.
+	// common is the transport of hosts without a directory of certificates.
 	common *http.Transport
 
-	// mirrors are hosts that have what Docker Hub has.
+	// mirrors returns the mirrors of Docker Hub.
 	mirrors func() []string
 
 	mu sync.Mutex
-	// logins make, once each, the client of a repository, by its name and the scopes asked for.
+	// logins create the client of a repository once, by its name and the requested scopes.
 	logins map[string]func() (*http.Client, error)
-	// homes are the repositories that are known to have a blob, by registry and digest.
+	// homes are the repositories that have a blob, by registry and digest.
 	homes map[string][]name.Repository
 
-	// turns are held while a blob is brought to a registry: a blob that several images have is sent once and
-	// mounted then. There are so many that different blobs rarely share one.
+	// turns are locked during the upload of a blob: a blob of several images is sent once, and then mounted.
+	// Different blobs rarely share one of so many.
 	turns [1024]sync.Mutex
 
 	kept keeper
 }
 
-// The memory of a registry is forgotten if it becomes too much, so that a list of a
-// million repositories takes no more memory than one of a thousand: forgetting a login costs one
-// request, forgetting a blob's home one or two.
+// The limits of the cached facts about registries, so that a list of a million repositories needs no more memory
+// than one of a thousand. A removed login costs one request, a removed home of a blob one or two.
 const (
 	maxLogins   = 1000
 	maxHomes    = 50_000
 	maxSameBlob = 64 // repositories with the same blob
 )
 
-// makeRoom empties a map that is full.
+// makeRoom clears a map that is full.
 func makeRoom[V any](m map[string]V, most int) {
 	if len(m) >= most {
 		clear(m)
@@ -75,23 +73,23 @@ func makeRoom[V any](m map[string]V, most int) {
 
 // Options are the user's options about registries.
 type Options struct {
-	Insecure  bool // plain HTTP and unverified TLS allowed
+	Insecure  bool // allows plain HTTP and unverified TLS
 	Progress  progress.Reporter
 	UserAgent string
-	// AuthFile is the file of credentials; "" for those that docker and podman have.
+	// AuthFile is the file of credentials; "" for those of docker and podman.
 	AuthFile string
-	// Stall is how long a registry may make no progress.
+	// Stall is the time after which a request without progress ends.
 	Stall time.Duration
 	Retry RetryPolicy
 	Meter *Meter // nil: not counted
-	// PerSecond is how many requests each host gets in a second; 0 means no limit.
+	// PerSecond is the maximum number of requests to each host per second; 0 means no limit.
 	PerSecond float64
 }
 
-// Times that a registry gets, where the user does not say otherwise.
+// Default time limits.
 const (
-	// DefaultStall is how long a registry may do nothing: it has to bring a blob of some
-	// GB to its storage, and hash it, before it answers a PUT.
+	// DefaultStall is the default of Options.Stall: a registry has to store a blob of several GB, and hash it,
+	// before it answers a PUT.
 	DefaultStall = 2 * time.Minute
 	dialTimeout  = 30 * time.Second
 	// handshakeTimeout and idleTimeout are those of go-containerregistry's transport.
@@ -100,7 +98,7 @@ const (
 	maxIdlePerHost   = 16
 )
 
-// NewNetwork makes the connection that everything of one run shares: logins, mirrors, limits, counters.
+// NewNetwork returns the connections that one command shares: logins, mirrors, limits, counters.
 func NewNetwork(o Options) *Network {
 	r := &Network{
 		o: o, keys: keychain{o.AuthFile, o.Stall},
@@ -115,8 +113,8 @@ func NewNetwork(o Options) *Network {
 	return r
 }
 
-// client gives the client for a repository, logged in to pull or, with push, to push; from
-// are further repositories of the same registry to pull from. Callers that come while it logs in wait for it.
+// client returns the client for a repository, logged in to pull or, with push, to push; from are other
+// repositories of the same registry to pull from. Concurrent callers wait for the same login.
 func (r *Network) client(ctx context.Context, repo name.Repository, push bool, from ...name.Repository) (*http.Client, error) {
 	scopes := []string{repo.Scope(transport.PullScope)}
 	if push {
@@ -135,7 +133,7 @@ func (r *Network) client(ctx context.Context, repo name.Repository, push bool, f
 	}
 	r.mu.Unlock()
 	c, err := l()
-	if err != nil { // the next one tries again
+	if err != nil { // the next caller tries again
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		delete(r.logins, key)
@@ -155,8 +153,8 @@ func (r *Network) login(ctx context.Context, repo name.Repository, scopes []stri
 	return &http.Client{Transport: t, CheckRedirect: checkRedirect}, nil
 }
 
-// Options are for the calls of go-containerregistry about a repository. It does not retry:
-// the client's transport does.
+// Options returns the options for go-containerregistry's calls about a repository. They disable its retries: the
+// client's transport retries.
 func (r *Network) Options(ctx context.Context, repo name.Repository, push bool) ([]remote.Option, error) {
 	c, err := r.client(ctx, repo, push)
 	if err != nil {
@@ -170,7 +168,7 @@ func (r *Network) Options(ctx context.Context, repo name.Repository, push bool) 
 
 func blobKey(reg name.Registry, h v1.Hash) string { return reg.RegistryStr() + " " + h.String() }
 
-// knows notes that a repository has a blob.
+// knows records that a repository has a blob.
 func (r *Network) knows(repo name.Repository, h v1.Hash) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -180,13 +178,13 @@ func (r *Network) knows(repo name.Repository, h v1.Hash) {
 		return
 	}
 	makeRoom(r.homes, maxHomes)
-	if len(all) == maxSameBlob { // one is asked for at most, and the latest are
+	if len(all) == maxSameBlob { // at most one is used, one of the latest
 		all = slices.Delete(all, 0, maxSameBlob/2)
 	}
 	r.homes[key] = append(all, repo)
 }
 
-// forget forgets where blobs are.
+// forget removes the known places of blobs.
 func (r *Network) forget(reg name.Registry, c blob.Collection) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -195,7 +193,7 @@ func (r *Network) forget(reg name.Registry, c blob.Collection) {
 	}
 }
 
-// home gives a repository of the registry that has a blob: repo itself if it is known to.
+// home returns a repository of the registry that has a blob: repo itself if possible.
 func (r *Network) home(repo name.Repository, h v1.Hash) (name.Repository, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -206,7 +204,7 @@ func (r *Network) home(repo name.Repository, h v1.Hash) (name.Repository, bool) 
 	return all[0], true
 }
 
-// hold waits until nobody else brings the blob to the registry, and returns the function that ends the turn.
+// hold waits until no other caller uploads the blob to the registry; release ends the turn.
 func (r *Network) hold(reg name.Registry, h v1.Hash) (release func()) {
 	sum := fnv.New32()
 	io.WriteString(sum, blobKey(reg, h))
@@ -215,7 +213,7 @@ func (r *Network) hold(reg name.Registry, h v1.Hash) (release func()) {
 	return m.Unlock
 }
 
-// NameOptions are those for reading the name of a repository; insecure allows plain HTTP.
+// NameOptions returns the options to parse the name of a repository; insecure allows plain HTTP.
 func NameOptions(insecure bool) []name.Option {
 	if insecure {
 		return []name.Option{name.Insecure}
@@ -223,7 +221,7 @@ func NameOptions(insecure bool) []name.Option {
 	return nil
 }
 
-// newTransport is go-containerregistry's, with time-outs for a connection's beginning.
+// newTransport returns go-containerregistry's transport, with time limits for new connections.
 func newTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
@@ -236,8 +234,8 @@ func newTransport() *http.Transport {
 	}
 }
 
-// CatalogOptions are for the call of go-containerregistry about all repositories of a registry: it logs
-// in for that itself.
+// CatalogOptions returns the options for go-containerregistry's call about all repositories of a registry, which
+// logs in itself.
 func (r *Network) CatalogOptions(ctx context.Context) []remote.Option {
 	return []remote.Option{
 		remote.WithContext(ctx), remote.WithTransport(r.Base), remote.WithAuthFromKeychain(r.keys),

@@ -1,7 +1,6 @@
-// How a blob gets into a repository (distribution-spec, "Pushing blobs"): it is there, or it
-// is mounted from another repository, or it is sent. go-containerregistry asks for each blob first
-// whether it is there, and sends it again when the connection breaks; here the registry is asked
-// first how much it has.
+// How a blob gets into a repository (distribution-spec, "Pushing blobs"): it exists, or it is mounted from another
+// repository, or it is sent. go-containerregistry queries for each blob whether it exists, and sends it again when
+// the connection breaks; vfix queries how much the registry has, and continues.
 
 package registry
 
@@ -22,7 +21,7 @@ type uploads struct {
 	net  *Network
 	repo name.Repository
 	Task *pushTask
-	// retry says that nothing is mounted, and that the registry is asked for each blob.
+	// retry disables mounts, and queries the registry for each blob.
 	retry bool
 }
 
@@ -51,13 +50,13 @@ func (u *uploads) bring(ctx context.Context, b blob.BlobToWrite) error {
 		home, known = from.Origin, true
 	}
 	s := &sending{u: u, c: c, b: b}
-	if known { // a mount of what is there already is answered like any other
+	if known { // the answer to a mount of an existing blob is the same
 		mounted, err := u.mount(ctx, b, home, s)
 		if err != nil || mounted {
 			return err
 		}
 	}
-	// A small blob that is not a layer is in memory, and new most of the time: sending it costs as much as asking.
+	// A small blob that is not a layer is in memory, and usually new: to send it costs as much as to query for it.
 	if !s.small() || b.Layer != "" || u.retry {
 		there, err := u.has(ctx, c, b)
 		if err != nil || there {
@@ -84,14 +83,14 @@ func (u *uploads) has(ctx context.Context, c *http.Client, b blob.BlobToWrite) (
 	return there, nil
 }
 
-// mount asks the registry to take the blob from another of its repositories. One that
-// refuses begins an upload instead, which s continues.
+// mount requests the registry to mount the blob from another repository. If it refuses, it begins an upload
+// instead, which s continues.
 func (u *uploads) mount(ctx context.Context, b blob.BlobToWrite, from name.Repository, s *sending) (bool, error) {
 	c, err := u.net.client(ctx, u.repo, true, from)
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
-	if err != nil { // no login for both: it is sent
+	if err != nil { // no login for both: send it
 		return false, nil
 	}
 	at := blobURL(u.repo, "blobs/uploads/")
@@ -108,7 +107,7 @@ func (u *uploads) mount(ctx context.Context, b blob.BlobToWrite, from name.Repos
 	case http.StatusAccepted:
 		return false, s.next(resp)
 	}
-	return false, nil // some answer with an error: it is sent
+	return false, nil // some registries return an error: send it
 }
 
 // request makes a request without a body.

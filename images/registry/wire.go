@@ -1,5 +1,5 @@
-// One request on its way to a host: what refuses, delays, counts, reports and ends it, and bounds the answer.
-// go-containerregistry's own clients do nothing of this.
+// One request to a host: this refuses, delays, counts, reports and ends it, and limits the answer, all of which
+// go-containerregistry's own clients do not do.
 
 package registry
 
@@ -23,7 +23,7 @@ import (
 
 const misconfigured = "this is an error of the registry or of a proxy in front of it: report it to its operator"
 
-// errPlainHTTP refuses plain HTTP, which go-containerregistry tries with every private address.
+// errPlainHTTP refuses plain HTTP, which go-containerregistry tries for private addresses.
 var errPlainHTTP = errors.New("plain HTTP is not allowed: others on the network can read and change it")
 
 // wire sends requests.
@@ -52,7 +52,7 @@ func (t *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	begin := time.Now()
 	resp, err := t.exchange(req)
-	// Without what may be a secret: headers, the user, the query.
+	// Omit possible secrets: headers, the user, the query.
 	what, took := req.Method+" "+req.URL.Scheme+"://"+req.URL.Host+req.URL.Path, time.Since(begin).Round(time.Millisecond)
 	if err != nil {
 		progress.Debug(t.o.Progress, "%s: %v after %v", what, err, took)
@@ -65,7 +65,7 @@ func (t *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// exchange sends a request and counts and watches it.
+// exchange sends a request, counts it and enforces its limits.
 func (t *wire) exchange(req *http.Request) (*http.Response, error) {
 	count := t.o.Meter.of(req.URL.Host)
 	count.requests.Add(1)
@@ -92,18 +92,18 @@ func (t *wire) exchange(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// asked is the path of the first request to a registry, before its redirects.
+// asked returns the path of the first request to a registry, before redirects.
 func asked(req *http.Request) string { return append(before(req), req)[0].URL.Path }
 
-// How long an answer may be, in bytes.
+// The maximum size of answers, in bytes.
 const (
-	maxErrorAnswer = 60 << 10 // go-containerregistry does not read more than 64 KiB
-	// maxList is one page of a list: a registry that knows no pages has all tags in it.
+	maxErrorAnswer = 60 << 10 // go-containerregistry reads at most 64 KiB
+	// maxList is one page of a list: a registry without pages sends all tags in it.
 	maxList = 64 << 20
 )
 
-// longest gives the length in bytes of the longest answer to a request for a path, 0 for that of a blob,
-// whose length its manifest says.
+// longest returns the maximum length in bytes of the answer to a request for a path, 0 for a blob, whose length is
+// in its manifest.
 func longest(path string, status int) int64 {
 	switch {
 	case status >= http.StatusMultipleChoices:
@@ -116,7 +116,7 @@ func longest(path string, status int) int64 {
 	return blob.MaxManifest
 }
 
-// sentBody is what is sent: reading it is our own time, what is between two reads that of the other side.
+// sentBody is the body to send: a read of it is our own time, the time between two reads that of the other side.
 type sentBody struct {
 	io.ReadCloser
 	w *watch
@@ -131,8 +131,8 @@ func (s *sentBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// answerBody is what is received: reading it is the other side's time. It becomes an error when it is longer
-// than most, unless that is 0. It names the host in an error: "unexpected EOF" alone helps nobody.
+// answerBody is a received body: a read of it is the other side's time. It returns an error if it is longer than
+// most, unless that is 0. Its errors name the host: "unexpected EOF" alone does not help.
 type answerBody struct {
 	io.ReadCloser
 	w          *watch
@@ -158,10 +158,10 @@ func (b *answerBody) Read(p []byte) (int, error) {
 	switch {
 	case b.most == 0 || b.left >= 0:
 		return n, err
-	case b.most == maxErrorAnswer: // what it says first is enough
+	case b.most == maxErrorAnswer: // its beginning is sufficient
 		return n - 1, io.EOF
 	}
-	b.Close() // go-containerregistry does not always
+	b.Close() // go-containerregistry does not always close it
 	return n - 1, hinterr.With(hinterr.Damaged("the registry's answer: more than %d bytes", b.most), misconfigured)
 }
 
@@ -172,13 +172,13 @@ func (b *answerBody) Close() error {
 	return err
 }
 
-// The least progress of an answer, in bytes a second, measured over the time that a registry may make none.
+// The minimum progress of an answer, in bytes per second, averaged over Options.Stall.
 const (
 	leastBlob   = 512     // of a blob, whose download resumes
-	leastAnswer = 4 << 10 // of what is read into memory: a manifest, a token, a list
+	leastAnswer = 4 << 10 // of an answer in memory: a manifest, a token, a list
 )
 
-// stalled is the error of a request that was ended. It is temporary.
+// stalled is the error of a request that watch ended. It is temporary.
 type stalled struct {
 	host string
 	time time.Duration
@@ -196,10 +196,9 @@ func (s *stalled) Hint() string {
 	return "the registry or the way to it hangs: try again, or give it longer with --stall-timeout"
 }
 
-// watch is the clock of one request. It runs while the other side has its turn, and ends the request if that
-// takes no more of what is sent, does not answer, stops in the middle of its answer, or sends it so slowly
-// that it might as well have stopped. A request that makes progress may take as long as it needs: layers have
-// gigabytes.
+// watch is the clock of one request. It runs during the other side's turn, and ends the request if the other side
+// does not accept more data, does not answer, stops in the middle of its answer, or sends less than the minimum. A
+// request with progress has no time limit, as layers have gigabytes.
 type watch struct {
 	host   string
 	time   time.Duration // without progress
@@ -208,16 +207,16 @@ type watch struct {
 	cancel context.CancelCauseFunc
 
 	mu sync.Mutex
-	// answered says that the rest of the request, if any, no longer matters.
+	// answered reports that the rest of the request, if any, does not matter.
 	answered bool
-	// Of the answer: how much of the time is left in which least bytes must come, how many came, and since when
-	// the clock runs.
+	// For the answer: the time left in which at least least bytes must come, the number of bytes so far, and the
+	// start of the clock.
 	left       time.Duration
 	least, got int64
 	since      time.Time
 }
 
-// sending says whose turn it is while something is sent.
+// sending sets whose turn it is while the body is sent.
 func (w *watch) sending(theirs bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -230,7 +229,7 @@ func (w *watch) sending(theirs bool) {
 	}
 }
 
-// answer ends the first part of a request; its answer makes progress with perSecond bytes.
+// answer ends the request's body; perSecond is the minimum progress of its answer.
 func (w *watch) answer(perSecond int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -239,7 +238,7 @@ func (w *watch) answer(perSecond int64) {
 	w.left, w.least = w.time, max(1, int64(w.time.Seconds()*float64(perSecond)))
 }
 
-// begin starts the clock of the answer, end stops it after n bytes more.
+// begin starts the clock of the answer, end stops it after n more bytes.
 func (w *watch) begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -263,7 +262,7 @@ func (w *watch) stall() {
 	w.cancel(&stalled{w.host, w.time, w.got})
 }
 
-// cause replaces an error by that of the clock, if that is the reason for it.
+// cause returns the clock's error instead of err if the clock caused it.
 func (w *watch) cause(err error) error {
 	if s, ok := context.Cause(w.ctx).(*stalled); ok {
 		return s

@@ -1,8 +1,7 @@
-// The files that Apptainer and Singularity look for in the root filesystem of an image: scripts in /.singularity.d
-// that set its environment and run its command. They are made of the image's config and behave as
-// those that apptainer build makes of it (internal/pkg/build/sources/conveyorPacker_oci.go and
-// base_environment.go of Apptainer 1.4); the user and the working directory of the config have no
-// meaning there.
+// The files of Apptainer and Singularity in the root filesystem of an image: scripts in /.singularity.d that set
+// its environment and run its command. They are made from the image's config and behave like those of apptainer
+// build (internal/pkg/build/sources/conveyorPacker_oci.go and base_environment.go of Apptainer 1.4), which ignore
+// the user and the working directory of the config.
 
 package sources
 
@@ -35,7 +34,7 @@ const (
 	sifDefaultShell = "#!/bin/sh\n"
 )
 
-// apptainerDirs are the directories that are made if they are missing: mount points among them.
+// apptainerDirs are the directories that are created if they are missing, including mount points.
 var apptainerDirs = []string{
 	apptainerDir, apptainerDir + "/actions", apptainerDir + "/env", apptainerDir + "/libs",
 	"dev", "etc", "home", "proc", "root", "sys", "tmp", "var", "var/tmp",
@@ -47,14 +46,14 @@ var apptainerLinks = map[string]string{
 	".test": apptainerDir + "/actions/test", "environment": sifUserEnv, "singularity": sifRunscript,
 }
 
-// loadEnvironment is how the action scripts begin. Apptainer has its own; Singularity before 3.6
+// loadEnvironment is the start of the action scripts. Apptainer has its own scripts; Singularity before 3.6
 // executes those in the image.
 const loadEnvironment = sifDefaultShell + `for script in /.singularity.d/env/*.sh; do
 	[ ! -f "$script" ] || . "$script"
 done
 `
 
-// apptainerScripts are those that are the same in every image.
+// apptainerScripts are the scripts that are equal in all images.
 var apptainerScripts = map[string]string{
 	apptainerDir + "/actions/exec": loadEnvironment + `exec "$@"` + "\n",
 	apptainerDir + "/actions/run":  loadEnvironment + `exec /.singularity.d/runscript "$@"` + "\n",
@@ -68,7 +67,7 @@ exec /bin/sh "$@"
 	apptainerDir + "/actions/test": loadEnvironment + `[ ! -x /.singularity.d/test ] || exec /.singularity.d/test "$@"` + "\n",
 	sifStartscript:                 sifDefaultShell,
 	sifUserEnv:                     sifDefaultShell,
-	// Apptainer's action script sets variables of the command line behind the script of this name.
+	// Apptainer's action script sets variables of the command line after the script with this name.
 	sifBaseEnv: sifDefaultShell + `export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/.singularity.d/libs"
 export PS1="${PS1:-Apptainer> }"
 `,
@@ -79,11 +78,11 @@ unset SING_USER_DEFINED_PREPEND_PATH SING_USER_DEFINED_APPEND_PATH SING_USER_DEF
 `,
 }
 
-// shellQuoted makes one word of a shell's text. The shell in Apptainer 1.4 reads \' outside of quotes as
-// two characters.
+// shellQuoted quotes one word for a shell. The shell in Apptainer 1.4 reads \' outside of quotes as two
+// characters.
 func shellQuoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'"'"'`) + "'" }
 
-// evaluated makes words of a shell's text that is evaluated: the words are those of the config.
+// evaluated quotes words for a shell's eval, which then yields the words of the config.
 func evaluated(words []string) string {
 	var all []string
 	for _, w := range words {
@@ -121,8 +120,8 @@ exec "$@"
 
 var shellName = lazy.Regexp(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-// imageEnv sets the config's environment, except PATH only what the caller's does not set. A name that no
-// shell can set is left out.
+// imageEnv sets the config's environment: PATH in any case, other variables if the caller has not set them. It
+// omits names that no shell can set.
 func imageEnv(c v1.Config) string {
 	var b strings.Builder
 	b.WriteString(sifDefaultShell)
@@ -139,15 +138,14 @@ func imageEnv(c v1.Config) string {
 	return b.String()
 }
 
-// apptainerFiles are the files added to the root filesystem of an image, and the metadata that apptainer
-// inspect shows.
+// apptainerFiles are the files added to the root filesystem of an image, and the metadata for apptainer inspect.
 type apptainerFiles struct {
 	extras   []contents.Extra
 	metadata []byte // nil: apptainer reads it from the files
 }
 
-// newApptainerFiles makes them for a merged file system; times are that of like. Those of an image
-// that Apptainer made stay: its runscript is the entrypoint.
+// newApptainerFiles returns the files for a merged file system, with the times of like. It keeps those of an image
+// that Apptainer made: its runscript is the entrypoint.
 func newApptainerFiles(t *contents.Tree, cf *v1.ConfigFile, definition, labels string, like contents.Meta) (*apptainerFiles, error) {
 	if k := t.At(apptainerDir); k != nil && k.Kids == nil {
 		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "/%s: not a directory: Apptainer could not run the image", apptainerDir)
@@ -173,7 +171,7 @@ func newApptainerFiles(t *contents.Tree, cf *v1.ConfigFile, definition, labels s
 			add(contents.Extra{Name: name, Link: apptainerLinks[name]}, 0o777)
 		}
 	}
-	// Apptainer mounts its own over these.
+	// Apptainer mounts its own files over these.
 	for _, name := range []string{"etc/hosts", "etc/resolv.conf"} {
 		if t.At(name) == nil && a.hasDir(t, "etc") {
 			add(contents.Extra{Name: name}, data)
@@ -206,8 +204,8 @@ func (a *apptainerFiles) hasDir(t *contents.Tree, name string) bool {
 	return slices.ContainsFunc(a.extras, func(e contents.Extra) bool { return e.Name == name+"/" })
 }
 
-// inspected is what apptainer inspect prints (pkg/inspect/metadata.go), which it would otherwise read
-// by running a shell in the image.
+// inspected returns the output of apptainer inspect (pkg/inspect/metadata.go), which would otherwise run a shell
+// in the image.
 func inspected(scripts map[string]string, definition, labels string) ([]byte, error) {
 	text := func(s string) string { return strings.TrimRight(s, "\n") }
 	return jsonobject.Encode(map[string]any{"type": "container", "data": map[string]any{"attributes": map[string]any{

@@ -1,6 +1,6 @@
-// Programs that read a squashfs run confined if vfix is root: in a root filesystem of their own,
-// with the system's programs to be read, the image and one folder to write to; without a network
-// and other processes in sight; without the rights that they do not need.
+// If vfix is root, programs that read a squashfs run confined: in their own root filesystem, with the system's
+// programs read-only, the image and one writable directory; without a network and without access to other
+// processes; without unneeded capabilities.
 
 package sources
 
@@ -18,17 +18,17 @@ import (
 	"vfix.dev/vfix/internal/thread"
 )
 
-// Where a confined program finds the image and its folder.
+// The paths of the image and the directory in a confined program's root.
 const (
 	confinedImage  = "/image"
 	confinedFolder = "/out"
 )
 
-// nobody is the user that a program runs as that writes no files (Debian policy 9.2.2).
+// nobody is the user for programs that write no files (Debian policy 9.2.2).
 const nobody = 65534
 
-// ownerCaps are what it takes to make files of any owner, mode and kind. Who has them can change
-// every file in sight: they are for a root filesystem with nothing else in it that is writable.
+// ownerCaps are the capabilities to create files of any owner, mode and kind. A program with them can change every
+// visible file, so it runs in a root filesystem without other writable files.
 var ownerCaps = map[int]bool{
 	unix.CAP_CHOWN: true, unix.CAP_DAC_OVERRIDE: true, unix.CAP_FOWNER: true, unix.CAP_FSETID: true, unix.CAP_MKNOD: true, unix.CAP_SETFCAP: true,
 }
@@ -39,12 +39,12 @@ const (
 	confinedFiles  = 256
 )
 
-// confined reports whether programs can be confined here; false without root, as such programs
-// have no rights to lose.
+// confined reports whether programs are confined here; false without root, as such programs have no rights to
+// lose.
 func confined() bool { return os.Geteuid() == 0 }
 
-// runConfined runs cmd to its end. Its paths are those inside. folder is the one that it may write to, as root;
-// without one it is nobody. The error is errNotConfined if the kernel does not allow confining it.
+// runConfined runs cmd to its end. Its paths are those inside. folder is the directory to which it may write, as
+// root; without it, cmd runs as nobody. The error is errNotConfined if the kernel does not allow to confine it.
 func runConfined(cmd *exec.Cmd, image, folder string) error {
 	root, err := os.MkdirTemp("", "vfix-root-")
 	if err != nil {
@@ -84,9 +84,9 @@ func runInside(cmd *exec.Cmd, root, image, folder string) error {
 	return errors.Join(setLimits(cmd.Process.Pid, bound, attr.Credential), cmd.Wait())
 }
 
-// setLimits bounds a program that stopped behind its execve, for this thread to trace it, and lets it
-// go: some read their limits when they start. The thread becomes the program's user, if there is one: root
-// without CAP_SYS_RESOURCE, as in containers, bounds only its own (prlimit(2)).
+// setLimits sets limits for a program that stopped after its execve, traced by this thread, and continues it: some
+// programs read their limits when they start. The thread becomes the program's user, if given: root without
+// CAP_SYS_RESOURCE, as in containers, can only limit its own processes (prlimit(2)).
 func setLimits(pid int, bound map[int]uint64, user *syscall.Credential) error {
 	var status unix.WaitStatus
 	_, err := unix.Wait4(pid, &status, 0, nil)
@@ -94,7 +94,7 @@ func setLimits(pid int, bound map[int]uint64, user *syscall.Credential) error {
 		_, err = unix.Wait4(pid, &status, 0, nil)
 	}
 	if err != nil || !status.Stopped() {
-		return nil // it has ended, and Wait says how
+		return nil // it has ended, and Wait returns how
 	}
 	var errs []error
 	if user != nil {
@@ -113,7 +113,7 @@ func setLimits(pid int, bound map[int]uint64, user *syscall.Credential) error {
 	return nil
 }
 
-// become changes the IDs of this thread alone.
+// become changes the IDs of this thread only.
 func become(call uintptr, id uint32) error {
 	if _, _, e := unix.RawSyscall(call, uintptr(id), uintptr(id), uintptr(id)); e != 0 {
 		return e
@@ -121,7 +121,7 @@ func become(call uintptr, id uint32) error {
 	return nil
 }
 
-// build makes the root filesystem in a mount namespace of this thread: nothing of it is seen elsewhere.
+// build makes the root filesystem in a mount namespace of this thread, so it is not visible elsewhere.
 func build(root, program, image, folder string) error {
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("unshare: %w", err)
@@ -157,7 +157,7 @@ func build(root, program, image, folder string) error {
 	return unix.Mount("", root, "", unix.MS_REMOUNT|unix.MS_BIND|readOnly, "")
 }
 
-// bind mounts a file or folder at a place that it makes.
+// bind mounts a file or directory on a path, which it creates.
 func bind(from, to string, flags uintptr) error {
 	fi, err := os.Stat(from)
 	if err != nil {
@@ -177,13 +177,14 @@ func bind(from, to string, flags uintptr) error {
 	return unix.Mount("", to, "", unix.MS_REMOUNT|unix.MS_BIND|flags, "")
 }
 
-// dropCaps takes from what this thread starts all capabilities, or all but those for files.
+// dropCaps removes all capabilities, or with files all except ownerCaps, from the programs that this thread
+// starts.
 func dropCaps(files bool) error {
 	for c := 0; c <= unix.CAP_LAST_CAP; c++ {
 		if files && ownerCaps[c] {
 			continue
 		}
-		// EINVAL: older than the kernel that this was built for.
+		// EINVAL: the kernel is older than the one that vfix was built for.
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
 			return fmt.Errorf("capability %d: %w", c, err)
 		}

@@ -1,4 +1,4 @@
-// Opening a path, whose kind is recognised by its content.
+// Opens a path, whose format is recognized by its content.
 
 package sources
 
@@ -18,36 +18,35 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// rootFolders are names at the top of a root filesystem and never of an archive of images
-// (Filesystem Hierarchy Standard 3.0, chapter 3).
+// rootFolders are names at the top of a root filesystem but never of an archive of images (Filesystem Hierarchy
+// Standard 3.0, chapter 3).
 var rootFolders = map[string]bool{
 	"bin": true, "boot": true, "dev": true, "etc": true, "home": true, "lib": true, "lib64": true,
 	"media": true, "mnt": true, "opt": true, "proc": true, "root": true, "run": true, "sbin": true,
 	"srv": true, "sys": true, "tmp": true, "usr": true, "var": true,
 }
 
-// inRoot reports whether an entry can only be one of a root filesystem.
+// inRoot reports whether an entry can only belong to a root filesystem.
 func inRoot(entry string) bool {
 	top, _, _ := strings.Cut(entry, "/")
 	return rootFolders[top]
 }
 
-// OpenPath opens a path that exists, recognised by its content:
+// OpenPath opens an existing path, recognized by its content:
 //
-//	folder with oci-layout           OCI layout
-//	folder with a manifest           what skopeo's dir: writes
-//	any other folder                 root filesystem
-//	file with a manifest             an image whose layers are beside it
-//	tar with manifest.json           docker archive, gzip'ed or not; one that docker 25
-//	                                 saved is an OCI archive as well
+//	directory with oci-layout        OCI layout
+//	directory with a manifest        what skopeo's dir: writes
+//	any other directory              root filesystem
+//	file with a manifest             an image with its layers beside it
+//	tar with manifest.json           docker archive, also gzip'ed; docker 25 saves an OCI archive with it
 //	tar with oci-layout, index.json  OCI archive
 //	any other file                   Plain
 //
-// It returns nil without an error if nothing is at the path.
+// It returns nil without an error if the path does not exist.
 func OpenPath(ctx context.Context, name string, o media.Options) (*media.Source, error) {
 	fi, err := os.Stat(name)
 	if err != nil {
-		if _, link := os.Lstat(name); link == nil { // a symlink that leads nowhere is what the name means
+		if _, link := os.Lstat(name); link == nil { // the name means the symlink, which leads nowhere
 			return nil, err
 		}
 		// A name like redis:2.8 is an error of its own on some systems (Windows).
@@ -76,7 +75,7 @@ func OpenPath(ctx context.Context, name string, o media.Options) (*media.Source,
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, fs.ErrPermission):
 		return nil, err
 	case errors.Is(err, media.ErrStopped), errors.Is(err, media.ErrNotTar), errors.Is(err, hinterr.ErrDamaged):
-		return plainFile(name), nil // reading it gives the error
+		return plainFile(name), nil // the read returns the error
 	default:
 		return nil, err
 	}
@@ -122,8 +121,7 @@ func plainFile(name string) *media.Source {
 	return &media.Source{Ref: media.Ref{Transport: media.Plain, Name: name}, Path: name, Close: func() error { return nil }}
 }
 
-// openFolder opens a folder: with a manifest in it the image that skopeo put there, else a
-// root filesystem.
+// openFolder opens a directory: skopeo's image if it has a manifest, else a root filesystem.
 func openFolder(ctx context.Context, ref media.Ref, o media.Options) (*media.Source, error) {
 	file := filepath.Join(ref.Name, media.DirManifest)
 	if fi, err := os.Stat(file); err == nil && fi.Mode().IsRegular() && fi.Size() <= blob.MaxManifest {
@@ -135,7 +133,7 @@ func openFolder(ctx context.Context, ref media.Ref, o media.Options) (*media.Sou
 	return folder(ref)
 }
 
-// folder is a root filesystem.
+// folder returns a root filesystem as a source.
 func folder(ref media.Ref) (*media.Source, error) {
 	fi, err := os.Stat(ref.Name)
 	if errors.Is(err, fs.ErrNotExist) {

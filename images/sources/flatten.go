@@ -1,4 +1,4 @@
-// The merged file system of an image as one tar stream, for programs that make a squashfs of it.
+// The merged file system of an image as one tar stream, for programs that make a squashfs from it.
 
 package sources
 
@@ -17,17 +17,18 @@ import (
 	"vfix.dev/vfix/images/contents"
 )
 
-// flattening is one merged file system on its way into a tar stream.
+// flattening is the conversion of one merged file system to a tar stream.
 type flattening struct {
 	tree   *contents.Tree
-	extras []contents.Extra // added files; each replaces a file of its name
+	extras []contents.Extra // added files; each replaces a file with its name
 
 	tw   *tar.Writer
-	lost map[string][]string // names of files by the xattrs that a squashfs has no room for
+	lost map[string][]string // names of files by the xattrs that a squashfs cannot have
 	err  error
 }
 
-// write writes the directories, then what has no content, then files by layers: each is read once more.
+// write writes the directories, then files without content, then files layer by layer: each layer is read once
+// more.
 func (f *flattening) write(ctx context.Context, w io.Writer) error {
 	f.tw, f.lost = tar.NewWriter(w), map[string][]string{}
 	replaced := map[string]bool{}
@@ -87,12 +88,12 @@ func (f *flattening) links(names []string) {
 	}
 }
 
-// squashXattrs begin the names of the extended attributes that a squashfs can hold (kernel,
+// squashXattrs are prefixes of the extended attributes that a squashfs can have (kernel,
 // fs/squashfs/squashfs_fs.h, SQUASHFS_XATTR_USER and so on).
 var squashXattrs = []string{"user.", "trusted.", "security."}
 
-// header is that of an entry without names of users, which mksquashfs before 4.7.5 looks up on the
-// machine that it runs on, and with a time that a squashfs can hold: unsigned seconds in 32 bits.
+// header returns the header of an entry without user names, which mksquashfs before 4.7.5 looks up on its machine,
+// and with a time that a squashfs can have: unsigned seconds in 32 bits.
 func (f *flattening) header(name string, e *contents.Entry) *tar.Header {
 	hdr := e.Header(name)
 	hdr.Uname, hdr.Gname = "", ""
@@ -107,7 +108,7 @@ func (f *flattening) header(name string, e *contents.Entry) *tar.Header {
 	return hdr
 }
 
-// warnings name the extended attributes that were left out.
+// warnings lists the extended attributes that were omitted.
 func (f *flattening) warnings() []string {
 	var all []string
 	for _, xattr := range slices.Sorted(maps.Keys(f.lost)) {

@@ -1,4 +1,4 @@
-// Opening any SOURCE and writing any DEST.
+// Opens any SOURCE and writes any DEST.
 
 package sources
 
@@ -14,9 +14,8 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// Open resolves and opens a SOURCE. A name without a prefix is a path if one exists
-// (recognised by content), else an image in the local daemon, else one in its registry; "-" is stdin.
-// The caller must Close what it returns.
+// Open resolves and opens a SOURCE. A name without a prefix is a path if it exists (recognized by content), else
+// an image in the local daemon, else one in its registry; "-" is stdin. The caller must Close the result.
 func Open(ctx context.Context, source string, o media.Options) (*media.Source, error) {
 	ref, err := media.ParseRef(source)
 	if err != nil {
@@ -48,7 +47,7 @@ func openRef(ctx context.Context, ref media.Ref, o media.Options) (*media.Source
 	return transports[ref.Transport].open(ctx, ref, o)
 }
 
-// transports are what images are read from and written to.
+// transports are the formats and services of images.
 var transports = map[media.Transport]struct {
 	open func(context.Context, media.Ref, media.Options) (*media.Source, error)
 	put  func(context.Context, media.Ref, media.Result, media.Options) (media.Stored, error)
@@ -62,10 +61,9 @@ var transports = map[media.Transport]struct {
 	media.Dir:           {openFolder, putRoot},
 }
 
-// Put writes a result under dest, completely or not at all. It returns the reference that names it,
-// with the digest where the medium has digests, and the digest alone. That may differ from that of
-// r.Image: an OCI layout gets OCI media types, and layers that a daemon or docker archive
-// held uncompressed are compressed for a registry and for OCI.
+// Put writes a result to dest, completely or not at all. It returns the reference, with the digest if the medium
+// has digests, and the digest itself. The digest may differ from that of r.Image: an OCI layout gets OCI media
+// types, and uncompressed layers of a daemon or docker archive are compressed for a registry and for OCI.
 func Put(ctx context.Context, dest media.Ref, r media.Result, o media.Options) (media.Stored, error) {
 	o = o.WithDefaults()
 	dest, err := media.ResolveDest(dest)
@@ -76,8 +74,8 @@ func Put(ctx context.Context, dest media.Ref, r media.Result, o media.Options) (
 	return transports[dest.Transport].put(ctx, dest, r, o)
 }
 
-// openName opens an image by its name alone: in the local daemon, else in its registry. It says so before the
-// registry is asked, and does not ask for what was probably meant as a file.
+// openName opens an image by its name alone: in the local daemon, else in its registry. It prints a message before
+// it contacts the registry, and does not contact it for a name that is probably a file.
 func openName(ctx context.Context, n string, o media.Options) (*media.Source, error) {
 	ref, nameErr := name.ParseReference(n)
 	if nameErr != nil {
@@ -101,7 +99,7 @@ func openName(ctx context.Context, n string, o media.Options) (*media.Source, er
 	if ctx.Err() != nil {
 		return nil, err
 	}
-	// The daemon's hint was for somebody who meant the daemon.
+	// The daemon's hint is only for users who meant the daemon.
 	var h hinterr.Hinted
 	if errors.Is(daemonErr, hinterr.ErrNotFound) && errors.As(daemonErr, &h) {
 		daemonErr = errors.Unwrap(h)

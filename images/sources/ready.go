@@ -1,4 +1,4 @@
-// The checks of a DEST: before an image is read for it, and whether it still holds what was written there.
+// The checks of a DEST: before an image is read for it, and whether it still has an image after that.
 
 package sources
 
@@ -14,8 +14,8 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// Ready reports what keeps an image from being written to a DEST: no engine that answers, no program that writes a
-// squashfs, no directory for the file. Nothing is written.
+// Ready returns what prevents an image from being written to a DEST: an engine that does not answer, no program
+// that writes a squashfs, no directory for the file. It leaves nothing behind.
 func Ready(ctx context.Context, dest media.Ref, o media.Options) error {
 	dest, err := media.ResolveDest(dest)
 	if err != nil {
@@ -32,7 +32,7 @@ func Ready(ctx context.Context, dest media.Ref, o media.Options) error {
 	default:
 		return nil
 	}
-	// Under a name that the next run removes if this one is killed here.
+	// The next run removes the file if this one is killed here.
 	f, err := atomicfile.CreateNamed(dest.Name, atomicfile.HeldName)
 	if err != nil {
 		return fmt.Errorf("%s: %w", dest.Name, err)
@@ -41,8 +41,8 @@ func Ready(ctx context.Context, dest media.Ref, o media.Options) error {
 	return nil
 }
 
-// Holds reports whether dest has an image of that digest, in the sense of media.Stored. A registry is
-// asked with one HEAD. It errs if that cannot be found out; a missing image is not an error.
+// Holds reports whether dest has an image with that digest, in the sense of media.Stored, with one HEAD request
+// for a registry. It returns an error if it cannot determine this; a missing image is not an error.
 func Holds(ctx context.Context, dest, digest string, o media.Options) (bool, error) {
 	o = o.WithDefaults()
 	ref, err := media.ParseRef(dest)
@@ -50,7 +50,7 @@ func Holds(ctx context.Context, dest, digest string, o media.Options) (bool, err
 		return false, err
 	}
 	if ref, err = media.ResolveDest(ref); err != nil {
-		return false, nil // nothing is written to such a place
+		return false, nil // a result is never written there
 	}
 	var has string
 	switch ref.Transport {
@@ -64,7 +64,7 @@ func Holds(ctx context.Context, dest, digest string, o media.Options) (bool, err
 			has, err = src.Digest, src.Close()
 		}
 	}
-	// Docker Hub and others answer "no access" where a repository is gone.
+	// Docker Hub and others answer "no access" for a removed repository.
 	if errors.Is(err, hinterr.ErrNotFound) || errors.Is(err, hinterr.ErrUnauthorized) || errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

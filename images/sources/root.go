@@ -1,4 +1,4 @@
-// The files of an image, to be read by name, as a process in a container of it would.
+// The files of an image, to be read by name as a process in a container of it does.
 
 package sources
 
@@ -20,21 +20,21 @@ import (
 	"vfix.dev/vfix/rewriter/patch"
 )
 
-// Root is the merged file system of an image or a tarball as an fs.FS: names without a leading slash,
-// symlinks followed inside it. Its files can be read at any offset. For another source, Path names it and FS is nil:
-// the caller reads it as it is.
+// Root is the merged file system of an image or a tarball as an fs.FS: names have no leading slash, and symlinks
+// are followed inside it. Its files can be read at any offset. For other sources, FS is nil, and the caller reads
+// Path.
 type Root struct {
 	FS     fs.FS
 	Path   string
 	Source string // as resolved, with its transport
-	// Program is what a container of the image starts, "" where the image does not say it.
+	// Program is the program that a container of the image starts, "" if the image does not have one.
 	Program string
-	// Session read Src: other examinations of Src with it read no layer again.
+	// Session has read Src: other examinations of Src with it read no layer again.
 	Session *contents.Session
 	Src     *media.Source
 }
 
-// Close gives temporary files back; what FS opened can no longer be read.
+// Close removes temporary files; the files of FS can no longer be read.
 func (r *Root) Close() error {
 	r.Session.Close()
 	return r.Src.Close()
@@ -71,17 +71,17 @@ func OpenRoot(ctx context.Context, source string, o media.Options) (*Root, error
 	return r, nil
 }
 
-// FS is a merged file system as an fs.FS, as Root describes it; its files can be read as long as the session lasts.
+// FS returns a merged file system as an fs.FS, as described at Root; its files can be read as long as the session
+// lasts.
 func FS(ctx context.Context, t *contents.Tree) fs.FS {
 	return &imageFS{ctx: ctx, t: t, got: map[*contents.Inode]*io.SectionReader{}}
 }
 
 const (
-	// siblingLimit is the largest file, in bytes, that is fetched with another of its folder:
-	// a package database is hundreds of small files, and a layer is read from its start for
-	// each fetch.
+	// siblingLimit is the largest file, in bytes, that is fetched with another of its directory: a package
+	// database has hundreds of small files, and each fetch reads a layer from its start.
 	siblingLimit = 1 << 20
-	// siblings is how many files at most are fetched so.
+	// siblings is the maximum number of files in such a fetch.
 	siblings = 10_000
 )
 
@@ -94,7 +94,7 @@ type imageFS struct {
 	got map[*contents.Inode]*io.SectionReader
 }
 
-// lookup finds what a name stands for, and the folder it is in.
+// lookup finds the node of a name, and its directory.
 func (f *imageFS) lookup(op, name string) (k, dir *contents.Node, err error) {
 	fail := func(err error) (*contents.Node, *contents.Node, error) {
 		return nil, nil, &fs.PathError{Op: op, Path: name, Err: err}
@@ -129,7 +129,7 @@ func (f *imageFS) Open(name string) (fs.File, error) {
 	return &imageFile{info: info, SectionReader: io.NewSectionReader(r, 0, r.Size())}, nil
 }
 
-// content reads a file, and the small files of its folder with it.
+// content reads a file, and with it the small files of its directory.
 func (f *imageFS) content(i *contents.Inode, dir *contents.Node) (*io.SectionReader, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -175,9 +175,9 @@ func (f *imageFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	return all, nil
 }
 
-// imageFile is an open file or folder.
+// imageFile is an open file or directory.
 type imageFile struct {
-	*io.SectionReader // nil for a folder
+	*io.SectionReader // nil for a directory
 	info              fs.FileInfo
 }
 

@@ -1,6 +1,5 @@
-// Bare root filesystems as images of one layer: what docker export writes, a folder, what is
-// inside a SIF file. Of such an image nothing but its files is known, so that it has no
-// command but one that the user gives (RunConfig).
+// Bare root filesystems as images of one layer: the output of docker export, a directory, the contents of a SIF
+// file. Such an image has only files, so its command must come from the user (RunConfig).
 
 package sources
 
@@ -25,7 +24,7 @@ import (
 	"vfix.dev/vfix/rewriter/patch"
 )
 
-// RunConfig is how an image is run, if its source does not say.
+// RunConfig is how an image runs, if its source does not have this.
 type RunConfig struct { // in the order of the keys
 	Cmd        []string `json:",omitempty"`
 	Entrypoint []string `json:",omitempty"`
@@ -34,7 +33,7 @@ type RunConfig struct { // in the order of the keys
 	WorkingDir string   `json:",omitempty"`
 }
 
-// config makes the image config; the same files and choices give the same bytes.
+// config returns the image config; equal files and choices give equal bytes.
 func (r RunConfig) config(diffID v1.Hash, of string) ([]byte, error) {
 	return jsonobject.Encode(map[string]any{
 		"architecture": "amd64", "os": "linux", "config": r,
@@ -48,8 +47,8 @@ func (r RunConfig) IsZero() bool {
 	return len(r.Entrypoint) == 0 && len(r.Cmd) == 0 && len(r.Env) == 0 && r.WorkingDir == "" && r.User == ""
 }
 
-// WithRootImage makes a source that is a bare root filesystem one with an image. The caller
-// closes it as before. Anything but a folder or a tarball is an error.
+// WithRootImage adds an image to a source that is a bare root filesystem. The caller closes it as before. It
+// returns an error for sources other than directories and tarballs.
 func WithRootImage(ctx context.Context, s *media.Source, run RunConfig, o media.Options) error {
 	o = o.WithDefaults()
 	fi, err := os.Stat(s.Path)
@@ -96,15 +95,15 @@ func WithRootImage(ctx context.Context, s *media.Source, run RunConfig, o media.
 	return nil
 }
 
-// oneLayer is the layer of an image whose manifest vfix made, and what it was made of.
+// oneLayer is the layer of an image whose manifest vfix made, and its origin.
 type oneLayer struct {
 	v1.Descriptor
 	open func() io.ReadCloser
-	top  *contents.Meta // of a directory, which the layer does not have
+	top  *contents.Meta // of a directory, which is not in the layer
 	sif  *sifFile
 }
 
-// take makes the image of the layer that of a source.
+// take adds the image of the layer to a source.
 func (l oneLayer) take(src *media.Source, form types.MediaType, run RunConfig, diffID v1.Hash, of string, o media.Options) error {
 	config, err := run.config(diffID, of)
 	if err != nil {
@@ -125,7 +124,7 @@ func (l oneLayer) Open(d v1.Descriptor) (io.ReadCloser, int64, error) {
 	return l.open(), l.Size, nil
 }
 
-// madeOf is the origin of an image whose manifest vfix made; the zero value for other images.
+// madeOf returns the origin of an image whose manifest vfix made; the zero value for other images.
 func madeOf(img v1.Image) (l oneLayer) {
 	if stored, ok := img.(*blob.Image); ok {
 		l, _ = blob.Origin(stored.Blobs).(oneLayer)
@@ -143,13 +142,13 @@ func topMeta(dir string) (*contents.Meta, error) {
 	return &m, contents.WrapPath(dir, err)
 }
 
-// errHidden: a file whose name hides another one, once it is in a layer.
+// errHidden returns the error for a file that would hide another one if it were in a layer.
 func errHidden(name string) error {
 	return hinterr.Errorf(hinterr.ErrUnsupported, "%s: in a layer a name with %s in front hides files", name, contents.WhiteoutPrefix)
 }
 
-// copyTarball copies the tar stream of a tarball, byte for byte, and looks at each member:
-// what cannot be in a layer is an error.
+// copyTarball copies the tar stream of a tarball, byte for byte, and checks each member: it returns an error for
+// one that cannot be in a layer.
 func copyTarball(ctx context.Context, w io.Writer, name string, o media.Options) error {
 	f, size, err := blob.OpenRegular(name)
 	if err != nil {
@@ -176,8 +175,8 @@ func copyTarball(ctx context.Context, w io.Writer, name string, o media.Options)
 	return err
 }
 
-// writeFolder writes a folder as a tar stream: sorted by name, with owners, modes, times,
-// extended attributes and hard links. Sockets are left out, and what is mounted in it.
+// writeFolder writes a directory as a tar stream: sorted by name, with owners, modes, times, extended attributes
+// and hard links. It omits sockets, and mounts in the directory.
 func writeFolder(ctx context.Context, w io.Writer, name string, o media.Options) error {
 	d, err := contents.OpenDisk(name)
 	if err != nil {

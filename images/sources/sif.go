@@ -1,7 +1,7 @@
-// Apptainer's and Singularity's SIF files: a header, up to some dozens of data objects, and
-// among these one partition with the root filesystem, a squashfs. As a SOURCE a SIF file is
-// an image of one layer with those files. The container is read and written by the module
-// that singularity itself uses, after this file has bounded what it would allocate.
+// Apptainer's and Singularity's SIF files: a header, up to several dozen data objects, and among these one
+// partition with the root filesystem, a squashfs. As a SOURCE, a SIF file is an image of one layer with those
+// files. singularity's own module reads and writes the container, after this file has checked the sizes that it
+// would allocate.
 
 package sources
 
@@ -26,19 +26,19 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// Layout of the header (sylabs/sif, pkg/sif/sif.go, struct header): launch script, magic,
-// version, architecture, ID, two times, and then the numbers of descriptors.
+// Layout of the header (sylabs/sif, pkg/sif/sif.go, struct header): launch script, magic, version, architecture,
+// ID, two times, and then the numbers of descriptors.
 const (
 	sifMagicAt       = 32
 	sifMagic         = "SIF_MAGIC"
 	sifTotalAt       = 32 + 10 + 3 + 3 + 16 + 8 + 8 + 8
 	sifHeaderLen     = sifTotalAt + 5*8
 	sifDescriptorLen = 585 // struct rawDescriptor, as in the file
-	// maxSIFObjects is how many data objects a file may have; apptainer makes room for 48.
+	// maxSIFObjects is the maximum number of data objects in a file; apptainer reserves 48.
 	maxSIFObjects = 4096
 )
 
-// isSIF reports whether the first bytes of a file are those of a SIF file.
+// isSIF reports whether head is the start of a SIF file.
 func isSIF(head []byte) bool {
 	return len(head) > sifMagicAt && bytes.HasPrefix(head[sifMagicAt:], []byte(sifMagic))
 }
@@ -51,7 +51,7 @@ type sifFile struct {
 	root    sif.Descriptor
 	Super   squashSuper
 	content plainTar // the files of the squashfs
-	others  []string // partitions beside it: overlays
+	others  []string // other partitions: overlays
 }
 
 func (s *sifFile) Close() error {
@@ -61,7 +61,7 @@ func (s *sifFile) Close() error {
 	return s.f.Close()
 }
 
-// Squashfs gives the root partition.
+// Squashfs returns the root partition.
 func (s *sifFile) Squashfs() *io.SectionReader {
 	return io.NewSectionReader(s.f, s.root.Offset(), s.root.Size())
 }
@@ -158,11 +158,11 @@ func openSIF(ctx context.Context, ref media.Ref, o media.Options) (*media.Source
 	return src, nil
 }
 
-// unpack reads the squashfs. The programs for it need it in a file of its own.
+// unpack reads the squashfs, which the programs for it need in a file of its own.
 func (s *sifFile) unpack(ctx context.Context, o media.Options) error {
 	task := o.Progress.Start("read", s.path, s.root.Size())
 	defer task.Done()
-	// A confined program that is not root reads it, and nobody else gets at it.
+	// A confined program that is not root must be able to read it, but no other user.
 	dir, remove, err := atomicfile.TempDir()
 	if err != nil {
 		return err
@@ -184,7 +184,7 @@ func (s *sifFile) unpack(ctx context.Context, o media.Options) error {
 	return err
 }
 
-// take makes an image of one layer that of a source. Its entrypoint is the runscript, if there is one.
+// take adds an image of one layer to a source. Its entrypoint is the runscript, if it exists.
 func (s *sifFile) take(src *media.Source, o media.Options) error {
 	run := RunConfig{}
 	for m, err := range blob.Members(s.content.Open()) {

@@ -1,5 +1,5 @@
-// Making a SIF file of any image: its merged file system in a squashfs, with what Apptainer looks for
-// in it, and the data objects that apptainer build writes beside it.
+// A SIF file from any image: its merged file system in a squashfs, with Apptainer's files in it, and the data
+// objects that apptainer build writes.
 
 package sources
 
@@ -25,20 +25,20 @@ import (
 )
 
 const (
-	// sifLaunch makes the file a program (Apptainer, internal/pkg/build/assemblers/sif.go).
+	// sifLaunch makes the file executable (Apptainer, internal/pkg/build/assemblers/sif.go).
 	sifLaunch = "#!/usr/bin/env run-singularity\n"
 	// Names of data objects (Apptainer, pkg/image/sif.go).
 	sifInspected = "inspect-metadata.json"
 	sifOCIConfig = "oci-config.json"
-	// newSquashBlock and gzip are what every version of Apptainer and squashfuse reads.
+	// Every version of Apptainer and squashfuse can read newSquashBlock and gzip.
 	newSquashBlock = 128 << 10 // bytes
 )
 
-// newSIF is a SIF file that is made of an image.
+// newSIF is a SIF file that is made from an image.
 type newSIF struct {
 	image      v1.Image
 	config     *v1.ConfigFile
-	created    time.Time // of the image, the epoch if it does not say
+	created    time.Time // of the image, the epoch if it has none
 	definition string
 	files      *apptainerFiles
 }
@@ -62,12 +62,12 @@ func makeSIF(ctx context.Context, out *atomicfile.File, r media.Result, o media.
 	if err != nil {
 		return nil, err
 	}
-	const read, program = 0o444, 0o111 // who may read the file may execute it
+	const read, program = 0o444, 0o111 // users who may read the file may execute it
 	mode := fi.Mode().Perm()
 	return warnings, out.Chmod(mode | mode&read>>2&program)
 }
 
-// extras are what is added to the merged file system.
+// extras returns the files that are added to the merged file system.
 func (n *newSIF) extras(t *contents.Tree) ([]contents.Extra, error) {
 	if top := madeOf(baseOf(n.image)).top; top != nil {
 		root := *t.Root.Entry
@@ -84,7 +84,7 @@ func (n *newSIF) extras(t *contents.Tree) ([]contents.Extra, error) {
 	return n.files.extras, nil
 }
 
-// baseOf is the image that an image was derived from, else the image itself.
+// baseOf returns the image that an image was derived from, else the image itself.
 func baseOf(img v1.Image) v1.Image {
 	if d, ok := img.(withAddedLayer); ok {
 		return d.Base()
@@ -92,14 +92,13 @@ func baseOf(img v1.Image) v1.Image {
 	return img
 }
 
-// bootstraps are the agents of definition files that name such an image.
+// bootstraps are the agents of definition files for such an image.
 var bootstraps = map[media.Transport]string{
 	media.Daemon: "docker-daemon", media.Registry: "docker", media.DockerArchive: "docker-archive",
 	media.OCILayout: "oci", media.OCIArchive: "oci-archive", media.Dir: "localimage",
 }
 
-// definitionOf is the definition file of an image from a source, in the form of those that
-// apptainer build writes.
+// definitionOf returns the definition file of an image from a source, as apptainer build writes it.
 func definitionOf(src media.Ref) string {
 	agent := bootstraps[src.Transport]
 	if agent == "" {
@@ -108,8 +107,8 @@ func definitionOf(src media.Ref) string {
 	return fmt.Sprintf("bootstrap: %s\nfrom: %s\n\n", agent, media.BaseName(src))
 }
 
-// labels are the image's, and those that do not depend on when and with what the file was made among
-// those that apptainer build adds (internal/pkg/build/metadata.go, addBuildLabels).
+// labels returns the image's labels, and those of apptainer build (internal/pkg/build/metadata.go, addBuildLabels)
+// that do not depend on the time and tools of the build.
 func (n *newSIF) labels() (string, error) {
 	all := map[string]string{}
 	maps.Copy(all, n.config.Config.Labels)
@@ -119,7 +118,7 @@ func (n *newSIF) labels() (string, error) {
 	return string(text), err
 }
 
-// container describes the SIF file. Its ID is made of its content.
+// container describes the SIF file. Its ID is derived from its content.
 func (n *newSIF) container(root io.Reader, sum []byte) ([]sif.CreateOpt, error) {
 	raw, err := n.image.RawConfigFile()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Writing SIF files. Out of another one, the squashfs is made again with the patched files in it; the
-// other data objects are kept, except for signatures: they are about the bytes that were replaced.
+// Writes SIF files. From another one, it makes a new squashfs with the patched files, and keeps the other data
+// objects except for signatures, which are about the replaced bytes.
 
 package sources
 
@@ -23,10 +23,10 @@ import (
 	"vfix.dev/vfix/rewriter/patch"
 )
 
-// withAddedLayer is an image that was made of another one by adding a layer.
+// withAddedLayer is an image that was derived from another one by adding a layer.
 type withAddedLayer interface {
 	Base() v1.Image
-	// Traced says that the entrypoint of the base was put under vfix-trace.
+	// Traced reports that the entrypoint of the base was put under vfix-trace.
 	Traced() bool
 }
 
@@ -54,8 +54,8 @@ func putSIF(ctx context.Context, dest media.Ref, r media.Result, o media.Options
 	return st, nil
 }
 
-// writeSIF writes a SIF file with the merged file system of an image as a squashfs in the form of like. extras gives what
-// is added to that, and may be nil; container describes the file, for a squashfs with that SHA-256.
+// writeSIF writes a SIF file with the merged file system of an image as a squashfs in the form of like. extras
+// returns files to add, and may be nil; container describes the file, for a squashfs with that SHA-256.
 func writeSIF(ctx context.Context, out *atomicfile.File, img v1.Image, like squashSuper, extras func(*contents.Tree) ([]contents.Extra, error),
 	container func(root io.Reader, sum []byte) ([]sif.CreateOpt, error), o media.Options) ([]string, error) {
 	dir, remove, err := atomicfile.TempDir()
@@ -93,7 +93,7 @@ func writeSIF(ctx context.Context, out *atomicfile.File, img v1.Image, like squa
 func squashImage(ctx context.Context, img v1.Image, file string, like squashSuper, extras func(*contents.Tree) ([]contents.Extra, error), o media.Options) ([]string, error) {
 	s := contents.NewSession(0, o.Progress, patch.Options{})
 	defer s.Close()
-	// The files are read again when they are written.
+	// The files are read again for the output.
 	s.Take = func(context.Context, v1.Hash, *contents.Entry, io.Reader) error { return nil }
 	t, err := s.Image(ctx, img)
 	if err != nil {
@@ -110,7 +110,7 @@ func squashImage(ctx context.Context, img v1.Image, file string, like squashSupe
 	return flat.warnings(), err
 }
 
-// putAgain writes the SIF file, or an image that was derived from it. It keeps the mode: such files are
+// putAgain writes the SIF file, or an image that was derived from it. It keeps the mode, as such files are
 // programs.
 func (s *sifFile) putAgain(ctx context.Context, out *atomicfile.File, img v1.Image, o media.Options) error {
 	fi, err := s.f.Stat()
@@ -119,7 +119,7 @@ func (s *sifFile) putAgain(ctx context.Context, out *atomicfile.File, img v1.Ima
 	}
 	derived, ok := img.(withAddedLayer)
 	switch {
-	case !ok: // nothing to do: the base as it is
+	case !ok: // nothing to do: the unchanged base
 		_, err = blob.CopyTo(ctx, out, io.NewSectionReader(s.f, 0, 1<<62), nil)
 	case derived.Traced():
 		err = hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "a SIF file's runscript cannot be run under vfix-trace"),
@@ -133,10 +133,10 @@ func (s *sifFile) putAgain(ctx context.Context, out *atomicfile.File, img v1.Ima
 	return out.Chmod(fi.Mode().Perm())
 }
 
-// container describes the new file. Its ID is made of the old one and of the new content, its
-// times are the old ones: the same input gives the same file.
+// container describes the new file. Its ID is derived from the old one and the new content, and it keeps the old
+// times: equal input gives equal files.
 func (s *sifFile) container(root io.Reader, sum []byte, o media.Options) ([]sif.CreateOpt, error) {
-	// The IDs that the data objects will have that are kept: they count from 1.
+	// The new IDs of the data objects that are kept, which start at 1.
 	var kept []sif.Descriptor
 	number := map[uint32]uint32{}
 	signed := false
@@ -203,7 +203,7 @@ func (s *sifFile) object(d sif.Descriptor, root io.Reader, number map[uint32]uin
 	return sif.NewDescriptorInput(d.DataType(), content, opts...)
 }
 
-// rawExtra is a descriptor's private data as it is.
+// rawExtra is a descriptor's private data, unchanged.
 type rawExtra []byte
 
 // MarshalBinary and UnmarshalBinary implement encoding.BinaryMarshaler and its counterpart.

@@ -1,6 +1,5 @@
-// squashfs, made and read by the usual programs: those of squashfs-tools,
-// which apptainer itself needs, or of squashfs-tools-ng. Between them and vfix there is a tar
-// stream, so that owners and modes are kept whoever runs vfix.
+// squashfs, written and read by the usual programs: squashfs-tools, which apptainer itself needs, or
+// squashfs-tools-ng. vfix exchanges a tar stream with them, so owners and modes are kept whichever user runs vfix.
 
 package sources
 
@@ -30,18 +29,18 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// squashSuper is the head of a squashfs (kernel, Documentation/filesystems/squashfs.rst
-// and fs/squashfs/squashfs_fs.h, struct squashfs_super_block).
+// squashSuper is the super block of a squashfs (kernel, Documentation/filesystems/squashfs.rst and
+// fs/squashfs/squashfs_fs.h, struct squashfs_super_block).
 type squashSuper struct {
 	mkfsTime    uint32 // seconds since 1970
 	BlockSize   uint32 // bytes
-	Compression string // as mksquashfs -comp names it
+	Compression string // as in mksquashfs -comp
 }
 
 // squashCompressions are the names of the super block's compression IDs.
 var squashCompressions = map[uint16]string{1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}
 
-// Offsets in the super block, in bytes, all little endian.
+// Offsets in the super block, in bytes; all numbers are little endian.
 const (
 	squashMagic       = "hsqs"
 	squashTimeAt      = 8
@@ -73,8 +72,7 @@ func readSquashSuper(r io.ReaderAt) (squashSuper, error) {
 	return s, nil
 }
 
-// maxUnpacked is how large the files of a squashfs may be together, in bytes. Zeros
-// take no room on the disk meanwhile.
+// maxUnpacked is the maximum total size of the files of a squashfs, in bytes. Zeros need no space on the disk.
 const maxUnpacked = 1 << 40
 
 // WritesSquash reports whether a tool that writes a squashfs is installed.
@@ -89,8 +87,8 @@ func errNoSquashTools(names string) error {
 	return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "squashfs: %s: not installed", names), "apt-get install squashfs-tools, or dnf install squashfs-tools")
 }
 
-// unsquash writes the files of the squashfs in a file, as a tar stream. sqfs2tar keeps
-// owners without being root; unsquashfs only with.
+// unsquash writes the files of the squashfs in a file, as a tar stream. sqfs2tar keeps owners without root,
+// unsquashfs only as root.
 func unsquash(ctx context.Context, w io.Writer, file string, o media.Options) error {
 	if tool, err := exec.LookPath("sqfs2tar"); err == nil {
 		return runReader(ctx, w, o, file, "", func(file, _ string) []string {
@@ -118,8 +116,8 @@ func unsquash(ctx context.Context, w io.Writer, file string, o media.Options) er
 	return writeFolder(ctx, w, filepath.Join(dir, squashUnsquashDir), o)
 }
 
-// runReader runs a program that reads the squashfs in a file, confined if it would be root. args
-// makes its command line of what that file and the folder that it writes to are called inside.
+// runReader runs a program that reads the squashfs in a file, confined if it would be root. args returns its
+// command line from its paths for that file and for the directory that it writes to.
 func runReader(ctx context.Context, out io.Writer, o media.Options, file, folder string, args func(file, folder string) []string) error {
 	if confined() {
 		cmd, said := newTool(ctx, nil, out, args(confinedImage, confinedFolder))
@@ -133,10 +131,10 @@ func runReader(ctx context.Context, out io.Writer, o media.Options, file, folder
 	return runTool(ctx, nil, out, words[0], words[1:]...)
 }
 
-// writer is a program that makes a squashfs of a tar stream: tar2sqfs, or a mksquashfs with its version.
+// writer is a program that makes a squashfs from a tar stream: tar2sqfs, or a mksquashfs with its version.
 type writer struct {
 	path    string
-	version int // of mksquashfs; 0: it is tar2sqfs
+	version int // of mksquashfs; 0: tar2sqfs
 }
 
 func squashWriter(ctx context.Context) (w writer, err error) {
@@ -153,9 +151,8 @@ func squashWriter(ctx context.Context) (w writer, err error) {
 	return w, nil
 }
 
-// squash makes a squashfs of a tar stream, in the form of like. With tar2sqfs, and with mksquashfs
-// since 4.6, the same stream gives the same bytes. root is the root folder itself, nil if nothing
-// is known of it.
+// squash makes a squashfs from a tar stream, in the form of like. With tar2sqfs, and with mksquashfs since 4.6,
+// equal streams give equal bytes. root is the root directory itself, nil if it is not known.
 func squash(ctx context.Context, r io.Reader, file string, like squashSuper, root *contents.Entry, o media.Options) error {
 	block := strconv.FormatUint(uint64(like.BlockSize), 10)
 	tool, err := squashWriter(ctx)
@@ -183,12 +180,12 @@ func squash(ctx context.Context, r io.Reader, file string, like squashSuper, roo
 // Versions of mksquashfs, as 100 times the first number and the second (CHANGES of squashfs-tools).
 const (
 	mksquashfsTar  = 405 // reads tar streams
-	mksquashfsRoot = 406 // takes the root folder's owner and time, with them
+	mksquashfsRoot = 406 // takes the owner and time of the root directory from them
 )
 
 var mksquashfsSays = lazy.Regexp(`mksquashfs version ([0-9]+)\.([0-9]+)`)
 
-// mksquashfsVersion is the program's version; if it does not say, the newest is assumed.
+// mksquashfsVersion returns the program's version; the newest one if its output has none.
 func mksquashfsVersion(ctx context.Context, tool string) int {
 	var out bytes.Buffer
 	runTool(ctx, nil, &out, tool, "-version") // exit status 1 in some versions
@@ -201,7 +198,7 @@ func mksquashfsVersion(ctx context.Context, tool string) int {
 	return major*100 + minor
 }
 
-// keepTime gives a squashfs the time that the old one was made: both programs have others.
+// keepTime sets the creation time of the old squashfs on a new one, as both programs set others.
 func (s squashSuper) keepTime(file string) error {
 	f, err := os.OpenFile(file, os.O_RDWR, 0)
 	if err != nil {
@@ -213,20 +210,20 @@ func (s squashSuper) keepTime(file string) error {
 	return errors.Join(err, f.Close())
 }
 
-// runTool runs a program to its end. Its stderr is its error.
+// runTool runs a program to its end. Its stderr becomes the error.
 func runTool(ctx context.Context, in io.Reader, out io.Writer, tool string, args ...string) error {
 	cmd, said := newTool(ctx, in, out, append([]string{tool}, args...))
 	blob.Apart(cmd)
 	return toolError(ctx, cmd, said, cmd.Run())
 }
 
-// newTool is a command that is not run yet, and what it will say on stderr.
+// newTool returns a command, and the buffer for its stderr.
 func newTool(ctx context.Context, in io.Reader, out io.Writer, words []string) (*exec.Cmd, *blob.HeadBuffer) {
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	said := &blob.HeadBuffer{}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, said
 	cmd.WaitDelay = blob.ChildDelay
-	// The result must not depend on the place.
+	// The result must not depend on the environment.
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SOURCE_DATE_EPOCH=") })
 	cmd.Env = append(env, "TZ=UTC", "LC_ALL=C")
 	return cmd, said

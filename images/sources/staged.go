@@ -1,5 +1,5 @@
-// Files of layers on their way into a directory: each is written while its layer is read, before it is
-// known whether it is visible, and then moved to its name or removed, so that a layer is read once.
+// Files of layers that are unpacked into a directory: each is written while its layer is read, before it is known
+// whether it is visible, and then moved to its name or removed, so that a layer is read once.
 
 package sources
 
@@ -20,8 +20,8 @@ import (
 	"vfix.dev/vfix/images/contents"
 )
 
-// stage is a directory in the one that is filled. Files in it are called after their place in the image;
-// no name of an archive is used.
+// stage is a directory in the directory that is filled. Its files are named after their positions in the image,
+// never by a name from an archive.
 type stage struct {
 	root *os.Root
 	name string
@@ -32,7 +32,7 @@ func newStage(root *os.Root) (*stage, error) {
 	return s, root.Mkdir(s.name, ownerMode)
 }
 
-// path is that of member number n of a layer.
+// path returns the path of member number n of a layer.
 func (s *stage) path(layer v1.Hash, n uint32) string {
 	return path.Join(s.name, fmt.Sprintf("%s-%d", layer.Hex, n))
 }
@@ -45,7 +45,7 @@ func (s *stage) take(ctx context.Context, layer v1.Hash, e *contents.Entry, r io
 	return f.Close()
 }
 
-// leave takes another name where the image has a file of this one.
+// leave renames the stage if the image has a file with its name.
 func (s *stage) leave(t *contents.Tree) error {
 	from := s.name
 	for t.Root.Kids[s.name] != nil {
@@ -57,8 +57,8 @@ func (s *stage) leave(t *contents.Tree) error {
 	return s.root.Rename(from, s.name)
 }
 
-// place moves the files to their names, and removes what is not visible. Entries left in files were not
-// there: a layer that an image has twice is read once, and what is larger than is worth it not at all.
+// place moves the files to their names, and removes those that are not visible. Entries that remain in files were
+// not staged: a layer that an image has twice is read once, and files that are too large to stage are not staged.
 func (s *stage) place(t *contents.Tree, files map[*contents.Inode][]string, f func(names []string, m *contents.Meta, file *os.File) error) error {
 	inOrder := slices.SortedFunc(maps.Keys(files), func(a, b *contents.Inode) int {
 		return cmp.Or(cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Number, b.Number))

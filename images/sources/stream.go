@@ -1,4 +1,5 @@
-// Sources that can be read only once: stdin and named pipes. They are kept in a temporary file and read from there.
+// Sources that can be read only once, stdin and named pipes. They are copied to a temporary file and read from
+// there.
 
 package sources
 
@@ -20,8 +21,8 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// isStdin are the names of stdin. A path is opened again if it is a file; of a pipe or a socket only the
-// descriptor is sure to be readable.
+// isStdin reports whether a name means stdin. A path to a file is opened again; for a pipe or a socket only the
+// descriptor is certain to be readable.
 func isStdin(name string) bool {
 	return name == media.Stdin || name == "/dev/stdin" || name == "/dev/fd/0" || name == "/proc/self/fd/0"
 }
@@ -44,7 +45,7 @@ func isStream(ref media.Ref) bool {
 	return m&fs.ModeNamedPipe != 0 || isStdin(ref.Name) && !m.IsRegular()
 }
 
-// ReadOnce reports whether a SOURCE is a stream, which is gone when it has been read.
+// ReadOnce reports whether a SOURCE is a stream, which can be read only once.
 func ReadOnce(source string) bool {
 	ref, err := media.ParseRef(source)
 	return err == nil && (isStream(ref) || isStdin(ref.Name) || strings.HasPrefix(ref.Name, "/dev/fd/") || strings.HasPrefix(ref.Name, "/proc/self/fd/"))
@@ -89,7 +90,7 @@ func (e copyError) Error() string {
 }
 func (e copyError) Unwrap() error { return e.error }
 
-// aboutStream names the stream in an error about its copy, and in the hint.
+// aboutStream puts the name of the stream into an error about its copy, and into the hint.
 func aboutStream(err error, file, name string) error {
 	hint := strings.ReplaceAll(hinterr.HintOf(err), file, name)
 	if errors.Is(err, media.ErrSeveral) && name == media.Stdin {
@@ -109,7 +110,7 @@ func streamName(name string) string {
 	return name
 }
 
-// keepStream copies a stream to a file. It waits for the stream's writer no longer than ctx lasts.
+// keepStream copies a stream to a file. It waits for the stream's writer until ctx ends.
 func keepStream(ctx context.Context, name, file string, o media.Options) error {
 	temp, err := os.Create(file)
 	if err != nil {
@@ -134,7 +135,7 @@ func keepStream(ctx context.Context, name, file string, o media.Options) error {
 	return errors.Join(err, temp.Close())
 }
 
-// streamBase is the name of the file with a stream's content.
+// streamBase returns the name of the file for a stream's content.
 func streamBase(name string) string {
 	if isStdin(name) {
 		return "stdin"

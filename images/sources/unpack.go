@@ -1,4 +1,4 @@
-// Unpacking: the merged file system of an image as a directory.
+// Unpacks the merged file system of an image into a directory.
 
 package sources
 
@@ -25,12 +25,11 @@ import (
 	"vfix.dev/vfix/rewriter/patch"
 )
 
-// ownerMode is what a directory has at least if its owner is not root, so that its owner can
-// fill and remove it.
+// ownerMode is the minimum mode of a directory whose owner is not root, so that the owner can fill and remove it.
 const ownerMode = 0o700
 
-// CheckRootDest refuses a directory that a root filesystem cannot be written as: it may only be
-// missing or empty.
+// CheckRootDest returns an error if a root filesystem cannot be written to a directory, which must be missing or
+// empty.
 func CheckRootDest(dir string) error {
 	fi, err := os.Lstat(dir)
 	switch {
@@ -50,7 +49,7 @@ func CheckRootDest(dir string) error {
 	return hinterr.With(err, "name a directory that does not exist yet")
 }
 
-// CheckNotInside refuses a DEST that is inside of the directory that a source is read from.
+// CheckNotInside returns an error if a DEST is inside the directory of its source.
 func CheckNotInside(src *media.Source, dest media.Ref) error {
 	if dest.Transport == media.Dir && src.Image == nil && Inside(src.Path, dest.Name) {
 		return ErrInside(dest.Name, src.Path)
@@ -58,7 +57,7 @@ func CheckNotInside(src *media.Source, dest media.Ref) error {
 	return nil
 }
 
-// ErrInside is the error about an output that is inside its input.
+// ErrInside returns the error for an output that is inside its input.
 func ErrInside(out, in string) error {
 	return hinterr.With(fmt.Errorf("%s is inside %s, which is copied there", out, in), "name a directory outside of it")
 }
@@ -79,12 +78,11 @@ func Inside(dir, name string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// putRoot writes the merged file system of an image as a directory, completely or not at all: as root
-// with owners, extended attributes and devices; else it is the caller's, and a warning says what
-// is not kept.
+// putRoot writes the merged file system of an image as a directory, completely or not at all. As root it keeps
+// owners, extended attributes and devices; otherwise the caller owns all files, and a warning lists the losses.
 func putRoot(ctx context.Context, dest media.Ref, r media.Result, o media.Options) (st media.Stored, err error) {
 	if err := CheckRootDest(dest.Name); err != nil {
-		return st, err // before there is a lock beside it
+		return st, err // before a lock file beside it exists
 	}
 	fail := func(err error) (media.Stored, error) { return st, fmt.Errorf("directory %s: %w", dest.Name, err) }
 	unlock, err := atomicfile.Lock(ctx, dest.Name, o.Progress)
@@ -115,22 +113,22 @@ func putRoot(ctx context.Context, dest media.Ref, r media.Result, o media.Option
 	return st, nil
 }
 
-// Unpack writes the merged file system of an image into dir, an empty directory, for a program to
-// run in it: all is owned by the caller; devices, fifos, extended attributes, setuid and setgid
-// bits are left out. Nothing is written outside of dir, whatever the names in the layers are.
+// Unpack writes the merged file system of an image into dir, an empty directory, to run a program in it: the
+// caller owns all files; devices, fifos, extended attributes, setuid and setgid bits are omitted. It writes
+// nothing outside of dir, whatever the names in the layers are.
 func Unpack(ctx context.Context, img v1.Image, dir string, o media.Options) error {
 	return (&unpacking{}).image(ctx, img, dir, o)
 }
 
-// unpacking is one merged file system on its way into a directory.
+// unpacking is the unpacking of one merged file system into a directory.
 type unpacking struct {
 	root  *os.Root
-	whole bool           // with owners, xattrs and devices, as far as the caller may; else all is the caller's
+	whole bool           // keep owners, xattrs and devices as far as the caller may; else the caller owns all
 	top   *contents.Meta // of the root directory; nil: from the tree
-	least fs.FileMode    // what directories have at least of their modes where their owner is not root
-	// replaced gives other content and metadata than a file of the tree has; nil: all are written as they are.
+	least fs.FileMode    // minimum mode of directories whose owner is not root
+	// replaced returns other content and metadata for a file of the tree; nil: all files are written unchanged.
 	replaced Replacing
-	files    map[*contents.Inode][]string // names of the regular files whose contents are missing
+	files    map[*contents.Inode][]string // names of the regular files that have no content yet
 	lost     contents.Lost
 }
 
@@ -158,12 +156,12 @@ func (u *unpacking) image(ctx context.Context, img v1.Image, dir string, o media
 	return u.tree(ctx, t, staged)
 }
 
-// Replacing says what is written for a file of a tree, r being its content: for one of a directory on disk an
-// *os.File.
+// Replacing returns the content and metadata to write for a file of a tree; r is its content, an *os.File for a
+// directory on disk.
 type Replacing func(i *contents.Inode, r io.Reader) (io.Reader, *contents.Meta, error)
 
-// WriteTree writes a tree into an empty directory, with all metadata that the caller may set, and returns
-// what was lost.
+// WriteTree writes a tree into an empty directory, with all metadata that the caller may set, and returns the
+// losses.
 func WriteTree(ctx context.Context, t *contents.Tree, dir string, replaced Replacing) (contents.Lost, error) {
 	u := &unpacking{whole: true, replaced: replaced}
 	var err error
@@ -174,8 +172,8 @@ func WriteTree(ctx context.Context, t *contents.Tree, dir string, replaced Repla
 	return u.lost, u.tree(ctx, t, nil)
 }
 
-// tree writes a tree: directories, then symlinks and devices, then files, as their contents come by layers. staged has
-// contents of its files already, nil for none.
+// tree writes a tree: directories, then symlinks and devices, then files, in the order of the layers. staged has
+// the contents of some files already; nil for none.
 func (u *unpacking) tree(ctx context.Context, t *contents.Tree, staged *stage) (err error) {
 	if u.top == nil {
 		u.top = &t.Root.Meta
@@ -201,7 +199,7 @@ func (u *unpacking) tree(ctx context.Context, t *contents.Tree, staged *stage) (
 	if err == nil {
 		err = t.Read(ctx, slices.Collect(maps.Keys(u.files)), func(i *contents.Inode, r io.Reader) error { return u.file(ctx, i, r) })
 	}
-	// Owners, modes and times of directories come last, of the inner ones first.
+	// Owners, modes and times of directories come last, inner directories first.
 	for i, name := range slices.Backward(folders) {
 		if err == nil {
 			err = u.closeFolder(name, metas[i])
@@ -210,7 +208,7 @@ func (u *unpacking) tree(ctx context.Context, t *contents.Tree, staged *stage) (
 	return err
 }
 
-// other makes a symlink, device or fifo, and links to it; one that cannot be made is tried again under its next name.
+// other creates a symlink, device or fifo, and links to it; if it cannot be created, its next name is tried.
 func (u *unpacking) other(v contents.Target) error {
 	first := ""
 	for _, name := range v.Names {
@@ -270,7 +268,7 @@ func (u *unpacking) file(ctx context.Context, i *contents.Inode, r io.Reader) er
 	return u.finish(u.files[i], meta, f)
 }
 
-// finish closes a file that has its content and its first name, and gives it all else.
+// finish closes a file that has its content and its first name, and sets its metadata and other names.
 func (u *unpacking) finish(names []string, m *contents.Meta, f *os.File) error {
 	err := errors.Join(u.adorn(names[0], f, m, 0), f.Close())
 	for _, other := range names[1:] {
@@ -281,8 +279,8 @@ func (u *unpacking) finish(names []string, m *contents.Meta, f *os.File) error {
 	return err
 }
 
-// adorn gives an open file or directory its owner, mode, xattrs and time; least is what the
-// caller, as owner, needs of the mode.
+// adorn sets the owner, mode, xattrs and time of an open file or directory; least are the mode bits that the
+// caller, as owner, needs.
 func (u *unpacking) adorn(name string, f *os.File, m *contents.Meta, least fs.FileMode) error {
 	if !u.whole {
 		if err := f.Chmod(fs.FileMode(m.Mode).Perm() | least); err != nil {
