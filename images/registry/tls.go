@@ -1,8 +1,8 @@
 // Certificates for a registry come from the directories of docker and podman: a directory named HOST or HOST:PORT
 // with
 //
-// *.crt              authorities, in addition to the system's
-// NAME.cert NAME.key a client certificate, and its key
+//	*.crt              authorities, in addition to the system's
+//	NAME.cert NAME.key a client certificate, and its key
 //
 // Sources: docker, registry/registry.go, ReadCertsDirectory; containers-certs.d(5). Go finds the system's
 // authorities: SSL_CERT_FILE and SSL_CERT_DIR replace them.
