@@ -1,6 +1,5 @@
-// The instructions of one function: what is reached from its start, along every path whose
-// target the file gives. Bytes that no path reaches are not known to be code: data in
-// executable segments exists, and may look like a call.
+// The instructions of one function: those on all paths from its start whose targets the file has. Other bytes are
+// not known to be code: executable segments have data, which may look like a call.
 
 package find
 
@@ -16,40 +15,40 @@ import (
 )
 
 const (
-	// maxBody bounds the instructions of one function.
+	// maxBody is the maximum number of instructions of one function.
 	maxBody = 1 << 16
-	// maxTable bounds the entries read of one jump table, and maxBases the addresses in a
-	// function that may be a table's.
+	// maxTable is the maximum number of entries read from one jump table, and maxBases the maximum number of
+	// addresses in a function that may be tables.
 	maxTable = 1 << 12
 	maxBases = 1 << 10
 )
 
-// body is the code of a function, with the parts of it that a compiler put elsewhere.
+// body is the code of a function, including the parts that a compiler put elsewhere.
 type body struct {
 	elf.Func
 	parts []elf.Func
 	lens  map[uint64]uint8 // of each instruction reached, by its address
 	// away are the other functions that it jumps to, calls those that it calls.
 	away, calls []uint64
-	// jumps are the indirect jumps through a register or a table, targets what the tables lead to.
+	// jumps are the indirect jumps through a register or a table, targets the addresses that the tables lead to.
 	jumps, targets []uint64
-	// damaged is why the code is not known whole: "" if it is.
+	// damaged is why not all of the code is known, "" if it is.
 	damaged string
 
 	frame  frame
 	framed bool // frame was computed
 
-	bases, labels []uint64        // addresses that its instructions name: of data, of its own code
+	bases, labels []uint64        // addresses in its instructions: of data, of its own code
 	begun         map[uint64]bool // bases whose first entries were followed
-	read          map[uint64]bool // those whose entries were all read, with as many parts and labels as are known
-	known         [2]int          // how many these were
-	doubtful      []uint64        // their doubtful entries, as far as they were not considered
+	read          map[uint64]bool // bases whose entries were all read, with the parts and labels of known
+	known         [2]int          // the numbers of parts and labels at that time
+	doubtful      []uint64        // their doubtful entries that were not considered yet
 }
 
-// maxParts bounds the parts of one function.
+// maxParts is the maximum number of parts of one function.
 const maxParts = 16
 
-// bodyOf follows the code of fn from its start.
+// bodyOf returns the code of fn, followed from its start.
 func (c *code) bodyOf(fn elf.Func) *body {
 	if b, ok := c.bodies[fn.Start]; ok {
 		return b
@@ -69,13 +68,13 @@ func (b *body) fail(why string) {
 	}
 }
 
-// covers reports whether vaddr is in a part of the function that is known.
+// covers reports whether vaddr is in a known part of the function.
 func (b *body) covers(vaddr uint64) bool {
 	return b.Holds(vaddr) || slices.ContainsFunc(b.parts, func(p elf.Func) bool { return p.Holds(vaddr) })
 }
 
-// joins makes what is around vaddr, to which the function jumps, one more part of it: all but the start
-// of another function.
+// joins adds the function part around vaddr, to which the function jumps, unless vaddr is the start of another
+// function.
 func (b *body) joins(c *code, vaddr uint64) bool {
 	d, ok := c.fn.around(vaddr)
 	if !ok || vaddr == d.Start && c.fn.entered[vaddr] || b.End == 0 || len(b.parts) == maxParts {
@@ -108,7 +107,7 @@ func (b *body) walk(c *code, work []uint64) {
 			b.calls = append(b.calls, i.Target)
 		case i.Flow == x86.FlowIndirect:
 			if _, fixed := i.MemVaddr(); !fixed {
-				b.jumps = append(b.jumps, at) // followed by tables
+				b.jumps = append(b.jumps, at) // tables follows it
 			}
 			return true
 		}
@@ -117,7 +116,7 @@ func (b *body) walk(c *code, work []uint64) {
 			b.fail("its table of landing pads is not understood")
 		}
 		for _, to := range all {
-			// If nothing says where it ends, the next function's start does.
+			// If its end is not known, the next function's start is its end.
 			if !i.Calls() || b.End != 0 || to != i.Next() || !c.fn.starts.has(to) {
 				w.add(to, struct{}{})
 			}
@@ -129,7 +128,7 @@ func (b *body) walk(c *code, work []uint64) {
 	}
 }
 
-// names notes the addresses that an instruction has in it.
+// names records the addresses in an instruction.
 func (b *body) names(c *code, i *x86.Instr) {
 	if len(b.bases)+len(b.labels) >= maxBases {
 		return
@@ -145,7 +144,7 @@ func (b *body) names(c *code, i *x86.Instr) {
 	}
 	if m, ok := i.Mem(); ok {
 		switch v, fixed := i.MemVaddr(); {
-		case fixed: // a table, or what one is filled from
+		case fixed: // a table, or the source of one
 			note(v)
 		case m.Base == 0 || m.Index != 0: // table(,%reg,8)
 			note(uint64(m.Disp))
@@ -156,9 +155,9 @@ func (b *body) names(c *code, i *x86.Instr) {
 	}
 }
 
-// tables returns the addresses in the function, not reached so far, that its indirect jumps may go to. Doubtful ones come
-// last, and count only outside of the instructions that are known then; all that words in the file, relocations and
-// instructions name near the sites is doubtful, as it may not be meant for a jump.
+// tables returns the addresses in the function, not reached so far, that its indirect jumps may go to. Doubtful
+// ones come last, and count only outside of the instructions that are known then; all addresses near the sites in
+// words of the file, relocations and instructions are doubtful, as they may not be for a jump.
 func (b *body) tables(c *code, tried map[uint64]bool) (found []uint64) {
 	if b.End == 0 || len(b.jumps) == 0 {
 		return nil
@@ -208,11 +207,11 @@ func (b *body) tables(c *code, tried map[uint64]bool) (found []uint64) {
 	return found
 }
 
-// entries returns the entries of tables whose address the function names, which are addresses of 8 bytes or offsets of 4
-// or 8, from the table itself or from a label, and the labels, which a computed goto uses. A table ends where an
-// entry leaves the function, and enters no part of another that was split off. Doubtful are offsets that may be from
-// another base, such as those behind the start of the next table. Of a table that was not followed so far, it is the
-// first entry alone: the code there may name the next table.
+// entries returns the entries of tables whose addresses the function has, and the labels, which a computed goto
+// uses. Entries are addresses of 8 bytes, or offsets of 4 or 8 from the table itself or from a label. A table ends
+// at an entry that leaves the function without entering a split part. Doubtful are offsets that may be from
+// another base, such as those after the start of the next table. Of a table that was not followed so far, only the
+// first entry is returned: its code may have the address of the next table.
 func (b *body) entries(c *code) (sure []uint64) {
 	if known := [...]int{len(b.parts), len(b.labels)}; known != b.known {
 		b.known, b.doubtful = known, nil
@@ -275,8 +274,8 @@ func (b *body) entries(c *code) (sure []uint64) {
 	return sure
 }
 
-// enters makes the split part around vaddr, to which a table leads, one more part of the function: no function, as the
-// unwind tables show where nothing has names.
+// enters adds the split part around vaddr, to which a table leads: it is not a function, as the unwind tables show
+// if no symbol names it.
 func (b *body) enters(c *code, vaddr uint64) bool {
 	d, ok := c.fn.around(vaddr)
 	if !ok || c.fn.entered[d.Start] {
@@ -291,17 +290,17 @@ type relative struct{ at, to uint64 }
 
 func (r relative) compare(o relative) int { return cmp.Compare(r.at, o.at) }
 
-// pointer returns the address in the word at vaddr, as it is once the file is relocated.
+// pointer returns the address in the word at vaddr after relocation.
 func (c *code) pointer(vaddr uint64) (uint64, bool) {
 	if c.relative == nil {
 		c.relative = []relative{}
 		n := 0
-		_ = c.f.EachRela(func(r elf.Rela) { // Scan reports what cannot be read
+		_ = c.f.EachRela(func(r elf.Rela) { // Scan reports read errors
 			if n++; r.Type == elf.RRelative && n <= maxRelative && c.f.ExecLoad(r.Addend) {
 				c.relative = append(c.relative, relative{r.At, r.Addend})
 			}
 		})
-		if !slices.IsSortedFunc(c.relative, relative.compare) { // linkers sort them
+		if !slices.IsSortedFunc(c.relative, relative.compare) { // linkers usually sort them
 			slices.SortStableFunc(c.relative, relative.compare)
 		}
 	}
@@ -315,10 +314,10 @@ func (c *code) pointer(vaddr uint64) (uint64, bool) {
 	return binary.LittleEndian.Uint64(b), true
 }
 
-// maxRelative bounds the relocations that are looked at.
+// maxRelative is the maximum number of relocations that are read.
 const maxRelative = 1 << 20
 
-// runsOver reports whether vaddr is in the middle of an instruction that is reached.
+// runsOver reports whether vaddr is in the middle of a reached instruction.
 func (b *body) runsOver(vaddr uint64) bool {
 	for n := uint64(1); n < x86.MaxLen; n++ {
 		if l := b.lens[vaddr-n]; uint64(l) > n {
@@ -328,8 +327,7 @@ func (b *body) runsOver(vaddr uint64) bool {
 	return false
 }
 
-// begins reports whether an instruction is known to begin at vaddr, and no other known one
-// lies over its n bytes.
+// begins reports whether a known instruction begins at vaddr, and no other known one overlaps its n bytes.
 func (b *body) begins(vaddr, n uint64) bool {
 	if uint64(b.lens[vaddr]) == 0 || b.runsOver(vaddr) {
 		return false

@@ -1,4 +1,4 @@
-// Reading instructions out of a file: a bounded cache of what its segments hold.
+// Reads instructions from a file, through a bounded cache of its segments.
 
 package find
 
@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// codeBlock is how many bytes are read at once, and codeBlocks how many such blocks
-	// are kept.
+	// codeBlock is the size of a block that is read at once, in bytes, and codeBlocks the number of blocks in the
+	// cache.
 	codeBlock  = 16 << 10
 	codeBlocks = 64
-	// maxFunction is how far before a site a function that holds it may begin, in bytes.
+	// maxFunction is how far before a site its function may begin, in bytes.
 	maxFunction = 64 << 10
 )
 
@@ -22,37 +22,37 @@ const (
 type code struct {
 	f      *File
 	fn     *functions // those near the sites
-	refs   *refs      // to what is near the sites
+	refs   *refs      // to addresses near the sites
 	blocks map[uint64][]byte
 	bodies map[uint64]*body
-	// Answers that are needed again and again: the landing pads of functions, which functions may return, the
-	// words that relocations fill with addresses in code or with those of functions that do not
-	// return; the last two are nil until asked for.
+	// Cached results: the landing pads of functions, which functions may return, the words that relocations fill
+	// with addresses in code or with those of functions that do not return; the last two are nil until they are
+	// needed.
 	landing   map[uint64]landingPads
 	returning map[uint64]bool
 	skipping  map[uint64]bool
 	relative  []relative // sorted; see pointer
 	imports   map[uint64]string
-	// kept are the uses that callees make of registers that they must preserve; keptLeft is how many more
-	// instructions are looked at for them.
+	// kept are the uses that callees make of registers that they must preserve; keptLeft is the number of
+	// instructions left for this question.
 	kept     map[keptUse]x86.Instr
 	keptLeft int
-	// steps is how many more instructions may be decoded in this file.
+	// steps is the number of instructions that may still be decoded in this file.
 	steps int
-	// entries is how many more entries of tables may be looked at.
+	// entries is the number of entries of tables that may still be read.
 	entries int
 }
 
-// maxSteps bounds the work on one file, in instructions decoded: less than a second. Of 1,000
-// real files most need some 5,000; stripped ones and static ones whose programs call time() in many
-// places up to 131,000.
+// maxSteps is the maximum number of instructions decoded in one file, less than a second of work. Of 1,000 real
+// files most need about 5,000; stripped ones, and static ones whose programs call time() in many places, up to
+// 131,000.
 const maxSteps = 1 << 20
 
-// maxEntries bounds the entries of jump tables that are looked at in one file, where any address that a program names
-// may be a table's. Most are not, and end the look at the first.
+// maxEntries is the maximum number of entries of jump tables that are read in one file. Any address in a program
+// may be a table's; most are not, and fail at the first entry.
 const maxEntries = 1 << 23
 
-// entry reports whether one more entry of a table may be looked at; if not, nothing found about the file counts.
+// entry reports whether one more entry of a table may be read; if not, no result for the file counts.
 func (c *code) entry() bool {
 	if c.entries--; c.entries < 0 {
 		c.steps = 0
@@ -66,18 +66,18 @@ func newCode(f *File) *code {
 		kept: make(map[keptUse]x86.Instr), keptLeft: maxKept}
 }
 
-// use takes fn for the functions near the sites.
+// use sets the functions near the sites.
 func (c *code) use(fn *functions) {
 	c.fn = fn
 	clear(c.bodies)
 	clear(c.landing)
 }
 
-// mem returns the bytes at vaddr up to the length of an instruction, or more; fewer where the
-// segment ends, none outside of one.
+// mem returns the bytes at vaddr, at least as many as the longest instruction has, fewer at the end of the
+// segment, none outside of one.
 func (c *code) mem(vaddr uint64) []byte { return c.in(c.f.Load(vaddr), vaddr) }
 
-// bytes is mem in executable segments.
+// bytes is mem for executable segments.
 func (c *code) bytes(vaddr uint64) []byte {
 	p := c.f.Load(vaddr)
 	if p == nil || p.Flags&elf.PFX == 0 {
@@ -97,7 +97,7 @@ func (c *code) in(p *elf.Prog, vaddr uint64) []byte {
 		end := min(key+codeBlock+x86.MaxLen, p.Vaddr+p.Filesz)
 		var err error
 		if b, err = c.f.Bytes(p.Off+(base-p.Vaddr), end-base); err != nil {
-			return nil // Scan reports it
+			return nil // Scan reports the error
 		}
 		if len(c.blocks) >= codeBlocks {
 			clear(c.blocks)
@@ -117,7 +117,7 @@ func (c *code) at(vaddr uint64) (x86.Instr, bool) {
 	return x86.Decode(b, vaddr)
 }
 
-// exhausted reports whether so much was decoded that nothing found about the file counts.
+// exhausted reports whether steps are used up, so that no result for the file counts.
 func (c *code) exhausted() bool { return c.steps <= 0 }
 
 // has reports whether the bytes at vaddr are want.
@@ -126,16 +126,16 @@ func (c *code) has(vaddr uint64, want ...byte) bool {
 	return len(b) >= len(want) && string(b[:len(want)]) == string(want)
 }
 
-// vaddrs is a set of addresses, sorted once normalize was called.
+// vaddrs is a set of addresses, which normalize sorts.
 type vaddrs []uint64
 
-// upTo returns how many are not above vaddr.
+// upTo returns the number of addresses up to and including vaddr.
 func (s vaddrs) upTo(vaddr uint64) int {
 	n, _ := slices.BinarySearch(s, vaddr+1)
 	return n
 }
 
-// enclosing returns the last one at or before vaddr.
+// enclosing returns the last address at or before vaddr.
 func (s vaddrs) enclosing(vaddr uint64) (uint64, bool) {
 	n := s.upTo(vaddr)
 	if n == 0 {
@@ -144,13 +144,13 @@ func (s vaddrs) enclosing(vaddr uint64) (uint64, bool) {
 	return s[n-1], true
 }
 
-// has reports whether vaddr is one of them.
+// has reports whether vaddr is in the set.
 func (s vaddrs) has(vaddr uint64) bool { return s.within(vaddr, vaddr+1) }
 
-// within reports whether one of them is in [lo, hi).
+// within reports whether an address of the set is in [lo, hi).
 func (s vaddrs) within(lo, hi uint64) bool { return len(s.between(lo, hi)) > 0 }
 
-// between returns those in [lo, hi).
+// between returns the addresses in [lo, hi).
 func (s vaddrs) between(lo, hi uint64) vaddrs {
 	from, _ := slices.BinarySearch(s, lo)
 	end, _ := slices.BinarySearch(s, hi)

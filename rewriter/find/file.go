@@ -11,20 +11,20 @@ import (
 // File is an ELF file that is searched.
 type File struct {
 	*elf.File
-	// Roots are addresses in code that a loader enters and that the headers do not name: what the hooks of
-	// a patched file go on to.
+	// Roots are addresses in code that a loader enters and that the headers do not have: the continuations of the
+	// hooks in a patched file.
 	Roots []uint64
-	// budget is how many more instructions may be decoded; nil means maxSteps.
+	// budget is the number of instructions that may still be decoded; nil means maxSteps.
 	budget *int
 }
 
-// Parse is that of elf: the file comes with a *Skip if that returns one.
+// Parse is elf.Parse: it returns the file even with a *Skip as error.
 func Parse(r io.ReaderAt, size int64) (*File, error) {
 	f, err := elf.Parse(r, size)
 	return &File{File: f}, err
 }
 
-// entries are the addresses in code that a loader enters, whether they are hooked or not.
+// entries returns the addresses in code that a loader enters, hooked or not.
 func (f *File) entries() []uint64 {
 	all := f.File.Entries()
 	for _, v := range f.Roots {
@@ -35,8 +35,8 @@ func (f *File) entries() []uint64 {
 	return all
 }
 
-// Start returns where the function around vaddr begins, if that is known and at most so many bytes before it;
-// else vaddr.
+// Start returns the start of the function around vaddr if it is known and at most most bytes before it; else
+// vaddr.
 func (f *File) Start(vaddr, most uint64) (uint64, error) {
 	fn, err := findFunctions(f, []Site{{Vaddr: vaddr, Len: 1}})
 	if err != nil {

@@ -1,6 +1,6 @@
-// Where a value goes: from the instruction that loads the address of a vsyscall function,
-// forward along all paths, until every copy of it is called, stored, compared or dead. The question
-// is whether there is a use that is neither a call, a jump nor a copy.
+// The path of a value: from the instruction that loads the address of a vsyscall function, forward along all
+// paths, until every copy of it is called, stored, compared or dead. This determines whether it has a use other
+// than a call, a jump or a copy.
 
 package find
 
@@ -13,7 +13,7 @@ import (
 	"vfix.dev/vfix/rewriter/x86"
 )
 
-// label says what a register may hold; a register has several where paths meet.
+// label is what a register may have; a register has several labels after paths meet.
 type label uint8
 
 const (
@@ -30,17 +30,17 @@ const (
 	guardRotate = 0x11
 )
 
-// plain are the labels of a value that may be used as an address.
+// plain are the labels of a value that is usable as an address.
 const plain = exact | chosen
 
-// value is the state of all registers, and of the tracked words of the stack, at one
-// instruction. A word of the stack without a label holds something else.
+// value is the state of all registers, and of the tracked words of the stack, at one instruction. A word of the
+// stack without a label has an unrelated value.
 type value struct {
 	reg   [x86.NumRegs]label
 	stack [maxSlots]label
 }
 
-// unknownValue is a state that holds the address nowhere.
+// unknownValue returns a state without the address.
 func unknownValue() (v value) {
 	for r := range v.reg {
 		v.reg[r] = other
@@ -48,7 +48,7 @@ func unknownValue() (v value) {
 	return v
 }
 
-// held returns the registers that may hold one of the labels.
+// held returns the registers that may have one of the labels.
 func (v *value) held(l label) x86.Regs {
 	var s x86.Regs
 	for r := range v.reg {
@@ -59,7 +59,7 @@ func (v *value) held(l label) x86.Regs {
 	return s
 }
 
-// how is what a value is used for if it is not called.
+// how is the use of a value other than a call.
 type how uint8
 
 const (
@@ -69,8 +69,8 @@ const (
 	hidden          // stored after PTR_MANGLE
 	returned        // in rax, at a ret
 	left            // in another register that C code may change, at a ret; or somewhere, at a trap
-	counted         // half of it, as a number
-	firstEscape     // everything else
+	counted         // half of it, used as a number
+	firstEscape     // all other uses
 )
 
 const (
@@ -132,18 +132,18 @@ func (u use) String() string {
 	}
 }
 
-// found is what was found about one value.
+// found is the result for one value.
 type found struct {
 	uses   []use
 	calls  map[uint64]*x86.Instr // calls and jumps through a register
-	mixed  map[uint64]bool       // of calls: those through what may also hold something else
+	mixed  map[uint64]bool       // of calls: those through a register that may also have another value
 	exact  bool                  // one of them without a conditional move on the way
-	whole  bool                  // half an address became one
-	copied bool                  // a vector register copies it on, with what is beside it
-	shown  bool                  // it is in a register at an instruction that may fault, or that calls: a signal's handler sees it
+	whole  bool                  // half an address was extended to a whole one
+	copied bool                  // a vector register copies it with the bytes beside it
+	shown  bool                  // it is in a register at an instruction that may fault, or that calls: a signal handler can see it
 }
 
-// first returns the first use of a kind; of firstEscape, of all those from there on.
+// first returns the first use of a kind; for firstEscape, of that kind and all following ones.
 func (f *found) first(h how) (use, bool) {
 	i := slices.IndexFunc(f.uses, func(u use) bool { return u.how == h || h == firstEscape && u.how > h })
 	if i < 0 {
@@ -152,24 +152,24 @@ func (f *found) first(h how) (use, bool) {
 	return f.uses[i], true
 }
 
-// has reports whether there is a use of the kind.
+// has reports whether a use of the kind exists.
 func (f *found) has(h how) bool { _, ok := f.first(h); return ok }
 
-// flow follows one value.
+// flow is the following of one value.
 type flow struct {
 	*found
 	*worklist[value]
 	c      *code
-	fn     Function // whose address it is
+	fn     Function // of the page, whose address it is
 	origin uint64   // of the instruction that loads it
-	loads  label    // what it loads
-	stores bool     // it stores that in the first of words
-	body   *body    // the function that is followed; nil: none that is known
+	loads  label    // the label of what it loads
+	stores bool     // it stores this in the first of words
+	body   *body    // the function that is followed; nil: not known
 
 	frame   frame           // of the function; nil: words of the stack are not followed
-	words   []int64         // the words of the stack that held the value, by their places in the frame
-	onStack bool            // one of them held it
-	given   [maxSlots]bool  // those of them that held it in a call
+	words   []int64         // the words of the stack that had the value, by their offsets in the frame
+	onStack bool            // one of them had it
+	given   [maxSlots]bool  // those of them that had it at a call
 	taken   [maxSlots]bool  // those of them that the function itself reads, or calls through
 	saves   x86.Regs        // deep down: the registers in which the caller keeps it
 	page    map[uint64]bool // calls of the page alone, to which an address may be passed
@@ -179,17 +179,16 @@ type flow struct {
 	inner    map[question]value
 }
 
-// question is one about a callee: what the value in these registers becomes in it.
+// question is a question about a callee: the use of the value in these registers.
 type question struct {
 	target uint64
 	reg    [x86.NumRegs]label
 }
 
-// maxFlow bounds the instructions that one value is followed through.
+// maxFlow is the maximum number of instructions through which one value is followed.
 const maxFlow = 20000
 
-// newFlow returns a flow of the value that the instruction at origin, in b, loads. fn is the function
-// of the page whose address it is.
+// newFlow returns a flow of the value that the instruction at origin, in b, loads: the address of fn.
 func newFlow(c *code, origin uint64, fn Function, b *body) *flow {
 	return &flow{
 		found: &found{calls: make(map[uint64]*x86.Instr), mixed: make(map[uint64]bool)}, worklist: newWorklist(joinValues),
@@ -207,7 +206,7 @@ func joinValues(old, v value) value {
 	return v
 }
 
-// from follows a value with the label l from the instruction at vaddr on: the registers hold it.
+// from follows a value with the label l in regs from the instruction at vaddr on.
 func (f *flow) from(vaddr uint64, l label, regs x86.Regs) *flow {
 	v := unknownValue()
 	for r := range v.reg {
@@ -228,8 +227,7 @@ func (f *flow) stored(i *x86.Instr, l label, off int64) *flow {
 	return f
 }
 
-// dead reports whether nothing from vaddr on, in b, is seen to read one of the registers before it is
-// overwritten.
+// dead reports whether no path from vaddr on, in b, reads one of the registers before it is overwritten.
 func (c *code) dead(vaddr uint64, regs x86.Regs, b *body) bool {
 	f := newFlow(c, 0, Time, b).from(vaddr, exact, regs)
 	return len(f.uses)+len(f.calls) == 0
@@ -249,18 +247,18 @@ func (f *flow) noteOp(i *x86.Instr, h how) {
 	f.uses = append(f.uses, use{addr: i.Addr, how: h, op: i.Op})
 }
 
-// to goes on at vaddr with the state v.
+// to continues at vaddr with the state v.
 func (f *flow) to(vaddr uint64, v value) {
 	if v.held(^other) == 0 && !v.anyStack() {
 		return // nothing left to follow
 	}
 	for n := range v.stack {
-		v.stack[n] = max(v.stack[n], other) // nothing is known of it
+		v.stack[n] = max(v.stack[n], other) // its value is not known
 	}
 	f.add(vaddr, v)
 }
 
-// on goes on with the state v wherever the code goes on after i.
+// on continues with the state v at all successors of i.
 func (f *flow) on(i *x86.Instr, v value) {
 	all, known := f.c.next(f.body, i)
 	if !known && i.Flow != x86.FlowIndirect {
@@ -281,7 +279,7 @@ func (f *flow) on(i *x86.Instr, v value) {
 func (f *flow) step(vaddr uint64, v value) bool {
 	i, ok := f.c.at(vaddr)
 	if vaddr == f.origin && ok && f.deep == 0 {
-		// Back at the load: what it loads gets the same value again.
+		// The load again: it loads the same value.
 		f.kill(&v, i.Writes)
 		if f.stores {
 			v.stack[0] = f.loads
@@ -346,8 +344,8 @@ func (f *flow) kill(v *value, s x86.Regs) {
 	}
 }
 
-// called records a call or jmp through a register or a word of the stack that may hold the
-// value; it reports whether this is one.
+// called records a call or jmp through a register or a word of the stack that may have the value; it reports
+// whether i is one.
 func (f *flow) called(i *x86.Instr, v *value) bool {
 	r, ok := i.Through()
 	if !ok {
@@ -360,7 +358,7 @@ func (f *flow) called(i *x86.Instr, v *value) bool {
 	return true
 }
 
-// record records a call or jmp to what has the label l, which register r holds.
+// record records a call or jmp to a target with the label l, in register r.
 func (f *flow) record(i *x86.Instr, v *value, l label, r int) {
 	switch {
 	case l&address == 0:
@@ -378,8 +376,7 @@ func (f *flow) record(i *x86.Instr, v *value, l label, r int) {
 		f.mixed[i.Addr] = true
 	}
 	f.exact = f.exact || l&exact != 0
-	// Only the function's own arguments are passed on; the register called through is not one
-	// beyond them.
+	// Only the function's own arguments are passed on; the register that the call goes through is not an argument.
 	for n, arg := range [...]int{x86.Rdi, x86.Rsi, x86.Rdx} {
 		switch {
 		case n >= f.fn.args() || arg == r:
@@ -391,7 +388,7 @@ func (f *flow) record(i *x86.Instr, v *value, l label, r int) {
 	}
 }
 
-// args is how many arguments the function has.
+// args returns the number of arguments of the function.
 func (f Function) args() int {
 	return [...]int{Gettimeofday: 2, Time: 1, Getcpu: 3}[f]
 }
@@ -422,17 +419,17 @@ func (f *flow) call(i *x86.Instr, v *value) {
 	}
 }
 
-// maxThunk is how long a function is of which it is asked what it does with the registers that it must
-// preserve, in instructions: gcc's and clang's -mindirect-branch and -mretpoline call through them.
+// maxThunk is the maximum length, in instructions, of a function for which its use of preserved registers is
+// determined: calls of gcc's and clang's -mindirect-branch and -mretpoline go through such functions.
 const maxThunk = 12
 
-// short reports whether the function at target is no longer than that.
+// short reports whether the function at target has at most maxThunk instructions.
 func (c *code) short(target uint64) bool {
 	return c.reach(target, maxThunk, func(_ uint64, ok bool) bool { return ok })
 }
 
-// callee follows the value into the function that i calls. The convention says nothing: gcc's -fipa-ra
-// keeps values in registers that a callee in the same unit is seen to leave alone.
+// callee follows the value into the function that i calls. The convention is not enough: gcc's -fipa-ra keeps
+// values in registers that a callee in the same unit does not change.
 func (f *flow) callee(i *x86.Instr, v *value) {
 	into := x86.CallerSaved
 	if v.held(^other)&^into != 0 {
@@ -478,24 +475,24 @@ func (f *flow) callee(i *x86.Instr, v *value) {
 		if x86.CallerSaved.Has(r) {
 			v.reg[r] = out.reg[r]
 		} else {
-			v.reg[r] |= out.reg[r] &^ other // moved by a callee with a convention of its own
+			v.reg[r] |= out.reg[r] &^ other // moved by a callee with its own convention
 		}
 	}
 }
 
-// keptUse is a function, and registers that hold a value when it is called.
+// keptUse is a function, and the registers that have a value when it is called.
 type keptUse struct {
 	target uint64
 	regs   x86.Regs
 }
 
-// maxKept bounds the instructions of one file that are looked at for what callees do with registers that they must
-// preserve.
+// maxKept is the maximum number of instructions of one file that are examined for uses of preserved registers by
+// callees.
 const maxKept = 1 << 16
 
-// usesKept returns an instruction of the function, or of those that it calls, that uses what the registers hold,
-// before it is overwritten; none (of no length) if none is seen. To save a register is not to use it, and nor is
-// to call through it.
+// usesKept returns an instruction of the function, or of those that it calls, that uses the value of the registers
+// before it is overwritten; one without a length if there is none. To save a register, or to call through it, is
+// not a use.
 func (c *code) usesKept(q keptUse) (use x86.Instr) {
 	if use, known := c.kept[q]; known {
 		return use
@@ -542,7 +539,7 @@ func (c *code) usesKept(q keptUse) (use x86.Instr) {
 	return use
 }
 
-// arguments records the value in a register that may be an argument of a callee.
+// arguments records that the value is in a register that may be an argument of a callee.
 func (f *flow) arguments(i *x86.Instr, v *value) { f.passes(i, v, x86.ArgRegs) }
 
 // passes is arguments for any of the registers.
@@ -555,7 +552,7 @@ func (f *flow) passes(i *x86.Instr, v *value, in x86.Regs) {
 	}
 }
 
-// operands records the value in the address of a memory operand.
+// operands records that the value is in the address of a memory operand.
 func (f *flow) operands(i *x86.Instr, v *value) {
 	if i.AddressRegs()&v.held(^other) != 0 {
 		f.note(i.Addr, based)
@@ -587,14 +584,14 @@ func (f *flow) indirect(i *x86.Instr, v *value) {
 	}
 }
 
-// leave notes what registers hold where the function is left for the page: it returns to the caller.
+// leave records the registers at a jump from the function to the page, which returns to the caller.
 func (f *flow) leave(i *x86.Instr, v *value) {
 	if v.reg[x86.Rax] = other; f.deep > 0 {
 		f.returned = joinValues(f.returned, *v)
 	}
 }
 
-// keeps records the value in a register that a function must restore.
+// keeps records that the value is in a register that a function must restore.
 func (f *flow) keeps(i *x86.Instr, v *value) {
 	if f.deep == 0 && v.held(plain)&^x86.CallerSaved != 0 {
 		f.note(i.Addr, calleeSaved)

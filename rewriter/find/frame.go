@@ -1,5 +1,5 @@
-// The stack frame of a function: the values of rsp and a frame pointer in rbp at each
-// instruction, so that a word of the stack is the same word however it is named.
+// The stack frame of a function: the values of rsp and a frame pointer in rbp at each instruction, which identify
+// a word of the stack however it is addressed.
 
 package find
 
@@ -11,10 +11,10 @@ import (
 	"vfix.dev/vfix/rewriter/x86"
 )
 
-// frame is the depth at each instruction of a body; nil where paths disagree about rsp.
+// frame is the depth at each instruction of a body; nil if paths differ in rsp.
 type frame map[uint64]x86.Depth
 
-// frame returns the frame of b's function, computed once; nil if it has none that is known.
+// frame returns the frame of b's function, computed once; nil if it is not known.
 func (c *code) frame(b *body) frame {
 	switch {
 	case b == nil || b.damaged != "":
@@ -46,10 +46,10 @@ func (c *code) frame(b *body) frame {
 	return b.frame
 }
 
-// maxSlots bounds the words of the stack that one value is followed through.
+// maxSlots is the maximum number of words of the stack through which one value is followed.
 const maxSlots = 6
 
-// slot returns the index of the word at off, a new one where make is set; -1 for none.
+// slot returns the index of the word at off, a new one with make; -1 for none.
 func (f *flow) slot(off int64, make bool) int {
 	for n, at := range f.words {
 		if at == off {
@@ -67,8 +67,7 @@ func (f *flow) slot(off int64, make bool) int {
 	return len(f.words) - 1
 }
 
-// touches reports whether one of the tracked words that may hold the value overlaps the n
-// bytes at p.
+// touches reports whether a tracked word that may have the value overlaps the n bytes at p.
 func (f *flow) touches(v *value, p x86.Place, n int64) bool {
 	for s, at := range f.words {
 		size := int64(x86.WordSize)
@@ -94,8 +93,8 @@ func (f *flow) put(v *value, off int64, l label) {
 	}
 }
 
-// onFrame moves the state over an instruction that reads or writes the stack; it reports
-// whether that is all that the instruction does.
+// onFrame moves the state over an instruction that reads or writes the stack; it reports whether the instruction
+// does nothing else.
 func (f *flow) onFrame(i *x86.Instr, v *value) bool {
 	d, ok := f.frame[i.Addr]
 	if !ok || !d.HasSP {
@@ -153,7 +152,7 @@ func (f *flow) onFrame(i *x86.Instr, v *value) bool {
 		}
 	}
 	if _, toMem := i.Args[0].(x86asm.Mem); toMem && p.Exact && i.HasVector() {
-		for n, at := range f.words { // overwritten whole
+		for n, at := range f.words { // all of it overwritten
 			if at >= p.Off && at+x86.WordSize <= p.Off+int64(i.MemBytes) {
 				v.stack[n] = other
 			}
@@ -170,7 +169,7 @@ func (f *flow) onFrame(i *x86.Instr, v *value) bool {
 	return false
 }
 
-// overlaps reports whether a tracked word that may hold the value lies across the word at off.
+// overlaps reports whether a tracked word that may have the value overlaps the word at off.
 func (f *flow) overlaps(v *value, off int64) bool {
 	for s, at := range f.words {
 		if v.stack[s]&^other != 0 && at != off && at < off+x86.WordSize && off < at+x86.WordSize {
@@ -180,7 +179,7 @@ func (f *flow) overlaps(v *value, off int64) bool {
 	return false
 }
 
-// take returns what the word at off holds, which is then below the stack, and still there; read says that somebody uses it.
+// take returns the label of the word at off, which stays below the stack; read reports that its value is used.
 func (f *flow) take(v *value, off int64, read bool) label {
 	n := f.slot(off, false)
 	if n < 0 || v.stack[n] == 0 {
@@ -200,7 +199,7 @@ func (v *value) anyStack() bool {
 	return false
 }
 
-// through memory: calledSlot records a call or jmp through a tracked word of the stack.
+// calledSlot records a call or jmp through a tracked word of the stack.
 func (f *flow) calledSlot(i *x86.Instr, v *value) bool {
 	d, ok := f.frame[i.Addr]
 	if !ok || !d.HasSP {
@@ -248,8 +247,8 @@ func (f *flow) afterCall(i *x86.Instr, v *value) {
 	}
 }
 
-// reads reports whether the function at target, or one that it jumps to, names the word at off, which is in its caller's
-// frame, or takes it from the stack.
+// reads reports whether the function at target, or one that it jumps to, addresses the word at off, which is in
+// its caller's frame, or pops it.
 func (c *code) reads(target uint64, off int64, deep int) bool {
 	b := c.bodyOf(c.fn.at(target))
 	for at, d := range c.frame(b) {
@@ -271,8 +270,8 @@ func (c *code) reads(target uint64, off int64, deep int) bool {
 	return false
 }
 
-// settle notes what others may know of the words of the stack that held the value, once all is followed. A word
-// that holds it in a call, and that the function itself never reads, is an argument of the callee.
+// settle records, at the end, uses of the words of the stack that had the value. A word that has it at a call, and
+// that the function itself never reads, is an argument of the callee.
 func (f *flow) settle() {
 	if !f.onStack || f.has(firstEscape) {
 		return
@@ -288,9 +287,9 @@ func (f *flow) settle() {
 	}
 }
 
-// exposed says where the address of one of the words that held the value may be known to
-// others, "" where nowhere: what a pointer reads there is not seen. An address is exposed by
-// everything but passing it to the page itself, which reads no argument's memory.
+// exposed returns how other code may get the address of one of the words that had the value, "" if it cannot:
+// reads through a pointer are not visible. Every use of an address exposes it, except as an argument of the page,
+// which reads no argument's memory.
 func (f *flow) exposed() string {
 	top := f.words[0]
 	for _, at := range f.words {
@@ -319,7 +318,7 @@ func (f *flow) exposed() string {
 	return ""
 }
 
-// harmless reports whether the address that i computes goes to the page alone.
+// harmless reports whether the address that i computes is only passed to the page.
 func (f *flow) harmless(i *x86.Instr) bool {
 	dst, width, ok := i.ArgGPR(0)
 	if _, isReg := i.Args[0].(x86asm.Reg); !ok || !isReg || width != 64 || i.Op != x86asm.LEA && i.Op != x86asm.MOV {

@@ -1,5 +1,4 @@
-// The functions near the sites of a file. Only what lies near a site is kept, so that memory does
-// not grow with the symbol table.
+// The functions near the sites of a file. Others are not kept, so memory does not grow with the symbol table.
 
 package find
 
@@ -12,25 +11,23 @@ import (
 	"vfix.dev/vfix/rewriter/origin"
 )
 
-// nearSite is how far from a site function starts are collected, in bytes.
+// nearSite is the distance from a site within which function starts are collected, in bytes.
 const nearSite = maxFunction
 
-// functions is what the symbols, the unwind tables and the headers say about the functions
-// near sites.
+// functions has the facts from symbols, unwind tables and headers about the functions near sites.
 type functions struct {
 	sites   []Site // in vaddr order
 	starts  vaddrs
-	extents map[uint64]elf.Func // of those starts whose end is known
-	entered map[uint64]bool     // starts that are a function's, not a split part's
+	extents map[uint64]elf.Func // of the starts with a known end
+	entered map[uint64]bool     // starts of functions, not of split parts
 	ifuncs  map[uint64]bool     // starts of STT_GNU_IFUNC resolvers, and of IRELATIVE ones
 	public  map[uint64]bool     // starts of functions of libc.so.6 that other objects call by name
 	names   map[uint64]name     // of sites
 	labels  []uint64            // values of all symbols
-	roots   []uint64            // what the loader enters, near a site or not
+	roots   []uint64            // entries of the loader, near a site or not
 }
 
-// findFunctions collects what is known about the functions around sites, which are in
-// vaddr order.
+// findFunctions collects the facts about the functions around sites, which are in vaddr order.
 func findFunctions(f *File, sites []Site) (*functions, error) {
 	fn := &functions{
 		sites: sites, extents: make(map[uint64]elf.Func), entered: make(map[uint64]bool),
@@ -76,7 +73,7 @@ func near(sites []Site, vaddr uint64) bool {
 	return i < len(sites) && sites[i].Vaddr <= vaddr+nearSite
 }
 
-// start keeps the start of a function, or of a part of one, if it is near a site.
+// start adds the start of a function, or of a part of one, if it is near a site.
 func (fn *functions) start(vaddr uint64) bool {
 	if !near(fn.sites, vaddr) || len(fn.starts) >= elf.MaxStarts {
 		return false
@@ -94,7 +91,7 @@ func (fn *functions) enter(vaddr uint64) bool {
 	return ok
 }
 
-// fromGo takes in the functions that a Go program has in a table of its own, stripped or not.
+// fromGo adds the functions of a Go program's own table, which strip leaves.
 func (fn *functions) fromGo(all []origin.GoFunction) {
 	for _, g := range all {
 		if !fn.enter(g.Start) || g.End == 0 {
@@ -107,7 +104,7 @@ func (fn *functions) fromGo(all []origin.GoFunction) {
 	}
 }
 
-// symbol takes in one symbol.
+// symbol adds one symbol.
 func (fn *functions) symbol(f *File, t elf.Symtab, s elf.Symbol) {
 	if near(fn.sites, s.Value) && len(fn.labels) < elf.MaxStarts {
 		fn.labels = append(fn.labels, s.Value)
@@ -136,7 +133,7 @@ func (fn *functions) symbol(f *File, t elf.Symtab, s elf.Symbol) {
 	fn.call(name{text: text, start: s.Value, rank: rankName(text, global)}, s.Size)
 }
 
-// function takes in the symbol of a function.
+// function adds the symbol of a function.
 func (fn *functions) function(f *File, t elf.Symtab, s elf.Symbol, global bool) {
 	if s.Type == elf.STTGNUIfunc {
 		fn.ifuncs[s.Value] = true
@@ -154,14 +151,14 @@ func (fn *functions) siteFrom(vaddr uint64) int {
 	return sort.Search(len(fn.sites), func(i int) bool { return fn.sites[i].Vaddr >= vaddr })
 }
 
-// name is the best name found for one site.
+// name is the best name for one site.
 type name struct {
 	text  string
 	start uint64
 	rank  int
 }
 
-// call gives the name to the sites in the size bytes from its start.
+// call sets the name of the sites in the size bytes from its start.
 func (fn *functions) call(n name, size uint64) {
 	for i := fn.siteFrom(n.start); i < len(fn.sites) && fn.sites[i].Vaddr-n.start < size; i++ {
 		if best, ok := fn.names[fn.sites[i].Vaddr]; !ok || n.better(best) {
@@ -173,7 +170,7 @@ func (fn *functions) call(n name, size uint64) {
 // publicNames are the functions of glibc that call the page and that other objects call.
 var publicNames = map[string]bool{"time": true, "gettimeofday": true, "__gettimeofday": true, "sched_getcpu": true}
 
-// rankName prefers names that a programmer knows.
+// rankName prefers names that programmers use.
 func rankName(text string, global bool) int {
 	switch {
 	case text == "":
@@ -186,7 +183,7 @@ func rankName(text string, global bool) int {
 	return 3
 }
 
-// better reports whether n names a site better than m does: the innermost function first.
+// better reports whether n is a better name of a site than m: that of the innermost function.
 func (n name) better(m name) bool {
 	if n.start != m.start {
 		return n.start > m.start
@@ -200,7 +197,7 @@ func (n name) better(m name) bool {
 	return n.text < m.text
 }
 
-// at returns the function that begins at start.
+// at returns the function with a start.
 func (fn *functions) at(start uint64) elf.Func {
 	if d, ok := fn.extents[start]; ok {
 		return d
@@ -208,10 +205,10 @@ func (fn *functions) at(start uint64) elf.Func {
 	return elf.Func{Start: start}
 }
 
-// maxHolders is how many function starts before an address are tried.
+// maxHolders is the number of function starts before an address that are tried.
 const maxHolders = 8
 
-// before gives the functions, and split parts, that begin at vaddr or before it, the nearest first.
+// before returns the functions, and split parts, that begin at vaddr or before it, nearest first.
 func (fn *functions) before(vaddr uint64) iter.Seq[elf.Func] {
 	return func(yield func(elf.Func) bool) {
 		n := fn.starts.upTo(vaddr)
@@ -220,7 +217,7 @@ func (fn *functions) before(vaddr uint64) iter.Seq[elf.Func] {
 	}
 }
 
-// around returns the function, or the split part of one, that is known to hold vaddr: the innermost.
+// around returns the innermost function, or split part of one, whose known extent has vaddr.
 func (fn *functions) around(vaddr uint64) (elf.Func, bool) {
 	for d := range fn.before(vaddr) {
 		if d.End > vaddr {
@@ -230,7 +227,7 @@ func (fn *functions) around(vaddr uint64) (elf.Func, bool) {
 	return elf.Func{}, false
 }
 
-// gap returns the stretch around vaddr between two functions whose extents are known.
+// gap returns the range around vaddr between two functions with known extents.
 func (fn *functions) gap(vaddr uint64) Extent {
 	from, next := uint64(0), fn.starts.upTo(vaddr)
 	for d := range fn.before(vaddr) {
@@ -242,16 +239,15 @@ func (fn *functions) gap(vaddr uint64) Extent {
 	return Extent{from, fn.starts[next] - from}
 }
 
-// isIfunc reports whether vaddr is in the resolver of an IFUNC symbol: whether the code
-// that begins at the nearest resolver before it gets there.
+// isIfunc reports whether vaddr is in the resolver of an IFUNC symbol: whether the code from the nearest resolver
+// before it reaches it.
 func (fn *functions) isIfunc(c *code, vaddr uint64) bool {
 	start, ok := fn.starts.enclosing(vaddr)
 	return ok && fn.ifuncs[start] && c.reaches(start, vaddr)
 }
 
-// holder returns the code of the function that reaches vaddr, nil if none is known to: of
-// the functions that begin before it the nearest, and of those the ones whose end is known
-// first.
+// holder returns the code of the function that reaches vaddr, nil if none does: of the functions before it the
+// nearest one, first those with known ends.
 func (c *code) holder(vaddr uint64) *body { return c.holderIn(c.fn, vaddr) }
 
 func (c *code) holderIn(fn *functions, vaddr uint64) *body {

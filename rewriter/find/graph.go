@@ -1,5 +1,4 @@
-// Where the code goes on after an instruction: the one control flow graph that every question
-// about code is asked of.
+// The successors of an instruction: the only control flow graph, for all questions about code.
 
 package find
 
@@ -13,7 +12,7 @@ import (
 	"vfix.dev/vfix/rewriter/x86"
 )
 
-// worklist visits addresses with a state each, until no state changes any more.
+// worklist visits addresses with a state each, until no state changes.
 type worklist[S comparable] struct {
 	state map[uint64]S
 	todo  []uint64
@@ -33,7 +32,7 @@ func addresses(from ...uint64) *worklist[struct{}] {
 	return w
 }
 
-// add joins s into the state at an address, which is visited again if that is news.
+// add joins s into the state at an address, and schedules a visit if that changes the state.
 func (w *worklist[S]) add(at uint64, s S) {
 	old, seen := w.state[at]
 	if seen {
@@ -45,7 +44,7 @@ func (w *worklist[S]) add(at uint64, s S) {
 	w.todo = append(w.todo, at)
 }
 
-// run visits until nothing is left to do; false: that took more than most visits, or step said so.
+// run visits until no address is left; it returns false after most visits, or if step returns false.
 func (w *worklist[S]) run(most int, step func(at uint64, s S) bool) bool {
 	for n := 0; len(w.todo) > 0; n++ {
 		at := w.todo[len(w.todo)-1]
@@ -57,10 +56,10 @@ func (w *worklist[S]) run(most int, step func(at uint64, s S) bool) bool {
 	return true
 }
 
-// next returns where the code goes on after i, an instruction of b: the next instruction, the target of
-// a branch, what a jump's table leads to, and the landing pads, of any instruction: a signal's handler may
-// throw (-fnon-call-exceptions). A function that is called is not followed. known is false after an indirect
-// jump that no table explains, and where the table of landing pads is not understood.
+// next returns the successors of i, an instruction of b: the next instruction, the target of a branch, the targets
+// of a jump's table, and, for any instruction, the landing pads, as a signal handler may throw
+// (-fnon-call-exceptions). A called function is not followed. known is false after an indirect jump that no table
+// explains, and if the table of landing pads is not understood.
 func (c *code) next(b *body, i *x86.Instr) (all []uint64, known bool) {
 	switch i.Flow {
 	case x86.FlowCond:
@@ -77,7 +76,7 @@ func (c *code) next(b *body, i *x86.Instr) (all []uint64, known bool) {
 		if _, fixed := i.MemVaddr(); fixed { // a PLT entry, or a tail call through a pointer
 			return nil, true
 		}
-		if b == nil || b.lens[i.Addr] == 0 { // of another function, which the code went on in
+		if b == nil || b.lens[i.Addr] == 0 { // of another function, into which the code continued
 			b = c.holder(i.Addr)
 		}
 		if b != nil && c.explained(b, i) {
@@ -88,19 +87,19 @@ func (c *code) next(b *body, i *x86.Instr) (all []uint64, known bool) {
 	return nil, true
 }
 
-// maxSlice is how many instructions before an indirect jump are looked at.
+// maxSlice is how many instructions before an indirect jump are examined.
 const maxSlice = 16
 
-// explained reports whether the jump i of b is seen to go to an address that is a word in memory or one that an
-// instruction names, as it is, or to the sum of one and an entry of a table of offsets: then it is one of the targets of
-// b. If the instructions before i do not say so, it may go anywhere.
+// explained reports whether the jump i of b goes to a word in memory, to an address in an instruction, or to the
+// sum of one and an entry of a table of offsets: then its target is one of the targets of b. If the instructions
+// before i do not show this, it may go anywhere.
 func (c *code) explained(b *body, i *x86.Instr) bool {
 	r, ok := i.Through()
 	if !ok {
 		return true // a word in memory
 	}
 	target, at := x86.RegsOf(r), i.Addr
-	index := x86.Regs(0) // what is added for the address of an entry, as gcc -O0 does: one of them is 4 times a number
+	index := x86.Regs(0) // is added for the address of an entry, as by gcc -O0: one of them is 4 times a number
 	sum, offset := false, false
 	for range maxSlice {
 		n := uint64(1)
@@ -153,8 +152,8 @@ func (c *code) explained(b *body, i *x86.Instr) bool {
 	return sum == offset && index == 0 && (target == 0 || sum)
 }
 
-// pads returns where an exception lands that leaves i; known is false where the table of its
-// function is not understood.
+// pads returns the landing pads of an exception at i; known is false if the table of its function is not
+// understood.
 func (c *code) pads(i *x86.Instr) (all []uint64, known bool) {
 	d, ok := c.fn.around(i.Addr)
 	if !ok || d.LSDA == 0 {
@@ -180,15 +179,15 @@ type landingPads struct {
 }
 
 const (
-	// maxReturns bounds the instructions in which a return is looked for, calleeDepth how many
-	// calls deep a callee is looked into.
+	// maxReturns is the maximum number of instructions to search for a return, calleeDepth the maximum depth of
+	// calls.
 	maxReturns  = 4000
 	calleeDepth = 4
 )
 
-// comesBack reports whether the call i may return: all do that are not proved to end the program, to
-// leave by an exception or a long jump, or not to return for another reason. Depth is how many calls deep a callee is
-// looked into.
+// comesBack reports whether the call i may return: all calls may except those that are proved to end the program,
+// to leave by an exception or a long jump, or not to return for another reason. depth is the remaining depth of
+// calls to examine.
 func (c *code) comesBack(i *x86.Instr, depth int) bool {
 	v, fixed := i.MemVaddr()
 	switch {
@@ -200,11 +199,11 @@ func (c *code) comesBack(i *x86.Instr, depth int) bool {
 	return !c.last(i)
 }
 
-// maxPadding bounds the padding between two functions, in bytes.
+// maxPadding is the maximum padding between two functions, in bytes.
 const maxPadding = 256
 
-// last reports whether the unwind tables contradict that the code goes on behind the call i: it is the last instruction
-// that they describe as one function, and nothing but padding is before the next one, which begins
+// last reports whether the unwind tables show that the code does not continue after the call i: it is the last
+// instruction that they describe as one function, and only padding separates it from the next one, which begins
 // with another depth of the stack.
 func (c *code) last(i *x86.Instr) bool {
 	d, ok := c.fn.around(i.Addr)
@@ -220,15 +219,15 @@ func (c *code) last(i *x86.Instr) bool {
 	if !ok || !known || behind.Reg != elf.DwarfRSP || c.unbalanced(at, behind) {
 		return false
 	}
-	// The word at rbp was saved above rsp, and a call writes below it.
+	// The word at rbp was saved above rsp, and a call writes below rsp.
 	return before.Reg == elf.DwarfRSP && before.Off != behind.Off || before == elf.FrameCFA && behind == elf.EntryCFA
 }
 
-// maxUnbalanced is how many instructions of a function are looked at for a return.
+// maxUnbalanced is how many instructions of a function are searched for a return.
 const maxUnbalanced = 200
 
-// unbalanced reports whether the function at an address is seen to return with another depth of the stack
-// than the unwind tables say that it begins with.
+// unbalanced reports whether the function at an address returns with another depth of the stack than its depth at
+// the start in the unwind tables.
 func (c *code) unbalanced(at uint64, begin elf.CFA) bool {
 	d := x86.Depth{SP: x86.WordSize - int64(begin.Off), HasSP: true}
 	for i := range c.straight(at, maxUnbalanced) {
@@ -260,7 +259,7 @@ func (c *code) returns(target uint64, deep int) bool {
 		case i.Flow == x86.FlowIndirect, i.Calls() && !c.comesBack(&i, deep-1):
 			return true
 		}
-		if i.Calls() { // it comes back
+		if i.Calls() { // it may return
 			i.Flow = x86.FlowNext
 		}
 		all, known := c.next(nil, &i)
@@ -273,15 +272,15 @@ func (c *code) returns(target uint64, deep int) bool {
 	return !ended
 }
 
-// skips reports whether the function at target is seen to change its return address: what follows a call of it
-// is data, to which the return address points.
+// skips reports whether the function at target changes its return address: its calls are followed by data, to
+// which the return address points.
 func (c *code) skips(target uint64) (skipped bool) {
 	if known, ok := c.skipping[target]; ok {
 		return known
 	}
 	defer func() { c.skipping[target] = skipped }()
 	d := x86.Depth{HasSP: true}
-	var address x86.Regs // that hold it
+	var address x86.Regs // registers with it
 	for i := range c.straight(target, maxThunk) {
 		dst, width, isReg := i.ArgGPR(0)
 		p := d.Place(i)
@@ -301,8 +300,8 @@ func (c *code) skips(target uint64) (skipped bool) {
 	return false
 }
 
-// straight gives at most so many instructions from an address on, past calls and conditional jumps, and along jumps,
-// up to one that leads nowhere that is known.
+// straight returns at most most instructions from an address on, past calls and conditional jumps, and along
+// jumps, up to one without a known successor.
 func (c *code) straight(at uint64, most int) iter.Seq[*x86.Instr] {
 	return func(yield func(*x86.Instr) bool) {
 		for range most {
@@ -317,12 +316,12 @@ func (c *code) straight(at uint64, most int) iter.Seq[*x86.Instr] {
 	}
 }
 
-// importAt returns the name of the function of another object whose address the word at vaddr is filled
-// with; "" for none.
+// importAt returns the name of the other object's function whose address relocation stores in the word at vaddr;
+// "" for none.
 func (c *code) importAt(vaddr uint64) string {
 	if c.imports == nil {
 		c.imports = make(map[uint64]string)
-		_ = c.f.EachImport(func(at uint64, name string) { // Scan reports what cannot be read
+		_ = c.f.EachImport(func(at uint64, name string) { // Scan reports read errors
 			if len(c.imports) < elf.MaxStarts && (endless(name) || twice[name]) {
 				c.imports[at] = name
 			}
@@ -331,8 +330,8 @@ func (c *code) importAt(vaddr uint64) string {
 	return c.imports[vaddr]
 }
 
-// endless reports whether a library's function of this name is one that does not return. Sources:
-// ISO C, POSIX, the Linux Standard Base, the Itanium C++ ABI; libstdc++'s functexcept.h.
+// endless reports whether a library function of this name does not return. Sources: ISO C, POSIX, the Linux
+// Standard Base, the Itanium C++ ABI; libstdc++'s functexcept.h.
 func endless(name string) bool {
 	switch name {
 	case "abort", "exit", "_exit", "_Exit", "quick_exit", "pthread_exit", "longjmp", "_longjmp", "siglongjmp", "__longjmp_chk",
@@ -344,12 +343,12 @@ func endless(name string) bool {
 	return strings.HasPrefix(name, "_ZSt") && strings.Contains(name, "__throw_")
 }
 
-// twice are the functions that return once more, and then find what has been stored on the stack since.
+// twice are the functions that return again later, when the stack has newer values.
 var twice = map[string]bool{"setjmp": true, "_setjmp": true, "sigsetjmp": true, "__sigsetjmp": true, "savectx": true, "vfork": true,
 	"__vfork": true, "getcontext": true, "swapcontext": true}
 
-// returnsTwice reports whether i calls such a function: by its name, or by what it does, which is to store all the
-// registers that a function must keep behind its first argument.
+// returnsTwice reports whether i calls such a function: by its name, or because it stores all the registers that a
+// function must preserve at its first argument.
 func (c *code) returnsTwice(i *x86.Instr) bool {
 	if v, fixed := i.MemVaddr(); fixed {
 		return twice[c.importAt(v)]

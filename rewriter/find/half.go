@@ -1,7 +1,7 @@
-// Addresses made of 32 bits: mov $0xff600400,%eax; cdqe. Half of gettimeofday's address alone is any number, -10 MiB
-// or a colour as likely as an address; it is a reference to the page where the code makes 64 bits of it whose
-// upper half is all ones, or computes with it and calls the result. Half of another one is a reference in any
-// instruction.
+// Addresses made from 32 bits: mov $0xff600400,%eax; cdqe. The lower half of gettimeofday's address may be any
+// number, such as -10 MiB or a color; it is a reference to the page if the code extends it to 64 bits with an
+// upper half of ones, or computes with it and calls the result. The lower half of another function's address is a
+// reference in any instruction.
 
 package find
 
@@ -17,26 +17,25 @@ import (
 	"vfix.dev/vfix/rewriter/x86"
 )
 
-// The labels of what is not yet an address.
+// The labels of a value that is not yet an address.
 const (
-	half    label = 1 << (5 + iota) // a register whose lower half is that of the address
+	half    label = 1 << (5 + iota) // a register with the lower half of the address
 	derived                         // computed from it or with it: perhaps the address
-	table                           // the address of data with half an address in them, or one near it
+	table                           // the address of data with half an address in it, or one near it
 
-	// address are those of what is the address, or was.
+	// address are the labels of a value that is the address, or was.
 	address = ^(other | half | derived | table)
 )
 
-// halfSize is the length of a word of the stack that holds the lower half, in bytes.
+// halfSize is the size of a word of the stack with the lower half, in bytes.
 const halfSize = 4
 
-// arithmetic are the instructions by which a constant makes an address of something else.
+// arithmetic are the instructions that compute an address from a constant and another value.
 var arithmetic = map[x86asm.Op]bool{x86asm.ADD: true, x86asm.ADC: true, x86asm.SUB: true, x86asm.SBB: true, x86asm.OR: true,
 	x86asm.XOR: true, x86asm.AND: true, x86asm.IMUL: true}
 
-// partial adds the instructions whose last four bytes are those at b[imm], if one may be a part
-// of the address, or the negative or complement of one. Which of them there is shows itself once the
-// code around them is known.
+// partial adds the instructions whose last four bytes are those at b[imm], if they may be a part of the address,
+// or of its negative or complement. The code around them decides later.
 func (s *search) partial(b []byte, vaddr uint64, imm int, f Function) {
 	want := int32(binary.LittleEndian.Uint32(b[imm:]))
 	for n := 1; n <= min(imm, x86.MaxLen-4); n++ {
@@ -60,7 +59,7 @@ func (s *search) partial(b []byte, vaddr uint64, imm int, f Function) {
 	}
 }
 
-// halfKind says what i makes of a constant of 32 bits in it.
+// halfKind returns the kind of an instruction with a constant of 32 bits in it.
 func halfKind(i *x86.Instr, want int32) (Kind, bool) {
 	_, width, isReg := i.ArgGPR(0)
 	if m, ok := i.Mem(); ok && i.Op == x86asm.LEA {
@@ -87,11 +86,11 @@ func halfKind(i *x86.Instr, want int32) (Kind, bool) {
 	return 0, false
 }
 
-// opposite reports whether a constant is positive: not half an address, but what gives one when its sign is
-// changed.
+// opposite reports whether a constant is positive: not half an address, but one whose negative is.
 func opposite(c x86asm.Imm) bool { return int32(c) > 0 }
 
-// turned returns the instruction soon behind i that changes the sign of what i loads, or takes its complement.
+// turned returns the instruction shortly after i that changes the sign of the value that i loads, or complements
+// it.
 func (c *code) turned(i *x86.Instr) (x86.Instr, bool) {
 	const most = 6 // instructions
 	reg, _, _ := i.ArgGPR(0)
@@ -105,8 +104,8 @@ func (c *code) turned(i *x86.Instr) (x86.Instr, bool) {
 	return x86.Instr{}, false
 }
 
-// paired reports whether the instruction beside i, which stores a half, stores the upper half, all ones, in the four
-// bytes behind it, or pushes it there.
+// paired reports whether the instruction beside i, which stores a half, stores the upper half, all ones, in the
+// next four bytes, or pushes it there.
 func (c *code) paired(i *x86.Instr) bool {
 	m, toMemory := i.Args[0].(x86asm.Mem)
 	if !toMemory || i.Op != x86asm.MOV {
@@ -134,7 +133,7 @@ func (c *code) paired(i *x86.Instr) bool {
 	return false
 }
 
-// judgeHalf follows what the instruction at s loads; it reports whether that becomes an address.
+// judgeHalf follows the value that the instruction at s loads; it reports whether it becomes an address.
 func judgeHalf(c *code, b *body, s *Site) bool {
 	i, ok := c.at(s.Vaddr)
 	if !ok || b == nil && c.within(s.Vaddr) {
@@ -171,7 +170,7 @@ func judgeHalf(c *code, b *body, s *Site) bool {
 		return false
 	}
 	if l == derived && b == nil && (f.has(noInstruction) || f.has(noEffects)) {
-		return false // bytes that are not code
+		return false // these bytes are not code
 	}
 	if !f.whole || s.Kind == HalfLoad && len(f.calls) == 0 {
 		return false
@@ -189,8 +188,8 @@ func judgeHalf(c *code, b *body, s *Site) bool {
 	return true
 }
 
-// widen moves the state over an instruction that works on half an address; it reports whether
-// that is all that it does.
+// widen moves the state over an instruction on half an address; it reports whether the instruction does nothing
+// else.
 func (f *flow) widen(i *x86.Instr, v *value) bool {
 	dst, width, isReg := i.ArgGPR(0)
 	src, srcWidth, fromReg := i.ArgGPR(1)
@@ -211,7 +210,7 @@ func (f *flow) widen(i *x86.Instr, v *value) bool {
 	return true
 }
 
-// extend is the label of what has the label l once its sign is extended.
+// extend returns the label after the sign extension of a value with the label l.
 func (f *flow) extend(l label) label {
 	if l&half != 0 {
 		f.whole = true
@@ -220,8 +219,8 @@ func (f *flow) extend(l label) label {
 	return l
 }
 
-// compute moves the state over an instruction that has no rule of its own: if it reads half an
-// address, its result may be one.
+// compute moves the state over an instruction without its own rule: if it reads half an address, its result may be
+// an address.
 func (f *flow) compute(i *x86.Instr, v *value) {
 	read := i.Operands | i.Partial
 	if read&v.held(half) != 0 {
@@ -240,8 +239,8 @@ func (f *flow) compute(i *x86.Instr, v *value) {
 	}
 }
 
-// fromTable moves the state over an instruction that loads half an address from a table of some; it reports
-// whether this is one.
+// fromTable moves the state over an instruction that loads half an address from a table of them; it reports
+// whether i is one.
 func (f *flow) fromTable(i *x86.Instr, v *value) bool {
 	dst, _, isReg := i.ArgGPR(0)
 	if !isReg || i.MemBytes != halfSize || i.AddressRegs()&v.held(table) == 0 {
@@ -258,8 +257,8 @@ func (f *flow) fromTable(i *x86.Instr, v *value) bool {
 	return true
 }
 
-// halfOnFrame moves the state over an instruction that moves half an address from or to the stack;
-// it reports whether this is one.
+// halfOnFrame moves the state over an instruction that moves half an address from or to the stack; it reports
+// whether i is one.
 func (f *flow) halfOnFrame(i *x86.Instr, v *value, p x86.Place) bool {
 	if !p.Exact || i.Op != x86asm.MOV && i.Op != x86asm.MOVSXD {
 		return false
@@ -273,7 +272,7 @@ func (f *flow) halfOnFrame(i *x86.Instr, v *value, p x86.Place) bool {
 		v.reg[dst], f.taken[n] = f.extend(v.stack[n]), true
 	case holds && isReg && width == 32 && i.Op == x86asm.MOV:
 		v.reg[dst], f.taken[n] = v.stack[n], true
-	case holds && isReg && width == 64 && i.Op == x86asm.MOV: // with what is beside it
+	case holds && isReg && width == 64 && i.Op == x86asm.MOV: // with the bytes beside it
 		v.reg[dst], f.taken[n] = other|derived, true
 	case isReg || i.MemBytes != halfSize:
 		return false
@@ -289,7 +288,7 @@ func (f *flow) halfOnFrame(i *x86.Instr, v *value, p x86.Place) bool {
 	return true
 }
 
-// halfWord notes that the four bytes at vaddr are, or become, the lower half of an address.
+// halfWord records that the four bytes at vaddr are, or become, the lower half of an address.
 func (s *search) halfWord(vaddr uint64, f Function) {
 	if s.words == nil {
 		s.words = make(map[uint64]Function)
@@ -300,15 +299,15 @@ func (s *search) halfWord(vaddr uint64, f Function) {
 }
 
 const (
-	// maxHalves is how many entries of a table of halves are looked at.
+	// maxHalves is how many entries of a table of halves are examined.
 	maxHalves = 1 << 10
-	// maxNeedles is how many words are looked for one by one; if there are more, each
-	// instruction that may load one is looked at.
+	// maxNeedles is the number of words up to which each is searched for separately; for more, each instruction
+	// that may load one is examined.
 	maxNeedles = 8
 )
 
-// loads looks for instructions that load one of the words, which may be half an address and are in ascending order:
-// movslq, or a mov of 32 bits whose sign is extended later.
+// loads searches for instructions that load one of the words, which may be half an address and are in ascending
+// order: movslq, or a mov of 32 bits whose sign is extended later.
 func (s *search) loads(b []byte, vaddr uint64, lo, hi int, words []uint64) {
 	if len(words) > maxNeedles {
 		for op := lo; op < hi; op++ {
@@ -321,7 +320,7 @@ func (s *search) loads(b []byte, vaddr uint64, lo, hi int, words []uint64) {
 	for _, w := range words {
 		t := span{w - min(w, tableSpan), w}
 		to = append(to, t)
-		if s.f.Type == elf.TypeExec && w <= math.MaxUint32 { // else no instruction has its address
+		if s.f.Type == elf.TypeExec && w <= math.MaxUint32 { // otherwise instructions cannot have its address
 			absolute = appendUpper(absolute, t, 0, 0)
 		}
 	}
@@ -331,11 +330,11 @@ func (s *search) loads(b []byte, vaddr uint64, lo, hi int, words []uint64) {
 	})
 }
 
-// tableSpan is how far behind the start of a table its last entry is, in bytes.
+// tableSpan is the distance from the start of a table to its last entry, in bytes.
 const tableSpan = (maxHalves - 1) * halfSize
 
-// load notes the instruction whose opcode is b[i], if it loads one of the words, which are in
-// ascending order, or the address of a table that one is in.
+// load records the instruction with the opcode b[i], if it loads one of the words, which are in ascending order,
+// or the address of a table with one in it.
 func (s *search) load(b []byte, vaddr uint64, i int, words []uint64) {
 	const opMov, opMovslq, opLea = 0x8b, 0x63, 0x8d
 	if i < 1 || i+6 >= len(b) {
@@ -381,13 +380,13 @@ func (s *search) load(b []byte, vaddr uint64, i int, words []uint64) {
 	}
 }
 
-// addWholes adds those of the halves whose constant becomes an address. It has a budget of its own:
-// such constants are also found in data.
+// addWholes adds the halves whose constants become an address. It has its own budget, as such constants also occur
+// in data.
 func (s *search) addWholes() error {
 	if len(s.halves) == 0 {
 		return nil
 	}
-	halves := distinct(s.halves) // loads of two words, in one look each
+	halves := distinct(s.halves) // loads of two words, examined once
 	c := newCode(s.f)
 	fn, err := findFunctions(s.f, halves)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Where functions begin that neither a symbol nor an unwind table names.
+// The starts of functions that neither a symbol nor an unwind table has.
 
 package find
 
@@ -10,8 +10,8 @@ import (
 	"vfix.dev/vfix/rewriter/x86"
 )
 
-// locate finds the functions around the sites, by whatever shows their beginnings, the parts of
-// them that are elsewhere, and what refers to the sites.
+// locate finds the functions around the sites by any evidence of their starts, their parts elsewhere, and
+// references to the sites.
 func (c *code) locate(sites []Site) error {
 	all := slices.Clone(sites)
 	for round := 0; ; round++ {
@@ -57,11 +57,11 @@ func (c *code) locate(sites []Site) error {
 	return nil
 }
 
-// maxRounds is how often the parts of functions are looked for from parts found before.
+// maxRounds is how often parts of functions are searched for from parts found before.
 const maxRounds = 3
 
-// parts returns addresses outside of the functions around the sites that belong to them: their
-// continuations, and what jumps to those that nothing is known to call.
+// parts returns addresses outside of the functions around the sites that belong to them: their continuations and,
+// for a split part, the code that jumps to it.
 func (c *code) parts(sites []Site) (all []uint64) {
 	for i := range sites {
 		b := c.holder(sites[i].Vaddr)
@@ -82,8 +82,8 @@ func (c *code) parts(sites []Site) (all []uint64) {
 // split reports whether b is known to be a part that a compiler split off a function.
 func (c *code) split(b *body) bool { return b.End != 0 && !c.fn.entered[b.Start] }
 
-// whole returns the function of which b is a part that a compiler split off and that reaches vaddr;
-// b itself if none is known.
+// whole returns the function from which a compiler split off b and that reaches vaddr; b itself if it is not
+// known.
 func (c *code) whole(b *body, vaddr uint64) *body {
 	if b == nil || !c.split(b) {
 		return b
@@ -109,11 +109,11 @@ func (c *code) unreached(sites []Site) []Site {
 	return left
 }
 
-// maxCallees is how many addresses that something calls are tried before a site.
+// maxCallees is how many called addresses before a site are tried.
 const maxCallees = 16
 
-// callees looks for functions that nothing names: what is called from code that is known, or
-// jumped to, begins one. It returns those whose code reaches a site.
+// callees finds functions without names: the targets of calls and jumps in known code are starts. It returns those
+// whose code reaches a site.
 func (c *code) callees(sites []Site) ([]uint64, error) {
 	before := make([]vaddrs, len(sites)) // the nearest first
 	var asked []uint64
@@ -140,14 +140,14 @@ func (c *code) callees(sites []Site) ([]uint64, error) {
 	return found, err
 }
 
-// called returns a question about the addresses asked: whether an instruction that is known to be one calls the
-// address, or jumps to it. The functions of the file are looked through once for all of them.
+// called returns a function that reports whether a known instruction calls or jumps to one of the addresses asked.
+// It searches the functions of the file once for all of them.
 func (c *code) called(asked []uint64) (func(at uint64) bool, error) {
 	callers := func(at uint64) []branch {
 		all := c.refs.to(at, at+1)
 		return all[:min(len(all), maxBranches)]
 	}
-	first := make(map[uint64]uint64) // caller of so many bytes: functions near it are all that hold one of the others
+	first := make(map[uint64]uint64) // caller of so many bytes: only functions near it have one of the others
 	for _, at := range asked {
 		for _, j := range callers(at) {
 			if v, seen := first[j.from/nearSite]; !seen || j.from < v {
@@ -175,9 +175,8 @@ func (c *code) called(asked []uint64) (func(at uint64) bool, error) {
 	}, err
 }
 
-// descend follows the whole program from what the loader enters and returns the starts of the
-// functions it finds. The addresses in the code of the entry point also count: it passes main and its
-// companions on by address.
+// descend follows the whole program from the loader's entries and returns the starts of its functions. Addresses
+// in the code of the entry point also count: it passes main and other functions by address.
 func (c *code) descend([]Site) ([]uint64, error) {
 	var found []uint64
 	w := addresses(c.fn.roots...)
@@ -199,12 +198,11 @@ func (c *code) descend([]Site) ([]uint64, error) {
 	return found, nil
 }
 
-// unnamed looks for functions that fill the whole stretch between two known ones, and to which
-// nothing in the file points: dead code of static libraries. Each must be code to its last byte,
-// jump nowhere else than to known functions, and leave the stack as it was. Were it data, nothing
-// could find it.
+// unnamed finds functions that fill the whole range between two known ones, without a reference in the file: dead
+// code of static libraries. Each must be code to its last byte, jump only to known functions, and restore the
+// stack. If it were data, nothing could find it.
 func (c *code) unnamed(sites []Site) (found []uint64, err error) {
-	gaps := make([]Extent, len(sites)) // of length 0 for a site without one
+	gaps := make([]Extent, len(sites)) // of length 0 for a site without a gap
 	for i := range sites {
 		gaps[i] = c.fn.gap(sites[i].Vaddr)
 	}
@@ -228,8 +226,8 @@ func (c *code) unnamed(sites []Site) (found []uint64, err error) {
 	return found, nil
 }
 
-// padding returns the first address from vaddr on that is aligned as functions are, if
-// nothing but padding is before it, else end.
+// padding returns the first address from vaddr on with the alignment of functions, if only padding precedes it,
+// else end.
 func (c *code) padding(vaddr, end uint64) uint64 {
 	const align = 16
 	for vaddr < end && vaddr%align != 0 {
@@ -242,7 +240,7 @@ func (c *code) padding(vaddr, end uint64) uint64 {
 	return min(vaddr, end)
 }
 
-// whole reports whether b is a function without a gap in it, and its end.
+// whole reports whether b is a function without gaps, and returns its end.
 func (b *body) whole(c *code) (end uint64, ok bool) {
 	fr := c.frame(b)
 	if fr == nil || len(b.jumps) > 0 {

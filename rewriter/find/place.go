@@ -1,5 +1,4 @@
-// The facts about one address in a file: for crashes, of which all that is known is the
-// return address that was on the stack.
+// The facts about one address in a file, for crashes of which only the return address on the stack is known.
 
 package find
 
@@ -11,36 +10,35 @@ import (
 )
 
 const (
-	// placeBefore is how far before a return address its listing begins where the function
-	// does not begin nearer, in bytes: a mov and a call, and the bytes before them.
+	// placeBefore is how far before a return address its listing begins if the function does not begin nearer, in
+	// bytes: a mov and a call, and the bytes before them.
 	placeBefore = 24
-	// maxCallLen is the longest call instruction looked for, in bytes: ff /2 with a SIB
-	// byte, a displacement of four and two prefixes (SDM vol. 2, CALL).
+	// maxCallLen is the longest call instruction, in bytes: ff /2 with a SIB byte, a displacement of four and two
+	// prefixes (SDM vol. 2, CALL).
 	maxCallLen = 9
-	// placeStart is how far before it the function may begin to be listed from its start, and placeAfter
-	// how far behind the listing goes, both in bytes.
+	// placeStart is the distance up to which the listing begins at the function's start, and placeAfter how far
+	// behind the address the listing continues, both in bytes.
 	placeStart = 64
 	placeAfter = 16
 )
 
-// Place is what a file says about the code before a return address.
+// Place is the code before a return address.
 type Place struct {
-	// Skipped is why the file says nothing, as Report.Skipped; the other fields are then
-	// empty.
+	// Skipped is why the file was not examined, as in Report.Skipped; the other fields are then empty.
 	Skipped *Skip
 	Vaddr   uint64 // of the return address
 	BuildID string // in hex, "" for none
-	Symbol  string // of the function that the call is in, "" if nothing names it
+	Symbol  string // of the function with the call, "" if it has no name
 	Start   uint64 // vaddr of that function, 0 if not known
-	// Call is the call instruction that ends at Vaddr; nil if none does. Target is where
-	// a call of a fixed address goes, 0 for others.
+	// Call is the call instruction that ends at Vaddr; nil if there is none. Target is the target of a call of a
+	// fixed address, 0 for others.
 	Call   *x86.Line
 	Target uint64
-	Lines  []x86.Line // the code up to a little behind Vaddr
+	Lines  []x86.Line // the code up to a few bytes behind Vaddr
 }
 
-// Look finds what the size bytes behind r say about the return address at an offset of the
-// file. Like Scan it errs where reading fails and nowhere else.
+// Look returns the code before the return address at an offset of the file in r, which has size bytes. Like Scan,
+// it returns an error only if a read fails.
 func Look(r io.ReaderAt, size int64, offset uint64) (*Place, error) {
 	return reading(r, size, func(r io.ReaderAt, size int64) (*Place, error) { return look(r, size, offset) })
 }
@@ -113,8 +111,8 @@ func (p *Place) disassemble(f *File, code *elf.Prog) error {
 	return nil
 }
 
-// callBefore finds a call that ends where b does, the shortest that is one: the opcode of
-// the register forms is the least likely to be found by chance.
+// callBefore finds the shortest call that ends at the end of b: the opcode of the register forms is the least
+// likely to occur by chance.
 func callBefore(b []byte, vaddr uint64) x86.Instr {
 	for n := 2; n <= min(maxCallLen, len(b)); n++ {
 		at := len(b) - n

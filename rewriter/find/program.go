@@ -9,25 +9,22 @@ import (
 	"vfix.dev/vfix/rewriter/origin"
 )
 
-// Program is what decides how a program can be started on a kernel without the page.
+// Program is the facts that decide how a program can be started on a kernel without the page.
 type Program struct {
-	// Skipped is why the file is not for vfix, as
-	// Report.Skipped; the other fields are then empty.
+	// Skipped is why the file was not examined, as in Report.Skipped; the other fields are then empty.
 	Skipped *Skip
-	// Interp is the loader that the file names (PT_INTERP), "" for a static program.
+	// Interp is the loader of the file (PT_INTERP), "" for a static program.
 	Interp string
-	// Static says that the file is a program without an interpreter.
+	// Static reports that the file is a program without an interpreter.
 	Static bool
-	// Go says that the file was made by Go's own linker. Unlike Report.Go it is always
-	// known.
+	// Go reports that Go's own linker made the file. Unlike Report.Go it is always set.
 	Go bool
-	// RawSignals says that it is a dynamic program that sets up signals by system calls of
-	// its own.
+	// RawSignals reports that the file is a dynamic program that sets up signals by its own system calls.
 	RawSignals bool
 }
 
-// Inspect reads the headers of the size bytes behind r. Like Scan it errs where reading
-// fails and nowhere else.
+// Inspect reads the headers of the file in r, which has size bytes. Like Scan, it returns an error only if a read
+// fails.
 func Inspect(r io.ReaderAt, size int64) (*Program, error) {
 	return reading(r, size, inspect)
 }

@@ -1,4 +1,4 @@
-// Names of files that mislead a program on some hosts: the one instruction that loads the name.
+// Names of files that mislead a program on some hosts: the one instruction that loads such a name.
 
 package find
 
@@ -9,18 +9,18 @@ import (
 	"vfix.dev/vfix/rewriter/x86"
 )
 
-// Fix names what is fixed besides calls of the page.
+// Fix is the name of a fix besides that of calls of the page.
 type Fix string
 
-// JavaCgroups is the memory limit of JDKs that read /proc/cgroups to learn which version of control
-// groups is in use, until JDK-8349988.
+// JavaCgroups is the fix for the memory limit of JDKs that read /proc/cgroups to find the version of control
+// groups in use, until JDK-8349988.
 const JavaCgroups Fix = "java-cgroups"
 
-// Fixes are all that there are.
+// Fixes are all fixes.
 var Fixes = []Fix{JavaCgroups}
 
-// A file of the name cgroupsFile needs that fix if it has the text that misleads it, and not the other one, which
-// later versions also have, and the injected code.
+// A file with the name cgroupsFile needs that fix if it has the misleading text but not the other one, which later
+// versions have, as does the injected code.
 const (
 	cgroupsFile   = "libjvm.so"
 	cgroupsText   = "/proc/cgroups"
@@ -31,20 +31,20 @@ const (
 type Redirect struct {
 	Fix  Fix
 	Text string // the name that misleads the program
-	// Vaddr and Offset are of the instruction; 0 if none can be changed. Before and After are
-	// its bytes; After is nil until it is planned to change.
+	// Vaddr and Offset are of the instruction; 0 if it cannot be changed. Before and After are its bytes; After is
+	// nil until its change is planned.
 	Vaddr, Offset uint64
 	Before, After []byte
 	// Reason is why the file is not fixed; "" if it is or can be.
 	Reason string
-	// Listing is the code there, before and after; nil unless a plan was asked for it.
+	// Listing is the code there, before and after; nil unless it was requested from the plan.
 	Listing *Explanation
 }
 
 // RedirectLen is the length of lea disp32(%rip) with a 64-bit register: REX.W 8D ModRM disp32 (SDM).
 const RedirectLen = 7
 
-// findRedirect looks for what needs a fix; nil if nothing does.
+// findRedirect finds a reference that needs a fix; nil if there is none.
 func (f *File) findRedirect() (*Redirect, error) {
 	if f.Soname() != cgroupsFile {
 		return nil, nil
@@ -64,7 +64,7 @@ func (f *File) findRedirect() (*Redirect, error) {
 	return r, f.findLoad(r, texts[0])
 }
 
-// findLoad finds what loads the address of a text, the only reference to it.
+// findLoad finds the instruction that loads the address of a text, its only reference.
 func (f *File) findLoad(r *Redirect, text uint64) error {
 	refs, data, err := f.References(text)
 	switch {
@@ -91,8 +91,8 @@ func (f *File) findLoad(r *Redirect, text uint64) error {
 	return nil
 }
 
-// ProveRedirect gives a redirect a reason if nothing proves that its bytes are an instruction. It reads much
-// of the file: a scan leaves it to the plan.
+// ProveRedirect gives a redirect a reason if its bytes are not proved to be an instruction. It reads much of the
+// file, so it is called for a plan, not for a scan.
 func (f *File) ProveRedirect(r *Redirect) (err error) {
 	if r.Reason != "" {
 		return nil
@@ -104,7 +104,7 @@ func (f *File) ProveRedirect(r *Redirect) (err error) {
 	return err
 }
 
-// unproved says why the instruction at a site may not be one, "" if it is proved to be one.
+// unproved returns why the instruction at a site may not be one, "" if it is proved.
 func (f *File) unproved(s *Site) (string, error) {
 	c, sites := newCode(f), []Site{*s}
 	if err := c.locate(sites); err != nil {
@@ -127,8 +127,8 @@ func (f *File) unproved(s *Site) (string, error) {
 	return "", nil
 }
 
-// Explanation is the code around one site. Both sides cover the same addresses; After is
-// empty if nothing changes there.
+// Explanation is the code around one site. Both sides have the same addresses; After is empty if nothing changes
+// there.
 type Explanation struct {
 	Before, After []x86.Line
 }

@@ -1,6 +1,6 @@
-// Which addresses around the sites something refers to: branches, words in data, addresses in
-// instructions, symbols. A site whose inside is such an address may not be overwritten as a
-// whole. If it is not known whether bytes are an instruction, they count as one.
+// The addresses around the sites that something refers to: branches, words in data, addresses in instructions,
+// symbols. A site with such an address inside may not be overwritten as a whole. Bytes that may be an instruction
+// count as one.
 
 package find
 
@@ -14,24 +14,24 @@ import (
 )
 
 const (
-	// rel8Reach is how far a short branch reaches, with its own length, in bytes.
+	// rel8Reach is the reach of a short branch, including its own length, in bytes.
 	rel8Reach = 130
-	// maxRefs bounds the references of each kind that are kept, and maxBranches those branches to one
-	// address of which it is asked whether they are instructions.
+	// maxRefs is the maximum number of references of each kind that are kept, and maxBranches the maximum number
+	// of branches to one address that are checked for being instructions.
 	maxRefs     = 1 << 22
 	maxBranches = 1 << 12
 )
 
-// refs are the references to the bytes near sites, from one look through the file.
+// refs are the references to the bytes near sites, from one pass over the file.
 type refs struct {
 	c        *code
-	windows  []Extent // in ascending order, without overlap
+	windows  []Extent // in ascending order, without overlaps
 	lo, hi   uint64   // of all windows
-	branches []branch // what looks like a call or a jump, in the order of what it leads to
+	branches []branch // possible calls and jumps, in the order of their targets
 	named    vaddrs   // addresses that are not branched to
-	others   vaddrs   // labels, and what tables of offsets lead to
+	others   vaddrs   // labels, and targets of tables of offsets
 	fixed    bool     // addresses also have 4 bytes: ET_EXEC
-	last     uint64   // the last address that a lea named
+	last     uint64   // the address in the last lea
 }
 
 // branch is a branch to an address, at another one.
@@ -41,8 +41,8 @@ func (b branch) compare(o branch) int {
 	return cmp.Or(cmp.Compare(b.to, o.to), cmp.Compare(b.from, o.from))
 }
 
-// findRefs looks for what refers to the bytes around the sites: those that a patch may change, and the functions near
-// them.
+// findRefs finds the references to the bytes around the sites: those that a patch may change, and the functions
+// near them.
 func findRefs(c *code, sites []Site) (*refs, error) {
 	var windows []Extent
 	for i := range sites {
@@ -74,7 +74,7 @@ func findRefs(c *code, sites []Site) (*refs, error) {
 	return r, nil
 }
 
-// complete adds what is known once the functions around the sites are: labels, and short branches.
+// complete adds labels and short branches, which need the functions around the sites.
 func (r *refs) complete(sites []Site) {
 	for _, v := range r.c.fn.labels {
 		r.add(&r.others, v)
@@ -90,15 +90,15 @@ func (r *refs) complete(sites []Site) {
 	slices.SortFunc(r.branches, branch.compare)
 }
 
-// surroundings are the bytes that a patch of the site may change, and more.
+// surroundings returns the bytes that a patch of the site may change, and more.
 func (s *Site) surroundings() Extent { return Extent{s.Vaddr - maxStub, 2*maxStub + uint64(s.Len)} }
 
-// maxStub is more bytes than the longest stub has.
+// maxStub is more than the length of the longest stub, in bytes.
 const maxStub = 32
 
 func (e Extent) End() uint64 { return e.Vaddr + e.Len }
 
-// joined returns the extents in ascending order, those that touch each other as one.
+// joined returns the extents in ascending order, with adjacent ones joined.
 func joined(all []Extent) []Extent {
 	slices.SortFunc(all, func(a, b Extent) int { return cmp.Compare(a.Vaddr, b.Vaddr) })
 	var out []Extent
@@ -121,7 +121,7 @@ func (r *refs) near(vaddr uint64) bool {
 	return i < len(r.windows) && r.windows[i].Vaddr <= vaddr
 }
 
-// add keeps an address near a site. There are few: duplicates are dropped before more room is made.
+// add adds an address near a site. There are few: duplicates are removed before the slice grows.
 func (r *refs) add(to *vaddrs, vaddr uint64) {
 	if !r.near(vaddr) {
 		return
@@ -133,12 +133,12 @@ func (r *refs) add(to *vaddrs, vaddr uint64) {
 	*to = append(*to, vaddr)
 }
 
-// branch keeps a branch to an address near a site.
+// branch adds a branch to an address near a site.
 func (r *refs) branch(to, from uint64) {
 	switch {
 	case !r.near(to):
 	case len(r.branches) == maxRefs:
-		r.c.steps = 0 // nothing found about the file counts
+		r.c.steps = 0 // no result for the file counts
 	default:
 		r.branches = append(r.branches, branch{to, from})
 	}
@@ -151,13 +151,13 @@ func (r *refs) to(lo, hi uint64) []branch {
 	return r.branches[from:end]
 }
 
-// inside reports whether something lands in [lo, hi).
+// inside reports whether a reference leads into [lo, hi).
 func (r *refs) inside(lo, hi uint64) bool {
 	return len(r.to(lo, hi)) > 0 || r.named.within(lo, hi) || r.others.within(lo, hi)
 }
 
-// words finds 8-byte words that are addresses near sites: jump tables and immediates of programs
-// at fixed addresses, at any place, and what RELR relocates.
+// words finds words of 8 bytes that are addresses near sites: jump tables and immediates of programs at fixed
+// addresses, at any offset, and words that RELR relocates.
 func (r *refs) words(b []byte, vaddr uint64, lo, hi int) {
 	step := 8
 	if r.fixed {
@@ -170,8 +170,8 @@ func (r *refs) words(b []byte, vaddr uint64, lo, hi int) {
 	}
 }
 
-// code finds the bytes of call, jmp and jcc with a 4-byte displacement, of lea, and addresses
-// of 4 bytes, at any place: that other bytes point into a window by chance is rare.
+// code finds the bytes of call, jmp and jcc with a displacement of 4 bytes, of lea, and addresses of 4 bytes, at
+// any offset: other bytes rarely point into a window by chance.
 func (r *refs) code(b []byte, vaddr uint64, lo, hi int) {
 	le := binary.LittleEndian
 	for i := lo; i < hi && i+5 <= len(b); i++ {
@@ -198,8 +198,8 @@ func (r *refs) code(b []byte, vaddr uint64, lo, hi int) {
 	}
 }
 
-// offsets adds what a table of offsets of 4 bytes leads to: compilers' tables lead into their own
-// function, but one in assembly may lead into another.
+// offsets adds the targets of a table of offsets of 4 bytes: compilers' tables lead into their own function, but
+// one in assembly may lead into another.
 func (r *refs) offsets(table, base uint64) {
 	for at := table; at-table < 4*maxTable; {
 		b := r.c.mem(at)
@@ -219,8 +219,8 @@ func (r *refs) offsets(table, base uint64) {
 	}
 }
 
-// rel8 finds short branches into the window. Their opcodes are common bytes: those that are
-// known to lie within another instruction do not count.
+// rel8 finds short branches into the window. Their opcodes are common bytes, so those within other known
+// instructions do not count.
 func (r *refs) rel8(w Extent) {
 	var near []*body
 	for at := w.Vaddr - rel8Reach; at < w.End()+rel8Reach; at++ {

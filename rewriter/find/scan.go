@@ -13,12 +13,12 @@ import (
 	"vfix.dev/vfix/rewriter/x86"
 )
 
-// References finds every reference to the vsyscall page in the size bytes behind r and decides
-// what each is. It writes nothing. The error is of reading r alone: a file that is not for
-// vfix, or damaged, comes back with Report.Skipped.
+// References finds every reference to the vsyscall page in the file in r, which has size bytes, with a verdict on
+// each. It writes nothing. It returns an error only if a read fails: a file that is not for vfix, or is damaged,
+// has Report.Skipped.
 //
-// The fields Libc, Go, Interp, Needed and RawSignals are filled in only if there is a site: nobody asks
-// for them elsewhere, and looking for them costs more than the scan.
+// The fields Libc, Go, Interp, Needed and RawSignals are set only if the file has a site: no caller needs them
+// otherwise, and to find them costs more than the scan.
 func References(r io.ReaderAt, size int64, o Scope) (*Report, error) {
 	rep, err := reading(r, size, func(in io.ReaderAt, size int64) (*Report, error) { return scan(in, size, o) })
 	if err == nil && rep.File != nil {
@@ -27,10 +27,10 @@ func References(r io.ReaderAt, size int64, o Scope) (*Report, error) {
 	return rep, err
 }
 
-// reading has a question about the size bytes behind r answered, and errs where a read failed.
+// reading calls answer for the file in r, and returns an error if a read failed.
 func reading[T any](r io.ReaderAt, size int64, answer func(io.ReaderAt, int64) (*T, error)) (*T, error) {
 	if m, ok := r.(elf.Memory); ok && int64(len(m)) >= size {
-		return answer(m, size) // no read fails
+		return answer(m, size) // reads from memory do not fail
 	}
 	w := &watched{r: r}
 	a, err := answer(w, size)
@@ -43,8 +43,8 @@ func reading[T any](r io.ReaderAt, size int64, answer func(io.ReaderAt, int64) (
 	return a, nil
 }
 
-// watched remembers the first read that failed. Where a look-up in a table fails, Scan goes
-// on as if the table were not there; that must not turn an unreadable file into a verdict.
+// watched records the first failed read. After a failed look-up in a table, Scan continues as if the table did not
+// exist; that must not turn an unreadable file into a verdict.
 type watched struct {
 	r   io.ReaderAt
 	err error
@@ -62,7 +62,7 @@ func (w *watched) ReadAt(b []byte, off int64) (int, error) {
 }
 
 func scan(r io.ReaderAt, size int64, o Scope) (*Report, error) {
-	if o.MaxExec == 0 { // else it is asked what runs
+	if o.MaxExec == 0 { // otherwise only code that runs matters
 		head := make([]byte, max(0, min(size, elf.IdentSize)))
 		if _, err := r.ReadAt(head, 0); err != nil && err != io.EOF {
 			return nil, err
@@ -99,13 +99,13 @@ func scan(r io.ReaderAt, size int64, o Scope) (*Report, error) {
 	return rep, err
 }
 
-// tooMany is why a file with that many references is passed over.
+// tooMany returns why a file with too many references is skipped.
 func tooMany() *Skip {
 	return elf.NewSkip(elf.KindDamaged, "%d or more references to the vsyscall page", maxSites)
 }
 
-// scanELF scans a file. If it is tangled, no vaddr is sure to be in one place: it is passed over if it
-// does not name the page; else what names it stays.
+// scanELF scans a file. If it is tangled, a vaddr may be in several places: the file is skipped if it does not
+// have the page's address; otherwise its sites remain unpatched.
 func scanELF(f *File, tangled *Skip) (rep *Report, err error) {
 	c := newCode(f)
 	if f.budget != nil {
@@ -142,13 +142,13 @@ func scanELF(f *File, tangled *Skip) (rep *Report, err error) {
 	return rep, nil
 }
 
-// distinct returns the sites in vaddr order, each once.
+// distinct returns the sites in vaddr order, without duplicates.
 func distinct(sites []Site) []Site {
 	sortSites(sites)
 	return slices.CompactFunc(sites, func(a, b Site) bool { return a.Vaddr == b.Vaddr })
 }
 
-// examine decides what the references found are.
+// examine gives the references their verdicts.
 func (r *Report) examine(c *code, sites []Site) error {
 	err := c.locate(sites)
 	if err != nil {
@@ -158,7 +158,7 @@ func (r *Report) examine(c *code, sites []Site) error {
 	kept := sites[:0]
 	for _, s := range sites {
 		b := c.whole(c.holder(s.Vaddr), s.Vaddr)
-		// One or two bytes of opcode prove nothing: they may be within another instruction.
+		// Opcodes of one or two bytes prove nothing: they may be within another instruction.
 		if (s.Kind == PushImm32 || s.Kind == CmpImm32) && b == nil && c.within(s.Vaddr) {
 			continue
 		}
@@ -213,8 +213,8 @@ func (r *Report) examine(c *code, sites []Site) error {
 	return nil
 }
 
-// within reports whether the bytes at vaddr are known to lie inside an instruction, or in no
-// function although its function is known whole.
+// within reports whether the bytes at vaddr are inside a known instruction, or outside of the code of their
+// function although all of it is known.
 func (c *code) within(vaddr uint64) bool {
 	for n := uint64(1); n < x86.MaxLen; n++ {
 		if b := c.holder(vaddr - n); b != nil && uint64(b.lens[vaddr-n]) > n {
@@ -224,7 +224,7 @@ func (c *code) within(vaddr uint64) bool {
 	return false
 }
 
-// inner returns what may be called or jumped to of the bytes behind the first of a site that is patched.
+// inner returns the addresses in a patched site, except the first, that may be called or jumped to.
 func (c *code) inner(s *Site) (all []uint64) {
 	if s.Verdict.Patchable() {
 		for _, j := range c.refs.to(s.Vaddr+1, s.Vaddr+uint64(s.Len)) {
@@ -234,8 +234,8 @@ func (c *code) inner(s *Site) (all []uint64) {
 	return slices.Compact(all)
 }
 
-// finish fills in what the patch forms depend on. Code that is known as such and enters the middle of an instruction
-// shows that the bytes are more than that one; words of data do not.
+// finish sets the fields on which the patch forms depend. Known code that enters the middle of an instruction
+// shows that the bytes are more than that instruction; words of data do not.
 func (c *code) finish(called func(uint64) bool, b *body, s *Site) {
 	s.Symbol = c.fn.names[s.Vaddr].text
 	if slices.ContainsFunc(c.inner(s), called) {

@@ -1,4 +1,4 @@
-// Scanning archives: the objects in them, or the files that a thin one names.
+// Scans archives: the objects in them, or the files that a thin archive names.
 
 package find
 
@@ -17,8 +17,8 @@ type archived struct {
 	budget  int
 }
 
-// scanArchive finds the references in the objects of an archive. Damage to a member is a
-// note of the report; the others are examined.
+// scanArchive finds the references in the objects of an archive. A damaged member is a note in the report; the
+// others are examined.
 func scanArchive(r io.ReaderAt, size int64) (*Report, error) {
 	a := newArchived(r, size)
 	if thin, err := a.IsThin(); err != nil || thin {
@@ -29,15 +29,15 @@ func scanArchive(r io.ReaderAt, size int64) (*Report, error) {
 	}))
 }
 
-// ThinMember is an object of a thin archive: a file.
+// ThinMember is an object of a thin archive, which is a file.
 type ThinMember interface {
 	io.ReaderAt
 	Size() int64 // in bytes
 	Close() error
 }
 
-// ScanThin is Scan for a thin archive, nil for any other file: its objects are what open returns for
-// their names, and are closed. An error of open is a note about that object.
+// ScanThin is Scan for a thin archive; it returns nil for any other file. Its objects are the results of open for
+// their names, which it closes. An error of open becomes a note about that object.
 func ScanThin(r io.ReaderAt, size int64, open func(name string) (ThinMember, error)) (*Report, error) {
 	a := newArchived(r, size)
 	if thin, err := a.IsThin(); err != nil || !thin {
@@ -59,7 +59,7 @@ func newArchived(r io.ReaderAt, size int64) *archived {
 	return &archived{File: &elf.File{R: r, Size: uint64(size)}, rep: &Report{Object: true, Size: size}, budget: maxSteps}
 }
 
-// note keeps why a member is not examined.
+// note records why a member is not examined.
 func (a *archived) note(m elf.Member, why error) {
 	a.rep.Notes = append(a.rep.Notes, fmt.Sprintf("archive member %s: %v", m.Name, why))
 }
@@ -97,7 +97,7 @@ func (a *archived) add(m elf.Member, r io.ReaderAt) error {
 	return nil
 }
 
-// report returns what was found; err is what ended the search.
+// report returns the results; err is the error that ended the search.
 func (a *archived) report(err error) (*Report, error) {
 	rep := a.rep
 	switch skip, ok := err.(*Skip); {

@@ -1,4 +1,4 @@
-// Scanning one relocatable object.
+// Scans one relocatable object.
 
 package find
 
@@ -8,7 +8,7 @@ import (
 	"vfix.dev/vfix/rewriter/elf"
 )
 
-// scanObject finds the references of one object. budget is how many instructions may be decoded.
+// scanObject finds the references of one object. budget is the number of instructions that may be decoded.
 func scanObject(r io.ReaderAt, size int64, budget *int) (*Report, error) {
 	rep, err := scanLinked(r, size, budget)
 	if skip, err := elf.AsSkip(err); skip != nil || err != nil {
@@ -28,7 +28,7 @@ func scanLinked(r io.ReaderAt, size int64, budget *int) (*Report, error) {
 			rep.ExecBytes += int64(e.Progs[i].Filesz)
 		}
 	}
-	// Few objects have anything that may be an address of the page, or a displacement to it.
+	// Few objects have bytes that may be an address of the page, or a displacement to it.
 	found := false
 	err = e.Chunks(&elf.Prog{Filesz: e.Size}, func(b []byte, _ uint64, _, _ int) { found = found || hasPage(b) })
 	if err == nil && found {
@@ -50,8 +50,8 @@ func scanLinked(r io.ReaderAt, size int64, budget *int) (*Report, error) {
 	return rep, nil
 }
 
-// hasPage looks for the lower half of an address of the page, or of one 4 bytes before: relocations
-// of a call have that.
+// hasPage searches for the lower half of an address of the page, or of an address 4 bytes before, which
+// relocations of a call have.
 func hasPage(b []byte) bool {
 	const behind = 4 // the displacement's own bytes
 	for i := range elf.Pairs(b, 2, len(b), []uint16{pagePair, pagePair - 1}) {

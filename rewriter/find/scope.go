@@ -9,26 +9,26 @@ import (
 	"vfix.dev/vfix/rewriter/elf"
 )
 
-// Scope is what of a file is searched.
+// Scope limits the search in a file.
 type Scope struct {
-	// MaxExec bounds the search: of a file with more bytes in executable segments nothing is searched, and
-	// its report is skipped for elf.KindTooMuchCode. 0 means no bound; with one, only what runs is examined, no
-	// object and no archive.
+	// MaxExec is the maximum size of executable segments, in bytes: a larger file is skipped with
+	// elf.KindTooMuchCode. 0 means no limit; with a limit, only programs and libraries are examined, not objects
+	// and archives.
 	MaxExec uint64
-	// Marks says what was done to a file before; nil where nobody asks.
+	// Marks returns earlier changes to a file; nil if they do not matter.
 	Marks func(f *elf.File) (Mark, error)
 }
 
-// Mark is what is known of a file that was patched before.
+// Mark is the facts about an earlier patch of a file.
 type Mark struct {
 	Version string   // of the format, "" for none
 	Roots   []uint64 // File.Roots
-	Fix     Fix      // that it has, "" for none
-	Skip    *Skip    // why it is passed over; nil if it is not
+	Fix     Fix      // that the file has, "" for none
+	Skip    *Skip    // why it is skipped; nil if it is not
 }
 
-// within is nil where the segments do not cover the file too often, and the executable ones are not larger than the
-// bound.
+// within returns nil if the segments do not cover the file too often, and the executable ones are within the
+// limit.
 func (o *Scope) within(f *File) *Skip {
 	if skip := f.CheckLoads(); skip != nil || o.MaxExec == 0 {
 		return skip
@@ -44,10 +44,10 @@ func (o *Scope) within(f *File) *Skip {
 	return nil
 }
 
-// Nameless reports whether a file of size bytes, an x86-64 ELF file, is sure to have no site: it can be loaded
-// anywhere, so that no distance leads to the page, and nowhere in it, aligned or not, is the lower half of an
-// address of the page, or what looks like an instruction with the negative of one. It is a search for bytes, with
-// no look at the format except e_type, through buf.
+// Nameless reports whether an x86-64 ELF file of size bytes certainly has no site: it can be loaded at any
+// address, so no displacement leads to the page, and it nowhere has, aligned or not, the lower half of an address
+// of the page, or an instruction with the negative of one. It searches bytes, through buf, without parsing the
+// format except e_type.
 func Nameless(r io.ReaderAt, size int64, buf []byte) (bool, error) {
 	const etype = 16
 	var head [elf.EhdrSize]byte
@@ -61,9 +61,9 @@ func Nameless(r io.ReaderAt, size int64, buf []byte) (bool, error) {
 	return !named, err
 }
 
-// Named is the search of Nameless: in a file of any format.
+// Named is the search of Nameless, in a file of any format.
 func Named(r io.ReaderAt, size int64, buf []byte) (bool, error) {
-	const overlap = 10 // an instruction's opcode is up to nine bytes before the pair
+	const overlap = 10 // the opcode of an instruction is up to nine bytes before the pair
 	for at := int64(0); ; at += int64(len(buf)) - overlap {
 		b := buf[:min(int64(len(buf)), size-at)]
 		if _, err := r.ReadAt(b, at); err != nil {

@@ -1,6 +1,5 @@
-// The search for references: every encoding ends with, or is, one of the three addresses,
-// whose third and fourth byte are the rare pair 60 ff. Only that pair is looked for; the
-// bytes around a hit then show what it is.
+// The search for references: every encoding ends with, or is, one of the three addresses, whose third and fourth
+// byte are the rare pair 60 ff. The search looks only for that pair; the bytes around a hit then identify it.
 
 package find
 
@@ -16,10 +15,10 @@ import (
 	"vfix.dev/vfix/rewriter/x86"
 )
 
-// maxSites bounds the references of one file. The most seen in a real one is 6.
+// maxSites is the maximum number of references in one file. The most in a known file is 6.
 const maxSites = 4096
 
-// pagePair is 60 ff. The other two are in the address with its sign changed, and in its complement: compilers
+// pagePair is 60 ff. The other two pairs are in the negative of an address, and in its complement: compilers
 // subtract 0xa00000 to add the page's address.
 const (
 	pagePair     = 0xff60
@@ -29,22 +28,22 @@ const (
 
 var pairs = [...]uint16{pagePair, negativePage, negativeSlot}
 
-// search collects the references of one file as sites that have no verdict yet.
+// search collects the references of one file as sites without a verdict.
 type search struct {
 	f     *File
 	code  *code
 	in    *elf.Prog // the segment that is searched
 	sites []Site
-	// halves are those that may be a part of an address.
+	// halves are the sites that may be a part of an address.
 	halves []Site
-	words  map[uint64]Function // the data among them, and variables that such a constant is stored in
-	// bytes is how many bytes of executable segments were searched.
+	words  map[uint64]Function // the data among them, and variables with such a constant
+	// bytes is the size of the executable segments that were searched.
 	bytes uint64
 }
 
 func (s *search) full() bool { return len(s.sites) >= maxSites }
 
-// run searches all PT_LOADs, and then code for loads of what may be half an address.
+// run searches all PT_LOADs, and then the code for loads of words that may be half an address.
 func (s *search) run() error {
 	for i := range s.f.Progs {
 		p := &s.f.Progs[i]
@@ -70,8 +69,8 @@ func (s *search) run() error {
 	})
 }
 
-// seams searches for instructions that begin in one executable segment and end in the next one, which is from another
-// place in the file. They stay unknown: nothing reads them whole.
+// seams searches for instructions that begin in one executable segment and end in the next one, which is from
+// another place in the file. They remain unknown, as no segment has all of their bytes.
 func (s *search) seams() error {
 	const n = x86.MaxLen - 1
 	for i := range s.f.Progs {
@@ -95,14 +94,14 @@ func (s *search) seams() error {
 	return nil
 }
 
-// pages returns an executable segment with what is mapped before and behind its content: a kernel maps whole pages,
-// and an instruction may go on in the segment behind.
+// pages returns an executable segment with the mapped bytes before and behind its content: a kernel maps whole
+// pages, and an instruction may continue in the next segment.
 func (s *search) pages(p *elf.Prog) elf.Prog {
 	whole, end := *p, elf.PageUp(p.Off+p.Filesz)
 	if end == p.Off+p.Filesz {
 		end += x86.MaxLen
 	}
-	if head := p.Off % elf.PageSize; p.Vaddr%elf.PageSize == head { // no kernel maps others
+	if head := p.Off % elf.PageSize; p.Vaddr%elf.PageSize == head { // kernels map no other segments
 		whole.Off, whole.Vaddr = p.Off-head, p.Vaddr-head
 	}
 	whole.Filesz = min(end, s.f.Size) - whole.Off
@@ -115,8 +114,8 @@ func (s *search) inData(b []byte, vaddr uint64, lo, hi int) {
 	}
 }
 
-// inCode looks for the page's address and, in programs at fixed addresses, for call, jmp and jcc rel32 into the page
-// and lea of it relative to rip.
+// inCode searches for the page's address and, in programs at fixed addresses, for call, jmp and jcc rel32 into the
+// page and for lea of it relative to rip.
 func (s *search) inCode(b []byte, vaddr uint64, lo, hi int) {
 	var to []span
 	if s.f.Type == elf.TypeExec {
@@ -138,12 +137,12 @@ func (s *search) inCode(b []byte, vaddr uint64, lo, hi int) {
 	})
 }
 
-// span is the addresses from the first to the last.
+// span is a range of addresses, including the last.
 type span struct{ first, last uint64 }
 
-// eachUpper visits the indices of b[lo:hi], code, at which one of the pairs is, or what may be the upper half of a
-// displacement to one of the spans. Of the distances from one place to another only the lower half varies from byte
-// to byte: in a block of code the upper half is one of two.
+// eachUpper visits the indices in b[lo:hi], which is code, of the pairs, and of bytes that may be the upper half
+// of a displacement to one of the spans. Within a block of code, the upper half of the displacement to an address
+// is one of two.
 func eachUpper(b []byte, vaddr uint64, lo, hi int, pairs []uint16, to []span, visit func(i int)) {
 	block := hi - lo
 	if len(to) > 0 {
@@ -161,8 +160,8 @@ func eachUpper(b []byte, vaddr uint64, lo, hi int, pairs []uint16, to []span, vi
 	}
 }
 
-// appendUpper appends the upper halves of the 32 bits from instructions that end from lo to hi to the addresses,
-// each once.
+// appendUpper appends the possible upper halves of 32-bit displacements from instructions that end from lo to hi
+// to the span, without duplicates.
 func appendUpper(pairs []uint16, to span, lo, hi uint64) []uint16 {
 	from, end := uint16(uint32(to.first-hi)>>16), uint16(uint32(to.last-lo)>>16)
 	for u := from; ; u++ {
@@ -175,7 +174,7 @@ func appendUpper(pairs []uint16, to span, lo, hi uint64) []uint16 {
 	}
 }
 
-// hit looks at the pair at b[i], which may be in code where exec is set.
+// hit examines the pair at b[i], which may be in code if exec is set.
 func (s *search) hit(b []byte, vaddr uint64, i int, exec bool) {
 	if s.full() || !lowerHalf(b, i) {
 		return
@@ -196,9 +195,9 @@ func (s *search) hit(b []byte, vaddr uint64, i int, exec bool) {
 // lowerHalf reports whether the pair at b[i] may end the lower half of one of the three addresses.
 func lowerHalf(b []byte, i int) bool { return i >= 2 && b[i-2] == 0 && b[i-1]&^0x0c == 0 }
 
-// word takes the four bytes at b[imm] for data: an address, aligned or not, or the lower half of one.
-// Two bytes before an aligned number, the page's own address is half of -160, if that is a number of 8 bytes or
-// another negative one is behind it.
+// word treats the four bytes at b[imm] as data: an address, aligned or not, or the lower half of one. Two bytes
+// before an aligned number, the page's own address may be half of -160, if that is a number of 8 bytes or another
+// negative number follows.
 func (s *search) word(b []byte, vaddr uint64, imm int, f Function) {
 	switch at := vaddr + uint64(imm); {
 	case at%4 == 2 && f == Gettimeofday && (!isWord(b, imm) || len(b) >= imm+10 && binary.LittleEndian.Uint16(b[imm+8:]) == 0xffff):
@@ -210,7 +209,7 @@ func (s *search) word(b []byte, vaddr uint64, imm int, f Function) {
 }
 
 // negated returns the function whose address, or half of it, the instruction around the pair at b[i] subtracts, or
-// has loaded once its sign is changed or its complement taken.
+// loads negated or complemented.
 func negated(b []byte, i int) (Function, bool) {
 	if i < 2 || i+2 > len(b) {
 		return 0, false
@@ -227,8 +226,8 @@ func negated(b []byte, i int) (Function, bool) {
 	}))
 }
 
-// modrmBefore is how far the opcode may be before the immediate: ModRM, perhaps SIB, and a displacement of 1 or 4
-// bytes or none are between the two.
+// modrmBefore are the possible distances from the opcode to the immediate: ModRM, perhaps SIB, and a displacement
+// of 0, 1 or 4 bytes are between them.
 var modrmBefore = [...]int{2, 3, 4, 6, 7}
 
 // isWord reports whether the address whose lower half is at b[imm] also has its upper half.
@@ -236,20 +235,20 @@ func isWord(b []byte, imm int) bool {
 	return len(b) >= imm+8 && binary.LittleEndian.Uint32(b[imm+4:]) == 0xffffffff
 }
 
-// reference recognises the instruction whose immediate is at b[imm]; it reports whether the
-// hit is used up: whether it is an instruction, kept or not. One or two bytes of opcode may also be a displacement.
+// reference recognizes the instruction with the immediate at b[imm]; it reports whether the hit is an instruction,
+// kept or not. Opcodes of one or two bytes may also be a displacement.
 func (s *search) reference(b []byte, vaddr uint64, imm int, f Function) bool {
 	site, ok := referenceAt(b, imm)
 	if !ok {
 		return false
 	}
 	site.Function = f
-	site.Vaddr = vaddr + uint64(imm) - site.Vaddr // so far: how far before the immediate
+	site.Vaddr = vaddr + uint64(imm) - site.Vaddr // it was the distance to the immediate
 	s.add(site)
 	return site.Kind != PushImm32 && site.Kind != CmpImm32
 }
 
-// referenceAt recognises a mov of the immediate at b[imm], a lea, a push of it and a comparison. The Vaddr of the site
+// referenceAt recognizes a mov of the immediate at b[imm], a lea, a push and a comparison. The Vaddr of the site
 // is the distance from its first byte to the immediate.
 func referenceAt(b []byte, imm int) (Site, bool) {
 	if imm >= 3 {
@@ -258,7 +257,7 @@ func referenceAt(b []byte, imm int) (Site, bool) {
 			return Site{Vaddr: 3, Len: 7, Kind: MovImm32, Reg: modrm&7 | rex&1<<3}, true
 		}
 	}
-	// lea 0xffffffffff600400,%reg: ModRM with a SIB byte that names no register.
+	// lea 0xffffffffff600400,%reg: ModRM with a SIB byte without registers.
 	if imm >= 4 && b[imm-4]&0xf8 == 0x48 && b[imm-3] == 0x8d && b[imm-2]&0xc7 == 0x04 && b[imm-1] == 0x25 {
 		return Site{Vaddr: 4, Len: 8, Kind: LeaDisp32, Reg: b[imm-2]>>3&7 | b[imm-4]&4<<1}, true
 	}
@@ -295,20 +294,20 @@ func referenceAt(b []byte, imm int) (Site, bool) {
 	return Site{}, false
 }
 
-// add keeps a site of the segment that is searched: another one may also claim to have that address.
+// add adds a site of the segment that is searched, unless it belongs to another segment.
 func (s *search) add(site Site) {
 	into := site.Vaddr - s.in.Vaddr
 	site.Offset = s.in.Off + into
 	switch {
 	case s.full():
 	case s.in.Flags&elf.PFX == 0 && site.Kind != DataWord && s.f.CodeAt(site.Offset+1) != nil: // searched with that segment
-	case into >= s.in.Filesz && (!site.Loads() || s.f.Mappings(site.Offset) > 0): // data beside the segment, or another's
+	case into >= s.in.Filesz && (!site.Loads() || s.f.Mappings(site.Offset) > 0): // data beside the segment, or in another
 	default:
 		s.sites = append(s.sites, site)
 	}
 }
 
-// relative looks at the opcode b[op] of what may be a branch into the page, or b[op] as the ModRM byte of a lea.
+// relative examines the opcode b[op] of a possible branch into the page, or b[op] as the ModRM byte of a lea.
 func (s *search) relative(b []byte, vaddr uint64, op int) {
 	i := op + 1
 	jcc := op > 0 && b[op-1] == 0x0f && b[op]&0xf0 == 0x80

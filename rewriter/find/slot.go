@@ -1,6 +1,6 @@
-// dietlibc keeps the address of the vDSO image in a variable, with the vsyscall page as its
-// fallback (lib/start and x86_64/ of dietlibc 0.34: cmove of the page's address into what
-// AT_SYSINFO_EHDR gave). It is read as an ELF image, not called, and must stay as it is.
+// dietlibc keeps the address of the vDSO image in a variable, with the vsyscall page as its fallback (lib/start
+// and x86_64/ of dietlibc 0.34: cmove of the page's address into the value of AT_SYSINFO_EHDR). It reads the
+// variable as an ELF image and does not call it, so the address must not change.
 
 package find
 
@@ -14,9 +14,9 @@ import (
 	"vfix.dev/vfix/rewriter/x86"
 )
 
-// slotVerdict judges a value that was picked by a conditional move and stored, as it is,
-// in variables: it is an image base if it is the address of the page itself and all
-// that is loaded from the variables is used as the address of data.
+// slotVerdict judges a value that a conditional move chose and that was stored unchanged in variables: it is an
+// image base if it is the address of the page itself and all loads from the variables are used as the address of
+// data.
 func (f *flow) slotVerdict() (Verdict, string) {
 	first, _ := f.first(kept)
 	only := !slices.ContainsFunc(f.uses, func(u use) bool { return u.how != kept && u.how != left })
@@ -34,14 +34,14 @@ func (f *flow) slotVerdict() (Verdict, string) {
 		}
 		image = image || read
 	}
-	if !image { // code may load it by the address of something beside it
+	if !image { // code may load it by the address of data beside it
 		return Unknown, fmt.Sprintf("stored in the variable at %#x", first.slot)
 	}
 	return Dormant, fmt.Sprintf("an image base in the variable at %#x, used where the kernel offers no vDSO", first.slot)
 }
 
-// asksForVDSO reports whether the number of the entry of the auxiliary vector that has the vDSO's image base is
-// loaded soon before the address: what the address is chosen over is that base.
+// asksForVDSO reports whether the code shortly before the address loads the number of the auxiliary vector's entry
+// for the vDSO's image base, which is then the alternative to the address.
 func (f *flow) asksForVDSO() bool {
 	const entry, most = 33, 48 // AT_SYSINFO_EHDR; bytes
 	for at := f.origin - most; at < f.origin && f.body != nil; at++ {
@@ -55,12 +55,12 @@ func (f *flow) asksForVDSO() bool {
 	return false
 }
 
-// slotUses looks at the loads from the variable: whether memory is read at what one of them loads, and whether
-// that is called, or goes where it cannot be followed, and where.
+// slotUses examines the loads from the variable: whether memory is read at a loaded value, and whether one is
+// called, or cannot be followed, and where.
 func (c *code) slotUses(slot uint64, fn Function) (at uint64, read, escapes bool) {
 	refs, _, err := c.f.References(slot)
 	if err != nil {
-		return 0, false, true // Scan reports it
+		return 0, false, true // Scan reports the error
 	}
 	for _, at := range refs {
 		based, escapes := c.loadUses(at, slot, fn)
@@ -72,7 +72,7 @@ func (c *code) slotUses(slot uint64, fn Function) (at uint64, read, escapes bool
 	return 0, read, false
 }
 
-// loadUses judges the instruction whose displacement is at disp and names the variable.
+// loadUses judges the instruction whose displacement is at disp and refers to the variable.
 func (c *code) loadUses(disp, slot uint64, fn Function) (read, escapes bool) {
 	// REX, opcode, ModRM and perhaps SIB come before the displacement.
 	for _, back := range [...]uint64{3, 4} {

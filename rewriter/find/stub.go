@@ -1,5 +1,4 @@
-// The conditions of the forms of a patch: a function that is nothing but a call of the page, bytes that nothing
-// enters.
+// The conditions for the forms of a patch: a function that is only a call of the page, bytes that nothing enters.
 
 package find
 
@@ -21,16 +20,16 @@ const (
 	jumpLen = 5
 )
 
-// alone reports whether s and its call may be overwritten as one: the value reaches that call and no
-// other, and nothing enters between.
+// alone reports whether s and its call may be overwritten together: the value reaches only that call, and nothing
+// enters between.
 func (c *code) alone(b *body, s *Site) bool {
 	stray := func(at uint64) bool { return at != s.Call }
 	return s.Verdict == Live && s.Loads() && s.Adjacent() && s.Calls == 1 && b.damaged == "" &&
 		!slices.ContainsFunc(b.jumps, stray) && !c.refs.inside(s.Vaddr+1, s.Call+uint64(s.CallLen))
 }
 
-// stub returns the extent of the function around s if it is nothing but a call of the page
-// through rax, and nothing enters the bytes that a jump over its start changes; else Len is 0.
+// stub returns the extent of the function around s if it is only a call of the page through rax, and nothing
+// enters the bytes that a jump over its start changes; else Len is 0.
 func (c *code) stub(b *body, s *Site) Extent {
 	if s.Verdict != Live || !s.Loads() || !s.Adjacent() || s.Calls != 1 || s.Reg != x86.Rax {
 		return Extent{}
@@ -52,11 +51,11 @@ func (c *code) stub(b *body, s *Site) Extent {
 	return Extent{start, end - start}
 }
 
-// syscallLen is the length in bytes of a function that is a system call and changes rax alone.
+// syscallLen is the length in bytes of a function that makes a system call and changes only rax.
 const syscallLen = 14
 
-// bySyscall reports whether a system call may take the place of s and its call, or of the whole stub
-// around it: rcx and r11, which it changes, are not read, or saved there.
+// bySyscall reports whether a system call may replace s and its call, or the whole stub around it: rcx and r11,
+// which it changes, are not read, or are saved there.
 func (c *code) bySyscall(b *body, s *Site) bool {
 	if s.Stub.Len >= syscallLen {
 		return !c.refs.inside(s.Stub.Vaddr+1, s.Stub.End())

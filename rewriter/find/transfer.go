@@ -1,4 +1,4 @@
-// The effect on a followed value of one instruction that goes on to the next.
+// The effect on a followed value of one instruction that continues at the next.
 
 package find
 
@@ -39,7 +39,7 @@ func (f *flow) transfer(i *x86.Instr, v *value) {
 		v.reg[dst], v.reg[src] = v.reg[src], v.reg[dst]
 		return
 	case i.IsConditionalMove() && isReg && width == 64:
-		l := other // what memory holds
+		l := other // the label of memory
 		if fromReg {
 			l = v.reg[src]
 		}
@@ -59,8 +59,7 @@ func (f *flow) transfer(i *x86.Instr, v *value) {
 	f.compute(i, v)
 }
 
-// other records every use that has no rule of its own; a register that is overwritten in
-// part counts as used.
+// other records all uses without their own rule; a partly overwritten register counts as used.
 func (f *flow) other(i *x86.Instr, v *value, read x86.Regs) {
 	if v.held(plain|xored)&read == 0 {
 		return
@@ -75,7 +74,7 @@ func (f *flow) other(i *x86.Instr, v *value, read x86.Regs) {
 	}
 }
 
-// store records a mov of a register that may hold the value: to memory, or in part.
+// store records a mov from a register that may have the value: to memory, or of a part.
 func (f *flow) store(i *x86.Instr, v *value, src, width int) {
 	l := v.reg[src]
 	_, toMem := i.Args[0].(x86asm.Mem)
@@ -94,7 +93,7 @@ func (f *flow) store(i *x86.Instr, v *value, src, width int) {
 	}
 }
 
-// mangles knows the two instructions of glibc's PTR_MANGLE on register dst.
+// mangles reports whether i is one of the two instructions of glibc's PTR_MANGLE on register dst, and applies it.
 func (f *flow) mangles(i *x86.Instr, v *value, dst int) bool {
 	if _, width, _ := i.ArgGPR(0); width != 64 || v.reg[dst]&^other == 0 {
 		return false

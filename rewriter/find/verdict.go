@@ -1,4 +1,4 @@
-// From what a reference is used for to a verdict on it.
+// From the uses of a reference to a verdict on it.
 
 package find
 
@@ -11,9 +11,9 @@ import (
 	"vfix.dev/vfix/rewriter/x86"
 )
 
-// judge fills in the verdict of a site, and the calls it reaches. b is the code that reaches
-// it, nil if none is known to; isGo says that Go's linker made the file, keeps that its runtime may
-// keep the page's addresses in variables.
+// judge sets the verdict of a site, and the calls it reaches. b is the code that reaches it, nil if it is not
+// known; isGo reports that Go's linker made the file, keeps that its runtime may keep the page's addresses in
+// variables.
 func judge(c *code, isGo, keeps bool, b *body, s *Site) {
 	if s.Kind != DataWord && !c.f.ExecLoad(s.Vaddr) {
 		s.Verdict, s.Reason = Unknown, "machine code in data, which a program may execute"
@@ -39,7 +39,7 @@ func judge(c *code, isGo, keeps bool, b *body, s *Site) {
 		switch {
 		case isGo && s.Vaddr%x86.WordSize != 0:
 			s.Verdict, s.Reason = Benign, "in the data of a Go program, not aligned as a variable is"
-		// Of the runtime's own variables, that is, and in a stripped program nothing says whose they are.
+		// This applies to the runtime's own variables; in a stripped program the variables have no names.
 		case keeps && (name == "" || strings.HasPrefix(name, "runtime.")):
 			s.Verdict, s.Reason = Dormant, "in the data of a Go program, whose runtime calls it only without a vDSO"
 		default:
@@ -48,14 +48,13 @@ func judge(c *code, isGo, keeps bool, b *body, s *Site) {
 	case CmpImm32:
 		s.Verdict, s.Reason = Benign, "compared with"
 	}
-	// Nothing is seen to reach some comparisons of programs without symbols: they call nothing either way.
+	// Some comparisons of programs without symbols are not reached by known code: they call nothing either way.
 	if s.Verdict != Unknown && s.Kind != DataWord && (s.Kind != CmpImm32 || b != nil) {
 		s.certain(c, b)
 	}
 }
 
-// certain turns the verdict to unknown if it is not proved that the bytes are an
-// instruction.
+// certain changes the verdict to unknown if the bytes are not proved to be an instruction.
 func (s *Site) certain(c *code, b *body) {
 	switch {
 	case b == nil:
@@ -67,7 +66,7 @@ func (s *Site) certain(c *code, b *body) {
 	}
 }
 
-// judgeStore follows the word of the stack that the address is stored in.
+// judgeStore follows the word of the stack with the address.
 func judgeStore(c *code, b *body, s *Site) {
 	s.Verdict, s.Reason = Unknown, "stored in memory"
 	i, ok := c.at(s.Vaddr)
@@ -98,7 +97,7 @@ func judgeStore(c *code, b *body, s *Site) {
 	s.entry = f.copied && !slices.ContainsFunc(f.uses, func(u use) bool { return u.how >= firstEscape && u.how != usedInMemory })
 }
 
-// single leaves dormant what a runtime of Go keeps in its data only if it may: each address once.
+// single keeps words in the data of a Go program dormant only if each address occurs once, as in its runtime.
 func single(sites []Site) {
 	count := make(map[Function]int)
 	words := func(visit func(s *Site)) {
@@ -116,18 +115,18 @@ func single(sites []Site) {
 	})
 }
 
-// valgrindName is in each of valgrind's tools: the environment variable by which its launcher is known (m_main.c).
+// valgrindName is the environment variable of valgrind's launcher, which all of its tools have (m_main.c).
 const valgrindName = "VALGRIND_LAUNCHER"
 
-// tables finds the entries of valgrind's table of redirections, which distinguishes addresses: a pair with the
-// address is copied into memory, in a file that compares with the page as well. A table of another program's may be
+// tables finds the entries of valgrind's table of redirections, which only distinguishes addresses: a pair with
+// the address is copied into memory, in a file that also compares with the page. In other programs, a table may be
 // one of functions.
 func (c *code) tables(sites []Site) error {
 	entry := func(s Site) bool { return s.entry && s.Verdict == Unknown }
 	if !slices.ContainsFunc(sites, entry) || !slices.ContainsFunc(sites, func(s Site) bool { return s.Kind == CmpImm32 }) {
 		return nil
 	}
-	if c.f.budget == nil { // else an object of an archive
+	if c.f.budget == nil { // otherwise an object of an archive
 		if named, err := c.f.FindText(valgrindName); len(named) == 0 || err != nil {
 			return err
 		}
@@ -140,7 +139,7 @@ func (c *code) tables(sites []Site) error {
 	return nil
 }
 
-// conclude fills in what the flow found.
+// conclude sets the results of the flow.
 func (f *flow) conclude(s *Site) {
 	f.fillCalls(s)
 	f.settle()
@@ -148,7 +147,7 @@ func (f *flow) conclude(s *Site) {
 	s.Verdict, s.Reason = f.verdict(f.c.fn.isIfunc(f.c, s.Vaddr))
 }
 
-// fillCalls sets the fields of s that name the calls the value reaches.
+// fillCalls sets the fields of s about the calls that the value reaches.
 func (f *flow) fillCalls(s *Site) {
 	addrs := slices.Sorted(maps.Keys(f.calls))
 	if s.Calls = len(addrs); s.Calls == 0 {
@@ -158,8 +157,8 @@ func (f *flow) fillCalls(s *Site) {
 	s.Call, s.CallLen, s.Tail = first.Addr, uint8(first.Len), first.Flow != x86.FlowCallInd
 }
 
-// verdict weighs the uses. ifunc says that the enclosing function is the resolver of an
-// STT_GNU_IFUNC symbol: what it returns is an address that is only ever called.
+// verdict judges the uses. ifunc reports that the enclosing function is the resolver of an STT_GNU_IFUNC symbol,
+// which returns an address that is only called.
 func (f *flow) verdict(ifunc bool) (Verdict, string) {
 	at := func(h how, more string) string {
 		u, _ := f.first(h)
@@ -197,8 +196,7 @@ func (f *flow) verdict(ifunc bool) (Verdict, string) {
 	return Unknown, "loaded, and nothing is seen to use it"
 }
 
-// reaches reports whether some path from the first to the second address stays within the
-// few hundred instructions that a resolver has.
+// reaches reports whether a path from the first to the second address has at most the length of a resolver.
 func (c *code) reaches(from, to uint64) bool {
 	const most = 1000
 	reached := false
@@ -209,8 +207,8 @@ func (c *code) reaches(from, to uint64) bool {
 	return reached
 }
 
-// reach visits the addresses on all paths from one on; ok says that an instruction is there. It returns false if
-// visit does, or there are more than most.
+// reach visits the addresses on all paths from an address on; ok reports that an instruction is there. It returns
+// false if visit does, or after most addresses.
 func (c *code) reach(from uint64, most int, visit func(at uint64, ok bool) bool) bool {
 	w := addresses(from)
 	return w.run(most, func(at uint64, _ struct{}) bool {

@@ -22,9 +22,8 @@ const (
 // Functions lists all three in the order of their addresses.
 var Functions = [...]Function{Gettimeofday, Time, Getcpu}
 
-// functionInfo is the table at the head of the kernel's vsyscall_emu_64.S. It has the offset
-// in the page rather than the address: vfix's own binary shall not refer to the page, or it
-// would report itself.
+// functionInfo is the table at the start of the kernel's vsyscall_emu_64.S. It has offsets in the page instead of
+// addresses: vfix's own binary must not refer to the page, or vfix would report it.
 var functionInfo = [...]struct {
 	name    string
 	offset  uint32
@@ -35,8 +34,7 @@ var functionInfo = [...]struct {
 	Getcpu:       {"getcpu", 0x800, 309},
 }
 
-// FunctionAt returns the function whose entry is at vaddr; ok is false for every
-// other address, in the page or not.
+// FunctionAt returns the function whose entry is at vaddr; ok is false for all other addresses.
 func FunctionAt(vaddr uint64) (f Function, ok bool) {
 	for _, f := range Functions {
 		if uint64(functionInfo[f].offset) == vaddr-PageVaddr {
@@ -49,11 +47,11 @@ func FunctionAt(vaddr uint64) (f Function, ok bool) {
 // Vaddr returns the entry of the function in the vsyscall page.
 func (f Function) Vaddr() uint64 { return PageVaddr + uint64(functionInfo[f].offset) }
 
-// Syscall returns the number of the system call that does the same.
-// Source: the kernel's arch/x86/entry/syscalls/syscall_64.tbl.
+// Syscall returns the number of the equivalent system call. Source: the kernel's
+// arch/x86/entry/syscalls/syscall_64.tbl.
 func (f Function) Syscall() uint32 { return functionInfo[f].syscall }
 
 func (f Function) String() string { return functionInfo[f].name }
 
-// MarshalText gives the name of the function, for JSON.
+// MarshalText returns the name of the function for JSON.
 func (f Function) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
