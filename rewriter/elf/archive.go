@@ -1,4 +1,4 @@
-// Archives of relocatable objects: what ar makes (lib*.a).
+// Archives of relocatable objects, which ar makes (lib*.a).
 
 package elf
 
@@ -7,22 +7,22 @@ import (
 	"strings"
 )
 
-// The format of archives. Source: ar.h of glibc; GNU binutils' bfd/archive.c for long names, which
-// are in a member of their own ("//"), and for thin archives; ar(5) of FreeBSD for names that
-// begin with #1/ and precede the member's content.
+// The format of archives. Source: ar.h of glibc; GNU binutils' bfd/archive.c for long names, which are in a member
+// of their own ("//"), and for thin archives; ar(5) of FreeBSD for names that begin with #1/ and precede the
+// member's content.
 const (
 	archiveMagic = "!<arch>\n"
 	thinMagic    = "!<thin>\n"
 	memberHeader = 60 // ar_name 16, ar_date 12, ar_uid 6, ar_gid 6, ar_mode 8, ar_size 10, ar_fmag 2
 	memberMagic  = "`\n"
 
-	// maxMembers bounds the members of one archive; the largest real ones have below 20,000.
+	// maxMembers is the maximum number of members of one archive; the largest known ones have below 20,000.
 	maxMembers = 1 << 17
-	// maxMemberName is the longest name of a member that is shown, in bytes.
+	// maxMemberName is the longest member name that is shown, in bytes.
 	maxMemberName = 200
 )
 
-// IsArchive reports whether the first bytes of a file are those of an archive.
+// IsArchive reports whether head is the start of an archive.
 func IsArchive(head []byte) bool {
 	return strings.HasPrefix(string(head), archiveMagic) || strings.HasPrefix(string(head), thinMagic)
 }
@@ -34,11 +34,11 @@ func damagedArchive(format string, a ...any) error {
 // Member is one member of an archive.
 type Member struct {
 	Name      string
-	Off, Size uint64 // of its content in the archive
+	Off, Size uint64 // of its content in the archive, in bytes
 }
 
-// EachMember calls visit for each member with content, and stops at its first error. In a thin
-// archive the content is in files of the members' names.
+// EachMember calls visit for each member with content, and stops at its first error. In a thin archive, files with
+// the members' names have the content.
 func (f *File) EachMember(thin bool, visit func(Member) error) error {
 	var names Member // the long names
 	at := uint64(len(archiveMagic))
@@ -79,7 +79,7 @@ func (f *File) EachMember(thin bool, visit func(Member) error) error {
 	return nil
 }
 
-// fullName replaces what the header has by the whole name, in printable ASCII.
+// fullName replaces the name in the header by the full name, in printable ASCII.
 func (m *Member) fullName(f *File, names Member) error {
 	read := func(off, n uint64) error {
 		b, err := f.Bytes(off, min(n, maxMemberName))
@@ -110,7 +110,7 @@ func (m *Member) fullName(f *File, names Member) error {
 	return nil
 }
 
-// IsThin reports whether the file is a thin archive: one that names files in place of content.
+// IsThin reports whether the file is a thin archive, which has names of files instead of content.
 func (f *File) IsThin() (bool, error) {
 	if f.Size < uint64(len(thinMagic)) {
 		return false, nil

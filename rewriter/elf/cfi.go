@@ -1,4 +1,4 @@
-// Call frame instructions: what unwind tables say of one function. Source: DWARF 4, 6.4 and 7.23.
+// Call frame instructions: the unwind tables of one function. Source: DWARF 4, 6.4 and 7.23.
 
 package elf
 
@@ -38,13 +38,14 @@ const (
 	FDEHead = 4*4 + 1 // bytes of an FDE of cieHead before its instructions
 )
 
-// PlainCFI is what a CIE begins with: rsp+8 is the frame's address, the return address below it.
+// PlainCFI is the start of the instructions of a CIE: rsp+8 is the frame's address, the return address is below
+// it.
 var PlainCFI = []byte{cfaDefCFA, DwarfRSP, 8, cfaOffset | DwarfRIP, 1}
 
-// Signed returns the 4 bytes as a distance.
+// Signed returns the 4 bytes as a signed distance.
 func Signed(b []byte) uint64 { return uint64(int64(int32(binary.LittleEndian.Uint32(b)))) }
 
-// SearchEntry is one entry of the search table of .eh_frame_hdr: vaddrs of a function and of its FDE.
+// SearchEntry is one entry of the search table of .eh_frame_hdr: the vaddrs of a function and of its FDE.
 type SearchEntry struct{ Start, FDE uint64 }
 
 // The sizes of the head of the search table and of an entry, in bytes.
@@ -53,8 +54,8 @@ const (
 	SearchSize = 8
 )
 
-// SearchTable returns the vaddr of .eh_frame_hdr and its search table; none without a table,
-// or it is not what linkers write: pairs of 4 bytes relative to the header, in order.
+// SearchTable returns the vaddr of .eh_frame_hdr and its search table; none if the table does not exist, or is not
+// in the form of linkers: pairs of 4 bytes relative to the header, in order.
 func (f *File) SearchTable() (hdr uint64, table []SearchEntry, err error) {
 	p := f.Prog(PTGNUEhFrame)
 	if p == nil {
@@ -85,7 +86,7 @@ func (f *File) SearchTable() (hdr uint64, table []SearchEntry, err error) {
 
 // PlainFDE reads the FDE at a vaddr; the size is 0 if its CIE is not cieHead with PlainCFI.
 func (f *File) PlainFDE(vaddr uint64) (d FrameDescription, cie uint64, err error) {
-	const maxFDE = 1024 // bytes: it has to fit into the page
+	const maxFDE = 1024 // bytes: it must fit into the page
 	b, err := f.Mem(vaddr, maxFDE)
 	if err != nil || len(b) < FDEHead {
 		return d, 0, err
@@ -114,16 +115,16 @@ func (f *File) PlainFDE(vaddr uint64) (d FrameDescription, cie uint64, err error
 	}, cie, nil
 }
 
-// cfaOperands are the operands of the instructions that have no place in their opcode: u for
-// LEB128, b for a block, digits for that many bytes. DWARF 4, 7.23; the last two are GNU's.
+// cfaOperands are the operands of instructions with a whole byte as opcode: u for LEB128, b for a block, digits
+// for that many bytes. DWARF 4, 7.23; the last two are GNU's.
 var cfaOperands = map[byte]string{
 	0x00: "", 0x02: "1", 0x03: "2", 0x04: "4", 0x05: "uu", 0x06: "u", 0x07: "u", 0x08: "u", 0x09: "uu",
 	0x0a: "", 0x0b: "", 0x0c: "uu", 0x0d: "u", 0x0e: "u", 0x0f: "b", 0x10: "ub", 0x11: "uu", 0x12: "uu",
 	0x13: "u", 0x14: "uu", 0x15: "uu", 0x16: "ub", 0x2e: "u", 0x2f: "uu",
 }
 
-// eachCFA visits call frame instructions, each with its first two operands, until visit returns false; ok is false if
-// one is not known.
+// eachCFA visits call frame instructions, each with its first two operands, until visit returns false; ok is false
+// after an unknown one.
 func eachCFA(program []byte, visit func(op byte, args [2]uint64) bool) (ok bool) {
 	r := leb{b: program}
 	for r.at < len(program) {
@@ -163,10 +164,10 @@ func eachCFA(program []byte, visit func(op byte, args [2]uint64) bool) (ok bool)
 	return true
 }
 
-// isAdvance reports whether a call frame instruction is one that goes on in the code.
+// isAdvance reports whether a call frame instruction advances the location.
 func isAdvance(op byte) bool { return op == cfaAdvance || op >= cfaAdvance1 && op <= CFAAdvance4 }
 
-// Advanced returns how far call frame instructions get from their start, in bytes of code.
+// Advanced returns how far call frame instructions advance the location, in bytes of code.
 func Advanced(program []byte) (n uint64, ok bool) {
 	ok = eachCFA(program, func(op byte, args [2]uint64) bool {
 		if isAdvance(op) {
@@ -177,7 +178,8 @@ func Advanced(program []byte) (n uint64, ok bool) {
 	return n, ok
 }
 
-// CFA is where the address of a frame is, which is behind the return address: so far from a register (DWARF 4, 6.4.1).
+// CFA is the address of a frame, which is behind the return address, as an offset from a register (DWARF 4,
+// 6.4.1).
 type CFA struct{ Reg, Off uint64 }
 
 // The CFA of a function at its start, and of one with its frame pointer in rbp.
@@ -186,11 +188,11 @@ var (
 	FrameCFA = CFA{dwarfRBP, 16}
 )
 
-// maxProgram bounds the bytes that are read of an FDE.
+// maxProgram is the maximum size of an FDE that is read, in bytes.
 const maxProgram = 1 << 16
 
-// CFA returns where the address of the frame is at vaddr, by the FDE of fn; ok is false if fn has none that describes
-// that, or one that is not understood.
+// CFA returns the address of the frame at vaddr, from the FDE of fn; ok is false if fn has none for that address,
+// or one that is not understood.
 func (f *File) CFA(fn Func, vaddr uint64) (at CFA, ok bool) {
 	if fn.FDE == 0 {
 		return at, false

@@ -1,4 +1,4 @@
-// Reading the content of a segment piece by piece, or, if it is in memory, in place.
+// Reads the content of a segment piece by piece, or, if it is in memory, in place.
 
 package elf
 
@@ -9,25 +9,25 @@ import (
 )
 
 const (
-	// ChunkSize is how much of a segment is looked at at once, in bytes.
-	// A quarter of a MiB stays in a core's second-level cache from one look to the next.
+	// ChunkSize is the size of a piece, in bytes: a quarter of a MiB remains in a core's second-level cache from
+	// one use to the next.
 	ChunkSize = 1 << 18
-	// ChunkMargin is how many bytes are on both sides of what a piece answers for: the longest
-	// instruction, and more than any reference or text that is looked for extends around its hit.
+	// ChunkMargin is the number of bytes on both sides of a piece: the longest instruction, and more than any
+	// reference or text extends around its hit.
 	ChunkMargin = 32
 )
 
 // Memory is the content of a file in memory. It is not copied, and must not change.
 type Memory []byte
 
-// ReadAt is that of io.ReaderAt.
+// ReadAt implements io.ReaderAt.
 func (m Memory) ReadAt(b []byte, off int64) (int, error) { return bytes.NewReader(m).ReadAt(b, off) }
 
-// buffers are for one segment's pieces each: a scan of many files allocates one.
+// buffers are for the pieces of a segment: a scan of many files allocates one.
 var buffers = sync.Pool{New: func() any { return new([ChunkSize]byte) }}
 
-// view returns n bytes at offset off, which the caller has checked and must not change: in buf if
-// that is long enough and they are not in memory already.
+// view returns n bytes at offset off, which the caller has checked, and must not change the bytes: from memory,
+// else in buf if it is long enough.
 func (f *File) view(buf []byte, off, n uint64) ([]byte, error) {
 	if m, ok := f.R.(Memory); ok && off+n <= uint64(len(m)) {
 		return m[off : off+n : off+n], nil
@@ -52,9 +52,9 @@ func (f *File) EachChunk(with, without uint32, visit func(p *Prog, b []byte, vad
 	return nil
 }
 
-// Chunks visits the file content of p piece by piece. visit gets the bytes, which it must not change,
-// the vaddr of the first and the range of indices that this piece answers for; each byte of the segment
-// is in one such range, with ChunkMargin bytes on both sides where the segment has them.
+// Chunks visits the file content of p piece by piece. visit gets the bytes, which it must not change, the vaddr of
+// the first and the range of indices of this piece; each byte of the segment is in exactly one such range, with
+// ChunkMargin bytes on both sides if the segment has them.
 func (f *File) Chunks(p *Prog, visit func(b []byte, vaddr uint64, lo, hi int)) error {
 	buf := buffers.Get().(*[ChunkSize]byte)
 	defer buffers.Put(buf)
@@ -80,8 +80,8 @@ func (f *File) Chunks(p *Prog, visit func(b []byte, vaddr uint64, lo, hi int)) e
 	}
 }
 
-// Indexes gives each index from lo to below hi at which b has a needle, also where two of them overlap.
-// The needle may end behind hi.
+// Indexes returns each index from lo to below hi at which b has a needle, also overlapping ones. The needle may
+// end behind hi.
 func Indexes(b []byte, lo, hi int, needle []byte) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		end := min(hi+len(needle)-1, len(b))

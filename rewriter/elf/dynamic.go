@@ -1,10 +1,10 @@
-// The file's statements about the others that are loaded with it.
+// The names of other files that are loaded with a file.
 
 package elf
 
 import "bytes"
 
-// Tags of dynamic entries that name files or folders (gABI chapter 5; elf.h for the last two).
+// Tags of dynamic entries that name files or directories (gABI chapter 5; elf.h for the last two).
 const (
 	DTRPath     = 15
 	DTRunpath   = 29
@@ -12,12 +12,12 @@ const (
 	DTFilter    = 0x7fffffff
 
 	dtStrsz = 10
-	// maxDynString is the longest such entry that is read, in bytes: some are lists of folders.
+	// maxDynString is the longest such entry that is read, in bytes: some are lists of directories.
 	maxDynString = 64 << 10
 )
 
-// DynStrings returns the texts that the dynamic entries with a tag have in the string table, in their
-// order. One that is not in the file is "".
+// DynStrings returns the texts of the dynamic entries with a tag from the string table, in order; "" for one
+// outside of the file.
 func (f *File) DynStrings(tag int64) []string {
 	var all []string
 	for _, d := range f.Dynamic {
@@ -28,7 +28,7 @@ func (f *File) DynStrings(tag int64) []string {
 	return all
 }
 
-// dynString returns the text, of at most so many bytes, that a dynamic entry has in the string table; "" for none.
+// dynString returns the text of a dynamic entry from the string table, of at most most bytes; "" for none.
 func (f *File) dynString(d *Dyn, most uint64) string {
 	table := f.Dyn(DTStrtab)
 	if table == nil {
@@ -41,14 +41,13 @@ func (f *File) dynString(d *Dyn, most uint64) string {
 	return cString(b, 0)
 }
 
-// HasDynString reports whether the dynamic string table has a text: the name of a symbol that is used or
-// defined, among others.
+// HasDynString reports whether the dynamic string table has a text, such as the name of a used or defined symbol.
 func (f *File) HasDynString(text string) bool {
 	b, err := f.peekMem(f.Range(DTStrtab, dtStrsz))
 	return err == nil && bytes.Contains(b, []byte("\x00"+text+"\x00"))
 }
 
-// Interp returns the path of the loader that the file names, "" for none.
+// Interp returns the path of the file's loader, "" for none.
 func (f *File) Interp() string {
 	p := f.Prog(PTInterp)
 	if p == nil {

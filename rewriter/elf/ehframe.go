@@ -18,18 +18,17 @@ const (
 	peDatarel = 0x30
 	peOmit    = 0xff
 
-	// maxFDEs bounds the entries looked at in one file.
+	// maxFDEs is the maximum number of entries read in one file.
 	maxFDEs = 1 << 20
 	// cieRead is how much of a CIE is read for its augmentation, in bytes.
 	cieRead = 64
-	// minFDE is how many bytes are there of an FDE that is read: a head, two addresses and what is behind them.
+	// minFDE is the minimum size of an FDE with the bytes behind it: a head and two addresses.
 	minFDE = 24
 )
 
-// EachFDE calls visit with each function that .eh_frame describes and that begins where near
-// says so: through the search table of PT_GNU_EH_FRAME, or by reading the section if there
-// is no table, or it leads out of its segment, as vfix's does; or by its content if no header
-// names it. Damage ends the search without an error.
+// EachFDE calls visit with each function in .eh_frame whose start near accepts: through the search table of
+// PT_GNU_EH_FRAME; by reading the section if the table is missing, or leads out of its segment, as vfix's does; or
+// by its content if no header names it. Damage ends the search without an error.
 func (f *File) EachFDE(near func(start uint64) bool, visit func(Func)) error {
 	u := &unwind{f: f, near: near, visit: visit, cies: make(map[uint64]cie)}
 	if done, err := u.table(); done || err != nil {
@@ -52,7 +51,7 @@ type unwind struct {
 	cies  map[uint64]cie // by offset
 }
 
-// table reads the search table of .eh_frame_hdr; done is false without one, or an entry leads elsewhere.
+// table reads the search table of .eh_frame_hdr; done is false if it is missing, or an entry leads elsewhere.
 func (u *unwind) table() (done bool, err error) {
 	hdr, table, err := u.f.SearchTable()
 	if err != nil || table == nil {
@@ -77,7 +76,7 @@ func (u *unwind) table() (done bool, err error) {
 	return done, nil
 }
 
-// section reads the entries of .eh_frame, size bytes at an offset, one after the other.
+// section reads the entries of .eh_frame, size bytes at an offset, in order.
 func (u *unwind) section(start, vaddr, size uint64) error {
 	r := bufio.NewReaderSize(io.NewSectionReader(u.f.R, int64(start), int64(u.f.Size-start)), 16<<10)
 	for off, n := start, 0; n < maxFDEs && off+8 <= start+size; n++ {
@@ -90,7 +89,7 @@ func (u *unwind) section(start, vaddr, size uint64) error {
 		}
 		length := uint64(binary.LittleEndian.Uint32(b))
 		if length == 0xffffffff {
-			return nil // the 64-bit form; nobody writes it
+			return nil // the 64-bit form, which no tool writes
 		}
 		if length == 0 {
 			off += 4 // a terminator; the linker may put more behind it
@@ -108,18 +107,17 @@ func (u *unwind) section(start, vaddr, size uint64) error {
 			}
 		}
 		off += 4 + length
-		_, _ = r.Discard(int(4 + length)) // Peek says so
+		_, _ = r.Discard(int(4 + length)) // Peek returned these bytes
 	}
 	return nil
 }
 
-// cieHead is how the CIE begins that gcc and clang write for C code, behind its length: the ID
-// 0, version 1, the augmentation zR, code alignment 1, data alignment -8, return register 16,
-// one byte of augmentation data: addresses are relative and of 4 bytes.
+// cieHead is the start of the CIE that gcc and clang write for C code, behind its length: the ID 0, version 1, the
+// augmentation zR, code alignment 1, data alignment -8, return register 16, one byte of augmentation data:
+// addresses are relative and of 4 bytes.
 var cieHead = []byte("\x00\x00\x00\x00\x01zR\x00\x01\x78\x10\x01\x1b")
 
-// search looks for .eh_frame in a file without section headers. Each entry that is read names
-// its CIE by its distance.
+// search finds .eh_frame in a file without section headers. Each entry refers to its CIE by the distance.
 func (u *unwind) search() error {
 	for i := range u.f.Progs {
 		p := &u.f.Progs[i]
@@ -142,7 +140,7 @@ func (u *unwind) search() error {
 		done := uint64(0)
 		for _, v := range at {
 			if v < done {
-				continue // of the same table
+				continue // part of the same table
 			}
 			done = p.Vaddr + p.Filesz
 			if err := u.section(p.Off+(v-p.Vaddr), v, p.Filesz-(v-p.Vaddr)); err != nil {
@@ -202,12 +200,12 @@ func (u *unwind) entry(off, vaddr uint64) (fn Func, ok bool) {
 	return fn, true
 }
 
-// cie is how the FDEs of a CIE write their addresses, and that of their table of landing pads.
+// cie is the encoding of the addresses in the FDEs of a CIE, and of their tables of landing pads.
 type cie struct {
 	enc, lsda byte
 	known     bool
 	align     uint64 // of code: the unit of advances
-	initial   []byte // call frame instructions that come before an FDE's, padded
+	initial   []byte // call frame instructions before an FDE's, padded
 }
 
 // cie reads the CIE at offset off.
@@ -226,7 +224,7 @@ func (f *File) readCIE(off uint64) cie {
 	if !f.InFile(off, 9) {
 		return cie{}
 	}
-	b, err := f.peek(off, min(cieRead, f.Size-off)) // who reads sees what cannot be read
+	b, err := f.peek(off, min(cieRead, f.Size-off)) // later reads report the error
 	if err != nil {
 		return cie{}
 	}
@@ -268,7 +266,7 @@ func (f *File) readCIE(off uint64) cie {
 	return c
 }
 
-// pointer decodes an address at vaddr, and says how many bytes it has.
+// pointer decodes an address at vaddr, and returns its size in bytes.
 func pointer(b []byte, vaddr uint64, enc byte) (v uint64, n int, ok bool) {
 	if enc == peOmit || len(b) < 8 {
 		return 0, 0, false
@@ -292,10 +290,10 @@ func pointer(b []byte, vaddr uint64, enc byte) (v uint64, n int, ok bool) {
 	return 0, 0, false
 }
 
-// Func is where a function, or a part of one that a compiler split off, is in memory.
+// Func is the place in memory of a function, or of a part of one that a compiler split off.
 type Func struct {
 	Start uint64
-	End   uint64 // behind its last byte; 0 if that is not known
+	End   uint64 // behind its last byte; 0 if not known
 	LSDA  uint64 // vaddr of its table of landing pads, 0 for none
 	FDE   uint64 // offset in the file of its entry in .eh_frame, 0 for none
 }

@@ -1,4 +1,4 @@
-// Parsing ELF files: headers, sections and the dynamic segment, all checked.
+// The parser of ELF files: headers, sections and the dynamic segment, all checked.
 
 package elf
 
@@ -10,9 +10,9 @@ import (
 	"slices"
 )
 
-// The parts of the ELF format that vfix reads. Source: System V gABI, chapters 4 and 5,
-// and the x86-64 psABI. debug/elf is not used on input: it allocates by sizes that the
-// file claims, and vfix needs offsets of single fields to edit.
+// The parts of the ELF format that vfix reads. Source: System V gABI, chapters 4 and 5, and the x86-64 psABI. vfix
+// does not use debug/elf on input: it allocates by sizes that the file claims, and vfix needs offsets of single
+// fields to edit.
 const (
 	EhdrSize = 64
 	PhdrSize = 56
@@ -77,13 +77,13 @@ const (
 	RRelative  = 8  // R_X86_64_RELATIVE
 	RIrelative = 37 // R_X86_64_IRELATIVE
 
-	// MaxPhnum is more program headers than any loader maps usefully; the kernel itself
-	// stops at 64 KiB of them (fs/binfmt_elf.c, load_elf_phdrs).
+	// MaxPhnum is more program headers than any loader can use; the kernel itself accepts 64 KiB of them
+	// (fs/binfmt_elf.c, load_elf_phdrs).
 	MaxPhnum = 65536 / PhdrSize
-	// MaxShnum bounds the section headers read: e_shnum has 16 bits, and a file with
-	// SHN_XINDEX is treated as one without section headers.
+	// MaxShnum is the maximum number of section headers read: e_shnum has 16 bits, and a file with SHN_XINDEX is
+	// treated as one without section headers.
 	MaxShnum = 0xff00
-	// maxDyn bounds the dynamic entries read; real files have below 100.
+	// maxDyn is the maximum number of dynamic entries read; known files have below 100.
 	maxDyn = 4096
 	// MaxVaddr is the end of the lower half of the 47-bit address space.
 	MaxVaddr = 1 << 47
@@ -114,7 +114,7 @@ type Dyn struct {
 	Val uint64
 }
 
-// File is a checked view of a 64-bit x86-64 ELF file. Its parts lie inside the file.
+// File is a checked view of a 64-bit x86-64 ELF file. Its parts are inside the file.
 type File struct {
 	R    io.ReaderAt
 	Size uint64 // in bytes
@@ -125,40 +125,40 @@ type File struct {
 	ShNum, ShStrNdx int
 	ShBeyond        bool // the section headers, or a section, end beyond the file
 	Progs           []Prog
-	Sections        []Section // nil if the file has none, or damaged ones
-	Dynamic         []Dyn     // up to and without DT_NULL
+	Sections        []Section // nil if the file has none, or has damaged ones
+	Dynamic         []Dyn     // up to DT_NULL, without it
 	DynSpare        []Dyn     // DT_NULL, which ends the table, and unused entries behind it
 }
 
-// Kind is what sort of reason it is to pass over a file.
+// Kind is the kind of a reason to skip a file.
 type Kind uint8
 
-// The kinds of reasons. The first five are damage; of the first eight, a file may call the page all the same.
+// The kinds of reasons. The first five are damage; with the first eight, a file may nevertheless call the page.
 const (
-	KindDamaged        Kind = iota // a fact in an ELF file that cannot be
+	KindDamaged        Kind = iota // an impossible value in an ELF file
 	KindDamagedArchive             // in an archive
 	KindDamagedMember              // in the first object of an archive
-	KindTangled                    // segments that overlap: a kernel may run the file all the same
-	KindBroken                     // vfix has patched the file, and something has broken it since
-	KindFormat                     // patched by a vfix in a format that is not known
-	KindTooMuchCode                // more than the caller lets be searched
+	KindTangled                    // segments that overlap: a kernel may nevertheless run the file
+	KindBroken                     // vfix has patched the file, and it was broken later
+	KindFormat                     // patched by vfix in an unknown format
+	KindTooMuchCode                // more than the caller's limit
 	KindX32                        // 64-bit code, with the headers of a 32-bit file
 	KindNotELF
 	KindForeign   // another class, byte order, machine or type
 	KindThin      // a thin archive: its objects are other files
 	KindNoObjects // an archive without objects for x86-64
-	KindNoCode    // no code at the offset that was asked for
+	KindNoCode    // no code at the requested offset
 )
 
 var kindPrefixes = [...]string{KindDamaged: "damaged ELF: ", KindDamagedArchive: "damaged archive: ", KindTangled: "damaged ELF: ", KindBroken: "patched by vfix, and damaged since: "}
 
-// Skip is why a file is passed over; nil says that it is not.
+// Skip is why a file is skipped; nil if it is not.
 type Skip struct {
 	Kind Kind
 	fact string
 }
 
-// NewSkip returns a reason with the fact in words.
+// NewSkip returns a reason with its facts in words.
 func NewSkip(kind Kind, format string, a ...any) *Skip {
 	return &Skip{kind, fmt.Sprintf(format, a...)}
 }
@@ -176,7 +176,7 @@ func (e *Skip) String() string {
 
 func (e *Skip) Error() string { return e.String() }
 
-// AsSkip returns an error either as the reason to pass over a file, or as it is: of reading.
+// AsSkip returns an error as the reason to skip a file if it is one, else unchanged: as a failed read.
 func AsSkip(err error) (*Skip, error) {
 	if skip, ok := err.(*Skip); ok {
 		return skip, nil
@@ -184,20 +184,19 @@ func AsSkip(err error) (*Skip, error) {
 	return nil, err
 }
 
-// Damaged reports whether the file is of a kind that vfix knows, and damaged.
+// Damaged reports whether the file has a known format but is damaged.
 func (e *Skip) Damaged() bool { return e != nil && e.Kind <= KindBroken }
 
-// MayCall reports whether the file may run, and call the page, though nothing is known of its code.
+// MayCall reports whether the file may run and call the page although its code was not examined.
 func (e *Skip) MayCall() bool { return e != nil && e.Kind <= KindX32 }
 
-// Damaged returns the reason to pass over a file with a fact in it that cannot be.
+// Damaged returns the reason to skip a file with an impossible value.
 func Damaged(format string, a ...any) error { return NewSkip(KindDamaged, format, a...) }
 
 func notFor(kind Kind, format string, a ...any) error { return NewSkip(kind, format, a...) }
 
-// Parse reads the headers of the size bytes behind r. A *Skip says that the file
-// is not one for vfix; if it runs all the same, its segments come with it. Any other error came
-// from r.
+// Parse reads the headers of the file in r, which has size bytes. A *Skip means that the file is not for vfix; if
+// it may nevertheless run, its segments are returned with it. Any other error is a failed read.
 func Parse(r io.ReaderAt, size int64) (*File, error) {
 	f := &File{R: r, Size: uint64(max(size, 0))}
 	if f.Size < 4 {
@@ -214,8 +213,8 @@ func Parse(r io.ReaderAt, size int64) (*File, error) {
 	if n < 20 {
 		return nil, Damaged("ends inside the ELF header (%d bytes)", f.Size)
 	}
-	// The kernel reads e_machine and e_phentsize, and nothing of e_ident behind the magic, nor e_version or e_ehsize
-	// (fs/binfmt_elf.c, load_elf_binary and load_elf_phdrs): what these call 64-bit runs as that.
+	// The kernel reads e_machine and e_phentsize, but not e_version, e_ehsize or the bytes of e_ident behind the
+	// magic (fs/binfmt_elf.c, load_elf_binary and load_elf_phdrs): it runs a file as 64-bit by these alone.
 	le := binary.LittleEndian
 	switch m := le.Uint16(hdr[18:]); {
 	case m == MachineX8664 && (hdr[4] != 1 || n >= EhdrSize && le.Uint16(hdr[54:]) == PhdrSize):
@@ -299,14 +298,14 @@ func (f *File) readProgs(n int) error {
 	return tangled
 }
 
-// covers reports whether the first page of p lies over the last one of the segment before it, where code of one is
-// expected: the two pages are different ones of the file.
+// covers reports whether the first page of p overlaps the last one of the previous segment, if one of them is
+// code: the two pages are different pages of the file.
 func (p *Prog) covers(last *Prog) bool {
 	return p.Vaddr&^(PageSize-1) < last.Vaddr+last.Filesz && p.Vaddr-p.Off != last.Vaddr-last.Off && p.Filesz > 0 && (p.Flags|last.Flags)&PFX != 0
 }
 
-// readSections reads the section headers. Damaged ones are not a reason to skip a file that
-// a loader runs without looking at them: f.Sections stays nil then.
+// readSections reads the section headers. Damaged ones are not a reason to skip a file, as loaders do not read
+// them: f.Sections is then nil.
 func (f *File) readSections(hdr []byte) error {
 	le := binary.LittleEndian
 	f.ShOff, f.ShNum, f.ShStrNdx = le.Uint64(hdr[40:]), int(le.Uint16(hdr[60:])), int(le.Uint16(hdr[62:]))

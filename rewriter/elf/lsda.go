@@ -1,12 +1,12 @@
-// Landing pads: where an exception enters a function. Source: the Itanium C++ ABI, "Exception
-// Handling Tables"; gcc's unwind-pe.h and libsupc++'s eh_personality.cc.
+// Landing pads, at which an exception enters a function. Source: the Itanium C++ ABI, "Exception Handling Tables";
+// gcc's unwind-pe.h and libsupc++'s eh_personality.cc.
 
 package elf
 
-// maxLSDA bounds the bytes read of one function's table.
+// maxLSDA is how many bytes of one function's table are read.
 const maxLSDA = 1 << 16
 
-// Pad is a landing pad: where an exception that leaves a call in [Start, End) enters the function.
+// Pad is a landing pad, at which an exception from a call in [Start, End) enters the function.
 type Pad struct{ Start, End, At uint64 }
 
 // LandingPads returns the landing pads of fn; ok is false if its table is not understood.
@@ -54,7 +54,7 @@ func (f *File) LandingPads(fn Func) (pads []Pad, ok bool) {
 
 const peUleb128 = 0x01
 
-// leb reads the fields of an exception table one after the other; bad: it ended too soon.
+// leb reads the fields of an exception table in order; bad reports that it ended too soon.
 type leb struct {
 	b   []byte
 	at  int

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// BuildID returns the GNU build ID in hex, "" for none. Source of the note's layout: gABI,
-// "Note Section"; NT_GNU_BUILD_ID is 3 (elf.h).
+// BuildID returns the GNU build ID in hex, "" for none. Source of the note's layout: gABI, "Note Section";
+// NT_GNU_BUILD_ID is 3 (elf.h).
 func (f *File) BuildID() string {
 	where := slices.Clone(f.Progs)
 	if s := f.Section(".note.gnu.build-id"); s != nil { // if vfix has spent the program header
@@ -23,7 +23,7 @@ func (f *File) BuildID() string {
 	return ""
 }
 
-// HasBuildID reports whether a PT_NOTE holds a build ID.
+// HasBuildID reports whether a PT_NOTE has a build ID.
 func (f *File) HasBuildID(p *Prog) bool { return f.buildIDOf(p) != "" }
 
 func (f *File) buildIDOf(p *Prog) string {

@@ -1,6 +1,6 @@
-// Relocatable objects (.o, .ko): what a linker has not made a program of. They are examined as if
-// one had, each section at the offset that it has in the file, and never changed: what a patched
-// site needs, a segment and a hook, only programs and libraries have.
+// Relocatable objects (.o, .ko), the input of linkers. They are examined as if they were linked, each section at
+// its offset in the file, and never changed: only programs and libraries have what a patched site needs, a segment
+// and a hook.
 
 package elf
 
@@ -15,7 +15,7 @@ import (
 // of relocation types.
 const (
 	TypeRel = 1
-	// IdentSize is how many bytes of a file show its type.
+	// IdentSize is the number of bytes of a file that show its type.
 	IdentSize = 18
 
 	shnAbs = 0xfff1
@@ -30,22 +30,22 @@ const (
 	rGOTPCX   = 41
 	rRexGOTPX = 42
 
-	// maxFixes bounds the symbols and relocations of one object. The largest objects that
-	// real libraries hold have below 200,000.
+	// maxFixes is the maximum number of symbols and relocations of one object. The largest objects in known
+	// libraries have below 200,000.
 	maxFixes = 1 << 20
-	// maxObject is the longest object that is examined, in bytes: while it is, it is in memory.
+	// maxObject is the largest object that is examined, in bytes: it is in memory during the examination.
 	maxObject = 1 << 30
-	// outside is how far behind the object undefined symbols and .bss lie, in bytes.
+	// outside is the distance behind the object of undefined symbols and .bss, in bytes.
 	outside = 1 << 20
 )
 
-// IsObject reports whether the first bytes of a file are those of a relocatable 64-bit object.
+// IsObject reports whether head is the start of a relocatable 64-bit object.
 func IsObject(head []byte) bool {
 	return len(head) >= IdentSize && string(head[:6]) == "\x7fELF\x02\x01" && head[16] == TypeRel && head[17] == 0
 }
 
-// ParseObject reads the headers of an object. Its sections that have content in memory become
-// segments whose vaddr is their offset.
+// ParseObject reads the headers of an object. Its sections with content in memory become segments at vaddrs equal
+// to their offsets.
 func ParseObject(r io.ReaderAt, size int64) (*File, error) {
 	f := &File{R: r, Size: uint64(size), Type: TypeExec}
 	if size < EhdrSize {
@@ -65,7 +65,7 @@ func ParseObject(r io.ReaderAt, size int64) (*File, error) {
 		return nil, err
 	}
 	if f.ShNum == 0 && f.ShOff == 0 {
-		return f, nil // nothing in it
+		return f, nil // it is empty
 	}
 	if f.Sections == nil {
 		return nil, Damaged("section headers of an object")
@@ -73,7 +73,7 @@ func ParseObject(r io.ReaderAt, size int64) (*File, error) {
 	return f, f.segments()
 }
 
-// segments makes a segment of each section.
+// segments makes a segment from each section.
 func (f *File) segments() error {
 	for i := range f.Sections {
 		s := &f.Sections[i]
@@ -101,8 +101,8 @@ func (f *File) segments() error {
 	return nil
 }
 
-// Link gives symbols and relocated fields the values that they have if each section lies at its
-// offset, in a copy of the object.
+// Link sets symbols and relocated fields, in a copy of the object, to their values with each section at its
+// offset.
 func (f *File) Link() error {
 	image, err := f.Bytes(0, f.Size)
 	if err != nil {
@@ -116,12 +116,12 @@ func (f *File) Link() error {
 		}
 		return f.records(s.Off, s.Size, size, visit)
 	}
-	var values []uint64 // of the symbols, by their number
+	var values []uint64 // of the symbols, by their indices
 	if t := first(f.Sections, func(s *Section) bool { return s.Type == SHTSymtab }); t != nil {
 		if err := each(t, SymSize, func(at uint64, e []byte) {
 			value, n := le.Uint64(e[8:]), le.Uint16(e[6:])
 			switch {
-			case n == shnAbs || len(values) == 0: // number 0 is not a symbol
+			case n == shnAbs || len(values) == 0: // symbol 0 is unused
 			case n != 0 && int(n) < len(f.Sections) && f.Sections[n].Addr != 0:
 				value += f.Sections[n].Addr
 			default:
@@ -156,8 +156,8 @@ func (f *File) Link() error {
 	return nil
 }
 
-// relocate makes of S + A the value of a field at an offset, and returns how many bytes the field has; 0 for other
-// types of relocations.
+// relocate converts S + A to the value of a field at an offset, and returns the size of the field in bytes; 0 for
+// other types of relocations.
 func relocate(typ uint32, at uint64, value *uint64, size uint64) uint64 {
 	switch typ {
 	case r64:

@@ -1,5 +1,5 @@
-// The bytes behind the end of an ELF file: an archive appended to a self-extracting program, or what is
-// left of the linker's tail where the headers no longer speak of it.
+// The bytes behind the end of an ELF file: an archive appended to a self-extracting program, or the linker's tail
+// after its headers were removed.
 
 package elf
 
@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// Overlay returns how many bytes follow everything that the headers speak of, 0 for padding of less
-// than a page, and for what is left of sections.
+// Overlay returns the number of bytes behind everything in the headers, 0 for padding of less than a page, and for
+// the remains of sections.
 func (f *File) Overlay() (uint64, error) {
 	end := max(f.PhOff+uint64(len(f.Progs))*PhdrSize, EhdrSize)
 	for _, p := range f.Progs {
@@ -40,12 +40,12 @@ func (f *File) Overlay() (uint64, error) {
 	return rest, nil
 }
 
-// maxTail is the longest tail of a file that is looked at, in bytes.
+// maxTail is the longest tail of a file that is examined, in bytes.
 const maxTail = 1 << 26
 
-// Payload returns the name of a section with data of an application's own, "" for none. Names that
-// begin with a dot are the system's (gABI, "Special Sections"); a program that reads such a section
-// from its own file, as PyInstaller's do ("pydata"), may look for it from the file's end.
+// Payload returns the name of a section with an application's own data, "" for none. Names that begin with a dot
+// are the system's (gABI, "Special Sections"); a program that reads such a section from its own file, as
+// PyInstaller's do ("pydata"), may search for it from the file's end.
 func (f *File) Payload() string {
 	for _, s := range f.Sections {
 		if s.Index > 0 && s.Type == SHTProgbits && s.Flags&SHFAlloc == 0 && s.Size > 0 && s.Name != "" && s.Name[0] != '.' {
@@ -55,9 +55,8 @@ func (f *File) Payload() string {
 	return ""
 }
 
-// isTail reports whether b, the bytes from offset end to the end of the file, is what a linker puts
-// behind what is loaded, with nothing else: sections that section headers in it speak of; and section
-// names, compilers' names and zeros.
+// isTail reports whether b, the bytes from offset end to the end of the file, has only what a linker puts behind
+// the loaded bytes: sections with their section headers; and section names, compilers' names and zeros.
 func (f *File) isTail(b []byte, end uint64) bool {
 	if !bytes.Contains(b, []byte("\x00.shstrtab\x00")) {
 		return false
@@ -68,7 +67,7 @@ func (f *File) isTail(b []byte, end uint64) bool {
 			return false
 		}
 		left, n := f.uncovered(b, end, at)
-		// Where the headers that are announced break off, so does the file.
+		// The file ends within the section headers that its header announces.
 		return tailText(left) || end+uint64(at) == f.ShOff && n < f.ShNum && len(b)-at-n*ShdrSize < ShdrSize
 	}
 	if f.ShOff >= end && f.ShOff-end < uint64(len(b)) && try(int(f.ShOff-end)) {
@@ -85,11 +84,11 @@ func (f *File) isTail(b []byte, end uint64) bool {
 	return tailText(bytes.Clone(b))
 }
 
-// maxTries is how many places are tried where section headers may begin.
+// maxTries is how many possible starts of section headers are tried.
 const maxTries = 64
 
-// uncovered returns b with zeros in place of the section headers at an index and of what they cover,
-// and how many headers there are.
+// uncovered returns b with zeros in place of the section headers at an index and of their sections, and the number
+// of headers.
 func (f *File) uncovered(b []byte, end uint64, at int) (left []byte, n int) {
 	left = bytes.Clone(b)
 	le := binary.LittleEndian
@@ -108,7 +107,7 @@ func (f *File) uncovered(b []byte, end uint64, at int) (left []byte, n int) {
 	return left, n
 }
 
-// tailText reports whether b has nothing but zeros, names of sections and those of compilers.
+// tailText reports whether b has only zeros, names of sections and those of compilers.
 func tailText(b []byte) bool {
 	for s := range bytes.SplitSeq(b, []byte{0}) {
 		switch {

@@ -1,4 +1,4 @@
-// The search for pairs of bytes, several in one look at the memory.
+// The search for pairs of bytes, several in one pass over the memory.
 
 package elf
 
@@ -9,14 +9,14 @@ import (
 	"slices"
 )
 
-// looked are the pairs of one look at the memory: of the first group all have the same second byte, of the second as
-// well, which may be another. Those that are not in use are the first of their group again.
+// looked are the pairs of one pass: those of the first group have the same second byte, and so do those of the
+// second group. Unused entries repeat the first one of their group.
 type looked [groupA + groupB]uint16
 
 const groupA, groupB = 3, 2
 
-// Pairs gives each index from lo to below hi at which one of the pairs, as little-endian numbers, is in b, in any order.
-// A pair may end behind hi.
+// Pairs returns each index from lo to below hi at which b has one of the pairs, which are little-endian numbers,
+// in any order. A pair may end behind hi.
 func Pairs(b []byte, lo, hi int, pairs []uint16) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		search := plainPairs
@@ -34,7 +34,7 @@ func Pairs(b []byte, lo, hi int, pairs []uint16) iter.Seq[int] {
 	}
 }
 
-// look takes as many of the pairs as one look at the memory finds.
+// look removes as many of the pairs as one pass can find.
 func look(pairs *[]uint16) (l looked) {
 	group := func(to []uint16) {
 		if len(*pairs) == 0 {
@@ -59,7 +59,7 @@ func look(pairs *[]uint16) (l looked) {
 	return l
 }
 
-// widePairs is Pairs for one look with AVX2.
+// widePairs is Pairs for one pass with AVX2.
 func widePairs(b []byte, lo, hi int, pairs *looked, yield func(int) bool) {
 	for i := lo; i < hi; i++ {
 		if n := hi - i; n < wideLeast {
@@ -73,8 +73,8 @@ func widePairs(b []byte, lo, hi int, pairs *looked, yield func(int) bool) {
 	}
 }
 
-// plainPairs is Pairs for one look on any machine. Each pair is looked for once from end to end, whatever
-// there is of the others.
+// plainPairs is Pairs for one pass on any machine. It searches for each pair once from end to end, independently
+// of the others.
 func plainPairs(b []byte, lo, hi int, pairs *looked, yield func(int) bool) {
 	next := [...]int{lo - 1, lo - 1, lo - 1, lo - 1, lo - 1}
 	for i := lo; i < hi; i++ {

@@ -8,7 +8,7 @@ import "golang.org/x/sys/cpu"
 //go:noescape
 func indexPairs(p *byte, n int, pairs *looked) int
 
-// wideLeast is how many bytes indexPairs looks at in one go.
+// wideLeast is the number of bytes that indexPairs examines at once.
 const wideLeast = 64
 
 var wide = cpu.X86.HasAVX2

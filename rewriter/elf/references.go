@@ -6,18 +6,18 @@ import (
 	"encoding/binary"
 )
 
-// ripRelative reports whether the 4 bytes at b[i], code that begins at vaddr, may be a displacement
-// relative to rip that leads to an address.
+// ripRelative reports whether the 4 bytes at b[i], in code that begins at vaddr, may be a displacement relative to
+// rip to the address want.
 func ripRelative(b []byte, i int, vaddr, want uint64) bool {
 	if i == 0 || b[i-1]&0xc7 != 5 { // ModRM has mod 0 and rm 5
 		return false
 	}
 	to := vaddr + uint64(i) + 4 + Signed(b[i:])
-	return to == want || to+1 == want || to+2 == want || to+4 == want // an immediate of so many bytes may follow
+	return to == want || to+1 == want || to+2 == want || to+4 == want // an immediate of that many bytes may follow
 }
 
-// References returns where in code a displacement relative to rip leads to vaddr, or, in a program at a fixed
-// address, the place of its 4 bytes, and how many words of data hold it.
+// References returns the vaddrs in code of displacements relative to rip that lead to vaddr and, in a program at a
+// fixed address, of its 4 bytes, and the number of words of data with it.
 func (f *File) References(vaddr uint64) (disps []uint64, data int, err error) {
 	word := binary.LittleEndian.AppendUint64(nil, vaddr)
 	err = f.EachChunk(0, 0, func(p *Prog, b []byte, at uint64, lo, hi int) {
@@ -43,7 +43,7 @@ func (f *File) References(vaddr uint64) (disps []uint64, data int, err error) {
 	})
 }
 
-// FindText returns the vaddrs of a text, of at most ChunkMargin bytes, in what is loaded, at most eight.
+// FindText returns the vaddrs of a text, of at most ChunkMargin bytes, in loaded segments, at most eight.
 func (f *File) FindText(text string) (all []uint64, err error) {
 	const most = 8
 	err = f.EachChunk(0, 0, func(_ *Prog, b []byte, vaddr uint64, lo, hi int) {

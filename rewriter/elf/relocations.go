@@ -9,17 +9,17 @@ import (
 // Rela is one relocation with an addend.
 type Rela struct {
 	Off    uint64 // of the entry in the file
-	At     uint64 // vaddr of what is relocated
+	At     uint64 // vaddr of the relocated word
 	Type   uint32
 	Symbol uint32
 	Addend uint64
 }
 
-// AddendOff is where in an entry its addend is, in bytes.
+// AddendOff is the offset of the addend in an entry, in bytes.
 const AddendOff = 16
 
 // EachRela calls visit for each relocation with an addend that is applied at load time: those of the dynamic
-// segment, or, in a static program, of its SHT_RELA sections.
+// segment or, in a static program, of its SHT_RELA sections.
 func (f *File) EachRela(visit func(Rela)) error {
 	le := binary.LittleEndian
 	each := func(off uint64, e []byte) {
@@ -46,8 +46,8 @@ func (f *File) EachRela(visit func(Rela)) error {
 	return nil
 }
 
-// EachImport calls visit with each word that is filled with the address of a function of another
-// object at load, and the function's name.
+// EachImport calls visit with each word that the loader fills with the address of a function of another object,
+// and the function's name.
 func (f *File) EachImport(visit func(at uint64, name string)) error {
 	t, ok := f.dynamicSymtab()
 	if !ok {
@@ -56,13 +56,13 @@ func (f *File) EachImport(visit func(at uint64, name string)) error {
 	return f.EachRela(func(r Rela) {
 		if r.Type != RJumpSlot && r.Type != RGlobDat || uint64(r.Symbol) >= t.count {
 			return
-		} else if b, err := f.peek(t.off+uint64(r.Symbol)*SymSize, SymSize); err == nil { // who reads sees what cannot be read
+		} else if b, err := f.peek(t.off+uint64(r.Symbol)*SymSize, SymSize); err == nil { // later reads report the error
 			visit(r.At, f.SymbolName(t, Symbol{name: binary.LittleEndian.Uint32(b)}))
 		}
 	})
 }
 
-// maxRelr bounds the bytes of DT_RELR that are read; it encodes up to 64 times as many words.
+// maxRelr is how many bytes of DT_RELR are read; it encodes up to 64 times as many words.
 const maxRelr = 1 << 24
 
 // InRelr reports whether DT_RELR relocates the word at vaddr. Source: gABI proposal

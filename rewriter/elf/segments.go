@@ -1,4 +1,4 @@
-// Segments: which of them hold what, and what is around them.
+// Segments: their contents, and their surroundings.
 
 package elf
 
@@ -12,7 +12,7 @@ func (f *File) ExecLoad(vaddr uint64) bool {
 	return p != nil && p.Flags&PFX != 0
 }
 
-// CodeAt returns the executable segment that holds the byte before offset.
+// CodeAt returns the executable segment with the byte before offset.
 func (f *File) CodeAt(offset uint64) *Prog {
 	for i := range f.Progs {
 		p := &f.Progs[i]
@@ -23,11 +23,11 @@ func (f *File) CodeAt(offset uint64) *Prog {
 	return nil
 }
 
-// MaxCover is how often the PT_LOADs of a file may cover it: an ordinary file's cover it
-// once, and without a bound a small file could make much work.
+// MaxCover is how often the PT_LOADs of a file may cover it: an ordinary file's cover it once, and without a limit
+// a small file could cause much work.
 const MaxCover = 4
 
-// CheckLoads is a *Skip where the segments cover the file more often.
+// CheckLoads returns a *Skip if the segments cover the file more often.
 func (f *File) CheckLoads() *Skip {
 	var sum uint64
 	for i := range f.Progs {
@@ -40,12 +40,12 @@ func (f *File) CheckLoads() *Skip {
 	return nil
 }
 
-// PageSize is how many bytes a page of memory has.
+// PageSize is the size of a page of memory, in bytes.
 const PageSize = 1 << 12
 
-// MapStart returns the lowest vaddr that a loader covers for the PT_LOAD p. The kernel and
-// later ld.so go by pages; ld.so of glibc 2.3 (elf/dl-load.c, mapstart) goes by p_align and
-// would lay the head of the file over the bytes below.
+// MapStart returns the lowest vaddr that a loader covers for the PT_LOAD p. The kernel and later ld.so map pages;
+// ld.so of glibc 2.3 (elf/dl-load.c, mapstart) uses p_align and would map the head of the file over the bytes
+// below.
 func (f *File) MapStart(p *Prog) uint64 {
 	align := uint64(PageSize)
 	if f.Type == TypeDyn && p.Align > PageSize && p.Align&(p.Align-1) == 0 {
@@ -54,11 +54,10 @@ func (f *File) MapStart(p *Prog) uint64 {
 	return p.Vaddr &^ (align - 1)
 }
 
-// IsInterpreter reports whether the file may be what a PT_INTERP names: entered by the kernel
-// beside a program, it can need no other library, and it has an entry point (e_entry is 0
-// without one: ELF gABI, ELF Header). Those kernels load it by a function of its own
-// (fs/binfmt_elf.c, load_elf_interp), which knows one .bss: from the highest end of file
-// content to the highest end of memory of all its segments.
+// IsInterpreter reports whether the file may be the loader in a PT_INTERP: the kernel enters it beside a program,
+// so it can need no other library, and has an entry point (e_entry is 0 without one: ELF gABI, ELF Header).
+// Kernels before 6.7 load it with a separate function (fs/binfmt_elf.c, load_elf_interp), which supports one .bss:
+// from the highest end of file content to the highest end of memory of all its segments.
 func (f *File) IsInterpreter() bool {
 	if f.Entry == 0 || f.Type != TypeDyn || f.IsProgram() || f.Dyn(DTNeeded) != nil {
 		return false
@@ -67,7 +66,7 @@ func (f *File) IsInterpreter() bool {
 	return p != nil && p.Flags&PFX != 0
 }
 
-// HasBSS reports whether some segment is longer in memory than in the file.
+// HasBSS reports whether a segment is longer in memory than in the file.
 func (f *File) HasBSS() bool {
 	return slices.ContainsFunc(f.Progs, func(p Prog) bool { return p.Type == PTLoad && p.Memsz > p.Filesz })
 }
@@ -75,8 +74,7 @@ func (f *File) HasBSS() bool {
 // PageUp returns n, rounded up to whole pages.
 func PageUp(n uint64) uint64 { return (n + PageSize - 1) &^ (PageSize - 1) }
 
-// TableLoad returns the index of the segment that the program header table is loaded with, -1
-// for none.
+// TableLoad returns the index of the segment with the program header table, -1 for none.
 func (f *File) TableLoad() int {
 	size := uint64(len(f.Progs)) * PhdrSize
 	return slices.IndexFunc(f.Progs, func(p Prog) bool {

@@ -1,11 +1,11 @@
-// The conditions of a file for a loader, and for tools that edit it.
+// The requirements of loaders, and of tools that edit files.
 
 package elf
 
 import "fmt"
 
-// Sound says what would make a loader fail, or read something else than the linker wrote; nil for
-// nothing. Later tools break files so: patchelf 0.14 lays the program headers over .gnu.hash.
+// Sound returns what would make a loader fail, or read other data than the linker wrote; nil for nothing. Later
+// tools break files in this way: patchelf 0.14 puts the program headers over .gnu.hash.
 func (f *File) Sound() error {
 	table, end := f.PhOff, f.PhOff+uint64(len(f.Progs))*PhdrSize
 	overlaps := func(off, n uint64) bool { return off < end && off+n > table || off < EhdrSize }
@@ -49,8 +49,8 @@ func (f *File) Sound() error {
 	return nil
 }
 
-// InOrder says which section header is not in the order of the offsets, which patchelf and dwz count
-// on; nil for none.
+// InOrder returns the first section header that is not in the order of the offsets, on which patchelf and dwz
+// rely; nil for none.
 func (f *File) InOrder() error {
 	last := uint64(0)
 	for _, s := range f.Sections {

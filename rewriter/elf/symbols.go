@@ -1,4 +1,4 @@
-// Symbol tables, and what a loader enters.
+// Symbol tables, and the entries of the loader.
 
 package elf
 
@@ -16,15 +16,15 @@ const (
 	STTGNUIfunc = 10
 	STBLocal    = 0
 
-	// symChunk is how many symbols are read at once.
+	// symChunk is the number of symbols that are read at once.
 	symChunk = 4096
-	// MaxStarts bounds the function starts of one file.
+	// MaxStarts is the maximum number of function starts of one file.
 	MaxStarts = 1 << 18
 	// maxName is the longest symbol name that is shown, in bytes.
 	maxName = 200
 )
 
-// Symtab is where a symbol table and its strings are in the file.
+// Symtab is the place of a symbol table and its strings in the file.
 type Symtab struct {
 	off, count      uint64
 	strOff, strSize uint64
@@ -38,7 +38,7 @@ type Symbol struct {
 	Type, Bind  byte
 }
 
-// Symtabs returns .symtab and the dynamic symbol table, as far as they exist.
+// Symtabs returns .symtab and the dynamic symbol table, if they exist.
 func (f *File) Symtabs() []Symtab {
 	var tabs []Symtab
 	for i := range f.Sections {
@@ -57,8 +57,8 @@ func (f *File) Symtabs() []Symtab {
 	return tabs
 }
 
-// dynamicSymtab finds the dynamic symbol table as a loader does, through DT_SYMTAB; only
-// its length is not said there.
+// dynamicSymtab finds the dynamic symbol table as a loader does, through DT_SYMTAB, which does not have its
+// length.
 func (f *File) dynamicSymtab() (Symtab, bool) {
 	sym, str := f.Dyn(DTSymtab), f.Dyn(DTStrtab)
 	if sym == nil || str == nil {
@@ -78,8 +78,8 @@ func (f *File) dynamicSymtab() (Symtab, bool) {
 	}, true
 }
 
-// dynamicSymbols returns how many dynamic symbols there are: from DT_HASH, DT_GNU_HASH or
-// the section header; 0 if nothing says so.
+// dynamicSymbols returns the number of dynamic symbols, from DT_HASH, DT_GNU_HASH or the section header; 0 if it
+// is not known.
 func (f *File) dynamicSymbols() uint64 {
 	if d := f.Dyn(DTHash); d != nil {
 		if b, err := f.peekMem(d.Val, 8); err == nil && len(b) == 8 {
@@ -145,7 +145,8 @@ func (f *File) EachSymbol(t Symtab, visit func(Symbol)) error {
 	})
 }
 
-// SymbolName returns the name of s without a version, with what is not printable ASCII as "?".
+// SymbolName returns the name of s without a version, with "?" in place of characters that are not printable
+// ASCII.
 func (f *File) SymbolName(t Symtab, s Symbol) string {
 	if uint64(s.name) >= t.strSize {
 		return ""
@@ -158,7 +159,7 @@ func (f *File) SymbolName(t Symtab, s Symbol) string {
 	return printable(name)
 }
 
-// printable returns a name with what is not printable ASCII as "?".
+// printable replaces characters that are not printable ASCII by "?".
 func printable(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r <= ' ' || r > '~' {
@@ -168,8 +169,7 @@ func printable(name string) string {
 	}, name)
 }
 
-// Entries are the addresses in code that a loader enters: e_entry, the initialisers and the
-// finalisers.
+// Entries returns the addresses in code that a loader enters: e_entry, the initializers and the finalizers.
 func (f *File) Entries() []uint64 {
 	const dtFini, dtFiniArray, dtFiniArraysz = 13, 26, 28
 	var all []uint64
@@ -207,7 +207,7 @@ func (f *File) Entries() []uint64 {
 			}
 		}
 	}
-	_ = f.EachRela(func(r Rela) { // who reads sees what cannot be read
+	_ = f.EachRela(func(r Rela) { // later reads report the error
 		for _, a := range arrays {
 			if r.Type == RRelative && r.At >= a[0] && r.At < a[0]+a[1] {
 				add(r.Addend)

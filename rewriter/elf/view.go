@@ -1,4 +1,4 @@
-// Looking things up in a checked ELF file: what reads outside of it is an error, or nothing.
+// Look-ups in a checked ELF file; a read outside of it is an error, or returns nothing.
 
 package elf
 
@@ -21,10 +21,10 @@ func (f *File) ReadAt(b []byte, off uint64) error {
 	return fmt.Errorf("read %d bytes at offset %d: %w", len(b), off, err)
 }
 
-// InFile reports whether [off, off+n) lies inside the file, without overflow.
+// InFile reports whether [off, off+n) is inside the file, without overflow.
 func (f *File) InFile(off, n uint64) bool { return off <= f.Size && n <= f.Size-off }
 
-// Bytes returns n bytes at offset off, which must lie inside the file.
+// Bytes returns n bytes at offset off, which must be inside the file.
 func (f *File) Bytes(off, n uint64) ([]byte, error) {
 	if !f.InFile(off, n) {
 		return nil, f.beyond(off, n)
@@ -33,7 +33,7 @@ func (f *File) Bytes(off, n uint64) ([]byte, error) {
 	return b, f.ReadAt(b, off)
 }
 
-// peek is Bytes for who does not change them.
+// peek is Bytes for callers that do not change them.
 func (f *File) peek(off, n uint64) ([]byte, error) {
 	if !f.InFile(off, n) {
 		return nil, f.beyond(off, n)
@@ -45,8 +45,8 @@ func (f *File) beyond(off, n uint64) error {
 	return Damaged("%d bytes at offset %#x end beyond the file (%d bytes)", n, off, f.Size)
 }
 
-// records visits the entries of size bytes in the n bytes at offset off, with the offset of each. The bytes must not
-// be changed, nor kept.
+// records visits the entries of size bytes in the n bytes at offset off, with the offset of each. visit must not
+// change or keep the bytes.
 func (f *File) records(off, n uint64, size int, visit func(off uint64, e []byte)) error {
 	chunk := min(uint64(symChunk*size), n)
 	var buf []byte
@@ -70,7 +70,7 @@ func (f *File) records(off, n uint64, size int, visit func(off uint64, e []byte)
 	return nil
 }
 
-// first returns the first of all that is asked for, or nil.
+// first returns the first element for which is returns true, or nil.
 func first[T any](all []T, is func(*T) bool) *T {
 	for i := range all {
 		if is(&all[i]) {
@@ -95,7 +95,7 @@ func (f *File) Dyn(tag int64) *Dyn {
 	return first(f.Dynamic, func(d *Dyn) bool { return d.Tag == tag })
 }
 
-// Range returns the vaddr and the size in bytes that two dynamic entries give a table; 0 without them.
+// Range returns the vaddr and the size in bytes of a table in two dynamic entries; 0 without them.
 func (f *File) Range(tag, sizeTag int64) (vaddr, size uint64) {
 	at, n := f.Dyn(tag), f.Dyn(sizeTag)
 	if at == nil || n == nil {
@@ -104,8 +104,8 @@ func (f *File) Range(tag, sizeTag int64) (vaddr, size uint64) {
 	return at.Val, n.Val
 }
 
-// IsProgram reports whether the kernel or a user can start the file: a PIE or a library
-// with an interpreter (libc.so.6) included.
+// IsProgram reports whether the kernel or a user can start the file, including a PIE and a library with an
+// interpreter (libc.so.6).
 func (f *File) IsProgram() bool { return f.Type == TypeExec || f.Prog(PTInterp) != nil || f.isPIE() }
 
 func (f *File) isPIE() bool {
@@ -113,7 +113,7 @@ func (f *File) isPIE() bool {
 	return flags != nil && flags.Val&DF1PIE != 0
 }
 
-// Load returns the PT_LOAD whose file content holds vaddr, or nil.
+// Load returns the PT_LOAD whose file content has vaddr, or nil.
 func (f *File) Load(vaddr uint64) *Prog {
 	for i := range f.Progs {
 		p := &f.Progs[i]
@@ -124,7 +124,7 @@ func (f *File) Load(vaddr uint64) *Prog {
 	return nil
 }
 
-// Mappings returns how many PT_LOADs have the byte at an offset of the file.
+// Mappings returns the number of PT_LOADs with the byte at an offset of the file.
 func (f *File) Mappings(off uint64) (n int) {
 	for i := range f.Progs {
 		if p := &f.Progs[i]; p.Type == PTLoad && off >= p.Off && off-p.Off < p.Filesz {
@@ -134,8 +134,8 @@ func (f *File) Mappings(off uint64) (n int) {
 	return n
 }
 
-// Offset returns where in the file the n bytes at vaddr are; ok is false if they are
-// not all in the file content of one segment.
+// Offset returns the offset in the file of the n bytes at vaddr; ok is false if they are not all in the file
+// content of one segment.
 func (f *File) Offset(vaddr, n uint64) (off uint64, ok bool) {
 	p := f.Load(vaddr)
 	if p == nil || p.Filesz-(vaddr-p.Vaddr) < n {
@@ -144,10 +144,10 @@ func (f *File) Offset(vaddr, n uint64) (off uint64, ok bool) {
 	return p.Off + (vaddr - p.Vaddr), true
 }
 
-// Mem returns up to n bytes at vaddr: fewer where the segment's file content ends.
+// Mem returns up to n bytes at vaddr, fewer at the end of the segment's file content.
 func (f *File) Mem(vaddr, n uint64) ([]byte, error) { return f.mem(vaddr, n, f.Bytes) }
 
-// peekMem is Mem for who does not change the bytes.
+// peekMem is Mem for callers that do not change the bytes.
 func (f *File) peekMem(vaddr, n uint64) ([]byte, error) { return f.mem(vaddr, n, f.peek) }
 
 func (f *File) mem(vaddr, n uint64, read func(off, n uint64) ([]byte, error)) ([]byte, error) {
@@ -180,9 +180,9 @@ func cString(b []byte, i uint64) string {
 	return string(text)
 }
 
-// Static reports whether the file is a program that no interpreter loads. A shared library
-// has no interpreter either: only a static-pie has DF_1_PIE, or, from linkers before that
-// flag, the DT_DEBUG that linkers write into programs alone.
+// Static reports whether the file is a program without an interpreter. A shared library also has no interpreter:
+// only a static-pie has DF_1_PIE, or, from linkers before that flag, the DT_DEBUG that linkers add only to
+// programs.
 func (f *File) Static() bool {
 	return f.Prog(PTInterp) == nil && (f.Type == TypeExec || f.isPIE() || f.Entry != 0 && f.Dyn(DTDebug) != nil && f.Dyn(DTSoname) == nil)
 }

@@ -1,5 +1,5 @@
-// Recognising what Go's linker made. Go 1.0 calls the vsyscall page on its own small
-// stacks; Go 1.1 to 1.15 keeps the addresses in data, for kernels without a vDSO.
+// Files from Go's linker. Go 1.0 calls the vsyscall page on its own small stacks; Go 1.1 to 1.15 has the addresses
+// in data, for kernels without a vDSO.
 
 package origin
 
@@ -31,8 +31,8 @@ func Go(f *elf.File) (bool, error) {
 	return hasPclntab(f)
 }
 
-// GoKeepsPage reports whether the runtime of a program of Go may be one of Go 1.1 to 1.15: whether there is no table
-// of functions of a later one (debug/gosym/pclntab.go).
+// GoKeepsPage reports whether the runtime of a Go program may be that of Go 1.1 to 1.15: whether the program has
+// no table of functions of a later version (debug/gosym/pclntab.go).
 func GoKeepsPage(f *elf.File) (bool, error) {
 	later := false
 	err := f.EachChunk(0, 0, func(_ *elf.Prog, b []byte, _ uint64, _, _ int) {
@@ -43,7 +43,7 @@ func GoKeepsPage(f *elf.File) (bool, error) {
 	return !later, err
 }
 
-// hasGoNote looks for the build ID note of Go 1.5 and later: type 4 under the name "Go".
+// hasGoNote finds the build ID note of Go 1.5 and later: type 4 with the name "Go".
 func hasGoNote(f *elf.File) bool {
 	const namesz, typ = 4, 4
 	for i := range f.Progs {
@@ -63,9 +63,9 @@ func hasGoNote(f *elf.File) bool {
 	return false
 }
 
-// hasPclntab looks for the head of the function table of Go 1.2 and later: a magic number,
-// two zeros, the instruction quantum 1 and the pointer size 8 (debug/gosym/pclntab.go); and for the
-// name of a function that each program of Go has, which the tables of earlier ones hold as well.
+// hasPclntab finds the head of the function table of Go 1.2 and later: a magic number, two zeros, the instruction
+// quantum 1 and the pointer size 8 (debug/gosym/pclntab.go); or the name of a function that each Go program has,
+// which earlier tables also have.
 func hasPclntab(f *elf.File) (bool, error) {
 	heads := [...][]byte{
 		{0xfb, 0xff, 0xff, 0xff, 0, 0, 1, 8}, // Go 1.2

@@ -1,5 +1,5 @@
-// The symbol table that Go's linker writes for the runtime, which strip leaves. Source: debug/gosym of
-// Go 1.0 and 1.1 (symtab.go); later versions have an empty one.
+// The symbol table that Go's linker writes for the runtime, and that strip leaves. Source: debug/gosym of Go 1.0
+// and 1.1 (symtab.go); it is empty in later versions.
 
 package origin
 
@@ -18,11 +18,11 @@ type GoFunction struct {
 	Name string
 }
 
-// maxGoSymtab bounds the table that is read, in bytes; that of a large program of Go 1.0 has a few MiB.
+// maxGoSymtab is the maximum size of the table, in bytes; a large program of Go 1.0 has a few MiB.
 const maxGoSymtab = 1 << 26
 
-// GoFunctions returns the functions that .gosymtab names, in ascending order, each up to the next one.
-// Damage ends the table.
+// GoFunctions returns the functions in .gosymtab, in ascending order, each up to the next one. Damage ends the
+// table.
 func GoFunctions(f *elf.File) (all []GoFunction, err error) {
 	s := f.Section(".gosymtab")
 	if s == nil || s.Type == elf.SHTNobits || s.Size > maxGoSymtab {
@@ -54,7 +54,7 @@ func GoFunctions(f *elf.File) (all []GoFunction, err error) {
 	return all, nil
 }
 
-// goSymbol reads one entry of the table: its value and name, the letter of its type, and what follows it.
+// goSymbol reads one entry of the table: its value and name, the letter of its type, and the rest of the table.
 //
 // Go 1.0: the value in 4 bytes, big-endian; the letter, with the highest bit set; the name; 4 bytes for the Go type.
 // Go 1.1: the letter in 6 bits, the value in 8 bytes or as a varint, the Go type in 8 bytes if there is one; the name.

@@ -1,4 +1,4 @@
-// Which libc a file contains.
+// The libc in a file.
 
 package origin
 
@@ -12,15 +12,15 @@ import (
 // maxVersion is the longest version number accepted, in bytes.
 const maxVersion = 12
 
-// banner is a string by which a libc is known.
+// banner is a string that identifies a libc.
 type banner struct {
 	text, libc string
 	version    bool // its version number follows
 }
 
-// The banners, the most specific first. glibc has its version in csu/version.c ("GNU C Library …
-// stable release version 2.13", "(Debian EGLIBC 2.13-38)") and in confstr ("NPTL 2.5"); a
-// static program often has none of these, but the message of malloc's checks (2.3 to 2.25).
+// The banners, most specific first. glibc has its version in csu/version.c ("GNU C Library … stable release
+// version 2.13", "(Debian EGLIBC 2.13-38)") and in confstr ("NPTL 2.5"); many static programs have none of these,
+// but the message of malloc's checks (2.3 to 2.25).
 var banners = [...]banner{
 	{"stable release version ", "glibc", true},
 	{"development release version ", "glibc", true},
@@ -31,12 +31,12 @@ var banners = [...]banner{
 	{"musl libc", "musl", false},
 }
 
-// glibcLibraries are libraries of glibc beside libc.so.6 that reach the page. Each has a
-// lone string with the version in its read-only data (nptl_version in nptl-init.c).
+// glibcLibraries are libraries of glibc besides libc.so.6 that call the page. Each has a separate string with the
+// version in its read-only data (nptl_version in nptl-init.c).
 var glibcLibraries = []string{"libpthread.so.0", "librt.so.1"}
 
-// Libc names the libc that the file contains; "" if nothing in it shows that. Only a
-// libc itself and static programs contain one: the others just mention names.
+// Libc returns the name of the libc in the file; "" if it has none that is recognized. Only a libc itself and
+// static programs have one: other files only mention names.
 func Libc(f *elf.File) (string, error) {
 	soname := f.Soname()
 	lone := slices.Contains(glibcLibraries, soname)
@@ -70,7 +70,7 @@ func (n banner) find(b []byte) (string, bool) {
 	return "", false
 }
 
-// loneVersion finds a string that is nothing but a version number of glibc.
+// loneVersion finds a string that is only a version number of glibc.
 func loneVersion(b []byte) string {
 	for i := range elf.Indexes(b, 0, len(b), []byte("\x002.")) {
 		rest := b[i+1:]

@@ -1,5 +1,5 @@
-// Programs that set up signals by system calls of their own: a preload library cannot get
-// between them and the kernel, and so cannot keep its SIGSEGV handler.
+// Programs that set up signals with their own system calls: a preload library cannot intercept these, and so
+// cannot keep its SIGSEGV handler.
 
 package origin
 
@@ -9,22 +9,21 @@ import (
 	"vfix.dev/vfix/rewriter/elf"
 )
 
-// rawSignalCalls load the number of rt_sigaction (13) or rt_sigprocmask (14) into eax, as
-// compilers and people write it (arch/x86/entry/syscalls/syscall_64.tbl): b8 imm32,
-// REX.W c7 c0 imm32, push imm8 and pop %rax.
+// rawSignalCalls load the number of rt_sigaction (13) or rt_sigprocmask (14) into eax, in the encodings of
+// compilers and programmers (arch/x86/entry/syscalls/syscall_64.tbl): b8 imm32, REX.W c7 c0 imm32, push imm8 and
+// pop %rax.
 var rawSignalCalls = [...][]byte{
 	{0xb8, 13, 0, 0, 0}, {0xb8, 14, 0, 0, 0},
 	{0xc7, 0xc0, 13, 0, 0, 0}, {0xc7, 0xc0, 14, 0, 0, 0},
 	{0x6a, 13, 0x58}, {0x6a, 14, 0x58},
 }
 
-// rawSignalSpan is within how many bytes behind such a load the syscall instruction
-// follows: a few more arguments are between. With the load it is less than what chunks
-// have in common, 2*ChunkMargin.
+// rawSignalSpan is the distance behind such a load within which the syscall instruction follows, in bytes, with a
+// few more arguments between. With the load it is less than the overlap of chunks, 2*ChunkMargin.
 const rawSignalSpan = 20
 
-// RawSignals reports whether a dynamic program sets up signals by itself. A C library does
-// so for all others and is not one; one that can be executed has a name (DT_SONAME).
+// RawSignals reports whether a dynamic program sets up signals itself. A C library, which does so for all others,
+// does not count; an executable one has a name (DT_SONAME).
 func RawSignals(f *elf.File) (bool, error) {
 	if f.Prog(elf.PTInterp) == nil || f.Dyn(elf.DTSoname) != nil {
 		return false, nil

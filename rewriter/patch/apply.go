@@ -1,4 +1,4 @@
-// The patched file as a stream, made of the original and a plan.
+// The patched file as a stream, made from the original and a plan.
 
 package patch
 
@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// Apply returns the patched file as a stream of p.Size bytes, made from the original
-// behind r as it is read; nothing is held in memory but what changes.
+// Apply returns the patched file as a stream of p.Size bytes, which reads the original from r; only changed bytes
+// are in memory.
 func (p *Plan) Apply(r io.ReaderAt) io.Reader {
 	if p.file == nil {
 		return io.NewSectionReader(r, 0, 1<<63-1)

@@ -1,5 +1,4 @@
-// Which system calls a patched file makes that it did not make before: what a seccomp filter must
-// allow.
+// The system calls that a patch adds to a file, which a seccomp filter must allow.
 
 package patch
 
@@ -10,7 +9,7 @@ import (
 	"vfix.dev/vfix/rewriter/find"
 )
 
-// addedCalls says which system calls the patched file adds, and when; nil if it adds none.
+// addedCalls returns the system calls that the patch adds, and when they are made; nil if it adds none.
 func (p *Plan) addedCalls() []string {
 	var replaced, served []string
 	add := func(to *[]string, f find.Function) {

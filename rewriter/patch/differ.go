@@ -1,4 +1,4 @@
-// A byte that differs and should not, and the code around it in both files.
+// An unplanned difference, and the code around it in both files.
 
 package patch
 
@@ -11,7 +11,7 @@ import (
 	"vfix.dev/vfix/rewriter/x86"
 )
 
-// UnplannedError is a byte that differs from what the plan makes of the file before.
+// UnplannedError is a byte that differs from the plan for the file before.
 type UnplannedError struct {
 	Offset    int64
 	Got, Want byte
@@ -21,9 +21,9 @@ func (e *UnplannedError) Error() string {
 	return fmt.Sprintf("offset %#x: got byte %#02x, want %#02x: not a planned change", e.Offset, e.Got, e.Want)
 }
 
-// ListingAt disassembles the code around an offset as it is in both files, from the start of
-// the function if that is near, else from the offset. before says what is where. It is
-// empty where before has no code at that offset; the error is of reading.
+// ListingAt disassembles the code around an offset in both files, from the start of the function if that is near,
+// else from the offset. before determines the addresses. The listing is empty if before has no code at that
+// offset; an error means that a read failed.
 func ListingAt(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSize, offset int64) (find.Explanation, error) {
 	f, err := find.Parse(before, beforeSize)
 	if skip, err := elf.AsSkip(err); skip != nil || err != nil {

@@ -1,5 +1,5 @@
-// Package patch plans and makes the same file with its references to the vsyscall page led elsewhere. A glibc 2.13
-// time() is five instructions, before and after:
+// Package patch plans and makes a copy of a file with its references to the vsyscall page redirected. A glibc 2.13
+// time() has five instructions, before and after:
 //
 //	48 83 ec 08              sub  $8,%rsp                e9 rel32   jmp vfix_time
 //	48 c7 c0 00 04 60 ff     mov  $0xffffffffff600400,%rax
@@ -7,15 +7,15 @@
 //	48 83 c4 08              add  $8,%rsp
 //	c3                       ret
 //
-// Scan reports the references and never writes. NewPlan says which bytes would change, and why. Plan.Apply is
-// deterministic, and changes nothing in its own output. Verify derives the plan again and compares. All input is
-// untrusted: every offset and size is checked against the file before it is used, and nothing is allocated by a size
-// that a file claims.
+// Scan reports the references and never writes. NewPlan determines which bytes would change, and why. Plan.Apply
+// is deterministic, and a patched file has an empty plan. Verify derives the plan again and compares. All input is
+// untrusted: every offset and size is checked against the file before it is used, and nothing is allocated by a
+// size that a file claims.
 //
 //	file                              Scan: references, in a file that vfix may have patched before
 //	plan form                         which bytes change; segment spare hook: room, and who enters it
-//	unwind prelink                    what debuggers, unwinders and prelink read
+//	unwind prelink                    data for debuggers, unwinders and prelink
 //	patched                           files that are patched already
-//	apply verify differ               the patched file, and its comparison with a plan derived again
+//	apply verify differ               the patched file, and its comparison with a new plan
 //	explain calls                     how a plan is shown
 package patch

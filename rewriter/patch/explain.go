@@ -1,4 +1,4 @@
-// The disassembly around a site, before and after, for people who want to see what is done.
+// The disassembly around a site, before and after the patch.
 
 package patch
 
@@ -11,18 +11,16 @@ import (
 )
 
 const (
-	// explainBefore is how far before a site a function may begin to be shown from its
-	// start, explainAfter how far behind the last byte of interest the listing goes, both
-	// in bytes.
+	// explainBefore is the distance from a site up to which its function is shown from its start, explainAfter how
+	// far the listing continues behind the last relevant byte, both in bytes.
 	explainBefore = 64
 	explainAfter  = 16
-	// explainCall is how far behind a site its call may end to be shown, in bytes.
+	// explainCall is the distance behind a site up to which its call is shown, in bytes.
 	explainCall = 64
 )
 
-// Explain disassembles the code around the patch, from the start of the function if
-// that is near, else from the site, as it is and as it will be. A site in data has no
-// listing. The error is of reading the file.
+// Explain disassembles the code around the patch, from the start of the function if that is near, else from the
+// site, before and after. A site in data has no listing. It returns an error if a read of the file fails.
 func (p *Plan) Explain(patch Patch) (find.Explanation, error) {
 	s := &patch.Site
 	f := s.Object
@@ -59,8 +57,8 @@ func (p *Plan) Explain(patch Patch) (find.Explanation, error) {
 	return e, err
 }
 
-// listing disassembles the code from start to end, as it is and as the edits make it; name is that of the injected
-// code that it goes to.
+// listing disassembles the code from start to end, before and after the edits; name is the name of the injected
+// code that it leads to.
 func (p *Plan) listing(f *find.File, start, end uint64, name string) (e find.Explanation, err error) {
 	off, ok := f.Offset(start, 1)
 	if !ok {
@@ -78,7 +76,7 @@ func (p *Plan) listing(f *find.File, start, end uint64, name string) (e find.Exp
 	return e, nil
 }
 
-// explainAll fills in the listing of each patch.
+// explainAll sets the listing of each patch.
 func (p *Plan) explainAll() error {
 	for i := range p.Patches {
 		e, err := p.Explain(p.Patches[i])
@@ -103,7 +101,7 @@ func (p *Plan) patched(b []byte, off uint64) []byte {
 	return b
 }
 
-// nameTrampoline adds its name to each changed line that goes to it. The file before did not have it.
+// nameTrampoline adds the trampoline's name to each changed line that leads to it.
 func nameTrampoline(lines []x86.Line, f *find.File, trampoline string) {
 	for i := range lines {
 		l := &lines[i]

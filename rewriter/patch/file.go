@@ -1,4 +1,4 @@
-// The file that a plan is about.
+// The file of a plan.
 
 package patch
 
@@ -10,13 +10,13 @@ import (
 	"vfix.dev/vfix/shim"
 )
 
-// file is an ELF file, and what vfix has done to it before; nil if nothing.
+// file is an ELF file, and vfix's earlier patch of it; nil if there is none.
 type file struct {
 	*find.File
 	was *patchedFile
 }
 
-// fileOf returns the file behind a report; or nil.
+// fileOf returns the file of a report; or nil.
 func fileOf(r *find.Report) (*file, error) {
 	if r.File == nil {
 		return nil, nil
@@ -25,19 +25,19 @@ func fileOf(r *find.Report) (*file, error) {
 	return &file{r.File, was}, err
 }
 
-// Scan finds the references to the page in the size bytes behind r, as find.References does; a file that vfix
-// has patched must be sound, and in a format that is known.
+// Scan finds the references to the page in the file in r, which has size bytes, as find.References does; a file
+// that vfix has patched must be intact, and in a known format.
 func Scan(r io.ReaderAt, size int64) (*find.Report, error) {
 	return find.References(r, size, find.Scope{Marks: mark})
 }
 
-// ScanWithin is Scan with a bound: of a file with more than maxExec bytes in executable
-// segments nothing is searched, and its report is skipped for elf.KindTooMuchCode.
+// ScanWithin is Scan with a limit: a file with more than maxExec bytes in executable segments is skipped with
+// elf.KindTooMuchCode.
 func ScanWithin(r io.ReaderAt, size, maxExec int64) (*find.Report, error) {
 	return find.References(r, size, find.Scope{Marks: mark, MaxExec: uint64(max(maxExec, 0))})
 }
 
-// mark says what vfix has done to a file before.
+// mark returns vfix's earlier patch of a file.
 func mark(f *elf.File) (m find.Mark, err error) {
 	segment, version := injected(f)
 	m.Version = version

@@ -1,4 +1,4 @@
-// Choosing the form in which a site is rewritten, and encoding its bytes.
+// The form in which a site is rewritten, and the encoding of its bytes.
 
 package patch
 
@@ -14,8 +14,7 @@ import (
 	"vfix.dev/vfix/shim"
 )
 
-// choose decides the form of a site before it is known whether there is room for
-// trampolines. The reason says why that form, or why none.
+// choose returns the form of a site if there is room for trampolines, and the reason for that form, or for none.
 func choose(s *find.Site, r *find.Report, allowed []Form) (Form, string) {
 	switch s.Verdict {
 	case find.Live, find.DormantCall:
@@ -35,8 +34,8 @@ func choose(s *find.Site, r *find.Report, allowed []Form) (Form, string) {
 		}
 		return Left, fmt.Sprintf("%v cannot be rewritten in its own length", s.Kind)
 	case r.Go:
-		// time.now of Go 1.0 runs NOSPLIT: 128 bytes of stack, of which the vDSO needs some.
-		// No register is kept over a call there.
+		// time.now of Go 1.0 is NOSPLIT: it has 128 bytes of stack, of which the vDSO needs some. It preserves no
+		// register over a call.
 		if s.Alone && may(Syscall) {
 			return Syscall, "Go's stack is too small for the vDSO"
 		}
@@ -61,7 +60,7 @@ func leaReason(s *find.Site) string {
 	return "the register is only called"
 }
 
-// withoutRoom is the form of a site in a file that has no room for trampolines.
+// withoutRoom returns the form of a site in a file without room for trampolines.
 func withoutRoom(s *find.Site, f Form, allowed []Form, why string) (Form, string) {
 	if f == Left || f == Syscall {
 		return f, why
@@ -78,9 +77,9 @@ func withoutRoom(s *find.Site, f Form, allowed []Form, why string) (Form, string
 // jumpLen is the length in bytes of jmp rel32 and of call rel32.
 const jumpLen = 5
 
-// encode returns the bytes that replace the site in the form, and the vaddr of the first.
-// segment is the vaddr of the injected segment, old the bytes of the reference. An error says that the trampoline is out of
-// reach of a rel32.
+// encode returns the bytes that replace the site in the form, and the vaddr of the first. segment is the vaddr of
+// the injected segment, old the bytes of the reference. An error means that the trampoline is out of reach of a
+// rel32.
 func encode(s *find.Site, form Form, segment uint64, old []byte) (vaddr uint64, code []byte, err error) {
 	if form == Syscall {
 		if code := exactSyscall(s.Function); s.Stub.Len >= uint64(len(code)) {
@@ -117,7 +116,7 @@ func encode(s *find.Site, form Form, segment uint64, old []byte) (vaddr uint64, 
 		op = []byte{0x48 | s.Reg>>3<<2, 0x8d, s.Reg&7<<3 | 5}
 		pad = int(s.Len) - 7
 	}
-	// The nop comes first, so that the next instruction is at an address that unwind tables know.
+	// The nop comes first, so that the next instruction is at an address that unwind tables have.
 	code = append(code, x86.Nops[pad]...)
 	if s.Kind == find.JccRel32 {
 		op = old[:2]
@@ -127,8 +126,8 @@ func encode(s *find.Site, form Form, segment uint64, old []byte) (vaddr uint64, 
 	return vaddr, append(code, d...), err
 }
 
-// encodeSyscall returns the system call in place of an adjacent mov and call, padded to
-// their length. A jmp becomes a ret; its mov is of eax then, two bytes shorter and the same.
+// encodeSyscall returns the system call that replaces an adjacent mov and call, padded to their length. It
+// replaces a jmp by a ret; its mov is then of eax, which is two bytes shorter and equivalent.
 func encodeSyscall(s *find.Site) []byte {
 	var code []byte
 	if s.Tail {
@@ -141,8 +140,7 @@ func encodeSyscall(s *find.Site) []byte {
 	return append(code, x86.Nops[int(s.Len)+int(s.CallLen)-len(code)]...)
 }
 
-// exactSyscall returns the function as a system call that changes rax alone, for a stub of glibc,
-// which is longer.
+// exactSyscall returns the function as a system call that changes only rax, for a stub of glibc, which is longer.
 func exactSyscall(f find.Function) []byte {
 	code := binary.LittleEndian.AppendUint32([]byte{
 		0x51,       // push %rcx
@@ -156,8 +154,8 @@ func exactSyscall(f find.Function) []byte {
 		0xc3) // ret
 }
 
-// trampolineName is what listings call the trampoline for the site: vfix_NAME, or keep_NAME
-// for vfix_keep_NAME of shim/src/trampolines.S, for two sides must fit into 80 columns.
+// trampolineName returns the name of the site's trampoline in listings: vfix_NAME, or keep_NAME for vfix_keep_NAME
+// of shim/src/trampolines.S, as two sides must fit into 80 columns.
 func trampolineName(s *find.Site, form Form) string {
 	if keeps(s, form) {
 		return "keep_" + s.Function.String()
@@ -165,8 +163,8 @@ func trampolineName(s *find.Site, form Form) string {
 	return "vfix_" + s.Function.String()
 }
 
-// keeps reports whether the site gets the exact trampoline, which changes rax alone: every one but
-// the functions that other objects call by their names.
+// keeps reports whether the site gets the exact trampoline, which changes only rax: all sites do except in
+// functions that other objects call by name.
 func keeps(s *find.Site, form Form) bool { return form != Entry || !s.Named }
 
 // trampoline returns the offset in the segment of the trampoline for the site.

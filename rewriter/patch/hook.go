@@ -1,4 +1,4 @@
-// How a file enters the load-time hook: by its entry point, and by an initialiser.
+// The entries of a file's load-time hook: its entry point and an initializer.
 
 package patch
 
@@ -10,7 +10,7 @@ import (
 	"vfix.dev/vfix/shim"
 )
 
-// hooks is where the load-time hook is entered, and what it goes on to.
+// hooks are the entries of the load-time hook, and their continuations.
 type hooks struct {
 	entry uint64 // e_entry of the original, 0: not hooked
 	init  uint64 // the original initialiser, 0: there was none
@@ -18,11 +18,10 @@ type hooks struct {
 	found bool // some hook runs before the file's own code
 }
 
-// planHooks retargets e_entry and an initialiser to the hooks of a segment at vaddr.
-// Both if both exist: libc.so.6 has both and can be executed. Hooked as an
-// initialiser, in this order: DT_INIT; the RELATIVE relocation of init_array[0]; an unused
-// dynamic entry, which becomes a DT_INIT (ld leaves some, --spare-dynamic-tags). A hook goes
-// on by a jmp rel32: what is out of its reach is not hooked.
+// planHooks redirects e_entry and an initializer to the hooks of a segment at vaddr. It hooks both if both exist:
+// libc.so.6 has both and can be executed. The initializer is, in this order: DT_INIT; the RELATIVE relocation of
+// init_array[0]; an unused dynamic entry, which becomes a DT_INIT (ld leaves some, --spare-dynamic-tags). A hook
+// continues with a jmp rel32, so addresses out of its reach are not hooked.
 func (f *file) planHooks(vaddr uint64, layout shim.Layout) (hooks, error) {
 	var h hooks
 	entryHook, initHook := vaddr+uint64(layout.EntryHook), vaddr+uint64(layout.InitHook)
@@ -31,7 +30,7 @@ func (f *file) planHooks(vaddr uint64, layout shim.Layout) (hooks, error) {
 		return p != nil && p.Flags&elf.PFX != 0 && inReach(vaddr, target) && inReach(vaddr+shim.SegmentSize, target)
 	}
 	if f.Entry != 0 && reach(f.Entry) {
-		// ld also gives a library an e_entry; nothing ever enters there.
+		// ld also sets e_entry in a library, but nothing enters it there.
 		h.entry, h.found = f.Entry, f.IsProgram() && !f.isLibrary()
 		h.edits = append(h.edits, wordEdit(24, f.Entry, entryHook, "e_entry"))
 	}
@@ -52,7 +51,7 @@ func (f *file) planHooks(vaddr uint64, layout shim.Layout) (hooks, error) {
 		h.edits = append(h.edits, edits...)
 		return h, nil
 	}
-	// The second spare entry stays DT_NULL: the table must end.
+	// The second spare entry remains DT_NULL, the end of the table.
 	if f.Dyn(elf.DTInit) == nil && len(f.DynSpare) >= 2 {
 		h.found = true
 		spare := f.DynSpare[0]
@@ -63,7 +62,7 @@ func (f *file) planHooks(vaddr uint64, layout shim.Layout) (hooks, error) {
 	return h, nil
 }
 
-// inReach reports whether a rel32 behind vaddr from reaches vaddr to.
+// inReach reports whether a rel32 at from can reach to.
 func inReach(from, to uint64) bool {
 	d := int64(to - from)
 	return d >= math.MinInt32 && d <= math.MaxInt32
@@ -74,9 +73,9 @@ func wordEdit(off, old, new uint64, why string) Edit {
 	return Edit{Offset: off, Old: le.AppendUint64(nil, old), New: le.AppendUint64(nil, new), Why: why}
 }
 
-// retargetInitArray changes the relocation that fills init_array[0], and the word itself
-// if it holds the same value: prelink skips relocations and uses the word, and a RELR
-// relocation has its addend there. No edits: there is no such relocation.
+// retargetInitArray changes the relocation of init_array[0], and the word itself if it has the same value: prelink
+// skips relocations and uses the word, and the addend of a RELR relocation is there. Without such a relocation,
+// edits is empty.
 func (f *file) retargetInitArray(hook uint64) (edits []Edit, target uint64, err error) {
 	array, size := f.Range(elf.DTInitArray, elf.DTInitArraysz)
 	wordOff, there := f.Offset(array, 8)

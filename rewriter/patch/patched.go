@@ -1,4 +1,4 @@
-// Files that vfix has patched: how one is known, what its injected page holds, and how it is patched
+// Files that vfix has patched: how they are recognized, what their injected page has, and how they are patched
 // further in place.
 
 package patch
@@ -14,26 +14,26 @@ import (
 	"vfix.dev/vfix/shim"
 )
 
-// The first page of the segment: the code, its holes filled; at the next 8 bytes the record; and at
-// the end of the page what unwinders read. The record has how many sites there are and how many bytes
-// unwinders read (2 bytes each), and for each site the distance of the vaddr behind its new target
-// from the segment's (4 bytes). Little-endian.
+// The first page of the segment has the code, with its holes filled; the record, 8-byte aligned; and, at its end,
+// the data for unwinders. The record has the number of sites, the size of the data for unwinders in bytes (2 bytes
+// each), and for each site the distance from the segment's vaddr to the vaddr behind its new target (4 bytes). All
+// are little-endian.
 const (
 	recordAlign = 8
 	recordHead  = 4
 	recordSite  = 4
 )
 
-// recordAt is where in the page the record is behind size bytes of code.
+// recordAt returns the offset in the page of the record after size bytes of code.
 func recordAt(size int) int { return (size + recordAlign - 1) &^ (recordAlign - 1) }
 
-// unwindRoom is how many bytes of the page unwinders may read: what n sites leave, whatever code it is.
+// unwindRoom returns the space in the page for unwinders' data, in bytes, with n sites and either code.
 func unwindRoom(n int) int {
 	at := max(len(shim.Code()), len(shim.JavaCode()))
 	return elf.PageSize - recordAt(at) - recordHead - n*recordSite
 }
 
-// pageOf returns the first page of a segment. Sites that do not fit are not recorded.
+// pageOf returns the first page of a segment. Sites that do not fit are not in the record.
 func pageOf(code []byte, h hooks, segment uint64, sites []uint64, tail []byte) []byte {
 	b := make([]byte, elf.PageSize)
 	at := recordAt(copy(b, code))
@@ -55,16 +55,16 @@ func pageOf(code []byte, h hooks, segment uint64, sites []uint64, tail []byte) [
 	return b
 }
 
-// patchedFile is what is known of a file that this vfix has patched.
+// patchedFile is the data of a file that this vfix has patched.
 type patchedFile struct {
 	segment elf.Prog
 	hooks   hooks
-	fix     find.Fix // that it has, "" for none
+	fix     find.Fix // that the file has, "" for none
 	sites   []uint64 // the vaddrs behind the new targets
-	tail    []byte   // what unwinders read
+	tail    []byte   // data for unwinders
 }
 
-// patched recognises a file that this vfix has patched, by the whole of its code; nil for any other.
+// patched recognizes a file that this vfix has patched, by all of its code; nil for other files.
 func patched(f *elf.File) (*patchedFile, error) {
 	segment, _ := injected(f)
 	if segment == nil || segment.Filesz != shim.SegmentSize {
@@ -110,8 +110,8 @@ func patched(f *elf.File) (*patchedFile, error) {
 	return nil, nil
 }
 
-// injected returns the segment that a vfix injected and the version of its format; nil and "" if it
-// has none. The version is the last byte of the magic.
+// injected returns the segment that vfix injected and the version of its format; nil and "" if there is none. The
+// version is the last byte of the magic.
 func injected(f *elf.File) (segment *elf.Prog, version string) {
 	magic := shim.Magic()
 	name := magic[:len(magic)-1]
@@ -127,8 +127,8 @@ func injected(f *elf.File) (segment *elf.Prog, version string) {
 	return nil, ""
 }
 
-// extend completes the plan for a file that is patched already: sites that were left, or a fix
-// that it did not have.
+// extend completes the plan for a file that is patched already: for sites that were left, or a fix that it did not
+// have.
 func (p *Plan) extend() error {
 	was := p.file.was
 	if p.Empty() {
@@ -149,7 +149,7 @@ func (p *Plan) extend() error {
 	return nil
 }
 
-// targets are the vaddrs behind the targets that patches write.
+// targets returns the vaddrs behind the targets that patches write.
 func (p *Plan) targets() (all []uint64) {
 	for i := range p.Patches {
 		if q := &p.Patches[i]; q.Form != Left && q.Form != Syscall {
@@ -162,7 +162,8 @@ func (p *Plan) targets() (all []uint64) {
 	return all
 }
 
-// unsound says what has broken a file with an injected segment; nil for nothing. The error is of reading.
+// unsound returns what has broken a file with an injected segment; nil for nothing. An error means that a read
+// failed.
 func unsound(f *elf.File, segment *elf.Prog, was *patchedFile) (*elf.Skip, error) {
 	broken := func(format string, a ...any) (*elf.Skip, error) {
 		return elf.NewSkip(elf.KindBroken, format, a...), nil

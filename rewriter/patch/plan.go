@@ -1,4 +1,4 @@
-// The plan: which bytes of a file change, and which sites stay as they are.
+// The plan: which bytes of a file change, and which sites remain unchanged.
 
 package patch
 
@@ -17,17 +17,17 @@ import (
 type Form uint8
 
 const (
-	// Left: the site stays as it is.
+	// Left: the site does not change.
 	Left Form = iota
 	// Entry is a jmp rel32 to the trampoline over the start of a stub function.
 	Entry
-	// Call is call rel32, or jmp or jcc rel32, over the same into the page.
+	// Call is call rel32, or jmp or jcc rel32, over the same instruction into the page.
 	Call
-	// Lea is lea trampoline(%rip),%reg over the instruction that loads the register; the call stays.
+	// Lea is lea trampoline(%rip),%reg over the instruction that loads the register; the call does not change.
 	Lea
 	// Syscall is mov $nr,%rax; syscall over an adjacent mov and call.
 	Syscall
-	// Imm is the trampoline's own address in place of the page's, in a push or a store.
+	// Imm is the trampoline's own address instead of the page's, in a push or a store.
 	Imm
 )
 
@@ -35,28 +35,28 @@ var formNames = [...]string{"left", "entry", "call", "lea", "syscall", "imm"}
 
 func (f Form) String() string { return formNames[f] }
 
-// Forms are the forms in which a site is patched, fastest first.
+// Forms are the forms of patched sites, fastest first.
 var Forms = [...]Form{Entry, Call, Lea, Imm, Syscall}
 
-// MarshalText gives the word for the form, for JSON.
+// MarshalText returns the word for the form in JSON.
 func (f Form) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
-// Patch is what happens to one site.
+// Patch is the planned change of one site.
 type Patch struct {
 	Site   find.Site
 	Form   Form
-	Reason string // why this form; for Left, why the site stays
-	// Vaddr and Offset are of the first byte changed; Before and After are as long as each other.
+	Reason string // why this form; for Left, why the site does not change
+	// Vaddr and Offset are of the first changed byte; Before and After have the same length.
 	Vaddr, Offset uint64
 	Before, After []byte
-	// Listing is the code around the site; nil unless Options.Explain asked for it.
+	// Listing is the code around the site; nil unless Options.Explain requests it.
 	Listing *find.Explanation
 }
 
-// callSite is what an edit of a call site is.
+// callSite is the Why of an edit of a call site.
 const callSite = "call site"
 
-// Edit is one run of bytes that changes in place.
+// Edit is one range of bytes that changes in place.
 type Edit struct {
 	Offset uint64
 	Old    []byte
@@ -64,40 +64,40 @@ type Edit struct {
 	Why    string // "call site", "e_entry", "program headers", "DT_INIT", …
 }
 
-// Options are the choices a caller has.
+// Options are the options of a plan.
 type Options struct {
 	// Forms limits the forms used, for measurements and tests; empty means all.
 	Forms []Form
-	// Explain has each patch carry its listing: later, the file may not be there to read.
+	// Explain adds its listing to each patch, as the file may not be available later.
 	Explain bool
-	// Fixes are those that are made. Others are made again where an older vfix made them.
+	// Fixes are the fixes to make. Fixes that an older vfix made are made again in any case.
 	Fixes []find.Fix
 }
 
-// Plan is which bytes of a file would change. It is a value: nothing has been written.
+// Plan determines which bytes of a file would change. It is only a value: nothing has been written.
 type Plan struct {
 	Patches  []Patch // one for each site, in vaddr order
 	Edits    []Edit  // in ascending order of Offset, without overlap
 	Size     int64   // of the result, in bytes
 	Warnings []string
-	// Consequences are what works no longer once the file is patched, one line each.
+	// Consequences are the functions that no longer work after the patch, one line each.
 	Consequences []string
-	Notes        []string // what is worth knowing for who asks, one line each
-	// Redirect is what is done about the report's; nil if it was not asked for.
+	Notes        []string // facts for users, one line each
+	// Redirect is the report's redirect with its planned change; nil if it was not requested.
 	Redirect *find.Redirect
-	// Added says which system calls the patched file makes that it did not make before, and when,
-	// one line each; nil unless Options.Explain asked for it.
+	// Added are the system calls that the patch adds, and when they are made, one line each; nil unless
+	// Options.Explain requests them.
 	Added []string
 
-	tail  []byte // what is behind the original bytes
+	tail  []byte // the bytes behind the original ones
 	file  *file
-	hooks hooks // what enters the injected code at load
+	hooks hooks // what enters the injected code at load time
 }
 
 // Empty reports whether the plan changes nothing.
 func (p *Plan) Empty() bool { return len(p.Edits) == 0 }
 
-// LeftOver returns the patches whose site is live or unknown and stays: the findings.
+// LeftOver returns the patches of live or unknown sites that do not change: the findings.
 func (p *Plan) LeftOver() []Patch {
 	var left []Patch
 	for _, q := range p.Patches {
@@ -108,8 +108,8 @@ func (p *Plan) LeftOver() []Patch {
 	return left
 }
 
-// NewPlan decides what to do about each site of the report. It reads the file behind the
-// report again, and returns an error only if that read fails.
+// NewPlan plans the change of each site of the report. It reads the report's file again, and returns an error only
+// if that read fails.
 func NewPlan(r *find.Report, o Options) (*Plan, error) {
 	p, err := newPlan(r, o)
 	if err == nil && o.Explain {
@@ -193,8 +193,7 @@ func newPlan(r *find.Report, o Options) (*Plan, error) {
 	return p, nil
 }
 
-// leaveObject is the plan for a relocatable object or an archive: linking decides what becomes of
-// its call sites.
+// leaveObject returns the plan for a relocatable object or an archive: linking decides about its call sites.
 func leaveObject(r *find.Report) *Plan {
 	p := &Plan{Size: r.Size, Warnings: r.Notes}
 	for _, s := range r.Sites {
@@ -211,7 +210,7 @@ func leaveObject(r *find.Report) *Plan {
 	return p
 }
 
-// leaveAll is the plan that changes nothing.
+// leaveAll returns a plan that changes nothing.
 func leaveAll(f *file, r *find.Report, why string) *Plan {
 	p := &Plan{file: f, Size: int64(f.Size)}
 	for _, s := range r.Sites {
@@ -224,8 +223,8 @@ func leaveAll(f *file, r *find.Report, why string) *Plan {
 	return p
 }
 
-// encodeAll fills in the bytes of each patch and adds their edits. A site out of reach of
-// the trampolines falls back as if there were no room.
+// encodeAll sets the bytes of each patch and adds their edits. A site out of reach of the trampolines gets the
+// form for a file without room.
 func (p *Plan) encodeAll(place room, allowed []Form) error {
 	for i := range p.Patches {
 		q := &p.Patches[i]
@@ -260,7 +259,7 @@ func (p *Plan) encodeAll(place room, allowed []Form) error {
 	return nil
 }
 
-// usesSegment reports whether some patch reaches a trampoline.
+// usesSegment reports whether a patch leads to a trampoline.
 func (p *Plan) usesSegment() bool {
 	return p.Redirected() || slices.ContainsFunc(p.Patches, func(q Patch) bool { return q.Form != Left && q.Form != Syscall })
 }
@@ -303,8 +302,8 @@ func sortEdits(edits []Edit) {
 	slices.SortFunc(edits, func(a, b Edit) int { return cmp.Compare(a.Offset, b.Offset) })
 }
 
-// overlap says which two edits touch each other, "" for none: two fields of a hostile file may
-// share their bytes.
+// overlap returns two edits that overlap, in words, "" for none: two fields of a hostile file may share their
+// bytes.
 func (p *Plan) overlap() string {
 	table, size := p.file.PhOff, uint64(len(p.file.Progs))*elf.PhdrSize
 	for _, e := range p.Edits {

@@ -1,10 +1,10 @@
-// Names of files that mislead a program on some hosts. The one instruction that loads the name is
-// pointed at a copy of it behind the pointers of the state page, which the load hook may change.
+// Names of files that mislead a program on some hosts. The one instruction that loads the name is redirected to a
+// copy of it, behind the pointers of the state page, which the load hook may change.
 //
 //	before                                     after
 //	48 8d 35 rel32  lea "/proc/cgroups",%rsi   48 8d 35 rel32  lea vfix_string,%rsi
 //
-// The copy is the same text in the file, so that nothing changes on any other host.
+// The copy in the file is the same text, so nothing changes on other hosts.
 
 package patch
 
@@ -19,7 +19,7 @@ import (
 // cgroupsCalls are the system calls that the hook of find.JavaCgroups adds.
 const cgroupsCalls = "at load: open, read, fstatfs and close (/sys/fs/cgroup/cgroup.controllers, /proc/cgroups)"
 
-// codeFor is the injected code of a file that has a fix, or none.
+// codeFor returns the injected code of a file with a fix, or without one.
 func codeFor(fix find.Fix) []byte {
 	if fix == find.JavaCgroups {
 		return shim.JavaCode()
@@ -27,10 +27,10 @@ func codeFor(fix find.Fix) []byte {
 	return shim.Code()
 }
 
-// Redirected reports whether the plan points a load at the copy.
+// Redirected reports whether the plan redirects a load to the copy.
 func (p *Plan) Redirected() bool { return p.Redirect != nil && p.Redirect.After != nil }
 
-// redirect plans the load at the copy in the state page of a segment at vaddr.
+// redirect plans the load of the copy in the state page of a segment at vaddr.
 func (p *Plan) redirect(segment uint64) {
 	r := p.Redirect
 	to := segment + uint64(shim.Injected().String)
@@ -42,7 +42,7 @@ func (p *Plan) redirect(segment uint64) {
 	p.Edits = append(p.Edits, Edit{Offset: r.Offset, Old: r.Before, New: r.After, Why: "reference to " + r.Text})
 }
 
-// fix is the fix that the plan makes, "" for none.
+// fix returns the fix that the plan makes, "" for none.
 func (p *Plan) fix() find.Fix {
 	if p.Redirected() {
 		return p.Redirect.Fix
@@ -50,7 +50,7 @@ func (p *Plan) fix() find.Fix {
 	return ""
 }
 
-// state is what the state page has behind its pointers: the copy, or zeros.
+// state returns the state page's bytes behind its pointers: the copy, or zeros.
 func (p *Plan) state() []byte {
 	b := make([]byte, stateText)
 	if p.Redirected() {
@@ -59,10 +59,10 @@ func (p *Plan) state() []byte {
 	return b
 }
 
-// stateText is the room for a name in the state page, with the zero that ends it.
+// stateText is the space for a name in the state page, in bytes, including the final NUL.
 const stateText = 16
 
-// explainRedirect fills in the listing.
+// explainRedirect sets the listing.
 func (p *Plan) explainRedirect() error {
 	r := p.Redirect
 	if r == nil || r.Vaddr == 0 {

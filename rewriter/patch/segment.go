@@ -1,4 +1,4 @@
-// The injected segment: which program header it takes, and where in the file it goes.
+// The injected segment: its program header, and its place in the file.
 
 package patch
 
@@ -12,9 +12,9 @@ import (
 	"vfix.dev/vfix/shim"
 )
 
-// The injected segment: two pages, code then state, that take the program header of another
-// (spare.go) or one more at the end of the table. The table keeps its place: strip, and kernels
-// before 5.18 (which compute AT_PHDR from the first segment), break files whose table was moved.
+// The injected segment has two pages, code then state. It takes the program header of another segment (spare.go)
+// or a new one at the end of the table. The table does not move: strip, and kernels before 5.18 (which compute
+// AT_PHDR from the first segment), break files with a moved table.
 //
 //	before                          after
 //	PHDR INTERP                     PHDR INTERP
@@ -24,20 +24,20 @@ import (
 //	NOTE                            DYNAMIC
 //	TLS …                           TLS …
 
-// roomError is why no segment can be added to a file.
+// roomError is why a file has no room for a segment.
 type roomError string
 
 func (e roomError) Error() string { return string(e) }
 
-// room is where the injected segment goes.
+// room is the place of the injected segment.
 type room struct {
-	spent  int    // index of the program header that is spent, or grown
-	before int    // index of the program header that the new one precedes, after the spent one is gone
+	spent  int    // index of the program header that is replaced, or grown
+	before int    // index of the program header that the new one precedes, after the replaced one is removed
 	vaddr  uint64 // page-aligned
-	hole   bool   // between two segments; else after the last
+	hole   bool   // between two segments; otherwise after the last
 }
 
-// findRoom chooses the program header and the vaddr. The error is a roomError.
+// findRoom chooses the program header and the vaddr. It returns a roomError if there is no room.
 func (f *file) findRoom() (room, error) {
 	if n, err := f.Overlay(); err != nil {
 		return room{}, err
@@ -113,25 +113,24 @@ func (f *file) progTable(r room, off uint64) []byte {
 	return b
 }
 
-// injectedName is the name of the section that covers the segment; without one, strip would drop
-// what no section covers. movedName is the name that is left of a section whose content is at the
-// end of the file now.
+// injectedName is the name of the section for the segment, without which strip would drop it. movedName is the new
+// name of a section whose content has moved to the end of the file.
 const (
 	injectedName = ".vfix"
 	movedName    = ".vfix.moved"
 	debugFrame   = ".debug_frame"
 )
 
-// maxCopied bounds the section names, and a section .debug_frame, that are copied, in bytes.
+// maxCopied is the maximum size of the section names, and of a section .debug_frame, that are copied, in bytes.
 const maxCopied = 1 << 24
 
-// addSections covers the segment at off with a section, and gives what reads sections the
-// descriptions of the trampolines. A file without section headers, or with damaged ones, stays
-// without. The headers stay in the order of their offsets, which patchelf and dwz count on: what is
-// new is last, and of a section that moves an empty one stays in its place.
+// addSections adds a section for the segment at off, and the descriptions of the trampolines for tools that read
+// sections. A file without section headers, or with damaged ones, gets none. The headers remain in the order of
+// their offsets, on which patchelf and dwz rely: new ones are last, and a moved section leaves an empty one in its
+// place.
 func (p *Plan) addSections(place room, u *unwinding, off uint64) error {
 	f := p.file
-	if f.ShBeyond { // what vfix appends would be read as section headers, or as a section
+	if f.ShBeyond { // appended bytes would be read as section headers, or as a section
 		p.setSections(0, 0, 0)
 	}
 	if f.Sections == nil || f.ShNum+4 > elf.MaxShnum {
@@ -176,8 +175,8 @@ func (p *Plan) addSections(place room, u *unwinding, off uint64) error {
 	return nil
 }
 
-// setSections has the ELF header name a table of section headers: its offset, how many there are, and which one
-// has the names.
+// setSections sets the table of section headers in the ELF header: its offset, the number of headers, and the
+// index of the names.
 func (p *Plan) setSections(at uint64, count, names int) {
 	n, f := binary.LittleEndian.AppendUint16, p.file
 	p.Edits = append(p.Edits,
@@ -185,10 +184,10 @@ func (p *Plan) setSections(at uint64, count, names int) {
 		Edit{Offset: 60, Old: n(n(nil, uint16(f.ShNum)), uint16(f.ShStrNdx)), New: n(n(nil, uint16(count)), uint16(names)), Why: "e_shnum and e_shstrndx"})
 }
 
-// sectionTable is the section headers of a file, and their names, to be added to.
+// sectionTable is the section headers of a file, and their names, to which others are added.
 type sectionTable struct{ table, names []byte }
 
-// sectionTable returns those of the file, nil where the names are too long.
+// sectionTable returns the file's section headers, nil if the names are too long.
 func (f *file) sectionTable() (*sectionTable, error) {
 	names := f.Sections[f.ShStrNdx]
 	if names.Size > maxCopied {
@@ -225,8 +224,8 @@ func (s *sectionTable) add(name string, flags, addr, off, size, align uint64) {
 	s.rename(s.count()-1, name)
 }
 
-// move appends the header of a section that is at another offset now, and returns its index. The old
-// one stays, for an empty section.
+// move appends the header of a section with a new offset, and returns its index. The old one remains, for an empty
+// section.
 func (s *sectionTable) move(i int, off, size uint64) int {
 	le := binary.LittleEndian
 	s.table = append(s.table, s.header(i)...)
@@ -248,8 +247,8 @@ func (s *sectionTable) move(i int, off, size uint64) int {
 	return to
 }
 
-// debugFrame returns the content of the section .debug_frame and its index: 0 for
-// none, -1 if nothing can be added to it.
+// debugFrame returns the content of the section .debug_frame and its index: 0 if it does not exist, -1 if nothing
+// can be added to it.
 func (f *file) debugFrame() (b []byte, index int, err error) {
 	s := f.Section(debugFrame)
 	if s == nil {

@@ -1,4 +1,4 @@
-// Which program header the injected segment takes.
+// The program header that the injected segment takes.
 
 package patch
 
@@ -9,25 +9,25 @@ import (
 	"vfix.dev/vfix/rewriter/elf"
 )
 
-// grown stands for an index if no program header is spent: the table grows by one.
+// grown is used in place of an index if no program header is replaced: the table grows by one.
 const grown = -1
 
-// spare chooses the program header to spend, the one that is missed least:
+// spare chooses the program header to replace, by the cost of its loss:
 //
-//   - PT_NULL, which nobody reads (gABI, "Program Header").
-//   - a PT_NOTE without a build ID: the ABI tag, or properties that PT_GNU_PROPERTY also names.
-//   - PT_PHDR of a dynamic ET_EXEC: loaders subtract its p_vaddr from AT_PHDR to learn where the
-//     program was loaded (glibc, elf/rtld.c; musl, ldso/dynlink.c), which is 0 and what they
-//     begin with. Of an ET_DYN with an interpreter it is the only word about that.
-//   - none, where the table can grow in place, over padding.
-//   - PT_INTERP of a library that nothing starts: only the kernel reads it, of what it executes.
+//   - PT_NULL, which is never read (gABI, "Program Header").
+//   - a PT_NOTE without a build ID: the ABI tag, or properties that PT_GNU_PROPERTY also has.
+//   - PT_PHDR of a dynamic ET_EXEC: loaders subtract its p_vaddr from AT_PHDR to compute the
+//     load address (glibc, elf/rtld.c; musl, ldso/dynlink.c), which is 0, their initial value.
+//     An ET_DYN with an interpreter needs it.
+//   - none, if the table can grow in place, over padding.
+//   - PT_INTERP of a library that is never started: only the kernel reads it, from what it executes.
 //   - a PT_NOTE with the build ID.
-//   - PT_PHDR of a library: ld.so finds the table by the segment that holds it.
-//   - a PT_LOAD right behind another one, which takes its bytes in: one of both is code, the other
-//     read-only data, and both are code then, as in files that linkers made until 2018.
+//   - PT_PHDR of a library: ld.so finds the table by its segment.
+//   - a PT_LOAD directly after another one, which takes over its bytes: one of them is code, the
+//     other read-only data, and both are then code, as in files from linkers before 2018.
 //
-// Notes do not move, in sections of their own: to move them, it would have to be proved that
-// nothing refers to them, and tools that count on their place would break the file. The error is a roomError.
+// Notes with sections of their own are not moved: it would have to be proved that nothing refers to them, and
+// tools that rely on their place would break the file. The error is a roomError.
 func (f *file) spare() (int, error) {
 	best, bestCost := 0, 0
 	offer := func(i, cost int) {
@@ -68,20 +68,20 @@ func (f *file) spare() (int, error) {
 	return best, nil
 }
 
-// isLibrary reports whether only ld.so loads the file, on behalf of a program.
+// isLibrary reports whether only ld.so loads the file, for a program.
 func (f *file) isLibrary() bool {
 	return f.Type == elf.TypeDyn && f.Soname() != "" && f.Dyn(elf.DTNeeded) != nil && (f.Prog(elf.PTInterp) == nil || f.neverStarted())
 }
 
-// neverStarted reports whether a file with an interpreter cannot be started all the same, as
-// libpthread of uClibc 0.9.33: linkers write DT_DEBUG into programs alone, and where nobody names an
-// entry, ld takes the beginning of .text and lld 0. glibc's libc.so.6 has one that prints its version.
+// neverStarted reports whether a file with an interpreter cannot be started nevertheless, as libpthread of uClibc
+// 0.9.33: linkers add DT_DEBUG only to programs, and without an entry symbol, ld sets the entry to the start of
+// .text and lld to 0. glibc's libc.so.6 has an entry, which prints its version.
 func (f *file) neverStarted() bool {
 	text := f.Section(".text")
 	return f.Dyn(elf.DTDebug) == nil && (f.Entry == 0 || text != nil && f.Entry == text.Addr)
 }
 
-// joins reports whether the PT_LOAD i can become a part of the one before it.
+// joins reports whether the PT_LOAD i can become a part of the previous one.
 func (f *file) joins(i int) bool {
 	if i == 0 || !f.isLibrary() {
 		return false
@@ -92,9 +92,9 @@ func (f *file) joins(i int) bool {
 		b.Off-a.Off == b.Vaddr-a.Vaddr && b.Vaddr > a.Vaddr && b.Vaddr&^(elf.PageSize-1) == elf.PageUp(a.Vaddr+a.Memsz)
 }
 
-// canGrow reports whether the bytes behind the program header table are padding: zero, in no
-// section and in no segment but one that is loaded from the table on. Bytes that are loaded
-// are padding only if section headers say that nothing is there.
+// canGrow reports whether the bytes behind the program header table are padding: zero, in no section, and in no
+// segment except one that is loaded from the table on. Loaded bytes are padding only if section headers show that
+// no section has them.
 func (f *file) canGrow() (bool, error) {
 	end := f.PhOff + uint64(len(f.Progs))*elf.PhdrSize
 	if len(f.Progs) >= elf.MaxPhnum || f.PhOff != elf.EhdrSize || !f.InFile(end, elf.PhdrSize) {
@@ -130,7 +130,7 @@ func (f *file) canGrow() (bool, error) {
 	return err == nil && len(bytes.Trim(b, "\x00")) == 0, err
 }
 
-// coverTable has the segments that hold the table hold one more entry.
+// coverTable extends the segments with the table by one entry.
 func (f *file) coverTable(progs []elf.Prog) {
 	load := &progs[f.TableLoad()]
 	if need := f.PhOff - load.Off + uint64(len(progs)+1)*elf.PhdrSize; load.Filesz < need {

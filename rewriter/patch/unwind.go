@@ -1,4 +1,4 @@
-// How unwinders get past the trampolines: a frame description of the sort that each kind looks for.
+// How unwinders get past the trampolines: a frame description for each kind of unwinder.
 
 package patch
 
@@ -14,32 +14,31 @@ import (
 	"vfix.dev/vfix/shim"
 )
 
-// The trampolines and hooks lie outside of everything that the file's unwind tables describe. Two
-// readers, two places:
+// The trampolines and hooks are outside of the code that the file's unwind tables describe. Two kinds of readers
+// use two places:
 //
-//   - libgcc and perf bisect the search table of .eh_frame_hdr, whose entries are pairs of a start
-//     and the place of an FDE. The table cannot grow. Two functions next to each other get one
-//     description in place of two, at the end of the injected code, and the entry that is free is
-//     the trampolines'. So nothing is described but what was, and what vfix wrote: libgcc knows a
-//     signal-return stub by there being no description.
+//   - libgcc and perf search the table of .eh_frame_hdr, whose entries are pairs of a start and
+//     the address of an FDE. The table cannot grow. Two adjacent functions get one description
+//     instead of two, at the end of the injected code, and the trampolines get the free entry. So
+//     only code that was described before, and vfix's, is described: libgcc recognizes a
+//     signal-return stub by its missing description.
 //
-//   - gdb, libdw and what reads sections get a section .debug_frame, which is not loaded. libdw
-//     does not follow the search table out of .eh_frame, so the two functions are in it as well.
+//   - gdb, libdw and other readers of sections get a section .debug_frame, which is not loaded.
+//     libdw does not follow the search table out of .eh_frame, so the section also has the two functions.
 //
 //     before                                 after
 //     .eh_frame_hdr  … 0x136a30 → FDE        .eh_frame_hdr  … 0x136a30 → FDE at 0x180e80 of both
 //     … 0x136a80 → FDE                       … 0x180010 → FDE at 0x180eb0
 type unwinding struct {
-	tail      []byte // the end of the injected page; nil: the search table stays
+	tail      []byte // the end of the injected page; nil: the search table does not change
 	table     Edit   // of the search table
 	described []elf.FrameDescription
 }
 
-// maxPairs is how many pairs of functions are tried, the last ones first.
+// maxPairs is how many pairs of functions are tried, last ones first.
 const maxPairs = 256
 
-// planUnwinding describes the trampolines of a segment at vaddr, with at most space bytes of the
-// injected page.
+// planUnwinding describes the trampolines of a segment at vaddr, in at most space bytes of the injected page.
 func (f *file) planUnwinding(segment uint64, space int) (unwinding, error) {
 	layout := shim.Injected()
 	own := elf.FrameDescription{
@@ -86,7 +85,7 @@ func (f *file) planUnwinding(segment uint64, space int) (unwinding, error) {
 	return u, nil
 }
 
-// pair returns the descriptions of two functions with nothing between them, nil for other functions.
+// pair returns the descriptions of two adjacent functions, nil for other functions.
 func (f *file) pair(a, b elf.SearchEntry) (both []elf.FrameDescription, cie uint64, err error) {
 	x, cie, err := f.PlainFDE(a.FDE)
 	if err != nil || x.Size == 0 {
@@ -109,10 +108,10 @@ func (f *file) pair(a, b elf.SearchEntry) (both []elf.FrameDescription, cie uint
 	return []elf.FrameDescription{x, y}, cie, nil
 }
 
-// maxPadding is the most padding between two functions, in bytes.
+// maxPadding is the maximum padding between two functions, in bytes.
 const maxPadding = 63
 
-// onlyPadding reports whether b is what assemblers put between functions.
+// onlyPadding reports whether b is padding that assemblers put between functions.
 func onlyPadding(b []byte) bool {
 	for len(b) > 0 {
 		n := x86.Padding(b)
@@ -124,7 +123,7 @@ func onlyPadding(b []byte) bool {
 	return true
 }
 
-// asOne describes two functions as one. The second begins with what its CIE says.
+// asOne describes two functions as one. The second begins with the state of its CIE.
 func asOne(pair []elf.FrameDescription) elf.FrameDescription {
 	a, b := pair[0], pair[1]
 	end, _ := elf.Advanced(a.Program)
@@ -137,7 +136,7 @@ func asOne(pair []elf.FrameDescription) elf.FrameDescription {
 	return elf.FrameDescription{Start: a.Start, Size: b.Start + b.Size - a.Start, Program: slices.Concat(program, elf.PlainCFI, b.Program)}
 }
 
-// fdeSize is the size of an FDE in bytes.
+// fdeSize returns the size of an FDE in bytes.
 func fdeSize(d elf.FrameDescription) int { return (elf.FDEHead + len(d.Program) + 7) &^ 7 }
 
 // fde returns an FDE at a vaddr whose CIE is a plain one.

@@ -1,4 +1,4 @@
-// Verify: the proof that only planned bytes differ between two files.
+// Verify proves that only planned bytes differ between two files.
 
 package patch
 
@@ -11,18 +11,18 @@ import (
 	"vfix.dev/vfix/rewriter/find"
 )
 
-// Verification is what Verify proved.
+// Verification is the result of Verify.
 type Verification struct {
-	Changed []Edit // every run of bytes that differs in place, and what it is
+	Changed []Edit // every range of bytes that differs in place, and its meaning
 	Patches []Patch
 	Added   int64 // bytes behind the original's end
-	// Redirect is the fix that the file has besides; nil for none.
+	// Redirect is the additional fix in the file; nil for none.
 	Redirect *find.Redirect
 }
 
-// Verify rereads both files, derives the plan again and proves that after is before with nothing but
-// the planned bytes changed, and that no patchable site is left in it. The error names the first byte
-// that differs and should not (an UnplannedError), or what is missing.
+// Verify reads both files again, derives the plan again and proves that after is before with only the planned
+// bytes changed, and that it has no patchable site. The error is the first byte that differs and should not (an
+// UnplannedError), or what is missing.
 func Verify(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSize int64, o Options) (*Verification, error) {
 	r, err := Scan(before, beforeSize)
 	if err != nil {
@@ -57,7 +57,7 @@ func Verify(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSize i
 func fixesOf(after io.ReaderAt, size int64) ([]find.Fix, error) {
 	f, err := elf.Parse(after, size)
 	if err != nil {
-		return nil, nil // who compares it says so
+		return nil, nil // the comparison reports it
 	}
 	was, err := patched(f)
 	if err != nil || was == nil || was.fix == "" {
@@ -66,7 +66,7 @@ func fixesOf(after io.ReaderAt, size int64) ([]find.Fix, error) {
 	return []find.Fix{was.fix}, nil
 }
 
-// same reports whether after is what the plan makes of before.
+// same reports whether after is the result of the plan for before.
 func (p *Plan) same(before, after io.ReaderAt, afterSize int64) error {
 	return SameBytes(io.LimitReader(p.Apply(before), p.Size), p.Size, io.NewSectionReader(after, 0, afterSize), afterSize)
 }
@@ -98,8 +98,8 @@ func SameBytes(want io.Reader, wantSize int64, got io.Reader, gotSize int64) err
 	return nil
 }
 
-// verifyPatched looks at the patched file afresh: a scan finds it sound, with the segment that vfix
-// injects, and there is no site but those that the plan leaves.
+// verifyPatched examines the patched file independently: a scan must find it intact, with the segment that vfix
+// injects, and with no sites except those that the plan leaves.
 func verifyPatched(p *Plan, after io.ReaderAt, size int64) error {
 	r, err := Scan(after, size)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Decoding of single instructions, and what each does to the general registers. Effects that are
-// not known exactly are marked so, and every reader then assumes the worst.
+// The decoder of single instructions, and the effects of each on the general registers. Effects that are not known
+// exactly are marked, and every reader then assumes the worst.
 
 package x86
 
@@ -34,10 +34,10 @@ const (
 	NumRegs
 )
 
-// MaxLen is the longest instruction in bytes (SDM vol. 2, 2.3.11).
+// MaxLen is the length of the longest instruction in bytes (SDM vol. 2, 2.3.11).
 const MaxLen = 15
 
-// RegsOf is the set of these registers.
+// RegsOf returns the set of these registers.
 func RegsOf(list ...int) Regs {
 	var s Regs
 	for _, r := range list {
@@ -57,7 +57,7 @@ var (
 	syscallArgs = RegsOf(Rax, Rdi, Rsi, Rdx, R10, R8, R9)
 )
 
-// FlowKind is where control goes after an instruction.
+// FlowKind is the kind of control flow after an instruction.
 type FlowKind uint8
 
 const (
@@ -75,24 +75,24 @@ const (
 type Instr struct {
 	x86asm.Inst
 	Addr uint64
-	// Reads, Writes and Partial are the general registers that are read, overwritten in
-	// all 64 bits, and overwritten in part. They mean nothing unless Known is set.
+	// Reads, Writes and Partial are the general registers that are read, overwritten in all 64 bits, and
+	// overwritten in part. They are valid only if Known is set.
 	Reads, Writes, Partial Regs
-	// Operands are those of Reads that are read for more than the address of memory.
+	// Operands are those of Reads that are read not only for an address of memory.
 	Operands Regs
 	Known    bool
 	Flow     FlowKind
 	Target   uint64 // for FlowJump, FlowCond, FlowCall
 }
 
-// Next is the address behind the instruction.
+// Next returns the address behind the instruction.
 func (i *Instr) Next() uint64 { return i.Addr + uint64(i.Len) }
 
-// Decode decodes the instruction at the start of b, which lies at addr. ok is false where
-// the decoder does not know the bytes.
+// Decode decodes the instruction at the start of b, which is at addr. ok is false if the decoder does not support
+// the bytes.
 func Decode(b []byte, addr uint64) (i Instr, ok bool) {
 	defer func() {
-		if recover() != nil { // the decoder promises not to; it is not ours
+		if recover() != nil { // the third-party decoder should not panic
 			i, ok = Instr{}, false
 		}
 	}()
@@ -114,8 +114,8 @@ func Decode(b []byte, addr uint64) (i Instr, ok bool) {
 	return i, true
 }
 
-// bare knows instructions without operands that x86asm v0.32 takes for others, and their length in bytes: endbr64
-// (f3 0f 1e fa), which it takes for a lone prefix, vzeroupper and vzeroall (VEX.0F 77), which it takes for longer ones.
+// bare decodes instructions without operands that x86asm v0.32 decodes wrongly, and returns their length in bytes:
+// endbr64 (f3 0f 1e fa) as a lone prefix, vzeroupper and vzeroall (VEX.0F 77) as longer instructions.
 func bare(b []byte) (op x86asm.Op, n int) {
 	switch {
 	case isEndbr64(b):
@@ -135,8 +135,8 @@ func bare(b []byte) (op x86asm.Op, n int) {
 
 func isEndbr64(b []byte) bool { return bytes.HasPrefix(b, []byte{0xf3, 0x0f, 0x1e, 0xfa}) }
 
-// withoutADX returns adcx and adox, which x86asm v0.32 does not know, as the adc with the same operands, and how many bytes
-// that is shorter: 66 or f3, perhaps REX, 0f 38 f6 for REX, 13 (SDM vol. 2, ADCX).
+// withoutADX returns adcx and adox, which x86asm v0.32 does not support, as the adc with the same operands, and
+// how many bytes shorter that is: 66 or f3, perhaps REX, 0f 38 f6 for REX, 13 (SDM vol. 2, ADCX).
 func withoutADX(b []byte) (as []byte, shorter int) {
 	rex := 1
 	if len(b) > 1 && b[1]&0xf0 == 0x40 {
@@ -148,7 +148,7 @@ func withoutADX(b []byte) (as []byte, shorter int) {
 	return slices.Concat(b[1:rex], []byte{0x13}, b[rex+3:]), 3
 }
 
-// classify fills in flow and target.
+// classify sets Flow and Target.
 func (i *Instr) classify() {
 	rel, isRel := i.Args[0].(x86asm.Rel)
 	if isRel {
@@ -172,7 +172,8 @@ func (i *Instr) classify() {
 	}
 }
 
-// IsInt3 reports whether it is a breakpoint, behind which programs go on, and which linkers also pad with.
+// IsInt3 reports whether i is a breakpoint, after which programs may continue, and which linkers also use as
+// padding.
 func (i *Instr) IsInt3() bool {
 	n, ok := i.Args[0].(x86asm.Imm)
 	return i.Op == x86asm.INT && ok && n == 3
@@ -197,7 +198,7 @@ func gpr(r x86asm.Reg) (n, width int, ok bool) {
 	return 0, 0, false
 }
 
-// ArgGPR returns the general register that argument n of i is.
+// ArgGPR returns the general register that is argument n of i, and its width in bits.
 func (i *Instr) ArgGPR(n int) (r, width int, ok bool) {
 	if reg, is := i.Args[n].(x86asm.Reg); is {
 		return gpr(reg)
@@ -215,7 +216,7 @@ func (i *Instr) Mem() (m x86asm.Mem, ok bool) {
 	return m, false
 }
 
-// MemVaddr returns the address of a memory operand that has no register in it but rip.
+// MemVaddr returns the address of a memory operand without registers except rip.
 func (i *Instr) MemVaddr() (vaddr uint64, ok bool) {
 	m, is := i.Mem()
 	if !is || m.Index != 0 || m.Segment == x86asm.FS || m.Segment == x86asm.GS {
@@ -230,7 +231,7 @@ func (i *Instr) MemVaddr() (vaddr uint64, ok bool) {
 	return 0, false
 }
 
-// AddressRegs returns the registers that make up the address of a memory operand.
+// AddressRegs returns the registers in the address of a memory operand.
 func (i *Instr) AddressRegs() Regs {
 	var s Regs
 	for _, a := range i.Args {
@@ -258,7 +259,7 @@ func (i *Instr) HasVector() bool {
 	return false
 }
 
-// Through returns the register that a call or jmp goes through.
+// Through returns the register that a call or jmp uses as target.
 func (i *Instr) Through() (r int, ok bool) {
 	r, width, ok := i.ArgGPR(0)
 	return r, ok && width == 64

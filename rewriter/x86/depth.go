@@ -1,4 +1,4 @@
-// The values of the stack pointer and a frame pointer, and the words of the stack that they name.
+// The values of the stack pointer and a frame pointer, and the words of the stack at them.
 
 package x86
 
@@ -6,13 +6,13 @@ import (
 	"golang.org/x/arch/x86/x86asm"
 )
 
-// Depth is where rsp and rbp point, in bytes from rsp at the function's start.
+// Depth is the values of rsp and rbp, in bytes from rsp at the function's start.
 type Depth struct {
 	SP, BP       int64
 	HasSP, HasBP bool
 }
 
-// Over moves d over an instruction.
+// Over updates d for an instruction.
 func (d *Depth) Over(i *Instr) {
 	dst, width, isReg := i.ArgGPR(0)
 	n, isImm := i.Args[1].(x86asm.Imm)
@@ -56,14 +56,14 @@ func (d *Depth) Over(i *Instr) {
 	}
 }
 
-// Place is where in the frame a memory operand is.
+// Place is the place in the frame of a memory operand.
 type Place struct {
 	Off   int64 // from rsp at the function's start, in bytes
 	Stack bool  // it is in the frame
 	Exact bool  // Off is known
 }
 
-// Place returns where the memory operand of i is.
+// Place returns the place of the memory operand of i.
 func (d Depth) Place(i *Instr) Place {
 	m, ok := i.Mem()
 	if !ok {
@@ -80,8 +80,8 @@ func (d Depth) Place(i *Instr) Place {
 	return Place{}
 }
 
-// ReturnsElsewhere reports whether i writes over the return address, or is a return with another
-// one: that of the caller's caller.
+// ReturnsElsewhere reports whether i overwrites the return address, or is a return to another one: that of the
+// caller's caller.
 func (d Depth) ReturnsElsewhere(i *Instr) bool {
 	if !d.HasSP {
 		return false
@@ -92,10 +92,10 @@ func (d Depth) ReturnsElsewhere(i *Instr) bool {
 	return replaced || i.Flow == FlowRet && d.SP > 0
 }
 
-// WordSize is the length of a word of the stack, in bytes.
+// WordSize is the size of a word of the stack, in bytes.
 const WordSize = 8
 
-// Address returns the address of the frame that i puts into a register or passes on.
+// Address returns the address in the frame that i loads into a register or passes on.
 func (d Depth) Address(i *Instr) (off int64, taken bool) {
 	dst, _, isReg := i.ArgGPR(0)
 	switch p := d.Place(i); {

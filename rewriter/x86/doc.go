@@ -1,3 +1,3 @@
-// Package x86 decodes instructions: how long they are, their targets, which registers they read and
-// write, how they move the stack, what they are called. It knows no ELF.
+// Package x86 decodes instructions: their lengths, targets, registers read and written, effects on the stack, and
+// names. It does not handle ELF.
 package x86

@@ -1,5 +1,5 @@
-// The effects of instructions on the general registers. Source: Intel SDM vol. 2, by mnemonic.
-// An instruction that is not in the table, and is not plain vector or x87 code, is unknown.
+// The effects of instructions on the general registers. Source: Intel SDM vol. 2, by mnemonic. An instruction that
+// is neither in the table nor plain vector or x87 code is unknown.
 
 package x86
 
@@ -9,7 +9,7 @@ import (
 	"golang.org/x/arch/x86/x86asm"
 )
 
-// operand says what an instruction does with its first operand; it reads the others.
+// operand is the effect of an instruction on its first operand; it reads the others.
 type operand uint8
 
 const (
@@ -18,14 +18,14 @@ const (
 	opUpdate                // read and written
 	opSwap                  // the first two are both read and written
 	opTwo                   // the first two are only written
-	opNone                  // operands are not touched at all
+	opNone                  // operands are not accessed
 )
 
-// effect is what an instruction does beside reading the registers of an address.
+// effect is the effect of an instruction besides reading the registers of an address.
 type effect struct {
 	first         operand
 	reads, writes Regs // implicit
-	partial       Regs // implicit, and possibly not written at all
+	partial       Regs // implicit, and perhaps not written
 }
 
 var effects = buildEffects()
@@ -52,7 +52,7 @@ func buildEffects() map[x86asm.Op]effect {
 		x86asm.DEC, x86asm.NEG, x86asm.NOT, x86asm.SHL, x86asm.SHR, x86asm.SAR, x86asm.ROL, x86asm.ROR, x86asm.RCL, x86asm.RCR,
 		x86asm.SHLD, x86asm.SHRD, x86asm.BSWAP, x86asm.BTS, x86asm.BTR, x86asm.BTC, x86asm.BSF, x86asm.BSR, x86asm.CRC32)
 	addRange(effect{first: opUpdate}, firstMove, lastMove)
-	addRange(effect{first: opNone}, x86asm.JA, x86asm.JS) // among them those that follow below
+	addRange(effect{first: opNone}, x86asm.JA, x86asm.JS) // including those that follow below
 	add(effect{first: opRead}, x86asm.CMP, x86asm.TEST, x86asm.BT, x86asm.PUSH, x86asm.JMP, x86asm.CALL, x86asm.LJMP, x86asm.LCALL,
 		x86asm.RET, x86asm.LRET, x86asm.LDMXCSR, x86asm.VLDMXCSR, x86asm.WRFSBASE, x86asm.WRGSBASE, x86asm.FLDCW, x86asm.CLFLUSH)
 	add(effect{first: opNone}, x86asm.NOP, x86asm.PAUSE, x86asm.MFENCE, x86asm.LFENCE, x86asm.SFENCE, x86asm.CLD, x86asm.STD,
@@ -74,7 +74,7 @@ func buildEffects() map[x86asm.Op]effect {
 	add(effect{writes: RegsOf(Rax, Rdx, Rcx)}, x86asm.RDTSCP)
 	add(effect{reads: RegsOf(Rcx), writes: RegsOf(Rax, Rdx)}, x86asm.XGETBV)
 	add(effect{reads: RegsOf(Rax, Rcx), writes: RegsOf(Rax, Rbx, Rcx, Rdx)}, x86asm.CPUID)
-	// The kernel keeps every register but rax, rcx and r11 (psABI A.2.1).
+	// The kernel preserves every register except rax, rcx and r11 (psABI A.2.1).
 	add(effect{first: opNone, reads: syscallArgs, writes: RegsOf(Rax, Rcx, R11)}, x86asm.SYSCALL)
 	add(effect{first: opNone, reads: RegsOf(Rcx), partial: RegsOf(Rcx)}, x86asm.LOOP, x86asm.LOOPE, x86asm.LOOPNE)
 	add(effect{first: opNone, writes: RegsOf(Rcx)}, x86asm.PCMPISTRI, x86asm.VPCMPISTRI)
@@ -92,10 +92,10 @@ func buildEffects() map[x86asm.Op]effect {
 // The conditional moves.
 const firstMove, lastMove = x86asm.CMOVA, x86asm.CMOVS
 
-// IsConditionalMove reports whether i is one.
+// IsConditionalMove reports whether i is a conditional move.
 func (i *Instr) IsConditionalMove() bool { return i.Op >= firstMove && i.Op <= lastMove }
 
-// effects fills in reads, operands, writes, partial and known.
+// effects sets Reads, Operands, Writes, Partial and Known.
 func (i *Instr) effects() {
 	i.operandEffects()
 	i.Operands = i.Reads
@@ -148,7 +148,7 @@ func (i *Instr) operandEffects() {
 	}
 }
 
-// touch records what is done to argument n if it is a general register.
+// touch records the effect on argument n if it is a general register.
 func (i *Instr) touch(n int, how operand) {
 	r, width, ok := i.ArgGPR(n)
 	if !ok {
@@ -166,14 +166,14 @@ func (i *Instr) touch(n int, how operand) {
 	}
 }
 
-// clearsItself knows xor %r,%r and sub %r,%r, which read nothing in effect.
+// clearsItself reports whether i is xor %r,%r or sub %r,%r, which read nothing in effect.
 func (i *Instr) clearsItself() bool {
 	a, wa, oka := i.ArgGPR(0)
 	b, wb, okb := i.ArgGPR(1)
 	return (i.Op == x86asm.XOR || i.Op == x86asm.SUB) && oka && okb && a == b && wa >= 32 && wa == wb
 }
 
-// multiply does mul, imul, div and idiv, whose implicit registers depend on their form.
+// multiply handles mul, imul, div and idiv, whose implicit registers depend on their form.
 func (i *Instr) multiply() {
 	i.Known = true
 	if i.Op == x86asm.IMUL && i.Args[1] != nil {
@@ -201,8 +201,8 @@ func (i *Instr) multiply() {
 	}
 }
 
-// vectorEffects does x87, MMX, SSE and AVX, which touch general registers as explicit
-// operands only; those few with implicit ones are in the table.
+// vectorEffects handles x87, MMX, SSE and AVX, which access general registers only as explicit operands; the few
+// with implicit ones are in the table.
 func (i *Instr) vectorEffects() {
 	name := i.Op.String()
 	x87 := strings.HasPrefix(name, "F") && i.Op != x86asm.FXSAVE64 && i.Op != x86asm.FXRSTOR64

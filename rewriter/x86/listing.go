@@ -1,4 +1,4 @@
-// Code as people read it: two versions of it side by side.
+// Listings of code: two versions side by side.
 
 package x86
 
@@ -14,18 +14,18 @@ type Line struct {
 	Vaddr   uint64
 	Bytes   []byte
 	Text    string // in AT&T syntax, as objdump writes it
-	Changed bool   // not the same bytes as the same instruction on the other side
-	Dead    bool   // bytes that are never executed: Text says so, and is not an instruction
+	Changed bool   // its bytes differ from those of the same instruction on the other side
+	Dead    bool   // bytes that are never executed: Text is not an instruction but says so
 }
 
-// Bury says of lines that they are never executed: what their bytes happen to decode to would mislead.
+// Bury marks lines as never executed: the decoded instructions would be misleading.
 func Bury(lines []Line) {
 	for i := range lines {
 		lines[i].Text, lines[i].Dead = "(never runs)", true
 	}
 }
 
-// To is the address that the instruction goes to, loads or ends in as an immediate; 0 for none.
+// To returns the address that the instruction jumps to, loads or has as its final immediate; 0 for none.
 func (l *Line) To() uint64 {
 	in, ok := Decode(l.Bytes, l.Vaddr)
 	if !ok {
@@ -41,9 +41,8 @@ func (l *Line) To() uint64 {
 	return to
 }
 
-// Listing disassembles two versions of the code at vaddr, which are equally long. An
-// instruction that the bytes do not hold whole ends the listing. The rest of an old
-// instruction behind a new one is never decoded across the start of the next old one.
+// Listing disassembles two versions of the code at vaddr, of equal length. An incomplete instruction ends the
+// listing. The rest of an old instruction behind a new one is never decoded across the start of the next old one.
 func Listing(before, after []byte, vaddr uint64) (b, a []Line) {
 	ends := map[uint64]bool{0: true} // of the instructions before
 	for i := 0; i < len(before); {
@@ -62,7 +61,7 @@ func Listing(before, after []byte, vaddr uint64) (b, a []Line) {
 	for i := 0; i < len(after); {
 		in, ok := Decode(after[i:], vaddr+uint64(i))
 		if ok && after[i] == before[i] && !ends[uint64(i+in.Len)] {
-			// A remnant: only up to where the old code goes on.
+			// A remnant: only up to the next old instruction.
 			n := i + 1
 			for !ends[uint64(n)] {
 				n++
@@ -80,12 +79,12 @@ func Listing(before, after []byte, vaddr uint64) (b, a []Line) {
 	return b, a
 }
 
-// Line is the line of an instruction, whose bytes are raw.
+// Line returns the line of an instruction; raw are its bytes.
 func (in *Instr) Line(raw []byte) Line {
 	return Line{Vaddr: in.Addr, Bytes: bytes.Clone(raw), Text: in.Text(raw)}
 }
 
-// lineOf is Line of the instruction at b[i]; other is the other version.
+// lineOf returns the line of the instruction at b[i]; other is the other version.
 func (in *Instr) lineOf(b, other []byte, i int) Line {
 	l := in.Line(b[i : i+in.Len])
 	l.Changed = !bytes.Equal(l.Bytes, other[i:i+in.Len])

@@ -17,8 +17,8 @@ var Nops = [...][]byte{
 	{0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00}, // the longest gap: movabs, call *%r8 to r15
 }
 
-// Padding returns how many bytes at the start of b are one instruction, or byte, that fills the space between functions:
-// a nop, int3, or 0; 0 for none.
+// Padding returns the length in bytes of one padding instruction between functions at the start of b: a nop, int3,
+// or a 0 byte; 0 for none.
 func Padding(b []byte) int {
 	if len(b) > 0 && (b[0] == 0 || b[0] == opInt3) {
 		return 1

@@ -1,4 +1,4 @@
-// Instructions as text, written as objdump does.
+// The text of instructions, as objdump writes it.
 
 package x86
 
@@ -12,14 +12,14 @@ import (
 	"golang.org/x/arch/x86/x86asm"
 )
 
-// bareOperand matches a memory operand of which x86asm writes the segment at most.
+// bareOperand matches a memory operand of which x86asm writes at most the segment.
 var bareOperand = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`( |%[fg]s:)(,|$)`) })
 
 var negative = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$-0x[0-9a-f]+`) })
 
-// Text writes the instruction as objdump of today does, where x86asm v0.32 differs: no
-// suffix on call, jmp, ret and leave, immediates without a sign, addresses without a
-// register, and the target of what is relative to rip.
+// Text returns the instruction as current objdump writes it, from which x86asm v0.32 differs: no suffix on call,
+// jmp, ret and leave, immediates without a sign, addresses without a register, and the targets of displacements
+// relative to rip.
 func (i *Instr) Text(raw []byte) string {
 	if i.Op == 0 {
 		return fmt.Sprintf(".byte 0x%02x", raw[0])
@@ -59,7 +59,7 @@ func (i *Instr) Text(raw []byte) string {
 	case fixed && m.Base == x86asm.RIP:
 		t += fmt.Sprintf("  # %#x", target)
 	case m.Base == 0 && m.Index == 0 && m.Disp == 0:
-		// x86asm leaves out a displacement of 0 even if nothing else is.
+		// x86asm omits a displacement of 0 even if the operand has no other part.
 		t = bareOperand().ReplaceAllString(t, "${1}0x0${2}")
 	}
 	return t
