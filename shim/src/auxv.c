@@ -1,6 +1,6 @@
 /*
- * The auxiliary vector: after the arguments of an initialiser, or from the kernel. This code may run before
- * relocation and before thread-local storage exists.
+ * The auxiliary vector: after the arguments of an initializer, or from the kernel. This code may run before
+ * relocation, and before thread-local storage exists.
  */
 #include <elf.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@ const struct vfix_auxv *vfix_auxv_behind(char **envp)
 	return (const void *)(envp + 1);
 }
 
-/* After unsetenv the first NULL comes too early and an empty vector seems to follow. */
+/* After unsetenv, the first NULL may come too early, and an empty vector seems to follow. */
 const struct vfix_auxv *vfix_auxv_of_init(int argc, char **argv, char **envp)
 {
 	uintptr_t words = (uintptr_t)argv;
@@ -32,7 +32,7 @@ const struct vfix_auxv *vfix_auxv_of_init(int argc, char **argv, char **envp)
 	return auxv->type == AT_NULL ? 0 : auxv;
 }
 
-/* Asks with prctl first, and reads /proc if the kernel is older than Linux 6.4. */
+/* Calls prctl first, and reads /proc if the kernel is older than Linux 6.4. */
 uintptr_t vfix_vdso_from_kernel(void)
 {
 	struct vfix_auxv auxv[AUXV_ENTRIES + 1];

@@ -1,4 +1,4 @@
-/* Where the kernel's auxiliary vector is, and the vDSO in it. */
+/* The kernel's auxiliary vector, and the vDSO in it. */
 #ifndef VFIX_AUXV_H
 #define VFIX_AUXV_H
 
@@ -8,13 +8,13 @@
 const struct vfix_auxv *vfix_auxv_behind(char **envp);
 
 /*
- * The vector after the arguments of an initialiser, or 0 if these are not where the kernel put them: after
- * setenv, glibc passes a heap copy of envp, and musl passes nothing at all. Checked on the registers before
- * any of them is dereferenced.
+ * The vector after the arguments of an initializer, or 0 if these are not the kernel's: after setenv, glibc
+ * passes a heap copy of envp, and musl passes no arguments. The registers are checked before any of them is
+ * dereferenced.
  */
 const struct vfix_auxv *vfix_auxv_of_init(int argc, char **argv, char **envp);
 
-/* The vDSO's address as the kernel reports it when asked, or 0. */
+/* The vDSO's address from the kernel, or 0. */
 uintptr_t vfix_vdso_from_kernel(void);
 
 #endif

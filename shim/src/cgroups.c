@@ -1,7 +1,7 @@
 /*
- * Whether a JDK would wrongly conclude from /proc/cgroups that it is in no container. Kernels
- * without the controllers of cgroup v1 (CONFIG_MEMCG_V1, CONFIG_CPUSETS_V1) do not list them
- * there, even if cgroup v2 has them.
+ * Whether a JDK would wrongly conclude from /proc/cgroups that it is not in a container. Kernels without
+ * the controllers of cgroup v1 (CONFIG_MEMCG_V1, CONFIG_CPUSETS_V1) do not list them there, even if cgroup
+ * v2 has them.
  */
 #include <fcntl.h>
 #include <stddef.h>
@@ -11,10 +11,10 @@
 
 #define CGROUP2_SUPER_MAGIC 0x63677270	/* include/uapi/linux/magic.h */
 
-/* More than either file has on any kernel: 14 lines of less than 40 bytes. */
+/* More than either file has on known kernels: 14 lines of less than 40 bytes. */
 #define LIST_SIZE 2048
 
-/* Reads up to LIST_SIZE bytes of a file, 0 if it cannot; *type is that of its file system. */
+/* Reads up to LIST_SIZE bytes of a file, 0 after an error; *type is the type of its file system. */
 static long read_list(const char *path, char *list, long *type)
 {
 	struct statfs fs = {0};
@@ -34,7 +34,7 @@ static long read_list(const char *path, char *list, long *type)
 	return n;
 }
 
-/* Whether a word, between blanks, is in the list. */
+/* Whether the list has a word between blanks. */
 static int lists(const char *list, long n, const char *word)
 {
 	for (long i = 0; i < n; i++) {
@@ -57,7 +57,7 @@ int vfix_cgroups_hidden(void)
 
 	if (type != CGROUP2_SUPER_MAGIC || !lists(list, n, "cpu") || !lists(list, n, "memory"))
 		return 0;
-	n = read_list("/proc/cgroups", list, &type); /* if this cannot read it, the JDK cannot */
+	n = read_list("/proc/cgroups", list, &type); /* after an error, the JDK also gets one */
 	return !(lists(list, n, "cpuset") && lists(list, n, "cpu") &&
 		 lists(list, n, "cpuacct") && lists(list, n, "memory"));
 }

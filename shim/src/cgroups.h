@@ -1,14 +1,14 @@
 /*
- * Java's view of control groups: whether a JDK that reads /proc/cgroups is misled here, and the fix. Only the
- * code for files that get the fix has it (VFIX_JAVA).
+ * Java's view of control groups: whether a JDK that reads /proc/cgroups is misled here, and the fix. Only
+ * the code for files with this fix has it (VFIX_JAVA).
  */
 #ifndef VFIX_CGROUPS_H
 #define VFIX_CGROUPS_H
 
 #ifdef VFIX_JAVA
 /*
- * 1 if the tree of cgroup v2 has cpu and memory, and /proc/cgroups does not list all that a JDK looks for; 0
- * on every other host.
+ * 1 if the tree of cgroup v2 has cpu and memory, but /proc/cgroups does not list all that a JDK looks for;
+ * 0 on other hosts.
  */
 int vfix_cgroups_hidden(void);
 

@@ -1,7 +1,7 @@
 /*
- * Runs once when a patched file is loaded: find the vDSO, fill the state page, seal it.
- * It runs before the file is relocated and may run before thread-local storage exists.
- * If anything goes wrong, the state stays zero and the trampolines make system calls.
+ * Runs once when a patched file is loaded: finds the vDSO, fills the state page, and seals it. It runs
+ * before the file is relocated and may run before thread-local storage exists. After any error, the state
+ * stays zero and the trampolines make system calls.
  */
 #include <sys/mman.h>
 #include "auxv.h"
@@ -28,7 +28,7 @@ static void fill(uintptr_t vdso)
 	syscall3(SYS_mprotect, (long)&vfix_state, PAGE, PROT_READ);
 }
 
-/* A pointer is set: another hook has run before this one. */
+/* Whether a pointer is set: another hook has run before this one. */
 static int filled(void)
 {
 	for (int i = 0; i < VFIX_FUNCTIONS; i++)
@@ -45,7 +45,7 @@ void vfix_resolve_from_stack(uintptr_t *sp)
 		fill(vfix_vdso_base(vfix_auxv_behind((char **)(sp + 1 + (unsigned)*sp + 1))));
 }
 
-/* Called by vfix_hook_init with the initialiser's arguments, whatever they are. */
+/* Called by vfix_hook_init with the initializer's arguments, whatever they are. */
 __attribute__((visibility("hidden")))
 void vfix_resolve_from_init(int argc, char **argv, char **envp)
 {

@@ -1,11 +1,11 @@
 /*
- * Symbol tables as ld.so reads them. Accepts either hash table, for DT_HASH is gone from some
- * kernels' vDSOs, and DT_GNU_HASH is missing from old libraries. They say how many symbols there
- * are; each symbol is looked at, for a look-up is made once a name.
+ * Symbol tables as ld.so reads them. Accepts either hash table, as some kernels' vDSOs have no DT_HASH, and
+ * old libraries no DT_GNU_HASH. The hash tables are only used for the number of symbols; each symbol is
+ * examined, as each name is looked up once.
  */
 #include "symbols.h"
 
-/* gABI "Hash Table": nchain. In the GNU one (glibc's do_lookup_x) the last chain ends there. */
+/* gABI "Hash Table": nchain. For the GNU table (glibc's do_lookup_x), the end of the last chain. */
 static uint32_t count(const struct vfix_symbols *t)
 {
 	if (!t->symbol || !t->strings)

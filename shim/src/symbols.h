@@ -1,4 +1,4 @@
-/* The symbol table of an ELF image that is mapped. No libc, no relocation, no writable data. */
+/* The symbol table of a mapped ELF image. No libc, no relocation, no writable data. */
 #ifndef VFIX_SYMBOLS_H
 #define VFIX_SYMBOLS_H
 
@@ -15,8 +15,8 @@ struct vfix_symbols {
 	uint32_t count;
 };
 
-/* Reads the dynamic section. Addresses in it below the limit are vaddrs, to which bias is added:
- * all of them in a file, none in the copy that glibc's ld.so has relocated. */
+/* Reads the dynamic section. Addresses in it below the limit are vaddrs, to which bias is added: all
+ * addresses in a file, none in the copy that glibc's ld.so has relocated. */
 void vfix_symbols_read(const Elf64_Dyn *dynamic, uintptr_t bias, uintptr_t limit, struct vfix_symbols *t);
 
 static inline int vfix_same(const char *a, const char *b)

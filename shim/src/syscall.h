@@ -1,4 +1,4 @@
-/* Raw system calls with exact clobbers, one a number of arguments. Source: psABI A.2.1. */
+/* Raw system calls with exact clobbers, one function per number of arguments. Source: psABI A.2.1. */
 #ifndef VFIX_SYSCALL_H
 #define VFIX_SYSCALL_H
 

@@ -1,26 +1,26 @@
 /*
  * The code that patched call sites reach, and the hooks that run when the file is loaded.
  *
- * The rewriter copies one page of this code and one page of state behind it into the file
- * as one segment, R-X:
+ * The rewriter copies one page of this code and one page of state after it into the file as one segment,
+ * R-X:
  *
  *	+0x0000  vfix_magic, the trampolines, the hooks, the C of hook.c and vdso.c
  *	+0x1000  vfix_state: pointers, zero in the file; the hook fills and seals them
  *
- * Two trampolines a function:
+ * Two trampolines per function:
  *
  *	vfix_NAME       for callers that follow the C convention
  *	vfix_keep_NAME  exact: changes rax and nothing else, as the kernel's emulation of the page
  *
- * Where the state holds no pointer they make the system call instead: no lazy resolver, no
- * race, and nothing that a seccomp filter would not see from any other program.
+ * If the state has no pointer, they make the system call instead: no lazy resolver, no race, and no system
+ * call that other programs would not make.
  *
- * The exact one has pointers of its own. The hook fills them where the vDSO is Linux's, which is
- * built with -mno-sse: it changes no vector register and needs no alignment. Of gVisor's, gcc
- * builds gettimeofday with xmm0 and xmm1.
+ * The exact trampolines have their own pointers. The hook fills them if the vDSO is Linux's, which is built
+ * with -mno-sse: it changes no vector register and needs no alignment. gcc builds gVisor's gettimeofday
+ * with xmm0 and xmm1.
  *
- * One frame description covers the trampolines and the hooks, so that debuggers, profilers and
- * exceptions get past them. The rewriter puts its instructions where a file has its own.
+ * One frame description covers the trampolines and the hooks, so that debuggers, profilers and exceptions
+ * get past them. The rewriter puts its instructions into a file's own descriptions.
  */
 #include <sys/syscall.h>
 
@@ -32,15 +32,15 @@
 #define RED_ZONE		128	/* bytes below rsp that are the caller's (psABI 3.2.2) */
 #define RFLAGS_DF		0x400	/* the direction flag, which C code expects clear (psABI 3.2.1) */
 
-	/* Found by the rewriter at the head of a segment: this file has been patched. */
+	/* The rewriter finds this at the start of a segment: the file has been patched. */
 	.section .text.0, "ax", @progbits
 	.globl	vfix_magic
 vfix_magic:
 	.ascii	"\177vfix injected 1"	/* 16 bytes; the digit is the format's version */
 
 	/*
-	 * in: the arguments of the function, in rdi and rsi; rax may hold anything
-	 * out: rax; clobbers: what a C function may; stack: none of its own
+	 * in: the arguments of the function, in rdi and rsi; rax may have any value
+	 * out: rax; clobbers: as a C function; stack: none of its own
 	 */
 	.macro	STORE register
 	push	\register

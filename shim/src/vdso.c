@@ -1,6 +1,5 @@
 /*
- * The vDSO's symbols. No version is looked at: the names are the kernel's own ("__vdso_") and
- * unique.
+ * The vDSO's symbols. Versions are ignored: the names are the kernel's own ("__vdso_") and unique.
  */
 #include <stddef.h>
 #include "symbols.h"

@@ -1,4 +1,4 @@
-/* Finding functions in the vDSO. No libc, no relocation, no writable data. */
+/* Finds functions in the vDSO. No libc, no relocation, no writable data. */
 #ifndef VFIX_VDSO_H
 #define VFIX_VDSO_H
 
@@ -13,27 +13,27 @@ struct vfix_auxv {
 	uint64_t value;
 };
 
-/* The vDSO's address out of an auxiliary vector, 0 if it names none. */
+/* The vDSO's address in an auxiliary vector, 0 if it has none. */
 uintptr_t vfix_vdso_base(const struct vfix_auxv *auxv);
 
-/* Read by the trampolines (trampolines.S): the addresses of the functions, 0 for each that is
- * not there, for the plain ones; and for the exact ones, 0 where a call of it may change more than
- * a call of C code in Linux's vDSO does. */
+/* For the trampolines (trampolines.S): the addresses of the functions, 0 for missing ones, for the plain
+ * trampolines; and for the exact ones, 0 if a call of the function may change more than a call of C code in
+ * Linux's vDSO does. */
 struct vfix_state {
 	uintptr_t plain[VFIX_FUNCTIONS];
 	uintptr_t exact[VFIX_FUNCTIONS];
 };
 
 /*
- * Fills state with __vdso_gettimeofday, __vdso_time and __vdso_getcpu of the ELF image at base. The
- * exact ones only if the image is Linux's own, whose functions change no vector register and need
- * no alignment: gVisor's has the same name and no note. Returns how many were found.
+ * Fills state with __vdso_gettimeofday, __vdso_time and __vdso_getcpu of the ELF image at base; the exact
+ * ones only if the image is Linux's own, whose functions change no vector register and need no alignment:
+ * gVisor's has the same name but no note. Returns the number of functions found.
  */
 int vfix_vdso_lookup(uintptr_t base, struct vfix_state *state);
 
 /*
- * Calls visit for each symbol that the ELF image at base defines, with its name and address.
- * Returns the sum of what visit returned.
+ * Calls visit for each symbol that the ELF image at base defines, with its name and address. Returns the
+ * sum of visit's results.
  */
 int vfix_vdso_each(uintptr_t base, int (*visit)(const char *name, uintptr_t address, void *argument), void *argument);
 

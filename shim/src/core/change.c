@@ -1,13 +1,13 @@
 /*
- * Changing an instruction that other threads may be running:
+ * Changes an instruction that other threads may be running:
  *
- *	1. hlt, one byte, over its first byte: who comes by faults, and its
- *	   handler or tracer knows why
- *	2. every processor that runs the program learns that its code has changed
- *	3. the rest of the instruction; 2. again; then its first byte
+ *	1. write hlt, one byte, over its first byte: a thread that reaches it faults,
+ *	   and its handler or tracer handles that
+ *	2. make all processors that run the program see the change
+ *	3. write the rest of the instruction; repeat 2; then write its first byte
  *
- * So no processor ever sees half of a change, whatever its position. A site whose hlt was not
- * written is not touched further; one whose rest was not gets its old bytes back.
+ * So no processor sees a partial change, whatever its position. A site whose hlt could not be written is
+ * not changed further; one whose rest could not be written gets its old bytes back.
  */
 #include "core.h"
 
@@ -21,7 +21,7 @@ static void put32(unsigned char *to, uint32_t value)
 
 int vfix_encode(struct site *s, uintptr_t target)
 {
-	static const unsigned char lea[LONGEST] = { 0x48, 0x8d, 0x05, 0, 0, 0, 0, 0x0f, 0x1f, 0x00 };	/* a nop where the mov had 10 bytes */
+	static const unsigned char lea[LONGEST] = { 0x48, 0x8d, 0x05, 0, 0, 0, 0, 0x0f, 0x1f, 0x00 };	/* a nop if the mov had 10 bytes */
 	uintptr_t distance = target - s->start - (s->length == DIRECT ? DIRECT : LEA);
 	int reaches = (intptr_t)distance == (int32_t)distance;
 	unsigned char *code = s->new;

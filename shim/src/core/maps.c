@@ -1,6 +1,6 @@
 /*
- * The mapping at an address: "START-END rwxp OFFSET DEV INODE   PATH", line by line. One
- * caller at a time.
+ * Finds the mapping at an address: "START-END rwxp OFFSET DEV INODE   PATH", line by line. For one caller
+ * at a time.
  */
 #include "core.h"
 #include "../syscall.h"
@@ -25,7 +25,7 @@ static int next_char(struct reader *r)
 	return (unsigned char)r->piece[r->at++];
 }
 
-/* A hexadecimal number; *end is the character behind it. */
+/* Reads a hexadecimal number; *end is the character after it. */
 static uintptr_t number(struct reader *r, int *end)
 {
 	uintptr_t value = 0;
@@ -42,7 +42,7 @@ static uintptr_t number(struct reader *r, int *end)
 	}
 }
 
-/* The rest of a line; returns its end. */
+/* Reads the rest of a line; returns its end. */
 static int read_path(struct reader *r, char path[static 200])
 {
 	int c, length = 0;

@@ -5,13 +5,13 @@
 #include <stdint.h>
 #include "../vdso.h"
 
-/* Tests build the library and vfix-trace for a page that nothing maps on any kernel. */
+/* Tests build the library and vfix-trace for a page that no kernel maps. */
 #ifndef VFIX_PAGE
 #define VFIX_PAGE 0xffffffffff600000ul
 #endif
 #define ENTRY_SIZE 0x400ul
 
-/* Which function's entry the address is, or -1: inside the page, but no entry, is a crash. */
+/* The function with its entry at the address, or -1: a call of another address in the page is a crash. */
 static inline int vfix_function_at(uintptr_t address)
 {
 	uintptr_t offset = address - VFIX_PAGE;

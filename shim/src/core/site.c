@@ -1,14 +1,14 @@
 /*
- * Finding what made a call into the page, from the address that it returns to:
+ * Finds the instruction that called the page, from the return address:
  *
  *	mov $entry,%rax; call *%rax
  *	call f … f: mov $entry,%rax; jmp *%rax		a tail call
  *	call entry			only from addresses near the page's, or below 2 GiB
  *
- * No other form, so that no proof is needed: the result of the call replaces the address in rax, and only the
- * call itself sees the value that the mov loads. Another register would keep it, and a program may compare
- * it. One instruction is replaced, by one as long: a thread that is between the mov and the call, or whose
- * signal handler returns there, meets nothing new.
+ * No other form is needed: the result of the call replaces the address in rax, so only the call itself uses
+ * the value that the mov loads. Another register would keep the value, and a program may compare it. One
+ * instruction is replaced by one of the same length: a thread between the mov and the call, or whose signal
+ * handler returns there, finds the same code.
  */
 #include "core.h"
 
@@ -21,7 +21,7 @@
 /* The length of the instruction that loads an address into rax, and the address; 0 for others. */
 static int load(const unsigned char *code, uintptr_t at, uintptr_t *value)
 {
-	static const unsigned char nop[] = { 0x0f, 0x1f, 0x00 };	/* behind one that took the place of 10 bytes */
+	static const unsigned char nop[] = { 0x0f, 0x1f, 0x00 };	/* after one that replaced 10 bytes */
 	int length = MOV;
 
 	if (code[0] == 0x48 && code[1] == 0xc7 && code[2] == 0xc0) {	/* mov imm32 */
@@ -40,7 +40,7 @@ static int load(const unsigned char *code, uintptr_t at, uintptr_t *value)
 }
 
 /* Whether the instruction at code, whose address is at, loads the entry, or a trampoline, for the call or
- * jump by rax that follows. */
+ * jump by rax after it. */
 static enum finding loads_for(struct task *t, const unsigned char *code, uintptr_t at, unsigned char modrm, uintptr_t entry, struct site *s)
 {
 	uintptr_t value;
@@ -60,7 +60,7 @@ void vfix_fill(struct site *s, uintptr_t start, int length, const unsigned char 
 		s->old[i] = code[i];
 }
 
-/* The function that was called, and that jumped to the page. */
+/* Finds the site in the called function, if it jumped to the page. */
 static enum finding find_tail(struct task *t, uintptr_t function, uintptr_t entry, struct site *s)
 {
 	unsigned char code[TAIL + LONGEST + INDIRECT];

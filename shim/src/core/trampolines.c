@@ -1,5 +1,5 @@
 /*
- * The page of trampolines in memory: the code that the rewriter injects into files, followed by the state
+ * The pages of trampolines in memory: the code that the rewriter injects into files, followed by the state
  * page with the vDSO's addresses. Only the trampolines of that code are used: the hooks after them are for
  * files.
  */

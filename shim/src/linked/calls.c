@@ -1,15 +1,15 @@
 /*
  * vfix-measure-libc: the cost of time, gettimeofday and sched_getcpu for a program that is linked with a
- * libc, and calls them through its PLT. ld.so decides which functions these are: those of the libc that it
- * finds, or of a library that LD_PRELOAD names.
+ * libc, and calls them through its PLT. ld.so selects the functions: those of its libc, or of a library in
+ * LD_PRELOAD.
  *
  * usage: vfix-measure-libc MICROSECONDS
  *
  * Measures each function once, for about that long, and prints "FUNCTION PICOSECONDS" for
  * each, or "FUNCTION absent": glibc has sched_getcpu from 2.6 on.
  *
- * It has no start-up code from a libc and names no symbol versions, so that any ld.so since glibc 2.3 loads
- * it. Exit status: 0, 2 usage.
+ * It has no start-up code of a libc and no symbol versions, so that any ld.so since glibc 2.3 loads it.
+ * Exit status: 0, 2 usage.
  */
 #include <stddef.h>
 
@@ -84,7 +84,7 @@ static void measure(const char *name, int there, unsigned long (*loop)(unsigned 
 	say("\n");
 }
 
-/* stack is what the kernel or ld.so left there: argc, argv. */
+/* stack is the stack from the kernel or ld.so: argc, argv. */
 __attribute__((used)) _Noreturn void begin(const unsigned long *stack)
 {
 	const char *word = stack[0] == 2 ? (const char *)stack[2] : "";

@@ -1,11 +1,11 @@
 /*
- * The three functions as glibc 2.5 to 2.13 has them, in a library that vfix bench patches in
- * each form and preloads: time is the whole stub; gettimeofday has the errno test behind its
- * call, and sched_getcpu the whole of 2.13's code, without the part that stores errno.
+ * The three functions of glibc 2.5 to 2.13, in a library that vfix bench patches in each form and preloads:
+ * time is the whole stub; gettimeofday has the errno test after its call, and sched_getcpu the whole code
+ * of 2.13, without the part that stores errno.
  *
- * PAGE is the page that they call: the kernel's, or the twin that the fallback is measured at.
- * PREFIX is put before the names, for a program that has the libc's own functions beside them;
- * each ends at its name and _end.
+ * PAGE is the page that they call: the kernel's, or the twin for measurements of the fallback. PREFIX is a
+ * prefix of the names, for a program that also has the libc's functions; each function ends at its name
+ * with _end.
  */
 #ifndef PREFIX
 #define PREFIX

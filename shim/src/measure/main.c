@@ -1,4 +1,4 @@
-/* vfix-measure: which verb is asked for. See measure.h. */
+/* vfix-measure: the selection of the verb. See measure.h. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ int main(int argc, char **argv)
 
 	setrlimit(RLIMIT_CORE, &none);
 	prctl(PR_SET_DUMPABLE, 0);	/* so that no crash handler of the host reports a probe */
-	prctl(PR_SET_NAME, "vfix-measure");	/* the kernel's log then names who called the page */
+	prctl(PR_SET_NAME, "vfix-measure");	/* for the kernel's log of calls of the page */
 	signal(SIGSEGV, SIG_DFL);	/* an ignored one would be inherited */
 	signal(SIGSYS, SIG_DFL);
 	argv++, argc--;

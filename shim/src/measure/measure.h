@@ -1,7 +1,7 @@
 /*
- * vfix-measure: which ways to the time and to the processor's number this kernel has, and their cost. Every
- * measurement of vfix doctor and vfix bench is made by this program, in a separate process, because an
- * attempt may kill it.
+ * vfix-measure: which ways to the time and to the processor's number this kernel has, and their cost. This
+ * program makes every measurement of vfix doctor and vfix bench in a separate process, because an attempt
+ * may kill it.
  *
  * A way is how a function is reached (page, syscall, vdso), a subject is both: "vdso:time".
  */
@@ -19,9 +19,9 @@ enum way { WAY_PAGE, WAY_SYSCALL, WAY_VDSO, WAYS };
 
 struct subject {
 	enum way way;
-	const char *text;		/* as it was typed */
+	const char *text;		/* as the user typed it */
 	const struct function *function;
-	call_fn *call;			/* NULL: there is no such way here */
+	call_fn *call;			/* NULL: this way does not exist here */
 };
 
 struct function {
@@ -34,13 +34,13 @@ struct function {
 
 extern const char *const way_names[WAYS];
 
-/* Reads "WAY:FUNCTION"; ends the program if that means nothing. */
+/* Parses "WAY:FUNCTION"; an invalid text ends the program. */
 struct subject find_subject(const char *text);
 
-/* One call; the kernel's own answer, a negative errno after an error. */
+/* Makes one call; returns the kernel's result, a negative errno after an error. */
 long call_once(const struct subject *s);
 
-/* The nanoseconds of n calls. */
+/* Returns the duration of n calls in nanoseconds. */
 double call_many(const struct subject *s, long n);
 
 double now_ns(void);
@@ -51,7 +51,7 @@ void *vdso_symbol(const char *name);
 /* Writes the vDSO's image to stdout. */
 int dump_vdso(void);
 
-/* Installs the filter that stdin holds: struct sock_filter until its end. */
+/* Installs the filter from stdin: struct sock_filter until its end. */
 void install_filter(void);
 
 /* The verbs; each returns the exit status. */

@@ -1,5 +1,5 @@
-/* Looking names up that do not exist: how long it takes, and a neighbour that does nothing
- * else. Each missing name leaves a negative dentry in the kernel's one cache for all. */
+/* Look-ups of missing names: their duration, and a neighbor that does nothing else. Each missing name
+ * leaves a negative dentry in the cache that all share. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -17,7 +17,7 @@ static void enter(const char *dir)
 		die("folder ", dir ? dir : "");
 }
 
-/* One look-up of a name that must not be there. */
+/* Looks up one name that must not exist. */
 static void miss(const char *kind, long i)
 {
 	char name[NAME_SIZE];
@@ -29,9 +29,9 @@ static void miss(const char *kind, long i)
 }
 
 /*
- * lookup DIR NAMES ROUNDS: looks NAMES missing names of DIR up, twice: the first time they
- * are new to the cache, and then each round again. Prints "new NANOSECONDS" and "known
- * NANOSECONDS", of one look-up, averaged over BATCH of them, for each batch.
+ * lookup DIR NAMES ROUNDS: looks up NAMES missing names in DIR, first when they are new to the cache, then
+ * again in each round. Prints "new NANOSECONDS" and "known NANOSECONDS", the average of one look-up in a
+ * batch of BATCH, for each batch.
  */
 int lookup(char **words)
 {
@@ -52,8 +52,8 @@ int lookup(char **words)
 }
 
 /*
- * flood DIR NAMES: looks NAMES missing names of DIR up, prints "flooded NAMES", and goes on
- * looking them up until standard input ends. The owner of the folder removes it, and with it the dentries.
+ * flood DIR NAMES: looks up NAMES missing names in DIR, prints "flooded NAMES", and repeats the look-ups
+ * until standard input ends. The caller removes the directory, and with it the dentries.
  */
 int flood(char **words)
 {

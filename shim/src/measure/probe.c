@@ -1,4 +1,4 @@
-/* Whether a way is there, and whether it enters the kernel. See measure.h. */
+/* Whether a way exists, and whether it enters the kernel. See measure.h. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ enum {
 	ENTRY_CALLS = 1000,
 };
 
-/* probe SUBJECT: makes one call and prints its answer. Without the page: SIGSEGV. */
+/* probe SUBJECT: makes one call and prints its result. Without the page it ends with SIGSEGV. */
 int probe(char **words)
 {
 	struct subject s = find_subject(words[0]);
@@ -25,7 +25,7 @@ int probe(char **words)
 	return 0;
 }
 
-/* peek: reads the page's first byte. A kernel that only lets the page be executed: SIGSEGV. */
+/* peek: reads the page's first byte. If the page is only executable, it ends with SIGSEGV. */
 int peek(char **words)
 {
 	const volatile uintptr_t page_not = ~0xffffffffff600000ul;
@@ -61,8 +61,8 @@ void install_filter(void)
 }
 
 /*
- * entries SUBJECT...: prints how many of ENTRY_CALLS calls entered the kernel. A filter
- * answers the clock's system calls with MARK: what returns MARK has made one.
+ * entries SUBJECT...: prints how many of ENTRY_CALLS calls entered the kernel. A filter answers the clock's
+ * system calls with MARK, so a call that returns MARK made one.
  */
 int entries(char **words)
 {

@@ -1,11 +1,11 @@
-/* How long a call takes. The subjects take turns, so that a disturbance affects all alike. */
+/* The duration of a call. The subjects alternate, so that a disturbance affects all equally. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "measure.h"
 
 enum { SUBJECTS_MOST = 64, ROUNDS_MOST = 1000, SAMPLE_MOST = 1000 };
 
-/* How many calls of s take about the length of a sample. */
+/* Returns the number of calls of s in about the duration of a sample. */
 static long calibrate(const struct subject *s, double sample_ns)
 {
 	long n = 16;
@@ -17,8 +17,8 @@ static long calibrate(const struct subject *s, double sample_ns)
 }
 
 /*
- * time ROUNDS MICROSECONDS SUBJECT...: measures each subject once a round, for about that
- * long, and prints "SUBJECT NANOSECONDS" for each, or "SUBJECT absent".
+ * time ROUNDS MICROSECONDS SUBJECT...: measures each subject once per round, for about that duration, and
+ * prints "SUBJECT NANOSECONDS" for each, or "SUBJECT absent".
  */
 int measure_time(char **words)
 {

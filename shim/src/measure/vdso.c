@@ -32,7 +32,7 @@ void *vdso_symbol(const char *name)
 	return w.found;
 }
 
-/* Its bytes up to its section headers, behind the rest: they are also in the mapping. */
+/* Its size including its section headers, which are also in the mapping, after the rest. */
 static size_t size_of(const Elf64_Ehdr *header)
 {
 	const Elf64_Phdr *p = (const void *)((uintptr_t)header + header->e_phoff);

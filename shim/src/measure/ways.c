@@ -6,8 +6,8 @@
 #include <time.h>
 #include "measure.h"
 
-/* uapi/asm/vsyscall.h. Kept as complements, so that vfix does not take this program for one
- * that calls the page. */
+/* uapi/asm/vsyscall.h. Kept as complements, so that vfix does not report this program as one that calls the
+ * page. */
 static const volatile uintptr_t page_not = ~0xffffffffff600000ul;
 enum { SLOT_SIZE = 1024 };
 
@@ -26,7 +26,7 @@ static const struct function functions[] = {
 	{ "monotonic_coarse", "__vdso_clock_gettime", SYS_clock_gettime, -1, CLOCK_MONOTONIC_COARSE },
 };
 
-/* A function that makes one system call: what a program without a vDSO does. */
+/* Defines a function that makes one system call, as in a program without a vDSO. */
 #define SYSCALL_STUB(name)						\
 static long syscall_##name(long a, long b, long c)			\
 {									\
@@ -76,7 +76,7 @@ struct subject find_subject(const char *text)
 	return s;
 }
 
-/* The arguments of a call: room for its answers. time() alone is asked for no answer in memory. */
+/* The arguments of a call, with memory for its results. Only time() gets no pointer to memory. */
 static union { struct timeval tv; struct timespec ts; unsigned cpu; } answer;
 
 static void arguments(const struct function *f, long *a, long *b)

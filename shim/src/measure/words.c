@@ -1,4 +1,4 @@
-/* The messages of vfix-measure after misuse, and how it reads a number. See measure.h. */
+/* The error messages of vfix-measure for wrong usage, and its parser of numbers. See measure.h. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 /*
- * The program's SIGSEGV action, as the kernel keeps it for the library (preload.h).
+ * The program's SIGSEGV action, which the kernel stores for the library (preload.h).
  */
 #include "mask.h"
 
-/* Flags that act on vfix_entry as they would on the program's handler. */
+/* Flags that have the same effect on vfix_entry as on the program's handler. */
 #define SHARED_FLAGS (SA_ONSTACK | SA_RESTART)
 
-/* A program that asks the kernel directly gets vfix_entry, which is not one of its handlers. */
+/* A program that queries the kernel directly gets vfix_entry, which is not one of its handlers. */
 static uintptr_t word_of(const struct sigaction *action)
 {
 	uintptr_t word = (uintptr_t)action->sa_handler & WORD_HANDLER;
@@ -24,15 +24,15 @@ static uintptr_t word_of(const struct sigaction *action)
 	return word;
 }
 
-/* The stand-in is not in the kernel's mask: a bad pointer that faults while the page is served
- * is not a fault in the program's handler. vfix_on_signal blocks it before it runs that. */
+/* The stand-in is not in the kernel's mask: a bad pointer that faults while the page is served is not a
+ * fault in the program's handler. vfix_on_signal blocks the stand-in before it runs that. */
 static void encode(const struct sigaction *action, struct kernel_action *kernel)
 {
 	kernel->handler = (uintptr_t)vfix_entry;
 	kernel->restorer = word_of(action);
 	kernel->flags = SA_SIGINFO | SA_NODEFER | SA_RESTORER | (action->sa_flags & SHARED_FLAGS);
 	kernel->mask = mask_in(bits_of(&action->sa_mask)) & ~BIT(VFIX_STAND_IN);
-	/* Interrupts only calls that the program allows to be interrupted. */
+	/* Interrupts only calls for which the program permits it. */
 	if (action->sa_handler == SIG_IGN)
 		kernel->flags |= SA_RESTART;
 }

@@ -1,4 +1,4 @@
-/* A thread for work that a child forked meanwhile must not share. */
+/* A thread for work that a concurrently forked child must not share. */
 #include <sys/syscall.h>
 
 	/* linux/sched.h: VM, FS, SIGHAND, VFORK, THREAD, SYSVSEM; not FILES */
@@ -7,9 +7,9 @@
 	.text
 
 	/*
-	 * in: rdi function, rsi its argument; out: rax tid or error; clobbers what a call may
-	 * stack: none; the thread has one of its own, and one caller at a time may be here. The
-	 * caller goes on when the thread has ended.
+	 * in: rdi function, rsi its argument; out: rax tid or error; clobbers as a call
+	 * stack: none; the thread has its own, for one caller at a time. The caller
+	 * continues when the thread has ended.
 	 */
 	.balign	16
 	.globl	vfix_apart
@@ -37,7 +37,7 @@ vfix_apart:
 	.cfi_endproc
 	.size	vfix_apart, . - vfix_apart
 
-	/* in: rdi function, rsi its argument; calls it on that stack. One caller at a time. */
+	/* in: rdi function, rsi its argument; calls it on that stack. For one caller at a time. */
 	.balign	16
 	.globl	vfix_beside
 	.hidden	vfix_beside

@@ -1,15 +1,15 @@
 /*
- * Reading and writing this process's own code, and the site that is being changed. The kernel
- * writes through /proc/self/mem into a private copy of the page, which never becomes writable.
- * If that is refused, the page is made writable during the store, then restored.
+ * Reads and writes this process's own code, and stores the site that is being changed. The kernel writes
+ * through /proc/self/mem into a private copy of the page, which never becomes writable. If that is refused,
+ * the page is made writable for the store, then restored.
  */
 #include <sys/mman.h>
 #include "heal.h"
 
 struct site vfix_site;
-static volatile int unfinished;	/* seen by a child forked meanwhile */
+static volatile int unfinished;	/* for a concurrently forked child */
 
-/* A thread that meets a hlt may read it at any moment: its start is 0 while it changes. */
+/* A thread that reaches a hlt may read it at any time: its start is 0 while it changes. */
 void vfix_set_site(const struct site *site)
 {
 	struct site unset = *site;
@@ -55,7 +55,7 @@ int vfix_write_site(struct task *t)
 {
 	int changed;
 
-	if (syscall3(SYS_membarrier, MEMBARRIER_SYNC_CORE, 0, 0) && vfix_threads() > 2)	/* the one that asked, and this one */
+	if (syscall3(SYS_membarrier, MEMBARRIER_SYNC_CORE, 0, 0) && vfix_threads() > 2)	/* the requesting one, and this one */
 		return 0;
 	unfinished = 1;
 	changed = vfix_change(t, &vfix_site, sync_cores);

@@ -1,13 +1,13 @@
 /*
- * Masks that a libc sets by itself: those of contexts, of threads' attributes, and of the threads
- * that serve timers.
+ * Masks that a libc sets itself: those of contexts, of threads' attributes, and of the threads that run
+ * timers.
  */
 #include <pthread.h>
 #include <time.h>
 #include <ucontext.h>
 #include "mask.h"
 
-/* A saved mask already has the stand-in; one that the program made has SIGSEGV. */
+/* A saved mask already has the stand-in; one from the program has SIGSEGV. */
 static void move(sigset_t *set)
 {
 	uint64_t *mask = (uint64_t *)set;
@@ -45,8 +45,8 @@ VFIX_PUBLIC int pthread_attr_getsigmask_np(const pthread_attr_t *attributes, sig
 	return ret;
 }
 
-/* Timers call this in a thread of the libc's, which has all signals blocked. Kept for good, for
- * a timer may go off after it was deleted. */
+/* Timers call this in a thread of the libc, which has all signals blocked. Entries are permanent, as a
+ * timer may expire after it was deleted. */
 #define TIMERS 1024
 static struct callback { void (*function)(union sigval); union sigval value; } callbacks[TIMERS];
 static int callback_count;
@@ -62,7 +62,7 @@ static void call_back(union sigval value)
 	c->function(c->value);
 }
 
-/* NULL if another one does not fit. */
+/* NULL if the table is full. */
 static struct callback *keep(void (*function)(union sigval), union sigval value)
 {
 	int n = __atomic_load_n(&callback_count, __ATOMIC_ACQUIRE);

@@ -1,2 +1,2 @@
-/* For 32-bit programs: nothing at all. i386 has no vsyscall page at a fixed address. */
+/* For 32-bit programs: empty. i386 has no vsyscall page at a fixed address. */
 	.section .note.GNU-stack, "", @progbits

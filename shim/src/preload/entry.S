@@ -1,8 +1,8 @@
 /*
- * Where the kernel delivers SIGSEGV, and where handlers return to.
+ * The entry for SIGSEGV from the kernel, and the return address of handlers.
  *
- * The program's handler is entered with the stack that the kernel made and returns to
- * vfix_restorer: to it, to gdb and to unwinders it looks as if it had been called directly.
+ * The program's handler gets the kernel's stack and returns to vfix_restorer: to the handler, gdb and
+ * unwinders this looks like a direct call.
  */
 #include <sys/syscall.h>
 
@@ -10,8 +10,8 @@
 
 	/*
 	 * in: edi signal, rsi siginfo, rdx ucontext; (%rsp) the program's action (preload.h)
-	 * out: to the program's handler with the same arguments, or back to what was
-	 * interrupted; stack: 24 bytes and what vfix_on_signal uses
+	 * out: to the program's handler with the same arguments, or back to the interrupted
+	 * code; stack: 24 bytes, and that of vfix_on_signal
 	 */
 	.balign	16
 	.globl	vfix_entry
@@ -44,10 +44,10 @@ vfix_entry:
 	.size	vfix_entry, . - vfix_entry
 
 	/*
-	 * Unwinders know the frame by the instructions below or by these rules: the saved
+	 * Unwinders recognize the frame by the instructions below or by these rules: the saved
 	 * registers are in the ucontext that the stack pointer points to, at the offsets of
-	 * struct sigcontext behind its first 40 bytes (psABI 3.6.2; arch/x86 uapi).
-	 * The nop belongs to it: they look up the byte before a return address.
+	 * struct sigcontext after its first 40 bytes (psABI 3.6.2; arch/x86 uapi).
+	 * The nop belongs to it: unwinders look up the byte before a return address.
 	 */
 	.macro	SAVED reg, offset	# DW_CFA_expression, DW_OP_breg7 with a sleb128 of 2 bytes
 	.cfi_escape 0x10, \reg, 3, 0x77, (\offset & 0x7f) | 0x80, \offset >> 7

@@ -1,16 +1,14 @@
 /*
- * Healing: the first call of a site changes it so that the next one goes to the vDSO. A site is
- * tried once; if its form is not known, or writing is refused, it is served by the handler
- * each time.
+ * Healing: the first call of a site changes it so that the next one goes to the vDSO. A site is tried once;
+ * if its form is not known, or it cannot be written, the handler serves each call.
  *
- * /proc/self/mem is opened with all signals blocked: no handler that jumps away leaves it open.
- * If the process has other threads, it is opened in a thread that has its own table of open files:
- * no child that is forked meanwhile inherits it.
+ * /proc/self/mem is opened with all signals blocked, so that no handler jumps away and leaves it open. If
+ * the process has other threads, it is opened in a thread with its own table of open files, so that no
+ * concurrently forked child inherits it.
  */
 #include "heal.h"
 
-/* The return addresses that were tried. Two that share a slot replace each other, and are
- * tried again. */
+/* The return addresses that were tried. Two that share a slot replace each other, and are tried again. */
 #define TRIED 1024
 static uintptr_t tried[TRIED];
 
@@ -19,14 +17,14 @@ static uintptr_t *place_of(uintptr_t ra)
 	return &tried[(ra ^ ra >> 12) % TRIED];
 }
 
-/* Threads are notified of changed code quickly if this is registered before there are many. */
+/* Threads see changed code sooner if this is registered before there are many. */
 void vfix_heal_start(void)
 {
 	syscall3(SYS_membarrier, MEMBARRIER_REGISTER_SYNC_CORE, 0, 0);
 	vfix_lock_start();
 }
 
-/* Does nothing if another thread heals. */
+/* Does nothing if another thread is healing. */
 static void run_apart(struct job *job)
 {
 	uint64_t all = ~0ull, before;
@@ -37,7 +35,7 @@ static void run_apart(struct job *job)
 			vfix_beside(vfix_do_job, job);
 		else
 			vfix_apart(vfix_do_job, job);
-		/* Not earlier: a thread that was killed in the middle has not tried it. */
+		/* Not earlier: a thread that was killed before this has not tried it. */
 		if (!job->finishes)
 			__atomic_store_n(place_of(job->ra), job->ra, __ATOMIC_RELAXED);
 		vfix_unlock();
@@ -58,7 +56,7 @@ int vfix_on_change(greg_t *regs)
 	struct job job = { .finishes = 1 };
 	int stood_in = vfix_stand_in(regs);
 
-	/* Nobody heals, so nobody will remove the hlt. */
+	/* No thread is healing, so none will remove the hlt. */
 	if (stood_in == 1 && vfix_heal_wanted)
 		run_apart(&job);
 	return stood_in != 0;

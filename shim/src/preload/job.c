@@ -1,12 +1,12 @@
 /*
- * Healing one site: find it, check its mapping, change it, and log that. Only the holder of the lock runs
+ * Heals one site: finds it, checks its mapping, changes it, and logs that. Only the holder of the lock runs
  * this, with all signals blocked.
  */
 #include <fcntl.h>
 #include "heal.h"
 
 enum healing {
-	NEVER_HEALED,	/* of no form that is known, or its code cannot be written to */
+	NEVER_HEALED,	/* of no known form, or its code cannot be written */
 	HEALED_NOW,
 	HEALED_EARLIER,	/* another thread was faster, or an older value was still in a register */
 };
@@ -36,7 +36,7 @@ static enum healing heal_site(struct task *t, const struct job *job, struct mapp
 
 	if (found != FOUND)
 		return found == HEALED_BEFORE ? HEALED_EARLIER : NEVER_HEALED;
-	if (!vfix_mapping_of(site.start, map) || map->shared)	/* which also belongs to other processes, and may be a file */
+	if (!vfix_mapping_of(site.start, map) || map->shared)	/* it also belongs to other processes, and may be a file */
 		return NEVER_HEALED;
 	t->map = map;
 	uintptr_t stub = vfix_near(t, &site);

@@ -1,6 +1,6 @@
 /*
- * The lock for healing: one thread of one process at a time, of those that share this memory. Children of
- * vfork share it, and may be killed in the middle: the lock names its process and when it was taken, so that
+ * The lock for healing: for one thread of one of the processes that share this memory. Children of vfork
+ * share it, and may be killed while they hold it: the lock has its process and the time of locking, so that
  * neither a process that has ended nor another with the same ID keeps it.
  */
 #include <errno.h>
@@ -12,9 +12,9 @@
 #define TICK 10000000		/* nanoseconds: proc(5) counts 100 in a second on x86-64 */
 #define FIELD_START 22		/* of /proc/PID/stat */
 
-/* Zeros in a child that is forked (Linux 4.14). */
+/* Zero in a forked child (Linux 4.14). */
 static volatile struct {
-	uint64_t holder;	/* the process, and in the upper half its time; 0: nobody heals */
+	uint64_t holder;	/* the process, and in the upper half its time; 0: not locked */
 	int process;		/* that started with this memory */
 	char rest[PAGE_SIZE - 2 * sizeof(uint64_t)];
 } own __attribute__((aligned(PAGE_SIZE)));
@@ -25,7 +25,7 @@ void vfix_lock_start(void)
 	own.process = syscall0(SYS_getpid);
 }
 
-/* A link of the folder is a thread's, two are its own. */
+/* The directory has one link for each thread, and two of its own. */
 unsigned long vfix_threads(void)
 {
 	unsigned long stat[24];	/* struct stat of x86-64: st_nlink is the third word */
@@ -60,8 +60,7 @@ static int number(const char *digits)
 	return (int)n;
 }
 
-/* When the process began, in ticks; 0 if this is not known. Signals are blocked, as always where a
- * file is open. */
+/* The start of the process, in ticks; 0 if not known. Signals are blocked, as always with an open file. */
 static int start_of(int process)
 {
 	char text[512], path[] = "/proc/0000000000/stat", *digit = path + 16;
@@ -78,7 +77,7 @@ static int start_of(int process)
 	n = fd < 0 ? 0 : syscall3(SYS_read, fd, (long)text, sizeof text - 1);
 	if (fd >= 0)
 		syscall1(SYS_close, fd);
-	/* Counted from behind the second field, a name, which may hold anything. */
+	/* Fields are counted after the second one, a name that may have any characters. */
 	const char *at = text + (n > 0 ? n : 0), *end = at;
 	while (at > text && *at != ')')
 		at--;
@@ -93,7 +92,7 @@ static int is_alive(int process)
 	return process && (process == syscall0(SYS_getpid) || syscall3(SYS_kill, process, 0, 0) != -ESRCH);
 }
 
-/* Whether it is still the process that took the lock. */
+/* Whether the process is still the one that took the lock. */
 static int is_same(int process, int since)
 {
 	int start = process == syscall0(SYS_getpid) ? 0 : start_of(process);

@@ -1,5 +1,5 @@
 /*
- * VFIX_LOG=1: one line a call site on stderr:
+ * VFIX_LOG=1: one line per call site on stderr:
  * "vfix: /lib/libold.so+0x1234: time: healed".
  */
 #include "heal.h"

@@ -1,7 +1,7 @@
 /*
- * Masks on their way between the program and the kernel. The program's SIGSEGV is the
- * kernel's VFIX_STAND_IN. The program's own VFIX_STAND_IN is dropped; it is reported where the
- * set was plainly filled (SIGPWR is also in it, which no one blocks by name).
+ * Conversion of masks between the program and the kernel. The program's SIGSEGV is the kernel's
+ * VFIX_STAND_IN. The program's own VFIX_STAND_IN is dropped; it is reported if the set was obviously filled
+ * (it also has SIGPWR, which programs do not block by name).
  */
 #ifndef VFIX_MASK_H
 #define VFIX_MASK_H
@@ -22,25 +22,25 @@ static inline uint64_t mask_out(uint64_t mask)
 	return (mask & BIT(SIGPWR) ? mask : mask & ~BIT(VFIX_STAND_IN)) | BIT(SIGSEGV);
 }
 
-/* The signals to unblock, also a SIGSEGV that was truly blocked behind the library's back. */
+/* The signals to unblock, including a SIGSEGV that was really blocked without the library. */
 static inline uint64_t mask_unblock(uint64_t mask)
 {
 	return mask_in(mask) | (mask & BIT(SIGSEGV));
 }
 
-/* Signals that a wait takes: a blocked SIGSEGV that came waits as its stand-in. */
+/* The signals of a wait: a blocked SIGSEGV that was sent is pending as its stand-in. */
 static inline uint64_t mask_wait(uint64_t mask)
 {
 	return mask & BIT(SIGSEGV) ? mask | BIT(VFIX_STAND_IN) : mask;
 }
 
-/* The 64 signals of a set; the rest of a sigset_t means nothing. */
+/* The 64 signals of a set; the rest of a sigset_t is unused. */
 static inline uint64_t bits_of(const sigset_t *set)
 {
 	return *(const uint64_t *)set;
 }
 
-/* Writes the bits to scratch and returns it; no set stays no set. */
+/* Writes the bits to scratch and returns it; NULL for NULL. */
 static inline const sigset_t *set_of(const sigset_t *set, uint64_t bits, sigset_t *scratch)
 {
 	uint64_t *words = (void *)scratch;

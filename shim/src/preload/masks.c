@@ -1,7 +1,6 @@
 /*
- * Functions that set, read or wait with a mask: SIGSEGV becomes its stand-in on the way in,
- * and SIGSEGV again on the way out. The libc's own functions do the work, for they are points
- * of cancellation.
+ * Functions that set, read or wait with a mask: SIGSEGV becomes its stand-in on the way in, and SIGSEGV
+ * again on the way out. They call the libc's own functions, which are cancellation points.
  */
 #include <errno.h>
 #include "mask.h"
@@ -23,8 +22,8 @@ VFIX_PUBLIC int sigprocmask(int how, const sigset_t *restrict set, sigset_t *res
 	return ret;
 }
 
-/* Before glibc 2.32 it is in libpthread, which need not be there; a program may ask by a weak
- * reference whether it is, and finds this one. */
+/* Before glibc 2.32 it is in libpthread, which may not be loaded; a program may check for it with a weak
+ * reference, and finds this one. */
 VFIX_PUBLIC int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *restrict old)
 {
 	__typeof__(&pthread_sigmask) next = NEXT(pthread_sigmask);
@@ -50,7 +49,7 @@ VFIX_PUBLIC int sigpending(sigset_t *set)
 	return ret;
 }
 
-/* BSD's, with 32 signals in an int. */
+/* The BSD functions, with 32 signals in an int. */
 int sigblock(int), sigsetmask(int), siggetmask(void);
 
 VFIX_PUBLIC int sigblock(int mask)
@@ -68,7 +67,7 @@ VFIX_PUBLIC int siggetmask(void)
 	return sigblock(0);
 }
 
-/* A SIGSEGV that waits is taken as its stand-in. */
+/* A pending SIGSEGV is taken as its stand-in. */
 VFIX_PUBLIC int sigtimedwait(const sigset_t *restrict set, siginfo_t *restrict info, const struct timespec *restrict limit)
 {
 	sigset_t scratch;

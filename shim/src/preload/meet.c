@@ -1,7 +1,7 @@
-/* A thread that meets an instruction while it is being changed (core/change.c). */
+/* A thread that reaches an instruction while it is being changed (core/change.c). */
 #include "heal.h"
 
-/* Neither can fault by itself: a call, or lea (%rip). */
+/* Neither instruction can fault itself: a call, or lea (%rip). */
 static int names_a_stub(const volatile unsigned char *code)
 {
 	uintptr_t at = (uintptr_t)code;

@@ -1,17 +1,17 @@
 /*
- * Pages of trampolines, each within reach of the code that calls them: a 32-bit displacement from the
- * instruction pointer. Below a program, or among the libraries: there is nothing there that a
- * program counts on, as there is in the low 2 GiB (brk, shared memory at addresses of its own).
+ * Pages of trampolines, each within reach of the code that calls them, a 32-bit displacement from the
+ * instruction pointer: below a program, or among the libraries. Programs do not use these addresses, unlike
+ * the low 2 GiB (brk, shared memory at fixed addresses).
  */
 #include <sys/mman.h>
 #include "heal.h"
 
 #ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000	/* Linux 4.17; before it the address is a wish */
+#define MAP_FIXED_NOREPLACE 0x100000	/* Linux 4.17; before it the address is only a hint */
 #endif
 
-#define REACH 0x7ff00000ul	/* a displacement's, less more than a page and an instruction */
-#define NEAREST 0x10000ul	/* the distances that are tried, twice as far each time */
+#define REACH 0x7ff00000ul	/* of a displacement, minus more than a page and an instruction */
+#define NEAREST 0x10000ul	/* the first distance to try; each further one is twice as long */
 #define LOWEST 0x10000ul	/* vm.mmap_min_addr */
 
 /* A page is never removed. Only the holder of the lock adds one. */
@@ -24,7 +24,7 @@ static int reaches(uintptr_t a, uintptr_t b)
 	return (a > b ? a - b : b - a) < REACH;
 }
 
-/* New pages at the wish, 0 for anywhere; 0 if they are not within reach. */
+/* New pages at the hint, or anywhere for 0; 0 if they are not within reach. */
 static uintptr_t map_at(uintptr_t wish, uintptr_t code)
 {
 	long page = syscall6(SYS_mmap, wish, TRAMPOLINE_BYTES, PROT_READ | PROT_WRITE,
@@ -50,7 +50,7 @@ static uintptr_t make(struct task *t, uintptr_t code)
 		return 0;
 	if (vfix_put_trampolines(t, page, &vfix_found.state) && !syscall3(SYS_mprotect, page, TRAMPOLINE_BYTES, PROT_READ | PROT_EXEC))
 		return page;
-	syscall3(SYS_munmap, page, TRAMPOLINE_BYTES, 0);	/* no code may be made here */
+	syscall3(SYS_munmap, page, TRAMPOLINE_BYTES, 0);	/* code is not allowed here */
 	return 0;
 }
 

@@ -1,7 +1,6 @@
 /*
- * The function behind an interposed one: the next definition of its name in the order in which
- * ld.so looks names up. dlsym would do it, but lives in a library of its own before glibc
- * 2.34, and this library needs none.
+ * The function behind an interposed one: the next definition of its name in ld.so's search order. dlsym
+ * would find it, but is in a separate library before glibc 2.34, and this library needs none.
  */
 #include <errno.h>
 #include "preload.h"
@@ -19,8 +18,8 @@ long vfix_none(void)
 
 #define VERSYM_HIDDEN 0x8000	/* an old version of the name */
 
-/* The library's function of that name, its current version before an old one; 0 if it has none.
- * glibc adds the base to the addresses in its copy of the dynamic section, musl does not. */
+/* The library's function with that name, its current version before an old one; 0 if it has none. glibc
+ * adds the base to the addresses in its copy of the dynamic section, musl does not. */
 static void *find_in(const struct link_map *map, const char *name)
 {
 	struct vfix_symbols t;

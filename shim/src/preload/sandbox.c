@@ -1,7 +1,7 @@
 /*
- * A program that gives up system calls for good: those that healing makes would kill it. From
- * then on calls are served without one, except for the return from the handler. And system calls
- * that a program makes through the libc's syscall (syscall.S), as libseccomp does.
+ * A program that permanently gives up system calls: those of healing would kill it. From then on, calls are
+ * served without system calls, except for the return from the handler. Also system calls through the libc's
+ * syscall (syscall.S), as libseccomp makes them.
  */
 #include <sys/prctl.h>
 #include "mask.h"
@@ -25,7 +25,7 @@ VFIX_PUBLIC int vfix_prctl(int what, unsigned long a, unsigned long b, unsigned 
 	return ret;
 }
 
-/* A positive number is a thread that refused, and nothing was set. */
+/* A positive number is a thread that prevented the change. */
 static long set_filter(long number, long a, long b, long c, long d, long e)
 {
 	int healing = vfix_heal_stop();

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include "preload.h"
 
-/* The page writes through a bad pointer and dies of it; the system call says EFAULT. */
+/* The page crashes on a bad pointer; the system call returns EFAULT. */
 static void touch(uintptr_t address)
 {
 	if (address)

@@ -1,6 +1,6 @@
 /*
- * sigaction, under both of its names. For SIGSEGV it is done here, and every other signal's mask
- * is translated.
+ * sigaction, with both of its names. For SIGSEGV it is implemented here; for other signals only the mask is
+ * translated.
  */
 #include "mask.h"
 

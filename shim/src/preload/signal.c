@@ -1,10 +1,10 @@
 /*
- * The kinds of SIGSEGV: a call to the vsyscall page, which is served, or anything else, which is
- * the program's.
+ * The kinds of SIGSEGV: a call to the vsyscall page, which is served here, or any other, which is the
+ * program's.
  */
 #include "preload.h"
 
-/* Marks a SIGSEGV that waits as its stand-in; si_errno is zero in all others. */
+/* Marks a SIGSEGV that is pending as its stand-in; si_errno is zero in all others. */
 #define WAITING 0x76666978
 
 static void send(int sig, siginfo_t *info)
@@ -20,10 +20,9 @@ static void block(int sig)
 }
 
 /*
- * The default action, at the instruction and with the registers of the program: a fault
- * happens again once the handler is gone. A signal that was sent, and a fault whose
- * instruction may not fault again (a stack too small for a signal's frame), is sent again; it
- * is blocked until the return from here.
+ * The default action, at the instruction and with the registers of the program: a fault occurs again after
+ * the handler is removed. A signal that was sent, and a fault whose instruction may not fault again (a
+ * stack too small for a signal's frame), is sent again; it is blocked until the return from here.
  */
 static void die(int sig, siginfo_t *info)
 {
@@ -36,7 +35,7 @@ static void die(int sig, siginfo_t *info)
 	send(sig, info);
 }
 
-/* A SIGSEGV was sent to a program that blocks it: it waits in the kernel, as its stand-in. */
+/* A SIGSEGV was sent to a program that blocks it: it becomes pending in the kernel, as its stand-in. */
 static void set_aside(siginfo_t *info)
 {
 	struct kernel_action action;
@@ -47,7 +46,7 @@ static void set_aside(siginfo_t *info)
 	send(VFIX_STAND_IN, info);
 }
 
-/* SA_RESETHAND: only the handler is another then (kernel/signal.c, get_signal). */
+/* SA_RESETHAND: this resets only the handler (kernel/signal.c, get_signal). */
 static void reset(void)
 {
 	struct kernel_action action;
@@ -57,7 +56,7 @@ static void reset(void)
 	raw_action(SIGSEGV, &action, 0);
 }
 
-/* Decides about a SIGSEGV with this action of the program; returns the handler to run. */
+/* Handles a SIGSEGV with this action of the program; returns the handler to run. */
 static uintptr_t deliver(siginfo_t *info, int blocked, uintptr_t word)
 {
 	int sent = info->si_code <= 0;
@@ -69,7 +68,7 @@ static uintptr_t deliver(siginfo_t *info, int blocked, uintptr_t word)
 	}
 	if (sent && handler == (uintptr_t)SIG_IGN)
 		return 0;
-	/* A fault that is blocked or ignored kills (kernel/signal.c, force_sig_info). */
+	/* A blocked or ignored fault kills (kernel/signal.c, force_sig_info). */
 	if (blocked || handler == (uintptr_t)SIG_IGN || handler == (uintptr_t)SIG_DFL) {
 		die(SIGSEGV, info);
 		return 0;
@@ -81,7 +80,7 @@ static uintptr_t deliver(siginfo_t *info, int blocked, uintptr_t word)
 	return handler;
 }
 
-/* The stand-in: a SIGSEGV that waited, or a VFIX_STAND_IN that somebody sent, which kills. */
+/* The stand-in: a SIGSEGV that was pending, or a VFIX_STAND_IN that another process sent, which kills. */
 static uintptr_t unwait(siginfo_t *info, int blocked)
 {
 	struct kernel_action action;
@@ -97,8 +96,8 @@ static uintptr_t unwait(siginfo_t *info, int blocked)
 }
 
 /*
- * Called by vfix_entry; word is the program's action. Returns the handler to run, or 0 to go
- * back. Keyed on the instruction pointer: with LASS the fault has no address in si_addr.
+ * Called by vfix_entry; word is the program's action. Returns the handler to run, or 0 to return. Decides
+ * by the instruction pointer: with LASS, si_addr does not have the fault's address.
  */
 VFIX_HIDDEN uintptr_t vfix_on_signal(int sig, siginfo_t *info, ucontext_t *context, uintptr_t word)
 {

@@ -1,6 +1,6 @@
 /*
- * Older ways to set an action. For SIGSEGV they are done here, as in glibc's manual;
- * every other signal is the libc's.
+ * Older functions that set an action. For SIGSEGV they are implemented here, according to glibc's manual;
+ * other signals are passed to the libc.
  */
 #include <errno.h>
 #include "mask.h"
@@ -25,14 +25,14 @@ static handler set_action(handler new, int flags, uint64_t mask)
 	return old.sa_handler;
 }
 
-/* Defines a function that sets an action for good, as BSD's signal did. */
+/* Defines a function that sets an action permanently, as BSD's signal did. */
 #define BSD(name)								\
 VFIX_PUBLIC handler name(int sig, handler new)					\
 {										\
 	return sig == SIGSEGV ? set_action(new, SA_RESTART, BIT(SIGSEGV)) : NEXT(name)(sig, new);	\
 }
 
-/* And for once, as System V's. */
+/* Defines one that sets an action for one signal, as System V's. */
 #define SYSV(name)								\
 VFIX_PUBLIC handler name(int sig, handler new)					\
 {										\
@@ -45,7 +45,7 @@ BSD(ssignal)
 SYSV(sysv_signal)
 SYSV(__sysv_signal)
 
-/* 4.3BSD's, gone from glibc 2.21: bits/sigaction.h of those before. */
+/* 4.3BSD's, removed in glibc 2.21: bits/sigaction.h of earlier versions. */
 struct sigvec { handler sv_handler; int sv_mask, sv_flags; };
 enum { SV_ONSTACK = 1, SV_INTERRUPT = 2, SV_RESETHAND = 4 };
 int sigvec(int, const struct sigvec *, struct sigvec *);
@@ -71,7 +71,7 @@ VFIX_PUBLIC int sigvec(int sig, const struct sigvec *new, struct sigvec *old)
 	return 0;
 }
 
-/* Blocks or unblocks SIGSEGV; says whether it was blocked. */
+/* Blocks or unblocks SIGSEGV; returns whether it was blocked. */
 static int block(int how)
 {
 	sigset_t segv = { { BIT(SIGSEGV) } }, old;

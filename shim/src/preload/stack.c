@@ -1,17 +1,16 @@
 /*
- * Alternate stacks that were large enough when the program was written: a signal's frame holds
- * the vector registers, and has more than 3 KiB with AVX-512. The kernel
- * takes such a stack and kills at the first signal; without the library there would be none.
- * The program gets a larger one.
+ * Alternate stacks that were large enough when the program was written: a signal's frame has the vector
+ * registers, more than 3 KiB with AVX-512. The kernel accepts such a stack and kills the program at the
+ * first signal, which would not occur without the library. The program gets a larger stack.
  */
 #include <errno.h>
 #include <sys/mman.h>
 #include "preload.h"
 
-/* A size that no program asks for, by which a stack of the library is known. */
+/* A size that no program uses, which identifies a stack of the library. */
 #define OWN_SIZE (65536 + 48)
 
-#define SMALL 16384	/* bytes; what is larger is taken without a question */
+#define SMALL 16384	/* bytes; a larger stack is accepted unchecked */
 #define REST 3072	/* bytes of the frame besides those registers, and of handlers */
 
 static void cpuid(unsigned leaf, unsigned sub, unsigned r[4])
@@ -20,8 +19,8 @@ static void cpuid(unsigned leaf, unsigned sub, unsigned r[4])
 }
 
 /*
- * Bytes of the registers in a frame (SDM: CPUID leaf 0xd, XCR0). Those that a program has to ask the kernel
- * for, AMX's tiles, are not in it: programs that ask came later than AT_MINSIGSTKSZ.
+ * Bytes of the registers in a frame (SDM: CPUID leaf 0xd, XCR0). It omits registers that a program has to
+ * request from the kernel, AMX's tiles: such programs are newer than AT_MINSIGSTKSZ.
  */
 static unsigned register_bytes(void)
 {
@@ -61,7 +60,7 @@ VFIX_PUBLIC int sigaltstack(const stack_t *restrict new, stack_t *restrict old)
 	ret = syscall3(SYS_sigaltstack, replaced ? (long)&own : (long)new, (long)&before, 0);
 	if (ret && replaced)
 		syscall3(SYS_munmap, memory, OWN_SIZE, 0);
-	/* One that a program goes back to it has asked for, and it must stay. */
+	/* A stack that a program will restore was returned to it, and must stay. */
 	if (!ret && new && before.ss_size == OWN_SIZE && before.ss_sp != new->ss_sp && !old)
 		syscall3(SYS_munmap, (long)before.ss_sp, OWN_SIZE, 0);
 	if (!ret && old)

@@ -1,9 +1,9 @@
 /*
- * Bringing the library up: as early as any code of a library runs, once.
+ * Starts the library once, before the code of other libraries if possible.
  *
- * ld.so calls vfix_init (DT_INIT) before every other initialiser if no other library asks
- * for that (DF_1_INITFIRST; libpthread before glibc 2.34 does). There the first library's
- * _init comes before it, and calls __gmon_start__ as every _init of gcc's does: this one.
+ * ld.so calls vfix_init (DT_INIT) before every other initializer unless another library requests this
+ * (DF_1_INITFIRST; libpthread before glibc 2.34 does). Then the first library's _init runs before it, and
+ * calls __gmon_start__, as every _init of gcc does: the one here.
  */
 #include <elf.h>
 #include <sys/mman.h>
@@ -20,7 +20,7 @@ static void find(uintptr_t vdso)
 		syscall3(SYS_mprotect, (long)&vfix_found, PAGE_SIZE, PROT_READ);
 }
 
-/* Takes SIGSEGV over with the action and mask that were inherited over exec. */
+/* Takes over SIGSEGV with the action and mask that were inherited through exec. */
 static void take_over(void)
 {
 	struct kernel_action before;
@@ -52,7 +52,7 @@ void vfix_start_late(void)
 		vfix_start(vfix_vdso_from_kernel());
 }
 
-/* Whether the variable is NAME=VALUE, both in one. */
+/* Whether the variable is NAME=VALUE; wanted has both. */
 static int equals(const char *variable, const char *wanted)
 {
 	while (*wanted && *variable == *wanted)
@@ -70,7 +70,7 @@ static void read_options(char **envp)
 	}
 }
 
-/* A program with more rights than its caller ignores its environment. */
+/* A program with more rights than its caller must ignore its environment. */
 static int is_secure(const struct vfix_auxv *auxv)
 {
 	for (; auxv->type != AT_NULL; auxv++)
@@ -79,7 +79,7 @@ static int is_secure(const struct vfix_auxv *auxv)
 	return 0;
 }
 
-/* DT_INIT: glibc passes these arguments, musl none, and another ld.so anything. */
+/* DT_INIT: glibc passes these arguments, musl none, another ld.so any values. */
 VFIX_HIDDEN void vfix_init(int argc, char **argv, char **envp)
 {
 	const struct vfix_auxv *auxv = vfix_auxv_of_init(argc, argv, envp);

@@ -1,4 +1,4 @@
-/* The facts known after the start, and the requests of the environment. */
+/* The facts found at the start, and the settings of the environment. */
 #include "preload.h"
 
 /* A page of its own: sealed once the vDSO has been found. */

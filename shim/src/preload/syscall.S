@@ -1,6 +1,6 @@
 /*
- * The libc's syscall. Three numbers matter here (sandbox.c); every other call goes on to the libc
- * with all registers and the stack as they came: it may be one that returns twice.
+ * The libc's syscall. Three numbers are handled here (sandbox.c); every other call is passed to the libc
+ * with all registers and the stack unchanged, as it may return twice.
  */
 #include <sys/syscall.h>
 

@@ -1,6 +1,6 @@
 /*
- * The functions of the vsyscall page, for programs that call them by name. Before the library is
- * up they find the vDSO themselves.
+ * The functions of the vsyscall page, for programs that call them by name. Before the library has started,
+ * they find the vDSO themselves.
  */
 #include <sched.h>
 #include <sys/time.h>
@@ -28,7 +28,7 @@ VFIX_PUBLIC int gettimeofday(struct timeval *restrict now, void *restrict zone)
 	return ret ? vfix_fail(ret) : 0;
 }
 
-/* Not under glibc's name, which came with 2.29: an older program may have a getcpu of its own. */
+/* Not with glibc's name, which exists since 2.29: an older program may have its own getcpu. */
 static int get_cpu(unsigned *cpu, unsigned *node)
 {
 	int (*f)(unsigned *, unsigned *, void *) = (void *)vfix_found.state.plain[VFIX_GETCPU];

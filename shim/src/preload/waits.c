@@ -1,6 +1,6 @@
 /*
- * Waits that have their own mask. A mask with SIGSEGV in it would kill a handler that runs
- * meanwhile and calls the page.
+ * Waits with their own mask. A mask with SIGSEGV in it would kill a handler that runs during the wait and
+ * calls the page.
  */
 #include <poll.h>
 #include <sys/epoll.h>
@@ -9,7 +9,7 @@
 
 extern const char *gnu_get_libc_version(void) __attribute__((weak));
 
-/* The set as the kernel shall have it; scratch is its memory. */
+/* The set for the kernel; scratch is its memory. */
 #define IN(set) set_of(set, (set) ? mask_in(bits_of(set)) : 0, &(sigset_t){ 0 })
 
 VFIX_PUBLIC int sigsuspend(const sigset_t *set)
@@ -49,7 +49,7 @@ VFIX_PUBLIC int epoll_pwait2(int fd, struct epoll_event *events, int n, const st
 	return NEXT(epoll_pwait2)(fd, events, n, limit, IN(set));
 }
 
-/* glibc's sigpause takes BSD's mask, musl's a signal; __sigpause either. */
+/* glibc's sigpause takes BSD's mask, musl's a signal; __sigpause takes either. */
 int sigpause(int), __sigpause(int, int), __xpg_sigpause(int);
 
 static int stand_in(int sig)

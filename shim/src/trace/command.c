@@ -1,4 +1,4 @@
-/* Becoming the command. */
+/* Executes the command. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>

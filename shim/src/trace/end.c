@@ -1,4 +1,4 @@
-/* Ending as another process has ended. */
+/* Ends this process in the same way as another one. */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -7,8 +7,8 @@
 #include <unistd.h>
 #include "trace.h"
 
-/* The command has dumped its core; this process has none worth having. A core that is
- * piped to a program takes no notice of the limit, hence prctl. */
+/* The command has dumped its core; the core of this process would be useless. The limit does not apply to a
+ * core that is piped to a program, hence prctl. */
 void no_core(void)
 {
 	setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
@@ -27,5 +27,5 @@ _Noreturn void end_as(int status)
 	sigaddset(&one, WTERMSIG(status));
 	kill(getpid(), WTERMSIG(status));
 	sigprocmask(SIG_UNBLOCK, &one, NULL);
-	_exit(128 + WTERMSIG(status)); /* process 1 does not die of its own signals */
+	_exit(128 + WTERMSIG(status)); /* process 1 does not die from its own signals */
 }

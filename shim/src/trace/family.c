@@ -9,7 +9,7 @@
 #define PATIENCE_US 5000	/* for a parent to report its child */
 #define X86_64_CODE 0x33	/* asm/segment.h: __USER_CS, the code segment of 64-bit tasks */
 
-/* Whether the child that t has just made shares its memory. */
+/* Whether the child that t has just created shares its memory. */
 static int child_shares_memory(const struct task *t)
 {
 	struct user_regs_struct regs;
@@ -29,8 +29,8 @@ static int child_shares_memory(const struct task *t)
 	return 0;
 }
 
-/* Other threads may have changed the space after the fork and before it was reported: then
- * the child has its memory from before. */
+/* Other threads may have changed the space after the fork and before its report: then the child has the
+ * memory from before. */
 static struct space *copy_of(const struct task *t, struct task *child)
 {
 	struct space *s = space_copy(t->space);
@@ -44,7 +44,7 @@ static struct space *copy_of(const struct task *t, struct task *child)
 	return s;
 }
 
-/* spaces: from one to another. */
+/* spaces: the old and the new one. */
 static void move(struct task *t, void *spaces)
 {
 	struct space **from_to = spaces;
@@ -53,7 +53,7 @@ static void move(struct task *t, void *spaces)
 		task_set_space(t, from_to[1]);
 }
 
-/* The child may have been seen before, and let go on its own (release). */
+/* The child may have been seen before, and released on its own (release). */
 void adopt(struct task *t)
 {
 	unsigned long tid = 0;
@@ -70,7 +70,7 @@ void adopt(struct task *t)
 	if (was_released && !child->space->provisional)
 		return; /* it has executed a program since */
 	struct space *space = child_shares_memory(t) ? t->space : copy_of(t, child);
-	if (was_released) /* with those that it has made since */
+	if (was_released) /* with those that it has created since */
 		task_each(move, (struct space *[]){ child->space, space });
 	else
 		task_set_space(child, space);
@@ -79,9 +79,8 @@ void adopt(struct task *t)
 }
 
 /*
- * A child that is seen first waits until its parent reports it, which is about to happen, unless it
- * has been killed: then the child would wait for ever. A thread that makes another is not killed
- * without it.
+ * A child that is seen first waits until its parent reports it, which happens soon, unless the parent was
+ * killed: then the child would wait forever. A thread that creates another is not killed without it.
  */
 static void release(struct task *t, void *unused)
 {
@@ -111,7 +110,7 @@ void release_unknown(void)
 	task_each(release, NULL);
 }
 
-/* After an exec there is one thread, whatever its tid was, and its tid is the process's. */
+/* After an exec there is one thread; its tid is that of the process, whatever it was before. */
 void renew(struct task *t)
 {
 	unsigned long former = 0;
@@ -124,7 +123,7 @@ void renew(struct task *t)
 	task_set_space(t, space_new());
 	struct start_values start = proc_start_values(t->tid);
 	t->space->vdso = start.vdso;
-	/* One program and no library: its sites are found before any of them faults. */
+	/* A program without libraries: its sites are found before any of them faults. */
 	if (heal_enabled && start.vdso && !start.interpreter && finish_syscall(t))
 		sweep(t, start.entry + 1);
 }

@@ -1,10 +1,10 @@
 /*
- * Does the work of the page, for a task that called it on a kernel without the page. It returns to its
- * caller as if from the function: only rax, rip and rsp change, and no stack is used.
+ * Performs the function of the page, for a task that called it on a kernel without the page. The task
+ * continues at its return address: only rax, rip and rsp change, and no stack is used.
  *
- * The rules are the kernel's (arch/x86/entry/vsyscall/vsyscall_64.c): NULL is not written to;
- * a pointer that cannot be written to is a SIGSEGV of the task, with rip in the page; so is
- * any address of the page but the three entries.
+ * The rules are the kernel's (arch/x86/entry/vsyscall/vsyscall_64.c): NULL is not written to; a pointer
+ * that cannot be written to is a SIGSEGV of the task, with rip in the page; so is any address of the page
+ * except the three entries.
  */
 #include <sched.h>
 #include <signal.h>
@@ -14,13 +14,13 @@
 #include <unistd.h>
 #include "trace.h"
 
-/* Writes where the pointer is not NULL. Returns the pointer if it is bad, else 0. */
+/* Writes if the pointer is not NULL. Returns the pointer if it is bad, else 0. */
 static uintptr_t put(pid_t tid, uintptr_t pointer, const void *from, size_t size)
 {
 	return !pointer || memory_write(tid, pointer, from, size) ? 0 : pointer;
 }
 
-/* The system calls, not the vDSO: both of a call's neighbours may be the coarse clock's. */
+/* System calls, not the vDSO: the calls before and after this one may be from the coarse clock. */
 static uintptr_t do_gettimeofday(pid_t tid, const struct user_regs_struct *regs)
 {
 	struct timeval now;
@@ -38,7 +38,7 @@ static uintptr_t do_time(pid_t tid, const struct user_regs_struct *regs, long *r
 	return put(tid, regs->rdi, result, sizeof *result);
 }
 
-/* The node that a processor belongs to: only code that runs there can ask the kernel. */
+/* The node of a processor: only code that runs there can query the kernel for it. */
 static unsigned node_of(int cpu)
 {
 	cpu_set_t before, one;
@@ -53,7 +53,7 @@ static unsigned node_of(int cpu)
 	return node;
 }
 
-/* Where the task was when it stopped, or without /proc a processor that it may run on. */
+/* The processor on which the task stopped, or without /proc one on which it may run. */
 static int cpu_of(pid_t tid)
 {
 	cpu_set_t allowed;
@@ -93,10 +93,10 @@ static uintptr_t perform(pid_t tid, int function, const struct user_regs_struct 
 }
 
 /*
- * The same if the kernel does not let the tracer see the task's memory: the task gave up
- * rights or may not be dumped, and the tracer has no CAP_SYS_PTRACE. The return address is on
- * its stack already: it goes on in the trampoline as if that had been called; or it makes the
- * system call and then returns, both by instructions of its vDSO.
+ * The same if the kernel does not let the tracer read the task's memory: the task gave up rights or may not
+ * be dumped, and the tracer has no CAP_SYS_PTRACE. The return address is on its stack already: the task
+ * continues in the trampoline as if it had called that; or it makes the system call and then returns, both
+ * with instructions of its vDSO.
  */
 static int fix_unseen(struct task *t, struct user_regs_struct *regs, int function)
 {
@@ -146,6 +146,6 @@ int fix_fault(struct task *t)
 	regs.rax = (unsigned long)result;
 	regs.rip = back;
 	regs.rsp += sizeof back;
-	regs.orig_rax = ~0ul; /* restart no system call */
+	regs.orig_rax = ~0ul; /* do not restart a system call */
 	return !ptrace(PTRACE_SETREGS, t->tid, 0L, &regs);
 }

@@ -1,6 +1,6 @@
 /*
- * The tracer's loop: one stop of one task at a time (ptrace(2)). Nothing stops at system
- * calls, so that tasks run at full speed except at signals, forks and execs.
+ * The tracer's loop: one stop of one task at a time (ptrace(2)). There are no stops at system calls, so
+ * tasks run at full speed except at signals, forks and execs.
  */
 #include <errno.h>
 #include <signal.h>
@@ -18,7 +18,7 @@ static int is_stopping(int signal)
 	return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
 }
 
-/* A group-stop, its end, the first stop of a child, or the stop that gather() asked for. */
+/* A group-stop, its end, the first stop of a child, or the stop that gather() requested. */
 static void handle_stop(struct task *t, enum task_state before, int signal)
 {
 	if (is_stopping(signal)) {
@@ -26,8 +26,9 @@ static void handle_stop(struct task *t, enum task_state before, int signal)
 		ptrace(PTRACE_LISTEN, t->tid, 0L, 0L);
 		return;
 	}
-	/* The supervisor stopped with the command. If it is not who let it go on, it sleeps
-	 * still; if it is, another SIGCONT would remove the next stop signal sent to it. */
+	/* The supervisor stopped with the command. If another process continued the command, the supervisor is
+	 * still stopped; if the supervisor did, another SIGCONT would remove the next stop signal sent to it.
+	 * */
 	if (before == LISTENING && t->tid == command && proc_is_stopped(supervisor))
 		kill(supervisor, SIGCONT);
 	if (t->space)
@@ -36,14 +37,14 @@ static void handle_stop(struct task *t, enum task_state before, int signal)
 		await_parent();
 }
 
-/* The command has ended: a byte says that the tracer is needed still, the pipe's end else. */
+/* The command has ended: a byte reports that the tracer is still needed, otherwise the pipe is closed. */
 static void report_end(void)
 {
 	siginfo_t info;
 
 	command = 0;
 	if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 && write(report, "", 1) < 0)
-		errno = 0; /* nobody to report to */
+		errno = 0; /* no process to report to */
 	close(report);
 }
 
@@ -88,8 +89,8 @@ static void handle(struct task *t, int status)
 	}
 }
 
-/* The supervisor ends after the command: else it was killed, and so is the command. Others may
- * also send this signal. */
+/* The supervisor ends after the command; otherwise it was killed, and so is the command. Other processes
+ * may also send this signal. */
 static void on_supervisor_death(int signal)
 {
 	(void)signal;
@@ -97,13 +98,13 @@ static void on_supervisor_death(int signal)
 		kill(command, SIGKILL);
 }
 
-/* await_parent has timed out: waitpid ends with EINTR. */
+/* await_parent has timed out: waitpid returns EINTR. */
 static void on_alarm(int signal)
 {
 	(void)signal;
 }
 
-#define TURN 16	/* stops that are handled as the kernel reports them, the newest task's first */
+#define TURN 16	/* stops that are handled in the kernel's order, newest task first */
 
 void follow(pid_t command_pid, pid_t supervisor_pid, int report_fd)
 {
@@ -117,7 +118,7 @@ void follow(pid_t command_pid, pid_t supervisor_pid, int report_fd)
 	sigaction(SIGUSR1, &action, NULL);
 	action.sa_handler = on_alarm;
 	sigaction(SIGALRM, &action, NULL);
-	/* A signal to a whole group of processes, or to all, is not meant for this one. */
+	/* A signal to a whole group of processes, or to all, is not for this one. */
 	sigemptyset(&used);
 	sigaddset(&used, SIGUSR1);
 	sigaddset(&used, SIGALRM);

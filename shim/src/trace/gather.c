@@ -1,6 +1,6 @@
 /*
- * Stopping every other task that could run the code that is about to change. A task that is
- * already stopped, or that will stop before it runs, needs nothing.
+ * Stops every other task that could run the code that is about to change. Tasks that are already stopped,
+ * or that will stop before they run, are skipped.
  */
 #include <errno.h>
 #include <sched.h>
@@ -9,8 +9,8 @@
 #include <time.h>
 #include "trace.h"
 
-/* A task in an uninterruptible sleep may not stop for long. The
- * site is then emulated once more, and the next call of it tries again. */
+/* A task in an uninterruptible sleep may not stop for long. The site is then emulated once more, and its
+ * next call tries again. */
 static const long patience_ns = 20000000;
 static const long pause_ns = 20000;
 
@@ -34,8 +34,8 @@ static void interrupt(struct task *t, void *argument)
 		g->running++;
 }
 
-/* epoll_wait and its like end with EINTR if a stop was requested: the task makes the call again,
- * unless a signal waits, whose handler may count on it. */
+/* epoll_wait and similar calls return EINTR after a requested stop: the task makes the call again, unless a
+ * signal is pending, whose handler may rely on it. */
 static void restart(pid_t tid)
 {
 	struct user_regs_struct regs;
@@ -47,7 +47,7 @@ static void restart(pid_t tid)
 	ptrace(PTRACE_SETREGS, tid, 0L, &regs);
 }
 
-/* Any stop will do: the one that was asked for comes later, and is continued then. */
+/* Any stop is sufficient: the requested one comes later, and is continued then. */
 static void collect(struct task *t, void *argument)
 {
 	struct gathering *g = argument;
@@ -62,7 +62,7 @@ static void collect(struct task *t, void *argument)
 		queue_status(t, status);
 		g->running--;
 	} else if (proc_is_dead(t->tid)) {
-		/* A first thread that ended before the others stays, and stops no more. */
+		/* A first thread that ended before the others remains, and stops no more. */
 		t->state = DEAD;
 		g->running--;
 	}

@@ -1,19 +1,19 @@
 /*
- * Was the program of a task linked by Go's linker? Go 1.0 calls the page with 128 bytes of stack left, and
- * the vDSO needs some of them: its sites make the system call. It is recognized by the names of its sections,
- * anywhere in the file's last kilobytes of headers.
+ * Whether Go's linker made the program of a task. Go 1.0 calls the page with 128 bytes of stack left, of
+ * which the vDSO needs some: its sites make the system call. The program is recognized by the names of its
+ * sections, anywhere in the last kilobytes of the file's headers.
  */
 #include <elf.h>
 #include <string.h>
 #include <unistd.h>
 #include "trace.h"
 
-#define NAMES_MAX 16384	/* bytes of the section names that are looked at */
+#define NAMES_MAX 16384	/* bytes of the section names that are read */
 
-/* Go 1.0 has the first two, and one of the others or both came later. */
+/* Go 1.0 has the first two; later versions have one of the others, or both. */
 static const char *const names[] = { ".gosymtab", ".gopclntab", ".go.buildinfo", ".note.go.buildid" };
 
-/* Reads the section names into text; returns how many bytes, 0 if the file has none. */
+/* Reads the section names into text; returns their size in bytes, 0 if the file has none. */
 static size_t section_names(int fd, char text[NAMES_MAX])
 {
 	Elf64_Ehdr header;

@@ -1,18 +1,19 @@
 /*
- * Healing a call site: it calls a trampoline instead of the page. The trampolines are in the low
- * 2 GiB, so that an operand of 32 bits reaches them from anywhere. If anything prevents that, the
- * call stays as it is and is performed each time.
+ * Heals a call site: it calls a trampoline instead of the page. The trampolines are in the low 2 GiB, which
+ * an operand of 32 bits reaches from anywhere. If this is not possible, the call does not change and is
+ * performed each time.
  */
 #include <sys/ptrace.h>
 #include "trace.h"
 
 static const char healed[] = "healed", stale[] = "emulated: a register has the value from before", later[] = "emulated: the other threads did not stop, this time";
 
-#define PAUSES 12	/* the pause doubles this often */
+#define PAUSES 12	/* how often the pause doubles */
 
 int heal_enabled = 1;
 
-/* Tried before? Two sites of one slot are tried in turns, which costs time and nothing else. */
+/* Whether the site was tried before. Two sites with the same slot are tried alternately, which only costs
+ * time. */
 static int is_seen(struct space *space, uintptr_t back)
 {
 	uintptr_t *slot = &space->seen[back / 4 % SEEN_SITES];
@@ -28,7 +29,7 @@ static void forget(struct space *space, uintptr_t back)
 	space->seen[back / 4 % SEEN_SITES] = 0;
 }
 
-/* Threads that do not stop may take long to do so, and each try waits for them. */
+/* Threads that do not stop may take long, and each attempt waits for them. */
 static void postpone(struct space *space)
 {
 	if (space->failures < PAUSES)
@@ -36,7 +37,7 @@ static void postpone(struct space *space)
 	space->pause = 16 << space->failures;
 }
 
-/* Returns what was done, for the log. */
+/* Returns the result, for the log. */
 static const char *heal_site(struct task *t, int function, uintptr_t back)
 {
 	struct site s;
@@ -65,8 +66,8 @@ static const char *heal_site(struct task *t, int function, uintptr_t back)
 	}
 }
 
-/* The other sites of the same code cost a fault less each. That matters most where SIGSEGV is
- * blocked: for a fault then the kernel unblocks it and takes the handler away. */
+/* The other sites of the same code would each cost another fault. This matters most if SIGSEGV is blocked:
+ * for a fault, the kernel then unblocks it and removes the handler. */
 void heal(struct task *t, int function, uintptr_t back)
 {
 	const char *done = "emulated: VFIX_HEAL=0";

@@ -1,7 +1,7 @@
 /*
- * Making a task perform a system call: it is sent to a syscall instruction that it has, with
- * the arguments in its registers, and stopped before it gets any further. No instruction is
- * stepped: the trap of a step would reset the task's handling of SIGTRAP.
+ * Makes a task perform a system call: the task continues at a syscall instruction in its memory, with the
+ * arguments in its registers, and stops directly after it. No instruction is single-stepped: the trap of a
+ * step would reset the task's handling of SIGTRAP.
  */
 #include <errno.h>
 #include <signal.h>
@@ -13,9 +13,9 @@
 #define SYSCALL_STOP (SIGTRAP | 0x80)	/* PTRACE_O_TRACESYSGOOD */
 #define MASK_SIZE 8			/* bytes of the kernel's signal mask */
 
-/* Goes on to the next system call stop; group_stop is set where others came on the way. SIGSTOP,
- * which cannot be blocked, takes effect at once: sent again later it would follow a SIGCONT that
- * was sent after it. 0 if the task is gone, or has faulted, which it would do for ever. */
+/* Continues to the next system call stop; sets group_stop if there were group-stops on the way. SIGSTOP,
+ * which cannot be blocked, takes effect immediately: if it were sent again later, it would follow a SIGCONT
+ * that was sent after it. Returns 0 if the task is gone, or has faulted, which it would do forever. */
 static int advance(struct task *t, int *group_stop)
 {
 	long signal = 0;
@@ -43,7 +43,7 @@ static int advance(struct task *t, int *group_stop)
 	}
 }
 
-/* A group-stop that came meanwhile is reported again. */
+/* Reports a group-stop during the call again. */
 static void make_up(struct task *t, int group_stop)
 {
 	if (group_stop)
@@ -92,7 +92,7 @@ long inject(struct task *t, uintptr_t instruction, const long arguments[7])
 	regs = before;
 	set_arguments(&regs, instruction, arguments);
 	if (!ptrace(PTRACE_SETREGS, t->tid, 0L, &regs) &&
-	    advance(t, &group_stop) && advance(t, &group_stop) && /* into it, and out of it */
+	    advance(t, &group_stop) && advance(t, &group_stop) && /* the entry, then the exit */
 	    !ptrace(PTRACE_GETREGS, t->tid, 0L, &regs))
 		result = (long)regs.rax;
 	before.orig_rax = ~0ull;

@@ -1,4 +1,4 @@
-/* vfix-trace: what is asked for, and whether there is anything to do. See trace.h. */
+/* vfix-trace: the command line, and whether tracing is necessary. See trace.h. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,15 +7,15 @@
 #include <unistd.h>
 #include "trace.h"
 
-/* Calls the page in a child. A kernel that does not serve it notes that in its log, once. */
+/* Calls the page in a child. A kernel that does not serve it logs that, once. */
 static int page_is_served(void)
 {
 	struct sigaction on_child;
 	int status = 1;
-	/* The complement, so that vfix does not take this for a call to be patched. */
+	/* The complement, so that vfix does not report a call to patch here. */
 	volatile uintptr_t entry = ~vfix_entry_of(VFIX_TIME);
 
-	/* While it is ignored, the child's status is not kept. */
+	/* If SIGCHLD is ignored, the child's status is not kept. */
 	sigaction(SIGCHLD, &(struct sigaction){ .sa_handler = SIG_DFL }, &on_child);
 	pid_t child = fork();
 	if (child == 0) {

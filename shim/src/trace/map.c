@@ -1,7 +1,7 @@
 /*
- * The page of trampolines in a task's memory: the code that the rewriter also injects
- * into files, and behind it the state page with the vDSO's addresses. Both are R-X from the start,
- * and written by the tracer, so nothing is ever writable and executable.
+ * The pages of trampolines in a task's memory: the code that the rewriter also injects into files, and
+ * after it the state page with the vDSO's addresses. Both are R-X from the start, and written by the
+ * tracer, so no memory is ever writable and executable.
  */
 #include <elf.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 #define PAGE 4096
 #define VDSO_MAX (8 * PAGE)
 
-/* An operand of 32 bits reaches the low 2 GiB. The space below all programs (they are linked at
- * 4 MiB) is unused; the end of the 2 GiB may be in that of brk and shared memory. */
+/* An operand of 32 bits reaches the low 2 GiB. The space below all programs (they are linked at 4 MiB) is
+ * unused; the end of the 2 GiB may be in use for brk and shared memory. */
 #define BELOW_PROGRAMS 0x3f0000L
 #define BELOW_STEP 0x10000L
 #define HIGHEST 0x7fff0000L
@@ -22,16 +22,16 @@
 #define TRIES 16	/* of each */
 
 #ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000	/* Linux 4.17; before it, the address is a mere wish */
+#define MAP_FIXED_NOREPLACE 0x100000	/* Linux 4.17; before it, the address is only a hint */
 #endif
 
-/* The tracer's own vDSO. The kernel has one image for all 64-bit tasks. */
+/* The tracer's own vDSO. The kernel uses one image for all 64-bit tasks. */
 struct image {
 	uintptr_t base;
 	size_t size;
 	struct vfix_state state;
 	uintptr_t syscall;	/* a syscall instruction in it, or 0 */
-	uintptr_t ret;		/* and a byte that returns */
+	uintptr_t ret;		/* and a return instruction */
 };
 
 static const struct image *own_vdso(void)
@@ -55,7 +55,7 @@ static const struct image *own_vdso(void)
 	return &i;
 }
 
-/* Whether the task has the same image there. Its memory is compared, never parsed. */
+/* Whether the task has the same image at base. Its memory is compared, never parsed. */
 static int has_same_vdso(pid_t tid, uintptr_t base)
 {
 	static char theirs[VDSO_MAX];

@@ -1,4 +1,4 @@
-/* A task's memory, from the tracer. */
+/* The tracer's access to a task's memory. */
 #include <errno.h>
 #include <string.h>
 #include <sys/ptrace.h>
@@ -6,7 +6,7 @@
 #include <unistd.h>
 #include "trace.h"
 
-#define FEW_WORDS 128	/* bytes that are read faster word by word than through a file */
+#define FEW_WORDS 128	/* bytes up to which word by word is faster than through a file */
 
 /* Word by word, for kernels and seccomp filters without process_vm_readv. */
 static int peek(pid_t tid, uintptr_t from, char *to, size_t size)
@@ -25,7 +25,7 @@ static int peek(pid_t tid, uintptr_t from, char *to, size_t size)
 	return 1;
 }
 
-/* Through the file, for what is too much for words; of another user's task it can be read. */
+/* Through the file, for sizes that are slow word by word; it is readable even for another user's task. */
 static int read_file(pid_t tid, uintptr_t from, void *to, size_t size)
 {
 	int fd = proc_fd(tid, "mem");
@@ -57,7 +57,7 @@ int vfix_put(struct task *t, uintptr_t to, const void *from, size_t size)
 	return memory_poke(t->tid, to, from, size);
 }
 
-/* Writes even where the task itself may not: private code is copied first. */
+/* Writes even if the task itself may not: private code is copied first. */
 int memory_poke(pid_t tid, uintptr_t to, const void *from, size_t size)
 {
 	for (size_t done = 0; done < size; done += sizeof(long)) {

@@ -1,8 +1,8 @@
 /*
- * Changing code that other tasks of the space may be running, and do not stop for (core/change.c):
- * a stop would end their epoll_wait with EINTR. Who met a hlt is stopped by its fault until the
- * tracer is through here, and then tries again. Kernels before 4.16 cannot inform the processors of
- * new code: there the tasks stop.
+ * Changes code that other tasks of the space may be running, without stopping them (core/change.c): a stop
+ * would end their epoll_wait with EINTR. A task that reaches a hlt is stopped by its fault until the tracer
+ * has finished, and then runs the code again. Kernels before 4.16 cannot make the processors see new code:
+ * there, the tasks are stopped.
  */
 #include <errno.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 #define PRIVATE_EXPEDITED_SYNC_CORE (1 << 5)
 #define REGISTER_PRIVATE_EXPEDITED_SYNC_CORE (1 << 6)
 
-/* The places of a hlt whose fault the tracer may not yet have handled; or of one that stays, because
- * the task was killed that the tracer wrote through. */
+/* The places of a hlt whose fault the tracer may not have handled yet; or of one that remains, because the
+ * task through which the tracer wrote was killed. */
 #define MET 512
 static struct { unsigned family; const struct space *space; struct site site; } met[MET];
 static unsigned next_met;
@@ -24,7 +24,7 @@ static int patch_again(struct task *t, struct site s)
 	return patch_code(t, &s) == PATCHED;
 }
 
-/* A child that was forked meanwhile has the hlt in its memory for good. */
+/* A concurrently forked child has the hlt in its memory permanently. */
 int patch_was_met(struct task *t, uintptr_t rip)
 {
 	uint8_t code[LONGEST];
@@ -63,7 +63,7 @@ static void sync_running(struct task *t)
 	sync_cores(t);
 }
 
-/* A task that was stopped sees all that was written. */
+/* A stopped task sees all that was written. */
 static void sync_stopped(struct task *t)
 {
 	(void)t;

@@ -1,6 +1,6 @@
 /*
- * The facts in /proc about a task: its folder is kept open, for the tracer may come to live in
- * another root than the task. Without /proc calls are performed all the same, not healed.
+ * The facts in /proc about a task. Its directory is kept open, as the tracer may get another root than the
+ * task. Without /proc, calls are performed but sites are not healed.
  */
 #include <elf.h>
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 static int proc = -1;
 
-/* /proc may be another PID namespace's, where the same number is another process. */
+/* /proc may belong to another PID namespace, in which the same number is another process. */
 void proc_open(void)
 {
 	char self[16] = "";
@@ -25,7 +25,7 @@ void proc_open(void)
 	}
 }
 
-/* The one user and group that the task has, real, effective and saved; 0 if it has more. */
+/* The user and group of the task if its real, effective and saved IDs are equal; else 0. */
 static int ids_of(pid_t tid, uint32_t ids[2])
 {
 	static const char *const names[] = { "\nUid:", "\nGid:" };
@@ -98,8 +98,8 @@ struct start_values proc_start_values(pid_t tid)
 	return values;
 }
 
-/* The text from a field of proc(5)'s stat on, "" without it. Counted from behind the second
- * field, a name, which may hold anything. */
+/* The text from a field of proc(5)'s stat on, "" if missing. Fields are counted after the second one, a
+ * name that may have any characters. */
 static const char *stat_field(pid_t tid, int number)
 {
 	static char text[1024];
@@ -132,7 +132,7 @@ int proc_is_dead(pid_t tid)
 	return state == 'Z' || state == 'X';
 }
 
-/* The number behind "Name:" in the task's status; 0 without such a line. */
+/* The number after "Name:" in the task's status; 0 if the line is missing. */
 static long status_field(pid_t tid, const char *name)
 {
 	char text[4096];
@@ -170,7 +170,7 @@ int proc_is_traced(void)
 	return status_field(getpid(), "\nTracerPid:") != 0;
 }
 
-/* Linux before 5.9 reports the mode alone, and a filter upon the container's is not seen. */
+/* Linux before 5.9 reports only the mode, so a filter in addition to the container's is not detected. */
 int proc_is_sandboxed(pid_t tid)
 {
 	static const char *const names[] = { "\nSeccomp:", "\nSeccomp_filters:" };

@@ -1,4 +1,4 @@
-/* Stops that were met while another task's were waited for, in the order of their coming. */
+/* Stops that occurred during a wait for another task's stop, in order. */
 #include <sys/wait.h>
 #include "trace.h"
 

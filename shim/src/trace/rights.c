@@ -1,7 +1,7 @@
 /*
- * The rights of a task's user. Without CAP_SYS_PTRACE a tracer that is root still may not read
- * /proc/PID/maps of another user's process; with the file system identity of that user it may.
- * The change of identity costs the notice of the supervisor's end (commit_creds of the kernel).
+ * The rights of a task's user. Even as root, a tracer without CAP_SYS_PTRACE cannot read /proc/PID/maps of
+ * another user's process; with the file system identity of that user it can. The change of identity removes
+ * the signal at the supervisor's end (commit_creds of the kernel).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 
 static pid_t supervisor;
 
-/* The signal once more if it ended before that was armed. */
+/* Sends the signal itself if the process ended before the signal was requested. */
 void watch(pid_t pid)
 {
 	supervisor = pid;

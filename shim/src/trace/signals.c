@@ -1,7 +1,7 @@
 /*
- * A signal that is sent to a whole group of processes (by a service manager, by kill -TERM
- * -GROUP) comes to the command twice: by itself, and from the supervisor, which also got it. The
- * command has it once, with the sender's siginfo.
+ * A signal that is sent to a whole group of processes (by a service manager, by kill -TERM -GROUP) reaches
+ * the command twice: directly, and from the supervisor, which also got it. The command gets it once, with
+ * the sender's siginfo.
  */
 #include <signal.h>
 #include <sys/ptrace.h>
@@ -9,12 +9,12 @@
 #include "trace.h"
 
 #define SIGNALS 65
-#define TOGETHER 1	/* seconds between the two that one sender may take */
+#define TOGETHER 1	/* maximum seconds between the two from one sender */
 
 static struct arrival {
 	pid_t sender;
 	int was_forwarded;
-	time_t when;		/* 0: there is no other half to expect */
+	time_t when;		/* 0: no second one is expected */
 } last[SIGNALS];
 
 static time_t now(void)
@@ -30,7 +30,7 @@ static int is_job_control(int signal)
 	return signal == SIGCONT || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU || signal == SIGSTOP;
 }
 
-/* Whether the other half of it has come. */
+/* Whether this is the second one. */
 static int is_second(int signal, pid_t sender, int forwarded)
 {
 	struct arrival *a = &last[signal];

@@ -5,8 +5,8 @@
  *	tracer: seizes it, informs the supervisor, lets it go
  *	command: executes
  *
- * PTRACE_O_EXITKILL is not set: if the tracer is killed, what it traced runs on, and what has
- * been healed so far stays so.
+ * PTRACE_O_EXITKILL is not set: if the tracer is killed, the traced programs continue, and healed sites
+ * remain healed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,9 +21,9 @@
 #ifndef SYS_close_range
 #define SYS_close_range 436	/* Linux 5.9 */
 #endif
-#define FILES_MAX 65536		/* where close_range is not there */
+#define FILES_MAX 65536		/* if close_range does not exist */
 
-/* The C library's own function leaves out the signals that it uses itself. */
+/* The C library's function omits the signals that it uses itself. */
 void set_mask(const uint64_t *mask, uint64_t *before)
 {
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, mask, before, sizeof *mask);
@@ -56,12 +56,12 @@ void close_all(int except, int and_except)
 	close_between(high + 1, 0x7fffffff);
 }
 
-/* It holds none of the command's files, terminal or folder, but stderr if it is to log. */
+/* The tracer keeps none of the command's files, terminal or directory, except stderr if it must log. */
 static void settle(void)
 {
 	setsid();
 	if (chdir("/") < 0)
-		errno = 0; /* then it does not move */
+		errno = 0; /* then the directory does not change */
 	if (log_fd >= 0)
 		log_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
 }
@@ -92,7 +92,7 @@ _Noreturn void start_command(struct start *s, pid_t tracer, char **arguments)
 	pid_t self = getpid();
 	char byte;
 
-	/* For kernel.yama.ptrace_scope=1: the tracer is not an ancestor. Elsewhere this fails. */
+	/* For kernel.yama.ptrace_scope=1, as the tracer is not an ancestor. On other systems this fails. */
 	prctl(PR_SET_PTRACER, tracer);
 	close(s->go[1]);
 	close(s->result[1]);

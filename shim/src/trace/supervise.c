@@ -1,7 +1,7 @@
 /*
- * The supervisor: starts the tracer and the command, and is to the world what the command
- * would be: it forwards signals, stops when the command stops, and ends as it ends. As
- * process 1 it reaps what others leave behind.
+ * The supervisor starts the tracer and the command, and represents the command to other processes: it
+ * forwards signals, stops when the command stops, and ends as the command ends. As process 1 it reaps
+ * orphans.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,8 +17,8 @@
 static pid_t command, tracer;
 static int from_tracer;
 
-/* A signal of the terminal comes to the command by itself: it is in the same process group.
- * But the terminal's end comes to the leader of the session alone. */
+/* A signal from the terminal reaches the command directly, as it is in the same process group. But the
+ * terminal's end is signaled only to the session leader. */
 static void forward(const siginfo_t *info)
 {
 	int from_terminal = info->si_code == SI_KERNEL;
@@ -27,7 +27,7 @@ static void forward(const siginfo_t *info)
 		return;
 	if (from_terminal && !(getsid(0) == getpid() && (info->si_signo == SIGHUP || info->si_signo == SIGCONT)))
 		return;
-	/* The tracer lets the command have it once if it was sent to both, and as it was sent. */
+	/* If both got it, the tracer passes it to the command once, with the original sender. */
 	siginfo_t marked = *info;
 
 	marked.si_errno = info->si_code == SI_QUEUE ? FORWARDED_VALUE : FORWARDED;
@@ -37,9 +37,9 @@ static void forward(const siginfo_t *info)
 }
 
 /*
- * Stops as the command did, and lets it go on when something has woken this process. A
- * terminal's stop signal has no effect in an orphaned process group, which the command may
- * have left; none has on process 1.
+ * Stops as the command did, and continues the command when this process continues. A terminal's stop signal
+ * has no effect in an orphaned process group, which the command may have left; no stop signal has an effect
+ * on process 1.
  */
 static void stop_as(int stop_signal)
 {
@@ -57,12 +57,12 @@ static void stop_as(int stop_signal)
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	kill(command, SIGCONT);
 	sigemptyset(&one);
-	sigaddset(&one, SIGCONT); /* that is done, if it is not gone: a stop signal removes it */
+	sigaddset(&one, SIGCONT); /* it may be pending, if a stop signal has not removed it */
 	sigtimedwait(&one, NULL, &(struct timespec){ 0 });
 }
 
-/* Unless the tracer has more to follow it ends now, and is not left to a process 1 that may
- * not care for orphans. */
+/* Unless the tracer has more tasks to follow, it ends now, and is reaped here: process 1 may not reap
+ * orphans. */
 static void reap_tracer(void)
 {
 	char byte;
@@ -87,7 +87,7 @@ static void reap(void)
 	}
 }
 
-/* The tracer cannot trace: nothing has been executed yet. */
+/* The tracer cannot trace; nothing has been executed yet. */
 static _Noreturn void give_up(int error_number)
 {
 	explain_forbidden(error_number);
@@ -96,7 +96,7 @@ static _Noreturn void give_up(int error_number)
 	_exit(STATUS_FORBIDDEN);
 }
 
-/* A pipe that the command is to know nothing of. */
+/* A pipe that the command does not inherit. */
 static void make_pipe(int ends[2])
 {
 	if (pipe2(ends, O_CLOEXEC)) {
@@ -140,7 +140,7 @@ _Noreturn void supervise(char **arguments)
 		give_up(0);
 	if (error_number)
 		give_up(error_number);
-	/* Files that the command closes must really close: a pipe's reader would wait for ever. */
+	/* Files that the command closes must really be closed: a pipe's reader would wait forever. */
 	from_tracer = s.result[0];
 	close_all(from_tracer, -1);
 	for (;;) {

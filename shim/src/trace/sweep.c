@@ -1,19 +1,19 @@
 /*
- * Healing the sites of a piece of code that have not been called yet, when one has been: they cost no
- * fault of their own then. Only the form that nothing else looks like, and that nearly all sites of old programs have:
+ * Heals other sites of a piece of code when one of them is called, which saves their faults. It handles
+ * only the unambiguous form, which nearly all sites of old programs have:
  *
  *	48 c7 c0  imm32		mov	$entry, %rax
  *	ff d0			call	*%rax
  */
 #include "trace.h"
 
-#define MOST (64ul << 20)	/* bytes of code beyond which the search costs more than it saves */
-#define CHUNK 16384	/* bytes that are read at a time */
+#define MOST (64ul << 20)	/* bytes of code above which the search costs more than it saves */
+#define CHUNK 16384	/* bytes that are read at once */
 #define BYTES 9		/* of the two instructions */
 #define MOV 7		/* and of the first */
-#define RARE 5		/* where in them the rarest byte is */
+#define RARE 5		/* index of the rarest byte in them */
 
-/* Which function's entry is called there, or -1. */
+/* The function that is called there, or -1. */
 static int site_at(const unsigned char *code)
 {
 	if (code[RARE] != (VFIX_PAGE >> 16 & 0xff) || code[0] != 0x48 || code[1] != 0xc7 || code[2] != 0xc0 ||
@@ -22,7 +22,7 @@ static int site_at(const unsigned char *code)
 	return vfix_function_at((uintptr_t)(intptr_t)vfix_imm32(code + 3));
 }
 
-/* Only what was changed is reported. */
+/* Reports only successful changes. */
 static void change(struct task *t, const unsigned char *code, uintptr_t at, int function)
 {
 	struct site s = { .ra = at + BYTES, .function = function };

@@ -1,4 +1,4 @@
-/* The tasks that are traced, by tid, and the spaces that they share; letting one run. */
+/* The traced tasks, by tid, and their spaces; the continuation of a task. */
 #include <stdlib.h>
 #include <sys/ptrace.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@ static struct task **bucket(pid_t tid)
 	return &table[(unsigned)tid % BUCKETS];
 }
 
-/* Without memory nothing can be followed: what is traced runs on by itself. */
+/* Without memory, no task can be followed: traced tasks continue untraced. */
 static void *allocate(size_t size)
 {
 	void *p = calloc(1, size);
@@ -32,7 +32,7 @@ struct space *space_new(void)
 	return s;
 }
 
-/* After a fork: the same bytes at the same addresses, but two of each. */
+/* After a fork: the same bytes at the same addresses, in two copies. */
 struct space *space_copy(const struct space *of)
 {
 	struct space *s = allocate(sizeof *s);

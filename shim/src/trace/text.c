@@ -1,4 +1,4 @@
-/* The messages on stderr: an error, hints of what to type, a line a call site. */
+/* The messages on stderr: an error, hints, one line per call site. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -67,7 +67,7 @@ void hint(const char *format, ...)
 	va_end(arguments);
 }
 
-/* The first number in a file, -1 if there is none. */
+/* The first number in a file, -1 if it has none. */
 static int number_in(const char *path)
 {
 	char text[16] = "";
@@ -79,7 +79,7 @@ static int number_in(const char *path)
 	return n > 0 ? atoi(text) : -1;
 }
 
-/* error_number is of PTRACE_SEIZE; 0 if the tracer was killed for trying. */
+/* error_number is from PTRACE_SEIZE; 0 if the tracer was killed for the attempt. */
 void explain_forbidden(int error_number)
 {
 	int yama = number_in("/proc/sys/kernel/yama/ptrace_scope");
