@@ -40,9 +40,6 @@ type body struct {
 
 	bases, labels []uint64        // addresses in its instructions: of data, of its own code
 	begun         map[uint64]bool // bases whose first entries were followed
-	read          map[uint64]bool // bases whose entries were all read, with the parts and labels of known
-	known         [2]int          // the numbers of parts and labels at that time
-	doubtful      []uint64        // their doubtful entries that were not considered yet
 }
 
 // maxParts is the maximum number of parts of one function.
@@ -53,11 +50,10 @@ func (c *code) bodyOf(fn elf.Func) *body {
 	if b, ok := c.bodies[fn.Start]; ok {
 		return b
 	}
-	b := &body{Func: fn, lens: make(map[uint64]uint8), begun: make(map[uint64]bool), read: make(map[uint64]bool)}
+	b := &body{Func: fn, lens: make(map[uint64]uint8), begun: make(map[uint64]bool)}
 	c.bodies[fn.Start] = b
-	tried := make(map[uint64]bool)
-	for work := []uint64{fn.Start}; len(work) > 0; work = b.tables(c, tried) {
-		b.walk(c, work)
+	b.walk(c, fn.Start)
+	for tried := make(map[uint64]bool); b.tables(c, tried); {
 	}
 	return b
 }
@@ -84,9 +80,9 @@ func (b *body) joins(c *code, vaddr uint64) bool {
 	return true
 }
 
-// walk follows the code from the addresses of work.
-func (b *body) walk(c *code, work []uint64) {
-	w := addresses(work...)
+// walk follows the code from an address.
+func (b *body) walk(c *code, from uint64) {
+	w := addresses(from)
 	whole := w.run(maxBody, func(at uint64, _ struct{}) bool {
 		if b.lens[at] != 0 {
 			return true
@@ -155,54 +151,43 @@ func (b *body) names(c *code, i *x86.Instr) {
 	}
 }
 
-// tables returns the addresses in the function, not reached so far, that its indirect jumps may go to. Doubtful
-// ones come last, and count only outside of the instructions that are known then; all addresses near the sites in
-// words of the file, relocations and instructions are doubtful, as they may not be for a jump.
-func (b *body) tables(c *code, tried map[uint64]bool) (found []uint64) {
-	if b.End == 0 || len(b.jumps) == 0 {
-		return nil
+// tables follows the code at the addresses in the function that its indirect jumps may go to and that were not tried
+// so far; it reports whether that may lead to others. Doubtful ones come last, and count only outside of the
+// instructions that are known then.
+func (b *body) tables(c *code, tried map[uint64]bool) (found bool) {
+	switch {
+	case b.End == 0 || len(b.jumps) == 0:
+		return false
+	case len(b.bases)+len(b.labels) >= maxBases:
+		b.fail("it names too many addresses")
+		b.targets = nil
+		return false
 	}
 	take := func(v uint64) {
-		if !tried[v] {
-			tried[v] = true
-			b.targets = append(b.targets, v)
-			if b.lens[v] == 0 {
-				found = append(found, v)
-			}
+		if tried[v] {
+			return
+		}
+		tried[v] = true
+		b.targets = append(b.targets, v)
+		if b.lens[v] == 0 {
+			found = true
+			b.walk(c, v)
 		}
 	}
-	fresh := false
-	for _, v := range b.entries(c) {
+	sure, doubtful := b.entries(c)
+	for _, t := range slices.Concat(b.bases, b.labels) {
+		found, b.begun[t] = found || !b.begun[t], true
+	}
+	for _, v := range sure {
 		take(v)
 	}
-	for _, t := range slices.Concat(b.bases, b.labels) {
-		fresh, b.begun[t] = fresh || !b.begun[t], true
+	if found {
+		return true
 	}
-	if fresh && len(found) == 0 {
-		return b.tables(c, tried)
-	}
-	doubt := func(v uint64) bool {
+	for _, v := range doubtful {
 		if c.entry() && v != b.Start && !c.fn.entered[v] && (b.lens[v] != 0 || !b.runsOver(v)) {
 			take(v)
 		}
-		return len(found) == 0
-	}
-	for more := true; more && len(b.doubtful) > 0; b.doubtful = b.doubtful[1:] {
-		more = doubt(b.doubtful[0])
-	}
-	for _, p := range append([]elf.Func{b.Func}, b.parts...) {
-		if len(found) > 0 {
-			break
-		}
-		for _, v := range c.refs.named.between(p.Start, p.End) {
-			if !doubt(v) {
-				break
-			}
-		}
-	}
-	if len(b.bases)+len(b.labels) >= maxBases {
-		b.fail("it names too many addresses")
-		b.targets = nil
 	}
 	return found
 }
@@ -210,13 +195,10 @@ func (b *body) tables(c *code, tried map[uint64]bool) (found []uint64) {
 // entries returns the entries of tables whose addresses the function has, and the labels, which a computed goto
 // uses. Entries are addresses of 8 bytes, or offsets of 4 or 8 from the table itself or from a label. A table ends
 // at an entry that leaves the function without entering a split part. Doubtful are offsets that may be from
-// another base, such as those after the start of the next table. Of a table that was not followed so far, only the
+// another base, such as those after the start of the next table, and all addresses near the sites in words of the
+// file, relocations and instructions, as they may not be for a jump. Of a table that was not followed so far, only the
 // first entry is returned: its code may have the address of the next table.
-func (b *body) entries(c *code) (sure []uint64) {
-	if known := [...]int{len(b.parts), len(b.labels)}; known != b.known {
-		b.known, b.doubtful = known, nil
-		clear(b.read)
-	}
+func (b *body) entries(c *code) (sure, doubtful []uint64) {
 	entry := func(to *[]uint64, v uint64) bool {
 		if !c.entry() || !b.covers(v) && !b.enters(c, v) {
 			return false
@@ -230,7 +212,7 @@ func (b *body) entries(c *code) (sure []uint64) {
 	offsets := func(t, base uint64, step int64) {
 		size, to := uint64(max(step, -step)), &sure
 		if base != t || step < 0 {
-			to = &b.doubtful
+			to = &doubtful
 		}
 		for n := range int64(maxTable) {
 			at := t + uint64(step*n)
@@ -246,7 +228,7 @@ func (b *body) entries(c *code) (sure []uint64) {
 				v = base + binary.LittleEndian.Uint64(w)
 			}
 			if n > 0 && to == &sure && bases.has(at) {
-				to = &b.doubtful
+				to = &doubtful
 			}
 			if v == base && base == t || !entry(to, v) || !b.begun[t] {
 				return
@@ -254,10 +236,6 @@ func (b *body) entries(c *code) (sure []uint64) {
 		}
 	}
 	for _, t := range slices.Concat(bases, labels) {
-		if b.read[t] {
-			continue
-		}
-		b.read[t] = b.begun[t]
 		for n := range uint64(maxTable) {
 			if w, ok := c.pointer(t + x86.WordSize*n); !ok || !entry(&sure, w) {
 				break
@@ -271,7 +249,10 @@ func (b *body) entries(c *code) (sure []uint64) {
 		}
 		entry(&sure, t) // a label, perhaps in another part
 	}
-	return sure
+	for _, p := range append([]elf.Func{b.Func}, b.parts...) {
+		doubtful = append(doubtful, c.refs.named.between(p.Start, p.End)...)
+	}
+	return sure, doubtful
 }
 
 // enters adds the split part around vaddr, to which a table leads: it is not a function, as the unwind tables show
