@@ -1,9 +1,9 @@
 #!/usr/bin/env bats
-# The harness itself: what the other tests take its word for.
+# The test harness itself, on which the other tests rely.
 load helpers
 
-# inner_bats: runs the tests on stdin as a bats file beside this one's helpers. They begin
-# with "test" as bats would take an "@test" for one of this file.
+# inner_bats: runs the tests on stdin as a bats file with this one's helpers. They begin with "test", as bats would
+# treat "@test" as a test of this file.
 inner_bats() {
 	mkdir -p "$BATS_TEST_TMPDIR/inner"
 	cp "$tree/tests/helpers.bash" "$BATS_TEST_TMPDIR/inner/"
@@ -140,7 +140,7 @@ summary() {
 		$'    10.1  b.bats\n     2.5  a.bats\n    12.6  in all'
 }
 
-# fake_e2e: bats files on which run-e2e is tried, in $fakes.
+# fake_e2e: bats files for tests of run-e2e, in $fakes.
 fake_e2e() {
 	fakes=$BATS_TEST_TMPDIR/fakes results=$BATS_TEST_TMPDIR/results
 	mkdir -p "$fakes"
@@ -204,8 +204,7 @@ fake_e2e() {
 	[ ! -e "$(<"$fakes/folder")" ] || fail 'the folder is there'
 }
 
-# noting NAME TAGS: a file whose test notes when it begins and ends, and in between waits until
-# $meet tests have begun.
+# noting NAME TAGS: a file whose test records its begin and end, and in between waits until $meet tests have begun.
 noting() {
 	{
 		printf '# bats file_tags=%s\n@%s {\n' "$2" "test \"$1\""
@@ -276,7 +275,7 @@ noting() {
 	cp "$page" "$page.first"
 	"$tree/tests/engines/table" "$new" "$page"
 	diff "$page.first" "$page"
-	# One ran again, and another for the first time.
+	# One ran again, another for the first time.
 	engine_tap "$new/trixie-podman.tap" 5.5.0 'not ok 1 runs in 12ms' 'ok 2 rootless in 9ms'
 	engine_tap "$new/sid-crio.tap" 'crio 1.36.3' 'ok 1 pods in 5ms'
 	"$tree/tests/engines/table" "$new" "$page"
@@ -313,7 +312,7 @@ noting() {
 		expect "status of a kill at $n" "$status" "$([ $n = 4 ] && echo 0 || echo 137)"
 		expect "what is left after $n" "$(find . -name '[abc]' | wc -l)" $((4 - n < 0 ? 0 : 4 - n))
 	done
-	# A child that is killed is not the program, whose status it is.
+	# A child that is killed is not the program, whose status counts.
 	run "$build/killat" unlinkat 1 sh -c 'touch a; rm a; echo "rm: $?"; exit 3'
 	expect 'status of the program' "$status" 3
 	expect_match 'of its child' "$output" 'rm: 137'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # bats file_tags=machine
-# The engine and the registry that other tests run: they do what those tests rely on.
+# The engine and the registry of other tests, and the features that those rely on.
 load helpers
 
 setup_file() {

@@ -1,12 +1,12 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# rebuild, seen by real kernels: the legacy image dies where the vsyscall page is not mapped,
-# the rebuilt one runs there and everywhere else.
+# rebuild on real kernels: the legacy image crashes if the vsyscall page is not mapped, the rebuilt one runs on all
+# kernels.
 load helpers
 
 legacy_image=$medium_image
 
-# The machines' root is the base's, with the files in which the result differs in /patched: one machine sees both.
+# The machines' root is the base's, with the result's different files in /patched: one machine tests both.
 setup_file() {
 	load helpers
 	export root=$BATS_FILE_TMPDIR/root
@@ -17,7 +17,7 @@ setup_file() {
 	cp -a "$legacy_image/rootfs" "$root"
 	cp /bin/busybox "$root/"
 	mkdir "$root/patched"
-	# A file that only one of them has would be another line, and no such file.
+	# A file in only one of them would print another line.
 	diff -rq --no-dereference "$legacy_image/rootfs" "$rebuilt" | sed -n "s|^Files .* and $rebuilt/\(.*\) differ\$|\1|p; t; s|.*|/none/&|p" |
 		tar -C "$rebuilt" -c -T - | tar -C "$root/patched" -x
 }
@@ -26,9 +26,9 @@ setup() {
 	requires root vm image_tools legacy_image
 }
 
-# The commands, by number. All but the last reach the page in the legacy image: the
-# entrypoint (a bash script), bash itself, redis-server and a client that asks it, the three
-# functions of libc in a row, a static setuid program (its status says how it went).
+# The commands, by number. All except the last reach the page in the legacy image: the entrypoint (a bash script),
+# bash itself, redis-server and a client of it, the three functions of libc in a row, a static setuid program (its
+# status is the result).
 entrypoint=1 bash=2 ping=3 functions=4 harmless=6
 calling='1 2 3 4 5'
 patched=7 # the numbers of the result's are as much higher, behind one that puts it in place
@@ -44,7 +44,7 @@ commands=(
 
 place='/busybox cp -af /patched/. /'
 
-# expect_running FIRST: all commands behind that number did their work.
+# expect_running FIRST: all commands after that number succeeded.
 expect_running() {
 	local n
 	[ "$1" = 0 ] || expect_vm "$1" 0

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# rebuild with a docker engine. The engine runs under the seccomp oracle, so that each of its
-# containers is killed when it calls the vsyscall page.
+# rebuild with a docker engine. The engine runs under the seccomp oracle, so each of its containers is killed when
+# it calls the vsyscall page.
 load helpers
 
 setup_file() {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# rebuild with a registry that needs a name and a password.
+# rebuild with a registry that requires a name and a password.
 load helpers
 
 setup_file() {
@@ -15,7 +15,7 @@ teardown_file() {
 setup() {
 	requires registry image_tools legacy_image
 	login
-	# Without a daemon: what is tested is the registry.
+	# Without a daemon, as this tests the registry.
 	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock
 }
 

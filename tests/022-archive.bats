@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
-# rebuild from file to file: docker archives, OCI layouts and archives; and that other
-# people's tools read every image written.
+# rebuild from file to file: docker archives, OCI layouts and archives; other tools must read every written image.
 load helpers
 
 legacy_image=$small_image
@@ -12,10 +11,10 @@ setup() {
 	layout=oci:$legacy_image/oci:legacy
 }
 
-# digest_of IMAGE: of the manifest, as skopeo computes it.
+# digest_of IMAGE: the digest of its manifest, as skopeo computes it.
 digest_of() { skopeo inspect --format '{{.Digest}}' "$1"; }
 
-# check_layout FOLDER: the three readers take it, and the unpacked root is where $rootfs says.
+# check_layout FOLDER: the three readers accept it, and the unpacked root is in $rootfs.
 check_layout() {
 	"$build/validate" "$1"
 	skopeo inspect "oci:$1:x" >/dev/null
@@ -24,8 +23,7 @@ check_layout() {
 	umoci raw unpack --image "$1:x" "$rootfs"
 }
 
-# listing FOLDER: each file with its mode, owner, links, time and, except for the two that are
-# patched, its content.
+# listing FOLDER: each file with its mode, owner, links, time and, except for the two patched files, its content.
 listing() {
 	(
 		cd "$1" || exit

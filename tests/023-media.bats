@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
-# Where images come from and go to, beyond what the other files rebuild: docker contexts,
-# archives of several images, a disk that is full, an engine that is gone. The image is one
-# folder and a program that calls the vsyscall page.
+# Sources and destinations besides those of the other files: docker contexts, archives of several images, a full
+# disk, a stopped engine. The image has one directory and a program that calls the vsyscall page.
 load helpers
 
 setup_file() {
@@ -25,7 +24,7 @@ setup() {
 	cd "$work" || return
 }
 
-# nothing_left: no temporary file is in TMPDIR, and nothing but the named files in $work.
+# nothing_left: no temporary file is in TMPDIR, and only the named files are in $work.
 nothing_left() {
 	expect 'left in TMPDIR' "$(ls -A "$TMPDIR")" ''
 	expect 'left in the folder' "$(ls -A "$work")" "$*"
@@ -121,7 +120,7 @@ nothing_left() {
 	nothing_left full
 }
 
-# The last test: it ends the engine.
+# The last test: it stops the engine.
 @test "rebuild: an engine that is gone is an error that says which -o to type" {
 	docker save --output tiny.tar tiny:1
 	run_vfix rebuild docker-archive:tiny.tar

@@ -61,7 +61,7 @@ setup() {
 @test "layer: docker build with FROM, COPY --from and RUN" {
 	run_vfix layer
 	expect stdout "$output" vfix:latest
-	# The example as it is, without the step that asks the network for upgrades.
+	# The unchanged example, without the step that downloads upgrades.
 	grep -v '^RUN if command' "$tree/images/base/Dockerfile" >"$BATS_TEST_TMPDIR/Dockerfile"
 	echo "RUN clock && bash -c 'echo \$(</etc/ld.so.preload) /vfix/x86_64/*'" >>"$BATS_TEST_TMPDIR/Dockerfile"
 	DOCKER_BUILDKIT=0 docker build --network none --build-arg BASE=small:legacy -t layered "$BATS_TEST_TMPDIR"
@@ -85,19 +85,19 @@ diff_ids() { skopeo inspect --config "$1" | jq -c .rootfs.diff_ids; }
 	[ -e parts/repositories ] || fail 'this engine writes no repositories'
 	run_vfix rebuild mixed.tar -o oci:mixed:x
 	same_files mixed "$small_image/rootfs"
-	# Engines before 1.10 did not write:
+	# Not written by engines before 1.10:
 	rm parts/*.json
 	tar -cf old.tar -C parts .
 	run_vfix rebuild old.tar -o oci:out:x
 	same_files out "$small_image/rootfs"
 	expect 'diff IDs' "$(diff_ids oci:out:x)" "$(diff_ids oci:mixed:x)"
 	expect config "$(skopeo inspect --config oci:out:x | jq -c '.config | del(.Labels)')" "$(skopeo inspect --config oci:mixed:x | jq -c '.config | del(.Labels)')"
-	# And what it exported, which has the files and nothing else.
+	# And its export, which has only the files.
 	run_vfix rebuild export.tar -o oci:exported:x
 	expect 'call sites left' "$(run_vfix scan oci:exported:x --format json >/dev/null && jq .results[0].summary.patched <<<"$output")" 0
 }
 
-# expect_fixed SOURCE BASE: verify proves the fix, of one file, and nothing else.
+# expect_fixed SOURCE BASE: verify proves only the fix, of one file.
 expect_fixed() {
 	run_vfix verify "$1" --against "$2" --format json
 	expect "$1: fixed" "$(jq -c '[[.fixed[] | [.path, .fix]], .problems]' <<<"$output")" '[[["opt/lib/libjvm.so","java-cgroups"]],[]]'

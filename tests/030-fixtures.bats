@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
-# The fixtures: each call site gets the verdict and the form that its source says, and each
-# program finds itself in order after, on kernels with and without the page and the vDSO.
-# tests/fixtures/README.md says what they are.
+# The fixtures: each call site gets the verdict and the form that its source declares, and each program passes its
+# own checks after the patch, on kernels with and without the page and the vDSO. tests/fixtures/README.md describes
+# them.
 # Variables come from helpers.bash.
 # shellcheck disable=SC2154
 load helpers
@@ -15,13 +15,13 @@ setup_file() {
 	run -3 "$VFIX" patch -o "$BATS_FILE_TMPDIR/after" "$fixtures"
 }
 
-# programs KIND...: command lines of programs.txt that have one of the kinds.
+# programs KIND...: command lines in programs.txt of one of the kinds.
 programs() {
 	awk -F '\t' -v kinds=" $* " '!/^#/ && index(kinds, " " $2 " ") { print $1 }' "$fixtures/programs.txt"
 }
 
-# of_page KIND: the exit status before and after where the page is not there and a call to
-# it ends with $died.
+# of_page KIND: the exit statuses before and after on a kernel without the page, on which a call to it ends with
+# $died.
 of_page() {
 	case $1 in
 	runs) echo "$died 0" ;;
@@ -92,8 +92,8 @@ of_page() {
 	done
 }
 
-# vm_root: a root filesystem with the fixtures in /before and /after, and the libraries
-# of this machine that they need.
+# vm_root: a root filesystem with the fixtures in /before and /after, and the libraries of this machine that they
+# need.
 vm_root() {
 	local root=$BATS_FILE_TMPDIR/root
 	if [ ! -e "$root" ]; then
@@ -106,7 +106,7 @@ vm_root() {
 	echo "$root"
 }
 
-# on_kernel MODE WANT APPEND...: runs all of them before and after, and expects as of_page.
+# on_kernel MODE WANT APPEND...: runs all of them before and after, and expects the results of of_page.
 on_kernel() {
 	local mode=$1 died=$2 kind command n=0 want list=$BATS_TEST_TMPDIR/commands
 	shift 2
@@ -142,7 +142,7 @@ on_kernel() {
 	on_kernel emulate 0 --append vdso=0
 }
 
-# warnings FILE: what readelf dislikes about all that it can show.
+# warnings FILE: the warnings of readelf for everything that it can print.
 warnings() { { readelf -aW "$1" >/dev/null; } 2>&1; }
 
 @test "fixtures: eu-elflint, readelf and ldconfig find nothing new in patched files" {
@@ -153,7 +153,7 @@ warnings() { { readelf -aW "$1" >/dev/null; } 2>&1; }
 		expect "eu-elflint: $file" "$(new_words "$fixtures/$file" "$BATS_FILE_TMPDIR/after/$file" eu-elflint --gnu-ld)" ''
 		expect "readelf: $file" "$(new_words "$fixtures/$file" "$BATS_FILE_TMPDIR/after/$file" warnings)" ''
 	done
-	# The positive control: a file cut short is something to complain about.
+	# The positive control: a truncated file has warnings.
 	head -c 9000 "$fixtures/static-2m" >"$BATS_TEST_TMPDIR/short"
 	[ -n "$(new_words "$fixtures/static-2m" "$BATS_TEST_TMPDIR/short" eu-elflint --gnu-ld)" ]
 	run ldconfig -N -v -n "$BATS_FILE_TMPDIR/after"
@@ -168,7 +168,7 @@ warnings() { { readelf -aW "$1" >/dev/null; } 2>&1; }
 		cp -a "$BATS_FILE_TMPDIR/after" "$copy"
 		for file in "$copy"/*; do
 			case $file in
-			# No section headers: nothing to strip. It takes the overlay, patched or not.
+			# Without section headers, strip has no effect. It removes the overlay, patched or not.
 			*-noshdr* | *.txt | */overlay) ;;
 			*) "$tool" "$file" ;;
 			esac
@@ -179,11 +179,11 @@ warnings() { { readelf -aW "$1" >/dev/null; } 2>&1; }
 			expect "$command after $tool: $output" "$status" 0
 		done <<<"$(programs runs)"
 	done
-	# The positive control: strip does strip.
+	# The positive control: strip has an effect.
 	[ "$(stat -c %s "$copy/static-2m")" -lt "$(stat -c %s "$BATS_FILE_TMPDIR/after/static-2m")" ]
 }
 
-# members: of the call sites that stay in $output, each once.
+# members: of the call sites that remain in $output, each once.
 members() { jq -r '.results[].files[] | select(.object) | .sites[] | select(.form == "left" and .verdict != "benign") | .member' <<<"$output" | sort -u | tr '\n' ' '; }
 
 @test "fixtures: call sites in objects and archives are listed, and stay" {
@@ -191,11 +191,11 @@ members() { jq -r '.results[].files[] | select(.object) | .sites[] | select(.for
 	run_vfix 3 scan --format json "$dir/stubs.o"
 	jq -e '.results[0].files[0] | .object and (.sites | length > 0 and all(.verdict == "live" and .form == "left" and .member == ""))' <<<"$output"
 	run_vfix 3 scan --format json "$dir/libstubs.a"
-	# Of the others main.o calls nothing, and lookalikes.o has the addresses, but no call.
+	# Of the others, main.o calls nothing, and lookalikes.o has the addresses but no call.
 	expect members "$(members)" 'cmov.o direct.o gettimeofday.o nptl.o sched_getcpu.o time.o '
 	run_vfix 3 scan "$dir/libstubs.a"
 	expect_match table "$output" 'archive member direct.o: rebuild it, or patch the programs linked from it'
-	# A thin archive has no objects of its own: they are files, found in their own place.
+	# A thin archive has no objects of its own: they are files, found under their own paths.
 	run_vfix 3 scan --format json "$dir/libthin.a"
 	expect 'members of a thin archive' "$(members)" 'stubs.o '
 	run_vfix 3 scan --explain "$dir/libthin.a"
@@ -205,7 +205,7 @@ members() { jq -r '.results[].files[] | select(.object) | .sites[] | select(.for
 	expect_match stdout "$output" 'archive member stubs.o: no such file'
 	run_vfix 3 scan --format json "$dir"
 	expect files "$(jq -r '.results[0].files[].path' <<<"$output" | tr '\n' ' ')" 'libstubs.a stubs.o '
-	# Also in a tarball, which is how layers come.
+	# Also in a tarball, the form of layers.
 	tar -cf "$BATS_TEST_TMPDIR/x.tar" -C "$dir" .
 	run_vfix 3 scan --format json "$BATS_TEST_TMPDIR/x.tar"
 	expect 'members in a tarball' "$(members)" ' cmov.o direct.o gettimeofday.o nptl.o sched_getcpu.o time.o '

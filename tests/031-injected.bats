@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
-# The injected segment and its hooks in programs and kernels of many kinds: what the layout
-# of memory, the loader, the environment and other tools may do to them. The sources are in
-# tests/injected; the exit status of each program says whether all is well.
+# The injected segment and its hooks in programs and kernels of many kinds, under various memory layouts, loaders,
+# environments and tools. The sources are in tests/injected; the exit status of each program reports whether all is
+# well.
 # Variables come from helpers.bash.
 # shellcheck disable=SC2154
 load helpers
@@ -69,12 +69,12 @@ each() {
 
 @test "injected: no system call, in a sandbox that allows none" {
 	requires oracle
-	# Where the kernel's clock cannot be read from user space every program makes the call.
+	# If the kernel's clock cannot be read from user space, every program makes the system call.
 	[[ $(cat /sys/devices/system/clocksource/clocksource0/current_clocksource) =~ ^(tsc|kvm-clock|hyperv_clocksource_tsc_page)$ ]] ||
 		{ echo "# not checked: the clock of this machine needs system calls" >&3 && return; }
 	local name
 	for name in "${programs[@]}"; do
-		# The kernel's emulation asks seccomp as a system call does.
+		# The kernel's emulation applies the seccomp filter as to a system call.
 		run "$BATS_FILE_TMPDIR/before/$name" -s
 		[ "$status" = 32 ] || [ "$status" = "$status_sigsegv" ] || fail "status of $name before: $status"
 		run "$BATS_FILE_TMPDIR/after/$name" -s
@@ -113,7 +113,7 @@ each() {
 	expect "status: $output" "$status" 0
 	# The stack that a call needs: docs/how-it-works.md.
 	[[ $output =~ the\ vDSO:\ ([0-9]+)\ bytes ]] && [ "${BASH_REMATCH[1]}" -le 512 ] || fail "$output"
-	# The control: the kernel's emulation is what it is compared with.
+	# The control: the kernel's emulation, with which it is compared.
 	gcc -O1 -Wall -Wextra -Werror -o "$BATS_TEST_TMPDIR/exact" "$from"/exact.{c,S}
 	run "$BATS_TEST_TMPDIR/exact" 100
 	[ "$status" = 0 ] || [ "$status" = "$status_sigsegv" ] || fail "the page itself: $output"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# A patched file in debuggers, profilers and crash reporters: unwound from every
-# instruction of the injected code, and identified. The program is tests/injected/unwound.c.
+# A patched file in debuggers, profilers and crash reporters: unwound from every instruction of the injected code,
+# and identified. The program is tests/injected/unwound.c.
 # Variables come from helpers.bash.
 # shellcheck disable=SC2154
 load helpers
@@ -20,7 +20,7 @@ setup_file() {
 
 after() { echo "$BATS_FILE_TMPDIR/after"; }
 
-# without_table: a copy of after, into $copy, whose search table is the original's.
+# without_table: a copy of after, in $copy, with the original's search table.
 without_table() {
 	local at size
 	copy=$BATS_TEST_TMPDIR/without
@@ -30,7 +30,7 @@ without_table() {
 	! cmp "$copy/libunwound.so" "$(after)/libunwound.so"
 }
 
-# steps DIR WANT: gdb's backtraces from each instruction in DIR; WANT says whether all are complete.
+# steps DIR WANT: gdb's backtraces from each instruction in DIR; WANT is whether all must be complete.
 steps() {
 	local least=40
 	run timeout $((10 * patience)) gdb -q -nx -batch -x "$from/steps.py" --args "$1/unwound" once
@@ -47,7 +47,7 @@ steps() {
 	requires oracle elf_tools
 	steps "$(after)" complete
 	FALLBACK=1 steps "$(after)" complete
-	# The positive control: without what vfix adds for gdb it is not.
+	# The positive control: without the additions for gdb they are not.
 	cp -r "$(after)" "$BATS_TEST_TMPDIR/without"
 	objcopy -R .debug_frame "$BATS_TEST_TMPDIR/without/libunwound.so"
 	steps "$BATS_TEST_TMPDIR/without" incomplete
@@ -67,10 +67,10 @@ steps() {
 	expect "status with the original's table: $output" "$status" 1
 }
 
-# complete DIR: of the samples that perf takes in DIR, all and those that reach main.
+# complete DIR: the number of perf's samples in DIR, and of those that reach main.
 complete() {
 	local data=$BATS_TEST_TMPDIR/perf.data
-	# Not by the cache of build IDs: a file patched and not patched has the same.
+	# Not by the cache of build IDs, which are equal for the patched and the unpatched file.
 	perf record -q -N -B --call-graph dwarf -e cpu-clock:u -F 200 -o "$data" "$1/unwound" loop 1
 	perf script -i "$data" -F ip,sym,dso | awk 'BEGIN { RS = "" } !/unwound|vdso/ { next } { all++ } / main / { reach++ } END { print all + 0, reach + 0 }'
 }
@@ -106,13 +106,13 @@ complete() {
 	[ -e "$program" ] || fail "make fixtures has not been run"
 	run_vfix patch -o "$BATS_TEST_TMPDIR/patched" "$program"
 	[[ $stderr != *'build ID'* ]] || fail "$stderr"
-	# Without sections program headers are all that is left.
+	# Without sections, only program headers are left.
 	"$build/fixtures-objects/fixtool" sstrip "$BATS_TEST_TMPDIR/patched" "$BATS_TEST_TMPDIR/bare"
 	id=$(readelf -nW "$program" | sed -n 's/.*Build ID: //p')
 	[ -n "$id" ]
 	expect_match notes "$(readelf -nW "$BATS_TEST_TMPDIR/bare")" "$id"
-	# Where ABI tag and build ID share the only one, as in old libraries, it is in its section alone. Nobody
-	# has a complaint, before and after strip.
+	# If ABI tag and build ID share the only header, as in old libraries, the build ID is only in its section. No
+	# tool reports an error, before and after strip.
 	printf '.section .note.ABI-tag, "a", @note\n.balign 4\n.long 4, 16, 1\n.asciz "GNU"\n.long 0, 2, 6, 18\n' >"$BATS_TEST_TMPDIR/tag.s"
 	gcc -shared -o "$BATS_TEST_TMPDIR/libtag.so" "$from/unwound.S" "$BATS_TEST_TMPDIR/tag.s" -Wl,-soname,libunwound.so
 	run_vfix patch -o "$BATS_TEST_TMPDIR/after.so" "$BATS_TEST_TMPDIR/libtag.so"
@@ -128,7 +128,7 @@ complete() {
 		"$novsyscall" "$BATS_TEST_TMPDIR/run/unwound" once
 		expect_match "notes after $tool" "$(readelf -nW "$BATS_TEST_TMPDIR/run/libunwound.so")" "$id"
 	done
-	# A library with the build ID alone has no other header: the plan says so, and the section stays.
+	# A library with only the build ID has no other header: the plan reports this, and the section remains.
 	run_vfix patch -o "$BATS_TEST_TMPDIR/lib.so" "$BATS_FILE_TMPDIR/before/libunwound.so"
 	run_vfix 3 scan --explain "$BATS_FILE_TMPDIR/before/libunwound.so"
 	expect_match plan "$output" 'the build ID is no longer in a program header'

@@ -1,12 +1,11 @@
 #!/usr/bin/env bats
-# Real old binaries, which no checkout carries: VFIX_LEGACY_DIR names a folder of them. Its
-# content is recognised, so any mixture will do: root filesystems (a Debian 7, a
-# CentOS 5), the lib folders of such, static programs (MUSCLE, MAFFT, BLAT). Each test says
-# what it needs and skips where the folder has none.
+# Real old binaries, which are not in a checkout: VFIX_LEGACY_DIR is a directory with some. Its contents are
+# recognized, so any mixture works: root filesystems (a Debian 7, a CentOS 5), their lib directories, static
+# programs (MUSCLE, MAFFT, BLAT). Each test declares its requirements and is skipped if the directory lacks them.
 #
-# They are strangers' programs: they run in a chroot as nobody, in namespaces of their own,
-# without network. Before: as the host runs them, which serves the page, and under
-# novsyscall, where a call to the page is death. After: under novsyscall, with the same output.
+# The programs are untrusted: they run in a chroot as nobody, in separate namespaces, without network. Before: as
+# the host runs them, which serves the page, and under novsyscall, which kills a program that calls it. After: under
+# novsyscall, with the same output.
 # Variables come from helpers.bash, and each test has its own; the dollars are for old shells.
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154
 load helpers
@@ -26,8 +25,8 @@ sandbox() {
 		chroot --userspec="$nobody:$nobody" --groups="$nobody" "$root" "$@"
 }
 
-# attempt WRAPPER ROOT COMMAND...: leaves what came of it in $out, $err and $ret. The input
-# is /input where the root has one.
+# attempt WRAPPER ROOT COMMAND...: leaves the results in $out, $err and $ret. The input is /input if the root has
+# it.
 attempt() {
 	local wrapper=() dir=$BATS_TEST_TMPDIR
 	[ -z "$1" ] || wrapper=("$1")
@@ -38,7 +37,7 @@ attempt() {
 	out=$(tr -d '\0' <"$dir/out") err=$(tr -d '\0' <"$dir/err")
 }
 
-# furnish ROOT: provides what a program expects of a root filesystem, as far as nobody may read it.
+# furnish ROOT: adds files that programs expect in a root filesystem, as far as nobody may read them.
 furnish() {
 	mkdir -p "$1/dev" "$1/proc" "$1/tmp"
 	chmod 755 "$1"
@@ -49,7 +48,7 @@ furnish() {
 # digest FOLDER: of its files' names and contents.
 digest() { (cd "$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum); }
 
-# patched: patches $after, and again, which must change nothing.
+# patched: patches $after twice; the second time must change nothing.
 patched() {
 	local once
 	run_vfix patch -i "$after"
@@ -59,9 +58,9 @@ patched() {
 	expect "files patched twice" "$(digest "$after")" "$once"
 }
 
-# same KIND COMMAND...: the command gives natively in $before what it gives without the page
-# in $after. KIND: "exact", "digits" if numbers may differ (they are times), "status".
-# Counts in $died how often it did not survive in $before without the page.
+# same KIND COMMAND...: the command has the same result natively in $before as without the page in $after. KIND:
+# "exact", "digits" if numbers may differ (they are times), "status". Counts in $died how often it crashed in
+# $before without the page.
 same() {
 	local kind=$1 native status_native
 	shift
@@ -87,7 +86,7 @@ same() {
 	compared=$((compared + 1))
 }
 
-# elf_files: every 64-bit x86-64 ELF file of the folder, one a line.
+# elf_files: every 64-bit x86-64 ELF file in the directory, one per line.
 elf_files() {
 	[ -e "$BATS_FILE_TMPDIR/elf" ] || find "$VFIX_LEGACY_DIR" -type f -size +1k -print0 |
 		xargs -0 -n 200 readelf -h 2>/dev/null -W |
@@ -95,7 +94,7 @@ elf_files() {
 	cat "$BATS_FILE_TMPDIR/elf"
 }
 
-# static_programs TEXT: those that are static programs and have the text in them.
+# static_programs TEXT: the static programs among them with the text in them.
 static_programs() {
 	elf_files | while read -r file; do
 		grep -qaF -- "$1" "$file" || continue
@@ -106,7 +105,7 @@ static_programs() {
 	done
 }
 
-# roots: every folder that is the root filesystem of an old system with a bash that runs.
+# roots: every directory that is the root filesystem of an old system with a working bash.
 roots() {
 	local bash root
 	elf_files | grep '/bin/bash$' | while read -r bash; do
@@ -115,7 +114,7 @@ roots() {
 	done
 }
 
-# libcs: every folder with a libc.so.6 and a libpthread beside it, as ROOT and the folder in it.
+# libcs: every directory with a libc.so.6 and a libpthread, as ROOT and the directory in it.
 libcs() {
 	local libc dir
 	elf_files | grep -E '/libc([-.][0-9.]*)?\.so(\.6)?$' | while read -r libc; do
@@ -138,7 +137,7 @@ the_root() {
 	cp -a "$before" "$after"
 }
 
-# the_program FILE…: $before and $after with nothing but static programs in them.
+# the_program FILE…: $before and $after with only static programs in them.
 the_program() {
 	before=$BATS_TEST_TMPDIR/before after=$BATS_TEST_TMPDIR/after
 	rm -rf "$before" "$after"
@@ -147,7 +146,7 @@ the_program() {
 	furnish "$before"
 }
 
-# proteins: five related sequences, the same each time.
+# proteins: five related sequences, always the same.
 proteins() {
 	awk 'BEGIN {
 		srand(1)
@@ -165,7 +164,7 @@ proteins() {
 
 @test "real binaries: every file of the folder is patched, and proved to differ in call sites only" {
 	local copy=$BATS_TEST_TMPDIR/copy incomplete=0
-	# A folder of somebody's may have damaged files, which are named.
+	# A user's directory may have damaged files, which are reported.
 	"$VFIX" scan --format json --progress quiet "$VFIX_LEGACY_DIR" >"$BATS_TEST_TMPDIR/scan.json" || true
 	if jq -r '.results[].not_examined[] | select(.unread) | "# not examined: \(.path): \(.reason)"' "$BATS_TEST_TMPDIR/scan.json" | tee /dev/fd/3 | grep -q .; then
 		incomplete=4
@@ -255,8 +254,8 @@ proteins() {
 	[ "$found" -gt 0 ] || skip "VFIX_LEGACY_DIR has no static MUSCLE 3"
 }
 
-# MAFFT's programs reach their call sites in error paths of libc only (syslog, a wait with a
-# limit), so that an alignment lives before: after, it must give the same.
+# MAFFT's programs reach their call sites only in error paths of libc (syslog, a wait with a limit), so an
+# alignment works before, and must give the same after.
 @test "real binaries: static MAFFT aligns as before" {
 	local file found=0
 	while read -r file; do
@@ -274,7 +273,7 @@ proteins() {
 	[ "$found" -gt 0 ] || skip "VFIX_LEGACY_DIR has no static MAFFT"
 }
 
-# intel_vm ARGUMENT...: run_vm on an Intel processor, which programs of Intel's compiler want.
+# intel_vm ARGUMENT...: run_vm on an Intel processor, which programs of Intel's compiler need.
 intel_vm() { run_vm --cpu Haswell,vendor=GenuineIntel --user "$nobody:$nobody" "$@"; }
 
 @test "real binaries: static BLAT dies before and aligns after, on a kernel without the page" {

@@ -1,14 +1,14 @@
 #!/usr/bin/env bats
-# References to the page in software of today, from Debian's packages, most of them unpacked and not
-# installed: OpenJDK calls getcpu there, with instructions between mov and call; dietlibc has
-# the page as the base of a vDSO image to fall back on; valgrind and rr only know its address.
+# References to the page in current software from Debian's packages, most of them unpacked and not installed:
+# OpenJDK calls getcpu there, with instructions between mov and call; dietlibc uses the page as the fallback base
+# of a vDSO image; valgrind and rr only have its address.
 # Variables come from helpers.bash.
 # shellcheck disable=SC2154
 load helpers
 
 packages=$build/packages
 
-# unpack PACKAGE...: leaves the files of each in $packages/PACKAGE. Files that are there stay.
+# unpack PACKAGE...: leaves the files of each in $packages/PACKAGE. Existing files remain.
 unpack() {
 	local name missing=() work
 	for name; do [ -d "$packages/$name" ] || missing+=("$name"); done
@@ -28,7 +28,7 @@ setup_file() {
 	unpack valgrind rr dietlibc-dev
 }
 
-# sites FILTER: what jq makes of every site of the last scan, one a line.
+# sites FILTER: the output of jq for every site of the last scan, one per line.
 sites() { jq -r ".results[].files[].sites[] | $1" <<<"$output"; }
 
 # digest FOLDER: of its files' names and contents.

@@ -1,13 +1,12 @@
 #!/usr/bin/env bats
-# The command line: help, options, exit statuses, what goes to stdout and what to stderr,
-# the form of errors, terminals, signals.
+# The command line: help, options, exit statuses, stdout and stderr, the form of errors, terminals, signals.
 # Dollars in single quotes are perl's and the disassembler's.
 # shellcheck disable=SC2016
 load helpers
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return
-	# No daemon takes part, and nobody's credentials.
+	# Without a daemon or credentials.
 	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock DOCKER_CONFIG=$BATS_TEST_TMPDIR/docker
 	affected=$build/fixtures/static-2m
 	unknown=$build/fixtures/finding-escape
@@ -16,8 +15,8 @@ setup() {
 
 teardown() { stop_services; }
 
-# expect_error: the last run_vfix left stdout empty, and on stderr, behind messages, one
-# error and one hint, a line each.
+# expect_error: the last run_vfix left stdout empty and wrote to stderr, after messages, one error and one hint,
+# one line each.
 expect_error() {
 	expect stdout "$output" ''
 	expect 'lines of error' "$(grep -c '^vfix: error: .' <<<"$stderr")" 1
@@ -25,16 +24,15 @@ expect_error() {
 	expect 'other lines' "$(grep -cv '^vfix: ' <<<"$stderr" || true)" 0
 }
 
-# on_terminal COLUMNS COMMAND: runs it with a terminal for all three streams; what it shows
-# is in $output.
+# on_terminal COLUMNS COMMAND: runs it with a terminal for all three streams, and leaves its output in $output.
 on_terminal() {
 	requires terminal
 	run env -u NO_COLOR TERM=xterm script -qec "stty cols $1 rows 24; $2" /dev/null
 	echo "$output"
 }
 
-# stalling_server: a server on a free port of loopback that takes connections and says
-# nothing. $server is its address.
+# stalling_server: a server on a free port of loopback that accepts connections and sends nothing. $server is its
+# address.
 stalling_server() {
 	start_service stalling perl -MIO::Socket::INET -e '
 		$| = 1;
@@ -46,8 +44,8 @@ stalling_server() {
 	server=$(sed -n 's/^listens on //p' "$BATS_FILE_TMPDIR/stalling.log")
 }
 
-# hanging_vfix ARGUMENT...: starts vfix, with signals as a terminal's shell leaves them, and
-# waits until it has connected to the stalling server. Its pid is in $pid.
+# hanging_vfix ARGUMENT...: starts vfix, with the signals of a terminal's shell, and waits until it has connected
+# to the stalling server. Its pid is in $pid.
 hanging_vfix() {
 	env --default-signal=INT,TERM,HUP "$VFIX" "$@" >stdout 2>stderr 3>&- &
 	pid=$!
@@ -209,7 +207,7 @@ hanging_vfix() {
 	expect_match listing "$output" 'before'
 	expect_match listing "$output" 'mov $0xffffffffff600400,%rax'
 	expect_match listing "$output" '<keep_time>'
-	# objdump's word for the first old line: vaddr, bytes and mnemonic.
+	# objdump's output for the first old line: vaddr, bytes and mnemonic.
 	line=$(grep -m 1 '48 c7 c0 00 04 60 ff mov' <<<"$output" | awk '{ print $1 }')
 	objdump -d --start-address="0x$line" --stop-address="$((16#$line + 7))" "$affected" | grep -q '48 c7 c0 00 04 60 ff.*mov .*\$0xffffffffff600400,%rax'
 }
@@ -218,7 +216,7 @@ hanging_vfix() {
 	on_terminal 80 "'$VFIX' scan --explain '$affected'"
 	expect_match listing "$output" 'before  '
 	plain=$(sed 's/\x1b\[[0-9;?]*[A-Za-z]//g; s/\r//g' <<<"$output")
-	# Titles have the path of the file in them.
+	# Titles contain the path of the file.
 	expect 'lines wider than 80' "$(grep -v "$affected" <<<"$plain" | awk 'length > 80')" ''
 	on_terminal 50 "'$VFIX' scan --explain '$affected'"
 	expect_match listing "$output" '  before:'
@@ -242,13 +240,13 @@ hanging_vfix() {
 	expect stderr "$stderr" 'vfix: read /bin/ls'
 	on_terminal 100 "'$VFIX' scan '$affected' >/dev/null"
 	expect_match bars "$output" 'done'
-	# A terminal that does not say how high it is has no room for bars.
+	# Without the height of the terminal, no bars are shown.
 	on_terminal 100 "stty rows 0; '$VFIX' scan '$affected' >/dev/null"
 	expect_match lines "$output" 'vfix: read '
 }
 
 @test "progress: quiet leaves findings, errors and hints, plain is lines" {
-	# The table says what is found and what to run; stderr has the progress alone.
+	# The table has the findings and the command to run; stderr has only the progress.
 	run_vfix 3 scan --progress quiet "$affected"
 	expect 'lines of stderr' "${#stderr_lines[@]}" 0
 	expect_match stdout "$output" 'AFFECTED: '
@@ -334,7 +332,7 @@ hanging_vfix() {
 	run --separate-stderr sh -c "'$VFIX' help json >/dev/full"
 	expect status "$status" 1
 	expect_match stderr "$stderr" 'vfix: error: stdout: '
-	# A stderr that goes away does not stop the work.
+	# A closed stderr does not stop the work.
 	run --separate-stderr perl -e 'pipe(R, W); close(R); open(STDERR, ">&", \*W); exec(@ARGV)' "$VFIX" scan "$affected"
 	expect status "$status" 3
 	expect_match stdout "$output" 'call sites can be patched'
@@ -358,7 +356,7 @@ hanging_vfix() {
 	stalling_server
 	auth=$(printf 'somebody:hunter2-secret' | base64 -w 0)
 	mkdir -p "$DOCKER_CONFIG"
-	# Nothing listens on port 1.
+	# No service listens on port 1.
 	printf '{"auths": {"127.0.0.1:1": {"auth": "%s"}}}\n' "$auth" >"$DOCKER_CONFIG/config.json"
 	run_vfix 1 scan --insecure docker://127.0.0.1:1/x:1
 	expect_error

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The verdicts on a program, an image, a crash: nothing is cleared, blamed or proposed that was not checked.
+# The verdicts on a program, an image, a crash: every clearance, cause and proposal must have been checked.
 load helpers
 
 setup() {
@@ -15,7 +15,7 @@ setup() {
 	expect verdict "$(jq -c '.results[0] | [.verdict, .loads.root, .loads.missing]' <<<"$output")" "[\"affected\",\"$root\",[]]"
 	run_vfix 3 scan "$root/usr/bin/redis-server"
 	expect_match 'the command' "$output" "vfix patch -i $root/"
-	# Alone, nothing says what it runs with: not the libraries of this machine.
+	# Alone, its libraries are not known: they are not those of this machine.
 	cp "$root/usr/bin/redis-server" alone
 	run_vfix 4 scan alone
 	expect_match verdict "$output" 'INCOMPLETE: what it loads was not examined: /lib64/ld-linux-x86-64.so.2'
@@ -23,7 +23,7 @@ setup() {
 	run_vfix 4 scan --format json alone
 	expect JSON "$(jq -c '.results[0] | [.verdict, .complete]' <<<"$output")" '["incomplete",false]'
 	run_vfix 3 scan --root "$root" alone
-	# The control: a program of this machine runs with what this machine has.
+	# The control: a program of this machine runs with this machine's libraries.
 	run_vfix 0 scan --format json "$(command -v bash)"
 	expect JSON "$(jq -c '.results[0] | [.verdict, .complete, .loads.root, (.loads.examined | length > 1)]' <<<"$output")" '["not-affected",true,"/",true]'
 }
@@ -82,7 +82,8 @@ setup() {
 	expect_match 'what has the call' "$output" 'r/etc/extra.so'
 }
 
-# container ROOT PROGRAM: a process whose root is ROOT, in a mount namespace of its own, as in a container; its number is in $pid.
+# container ROOT PROGRAM: a process with the root ROOT, in its own mount namespace, as in a container; its PID is
+# in $pid.
 container() {
 	# shellcheck disable=SC2016 # Python
 	python3 -c '

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# libvfix.so, the preload library: every program is run with it and, as the control, without
-# it, where the first call to the page is death by SIGSEGV. On a kernel booted with
-# vsyscall=none, and on this machine for a twin of the page that nothing maps.
+# libvfix.so, the preload library: every program runs with it and, as the control, without it, when the first call
+# to the page is a SIGSEGV. On a kernel booted with vsyscall=none, and on this machine with a twin of the page that
+# no kernel maps.
 # Variables come from helpers.bash; the dollars are for the shells of the roots.
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154
 load helpers
@@ -12,13 +12,13 @@ library=$tree/shim/build/libvfix.so
 library32=$tree/shim/build/libvfix32.so
 twin=$fallback/libvfix-twin.so
 
-# twin_run PROGRAM [ARGUMENT...]: with the twin's library; VAR=VALUE may come first.
+# twin_run PROGRAM [ARGUMENT...]: runs it with the twin's library; VAR=VALUE may come first.
 twin_run() { run env LD_PRELOAD="$twin" "$@"; }
 
-# The one scenario that dies of a crash of its own, and says so first.
+# The only scenario that crashes itself, after a message.
 crash=kernel-dies-here
 
-# expect_scenarios WHAT SAID STATUS: each scenario of the list ended with STATUS; the crash with its own.
+# expect_scenarios WHAT SAID STATUS: each scenario of the list ended with STATUS, the crashing one with its own.
 expect_scenarios() {
 	local want
 	want=$(sed "s/\$/ $3/; s/^$crash .*/$crash $status_sigsegv/" <<<"$scenarios")
@@ -26,7 +26,7 @@ expect_scenarios() {
 	[[ $3 != 0 || $want != *"$crash"* ]] || expect_match "$1: $crash" "$2" 'works until here'
 }
 
-# every_scenario PROGRAM: with the library, healing and not; without it each dies.
+# every_scenario PROGRAM: with the library, with and without healing; without the library each crashes.
 every_scenario() {
 	local program=$1 heal scenarios
 	scenarios=$("$program" --list)
@@ -160,7 +160,7 @@ every_scenario() {
 	expect_match 'what ld.so says of the other' "$stderr" 'wrong ELF class'
 }
 
-# vm_root: a root filesystem with the library, in $root. It is made once a file.
+# vm_root: a root filesystem with the library, in $root. It is created once per file.
 vm_root() {
 	requires root vm legacy_image
 	root=$BATS_FILE_TMPDIR/root
@@ -170,7 +170,7 @@ vm_root() {
 	cp "$fallback"/{survive,survive-musl,early,early-initfirst,libearly.so,libearly-initfirst.so} "$root/usr/local/bin"
 	cp -L /lib/ld-musl-x86_64.so.1 "$root/lib/ld-musl-x86_64.so.1"
 	install -m 4755 "$fallback/survive" "$root/usr/local/bin/survive-setuid"
-	# with on|off COMMAND: for all programs, or for none. dash and its builtins ask for no time.
+	# with on|off COMMAND: for all programs, or for none. dash and its builtins do not read the time.
 	cat >"$root/with" <<-'END'
 		#!/bin/dash
 		: >/etc/ld.so.preload
@@ -188,13 +188,13 @@ both() {
 	run_vm --vsyscall none --root "$root" --commands "$BATS_TEST_TMPDIR/commands"
 }
 
-# In the machine the scenarios are processes of one program, except for the first ones: to execute programs is what takes it long.
+# In the machine most scenarios are processes of one program: to execute programs takes it long.
 @test "preload: every scenario on a kernel without the page, and without a vDSO" {
 	vm_root
 	local with='LD_PRELOAD=/usr/lib/libvfix.so' append program scenarios n
 	for append in '' vdso=0; do
 		n=0
-		# Without a vDSO nothing can be healed: with VFIX_HEAL=0 the library does what it does anyway, except for the attempt.
+		# Without a vDSO no site can be healed: VFIX_HEAL=0 differs only in the missing attempt.
 		run_vm --vsyscall none --append "$append" --root "$root" -- \
 			"$with survive $([ "$append" ] && echo --each || echo --again)" "$with VFIX_HEAL=0 survive --each" 'survive --each' \
 			"$with survive-musl --each" "$with VFIX_HEAL=0 survive-musl --each" 'survive-musl --each'
@@ -211,13 +211,13 @@ both() {
 @test "preload: where the page is served, the scenarios pass with and without it" {
 	vm_root
 	local mode n said scenarios
-	# A fault in the page has another address there, and one scenario always dies.
+	# A fault in the page has another address there, and one scenario always crashes.
 	scenarios=$("$fallback/survive" --list | grep -v '^kernel-')
 	for mode in xonly emulate; do
 		run_vm --vsyscall $mode --root "$root" -- 'LD_PRELOAD=/usr/lib/libvfix.so survive --each' 'survive --each'
 		for n in 1 2; do
 			said=$(grep -v '^kernel-' "$vm_out/$n.stdout" | grep -v 'works until here')
-			# Alone, a stack of 2 KiB is too small for the signal frame of a processor with AVX.
+			# Without the library, a stack of 2 KiB is too small for the signal frame of a processor with AVX.
 			[ $n = 1 ] || said=$(awk '$1 == "handler-smallstack" { $2 = 0 } { print }' <<<"$said")
 			expect_scenarios "$mode, command $n" "$said" 0
 		done
@@ -231,11 +231,11 @@ both() {
 	run_vm --vsyscall none --root "$root" --read-only --user "$user" -- 'survive-setuid process-plain' \
 		'survive process-plain' early early-initfirst "bash -c 'echo up'" 'survive kernel-dies-here'
 	for n in 1 2 3 4 5; do expect_vm $n 0; done
-	# The default action, at the true address.
+	# The default action, at the real address.
 	expect_vm 6 "$status_sigsegv"
 	expect_match 'kernel log' "$(cat "$vm_out/6.kernel")" 'segfault at dead000 '
 	: >"$root/etc/ld.so.preload"
-	# The variable does not reach a setuid program, and so is the control.
+	# The variable does not reach a setuid program, which is thus the control.
 	run_vm --vsyscall none --root "$root" --read-only --user "$user" --env LD_PRELOAD=/usr/lib/libvfix.so -- \
 		'survive-setuid process-plain' 'survive process-plain'
 	expect_vm 1 "$status_sigsegv"
@@ -248,13 +248,13 @@ both() {
 @test "preload: bash, gcc, perl, python, the JVM and redis, with their handlers and crash reports" {
 	vm_root
 	local java=/usr/lib/jvm/java-17-openjdk-amd64/bin/java n
-	# Compiled at the second call: -Xcomp looks at all that the JVM begins with.
+	# Compiled at the second call: -Xcomp compiles everything that the JVM starts with.
 	local soon='-XX:TieredStopAtLevel=1 -XX:Tier3InvocationThreshold=1 -XX:Tier3MinInvocationThreshold=1 -XX:Tier3CompileThreshold=1'
 	"$tree/tests/fixtures/fallback/add-packages" "$root" gcc libc6-dev perl python3-minimal openjdk-17-jre-headless
 	cp -a "$fallback/java" "$root/"
 	printf '#include <stdio.h>\nint main(void) { puts("compiled"); return 0; }\n' >"$root/hello.c"
 	cat >"$root/cc1.sh" <<-'END'
-		# cc1 is sent a SIGSEGV while it waits for its input.
+		# cc1 gets a SIGSEGV while it waits for its input.
 		mkfifo /tmp/in
 		exec 3<>/tmp/in
 		gcc -S -o /dev/null -x c /tmp/in 3>&- &
@@ -278,8 +278,8 @@ both() {
 		faulthandler.enable()
 		os.kill(os.getpid(), 11)
 	END
-	# The report's memory test overwrites what glibc shares with the kernel of each thread (struct
-	# rseq), which then ends the process: also without the library. The tunable leaves that out.
+	# The report's memory test overwrites memory that glibc shares with the kernel for each thread (struct rseq),
+	# which then ends the process, also without the library. The tunable disables this.
 	cat >"$root/redis.sh" <<-'END'
 		GLIBC_TUNABLES=glibc.pthread.rseq=0 redis-server --save "" --enable-debug-command yes &
 		for i in $(seq 300); do redis-cli PING && break; [ -e /proc/$!/exe ] || break; done
@@ -314,7 +314,7 @@ both() {
 	expect_match redis "$(cat "$vm_out/9.stdout")" PONG
 	expect_match "redis's crash report" "$(cat "$vm_out/9.stdout")" 'crashed by signal: 11'
 	expect_match "redis's crash report" "$(cat "$vm_out/9.stdout")" 'REDIS BUG REPORT END'
-	# Without the library: no one gets anywhere.
+	# Without the library, all of them crash.
 	for n in 10 13 14 15 16 17 18; do
 		expect_vm $n "$status_sigsegv"
 		expect "stdout of command $n" "$(cat "$vm_out/$n.stdout")" ''

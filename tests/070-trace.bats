@@ -1,10 +1,10 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# vfix-trace: programs that no preload library reaches run on a kernel without the vsyscall
-# page, at full speed from the second call of a site on, and notice nothing of it.
+# vfix-trace: programs that no preload library reaches run on a kernel without the vsyscall page, at full speed
+# from the second call of a site on, and without a visible difference.
 #
-# On a real kernel with vsyscall=none, and natively with the twin: vfix-trace and the same
-# programs built for a page that no kernel maps, where threads run truly at once.
+# On a real kernel with vsyscall=none, and natively with the twin: vfix-trace and the same programs built for a
+# page that no kernel maps, with threads that run in parallel.
 load helpers
 
 fixtures=$BATS_TEST_DIRNAME/build/fixtures
@@ -43,16 +43,16 @@ boot() {
 	done <"$list"
 }
 
-# number PATTERN: of the first command of the last boot that matches.
+# number PATTERN: the number of the first command of the last boot that matches.
 number() {
 	grep -nF -- "$1" "$BATS_TEST_TMPDIR/list" | head -n 1 | cut -d : -f 1
 }
 
-# stderr_of PATTERN: of that command.
+# stderr_of PATTERN: the stderr of that command.
 stderr_of() { cat "$vm_out/$(number "$1").stderr"; }
 stdout_of() { cat "$vm_out/$(number "$1").stdout"; }
 
-# Programs that work under vfix-trace and, the positive control, die or complain without it.
+# Programs that work under vfix-trace and, the positive control, crash or report an error without it.
 readonly working='callpage time
 callpage gettimeofday
 callpage getcpu
@@ -271,7 +271,7 @@ under() { run --separate-stderr -- timeout "$patience" "$twin" "$@"; }
 		run "$rights" $name
 		expect "status of $name without vfix-trace" "$status" "$status_sigsegv"
 	done
-	# Another program of another user, as under gosu and su-exec, is healed.
+	# A program of another user, as under gosu and su-exec, is also healed.
 	sites=$(VFIX_LOG=1 "${without[@]}" "$twin" "$rights" exec 2>&1 | grep -c ': healed$')
 	expect "sites healed" "$sites" 4
 }
@@ -286,13 +286,13 @@ under() { run --separate-stderr -- timeout "$patience" "$twin" "$@"; }
 		poll grep -q up "$dir/up"
 		command=$(pgrep -P "$supervisor" trace-jobs)
 		tracing=$(sed -n 's/^TracerPid:[[:space:]]*//p' "/proc/$command/status")
-		# The shell's own kill: one sender, as a service manager is.
+		# The shell's own kill: one sender, like a service manager.
 		for name in $order; do kill -TERM "${!name}"; done
 		status=0
 		wait "$supervisor" || status=$?
 		expect "signals, sent to $order" "$status" 1
 	done
-	# To each of them one that is not meant for it.
+	# A signal to each of them that is not for it.
 	"$twin" "$programs/trace-jobs" wait >"$dir/up2" 3>&- &
 	supervisor=$!
 	poll grep -q up "$dir/up2"
@@ -313,7 +313,7 @@ under() { run --separate-stderr -- timeout "$patience" "$twin" "$@"; }
 	expect "status ($stderr)" "$status" 0
 	VFIX_LOG=1 under "$programs/trace-waits"
 	expect_match "sites healed meanwhile" "$stderr" ': healed'
-	# Where the threads have to stop, their calls are made again.
+	# If the threads have to stop, their calls are made again.
 	VFIX_LOG=1 run --separate-stderr -- timeout "$patience" "$programs/trace-filter" no-membarrier "$twin" "$programs/trace-waits"
 	expect "status without membarrier ($stderr)" "$status" 0
 	expect_match "sites healed without membarrier" "$stderr" ': healed'
@@ -324,7 +324,7 @@ under() { run --separate-stderr -- timeout "$patience" "$twin" "$@"; }
 @test "trace: what runs on in the background is served, and nothing waits for it" {
 	local dir=$BATS_TEST_TMPDIR
 	mkfifo "$dir/go"
-	# The pipe ends with the command, though the background program and the tracer live on.
+	# The pipe ends with the command, although the background program and the tracer continue.
 	# shellcheck disable=SC2016 # the inner shell expands it
 	run --separate-stderr -- timeout "$patience" bash -c '"$0" sh -c "
 		{ read x <$2/go; $1/trace-children forks && echo >$2/done; } >$2/log 2>&1 </dev/null &
@@ -360,7 +360,7 @@ under() { run --separate-stderr -- timeout "$patience" "$twin" "$@"; }
 
 @test "trace: it leaves no process behind" {
 	requires root own_root
-	# Process 1 there waits for its own child alone, as many a container's does.
+	# Process 1 there waits only for its own child, as in many containers.
 	local apart=(unshare --pid --fork --kill-child --mount-proc timeout "$patience" bash -c)
 	# shellcheck disable=SC2016 # the inner shell expands it
 	run "${apart[@]}" '

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# rebuild --fallback: what vfix had to leave, and what comes later, runs in the derived image
-# on a kernel with vsyscall=none. The legacy image gets a layer with programs whose call sites
-# stay (late) or do not exist before they run (jit), each dynamic and static.
+# rebuild --fallback: sites that vfix left, and code that is made later, run in the derived image on a kernel with
+# vsyscall=none. The legacy image gets a layer with programs whose call sites remain (late) or do not exist before
+# they run (jit), each dynamic and static.
 # Variables come from helpers.bash.
 # shellcheck disable=SC2154
 load helpers
@@ -15,7 +15,7 @@ has_loader32() {
 	fi
 }
 
-# base TAG PROGRAM...: an image, in $oci, of the legacy one and programs in /usr/local/bin.
+# base TAG PROGRAM...: an image, in $oci, from the legacy one and programs in /usr/local/bin.
 base() {
 	local tag=$1 dir=$BATS_FILE_TMPDIR/$1
 	shift
@@ -47,7 +47,7 @@ setup() { requires root vm image_tools legacy_image fallback; }
 # rebuild STATUS TAG MODE: rebuilds an image of $oci to TAG-MODE in it, with JSON.
 rebuild() { run_vfix "$1" rebuild --fallback "$3" --format json "oci:$oci:$2" -o "oci:$oci:$2-$3"; }
 
-# unpack TAG: the root filesystem of an image is in $root then.
+# unpack TAG: unpacks the root filesystem of an image into $root.
 unpack() {
 	root=$BATS_TEST_TMPDIR/$1
 	umoci raw unpack --image "$oci:$1" "$root"
@@ -94,7 +94,7 @@ started() { skopeo inspect --config "oci:$oci:$1" | jq -r '.config.Entrypoint | 
 	expect_vm 5 0
 	expect_vm 6 "$status_sigsegv"
 	expect_vm 7 3 # its own handler
-	# Neither part is in anybody's way where the kernel serves the page.
+	# Neither part has an effect if the kernel serves the page.
 	run_vm --vsyscall xonly --root "$root" -- "$(started late-auto) late-static" late jit
 	for n in 1 2 3; do expect_vm $n 0; done
 }
@@ -138,7 +138,7 @@ started() { skopeo inspect --config "oci:$oci:$1" | jq -r '.config.Entrypoint | 
 		run_vfix rebuild --fallback "$mode" --format json "oci:$oci:late-$mode" -o "oci:$BATS_TEST_TMPDIR/$mode:y"
 		expect 'unchanged' "$(jq -c '[.unchanged, .digest]' <<<"$output")" "[true,\"$digest\"]"
 	done
-	# The control: a byte more in the library, and verify says so.
+	# The control: verify reports a library with one more byte.
 	unpack late-auto
 	printf x >>"$root/vfix/x86_64/libvfix.so"
 	tar -c -f "$BATS_TEST_TMPDIR/forged.tar" --numeric-owner --mtime=@0 -C "$root" vfix/x86_64/libvfix.so
@@ -170,7 +170,7 @@ started() { skopeo inspect --config "oci:$oci:$1" | jq -r '.config.Entrypoint | 
 		expect_vm $n 0
 		expect "stderr of $n" "$(cat "$vm_out/$n.stderr")" ''
 	done
-	# The control: with a path for 64-bit programs alone the loader complains.
+	# The control: with a path only for 64-bit programs, the loader prints an error.
 	echo /vfix/x86_64/libvfix.so >"$root/etc/ld.so.preload"
 	run chroot "$root" /usr/local/bin/i386
 	expect_match 'the loader' "$output" 'wrong ELF class'

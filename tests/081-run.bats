@@ -1,13 +1,13 @@
 #!/usr/bin/env bats
-# vfix run: programs of each kind, started on a host without the vsyscall page, by the way
-# that is right for each; the files on disk stay as they are.
+# vfix run: programs of each kind, started on a host without the vsyscall page, each in its suitable way; the files
+# on disk do not change.
 # Variables come from helpers.bash; the shell of the root expands what is in single quotes.
 # shellcheck disable=SC2154,SC2016
 load helpers
 
 
-# make_root: the legacy image's root with vfix and the programs, in $root. Not the layer: a
-# host has nothing but vfix.
+# make_root: the legacy image's root with vfix and the programs, in $root. Without the layer, as a host only has
+# vfix.
 make_root() {
 	root=$BATS_FILE_TMPDIR/root
 	[ ! -d "$root" ] || return 0
@@ -24,7 +24,7 @@ make_root() {
 	sha256sum "$root"/usr/local/bin/* >"$BATS_FILE_TMPDIR/sums"
 }
 
-# expect_way N WAY: vfix run --explain said so of command N.
+# expect_way N WAY: vfix run --explain reported this way for command N.
 expect_way() { expect_match "what vfix says of $1" "$(cat "$vm_out/$1.stderr")" ": $2: "; }
 
 @test "run: without it programs of each kind die" {
@@ -119,7 +119,7 @@ expect_way() { expect_match "what vfix says of $1" "$(cat "$vm_out/$1.stderr")" 
 	(exec -a name "$VFIX" run ./odd)
 	state='grep -E "^(SigBlk|SigCgt)" /proc/self/status; ulimit -Sn; umask; ls /proc/self/fd | wc -l'
 	expect 'state' "$("$VFIX" run sh -c "$state")" "$(sh -c "$state")"
-	# Static, so that no library is in between: blocked and ignored signals, and Go's own ones.
+	# Static, so that no library interferes: blocked and ignored signals, and Go's own.
 	state=(env '--block-signal=SEGV,BUS,PROF,TERM' '--ignore-signal=QUIT,PIPE,CHLD,USR1,SEGV')
 	expect 'signals' "$("${state[@]}" "$VFIX" run busybox grep "Sig[BIC]" /proc/self/status)" "$("${state[@]}" busybox grep "Sig[BIC]" /proc/self/status)"
 	expect_match 'signals that are blocked' "$("${state[@]}" busybox grep SigBlk /proc/self/status)" 0000000004004440
@@ -141,7 +141,7 @@ expect_way() { expect_match "what vfix says of $1" "$(cat "$vm_out/$1.stderr")" 
 	[[ $stderr != *"LD_PRELOAD=$dir"* ]] || fail "it is used: $stderr"
 }
 
-# In a chroot as nobody, without network: it is a stranger's program.
+# In a chroot as nobody, without network, as the program is untrusted.
 @test "run: a real static MUSCLE of old, from memory [VFIX_LEGACY_DIR]" {
 	requires root legacy oracle own_root
 	local jail=$BATS_TEST_TMPDIR/jail program

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# The drop-in layer, put over the legacy image as COPY --from does it: the steps of a
-# Dockerfile, one after the other, on a kernel with vsyscall=none. One of them installs a
-# package that brings the legacy libc and a static helper back.
+# The drop-in layer, put over the legacy image as by COPY --from: the steps of a Dockerfile, one after the other,
+# on a kernel with vsyscall=none. One of them installs a package that brings back the legacy libc and a static
+# helper.
 # Variables come from helpers.bash; the shell of the root expands what is in single quotes.
 # shellcheck disable=SC2154,SC2016
 load helpers
@@ -20,8 +20,8 @@ setup_file() {
 
 has_python() { has_commands python3; }
 
-# make_package FILE: a package with the legacy libc, a static program that calls the page,
-# and a postinst that runs both it and bash, as the scripts of libc's own package do.
+# make_package FILE: a package with the legacy libc, a static program that calls the page, and a postinst that runs
+# both it and bash, like the scripts of libc's own package.
 make_package() {
 	local dir=$BATS_FILE_TMPDIR/package
 	mkdir -p "$dir/DEBIAN" "$dir/usr/local/bin" "$dir/usr/lib/x86_64-linux-gnu"
@@ -71,7 +71,7 @@ scan='/vfix/vfix scan --progress quiet /usr/lib/x86_64-linux-gnu/libc.so.6 /usr/
 	expect_vm 1 0
 	expect 'a dynamic program' "$(cat "$vm_out/1.stdout")" up
 	expect 'the loader and libvfix.so' "$(cat "$vm_out/1.stderr")" ''
-	# A program that no preload reaches: it needs the SHELL line, until it is patched.
+	# A program that no preload reaches: it needs the SHELL line until it is patched.
 	expect_vm 2 "$status_sigsegv"
 	expect_vm 3 0
 	expect 'the SHELL line' "$(cat "$vm_out/3.stdout")" traced
@@ -81,11 +81,11 @@ scan='/vfix/vfix scan --progress quiet /usr/lib/x86_64-linux-gnu/libc.so.6 /usr/
 	expect_match 'the package' "$(cat "$vm_out/7.stdout")" 'legacy libc is configured'
 	expect_vm 8 0
 	expect_vm 9 0
-	# The control: without the hook the static helper of the same package dies.
+	# The control: without the hook, the static helper of the same package crashes.
 	[ "$(cat "$vm_out/10.status")" -ne 0 ] || fail "installed without the hook: $(cat "$vm_out/10.stdout")"
 	expect_match 'why' "$(cat "$vm_out/10.stdout")" 'Segmentation fault'
 	expect_vm 11 3
-	# And under vfix-trace it does not.
+	# Under vfix-trace it does not.
 	expect_vm 12 0
 	expect_match 'the package' "$(cat "$vm_out/12.stdout")" 'legacy libc is configured'
 	expect_vm 13 0
@@ -110,7 +110,7 @@ scan='/vfix/vfix scan --progress quiet /usr/lib/x86_64-linux-gnu/libc.so.6 /usr/
 	"$BATS_TEST_TMPDIR/tar/vfix/vfix-trace" true
 }
 
-# A yum of nothing but what the plugin touches; the plugin is for Python 2.4 to 3.
+# A yum with only the parts that the plugin uses; the plugin is for Python 2.4 to 3.
 fake_yum() {
 	mkdir -p "$1/yum"
 	: >"$1/yum/__init__.py"
@@ -178,7 +178,7 @@ fake_yum() {
 	requires root vm legacy
 	[ -e "$layer_tar" ] || "$VFIX" layer -o "tar:$layer_tar" --progress quiet
 	local bash root copy=$BATS_TEST_TMPDIR/root found=0
-	# Before, with the page taken away, bash dies; it asks for the time when it starts.
+	# Before, without the page, bash crashes, as it reads the time when it starts.
 	local commands=('/bin/bash -c "echo up"' '/bin/bash -c "set -e; for i in 1 2 3; do (/bin/bash -c \"echo up\"); done; /bin/cat /etc/ld.so.preload"')
 	while IFS= read -r bash; do
 		root=${bash%/bin/bash}

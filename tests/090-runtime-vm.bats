@@ -1,18 +1,18 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# vfix-runtime before runc and crun, on a real kernel that does not map the vsyscall page:
-# the unmodified legacy image dies under the runtime alone and runs through vfix-runtime.
+# vfix-runtime in front of runc and crun, on a real kernel that does not map the vsyscall page: the unmodified
+# legacy image crashes under the runtime alone and runs through vfix-runtime.
 #
-# One machine runs all of it, each test looks at its own commands. Its root has the runtimes,
-# vfix, and bundles that share the legacy image's root filesystem.
+# One machine runs all of it; each test checks its own commands. Its root has the runtimes, vfix, and bundles that
+# share the legacy image's root filesystem.
 load helpers
 
 has_runtimes() { has_commands runc crun jq gcc; }
 
-# The commands of the boot, by name; a script each, see make_scripts.
+# The commands of the boot, by name, each a script: see make_scripts.
 names=()
 
-# number NAME: which command of the boot that is.
+# number NAME: the number of that command of the boot.
 number() {
 	local n
 	for n in "${!names[@]}"; do
@@ -38,8 +38,8 @@ expect_unharmed() {
 	expect 'complaints of the kernel' "$output" ''
 }
 
-# bundle NAME ROOT FILTER: a bundle of that root filesystem with runc's own defaults, bash
-# as its process, and what the jq filter changes.
+# bundle NAME ROOT FILTER: a bundle of that root filesystem with runc's own defaults, bash as its process, and the
+# changes of the jq filter.
 bundle() {
 	mkdir -p "$machine/bundles/$1"
 	jq --arg root "$2" '.process.terminal = false | .process.args = ["bash", "-c", "echo up"] | .root = {path: $root, readonly: false}
@@ -61,7 +61,7 @@ make_machine() {
 	cp -a "$legacy_image/rootfs" "$machine/legacy"
 	gcc -O1 -o "$machine/volume/callpage" "$tree/tests/oracle/callpage.c" # a dynamic program
 	cp "$machine/volume/callpage" "$machine/legacy/opt/legacy/libc.so.6" "$machine/originals/"
-	# The container turns these two into files that vfix has never seen.
+	# The container turns these two into files that vfix does not know.
 	mkdir "$machine/parts"
 	head -c 2 "$machine/originals/libc.so.6" >"$machine/parts/1"
 	tail -c +3 "$machine/originals/libc.so.6" >"$machine/parts/2"
@@ -74,7 +74,7 @@ make_machine() {
 	mv "$BATS_FILE_TMPDIR/spec/config.json" "$BATS_FILE_TMPDIR/config.json"
 }
 
-# make_bundles: see the tests for what each is for.
+# make_bundles: the tests describe their purposes.
 make_bundles() {
 	local volume='.mounts += [{destination: "/mnt", type: "bind", source: "/volume", options: ["rbind", "rw"]}]'
 	bundle bash-alone /legacy .
@@ -92,8 +92,7 @@ make_bundles() {
 	bundle volume-fallback /legacy "$volume"' | .process.args = ["/mnt/callpage", "time"] | .annotations = {"dev.vfix.fallback": "always"}'
 }
 
-# script NAME: makes stdin the next command of the boot, with the functions that several of
-# them use.
+# script NAME: makes stdin the next command of the boot, with the functions that several of them use.
 script() {
 	names+=("$1")
 	{
@@ -115,7 +114,7 @@ script() {
 	} >"$machine/scripts/$1"
 }
 
-# make_scripts writes what the machine runs. vfix-runtime finds runc by itself, crun is named.
+# make_scripts writes the scripts for the machine. vfix-runtime finds runc itself; crun is named.
 make_scripts() {
 	mkdir "$machine/scripts"
 	script runc-alone <<<'bundle bash-alone; exec runc run alone'
@@ -200,7 +199,7 @@ setup() {
 
 @test "vfix-runtime: in a writable overlay libc can be replaced, and a second start patches it again" {
 	expect_unharmed overlay
-	# The container put the original there; it runs again, so it was patched again.
+	# The container put the original there, which runs again: it was patched again.
 	expect stdout "$(output_of overlay)" $'0:0:755\nstatus 0\nusr/lib/x86_64-linux-gnu: the original\n0:0:755'
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# vfix-runtime under container engines, which run under the seccomp oracle: each process of a
-# container that calls the vsyscall page is killed. The image is the legacy one, unmodified.
+# vfix-runtime under container engines, which run under the seccomp oracle: each process of a container that calls
+# the vsyscall page is killed. The image is the legacy one, unmodified.
 load helpers
 
 setup_file() {
@@ -9,10 +9,10 @@ setup_file() {
 	export bin=$BATS_FILE_TMPDIR/bin cache=$BATS_FILE_TMPDIR/cache
 	mkdir "$bin"
 	ln -s "$VFIX_RUNTIME" "$bin/vfix-runtime"
-	# For engines that give a runtime no arguments of its own.
+	# For engines that cannot pass arguments to a runtime.
 	printf '#!/bin/sh\nexec %q --cache-dir %q --fail-closed "$@"\n' "$bin/vfix-runtime" "$cache" >"$bin/wrapped"
 	chmod 755 "$bin/wrapped"
-	# Roots that are directories, of which each container has a copy; one test has overlays.
+	# Roots that are directories, which are copied for each container; one test has overlays.
 	dockerd_storage=vfs dockerd_config=$(runtime_config) start_legacy_docker "$legacy_image" # with dpkg
 	[ -z "${DOCKER_HOST:-}" ] || docker load --quiet --input "$small_image/redis-legacy.tar" # small:legacy
 }
@@ -26,7 +26,7 @@ setup() {
 	requires docker oracle legacy_image
 }
 
-# An engine that a test starts for itself keeps its things in that test's folder.
+# An engine of a single test keeps its data in the test's directory.
 teardown() {
 	BATS_FILE_TMPDIR=$BATS_TEST_TMPDIR stop_services
 	chattr -R -f -i "$BATS_TEST_TMPDIR" || true # hotfix's copies
@@ -42,7 +42,7 @@ own_dockerd() {
 	docker load --quiet --input "$small_image/redis-legacy.tar"
 }
 
-# Whether overlays can be mounted here at all.
+# Whether overlays can be mounted here.
 has_overlay() {
 	# shellcheck disable=SC2016 # for the shell in there
 	unshare --mount sh -c 'mount -t tmpfs none "$1" && mkdir "$1/l" "$1/u" "$1/w" "$1/m" && mount -t overlay -o "lowerdir=$1/l,upperdir=$1/u,workdir=$1/w" none "$1/m"' - "$BATS_TEST_TMPDIR" ||
@@ -90,7 +90,7 @@ fixed() { run docker run --rm --network none --runtime vfix "$@"; }
 	expect_match output "$output" 4755:0:0
 }
 
-# make_package FILE: a package, for dpkg, that brings the image's own old libc.
+# make_package FILE: a package, for dpkg, with the image's own old libc.
 make_package() {
 	local root=$BATS_TEST_TMPDIR/package
 	mkdir -p "$root/DEBIAN" "$root/usr/lib/x86_64-linux-gnu"
@@ -101,7 +101,7 @@ make_package() {
 
 @test "vfix-runtime: dpkg replaces libc inside, and the next start patches it again" {
 	make_package "$BATS_TEST_TMPDIR/old.deb"
-	# From then on nothing that asks for the time runs, in this life of the container.
+	# From then on, no program that reads the time runs in this container until its next start.
 	docker create --name upgrade --network none --runtime vfix --entrypoint sh redis:legacy -c '
 		[ -e /upgraded ] && exec bash -c "echo up again"
 		dpkg --force-all -i /old.deb && touch /upgraded'
@@ -187,7 +187,7 @@ make_package() {
 	done
 }
 
-# first_start: how many files the first start on record had examined.
+# first_start: the number of files that the first recorded start examined.
 first_start() { jq -s '.[0].examined // 0' "$BATS_TEST_TMPDIR/starts.jsonl"; }
 
 @test "index: the first start of an image examines nothing; --watch" {
@@ -230,7 +230,7 @@ first_start() { jq -s '.[0].examined // 0' "$BATS_TEST_TMPDIR/starts.jsonl"; }
 @test "vfix-runtime: docker's userns-remap: owners are shown as they are in the image" {
 	# From a chroot the kernel makes no user namespace (user_namespaces(7), EPERM).
 	requires own_root
-	# The root of the containers must get to the image's files, and tests' folders are root's alone.
+	# The containers' root must reach the image's files, but tests' directories are only for root.
 	for dir in "$BATS_RUN_TMPDIR" "$(dirname "$BATS_TEST_TMPDIR")" "$BATS_TEST_TMPDIR" "$(dirname "$BATS_FILE_TMPDIR")" "$BATS_FILE_TMPDIR"; do
 		chmod o+x "$dir"
 	done

@@ -1,16 +1,15 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# vfix-runtime and what an image can do to it: whatever lies in a root filesystem, nothing
-# outside of it is opened, mounted or changed, nothing is waited for, and the container starts.
-# Most tests have a stand-in for the real runtime, which records what it is called with, and
-# strace shows which files were opened.
+# vfix-runtime and hostile images: whatever is in a root filesystem, nothing outside of it is opened, mounted or
+# changed, nothing blocks, and the container starts. Most tests have a stand-in for the real runtime, which records
+# how it is called, and strace shows which files were opened.
 # shellcheck disable=SC2154
 load helpers
 load bundles
 
 has_strace() { has_commands strace jq && strace -qq -o /dev/null true; }
 
-# An overlay whose upper layer is on a tmpfs of its own.
+# An overlay with its upper layer on a separate tmpfs.
 has_overlay() {
 	local dir=$BATS_TEST_TMPDIR/try status=0
 	mkdir -p "$dir"
@@ -50,7 +49,7 @@ teardown() {
 	expect 'owner, mode and time' "$(stat -c '%u:%g %a %Y' "$copy")" "$(stat -c '%u:%g %a %Y' "$root/usr/lib/libc.so.6")"
 	cp -a "$copy" "$work/copy"
 	run_vfix verify "$work/copy" --against "$root/usr/lib/libc.so.6"
-	# And the oracle sees a file that is opened outside.
+	# And the oracle detects a file that is opened outside.
 	echo '1 openat(AT_FDCWD</>, "x", O_RDONLY) = 5</etc/shadow>' >"$work/forged"
 	run nothing_outside "$work/forged"
 	expect 'the oracle of a forged trace' "$status" 1
@@ -76,7 +75,7 @@ teardown() {
 	bundle b
 	ln -s b "$root/a" && ln -s a "$root/b" && ln -s . "$root/usr/self" && ln -s .. "$root/usr/lib/up"
 	for ((i = 0; i < 60; i++)); do ln -s "chain$((i + 1))" "$root/chain$i"; done
-	# Deeper than a path can be long.
+	# Deeper than the longest path.
 	(
 		cd "$root"
 		for ((i = 0; i < 50; i++)); do
@@ -86,7 +85,7 @@ teardown() {
 		cp "$build/fixtures/libstubs.so" .
 	)
 	plant usr/lib/libc.so.6
-	# A mount of the engine's whose place leads through a loop.
+	# A mount of the engine whose path leads through a loop.
 	traced_start
 	expect mounts "$(mounted "$b/config.json")" /usr/lib/libc.so.6
 	expect_match log "$log" 'file name too long'
@@ -126,7 +125,7 @@ teardown() {
 	expect 'status, fail-closed' "$status" 1
 	expect_match 'stderr' "$output" '/usr/lib/libc.so.6'
 	[ ! -e "$RECORD" ] || fail 'it was started'
-	# The control: without these two it starts. A large file that is not a program does not matter.
+	# The control: without these two it starts. A large file that is not a program has no effect.
 	rm "$root/usr/lib/libc.so.6" "$root/usr/lib/libholes.so"
 	start --fail-closed
 }
@@ -219,7 +218,7 @@ teardown() {
 	rm "$b/config.json"
 	start
 	expect_match log "$log" 'no such file'
-	# The controls: the good one, and a large one with all that is unknown kept.
+	# The controls: the good one, and a large one, with all unknown members kept.
 	head -c 2000000 /dev/zero | tr '\0' x >"$work/x"
 	echo "$good" | jq --rawfile x "$work/x" '.unknown = {big: $x, n: 1e300} | .Mounts2 = 1' >"$b/config.json"
 	cp "$b/config.json" "$work/before"
@@ -243,7 +242,7 @@ teardown() {
 	ln -s "$work/outside" "$root/lib"
 	ln -s "$work/outside/libc.so.6" "$root/usr/lib/libm.so.6"
 	echo left >"$root/usr/lib/.vfix-0123456789abcdef.tmp"
-	# One that could not be examined, and one that would be patched, are not reported: they go.
+	# A file that could not be examined, and one that would be patched, are not reported: they are removed.
 	head -c 4096 "$build/fixtures/libstubs.so" >"$root/usr/lib/.vfix-1123456789abcdef.tmp"
 	truncate -s 5G "$root/usr/lib/.vfix-1123456789abcdef.tmp"
 	plant usr/lib/.vfix-2123456789abcdef.tmp
@@ -261,7 +260,7 @@ teardown() {
 	sum=$(sha256sum "$root/usr/lib/libc.so.6" && stat -c '%i %Z' "$root/usr/lib/libc.so.6")
 	start --fail-closed
 	expect 'after a second start' "$(sha256sum "$root/usr/lib/libc.so.6" && stat -c '%i %Z' "$root/usr/lib/libc.so.6")" "$sum"
-	# The control: a folder that no engine made is not written to.
+	# The control: a directory that no engine made is not written to.
 	bundle plain '.root.readonly = false'
 	plant usr/lib/libc.so.6
 	start
@@ -269,8 +268,8 @@ teardown() {
 	expect mounts "$(mounted)" /usr/lib/libc.so.6
 }
 
-# on_layers N: a writable bundle on the two layers of $work/layers, as with docker's
-# overlay2; its upper layer is $upper.
+# on_layers N: a writable bundle on the two layers of $work/layers, as with docker's overlay2; its upper layer is
+# $upper.
 on_layers() {
 	local store=$work/layers/overlay2
 	bundle "$1" '.root.readonly = false'
@@ -304,7 +303,7 @@ on_layers() {
 	expect 'in the upper layer' "$(cd "$upper" && find . -type f | sort | tr '\n' ' ')" './usr/bin/tool ./usr/lib/libc.so.6 ./usr/lib/second '
 	expect 'names of one file' "$(stat -c %h "$upper/usr/lib/second")" 2
 	one=$(cat "$upper/usr/lib/libc.so.6" "$upper/usr/bin/tool" | sha256sum)
-	# Another container on the same layers: nothing is scanned any more.
+	# Another container on the same layers: nothing is scanned again.
 	on_layers two
 	reads=''
 	for dir in "$cache" "$work/another-cache"; do # the second is the control
@@ -315,7 +314,7 @@ on_layers() {
 	done
 	expect 'whether the layers are read' "$reads" ' 0 1'
 	expect 'the same files' "$(cat "$upper/usr/lib/libc.so.6" "$upper/usr/bin/tool" | sha256sum)" "$one"
-	# A power failure may cut a copy off: it has vfix's mark, of another boot.
+	# A power failure may truncate a copy: it has vfix's mark, of another boot.
 	umount "$root"
 	truncate -s 0 "$upper/usr/lib/libc.so.6"
 	touch -r "$a/usr/lib/libc.so.6" "$upper/usr/lib/libc.so.6"
@@ -325,7 +324,7 @@ on_layers() {
 	start --fail-closed
 	expect 'restored' "$(sha256sum <"$upper/usr/lib/libc.so.6")" "$(sha256sum <"$work/layers/one/usr/lib/libc.so.6")"
 	expect 'left alone' "$(cat "$root/usr/bin/tool")" 'changed by the container'
-	# Read-only, it is mounted over; the layer stays empty.
+	# Read-only, it is mounted over; the layer remains empty.
 	on_layers three
 	jq '.root.readonly = true' "$b/config.json" >"$work/c" && cp "$work/c" "$b/config.json"
 	start --fail-closed
@@ -333,7 +332,7 @@ on_layers() {
 	expect 'in the upper layer' "$(find "$upper" -type f)" ''
 }
 
-# another_boot FILE: its mark says that it was written before the machine was started again.
+# another_boot FILE: makes its mark one of an earlier boot.
 another_boot() {
 	python3 -c 'import os, sys
 mark = os.getxattr(sys.argv[1], "trusted.vfix.copy").split()
@@ -364,7 +363,7 @@ os.setxattr(sys.argv[1], "trusted.vfix.copy", b"00000000-0000-0000-0000-00000000
 	start
 	expect 'replaced by a layer' "$(tail -1 "$root/usr/bin/layer")" 'echo disabled'
 	expect 'replaced in the container' "$(tail -1 "$root/usr/bin/upper")" 'echo disabled'
-	# Files that vfix put there, and the container then wrote to; the control was cut off.
+	# Files from vfix to which the container then wrote; the control was truncated.
 	for f in written control; do
 		another_boot "$upper/usr/bin/$f"
 	done
@@ -374,16 +373,16 @@ os.setxattr(sys.argv[1], "trusted.vfix.copy", b"00000000-0000-0000-0000-00000000
 	start
 	expect 'written to by the container' "$(tail -1 "$root/usr/bin/written")" 'echo disabled'
 	[ "$(stat -c %s "$root/usr/bin/control")" -gt 4096 ] || fail 'the file that a power failure cut off was not restored'
-	# In the same boot no power failed.
+	# In the same boot there was no power failure.
 	truncate -s 4096 "$root/usr/bin/control"
 	touch -d @0 "$root/usr/bin/control"
 	start
 	expect 'cut off in this boot' "$(stat -c %s "$root/usr/bin/control")" 4096
 }
 
-# mounts_of NAME: mounts what config.json has for libc and /vfix in $work/NAME, as a runtime does,
-# except for the read-only flag: a process with CAP_SYS_ADMIN in a user namespace of its own can
-# take that off the mounts of its container.
+# mounts_of NAME: mounts the sources of config.json for libc and /vfix in $work/NAME, as a runtime does, but
+# without the read-only flag: a process with CAP_SYS_ADMIN in its own user namespace can remove that from the
+# mounts of its container.
 mounts_of() {
 	local name
 	mkdir -p "$work/$1"
@@ -409,13 +408,13 @@ mounts_of() {
 	expect 'the attack works on its own copy [control]' "$(head -c 4 "$work/one/libc.so.6") $(head -c 4 "$work/one/libvfix.so")" 'evil evil'
 	cmp "$work/two/libc.so.6" "$work/sound"
 	cmp "$work/two/libvfix.so" "$work/libvfix.so"
-	# Nor one that starts later.
+	# Nor does one that starts later.
 	start --fail-closed
 	mounts_of three
 	cmp "$work/three/libc.so.6" "$work/sound"
 	cmp "$work/three/libvfix.so" "$work/libvfix.so"
 	expect 'left of starts that ended' "$(find "$cache/v1/private" -mindepth 1 -maxdepth 1 | wc -l)" 1
-	# A copy in the cache that is not what was put there is made again, whatever its size is.
+	# A changed copy in the cache is made again, whatever its size is.
 	for f in "$cache"/v1/files/*; do
 		printf evil | dd of="$f" conv=notrunc status=none
 	done
@@ -428,9 +427,9 @@ mounts_of() {
 
 has_runc() { has_commands runc busybox && has_own_root; }
 
-# admin look|write [RUNTIME-COMMAND...]: a container of the bundle $b, of the real runtime, whose process
-# has CAP_SYS_ADMIN and prints how its copies of libc and libvfix.so begin. With write it takes
-# the read-only flag off them and writes to them first.
+# admin look|write [RUNTIME-COMMAND...]: a container of the bundle $b, of the real runtime, whose process has
+# CAP_SYS_ADMIN and prints the starts of its copies of libc and libvfix.so. With write it first removes their
+# read-only flag and writes to them.
 # shellcheck disable=SC2016 # the shell of the container expands it
 admin() {
 	local what=$1 words='cat="/bin/busybox head -c 4"; $cat /usr/lib/libc.so.6; $cat /vfix/x86_64/libvfix.so'
@@ -527,7 +526,7 @@ admin() {
 		{"seconds": 0.000001}|longer than
 		{"memory_bytes": 1000}|more than 1000 bytes of memory
 	END
-	# The lines above are enough; errors are reported.
+	# The lines above are sufficient; errors are reported.
 	configured '{"limits": {"names": 1000, "copy_bytes": 10000000, "seconds": 100, "memory_bytes": 1000000000}}'
 	start --fail-closed
 	expect log "$log" ''
@@ -555,10 +554,10 @@ admin() {
 	of == confined' "$work/trace" >"$work/confined"
 	[ "$(grep -c 'pread64(' "$work/confined")" -gt 10 ] || fail 'control: it does not read the files'
 	expect 'what it opens' "$(grep -E '(open|openat|openat2|creat|socket|execve|connect)\(' "$work/confined")" ''
-	# The rest of vfix-runtime reads no more of a file than its head, and the bytes that it hashes and copies.
+	# The rest of vfix-runtime reads only a file's head, and the bytes that it hashes and copies.
 	rm -rf "$cache"
 	cp "$work/config.json" "$b/config.json"
-	# A fault of the process that examines: seccomp(2) is called by it alone.
+	# A fault of the examining process: only it calls seccomp(2).
 	start_with_fault() {
 		run strace -f -qq -o /dev/null -e trace=seccomp -e signal=none -e 'inject=seccomp:signal=SEGV' "$work/vfix-runtime" \
 			--vfix-config "$work/runtime.json" --runtime "$work/stand-in" --cache-dir "$cache" "$@" --log "$work/log" create --bundle "$b" c1
@@ -594,7 +593,7 @@ admin() {
 	expect mounts "$(mounted "$b/config.json")" /usr/lib/libc.so.6
 }
 
-# add_word FILE: an address of the page in its data, of which nobody knows what it is for.
+# add_word FILE: adds an address of the page to its data, whose use is not known.
 add_word() {
 	python3 - "$1" <<-'END'
 		import struct, sys
@@ -613,7 +612,7 @@ add_word() {
 	END
 }
 
-# refuses WHAT [OPTION...]: fail-closed keeps the container from starting, and says what.
+# refuses WHAT [OPTION...]: fail-closed keeps the container from starting, and reports WHAT.
 refuses() {
 	local what=$1
 	shift
@@ -674,7 +673,8 @@ refuses() {
 		--runtime /bin/true --cache-dir "$cache" create --bundle "$b" c1
 	expect "status: $output" "$status" 0
 	expect mounts "$(mounted "$b/config.json" | wc -l)" "$(grep -c 'cmsg_data=\[[0-9]*, [0-9]*\]' "$work/trace")"
-	# Who got a file and one to write to got nothing else; the control is who examined them all.
+	# A process with one file and one to write to got no other file; the control is the process that examined all
+	# of them.
 	grep -o '^[0-9]* .*recvmsg.*cmsg_data=\[[0-9, ]*\]\|^[0-9]* <... recvmsg resumed>.*cmsg_data=\[[0-9, ]*\]' "$work/trace" >"$work/files"
 	[ "$(cut -d ' ' -f 1 "$work/files" | sort | uniq -c | awk '$1 > 1' | wc -l)" -ge 1 ] || fail 'control: nobody got two files'
 	while read -r pid _; do
@@ -765,7 +765,7 @@ refuses() {
 	expect_match log "$log" 'alone can write to'
 	expect 'mounts without a cache' "$(mounted)" ''
 	rm -rf "$cache"
-	# Damage in the cache is fixed: a copy that is cut off, an index that is not one.
+	# Damage in the cache is fixed: a truncated copy, an invalid index.
 	start
 	expect mounts "$(mounted)" /usr/lib/libc.so.6
 	truncate -s 100 "$cache"/v1/files/*
@@ -791,7 +791,7 @@ refuses() {
 	done
 	cmp "$b/config.json" "$work/before"
 	[ ! -e "$cache" ] || fail 'the cache was made'
-	# The control: create's arguments also go through, and ours do not.
+	# The control: create's arguments are also passed on, and ours are not.
 	start
 	tr '\0' ' ' <"$RECORD/argv" >"$work/argv"
 	expect argv "$(cat "$work/argv")" "--log $work/log create --bundle $b c1 "
@@ -830,7 +830,7 @@ refuses() {
 		{"fallback": true}|{"dev.vfix.fallback": "never"}|/usr/lib/libc.so.6 
 		{}|{"dev.vfix.fallback": "always"}|/usr/lib/libc.so.6 /vfix /vfix/x86_64/libvfix.so /vfix/vfix-trace /etc/ld.so.preload 
 	END
-	# The node's policy wins: fail-closed is not for the pod's author to turn off.
+	# The node's policy takes precedence: the pod's author cannot disable fail-closed.
 	bundle b '.annotations = {"dev.vfix.enable": "false"}'
 	plant usr/lib/libc.so.6
 	configured '{"fail_closed": true}'
@@ -838,7 +838,7 @@ refuses() {
 	configured '{"fail_closed": true, "allow_disable": true}'
 	start
 	expect mounts "$(mounted)" ''
-	# Opting out takes away what an earlier start has added.
+	# Opting out removes the additions of an earlier start.
 	bundle optout
 	plant usr/lib/libc.so.6
 	configured '{}'
@@ -848,7 +848,7 @@ refuses() {
 	expect 'mounts' "$(jq -c '[.mounts[].destination]' "$b/config.json")" '["/proc"]'
 }
 
-# jvm: $work/libjvm.so, which reads /proc/cgroups as a JDK does.
+# jvm: $work/libjvm.so, which reads /proc/cgroups like a JDK.
 jvm() {
 	gcc -O1 -shared -fPIC -Wl,-soname,libjvm.so -o "$work/libjvm.so" -x c - <<-'END'
 		#include <stdio.h>
@@ -857,13 +857,13 @@ jvm() {
 	END
 }
 
-# plant_jvm: it, in the root.
+# plant_jvm: puts it into the root.
 plant_jvm() {
 	mkdir -p "$root/opt/lib/server"
 	cp "$work/libjvm.so" "$root/opt/lib/server/"
 }
 
-# source_of FILE: what is mounted over it.
+# source_of FILE: the source of the mount over it.
 source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .source' "$RECORD/config.json"; }
 
 @test "runtime: dev.vfix.fix fixes a JDK and mounts the file that it reads" {
@@ -886,7 +886,7 @@ source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .so
 		{"fix": "java-cgroups", "opt_in": true}|{"dev.vfix.fix": "java-cgroups"}|
 		{"fix": "java-cgroups", "fallback": true}|{}|$library /vfix /vfix/x86_64/libvfix.so /vfix/vfix-trace /etc/ld.so.preload /vfix/cgroups 
 	END
-	# The mounted files are those that rebuild makes.
+	# The mounted files equal those of rebuild.
 	mkdir -p "$work/base"
 	cp "$work/libjvm.so" "$work/base/"
 	run_vfix rebuild --fix java-cgroups "dir:$work/base" -o "dir:$work/rebuilt" --provenance none
@@ -894,7 +894,7 @@ source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .so
 	cmp "$(source_of /vfix/cgroups)" "$work/rebuilt/vfix/cgroups"
 	expect 'mode and owner' "$(stat -c '%a %u:%g' "$(source_of /vfix/cgroups)")" '644 0:0'
 	expect options "$(jq -c '.mounts[] | select(.destination == "/vfix/cgroups") | .options' "$RECORD/config.json")" '["bind","ro","nodev","nosuid","rprivate"]'
-	# The node's policy wins, and a word that nobody knows is an error.
+	# The node's policy takes precedence, and an unknown word is an error.
 	bundle policy '.annotations = {"dev.vfix.fix": "none"}'
 	plant_jvm
 	configured '{"fail_closed": true, "fix": "java-cgroups"}'
@@ -938,7 +938,7 @@ source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .so
 	start
 	run cmp "$work/without" "$(source_of /opt/lib/server/libjvm.so)"
 	expect 'status of cmp' "$status" 1
-	# The image also belongs to somebody else.
+	# The image also belongs to another user.
 	mkdir "$root/vfix"
 	echo mine >"$root/vfix/cgroups"
 	start
@@ -953,7 +953,7 @@ source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .so
 	start
 	expect_match covered "$log" 'java-cgroups: the engine mounts something at /vfix/cgroups'
 	expect mounts "$(mounted)" /opt/lib/server/libjvm.so
-	# Twice the name: no fix, and fail-closed says so.
+	# With the name twice, there is no fix, and fail-closed reports this.
 	gcc -O1 -shared -fPIC -Wl,-soname,libjvm.so -o "$work/libjvm.so" -x c - <<-'END'
 		#include <stdio.h>
 		FILE *one(void) { return fopen("/proc/cgroups", "r"); }
@@ -998,7 +998,7 @@ source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .so
 		jq --arg r "$root" '.root.path = $r' "$b/config.json" >"$work/c$i/config.json"
 	done
 	pids=()
-	# Each on one processor, with its strace: where these are on two, they take thirty times as long.
+	# Each on one processor, with its strace: on two, they take thirty times as long.
 	for ((i = 0; i < 50; i++)); do
 		taskset -c "${on[i % ${#on[@]}]}" strace -f --seccomp-bpf -y -qq -s 300 -e trace=pread64,renameat,rename,renameat2 -e signal=none -o "$work/trace$i" \
 			"$work/vfix-runtime" --vfix-config "$work/runtime.json" --runtime /bin/true --cache-dir "$cache" --log "$work/log$i" \
@@ -1010,12 +1010,12 @@ source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .so
 		expect "mounts of $i" "$(mounted "$work/c$i/config.json" | sort | tr '\n' ' ')" '/usr/bin/tool /usr/lib/libc.so.6 '
 		[ ! -s "$work/log$i" ] || fail "$(cat "$work/log$i")"
 	done
-	# One has scanned, and one (another one, maybe) has written each copy.
+	# One has scanned, and one, perhaps another, has written each copy.
 	for file in usr/bin/tool usr/lib/libc.so.6; do
 		expect "starts that read $file" "$(($(grep -l "pread64.*<\($root\)\?/$file>" "$work"/trace* | wc -l) <= 2))" 1
 		grep -q "pread64.*<\($root\)\?/$file>" "$work"/trace* || fail 'the trace shows nothing'
 	done
-	# strace may write a call and what it gave back in two lines.
+	# strace may write a call and its result in two lines.
 	expect 'copies written' "$(grep -h "rename.*\"$cache/v1/files/" "$work"/trace* | grep -vc ' = -1 ')" "$(find "$cache/v1/files" -type f | wc -l)"
 	expect 'left in tmp' "$(ls "$cache/v1/tmp")" ''
 }
@@ -1043,7 +1043,7 @@ source_of() { jq -r --arg at "$1" '.mounts[] | select(.destination == $at) | .so
 	configured "{\"trusted_hooks\": \"$work/show\"}"
 	local want
 	want=$(python3 "$work/caller.py" "$work/show")
-	# HUP and QUIT may be ignored already, as under nohup.
+	# HUP and QUIT may already be ignored, as under nohup.
 	local ignored=${want#*SigIgn:??}
 	ignored=$((16#${ignored%%[!0-9a-f]*} & 0x15202))
 	expect 'the control' "$ignored ${want##* }" "$((0x15202)) 10"

@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
-# vfix install and uninstall: the engines themselves read what was written, in a root folder
-# of the test's own.
+# vfix install and uninstall: the engines themselves read the written files, in a root directory of the test.
 # Variables come from helpers.bash.
 # shellcheck disable=SC2154
 load helpers
@@ -16,7 +15,7 @@ has_containerd() { has_commands containerd; }
 has_podman() { has_root && has_commands podman; }
 has_strace() { has_commands strace; }
 
-# make_root FILE...: a root folder with these, empty, as signs of an engine.
+# make_root FILE...: a root directory with these empty files, as signs of an engine.
 make_root() {
 	local file
 	mkdir -p "$root/var/lib"
@@ -30,12 +29,12 @@ listing() {
 	(cd "$root" && find . ! -type f -printf '%p %M %U:%G %l\n' -o -printf '%p %M %U:%G %T@ ' -exec sha256sum {} \; | sort)
 }
 
-# expect_text WHAT TEXT LINE: LINE is somewhere in TEXT, verbatim.
+# expect_text WHAT TEXT LINE: TEXT has LINE verbatim.
 expect_text() { grep -qF -e "$3" <<<"$2" || fail "$1: '$3' is not in: $2"; }
 
 install_test() { run_vfix install "$@" --root "$root"; }
 
-# docker_here DIR OPTION...: a docker engine that reads the daemon.json of the root folder.
+# docker_here DIR OPTION...: a docker engine that reads the daemon.json of the root directory.
 docker_here() {
 	local dir=$1
 	mkdir -p "$dir"/{client,root}
@@ -73,7 +72,7 @@ docker_here() {
 	[[ $output == *runc* && $output != *vfix* ]] || fail "after uninstall: $output"
 }
 
-# As after a boot: nothing runs when vfix is uninstalled.
+# As after a boot: no container runs when vfix is uninstalled.
 @test "install: dockerd starts containers that waited while vfix was uninstalled" {
 	requires docker
 	local dir=$BATS_FILE_TMPDIR/waiting container runc link
@@ -138,7 +137,7 @@ docker_here() {
 	make_root usr/bin/podman
 	install_test podman
 	expect 'what to type' "$output" ''
-	# podman of 4.3 has no option for its configuration, and reads the one file that this names.
+	# podman 4.3 has no option for its configuration, and reads the file in this variable.
 	podman_info() {
 		CONTAINERS_CONF=$root/etc/containers/containers.conf.d/99-vfix.conf "$tree/tests/own-mounts" "$BATS_TEST_TMPDIR/mounts" \
 			podman --root "$BATS_TEST_TMPDIR/p" --runroot "$BATS_TEST_TMPDIR/r" --storage-driver vfs --cgroup-manager cgroupfs --runtime "$1" info --format '{{.Host.OCIRuntime.Path}}'
@@ -198,7 +197,7 @@ docker_here() {
 	strace -f --seccomp-bpf -y -e trace=file,write -o "$BATS_TEST_TMPDIR/trace" "$VFIX" install docker --root "$root" --dry-run --format json >"$BATS_TEST_TMPDIR/json"
 	expect 'the root folder' "$(listing)" "$before"
 	! grep -E "O_CREAT|O_WRONLY|O_RDWR|mkdir|rename|unlink|symlink" "$BATS_TEST_TMPDIR/trace" | grep -v '/dev/\|/proc/\|= -1' || fail 'something is opened to write'
-	# The control: the real run is seen to write.
+	# The control: a real run is seen to write.
 	strace -f --seccomp-bpf -e trace=file -o "$BATS_TEST_TMPDIR/trace" "$VFIX" install docker --root "$root" >/dev/null 2>&1
 	grep -q 'O_CREAT' "$BATS_TEST_TMPDIR/trace" || fail 'strace does not see what is written'
 	expect 'what changes' "$(jq -r '.changes[] | .action + " " + .path' "$BATS_TEST_TMPDIR/json" | tail -n 1)" 'create /etc/docker/daemon.json'

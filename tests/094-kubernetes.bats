@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# The manifests of deploy/kubernetes: valid, and the installer image does on a root folder
-# what the DaemonSet has it do on a node.
+# The manifests of deploy/kubernetes: valid, and the installer image does on a root directory what the DaemonSet
+# makes it do on a node.
 # Variables come from helpers.bash.
 # shellcheck disable=SC2154
 load helpers
@@ -25,13 +25,13 @@ validate() { "$venv/bin/kubernetes-validate" --strict --no-warn -k "$@"; }
 	local version file
 	for version in 1.25.0 1.29.0 1.37.0; do
 		for file in "$manifests"/*.yaml; do
-			# The fields that it uses came with 1.29: backoffLimitPerIndex, and the action FailIndex.
+			# The fields that it uses exist since 1.29: backoffLimitPerIndex, and the action FailIndex.
 			case $version:${file##*/} in 1.25.0:rebuild-job.yaml) continue ;; esac
 			run validate "$version" "$file"
 			echo "$output"
 			expect "$version, ${file##*/}" "$status" 0
 		done
-		# The control: a misspelt field is seen.
+		# The control: a misspelled field is detected.
 		sed 's/hostPath:/hostpath:/' "$manifests/daemonset.yaml" >"$BATS_TEST_TMPDIR/bad.yaml"
 		run validate "$version" "$BATS_TEST_TMPDIR/bad.yaml"
 		[ "$status" -ne 0 ] || fail "$version takes a field that there is not"
@@ -45,7 +45,7 @@ validate() { "$venv/bin/kubernetes-validate" --strict --no-warn -k "$@"; }
 	grep -qx '  runtimeClassName: vfix' "$manifests/pod.yaml"
 }
 
-# rules FILE...: what a security review asks for.
+# rules FILE...: the requirements of a security review.
 rules() { "$venv/bin/python" "$tree/tests/kubernetes-rules" "$@"; }
 
 @test "kubernetes: an image is named by its digest, what runs on has nothing of its node, and Pod Security is as documented" {
@@ -55,7 +55,7 @@ rules() { "$venv/bin/python" "$tree/tests/kubernetes-rules" "$@"; }
 	# The levels are those of the table in deploy/kubernetes/README.md.
 	# shellcheck disable=SC2016 # of sed
 	expect 'Pod Security levels' "$output" "$(sed -n 's/^| `\(.*\.yaml\)` |.*| \([a-z]*\) |$/\1 \2/p' "$manifests/README.md" | sort)"
-	# The controls: each rule can be broken.
+	# The controls: each rule can fail.
 	file=$BATS_TEST_TMPDIR/daemonset.yaml
 	while IFS='|' read -r change line; do
 		sed "$change" "$manifests/daemonset.yaml" >"$file"
@@ -93,9 +93,8 @@ rules() { "$venv/bin/python" "$tree/tests/kubernetes-rules" "$@"; }
 	expect 'level of a Job that may run as root' "${lines[0]}" 'daemonset.yaml baseline'
 }
 
-# run_manifest FILE INDEX: runs the installer image as a container of a manifest, its init container
-# (0) or the one that stays (1), with the rights and mounts that it has there, on $node in place
-# of /.
+# run_manifest FILE INDEX: runs the installer image as a container of a manifest, its init container (0) or the one
+# that continues (1), with its rights and mounts there, on $node in place of /.
 run_manifest() {
 	local options arguments
 	"$venv/bin/python" - "$manifests/$1" "$2" "$node" >"$BATS_TEST_TMPDIR/words" <<-'END'
@@ -114,7 +113,7 @@ run_manifest() {
 	docker run --network none "${run_options[@]}" "${options[@]}" vfix:latest "${arguments[@]}"
 }
 
-# listing: what is in $node, without what hostPath and mounts make: directories.
+# listing: the contents of $node, without the directories that hostPath and mounts create.
 listing() { (cd "$node" && find . ! -type d -printf '%p %M %U:%G %l\n' | sort && sha256sum etc/containerd/config.toml); }
 
 @test "kubernetes: the installer image installs and uninstalls with what the manifests allow it" {
@@ -135,7 +134,7 @@ listing() { (cd "$node" && find . ! -type d -printf '%p %M %U:%G %l\n' | sort &&
 	before_again=$(listing)
 	run_manifest daemonset.yaml 0
 	expect 'the node after a second run' "$(listing)" "$before_again"
-	# The container that stays: no mounts, no rights, and it ends on request.
+	# The container that continues: no mounts, no rights, and it ends on request.
 	run_options=(--detach)
 	for manifest in daemonset.yaml uninstall.yaml; do
 		id=$(run_manifest "$manifest" 1)
@@ -156,7 +155,7 @@ listing() { (cd "$node" && find . ! -type d -printf '%p %M %U:%G %l\n' | sort &&
 	expect "status while a container runs: $output" "$status" 1
 	expect_match 'what is said' "$output" 'k8s.io/abc'
 	rm -r "$node/run"
-	# A policy goes together with the configuration that it comes from.
+	# A policy is removed together with the configuration that it comes from.
 	install -D -m 600 /dev/null "$node/var/lib/vfix/policy/$(printf /etc/vfix/runtime.json | sha256sum | head -c 16).json"
 	run_manifest uninstall.yaml 0
 	expect 'the node' "$(listing)" "$before"

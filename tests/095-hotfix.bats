@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # bats file_tags=machine
-# hotfix with a docker engine. The engine runs under the seccomp oracle, so that each of its
-# containers is killed when it calls the vsyscall page.
+# hotfix with a docker engine. The engine runs under the seccomp oracle, so each of its containers is killed when
+# it calls the vsyscall page.
 load helpers
 
 setup_file() {
@@ -11,7 +11,7 @@ setup_file() {
 
 teardown_file() {
 	load helpers
-	# Else their bridges stay on this machine.
+	# Otherwise their bridges remain on this machine.
 	if [ -n "${DOCKER_HOST:-}" ]; then
 		docker ps --all --quiet | xargs -r docker rm --force --volumes || true
 		docker network prune --force || true
@@ -27,8 +27,7 @@ setup() {
 	copies=$BATS_FILE_TMPDIR/copies
 }
 
-# run_printed TEXT COMMAND...: runs a container as the text says, with options of its own
-# and a command of its own.
+# run_printed TEXT COMMAND...: runs a container according to the text, with additional options and a command.
 run_printed() {
 	local text=$1
 	shift
@@ -36,8 +35,8 @@ run_printed() {
 	run bash -c "docker() { /usr/bin/docker \"\$@\"; }; ${text/docker run/docker run --rm --network none} \"\$@\"" - "$@"
 }
 
-# fixture_image NAME [PATH]...: an image that holds the static program static-4k, which
-# checks itself, at each of the paths.
+# fixture_image NAME [PATH]...: an image with the static program static-4k, which checks itself, at each of the
+# paths.
 fixture_image() {
 	local name=$1 root path
 	shift
@@ -56,7 +55,7 @@ fixture_image() {
 	run_vfix hotfix --list -o "$dir"
 	expect_match head "${lines[0]}" 'SIZE'
 	expect 'unused copies' "$(grep -c "$dir/v1/files/[0-9a-f]*  -\$" <<<"$output")" "$(find "$dir/v1/files" -type f | wc -l)"
-	# A container that was created and is not running also uses its copies.
+	# A container that was created and does not run also uses its copies.
 	bash -c "docker() { /usr/bin/docker \"\$@\"; }; ${printed/docker run/docker create --name holder --network none} true"
 	run_vfix hotfix --list -o "$dir"
 	expect 'copies of the container' "$(grep -c '  holder$' <<<"$output")" "$(find "$dir/v1/files" -type f | wc -l)"
@@ -195,8 +194,8 @@ fixture_image() {
 	docker rm own
 }
 
-# described CONTAINER: what the engine knows of it, without what belongs to one container
-# only, and without the mounts of a hotfix.
+# described CONTAINER: the engine's description of it, without the parts that belong only to one container, and
+# without the mounts of a hotfix.
 described() {
 	docker inspect "$1" | jq --arg copies "$copies" '.[0] | {Config, HostConfig, Mounts, Networks: .NetworkSettings.Networks}
 		| del(.Config.Image, .Config.Volumes)
@@ -268,7 +267,7 @@ described() {
 	docker create --name refuse --network none refuse /static-4k
 	before=$(docker ps --all --no-trunc --format '{{.ID}} {{.Names}}')
 	mkdir "$BATS_TEST_TMPDIR/root" "$BATS_TEST_TMPDIR/hidden"
-	# A folder that is there for vfix and not for the engine.
+	# A directory that exists for vfix but not for the engine.
 	# shellcheck disable=SC2016 # for the shell in there
 	run "$tree/tests/own-mounts" "$BATS_TEST_TMPDIR/root" bash -c 'mount -t tmpfs none "$1" && "$2" hotfix --apply -o "$1/copies" refuse' - \
 		"$BATS_TEST_TMPDIR/hidden" "$VFIX"
@@ -311,7 +310,7 @@ prunes_one() { "$VFIX" hotfix --prune -o "$1" 2>&1 | grep 'removed 1 file'; }
 	expect_match containers "$output" some-container
 	run_vfix __complete rebuild container:some
 	[[ $output != *container:some-container* ]] || fail 'rebuild takes no container'
-	# As bash asks for them, where a colon begins a word of its own.
+	# The form in which bash requests them, as a colon begins a separate word.
 	expect 'words that bash offers' "$(bash -c '
 		. /usr/share/bash-completion/bash_completion
 		. <("$1" completion bash)
@@ -321,7 +320,7 @@ prunes_one() { "$VFIX" hotfix --prune -o "$1" 2>&1 | grep 'removed 1 file'; }
 	docker rm some-container
 }
 
-# The copies and the container are those of the first test: the others take part of the minute.
+# The copies and the container are those of the first test; the others use a part of the minute.
 @test "hotfix: --prune removes copies that nothing uses, a minute after they were made" {
 	local dir=$BATS_FILE_TMPDIR/listed before
 	before=$(find "$dir/v1/files" -type f | wc -l)

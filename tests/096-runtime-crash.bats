@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# vfix-runtime, killed before any system call that changes something: the cache stays sound, the
-# bundle and the root filesystem are as they were or as they should be, and the next start does
-# its work and cleans up. tests/oracle/killat.c kills it (SIGKILL as the call is entered).
+# vfix-runtime, killed before any system call that changes something: the cache stays intact, the bundle and the
+# root filesystem are as they were or as they should be, and the next start does its work and cleans up.
+# tests/oracle/killat.c kills it (SIGKILL at the entry of the call).
 # shellcheck disable=SC2154
 load helpers
 load bundles
@@ -17,28 +17,28 @@ setup() {
 	setup_runtime
 }
 
-# named CONFIG: a config.json without the names of the folders that hold one start's own copies.
+# named CONFIG: a config.json without the names of the directories with one start's private copies.
 named() { sed -E 's,/private/[^/"]+/,/private/START/,g' "$1"; }
 
-# sums: those of the bundle's files.
+# sums: the checksums of the bundle's files.
 sums() {
 	(cd "$work/x" && find . -type f ! -name 'config.json' ! -name '.config.json.*' -exec sha256sum {} +)
 	named "$work/x/config.json" | sha256sum | sed 's,-$,./config.json,'
 }
 
-# state: what counts of the bundle, the root and the cache.
+# state: the relevant state of the bundle, the root and the cache.
 state() {
 	(cd "$work" && find x cache/v1/files -type f ! -name 'config.json' ! -name '.config.json.*' -exec sha256sum {} + | sort)
 	named "$work/x/config.json"
 }
 
-# fresh: the bundle as it was made, and an empty cache.
+# fresh: the original bundle, and an empty cache.
 fresh() {
 	rm -rf "$work/x" "$cache"
 	cp -a "$work/template" "$work/x"
 }
 
-# sound: the cache can be listed and holds nothing but whole copies.
+# sound: the cache can be listed and has only whole copies.
 sound() {
 	[ -e "$cache" ] || return 0
 	"$VFIX" cache list --cache-dir "$cache" >/dev/null || fail 'the cache cannot be listed'
@@ -118,7 +118,7 @@ kill_everywhere() (
 	bundle b '.annotations["dev.vfix.fallback"] = "always"'
 	plant usr/lib/libc.so.6
 	plant usr/bin/tool static-2m
-	# A runtime that takes two hours, while somebody clears the cache.
+	# A runtime that takes two hours, while the cache is cleared.
 	cat >"$work/slow" <<-'END'
 		#!/bin/sh
 		find "$CACHE/v1/files" "$CACHE/v1/index" -exec touch -a -d '2 hours ago' {} +
@@ -137,7 +137,7 @@ kill_everywhere() (
 	expect 'mounts' "$(mounted "$b/config.json" | sort | tr '\n' ' ')" '/etc/ld.so.preload /usr/bin/tool /usr/lib/libc.so.6 /vfix /vfix/vfix-trace /vfix/x86_64/libvfix.so '
 	expect 'gone before they were mounted' "$(cat "$RECORD/missing" 2>/dev/null)" ''
 	expect_match 'only the index was cleared' "$(cat "$RECORD/cleared")" '1 entr'
-	# When it has ended, they can go, and nothing of it is left.
+	# After its end, they can be removed completely.
 	find "$cache/v1/files" -exec touch -a -d '2 hours ago' {} +
 	run_vfix cache clear --cache-dir "$cache"
 	expect 'copies afterwards' "$(ls "$cache/v1/files")" ''
@@ -168,7 +168,7 @@ kill_everywhere() (
 	expect_match size "$output" '0 entries, 0 B'
 	start
 	expect mounts "$(mounted | wc -l)" 2
-	# A cache with a bound of its own keeps it.
+	# A cache with its own limit keeps it.
 	configured '{"cache_size": 60000}'
 	local i
 	for i in 1 2 3 4; do

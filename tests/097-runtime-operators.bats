@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# The output of vfix-runtime for operators of nodes: the record of starts, their summary, counters,
-# a check of the installation, and versions side by side.
+# The output of vfix-runtime for operators of nodes: the record of starts, their summary, counters, a check of the
+# installation, and versions side by side.
 # Variables come from helpers.bash and bundles.bash.
 # shellcheck disable=SC2154
 load helpers
@@ -17,7 +17,7 @@ setup() {
 	configure '{}'
 }
 
-# configure JQ-OBJECT: the configuration, with the record in a file of the test's own.
+# configure JQ-OBJECT: the configuration, with the record in a file of the test.
 configure() { configured "$(jq -n --arg record "$starts" "{record: \$record} + $1")"; }
 
 last() { tail -n 1 "$starts"; }
@@ -53,7 +53,7 @@ expect_last() { expect "$1" "$(last | jq -r "$1")" "$2"; }
 	bundle off '.annotations = {"dev.vfix.enable": "false", "io.kubernetes.cri.image-name": "redis:2.8.22"}'
 	start
 	expect_last '[.outcome, .image] | join(" ")' 'disabled redis:2.8.22'
-	# Unpatched call sites are named, whether the container starts or not.
+	# Unpatched call sites are reported, whether the container starts or not.
 	bundle left
 	plant usr/bin/no-note no-note-left
 	start
@@ -133,7 +133,7 @@ expect_last() { expect "$1" "$(last | jq -r "$1")" "$2"; }
 	start
 	source=$(jq -r '.mounts[-1].source' "$RECORD/config.json")
 	expect_match 'layout' "$source" "$cache/v1/private/"
-	# Another version makes copies of its own, beside ours.
+	# Another version makes its own copies, beside ours.
 	ln -sf "$other" "$work/vfix-runtime"
 	start --fail-closed
 	expect_last '[.vfix, .cache_hit] | map(tostring) | join(" ")' '9.9.9 false'
@@ -141,7 +141,7 @@ expect_last() { expect "$1" "$(last | jq -r "$1")" "$2"; }
 	start --fail-closed
 	expect_last '.cache_hit' true
 	expect copies "$(find "$cache/v1/files" -type f | wc -l)" 2
-	# The files of a later layout stay.
+	# The files of a later layout remain.
 	mkdir -m 700 "$cache/v9" "$cache/v9/private" "$cache/v9/private/x"
 	echo later >"$cache/v9/private/x/1"
 	run_vfix cache size --cache-dir "$cache"
@@ -151,7 +151,7 @@ expect_last() { expect "$1" "$(last | jq -r "$1")" "$2"; }
 	[ -e "$cache/v9/private/x/1" ] || fail 'what a later version keeps was removed'
 }
 
-# older DIR: a vfix of another version, with the vfix-runtime of that version in it.
+# older DIR: a vfix of another version, with that version's vfix-runtime in it.
 older() {
 	local program=cmd/vfix/embedded/programs/vfix-runtime.gz
 	mkdir "$1"
@@ -190,7 +190,7 @@ older() {
 			run --bundle "$work/b$2" "vfix-$$-$1-$2" >>"$work/said" 2>&1 3>&- || state=$?
 		echo "$state" >>"$work/states"
 	}
-	# The control: what the program does without vfix.
+	# The control: the program's behavior without vfix.
 	run "$novsyscall" runc run --bundle "$work/b0" "vfix-$$-control"
 	expect 'status without vfix' "$status" "$status_sigsys"
 	for ((batch = 0; batch < 20; batch++)); do
@@ -216,7 +216,7 @@ older() {
 
 @test "install --check: a container starts through what is installed, without a network, and nothing is left" {
 	requires podman own_root
-	# The machine's own folders, with changes that are this test's alone.
+	# The machine's own directories, with changes that only this test sees.
 	cat >"$work/in-overlays" <<-'END'
 		set -e
 		mount --make-rprivate /
@@ -230,7 +230,7 @@ older() {
 		"$@"
 	END
 	check_in() { rm -rf "$work/over"; WORK=$work VFIX=$VFIX run --separate-stderr unshare --mount --net bash "$work/in-overlays" "$@"; }
-	# Temporary files are in a folder of their own: in the machine's are those of whatever runs beside this.
+	# Temporary files are in a separate directory: the machine's has those of concurrent programs.
 	# shellcheck disable=SC2016 # for the inner shell
 	check_in sh -c 'export TMPDIR=$WORK/tmp; mkdir -p "$TMPDIR"; left() { find /var /etc /run "$TMPDIR" -xdev | sort; }
 		left >"$WORK/before"; vfix install --check --format json; status=$?; left >"$WORK/after"; exit $status'
@@ -239,7 +239,7 @@ older() {
 		'[true,"/usr/local/bin/vfix-runtime","podman",true,true,[]]'
 	expect version "$(jq -r .version <<<"$output")" "$("$VFIX" version --format json | jq -r .version)"
 	expect 'what is left' "$(comm -13 "$work/before" "$work/after" | grep -i vfix || true)" ''
-	# The control: a runtime that does not patch. The program says so, or the page is not there.
+	# The control: a runtime that does not patch. The program reports it, or the page does not exist.
 	check_in sh -c 'ln -sf /usr/sbin/runc /usr/local/bin/vfix-runtime; vfix install --check'
 	expect "status: $output$stderr" "$status" 3
 	expect_match 'what is wrong' "$stderr" 'vfix-runtime: changed since'

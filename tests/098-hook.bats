@@ -35,7 +35,7 @@ start() {
 
 record() { tail -n 1 "$work/starts.jsonl" | jq -r "$1"; }
 
-# Its mounts are read-only: the folder belongs to nobody alone.
+# Its mounts are read-only, as several containers may share the directory.
 @test "hook: the container dies without it and runs with it; exec sees the copies; nothing stays mounted or cached for it" {
 	start 'del(.hooks)' bash -c clock
 	expect 'status without' "$status" "$status_sigsys"
@@ -107,7 +107,7 @@ record() { tail -n 1 "$work/starts.jsonl" | jq -r "$1"; }
 
 @test "hook: vfix nri begins where files in memory are not executable unless they say so" {
 	requires own_root
-	# It gets as far as its directory, which cannot be made.
+	# It fails at its directory, which cannot be created.
 	# shellcheck disable=SC2016 # for the inner shell
 	run unshare --pid --fork --mount-proc sh -c 'echo 1 >/proc/sys/vm/memfd_noexec || exit 0; exec "$1" nri --hook-dir /proc/nope' sh "$VFIX"
 	[ "$status" != 0 ] || skip 'this kernel has no vm.memfd_noexec'

@@ -1,11 +1,11 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# Errors that no start may make: say that a container is patched while a program in it calls the page, and with fail_closed
-# start such a container at all. Each case is a bundle in which some program calls the page, at a place where a look
-# at the root filesystem, or at config.json, does not show it. Each is started with runc under the seccomp oracle:
-# by vfix-runtime in runc's place and with vfix-runtime as a hook, with fail_closed and without.
+# Two errors that no start may make: to report that a container is patched while a program in it calls the page,
+# and with fail_closed to start such a container at all. Each case is a bundle in which some program calls the
+# page, in a place that the root filesystem and config.json do not show. Each is started with runc under the
+# seccomp oracle: by vfix-runtime in place of runc and with vfix-runtime as a hook, with fail_closed and without.
 #
-# The bundles are the table of tests/hostile/starts, which knows what must become of each.
+# The bundles are the table of tests/hostile/starts, which has the expected result of each.
 # shellcheck disable=SC2034,SC2154
 load helpers
 
@@ -16,7 +16,7 @@ has_crun() {
 	one_hierarchy crun run --bundle "$b" "vfix-crun-$$" 2>&1 || { echo ' (crun starts no container here)' && return 1; }
 }
 
-# one_hierarchy COMMAND...: with control groups of version 2 alone: crun knows no hybrid of both.
+# one_hierarchy COMMAND...: with only control groups of version 2, as crun does not support a hybrid of both.
 one_hierarchy() {
 	# shellcheck disable=SC2016 # expanded by the inner shell
 	unshare --mount --propagation private sh -ec 'umount -R /sys/fs/cgroup; mount -t cgroup2 none /sys/fs/cgroup; exec "$@"' sh "$@"
@@ -33,7 +33,7 @@ setup() {
 	work=$BATS_TEST_TMPDIR
 }
 
-# holds GROUP: the bundles of a group, each way.
+# holds GROUP: runs the bundles of a group in each way.
 holds() {
 	mkdir "$work/bundles"
 	chmod go+x "$BATS_RUN_TMPDIR"{,/test} "$work"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # bats file_tags=machine
-# vfix doctor: each check on this host, and each made to fail for real: other kernels in the
-# VM, seccomp filters, an engine with images that need vfix.
+# vfix doctor: each check on this host, and each made to fail: other kernels in the VM, seccomp filters, an engine
+# with images that need vfix.
 # Variables come from helpers.bash; jq's are in single quotes.
 # shellcheck disable=SC2154,SC2016
 load helpers
@@ -17,29 +17,29 @@ teardown_file() {
 	stop_services
 }
 
-# doctor [STATUS] ARGUMENT...: its JSON in $output, whatever engines there are.
+# doctor [STATUS] ARGUMENT...: its JSON in $output, whatever engines exist.
 doctor() {
 	local status=0
 	[[ ! $1 =~ ^[0-9]+$ ]] || { status=$1 && shift; }
 	run_vfix "$status" doctor --format json --progress quiet "$@"
 }
 
-# check NAME FILTER: what jq says of a check in $output.
+# check NAME FILTER: the output of jq for a check in $output.
 check() { jq -r --arg name "$1" ".checks[] | select(.name == \$name) | $2" <<<"$output"; }
 
 # figure CHECK NAME, fact CHECK NAME: "" if it is missing.
 figure() { check "$1" ".figures[] | select(.name == \"$2\") | .value"; }
 fact() { check "$1" ".facts[] | select(.name == \"$2\") | .text"; }
 
-# holds CHECK EXPRESSION: of figures, as $f.NAME.
+# holds CHECK EXPRESSION: about figures, as $f.NAME.
 holds() {
 	check "$1" "(.figures | map({(.name): .value}) | add) as \$f | $2" | grep -qx true || fail "$1: $2 does not hold"
 }
 
-# own_filters: how many seccomp filters the tests themselves run under.
+# own_filters: the number of seccomp filters of the tests themselves.
 own_filters() { sed -n 's/^Seccomp_filters:[[:space:]]*//p' /proc/self/status; }
 
-# make_root: a root filesystem in $root for the VM, and for a chroot: no libc, no shell but busybox.
+# make_root: a root filesystem in $root for the VM, and for a chroot: no libc, no shell except busybox.
 make_root() {
 	root=$BATS_TEST_TMPDIR/root
 	mkdir -p "$root"/{bin,proc,sys,dev,tmp,var/tmp}
@@ -83,7 +83,7 @@ make_root() {
 @test "doctor: vsyscall=none, vdso=0, a slow clock source, no memory groups, and crashes in the log [VM]" {
 	requires root vm
 	make_root
-	# Each option is another check's.
+	# Each option belongs to another check.
 	run_vm --vsyscall none --root "$root" --append 'vdso=0 clocksource=acpi_pm cgroup_disable=memory' -- \
 		'vfix doctor --format json --check vsyscall,vdso,clock,kernel-log' \
 		'sh -c "callpage time; vfix doctor --format json --check kernel-log"' \
@@ -108,7 +108,7 @@ make_root() {
 @test "doctor: a clock source that the vDSO cannot read, and a small table of names that is flooded [VM]" {
 	requires root vm
 	make_root
-	# A flood takes a part of the memory that is free: this much makes the chains six times as long.
+	# A flood uses a part of the free memory: this much makes the chains six times as long.
 	run_vm --vsyscall xonly --mem 640 --root "$root" --append 'clocksource=hpet dhash_entries=1024' -- \
 		'vfix doctor --format json --check vsyscall,vdso,clock' \
 		'vfix doctor --format json --check dentry --limit 20m' \
@@ -177,8 +177,8 @@ make_root() {
 	run --separate-stderr "$novsyscall" "$VFIX" doctor --format json --progress quiet --check vsyscall
 	expect status "$status" 3
 	expect_match 'the page' "$(check vsyscall .found)" SIGSYS
-	# A rule that looks at arguments cannot be remembered by the kernel, and comes last: behind
-	# almost as many comparisons as a filter may have, so that it is dear where calls are slow.
+	# The kernel cannot cache the result of a rule about arguments. It comes last, after almost as many comparisons
+	# as a filter may have, so that it is slow on machines with slow calls.
 	jq -n '{defaultAction: "SCMP_ACT_ERRNO", syscalls: [
 		{names: [range(3500) | "read"], action: "SCMP_ACT_ALLOW"},
 		{names: ["clock_gettime", "gettimeofday", "time"], action: "SCMP_ACT_ALLOW", args: [{index: 2, value: 0, op: "SCMP_CMP_EQ"}]}]}' >"$BATS_TEST_TMPDIR/dear.json"

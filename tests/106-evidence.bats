@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # bats file_tags=machine
-# diagnose from what an operator has after an "exit 139": from each kind of evidence one command gives the cause, how
-# sure it is, and the one command to type.
+# diagnose with the evidence that an operator has after an "exit 139": for each kind of evidence, one command
+# returns the cause, its confidence, and the next command to type.
 # shellcheck disable=SC2154
 load helpers
 
@@ -22,7 +22,7 @@ setup() {
 
 id=0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
 
-# pod STATUS [REASON [MESSAGE]]: kubectl describe pod, of a container of the legacy image.
+# pod STATUS [REASON [MESSAGE]]: kubectl describe pod, for a container of the legacy image.
 pod() {
 	printf '%s\n' 'Name:         cache' 'Namespace:    prod' 'Node:         node-1/10.0.0.7' 'Containers:' '  redis:' \
 		"    Container ID:  containerd://$id" '    Image:         redis:legacy' '    State:          Waiting' '      Reason:       CrashLoopBackOff' \
@@ -36,7 +36,8 @@ pod_json() {
 		status: {containerStatuses: [{name: "redis", image: "redis:legacy", state: {terminated: {exitCode: $status, reason: "Error", finishedAt: "2026-11-21T21:18:04Z", containerID: $id}}}]}}'
 }
 
-# elsewhere STATUS: docker inspect of a container of another machine.
+# elsewhere STATUS: docker inspect of a container of another machine. The kernel of this machine serves the page,
+# so the SIGSEGV has another cause.
 elsewhere() {
 	jq -n --argjson status "$1" --arg id "$id" '[{Id: $id, Name: "/cache", Path: "redis-server", Args: [], State: {Status: "exited", Running: false, OOMKilled: false, ExitCode: $status, Error: "", FinishedAt: "2026-11-21T21:18:04Z"},
 		HostConfig: {Memory: 0}, Config: {Image: "redis:legacy", Env: []}, Mounts: []}]'

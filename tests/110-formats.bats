@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
-# Formats of old engines and registries: docker schema 1 manifests, the archives of docker
-# save before 1.10.
+# Formats of old engines and registries: docker schema 1 manifests, the archives of docker save before 1.10.
 load helpers
 
 legacy_image=$small_image
@@ -73,7 +72,7 @@ diff_ids() { skopeo inspect --config "$1" | jq -c .rootfs.diff_ids; }
 	expect_match hint "$stderr" 'the layers must be beside the manifest'
 }
 
-# old_archive FOLDER NAME TAG: what docker save wrote before 1.10, with an empty layer.
+# old_archive FOLDER NAME TAG: an archive as docker save wrote it before 1.10, with an empty layer.
 old_archive() {
 	local dir=$1 parent='' id n=0 blob config
 	mkdir -p "$dir"
@@ -144,14 +143,14 @@ digest_of() { skopeo inspect --format '{{.Digest}}' "$1"; }
 	run_vfix 2 convert out.tar
 }
 
-# listing FOLDER: each file with what a layer keeps of it.
+# listing FOLDER: each file with the metadata that a layer keeps.
 listing() {
 	(cd "$1" && find . -mindepth 1 -printf '%p %y %m %U:%G %n %Ts %l\n' | sort && find . -type f -exec sha256sum {} + | sort)
 }
 
 @test "a root filesystem: folder and tarball become images of one layer" {
 	requires root
-	# Without the programs, most of the image, which only take long to compress.
+	# Without the programs, which are most of the image and only take long to compress.
 	mkdir small
 	tar -c -C "$legacy_image/rootfs" --exclude './usr/*bin/*' --exclude './usr/lib/x86_64-linux-gnu/[!l]*' --exclude '*/lib[!c]*.so*' --exclude '*/libcrypto*' . | tar -x -C small
 	tar --sort=name --numeric-owner -cf rootfs.tar -C small .

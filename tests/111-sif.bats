@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Apptainer's SIF files and sandbox folders: read, and written out of another one or of any image. siftool is
-# that of the module that singularity writes these files with.
+# Apptainer's SIF files and sandbox directories: read, and written from another one or from any image. siftool is
+# from the module with which singularity writes these files.
 load helpers
 
 has_squashfs() { has_commands mksquashfs unsquashfs sqfs2tar tar2sqfs; }
@@ -14,7 +14,7 @@ setup() {
 	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock
 }
 
-# sandbox: a root filesystem as apptainer builds one, with a legacy program in it.
+# sandbox: a root filesystem as apptainer builds it, with a legacy program in it.
 sandbox() {
 	mkdir -p box/.singularity.d/env box/bin box/usr/bin box/etc box/home/u
 	cp "$legacy_image/rootfs/usr/local/bin/clock" box/bin/clock
@@ -47,7 +47,7 @@ sif() {
 	chmod 755 x.sif
 }
 
-# types FILE: the data objects, one word each.
+# types FILE: the types of the data objects, one word each.
 types() { "$build/siftool" list "$1" | sed -n 's/^[0-9].*|//p' | tr '\n' ';'; }
 
 # unpacked FILE FOLDER: the root filesystem of a SIF file.
@@ -58,12 +58,12 @@ unpacked() {
 	unsquashfs -quiet -no-progress -dest "$2" "$2.squashfs"
 }
 
-# listing FOLDER: everything but the content of what is patched.
+# listing FOLDER: everything except the content of patched files.
 listing() {
 	(cd "$1" && find . -printf '%p %y %m %U:%G %n %Ts %l\n' | sort && find . -type f ! -name clock ! -name time-of-day -exec sha256sum {} + | sort)
 }
 
-# prober FILE: a program that says on stderr what it can see and do, and fails.
+# prober FILE: a program that reports on stderr what it can see and do, and fails.
 prober() {
 	cat >"$1" <<-'END'
 		#!/usr/bin/python3 -I
@@ -106,7 +106,7 @@ prober() {
 		[[ " bin image lib lib64 usr ${fake:1} $(cut -d / -f 2 <<<"$fake") " = *" $seen "* ]] || fail "it sees /$seen"
 	done
 	expect_match sqfs2tar "$stderr" 'interfaces lo pid 1 image yes writes image no writes usr no writes out no files 256 owner no chroot no'
-	# unsquashfs writes files of any owner, into one folder.
+	# unsquashfs writes files of any owner, into one directory.
 	mv "$fake/sqfs2tar" "$fake/unsquashfs"
 	sed -i 's/image = sys.argv\[-1\]/image = "\/image"/' "$fake/unsquashfs"
 	run_vfix 1 scan x.sif
@@ -168,7 +168,7 @@ prober() {
 	run env TZ=Asia/Tokyo SOURCE_DATE_EPOCH=5 TMPDIR="$BATS_TEST_TMPDIR" "$VFIX" rebuild x.sif -o sif:z.sif
 	expect status "$status" 0
 	cmp y.sif z.sif
-	# The result has nothing to patch, and is copied.
+	# The result needs no patch, and is copied.
 	run_vfix rebuild y.sif -o sif:again.sif
 	cmp y.sif again.sif
 }
@@ -216,7 +216,7 @@ archive() {
 	tar --sort=name --xattrs --xattrs-include='*' -C box -c -f 1.tar .
 	mkdir -p above/opt/hidden
 	touch above/opt/.wh.gone above/opt/hidden/.wh..wh..opq above/opt/hidden/new
-	# The name of a user that has another number here.
+	# The name of a user that has another ID here.
 	tar --owner=daemon:4321 --group=daemon:4321 --mtime=@1400000000 -C above -c -f 2.tar opt
 	jq -n --arg one "sha256:$(sha256sum 1.tar | cut -d ' ' -f 1)" --arg two "sha256:$(sha256sum 2.tar | cut -d ' ' -f 1)" \
 		'{architecture: "amd64", os: "linux", created: "2014-05-13T16:53:20Z", rootfs: {type: "layers", diff_ids: [$one, $two]},
@@ -225,8 +225,8 @@ archive() {
 	tar -c -f image.tar manifest.json config.json 1.tar 2.tar
 }
 
-# made_with PROGRAM: a SIF file of the archive, by a machine that has no other program for it; then
-# what a squashfs must keep.
+# made_with PROGRAM: a SIF file of the archive, on a machine with only this program for it; then what a squashfs
+# must keep.
 made_with() {
 	local programs=$BATS_TEST_TMPDIR/programs
 	mkdir -p "$programs"
@@ -257,10 +257,10 @@ made_with() {
 	expect 'the root directory' "$(stat -c '%a %U:%G %Y' tar2sqfs)" '750 root:root 1400000000'
 	made_with mksquashfs
 	[[ $(mksquashfs -version) != *version\ 4.5* ]] || expect_match 'a word about the time' "$output" 'install tar2sqfs'
-	# Of the same image the same bytes, whatever the place and the time.
+	# The same image gives the same bytes, whatever the place and the time.
 	run_vfix convert image.tar -o sif:again.sif
 	cmp tar2sqfs.sif again.sif
-	# The runscript is the entrypoint; what is patched does not die.
+	# The runscript is the entrypoint; patched programs do not crash.
 	run "$novsyscall" chroot tar2sqfs /bin/clock
 	expect 'status unpatched' "$status" "$status_sigsys"
 	run_vfix rebuild image.tar -o sif:fixed.sif
@@ -271,7 +271,7 @@ made_with() {
 	run "$novsyscall" chroot fixed /bin/busybox sh /.singularity.d/runscript
 	expect 'status of the runscript' "$status" 0
 	expect_match labels "$(cat fixed/.singularity.d/labels.json)" '"dev.vfix.base.name": "app:1"'
-	# The way that can be proved: a SIF file of the image as it is, and a rebuild of that.
+	# The way that can be proved: a SIF file of the unchanged image, and a rebuild of that.
 	run_vfix rebuild tar2sqfs.sif -o sif:proved.sif
 	run_vfix verify proved.sif --against tar2sqfs.sif
 }
@@ -364,7 +364,7 @@ os.setxattr("box/home/u/data", "system.posix_acl_access", struct.pack("<I", 2) +
 	run_vfix 1 convert x.sif -o dir:sandbox
 	expect_match stderr "$stderr" 'sandbox: exists'
 	run_vfix rebuild x.sif -o dir:fixed
-	# But for the times of the folders that patch wrote into.
+	# Except for the times of the directories that patch wrote into.
 	diff <(listing sandbox | sed 's/^\(.* d .*\) [0-9]* $/\1/') <(listing fixed | sed 's/^\(.* d .*\) [0-9]* $/\1/')
 }
 
@@ -372,7 +372,7 @@ os.setxattr("box/home/u/data", "system.posix_acl_access", struct.pack("<I", 2) +
 	run_vfix convert "oci:$small_image/oci" -o dir:root
 	run chroot root /usr/local/bin/clock
 	expect status "$status" 0
-	# By an ordinary user, all is his.
+	# For an ordinary user, all files are the user's own.
 	local open
 	open_folder "$VFIX" "$small_image/oci"
 	chown -R 65534:65534 "$open"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Layers of every kind that engines wrote: whiteouts of aufs, gzip of several members, zstd,
-# estargz, foreign layers, very many of them; and attestations beside images.
+# Layers of every kind from engines: whiteouts of aufs, gzip of several members, zstd, estargz, foreign layers,
+# very many layers; and attestations beside images.
 load helpers
 
 legacy_image=$small_image
@@ -15,7 +15,7 @@ setup() {
 	layers=() diff_ids=()
 }
 
-# blob FILE: puts a file into the layout out and says its digest.
+# blob FILE: puts a file into the layout out and prints its digest.
 blob() {
 	local sum
 	sum=$(sha256sum "$1")
@@ -23,7 +23,7 @@ blob() {
 	echo "sha256:${sum%% *}"
 }
 
-# add TAR FILE TYPE [MEMBERS]: a layer that is FILE, and TAR uncompressed; MEMBERS are more of
+# add TAR FILE TYPE [MEMBERS]: adds the layer FILE, which is TAR uncompressed; MEMBERS are additional members of
 # its descriptor.
 add() {
 	local digest diff_id
@@ -71,7 +71,7 @@ below() { skopeo inspect --raw "$1" | jq -c '.layers[:-1]'; }
 	run_vfix rebuild oci:out:x -o oci:fixed:x
 	expect 'layers below' "$(below oci:fixed:x)" "$(skopeo inspect --raw oci:out:x | jq -c .layers)"
 	run_vfix scan oci:fixed:x
-	# The control: something else behind the member is an error.
+	# The control: other data after the member are an error.
 	{ cat members.gz && head -c 100 /dev/zero && echo x; } >bad.gz
 	layers=() diff_ids=()
 	add plain.tar bad.gz $oci+gzip
@@ -82,8 +82,8 @@ below() { skopeo inspect --raw "$1" | jq -c '.layers[:-1]'; }
 @test "layers: zstd of several frames and estargz keep every byte" {
 	{ head -c 5000 plain.tar | zstd -q && tail -c +5001 plain.tar | zstd -q; } >frames.zst
 	add plain.tar frames.zst $oci+zstd
-	# The form of estargz: each file a member of its own, an index as the last file, and a
-	# footer that is an empty member with the index's offset in its header.
+	# The form of estargz: each file is a separate member, the last file is an index, and the footer is an empty
+	# member with the index's offset in its header.
 	echo '{"version": 1, "entries": []}' >stargz.index.json
 	tar -cf index.tar stargz.index.json
 	tar --concatenate -f both.tar plain.tar index.tar 2>/dev/null || { cp plain.tar both.tar && tar -rf both.tar stargz.index.json; }
@@ -141,7 +141,7 @@ below() { skopeo inspect --raw "$1" | jq -c '.layers[:-1]'; }
 	run_vfix 4 scan --from-file list
 	expect_match 'table' "$output" 'oci:fixed:x  incomplete'
 	expect 'layers below' "$(below oci:fixed:x)" "$(skopeo inspect --raw oci:out:x | jq -c .layers)"
-	# The control: another layer that is not there is an error.
+	# The control: another missing layer is an error.
 	rm "out/blobs/sha256/$(sha256sum plain.tar.gz | cut -d' ' -f1)"
 	run_vfix 1 rebuild oci:out:x -o oci:none:x
 }
@@ -171,7 +171,7 @@ below() { skopeo inspect --raw "$1" | jq -c '.layers[:-1]'; }
 	add plain.tar plain.tar.gz $oci+gzip
 	finish
 	digest=$(jq -r '.manifests[0].digest' out/index.json)
-	# The attestation may be any manifest: what it is about is said in the index.
+	# The attestation may be any manifest: the index has its subject.
 	jq -c '. + {annotations: {kind: "attestation"}}' manifest >attestation
 	about=$(blob attestation)
 	jq -nc --arg image "$digest" --argjson size "$(stat -c %s manifest)" --arg about "$about" --argjson length "$(stat -c %s attestation)" '{schemaVersion: 2,
@@ -208,7 +208,7 @@ below() { skopeo inspect --raw "$1" | jq -c '.layers[:-1]'; }
 	skopeo copy --quiet oci:fixed:x dir:copied # it checks each digest
 	run_vfix scan oci:fixed:x
 	run_vfix verify oci:fixed:x --against oci:out:x
-	# This umoci knows no zstd: the other of the two types alone.
+	# This umoci does not support zstd: only the other two types.
 	rm -r out && mkdir -p out/blobs/sha256
 	layers=() diff_ids=()
 	add plain.tar plain.tar application/vnd.docker.image.rootfs.diff.tar

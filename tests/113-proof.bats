@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# The proofs of a rebuild: the same bytes everywhere, the statement of provenance, package
-# databases, marks and signatures.
+# The proofs of a rebuild: the same bytes everywhere, the statement of provenance, package databases, marks and
+# signatures.
 load helpers
 
 legacy_image=$small_image
@@ -21,7 +21,7 @@ setup() {
 	layout=oci:$legacy_image/oci:legacy
 }
 
-# api PATH [CURL OPTION...]: what the registry answers.
+# api PATH [CURL OPTION...]: the registry's answer.
 api() {
 	local path=$1
 	shift
@@ -55,7 +55,7 @@ api() {
 	expect_match stderr "$stderr" "statement of provenance: $statement"
 	expect subject "sha256:$(jq -r '.subject[0].digest.sha256' $statement)" "$(skopeo inspect --format '{{.Digest}}' oci:out:x)"
 	expect base "sha256:$(jq -r .predicate.base.digest.sha256 $statement)" "$(skopeo inspect --format '{{.Digest}}' "$layout")"
-	# By other people's tools: both sides' hashes, and each run of bytes.
+	# With other tools: both sides' hashes, and each range of bytes.
 	umoci raw unpack --rootless --image out:x rootfs
 	jq -r '.predicate.files[] | "\(.before.sha256)  '"$legacy_image"'/rootfs/\(.path)", "\(.after.sha256)  rootfs/\(.path)"' $statement >sums
 	expect 'files stated' "$(wc -l <sums)" 4
@@ -66,7 +66,7 @@ api() {
 		expect "$path at $offset, before" "$(bytes_at "$legacy_image/rootfs/$path" "$offset" "$before")" "$before"
 		expect "$path at $offset, after" "$(bytes_at "rootfs/$path" "$offset" "$after")" "$after"
 	done <runs
-	# All that cmp finds is in those runs, or behind the old end.
+	# All differences that cmp finds are in those ranges, or behind the old end.
 	while read -r path; do
 		cmp -l "$legacy_image/rootfs/$path" "rootfs/$path" 2>/dev/null | awk '{print $1 - 1}'
 	done <<<"$(jq -r '.predicate.files[0].path' $statement)" >differ
@@ -121,7 +121,7 @@ bytes_at() { dd if="$1" iflag=skip_bytes,count_bytes skip="$2" count=$((${#3} / 
 	run_vfix rebuild "docker://$registry/legacy:1" --push
 	digest=${output#*@}
 	expect_match stderr "$stderr" "statement of provenance: $registry/legacy@sha256:"
-	# This registry has no referrers API: the list is an index under the digest as a tag.
+	# This registry has no referrers API: the list is an index with the digest as a tag.
 	api "manifests/${digest/:/-}" -H 'Accept: application/vnd.oci.image.index.v1+json' >list
 	expect 'type of the referrer' "$(jq -r '.manifests[0].artifactType' list)" application/vnd.in-toto+json
 	expect 'predicate type' "$(jq -r '.manifests[0].annotations["in-toto.io/predicate-type"]' list)" https://vfix.dev/provenance/v1
@@ -135,15 +135,15 @@ bytes_at() { dd if="$1" iflag=skip_bytes,count_bytes skip="$2" count=$((${#3} / 
 		run grep -c -e "$registry_password" -e "$BATS_TEST_TMPDIR" "$file"
 		expect "passwords and paths in the $file" "$output" 0
 	done
-	# Once more is the same, and one referrer.
+	# Repeating it changes nothing, and there is one referrer.
 	run_vfix rebuild "docker://$registry/legacy:1" --push
 	expect digest "${output#*@}" "$digest"
 	api "manifests/${digest/:/-}" -H 'Accept: application/vnd.oci.image.index.v1+json' >again
 	cmp list again
 }
 
-# make_packaged: the image oci:packaged:base. A package of dpkg's that is there for several
-# architectures has a program under /lib, which is a symlink to usr/lib, as on a merged /usr.
+# make_packaged: the image oci:packaged:base. A package of dpkg that is installed for several architectures has a
+# program under /lib, which is a symlink to usr/lib, as on a merged /usr.
 make_packaged() {
 	mkdir -p deb/DEBIAN deb/lib/old root/usr/lib root/var/lib/dpkg
 	ln -s usr/lib root/lib
@@ -160,7 +160,7 @@ make_packaged() {
 	umoci insert --image packaged:base root /
 }
 
-# dpkg_says IMAGE: what dpkg --verify has to say about the packages in an image.
+# dpkg_says IMAGE: the output of dpkg --verify about the packages in an image.
 dpkg_says() {
 	rm -rf unpacked
 	umoci raw unpack --image "$1" unpacked >/dev/null
@@ -248,7 +248,7 @@ for m in tarfile.open(sys.argv[1]): print(m.name, *sorted(m.pax_headers))' "out/
 	run_vfix patch -o after before
 	run_vfix verify ./after --against ./before --explain
 	expect_match stdout "$output" 'what else changes'
-	# Each instruction is one of objdump's.
+	# Each instruction is also one of objdump's.
 	run_vfix verify ./after --against ./before --explain --format json
 	jq -r '.differences[0].sites[] | select(.form != "left") | .listing.before[] |
 		(.vaddr | ltrimstr("0x")) + " " + (.bytes | gsub("(?<b>..)"; "\(.b) ") | rtrimstr(" "))' <<<"$output" | sort -u >said
@@ -281,7 +281,7 @@ disassembled() { objdump -d --insn-width=15 before | sed -n 's/^ *\([0-9a-f]*\):
 	run_vfix rebuild "docker://$registry/legacy:1" --push
 	[[ $stderr != *cosign* ]] || fail 'a signature that does not exist'
 	digest=$(skopeo inspect --tls-verify=false --creds "$registry_user:$registry_password" --format '{{.Digest}}' "docker://$registry/legacy:1")
-	# cosign's signature is an image under a tag; what is in it does not matter here.
+	# cosign's signature is an image under a tag; its contents do not matter here.
 	umoci init --layout sig
 	umoci new --image sig:x
 	skopeo copy --quiet --dest-tls-verify=false --dest-creds "$registry_user:$registry_password" oci:sig:x "docker://$registry/legacy:${digest/:/-}.sig"
@@ -290,8 +290,8 @@ disassembled() { objdump -d --insn-width=15 before | sed -n 's/^ *\([0-9a-f]*\):
 	expect_match stderr "$stderr" "cosign sign $output"
 }
 
-# make_rpm_databases PATH: sqlite/rpmdb.sqlite and Packages, rpm's databases of today and of
-# CentOS 6, with one package that has the file.
+# make_rpm_databases PATH: sqlite/rpmdb.sqlite and Packages, rpm's current database and that of CentOS 6, with one
+# package that has the file.
 make_rpm_databases() {
 	mkdir -p top
 	cat >old.spec <<-END
@@ -336,7 +336,7 @@ print("DATA=END")' | db5.3_load Packages
 		expect_match stderr "$stderr" 'rpm package old-libs-2.12-1.el6.noarch: usr/lib64/old/program no longer matches its recorded digest'
 		expect_match stderr "$stderr" 'the record is signed and cannot be updated'
 	done
-	# A damaged database is not a reason to fail, and is reported.
+	# A damaged database is reported, but is not an error.
 	printf '\1' | dd of=root/var/lib/rpm/Packages bs=1 seek=12 conv=notrunc status=none # its magic number
 	umoci init --layout damaged
 	umoci new --image damaged:base

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Registries that are slow, rude, or want certificates.
+# Registries that are slow, fail, or need certificates.
 load helpers
 
 legacy_image=$small_image
@@ -35,7 +35,7 @@ sign() {
 		-extfile <(printf 'subjectAltName=IP:127.0.0.1\nextendedKeyUsage=%s\n' "$2") 2>/dev/null
 }
 
-# start_tls_registry: one with a private authority that requires a certificate of it.
+# start_tls_registry: one with a private authority that requires a client certificate from it.
 start_tls_registry() {
 	local dir=$BATS_FILE_TMPDIR/tls
 	mkdir -p "$dir/data"
@@ -57,7 +57,7 @@ start_tls_registry() {
 	tls_registry=$(sed -n 's/.*listening on \(127[0-9.]*:[0-9]*\).*/\1/p' "$BATS_FILE_TMPDIR/tls.log")
 }
 
-# login_to REGISTRY: the registry's credentials under another name of it.
+# login_to REGISTRY: the registry's credentials for another name of it.
 login_to() { registry=$1 login; }
 
 @test "rebuild: through a registry that resets, refuses and asks to wait" {
@@ -122,7 +122,7 @@ login_to() { registry=$1 login; }
 	cp "$BATS_FILE_TMPDIR"/tls/client.{cert,key} "$certs"
 	push 0
 	run_vfix scan "docker://$tls_registry/legacy:fixed"
-	# The system's authorities can also be others; the certificate shown is still the folder's.
+	# The system's authorities can also be replaced; the client certificate is still the directory's.
 	rm "$certs/ca.crt"
 	SSL_CERT_FILE=$BATS_FILE_TMPDIR/tls/ca.crt run_vfix scan "docker://$tls_registry/legacy:fixed"
 	run_vfix 1 scan "docker://$tls_registry/legacy:fixed"

@@ -1,12 +1,13 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# Whatever happens there is the old result or the whole new one.
+# Whatever happens, the destination has the old result or the whole new one.
 # Functions are called by name.
 # shellcheck disable=SC2317
 load helpers
 legacy_image=$small_image
 
-# setup_file: an image that is killed at as many places as a large one: as many layers, a program in one of them.
+# setup_file: an image that is killed at as many places as a large one: it has as many layers, and a program in one
+# of them.
 setup_file() {
 	load helpers
 	(has_image_tools && has_fixtures) >/dev/null || return 0
@@ -29,8 +30,8 @@ setup() {
 	layout=oci:$legacy_image/oci:legacy tiny=oci:$BATS_FILE_TMPDIR/tiny:x
 }
 
-# killed LEAST COMMAND...: runs the command, killed as it enters each of some calls in turn, each time after the test's
-# function prepare and before its function check. Fails if it is over after fewer kills.
+# killed LEAST COMMAND...: runs the command, killed at the entry of each of several calls in turn, each time after
+# the test's function prepare and before its function check. Fails if it succeeds after fewer than LEAST kills.
 killed() {
 	local call n kills=0 least=$1
 	shift
@@ -42,7 +43,7 @@ killed() {
 			kills=$((kills + 1))
 			echo "killed at $call $n"
 			check
-			# The next run is not hindered by what is left, and removes it.
+			# The remains do not affect the next run, which removes them.
 			run -0 "$@"
 			expect "left behind after a kill at $call $n" "$(find . -name '.vfix-*' | tr '\n' ' ')" ''
 		done
@@ -62,7 +63,7 @@ killed() {
 	run_vfix rebuild "$tiny" -o oci:first:old --provenance none
 	prepare() { rm -rf out && cp -r first out; }
 	check() { "$build/validate" out && run_vfix scan oci:out:old; }
-	# Only what is new is written: the patched layer and the manifest of another fallback mode.
+	# Only new content is written: the patched layer and the manifest of another fallback mode.
 	killed 5 "$VFIX" rebuild --progress quiet --provenance none --fallback always "$tiny" -o oci:out:new
 }
 
@@ -90,7 +91,7 @@ killed() {
 		run full "$dest" 40
 		expect_match "$dest with room" "$output" 'status 0'
 	done
-	# The place for what is needed for a while is full.
+	# The disk with the temporary files is full.
 	# shellcheck disable=SC2016 # for the other shell
 	run "$tree/tests/own-mounts" "$PWD/root" sh -c 'mount -t tmpfs -o size=16k none small && TMPDIR=small "$1" rebuild --progress quiet "$2" -o oci:out:x 2>err; echo "status $?"; ls -A small' \
 		sh "$VFIX" "$layout"
@@ -135,7 +136,7 @@ killed() {
 			cp want/old tree/a/one
 			cp want/old tree/a/two
 			cp want/old tree/b/three
-			# Of somebody else, whatever it looks like.
+			# Another user's file, whatever it looks like.
 			touch tree/a/.vfix-0123456789abcdef tree/a/.vfix-in-notes
 			run "$build/killat" "$call" "$n" "$VFIX" patch --quiet -i tree
 			[ "$status" = 137 ] || continue

@@ -34,11 +34,11 @@ setup() {
 	cd "$BATS_TEST_TMPDIR" || return
 }
 
-# list NAME...: the file list, a line for each image of the registry.
+# list NAME...: the file list, one line for each image of the registry.
 list() { printf "docker://$registry/team/%s:1\n" "$@" >list; }
 
-# hold_image NAME: who asks the registry for this image waits, until let_go. Reading the file
-# that says which manifest a tag is of does not return while that is a pipe without a writer.
+# hold_image NAME: requests for this image wait until let_go: a read of the file with the digest of a tag blocks
+# while that is a pipe without a writer.
 hold_image() {
 	held=$BATS_FILE_TMPDIR/registry/data/docker/registry/v2/repositories/team/$1/_manifests/tags/1/current/link
 	mv "$held" "$BATS_TEST_TMPDIR/held"
@@ -54,7 +54,7 @@ let_go() {
 
 teardown() { [ ! -p "${held:-}" ] || let_go; }
 
-# requests FROM: what the registry answered since its log had FROM lines.
+# requests FROM: the registry's answers since its log had FROM lines.
 requests() { tail -n "+$(($1 + 1))" "$BATS_FILE_TMPDIR/registry.log" | grep 'response completed'; }
 
 @test "rebuild: a list, whose shared layers are read once and sent once" {
@@ -131,7 +131,7 @@ requests() { tail -n "+$(($1 + 1))" "$BATS_FILE_TMPDIR/registry.log" | grep 'res
 	run_vfix rebuild --from-file list --shard 0/2 --dry-run
 	images >>one
 	expect 'both parts' "$(sort one | tr -d '\n')" 'team/a:1 team/b:1 team/c:1 team/d:1 '
-	# A line that comes in does not move the others.
+	# A new line does not move the others.
 	{ echo "docker://$registry/team/e:1" && cat list; } >longer
 	run_vfix rebuild --from-file longer --shard 0/2 --dry-run
 	expect 'of part 0, longer' "$(images | grep -v team/e)" "$(tail -n "+$(($(JOB_COMPLETION_INDEX=1 "$VFIX" rebuild --from-file list --shard 2 --dry-run 2>/dev/null | grep -c 'team/[a-f]:1 ') + 1))" one)"
@@ -179,9 +179,9 @@ requests() { tail -n "+$(($1 + 1))" "$BATS_FILE_TMPDIR/registry.log" | grep 'res
 	sed 's/completionMode: Indexed/completionMode: [Indexed]/' "$job" >bad.yaml
 	run "$venv/bin/kubernetes-validate" --strict bad.yaml
 	expect 'status for a wrong one' "$status" 1
-	# A part for each pod, and no part without one.
+	# A part for each pod, and no part without a pod.
 	expect 'parts' "$(sed -n 's/^ *- --shard=//p' "$job")" "$(sed -n 's/^  completions: \([0-9]*\).*/\1/p' "$job")"
-	# Its options are those of this vfix: all that is missing is the list.
+	# Its options are those of this vfix: only the list is missing.
 	# shellcheck disable=SC2016 # Kubernetes expands it
 	mapfile -t command < <(sed -n 's/^ *- \(--.*\)$/\1/p' "$job" | sed 's/\$(JOB_COMPLETION_INDEX)/0/')
 	expect 'number of options' "${#command[@]}" 6

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Root filesystems as the result of a rebuild: with owners, extended attributes, devices, hard
-# links, holes and times for root, and with a warning for everybody else.
+# Root filesystems as the result of a rebuild: with owners, extended attributes, devices, hard links, holes and
+# times for root, and with a warning for other users.
 load helpers
 
 setup() {
@@ -11,7 +11,7 @@ setup() {
 	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock
 }
 
-# make_root FOLDER: a root filesystem with one of everything.
+# make_root FOLDER: a root filesystem with one file of each kind.
 make_root() {
 	mkdir -p "$1"/{bin,dev,etc,tmp,home}
 	cp "$build/fixtures/direct" "$1/bin/tool"
@@ -40,7 +40,7 @@ make_root() {
 
 xattr() { python3 -c 'import os, sys; os.setxattr(sys.argv[1], sys.argv[2], b"value")' "$@"; }
 
-# listing FOLDER: all that each name has, and the first of the names that share its inode.
+# listing FOLDER: the metadata of each name, and the first name of its inode.
 listing() {
 	python3 - "$1" <<-'END'
 		import hashlib, os, sys
@@ -64,7 +64,7 @@ listing() {
 	cp -a root copied
 	touch -r root copied
 	run_vfix patch -i copied
-	# The folders that patch wrote into have new times.
+	# The directories that patch wrote into have new times.
 	touch -r root/bin copied/bin
 	diff <(listing copied) <(listing fixed)
 	[ "$(du -k fixed/etc/sparse | cut -f1)" -lt 1000 ] || fail "the hole is filled: $(du -k fixed/etc/sparse)"
@@ -110,7 +110,7 @@ listing() {
 	expect fifo "$(find "$open/to/fixed" -type p -printf '%P\n')" dev/fifo
 	[ "$open/to/fixed/bin/tool" -ef "$open/to/fixed/bin/tool2" ] || fail 'the hard link is broken'
 	cmp root/etc/sparse "$open/to/fixed/etc/sparse"
-	# Of his own files nothing is lost, setuid bits neither.
+	# The user's own files lose nothing, not even setuid bits.
 	mkdir "$open/to/own"
 	cp "$build/fixtures/direct" "$open/to/own/tool"
 	chown -R 65534:65534 "$open/to/own"
@@ -134,7 +134,7 @@ listing() {
 	run_vfix 2 rebuild dir:root -o dir:new -t name:1
 	run_vfix 2 rebuild dir:root -o dir:new --provenance new.json
 	mkdir "$BATS_TEST_TMPDIR/own"
-	# No space, in the middle of the write.
+	# The disk is full in the middle of the write.
 	# shellcheck disable=SC2016 # expanded by the inner shell
 	run "$tree/tests/own-mounts" "$BATS_TEST_TMPDIR/own" sh -c 'mkdir small && mount -t tmpfs -o size=16k none small && "$@"; status=$?
 		ls -A small >left; exit $status' sh "$VFIX" rebuild dir:root -o dir:small/new

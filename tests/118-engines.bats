@@ -1,10 +1,10 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# How engines treat unusual layers, and the layers that vfix makes of them: umoci,
-# containerd with overlay mounts and without, docker with overlay2 and vfs.
+# How engines treat unusual layers, and vfix's layers for them: umoci, containerd with and without overlay mounts,
+# docker with overlay2 and vfs.
 load helpers
 
-# Containers without the right to mount, and odd kernels, have none.
+# Containers without the right to mount, and unusual kernels, have none.
 has_overlay() {
 	local dir=$BATS_TEST_TMPDIR/probe
 	mkdir -p "$dir/a" "$dir/b" "$dir/on"
@@ -21,7 +21,7 @@ setup() {
 	cd "$tree/images" || return
 }
 
-# asked TEST: runs a Go test that asks the engines.
+# asked TEST: runs a Go test that uses the engines.
 asked() {
 	run "$BATS_FILE_TMPDIR/images.test" -test.timeout 30m -test.v -test.run "^$1\$"
 	echo "$output"

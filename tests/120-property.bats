@@ -1,9 +1,9 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# Random legacy programs (tests/property), made from a seed that is printed: each is patched and
-# finds itself in order after, under the oracle and on a kernel without the page, also stripped. One
-# of which vfix says that a call site stays does so where the page is: no patch may break it.
-# VFIX_SEED=N tries another seed, VFIX_PROGRAMS=N another number of them.
+# Random legacy programs (tests/property), from a printed seed: each is patched and passes its own checks after,
+# under the oracle and on a kernel without the page, also stripped. A program with a call site that vfix leaves
+# passes them with the page: no patch may break it. VFIX_SEED=N sets another seed, VFIX_PROGRAMS=N another number
+# of programs.
 # Variables come from helpers.bash.
 # shellcheck disable=SC2154
 load helpers
@@ -18,7 +18,7 @@ setup_file() {
 
 @test "property: random programs call the page before, and find themselves in order after, stripped too" {
 	requires oracle elf_tools
-	# Patched again, nothing changes, and the patched call sites are all that differs.
+	# A second patch changes nothing, and only the patched call sites differ.
 	expect "status: $(<"$BATS_FILE_TMPDIR/said")" "$compared" 0
 }
 
@@ -26,7 +26,7 @@ setup_file() {
 	requires oracle compilers
 	run "$tree/tests/property/tangle.py" -v "$VFIX" -o "$novsyscall" -d "$BATS_TEST_TMPDIR/made" -s "${VFIX_SEED:-2013}" -n 150
 	expect "status: $output" "$status" 0
-	# Control: with another program in its place, each is different.
+	# Control: each differs from another program.
 	cat >"$BATS_TEST_TMPDIR/astray" <<-END
 		#!/bin/sh
 		"$VFIX" "\$@"
@@ -40,7 +40,7 @@ setup_file() {
 	expect_match 'what it says' "$output" '6 wrong'
 }
 
-# lint FOLDER: what eu-elflint says of its files, a line each, behind the file's name.
+# lint FOLDER: the output of eu-elflint for its files, one line each, after the file's name.
 lint() {
 	(cd "$1" && eu-elflint --gnu-ld ./*) 2>&1 | awk '/^\.\/.*:$/ { file = $0; next } $0 != "No errors" { print file, $0 }' | sort
 }
@@ -58,7 +58,8 @@ lint() {
 	local root=$BATS_TEST_TMPDIR/root when name status want left files=()
 	mkdir -p "$root/before" "$root/after"
 	cp /bin/busybox "$root/"
-	# One command for all: to begin one takes an emulated machine as long as a program. The first 60 fit into its memory.
+	# One command for all: to start one takes an emulated machine as long as a program. The first 60 fit into its
+	# memory.
 	while read -r name _; do
 		files+=("$name")
 		[ ! -e "$made/bin/$name.so" ] || files+=("$name.so")

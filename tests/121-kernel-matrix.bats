@@ -1,7 +1,6 @@
 #!/usr/bin/env bats
-# Patched files on every kind of kernel: the page served or not, the vDSO there or not, /proc
-# mounted or not, and a seccomp filter set before the first call. tests/fixtures/programs/strict.c
-# says what the filters allow.
+# Patched files on every kind of kernel: with and without the page, the vDSO, /proc, and a seccomp filter set
+# before the first call. tests/fixtures/programs/strict.c has the calls that the filters allow.
 # Variables come from helpers.bash.
 # shellcheck disable=SC2154
 load helpers
@@ -20,7 +19,7 @@ setup_file() {
 	commands >"$BATS_FILE_TMPDIR/commands"
 }
 
-# commands: with /proc and then without, where ld.so does not know what $ORIGIN is.
+# commands: with /proc and then without, when ld.so cannot determine $ORIGIN.
 commands() {
 	local proc side program filter
 	for proc in there gone; do
@@ -43,7 +42,7 @@ wanted() {
 	local page=$1 vdso=$2
 	case $3 in
 	*umount* | */dlopen) echo 0 ;;
-	# Unpatched programs need the page, and the kernel asks the filter for each call there.
+	# Unpatched programs need the page, and the kernel applies the filter to each call of it.
 	*' /before/'*' none' | *' /before/'*' page') [ "$page" = none ] && echo "$status_sigsegv" || echo 0 ;;
 	*' /before/'*) [ "$page" = none ] && echo "$status_sigsegv" || echo "$status_sigsys" ;;
 	*' /after/'*' none' | *' /after/'*' page') echo 0 ;;

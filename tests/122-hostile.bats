@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# Files and images that are wrong on purpose (tests/hostile), one named defect each. The result for
-# each is in tests/hostile/expected.txt. Memory, processor time, sizes of files and
-# open files are bounded by the kernel, not by a stopwatch.
+# Files and images with deliberate errors (tests/hostile), one named defect each. The expected result of each is in
+# tests/hostile/expected.txt. The kernel limits memory, processor time, sizes of files and open files, instead of a
+# stopwatch.
 # Variables come from helpers.bash.
 # shellcheck disable=SC2154
 load helpers
@@ -15,16 +15,16 @@ setup_file() {
 		-library "$build/hostile/libboth.so" -out "$made") >&2
 }
 
-# bounded COMMAND...: 300 MiB of memory that can be written to, a minute of processor time,
-# files of at most 32 MiB, 200 of them open at once. Less than the bombs of the corpus want.
+# bounded COMMAND...: 300 MiB of writable memory, a minute of processor time, files of at most 32 MiB, 200 of them
+# open at once. The bombs of the corpus need more.
 bounded() {
 	prlimit --data=$((300 * mib)) --cpu=60 --fsize=$((32 * mib)) --nofile=200 --core=0 -- "$@"
 }
 
-# expected KIND: name, status and words of each, tabs between them.
+# expected KIND: the name, status and words of each, separated by tabs.
 expected() { sed -n "s/^$1\t//p" "$tree/tests/hostile/expected.txt"; }
 
-# ended STATUS WANT: as wanted, with nothing left in the temporary folder, and no panic.
+# ended STATUS WANT: with the expected status, an empty temporary directory, and no panic.
 ended() {
 	[ "$1" = "$2" ] || fail "exit status: got $1, want $2; stderr: $(head -c 2000 "$work/stderr")" || return
 	expect "temporary files" "$(ls -A "$work/tmp")" '' || return
@@ -32,7 +32,7 @@ ended() {
 	[ "$1" != 1 ] || expect_match stderr "$(<"$work/stderr")" 'vfix: error: '
 }
 
-# fresh: an empty folder for the next one, in $work.
+# fresh: an empty directory for the next one, in $work.
 fresh() {
 	work=$BATS_TEST_TMPDIR/work
 	rm -rf "$work"
@@ -121,7 +121,7 @@ vfix_bounded() {
 	umount "$work/tmp"
 	expect_match stderr "$stderr" 'temporary files: more than 104857600 bytes'
 	expect_match hint "$stderr" --max-temp
-	# The control: there is room for all of it.
+	# The control: there is space for all of it.
 	TMPDIR=$work/tmp run_vfix 3 scan --max-temp 1G "$work/x.tar.gz"
 	run_vfix 2 scan --max-temp much "$work/x.tar.gz"
 	expect_match stderr "$stderr" '--max-temp much'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# A few hundred packages of a modern Debian, unpacked: vfix finds nothing to change in them,
-# and what it is shown among them it does find.
+# A few hundred packages of a modern Debian, unpacked: vfix changes none of them, but finds the affected files that
+# the test adds.
 # Variables come from helpers.bash.
 # shellcheck disable=SC2154
 load helpers
@@ -30,7 +30,7 @@ digests() { (cd "$1" && find . -type f -print0 | sort -z | xargs -0 -r sha256sum
 	[ "$packages" -ge 300 ]
 	[ "$files" -ge 1000 ]
 	expect "changed files" "$(diff "$BATS_TEST_TMPDIR/before" "$BATS_TEST_TMPDIR/after" | sed -n 's/^> [0-9a-f]*  //p')" ./bash/static-2m
-	# Findings that are not patched: references that are proved harmless, and nothing unknown.
+	# Unpatched findings: references that are proved harmless, and none that is unknown.
 	expect "verdicts" "$(jq -r '.results[].files[] | select(.path | endswith("static-2m") | not) | .sites[].verdict' <<<"$output" | grep -vxE 'benign|dormant' | sort | uniq -c)" ''
 	expect "hazards" "$(jq -r '.results[].hazards[] | "\(.kind) \(.path)"' <<<"$output")" "openssl-sha $copy/bash/libcrypto.so.10"
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# The patched call sites in an emulator that knows nothing of vfix (tests/emulate): each runs before and
-# after, from every way into its function, over random registers, flags, red zones and stacks, with
-# exceptions; nothing differs except as allowed. Patches that are wrong on purpose must be noticed.
+# The patched call sites in an emulator without any code of vfix (tests/emulate): each runs before and after, from
+# every way into its function, with random registers, flags, red zones and stacks, and with exceptions; only
+# allowed differences may occur. Patches that are deliberately wrong must be detected.
 # Variables come from helpers.bash.
 # shellcheck disable=SC2154
 load helpers

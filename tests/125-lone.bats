@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# Small programs, each with one difficulty (tests/fixtures/lone): exceptions, hot and cold parts, red
-# zones, several entries, code that no section marks as code; by two compilers and three linkers.
-# Each prints "ok" before and after, also stripped before or after, and no longer calls the page.
+# Small programs, each with one difficulty (tests/fixtures/lone): exceptions, hot and cold parts, red zones,
+# several entries, code that no section marks as code; by two compilers and three linkers. Each prints "ok" before
+# and after, also stripped before or after, and no longer calls the page.
 # Variables come from helpers.bash.
 # shellcheck disable=SC2154
 load helpers
@@ -29,7 +29,7 @@ setup_file() { get_unicorn; }
 @test "lone: what is wrong is noticed" {
 	requires oracle
 	mkdir "$BATS_TEST_TMPDIR/sources"
-	# Dies before; does not call the page; calls it by an address that nobody can find.
+	# One crashes before; one does not call the page; one calls it by an address that cannot be found.
 	printf '/* build: gcc -O2 */\n#include "lone.h"\nint main(void) { CHECK(RECENT(PAGE_TIME(0) == 0)); OK(); }\n' >"$BATS_TEST_TMPDIR/sources/dies.c"
 	printf '/* build: gcc -O2 */\n#include "lone.h"\nint main(void) { OK(); }\n' >"$BATS_TEST_TMPDIR/sources/never.c"
 	printf '/* build: gcc -O2 */\n#include "lone.h"\nint main(void) { long at = -0x9ffbff; HIDE(at); at--; CHECK(RECENT(((time_f)at)(0))); OK(); }\n' >"$BATS_TEST_TMPDIR/sources/hidden.c"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# Each system call of a verb fails once, with EIO: the verb fails with a message that names the object, or is right in spite of
-# it, and nothing is there half-written. tests/faults is what lets them fail and looks.
+# Each system call of a verb fails once, with EIO: the verb fails with a message that names the object, or succeeds
+# correctly nevertheless, and leaves no partial file. tests/faults injects the errors and checks the results.
 # shellcheck disable=SC2154
 load helpers
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# The files of a release: built twice, in two directories, and used as its users do. The tree is
-# copied and committed there, so that a tree with changes is tested as it is.
+# The files of a release: built twice, in two directories, and used as its users do. The tree is copied and
+# committed there, so that a tree with changes is tested unchanged.
 # Variables come from helpers.bash.
 # shellcheck disable=SC2154,SC2016
 load helpers
@@ -20,7 +20,7 @@ setup_file() {
 	export SIGNING_KEY=$work/key.pem IMAGE=registry.example.org/vfix DOWNLOADS="file://$work/published-{version}"
 	make_dist "$one" release
 	(umask 077 && export TZ=Asia/Tokyo LC_ALL=C.UTF-8 GOFLAGS=-tags=nothing TMPDIR=$work && make_dist "$two") # what a release refuses is known by now
-	# The version after, for an upgrade: the programs differ in their version alone.
+	# The next version, for an upgrade: only the version in the programs differs.
 	mv "$one/dist" "$work/v1"
 	ln -s v1 "$work/published-1.2.3"
 	in_tree "$one" commit -q --allow-empty -m 'one more'
@@ -44,7 +44,7 @@ in_tree() {
 		git -C "$dir" -c user.name=test -c user.email=test@example.com -c safe.directory='*' "$@"
 }
 
-# copy_tree DIRECTORY: what git has of this tree, or would have, as a commit with the tag v1.2.3.
+# copy_tree DIRECTORY: the files of this tree that git has, or would add, as a commit with the tag v1.2.3.
 copy_tree() {
 	mkdir -p "$1"
 	git -c safe.directory='*' -C "$tree" ls-files -z -co --exclude-standard |
@@ -72,7 +72,7 @@ make_dist() { # DIRECTORY [TARGET]
 	diff -r "$work/v1" "$two/dist"
 	expect 'files' "$(cd "$work/v1" && echo *)" "SHA256SUMS SHA256SUMS.sig vfix-1.2.3-1.x86_64.rpm vfix-1.2.3-ci.tar.gz vfix-1.2.3-kubernetes.tar.gz vfix-1.2.3-licenses.csv \
 vfix-1.2.3-linux-amd64.cdx.json vfix-1.2.3-linux-amd64.oci.tar vfix-1.2.3-linux-amd64.tar.gz vfix-1.2.3.intoto.json vfix.pub vfix_1.2.3_amd64.deb"
-	# The control: another commit is another version, and other bytes.
+	# The control: another commit has another version, and other bytes.
 	run ! cmp -s "$work/v1/SHA256SUMS" "$work/v2/SHA256SUMS"
 }
 
@@ -81,7 +81,7 @@ vfix-1.2.3-linux-amd64.cdx.json vfix-1.2.3-linux-amd64.oci.tar vfix-1.2.3-linux-
 	cd "$work/v1"
 	sha256sum --quiet --strict -c SHA256SUMS
 	expect 'files in SHA256SUMS' "$(wc -l <SHA256SUMS)" "$(find . -type f ! -name 'SHA256SUMS*' ! -name vfix.pub | wc -l)"
-	# As docs/start.md has it, and the control.
+	# According to docs/start.md, with the control.
 	verify() { openssl pkeyutl -verify -rawin -in "$1" -sigfile SHA256SUMS.sig -pubin -inkey vfix.pub; }
 	verify SHA256SUMS
 	sed 1d SHA256SUMS >"$work/fewer"
@@ -93,7 +93,7 @@ vfix-1.2.3-linux-amd64.cdx.json vfix-1.2.3-linux-amd64.oci.tar vfix-1.2.3-linux-
 		'["git+https://vfix.dev/vfix","registry.example.org/vfix","linux/amd64","test <test@example.com>"]'
 	expect 'commit' "$(jq -r '.predicate.buildDefinition.resolvedDependencies[0].digest.gitCommit' ./*.intoto.json)" "$(in_tree "$two" rev-parse HEAD)"
 	tar -x -f vfix-1.2.3-linux-amd64.tar.gz -C "$work"
-	# vfix-nri is in vfix, and has modules of its own.
+	# vfix-nri is embedded in vfix, and has additional modules.
 	"$("$tree/tests/install-deps" --print-go)" version -m "$work/vfix-1.2.3-linux-amd64/bin/vfix" "$tree/bin/vfix-nri" | awk '$1 == "dep" { print $2 "@" $3 }' | sort -u >"$work/modules"
 	[ -s "$work/modules" ]
 	diff "$work/modules" <(jq -r '.components[] | select(.purl // "" | startswith("pkg:golang/")) | .name + "@" + .version' ./*.cdx.json | grep -v ^std@ | sort)
@@ -147,7 +147,7 @@ vfix-1.2.3-linux-amd64.cdx.json vfix-1.2.3-linux-amd64.oci.tar vfix-1.2.3-linux-
 	man -M "$root/share/man" 7 vfix-sources | grep -q 'docker-archive:'
 }
 
-# deb_root: a root that dpkg can install a static program into: it has no scripts to run.
+# deb_root: a root into which dpkg can install a static program, as that has no scripts to run.
 deb_root() {
 	local root=$1
 	mkdir -p "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates"
@@ -188,7 +188,7 @@ deb_root() {
 	[ -s "$root/usr/share/zsh/site-functions/_vfix" ]
 	rpm --root "$root" --nodeps -U "$work"/v2/*.rpm
 	"$root/usr/bin/vfix" version | grep -q '^vfix v1.2.3-1-g'
-	# The control: a changed file is seen.
+	# The control: a changed file is detected.
 	echo changed >>"$root/usr/share/doc/vfix/copyright"
 	run ! rpm --root "$root" -V vfix
 	rpm --root "$root" -e vfix
@@ -240,7 +240,7 @@ deb_root() {
 	refused 'DOWNLOADS is not set: the address of the directory' DOWNLOADS=
 	openssl genpkey -algorithm rsa -out "$work/rsa.pem" 2>/dev/null
 	refused 'not an Ed25519 key' SIGNING_KEY="$work/rsa.pem"
-	# The standard library of each Go is affected.
+	# The standard library of each Go version is affected.
 	vulnerabilities "$work/bad" '[{"path": "stdlib", "vulns": [{"id": "GO-2023-0001", "modified": "2023-11-14T22:13:20Z"}]}]'
 	mkdir "$work/bad/ID"
 	cat >"$work/bad/ID/GO-2023-0001.json" <<-'END'
@@ -284,7 +284,7 @@ zpty -r -m z all "*ready*ready*"
 zpty -w -n z "vfix rebui"$'"'\\t'"'
 zpty -r -m z got "*rebuild*" && echo "completed: rebuild"'
 
-# zsh and fish complete what bash does; see 050-cli.bats for bash.
+# zsh and fish complete the same as bash; see 050-cli.bats for bash.
 @test "dist: completions work in bash, zsh and fish, from where the package puts them" {
 	requires dist_tools shells
 	local root=$work/shells
@@ -306,7 +306,7 @@ has_shells() { has_commands bash zsh fish && { [ -r /usr/share/bash-completion/b
 # of_yaml FILE EXPRESSION: a value in a YAML file, f.
 of_yaml() { /usr/bin/python3 -c 'import sys, yaml; f = yaml.safe_load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$@"; }
 
-# run_ci SOURCE SHA256: the script $work/ci.sh as the CI runs it, without a vfix on PATH, in $work/ci.
+# run_ci SOURCE SHA256: runs the script $work/ci.sh as the CI does, without a vfix on PATH, in $work/ci.
 run_ci() {
 	rm -rf "$work/ci"
 	mkdir "$work/ci"
@@ -339,7 +339,7 @@ run_ci() {
 		.github/actions/vfix-scan/action.yml f['inputs']['url']['default'] f['inputs']['sha256']['default'] f['runs']['steps'][0]['run']
 		.gitlab/vfix-scan.yml f['vfix-scan']['variables']['VFIX_URL'] f['vfix-scan']['variables']['VFIX_SHA256'] '\n'.join(f['vfix-scan']['before_script']+f['vfix-scan']['script'])
 	END
-	# In the tree they name none.
+	# In the tree they have none.
 	expect 'address in the tree' "$(of_yaml "$tree/contrib/github-action/action.yml" "f['inputs']['url']['default']")" ''
 }
 
@@ -354,8 +354,8 @@ has_ci_tools() { has_commands curl jq && { /usr/bin/python3 -c 'import yaml' 2>/
 	cp "$one/go.mod" "$proxy/v1.2.3.mod"
 	echo '{"Version": "v1.2.3", "Time": "2023-11-14T22:13:20Z"}' >"$proxy/v1.2.3.info"
 	echo v1.2.3 >"$proxy/list"
-	# In a module cache of its own for vfix, with what was downloaded for the build. Libraries are
-	# compiled as for the tests, once.
+	# In a separate module cache for vfix, with the modules that the build downloaded. Libraries are compiled with
+	# the tests' flags, once.
 	run env -C "$work" GOPROXY="file://$work/proxy,file://$("$go" env GOMODCACHE)/cache/download" GONOSUMDB='*' GONOSUMCHECK=1 GOFLAGS="-modcacherw -trimpath -gcflags=all=-dwarf=false" \
 		GOMODCACHE="$work/modules-cache" GOBIN="$work/gobin" CGO_ENABLED=0 "$go" install vfix.dev/vfix/cmd/vfix@latest
 	expect "go install: $output" "$status" 0

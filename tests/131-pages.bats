@@ -1,9 +1,8 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# The commands of README.md and docs: each block marked sh is run as it is, with the names that a reader
-# has: an engine with redis:2.8.22 and a container cache, registries at registry.example and new.example,
-# files and directories. Blocks marked shell need a cluster, a release or another tool; a Go test parses
-# the vfix commands in them.
+# The commands of README.md and docs: each block marked sh is run unchanged, with the names of a reader: an engine
+# with redis:2.8.22 and a container cache, registries at registry.example and new.example, files and directories.
+# Blocks marked shell need a cluster, a release or another tool; a Go test parses the vfix commands in them.
 # Variables come from helpers.bash.
 # shellcheck disable=SC2154
 load helpers
@@ -13,7 +12,7 @@ setup_file() {
 	export work=$BATS_FILE_TMPDIR/work machine address
 	mkdir -p "$work"
 	(has_root && has_docker && has_oracle && has_legacy_image && has_image_tools && has_page_tools) >/dev/null || return 0
-	# An address of loopback that no other test has, for the registries' own port.
+	# An address of loopback that no other test uses, for the registries' own port.
 	address=127.$((RANDOM % 250 + 1)).$((RANDOM % 250 + 1)).$((RANDOM % 250 + 1))
 	start_machine
 	start_registries
@@ -32,7 +31,7 @@ setup_file() {
 	cp /usr/bin/python3 "$work/env/bin/python"
 	echo 'print("runs")' >"$work/script.py"
 	ln -s /usr/bin/docker "$work/tools/docker"
-	# A benchmark measures little here: that it runs as written counts.
+	# A benchmark measures little here: it only has to run as written.
 	# shellcheck disable=SC2016 # for the shell in there
 	printf '#!/bin/sh\ncase "$*" in *--help*) ;; "bench --redis "*) set -- "$@" --rounds 1 --requests 20000 ;; "bench"*) set -- "$@" --rounds 1 --sample 1 ;; esac\nexec %q "$@"\n' "$VFIX" >"$work/tools/vfix"
 	chmod 755 "$work/tools/vfix"
@@ -47,8 +46,8 @@ teardown_file() {
 
 has_page_tools() { has_commands docker-registry openssl mksquashfs unsquashfs jq skopeo; }
 
-# start_machine: a mount namespace with names and certificates of its own, and without this machine's
-# cache of vfix. $machine is a process in it.
+# start_machine: a mount namespace with its own names and certificates, and without this machine's cache of vfix.
+# $machine is a process in it.
 start_machine() {
 	openssl req -quiet -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=registries \
 		-addext 'subjectAltName=DNS:registry.example,DNS:new.example' -keyout "$work/registry.key" -out "$work/registry.crt" 2>/dev/null ||
@@ -79,13 +78,13 @@ start_registries() {
 	nsenter --mount="/proc/$machine/ns/mnt" skopeo copy --quiet "oci:$small_image/oci:legacy" docker://registry.example/app:1.0
 }
 
-# commands PAGE: the commands of its blocks marked sh, one a line, without comments behind them.
+# commands PAGE: the commands of its blocks marked sh, one per line, without comments after them.
 commands() {
 	awk '/^```/ { inside = !inside && $0 == "```sh"; other = !other; next } inside' "$1" |
 		sed -e ':more' -e '/\\$\||$/{N;s/\\\{0,1\}\n */ /;b more' -e '}'
 }
 
-# run_page PAGE: runs them in one shell, in order, for a minute at most. Status 3 is a result: the images
+# run_page PAGE: runs them in one shell, in order, for at most a minute. Status 3 is a valid result: the images
 # have call sites.
 run_page() {
 	requires root docker oracle legacy_image image_tools page_tools

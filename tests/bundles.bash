@@ -1,10 +1,10 @@
-# bundles.bash: OCI bundles, and a stand-in for runc, for the tests of vfix-runtime. A test
-# file loads it behind helpers.
+# bundles.bash: OCI bundles, and a stand-in for runc, for the tests of vfix-runtime. Test files load it after
+# helpers.
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154,SC2317
 
-# The record that a stand-in for a real runtime leaves of its call in $RECORD, a folder: its arguments,
-# each ended by a NUL, and the config.json that it would have read.
+# A stand-in for a real runtime records its call in the directory $RECORD: its arguments, each ended by a NUL, and
+# its config.json.
 stand_in() {
 	cat >"$1" <<-'END'
 		#!/bin/sh
@@ -35,11 +35,11 @@ setup_runtime() {
 	outside_sum=$(sha256sum "$work/outside/libc.so.6")
 }
 
-# configured JSON: the configuration, which also says that the stand-ins for a runtime mount nothing.
+# configured JSON: the configuration; it also sets that the stand-ins for a runtime add no mounts.
 configured() { jq --arg trusted "$work/stand-in,$work/slow,/bin/true" '{trusted_hooks: $trusted} + .' <<<"$1" >"$work/runtime.json"; }
 
-# bundle NAME [JQ-FILTER]: $b and $root, an empty root filesystem with usr/lib, and a config.json
-# to which the filter is applied.
+# bundle NAME [JQ-FILTER]: $b and $root, an empty root filesystem with usr/lib, and a config.json changed by the
+# filter.
 bundle() {
 	b=$work/$1
 	root=$b/rootfs
@@ -48,7 +48,7 @@ bundle() {
 		mounts: [{destination: "/proc", type: "proc", source: "proc"}], linux: {namespaces: [{type: "mount"}]}} | '"${2:-.}" >"$b/config.json"
 }
 
-# runtime ARGUMENT...: vfix-runtime before the stand-in.
+# runtime ARGUMENT...: runs vfix-runtime with the stand-in.
 runtime() {
 	"$work/vfix-runtime" --vfix-config "$work/runtime.json" --runtime "$work/stand-in" --cache-dir "$cache" "$@"
 }
@@ -66,24 +66,23 @@ start() {
 	[ -e "$RECORD/starts" ] || fail 'the runtime was not started'
 }
 
-# mounted [CONFIG]: the files that vfix has mounted over, a line each.
+# mounted [CONFIG]: the files that vfix has mounted over, one per line.
 mounted() { jq -r --arg dir "$cache/" '.mounts[]? | select((.source // "") | startswith($dir)) | .destination' "${1:-$RECORD/config.json}"; }
 
-# nothing_outside LOG: fails where a log of strace -y shows that something was opened that is
-# neither the root's, the bundle's, vfix's own, nor the kernel's. Paths opened are those that
-# the kernel gave back (= 5</path>).
+# nothing_outside LOG: fails if a log of strace -y shows that a file was opened that is not the root's, the
+# bundle's, vfix's own, or the kernel's. Opened paths are those that the kernel returned (= 5</path>).
 nothing_outside() {
 	local opened name
 	opened=$(sed -nE '/open(at|at2)?(\(| resumed>)/s/.* = [0-9]*<(.*)>$/\1/p' "$1" | sort -u)
 	[ -n "$opened" ] || fail 'the trace shows nothing'
 	opened=$(grep -v -x -e "$b\(/.*\)\?" -e "$cache\(/.*\)\?" -e "$work/\(log\|runtime.json\|record\(/.*\)\?\)" \
 		-e '/proc/.*' -e '/sys/.*' -e '/dev/null' -e '/var/log/vfix/starts.jsonl' <<<"$opened" || true)
-	# In a mount of its own the root has paths that begin in it.
+	# In a mount of its own, paths begin at the root.
 	opened=$(while read -r name; do [ -e "$root$(printf %b "${name//\\\"/\"}")" ] || echo "$name"; done <<<"$opened")
 	expect 'opened outside of the root' "$opened" ''
 }
 
-# processors: the numbers of those that this process may use, of which a container has a few.
+# processors: the numbers of the processors of this process; a container may have only a few of the machine's.
 processors() {
 	local range
 	for range in $(sed -n 's/^Cpus_allowed_list:\t//p' /proc/self/status | tr , ' '); do
@@ -91,8 +90,8 @@ processors() {
 	done
 }
 
-# traced_start [OPTION...]: start, with the oracle. strace and what it traces take turns: on one
-# processor they cost half.
+# traced_start [OPTION...]: start, with the oracle. strace and its program alternate: one processor halves the
+# cost.
 traced_start() {
 	: >"$work/log"
 	rm -rf "$RECORD"
@@ -101,7 +100,7 @@ traced_start() {
 		--log "$work/log" create --bundle "$b" c1
 	log=$(<"$work/log")
 	echo "vfix-runtime: status $status: $output: $log"
-	# Behind the last execve it is the stand-in's.
+	# After the last execve it is the stand-in's.
 	sed -i '/\/etc\/ld.so.cache\|\/lib.*\/libc.so.6>$/d' "$work/trace"
 	nothing_outside "$work/trace"
 	expect 'what is outside' "$(sha256sum "$work/outside/libc.so.6")" "$outside_sum"

@@ -1,12 +1,11 @@
-# helpers.bash: what the end-to-end tests share. A test file begins with `load helpers`.
+# helpers.bash: shared code of the end-to-end tests. A test file begins with `load helpers`.
 # shellcheck shell=bash
-# Variables are for the test files; output and stderr come from bats; functions are called
-# by name.
+# Variables are for the test files; output and stderr come from bats; functions are called by name.
 # shellcheck disable=SC2034,SC2154,SC2317
 bats_require_minimum_version 1.5.0
 
-# bats notes the place of each command before it, for the day that it fails, which takes longer than most
-# commands. It is enough to know the line of the test file and of its own functions.
+# bats records the place of each command before it, in case it fails, which takes longer than most commands. The
+# line of the test file and of its own functions is sufficient.
 bats_debug_trap() {
 	[[ $1 == "${BATS_TEST_SOURCE-}" && ${BATS_INTERRUPTED-NOTSET} == NOTSET && ${BATS_TIMED_OUT-NOTSET} == NOTSET ]] || return 0
 	BATS_DEBUG_LASTLAST_STACK_TRACE=("${BATS_DEBUG_LAST_STACK_TRACE[@]}")
@@ -22,20 +21,21 @@ VFIX=${VFIX:-$tree/bin/vfix}
 VFIX_RUNTIME=${VFIX_RUNTIME:-$tree/bin/vfix-runtime}
 novsyscall=$build/novsyscall
 callpage=$build/callpage
-# small_image has the same shape and the same call sites, and a twelfth of the bytes. A file in which little of the
-# image runs has the line legacy_image=$small_image. medium_image has a third of them, and redis-server runs.
+# small_image has the same shape and the same call sites, and a twelfth of the bytes. A file that runs little of
+# the image has the line legacy_image=$small_image. medium_image has a third of the bytes, with a working
+# redis-server.
 small_image=$build/legacy-image/small
 medium_image=$build/legacy-image/medium
 legacy_image=${legacy_image:-$build/legacy-image}
-# The kernel's words for a call to the page that it does not serve (vsyscall_64.c).
+# The kernel's message about a call to a page that it does not serve (vsyscall_64.c).
 kernel_line='vsyscall attempted with vsyscall=none'
 status_sigsegv=139 # 128 + signal, as a shell shows it
 status_sigsys=159
-# This long is given to a service to come up or end before it counts as broken.
+# The time limit for a service to start or end.
 patience=60 # seconds
 
-# run_vfix [STATUS] ARGUMENT...: runs vfix, expects that exit status (0), and leaves its
-# stdout in $output and its stderr in $stderr, as bats' run does with fewer processes.
+# run_vfix [STATUS] ARGUMENT...: runs vfix, expects that exit status (0), and leaves its stdout in $output and its
+# stderr in $stderr, as bats' run does, with fewer processes.
 run_vfix() {
 	local want=0
 	if [[ ${1-} =~ ^[0-9]+$ ]]; then
@@ -55,12 +55,12 @@ run_vfix() {
 	expect "exit status of vfix" "$status" "$want"
 }
 
-# expect WHAT GOT WANT: fails, and says how, where the two are not the same.
+# expect WHAT GOT WANT: fails, with the difference, if the two are not equal.
 expect() {
 	[ "$2" = "$3" ] || fail "$1: got '$2', want '$3'"
 }
 
-# expect_match WHAT TEXT PATTERN: fails where TEXT does not hold the shell pattern.
+# expect_match WHAT TEXT PATTERN: fails if TEXT does not match the shell pattern.
 expect_match() {
 	# shellcheck disable=SC2053 # a pattern is meant
 	[[ $2 == *$3* ]] || fail "$1: '$3' is not in: $2"
@@ -71,8 +71,8 @@ fail() {
 	return 1
 }
 
-# open_folder FILE...: copies the files into $open, a folder of this test that every user may
-# enter: bats' own are for one user, and so may be the folder that this tree lies in.
+# open_folder FILE...: copies the files into $open, a directory of this test that every user may enter: bats' own
+# are for one user, and the directory of this tree may be as well.
 open_folder() {
 	open=$(mktemp -d "$BATS_RUN_TMPDIR/open.XXXXXX")
 	chmod 755 "$open"
@@ -81,15 +81,15 @@ open_folder() {
 	chmod -R go+rX "$open"
 }
 
-# new_words BEFORE AFTER COMMAND...: lines that the command says of AFTER and not of BEFORE.
+# new_words BEFORE AFTER COMMAND...: lines that the command prints about AFTER but not about BEFORE.
 new_words() {
 	local before=$1 after=$2
 	shift 2
 	diff <("$@" "$before" 2>&1 | sort) <("$@" "$after" 2>&1 | sort) | sed -n "s|^> ||p"
 }
 
-# copy_libraries FOLDER ROOT: gives ROOT the libraries and loaders, of this machine, that the
-# programs of FOLDER need: glibc's, which its loader lists for all names at once, and musl's.
+# copy_libraries FOLDER ROOT: copies this machine's libraries and loaders that the programs of FOLDER need into
+# ROOT: glibc's, which its loader lists for all names at once, and musl's.
 copy_libraries() {
 	local needed
 	needed=$(readelf -d "$1"/* 2>/dev/null | sed -n 's/.*(NEEDED).*\[\(.*\)\]$/\1/p' | sort -u)
@@ -97,8 +97,7 @@ copy_libraries() {
 		xargs -d '\n' cp -L --parents -t "$2" /lib/ld-musl-x86_64.so.1
 }
 
-# poll COMMAND...: tries the command until it succeeds, each $interval (0.1) seconds; fails when
-# $patience is over.
+# poll COMMAND...: tries the command every $interval (0.1) seconds until it succeeds; fails after $patience.
 poll() {
 	local end=$((SECONDS + patience)) said
 	until said=$("$@" 2>&1); do
@@ -107,8 +106,8 @@ poll() {
 	done
 }
 
-# requires CAPABILITY...: skips the test if one is missing. The skip names it, and CI
-# accepts only the skips of tests/allowed-skips. An unknown word is a failure.
+# requires CAPABILITY...: skips the test if one is missing. The skip names it, and CI accepts only the skips in
+# tests/allowed-skips. An unknown word is a failure.
 requires() {
 	local word why
 	for word in "$@"; do
@@ -117,7 +116,7 @@ requires() {
 	done
 }
 
-# has_command NAME...: one line for each that is missing.
+# has_command NAME...: prints one line for each missing command.
 has_commands() {
 	local name missing=()
 	for name in "$@"; do
@@ -130,13 +129,13 @@ has_root() { [ "$(id -u)" = 0 ] || { echo "not run as root" && return 1; }; }
 has_vm() { has_commands qemu-system-x86_64 mkfs.ext4 cpio busybox apt-get dpkg; }
 has_oracle() { "$novsyscall" --probe; }
 has_docker() { has_root && has_commands dockerd docker containerd runc; }
-# In a chroot docker exec cannot work: it enters the root of the mount namespace.
+# In a chroot, docker exec cannot work: it enters the root of the mount namespace.
 has_own_root() { mountpoint -q / || { echo "/ is not a mount point, as in a chroot" && return 1; }; }
 has_terminal() { script -qec true /dev/null >/dev/null || { echo "no pseudo-terminal: /dev/pts is not mounted" && return 1; }; }
 has_registry() { has_commands docker-registry htpasswd; }
 has_image_tools() { has_commands skopeo umoci jq; }
 has_elf_tools() { has_commands eu-elflint eu-strip strip readelf ldconfig gdb; }
-# A kernel may keep ordinary users, or everybody, from it.
+# A kernel may forbid it for ordinary users, or for all.
 has_perf() { has_commands perf && { perf record -q -e cpu-clock:u -o /dev/null true 2>/dev/null || { echo "perf record does not work here" && return 1; }; }; }
 has_compilers() { has_commands gcc g++ clang clang++ ld.lld ld.gold llvm-profdata; }
 has_legacy_image() { [ -e "$legacy_image/oci/index.json" ] || { echo "make legacy-image has not been run" && return 1; }; }
@@ -144,7 +143,7 @@ has_fixtures() { [ -e "$build/fixtures/libstubs.so" ] || { echo "make fixtures h
 has_fallback() { [ -e "$build/fallback/rawsignals" ] || { echo "make fixtures has not been run" && return 1; }; }
 has_legacy() { [ -d "${VFIX_LEGACY_DIR:-}" ] || { echo "VFIX_LEGACY_DIR names no folder" && return 1; }; }
 
-# enter_work: an empty folder of the test's own, $work (bats writes beside it), without a daemon.
+# enter_work: changes to $work, an empty directory of the test, as bats writes beside it; without a daemon.
 enter_work() {
 	work=$BATS_TEST_TMPDIR/work
 	mkdir "$work"
@@ -152,8 +151,8 @@ enter_work() {
 	cd "$work" || return
 }
 
-# same_files LAYOUT [ROOT]: the merged files of its image x are those of the legacy image, or of a folder,
-# except for the two that are patched. It works in the folder rootfs.
+# same_files LAYOUT [ROOT]: the merged files of its image x equal those of the legacy image, or of a directory,
+# except for the two patched ones. Uses the directory rootfs.
 same_files() {
 	"$build/validate" "$1"
 	umoci raw unpack --image "$1:x" rootfs
@@ -179,8 +178,8 @@ expect_vm() {
 	expect "status of command $1" "$text" "$2"
 }
 
-# get_venv: $venv, a Python of its own with pip, for all that comes from PyPI: to make one takes longer
-# than most downloads. It is made once.
+# get_venv: $venv, a separate Python with pip, for everything from PyPI. It is created once, as this takes longer
+# than most downloads.
 get_venv() {
 	export venv=$build/venv
 	exec 7>"$venv.lock"
@@ -193,7 +192,7 @@ get_venv() {
 	[ -e "$venv/whole" ] || fail 'no Python environment could be made'
 }
 
-# pip_install ARGUMENT...: with pip of $venv; PyPI has bad moments.
+# pip_install ARGUMENT...: with pip of $venv; retries, as PyPI sometimes fails.
 pip_install() {
 	local _
 	for _ in 1 2 3; do
@@ -202,8 +201,8 @@ pip_install() {
 	fail "pip could not install: $*"
 }
 
-# get_kubernetes_validate: kubernetes-validate in $venv. It carries the schemas of many releases
-# of Kubernetes, and is fetched once.
+# get_kubernetes_validate: kubernetes-validate in $venv, fetched once. It has the schemas of many releases of
+# Kubernetes.
 get_kubernetes_validate() {
 	local version=1.37.0 status=0
 	get_venv
@@ -229,14 +228,12 @@ get_unicorn() {
 	return $status
 }
 
-# emulated [OPTION...] BEFORE AFTER: runs each patched call site before and after in the emulator.
+# emulated [OPTION...] BEFORE AFTER: runs each patched call site of both files in the emulator.
 emulated() { "$venv/bin/python" "$tree/tests/emulate/judge.py" "$@"; }
 
-# A service is one process, started by start_service in setup_file and ended by
-# stop_services in teardown_file.
+# A service is one process, started by start_service in setup_file and stopped by stop_services in teardown_file.
 
-# start_service NAME COMMAND...: runs it in the background with its output in
-# $BATS_FILE_TMPDIR/NAME.log.
+# start_service NAME COMMAND...: runs it in the background with its output in $BATS_FILE_TMPDIR/NAME.log.
 start_service() {
 	local name=$1
 	shift
@@ -244,7 +241,7 @@ start_service() {
 	echo "$! $name" >>"$BATS_FILE_TMPDIR/services"
 }
 
-# is_running PID: it exists and is more than a zombie.
+# is_running PID: it exists and is not a zombie.
 is_running() {
 	local lines
 	{ mapfile -t lines <"/proc/$1/status"; } 2>/dev/null && [[ ${lines[*]} == *$'State:\t'[!Z]* ]]
@@ -252,8 +249,8 @@ is_running() {
 
 has_ended() { ! is_running "$1"; }
 
-# await_service NAME COMMAND...: polls until the command succeeds; a service that ends
-# meanwhile is a failure, with its log.
+# await_service NAME COMMAND...: polls until the command succeeds; fails, with the service's log, if the service
+# ends.
 await_service() {
 	local name=$1 pid
 	shift
@@ -278,7 +275,7 @@ stop_services() {
 	return $status
 }
 
-# can_overlay FOLDER: whether an overlay can be mounted whose layers are in the folder.
+# can_overlay FOLDER: whether an overlay can be mounted with layers in the directory.
 can_overlay() {
 	local dir status=0
 	dir=$(mktemp -d "$1/overlay.XXXXXX")
@@ -288,13 +285,12 @@ can_overlay() {
 	return $status
 }
 
-# start_dockerd [WRAPPER...]: a docker engine of its own on a unix socket, run by the
-# wrapper ("$novsyscall" makes it and all its containers ones that may not call the page).
-# Exports DOCKER_HOST and DOCKER_CONFIG. $dockerd_config may hold its daemon.json, and
-# $dockerd_storage its storage driver, for which the folder of its data may be there already. Without
-# it, layers are overlays if possible, because vfs copies the whole image for each layer and container.
+# start_dockerd [WRAPPER...]: a separate docker engine on a unix socket, run by the wrapper ("$novsyscall" forbids
+# it and all its containers to call the page). Exports DOCKER_HOST and DOCKER_CONFIG. $dockerd_config may be its
+# daemon.json, and $dockerd_storage its storage driver, whose data directory may exist already. Without that,
+# layers are overlays if possible, because vfs copies the whole image for each layer and container.
 start_dockerd() {
-	local dir=$BATS_FILE_TMPDIR/dockerd # not longer: a socket's name has 107 bytes at most
+	local dir=$BATS_FILE_TMPDIR/dockerd # short: a socket's name has at most 107 bytes
 	mkdir -p "$dir/client" "$dir/root" "$dir/data"
 	local storage=${dockerd_storage:-}
 	[ -n "$storage" ] || { can_overlay "$dir" && storage=overlay2; } || storage=vfs
@@ -307,19 +303,19 @@ start_dockerd() {
 	await_service dockerd docker version
 }
 
-# start_legacy_docker [IMAGE]: in setup_file, an engine whose containers may not call the page, with the
-# medium image or the one named; nothing if this machine cannot have one.
+# start_legacy_docker [IMAGE]: in setup_file, an engine whose containers may not call the page, with the medium
+# image or IMAGE; nothing if this machine cannot run one.
 start_legacy_docker() {
 	(has_docker && has_oracle && has_legacy_image) >/dev/null || return 0
 	start_dockerd "$novsyscall"
 	docker load --quiet --input "${1:-$medium_image}/redis-legacy.tar"
 }
 
-# docker is Debian's client: the newest clients do not talk to Debian's engine.
+# docker is Debian's client: the newest clients do not support Debian's engine.
 docker() { /usr/bin/docker "$@"; }
 
-# start_registry: a registry on a free port of loopback that needs a name and a password.
-# Exports registry (HOST:PORT), registry_user and registry_password.
+# start_registry: a registry on a free port of loopback that requires a name and a password. Exports registry
+# (HOST:PORT), registry_user and registry_password.
 start_registry() {
 	local dir=$BATS_FILE_TMPDIR/registry
 	mkdir -p "$dir/data"
@@ -338,8 +334,8 @@ start_registry() {
 	registry=$(sed -n 's/.*listening on \(127[0-9.]*:[0-9]*\).*/\1/p' "$BATS_FILE_TMPDIR/registry.log")
 }
 
-# start_legacy_registry [NAME:TAG [OPTION...]]: in setup_file, a registry that holds the legacy
-# image, legacy:1, copied with skopeo's options; nothing if this machine cannot have one.
+# start_legacy_registry [NAME:TAG [OPTION...]]: in setup_file, a registry with the legacy image, legacy:1, copied
+# with skopeo's options; nothing if this machine cannot run one.
 start_legacy_registry() {
 	(has_registry && has_image_tools && has_legacy_image) >/dev/null || return 0
 	start_registry
@@ -347,7 +343,7 @@ start_legacy_registry() {
 		"oci:$legacy_image/oci:legacy" "docker://$registry/${1:-legacy:1}"
 }
 
-# login: puts the registry's credentials where docker keeps them, in $DOCKER_CONFIG.
+# login: writes the registry's credentials to docker's file, in $DOCKER_CONFIG.
 login() {
 	local auth
 	auth=$(printf %s "$registry_user:$registry_password" | base64 -w 0)
@@ -356,7 +352,7 @@ login() {
 	printf '{"auths": {"%s": {"auth": "%s"}}}\n' "$registry" "$auth" >"$DOCKER_CONFIG/config.json"
 }
 
-# legacy_program FILE: makes a static program that calls time() in the page, and ends with 0 if that is after 2019.
+# legacy_program FILE: makes a static program that calls time() in the page, and returns 0 if that is after 2019.
 legacy_program() {
 	musl-gcc -static -O1 -o "$1" -x c - <<-'END'
 		int main(void)
