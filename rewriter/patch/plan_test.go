@@ -31,7 +31,7 @@ func planFile(t testing.TB, file []byte, o Options) *Plan {
 	return p
 }
 
-// applyPlan returns the patched file.
+// applyPlan returns the patched file, which is as it is recorded.
 func applyPlan(t testing.TB, p *Plan, file []byte) []byte {
 	t.Helper()
 	out, err := io.ReadAll(p.Apply(bytes.NewReader(file)))
@@ -41,6 +41,7 @@ func applyPlan(t testing.TB, p *Plan, file []byte) []byte {
 	if int64(len(out)) != p.Size {
 		t.Fatalf("got %d bytes, want %d", len(out), p.Size)
 	}
+	recordResult(t, p, out)
 	return out
 }
 
