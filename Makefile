@@ -1,9 +1,9 @@
-# vfix: everything is built and tested from here. `make help` lists the targets.
+# vfix: all builds and tests start here. `make help` lists the targets.
 
 PREFIX   ?= /usr/local
 FUZZTIME ?= 20s
 GUIDED   ?= 1
-# The files of a release are built two times for their test, which takes as long as a tenth of all others: make test-release.
+# The test of a release builds its files twice, which takes a tenth of the time of all tests: make test-release.
 RELEASE_TESTS = tests/130-dist.bats
 FILES    ?= $(filter-out $(RELEASE_TESTS),$(wildcard tests/*.bats))
 
@@ -12,25 +12,25 @@ GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 GOJQ        = github.com/itchyny/gojq/cmd/gojq@v0.12.17
 NFPM        = github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4
 PROGRAM    ?= bin/vfix
-# Built by a tag alone: the pages of a release, and the tests that ask engines.
+# Code that is built only with a tag: the pages of a release, and the tests that use engines.
 TAGS        = share engines
 
-# A go on PATH that is new enough for go.mod, else the one that tests/install-deps fetched.
+# The go on PATH if it is new enough for go.mod, else the one that tests/install-deps downloaded.
 ifeq ($(origin GO),undefined)
 GO := $(shell tests/install-deps --print-go)
 endif
 export GO
-# The build, the tests and the linters have the same flags, so that each package is compiled once; and
-# nothing is kept for a debugger, which takes a tenth of the compiler's time (make GOFLAGS=-gcflags=all= keeps it).
+# The build, the tests and the linters have the same flags, so that each package is compiled once, and
+# without debug information, which takes a tenth of the compiler's time (make GOFLAGS=-gcflags=all= keeps it).
 export CGO_ENABLED := 0
 export GOFLAGS := -trimpath -buildvcs=false -gcflags=all=-dwarf=false $(GOFLAGS)
-# Compilers are many short programs, which memory costs less than collecting it: a fifth of their time.
+# GOGC for compilers: for many short programs, garbage collection costs a fifth of their time, and memory is cheap.
 SHORT = 400
 GOFMT = $(shell $(GO) env GOROOT)/bin/gofmt
 
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS   = -s -w -X main.version=$(VERSION) -X main.commit=$(shell git rev-parse HEAD 2>/dev/null) $(if $(ISSUES),-X main.issues=$(ISSUES))
-# The entry point of vfix and vfix-runtime: they record the signals that they inherit, for the programs that they execute.
+# The entry point of vfix and vfix-runtime: it records inherited signals, for the programs that they execute.
 RECORDED  = -E vfix.dev/vfix/host/inherited.entry
 ENTRY     = $(if $(filter linux/amd64,$(shell $(GO) env GOOS)/$(shell $(GO) env GOARCH)),$(RECORDED))
 PLATFORMS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
@@ -46,7 +46,7 @@ ORACLES  = $(patsubst tests/oracle/%.c,$(BUILD)/%,$(wildcard tests/oracle/*.c))
 need-go:
 	@$(GO) version >/dev/null 2>&1 || { echo "make: no Go that is new enough: run tests/install-deps as root" >&2; exit 1; }
 
-# On Debian, what the build and the fixtures need is looked for before a linker misses it.
+# On Debian, checks the requirements of the build and the fixtures before a linker fails.
 .PHONY: need-deps
 need-deps:
 	@tests/install-deps --check
@@ -56,7 +56,7 @@ all: need-go runtime ## build bin/vfix and bin/vfix-runtime (the default)
 	$(GO) build -ldflags '$(LDFLAGS) $(ENTRY)' -o $(PROGRAM) ./cmd/vfix
 
 # The programs that vfix embeds: vfix-runtime, which engines execute at each start of a container, and
-# vfix-nri, which 'vfix nri' executes. The line before each is that by which internal/carried finds it.
+# vfix-nri, which 'vfix nri' executes. internal/carried finds each by the line before it.
 .PHONY: runtime
 runtime: need-go shim
 	GOOS=linux GOARCH=amd64 $(GO) build -ldflags '-s -w -X main.version=$(VERSION) $(RECORDED)' -o bin/ ./cmd/vfix-runtime
@@ -91,14 +91,14 @@ validate: need-go ## build the program that recomputes every digest of an OCI la
 siftool: need-go ## build the tool that makes and lists Apptainer's files, for the tests
 	$(GO) build -o $(BUILD)/siftool github.com/sylabs/sif/v2/cmd/siftool
 
-# A jq that starts in a seventh of the time: Debian's 1.6 compiles its own library at each of its thousands of starts.
+# A jq that starts in a seventh of the time: Debian's 1.6 compiles its own library at each of thousands of starts.
 JQ = $(BUILD)/tools/jq
 $(JQ):
 	GOBIN=$(abspath $(@D)) $(GO) install -ldflags='-s -w' $(GOJQ)
 	mv $(@D)/gojq $@
 
 .PHONY: check
-check: need-go shim format ## check what needs no root, engine or VM: format, vet, shellcheck, Go tests; a few minutes
+check: need-go shim format ## run all checks without root, engine or VM: format, vet, shellcheck, Go tests; a few minutes
 	$(GO) vet -tags '$(TAGS)' ./...
 	@if command -v shellcheck >/dev/null; then tests/lint-shell; else echo "check: shellcheck is not installed: scripts are not checked"; fi
 	tests/run-unit $(BUILD)/check ./...
@@ -106,7 +106,7 @@ check: need-go shim format ## check what needs no root, engine or VM: format, ve
 .PHONY: test
 test: ## run all tests (as root) and print how many passed, failed and were skipped
 	@rm -rf $(RESULTS)
-	@$(MAKE) --no-print-directory --jobs $(shell nproc) --output-sync=target tested # downloads and compilers side by side
+	@$(MAKE) --no-print-directory --jobs $(shell nproc) --output-sync=target tested # downloads and compilers in parallel
 	@status=0; \
 	$(MAKE) --no-print-directory test-unit || status=1; \
 	$(MAKE) --no-print-directory test-e2e || status=1; \
@@ -115,7 +115,7 @@ test: ## run all tests (as root) and print how many passed, failed and were skip
 
 .PHONY: test-unit
 test-unit: export VFIX_MODERN_DIR ?= /usr
-test-unit: need-go shim fixtures oracles ## run the Go tests; one scans all of /usr for false finds
+test-unit: need-go shim fixtures oracles ## run the Go tests; one scans all of /usr for false findings
 	tests/run-unit $(RESULTS) ./...
 
 .PHONY: tested
@@ -123,21 +123,21 @@ tested: export GOGC = $(SHORT)
 tested: all fixtures oracles validate siftool legacy-image $(JQ)
 
 .PHONY: test-e2e
-test-e2e: tested ## run the end-to-end tests (as root), or FILES=tests/020-docker.bats alone
+test-e2e: tested ## run the end-to-end tests (as root), or only FILES=tests/020-docker.bats
 	tests/run-e2e $(RESULTS) $(FILES)
 
 .PHONY: test-release
-test-release: tested ## build what a release has two times, and use it (as root)
+test-release: tested ## build the files of a release twice, and use them (as root)
 	tests/run-e2e $(BUILD)/release $(RELEASE_TESTS)
 
 .PHONY: test-engines
-test-engines: all oracles legacy-image ## check with today's engines (as root), or ENGINES='sid:docker trixie:podman' alone
+test-engines: all oracles legacy-image ## check with current engines (as root), or only ENGINES='sid:docker trixie:podman'
 	tests/engines/run $(ENGINES)
 
-# The later version is for the upgrade; bin/ has this one again when all is done.
+# The later version is for the upgrade; at the end, bin/ has this version again.
 NEXT = $(BUILD)/kubernetes/next
 .PHONY: test-kubernetes
-test-kubernetes: oracles legacy-image $(FIX)/finding-push ## check with a node of Kubernetes (as root); the first time builds Kubernetes, which takes long
+test-kubernetes: oracles legacy-image $(FIX)/finding-push ## check with a Kubernetes node (as root); the first run builds Kubernetes, which takes long
 	@mkdir -p $(NEXT)
 	$(MAKE) all VERSION=$(VERSION)-next PROGRAM=$(NEXT)/vfix
 	mv bin/vfix-runtime $(NEXT)/
@@ -150,7 +150,7 @@ bench: need-go need-deps all oracles fallback ## measure calls per second, rebui
 	$(GO) run ./tests/bench -vfix bin/vfix
 
 .PHONY: fuzz
-fuzz: need-go shim ## run each fuzz target for FUZZTIME (20s), guided by what is covered, or not (GUIDED=0)
+fuzz: need-go shim ## run each fuzz target for FUZZTIME (20s), guided by coverage, or not (GUIDED=0)
 	tests/run-fuzz $(FUZZTIME) $(GUIDED)
 
 .PHONY: test-repeat
@@ -162,14 +162,14 @@ race: need-go shim ## run the Go tests of packages with goroutines with the race
 	tests/run-race
 
 .PHONY: test-peers
-test-peers: all oracles ## list what differs with other people's tools on patched programs, and in the suites of runc, of OCI's runtime-tools and of the kernel (as root)
+test-peers: all oracles ## list differences: other tools on patched programs; the test suites of runc, OCI's runtime-tools and the kernel (as root)
 	tests/peers/run $(BUILD)/peers
 	tests/peers/vsyscall $(BUILD)/peers-vsyscall
 	tests/peers/validation $(BUILD)/peers-validation
 	tests/peers/runc $(BUILD)/peers-runc
 
 .PHONY: test-mutants
-test-mutants: need-go shim ## change PKG (./host/policy) in small ways, and list the changes that its tests do not notice (as root)
+test-mutants: need-go shim ## make small changes to PKG (./host/policy), and list those that its tests do not detect (as root)
 	@test -n "$(PKG)" || { echo "make: name a package: make test-mutants PKG=./host/policy" >&2; exit 2; }
 	$(GO) build -o $(BUILD)/mutants ./tests/mutants
 	$(BUILD)/mutants $(MUTANTS) $(PKG)
@@ -188,7 +188,7 @@ lint: need-go shim format cross ## check format, vet, staticcheck, shellcheck, C
 	$(foreach file,$(C_TESTS),gcc -fsyntax-only -Wall -Wextra -Werror $(file) &&) true
 
 .PHONY: cross
-cross: need-go shim ## type-check vfix for the other platforms that people type on
+cross: need-go shim ## type-check vfix for the other platforms of users
 	$(GO) run ./tests/platforms ./cmd/vfix $(filter-out $(shell $(GO) env GOOS)/$(shell $(GO) env GOARCH),$(PLATFORMS))
 
 .PHONY: fmt
@@ -200,12 +200,12 @@ demo: ## demonstrate vfix on a fresh Debian 12 (as root): crash before, run afte
 	@tests/demo
 
 .PHONY: install
-install: all ## install to DESTDIR and PREFIX (/usr/local): vfix, man pages, completions, docs, licences
+install: all ## install to DESTDIR and PREFIX (/usr/local): vfix, man pages, completions, docs, licenses
 	install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/$(notdir $(PROGRAM))
 	VERSION='$(VERSION)' deploy/release/share $(PROGRAM) $(DESTDIR)$(PREFIX)/share
 
 .PHONY: dist release
-dist: need-go shim ## try the packaging: what release builds, without its checks and signature
+dist: need-go shim ## try the packaging: build the files of a release, without its checks and signature
 release: need-go shim ## build a release into dist/, signed: packages, tarballs, image, SBOMs, licenses, provenance
 dist release:
 	NFPM='$(NFPM)' PLATFORMS='$(PLATFORMS)' VULNDB='$(VULNDB)' RELEASE=$(if $(filter release,$@),1) deploy/release/dist dist
@@ -219,7 +219,7 @@ vulncheck: need-go shim ## check that vfix calls no code with a known vulnerabil
 	$(GO) run $(GOVULNCHECK) $(if $(VULNDB),-db $(VULNDB)) ./cmd/...
 
 .PHONY: clean
-clean: ## remove everything that was built
+clean: ## remove all built files
 	rm -rf bin dist site shim/build $(BUILD)
 	rm -f $(filter-out %/README.md,$(wildcard shim/embedded/* cmd/vfix/embedded/programs/*))
 

@@ -1,14 +1,13 @@
-# The programs that vfix bench runs beside vfix-measure: a program that calls what it is linked with, the old
-# functions in libraries of their own, and the preload library for the twin of the page. A call
-# to the twin, which no kernel maps, faults on every host as one to the page does where the
-# kernel does not serve that.
+# The programs that vfix bench runs besides vfix-measure: a program that calls the functions of its libc, the old
+# functions in separate libraries, and the preload library for the twin of the page. A call to the twin, which no
+# kernel maps, faults on every host, like a call to the page on a kernel that does not serve it.
 VSYSCALL_PAGE = 0xffffffffff600000
 TWIN_PAGE     = 0xffffffffff5ff000
 
 $(BUILD)/linked/calls.o: linked/calls.c syscall.h linked.mk Makefile
 	@mkdir -p $(@D)
 	$(CC) $(filter-out -Os -fpie,$(CFLAGS)) -O2 -fPIC -c -o $@ $<
-# A libc to link with that has the names and no versions.
+# A libc to link with that has the names without versions.
 $(BUILD)/linked/libc.so.6: linked/stubs.S linked.mk
 	@mkdir -p $(@D)
 	$(CC) $(ASFLAGS) -DPAGE=$(VSYSCALL_PAGE) -c -o $(BUILD)/linked/libc.o $<

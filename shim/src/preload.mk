@@ -1,13 +1,13 @@
-# libvfix.so: the preload library, and an empty one of its name for 32-bit programs, for which
-# ld.so would else complain. PAGE is the page whose calls it serves; another one than the
-# kernel's is for tests: make preload BUILD=DIR PAGE=ADDRESS.
+# libvfix.so: the preload library, and an empty one with its name for 32-bit programs, for which ld.so would
+# otherwise print an error. PAGE is the page whose calls it serves; a page other than the kernel's is for tests:
+# make preload BUILD=DIR PAGE=ADDRESS.
 PAGE =
 
 PRELOAD_C       = signal action sigaction signals fail masks waits contexts stack next state serve start time sandbox heal lock job near code meet log
 PRELOAD_S       = entry apart syscall
 PRELOAD_OBJECTS = $(PRELOAD_C:%=$(BUILD)/preload/%.o) $(PRELOAD_S:%=$(BUILD)/preload/%.o) \
 	$(BUILD)/preload/vdso.o $(BUILD)/preload/symbols.o $(BUILD)/preload/auxv.o $(CORE:%.c=$(BUILD)/preload/%.o)
-# Unwinders walk from a handler's frame to the interrupted one: these files have tables.
+# Unwinders go from a handler's frame to the interrupted one, so these files have unwind tables.
 PRELOAD_FLAGS   = $(CORE_FLAGS) $(filter-out -fpie -fno-asynchronous-unwind-tables -fno-unwind-tables,$(CFLAGS)) \
 	-fpic -fvisibility=hidden -fasynchronous-unwind-tables -fno-strict-aliasing -fstack-usage \
 	$(PAGE:%=-DVFIX_PAGE=%)
@@ -24,7 +24,7 @@ $(BUILD)/preload/%.o: preload/%.S Makefile preload.mk
 	@mkdir -p $(@D)
 	$(CC) $(ASFLAGS) -c -o $@ $<
 
-# -z initfirst: before every other initialiser (start.c). No versions: any libc's symbols do.
+# -z initfirst: before every other initializer (start.c). Without versions: the symbols of any libc match.
 $(BUILD)/libvfix.so: $(PRELOAD_OBJECTS) preload/exports preload/prove
 	ld -shared -Bsymbolic -soname libvfix.so -nostdlib -init vfix_init --hash-style=both --eh-frame-hdr \
 		-z initfirst -z now -z relro -z noexecstack -z max-page-size=0x1000 -z noseparate-code \

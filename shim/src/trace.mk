@@ -1,5 +1,5 @@
-# vfix-trace: an ordinary static program on musl. TRACE_TWIN is the same for a page that no
-# kernel maps, so that calls of it fault natively: for tests and the benchmark.
+# vfix-trace: an ordinary static program on musl. TRACE_TWIN is the same program for a page that no kernel maps, so
+# that calls of it fault natively, for tests and the benchmark.
 TRACE_SOURCES = $(sort $(wildcard trace/*.c)) $(CORE) vdso.c symbols.c auxv.c
 TRACE_FLAGS   = $(CORE_FLAGS) -std=gnu11 -Os -Wall -Wextra -Werror -D_GNU_SOURCE -I. -static -no-pie -fno-pie -s \
                 -fno-asynchronous-unwind-tables -fno-unwind-tables -ffunction-sections -Wl,--gc-sections \
