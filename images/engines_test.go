@@ -3,7 +3,6 @@
 package images_test
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -274,22 +273,6 @@ func state(t testing.TB, root string) map[string]fileState {
 		t.Fatal(err)
 	}
 	return all
-}
-
-// legacyText is the text of a legacy file, or of what a rebuild makes of it.
-func legacyText(body []byte) (legacy, fixed string) {
-	head := imagetest.LegacyCode + len(imagetest.CallTime)
-	if len(body) <= head {
-		return "", ""
-	}
-	text := string(body[head:])
-	switch {
-	case bytes.Equal(body, imagetest.LegacyELF(text)):
-		return text, ""
-	case bytes.Equal(body, imagetest.FixedELF(text)):
-		return "", text
-	}
-	return "", ""
 }
 
 func xattrsOf(t testing.TB, name string) string {
