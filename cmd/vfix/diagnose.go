@@ -167,7 +167,7 @@ func unknownCrashes(r *diagnose.Result) error {
 			what += ", such as '" + runewidth.Truncate(screen.Printable(r.UnreadLine), unreadWidth, "…") + "'"
 		}
 		return incompletef("give the kernel's log of that time alone, 'journalctl -k | vfix diagnose -', or the whole output of docker inspect "+
-			"or kubectl get pod -o json; 'vfix help diagnose' lists what is understood",
+			"or kubectl get pod -o json; 'vfix help diagnose' lists the supported input",
 			"%s: incomplete: %s", r.Input, what)
 	case n == 0:
 		return nil

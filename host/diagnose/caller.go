@@ -72,7 +72,7 @@ func (c *Crash) findCaller(co *core, f *facts, o Options) {
 		c.note("the caller's file: %v", err)
 	}
 	if m == nil {
-		c.note("the return address %#x is in no file: the caller may be code made at run time", ret)
+		c.note("the return address %#x is not in a mapped file: the caller may be code that was generated at run time", ret)
 		return
 	}
 	k := c.Caller
@@ -87,7 +87,7 @@ func (c *Crash) note(format string, a ...any) { c.Notes = append(c.Notes, fmt.Sp
 func (c *Crash) readModule(m *module, o Options) {
 	where := cmp.Or(o.RootName, "this machine")
 	if o.Root == nil {
-		c.note("%s: not looked at", m.path)
+		c.note("%s: not examined", m.path)
 		return
 	}
 	r, size, done, err := openFile(o.Root, m.path)
@@ -120,7 +120,7 @@ func (c *Crash) readModule(m *module, o Options) {
 		c.note("%s on %s is another file: it has no call before %#x", m.path, where, place.Vaddr)
 		return
 	case why == "":
-		c.note("%s on %s is taken for the file that crashed: nothing in the core says so", m.path, where)
+		c.note("%s on %s is assumed to be the file that crashed: the core does not identify it", m.path, where)
 	}
 	k := c.Caller
 	k.File, k.Vaddr, k.BuildID = m.path, place.Vaddr, place.BuildID
@@ -268,5 +268,5 @@ func (m *module) same(head []byte, buildID string) (ok bool, why string) {
 	case bytes.Equal(head[:min(len(head), len(m.head))], m.head[:min(len(head), len(m.head))]):
 		return true, "the same first bytes"
 	}
-	return false, "its first bytes are others than those of the crashed one"
+	return false, "its first bytes differ from those of the crashed one"
 }

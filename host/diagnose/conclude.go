@@ -178,7 +178,7 @@ func (c *Crash) fix(o Options, args []string) {
 	}
 	here := c.Caller != nil && c.Caller.File != ""
 	if len(args) > 0 && here {
-		c.add("runs it here, no file changed", append([]string{"vfix", "run"}, args...)...)
+		c.add("runs it here without changing a file", append([]string{"vfix", "run"}, args...)...)
 	}
 	if k := c.Caller; k != nil && k.File != "" && k.Site != nil && k.Site.Form != patch.Left {
 		c.add("patches the caller in place, for all programs that use it", "vfix", "patch", "-i", path.Clean("/"+k.File))
@@ -227,7 +227,7 @@ func (c *Crash) unnamed(o Options) {
 	c.note("the image that it ran in is not known: 'vfix rebuild' takes its name, and 'vfix run' the command line of a program of the machine itself")
 	for _, engine := range []string{"docker", "podman"} {
 		if c.Signal != 0 && o.hasCommand(engine) {
-			c.Next = &Fix{fmt.Sprintf("%s ps -a --filter exited=%d", engine, died+c.Signal), "lists the containers that ended so; 'vfix diagnose' takes the name of one"}
+			c.Next = &Fix{fmt.Sprintf("%s ps -a --filter exited=%d", engine, died+c.Signal), "lists the containers that ended with this status; pass the name of one to 'vfix diagnose'"}
 			return
 		}
 	}

@@ -62,7 +62,7 @@ func Core(input string, r io.ReaderAt, o Options) (*Crash, error) {
 			c.Fault, c.Known.Fault = f.addr, true
 		}
 	} else if f.signal == sigsegv {
-		c.note("no NT_SIGINFO (a kernel before 3.7): that the fault was at the instruction's own address is taken from the registers")
+		c.note("no NT_SIGINFO (a kernel before 3.7): vfix assumes from the registers that the fault was at the instruction's own address")
 	}
 	c.judge(e)
 	c.Page = string(e.page)

@@ -180,7 +180,7 @@ func TestDamagedCores(t *testing.T) {
 		"32-bit":            {poked(4, 1), "32-bit"},
 		"class 9":           {poked(4, 9), "ELF class 9"},
 		"arm64":             {poked(18, 183), "another processor"},
-		"a program":         {poked(16, 2), "no core file"},
+		"a program":         {poked(16, 2), "not a core file"},
 		"header size":       {poked(54, 1), "program headers of 1 bytes"},
 		"no headers":        {poked(56, 0, 0), "0 program headers"},
 		"headers elsewhere": {poked(32, 0, 0, 0, 0, 0, 0, 0, 0x10), "cut off: the program headers"},

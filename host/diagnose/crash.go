@@ -77,7 +77,7 @@ func (c *Crash) Title() string {
 	case c.Kind == Call && c.Function == "":
 		return "probably a call to the vsyscall page, which is not mapped"
 	case c.Source == ImageScan && c.Kind == Unknown:
-		return "not examined as a whole"
+		return "not fully examined"
 	case c.Source == ImageScan && c.Kind == None:
 		return "does not call the vsyscall page"
 	}

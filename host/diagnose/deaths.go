@@ -150,7 +150,7 @@ func (c *Crash) execFormat(o Options) {
 		c.note("add #!/bin/sh as the first line, or start it with a shell: /bin/sh %s", c.Executable)
 	case f.machine == em386:
 		c.Meaning = c.Executable + " is a 32-bit program, and this kernel does not run 32-bit programs, or a seccomp filter or sandbox forbids them."
-		c.add("checks whether this host runs 32-bit programs, and says what to do", "vfix", "doctor", "--check", "ia32")
+		c.add("checks whether this host runs 32-bit programs, and proposes a remedy", "vfix", "doctor", "--check", "ia32")
 	case f.machine != emX8664:
 		c.Meaning = fmt.Sprintf("%s is a program for another architecture (e_machine %d), and this machine is x86-64.", c.Executable, f.machine)
 		c.note("'docker pull --platform linux/amd64 IMAGE', with the image's name, pulls it for this architecture, if it has that")

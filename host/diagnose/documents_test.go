@@ -210,7 +210,7 @@ func TestDescriptions(t *testing.T) {
 			says            string
 		}{
 			"vsyscall":                {139, "", "", true, false, Call, "probably crashed"},
-			"null pointer":            {139, "", "", false, false, Unknown, "unlikely"},
+			"null pointer":            {139, "", "", false, false, Unknown, "probably not the cause"},
 			"abort":                   {134, "", "", true, false, Other, "not the cause"},
 			"SIGKILL":                 {137, "", "", true, false, Other, "not the cause"},
 			"OOM":                     {137, oomKilled, "", true, true, OutOfMemory, "more memory"},
@@ -267,7 +267,7 @@ func TestDescriptionsNotExamined(t *testing.T) {
 				t.Errorf("%s: got %+v, %v", name, r, err)
 				continue
 			}
-			if c := r.Crashes[0]; c.Kind != Unknown || c.Confidence != NotKnown || len(c.Fixes) > 0 || strings.Contains(c.Verdict, "unlikely") {
+			if c := r.Crashes[0]; c.Kind != Unknown || c.Confidence != NotKnown || len(c.Fixes) > 0 || strings.Contains(c.Verdict, "probably not") {
 				t.Errorf("%s, %s: got %s: %s, %s", name, why, c.Kind, c.Verdict, fixes(c))
 			}
 		}

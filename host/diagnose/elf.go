@@ -38,7 +38,7 @@ var le = binary.LittleEndian
 
 // damaged returns the error of a core that contradicts itself or ends too early.
 func damaged(format string, a ...any) error {
-	return hinterr.With(hinterr.Damaged(format, a...), "write the core again whole: look at 'ulimit -c', at the disk, and at ProcessSizeMax= of systemd-coredump")
+	return hinterr.With(hinterr.Damaged(format, a...), "write a complete core: check 'ulimit -c', the disk, and ProcessSizeMax= of systemd-coredump")
 }
 
 // refused returns the error of an undamaged file that vfix does not read.
@@ -88,7 +88,7 @@ func openCore(name string, r io.ReaderAt) (*core, error) {
 		return nil, err
 	}
 	if len(c.notes) == 0 {
-		return nil, damaged("no PT_NOTE: no registers are in it")
+		return nil, damaged("no PT_NOTE: it has no registers")
 	}
 	sort.SliceStable(c.loads, func(i, j int) bool { return c.loads[i].vaddr < c.loads[j].vaddr })
 	return c, nil
@@ -109,7 +109,7 @@ func checkHeader(name string, h []byte) error {
 	case h[dataOf] != 1 || machine != emX8664:
 		return refused(fmt.Sprintf("an ELF file for another processor (e_machine %d): only x86-64 has the vsyscall page", machine), "use a debugger for that processor: gdb PROGRAM CORE")
 	case le.Uint16(h[typeOf:]) != etCore:
-		return refused(fmt.Sprintf("an ELF file and no core file (e_type %d, want %d)", le.Uint16(h[typeOf:]), etCore), "'vfix scan "+quote.Path(name)+"' looks into programs and libraries")
+		return refused(fmt.Sprintf("an ELF file, but not a core file (e_type %d, want %d)", le.Uint16(h[typeOf:]), etCore), "'vfix scan "+quote.Path(name)+"' examines programs and libraries")
 	}
 	return nil
 }

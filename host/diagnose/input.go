@@ -142,7 +142,7 @@ func Text(name string, in io.Reader, o Options) (*Result, error) {
 		return nil, err
 	}
 	if len(r.Crashes) == 0 && r.Lines == 1 && bytes.HasPrefix(head, []byte("dmesg: ")) { // 2>&1
-		return nil, refused(name+": no log but an error of dmesg: "+strings.TrimSpace(string(head)), "run dmesg as root")
+		return nil, refused(name+": an error of dmesg instead of a log: "+strings.TrimSpace(string(head)), "run dmesg as root")
 	}
 	return r, nil
 }
@@ -155,7 +155,7 @@ var listHints = []struct {
 }{
 	{lazy.Regexp(`^(?:NAMESPACE\s+)?NAME\s+READY\s+STATUS\s+RESTARTS`), "the list of kubectl get pods has no exit status", "kubectl get pods -o json | vfix diagnose -"},
 	{lazy.Regexp(`^CONTAINER\s+IMAGE\s+CREATED\s+STATE`), "the list of crictl ps has no exit status", "crictl inspect CONTAINER | vfix diagnose -"},
-	{lazy.Regexp(`^TIME\s+PID\s+UID\s+GID\s+SIG\s`), "the list of coredumpctl does not say where the crashes were", "coredumpctl info PID | vfix diagnose -"},
+	{lazy.Regexp(`^TIME\s+PID\s+UID\s+GID\s+SIG\s`), "the list of coredumpctl does not have the places of the crashes", "coredumpctl info PID | vfix diagnose -"},
 }
 
 // described diagnoses a description of containers by an engine or Kubernetes. For other input r is nil, and rest
@@ -189,7 +189,7 @@ func described(name string, br *bufio.Reader, head []byte, o Options) (r *Result
 	case err != nil:
 		return nil, nil, refused(fmt.Sprintf("%s: %v", name, err), "give the whole output of docker inspect, kubectl get pod -o json or kubectl describe pod")
 	case d.total == 0:
-		return nil, nil, refused(name+": no container in it that was started", "docker ps -a and kubectl get pods -A list them all")
+		return nil, nil, refused(name+": it has no container that was started", "docker ps -a and kubectl get pods -A list them all")
 	}
 	r = &Result{Input: name, Lines: lines, Containers: d.total, Understood: true}
 	for _, e := range d.ended {
@@ -210,7 +210,7 @@ func Line(text string, o Options) (*Result, error) {
 	r, err := Text("line", strings.NewReader(text), o)
 	if err == nil && len(r.Crashes) == 0 && !r.Understood {
 		return nil, refused("not understood: "+text,
-			"give a line with 'vsyscall attempted', 'segfault at' or 'exited with code 139', or an error message such as 'exec format error'; a file is named by a path that exists")
+			"give a line with 'vsyscall attempted', 'segfault at' or 'exited with code 139', or an error message such as 'exec format error'; to name a file, give an existing path")
 	}
 	return r, err
 }
@@ -281,11 +281,11 @@ const (
 var others = []other{
 	{257, "ustar", "a tar archive", hintImage}, {0, "PK\x03\x04", "a zip archive", hintScan}, {0, "PK\x05\x06", "an empty zip archive", ""},
 	{32, "SIF_MAGIC\x00", "a SIF image", hintImage}, {0, "hsqs", "a squashfs file system", hintScan}, {0, "BZh", "compressed with bzip2", hintBzip2},
-	{0, "!<arch>\n", "an archive of ar, or a .deb package", hintScan}, {0, "\xed\xab\xee\xdb", "an RPM package", hintScan},
-	{0, "07070", "an archive of cpio", hintScan}, {0, "QFI\xfb", "an image of a disk", hintScan},
-	{0, "MDMP", "a minidump", ""}, {0, "KDUMP   ", "a dump of the kernel", ""}, {0, "SQLite format 3\x00", "an SQLite database", ""},
+	{0, "!<arch>\n", "an ar archive, or a .deb package", hintScan}, {0, "\xed\xab\xee\xdb", "an RPM package", hintScan},
+	{0, "07070", "a cpio archive", hintScan}, {0, "QFI\xfb", "a disk image", hintScan},
+	{0, "MDMP", "a minidump", ""}, {0, "KDUMP   ", "a kernel dump", ""}, {0, "SQLite format 3\x00", "an SQLite database", ""},
 	{0, "\x89PNG\r\n", "a picture", ""}, {0, "\xff\xd8\xff", "a picture", ""}, {0, "%PDF-", "a PDF document", ""},
-	{0, "LPKSHHRH", "a systemd journal in its binary format", hintJournal}, {0, "PERFILE2", "data of perf", hintPerf},
+	{0, "LPKSHHRH", "a systemd journal in its binary format", hintJournal}, {0, "PERFILE2", "perf data", hintPerf},
 	{0, "7z\xbc\xaf\x27\x1c", "a 7z archive", ""}, {0, "MZ", "a Windows program", ""}, {0, "\xca\xfe\xba\xbe", "a Java class", ""},
 	{0, "JAVA PROFILE", "a heap dump of a JVM", ""},
 }
@@ -297,7 +297,7 @@ func refuse(name string, head []byte) error {
 		if len(head) < o.at+len(o.magic) || string(head[o.at:o.at+len(o.magic)]) != o.magic {
 			continue
 		}
-		hint := "'vfix help diagnose' lists what is understood"
+		hint := "'vfix help diagnose' lists the supported input"
 		if o.hint != "" {
 			hint = strings.ReplaceAll(o.hint, "FILE", quote.Shell(name))
 		}
@@ -310,7 +310,7 @@ func refuse(name string, head []byte) error {
 }
 
 func notText(name string) error {
-	return refused(name+": neither a core file nor text", "'vfix help diagnose' lists what is understood")
+	return refused(name+": neither a core file nor text", "'vfix help diagnose' lists the supported input")
 }
 
 // looksLikeText reports whether head is the start of a log: few bytes are neither UTF-8 nor white space nor

@@ -135,7 +135,7 @@ func TestRefusedByName(t *testing.T) {
 		"app.jar":      {[]byte("PK\x03\x04" + attempted), "a zip archive"},
 		"x.sif":        {append(append(bytes.Repeat([]byte("#"), 32), "SIF_MAGIC\x00"...), attempted...), "a SIF image"},
 		"noise":        {append(random, attempted...), "neither a core file nor text"},
-		"program":      {append([]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x3e\x00"), make([]byte, 64)...), "no core file"},
+		"program":      {append([]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x3e\x00"), make([]byte, 64)...), "not a core file"},
 		"journal":      {[]byte("LPKSHHRH" + attempted), "a systemd journal"},
 	} {
 		file := filepath.Join(t.TempDir(), name)
@@ -146,7 +146,7 @@ func TestRefusedByName(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %+v, %v, want %q", name, r, err, c.says)
 		}
-		if name == "program" && hinterr.HintOf(err) != "'vfix scan "+file+"' looks into programs and libraries" {
+		if name == "program" && hinterr.HintOf(err) != "'vfix scan "+file+"' examines programs and libraries" {
 			t.Errorf("%s: got hint %q", name, hinterr.HintOf(err))
 		}
 		if name == "program" || name == "image.tar.gz" {

@@ -407,7 +407,7 @@ func (g *logReader) close(e *event) {
 	c.Source = KernelLog
 	if e.Relayed && c.Kind != Unknown {
 		c.Confidence = Likely
-		c.note("the line is not as a log of the kernel has it: if a program wrote it, it may be about another crash")
+		c.note("the line does not have the form of the kernel's log: if a program wrote it, it may be about another crash")
 	}
 	if e.fromTrace {
 		c.Source = TraceText

@@ -97,7 +97,7 @@ func (c *core) readNotes() (*facts, error) {
 		}
 	}
 	if !f.thread {
-		return nil, damaged("no NT_PRSTATUS: no registers are in it")
+		return nil, damaged("no NT_PRSTATUS: it has no registers")
 	}
 	return f, nil
 }

@@ -209,7 +209,7 @@ func (e Exited) diagnose(o Options) *Result {
 	}
 	if base.Signal == sigabrt && e.startsJVM() {
 		base.Kind, base.because = Unknown, "a JVM ends by SIGABRT after a SIGSEGV, and its own report has the address"
-		base.Meaning = fmt.Sprintf("It %s. A JVM that gets a SIGSEGV, also one in the vsyscall page, ends so.", e.ended())
+		base.Meaning = fmt.Sprintf("It %s. A JVM that gets a SIGSEGV, also one in the vsyscall page, ends in this way.", e.ended())
 		if e.isContainer() {
 			base.Next = &Fix{"docker logs " + quote.Shell(e.Name) + " 2>&1 | vfix diagnose -", "reads the report of the JVM; it is also in hs_err_pid*.log"}
 		}
@@ -220,7 +220,7 @@ func (e Exited) diagnose(o Options) *Result {
 		base.Meaning = fmt.Sprintf("It %s, which the vsyscall page does not raise. This is not a vsyscall crash.", e.ended())
 		if base.Signal == sigabrt && e.isContainer() {
 			base.Confidence = Likely
-			base.note("a program that catches a SIGSEGV, such as a JVM, may end so: its own report then has the address")
+			base.note("a program that catches a SIGSEGV, such as a JVM, may end in this way: its own report then has the address")
 		}
 		return only
 	}
@@ -260,7 +260,7 @@ func (e Exited) byItself(base *Crash, o Options) {
 	}
 	switch {
 	case len(base.Lines) > 0:
-		base.because = "a program crashed in the page at that time that is in the image of the container, perhaps in another one"
+		base.because = "at that time, a program that is also in the container's image crashed in the page, perhaps in another container"
 	case e.Scan != nil && e.Scan.Affected && state.page != pageMapped:
 		base.because = "files of the image call the vsyscall page"
 	default:
@@ -285,7 +285,7 @@ func (e Exited) startsJVM() bool {
 // caught describes a program that reported a fault itself, and then exited or aborted. Its report rules nothing
 // out, as it is not the kernel's.
 func (e Exited) caught(base *Crash, o Options) {
-	base.Kind, base.because = Unknown, "the program's own report has a fault, and does not say that the page was its place"
+	base.Kind, base.because = Unknown, "the program's own report has a fault, but does not place it in the page"
 	base.Meaning = fmt.Sprintf("The container ended with exit status %d, and its program reported a fault.", e.Status)
 	b := &backtrace{}
 	for line := range strings.Lines(e.Error) {
@@ -351,7 +351,7 @@ func (e Exited) withoutLine(base *Crash, o Options, state hostState) {
 	case state.err != nil:
 		base.note("the kernel's log cannot be read (%v): run vfix as root, or give it as a file", state.err)
 	case !others && !e.To.IsZero():
-		base.note("the kernel's log has no line of such a crash at %s, when it ended; it forgets old lines, and leaves out some where many come at once", e.To.Format(time.RFC3339))
+		base.note("the kernel's log has no line about such a crash at %s, when it ended; the kernel drops old lines, and some of many at once", e.To.Format(time.RFC3339))
 	}
 	if state.page != pageUnknown {
 		base.Page = string(state.page)
@@ -380,7 +380,7 @@ func (e Exited) byImage(base *Crash, o Options, state hostState, others bool) {
 		switch {
 		case e.Scan.Complete:
 			base.note("no file of %s calls the vsyscall page; what the container itself wrote, and its volumes, were not examined", name)
-			base.because = "no file of the image calls the vsyscall page, so that it is unlikely the page's"
+			base.because = "no file of the image calls the vsyscall page, so the page is probably not the cause"
 		default:
 			base.note("no file of %s that was examined calls the vsyscall page, and some were not examined: 'vfix scan %s' lists them", name, quote.Shell(name))
 		}
@@ -400,7 +400,7 @@ func (e Exited) byImage(base *Crash, o Options, state hostState, others bool) {
 	case state.covers && !state.dropped && state.err == nil:
 		base.because = "the image calls the vsyscall page, but the kernel's log reports such calls and has none of that time"
 	case calls == reachUnknown:
-		base.because = "files of the image call the vsyscall page, but what the container started is not known to"
+		base.because = "files of the image call the vsyscall page, but it is not known whether the container's program does"
 	default:
 		base.Kind, base.Confidence = Call, Likely
 		base.Meaning = fmt.Sprintf("%s %s. %s calls the vsyscall page, and a kernel that does not serve the page (vsyscall=none) ends the program there. "+

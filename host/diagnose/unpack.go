@@ -35,7 +35,7 @@ type unpacker struct {
 // restart starts again at the first byte.
 func (u *unpacker) restart() (io.Reader, error) {
 	if u.restarts++; u.restarts > maxRestarts {
-		return nil, damaged("its parts lie in it so that it would have to be unpacked more than %d times", maxRestarts)
+		return nil, damaged("the order of its parts requires unpacking it more than %d times", maxRestarts)
 	}
 	u.Close()
 	u.at = 0

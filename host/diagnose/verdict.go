@@ -72,7 +72,7 @@ func (c *Crash) judge(e evidence) {
 		c.Kind, c.Function = Unknown, f.String()
 		c.Meaning = fmt.Sprintf("It ended by SIGSEGV at %#x, %v() in the vsyscall page, and the signal has no address. Either the kernel does not serve the page and the processor has LASS, "+
 			"or the kernel served it and the argument pointed to no writable memory. Nothing here says which.", e.ip, f)
-		c.note("a core file that the kernel wrote says whether the process had the page; the kernel's log has 'vsyscall attempted' or 'vsyscall fault'")
+		c.note("a core file that the kernel wrote shows whether the process had the page; the kernel's log has 'vsyscall attempted' or 'vsyscall fault'")
 	case entry && e.fault == e.ip:
 		c.called(Call, f)
 	case entry:

@@ -165,7 +165,7 @@ func (k *container) mayMake(folder int) error {
 	}
 	// Some of the other mounts may have ended, and new mounts get their IDs.
 	if slices.ContainsFunc(k.mounts, func(m mount) bool { return m.ID == id && m.isBelow(k.root.Path) }) {
-		return errors.New("not there, and it would be made in a mount of the engine's")
+		return errors.New("it does not exist, and would be created in a mount of the engine")
 	}
 	return nil
 }

@@ -183,7 +183,7 @@ func (k *container) mountable(name string) error {
 		return err
 	}
 	if st.Flags&unix.ST_RDONLY != 0 {
-		return errors.New("not there, and the root file system is read-only")
+		return errors.New("it does not exist, and the root file system is read-only")
 	}
 	return k.makeable(name)
 }
@@ -202,7 +202,7 @@ func (k *container) makeable(name string) error {
 		st, err = k.root.Lstat(name)
 	}
 	if err == nil && !(isMapped(uids, st.Uid) && isMapped(gids, st.Gid)) {
-		err = fmt.Errorf("not there, and root of the container's user namespace has no rights in the directory of %d:%d", st.Uid, st.Gid)
+		err = fmt.Errorf("it does not exist, and root of the container's user namespace has no rights in the directory of %d:%d", st.Uid, st.Gid)
 	}
 	return err
 }

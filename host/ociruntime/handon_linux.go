@@ -67,7 +67,7 @@ func (k *container) noteLater(cmd *command) {
 	for _, name := range slices.Sorted(maps.Keys(k.spec.Annotations)) {
 		what, value := strings.TrimPrefix(name, crunPrefix), k.spec.Annotations[name]
 		if what != name && value != "" && !slices.Contains(crunAnnotations, what) && !k.Trusts(value) {
-			k.rec.Add("", fmt.Sprintf("annotation %s=%s: what crun makes of the container then is not examined (trusted_hooks)", name, value))
+			k.rec.Add("", fmt.Sprintf("annotation %s=%s: its effect on the container is not examined (trusted_hooks)", name, value))
 		}
 	}
 	for _, agent := range []string{k.spec.Linux.Seccomp.ListenerPath, k.runtimeEnv("RUN_OCI_SECCOMP_RECEIVER")} { // crun(1)
@@ -81,10 +81,10 @@ func (k *container) noteLater(cmd *command) {
 		}
 	}
 	if cmd.name == "restore" {
-		k.rec.Add("", "restore: what the processes of a checkpoint have in memory is not examined")
+		k.rec.Add("", "restore: the memory of a checkpoint's processes is not examined")
 	}
 	if handed := k.handedOver(cmd); handed != "" {
-		k.rec.Add("", handed+": a descriptor that the caller hands to the container, not examined")
+		k.rec.Add("", handed+": a descriptor that the caller passes to the container, not examined")
 	}
 	later := slices.Concat(k.spec.Hooks.CreateContainer, k.spec.Hooks.StartContainer, k.spec.Hooks.Poststart)
 	if k.pid != 0 {
@@ -98,7 +98,7 @@ func (k *container) noteLater(cmd *command) {
 	}
 	for _, h := range later {
 		if !k.trusts(h) {
-			k.rec.Add("", fmt.Sprintf("hook %s: it runs after vfix has looked, and may mount programs (trusted_hooks)", h.Path))
+			k.rec.Add("", fmt.Sprintf("hook %s: it runs after vfix, and may mount programs (trusted_hooks)", h.Path))
 		}
 	}
 }

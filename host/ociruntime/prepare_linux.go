@@ -178,7 +178,7 @@ func (k *container) work(d policy.Decision) (found *scanned, err error) {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
 	if k.flags&unix.ST_NOEXEC != 0 {
-		return nil, fmt.Errorf("cache: %s is on a file system that allows no programs (noexec)", k.store.Dir)
+		return nil, fmt.Errorf("cache: %s is on a file system that does not allow programs (noexec)", k.store.Dir)
 	}
 	k.rec.Root = k.root.Path
 	k.pool.Fixes = k.possible(d.Fix)

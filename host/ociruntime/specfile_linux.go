@@ -49,7 +49,7 @@ func (k *container) writeSpec() error {
 		return fmt.Errorf("%s: %w", k.specPath, err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return fmt.Errorf("%s: a symlink, or no regular file: it is not replaced", k.specPath)
+		return fmt.Errorf("%s: a symlink, or not a regular file: it is not replaced", k.specPath)
 	}
 	return replaceFile(k.specPath, text, &st)
 }

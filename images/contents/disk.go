@@ -93,7 +93,7 @@ func (d *Disk) Close() { d.Root.Close() }
 // compared.
 const oneFile = "file"
 
-// Name returns the name in Root of a file of the tree, Full its path as the user would type it.
+// Name returns the name in Root of a file of the tree.
 func (d *Disk) Name(name string) string {
 	if d.Only != "" {
 		return d.Only
@@ -101,6 +101,7 @@ func (d *Disk) Name(name string) string {
 	return filepath.FromSlash(name)
 }
 
+// Full returns the path of a file of the tree as the user would type it.
 func (d *Disk) Full(name string) string {
 	if d.Only != "" {
 		return d.Path

@@ -304,6 +304,6 @@ func absentLayer(l v1.Layer, why *absence, p progress.Reporter) (*layerIndex, er
 	if err != nil {
 		return nil, err
 	}
-	progress.Note(p, "layer %s: %s: kept as it is and not examined", blob.ShortHash(diffID), why.why)
+	progress.Note(p, "layer %s: %s: kept unchanged and not examined", blob.ShortHash(diffID), why.why)
 	return &layerIndex{Title: "layer " + blob.ShortHash(diffID), DiffID: diffID, absent: why}, nil
 }

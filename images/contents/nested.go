@@ -56,7 +56,7 @@ func unread(format string, a ...any) *elfInfo {
 // examineNested examines a file with other files in it; nil means that none of them calls the page.
 func examineNested(head []byte, r io.ReaderAt, size int64) (*elfInfo, error) {
 	if bytes.HasPrefix(head, []byte(squashMagic)) {
-		return unread("a squashfs file system in a file, which is not looked into"), nil
+		return unread("a squashfs file system in a file, which is not examined"), nil
 	}
 	if bytes.HasPrefix(head, []byte(scriptMagic)) {
 		return examineScript(r, size)
@@ -108,7 +108,7 @@ func examineScript(r io.ReaderAt, size int64) (*elfInfo, error) {
 			return nil, err
 		}
 		if bytes.IndexByte(b[:n], 0) >= 0 {
-			return unread("a script with binary data behind its text, which is not looked into"), nil
+			return unread("a script with binary data after its text, which is not examined"), nil
 		}
 	}
 	return nil, nil

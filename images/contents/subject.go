@@ -75,7 +75,7 @@ func (s *Session) open(ctx context.Context, src *media.Source, whole bool) (_ *S
 	}
 	sub.F.Source, sub.F.Digest = src.Ref.String(), src.Digest
 	for _, name := range src.Beside {
-		sub.F.Passed = append(sub.F.Passed, Passed{Path: name, Reason: "beside the root filesystem, and not looked into", Unread: true})
+		sub.F.Passed = append(sub.F.Passed, Passed{Path: name, Reason: "beside the root filesystem, and not examined", Unread: true})
 	}
 	if whole {
 		err = sub.T.hold(ctx, sub.F.Targets)

@@ -95,7 +95,7 @@ type Way struct {
 	layer        int
 }
 
-// Top, Up and Down implement rootpath.Place.
+// Top goes to the root; with Up and Down it implements rootpath.Place.
 func (w *Way) Top() { w.At = append(w.At[:0], w.T.Root) }
 func (w *Way) Up()  { w.At = w.At[:max(1, len(w.At)-1)] }
 

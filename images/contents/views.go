@@ -224,7 +224,7 @@ func (t *Tree) differences(all []Target) []string {
 			}
 			text := fmt.Sprintf("%s (%s): overlay engines show %s, %s: %s", v.Names[0], blob.ShortHash(t.Layers[v.Layer].DiffID), t.shows(&v), w.Engines, w.shows(&v))
 			if v.stuck {
-				text += ", which stays as it is: overlay engines have something else there"
+				text += ", which does not change: overlay engines have another file there"
 			}
 			lines = append(lines, text)
 		}

@@ -237,7 +237,7 @@ func TestEnginesDiffer(t *testing.T) {
 			"overlay engines show it as lib/a, docker's vfs driver and containerd's native snapshotter, umoci: it as usr/lib/a"},
 		{layers{usr, {imagetest.LegacyM("lib/a", "1")}, {imagetest.SymM("lib", "usr/lib")}}, "usr/lib/a:1", 1, "overlay engines show it nowhere"},
 		{layers{append(usr, imagetest.LegacyM("usr/lib/a", "1")), {imagetest.FileM("lib/.wh.a", nil)}}, "usr/lib/a:1", 1, "umoci: it nowhere"},
-		{layers{append(usr, imagetest.FileM("usr/lib/a", nil)), {imagetest.LegacyM("lib/a", "1")}, {imagetest.SymM("lib", "usr/lib")}}, "usr/lib/a:1", 1, "which stays as it is: overlay engines have something else there"},
+		{layers{append(usr, imagetest.FileM("usr/lib/a", nil)), {imagetest.LegacyM("lib/a", "1")}, {imagetest.SymM("lib", "usr/lib")}}, "usr/lib/a:1", 1, "which does not change: overlay engines have another file there"},
 		{layers{{imagetest.LegacyM("a", "1")}, {imagetest.LegacyM("a", "2"), imagetest.FileM(".wh.a", nil)}}, "a:2", 1, "native snapshotter: it nowhere"},
 		{layers{{imagetest.LegacyM("d/a", "1"), imagetest.LegacyM("b", "1"), imagetest.FileM(".wh..wh..opq", nil)}}, "b:1 d/a:1", 1, "containerd's overlayfs snapshotter: it nowhere"},
 	} {

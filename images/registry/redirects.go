@@ -89,7 +89,7 @@ func mayLead(ctx context.Context, from, to *url.URL) error {
 		return fmt.Errorf("redirected to %s, an address of this machine or its link: not followed", to.Hostname())
 	case privateAddress(to.Hostname()) && public(ctx, from):
 		return hinterr.With(fmt.Errorf("redirected to %s, a private address, by %s, which is a public host: not followed", to.Hostname(), from.Hostname()),
-			"whoever runs the registry can give its storage a name; or pull the image with its engine, and give vfix docker-daemon:NAME")
+			"the registry's operator can give its storage a name; or pull the image with an engine, and use docker-daemon:NAME")
 	}
 	return nil
 }

@@ -205,7 +205,7 @@ func (s *sending) judge(resp *http.Response, want ...int) error {
 	switch resp.StatusCode {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusRequestedRangeNotSatisfiable:
 		if err != nil {
-			return retriable{fmt.Errorf("the registry does not go on with the upload: %w", err)}
+			return retriable{fmt.Errorf("the registry does not continue the upload: %w", err)}
 		}
 	}
 	return err

@@ -122,7 +122,7 @@ func readCerts(dir string, entries []os.DirEntry) (*tls.Config, error) {
 			pair, err := tls.LoadX509KeyPair(path, filepath.Join(dir, base+".key"))
 			if err != nil {
 				return nil, hinterr.With(fmt.Errorf("certificate %s: %w", path, err),
-					"a certificate to show is NAME.cert beside its NAME.key; an authority is NAME.crt")
+					"a client certificate is NAME.cert with NAME.key; an authority is NAME.crt")
 			}
 			c.Certificates = append(c.Certificates, pair)
 			continue
@@ -137,7 +137,7 @@ func readCerts(dir string, entries []os.DirEntry) (*tls.Config, error) {
 			}
 		}
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, hinterr.Damaged("certificate %s: no certificate in PEM form in it", path)
+			return nil, hinterr.Damaged("certificate %s: it has no certificate in PEM form", path)
 		}
 	}
 	return c, nil

@@ -193,7 +193,7 @@ func (s *stalled) Error() string {
 }
 
 func (s *stalled) Hint() string {
-	return "the registry or the way to it hangs: try again, or give it longer with --stall-timeout"
+	return "the registry or the connection to it hangs: try again, or use a longer --stall-timeout"
 }
 
 // watch is the clock of one request. It runs during the other side's turn, and ends the request if the other side

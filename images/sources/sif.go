@@ -108,8 +108,8 @@ func (s *sifFile) findRoot(size int64) error {
 		case d.Offset() < 0 || d.Size() < 0 || d.Offset() > size || d.Size() > size-d.Offset():
 			err = hinterr.Damaged("data object %d: %d bytes at %#x of a file of %d bytes", d.ID(), d.Size(), d.Offset(), size)
 		case d.DataType() == sif.DataOCIRootIndex:
-			err = hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "an OCI-SIF file, which holds an OCI image and no root filesystem"),
-				"unpack it: singularity push, or oras, to a registry, and take it from there")
+			err = hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "an OCI-SIF file, which has an OCI image instead of a root filesystem"),
+				"push it to a registry with singularity push or oras, and use it from there")
 		case d.DataType() == sif.DataPartition:
 			if _, part, _, perr := d.PartitionMetadata(); perr == nil && part == sif.PartPrimSys {
 				s.root = d
@@ -134,7 +134,7 @@ func (s *sifFile) findRoot(size int64) error {
 	case fsType == sif.FsEncryptedSquashfs:
 		return hinterr.Errorf(hinterr.ErrUnsupported, "the root filesystem is encrypted")
 	case fsType != sif.FsSquash:
-		return hinterr.Errorf(hinterr.ErrUnsupported, "the root filesystem is %v and no squashfs", fsType)
+		return hinterr.Errorf(hinterr.ErrUnsupported, "the root filesystem is %v, not a squashfs", fsType)
 	case arch != "amd64" && arch != "unknown":
 		return hinterr.Errorf(hinterr.ErrPlatform, "the root filesystem is for %s, want amd64", arch)
 	}

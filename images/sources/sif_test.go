@@ -67,7 +67,7 @@ func TestHostileSIF(t *testing.T) {
 		"no squashfs":               {poke(squash, 'x', 1), hinterr.ErrDamaged, "no squashfs"},
 		"compression 99":            {poke(squash+sources.SquashCompressAt, 99, 2), hinterr.ErrUnsupported, "compression 99"},
 		"blocks of 5 bytes":         {poke(squash+sources.SquashBlockAt, 5, 4), hinterr.ErrDamaged, "blocks of 5 bytes"},
-		"ext3":                      {tinySIF(t, sif.FsExt3, "amd64"), hinterr.ErrUnsupported, "no squashfs"},
+		"ext3":                      {tinySIF(t, sif.FsExt3, "amd64"), hinterr.ErrUnsupported, "not a squashfs"},
 		"encrypted":                 {tinySIF(t, sif.FsEncryptedSquashfs, "amd64"), hinterr.ErrUnsupported, "encrypted"},
 		"arm64":                     {tinySIF(t, sif.FsSquash, "arm64"), hinterr.ErrPlatform, "arm64"},
 		"OCI-SIF":                   {tinySIF(t, sif.FsSquash, "amd64", blob), hinterr.ErrUnsupported, "OCI-SIF"},

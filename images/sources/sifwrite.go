@@ -123,7 +123,7 @@ func (s *sifFile) putAgain(ctx context.Context, out *atomicfile.File, img v1.Ima
 		_, err = blob.CopyTo(ctx, out, io.NewSectionReader(s.f, 0, 1<<62), nil)
 	case derived.Traced():
 		err = hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "a SIF file's runscript cannot be run under vfix-trace"),
-			"leave the fallback out: --fallback never")
+			"omit the fallback: --fallback never")
 	default:
 		_, err = writeSIF(ctx, out, img, s.Super, nil, func(root io.Reader, sum []byte) ([]sif.CreateOpt, error) { return s.container(root, sum, o) }, o)
 	}

@@ -145,7 +145,7 @@ func squashWriter(ctx context.Context) (w writer, err error) {
 		return w, errNoSquashTools("tar2sqfs and mksquashfs")
 	}
 	if w.version = mksquashfsVersion(ctx, w.path); w.version < mksquashfsTar {
-		return w, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "squashfs: %s: cannot read tar streams, which it does since version 4.5", w.path),
+		return w, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "squashfs: %s: cannot read tar streams, which needs version 4.5", w.path),
 			"install tar2sqfs: apt-get install squashfs-tools-ng, or dnf install squashfs-tools-ng")
 	}
 	return w, nil
@@ -169,7 +169,7 @@ func squash(ctx context.Context, r io.Reader, file string, like squashSuper, roo
 		}
 	}
 	if tool.version > 0 && tool.version < mksquashfsRoot {
-		progress.Note(o.Progress, "mksquashfs before 4.6 makes the root directory root's, with the time of now: install tar2sqfs (squashfs-tools-ng) for the same bytes every time")
+		progress.Note(o.Progress, "mksquashfs before 4.6 gives the root directory to root, with the current time: install tar2sqfs (squashfs-tools-ng) for reproducible results")
 	}
 	if err := runTool(ctx, r, io.Discard, tool.path, args...); err != nil {
 		return err

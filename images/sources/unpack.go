@@ -97,7 +97,7 @@ func putRoot(ctx context.Context, dest media.Ref, r media.Result, o media.Option
 	if d, ok := img.(withAddedLayer); ok {
 		if d.Traced() {
 			return st, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: a root filesystem has no entrypoint to run under vfix-trace", dest),
-				"leave the fallback out: --fallback never")
+				"omit the fallback: --fallback never")
 		}
 		img = d.Base()
 	}

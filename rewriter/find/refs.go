@@ -96,6 +96,7 @@ func (s *Site) surroundings() Extent { return Extent{s.Vaddr - maxStub, 2*maxStu
 // maxStub is more than the length of the longest stub, in bytes.
 const maxStub = 32
 
+// End returns the address behind the range.
 func (e Extent) End() uint64 { return e.Vaddr + e.Len }
 
 // joined returns the extents in ascending order, with adjacent ones joined.
