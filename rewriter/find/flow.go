@@ -425,7 +425,15 @@ const maxThunk = 12
 
 // short reports whether the function at target has at most maxThunk instructions.
 func (c *code) short(target uint64) bool {
-	return c.reach(target, maxThunk, func(_ uint64, ok bool) bool { return ok })
+	w := addresses(target)
+	return w.run(maxThunk, func(at uint64, _ struct{}) bool {
+		i, ok := c.at(at)
+		all, _ := c.next(nil, &i)
+		for _, to := range all {
+			w.add(to, struct{}{})
+		}
+		return ok
+	})
 }
 
 // callee follows the value into the function that i calls. The convention is not enough: gcc's -fipa-ra keeps

@@ -243,7 +243,7 @@ func (fn *functions) gap(vaddr uint64) Extent {
 // before it reaches it.
 func (fn *functions) isIfunc(c *code, vaddr uint64) bool {
 	start, ok := fn.starts.enclosing(vaddr)
-	return ok && fn.ifuncs[start] && c.reaches(start, vaddr)
+	return ok && fn.ifuncs[start] && c.bodyOf(fn.at(start)).lens[vaddr] != 0
 }
 
 // holder returns the code of the function that reaches vaddr, nil if none does: of the functions before it the

@@ -195,29 +195,3 @@ func (f *flow) verdict(ifunc bool) (Verdict, string) {
 	}
 	return Unknown, "loaded, and nothing is seen to use it"
 }
-
-// reaches reports whether a path from the first to the second address has at most the length of a resolver.
-func (c *code) reaches(from, to uint64) bool {
-	const most = 1000
-	reached := false
-	c.reach(from, most, func(at uint64, _ bool) bool {
-		reached = at == to
-		return !reached
-	})
-	return reached
-}
-
-// reach visits the addresses on all paths from an address on; ok reports that an instruction is there. It returns
-// false if visit does, or after most addresses.
-func (c *code) reach(from uint64, most int, visit func(at uint64, ok bool) bool) bool {
-	w := addresses(from)
-	return w.run(most, func(at uint64, _ struct{}) bool {
-		i, ok := c.at(at)
-		if all, _ := c.next(nil, &i); ok {
-			for _, to := range all {
-				w.add(to, struct{}{})
-			}
-		}
-		return visit(at, ok)
-	})
-}
