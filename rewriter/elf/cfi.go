@@ -197,7 +197,7 @@ func (f *File) CFA(fn Func, vaddr uint64) (at CFA, ok bool) {
 	if fn.FDE == 0 {
 		return at, false
 	}
-	b, err := f.peek(fn.FDE, min(maxProgram, f.Size-fn.FDE))
+	b, err := f.Bytes(fn.FDE, min(maxProgram, f.Size-fn.FDE))
 	if err != nil || len(b) < minFDE {
 		return at, false
 	}

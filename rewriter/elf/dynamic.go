@@ -34,7 +34,7 @@ func (f *File) dynString(d *Dyn, most uint64) string {
 	if table == nil {
 		return ""
 	}
-	b, err := f.peekMem(table.Val+d.Val, most)
+	b, err := f.Mem(table.Val+d.Val, most)
 	if err != nil {
 		return ""
 	}
@@ -43,7 +43,7 @@ func (f *File) dynString(d *Dyn, most uint64) string {
 
 // HasDynString reports whether the dynamic string table has a text, such as the name of a used or defined symbol.
 func (f *File) HasDynString(text string) bool {
-	b, err := f.peekMem(f.Range(DTStrtab, dtStrsz))
+	b, err := f.Mem(f.Range(DTStrtab, dtStrsz))
 	return err == nil && bytes.Contains(b, []byte("\x00"+text+"\x00"))
 }
 

@@ -156,7 +156,7 @@ func (u *unwind) entry(off, vaddr uint64) (fn Func, ok bool) {
 	if !u.f.InFile(off, 8) {
 		return fn, false
 	}
-	b, err := u.f.peek(off, min(48, u.f.Size-off))
+	b, err := u.f.Bytes(off, min(48, u.f.Size-off))
 	if err != nil || len(b) < minFDE {
 		return fn, false
 	}
@@ -224,7 +224,7 @@ func (f *File) readCIE(off uint64) cie {
 	if !f.InFile(off, 9) {
 		return cie{}
 	}
-	b, err := f.peek(off, min(cieRead, f.Size-off)) // later reads report the error
+	b, err := f.Bytes(off, min(cieRead, f.Size-off)) // later reads report the error
 	if err != nil {
 		return cie{}
 	}

@@ -336,7 +336,7 @@ func (f *File) readSections(hdr []byte) error {
 	if f.ShStrNdx == 0 || f.ShStrNdx >= len(s) || s[f.ShStrNdx].Type != SHTStrtab {
 		return nil
 	}
-	strs, err := f.peek(s[f.ShStrNdx].Off, min(s[f.ShStrNdx].Size, math.MaxUint16))
+	strs, err := f.Bytes(s[f.ShStrNdx].Off, min(s[f.ShStrNdx].Size, math.MaxUint16))
 	if err != nil {
 		return err
 	}

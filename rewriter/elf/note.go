@@ -30,7 +30,7 @@ func (f *File) buildIDOf(p *Prog) string {
 	if !f.InFile(p.Off, p.Filesz) {
 		return ""
 	}
-	b, err := f.peek(p.Off, min(p.Filesz, maxNotes))
+	b, err := f.Bytes(p.Off, min(p.Filesz, maxNotes))
 	if err != nil {
 		return ""
 	}

@@ -5,6 +5,7 @@
 package elf
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"io"
@@ -54,7 +55,7 @@ func ParseObject(r io.ReaderAt, size int64) (*File, error) {
 	if size > maxObject {
 		return nil, Damaged("object of %d bytes, at most %d are examined", size, maxObject)
 	}
-	hdr, err := f.peek(0, EhdrSize)
+	hdr, err := f.Bytes(0, EhdrSize)
 	if err != nil {
 		return nil, err
 	}
@@ -104,10 +105,11 @@ func (f *File) segments() error {
 // Link sets symbols and relocated fields, in a copy of the object, to their values with each section at its
 // offset.
 func (f *File) Link() error {
-	image, err := f.Bytes(0, f.Size)
+	b, err := f.Bytes(0, f.Size)
 	if err != nil {
 		return err
 	}
+	image := bytes.Clone(b)
 	f.R = Memory(image)
 	le, entries := binary.LittleEndian, uint64(0)
 	each := func(s *Section, size int, visit func(off uint64, e []byte)) error {

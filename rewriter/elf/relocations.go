@@ -56,7 +56,7 @@ func (f *File) EachImport(visit func(at uint64, name string)) error {
 	return f.EachRela(func(r Rela) {
 		if r.Type != RJumpSlot && r.Type != RGlobDat || uint64(r.Symbol) >= t.count {
 			return
-		} else if b, err := f.peek(t.off+uint64(r.Symbol)*SymSize, SymSize); err == nil { // later reads report the error
+		} else if b, err := f.Bytes(t.off+uint64(r.Symbol)*SymSize, SymSize); err == nil { // later reads report the error
 			visit(r.At, f.SymbolName(t, Symbol{name: binary.LittleEndian.Uint32(b)}))
 		}
 	})

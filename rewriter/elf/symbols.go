@@ -82,7 +82,7 @@ func (f *File) dynamicSymtab() (Symtab, bool) {
 // is not known.
 func (f *File) dynamicSymbols() uint64 {
 	if d := f.Dyn(DTHash); d != nil {
-		if b, err := f.peekMem(d.Val, 8); err == nil && len(b) == 8 {
+		if b, err := f.Mem(d.Val, 8); err == nil && len(b) == 8 {
 			return uint64(binary.LittleEndian.Uint32(b[4:])) // nchain
 		}
 	}
@@ -101,7 +101,7 @@ func (f *File) dynamicSymbols() uint64 {
 // vaddr: the end of the chain that begins at the highest bucket. The table's layout is in
 // binutils' bfd/elflink.c (bfd_elf_size_dynsym_hash_dynstr).
 func (f *File) gnuHashSymbols(vaddr uint64) uint64 {
-	h, err := f.peekMem(vaddr, 16)
+	h, err := f.Mem(vaddr, 16)
 	if err != nil || len(h) < 16 {
 		return 0
 	}
@@ -118,7 +118,7 @@ func (f *File) gnuHashSymbols(vaddr uint64) uint64 {
 		return symoffset
 	}
 	for {
-		b, err := f.peekMem(chains+4*(top-symoffset), 4*symChunk)
+		b, err := f.Mem(chains+4*(top-symoffset), 4*symChunk)
 		if err != nil || len(b) < 4 {
 			return top
 		}

@@ -24,17 +24,8 @@ func (f *File) ReadAt(b []byte, off uint64) error {
 // InFile reports whether [off, off+n) is inside the file, without overflow.
 func (f *File) InFile(off, n uint64) bool { return off <= f.Size && n <= f.Size-off }
 
-// Bytes returns n bytes at offset off, which must be inside the file.
+// Bytes returns n bytes at offset off, which must lie inside the file. The caller must not change them.
 func (f *File) Bytes(off, n uint64) ([]byte, error) {
-	if !f.InFile(off, n) {
-		return nil, f.beyond(off, n)
-	}
-	b := make([]byte, n)
-	return b, f.ReadAt(b, off)
-}
-
-// peek is Bytes for callers that do not change them.
-func (f *File) peek(off, n uint64) ([]byte, error) {
 	if !f.InFile(off, n) {
 		return nil, f.beyond(off, n)
 	}
@@ -144,19 +135,14 @@ func (f *File) Offset(vaddr, n uint64) (off uint64, ok bool) {
 	return p.Off + (vaddr - p.Vaddr), true
 }
 
-// Mem returns up to n bytes at vaddr, fewer at the end of the segment's file content.
-func (f *File) Mem(vaddr, n uint64) ([]byte, error) { return f.mem(vaddr, n, f.Bytes) }
-
-// peekMem is Mem for callers that do not change the bytes.
-func (f *File) peekMem(vaddr, n uint64) ([]byte, error) { return f.mem(vaddr, n, f.peek) }
-
-func (f *File) mem(vaddr, n uint64, read func(off, n uint64) ([]byte, error)) ([]byte, error) {
+// Mem returns up to n bytes at vaddr, fewer at the end of the segment's file content. The caller must not change them.
+func (f *File) Mem(vaddr, n uint64) ([]byte, error) {
 	p := f.Load(vaddr)
 	if p == nil {
 		return nil, nil
 	}
 	d := vaddr - p.Vaddr
-	return read(p.Off+d, min(n, p.Filesz-d))
+	return f.Bytes(p.Off+d, min(n, p.Filesz-d))
 }
 
 // Word returns the 8-byte word at vaddr.

@@ -198,7 +198,7 @@ func (f *file) sectionTable() (*sectionTable, error) {
 		return nil, err
 	}
 	table, err := f.Bytes(f.ShOff, uint64(f.ShNum)*elf.ShdrSize)
-	return &sectionTable{table, b}, err
+	return &sectionTable{bytes.Clone(table), b}, err
 }
 
 func (s *sectionTable) count() int { return len(s.table) / elf.ShdrSize }
