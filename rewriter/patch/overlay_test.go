@@ -8,8 +8,8 @@ import (
 	"vfix.dev/vfix/rewriter/elf"
 )
 
-// TestTail: bytes at the end of a file that no header describes may be a payload, and the file gets no segment. What a
-// linker puts there is one as well once the section headers are gone.
+// TestTail: bytes at the end of a file that no header describes may be a payload, and the file gets no segment. So may
+// the tail of a linker once the section headers are gone.
 func TestTail(t *testing.T) {
 	e := testELF{text: asm(t, timeStubText), symbols: []testSym{{"f", testBase + testTextOff, 18, elf.STTFunc, 1}}}
 	sound := e.build()
