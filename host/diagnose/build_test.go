@@ -8,7 +8,7 @@ import (
 	"vfix.dev/vfix/rewriter/find"
 )
 
-// A core file and the library it is about, made here: each field can be poked.
+// A core file and the library that it is about, in which each field can be changed.
 
 const (
 	etExec    = 2
@@ -88,15 +88,15 @@ func library() []byte {
 	return b
 }
 
-// unwindTable is an .eh_frame with one entry, for a function of n bytes right behind it: by it
-// the rewriter knows where the code begins and ends.
+// unwindTable is an .eh_frame with one entry, for a function of n bytes directly after it, which gives the
+// rewriter the start and end of the code.
 func unwindTable(n uint32) []byte {
 	cie := []byte("\x14\x00\x00\x00\x00\x00\x00\x00\x01zR\x00\x01\x78\x10\x01\x1b\x0c\x07\x08\x90\x01\x00\x00")
 	// Its length, the way back to the CIE, the distance to the function, its length, no more data.
 	return append(cie, put32(16, uint32(len(cie))+4, 12, n, 0)...)
 }
 
-// testCore describes a core file; the zero value of each field is left out of it.
+// testCore describes a core file; fields with the zero value are omitted from it.
 type testCore struct {
 	signal   int
 	code     int
@@ -168,7 +168,7 @@ func (t testCore) bytes() []byte {
 	return append(h, body...)
 }
 
-// testRoot has the library and a dpkg database that knows it.
+// testRoot has the library and a dpkg database with it.
 func testRoot() fstest.MapFS {
 	return fstest.MapFS{
 		"lib/libold.so":                 {Data: library(), Mode: 0o644},

@@ -10,11 +10,10 @@ import (
 
 const user = "Nov 21 21:18:04 host myapp[99]: "
 
-// A text in words that nobody listed is not taken for "no crash", and what a program wrote is not taken for the
-// kernel's word.
+// A text with unknown words does not count as "no crash", and a program's words do not count as the kernel's.
 func TestNothingIsClearedUnread(t *testing.T) {
 	const (
-		nothing = ""   // no crash, and lines of no known kind: the text clears nothing
+		nothing = ""   // no crash, and lines of unknown kinds: the text rules nothing out
 		calm    = None // without a confidence: no crash
 	)
 	for name, c := range map[string]struct {
@@ -149,8 +148,8 @@ func TestNothingIsClearedUnread(t *testing.T) {
 	}
 }
 
-// Supervisors, schedulers and CI have words of their own for a crash, and nobody lists them all: beside a line that is
-// known to be calm, a line of no known kind clears nothing.
+// Supervisors, schedulers and CI systems report crashes in their own words: a line of an unknown kind, next to a
+// line that rules out a crash, rules nothing out.
 func TestOtherWordsClearNothing(t *testing.T) {
 	for _, line := range []string{
 		"init: web main process (7) killed by SEGV signal", "[   12.3] init: web main process (7) killed by SEGV signal", "[   12.3] init: web main process ended, respawning",
@@ -196,7 +195,7 @@ func TestOtherWordsClearNothing(t *testing.T) {
 	}
 }
 
-// Known lines clear: none of them counts as unread.
+// Known lines rule out a crash: none of them counts as unread.
 func TestKnownLinesClear(t *testing.T) {
 	for name, text := range map[string]string{
 		"the kernel's log":          "[    0.000000] Linux version 6.1\n[    1.2] systemd[1]: Started Journal Service.\n\n[    1.3] systemd-journald[99]: Received request to flush runtime journal\n",
@@ -218,7 +217,7 @@ func TestKnownLinesClear(t *testing.T) {
 	}
 }
 
-// A description with a state that engines do not have says nothing of the end.
+// A description with a state that engines do not have does not have the end.
 func TestStatesThatNobodyKnows(t *testing.T) {
 	for text, want := range map[string]Kind{
 		`{"Name":"web","Status":"FATAL"}`:                                                                    Unknown,
@@ -244,7 +243,8 @@ func TestStatesThatNobodyKnows(t *testing.T) {
 	}
 }
 
-// A JVM catches a SIGSEGV, also one in the page, and ends by SIGABRT: that status does not clear its container.
+// A JVM handles a SIGSEGV, also one in the page, and ends by SIGABRT: that status rules nothing out for its
+// container.
 func TestAbortOfJVM(t *testing.T) {
 	for _, c := range []struct {
 		program string
@@ -264,8 +264,8 @@ func TestAbortOfJVM(t *testing.T) {
 	}
 }
 
-// A line of a busy machine without a word of a crash costs a small part of one that has such a word, which is tried with
-// each pattern: the least of several rounds of both, as the machine may be busy.
+// A line without a word of a crash costs a small part of a line with such a word, which is matched with each
+// pattern: the minimum of several rounds of both, as the machine may be busy.
 func TestLongLog(t *testing.T) {
 	const lines, rounds = 500, 5
 	least := func(line string) (d time.Duration) {
@@ -288,7 +288,7 @@ func TestLongLog(t *testing.T) {
 	}
 }
 
-// Log is readLog for tests of lines alone.
+// Log is readLog for tests of lines.
 func Log(input string, in io.Reader, o Options) ([]*Crash, int, error) {
 	r, err := readLog(input, in, o)
 	if err != nil {

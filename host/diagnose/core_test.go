@@ -57,7 +57,7 @@ func TestCoreAlone(t *testing.T) {
 	}
 }
 
-// A file that is not the one that crashed is not used.
+// A file other than the one that crashed is not used.
 func TestCoreOtherFile(t *testing.T) {
 	withID := func(poke func(b []byte)) fstest.MapFS {
 		root := testRoot()
@@ -138,7 +138,7 @@ func signalFrame(rip, trap uint64) []byte {
 	return put(testStack+64, rip, 0x10202, 0x2b000000000033, 0x14, trap, 0, rip)
 }
 
-// A core of a kernel before 3.7 has no NT_FILE: the caller is not known, and the crash is.
+// A core of a kernel before 3.7 has no NT_FILE: the caller is not known, but the crash is.
 func TestNoFiles(t *testing.T) {
 	core := crashedCore()
 	core.noFile = true
@@ -147,7 +147,7 @@ func TestNoFiles(t *testing.T) {
 	}
 }
 
-// The command line is taken from the stack. Before it the kernel leaves a gap of random length.
+// The command line is read from the stack. The kernel leaves a gap of random length before it.
 func TestArguments(t *testing.T) {
 	const random, gap = testStack + 0x1e000, 8191
 	core := crashedCore()
@@ -163,7 +163,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// Each damage is an error that names it, or leaves a diagnosis that says what is missing.
+// Each kind of damage is an error that names it, or leaves a diagnosis that names the missing part.
 func TestDamagedCores(t *testing.T) {
 	good := crashedCore().bytes()
 	poked := func(at int, value ...byte) []byte {

@@ -44,7 +44,7 @@ var deaths = fstest.MapFS{
 	"usr/share/doc/not-a-program": {Data: []byte("text")},
 }
 
-// TestStartFailures: what engines and shells say, with the files of the image and without.
+// TestStartFailures: errors of engines and shells, with and without the files of the image.
 func TestStartFailures(t *testing.T) {
 	for _, c := range []struct {
 		line string
@@ -90,7 +90,7 @@ func TestStartFailures(t *testing.T) {
 	}
 }
 
-// TestFailedStart: the same of a container that was not started.
+// TestFailedStart: the same for a container that was not started.
 func TestFailedStart(t *testing.T) {
 	r := Container(Exited{Name: "web", Image: "old:1", Status: 127, Error: "failed to create task: exec: \"/app/i386\": no such file or directory"}, Options{Root: deaths})
 	if c := r.Crashes[0]; c.Kind != MissingLoader || c.Source != ContainerEnd || c.Input != "container web" || len(c.Notes) != 1 {

@@ -8,7 +8,7 @@ import (
 	"testing/fstest"
 )
 
-// A kind of evidence, as a function of an exit status and the engine's or kubelet's reason and message.
+// One kind of evidence, as a function of an exit status and the reason and message of the engine or kubelet.
 type kindOfEvidence func(status int, reason, message string) string
 
 const ended = "2026-11-21T21:18:04Z"
@@ -155,7 +155,7 @@ func eventJSON(status int, _, _ string) string {
 	return fmt.Sprintf(`{"status":"die","Type":"container","Action":"die","Actor":{"ID":"%s","Attributes":{"exitCode":"%d","image":"old:1","name":"web"}},"time":1795295884,"timeNano":1795295884000000000}`+"\n", strings.Repeat("ab", 32), status)
 }
 
-// descriptions are the kinds of evidence that have no more than an exit status and what the engine says of it.
+// descriptions are the kinds of evidence that have only an exit status and the engine's words.
 var descriptions = map[string]struct {
 	make kindOfEvidence
 	// words says that it has the engine's words about the end.
@@ -173,7 +173,7 @@ func oldProgram() *fstest.MapFile {
 	return &fstest.MapFile{Data: b, Mode: 0o755}
 }
 
-// resolver looks into the image old:1, which has a program that calls the page, or none.
+// resolver returns the scan of the image old:1, which has a program that calls the page, or none.
 func resolver(affected, complete bool) func(*Exited, *Options) {
 	return func(e *Exited, o *Options) {
 		if e.Image == "" && e.Name == "web" { // as an engine knows it by its name
@@ -197,8 +197,8 @@ func resolver(affected, complete bool) func(*Exited, *Options) {
 // noCommand has no engine.
 func noCommand(string) bool { return false }
 
-// From each kind of evidence: a program that calls the page, whose end is a SIGSEGV, is likely it; and the other ends are
-// not, and no rebuild is proposed for them.
+// From each kind of evidence: for a program that calls the page and ends by SIGSEGV, the page is the likely cause;
+// for other ends it is not, and no rebuild is proposed.
 func TestDescriptions(t *testing.T) {
 	for name, kind := range descriptions {
 		for cause, c := range map[string]struct {
@@ -234,7 +234,7 @@ func TestDescriptions(t *testing.T) {
 				continue
 			}
 			if len(r.Crashes) != 1 {
-				// A list does not list who ended by himself, and a line of compose says nothing of interest then.
+				// A list omits containers that exited by themselves, and a line of compose has nothing of interest then.
 				if (c.status == 1 || c.status == 255) && len(r.Crashes) == 0 {
 					continue
 				}
@@ -256,7 +256,7 @@ func TestDescriptions(t *testing.T) {
 	}
 }
 
-// A part that was not examined attributes, suggests and clears nothing.
+// Parts that were not examined attribute, suggest and rule out nothing.
 func TestDescriptionsNotExamined(t *testing.T) {
 	for name, kind := range descriptions {
 		for why, resolve := range map[string]func(*Exited, *Options){
@@ -299,8 +299,8 @@ func TestDescribed(t *testing.T) {
 	}
 }
 
-// A description that does not say how a container ended clears nothing, and no command is proposed for an image that no
-// registry has.
+// A description without the end of a container rules nothing out, and no command is proposed for an image without
+// a registry.
 func TestDescriptionsThatLackTheEnd(t *testing.T) {
 	pod := func(status string) string {
 		return `{"kind":"Pod","metadata":{"name":"web"},"spec":{"containers":[{"name":"app","image":"old:1"}]},"status":{"containerStatuses":[{"name":"app",` + status + `}]}}`
@@ -377,7 +377,7 @@ func TestDescriptionsThatLackTheEnd(t *testing.T) {
 	}
 }
 
-// Lists that have no exit status say what to type.
+// For lists without an exit status, the hint is a command with one.
 func TestNoDescription(t *testing.T) {
 	for text, says := range map[string]string{
 		"NAME   READY   STATUS             RESTARTS   AGE\nweb    0/1     CrashLoopBackOff   5          3m\n": "kubectl get pods -o json",

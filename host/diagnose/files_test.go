@@ -10,7 +10,7 @@ import (
 	"vfix.dev/vfix/internal/rootpath"
 )
 
-// No symlink leads out of a folder, and an absolute one means the folder's own root.
+// No symlink leads out of a directory, and an absolute one is relative to the directory's own root.
 func TestFolder(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("symlinks need a privilege there")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Whatever a core holds, it is diagnosed or refused, soon and in little memory.
+// Any core is diagnosed or refused, quickly and with little memory.
 func FuzzCore(f *testing.F) {
 	f.Add(crashedCore().bytes())
 	noFile := crashedCore()

@@ -30,7 +30,7 @@ func inUTF16(order binary.AppendByteOrder, text string) string {
 	return string(b)
 }
 
-// The text around a kernel's message, and how a log is stored, do not matter: the crash is found, with the
+// The text around a kernel's message, and the form of the log, do not matter: the crash is found, with the
 // program's name.
 func TestLogsInAllForms(t *testing.T) {
 	stamped := "[12345.678901] " + attempted + "\n"
@@ -77,7 +77,7 @@ func TestLogsInAllForms(t *testing.T) {
 	}
 }
 
-// zeros is a file of zeros without an end.
+// zeros is an endless file of zeros.
 type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) {
@@ -85,7 +85,7 @@ func (zeros) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Input that is not text is reported as such, and endless zeros have an end.
+// Input that is not text is reported as such, and endless zeros are not read forever.
 func TestNoText(t *testing.T) {
 	for name, data := range map[string]io.Reader{
 		"zeros":                 bytes.NewReader(make([]byte, 1000)),
@@ -110,7 +110,7 @@ func TestNoText(t *testing.T) {
 	}
 }
 
-// Other formats are refused by name, whatever lines are in it.
+// Other formats are refused by name, whatever lines are in them.
 func TestRefusedByName(t *testing.T) {
 	var tarball bytes.Buffer
 	tw := tar.NewWriter(&tarball)
@@ -163,7 +163,7 @@ func TestRefusedByName(t *testing.T) {
 	}
 }
 
-// A line as an argument is read as one in a file, except that it may be a mistyped name if nothing is understood.
+// A line as an argument is read like one in a file, except that it may be a mistyped name if it is not understood.
 func TestLineWithoutCrash(t *testing.T) {
 	if r, err := Line("web exited with code 0", Options{}); err != nil || !r.Understood || len(r.Crashes) > 0 {
 		t.Errorf("got %+v, %v", r, err)

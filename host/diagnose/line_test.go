@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// Lines as they were published in bug reports and as kernels of here wrote them; the names
-// are shortened.
+// Lines from bug reports and from kernels in tests; the names are shortened.
 func TestLines(t *testing.T) {
 	const none = "vsyscall attempted with vsyscall=none ip:ffffffffff600400 cs:33 sp:7ffee8a01378 ax:ffffffffff600400 si:7ffee8a02e51 di:0"
 	for _, c := range []struct {
@@ -89,7 +88,7 @@ func pid(c *Crash) int {
 	return 0
 }
 
-// Lines about other things, or that lack what would make them mean something.
+// Lines about other things, or without the parts that would give them a meaning.
 func TestOtherLines(t *testing.T) {
 	for _, line := range []string{
 		"", "nothing", "[ 1.0] EXT4-fs (nvme0n1): mounted filesystem",
@@ -141,7 +140,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// However many crashes a log has, memory stays small.
+// Memory remains small, however many crashes a log has.
 func TestLogIsBounded(t *testing.T) {
 	var b strings.Builder
 	for i := range 3 * maxCrashes {

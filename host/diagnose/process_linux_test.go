@@ -20,7 +20,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]
 	}
 }
 
-// This process lives, and says so.
+// This process is reported as running.
 func TestLiveProcess(t *testing.T) {
 	r, err := PID(os.Getpid(), Options{})
 	if err != nil || len(r.Crashes) != 1 || r.Crashes[0].Kind != None || r.Crashes[0].Executable == "" || !strings.Contains(r.Crashes[0].Meaning, "Still running") {
@@ -32,7 +32,7 @@ func TestLiveProcess(t *testing.T) {
 	}
 }
 
-// A file of a container's process is not suggested by the path that it has there.
+// A file of a container's process is not suggested by its path in the container.
 func TestScannedPath(t *testing.T) {
 	other := t.TempDir()
 	if err := os.Mkdir(other+"/root", 0o755); err != nil {

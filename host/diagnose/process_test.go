@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A container is identified by its exit status, and by the kernel's lines of when it ended.
+// A container is identified by its exit status, and by the kernel's lines around its end.
 func TestContainerLog(t *testing.T) {
 	end := time.Date(2026, 11, 21, 21, 18, 4, 0, time.UTC)
 	line := func(after time.Duration, text string) logEntry { return logEntry{end.Add(after), text} }
@@ -48,7 +48,7 @@ func TestContainerLog(t *testing.T) {
 	}
 }
 
-// A crash at the same time, of a program that the container is not known to have, is shown and not claimed.
+// A crash at the same time, of a program that may not be in the container, is shown but not attributed.
 func TestContainerOthers(t *testing.T) {
 	end := time.Date(2026, 11, 21, 21, 18, 4, 0, time.UTC)
 	const call = "other[9] vsyscall attempted with vsyscall=none ip:ffffffffff600400 cs:33 sp:7ff0 ax:0 si:0 di:0"
@@ -77,7 +77,8 @@ func TestContainerStatus(t *testing.T) {
 	}
 }
 
-// A root is the one to fix only if a file of it is known to call the function: a log names no caller, and a core's may not be there.
+// A root is proposed for a fix only if one of its files calls the function: a log has no caller, and a core's may
+// be missing.
 func TestPossibleCallers(t *testing.T) {
 	many := strings.Fields("a b c d e f g h i j")
 	line := "a[7]: segfault at ffffffffff600400 ip ffffffffff600400 sp 00007ff0 error 15"
@@ -144,7 +145,7 @@ func TestEmptyInput(t *testing.T) {
 	}
 }
 
-// 139 is rather an exit status than a process.
+// 139 is more likely an exit status than a process.
 func TestPIDIsExitStatus(t *testing.T) {
 	if IsFile("/proc/139") {
 		t.Skip("there is a process 139")

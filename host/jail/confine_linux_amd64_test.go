@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The tests run this program again, as one that confines itself in some way, does what it should
-// not be able to, and reports the outcome.
+// The tests run this program again as a process that confines itself in some way, tries what it should not be able
+// to do, and reports the outcome.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[0] == "confined" {
 		os.Exit(confined(os.Args[1], os.Args[2]))
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// attempts are what a process that is confined must not be able to do.
+// attempts are actions that a confined process must not be able to do.
 var attempts = map[string]func(file string) error{
 	"open":          func(file string) error { return opened(unix.Open(file, unix.O_RDONLY, 0)) },
 	"open to write": func(file string) error { return opened(unix.Open(file, unix.O_WRONLY, 0)) },
@@ -153,7 +153,7 @@ func runConfined(t *testing.T, how string) (*exec.Cmd, []byte) {
 	return c, out
 }
 
-// Everything that a confined process must not do fails with EPERM; before, it worked.
+// Every forbidden action of a confined process fails with EPERM; before, it worked.
 func TestConfine(t *testing.T) {
 	c, out := runConfined(t, "all")
 	var o outcome

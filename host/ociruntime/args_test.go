@@ -103,7 +103,7 @@ func TestParseArgs(t *testing.T) {
 	}
 }
 
-// TestSpecPath: crun's --config names a file that the bundle has no part in, unless it is the usual name.
+// TestSpecPath: crun's --config names a file outside of the bundle, unless it is the usual name.
 func TestSpecPath(t *testing.T) {
 	for line, want := range map[string]string{
 		"create -b /b c":                          "/b/config.json",
@@ -121,7 +121,7 @@ func TestSpecPath(t *testing.T) {
 	}
 }
 
-// FuzzParseArgs: without options of ours, every byte of every argument goes through.
+// FuzzParseArgs: without our own options, every byte of every argument is passed on.
 func FuzzParseArgs(f *testing.F) {
 	f.Add("--log\x00/l\x00create\x00-b\x00/b\x00c")
 	f.Add("--\x00-\x00\x00=")

@@ -10,7 +10,7 @@ import (
 	"vfix.dev/vfix/host/store"
 )
 
-// Who used a copy is found by its content in the starts on record, the last one first.
+// The users of a copy are found by its content in the recorded starts, last one first.
 func TestUsedBy(t *testing.T) {
 	s, err := store.Open(t.TempDir(), 1<<30)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A program is a file that the kernel or a loader takes for one; only the kernel says which are 64-bit ones.
+// A program is a file that the kernel or a loader accepts as one; only the kernel determines which are 64-bit.
 func TestIsProgram(t *testing.T) {
 	head := func(magic string, etype, machine, size64, size32 uint16) string {
 		b := make([]byte, 64)

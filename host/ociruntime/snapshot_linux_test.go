@@ -12,8 +12,8 @@ import (
 	"vfix.dev/vfix/host/store"
 )
 
-// A file that has not the content that it is known by is not copied, whatever its times say;
-// what is written to it after the snapshot is not in that.
+// A file with other content than expected is not copied, whatever its times are; later writes to it are not in the
+// snapshot.
 func TestSnapshot(t *testing.T) {
 	dir := t.TempDir()
 	s, err := store.Open(filepath.Join(dir, "cache"), 0)

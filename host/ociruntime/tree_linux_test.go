@@ -165,7 +165,7 @@ func TestKindsOfRoots(t *testing.T) {
 	}
 }
 
-// Knowledge of a folder stays; changes in it are looked at again.
+// Results for a directory are kept; changes in it are examined again.
 func TestScanTree(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, b []byte) string {
@@ -206,8 +206,8 @@ func TestScanTree(t *testing.T) {
 	}
 }
 
-// A file that has the name of one that an earlier start left half-done is examined all the same: an image may
-// have such a name.
+// A file with the name of a temporary file of an earlier start is examined nevertheless: an image may have such a
+// name.
 func TestScanTreeOfTemporaryNames(t *testing.T) {
 	dir := t.TempDir()
 	name := tempName()
@@ -229,8 +229,8 @@ func TestScanTreeOfTemporaryNames(t *testing.T) {
 	}
 }
 
-// Several walkers find what one does, names of one file together, and an index that one wrote is whole to
-// the others.
+// Several walkers have the results of one, including all names of a file, and the index of one is complete for the
+// others.
 func TestScanTreeSideBySide(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 30 {
@@ -324,7 +324,7 @@ func TestScanTreeSideBySide(t *testing.T) {
 	}
 }
 
-// settled is a root of files that are old enough to be known again by their times.
+// settled is a root of files that are old enough to be recognized by their times.
 func settled(t *testing.T, files int, content func(i int) []byte) *rootfs.Root {
 	t.Helper()
 	dir := t.TempDir()
@@ -342,7 +342,7 @@ func settled(t *testing.T, files int, content func(i int) []byte) *rootfs.Root {
 	return root
 }
 
-// A scan that runs out of its limits keeps what it found, and the next one goes on there.
+// A scan that exceeds its limits keeps its results, and the next one continues there.
 func TestScanGoesOn(t *testing.T) {
 	const files = 40
 	root := settled(t, files, func(i int) []byte {
@@ -372,7 +372,7 @@ func TestScanGoesOn(t *testing.T) {
 	}
 }
 
-// A scan in steps finds what one without them does, counts each name once, and has kept what it found when it is
+// A scan in steps has the results of one without steps, counts each name once, and has kept its results if it is
 // killed between two steps.
 func TestScanInSteps(t *testing.T) {
 	defer func(was time.Duration) { firstStep = was }(firstStep)
@@ -424,7 +424,7 @@ func TestScanInSteps(t *testing.T) {
 	}
 }
 
-// A root below which something is mounted gets no mount of its own, which would show what that covers.
+// A root with mounts below it gets no mount of its own, which would show the covered files.
 func TestBare(t *testing.T) {
 	all := []mount{{&mountinfo.Info{Mountpoint: "/roots/a"}}, {&mountinfo.Info{Mountpoint: "/roots/b/proc"}}, {&mountinfo.Info{Mountpoint: "/roots/cd"}}}
 	for path, want := range map[string]bool{
@@ -436,7 +436,7 @@ func TestBare(t *testing.T) {
 	}
 }
 
-// The first process of a container has the runtime's own program open, by runc since 1.2: nobody handed that over.
+// The first process of a container has the runtime's own program open, with runc since 1.2: no caller passed it.
 func TestHandedOver(t *testing.T) {
 	const sleep, other = "/bin/sleep", "/bin/true"
 	for handed, want := range map[string]string{sleep: "", other: "true"} {

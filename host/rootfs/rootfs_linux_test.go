@@ -18,8 +18,7 @@ import (
 	"vfix.dev/vfix/internal/rootpath"
 )
 
-// tree makes a root with a secret beside it, and returns it opened: with openat2, and by
-// steps.
+// tree makes a root with a secret beside it, and returns it opened in two ways: with openat2, and step by step.
 func tree(t *testing.T) (dir string, both map[string]*Root) {
 	t.Helper()
 	top := t.TempDir()
@@ -61,7 +60,7 @@ func tree(t *testing.T) (dir string, both map[string]*Root) {
 	return dir, both
 }
 
-// A path that leads out of the root, or over a symlink, is not opened; a file by its real path is.
+// A path that leads out of the root, or through a symlink, is not opened; a file by its real path is.
 func TestOpenFile(t *testing.T) {
 	_, both := tree(t)
 	for kind, r := range both {
@@ -131,7 +130,7 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// Several walkers visit what one does, each file once; an error of one ends all.
+// Several walkers visit the files of one, each once; an error of one ends all.
 func TestWalkSideBySide(t *testing.T) {
 	dir := t.TempDir()
 	want := map[string]int{}
@@ -191,8 +190,8 @@ func TestWalkSideBySide(t *testing.T) {
 	}
 }
 
-// A walk keeps the names of one folder's part at a time, not the paths of all that are to come:
-// many empty folders far down would take gigabytes.
+// A walk keeps a part of the names of one directory at a time, not the paths of all future ones: many empty
+// directories far down would take gigabytes.
 func TestWalkIsSmall(t *testing.T) {
 	const folders, depth = 2000, 12
 	dir := t.TempDir()
@@ -251,7 +250,7 @@ func TestUnchanged(t *testing.T) {
 	}
 }
 
-// FuzzResolve: whatever an image's names and links are, the result is a real path inside.
+// FuzzResolve: for any names and links of an image, the result is a real path inside.
 func FuzzResolve(f *testing.F) {
 	f.Add("a/b", "../x", "/c/../..")
 	f.Add("loop", "loop", "//")
@@ -291,8 +290,8 @@ func FuzzResolve(f *testing.F) {
 	})
 }
 
-// A change within the tick of its file system's clock, or that of one that counts seconds, may change
-// again unseen.
+// A change within a tick of the file system's clock, or within a second on one that counts seconds, may be
+// followed by an invisible one.
 func TestUnsettled(t *testing.T) {
 	second := time.Unix(1e9, 0)
 	for _, c := range []struct {
@@ -309,7 +308,8 @@ func TestUnsettled(t *testing.T) {
 	}
 }
 
-// A root's own mount shows the same files, and opens them at once, but no device; what a mount covers is there.
+// A root's own mount shows the same files, and opens them directly, but no device; files under other mounts are
+// visible.
 func TestAlone(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("a mount takes root")

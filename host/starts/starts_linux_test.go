@@ -74,7 +74,7 @@ func TestConcurrentStarts(t *testing.T) {
 	}
 }
 
-// The file is what Prometheus' own parser and linter take.
+// Prometheus' own parser and linter accept the file.
 func parseMetrics(t *testing.T, path string) map[string]*dto.MetricFamily {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -93,7 +93,7 @@ func parseMetrics(t *testing.T, path string) map[string]*dto.MetricFamily {
 	return families
 }
 
-// A file of counters that is damaged, or of an older version, loses what it cannot say and no more.
+// A damaged or older file of counters loses only its unreadable counters.
 func TestMetricsFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "vfix.prom")
 	if err := os.WriteFile(path, []byte("vfix_runtime_patched_files_total 41\ngone_total 5\nvfix_runtime_starts_total{result=\"patched\"} x\nhalf"), 0o644); err != nil {
@@ -120,7 +120,7 @@ func TestMetricsFile(t *testing.T) {
 	}
 }
 
-// A line is bounded, whatever a start has to report, and says what it lacks.
+// The length of a line is bounded, whatever a start has to report, and the line has the number of omitted entries.
 func TestLongRecord(t *testing.T) {
 	r := record(Partial)
 	for i := range 5000 {
@@ -146,7 +146,7 @@ func TestLongRecord(t *testing.T) {
 	}
 }
 
-// The file is rotated by vfix itself, and by others; anything but a file is not waited for.
+// vfix itself rotates the file, and so may others; it does not wait for anything other than a file.
 func TestRecordFile(t *testing.T) {
 	defer func(n int64) { maxFile = n }(maxFile)
 	maxFile = 2000
@@ -192,7 +192,7 @@ func TestRecordFile(t *testing.T) {
 	}
 }
 
-// A line that a full disk cut off is counted, and the others are read.
+// A line that a full disk truncated is counted, and the others are read.
 func TestDamagedLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "starts.jsonl")
 	l := Log{Record: path}
@@ -296,7 +296,7 @@ func BenchmarkAdd(b *testing.B) {
 	}
 }
 
-// A start is one, whatever the number of its lines: the last one counts.
+// A start counts once, whatever the number of its lines: the last one counts.
 func TestStartOfTwoLines(t *testing.T) {
 	l := Log{Record: filepath.Join(t.TempDir(), "starts.jsonl")}
 	for _, r := range []*Record{

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// opened opens the store in a folder, as another process would.
+// opened opens the store in a directory, as another process would.
 func opened(t *testing.T, s *Store) *Store {
 	t.Helper()
 	other, err := Open(s.base, 0)
@@ -38,8 +38,8 @@ func files(t *testing.T, dir string) []string {
 	return all
 }
 
-// A folder of the store that cannot be used makes each operation that needs it fail, and no operation that fails
-// leaves anything behind.
+// An unusable directory of the store makes each operation fail that needs it, and a failed operation leaves
+// nothing behind.
 func TestBrokenFolders(t *testing.T) {
 	none := func(*os.File) error { return nil }
 	operations := map[string]func(s *Store) error{
@@ -126,7 +126,7 @@ func done(unlock func(), err error) error {
 	return err
 }
 
-// Folders of the store that are something else are not used.
+// Directories of the store that have another type are not used.
 func TestOpenUnsound(t *testing.T) {
 	s := open(t, 0)
 	path := filepath.Join(s.Dir, sumsDir)
@@ -175,7 +175,7 @@ func TestOpenUnsound(t *testing.T) {
 	}
 }
 
-// A copy that is cut off, changed, longer, a symlink or without its sum does not count, and Put makes it again.
+// A copy that is truncated, changed, longer, a symlink or without its sum is not valid, and Put makes it again.
 func TestDamagedCopies(t *testing.T) {
 	for name, harm := range map[string]func(s *Store, path string) error{
 		"cut off":       func(_ *Store, path string) error { return os.Truncate(path, 2) },
@@ -210,8 +210,8 @@ func TestDamagedCopies(t *testing.T) {
 	}
 }
 
-// Copies that a lease names stay, whatever the bound; its own files go with it, and so do those of one whose
-// process has died.
+// Copies in a lease stay, whatever the limit is; the lease's private files are removed with it, and so are those
+// of a lease whose process has died.
 func TestLeases(t *testing.T) {
 	s := open(t, 0)
 	old(t, put(t, s, "k", "abc"), 2*time.Hour)
@@ -277,7 +277,7 @@ func TestLeases(t *testing.T) {
 	}
 }
 
-// A copy has all that the original has but its marks.
+// A copy has all metadata of the original except its marks.
 func TestPrivateMeta(t *testing.T) {
 	s := open(t, 0)
 	if err := s.Lease(); err != nil {
@@ -303,7 +303,7 @@ func TestPrivateMeta(t *testing.T) {
 	}
 }
 
-// Each attribute counts for the key, in whatever order they are.
+// Each attribute is a part of the key, in any order.
 func TestKeyOfAttributes(t *testing.T) {
 	sum := sha256.Sum256(nil)
 	keys := map[string]string{}
@@ -345,7 +345,7 @@ func TestKeyOfAttributes(t *testing.T) {
 	}
 }
 
-// The times of use: a look at a copy or an index is one, and under a lease an hour more or less does not matter.
+// The times of use: a look at a copy or an index is a use; under a lease the time may be an hour old.
 func TestUse(t *testing.T) {
 	s := open(t, 0)
 	path := put(t, s, "k", "abc")
@@ -407,7 +407,7 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// Trim does nothing unless something was added, and there is a bound.
+// Trim does nothing unless something was added and the store has a limit.
 func TestTrimOnlyWhatGrew(t *testing.T) {
 	for _, c := range []struct {
 		limit int64
@@ -431,7 +431,7 @@ func TestTrimOnlyWhatGrew(t *testing.T) {
 	}
 }
 
-// Indexes are removed as copies are, unless they were used since; a lease of a copy's key does not keep an index.
+// Indexes are removed like copies, unless they were used since; a lease of a copy's key does not keep an index.
 func TestPruneIndexes(t *testing.T) {
 	s := open(t, 0)
 	path := put(t, s, "k", "abc")
@@ -466,7 +466,7 @@ func TestPruneIndexes(t *testing.T) {
 	}
 }
 
-// Other files in the folder of a store are not a layout of another version.
+// Other files in the directory of a store are not a layout of another version.
 func TestOthersAreLayouts(t *testing.T) {
 	s := open(t, 0)
 	for _, name := range []string{"v1", "v3", "v0", "vx", "v2", "w3"} {
@@ -486,7 +486,7 @@ func TestOthersAreLayouts(t *testing.T) {
 	}
 }
 
-// Nothing in a cache can be read or entered by others, whatever made it.
+// No other user can read or enter anything in a cache.
 func TestNothingIsForOthers(t *testing.T) {
 	s := opened(t, open(t, 0))
 	if err := s.Lease(); err != nil {
@@ -529,7 +529,7 @@ func TestNothingIsForOthers(t *testing.T) {
 	}
 }
 
-// An index that is read is one that is used.
+// An index that is read counts as used.
 func TestIndexIsUsed(t *testing.T) {
 	s := open(t, 0)
 	if err := s.WriteIndex("i", []byte("x")); err != nil {
@@ -551,7 +551,7 @@ func TestIndexIsUsed(t *testing.T) {
 	}
 }
 
-// A protected copy cannot be removed, until the store does; other files than copies are not protected.
+// Only the store can remove a protected copy; files other than copies are not protected.
 func TestProtect(t *testing.T) {
 	s := open(t, 0)
 	if err := s.Protect("none"); err != nil {

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// Versions of vfix with other layouts work on the same folder: none sees the other's entries or
-// removes them.
+// Versions of vfix with other layouts use the same directory: none sees or removes the entries of another.
 func TestLayouts(t *testing.T) {
 	s := open(t, 0)
 	base := filepath.Dir(s.Dir)

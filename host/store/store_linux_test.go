@@ -77,7 +77,7 @@ func TestPutAndGet(t *testing.T) {
 	}
 }
 
-// Of many who want one entry, one writes it.
+// Of many processes that need one entry, one writes it.
 func TestPutTogether(t *testing.T) {
 	s := open(t, 0)
 	var writes atomic.Int32
@@ -100,7 +100,7 @@ func TestPutTogether(t *testing.T) {
 	}
 }
 
-// The last used copies stay; copies in use stay in any case.
+// The most recently used copies stay; copies in use stay in any case.
 func TestPrune(t *testing.T) {
 	s := open(t, 0)
 	const block = 4096
@@ -164,7 +164,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// Half-written files go; files that somebody writes stay.
+// Abandoned incomplete files are removed; files that are being written stay.
 func TestClean(t *testing.T) {
 	s := open(t, 0)
 	left := filepath.Join(s.Dir, tempDir, "new-left")
@@ -302,8 +302,8 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// A lock is of its key alone: whoever scans one image slowly keeps nobody from another. None is
-// left when it is let go, and of many who want one, one has it at a time.
+// A lock is only for its key: a slow scan of one image does not block others. Its file is removed when it is
+// released, and only one of many has it at a time.
 func TestLock(t *testing.T) {
 	s := open(t, 0)
 	for i := range 1000 { // more than there were locks
@@ -338,7 +338,7 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// A copy that was found to be whole is not read again, but one that changed since is.
+// A copy that was checked is not read again, but a copy that has changed since is.
 func TestSeen(t *testing.T) {
 	s := open(t, 0)
 	if err := s.Lease(); err != nil {
@@ -401,7 +401,7 @@ func TestSeen(t *testing.T) {
 	}
 }
 
-// The own files of single starts count: a store within its bound has room for it.
+// The private files of starts count: a store within its limit has space for them.
 func TestPrivateCopiesCount(t *testing.T) {
 	s := open(t, 0)
 	for _, key := range []string{"a", "b"} {
@@ -423,7 +423,7 @@ func TestPrivateCopiesCount(t *testing.T) {
 	}
 }
 
-// A copy that is mounted read-only cannot be written to, not even by who takes the flag off its mount.
+// A copy that is mounted read-only cannot be written to, even after the flag of its mount is removed.
 func TestReadOnly(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root makes mounts")

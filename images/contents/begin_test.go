@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestBegin: the first bytes of a member are those that unpacking all of it gives, or it is unpacked.
+// TestBegin: begin returns the first bytes of a member, or false, and then the member is unpacked.
 func TestBegin(t *testing.T) {
 	program := append([]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x3e\x00"), strings.Repeat("code", 20_000)...)
 	class := append([]byte("\xca\xfe\xba\xbe\x00\x00\x00\x34"), strings.Repeat("class", 2000)...)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A file whose beginning cannot be read is an error, and not a file that is not a program: it would be left as it is, and the run
-// would be called complete.
+// A file whose beginning cannot be read is an error. If it counted as not a program, it would not be patched, and the
+// run would count as complete.
 func TestHeadThatCannotBeRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600) // EBADF for who reads

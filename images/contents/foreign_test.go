@@ -14,7 +14,7 @@ import (
 	"vfix.dev/vfix/rewriter/patch"
 )
 
-// farLayer is a layer of a registry that must not be asked for.
+// farLayer is a layer of a registry that must not be requested.
 type farLayer struct {
 	v1.Layer
 	mediaType types.MediaType
@@ -27,7 +27,7 @@ func (l *farLayer) Compressed() (io.ReadCloser, error) {
 	return nil, errors.New("asked for")
 }
 
-// A foreign layer of a registry is passed over unread; any other is read.
+// A foreign layer of a registry is skipped without a read; any other is read.
 func TestForeignLayer(t *testing.T) {
 	inner := imagetest.Must[[]v1.Layer](t)(imagetest.TinyImage(t).Layers())[0]
 	for mt, wantAsked := range map[types.MediaType]bool{
@@ -55,7 +55,7 @@ type unread struct {
 
 func (l *unread) MediaType() (types.MediaType, error) { return l.mediaType, nil }
 
-// An unread file makes a scan incomplete, and clears nothing; a damaged layer is an error.
+// An unread file makes a scan incomplete and clears nothing; a damaged layer is an error.
 func TestUnreadLayers(t *testing.T) {
 	const xz, text = "\xfd7zXZ\x00 and more", "encrypted, or a picture"
 	for name, c := range map[string]struct {
@@ -95,14 +95,13 @@ func TestUnreadLayers(t *testing.T) {
 	}
 }
 
-// The zero value clears nothing, and neither does an empty list alone.
-// absentHere is a layer that an image has elsewhere.
+// absentHere is a layer whose content the image does not have; it must not be read.
 type absentHere struct{ v1.Layer }
 
 func (absentHere) MediaType() (types.MediaType, error) { return types.DockerForeignLayer, nil }
 func (absentHere) Compressed() (io.ReadCloser, error)  { return nil, errors.New("asked for") }
 
-// A layer that one image of a list lacks is read for the next one that has it.
+// A layer that one image of a list lacks is read for the next image that has it.
 func TestUnreadLayerOfAnotherImage(t *testing.T) {
 	img := imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("old", "1")})
 	layer := imagetest.Must[[]v1.Layer](t)(img.Layers())[0]

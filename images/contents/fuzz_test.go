@@ -14,9 +14,8 @@ import (
 	"vfix.dev/vfix/images/imagetest"
 )
 
-// FuzzTar puts two layers of any bytes together and writes the added layer. Whatever they
-// hold: no panic, no name outside the root, and what is written can be read again and shows
-// nothing left to patch.
+// FuzzTar merges two layers of any bytes and writes the added layer: no panic, no name outside the root, and the
+// written layer can be read and needs no patch.
 func FuzzTar(f *testing.F) {
 	for _, tc := range visibleCases {
 		two := [2][]byte{}

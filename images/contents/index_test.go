@@ -9,7 +9,7 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// A layer whose attributes make overlay show something else than its members are is refused, not misread.
+// A layer whose attributes make overlay show other files than its members is refused, not misread.
 func TestMisleadingAttributes(t *testing.T) {
 	for name, refused := range map[string]bool{
 		"trusted.overlay.redirect": true, "user.overlay.redirect": true, "trusted.overlay.metacopy": true, "user.overlay.metacopy": true,
@@ -23,7 +23,8 @@ func TestMisleadingAttributes(t *testing.T) {
 	}
 }
 
-// In a tarball, a member of an unknown kind with content is refused, for tar makes a file of it; GNU tar's own are not.
+// In a tarball, a member of an unknown kind with content is refused, as tar makes a file of it; GNU tar's own are
+// not.
 func TestUnknownKinds(t *testing.T) {
 	for flag, refused := range map[byte]bool{'Z': true, 'M': true, 'D': false, 'V': false, tar.TypeXGlobalHeader: false} {
 		h := &tar.Header{Name: "bin/x", Typeflag: flag, Size: 1}
@@ -33,8 +34,8 @@ func TestUnknownKinds(t *testing.T) {
 	}
 }
 
-// TestDeviceNumber: mknod(2) keeps 12 bits of the major number and 20 of the minor one, so engines make other devices of
-// numbers above, and a whiteout of 4096:0.
+// TestDeviceNumber: mknod(2) stores 12 bits of the major number and 20 of the minor one, so engines make other
+// devices from larger numbers, and a whiteout from 4096:0.
 func TestDeviceNumber(t *testing.T) {
 	for _, tc := range [][4]int64{{1, 3, 1, 3}, {4095, 1<<20 - 1, 4095, 1<<20 - 1}, {4096, 0, 0, 0}, {4097, 1 << 20, 1, 0}} {
 		h := NewMeta(&tar.Header{Typeflag: tar.TypeChar, Devmajor: tc[0], Devminor: tc[1]})

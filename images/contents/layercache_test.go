@@ -13,7 +13,7 @@ import (
 	"vfix.dev/vfix/images/contents"
 )
 
-// The cache reads a layer once for all who want it, again after a failure, and forgets.
+// The cache reads a layer once for all callers, again after a failure, and removes old layers.
 func TestLayerCache(t *testing.T) {
 	c := contents.NewLayerCache(2)
 	c.Most = 10

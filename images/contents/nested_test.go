@@ -45,8 +45,8 @@ func with(b []byte, at int, more string) []byte {
 	return b
 }
 
-// Every way of not looking into a file makes the verdict incomplete, beside whatever else is examined; what was looked
-// into and has no call is cleared. It is the same in an image and in a directory.
+// Every reason not to examine a file makes the verdict incomplete, whatever else is examined; an examined file
+// without a call is cleared. Images and directories have the same results.
 func TestNotLookedInto(t *testing.T) {
 	legacy, modern := imagetest.LegacyELF("librt.so"), imagetest.ModernELF("libx.so")
 	encrypted := zipped(t, zip.Store, "libx.so", legacy)

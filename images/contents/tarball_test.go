@@ -11,7 +11,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// A compressed file is a tar archive if what is in it is one, or if it is damaged before that can be seen.
+// A compressed file counts as a tar archive if it has one, or if it is damaged before this can be determined.
 func TestCompressedTar(t *testing.T) {
 	pack := map[string]func(string) []byte{
 		"gzip": func(s string) []byte {

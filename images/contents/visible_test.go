@@ -23,9 +23,8 @@ import (
 
 type layers [][]imagetest.TestMember
 
-// visibleCases are one rule each of how layers are put together; engine says that umoci
-// puts the layers together in the same way, and is asked. Where engines differ, overlay engines
-// count: TestTrickyLayers, one folder up, asks each.
+// visibleCases are one rule each for merging layers; engine reports that umoci merges them in the same way, and is
+// tested. If engines differ, overlay engines count: TestTrickyLayers, one directory up, tests each engine.
 var visibleCases = []struct {
 	name   string
 	layers layers
@@ -90,8 +89,8 @@ func TestVisible(t *testing.T) {
 	}
 }
 
-// TestVisibleAsUnpacked asks another implementation: umoci unpacks the same layers, and the
-// legacy files in the folder must be the ones that the scan found.
+// TestVisibleAsUnpacked compares with another implementation: umoci unpacks the same layers, and the legacy files
+// in the directory must be those of the scan.
 func TestVisibleAsUnpacked(t *testing.T) {
 	imagetest.AsRoot(t, "umoci unpacks with owners")
 	umoci, err := exec.LookPath("umoci")
@@ -193,8 +192,8 @@ func TestBadLayers(t *testing.T) {
 	}
 }
 
-// TestHardLinkMetadata: a link's own header counts for the file, as docker and containerd
-// have it (containerd, archive.createTarFile).
+// TestHardLinkMetadata: a link's own header applies to the file, as in docker and containerd (containerd,
+// archive.createTarFile).
 func TestHardLinkMetadata(t *testing.T) {
 	a := imagetest.LegacyM("a.so", "1")
 	a.Mode, a.Uid = 0o6755, 1
@@ -222,8 +221,8 @@ func TestHardLinkMetadata(t *testing.T) {
 	}
 }
 
-// TestEnginesDiffer: where engines show different things, all of it is found, written once under
-// each name that some engine has, and reported.
+// TestEnginesDiffer: if the views of engines differ, all files are found, written once under each name in any
+// view, and reported.
 func TestEnginesDiffer(t *testing.T) {
 	usr := []imagetest.TestMember{imagetest.DirM("usr/lib"), imagetest.SymM("lib", "usr/lib")}
 	for _, tc := range []struct {
@@ -255,8 +254,7 @@ func TestEnginesDiffer(t *testing.T) {
 	}
 }
 
-// summary is what a scan found, one word a file: its names and the text that LegacyELF
-// was made with.
+// summary returns the results of a scan, one word per file: its names and the text of its LegacyELF.
 func summary(t testing.TB, f *contents.Scanned) string {
 	t.Helper()
 	var all []string

@@ -54,13 +54,13 @@ func (r *Network) Answer(rt http.RoundTripper) {
 	})
 }
 
-// Learn has a network learn of a blob in a repository, and take a turn with it.
+// Learn makes a network learn that a repository has a blob, and take a turn with it.
 func (r *Network) Learn(repo name.Repository, h v1.Hash) {
 	r.hold(repo.Registry, h)()
 	r.knows(repo, h)
 }
 
-// Remembered is how much a network remembers.
+// Remembered returns the size of a network's caches.
 func (r *Network) Remembered() (logins, homes, same int) {
 	for _, all := range r.homes {
 		same = max(same, len(all))
@@ -87,5 +87,5 @@ func (r *Network) OpenKept(h v1.Hash) io.ReadCloser {
 	return rc
 }
 
-// Keychain looks for credentials in file, or in the usual files, and gives helpers so much time.
+// Keychain searches for credentials in file, or in the usual files, with a time limit for helpers.
 func Keychain(file string, time time.Duration) authn.ContextKeychain { return keychain{file, time} }

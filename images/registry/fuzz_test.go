@@ -24,7 +24,7 @@ import (
 	"vfix.dev/vfix/images/sources"
 )
 
-// answers are what a registry says, whoever asks and however often.
+// answers are a registry's answers to any number of requests.
 type answers struct {
 	manifest, config, layer, index, token, list []byte
 	// Requests with asked in their path get status, if it is one, and headers ("Name: value", a line each);
@@ -100,8 +100,8 @@ const (
 	mostTime     = 20 * time.Second
 )
 
-// FuzzAnswers reads bytes as a registry's answers: challenge, token, manifest, index, config, layer, lists and
-// the headers of one kind of them. Whatever they are: a result is right, an error is in words, and both come soon.
+// FuzzAnswers reads bytes as a registry's answers: challenge, token, manifest, index, config, layer, lists and one
+// kind of header. For any bytes, a result is right, an error is in words, and both come soon.
 func FuzzAnswers(f *testing.F) {
 	img, idx := imagetest.TinyImage(f), imagetest.TinyIndex(f)
 	m := imagetest.Must[*v1.Manifest](f)(img.Manifest())
@@ -179,7 +179,7 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// pulled reads all of an image: its manifest, config and layers. Each has its digest.
+// pulled reads all of an image: its manifest, config and layers, and checks their digests.
 func pulled(ctx context.Context, source string, o media.Options) (all [][]byte, err error) {
 	src, err := sources.Open(ctx, source, o)
 	if err != nil {
@@ -224,7 +224,7 @@ func pulled(ctx context.Context, source string, o media.Options) (all [][]byte, 
 	return all, nil
 }
 
-// inWords fails on an error of a program's.
+// inWords fails for an internal error message.
 func inWords(t *testing.T, err error) {
 	t.Helper()
 	for _, word := range []string{"json: ", "runtime error", "%!"} {

@@ -12,7 +12,8 @@ import (
 	"vfix.dev/vfix/images/registry"
 )
 
-// open is how many files this process has open, sockets not counted: those of tests before this one close when they like.
+// open returns the number of open files of this process without sockets, as those of earlier tests close at any
+// time.
 func open() (n int) {
 	all, _ := filepath.Glob("/proc/self/fd/*")
 	for _, fd := range all {
@@ -23,8 +24,7 @@ func open() (n int) {
 	return n
 }
 
-// A blob that is kept stays until its last reader is done, whoever wanted it; one without its digest is
-// not kept.
+// A kept blob stays until its last reader is done; a blob with another digest is not kept.
 func TestKept(t *testing.T) {
 	before := open()
 	net := registry.NewNetwork(registry.Options{})

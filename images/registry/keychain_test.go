@@ -37,7 +37,8 @@ func auths(of ...string) string {
 	return `{"auths":{` + strings.Join(all, ",") + `}}`
 }
 
-// Each file is looked into in turn, the most particular key first; REGISTRY_AUTH_FILE and --authfile are the only file.
+// Each file is searched in order, the most specific key first; REGISTRY_AUTH_FILE and --authfile are the only
+// file.
 func TestCredentials(t *testing.T) {
 	dir := t.TempDir()
 	for n, v := range map[string]string{"HOME": dir, "DOCKER_CONFIG": "", "XDG_RUNTIME_DIR": dir + "/run", "XDG_CONFIG_HOME": ""} {
@@ -78,8 +79,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// Without a home directory nothing is looked for in the current one, and a file that is not there has no credentials.
-// A file of credentials that is absent or damaged is not the registry's fault.
+// Without a home directory no file in the current directory is used, and a missing file has no credentials. An
+// absent or damaged file of credentials is not reported as a registry's error.
 func TestCredentialsFileErrors(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("DOCKER_CONFIG", dir)
@@ -114,7 +115,7 @@ func TestCredentialsWithoutHome(t *testing.T) {
 	}
 }
 
-// helperDir is docker's configuration directory, in which credential helpers are found.
+// helperDir is docker's configuration directory, with credential helpers.
 func helperDir(t *testing.T) string {
 	if runtime.GOOS == "windows" {
 		t.Skip("the helpers are shell scripts")
@@ -126,7 +127,7 @@ func helperDir(t *testing.T) string {
 	return dir
 }
 
-// A helper is asked for the registry, once, by the name that docker login gives it.
+// A helper is run once, for the registry, with the name that docker login gives it.
 func TestCredentialHelperIsAsked(t *testing.T) {
 	dir := helperDir(t)
 	write(t, dir+"/config.json", `{"credsStore":"notes"}`, 0o600)
@@ -140,7 +141,7 @@ func TestCredentialHelperIsAsked(t *testing.T) {
 	}
 }
 
-// A helper that hangs, prints for ever or fails ends in an error that has none of its words.
+// A helper that hangs, prints endlessly or fails ends in an error without any of its output.
 func TestCredentialHelpers(t *testing.T) {
 	dir := helperDir(t)
 	for _, c := range []struct{ name, script, user, says, hint string }{

@@ -36,7 +36,7 @@ func newSubject(t *testing.T) subject {
 		layerBytes(t, img, 0), imagetest.Must[*v1.Manifest](t)(img.Manifest())}
 }
 
-// lie answers a request, or returns false for the truth. n counts its requests from 1.
+// lie answers a request, or returns false for the correct answer. n counts its requests from 1.
 type lie func(w http.ResponseWriter, r *http.Request, n int64) bool
 
 // says answers every such request with a status, headers ("Name: value") and a body.
@@ -57,7 +57,7 @@ func once(n int64, l lie) lie {
 	return func(w http.ResponseWriter, r *http.Request, i int64) bool { return i <= n && l(w, r, i) }
 }
 
-// raw answers with bytes that need not be HTTP, and hangs up.
+// raw answers with bytes that may not be HTTP, and closes the connection.
 func raw(text string) lie {
 	return func(w http.ResponseWriter, _ *http.Request, _ int64) bool {
 		c, _, err := w.(http.Hijacker).Hijack()
@@ -75,7 +75,7 @@ func changed(b []byte) []byte {
 	return c
 }
 
-// cutOff sends half of a body and hangs up.
+// cutOff sends half of a body and closes the connection.
 func cutOff(body []byte) lie {
 	return func(w http.ResponseWriter, _ *http.Request, _ int64) bool {
 		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
@@ -85,7 +85,7 @@ func cutOff(body []byte) lie {
 	}
 }
 
-// endless sends zeros until the other side has had enough of them.
+// endless sends zeros until the other side closes the connection.
 func endless(headers ...string) lie {
 	return func(w http.ResponseWriter, r *http.Request, _ int64) bool {
 		for _, h := range headers {
@@ -101,8 +101,8 @@ func endless(headers ...string) lie {
 	}
 }
 
-// Errors of a registry when an image is pulled: each costs an error that names the image or the blob, and nothing is
-// stored, or what is stored is the image.
+// Errors of a registry when an image is pulled: each is an error that names the image or the blob, and nothing is
+// stored, or the stored image is right.
 func TestPullFromLiar(t *testing.T) {
 	imagetest.CleanTemp(t)
 	f := imagetest.NewRegistry(t)
@@ -273,7 +273,7 @@ func pull(source, dest string) error {
 	return errors.Join(err, src.Close())
 }
 
-// Errors of a registry when an image is pushed: an error that names the registry, or the image is there.
+// Errors of a registry when an image is pushed: an error that names the registry, or the image arrives.
 func TestPushToLiar(t *testing.T) {
 	imagetest.CleanTemp(t)
 	const page = "<html>please log in</html>"
@@ -374,7 +374,7 @@ func TestPushOfIndexRefused(t *testing.T) {
 	}
 }
 
-// Blobs that a registry lost after this command brought them there are brought again.
+// Blobs that a registry lost after this command uploaded them are uploaded again.
 func TestPushOfLostBlobs(t *testing.T) {
 	f := imagetest.NewRegistry(t)
 	s := newSubject(t)

@@ -22,8 +22,8 @@ import (
 	"vfix.dev/vfix/images/sources"
 )
 
-// A registry at a private address may keep its blobs, manifests and tokens at others; what it is sent to gets no
-// credentials that were meant for it, and neither does another port of the same address.
+// A registry at a private address may have its blobs, manifests and tokens at others; these get no credentials
+// that are for it, and neither does another port of the same address.
 func TestPrivateRegistry(t *testing.T) {
 	f := imagetest.NewRegistry(t)
 	img := imagetest.TinyImage(t)
@@ -87,7 +87,8 @@ func TestPrivateRegistry(t *testing.T) {
 	}
 }
 
-// A public registry may not name a token server in a private network, and nobody may redirect to a path that stands for one.
+// A public registry may not name a token server in a private network, and no redirect may lead to the path for
+// such a server.
 func TestRealms(t *testing.T) {
 	for _, c := range []struct {
 		at, realm, want string

@@ -63,8 +63,8 @@ func (a *authority) sign(t *testing.T, usage x509.ExtKeyUsage) (cert, key []byte
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: imagetest.Must[[]byte](t)(x509.MarshalPKCS8PrivateKey(k))})
 }
 
-// A registry with a private authority that requires a certificate: both are found in the
-// folder of its name, and without either nothing is sent.
+// A registry with a private authority that requires a client certificate: both are found in the directory with its
+// name, and without either nothing is sent.
 func TestRegistryTLS(t *testing.T) {
 	imagetest.NewRegistry(t) // for the credentials' environment
 	config := t.TempDir()
@@ -112,8 +112,8 @@ func TestRegistryTLS(t *testing.T) {
 	}
 }
 
-// hangsUp is a registry on this machine whose TLS connections end when they are made, also in the way
-// of HTTP/2, and that says of plain HTTP what servers of TLS say. It counts the connections.
+// hangsUp is a registry on this machine that closes TLS connections at once, also in the way of HTTP/2, and
+// answers plain HTTP as TLS servers do. It counts the connections.
 func hangsUp(t *testing.T, cert tls.Certificate, protocols ...string) (host string, connections *atomic.Int32) {
 	t.Helper()
 	l := imagetest.Must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
@@ -151,7 +151,7 @@ type peeked struct {
 
 func (p peeked) Read(b []byte) (int, error) { return p.r.Read(b) }
 
-// A connection that breaks when it is made is tried again, and what plain HTTP is answered hides nothing.
+// A connection that breaks when it is made is tried again, and the answer to plain HTTP hides nothing.
 func TestRegistryHangsUp(t *testing.T) {
 	imagetest.NewRegistry(t) // for the credentials' environment
 	a := newAuthority(t)

@@ -25,7 +25,7 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// sluggish is fast with a registry that may do nothing for a tenth of a second.
+// sluggish is fast, with a registry that may stall for a tenth of a second.
 func sluggish() media.Options {
 	o := imagetest.Fast
 	o.Stall = 100 * time.Millisecond
@@ -47,7 +47,7 @@ func times(n int64, method, path string, status int, header ...string) func(http
 	}
 }
 
-// A temporary error is tried again, reading and writing, and ends well.
+// A request with a temporary error is repeated, for reads and writes, and succeeds.
 func TestRegistryRetries(t *testing.T) {
 	f := imagetest.NewRegistry(t)
 	img := imagetest.TinyImage(t)
@@ -97,8 +97,8 @@ func TestRegistryRetries(t *testing.T) {
 	}
 }
 
-// A registry that breaks off, or that sends a byte now and then, costs a try, whatever it was asked for; one that
-// never ends is given up.
+// A registry that breaks the connection, or sends a byte now and then, costs a try for any request; vfix gives up
+// on one that never ends.
 func TestAnswersResume(t *testing.T) {
 	f := imagetest.NewRegistry(t)
 	img := imagetest.TinyImage(t)
@@ -164,7 +164,7 @@ type deadline bool
 func (d deadline) Error() string { return "deadline" }
 func (d deadline) Timeout() bool { return bool(d) }
 
-// TestIsTemporary: errors of connections that may not be there the next time, and such that will be.
+// TestIsTemporary: errors of connections that may not occur the next time, and errors that will.
 func TestIsTemporary(t *testing.T) {
 	for want, all := range map[bool][]error{
 		true: {errors.New("http: server closed idle connection"), errors.New("http2: client conn could not be established"), io.EOF, &net.OpError{Op: "write", Err: syscall.EPIPE}, &net.DNSError{IsTimeout: true}, deadline(true)},
@@ -207,7 +207,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// A login is made once for what it is needed for: to pull, or to push; requests, bytes and further tries are counted.
+// A login is made once for each purpose, to pull or to push; requests, bytes and retries are counted.
 func TestLoginsAndCounts(t *testing.T) {
 	f := imagetest.NewRegistry(t)
 	img := noiseImage(t, 1<<20)
@@ -258,7 +258,7 @@ func TestLoginsAndCounts(t *testing.T) {
 	}
 }
 
-// A connection that is refused is tried again, unless it is one to this machine, where plain HTTP comes next.
+// A refused connection is tried again, unless it is to this machine, for which plain HTTP comes next.
 func TestRefused(t *testing.T) {
 	for name, want := range map[string]int{"reg.example/a": 3, "127.0.0.1:5000/a": 2} {
 		o := imagetest.Fast.WithDefaults()
@@ -275,7 +275,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A registry that asks for a longer time than vfix waits is an error at once.
+// A registry that requests a longer wait than the limit is an error at once.
 func TestRegistryAsksTooMuch(t *testing.T) {
 	f := imagetest.NewRegistry(t)
 	f.Reset(times(9, "GET", "/v2/", 429, "Retry-After", "86400"))
@@ -286,15 +286,15 @@ func TestRegistryAsksTooMuch(t *testing.T) {
 	}
 }
 
-// hanging gives a function that does not return before the test has ended.
+// hanging returns a function that does not return before the test has ended.
 func hanging(t *testing.T) func() {
 	over := make(chan struct{})
 	t.Cleanup(func() { close(over) })
 	return func() { <-over }
 }
 
-// A registry that does nothing is tried again and then an error that says so: if it does
-// not answer, stops in an answer, takes no more of what is sent, does not answer a PUT.
+// A request to a stalled registry is repeated and then ends in an error that reports this: if it does not answer,
+// stops in an answer, does not accept more data, or does not answer a PUT.
 func TestRegistryStalls(t *testing.T) {
 	imagetest.CleanTemp(t)
 	f := imagetest.NewRegistry(t)
@@ -329,7 +329,7 @@ func TestRegistryStalls(t *testing.T) {
 	}
 }
 
-// A slow transfer that advances is left alone: the clock runs only while nothing comes.
+// A slow transfer with progress is not ended: the clock runs only while no data arrive.
 func TestRegistrySlow(t *testing.T) {
 	f := imagetest.NewRegistry(t)
 	img := noiseImage(t, 1<<16)
@@ -363,8 +363,8 @@ func TestRegistrySlow(t *testing.T) {
 	}
 }
 
-// A download whose connection breaks resumes, or begins again if the registry
-// knows no ranges; it never ends in another content.
+// A download whose connection breaks resumes, or begins again if the registry has no ranges; it never ends with
+// other content.
 func TestDownloadResumes(t *testing.T) {
 	f := imagetest.NewRegistry(t)
 	img := noiseImage(t, 1<<20)
@@ -441,7 +441,7 @@ func TestDownloadResumes(t *testing.T) {
 	}
 }
 
-// Plain HTTP goes nowhere but to this machine, whatever go-containerregistry thinks of a name.
+// Plain HTTP is used only for this machine, whatever go-containerregistry derives from a name.
 func TestPlainHTTP(t *testing.T) {
 	sent := 0
 	next := imagetest.RoundTrip(func(*http.Request) (*http.Response, error) { sent++; return nil, errors.New("sent") })
@@ -460,7 +460,7 @@ func TestPlainHTTP(t *testing.T) {
 	}
 }
 
-// A registry does not send vfix to what only this machine reaches, by a name of it either.
+// A registry cannot redirect vfix to addresses that only this machine reaches, nor to a name of one.
 func TestRedirects(t *testing.T) {
 	imagetest.Names(t, map[string]string{
 		"reg.example.": "203.0.113.5", "storage.example.": "198.51.100.1", "inside.example.": "10.0.0.9",

@@ -23,7 +23,7 @@ import (
 	"vfix.dev/vfix/images/sources"
 )
 
-// noiseImage is an image with one layer of about size bytes that no gzip makes smaller.
+// noiseImage returns an image with one layer of about size bytes that gzip cannot compress.
 func noiseImage(t testing.TB, size int) v1.Image {
 	t.Helper()
 	noise := make([]byte, size)
@@ -40,8 +40,8 @@ func noiseImage(t testing.TB, size int) v1.Image {
 	return imagetest.Must[v1.Image](t)(mutate.ConfigFile(img, cf))
 }
 
-// uploader is a registry's uploads in a form whose faults a test chooses: it keeps what
-// came before a connection broke, or not.
+// uploader is a registry's uploads with faults that a test chooses: it keeps the data from before a broken
+// connection, or not.
 type uploader struct {
 	keeps, tells bool
 	silent       bool // the answer to how much is there has no address
@@ -181,7 +181,7 @@ func TestUploadResumes(t *testing.T) {
 	}
 }
 
-// A layer that cannot be read, or is not what its digest says, is not a reason to try again.
+// A layer that cannot be read, or does not match its digest, is not a reason to try again.
 func TestUploadOfDamage(t *testing.T) {
 	f := imagetest.NewRegistry(t)
 	img := noiseImage(t, 1<<20)
@@ -229,8 +229,8 @@ type damagedLayer struct {
 
 func (d damagedLayer) Compressed() (io.ReadCloser, error) { return d.open() }
 
-// A blob that is in one repository of a registry is mounted into the next, whatever place it
-// came from; two pushes at once send it once.
+// A blob in one repository of a registry is mounted into the next, whatever its origin; two concurrent pushes send
+// it once.
 func TestPushOnce(t *testing.T) {
 	imagetest.CleanTemp(t)
 	f := imagetest.NewRegistry(t)
@@ -285,8 +285,8 @@ func TestPushOnce(t *testing.T) {
 	}
 }
 
-// Each request about a blob is one that is needed: what another repository of the registry has is
-// mounted and not asked for, and what is small and no layer is sent with the request that ends its upload.
+// Each request about a blob is necessary: a blob in another repository of the registry is mounted without a query,
+// and a small blob that is not a layer is sent with the request that ends its upload.
 func TestPushAsksLittle(t *testing.T) {
 	imagetest.CleanTemp(t)
 	img := noiseImage(t, 1<<20)

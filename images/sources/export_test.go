@@ -27,7 +27,7 @@ var (
 	LoadSIF = loadSIF
 )
 
-// Flatten gives the tar stream that a squashfs is made of, and what is said of it.
+// Flatten returns the tar stream for a squashfs, and the messages about it.
 func Flatten(ctx context.Context, t *contents.Tree, extras []contents.Extra, w io.Writer) ([]string, error) {
 	f := &flattening{tree: t, extras: extras}
 	err := f.write(ctx, w)

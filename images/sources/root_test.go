@@ -74,8 +74,7 @@ func TestRoot(t *testing.T) {
 	}
 }
 
-// It is a file system in the sense of io/fs. fstest opens whatever it finds, so there are no
-// symlinks that lead nowhere.
+// It is a file system in the sense of io/fs. fstest opens every file, so the image has no dangling symlinks.
 func TestRootIsFS(t *testing.T) {
 	img := imagetest.Stack(t, []imagetest.TestMember{imagetest.DirM("etc"), imagetest.FileM("etc/a", []byte("a")), imagetest.FileM("etc/b", nil), imagetest.DirM("usr/lib"), imagetest.FileM("usr/lib/c", []byte("c"))})
 	root := openRoot(t, img)
@@ -89,7 +88,7 @@ func TestRootIsFS(t *testing.T) {
 	}
 }
 
-// readDirFiles gives the folders that fs opens what fstest needs of them: ReadDir.
+// readDirFiles adds ReadDir, which fstest needs, to the directories of an fs.
 type readDirFiles struct{ fs.FS }
 
 func (r readDirFiles) Open(name string) (fs.File, error) {
@@ -121,7 +120,7 @@ func (d *readDirFile) ReadDir(n int) ([]fs.DirEntry, error) {
 	return out, nil
 }
 
-// A folder is not read: its path is handed back.
+// A directory is not read: its path is returned.
 func TestRootOfFolder(t *testing.T) {
 	dir := t.TempDir()
 	root, err := sources.OpenRoot(context.Background(), dir, media.Options{})

@@ -14,7 +14,7 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// tinySIF makes a SIF file whose squashfs is a super block and nothing else.
+// tinySIF makes a SIF file whose squashfs is only a super block.
 func tinySIF(t testing.TB, fsType sif.FSType, arch string, more ...sif.DescriptorInput) []byte {
 	t.Helper()
 	super := make([]byte, sources.SquashSuperLen)

@@ -17,8 +17,8 @@ import (
 	"vfix.dev/vfix/images/sources"
 )
 
-// The merged file system as one tar stream: each name once, hard links behind their file, nothing that
-// a layer above hides, numbers of owners and not names, and no attribute that a squashfs cannot hold.
+// The merged file system as one tar stream: each name once, hard links after their file, no file that a layer
+// above hides, owners by ID without names, and no attribute that a squashfs cannot have.
 func TestFlatten(t *testing.T) {
 	owned := imagetest.FileM("a/owned", []byte("x"))
 	owned.Uid, owned.Gid, owned.Uname, owned.Gname = 7, 8, "daemon", "daemon"
@@ -64,7 +64,7 @@ func TestFlatten(t *testing.T) {
 	}
 }
 
-// withLayer is an image that says that it was derived from another one.
+// withLayer is an image that was derived from another one.
 type withLayer struct {
 	v1.Image
 	base   v1.Image
@@ -74,7 +74,7 @@ type withLayer struct {
 func (w withLayer) Base() v1.Image { return w.base }
 func (w withLayer) Traced() bool   { return w.traced }
 
-// Under vfix-trace runs what the runscript starts, and a word says what does not.
+// The runscript's programs run under vfix-trace, and a message lists what does not.
 func TestTracedSIF(t *testing.T) {
 	base := imagetest.Stack(t, []imagetest.TestMember{imagetest.FileM("bin/x", nil)})
 	for traced, warnings := range map[bool]int{true: 1, false: 0} {

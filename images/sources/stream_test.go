@@ -15,7 +15,7 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// feed makes a pipe that has content, stdin or one with a name, and returns what a user types for it.
+// feed makes a pipe with content, stdin or a named one, and returns what a user types for it.
 func feed(t *testing.T, content []byte, named bool) string {
 	t.Helper()
 	if named {
@@ -37,7 +37,7 @@ func feed(t *testing.T, content []byte, named bool) string {
 	return media.Stdin
 }
 
-// Input from a pipe is the same as in a file, and nothing of it is left behind.
+// Input from a pipe is equal to input from a file, and no temporary file remains.
 func TestStreams(t *testing.T) {
 	imagetest.NoDaemon(t)
 	img := imagetest.TinyImage(t)
@@ -91,8 +91,8 @@ func TestStreamErrors(t *testing.T) {
 	imagetest.WantEmpty(t, os.TempDir())
 }
 
-// A name that was probably meant as a file, or has a prefix with a slip in it, is asked of no registry; of the
-// others it is said before.
+// No registry is contacted for a name that is probably a file, or has a misspelled prefix; for other names a
+// message comes first.
 func TestMistypedNamesAskNoRegistry(t *testing.T) {
 	imagetest.NoDaemon(t)
 	t.Chdir(t.TempDir())

@@ -9,8 +9,8 @@ import (
 	"vfix.dev/vfix/host/policy"
 )
 
-// FuzzMessage: whatever an engine says of a container, a namespace that is left out gets no hook, and an
-// annotation that asks for it gets one.
+// FuzzMessage: for any report of an engine about a container, an excluded namespace gets no hook, and an
+// annotation that requests it gets one.
 func FuzzMessage(f *testing.F) {
 	for _, r := range []*api.CreateContainerRequest{
 		{}, {Pod: &api.PodSandbox{Namespace: "a", Name: "b", RuntimeHandler: "kata-qemu", Annotations: map[string]string{policy.AnnotationEnable: "false"}}},

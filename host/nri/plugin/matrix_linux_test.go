@@ -20,7 +20,7 @@ import (
 	"vfix.dev/vfix/host/starts"
 )
 
-// This program is also the runtime and the hook, called by their name, and the confined process.
+// This program is also the runtime, the hook and the confined process, selected by its name.
 func TestMain(m *testing.M) {
 	switch {
 	case os.Args[0] == examiner.Name:
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// engineWaits is how long the engine waits for an answer in these tests, on machines however busy.
+// engineWaits is how long the engine waits for an answer in these tests, also on busy machines.
 const engineWaits = time.Minute
 
 // machine is one with an engine: a bundle whose image has a file that cannot be examined, and a stand-in for runc.
@@ -81,7 +81,7 @@ func (m *machine) spec(annotations map[string]string) {
 	m.write("bundle/config.json", string(text), 0o600)
 }
 
-// run executes vfix-runtime with folders of its own in place of the machine's.
+// run executes vfix-runtime with private directories in place of the machine's.
 func (m *machine) run(stdin string, args ...string) (bool, string) {
 	m.Helper()
 	const own = `mount --make-rprivate / && mkdir -p "$D/lib" "$D/log" && mount --bind "$D/lib" /var/lib && mount --bind "$D/log" /var/log && exec "$@"`
@@ -92,7 +92,7 @@ func (m *machine) run(stdin string, args ...string) (bool, string) {
 	return err == nil, string(out)
 }
 
-// The three doors, and whether the container's program starts behind each.
+// The three entries, and whether the container's program starts through each.
 var doors = map[string]func(m *machine, annotations map[string]string) (bool, string){
 	"wrapper": func(m *machine, annotations map[string]string) (bool, string) {
 		m.spec(annotations)
@@ -118,7 +118,7 @@ var doors = map[string]func(m *machine, annotations map[string]string) (bool, st
 	},
 }
 
-// hook is what the real runtime does: it starts the container's process if the hook succeeds.
+// hook acts as the real runtime: it starts the container's process if the hook succeeds.
 func (m *machine) hook(args ...string) (bool, string) {
 	m.Helper()
 	process := exec.Command("sleep", "60")
@@ -131,7 +131,7 @@ func (m *machine) hook(args ...string) (bool, string) {
 	return m.run(fmt.Sprintf(`{"id": "c1", "pid": %d, "bundle": %q}`, process.Process.Pid, m.bundle), args[1:]...)
 }
 
-// last is the policy's source in the last record.
+// last returns the policy's source in the last record.
 func (m *machine) last(record string) (r starts.Record) {
 	all, err := starts.Read(filepath.Join(m.dir, record), 1)
 	if err == nil && len(all.Last) == 1 {
@@ -140,8 +140,8 @@ func (m *machine) last(record string) (r starts.Record) {
 	return r
 }
 
-// Whatever is wrong with the configuration, at each door: what held before holds, and without that nothing unpatched
-// starts. The container has a file that cannot be examined.
+// For any invalid configuration, at each entry: the previous one remains in force, and without one no unpatched
+// container starts. The container has a file that cannot be examined.
 func TestBrokenPolicyAtEachDoor(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: mount namespaces")
@@ -211,7 +211,7 @@ func TestBrokenPolicyAtEachDoor(t *testing.T) {
 	}
 }
 
-// The policy in force is on record.
+// The record has the policy in force.
 func TestSourceIsRecorded(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: mount namespaces")

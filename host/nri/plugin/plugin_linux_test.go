@@ -20,7 +20,7 @@ import (
 	"vfix.dev/vfix/host/policy"
 )
 
-// node is an engine's side of NRI, which is the library's own, and a plugin that runs.
+// node is an engine's side of NRI, from its library, and a running plugin.
 type node struct {
 	*adaptation.Adaptation
 	t   *testing.T
@@ -72,8 +72,8 @@ func (n *node) run() {
 	n.connected(1, 1)
 }
 
-// connected waits for so many connections in all, and until the engine asks so many plugins of a container: it
-// knows a plugin only some time after the plugin knows that it is connected.
+// connected waits for a number of connections in all, and until the engine calls a number of plugins for a
+// container: this may be some time after the plugin knows that it is connected.
 func (n *node) connected(times, plugins int) {
 	n.t.Helper()
 	n.await("connected to containerd 1.0.0", times)
@@ -91,14 +91,14 @@ func (n *node) connected(times, plugins int) {
 	n.t.Fatalf("%d plugins are not asked", plugins)
 }
 
-// count is how often a text is in the log.
+// count returns how often a text is in the log.
 func (n *node) count(text string) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return strings.Count(strings.Join(n.log, "\n"), text)
 }
 
-// await waits until a text is in so many lines of the log.
+// await waits until a number of lines of the log have a text.
 func (n *node) await(text string, times int) {
 	n.t.Helper()
 	const patience, pause = 20 * time.Second, 10 * time.Millisecond
@@ -111,8 +111,7 @@ func (n *node) await(text string, times int) {
 	}
 }
 
-// policy puts the configuration in place of whatever an earlier case left there: written to, a symlink would make the
-// file that it leads to, and be no dead one in the next case.
+// policy replaces the configuration of an earlier case: a write would create the target of a dangling symlink.
 func (n *node) policy(text string) {
 	n.t.Helper()
 	if err := os.RemoveAll(n.o.Config); err != nil {
@@ -174,7 +173,7 @@ func TestHookIsAdded(t *testing.T) {
 	n.await("use 'vfix rebuild legacy:1', or the pod annotation io.katacontainers.config.hypervisor.kernel_params: vsyscall=emulate", 1)
 }
 
-// In an upgrade there are two plugins for a moment.
+// During an upgrade, two plugins run for a moment.
 func TestHookIsAddedOnce(t *testing.T) {
 	n := newNode(t)
 	n.run()
@@ -192,7 +191,7 @@ func TestHookIsAddedOnce(t *testing.T) {
 	}
 }
 
-// A validator that forbids hooks is named, and what to do.
+// A validator that forbids hooks is named, with a remedy.
 func TestForbiddenHook(t *testing.T) {
 	n := newNode(t, adaptation.WithDefaultValidator(&validator.DefaultValidatorConfig{Enable: true, RejectOCIHookAdjustment: true}))
 	n.run()
@@ -210,7 +209,8 @@ func TestForbiddenHook(t *testing.T) {
 	n.await("use the RuntimeClass vfix", 1)
 }
 
-// CRI-O reports no container to plugins that a validator or the hook refused: its record shows it, or that nothing came of it.
+// CRI-O does not report containers to plugins that a validator or the hook refused: the record shows it, or that
+// it did not start.
 func TestUncreatedContainersAreNoticed(t *testing.T) {
 	lines := make(chan string, 10)
 	h := &hooker{pending: map[string]*hookedContainer{}, firstWait: time.Millisecond}
@@ -277,7 +277,7 @@ func TestStartIsReported(t *testing.T) {
 	}
 }
 
-// The engine goes, and comes back: what is between it and the plugin is cut.
+// The engine stops and comes back: the connection between it and the plugin is cut.
 func TestReconnects(t *testing.T) {
 	n := newNode(t)
 	engine := n.o.Socket
@@ -294,7 +294,7 @@ func TestReconnects(t *testing.T) {
 	}
 }
 
-// A policy that becomes stricter is also one for the engine: it must not create containers without the plugin.
+// A stricter policy also applies to the engine: it must not create containers without the plugin.
 func TestPolicyIsRegisteredAgain(t *testing.T) {
 	defer func(was time.Duration) { reread = was }(reread)
 	reread = 10 * time.Millisecond
@@ -325,8 +325,8 @@ func TestPolicyIsRegisteredAgain(t *testing.T) {
 	registered(false)
 }
 
-// While the policy changes, and with it the connection, no container is created without the plugin, and none is
-// given the hook twice.
+// While the policy, and with it the connection, changes, no container is created without the plugin, and none gets
+// the hook twice.
 func TestNoContainerIsMissed(t *testing.T) {
 	defer func(was time.Duration) { reread = was }(reread)
 	reread = time.Millisecond
@@ -354,7 +354,7 @@ func TestNoContainerIsMissed(t *testing.T) {
 	}
 }
 
-// An answer that is late costs one container at most: the engine asks about the next.
+// A late answer costs at most one container: the engine calls the plugin for the next.
 func TestLateAnswer(t *testing.T) {
 	for _, strict := range []bool{false, true} {
 		n := newNode(t)
@@ -375,7 +375,7 @@ func TestLateAnswer(t *testing.T) {
 	}
 }
 
-// between listens at one socket, and hands on to another what comes. Its result closes all.
+// between listens at one socket, and forwards connections to another. Its result closes all.
 func between(t *testing.T, from, to string) (cut func()) {
 	t.Helper()
 	l, err := net.Listen("unix", from)

@@ -10,7 +10,7 @@ import (
 	"vfix.dev/vfix/host/policy"
 )
 
-// The engines' reports of a container: CRI-O's annotations are those seen with 1.36.
+// The engines' reports about a container: CRI-O's annotations are from version 1.36.
 func TestSubject(t *testing.T) {
 	const name, digest, id = "docker.io/library/redis:2.8.22", "docker.io/library/redis@sha256:1ddb", "ba3e17161e49"
 	crioSays := func(imageName, image string) map[string]string {
