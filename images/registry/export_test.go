@@ -73,13 +73,17 @@ func (r *Network) Home(repo name.Repository, h v1.Hash) (name.Repository, bool) 
 	return r.home(repo, h)
 }
 
-// KeepContent keeps content as a blob that is wanted.
-func (r *Network) KeepContent(h v1.Hash, content []byte) {
+// KeepContent keeps content as a blob that is wanted; first is called before it is read.
+func (r *Network) KeepContent(h v1.Hash, content []byte, first func()) {
 	_, mine := r.kept.open(h)
 	rc := r.kept.keep(&resuming{digest: h, size: int64(len(content)), body: io.NopCloser(bytes.NewReader(content))}, mine)
+	first()
 	io.Copy(io.Discard, rc)
 	rc.Close()
 }
+
+// Begun says whether a reader keeps a blob that is wanted.
+func (r *Network) Begun(h v1.Hash) bool { return r.kept.blobs[h].begun }
 
 // OpenKept opens a blob that is kept; or nil.
 func (r *Network) OpenKept(h v1.Hash) io.ReadCloser {

@@ -33,15 +33,19 @@ func TestKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	nobody := func() {}
+	net.KeepContent(h, content, net.Keep([]v1.Hash{h})) // its user ends before it is read
 	release := net.Keep([]v1.Hash{h})
-	net.KeepContent(h, content[1:])
-	if net.OpenKept(h) != nil {
+	net.KeepContent(h, content[1:], nobody)
+	if net.Begun(h) {
 		t.Fatal("a blob that has not its digest is kept")
 	}
-	release()
-	release = net.Keep([]v1.Hash{h})
 	net.Keep([]v1.Hash{h})()
-	net.KeepContent(h, content)
+	net.KeepContent(h, content, func() {
+		if !net.Begun(h) {
+			t.Error("two readers keep a blob")
+		}
+	})
 	first, second := net.OpenKept(h), net.OpenKept(h)
 	if first == nil || second == nil {
 		t.Fatal("it is not kept")

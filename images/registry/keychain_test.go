@@ -48,13 +48,14 @@ func TestCredentials(t *testing.T) {
 	write(t, dir+"/run/containers/auth.json", auths("reg.example", "run", "run.example/team", "team", "run.example", "all"), 0o600)
 	write(t, dir+"/.config/containers/auth.json", auths("last.example:5000", "last"), 0o600)
 	write(t, dir+"/only.json", auths("reg.example", "only"), 0o600)
-	for _, c := range []struct{ env, file, repo, want string }{
+	for _, c := range []struct{ env, file, xdg, repo, want string }{
 		{repo: "redis", want: "hub"},
 		{repo: "reg.example/a/b", want: "docker"},
 		{repo: "old.example/a", want: "old"},
 		{repo: "run.example/team/x/y", want: "team"},
 		{repo: "run.example/teams/x", want: "all"},
 		{repo: "last.example:5000/x", want: "last"},
+		{xdg: dir, repo: "last.example:5000/x", want: ""},
 		{repo: "none.example/x", want: ""},
 		{env: dir + "/only.json", repo: "reg.example/a", want: "only"},
 		{env: dir + "/only.json", repo: "run.example/a", want: ""},
@@ -63,6 +64,7 @@ func TestCredentials(t *testing.T) {
 		{file: dir + "/only.json/x", repo: "reg.example/a", want: "error only.json/x"},
 	} {
 		t.Setenv(registry.AuthFileVar, c.env)
+		t.Setenv("XDG_CONFIG_HOME", c.xdg)
 		auth, err := registry.Keychain(c.file, time.Minute).ResolveContext(context.Background(), imagetest.Must[name.Repository](t)(name.NewRepository(c.repo)))
 		got := ""
 		if err != nil {

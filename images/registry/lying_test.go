@@ -15,6 +15,8 @@ import (
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/imagetest"
@@ -295,6 +297,8 @@ func TestPushToLiar(t *testing.T) {
 		{name: "uploads are ill", method: "POST", asked: "/uploads/", lie: says(500, nil), fails: true, try: 3},
 		{name: "a blob is taken and lost, and its manifest refused", method: "PUT", asked: "/manifests/", lie: says(404, unknown), fails: true, try: 2},
 		{name: "a blob was thought to be there", method: "PUT", asked: "/manifests/", lie: once(1, says(404, unknown)), try: 2},
+		{name: "a blob was thought to be there, by another word", method: "PUT", asked: "/manifests/",
+			lie: once(1, says(404, []byte(`{"errors":[{"code":"BLOB_UNKNOWN"}]}`))), try: 2},
 		{name: "a part is refused", method: "PATCH", asked: "/uploads/", lie: says(416, nil), fails: true},
 		{name: "a part is too large", method: "PATCH", asked: "/uploads/", lie: says(413, nil), fails: true},
 		{name: "the end is refused", method: "PUT", asked: "/uploads/", lie: says(400, nil), fails: true},
@@ -371,6 +375,17 @@ func TestPushOfIndexRefused(t *testing.T) {
 	}
 	if n := f.Count("PUT "); n != 1 {
 		t.Errorf("an index that is there: %d PUTs, want that of its name: %q", n, f.Seen)
+	}
+}
+
+// An image about another one is pushed together with the list of such images, whose digest is not the image's.
+func TestPushOfReferrer(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	about := v1.Descriptor{MediaType: types.OCIManifestSchema1, Digest: newSubject(t).m.Config.Digest, Size: 1}
+	img := mutate.Subject(mutate.MediaType(noiseImage(t, 1<<16), types.OCIManifestSchema1), about).(v1.Image)
+	imagetest.Put(t, "docker://"+f.Host+"/referrer:1", media.Result{Image: img})
+	if f.Count("PUT /v2/referrer/manifests/sha256-") != 1 {
+		t.Errorf("no list of referrers was sent: %q", f.Seen)
 	}
 }
 

@@ -3,9 +3,7 @@
 package registry
 
 import (
-	"io"
 	"net/http"
-	"strings"
 	"sync"
 )
 
@@ -17,26 +15,21 @@ type pings struct {
 }
 
 func (p *pings) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.Method != http.MethodGet || req.URL.Path != "/v2/" || req.Header.Get("Authorization") != "" {
+	if req.URL.Path != "/v2/" {
 		return p.next.RoundTrip(req)
 	}
-	if known, ok := p.known.Load(req.URL.String()); ok {
-		return answer(known.(*http.Response), req), nil
+	known, ok := p.known.Load(req.URL.String())
+	if !ok {
+		resp, err := p.next.RoundTrip(req)
+		if err != nil || resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusUnauthorized {
+			return resp, err
+		}
+		resp.Body.Close()
+		localRealm(resp)
+		resp.Body, resp.Request = http.NoBody, req // logins do not read the body
+		p.known.Store(req.URL.String(), resp)
+		known = resp
 	}
-	resp, err := p.next.RoundTrip(req)
-	if err != nil || resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusUnauthorized {
-		return resp, err
-	}
-	resp.Body.Close()
-	localRealm(resp)
-	p.known.Store(req.URL.String(), resp)
-	return answer(resp, req), nil
-}
-
-// answer returns a cached response as one to req, without a body, which logins do not read.
-func answer(known *http.Response, req *http.Request) *http.Response {
-	resp := *known
-	resp.Header, resp.Request = known.Header.Clone(), req
-	resp.Body, resp.ContentLength = io.NopCloser(strings.NewReader("")), 0
-	return &resp
+	resp := *known.(*http.Response)
+	return &resp, nil
 }

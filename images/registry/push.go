@@ -139,7 +139,7 @@ type putAnswer struct{ path, digest string }
 type putKey struct{}
 
 func (p *putAnswer) note(req *http.Request, resp *http.Response) {
-	if req.Method == http.MethodPut && req.URL.Path == p.path && resp.StatusCode < http.StatusMultipleChoices {
+	if req.URL.Path == p.path { // not that of a list of referrers, which go-containerregistry puts after it
 		p.digest = resp.Header.Get(digestHeader)
 	}
 }

@@ -69,7 +69,7 @@ func TestPrivateRegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := imagetest.Fast
-	o.Insecure = true
+	o.Insecure, o.Meter = true, &registry.Meter{}
 	o = o.WithDefaults()
 	o.Net.Dial(func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
@@ -79,6 +79,9 @@ func TestPrivateRegistry(t *testing.T) {
 		t.Fatalf("%v: %q", err, lines)
 	}
 	imagetest.SameImage(t, src.Image, img)
+	if n := len(o.Meter.ByHost()); n != 4 {
+		t.Errorf("counted %d hosts, want 4", n)
+	}
 	asked := strings.Join(lines, "\n")
 	for _, want := range []string{"192.168.3.3 /auth/token", "10.2.0.2 /v2/a/tiny/manifests/1", otherPort + " /v2/a/tiny/blobs/"} {
 		if !strings.Contains(asked, want) {
@@ -119,4 +122,36 @@ func TestRealms(t *testing.T) {
 	imagetest.WantErr(t, err, nil, "a path of vfix's own")
 	_, err = registry.Redirects{Next: next}.RoundTrip(imagetest.Must[*http.Request](t)(http.NewRequest("GET", "http://203.0.113.1/.vfix-realm/10.0.0.9/x", nil)))
 	imagetest.WantErr(t, err, nil, "10.0.0.9, a private address")
+}
+
+// Redirects of reads are followed, and each is checked; those of writes are left to the client.
+func TestRedirectsByMethod(t *testing.T) {
+	for _, c := range []struct{ method, to, want string }{
+		{"GET", "http://203.0.113.2/end", "200 http://203.0.113.2/end"},
+		{"HEAD", "http://203.0.113.2/end", "200 http://203.0.113.2/end"},
+		{"POST", "http://203.0.113.2/end", "302 http://203.0.113.1/x"},
+		{"GET", "http://10.0.0.9/end", "redirected to 10.0.0.9, a private address"},
+		{"GET", "", "redirect: "},
+	} {
+		next := imagetest.RoundTrip(func(r *http.Request) (*http.Response, error) {
+			resp := &http.Response{StatusCode: 302, Header: http.Header{}, Body: http.NoBody, Request: r}
+			if c.to != "" {
+				resp.Header.Set("Location", c.to)
+			}
+			if r.URL.Path == "/end" {
+				resp.StatusCode = 200
+			}
+			return resp, nil
+		})
+		got := ""
+		resp, err := registry.Redirects{Next: next}.RoundTrip(imagetest.Must[*http.Request](t)(http.NewRequest(c.method, "http://203.0.113.1/x", nil)))
+		if err != nil {
+			got = err.Error()
+		} else {
+			got = fmt.Sprint(resp.StatusCode, " ", resp.Request.URL)
+		}
+		if !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s, redirected to %q: got %s, want %s", c.method, c.to, got, c.want)
+		}
+	}
 }

@@ -81,9 +81,14 @@ func (s *sending) run(ctx context.Context) error {
 	}
 }
 
+// there reports whether the registry has the blob after all; the task gets the bytes not yet reported.
 func (s *sending) there(ctx context.Context) bool {
 	there, err := s.u.has(ctx, s.c, s.b)
-	return err == nil && there
+	if err != nil || !there {
+		return false
+	}
+	s.u.Task.Add(s.b.Size - s.told.Swap(s.b.Size))
+	return true
 }
 
 // attempt begins an upload if there is none, sends the missing bytes and closes it; it sends a small blob with the

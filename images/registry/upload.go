@@ -59,8 +59,12 @@ func (u *uploads) bring(ctx context.Context, b blob.BlobToWrite) error {
 	// A small blob that is not a layer is in memory, and usually new: to send it costs as much as to query for it.
 	if !s.small() || b.Layer != "" || u.retry {
 		there, err := u.has(ctx, c, b)
-		if err != nil || there {
+		if err != nil {
 			return err
+		}
+		if there {
+			u.Task.Add(b.Size)
+			return nil
 		}
 	}
 	return s.run(ctx)
@@ -76,11 +80,7 @@ func (u *uploads) has(ctx context.Context, c *http.Client, b blob.BlobToWrite) (
 	if err := transport.CheckError(resp, http.StatusOK, http.StatusNotFound); err != nil {
 		return false, err
 	}
-	there := resp.StatusCode == http.StatusOK
-	if there {
-		u.Task.Add(b.Size)
-	}
-	return there, nil
+	return resp.StatusCode == http.StatusOK, nil
 }
 
 // mount requests the registry to mount the blob from another repository. If it refuses, it begins an upload

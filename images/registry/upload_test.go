@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/internal/progress"
 )
 
 // noiseImage returns an image with one layer of about size bytes that gzip cannot compress.
@@ -136,11 +138,29 @@ func (u *uploader) patch(w http.ResponseWriter, r *http.Request, at string) {
 	w.WriteHeader(http.StatusAccepted)
 }
 
+// shownProgress adds up the progress of one piece of work.
+type shownProgress struct {
+	progress.Silent
+	size, sum atomic.Int64
+	done      atomic.Bool
+}
+
+func (s *shownProgress) Start(kind, _ string, size int64) progress.Task {
+	if kind == "push" {
+		s.size.Store(size)
+		return s
+	}
+	return progress.Silent{}
+}
+func (s *shownProgress) Add(n int64) { s.sum.Add(n) }
+func (s *shownProgress) Done()       { s.done.Store(true) }
+
 func TestUploadResumes(t *testing.T) {
 	imagetest.CleanTemp(t)
 	f := imagetest.NewRegistry(t)
 	img := noiseImage(t, 2<<20)
-	digest := imagetest.Must[v1.Hash](t)(imagetest.Must[[]v1.Layer](t)(img.Layers())[0].Digest()).String()
+	m := imagetest.Must[*v1.Manifest](t)(img.Manifest())
+	digest := m.Layers[0].Digest.String()
 	for _, c := range []struct {
 		name    string
 		u       *uploader
@@ -154,13 +174,19 @@ func TestUploadResumes(t *testing.T) {
 		{name: "kept and not reported", u: &uploader{keeps: true, cuts: 2}, begun: 4},
 		{name: "begun again", u: &uploader{tells: true, cuts: 2}, begun: 4},
 		{name: "done and not reported", u: &uploader{mute: 1}, begun: 2},
+		{name: "both done and not reported", u: &uploader{mute: 2}, begun: 2},
 		{name: "never", u: &uploader{cuts: 1000}, begun: 4, want: "registry " + f.Host},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			u := c.u
 			u.data, u.blobs = map[string][]byte{}, map[string][]byte{}
 			f.Reset(u.serve)
-			_, err := sources.Put(context.Background(), media.Ref{Transport: media.Registry, Name: f.Host + "/b/noise:1"}, media.Result{Image: img}, imagetest.Fast)
+			o, shown := imagetest.Fast, &shownProgress{}
+			o.Progress = shown
+			_, err := sources.Put(context.Background(), media.Ref{Transport: media.Registry, Name: f.Host + "/b/noise:1"}, media.Result{Image: img}, o)
+			if size := m.Config.Size + m.Layers[0].Size; shown.size.Load() != size || !shown.done.Load() || c.want == "" && shown.sum.Load() != size {
+				t.Errorf("progress %d of %d, ended: %v; want %d", shown.sum.Load(), shown.size.Load(), shown.done.Load(), size)
+			}
 			if c.want != "" {
 				imagetest.WantErr(t, err, nil, c.want)
 			} else if err != nil {
@@ -358,6 +384,9 @@ func TestPushAsksLittle(t *testing.T) {
 				return true
 			})
 			push("second")
+			if n := f.Count("GET /v2/"); n != 0 {
+				t.Errorf("%d requests for the login that is needed", n)
+			}
 			if got := strings.Join(asked[layer], " "); got != c.layer {
 				t.Errorf("layer: got %s, want %s", got, c.layer)
 			}
