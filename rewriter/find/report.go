@@ -127,10 +127,6 @@ func (s *Site) Loads() bool {
 // Direct reports whether the reference is itself a call or jump.
 func (s *Site) Direct() bool { return s.Kind == CallRel32 || s.Kind == JccRel32 }
 
-// Remains reports whether the address would remain after a patch with a jump over the start of the stub, and look
-// like data with the address: behind sub, in a mov of 10 bytes.
-func (s *Site) Remains() bool { return s.Kind == MovImm64 && s.Stub.Vaddr != s.Vaddr }
-
 // Adjacent reports whether the call follows the reference without a gap.
 func (s *Site) Adjacent() bool { return s.Call != 0 && s.Call == s.Vaddr+uint64(s.Len) }
 

@@ -40,7 +40,7 @@ func choose(s *find.Site, r *find.Report, allowed []Form) (Form, string) {
 			return Syscall, "Go's stack is too small for the vDSO"
 		}
 		return Left, "Go's stack is too small for the vDSO, and mov and call are not adjacent"
-	case s.Stub.Len != 0 && !s.Remains() && may(Entry):
+	case s.Stub.Len != 0 && may(Entry):
 		return Entry, "the whole function is a stub"
 	case may(Lea):
 		return Lea, leaReason(s)
@@ -122,8 +122,15 @@ func encode(s *find.Site, form Form, segment uint64, old []byte) (vaddr uint64, 
 		op = old[:2]
 	}
 	code = append(code, op...)
-	d, err := rel(vaddr + uint64(len(code)) + 4)
-	return vaddr, append(code, d...), err
+	next := vaddr + uint64(len(code)) + 4
+	d, err := rel(next)
+	code = append(code, d...)
+	if form == Entry { // nothing of the address stays, which never runs but looks like a call site
+		n := int(max(s.Vaddr+uint64(s.Len), next) - next)
+		first := min(n, len(x86.Nops)-1)
+		code = slices.Concat(code, x86.Nops[first], x86.Nops[n-first])
+	}
+	return vaddr, code, err
 }
 
 // encodeSyscall returns the system call that replaces an adjacent mov and call, padded to their length. It

@@ -152,7 +152,11 @@ func (p *Plan) extend() error {
 // targets returns the vaddrs behind the targets that patches write.
 func (p *Plan) targets() (all []uint64) {
 	for i := range p.Patches {
-		if q := &p.Patches[i]; q.Form != Left && q.Form != Syscall {
+		switch q := &p.Patches[i]; q.Form {
+		case Left, Syscall:
+		case Entry:
+			all = append(all, q.Vaddr+jumpLen)
+		default:
 			all = append(all, q.Vaddr+uint64(len(q.After)))
 		}
 	}

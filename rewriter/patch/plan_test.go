@@ -70,17 +70,17 @@ func TestForms(t *testing.T) {
 		after  string
 		reason string // part of it
 	}{
-		{"time of libc.so.6", libc, timeStubText, nil, nil, Entry, "e9" + libcRel(1, layout.Time.Plain), "stub"},
-		{"time of a static program", testELF{symbols: public, comment: gcc4}, timeStubText + glibc, nil, nil, Entry, "e9" + rel(at+1, layout.Time.Keep), "stub"},
-		{"a stub of a local function", testELF{symbols: fn}, timeStubText, nil, nil, Entry, "e9" + rel(at+1, layout.Time.Keep), "stub"},
+		{"time of libc.so.6", libc, timeStubText, nil, nil, Entry, "e9" + libcRel(1, layout.Time.Plain) + "660f1f440000", "stub"},
+		{"time of a static program", testELF{symbols: public, comment: gcc4}, timeStubText + glibc, nil, nil, Entry, "e9" + rel(at+1, layout.Time.Keep) + "660f1f440000", "stub"},
+		{"a stub of a local function", testELF{symbols: fn}, timeStubText, nil, nil, Entry, "e9" + rel(at+1, layout.Time.Keep) + "660f1f440000", "stub"},
 		{"mov, call", testELF{symbols: fn}, "53" + movRaxTime + callRax + "5b c3", nil, nil, Lea, "488d05" + rel(at+4, layout.Time.Keep), "only called"},
 		{"mov, call of a public function", testELF{symbols: public}, "53" + movRaxTime + callRax + "5b c3", nil, nil, Lea, "488d05" + rel(at+4, layout.Time.Keep), "only called"},
 		{"lea, call", testELF{symbols: fn}, "53" + leaRaxTime + callRax + "5b c3", nil, nil, Lea, "90 488d05" + rel(at+5, layout.Time.Keep), "only called"},
 		{"lea, apart", testELF{symbols: fn}, leaRaxTime + "31ff" + callRax + "c3", nil, nil, Lea, "90 488d05" + rel(at+4, layout.Time.Keep), "only called"},
 		{"mov, jmp behind other code", testELF{symbols: fn}, "31c9" + movRaxTime + "ffe0", nil, nil, Lea, "488d05" + rel(at+5, layout.Time.Keep), "only called"},
 		{"movabs r11, call", testELF{symbols: fn}, "53 49bb 000460ffffffffff 41ffd3 5b c3", nil, nil, Lea, "0f1f00 4c8d1d" + rel(at+7, layout.Time.Keep), "only called"},
-		{"a stub with movabs", testELF{symbols: fn}, "4883ec08 48b8 000460ffffffffff ffd0 4883c408 c3", nil, nil, Lea, "0f1f00 488d05" + rel(at+10, layout.Time.Keep), "only called"},
-		{"a stub with movabs and jmp", testELF{symbols: fn}, "48b8 000460ffffffffff ffe0", nil, nil, Entry, "e9" + rel(at+1, layout.Time.Keep), "stub"},
+		{"a stub with movabs", testELF{symbols: fn}, "4883ec08 48b8 000460ffffffffff ffd0 4883c408 c3", nil, nil, Entry, "e9" + rel(at+1, layout.Time.Keep) + "0f1f840000000000 90", "stub"},
+		{"a stub with movabs and jmp", testELF{symbols: fn}, "48b8 000460ffffffffff ffe0", nil, nil, Entry, "e9" + rel(at+1, layout.Time.Keep) + "0f1f440000", "stub"},
 		{"apart", testELF{symbols: fn}, movRaxTime + "31ff" + callRax + "c3", nil, nil, Lea, "488d05" + rel(at+3, layout.Time.Keep), "only called"},
 		{"a hoisted register, called twice", testELF{symbols: fn}, "4155 49c7c5 000460ff 41ffd5 41ffd5 415d c3", nil, nil, Lea, "4c8d2d" + rel(at+5, layout.Time.Keep), "2 times"},
 		{"a call reached from elsewhere", testELF{symbols: fn}, "4885ff 7407" + movRaxTime + callRax + "c3", nil, nil, Lea, "488d05" + rel(at+8, layout.Time.Keep), "only called"},
@@ -126,6 +126,11 @@ func checkPatched(t *testing.T, file []byte, p *Plan, o Options) []byte {
 	}
 	if again := planFile(t, out, o); !again.Empty() {
 		t.Errorf("the patched file would be patched again: %+v", again.Edits)
+	}
+	for _, q := range p.Patches {
+		if at := q.Site.Offset; q.Form == Entry && bytes.Contains(out[at:at+uint64(q.Site.Len)], asm(t, "60ff")) {
+			t.Errorf("the address stays behind the jump: % x", out[at:at+uint64(q.Site.Len)])
+		}
 	}
 	if _, err := debugelf.NewFile(bytes.NewReader(out)); err != nil {
 		t.Errorf("debug/elf: %v", err)
