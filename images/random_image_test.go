@@ -175,11 +175,15 @@ func rebuildRandom(t *testing.T, img v1.Image) string {
 	imagetest.Put(t, base, media.Result{Image: img})
 	result, err := images.Rebuild(t.Context(), base, images.RebuildOptions{Dest: dest, Version: "1"})
 	if err != nil {
-		return err.Error()
+		return "an error"
 	}
 	var b strings.Builder
 	f := result.Findings
-	fmt.Fprintln(&b, f.Verdict(), f.ELFFiles, f.Passed, f.Warnings)
+	fmt.Fprintln(&b, f.Verdict(), f.ELFFiles, len(f.Passed))
+	for _, w := range f.Warnings { // the words may change
+		name, _, _ := strings.Cut(w, ":")
+		fmt.Fprintln(&b, "warning of", name)
+	}
 	for _, file := range f.Files {
 		fmt.Fprintln(&b, file.Path, file.Layer)
 	}
