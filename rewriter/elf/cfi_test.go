@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// TestAdvanced: how far instructions get, and that what is not known is not guessed at.
+// TestAdvanced: how far instructions advance; for unknown ones the result is not guessed.
 func TestAdvanced(t *testing.T) {
 	for _, c := range []struct {
 		program string
@@ -29,7 +29,7 @@ func TestAdvanced(t *testing.T) {
 	}
 }
 
-// TestCFA: the frame's address at each place of a function, by what comes before it.
+// TestCFA: the frame's address at each place of a function, from the instructions before it.
 func TestCFA(t *testing.T) {
 	const start = 0x1000
 	cie := "\x14\x00\x00\x00" + string(cieHead) + string(PlainCFI) + "\x00\x00"

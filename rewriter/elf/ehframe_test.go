@@ -18,8 +18,8 @@ func little(values ...any) []byte {
 	return b.Bytes()
 }
 
-// ehFrame is a small .eh_frame at vaddr with entries for the starts; enc is how the CIE
-// says that they write addresses, and aug its augmentation string.
+// ehFrame is a small .eh_frame at vaddr with entries for the starts; enc is the encoding of addresses in the CIE,
+// and aug its augmentation string.
 func ehFrame(aug string, enc byte, vaddr uint64, starts ...uint64) []byte {
 	var b []byte
 	entry := func(body []byte) {
@@ -83,7 +83,7 @@ func TestEhFrameSection(t *testing.T) {
 	}
 }
 
-// TestGNUHash counts symbols through DT_GNU_HASH, which many libraries have alone.
+// TestGNUHash counts symbols through DT_GNU_HASH, the only hash table of many libraries.
 func TestGNUHash(t *testing.T) {
 	table := func(nbuckets, symoffset, bloom uint32, rest ...uint32) []byte {
 		return little(nbuckets, symoffset, bloom, uint32(6), make([]byte, 8*bloom), rest)

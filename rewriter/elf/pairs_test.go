@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// slowPairs is what Pairs finds, as its documentation says it.
+// slowPairs returns the results of Pairs according to its documentation.
 func slowPairs(b []byte, lo, hi int, pairs []uint16) (all []int) {
 	for i := lo; i < min(hi, len(b)-1); i++ {
 		if slices.Contains(pairs, binary.LittleEndian.Uint16(b[i:])) {
@@ -41,7 +41,7 @@ func checkPairs(t *testing.T, b []byte, lo, hi int, pairs []uint16) {
 	}
 }
 
-// TestPairs searches at random in bytes in which there are many pairs, few, and none.
+// TestPairs searches random bytes with many pairs, few, and none.
 func TestPairs(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20000 {
@@ -61,7 +61,7 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// FuzzPairs searches what fuzzing comes up with, for pairs that are at the beginning of it.
+// FuzzPairs searches fuzzed bytes for the pairs at their start.
 func FuzzPairs(f *testing.F) {
 	f.Add([]byte("\x60\xff\x00\x00\x00\x00aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\x60\xff"), uint(0), uint(200), uint8(3))
 	f.Fuzz(func(t *testing.T, b []byte, lo, hi uint, n uint8) {

@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// TestRawSignals: a load of the number and a syscall near it, in a program that a loader
-// loads; and what only looks like that.
+// TestRawSignals: a load of the number and a syscall near it, in a program with a loader; and code that only looks
+// similar.
 func TestRawSignals(t *testing.T) {
 	const load, call = "\xb8\x0d\x00\x00\x00", "\x0f\x05"
 	for name, c := range map[string]struct {

@@ -8,8 +8,8 @@ import (
 	"vfix.dev/vfix/rewriter/x86"
 )
 
-// TestListingAt: both sides are disassembled from their own bytes, at the byte that Verify
-// complains of; elsewhere than in code there is nothing to disassemble.
+// TestListingAt: both sides are disassembled from their own bytes, at the byte of Verify's error; outside of code
+// the listing is empty.
 func TestListingAt(t *testing.T) {
 	file := (&testELF{text: asm(t, "48c7c00004 60ff ffd0 c3 90 31c0 c3")}).build()
 	after := applyPlan(t, planFile(t, file, Options{}), file)

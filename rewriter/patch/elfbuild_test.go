@@ -41,7 +41,7 @@ func TestTestELF(t *testing.T) {
 	}
 }
 
-// TestTestELFRuns has the kernel load what the builder makes.
+// TestTestELFRuns runs a file of the builder.
 func TestTestELFRuns(t *testing.T) {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		t.Skip("needs Linux on amd64")

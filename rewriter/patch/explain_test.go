@@ -152,7 +152,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// Nothing in a listing that never runs is shown as an instruction, or named as a way to a trampoline.
+// Bytes in a listing that never run are not shown as instructions, nor named as a jump to a trampoline.
 func TestDeadBytesAreNoCode(t *testing.T) {
 	lines := []x86.Line{{Vaddr: 0x1000, Bytes: []byte{0xe9, 0, 1, 0, 0}, Text: "jmp 0x1105", Changed: true},
 		{Vaddr: 0x1005, Bytes: []byte{0xc7, 0xc0, 0, 4, 0x60, 0xff}, Text: "mov $0xff600400,%eax", Changed: true}, {Vaddr: 0x100b, Bytes: []byte{0xff, 0xd0}, Text: "call *%rax"}}

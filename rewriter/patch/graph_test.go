@@ -8,8 +8,8 @@ import (
 	. "vfix.dev/vfix/rewriter/find"
 )
 
-// TestGraph is about where the code goes on after calls and jumps: the value is followed there, and so
-// is what comes back from a callee.
+// TestGraph is about the successors of calls and jumps: the value is followed there, and so is the result of a
+// callee.
 func TestGraph(t *testing.T) {
 	const at = testTextOff
 	const second = 0x40 // where another function is

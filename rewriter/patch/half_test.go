@@ -10,7 +10,7 @@ import (
 	. "vfix.dev/vfix/rewriter/find"
 )
 
-// TestHalves: an address made of a constant of 32 bits and a sign extension.
+// TestHalves: an address made from a constant of 32 bits and a sign extension.
 func TestHalves(t *testing.T) {
 	const (
 		movEax  = "b8 000460ff\n"
@@ -118,7 +118,7 @@ func TestHalves(t *testing.T) {
 	}
 }
 
-// TestLoads puts loads of half an address where the upper half of their displacement changes, and
+// TestLoads puts loads of half an address at the places at which the upper half of their displacement changes, and
 // at the end of one piece of the segment, for few and for many words that may be loaded.
 func TestLoads(t *testing.T) {
 	for _, n := range []int{1, maxNeedles, maxNeedles + 1} {

@@ -8,7 +8,7 @@ import (
 	"vfix.dev/vfix/shim"
 )
 
-// TestHooks is about what runs at load, and what it goes on to.
+// TestHooks is about the hooks at load time, and their continuations.
 func TestHooks(t *testing.T) {
 	const fn = testTextOff + 24 // the initialiser of the file itself
 	text := append(asm(t, timeStubText), make([]byte, 14)...)
@@ -88,8 +88,7 @@ func holeTarget(file []byte, segment *elf.Prog, hole uint32) uint64 {
 // dataVaddrOf is dataVaddr of a value.
 func (e testELF) dataVaddrOf() uint64 { return e.dataVaddr() }
 
-// TestHookOutOfReach is a segment so far off that its hooks could not go on to the file's
-// own entry and initialiser.
+// TestHookOutOfReach is a segment from which hooks could not reach the file's own entry and initializer.
 func TestHookOutOfReach(t *testing.T) {
 	const fn = testTextOff + 24
 	text := append(asm(t, timeStubText), make([]byte, 14)...)
@@ -118,7 +117,7 @@ func TestHookOutOfReach(t *testing.T) {
 	}
 }
 
-// TestNoHook is a library that nothing can be hooked in: the plan says so.
+// TestNoHook is a library without a place for a hook: the plan reports this.
 func TestNoHook(t *testing.T) {
 	e := testELF{dyn: true, soname: "l", text: asm(t, timeStubText), symbols: []testSym{{"time", testTextOff, 18, elf.STTFunc, 1}}}
 	file := e.build()

@@ -14,8 +14,8 @@ import (
 	. "vfix.dev/vfix/rewriter/find"
 )
 
-// hostileBase is a library with all that Scan reads: two sites, a dynamic segment, symbols,
-// relocations, an .eh_frame_hdr and section headers.
+// hostileBase is a library with everything that Scan reads: two sites, a dynamic segment, symbols, relocations, an
+// .eh_frame_hdr and section headers.
 func hostileBase(t testing.TB) testELF {
 	const at = testTextOff
 	return testELF{
@@ -27,7 +27,7 @@ func hostileBase(t testing.TB) testELF {
 	}
 }
 
-// poke is one field of the base made hostile.
+// poke is a change that makes one field of the base hostile.
 type poke struct {
 	name  string
 	at    func(file []byte) int // offset of the field
@@ -128,8 +128,8 @@ var pokes = []poke{
 	{".eh_frame_hdr outside", progField(elf.PTGNUEhFrame, 16), uint64(math.MaxUint64 - 3), "", 3},
 }
 
-// TestHostile pokes one field of a good file at a time: nothing panics, a header that
-// cannot be right is named, and what does not matter to a loader does not matter here.
+// TestHostile changes one field of a good file at a time: nothing panics, an impossible header is named, and
+// fields that loaders ignore do not matter here.
 func TestHostile(t *testing.T) {
 	base := hostileBase(t)
 	good := base.build()
@@ -171,7 +171,7 @@ func TestStacked(t *testing.T) {
 	}
 }
 
-// TestTruncated cuts the file at every length.
+// TestTruncated truncates the file at every length.
 func TestTruncated(t *testing.T) {
 	base := hostileBase(t)
 	good := base.build()
@@ -210,7 +210,7 @@ func (c counted) ReadAt(b []byte, off int64) (int, error) {
 	return c.ReaderAt.ReadAt(b, off)
 }
 
-// TestManyCalls: a file is not read once for each address that something seems to call, in or before a site.
+// TestManyCalls: a file is not read once for each address that seems to be called, in or before a site.
 func TestManyCalls(t *testing.T) {
 	const most = 40 // times the file is read
 	call := func(text []byte, to int) []byte { return le(append(text, 0xe8), uint32(to-len(text)-5)) }
@@ -249,7 +249,7 @@ func TestManyCalls(t *testing.T) {
 	}
 }
 
-// TestManySites: references without end are damage, not memory.
+// TestManySites: an endless number of references is damage, and is not kept in memory.
 func TestManySites(t *testing.T) {
 	site := asm(t, movRaxTime+callRax+"c3")
 	for _, c := range []struct {
@@ -263,7 +263,7 @@ func TestManySites(t *testing.T) {
 	}
 }
 
-// TestMuchCode: a value that is followed through code without end is unknown in the end.
+// TestMuchCode: the verdict on a value that is followed through endless code is unknown.
 func TestMuchCode(t *testing.T) {
 	text := asm(t, "4155"+movR13Time)
 	text = append(text, bytes.Repeat([]byte{0x90}, 2*maxFlow)...)
@@ -273,7 +273,7 @@ func TestMuchCode(t *testing.T) {
 	}
 }
 
-// TestExhausted: where the work on a file is cut short, nothing found so far counts.
+// TestExhausted: if the work on a file reaches its limit, no earlier result counts.
 func TestExhausted(t *testing.T) {
 	for _, c := range []struct {
 		n    int
@@ -301,8 +301,7 @@ func TestExhausted(t *testing.T) {
 	}
 }
 
-// failing is a reader of which one read fails, as if the file had ended or with an error,
-// and perhaps all that follow it.
+// failing is a reader with one failing read, which returns EOF or an error, and perhaps all that follow it.
 type failing struct {
 	*bytes.Reader
 	left *int
@@ -318,7 +317,7 @@ func (f failing) ReadAt(b []byte, off int64) (int, error) {
 	return f.Reader.ReadAt(b, off)
 }
 
-// TestReadErrors: whichever read fails, Scan says so.
+// TestReadErrors: Scan returns an error for each failing read.
 func TestReadErrors(t *testing.T) {
 	base := hostileBase(t)
 	good := base.build()
@@ -370,7 +369,7 @@ func scanSeeds(f *testing.F) {
 	f.Add([]byte(arThin))
 }
 
-// FuzzScan: no input makes Scan panic, or report what the file does not hold.
+// FuzzScan: no input makes Scan panic, or report bytes that the file does not have.
 func FuzzScan(f *testing.F) {
 	scanSeeds(f)
 	f.Fuzz(func(t *testing.T, file []byte) {
@@ -396,7 +395,8 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// namelessChecked is Nameless of a file, through buffers of several sizes. If it is true, Scan finds nothing.
+// namelessChecked returns Nameless of a file, through buffers of several sizes. If it is true, Scan must find
+// nothing.
 func namelessChecked(t *testing.T, file []byte) bool {
 	t.Helper()
 	if !namelessEverywhere(t, file, elf.EhdrSize, elf.EhdrSize+1, 4096, len(file)+elf.EhdrSize) {
@@ -424,7 +424,7 @@ func namelessEverywhere(t *testing.T, file []byte, sizes ...int) bool {
 	return all[0]
 }
 
-// FuzzNameless: what Nameless passes over has no site for Scan.
+// FuzzNameless: a file for which Nameless returns true has no site for Scan.
 func FuzzNameless(f *testing.F) {
 	scanSeeds(f)
 	plain := hostileBase(f)
@@ -435,8 +435,8 @@ func FuzzNameless(f *testing.F) {
 	f.Fuzz(func(t *testing.T, file []byte) { namelessChecked(t, file) })
 }
 
-// Nameless sees each of the addresses wherever it is, also from one buffer to the next, and is sure of nothing in a
-// program at fixed addresses.
+// Nameless finds each of the addresses at any place, also across two buffers, and returns false for programs at
+// fixed addresses.
 func TestNameless(t *testing.T) {
 	base := hostileBase(t)
 	base.text, base.data, base.symbols, base.rela, base.fdes = asm(t, nops16+"c3"), nil, nil, nil, nil
@@ -473,7 +473,7 @@ func TestNameless(t *testing.T) {
 	}
 }
 
-// TestManyTables: a file full of addresses of what may be tables of offsets is given up in time.
+// TestManyTables: a file full of addresses of possible tables of offsets is given up in time.
 func TestManyTables(t *testing.T) {
 	const table = 1 << 14
 	lea := func(text []byte, to int) []byte { // lea to(%rip),%rax

@@ -29,8 +29,7 @@ func reprog(t *testing.T, file []byte, change func([]elf.Prog) []elf.Prog) []byt
 	return append(append(bytes.Clone(file[:f.PhOff]), b...), file[int(f.PhOff)+len(b):]...)
 }
 
-// TestLayouts is about files as no usual linker makes them: patched rightly, left with a reason, or
-// refused.
+// TestLayouts is about files with unusual layouts: patched correctly, left with a reason, or refused.
 func TestLayouts(t *testing.T) {
 	const anyNumber = -1
 	site := asm(t, "53"+movRaxTime+callRax+"5b c3") // 12 bytes
@@ -161,7 +160,7 @@ func TestSeam(t *testing.T) {
 	}
 }
 
-// TestLyingSections: what section headers call no code may run all the same.
+// TestLyingSections: bytes outside of code according to the section headers may be executed nevertheless.
 func TestLyingSections(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -189,7 +188,7 @@ func TestLyingSections(t *testing.T) {
 	}
 }
 
-// TestX32 is about programs with pointers of 32 bits: passed over by a name of their own.
+// TestX32 is about programs with pointers of 32 bits, which are skipped with their own reason.
 func TestX32(t *testing.T) {
 	e := testELF{text: asm(t, movRaxTime+callRax+"c3")}
 	file := e.build()

@@ -13,8 +13,8 @@ import (
 	. "vfix.dev/vfix/rewriter/find"
 )
 
-// testObject is a relocatable object: .text with relocations against symbols, which are one at the
-// start of .text ("f", number 1) and one that is undefined ("elsewhere", number 2).
+// testObject is a relocatable object: .text with relocations against symbols, one at the start of .text ("f",
+// number 1) and an undefined one ("elsewhere", number 2).
 type testObject struct {
 	text []byte
 	rela []testRela // at: offset in .text; typ: type | symbol<<8
@@ -192,7 +192,7 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// zeros reads as an archive of empty members without end.
+// zeros reads as an archive with an endless number of empty members.
 type zeros struct{ header []byte }
 
 func (z zeros) ReadAt(b []byte, off int64) (int, error) {
@@ -229,7 +229,7 @@ func TestArchiveBounds(t *testing.T) {
 	}
 }
 
-// TestArchiveReads: a read that fails is an error, never a verdict.
+// TestArchiveReads: a failing read is an error, never a verdict.
 func TestArchiveReads(t *testing.T) {
 	file := archive("//", "x.o/\n", "/0", string(testObject{text: asm(t, movRaxTime+"e900000000 c3"), rela: []testRela{{8, relaPLT32 | 1<<8, 0}}}.build()))
 	broken := errors.New("the disk is on fire")

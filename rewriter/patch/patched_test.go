@@ -10,7 +10,7 @@ import (
 	"vfix.dev/vfix/shim"
 )
 
-// TestBroken: what a later tool may do to a patched file is seen in the file alone.
+// TestBroken: damage of a patched file by a later tool is detected in the file alone.
 func TestBroken(t *testing.T) {
 	e := testELF{text: asm(t, "53"+movRaxTime+callRax+"5b c3"), dyn: true, tight: true, soname: "libx.so.1",
 		extra: []elf.Dyn{{Tag: elf.DTInit, Val: testTextOff}, {Tag: elf.DTGNUHash, Val: testTextOff}, {Tag: elf.DTNeeded, Val: 1}}}
@@ -51,7 +51,7 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// TestInOrder: section headers stay in the order of offsets, and name what they named.
+// TestInOrder: section headers remain in the order of offsets, with their names.
 func TestInOrder(t *testing.T) {
 	for _, e := range []testELF{
 		{notes: 2, oneNote: true},
@@ -77,8 +77,8 @@ func TestInOrder(t *testing.T) {
 	}
 }
 
-// TestCutSections: section headers, or a section, that end beyond the file do not become readable when the
-// patched file is longer.
+// TestCutSections: section headers, or a section, that end beyond the file do not become readable in the longer
+// patched file.
 func TestCutSections(t *testing.T) {
 	e := testELF{text: asm(t, timeStubText), notes: 2, symbols: []testSym{{"f", testBase + testTextOff, 18, elf.STTFunc, 1}}}
 	whole := e.build()

@@ -10,8 +10,7 @@ import (
 	. "vfix.dev/vfix/rewriter/find"
 )
 
-// Look finds the call before the return address of each live call site of the fixtures, and
-// the function that the call is in.
+// Look finds the call before the return address of each live call site of the fixtures, and its function.
 func TestLook(t *testing.T) {
 	dir := filepath.Join("..", "..", "tests", "build", "fixtures")
 	looked := 0
@@ -48,7 +47,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// An address outside code, or a file that is not for vfix, is reported; the build ID is found all the same.
+// An address outside code, or a file that is not for vfix, is reported; the build ID is returned nevertheless.
 func TestLookElsewhere(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join("..", "..", "tests", "build", "fixtures", "static-4k"))
 	if err != nil {
@@ -74,7 +73,7 @@ func TestLookElsewhere(t *testing.T) {
 	}
 }
 
-// Whatever a file holds, looking into it ends, without a panic.
+// Look ends for any file, without a panic.
 func FuzzLook(f *testing.F) {
 	if b, err := os.ReadFile(filepath.Join("..", "..", "tests", "build", "fixtures", "static-4k-noshdr")); err == nil {
 		f.Add(b, uint64(0x1010))

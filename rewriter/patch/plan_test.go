@@ -31,7 +31,7 @@ func planFile(t testing.TB, file []byte, o Options) *Plan {
 	return p
 }
 
-// applyPlan returns the patched file, which is as it is recorded.
+// applyPlan returns the patched file, and compares it with the recorded result.
 func applyPlan(t testing.TB, p *Plan, file []byte) []byte {
 	t.Helper()
 	out, err := io.ReadAll(p.Apply(bytes.NewReader(file)))
@@ -45,7 +45,7 @@ func applyPlan(t testing.TB, p *Plan, file []byte) []byte {
 	return out
 }
 
-// TestForms is about which form a site gets, and its bytes.
+// TestForms is about the form that a site gets, and its bytes.
 func TestForms(t *testing.T) {
 	const at = testBase + testTextOff
 	fn := []testSym{{"f", at, 100, elf.STTFunc, 0}}
@@ -117,7 +117,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// checkPatched applies a plan and holds the result against what every patched file must be.
+// checkPatched applies a plan and checks the properties of every patched file.
 func checkPatched(t *testing.T, file []byte, p *Plan, o Options) []byte {
 	t.Helper()
 	out := applyPlan(t, p, file)
@@ -138,7 +138,7 @@ func checkPatched(t *testing.T, file []byte, p *Plan, o Options) []byte {
 	return out
 }
 
-// TestSegment is about where the injected segment goes.
+// TestSegment is about the place of the injected segment.
 func TestSegment(t *testing.T) {
 	text := asm(t, timeStubText)
 	large := append(bytes.Clone(text), make([]byte, 0x1ff000-testTextOff-len(text))...) // a page short of 2 MiB
@@ -215,7 +215,7 @@ func TestSegment(t *testing.T) {
 	}
 }
 
-// TestInterpreter is about what a PT_INTERP may name: nothing may follow its .bss.
+// TestInterpreter is about possible interpreters of a PT_INTERP: nothing may follow their .bss.
 func TestInterpreter(t *testing.T) {
 	text := asm(t, timeStubText)
 	const (
@@ -249,7 +249,7 @@ func TestInterpreter(t *testing.T) {
 	}
 }
 
-// TestBuildIDKept has the note with the build id before the one without: the second is spent.
+// TestBuildIDKept has the note with the build ID before the one without: the second header is replaced.
 func TestBuildIDKept(t *testing.T) {
 	e := testELF{text: asm(t, timeStubText), notes: 2}
 	file := e.build()

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestPrelinkUndo: the undo data of a file that gets a segment are under another name, and
-// the same bytes; every other section keeps its name. A file that gets none keeps the name.
+// TestPrelinkUndo: the undo data of a file with an injected segment have another name and the same bytes; every
+// other section keeps its name. A file without a segment keeps the name.
 func TestPrelinkUndo(t *testing.T) {
 	stub := asm(t, "48c7c00004 60ff ffd0 c3")
 	for _, tc := range []struct {

@@ -8,7 +8,7 @@ import (
 	. "vfix.dev/vfix/rewriter/find"
 )
 
-// TestInspect reads programs that are there wherever these tests run, and text.
+// TestInspect reads programs that every test machine has, and text.
 func TestInspect(t *testing.T) {
 	inspect := func(b []byte) *Program {
 		t.Helper()

@@ -14,9 +14,9 @@ import (
 	. "vfix.dev/vfix/rewriter/find"
 )
 
-// Tests on real files, which are not in the tree: folders named by environment variables.
+// Tests on real files, which are not in the tree: in directories named by environment variables.
 
-// eachELF scans the files below a folder that the variable names.
+// eachELF scans the files below the directory in a variable.
 func eachELF(t *testing.T, variable string, visit func(path string, file []byte, r *Report)) {
 	t.Helper()
 	root := os.Getenv(variable)
@@ -57,7 +57,8 @@ func eachELF(t *testing.T, variable string, visit func(path string, file []byte,
 	t.Logf("%d files", n)
 }
 
-// mapELF is the file in memory if it begins as ELF files do: most do not. It stays in the kernel's cache, uncopied.
+// mapELF maps the file into memory if it begins like an ELF file, which most do not. It stays in the kernel's
+// cache, without a copy.
 func mapELF(path string) []byte {
 	file, err := os.Open(path)
 	if err != nil {
@@ -96,8 +97,8 @@ func adjacentCalls(file []byte) map[uint64]bool {
 	}
 }
 
-// TestLegacy scans old userlands: every call that a search for its nine bytes finds is live
-// and may be rewritten whole, and no reference in them stays unknown.
+// TestLegacy scans old root filesystems: every call that a search for its nine bytes finds is live and may be
+// rewritten whole, and no reference in them is unknown.
 func TestLegacy(t *testing.T) {
 	calls, dormant := 0, 0
 	eachELF(t, "VFIX_LEGACY_DIR", func(path string, file []byte, r *Report) {
@@ -137,8 +138,8 @@ func TestLegacy(t *testing.T) {
 	}
 }
 
-// TestModernSystem scans a current system, where next to nothing calls the page: what is
-// found must be the nine bytes, or the getcpu of OpenJDK.
+// TestModernSystem scans a current system, in which almost nothing calls the page: each finding must be the nine
+// bytes, or the getcpu of OpenJDK.
 func TestModernSystem(t *testing.T) {
 	const openJDK = "_ZN2os5Linux20sched_getcpu_syscallEv"
 	eachELF(t, "VFIX_MODERN_DIR", func(path string, file []byte, r *Report) {

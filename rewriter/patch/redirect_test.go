@@ -11,8 +11,8 @@ import (
 	"vfix.dev/vfix/shim"
 )
 
-// jvm is a library that loads the name of /proc/cgroups: "NAME" in the text is the displacement of
-// the first byte of the data, "NEXT" that of the byte behind an instruction that ends with it.
+// jvm is a library that loads the name of /proc/cgroups: "NAME" in the text is the displacement of the first byte
+// of the data, "NEXT" that of the byte behind an instruction that ends with it.
 func jvm(t *testing.T, text, data string) (*testELF, []byte) {
 	t.Helper()
 	e := &testELF{
@@ -42,8 +42,8 @@ const (
 
 var javaFix = Options{Fixes: []Fix{JavaCgroups}}
 
-// TestRedirect: the load leads to the copy in the state page, the file is proved, and patching it again
-// changes nothing.
+// TestRedirect: the load leads to the copy in the state page, the file is verified, and patching it again changes
+// nothing.
 func TestRedirect(t *testing.T) {
 	for _, c := range []struct{ name, text string }{
 		{"alone", loadsName},
@@ -96,7 +96,7 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-// TestNoRedirect: files that need no fix, and what is not known to be safe.
+// TestNoRedirect: files that need no fix, and files for which it is not proved to be safe.
 func TestNoRedirect(t *testing.T) {
 	for _, c := range []struct {
 		name, text, data string
@@ -136,7 +136,7 @@ func TestNoRedirect(t *testing.T) {
 	}
 }
 
-// TestJavaLayout: what the rewriter knows of the injected code is the same with the fix in it.
+// TestJavaLayout: the rewriter's facts about the injected code are the same with the fix in it.
 func TestJavaLayout(t *testing.T) {
 	plain, java := shim.Code(), shim.JavaCode()
 	layout := shim.Injected()
@@ -155,7 +155,7 @@ func TestJavaLayout(t *testing.T) {
 	}
 }
 
-// TestJoined: a library without any other header to spare has two segments made one.
+// TestJoined: in a library without another header to replace, two segments become one.
 func TestJoined(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -10,8 +10,7 @@ import (
 	"vfix.dev/vfix/rewriter/elf"
 )
 
-// BenchmarkScan measures the search over executable bytes: real code, that of the Go tool
-// chain's own compiler, in a file in memory.
+// BenchmarkScan measures the search over real code, that of the Go toolchain's own compiler, in a file in memory.
 func BenchmarkScan(b *testing.B) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {

@@ -100,8 +100,8 @@ func TestRelativeOnlyInPrograms(t *testing.T) {
 	}
 }
 
-// TestChunks puts a reference at every place around the seams of the pieces a segment is
-// read in, and one after another, so that none is lost and none is found twice.
+// TestChunks puts a reference at every place around the seams of the pieces of a segment, and one after another:
+// each must be found exactly once.
 func TestChunks(t *testing.T) {
 	site := asm(t, movRaxTime+callRax+"c3")
 	const seam = elf.ChunkSize - testTextOff
@@ -120,8 +120,8 @@ func TestChunks(t *testing.T) {
 	}
 }
 
-// TestRelativeSeams does the same for the second pass, around the places where the upper
-// half of the displacement changes.
+// TestRelativeSeams does the same for the second pass, around the places at which the upper half of the
+// displacement changes.
 func TestRelativeSeams(t *testing.T) {
 	text := bytes.Repeat([]byte{0x90}, 0x30000)
 	e := testELF{text: text}

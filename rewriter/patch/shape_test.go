@@ -15,14 +15,14 @@ const (
 	nops16 = "90909090 90909090 90909090 90909090\n"
 )
 
-// glibc is text by which a file is known to be, or to contain, a glibc that calls the page.
+// glibc is text that identifies a glibc that calls the page, or a file with one.
 var glibc = glibcText("2.13")
 
 func glibcText(version string) string {
 	return fmt.Sprintf("%x", "\x00stable release version "+version+"\x00")
 }
 
-// TestStub is about whole functions that are nothing but a call of the page.
+// TestStub is about functions that are only a call of the page.
 func TestStub(t *testing.T) {
 	const at = testBase + testTextOff
 	timeStub := subRsp + movRaxTime + callRax + addRsp + "c3"
@@ -76,9 +76,9 @@ func TestStub(t *testing.T) {
 	}
 }
 
-// TestManyCallers is about a program that calls time() in many places, and behind each of them
-// functions that call others: what is asked about those again and again is worked out once, or
-// the program's one site would be given up as too much work.
+// TestManyCallers is about a program that calls time() in many places, each followed by functions that call
+// others: repeated questions about those are answered once, otherwise the program's only site would exceed the
+// limit of work.
 func TestManyCallers(t *testing.T) {
 	text := asm(t, timeStubText)
 	call := func(to int) { // at the end of text

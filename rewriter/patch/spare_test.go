@@ -8,7 +8,7 @@ import (
 	"vfix.dev/vfix/rewriter/elf"
 )
 
-// withNote changes what the first note of a file says it is.
+// withNote changes the type of the first note of a file.
 func withNote(t *testing.T, file []byte, typ byte) []byte {
 	t.Helper()
 	file[scanFile(t, file).File.Prog(elf.PTNote).Off+8] = typ
@@ -18,7 +18,7 @@ func withNote(t *testing.T, file []byte, typ byte) []byte {
 // noteAt is the offset of the first note behind n program headers.
 func noteAt(n int) uint64 { return uint64(elf.EhdrSize + n*elf.PhdrSize) }
 
-// TestSpare is about which program header is spent.
+// TestSpare is about the program header that is replaced.
 func TestSpare(t *testing.T) {
 	const ntBuildID = 3
 	interp := "/lib64/ld-linux-x86-64.so.2"

@@ -28,13 +28,13 @@ const (
 	testBSS     = 0x100
 )
 
-// The text that gcc leaves in .comment.
+// The text of gcc in .comment.
 const (
 	gcc4 = "GCC: (GNU) 4.1.2 20080704 (Red Hat 4.1.2-55)"
 	gcc5 = "GCC: (Debian 12.2.0-14) 12.2.0"
 )
 
-// The limits of find that tests exceed, and bytes that it knows.
+// The limits of find that tests exceed, and bytes that it recognizes.
 const (
 	maxSites    = 4096
 	maxFlow     = 20000
@@ -98,7 +98,7 @@ func (e *testELF) base() uint64 {
 	return testBase
 }
 
-// textVaddr and dataVaddr are where the first byte of the text and the data will be.
+// textVaddr and dataVaddr return the vaddrs of the first byte of the text and of the data.
 func (e *testELF) textVaddr() uint64 { return e.base() + testTextOff }
 
 func (e *testELF) dataOff() uint64 {
@@ -177,7 +177,7 @@ func (m *testImage) sec(s testSection) int {
 	return len(m.sects) - 1
 }
 
-// at is the vaddr of the next byte of data, off the offset of one.
+// at returns the vaddr of the next byte of data, off its offset.
 func (m *testImage) at() uint64              { return m.dataVaddr() + uint64(len(m.data)) }
 func (m *testImage) off(vaddr uint64) uint64 { return m.dataOff() + vaddr - m.dataVaddr() }
 
@@ -185,7 +185,7 @@ func (e *testELF) hasDynamic() bool {
 	return e.dynamic || e.soname != "" || len(e.rela) > 0 || len(e.extra) > 0
 }
 
-// dynamicTables appends what the dynamic segment points to, and it itself, to the data.
+// dynamicTables appends the dynamic segment and its tables to the data.
 func (m *testImage) dynamicTables() (at, size uint64) {
 	var strs testStrings
 	symAt := m.at()
@@ -400,8 +400,8 @@ func (e *testELF) sections(file []byte, all []testSection) (out []byte, shoff ui
 	return file, shoff, shstrndx
 }
 
-// asm turns hex digits with spaces and "; comments" into bytes, for tests whose machine
-// code is written by hand, one instruction a line.
+// asm converts hex digits with spaces and "; comments" to bytes, for tests with machine code by hand, one
+// instruction a line.
 func asm(t testing.TB, text string) []byte {
 	t.Helper()
 	var out []byte
@@ -416,7 +416,7 @@ func asm(t testing.TB, text string) []byte {
 	return out
 }
 
-// scanFile scans the file and fails the test on an error, or where a file in memory is another one.
+// scanFile scans the file and fails the test on an error, or if the result for a file in memory differs.
 func scanFile(t testing.TB, file []byte) *Report {
 	t.Helper()
 	r, err := Scan(bytes.NewReader(file), int64(len(file)))
@@ -446,7 +446,7 @@ func firstDifference(a, b []byte) string {
 	return fmt.Sprintf("%d bytes, want %d", len(a), len(b))
 }
 
-// TestForeignSegment: a segment whose code is not vfix's, or of a format that is not known, is left alone.
+// TestForeignSegment: a segment with code other than vfix's, or of an unknown format, is not changed.
 func TestForeignSegment(t *testing.T) {
 	e := testELF{text: asm(t, timeStubText)}
 	file := e.build()

@@ -12,7 +12,7 @@ import (
 	"vfix.dev/vfix/shim"
 )
 
-// testFDE is what testFrame makes an FDE of; its start is filled in later.
+// testFDE describes an FDE for testFrame; its start is set later.
 type testFDE struct {
 	size    int
 	program string
@@ -34,7 +34,7 @@ const (
 	pushRbx  = "\x41\x0e\x10\x83\x02\x44\x0e\x08" // push %rbx; 4 bytes; pop %rbx
 )
 
-// row is what call frame instructions say of one address.
+// row is the result of call frame instructions for one address.
 type row struct {
 	offset uint64 // of the frame's address from rsp
 	noRA   bool
@@ -95,8 +95,8 @@ func rowAt(t *testing.T, program []byte, at uint64) row {
 	return r
 }
 
-// TestUnwinding: the search table leads from the trampolines to a description of them, from each
-// function to what it led to before, and from anything else to nothing.
+// TestUnwinding: the search table leads from the trampolines to a description of them, from each function to its
+// previous description, and from other addresses to nothing.
 func TestUnwinding(t *testing.T) {
 	const at, size, second, third = testBase + testTextOff, 18, 32, 64
 	starts := []uint64{at, at + second}
@@ -196,7 +196,7 @@ func TestUnwinding(t *testing.T) {
 	}
 }
 
-// TestDebugFrame: the section describes the trampolines, and what a file had stays in it.
+// TestDebugFrame: the section describes the trampolines, and the file's own descriptions stay in it.
 func TestDebugFrame(t *testing.T) {
 	e := testELF{text: asm(t, timeStubText)}
 	file := e.build()

@@ -8,7 +8,7 @@ import (
 	. "vfix.dev/vfix/rewriter/find"
 )
 
-// Each test is machine code by hand with what Scan must find in it. %mov is the reference.
+// Each test is machine code by hand with the expected result of Scan. %mov is the reference.
 const (
 	movRaxTime = "48c7c0 000460ff\n"
 	movRaxGtod = "48c7c0 000060ff\n"
@@ -105,8 +105,8 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestCallee is about values that stay in argument registers over a call: gcc's -fipa-ra
-// does that if it knows the callee.
+// TestCallee is about values that stay in argument registers over a call: gcc's -fipa-ra keeps them if it knows
+// the callee.
 func TestCallee(t *testing.T) {
 	const use = "4885c0 480f44c2" + manglesRax + storeRax + "31d2 c3\n"
 	for _, c := range []struct {
@@ -130,7 +130,7 @@ func TestCallee(t *testing.T) {
 	}
 }
 
-// TestIfunc is about resolvers as glibc 2.14 to 2.21 has them.
+// TestIfunc is about the resolvers of glibc 2.14 to 2.21.
 func TestIfunc(t *testing.T) {
 	const text = "4883ec08" + movRdxGtod + "4885c0 480f44c2 4883c408 c3"
 	const at = testTextOff
@@ -154,7 +154,7 @@ func TestIfunc(t *testing.T) {
 	}
 }
 
-// TestSlot is about the variable that dietlibc keeps an image base in.
+// TestSlot is about dietlibc's variable with an image base.
 func TestSlot(t *testing.T) {
 	store := movRdxGtod + "4885c0 480f44c2 48890500002000 31d2 31c0 c3\n" // 0x1a bytes; the slot is 0x200015 after the text
 	for _, c := range []struct {
@@ -182,8 +182,8 @@ func TestSlot(t *testing.T) {
 	}
 }
 
-// TestReturnThunk: a callee that drops or replaces its return address comes back elsewhere, with
-// what was in registers, as with gcc's -mfunction-return=thunk.
+// TestReturnThunk: a callee that drops or replaces its return address returns elsewhere, with the values of the
+// registers, as with gcc's -mfunction-return=thunk.
 func TestReturnThunk(t *testing.T) {
 	const thunk = "e807000000 f390 0faee8 ebf9 "
 	for name, c := range map[string]struct {

@@ -14,7 +14,7 @@ func unhex(t *testing.T, code string) []byte {
 	return b
 }
 
-// TestEffects holds what the table says of instructions against the SDM.
+// TestEffects compares the table's effects of instructions with the SDM.
 func TestEffects(t *testing.T) {
 	set := func(r ...int) Regs { return RegsOf(r...) }
 	for _, c := range []struct {
