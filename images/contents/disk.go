@@ -389,7 +389,6 @@ func (d *Disk) examine(s *Session, e *Entry, r *os.File) (info *elfInfo, err err
 	if info == nil {
 		return nil, nil
 	}
-	info.Content = nil // not valid after the file is closed
 	if info.report != nil {
 		info.plan, err = patch.NewPlan(info.report, s.Options)
 	}

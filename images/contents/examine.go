@@ -137,7 +137,7 @@ func (x *examiner) examine(name string, r io.Reader, size int64) (*elfInfo, erro
 		return nil, err
 	}
 	info, err := x.S.examineAt(name, content, size, true)
-	if err == nil && info != nil && x.programs {
+	if info != nil && x.programs {
 		info.loads = loadedBy(content, size)
 	}
 	return info, err
@@ -200,7 +200,6 @@ func (s *Session) examineAt(name string, r io.ReaderAt, size int64, keep bool) (
 		}
 		return info, nil
 	}
-	info.Content = io.NewSectionReader(r, 0, size)
 	if keep {
 		if info.Content, err = s.spool.Keep(r, size); err != nil {
 			return nil, err

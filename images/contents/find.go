@@ -46,10 +46,8 @@ func (s *Session) Findings(ctx context.Context, t *Tree) (*Scanned, error) {
 	if t.disk != nil {
 		t.disk.findings(out.Findings)
 	}
-	if len(t.Others) > 0 {
-		all = slices.DeleteFunc(all, func(v Target) bool { return v.ELF.report == nil })
-		out.Warnings = append(out.Warnings, t.differences(all)...)
-	}
+	all = slices.DeleteFunc(all, func(v Target) bool { return v.ELF.report == nil })
+	out.Warnings = append(out.Warnings, t.differences(all)...)
 	return out, nil
 }
 

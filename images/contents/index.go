@@ -131,7 +131,7 @@ func (s *Session) ReadLayer(ctx context.Context, l v1.Layer) (_ *layerIndex, err
 	}
 	head := bytes.Clone(ls.Peek(blob.ArchiveHead))
 	if idx.Entries, err = x.ReadEntries(ctx, ls); err != nil {
-		if why := unknownFormat(l, head); why != nil && len(idx.Entries) == 0 && ctx.Err() == nil {
+		if why := unknownFormat(l, head); why != nil && ctx.Err() == nil {
 			return absentLayer(l, why, s.Progress)
 		}
 		return nil, ls.Blame(err)

@@ -27,9 +27,11 @@ func TestMisleadingAttributes(t *testing.T) {
 // not.
 func TestUnknownKinds(t *testing.T) {
 	for flag, refused := range map[byte]bool{'Z': true, 'M': true, 'D': false, 'V': false, tar.TypeXGlobalHeader: false} {
-		h := &tar.Header{Name: "bin/x", Typeflag: flag, Size: 1}
-		if _, ok, err := newEntry(&blob.TarMember{Header: h, Path: "bin/x"}, false); ok || (err != nil) != refused {
-			t.Errorf("%q: got %v, %v", flag, ok, err)
+		for size := range int64(2) {
+			h := &tar.Header{Name: "bin/x", Typeflag: flag, Size: size}
+			if _, ok, err := newEntry(&blob.TarMember{Header: h, Path: "bin/x"}, false); ok || (err != nil) != (refused && size > 0) {
+				t.Errorf("%q of %d bytes: got %v, %v", flag, size, ok, err)
+			}
 		}
 	}
 }

@@ -113,9 +113,6 @@ func (s *Session) writeMembers(ctx context.Context, w io.Writer, t *Tree, hits [
 // addKept adds unchanged files that must be written again (Tree.kept), under all their names.
 func (m Members) addKept(ctx context.Context, t *Tree, hits []Target) error {
 	files := t.kept(hits)
-	if len(files) == 0 {
-		return nil
-	}
 	var want []*Inode
 	for _, v := range files {
 		want = append(want, v.Inode)

@@ -49,6 +49,13 @@ func TestLayerCache(t *testing.T) {
 	get(2, nil) // 12 entries: 1 was not asked for the longest time
 	get(0, nil)
 	get(1, nil)
+	c.Most = 3 // the layer that was read last stays, even if it is too large
+	get(3, nil)
+	get(3, nil)
+	c.Most = 4
+	if reads[3] != 1 || c.Entries != 4 {
+		t.Errorf("read %v, %d entries", reads, c.Entries)
+	}
 	if reads[0] != 1 || reads[1] != 2 || reads[2] != 2 || c.Entries > c.Most {
 		t.Errorf("read %v, %d entries", reads, c.Entries)
 	}

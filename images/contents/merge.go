@@ -201,9 +201,7 @@ func (a *applying) add(e *Entry) error {
 
 // isWhiteout reports whether overlay treats a device as a whiteout (Linux,
 // Documentation/filesystems/overlayfs.rst, "whiteouts and opaque directories").
-func (e *Entry) isWhiteout() bool {
-	return e.Kind == KindOther && e.Flag == tar.TypeChar && e.Meta.device == 0
-}
+func (e *Entry) isWhiteout() bool { return e.Flag == tar.TypeChar && e.Meta.device == 0 }
 
 func (e *Entry) isOpaque() bool { return e.Kind == KindOpaque }
 

@@ -145,7 +145,7 @@ func (z *zipLook) archive(r io.ReaderAt, size int64, name string, depth int) err
 	if failed.err != nil {
 		return failed.err
 	}
-	if err != nil && all == nil {
+	if err != nil {
 		z.missed(name, "damaged (%v)", err)
 		return nil
 	}

@@ -57,6 +57,13 @@ func TestNotLookedInto(t *testing.T) {
 	}
 	tooLarge := zipped(t, zip.Deflate, "libx.so", legacy)
 	copy(tooLarge[bytes.LastIndex(tooLarge, []byte("PK\x01\x02"))+24:], "\x01\x00\x00\x80") // its size, in the directory
+	jars := func(n int) []byte {
+		b := zipped(t, zip.Store, "libx.so", legacy)
+		for range n {
+			b = zipped(t, zip.Store, "x.jar", b)
+		}
+		return b
+	}
 	for name, c := range map[string]struct {
 		content []byte
 		reason  string // "" for a file that was looked into, and has nothing
@@ -64,6 +71,12 @@ func TestNotLookedInto(t *testing.T) {
 		"a wheel that calls":         {zipped(t, zip.Deflate, "x.libs/librt.so", legacy), "x.libs/librt.so: they are not patched"},
 		"a stored member that calls": {zipped(t, zip.Store, "lib/x86_64/libx.so", legacy), "call the vsyscall page"},
 		"a jar in a jar":             {zipped(t, zip.Store, "BOOT-INF/lib/x.jar", zipped(t, zip.Deflate, "libx.so", legacy)), "BOOT-INF/lib/x.jar!libx.so"},
+		"a modern jar in a jar":      {zipped(t, zip.Store, "x.jar", zipped(t, zip.Deflate, "libx.so", modern)), ""},
+		"four archives":              {jars(3), "x.jar!x.jar!x.jar!libx.so"},
+		"five archives":              {jars(4), "x.jar!x.jar!x.jar!x.jar: an archive in archives"},
+		"a squashfs in a zip":        {zipped(t, zip.Store, "x.img", []byte("hsqs"+strings.Repeat("x", 100))), "an archive in archives"},
+		"a short member":             {zipped(t, zip.Store, "x.jar", []byte("PK\x03\x04")), ""},
+		"a static library in a zip":  {zipped(t, zip.Store, "libx.a", []byte("!<arch>\n"+strings.Repeat("x", 100))), ""},
 		"a large library":            {zipped(t, zip.Deflate, "libx.so", with(legacy, 9<<20, "x")), "libx.so: they are not patched"},
 		"a library of 80 MB":         {zipped(t, zip.Deflate, "libx.so", with(legacy, 80<<20, "x")), "libx.so: they are not patched"},
 		"a library of 2 GB":          {tooLarge, "2147483649 bytes, too large"},

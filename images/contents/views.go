@@ -62,7 +62,7 @@ func (t *Tree) shown(name string) *Node {
 // dangles reports whether the existing part of a directory's name is a symlink that leads to nothing: docker
 // creates directories only if no part exists.
 func (t *Tree) dangles(dir string) bool {
-	for ; dir != "." && dir != "/"; dir = path.Dir(dir) {
+	for ; dir != "."; dir = path.Dir(dir) {
 		if k := t.At(t.place(dir)); k != nil {
 			to, err := t.Dir(dir, 0, false)
 			return k.Kind == KindSymlink && to == nil && err == nil
@@ -126,9 +126,7 @@ func (t *Tree) files(choose func(*Inode) bool) []Target {
 	// The first name has the content, and comes first in the layer. Walk has "lib/x" before "lib-y".
 	for _, v := range all {
 		slices.Sort(v.Names)
-		if len(t.Others) > 0 {
-			t.order(v.Names)
-		}
+		t.order(v.Names)
 	}
 	slices.SortStableFunc(all, func(a, b Target) int { return strings.Compare(a.Names[0], b.Names[0]) })
 	return all
@@ -171,7 +169,7 @@ func (t *Tree) Files(choose func(*Inode) bool) []Target {
 
 // kept returns the files that engines without overlay show at a path at which one of written would overwrite them,
 // with the names under which they must be written again, after it.
-func (t *Tree) kept(written []Target) (all []Target) {
+func (t *Tree) kept(written []Target) []Target {
 	patched, again := map[origin]bool{}, map[origin]bool{}
 	for _, v := range written {
 		patched[v.origin()] = true
@@ -186,9 +184,7 @@ func (t *Tree) kept(written []Target) (all []Target) {
 			}
 		}
 	}
-	if len(again) > 0 {
-		all = t.files(func(i *Inode) bool { return again[i.origin()] })
-	}
+	all := t.files(func(i *Inode) bool { return again[i.origin()] })
 	return slices.DeleteFunc(all, func(v Target) bool { return v.stuck })
 }
 

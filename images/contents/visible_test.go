@@ -32,6 +32,9 @@ var visibleCases = []struct {
 	engine bool
 }{
 	{"one file", layers{{imagetest.DirM("lib"), imagetest.LegacyM("lib/a", "1")}}, "lib/a:1", true},
+	{"no layers", layers{}, "", false},
+	{"the same layer twice", layers{{imagetest.LegacyM("a", "1")}, {imagetest.FileM(".wh.a", nil)}, {imagetest.LegacyM("a", "1")}}, "a:1", true},
+	{"whiteout, then a folder of the same name, in one layer", layers{{imagetest.LegacyM("d/a", "1"), imagetest.LegacyM("d/c", "1")}, {imagetest.FileM(".wh.d", nil), imagetest.LegacyM("d/b", "2")}}, "d/b:2", true},
 	{"without folders", layers{{imagetest.LegacyM("lib/x/a", "1")}}, "lib/x/a:1", true},
 	{"./ and / before names", layers{{imagetest.LegacyM("./a", "1"), imagetest.LegacyM("/b", "2")}}, "a:1 b:2", true},
 	{"replaced", layers{{imagetest.LegacyM("a", "1")}, {imagetest.LegacyM("a", "2")}}, "a:2", true},
