@@ -38,6 +38,8 @@ type body struct {
 	frame  frame
 	framed bool // frame was computed
 
+	hasFrame bool // an instruction makes rbp a frame pointer
+
 	bases, labels []uint64        // addresses in its instructions: of data, of its own code
 	begun         map[uint64]bool // bases whose first entries were followed
 }
@@ -126,6 +128,7 @@ func (b *body) walk(c *code, from uint64) {
 
 // names records the addresses in an instruction.
 func (b *body) names(c *code, i *x86.Instr) {
+	b.hasFrame = b.hasFrame || i.Op == x86asm.MOV && i.Args[0] == x86asm.RBP && i.Args[1] == x86asm.RSP
 	if len(b.bases)+len(b.labels) >= maxBases {
 		return
 	}

@@ -400,7 +400,11 @@ func (f *flow) call(i *x86.Instr, v *value) {
 		v.reg[x86.Rax] = other // the page changes no other register
 	case i.Flow == x86.FlowCallInd:
 		f.operands(i, v)
-		f.passes(i, v, x86.CallerSaved&^x86.RegsOf(x86.Rax))
+		regs := x86.CallerSaved
+		if f.c.chosen(f.body, i) { // else gcc's -mcmodel=large calls a function so that leaves rax alone
+			regs &^= x86.RegsOf(x86.Rax)
+		}
+		f.passes(i, v, regs)
 		v.reg[x86.Rax] = other // the result; a convention may keep all others (clang's preserve_most)
 	default:
 		f.callee(i, v)

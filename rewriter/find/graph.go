@@ -90,35 +90,39 @@ func (c *code) next(b *body, i *x86.Instr) (all []uint64, known bool) {
 // maxSlice is how many instructions before an indirect jump are examined.
 const maxSlice = 16
 
-// explained reports whether the jump i of b goes to a word in memory, to an address in an instruction, or to the
-// sum of one and an entry of a table of offsets: then its target is one of the targets of b. If the instructions
-// before i do not show this, it may go anywhere.
+// explained reports whether the jump i of b goes to an entry of a table of words, to an address in an instruction, or to
+// the sum of one and an entry of a table of offsets: then its target is one of the targets of b. If the instructions
+// before i do not show this, it may go anywhere: a table of structures may lead to parts that nothing else refers to.
 func (c *code) explained(b *body, i *x86.Instr) bool {
-	r, ok := i.Through()
-	if !ok {
-		return true // a word in memory
+	target, at := x86.Regs(0), i.Addr
+	number := x86.Regs(0) // of an entry, and the table
+	if r, ok := i.Through(); ok {
+		target = x86.RegsOf(r)
+	} else if number = i.AddressRegs(); !inTable(i) {
+		return b.onStack(i)
 	}
-	target, at := x86.RegsOf(r), i.Addr
 	index := x86.Regs(0) // is added for the address of an entry, as by gcc -O0: one of them is 4 times a number
 	sum, offset := false, false
 	for range maxSlice {
-		n := uint64(1)
-		for ; n <= x86.MaxLen && uint64(b.lens[at-n]) != n; n++ {
-		}
-		p, ok := c.at(at - n)
-		if !ok || n > x86.MaxLen || p.Flow != x86.FlowNext && p.Flow != x86.FlowCond {
+		p, ok := c.before(b, at)
+		if !ok {
 			break
 		}
 		at = p.Addr
 		sets := p.Writes | p.Partial
-		if sets&(target|index) == 0 {
-			continue
-		}
 		dst, width, _ := p.ArgGPR(0)
 		src, srcWidth, fromReg := p.ArgGPR(1)
 		m, inMemory := p.Mem()
+		if sets&number != 0 && multiplies(&p) {
+			return false // an entry is more than one word
+		} else if sets&number != 0 {
+			number = number&^sets | p.Operands
+		}
+		if sets&(target|index) == 0 {
+			continue
+		}
 		_, fixed := p.MemVaddr()
-		entry := inMemory && m.Index != 0 && int(m.Scale) == p.MemBytes
+		entry := inTable(&p)
 		switch {
 		case sets&index != 0 && p.Op == x86asm.LEA && m.Base == 0 && m.Scale == halfSize:
 			index = 0
@@ -140,16 +144,72 @@ func (c *code) explained(b *body, i *x86.Instr) bool {
 			target &^= x86.RegsOf(dst)
 		case sum && p.Op == x86asm.CDQE:
 		case p.Op == x86asm.LEA && fixed, p.Op == x86asm.MOV && !inMemory && !fromReg,
-			p.Op == x86asm.MOV && p.MemBytes == x86.WordSize && !sum:
+			p.Op == x86asm.MOV && p.MemBytes == x86.WordSize && (fixed || entry || b.onStack(&p)) && !sum:
 			target &^= x86.RegsOf(dst)
 		default:
 			return false
 		}
-		if target|index == 0 {
+		if entry {
+			number |= p.AddressRegs()
+		}
+		if target|index|number == 0 {
 			break
 		}
 	}
 	return sum == offset && index == 0 && (target == 0 || sum)
+}
+
+// before returns the instruction of b that ends at an address, and that only goes to the next one or jumps by a
+// condition.
+func (c *code) before(b *body, at uint64) (p x86.Instr, ok bool) {
+	for n := uint64(1); b != nil && n <= x86.MaxLen; n++ {
+		if uint64(b.lens[at-n]) == n {
+			p, ok = c.at(at - n)
+			return p, ok && (p.Flow == x86.FlowNext || p.Flow == x86.FlowCond)
+		}
+	}
+	return p, false
+}
+
+// chosen reports whether the call i of b goes through memory, or through a register that is seen to be loaded with
+// more than the address of one function.
+func (c *code) chosen(b *body, i *x86.Instr) bool {
+	r, ok := i.Through()
+	if !ok {
+		return true
+	}
+	for p, ok := c.before(b, i.Addr); ok; p, ok = c.before(b, p.Addr) {
+		if (p.Writes | p.Partial).Has(r) {
+			_, fixed := p.MemVaddr()
+			_, imm := p.Args[1].(x86asm.Imm)
+			return !(p.Op == x86asm.MOV && imm || p.Op == x86asm.LEA && fixed)
+		}
+	}
+	return false
+}
+
+// inTable reports whether the memory operand of i is an entry of a table that has nothing else.
+func inTable(i *x86.Instr) bool {
+	m, ok := i.Mem()
+	return ok && m.Index != 0 && int(m.Scale) == i.MemBytes
+}
+
+// multiplies reports whether i computes a multiple of a number.
+func multiplies(i *x86.Instr) bool {
+	m, _ := i.Mem()
+	switch i.Op {
+	case x86asm.SHL, x86asm.IMUL:
+		return true
+	case x86asm.ADD:
+		return i.Args[0] == i.Args[1]
+	}
+	return i.Op == x86asm.LEA && m.Index != 0 && (m.Scale > 1 || m.Base == m.Index)
+}
+
+// onStack reports whether the memory operand of i is a word of the stack.
+func (b *body) onStack(i *x86.Instr) bool {
+	m, ok := i.Mem()
+	return ok && m.Index == 0 && (m.Base == x86asm.RSP || m.Base == x86asm.RBP && b.hasFrame)
 }
 
 // pads returns the landing pads of an exception at i; known is false if the table of its function is not

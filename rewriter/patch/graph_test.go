@@ -46,7 +46,7 @@ func TestGraph(t *testing.T) {
 
 		{"a table of jumps", hoisted + "488d0d 15000000 486304b9 4801c8 ffe0 ffd3 5b c3 4839c3 ebf9 909090 f4ffffff f8ffffff", testELF{symbols: whole}, nil, Unknown, 1, "compared"},
 		{"a table that another call fills, from a constant of 16 bytes", fill(hoisted+"85ff 7514 488d0d 45000000 f30f6f05 25000000 0f1106 5b c3 ffd3 ff27 5b c3 4839c3 ebf9",
-			"2410000000000000 2610000000000000 0000000000000000 2410000000000000 c3"), testELF{symbols: whole}, nil, Unknown, 1, "compared"},
+			"2410000000000000 2610000000000000 0000000000000000 2410000000000000 c3"), testELF{symbols: whole}, nil, Unknown, 1, "indirect jump"},
 		{"a jump that nothing explains", hoisted + "ffe7", testELF{symbols: whole}, nil, Unknown, 0, "indirect jump"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

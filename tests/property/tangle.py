@@ -56,7 +56,7 @@ ENDS = (
     (BIT + '\ttest %eax, %eax\n\tjz {l}\n\tjmp {m}', None, ''),
     ('\tjmp {l}', None, ''),
     (BIT + JUMP + 'jmp *(%rcx,%rax,8)', '.quad {l}, {m}', 'abs'),
-    (BIT + JUMP + 'shl $4, %eax\n\tmov (%rcx,%rax), %rdx\n\tjmp *%rdx', '.quad {l}, 5, {m}, 7', 'abs far'),
+    (BIT + JUMP + 'shl $4, %eax\n\tmov (%rcx,%rax), %rdx\n\tjmp *%rdx', '.quad {l}, 5, {m}, 7', 'abs'),
     (BIT + JUMP + 'movslq (%rcx,%rax,4), %rax\n\tadd %rcx, %rax\n\tjmp *%rax', '.long {l} - {t}, {m} - {t}', ''),
     (BIT + JUMP + 'add (%rcx,%rax,8), %rcx\n\tjmp *%rcx', '.quad {l} - {t}, {m} - {t}', ''),
     (BIT + JUMP + 'movslq (%rcx,%rax,4), %rax\n\tlea .Lfrom(%rip), %rdx\n\tadd %rdx, %rax\n\tjmp *%rax', '.long {l} - .Lfrom, {m} - .Lfrom', 'far'),
