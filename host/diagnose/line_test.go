@@ -74,7 +74,7 @@ func TestLines(t *testing.T) {
 			t.Errorf("%s:\ngot  %s %s %q %v at %q\nwant %s %s %q %d at %q", c.line, got.Kind, got.Function, got.Program, got.PIDs, got.When,
 				c.kind, c.function, c.program, c.pid, c.when)
 		}
-		// A line does not name the image: nothing is proposed that nobody can type.
+		// A line does not name the image: no command is proposed that cannot be typed.
 		if len(got.Fixes) > 0 || got.Kind.Fixable() && !strings.Contains(strings.Join(got.Notes, " "), "the image that it ran in is not known") {
 			t.Errorf("%s: fixes %v, notes %v", c.line, got.Fixes, got.Notes)
 		}

@@ -251,7 +251,7 @@ func sameNames(a, b []legacyFile) bool {
 	})
 }
 
-// file is called for each name in the folder.
+// file visits one name in the directory.
 func (p *part) file(e *rootfs.Entry) error {
 	if isTemp(e.Base) { // or an image's own file, which is also examined
 		p.new.temps = append(p.new.temps, e.Name())

@@ -279,7 +279,7 @@ func TestScanTreeSideBySide(t *testing.T) {
 	}
 	for range 10 {
 		got, _ := scan(walkers, nil)
-		if len(got.folders) != len(want.folders) { // in whatever order
+		if len(got.folders) != len(want.folders) { // in any order
 			t.Fatalf("got %d bytes of folders, want %d", len(got.folders), len(want.folders))
 		}
 		if got.folders = want.folders; !reflect.DeepEqual(got, want) {
@@ -296,8 +296,8 @@ func TestScanTreeSideBySide(t *testing.T) {
 	if _, changed := scan(walkers, want); !changed {
 		t.Error("a file that changed is not seen")
 	}
-	// Changes in a folder are seen, whatever its times are: an added file, a removed one, a name that
-	// another file gets, a folder that takes another's place.
+	// Changes in a directory are detected, whatever its times are: an added file, a removed one, a name that
+	// another file gets, a directory that replaces another.
 	touch := func(name string) {
 		if err := os.Chtimes(filepath.Join(dir, name), time.Time{}, time.Unix(1e9, 0)); err != nil {
 			t.Fatal(err)

@@ -73,7 +73,7 @@ func TestBrokenFolders(t *testing.T) {
 		"sum":           func(s *Store) error { return want(s.SHA256("old") != "") },
 		"trim":          func(s *Store) error { s.Limit, s.added = 1, true; return s.Trim() },
 	}
-	needs := map[string]string{ // what fails without a folder
+	needs := map[string]string{ // operations that fail without a directory
 		filesDir: "put get list prune clean open private trim", indexDir: "index read list prune clean open trim", locksDir: "put lock prune clean open trim",
 		tempDir: "put index scratch prune clean open trim", leaseDir: "lease prune clean open trim", sumsDir: "put get sum open", privateCopies: "prune clean private private-bytes open trim",
 	}

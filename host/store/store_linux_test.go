@@ -365,7 +365,7 @@ func TestSeen(t *testing.T) {
 		}
 		t.Fatal("not remembered")
 	}
-	// The control: the sum is not looked at any more.
+	// The control: the sum is not read again.
 	right, err := os.ReadFile(sum)
 	if err != nil {
 		t.Fatal(err)

@@ -121,7 +121,7 @@ func TestVisibleAsUnpacked(t *testing.T) {
 	}
 }
 
-// unpacked is summary for a folder.
+// unpacked is summary for a directory.
 func unpacked(t *testing.T, root string) string {
 	byID := map[contents.FileID]int{}
 	var all []string

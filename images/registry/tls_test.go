@@ -143,7 +143,7 @@ func hangsUp(t *testing.T, cert tls.Certificate, protocols ...string) (host stri
 	return l.Addr().String(), connections
 }
 
-// peeked is a connection of which the first bytes were looked at.
+// peeked is a connection whose first bytes were examined.
 type peeked struct {
 	net.Conn
 	r io.Reader

@@ -616,7 +616,7 @@ func (f *flow) ret(i *x86.Instr, v *value) {
 		f.leave(i, v)
 		return
 	}
-	if d := f.frame[i.Addr]; d.HasSP && d.SP < 0 && v.anyStack() { // the function goes on at what it pushed
+	if d := f.frame[i.Addr]; d.HasSP && d.SP < 0 && v.anyStack() { // the function continues at the pushed address
 		f.note(i.Addr, elsewhere)
 	}
 	if f.deep > 0 {

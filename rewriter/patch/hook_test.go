@@ -21,7 +21,7 @@ func TestHooks(t *testing.T) {
 		e    testELF
 		tag  int64  // whose value is the hook
 		word uint64 // vaddr of a word whose relocation's addend is the hook
-		next uint64 // where the hook goes on to
+		next uint64 // the continuation of the hook
 		warn bool
 	}{
 		{"DT_INIT", testELF{extra: []elf.Dyn{init}}, elf.DTInit, 0, fn, false},

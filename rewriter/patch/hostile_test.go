@@ -32,7 +32,7 @@ type poke struct {
 	name  string
 	at    func(file []byte) int // offset of the field
 	value any
-	want  string // part of Skipped; "" where the file is still examined
+	want  string // part of Skipped; "" if the file is still examined
 	sites int
 }
 

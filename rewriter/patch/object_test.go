@@ -98,7 +98,7 @@ func TestObject(t *testing.T) {
 		{"jmp", testObject{text: asm(t, "e900000000"), rela: []testRela{{1, relaPC32, page(Gettimeofday)}}}, Live, 0},
 		{"jcc", testObject{text: asm(t, "85ff 0f8400000000 c3"), rela: []testRela{{4, relaPLT32, page(Getcpu)}}}, Live, 2},
 		{"lea by a relocation", testObject{text: asm(t, "488d042500000000 ffd0 c3"), rela: []testRela{{4, relaS32, Time.Vaddr()}}}, Live, 0},
-		// Where the field is 0, the jump seems to go on with the next instruction.
+		// If the field is 0, the jump seems to continue at the next instruction.
 		{"a jump elsewhere", testObject{text: asm(t, movRaxTime+"e900000000 31c0 c3"), rela: []testRela{{8, relaPLT32 | 2<<8, ^uint64(3)}}}, Unknown, 0},
 		{"a jump to itself", testObject{text: asm(t, "c3"+movRaxTime+"e900000000 31c0 c3"), rela: []testRela{{9, relaPLT32 | 1<<8, ^uint64(3)}}}, Unknown, 1},
 	} {

@@ -101,7 +101,7 @@ func TestNoRedirect(t *testing.T) {
 	for _, c := range []struct {
 		name, text, data string
 		change           func(*testELF)
-		want             string // part of the reason; "" where the file needs no fix
+		want             string // part of the reason; "" if the file needs no fix
 	}{
 		{name: "another library", text: loadsName, data: cgroupsName, change: func(e *testELF) { e.soname = "libjava.so" }},
 		{name: "a JDK with the correction", text: loadsName, data: cgroupsName + "/sys/fs/cgroup/cgroup.controllers\x00"},

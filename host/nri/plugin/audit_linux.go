@@ -1,5 +1,5 @@
 // The audit: which images call the vsyscall page. It adds nothing to any container. The root filesystem of a
-// container's first process is opened before its program starts, and looked at afterwards, one image at a time.
+// container's first process is opened before its program starts, and examined afterwards, one image at a time.
 
 package plugin
 

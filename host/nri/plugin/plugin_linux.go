@@ -76,8 +76,8 @@ func Run(ctx context.Context, o Options) error {
 
 // serve holds a connection until it is lost, and returns the reason. Whether the engine may create a
 // container without an answer is registered once for each connection, so another policy needs another
-// connection. Both stay open until the engine is known to ask through the new one: no container is created
-// unasked in between.
+// connection. Both stay open until the engine calls the new one, so that no container is created without a
+// call in between.
 func serve(ctx context.Context, o Options, serving any) error {
 	strict := func() bool { return false }
 	if h, ok := serving.(*hooker); ok {
@@ -180,7 +180,7 @@ func (c *connection) end() {
 	}
 }
 
-// asked is a hooker that notices when the engine asks it through a connection.
+// asked is a hooker that detects when the engine calls it through a connection.
 type asked struct {
 	*hooker
 	by chan<- struct{}

@@ -128,8 +128,8 @@ const (
 	virtually                 // in a virtual machine, which no hook reaches
 )
 
-// decide applies the selection, then the policy and the annotations. If these ask for something that the
-// policy forbids, the hook is added, and refuses the container.
+// decide applies the selection, then the policy and the annotations. If the latter request something that
+// the policy forbids, the hook is added, and refuses the container.
 func decide(s nri.Selection, config policy.Config, c subject) decision {
 	switch {
 	case c.handler == wrapped || !selects(s, c):
