@@ -1,4 +1,4 @@
-// The checks of a DEST: before an image is read for it, and whether it still has an image after that.
+// The checks of a DEST: before an image is read for it, and whether the written image still exists.
 
 package sources
 
