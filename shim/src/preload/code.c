@@ -3,11 +3,24 @@
  * through /proc/self/mem into a private copy of the page, which never becomes writable. If that is refused,
  * the page is made writable for the store, then restored.
  */
+#include <fcntl.h>
 #include <sys/mman.h>
 #include "heal.h"
 
 struct site vfix_site;
 static volatile int unfinished;	/* for a concurrently forked child */
+
+int vfix_mapping_of(uintptr_t address, struct mapping *map)
+{
+	long fd = syscall3(SYS_open, (long)"/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
+	int found = fd >= 0 && vfix_find_mapping(fd, address, map);
+
+	if (fd >= 0)
+		syscall1(SYS_close, fd);
+	if (!found)
+		map->end = 0;
+	return found;
+}
 
 /* A thread that reaches a hlt may read it at any time: its start is 0 while it changes. */
 void vfix_set_site(const struct site *site)

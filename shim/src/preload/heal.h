@@ -20,8 +20,6 @@ struct job {
 	int finishes;
 };
 void vfix_do_job(void *job);
-/* The mapping at that address; 0: no mapping, or not known. */
-int vfix_mapping_of(uintptr_t address, struct mapping *map);
 
 /* lock.c: vfix_lock returns 1 if it was free; all signals are blocked until it is unlocked. vfix_is_locked
  * may mistake another process for the holder. vfix_is_alone: no other thread or process with this memory
@@ -39,7 +37,9 @@ uintptr_t vfix_near(struct task *t, const struct site *site);
 int vfix_is_near(uintptr_t address);
 
 /* code.c: the site that is being changed, or the last one; only the holder of the lock writes to it.
- * vfix_write_site changes the code; returns 1 if it could. */
+ * vfix_write_site changes the code; returns 1 if it could. vfix_mapping_of finds the mapping at an address; 0: no
+ * mapping, or not known. */
+int vfix_mapping_of(uintptr_t address, struct mapping *map);
 extern struct site vfix_site;
 void vfix_set_site(const struct site *site);
 int vfix_write_site(struct task *t);

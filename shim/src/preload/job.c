@@ -11,18 +11,6 @@ enum healing {
 	HEALED_EARLIER,	/* another thread was faster, or an older value was still in a register */
 };
 
-int vfix_mapping_of(uintptr_t address, struct mapping *map)
-{
-	long fd = syscall3(SYS_open, (long)"/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
-	int found = fd >= 0 && vfix_find_mapping(fd, address, map);
-
-	if (fd >= 0)
-		syscall1(SYS_close, fd);
-	if (!found)
-		map->end = 0;
-	return found;
-}
-
 int vfix_is_stub(struct task *t, uintptr_t address)
 {
 	(void)t;
