@@ -194,7 +194,7 @@ func usable(path string, self *unix.Stat_t) error {
 		return errOurselves
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return errors.New("no regular file")
+		return errors.New("not a regular file")
 	}
 	return unix.Access(path, unix.X_OK)
 }

@@ -46,7 +46,7 @@ func (a Identity) Unsettled(now time.Time) bool {
 }
 
 // ErrNotRegular reports that a path is not a regular file.
-var ErrNotRegular = errors.New("no regular file")
+var ErrNotRegular = errors.New("not a regular file")
 
 // ErrChanged reports that a file changed while it was read.
 var ErrChanged = errors.New("changed while it was read")

@@ -79,7 +79,7 @@ func open(path string) (*os.File, error) {
 	}
 	fi, err := f.Stat()
 	if err == nil && !fi.Mode().IsRegular() {
-		err = fmt.Errorf("%s: no regular file", path)
+		err = fmt.Errorf("%s: not a regular file", path)
 	}
 	if err != nil {
 		f.Close()
