@@ -200,7 +200,6 @@ func (s *sending) patch(ctx context.Context) (*http.Response, error) {
 	if err != nil {
 		return resp, err
 	}
-	s.offset = s.b.Size
 	return nil, s.next(resp)
 }
 

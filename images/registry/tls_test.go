@@ -56,7 +56,7 @@ func (a *authority) sign(t *testing.T, usage x509.ExtKeyUsage) (cert, key []byte
 	k := imagetest.Must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "somebody"}, NotAfter: time.Now().Add(time.Hour),
-		ExtKeyUsage: []x509.ExtKeyUsage{usage}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{usage}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
 	}
 	der := imagetest.Must[[]byte](t)(x509.CreateCertificate(rand.Reader, c, a.cert, k.Public(), a.key))
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
@@ -97,9 +97,13 @@ func TestRegistryTLS(t *testing.T) {
 	imagetest.Write(t, filepath.Join(dir, "client.cert"), mine)
 	imagetest.WantErr(t, try(imagetest.Fast), nil, filepath.Join(dir, "client.cert"), "client.key")
 	imagetest.Write(t, filepath.Join(dir, "client.key"), myKey)
-	if err := try(imagetest.Fast); err != nil {
+	shared := imagetest.Fast.WithDefaults()
+	if err := try(shared); err != nil {
 		t.Error(err)
 	}
+	// They are not those of another name of the same host.
+	_, err := sources.Open(context.Background(), "docker://"+strings.Replace(host, "127.0.0.1", "localhost", 1)+"/a/tiny:1", shared)
+	imagetest.WantErr(t, err, nil, "registry localhost", "certificate")
 	imagetest.SameImage(t, imagetest.Open(t, "docker://"+host+"/a/tiny:1").Image, img)
 	imagetest.Write(t, filepath.Join(dir, "ca.crt"), []byte("no certificate"))
 	imagetest.WantErr(t, try(imagetest.Fast), hinterr.ErrDamaged, "ca.crt")

@@ -77,19 +77,22 @@ func TestRegistryRetries(t *testing.T) {
 				}
 				return done
 			})
-			src, err := sources.Open(context.Background(), "docker://"+f.Host+"/a/tiny:1", imagetest.Fast)
+			notes := &imagetest.Notes{}
+			o := imagetest.Fast
+			o.Progress = notes
+			src, err := sources.Open(context.Background(), "docker://"+f.Host+"/a/tiny:1", o)
 			if err != nil {
 				t.Fatal(err)
 			}
 			// Another image each time: blobs that are there are not sent.
 			fresh := noiseImage(t, (n+2)<<16)
 			to := media.Ref{Transport: media.Registry, Name: f.Host + "/b/tiny:" + strings.ReplaceAll(c.name, " ", "-")}
-			if _, err := sources.Put(context.Background(), to, media.Result{Image: fresh}, imagetest.Fast); err != nil {
+			if _, err := sources.Put(context.Background(), to, media.Result{Image: fresh}, o); err != nil {
 				t.Fatal(err)
 			}
 			imagetest.SameImage(t, src.Image, img)
-			if !hit.Load() {
-				t.Error("no request was spoiled")
+			if !hit.Load() || !strings.Contains(strings.Join(notes.Text, "\n"), "next try in ") {
+				t.Errorf("no request was spoiled, or none repeated: %q", notes.Text)
 			}
 			f.Reset(nil)
 			imagetest.SameImage(t, imagetest.Open(t, "docker://"+to.Name).Image, fresh)

@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,9 +47,11 @@ func noiseImage(t testing.TB, size int) v1.Image {
 // connection, or not.
 type uploader struct {
 	keeps, tells bool
-	silent       bool // the answer to how much is there has no address
-	cuts         int  // this many PATCHes are cut off in the middle
-	mute         int  // this many PUTs are done and not answered
+	silent       bool   // the answer to how much is there has no address
+	cuts         int    // this many PATCHes are cut off in the middle
+	mute         int    // this many PUTs are done and not answered
+	says         string // the range that it has, instead of the true one
+	status       int    // of the answer with the range, instead of 204
 
 	mu     sync.Mutex
 	begun  int
@@ -98,9 +101,9 @@ func (u *uploader) serve(w http.ResponseWriter, r *http.Request) bool {
 		u.patch(w, r, at)
 	case "GET":
 		if u.tells {
-			w.Header().Set("Range", fmt.Sprintf("0-%d", max(0, len(u.data[at])-1)))
+			w.Header().Set("Range", cmp.Or(u.says, fmt.Sprintf("0-%d", max(0, len(u.data[at])-1))))
 		}
-		w.WriteHeader(http.StatusNoContent)
+		w.WriteHeader(cmp.Or(u.status, http.StatusNoContent))
 	case "PUT":
 		last, _ := io.ReadAll(r.Body)
 		u.data[at] = append(u.data[at], last...)
@@ -174,6 +177,9 @@ func TestUploadResumes(t *testing.T) {
 		{name: "kept and not reported", u: &uploader{keeps: true, cuts: 2}, begun: 4},
 		{name: "begun again", u: &uploader{tells: true, cuts: 2}, begun: 4},
 		{name: "done and not reported", u: &uploader{mute: 1}, begun: 2},
+		{name: "more than all", u: &uploader{keeps: true, tells: true, says: "0-99999999", cuts: 1}, begun: 3},
+		{name: "not a range", u: &uploader{keeps: true, tells: true, says: "1048576", cuts: 1}, begun: 3},
+		{name: "another answer", u: &uploader{keeps: true, tells: true, status: 202, cuts: 1}, begun: 3},
 		{name: "both done and not reported", u: &uploader{mute: 2}, begun: 2},
 		{name: "never", u: &uploader{cuts: 1000}, begun: 4, want: "registry " + f.Host},
 	} {
@@ -335,6 +341,13 @@ func TestPushAsksLittle(t *testing.T) {
 			f := imagetest.NewRegistry(t)
 			o := imagetest.Fast.WithDefaults()
 			push := func(repo string) {
+				shown := &shownProgress{}
+				o.Progress = shown
+				defer func() {
+					if size := shown.size.Load(); shown.sum.Load() != size {
+						t.Errorf("progress %d of %d", shown.sum.Load(), size)
+					}
+				}()
 				if _, err := sources.Put(context.Background(), media.Ref{Transport: media.Registry, Name: f.Host + "/" + repo + ":1"}, media.Result{Image: img}, o); err != nil {
 					t.Fatal(err)
 				}
