@@ -313,8 +313,8 @@ func (f *finder) parts(e ast.Expr) {
 			f.operand(e, e.Y, "(mutant__(%d) || ", ")")
 			return
 		case token.LOR:
-			f.operand(e, e.X, "(!mutant__(%d) && ", ")")
-			f.operand(e, e.Y, "(!mutant__(%d) && ", ")")
+			f.operand(e, e.X, "(!mutant__(%d) && (", "))")
+			f.operand(e, e.Y, "(!mutant__(%d) && (", "))")
 			return
 		case token.LSS, token.GEQ:
 			f.boundary(e)

@@ -41,6 +41,8 @@ func (t *T) Close() {}
 func a() int { return 1 }
 
 func h(int) (int, error) { return 0, nil }
+
+func or(x, y, z bool) bool { return x || y || z }
 `
 
 func sampled(t *testing.T) []*mutant {
@@ -80,6 +82,11 @@ func TestFind(t *testing.T) {
 		"p.go:24: T.g: constant plus 1: 2",
 		"p.go:28: a: constant plus 1: 1",
 		"p.go:30: h: constant plus 1: 0",
+		"p.go:32: or: condition negated: x || y || z",
+		"p.go:32: or: operand ignored: x || y in x || y || z",
+		"p.go:32: or: operand ignored: x in x || y",
+		"p.go:32: or: operand ignored: y in x || y",
+		"p.go:32: or: operand ignored: z in x || y || z",
 	}
 	var got []string
 	for _, m := range sampled(t) {
@@ -105,6 +112,7 @@ func TestWrite(t *testing.T) {
 		"func (t *T) g() { if !mutant__(N) { t.ok = ((a() <= mutated__[int](N, 2)) != mutant__(N)) } }",
 		"if mutant__(N) { return 0, nil }; return mutated__[int](N, 0), E{}",
 		"if mutant__(N) { mutant0__, _ := h(a); return mutant0__, nil }; return h(a)",
+		"return (((!mutant__(N) && ((!mutant__(N) && (x)) || (!mutant__(N) && (y)))) || (!mutant__(N) && (z))) != mutant__(N))",
 		"if (((mutant__(N) || ((a < b) != (mutant__(N) && (a) == (b)))) && (mutant__(N) || !t.ok)) != mutant__(N)) {",
 	} {
 		if !strings.Contains(number.ReplaceAllString(text, "${1}N"), want) {
