@@ -157,7 +157,7 @@ func option(args []string, known map[string]arity) (g given, rest []string) {
 	if g.kind == unknown && !long && len(text) > 1 && known[text[:1]] == plain { // several letters in one argument
 		return given{name: text[:1], kind: plain}, append([]string{"-" + text[1:]}, rest...)
 	}
-	if g.kind == unknown && long {
+	if long {
 		var whole []string
 		for name := range known {
 			if strings.HasPrefix(name, g.name) {

@@ -70,6 +70,8 @@ func TestParseArgs(t *testing.T) {
 		{line: "--fail-closed=no run c", argv: "run c", name: "run", closed: true},
 		{line: "--later value create -b /b c1", argv: "--later value create -b /b c1", name: "create", bundle: "/b"},
 		{line: "--later create -b /b c1", argv: "--later create -b /b c1", name: "create", bundle: "/b"},
+		{line: "--later x", argv: "--later x", name: "x"},
+		{line: "create --later --bundle /b", argv: "create --later --bundle /b", name: "create", bundle: "/b", not: true},
 		{line: "--later exec create ls", argv: "--later exec create ls", name: "exec"},
 		{line: "--run x run c", argv: "--run x run c", name: "run"},
 		{line: "create c1 --bundle /b", argv: "create c1 --bundle /b", name: "create", bundle: "/b"},

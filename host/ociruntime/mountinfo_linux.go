@@ -156,8 +156,8 @@ func splitLayers(s string) (all []string) {
 
 // parameterOn returns a boolean parameter of the overlay module.
 func parameterOn(name string) bool {
-	b, err := os.ReadFile("/sys/module/overlay/parameters/" + name)
-	return err == nil && len(b) > 0 && b[0] == 'Y'
+	b, _ := os.ReadFile("/sys/module/overlay/parameters/" + name) // without the module it is off
+	return strings.HasPrefix(string(b), "Y")
 }
 
 // immutable reports whether a lower layer is one of an image in an engine's store, which does not change once it

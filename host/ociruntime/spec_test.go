@@ -34,6 +34,9 @@ func TestSplice(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", c.before, err)
 		}
+		if s.idMap != "" {
+			t.Errorf("%s: has an ID mapping: %s", c.before, s.idMap)
+		}
 		got, err := s.with(add, specHooks{}, isOurs)
 		if err != nil || string(got) != c.after {
 			t.Errorf("%s:\n got %s, %v\nwant %s", c.before, got, err, c.after)

@@ -130,10 +130,16 @@ x 22 8:1 / /b/line rw - ext4 /dev/sda1 rw
 			t.Errorf("%s: got %+v", options, o)
 		}
 	}
+	for _, options := range []string{"rw,lowerdir=/l,redirect_dir=off,metacopy=off", "rw,lowerdir=/l,redirect_dir=nofollow", `rw,lowerdir=/l,context="a,b"`} {
+		if _, err := layersOf(mount{&mountinfo.Info{VFSOptions: options}}); err != nil {
+			t.Errorf("%s: got %v", options, err)
+		}
+	}
 }
 
 func FuzzMountinfo(f *testing.F) {
 	f.Add("40 22 0:35 / /x rw - overlay o rw,lowerdir=/a\\134:b:/c,upperdir=/u\n")
+	f.Add("40 22 0:35 / /x\\04 rw - overlay o rw,lowerdir=/a\\\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, m := range parseMounts([]byte(text)) {
 			layersOf(m)
@@ -157,6 +163,7 @@ func TestKindsOfRoots(t *testing.T) {
 		"/var/lib/docker/overlay2/" + id + "/diff": true, "/var/lib/docker/overlay2/" + id + "-init/diff": true,
 		"/var/lib/docker/overlay2/l/ABC": true, "/var/lib/containers/storage/overlay/" + id + "/diff": true,
 		"/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/12/fs": true,
+		"/overlay2/" + id + "/diff": true, "/a.overlayfs/snapshots/1/work": false,
 		"/home/me/diff": false, "/a/overlay2/x/diff": false, "/snapshots/1/fs": false,
 	} {
 		if got := immutable(path); got != want {
