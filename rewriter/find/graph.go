@@ -316,6 +316,8 @@ func (c *code) returns(target uint64, deep int) bool {
 		switch {
 		case !ok || i.Flow == x86.FlowRet || i.Flow == x86.FlowIndirect && !(fixed && endless(c.importAt(v))):
 			return false
+		case i.Flow == x86.FlowCall && c.redirects(i.Target): // to what may return
+			return false
 		case i.Flow == x86.FlowIndirect, i.Calls() && !c.comesBack(&i, deep-1):
 			return true
 		}
@@ -330,6 +332,18 @@ func (c *code) returns(target uint64, deep int) bool {
 	})
 	c.returning[target] = !ended
 	return !ended
+}
+
+// redirects reports whether the function at target is seen to replace its return address, as thunks do.
+func (c *code) redirects(target uint64) bool {
+	d := x86.Depth{HasSP: true}
+	for i := range c.straight(target, maxThunk) {
+		if d.ReturnsElsewhere(i) {
+			return true
+		}
+		d.Over(i)
+	}
+	return false
 }
 
 // skips reports whether the function at target changes its return address: its calls are followed by data, to
