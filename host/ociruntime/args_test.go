@@ -105,6 +105,23 @@ func TestParseArgs(t *testing.T) {
 	}
 }
 
+func TestParseOptions(t *testing.T) {
+	for line, want := range map[string]command{
+		"start c1":                            {container: "c1"},
+		"delete --force c1":                   {container: "c1"},
+		"delete":                              {},
+		"kill c1":                             {},
+		"--debug create --preserve-fds 3 c1":  {container: "c1", debug: true, fds: 3},
+		"--debug=false create --pid-file p c": {container: "c"},
+		"--help --help=false create c1":       {container: "c1", help: true},
+	} {
+		got := parseArgs(strings.Fields(line))
+		if got := (command{container: got.container, debug: got.debug, fds: got.fds, help: got.help}); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %+v, want %+v", line, got, want)
+		}
+	}
+}
+
 // TestSpecPath: crun's --config names a file outside of the bundle, unless it is the usual name.
 func TestSpecPath(t *testing.T) {
 	for line, want := range map[string]string{

@@ -3,6 +3,8 @@ package contents
 import (
 	"archive/tar"
 	"errors"
+	"maps"
+	"slices"
 	"testing"
 
 	"vfix.dev/vfix/images/blob"
@@ -19,6 +21,67 @@ func TestMisleadingAttributes(t *testing.T) {
 		_, ok, err := newEntry(&blob.TarMember{Header: h, Path: "usr"}, true)
 		if got := errors.Is(err, hinterr.ErrUnsupported); got != refused || ok == refused {
 			t.Errorf("%s: got %v, %v", name, ok, err)
+		}
+	}
+}
+
+// The attributes of a tarball's members hide nothing, and its root is a directory.
+func TestEntriesOfTarballs(t *testing.T) {
+	h := &tar.Header{Name: "usr/", Typeflag: tar.TypeDir, PAXRecords: map[string]string{blob.XattrPrefix + "user.overlay.redirect": "/x"}}
+	if e, ok, err := newEntry(&blob.TarMember{Header: h, Path: "usr"}, false); err != nil || !ok || e.Kind != KindDir {
+		t.Errorf("got %v, %v, want a directory", ok, err)
+	}
+	for flag, ok := range map[byte]bool{tar.TypeDir: true, tar.TypeReg: false, tar.TypeSymlink: false} {
+		h := &tar.Header{Name: "./", Typeflag: flag}
+		if _, got, err := newEntry(&blob.TarMember{Header: h}, false); got != ok || (err == nil) != ok {
+			t.Errorf("%q: got %v, %v", flag, got, err)
+		}
+	}
+}
+
+// The kernel runs 64-bit ELF files of this machine alone; an archive may have some.
+func TestIsELF(t *testing.T) {
+	head := func(magic string, machine ...byte) []byte {
+		return append(append([]byte(magic), make([]byte, 14)...), machine...)
+	}
+	for _, c := range []struct {
+		head []byte
+		want bool
+	}{
+		{head("\x7fELF", 62, 0), true}, {head("\x7fELF", 3, 0), false}, {head("\x7fELF", 62, 1), false},
+		{head("\x7fELF", 62), false}, {head("\x7fELG", 62, 0), false}, {head("!<arch>\n"), true}, {nil, false},
+	} {
+		if got := isELF(c.head); got != c.want {
+			t.Errorf("%q: got %v", c.head, got)
+		}
+	}
+}
+
+// The marks of a file are listed in order, and only they are removed.
+func TestMarks(t *testing.T) {
+	for range 20 { // maps are in any order
+		m := Meta{Xattrs: map[string]string{"security.ima": "1", "security.evm": "2", "user.a": "3"}}
+		if got := Marks(m.Xattrs); !slices.Equal(got, []string{"security.evm", "security.ima"}) {
+			t.Fatalf("got %q", got)
+		}
+		if u := m.Unmarked(); !maps.Equal(u.Xattrs, map[string]string{"user.a": "3"}) || len(m.Xattrs) != 3 {
+			t.Fatalf("got %v, of %v", u.Xattrs, m.Xattrs)
+		}
+	}
+}
+
+// A source without ELF files is complete only if nothing was omitted.
+func TestComplete(t *testing.T) {
+	for _, c := range []struct {
+		elf    int
+		passed []Passed
+		want   bool
+	}{
+		{0, nil, true}, {1, nil, true}, {0, []Passed{{Path: "x"}}, false}, {1, []Passed{{Path: "x"}}, true},
+		{1, []Passed{{Path: "x", Unread: true}}, false},
+	} {
+		if got := (&Findings{ELFFiles: c.elf, Passed: c.passed}).Complete(); got != c.want {
+			t.Errorf("%d ELF files, %+v: got %v", c.elf, c.passed, got)
 		}
 	}
 }
