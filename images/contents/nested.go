@@ -257,7 +257,10 @@ func (z *zipLook) program(r io.ReaderAt, size int64, name string) {
 			z.first = name
 		}
 	default:
-		if why, err := packers.Inside(r, size); err != nil || why != "" {
+		switch why, err := packers.Inside(r, size); {
+		case err != nil:
+			z.missed(name, "%v", err)
+		case why != "":
 			z.missed(name, "%s", why)
 		}
 	}
