@@ -234,10 +234,16 @@ func (t *Tree) shows(v *Target) string {
 	if names := t.namesOf(v.Inode); len(names) > 0 {
 		text = "it as " + strings.Join(names, ", ")
 	}
-	var more, blocked, lost []string
+	var more, blocked, lost, replaced, looping []string
 	for _, name := range v.Names {
-		switch p := t.place(name); {
-		case p == "" || v.stuck || t.At(p) != nil:
+		p := t.place(name)
+		switch k := t.At(p); {
+		case v.stuck:
+		case p == "":
+			looping = append(looping, name)
+		case k != nil && k.Kids != nil:
+			replaced = append(replaced, p)
+		case k != nil:
 		case t.free(p) && t.dangles(path.Dir(name)):
 			lost = append(lost, name)
 			fallthrough
@@ -247,14 +253,20 @@ func (t *Tree) shows(v *Target) string {
 			blocked = append(blocked, p)
 		}
 	}
-	if len(more) > 0 {
-		text += " (after a rebuild also as " + strings.Join(more, ", ") + ")"
-	}
-	if len(lost) > 0 {
-		text += " (docker's vfs driver cannot unpack the result: on the way to " + strings.Join(lost, ", ") + " a symlink is dangling)"
-	}
-	if len(blocked) > 0 {
-		text += " (and cannot unpack the result: on the way to " + strings.Join(blocked, ", ") + " is not a directory)"
+	for _, c := range []struct {
+		before string
+		names  []string
+		behind string
+	}{
+		{"after a rebuild also as ", more, ""},
+		{"docker's vfs driver cannot unpack the result: on the way to ", lost, " a symlink is dangling"},
+		{"and cannot unpack the result: on the way to ", blocked, " is not a directory"},
+		{"and loses files or cannot unpack the result: ", replaced, " is a directory there"},
+		{"and cannot unpack the result: symlinks on the way to ", looping, " lead in a circle"},
+	} {
+		if len(c.names) > 0 {
+			text += " (" + c.before + strings.Join(c.names, ", ") + c.behind + ")"
+		}
 	}
 	return text
 }

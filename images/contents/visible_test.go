@@ -242,6 +242,8 @@ func TestEnginesDiffer(t *testing.T) {
 		{layers{append(usr, imagetest.FileM("usr/lib/a", nil)), {imagetest.LegacyM("lib/a", "1")}, {imagetest.SymM("lib", "usr/lib")}}, "usr/lib/a:1", 1, "which does not change: overlay engines have another file there"},
 		{layers{{imagetest.LegacyM("a", "1")}, {imagetest.LegacyM("a", "2"), imagetest.FileM(".wh.a", nil)}}, "a:2", 1, "native snapshotter: it nowhere"},
 		{layers{{imagetest.LegacyM("d/a", "1"), imagetest.LegacyM("b", "1"), imagetest.FileM(".wh..wh..opq", nil)}}, "b:1 d/a:1", 1, "containerd's overlayfs snapshotter: it nowhere"},
+		{layers{{imagetest.LegacyM("c/x/x", "1")}, {imagetest.SymM("a", ".")}, {imagetest.SymM("a/c/x", "../a"), imagetest.FileM("a/x/y", nil)}}, "c/x/x:1", 1, "x is a directory there"},
+		{layers{{imagetest.SymM("d", "b/x"), imagetest.FileM(".wh.d", nil), imagetest.LegacyM("d/x/y", "1")}, {imagetest.SymM("b", "b")}}, "d/x/y:1", 1, "cannot unpack the result: symlinks on the way to d/x/y lead in a circle"},
 	} {
 		f, tree, err := imagetest.ScanImage(t, imagetest.Stack(t, tc.layers...))
 		if err != nil {
