@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/imagetest"
@@ -207,7 +208,7 @@ func TestRebuildKeepsUnknown(t *testing.T) {
 func TestRebuildDocker(t *testing.T) {
 	base := imagetest.TinyImage(t)
 	ls := imagetest.Must[[]v1.Layer](t)(base.Layers())
-	added := &contents.AddedLayer{PackedSize: 5, PackedDigest: v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("aa", 32)}, PlainDigest: v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("bb", 32)}}
+	added := &contents.AddedLayer{Packed: blob.Packed{PackedSize: 5, PackedDigest: v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("aa", 32)}, PlainDigest: v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("bb", 32)}}}
 	for _, tc := range []struct {
 		oci                     bool
 		manifest, config, layer types.MediaType

@@ -30,7 +30,8 @@ type AddedLayer = blob.PackedLayer
 // parent directories as they are in t: an engine that unpacks the layer alone creates missing ones with arbitrary
 // modes (docker's overlay2 once used 0600).
 func (s *Session) NewLayer(ctx context.Context, t *Tree, hits []Target, extras []Extra) (*AddedLayer, error) {
-	return PackLayer(func(w io.Writer) error { return s.writeMembers(ctx, w, t, hits, extras) })
+	l, err := s.packer.Layer(layerGzipLevel, func(w io.Writer) error { return s.writeMembers(ctx, w, t, hits, extras) })
+	return l, WrapPath("added layer", err)
 }
 
 // PackLayer makes a layer from the tar stream of write.

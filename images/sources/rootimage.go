@@ -74,7 +74,7 @@ func WithRootImage(ctx context.Context, s *media.Source, run RunConfig, o media.
 	}
 	made := oneLayer{
 		Descriptor: v1.Descriptor{MediaType: types.OCILayer, Size: layer.PackedSize, Digest: layer.PackedDigest},
-		open:       func() io.ReadCloser { return io.NopCloser(layer.Reader()) },
+		open:       layer.Compressed,
 	}
 	if fi.IsDir() {
 		made.top, err = topMeta(s.Path)
@@ -98,7 +98,7 @@ func WithRootImage(ctx context.Context, s *media.Source, run RunConfig, o media.
 // oneLayer is the layer of an image whose manifest vfix made, and its origin.
 type oneLayer struct {
 	v1.Descriptor
-	open func() io.ReadCloser
+	open func() (io.ReadCloser, error)
 	top  *contents.Meta // of a directory, which is not in the layer
 	sif  *sifFile
 }
@@ -121,7 +121,8 @@ func (l oneLayer) Open(d v1.Descriptor) (io.ReadCloser, int64, error) {
 	if d.Digest != l.Digest {
 		return nil, 0, hinterr.Errorf(hinterr.ErrNotFound, "no blob %v", d.Digest)
 	}
-	return l.open(), l.Size, nil
+	r, err := l.open()
+	return r, l.Size, err
 }
 
 // madeOf returns the origin of an image whose manifest vfix made; the zero value for other images.

@@ -197,7 +197,7 @@ func (s *sifFile) take(src *media.Source, o media.Options) error {
 	}
 	made := oneLayer{
 		Descriptor: v1.Descriptor{MediaType: types.DockerUncompressedLayer, Size: s.content.N, Digest: s.content.diffID},
-		open:       s.content.Open, sif: s,
+		open:       func() (io.ReadCloser, error) { return s.content.Open(), nil }, sif: s,
 	}
 	return made.take(src, types.DockerManifestSchema2, run, s.content.diffID, "a SIF file", o)
 }
