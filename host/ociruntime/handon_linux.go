@@ -46,6 +46,11 @@ func (k *container) unseen() string {
 			return fmt.Sprintf("%s: a mount of the container, not examined", m.Destination)
 		}
 	}
+	for _, d := range k.spec.Linux.Devices {
+		if holdsProgram(d.Path) {
+			return fmt.Sprintf("device %s: not one: what the runtime makes of it is not examined", d.Path)
+		}
+	}
 	for _, h := range slices.Concat(k.spec.Hooks.Prestart, k.spec.Hooks.CreateRuntime) {
 		if !k.trusts(h) {
 			return fmt.Sprintf("hook %s: what it may mount is not examined", h.Path)

@@ -50,8 +50,8 @@ func Main(args []string, o Options) error {
 			correct(rec, starts.NotStarted, "the runtime has not made the container", &p, log)
 		}
 	case c.name == "start" && c.container != "" && !policy.Rootless(): // see hookable
-		if err := recordStart(&p, waitingFile(&c)); err != nil {
-			log.line("warning", "record: "+err.Error())
+		if err := onlyRefusal(recordStart(&p, waitingFile(&c)), log); err != nil {
+			return fail(log, err)
 		}
 	case c.name == "delete" && c.container != "":
 		os.Remove(waitingFile(&c))

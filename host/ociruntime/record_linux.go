@@ -29,13 +29,16 @@ func newRecord(c *command, p *policy.InForce, o Options, real string) *starts.Re
 // conclude logs and records the outcome of a start; err is why nothing could be done. Its own error keeps the
 // container from starting. waits reports that the record waits until the runtime has created the container.
 func conclude(c *command, r *starts.Record, err error, p *policy.InForce, log *logger) (waits bool, refused error) {
-	if r.Outcome == handedOn && err == nil {
-		return true, nil
-	}
 	warn := func(text string) {
 		if text != "" {
 			log.line("warning", text)
 		}
+	}
+	if r.Outcome == handedOn && err == nil {
+		if err := leave(r.Correct(starts.NotStarted, ""), waitingFile(c)); err != nil { // see recordStart
+			warn("record: " + err.Error())
+		}
+		return true, nil
 	}
 	r.Settle(err, p.FailClosed)
 	warn(p.Why())
@@ -99,8 +102,7 @@ func leave(r *starts.Record, path string) error {
 	return os.WriteFile(path, text, private)
 }
 
-// started is the hook after the container's creation, which records the start. It returns no error, which would
-// end the container.
+// started is the hook after the container's creation, which records the start. An error would end the container.
 func started(c *command, o Options) error {
 	p := inForce(c)
 	s, err := readState(o.Stdin)
@@ -108,13 +110,20 @@ func started(c *command, o Options) error {
 	if err == nil {
 		err = recordStart(&p, waitingFile(c))
 	}
-	if err != nil {
-		newLogger(c, o.Stderr).line("warning", "record: "+err.Error())
-	}
-	return nil
+	return onlyRefusal(err, newLogger(c, o.Stderr))
 }
 
-// recordStart records a start that waits, if one does.
+// onlyRefusal logs any other error of recordStart.
+func onlyRefusal(err error, log *logger) error {
+	if err != nil && !errors.Is(err, errRefused) {
+		log.line("warning", "record: "+err.Error())
+		return nil
+	}
+	return err
+}
+
+// recordStart records a start that waits, if one does. A start that waits for its hook has a runtime that executes no
+// createRuntime hooks (runc before 1.0.0-rc92, crun before 0.14): nothing is examined.
 func recordStart(p *policy.InForce, path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -127,7 +136,14 @@ func recordStart(p *policy.InForce, path string) error {
 	if err := json.Unmarshal(text, &r); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	return errors.Join(os.Remove(path), starts.Log{Record: p.RecordFile(), Metrics: p.Metrics}.Add(&r))
+	if r.Outcome == starts.NotStarted {
+		r.Settle(fmt.Errorf("runtime %s: too old, or changed: it has not executed the createRuntime hook that examines the mounts", r.Runtime), r.Policy.FailClosed)
+	}
+	err = starts.Log{Record: p.RecordFile(), Metrics: p.Metrics}.Add(&r)
+	if r.Outcome == starts.Refused {
+		return fmt.Errorf("%w: %s", errRefused, r.Reason) // the file stays, for another attempt
+	}
+	return errors.Join(err, os.Remove(path))
 }
 
 // callerName returns the name of the process that called vfix-runtime: containerd-shim, conmon, …

@@ -32,8 +32,9 @@ type spec struct {
 }
 
 type specLinux struct {
-	_           struct{}        `known:"timeOffsets sysctl resources cgroupsPath devices netDevices rootfsPropagation maskedPaths readonlyPaths intelRdt memoryPolicy personality"`
+	_           struct{}        `known:"timeOffsets sysctl resources cgroupsPath netDevices rootfsPropagation maskedPaths readonlyPaths intelRdt memoryPolicy personality"`
 	Seccomp     specSeccomp     `json:"seccomp"`
+	Devices     []specDevice    `json:"devices"`
 	UIDMappings []idMapping     `json:"uidMappings"`
 	GIDMappings []idMapping     `json:"gidMappings"`
 	MountLabel  string          `json:"mountLabel"`
@@ -43,6 +44,12 @@ type specLinux struct {
 type specSeccomp struct {
 	_            struct{} `known:"defaultAction defaultErrnoRet architectures flags listenerMetadata syscalls"`
 	ListenerPath string   `json:"listenerPath"` // of an agent, which answers system calls
+}
+
+// specDevice is a device node. In a user namespace runtimes bind what is at that path of this machine.
+type specDevice struct {
+	_    struct{} `known:"type major minor fileMode uid gid"`
+	Path string   `json:"path"`
 }
 
 type specRoot struct {

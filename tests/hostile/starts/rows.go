@@ -894,6 +894,13 @@ var rows = []row{
 			b.shell("mv config.json elsewhere.json; ln -s elsewhere.json config.json")
 		}
 	}},
+	{"config", "a file of this machine as a device", patched, func(b *bundle) { // which runc binds in a user namespace
+		b.legacy(b.dir, "clock")
+		b.mkdir(b.root, b.dir)
+		b.users()
+		b.at("linux")["devices"] = []any{map[string]any{"path": b.dir + "/clock", "type": "c", "major": 1, "minor": 3}}
+		b.run(b.dir + "/clock")
+	}},
 	{"config", "limits", honest, func(b *bundle) {
 		b.legacy(b.root, "usr/bin/clock")
 		b.config = map[string]any{"limits": map[string]any{"names": 3}}

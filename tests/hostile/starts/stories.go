@@ -19,6 +19,7 @@ var stories = []story{
 	{"not started", "volume, create and start", func() []string { return notStarted(true, "created") }},
 	{"not started", "run", func() []string { return notStarted(false, "wrapper") }},
 	{"not started", "create and start", func() []string { return notStarted(false, "created") }},
+	{"not started", "create and start, by a runtime that has no such hooks", hookless},
 	{"waits", "the record of the start itself", waits},
 	{"killed", "at any place", killedAnywhere},
 	{"killed", "when a look at the root fails once", failsOnce},
@@ -99,6 +100,26 @@ func notStarted(volume bool, door string) (failures []string) {
 			bad(fault, is, "left in the bundle: "+left)
 		}
 		b.end()
+	}
+	return failures
+}
+
+// hookless: a runtime that executes no createRuntime hooks, as runc before 1.0.0-rc92 and crun before 0.14, starts no
+// container for which the hook would have examined a volume, or is found out.
+func hookless() (failures []string) {
+	for _, closed := range []bool{false, true} {
+		b := newBundle(row{make: func(b *bundle) {
+			b.legacy(b.host, "clock")
+			b.bind("/data", b.host)
+			b.run("/data/clock")
+			b.mkdir(b.dir, "old")
+			b.via = filepath.Join(b.dir, "old", *real)
+			b.file(fmt.Sprintf("#!/bin/sh -e\njq 'del(.hooks)' config.json >c && mv c config.json\nexec %s \"$@\"\n", must(exec.LookPath(*real))), b.via)
+		}})
+		is := b.start("created", closed)
+		if closed && (is.status != refused || is.outcome != starts.Refused) || !closed && (is.status != 0 || is.outcome != starts.Unpatched) || is.left != "" {
+			failures = append(failures, fmt.Sprintf("fail_closed %v: status %d, recorded as %q: %s %s", closed, is.status, is.outcome, is.said, is.left))
+		}
 	}
 	return failures
 }
