@@ -14,7 +14,7 @@ import (
 )
 
 // label is what a register may have; a register has several labels after paths meet.
-type label uint8
+type label uint16
 
 const (
 	other   label = 1 << iota // anything else
@@ -31,7 +31,7 @@ const (
 )
 
 // plain are the labels of a value that is usable as an address.
-const plain = exact | chosen
+const plain = exact | chosen | spent
 
 // value is the state of all registers, and of the tracked words of the stack, at one instruction. A word of the
 // stack without a label has an unrelated value.
@@ -380,7 +380,7 @@ func (f *flow) record(i *x86.Instr, v *value, l label, r int) {
 	for n, arg := range [...]int{x86.Rdi, x86.Rsi, x86.Rdx} {
 		switch {
 		case n >= f.fn.args() || arg == r:
-		case v.reg[arg]&plain != 0:
+		case v.reg[arg]&(plain&^spent) != 0:
 			f.note(i.Addr, passed)
 		case v.reg[arg]&half != 0:
 			f.note(i.Addr, counted)
@@ -398,6 +398,11 @@ func (f *flow) call(i *x86.Instr, v *value) {
 	switch {
 	case f.page[i.Addr] || f.called(i, v):
 		v.reg[x86.Rax] = other // the page changes no other register
+		for r := range v.reg {
+			if l := v.reg[r]; x86.CallerSaved.Has(r) && l&(exact|chosen) != 0 {
+				v.reg[r] = l&^(exact|chosen) | spent
+			}
+		}
 	case i.Flow == x86.FlowCallInd:
 		f.operands(i, v)
 		regs := x86.CallerSaved
@@ -556,7 +561,7 @@ func (f *flow) arguments(i *x86.Instr, v *value) { f.passes(i, v, x86.ArgRegs) }
 
 // passes is arguments for any of the registers.
 func (f *flow) passes(i *x86.Instr, v *value, in x86.Regs) {
-	if v.held(plain|xored)&in != 0 {
+	if v.held(plain&^spent|xored)&in != 0 {
 		f.note(i.Addr, passed)
 	}
 	if v.held(half)&in != 0 {

@@ -83,6 +83,9 @@ func (f *flow) touches(v *value, p x86.Place, n int64) bool {
 
 // put stores the label l into the word at off.
 func (f *flow) put(v *value, off int64, l label) {
+	if f.deep > 0 && l&spent != 0 { // as functions with any number of arguments save all registers
+		l = l&^spent | other
+	}
 	if off > 0 && l&^other != 0 { // 0: the return address
 		f.note(f.origin, callersFrame)
 		return

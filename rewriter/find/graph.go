@@ -421,8 +421,8 @@ func endless(name string) bool {
 var twice = map[string]bool{"setjmp": true, "_setjmp": true, "sigsetjmp": true, "__sigsetjmp": true, "savectx": true, "vfork": true,
 	"__vfork": true, "getcontext": true, "swapcontext": true}
 
-// returnsTwice reports whether i calls such a function: by its name, or because it stores all the registers that a
-// function must preserve at its first argument.
+// returnsTwice reports whether i calls such a function: by its name, because it stores all the registers that a
+// function must preserve at its first argument, or because it keeps its return address elsewhere, as vfork does.
 func (c *code) returnsTwice(i *x86.Instr) bool {
 	if v, fixed := i.MemVaddr(); fixed {
 		return twice[c.importAt(v)]
@@ -433,7 +433,12 @@ func (c *code) returnsTwice(i *x86.Instr) bool {
 	const most = 48 // instructions
 	want := x86.RegsOf(x86.Rbx, x86.R12, x86.R15)
 	stored := x86.Regs(0)
+	d := x86.Depth{HasSP: true}
 	for p := range c.straight(i.Target, most) {
+		if d.HasSP && d.SP > 0 {
+			return true
+		}
+		d.Over(p)
 		v, fixed := p.MemVaddr()
 		src, width, isReg := p.ArgGPR(1)
 		m, toMemory := p.Args[0].(x86asm.Mem)

@@ -17,11 +17,14 @@ import (
 	"vfix.dev/vfix/rewriter/x86"
 )
 
-// The labels of a value that is not yet an address.
+// The labels of a value that is not yet an address, or no longer one that a function gets.
 const (
 	half    label = 1 << (5 + iota) // a register with the lower half of the address
 	derived                         // computed from it or with it: perhaps the address
 	table                           // the address of data with half an address in it, or one near it
+	// spent is the address in a register that a call of the page may change by the C convention: code that goes on
+	// using it is followed, but no compiler passes it to a function.
+	spent
 
 	// address are the labels of a value that is the address, or was.
 	address = ^(other | half | derived | table)

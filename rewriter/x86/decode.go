@@ -108,6 +108,12 @@ func Decode(b []byte, addr uint64) (i Instr, ok bool) {
 		return Instr{}, false
 	}
 	inst.Len += more
+	for n, arg := range inst.Args { // x86asm v0.32 does not extend the sign of a displacement of 4 bytes
+		if m, ok := arg.(x86asm.Mem); ok && (m.Base != 0 || m.Index != 0) {
+			m.Disp = int64(int32(m.Disp))
+			inst.Args[n] = m
+		}
+	}
 	i = Instr{Inst: inst, Addr: addr}
 	i.classify()
 	i.effects()
@@ -224,7 +230,7 @@ func (i *Instr) MemVaddr() (vaddr uint64, ok bool) {
 	}
 	switch m.Base {
 	case x86asm.RIP:
-		return i.Next() + uint64(int64(int32(m.Disp))), true // x86asm v0.32 does not extend its sign
+		return i.Next() + uint64(m.Disp), true
 	case 0:
 		return uint64(m.Disp), true
 	}

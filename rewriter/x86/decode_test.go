@@ -128,6 +128,25 @@ func TestEffects(t *testing.T) {
 	}
 }
 
+// TestDisplacement compares displacements of memory operands: those of 4 bytes are signed as well.
+func TestDisplacement(t *testing.T) {
+	for _, c := range []struct {
+		name, code string
+		want       int64
+	}{
+		{"mov %rdx,-0xa0(%rbp)", "48899560ffffff", -0xa0},
+		{"mov %rdx,-8(%rbp)", "488955f8", -8},
+		{"mov 0x110(%rsp),%rax", "488b842410010000", 0x110},
+		{"mov -0x100000(,%rax,8),%rcx", "488b0cc50000f0ff", -0x100000},
+		{"lea -0x100(%rip),%rax", "488d0500ffffff", -0x100},
+	} {
+		i, ok := Decode(unhex(t, c.code), 0x1000)
+		if m, isMem := i.Mem(); !ok || !isMem || m.Disp != c.want {
+			t.Errorf("%s: decoded %v, displacement %#x, want %#x", c.name, ok, m.Disp, c.want)
+		}
+	}
+}
+
 func TestUndecodable(t *testing.T) {
 	for _, c := range []struct{ name, code string }{
 		{"nothing", ""},
