@@ -29,8 +29,12 @@ func choose(s *find.Site, r *find.Report, allowed []Form) (Form, string) {
 		}
 		return Left, "a direct call into the page"
 	case !s.Loads():
-		if r.File.Type == elf.TypeExec && !r.Go && may(Imm) {
+		switch {
+		case r.Go || !may(Imm):
+		case r.File.Type == elf.TypeExec:
 			return Imm, "the trampoline's address fits where the page's is"
+		case inJump(r.File.File, s):
+			return Imm, "a jump leads to code that stores the trampoline's address"
 		}
 		return Left, fmt.Sprintf("%v cannot be rewritten in its own length", s.Kind)
 	case r.Go:

@@ -51,7 +51,7 @@ func TestHalves(t *testing.T) {
 		{"shifted up and down", movEax + "48c1e020 48c1f820" + callRax + ret, HalfImm32, Unknown, Left, Left, "arithmetic", 1},
 		{"or with an upper half", "48b90000 0000 ffffffff" + movEax + "4809c8" + callRax + ret, HalfImm32, Unknown, Left, Left, "arithmetic", 1},
 		{"base and offset", "b8 000060ff 0500040000" + cdqe + callRax + ret, HalfImm32, Unknown, Left, Left, "arithmetic", 1},
-		{"pushed as 64 bits", "68 000460ff 58" + callRax + ret, PushImm32, Live, Imm, Left, "called from there", 1},
+		{"pushed as 64 bits", "68 000460ff 58" + callRax + ret, PushImm32, Live, Imm, Imm, "called from there", 1},
 		{"in data, movslq", "486305 f90f2000" + callRax + ret, HalfLoad, Unknown, Left, Left, "in data", 1},
 		{"in data, mov, cdqe", "8b05 fa0f2000" + cdqe + callRax + ret, HalfLoad, Unknown, Left, Left, "in data", 1},
 		{"in a variable", "c705 00112000 000460ff 8b05 fa102000" + cdqe + callRax + ret, HalfImm32, Unknown, Left, Left, "seen to make whole", 2},

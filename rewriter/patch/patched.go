@@ -15,8 +15,8 @@ import (
 )
 
 // The first page of the segment has the code, with its holes filled; the record, 8-byte aligned; and, at its end,
-// the data for unwinders. The record has the number of sites, the size of the data for unwinders in bytes (2 bytes
-// each), and for each site the distance from the segment's vaddr to the vaddr behind its new target (4 bytes). All
+// the data for unwinders and the code for some sites. The record has the number of sites, the size of what is at the
+// end in bytes (2 bytes each), and for each site the distance from the segment's vaddr to the vaddr behind its new target (4 bytes). All
 // are little-endian.
 const (
 	recordAlign = 8
@@ -61,7 +61,7 @@ type patchedFile struct {
 	hooks   hooks
 	fix     find.Fix // that the file has, "" for none
 	sites   []uint64 // the vaddrs behind the new targets
-	tail    []byte   // data for unwinders
+	tail    []byte   // code for some sites, and data for unwinders
 }
 
 // patched recognizes a file that this vfix has patched, by all of its code; nil for other files.
@@ -134,7 +134,7 @@ func (p *Plan) extend() error {
 	if p.Empty() {
 		return nil
 	}
-	page := pageOf(codeFor(cmp.Or(was.fix, p.fix())), was.hooks, was.segment.Vaddr, append(slices.Clip(was.sites), p.targets()...), was.tail)
+	page := pageOf(codeFor(cmp.Or(was.fix, p.fix())), was.hooks, was.segment.Vaddr, append(slices.Clip(was.sites), p.targets()...), append(p.aside, was.tail...))
 	edits := []Edit{{Offset: was.segment.Off, New: page, Why: "injected code"}}
 	if p.Redirected() {
 		edits = append(edits, Edit{Offset: was.segment.Off + uint64(shim.Injected().String), New: p.state(), Why: "injected state"})
@@ -193,7 +193,12 @@ func unsound(f *elf.File, segment *elf.Prog, was *patchedFile) (*elf.Skip, error
 		if err != nil {
 			return nil, err
 		}
-		if len(b) < 4 || !slices.Contains(good, v+elf.Signed(b)-segment.Vaddr) && !slices.Contains(good, elf.Signed(b)-segment.Vaddr) {
+		if len(b) < 4 {
+			b = make([]byte, 4)
+		}
+		to := v + elf.Signed(b) - segment.Vaddr
+		aside := to < elf.PageSize && to >= elf.PageSize-uint64(len(was.tail))
+		if !aside && !slices.Contains(good, to) && !slices.Contains(good, elf.Signed(b)-segment.Vaddr) {
 			return broken("the call site that ends at vaddr %#x does not lead to a trampoline", v)
 		}
 	}

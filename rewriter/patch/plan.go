@@ -90,6 +90,7 @@ type Plan struct {
 	Added []string
 
 	tail  []byte // the bytes behind the original ones
+	aside []byte // code in the injected page for some sites
 	file  *file
 	hooks hooks // what enters the injected code at load time
 }
@@ -235,7 +236,12 @@ func (p *Plan) encodeAll(place room, allowed []Form) error {
 		if err != nil {
 			return err
 		}
-		vaddr, code, err := encode(&q.Site, q.Form, place.vaddr, old)
+		vaddr, code := q.Site.Vaddr, []byte(nil)
+		if q.Form == Imm && inJump(p.file.File.File, &q.Site) {
+			code, err = p.goAside(&q.Site, place.vaddr, old)
+		} else {
+			vaddr, code, err = encode(&q.Site, q.Form, place.vaddr, old)
+		}
 		if err != nil {
 			q.Form, q.Reason = withoutRoom(&q.Site, q.Form, allowed, err.Error())
 			if q.Form == Left {
@@ -268,7 +274,7 @@ func (p *Plan) usesSegment() bool {
 func (p *Plan) addSegment(place room) error {
 	f := p.file
 	off := elf.PageUp(f.Size)
-	u, err := f.planUnwinding(place.vaddr, unwindRoom(len(p.targets())))
+	u, err := f.planUnwinding(place.vaddr, unwindRoom(len(p.targets())), len(p.aside))
 	if err != nil {
 		return err
 	}
@@ -284,7 +290,7 @@ func (p *Plan) addSegment(place room) error {
 	if err := p.editProgs(place, off); err != nil {
 		return err
 	}
-	page := pageOf(codeFor(p.fix()), h, place.vaddr, p.targets(), u.tail)
+	page := pageOf(codeFor(p.fix()), h, place.vaddr, p.targets(), append(u.tail, p.aside...))
 	state := make([]byte, shim.SegmentSize-elf.PageSize)
 	copy(state[shim.Injected().String-elf.PageSize:], p.state())
 	p.tail = slices.Concat(make([]byte, off-f.Size), page, state)

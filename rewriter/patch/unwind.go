@@ -38,8 +38,9 @@ type unwinding struct {
 // maxPairs is how many pairs of functions are tried, last ones first.
 const maxPairs = 256
 
-// planUnwinding describes the trampolines of a segment at vaddr, in at most space bytes of the injected page.
-func (f *file) planUnwinding(segment uint64, space int) (unwinding, error) {
+// planUnwinding describes the trampolines of a segment at vaddr, in at most space bytes of the injected page, of which
+// the last ones are used.
+func (f *file) planUnwinding(segment uint64, space, used int) (unwinding, error) {
 	layout := shim.Injected()
 	own := elf.FrameDescription{
 		Start:   segment + uint64(layout.Described),
@@ -62,8 +63,8 @@ func (f *file) planUnwinding(segment uint64, space int) (unwinding, error) {
 		}
 		both := asOne(pair)
 		size := fdeSize(both) + fdeSize(own)
-		at := segment + elf.PageSize - uint64(size)
-		if size > space || !inReach(at, both.Start) || !inReach(hdr, at) || !inReach(hdr, own.Start) || at < cie || at-cie > math.MaxInt32-elf.PageSize {
+		at := segment + elf.PageSize - uint64(used+size)
+		if used+size > space || !inReach(at, both.Start) || !inReach(hdr, at) || !inReach(hdr, own.Start) || at < cie || at-cie > math.MaxInt32-elf.PageSize {
 			continue
 		}
 		next := at + uint64(fdeSize(both))

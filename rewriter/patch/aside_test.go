@@ -1,0 +1,59 @@
+package patch
+
+import (
+	"bytes"
+	"testing"
+
+	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/x86"
+)
+
+// TestAside: stores and pushes of a file without a fixed place, of which more than fit are in it, patched at once and
+// in two steps.
+func TestAside(t *testing.T) {
+	e := testELF{dyn: true}
+	add := func(code string) {
+		e.symbols = append(e.symbols, testSym{"f", e.textVaddr() + uint64(len(e.text)), uint64(len(asm(t, code))), elf.STTFunc, 1})
+		e.text = append(e.text, asm(t, code)...)
+	}
+	add("53" + movRaxTime + callRax + "5b c3")
+	for range 15 {
+		add("68000460ff ff1424 59 c3")
+		add("55 4889e5 4881ec00010000 48c78524ffffff000460ff ff9524ffffff c9 c3") // movq to -0xdc(%rbp)
+	}
+	file := e.build()
+	whole := planFile(t, file, Options{})
+	out := checkPatched(t, file, whole, Options{})
+	first := applyPlan(t, planFile(t, file, Options{Forms: []Form{Lea}}), file)
+	second := planFile(t, first, Options{})
+	again := applyPlan(t, second, first)
+	if p := planFile(t, again, Options{}); !p.Empty() {
+		t.Errorf("a third patch: %d edits", len(p.Edits))
+	}
+	if n := len(whole.LeftOver()); n == 0 || n > 10 || len(second.LeftOver()) != n || bytes.Equal(first, again) {
+		t.Errorf("left over at once: %d, in two steps: %d; want the same", n, len(second.LeftOver()))
+	}
+	for _, b := range [][]byte{out, again} {
+		f := scanFile(t, b).File
+		for _, q := range whole.Patches {
+			if q.Form != Imm {
+				continue
+			}
+			s := q.Site
+			code, _ := f.Mem(s.Vaddr, uint64(s.Len))
+			jump, ok := x86.Decode(code[s.Len-jumpLen:], s.Vaddr+uint64(s.Len)-jumpLen)
+			code, _ = f.Mem(jump.Target, asideLen)
+			var names []string
+			var last x86.Instr
+			for at := jump.Target; ok && at < jump.Target+asideLen; at = last.Next() {
+				if last, ok = x86.Decode(code[at-jump.Target:], at); last.Flow == x86.FlowJump {
+					break
+				}
+				names = append(names, last.Op.String())
+			}
+			if last.Target != s.Vaddr+uint64(s.Len) || len(names) != 3 || names[1] != "LEA" || names[2] != "XCHG" {
+				t.Errorf("%#x: %v at %#x, back to %#x", s.Vaddr, names, jump.Target, last.Target)
+			}
+		}
+	}
+}
