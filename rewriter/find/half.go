@@ -366,7 +366,8 @@ func (s *search) load(b []byte, vaddr uint64, i int, words []uint64) {
 	}
 	n, _ := slices.BinarySearch(words, at)
 	for ; n < len(words) && words[n]-at <= span; n++ {
-		if lea && words[n]%halfSize == 0 || !lea && (words[n]-at)%halfSize == 0 {
+		// Of any number, only aligned ones; half of another address may be in a packed structure.
+		if lea && (words[n]%halfSize == 0 || s.words[words[n]] != Gettimeofday) || !lea && (words[n]-at)%halfSize == 0 {
 			break
 		}
 	}
