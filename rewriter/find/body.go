@@ -38,6 +38,10 @@ type body struct {
 	frame  frame
 	framed bool // frame was computed
 
+	sites     []Site   // those in it that load the address or store it
+	pageCalls []uint64 // see findPageCalls; nil until it is needed
+	pageWords []int64
+
 	hasFrame bool // an instruction makes rbp a frame pointer
 
 	bases, labels []uint64        // addresses in its instructions: of data, of its own code

@@ -163,7 +163,9 @@ type flow struct {
 	fn     Function // of the page, whose address it is
 	origin uint64   // of the instruction that loads it
 	loads  label    // the label of what it loads
+	into   x86.Regs // the registers that it loads
 	stores bool     // it stores this in the first of words
+	paths  bool     // paths without the value are followed as well: a call may be mixed by them
 	body   *body    // the function that is followed; nil: not known
 
 	frame   frame           // of the function; nil: words of the stack are not followed
@@ -208,14 +210,20 @@ func joinValues(old, v value) value {
 
 // from follows a value with the label l in regs from the instruction at vaddr on.
 func (f *flow) from(vaddr uint64, l label, regs x86.Regs) *flow {
+	f.loads, f.into = l, regs
 	v := unknownValue()
-	for r := range v.reg {
-		if regs.Has(r) {
-			v.reg[r] = l
-		}
-	}
+	f.load(&v)
 	f.start(vaddr, v)
 	return f
+}
+
+// load sets the registers that the origin loads.
+func (f *flow) load(v *value) {
+	for r := range v.reg {
+		if f.into.Has(r) {
+			v.reg[r] = f.loads
+		}
+	}
 }
 
 // stored follows a value with the label l that the instruction i stores in the word of the stack at off.
@@ -249,7 +257,7 @@ func (f *flow) noteOp(i *x86.Instr, h how) {
 
 // to continues at vaddr with the state v.
 func (f *flow) to(vaddr uint64, v value) {
-	if v.held(^other) == 0 && !v.anyStack() {
+	if !f.paths && v.held(^other) == 0 && !v.anyStack() {
 		return // nothing left to follow
 	}
 	for n := range v.stack {
@@ -281,6 +289,7 @@ func (f *flow) step(vaddr uint64, v value) bool {
 	if vaddr == f.origin && ok && f.deep == 0 {
 		// The load again: it loads the same value.
 		f.kill(&v, i.Writes)
+		f.load(&v)
 		if f.stores {
 			v.stack[0] = f.loads
 		}

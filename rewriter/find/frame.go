@@ -279,7 +279,18 @@ func (f *flow) settle() {
 	if !f.onStack || f.has(firstEscape) {
 		return
 	}
-	why := f.exposed()
+	own := make(map[uint64]bool)
+	for at := range f.calls {
+		own[at] = !f.mixed[at]
+	}
+	why := f.exposed(f.words, own)
+	if why != "" && f.deep == 0 {
+		f.c.findPageCalls(f.body)
+		for _, at := range f.body.pageCalls {
+			own[at] = true
+		}
+		why = f.exposed(slices.Concat(f.words, f.body.pageWords), own)
+	}
 	for n := range f.words {
 		if f.given[n] && !f.taken[n] {
 			why = "passed to a function there"
@@ -290,14 +301,11 @@ func (f *flow) settle() {
 	}
 }
 
-// exposed returns how other code may get the address of one of the words that had the value, "" if it cannot:
-// reads through a pointer are not visible. Every use of an address exposes it, except as an argument of the page,
-// which reads no argument's memory.
-func (f *flow) exposed() string {
-	top := f.words[0]
-	for _, at := range f.words {
-		top = max(top, at)
-	}
+// exposed returns how other code may get the address of one of the words, "" if it cannot: reads through a pointer
+// are not visible. Every use of an address exposes it, except as an argument of a call of the page, which reads no
+// argument's memory.
+func (f *flow) exposed(words []int64, page map[uint64]bool) string {
+	top := slices.Max(words)
 	for at := range f.body.lens {
 		i, ok := f.c.at(at)
 		d := f.frame[at]
@@ -308,30 +316,27 @@ func (f *flow) exposed() string {
 			return "a function that returns twice is called"
 		}
 		if p := d.Place(&i); p.Stack && !p.Exact && i.Op != x86asm.NOP {
-			if i.Op != x86asm.LEA || !f.harmless(&i) {
+			if i.Op != x86asm.LEA || !f.harmless(&i, page) {
 				return "an array may lie over it"
 			}
 			continue
 		}
 		v, taken := d.Address(&i)
-		if taken && v <= top && !f.harmless(&i) {
+		if taken && v <= top && !f.harmless(&i, page) {
 			return "the address of the stack is taken"
 		}
 	}
 	return ""
 }
 
-// harmless reports whether the address that i computes is only passed to the page.
-func (f *flow) harmless(i *x86.Instr) bool {
+// harmless reports whether the address that i computes is only passed to the page, which page calls.
+func (f *flow) harmless(i *x86.Instr, page map[uint64]bool) bool {
 	dst, width, ok := i.ArgGPR(0)
 	if _, isReg := i.Args[0].(x86asm.Reg); !ok || !isReg || width != 64 || i.Op != x86asm.LEA && i.Op != x86asm.MOV {
 		return false
 	}
 	g := newFlow(f.c, i.Addr, f.fn, nil)
-	g.body, g.page = f.body, make(map[uint64]bool)
-	for at := range f.calls {
-		g.page[at] = !f.mixed[at]
-	}
+	g.body, g.page = f.body, page
 	g.from(i.Next(), exact, x86.RegsOf(dst))
 	return len(g.calls) == 0 && !slices.ContainsFunc(g.uses, func(u use) bool { return u.how != compared && u.how != left })
 }

@@ -182,6 +182,11 @@ func (r *Report) examine(c *code, sites []Site) error {
 			return err
 		}
 	}
+	for i, s := range sites {
+		if b := holders[i]; b != nil && (s.Loads() || s.Kind == StoreImm32 || s.Kind == PushImm32) {
+			b.sites = append(b.sites, s)
+		}
+	}
 	for i := range sites {
 		judge(c, r.Go, keeps, holders[i], &sites[i])
 		if sites[i].Kind == MovImm32 && sites[i].Verdict == Dormant && r.Libc == "" {

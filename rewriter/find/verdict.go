@@ -21,7 +21,8 @@ func judge(c *code, isGo, keeps bool, b *body, s *Site) {
 	}
 	switch s.Kind {
 	case MovImm32, MovImm64, LeaDisp32:
-		newFlow(c, s.Vaddr, s.Function, b).from(s.Vaddr+uint64(s.Len), exact, x86.RegsOf(int(s.Reg))).conclude(s)
+		f, _ := c.follow(b, s, false)
+		f.conclude(s)
 	case HalfImm32, ArithImm32, HalfLoad:
 		if !judgeHalf(c, b, s) {
 			s.Verdict, s.Reason = Unknown, "half the address, which nothing is seen to make whole"
@@ -66,33 +67,65 @@ func (s *Site) certain(c *code, b *body) {
 	}
 }
 
-// judgeStore follows the word of the stack with the address.
-func judgeStore(c *code, b *body, s *Site) {
-	s.Verdict, s.Reason = Unknown, "stored in memory"
+// follow follows the value of a site that loads the address or stores it, with whole on the paths without the value
+// as well. If it cannot, f is nil, and why is the reason.
+func (c *code) follow(b *body, s *Site, whole bool) (f *flow, why string) {
+	f = newFlow(c, s.Vaddr, s.Function, b)
+	if f.paths = whole; whole {
+		f.to(b.Start, unknownValue())
+	}
+	if s.Loads() {
+		return f.from(s.Vaddr+uint64(s.Len), exact, x86.RegsOf(int(s.Reg))), ""
+	}
+	why = "stored in memory"
 	i, ok := c.at(s.Vaddr)
 	if s.Kind == PushImm32 {
-		s.Reason = "pushed on the stack"
+		why = "pushed on the stack"
 	} else if _, fixed := i.MemVaddr(); ok && fixed {
-		s.Reason = "stored in a variable"
+		why = "stored in a variable"
 	}
-	fr := c.frame(b)
-	d, known := fr[s.Vaddr]
-	if !ok || !known || !d.HasSP {
-		return
-	}
+	d, known := f.frame[s.Vaddr]
 	off := d.SP - x86.WordSize
 	if s.Kind == StoreImm32 {
 		p := d.Place(&i)
-		if !p.Stack || !p.Exact {
-			return
-		}
-		off = p.Off
+		off, known = p.Off, known && p.Exact
 	}
-	if off > 0 { // 0: the return address
-		s.Reason = "stored in the frame of a caller"
+	switch {
+	case !ok || !known || !d.HasSP:
+		return nil, why
+	case off > 0: // 0: the return address
+		return nil, "stored in the frame of a caller"
+	}
+	return f.stored(&i, exact, off), ""
+}
+
+// findPageCalls sets the calls of a function that are calls of the page on all paths, if the words of its stack that it
+// sets as well have no other values than those that the function itself stores there.
+func (c *code) findPageCalls(b *body) {
+	if b.pageCalls != nil || len(b.sites) < 2 || len(b.sites)*len(b.lens) > maxFlow {
 		return
 	}
-	f := newFlow(c, s.Vaddr, s.Function, b).stored(&i, exact, off)
+	b.pageCalls = []uint64{}
+	for i := range b.sites {
+		f, _ := c.follow(b, &b.sites[i], true)
+		if f == nil || f.has(tooMuch) {
+			continue
+		}
+		for at := range f.calls {
+			if !f.mixed[at] {
+				b.pageCalls = append(b.pageCalls, at)
+			}
+		}
+		b.pageWords = append(b.pageWords, f.words...)
+	}
+}
+
+// judgeStore follows the word of the stack with the address.
+func judgeStore(c *code, b *body, s *Site) {
+	f, why := c.follow(b, s, false)
+	if s.Verdict, s.Reason = Unknown, why; f == nil {
+		return
+	}
 	f.conclude(s)
 	s.entry = f.copied && !slices.ContainsFunc(f.uses, func(u use) bool { return u.how >= firstEscape && u.how != usedInMemory })
 }
