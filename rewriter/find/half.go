@@ -304,26 +304,31 @@ func (s *search) halfWord(vaddr uint64, f Function) {
 const (
 	// maxHalves is how many entries of a table of halves are examined.
 	maxHalves = 1 << 10
-	// maxNeedles is the number of words up to which each is searched for separately; for more, each instruction
-	// that may load one is examined.
-	maxNeedles = 8
+	// maxSpans is the number of spans up to which code is searched for displacements to each; for more, each
+	// instruction that may load a word is examined.
+	maxSpans = 16
 )
 
 // loads searches for instructions that load one of the words, which may be half an address and are in ascending
 // order: movslq, or a mov of 32 bits whose sign is extended later.
 func (s *search) loads(b []byte, vaddr uint64, lo, hi int, words []uint64) {
-	if len(words) > maxNeedles {
+	var to []span
+	for _, w := range words {
+		if t, n := (span{w - min(w, tableSpan), w}), len(to)-1; n >= 0 && t.first <= to[n].last {
+			to[n].last = w
+		} else {
+			to = append(to, t)
+		}
+	}
+	if len(to) > maxSpans {
 		for op := lo; op < hi; op++ {
 			s.load(b, vaddr, op, words)
 		}
 		return
 	}
 	var absolute []uint16 // addresses of the words
-	var to []span
-	for _, w := range words {
-		t := span{w - min(w, tableSpan), w}
-		to = append(to, t)
-		if s.f.Type == elf.TypeExec && w <= math.MaxUint32 { // otherwise instructions cannot have its address
+	for _, t := range to {
+		if s.f.Type == elf.TypeExec && t.last <= math.MaxUint32 { // otherwise instructions cannot have its address
 			absolute = appendUpper(absolute, t, 0, 0)
 		}
 	}

@@ -43,30 +43,36 @@ type search struct {
 
 func (s *search) full() bool { return len(s.sites) >= maxSites }
 
-// run searches all PT_LOADs, and then the code for loads of words that may be half an address.
+// run searches all PT_LOADs: data first, so that the code is searched at once for loads of words in data that may be
+// half an address.
 func (s *search) run() error {
-	for i := range s.f.Progs {
-		p := &s.f.Progs[i]
-		if p.Type != elf.PTLoad || p.Filesz == 0 {
-			continue
-		}
-		s.in = p
-		pages, look := *p, s.inData
-		if p.Flags&elf.PFX != 0 {
-			pages, look = s.pages(p), s.inCode
-			s.bytes += p.Filesz
-		}
-		if err := s.f.Chunks(&pages, look); err != nil {
-			return err
+	var words []uint64
+	for _, code := range [...]bool{false, true} {
+		words = slices.Sorted(maps.Keys(s.words))
+		for i := range s.f.Progs {
+			p := &s.f.Progs[i]
+			if p.Type != elf.PTLoad || p.Filesz == 0 || code != (p.Flags&elf.PFX != 0) {
+				continue
+			}
+			s.in = p
+			pages, look := *p, s.inData
+			if code {
+				pages, look = s.pages(p), func(b []byte, vaddr uint64, lo, hi int) {
+					s.inCode(b, vaddr, lo, hi)
+					s.loads(b, vaddr, lo, hi, words)
+				}
+				s.bytes += p.Filesz
+			}
+			if err := s.f.Chunks(&pages, look); err != nil {
+				return err
+			}
 		}
 	}
-	if err := s.seams(); err != nil || len(s.words) == 0 {
-		return err
+	err := s.seams()
+	if more := slices.Sorted(maps.Keys(s.words)); err == nil && len(more) > len(words) { // words in code
+		err = s.f.EachChunk(elf.PFX, 0, func(_ *elf.Prog, b []byte, vaddr uint64, lo, hi int) { s.loads(b, vaddr, lo, hi, more) })
 	}
-	words := slices.Sorted(maps.Keys(s.words))
-	return s.f.EachChunk(elf.PFX, 0, func(_ *elf.Prog, b []byte, vaddr uint64, lo, hi int) {
-		s.loads(b, vaddr, lo, hi, words)
-	})
+	return err
 }
 
 // seams searches for instructions that begin in one executable segment and end in the next one, which is from

@@ -119,24 +119,35 @@ func TestHalves(t *testing.T) {
 }
 
 // TestLoads puts loads of half an address at the places at which the upper half of their displacement changes, and
-// at the end of one piece of the segment, for few and for many words that may be loaded.
+// at the end of one piece of the segment, for few and for many words that may be loaded, side by side or apart.
 func TestLoads(t *testing.T) {
-	for _, n := range []int{1, maxNeedles, maxNeedles + 1} {
+	const near, apart = 8, tableSpan + 8
+	for _, c := range []struct{ n, stride, odd int }{
+		{1, near, 0}, {1, near, 1}, {maxSpans + 1, near, 0}, {maxSpans + 1, near, 2}, {maxSpans + 1, tableSpan, 0},
+		{maxSpans, apart, 0}, {maxSpans + 1, apart, 0}, {maxSpans + 1, apart, 3},
+		{2, 9, 0},
+	} {
 		text := bytes.Repeat([]byte{0x90}, elf.ChunkSize+1<<17)
-		e := testELF{text: text, data: append(make([]byte, 2*tableSpan), bytes.Repeat(asm(t, "000460ff 00000000"), n)...), comment: gcc4}
-		at, word := e.textVaddr(), e.dataVaddr()+2*tableSpan
+		n, begin := c.n, 2*tableSpan+c.odd
+		data := make([]byte, begin+n*c.stride)
+		for i := range n {
+			copy(data[begin+i*c.stride:], asm(t, "000460ff"))
+		}
+		e := testELF{text: text, data: data, comment: gcc4}
+		at, word := e.textVaddr(), e.dataVaddr()+uint64(begin)
 		want := map[uint64]bool{}
+		then := callRax + "c3"
 		put := func(off uint64, code string, addr uint64, found bool) {
 			at, b := at+off, append(asm(t, code), 0, 0, 0, 0)
 			binary.LittleEndian.PutUint32(b[len(b)-4:], uint32(addr))
-			copy(text[off:], append(b, asm(t, callRax+"c3")...))
+			copy(text[off:], append(b, asm(t, then)...))
 			e.symbols = append(e.symbols, testSym{"f", at, uint64(len(b)) + 3, elf.STTFunc, 1})
 			if found {
 				want[at] = true
 			}
 		}
 		const movslq, length, pair = "486305", 7, 16
-		last := word + uint64(n-1)*8
+		last := word + uint64((n-1)*c.stride)
 		seam := 1<<16 + uint64(uint16(last-length-at)) // the lower half of the displacement is 0
 		for _, off := range []uint64{seam - 2*pair, seam - pair, seam, seam + 1 + pair, seam + 1 + 2*pair} {
 			put(off, movslq, last-(at+off+length), true)
@@ -149,14 +160,16 @@ func TestLoads(t *testing.T) {
 		put(0x120, "48630485", word-tableSpan, true)
 		put(0x140, "48630485", word-tableSpan-halfSize, false)
 		put(0x160, "48630485", word-1, false)
+		then = "486304b8" + then // movslq (%rax,%rdi,4),%rax
+		put(0x180, "488d05", word-tableSpan-(at+0x180+length), c.odd == 0)
 		for _, s := range scanFile(t, e.build()).Sites {
 			if !want[s.Vaddr] || s.Kind != HalfLoad || s.Function != Time {
-				t.Errorf("%d words: %v of %v at %#x", n, s.Kind, s.Function, s.Vaddr-at)
+				t.Errorf("%+v: %v of %v at %#x", c, s.Kind, s.Function, s.Vaddr-at)
 			}
 			delete(want, s.Vaddr)
 		}
 		for v := range want {
-			t.Errorf("%d words: the load at %#x was not found", n, v-at)
+			t.Errorf("%+v: the load at %#x was not found", c, v-at)
 		}
 	}
 }

@@ -39,7 +39,7 @@ const (
 	maxSites    = 4096
 	maxFlow     = 20000
 	maxSteps    = 1 << 20
-	maxNeedles  = 8
+	maxSpans    = 16
 	halfSize    = 4
 	tableSpan   = (1<<10 - 1) * halfSize
 	calleeDepth = 4
