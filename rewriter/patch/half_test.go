@@ -161,7 +161,7 @@ func TestLoads(t *testing.T) {
 		put(0x140, "48630485", word-tableSpan-halfSize, false)
 		put(0x160, "48630485", word-1, false)
 		then = "486304b8" + then // movslq (%rax,%rdi,4),%rax
-		put(0x180, "488d05", word-tableSpan-(at+0x180+length), c.odd == 0)
+		put(0x180, "488d05", word-tableSpan-(at+0x180+length), true)
 		for _, s := range scanFile(t, e.build()).Sites {
 			if !want[s.Vaddr] || s.Kind != HalfLoad || s.Function != Time {
 				t.Errorf("%+v: %v of %v at %#x", c, s.Kind, s.Function, s.Vaddr-at)
