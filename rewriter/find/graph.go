@@ -421,8 +421,8 @@ func endless(name string) bool {
 var twice = map[string]bool{"setjmp": true, "_setjmp": true, "sigsetjmp": true, "__sigsetjmp": true, "savectx": true, "vfork": true,
 	"__vfork": true, "getcontext": true, "swapcontext": true}
 
-// returnsTwice reports whether i calls such a function: by its name, because it stores all the registers that a
-// function must preserve at its first argument, or because it keeps its return address elsewhere, as vfork does.
+// returnsTwice reports whether i calls such a function: by its name, or because it takes its return address from the
+// stack.
 func (c *code) returnsTwice(i *x86.Instr) bool {
 	if v, fixed := i.MemVaddr(); fixed {
 		return twice[c.importAt(v)]
@@ -431,25 +431,17 @@ func (c *code) returnsTwice(i *x86.Instr) bool {
 		return false
 	}
 	const most = 48 // instructions
-	want := x86.RegsOf(x86.Rbx, x86.R12, x86.R15)
-	stored := x86.Regs(0)
 	d := x86.Depth{HasSP: true}
 	for p := range c.straight(i.Target, most) {
-		if d.HasSP && d.SP > 0 {
-			return true
-		}
-		d.Over(p)
 		v, fixed := p.MemVaddr()
-		src, width, isReg := p.ArgGPR(1)
-		m, toMemory := p.Args[0].(x86asm.Mem)
+		at := d.Place(p)
 		switch {
 		case p.Flow == x86.FlowIndirect:
 			return fixed && twice[c.importAt(v)]
-		case p.Op == x86asm.MOV && toMemory && m.Base == x86asm.RDI && isReg && width == 64:
-			if stored |= x86.RegsOf(src); stored&want == want {
-				return true
-			}
+		case p.Op == x86asm.POP && d.HasSP && d.SP == 0, p.Op == x86asm.MOV && at.Exact && at.Off == 0:
+			return true
 		}
+		d.Over(p)
 	}
 	return false
 }

@@ -124,6 +124,9 @@ func (s *Site) Loads() bool {
 	return s.Kind == MovImm32 || s.Kind == MovImm64 || s.Kind == LeaDisp32
 }
 
+// Stores reports whether the reference stores its address in memory.
+func (s *Site) Stores() bool { return s.Kind == StoreImm32 || s.Kind == PushImm32 }
+
 // Direct reports whether the reference is itself a call or jump.
 func (s *Site) Direct() bool { return s.Kind == CallRel32 || s.Kind == JccRel32 }
 

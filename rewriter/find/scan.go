@@ -183,7 +183,7 @@ func (r *Report) examine(c *code, sites []Site) error {
 		}
 	}
 	for i, s := range sites {
-		if b := holders[i]; b != nil && (s.Loads() || s.Kind == StoreImm32 || s.Kind == PushImm32) {
+		if b := holders[i]; b != nil && (s.Loads() || s.Stores()) {
 			b.sites = append(b.sites, s)
 		}
 	}

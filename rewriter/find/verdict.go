@@ -20,15 +20,16 @@ func judge(c *code, isGo, keeps bool, b *body, s *Site) {
 		return
 	}
 	switch s.Kind {
-	case MovImm32, MovImm64, LeaDisp32:
-		f, _ := c.follow(b, s, false)
-		f.conclude(s)
+	case MovImm32, MovImm64, LeaDisp32, PushImm32, StoreImm32:
+		f, why := c.follow(b, s, false)
+		if s.Verdict, s.Reason = Unknown, why; f != nil {
+			f.conclude(s)
+			s.entry = f.copied && !slices.ContainsFunc(f.uses, func(u use) bool { return u.how >= firstEscape && u.how != usedInMemory })
+		}
 	case HalfImm32, ArithImm32, HalfLoad:
 		if !judgeHalf(c, b, s) {
 			s.Verdict, s.Reason = Unknown, "half the address, which nothing is seen to make whole"
 		}
-	case PushImm32, StoreImm32:
-		judgeStore(c, b, s)
 	case CallRel32, JccRel32:
 		s.Verdict, s.Reason = Live, "a direct call into the page"
 		s.Call, s.CallLen, s.Calls = s.Vaddr, s.Len, 1
@@ -118,16 +119,6 @@ func (c *code) findPageCalls(b *body) {
 		}
 		b.pageWords = append(b.pageWords, f.words...)
 	}
-}
-
-// judgeStore follows the word of the stack with the address.
-func judgeStore(c *code, b *body, s *Site) {
-	f, why := c.follow(b, s, false)
-	if s.Verdict, s.Reason = Unknown, why; f == nil {
-		return
-	}
-	f.conclude(s)
-	s.entry = f.copied && !slices.ContainsFunc(f.uses, func(u use) bool { return u.how >= firstEscape && u.how != usedInMemory })
 }
 
 // single keeps words in the data of a Go program dormant only if each address occurs once, as in its runtime.

@@ -17,7 +17,7 @@ const asideLen = 32
 
 // inJump reports whether the site gets such code in f.
 func inJump(f *elf.File, s *find.Site) bool {
-	return f.Type != elf.TypeExec && (s.Kind == find.StoreImm32 || s.Kind == find.PushImm32)
+	return f.Type != elf.TypeExec && s.Stores()
 }
 
 // goAside plans the code for a site, and returns the bytes that replace the site. It changes no register, no flag and
