@@ -104,7 +104,9 @@ func Inspect(fd int, limits policy.Limits) (*Inspected, error) {
 		found.Left += h.Stay
 	}
 	for _, u := range x.Unread {
-		found.Unread = append(found.Unread, "/"+string(u.Name))
+		if !u.crosses { // volumes are not the image's
+			found.Unread = append(found.Unread, "/"+string(u.Name))
+		}
 	}
 	return found, nil
 }

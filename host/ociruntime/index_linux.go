@@ -76,7 +76,8 @@ type unread struct {
 	Reason string          `json:"reason"`
 	// passing reports that another attempt may succeed: never stored.
 	passing bool
-	mount   int // as in legacyFile
+	crosses bool // it is a directory in another mount; never stored
+	mount   int  // as in legacyFile
 }
 
 // identitySize is the size of an identity in an index, in bytes.

@@ -66,13 +66,17 @@ func (k *container) look() (*scanned, error) {
 			}
 		}
 		if n == len(k.mounts)-1 {
-			if err := k.newMounts(); err != nil {
+			if err := k.newMounts(found.Unread); err != nil {
 				return nil, err
 			}
 		}
 	}
-	// Other mounts may cover a part of a mount.
-	found.Unread = slices.DeleteFunc(found.Unread, func(u unread) bool { return u.mount != 0 && !k.isIn(u.Name, u.mount) })
+	found.Unread = slices.DeleteFunc(found.Unread, func(u unread) bool {
+		if u.crosses {
+			return slices.Contains(k.hidden, string(u.Name)) // the other mount was looked at
+		}
+		return u.mount != 0 && !k.isIn(u.Name, u.mount) // other mounts may cover a part of a mount
+	})
 	for i := range found.Legacy {
 		h := &found.Legacy[i]
 		h.Names = slices.DeleteFunc(h.Names, func(name []byte) bool { return h.mount != 0 && !k.isIn(name, h.mount) })
@@ -81,9 +85,16 @@ func (k *container) look() (*scanned, error) {
 }
 
 // newMounts adds the mounts that were made since the mounts were read: a look at a directory triggers automounts.
-func (k *container) newMounts() error {
+func (k *container) newMounts(seen []unread) error {
 	if k.inside == nil {
 		return nil
+	}
+	for _, u := range seen {
+		if u.crosses && !slices.Contains(k.hidden, string(u.Name)) {
+			if fd, err := k.root.Folder(string(u.Name)); err == nil {
+				unix.Close(fd)
+			}
+		}
 	}
 	now, err := k.inside.mounts()
 	type place struct {

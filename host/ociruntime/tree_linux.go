@@ -144,7 +144,7 @@ func (t *tree) visitor() rootfs.Visitor {
 	t.parts = append(t.parts, p)
 	v := rootfs.Visitor{File: p.file, Opened: p.opened, Seen: t.spend.seen, Passed: func(name string, err error) {
 		p.new.Unread = append(p.new.Unread, unread{
-			Name: []byte(name), Reason: err.Error(), passing: !errors.Is(err, unix.ENAMETOOLONG),
+			Name: []byte(name), Reason: err.Error(), passing: !errors.Is(err, unix.ENAMETOOLONG), crosses: errors.Is(err, rootfs.ErrMount),
 		})
 	}}
 	if t.folders != nil {

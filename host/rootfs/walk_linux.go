@@ -40,7 +40,7 @@ func (e *Entry) Name() string { return join(e.folder, e.Base) }
 type Visitor struct {
 	// File is called for each name of a regular file. Errors end the walk.
 	File func(e *Entry) error
-	// Passed is called for each directory that cannot be read.
+	// Passed is called for each directory that cannot be read, or is in another mount (ErrMount).
 	Passed func(name string, err error)
 	// Seen, if not nil, is called first, for each name of a file or directory. Errors end the walk.
 	Seen func() error
@@ -53,6 +53,10 @@ type Visitor struct {
 	// (DT_REG, …), the name and a NUL, of each. It is not called for directories with too many names.
 	Read func(st *unix.Stat_t, names []byte)
 }
+
+// ErrMount reports that a directory is in another mount than the root. That mount may not exist before somebody
+// opens the directory: NFS mounts the file systems of a server so.
+var ErrMount = errors.New("another mount, not examined")
 
 // maxKept is the maximum size of a directory's names for Read, in bytes.
 const maxKept = 256 << 10
@@ -254,7 +258,8 @@ func (w *walker) enter(l *level) int {
 	w.path = append(w.path, name...)
 	fd, err := w.folder(l.fd, l.names[l.next-len(name)-1:l.next])
 	switch {
-	case errors.Is(err, unix.EXDEV): // another mount
+	case errors.Is(err, unix.EXDEV):
+		w.v.Passed(string(w.path), ErrMount)
 		return -1
 	case err != nil:
 		w.v.Passed(string(w.path), err)
@@ -263,9 +268,10 @@ func (w *walker) enter(l *level) int {
 	return fd
 }
 
-// folder opens a directory by its NUL-terminated name. A root's own mount has no other mounts in it.
+// folder opens a directory by its NUL-terminated name. A root's own mount has no other mounts in it, except those
+// that network file systems make by themselves.
 func (w *walker) folder(in int, name []byte) (int, error) {
-	if w.r.alone {
+	if w.r.alone && w.r.dated {
 		return retry(func() (int, error) { return w.r.openat(in, name, w.how()|unix.O_NOFOLLOW|unix.O_CLOEXEC) })
 	}
 	return w.r.openAt(in, string(name[:len(name)-1]), w.how(), true)

@@ -195,37 +195,39 @@ func killedAnywhere() (failures []string) {
 	return failures
 }
 
-// failsOnce: one of the hook's looks at a path of the container fails, and nothing is overlooked for that.
+// failsOnce: one of the hook's looks at a path of the container fails, or says that another mount is there, and nothing is
+// overlooked for that.
 func failsOnce() (failures []string) {
 	const most, least = 45, 10
-	refusals := 0
-	for n := 1; n <= most; n++ {
-		b := newBundle(row{make: func(b *bundle) {
-			b.layers("a")
-			b.legacy(b.layer("a"), "usr/bin/clock")
-			b.mkdir(b.layer("a"), "opt")
-			b.file("", b.layer("a"), "opt/one")
-			b.overlay("", "a")
-			b.shell("chmod 711 rootfs/usr/bin/clock")
-			b.legacy(b.host, "a/b/clock")
-			b.legacy(b.dir, "file")
-			b.bind("/data", b.host)
-			b.bind("/opt/one", b.dir+"/file")
-			b.sh("/usr/bin/clock && /data/a/b/clock && exec /opt/one")
-			b.config = map[string]any{"trusted_hooks": b.dir + "/killed"}
-		}})
-		const eio = 5
-		b.file(fmt.Sprintf("#!/bin/sh\nexec %s -e %d openat2 %d %s \"$@\"\n", *killat, eio, n, *wrapper), b.dir, "killed")
-		is := b.start("killed", true)
-		if is.status == refused {
-			refusals++
+	for _, errno := range []syscall.Errno{syscall.EIO, syscall.EXDEV} {
+		refusals := 0
+		for n := 1; n <= most; n++ {
+			b := newBundle(row{make: func(b *bundle) {
+				b.layers("a")
+				b.legacy(b.layer("a"), "usr/bin/clock")
+				b.mkdir(b.layer("a"), "opt")
+				b.file("", b.layer("a"), "opt/one")
+				b.overlay("", "a")
+				b.shell("chmod 711 rootfs/usr/bin/clock")
+				b.legacy(b.host, "a/b/clock")
+				b.legacy(b.dir, "file")
+				b.bind("/data", b.host)
+				b.bind("/opt/one", b.dir+"/file")
+				b.sh("/usr/bin/clock && /data/a/b/clock && exec /opt/one")
+				b.config = map[string]any{"trusted_hooks": b.dir + "/killed"}
+			}})
+			b.file(fmt.Sprintf("#!/bin/sh\nexec %s -e %d openat2 %d %s \"$@\"\n", *killat, errno, n, *wrapper), b.dir, "killed")
+			is := b.start("killed", true)
+			if is.status == refused {
+				refusals++
+			}
+			if is.status != refused && (is.status != 0 || is.outcome != starts.Patched) || is.left != "" {
+				failures = append(failures, fmt.Sprintf("openat2 %d, %v: status %d, recorded as %q: %s %s", n, errno, is.status, is.outcome, is.said, is.left))
+			}
 		}
-		if is.status != refused && (is.status != 0 || is.outcome != starts.Patched) || is.left != "" {
-			failures = append(failures, fmt.Sprintf("openat2 %d: status %d, recorded as %q: %s %s", n, is.status, is.outcome, is.said, is.left))
+		if refusals < least {
+			failures = append(failures, fmt.Sprintf("%v: refused %d times only", errno, refusals))
 		}
-	}
-	if refusals < least {
-		failures = append(failures, fmt.Sprintf("refused %d times only", refusals))
 	}
 	return failures
 }
