@@ -370,7 +370,7 @@ func (d *Disk) examine(s *Session, e *Entry, r *os.File) (info *elfInfo, err err
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
-	if isCandidate(head[:n]) {
+	if isCandidate(d.Name(e.Name), head[:n]) {
 		if e.Size > MaxELF {
 			return nil, fmt.Errorf("file of %d bytes, at most %d are examined", e.Size, int64(MaxELF))
 		}

@@ -31,7 +31,7 @@ const (
 // elfInfo is the result for one 64-bit x86-64 ELF file.
 type elfInfo struct {
 	execBytes int64
-	passed    string            // why it was not examined, "" if it was
+	passed    string            // why it, or what it has in it, was not examined, "" if it was
 	unread    bool              // because it could not be read
 	report    *find.Report      // nil if it has neither a reference to the page nor needs a requested fix
 	Content   *io.SectionReader // only if report is not nil
@@ -43,7 +43,7 @@ type elfInfo struct {
 // isELF reports whether head starts an x86-64 ELF file, by what the kernel checks: the magic and e_machine 62; or
 // an archive, which may have some. Source: System V gABI, chapter 4; fs/binfmt_elf.c.
 func isELF(head []byte) bool {
-	return elf.IsArchive(head) || len(head) >= elfHead && string(head[:4]) == "\x7fELF" && head[18] == 62 && head[19] == 0
+	return elf.IsArchive(head) || len(head) >= elfHead && string(head[:4]) == elfMagic && head[18] == 62 && head[19] == 0
 }
 
 // examiner examines the files of one archive one after the other, and reuses its memory.
@@ -80,7 +80,7 @@ func (x *examiner) content(e *Entry, h *blob.TarMember, r io.Reader) error {
 		if err != nil && err != io.EOF {
 			return err
 		}
-		if x.take == nil && !x.S.Sums && !isCandidate(x.head[:n]) {
+		if x.take == nil && !x.S.Sums && !isCandidate(e.Name, x.head[:n]) {
 			return nil
 		}
 		e.ELF = &elfInfo{passed: fmt.Sprintf("sparse file of %d bytes, at most %d are examined", h.Size, int64(MaxELF)), unread: true}
@@ -126,7 +126,7 @@ func (x *examiner) examine(name string, r io.Reader, size int64) (*elfInfo, erro
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
-	if !isCandidate(x.head[:n]) {
+	if !isCandidate(name, x.head[:n]) {
 		return nil, nil
 	}
 	if size > MaxELF {
@@ -172,8 +172,8 @@ func (s *Session) examineAt(name string, r io.ReaderAt, size int64, keep bool) (
 	var head [elfHead]byte
 	if n, err := r.ReadAt(head[:], 0); err != nil && err != io.EOF {
 		return nil, err
-	} else if isNested(head[:n]) {
-		return examineNested(head[:n], r, size)
+	} else if !isELF(head[:n]) {
+		return examineNested(r, size)
 	}
 	report, err := patch.Scan(r, size)
 	if err != nil {
@@ -187,18 +187,18 @@ func (s *Session) examineAt(name string, r io.ReaderAt, size int64, keep bool) (
 	case report.Skipped.MayCall():
 		return &elfInfo{passed: report.Skipped.String(), unread: true}, nil
 	case report.Skipped != nil:
-		return nil, nil
+		return examineNested(r, size)
 	}
 	info := &elfInfo{execBytes: report.ExecBytes, hazard: hazard}
-	if len(report.Sites) == 0 && !s.fixes(report) {
-		if info.passed, err = packers.Inside(r, size); err != nil || info.passed != "" {
-			info.unread = true
-			return info, err
+	if info.passed, err = packers.Inside(r, size); err == nil && info.passed == "" {
+		var nested *elfInfo
+		if nested, err = examineNested(r, size); nested != nil {
+			info.passed = nested.passed
 		}
-		if behind, _, err := zipBehind(r, size); behind != nil || err != nil {
-			return behind, err
-		}
-		return info, nil
+	}
+	info.unread = info.passed != ""
+	if err != nil || len(report.Sites) == 0 && !s.fixes(report) {
+		return info, err
 	}
 	if keep {
 		if info.Content, err = s.spool.Keep(r, size); err != nil {

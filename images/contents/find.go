@@ -55,7 +55,9 @@ func (s *Session) Findings(ctx context.Context, t *Tree) (*Scanned, error) {
 func (s *Session) judge(out *Scanned, v Target, layer string) error {
 	if v.ELF.passed != "" {
 		out.Passed = append(out.Passed, Passed{Path: v.Names[0], Layer: layer, Reason: v.ELF.passed, Unread: v.ELF.unread})
-		return nil
+		if v.ELF.report == nil {
+			return nil
+		}
 	}
 	out.ELFFiles++
 	out.ExecBytes += v.ELF.execBytes

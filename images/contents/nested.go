@@ -1,4 +1,4 @@
-// Programs inside other files. Zip archives (a jar, a wheel, a zipapp, also after a program or a #! line) are
+// Programs inside other files. Zip archives (a jar, a wheel, a zipapp, also after a program or a script) are
 // examined: a JVM or Python loads libraries from them at run time. Files with compressed code, or a file system,
 // are reported as not examined, so the verdict is incomplete. Tar archives and packages are skipped: nothing runs
 // from them before they are unpacked.
@@ -12,6 +12,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
+	"slices"
 	"strings"
 
 	"vfix.dev/vfix/images/blob"
@@ -28,24 +30,29 @@ const (
 	maxUnpacked = 2 << 30
 	// maxNested is the depth of archives in archives: an application server has a jar in a war in an ear.
 	maxNested = 4
-	// lookBack is how much of a program's end is searched for an archive after it, in bytes.
-	lookBack = 4096
+	// lookBack is how much of a file's end is searched for the last record of an archive, which a comment follows, in
+	// bytes (APPNOTE.TXT, 4.3.16).
+	lookBack = 22 + 1<<16 - 1
 )
 
-// Marks. Sources: APPNOTE.TXT of PKWARE, 4.3.7; linux/squashfs_fs.h.
+// Marks. Sources: System V gABI, chapter 4; APPNOTE.TXT of PKWARE, 4.3.7 and 4.3.16; linux/squashfs_fs.h.
 const (
+	elfMagic    = "\x7fELF"
+	zipAnyMagic = "PK" // of each record: a part of a split archive begins with another one
 	zipMagic    = "PK\x03\x04"
 	zipEnd      = "PK\x05\x06"
 	scriptMagic = "#!"
 	squashMagic = "hsqs"
 )
 
-// isCandidate reports whether to examine a file that begins with head.
-func isCandidate(head []byte) bool { return isELF(head) || isNested(head) }
+// zipNames end the names of zip archives. They may begin with anything: their list of files is at the end.
+var zipNames = []string{".jar", ".war", ".ear", ".zip", ".whl", ".egg", ".pex", ".pyz"}
 
-// isNested reports whether a file that begins with head has other files in it.
-func isNested(head []byte) bool {
-	return bytes.HasPrefix(head, []byte(zipMagic)) || bytes.HasPrefix(head, []byte(squashMagic)) || bytes.HasPrefix(head, []byte(scriptMagic))
+// isCandidate reports whether to examine a file that begins with head: an ELF file, or one that may have such in it.
+func isCandidate(name string, head []byte) bool {
+	begins := func(magic string) bool { return bytes.HasPrefix(head, []byte(magic)) }
+	return elf.IsArchive(head) || slices.ContainsFunc([]string{elfMagic, zipAnyMagic, scriptMagic, squashMagic}, begins) ||
+		slices.Contains(zipNames, strings.ToLower(path.Ext(name)))
 }
 
 // unread returns the result for a file that was not examined.
@@ -53,65 +60,48 @@ func unread(format string, a ...any) *elfInfo {
 	return &elfInfo{passed: fmt.Sprintf(format, a...), unread: true}
 }
 
-// examineNested examines a file with other files in it; nil means that none of them calls the page.
-func examineNested(head []byte, r io.ReaderAt, size int64) (*elfInfo, error) {
-	if bytes.HasPrefix(head, []byte(squashMagic)) {
-		return unread("a squashfs file system in a file, which is not examined"), nil
-	}
-	if bytes.HasPrefix(head, []byte(scriptMagic)) {
-		return examineScript(r, size)
-	}
-	return examineZip(r, size)
-}
-
-// examineZip examines a zip archive; nil for nothing to report.
-func examineZip(r io.ReaderAt, size int64) (*elfInfo, error) {
+// examineNested examines what a file has in it or behind it; nil means that nothing of it calls the page.
+func examineNested(r io.ReaderAt, size int64) (*elfInfo, error) {
 	z := &zipLook{}
 	defer z.close()
-	err := z.archive(r, size, "", 1)
+	err := z.nested(r, size, "", 1)
 	switch {
 	case z.calls > 0:
 		return unread("a zip archive with programs or libraries that call the vsyscall page, the first of %d is %s: they are not patched", z.calls, z.first), err
-	case z.why != "":
+	case z.members > 0 && z.why != "":
 		return unread("a zip archive: %s", z.why), err
+	case z.why != "":
+		return unread("%s", z.why), err
 	}
 	return nil, err
 }
 
-// zipBehind examines the zip archive at the end of a file; is reports that the file has one.
-func zipBehind(r io.ReaderAt, size int64) (info *elfInfo, is bool, err error) {
+// endsInZip reports whether the end of a file is that of a zip archive.
+func endsInZip(r io.ReaderAt, size int64) (bool, error) {
 	tail := make([]byte, min(size, lookBack))
 	if _, err := r.ReadAt(tail, size-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
-		return nil, false, err
+		return false, err
 	}
 	if !bytes.Contains(tail, []byte(zipEnd)) {
-		return nil, false, nil
+		return false, nil
 	}
-	if _, err := zip.NewReader(r, size); err != nil { // the bytes have another meaning
-		return nil, false, nil
-	}
-	info, err = examineZip(r, size)
-	return info, true, err
+	_, err := zip.NewReader(r, size)
+	return err == nil, nil // else the bytes have another meaning
 }
 
-// examineScript examines the data after the text of a script: a zip archive (a zipapp, pex), or data that the
-// script unpacks and runs (gzexe, makeself).
-func examineScript(r io.ReaderAt, size int64) (*elfInfo, error) {
-	info, is, err := zipBehind(r, size)
-	if is || err != nil {
-		return info, err
-	}
+// hasBinary reports whether a script has data after its text, which it may unpack and run (gzexe, makeself).
+func hasBinary(r io.ReaderAt, size int64) (bool, error) {
 	b := make([]byte, blob.CopyBuffer)
 	for at := int64(0); at < size; at += int64(len(b)) {
 		n, err := r.ReadAt(b[:min(size-at, int64(len(b)))], at)
 		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, err
+			return false, err
 		}
 		if bytes.IndexByte(b[:n], 0) >= 0 {
-			return unread("a script with binary data after its text, which is not examined"), nil
+			return true, nil
 		}
 	}
-	return nil, nil
+	return false, nil
 }
 
 // zipLook is the examination of an archive and those in it.
@@ -137,8 +127,39 @@ func (z *zipLook) missed(name, format string, a ...any) {
 	}
 }
 
-// archive examines an archive of size bytes; name is "" for the outermost one.
+// nested examines a file of size bytes that may have others in it; name is "" for the outermost one.
+func (z *zipLook) nested(r io.ReaderAt, size int64, name string, depth int) error {
+	var head [elfHead]byte
+	if _, err := r.ReadAt(head[:], 0); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	begins := func(magic string) bool { return bytes.HasPrefix(head[:], []byte(magic)) }
+	switch {
+	case begins(squashMagic):
+		z.missed(name, "a squashfs file system in a file")
+		return nil
+	case begins(zipMagic): // also a damaged one
+		return z.archive(r, size, name, depth)
+	}
+	is, err := endsInZip(r, size)
+	switch {
+	case is:
+		return z.archive(r, size, name, depth)
+	case err == nil && begins(scriptMagic):
+		binary, err := hasBinary(r, size)
+		if binary {
+			z.missed(name, "a script with binary data after its text")
+		}
+		return err
+	}
+	return err
+}
+
 func (z *zipLook) archive(r io.ReaderAt, size int64, name string, depth int) error {
+	if depth > maxNested {
+		z.missed(name, "an archive in archives")
+		return nil
+	}
 	// A failed read through r is an error; wrong data in the archive is not.
 	failed := &failing{r: r}
 	all, err := zip.NewReader(failed, size)
@@ -146,7 +167,7 @@ func (z *zipLook) archive(r io.ReaderAt, size int64, name string, depth int) err
 		return failed.err
 	}
 	if err != nil {
-		z.missed(name, "damaged (%v)", err)
+		z.missed(name, "a damaged zip archive (%v)", err)
 		return nil
 	}
 	for _, f := range all.File {
@@ -163,7 +184,7 @@ func (z *zipLook) archive(r io.ReaderAt, size int64, name string, depth int) err
 }
 
 func (z *zipLook) member(f *zip.File, name string, depth int) {
-	if f.FileInfo().IsDir() || f.UncompressedSize64 < elfHead {
+	if f.UncompressedSize64 < elfHead && f.CompressedSize64 < 2*elfHead { // also if the first is wrong
 		return
 	}
 	const encrypted = 1 // general purpose bit flag, 4.4.4
@@ -172,7 +193,7 @@ func (z *zipLook) member(f *zip.File, name string, depth int) {
 		return
 	}
 	var head [elfHead]byte
-	if z.begin(f, head[:]) && !toUnpack(head[:]) {
+	if z.begin(f, head[:]) && !toUnpack(f.Name, head[:]) {
 		return
 	}
 	r, err := f.Open()
@@ -181,12 +202,11 @@ func (z *zipLook) member(f *zip.File, name string, depth int) {
 		return
 	}
 	defer r.Close()
-	n, err := io.ReadFull(r, head[:])
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+	if _, err := io.ReadFull(r, head[:]); err != nil {
 		z.missed(name, "cannot be unpacked (%v)", err)
 		return
 	}
-	if !toUnpack(head[:n]) {
+	if !toUnpack(f.Name, head[:]) {
 		return
 	}
 	size := f.UncompressedSize64
@@ -194,7 +214,7 @@ func (z *zipLook) member(f *zip.File, name string, depth int) {
 		z.missed(name, "%d bytes, too large to be unpacked here", size)
 		return
 	}
-	b, err := z.holders[depth].hold(io.MultiReader(bytes.NewReader(head[:n]), r), int64(size))
+	b, err := z.holders[depth].hold(io.MultiReader(bytes.NewReader(head[:]), r), int64(size))
 	z.unpacked += int64(size)
 	if err == nil {
 		// Another byte, or an error, shows that the member is longer than declared or has another checksum.
@@ -208,23 +228,18 @@ func (z *zipLook) member(f *zip.File, name string, depth int) {
 		z.missed(name, "cannot be unpacked (%v)", err)
 		return
 	}
-	if isNested(head[:n]) {
-		if depth == maxNested || bytes.HasPrefix(head[:n], []byte(squashMagic)) {
-			z.missed(name, "an archive in archives")
-			return
-		}
-		if err := z.archive(b, int64(size), name, depth+1); err != nil {
-			z.missed(name, "%v", err)
-		}
-		return
+	if isELF(head[:]) {
+		err = z.program(b, int64(size), name, depth)
+	} else {
+		err = z.nested(b, int64(size), name, depth+1)
 	}
-	z.program(b, int64(size), name)
+	if err != nil {
+		z.missed(name, "%v", err)
+	}
 }
 
 // toUnpack reports whether to examine a member that begins with head.
-func toUnpack(head []byte) bool {
-	return isCandidate(head) && !elf.IsArchive(head) && !bytes.HasPrefix(head, []byte(scriptMagic))
-}
+func toUnpack(name string, head []byte) bool { return isCandidate(name, head) && !elf.IsArchive(head) }
 
 // begin unpacks the start of a member from its first compressed bytes; it returns false if these are too few. Most
 // members of a jar are classes, and to open one unpacks 32 KiB of it.
@@ -244,26 +259,26 @@ func (z *zipLook) begin(f *zip.File, head []byte) bool {
 	return err == nil
 }
 
-func (z *zipLook) program(r io.ReaderAt, size int64, name string) {
+func (z *zipLook) program(r io.ReaderAt, size int64, name string, depth int) error {
 	report, err := patch.Scan(r, size)
 	switch {
 	case err != nil:
-		z.missed(name, "%v", err)
+		return err
 	case report.Skipped.MayCall():
 		z.missed(name, "%s", report.Skipped)
-	case report.Skipped != nil:
 	case report.Count(find.Live)+report.Count(find.Unknown) > 0 || report.Count(find.DormantCall) > 0:
 		if z.calls++; z.calls == 1 {
 			z.first = name
 		}
-	default:
+	case report.Skipped == nil:
 		switch why, err := packers.Inside(r, size); {
 		case err != nil:
-			z.missed(name, "%v", err)
+			return err
 		case why != "":
 			z.missed(name, "%s", why)
 		}
 	}
+	return z.nested(r, size, name, depth+1)
 }
 
 // failing keeps the first error of a reader except for EOF.

@@ -13,6 +13,18 @@ import (
 	"vfix.dev/vfix/rewriter/patch"
 )
 
+// A file with the name of a zip archive is examined as one, whatever it begins with.
+func TestNamedLikeArchive(t *testing.T) {
+	content := append([]byte(":;exec java -jar \"$0\"\n"), zipped(t, zip.Deflate, "librt.so", imagetest.LegacyELF("x"))...)
+	for name, want := range map[string]contents.Verdict{"x.jar": contents.Incomplete, "x.WHL": contents.Incomplete, "x.dat": contents.NotAffected} {
+		f, _, err := imagetest.ScanImage(t, imagetest.ImageOf(t, imagetest.BytesLayer(t, imagetest.TarMembers(t,
+			imagetest.FileM("opt/"+name, content), imagetest.FileM("x.jar", []byte(strings.Repeat("no zip", 9)))))))
+		if err != nil || f.Verdict() != want {
+			t.Errorf("%s: got %v, %+v, %v", name, f.Verdict(), f.Passed, err)
+		}
+	}
+}
+
 // zipped is a zip archive with a member.
 func zipped(t *testing.T, method uint16, name string, content []byte) []byte {
 	t.Helper()
@@ -57,6 +69,10 @@ func TestNotLookedInto(t *testing.T) {
 	}
 	tooLarge := zipped(t, zip.Deflate, "libx.so", legacy)
 	copy(tooLarge[bytes.LastIndex(tooLarge, []byte("PK\x01\x02"))+24:], "\x01\x00\x00\x80") // its size, in the directory
+	commented := zipped(t, zip.Deflate, "librt.so", legacy)
+	commented = append(commented[:len(commented)-2], "\x20\x4e"+strings.Repeat("c", 20_000)...)
+	wrongSize := zipped(t, zip.Deflate, "librt.so", legacy)
+	copy(wrongSize[bytes.LastIndex(wrongSize, []byte("PK\x01\x02"))+24:], "\x01\x00\x00\x00")
 	jars := func(n int) []byte {
 		b := zipped(t, zip.Store, "libx.so", legacy)
 		for range n {
@@ -74,7 +90,7 @@ func TestNotLookedInto(t *testing.T) {
 		"a modern jar in a jar":      {zipped(t, zip.Store, "x.jar", zipped(t, zip.Deflate, "libx.so", modern)), ""},
 		"four archives":              {jars(3), "x.jar!x.jar!x.jar!libx.so"},
 		"five archives":              {jars(4), "x.jar!x.jar!x.jar!x.jar: an archive in archives"},
-		"a squashfs in a zip":        {zipped(t, zip.Store, "x.img", []byte("hsqs"+strings.Repeat("x", 100))), "an archive in archives"},
+		"a squashfs in a zip":        {zipped(t, zip.Store, "x.img", []byte("hsqs"+strings.Repeat("x", 100))), "x.img: a squashfs"},
 		"a short member":             {zipped(t, zip.Store, "x.jar", []byte("PK\x03\x04")), ""},
 		"a static library in a zip":  {zipped(t, zip.Store, "libx.a", []byte("!<arch>\n"+strings.Repeat("x", 100))), ""},
 		"a large library":            {zipped(t, zip.Deflate, "libx.so", with(legacy, 9<<20, "x")), "libx.so: they are not patched"},
@@ -98,6 +114,13 @@ func TestNotLookedInto(t *testing.T) {
 		"a modern one behind it":     {append(bytes.Clone(modern), zipped(t, zip.Store, "libx.so", modern)...), ""},
 		"the mark of a zip":          {with(modern, len(modern)+8, "PK\x05\x06"+strings.Repeat("\x00", 40)), ""},
 		"gzexe":                      {append([]byte("#!/bin/sh\nskip=44\n"), "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03"...), "a script with binary data"},
+		"a 32-bit program, a zip":    {append(append([]byte("\x7fELF\x01\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x03\x00"), make([]byte, 99)...), zipped(t, zip.Deflate, "librt.so", legacy)...), "librt.so: they are not patched"},
+		"a zip with a long comment":  {with(modern, len(modern), string(commented)), "librt.so: they are not patched"},
+		"a part of a split zip":      {append([]byte("PK00"), zipped(t, zip.Deflate, "librt.so", legacy)...), "librt.so: they are not patched"},
+		"a zipapp in a zip":          {zipped(t, zip.Deflate, "bin/x", append([]byte("#!/bin/sh\n"), zipped(t, zip.Deflate, "librt.so", legacy)...)), "bin/x!librt.so"},
+		"gzexe in a zip":             {zipped(t, zip.Deflate, "bin/x", append([]byte("#!/bin/sh\nskip=44\n"), "\x1f\x8b\x08\x00\x00\x00"...)), "bin/x: a script with binary data"},
+		"a zip behind one in a zip":  {zipped(t, zip.Deflate, "bin/x", append(bytes.Clone(modern), zipped(t, zip.Deflate, "librt.so", legacy)...)), "bin/x!librt.so"},
+		"a member of a wrong size":   {wrongSize, "cannot be unpacked"},
 		"a script":                   {[]byte("#!/bin/sh\necho caf\xc3\xa9\n"), ""},
 		"a damaged ELF file":         {with(modern, 54, "\x01"), "damaged ELF"},
 		"a modern program":           {modern, ""},
@@ -136,5 +159,24 @@ func TestNotLookedInto(t *testing.T) {
 			}
 			check("directory", found.Findings, err)
 		})
+	}
+}
+
+// An archive behind a program is also reported if the program itself has call sites: a patch does not reach it.
+func TestNestedBesideSites(t *testing.T) {
+	legacy := imagetest.LegacyELF("x")
+	for reason, more := range map[string][]byte{
+		"librt.so: they are not patched": zipped(t, zip.Store, "librt.so", legacy),
+		"PyInstaller":                    []byte("MEI\x0c\x0b\x0a\x0b\x0e" + strings.Repeat("\x00", 80)),
+	} {
+		f, _, err := imagetest.ScanImage(t, imagetest.ImageOf(t, imagetest.BytesLayer(t, imagetest.TarMembers(t,
+			imagetest.FileM("opt/x", append(bytes.Clone(legacy), more...))))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Verdict() != contents.Affected || f.Remaining() == contents.NotAffected || f.ELFFiles != 1 || len(f.Files) != 1 ||
+			len(f.Passed) != 1 || !f.Passed[0].Unread || !strings.Contains(f.Passed[0].Reason, reason) {
+			t.Errorf("got %v, then %v: %+v", f.Verdict(), f.Remaining(), f.Passed)
+		}
 	}
 }
