@@ -33,7 +33,7 @@ type engine struct {
 	// copies says that it copies what is below a layer, and loses extended attributes in that: moby's
 	// daemon/graphdriver/copy keeps security.capability alone, of files that a layer below has.
 	copies bool
-	// unpack calls look with the folder that an image in an archive becomes; an error is that the
+	// unpack calls look with the directory that an image in an archive becomes; an error is that the
 	// engine refuses the image.
 	unpack func(t testing.TB, archive string, diffIDs []v1.Hash, look func(root string)) error
 }

@@ -43,7 +43,7 @@ func hasXattr(t *testing.T, file, name string) bool {
 // and elsewhere; a file that is not patched keeps its own.
 func TestPatchDropsMarks(t *testing.T) {
 	for _, inPlace := range []bool{false, true} {
-		dir := imagetest.LegacyFolder(t)
+		dir := imagetest.LegacyDir(t)
 		marked := setMarks(t, dir+"/bin/c")
 		setMarks(t, dir+"/text")
 		out := dir

@@ -20,7 +20,7 @@ import (
 )
 
 // randomImage makes an image of a few layers with few names, so that they meet: files, links,
-// symlinks to folders in the way, whiteouts, other kinds under the same name, folders without an
+// symlinks to directories in the way, whiteouts, other kinds under the same name, directories without an
 // entry.
 type randomImage struct {
 	r     *rand.Rand
@@ -55,7 +55,7 @@ func (g *randomImage) dressed(m imagetest.TestMember) imagetest.TestMember {
 	if g.r.IntN(8) == 0 && m.Typeflag == tar.TypeReg {
 		m.PAXRecords = map[string]string{"SCHILY.xattr.user.a": g.one("1", "2")}
 	}
-	// One for each layer: engines give the time of a folder to what replaces it in the same layer.
+	// One for each layer: engines give the time of a directory to what replaces it in the same layer.
 	m.ModTime = imagetest.TestTime.Add(time.Duration(g.layer) * time.Second)
 	m.Name = g.one("", "", "", "", "./", "/") + m.Name
 	return m

@@ -25,7 +25,7 @@ import (
 	"vfix.dev/vfix/internal/jsonobject"
 )
 
-// TestAddedLayer: owner, mode, time, xattrs, all hard links and the folders above.
+// TestAddedLayer: owner, mode, time, xattrs, all hard links and the directories above.
 func TestAddedLayer(t *testing.T) {
 	su := imagetest.LegacyM("usr/bin/su", "1")
 	su.Mode, su.Uid, su.Gid, su.Uname, su.Gname = 0o4755, 0, 1234, "root", "wheel"

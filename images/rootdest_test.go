@@ -19,7 +19,7 @@ func rootTo(dir, to string) (*images.Rebuilt, error) {
 
 // A rebuilt root filesystem is what patch makes of it, and verify proves it.
 func TestRebuildToDirectory(t *testing.T) {
-	dir := imagetest.LegacyFolder(t)
+	dir := imagetest.LegacyDir(t)
 	work := t.TempDir()
 	for name, mode := range map[string]os.FileMode{"": 0o751, "usr": 0o500, "bin/c": os.ModeSetuid | 0o751} {
 		if err := os.Chmod(filepath.Join(dir, name), mode); err != nil {
@@ -61,7 +61,7 @@ func TestRebuildToDirectory(t *testing.T) {
 
 // Nothing is left of what cannot be written, and what is there stays.
 func TestRebuildToDirectoryErrors(t *testing.T) {
-	dir := imagetest.LegacyFolder(t)
+	dir := imagetest.LegacyDir(t)
 	work := t.TempDir()
 	imagetest.Write(t, work+"/file", []byte("x"))
 	if err := os.Symlink("none", work+"/link"); err != nil {

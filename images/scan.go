@@ -24,8 +24,8 @@ type ScanOptions struct {
 	Rewriter patch.Options
 	// Shim is what the fallback is made of. An image that has it is searched for it.
 	Shim fallback.Shim
-	// Root is where the libraries are of a program that is named alone, or of those of a folder that is not a root filesystem;
-	// "" for the root filesystem that it lies in.
+	// Root is where the libraries are of a program that is named alone, or of those of a directory that is not a root
+	// filesystem; "" for the root filesystem that it lies in.
 	Root string
 }
 

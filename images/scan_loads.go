@@ -17,22 +17,23 @@ import (
 	"vfix.dev/vfix/rewriter/elf"
 )
 
-// systemFolders are those of programs that belong to this machine: their libraries are also here.
-var systemFolders = []string{"/bin/", "/sbin/", "/lib/", "/lib32/", "/lib64/", "/usr/", "/opt/"}
+// systemDirs are those of programs that belong to this machine: their libraries are also here.
+var systemDirs = []string{"/bin/", "/sbin/", "/lib/", "/lib32/", "/lib64/", "/usr/", "/opt/"}
 
 // loading examines what programs load, and adds it to the findings.
 type loading struct {
 	s    *contents.Session
 	root string // the root that is searched; "" for the root filesystem that a program lies in
-	dir  string // a folder that was examined, "" for none: what is loaded from it is among the findings
+	dir  string // a directory that was examined, "" for none: what is loaded from it is among the findings
 	f    *contents.Findings
 	seen map[string]bool // libraries that were examined
 }
 
-// scanLoads examines what a program of f, a file at a path, loads; or what the programs of a folder load from elsewhere,
-// such as those of an environment of conda, whose libc is the machine's. A folder that has the loader of its programs
-// is a root filesystem, and whole.
-func scanLoads(ctx context.Context, s *contents.Session, path string, isFolder bool, root string, f *contents.Findings) error {
+// scanLoads examines what a program of f, a file at a path, loads; or what the programs of a directory load from
+// elsewhere, such as those of an environment of conda, whose libc is the machine's. A directory that has the loader of
+// its programs is a root filesystem, and whole.
+func scanLoads(ctx context.Context, s *contents.Session, path string, isDir bool, root string,
+	f *contents.Findings) error {
 	real, own, err := rootpath.Real(path)
 	if err == nil {
 		real, err = filepath.Abs(real)
@@ -43,11 +44,11 @@ func scanLoads(ctx context.Context, s *contents.Session, path string, isFolder b
 	if err == nil && root != "" {
 		root, err = filepath.Abs(root)
 	}
-	if err != nil || isFolder && (real == "/" || real == own) {
+	if err != nil || isDir && (real == "/" || real == own) {
 		return err
 	}
 	l := &loading{s: s, root: root, f: f, seen: map[string]bool{}}
-	if !isFolder {
+	if !isDir {
 		interp, library, err := interpOf(real)
 		if f.Library = library; err != nil || interp == "" {
 			return err
@@ -81,16 +82,16 @@ func (l *loading) program(ctx context.Context, path, interp string) error {
 			root, find = "/", loads.Beside
 		}
 	}
-	folder, err := rootpath.OpenFolder(root)
+	dir, err := rootpath.OpenDir(root)
 	if err != nil {
 		return err
 	}
-	defer folder.Close()
+	defer dir.Close()
 	name, err := filepath.Rel(root, path)
 	if err != nil || strings.HasPrefix(name, "..") { // as if it lay at the top of the root
 		name = filepath.Base(path)
 	}
-	found, err := find(&with{folder, name, path}, name)
+	found, err := find(&with{dir, name, path}, name)
 	if errors.Is(err, loads.ErrNotDynamic) {
 		return nil
 	}
@@ -185,18 +186,18 @@ func interpOf(path string) (interp string, library bool, err error) {
 	return interp, false, nil
 }
 
-// ownRoot is the root filesystem that a program lies in: the nearest folder above it that has its loader, or this
+// ownRoot is the root filesystem that a program lies in: the nearest directory above it that has its loader, or this
 // machine's for what is installed on it; "" if nothing says with which libraries it runs.
 func ownRoot(real, interp string) string {
 	for dir := filepath.Dir(real); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if filepath.Base(dir) == "usr" { // a merged /usr has the loader of the folder above
+		if filepath.Base(dir) == "usr" { // a merged /usr has the loader of the directory above
 			continue
 		}
 		if _, err := placeIn(dir, interp); err == nil {
 			return dir
 		}
 	}
-	for _, dir := range systemFolders {
+	for _, dir := range systemDirs {
 		if strings.HasPrefix(real, dir) {
 			return "/"
 		}

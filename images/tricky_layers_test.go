@@ -17,7 +17,7 @@ type members = []imagetest.TestMember
 func legacy(name string) imagetest.TestMember          { return imagetest.LegacyM(name, name) }
 func legacyAs(name, text string) imagetest.TestMember  { return imagetest.LegacyM(name, text) }
 func modern(name string) imagetest.TestMember          { return imagetest.ModernM(name) }
-func folder(name string) imagetest.TestMember          { return imagetest.DirM(name) }
+func directory(name string) imagetest.TestMember       { return imagetest.DirM(name) }
 func symlink(name, target string) imagetest.TestMember { return imagetest.SymM(name, target) }
 func link(name, target string) imagetest.TestMember    { return imagetest.LinkM(name, target) }
 func nothing(name string) imagetest.TestMember         { return imagetest.FileM(name, nil) }
@@ -36,9 +36,9 @@ func device(name string, major, minor int64) imagetest.TestMember {
 	return imagetest.TestMember{Header: tar.Header{Typeflag: tar.TypeChar, Name: name, Devmajor: major, Devminor: minor, Mode: 0o600}}
 }
 
-var usr = members{folder("usr"), folder("usr/lib"), symlink("lib", "usr/lib")}
+var usr = members{directory("usr"), directory("usr/lib"), symlink("lib", "usr/lib")}
 
-// Most cases are folders of one image, which each engine unpacks once: alone is one that is about the
+// Most cases are directories of one image, which each engine unpacks once: alone is one that is about the
 // root, or that an engine refuses.
 const alone, together = true, false
 
@@ -60,10 +60,10 @@ var trickyLayers = []struct {
 	{"the symlink comes again", together, []members{usr, {legacy("lib/a.so")}, {symlink("lib", "usr/lib")}}, "", "usr/lib/a.so"},
 	{"a symlink in the layer itself", together, []members{append(usr, legacy("lib/a.so"))}, "usr/lib/a.so", ""},
 	{"the symlink again, and a file below it", alone, []members{usr, {symlink("lib", "usr/lib"), legacy("lib/a.so")}}, "usr/lib/a.so", ""},
-	{"an absolute target", together, []members{{folder("usr/lib"), symlink("lib", "/usr/lib")}, {legacy("lib/a.so")}}, "lib/a.so", "usr/lib/a.so"},
-	{"a target that would leave the root", alone, []members{{folder("usr"), symlink("lib", "../../../usr")}, {legacy("lib/a.so")}}, "lib/a.so", "usr/a.so"},
-	{"a chain of symlinks", together, []members{{folder("x"), folder("x/y"), symlink("l1", "x"), symlink("x/l2", "../x/y")}, {legacy("l1/l2/a.so")}}, "l1/l2/a.so", "x/y/a.so"},
-	{"a chain, and part of it in the layer", alone, []members{{folder("x"), folder("z"), symlink("x/l2", "../z")}, {symlink("l1", "x"), legacy("l1/l2/a.so")}}, "x/l2/a.so", "z/a.so"},
+	{"an absolute target", together, []members{{directory("usr/lib"), symlink("lib", "/usr/lib")}, {legacy("lib/a.so")}}, "lib/a.so", "usr/lib/a.so"},
+	{"a target that would leave the root", alone, []members{{directory("usr"), symlink("lib", "../../../usr")}, {legacy("lib/a.so")}}, "lib/a.so", "usr/a.so"},
+	{"a chain of symlinks", together, []members{{directory("x"), directory("x/y"), symlink("l1", "x"), symlink("x/l2", "../x/y")}, {legacy("l1/l2/a.so")}}, "l1/l2/a.so", "x/y/a.so"},
+	{"a chain, and part of it in the layer", alone, []members{{directory("x"), directory("z"), symlink("x/l2", "../z")}, {symlink("l1", "x"), legacy("l1/l2/a.so")}}, "x/l2/a.so", "z/a.so"},
 	{"a symlink to nothing", alone, []members{{symlink("lib", "usr/lib")}, {legacy("lib/a.so")}}, "lib/a.so", "usr/lib/a.so"},
 	{"a symlink to itself", alone, []members{{symlink("l", "l")}, {legacy("l/a.so")}}, "l/a.so", ""},
 	{"a symlink to a file", alone, []members{{modern("f"), symlink("l", "f")}, {legacy("l/a.so")}}, "l/a.so", ""},
@@ -77,31 +77,31 @@ var trickyLayers = []struct {
 	{"a hard link to a file of a lower layer", alone, []members{{legacy("a.so")}, {link("b.so", "a.so")}}, "", "a.so=b.so"},
 	{"a hard link, then another file under the first name", alone, []members{{legacyAs("a.so", "1")}, {legacyAs("a.so", "2"), link("b.so", "a.so"), legacyAs("a.so", "3")}}, "a.so b.so", ""},
 	{"a hard link to a symlink", together, []members{{legacy("a.so"), symlink("s", "a.so"), link("t", "s")}}, "a.so", ""},
-	{"a folder after its whiteout", together, []members{{folder("d"), legacy("d/a.so")}, {nothing(".wh.d"), folder("d"), legacy("d/b.so")}}, "d/a.so d/b.so", "d/b.so"},
+	{"a directory after its whiteout", together, []members{{directory("d"), legacy("d/a.so")}, {nothing(".wh.d"), directory("d"), legacy("d/b.so")}}, "d/a.so d/b.so", "d/b.so"},
 	{"a file after its whiteout", together, []members{{legacyAs("a.so", "1")}, {nothing(".wh.a.so"), legacyAs("a.so", "2")}}, "a.so", ""},
 	{"a file before its whiteout", alone, []members{{legacyAs("a.so", "1"), legacy("b.so")}, {legacyAs("a.so", "2"), nothing(".wh.a.so")}}, "", "b.so; umoci: a.so b.so"},
-	{"a file, then a folder of that name", alone, []members{{folder("d"), legacy("d/a.so")}, {modern("d"), folder("d"), legacy("d/b.so")}}, "d/a.so d/b.so", "d/b.so"},
-	{"one below a symlink that the layer replaces then", together, []members{{folder("a"), legacyAs("a/x", "1"), symlink("d", "a")}, {withMode(legacyAs("d/x", "2"), 0o700), modern("d")}}, "a/x", ""},
-	{"a file for some where others have a folder", together, []members{{folder("b"), folder("b/c"), legacyAs("b/c/y", "1"), symlink("d", "b")}, {legacyAs("d/c", "2"), modern("d")}}, "b/c/y", "b/c"},
+	{"a file, then a directory of that name", alone, []members{{directory("d"), legacy("d/a.so")}, {modern("d"), directory("d"), legacy("d/b.so")}}, "d/a.so d/b.so", "d/b.so"},
+	{"one below a symlink that the layer replaces then", together, []members{{directory("a"), legacyAs("a/x", "1"), symlink("d", "a")}, {withMode(legacyAs("d/x", "2"), 0o700), modern("d")}}, "a/x", ""},
+	{"a file for some where others have a directory", together, []members{{directory("b"), directory("b/c"), legacyAs("b/c/y", "1"), symlink("d", "b")}, {legacyAs("d/c", "2"), modern("d")}}, "b/c/y", "b/c"},
 	{"a hard link below a symlink that the layer replaces then", alone, []members{{symlink("d", "b")}, {legacy("c"), link("d/x", "c"), modern("d")}}, "c", "b/x=c; docker, vfs: none"},
-	{"a symlink that leads to nothing later", together, []members{{folder("b"), folder("b/x")}, {symlink("c", "b/x")}, {legacy("c/c/c"), nothing("b/x/.wh.c"), symlink("b/x/c", "/b/c")}}, "c/c/c", "none"},
+	{"a symlink that leads to nothing later", together, []members{{directory("b"), directory("b/x")}, {symlink("c", "b/x")}, {legacy("c/c/c"), nothing("b/x/.wh.c"), symlink("b/x/c", "/b/c")}}, "c/c/c", "none"},
 	{"an opaque lowest layer, with files before", alone, []members{{legacy("d/a.so"), legacy("b.so"), nothing(".wh..wh..opq")}}, "b.so d/a.so", "b.so; umoci: b.so d/a.so; containerd, overlayfs: b.so"},
-	{"an opaque file", alone, []members{{folder("d"), legacy("d/b.so")}, {legacy("a.so"), nothing("a.so/.wh..wh..opq")}}, "a.so d/b.so", ""},
+	{"an opaque file", alone, []members{{directory("d"), legacy("d/b.so")}, {legacy("a.so"), nothing("a.so/.wh..wh..opq")}}, "a.so d/b.so", ""},
 	{"a device that is a whiteout", together, []members{{legacy("a.so"), legacy("b.so")}, {device("a.so", 0, 0)}}, "b.so", ""},
 	{"another device", together, []members{{legacy("a.so"), legacy("b.so")}, {device("a.so", 1, 3)}}, "b.so", ""},
 	{"an entry of an unknown kind", alone, []members{{legacy("a.so")}, {{Header: tar.Header{Typeflag: 'Z', Name: "b.so"}}}}, "", ""},
 	{"a capability, and links without it", together, []members{{capable("b.so"), link("a.so", "b.so"), link("c.so", "b.so")}}, "a.so=b.so=c.so", ""},
 	{"a capability that the last link has", together, []members{{legacy("b.so"), withCapability(link("c.so", "b.so"))}}, "b.so=c.so", ""},
-	{"a capability, and a link to it on another layer", together, []members{{folder("d")}, {capable("d/b.so"), link("d/c.so", "d/b.so")}}, "d/b.so=d/c.so", ""},
+	{"a capability, and a link to it on another layer", together, []members{{directory("d")}, {capable("d/b.so"), link("d/c.so", "d/b.so")}}, "d/b.so=d/c.so", ""},
 	{"./ before names", together, []members{{imagetest.DirM("./usr/lib"), symlink("./lib", "usr/lib")}, {legacy("./lib/a.so"), legacy("/b.so")}}, "b.so lib/a.so", "b.so usr/lib/a.so"},
-	{"a folder without an entry", together, []members{{withMode(folder("d"), 0o750), modern("d/x")}, {legacy("d/a.so")}}, "d/a.so", ""},
-	{"a folder with an entry", together, []members{{withMode(folder("d"), 0o750), modern("d/x")}, {withMode(folder("d"), 0o711), legacy("d/a.so")}}, "d/a.so", ""},
-	{"the folder below has an entry", together, []members{{withMode(folder("d"), 0o750), withMode(folder("d/e"), 0o700)}, {withMode(folder("d/e"), 0o711), legacy("d/e/a.so")}}, "d/e/a.so", ""},
+	{"a directory without an entry", together, []members{{withMode(directory("d"), 0o750), modern("d/x")}, {legacy("d/a.so")}}, "d/a.so", ""},
+	{"a directory with an entry", together, []members{{withMode(directory("d"), 0o750), modern("d/x")}, {withMode(directory("d"), 0o711), legacy("d/a.so")}}, "d/a.so", ""},
+	{"the directory below has an entry", together, []members{{withMode(directory("d"), 0o750), withMode(directory("d/e"), 0o700)}, {withMode(directory("d/e"), 0o711), legacy("d/e/a.so")}}, "d/e/a.so", ""},
 }
 
-// below puts what a case has in a layer into a folder of its own.
+// below puts what a case has in a layer into a directory of its own.
 func below(dir string, layer members) members {
-	all := members{folder(dir)}
+	all := members{directory(dir)}
 	for _, m := range layer {
 		switch rel, dotted := strings.CutPrefix(m.Name, "./"); {
 		case dotted:

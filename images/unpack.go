@@ -13,8 +13,8 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// Unpack writes the merged file system of a SOURCE into dir, an empty folder, as sources.Unpack
-// does. A SOURCE that is a folder is copied as it is.
+// Unpack writes the merged file system of a SOURCE into dir, an empty directory, as sources.Unpack
+// does. A SOURCE that is a directory is copied as it is.
 func Unpack(ctx context.Context, source, dir string, o media.Options) (err error) {
 	src, err := sources.Open(ctx, source, o)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"vfix.dev/vfix/images/sources"
 )
 
-// unpackedLayers writes an image of these layers as a layout, unpacks it, and returns the folder.
+// unpackedLayers writes an image of these layers as a layout, unpacks it, and returns the directory.
 func unpackedLayers(t *testing.T, layers ...[]imagetest.TestMember) (string, error) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "layout")
@@ -63,7 +63,7 @@ func TestUnpack(t *testing.T) {
 	}
 }
 
-// TestUnpackStaysInside has names that lead out of the folder.
+// TestUnpackStaysInside has names that lead out of the directory.
 func TestUnpackStaysInside(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "outside")
 	for _, members := range [][]imagetest.TestMember{
@@ -82,13 +82,13 @@ func TestUnpackStaysInside(t *testing.T) {
 		}
 		for _, e := range entries {
 			if !slices.Contains([]string{filepath.Base(dir)}, e.Name()) && !strings.HasPrefix(e.Name(), "00") {
-				t.Errorf("beside the folder there is %s", e.Name())
+				t.Errorf("beside the directory there is %s", e.Name())
 			}
 		}
 	}
 }
 
-func TestUnpackFolder(t *testing.T) {
+func TestUnpackDir(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
 	if err := os.WriteFile(filepath.Join(from, "x"), []byte("x"), 0o644); err != nil {
 		t.Fatal(err)

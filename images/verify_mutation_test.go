@@ -229,7 +229,7 @@ func headers(t testing.TB, raw []byte, f func(what string, changed []byte)) {
 		}
 		write(fmt.Sprintf("a member of type %q more", flag), append(copied(), m))
 	}
-	write("the root folder's mode", append([]imagetest.TestMember{{Header: tar.Header{Typeflag: tar.TypeDir, Name: "./", Mode: 0o700, ModTime: imagetest.TestTime}}}, members...))
+	write("the root directory's mode", append([]imagetest.TestMember{{Header: tar.Header{Typeflag: tar.TypeDir, Name: "./", Mode: 0o700, ModTime: imagetest.TestTime}}}, members...))
 	f("bytes behind the end", append(bytes.Clone(raw), make([]byte, 512)...))
 	padding := bytes.Clone(raw)
 	padding[len(padding)-1] = 1

@@ -76,7 +76,7 @@ func TestVerifyFinds(t *testing.T) {
 		{"other content", more(imagetest.FileM("etc/x", []byte("y"))), []string{"added layer: etc/x: a rebuild adds no such file"}},
 		{"same content again", more(imagetest.FileM("etc/x", []byte("x"))), []string{"added layer: etc/x: a rebuild adds no such file"}},
 		{"another order", []imagetest.TestMember{lib, good[2], good[3], good[0]}, []string{"another order of members"}},
-		{"a folder left out", append([]imagetest.TestMember{good[0]}, good[2:]...), []string{"added layer: lib: missing"}},
+		{"a directory left out", append([]imagetest.TestMember{good[0]}, good[2:]...), []string{"added layer: lib: missing"}},
 		{"other mode", but(2, with(good[2], func(m *imagetest.TestMember) { m.Mode = 0o4755 })), []string{"added layer: lib/a: mode: got 04755, want 0755"}},
 		{"a link's mode", but(3, with(good[3], func(m *imagetest.TestMember) { m.Mode = 0o4755 })), []string{"added layer: lib/b: mode: got 04755, want 0755"}},
 		{"a link's owner", but(3, with(good[3], func(m *imagetest.TestMember) { m.Uid = 1 })), []string{"added layer: lib/b: owner: got 1:0, want 0:0"}},
@@ -88,8 +88,8 @@ func TestVerifyFinds(t *testing.T) {
 		{"hard link torn", but(3, fixed("lib/b", "1")), []string{"added layer: lib/b: another kind of file"}},
 		{"other symlink", more(imagetest.SymM("l", "lib/b")), []string{"added layer: l: a rebuild adds no such file"}},
 		{"other kind", more(imagetest.FileM(".wh.etc", nil), imagetest.FileM("etc", nil)), []string{"etc: missing: the added layer removes it"}},
-		{"folder's mode", but(1, with(lib, func(m *imagetest.TestMember) { m.Mode = 0o700 })), []string{"lib: mode: got 0700, want 0755"}},
-		{"the root folder", append([]imagetest.TestMember{with(imagetest.DirM("."), func(m *imagetest.TestMember) { m.Uid = 5 })}, good...), []string{"added layer: the root directory: a rebuild adds no such file"}},
+		{"directory's mode", but(1, with(lib, func(m *imagetest.TestMember) { m.Mode = 0o700 })), []string{"lib: mode: got 0700, want 0755"}},
+		{"the root directory", append([]imagetest.TestMember{with(imagetest.DirM("."), func(m *imagetest.TestMember) { m.Uid = 5 })}, good...), []string{"added layer: the root directory: a rebuild adds no such file"}},
 		{"one more byte changed", but(0, fixed("bin/c", "3")), []string{"bin/c: "}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -126,8 +126,8 @@ func TestVerifyFinds(t *testing.T) {
 	})
 }
 
-func TestVerifyFoldersAndTarballs(t *testing.T) {
-	dir := imagetest.LegacyFolder(t)
+func TestVerifyDirsAndTarballs(t *testing.T) {
+	dir := imagetest.LegacyDir(t)
 	out := filepath.Join(t.TempDir(), "out")
 	imagetest.Patch(t, patch.Options{Output: out}, dir)
 	v := imagetest.Verify(t, "dir:"+out, "dir:"+dir)

@@ -7,7 +7,7 @@ import "embed"
 //go:embed embedded
 var embedded embed.FS
 
-// files are all that make puts into the folder embedded.
+// files are all that make puts into the directory embedded.
 var files = []string{
 	"injected.bin", "injected.sym", "injected.cfi", "injected-java.bin", "injected-java.sym", "libvfix.so", "libvfix32.so", "vfix-trace",
 	"vfix-measure", "vfix-measure-libc", "vfix-stubs.so", "vfix-stubs-twin.so", "libvfix-twin.so",

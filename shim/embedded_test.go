@@ -33,13 +33,13 @@ func TestCheck(t *testing.T) {
 // In a clone where make has not run Go compiles everything, and vfix says what to type. The
 // compiler sees that the files are missing.
 func TestWithoutMake(t *testing.T) {
-	folder, err := filepath.Abs("embedded")
+	directory, err := filepath.Abs("embedded")
 	if err != nil {
 		t.Fatal(err)
 	}
 	replace := map[string]string{}
 	for _, name := range files {
-		replace[filepath.Join(folder, name)] = ""
+		replace[filepath.Join(directory, name)] = ""
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {

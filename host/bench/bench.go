@@ -17,7 +17,7 @@ import (
 // ErrUnsupported: this system cannot run x86-64 Linux programs.
 var ErrUnsupported = errors.New("not supported")
 
-// Names of the programs in their folder.
+// Names of the programs in their directory.
 const (
 	measureProgram = "vfix-measure"
 	libcProgram    = "vfix-measure-libc"
@@ -46,7 +46,7 @@ type Options struct {
 // candidate is one process a round.
 type candidate struct {
 	mode    string
-	args    []string // the program's name in the folder, or a path, and its arguments
+	args    []string // the program's name in the directory, or a path, and its arguments
 	env     []string // beside an empty environment
 	root    string   // its root directory, "" for none
 	only    []string // the functions that count; nil means all
@@ -89,7 +89,7 @@ func Host(ctx context.Context, o Options) ([]Figure, error) {
 	return s.figures(Modes), nil
 }
 
-// Image measures the libc of two root filesystems: one as it is, one rebuilt. Both are folders of the caller;
+// Image measures the libc of two root filesystems: one as it is, one rebuilt. Both are directories of the caller;
 // a program is written into each.
 func Image(ctx context.Context, original, rebuilt string, o Options) ([]Figure, error) {
 	p, err := newPlace(o)

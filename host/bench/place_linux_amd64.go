@@ -1,4 +1,4 @@
-// The temporary folder of the measured programs, how one of them is run, and why one failed.
+// The temporary directory of the measured programs, how one of them is run, and why one failed.
 
 package bench
 
@@ -33,10 +33,10 @@ type place struct {
 	sample string // microseconds, as the programs take it
 }
 
-// newPlace writes the programs into a temporary folder from which programs may be executed.
+// newPlace writes the programs into a temporary directory from which programs may be executed.
 func newPlace(o Options) (*place, error) {
 	var errs []error
-	for _, under := range probe.Folders() {
+	for _, under := range probe.Dirs() {
 		dir, err := os.MkdirTemp(under, "vfix-bench-")
 		if err == nil {
 			dir, err = filepath.Abs(dir)

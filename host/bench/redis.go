@@ -16,7 +16,7 @@ import (
 
 // RedisOptions are the choices of a redis measurement.
 type RedisOptions struct {
-	// Original and Rebuilt are root filesystems, folders of the caller's.
+	// Original and Rebuilt are root filesystems, directories of the caller's.
 	Original, Rebuilt string
 	Requests          int // a test and round
 	Rounds            int

@@ -44,7 +44,7 @@ func (s *redisSide) round(ctx context.Context, o RedisOptions) (err error) {
 		return err
 	}
 	defer rebuilt.Close()
-	if err := errors.Join(socketFolder(own), socketFolder(rebuilt)); err != nil {
+	if err := errors.Join(socketDir(own), socketDir(rebuilt)); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -74,7 +74,7 @@ func (s *redisSide) round(ctx context.Context, o RedisOptions) (err error) {
 		return err
 	}
 	// The benchmark's root differs from that of the original server: the socket gets a hard link there. Both
-	// folders were made by socketFolder, so their paths have no symlinks.
+	// directories were made by socketDir, so their paths have no symlinks.
 	if s.root != o.Rebuilt {
 		if err := os.Link(s.root+redisSocket, o.Rebuilt+redisSocket); err != nil {
 			return err
@@ -111,14 +111,14 @@ func rootWith(dir string, usual []string) (root *os.Root, name string, err error
 	return nil, "", fmt.Errorf("the image has no %s", strings.Join(usual, " and no "))
 }
 
-// socketFolder makes the empty folder in which user nobody may create the socket.
-func socketFolder(root *os.Root) error {
-	folder := path.Dir(socketName)
-	if err := root.RemoveAll(folder); err != nil {
+// socketDir makes the empty directory in which user nobody may create the socket.
+func socketDir(root *os.Root) error {
+	dir := path.Dir(socketName)
+	if err := root.RemoveAll(dir); err != nil {
 		return err
 	}
 	const anyone = 0o777
-	return errors.Join(root.Mkdir(folder, anyone), root.Chmod(folder, anyone))
+	return errors.Join(root.Mkdir(dir, anyone), root.Chmod(dir, anyone))
 }
 
 var errGone = errors.New("redis-server ended")

@@ -11,7 +11,7 @@ import (
 )
 
 // No symlink leads out of a directory, and an absolute one is relative to the directory's own root.
-func TestFolder(t *testing.T) {
+func TestDir(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("symlinks need a privilege there")
 	}
@@ -41,7 +41,7 @@ func TestFolder(t *testing.T) {
 	link("../../../../secret", "usr/further")
 	link(filepath.Join(dir, "secret"), "out")
 	link("loop", "loop")
-	f, err := rootpath.OpenFolder(root)
+	f, err := rootpath.OpenDir(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,6 +56,6 @@ func TestFolder(t *testing.T) {
 		t.Errorf("lib: got %v, %v", entries, err)
 	}
 	if _, _, _, err := openFile(f, "/lib"); err == nil {
-		t.Error("a folder is opened as a file")
+		t.Error("a directory is opened as a file")
 	}
 }

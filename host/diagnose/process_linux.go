@@ -123,9 +123,9 @@ func liveProcess(input string, pid int, o Options) (*Crash, error) {
 			c.called(Trap, functionAt(f.rip))
 		}
 		if o.RootName == "" || o.Root == nil {
-			if root, err := rootpath.OpenFolder(dir + "/root"); err == nil {
+			if root, err := rootpath.OpenDir(dir + "/root"); err == nil {
 				defer root.Close()
-				o.Root, o.elsewhere = root, !sameFolder(dir+"/root/", "/")
+				o.Root, o.elsewhere = root, !sameDir(dir+"/root/", "/")
 			}
 		}
 		c.findCaller(co, f, o)
@@ -134,9 +134,9 @@ func liveProcess(input string, pid int, o Options) (*Crash, error) {
 	return c, nil
 }
 
-// sameFolder reports whether two paths lead to the same directory: a process in a container has another root, in
+// sameDir reports whether two paths lead to the same directory: a process in a container has another root, in
 // which its paths are other files.
-func sameFolder(a, b string) bool {
+func sameDir(a, b string) bool {
 	x, err := os.Stat(a)
 	if err != nil {
 		return false
@@ -207,7 +207,7 @@ func scanned(dir, path string, o Options) string {
 	switch {
 	case o.IsImage:
 		return o.RootName
-	case !sameFolder(dir+"/root/", "/"):
+	case !sameDir(dir+"/root/", "/"):
 		return dir + "/root" + path
 	}
 	return path

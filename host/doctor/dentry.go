@@ -244,5 +244,5 @@ func judgeDentry(c *Check) {
 	}
 }
 
-// errNoScratch: there is no folder whose missing names the kernel keeps.
+// errNoScratch: there is no directory whose missing names the kernel keeps.
 var errNoScratch = hinterr.Errorf(fs.ErrNotExist, "no directory on a disk to write to")

@@ -133,7 +133,7 @@ type Options struct {
 	Program []byte        // vfix-measure
 	Limit   time.Duration // for each check
 	Quick   bool          // fewer rounds, a smaller flood, no images
-	// FloodDir is where the dentry check makes its folder, "" for a temporary folder whose missing names the
+	// FloodDir is where the dentry check makes its directory, "" for a temporary directory whose missing names the
 	// kernel caches.
 	FloodDir string
 	// Profile is a seccomp profile as docker takes it (JSON); nil is docker's default one.

@@ -57,7 +57,7 @@ func readJournal(ctx context.Context) ([]kernellog.Line, error) {
 	return stripLines(string(out)), nil
 }
 
-// scratch makes a folder in dir, or, for "", in the first of the usual places that is on a
+// scratch makes a directory in dir, or, for "", in the first of the usual places that is on a
 // disk: tmpfs and ramfs keep no missing names in the cache (fs/libfs.c, simple_lookup).
 func (h *here) scratch(dir string) (path string, remove func() error, err error) {
 	dirs := []string{dir}

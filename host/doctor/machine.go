@@ -14,7 +14,7 @@ import (
 type machine interface {
 	// read returns a file's content, at most maxFile bytes of it.
 	read(path string) ([]byte, error)
-	// list returns the names in a folder.
+	// list returns the names in a directory.
 	list(path string) ([]string, error)
 	// execute runs a program of its own, without arguments.
 	execute(ctx context.Context, program []byte) (probe.Outcome, error)
@@ -24,7 +24,7 @@ type machine interface {
 	start(ctx context.Context, args ...string) (said func() (string, error), stop func() (probe.Outcome, error), err error)
 	// kernelLog returns the kernel's messages, and their source.
 	kernelLog(ctx context.Context) (lines []kernellog.Line, source string, err error)
-	// scratch makes a folder in dir, "" for a temporary one, whose missing names the kernel
+	// scratch makes a directory in dir, "" for a temporary one, whose missing names the kernel
 	// keeps in its cache.
 	scratch(dir string) (path string, remove func() error, err error)
 }

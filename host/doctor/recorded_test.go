@@ -23,7 +23,7 @@ import (
 // kernel's sources and documentation, and so do the runs of vfix-measure on them:
 // measure/VERB_SUBJECT..., where "signal N" or "status N" as the only line is how it ended.
 
-// fileName makes a name that every system's folders can hold.
+// fileName makes a name that every system's directories can hold.
 var fileName = strings.NewReplacer(" ", "_", ":", ".")
 
 // recorded is such a machine.

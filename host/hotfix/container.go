@@ -116,7 +116,7 @@ func places(t *contents.Tree, covered []string) (all []string) {
 	return all
 }
 
-// isKept reports whether a path is that of a patched copy in the folder dir, or in the one
+// isKept reports whether a path is that of a patched copy in the directory dir, or in the one
 // which is their default place.
 func isKept(path, dir string) bool {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {

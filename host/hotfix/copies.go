@@ -1,4 +1,4 @@
-// The copies that hotfixes left in a folder: the list, the users of each, and the removal of unused ones.
+// The copies that hotfixes left in a directory: the list, the users of each, and the removal of unused ones.
 
 package hotfix
 
@@ -33,7 +33,7 @@ var copyName = lazy.Regexp(`^[0-9a-f]{64}$`)
 // justMade is the minimum age of a copy that is removed: a newer one may be about to be mounted.
 const justMade = time.Minute
 
-// Copies lists the copies in a folder, the newest first. asked says that an engine answered: otherwise
+// Copies lists the copies in a directory, the newest first. asked says that an engine answered: otherwise
 // containers that do not run may use copies that seem unused.
 func Copies(ctx context.Context, dir string, o media.Options) (all []Copy, asked bool, err error) {
 	entries, err := store.At(dir).List()

@@ -56,7 +56,7 @@ func TestCopiesWithoutEngine(t *testing.T) {
 }
 
 // A directory that was never made has no copies.
-func TestCopiesOfNoFolder(t *testing.T) {
+func TestCopiesOfNoDir(t *testing.T) {
 	if all, _, err := Copies(t.Context(), t.TempDir()+"/none", media.Options{}); err != nil || len(all) != 0 {
 		t.Errorf("got %v, %v", all, err)
 	}

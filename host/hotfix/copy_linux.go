@@ -26,16 +26,16 @@ import (
 	"vfix.dev/vfix/internal/sparse"
 )
 
-// copyFolder writes patched copies into a store, each under a key of its content, owner, mode, time and xattrs: the
+// copyDir writes patched copies into a store, each under a key of its content, owner, mode, time and xattrs: the
 // same file of two images is kept once, and what a container has mounted is never changed.
-type copyFolder struct {
+type copyDir struct {
 	store *store.Store
 	e     engine.Traits
 	p     progress.Reporter
 	noted bool // that copies cannot be made immutable
 }
 
-func openCopyFolder(dir string, e engine.Traits, p progress.Reporter) (*copyFolder, error) {
+func openCopyDir(dir string, e engine.Traits, p progress.Reporter) (*copyDir, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -50,14 +50,14 @@ func openCopyFolder(dir string, e engine.Traits, p progress.Reporter) (*copyFold
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, store.ErrUnsound) {
 		err = hinterr.With(err, "name a directory of your own: -o DIR")
 	}
-	return &copyFolder{store: s, e: e, p: p}, err
+	return &copyDir{store: s, e: e, p: p}, err
 }
 
-func (k *copyFolder) close() { k.store.Release() }
+func (k *copyDir) close() { k.store.Release() }
 
 // put writes a file of size bytes and returns its absolute path. An intact one that exists already is left
 // alone.
-func (k *copyFolder) put(ctx context.Context, want contents.Meta, size int64, r io.Reader) (string, error) {
+func (k *copyDir) put(ctx context.Context, want contents.Meta, size int64, r io.Reader) (string, error) {
 	meta, err := k.metaOf(want)
 	if err != nil {
 		return "", err
@@ -103,7 +103,7 @@ func (k *copyFolder) put(ctx context.Context, want contents.Meta, size int64, r 
 }
 
 // metaOf is the metadata of a container's file as seen from outside.
-func (k *copyFolder) metaOf(m contents.Meta) (out store.Meta, err error) {
+func (k *copyDir) metaOf(m contents.Meta) (out store.Meta, err error) {
 	euid, egid := uint32(os.Geteuid()), uint32(os.Getegid())
 	switch {
 	case k.e.Rootless:
@@ -145,7 +145,7 @@ func namespacedCapability(raw string, root uint32) string {
 	return string(binary.LittleEndian.AppendUint32(b, root))
 }
 
-func (k *copyFolder) label(f *os.File, path string) {
+func (k *copyDir) label(f *os.File, path string) {
 	if !store.SELinux() {
 		return
 	}

@@ -14,16 +14,16 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// copyFolder is for Linux: engines elsewhere have their files in a virtual machine.
-type copyFolder struct{}
+// copyDir is for Linux: engines elsewhere have their files in a virtual machine.
+type copyDir struct{}
 
-func openCopyFolder(string, engine.Traits, progress.Reporter) (*copyFolder, error) {
+func openCopyDir(string, engine.Traits, progress.Reporter) (*copyDir, error) {
 	return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "patched copies are kept on the Linux machine that runs the container"),
 		"run vfix hotfix there, or build an image: vfix rebuild")
 }
 
-func (*copyFolder) close() {}
+func (*copyDir) close() {}
 
-func (*copyFolder) put(context.Context, contents.Meta, int64, io.Reader) (string, error) {
+func (*copyDir) put(context.Context, contents.Meta, int64, io.Reader) (string, error) {
 	return "", hinterr.ErrUnsupported
 }

@@ -1,5 +1,5 @@
 // Hotfix: fix one container now, without installing anything or changing an image. Patched copies of the
-// files are kept in a folder of this machine, and mounted over the originals.
+// files are kept in a directory of this machine, and mounted over the originals.
 
 // Package hotfix starts a container with patched files mounted over its own.
 package hotfix
@@ -51,7 +51,7 @@ type Hotfixed struct {
 	// else the last part of the image's name.
 	Service string            `json:"service"`
 	Mounts  []mountopts.Mount `json:"mounts"` // sorted by target; of patched files, and of what a fix needs
-	// Covered are the container's own mounts (volumes, folders of the host): their content was not examined,
+	// Covered are the container's own mounts (volumes, directories of the host): their content was not examined,
 	// and they hide the image's files below them.
 	Covered []string `json:"covered_by"`
 	// Running says that the container runs: it cannot be recreated before it is stopped.
@@ -177,9 +177,9 @@ func serviceName(image string) string {
 }
 
 // keep writes the patched copies of targets and fills in the mounts. Names below one of the
-// folders or files covered are left out: the container does not see these files.
+// directories or files covered are left out: the container does not see these files.
 func (h *hotfix) keep(ctx context.Context, targets []contents.Target, covered []string, e engine.Traits) error {
-	var k *copyFolder
+	var k *copyDir
 	var fixed []find.Fix
 	for _, one := range targets {
 		targets := visibleNames(one.Names, covered)
@@ -188,7 +188,7 @@ func (h *hotfix) keep(ctx context.Context, targets []contents.Target, covered []
 		}
 		if k == nil {
 			var err error
-			if k, err = openCopyFolder(h.o.Dir, e, h.s.Progress); err != nil {
+			if k, err = openCopyDir(h.o.Dir, e, h.s.Progress); err != nil {
 				return err
 			}
 			defer k.close()
@@ -214,7 +214,7 @@ func (h *hotfix) keep(ctx context.Context, targets []contents.Target, covered []
 }
 
 // keepFile writes the file that fixed programs read, and adds its mount.
-func (h *hotfix) keepFile(ctx context.Context, k *copyFolder, f fixes.File, covered []string) error {
+func (h *hotfix) keepFile(ctx context.Context, k *copyDir, f fixes.File, covered []string) error {
 	if len(visibleNames([]string{f.Name}, covered)) == 0 {
 		return hinterr.With(fmt.Errorf("/%s: the container has a mount there", f.Name), "omit --fix, or remove that mount")
 	}

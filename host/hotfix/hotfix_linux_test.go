@@ -131,7 +131,7 @@ func TestHotfixImage(t *testing.T) {
 		t.Errorf("xattr: got %q, %v", v, err)
 	}
 	if mode := imagetest.Must[os.FileInfo](t)(os.Stat(dir)).Mode().Perm(); mode != 0o700 {
-		t.Errorf("folder: got mode %#o", mode)
+		t.Errorf("directory: got mode %#o", mode)
 	}
 	// A second run changes nothing; one that finds a damaged copy makes it again.
 	again := imagetest.Must[*hotfix.Hotfixed](t)(hotfixOf(t, source, hotfix.Options{Dir: dir}))

@@ -1,4 +1,4 @@
-// The metadata of files on Linux (owner, mode, extended attributes), and the lock on a folder.
+// The metadata of files on Linux (owner, mode, extended attributes), and the lock on a directory.
 
 package install
 
@@ -37,9 +37,9 @@ func metaOf(f *os.File, fi fs.FileInfo) meta {
 	return m
 }
 
-// apply gives a file this metadata, and removes the ACL that a new file has from its folder. A file that has lost its
-// ACL may be read by others; without another attribute it is what it was: where the kernel knows no labels, or this
-// process may set none, it keeps the one that its folder gives.
+// apply gives a file this metadata, and removes the ACL that a new file has from its directory. A file that has lost
+// its ACL may be read by others; without another attribute it is what it was: where the kernel knows no labels, or this
+// process may set none, it keeps the one that its directory gives.
 func (m meta) apply(f *os.File) error {
 	if err := f.Chown(m.UID, m.GID); err != nil {
 		// A user who installs for himself keeps his files. Root without CAP_CHOWN would change the owner of
@@ -66,7 +66,7 @@ func (m meta) apply(f *os.File) error {
 	return nil
 }
 
-// lock takes the folder for this process until it is closed.
+// lock takes the directory for this process until it is closed.
 func lock(dir *os.File) error {
 	err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {

@@ -39,13 +39,13 @@ func attributes(t *testing.T, name string) map[string]string {
 }
 
 // A configuration file keeps its ACL and its user attributes, except marks, while vfix's part is in it, and has
-// them when that is taken out; one without an ACL gets none from its folder.
+// them when that is taken out; one without an ACL gets none from its directory.
 func TestAttributes(t *testing.T) {
 	list, err := hex.DecodeString(acl)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, inherited := range map[string]bool{"of the file": false, "of the folder": true} {
+	for name, inherited := range map[string]bool{"of the file": false, "of the directory": true} {
 		root := machine(t, machines[Docker].files)
 		file := filepath.Join(root, machines[Docker].file)
 		if inherited {

@@ -13,7 +13,7 @@ import (
 	"vfix.dev/vfix/host/policy"
 )
 
-// carryOut shows the steps, and writes them between the old record and the next; then the folders dirs go.
+// carryOut shows the steps, and writes them between the old record and the next; then the directories dirs go.
 func (t *tree) carryOut(o Options, r *Result, next *state, steps []step, dirs []string) {
 	if t.err != nil {
 		return

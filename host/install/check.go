@@ -55,7 +55,7 @@ type CheckedStart struct {
 }
 
 // Check looks at what is installed, for one engine or for all (""), and starts a container unless the
-// root folder is that of another machine.
+// root directory is that of another machine.
 func Check(ctx context.Context, o Options) (*Checked, error) {
 	t, err := openTree(o.Root)
 	if err != nil {

@@ -1,5 +1,5 @@
 // The start of a container through the installed runtime: a bundle with one legacy program and no
-// network, in a folder and with a cache of its own, below the cache of the configuration.
+// network, in a directory and with a cache of its own, below the cache of the configuration.
 
 package install
 

@@ -188,7 +188,7 @@ func (p *planner) containerd1(files []configFile, h handler) {
 	p.criBlock(at.name, h, false)
 }
 
-// containerd2 adds a file to a folder that is imported, if there is one; such files are
+// containerd2 adds a file to a directory that is imported, if there is one; such files are
 // merged by member from 2.0 on (containerd pull request 9982). Their version may not be higher
 // than the main file's.
 func (p *planner) containerd2(files []configFile, h handler) {

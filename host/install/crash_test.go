@@ -57,7 +57,7 @@ func crash(t *testing.T, verb string, e Engine, root, program string, n int) boo
 	return true
 }
 
-// leftovers are unfinished files outside of the state folder.
+// leftovers are unfinished files outside of the state directory.
 func leftovers(t *testing.T, root string) []string {
 	t.Helper()
 	var all []string
@@ -136,7 +136,7 @@ func exists(root, name string) bool {
 	return err == nil
 }
 
-// withoutTimes makes snapshots of different folders comparable.
+// withoutTimes makes snapshots of different directories comparable.
 func withoutTimes(s string) string {
 	var b bytes.Buffer
 	for line := range strings.Lines(s) {

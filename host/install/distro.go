@@ -10,7 +10,7 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// planK0s adds a file to the folder that k0s merges into its containerd's configuration.
+// planK0s adds a file to the directory that k0s merges into its containerd's configuration.
 // https://docs.k0sproject.io/stable/runtime/
 func planK0s(p *planner) {
 	const main, merged = "etc/k0s/containerd.toml", "run/k0s/containerd-cri.toml"
@@ -26,7 +26,7 @@ func planK0s(p *planner) {
 }
 
 // planRancher adds the runtime to the containerd of k3s and RKE2, which write its
-// configuration again at each start: from 1.36 on with the files of a folder, else from a
+// configuration again at each start: from 1.36 on with the files of a directory, else from a
 // template. https://docs.k3s.io/advanced#configuring-containerd
 func planRancher(p *planner) {
 	dir := p.configPath()

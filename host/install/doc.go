@@ -5,7 +5,7 @@
 // The changes are planned first, as a list of changes that can be shown, and then
 // written. Each change is recorded in stateFile before it is made, with copies of the original files, so that
 // the next run can complete, or undo, a run that was killed between any two steps. Every path is inside a
-// root folder, and no symlink leads out of it.
+// root directory, and no symlink leads out of it.
 //
 // No program is run and no daemon is touched: the result says what to restart. Check alone runs the
 // program that is installed.

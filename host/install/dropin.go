@@ -1,4 +1,4 @@
-// CRI-O and podman read folders of files with parts of their configuration: vfix adds its own file there.
+// CRI-O and podman read directories of files with parts of their configuration: vfix adds its own file there.
 
 package install
 
@@ -91,8 +91,9 @@ func lookup(v any, names []string) any {
 }
 
 // hookFile names vfix-runtime as an OCI hook of podman and CRI-O, which look for such files at each start
-// (https://github.com/containers/common/blob/main/pkg/hooks/docs/oci-hooks.5.md). It is in the one folder that both engines look into unless they are configured otherwise: podman 5 does
-// not look into the one in /etc, and a user's own podman into none.
+// (https://github.com/containers/common/blob/main/pkg/hooks/docs/oci-hooks.5.md). It is in the one directory that both
+// engines look into unless they are configured otherwise: podman 5 does not look into the one in /etc, and a user's own
+// podman into none.
 const hookFile = "usr/share/containers/oci/hooks.d/99-vfix.json"
 
 // HookEngines are the engines that can have a hook.

@@ -59,7 +59,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// An error in the middle is taken back: here the engine's folder is a file.
+// An error in the middle is taken back: here the engine's directory is a file.
 func TestRolledBack(t *testing.T) {
 	for _, file := range []string{"etc/docker", "etc", "usr/local", "var/lib"} {
 		root := machine(t, map[string]string{"usr/bin/dockerd": "", file: "a file"})
@@ -128,7 +128,7 @@ func TestUnknownRuntime(t *testing.T) {
 	}
 }
 
-// Files that two engines share stay until both are uninstalled, and a fifo or folder in the place
+// Files that two engines share stay until both are uninstalled, and a fifo or directory in the place
 // of a file is not opened.
 func TestShared(t *testing.T) {
 	root := machine(t, map[string]string{"usr/bin/dockerd": "", "usr/bin/podman": "", "usr/bin/crun": ""})
@@ -162,7 +162,7 @@ func TestShared(t *testing.T) {
 }
 
 // With containerd 1 the file whose section counts gets the runtime, and the built-in runc is
-// not lost; with containerd 2 an imported folder gets a file.
+// not lost; with containerd 2 an imported directory gets a file.
 func TestContainerd(t *testing.T) {
 	cri := "[plugins.\"io.containerd.grpc.v1.cri\"]\nsandbox_image = \"x\"\n"
 	main := "version = 2\nimports = [\"conf.d/*.toml\"]\n"

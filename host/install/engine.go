@@ -110,7 +110,7 @@ func bins(name string) (all []string) {
 	return all
 }
 
-// detect lists the engines that a root folder has.
+// detect lists the engines that a root directory has.
 func (t *tree) detect() (found []Engine) {
 	for _, e := range Engines {
 		if slices.ContainsFunc(engines[e].signs, t.exists) {
@@ -155,7 +155,7 @@ func (p *planner) runtimePath() string { return "/" + path.Join(rel(p.Prefix), "
 
 func (p *planner) configPath() string { return rel(cmp.Or(p.Config, p.engine.config)) }
 
-// rel makes a path relative to the root folder.
+// rel makes a path relative to the root directory.
 func rel(name string) string { return strings.TrimLeft(path.Clean("/"+name), "/") }
 
 // base returns what a file holds without vfix's part.

@@ -10,7 +10,7 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// With Hook, an engine's folder of hooks gets one file, beside what others have there, and no runtime is configured.
+// With Hook, an engine's directory of hooks gets one file, beside what others have there, and no runtime is configured.
 func TestHook(t *testing.T) {
 	for _, e := range HookEngines {
 		root := machine(t, map[string]string{"usr/bin/" + string(e): "", filepath.Join(filepath.Dir(hookFile), "other.json"): "{}"})

@@ -25,7 +25,7 @@ const (
 	k3sTOML = "version = 3\nimports = [\"/var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.d/*.toml\"]\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]\nSystemdCgroup = true\n"
 )
 
-// machines are root folders with an engine each: the files in them, and what one of those
+// machines are root directories with an engine each: the files in them, and what one of those
 // that are written must hold afterwards.
 var machines = map[Engine]struct {
 	files map[string]string
@@ -48,7 +48,7 @@ var machines = map[Engine]struct {
 		"etc/k0s/containerd.d/vfix.toml", []string{"version = 2\n", "BinaryName = "}},
 }
 
-// machine makes a root folder.
+// machine makes a root directory.
 func machine(t testing.TB, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -78,7 +78,7 @@ func get(t testing.TB, root, name string) string {
 	return string(b)
 }
 
-// snapshot is everything in a root folder: names, modes, owners, times, contents.
+// snapshot is everything in a root directory: names, modes, owners, times, contents.
 func snapshot(t testing.TB, root string) string {
 	t.Helper()
 	var b strings.Builder

@@ -19,10 +19,10 @@ var (
 // Options are the options of Install and Uninstall.
 type Options struct {
 	Engine  Engine // of Engines, or Auto for Install; for Uninstall "" means all that are installed
-	Root    string // the folder that is taken for /
+	Root    string // the directory that is taken for /
 	Name    string // name of the runtime
 	Program string // Install: path of the vfix to copy, outside of Root
-	Prefix  string // Install: the program goes to bin in this folder of Root
+	Prefix  string // Install: the program goes to bin in this directory of Root
 	Config  string // Install: the engine's configuration file in Root, "" for the usual one
 	Runtime string // Install: name or path of the real runtime; "" is left to vfix-runtime
 	// Install: a container that vfix cannot patch does not start.

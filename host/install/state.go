@@ -18,7 +18,7 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// The changes that vfix made to a machine are recorded in a folder of their own, with a copy of each file that
+// The changes that vfix made to a machine are recorded in a directory of their own, with a copy of each file that
 // it replaced, called by its hash.
 const (
 	stateDir    = "var/lib/vfix-install"
@@ -29,7 +29,7 @@ const (
 type state struct {
 	Schema int      `json:"schema"`
 	Files  []record `json:"files"`
-	Dirs   []string `json:"dirs"` // folders that vfix made, outermost first
+	Dirs   []string `json:"dirs"` // directories that vfix made, outermost first
 }
 
 // kind is how vfix's part of a file is found again after somebody else changed the file.
@@ -104,7 +104,7 @@ func (s *state) engines() (all []Engine) {
 	return all
 }
 
-// saveState writes the record, or removes it with its folder if there is nothing to record.
+// saveState writes the record, or removes it with its directory if there is nothing to record.
 func (t *tree) saveState(s *state) {
 	var next *content
 	if len(s.Files) > 0 || len(s.Dirs) > 0 {
@@ -150,7 +150,7 @@ func (t *tree) before(r *record) *content {
 	return c
 }
 
-// tidy removes the copies that no record names, and the folder with the last of them.
+// tidy removes the copies that no record names, and the directory with the last of them.
 func (t *tree) tidy(s *state) {
 	for _, name := range t.names(stateDir) {
 		used := slices.ContainsFunc(s.Files, func(r record) bool { return r.Before == name })
@@ -176,8 +176,8 @@ func hashOf(c *content) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// lockState creates the state folder and locks it for this process. The previous holder of the lock may
-// remove the folder: then it is made again.
+// lockState creates the state directory and locks it for this process. The previous holder of the lock may
+// remove the directory: then it is made again.
 func (t *tree) lockState() (unlock func()) {
 	for {
 		made := t.missing(stateDir)

@@ -1,4 +1,4 @@
-// Reading and writing files in the root folder that an installation is made in.
+// Reading and writing files in the root directory that an installation is made in.
 
 package install
 
@@ -23,7 +23,7 @@ const tempPrefix = ".vfix-install."
 
 const maxFile = 512 << 20 // bytes; nothing larger is installed, or edited
 
-// tree is the root folder that everything happens in. Paths are relative to it, with slashes;
+// tree is the root directory that everything happens in. Paths are relative to it, with slashes;
 // those that come from outside go through resolve first.
 //
 // The first error stays in err: the plan is completed with what could be read, and from then on nothing is
@@ -31,7 +31,7 @@ const maxFile = 512 << 20 // bytes; nothing larger is installed, or edited
 type tree struct {
 	root *os.Root
 	old  *state   // what was recorded before
-	made []string // folders that were made to have a stateDir
+	made []string // directories that were made to have a stateDir
 	err  error
 	// step is called before each change to the disk. Tests end the process there.
 	step func()
@@ -162,9 +162,9 @@ func (t *tree) text(name string) []byte {
 	return data
 }
 
-// names lists a folder; none if it cannot be read.
-func (t *tree) names(folder string) (all []string) {
-	at, err := rootpath.In(t.root, folder)
+// names lists a directory; none if it cannot be read.
+func (t *tree) names(dir string) (all []string) {
+	at, err := rootpath.In(t.root, dir)
 	if err != nil {
 		return nil
 	}
@@ -188,7 +188,7 @@ func (t *tree) glob(pattern string) (all []string) {
 	return all
 }
 
-// missing returns the folders that must be made for a file to have its name, outermost first.
+// missing returns the directories that must be made for a file to have its name, outermost first.
 func (t *tree) missing(name string) (all []string) {
 	for d := path.Dir(name); d != "."; d = path.Dir(d) {
 		_, err := t.root.Lstat(d)
@@ -200,7 +200,7 @@ func (t *tree) missing(name string) (all []string) {
 	return all
 }
 
-// makeDirs makes folders, unless they exist.
+// makeDirs makes directories, unless they exist.
 func (t *tree) makeDirs(dirs []string) {
 	for _, d := range dirs {
 		if t.err != nil {
@@ -213,8 +213,8 @@ func (t *tree) makeDirs(dirs []string) {
 	}
 }
 
-// tempName is where the file is written before it gets its name. A folder NAME.d is one whose
-// files an engine reads whatever they are called (CRI-O does): there it is the folder above.
+// tempName is where the file is written before it gets its name. A directory NAME.d is one whose
+// files an engine reads whatever they are called (CRI-O does): there it is the directory above.
 func tempName(name string) string {
 	dir := path.Dir(name)
 	if strings.HasSuffix(dir, ".d") {
@@ -287,7 +287,7 @@ func (t *tree) writeFile(name string, c *content) error {
 	return t.root.Chtimes(name, c.meta.MTime, c.meta.MTime)
 }
 
-// removeDir removes a folder if it is empty.
+// removeDir removes a directory if it is empty.
 func (t *tree) removeDir(name string) {
 	t.step()
 	_ = t.root.Remove(name)

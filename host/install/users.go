@@ -14,10 +14,10 @@ import (
 	"vfix.dev/vfix/host/policy"
 )
 
-// taskFolders are where containerd keeps its running containers, NAMESPACE/ID: its own, docker's,
+// taskDirs are where containerd keeps its running containers, NAMESPACE/ID: its own, docker's,
 // k3s's and rke2's, k0s's. A file runtime there has the path that the shim calls (containerd,
 // cmd/containerd-shim-runc-v2/runc/container.go, WriteRuntime).
-var taskFolders = []string{
+var taskDirs = []string{
 	"run/containerd/io.containerd.runtime.v2.task",
 	"run/docker/containerd/daemon/io.containerd.runtime.v2.task",
 	"run/k3s/containerd/io.containerd.runtime.v2.task",
@@ -26,10 +26,10 @@ var taskFolders = []string{
 
 // users names the containers whose shims call the program at a path.
 func (t *tree) users(program string) (all []string) {
-	for _, folder := range taskFolders {
-		for _, namespace := range t.names(folder) {
-			for _, id := range t.names(path.Join(folder, namespace)) {
-				if text := t.text(path.Join(folder, namespace, id, "runtime")); strings.TrimSpace(string(text)) == program {
+	for _, dir := range taskDirs {
+		for _, namespace := range t.names(dir) {
+			for _, id := range t.names(path.Join(dir, namespace)) {
+				if text := t.text(path.Join(dir, namespace, id, "runtime")); strings.TrimSpace(string(text)) == program {
 					all = append(all, namespace+"/"+id)
 				}
 			}

@@ -51,7 +51,7 @@ type Config struct {
 	// cannot turn off the node's policy.
 	AllowDisable bool `json:"allow_disable,omitempty"`
 	// CacheDir is where patched copies are kept; "" is DefaultCacheDir, and for users other than root vfix in
-	// their data folder (XDG_DATA_HOME).
+	// their data directory (XDG_DATA_HOME).
 	CacheDir string `json:"cache_dir,omitempty"`
 	// CacheSize bounds them, in bytes; 0 is DefaultCacheSize.
 	CacheSize int64 `json:"cache_size,omitempty"`
@@ -63,7 +63,7 @@ type Config struct {
 	// unless an annotation says otherwise.
 	Fix string `json:"fix,omitempty"`
 	// Record is where a line about each start goes: an absolute path, "journald" or "none"; "" is
-	// DefaultRecord, and for users other than root vfix/starts.jsonl in their state folder (XDG_STATE_HOME).
+	// DefaultRecord, and for users other than root vfix/starts.jsonl in their state directory (XDG_STATE_HOME).
 	Record string `json:"record,omitempty"`
 	// Metrics is a file of counters for node_exporter's textfile collector; "" for none.
 	Metrics string `json:"metrics,omitempty"`
@@ -168,7 +168,7 @@ func (c Config) Bytes() ([]byte, error) {
 	return append(b, '\n'), err
 }
 
-// Cache is the folder of the cache.
+// Cache is the directory of the cache.
 func (c Config) Cache() string {
 	if c.CacheDir != "" {
 		return c.CacheDir
@@ -176,7 +176,7 @@ func (c Config) Cache() string {
 	return ownDir()
 }
 
-// ownDir is vfix's folder if no configuration names one.
+// ownDir is vfix's directory if no configuration names one.
 func ownDir() string {
 	if data := userDir("XDG_DATA_HOME", ".local/share"); data != "" && Rootless() {
 		return data
@@ -192,7 +192,7 @@ func (c Config) CacheBytes() int64 {
 	return c.CacheSize
 }
 
-// RecordFile is where starts are recorded: a path, or a word of package starts; nowhere for a user without a folder.
+// RecordFile is where starts are recorded: a path, or a word of package starts; nowhere for a user without a directory.
 func (c Config) RecordFile() string {
 	switch {
 	case c.Record != "":
@@ -220,7 +220,7 @@ func (c Config) HookTimeout() time.Duration { return c.HookLimit() + overtime }
 // Limits bound what one start may take: the image is hostile, and the work is done before the
 // container's own limits hold. 0 is the default.
 type Limits struct {
-	// Names is how many files and folders are looked at, layers together.
+	// Names is how many files and directories are looked at, layers together.
 	Names int `json:"names,omitempty"`
 	// CopyBytes is how many bytes of patched copies are made or given out.
 	CopyBytes int64 `json:"copy_bytes,omitempty"`
@@ -246,7 +246,7 @@ func (l Limits) WithDefaults() Limits {
 	}
 }
 
-// userDir is vfix's folder among those of one user (XDG Base Directory Specification); "" for none.
+// userDir is vfix's directory among those of one user (XDG Base Directory Specification); "" for none.
 func userDir(variable, usual string) string {
 	dir := os.Getenv(variable)
 	if !filepath.IsAbs(dir) {

@@ -102,8 +102,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// Root's folders are the machine's, whatever the environment says; another user's are his own.
-func TestFoldersOfAUser(t *testing.T) {
+// Root's directories are the machine's, whatever the environment says; another user's are his own.
+func TestDirsOfAUser(t *testing.T) {
 	t.Setenv("HOME", "/home/x")
 	t.Setenv("XDG_DATA_HOME", "/data")
 	t.Setenv("XDG_STATE_HOME", "state") // according to the specification a relative one is ignored
@@ -178,7 +178,7 @@ func asUser(t *testing.T, test string, attr *syscall.SysProcAttr) {
 	}
 }
 
-// A user who is not root, and root of a user namespace, have a configuration and folders of their own; who else can
+// A user who is not root, and root of a user namespace, have a configuration and directories of their own; who else can
 // write the file is theirs to say, and what root has kept is not for them to read.
 func TestRootless(t *testing.T) {
 	if os.Getenv("VFIX_TEST_AS") == "" {
@@ -227,7 +227,7 @@ func TestRootless(t *testing.T) {
 	i.write(`{}`)
 	p := Load(i.path, false, "/proc/1/x")
 	if err := p.Keep(); p.Source != starts.FromFile || err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no folder: got %s, %v", p.Source, err)
+		t.Errorf("no directory: got %s, %v", p.Source, err)
 	}
 	closed := t.TempDir()
 	if err := os.Chmod(closed, 0o500); err != nil {
@@ -235,14 +235,14 @@ func TestRootless(t *testing.T) {
 	}
 	if p := Load(i.path, false, closed+"/x"); os.Geteuid() != 0 {
 		if err := p.Keep(); err != nil {
-			t.Errorf("a folder that the user may not write: got %v", err)
+			t.Errorf("a directory that the user may not write: got %v", err)
 		}
 	}
 }
 
 // A configuration that cannot be kept is an error that names the configuration.
 func TestNotKept(t *testing.T) {
-	for name, state := range map[string]string{"a file in place of the folder": "file", "a folder in place of the file": "folder"} {
+	for name, state := range map[string]string{"a file in place of the directory": "file", "a directory in place of the file": "directory"} {
 		i := newIn(t)
 		i.write(`{"opt_in": true}`)
 		switch state {
@@ -250,7 +250,7 @@ func TestNotKept(t *testing.T) {
 			if err := os.WriteFile(i.state, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-		case "folder":
+		case "directory":
 			if err := os.MkdirAll(keptPath(i.state, i.path)+"/x", 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -300,7 +300,7 @@ func TestKeptByAnother(t *testing.T) {
 		t.Errorf("removed meanwhile: got %+v, %v", c, err)
 	}
 	if _, err := nodefile.Lock(filepath.Join(i.state, "none"), 0); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no folder: got %v", err)
+		t.Errorf("no directory: got %v", err)
 	}
 }
 
@@ -356,7 +356,7 @@ func TestOwnedAlone(t *testing.T) {
 	}
 	fi, _ := os.Lstat(dir + "/file")
 	if err := ownedAlone(dir+"/none", fi); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no folder: got %v", err)
+		t.Errorf("no directory: got %v", err)
 	}
 	if err := rootsAlone(dir + "/none"); !Rootless() && !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: got %v", err)
@@ -365,7 +365,7 @@ func TestOwnedAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Put(dir+"/none/x", nil, 0o600); err == nil {
-		t.Error("Put without a folder: got no error")
+		t.Error("Put without a directory: got no error")
 	}
 }
 
@@ -387,6 +387,6 @@ func TestForgetRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Forget(root, ConfigFile); err == nil {
-		t.Error("a folder with files: got no error")
+		t.Error("a directory with files: got no error")
 	}
 }

@@ -31,7 +31,7 @@ type InForce struct {
 var closed = Config{FailClosed: true}
 
 // Load finds what is in force and changes nothing. named says that somebody typed the path: then the file must be
-// there. state is the folder of the cache as it was typed, "" for the usual one.
+// there. state is the directory of the cache as it was typed, "" for the usual one.
 func Load(path string, named bool, state string) InForce {
 	path = cmp.Or(path, ConfigFile)
 	state = cmp.Or(state, ownDir())

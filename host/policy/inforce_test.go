@@ -12,7 +12,7 @@ import (
 	"vfix.dev/vfix/host/starts"
 )
 
-// in is a folder with a configuration file, and a folder for the cache.
+// in is a directory with a configuration file, and a directory for the cache.
 type in struct {
 	t           *testing.T
 	path, state string
@@ -111,7 +111,7 @@ func TestRemovedFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p := Load(filepath.Join(i.path, "dir", "file", "x"), false, i.state); p.Source != starts.Defaults {
-		t.Errorf("no folder: got %+v", p)
+		t.Errorf("no directory: got %+v", p)
 	}
 }
 
@@ -160,23 +160,23 @@ func TestKeptIsSound(t *testing.T) {
 		}
 	}
 	for name, harm := range map[string]func(at string) error{
-		"readable by others":    func(at string) error { return os.Chmod(at, 0o604) },
-		"writable by others":    func(at string) error { return os.Chmod(at, 0o620) },
-		"in a folder of others": func(at string) error { return os.Chmod(filepath.Dir(at), 0o777) },
-		"cut off":               func(at string) error { return os.Truncate(at, 30) },
-		"empty":                 func(at string) error { return os.Truncate(at, 0) },
-		"another format":        edit(`"format":1`, `"format":2`),
-		"another path":          edit(`runtime.json`, `runtime.jsox`),
-		"not a configuration":   edit(`fail_closed`, `fail_clothed`),
-		"of a later version":    edit(`"format":1`, `"format":1,"x":1`),
+		"readable by others":       func(at string) error { return os.Chmod(at, 0o604) },
+		"writable by others":       func(at string) error { return os.Chmod(at, 0o620) },
+		"in a directory of others": func(at string) error { return os.Chmod(filepath.Dir(at), 0o777) },
+		"cut off":                  func(at string) error { return os.Truncate(at, 30) },
+		"empty":                    func(at string) error { return os.Truncate(at, 0) },
+		"another format":           edit(`"format":1`, `"format":2`),
+		"another path":             edit(`runtime.json`, `runtime.jsox`),
+		"not a configuration":      edit(`fail_closed`, `fail_clothed`),
+		"of a later version":       edit(`"format":1`, `"format":1,"x":1`),
 		"a symlink": func(at string) error {
 			if err := os.Rename(at, at+".x"); err != nil {
 				return err
 			}
 			return os.Symlink(at+".x", at)
 		},
-		"another user's":              func(at string) error { return os.Chown(at, 1234, 1234) },
-		"in a folder of another user": func(at string) error { return os.Chown(filepath.Dir(at), 1234, 1234) },
+		"another user's":                 func(at string) error { return os.Chown(at, 1234, 1234) },
+		"in a directory of another user": func(at string) error { return os.Chown(filepath.Dir(at), 1234, 1234) },
 	} {
 		if strings.Contains(name, "another user") && os.Geteuid() != 0 {
 			continue
@@ -199,7 +199,7 @@ func TestKeptIsSound(t *testing.T) {
 				t.Errorf("%s: got %s, %v", name, p.Source, p.Err)
 			}
 		}
-		if strings.Contains(name, "folder") {
+		if strings.Contains(name, "directory") {
 			continue
 		}
 		i.write(`{"runtime": "crun"}`) // it is replaced

@@ -27,7 +27,7 @@ type kept struct {
 	Config string `json:"config"` // its text
 }
 
-// keptDir is a folder beside those of the cache's layouts.
+// keptDir is a directory beside those of the cache's layouts.
 const keptDir = "policy"
 
 func keptPath(state, path string) string {
@@ -86,7 +86,7 @@ func keep(state, path string, text []byte) error {
 	at := keptPath(state, path)
 	if err := os.MkdirAll(filepath.Dir(at), private); err != nil {
 		if errors.Is(err, fs.ErrPermission) && Rootless() {
-			return nil // a user without a folder of his own
+			return nil // a user without a directory of his own
 		}
 		return err
 	}
@@ -113,7 +113,7 @@ func keep(state, path string, text []byte) error {
 	return Put(at, raw, ownersAlone)
 }
 
-// Forget removes the kept copy of the configuration file of a root folder, which no longer has one.
+// Forget removes the kept copy of the configuration file of a root directory, which no longer has one.
 func Forget(root, path string) error {
 	err := os.Remove(filepath.Join(root, keptPath(DefaultCacheDir, path)))
 	if errors.Is(err, fs.ErrNotExist) {

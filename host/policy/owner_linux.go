@@ -11,15 +11,15 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// ownedAlone errs unless a folder and a file in it belong to this user, nobody else can write to them, and nobody
+// ownedAlone errs unless a directory and a file in it belong to this user, nobody else can write to them, and nobody
 // else can read the file.
 func ownedAlone(dir string, file fs.FileInfo) error {
-	folder, err := os.Lstat(dir)
+	directory, err := os.Lstat(dir)
 	if err != nil {
 		return err
 	}
 	const othersWrite, others = 0o022, 0o077
-	for fi, denied := range map[fs.FileInfo]fs.FileMode{folder: othersWrite, file: others} {
+	for fi, denied := range map[fs.FileInfo]fs.FileMode{directory: othersWrite, file: others} {
 		st, ok := fi.Sys().(*syscall.Stat_t)
 		if !ok || int(st.Uid) != os.Geteuid() || fi.Mode()&denied != 0 || !fi.IsDir() && !fi.Mode().IsRegular() {
 			return fmt.Errorf("%s/%s: %s: mode %v, owner not user %d alone", dir, file.Name(), fi.Name(), fi.Mode(), os.Geteuid())

@@ -54,7 +54,7 @@ func Execute(ctx context.Context, program []byte) (o Outcome, err error) {
 // place makes program executable where try, which runs it, works.
 func place(program []byte, try func(*Runner) error) (*Runner, error) {
 	var errs []error
-	for _, dir := range append([]string{""}, Folders()...) {
+	for _, dir := range append([]string{""}, Dirs()...) {
 		r, err := put(dir, program)
 		if err == nil {
 			if err = try(r); err == nil {
@@ -67,10 +67,10 @@ func place(program []byte, try func(*Runner) error) (*Runner, error) {
 	return nil, fmt.Errorf("no place from which %s may be executed: %w", name, errors.Join(errs...))
 }
 
-// Folders are those in which most machines allow programs to be executed.
-func Folders() []string { return []string{os.TempDir(), "/var/tmp", "/dev/shm", "."} }
+// Dirs are those in which most machines allow programs to be executed.
+func Dirs() []string { return []string{os.TempDir(), "/var/tmp", "/dev/shm", "."} }
 
-// put writes a program into a folder, "" for memory.
+// put writes a program into a directory, "" for memory.
 func put(dir string, program []byte) (*Runner, error) {
 	if dir == "" {
 		fd, err := memfile.New(name, bytes.NewReader(program))

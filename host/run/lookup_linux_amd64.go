@@ -63,8 +63,8 @@ func lookup(args []string, path string) (*program, error) {
 	return nil, hinterr.Errorf(ErrNotExecutable, "%s: more than %d scripts interpret each other", found, maxScripts)
 }
 
-// search looks for a command in the folders of path, as execvp does: a name with a slash is
-// a path already, an empty folder is the current one, and a file that may not be executed
+// search looks for a command in the directories of path, as execvp does: a name with a slash is
+// a path already, an empty directory is the current one, and a file that may not be executed
 // is passed over but remembered.
 func search(name, path string) (string, error) {
 	if name == "" {

@@ -1,5 +1,5 @@
 // Where LD_PRELOAD finds libvfix.so. It is a file on disk, not in memory: a program that closes all
-// descriptors it does not know would remove it for the programs that it starts. Its folder is named after its
+// descriptors it does not know would remove it for the programs that it starts. Its directory is named after its
 // content, so that each version has a separate one, and only the owner can write to it; others may read it,
 // for programs that change their user.
 
@@ -59,7 +59,7 @@ func has32() bool {
 	return false
 }
 
-// materialise returns the folder with the library, which it makes if it is missing.
+// materialise returns the directory with the library, which it makes if it is missing.
 func (s *starter) materialise() (string, error) {
 	sum := sha256.New()
 	sum.Write(s.Library)
@@ -84,14 +84,14 @@ func (s *starter) materialise() (string, error) {
 			continue // not a path that LD_PRELOAD can hold
 		}
 		dir := filepath.Join(base, name)
-		if last = s.inFolder(base, dir); last == nil {
+		if last = s.inDir(base, dir); last == nil {
 			return dir, nil
 		}
 	}
 	return "", fmt.Errorf("no place for libvfix.so: %w", last)
 }
 
-// trusted is the real path of a folder in which only this user and root can replace anything: it and all
+// trusted is the real path of a directory in which only this user and root can replace anything: it and all
 // above it are theirs, and others can write to them only where the sticky bit keeps names their owners'. The
 // path then has no links that somebody could redirect later.
 func trusted(base string) (string, error) {
@@ -131,8 +131,8 @@ func mapped() bool {
 	return err == nil && strings.Join(strings.Fields(string(b)), " ") != all
 }
 
-// inFolder makes dir in base, or proves that the existing one is the same as it would make.
-func (s *starter) inFolder(base, dir string) error {
+// inDir makes dir in base, or proves that the existing one is the same as it would make.
+func (s *starter) inDir(base, dir string) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(base, &st); err != nil {
 		return fmt.Errorf("%s: %w", base, err)
@@ -157,20 +157,20 @@ func (s *starter) inFolder(base, dir string) error {
 	return nil
 }
 
-// fill writes the files into a folder of ours. Whatever the umask is, others may read them. The
+// fill writes the files into a directory of ours. Whatever the umask is, others may read them. The
 // sticky bit keeps them from systemd-tmpfiles, which removes what is old from /tmp, while programs
 // that run still hand LD_PRELOAD on (dir_cleanup in its source).
 func (s *starter) fill(dir string) error {
-	const folder, file = 0o755, 0o555
+	const directory, file = 0o755, 0o555
 	for name, body := range s.files() {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), folder); err != nil {
+		if err := os.MkdirAll(filepath.Dir(path), directory); err != nil {
 			return err
 		}
 		if err := os.WriteFile(path, body, file); err != nil {
 			return err
 		}
-		if err := errors.Join(os.Chmod(filepath.Dir(path), folder), os.Chmod(path, file|os.ModeSticky)); err != nil {
+		if err := errors.Join(os.Chmod(filepath.Dir(path), directory), os.Chmod(path, file|os.ModeSticky)); err != nil {
 			return err
 		}
 	}
@@ -179,16 +179,16 @@ func (s *starter) fill(dir string) error {
 			return err
 		}
 	}
-	return os.Chmod(dir, folder)
+	return os.Chmod(dir, directory)
 }
 
-// files are the contents of the folder, besides the links of $PLATFORM.
+// files are the contents of the directory, besides the links of $PLATFORM.
 func (s *starter) files() map[string][]byte {
 	return map[string][]byte{fallbackfiles.Library: s.Library, fallbackfiles.Library32: s.Library32, fallbackfiles.Trace: s.Trace}
 }
 
-// sound reports whether a folder, and everything used in it, is writable only by us and has the expected
-// content: anybody can make a folder of that name in /tmp.
+// sound reports whether a directory, and everything used in it, is writable only by us and has the expected
+// content: anybody can make a directory of that name in /tmp.
 func (s *starter) sound(dir string) error {
 	for name, body := range s.files() {
 		path := filepath.Join(dir, name)

@@ -12,7 +12,7 @@ func testStarter() *starter {
 	return &starter{Options: Options{Library: []byte("library"), Library32: []byte("twin")}, choice: &choice{}}
 }
 
-// TestMaterialise: the same folder each time, readable by all, writable by its owner.
+// TestMaterialise: the same directory each time, readable by all, writable by its owner.
 func TestMaterialise(t *testing.T) {
 	base := t.TempDir()
 	t.Setenv("TMPDIR", base)
@@ -48,7 +48,7 @@ func TestMaterialise(t *testing.T) {
 	}
 }
 
-// TestMaterialiseRefuses: a folder that somebody else may have made, or changed, is not used.
+// TestMaterialiseRefuses: a directory that somebody else may have made, or changed, is not used.
 func TestMaterialiseRefuses(t *testing.T) {
 	for name, spoil := range map[string]func(dir string) error{
 		"content":  func(dir string) error { return replace(dir+"/x86_64/libvfix.so", "evil") },
@@ -84,7 +84,7 @@ func TestMaterialiseRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := s.sound(dir); err == nil {
-			t.Errorf("%s: the folder is used", name)
+			t.Errorf("%s: the directory is used", name)
 		}
 	}
 }
@@ -124,9 +124,9 @@ func TestPreload(t *testing.T) {
 }
 
 // Where others can put a library of theirs in the place of ours, none is put.
-func TestUntrustedFolders(t *testing.T) {
+func TestUntrustedDirs(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root: folders of others")
+		t.Skip("needs root: directories of others")
 	}
 	for name, c := range map[string]struct {
 		harm func(base string) error // of TMPDIR, which is top/x/y

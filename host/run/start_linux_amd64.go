@@ -50,7 +50,7 @@ func (s *starter) start() error {
 }
 
 // trace runs the program under vfix-trace, which comes from memory, or where the system has
-// no executable memory files from the folder of libvfix.so.
+// no executable memory files from the directory of libvfix.so.
 func (s *starter) trace() error {
 	s.Explain("%s: %s: %s", s.p.file, Trace, s.why)
 	args := append([]string{fallbackfiles.Trace, "--"}, s.p.typed...)

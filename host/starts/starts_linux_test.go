@@ -116,7 +116,7 @@ func TestMetricsFile(t *testing.T) {
 		t.Errorf("a fifo: got %v", err)
 	}
 	if err := (Log{Metrics: "/nonexistent/x.prom"}).Add(record(Patched)); err == nil || !strings.Contains(err.Error(), "metrics: ") {
-		t.Errorf("no folder: got %v", err)
+		t.Errorf("no directory: got %v", err)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"vfix.dev/vfix/internal/rootpath"
 )
 
-// TempPrefix begins the name of every temporary file and folder.
+// TempPrefix begins the name of every temporary file and directory.
 const TempPrefix = ".vfix-"
 
 // TempName gives a name beside path that is not in use.
@@ -36,7 +36,7 @@ type File struct {
 	done  bool
 }
 
-// Create begins a file that will be called path: a temporary one in the same folder,
+// Create begins a file that will be called path: a temporary one in the same directory,
 // with the mode the umask gives, but without rights that the replaced file lacks: a private archive
 // stays private. The file at path must be missing or a regular file; a symlink is followed, so that its
 // target is replaced and not the link.
@@ -124,9 +124,9 @@ func Write(path string, data []byte) error {
 	return p.Commit()
 }
 
-// WriteFolder calls fill to fill a directory, and names it path when it is complete. An empty directory of that
+// WriteDir calls fill to fill a directory, and names it path when it is complete. An empty directory of that
 // name is replaced. The caller holds the lock on path.
-func WriteFolder(path string, mode fs.FileMode, fill func(temp string) error) error {
+func WriteDir(path string, mode fs.FileMode, fill func(temp string) error) error {
 	path = filepath.Clean(path)
 	temp := HeldName(path)
 	if err := os.Mkdir(temp, mode); err != nil {

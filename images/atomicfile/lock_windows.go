@@ -19,8 +19,8 @@ func lockFile(f *os.File) error {
 	return os.NewSyscallError("LockFileEx", err)
 }
 
-// shareLock: folders cannot be locked here.
+// shareLock: directories cannot be locked here.
 func shareLock(*os.File) error { return nil }
 
-// isOwn: the folder for temporary files is each user's own.
+// isOwn: the directory for temporary files is each user's own.
 func isOwn(os.FileInfo) bool { return true }

@@ -16,7 +16,7 @@ import (
 	"vfix.dev/vfix/internal/lazy"
 )
 
-// heldPrefix begins the names of temporary files and folders that are made under the lock on
+// heldPrefix begins the names of temporary files and directories that are made under the lock on
 // path: TempPrefix, 16 hex digits of the sha256 of path's last part, and a dash.
 func heldPrefix(path string) string {
 	sum := sha256.Sum256([]byte(filepath.Base(path)))
@@ -58,7 +58,7 @@ func removeStale(path string) {
 func removeTemps(dir, prefix string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return // it is not a folder, or missing
+		return // it is not a directory, or missing
 	}
 	for _, e := range entries {
 		if isTemp(e.Name(), prefix) {

@@ -28,11 +28,12 @@ func TestLockRemovesStale(t *testing.T) {
 			}
 		}
 	}
-	folder := atomicfile.HeldName(path)
-	if err := os.Mkdir(folder, 0o700); err != nil {
+	directory := atomicfile.HeldName(path)
+	if err := os.Mkdir(directory, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	stale := []string{atomicfile.HeldName(path), filepath.Join(folder, "packed"), atomicfile.TempName(filepath.Join(blobs, "x")),
+	stale := []string{atomicfile.HeldName(path), filepath.Join(directory, "packed"),
+		atomicfile.TempName(filepath.Join(blobs, "x")),
 		atomicfile.TempName(filepath.Join(other, "x")), atomicfile.HeldName(filepath.Join(path, "index.json"))}
 	others := []string{ // another output's, one that needs no lock, and names that are alike
 		atomicfile.HeldName(filepath.Join(dir, "out2")), atomicfile.TempName(path), filepath.Join(dir, atomicfile.HeldPrefix(path)+"mine"),
@@ -41,7 +42,7 @@ func TestLockRemovesStale(t *testing.T) {
 	write(slices.Concat(stale, others)...)
 	unlock := imagetest.Must[func()](t)(atomicfile.Lock(context.Background(), path, nil))
 	defer unlock()
-	for _, n := range append(stale, folder) {
+	for _, n := range append(stale, directory) {
 		if _, err := os.Lstat(n); err == nil {
 			t.Errorf("%s is left", n)
 		}

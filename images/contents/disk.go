@@ -219,7 +219,7 @@ func (d *Disk) walk(ctx context.Context, s *Session, links map[*Entry]*Entry, ex
 		n := d.add(filepath.ToSlash(name), fi)
 		switch {
 		case e.IsDir():
-			err = d.folder(n, name)
+			err = d.directory(n, name)
 		case names > 1 && known != nil:
 			n.Kind, n.Link, links[n] = kindHardLink, known.Name, known
 		case e.Type().IsRegular():
@@ -312,8 +312,8 @@ func (d *Disk) open(e *Entry) (*os.File, error) {
 	return r, nil
 }
 
-// folder reads the extended attributes of a directory.
-func (d *Disk) folder(e *Entry, name string) error {
+// directory reads the extended attributes of a directory.
+func (d *Disk) directory(e *Entry, name string) error {
 	f, err := d.Root.OpenFile(name, os.O_RDONLY|OpenNoBlock, 0)
 	if err != nil {
 		return err

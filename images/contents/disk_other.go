@@ -38,8 +38,8 @@ func Link(fromRoot *os.Root, from string, toRoot *os.Root, to string) error {
 	return os.Link(filepath.Join(fromRoot.Name(), from), filepath.Join(toRoot.Name(), to))
 }
 
-// SyncFolder does nothing: this system has no fsync of a directory.
-func SyncFolder(*os.Root, string) error { return nil }
+// SyncDir does nothing: this system has no fsync of a directory.
+func SyncDir(*os.Root, string) error { return nil }
 
 // Special returns false: no directory of a walk is on a special file system here.
 func Special(*os.Root, string) bool { return false }

@@ -135,8 +135,8 @@ func Link(fromRoot *os.Root, from string, toRoot *os.Root, to string) error {
 	return nil
 }
 
-// SyncFolder writes the names in a directory to the disk.
-func SyncFolder(root *os.Root, name string) error {
+// SyncDir writes the names in a directory to the disk.
+func SyncDir(root *os.Root, name string) error {
 	d, err := root.Open(name)
 	if err != nil {
 		return err

@@ -49,9 +49,9 @@ type Member struct {
 // Members are the entries of a layer, by name.
 type Members map[string]Member
 
-// addFolders adds the parent directories of a name: as in t, else as ImplicitDir. It omits a directory that
+// addDirs adds the parent directories of a name: as in t, else as ImplicitDir. It omits a directory that
 // engines show differently because layers omit its entry: each engine then shows the same as before.
-func (m Members) addFolders(name string, t *Tree) {
+func (m Members) addDirs(name string, t *Tree) {
 	for d := path.Dir(name); d != "." && m[d].Header == nil; d = path.Dir(d) {
 		e := ImplicitDir
 		if k := t.shown(d); k != nil {
@@ -67,7 +67,7 @@ func (m Members) addFolders(name string, t *Tree) {
 // AddExtras adds files that the base does not have.
 func (m Members) AddExtras(extras []Extra, t *Tree) {
 	for _, e := range extras {
-		m.addFolders(e.Name, t)
+		m.addDirs(e.Name, t)
 		m[e.Name] = e.Member()
 	}
 }
@@ -129,7 +129,7 @@ func (m Members) addKept(ctx context.Context, t *Tree, hits []Target) error {
 // content changed, e is without its marks.
 func (m Members) addFile(t *Tree, names []string, e *Entry, size int64, content func() io.Reader) {
 	for _, name := range names {
-		m.addFolders(name, t)
+		m.addDirs(name, t)
 		m[name] = Member{Header: linkHeader(name, names[0], e)}
 	}
 	meta := e.Meta

@@ -32,7 +32,7 @@ const (
 // Host is one place where a daemon may listen.
 type Host struct {
 	URL string // unix:///…, tcp://…, ssh://…, npipe:////./pipe/…
-	TLS string // folder with ca.pem, cert.pem, key.pem; "" for none
+	TLS string // directory with ca.pem, cert.pem, key.pem; "" for none
 	Env bool   // TLS as DOCKER_TLS_VERIFY and DOCKER_CERT_PATH say
 }
 
@@ -114,7 +114,7 @@ func (c *Client) dialer(h Host) error {
 	return nil
 }
 
-// clientTLS is how docker's own client uses a folder of certificates; all says that none may be missing.
+// clientTLS is how docker's own client uses a directory of certificates; all says that none may be missing.
 func clientTLS(dir string, verify, all bool) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: !verify}
 	ca, err := os.ReadFile(filepath.Join(dir, "ca.pem"))

@@ -54,7 +54,7 @@ func (c *Client) Traits(ctx context.Context) (Traits, error) {
 	return t, nil
 }
 
-// remapped reads the mapping of userns-remap off the name of the engine's folder, which ends
+// remapped reads the mapping of userns-remap off the name of the engine's directory, which ends
 // in UID.GID of the container's root (moby, daemon/daemon_unix.go, setupDaemonRoot). The
 // subordinate IDs of a user are one range in practice.
 func remapped(dir string) (uid, gid uint32) {

@@ -202,8 +202,8 @@ func (in *installed) preloadFile() (contents.Extra, error) {
 	return e, nil
 }
 
-// writable reports whether a file can have a name: all folders on the way are
-// folders, or missing, and it does not replace a folder.
+// writable reports whether a file can have a name: all directories on the way are
+// directories, or missing, and it does not replace a directory.
 func (in *installed) writable(name string) error {
 	var at string
 	k := in.t.Root
@@ -314,7 +314,7 @@ func (s *Shim) Find(ctx context.Context, img v1.Image, t *contents.Tree, f *cont
 	return nil
 }
 
-// Examine examines an image, a root filesystem folder, a tarball of one or a single file,
+// Examine examines an image, a root filesystem directory, a tarball of one or a single file,
 // and finds out what the fallback in an image covers.
 func Examine(ctx context.Context, s *contents.Session, src *media.Source, shim *Shim) (*contents.Scanned, error) {
 	if src.Image == nil {

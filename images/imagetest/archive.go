@@ -17,7 +17,7 @@ import (
 	"vfix.dev/vfix/images/media"
 )
 
-// DockerSave makes an archive as docker save wrote them from 1.10 to 24: a folder a layer,
+// DockerSave makes an archive as docker save wrote them from 1.10 to 24: a directory a layer,
 // plain layers, and a symlink for a layer that is there twice.
 func DockerSave(t testing.TB, img v1.Image, tags ...string) []byte {
 	t.Helper()

@@ -81,7 +81,7 @@ func (m TestMember) member() contents.Member {
 }
 
 // Derived is base with these members in one layer more, with all that a rebuild adds beside
-// them: the folders that lead to them, the history entry, labels and annotations.
+// them: the directories that lead to them, the history entry, labels and annotations.
 func Derived(t testing.TB, base v1.Image, fallbackAdded, traced bool, members ...TestMember) v1.Image {
 	t.Helper()
 	_, tree, err := ScanImage(t, base)

@@ -230,7 +230,7 @@ func SameImage(t testing.TB, got, want v1.Image) {
 	}
 }
 
-// CleanTemp makes a folder for temporary files of its own and checks at the end of the test
+// CleanTemp makes a directory for temporary files of its own and checks at the end of the test
 // that nothing is left there.
 func CleanTemp(t *testing.T) {
 	t.Helper()
@@ -240,7 +240,7 @@ func CleanTemp(t *testing.T) {
 	t.Cleanup(func() { WantEmpty(t, dir) })
 }
 
-// WantEmpty checks that a folder has nothing in it but the names allowed.
+// WantEmpty checks that a directory has nothing in it but the names allowed.
 func WantEmpty(t testing.TB, dir string, allowed ...string) {
 	t.Helper()
 	for _, e := range Must[[]os.DirEntry](t)(os.ReadDir(dir)) {

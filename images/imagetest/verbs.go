@@ -66,7 +66,7 @@ func Paths(f *contents.Findings) string {
 	return strings.Join(all, " ")
 }
 
-// StoreOCI writes an image to a layout in a folder of its own and returns the SOURCE.
+// StoreOCI writes an image to a layout in a directory of its own and returns the SOURCE.
 func StoreOCI(t testing.TB, img v1.Image) string {
 	t.Helper()
 	source := "oci:" + filepath.Join(t.TempDir(), "img") + ":base"

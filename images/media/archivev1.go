@@ -1,5 +1,5 @@
 // The archives of docker save before docker 1.10 (docker-image-spec, v1.md, "Combined Image
-// JSON + Filesystem Changeset Format"): a file "repositories", and a folder for each layer
+// JSON + Filesystem Changeset Format"): a file "repositories", and a directory for each layer
 // of each image.
 //
 //	repositories          {"redis": {"2.8.22": ID of the topmost layer}}

@@ -15,8 +15,8 @@ import (
 	"vfix.dev/vfix/internal/lazy"
 )
 
-// ResolveDest makes a DEST without a prefix one with a transport. A folder that is an OCI layout is one; what looks like a file must say
-// which of the two archives it becomes; anything else is the name of an image in the daemon.
+// ResolveDest makes a DEST without a prefix one with a transport. A directory that is an OCI layout is one; what looks
+// like a file must say which of the two archives it becomes; anything else is the name of an image in the daemon.
 func ResolveDest(d Ref) (Ref, error) {
 	if d.Transport != Plain {
 		return d, nil
@@ -37,7 +37,7 @@ func ResolveDest(d Ref) (Ref, error) {
 // that is "", under the source's own name with the suffix after its tag: redis:2.8.22
 // becomes redis:2.8.22-vfix. A name with a digest alone gets the suffix as its tag, without
 // the hyphen: redis@sha256:… becomes redis:vfix. An image from a layout or an archive is
-// called as its tag there says, or by the name of the file or folder. Without a daemon the
+// called as its tag there says, or by the name of the file or directory. Without a daemon the
 // error is an ErrNoDaemon and its hint says which -o to type.
 func DefaultDest(ctx context.Context, src *Source, tag, suffix string, o Options) (Ref, error) {
 	o = o.WithDefaults()
@@ -112,7 +112,7 @@ var imageID = lazy.Regexp(`^(?:[0-9a-f]{12}|[0-9a-f]{64})$`)
 // HasTag reports whether a name without a digest has a tag: a colon after the last slash.
 func HasTag(s string) bool { return strings.Contains(s[strings.LastIndex(s, "/")+1:], ":") }
 
-// nameOfFile makes the name of an image from that of a file or folder: lower case, without
+// nameOfFile makes the name of an image from that of a file or directory: lower case, without
 // the extensions, and without what the name of an image cannot have (distribution,
 // reference/regexp.go).
 func nameOfFile(path string) string {

@@ -123,7 +123,7 @@ func dockerContext() (string, error) {
 	return config.CurrentContext, nil
 }
 
-// contextHost reads a docker context: its folder is the SHA-256 of its name (docker/cli,
+// contextHost reads a docker context: its directory is the SHA-256 of its name (docker/cli,
 // cli/context/store, contextdirOf).
 func contextHost(name string) (engine.Host, error) {
 	dir := registry.DockerDir()

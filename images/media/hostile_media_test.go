@@ -20,7 +20,7 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// badLayout is a sound layout, in a folder of its own, that a test then spoils.
+// badLayout is a sound layout, in a directory of its own, that a test then spoils.
 type badLayout struct {
 	t                        testing.TB
 	dir                      string
@@ -105,7 +105,7 @@ var hostileLayouts = map[string]struct {
 		b.overwrite(h, []byte("{"))
 		b.reindex(v1.Descriptor{MediaType: types.OCIManifestSchema1, Digest: h, Size: n})
 	}, hinterr.ErrDamaged, "unexpected end"},
-	"manifest: folder": {func(b *badLayout) {
+	"manifest: directory": {func(b *badLayout) {
 		p := media.LayoutBlobs{Dir: b.dir}.Path(b.manifest)
 		os.Remove(p)
 		os.Mkdir(p, 0o755)

@@ -32,15 +32,15 @@ const (
 	fullRefNameKey = "io.containerd.image.name"
 )
 
-// files are where the files of an image are: a folder or a tar archive.
+// files are where the files of an image are: a directory or a tar archive.
 type files interface {
 	// open gives a file's content and its length in bytes.
 	open(name string) (io.ReadCloser, int64, error)
 }
 
-type folder string
+type directory string
 
-func (f folder) open(name string) (io.ReadCloser, int64, error) {
+func (f directory) open(name string) (io.ReadCloser, int64, error) {
 	file, size, err := blob.OpenRegular(filepath.Join(string(f), filepath.FromSlash(name)))
 	if err != nil {
 		return nil, 0, err
@@ -87,14 +87,14 @@ func (b fileBlobs) Open(d v1.Descriptor) (io.ReadCloser, int64, error) {
 
 func blobEntry(h v1.Hash) string { return "blobs/" + h.Algorithm + "/" + h.Hex }
 
-// OpenLayout opens the image of an OCI layout folder.
+// OpenLayout opens the image of an OCI layout directory.
 func OpenLayout(ctx context.Context, ref Ref, o Options) (*Source, error) {
 	if fi, err := os.Stat(ref.Name); errors.Is(err, fs.ErrNotExist) {
 		return nil, hinterr.Errorf(hinterr.ErrNotFound, "oci layout %s: no such directory", ref.Name)
 	} else if err == nil && !fi.IsDir() {
 		return nil, hinterr.With(hinterr.Damaged("oci layout %s: not a directory", ref.Name), "an OCI layout in a tar file is oci-archive:%s", ref.Name)
 	}
-	src, err := layoutImage(ctx, folder(ref.Name), ref, o)
+	src, err := layoutImage(ctx, directory(ref.Name), ref, o)
 	if err != nil {
 		return nil, fmt.Errorf("oci layout %s: %w", ref.Name, err)
 	}

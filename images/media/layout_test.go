@@ -226,7 +226,7 @@ func TestLayoutDestErrors(t *testing.T) {
 	imagetest.WantEmpty(t, dir, "x")
 }
 
-// tree lists a folder's files with their sizes and contents' hashes.
+// tree lists a directory's files with their sizes and contents' hashes.
 func tree(t testing.TB, dir string) string {
 	t.Helper()
 	var b strings.Builder

@@ -79,7 +79,7 @@ func (o Options) WithDefaults() Options {
 // Source is an opened SOURCE: exactly one of Image and Path is set.
 type Source struct {
 	Ref   Ref      // resolved: never Guessed
-	Image v1.Image // the platform's image, nil for folders and files
+	Image v1.Image // the platform's image, nil for directories and files
 	// Index is what Image was chosen from, nil where the source is a single image.
 	Index v1.ImageIndex
 	// Entry is Image's descriptor in Index, or in an index in Index.
@@ -88,9 +88,9 @@ type Source struct {
 	Levels []*Source
 	// Digest is what the source itself calls the image: the digest of its manifest or
 	// index in a registry or layout, the image ID in a daemon or docker archive (whose
-	// manifest vfix makes up); "" for folders and files.
+	// manifest vfix makes up); "" for directories and files.
 	Digest string
-	Path   string // of a root filesystem folder or a file
+	Path   string // of a root filesystem directory or a file
 	// Made says that vfix made the image's manifest: the source has another one, which
 	// Digest names, or none.
 	Made bool

@@ -1,4 +1,4 @@
-// Writing OCI layouts, as a folder or in a tar archive.
+// Writing OCI layouts, as a directory or in a tar archive.
 
 package media
 
@@ -80,7 +80,7 @@ func copyBlob(ctx context.Context, w io.Writer, b blob.BlobToWrite, o Options) e
 	return err
 }
 
-// PutLayout writes a result into an OCI layout folder: a new one, or one that is there, in
+// PutLayout writes a result into an OCI layout directory: a new one, or one that is there, in
 // which an image of the same tag is replaced. A new layout gets its name when it is complete;
 // in an existing one the index is written last, and if that fails, the blobs written before it
 // are removed.
@@ -105,7 +105,7 @@ func PutLayout(ctx context.Context, dest Ref, r Result, o Options) (Stored, erro
 		if old != nil {
 			return extendLayout(ctx, dest.Name, old, c, d, o)
 		}
-		return atomicfile.WriteFolder(dest.Name, 0o777, func(temp string) error { return newLayout(ctx, temp, c, d, o) })
+		return atomicfile.WriteDir(dest.Name, 0o777, func(temp string) error { return newLayout(ctx, temp, c, d, o) })
 	})
 	if err != nil {
 		return fail(err)
@@ -114,7 +114,7 @@ func PutLayout(ctx context.Context, dest Ref, r Result, o Options) (Stored, erro
 }
 
 // existingLayout returns the index.json of a layout, nil for nothing or an empty
-// folder at dir.
+// directory at dir.
 func existingLayout(dir string) ([]byte, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
@@ -183,7 +183,7 @@ func extendLayout(ctx context.Context, dir string, index []byte, c blob.Collecti
 	return atomicfile.Write(filepath.Join(dir, LayoutIndex), text.Bytes())
 }
 
-// writeBlobs writes the blobs that a layout folder does not have yet, each under its final
+// writeBlobs writes the blobs that a layout directory does not have yet, each under its final
 // name only when it is whole and verified, and returns the paths of those it wrote.
 func writeBlobs(ctx context.Context, dir string, c blob.Collection, o Options) (written []string, err error) {
 	for _, b := range c.Sorted() {
@@ -223,13 +223,13 @@ func writeOCITar(ctx context.Context, w io.Writer, tag string, r Result, o Optio
 	}
 	defer done()
 	tw := tar.NewWriter(w)
-	folders := map[string]bool{}
+	dirs := map[string]bool{}
 	for _, b := range c.Sorted() {
 		for _, dir := range []string{"blobs/", "blobs/" + b.Digest.Algorithm + "/"} {
-			if folders[dir] {
+			if dirs[dir] {
 				continue
 			}
-			folders[dir] = true
+			dirs[dir] = true
 			if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755}); err != nil {
 				return d.Digest, err
 			}

@@ -1,4 +1,4 @@
-// Where schema 1 manifests come from: a registry, or a folder or file beside the layers.
+// Where schema 1 manifests come from: a registry, or a directory or file beside the layers.
 
 package media
 
@@ -49,7 +49,7 @@ func (s *Source) takeRemoteSchema1(ctx context.Context, at registry.Remote, n na
 	return err
 }
 
-// Names in the folders of skopeo's transport dir: (containers/image, directory/explanation):
+// Names in the directories of skopeo's transport dir: (containers/image, directory/explanation):
 // blobs are there under the digits of their digests, the manifests of an index as well.
 const (
 	DirManifest       = "manifest.json"
@@ -97,7 +97,8 @@ func OpenManifest(ctx context.Context, ref Ref, file string, o Options) (*Source
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	src := &Source{Ref: ref, Close: func() error { return nil }}
-	b := fileBlobs{folder(filepath.Dir(file)), besideManifest, "the layers must be beside the manifest, as 'skopeo copy docker://IMAGE dir:FOLDER' puts them"}
+	b := fileBlobs{directory(filepath.Dir(file)), besideManifest,
+		"the layers must be beside the manifest, as 'skopeo copy docker://IMAGE dir:DIRECTORY' puts them"}
 	if schema1.LooksSchema1(raw) {
 		err = src.takeSchema1(ctx, raw, b, o)
 	} else {

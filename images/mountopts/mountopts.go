@@ -128,7 +128,7 @@ func compose(service string, mounts []Mount) string {
 
 // kubernetes is part of a pod's specification (Kubernetes API reference, Pod). A volume for
 // each file, as its type has the kubelet refuse to start where a node lacks the file; a
-// subPath would make a folder there.
+// subPath would make a directory there.
 func kubernetes(container string, mounts []Mount) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "spec:\n  containers:\n    - name: %s\n      volumeMounts:\n", quote.YAML(container))

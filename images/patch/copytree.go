@@ -38,7 +38,7 @@ func (p *patchRun) copyTree(ctx context.Context, d *contents.Disk, t *contents.T
 		patched[hits[n].Inode] = &hits[n]
 	}
 	const private = 0o700 // until it has its owner
-	return atomicfile.WriteFolder(out, private, func(temp string) (err error) {
+	return atomicfile.WriteDir(out, private, func(temp string) (err error) {
 		p.lost, err = sources.WriteTree(ctx, t, temp, func(i *contents.Inode, r io.Reader) (io.Reader, *contents.Meta, error) {
 			if h := patched[i]; h != nil {
 				return patchedCopy(h, r.(*os.File))

@@ -1,2 +1,2 @@
-// Package patch patches files, folders and tarballs, in place or as a copy.
+// Package patch patches files, directories and tarballs, in place or as a copy.
 package patch

@@ -23,7 +23,7 @@ import (
 
 // replacement is a file written under a temporary name that waits for its final one.
 type replacement struct {
-	root        *os.Root        // the folder it is in, one of patchRun.roots
+	root        *os.Root        // the directory it is in, one of patchRun.roots
 	temp, final string          // relative to root
 	id          contents.FileID // of the file it replaces, if that has several names
 	done        bool
@@ -126,7 +126,7 @@ func (p *patchRun) link(root *os.Root, name string, first *replacement) error {
 }
 
 // begin notes that name gets a replacement; nil says that it has one already. Its root is
-// the folder that name is in: a rename stays there.
+// the directory that name is in: a rename stays there.
 func (p *patchRun) begin(root *os.Root, name string, id contents.FileID) (*replacement, error) {
 	key := filepath.Join(root.Name(), filepath.FromSlash(name))
 	if p.finals[key] {
@@ -147,7 +147,7 @@ func (p *patchRun) begin(root *os.Root, name string, id contents.FileID) (*repla
 		}
 		p.leave = append(p.leave, leave)
 	}
-	r := &replacement{root: at, temp: atomicfile.FolderName(), final: base, id: id}
+	r := &replacement{root: at, temp: atomicfile.DirName(), final: base, id: id}
 	p.pending = append(p.pending, r)
 	return r, nil
 }
@@ -160,7 +160,7 @@ func (p *patchRun) commit() error {
 		r.done = true
 	}
 	for _, root := range p.roots {
-		if err := contents.SyncFolder(root, "."); err != nil {
+		if err := contents.SyncDir(root, "."); err != nil {
 			return err
 		}
 	}

@@ -8,9 +8,9 @@ import (
 	"vfix.dev/vfix/images/contents"
 )
 
-// TestLinkStaysInFolder: a folder of somebody else's, replaced by a symlink while names are given,
+// TestLinkStaysInDir: a directory of somebody else's, replaced by a symlink while names are given,
 // leads nowhere.
-func TestLinkStaysInFolder(t *testing.T) {
+func TestLinkStaysInDir(t *testing.T) {
 	dir := t.TempDir()
 	for _, d := range []string{"a", "b", "outside"} {
 		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
@@ -30,7 +30,7 @@ func TestLinkStaysInFolder(t *testing.T) {
 	if err := a.WriteFile("new", []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Both folders move, and what has their names is somebody's choice.
+	// Both directories move, and what has their names is somebody's choice.
 	for _, d := range []string{"a", "b"} {
 		if err := os.Rename(filepath.Join(dir, d), filepath.Join(dir, d+"-moved")); err != nil {
 			t.Fatal(err)
@@ -44,12 +44,12 @@ func TestLinkStaysInFolder(t *testing.T) {
 		t.Error(err)
 	}
 	if got, err := os.ReadFile(filepath.Join(dir, "b-moved", "linked")); string(got) != "x" {
-		t.Errorf("in the folder: got %q, %v, want the file", got, err)
+		t.Errorf("in the directory: got %q, %v, want the file", got, err)
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "outside", "linked")); err == nil {
-		t.Error("a name outside of the folder")
+		t.Error("a name outside of the directory")
 	}
-	// The same folder is not a different case.
+	// The same directory is not a different case.
 	if err := contents.Link(b, "linked", b, "again"); err != nil {
 		t.Error(err)
 	}

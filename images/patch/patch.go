@@ -37,13 +37,13 @@ type Options struct {
 	// examined. If it is missing, all are. At the end it is set to when the run
 	// began; "" means no stamp.
 	Since string
-	// OneFS leaves out what is mounted in a folder.
+	// OneFS leaves out what is mounted in a directory.
 	OneFS    bool
 	Progress progress.Reporter
 	Rewriter patch.Options
 }
 
-// All patches ELF files, folders (recursively) and tarballs. Exactly one of InPlace and
+// All patches ELF files, directories (recursively) and tarballs. Exactly one of InPlace and
 // Output is set, or DryRun.
 func All(ctx context.Context, paths []string, o Options) (*contents.Findings, error) {
 	if o.Output != "" && len(paths) != 1 {
@@ -67,10 +67,10 @@ type patchRun struct {
 	o   Options
 	out *contents.Findings
 	// The files to rename once all of them are written, and which inode was already written
-	// at which place: two paths may name hard links of one file, or the same folder.
+	// at which place: two paths may name hard links of one file, or the same directory.
 	pending  []*replacement
 	finals   map[string]bool
-	roots    map[string]*os.Root // the folders of those, by path
+	roots    map[string]*os.Root // the directories of those, by path
 	leave    []func()            // gives the locks on these back
 	written  map[contents.FileID]*replacement
 	outsides []outside

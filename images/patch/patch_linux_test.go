@@ -21,7 +21,7 @@ import (
 // TestPatchKeepsPrivileges: owner, setuid, capabilities, ACLs and user xattrs.
 func TestPatchKeepsPrivileges(t *testing.T) {
 	imagetest.AsRoot(t, "owners and capabilities")
-	dir := imagetest.LegacyFolder(t)
+	dir := imagetest.LegacyDir(t)
 	file := dir + "/bin/c"
 	// A POSIX ACL of version 2 that gives user 1234 r-x: linux/posix_acl_xattr.h.
 	acl := "\x02\x00\x00\x00" + "\x01\x00\x07\x00\xff\xff\xff\xff" + "\x02\x00\x05\x00\xd2\x04\x00\x00" +
@@ -107,7 +107,7 @@ func TestPatchDiskFull(t *testing.T) {
 
 // TestPatchRunning: a program that runs is replaced; the running one keeps its old file.
 func TestPatchRunning(t *testing.T) {
-	dir := imagetest.LegacyFolder(t)
+	dir := imagetest.LegacyDir(t)
 	file := dir + "/bin/c"
 	f, err := os.Open(file)
 	if err != nil {
@@ -128,7 +128,7 @@ func TestPatchRunning(t *testing.T) {
 
 // TestScanSkipsProc: a mounted proc is not walked into, and a fifo is not waited for.
 func TestScanSkipsProc(t *testing.T) {
-	dir := imagetest.LegacyFolder(t)
+	dir := imagetest.LegacyDir(t)
 	if err := unix.Mkfifo(dir+"/fifo", 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestScanSkipsProc(t *testing.T) {
 	root := imagetest.Must[*os.Root](t)(os.OpenRoot(dir))
 	defer root.Close()
 	if contents.Special(root, "lib") {
-		t.Error("an ordinary folder is taken for a special file system")
+		t.Error("an ordinary directory is taken for a special file system")
 	}
 	f, err := images.Scan(context.Background(), "dir:"+dir, images.ScanOptions{})
 	if err != nil || len(f.Files) != 2 {
@@ -148,7 +148,7 @@ func TestScanSkipsProc(t *testing.T) {
 
 // TestUnread: what may not be read, or is damaged, may have call sites; what has another content has none.
 func TestUnread(t *testing.T) {
-	dir := imagetest.LegacyFolder(t)
+	dir := imagetest.LegacyDir(t)
 	damaged := imagetest.LegacyELF("d")
 	damaged[32+8-1] = 0xff // e_phoff beyond the file
 	imagetest.Write(t, dir+"/damaged", damaged)
@@ -191,7 +191,7 @@ func TestUnread(t *testing.T) {
 // the rights that the original gives.
 func TestPatchCopyOfOthersFile(t *testing.T) {
 	imagetest.AsRoot(t, "files of another owner")
-	dir := imagetest.LegacyFolder(t)
+	dir := imagetest.LegacyDir(t)
 	if err := unix.Chmod(dir+"/bin/c", 0o6755); err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 func TestPatchInPlace(t *testing.T) {
-	dir := imagetest.LegacyFolder(t)
+	dir := imagetest.LegacyDir(t)
 	outside := filepath.Join(filepath.Dir(dir), "outside")
 	if err := os.Link(dir+"/bin/c", outside); err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestPatchInPlace(t *testing.T) {
 // TestPatchSeveralPaths: hard links of one file in two paths stay hard links; the same
 // file named twice is patched once.
 func TestPatchSeveralPaths(t *testing.T) {
-	dir := imagetest.LegacyFolder(t)
+	dir := imagetest.LegacyDir(t)
 	n := &imagetest.Notes{}
 	imagetest.Patch(t, patch.Options{InPlace: true, Progress: n}, dir+"/b", dir+"/lib", dir+"/bin/link", dir)
 	if !os.SameFile(imagetest.Stat(t, dir+"/b"), imagetest.Stat(t, dir+"/lib/a")) {
@@ -77,7 +77,7 @@ func TestPatchSeveralPaths(t *testing.T) {
 }
 
 func TestPatchDryRun(t *testing.T) {
-	dir := imagetest.LegacyFolder(t)
+	dir := imagetest.LegacyDir(t)
 	before := imagetest.Listing(t, dir)
 	if f := imagetest.Patch(t, patch.Options{DryRun: true}, dir); len(f.Files) != 2 {
 		t.Errorf("got %s, want two files", imagetest.Paths(f))
@@ -87,8 +87,8 @@ func TestPatchDryRun(t *testing.T) {
 	}
 }
 
-func TestPatchFolderElsewhere(t *testing.T) {
-	dir := imagetest.LegacyFolder(t)
+func TestPatchDirElsewhere(t *testing.T) {
+	dir := imagetest.LegacyDir(t)
 	before := imagetest.Listing(t, dir)
 	out := filepath.Join(t.TempDir(), "out")
 	imagetest.Patch(t, patch.Options{Output: out}, dir)
@@ -114,7 +114,7 @@ func TestPatchFolderElsewhere(t *testing.T) {
 }
 
 func TestPatchFileElsewhere(t *testing.T) {
-	dir := imagetest.LegacyFolder(t)
+	dir := imagetest.LegacyDir(t)
 	out := filepath.Join(t.TempDir(), "c2")
 	f := imagetest.Patch(t, patch.Options{Output: out}, dir+"/bin/c")
 	if got := imagetest.Paths(f); got != dir+"/bin/c" {
@@ -205,7 +205,7 @@ func TestPatchFails(t *testing.T) {
 // TestPatchCancelled cancels at every place that reports progress.
 func TestPatchCancelled(t *testing.T) {
 	for _, inPlace := range []bool{true, false} {
-		dir := imagetest.LegacyFolder(t)
+		dir := imagetest.LegacyDir(t)
 		before := imagetest.FileListing(t, dir)
 		for n := 0; ; n++ {
 			out := filepath.Join(t.TempDir(), "out")
@@ -232,8 +232,8 @@ func TestPatchCancelled(t *testing.T) {
 	}
 }
 
-func TestScanFolder(t *testing.T) {
-	dir := imagetest.LegacyFolder(t)
+func TestScanDir(t *testing.T) {
+	dir := imagetest.LegacyDir(t)
 	damaged := imagetest.LegacyELF("d")
 	damaged[32+8-1] = 0xff // e_phoff beyond the file
 	imagetest.Write(t, dir+"/damaged", damaged)

@@ -45,7 +45,7 @@ func TestPatchKeepsHoles(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	imagetest.Patch(t, patch.Options{Output: out}, file)
 	check("a copy", out)
-	out = filepath.Join(t.TempDir(), "folder")
+	out = filepath.Join(t.TempDir(), "directory")
 	imagetest.Patch(t, patch.Options{Output: out}, dir)
-	check("a folder", out+"/program")
+	check("a directory", out+"/program")
 }

@@ -90,6 +90,6 @@ func TestSince(t *testing.T) {
 		t.Errorf("after an error: the stamp moved from %v to %v", fi.ModTime(), now.ModTime())
 	}
 	if _, err := patch.All(context.Background(), []string{root}, patch.Options{InPlace: true, Since: dir}); err == nil {
-		t.Error("a folder for a stamp: no error")
+		t.Error("a directory for a stamp: no error")
 	}
 }

@@ -109,7 +109,7 @@ func TestStatementContent(t *testing.T) {
 		t.Errorf("got sites %+v", a.Sites)
 	}
 	if strings.Contains(string(imagetest.Must[[]byte](t)(os.ReadFile(file))), filepath.Dir(file)) {
-		t.Error("the statement names a folder of this machine")
+		t.Error("the statement names a directory of this machine")
 	}
 }
 

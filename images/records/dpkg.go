@@ -25,8 +25,8 @@ import (
 	"vfix.dev/vfix/images/contents"
 )
 
-// md5Folders are where the files are; the second is distroless images'.
-var md5Folders = []string{"var/lib/dpkg/info/", "var/lib/dpkg/status.d/"}
+// md5Dirs are where the files are; the second is distroless images'.
+var md5Dirs = []string{"var/lib/dpkg/info/", "var/lib/dpkg/status.d/"}
 
 const (
 	md5Suffix = ".md5sums"
@@ -38,7 +38,7 @@ const (
 
 // IsMD5Sums reports whether a name is that of a file of md5sums, and of which package.
 func IsMD5Sums(name string) (pkg string, ok bool) {
-	for _, dir := range md5Folders {
+	for _, dir := range md5Dirs {
 		if base, ok := strings.CutPrefix(name, dir); ok && !strings.Contains(base, "/") {
 			return strings.CutSuffix(base, md5Suffix)
 		}
@@ -118,7 +118,7 @@ func (f *fileChanges) add(i *contents.Inode, names []string, before, after strin
 	}
 }
 
-// lookup follows the symlinks of a path's folders, not one that the path itself is:
+// lookup follows the symlinks of a path's directories, not one that the path itself is:
 // packages list a symlink's target under its own name.
 func (f *fileChanges) lookup(name string) *md5Change {
 	dir, base := path.Split(name)
@@ -153,7 +153,7 @@ type Record struct {
 // DpkgRecords finds dpkg's records of the patched files, and the corrected databases.
 func DpkgRecords(ctx context.Context, sub *contents.Subject, targets []contents.Target) (files []Record, corrected []contents.Extra, err error) {
 	databases := map[string]*contents.Inode{}
-	for _, dir := range md5Folders {
+	for _, dir := range md5Dirs {
 		d := sub.T.At(strings.TrimSuffix(dir, "/"))
 		if d == nil {
 			continue

@@ -20,8 +20,8 @@ import (
 
 // The paths of the image and the directory in a confined program's root.
 const (
-	confinedImage  = "/image"
-	confinedFolder = "/out"
+	confinedImage = "/image"
+	confinedDir   = "/out"
 )
 
 // nobody is the user for programs that write no files (Debian policy 9.2.2).
@@ -43,26 +43,26 @@ const (
 // lose.
 func confined() bool { return os.Geteuid() == 0 }
 
-// runConfined runs cmd to its end. Its paths are those inside. folder is the directory to which it may write, as
+// runConfined runs cmd to its end. Its paths are those inside. directory is the directory to which it may write, as
 // root; without it, cmd runs as nobody. The error is errNotConfined if the kernel does not allow to confine it.
-func runConfined(cmd *exec.Cmd, image, folder string) error {
+func runConfined(cmd *exec.Cmd, image, dir string) error {
 	root, err := os.MkdirTemp("", "vfix-root-")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(root)
 	done := make(chan error)
-	thread.Go(func() { done <- runInside(cmd, root, image, folder) })
+	thread.Go(func() { done <- runInside(cmd, root, image, dir) })
 	return <-done
 }
 
 var errNotConfined = errors.New("cannot be confined here")
 
-func runInside(cmd *exec.Cmd, root, image, folder string) error {
-	if err := build(root, cmd.Path, image, folder); err != nil {
+func runInside(cmd *exec.Cmd, root, image, dir string) error {
+	if err := build(root, cmd.Path, image, dir); err != nil {
 		return fmt.Errorf("%w: %w", errNotConfined, err)
 	}
-	if err := dropCaps(folder != ""); err != nil {
+	if err := dropCaps(dir != ""); err != nil {
 		return fmt.Errorf("%w: %w", errNotConfined, err)
 	}
 	attr := &syscall.SysProcAttr{
@@ -70,7 +70,7 @@ func runInside(cmd *exec.Cmd, root, image, folder string) error {
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
 		Ptrace:     true,
 	}
-	if folder == "" {
+	if dir == "" {
 		attr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
 	}
 	cmd.SysProcAttr, cmd.Dir = attr, "/"
@@ -78,7 +78,7 @@ func runInside(cmd *exec.Cmd, root, image, folder string) error {
 		return fmt.Errorf("%w: %w", errNotConfined, err)
 	}
 	bound := map[int]uint64{unix.RLIMIT_DATA: confinedMemory, unix.RLIMIT_NOFILE: confinedFiles, unix.RLIMIT_CORE: 0}
-	if folder == "" {
+	if dir == "" {
 		bound[unix.RLIMIT_FSIZE] = 0
 	}
 	return errors.Join(setLimits(cmd.Process.Pid, bound, attr.Credential), cmd.Wait())
@@ -122,7 +122,7 @@ func become(call uintptr, id uint32) error {
 }
 
 // build makes the root filesystem in a mount namespace of this thread, so it is not visible elsewhere.
-func build(root, program, image, folder string) error {
+func build(root, program, image, directory string) error {
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("unshare: %w", err)
 	}
@@ -132,12 +132,12 @@ func build(root, program, image, folder string) error {
 	if err := unix.Mount("tmpfs", root, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=64k"); err != nil {
 		return fmt.Errorf("tmpfs: %w", err)
 	}
-	folders := []string{"/usr", "/bin", "/lib", "/lib64"}
+	dirs := []string{"/usr", "/bin", "/lib", "/lib64"}
 	if dir := filepath.Dir(program); !strings.HasPrefix(dir, "/usr/") && dir != "/bin" {
-		folders = append(folders, dir)
+		dirs = append(dirs, dir)
 	}
 	const readOnly = unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV
-	for _, dir := range folders {
+	for _, dir := range dirs {
 		if to, err := os.Readlink(dir); err == nil {
 			if err := os.Symlink(to, root+dir); err != nil {
 				return err
@@ -149,8 +149,8 @@ func build(root, program, image, folder string) error {
 	if err := bind(image, root+confinedImage, readOnly); err != nil {
 		return err
 	}
-	if folder != "" {
-		if err := bind(folder, root+confinedFolder, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC); err != nil {
+	if directory != "" {
+		if err := bind(directory, root+confinedDir, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC); err != nil {
 			return err
 		}
 	}

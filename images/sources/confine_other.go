@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	confinedImage  = "/image"
-	confinedFolder = "/out"
+	confinedImage = "/image"
+	confinedDir   = "/out"
 )
 
 var errNotConfined = errors.New("cannot be confined here")

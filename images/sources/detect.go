@@ -18,9 +18,9 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// rootFolders are names at the top of a root filesystem but never of an archive of images (Filesystem Hierarchy
+// rootDirs are names at the top of a root filesystem but never of an archive of images (Filesystem Hierarchy
 // Standard 3.0, chapter 3).
-var rootFolders = map[string]bool{
+var rootDirs = map[string]bool{
 	"bin": true, "boot": true, "dev": true, "etc": true, "home": true, "lib": true, "lib64": true,
 	"media": true, "mnt": true, "opt": true, "proc": true, "root": true, "run": true, "sbin": true,
 	"srv": true, "sys": true, "tmp": true, "usr": true, "var": true,
@@ -29,7 +29,7 @@ var rootFolders = map[string]bool{
 // inRoot reports whether an entry can only belong to a root filesystem.
 func inRoot(entry string) bool {
 	top, _, _ := strings.Cut(entry, "/")
-	return rootFolders[top]
+	return rootDirs[top]
 }
 
 // OpenPath opens an existing path, recognized by its content:
@@ -60,7 +60,7 @@ func OpenPath(ctx context.Context, name string, o media.Options) (*media.Source,
 		if _, err := os.Stat(filepath.Join(name, media.LayoutFile)); err == nil {
 			return media.OpenLayout(ctx, media.Ref{Transport: media.OCILayout, Name: name}, o)
 		}
-		return openFolder(ctx, media.Ref{Transport: media.Dir, Name: name}, o)
+		return openDir(ctx, media.Ref{Transport: media.Dir, Name: name}, o)
 	case !fi.Mode().IsRegular():
 		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "%s is a %s, not a file", name, contents.SpecialName(fi.Mode()))
 	}
@@ -121,8 +121,8 @@ func plainFile(name string) *media.Source {
 	return &media.Source{Ref: media.Ref{Transport: media.Plain, Name: name}, Path: name, Close: func() error { return nil }}
 }
 
-// openFolder opens a directory: skopeo's image if it has a manifest, else a root filesystem.
-func openFolder(ctx context.Context, ref media.Ref, o media.Options) (*media.Source, error) {
+// openDir opens a directory: skopeo's image if it has a manifest, else a root filesystem.
+func openDir(ctx context.Context, ref media.Ref, o media.Options) (*media.Source, error) {
 	file := filepath.Join(ref.Name, media.DirManifest)
 	if fi, err := os.Stat(file); err == nil && fi.Mode().IsRegular() && fi.Size() <= blob.MaxManifest {
 		src, err := media.OpenManifest(ctx, ref, file, o)
@@ -130,11 +130,11 @@ func openFolder(ctx context.Context, ref media.Ref, o media.Options) (*media.Sou
 			return src, err
 		}
 	}
-	return folder(ref)
+	return directory(ref)
 }
 
-// folder returns a root filesystem as a source.
-func folder(ref media.Ref) (*media.Source, error) {
+// directory returns a root filesystem as a source.
+func directory(ref media.Ref) (*media.Source, error) {
 	fi, err := os.Stat(ref.Name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, hinterr.Errorf(hinterr.ErrNotFound, "%s: no such directory", ref.Name)

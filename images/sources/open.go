@@ -58,7 +58,7 @@ var transports = map[media.Transport]struct {
 	media.OCIArchive:    {media.OpenArchive, media.PutArchive},
 	media.OCILayout:     {media.OpenLayout, media.PutLayout},
 	media.SIF:           {openSIF, putSIF},
-	media.Dir:           {openFolder, putRoot},
+	media.Dir:           {openDir, putRoot},
 }
 
 // Put writes a result to dest, completely or not at all. It returns the reference, with the digest if the medium

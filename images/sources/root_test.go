@@ -121,7 +121,7 @@ func (d *readDirFile) ReadDir(n int) ([]fs.DirEntry, error) {
 }
 
 // A directory is not read: its path is returned.
-func TestRootOfFolder(t *testing.T) {
+func TestRootOfDir(t *testing.T) {
 	dir := t.TempDir()
 	root, err := sources.OpenRoot(context.Background(), dir, media.Options{})
 	if err != nil || root.FS != nil || root.Path != dir {

@@ -55,7 +55,7 @@ func WithRootImage(ctx context.Context, s *media.Source, run RunConfig, o media.
 	if err != nil {
 		return err
 	}
-	write, of := writeFolder, "a directory"
+	write, of := writeDir, "a directory"
 	if !fi.IsDir() {
 		tarball, err := contents.IsTarball(s.Path)
 		if err != nil {
@@ -176,9 +176,9 @@ func copyTarball(ctx context.Context, w io.Writer, name string, o media.Options)
 	return err
 }
 
-// writeFolder writes a directory as a tar stream: sorted by name, with owners, modes, times, extended attributes
+// writeDir writes a directory as a tar stream: sorted by name, with owners, modes, times, extended attributes
 // and hard links. It omits sockets, and mounts in the directory.
-func writeFolder(ctx context.Context, w io.Writer, name string, o media.Options) error {
+func writeDir(ctx context.Context, w io.Writer, name string, o media.Options) error {
 	d, err := contents.OpenDisk(name)
 	if err != nil {
 		return err

@@ -113,21 +113,22 @@ func unsquash(ctx context.Context, w io.Writer, file string, o media.Options) er
 	if err != nil {
 		return err
 	}
-	return writeFolder(ctx, w, filepath.Join(dir, squashUnsquashDir), o)
+	return writeDir(ctx, w, filepath.Join(dir, squashUnsquashDir), o)
 }
 
 // runReader runs a program that reads the squashfs in a file, confined if it would be root. args returns its
 // command line from its paths for that file and for the directory that it writes to.
-func runReader(ctx context.Context, out io.Writer, o media.Options, file, folder string, args func(file, folder string) []string) error {
+func runReader(ctx context.Context, out io.Writer, o media.Options, file, dir string,
+	args func(file, dir string) []string) error {
 	if confined() {
-		cmd, said := newTool(ctx, nil, out, args(confinedImage, confinedFolder))
-		err := runConfined(cmd, file, folder)
+		cmd, said := newTool(ctx, nil, out, args(confinedImage, confinedDir))
+		err := runConfined(cmd, file, dir)
 		if !errors.Is(err, errNotConfined) {
 			return toolError(ctx, cmd, said, err)
 		}
 		progress.Note(o.Progress, "%s: %v", filepath.Base(cmd.Path), err)
 	}
-	words := args(file, folder)
+	words := args(file, dir)
 	return runTool(ctx, nil, out, words[0], words[1:]...)
 }
 

@@ -102,7 +102,7 @@ func putRoot(ctx context.Context, dest media.Ref, r media.Result, o media.Option
 		img = d.Base()
 	}
 	u := &unpacking{whole: true, top: madeOf(img).top}
-	err = atomicfile.WriteFolder(dest.Name, ownerMode, func(temp string) error { return u.image(ctx, r.Image, temp, o) })
+	err = atomicfile.WriteDir(dest.Name, ownerMode, func(temp string) error { return u.image(ctx, r.Image, temp, o) })
 	if err != nil {
 		return fail(err)
 	}
@@ -178,10 +178,10 @@ func (u *unpacking) tree(ctx context.Context, t *contents.Tree, staged *stage) (
 	if u.top == nil {
 		u.top = &t.Root.Meta
 	}
-	folders, metas := []string{"."}, []*contents.Meta{u.top}
+	dirs, metas := []string{"."}, []*contents.Meta{u.top}
 	t.Walk(func(name string, k *contents.Node) {
 		if k.Kids != nil && err == nil {
-			folders, metas = append(folders, name), append(metas, &k.Meta)
+			dirs, metas = append(dirs, name), append(metas, &k.Meta)
 			err = u.root.Mkdir(name, ownerMode)
 		}
 	})
@@ -200,9 +200,9 @@ func (u *unpacking) tree(ctx context.Context, t *contents.Tree, staged *stage) (
 		err = t.Read(ctx, slices.Collect(maps.Keys(u.files)), func(i *contents.Inode, r io.Reader) error { return u.file(ctx, i, r) })
 	}
 	// Owners, modes and times of directories come last, inner directories first.
-	for i, name := range slices.Backward(folders) {
+	for i, name := range slices.Backward(dirs) {
 		if err == nil {
-			err = u.closeFolder(name, metas[i])
+			err = u.closeDir(name, metas[i])
 		}
 	}
 	return err
@@ -302,7 +302,7 @@ func (u *unpacking) adorn(name string, f *os.File, m *contents.Meta, least fs.Fi
 	return u.root.Chtimes(name, m.Mtime, m.Mtime)
 }
 
-func (u *unpacking) closeFolder(name string, m *contents.Meta) error {
+func (u *unpacking) closeDir(name string, m *contents.Meta) error {
 	f, err := u.root.Open(name)
 	if err != nil {
 		return err

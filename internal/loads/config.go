@@ -1,4 +1,4 @@
-// Where the loader looks for the libraries of every program: ld.so.conf and the folders that it is built with.
+// Where the loader looks for the libraries of every program: ld.so.conf and the directories that it is built with.
 // ld.so.cache has the state of ld.so.conf when ldconfig ran, and says more exactly which file is used.
 
 package loads
@@ -22,7 +22,7 @@ const (
 	maxIncludes = 10
 )
 
-// defaults are the folders that loaders are built with: of glibc in distributions, and in each order the same
+// defaults are the directories that loaders are built with: of glibc in distributions, and in each order the same
 // name is in one of them alone.
 var defaults = []string{
 	"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib",
@@ -31,26 +31,26 @@ var defaults = []string{
 // muslDefaults are musl's (ldso/dynlink.c, __dls3).
 var muslDefaults = []string{"/lib", "/usr/local/lib", "/usr/lib"}
 
-// configure fills in s.folders and s.cache.
+// configure fills in s.directories and s.cache.
 func (s *search) configure(interp string) {
 	if s.musl {
-		s.folders = muslDefaults
+		s.dirs = muslDefaults
 		name := "/etc/" + strings.TrimSuffix(path.Base(interp), ".so.1") + ".path"
 		if b := s.readAll(name, maxConfig); b != nil {
-			s.folders = strings.FieldsFunc(string(b), func(r rune) bool { return r == ':' || r == '\n' })
+			s.dirs = strings.FieldsFunc(string(b), func(r rune) bool { return r == ':' || r == '\n' })
 		}
 		return
 	}
 	s.readCache()
 	s.conf(ldConf, 0)
 	for _, dir := range defaults {
-		s.folder(dir)
+		s.directory(dir)
 	}
 }
 
-func (s *search) folder(dir string) {
-	if dir = path.Clean("/" + dir); !slices.Contains(s.folders, dir) {
-		s.folders = append(s.folders, dir)
+func (s *search) directory(dir string) {
+	if dir = path.Clean("/" + dir); !slices.Contains(s.dirs, dir) {
+		s.dirs = append(s.dirs, dir)
 	}
 }
 
@@ -78,7 +78,7 @@ func (s *search) conf(name string, depth int) {
 		default:
 			for _, dir := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(": \t,", r) }) {
 				dir, _, _ = strings.Cut(dir, "=")
-				s.folder(dir)
+				s.directory(dir)
 			}
 		}
 	}

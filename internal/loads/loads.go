@@ -50,14 +50,14 @@ type object struct {
 
 // search is the work for one program.
 type search struct {
-	root    fs.FS
-	alone   bool // the system is unknown
-	out     Program
-	loaded  map[string]bool // names that were asked for, sonames, paths
-	musl    bool
-	cache   map[string][]string // of ld.so.cache
-	folders []string            // where all programs' libraries are looked for
-	close   []func() error
+	root   fs.FS
+	alone  bool // the system is unknown
+	out    Program
+	loaded map[string]bool // names that were asked for, sonames, paths
+	musl   bool
+	cache  map[string][]string // of ld.so.cache
+	dirs   []string            // where all programs' libraries are looked for
+	close  []func() error
 }
 
 // Of finds the files that are loaded for a program of a root. Its error is ErrNotDynamic for files that load
@@ -157,8 +157,8 @@ func knowsDlopen(o *object) bool {
 	return o.file.HasDynString("dlopen") || o.file.HasDynString("dlmopen")
 }
 
-// searchesRelative reports whether the libraries of a file are also searched for in the current folder of a
-// program: an empty entry means that folder.
+// searchesRelative reports whether the libraries of a file are also searched for in the current directory of a
+// program: an empty entry means that directory.
 func searchesRelative(o *object) bool {
 	for _, list := range append(o.file.DynStrings(elf.DTRunpath), o.file.DynStrings(elf.DTRPath)...) {
 		for _, dir := range strings.Split(list, ":") {
@@ -214,7 +214,7 @@ func (s *search) find(name string, by *object) []*object {
 		}
 	}
 	all := s.openAll(s.cache[name], by)
-	for _, dir := range s.folders {
+	for _, dir := range s.dirs {
 		if len(all) > 0 {
 			break
 		}
@@ -223,7 +223,7 @@ func (s *search) find(name string, by *object) []*object {
 	return all
 }
 
-// openAll opens those of some files that the loader may use. The folder that a relative path refers to is not
+// openAll opens those of some files that the loader may use. The directory that a relative path refers to is not
 // known.
 func (s *search) openAll(files []string, by *object) (all []*object) {
 	for _, file := range files {
@@ -237,9 +237,9 @@ func (s *search) openAll(files []string, by *object) (all []*object) {
 	return all
 }
 
-// own are the folders in which a library that an object needs is looked for before those of all programs: DT_RUNPATH
-// of the object, or else DT_RPATH of the object and of those that needed it. musl takes both alike. Each is all that the
-// loader may take one entry for.
+// own are the directories in which a library that an object needs is looked for before those of all programs:
+// DT_RUNPATH of the object, or else DT_RPATH of the object and of those that needed it. musl takes both alike. Each is
+// all that the loader may take one entry for.
 func (s *search) own(by *object) (all [][]string) {
 	if runpath := paths(by, elf.DTRunpath); len(runpath) > 0 && !s.musl {
 		return runpath
@@ -255,7 +255,7 @@ func (s *search) own(by *object) (all [][]string) {
 	return all
 }
 
-// paths are the folders of an object's DT_RPATH or DT_RUNPATH.
+// paths are the directories of an object's DT_RPATH or DT_RUNPATH.
 func paths(o *object, tag int64) (all [][]string) {
 	for _, list := range o.file.DynStrings(tag) {
 		for _, dir := range strings.FieldsFunc(list, func(r rune) bool { return r == ':' || r == ';' }) {
@@ -268,7 +268,7 @@ func paths(o *object, tag int64) (all [][]string) {
 // fromOrigin begins a path that was expanded from $ORIGIN: to the file system it is the same as one slash.
 const fromOrigin = "//"
 
-// expand replaces what a path begins with: $ORIGIN is the folder of the object; $LIB and $PLATFORM are as the loader
+// expand replaces what a path begins with: $ORIGIN is the directory of the object; $LIB and $PLATFORM are as the loader
 // was built, or by the processor, so that each value that is known counts.
 func expand(dir string, o *object) []string {
 	all := []string{dir}
@@ -297,14 +297,14 @@ func expand(dir string, o *object) []string {
 	return all
 }
 
-// variants are folders below each other one that the loader prefers on processors that have what they are named
+// variants are directories below each other one that the loader prefers on processors that have what they are named
 // after (glibc 2.33: glibc-hwcaps; before: hwcap subdirectories).
 var variants = []string{
 	"", "glibc-hwcaps/x86-64-v4", "glibc-hwcaps/x86-64-v3", "glibc-hwcaps/x86-64-v2",
 	"tls/x86_64", "tls", "x86_64", "haswell/x86_64", "haswell", "tls/haswell/x86_64", "tls/haswell", "haswell/avx512_1",
 }
 
-// in is every file of that name in a folder and its variants that the loader accepts.
+// in is every file of that name in a directory and its variants that the loader accepts.
 func (s *search) in(dir, name string, by *object) []*object {
 	files := make([]string, len(variants))
 	for i, v := range variants {

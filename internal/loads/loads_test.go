@@ -115,7 +115,7 @@ func TestOf(t *testing.T) {
 		missing string
 		opens   string
 	}{
-		"default folders": {map[string]any{"bin/p": prog, "lib64/ld-linux-x86-64.so.2": ld, "lib64/libc.so.6": libc},
+		"default directories": {map[string]any{"bin/p": prog, "lib64/ld-linux-x86-64.so.2": ld, "lib64/libc.so.6": libc},
 			"lib64/ld-linux-x86-64.so.2 lib64/libc.so.6", "", ""},
 		"merged /usr": {map[string]any{"bin/p": prog, "lib64": "-> usr/lib64", "usr/lib64/ld-linux-x86-64.so.2": ld, "usr/lib/x86_64-linux-gnu/libc.so.6": libc},
 			"lib64/ld-linux-x86-64.so.2 usr/lib/x86_64-linux-gnu/libc.so.6", "", ""},
@@ -139,7 +139,7 @@ func TestOf(t *testing.T) {
 		"$LIB and $PLATFORM, each value": {map[string]any{"opt/bin/p": with(func(f *elfFile) { f.runpath = "$ORIGIN/../$LIB:${ORIGIN}/${PLATFORM}:/opt/last" }), "lib64/ld-linux-x86-64.so.2": ld,
 			"opt/lib64/libc.so.6": libc, "opt/lib/x86_64-linux-gnu/libc.so.6": libc, "opt/last/libc.so.6": libc},
 			"lib64/ld-linux-x86-64.so.2 opt/lib64/libc.so.6 opt/lib/x86_64-linux-gnu/libc.so.6", "", ""},
-		"the folder of the start": {map[string]any{"bin/p": with(func(f *elfFile) { f.runpath, f.needed = ":here:/lib", []string{"libc.so.6", "here/liba.so"} }), "lib64/ld-linux-x86-64.so.2": ld,
+		"the directory of the start": {map[string]any{"bin/p": with(func(f *elfFile) { f.runpath, f.needed = ":here:/lib", []string{"libc.so.6", "here/liba.so"} }), "lib64/ld-linux-x86-64.so.2": ld,
 			"here/libc.so.6": libc, "here/liba.so": libc, "libc.so.6": libc, "lib/libc.so.6": libc},
 			"lib64/ld-linux-x86-64.so.2 lib/libc.so.6", "here/liba.so", "bin/p"},
 		"musl": {map[string]any{"bin/p": elfFile{interp: "/lib/ld-musl-x86_64.so.1", needed: []string{"libc.musl-x86_64.so.1", "libz.so.1"}},
@@ -171,12 +171,12 @@ func TestOf(t *testing.T) {
 				}
 			}
 		}
-		folder, err := rootpath.OpenFolder(root)
+		dir, err := rootpath.OpenDir(root)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := Of(folder, program)
-		folder.Close()
+		got, err := Of(dir, program)
+		dir.Close()
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -191,25 +191,25 @@ func TestNotDynamic(t *testing.T) {
 	root := t.TempDir()
 	for name, b := range map[string][]byte{"lib": lib("libx.so").bytes(), "text": []byte("#!/bin/sh\n"), "libc": elfFile{interp: loader, soname: "libc.so.6"}.bytes()} {
 		os.WriteFile(filepath.Join(root, name), b, 0o755)
-		folder, err := rootpath.OpenFolder(root)
+		dir, err := rootpath.OpenDir(root)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p, err := Of(folder, name); !errors.Is(err, ErrNotDynamic) {
+		if p, err := Of(dir, name); !errors.Is(err, ErrNotDynamic) {
 			t.Errorf("%s: %+v, %v", name, p, err)
 		}
-		folder.Close()
+		dir.Close()
 	}
 }
 
 // The loader of this machine agrees, if it says what it loads.
 func TestAsThisMachine(t *testing.T) {
-	folder, err := rootpath.OpenFolder("/")
+	dir, err := rootpath.OpenDir("/")
 	if err != nil {
 		t.Skip(err)
 	}
-	defer folder.Close()
-	got, err := Of(folder, "/bin/sh")
+	defer dir.Close()
+	got, err := Of(dir, "/bin/sh")
 	if err != nil || runtime.GOOS != "linux" {
 		t.Skip(err)
 	}
@@ -226,12 +226,12 @@ func FuzzCache(f *testing.F) {
 		root := t.TempDir()
 		os.MkdirAll(root+"/etc", 0o755)
 		os.WriteFile(root+ldCache, b, 0o644)
-		folder, err := rootpath.OpenFolder(root)
+		dir, err := rootpath.OpenDir(root)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer folder.Close()
-		s := &search{root: folder}
+		defer dir.Close()
+		s := &search{root: dir}
 		s.readCache()
 	})
 }

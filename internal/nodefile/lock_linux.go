@@ -10,7 +10,7 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// Lock locks a file or folder until the function that it returns is called, or the process ends: see Await.
+// Lock locks a file or directory until the function that it returns is called, or the process ends: see Await.
 func Lock(path string, patience time.Duration) (unlock func(), err error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package nodefile reads and locks files and folders of a node that other processes may be using.
+// Package nodefile reads and locks files and directories of a node that other processes may be using.
 package nodefile
 
 import (

@@ -57,13 +57,13 @@ func notNDB(io.ReaderAt, int64, headerVisitor) error {
 	return errors.New("a database of the kind ndb, which vfix does not read")
 }
 
-// rpmFolders are where rpm keeps its database (macros _dbpath), newest first.
-var rpmFolders = []string{"usr/lib/sysimage/rpm", "var/lib/rpm"}
+// rpmDirs are where rpm keeps its database (macros _dbpath), newest first.
+var rpmDirs = []string{"usr/lib/sysimage/rpm", "var/lib/rpm"}
 
 // RPMDatabases are the files that may be a database of rpm's, relative to the root of a file system.
 func RPMDatabases() []string {
 	var all []string
-	for _, dir := range rpmFolders {
+	for _, dir := range rpmDirs {
 		for _, db := range rpmKinds {
 			all = append(all, dir+"/"+db.name)
 		}
@@ -75,7 +75,7 @@ func RPMDatabases() []string {
 // database knows are left out. root need not have more than the files of RPMDatabases that there are.
 func RPMOwners(root fs.FS, files []string) (map[string]string, error) {
 	owners := map[string]string{}
-	for _, dir := range rpmFolders {
+	for _, dir := range rpmDirs {
 		for _, db := range rpmKinds {
 			name := dir + "/" + db.name
 			r, size, done, err := OpenFile(root, name)

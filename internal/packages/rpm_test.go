@@ -8,7 +8,7 @@ import (
 	"testing/fstest"
 )
 
-// testHeader is the header of a package with files of two folders.
+// testHeader is the header of a package with files of two directories.
 func testHeader(name string, epoch uint32, files ...string) []byte {
 	var index, store []byte
 	add := func(tag, typ, count uint32, value []byte) {

@@ -1,6 +1,6 @@
 // Package rootpath follows a path inside a root filesystem as a process whose root it is
 // would: an absolute link begins at the root, and .. does not leave it. Source: Linux,
-// path_resolution(7). It opens nothing, and knows no file system: the caller looks names up, in a folder on
+// path_resolution(7). It opens nothing, and knows no file system: the caller looks names up, in a directory on
 // this machine or in the layers of an image.
 package rootpath
 
@@ -14,7 +14,7 @@ import (
 	"syscall"
 )
 
-// Programs are the folders of a root in which a program without a slash in its name is looked for.
+// Programs are the directories of a root in which a program without a slash in its name is looked for.
 var Programs = []string{"usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin"}
 
 // MaxLinks is how many symlinks one path may pass through (linux/namei.h, MAXSYMLINKS).
@@ -71,7 +71,7 @@ var ErrNoLink = errors.New("no symlink")
 // Resolve returns the path without symlinks that a path stands for, with slashes and without
 // one in front; "" is the root. A name that does not exist is taken literally, so that the
 // result is the path at which it would be created. readlink returns the target of the symlink at a path whose
-// folder has no symlinks in it, or ErrNoLink.
+// directory has no symlinks in it, or ErrNoLink.
 func Resolve(name string, readlink func(real string) (string, error)) (string, error) {
 	p := &resolved{readlink: readlink}
 	if err := Follow(p, name); err != nil {
@@ -80,7 +80,7 @@ func Resolve(name string, readlink func(real string) (string, error)) (string, e
 	return p.at, nil
 }
 
-// In is Resolve in a folder on this machine; the folder itself is ".".
+// In is Resolve in a directory on this machine; the directory itself is ".".
 func In(root *os.Root, name string) (string, error) {
 	real, err := Resolve(name, func(real string) (string, error) {
 		fi, err := root.Lstat(real)

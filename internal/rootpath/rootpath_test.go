@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// links is a root of symlinks and folders; a target of "" is a folder, one of "." a file.
+// links is a root of symlinks and directories; a target of "" is a directory, one of "." a file.
 type links map[string]string
 
 func (l links) readlink(real string) (string, error) {
@@ -91,7 +91,7 @@ func FuzzResolve(f *testing.F) {
 	})
 }
 
-// Of names in a folder on this machine: what os.Root follows without leaving, it follows alike.
+// Of names in a directory on this machine: what os.Root follows without leaving, it follows alike.
 func TestAsTheKernel(t *testing.T) {
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)

@@ -18,7 +18,7 @@ func TestXattrs(t *testing.T) {
 	defer f.Close()
 	fd := int(f.Fd())
 	if names, err := List(fd); errors.Is(err, unix.ENOTSUP) {
-		t.Skip("the file system of the temporary folder has no extended attributes")
+		t.Skip("the file system of the temporary directory has no extended attributes")
 	} else if err != nil || slices.Contains(names, "user.a") {
 		t.Fatalf("before: got %q, %v", names, err)
 	}

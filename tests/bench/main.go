@@ -14,7 +14,7 @@ import (
 
 // bench is what the parts share.
 type bench struct {
-	dir    string // temporary folder
+	dir    string // temporary directory
 	vfix   string // the program to measure
 	before string // an earlier one, to take turns with it at the start of containers; "" for none
 	alone  bool   // an empty program in the place of runc, if that is only in the way

@@ -36,7 +36,7 @@ type startup struct {
 	real   string // the runtime that vfix-runtime executes
 	spec   []byte // config.json before anybody changed it
 	hooked []byte // the same with the hook
-	lower  string // for an overlay, what lies below; "" for a plain folder
+	lower  string // for an overlay, what lies below; "" for a plain directory
 	n      int    // containers so far
 }
 
@@ -57,7 +57,7 @@ func (b *bench) startup() error {
 	fmt.Printf("Start-up: through vfix-runtime, or with it as a hook, less that of runc alone, in turn; a root of %.0f MB, %d files\n", float64(size)/1e6, files)
 	fmt.Print("Milliseconds: minimum and median; all is create, start and delete; added is what comes to runc's, or with -alone to the empty program's\n\n")
 	fmt.Printf("%-14s %-5s %-6s %-13s %16s %16s %13s %7s\n", "root", "cache", "what", "program", "time", "added", "of runc", "rounds")
-	for _, kind := range []string{"plain folder", "overlay"} {
+	for _, kind := range []string{"plain directory", "overlay"} {
 		s := &startup{b: b, real: "runc", bundle: filepath.Join(b.dir, "bundle"+strconv.Itoa(len(kind))), cache: filepath.Join(b.dir, "startup-cache")}
 		if kind == "overlay" {
 			s.lower = root
@@ -129,7 +129,7 @@ func (b *bench) makeRoot(root string, size int64) (files int, total int64, err e
 	return files, total, err
 }
 
-// make makes the bundle: runc's own defaults, without a terminal. A plain folder is read-only.
+// make makes the bundle: runc's own defaults, without a terminal. A plain directory is read-only.
 func (s *startup) make(root string) error {
 	if err := os.MkdirAll(filepath.Join(s.bundle, "rootfs"), 0o755); err != nil {
 		return err

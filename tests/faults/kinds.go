@@ -16,7 +16,7 @@ import (
 // kind is what differs from verb to verb.
 type kind interface {
 	prepare()
-	// state is what counts of the folder work.
+	// state is what counts of the directory work.
 	state() state
 	// undone looks at what else is to hold after each fault.
 	undone(t *test, fault string, is ended)
@@ -26,7 +26,7 @@ type kind interface {
 
 var kinds = map[string]kind{"": usual{}, "hotfix": hotfix{}, "install": install{}, "start": start{}}
 
-// state is what is in a folder, by path.
+// state is what is in a directory, by path.
 type state map[string]string
 
 // differs says in what; "" if in nothing.
@@ -49,7 +49,7 @@ func (s state) differs(from state) string {
 
 const work = "work"
 
-// files is the state of the folder work without what is left out; modes and times do not count.
+// files is the state of the directory work without what is left out; modes and times do not count.
 func files(leave func(path string, d fs.DirEntry) bool) state {
 	s := state{}
 	check(filepath.WalkDir(work, func(path string, d fs.DirEntry, err error) error {
@@ -85,7 +85,7 @@ func (usual) state() state {
 	return files(func(path string, _ fs.DirEntry) bool { return lock.MatchString(path) })
 }
 
-// prepare makes the folder work.
+// prepare makes the directory work.
 func (usual) prepare() {
 	if err := os.RemoveAll(work); err != nil { // copies are immutable
 		_ = exec.Command("chattr", "-R", "-f", "-i", work).Run()
@@ -99,7 +99,8 @@ func (usual) prepare() {
 
 type hotfix struct{ usual }
 
-// The store's notes beside copies, and locks, are removed by the next run if no copy has their name. Empty folders may stay.
+// The store's notes beside copies, and locks, are removed by the next run if no copy has their name. Empty directories
+// may stay.
 var notes = regexp.MustCompile(`^work/copies/v1/(sums|leases|locks|tmp)/`)
 
 func (hotfix) state() state {
@@ -127,8 +128,8 @@ func (i install) undone(t *test, fault string, _ ended) {
 
 type start struct{ usual }
 
-// Not read and close: os/exec reads from a pipe whether a child could be started, and waits for its end after an error; a
-// pipe that is not closed has no end.
+// Not read and close: os/exec reads from a pipe whether a child could be started, and waits for its end after an error;
+// a pipe that is not closed has no end.
 func (start) leaves(call string) bool {
 	return !slices.Contains(strings.Fields("openat write fstat newfstatat getdents64 fsync fchmod renameat unlinkat mkdirat flock execve"), call)
 }

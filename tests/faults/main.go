@@ -1,11 +1,11 @@
-// Command faults lets each system call of a verb fail once, with EIO, in a folder "work" that is made again each time, and says
-// what is wrong with what follows: the verb fails with a message that names the object, or is right in spite of it, and
-// nothing is there half-written.
+// Command faults lets each system call of a verb fail once, with EIO, in a directory "work" that is made again each
+// time, and says what is wrong with what follows: the verb fails with a message that names the object, or is right in
+// spite of it, and nothing is there half-written.
 //
 //	faults -killat FILE -object PATTERN [-kind KIND] COMMAND...
 //
-// It works in the current directory. Its folder "before", if there is one, is what work has in it at first. killat lets the
-// calls fail (tests/oracle).
+// It works in the current directory. Its directory "before", if there is one, is what work has in it at first. killat
+// lets the calls fail (tests/oracle).
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 
 var (
 	killat = flag.String("killat", "", "the `FILE` of that program")
-	object = flag.String("object", "", "a `PATTERN`: what the messages name, if it is not a folder that all this is in")
+	object = flag.String("object", "", "a `PATTERN`: what the messages name, if it is not a directory that all this is in")
 	name   = flag.String("kind", "", "the verb, if it has results of a kind of its own: hotfix, install, start")
 )
 
@@ -62,7 +62,7 @@ func main() {
 	}
 }
 
-// names is what a message has to hold: the object, or a folder above.
+// names is what a message has to hold: the object, or a directory above.
 func names(object string) *regexp.Regexp {
 	here, err := os.Getwd()
 	check(err)

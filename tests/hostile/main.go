@@ -19,7 +19,7 @@ func main() {
 	log.SetPrefix("hostile: ")
 	program := flag.String("program", "", "a static `FILE` with call sites")
 	library := flag.String("library", "", "a shared library `FILE` with call sites, DT_HASH and DT_GNU_HASH")
-	out := flag.String("out", "", "the `FOLDER` that is made")
+	out := flag.String("out", "", "the `DIRECTORY` that is made")
 	flag.Parse()
 	if *program == "" || *library == "" || *out == "" || flag.NArg() > 0 {
 		flag.Usage()

@@ -192,7 +192,7 @@ func (t *tester) command(ctx context.Context, s *test, mutant int, reached strin
 }
 
 // confine makes the process the first of its own process namespace, which may write to temporary
-// folders alone, and executes a test program: DIR PROGRAM REACHED ARGUMENT...
+// directories alone, and executes a test program: DIR PROGRAM REACHED ARGUMENT...
 func confine(args []string) error {
 	dir, program, reached := args[0], args[1], args[2]
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {

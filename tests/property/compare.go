@@ -32,7 +32,7 @@ const killed = 159
 // patience bounds one run of a program.
 const patience = time.Minute
 
-// seeds makes the programs of each seed from first to last, compares them, and keeps the folders of
+// seeds makes the programs of each seed from first to last, compares them, and keeps the directories of
 // those in which something is wrong, or all. It prints a line a seed.
 func seeds(first, last uint64, count int, objects, out string, keep bool, t tools) error {
 	total, wrong := 0, 0
@@ -145,7 +145,7 @@ func (t tools) compare(dir string) (problems []string, stay int, err error) {
 // assembled are the names of the functions in assembly (shapes.go): where the file names them, all is patched.
 var assembled = regexp.MustCompile(`^p[0-9]+_[0-9]`)
 
-// patch patches a folder, and returns the programs in which vfix leaves a call site, each with the functions that
+// patch patches a directory, and returns the programs in which vfix leaves a call site, each with the functions that
 // these are in.
 func (t tools) patch(from, to string) (map[string][]string, error) {
 	out, err := exec.Command(t.vfix, "patch", "--format", "json", "-o", to, from).Output()
@@ -177,7 +177,7 @@ func (t tools) patch(from, to string) (map[string][]string, error) {
 	return keeps, nil
 }
 
-// unchanged patches a patched folder, and compares.
+// unchanged patches a patched directory, and compares.
 func (t tools) unchanged(after, again string) error {
 	if _, err := t.patch(after, again); err != nil {
 		return err
@@ -210,7 +210,7 @@ func (t tools) verify(after, bin string) error {
 	return err
 }
 
-// differing counts the files of a folder, and those that are others in a second one.
+// differing counts the files of a directory, and those that are others in a second one.
 func differing(one, two string) (files, other int, err error) {
 	entries, err := os.ReadDir(one)
 	for _, e := range entries {
@@ -267,7 +267,7 @@ func (t tools) output(want int, args ...string) (string, error) {
 	return said.String(), nil
 }
 
-// strip copies a folder and strips what has section headers, by one of the tools.
+// strip copies a directory and strips what has section headers, by one of the tools.
 func strip(tool, from, to string) error {
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
 		return err

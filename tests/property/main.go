@@ -28,8 +28,8 @@ func main() {
 	log.SetPrefix("property: ")
 	seed := flag.Uint64("seed", 1, "where the random numbers start")
 	count := flag.Int("count", 20, "how many programs")
-	objects := flag.String("objects", "tests/build/fixtures-objects", "the fixtures' `FOLDER` of objects")
-	out := flag.String("out", "", "the `FOLDER` that is made")
+	objects := flag.String("objects", "tests/build/fixtures-objects", "the fixtures' `DIRECTORY` of objects")
+	out := flag.String("out", "", "the `DIRECTORY` that is made")
 	last := flag.Uint64("last", 0, "compare the programs of all seeds from -seed to this one, before and after patching")
 	keep := flag.Bool("keep", false, "keep all that is compared")
 	t := tools{}

@@ -2,7 +2,7 @@
 // again from the blobs. Indexes, manifests and configs are checked by go-containerregistry's own
 // oracle. That reads each layer three times, so layers are read here, once.
 //
-//	validate FOLDER
+//	validate DIRECTORY
 //
 // It exits with 1 and one message that lists every mismatch.
 package main
@@ -24,7 +24,7 @@ import (
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: validate FOLDER")
+		fmt.Fprintln(os.Stderr, "usage: validate DIRECTORY")
 		os.Exit(2)
 	}
 	if err := check(os.Args[1]); err != nil {
@@ -33,9 +33,9 @@ func main() {
 	}
 }
 
-// check validates the index of the layout in a folder and all that it names.
-func check(folder string) error {
-	index, err := layout.ImageIndexFromPath(folder)
+// check validates the index of the layout in a directory and all that it names.
+func check(dir string) error {
+	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func check(folder string) error {
 	if len(manifest.Manifests) == 0 {
 		return fmt.Errorf("index.json names no image")
 	}
-	return errors.Join(validate.Index(index, validate.Fast), checkBlobs(layout.Path(folder), index))
+	return errors.Join(validate.Index(index, validate.Fast), checkBlobs(layout.Path(dir), index))
 }
 
 // checkBlobs checks what an index names: each layer, and each manifest as a blob.

@@ -39,29 +39,29 @@ func layoutOf(t *testing.T, change func(v1.Image) v1.Image, names ...string) (st
 	if change != nil {
 		image = change(image)
 	}
-	folder := t.TempDir()
-	path, err := layout.Write(folder, empty.Index)
+	dir := t.TempDir()
+	path, err := layout.Write(dir, empty.Index)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := path.AppendImage(image); err != nil {
 		t.Fatal(err)
 	}
-	return folder, image
+	return dir, image
 }
 
 // Each bad layout is also one for go-containerregistry's oracle, which reads layers three times.
 func TestCheck(t *testing.T) {
-	blob := func(folder string, image v1.Image) string {
+	blob := func(dir string, image v1.Image) string {
 		manifest, err := image.Manifest()
 		if err != nil {
 			t.Fatal(err)
 		}
-		return filepath.Join(folder, "blobs", "sha256", manifest.Layers[0].Digest.Hex)
+		return filepath.Join(dir, "blobs", "sha256", manifest.Layers[0].Digest.Hex)
 	}
 	poke := func(offset int) func(string, v1.Image) {
-		return func(folder string, image v1.Image) {
-			name := blob(folder, image)
+		return func(dir string, image v1.Image) {
+			name := blob(dir, image)
 			content, err := os.ReadFile(name)
 			if err != nil {
 				t.Fatal(err)
@@ -96,23 +96,23 @@ func TestCheck(t *testing.T) {
 		"a byte of the layer": {names: []string{"a"}, spoil: poke(30), bad: true},
 		"its checksum":        {names: []string{"a"}, spoil: poke(-6), bad: true},
 		"its header":          {names: []string{"a"}, spoil: poke(4), bad: true},
-		"longer":              {names: []string{"a"}, spoil: func(folder string, image v1.Image) { extend(t, blob(folder, image), "more") }, bad: true},
-		"cut off":             {names: []string{"a"}, spoil: func(folder string, image v1.Image) { truncate(t, blob(folder, image), 40) }, bad: true},
-		"no layer":            {names: []string{"a"}, spoil: func(folder string, image v1.Image) { os.Remove(blob(folder, image)) }, bad: true},
+		"longer":              {names: []string{"a"}, spoil: func(dir string, image v1.Image) { extend(t, blob(dir, image), "more") }, bad: true},
+		"cut off":             {names: []string{"a"}, spoil: func(dir string, image v1.Image) { truncate(t, blob(dir, image), 40) }, bad: true},
+		"no layer":            {names: []string{"a"}, spoil: func(dir string, image v1.Image) { os.Remove(blob(dir, image)) }, bad: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			folder, image := layoutOf(t, test.change, test.names...)
+			dir, image := layoutOf(t, test.change, test.names...)
 			if test.spoil != nil {
-				test.spoil(folder, image)
+				test.spoil(dir, image)
 			}
-			index, err := layout.ImageIndexFromPath(folder)
+			index, err := layout.ImageIndexFromPath(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if theirs := validate.Index(index); (theirs != nil) != test.bad {
 				t.Fatalf("go-containerregistry: got %v, want an error: %v", theirs, test.bad)
 			}
-			if err := check(folder); (err != nil) != test.bad {
+			if err := check(dir); (err != nil) != test.bad {
 				t.Errorf("got %v, want an error: %v", err, test.bad)
 			}
 		})

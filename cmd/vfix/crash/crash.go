@@ -106,12 +106,12 @@ func (r *reader) openRoot() error {
 				"%s", cmp.Or(hints.Unpack(path, "vfix diagnose --root"), "see 'vfix help sources'"))
 		}
 	}
-	folder, err := rootpath.OpenFolder(path)
+	dir, err := rootpath.OpenDir(path)
 	if err != nil {
 		return err
 	}
-	r.d.Root = folder
-	r.done = append(r.done, func() { folder.Close() })
+	r.d.Root = dir
+	r.done = append(r.done, func() { dir.Close() })
 	return nil
 }
 
@@ -380,7 +380,7 @@ func (r *reader) open(ref string, scan bool) *image {
 	return i
 }
 
-// programs reports which of the names are programs of a container: in the folders of its image, or words of
+// programs reports which of the names are programs of a container: in the directories of its image, or words of
 // its command.
 func programs(root fs.FS, e *diagnose.Exited) func(comm string) bool {
 	const commLen = 15 // the kernel keeps as many bytes of a name

@@ -1,4 +1,4 @@
-// Folders with legacy files, and listings to compare folders by.
+// Directories with legacy files, and listings to compare directories by.
 
 package imagetest
 
@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// LegacyFolder makes a folder with legacy files lib/a (with hard link b) and bin/c, and
+// LegacyDir makes a directory with legacy files lib/a (with hard link b) and bin/c, and
 // others.
-func LegacyFolder(t testing.TB) string {
+func LegacyDir(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "root")
 	for _, d := range []string{"lib", "bin", "usr"} {
@@ -41,17 +41,17 @@ func LegacyFolder(t testing.TB) string {
 	return dir
 }
 
-// Listing is every name of a folder with its kind, mode, size, mtime and link target.
+// Listing is every name of a directory with its kind, mode, size, mtime and link target.
 func Listing(t testing.TB, dir string) string { return list(t, dir, true) }
 
-// FileListing is listing without the folders, whose times change with every temporary file.
+// FileListing is listing without the directories, whose times change with every temporary file.
 func FileListing(t testing.TB, dir string) string { return list(t, dir, false) }
 
-func list(t testing.TB, dir string, folders bool) string {
+func list(t testing.TB, dir string, dirs bool) string {
 	t.Helper()
 	var b strings.Builder
 	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() && !folders {
+		if err != nil || d.IsDir() && !dirs {
 			return err
 		}
 		fi, err := d.Info()
