@@ -31,7 +31,7 @@ const handedOn starts.Outcome = "handed on"
 // unseen returns the reason why the container may get programs that are not visible yet; "" if it cannot.
 func (k *container) unseen() string {
 	if k.pid != 0 {
-		return ""
+		return k.notMade()
 	}
 	for _, m := range k.mounts {
 		if m.isBelow(k.root.Path) && !slices.Contains(kernelOnly, m.FSType) {
@@ -59,6 +59,21 @@ func (k *container) unseen() string {
 	// Other runtimes may add to config.json, as nvidia-container-runtime does.
 	if r := k.rec.Runtime; !k.IsPlain(r) {
 		return fmt.Sprintf("runtime %s: what it may mount is not examined (trusted_hooks)", r)
+	}
+	return ""
+}
+
+// notMade returns which mount of config.json the hook does not see: the runtime makes it later, or at another path.
+func (k *container) notMade() string {
+	for _, m := range k.spec.Mounts {
+		if !brings(m, k.bundle) || slices.Contains(m.Options, "copy-symlink") { // of crun: it may make a symlink
+			continue
+		}
+		real, err := k.root.Resolve(m.Destination)
+		place := filepath.Join(k.root.Path, real)
+		if err != nil || !slices.ContainsFunc(k.mounts, func(is mount) bool { return is.Mountpoint == place }) {
+			return fmt.Sprintf("%s: the runtime has not made this mount of config.json before the hook, or at another path: not examined", m.Destination)
+		}
 	}
 	return ""
 }

@@ -92,7 +92,7 @@ func prepare(cmd *command, specPath string, c policy.Config, o Options, rec *sta
 	}
 	hookable := k.hookable(cmd)
 	why := k.unseen()
-	if hookable && why != "" {
+	if k.pid == 0 && hookable && why != "" {
 		return k.handOn(cmd)
 	}
 	k.pool = &examiner.Pool{Memory: k.budget.MemoryBytes, Until: k.budget.until()}

@@ -543,6 +543,13 @@ var rows = []row{
 	{"hooks", "later", honest, func(b *bundle) {
 		mounter(b, "createContainer", "", "mount --bind $HOST $ROOT/data")
 	}},
+	// As a runtime would that executes the hook before it makes the mounts, or makes them at another place.
+	{"hooks", "where the mounts of config.json are not yet", honest, func(b *bundle) {
+		b.bind("/data", b.host)
+		mounter(b, "prestart", enter, "umount $ROOT/data")
+		mounter(b, "createContainer", "", "mount --bind $HOST $ROOT/data")
+		b.config = map[string]any{"trusted_hooks": b.dir + "/script-prestart," + b.dir + "/script-createContainer"}
+	}},
 	{"hooks", "with a time limit", patched, func(b *bundle) {
 		mounter(b, "prestart", enter, "sleep 0.2; mount --bind $HOST $ROOT/data")
 		b.at("hooks")["prestart"].([]any)[0].(map[string]any)["timeout"] = 30
