@@ -126,16 +126,16 @@ func (k *container) memory(m specMount) (int, error) {
 // target opens the real path that a mount covers. It creates a missing one, as the real runtime does for mounts of
 // config.json, in the root and in mounts of vfix, but never in a mount of the engine, which may be a shared
 // volume.
-func (k *container) target(name string, folder bool) (int, error) {
+func (k *container) target(name string, dir bool) (int, error) {
 	at, err := k.root.Name("")
 	if err != nil {
 		return -1, err
 	}
 	parts := strings.Split(name, "/")
 	for i, part := range parts {
-		isFolder, how := folder, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC
+		isDir, how := dir, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC
 		if i < len(parts)-1 {
-			isFolder, how = true, how|unix.O_DIRECTORY
+			isDir, how = true, how|unix.O_DIRECTORY
 		}
 		next := -1
 		if err = unix.EXDEV; part != "" && part != ".." {
@@ -143,7 +143,7 @@ func (k *container) target(name string, folder bool) (int, error) {
 		}
 		if errors.Is(err, unix.ENOENT) {
 			if err = k.mayMake(at); err == nil {
-				err = k.made(at, part, isFolder)
+				err = k.made(at, part, isDir)
 			}
 			if err == nil {
 				next, err = unix.Openat(at, part, how, 0)
@@ -158,8 +158,8 @@ func (k *container) target(name string, folder bool) (int, error) {
 }
 
 // mayMake returns nil if a name can be created in a directory, because it is not in a mount that the engine made.
-func (k *container) mayMake(folder int) error {
-	id, err := rootfs.MountOf(folder)
+func (k *container) mayMake(dir int) error {
+	id, err := rootfs.MountOf(dir)
 	if err != nil {
 		return err
 	}
@@ -171,10 +171,10 @@ func (k *container) mayMake(folder int) error {
 }
 
 // made creates a directory or an empty file, owned by the container's root; existing ones do not change.
-func (k *container) made(at int, name string, folder bool) error {
+func (k *container) made(at int, name string, dir bool) error {
 	const dirMode, fileMode = 0o755, 0o644
 	var err error
-	if folder {
+	if dir {
 		err = unix.Mkdirat(at, name, dirMode)
 	} else {
 		err = unix.Mknodat(at, name, unix.S_IFREG|fileMode, 0)

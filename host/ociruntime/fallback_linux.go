@@ -152,9 +152,9 @@ func (k *container) fallbackFiles(wide bool) ([]addition, error) {
 			return nil, err
 		}
 		all = append(all, bound("/"+fallbackfiles.Dir+"/"+f.name, key))
-		folder, base := filepath.Split(f.name)
+		dir, base := filepath.Split(f.name)
 		for _, platform := range slices.Sorted(maps.Keys(fallbackfiles.PlatformLinks)) {
-			if wide && fallbackfiles.PlatformLinks[platform]+"/" == folder {
+			if wide && fallbackfiles.PlatformLinks[platform]+"/" == dir {
 				all = append(all, bound("/"+fallbackfiles.Dir+"/"+platform+"/"+base, key))
 			}
 		}

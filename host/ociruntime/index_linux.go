@@ -31,8 +31,8 @@ import (
 type index struct {
 	scanned
 	clean known
-	// folders are the names in directories, which need not be read again as long as the directories do not change.
-	folders []byte
+	// dirs are the names in directories, which need not be read again as long as the directories do not change.
+	dirs []byte
 }
 
 const indexMagic = "vfixidx7"
@@ -98,9 +98,9 @@ func (x *index) bytes() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := make([]byte, indexHeader, indexHeader+len(text)+len(x.clean)+len(x.folders))
+	b := make([]byte, indexHeader, indexHeader+len(text)+len(x.clean)+len(x.dirs))
 	copy(b, indexMagic)
-	b = append(append(append(b, text...), x.clean...), x.folders...)
+	b = append(append(append(b, text...), x.clean...), x.dirs...)
 	le := binary.LittleEndian
 	le.PutUint32(b[12:], uint32(len(text)))
 	le.PutUint32(b[16:], uint32(len(x.clean)))
@@ -123,7 +123,7 @@ func parseIndex(b []byte) (*index, error) {
 	if text+clean > uint64(len(rest)) || clean%identitySize != 0 {
 		return nil, errIndex
 	}
-	x := &index{clean: rest[text : text+clean], folders: rest[text+clean:]}
+	x := &index{clean: rest[text : text+clean], dirs: rest[text+clean:]}
 	if err := json.Unmarshal(rest[:text], &x.scanned); err != nil {
 		return nil, errIndex
 	}
@@ -131,21 +131,21 @@ func parseIndex(b []byte) (*index, error) {
 }
 
 const (
-	indexHeader  = 20 // bytes
-	folderHeader = identitySize + 4
+	indexHeader = 20 // bytes
+	dirHeader   = identitySize + 4
 )
 
-func appendFolder(b []byte, id rootfs.Identity, names []byte) []byte {
+func appendDir(b []byte, id rootfs.Identity, names []byte) []byte {
 	return append(binary.LittleEndian.AppendUint32(appendIdentity(b, id), uint32(len(names))), names...)
 }
 
-// foldersOf maps the inodes of directories to their parts, each of which begins with its identity.
-func foldersOf(b []byte) map[[2]uint64][]byte {
+// dirsOf maps the inodes of directories to their parts, each of which begins with its identity.
+func dirsOf(b []byte) map[[2]uint64][]byte {
 	const usual = 44 + 200 // bytes
 	all := make(map[[2]uint64][]byte, len(b)/usual)
 	le := binary.LittleEndian
-	for len(b) >= folderHeader {
-		n := folderHeader + uint64(le.Uint32(b[identitySize:]))
+	for len(b) >= dirHeader {
+		n := dirHeader + uint64(le.Uint32(b[identitySize:]))
 		if n > uint64(len(b)) {
 			break
 		}

@@ -123,9 +123,9 @@ func (k *indexes) file(root *rootfs.Root, fd int) (*scanned, error) {
 	return &x.scanned, nil
 }
 
-// folder returns the result for a directory that may have changed: it checks the identity of each file and
+// dir returns the result for a directory that may have changed: it checks the identity of each file and
 // examines the unknown ones.
-func (k *indexes) folder(root *rootfs.Root) (*scanned, error) {
+func (k *indexes) dir(root *rootfs.Root) (*scanned, error) {
 	if !root.Stamps() || root.OnFile() {
 		return k.fresh(root)
 	}

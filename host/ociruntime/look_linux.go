@@ -91,7 +91,7 @@ func (k *container) newMounts(seen []unread) error {
 	}
 	for _, u := range seen {
 		if u.crosses && !slices.Contains(k.hidden, string(u.Name)) {
-			if fd, err := k.root.Folder(string(u.Name)); err == nil {
+			if fd, err := k.root.OpenDir(string(u.Name)); err == nil {
 				unix.Close(fd)
 			}
 		}
@@ -158,7 +158,7 @@ func (k *container) lookAtMount(keep indexes, m mount, name string, all *scanned
 		return nil
 	}
 	if m.FSType == "autofs" {
-		below, err := k.root.Folder(name) // this triggers automounts: newMounts
+		below, err := k.root.OpenDir(name) // this triggers automounts: newMounts
 		if err != nil {
 			return err
 		}
@@ -176,7 +176,7 @@ func (k *container) lookAtMount(keep indexes, m mount, name string, all *scanned
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		root.Bare, root.Direct = bare(k.mounts, m.Mountpoint), true
-		found, err = keep.folder(root)
+		found, err = keep.dir(root)
 		name += "/"
 	case unix.S_IFREG:
 		found, err = keep.file(k.root, fd)
@@ -214,7 +214,7 @@ func (k *container) lookAtRoot(keep indexes) (*scanned, error) {
 		return keep.lower(k.root.Path, true)
 	}
 	k.root.Bare = bare(k.mounts, k.root.Path)
-	found, err := keep.folder(k.root)
+	found, err := keep.dir(k.root)
 	if err == nil && layered != nil {
 		for _, h := range layered.Legacy { // a file that is not shown may be a truncated copy: fix
 			h.Names = slices.DeleteFunc(slices.Clone(h.Names), func(n []byte) bool {
@@ -279,7 +279,7 @@ func (k *container) lookAtLayers(keep indexes, m mount) (all *scanned, whole boo
 	}
 	k.rec.Layers = layers.lower
 	if upper != nil {
-		f, err := keep.folder(upper)
+		f, err := keep.dir(upper)
 		if err != nil {
 			return nil, false, err
 		}
@@ -367,7 +367,7 @@ func (k *indexes) lower(dir string, immutable bool) (*scanned, error) {
 	if immutable {
 		return k.layer(root)
 	}
-	return k.folder(root)
+	return k.dir(root)
 }
 
 // open opens a directory of an overlay, without the mounts in it, as an overlay does not show them.

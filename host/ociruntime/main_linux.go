@@ -130,8 +130,8 @@ func prepareSafely(c *command, config policy.Config, o Options, rec *starts.Reco
 // realRuntimes are the runtimes to search for, in this order, if none is configured.
 var realRuntimes = []string{"runc", "crun"}
 
-// usualFolders are searched if PATH has no runtime: engines start their runtimes with an environment of their own.
-const usualFolders = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+// usualPath is searched if PATH has no runtime: engines start their runtimes with an environment of their own.
+const usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // guard is a variable with the ID of the process that has been vfix-runtime: execve keeps the ID, so a process
 // that finds its own was led back here by a link or a script.
@@ -162,7 +162,7 @@ func findRuntime(named string) (string, error) {
 	}
 	var last error
 	for _, name := range names {
-		for dir := range strings.SplitSeq(os.Getenv("PATH")+":"+usualFolders, ":") {
+		for dir := range strings.SplitSeq(os.Getenv("PATH")+":"+usualPath, ":") {
 			if !filepath.IsAbs(dir) {
 				continue
 			}

@@ -35,7 +35,7 @@ func (k *container) replace(names []string, c *copied, old rootfs.Identity) erro
 		return err
 	}
 	defer src.Close()
-	at, err := k.root.Folder(parent(names[0]))
+	at, err := k.root.OpenDir(parent(names[0]))
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (k *container) fix(name string, h *legacyFile) error {
 
 // link links the file to another name of the original.
 func (k *container) link(from int, temp, name string, old rootfs.Identity) error {
-	at, err := k.root.Folder(parent(name))
+	at, err := k.root.OpenDir(parent(name))
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (k *container) swap(at int, temp, name string, old rootfs.Identity) error {
 // sweep removes the temporary files of an earlier start.
 func (k *container) sweep(temps []string) {
 	for _, name := range temps {
-		if at, err := k.root.Folder(parent(name)); err == nil {
+		if at, err := k.root.OpenDir(parent(name)); err == nil {
 			unix.Unlinkat(at, path.Base(name), 0)
 			unix.Close(at)
 		}

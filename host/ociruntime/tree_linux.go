@@ -27,8 +27,8 @@ type tree struct {
 	spend *budget
 	by    *examiner.Group
 	old   known // without call sites
-	// folders has the names in directories, by inode; nil if they are not stored.
-	folders map[[2]uint64][]byte
+	// dirs has the names in directories, by inode; nil if they are not stored.
+	dirs map[[2]uint64][]byte
 	// The files of the old index, by identity.
 	oldLegacy map[rootfs.Identity]*legacyFile
 	oldBad    map[rootfs.Identity]*unread
@@ -58,11 +58,11 @@ type part struct {
 // maxWitnesses is how many witnesses of a layer each walker adds.
 const maxWitnesses = 8
 
-// maxFolders is the maximum size of the directory names that each walker stores, in bytes.
-const maxFolders = 8 << 20
+// maxDirs is the maximum size of the directory names that each walker stores, in bytes.
+const maxDirs = 8 << 20
 
-// fewFolders is the number of directories up to which reading them again is faster than writing an index.
-const fewFolders = 16
+// fewDirs is the number of directories up to which reading them again is faster than writing an index.
+const fewDirs = 16
 
 // scanTree examines the files of a directory that the old index, which may be nil, does not have. changed reports
 // whether the new index differs from the old one; clean selects whether it has files without call sites. With an
@@ -84,9 +84,9 @@ func scanTree(root *rootfs.Root, old *index, clean bool, spend *budget, pool *ex
 		}
 	}
 	if clean && root.Dated() {
-		t.folders = map[[2]uint64][]byte{}
+		t.dirs = map[[2]uint64][]byte{}
 		if old != nil {
-			t.folders = foldersOf(old.folders)
+			t.dirs = dirsOf(old.dirs)
 		}
 	}
 	if !old.whole() && root.Bare {
@@ -108,13 +108,13 @@ func scanTree(root *rootfs.Root, old *index, clean bool, spend *budget, pool *ex
 	if !clean {
 		x.clean = nil
 	}
-	same = same && added <= fewFolders && old.whole() && sameNames(old.Legacy, x.Legacy) && len(old.Unread) == len(x.Unread)
+	same = same && added <= fewDirs && old.whole() && sameNames(old.Legacy, x.Legacy) && len(old.Unread) == len(x.Unread)
 	if same {
-		x.folders = old.folders
+		x.dirs = old.dirs
 		return x, false, nil
 	}
 	for _, p := range t.parts {
-		x.folders = append(append(x.folders, bytes.Join(p.still, nil)...), p.new.folders...)
+		x.dirs = append(append(x.dirs, bytes.Join(p.still, nil)...), p.new.dirs...)
 	}
 	return x, true, nil
 }
@@ -147,8 +147,8 @@ func (t *tree) visitor() rootfs.Visitor {
 			Name: []byte(name), Reason: err.Error(), passing: !errors.Is(err, unix.ENAMETOOLONG), crosses: errors.Is(err, rootfs.ErrMount),
 		})
 	}}
-	if t.folders != nil {
-		v.Known, v.Read = p.knownFolder, p.readFolder
+	if t.dirs != nil {
+		v.Known, v.Read = p.knownDir, p.readDir
 	}
 	return v
 }
@@ -172,24 +172,24 @@ func (p *part) opened(fd int) {
 	}
 }
 
-// knownFolder returns the names in an unchanged directory: a new or removed name changes its ctime.
-func (p *part) knownFolder(st *unix.Stat_t) []byte {
+// knownDir returns the names in an unchanged directory: a new or removed name changes its ctime.
+func (p *part) knownDir(st *unix.Stat_t) []byte {
 	var buf [identitySize]byte
 	id := rootfs.IdentityOf(st)
-	f := p.folders[[2]uint64{id.Ino, id.Dev}]
+	f := p.dirs[[2]uint64{id.Ino, id.Dev}]
 	if f == nil || !p.root.Within(id.Dev) || string(f[:identitySize]) != string(appendIdentity(buf[:0], id)) {
 		return nil
 	}
 	p.still = append(p.still, f)
-	return f[folderHeader:]
+	return f[dirHeader:]
 }
 
-// readFolder stores the names in a directory, unless it changed so recently that another change might leave no
+// readDir stores the names in a directory, unless it changed so recently that another change might leave no
 // trace.
-func (p *part) readFolder(st *unix.Stat_t, names []byte) {
-	if id := rootfs.IdentityOf(st); !id.Unsettled(p.now) && p.root.Within(id.Dev) && len(p.new.folders)+len(names) < maxFolders {
+func (p *part) readDir(st *unix.Stat_t, names []byte) {
+	if id := rootfs.IdentityOf(st); !id.Unsettled(p.now) && p.root.Within(id.Dev) && len(p.new.dirs)+len(names) < maxDirs {
 		p.added++
-		p.new.folders = appendFolder(p.new.folders, id, names)
+		p.new.dirs = appendDir(p.new.dirs, id, names)
 	}
 }
 

@@ -36,7 +36,7 @@ func TestIndexRoundTrip(t *testing.T) {
 	}
 	x.clean = inOrder(x.clean)
 	for i := range 3 {
-		x.folders = appendFolder(x.folders, rootfs.Identity{Ino: uint64(i)}, []byte("\x08name\x00\x04folder\x00"))
+		x.dirs = appendDir(x.dirs, rootfs.Identity{Ino: uint64(i)}, []byte("\x08name\x00\x04folder\x00"))
 	}
 	b, err := x.bytes()
 	if err != nil {
@@ -80,7 +80,7 @@ func FuzzIndex(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if x, err := parseIndex(b); err == nil {
 			x.clean.find(rootfs.Identity{})
-			foldersOf(x.folders)
+			dirsOf(x.dirs)
 		}
 	})
 }
@@ -278,18 +278,18 @@ func TestScanTreeSideBySide(t *testing.T) {
 		return x, changed
 	}
 	want, _ := scan(1, nil)
-	if n := len(foldersOf(want.folders)); n != 61 {
-		t.Errorf("got %d folders, want 61", n)
+	if n := len(dirsOf(want.dirs)); n != 61 {
+		t.Errorf("got %d directories, want 61", n)
 	}
 	if len(want.Legacy) != 30 || len(want.Legacy[0].Names) != 2 || len(want.clean) != 30*19*identitySize {
 		t.Fatalf("got %d files with call sites, the first of %q, and %d others", len(want.Legacy), want.Legacy[0].Names, len(want.clean)/identitySize)
 	}
 	for range 10 {
 		got, _ := scan(walkers, nil)
-		if len(got.folders) != len(want.folders) { // in any order
-			t.Fatalf("got %d bytes of folders, want %d", len(got.folders), len(want.folders))
+		if len(got.dirs) != len(want.dirs) { // in any order
+			t.Fatalf("got %d bytes of directories, want %d", len(got.dirs), len(want.dirs))
 		}
-		if got.folders = want.folders; !reflect.DeepEqual(got, want) {
+		if got.dirs = want.dirs; !reflect.DeepEqual(got, want) {
 			t.Fatalf("got %+v, want %+v", got.scanned, want.scanned)
 		}
 		if got, changed := scan(walkers, want); changed || !reflect.DeepEqual(got, want) {
@@ -397,7 +397,7 @@ func TestScanInSteps(t *testing.T) {
 			t.Fatal(err)
 		}
 		keep := indexes{s, "maker", newBudget(policy.Limits{Names: files + 1}), examinerOf(t), nil}
-		got, err := keep.folder(root)
+		got, err := keep.dir(root)
 		if err != nil {
 			t.Fatal(err)
 		}

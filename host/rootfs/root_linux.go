@@ -315,8 +315,8 @@ func (r *Root) readlink(name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// Folder opens the directory at a real path, for the *at system calls; the caller closes it.
-func (r *Root) Folder(name string) (int, error) {
+// OpenDir opens the directory at a real path, for the *at system calls; the caller closes it.
+func (r *Root) OpenDir(name string) (int, error) {
 	return r.openReal(name, unix.O_RDONLY|unix.O_DIRECTORY, false)
 }
 

@@ -193,7 +193,7 @@ func TestWalkSideBySide(t *testing.T) {
 // A walk keeps a part of the names of one directory at a time, not the paths of all future ones: many empty
 // directories far down would take gigabytes.
 func TestWalkIsSmall(t *testing.T) {
-	const folders, depth = 2000, 12
+	const dirs, depth = 2000, 12
 	dir := t.TempDir()
 	deep := dir
 	for range depth {
@@ -202,7 +202,7 @@ func TestWalkIsSmall(t *testing.T) {
 	if err := os.MkdirAll(deep, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for i := range folders {
+	for i := range dirs {
 		if err := os.Mkdir(filepath.Join(deep, fmt.Sprint(i)), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -225,8 +225,8 @@ func TestWalkIsSmall(t *testing.T) {
 			}
 		})
 		runtime.ReadMemStats(&after)
-		if err != nil || seen != folders+depth {
-			t.Errorf("got %d names, %v, want %d", seen, err, folders+depth)
+		if err != nil || seen != dirs+depth {
+			t.Errorf("got %d names, %v, want %d", seen, err, dirs+depth)
 		}
 		const most = 1 << 20 // bytes; the paths are 5.5 MiB
 		if got := after.TotalAlloc - before.TotalAlloc; got > most {

@@ -15,7 +15,7 @@ import (
 type Entry struct {
 	Base   []byte // the last part of the name
 	Stat   unix.Stat_t
-	folder []byte
+	dir    []byte
 	r      *Root
 	at     int   // the directory
 	file   *File // opened already, in a root's own mount: until somebody takes it
@@ -34,7 +34,7 @@ func (e *Entry) Open() (*File, error) {
 }
 
 // Name returns the real path.
-func (e *Entry) Name() string { return join(e.folder, e.Base) }
+func (e *Entry) Name() string { return join(e.dir, e.Base) }
 
 // Visitor gets the files of a walk, or those of one of several walkers.
 type Visitor struct {
@@ -256,7 +256,7 @@ func (w *walker) enter(l *level) int {
 		w.path = append(w.path, '/')
 	}
 	w.path = append(w.path, name...)
-	fd, err := w.folder(l.fd, l.names[l.next-len(name)-1:l.next])
+	fd, err := w.openDir(l.fd, l.names[l.next-len(name)-1:l.next])
 	switch {
 	case errors.Is(err, unix.EXDEV):
 		w.v.Passed(string(w.path), ErrMount)
@@ -268,9 +268,9 @@ func (w *walker) enter(l *level) int {
 	return fd
 }
 
-// folder opens a directory by its NUL-terminated name. A root's own mount has no other mounts in it, except those
+// openDir opens a directory by its NUL-terminated name. A root's own mount has no other mounts in it, except those
 // that network file systems make by themselves.
-func (w *walker) folder(in int, name []byte) (int, error) {
+func (w *walker) openDir(in int, name []byte) (int, error) {
 	if w.r.alone && w.r.dated {
 		return retry(func() (int, error) { return w.r.openat(in, name, w.how()|unix.O_NOFOLLOW|unix.O_CLOEXEC) })
 	}
@@ -328,7 +328,7 @@ func (w *walker) one(l *level, typ byte, raw []byte) (err error) {
 // entry visits one NUL-terminated name.
 func (w *walker) entry(fd int, raw []byte, typ byte, below []byte) ([]byte, error) {
 	e := &w.now
-	e.r, e.at, e.folder, e.Base = w.r, fd, w.path, raw[:len(raw)-1]
+	e.r, e.at, e.dir, e.Base = w.r, fd, w.path, raw[:len(raw)-1]
 	if len(w.r.Path)+len(w.path)+len(raw)+1 > maxPath {
 		const shown = 60 // bytes of a name in a message
 		name := e.Name()
@@ -379,9 +379,9 @@ func (e *Entry) done() {
 	}
 }
 
-func join(folder, base []byte) string {
-	if len(folder) == 0 {
+func join(dir, base []byte) string {
+	if len(dir) == 0 {
 		return string(base)
 	}
-	return string(folder) + "/" + string(base)
+	return string(dir) + "/" + string(base)
 }

@@ -40,7 +40,7 @@ func files(t *testing.T, dir string) []string {
 
 // An unusable directory of the store makes each operation fail that needs it, and a failed operation leaves
 // nothing behind.
-func TestBrokenFolders(t *testing.T) {
+func TestBrokenDirs(t *testing.T) {
 	none := func(*os.File) error { return nil }
 	operations := map[string]func(s *Store) error{
 		"put":    func(s *Store) error { _, err := s.Put("new", 0, none); return err },
@@ -134,7 +134,7 @@ func TestOpenUnsound(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Open(s.base, 0); !errors.Is(err, ErrUnsound) {
-		t.Errorf("a symlink in place of a folder: got %v", err)
+		t.Errorf("a symlink in place of a directory: got %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

@@ -40,11 +40,11 @@ func Open(dir string, limit int64) (*Store, error) {
 	}
 	s := At(real) // a runtime may refuse a source with symlinks, or resolve them differently
 	s.Limit = limit
-	return s, s.folders()
+	return s, s.dirs()
 }
 
-// folders creates the missing directories of the store.
-func (s *Store) folders() error {
+// dirs creates the missing directories of the store.
+func (s *Store) dirs() error {
 	for _, name := range []string{"", filesDir, indexDir, locksDir, tempDir, leaseDir, sumsDir, privateCopies, emptyDir} {
 		path := filepath.Join(s.Dir, name)
 		fi, err := os.Lstat(path)

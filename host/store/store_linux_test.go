@@ -168,7 +168,7 @@ func TestBound(t *testing.T) {
 func TestClean(t *testing.T) {
 	s := open(t, 0)
 	left := filepath.Join(s.Dir, tempDir, "new-left")
-	if err := os.MkdirAll(filepath.Join(s.Dir, tempDir, "new-folder", "in"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(s.Dir, tempDir, "new-directory", "in"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(left, nil, 0o600); err != nil {

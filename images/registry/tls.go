@@ -25,8 +25,8 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// certFolders returns the directories with one directory for each host, the more specific one first.
-func certFolders() []string {
+// certDirs returns the directories with one directory for each host, the more specific one first.
+func certDirs() []string {
 	var all []string
 	if config, err := os.UserConfigDir(); err == nil {
 		all = append(all, filepath.Join(config, "containers", "certs.d"), filepath.Join(config, "docker", "certs.d"))
@@ -38,7 +38,7 @@ func certFolders() []string {
 // configuration.
 type hosts struct {
 	insecure bool
-	folders  []string
+	dirs     []string
 	common   *http.Transport
 
 	mu  sync.Mutex
@@ -46,7 +46,7 @@ type hosts struct {
 }
 
 func newHosts(insecure bool) *hosts {
-	h := &hosts{insecure: insecure, folders: certFolders(), common: newTransport(), own: map[string]http.RoundTripper{}}
+	h := &hosts{insecure: insecure, dirs: certDirs(), common: newTransport(), own: map[string]http.RoundTripper{}}
 	if insecure {
 		h.common.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // the purpose of Insecure
 	}
@@ -68,7 +68,7 @@ func (h *hosts) of(host string) (http.RoundTripper, error) {
 	if t := h.own[host]; t != nil {
 		return t, nil
 	}
-	c, err := hostTLS(h.folders, host)
+	c, err := hostTLS(h.dirs, host)
 	if err != nil {
 		return nil, err
 	}
@@ -83,14 +83,14 @@ func (h *hosts) of(host string) (http.RoundTripper, error) {
 }
 
 // hostTLS reads the directories of a host; nil if they are missing or empty.
-func hostTLS(folders []string, host string) (*tls.Config, error) {
+func hostTLS(dirs []string, host string) (*tls.Config, error) {
 	names := []string{host}
 	if bare, ok := strings.CutSuffix(host, ":443"); ok {
 		names = append(names, bare)
 	}
-	for _, folder := range folders {
+	for _, directory := range dirs {
 		for _, n := range names {
-			dir := filepath.Join(folder, n)
+			dir := filepath.Join(directory, n)
 			entries, err := os.ReadDir(dir)
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 				continue
