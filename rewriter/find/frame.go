@@ -140,6 +140,10 @@ func (f *flow) onFrame(i *x86.Instr, v *value) bool {
 			return true
 		}
 	}
+	if i.Op == x86asm.MOV && isReg && f.inArray(i, p) {
+		v.reg[dst] = f.element(v)
+		return true
+	}
 	if p.Exact && i.Op == x86asm.MOV && !isReg && i.MemBytes == x86.WordSize {
 		if fromReg && srcWidth == 64 {
 			l := v.reg[src]
@@ -170,6 +174,23 @@ func (f *flow) onFrame(i *x86.Instr, v *value) bool {
 		}
 	}
 	return false
+}
+
+// inArray reports whether i reads or calls an element of an array on the stack in which the words lie as elements do.
+func (f *flow) inArray(i *x86.Instr, p x86.Place) bool {
+	m, ok := i.Mem()
+	return ok && p.Stack && !p.Exact && m.Scale == x86.WordSize && i.MemBytes == x86.WordSize && m.Index != x86asm.RBP &&
+		!slices.ContainsFunc(f.words, func(at int64) bool { return (at-p.Off)%x86.WordSize != 0 })
+}
+
+// element returns the label of any of the words: an element of an array.
+func (f *flow) element(v *value) label {
+	l := other
+	for n := range f.words {
+		l |= v.stack[n]
+		f.taken[n] = f.taken[n] || v.stack[n]&^other != 0
+	}
+	return l
 }
 
 // overlaps reports whether a tracked word that may have the value overlaps the word at off.
@@ -213,7 +234,11 @@ func (f *flow) calledSlot(i *x86.Instr, v *value) bool {
 		return false
 	}
 	n := f.slot(p.Off, false)
-	if !p.Exact || n < 0 {
+	switch {
+	case f.inArray(i, p):
+		f.record(i, v, f.element(v), x86.NumRegs)
+		return true
+	case !p.Exact || n < 0:
 		f.note(i.Addr, throughArray)
 		return true
 	}
@@ -316,7 +341,9 @@ func (f *flow) exposed(words []int64, page map[uint64]bool) string {
 			return "a function that returns twice is called"
 		}
 		if p := d.Place(&i); p.Stack && !p.Exact && i.Op != x86asm.NOP {
-			if i.Op != x86asm.LEA || !f.harmless(&i, page) {
+			_, _, toReg := i.ArgGPR(0)
+			read := (i.Op == x86asm.MOV && toReg || i.Calls() || i.Flow == x86.FlowIndirect) && f.inArray(&i, p)
+			if !read && (i.Op != x86asm.LEA || !f.harmless(&i, page)) {
 				return "an array may lie over it"
 			}
 			continue
