@@ -64,9 +64,10 @@ func (k *container) unseen() string {
 }
 
 // notMade returns which mount of config.json the hook does not see: the runtime makes it later, or at another path.
+// Only those that bring programs matter, and /proc, which nearly every container has.
 func (k *container) notMade() string {
 	for _, m := range k.spec.Mounts {
-		if !brings(m, k.bundle) || slices.Contains(m.Options, "copy-symlink") { // of crun: it may make a symlink
+		if m.Type != "proc" && !brings(m, k.bundle) || slices.Contains(m.Options, "copy-symlink") { // of crun: it may make a symlink
 			continue
 		}
 		real, err := k.root.Resolve(m.Destination)
