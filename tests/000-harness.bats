@@ -21,7 +21,7 @@ inner_bats() {
 	END
 	expect_match tap "$output" 'not ok 1 unknown'
 	expect_match tap "$output" "requires: unknown capability 'bodkin'"
-	expect_match tap "$output" $'\nok 2 missing # skip requires legacy: VFIX_LEGACY_DIR names no folder'
+	expect_match tap "$output" $'\nok 2 missing # skip requires legacy: VFIX_LEGACY_DIR names no directory'
 	expect_match tap "$output" $'\nok 3 there'
 }
 
@@ -66,7 +66,7 @@ write_results() {
 		PASS
 	END
 	printf 'ok  \texample.dev/x\t0.003s\n' >>"$results/unit.txt"
-	printf '1..2\nok 1 a in 2ms\nok 2 b in 3sec # skip requires legacy: VFIX_LEGACY_DIR names no folder\n' >"$results/e2e.txt"
+	printf '1..2\nok 1 a in 2ms\nok 2 b in 3sec # skip requires legacy: VFIX_LEGACY_DIR names no directory\n' >"$results/e2e.txt"
 }
 
 summary() {
@@ -195,13 +195,13 @@ fake_e2e() {
 	requires root
 	fake_e2e
 	# shellcheck disable=SC2016 # for the file's shell
-	printf '@%s\n' 'test "copies" { echo $BATS_RUN_TMPDIR >'"$fakes/folder"'; touch $BATS_TEST_TMPDIR/copy; chattr +i $BATS_TEST_TMPDIR/copy; }' >"$fakes/copies.bats"
+	printf '@%s\n' 'test "copies" { echo $BATS_RUN_TMPDIR >'"$fakes/directory"'; touch $BATS_TEST_TMPDIR/copy; chattr +i $BATS_TEST_TMPDIR/copy; }' >"$fakes/copies.bats"
 	run "$tree/tests/run-e2e" "$results" "$fakes/copies.bats"
 	echo "$output"
 	grep -q '^ok 1 copies' <<<"$output" || skip 'requires immutable files: this file system has none'
 	expect verdicts "$(grep -o '^not ok .*' <<<"$output" | sort -u)" 'not ok 1 copies.bats: leaves the machine as it was'
 	expect_match output "$output" '/copy'
-	[ ! -e "$(<"$fakes/folder")" ] || fail 'the folder is there'
+	[ ! -e "$(<"$fakes/directory")" ] || fail 'the directory is there'
 }
 
 # noting NAME TAGS: a file whose test records its begin and end, and in between waits until $meet tests have begun.
@@ -343,7 +343,7 @@ noting() {
 	run "$novsyscall" sh -c "sh -c '$callpage time'; exit \$?"
 	expect "status of a grandchild" "$status" "$status_sigsys"
 	local open
-	open_folder "$novsyscall" "$callpage"
+	open_dir "$novsyscall" "$callpage"
 	run chroot --userspec=65534:65534 / "$open/callpage" time
 	expect "status of nobody's call without the filter" "$status" 0
 	run chroot --userspec=65534:65534 / "$open/novsyscall" "$open/callpage" time
@@ -457,7 +457,7 @@ make_root() {
 	expect 'machines that booted' "$(grep -c 'vm: waits for commands' "$vm_out/console.log")" 0
 }
 
-@test "vm: a machine that breaks off is an error, and leaves nothing in the temporary folder" {
+@test "vm: a machine that breaks off is an error, and leaves nothing in the temporary directory" {
 	requires vm
 	make_root
 	mkdir "$BATS_TEST_TMPDIR/tmp"

@@ -14,7 +14,7 @@ setup() {
 # digest_of IMAGE: the digest of its manifest, as skopeo computes it.
 digest_of() { skopeo inspect --format '{{.Digest}}' "$1"; }
 
-# check_layout FOLDER: the three readers accept it, and the unpacked root is in $rootfs.
+# check_layout DIRECTORY: the three readers accept it, and the unpacked root is in $rootfs.
 check_layout() {
 	"$build/validate" "$1"
 	skopeo inspect "oci:$1:x" >/dev/null
@@ -23,7 +23,7 @@ check_layout() {
 	umoci raw unpack --image "$1:x" "$rootfs"
 }
 
-# listing FOLDER: each file with its mode, owner, links, time and, except for the two patched files, its content.
+# listing DIRECTORY: each file with its mode, owner, links, time and, except for the two patched files, its content.
 listing() {
 	(
 		cd "$1" || exit
@@ -54,7 +54,7 @@ listing() {
 	expect 'mode of a setuid program' "$(stat -c %a "$rootfs/usr/local/bin/clock")" 4755
 	[ "$rootfs/opt/legacy/libc.so.6" -ef "$rootfs/usr/lib/x86_64-linux-gnu/libc.so.6" ] || fail 'the hard link is broken'
 	[ ! -e "$rootfs/opt/attic/clock" ] || fail 'a deleted file came back'
-	[ ! -e "$rootfs/opt/emptied/clock" ] || fail 'a file of an emptied folder came back'
+	[ ! -e "$rootfs/opt/emptied/clock" ] || fail 'a file of an emptied directory came back'
 }
 
 @test "rebuild: the added layer holds the patched files alone" {

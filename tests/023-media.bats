@@ -27,7 +27,7 @@ setup() {
 # nothing_left: no temporary file is in TMPDIR, and only the named files are in $work.
 nothing_left() {
 	expect 'left in TMPDIR' "$(ls -A "$TMPDIR")" ''
-	expect 'left in the folder' "$(ls -A "$work")" "$*"
+	expect 'left in the directory' "$(ls -A "$work")" "$*"
 }
 
 @test "scan: an image of the engine that docker's context names" {
@@ -93,7 +93,7 @@ nothing_left() {
 	nothing_left ''
 }
 
-@test "rebuild: no room for temporary files is an error that names the folder" {
+@test "rebuild: no room for temporary files is an error that names the directory" {
 	mkdir "$BATS_TEST_TMPDIR/root"
 	# shellcheck disable=SC2016 # expanded by the inner shell
 	run "$tree/tests/own-mounts" "$BATS_TEST_TMPDIR/root" sh -c 'mount -t tmpfs -o size=8k none "$TMPDIR" && "$@"; status=$?

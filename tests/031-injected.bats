@@ -126,11 +126,11 @@ each() {
 	for name in "${dynamic[@]}"; do
 		cp "$BATS_FILE_TMPDIR/after/$name" "$copy/$name"
 		strip "$copy/$name"
-		patchelf --set-rpath /a/folder/that/makes/room/necessary "$copy/$name"
+		patchelf --set-rpath /a/directory/that/makes/room/necessary "$copy/$name"
 		run "$novsyscall" "$copy/$name"
 		expect "status of $name, changed after: $output" "$status" 0
 		cp "$BATS_FILE_TMPDIR/before/$name" "$copy/$name"
-		patchelf --set-rpath /a/folder/that/makes/room/necessary "$copy/$name"
+		patchelf --set-rpath /a/directory/that/makes/room/necessary "$copy/$name"
 		run_vfix patch -i "$copy/$name"
 		run "$novsyscall" "$copy/$name"
 		expect "status of $name, changed before: $output" "$status" 0

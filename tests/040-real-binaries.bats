@@ -45,7 +45,7 @@ furnish() {
 	[ -e "$1/dev/null" ] || mknod -m 666 "$1/dev/null" c 1 3
 }
 
-# digest FOLDER: of its files' names and contents.
+# digest DIRECTORY: of its files' names and contents.
 digest() { (cd "$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum); }
 
 # patched: patches $after twice; the second time must change nothing.
@@ -162,7 +162,7 @@ proteins() {
 	function next_number() { seed = (seed * 16807 + 11) % 2147483647; return seed / 2147483647 }'
 }
 
-@test "real binaries: every file of the folder is patched, and proved to differ in call sites only" {
+@test "real binaries: every file of the directory is patched, and proved to differ in call sites only" {
 	local copy=$BATS_TEST_TMPDIR/copy incomplete=0
 	# A user's directory may have damaged files, which are reported.
 	"$VFIX" scan --format json --progress quiet "$VFIX_LEGACY_DIR" >"$BATS_TEST_TMPDIR/scan.json" || true

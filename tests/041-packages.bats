@@ -31,7 +31,7 @@ setup_file() {
 # sites FILTER: the output of jq for every site of the last scan, one per line.
 sites() { jq -r ".results[].files[].sites[] | $1" <<<"$output"; }
 
-# digest FOLDER: of its files' names and contents.
+# digest DIRECTORY: of its files' names and contents.
 digest() { (cd "$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum); }
 
 @test "packages: OpenJDK's getcpu is patched in the lea form, and java runs" {

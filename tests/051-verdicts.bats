@@ -179,7 +179,7 @@ os.execv(sys.argv[2], sys.argv[2:])' "$@" 3>&- &
 	run_vfix 4 scan --from-file list
 	expect_match 'in a list' "$output" 'what it loads was not examined: /lib64/ld-linux-x86-64.so.2, libc.so.6'
 	run_vfix 0 patch app.tar.gz -o copy.tar.gz # nothing to patch, and no verdict
-	# The controls: with the loader it is a root filesystem, also below a folder and behind a link; a static program needs none.
+	# The controls: with the loader it is a root filesystem, also below a directory and behind a link; a static program needs none.
 	cp /lib64/ld-linux-x86-64.so.2 lib64
 	tar -cf root.tar app lib64
 	run_vfix 0 scan root.tar

@@ -100,7 +100,7 @@ expect_way() { expect_match "what vfix says of $1" "$(cat "$vm_out/$1.stderr")" 
 	expect_way 4 'as it is'
 	expect_match 'the unreadable program' "$(cat "$vm_out/4.stderr")" 'executed and not read'
 	expect_vm 5 0
-	expect_match 'the folder' "$(cat "$vm_out/5.stdout")" 'drwxr-xr-x'
+	expect_match 'the directory' "$(cat "$vm_out/5.stdout")" 'drwxr-xr-x'
 }
 
 @test "run: where the kernel serves the page the same programs run" {
@@ -129,7 +129,7 @@ expect_way() { expect_match "what vfix says of $1" "$(cat "$vm_out/$1.stderr")" 
 	expect_match 'LD_PRELOAD' "${lines[-1]}" '/nothing.so:/'
 }
 
-@test "run: a folder that somebody else made is not used" {
+@test "run: a directory that somebody else made is not used" {
 	requires root fallback
 	local dir=$BATS_TEST_TMPDIR/tmp name
 	mkdir -m 1777 "$dir"

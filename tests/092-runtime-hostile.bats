@@ -70,7 +70,7 @@ teardown() {
 	done
 }
 
-@test "runtime: loops, chains and depths of links and folders end" {
+@test "runtime: loops, chains and depths of links and directories end" {
 	local i at
 	bundle b
 	ln -s b "$root/a" && ln -s a "$root/b" && ln -s . "$root/usr/self" && ln -s .. "$root/usr/lib/up"
@@ -94,7 +94,7 @@ teardown() {
 	expect_match log "$log" 'mount at /a/x'
 }
 
-@test "runtime: fifos, devices, sockets and folders named as a library are not opened" {
+@test "runtime: fifos, devices, sockets and directories named as a library are not opened" {
 	bundle b
 	mkfifo "$root/usr/lib/libc.so.6"
 	mknod "$root/usr/lib/libpthread.so.0" c 5 0
@@ -739,7 +739,7 @@ refuses() {
 	done
 }
 
-@test "runtime: what the cache's folder must not be" {
+@test "runtime: what the cache's directory must not be" {
 	bundle b
 	plant usr/lib/libc.so.6
 	mkdir "$cache"

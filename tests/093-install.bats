@@ -79,7 +79,7 @@ docker_here() {
 	runc=$(command -v runc)
 	make_root usr/sbin/dockerd "$runc" etc/docker/daemon.json
 	mkdir -p "$dir" "$root$dir"/{data,prefix}
-	ln -s "$root$dir/data" "$root$dir/prefix" "$dir/" # a path is the same in the root folder and here
+	ln -s "$root$dir/data" "$root$dir/prefix" "$dir/" # a path is the same in the root directory and here
 	echo "{\"data-root\": \"$dir/data\"}" >"$root/etc/docker/daemon.json"
 	cp -p "$root/etc/docker/daemon.json" "$BATS_TEST_TMPDIR/before"
 	install_test docker --prefix "$dir/prefix" --default-runtime
@@ -173,10 +173,10 @@ docker_here() {
 	[ -e "$root/usr/local/bin/vfix" ] || fail 'the program is gone while engines need it'
 	[ ! -e "$root/etc/crio" ] || fail "crio's configuration stays"
 	run_vfix uninstall --root "$root"
-	expect 'the root folder' "$(listing)" "$before"
+	expect 'the root directory' "$(listing)" "$before"
 	run_vfix uninstall --root "$root"
 	expect_match message "$stderr" 'not installed'
-	expect 'the root folder' "$(listing)" "$before"
+	expect 'the root directory' "$(listing)" "$before"
 }
 
 @test "install: what it wrote is found by the program that it installed" {
@@ -195,7 +195,7 @@ docker_here() {
 	local before
 	before=$(listing)
 	strace -f --seccomp-bpf -y -e trace=file,write -o "$BATS_TEST_TMPDIR/trace" "$VFIX" install docker --root "$root" --dry-run --format json >"$BATS_TEST_TMPDIR/json"
-	expect 'the root folder' "$(listing)" "$before"
+	expect 'the root directory' "$(listing)" "$before"
 	! grep -E "O_CREAT|O_WRONLY|O_RDWR|mkdir|rename|unlink|symlink" "$BATS_TEST_TMPDIR/trace" | grep -v '/dev/\|/proc/\|= -1' || fail 'something is opened to write'
 	# The control: a real run is seen to write.
 	strace -f --seccomp-bpf -e trace=file -o "$BATS_TEST_TMPDIR/trace" "$VFIX" install docker --root "$root" >/dev/null 2>&1
@@ -215,7 +215,7 @@ docker_here() {
 	expect status "$status" 1
 	expect_match error "$stderr" 'read-only'
 	expect_match hint "$stderr" 'vfix: hint: '
-	expect 'the root folder' "$(listing)" "$before"
+	expect 'the root directory' "$(listing)" "$before"
 }
 
 @test "install: what is not there or is damaged is named, with what to do" {

@@ -156,13 +156,13 @@ fixture_image() {
 	done
 }
 
-@test "hotfix: an image without call sites is nothing to do, and makes no folder" {
+@test "hotfix: an image without call sites is nothing to do, and makes no directory" {
 	mkdir "$BATS_TEST_TMPDIR/root"
 	echo text >"$BATS_TEST_TMPDIR/root/file"
 	tar -C "$BATS_TEST_TMPDIR/root" -c . | docker import - plain >/dev/null
 	run_vfix hotfix -o "$BATS_TEST_TMPDIR/none" plain
 	expect stdout "$output" ''
-	[ ! -e "$BATS_TEST_TMPDIR/none" ] || fail 'the folder was made'
+	[ ! -e "$BATS_TEST_TMPDIR/none" ] || fail 'the directory was made'
 }
 
 @test "hotfix --apply: a volume at a symlink covers what it leads to, and gets no file" {
@@ -214,9 +214,9 @@ described() {
 		--log-opt max-size=1m --shm-size 32m --sysctl net.ipv4.ip_forward=0 --entrypoint sh \
 		redis:legacy -c 'redis-server --version && cat /anon/data /more/data /own && date')
 	docker network connect --alias second back db
-	for folder in /anon /more /; do
-		echo "in $folder" | tee "$BATS_TEST_TMPDIR/data" >/dev/null
-		docker cp "$BATS_TEST_TMPDIR/data" "db:$folder/data"
+	for directory in /anon /more /; do
+		echo "in $directory" | tee "$BATS_TEST_TMPDIR/data" >/dev/null
+		docker cp "$BATS_TEST_TMPDIR/data" "db:$directory/data"
 	done
 	docker cp "$BATS_TEST_TMPDIR/data" db:/own
 	# Attached, docker may report the status of one of its restarts, or of none.

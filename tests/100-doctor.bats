@@ -248,9 +248,9 @@ make_root() {
 
 @test "doctor: stopped in a flood, it leaves nothing behind" {
 	mkdir "$BATS_TEST_TMPDIR/flood"
-	doctor_folders() { compgen -G "$BATS_TEST_TMPDIR/flood/.vfix-doctor-*/.vfix-doctor-*" >/dev/null; }
+	doctor_dirs() { compgen -G "$BATS_TEST_TMPDIR/flood/.vfix-doctor-*/.vfix-doctor-*" >/dev/null; }
 	env --default-signal=INT "$VFIX" doctor --check dentry --flood-dir "$BATS_TEST_TMPDIR/flood" 3>&- >/dev/null 2>"$BATS_TEST_TMPDIR/stderr" &
-	poll doctor_folders || fail "no flood: $(cat "$BATS_TEST_TMPDIR/stderr")"
+	poll doctor_dirs || fail "no flood: $(cat "$BATS_TEST_TMPDIR/stderr")"
 	kill -INT $!
 	wait $! && status=0 || status=$?
 	expect status "$status" 130

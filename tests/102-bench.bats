@@ -41,7 +41,7 @@ faster() {
 @test "bench: by an ordinary user" {
 	requires root
 	local open
-	open_folder "$VFIX"
+	open_dir "$VFIX"
 	TMPDIR='' run --separate-stderr setpriv --reuid=65534 --regid=65534 --clear-groups \
 		"$open/vfix" bench --rounds 1 --sample 1 --format json
 	expect "status; stderr: $stderr" "$status" 0
@@ -61,7 +61,7 @@ faster() {
 	mkdir "$TMPDIR"
 	run_vfix bench --rounds 3 --sample 2 --format json "$image"
 	faster image-rebuilt image
-	expect 'temporary folders' "$(ls -A "$TMPDIR")" ''
+	expect 'temporary directories' "$(ls -A "$TMPDIR")" ''
 }
 
 @test "bench: the image itself is the control: under the filter only the rebuilt one runs" {

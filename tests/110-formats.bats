@@ -44,35 +44,35 @@ diff_ids() { skopeo inspect --config "$1" | jq -c .rootfs.diff_ids; }
 	run_vfix 3 scan "docker://$registry/old:1"
 }
 
-@test "schema 1: from a folder, and a manifest file with its layers beside it" {
-	skopeo copy --quiet --format v2s1 "$layout" dir:folder
-	expect 'schema' "$(jq .schemaVersion folder/manifest.json)" 1
-	run_vfix rebuild folder -o oci:one:x
+@test "schema 1: from a directory, and a manifest file with its layers beside it" {
+	skopeo copy --quiet --format v2s1 "$layout" dir:directory
+	expect 'schema' "$(jq .schemaVersion directory/manifest.json)" 1
+	run_vfix rebuild directory -o oci:one:x
 	same_files one
-	run_vfix rebuild folder/manifest.json -o oci:two:x
+	run_vfix rebuild directory/manifest.json -o oci:two:x
 	expect 'diff IDs' "$(diff_ids oci:two:x)" "$(diff_ids oci:one:x)"
-	run_vfix verify oci:one:x --against dir:folder
+	run_vfix verify oci:one:x --against dir:directory
 }
 
 @test "schema 1: a changed manifest is an error, the unsigned one is not" {
-	skopeo copy --quiet --format v2s1 "$layout" dir:folder
-	sed -i 's/redis-server/redis-sewer/' folder/manifest.json
-	run_vfix 1 scan folder
+	skopeo copy --quiet --format v2s1 "$layout" dir:directory
+	sed -i 's/redis-server/redis-sewer/' directory/manifest.json
+	run_vfix 1 scan directory
 	expect_match stderr "$stderr" 'changed after it was signed'
-	jq -c 'del(.signatures)' folder/manifest.json >unsigned
-	mv unsigned folder/manifest.json
-	run_vfix 3 scan folder
+	jq -c 'del(.signatures)' directory/manifest.json >unsigned
+	mv unsigned directory/manifest.json
+	run_vfix 3 scan directory
 	expect_match stderr "$stderr" 'not signed'
 }
 
 @test "schema 1: a manifest without its layers says where they should be" {
-	skopeo copy --quiet --format v2s1 "$layout" dir:folder
-	mv folder/manifest.json alone.json
+	skopeo copy --quiet --format v2s1 "$layout" dir:directory
+	mv directory/manifest.json alone.json
 	run_vfix 1 scan alone.json
 	expect_match hint "$stderr" 'the layers must be beside the manifest'
 }
 
-# old_archive FOLDER NAME TAG: an archive as docker save wrote it before 1.10, with an empty layer.
+# old_archive DIRECTORY NAME TAG: an archive as docker save wrote it before 1.10, with an empty layer.
 old_archive() {
 	local dir=$1 parent='' id n=0 blob config
 	mkdir -p "$dir"
@@ -111,13 +111,13 @@ old_archive() {
 digest_of() { skopeo inspect --format '{{.Digest}}' "$1"; }
 
 @test "convert: an old format becomes an OCI image, its layers kept" {
-	skopeo copy --quiet --format v2s1 "$layout" dir:folder
-	run_vfix convert folder -o oci:one:x
+	skopeo copy --quiet --format v2s1 "$layout" dir:directory
+	run_vfix convert directory -o oci:one:x
 	expect reference "$output" oci:one:x
 	"$build/validate" one
 	expect 'diff IDs' "$(diff_ids oci:one:x)" "$(diff_ids "$layout")"
 	expect layers "$(skopeo inspect --raw oci:one:x | jq -c '[.layers[].digest]')" "$(skopeo inspect --raw "$layout" | jq -c '[.layers[].digest]')"
-	run_vfix convert folder -o oci-archive:two.tar:x
+	run_vfix convert directory -o oci-archive:two.tar:x
 	expect 'digest in an archive' "$(digest_of oci-archive:two.tar:x)" "$(digest_of oci:one:x)"
 	old_archive old legacy/redis 2.8
 	tar -cf old.tar -C old .
@@ -143,12 +143,12 @@ digest_of() { skopeo inspect --format '{{.Digest}}' "$1"; }
 	run_vfix 2 convert out.tar
 }
 
-# listing FOLDER: each file with the metadata that a layer keeps.
+# listing DIRECTORY: each file with the metadata that a layer keeps.
 listing() {
 	(cd "$1" && find . -mindepth 1 -printf '%p %y %m %U:%G %n %Ts %l\n' | sort && find . -type f -exec sha256sum {} + | sort)
 }
 
-@test "a root filesystem: folder and tarball become images of one layer" {
+@test "a root filesystem: directory and tarball become images of one layer" {
 	requires root
 	# Without the programs, which are most of the image and only take long to compress.
 	mkdir small
@@ -188,13 +188,13 @@ listing() {
 }
 
 @test "patch: an image is not a root filesystem, and the hint says how to rebuild it" {
-	skopeo copy --quiet "$layout" dir:folder
+	skopeo copy --quiet "$layout" dir:directory
 	skopeo copy --quiet "$layout" oci-archive:archive.tar:x
 	cp -r "$legacy_image/oci" layout
 	cp "$legacy_image/redis-legacy.tar" docker.tar
 	local before
 	before=$(find . -type f -exec sha256sum {} + | sort)
-	for path in folder folder/ layout archive.tar docker.tar folder/manifest.json; do
+	for path in directory directory/ layout archive.tar docker.tar directory/manifest.json; do
 		for how in -i --dry-run '-o copy'; do
 			# shellcheck disable=SC2086 # -o and its value
 			run_vfix 1 patch $how "$path"
@@ -203,7 +203,7 @@ listing() {
 		done
 	done
 	# The hint names one.
-	for source in dir:folder oci:layout oci-archive:archive.tar docker-archive:docker.tar; do
+	for source in dir:directory oci:layout oci-archive:archive.tar docker-archive:docker.tar; do
 		run_vfix 1 patch -i "$source"
 		expect_match hint "$stderr" "vfix rebuild $source"
 		run_vfix rebuild --dry-run "$source"

@@ -50,7 +50,7 @@ sif() {
 # types FILE: the types of the data objects, one word each.
 types() { "$build/siftool" list "$1" | sed -n 's/^[0-9].*|//p' | tr '\n' ';'; }
 
-# unpacked FILE FOLDER: the root filesystem of a SIF file.
+# unpacked FILE DIRECTORY: the root filesystem of a SIF file.
 unpacked() {
 	local id
 	id=$("$build/siftool" list "$1" | sed -n 's/^\([0-9]*\) .*Squashfs.*/\1/p')
@@ -58,7 +58,7 @@ unpacked() {
 	unsquashfs -quiet -no-progress -dest "$2" "$2.squashfs"
 }
 
-# listing FOLDER: everything except the content of patched files.
+# listing DIRECTORY: everything except the content of patched files.
 listing() {
 	(cd "$1" && find . -printf '%p %y %m %U:%G %n %Ts %l\n' | sort && find . -type f ! -name clock ! -name time-of-day -exec sha256sum {} + | sort)
 }
@@ -185,7 +185,7 @@ prober() {
 	run_vfix verify oci:fixed:x --against oci:plain:x
 }
 
-@test "patch: a sandbox folder, in place and elsewhere" {
+@test "patch: a sandbox directory, in place and elsewhere" {
 	requires oracle
 	sandbox
 	listing box >before
@@ -348,7 +348,7 @@ os.setxattr("box/home/u/data", "system.posix_acl_access", struct.pack("<I", 2) +
 	expect_match 'hint without the programs' "$output" 'install squashfs-tools'
 }
 
-@test "convert: a SIF file to a sandbox folder, as it is, which vfix patch then makes run" {
+@test "convert: a SIF file to a sandbox directory, as it is, which vfix patch then makes run" {
 	requires oracle
 	sif
 	run_vfix convert x.sif -o dir:sandbox
@@ -368,13 +368,13 @@ os.setxattr("box/home/u/data", "system.posix_acl_access", struct.pack("<I", 2) +
 	diff <(listing sandbox | sed 's/^\(.* d .*\) [0-9]* $/\1/') <(listing fixed | sed 's/^\(.* d .*\) [0-9]* $/\1/')
 }
 
-@test "convert: an image to a sandbox folder" {
+@test "convert: an image to a sandbox directory" {
 	run_vfix convert "oci:$small_image/oci" -o dir:root
 	run chroot root /usr/local/bin/clock
 	expect status "$status" 0
 	# For an ordinary user, all files are the user's own.
 	local open
-	open_folder "$VFIX" "$small_image/oci"
+	open_dir "$VFIX" "$small_image/oci"
 	chown -R 65534:65534 "$open"
 	run -0 --separate-stderr setpriv --reuid=65534 --regid=65534 --clear-groups env TMPDIR="$open" \
 		"$open/vfix" convert "oci:$open/oci" -o "dir:$open/root"

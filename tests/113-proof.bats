@@ -28,10 +28,10 @@ api() {
 	curl --silent --show-error --fail --user "$registry_user:$registry_password" "$@" "http://$registry/v2/legacy/$path"
 }
 
-@test "rebuild: the same bytes for another user, folder, umask, time zone, locale and number of jobs" {
+@test "rebuild: the same bytes for another user, directory, umask, time zone, locale and number of jobs" {
 	requires root
 	run_vfix rebuild "$layout" -o oci-archive:one.tar:x -j 1
-	open_folder "$legacy_image/oci" "$VFIX"
+	open_dir "$legacy_image/oci" "$VFIX"
 	mkdir "$open/tmp" "$open/deeper"
 	chown -R nobody "$open"
 	(
@@ -43,7 +43,7 @@ api() {
 	)
 	expect 'image' "$(sha256sum <"$open/deeper/one.tar")" "$(sha256sum <one.tar)"
 	expect 'statement' "$(sha256sum <"$open/deeper/one.tar.intoto.json")" "$(sha256sum <one.tar.intoto.json)"
-	expect 'what is left in the temporary folder' "$(ls -A "$open/tmp")" ''
+	expect 'what is left in the temporary directory' "$(ls -A "$open/tmp")" ''
 	# The control: another base gives other bytes.
 	run_vfix rebuild "$layout" -o oci-archive:two.tar:x --fallback always
 	[ "$(sha256sum <two.tar)" != "$(sha256sum <one.tar)" ] || fail 'two images are one'

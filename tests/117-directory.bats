@@ -11,7 +11,7 @@ setup() {
 	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock
 }
 
-# make_root FOLDER: a root filesystem with one file of each kind.
+# make_root DIRECTORY: a root filesystem with one file of each kind.
 make_root() {
 	mkdir -p "$1"/{bin,dev,etc,tmp,home}
 	cp "$build/fixtures/direct" "$1/bin/tool"
@@ -40,7 +40,7 @@ make_root() {
 
 xattr() { python3 -c 'import os, sys; os.setxattr(sys.argv[1], sys.argv[2], b"value")' "$@"; }
 
-# listing FOLDER: the metadata of each name, and the first name of its inode.
+# listing DIRECTORY: the metadata of each name, and the first name of its inode.
 listing() {
 	python3 - "$1" <<-'END'
 		import hashlib, os, sys
@@ -94,7 +94,7 @@ listing() {
 
 @test "rebuild: to a directory by an ordinary user, with a warning about what is lost" {
 	make_root root
-	open_folder "$VFIX"
+	open_dir "$VFIX"
 	cp -a root "$open/root"
 	mkdir -m 700 "$open/to" "$open/tmp"
 	chown 65534:65534 "$open/to" "$open/tmp"

@@ -40,7 +40,7 @@ setup_file() {
 	expect_match 'what it says' "$output" '6 wrong'
 }
 
-# lint FOLDER: the output of eu-elflint for its files, one line each, after the file's name.
+# lint DIRECTORY: the output of eu-elflint for its files, one line each, after the file's name.
 lint() {
 	(cd "$1" && eu-elflint --gnu-ld ./*) 2>&1 | awk '/^\.\/.*:$/ { file = $0; next } $0 != "No errors" { print file, $0 }' | sort
 }

@@ -8,7 +8,7 @@ load helpers
 
 corpus=$build/negative
 
-# digests FOLDER: of every regular file.
+# digests DIRECTORY: of every regular file.
 digests() { (cd "$1" && find . -type f -print0 | sort -z | xargs -0 -r sha256sum); }
 
 @test "negative: of a few hundred packages no file is changed" {

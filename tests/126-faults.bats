@@ -38,7 +38,7 @@ teardown() { chattr -R -f -i work || true; } # hotfix's copies
 	"${faults[@]}" 'root|work/out' "$VFIX" patch --quiet -o work/out root/usr/lib/libstubs.so
 }
 
-@test "convert: each call fails once, to a folder" {
+@test "convert: each call fails once, to a directory" {
 	"${faults[@]}" 'base\.tar|work/out|libstubs|text' "$VFIX" convert --quiet oci-archive:base.tar -o dir:work/out
 }
 

@@ -276,7 +276,7 @@ deb_root() {
 	expect_match stderr "$output" 'not a git checkout'
 }
 
-# zsh_tab is a zsh on a terminal that gets a Tab: `zsh -c "$zsh_tab" zsh FOLDER`.
+# zsh_tab is a zsh on a terminal that gets a Tab: `zsh -c "$zsh_tab" zsh DIRECTORY`.
 zsh_tab='zmodload zsh/zpty
 zpty z zsh -f -i
 zpty -w z "PS1=; fpath=($1 \${fpath:#/usr/local/*}); autoload -Uz compinit; compinit -u -D; echo ready"

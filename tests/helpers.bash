@@ -71,9 +71,9 @@ fail() {
 	return 1
 }
 
-# open_folder FILE...: copies the files into $open, a directory of this test that every user may enter: bats' own
+# open_dir FILE...: copies the files into $open, a directory of this test that every user may enter: bats' own
 # are for one user, and the directory of this tree may be as well.
-open_folder() {
+open_dir() {
 	open=$(mktemp -d "$BATS_RUN_TMPDIR/open.XXXXXX")
 	chmod 755 "$open"
 	chmod o+x "$BATS_RUN_TMPDIR"
@@ -88,7 +88,7 @@ new_words() {
 	diff <("$@" "$before" 2>&1 | sort) <("$@" "$after" 2>&1 | sort) | sed -n "s|^> ||p"
 }
 
-# copy_libraries FOLDER ROOT: copies this machine's libraries and loaders that the programs of FOLDER need into
+# copy_libraries DIRECTORY ROOT: copies this machine's libraries and loaders that the programs of DIRECTORY need into
 # ROOT: glibc's, which its loader lists for all names at once, and musl's.
 copy_libraries() {
 	local needed
@@ -141,7 +141,7 @@ has_compilers() { has_commands gcc g++ clang clang++ ld.lld ld.gold llvm-profdat
 has_legacy_image() { [ -e "$legacy_image/oci/index.json" ] || { echo "make legacy-image has not been run" && return 1; }; }
 has_fixtures() { [ -e "$build/fixtures/libstubs.so" ] || { echo "make fixtures has not been run" && return 1; }; }
 has_fallback() { [ -e "$build/fallback/rawsignals" ] || { echo "make fixtures has not been run" && return 1; }; }
-has_legacy() { [ -d "${VFIX_LEGACY_DIR:-}" ] || { echo "VFIX_LEGACY_DIR names no folder" && return 1; }; }
+has_legacy() { [ -d "${VFIX_LEGACY_DIR:-}" ] || { echo "VFIX_LEGACY_DIR names no directory" && return 1; }; }
 
 # enter_work: changes to $work, an empty directory of the test, as bats writes beside it; without a daemon.
 enter_work() {
@@ -275,7 +275,7 @@ stop_services() {
 	return $status
 }
 
-# can_overlay FOLDER: whether an overlay can be mounted with layers in the directory.
+# can_overlay DIRECTORY: whether an overlay can be mounted with layers in the directory.
 can_overlay() {
 	local dir status=0
 	dir=$(mktemp -d "$1/overlay.XXXXXX")

@@ -193,7 +193,7 @@ type roots struct {
 	affected          bool
 }
 
-// unpackBoth unpacks an image into a folder in dir, and a patched copy beside it.
+// unpackBoth unpacks an image into a directory in dir, and a patched copy beside it.
 func unpackBoth(ctx context.Context, e engine, image, dir string, media media.Options) (*roots, error) {
 	r := &roots{original: filepath.Join(dir, "original"), rebuilt: filepath.Join(dir, "rebuilt")}
 	const entered = 0o755 // by user nobody, who gets it as root directory

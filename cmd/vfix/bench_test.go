@@ -17,7 +17,7 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// benchEngine has figures and folders made up.
+// benchEngine has figures and directories made up.
 func benchEngine() engine {
 	figures := func(modes []bench.Mode) []bench.Figure {
 		var all []bench.Figure
@@ -91,7 +91,7 @@ func TestBenchPlot(t *testing.T) {
 	}
 	missing := filepath.Join(t.TempDir(), "no", "x.svg")
 	if got := runLine(benchEngine(), "bench", "--plot", missing); got.status != statusError || !strings.Contains(got.stderr, missing[:len(missing)-6]) {
-		t.Errorf("a folder that is not there: status %d: %s", got.status, got.stderr)
+		t.Errorf("a directory that is not there: status %d: %s", got.status, got.stderr)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestBenchUsage(t *testing.T) {
 	}
 }
 
-// TestBenchCleansUp: nothing stays in the temporary folder, whatever fails.
+// TestBenchCleansUp: nothing stays in the temporary directory, whatever fails.
 func TestBenchCleansUp(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	e := benchEngine()

@@ -15,10 +15,10 @@ import (
 )
 
 func TestTables(t *testing.T) {
-	folder := patchable()
-	folder.Source, folder.Digest = "dir:/srv/root", ""
-	for i := range folder.Files {
-		folder.Files[i].Layer = ""
+	dir := patchable()
+	dir.Source, dir.Digest = "dir:/srv/root", ""
+	for i := range dir.Files {
+		dir.Files[i].Layer = ""
 	}
 	for _, c := range []struct {
 		golden string
@@ -30,7 +30,7 @@ func TestTables(t *testing.T) {
 		{"table-mixed.txt", screen.Stream{}, tables.Patched, mixed()},
 		{"table-mixed-80.txt", screen.Stream{Tty: true, Width: 80}, tables.Scanned, mixed()},
 		{"table-colour.txt", screen.Stream{Tty: true, Width: 120, Paint: screen.Palette{On: true}}, tables.Scanned, mixed()},
-		{"table-folder.txt", screen.Stream{}, tables.Planned, folder},
+		{"table-directory.txt", screen.Stream{}, tables.Planned, dir},
 		{"table-harmless.txt", screen.Stream{}, tables.Verified, harmless()},
 	} {
 		var b bytes.Buffer

@@ -69,8 +69,8 @@ func TestFixOf(t *testing.T) {
 	}
 }
 
-// TestFixOfFolder: names in a folder are not those of where the command is typed; libraries from elsewhere are added.
-func TestFixOfFolder(t *testing.T) {
+// TestFixOfDir: names in a directory are not those of where the command is typed; libraries from elsewhere are added.
+func TestFixOfDir(t *testing.T) {
 	f := patchable()
 	f.Source, f.Digest, f.Loads = "dir:/srv/tools", "", &contents.Loads{Root: "/"}
 	if got := strings.Join((place{}).fixes(f), "\n"); got != "vfix patch -i /srv/tools\nvfix patch -o COPY /srv/tools" {

@@ -270,11 +270,11 @@ func TestReferences(t *testing.T) {
 			}
 		}
 	}
-	for _, folder := range []string{"cmd", "images", "host", "rewriter", "internal"} {
-		eachFile(t, folder, ".go", check)
+	for _, dir := range []string{"cmd", "images", "host", "rewriter", "internal"} {
+		eachFile(t, dir, ".go", check)
 	}
-	for _, folder := range []string{"docs", "deploy"} {
-		eachFile(t, folder, ".md", check)
+	for _, dir := range []string{"docs", "deploy"} {
+		eachFile(t, dir, ".md", check)
 	}
 	const least = 30 // references
 	if seen < least {

@@ -20,7 +20,7 @@ import (
 
 const module = "vfix.dev/vfix/"
 
-// forbidden says what the packages of a folder may not import: a path, or one with all
+// forbidden says what the packages of a directory may not import: a path, or one with all
 // below it. Tests of a package may read files.
 var forbidden = map[string][]string{
 	"shim":     {module, "os", "net", "io/fs", "golang.org/x/arch", "github.com"},
@@ -70,21 +70,21 @@ var excepted = map[string][]string{
 
 func TestImports(t *testing.T) {
 	root := filepath.Join("..", "..")
-	for folder, banned := range forbidden {
+	for dir, banned := range forbidden {
 		seen := 0
-		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, d fs.DirEntry, err error) error {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
 			}
 			seen++
-			if ruledBelow(root, folder, path) {
+			if ruledBelow(root, dir, path) {
 				return nil
 			}
 			imports, err := importsOf(path, nil)
 			for _, i := range imports {
 				at, _ := filepath.Rel(root, filepath.Dir(path))
 				if b := match(i, banned); b != "" && !slices.Contains(excepted[filepath.ToSlash(at)], i) {
-					t.Errorf("%s imports %s: %s may not import %s", path, i, folder, b)
+					t.Errorf("%s imports %s: %s may not import %s", path, i, dir, b)
 				}
 			}
 			return err
@@ -93,7 +93,7 @@ func TestImports(t *testing.T) {
 			t.Fatal(err)
 		}
 		if seen == 0 {
-			t.Errorf("%s: no Go files: the table names a folder that is not there", folder)
+			t.Errorf("%s: no Go files: the table names a directory that is not there", dir)
 		}
 	}
 }
@@ -132,10 +132,10 @@ func TestRuntimeIsSmall(t *testing.T) {
 	}
 }
 
-// ruledBelow reports whether a folder below this one has a row of its own that holds for path.
-func ruledBelow(root, folder, path string) bool {
+// ruledBelow reports whether a directory below this one has a row of its own that holds for path.
+func ruledBelow(root, dir, path string) bool {
 	for other := range forbidden {
-		if strings.HasPrefix(other, folder+"/") && strings.HasPrefix(path, filepath.Join(root, other)+string(filepath.Separator)) {
+		if strings.HasPrefix(other, dir+"/") && strings.HasPrefix(path, filepath.Join(root, other)+string(filepath.Separator)) {
 			return true
 		}
 	}
@@ -144,12 +144,12 @@ func ruledBelow(root, folder, path string) bool {
 
 // The control: each ban is seen in a file that breaks it, and a neighbour's name is not.
 func TestImportsAreSeen(t *testing.T) {
-	for folder, banned := range forbidden {
+	for dir, banned := range forbidden {
 		for _, b := range banned {
 			path := strings.TrimSuffix(b, "/")
 			imports, err := importsOf("x.go", "package x\nimport _ "+strconv.Quote(path+"/below"))
 			if err != nil || len(imports) != 1 || match(imports[0], banned) == "" {
-				t.Errorf("%s: import of %s/below is not seen: %v, %v", folder, path, imports, err)
+				t.Errorf("%s: import of %s/below is not seen: %v, %v", dir, path, imports, err)
 			}
 		}
 	}

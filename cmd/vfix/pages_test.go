@@ -49,8 +49,8 @@ func TestCommandsOfPages(t *testing.T) {
 	}
 	pages := map[string][]byte{}
 	collect := func(path string, content []byte) { pages[path] = content }
-	for _, folder := range []string{"docs", "deploy"} {
-		eachFile(t, folder, ".md", collect)
+	for _, dir := range []string{"docs", "deploy"} {
+		eachFile(t, dir, ".md", collect)
 	}
 	for _, name := range []string{"README.md", "CONTRIBUTING.md"} {
 		content, err := os.ReadFile(filepath.Join(top, name))

@@ -295,7 +295,7 @@ func (p place) fixes(f *contents.Findings) []string {
 		var all []string
 		for i := range f.Files {
 			name := f.Files[i].Path
-			if strings.HasPrefix(f.Source, string(media.Dir)+":") && !filepath.IsAbs(name) { // one of the folder, no library from elsewhere
+			if strings.HasPrefix(f.Source, string(media.Dir)+":") && !filepath.IsAbs(name) { // one of the directory, no library from elsewhere
 				name = path
 			}
 			if !f.Files[i].Plan.Empty() {

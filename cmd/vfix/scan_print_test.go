@@ -41,8 +41,8 @@ func TestScanVerdict(t *testing.T) {
 	text.Passed = []contents.Passed{{Path: "/etc/passwd", Reason: "not an ELF file"}}
 	half := mixed()
 	half.Passed = unread().Passed
-	folder := patchable()
-	folder.Source, folder.Digest = "dir:/srv/root", ""
+	dir := patchable()
+	dir.Source, dir.Digest = "dir:/srv/root", ""
 	for _, c := range []struct {
 		name   string
 		f      *contents.Findings
@@ -55,7 +55,7 @@ func TestScanVerdict(t *testing.T) {
 		{"all patchable", patchable(), 3, "\n\nAFFECTED: 5 call sites in 2 files; vfix can fix all of them\n  vfix rebuild docker-daemon:redis:2.8.22\n", ""},
 		{"some caught", covered(), 3, "\nAFFECTED: 5 call sites in 2 files; vfix can fix all of them\n  vfix rebuild docker-daemon:redis:2.8.22\n", ""},
 		{"all caught", caught(), 0, "\n\nNOT AFFECTED: 5 call sites, caught at run time by libvfix.so\n  for full speed: vfix rebuild docker-daemon:redis:2.8.22\n", ""},
-		{"a folder", folder, 3, "vfix can fix all of them\n  vfix patch -i /srv/root\n  vfix patch -o COPY /srv/root\n", ""},
+		{"a directory", dir, 3, "vfix can fix all of them\n  vfix patch -i /srv/root\n  vfix patch -o COPY /srv/root\n", ""},
 		{"some patchable", mixed(), 3, "\nAFFECTED: 7 call sites in 3 files; vfix can fix 6 of them\n  vfix rebuild docker-daemon:redis:2.8.22\n", ""},
 		{"unread", unread(), 4, "\nno call site in what was examined\n812 ELF files with 220.0 MiB of code examined\n\nINCOMPLETE: 2 paths could not be read\n", "vfix: docker-daemon:debian:12: incomplete: 2 paths could not be read: root: permission denied\n"},
 		{"affected and unread", half, 4, "fix 6 of them\nINCOMPLETE: 2 paths could not be read\n  vfix rebuild docker-daemon:redis:2.8.22\n", "incomplete: 2 paths"},

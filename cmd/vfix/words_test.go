@@ -83,8 +83,8 @@ func TestPatternsInPages(t *testing.T) {
 			t.Errorf("%s, line %d: %q (%s): better %s", path, line, found, name, better)
 		})
 	}
-	for _, folder := range []string{"docs", "deploy"} {
-		eachFile(t, folder, ".md", check)
+	for _, dir := range []string{"docs", "deploy"} {
+		eachFile(t, dir, ".md", check)
 	}
 	for _, name := range []string{"README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "SECURITY.md", "tests/README.md"} {
 		content, err := os.ReadFile(filepath.Join("..", "..", name))
@@ -234,10 +234,10 @@ func checkWords(t *testing.T, where, text string, bad *regexp.Regexp) {
 }
 
 // eachFile calls f with the files below the top that have an ending.
-func eachFile(t *testing.T, folder, ending string, f func(path string, content []byte)) {
+func eachFile(t *testing.T, dir, ending string, f func(path string, content []byte)) {
 	t.Helper()
 	n := 0
-	err := filepath.WalkDir(filepath.Join("..", "..", folder), func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join("..", "..", dir), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ending) || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -252,7 +252,7 @@ func eachFile(t *testing.T, folder, ending string, f func(path string, content [
 		t.Fatal(err)
 	}
 	if n == 0 {
-		t.Errorf("%s: no %s files", folder, ending)
+		t.Errorf("%s: no %s files", dir, ending)
 	}
 }
 
@@ -265,8 +265,8 @@ func TestPlainWords(t *testing.T) {
 	checkWords(t, "README.md", string(readme), bad)
 	eachFile(t, "docs", ".md", func(path string, content []byte) { checkWords(t, path, string(content), bad) })
 	eachFile(t, "deploy/kubernetes", ".md", func(path string, content []byte) { checkWords(t, path, string(content), bad) })
-	for _, folder := range []string{"cmd", "images", "host", "rewriter", "internal"} {
-		eachFile(t, folder, ".go", func(path string, content []byte) {
+	for _, dir := range []string{"cmd", "images", "host", "rewriter", "internal"} {
+		eachFile(t, dir, ".go", func(path string, content []byte) {
 			for at, text := range literals(t, path, content) {
 				checkWords(t, path+":"+at, text, bad)
 			}

@@ -21,7 +21,7 @@ func eachELF(t *testing.T, variable string, visit func(path string, file []byte,
 	t.Helper()
 	root := os.Getenv(variable)
 	if root == "" {
-		t.Skipf("%s names no folder of files to scan", variable)
+		t.Skipf("%s names no directory of files to scan", variable)
 	}
 	n := 0
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

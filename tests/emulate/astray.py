@@ -13,7 +13,7 @@ from elf import Elf
 from judge import Pair
 
 
-def main(before, after, folder):
+def main(before, after, directory):
     pair = Pair(before, after)
     e = Elf(after)
     leas = []  # (vaddr of the instruction, its length, its target)
@@ -45,7 +45,7 @@ def main(before, after, folder):
         for vaddr, content in changes:
             off = e.offset(vaddr)
             data[off:off + len(content)] = content
-        path = os.path.join(folder, name)
+        path = os.path.join(directory, name)
         with open(path, 'wb') as f:
             f.write(data)
         print(name, words, sep='\t')

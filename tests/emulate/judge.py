@@ -2,7 +2,7 @@
 
 usage: judge [-n RUNS] [-s SEED] [-j JOBS] BEFORE AFTER
 
-BEFORE and AFTER are two files or two folders with the same files. Nothing that vfix says is
+BEFORE and AFTER are two files or two directories with the same files. Nothing that vfix says is
 used: a call site is where the executable bytes differ. Each is run from every way into its
 function that the file names (symbols, FDEs, direct jumps and calls from elsewhere, landing pads by
 exceptions that calls throw) and from itself, over random registers, flags, red zone and stack, with
@@ -471,9 +471,9 @@ def files(before, after):
     if os.path.isfile(before):
         yield before, after
         return
-    for folder, _, names in os.walk(before):
+    for directory, _, names in os.walk(before):
         for name in sorted(names):
-            one = os.path.join(folder, name)
+            one = os.path.join(directory, name)
             two = os.path.join(after, os.path.relpath(one, before))
             if os.path.islink(one) or not os.path.isfile(one) or not os.path.isfile(two):
                 continue

@@ -7,7 +7,7 @@
  *
  * Built with DIRECT it calls the trampolines of injected.bin, named by injected.sym, itself:
  *
- *	direct ROUNDS FOLDER
+ *	direct ROUNDS DIRECTORY
  */
 #define _GNU_SOURCE
 #include <link.h>
@@ -116,14 +116,14 @@ static char *injected;
 void *exact_gettimeofday_at, *exact_time_at, *exact_getcpu_at;
 
 /* The segment, as in a file, with the vDSO's functions in the state of the exact trampolines. */
-static void map(const char *folder)
+static void map(const char *directory)
 {
 	static const char *const names[] = { "gettimeofday", "time", "getcpu" };
 	void **const targets[] = { &exact_gettimeofday_at, &exact_time_at, &exact_getcpu_at };
 	char path[4096], name[64], wanted[64];
 	unsigned offset;
 
-	snprintf(path, sizeof path, "%s/injected.bin", folder);
+	snprintf(path, sizeof path, "%s/injected.bin", directory);
 	int fd = open(path, O_RDONLY);
 	injected = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (fd < 0 || read(fd, injected, PAGE) <= 0)
@@ -131,7 +131,7 @@ static void map(const char *folder)
 	void *vdso = dlopen("linux-vdso.so.1", RTLD_LAZY | RTLD_NOLOAD);
 	for (int i = 0; i < 3; i++) {
 		snprintf(wanted, sizeof wanted, "vfix_keep_%s", names[i]);
-		snprintf(path, sizeof path, "%s/injected.sym", folder);
+		snprintf(path, sizeof path, "%s/injected.sym", directory);
 		FILE *f = fopen(path, "r");
 		while (f && fscanf(f, "%63s %x", name, &offset) == 2)
 			if (!strcmp(name, wanted))

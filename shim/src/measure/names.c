@@ -14,7 +14,7 @@ enum { NAMES_MOST = 10 * 1000 * 1000, ROUNDS_MOST = 100 * 1000, BATCH = 64, NAME
 static void enter(const char *dir)
 {
 	if (!dir || chdir(dir) != 0)
-		die("folder ", dir ? dir : "");
+		die("directory ", dir ? dir : "");
 }
 
 /* Looks up one name that must not exist. */

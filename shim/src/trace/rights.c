@@ -22,13 +22,13 @@ void watch(pid_t pid)
 		raise(SIGUSR1);
 }
 
-int open_as_user(int folder, const char *path, int flags, const uint32_t ids[2])
+int open_as_user(int directory, const char *path, int flags, const uint32_t ids[2])
 {
 	if (geteuid() != 0)
 		return -1;
 	setfsgid(ids[1]);
 	setfsuid(ids[0]);
-	int fd = openat(folder, path, flags | O_CLOEXEC);
+	int fd = openat(directory, path, flags | O_CLOEXEC);
 	setfsuid(geteuid());
 	setfsgid(getegid());
 	watch(supervisor);

@@ -127,7 +127,7 @@ int is_gone(const struct task *t);
 
 /* rights.c: opens a file with the rights of the task's user, which the kernel may require. SIGUSR1 notifies
  * the tracer of the supervisor's end. */
-int open_as_user(int folder, const char *path, int flags, const uint32_t ids[2]);
+int open_as_user(int directory, const char *path, int flags, const uint32_t ids[2]);
 void watch(pid_t supervisor);
 
 /* proc.c, go.c. proc_mapping fills m with the mapping of the address; 0 if there is none, or it is not
