@@ -38,7 +38,7 @@ type engine struct {
 	unpack func(t testing.TB, archive string, diffIDs []v1.Hash, look func(root string)) error
 }
 
-// enginesAtHand are those that are installed; docker, which takes longest, if it is asked for.
+// enginesAtHand are those that are installed; docker, which takes longest, if it is named.
 func enginesAtHand(t testing.TB, docker bool) []engine {
 	imagetest.AsRoot(t, "engines unpack with owners")
 	var all []engine

@@ -80,12 +80,12 @@ func compareEngines(t testing.TB, engines []engine, img v1.Image, tally map[stri
 			problems = append(problems, fmt.Sprintf("%s: %v", e.name, why))
 			continue
 		}
-		told := func(name string) bool {
+		reported := func(name string) bool {
 			return slices.ContainsFunc(result.Findings.Warnings, func(w string) bool {
 				return (!e.overlay || strings.Contains(w, "nowhere") || strings.Contains(w, "after a rebuild also as")) && strings.Contains(w, name)
 			})
 		}
-		found, excused := sawDifferent(before, after, e.name == "umoci", e.copies, told)
+		found, excused := sawDifferent(before, after, e.name == "umoci", e.copies, reported)
 		for _, p := range found {
 			problems = append(problems, e.name+": "+p)
 		}

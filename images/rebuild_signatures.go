@@ -1,5 +1,5 @@
 // Signatures of the base: they sign its digest, and so do not hold for the result. Only the
-// registry that the base was read from is asked.
+// registry that the base was read from is queried.
 
 package images
 
@@ -40,7 +40,7 @@ var signedReferrers = []struct{ prefix, kind string }{
 }
 
 // findSignatures asks the registry that an image was read from for signatures of it and of
-// the index that it is in. The error says that the registry could not be asked.
+// the index that it is in. The error says that the registry could not be queried.
 func findSignatures(ctx context.Context, src *media.Source, o media.Options) ([]Signature, error) {
 	if src.Ref.Transport != media.Registry {
 		return nil, nil

@@ -358,7 +358,7 @@ func (l *countedLayer) Compressed() (io.ReadCloser, error) {
 	return l.Layer.Compressed()
 }
 
-// fixedLayers is an image of which only the layers are asked for.
+// fixedLayers is an image of which only the layers are read.
 type fixedLayers struct {
 	v1.Image
 	layers []v1.Layer

@@ -15,7 +15,7 @@ import (
 	"vfix.dev/vfix/images/sources"
 )
 
-// seenImage calls seen whenever its layers are asked for.
+// seenImage calls seen whenever its layers are read.
 type seenImage struct {
 	v1.Image
 	seen func()

@@ -51,7 +51,7 @@ type Verified struct {
 	NotCompared []string `json:"not_compared"`
 	// Differences are what differs in each changed file, where Rewriter.Explain asks for it.
 	Differences []Difference `json:"-"`
-	// Stated is the statement of provenance, if it was asked for: what is not as it says
+	// Stated is the statement of provenance, if it was requested: what is not as it says
 	// is among the problems.
 	Stated *provenance.Stated `json:"-"`
 }
@@ -142,7 +142,7 @@ func (v *Verified) skip(format string, args ...any) {
 // comparison is that of one source with what vfix makes of its base.
 type comparison struct {
 	o           VerifyOptions
-	stated      *provenance.Stated // nil if it was not asked for
+	stated      *provenance.Stated // nil if it was not requested
 	layered     bool               // both are images whose layers are kept
 	undone      bool               // the base is the source without its last layer
 	stacked     bool               // the source has the base's layers, and one more at most

@@ -21,8 +21,8 @@ setup() {
 	cd "$tree/images" || return
 }
 
-# asked TEST: runs a Go test that uses the engines.
-asked() {
+# go_test TEST: runs a Go test that uses the engines.
+go_test() {
 	run "$BATS_FILE_TMPDIR/images.test" -test.timeout 30m -test.v -test.run "^$1\$"
 	echo "$output"
 	expect "status of $1" "$status" 0
@@ -31,12 +31,12 @@ asked() {
 
 @test "rebuild: every engine takes what is made of tricky layers, and shows it patched" {
 	requires own_root # for docker's overlays
-	asked TestTrickyLayers
+	go_test TestTrickyLayers
 	for engine in umoci 'containerd, overlayfs' 'containerd, native' 'docker, overlay2' 'docker, vfs'; do
 		expect_match engines "$output" "$engine:lib/a.so"
 	done
 }
 
 @test "rebuild: 50 images of random layers" {
-	asked TestRandomLayers
+	go_test TestRandomLayers
 }

@@ -21,13 +21,13 @@ import (
 
 // fakeBatch is an engine whose list ends as given, and the request that it got.
 func fakeBatch(outcomes []outcome.Image, err error) (engine, *batch.Options, *batch.ListOptions) {
-	asked, list := &batch.Options{}, &batch.ListOptions{}
+	given, list := &batch.Options{}, &batch.ListOptions{}
 	open := func(name string, o batch.ListOptions) (*batch.List, error) {
 		*list = o
 		return batch.OpenList(name, o)
 	}
 	return engine{readList: open, rebuildAll: func(_ context.Context, _ *batch.List, o batch.Options) (*batch.Batch, error) {
-		*asked = o
+		*given = o
 		b := &batch.Batch{Of: map[outcome.Status]int{}}
 		for _, each := range outcomes {
 			if each.Status == outcome.NotRun {
@@ -37,7 +37,7 @@ func fakeBatch(outcomes []outcome.Image, err error) (engine, *batch.Options, *ba
 			}
 		}
 		return b, err
-	}}, asked, list
+	}}, given, list
 }
 
 func outcomes() []outcome.Image {
@@ -73,10 +73,10 @@ func TestBatch(t *testing.T) {
 	line := func(e engine, args ...string) lineResult {
 		return runLine(e, append([]string{"rebuild", "--from-file", list}, args...)...)
 	}
-	e, asked, asList := fakeBatch(outcomes(), nil)
+	e, given, asList := fakeBatch(outcomes(), nil)
 	got := line(e, "--jobs", "3", "--state", "s", "--fail-fast", "--push")
-	if got.status != statusError || asked.AtOnce != 3 || asked.State != "s" || !asked.FailFast || !asked.Push {
-		t.Errorf("got %+v, asked %+v", got, asked)
+	if got.status != statusError || given.AtOnce != 3 || given.State != "s" || !given.FailFast || !given.Push {
+		t.Errorf("got %+v, asked %+v", got, given)
 	}
 	if line(e, "--shard", "1/2", "--dest-template", "oci:{name}"); !reflect.DeepEqual(*asList, batch.ListOptions{Template: "oci:{name}", Part: batch.Part{Index: 1, Of: 2}}) {
 		t.Errorf("the list: got %+v", *asList)
@@ -160,7 +160,7 @@ func TestBatchScan(t *testing.T) {
 		t.Fatal(err)
 	}
 	item := func(n int, source string) outcome.Item { return outcome.Item{Line: n, Source: source} }
-	e, _, asked := fakeBatch([]outcome.Image{
+	e, _, given := fakeBatch([]outcome.Image{
 		{Item: item(2, "new:1"), Status: outcome.Unaffected, Fixed: 3},
 		{Item: item(1, "app:1"), Status: outcome.Affected, Files: 2, Patched: 5, LeftOver: 1, Hazards: []string{"schema1"}, Warnings: []string{"=cmd()"}},
 		{Item: item(3, "bad:1"), Status: outcome.Failed, Err: errors.New("<b>no</b> such image")},
@@ -175,8 +175,8 @@ func TestBatchScan(t *testing.T) {
 		if got.status != statusError || !strings.Contains(got.stdout, "3 images: 1 affected, 1 unaffected, 1 failed; 1 with hazards") || !strings.Contains(got.stderr, "app:1: affected: 6 call sites") || !strings.Contains(got.stderr, "new:1: unaffected: 3 files to fix") {
 			t.Fatalf("%s: got %+v", ending, got)
 		}
-		if asked.First == nil || !asked.First.MatchString("docker://r.example/new:2") || asked.First.MatchString("renew:1") {
-			t.Errorf("--first: got %v", asked.First)
+		if given.First == nil || !given.First.MatchString("docker://r.example/new:2") || given.First.MatchString("renew:1") {
+			t.Errorf("--first: got %v", given.First)
 		}
 		data, err := os.ReadFile(report)
 		if err != nil {

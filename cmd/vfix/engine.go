@@ -42,7 +42,7 @@ type engine struct {
 	diagnose func(ctx context.Context, crashes []string, o crash.Options) ([]*diagnose.Result, error)
 	hotfix   func(ctx context.Context, source string, o hotfix.Options) (*hotfix.Hotfixed, error)
 	// hotfixCopies lists what hotfixes left in a directory, or removes what nothing uses.
-	hotfixCopies, pruneHotfixCopies func(ctx context.Context, dir string, o media.Options) (all []hotfix.Copy, asked bool, err error)
+	hotfixCopies, pruneHotfixCopies func(ctx context.Context, dir string, o media.Options) (all []hotfix.Copy, answered bool, err error)
 	// run returns only if the command could not be started.
 	run func(args []string, o run.Options) error
 	// runtime returns only if the real runtime was not executed, with the exit status.

@@ -91,12 +91,12 @@ func unreadInList(b *batch.Batch) error {
 const seeReasons = "run 'vfix scan IMAGE' to see them and the reasons"
 
 // nothingToPatch says that there is no call site, in all of the source or in the part that could be read.
-func nothingToPatch(f *contents.Findings, asked []find.Fix) string {
+func nothingToPatch(f *contents.Findings, requested []find.Fix) string {
 	what := "no call site to patch"
 	if incompleteInAll(f, scanIt) != nil {
 		what = "no call site in what was examined"
 	}
-	if len(asked) > 0 {
+	if len(requested) > 0 {
 		what += ", and no file that --fix changes"
 	}
 	return "nothing to do: " + what
@@ -115,7 +115,7 @@ func leftOver(f *contents.Findings) error {
 		"%s: %s could not be patched", f.Source, screen.Count(n, tables.OpenSite))
 }
 
-// fixNames are the fixes that some file needs, of those that were asked for: a value of --fix, "" for none.
+// fixNames are those of the requested fixes that some file needs: a value of --fix, "" for none.
 func fixNames(f *contents.Findings) string {
 	var all []string
 	for _, r := range tables.Fixed(f) {

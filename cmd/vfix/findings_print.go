@@ -229,7 +229,7 @@ type jsonFileFix struct {
 	Listing *jsonListing `json:"listing,omitempty"`
 }
 
-// fixJSON is nil if no fix was asked for, or the file needs none.
+// fixJSON is nil if no fix was requested, or the file needs none.
 func fixJSON(d *find.Redirect) *jsonFileFix {
 	if d == nil {
 		return nil

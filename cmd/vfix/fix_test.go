@@ -122,17 +122,17 @@ func TestFixIsOneLineOfShell(t *testing.T) {
 	}
 }
 
-// TestFixAsked: what is asked for is what the images are rebuilt with.
-func TestFixAsked(t *testing.T) {
+// TestFixOption: images are rebuilt with the fixes that --fix names.
+func TestFixOption(t *testing.T) {
 	for line, want := range map[string]int{"rebuild x": 0, "rebuild --fix java-cgroups x": 1} {
 		e := fake(fixed(), nil)
-		rebuild, asked := e.rebuild, -1
+		rebuild, passed := e.rebuild, -1
 		e.rebuild = func(ctx context.Context, source string, o images.RebuildOptions) (*images.Rebuilt, error) {
-			asked = len(o.Rewriter.Fixes)
+			passed = len(o.Rewriter.Fixes)
 			return rebuild(ctx, source, o)
 		}
-		if runLine(e, strings.Fields(line)...); asked != want {
-			t.Errorf("vfix %s: %d fixes, want %d", line, asked, want)
+		if runLine(e, strings.Fields(line)...); passed != want {
+			t.Errorf("vfix %s: %d fixes, want %d", line, passed, want)
 		}
 	}
 }

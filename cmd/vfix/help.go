@@ -154,5 +154,5 @@ vsyscall page. On such a kernel, containers of redis:2.8.22, CentOS 6 or Debian
   docker run $(vfix rebuild redis:2.8.22) build the fixed image and run it
 `
 
-// help prints a text that was asked for.
+// help prints a requested text.
 func (o *output) help(text string) { fmt.Fprintln(o.Stdout, strings.TrimRight(text, "\n")) }

@@ -149,12 +149,12 @@ func runHotfixCopies(ctx context.Context, opts HotfixOptions, out *output, e eng
 	if opts.prune {
 		act = e.pruneHotfixCopies
 	}
-	all, asked, err := act(ctx, opts.dir, opts.read.Media)
+	all, answered, err := act(ctx, opts.dir, opts.read.Media)
 	out.EndProgress()
 	if err != nil {
 		return err
 	}
-	if opts.list && !asked && len(all) > 0 {
+	if opts.list && !answered && len(all) > 0 {
 		out.Warn("no docker or podman daemon answers: stopped containers may use copies that are listed as unused")
 	}
 	out.hotfixCopies(opts, all)

@@ -13,10 +13,10 @@ import (
 // Options reach the engine, stdout carries the next command to type, and what comes out
 // of files writes nothing to the terminal.
 func TestInstallOutput(t *testing.T) {
-	var told install.Options
+	var passed install.Options
 	e := fake(clean(), nil)
 	e.install = func(o install.Options) (*install.Result, error) {
-		told = o
+		passed = o
 		return installedBy(o), nil
 	}
 	got := runLine(e, strings.Fields("install k3s --root /host --name v --runtime crun --prefix /opt --config /c --fail-closed --opt-in --fallback --force --default-runtime --program /p")...)
@@ -24,8 +24,8 @@ func TestInstallOutput(t *testing.T) {
 		Engine: install.K3s, Root: "/host", Name: "v", Runtime: "crun", Prefix: "/opt", Config: "/c", Program: "/p",
 		FailClosed: true, OptIn: true, Fallback: true, Force: true, Default: true,
 	}
-	if !sameOptions(told, want) {
-		t.Errorf("the engine got %+v, want %+v", told, want)
+	if !sameOptions(passed, want) {
+		t.Errorf("the engine got %+v, want %+v", passed, want)
 	}
 	if got.status != 0 || got.stdout != "systemctl restart containerd\n" {
 		t.Errorf("got %+v", got)
@@ -72,18 +72,18 @@ func TestInstallCheck(t *testing.T) {
 	golden(t, "install-check.txt", runLine(fake(clean(), nil), "install", "--check").stdout)
 	bad := checked()
 	bad.Start.OK, bad.Problems = false, []string{"start of a container: the program ran, but it is not patched\x1b"}
-	var told install.Options
+	var passed install.Options
 	e := fake(clean(), nil)
 	e.check = func(_ context.Context, o install.Options) (*install.Checked, error) {
-		told = o
+		passed = o
 		return bad, nil
 	}
 	got := runLine(e, "install", "--check", "docker", "--root", "/host")
 	if got.status != 3 || !strings.Contains(got.stdout, "FAILED") || !strings.Contains(got.stderr, `not patched\x1b`) || !strings.Contains(got.stderr, "1 problem with") {
 		t.Errorf("got %+v", got)
 	}
-	if told.Engine != install.Docker || told.Root != "/host" {
-		t.Errorf("the engine got %+v", told)
+	if passed.Engine != install.Docker || passed.Root != "/host" {
+		t.Errorf("the engine got %+v", passed)
 	}
 	if got := runLine(e, "install", "--check", "--format", "json"); got.status != 3 || validate(t, schema(t), got.stdout) != nil {
 		t.Errorf("got %+v", got)

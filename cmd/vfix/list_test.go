@@ -14,11 +14,11 @@ import (
 )
 
 func TestList(t *testing.T) {
-	var asked []string
+	var sources []string
 	var o inventory.ListOptions
 	e := engine{
 		list: func(_ context.Context, source string, got inventory.ListOptions) error {
-			asked, o = append(asked, source), got
+			sources, o = append(sources, source), got
 			if source == "docker://bad.example" {
 				return errors.New("registry bad.example: no answer")
 			}
@@ -35,13 +35,13 @@ func TestList(t *testing.T) {
 	if got.status != statusError || got.stdout != "docker://a.example/app:1\\x1b\ndocker://b.example/team/app:1\\x1b\n" || !strings.Contains(got.stderr, "bad.example: no answer") {
 		t.Errorf("got %+v", got)
 	}
-	if len(asked) != 3 || len(o.Match) != 2 || !o.Newer.Equal(time.Date(2016, 1, 31, 0, 0, 0, 0, time.UTC)) || !o.Platform || o.Media.PerSecond != 2.5 || o.Jobs != 3 {
-		t.Errorf("asked for %q, %+v", asked, o)
+	if len(sources) != 3 || len(o.Match) != 2 || !o.Newer.Equal(time.Date(2016, 1, 31, 0, 0, 0, 0, time.UTC)) || !o.Platform || o.Media.PerSecond != 2.5 || o.Jobs != 3 {
+		t.Errorf("asked for %q, %+v", sources, o)
 	}
-	asked = nil
+	sources = nil
 	got = runLine(e, "list", "--format", "json", "-q")
-	if err := validate(t, schema(t), got.stdout); err != nil || got.status != statusDone || got.stderr != "" || len(asked) != 1 || asked[0] != inventory.Engines || o.Platform || !o.Newer.IsZero() {
-		t.Errorf("%v: got %+v, asked for %q", err, got, asked)
+	if err := validate(t, schema(t), got.stdout); err != nil || got.status != statusDone || got.stderr != "" || len(sources) != 1 || sources[0] != inventory.Engines || o.Platform || !o.Newer.IsZero() {
+		t.Errorf("%v: got %+v, asked for %q", err, got, sources)
 	}
 	if got := runLine(e, "list", "--format", "json", "docker://bad.example"); got.status != statusError || got.stdout != "" || strings.Contains(got.stderr, "0 images") {
 		t.Errorf("nothing could be listed: got %+v", got)

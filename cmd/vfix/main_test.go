@@ -259,9 +259,9 @@ func signalSelf(t *testing.T, sig os.Signal) {
 func TestSignal(t *testing.T) {
 	for sig, want := range map[syscall.Signal]int{syscall.SIGHUP: 129, syscall.SIGINT: 130, syscall.SIGTERM: 143} {
 		// Asked for here, so that a parent which ignores it, as nohup does, changes nothing.
-		asked := make(chan os.Signal, 1)
-		signal.Notify(asked, sig)
-		defer signal.Stop(asked)
+		received := make(chan os.Signal, 1)
+		signal.Notify(received, sig)
+		defer signal.Stop(received)
 		cleaned := false
 		e := engine{scan: func(ctx context.Context, _ string, _ images.ScanOptions) (*contents.Findings, error) {
 			signalSelf(t, sig)

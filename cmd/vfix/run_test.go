@@ -13,9 +13,9 @@ import (
 // Everything after CMD is CMD's, options and all, and vfix keeps its own options.
 func TestRunArguments(t *testing.T) {
 	var args []string
-	var told run.Options
+	var passed run.Options
 	e := engine{run: func(a []string, o run.Options) error {
-		args, told = a, o
+		args, passed = a, o
 		return nil
 	}}
 	for line, want := range map[string]string{
@@ -27,11 +27,11 @@ func TestRunArguments(t *testing.T) {
 		if got := runLine(e, strings.Fields(line)...); got.status != 0 || strings.Join(args, " ") != want {
 			t.Errorf("vfix %s: got %q, %+v, want %q", line, args, got, want)
 		}
-		if (told.Way == run.Trace) != strings.Contains(line, "trace") || (told.Explain != nil) != strings.Contains(line, "run --explain") {
-			t.Errorf("vfix %s: host got %+v", line, told)
+		if (passed.Way == run.Trace) != strings.Contains(line, "trace") || (passed.Explain != nil) != strings.Contains(line, "run --explain") {
+			t.Errorf("vfix %s: host got %+v", line, passed)
 		}
 	}
-	if len(told.Library) == 0 || len(told.Library32) == 0 || len(told.Trace) == 0 || told.Warn == nil {
+	if len(passed.Library) == 0 || len(passed.Library32) == 0 || len(passed.Trace) == 0 || passed.Warn == nil {
 		t.Error("host did not get the parts of the fallback")
 	}
 }

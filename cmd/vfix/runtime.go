@@ -27,7 +27,7 @@ const (
 )
 
 // runtimeArgs returns the arguments after the name of the runtime; false if vfix is called by another name,
-// or asked for its own help. It is called first of all, because it runs at each start of a container.
+// or with an option for its own help. It is called first of all, because it runs at each start of a container.
 func runtimeArgs(args []string) ([]string, bool) {
 	switch {
 	case len(args) == 0:

@@ -118,7 +118,7 @@ func TestUnreadAfterWork(t *testing.T) {
 	}
 }
 
-// TestHazards: they are printed below the tables, and change the exit status only if that is asked for.
+// TestHazards: they are printed below the tables, and change the exit status only with --strict.
 func TestHazards(t *testing.T) {
 	f := clean()
 	f.Hazards = mixed().Hazards

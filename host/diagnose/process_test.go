@@ -95,10 +95,10 @@ func TestPossibleCallers(t *testing.T) {
 		"no file of x calls time(): ":      {nil, nil, false, ""},
 		"the files of x: not all examined": {nil, errors.New("not all examined"), true, ""},
 	} {
-		asked := ""
-		o := Options{RootName: "x", IsImage: c.image, HasCommand: noCommand, Callers: func(f string) ([]string, error) { asked = f; return c.files, c.err }}
+		queried := ""
+		o := Options{RootName: "x", IsImage: c.image, HasCommand: noCommand, Callers: func(f string) ([]string, error) { queried = f; return c.files, c.err }}
 		crashes, _, _ := Log("log", strings.NewReader(line), o)
-		if len(crashes) != 1 || asked != "time" || !strings.Contains(crashes[0].Notes[0], want) || fixes(crashes[0]) != c.fix {
+		if len(crashes) != 1 || queried != "time" || !strings.Contains(crashes[0].Notes[0], want) || fixes(crashes[0]) != c.fix {
 			t.Errorf("got %q, %s, want %q, %s", crashes[0].Notes, fixes(crashes[0]), want, c.fix)
 		}
 		core := diagnosed(t, crashedCore().bytes(), o)

@@ -33,9 +33,9 @@ var copyName = lazy.Regexp(`^[0-9a-f]{64}$`)
 // justMade is the minimum age of a copy that is removed: a newer one may be about to be mounted.
 const justMade = time.Minute
 
-// Copies lists the copies in a directory, the newest first. asked says that an engine answered: otherwise
+// Copies lists the copies in a directory, the newest first. answered reports that an engine did: otherwise
 // containers that do not run may use copies that seem unused.
-func Copies(ctx context.Context, dir string, o media.Options) (all []Copy, asked bool, err error) {
+func Copies(ctx context.Context, dir string, o media.Options) (all []Copy, answered bool, err error) {
 	entries, err := store.At(dir).List()
 	if err != nil || len(entries) == 0 {
 		return nil, false, err
@@ -46,7 +46,7 @@ func Copies(ctx context.Context, dir string, o media.Options) (all []Copy, asked
 		if err != nil {
 			return false, err
 		}
-		asked = true
+		answered = true
 		for _, r := range list {
 			for _, m := range r.Mounts {
 				name := filepath.Base(m.Source)
@@ -56,23 +56,23 @@ func Copies(ctx context.Context, dir string, o media.Options) (all []Copy, asked
 		return false, nil
 	})
 	if err != nil && !media.IsNoDaemon(err) {
-		return nil, asked, err
+		return nil, answered, err
 	}
 	for _, e := range entries {
 		by := used[e.Key]
 		slices.Sort(by)
 		all = append(all, Copy{e, store.At(dir).Path(e.Key), slices.Compact(by)})
 	}
-	return all, asked, nil
+	return all, answered, nil
 }
 
 // Prune removes the copies that nobody uses, and returns them. It also removes the leftovers of killed runs.
-func Prune(ctx context.Context, dir string, o media.Options) (removed []Copy, asked bool, err error) {
-	all, asked, err := Copies(ctx, dir, o)
+func Prune(ctx context.Context, dir string, o media.Options) (removed []Copy, answered bool, err error) {
+	all, answered, err := Copies(ctx, dir, o)
 	if err != nil {
-		return nil, asked, err
+		return nil, answered, err
 	}
-	if !asked {
+	if !answered {
 		return nil, false, hinterr.With(hinterr.Errorf(hinterr.ErrNoDaemon, "%s: cannot tell which copies stopped containers use: no docker or podman daemon answers", dir),
 			"start the daemon, or remove the files in %s yourself", dir)
 	}

@@ -43,9 +43,9 @@ func TestCopiesWithoutEngine(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("copy"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	all, asked, err := Copies(context.Background(), dir, media.Options{})
-	if err != nil || asked || len(all) != 1 || all[0].Size == 0 || all[0].Path != path || len(all[0].By) != 0 {
-		t.Errorf("got %+v, asked %v, error %v", all, asked, err)
+	all, answered, err := Copies(context.Background(), dir, media.Options{})
+	if err != nil || answered || len(all) != 1 || all[0].Size == 0 || all[0].Path != path || len(all[0].By) != 0 {
+		t.Errorf("got %+v, asked %v, error %v", all, answered, err)
 	}
 	if removed, _, err := Prune(context.Background(), dir, media.Options{}); !errors.Is(err, hinterr.ErrNoDaemon) || len(removed) > 0 {
 		t.Errorf("got %+v, error %v, want no removal", removed, err)

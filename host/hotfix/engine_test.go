@@ -19,7 +19,7 @@ import (
 
 // fakeEngine is a docker engine (API 1.41) with containers: those requests that hotfix
 // makes change it as they change a real one. It can refuse the n-th request, or do as it was
-// asked and lose the answer. The tests in tests/ show real engines.
+// queried and lose the answer. The tests in tests/ show real engines.
 type fakeEngine struct {
 	mu         sync.Mutex
 	sock       string

@@ -285,7 +285,7 @@ func TestHotfixApplyFails(t *testing.T) {
 				}
 				failed++
 				if err == nil && lost && strings.HasPrefix(e.requests[at-1], "GET ") {
-					continue // asked again
+					continue // tried again
 				}
 				if err == nil {
 					t.Errorf("request %d (%s) failed (lost: %v) and nothing was said", at, e.requests[at-1], lost)

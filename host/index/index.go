@@ -18,7 +18,7 @@ import (
 	"vfix.dev/vfix/host/ociruntime"
 )
 
-// engine is how an engine is asked.
+// engine is how an engine is queried.
 type engine struct {
 	name   string
 	layers func(ctx context.Context, image string) ([]string, error)
@@ -100,7 +100,7 @@ func Watch(ctx context.Context, only string, found func(engine, image string), s
 	return nil
 }
 
-// again is how long to wait before an engine that does not answer is asked again.
+// again is how long to wait before an engine that does not answer is queried again.
 var again = 5 * time.Second
 
 func (e *engine) watch(ctx context.Context, found func(image string), say func(format string, args ...any)) {

@@ -143,7 +143,7 @@ func (k *indexes) dir(root *rootfs.Root) (*scanned, error) {
 		old = k.read(key)
 	}
 	whole := old.whole()
-	asked := k.pool.Examined.Load()
+	examined := k.pool.Examined.Load()
 	scan := k.scan
 	if whole { // a whole index is not replaced by a partial one
 		scan = func(_ string, root *rootfs.Root, old *index, clean bool) (*index, bool, error) {
@@ -154,7 +154,7 @@ func (k *indexes) dir(root *rootfs.Root) (*scanned, error) {
 	if err != nil {
 		return nil, err
 	}
-	few := old == nil && asked == k.pool.Examined.Load() && len(x.Legacy)+len(x.Unread) == 0 && len(x.clean) <= fewFiles*identitySize
+	few := old == nil && examined == k.pool.Examined.Load() && len(x.Legacy)+len(x.Unread) == 0 && len(x.clean) <= fewFiles*identitySize
 	if !changed || few {
 		return &x.scanned, nil
 	}

@@ -362,19 +362,19 @@ func TestScanGoesOn(t *testing.T) {
 	})
 	for _, clean := range []bool{false, true} {
 		var x *index
-		asked, starts := 0, 0
+		examined, starts := 0, 0
 		for names := 10; ; names += 10 {
 			pool := examinerOf(t)
 			var err error
 			x, _, err = scanTree(root, x, clean, newBudget(policy.Limits{Names: names}), pool)
-			asked += int(pool.Examined.Load())
+			examined += int(pool.Examined.Load())
 			if starts++; err == nil {
 				break
 			}
 			x.Part = true
 		}
-		if starts < 4 || asked != files || len(x.Legacy) != files/2 || x.Part {
-			t.Errorf("clean %v: got %d files with call sites, after %d starts that examined %d files", clean, len(x.Legacy), starts, asked)
+		if starts < 4 || examined != files || len(x.Legacy) != files/2 || x.Part {
+			t.Errorf("clean %v: got %d files with call sites, after %d starts that examined %d files", clean, len(x.Legacy), starts, examined)
 		}
 	}
 }

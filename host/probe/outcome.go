@@ -25,7 +25,7 @@ const (
 	SIGSYS       = 31
 )
 
-// OK reports whether it did what was asked.
+// OK reports whether it succeeded.
 func (o Outcome) OK() bool { return o.Signal == 0 && o.Status == 0 }
 
 // String says in words how it ended.

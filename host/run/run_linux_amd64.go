@@ -139,7 +139,7 @@ func patched(p *patch.Plan) int {
 	return n
 }
 
-// override uses the way that the user asked for.
+// override uses the way that the user chose.
 func (c *choice) override(want Way, is *find.Program) error {
 	switch {
 	case want == "" || want == Auto || want == c.way:

@@ -54,7 +54,7 @@ func Lock(ctx context.Context, path string, p progress.Reporter) (unlock func(),
 		return nil, notRegular(path) // before a lock is tried beside a device
 	}
 	name := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+lockSuffix)
-	told := false
+	reported := false
 	for {
 		unlock, err := tryLock(name, path)
 		switch {
@@ -67,9 +67,9 @@ func Lock(ctx context.Context, path string, p progress.Reporter) (unlock func(),
 		case !errors.Is(err, errTaken):
 			return nil, err
 		}
-		if !told {
+		if !reported {
 			progress.Note(p, "%s: waiting for another vfix that writes it", path)
-			told = true
+			reported = true
 		}
 		select {
 		case <-ctx.Done():

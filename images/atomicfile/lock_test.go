@@ -107,7 +107,7 @@ func TestLayoutAtOnce(t *testing.T) {
 	}
 }
 
-// An error names what the user asked for, not the file that vfix writes first.
+// An error names what the user named, not the file that vfix writes first.
 func TestErrorNamesTheFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "none")
 	path := filepath.Join(dir, "out")

@@ -218,7 +218,7 @@ func (b *batch) one(ctx context.Context, i outcome.Item) outcome.Image {
 }
 
 func (b *batch) work(ctx context.Context, out *outcome.Image) error {
-	asked, held, err := b.held(ctx, out)
+	digest, held, err := b.held(ctx, out)
 	if held || err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func (b *batch) work(ctx context.Context, out *outcome.Image) error {
 	if out.Dest, err = b.dest(*out, src.Ref); err != nil {
 		return err
 	}
-	if src.Digest != asked {
+	if src.Digest != digest {
 		if held, err := b.before(ctx, out); held || err != nil {
 			return err
 		}
@@ -250,9 +250,9 @@ func (b *batch) work(ctx context.Context, out *outcome.Image) error {
 }
 
 // held is before for an image of a registry, without opening it: an unchanged image costs one
-// HEAD for itself and one for its result. asked is the digest that the
-// registry gave it, "" if it was not asked.
-func (b *batch) held(ctx context.Context, out *outcome.Image) (asked string, held bool, err error) {
+// HEAD for itself and one for its result. digest is the one that the
+// registry gave it, "" if it was not queried.
+func (b *batch) held(ctx context.Context, out *outcome.Image) (digest string, held bool, err error) {
 	ref, err := media.ParseRef(out.Source)
 	if err != nil || ref.Transport != media.Registry {
 		return "", false, err
@@ -263,15 +263,15 @@ func (b *batch) held(ctx context.Context, out *outcome.Image) (asked string, hel
 	if _, ok, err := b.state.find(b.key(out.Item), b.fingerprint()); !ok {
 		return "", false, err
 	}
-	if asked, err = media.RegistryDigest(ctx, ref, b.o.Media); err != nil {
+	if digest, err = media.RegistryDigest(ctx, ref, b.o.Media); err != nil {
 		return "", false, err
 	}
 	try := *out
-	try.BaseDigest = asked
+	try.BaseDigest = digest
 	if held, err = b.before(ctx, &try); held {
 		*out = try
 	}
-	return asked, held, err
+	return digest, held, err
 }
 
 // before reports whether an earlier run did an image, of the same base with the same options, and

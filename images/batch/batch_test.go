@@ -71,11 +71,11 @@ func rebuild(ctx context.Context, t *testing.T, items []outcome.Item, lo batch.L
 	if err != nil {
 		t.Fatal(err)
 	}
-	known, told := map[int]outcome.Image{}, o.Each
+	known, reported := map[int]outcome.Image{}, o.Each
 	o.Each = func(out outcome.Image) error {
 		known[out.Line] = out
-		if told != nil {
-			return told(out)
+		if reported != nil {
+			return reported(out)
 		}
 		return nil
 	}
@@ -242,11 +242,11 @@ func TestRebuildAll(t *testing.T) {
 		State:          stateFile, AtOnce: 3,
 	}
 	lo := batch.ListOptions{Template: "docker://" + f.Host + "/new/{name}:{tag}"}
-	var told []string
-	o.Each = func(out outcome.Image) error { told = append(told, out.Source); return nil }
+	var reported []string
+	o.Each = func(out outcome.Image) error { reported = append(reported, out.Source); return nil }
 	b, err := rebuild(context.Background(), t, items, lo, o)
-	if err != nil || statuses(b) != "done, failed, done, unaffected" || len(told) != 4 {
-		t.Fatalf("%s, %v, reported %q", statuses(b), err, told)
+	if err != nil || statuses(b) != "done, failed, done, unaffected" || len(reported) != 4 {
+		t.Fatalf("%s, %v, reported %q", statuses(b), err, reported)
 	}
 	if n := f.Count("GET /v2/app0/blobs/"+base) + f.Count("GET /v2/app1/blobs/"+base); n != 1 {
 		t.Errorf("the common layer was read %d times", n)
@@ -395,12 +395,12 @@ func TestResultIsGone(t *testing.T) {
 		t.Errorf("the copy of the unaffected image: got reference %s", got)
 	}
 	run("done before, done before, unaffected before")
-	asked := slices.DeleteFunc(slices.Clone(f.Seen), func(s string) bool { return s == "GET /v2/" }) // once a registry
-	if len(asked) != 2*len(items) || f.Count("HEAD ") != len(asked) {
-		t.Errorf("%d requests for %d images: %q", len(asked), len(items), asked)
+	requests := slices.DeleteFunc(slices.Clone(f.Seen), func(s string) bool { return s == "GET /v2/" }) // once a registry
+	if len(requests) != 2*len(items) || f.Count("HEAD ") != len(requests) {
+		t.Errorf("%d requests for %d images: %q", len(requests), len(items), requests)
 	}
 
-	// A registry that does not answer HEAD, or not with a digest, is asked for the manifest.
+	// A registry that does not answer HEAD, or not with a digest, is sent a GET of the manifest.
 	f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodHead {
 			w.WriteHeader(http.StatusMethodNotAllowed)

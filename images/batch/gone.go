@@ -21,7 +21,7 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// goneAtOnce is how many bases are asked for at once.
+// goneAtOnce is how many bases are looked up at once.
 const goneAtOnce = 8
 
 // Gone calls f for each result in a state file, or in those of a directory, whose base the registry

@@ -73,7 +73,7 @@ func TestScanList(t *testing.T) {
 	scan("affected, failed, affected, unaffected")
 }
 
-// Images that are wanted first come first, and no registry is asked more often than allowed.
+// Images that are wanted first come first, and no registry gets more requests than allowed.
 func TestOrderAndRate(t *testing.T) {
 	f := imagetest.NewRegistry(t)
 	items, _ := batchOf(t, f)
@@ -162,12 +162,12 @@ func TestGone(t *testing.T) {
 		}
 		return true
 	})
-	var got, asked []string
+	var got, unknown []string
 	err := batch.Gone(context.Background(), dir, imagetest.Fast,
 		func(stored string) error { got = append(got, stored); return nil },
-		func(source string, why error) { asked = append(asked, fmt.Sprint(source, " ", why)) })
-	if err != nil || len(got) != 1 || len(asked) != 1 || !strings.Contains(asked[0], "/app0:1 ") || !strings.Contains(got[0], "/app1:1") {
-		t.Errorf("got %q, unknown %q, %v", got, asked, err)
+		func(source string, why error) { unknown = append(unknown, fmt.Sprint(source, " ", why)) })
+	if err != nil || len(got) != 1 || len(unknown) != 1 || !strings.Contains(unknown[0], "/app0:1 ") || !strings.Contains(got[0], "/app1:1") {
+		t.Errorf("got %q, unknown %q, %v", got, unknown, err)
 	}
 	none := func(string) error { t.Error("listed"); return nil }
 	if err := batch.Gone(context.Background(), dir+"/none", imagetest.Fast, none, nil); err == nil {

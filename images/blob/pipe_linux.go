@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipeSize is the size in bytes asked for between a decompressor and vfix: the most that
+// pipeSize is the requested size in bytes of the pipe between a decompressor and vfix: the most that
 // an unprivileged process may have (/proc/sys/fs/pipe-max-size), 16 times the default.
 const pipeSize = 1 << 20
 

@@ -18,19 +18,19 @@ import (
 type farLayer struct {
 	v1.Layer
 	mediaType types.MediaType
-	asked     bool
+	opened    bool
 }
 
 func (l *farLayer) MediaType() (types.MediaType, error) { return l.mediaType, nil }
 func (l *farLayer) Compressed() (io.ReadCloser, error) {
-	l.asked = true
+	l.opened = true
 	return nil, errors.New("asked for")
 }
 
 // A foreign layer of a registry is skipped without a read; any other is read.
 func TestForeignLayer(t *testing.T) {
 	inner := imagetest.Must[[]v1.Layer](t)(imagetest.TinyImage(t).Layers())[0]
-	for mt, wantAsked := range map[types.MediaType]bool{
+	for mt, wantOpened := range map[types.MediaType]bool{
 		types.DockerForeignLayer: false, types.OCIRestrictedLayer: false, types.DockerLayer: true,
 	} {
 		n := &imagetest.Notes{}
@@ -38,10 +38,10 @@ func TestForeignLayer(t *testing.T) {
 		l := &farLayer{Layer: inner, mediaType: mt}
 		idx, err := s.ReadLayer(t.Context(), l)
 		s.Close()
-		if l.asked != wantAsked || (err != nil) != wantAsked {
-			t.Errorf("%s: asked %v, error %v", mt, l.asked, err)
+		if l.opened != wantOpened || (err != nil) != wantOpened {
+			t.Errorf("%s: asked %v, error %v", mt, l.opened, err)
 		}
-		if !wantAsked && (len(idx.Entries) != 0 || !strings.Contains(strings.Join(n.Text, ""), "not examined")) {
+		if !wantOpened && (len(idx.Entries) != 0 || !strings.Contains(strings.Join(n.Text, ""), "not examined")) {
 			t.Errorf("%s: got %+v, notes %q", mt, idx, n.Text)
 		}
 	}

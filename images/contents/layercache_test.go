@@ -46,7 +46,7 @@ func TestLayerCache(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	get(0, nil)
-	get(2, nil) // 12 entries: 1 was not asked for the longest time
+	get(2, nil) // 12 entries: 1 has been unused for longest
 	get(0, nil)
 	get(1, nil)
 	c.Most = 3 // the layer that was read last stays, even if it is too large

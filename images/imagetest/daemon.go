@@ -18,7 +18,7 @@ import (
 )
 
 // fakeDaemon answers as docker 20.10 does (API 1.41) to what vfix asks. The real one takes
-// part in tests/; here are the answers that it does not give when asked.
+// part in tests/; here are the answers that it never gives.
 type fakeDaemon struct {
 	Sock string
 	Mu   sync.Mutex

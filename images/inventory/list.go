@@ -42,7 +42,7 @@ const defaultLooks = 8
 // Listed is one image.
 type Listed struct {
 	Source  string    // as other verbs take it
-	Created time.Time // the zero time where nobody asked
+	Created time.Time // the zero time if it was not needed
 }
 
 // Engines is the SOURCE of all local engines.
@@ -109,7 +109,7 @@ func (l *lister) engines(ctx context.Context) error {
 }
 
 // registry lists a registry, or what is below a path there. A registry without a list of its
-// repositories is asked for the tags of that path.
+// repositories is queried for the tags of that path.
 func (l *lister) registry(ctx context.Context, where string) error {
 	host, prefix, _ := strings.Cut(where, "/")
 	prefix = strings.TrimSuffix(prefix, "/")

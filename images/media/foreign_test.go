@@ -16,7 +16,7 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// A foreign layer of a registry is not at hand, and nobody is asked for it; one that a layout has is.
+// A foreign layer of a registry is not at hand, and is not requested; one that a layout has is.
 func TestForeignLayerOfRegistry(t *testing.T) {
 	img := imagetest.TinyImage(t)
 	m := imagetest.Must[*v1.Manifest](t)(img.Manifest())

@@ -35,7 +35,7 @@ func TestHubMirrors(t *testing.T) {
 }
 
 // An image of the Hub comes from the mirror; one of another registry does not; what the
-// mirror has not is asked of the Hub.
+// mirror does not have is requested from the Hub.
 func TestMirror(t *testing.T) {
 	f := imagetest.NewRegistry(t)
 	img := imagetest.TinyImage(t)
@@ -54,10 +54,10 @@ func TestMirror(t *testing.T) {
 		t.Errorf("%+v, requests %q", src.Ref, f.Seen)
 	}
 	o := imagetest.Fast.WithDefaults()
-	var asked []string
+	var requested []string
 	inner := o.Net.Base
 	o.Net.Base = imagetest.RoundTrip(func(r *http.Request) (*http.Response, error) {
-		asked = append(asked, r.URL.Hostname())
+		requested = append(requested, r.URL.Hostname())
 		if strings.HasSuffix(r.URL.Hostname(), "docker.io") || strings.HasSuffix(r.URL.Hostname(), ".example") {
 			return &http.Response{StatusCode: http.StatusTeapot, Request: r, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(""))}, nil
 		}
@@ -65,15 +65,15 @@ func TestMirror(t *testing.T) {
 	})
 	_, err := sources.Open(context.Background(), "docker://tiny:2", o)
 	imagetest.WantErr(t, err, nil, "index.docker.io", "418")
-	if len(asked) < 2 || asked[0] != "127.0.0.1" || asked[len(asked)-1] != "index.docker.io" {
-		t.Errorf("asked %q", asked)
+	if len(requested) < 2 || requested[0] != "127.0.0.1" || requested[len(requested)-1] != "index.docker.io" {
+		t.Errorf("asked %q", requested)
 	}
-	asked = nil
+	requested = nil
 	_, err = sources.Open(context.Background(), "docker://reg.example/tiny:1", o)
 	imagetest.WantErr(t, err, nil, "reg.example", "418")
-	for _, host := range asked {
+	for _, host := range requested {
 		if host != "reg.example" {
-			t.Errorf("asked %q", asked)
+			t.Errorf("asked %q", requested)
 		}
 	}
 }

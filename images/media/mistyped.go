@@ -22,7 +22,7 @@ var fileEnding = lazy.Regexp(`(?i)\.(tar|tgz|tbz2?|txz|t?zst|gz|bz2|xz|lz4|zip|s
 func isDomain(first string) bool { return strings.ContainsAny(first, ".:") || first == "localhost" }
 
 // Mistyped returns an error if a name without a prefix, which is not a file here, was probably not meant as an image in
-// a registry: no registry is asked for a file whose name has a slip in it.
+// a registry: no request is sent for a file with a misspelled name.
 func Mistyped(n string) error {
 	if prefix, rest := splitPrefix(n); prefix != "" {
 		like := likePrefix(prefix)

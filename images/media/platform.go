@@ -172,7 +172,7 @@ func bestOf(all []offer, want v1.Platform) (best offer, err error) {
 	return best, hinterr.Errorf(hinterr.ErrPlatform, "no image for %s in the index, which has: %s", want.String(), strings.Join(names, ", "))
 }
 
-// platformRank says how well a platform fits the one asked for: 0 not at all, more is
+// platformRank says how well a platform fits the requested one: 0 not at all, more is
 // better. A variant of amd64 is a level of instructions: if none was requested, the lowest
 // wins, else the highest that is not above the requested one.
 func platformRank(have, want v1.Platform) int {

@@ -94,7 +94,7 @@ func ask[T any](ctx context.Context, n name.Reference, o Options, f func(name.Re
 }
 
 // RegistryDigest asks a registry, with one HEAD, for the digest of the manifest or index that a
-// name has there now. One that does not answer that is asked for the manifest. The error is
+// name has there now. One that does not answer HEAD is sent a GET of the manifest. The error is
 // ErrNotFound if it has none.
 func RegistryDigest(ctx context.Context, ref Ref, o Options) (string, error) {
 	n, err := name.ParseReference(ref.Name, registry.NameOptions(o.Insecure)...)

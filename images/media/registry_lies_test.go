@@ -74,12 +74,12 @@ func TestRegistryNeverEnds(t *testing.T) {
 		}, "xxx…"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			asked := 0
+			requests := 0
 			f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
 				if !strings.HasSuffix(r.URL.Path, c.path) {
 					return false
 				}
-				if asked++; asked > 50 {
+				if requests++; requests > 50 {
 					t.Error("it goes on for ever")
 					w.WriteHeader(http.StatusNotFound)
 					return true

@@ -46,7 +46,7 @@ type tarFile struct {
 // ErrNotTar: the file is not a tar archive, whatever else it may be.
 var ErrNotTar = hinterr.Damaged("not a tar archive")
 
-// OpenTar reads the headers of an archive. stop, which may be nil, is asked after each
+// OpenTar reads the headers of an archive. stop, which may be nil, is called after each
 // entry; when it says so OpenTar gives up with ErrStopped, early and cheaply.
 func OpenTar(ctx context.Context, name string, o Options, stop func(entry string) bool) (*tarFile, error) {
 	f, size, err := blob.OpenRegular(name)
@@ -79,7 +79,7 @@ func OpenTar(ctx context.Context, name string, o Options, stop func(entry string
 // TarBlock is the block size of tar, in bytes (POSIX pax, "ustar Interchange Format").
 const TarBlock = 512
 
-// ErrStopped: the question OpenTar was asked is answered.
+// ErrStopped: stop ended OpenTar early.
 var ErrStopped = errors.New("stopped")
 
 // list reads the headers of r, which is at offset 0 of what t reads content from.

@@ -183,7 +183,7 @@ func (p *patchRun) discard() {
 }
 
 // noteOutside reports files that have names outside of the paths given: those keep the
-// old content. Writing through them would change what nobody asked to change (package
+// old content. Writing through them would change files that were not named (package
 // caches are hard-linked into many places).
 func (p *patchRun) noteOutside() {
 	for _, o := range p.outsides {

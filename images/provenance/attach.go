@@ -57,7 +57,7 @@ type Proof struct {
 	Stored, Warnings []string
 }
 
-// subjectsOf are the digests by which a stored result may be asked for: that of its index,
+// subjectsOf are the digests by which a stored result may be requested: that of its index,
 // and of the image's own manifest.
 func subjectsOf(r media.Result, st media.Stored) ([]v1.Hash, error) {
 	h, err := v1.NewHash(st.Digest)

@@ -27,11 +27,11 @@ import (
 // answers are a registry's answers to any number of requests.
 type answers struct {
 	manifest, config, layer, index, token, list []byte
-	// Requests with asked in their path get status, if it is one, and headers ("Name: value", a line each);
+	// Requests with within in their path get status, if it is one, and headers ("Name: value", a line each);
 	// endless: the body again and again.
-	asked, headers string
-	status         int
-	endless        bool
+	within, headers string
+	status          int
+	endless         bool
 
 	m     *v1.Manifest // what the truth is
 	count atomic.Int64
@@ -61,7 +61,7 @@ func (a *answers) RoundTrip(req *http.Request) (*http.Response, error) {
 	default:
 		say(a.list, "application/json")
 	}
-	if a.asked == "" || !strings.Contains(path, a.asked) {
+	if a.within == "" || !strings.Contains(path, a.within) {
 		return resp, nil
 	}
 	if a.status >= 200 && a.status < 600 {
@@ -110,9 +110,9 @@ func FuzzAnswers(f *testing.F) {
 	index := imagetest.Must[[]byte](f)(idx.RawManifest())
 	token, list := []byte(`{"token":"t","access_token":"a","expires_in":60}`), []byte(`{"name":"a/b","tags":["1","2"],"repositories":["a/b"]}`)
 	for _, s := range []struct {
-		asked, headers string
-		status         int
-		endless        bool
+		within, headers string
+		status          int
+		endless         bool
 	}{
 		{},
 		{"/v2/", `WWW-Authenticate: Bearer realm="http://127.0.0.1:5000/token",service="s"`, 401, false},
@@ -130,7 +130,7 @@ func FuzzAnswers(f *testing.F) {
 		{"_catalog", `Link: </v2/_catalog?last=a>; rel="next"`, 200, false},
 		{"token", "", 200, true},
 	} {
-		f.Add(manifest, config, layer, index, token, list, s.asked, s.headers, s.status, s.endless)
+		f.Add(manifest, config, layer, index, token, list, s.within, s.headers, s.status, s.endless)
 	}
 	f.Setenv("DOCKER_CONFIG", f.TempDir())
 	for _, dir := range []string{"XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"} {
@@ -139,9 +139,9 @@ func FuzzAnswers(f *testing.F) {
 	retry := registry.RetryPolicy{Tries: 3, First: time.Microsecond, Most: time.Millisecond}
 	truth := [][]byte{manifest, config, layer}
 
-	f.Fuzz(func(t *testing.T, manifest, config, layer, index, token, list []byte, asked, headers string, status int, endless bool) {
+	f.Fuzz(func(t *testing.T, manifest, config, layer, index, token, list []byte, within, headers string, status int, endless bool) {
 		a := &answers{manifest: manifest, config: config, layer: layer, index: index, token: token, list: list,
-			asked: asked, headers: headers, status: status, endless: endless, m: m}
+			within: within, headers: headers, status: status, endless: endless, m: m}
 		ctx, cancel := context.WithTimeout(t.Context(), mostTime)
 		defer cancel()
 		var before, after runtime.MemStats

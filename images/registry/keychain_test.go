@@ -130,7 +130,7 @@ func helperDir(t *testing.T) string {
 }
 
 // A helper is run once, for the registry, with the name that docker login gives it.
-func TestCredentialHelperIsAsked(t *testing.T) {
+func TestCredentialHelperIsRun(t *testing.T) {
 	dir := helperDir(t)
 	write(t, dir+"/config.json", `{"credsStore":"notes"}`, 0o600)
 	write(t, dir+"/docker-credential-notes", "#!/bin/sh\nread host; echo \"$1 $host\" >>'"+dir+"/notes'; echo credentials not found in native keychain; exit 1\n", 0o755)

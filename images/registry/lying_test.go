@@ -124,62 +124,62 @@ func TestPullFromLiar(t *testing.T) {
 	otherManifest := imagetest.Must[[]byte](t)(other.RawManifest())
 	for _, c := range []struct {
 		name  string
-		asked string // end of the path
+		path  string // end of the path
 		lie   lie
 		by    string // reference; ":1" where empty
 		fails bool
 	}{
-		{name: "truth", asked: "/none", lie: says(200, nil)},
-		{name: "page for a manifest", asked: manifests, lie: says(200, []byte(page), "Content-Type: text/html"), fails: true},
-		{name: "empty manifest", asked: manifests, lie: says(200, nil, mt), fails: true},
-		{name: "null", asked: manifests, lie: says(200, []byte("null"), mt), fails: true},
-		{name: "array", asked: manifests, lie: says(200, []byte("[]"), mt), fails: true},
-		{name: "manifest cut off", asked: manifests, lie: says(200, s.manifest[:len(s.manifest)/2], mt), fails: true},
-		{name: "manifest cut off once", asked: manifests, lie: once(1, cutOff(s.manifest))},
-		{name: "manifest always cut off", asked: manifests, lie: cutOff(s.manifest), fails: true},
-		{name: "digest of another manifest", asked: manifests, lie: says(200, s.manifest, mt, "Docker-Content-Digest: "+layer)},
-		{name: "digest of nothing", asked: manifests, lie: says(200, s.manifest, mt, "Docker-Content-Digest: sha256:zz")},
-		{name: "another manifest for a digest", asked: "/manifests/" + imagetest.Must[v1.Hash](t)(s.image.Digest()).String(), lie: says(200, otherManifest, mt),
+		{name: "truth", path: "/none", lie: says(200, nil)},
+		{name: "page for a manifest", path: manifests, lie: says(200, []byte(page), "Content-Type: text/html"), fails: true},
+		{name: "empty manifest", path: manifests, lie: says(200, nil, mt), fails: true},
+		{name: "null", path: manifests, lie: says(200, []byte("null"), mt), fails: true},
+		{name: "array", path: manifests, lie: says(200, []byte("[]"), mt), fails: true},
+		{name: "manifest cut off", path: manifests, lie: says(200, s.manifest[:len(s.manifest)/2], mt), fails: true},
+		{name: "manifest cut off once", path: manifests, lie: once(1, cutOff(s.manifest))},
+		{name: "manifest always cut off", path: manifests, lie: cutOff(s.manifest), fails: true},
+		{name: "digest of another manifest", path: manifests, lie: says(200, s.manifest, mt, "Docker-Content-Digest: "+layer)},
+		{name: "digest of nothing", path: manifests, lie: says(200, s.manifest, mt, "Docker-Content-Digest: sha256:zz")},
+		{name: "another manifest for a digest", path: "/manifests/" + imagetest.Must[v1.Hash](t)(s.image.Digest()).String(), lie: says(200, otherManifest, mt),
 			by: "@" + imagetest.Must[v1.Hash](t)(s.image.Digest()).String(), fails: true},
-		{name: "manifest called an index", asked: manifests, lie: says(200, s.manifest, "Content-Type: application/vnd.oci.image.index.v1+json"), fails: true},
-		{name: "manifest called schema 1", asked: manifests, lie: says(200, s.manifest, "Content-Type: application/vnd.docker.distribution.manifest.v1+json"), fails: true},
-		{name: "endless manifest", asked: manifests, lie: endless(mt), fails: true},
-		{name: "padded manifest", asked: manifests, lie: says(200, append(bytes.Clone(s.manifest), bytes.Repeat([]byte(" "), 8<<20)...), mt), fails: true},
-		{name: "negative size", asked: manifests, lie: says(200, edited(size, `"size":-1`), mt), fails: true},
-		{name: "size too small", asked: manifests, lie: says(200, edited(size, `"size":1`), mt), fails: true},
-		{name: "size too large", asked: manifests, lie: says(200, edited(size, fmt.Sprintf(`"size":%d`, s.m.Layers[0].Size+1)), mt), fails: true},
-		{name: "size beyond all bounds", asked: manifests, lie: says(200, edited(size, `"size":9223372036854775807`), mt), fails: true},
-		{name: "digest of a layer is invalid", asked: manifests, lie: says(200, edited(layer, "sha256:"), mt), fails: true},
-		{name: "digest of a layer is a path", asked: manifests, lie: says(200, edited(layer, "../../../etc/passwd"), mt), fails: true},
-		{name: "no layers", asked: manifests, lie: says(200, edited(`"layers":[`, `"layers":[],"x":[`), mt), fails: true},
-		{name: "two layers", asked: manifests, lie: says(200, edited(`"layers":[`, `"layers":[{"mediaType":"`+string(s.m.Layers[0].MediaType)+`",`+size+`,"digest":"`+layer+`"},`), mt), fails: true},
-		{name: "config of another image", asked: config, lie: says(200, imagetest.Must[[]byte](t)(other.RawConfigFile())), fails: true},
-		{name: "config is a page", asked: config, lie: says(200, []byte(page), "Content-Type: text/html"), fails: true},
-		{name: "config is endless", asked: config, lie: endless(), fails: true},
-		{name: "layer changed", asked: layer, lie: says(200, changed(s.layer)), fails: true},
-		{name: "layer changed once", asked: layer, lie: once(1, says(200, changed(s.layer))), fails: true},
-		{name: "layer too long", asked: layer, lie: says(200, append(bytes.Clone(s.layer), 0)), fails: true},
-		{name: "layer too short", asked: layer, lie: says(200, s.layer[:len(s.layer)-1]), fails: true},
-		{name: "layer is endless", asked: layer, lie: endless(), fails: true},
-		{name: "layer is empty", asked: layer, lie: says(200, nil), fails: true},
-		{name: "layer has no content", asked: layer, lie: says(204, nil), fails: true},
-		{name: "layer is not modified", asked: layer, lie: says(304, nil), fails: true},
-		{name: "layer is a page", asked: layer, lie: says(200, []byte(page), "Content-Type: text/html"), fails: true},
-		{name: "layer is gone", asked: layer, lie: says(410, nil), fails: true},
-		{name: "layer encoded again", asked: layer, lie: says(200, imagetest.GzipOf(t, s.layer), "Content-Encoding: gzip"), fails: true},
-		{name: "layer cut off once, then whole", asked: layer, lie: func(w http.ResponseWriter, r *http.Request, n int64) bool {
+		{name: "manifest called an index", path: manifests, lie: says(200, s.manifest, "Content-Type: application/vnd.oci.image.index.v1+json"), fails: true},
+		{name: "manifest called schema 1", path: manifests, lie: says(200, s.manifest, "Content-Type: application/vnd.docker.distribution.manifest.v1+json"), fails: true},
+		{name: "endless manifest", path: manifests, lie: endless(mt), fails: true},
+		{name: "padded manifest", path: manifests, lie: says(200, append(bytes.Clone(s.manifest), bytes.Repeat([]byte(" "), 8<<20)...), mt), fails: true},
+		{name: "negative size", path: manifests, lie: says(200, edited(size, `"size":-1`), mt), fails: true},
+		{name: "size too small", path: manifests, lie: says(200, edited(size, `"size":1`), mt), fails: true},
+		{name: "size too large", path: manifests, lie: says(200, edited(size, fmt.Sprintf(`"size":%d`, s.m.Layers[0].Size+1)), mt), fails: true},
+		{name: "size beyond all bounds", path: manifests, lie: says(200, edited(size, `"size":9223372036854775807`), mt), fails: true},
+		{name: "digest of a layer is invalid", path: manifests, lie: says(200, edited(layer, "sha256:"), mt), fails: true},
+		{name: "digest of a layer is a path", path: manifests, lie: says(200, edited(layer, "../../../etc/passwd"), mt), fails: true},
+		{name: "no layers", path: manifests, lie: says(200, edited(`"layers":[`, `"layers":[],"x":[`), mt), fails: true},
+		{name: "two layers", path: manifests, lie: says(200, edited(`"layers":[`, `"layers":[{"mediaType":"`+string(s.m.Layers[0].MediaType)+`",`+size+`,"digest":"`+layer+`"},`), mt), fails: true},
+		{name: "config of another image", path: config, lie: says(200, imagetest.Must[[]byte](t)(other.RawConfigFile())), fails: true},
+		{name: "config is a page", path: config, lie: says(200, []byte(page), "Content-Type: text/html"), fails: true},
+		{name: "config is endless", path: config, lie: endless(), fails: true},
+		{name: "layer changed", path: layer, lie: says(200, changed(s.layer)), fails: true},
+		{name: "layer changed once", path: layer, lie: once(1, says(200, changed(s.layer))), fails: true},
+		{name: "layer too long", path: layer, lie: says(200, append(bytes.Clone(s.layer), 0)), fails: true},
+		{name: "layer too short", path: layer, lie: says(200, s.layer[:len(s.layer)-1]), fails: true},
+		{name: "layer is endless", path: layer, lie: endless(), fails: true},
+		{name: "layer is empty", path: layer, lie: says(200, nil), fails: true},
+		{name: "layer has no content", path: layer, lie: says(204, nil), fails: true},
+		{name: "layer is not modified", path: layer, lie: says(304, nil), fails: true},
+		{name: "layer is a page", path: layer, lie: says(200, []byte(page), "Content-Type: text/html"), fails: true},
+		{name: "layer is gone", path: layer, lie: says(410, nil), fails: true},
+		{name: "layer encoded again", path: layer, lie: says(200, imagetest.GzipOf(t, s.layer), "Content-Encoding: gzip"), fails: true},
+		{name: "layer cut off once, then whole", path: layer, lie: func(w http.ResponseWriter, r *http.Request, n int64) bool {
 			if n == 1 {
 				return cutOff(s.layer)(w, r, n)
 			}
 			return says(200, s.layer)(w, r, n)
 		}},
-		{name: "layer cut off once, then another range", asked: layer, lie: func(w http.ResponseWriter, r *http.Request, n int64) bool {
+		{name: "layer cut off once, then another range", path: layer, lie: func(w http.ResponseWriter, r *http.Request, n int64) bool {
 			if n == 1 {
 				return cutOff(s.layer)(w, r, n)
 			}
 			return says(206, s.layer[1:], fmt.Sprintf("Content-Range: bytes 1-%d/%d", len(s.layer)-1, len(s.layer)))(w, r, n)
 		}, fails: true},
-		{name: "layer cut off once, then a range of another size", asked: layer, lie: func(w http.ResponseWriter, r *http.Request, n int64) bool {
+		{name: "layer cut off once, then a range of another size", path: layer, lie: func(w http.ResponseWriter, r *http.Request, n int64) bool {
 			if n == 1 {
 				return cutOff(s.layer)(w, r, n)
 			}
@@ -187,39 +187,39 @@ func TestPullFromLiar(t *testing.T) {
 			fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-", &from)
 			return says(206, changed(s.layer)[from:], fmt.Sprintf("Content-Range: bytes %d-%d/%d", from, len(s.layer)-1, len(s.layer)))(w, r, n)
 		}, fails: true},
-		{name: "layer cut off once, then no range", asked: layer, lie: func(w http.ResponseWriter, r *http.Request, n int64) bool {
+		{name: "layer cut off once, then no range", path: layer, lie: func(w http.ResponseWriter, r *http.Request, n int64) bool {
 			if n == 1 {
 				return cutOff(s.layer)(w, r, n)
 			}
 			return says(416, nil)(w, r, n)
 		}, fails: true},
-		{name: "redirected for ever", asked: layer, lie: func(w http.ResponseWriter, r *http.Request, n int64) bool {
+		{name: "redirected for ever", path: layer, lie: func(w http.ResponseWriter, r *http.Request, n int64) bool {
 			return says(307, nil, "Location: "+r.URL.Path)(w, r, n)
 		}, fails: true},
-		{name: "redirected nowhere", asked: layer, lie: says(307, nil), fails: true},
-		{name: "redirected to no URL", asked: layer, lie: says(307, nil, "Location: http://%zz"), fails: true},
-		{name: "redirected to a file", asked: layer, lie: says(307, nil, "Location: file:///etc/passwd"), fails: true},
-		{name: "a login that gives nothing", asked: manifests, lie: says(401, nil, `WWW-Authenticate: Bearer realm="http://`+f.Host+`/token"`), fails: true},
-		{name: "a login without a realm", asked: manifests, lie: says(401, nil, "WWW-Authenticate: Bearer"), fails: true},
-		{name: "a login at no URL", asked: "/v2/", lie: says(401, nil, `WWW-Authenticate: Bearer realm="http://%zz"`), fails: true},
-		{name: "a login of an unknown kind", asked: "/v2/", lie: says(401, nil, "WWW-Authenticate: Wish")},
-		{name: "forbidden", asked: manifests, lie: says(403, []byte(page)), fails: true},
-		{name: "never there", asked: manifests, lie: says(404, []byte(`{"errors":"none"}`)), fails: true},
-		{name: "too many requests", asked: manifests, lie: says(429, nil), fails: true},
-		{name: "always ill", asked: manifests, lie: says(500, bytes.Repeat([]byte("x"), 1<<20)), fails: true},
-		{name: "ill once", asked: manifests, lie: once(1, says(500, []byte(page)))},
-		{name: "a status without a meaning", asked: manifests, lie: says(299, s.manifest, mt), fails: true},
-		{name: "no HTTP", asked: manifests, lie: raw("what?\r\n\r\n"), fails: true},
-		{name: "nothing", asked: manifests, lie: raw(""), fails: true},
-		{name: "nothing once", asked: manifests, lie: once(1, raw(""))},
-		{name: "early hints without end", asked: manifests, lie: raw(strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 1000)), fails: true},
-		{name: "a header without end", asked: manifests, lie: raw("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 20<<20)), fails: true},
-		{name: "two lengths", asked: layer, lie: raw("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd"), fails: true},
+		{name: "redirected nowhere", path: layer, lie: says(307, nil), fails: true},
+		{name: "redirected to no URL", path: layer, lie: says(307, nil, "Location: http://%zz"), fails: true},
+		{name: "redirected to a file", path: layer, lie: says(307, nil, "Location: file:///etc/passwd"), fails: true},
+		{name: "a login that gives nothing", path: manifests, lie: says(401, nil, `WWW-Authenticate: Bearer realm="http://`+f.Host+`/token"`), fails: true},
+		{name: "a login without a realm", path: manifests, lie: says(401, nil, "WWW-Authenticate: Bearer"), fails: true},
+		{name: "a login at no URL", path: "/v2/", lie: says(401, nil, `WWW-Authenticate: Bearer realm="http://%zz"`), fails: true},
+		{name: "a login of an unknown kind", path: "/v2/", lie: says(401, nil, "WWW-Authenticate: Wish")},
+		{name: "forbidden", path: manifests, lie: says(403, []byte(page)), fails: true},
+		{name: "never there", path: manifests, lie: says(404, []byte(`{"errors":"none"}`)), fails: true},
+		{name: "too many requests", path: manifests, lie: says(429, nil), fails: true},
+		{name: "always ill", path: manifests, lie: says(500, bytes.Repeat([]byte("x"), 1<<20)), fails: true},
+		{name: "ill once", path: manifests, lie: once(1, says(500, []byte(page)))},
+		{name: "a status without a meaning", path: manifests, lie: says(299, s.manifest, mt), fails: true},
+		{name: "no HTTP", path: manifests, lie: raw("what?\r\n\r\n"), fails: true},
+		{name: "nothing", path: manifests, lie: raw(""), fails: true},
+		{name: "nothing once", path: manifests, lie: once(1, raw(""))},
+		{name: "early hints without end", path: manifests, lie: raw(strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 1000)), fails: true},
+		{name: "a header without end", path: manifests, lie: raw("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 20<<20)), fails: true},
+		{name: "two lengths", path: layer, lie: raw("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd"), fails: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var n atomic.Int64
 			f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
-				return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, c.asked) && c.lie(w, r, n.Add(1))
+				return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, c.path) && c.lie(w, r, n.Add(1))
 			})
 			by := c.by
 			if by == "" {
@@ -283,48 +283,48 @@ func TestPushToLiar(t *testing.T) {
 	digest := imagetest.Must[v1.Hash](t)(s.image.Digest()).String()
 	unknown := []byte(`{"errors":[{"code":"MANIFEST_BLOB_UNKNOWN","message":"blob unknown"}]}`)
 	for _, c := range []struct {
-		name          string
-		method, asked string // of the path a part
-		lie           lie
-		fails         bool
-		try           int64 // requests at least, if it is tried again
+		name         string
+		method, path string // of the path a part
+		lie          lie
+		fails        bool
+		try          int64 // requests at least, if it is tried again
 	}{
-		{name: "truth", method: "GET", asked: "/none", lie: says(200, nil)},
-		{name: "no place for an upload", method: "POST", asked: "/uploads/", lie: says(202, nil), fails: true},
-		{name: "a place that is not a URL", method: "POST", asked: "/uploads/", lie: says(202, nil, "Location: http://%zz"), fails: true},
-		{name: "a page for an upload", method: "POST", asked: "/uploads/", lie: says(200, []byte(page)), fails: true},
-		{name: "uploads are forbidden", method: "POST", asked: "/uploads/", lie: says(403, nil), fails: true},
-		{name: "uploads are ill", method: "POST", asked: "/uploads/", lie: says(500, nil), fails: true, try: 3},
-		{name: "a blob is taken and lost, and its manifest refused", method: "PUT", asked: "/manifests/", lie: says(404, unknown), fails: true, try: 2},
-		{name: "a blob was thought to be there", method: "PUT", asked: "/manifests/", lie: once(1, says(404, unknown)), try: 2},
-		{name: "a blob was thought to be there, by another word", method: "PUT", asked: "/manifests/",
+		{name: "truth", method: "GET", path: "/none", lie: says(200, nil)},
+		{name: "no place for an upload", method: "POST", path: "/uploads/", lie: says(202, nil), fails: true},
+		{name: "a place that is not a URL", method: "POST", path: "/uploads/", lie: says(202, nil, "Location: http://%zz"), fails: true},
+		{name: "a page for an upload", method: "POST", path: "/uploads/", lie: says(200, []byte(page)), fails: true},
+		{name: "uploads are forbidden", method: "POST", path: "/uploads/", lie: says(403, nil), fails: true},
+		{name: "uploads are ill", method: "POST", path: "/uploads/", lie: says(500, nil), fails: true, try: 3},
+		{name: "a blob is taken and lost, and its manifest refused", method: "PUT", path: "/manifests/", lie: says(404, unknown), fails: true, try: 2},
+		{name: "a blob was thought to be there", method: "PUT", path: "/manifests/", lie: once(1, says(404, unknown)), try: 2},
+		{name: "a blob was thought to be there, by another word", method: "PUT", path: "/manifests/",
 			lie: once(1, says(404, []byte(`{"errors":[{"code":"BLOB_UNKNOWN"}]}`))), try: 2},
-		{name: "a part is refused", method: "PATCH", asked: "/uploads/", lie: says(416, nil), fails: true},
-		{name: "a part is too large", method: "PATCH", asked: "/uploads/", lie: says(413, nil), fails: true},
-		{name: "the end is refused", method: "PUT", asked: "/uploads/", lie: says(400, nil), fails: true},
-		{name: "the end is a page", method: "PUT", asked: "/uploads/", lie: says(200, []byte(page)), fails: true},
-		{name: "the end is not answered once", method: "PUT", asked: "/uploads/", lie: once(1, raw("")), try: 2},
-		{name: "the manifest is refused", method: "PUT", asked: "/manifests/", lie: says(400, []byte(`{"errors":[{"code":"MANIFEST_INVALID"}]}`)), fails: true},
-		{name: "the manifest is forbidden", method: "PUT", asked: "/manifests/", lie: says(403, []byte(page)), fails: true},
-		{name: "the manifest is ill", method: "PUT", asked: "/manifests/", lie: says(500, nil), fails: true, try: 3},
-		{name: "the manifest is ill once", method: "PUT", asked: "/manifests/", lie: once(1, says(500, nil)), try: 2},
-		{name: "the manifest is answered with a page", method: "PUT", asked: "/manifests/", lie: says(200, []byte(page)), fails: true},
-		{name: "the manifest is another there", method: "PUT", asked: "/manifests/", lie: says(201, nil, "Docker-Content-Digest: "+s.m.Config.Digest.String()), fails: true},
-		{name: "the manifest is not there", method: "PUT", asked: "/manifests/", lie: says(201, nil), fails: true},
-		{name: "the manifest is moved", method: "PUT", asked: "/manifests/", lie: says(307, nil, "Location: /v2/elsewhere/manifests/1"), fails: true},
-		{name: "the manifest is multiple", method: "PUT", asked: "/manifests/", lie: says(300, nil, "Docker-Content-Digest: "+digest), fails: true},
-		{name: "mounted, but not there", method: "POST", asked: "/uploads/", lie: func(w http.ResponseWriter, r *http.Request, n int64) bool {
+		{name: "a part is refused", method: "PATCH", path: "/uploads/", lie: says(416, nil), fails: true},
+		{name: "a part is too large", method: "PATCH", path: "/uploads/", lie: says(413, nil), fails: true},
+		{name: "the end is refused", method: "PUT", path: "/uploads/", lie: says(400, nil), fails: true},
+		{name: "the end is a page", method: "PUT", path: "/uploads/", lie: says(200, []byte(page)), fails: true},
+		{name: "the end is not answered once", method: "PUT", path: "/uploads/", lie: once(1, raw("")), try: 2},
+		{name: "the manifest is refused", method: "PUT", path: "/manifests/", lie: says(400, []byte(`{"errors":[{"code":"MANIFEST_INVALID"}]}`)), fails: true},
+		{name: "the manifest is forbidden", method: "PUT", path: "/manifests/", lie: says(403, []byte(page)), fails: true},
+		{name: "the manifest is ill", method: "PUT", path: "/manifests/", lie: says(500, nil), fails: true, try: 3},
+		{name: "the manifest is ill once", method: "PUT", path: "/manifests/", lie: once(1, says(500, nil)), try: 2},
+		{name: "the manifest is answered with a page", method: "PUT", path: "/manifests/", lie: says(200, []byte(page)), fails: true},
+		{name: "the manifest is another there", method: "PUT", path: "/manifests/", lie: says(201, nil, "Docker-Content-Digest: "+s.m.Config.Digest.String()), fails: true},
+		{name: "the manifest is not there", method: "PUT", path: "/manifests/", lie: says(201, nil), fails: true},
+		{name: "the manifest is moved", method: "PUT", path: "/manifests/", lie: says(307, nil, "Location: /v2/elsewhere/manifests/1"), fails: true},
+		{name: "the manifest is multiple", method: "PUT", path: "/manifests/", lie: says(300, nil, "Docker-Content-Digest: "+digest), fails: true},
+		{name: "mounted, but not there", method: "POST", path: "/uploads/", lie: func(w http.ResponseWriter, r *http.Request, n int64) bool {
 			return r.URL.Query().Get("mount") != "" && says(201, nil)(w, r, n)
 		}},
-		{name: "blobs are said to be ill", method: "HEAD", asked: "/blobs/", lie: once(2, says(503, nil)), try: 2},
-		{name: "blobs are forbidden", method: "HEAD", asked: "/blobs/", lie: says(403, nil), fails: true},
+		{name: "blobs are said to be ill", method: "HEAD", path: "/blobs/", lie: once(2, says(503, nil)), try: 2},
+		{name: "blobs are forbidden", method: "HEAD", path: "/blobs/", lie: says(403, nil), fails: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := imagetest.NewRegistry(t)
 			var n atomic.Int64
 			repo := f.Host + "/b/" + strings.NewReplacer(" ", "-", ",", "").Replace(c.name)
 			f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
-				return r.Method == c.method && strings.Contains(r.URL.Path, c.asked) && c.lie(w, r, n.Add(1))
+				return r.Method == c.method && strings.Contains(r.URL.Path, c.path) && c.lie(w, r, n.Add(1))
 			})
 			_, err := sources.Put(context.Background(), media.Ref{Transport: media.Registry, Name: repo + ":1"}, media.Result{Image: s.image}, imagetest.Fast)
 			switch {
@@ -354,12 +354,12 @@ func TestPushOfIndexRefused(t *testing.T) {
 	idx := imagetest.TinyIndex(t)
 	all := imagetest.Must[*v1.IndexManifest](t)(idx.IndexManifest())
 	for n, e := range append(all.Manifests, v1.Descriptor{}) {
-		asked, want := "/manifests/"+e.Digest.String(), "entry "+blob.ShortHash(e.Digest)
+		path, want := "/manifests/"+e.Digest.String(), "entry "+blob.ShortHash(e.Digest)
 		if n == len(all.Manifests) {
-			asked, want = "/manifests/1", f.Host
+			path, want = "/manifests/1", f.Host
 		}
 		f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
-			return r.Method == "PUT" && strings.HasSuffix(r.URL.Path, asked) && says(400, nil)(w, r, 0)
+			return r.Method == "PUT" && strings.HasSuffix(r.URL.Path, path) && says(400, nil)(w, r, 0)
 		})
 		_, err := sources.Put(context.Background(), media.Ref{Transport: media.Registry, Name: fmt.Sprintf("%s/index%d:1", f.Host, n)}, media.Result{Index: idx}, imagetest.Fast)
 		imagetest.WantErr(t, err, nil, want)
@@ -401,15 +401,15 @@ func TestPushOfLostBlobs(t *testing.T) {
 	if err := push(":1"); err != nil {
 		t.Fatal(err)
 	}
-	refused, asked := false, 0
+	refused, path := false, 0
 	f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
 		if strings.Contains(r.URL.Path, "/blobs/") {
-			asked++
+			path++
 		}
-		if r.Method != "PUT" || !strings.Contains(r.URL.Path, "/manifests/") || refused && asked > 0 {
+		if r.Method != "PUT" || !strings.Contains(r.URL.Path, "/manifests/") || refused && path > 0 {
 			return false
 		}
-		refused, asked = true, 0
+		refused, path = true, 0
 		return says(404, []byte(`{"errors":[{"code":"MANIFEST_BLOB_UNKNOWN"}]}`))(w, r, 0)
 	})
 	if err := push(":2"); err != nil || !refused {

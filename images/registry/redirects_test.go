@@ -82,10 +82,10 @@ func TestPrivateRegistry(t *testing.T) {
 	if n := len(o.Meter.ByHost()); n != 4 {
 		t.Errorf("counted %d hosts, want 4", n)
 	}
-	asked := strings.Join(lines, "\n")
+	seen := strings.Join(lines, "\n")
 	for _, want := range []string{"192.168.3.3 /auth/token", "10.2.0.2 /v2/a/tiny/manifests/1", otherPort + " /v2/a/tiny/blobs/"} {
-		if !strings.Contains(asked, want) {
-			t.Errorf("no request %s in\n%s", want, asked)
+		if !strings.Contains(seen, want) {
+			t.Errorf("no request %s in\n%s", want, seen)
 		}
 	}
 }

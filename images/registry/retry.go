@@ -179,11 +179,11 @@ func (p RetryPolicy) Pause(try int, resp *http.Response) (wait time.Duration, ok
 	if resp == nil {
 		return wait, true
 	}
-	asked, ok := retryAfter(resp.Header.Get("Retry-After"), time.Now())
+	wanted, ok := retryAfter(resp.Header.Get("Retry-After"), time.Now())
 	if !ok {
 		return wait, true
 	}
-	return max(asked, p.First), asked <= p.Most
+	return max(wanted, p.First), wanted <= p.Most
 }
 
 // retryAfter parses the header: seconds, or an HTTP date (RFC 9110, 10.2.3).

@@ -394,14 +394,14 @@ func TestDownloadResumes(t *testing.T) {
 		{name: "always", ranges: true, cuts: 1000, want: "the connection broke"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			sent, asked := 0, ""
+			sent, ranged := 0, ""
 			f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
 				if r.Method != "GET" || !strings.HasSuffix(r.URL.Path, digest.String()) {
 					return false
 				}
 				var from int
-				if asked = r.Header.Get("Range"); c.ranges && asked != "" {
-					fmt.Sscanf(asked, "bytes=%d-", &from)
+				if ranged = r.Header.Get("Range"); c.ranges && ranged != "" {
+					fmt.Sscanf(ranged, "bytes=%d-", &from)
 				}
 				body := bytes.Clone(content[from:])
 				if c.other && from > 0 {
@@ -440,8 +440,8 @@ func TestDownloadResumes(t *testing.T) {
 			if err != nil || !bytes.Equal(got, content) {
 				t.Fatalf("%d of %d bytes, %v", len(got), len(content), err)
 			}
-			if sent != c.cuts+1 || !strings.HasPrefix(asked, "bytes=") || asked == "bytes=0-" {
-				t.Errorf("%d requests, the last for %q", sent, asked)
+			if sent != c.cuts+1 || !strings.HasPrefix(ranged, "bytes=") || ranged == "bytes=0-" {
+				t.Errorf("%d requests, the last for %q", sent, ranged)
 			}
 		})
 	}

@@ -46,12 +46,12 @@ func noiseImage(t testing.TB, size int) v1.Image {
 // uploader is a registry's uploads with faults that a test chooses: it keeps the data from before a broken
 // connection, or not.
 type uploader struct {
-	keeps, tells bool
-	silent       bool   // the answer to how much is there has no address
-	cuts         int    // this many PATCHes are cut off in the middle
-	mute         int    // this many PUTs are done and not answered
-	says         string // the range that it has, instead of the true one
-	status       int    // of the answer with the range, instead of 204
+	keeps, reports bool
+	silent         bool   // the answer to how much is there has no address
+	cuts           int    // this many PATCHes are cut off in the middle
+	mute           int    // this many PUTs are done and not answered
+	says           string // the range that it has, instead of the true one
+	status         int    // of the answer with the range, instead of 204
 
 	mu     sync.Mutex
 	begun  int
@@ -71,7 +71,7 @@ func (u *uploader) serve(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	if !isUpload {
-		if r.Method == "PUT" { // the manifest, which is all that this registry is asked for
+		if r.Method == "PUT" { // the manifest, which is all that this registry serves
 			digest, _, _ := v1.SHA256(r.Body)
 			w.Header().Set("Docker-Content-Digest", digest.String())
 			w.WriteHeader(http.StatusCreated)
@@ -100,7 +100,7 @@ func (u *uploader) serve(w http.ResponseWriter, r *http.Request) bool {
 	case "PATCH":
 		u.patch(w, r, at)
 	case "GET":
-		if u.tells {
+		if u.reports {
 			w.Header().Set("Range", cmp.Or(u.says, fmt.Sprintf("0-%d", max(0, len(u.data[at])-1))))
 		}
 		w.WriteHeader(cmp.Or(u.status, http.StatusNoContent))
@@ -172,14 +172,14 @@ func TestUploadResumes(t *testing.T) {
 		want    string
 	}{
 		{name: "nothing breaks", u: &uploader{}, begun: 2},
-		{name: "goes on", u: &uploader{keeps: true, tells: true, cuts: 3}, begun: 2, resumed: 3},
-		{name: "goes on, at the same address", u: &uploader{keeps: true, tells: true, silent: true, cuts: 2}, begun: 2, resumed: 2},
+		{name: "goes on", u: &uploader{keeps: true, reports: true, cuts: 3}, begun: 2, resumed: 3},
+		{name: "goes on, at the same address", u: &uploader{keeps: true, reports: true, silent: true, cuts: 2}, begun: 2, resumed: 2},
 		{name: "kept and not reported", u: &uploader{keeps: true, cuts: 2}, begun: 4},
-		{name: "begun again", u: &uploader{tells: true, cuts: 2}, begun: 4},
+		{name: "begun again", u: &uploader{reports: true, cuts: 2}, begun: 4},
 		{name: "done and not reported", u: &uploader{mute: 1}, begun: 2},
-		{name: "more than all", u: &uploader{keeps: true, tells: true, says: "0-99999999", cuts: 1}, begun: 3},
-		{name: "not a range", u: &uploader{keeps: true, tells: true, says: "1048576", cuts: 1}, begun: 3},
-		{name: "another answer", u: &uploader{keeps: true, tells: true, status: 202, cuts: 1}, begun: 3},
+		{name: "more than all", u: &uploader{keeps: true, reports: true, says: "0-99999999", cuts: 1}, begun: 3},
+		{name: "not a range", u: &uploader{keeps: true, reports: true, says: "1048576", cuts: 1}, begun: 3},
+		{name: "another answer", u: &uploader{keeps: true, reports: true, status: 202, cuts: 1}, begun: 3},
 		{name: "both done and not reported", u: &uploader{mute: 2}, begun: 2},
 		{name: "never", u: &uploader{cuts: 1000}, begun: 4, want: "registry " + f.Host},
 	} {
@@ -354,7 +354,7 @@ func TestPushAsksLittle(t *testing.T) {
 			}
 			push("first")
 			var mu sync.Mutex
-			asked, uploads := map[v1.Hash][]string{}, 0
+			methods, uploads := map[v1.Hash][]string{}, 0
 			of := map[string]v1.Hash{} // of an upload
 			f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
 				mu.Lock()
@@ -370,7 +370,7 @@ func TestPushAsksLittle(t *testing.T) {
 				if !strings.Contains(r.URL.Path, "/blobs/") {
 					return false
 				}
-				asked[h] = append(asked[h], r.Method)
+				methods[h] = append(methods[h], r.Method)
 				body, _ := io.ReadAll(r.Body)
 				switch {
 				case r.Method == "HEAD" && !c.there:
@@ -400,10 +400,10 @@ func TestPushAsksLittle(t *testing.T) {
 			if n := f.Count("GET /v2/"); n != 0 {
 				t.Errorf("%d requests for the login that is needed", n)
 			}
-			if got := strings.Join(asked[layer], " "); got != c.layer {
+			if got := strings.Join(methods[layer], " "); got != c.layer {
 				t.Errorf("layer: got %s, want %s", got, c.layer)
 			}
-			if got := strings.Join(asked[config], " "); got != c.config {
+			if got := strings.Join(methods[config], " "); got != c.config {
 				t.Errorf("config: got %s, want %s", got, c.config)
 			}
 		})

@@ -83,7 +83,7 @@ func (t *wire) exchange(req *http.Request) (*http.Response, error) {
 		w.cancel(nil)
 		return nil, err
 	}
-	most, least := longest(asked(req), resp.StatusCode), int64(leastBlob)
+	most, least := longest(firstPath(req), resp.StatusCode), int64(leastBlob)
 	if most > 0 {
 		least = leastAnswer
 	}
@@ -92,8 +92,8 @@ func (t *wire) exchange(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// asked returns the path of the first request to a registry, before redirects.
-func asked(req *http.Request) string { return append(before(req), req)[0].URL.Path }
+// firstPath returns the path of the first request to a registry, before redirects.
+func firstPath(req *http.Request) string { return append(before(req), req)[0].URL.Path }
 
 // The maximum size of answers, in bytes.
 const (

@@ -49,7 +49,7 @@ func (r *Rows) Add(row outcome.Image) error {
 	return nil
 }
 
-// InOrder gives the rows by their lines: Get has that of a line, and is asked for ascending ones.
+// InOrder gives the rows by their lines: Get has that of a line, and is called for ascending ones.
 func (r *Rows) InOrder() *Cursor {
 	order := make([]uint32, len(r.lines))
 	for n := range order {

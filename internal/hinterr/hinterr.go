@@ -15,7 +15,7 @@ var (
 	ErrNoDaemon = errors.New("no docker or podman daemon answers")
 	// ErrUnauthorized: the registry requires credentials, or different ones.
 	ErrUnauthorized = errors.New("not authorized")
-	// ErrPlatform: the image is there, but not for the platform asked for.
+	// ErrPlatform: the image is there, but not for the requested platform.
 	ErrPlatform = errors.New("no image for the platform")
 	// ErrDamaged: content that contradicts its own digest, size or manifest.
 	ErrDamaged = errors.New("damaged")

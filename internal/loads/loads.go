@@ -53,7 +53,7 @@ type search struct {
 	root   fs.FS
 	alone  bool // the system is unknown
 	out    Program
-	loaded map[string]bool // names that were asked for, sonames, paths
+	loaded map[string]bool // names that were looked up, sonames, paths
 	musl   bool
 	cache  map[string][]string // of ld.so.cache
 	dirs   []string            // where all programs' libraries are looked for

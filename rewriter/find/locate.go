@@ -116,7 +116,7 @@ const maxCallees = 16
 // whose code reaches a site.
 func (c *code) callees(sites []Site) ([]uint64, error) {
 	before := make([]vaddrs, len(sites)) // the nearest first
-	var asked []uint64
+	var targets []uint64
 	for i := range sites {
 		v := sites[i].Vaddr
 		in := c.refs.to(v-min(maxFunction, v), v+1)
@@ -125,9 +125,9 @@ func (c *code) callees(sites []Site) ([]uint64, error) {
 				before[i] = append(before[i], in[n].to)
 			}
 		}
-		asked = append(asked, before[i]...)
+		targets = append(targets, before[i]...)
 	}
-	called, err := c.called(asked)
+	called, err := c.called(targets)
 	var found []uint64
 	for i := range sites {
 		for _, at := range before[i] {
@@ -140,15 +140,15 @@ func (c *code) callees(sites []Site) ([]uint64, error) {
 	return found, err
 }
 
-// called returns a function that reports whether a known instruction calls or jumps to one of the addresses asked.
+// called returns a function that reports whether a known instruction calls or jumps to one of the targets.
 // It searches the functions of the file once for all of them.
-func (c *code) called(asked []uint64) (func(at uint64) bool, error) {
+func (c *code) called(targets []uint64) (func(at uint64) bool, error) {
 	callers := func(at uint64) []branch {
 		all := c.refs.to(at, at+1)
 		return all[:min(len(all), maxBranches)]
 	}
 	first := make(map[uint64]uint64) // caller of so many bytes: only functions near it have one of the others
-	for _, at := range asked {
+	for _, at := range targets {
 		for _, j := range callers(at) {
 			if v, seen := first[j.from/nearSite]; !seen || j.from < v {
 				first[j.from/nearSite] = j.from

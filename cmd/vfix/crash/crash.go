@@ -180,7 +180,7 @@ func (r *reader) read(arg string) (*diagnose.Result, error) {
 	if !errors.Is(err, hinterr.ErrNotFound) && !errors.Is(err, hinterr.ErrNoDaemon) {
 		return found, err
 	}
-	// An engine here may have an image of that name. A registry is not asked: nobody named one.
+	// An engine here may have an image of that name. Registries are not queried: none was named.
 	if result, imageErr := r.image(arg, string(media.Daemon)+":"+arg); imageErr == nil {
 		return result, nil
 	}

@@ -33,7 +33,7 @@ type reporter struct {
 }
 
 // maxTold is how many names are remembered: a list of images has many layers.
-const maxTold = 10_000
+const maxNames = 10_000
 
 // StartProgress makes the reporter of a verb. mode is the value of --progress.
 func (o *Output) StartProgress(ctx context.Context, mode string) progress.Reporter {
@@ -88,7 +88,7 @@ func (r *reporter) Start(kind, name string, size int64) progress.Task {
 	if r.out.Quiet {
 		return progress.Silent{}
 	}
-	if r.many.Add(1) > maxTold {
+	if r.many.Add(1) > maxNames {
 		r.named.Clear()
 		r.many.Store(0)
 	}

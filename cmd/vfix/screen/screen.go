@@ -2,7 +2,7 @@
 // The output rules, for everything that vfix prints:
 //
 //  1. stdout carries results and nothing else: the tables of scan, patch and verify, the
-//     one reference of rebuild, JSON, help that was asked for. It is written when the work
+//     one reference of rebuild, JSON, requested help. It is written when the work
 //     is done, so that it stays empty if the work failed.
 //  2. stderr carries the rest: progress, messages, warnings, the table of rebuild, errors.
 //     --progress quiet leaves warnings and errors.

@@ -106,7 +106,7 @@ func serve(ctx context.Context, o Options, serving any) error {
 			now, next = next, &connection{}
 		case <-next.ended:
 			next = &connection{}
-		case <-next.asked:
+		case <-next.called:
 			now.end()
 			now, next = next, &connection{}
 			o.Log("registered again: fail_closed is %v", now.strict)
@@ -130,15 +130,15 @@ func serve(ctx context.Context, o Options, serving any) error {
 type connection struct {
 	strict bool
 	stop   func()
-	asked  chan struct{} // gets one when the engine has asked about a container
+	called chan struct{} // gets one when the engine has called about a container
 	ended  chan error    // gets one: the reason why it was lost
 }
 
 // connect begins a connection. Its results are sent to its channels.
 func connect(ctx context.Context, o Options, serving any, strict bool) (*connection, error) {
-	c := &connection{strict: strict, asked: make(chan struct{}, 1), ended: make(chan error, 3)}
+	c := &connection{strict: strict, called: make(chan struct{}, 1), ended: make(chan error, 3)}
 	if h, ok := serving.(*hooker); ok {
-		serving = &asked{h, c.asked}
+		serving = &called{h, c.called}
 	}
 	s, err := stub.New(serving,
 		stub.WithPluginName(pluginName), stub.WithPluginIdx(pluginIndex), stub.WithSocketPath(o.Socket),
@@ -180,14 +180,14 @@ func (c *connection) end() {
 	}
 }
 
-// asked is a hooker that detects when the engine calls it through a connection.
-type asked struct {
+// called is a hooker that detects when the engine calls it through a connection.
+type called struct {
 	*hooker
 	by chan<- struct{}
 }
 
 // CreateContainer is the hooker's.
-func (a *asked) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+func (a *called) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	select {
 	case a.by <- struct{}{}:
 	default:
@@ -252,7 +252,7 @@ func (h *hooker) Configure(_ context.Context, _, runtime, version string) (api.E
 	return 0, nil
 }
 
-// CreateContainer is asked for each container of a pod.
+// CreateContainer is called for each container of a pod.
 func (h *hooker) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	h.mu.Lock()
 	s := subjectOf(h.engine, pod, c)

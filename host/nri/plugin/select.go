@@ -51,11 +51,11 @@ func subjectOf(engine string, pod *api.PodSandbox, c *api.Container) subject {
 	names := []string{c.GetImage().GetName()}
 	s.imageID = c.GetImage().GetDigest()
 	if engine == crio {
-		told := c.GetAnnotations()
-		s.imageID = cmp.Or(s.imageID, told["io.kubernetes.cri-o.ImageRef"])
+		set := c.GetAnnotations()
+		s.imageID = cmp.Or(s.imageID, set["io.kubernetes.cri-o.ImageRef"])
 		// It takes the container's name from an annotation that it does not set (seen with 1.36).
 		var metadata struct{ Name string }
-		if json.Unmarshal([]byte(told["io.kubernetes.cri-o.Metadata"]), &metadata) == nil {
+		if json.Unmarshal([]byte(set["io.kubernetes.cri-o.Metadata"]), &metadata) == nil {
 			s.container = cmp.Or(s.container, metadata.Name)
 		}
 	}

@@ -1124,8 +1124,8 @@ func agent(b *bundle) {
 	})
 	go func() {
 		defer close(ended)
-		if asked, err := listener.Accept(); err == nil {
-			_, _ = asked.Read(make([]byte, 1<<10))
+		if conn, err := listener.Accept(); err == nil {
+			_, _ = conn.Read(make([]byte, 1<<10))
 			b.legacy(b.root, "data/x")
 			check(os.Rename(b.root+"/data/x", b.root+"/data/clock"))
 		}

@@ -27,7 +27,7 @@ type sending struct {
 	b        blob.BlobToWrite
 	location *url.URL     // of the upload; nil: none has begun
 	offset   int64        // bytes that the registry has
-	told     atomic.Int64 // bytes reported to the task
+	reported atomic.Int64 // bytes reported to the task
 }
 
 // smallBlob is the size up to which the request that ends the upload sends the whole blob, in bytes: it is cheap
@@ -87,7 +87,7 @@ func (s *sending) there(ctx context.Context) bool {
 	if err != nil || !there {
 		return false
 	}
-	s.u.Task.Add(s.b.Size - s.told.Swap(s.b.Size))
+	s.u.Task.Add(s.b.Size - s.reported.Swap(s.b.Size))
 	return true
 }
 
@@ -278,8 +278,8 @@ type source struct {
 func (r *source) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
 	r.at += int64(n)
-	if told := r.s.told.Load(); r.at > told && r.s.told.CompareAndSwap(told, r.at) {
-		r.s.u.Task.Add(r.at - told)
+	if reported := r.s.reported.Load(); r.at > reported && r.s.reported.CompareAndSwap(reported, r.at) {
+		r.s.u.Task.Add(r.at - reported)
 	}
 	if err != nil && err != io.EOF {
 		r.err.CompareAndSwap(nil, &err)

@@ -45,12 +45,12 @@ func Index(layers []string, dir string, o Options) (*Indexed, error) {
 	keep := indexes{s, o.maker(pool.Fixes), b, pool, parseMounts(text)}
 	done := &Indexed{Layers: len(layers)}
 	for _, layer := range layers {
-		asked := pool.Examined.Load()
+		examined := pool.Examined.Load()
 		x, err := keep.lower(layer, immutable(layer))
 		if err != nil {
 			return done, fmt.Errorf("%s: %w", layer, err)
 		}
-		if pool.Examined.Load() > asked {
+		if pool.Examined.Load() > examined {
 			done.New++
 		}
 		done.Files += len(x.Legacy)

@@ -1,4 +1,5 @@
-// The record of a start: see package starts.
+// The outcome of a start: it is logged and recorded (package starts), and with fail_closed an unpatched container is
+// refused.
 
 package ociruntime
 
