@@ -118,7 +118,7 @@ func destinations(ctx context.Context, src *media.Source, o RebuildOptions) ([]m
 		}
 		dests = append(dests, media.Ref{Transport: media.Registry, Name: name})
 	}
-	if o.Dest != "" { // no engine has been queried for that name
+	if o.Dest != "" { // otherwise DefaultDest has queried the engine
 		err = sources.Ready(ctx, dest, o.Media)
 	}
 	return dests, err
