@@ -60,6 +60,12 @@ func (r *Network) Learn(repo name.Repository, h v1.Hash) {
 	r.knows(repo, h)
 }
 
+// Login logs in to a repository.
+func (r *Network) Login(repo name.Repository) error {
+	_, err := r.client(context.Background(), repo, false)
+	return err
+}
+
 // Remembered returns the size of a network's caches.
 func (r *Network) Remembered() (logins, homes, same int) {
 	for _, all := range r.homes {

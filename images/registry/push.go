@@ -92,12 +92,7 @@ func (u *uploads) blobs(ctx context.Context, c blob.Collection) error {
 	g, all := errgroup.WithContext(ctx)
 	g.SetLimit(blobsAtOnce)
 	for _, b := range c.Sorted() {
-		g.Go(func() error {
-			if all.Err() != nil {
-				return context.Cause(all)
-			}
-			return u.blob(all, b)
-		})
+		g.Go(func() error { return u.blob(all, b) })
 	}
 	return g.Wait()
 }

@@ -132,8 +132,8 @@ var sharedNetwork = netip.MustParsePrefix("100.64.0.0/10")
 
 // privateAddress reports whether a host is written as an address of a private network (RFC 1918, 4193, 6598).
 func privateAddress(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return err == nil && privateIP(ip)
+	ip, _ := netip.ParseAddr(host) // a name has none
+	return privateIP(ip)
 }
 
 func privateIP(ip netip.Addr) bool {

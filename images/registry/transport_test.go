@@ -170,7 +170,8 @@ func (d deadline) Timeout() bool { return bool(d) }
 // TestIsTemporary: errors of connections that may not occur the next time, and errors that will.
 func TestIsTemporary(t *testing.T) {
 	for want, all := range map[bool][]error{
-		true: {errors.New("http: server closed idle connection"), errors.New("http2: client conn could not be established"), io.EOF, &net.OpError{Op: "write", Err: syscall.EPIPE}, &net.DNSError{IsTimeout: true}, deadline(true)},
+		true: {errors.New("http: server closed idle connection"), errors.New("http2: client conn could not be established"), io.EOF, &net.OpError{Op: "write", Err: syscall.EPIPE},
+			&net.DNSError{IsTimeout: true}, &net.DNSError{IsTemporary: true}, deadline(true)},
 		false: {nil, registry.ErrPlainHTTP, context.Canceled, &tls.CertificateVerificationError{Err: io.EOF}, &net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")},
 			&net.DNSError{IsNotFound: true}, deadline(false)},
 	} {
@@ -384,6 +385,7 @@ func TestDownloadResumes(t *testing.T) {
 		ranges bool
 		other  bool // other bytes behind the break
 		bad    string
+		then   lie // what answers after the break
 		cuts   int
 		want   string
 	}{
@@ -391,6 +393,13 @@ func TestDownloadResumes(t *testing.T) {
 		{name: "no ranges", cuts: 1},
 		{name: "other bytes", ranges: true, other: true, cuts: 1, want: "got sha256:"},
 		{name: "wrong range", ranges: true, bad: "bytes 0-9/10", cuts: 1, want: `got the range "bytes 0-9/10"`},
+		{name: "range of another blob", ranges: true, bad: "bytes 300000-1048575/1048576", cuts: 1, want: "got the range"},
+		{name: "another length", then: says(200, append(bytes.Clone(content), 0), fmt.Sprintf("Content-Length: %d", len(content)+1)),
+			cuts: 1, want: fmt.Sprintf("got %d bytes, want %d", len(content)+1, len(content))},
+		{name: "forbidden", then: says(403, nil), cuts: 1, want: "403 Forbidden"},
+		{name: "gone", then: says(404, nil), cuts: 1, want: "the registry does not have it"},
+		{name: "never the rest", then: says(416, nil), cuts: 1, want: "416 "},
+		{name: "hangs up", then: raw(""), cuts: 1, want: "registry " + f.Host},
 		{name: "always", ranges: true, cuts: 1000, want: "the connection broke"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -398,6 +407,9 @@ func TestDownloadResumes(t *testing.T) {
 			f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
 				if r.Method != "GET" || !strings.HasSuffix(r.URL.Path, digest.String()) {
 					return false
+				}
+				if sent > 0 && c.then != nil {
+					return c.then(w, r, 1)
 				}
 				var from int
 				if ranged = r.Header.Get("Range"); c.ranges && ranged != "" {
@@ -432,7 +444,7 @@ func TestDownloadResumes(t *testing.T) {
 			got, err := io.ReadAll(rc)
 			if c.want != "" {
 				imagetest.WantErr(t, err, nil, c.want)
-				if c.bad != "" && sent != 2 {
+				if c.name == "wrong range" && sent != 2 {
 					t.Errorf("%d requests, and a wrong answer stays one", sent)
 				}
 				return
