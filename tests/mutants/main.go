@@ -25,6 +25,7 @@ import (
 	"os/signal"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -81,7 +82,7 @@ func run(o options, pattern string) (bool, error) {
 	}
 	defer os.RemoveAll(work)
 	interrupted := make(chan os.Signal, 1)
-	signal.Notify(interrupted, os.Interrupt)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	go func() {
 		<-interrupted
 		os.RemoveAll(work)
