@@ -24,6 +24,7 @@ func TestIsProgram(t *testing.T) {
 		"64-bit program":            {head(magic, 2, 62, 56, 64), is, native},
 		"library":                   {head(magic, 3, 62, 56, 64), is, native},
 		"x32, which is 64-bit code": {head(magic, 2, 62, 40, 32), is, !native},
+		"of another machine":        {head(magic, 2, 183, 56, 64), is, !native},
 		"32-bit":                    {head(magic, 2, 3, 40, 32), is, !native},
 		"library that musl takes":   {head(any, 3, 3, 56, 64), is, !native},
 		"such a program":            {head(any, 2, 62, 56, 64), is, !native},

@@ -60,6 +60,15 @@ func TestSpecIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	uid, gid := s.containerRoot()
+	for text, want := range map[string][]string{
+		`{"root":{"path":"r"},"process":{"later":1},"later":{}}`: {"process.later", "later"},
+		`{"root":{"path":"r","lat\u0065r":1}}`:                   {"root.later"},
+		`{"r\u006fot":{"path":"r"}}`:                             nil,
+	} {
+		if s, err := parseSpec([]byte(text)); err != nil || !reflect.DeepEqual(s.unknown, want) {
+			t.Errorf("%s: got %q, %v, want %q", text, s.unknown, err, want)
+		}
+	}
 	got := []any{s.Root, s.Annotations["dev.vfix.enable"], uid, gid, s.Linux.MountLabel, s.Mounts[0].Source, s.idMap != ""}
 	if want := []any{specRoot{"r", true}, "false", uint32(1000), uint32(0), "l", "proc", true}; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,6 +92,7 @@ func TestFindMount(t *testing.T) {
 41 22 8:1 /x/y /b/ro ro,relatime - ext4 /dev/sda1 rw
 42 22 0:36 / /b/twice rw - tmpfs tmpfs rw
 43 22 8:1 /var/lib/containerd/io.containerd.snapshotter.v1.native/snapshots/7 /b/twice rw - ext4 /dev/sda1 rw
+44 22 8:1 /x/y1234 /b/y1234\134 rw - ext4 /dev/sda1 rw
 damaged /b/line
 x 22 8:1 / /b/line rw - ext4 /dev/sda1 rw
 50 40 0:40 / /b/root\040fs/data\040x rw - tmpfs tmpfs rw
@@ -111,10 +113,13 @@ x 22 8:1 / /b/line rw - ext4 /dev/sda1 rw
 	if want := (overlay{[]string{"/l/a:b", "/l/c,d"}, "/u"}); err != nil || !reflect.DeepEqual(o, want) {
 		t.Errorf("got %+v, %v, want %+v", o, err, want)
 	}
-	if all := parseMounts([]byte(text)); len(all) != 6 || all[5].ID != 50 || !all[5].isBelow("/b/root fs") {
+	if all := parseMounts([]byte(text)); len(all) != 7 || all[6].ID != 50 || !all[6].isBelow("/b/root fs") {
 		t.Errorf("all: got %+v", all)
 	}
 	if m, ok := findMount("/b/ro"); !ok || !m.readOnly() || m.Root != "/x/y" {
+		t.Errorf("got %+v, %v", m, ok)
+	}
+	if m, ok := findMount(`/b/y1234\`); !ok || m.Root != "/x/y1234" {
 		t.Errorf("got %+v, %v", m, ok)
 	}
 	if m, ok := findMount("/b/twice"); !ok || !snapshotRoot(m) {
@@ -154,6 +159,7 @@ func TestKindsOfRoots(t *testing.T) {
 		"/var/lib/docker/vfs/dir/" + id: true, "/var/lib/docker/btrfs/subvolumes/" + id: true,
 		"/var/lib/docker/devicemapper/mnt/" + id + "/rootfs": true, "/var/lib/docker/vfs/dir/x": false,
 		"/home/me/" + id: false, "/b/rootfs": false, "/vfs/dir/" + id[1:] + "G": false,
+		"/vfs/dir/" + id[2:]: false,
 	} {
 		if got := engineRoot(path); got != want {
 			t.Errorf("engineRoot(%s): got %v", path, got)
@@ -164,7 +170,8 @@ func TestKindsOfRoots(t *testing.T) {
 		"/var/lib/docker/overlay2/l/ABC": true, "/var/lib/containers/storage/overlay/" + id + "/diff": true,
 		"/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/12/fs": true,
 		"/overlay2/" + id + "/diff": true, "/a.overlayfs/snapshots/1/work": false,
-		"/home/me/diff": false, "/a/overlay2/x/diff": false, "/snapshots/1/fs": false,
+		"/a.overlayfs/others/1/fs": false,
+		"/home/me/diff":            false, "/a/overlay2/x/diff": false, "/snapshots/1/fs": false,
 	} {
 		if got := immutable(path); got != want {
 			t.Errorf("immutable(%s): got %v", path, got)
@@ -231,6 +238,9 @@ func TestScanTreeOfTemporaryNames(t *testing.T) {
 	}
 	defer root.Close()
 	x, _, err := scanTree(root, nil, true, newBudget(policy.Limits{}), examinerOf(t))
+	if isTemp([]byte(strings.Replace(name, tempPrefix, tempPrefix+"00", 1))) {
+		t.Error("a longer name is one of ours")
+	}
 	if err != nil || len(x.temps) != 1 || x.temps[0] != name || len(x.Unread) != 1 || string(x.Unread[0].Name) != name {
 		t.Errorf("got %+v, %v", x, err)
 	}
@@ -303,6 +313,21 @@ func TestScanTreeSideBySide(t *testing.T) {
 	if _, changed := scan(walkers, want); !changed {
 		t.Error("a file that changed is not seen")
 	}
+	// A few directories that changed and have the names that they had are not worth a new index.
+	time.Sleep(rootfs.Settled + 10*time.Millisecond)
+	before, _ := scan(1, nil)
+	for i := range fewFolders + 1 {
+		if err := os.Chmod(filepath.Join(dir, strconv.Itoa(i)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if i < fewFolders-1 {
+			continue
+		}
+		time.Sleep(rootfs.Settled + 10*time.Millisecond)
+		if _, changed := scan(1, before); changed != (i == fewFolders) {
+			t.Errorf("%d directories changed: got %v", i+1, changed)
+		}
+	}
 	// Changes in a directory are detected, whatever its times are: an added file, a removed one, a name that
 	// another file gets, a directory that replaces another.
 	touch := func(name string) {
@@ -312,7 +337,7 @@ func TestScanTreeSideBySide(t *testing.T) {
 	}
 	touch("4/below")
 	time.Sleep(rootfs.Settled + 10*time.Millisecond)
-	before, _ := scan(1, nil)
+	before, _ = scan(1, nil)
 	for _, change := range []func() error{
 		func() error { return os.WriteFile(filepath.Join(dir, "4/below/new"), tinyelf.Bytes(99), 0o755) },
 		func() error { return os.Remove(filepath.Join(dir, "4/below/0")) },
@@ -376,6 +401,122 @@ func TestScanGoesOn(t *testing.T) {
 		if starts < 4 || examined != files || len(x.Legacy) != files/2 || x.Part {
 			t.Errorf("clean %v: got %d files with call sites, after %d starts that examined %d files", clean, len(x.Legacy), starts, examined)
 		}
+	}
+}
+
+// An interrupted scan keeps what it did not reach: each result once, the new one where there are two.
+func TestRemain(t *testing.T) {
+	id := func(n uint64) rootfs.Identity { return rootfs.Identity{Ino: n} }
+	made := func(reason string, of ...uint64) *index {
+		x := &index{}
+		for _, n := range of {
+			x.clean = appendIdentity(x.clean, id(n))
+			x.Legacy = append(x.Legacy, legacyFile{ID: id(100 + n), Names: [][]byte{[]byte(reason)}})
+			x.Unread = append(x.Unread, unread{ID: id(200 + n), Reason: reason})
+		}
+		return x
+	}
+	got, want := made("new", 1, 2), made("new", 1, 2)
+	got.remain(nil)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("of none: got %+v", got)
+	}
+	got.remain(made("old", 2, 3, 1, 4))
+	rest := made("old", 3, 4)
+	want.clean, want.Legacy, want.Unread = append(want.clean, rest.clean...), append(want.Legacy, rest.Legacy...), append(want.Unread, rest.Unread...)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// Attributes with which overlay shows something elsewhere, or that are unknown, are found; others are not.
+func TestMoved(t *testing.T) {
+	for attr, want := range map[string]bool{
+		"": false, "trusted.vfix": false, "trusted.redirect": false, "trusted.overlay.opaque": false, "trusted.overlay.origin": false,
+		"trusted.overlay.redirect": true, "trusted.overlay.metacopy": true, "trusted.overlay.later": true,
+	} {
+		dir := t.TempDir()
+		if attr != "" {
+			if err := unix.Setxattr(dir, attr, []byte("y"), 0); err != nil {
+				t.Skipf("no such attributes here: %v", err)
+			}
+		}
+		root, err := rootfs.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer root.Close()
+		x, _, err := scanTree(root, nil, true, newBudget(policy.Limits{}), examinerOf(t))
+		if err != nil || x.Moved != want {
+			t.Errorf("%q: got %v, %v", attr, x.Moved, err)
+		}
+	}
+}
+
+// What is kept of a directory: nothing of few files, only what cannot change without a trace, and never a part in
+// place of all of it.
+func TestKeptIndex(t *testing.T) {
+	s, err := store.Open(t.TempDir(), 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := settled(t, fewFiles, func(int) []byte { return make([]byte, minELF) })
+	full := settled(t, fewFiles+1, func(int) []byte { return make([]byte, minELF) })
+	if !full.Stamps() || full.OnFile() {
+		t.Skip("directories have no indexes here")
+	}
+	keys := map[string]bool{}
+	kept := func(root *rootfs.Root, l policy.Limits) (*index, error) {
+		k := indexes{s, "maker", newBudget(l), examinerOf(t), nil}
+		_, err := k.folder(root)
+		if !k.spend.pause.IsZero() {
+			t.Error("it would pause later")
+		}
+		for _, other := range []indexes{k, {s, "other", nil, nil, nil}} {
+			for _, kind := range []string{"tree", "layer"} {
+				key, _ := other.key(kind, root, kind == "layer")
+				keys[key] = true
+			}
+		}
+		key, _ := k.key("tree", root, false)
+		return k.read(key), err
+	}
+	if x, err := kept(root, policy.Limits{}); x != nil || err != nil {
+		t.Errorf("few files: got %+v, %v", x, err)
+	}
+	if x, err := kept(full, policy.Limits{}); !x.whole() || err != nil || x.clean == nil {
+		t.Errorf("more: got %+v, %v", x, err)
+	}
+	if len(keys) != 8 {
+		t.Errorf("got %d names of indexes, want 8", len(keys))
+	}
+	var was *index
+	for began := (time.Time{}); time.Since(began) > rootfs.Settled; { // again, if this was too slow for a new file
+		began = time.Now()
+		if err := os.WriteFile(filepath.Join(full.Path, "program"), tinyelf.Bytes(1), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if was, err = kept(full, policy.Limits{}); !was.whole() || err != nil {
+			t.Fatalf("with a new program: got %+v, %v", was, err)
+		}
+	}
+	if len(was.Legacy) != 0 {
+		t.Errorf("a new program is kept: %+v", was.Legacy)
+	}
+	if x, err := kept(full, policy.Limits{Names: 2}); !x.whole() || err == nil || !reflect.DeepEqual(x, was) {
+		t.Errorf("a scan that was too long: got %+v, %v", x, err)
+	}
+	time.Sleep(rootfs.Settled + 10*time.Millisecond)
+	if x, err := kept(full, policy.Limits{}); !x.whole() || err != nil || len(x.Legacy) != 1 {
+		t.Errorf("with a program: got %+v, %v", x, err)
+	}
+	k := indexes{s, "maker", newBudget(policy.Limits{}), examinerOf(t), nil}
+	x := &index{}
+	x.Legacy = []legacyFile{{loose: true}, {SHA256: []byte{1}}}
+	x.Unread = []unread{{passing: true}, {Reason: "too much"}}
+	k.keepPart("part", x)
+	if x := k.read("part"); x == nil || x.whole() || len(x.Legacy) != 1 || len(x.Unread) != 1 || len(x.Legacy[0].SHA256) == 0 || x.Unread[0].Reason == "" {
+		t.Errorf("of a part: got %+v", x)
 	}
 }
 
