@@ -316,15 +316,15 @@ func TestScanTreeSideBySide(t *testing.T) {
 	// A few directories that changed and have the names that they had are not worth a new index.
 	time.Sleep(rootfs.Settled + 10*time.Millisecond)
 	before, _ := scan(1, nil)
-	for i := range fewFolders + 1 {
+	for i := range fewDirs + 1 {
 		if err := os.Chmod(filepath.Join(dir, strconv.Itoa(i)), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if i < fewFolders-1 {
+		if i < fewDirs-1 {
 			continue
 		}
 		time.Sleep(rootfs.Settled + 10*time.Millisecond)
-		if _, changed := scan(1, before); changed != (i == fewFolders) {
+		if _, changed := scan(1, before); changed != (i == fewDirs) {
 			t.Errorf("%d directories changed: got %v", i+1, changed)
 		}
 	}
