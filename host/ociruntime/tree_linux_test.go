@@ -468,7 +468,7 @@ func TestKeptIndex(t *testing.T) {
 	keys := map[string]bool{}
 	kept := func(root *rootfs.Root, l policy.Limits) (*index, error) {
 		k := indexes{s, "maker", newBudget(l), examinerOf(t), nil}
-		_, err := k.folder(root)
+		_, err := k.dir(root)
 		if !k.spend.pause.IsZero() {
 			t.Error("it would pause later")
 		}
