@@ -404,7 +404,7 @@ func TestScanGoesOn(t *testing.T) {
 	}
 }
 
-// An interrupted scan keeps what it did not reach: each result once, the new one where there are two.
+// An interrupted scan keeps the results that it did not reach: each once, and of two the new one.
 func TestRemain(t *testing.T) {
 	id := func(n uint64) rootfs.Identity { return rootfs.Identity{Ino: n} }
 	made := func(reason string, of ...uint64) *index {
@@ -453,8 +453,8 @@ func TestMoved(t *testing.T) {
 	}
 }
 
-// What is kept of a directory: nothing of few files, only what cannot change without a trace, and never a part in
-// place of all of it.
+// The index of a directory has no files that may change without a trace, and a part never replaces all of it; a
+// directory with few files has none.
 func TestKeptIndex(t *testing.T) {
 	s, err := store.Open(t.TempDir(), 1<<30)
 	if err != nil {

@@ -106,6 +106,9 @@ func eachFault(t *testing.T, faults []fault, act func(t *testing.T, host string,
 				o := imagetest.Fast
 				o.Net = registry.NewNetwork(registry.Options{Stall: registry.DefaultStall, Retry: o.Retry})
 				o.Net.Answer(imagetest.RoundTrip(func(req *http.Request) (*http.Response, error) {
+					if strings.Contains(req.URL.Path, "/manifests/") && req.Method != "PUT" && req.Header.Get("Accept") == "" {
+						t.Errorf("%s %s: of no type", req.Method, req.URL) // a real registry may convert it
+					}
 					if requests.Add(1) == int64(spoiled+1) {
 						at.Store(req)
 						return f.spoil(wire, req)
