@@ -483,7 +483,9 @@ func (f *flow) callee(i *x86.Instr, v *value) {
 	q := question{i.Target, in.reg}
 	out, known := f.inner[q]
 	if !known {
-		f.inner[q] = in // if it calls itself
+		self := in // what it leaves if it calls itself
+		self.reg[x86.Rax] = other
+		f.inner[q] = self
 		b := f.c.bodyOf(f.c.fn.at(i.Target))
 		g := &flow{found: f.found, worklist: newWorklist(joinValues), c: f.c, fn: f.fn, origin: f.origin, loads: f.loads, body: b,
 			frame: f.c.frame(b), page: f.page, deep: f.deep + 1, returned: unknownValue(), inner: f.inner}
