@@ -5,6 +5,7 @@ package images
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -235,7 +236,7 @@ func (v *comparison) run(ctx context.Context, base *media.Source, s *contents.Se
 	if v.layered {
 		err = v.layers(ctx)
 	} else {
-		err = v.trees(ctx, v.base.T, v.after.T, v.bases)
+		err = errors.Join(v.trees(ctx, v.base.T, v.after.T, v.bases), v.archives(ctx))
 	}
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package images_test
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -159,6 +160,19 @@ func TestVerifyDirsAndTarballs(t *testing.T) {
 	imagetest.WantProblems(t, v)
 	if v.Compared != 1 {
 		t.Errorf("tarballs: got %d compared, want 1", v.Compared)
+	}
+	for name, more := range map[string][]byte{"another owner's name": nil, "another archive": imagetest.TarMembers(t, imagetest.FileM("b", []byte("other")))} {
+		out := imagetest.Must[[]byte](t)(os.ReadFile(in + ".out"))
+		if out = append(out, more...); more == nil {
+			r := imagetest.ReadTar(t, bytes.NewReader(out))
+			r[1].Header.Uname = "other"
+			out = imagetest.TarMembers(t, r...)
+		}
+		v = imagetest.Verify(t, imagetest.Write(t, in+".changed", out), in)
+		imagetest.WantProblems(t, v)
+		if len(v.NotCompared) != 1 || !strings.Contains(v.NotCompared[0], "vfix patch writes another archive") {
+			t.Errorf("%s: not compared: %q", name, v.NotCompared)
+		}
 	}
 
 	one := filepath.Join(t.TempDir(), "c2")

@@ -25,9 +25,14 @@ type Scanned struct {
 func (s *Session) Findings(ctx context.Context, t *Tree) (*Scanned, error) {
 	out := &Scanned{Findings: &Findings{}}
 	for _, l := range t.Layers {
-		if l.absent != nil {
-			out.Passed = append(out.Passed, Passed{Layer: l.DiffID.String(), Reason: l.absent.why, Hint: l.absent.hint, Unread: true})
+		if l.absent == nil {
+			continue
 		}
+		p := Passed{Layer: l.DiffID.String(), Reason: l.absent.why, Hint: l.absent.hint, Unread: true}
+		if l.DiffID == (v1.Hash{}) {
+			p.Path, p.Layer = l.Title, ""
+		}
+		out.Passed = append(out.Passed, p)
 	}
 	all := t.files(func(i *Inode) bool { return i.ELF != nil })
 	for _, v := range all {

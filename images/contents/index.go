@@ -106,7 +106,7 @@ type layerIndex struct {
 	Title   string // for messages: "layer sha256:…", or the path of a tarball
 	DiffID  v1.Hash
 	Entries []*Entry
-	// absent is why the layer was not read, so that its contents are not known; nil if it was.
+	// absent is why the layer, or the end of a tarball, was not read, so that its contents are not known; nil if it was.
 	absent *absence
 }
 

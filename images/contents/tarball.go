@@ -5,7 +5,9 @@ package contents
 import (
 	"archive/tar"
 	"bufio"
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -126,8 +128,15 @@ func (s *Session) stream(ctx context.Context, r io.Reader, title string, from me
 	if idx.Entries, err = x.ReadEntries(ctx, r); err != nil {
 		return nil, err
 	}
+	rest := bufio.NewReader(r)
+	for b, err := rest.Peek(1); err == nil && b[0] == 0; b, err = rest.Peek(1) {
+		rest.Discard(1)
+	}
+	if _, err := tar.NewReader(rest).Next(); err == nil {
+		idx.absent = &absence{"another archive behind its end, which is not examined", "unpack both: mkdir DIR && tar -xi -C DIR -f FILE, then scan DIR"}
+	}
 	// The bytes after the archive's end show whether a compressed stream is intact.
-	if _, err = blob.CopyTo(ctx, io.Discard, r, nil); err != nil {
+	if _, err = blob.CopyTo(ctx, io.Discard, rest, nil); err != nil {
 		return nil, err
 	}
 	t := NewTree()
@@ -149,9 +158,30 @@ func compressTo(w io.Writer, kind blob.Compression) (io.WriteCloser, error) {
 	}{w, io.NopCloser(nil)}, nil
 }
 
+// TarballSum returns the SHA-256 of a tarball with the hits patched, as it is uncompressed.
+func TarballSum(ctx context.Context, name string, hits []Target) (sum [sha256.Size]byte, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return sum, err
+	}
+	defer f.Close()
+	body, _, err := blob.Decompress(ctx, blob.Reading{Ctx: ctx, Reader: f})
+	if err != nil {
+		return sum, WrapPath(name, err)
+	}
+	defer body.Close()
+	hash := sha256.New()
+	err = RewriteTarball(ctx, hash, body, hits)
+	return [sha256.Size]byte(hash.Sum(nil)), WrapPath(name, err)
+}
+
 // RewriteTarball writes the tarball r to w with the hits patched, compressed as before. All other members keep
-// their headers and contents.
+// their headers and contents, and so does what follows the archive: padding, or another archive.
 func RewriteTarball(ctx context.Context, w io.Writer, r io.Reader, hits []Target) error {
+	if len(hits) == 0 {
+		_, err := blob.CopyTo(ctx, w, r, nil)
+		return err
+	}
 	body, kind, err := blob.Decompress(ctx, blob.Reading{Ctx: ctx, Reader: r, T: nil})
 	if err != nil {
 		return err
@@ -175,10 +205,10 @@ func RewriteTarball(ctx context.Context, w io.Writer, r io.Reader, hits []Target
 			return fmt.Errorf("%s: %w", m.Name, err)
 		}
 	}
-	if _, err := blob.CopyTo(ctx, io.Discard, in, nil); err != nil {
+	if err := tw.Close(); err != nil {
 		return err
 	}
-	if err := tw.Close(); err != nil {
+	if _, err := blob.CopyTo(ctx, out, in, nil); err != nil {
 		return err
 	}
 	return out.Close()
@@ -210,7 +240,7 @@ func rewriteMember(ctx context.Context, tw *tar.Writer, m *blob.TarMember, hits 
 	if err := tw.WriteHeader(&hdr); err != nil {
 		return err
 	}
-	if !m.IsRegular() {
+	if !m.IsRegular() && !strings.ContainsRune(gnuKinds, rune(m.Typeflag)) {
 		return nil
 	}
 	n, err := blob.CopyTo(ctx, tw, content, nil)
@@ -241,7 +271,12 @@ func MaybeTar(name string) (bool, error) {
 	if blob.DetectCompression(head[:n]) != blob.PlainStream {
 		return compressedTar(f), nil
 	}
-	return n == media.TarBlock && string(head[ustarOffset:ustarOffset+len(ustarMagic)]) == ustarMagic, nil
+	if n < media.TarBlock {
+		return false, nil
+	}
+	// The magic is missing in the name of a volume, and before 1988.
+	_, err = tar.NewReader(bytes.NewReader(head)).Next()
+	return err == nil || string(head[ustarOffset:ustarOffset+len(ustarMagic)]) == ustarMagic, nil
 }
 
 // compressedTar is MaybeTar for the unpacked first block. It returns true for a damaged stream, so that its reader

@@ -1,6 +1,7 @@
 package patch_test
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"errors"
@@ -171,6 +172,28 @@ func TestPatchTarball(t *testing.T) {
 			check(in)
 			imagetest.WantEmpty(t, dir, name, "out")
 		})
+	}
+}
+
+// A copy of a tarball keeps what is not a file or not in the archive: lists of directories, as in GNU tar's
+// incremental archives, padding, and archives behind it. Without a change the copy has the same bytes.
+func TestPatchTarballKeeps(t *testing.T) {
+	const list = "Yx\x00Dsub\x00\x00"
+	folder := imagetest.TestMember{Header: tar.Header{Typeflag: 'D', Name: "d/", Mode: 0o755}, Body: []byte(list)}
+	more := append(imagetest.TarMembers(t, imagetest.FileM("b", []byte("b"))), make([]byte, 4096)...)
+	in := filepath.Join(t.TempDir(), "in.tar")
+	for _, member := range []imagetest.TestMember{imagetest.LegacyM("a", "a"), imagetest.FileM("a", []byte("a"))} {
+		before := imagetest.TarMembers(t, folder, member)
+		imagetest.Write(t, in, append(bytes.Clone(before), more...))
+		imagetest.Patch(t, patch.Options{Output: in + ".out"}, in)
+		got := imagetest.Must[[]byte](t)(os.ReadFile(in + ".out"))
+		if all := imagetest.ReadTar(t, bytes.NewReader(got)); len(all) != 2 || string(all[0].Body) != list {
+			t.Errorf("%d members, the first has %q", len(all), all[0].Body)
+		}
+		if !bytes.HasSuffix(got, more) || member.Mode == 0o644 && !bytes.Equal(got, append(before, more...)) {
+			t.Errorf("%d bytes, of %d and %d", len(got), len(before), len(more))
+		}
+		os.Remove(in + ".out")
 	}
 }
 

@@ -1,0 +1,60 @@
+package contents_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/imagetest"
+	"vfix.dev/vfix/rewriter/patch"
+)
+
+// An archive behind the end of a tarball is not examined; padding and other bytes there have no files.
+func TestBehindTarball(t *testing.T) {
+	modern := imagetest.TarMembers(t, imagetest.FileM("a", imagetest.ModernELF("x")))
+	legacy := imagetest.TarMembers(t, imagetest.LegacyM("b", "x"))
+	name := filepath.Join(t.TempDir(), "x.tar")
+	for what, more := range map[string]string{"": "", "padding": strings.Repeat("\x00", 9000), "text": "\x00\x00text", "archive": string(legacy), "archives": strings.Repeat("\x00", 1024) + string(legacy)} {
+		imagetest.Write(t, name, append(bytes.Clone(modern), more...))
+		s := contents.NewSession(1, &imagetest.Notes{}, patch.Options{})
+		defer s.Close()
+		f, err := s.Path(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, passed := contents.NotAffected, 0
+		if strings.HasPrefix(what, "archive") {
+			want, passed = contents.Incomplete, 1
+		}
+		if f.Verdict() != want || len(f.Passed) != passed || passed > 0 && f.Passed[0].Path != name {
+			t.Errorf("%q: got %v, %+v", what, f.Verdict(), f.Passed)
+		}
+	}
+}
+
+// Archives without the magic: of before 1988, and of GNU tar with the name of a volume.
+func TestMaybeTar(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "x.tar")
+	for _, flag := range "0V" {
+		b := imagetest.TarMembers(t, imagetest.TestMember{Header: tar.Header{Typeflag: byte(flag), Name: "x"}})
+		b = b[len(b)-3*512:] // behind a PAX record
+		copy(b[257:], "\x00\x00\x00\x00\x00\x00\x00\x00")
+		sum := 8 * int(' ')
+		for i, c := range b[:512] {
+			if i < 148 || i >= 156 {
+				sum += int(c)
+			}
+		}
+		copy(b[148:], fmt.Sprintf("%06o\x00 ", sum))
+		if is, err := contents.MaybeTar(imagetest.Write(t, name, b)); err != nil || !is {
+			t.Errorf("type %c: got %t, %v", flag, is, err)
+		}
+	}
+	if is, err := contents.MaybeTar(imagetest.Write(t, name, make([]byte, 4096))); err != nil || is {
+		t.Errorf("zeros: got %t, %v", is, err)
+	}
+}
