@@ -93,38 +93,27 @@ func (f *File) findLoad(r *Redirect, text uint64) error {
 
 // ProveRedirect gives a redirect a reason if its bytes are not proved to be an instruction. It reads much of the
 // file, so it is called for a plan, not for a scan.
-func (f *File) ProveRedirect(r *Redirect) (err error) {
+func (f *File) ProveRedirect(r *Redirect) error {
 	if r.Reason != "" {
 		return nil
 	}
-	r.Reason, err = f.unproved(&Site{Vaddr: r.Vaddr, Offset: r.Offset, Len: RedirectLen, Kind: LeaDisp32})
-	if r.Reason != "" {
-		r.Vaddr, r.Offset, r.Before = 0, 0, nil
+	s := Site{Vaddr: r.Vaddr, Offset: r.Offset, Len: RedirectLen, Kind: LeaDisp32}
+	c := newCode(f)
+	if err := c.locate([]Site{s}); err != nil {
+		return err
 	}
-	return err
-}
-
-// unproved returns why the instruction at a site may not be one, "" if it is proved.
-func (f *File) unproved(s *Site) (string, error) {
-	c, sites := newCode(f), []Site{*s}
-	if err := c.locate(sites); err != nil {
-		return "", err
-	}
-	b := c.holder(s.Vaddr)
-	at := fmt.Sprintf("the bytes at vaddr %#x ", s.Vaddr)
+	why := c.unproved(c.holder(s.Vaddr), &s)
 	switch {
 	case c.exhausted():
-		return "too much code to follow in this file", nil
-	case b == nil:
-		return at + "may be data: no known code reaches them", nil
-	case f.Mappings(s.Offset) > 1:
-		return at + "are mapped at two addresses", nil
-	case !b.begins(s.Vaddr, uint64(s.Len)):
-		return at + "are a part of another instruction", nil
-	case c.refs.inside(s.Vaddr+1, s.Vaddr+uint64(s.Len)):
-		return at + "may be entered in the middle", nil
+		why = "too much code to follow in this file"
+	case why == "" && c.refs.inside(s.Vaddr+1, s.Vaddr+uint64(s.Len)):
+		why = "it may be entered in the middle"
 	}
-	return "", nil
+	if why != "" {
+		r.Reason = fmt.Sprintf("the instruction at vaddr %#x: %s", s.Vaddr, why)
+		r.Vaddr, r.Offset, r.Before = 0, 0, nil
+	}
+	return nil
 }
 
 // Explanation is the code around one site. Both sides have the same addresses; After is empty if nothing changes

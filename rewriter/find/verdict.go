@@ -52,20 +52,23 @@ func judge(c *code, isGo, keeps bool, b *body, s *Site) {
 	}
 	// Some comparisons of programs without symbols are not reached by known code: they call nothing either way.
 	if s.Verdict != Unknown && s.Kind != DataWord && (s.Kind != CmpImm32 || b != nil) {
-		s.certain(c, b)
+		if why := c.unproved(b, s); why != "" {
+			s.Verdict, s.Reason = Unknown, why
+		}
 	}
 }
 
-// certain changes the verdict to unknown if the bytes are not proved to be an instruction.
-func (s *Site) certain(c *code, b *body) {
+// unproved returns why the bytes of a site in b may not be an instruction, "" if it is proved.
+func (c *code) unproved(b *body, s *Site) string {
 	switch {
 	case b == nil:
-		s.Verdict, s.Reason = Unknown, "no known code reaches it: it may be data"
+		return "no known code reaches it: it may be data"
 	case c.f.Mappings(s.Offset) > 1:
-		s.Verdict, s.Reason = Unknown, "its bytes are mapped at two addresses"
+		return "its bytes are mapped at two addresses"
 	case !b.begins(s.Vaddr, uint64(s.Len)):
-		s.Verdict, s.Reason = Unknown, "another instruction lies over it"
+		return "another instruction lies over it"
 	}
+	return ""
 }
 
 // follow follows the value of a site that loads the address or stores it, with whole on the paths without the value
