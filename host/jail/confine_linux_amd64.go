@@ -29,7 +29,10 @@ func Confine(b Bounds) (holds []string, err error) {
 		unix.RLIMIT_CPU:  uint64(math.Ceil(b.Time.Seconds())) + 1,
 		unix.RLIMIT_CORE: 0,
 	} {
-		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: most, Max: most}); err != nil {
+		var caller unix.Rlimit // of the engine, by systemd: it may be lower
+		err := unix.Getrlimit(resource, &caller)
+		most = min(most, caller.Max)
+		if err = errors.Join(err, unix.Setrlimit(resource, &unix.Rlimit{Cur: most, Max: most})); err != nil {
 			return nil, fmt.Errorf("setrlimit %d: %w", resource, err)
 		}
 	}

@@ -104,6 +104,12 @@ func confined(how, file string) int {
 		if err := landlock(); err != nil {
 			o.Error = err.Error()
 		}
+	case "limited":
+		if err := unix.Setrlimit(unix.RLIMIT_CPU, &unix.Rlimit{Cur: 1, Max: 1}); err != nil {
+			o.Error = err.Error()
+			break
+		}
+		fallthrough
 	default:
 		var err error
 		if o.Holds, err = Confine(Bounds{Memory: 64 << 20, Time: time.Second}); err != nil {
@@ -151,6 +157,21 @@ func runConfined(t *testing.T, how string) (*exec.Cmd, []byte) {
 	c.Args[0] = "confined"
 	out, _ := c.Output()
 	return c, out
+}
+
+// A caller's own limits, which nobody without rights can raise, stay in force.
+func TestConfineBelowLimits(t *testing.T) {
+	c := exec.Command("/proc/self/exe", "limited", t.TempDir()+"/file")
+	c.Args[0] = "confined"
+	if os.Geteuid() == 0 {
+		const nobody = 65534
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	}
+	out, err := c.Output()
+	var o outcome
+	if json.Unmarshal(out, &o) != nil || o.Error != "" || !slices.Contains(o.Holds, Rlimits) {
+		t.Errorf("%v, holds %q: %s: %q", err, o.Holds, o.Error, out)
+	}
 }
 
 // Every forbidden action of a confined process fails with EPERM; before, it worked.
