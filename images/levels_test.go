@@ -101,6 +101,25 @@ func TestLevels(t *testing.T) {
 	}
 }
 
+// An index need not say which platforms it has: the configs do, and engines read them.
+func TestLevelsOfConfigs(t *testing.T) {
+	plain := imagetest.Stack(t, []imagetest.TestMember{imagetest.ModernM("bin/plain")})
+	v3 := imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("bin/v3", "v3")})
+	c := imagetest.Must[*v1.ConfigFile](t)(v3.ConfigFile()).DeepCopy()
+	c.Variant = "v3"
+	v3 = imagetest.Must[v1.Image](t)(mutate.ConfigFile(v3, c))
+	base, fixed := "oci:"+t.TempDir()+"/base:x", "oci:"+t.TempDir()+"/fixed:x"
+	imagetest.Put(t, base, media.Result{Image: plain, Index: mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: plain}, mutate.IndexAddendum{Add: v3})})
+	if got, want := sitesOf(t, base, ""), "linux/amd64; linux/amd64/v3 bin/v3"; got != want {
+		t.Errorf("scan: got %q, want %q", got, want)
+	}
+	rebuildTo(t, base, fixed)
+	if got, want := sitesOf(t, fixed, ""), "linux/amd64; linux/amd64/v3"; got != want {
+		t.Errorf("the result: got %q, want %q", got, want)
+	}
+	imagetest.WantProblems(t, imagetest.Verify(t, fixed, base))
+}
+
 // TestLevelsAlone: the plain image has nothing to patch, another level has.
 func TestLevelsAlone(t *testing.T) {
 	idx, plain := levelsIndex(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.ModernM("bin/plain")}))

@@ -82,7 +82,7 @@ type Source struct {
 	Image v1.Image // the platform's image, nil for directories and files
 	// Index is what Image was chosen from, nil where the source is a single image.
 	Index v1.ImageIndex
-	// Entry is Image's descriptor in Index, or in an index in Index.
+	// Entry is Image's descriptor in Index, or in an index in Index, with the platform of its config if that has none.
 	Entry v1.Descriptor
 	// Levels are the other images for linux/amd64 in Index, where all are meant.
 	Levels []*Source

@@ -51,6 +51,7 @@ func (s *Source) chooseFrom(idx v1.ImageIndex, o Options) error {
 		return err
 	}
 	s.Index, s.Entry = idx, best.Descriptor
+	s.Entry.Platform = &best.is
 	if err := s.Take(img, o); err != nil || !o.EveryLevel {
 		return err
 	}
@@ -58,7 +59,7 @@ func (s *Source) chooseFrom(idx v1.ImageIndex, o Options) error {
 	any.Variant = "v4"
 	seen := map[v1.Hash]bool{best.Digest: true}
 	for _, e := range all {
-		if seen[e.Digest] || e.Platform == nil || platformRank(*e.Platform, any) == 0 {
+		if seen[e.Digest] || platformRank(e.is, any) == 0 {
 			continue
 		}
 		seen[e.Digest] = true
@@ -71,8 +72,9 @@ func (s *Source) chooseFrom(idx v1.ImageIndex, o Options) error {
 		}
 		level := *s
 		level.Entry, level.Digest, level.Levels, level.Close = e.Descriptor, e.Digest.String(), nil, func() error { return nil }
+		level.Entry.Platform = &e.is
 		every := o
-		every.Platform = *e.Platform
+		every.Platform = e.is
 		if err := level.Take(img, every); err != nil {
 			return err
 		}
