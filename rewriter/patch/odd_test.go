@@ -13,7 +13,7 @@ import (
 )
 
 // TestOddHeaders changes each field of the headers and tables of some files, one at a time, to numbers near it and far
-// from it. What the rewriter makes of them is recorded, and each patched file passes the verification.
+// from it. The results are recorded, and each patched file passes the verification.
 func TestOddHeaders(t *testing.T) {
 	const interp = "/lib64/ld-linux-x86-64.so.2"
 	text := asm(t, timeStubText)
