@@ -170,7 +170,7 @@ func (s *samples) read(c candidate, out []byte) error {
 	for line := range bytes.Lines(out) {
 		var name, figure string
 		if _, err := fmt.Sscan(string(line), &name, &figure); err != nil {
-			return fmt.Errorf("%s: a line that means nothing: %q", c.args[0], line)
+			return fmt.Errorf("%s: unexpected line: %q", c.args[0], line)
 		}
 		const picoseconds = 1e-3
 		unit := picoseconds

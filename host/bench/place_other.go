@@ -17,7 +17,7 @@ type place struct {
 }
 
 func newPlace(Options) (*place, error) {
-	return nil, fmt.Errorf("%w on %s/%s: the vsyscall page is one of x86-64 Linux", ErrUnsupported, runtime.GOOS, runtime.GOARCH)
+	return nil, fmt.Errorf("%w on %s/%s: only x86-64 Linux has a vsyscall page", ErrUnsupported, runtime.GOOS, runtime.GOARCH)
 }
 
 func (*place) close()                                         {}

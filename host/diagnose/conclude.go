@@ -217,7 +217,7 @@ func (c *Crash) calledIn(o Options) bool {
 	if n := len(files) - maxCallers; n > 0 {
 		files, more = files[:maxCallers], fmt.Sprintf(" and %d more", n)
 	}
-	c.note("nothing names the caller; these files of %s call %s(): %s%s", o.RootName, c.Function, strings.Join(files, ", "), more)
+	c.note("the caller is unknown; these files of %s call %s(): %s%s", o.RootName, c.Function, strings.Join(files, ", "), more)
 	return true
 }
 

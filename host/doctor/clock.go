@@ -63,7 +63,7 @@ func judgeClock(c *Check, source, available string, e probe.Entry, counted bool,
 		if why != "" {
 			c.Means = fmt.Sprintf("%s is %s. %s", source, why, c.Means)
 		}
-		c.Do = "find out why the kernel gave up a faster one ('dmesg | grep -i -e clocksource -e tsc'); on a virtual machine ask for another instance type"
+		c.Do = "find out why the kernel rejected a faster one ('dmesg | grep -i -e clocksource -e tsc'); on a virtual machine, choose another instance type"
 		if better := fasterSource(available); better != "" {
 			c.Do = fmt.Sprintf("echo %s > %scurrent_clocksource, and clocksource=%s on the kernel's command line; first find out why the kernel did not choose it ('dmesg | grep -i -e clocksource -e tsc')", better, clockDir, better)
 		}

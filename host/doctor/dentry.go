@@ -92,13 +92,13 @@ func checkDentry(x *examination, c *Check) {
 func (x *examination) lookups(c *Check, dir string, buckets float64) {
 	x.lookup(c, dir, "before")
 	if x.Quick {
-		c.note("no flood was made (--quick)")
+		c.note("the flood test was skipped (--quick)")
 		return
 	}
 	names := x.floodNames()
 	if err := x.flood(c, dir, names, buckets); err != nil {
 		must(context.Cause(x.ctx))
-		c.note("the flood did not work: %v", err)
+		c.note("the flood test failed: %v", err)
 		return
 	}
 	c.figure("flood", float64(names), "names")
@@ -139,7 +139,7 @@ func (x *examination) lookup(c *Check, dir, when string) {
 	t := probe.Times(o.Stdout)
 	ns, ok := t.Quiet("known")
 	if !o.OK() || !ok {
-		c.note("look-ups could not be measured: %s", o)
+		c.note("lookups could not be measured: %s", o)
 		return
 	}
 	const tail = 0.99

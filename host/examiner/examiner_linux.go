@@ -40,7 +40,7 @@ func (e *Examiner) Examine(fd int, size int64) (Finding, error) {
 	a, err := e.ask(request{Size: size}, fd)
 	f := a.Finding
 	if err == nil && !e.believable(&f) {
-		return Finding{}, errors.New("the confined process gave an answer that cannot be")
+		return Finding{}, errors.New("invalid answer from the confined process")
 	}
 	return f, err
 }

@@ -73,7 +73,7 @@ func mayRecreate(out *Hotfixed, old *engine.Container, e engine.Traits) error {
 	}
 	switch {
 	case e.Name != "docker":
-		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "it is %s's: vfix recreates docker's containers only", e.Name),
+		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "it belongs to %s: vfix recreates only docker containers", e.Name),
 			"vfix hotfix --for %s %s prints the options to recreate it with", e.Name, out.Name)
 	case e.Remote != "":
 		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "its engine is at %s, and the patched copies would be here", e.Remote),

@@ -457,7 +457,7 @@ func TestHotfixApplyRefuses(t *testing.T) {
 		"Kubernetes": {func(_ *fakeEngine, c map[string]any) {
 			c["Config"].(map[string]any)["Labels"] = map[string]any{"io.kubernetes.pod.name": "x"}
 		}, "Kubernetes made it", "--for kubernetes"},
-		"podman": {func(e *fakeEngine, _ map[string]any) { e.components = `[{"Name": "Podman Engine"}]` }, "it is podman's", "--for podman"},
+		"podman": {func(e *fakeEngine, _ map[string]any) { e.components = `[{"Name": "Podman Engine"}]` }, "it belongs to podman", "--for podman"},
 	} {
 		e := newEngine(t, legacyRoot()...)
 		c.change(e, e.containers[stoppedID])

@@ -72,7 +72,7 @@ func (t *tree) rollBack(next *state, todo []step) {
 			t.write(s.path, s.now)
 		}
 		if t.err != nil {
-			errs = append(errs, fmt.Errorf("and it could not be put back: %w", t.err))
+			errs = append(errs, fmt.Errorf("and it could not be restored: %w", t.err))
 		}
 	}
 	t.err = nil

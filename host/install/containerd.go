@@ -248,7 +248,7 @@ func (p *planner) criDisabled(f configFile) {
 	list, _ := f.tree["disabled_plugins"].([]any)
 	for _, v := range list {
 		if s, _ := v.(string); slices.Contains([]string{"cri", criPlugin[2], criPlugin[3]}, s) {
-			p.warn("/%s: disables the plugin %s, so that Kubernetes cannot use this containerd; 'ctr run --runc-binary %s' and nerdctl can use vfix all the same",
+			p.warn("/%s: disables the plugin %s, so that Kubernetes cannot use this containerd; 'ctr run --runc-binary %s' and nerdctl can still use vfix",
 				f.name, s, p.runtimePath())
 		}
 	}

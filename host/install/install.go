@@ -46,7 +46,7 @@ func Install(o Options) (*Result, error) {
 // withTree opens the root and the state, and locks it if something may be written.
 func withTree(o Options, do func(*tree) *Result) (*Result, error) {
 	if runtime.GOOS != "linux" && !o.DryRun {
-		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "engines are installed for on Linux only")
+		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "vfix can be installed only on Linux")
 	}
 	t, err := openTree(o.Root)
 	if err != nil {

@@ -74,7 +74,7 @@ func (d *document) unique(o *hujson.Object) error {
 	for _, m := range o.Members {
 		name := nameOf(m)
 		if seen[name] {
-			return hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "%s: has %q twice", d.file, name), "take one of them out")
+			return hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "%s: has %q twice", d.file, name), "remove one of them")
 		}
 		seen[name] = true
 		if inner, ok := m.Value.Value.(*hujson.Object); ok {

@@ -13,7 +13,7 @@ import (
 var (
 	ErrNoEngine = errors.New("no such engine here")
 	ErrConflict = errors.New("in the way")
-	ErrBusy     = errors.New("another vfix is at work")
+	ErrBusy     = errors.New("another vfix is running")
 )
 
 // Options are the options of Install and Uninstall.

@@ -6,5 +6,5 @@ import "errors"
 
 // Confine returns an error: containers of legacy programs run on x86-64.
 func Confine(Bounds) ([]string, error) {
-	return nil, errors.New("confined processes are for linux/amd64")
+	return nil, errors.New("confined processes need linux/amd64")
 }

@@ -30,7 +30,7 @@ const maxState = 4 << 20
 
 func readState(r io.Reader) (s hookState, err error) {
 	if r == nil {
-		return s, errors.New("state: nothing on stdin")
+		return s, errors.New("no state on stdin")
 	}
 	if err = json.NewDecoder(io.LimitReader(r, maxState)).Decode(&s); err != nil {
 		return s, fmt.Errorf("state on stdin: %w", err)
@@ -70,6 +70,6 @@ func bounded(c *command, config policy.Config, o Options, rec *starts.Record) (*
 	case err := <-done:
 		return rec, err
 	case <-time.After(limit):
-		return &late, fmt.Errorf("no end within %v", limit)
+		return &late, fmt.Errorf("not finished within %v", limit)
 	}
 }

@@ -69,7 +69,7 @@ func Layers(mountinfo []byte, path string) ([]string, error) {
 	defer root.Close()
 	m, mounted := (&container{root: root, mounts: parseMounts(mountinfo)}).rootMount()
 	if !mounted || !m.wholeOverlay() {
-		return nil, errors.New("not an overlay, whose layers could be examined")
+		return nil, errors.New("not an overlay mount")
 	}
 	o, err := layersOf(m)
 	return o.lower, err

@@ -86,7 +86,7 @@ type overlay struct {
 	upper string   // "" for none
 }
 
-var errLayers = errors.New("the layers of the overlay are not known by their paths")
+var errLayers = errors.New("the paths of the overlay's layers are unknown")
 
 // layersOf parses the options of an overlay. Source: fs/overlayfs/params.c, ovl_show_options; a colon in a layer's
 // path has a backslash before it. It returns an error if files may have other paths in the overlay than in the

@@ -8,7 +8,7 @@ import (
 	"errors"
 )
 
-var errSystem = errors.New("vfix-runtime is for Linux machines only")
+var errSystem = errors.New("vfix-runtime needs Linux")
 
 // Main returns an error: this system has no containers.
 func Main([]string, Options) error { return errSystem }

@@ -107,7 +107,7 @@ func parseSpec(raw []byte) (*spec, error) {
 		return nil, errors.New("not JSON")
 	}
 	if !utf8.Valid(raw) {
-		return nil, errors.New("not UTF-8: runtimes do not agree on what is read")
+		return nil, errors.New("not UTF-8: runtimes interpret it differently")
 	}
 	s := &spec{raw: raw}
 	if err := s.read(gjson.ParseBytes(raw), reflect.ValueOf(s).Elem(), ""); err != nil {
@@ -148,7 +148,7 @@ func (s *spec) read(v gjson.Result, to reflect.Value, at string) (err error) {
 			}
 			return true
 		case seen[name] || member != name:
-			err = fmt.Errorf("%q: written twice, or in another case: runtimes do not agree on what that means", name)
+			err = fmt.Errorf("%q: given twice, or in another case: runtimes interpret it differently", name)
 			return false
 		case field.Kind() == reflect.Struct:
 			err = s.read(value, field, at+name+".")
@@ -161,7 +161,7 @@ func (s *spec) read(v gjson.Result, to reflect.Value, at string) (err error) {
 			})
 		default:
 			if err = json.Unmarshal([]byte(value.Raw), field.Addr().Interface()); err == nil && strings.ContainsRune(fmt.Sprint(field), 0) {
-				err = errors.New("has a NUL, where some runtimes end")
+				err = errors.New("has a NUL, where some runtimes stop reading")
 			}
 		}
 		if seen[name] = true; err != nil {
@@ -246,7 +246,7 @@ func edit[T any](text []byte, path []string, add []T, stale func(T) bool) ([]byt
 		return splice(object.Index+1, object.Index+1, fmt.Appendf(nil, "%q:%s", name, made))
 	}
 	if !at.IsArray() {
-		return nil, fmt.Errorf("%s: no array", strings.Join(path, "."))
+		return nil, fmt.Errorf("%s: not an array", strings.Join(path, "."))
 	}
 	var list []string
 	at.ForEach(func(_, e gjson.Result) bool {

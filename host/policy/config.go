@@ -128,7 +128,7 @@ func (c Config) check() (member string, err error) {
 		{"runtime", c.Runtime}, {"cache_dir", c.CacheDir}, {"record", c.Record}, {"metrics", c.Metrics}, {"trusted_hooks", c.TrustedHooks}, {"immutable_roots", c.ImmutableRoots},
 	} {
 		if strings.ContainsRune(name.got, 0) {
-			return name.member, fmt.Errorf("got %q, which no file can be called", name.got)
+			return name.member, fmt.Errorf("got %q, which is not a valid file name", name.got)
 		}
 	}
 	if c.CacheDir != "" && !filepath.IsAbs(c.CacheDir) {

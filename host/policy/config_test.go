@@ -95,7 +95,7 @@ var bad = map[string]string{
 	`{"trusted_hooks": "/a,b"}`:                "absolute",
 	`{"immutable_roots": "/a,"}`:               "absolute",
 	`{"immutable_roots": "/a/"}`:               "shortest form",
-	`{"cache_dir": "/a\u0000b"}`:               "no file can be called",
+	`{"cache_dir": "/a\u0000b"}`:               "not a valid file name",
 	`{"runtime": 1}`:                           "runtime: got a number (1), want a string",
 	`{"fix": "java"}`:                          "want java-cgroups",
 	`{"fix": ["java-cgroups"]}`:                "fix: got an array, want a string",

@@ -8,5 +8,5 @@ import "errors"
 
 // Filter compiles for Linux on x86-64 alone.
 func Filter([]byte) (filter []byte, forbidden []string, err error) {
-	return nil, nil, errors.New("seccomp filters are of Linux")
+	return nil, nil, errors.New("seccomp filters need Linux")
 }

@@ -199,7 +199,7 @@ func (s *starter) sound(dir string) error {
 			}
 			st, ok := fi.Sys().(*syscall.Stat_t)
 			if !ok || int(st.Uid) != os.Geteuid() || fi.Mode().Perm()&othersWrite != 0 || fi.Mode()&os.ModeSymlink != 0 {
-				return fmt.Errorf("%s: not this user's alone", path)
+				return fmt.Errorf("%s: another user could change it", path)
 			}
 		}
 		if got, err := os.ReadFile(path); err != nil {

@@ -146,7 +146,7 @@ func (c *choice) override(want Way, is *find.Program) error {
 		return nil
 	case want == Trace:
 	case want == Preload && is.Static:
-		return errors.New("--way preload: a static program, into which no loader loads libraries")
+		return errors.New("--way preload: a static program does not load libraries")
 	case want == Memfd && !is.Static:
 		return errors.New("--way memfd: a dynamic program, whose libraries also have call sites")
 	case want == Memfd:

@@ -99,7 +99,7 @@ func count(path string, r *Record) error {
 	}
 	defer unlock()
 	if fi, err := os.Lstat(path); err == nil && !fi.Mode().IsRegular() {
-		return fmt.Errorf("%s: not a file of counters", path)
+		return fmt.Errorf("%s: not a metrics file", path)
 	}
 	old, err := nodefile.Read(path, maxMetrics)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

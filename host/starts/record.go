@@ -46,7 +46,7 @@ var Outcomes = []Outcome{Patched, Clean, Partial, Unpatched, Refused, Disabled, 
 // UnmarshalText accepts only the outcomes above, so that readers need not interpret others.
 func (o *Outcome) UnmarshalText(text []byte) error {
 	if *o = Outcome(text); !slices.Contains(Outcomes, *o) {
-		return fmt.Errorf("outcome %q: not known", text)
+		return fmt.Errorf("unknown outcome %q", text)
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func TestMetricsFile(t *testing.T) {
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := count(path, record(Patched)); err == nil || !strings.Contains(err.Error(), "not a file of counters") {
+	if err := count(path, record(Patched)); err == nil || !strings.Contains(err.Error(), "not a metrics file") {
 		t.Errorf("a fifo: got %v", err)
 	}
 	if err := (Log{Metrics: "/nonexistent/x.prom"}).Add(record(Patched)); err == nil || !strings.Contains(err.Error(), "metrics: ") {

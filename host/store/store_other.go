@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-var errSystem = errors.New("the cache of vfix-runtime is on Linux machines only")
+var errSystem = errors.New("the cache of vfix-runtime exists only on Linux")
 
 // Open returns an error: this system has no store.
 func Open(string, int64) (*Store, error) { return nil, errSystem }

@@ -90,7 +90,7 @@ func (c Collection) AddIndex(idx v1.ImageIndex, p progress.Reporter, depth int) 
 		return v1.Descriptor{}, err
 	}
 	if depth < 0 {
-		return *d, hinterr.Damaged("index %v: more than %d indexes in one another", d.Digest, MaxNesting)
+		return *d, hinterr.Damaged("index %v: indexes nested more than %d levels deep", d.Digest, MaxNesting)
 	}
 	raw, err := idx.RawManifest()
 	if err != nil {

@@ -169,7 +169,7 @@ func (g *gzipMembers) next() error {
 		return cmp.Or(err, io.EOF)
 	}
 	if zeros {
-		return errors.New("zeros, and something else behind them")
+		return errors.New("data after trailing zeros")
 	}
 	if err := g.z.Reset(g.in); err != nil {
 		return err

@@ -36,7 +36,7 @@ func readDocument(b Blobs, d v1.Descriptor, what string, parsed any, mediaType *
 		return document{}, hinterr.Damaged("%s %v: %w", what, d.Digest, jsonobject.InWords(err))
 	}
 	if mt := *mediaType; mt != "" && d.MediaType != "" && mt != d.MediaType {
-		return document{}, hinterr.Damaged("%s %v: got media type %s, want %s as its descriptor says", what, d.Digest, mt, d.MediaType)
+		return document{}, hinterr.Damaged("%s %v: got media type %s, want %s as in its descriptor", what, d.Digest, mt, d.MediaType)
 	}
 	d.MediaType = cmp.Or(*mediaType, d.MediaType)
 	return document{d, raw}, nil
@@ -72,7 +72,7 @@ func NewStoredImage(b Blobs, d v1.Descriptor) (*Image, error) {
 			return nil, err
 		}
 		if len(cf.RootFS.DiffIDs) < len(m.Layers) {
-			return nil, hinterr.Damaged("config %v: got %d diff IDs, want %d as there are layers", m.Config.Digest, len(cf.RootFS.DiffIDs), len(m.Layers))
+			return nil, hinterr.Damaged("config %v: got %d diff IDs, want %d, one for each layer", m.Config.Digest, len(cf.RootFS.DiffIDs), len(m.Layers))
 		}
 		return cf.RootFS.DiffIDs, nil
 	})

@@ -165,7 +165,7 @@ func Piped(write func(io.Writer) error, read func(io.Reader) error) error {
 	return err
 }
 
-var errReadEnded = errors.New("nobody reads the stream any more")
+var errReadEnded = errors.New("the stream's reader is closed")
 
 // Kept is content in a temporary file.
 type Kept struct {

@@ -175,7 +175,7 @@ func (x *examiner) ReadEntries(ctx context.Context, r io.Reader) ([]*Entry, erro
 func newEntry(h *blob.TarMember, whiteouts bool) (e *Entry, ok bool, err error) {
 	e = &Entry{Name: h.Path, Number: h.Number, Size: h.Size, Meta: NewMeta(h.Header)}
 	if name := misleading(e.Meta.Xattrs); whiteouts && name != "" {
-		return e, false, hinterr.Errorf(hinterr.ErrUnsupported, "%s: extended attribute %s: an engine with overlay would show other files than the layer contains", h.Path, name)
+		return e, false, hinterr.Errorf(hinterr.ErrUnsupported, "%s: extended attribute %s: overlay engines would show files that differ from the layer's", h.Path, name)
 	}
 	dir, base := path.Split(h.Path)
 	switch {

@@ -193,7 +193,7 @@ func (in *installed) preloadFile() (contents.Extra, error) {
 	case k == nil:
 		return e, nil
 	case k.Kind != contents.KindFile:
-		return e, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: not a regular file, so no line is added to it", fallbackfiles.Preload),
+		return e, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: not a regular file: no line was added", fallbackfiles.Preload),
 			"add %s to it yourself, or omit the fallback: --fallback never", fallbackfiles.Line(in.wide()))
 	case k.Size > maxPreload:
 		return e, hinterr.Damaged("%s: %d bytes, want at most %d", fallbackfiles.Preload, k.Size, maxPreload)
@@ -218,7 +218,7 @@ func (in *installed) writable(name string) error {
 			if last {
 				what = "a directory"
 			}
-			return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: %s, so there is no place for the fallback", at, what),
+			return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: %s: the fallback cannot be added", at, what),
 				"omit the fallback: --fallback never")
 		}
 	}

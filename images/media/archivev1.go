@@ -173,7 +173,7 @@ func v1Chain(t *tarFile, id string) ([]schema1.OldLayer, error) {
 	var chain []schema1.OldLayer
 	for id != "" {
 		if len(chain) == maxChain {
-			return nil, hinterr.Damaged("more than %d layers on one another, or a circle of them", maxChain)
+			return nil, hinterr.Damaged("more than %d layers, or a cycle of them", maxChain)
 		}
 		l, err := v1LayerOf(t, id)
 		if err != nil {

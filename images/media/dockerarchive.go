@@ -165,7 +165,7 @@ func synthesize(ctx context.Context, t *tarFile, a ArchiveImage) (*blob.Image, e
 		return nil, hinterr.Damaged("config %v: %v", id, err)
 	}
 	if len(cf.RootFS.DiffIDs) != len(a.Layers) {
-		return nil, hinterr.Damaged("config %v: got %d diff IDs, want %d as %s lists layers",
+		return nil, hinterr.Damaged("config %v: got %d diff IDs, want %d, one for each layer in %s",
 			id, len(cf.RootFS.DiffIDs), len(a.Layers), ArchiveManifest)
 	}
 	m := v1.Manifest{SchemaVersion: 2, MediaType: types.DockerManifestSchema2, Layers: []v1.Descriptor{}}

@@ -251,7 +251,7 @@ func checkImage(img v1.Image, want v1.Platform) error {
 			return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "manifest %v is an artifact with a config of type %s, not an image", digest, t),
 				"name the image that the artifact is about")
 		}
-		return hinterr.Damaged("config %v: got %d diff IDs, want %d as manifest %v has layers",
+		return hinterr.Damaged("config %v: got %d diff IDs, want %d, one for each layer of manifest %v",
 			m.Config.Digest, len(cf.RootFS.DiffIDs), len(m.Layers), digest)
 	}
 	for n, h := range cf.RootFS.DiffIDs {

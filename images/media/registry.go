@@ -215,7 +215,7 @@ func statusError(where, host, missing string, e *transport.Error) error {
 		}
 	}
 	if registry.BlobUnknown(e) {
-		return hinterr.With(fmt.Errorf("%s: the registry accepted all blobs, but does not have them (%s)", where, text), "try again; the registry's own log says more")
+		return hinterr.With(fmt.Errorf("%s: the registry accepted all blobs, but does not have them (%s)", where, text), "try again; see the registry's log for details")
 	}
 	switch e.StatusCode {
 	case http.StatusNotFound:
@@ -228,7 +228,7 @@ func statusError(where, host, missing string, e *transport.Error) error {
 		return hinterr.With(fmt.Errorf("%s: too many requests (%s)", where, text),
 			"wait, or log in for a higher limit: docker login %s", host)
 	}
-	return hinterr.With(fmt.Errorf("%s: the registry answers %s", where, text), "try again; the registry's own log says more")
+	return hinterr.With(fmt.Errorf("%s: the registry answers %s", where, text), "try again; see the registry's log for details")
 }
 
 // PutRegistry pushes a result. Layers that are in another repository of the same registry

@@ -41,7 +41,7 @@ func (s *Source) takeRemoteSchema1(ctx context.Context, at registry.Remote, n na
 	err = s.takeSchema1(ctx, raw, at, o)
 	// A registry's word for the digest of a signed manifest is not a proof.
 	if d, ok := n.(name.Digest); ok && err == nil && d.DigestStr() != s.Digest {
-		err = hinterr.Damaged("manifest %s: got %s of what the registry sent", d.DigestStr(), s.Digest)
+		err = hinterr.Damaged("manifest %s: the registry sent content with the digest %s", d.DigestStr(), s.Digest)
 	}
 	if err != nil {
 		release()

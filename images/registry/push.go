@@ -145,7 +145,7 @@ const digestHeader = "Docker-Content-Digest"
 // Index pushes an index with all of its images.
 func (u *uploads) Index(ctx context.Context, ref name.Reference, idx v1.ImageIndex, depth int) error {
 	if depth < 0 {
-		return hinterr.Damaged("more than %d indexes in one another", blob.MaxNesting)
+		return hinterr.Damaged("indexes nested more than %d levels deep", blob.MaxNesting)
 	}
 	m, err := idx.IndexManifest()
 	if err != nil {

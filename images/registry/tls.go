@@ -137,7 +137,7 @@ func readCerts(dir string, entries []os.DirEntry) (*tls.Config, error) {
 			}
 		}
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, hinterr.Damaged("certificate %s: it has no certificate in PEM form", path)
+			return nil, hinterr.Damaged("certificate %s: no PEM certificate in it", path)
 		}
 	}
 	return c, nil

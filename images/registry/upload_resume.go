@@ -253,11 +253,11 @@ func uploaded(text string) int64 {
 func (s *sending) next(resp *http.Response) error {
 	loc := resp.Header.Get("Location")
 	if loc == "" {
-		return errors.New("the registry does not say where to send the blob")
+		return errors.New("the registry gives no URL for the upload")
 	}
 	u, err := resp.Request.URL.Parse(loc)
 	if err != nil {
-		return errors.New("the address that the registry gives for the upload is not a URL")
+		return errors.New("the registry gives an invalid URL for the upload")
 	}
 	if err := mayLead(resp.Request.Context(), resp.Request.URL, u); err != nil {
 		return fmt.Errorf("upload: %w", err)

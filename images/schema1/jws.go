@@ -60,7 +60,7 @@ func signedPayload(raw []byte) (payload []byte, signatures int, err error) {
 	for n, s := range m.Signatures {
 		p, err := s.payload(raw)
 		if err == nil && n > 0 && !bytes.Equal(p, payload) {
-			err = errors.New("is about another text than the first one")
+			err = errors.New("signs a different text from the first")
 		}
 		if err == nil {
 			err = s.verify(p)
@@ -126,7 +126,7 @@ func (s prettySignature) certifiedKey() (any, error) {
 		Chain [][]byte `json:"x5c"`
 	}
 	if err := json.Unmarshal(s.Header, &h); err != nil || len(h.Chain) == 0 {
-		return nil, errors.New("no key beside it")
+		return nil, errors.New("has no key")
 	}
 	cert, err := x509.ParseCertificate(h.Chain[0])
 	if err != nil {

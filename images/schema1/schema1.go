@@ -67,7 +67,7 @@ func Parse(raw []byte) (*Manifest, error) {
 	case len(m.FSLayers) == 0:
 		return nil, hinterr.Damaged("schema 1 manifest: no layers")
 	case len(m.FSLayers) != len(m.History):
-		return nil, hinterr.Damaged("schema 1 manifest: got %d layers, want %d as it has history", len(m.FSLayers), len(m.History))
+		return nil, hinterr.Damaged("schema 1 manifest: got %d layers, want %d, one for each history entry", len(m.FSLayers), len(m.History))
 	}
 	m.Digest, _, err = v1.SHA256(bytes.NewReader(payload))
 	return m, err

@@ -229,7 +229,7 @@ func TestSchema1Defects(t *testing.T) {
 		"a changed name":            {replace(signed, `"old"`, `"new"`), "changed after it was signed"},
 		"another's key":             {sign(t, text, jose.ES256, other, jwkHeader(t, &key.PublicKey)), "changed after it was signed"},
 		"a private key":             {sign(t, text, jose.ES256, key, jwkHeader(t, key)), "private parameters"},
-		"no key":                    {sign(t, text, jose.ES256, key, `"none":1`), "no key beside it"},
+		"no key":                    {sign(t, text, jose.ES256, key, `"none":1`), "has no key"},
 		"algorithm none":            {replace(signed, `"alg":"ES256"`, `"alg":"none"`), "signature 0"},
 		"algorithm HS256":           {replace(signed, `"alg":"ES256"`, `"alg":"HS256"`), "signature 0"},
 		"a length beyond the end":   {[]byte(`{"schemaVersion":1,"fsLayers":[],"signatures":[{"protected":"` + base64.RawURLEncoding.EncodeToString([]byte(`{"formatLength":99999}`)) + `"}]}`), "outside of the manifest"},
@@ -240,7 +240,7 @@ func TestSchema1Defects(t *testing.T) {
 		"a blobSum that is invalid": {replace(string(text), first.String(), "sha256:00"), "not a digest"},
 		"a blob that is missing":    {replace(string(text), first.Hex, strings.Repeat("0", 64)), "no file with the blob"},
 		"no layers":                 {[]byte(`{"schemaVersion":1,"fsLayers":[],"history":[]}`), "no layers"},
-		"too little history":        {[]byte(`{"schemaVersion":1,"fsLayers":[{}],"history":[]}`), "as it has history"},
+		"too little history":        {[]byte(`{"schemaVersion":1,"fsLayers":[{}],"history":[]}`), "one for each history entry"},
 		"an image JSON too few":     {replace(string(text), `"v1Compatibility": "{`, `"v1Compatibility": "[`), "image JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -65,7 +65,7 @@ func readSquashSuper(r io.ReaderAt) (squashSuper, error) {
 	s.Compression = squashCompressions[id]
 	switch {
 	case s.Compression == "":
-		return s, hinterr.Errorf(hinterr.ErrUnsupported, "squashfs: compression %d is not known", id)
+		return s, hinterr.Errorf(hinterr.ErrUnsupported, "squashfs: unknown compression %d", id)
 	case s.BlockSize < squashMinBlock || s.BlockSize > squashMaxBlock || s.BlockSize&(s.BlockSize-1) != 0:
 		return s, hinterr.Damaged("squashfs: blocks of %d bytes", s.BlockSize)
 	}

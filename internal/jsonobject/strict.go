@@ -198,7 +198,7 @@ func InWords(err error) error {
 		}
 		return fmt.Errorf("%sgot %s %s, want %s", where, article, other.Value, wanted(other.Type.Kind()))
 	case errors.As(err, &syntax):
-		return fmt.Errorf("no valid JSON: %w", err)
+		return fmt.Errorf("invalid JSON: %w", err)
 	case err != nil && strings.HasPrefix(err.Error(), "json: "): // has no type (decode.go, "unknown field")
 		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 	}

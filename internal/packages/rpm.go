@@ -54,7 +54,7 @@ var rpmKinds = []struct {
 
 // notNDB: SUSE's own kind is not read; no libc of the vsyscall page's time was packaged so.
 func notNDB(io.ReaderAt, int64, headerVisitor) error {
-	return errors.New("a database of the kind ndb, which vfix does not read")
+	return errors.New("an ndb database, which vfix cannot read")
 }
 
 // rpmDirs are where rpm keeps its database (macros _dbpath), newest first.

@@ -113,7 +113,7 @@ func (o *Output) Flush() error {
 }
 
 // errBrokenPipe: the reader of stdout went away. Nothing is printed about it.
-var ErrBrokenPipe = errors.New("stdout: the reader went away")
+var ErrBrokenPipe = errors.New("stdout: the reader closed the pipe")
 
 // stdoutError is a result that could not be printed.
 func stdoutError(err error) error {

@@ -19,7 +19,7 @@ var Formats = []string{".svg", ".png"}
 func Format(path string) (string, error) {
 	ext := strings.ToLower(filepath.Ext(path))
 	if !slices.Contains(Formats, ext) {
-		return "", fmt.Errorf("%s: its name ends in none of %s", path, strings.Join(Formats, ", "))
+		return "", fmt.Errorf("%s: unknown extension, want one of %s", path, strings.Join(Formats, ", "))
 	}
 	return ext, nil
 }
