@@ -3,8 +3,8 @@
 # make preload BUILD=DIR PAGE=ADDRESS.
 PAGE =
 
-PRELOAD_C       = signal action sigaction signals fail masks waits contexts stack next state serve start time sandbox heal lock job near code meet log
-PRELOAD_S       = entry apart syscall
+PRELOAD_C       = signal action sigaction oldsignals fail masks waits contexts stack next state serve start time sandbox heal lock job near code changing log
+PRELOAD_S       = entry thread syscall
 PRELOAD_OBJECTS = $(PRELOAD_C:%=$(BUILD)/preload/%.o) $(PRELOAD_S:%=$(BUILD)/preload/%.o) \
 	$(BUILD)/preload/vdso.o $(BUILD)/preload/symbols.o $(BUILD)/preload/auxv.o $(CORE:%.c=$(BUILD)/preload/%.o)
 # Unwinders go from a handler's frame to the interrupted one, so these files have unwind tables.

@@ -34,7 +34,7 @@ static void run_apart(struct job *job)
 		if (vfix_is_alone())
 			vfix_beside(vfix_do_job, job);
 		else
-			vfix_apart(vfix_do_job, job);
+			vfix_in_thread(vfix_do_job, job);
 		/* Not earlier: a thread that was killed before this has not tried it. */
 		if (!job->finishes)
 			__atomic_store_n(place_of(job->ra), job->ra, __ATOMIC_RELAXED);

@@ -46,13 +46,13 @@ int vfix_write_site(struct task *t);
 /* The same in a concurrently forked child, in which no other thread completes it. */
 void vfix_finish_site(struct task *t);
 
-/* meet.c: 1, with registers as after the instruction, if it is being changed; -1 if it was and must be run
+/* changing.c: 1, with registers as after the instruction, if it is being changed; -1 if it was and must be run
  * again; 0 if the fault does not come from a change. */
 int vfix_stand_in(greg_t *regs);
 
-/* apart.S: runs f in a thread with its own table of open files, which a fork does not copy; returns when it
+/* thread.S: runs f in a thread with its own table of open files, which a fork does not copy; returns when it
  * has ended. Returns a negative error number, or a tid. */
-long vfix_apart(void (*f)(void *), void *argument);
+long vfix_in_thread(void (*f)(void *), void *argument);
 /* The same in this thread, on the stack of the other. */
 void vfix_beside(void (*f)(void *), void *argument);
 

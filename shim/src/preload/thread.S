@@ -12,10 +12,10 @@
 	 * continues when the thread has ended.
 	 */
 	.balign	16
-	.globl	vfix_apart
-	.hidden	vfix_apart
-	.type	vfix_apart, @function
-vfix_apart:
+	.globl	vfix_in_thread
+	.hidden	vfix_in_thread
+	.type	vfix_in_thread, @function
+vfix_in_thread:
 	.cfi_startproc
 	mov	%rdi, %r9
 	mov	%rsi, %rdx		# for a tid, which is not asked for
@@ -35,7 +35,7 @@ vfix_apart:
 	syscall
 	hlt
 	.cfi_endproc
-	.size	vfix_apart, . - vfix_apart
+	.size	vfix_in_thread, . - vfix_in_thread
 
 	/* in: rdi function, rsi its argument; calls it on that stack. For one caller at a time. */
 	.balign	16
