@@ -382,16 +382,14 @@ func (d *Disk) examine(s *Session, e *Entry, r *os.File) (info *elfInfo, err err
 		if info, err = d.thin(r, e.Size); err != nil {
 			return nil, err
 		}
+		if info == nil {
+			return nil, d.passedOver(s, r, e.Size, string(head[:4]) == "\x7fELF")
+		}
 	}
-	if info == nil && d.Only != "" {
-		return nil, d.passedOver(s, r, e.Size, string(head[:4]) == "\x7fELF")
+	if info == nil || info.report == nil {
+		return info, nil
 	}
-	if info == nil {
-		return nil, nil
-	}
-	if info.report != nil {
-		info.plan, err = patch.NewPlan(info.report, s.Options)
-	}
+	info.plan, err = patch.NewPlan(info.report, s.Options)
 	return info, err
 }
 

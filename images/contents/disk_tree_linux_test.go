@@ -202,18 +202,25 @@ func TestDirFindings(t *testing.T) {
 	for name, c := range map[string]struct {
 		set           func(d *contents.Disk)
 		found, passed string
+		file          string // "" for the directory
 	}{
-		"all":           {func(*contents.Disk) {}, here + below, tooLarge},
-		"one system":    {func(d *contents.Disk) { d.OneFS = true }, here, tooLarge},
-		"since later":   {func(d *contents.Disk) { d.Since = time.Now().Add(time.Hour) }, "", ""},
-		"since earlier": {func(d *contents.Disk) { d.Since = time.Unix(1_500_000_000, 0) }, here + below, tooLarge},
-		"unexamined":    {func(d *contents.Disk) { d.Unexamined = true }, "", ""},
-		"whole":         {func(d *contents.Disk) { d.Whole = true }, here + below, tooLarge},
-		"whole, of one": {func(d *contents.Disk) { d.Whole, d.OneFS = true, true }, here, tooLarge},
-		"bare":          {func(d *contents.Disk) { d.Whole, d.Unexamined = true, true }, "", ""},
+		"all":           {func(*contents.Disk) {}, here + below, tooLarge, ""},
+		"one system":    {func(d *contents.Disk) { d.OneFS = true }, here, tooLarge, ""},
+		"since later":   {func(d *contents.Disk) { d.Since = time.Now().Add(time.Hour) }, "", "", ""},
+		"since earlier": {func(d *contents.Disk) { d.Since = time.Unix(1_500_000_000, 0) }, here + below, tooLarge, ""},
+		"unexamined":    {func(d *contents.Disk) { d.Unexamined = true }, "", "", ""},
+		"whole":         {func(d *contents.Disk) { d.Whole = true }, here + below, tooLarge, ""},
+		"whole, of one": {func(d *contents.Disk) { d.Whole, d.OneFS = true, true }, here, tooLarge, ""},
+		"bare":          {func(d *contents.Disk) { d.Whole, d.Unexamined = true, true }, "", "", ""},
+		"a program":     {func(*contents.Disk) {}, "dir/program", "", "dir/program"},
+		"by a link":     {func(*contents.Disk) {}, "symlink", "", "symlink"},
+		"another one":   {func(*contents.Disk) {}, "", "", "modern"},
+		"text":          {func(*contents.Disk) {}, "", "dir/file: not an ELF file", "dir/file"},
+		"empty":         {func(*contents.Disk) {}, "", "dir/none: not an ELF file", "dir/none"},
+		"32-bit":        {func(*contents.Disk) {}, "", "", "damaged"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d, err := contents.OpenDisk(dir)
+			d, err := contents.OpenDisk(filepath.Join(dir, c.file))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -232,10 +239,13 @@ func TestDirFindings(t *testing.T) {
 			for _, one := range f.Files {
 				found = append(append(found, one.Path), one.Links...)
 			}
+			for i := range found {
+				found[i] = strings.TrimPrefix(found[i], dir+"/")
+			}
 			slices.Sort(found)
 			for _, p := range f.Passed {
 				reason, _, _ := strings.Cut(p.Reason, ",")
-				passed = append(passed, p.Path+": "+reason)
+				passed = append(passed, strings.TrimPrefix(p.Path, dir+"/")+": "+reason)
 			}
 			if got := strings.Join(found, " "); got != c.found {
 				t.Errorf("found %s, want %s", got, c.found)
