@@ -22,10 +22,10 @@ type ScanOptions struct {
 	Media    media.Options
 	Jobs     int // files examined at once; 0 means one per processor
 	Rewriter patch.Options
-	// Shim is what the fallback is made of. An image that has it is searched for it.
+	// Shim has the parts of the fallback: an image is searched for them.
 	Shim fallback.Shim
-	// Root is where the libraries are of a program that is named alone, or of those of a directory that is not a root
-	// filesystem; "" for the root filesystem that it lies in.
+	// Root is the root filesystem with the libraries of a single program, or of programs in a directory that is not a
+	// root filesystem itself; "" for the root filesystem that contains it.
 	Root string
 }
 

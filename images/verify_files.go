@@ -167,8 +167,8 @@ func (v *comparison) contents(ctx context.Context, t *contents.Tree, want map[st
 	return nil
 }
 
-// Difference is what differs between the two versions of a file, for people who want to see
-// it: made where VerifyOptions' Rewriter.Explain says so.
+// Difference shows the differing parts of the two versions of a file. It is made if Rewriter.Explain of the
+// VerifyOptions is set.
 type Difference struct {
 	Path string
 	// Patches are the call sites, each with the code on both sides; Edits all that changed in

@@ -17,8 +17,8 @@ import (
 	"vfix.dev/vfix/images/media"
 )
 
-// texts compares two JSON objects, except for some members. A key that is there twice is a
-// difference of its own: parsers do not agree on which one counts.
+// texts compares two JSON objects, except for some members. A duplicate key also counts as a
+// difference, because parsers do not agree on which one to use.
 func (v *Verified) texts(where string, want, got []byte, except ...string) error {
 	if key := duplicateKey(gjson.ParseBytes(got)); key != "" {
 		v.problem("%s: %s: there twice", where, key)

@@ -78,7 +78,7 @@ func (e *signalError) Hint() string {
 }
 
 // joined is the type of what errors.Join returns. An error of fmt.Errorf with several %w
-// has the same Unwrap and a text of its own, so it is not taken apart.
+// has the same Unwrap, but its own text, so it is not split.
 var joined = reflect.TypeOf(errors.Join(screen.ErrBrokenPipe))
 
 // flatten returns the errors that err joins, or itself.

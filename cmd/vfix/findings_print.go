@@ -221,7 +221,7 @@ func (o *output) consequences(f *contents.Findings) {
 	}
 }
 
-// jsonFileFix is what a plan does about something besides call sites.
+// jsonFileFix describes a plan's change beyond call sites.
 type jsonFileFix struct {
 	Kind    find.Fix     `json:"kind"`
 	Reason  string       `json:"reason"`

@@ -98,7 +98,7 @@ func (p *printOptions) mode() string {
 
 func (p *printOptions) json() bool { return p.format == "json" }
 
-// workOptions are how the work is done, and how what it does is shown.
+// workOptions control the work and its output.
 type workOptions struct {
 	printOptions
 	read     images.ScanOptions // once begin has returned: for package images
@@ -290,7 +290,7 @@ func parseDest(verb, typed string) (media.Ref, error) {
 	return dest, nil
 }
 
-// fallbackShim is what the fallback is made of. Package images gets it from here: it knows images, not the
+// fallbackShim returns the parts of the fallback. Package images gets it from here: it knows images, not the
 // code that runs in them.
 func fallbackShim() fallback.Shim {
 	return fallback.Shim{Library: shim.Library(), Library32: shim.Library32(), Trace: shim.Trace()}

@@ -71,8 +71,7 @@ type buildInfo struct {
 	Shim     int    `json:"shim_size"` // bytes of injected code in the binary
 }
 
-// buildVersion says what this binary is: the linker's word, else the module's version,
-// else "devel".
+// buildVersion returns the version of this binary: the one set by the linker, else the module's, else "devel".
 func buildVersion() buildInfo {
 	b := buildInfo{Version: version, Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Shim: len(shim.Code())}
 	info, ok := debug.ReadBuildInfo()

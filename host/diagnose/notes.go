@@ -44,7 +44,7 @@ const (
 	siAddr     = 16
 )
 
-// facts is what the notes have about the crash.
+// facts are the notes' facts about the crash.
 type facts struct {
 	thread bool // a thread was found; otherwise the other fields mean nothing
 	tid    int

@@ -76,7 +76,7 @@ const maxReason = 1 << 10
 
 func clip(s string) string { return s[:min(len(s), maxReason)] }
 
-// add notes what a plan does; wanted says that the file is to have the plan's fix.
+// add records the changes of a plan; wanted reports that the file should get the plan's fix.
 func (f *Finding) add(p *patch.Plan, wanted bool) {
 	if !p.Empty() {
 		f.Size = p.Size

@@ -11,11 +11,11 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// plain are the names of runtimes that make of config.json what is in it; Docker had one of its own until 18.06.
+// plain are the names of runtimes that mount only what config.json says; docker-runc is Docker's until 18.06.
 var plain = []string{"runc", "crun", "youki", "docker-runc"}
 
-// hooking are how the names of runtimes begin that are known to execute hooks, with the container's mounts in a
-// namespace of this machine.
+// hooking are the prefixes of the names of runtimes that execute hooks, with the container's mounts in a namespace
+// of this machine.
 var hooking = append([]string{"nvidia-container-runtime"}, plain...)
 
 // RunsHooks reports whether a runtime, a path or a name, is known to execute hooks.

@@ -1,5 +1,5 @@
-// Two runs of vfix that write the same layout or archive at once take turns: the second sees
-// what the first has written, and adds to a layout what it has to add.
+// Two runs of vfix that write the same layout or archive at once take turns: the second sees the result of the
+// first, and adds its own to a layout.
 
 package atomicfile
 

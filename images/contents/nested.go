@@ -60,7 +60,7 @@ func unread(format string, a ...any) *elfInfo {
 	return &elfInfo{passed: fmt.Sprintf(format, a...), unread: true}
 }
 
-// examineNested examines what a file has in it or behind it; nil means that nothing of it calls the page.
+// examineNested examines the programs in a file or after its end; nil means that none of them calls the page.
 func examineNested(r io.ReaderAt, size int64) (*elfInfo, error) {
 	z := &zipLook{}
 	defer z.close()

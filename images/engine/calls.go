@@ -176,7 +176,7 @@ func (c *Client) Rename(ctx context.Context, id, name string) error {
 	return err
 }
 
-// Version is what a daemon is.
+// Version describes a daemon.
 type Version struct {
 	Version       string
 	KernelVersion string // that its containers run on

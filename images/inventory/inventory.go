@@ -27,7 +27,7 @@ type Held struct {
 	Err       error  // why the image could not be examined
 }
 
-// Inventory is what the engines have.
+// Inventory lists the images and containers of the engines.
 type Inventory struct {
 	Engines []string // their addresses
 	Held    []Held   // images, then containers

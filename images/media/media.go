@@ -96,7 +96,7 @@ type Source struct {
 	Made bool
 	// Schema1 says that the source has a manifest of schema 1.
 	Schema1 bool
-	// Beside is what the source has that is neither in Image nor looked into, such as an overlay.
+	// Beside names parts of the source that are not in Image and are not examined, such as an overlay.
 	Beside []string
 	// Keep makes layers read from a registry stay until Close, as they will be needed again; nil: the
 	// layers are local.

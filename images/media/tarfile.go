@@ -46,8 +46,8 @@ type tarFile struct {
 // ErrNotTar: the file is not a tar archive, whatever else it may be.
 var ErrNotTar = hinterr.Damaged("not a tar archive")
 
-// OpenTar reads the headers of an archive. stop, which may be nil, is called after each
-// entry; when it says so OpenTar gives up with ErrStopped, early and cheaply.
+// OpenTar reads the headers of an archive. stop, which may be nil, is called after each entry; if it returns true,
+// OpenTar returns ErrStopped without reading the rest.
 func OpenTar(ctx context.Context, name string, o Options, stop func(entry string) bool) (*tarFile, error) {
 	f, size, err := blob.OpenRegular(name)
 	if errors.Is(err, fs.ErrNotExist) {

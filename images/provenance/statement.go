@@ -161,7 +161,7 @@ func (a Artifact) Is(digests []v1.Hash) bool {
 	return slices.ContainsFunc(digests, func(d v1.Hash) bool { return d.Hex != "" && a.Digest[d.Algorithm] == d.Hex })
 }
 
-// StateFile describes what a plan does to a file whose content is before.
+// StateFile describes the changes of a plan to a file with the content before.
 func StateFile(h *contents.Target, layer string, before *io.SectionReader) (StatedFile, error) {
 	f := StatedFile{
 		StatedChange: StatedChange{Path: h.Names[0]},

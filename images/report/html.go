@@ -25,7 +25,7 @@ var pages = sync.OnceValue(func() *template.Template {
 // class is a status as the name of a class.
 func class(status outcome.Status) string { return strings.ReplaceAll(string(status), " ", "-") }
 
-// nameOf and digestOf are what a reference has before and behind its @.
+// nameOf and digestOf are the parts of a reference before and after its @.
 func nameOf(reference string) string   { name, _, _ := strings.Cut(reference, "@"); return name }
 func digestOf(reference string) string { _, digest, _ := strings.Cut(reference, "@"); return digest }
 

@@ -14,7 +14,7 @@ import (
 // mark is the line. This constant itself is not found, because it begins differently.
 var mark = lazy.Regexp(`Vfix-([a-z]+), compressed\n`)
 
-// Program is one that is carried.
+// Program is a program that vfix carries.
 type Program struct {
 	Name   string // vfix-runtime, vfix-nri
 	packed []byte // and everything after it in the other program

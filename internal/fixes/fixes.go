@@ -62,7 +62,7 @@ func Parse(text string) ([]find.Fix, error) {
 // FileOf is the file that the programs of a fix read.
 func FileOf(r find.Fix) File { return known[r].file }
 
-// Affects says in an option's help what a fix is for.
+// Affects is the purpose of a fix, for an option's help.
 func Affects(r find.Fix) string { return known[r].affects }
 
 // Does says what a fix changes for the program.

@@ -35,8 +35,8 @@ func (Silent) Add(int64) {}
 
 func (Silent) Done() {}
 
-// Reporter gets reports of what a package is doing. Its methods may be called from several
-// goroutines at once. Where options have one, nil is silence.
+// Reporter gets reports of a package's progress. Its methods may be called from several goroutines at once. A nil
+// Reporter in options means silence.
 type Reporter interface {
 	// Start says that work on something of size bytes begins (size < 0: not known);
 	// kind is "read", "write" or "push", name a layer's short digest or a path.

@@ -1,11 +1,11 @@
-// Command faults lets each system call of a verb fail once, with EIO, in a directory "work" that is made again each
-// time, and says what is wrong with what follows: the verb fails with a message that names the object, or is right in
-// spite of it, and nothing is there half-written.
+// Command faults makes each system call of a verb fail once, with EIO, in a directory "work" that is recreated each
+// time, and reports violations of this rule: the verb fails with a message that names the object, or succeeds in spite
+// of the error, and leaves no partial output.
 //
 //	faults -killat FILE -object PATTERN [-kind KIND] COMMAND...
 //
-// It works in the current directory. Its directory "before", if there is one, is what work has in it at first. killat
-// lets the calls fail (tests/oracle).
+// It works in the current directory. If it has a directory "before", work starts as a copy of it. killat makes the
+// calls fail (tests/oracle).
 package main
 
 import (
@@ -62,7 +62,7 @@ func main() {
 	}
 }
 
-// names is what a message has to hold: the object, or a directory above.
+// names are the names of which a message must contain one: the object, or a directory above it.
 func names(object string) *regexp.Regexp {
 	here, err := os.Getwd()
 	check(err)

@@ -26,7 +26,7 @@ var (
 	Verified = Deed{"not patched", "not fixed"}
 )
 
-// Patching is what a verb does that patches, or would do.
+// Patching is the deed of a verb that patches; with dryRun it only plans.
 func Patching(dryRun bool) Deed {
 	if dryRun {
 		return Planned

@@ -74,7 +74,7 @@ type row struct {
 	make func(b *bundle)
 }
 
-// story is what a row is too short for.
+// story is a test that does not fit into a row.
 type story struct {
 	group, name string
 	run         func() (failures []string)
