@@ -60,6 +60,18 @@ func TestSpecIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	uid, gid := s.containerRoot()
+	for all, want := range map[string]uint32{
+		``: 0, `{"containerID":5,"hostID":7,"size":9}`: 0, `{"containerID":0,"hostID":7,"size":0}`: 0,
+		`{"containerID":5,"hostID":7,"size":9},{"containerID":0,"hostID":8,"size":1}`: 8,
+	} {
+		s, err := parseSpec([]byte(`{"root":{"path":"r"},"linux":{"gidMappings":[` + all + `]}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, gid := s.containerRoot(); gid != want {
+			t.Errorf("%s: got %d, want %d", all, gid, want)
+		}
+	}
 	for text, want := range map[string][]string{
 		`{"root":{"path":"r"},"process":{"later":1},"later":{}}`: {"process.later", "later"},
 		`{"root":{"path":"r","lat\u0065r":1}}`:                   {"root.later"},

@@ -92,6 +92,7 @@ func TestFindMount(t *testing.T) {
 41 22 8:1 /x/y /b/ro ro,relatime - ext4 /dev/sda1 rw
 42 22 0:36 / /b/twice rw - tmpfs tmpfs rw
 43 22 8:1 /var/lib/containerd/io.containerd.snapshotter.v1.native/snapshots/7 /b/twice rw - ext4 /dev/sda1 rw
+45 22 8:1 /x/y /b/ro2 rw,relatime - ext4 /dev/sda1 ro
 44 22 8:1 /x/y1234 /b/y1234\134 rw - ext4 /dev/sda1 rw
 damaged /b/line
 x 22 8:1 / /b/line rw - ext4 /dev/sda1 rw
@@ -113,8 +114,11 @@ x 22 8:1 / /b/line rw - ext4 /dev/sda1 rw
 	if want := (overlay{[]string{"/l/a:b", "/l/c,d"}, "/u"}); err != nil || !reflect.DeepEqual(o, want) {
 		t.Errorf("got %+v, %v, want %+v", o, err, want)
 	}
-	if all := parseMounts([]byte(text)); len(all) != 7 || all[6].ID != 50 || !all[6].isBelow("/b/root fs") {
+	if all := parseMounts([]byte(text)); len(all) != 8 || all[7].ID != 50 || !all[7].isBelow("/b/root fs") {
 		t.Errorf("all: got %+v", all)
+	}
+	if m, ok := findMount("/b/ro2"); !ok || !m.readOnly() {
+		t.Errorf("got %+v, %v", m, ok)
 	}
 	if m, ok := findMount("/b/ro"); !ok || !m.readOnly() || m.Root != "/x/y" {
 		t.Errorf("got %+v, %v", m, ok)
@@ -159,7 +163,7 @@ func TestKindsOfRoots(t *testing.T) {
 		"/var/lib/docker/vfs/dir/" + id: true, "/var/lib/docker/btrfs/subvolumes/" + id: true,
 		"/var/lib/docker/devicemapper/mnt/" + id + "/rootfs": true, "/var/lib/docker/vfs/dir/x": false,
 		"/home/me/" + id: false, "/b/rootfs": false, "/vfs/dir/" + id[1:] + "G": false,
-		"/vfs/dir/" + id[2:]: false,
+		"/vfs/dir/" + id[2:]: false, "/vfs/dir/" + id + "zz": false,
 	} {
 		if got := engineRoot(path); got != want {
 			t.Errorf("engineRoot(%s): got %v", path, got)
@@ -170,8 +174,8 @@ func TestKindsOfRoots(t *testing.T) {
 		"/var/lib/docker/overlay2/l/ABC": true, "/var/lib/containers/storage/overlay/" + id + "/diff": true,
 		"/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/12/fs": true,
 		"/overlay2/" + id + "/diff": true, "/a.overlayfs/snapshots/1/work": false,
-		"/a.overlayfs/others/1/fs": false,
-		"/home/me/diff":            false, "/a/overlay2/x/diff": false, "/snapshots/1/fs": false,
+		"/a.overlayfs/others/1/fs": false, "/home/" + id + "/diff": false,
+		"/home/me/diff": false, "/a/overlay2/x/diff": false, "/snapshots/1/fs": false,
 	} {
 		if got := immutable(path); got != want {
 			t.Errorf("immutable(%s): got %v", path, got)
@@ -238,8 +242,10 @@ func TestScanTreeOfTemporaryNames(t *testing.T) {
 	}
 	defer root.Close()
 	x, _, err := scanTree(root, nil, true, newBudget(policy.Limits{}), examinerOf(t))
-	if isTemp([]byte(strings.Replace(name, tempPrefix, tempPrefix+"00", 1))) {
-		t.Error("a longer name is one of ours")
+	for _, longer := range []string{tempPrefix + "00" + name[len(tempPrefix):], strings.TrimSuffix(name, tempSuffix) + "zz" + tempSuffix} {
+		if isTemp([]byte(longer)) {
+			t.Errorf("%s is one of ours", longer)
+		}
 	}
 	if err != nil || len(x.temps) != 1 || x.temps[0] != name || len(x.Unread) != 1 || string(x.Unread[0].Name) != name {
 		t.Errorf("got %+v, %v", x, err)
@@ -348,10 +354,14 @@ func TestScanTreeSideBySide(t *testing.T) {
 			t.Fatal(err)
 		}
 		touch("4/below")
+		time.Sleep(rootfs.Settled + 10*time.Millisecond)
 		got, changed := scan(walkers, before)
 		fresh, _ := scan(1, nil)
 		if !changed || !reflect.DeepEqual(got.scanned, fresh.scanned) {
 			t.Fatalf("got %v, %+v, want %+v", changed, got.scanned, fresh.scanned)
+		}
+		if !bytes.Equal(got.clean, fresh.clean) || !reflect.DeepEqual(dirsOf(got.dirs), dirsOf(fresh.dirs)) {
+			t.Fatalf("got %d files and %d directories, want %d and %d", got.clean.len(), len(dirsOf(got.dirs)), fresh.clean.len(), len(dirsOf(fresh.dirs)))
 		}
 	}
 }
@@ -397,6 +407,9 @@ func TestScanGoesOn(t *testing.T) {
 				break
 			}
 			x.Part = true
+		}
+		if !clean && x.clean != nil {
+			t.Errorf("got %d files without call sites", x.clean.len())
 		}
 		if starts < 4 || examined != files || len(x.Legacy) != files/2 || x.Part {
 			t.Errorf("clean %v: got %d files with call sites, after %d starts that examined %d files", clean, len(x.Legacy), starts, examined)
