@@ -13,7 +13,7 @@
 // size that a file claims.
 //
 //	file                              Scan: references, in a file that vfix may have patched before
-//	plan form                         which bytes change; segment spare hook: room, and who enters it
+//	plan form aside                   which bytes change; segment spare hook: room, and who enters it
 //	unwind prelink                    data for debuggers, unwinders and prelink
 //	patched                           files that are patched already
 //	apply verify differ               the patched file, and its comparison with a new plan
