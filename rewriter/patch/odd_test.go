@@ -21,6 +21,12 @@ func TestOddHeaders(t *testing.T) {
 	library.extra = []elf.Dyn{{Tag: elf.DTNeeded, Val: 1}}
 	tight := library
 	tight.tight, tight.notes, tight.phdr, tight.interp = true, -1, true, interp
+	const second = 32
+	pair := testELF{
+		tight: true, text: append(pad(bytes.Clone(text), second), asm(t, "53 90909090 5b c3")...),
+		fdes:  []uint64{testBase + testTextOff, testBase + testTextOff + second},
+		frame: testFrame(plainCIE, testFDE{int(second), pushRbx}, testFDE{7, "\x41\x0e\x20"}),
+	}
 	bare := library
 	bare.bare, bare.notes = true, 2
 	for name, e := range map[string]testELF{
@@ -30,12 +36,13 @@ func TestOddHeaders(t *testing.T) {
 		"library":         library,
 		"tight library":   tight,
 		"without headers": bare,
+		"unwind tables":   pair,
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := e.build()
 			var all strings.Builder
 			patched := 0
-			for _, f := range headerFields(file) {
+			for _, f := range headerFields(file, len(e.frame)) {
 				was := number(file[f.at : f.at+f.size])
 				for _, v := range []uint64{0, was + 1, was - 1, was + 8, was + elf.PageSize, was ^ 4, ^uint64(0)} {
 					odd := bytes.Clone(file)
@@ -57,9 +64,9 @@ func TestOddHeaders(t *testing.T) {
 
 type headerField struct{ at, size int }
 
-// headerFields are the fields of the ELF header, the program and section headers, and the words of the dynamic table
-// and the unwind table's head.
-func headerFields(file []byte) (all []headerField) {
+// headerFields are the fields of the ELF header, the program and section headers, the words of the dynamic table, and
+// the bytes of the unwind table's head and of the table, which has so many.
+func headerFields(file []byte, frame int) (all []headerField) {
 	at := 0
 	add := func(sizes ...int) {
 		for _, s := range sizes {
@@ -81,6 +88,9 @@ func headerFields(file []byte) (all []headerField) {
 		case elf.PTGNUEhFrame:
 			at = off
 			add(1, 1, 1, 1, 4, 4, 4, 4)
+			for end := off + size + frame; frame > 0 && at < end; {
+				add(1)
+			}
 		}
 	}
 	for i := range int(le.Uint16(file[60:])) {
