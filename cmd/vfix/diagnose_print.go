@@ -144,7 +144,7 @@ func writeCrash(w io.Writer, s screen.Stream, c *diagnose.Crash) {
 	row(label, registersText(c))
 	row("time", c.When)
 	if c.Page != "" && c.Kind.Vsyscall() {
-		row("page", c.Page+" in the process")
+		row("page", string(c.Page)+" in the process")
 	}
 	if c.Caller != nil {
 		writeCaller(w, s, c, row)

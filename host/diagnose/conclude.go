@@ -100,17 +100,18 @@ func (c *Crash) evidenceCommand(o Options) *Fix {
 	if len(c.PIDs) > 0 && o.hasCommand("coredumpctl") && c.Source == Backtrace {
 		return &Fix{fmt.Sprintf("coredumpctl info %d | vfix diagnose -", c.PIDs[0]), "reads the report of the crash"}
 	}
+	log := "dmesg"
 	if o.hasCommand("journalctl") {
-		return &Fix{"journalctl -k | vfix diagnose -", "reads the kernel's log of this machine; run it on the machine that the program ran on"}
+		log = "journalctl -k"
 	}
-	return &Fix{"dmesg | vfix diagnose -", "reads the kernel's log of this machine; run it on the machine that the program ran on"}
+	return &Fix{log + " | vfix diagnose -", "reads the kernel's log of this machine; run it on the machine that the program ran on"}
 }
 
 // noName matches the ID of an image, and the names that podman gives to its own images.
 var noName = lazy.Regexp(`^(?:|localhost/.*|(?:sha256:)?[0-9a-f]{12,64}|.*[<>\s].*)$`)
 
 // next returns the command that finds the cause of a container's end.
-func (e Exited) next(c *Crash, o Options, state hostState) *Fix {
+func (e Exited) next(o Options, state hostState) *Fix {
 	switch {
 	case !e.Elsewhere && state.err != nil && e.Name != "":
 		f := &Fix{"vfix diagnose " + quote.Words([]string{"container:" + e.Name}), "run it as root: it reads the kernel's log, for which this user has no permission"}
@@ -133,19 +134,14 @@ func (e Exited) next(c *Crash, o Options, state hostState) *Fix {
 // Image returns the result for an image without a known crash.
 func Image(name string, found *Scanned, o Options) *Result {
 	c := &Crash{Input: name, Source: ImageScan, Count: 1, Kind: None}
-	served, known := pageServed()
 	switch {
 	case found.Affected:
 		c.Kind = Affected
-		c.Meaning = fmt.Sprintf("%s calls the vsyscall page (%d call sites in %d files): ", name, found.Sites, len(found.Files))
-		switch {
-		case !known:
-			c.Meaning += "its programs crash with exit status 139 on kernels with vsyscall=none"
-		case served:
-			c.Meaning += "its programs run here, slowly, and crash with exit status 139 on kernels with vsyscall=none"
-		default:
-			c.Meaning += "this kernel does not serve the page, so its programs crash here with exit status 139"
-		}
+		c.Meaning = fmt.Sprintf("%s calls the vsyscall page (%d call sites in %d files): ", name, found.Sites, len(found.Files)) + map[pageState]string{
+			pageUnknown: "its programs crash with exit status 139 on kernels with vsyscall=none",
+			pageMapped:  "its programs run here, slowly, and crash with exit status 139 on kernels with vsyscall=none",
+			pageAbsent:  "this kernel does not serve the page, so its programs crash here with exit status 139",
+		}[pageHere()]
 		c.add("writes the derived image, whose calls reach the vDSO", append([]string{"vfix", "rebuild", name}, o.Output...)...)
 	case found.Complete:
 		c.Meaning = "no file of " + name + " calls the vsyscall page: a crash of its programs has another cause"

@@ -65,7 +65,7 @@ func Core(input string, r io.ReaderAt, o Options) (*Crash, error) {
 		c.note("no NT_SIGINFO (a kernel before 3.7): vfix assumes from the registers that the fault was at the instruction's own address")
 	}
 	c.judge(e)
-	c.Page = string(e.page)
+	c.Page = e.page
 	if f.filesErr != nil {
 		c.note("the list of mapped files: %v", f.filesErr)
 	}

@@ -132,18 +132,17 @@ type Crash struct {
 	When       string `json:"when"`
 	// Fault is the address that could not be accessed, IP the address of the instruction, SP the stack pointer;
 	// Known reports which of them are known.
-	Fault    uint64 `json:"-"`
-	IP       uint64 `json:"-"`
-	SP       uint64 `json:"-"`
-	Known    Known  `json:"-"`
-	Function string `json:"function"` // of the page: "time"; "" for none
-	// Page reports whether the process had the page: "mapped", "not mapped", or "" if not known.
-	Page    string   `json:"page"`
-	Meaning string   `json:"meaning"` // one or two sentences
-	Caller  *Caller  `json:"-"`
-	Fixes   []Fix    `json:"fixes"`
-	Notes   []string `json:"notes"` // facts that could not be determined, and why
-	Lines   []string `json:"log"`   // the lines of a log that report it, up to maxLines
+	Fault    uint64    `json:"-"`
+	IP       uint64    `json:"-"`
+	SP       uint64    `json:"-"`
+	Known    Known     `json:"-"`
+	Function string    `json:"function"` // of the page: "time"; "" for none
+	Page     pageState `json:"page"`
+	Meaning  string    `json:"meaning"` // one or two sentences
+	Caller   *Caller   `json:"-"`
+	Fixes    []Fix     `json:"fixes"`
+	Notes    []string  `json:"notes"` // facts that could not be determined, and why
+	Lines    []string  `json:"log"`   // the lines of a log that report it, up to maxLines
 	// Confidence is that of Kind, Verdict the answer in one sentence, Next the next command to type, nil if there
 	// is none.
 	Confidence Confidence `json:"-"`

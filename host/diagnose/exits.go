@@ -230,11 +230,11 @@ func (b *backtrace) crash() *Crash {
 		c.Meaning = fmt.Sprintf("It crashed at %#x, outside the vsyscall page. This is not a vsyscall crash.", b.ip)
 	default:
 		e := evidence{signal: signal, code: siKernel, ip: b.ip, stack: true}
-		if served, known := pageServed(); known && sameBoot(b.boot) {
-			e.page = map[bool]pageState{true: pageMapped, false: pageAbsent}[served]
+		if sameBoot(b.boot) {
+			e.page = pageHere()
 		}
 		c.judge(e)
-		c.Page = string(e.page)
+		c.Page = e.page
 		if c.Kind == Unknown { // on a machine that serves the page, only a bad pointer crashes, which is rare
 			c.called(Call, functionAt(b.ip))
 			c.Confidence = Likely

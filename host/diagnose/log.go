@@ -524,6 +524,6 @@ func (c *Crash) byMessage(k Kind) {
 	}
 	c.called(k, f)
 	if k == Call {
-		c.Page = "not mapped"
+		c.Page = pageAbsent
 	}
 }

@@ -314,9 +314,7 @@ func (e Exited) host() (s hostState) {
 	if e.Elsewhere {
 		return s
 	}
-	if served, known := pageServed(); known {
-		s.page = map[bool]pageState{true: pageMapped, false: pageAbsent}[served]
-	}
+	s.page = pageHere()
 	s.log, s.err = kernelLog()
 	s.covers = len(s.log) > 0 && !e.To.IsZero() && s.log[0].when.Before(e.To.Add(-slack))
 	for _, l := range s.log {
@@ -354,12 +352,12 @@ func (e Exited) withoutLine(base *Crash, o Options, state hostState) {
 		base.note("the kernel's log has no line about such a crash at %s, when it ended; the kernel drops old lines, and some of many at once", e.To.Format(time.RFC3339))
 	}
 	if state.page != pageUnknown {
-		base.Page = string(state.page)
+		base.Page = state.page
 		base.note("the vsyscall page is %s in the processes of this machine", state.page)
 	}
 	e.byImage(base, o, state, others)
 	if base.Kind == Unknown {
-		base.Next = e.next(base, o, state)
+		base.Next = e.next(o, state)
 		if e.isContainer() && !e.Elsewhere {
 			base.note("start it again and let it write a core file: docker run --ulimit core=-1 ..., then 'vfix diagnose --root %s CORE'", quote.Shell(e.Image))
 		}

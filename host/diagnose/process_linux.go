@@ -5,7 +5,6 @@ package diagnose
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -61,10 +60,15 @@ func sameBoot(id string) bool {
 	return err == nil && id != "" && strings.ReplaceAll(strings.TrimSpace(string(b)), "-", "") == id
 }
 
-// pageServed reports whether processes of this machine have the page.
-func pageServed() (served, known bool) {
-	b, err := os.ReadFile("/proc/self/maps")
-	return bytes.Contains(b, []byte("[vsyscall]")), err == nil
+// pageHere reports whether processes of this machine have the page.
+func pageHere() pageState {
+	maps, err := os.Open("/proc/self/maps")
+	if err != nil {
+		return pageUnknown
+	}
+	defer maps.Close()
+	co, _, _ := parseMaps(maps)
+	return co.page()
 }
 
 // liveProcess diagnoses a running process, nil without one.
@@ -96,10 +100,7 @@ func liveProcess(input string, pid int, o Options) (*Crash, error) {
 	if err != nil {
 		return nil, needsRoot(err)
 	}
-	c.Page = "not mapped"
-	if co.segmentAt(inThePage) != nil {
-		c.Page = "mapped"
-	}
+	c.Page = co.page()
 	stopped := strings.HasPrefix(state, "t") || strings.HasPrefix(state, "T") || strings.HasPrefix(state, "D")
 	f.rsp, f.rip = registers(dir)
 	if !stopped || !inPage(f.rip) {
@@ -119,7 +120,7 @@ func liveProcess(input string, pid int, o Options) (*Crash, error) {
 	c.judge(evidence{signal: sigsegv, code: 1, fault: f.rip, ip: f.rip, stack: true})
 	if c.Kind == Call {
 		c.note("no signal is recorded: the process is stopped at the call, before or after the signal")
-		if c.Page == string(pageMapped) {
+		if c.Page == pageMapped {
 			c.called(Trap, functionAt(f.rip))
 		}
 		if o.RootName == "" || o.Root == nil {
@@ -178,7 +179,7 @@ func registers(dir string) (sp, pc uint64) {
 // parseMaps reads /proc/PID/maps: the memory, whose offsets in /proc/PID/mem are its addresses, and the mapped
 // files.
 func parseMaps(r io.Reader) (*core, *facts, error) {
-	co, f := &core{}, &facts{thread: true, mappings: []mapping{}}
+	co, f := &core{byKernel: true}, &facts{thread: true, mappings: []mapping{}}
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, maxLine)
 	for s.Scan() {

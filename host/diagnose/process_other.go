@@ -12,7 +12,7 @@ func kernelLog() ([]logEntry, error) { return nil, errNotLinux }
 
 func sameBoot(string) bool { return false }
 
-func pageServed() (served, known bool) { return false, false }
+func pageHere() pageState { return pageUnknown }
 
 func liveProcess(string, int, Options) (*Crash, error) {
 	return nil, refused("processes can be looked at on Linux only", "give a core file, or the kernel's log")

@@ -113,19 +113,14 @@ func (c *Crash) fullStack() {
 // called sets a kind that is a call of a function of the page.
 func (c *Crash) called(k Kind, f find.Function) {
 	c.Kind, c.Function = k, f.String()
-	at := fmt.Sprintf("%#x is %v() in the vsyscall page, a fixed address that glibc up to 2.13 calls.", f.Vaddr(), f)
-	switch k {
-	case Call:
-		c.Meaning = at + " This kernel does not serve the page (vsyscall=none, or built without it), so the call is a SIGSEGV."
-	case Filtered:
-		c.Meaning = at + fmt.Sprintf(" The kernel served it, and the seccomp filter of the process refused system call %d there: a SIGSYS.", f.Syscall())
-	case BadStack:
-		c.Meaning = at + " The stack pointer pointed to no memory, so that the kernel could not return from it. This crash has another cause, which vfix does not fix."
-	case BadPointer:
-		c.Meaning = at + " The kernel served it, and the argument points to no writable memory. This crash has another cause, which vfix does not fix."
-	case Trap:
-		c.Meaning = at + " The kernel trapped the call. On a kernel that serves the page this costs time; on one that does not (vsyscall=none), the program crashes."
-	}
+	const other = "This crash has another cause, which vfix does not fix."
+	c.Meaning = fmt.Sprintf("%#x is %v() in the vsyscall page, a fixed address that glibc up to 2.13 calls. ", f.Vaddr(), f) + map[Kind]string{
+		Call:       "This kernel does not serve the page (vsyscall=none, or built without it), so the call is a SIGSEGV.",
+		Filtered:   fmt.Sprintf("The kernel served it, and the seccomp filter of the process refused system call %d there: a SIGSYS.", f.Syscall()),
+		BadStack:   "The stack pointer pointed to no memory, so that the kernel could not return from it. " + other,
+		BadPointer: "The kernel served it, and the argument points to no writable memory. " + other,
+		Trap:       "The kernel trapped the call. On a kernel that serves the page this costs time; on one that does not (vsyscall=none), the program crashes.",
+	}[k]
 }
 
 func (c *Crash) misaligned(ip uint64) {
