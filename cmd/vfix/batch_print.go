@@ -165,23 +165,20 @@ func (o *output) batchJSON(verb string, dry bool, b *batch.Batch, rows func(func
 		return err
 	}
 	var indented bytes.Buffer
-	if err := json.Indent(&indented, raw, "", "  "); err != nil {
-		return err
-	}
-	before, behind, _ := bytes.Cut(indented.Bytes(), []byte("[]"))
+	_ = json.Indent(&indented, raw, "", "  ")
+	before, behind, _ := bytes.Cut(bytes.Clone(indented.Bytes()), []byte("[]"))
 	o.Stdout.Write(append(before, '['))
 	between := "\n    "
 	for row := range rows {
 		o.Stdout.WriteString(between)
 		between = ",\n    "
-		var b bytes.Buffer
-		enc := json.NewEncoder(&b)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("    ", "  ")
-		if err := enc.Encode(row); err != nil {
+		raw, err := compact(row)
+		if err != nil {
 			return err
 		}
-		o.Stdout.Write(bytes.TrimSpace(b.Bytes()))
+		indented.Reset()
+		_ = json.Indent(&indented, raw, "    ", "  ") // it has just been made
+		o.Stdout.Write(indented.Bytes())
 	}
 	o.Stdout.WriteString("\n  ]")
 	o.Stdout.Write(append(behind, '\n'))

@@ -5,10 +5,10 @@ package main
 import (
 	"fmt"
 	"io/fs"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/docker/go-units"
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
@@ -86,16 +86,11 @@ func runCache(action string, opts CacheOptions, out *output, e engine) error {
 
 // bytesOf reads a number of bytes with a unit.
 func bytesOf(verb, flag, text string) (int64, error) {
-	shift := map[string]int{"K": 10, "M": 20, "G": 30}
-	number, unit := text, ""
-	if n := len(text) - 1; n > 0 && shift[strings.ToUpper(text[n:])] > 0 {
-		number, unit = text[:n], strings.ToUpper(text[n:])
-	}
-	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || n < 0 || n > (1<<63-1)>>shift[unit] {
+	n, err := units.RAMInBytes(text)
+	if err != nil || n < 0 { // too large
 		return 0, usagef(verb, "%s %s: want a number of bytes, such as 500M; K, M and G are powers of 1024", flag, text)
 	}
-	return n << shift[unit], nil
+	return n, nil
 }
 
 // cacheHints are the hints if the cache cannot be read.

@@ -166,12 +166,14 @@ func (o *output) check(c *doctor.Check) {
 	for _, l := range lines {
 		o.Hanging(strings.Repeat(" ", label+len(screen.Gap)), label+len(screen.Gap), l)
 	}
-	for _, part := range [][2]string{{"means", c.Means}, {"do", c.Do}} {
-		if part[1] != "" {
-			o.Hanging(strings.Repeat(" ", label+len(screen.Gap))+p.Bold(screen.Pad(part[0], names, false))+screen.Gap, label+names+2*len(screen.Gap), part[1])
+	under := func(name, text string) {
+		if text != "" {
+			o.Hanging(strings.Repeat(" ", label+len(screen.Gap))+name+screen.Gap, label+names+2*len(screen.Gap), text)
 		}
 	}
+	under(p.Bold(screen.Pad("means", names, false)), c.Means)
+	under(p.Bold(screen.Pad("do", names, false)), c.Do)
 	for _, n := range c.Notes {
-		o.Hanging(strings.Repeat(" ", label+len(screen.Gap))+screen.Pad("note", names, false)+screen.Gap, label+names+2*len(screen.Gap), n)
+		under(screen.Pad("note", names, false), n)
 	}
 }

@@ -167,10 +167,7 @@ func imageName(names []string, id string) string {
 		}
 	}
 	const head = 12 // digits, as docker shortens it
-	_, digits, ok := strings.Cut(id, ":")
-	if !ok {
-		digits = id
-	}
+	digits := id[strings.IndexByte(id, ':')+1:]
 	return digits[:min(len(digits), head)]
 }
 

@@ -7,9 +7,10 @@ import (
 	_ "embed"
 	"fmt"
 	"html/template"
-	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/docker/go-units"
 
 	"vfix.dev/vfix/images/outcome"
 )
@@ -31,17 +32,11 @@ func digestOf(reference string) string { _, digest, _ := strings.Cut(reference, 
 
 // size writes a number of bytes for people; nothing for 0.
 func size(n int64) string {
-	const step = 1024
-	units := []string{"B", "KiB", "MiB", "GiB"}
-	v, u := float64(n), 0
-	for v >= step && u < len(units)-1 {
-		v, u = v/step, u+1
-	}
 	switch {
 	case n == 0:
 		return ""
-	case u == 0:
-		return strconv.FormatInt(n, 10) + " B"
+	case n < 1024:
+		return fmt.Sprintf("%d B", n)
 	}
-	return fmt.Sprintf("%.1f %s", v, units[u])
+	return units.CustomSize("%.1f %s", float64(n), 1024, []string{"B", "KiB", "MiB", "GiB"})
 }

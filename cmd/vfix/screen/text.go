@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/docker/go-units"
 	"github.com/mattn/go-runewidth"
 )
 
@@ -30,13 +31,7 @@ func Size(n int64) string {
 	if n < 1024 {
 		return fmt.Sprintf("%d B", n)
 	}
-	f, unit := float64(n), ""
-	for _, unit = range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if f /= 1024; f < 1024 {
-			break
-		}
-	}
-	return fmt.Sprintf("%.1f %s", f, unit)
+	return units.CustomSize("%.1f %s", float64(n), 1024, []string{"B", "KiB", "MiB", "GiB", "TiB"})
 }
 
 func OrDash(s string) string {

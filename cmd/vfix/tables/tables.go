@@ -213,11 +213,7 @@ func layerName(f *contents.File) string {
 	if f.Layer == "" {
 		return ""
 	}
-	_, hex, found := strings.Cut(f.Layer, ":")
-	if !found {
-		hex = f.Layer
-	}
-	return fmt.Sprintf("%d %.12s", f.Index, hex)
+	return fmt.Sprintf("%d %.12s", f.Index, f.Layer[strings.IndexByte(f.Layer, ':')+1:])
 }
 
 // OpenSite is a call site that is a finding, in the words of 'vfix help exit-status'.
