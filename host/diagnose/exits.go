@@ -198,10 +198,7 @@ func moduleIn(rest string) string {
 	if m == nil || m[1] == "n/a" {
 		return ""
 	}
-	if m[1] != "" {
-		return m[1]
-	}
-	return m[2]
+	return cmp.Or(m[1], m[2])
 }
 
 // crash returns the crash of a report, nil if it has none.
@@ -248,9 +245,7 @@ func (b *backtrace) crash() *Crash {
 	if b.caller != "" && c.Kind.Vsyscall() {
 		c.note("the caller is in %s", b.caller)
 	}
-	if b.storage != "" {
-		c.storage = b.storage
-	}
+	c.storage = b.storage
 	return c
 }
 

@@ -3,6 +3,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"io/fs"
@@ -91,11 +92,7 @@ func callsIt(root fs.FS, name string) (bool, error) {
 
 // rootName returns a path for fs.FS: cleaned, without leading slashes.
 func rootName(name string) string {
-	name = path.Clean("/" + name)[1:]
-	if name == "" {
-		return "."
-	}
-	return name
+	return cmp.Or(path.Clean("/" + name)[1:], ".")
 }
 
 // openFile opens a file by its name in a crash: absolute, or relative to the root (packages.OpenFile).

@@ -3,6 +3,7 @@
 package media
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -120,11 +121,7 @@ func nameOfFile(path string) string {
 	for _, ext := range []string{".gz", ".tgz", ".zst", ".tar", ".oci"} {
 		base = strings.TrimSuffix(base, ext)
 	}
-	base = strings.Trim(notInName().ReplaceAllString(base, "-"), "-")
-	if base == "" {
-		return "image"
-	}
-	return base
+	return cmp.Or(strings.Trim(notInName().ReplaceAllString(base, "-"), "-"), "image")
 }
 
 var notInName = lazy.Regexp(`[^a-z0-9]+`)

@@ -132,9 +132,7 @@ func fromLayout(ctx context.Context, ref Ref, b blob.Blobs, marker, rawIndex []b
 	if err != nil {
 		return nil, err
 	}
-	if ref.Tag == "" {
-		ref.Tag = tagOf(d)
-	}
+	ref.Tag = cmp.Or(ref.Tag, tagOf(d))
 	src := &Source{Ref: ref, Digest: d.Digest.String(), Close: func() error { return nil }}
 	if err := src.Choose(ctx, b, d, o); err != nil {
 		return nil, err
@@ -144,10 +142,7 @@ func fromLayout(ctx context.Context, ref Ref, b blob.Blobs, marker, rawIndex []b
 
 // tagOf is the tag of an entry of index.json, "" if it has none.
 func tagOf(d v1.Descriptor) string {
-	if full := d.Annotations[fullRefNameKey]; full != "" {
-		return full
-	}
-	return d.Annotations[refNameKey]
+	return cmp.Or(d.Annotations[fullRefNameKey], d.Annotations[refNameKey])
 }
 
 // entryOf finds the entry of index.json that a tag names; without a tag the only one, or

@@ -3,6 +3,7 @@
 package media
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -52,17 +53,11 @@ type Options struct {
 // WithDefaults fills in what a caller may leave out.
 func (o Options) WithDefaults() Options {
 	o.EveryLevel = o.EveryLevel || o.Platform.OS == "" && o.Platform.Architecture == ""
-	if o.Platform.OS == "" {
-		o.Platform.OS = "linux"
-	}
-	if o.Platform.Architecture == "" {
-		o.Platform.Architecture = "amd64"
-	}
+	o.Platform.OS = cmp.Or(o.Platform.OS, "linux")
+	o.Platform.Architecture = cmp.Or(o.Platform.Architecture, "amd64")
+	o.UserAgent = cmp.Or(o.UserAgent, "vfix")
 	if o.Progress == nil {
 		o.Progress = progress.Silent{}
-	}
-	if o.UserAgent == "" {
-		o.UserAgent = "vfix"
 	}
 	if o.Stall <= 0 {
 		o.Stall = registry.DefaultStall

@@ -3,6 +3,7 @@
 package media
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -180,10 +181,7 @@ func BaseName(r Ref) string {
 	case Daemon, Registry:
 		return r.Name
 	}
-	if r.Tag != "" {
-		return r.Tag
-	}
-	return filepath.Base(r.Name)
+	return cmp.Or(r.Tag, filepath.Base(r.Name))
 }
 
 // HasManifests reports whether images have manifests of their own there, and not only a config.

@@ -18,12 +18,6 @@ import (
 	"vfix.dev/vfix/internal/thread"
 )
 
-// The paths of the image and the directory in a confined program's root.
-const (
-	confinedImage = "/image"
-	confinedDir   = "/out"
-)
-
 // nobody is the user for programs that write no files (Debian policy 9.2.2).
 const nobody = 65534
 
@@ -55,8 +49,6 @@ func runConfined(cmd *exec.Cmd, image, dir string) error {
 	thread.Go(func() { done <- runInside(cmd, root, image, dir) })
 	return <-done
 }
-
-var errNotConfined = errors.New("cannot be confined here")
 
 func runInside(cmd *exec.Cmd, root, image, dir string) error {
 	if err := build(root, cmd.Path, image, dir); err != nil {

@@ -2,17 +2,7 @@
 
 package sources
 
-import (
-	"errors"
-	"os/exec"
-)
-
-const (
-	confinedImage = "/image"
-	confinedDir   = "/out"
-)
-
-var errNotConfined = errors.New("cannot be confined here")
+import "os/exec"
 
 func confined() bool { return false }
 

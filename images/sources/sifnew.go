@@ -5,6 +5,7 @@ package sources
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -95,16 +96,12 @@ func baseOf(img v1.Image) v1.Image {
 // bootstraps are the agents of definition files for such an image.
 var bootstraps = map[media.Transport]string{
 	media.Daemon: "docker-daemon", media.Registry: "docker", media.DockerArchive: "docker-archive",
-	media.OCILayout: "oci", media.OCIArchive: "oci-archive", media.Dir: "localimage",
+	media.OCILayout: "oci", media.OCIArchive: "oci-archive",
 }
 
 // definitionOf returns the definition file of an image from a source, as apptainer build writes it.
 func definitionOf(src media.Ref) string {
-	agent := bootstraps[src.Transport]
-	if agent == "" {
-		agent = "localimage"
-	}
-	return fmt.Sprintf("bootstrap: %s\nfrom: %s\n\n", agent, media.BaseName(src))
+	return fmt.Sprintf("bootstrap: %s\nfrom: %s\n\n", cmp.Or(bootstraps[src.Transport], "localimage"), media.BaseName(src))
 }
 
 // labels returns the image's labels, and those of apptainer build (internal/pkg/build/metadata.go, addBuildLabels)

@@ -116,6 +116,14 @@ func unsquash(ctx context.Context, w io.Writer, file string, o media.Options) er
 	return writeDir(ctx, w, filepath.Join(dir, squashUnsquashDir), o)
 }
 
+// The paths of the image and the directory in a confined program's root.
+const (
+	confinedImage = "/image"
+	confinedDir   = "/out"
+)
+
+var errNotConfined = errors.New("cannot be confined here")
+
 // runReader runs a program that reads the squashfs in a file, confined if it would be root. args returns its
 // command line from its paths for that file and for the directory that it writes to.
 func runReader(ctx context.Context, out io.Writer, o media.Options, file, dir string,

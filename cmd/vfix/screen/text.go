@@ -3,6 +3,7 @@
 package screen
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"regexp"
@@ -35,10 +36,7 @@ func Size(n int64) string {
 }
 
 func OrDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
+	return cmp.Or(s, "-")
 }
 
 func Pad(s string, width int, right bool) string {
@@ -82,10 +80,7 @@ const plainWidth = 100
 
 // TextWidth is how many columns a text may take.
 func (s Stream) TextWidth() int {
-	if s.Width == 0 {
-		return plainWidth
-	}
-	return s.Width
+	return cmp.Or(s.Width, plainWidth)
 }
 
 // Say prints a line of text; on a terminal it wraps.
