@@ -179,11 +179,11 @@ func TestPatchTarball(t *testing.T) {
 // incremental archives, padding, and archives behind it. Without a change the copy has the same bytes.
 func TestPatchTarballKeeps(t *testing.T) {
 	const list = "Yx\x00Dsub\x00\x00"
-	folder := imagetest.TestMember{Header: tar.Header{Typeflag: 'D', Name: "d/", Mode: 0o755}, Body: []byte(list)}
+	dir := imagetest.TestMember{Header: tar.Header{Typeflag: 'D', Name: "d/", Mode: 0o755}, Body: []byte(list)}
 	more := append(imagetest.TarMembers(t, imagetest.FileM("b", []byte("b"))), make([]byte, 4096)...)
 	in := filepath.Join(t.TempDir(), "in.tar")
 	for _, member := range []imagetest.TestMember{imagetest.LegacyM("a", "a"), imagetest.FileM("a", []byte("a"))} {
-		before := imagetest.TarMembers(t, folder, member)
+		before := imagetest.TarMembers(t, dir, member)
 		imagetest.Write(t, in, append(bytes.Clone(before), more...))
 		imagetest.Patch(t, patch.Options{Output: in + ".out"}, in)
 		got := imagetest.Must[[]byte](t)(os.ReadFile(in + ".out"))
