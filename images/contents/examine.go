@@ -31,6 +31,7 @@ const (
 // elfInfo is the result for one 64-bit x86-64 ELF file.
 type elfInfo struct {
 	execBytes int64
+	members   int               // 0, or the number of such files in an archive, which this is
 	passed    string            // why it, or what it has in it, was not examined, "" if it was
 	unread    bool              // because it could not be read
 	report    *find.Report      // nil if it has neither a reference to the page nor needs a requested fix

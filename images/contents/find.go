@@ -64,7 +64,7 @@ func (s *Session) judge(out *Scanned, v Target, layer string) error {
 			return nil
 		}
 	}
-	out.ELFFiles++
+	out.ELFFiles += max(1, v.ELF.members)
 	out.ExecBytes += v.ELF.execBytes
 	var plan *patch.Plan
 	if v.ELF.report != nil {

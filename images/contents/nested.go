@@ -60,7 +60,7 @@ func unread(format string, a ...any) *elfInfo {
 	return &elfInfo{passed: fmt.Sprintf(format, a...), unread: true}
 }
 
-// examineNested examines the programs in a file or after its end; nil means that none of them calls the page.
+// examineNested examines the programs in a file or after its end; nil means that it has no 64-bit x86-64 ELF file.
 func examineNested(r io.ReaderAt, size int64) (*elfInfo, error) {
 	z := &zipLook{}
 	defer z.close()
@@ -72,6 +72,8 @@ func examineNested(r io.ReaderAt, size int64) (*elfInfo, error) {
 		return unread("a zip archive: %s", z.why), err
 	case z.why != "":
 		return unread("%s", z.why), err
+	case z.programs > 0:
+		return &elfInfo{members: z.programs, execBytes: z.execBytes}, err
 	}
 	return nil, err
 }
@@ -107,6 +109,8 @@ func hasBinary(r io.ReaderAt, size int64) (bool, error) {
 // zipLook is the examination of an archive and those in it.
 type zipLook struct {
 	members, calls int
+	programs       int // ELF files that were examined
+	execBytes      int64
 	unpacked       int64
 	first          string // the first member that calls the page
 	flate          io.ReadCloser
@@ -271,6 +275,8 @@ func (z *zipLook) program(r io.ReaderAt, size int64, name string, depth int) err
 			z.first = name
 		}
 	case report.Skipped == nil:
+		z.programs++
+		z.execBytes += report.ExecBytes
 		switch why, err := packers.Inside(r, size); {
 		case err != nil:
 			return err

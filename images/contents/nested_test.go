@@ -25,6 +25,19 @@ func TestNamedLikeArchive(t *testing.T) {
 	}
 }
 
+// An archive that was named alone is examined like one in a directory.
+func TestArchiveAlone(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "x.whl")
+	for want, member := range map[contents.Verdict][]byte{contents.NotAffected: imagetest.ModernELF("x"), contents.Incomplete: []byte(strings.Repeat("text", 99))} {
+		s := contents.NewSession(1, &imagetest.Notes{}, patch.Options{})
+		defer s.Close()
+		f, err := s.Path(t.Context(), imagetest.Write(t, name, zipped(t, zip.Deflate, "x.so", member)))
+		if err != nil || f.Verdict() != want || f.ELFFiles != map[contents.Verdict]int{contents.NotAffected: 1}[want] {
+			t.Errorf("got %v, %d ELF files, %+v, %v", f.Verdict(), f.ELFFiles, f.Passed, err)
+		}
+	}
+}
+
 // zipped is a zip archive with a member.
 func zipped(t *testing.T, method uint16, name string, content []byte) []byte {
 	t.Helper()
