@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"golang.org/x/arch/x86/x86asm"
+
 	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/x86"
@@ -42,6 +44,10 @@ func (p *Plan) goAside(s *find.Site, segment uint64, old []byte) ([]byte, error)
 	}
 	save, rex, word := []byte{0x50}, byte(0x48), []byte{0x04, 0x24} // push %rax; (%rsp)
 	if s.Kind == find.StoreImm32 {
+		i, _ := x86.Decode(old, s.Vaddr)
+		if m, _ := i.Mem(); m.Base != x86asm.RSP && m.Base != x86asm.RBP || m.Index != 0 { // rax and rip differ there
+			return nil, roomError("it does not store into the frame")
+		}
 		rex, word = old[0]&^4, old[2:len(old)-4] // without REX.R, which counts in the others; C7 /0 has the number of rax
 		save = append([]byte{rex, 0x89}, word...)
 	}

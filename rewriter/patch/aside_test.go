@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/x86"
 )
 
@@ -54,6 +55,21 @@ func TestAside(t *testing.T) {
 			if last.Target != s.Vaddr+uint64(s.Len) || len(names) != 3 || names[1] != "LEA" || names[2] != "XCHG" {
 				t.Errorf("%#x: %v at %#x, back to %#x", s.Vaddr, names, jump.Target, last.Target)
 			}
+		}
+	}
+}
+
+// TestAsideOperand: the code aside stores to the word that the instruction stores to, or is not made.
+func TestAsideOperand(t *testing.T) {
+	for code, want := range map[string]bool{
+		"48c7042400000000": true, "48c745f800000000": true, "48c78508ffffff00000000": true, // (%rsp), -8(%rbp), -0xf8(%rbp)
+		"48c7000000000000": false, "48c743f800000000": false, "49c7442408 00000000": false, // (%rax), -8(%rbx), 8(%r12)
+		"48c70500100000 00000000": false, "48c744c408 00000000": false, // 0x1000(%rip), 8(%rsp,%rax,8)
+	} {
+		old := asm(t, code)
+		s := find.Site{Kind: find.StoreImm32, Vaddr: 0x1000, Len: uint8(len(old))}
+		if _, err := (&Plan{file: &file{}}).goAside(&s, 0x4000, old); (err == nil) != want {
+			t.Errorf("%s: got %v", code, err)
 		}
 	}
 }
