@@ -67,7 +67,10 @@ func pageHere() pageState {
 		return pageUnknown
 	}
 	defer maps.Close()
-	co, _, _ := parseMaps(maps)
+	co, _, err := parseMaps(maps)
+	if err != nil {
+		return pageUnknown
+	}
 	return co.page()
 }
 

@@ -60,3 +60,19 @@ func (p *Plan) goAside(s *find.Site, segment uint64, old []byte) ([]byte, error)
 	p.aside = append(code, p.aside...)
 	return append(slices.Clone(x86.Nops[s.Len-jumpLen]), jump(next-jumpLen, at)...), nil
 }
+
+// fromAside returns the offset in the segment of the trampoline whose address the code aside at an offset stores; of
+// anything else, the offset itself.
+func (w *patchedFile) fromAside(to uint64) uint64 {
+	begin := elf.PageSize - uint64(len(w.tail))
+	if to < begin || to >= elf.PageSize {
+		return to
+	}
+	code := w.tail[to-begin:]
+	save, _ := x86.Decode(code, w.segment.Vaddr+to)
+	lea, _ := x86.Decode(code[save.Len:], save.Next())
+	if v, fixed := lea.MemVaddr(); fixed && lea.Op == x86asm.LEA {
+		return v - w.segment.Vaddr
+	}
+	return to
+}

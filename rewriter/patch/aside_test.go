@@ -55,6 +55,12 @@ func TestAside(t *testing.T) {
 			if last.Target != s.Vaddr+uint64(s.Len) || len(names) != 3 || names[1] != "LEA" || names[2] != "XCHG" {
 				t.Errorf("%#x: %v at %#x, back to %#x", s.Vaddr, names, jump.Target, last.Target)
 			}
+			off, _ := f.Offset(jump.Target, asideLen)
+			broken := bytes.Clone(b)
+			broken[off+uint64(bytes.IndexByte(code, 0x8d))+2]++ // the displacement of the lea
+			if r := scanFile(t, broken); !r.Skipped.Damaged() {
+				t.Errorf("%#x: code aside that leads elsewhere: %v", s.Vaddr, r.Skipped)
+			}
 		}
 	}
 }

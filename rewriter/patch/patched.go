@@ -193,12 +193,7 @@ func unsound(f *elf.File, segment *elf.Prog, was *patchedFile) (*elf.Skip, error
 		if err != nil {
 			return nil, err
 		}
-		if len(b) < 4 {
-			b = make([]byte, 4)
-		}
-		to := v + elf.Signed(b) - segment.Vaddr
-		aside := to < elf.PageSize && to >= elf.PageSize-uint64(len(was.tail))
-		if !aside && !slices.Contains(good, to) && !slices.Contains(good, elf.Signed(b)-segment.Vaddr) {
+		if len(b) < 4 || !slices.Contains(good, was.fromAside(v+elf.Signed(b)-segment.Vaddr)) && !slices.Contains(good, elf.Signed(b)-segment.Vaddr) {
 			return broken("the call site that ends at vaddr %#x does not lead to a trampoline", v)
 		}
 	}
