@@ -184,6 +184,9 @@ func (t *Tree) kept(written []Target) []Target {
 			}
 		}
 	}
+	if len(again) == 0 { // nearly always: do not walk the tree
+		return nil
+	}
 	all := t.files(func(i *Inode) bool { return again[i.origin()] })
 	return slices.DeleteFunc(all, func(v Target) bool { return v.stuck })
 }
