@@ -14,8 +14,8 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/fallback"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // dropInFiles is everything in the drop-in layer.

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // levelsIndex has images for plain amd64, v2 (in an index of its own) and v3 which share a layer,

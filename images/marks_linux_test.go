@@ -9,9 +9,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/patch"
 	"vfix.dev/vfix/internal/filemarks"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // setMarks gives a file xattrs that vouch for its content, and one that does not; it returns

@@ -14,8 +14,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/tests/imagetest"
 	"vfix.dev/vfix/tests/recorded"
 )
 

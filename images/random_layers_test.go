@@ -16,8 +16,8 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // seeds are those that this run tries.

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // TestRebuildUnknownEntries: an index may list other things than images (image-spec image-index.md:

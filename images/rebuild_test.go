@@ -20,9 +20,9 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // TestAddedLayer: owner, mode, time, xattrs, all hard links and the directories above.

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/patch"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // rootTo rebuilds a directory to another one.

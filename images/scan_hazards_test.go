@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/images/imagetest"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // TestHazardsOfImage: of what is visible; an init is a hazard where a container starts with it.

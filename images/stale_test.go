@@ -9,10 +9,10 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"vfix.dev/vfix/images/atomicfile"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/patch"
 	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // seenImage calls seen whenever its layers are read.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"vfix.dev/vfix/images/imagetest"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 type members = []imagetest.TestMember

@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // unpackedLayers writes an image of these layers as a layout, unpacks it, and returns the directory.

@@ -14,8 +14,8 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/fallback"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // Changes of a derived image that agree with each other, as somebody makes them who knows the format: whole layers with their

@@ -21,8 +21,8 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/fallback"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // The mutation test of verify: a derived image is taken apart, one thing in it is changed,

@@ -15,7 +15,7 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/fallback"
-	"vfix.dev/vfix/images/imagetest"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // falsify calls f with the JSON document once for each of its leaves, which is changed then, and

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"testing"
 
-	"vfix.dev/vfix/images/imagetest"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // fakeEngine is a docker engine (API 1.41) with containers: those requests that hotfix

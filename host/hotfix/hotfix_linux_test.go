@@ -19,11 +19,11 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/xattrs"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 func hotfixOf(t *testing.T, source string, o hotfix.Options) (*hotfix.Hotfixed, error) {

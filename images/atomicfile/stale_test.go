@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/images/atomicfile"
-	"vfix.dev/vfix/images/imagetest"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // Who gets the lock on an output removes what was left of it, and nothing else.

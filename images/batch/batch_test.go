@@ -17,10 +17,10 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/batch"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/outcome"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // listOf makes a list of items, each in its own line.

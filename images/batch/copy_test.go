@@ -15,11 +15,11 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/blob"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/outcome"
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // A layer that is examined and copied to another registry is fetched once, however many images

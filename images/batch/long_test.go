@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 
 	"vfix.dev/vfix/images/batch"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/outcome"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // longList is how many lines the tests of long lists have.

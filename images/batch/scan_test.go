@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"vfix.dev/vfix/images/batch"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/outcome"
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/internal/patterns"
 	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // A scan of a list resumes as a rebuild does, and their lines in one state file are apart.

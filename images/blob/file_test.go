@@ -11,8 +11,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"vfix.dev/vfix/images/blob"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // fileLayer is a layer whose blob is a file, as in a layout.

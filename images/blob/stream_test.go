@@ -15,8 +15,8 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 func TestDecompress(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/rewriter/patch"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // An archive behind the end of a tarball is not examined; padding and other bytes there have no files.

@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/internal/progress"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // anyDir is a directory with each kind of file, also on another file system.

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/rewriter/patch"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // farLayer is a layer of a registry that must not be requested.

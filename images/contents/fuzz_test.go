@@ -11,7 +11,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/imagetest"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // FuzzTar merges two layers of any bytes and writes the added layer: no panic, no name outside the root, and the

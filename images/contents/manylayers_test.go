@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"vfix.dev/vfix/images/imagetest"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // The work for an image grows with its layers, not with their square: a scan of 10,000 layers takes 20 s of processor time

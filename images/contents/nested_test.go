@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/rewriter/patch"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // A file with the name of a zip archive is examined as one, whatever it begins with.

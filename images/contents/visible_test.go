@@ -18,7 +18,7 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/imagetest"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 type layers [][]imagetest.TestMember

@@ -11,9 +11,9 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 func TestFallback(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/fallback"
-	"vfix.dev/vfix/images/imagetest"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // objectM is an archive of one relocatable object with a call site: sections are .text and the

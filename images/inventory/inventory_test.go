@@ -13,10 +13,10 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/inventory"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // listingDaemon is a fakeDaemon that has an image (tiny:1), one that it has lost, a container

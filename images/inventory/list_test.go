@@ -15,11 +15,11 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/inventory"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/patterns"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // all lists a SOURCE; the host of f is written as R.

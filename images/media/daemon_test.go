@@ -10,11 +10,11 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/images/engine"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 func TestDaemon(t *testing.T) {

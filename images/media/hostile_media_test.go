@@ -14,10 +14,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"vfix.dev/vfix/images/blob"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // badLayout is a sound layout, in a directory of its own, that a test then spoils.

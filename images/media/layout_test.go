@@ -15,12 +15,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
 	"vfix.dev/vfix/images/blob"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 func TestLayoutNew(t *testing.T) {

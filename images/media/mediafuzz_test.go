@@ -10,9 +10,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // FuzzManifest reads bytes as the manifest, index, index.json and config of an image. It

@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 func TestParseRef(t *testing.T) {

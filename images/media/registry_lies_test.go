@@ -13,10 +13,10 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"vfix.dev/vfix/images/blob"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // longAnswer is more than any answer may have, and more than a test waits for.

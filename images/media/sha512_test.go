@@ -16,9 +16,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // Layers and configs by sha512 (image-spec, descriptor.md, "Registered algorithms") are read and written like others: from a registry, a

@@ -4,8 +4,8 @@ import (
 	"os"
 	"testing"
 
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/patch"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // A file of one's own with a group of others is patched in place, and the group is lost with a

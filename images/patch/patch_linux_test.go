@@ -14,8 +14,8 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/patch"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // TestPatchKeepsPrivileges: owner, setuid, capabilities, ACLs and user xattrs.

@@ -14,10 +14,10 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/blob"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/patch"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 func TestPatchInPlace(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 	"syscall"
 	"testing"
 
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/patch"
 	"vfix.dev/vfix/internal/tinyelf"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // TestPatchKeepsHoles: a file of holes, as databases and virtual machines have in their programs'

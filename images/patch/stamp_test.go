@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/patch"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // TestSince: with a stamp only what has changed is looked at, by ctime and not by mtime.

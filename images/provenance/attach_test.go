@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/provenance"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 var errBroken = errors.New("broken")

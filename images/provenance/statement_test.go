@@ -23,10 +23,10 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/fallback"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/provenance"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 func TestStatementBeside(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/records"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 func TestIsMD5Sums(t *testing.T) {

@@ -19,10 +19,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // errFault is an error that no other try is made after.

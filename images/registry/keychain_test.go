@@ -14,9 +14,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 func write(t *testing.T, path, content string, mode os.FileMode) {

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/registry"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // The memory of a network does not grow with the number of images.

@@ -16,10 +16,10 @@ import (
 	"sync"
 	"testing"
 
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // A registry at a private address may have its blobs, manifests and tokens at others; these get no credentials

@@ -25,10 +25,10 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/registry"
 
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // authority is one that signs certificates for a test.

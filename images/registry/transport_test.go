@@ -18,11 +18,11 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // sluggish is fast, with a registry that may stall for a tenth of a second.

@@ -20,10 +20,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/progress"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // noiseImage returns an image with one layer of about size bytes that gzip cannot compress.

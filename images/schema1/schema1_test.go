@@ -25,11 +25,11 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/hazards"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/schema1"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // oldID64 is the ID of the old layer number n.

@@ -12,10 +12,10 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/rootpath"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // openRoot opens the file system of an image.

@@ -9,9 +9,9 @@ import (
 
 	"github.com/sylabs/sif/v2/pkg/sif"
 
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // tinySIF makes a SIF file whose squashfs is only a super block.

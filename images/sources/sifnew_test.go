@@ -12,9 +12,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // The merged file system as one tar stream: each name once, hard links after their file, no file that a layer

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // A line of the kernel's log and a root: its fix is proposed if a file of the root calls that function, and only then.
