@@ -6,6 +6,7 @@
 package find
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -37,16 +38,19 @@ const halfSize = 4
 var arithmetic = map[x86asm.Op]bool{x86asm.ADD: true, x86asm.ADC: true, x86asm.SUB: true, x86asm.SBB: true, x86asm.OR: true,
 	x86asm.XOR: true, x86asm.AND: true, x86asm.IMUL: true}
 
-// partial adds the instructions whose last four bytes are those at b[imm], if they may be a part of the address,
-// or of its negative or complement. The code around them decides later.
+// movabsLen is the length in bytes of a mov of a constant of 64 bits, which begins behind the first two.
+const movabsLen = 10
+
+// partial adds the instructions whose last four bytes, or four of whose constant of 64 bits, are those at b[imm], if
+// they may be a part of the address, or of its negative or complement. The code around them decides later.
 func (s *search) partial(b []byte, vaddr uint64, imm int, f Function) {
 	want := int32(binary.LittleEndian.Uint32(b[imm:]))
 	for n := 1; n <= min(imm, x86.MaxLen-4); n++ {
 		i, ok := x86.Decode(b[imm-n:min(imm+8, len(b))], vaddr+uint64(imm-n))
-		if !ok || i.Len != n+4 && (i.Op != x86asm.MOV || i.Len != n+8) {
+		if !ok || i.Len < n+4 || i.Len != n+4 && (i.Op != x86asm.MOV || i.Len != movabsLen || n < movabsLen-8) {
 			continue
 		}
-		if kind, ok := halfKind(&i, want); ok {
+		if kind, ok := halfKind(&i, want, n); ok {
 			if at, fixed := i.MemVaddr(); fixed && i.Op == x86asm.MOV {
 				s.halfWord(at, f)
 			}
@@ -56,15 +60,18 @@ func (s *search) partial(b []byte, vaddr uint64, imm int, f Function) {
 				}
 			}
 			if off, ok := s.f.Offset(i.Addr, uint64(i.Len)); ok && len(s.halves) < maxSites {
-				s.halves = append(s.halves, Site{Vaddr: i.Addr, Offset: off, Len: uint8(i.Len), Kind: kind, Function: f, paired: s.code.paired(&i)})
+				s.halves = append(s.halves, Site{Vaddr: i.Addr, Offset: off, Len: uint8(i.Len), Kind: kind, Function: f, stored: s.code.stored(&i, b[imm-n:], n)})
 			}
 		}
 	}
 }
 
-// halfKind returns the kind of an instruction with a constant of 32 bits in it.
-func halfKind(i *x86.Instr, want int32) (Kind, bool) {
+// halfKind returns the kind of an instruction with a constant of 32 bits in its bytes from n on.
+func halfKind(i *x86.Instr, want int32, n int) (Kind, bool) {
 	_, width, isReg := i.ArgGPR(0)
+	if n -= movabsLen - 8; i.Op != x86asm.MOV || !isReg || i.Len != movabsLen {
+		n = 0
+	}
 	if m, ok := i.Mem(); ok && i.Op == x86asm.LEA {
 		switch {
 		case int32(m.Disp) != want || m.Base == x86asm.RIP || want > 0:
@@ -74,10 +81,10 @@ func halfKind(i *x86.Instr, want int32) (Kind, bool) {
 		}
 		return ArithImm32, true
 	}
-	for n, arg := range i.Args {
+	for k, arg := range i.Args {
 		c, ok := arg.(x86asm.Imm)
-		switch {
-		case !ok || int32(c) != want || n == 0:
+		switch c >>= 8 * n; {
+		case !ok || int32(c) != want || k == 0:
 		case opposite(c):
 			return ArithImm32, isReg && width >= 32 && i.Op == x86asm.MOV || i.Op == x86asm.SUB && (isReg && width >= 32 || i.MemBytes >= halfSize)
 		case i.Op == x86asm.MOV && (isReg && width == 32 || !isReg && i.MemBytes == halfSize):
@@ -105,6 +112,19 @@ func (c *code) turned(i *x86.Instr) (x86.Instr, bool) {
 		}
 	}
 	return x86.Instr{}, false
+}
+
+// stored returns why half an address, in the bytes b of i from n on, becomes one without code that makes it whole; "" if
+// it does not.
+func (c *code) stored(i *x86.Instr, b []byte, n int) string {
+	rest := b[n+halfSize : max(i.Len, n+halfSize)]
+	switch {
+	case c.paired(i):
+		return "stored beside its upper half"
+	case len(rest) > 0 && n >= 4 && b[n-2]&0xf8 == 0x48 && b[n-1]&0xf8 == 0xb8 && len(bytes.TrimLeft(rest, "\xff")) == 0:
+		return "machine code in a constant, which a program may execute"
+	}
+	return ""
 }
 
 // paired reports whether the instruction beside i, which stores a half, stores the upper half, all ones, in the
@@ -142,8 +162,8 @@ func judgeHalf(c *code, b *body, s *Site) bool {
 	if !ok || b == nil && c.within(s.Vaddr) {
 		return false
 	}
-	if s.paired {
-		s.Verdict, s.Reason = Unknown, "stored beside its upper half"
+	if s.stored != "" {
+		s.Verdict, s.Reason = Unknown, s.stored
 		return true
 	}
 	l := half
@@ -404,7 +424,8 @@ func (s *search) addWholes() error {
 	c.use(fn)
 	for _, h := range halves {
 		b := c.holder(h.Vaddr)
-		number := h.Function == Gettimeofday || h.Kind == HalfLoad
+		i, _ := c.at(h.Vaddr)
+		number := h.Function == Gettimeofday && !(i.Op == x86asm.OR && i.DataSize == 64) || h.Kind == HalfLoad
 		if judgeHalf(c, b, &h) || !number && b != nil && b.begins(h.Vaddr, uint64(h.Len)) {
 			h.Verdict, h.Reason = Unknown, ""
 			s.sites = append(s.sites, h)

@@ -115,8 +115,8 @@ type Site struct {
 
 	Object *File // the object with the site, nil outside of objects
 
-	entry  bool // it is copied on with the bytes beside it
-	paired bool // half an address, stored beside the other half
+	entry  bool   // it is copied on with the bytes beside it
+	stored string // half an address: why it becomes one
 }
 
 // Loads reports whether the reference loads its address into Reg.

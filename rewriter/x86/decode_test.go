@@ -61,6 +61,8 @@ func TestEffects(t *testing.T) {
 		{"rdtsc", "0f31", 0, set(Rax, Rdx), 0, FlowNext},
 		{"cvtsi2sd %rdi,%xmm0", "f2480f2ac7", set(Rdi), 0, 0, FlowNext},
 		{"cvttsd2si %xmm0,%rdx", "f2480f2cd0", 0, set(Rdx), 0, FlowNext},
+		{"vcvttsd2si (%rax),%rdx", "c4e1fb2c10", set(Rax), set(Rdx), 0, FlowNext},
+		{"vcvttss2usi (%rax),%ebx", "62f17e087818", set(Rax), set(Rbx), 0, FlowNext},
 		{"movq %xmm0,%rdx", "66480f7ec2", 0, set(Rdx), 0, FlowNext},
 		{"movdqa (%rsi),%xmm1", "660f6f0e", set(Rsi), 0, 0, FlowNext},
 		{"pcmpistri $8,(%rsi),%xmm0", "660f3a630608", set(Rsi), set(Rcx), 0, FlowNext},

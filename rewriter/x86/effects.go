@@ -46,7 +46,8 @@ func buildEffects() map[x86asm.Op]effect {
 		x86asm.CVTTSS2SI, x86asm.CVTTSD2SI, x86asm.CVTSS2SI, x86asm.CVTSD2SI, x86asm.LZCNT, x86asm.TZCNT, x86asm.POPCNT, x86asm.MOVNTI, x86asm.MOVBE, x86asm.RDRAND, x86asm.FNSTSW, x86asm.FNSTCW,
 		x86asm.STMXCSR, x86asm.VSTMXCSR, x86asm.RDFSBASE, x86asm.RDGSBASE,
 		x86asm.ANDN, x86asm.BEXTR, x86asm.BLSI, x86asm.BLSMSK, x86asm.BLSR, x86asm.BZHI, x86asm.PDEP, x86asm.PEXT, x86asm.RORX,
-		x86asm.SARX, x86asm.SHLX, x86asm.SHRX)
+		x86asm.SARX, x86asm.SHLX, x86asm.SHRX, x86asm.VCVTSD2SI, x86asm.VCVTSD2USI, x86asm.VCVTSS2SI, x86asm.VCVTSS2USI,
+		x86asm.VCVTTSD2SI, x86asm.VCVTTSD2USI, x86asm.VCVTTSS2SI, x86asm.VCVTTSS2USI)
 	addRange(effect{first: opWrite}, x86asm.SETA, x86asm.SETS)
 	add(effect{first: opUpdate}, x86asm.ADD, x86asm.SUB, x86asm.ADC, x86asm.SBB, x86asm.AND, x86asm.OR, x86asm.XOR, x86asm.INC,
 		x86asm.DEC, x86asm.NEG, x86asm.NOT, x86asm.SHL, x86asm.SHR, x86asm.SAR, x86asm.ROL, x86asm.ROR, x86asm.RCL, x86asm.RCR,
