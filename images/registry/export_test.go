@@ -14,18 +14,28 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/images/blob"
 )
 
-type (
-	Guard struct {
-		Next     http.RoundTripper
-		Insecure bool
-	}
-	Redirects struct{ Next http.RoundTripper }
+type Redirects struct{ Next http.RoundTripper }
+
+// Wire sends requests to next as a network with these options does, without tries after the first.
+func Wire(next http.RoundTripper, o Options) http.RoundTripper { return &wire{next: next, o: &o} }
+
+// The limits of answers.
+const (
+	MaxErrorAnswer = maxErrorAnswer
+	MaxList        = maxList
+	LeastBlob      = leastBlob
+	LeastAnswer    = leastAnswer
+	SmallBlob      = smallBlob
 )
 
-func (g Guard) RoundTrip(req *http.Request) (*http.Response, error) {
-	return (&wire{next: g.Next, o: &Options{Insecure: g.Insecure, Stall: time.Minute}}).RoundTrip(req)
+// Blob uploads a blob; retry is after a refused manifest.
+func (u *uploads) Blob(ctx context.Context, b blob.BlobToWrite, retry bool) error {
+	u.retry = retry
+	return u.blob(ctx, b)
 }
 
 func (r Redirects) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -470,9 +470,13 @@ func TestPlainHTTP(t *testing.T) {
 	} {
 		for _, insecure := range []bool{false, true} {
 			sent = 0
-			_, err := registry.Guard{Next: next, Insecure: insecure}.RoundTrip(imagetest.Must[*http.Request](t)(http.NewRequest("GET", url, nil)))
+			body := &closing{Reader: strings.NewReader("x")}
+			_, err := registry.Wire(next, registry.Options{Insecure: insecure, Stall: time.Minute}).RoundTrip(imagetest.Must[*http.Request](t)(http.NewRequest("PUT", url, body)))
 			if got := sent == 1; got != (want || insecure) || err == nil || !got && !errors.Is(err, registry.ErrPlainHTTP) {
 				t.Errorf("%s, insecure %v: sent %v, %v", url, insecure, got, err)
+			}
+			if sent == 0 && !body.closed {
+				t.Errorf("%s, insecure %v: the body is not closed", url, insecure)
 			}
 		}
 	}

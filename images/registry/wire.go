@@ -78,7 +78,6 @@ func (t *wire) exchange(req *http.Request) (*http.Response, error) {
 	}
 	resp, err := t.next.RoundTrip(sent)
 	if err != nil {
-		w.answer(leastBlob)
 		err = w.cause(err)
 		w.cancel(nil)
 		return nil, err
