@@ -122,8 +122,8 @@ func counted(old []byte, r *Record) []byte {
 	was := map[string]float64{}
 	for line := range strings.Lines(string(old)) {
 		line = strings.TrimSpace(line)
-		if at := strings.LastIndexByte(line, ' '); at > 0 && line[0] != '#' {
-			if v, err := strconv.ParseFloat(line[at+1:], 64); err == nil && v >= 0 {
+		if at := strings.LastIndexByte(line, ' '); at > 0 {
+			if v, _ := strconv.ParseFloat(line[at+1:], 64); v >= 0 {
 				was[line[:at]] = v
 			}
 		}

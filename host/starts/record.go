@@ -185,7 +185,8 @@ func (r Record) line() ([]byte, error) {
 		}
 		switch longest := max(len(r.Files), len(r.Problems), len(r.Layers)); {
 		case longest == 0: // only texts that no engine gives
-			return json.Marshal(Record{Schema: r.Schema, Time: r.Time, Outcome: r.Outcome, Policy: r.Policy, Seconds: r.Seconds, Omitted: r.Omitted})
+			b, err = json.Marshal(Record{Schema: r.Schema, Time: r.Time, Start: r.Start, Outcome: r.Outcome, Policy: r.Policy, Seconds: r.Seconds, Omitted: r.Omitted})
+			return append(b, '\n'), err
 		case longest == len(r.Files):
 			r.Files, r.Omitted = r.Files[:longest/2], r.Omitted+longest-longest/2
 		case longest == len(r.Problems):

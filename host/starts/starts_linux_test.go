@@ -128,21 +128,27 @@ func TestLongRecord(t *testing.T) {
 		r.Add(fmt.Sprintf("/usr/bin/%d", i), strings.Repeat("why ", 1000))
 		r.Layers = append(r.Layers, strings.Repeat("l", 100))
 	}
+	r.Reason = strings.Repeat("r", maxText+1)
 	line, err := r.line()
 	if err != nil || len(line) > maxLine || bytes.Count(line, []byte("\n")) != 1 {
 		t.Fatalf("got %d bytes, %v", len(line), err)
 	}
 	var got Record
-	if err := json.Unmarshal(line, &got); err != nil || got.Omitted == 0 || got.Omitted+len(got.Files)+len(got.Problems)+len(got.Layers) != 15001 || len(got.Files) == 0 {
+	if err := json.Unmarshal(line, &got); err != nil || got.Omitted == 0 || got.Omitted+len(got.Files)+len(got.Problems)+len(got.Layers) != 15001 || len(got.Files) == 0 || len(got.Reason) != maxText {
 		t.Errorf("got %d of the files, %d of the problems, %d of the layers, %d omitted, %v", len(got.Files), len(got.Problems), len(got.Layers), got.Omitted, err)
 	}
 	if len(r.Files) != 5001 {
 		t.Error("the record itself was cut")
 	}
 	r = record(Clean)
-	r.Bundle = strings.Repeat("b", 2*maxLine)
-	if line, err := r.line(); err != nil || len(line) > maxLine {
+	r.Start, r.Bundle, r.Files = "one", strings.Repeat("b", 2*maxLine), nil
+	want := &Record{Schema: 1, Time: r.Time, Start: r.Start, Outcome: Clean, Seconds: r.Seconds}
+	line, err = r.line()
+	if err != nil || len(line) > maxLine || line[len(line)-1] != '\n' {
 		t.Errorf("a long path: got %d bytes, %v", len(line), err)
+	}
+	if short, err := want.line(); err != nil || string(line) != string(short) {
+		t.Errorf("a long path: got %s, want %s, %v", line, short, err)
 	}
 }
 
@@ -200,12 +206,12 @@ func TestDamagedLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	f, _ := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-	fmt.Fprint(f, "{\"schema\":1,\"ti\n{}\n\n")
+	fmt.Fprint(f, "{\"schema\":1,\"ti\n{}\n\n{\"outcome\":\"odd\"}\n")
 	f.Close()
 	if err := l.Add(record(Patched)); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := Read(path, 10); err != nil || s.Summary.Starts != 2 || s.Summary.Damaged != 2 || len(s.Last) != 2 {
+	if s, err := Read(path, 10); err != nil || s.Summary.Starts != 2 || s.Summary.Damaged != 3 || len(s.Last) != 2 {
 		t.Errorf("got %+v, %v", s, err)
 	}
 	if s, err := Read(filepath.Join(t.TempDir(), "none"), 10); err != nil || s.Summary.Starts != 0 {
@@ -231,21 +237,28 @@ func TestJournal(t *testing.T) {
 	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: journalSocket}); err != nil {
 		t.Fatal(err)
 	}
-	if err := (Log{Record: Journal}).Add(record(Refused)); err != nil {
-		t.Fatal(err)
-	}
-	buf := make([]byte, 2*maxLine)
-	n, _, err := unix.Recvfrom(fd, buf, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, message, ok := strings.Cut(string(buf[:n]), "\nMESSAGE=")
-	if !ok || head != "SYSLOG_IDENTIFIER=vfix-runtime\nPRIORITY=4\nVFIX_OUTCOME=refused" {
-		t.Errorf("got %q", buf[:n])
-	}
-	var got Record
-	if err := json.Unmarshal([]byte(message), &got); err != nil || got.Container != "c1" {
-		t.Errorf("got %+v, %v", got, err)
+	problem := record(Disabled)
+	problem.Add("/lib/x", "unreadable")
+	for _, c := range []struct {
+		r        *Record
+		priority int
+	}{{record(Refused), 4}, {record(Unpatched), 4}, {problem, 4}, {record(Patched), 5}} {
+		if err := (Log{Record: Journal}).Add(c.r); err != nil {
+			t.Fatal(err)
+		}
+		buf := make([]byte, 2*maxLine)
+		n, _, err := unix.Recvfrom(fd, buf, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, message, ok := strings.Cut(string(buf[:n]), "\nMESSAGE=")
+		if want := fmt.Sprintf("SYSLOG_IDENTIFIER=vfix-runtime\nPRIORITY=%d\nVFIX_OUTCOME=%s", c.priority, c.r.Outcome); !ok || head != want {
+			t.Errorf("got %q, want %q", buf[:n], want)
+		}
+		var got Record
+		if err := json.Unmarshal([]byte(message), &got); err != nil || got.Container != "c1" {
+			t.Errorf("got %+v, %v", got, err)
+		}
 	}
 	// One that does not read is not waited for.
 	begun := time.Now()
@@ -303,7 +316,8 @@ func TestStartOfTwoLines(t *testing.T) {
 		{Start: "a", Container: "a", Outcome: NotStarted}, {Start: "b", Container: "b", Outcome: NotStarted},
 		{Start: "c", Container: "c", Outcome: NotStarted}, {Container: "d", Outcome: Clean},
 		{Start: "a", Container: "a", Outcome: Patched, Files: []File{{}}}, {Start: "c", Container: "c", Outcome: Refused},
-		{Start: "e", Container: "e", Outcome: Patched}, // the first line is in a file that was rotated away
+		{Start: "e", Container: "e", Outcome: Patched},                                             // the first line is in a file that was rotated away
+		{Container: "f", Outcome: NotStarted}, {Container: "g", Outcome: Disabled, CacheHit: true}, // of no name
 	} {
 		if err := l.Add(r); err != nil {
 			t.Fatal(err)
@@ -317,7 +331,8 @@ func TestStartOfTwoLines(t *testing.T) {
 	for _, r := range s.Last {
 		got += r.Container + ":" + string(r.Outcome) + " "
 	}
-	if want := "b:not started d:clean a:patched c:refused e:patched "; got != want || s.Summary.Starts != 5 || s.Summary.Outcomes[NotStarted] != 1 || s.Summary.Looked != 4 {
+	const want = "b:not started d:clean a:patched c:refused e:patched f:not started g:disabled "
+	if got != want || s.Summary.Starts != 7 || s.Summary.Outcomes[NotStarted] != 2 || s.Summary.Looked != 4 || s.Summary.CacheHits != 0 {
 		t.Errorf("got %s and %+v, want %s", got, s.Summary, want)
 	}
 }

@@ -97,8 +97,8 @@ func rotate(f *os.File, is os.FileInfo, path string) bool {
 	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return false
 	}
-	named, err := os.Lstat(path)
-	return err == nil && os.SameFile(is, named) && os.Rename(path, path+".1") == nil
+	named, _ := os.Lstat(path)
+	return os.SameFile(is, named) && os.Rename(path, path+".1") == nil
 }
 
 func toJournal(r *Record, line []byte) error {
