@@ -245,15 +245,25 @@ func TestLeases(t *testing.T) {
 	if removed, err := other.Remove(all[0]); removed || err != nil {
 		t.Errorf("leased: removed %v, %v", removed, err)
 	}
+	var before, after unix.Stat_t
+	if err := unix.Stat(s.Path("k"), &before); err != nil {
+		t.Fatal(err)
+	}
 	if gone, err := other.Prune(-1); len(gone) != 0 || err != nil {
 		t.Errorf("leased: got %v, %v gone", gone, err)
+	}
+	if err := unix.Stat(s.Path("k"), &after); err != nil || before.Ctim != after.Ctim {
+		t.Errorf("leased: it was away for a moment: %v", err)
 	}
 	flags, err := unix.FcntlInt(uintptr(s.lease.fd), unix.F_GETFD, 0)
 	if err != nil || flags&unix.FD_CLOEXEC != 0 {
 		t.Errorf("the lease ends when the runtime is executed: flags %d, %v", flags, err)
 	}
-	fd := s.lease.fd
+	fd, keys := s.lease.fd, s.lease.keys
 	s.Release()
+	if err := keys.Close(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("its file of keys is open: %v", err)
+	}
 	if s.lease != nil || len(files(t, filepath.Join(s.Dir, leaseDir))) != 0 || len(files(t, filepath.Join(s.Dir, privateCopies))) != 0 {
 		t.Errorf("left after a release: %v, %v", files(t, filepath.Join(s.Dir, leaseDir)), files(t, filepath.Join(s.Dir, privateCopies)))
 	}
@@ -340,8 +350,83 @@ func TestKeyOfAttributes(t *testing.T) {
 	if err := m.Give(fd); err == nil {
 		t.Error("metadata for no file: got no error")
 	}
-	if err := setTimes(fd, unix.Timespec{}, unix.Timespec{}); err == nil {
-		t.Error("times for no file: got no error")
+	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for what, m := range map[string]Meta{
+		"xattr none.of.these": {Xattrs: map[string]string{"none.of.these": "x"}},
+		"times":               {Mtime: unix.Timespec{Nsec: 2e9}},
+	} {
+		if err := m.Give(int(f.Fd())); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%s: got %v", what, err)
+		}
+	}
+}
+
+// A copy whose key the lease cannot keep is not used: another process might remove it.
+func TestLeaseCannotKeep(t *testing.T) {
+	s := open(t, 0)
+	put(t, s, "k", "abc")
+	if err := s.Lease(); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Release()
+	s.lease.keys.Close()
+	if _, ok := s.Get("k", 3); ok {
+		t.Error("used")
+	}
+	if _, err := s.Put("new", 0, func(*os.File) error { return nil }); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("put: got %v", err)
+	}
+	if left := append(files(t, filepath.Join(s.Dir, tempDir)), files(t, filepath.Join(s.Dir, filesDir))...); len(left) != 1 {
+		t.Errorf("got %q, want k alone", left)
+	}
+}
+
+// A copy with the times of its original counts as used now; what is in its place and cannot be replaced is an error.
+func TestPutInPlace(t *testing.T) {
+	s := open(t, 0)
+	path, err := s.Put("k", 0, func(f *os.File) error { return os.Chtimes(f.Name(), time.Now().Add(2*time.Hour), time.Unix(3, 0)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fi, err := os.Stat(path); err != nil || time.Since(accessTime(fi)).Abs() > time.Hour || !fi.ModTime().Equal(time.Unix(3, 0)) {
+		t.Errorf("used at %v, %v", accessTime(fi), err)
+	}
+	if err := os.MkdirAll(s.Path("dir")+"/x", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Put("dir", 0, func(*os.File) error { return nil }); err == nil {
+		t.Error("a directory is in the place of the copy: got no error")
+	}
+	// A sum that a power failure truncated is not that of a copy that cannot be read.
+	if err := os.Truncate(filepath.Join(s.Dir, sumsDir, "k"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if s.whole("k", s.Path("none")) {
+		t.Error("no copy and no sum: got unchanged")
+	}
+}
+
+// The size of an entry is its space on the disk.
+func TestSizeOnDisk(t *testing.T) {
+	s := open(t, 0)
+	for size, write := range map[int64]func(f *os.File) error{
+		0:    func(f *os.File) error { return f.Truncate(1 << 20) }, // of holes
+		4096: func(f *os.File) error { _, err := f.WriteString("abc"); return err },
+	} {
+		key := fmt.Sprint(size)
+		if _, err := s.Put(key, size, write); err != nil {
+			t.Fatal(err)
+		}
+		if e, err := s.entry(filesDir, key); err != nil || e.Size != size {
+			t.Errorf("got %d bytes, %v, want %d", e.Size, err, size)
+		}
+	}
+	if _, err := s.entry(filesDir, "none"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -536,8 +621,8 @@ func TestIndexIsUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(s.Dir, indexDir, "i")
-	// A file system that notes some reads notes none of this one (relatime).
-	if err := os.Chtimes(path, time.Now().Add(-2*time.Hour), time.Now().Add(-3*time.Hour)); err != nil {
+	// A file system that notes some reads notes none of this one: it was read after it was changed (relatime).
+	if err := os.Chtimes(path, time.Now().Add(2*time.Hour), time.Now().Add(-3*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.ReadIndex("none"); !errors.Is(err, fs.ErrNotExist) {
@@ -546,7 +631,7 @@ func TestIndexIsUsed(t *testing.T) {
 	if b, err := s.ReadIndex("i"); err != nil || string(b) != "x" {
 		t.Errorf("got %q, %v", b, err)
 	}
-	if fi, err := os.Stat(path); err != nil || time.Since(accessTime(fi)) > time.Hour {
+	if fi, err := os.Stat(path); err != nil || time.Since(accessTime(fi)).Abs() > time.Hour {
 		t.Errorf("last used at %v, %v", accessTime(fi), err)
 	}
 }

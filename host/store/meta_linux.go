@@ -50,7 +50,7 @@ func ReadMeta(fd int) (Meta, error) {
 	const permissions = 0o7777
 	m := Meta{UID: st.Uid, GID: st.Gid, Mode: st.Mode & permissions, Atime: st.Atim, Mtime: st.Mtim}
 	names, err := xattrs.List(fd)
-	if errors.Is(err, unix.ENOTSUP) || len(names) == 0 && err == nil {
+	if errors.Is(err, unix.ENOTSUP) {
 		return m, nil
 	}
 	if err != nil {

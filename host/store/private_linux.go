@@ -159,7 +159,7 @@ func (s *Store) seen(key, identity string) bool {
 
 // see records that the copy at path, which had the identity before it was read, is unchanged.
 func (s *Store) see(key, path, before string) {
-	if before != "" && identity(path) == before {
+	if identity(path) == before {
 		unix.Lsetxattr(filepath.Join(s.Dir, sumsDir, key), seenXattr, []byte(before), 0) // without the attribute it is read again
 	}
 }

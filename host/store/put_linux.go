@@ -103,17 +103,14 @@ func (s *Store) WriteIndex(key string, data []byte) error {
 }
 
 // pending is a file that is being written. It is locked as long as its writer runs.
-type pending struct {
-	*os.File
-	done bool
-}
+type pending struct{ *os.File }
 
 func (s *Store) begin() (*pending, error) {
 	fd, path, err := s.create(tempDir, unix.O_RDWR|unix.O_CLOEXEC)
 	if err != nil {
 		return nil, err
 	}
-	return &pending{File: os.NewFile(uintptr(fd), path)}, nil
+	return &pending{os.NewFile(uintptr(fd), path)}, nil
 }
 
 // create creates a file with a new name in a directory of the store, and locks it. Before the lock, another
@@ -154,16 +151,13 @@ func (p *pending) rename(path string) error {
 	if err := os.Rename(p.Name(), path); err != nil {
 		return err
 	}
-	p.done = true
 	return p.Close()
 }
 
-// discard removes the file if it was not committed. It is for defer.
+// discard removes the file, unless it was renamed. It is for defer.
 func (p *pending) discard() {
-	if !p.done {
-		os.Remove(p.Name())
-		p.Close()
-	}
+	os.Remove(p.Name())
+	p.Close()
 }
 
 // clean removes files without a writer, and locks without a holder: their owners were killed.

@@ -147,10 +147,10 @@ func (s *Store) Lock(kind, key string) (func(), error) {
 	}
 }
 
-// named reports whether path is still a name of the file at fd.
+// named reports whether path is still a name of the file at fd, which was opened in the same directory.
 func named(fd int, path string) bool {
 	var held, there unix.Stat_t
-	return unix.Fstat(fd, &held) == nil && unix.Lstat(path, &there) == nil && held.Ino == there.Ino && held.Dev == there.Dev
+	return unix.Fstat(fd, &held) == nil && unix.Lstat(path, &there) == nil && held.Ino == there.Ino
 }
 
 func accessTime(fi fs.FileInfo) time.Time {

@@ -179,8 +179,12 @@ func TestClean(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.discard()
+	opened := len(files(t, "/proc/self/fd"))
 	if _, err := s.Prune(0); err != nil {
 		t.Fatal(err)
+	}
+	if n := len(files(t, "/proc/self/fd")); n > opened {
+		t.Errorf("%d files are open, and %d were before", n, opened)
 	}
 	entries, err := os.ReadDir(filepath.Join(s.Dir, tempDir))
 	if err != nil || len(entries) != 1 || entries[0].Name() != filepath.Base(p.Name()) {
