@@ -13,8 +13,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"vfix.dev/vfix/images/blob"
-	"vfix.dev/vfix/images/imagetest"
 	"vfix.dev/vfix/images/registry"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // The requests that bring a blob into a repository, and no more of them.
