@@ -116,7 +116,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// What a start adds to the counters.
+// The counters after a start.
 func TestCounters(t *testing.T) {
 	const p = prefix
 	at := time.UnixMilli(1700000000250)

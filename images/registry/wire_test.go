@@ -90,7 +90,7 @@ func TestAnswersAreLimited(t *testing.T) {
 	}
 }
 
-// What is requested and what came of it are debugging lines, without anything that may be secret; a request and
+// A request and its result are a debugging line, without anything that may be secret; a request and
 // all that belongs to it ends with its error, or when its answer is closed.
 func TestRequestsAreReported(t *testing.T) {
 	const at, shown = "https://user:secret@reg.example/v2/a/blobs/uploads/1?sig=secret", "PUT https://reg.example/v2/a/blobs/uploads/1: "
