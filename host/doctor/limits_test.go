@@ -109,7 +109,8 @@ func TestSchema1(t *testing.T) {
 // TestContainers: what the engines have, as lines and counts.
 func TestContainers(t *testing.T) {
 	held := []inventory.Held{{Name: "redis:2.8.22", Sites: 3, Files: 2}, {Container: "web", Name: "debian:12"}, {Name: "odd", Err: errors.New("damaged")}}
-	for served, want := range map[bool]Verdict{true: Warn, false: Fail} {
+	for _, served := range []bool{true, false} {
+		want := map[bool]Verdict{true: Warn, false: Fail}[served]
 		c := Check{Name: Containers}
 		judgeContainers(&c, &inventory.Inventory{Engines: []string{"unix:///s"}, LeftOut: []string{"big"}, Held: held}, served)
 		expect(t, c, want, "1 of 2 images and 0 of 1 running containers need vfix", "image      redis:2.8.22  needs vfix: 3 call sites in 2 files", "image      odd  not examined: damaged", "left out: big", "!web")
@@ -120,5 +121,10 @@ func TestContainers(t *testing.T) {
 	held = append(held[1:], inventory.Held{Container: "old", Name: "centos:6", Sites: 1, Files: 1})
 	c := Check{Name: Containers}
 	judgeContainers(&c, &inventory.Inventory{Held: held}, true)
+	for _, rest := range []*inventory.Inventory{{Held: held[1:2]}, {LeftOut: []string{"big"}}, {Held: held[:1]}} {
+		c := Check{Name: Containers}
+		judgeContainers(&c, rest, true)
+		expect(t, c, map[bool]Verdict{true: OK, false: Warn}[rest.LeftOut == nil && rest.Held[0].Err == nil], "0 of ")
+	}
 	expect(t, c, Warn, "0 of 1 images and 1 of 2 running containers", "container  old (centos:6)  needs vfix: 1 call sites in 1 files")
 }

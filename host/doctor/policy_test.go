@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"errors"
-	"strings"
 	"testing"
 
 	"vfix.dev/vfix/host/policy"
@@ -10,17 +9,24 @@ import (
 )
 
 func TestPolicy(t *testing.T) {
-	for source, want := range map[starts.Source]Verdict{
-		starts.FromFile: OK, starts.Defaults: OK, starts.LastGood: Warn, starts.ClosedDefault: Fail,
+	for _, row := range []struct {
+		source starts.Source
+		config policy.Config
+		want   Verdict
+		words  []string
+	}{
+		{starts.FromFile, policy.Config{}, OK, []string{"start as they are", "!line 3"}},
+		{starts.FromFile, policy.Config{FailClosed: true}, OK, []string{"do not start"}},
+		{starts.FromFile, policy.Config{FailClosed: true, Runtime: "/usr/bin/runsc"}, Fail, []string{"runsc"}},
+		{starts.Defaults, policy.Config{}, OK, []string{"no /etc/vfix/runtime.json"}},
+		{starts.LastGood, policy.Config{}, Warn, []string{"line 3", "correct /etc/vfix/runtime.json"}},
+		{starts.ClosedDefault, policy.Config{FailClosed: true}, Fail, []string{"line 3", "do not start"}},
 	} {
-		p := policy.InForce{Source: source, Path: "/etc/vfix/runtime.json", Err: errors.New("line 3")}
-		var c Check
-		x := &examination{Options: Options{Policy: func() policy.InForce { return p }}}
-		if checkPolicy(x, &c); c.Verdict != want || (c.Do != "") != (want != OK) {
-			t.Errorf("%s: got %+v", source, c)
-		}
-		if want != OK && !strings.Contains(c.Found, "line 3") {
-			t.Errorf("%s: got %q", source, c.Found)
+		p := policy.InForce{Config: row.config, Source: row.source, Path: "/etc/vfix/runtime.json", Err: errors.New("line 3")}
+		c := Check{Name: Policy}
+		checkPolicy(&examination{Options: Options{Policy: func() policy.InForce { return p }}}, &c)
+		if expect(t, c, row.want, row.words...); (c.Do != "") != (row.want != OK) {
+			t.Errorf("%s: got the advice %q", row.source, c.Do)
 		}
 	}
 }

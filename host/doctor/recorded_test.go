@@ -17,6 +17,7 @@ import (
 
 	"vfix.dev/vfix/host/probe"
 	"vfix.dev/vfix/internal/kernellog"
+	kept "vfix.dev/vfix/tests/recorded"
 )
 
 // Machines that no test machine can be: their files lie in testdata, written after the
@@ -24,7 +25,7 @@ import (
 // measure/VERB_SUBJECT..., where "signal N" or "status N" as the only line is how it ended.
 
 // fileName makes a name that every system's directories can hold.
-var fileName = strings.NewReplacer(" ", "_", ":", ".")
+var fileName = strings.NewReplacer(" ", "_", ":", ".", "/", ".", ",", "")
 
 // recorded is such a machine.
 type recorded struct {
@@ -33,6 +34,8 @@ type recorded struct {
 	// with and without replace runs and files by their name.
 	runs  map[string]string
 	files map[string]string
+	Options
+	noScratch error
 }
 
 func (r *recorded) read(path string) ([]byte, error) {
@@ -118,14 +121,15 @@ func (r *recorded) kernelLog(context.Context) ([]kernellog.Line, string, error) 
 }
 
 func (r *recorded) scratch(string) (string, func() error, error) {
-	return "/scratch", func() error { return nil }, nil
+	return "/scratch", func() error { return nil }, r.noScratch
 }
 
 // examineRecorded makes checks on a machine of testdata.
 func examineRecorded(t *testing.T, r *recorded, names ...string) map[string]Check {
 	t.Helper()
 	r.t, r.root = t, filepath.Join("testdata", r.root)
-	report, err := examine(t.Context(), r, Options{Checks: names, Limit: time.Minute})
+	r.Checks, r.Limit = names, time.Minute
+	report, err := examine(t.Context(), r, r.Options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,9 +143,33 @@ func examineRecorded(t *testing.T, r *recorded, names ...string) map[string]Chec
 	return all
 }
 
-// expect checks a verdict and that words are in what is said.
+// said has what the checks of a test said, by its name.
+var said = map[string]*strings.Builder{}
+
+// expect checks a verdict and that words are in what is said, all of which is recorded in testdata/checks.
 func expect(t *testing.T, c Check, v Verdict, words ...string) {
 	t.Helper()
+	if said[t.Name()] == nil {
+		said[t.Name()] = &strings.Builder{}
+		t.Cleanup(func() {
+			kept.Text(t, "checks/"+fileName.Replace(t.Name()), said[t.Name()].String())
+			delete(said, t.Name())
+		})
+	}
+	w := said[t.Name()]
+	fmt.Fprintf(w, "%s: %s: %s\n  means: %s\n  do: %s\n", c.Name, c.Verdict, c.Found, c.Means, c.Do)
+	for _, f := range c.Figures {
+		fmt.Fprintf(w, "  figure: %s: %.6g %s\n", f.Name, f.Value, f.Unit)
+	}
+	for _, f := range c.Facts {
+		fmt.Fprintf(w, "  fact: %s: %s\n", f.Name, f.Value)
+	}
+	for _, l := range c.Lines {
+		fmt.Fprintf(w, "  line: %s\n", l)
+	}
+	for _, n := range c.Notes {
+		fmt.Fprintf(w, "  note: %s\n", n)
+	}
 	if c.Verdict != v {
 		t.Errorf("%s: got %s (%s), want %s", c.Name, c.Verdict, c.Found, v)
 	}
@@ -150,11 +178,11 @@ func expect(t *testing.T, c Check, v Verdict, words ...string) {
 			t.Errorf("%s: %q: got several lines, want one", c.Name, text)
 		}
 	}
-	said := strings.Join(append([]string{c.Found, c.Means, c.Do}, append(c.Notes, c.Lines...)...), "\n")
+	text := strings.Join(append([]string{c.Found, c.Means, c.Do}, append(c.Notes, c.Lines...)...), "\n")
 	for _, w := range words {
 		not, without := strings.CutPrefix(w, "!")
-		if strings.Contains(said, not) == without {
-			t.Errorf("%s: %q in what is said: %v, want %v:\n%s", c.Name, not, !without, without, said)
+		if strings.Contains(text, not) == without {
+			t.Errorf("%s: %q in what is said: %v, want %v:\n%s", c.Name, not, !without, without, text)
 		}
 	}
 }

@@ -1,9 +1,10 @@
-// Package recorded compares results of tests with those that are kept in the tree, so that none changes unseen.
-// After a change that is meant to alter results, 'go test PACKAGE -record' with all tests writes them.
+// Package recorded compares results of tests with those that are kept in the tree, as digests or as texts, so that none
+// changes unseen. After a change that is meant to alter results, 'go test PACKAGE -record' with all tests writes them.
 package recorded
 
 import (
 	"crypto/sha256"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -66,5 +67,28 @@ func write(t testing.TB) {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Text fails the test if a text is another one than that of the file testdata/NAME.txt.
+func Text(t testing.TB, name, text string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".txt")
+	if *record {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, want := strings.Split(text, "\n"), strings.Split(string(b), "\n")
+	for n := range max(len(got), len(want)) {
+		if n >= len(got) || n >= len(want) || got[n] != want[n] {
+			t.Errorf("%s, line %d: got %q, want %q; if that is meant to be, use -record, and say why in the commit",
+				path, n+1, got[n:min(n+1, len(got))], want[n:min(n+1, len(want))])
+			return
+		}
 	}
 }
