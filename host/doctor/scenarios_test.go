@@ -228,7 +228,7 @@ func TestNotMade(t *testing.T) {
 	}
 }
 
-// A crash in the kernel's log, with where its process is now.
+// A crash in the log of the kernel, and the container of its process.
 func TestKernelLogLines(t *testing.T) {
 	const container = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	crash := func(program, pid string) string {
