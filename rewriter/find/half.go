@@ -86,7 +86,7 @@ func halfKind(i *x86.Instr, want int32, n int) (Kind, bool) {
 		switch c >>= 8 * n; {
 		case !ok || int32(c) != want || k == 0:
 		case opposite(c):
-			return ArithImm32, isReg && width >= 32 && i.Op == x86asm.MOV || i.Op == x86asm.SUB && (isReg && width >= 32 || i.MemBytes >= halfSize)
+			return ArithImm32, isReg && width >= 32 && i.Op == x86asm.MOV || (i.Op == x86asm.SUB || i.Op == x86asm.XOR) && (isReg && width >= 32 || i.MemBytes >= halfSize)
 		case i.Op == x86asm.MOV && (isReg && width == 32 || !isReg && i.MemBytes == halfSize):
 			return HalfImm32, true
 		case i.Op == x86asm.MOV && isReg || arithmetic[i.Op] && (isReg && width >= 32 || !isReg && i.MemBytes >= halfSize):

@@ -214,8 +214,8 @@ func (s *search) word(b []byte, vaddr uint64, imm int, f Function) {
 	}
 }
 
-// negated returns the function whose address, or half of it, the instruction around the pair at b[i] subtracts, or
-// loads negated or complemented.
+// negated returns the function whose address, or half of it, the instruction around the pair at b[i] subtracts,
+// complements by xor, or loads negated or complemented.
 func negated(b []byte, i int) (Function, bool) {
 	if i < 2 || i+2 > len(b) {
 		return 0, false
@@ -226,9 +226,9 @@ func negated(b []byte, i int) (Function, bool) {
 	if !ok {
 		f, ok = FunctionAt(uint64(int64(^n)))
 	}
-	return f, ok && (imm >= 1 && (b[imm-1] == 0x2d || b[imm-1]&0xf8 == 0xb8) ||
+	return f, ok && (imm >= 1 && (b[imm-1] == 0x2d || b[imm-1] == 0x35 || b[imm-1]&0xf8 == 0xb8) ||
 		imm >= 2 && b[imm-2] == 0xc7 && b[imm-1]&0xf8 == 0xc0 || slices.ContainsFunc(modrmBefore[:], func(n int) bool {
-		return imm >= n && b[imm-n] == 0x81 && b[imm-n+1]>>3&7 == 5
+		return imm >= n && b[imm-n] == 0x81 && (b[imm-n+1]>>3&7 == 5 || b[imm-n+1]>>3&7 == 6)
 	}))
 }
 
@@ -263,8 +263,8 @@ func referenceAt(b []byte, imm int) (Site, bool) {
 			return Site{Vaddr: 3, Len: 7, Kind: MovImm32, Reg: modrm&7 | rex&1<<3}, true
 		}
 	}
-	// lea 0xffffffffff600400,%reg: ModRM with a SIB byte without registers.
-	if imm >= 4 && b[imm-4]&0xf8 == 0x48 && b[imm-3] == 0x8d && b[imm-2]&0xc7 == 0x04 && b[imm-1] == 0x25 {
+	// lea 0xffffffffff600400,%reg: ModRM with a SIB byte without registers; with REX.X its index is r12.
+	if imm >= 4 && b[imm-4]&0xfa == 0x48 && b[imm-3] == 0x8d && b[imm-2]&0xc7 == 0x04 && b[imm-1]&0x3f == 0x25 {
 		return Site{Vaddr: 4, Len: 8, Kind: LeaDisp32, Reg: b[imm-2]>>3&7 | b[imm-4]&4<<1}, true
 	}
 	if imm >= 2 && isWord(b, imm) {
