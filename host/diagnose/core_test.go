@@ -17,6 +17,7 @@ func diagnosed(t *testing.T, b []byte, o Options) *Crash {
 	if err != nil {
 		t.Fatal(err)
 	}
+	keep(t, "core", &Result{Crashes: []*Crash{c}}, nil)
 	return c
 }
 

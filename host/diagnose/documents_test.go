@@ -228,7 +228,7 @@ func TestDescriptions(t *testing.T) {
 			if c.words && !kind.words {
 				continue
 			}
-			r, err := Text("evidence", strings.NewReader(kind.make(c.status, c.reason, c.message)), Options{Resolve: resolver(c.affected, true), HasCommand: noCommand})
+			r, err := diagnosedText(t, kind.make(c.status, c.reason, c.message), Options{Resolve: resolver(c.affected, true), HasCommand: noCommand})
 			if err != nil {
 				t.Errorf("%s, %s: %v", name, cause, err)
 				continue
@@ -262,7 +262,7 @@ func TestDescriptionsNotExamined(t *testing.T) {
 		for why, resolve := range map[string]func(*Exited, *Options){
 			"no image": nil, "in part": resolver(false, false),
 		} {
-			r, err := Text("evidence", strings.NewReader(kind.make(139, "", "")), Options{Resolve: resolve, HasCommand: noCommand})
+			r, err := diagnosedText(t, kind.make(139, "", ""), Options{Resolve: resolve, HasCommand: noCommand})
 			if err != nil || len(r.Crashes) != 1 {
 				t.Errorf("%s: got %+v, %v", name, r, err)
 				continue
@@ -288,7 +288,7 @@ func TestDescribed(t *testing.T) {
 	} {
 		var got Exited
 		o := Options{Resolve: func(e *Exited, _ *Options) { got = *e }}
-		if _, err := Text("x", strings.NewReader(descriptions[name].make(139, "", "")), o); err != nil {
+		if _, err := diagnosedText(t, descriptions[name].make(139, "", ""), o); err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
@@ -344,7 +344,7 @@ func TestDescriptionsThatLackTheEnd(t *testing.T) {
 		"an event in a list of others":             {`{"kind":"List","items":[{"kind":"Event","message":"container exited with code 139"}]}`, "SIGSEGV"},
 		"a status of a batch system":               {"Job terminated with exit status 267\n", "SIGSEGV"},
 	} {
-		r, err := Text("x", strings.NewReader(c.text), Options{HasCommand: noCommand})
+		r, err := diagnosedText(t, c.text, Options{HasCommand: noCommand})
 		if err != nil || len(r.Crashes) != 1 || r.Crashes[0].Kind != Unknown || !strings.Contains(r.Crashes[0].Verdict+r.Crashes[0].Meaning, c.says) {
 			t.Errorf("%s: got %+v, %v", name, r, err)
 			for _, c := range r.Crashes {
@@ -353,24 +353,24 @@ func TestDescriptionsThatLackTheEnd(t *testing.T) {
 		}
 	}
 	// A container that has not ended did not exit by itself.
-	if r, err := Text("x", strings.NewReader(crictl("CONTAINER_CREATED", 0, "")), Options{}); err != nil || len(r.Crashes) > 0 || r.Containers != 1 {
+	if r, err := diagnosedText(t, crictl("CONTAINER_CREATED", 0, ""), Options{}); err != nil || len(r.Crashes) > 0 || r.Containers != 1 {
 		t.Errorf("created: got %+v, %v", r, err)
 	}
 	for _, none := range []string{
 		`{"kind":"List","items":[{"kind":"Deployment"}]}`, `{"kind":"List","items":[]}`, "[]", "{}", "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web\n",
 		"apiVersion: v1\nkind: [\n", "Name:   web\nNamespace: x\nReplicas: 3\n", "---\na: b\n", "x: 1\n", "kind: List\napiVersion: v1\nitems: []\n",
 	} {
-		if r, err := Text("x", strings.NewReader(none), Options{}); err != nil || r.Understood || len(r.Crashes) > 0 {
+		if r, err := diagnosedText(t, none, Options{}); err != nil || r.Understood || len(r.Crashes) > 0 {
 			t.Errorf("%s: got %+v, %v", none, r, err)
 		}
 	}
 	for _, none := range []string{`{"kind":"Pod","metadata":{"name":"web"},"status":{"phase":"Pending"}}`, "CONTAINER ID   IMAGE   COMMAND   CREATED   STATUS   PORTS   NAMES\n"} {
-		if _, err := Text("x", strings.NewReader(none), Options{}); err == nil {
+		if _, err := diagnosedText(t, none, Options{}); err == nil {
 			t.Errorf("%s: no error", none)
 		}
 	}
 	for image, want := range map[string]string{"old:1": "docker://old:1", "localhost/old:1": "dmesg", "sha256:" + strings.Repeat("ab", 32): "dmesg", "0123456789ab": "dmesg"} {
-		r, err := Text("x", strings.NewReader(strings.ReplaceAll(inspect(`"Running":false,"ExitCode":139`, ""), "old:1", image)), Options{HasCommand: noCommand})
+		r, err := diagnosedText(t, strings.ReplaceAll(inspect(`"Running":false,"ExitCode":139`, ""), "old:1", image), Options{HasCommand: noCommand})
 		if err != nil || len(r.Crashes) != 1 || r.Crashes[0].Next == nil || !strings.Contains(r.Crashes[0].Next.Command, want) {
 			t.Errorf("%s: got %+v, %v", image, r.Crashes[0].Next, err)
 		}
@@ -383,7 +383,7 @@ func TestNoDescription(t *testing.T) {
 		"NAME   READY   STATUS             RESTARTS   AGE\nweb    0/1     CrashLoopBackOff   5          3m\n": "kubectl get pods -o json",
 		"CONTAINER           IMAGE      CREATED      STATE     NAME\nab   old   2 m   Exited   web\n":         "crictl inspect",
 	} {
-		_, err := Text("x", strings.NewReader(text), Options{})
+		_, err := diagnosedText(t, text, Options{})
 		hint, _ := err.(interface{ Hint() string })
 		if err == nil || hint == nil || !strings.Contains(hint.Hint(), says) {
 			t.Errorf("%s: got %v", text, err)
@@ -391,7 +391,7 @@ func TestNoDescription(t *testing.T) {
 	}
 	// A log that begins like JSON is a log.
 	for _, log := range []string{"[  12.345678] " + attempted + "\n", "{\"msg\":\"x\"}\n" + `{"MESSAGE":"` + attempted + `"}` + "\n", "[1.5] " + attempted} {
-		r, err := Text("x", strings.NewReader(log), Options{})
+		r, err := diagnosedText(t, log, Options{})
 		if err != nil || len(r.Crashes) != 1 || r.Crashes[0].Kind != Call {
 			t.Errorf("%s: got %+v, %v", log, r, err)
 		}
@@ -483,7 +483,7 @@ func TestReports(t *testing.T) {
 		"audit, an end of which no more is":    {`type=ANOM_ABEND msg=audit(1.2:3): pid=7 comm="x" exe="/x" sig=11 res=1`, Unknown, NotKnown, false},
 		"audit, an end that is not the page's": {`type=ANOM_ABEND msg=audit(1.2:3): pid=7 comm="x" exe="/x" sig=6 res=1`, Other, Certain, false},
 	} {
-		r, err := Text("x", strings.NewReader(c.text), Options{HasCommand: noCommand, RootName: "old:1", IsImage: true, Callers: libcCalls})
+		r, err := diagnosedText(t, c.text, Options{HasCommand: noCommand, RootName: "old:1", IsImage: true, Callers: libcCalls})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -505,7 +505,7 @@ func TestReports(t *testing.T) {
 	}
 	// Reports that are not crashes.
 	for _, calm := range []string{"web exited with code 0", "web exited with code 1", "job failed: exit status 2", "#0  0x000055d0c0de1139 crash (prog + 0x1139)", "systemd[1]: x.service: Main process exited, code=exited, status=1/FAILURE"} {
-		if r, err := Text("x", strings.NewReader(calm), Options{}); err != nil || len(r.Crashes) > 0 {
+		if r, err := diagnosedText(t, calm, Options{}); err != nil || len(r.Crashes) > 0 {
 			t.Errorf("%s: got %+v, %v", calm, r, err)
 		}
 	}

@@ -71,7 +71,7 @@ func TestLogsInAllForms(t *testing.T) {
 		}
 	}
 	// A field of another name has the message.
-	r, err := Text("x", strings.NewReader(`{"msg":"failed","error":"exec /x: exec format error"}`), Options{})
+	r, err := diagnosedText(t, `{"msg":"failed","error":"exec /x: exec format error"}`, Options{})
 	if err != nil || len(r.Crashes) != 1 {
 		t.Errorf("another field: got %+v, %v", r, err)
 	}
@@ -157,7 +157,7 @@ func TestRefusedByName(t *testing.T) {
 		}
 	}
 	// Zeros in the middle of a log, and binary data in a line.
-	r, err := Text("log", strings.NewReader(strings.Repeat("a line\n", 100)+"\x00\x00\x00"+attempted+"\nx\x00"+strings.ReplaceAll(attempted, "bash", "evil")+"\n"), Options{})
+	r, err := diagnosedText(t, strings.Repeat("a line\n", 100)+"\x00\x00\x00"+attempted+"\nx\x00"+strings.ReplaceAll(attempted, "bash", "evil")+"\n", Options{})
 	if err != nil || len(r.Crashes) != 1 || r.Crashes[0].Program != "bash" {
 		t.Errorf("zeros in a log: got %+v, %v", r, err)
 	}

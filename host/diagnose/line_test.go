@@ -64,7 +64,7 @@ func TestLines(t *testing.T) {
 		{"            my-prog-7    (     7) [000] d..1    12.345678: page_fault_user: address=0xffffffffff600123 ip=0xffffffffff600123 error_code=0x14", Misaligned, "", "my-prog", 7, "12.345678"},
 		{"bash 7 [000] 12.345678: exceptions:page_fault_user: address=0xffffffffff600400 ip=0x401000 error_code=0x5", Read, "", "bash", 7, "12.345678"},
 	} {
-		crashes, _, err := Log("log", strings.NewReader(c.line+"\n"), Options{})
+		crashes, _, err := logged(t, c.line+"\n", Options{})
 		if err != nil || len(crashes) != 1 {
 			t.Errorf("%s: got %d crashes, %v", c.line, len(crashes), err)
 			continue
@@ -124,7 +124,7 @@ func TestLog(t *testing.T) {
 [ 3.0] bash[206] vsyscall attempted with vsyscall=none ip:ffffffffff600400 cs:33 sp:7ffe7feb5b78 ax:ffffffffff600400 si:0 di:0
 [ 4.0] other[9]: segfault at 10 ip 00007fc6465e0b41 sp 00007ffccd3249f0 error 6 in libc.so.6[7fc646565000+195000]
 ` + strings.Repeat("x", 3*maxLogLine) + "\n"
-	crashes, lines, err := Log("log", strings.NewReader(log), Options{RootName: "redis:2.8.22", IsImage: true, Callers: libcCalls})
+	crashes, lines, err := logged(t, log, Options{RootName: "redis:2.8.22", IsImage: true, Callers: libcCalls})
 	if err != nil || lines != 9 || len(crashes) != 3 {
 		t.Fatalf("got %d crashes in %d lines, %v", len(crashes), lines, err)
 	}
@@ -154,12 +154,12 @@ func TestLogIsBounded(t *testing.T) {
 
 // strace names a process once, when it executes its program.
 func TestStraceNames(t *testing.T) {
-	crashes, _, err := Log("log", strings.NewReader(`129   execve("/usr/bin/sh", ["sh", "-c"], 0x7ffd /* 5 vars */) = 0
+	crashes, _, err := logged(t, `129   execve("/usr/bin/sh", ["sh", "-c"], 0x7ffd /* 5 vars */) = 0
 130   execve("/usr/local/bin/bash", ["bash", "-c", "true"], 0x5581 /* 5 vars */) = -1 ENOENT (No such file or directory)
 130   execve("/usr/bin/bash", ["bash", "-c", "true"], 0x5581 /* 5 vars */) = 0
 130   --- SIGSEGV {si_signo=SIGSEGV, si_code=SEGV_MAPERR, si_addr=0xffffffffff600000} ---
 129   --- SIGCHLD {si_signo=SIGCHLD, si_code=CLD_KILLED, si_pid=130, si_uid=0, si_status=SIGSEGV} ---
-`), Options{})
+`, Options{})
 	if err != nil || len(crashes) != 1 || crashes[0].Program != "bash" || crashes[0].Executable != "/usr/bin/bash" || pid(crashes[0]) != 130 {
 		t.Errorf("got %+v, %v", crashes, err)
 	}

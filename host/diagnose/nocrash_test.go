@@ -128,7 +128,7 @@ func TestNothingIsClearedUnread(t *testing.T) {
 		"a filter, vsyscall=native":   {`audit: type=1326 audit(1.2:3): pid=106 comm="a" exe="/x" sig=31 arch=c000003e syscall=201 compat=0 ip=0xffffffffff600409 code=0x0` + "\n", Filtered, Certain},
 		"a filter, behind a function": {`audit: type=1326 audit(1.2:3): pid=106 comm="a" exe="/x" sig=31 arch=c000003e syscall=201 compat=0 ip=0xffffffffff600c09 code=0x0` + "\n", Other, Certain},
 	} {
-		r, err := Text("x", strings.NewReader(c.text), Options{HasCommand: noCommand})
+		r, err := diagnosedText(t, c.text, Options{HasCommand: noCommand})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -210,7 +210,7 @@ func TestKnownLinesClear(t *testing.T) {
 		"systemd-coredump":          "Nov 21 21:18:04 host systemd-coredump[9]: Process 7 (x) of user 0 dumped core.\n\n  Stack trace of thread 7:\n  #0  0x0000000000401136 main (/x + 0x1136)\n  ELF object binary architecture: AMD x86-64\n",
 		"ends that are not a crash": "db-1 exited with code 0\nweb-1 exited with code 1\n",
 	} {
-		r, err := Text("x", strings.NewReader(text), Options{HasCommand: noCommand})
+		r, err := diagnosedText(t, text, Options{HasCommand: noCommand})
 		if err != nil || !r.Understood || r.Unread != 0 || slices.ContainsFunc(r.Crashes, func(c *Crash) bool { return c.Kind != Other }) {
 			t.Errorf("%s: got %+v, %v", name, r, err)
 		}
@@ -232,7 +232,7 @@ func TestStatesThatNobodyKnows(t *testing.T) {
 		`[{"Name":"/web","State":{"Status":"exited","Running":false,"ExitCode":0}}]`:                         None,
 		"CONTAINER ID   IMAGE   COMMAND   CREATED   STATUS   NAMES\n012345678901   x   x   x   Lost   web\n": Unknown,
 	} {
-		r, err := Text("x", strings.NewReader(text), Options{HasCommand: noCommand})
+		r, err := diagnosedText(t, text, Options{HasCommand: noCommand})
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue

@@ -77,6 +77,9 @@ func TestStartFailures(t *testing.T) {
 			o.Root, o.RootName = deaths, "old:1"
 		}
 		got := startFailure(c.line, o)
+		if got != nil {
+			keep(t, c.line, &Result{Crashes: []*Crash{got}}, nil)
+		}
 		switch {
 		case c.kind == "" && got != nil:
 			t.Errorf("%s: got %s (%s), want nothing", c.line, got.Kind, got.Meaning)
@@ -135,7 +138,7 @@ func TestLibcrypto(t *testing.T) {
 		crash: Other,
 		strings.Replace(crash, "libcrypto.so.1.0.0", "libother.so", 1) + sha: Other,
 	} {
-		crashes, _, err := Log("x", strings.NewReader(log), Options{})
+		crashes, _, err := logged(t, log, Options{})
 		if err != nil || len(crashes) != 1 || crashes[0].Kind != want {
 			t.Fatalf("%s: got %+v, %v", log, crashes, err)
 		}

@@ -23,6 +23,12 @@ type Redirects struct{ Next http.RoundTripper }
 // Wire sends requests to next as a network with these options does, without tries after the first.
 func Wire(next http.RoundTripper, o Options) http.RoundTripper { return &wire{next: next, o: &o} }
 
+// Retrier repeats requests to next as a network with these options does.
+func Retrier(next http.RoundTripper, o Options) http.RoundTripper { return &retrier{next, &o} }
+
+// Pings sends requests to next, and each for a login once.
+func Pings(next http.RoundTripper) http.RoundTripper { return &pings{next: next} }
+
 // The limits of answers.
 const (
 	MaxErrorAnswer = maxErrorAnswer

@@ -14,12 +14,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/tests/imagetest"
 )
@@ -364,6 +367,11 @@ func TestPushOfIndexRefused(t *testing.T) {
 		_, err := sources.Put(context.Background(), media.Ref{Transport: media.Registry, Name: fmt.Sprintf("%s/index%d:1", f.Host, n)}, media.Result{Index: idx}, imagetest.Fast)
 		imagetest.WantErr(t, err, nil, want)
 	}
+	f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+		return r.Method == "HEAD" && strings.Contains(r.URL.Path, "/manifests/sha256:") && raw("")(w, r, 0)
+	})
+	_, err := sources.Put(context.Background(), media.Ref{Transport: media.Registry, Name: f.Host + "/asked:1"}, media.Result{Index: idx}, imagetest.Fast)
+	imagetest.WantErr(t, err, nil, "entry "+blob.ShortHash(all.Manifests[0].Digest))
 	f.Reset(nil)
 	if _, err := sources.Put(context.Background(), media.Ref{Transport: media.Registry, Name: f.Host + "/index:1"}, media.Result{Index: idx}, imagetest.Fast); err != nil {
 		t.Errorf("the control: %v", err)
@@ -375,6 +383,27 @@ func TestPushOfIndexRefused(t *testing.T) {
 	}
 	if n := f.Count("PUT "); n != 1 {
 		t.Errorf("an index that is there: %d PUTs, want that of its name: %q", n, f.Seen)
+	}
+}
+
+// An index has indexes in it down to a limit.
+func TestPushOfNestedIndex(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	var idx v1.ImageIndex = mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: imagetest.TinyImage(t)})
+	idx = mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: idx})
+	tag := imagetest.Must[name.Tag](t)(name.NewTag(f.Host + "/nested:1"))
+	for depth, fails := range map[int]string{1: "", 0: "nested more than"} {
+		f.Reset(nil)
+		o := imagetest.Fast.WithDefaults()
+		if depth == 0 {
+			tag = imagetest.Must[name.Tag](t)(name.NewTag(f.Host + "/deeper:1"))
+		}
+		err := registry.NewUploads(o.Net, tag, nil).Index(context.Background(), tag, idx, depth)
+		if fails != "" {
+			imagetest.WantErr(t, err, nil, fails)
+		} else if err != nil || f.Count("PUT /v2/nested/manifests/") != 3 {
+			t.Errorf("%d levels: got %v, %q", depth, err, f.Seen)
+		}
 	}
 }
 

@@ -143,7 +143,7 @@ func privateIP(ip netip.Addr) bool {
 
 // public reports whether a host is certainly not in a private network: it has a public address.
 func public(ctx context.Context, at *url.URL) bool {
-	return !isLoopback(at.Hostname()) && slices.ContainsFunc(addresses(ctx, at), func(ip netip.Addr) bool { return !privateIP(ip) })
+	return slices.ContainsFunc(addresses(ctx, at), func(ip netip.Addr) bool { return !privateIP(ip) })
 }
 
 // A registry sends the address for its tokens (the realm). go-containerregistry refuses a realm with an address of

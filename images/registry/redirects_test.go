@@ -155,3 +155,53 @@ func TestRedirectsByMethod(t *testing.T) {
 		}
 	}
 }
+
+// A chain of redirects: its secrets stay at the first host and port, the last answer has all requests before it, the
+// answers before it are closed, and as in net/http it is shorter than ten.
+func TestRedirectChain(t *testing.T) {
+	for _, c := range []struct {
+		hops  int
+		host  string // of the hops
+		fails string
+	}{
+		{0, "203.0.113.1", ""}, {1, "203.0.113.1", ""}, {1, "203.0.113.1:8443", ""}, {3, "203.0.113.2", ""}, {9, "203.0.113.2", ""},
+		{10, "203.0.113.2", "more than 10 redirects"},
+	} {
+		open, sent := 0, 0
+		next := imagetest.RoundTrip(func(r *http.Request) (*http.Response, error) {
+			for _, name := range []string{"Authorization", "Cookie", "Proxy-Authorization", "Accept"} {
+				if kept := r.Header.Get(name) == "x"; kept != (name == "Accept" || r.URL.Host == "203.0.113.1") {
+					t.Errorf("%+v: %s at %s: %v", c, name, r.URL, kept)
+				}
+			}
+			open++
+			resp := &http.Response{StatusCode: 307, Header: http.Header{"Location": {fmt.Sprintf("https://%s/%d", c.host, sent+1)}}, Body: &counted{strings.NewReader("moved"), &open}, Request: r}
+			if sent++; sent > c.hops {
+				resp.StatusCode = 200
+			}
+			return resp, nil
+		})
+		req := get(t, "https://203.0.113.1/0")
+		for _, name := range []string{"Authorization", "Cookie", "Proxy-Authorization", "Accept"} {
+			req.Header.Set(name, "x")
+		}
+		resp, err := registry.Redirects{Next: next}.RoundTrip(req)
+		if c.fails != "" {
+			imagetest.WantErr(t, err, nil, c.fails)
+		} else if err != nil || resp.StatusCode != 200 {
+			t.Errorf("%+v: got %v, %v", c, resp, err)
+		} else {
+			before := 0
+			for r := resp.Request; r.Response != nil; r = r.Response.Request {
+				before++
+			}
+			if before != c.hops {
+				t.Errorf("%+v: %d requests before the last", c, before)
+			}
+			resp.Body.Close()
+		}
+		if open != 0 || sent != min(c.hops+1, 11) && c.fails == "" {
+			t.Errorf("%+v: %d requests, %d answers are open", c, sent, open)
+		}
+	}
+}

@@ -508,6 +508,8 @@ func TestRedirects(t *testing.T) {
 		{"https://203.0.113.5/", "https://[::ffff:10.0.0.1]/x", false},
 		{"https://203.0.113.5/", "https://10.0.0.1/x", false},
 		{"https://203.0.113.5/", "https://100.64.0.1/x", false},
+		{"https://203.0.113.5/", "https://[::ffff:100.64.0.1]/x", false},
+		{"https://localhost/", "https://10.0.0.1/x", true},
 		{"https://203.0.113.5/", "https://[fd00::1]/x", false},
 		{"https://203.0.113.5/", "https://198.51.100.1/x", true},
 		{"https://10.0.0.1/", "https://192.168.0.1/x", true},
