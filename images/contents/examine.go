@@ -20,7 +20,7 @@ import (
 const (
 	// inMemory is the largest file that each of MaxLayersAtOnce examiners keeps in memory, in bytes; it keeps
 	// larger ones in a temporary file.
-	inMemory = 8 << 20
+	inMemory = 2 << 20
 	// MaxELF is the largest file examined, in bytes. The largest known files, GPU libraries, are below 3 GiB; call
 	// rel32 reaches 2 GiB.
 	MaxELF = 4 << 30

@@ -93,7 +93,7 @@ func endsInZip(r io.ReaderAt, size int64) (bool, error) {
 
 // hasBinary reports whether a script has data after its text, which it may unpack and run (gzexe, makeself).
 func hasBinary(r io.ReaderAt, size int64) (bool, error) {
-	b := make([]byte, blob.CopyBuffer)
+	b := make([]byte, min(size, blob.CopyBuffer))
 	for at := int64(0); at < size; at += int64(len(b)) {
 		n, err := r.ReadAt(b[:min(size-at, int64(len(b)))], at)
 		if err != nil && !errors.Is(err, io.EOF) {
