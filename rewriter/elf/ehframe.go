@@ -43,6 +43,12 @@ func (f *File) EachFDE(near func(start uint64) bool, visit func(Func)) error {
 	return nil
 }
 
+// InUnwindTable reports whether a vaddr is in .eh_frame, if there are section headers, or in .eh_frame_hdr.
+func (f *File) InUnwindTable(vaddr uint64) bool {
+	s, p := f.Section(".eh_frame"), f.Prog(PTGNUEhFrame)
+	return s != nil && vaddr-s.Addr < s.Size || p != nil && vaddr-p.Vaddr < p.Filesz
+}
+
 // unwind reads unwind tables.
 type unwind struct {
 	f     *File

@@ -203,12 +203,14 @@ func lowerHalf(b []byte, i int) bool { return i >= 2 && b[i-2] == 0 && b[i-1]&^0
 
 // word treats the four bytes at b[imm] as data: an address, aligned or not, or the lower half of one. Two bytes
 // before an aligned number, the page's own address may be half of -160, if that is a number of 8 bytes or another
-// negative number follows.
+// negative number follows. An unwind table has the distances of functions from itself: that of one 40 KiB before it
+// has three bytes of half an address.
 func (s *search) word(b []byte, vaddr uint64, imm int, f Function) {
 	switch at := vaddr + uint64(imm); {
 	case at%4 == 2 && f == Gettimeofday && (!isWord(b, imm) || len(b) >= imm+10 && binary.LittleEndian.Uint16(b[imm+8:]) == 0xffff):
 	case isWord(b, imm):
 		s.add(Site{Vaddr: at, Len: 8, Kind: DataWord, Function: f})
+	case at%4 == 3 && len(b) > imm+4 && b[imm+4] == 0xff && s.f.InUnwindTable(at):
 	default:
 		s.halfWord(at, f)
 	}

@@ -130,6 +130,39 @@ func TestHalves(t *testing.T) {
 	}
 }
 
+// TestDistances: a distance of about -40 KiB in an unwind table is no half of an address, which it is as data of the
+// program, or if another number follows.
+func TestDistances(t *testing.T) {
+	distance := asm(t, "00000000 000460ff ff")
+	number := asm(t, "00000000 000460ff 00")
+	for _, c := range []struct {
+		name        string
+		data, table []byte
+		shift       int
+		n           int
+	}{
+		{"in an unwind table", nil, distance, 3, 0},
+		{"in data", distance, nil, 3, 1},
+		{"a number in an unwind table", nil, number, 3, 1},
+		{"elsewhere in an unwind table", nil, distance, 0, 1},
+		{"elsewhere in it", nil, distance, 2, 1},
+	} {
+		e := testELF{comment: gcc4, data: make([]byte, 8), text: asm(t, "486305 00000000"+callRax+"c3")}
+		word := e.dataVaddr() + uint64(c.shift) + 4
+		if c.table != nil {
+			e.ehFrame = append(make([]byte, c.shift), c.table...)
+			word += 8
+		} else {
+			e.data = append(make([]byte, c.shift), c.data...)
+		}
+		binary.LittleEndian.PutUint32(e.text[3:], uint32(word-(e.textVaddr()+7)))
+		e.symbols = []testSym{{"f", e.textVaddr(), uint64(len(e.text)), elf.STTFunc, 1}}
+		if got := scanFile(t, e.build()).Sites; len(got) != c.n {
+			t.Errorf("%s: got %+v, want %d sites", c.name, got, c.n)
+		}
+	}
+}
+
 // TestLoads puts loads of half an address at the places at which the upper half of their displacement changes, and
 // at the end of one piece of the segment, for few and for many words that may be loaded, side by side or apart.
 func TestLoads(t *testing.T) {

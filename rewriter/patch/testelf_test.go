@@ -85,6 +85,7 @@ type testELF struct {
 	rodataFirst uint64    // bytes at the head of the text that are .rodata
 	comment     string    // the content of .comment
 	gosymtab    []byte    // the content of .gosymtab
+	ehFrame     []byte    // the content of .eh_frame
 	noteSection string    // the name of the first note's section; "" means ".note.a"
 	oneNote     bool      // all notes in one PT_NOTE
 	full        bool      // something is right behind the program headers
@@ -284,6 +285,10 @@ func (e *testELF) build() []byte {
 		m.sec(testSection{name: ".rodata", typ: elf.SHTProgbits, flags: 2, addr: e.textVaddr(), off: testTextOff, size: e.rodataFirst})
 	}
 	m.sec(testSection{name: ".data", typ: elf.SHTProgbits, flags: 3, addr: e.dataVaddr(), off: e.dataOff(), size: uint64(len(m.data))})
+	if e.ehFrame != nil {
+		m.sec(testSection{name: ".eh_frame", typ: elf.SHTProgbits, flags: 2, addr: m.at(), off: m.off(m.at()), size: uint64(len(e.ehFrame))})
+		m.data = pad(append(m.data, e.ehFrame...), 8)
+	}
 	if e.gosymtab != nil {
 		m.sec(testSection{name: ".gosymtab", typ: elf.SHTProgbits, flags: 2, addr: m.at(), off: m.off(m.at()), size: uint64(len(e.gosymtab))})
 		m.data = pad(append(m.data, e.gosymtab...), 8)
