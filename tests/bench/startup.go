@@ -177,6 +177,10 @@ var errNoOverlay = errors.New("an overlay cannot be mounted here")
 // fresh makes the bundle as it is before a container's first start: an engine writes a new
 // config.json and mounts a new upper layer for each.
 func (s *startup) fresh(spec []byte) (undo func(), err error) {
+	// The list of the mounts that an earlier start has added.
+	if err := os.RemoveAll(filepath.Join(s.bundle, ".config.json.vfix-mounts")); err != nil {
+		return nil, err
+	}
 	if err := os.WriteFile(s.config(), spec, 0o600); err != nil {
 		return nil, err
 	}
