@@ -130,7 +130,7 @@ func TestHalves(t *testing.T) {
 	}
 }
 
-// TestDistances: a distance of about -40 KiB in an unwind table is no half of an address, which it is as data of the
+// TestDistances: a distance of about -40 KiB in an unwind table is not half of an address, which it is as data of the
 // program, or if another number follows.
 func TestDistances(t *testing.T) {
 	distance := asm(t, "00000000 000460ff ff")
