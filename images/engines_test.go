@@ -261,7 +261,7 @@ func state(t testing.TB, root string) map[string]fileState {
 			s.meta += " " + imagetest.Must[string](t)(os.Readlink(name))
 		case fi.Mode().IsRegular():
 			body := imagetest.Must[[]byte](t)(os.ReadFile(name))
-			s.legacy, s.fixed = legacyText(body)
+			s.legacy, s.fixed = imagetest.LegacyText(body)
 			if s.legacy == "" && s.fixed == "" {
 				s.meta += fmt.Sprintf(" %x", sha256.Sum256(body))
 			}

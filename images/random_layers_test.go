@@ -38,9 +38,9 @@ func TestRandomLayers(t *testing.T) {
 	first, n := seeds(t)
 	tally := map[string]int{}
 	for seed := first; seed < first+n; seed++ {
-		layers := randomLayers(seed)
+		layers := imagetest.RandomLayers(seed)
 		if problems := compareEngines(t, engines, imagetest.Stack(t, layers...), tally, map[string]string{}); len(problems) > 0 {
-			t.Errorf("VFIX_SEED=%d VFIX_IMAGES=1:\n%s%s", seed, describe(layers), strings.Join(problems, "\n"))
+			t.Errorf("VFIX_SEED=%d VFIX_IMAGES=1:\n%s%s", seed, imagetest.Describe(layers), strings.Join(problems, "\n"))
 		}
 	}
 	t.Logf("seeds %d to %d: %v", first, first+n-1, tally)
