@@ -19,10 +19,11 @@ import (
 )
 
 // verifyBase is an image with a bit of everything.
-func verifyBase(t testing.TB) v1.Image {
-	return imagetest.Stack(t,
-		[]imagetest.TestMember{imagetest.DirM("lib"), imagetest.LegacyM("lib/a", "1"), imagetest.LinkM("lib/b", "lib/a"), imagetest.SymM("l", "lib/a"), imagetest.FileM("etc/x", []byte("x"))},
-		[]imagetest.TestMember{imagetest.LegacyM("bin/c", "2")})
+func verifyBase(t testing.TB) v1.Image { return imagetest.Stack(t, verifyLayers...) }
+
+var verifyLayers = [][]imagetest.TestMember{
+	{imagetest.DirM("lib"), imagetest.LegacyM("lib/a", "1"), imagetest.LinkM("lib/b", "lib/a"), imagetest.SymM("l", "lib/a"), imagetest.FileM("etc/x", []byte("x"))},
+	{imagetest.LegacyM("bin/c", "2")},
 }
 
 func TestVerifyRebuilt(t *testing.T) {
