@@ -312,9 +312,16 @@ func verifySentences(t *testing.T) (all []*regexp.Regexp) {
 // withConfig is an image with another config.
 func withConfig(t *testing.T, img v1.Image, config []byte) v1.Image {
 	t.Helper()
-	return blob.NewEditedImage(config, imagetest.Must[[]v1.Layer](t)(img.Layers()), func() ([]byte, error) {
-		m := imagetest.Must[*v1.Manifest](t)(img.Manifest()).DeepCopy()
-		m.Config.Size, m.Config.Digest = int64(len(config)), imagetest.Must[v1.Hash](t)(v1.NewHash(digestOf(config)))
-		return json.Marshal(m)
-	})
+	return editedImage(t, img, config, imagetest.Must[[]v1.Layer](t)(img.Layers()))
+}
+
+// editedImage is an image with another config and other layers; its manifest says so, and is otherwise the same.
+func editedImage(t *testing.T, img v1.Image, config []byte, layers []v1.Layer) v1.Image {
+	t.Helper()
+	m := imagetest.Must[*v1.Manifest](t)(img.Manifest()).DeepCopy()
+	m.Config.Size, m.Config.Digest = int64(len(config)), imagetest.Must[v1.Hash](t)(v1.NewHash(digestOf(config)))
+	for i := range m.Layers {
+		m.Layers[i].Digest, m.Layers[i].Size = imagetest.Must[v1.Hash](t)(layers[i].Digest()), imagetest.Must[int64](t)(layers[i].Size())
+	}
+	return blob.NewEditedImage(config, layers, func() ([]byte, error) { return json.Marshal(m) })
 }

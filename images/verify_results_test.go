@@ -1,0 +1,169 @@
+package images_test
+
+import (
+	"bytes"
+	"crypto/md5"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/fallback"
+	"vfix.dev/vfix/images/imagetest"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/fixes"
+	"vfix.dev/vfix/rewriter/find"
+)
+
+// jvmLibrary is a library that needs the fix java-cgroups.
+func jvmLibrary(t *testing.T) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	source := imagetest.Write(t, dir+"/jvm.c", []byte(`
+		void *fopen(const char *, const char *);
+		void *mounts(void) { return fopen("/proc/self/mountinfo", "r"); }
+		void *cgroups(void) { return fopen("/proc/cgroups", "r"); }`))
+	out, err := exec.Command("gcc", "-O1", "-shared", "-fPIC", "-Wl,-soname,libjvm.so", "-o", dir+"/libjvm.so", source).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return imagetest.Must[[]byte](t)(os.ReadFile(dir + "/libjvm.so"))
+}
+
+// What verify lists of a result that is as it should be, and of the same with one byte of each added file changed.
+func TestVerifyResults(t *testing.T) {
+	jvm := imagetest.FileM("opt/libjvm.so", jvmLibrary(t))
+	sums := func(body []byte) []byte { return fmt.Appendf(nil, "%x  lib/a\n", md5.Sum(body)) }
+	database := imagetest.FileM("var/lib/dpkg/info/a.md5sums", sums(imagetest.LegacyELF("1")))
+	lib := []imagetest.TestMember{imagetest.DirM("lib"), imagetest.LegacyM("lib/a", "1")}
+	stays := []imagetest.TestMember{imagetest.LoaderM(), imagetest.FindingM("bin/static", false), imagetest.FindingM("lib/late.so", true)}
+	const library, preload, trace = "vfix/x86_64/libvfix.so", "etc/ld.so.preload", "vfix/vfix-trace"
+	for _, c := range []struct {
+		name    string
+		members []imagetest.TestMember
+		o       images.RebuildOptions
+		want    string // compared; added; corrected; fixed
+	}{
+		{"a file", lib, images.RebuildOptions{}, "1; ; ; "},
+		{"fallback", append(stays, lib...), images.RebuildOptions{Fallback: fallback.FallbackAuto}, "1; etc/ld.so.preload vfix/vfix-trace vfix/x86_64/libvfix.so; ; "},
+		{"fallback of a library", append([]imagetest.TestMember{imagetest.LoaderM(), imagetest.FindingM("lib/late.so", true)}, lib...), images.RebuildOptions{Fallback: fallback.FallbackAuto}, "1; etc/ld.so.preload vfix/x86_64/libvfix.so; ; "},
+		{"no fallback", append(stays, lib...), images.RebuildOptions{Fallback: fallback.FallbackNever}, "1; ; ; "},
+		{"fallback without need", append([]imagetest.TestMember{imagetest.LoaderM()}, lib...), images.RebuildOptions{Fallback: fallback.FallbackAlways}, "1; etc/ld.so.preload vfix/vfix-trace vfix/x86_64/libvfix.so; ; "},
+		{"records of dpkg", append([]imagetest.TestMember{database}, lib...), images.RebuildOptions{UpdateDpkg: true}, "1; ; var/lib/dpkg/info/a.md5sums; "},
+		{"records of dpkg that stay", append([]imagetest.TestMember{database}, lib...), images.RebuildOptions{}, "1; ; ; "},
+		{"a fix", append([]imagetest.TestMember{jvm}, lib...), images.RebuildOptions{}, "2; ; ; opt/libjvm.so java-cgroups"},
+		{"a fix that nobody asked for", append([]imagetest.TestMember{jvm}, lib...), images.RebuildOptions{}, "1; ; ; "},
+		{"a fix whose file is there", append([]imagetest.TestMember{jvm, imagetest.DirM("vfix"), imagetest.FileM("vfix/cgroups", fixes.FileOf(find.JavaCgroups).Body)}, lib...), images.RebuildOptions{}, "2; ; ; opt/libjvm.so java-cgroups"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			base := imagetest.Stack(t, c.members)
+			source, dest := imagetest.StoreOCI(t, base), "oci:"+t.TempDir()+"/out:x"
+			c.o.Dest, c.o.Version, c.o.Shim = dest, "1", imagetest.TestShim
+			if strings.Contains(c.want, "java-cgroups") {
+				c.o.Rewriter.Fixes = find.Fixes
+			}
+			r := imagetest.Must[*images.Rebuilt](t)(images.Rebuild(t.Context(), source, c.o))
+			o := images.VerifyOptions{Against: source, Version: "1", ScanOptions: images.ScanOptions{Shim: imagetest.TestShim}}
+			list := func(v *images.Verified) string {
+				var fixed []string
+				for _, f := range v.Fixed {
+					fixed = append(fixed, f.Path+" "+string(f.Fix))
+				}
+				return fmt.Sprintf("%d; %s; %s; %s", v.Compared, strings.Join(v.Added, " "), strings.Join(v.Corrected, " "), strings.Join(fixed, " "))
+			}
+			v := imagetest.Must[*images.Verified](t)(images.Verify(t.Context(), dest, o))
+			if got := list(v); got != c.want || len(v.Problems)+len(v.NotCompared) > 0 || len(v.Differences) > 0 {
+				t.Errorf("got %s, want %s; problems %q, not compared %q", got, c.want, v.Problems, v.NotCompared)
+			}
+			if len(r.Fixed) != len(v.Fixed) {
+				t.Errorf("rebuild says %+v, verify %+v", r.Fixed, v.Fixed)
+			}
+			o.Rewriter.Explain = true
+			if v := imagetest.Must[*images.Verified](t)(images.Verify(t.Context(), dest, o)); len(v.Differences) != v.Compared || v.Compared == 0 ||
+				len(v.Differences[0].Patches)+len(v.Differences[0].Edits) == 0 || v.Differences[len(v.Differences)-1].Redirect != nil != (len(v.Fixed) > 0) {
+				t.Errorf("explained: got %+v", v.Differences)
+			}
+			o.Rewriter.Explain = false
+
+			// Each added file in turn with another last byte: it alone is a problem, and no longer among the good ones.
+			added := imagetest.AddedMembers(t, dest)
+			for i, m := range added {
+				if len(m.Body) == 0 {
+					continue
+				}
+				changed := bytes.Clone(m.Body)
+				changed[len(changed)-1] ^= 1
+				members := append([]imagetest.TestMember{}, added...)
+				members[i].Body = changed
+				img := withLastLayer(t, imagetest.Open(t, dest).Image, imagetest.BytesLayer(t, imagetest.TarMembers(t, members...)))
+				v := imagetest.Must[*images.Verified](t)(images.Verify(t.Context(), imagetest.StoreOCI(t, img), o))
+				if len(v.Problems) != 1 || !strings.HasPrefix(v.Problems[0], m.Name+": ") || strings.Contains(list(v), m.Name) {
+					t.Errorf("%s changed: got %q and %s", m.Name, v.Problems, list(v))
+				}
+			}
+
+			// The same of a directory, which has no entrypoint.
+			if strings.Contains(c.want, trace) {
+				return
+			}
+			root, fixed := t.TempDir(), t.TempDir()+"/out"
+			if err := images.Unpack(t.Context(), source, root, media.Options{}); err != nil {
+				t.Fatal(err)
+			}
+			c.o.Dest = "dir:" + fixed
+			imagetest.Must[*images.Rebuilt](t)(images.Rebuild(t.Context(), "dir:"+root, c.o))
+			od := o
+			od.Against = "dir:" + root
+			if v := imagetest.Must[*images.Verified](t)(images.Verify(t.Context(), c.o.Dest, od)); list(v) != c.want || len(v.Problems)+len(v.NotCompared) > 0 {
+				t.Errorf("directory: got %s, want %s; problems %q, not compared %q", list(v), c.want, v.Problems, v.NotCompared)
+			}
+		})
+	}
+
+	// The same for each image of an index.
+	dir := t.TempDir()
+	of := func(variant string) mutate.IndexAddendum {
+		return mutate.IndexAddendum{Add: imagetest.Stack(t, append([]imagetest.TestMember{jvm, database, imagetest.FileM("variant", []byte(variant))}, append(stays, lib...)...)),
+			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64", Variant: variant}}}
+	}
+	plain := of("")
+	imagetest.Put(t, "oci:"+dir+"/base:x", media.Result{Image: plain.Add.(v1.Image), Index: mutate.AppendManifests(empty.Index, plain, of("v2"))})
+	o := images.RebuildOptions{Dest: "oci:" + dir + "/out:x", Version: "1", Fallback: fallback.FallbackAuto, UpdateDpkg: true, ScanOptions: images.ScanOptions{Shim: imagetest.TestShim}}
+	o.Rewriter.Fixes = find.Fixes
+	imagetest.Must[*images.Rebuilt](t)(images.Rebuild(t.Context(), "oci:"+dir+"/base:x", o))
+	vo := images.VerifyOptions{Against: "oci:" + dir + "/base:x", Version: "2", ScanOptions: images.ScanOptions{Shim: imagetest.TestShim}}
+	vo.Rewriter.Explain = true
+	v := imagetest.Must[*images.Verified](t)(images.Verify(t.Context(), o.Dest, vo))
+	const v2 = "linux/amd64/v2: "
+	for what, c := range map[string]struct{ got, want any }{
+		"compared":     {v.Compared, 4},
+		"added":        {v.Added, []string{preload, trace, library, v2 + preload, v2 + trace, v2 + library}},
+		"corrected":    {v.Corrected, []string{database.Name, v2 + database.Name}},
+		"fixed":        {v.Fixed, []images.Fixed{{Path: jvm.Name, Fix: find.JavaCgroups}, {Path: v2 + jvm.Name, Fix: find.JavaCgroups}}},
+		"not compared": {len(v.NotCompared), 2},
+		"differences":  {len(v.Differences), 4},
+		"problems":     {len(v.Problems), 0},
+		"platforms":    {v.Findings.Platform + " " + v.Findings.Levels[0].Platform, "linux/amd64 linux/amd64/v2"},
+	} {
+		if fmt.Sprint(c.got) != fmt.Sprint(c.want) {
+			t.Errorf("levels, %s: got %v, want %v", what, c.got, c.want)
+		}
+	}
+}
+
+// withLastLayer is a derived image with another last layer.
+func withLastLayer(t *testing.T, img v1.Image, layer v1.Layer) v1.Image {
+	t.Helper()
+	config := imagetest.Must[[]byte](t)(img.RawConfigFile())
+	layers := imagetest.Must[[]v1.Layer](t)(img.Layers())
+	was := imagetest.Must[v1.Hash](t)(layers[len(layers)-1].DiffID())
+	layers = append(append([]v1.Layer{}, layers[:len(layers)-1]...), layer)
+	config = bytes.ReplaceAll(config, []byte(was.String()), []byte(imagetest.Must[v1.Hash](t)(layer.DiffID()).String()))
+	return editedImage(t, img, config, layers)
+}
