@@ -15,7 +15,7 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/fallback"
-	"vfix.dev/vfix/images/imagetest"
+	"vfix.dev/vfix/tests/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/rewriter/find"
