@@ -15,10 +15,10 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/fallback"
-	"vfix.dev/vfix/tests/imagetest"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // jvmLibrary is a library that needs the fix java-cgroups.

@@ -18,7 +18,7 @@ func java(t *text) (*Hazard, error) {
 		version = until(after, ")")
 		return version == ""
 	})
-	if err != nil || version == "" {
+	if version == "" {
 		return nil, err
 	}
 	reads := map[string]bool{}
@@ -55,10 +55,10 @@ func openssl(t *text) (*Hazard, error) {
 		}
 		return version == ""
 	})
-	if err != nil || version == "" {
+	if version == "" {
 		return nil, err
 	}
-	if has, err := t.has(sha1rnds4); err != nil || !has {
+	if has, err := t.has(sha1rnds4); !has {
 		return nil, err
 	}
 	return &Hazard{OpenSSLSHA, version}, nil
@@ -67,7 +67,7 @@ func openssl(t *text) (*Hazard, error) {
 // badOpenSSL completes a version from what follows "1.0.2": a letter, "-beta1", "k-fips".
 func badOpenSSL(rest string) (version string, bad bool) {
 	letter, _, _ := strings.Cut(rest, "-")
-	bad = letter == "" && strings.HasPrefix(rest, "-beta") || len(letter) == 1 && letter[0] >= 'a' && letter[0] <= lastBad
+	bad = strings.HasPrefix(rest, "-beta") || len(letter) == 1 && letter[0] >= 'a' && letter[0] <= lastBad
 	return "1.0.2" + rest, bad
 }
 
@@ -83,7 +83,7 @@ func systemd(t *text) (*Hazard, error) {
 		}
 		return version == 0
 	})
-	if err != nil || version == 0 || version >= firstUnified {
+	if version == 0 || version >= firstUnified {
 		return nil, err
 	}
 	return &Hazard{InitCgroupV2, strconv.Itoa(version)}, nil

@@ -26,7 +26,7 @@ func (t *text) each(word string, f func(before, after []byte) bool) error {
 	buf := make([]byte, piece)
 	// Pieces overlap, so that what is near a border is seen with its surroundings in one of them.
 	step := int64(piece - 2*context - len(word))
-	for at := int64(0); at < t.size; at += step {
+	for at := int64(0); ; at += step {
 		n, err := t.r.ReadAt(buf[:min(piece, t.size-at)], at)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
@@ -40,7 +40,7 @@ func (t *text) each(word string, f func(before, after []byte) bool) error {
 			k += i
 			i = k + len(word)
 			// The first and last bytes belong to the neighbouring pieces.
-			if at > 0 && k < context || at+piece < t.size && k >= context+int(step) {
+			if at != 0 && k < context || at+piece < t.size && k >= context+int(step) {
 				continue
 			}
 			if !f(b[max(0, k-context):k], b[i:min(len(b), i+context)]) {
@@ -48,10 +48,9 @@ func (t *text) each(word string, f func(before, after []byte) bool) error {
 			}
 		}
 		if at+piece >= t.size {
-			break
+			return nil
 		}
 	}
-	return nil
 }
 
 func (t *text) has(word string) (found bool, err error) {
@@ -61,8 +60,5 @@ func (t *text) has(word string) (found bool, err error) {
 
 // until returns the bytes before the first of the given characters or a zero; or "".
 func until(b []byte, chars string) string {
-	if n := bytes.IndexAny(b, chars+"\x00"); n > 0 {
-		return string(b[:n])
-	}
-	return ""
+	return string(b[:max(0, bytes.IndexAny(b, chars+"\x00"))])
 }
