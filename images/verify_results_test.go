@@ -36,7 +36,7 @@ func jvmLibrary(t *testing.T) []byte {
 	return imagetest.Must[[]byte](t)(os.ReadFile(dir + "/libjvm.so"))
 }
 
-// What verify lists of a result that is as it should be, and of the same with one byte of each added file changed.
+// Verify lists the files of a good result, and reports each added file of which one byte is another.
 func TestVerifyResults(t *testing.T) {
 	jvm := imagetest.FileM("opt/libjvm.so", jvmLibrary(t))
 	sums := func(body []byte) []byte { return fmt.Appendf(nil, "%x  lib/a\n", md5.Sum(body)) }

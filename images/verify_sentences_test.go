@@ -241,7 +241,7 @@ func TestVerifySentences(t *testing.T) {
 		}), problems: []string{"statement: files: another order"}, skipped: []string{renames}},
 		{name: "an unknown member of the statement", source: result, statement: stated(func(top, _ map[string]any) { top["x"] = 1 }),
 			skipped: []string{renames, "statement: some members: this version of vfix does not know them"}},
-		{name: "a digest of the base that is none", source: edited(`"dev.vfix.base.digest":"sha256:`, `"dev.vfix.base.digest":"none:`), statement: statement,
+		{name: "a digest of the base that cannot be read", source: edited(`"dev.vfix.base.digest":"sha256:`, `"dev.vfix.base.digest":"none:`), statement: statement,
 			problems: []string{"statement: it is about another image: …", `statement: base: unsupported hash: "none"`},
 			skipped:  []string{renames, "statement: subject[].digest: …: another place or the index of the image"}},
 		{name: "a base with vfix-trace", source: tracedResult, statement: tracedStatement, shim: true,
