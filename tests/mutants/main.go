@@ -15,7 +15,7 @@
 // gremlins (0.6) and go-mutesting compile a test program for each mutant, and know neither swallowed
 // errors nor which test reaches what.
 //
-// usage: mutants [-with PACKAGES] [-part K/N] [-match REGEXP] [-least PERCENT] PACKAGE (as root)
+// usage: mutants [-with PACKAGES] [-part K/N] [-match REGEXP] [-least PERCENT] [-longest DURATION] PACKAGE (as root)
 package main
 
 import (
@@ -34,6 +34,7 @@ type options struct {
 	part    string
 	match   string
 	least   int
+	longest time.Duration
 	jobs    int
 	list    bool
 	verbose bool
@@ -49,12 +50,13 @@ func main() {
 	flag.StringVar(&o.part, "part", "1/1", "test each N-th mutant alone, from the K-th")
 	flag.StringVar(&o.match, "match", "", "test the mutants alone whose line of the list matches this")
 	flag.IntVar(&o.least, "least", 0, "fail if fewer percent of the reached mutants are noticed")
+	flag.DurationVar(&o.longest, "longest", 0, "leave out tests that take longer: they may notice mutants as well, never fewer")
 	flag.IntVar(&o.jobs, "jobs", 2, "mutants tested side by side")
 	flag.BoolVar(&o.list, "list", false, "list the mutants, test none")
 	flag.BoolVar(&o.verbose, "v", false, "list the noticed mutants as well")
 	flag.Parse()
 	if flag.NArg() != 1 {
-		fmt.Fprintln(os.Stderr, "usage: mutants [-with PACKAGES] [-part K/N] [-match REGEXP] [-least PERCENT] PACKAGE")
+		fmt.Fprintln(os.Stderr, "usage: mutants [-with PACKAGES] [-part K/N] [-match REGEXP] [-least PERCENT] [-longest DURATION] PACKAGE")
 		os.Exit(2)
 	}
 	ok, err := run(o, flag.Arg(0))
@@ -112,6 +114,7 @@ func run(o options, pattern string) (bool, error) {
 	if err := t.record(o.jobs); err != nil {
 		return false, err
 	}
+	t.leaveOut(o.longest)
 	fmt.Printf("%d tests take %.1f s one by one\n", len(t.tests), t.total().Seconds())
 
 	var chosen []*mutant

@@ -105,6 +105,17 @@ func (t *tester) record(jobs int) error {
 	return nil
 }
 
+// leaveOut removes the tests that take longer, without a limit if it is 0: mutants that only these notice survive.
+func (t *tester) leaveOut(longest time.Duration) {
+	t.tests = slices.DeleteFunc(t.tests, func(s *test) bool {
+		slow := longest > 0 && s.took > longest
+		if slow {
+			fmt.Printf("left out, as it takes %.1f s: %s\n", s.took.Seconds(), s.name)
+		}
+		return slow
+	})
+}
+
 func (t *tester) total() time.Duration {
 	var sum time.Duration
 	for _, s := range t.tests {
