@@ -7,36 +7,67 @@ import (
 	"sync"
 	"testing"
 
+	. "vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/shim"
 	"vfix.dev/vfix/tests/recorded"
 )
 
-// results are what each test that runs has patched.
+// results are what each test that runs has found and patched.
 var (
 	results     = make(map[string][]string)
 	resultsLock sync.Mutex
 )
 
-// recordResult notes a patched file, and what the plan says of it; when the test ends, all that it patched is compared
-// with what is recorded.
+// recordFindings notes all that a report says of the sites of a file.
+func recordFindings(t testing.TB, r *Report) {
+	t.Helper()
+	note(t, findings(r))
+}
+
+func findings(r *Report) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v %d bytes, libc %q, Go %v, static %v, signals %v, %q %q\n", r.Skipped, r.ExecBytes, r.Libc, r.Go, r.Static, r.RawSignals, r.Interp, r.Needed)
+	for i, s := range r.Sites {
+		s.Object = nil
+		fmt.Fprintf(&b, "%+v\n", s)
+		if after := s.Offset + s.Call - s.Vaddr + uint64(s.CallLen); i == 0 && s.Call != 0 && r.File != nil {
+			p, err := Look(r.File.R, int64(r.File.Size), after)
+			if err == nil && p.Call != nil {
+				fmt.Fprintf(&b, "before %#x: %v of %#x in %q from %#x, %+v\n", p.Vaddr, *p.Call, p.Target, p.Symbol, p.Start, p.Lines)
+			}
+		}
+	}
+	if r.Redirect != nil {
+		fmt.Fprintf(&b, "%+v\n", *r.Redirect)
+	}
+	return b.String()
+}
+
+// recordResult notes a patched file, and what the plan says of it.
 func recordResult(t testing.TB, p *Plan, out []byte) {
 	t.Helper()
-	name := t.Name()
-	if strings.HasPrefix(name, "Fuzz") {
-		return
-	}
 	// Words may change.
 	all := fmt.Sprint(string(out), len(p.Warnings), len(p.Consequences), len(p.Notes), len(p.addedCalls()))
 	for _, q := range p.Patches {
 		x, err := p.Explain(q)
 		all += fmt.Sprint(q.Form, show(x.Before), show(x.After), err)
 	}
+	note(t, all)
+}
+
+// note adds a result; when the test ends, all of its results are compared with what is recorded.
+func note(t testing.TB, result string) {
+	t.Helper()
+	name := t.Name()
+	if strings.HasPrefix(name, "Fuzz") {
+		return
+	}
 	resultsLock.Lock()
 	defer resultsLock.Unlock()
 	if results[name] == nil {
 		t.Cleanup(func() { checkResults(t) })
 	}
-	results[name] = append(results[name], all)
+	results[name] = append(results[name], result)
 }
 
 func checkResults(t testing.TB) {

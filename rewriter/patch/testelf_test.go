@@ -439,6 +439,7 @@ func scanFile(t testing.TB, file []byte) *Report {
 	if !slices.EqualFunc(r.Sites, m.Sites, same) || r.Skipped.String() != m.Skipped.String() || r.ExecBytes != m.ExecBytes {
 		t.Fatalf("in memory: %+v, else %+v", m, r)
 	}
+	recordFindings(t, r)
 	return r
 }
 
