@@ -24,6 +24,7 @@ type functions struct {
 	public  map[uint64]bool     // starts of functions of libc.so.6 that other objects call by name
 	names   map[uint64]name     // of sites
 	labels  []uint64            // values of all symbols
+	untyped []uint64            // labels in code that other objects can name
 	roots   []uint64            // entries of the loader, near a site or not
 }
 
@@ -112,6 +113,9 @@ func (fn *functions) symbol(f *File, t elf.Symtab, s elf.Symbol) {
 	global := s.Bind != elf.STBLocal
 	switch s.Type {
 	case elf.STTNotype:
+		if t.Dynamic && global && near(fn.sites, s.Value) && f.ExecLoad(s.Value) && len(fn.untyped) < elf.MaxStarts {
+			fn.untyped = append(fn.untyped, s.Value)
+		}
 		return
 	case elf.STTObject:
 		if f.ExecLoad(s.Value) {

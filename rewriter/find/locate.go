@@ -36,7 +36,7 @@ func (c *code) locate(sites []Site) error {
 		}
 		sortSites(all)
 	}
-	for _, find := range [...]func([]Site) ([]uint64, error){c.callees, c.descend, c.unnamed} {
+	for _, find := range [...]func([]Site) ([]uint64, error){c.callees, c.descend, c.untyped, c.unnamed} {
 		left := c.unreached(sites)
 		if len(left) == 0 {
 			break
@@ -195,6 +195,18 @@ func (c *code) descend([]Site) ([]uint64, error) {
 		}
 		return true
 	})
+	return found, nil
+}
+
+// untyped finds functions in assembly: labels that other objects can name, from which all paths are code and one
+// leads to a site.
+func (c *code) untyped(sites []Site) (found []uint64, err error) {
+	for _, at := range c.fn.untyped {
+		b := c.bodyOf(c.fn.at(at))
+		if b.damaged == "" && slices.ContainsFunc(sites, func(s Site) bool { return b.lens[s.Vaddr] != 0 }) {
+			found = append(found, at)
+		}
+	}
 	return found, nil
 }
 
