@@ -49,15 +49,32 @@ func (f *File) EachRela(visit func(Rela)) error {
 // EachImport calls visit with each word that the loader fills with the address of a function of another object,
 // and the function's name.
 func (f *File) EachImport(visit func(at uint64, name string)) error {
+	return f.eachOf(RJumpSlot, RGlobDat, func(r Rela, t Symtab, s Symbol) { visit(r.At, f.SymbolName(t, s)) })
+}
+
+// EachPointer calls visit with each word that the loader fills with an address in the file.
+func (f *File) EachPointer(visit func(at, to uint64)) error {
+	if err := f.EachRela(func(r Rela) {
+		if r.Type == RRelative {
+			visit(r.At, r.Addend)
+		}
+	}); err != nil {
+		return err
+	}
+	return f.eachOf(r64, RGlobDat, func(r Rela, _ Symtab, s Symbol) { visit(r.At, s.Value+r.Addend) })
+}
+
+// eachOf calls visit with each relocation of two types that names a dynamic symbol, and the symbol.
+func (f *File) eachOf(typ, or uint32, visit func(Rela, Symtab, Symbol)) error {
 	t, ok := f.dynamicSymtab()
 	if !ok {
 		return nil
 	}
 	return f.EachRela(func(r Rela) {
-		if r.Type != RJumpSlot && r.Type != RGlobDat || uint64(r.Symbol) >= t.count {
+		if r.Type != typ && r.Type != or || uint64(r.Symbol) >= t.count {
 			return
 		} else if b, err := f.Bytes(t.off+uint64(r.Symbol)*SymSize, SymSize); err == nil { // later reads report the error
-			visit(r.At, f.SymbolName(t, Symbol{name: binary.LittleEndian.Uint32(b)}))
+			visit(r, t, symbolOf(b))
 		}
 	})
 }

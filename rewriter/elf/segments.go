@@ -23,6 +23,16 @@ func (f *File) CodeAt(offset uint64) *Prog {
 	return nil
 }
 
+// CodeSize returns the size of the executable segments in the file, in bytes.
+func (f *File) CodeSize() (sum uint64) {
+	for i := range f.Progs {
+		if p := &f.Progs[i]; p.Type == PTLoad && p.Flags&PFX != 0 {
+			sum += p.Filesz
+		}
+	}
+	return sum
+}
+
 // MaxCover is how often the PT_LOADs of a file may cover it: an ordinary file's cover it once, and without a limit
 // a small file could cause much work.
 const MaxCover = 4

@@ -135,14 +135,17 @@ func (f *File) gnuHashSymbols(vaddr uint64) uint64 {
 func (f *File) EachSymbol(t Symtab, visit func(Symbol)) error {
 	le := binary.LittleEndian
 	return f.records(t.off, t.count*SymSize, SymSize, func(_ uint64, b []byte) {
-		s := Symbol{
-			name: le.Uint32(b), Type: b[4] & 15, Bind: b[4] >> 4,
-			Value: le.Uint64(b[8:]), Size: le.Uint64(b[16:]),
-		}
+		s := symbolOf(b)
 		if shndx := le.Uint16(b[6:]); shndx != 0 && (s.Type <= STTFunc || s.Type == STTGNUIfunc) {
 			visit(s)
 		}
 	})
+}
+
+// symbolOf reads one entry of a symbol table.
+func symbolOf(b []byte) Symbol {
+	le := binary.LittleEndian
+	return Symbol{name: le.Uint32(b), Type: b[4] & 15, Bind: b[4] >> 4, Value: le.Uint64(b[8:]), Size: le.Uint64(b[16:])}
 }
 
 // SymbolName returns the name of s without a version, with "?" in place of characters that are not printable

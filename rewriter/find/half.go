@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -23,12 +24,13 @@ const (
 	half    label = 1 << (5 + iota) // a register with the lower half of the address
 	derived                         // computed from it or with it: perhaps the address
 	table                           // the address of data with half an address in it, or one near it
+	tables                          // the address of data with pointers to such data
 	// spent is the address in a register that a call of the page may change by the C convention: code that goes on
 	// using it is followed, but no compiler passes it to a function.
 	spent
 
 	// address are the labels of a value that is the address, or was.
-	address = ^(other | half | derived | table)
+	address = ^(other | half | derived | table | tables)
 )
 
 // halfSize is the size of a word of the stack with the lower half, in bytes.
@@ -42,8 +44,9 @@ var arithmetic = map[x86asm.Op]bool{x86asm.ADD: true, x86asm.ADC: true, x86asm.S
 const movabsLen = 10
 
 // partial adds the instructions whose last four bytes, or four of whose constant of 64 bits, are those at b[imm], if
-// they may be a part of the address, or of its negative or complement. The code around them decides later.
-func (s *search) partial(b []byte, vaddr uint64, imm int, f Function) {
+// they may be a part of the address, or of its negative or complement; it reports whether there are such. The code
+// around them decides later.
+func (s *search) partial(b []byte, vaddr uint64, imm int, f Function) (found bool) {
 	want := int32(binary.LittleEndian.Uint32(b[imm:]))
 	for n := 1; n <= min(imm, x86.MaxLen-4); n++ {
 		i, ok := x86.Decode(b[imm-n:min(imm+8, len(b))], vaddr+uint64(imm-n))
@@ -51,8 +54,9 @@ func (s *search) partial(b []byte, vaddr uint64, imm int, f Function) {
 			continue
 		}
 		if kind, ok := halfKind(&i, want, n); ok {
+			found = true
 			if at, fixed := i.MemVaddr(); fixed && i.Op == x86asm.MOV {
-				s.halfWord(at, f)
+				s.keep(at, word{f, half, false})
 			}
 			if opposite(x86asm.Imm(want)) && i.Op == x86asm.MOV {
 				if _, ok := s.code.turned(&i); !ok {
@@ -64,6 +68,7 @@ func (s *search) partial(b []byte, vaddr uint64, imm int, f Function) {
 			}
 		}
 	}
+	return found
 }
 
 // halfKind returns the kind of an instruction with a constant of 32 bits in its bytes from n on.
@@ -176,8 +181,8 @@ func judgeHalf(c *code, b *body, s *Site) bool {
 		l = derived
 	case s.Kind == ArithImm32 && i.Op != x86asm.MOV:
 		l = derived
-	case s.Kind == HalfLoad && i.Op == x86asm.LEA:
-		l = table
+	case s.Kind == HalfLoad:
+		l = s.loads
 	}
 	f := newFlow(c, s.Vaddr, s.Function, b)
 	dst, _, isReg := i.ArgGPR(0)
@@ -253,8 +258,10 @@ func (f *flow) compute(i *x86.Instr, v *value) {
 	if read&v.held(half|derived) != 0 {
 		l |= derived
 	}
-	if read&v.held(table) != 0 {
-		l |= table
+	for _, t := range [...]label{table, tables} {
+		if read&v.held(t) != 0 {
+			l |= t
+		}
 	}
 	f.kill(v, i.Writes|i.Partial)
 	if dst, width, isReg := i.ArgGPR(0); isReg && width >= 32 && i.Writes.Has(dst) {
@@ -265,15 +272,17 @@ func (f *flow) compute(i *x86.Instr, v *value) {
 // fromTable moves the state over an instruction that loads half an address from a table of them; it reports
 // whether i is one.
 func (f *flow) fromTable(i *x86.Instr, v *value) bool {
-	dst, _, isReg := i.ArgGPR(0)
-	if !isReg || i.MemBytes != halfSize || i.AddressRegs()&v.held(table) == 0 {
+	dst, width, isReg := i.ArgGPR(0)
+	of := i.AddressRegs() & v.held(table)
+	switch {
+	case !isReg:
 		return false
-	}
-	switch i.Op {
-	case x86asm.MOVSXD:
+	case of != 0 && i.Op == x86asm.MOVSXD && i.MemBytes == halfSize:
 		v.reg[dst] = f.extend(half)
-	case x86asm.MOV:
+	case of != 0 && i.Op == x86asm.MOV && width == 32:
 		v.reg[dst] = half
+	case i.AddressRegs()&v.held(tables) != 0 && i.Op == x86asm.MOV && width == 64:
+		v.reg[dst] = other | table
 	default:
 		return false
 	}
@@ -311,14 +320,48 @@ func (f *flow) halfOnFrame(i *x86.Instr, v *value, p x86.Place) bool {
 	return true
 }
 
-// halfWord records that the four bytes at vaddr are, or become, the lower half of an address.
-func (s *search) halfWord(vaddr uint64, f Function) {
+// word is a word of data that is, or becomes, the lower half of an address (half), or that is a pointer to a table of
+// such (table). constant reports that it may be a part of an instruction.
+type word struct {
+	Function
+	label
+	constant bool
+}
+
+func (s *search) keep(vaddr uint64, w word) {
 	if s.words == nil {
-		s.words = make(map[uint64]Function)
+		s.words = make(map[uint64]word)
 	}
 	if len(s.words) < maxSites {
-		s.words[vaddr] = f
+		s.words[vaddr] = w
 	}
+}
+
+// pointers records the pointers to tables with one of the words: those that the loader sets, as in a global offset
+// table, and those in the file.
+func (s *search) pointers() error {
+	halves := slices.DeleteFunc(slices.Sorted(maps.Keys(s.words)), func(v uint64) bool { return s.words[v].constant || s.words[v].label != half })
+	if len(halves) == 0 {
+		return nil
+	}
+	first, last := halves[0]-min(tableSpan, halves[0]), halves[len(halves)-1]
+	add := func(at, to uint64) {
+		if to < first || to > last {
+			return
+		}
+		n, _ := slices.BinarySearch(halves, to)
+		if w := halves[n]; w-to <= tableSpan {
+			s.keep(at, word{s.words[w].Function, table, false})
+		}
+	}
+	if err := s.f.EachPointer(add); err != nil {
+		return err
+	}
+	return s.f.EachChunk(0, elf.PFX, func(_ *elf.Prog, b []byte, vaddr uint64, lo, hi int) {
+		for i := lo + int(-(vaddr+uint64(lo))%x86.WordSize); i < hi && i+x86.WordSize <= len(b); i += x86.WordSize {
+			add(vaddr+uint64(i), binary.LittleEndian.Uint64(b[i:]))
+		}
+	})
 }
 
 const (
@@ -353,8 +396,9 @@ func (s *search) loads(b []byte, vaddr uint64, lo, hi int, words []uint64) {
 		}
 	}
 	eachUpper(b, vaddr, lo, hi, absolute, to, func(i int) {
-		s.load(b, vaddr, i-4, words)
-		s.load(b, vaddr, i-5, words) // a SIB byte
+		for behind := 3; behind <= 5; behind++ { // without ModRM, with it, and with a SIB byte
+			s.load(b, vaddr, i-behind, words)
+		}
 	})
 }
 
@@ -364,39 +408,55 @@ const tableSpan = (maxHalves - 1) * halfSize
 // load records the instruction with the opcode b[i], if it loads one of the words, which are in ascending order,
 // or the address of a table with one in it.
 func (s *search) load(b []byte, vaddr uint64, i int, words []uint64) {
-	const opMov, opMovslq, opLea = 0x8b, 0x63, 0x8d
-	if i < 1 || i+6 >= len(b) {
+	const opMov, opMovslq, opLea, opMovReg, opMovImm = 0x8b, 0x63, 0x8d, 0xb8, 0xc7
+	if i < 1 || i+6 >= len(b) || len(s.halves) >= maxSites {
 		return
 	}
-	lea := b[i] == opLea && b[i-1]&0xf8 == 0x48
-	if b[i] != opMov && b[i] != opMovslq && !lea || len(s.halves) >= maxSites {
-		return
+	op, modrm, at, span, loads := b[i], b[i+1], uint64(0), uint64(0), half
+	absolute := func(n int) uint64 { return uint64(binary.LittleEndian.Uint32(b[i+n:])) }
+	fixed, wide, load := s.f.Type == elf.TypeExec, b[i-1]&0xf8 == 0x48, op == opMov || op == opMovslq
+	if op == opMov && wide {
+		loads = table
 	}
-	var at, span uint64
-	fixed := s.f.Type == elf.TypeExec && b[i+1]&0xc7 == 4 && i+7 <= len(b)
 	switch {
-	case b[i+1]&0xc7 == 5: // rip
-		at = vaddr + uint64(i) + 6 + elf.Signed(b[i+2:])
-		if lea {
+	case (load || op == opLea && wide) && modrm&0xc7 == 5: // rip
+		if at = vaddr + uint64(i) + 6 + elf.Signed(b[i+2:]); !load {
 			span = tableSpan
 		}
-	case lea:
+	case fixed && op&0xf8 == opMovReg:
+		at, span = absolute(1), tableSpan
+	case fixed && op == opMovImm && modrm&0xf8 == 0xc0:
+		at, span = absolute(2), tableSpan
+	case !fixed || !load || modrm&0xc7 != 4 || i+7 > len(b):
 		return
-	case fixed && b[i+2] == 0x25: // no register
+	case b[i+2] == 0x25: // no register
 		at = elf.Signed(b[i+3:])
-	case fixed && b[i+2]&7 == 5: // table(,%reg,scale)
-		at, span = uint64(binary.LittleEndian.Uint32(b[i+3:])), tableSpan
+	case b[i+2]&7 == 5: // table(,%reg,scale)
+		at, span = absolute(3), tableSpan
 	default:
 		return
 	}
-	n, _ := slices.BinarySearch(words, at)
-	for ; n < len(words) && words[n]-at <= span; n++ {
-		// Of any number, only aligned ones; half of another address may be in a packed structure.
-		if lea && (words[n]%halfSize == 0 || s.words[words[n]] != Gettimeofday) || !lea && (words[n]-at)%halfSize == 0 {
-			break
+	var f Function
+	is := label(0) // what it loads
+	for n, _ := slices.BinarySearch(words, at); n < len(words) && words[n]-at <= span; n++ {
+		w, fits := s.words[words[n]], true
+		l := w.label
+		switch {
+		case load:
+			fits = l == loads && (words[n]-at)%halfSize == 0
+		case l == table:
+			l, fits = tables, words[n] == at
+		default: // of any number, only an aligned one; half of another address may be in a packed structure
+			l, fits = table, (words[n]%halfSize == 0 || w.Function != Gettimeofday) && (!w.constant || op == opLea)
+		}
+		if fits && is == 0 {
+			f = w.Function
+		}
+		if fits {
+			is |= l
 		}
 	}
-	if n == len(words) || words[n]-at > span {
+	if is == 0 {
 		return
 	}
 	start := i
@@ -404,8 +464,8 @@ func (s *search) load(b []byte, vaddr uint64, i int, words []uint64) {
 		start--
 	}
 	in, ok := x86.Decode(b[start:], vaddr+uint64(start))
-	if off, known := s.f.Offset(in.Addr, uint64(in.Len)); ok && known && (lea || in.MemBytes == halfSize) {
-		s.halves = append(s.halves, Site{Vaddr: in.Addr, Offset: off, Len: uint8(in.Len), Kind: HalfLoad, Function: s.words[words[n]]})
+	if off, known := s.f.Offset(in.Addr, uint64(in.Len)); ok && known {
+		s.halves = append(s.halves, Site{Vaddr: in.Addr, Offset: off, Len: uint8(in.Len), Kind: HalfLoad, Function: f, loads: is})
 	}
 }
 

@@ -117,6 +117,7 @@ type Site struct {
 
 	entry  bool   // it is copied on with the bytes beside it
 	stored string // half an address: why it becomes one
+	loads  label  // of a HalfLoad
 }
 
 // Loads reports whether the reference loads its address into Reg.

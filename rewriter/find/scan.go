@@ -116,7 +116,7 @@ func scanELF(f *File, tangled *Skip) (rep *Report, err error) {
 	if err := s.run(); err != nil {
 		return nil, err
 	}
-	rep = &Report{ExecBytes: int64(s.bytes), Static: f.Static(), File: f}
+	rep = &Report{ExecBytes: int64(f.CodeSize()), Static: f.Static(), File: f}
 	if tangled == nil {
 		if rep.Redirect, err = f.findRedirect(); err != nil {
 			return nil, err

@@ -22,12 +22,7 @@ func scanLinked(r io.ReaderAt, size int64, budget *int) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	rep := &Report{}
-	for i := range e.Progs {
-		if e.Progs[i].Flags&elf.PFX != 0 {
-			rep.ExecBytes += int64(e.Progs[i].Filesz)
-		}
-	}
+	rep := &Report{ExecBytes: int64(e.CodeSize())}
 	// Few objects have bytes that may be an address of the page, or a displacement to it.
 	found := false
 	err = e.Chunks(&elf.Prog{Filesz: e.Size}, func(b []byte, _ uint64, _, _ int) { found = found || hasPage(b) })

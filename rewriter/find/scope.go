@@ -30,18 +30,10 @@ type Mark struct {
 // within returns nil if the segments do not cover the file too often, and the executable ones are within the
 // limit.
 func (o *Scope) within(f *File) *Skip {
-	if skip := f.CheckLoads(); skip != nil || o.MaxExec == 0 {
+	if skip := f.CheckLoads(); skip != nil || o.MaxExec == 0 || f.CodeSize() <= o.MaxExec {
 		return skip
 	}
-	var sum uint64
-	for i := range f.Progs {
-		if p := &f.Progs[i]; p.Type == elf.PTLoad && p.Flags&elf.PFX != 0 {
-			if sum += p.Filesz; sum > o.MaxExec {
-				return elf.NewSkip(elf.KindTooMuchCode, "executable segments of more than %d bytes", o.MaxExec)
-			}
-		}
-	}
-	return nil
+	return elf.NewSkip(elf.KindTooMuchCode, "executable segments of more than %d bytes", o.MaxExec)
 }
 
 // Nameless reports whether an x86-64 ELF file of size bytes certainly has no site: it can be loaded at any

@@ -36,9 +36,7 @@ type search struct {
 	sites []Site
 	// halves are the sites that may be a part of an address.
 	halves []Site
-	words  map[uint64]Function // the data among them, and variables with such a constant
-	// bytes is the size of the executable segments that were searched.
-	bytes uint64
+	words  map[uint64]word // the data among them, and variables with such a constant
 }
 
 func (s *search) full() bool { return len(s.sites) >= maxSites }
@@ -47,30 +45,38 @@ func (s *search) full() bool { return len(s.sites) >= maxSites }
 // half an address.
 func (s *search) run() error {
 	var words []uint64
-	for _, code := range [...]bool{false, true} {
+	each := func(code bool, look func(b []byte, vaddr uint64, lo, hi int)) error {
+		if err := s.pointers(); err != nil {
+			return err
+		}
 		words = slices.Sorted(maps.Keys(s.words))
 		for i := range s.f.Progs {
 			p := &s.f.Progs[i]
 			if p.Type != elf.PTLoad || p.Filesz == 0 || code != (p.Flags&elf.PFX != 0) {
 				continue
 			}
-			s.in = p
-			pages, look := *p, s.inData
-			if code {
-				pages, look = s.pages(p), func(b []byte, vaddr uint64, lo, hi int) {
-					s.inCode(b, vaddr, lo, hi)
-					s.loads(b, vaddr, lo, hi, words)
-				}
-				s.bytes += p.Filesz
+			if s.in = p; code {
+				p = s.pages(p)
 			}
-			if err := s.f.Chunks(&pages, look); err != nil {
+			if err := s.f.Chunks(p, look); err != nil {
 				return err
 			}
 		}
+		return nil
 	}
-	err := s.seams()
-	if more := slices.Sorted(maps.Keys(s.words)); err == nil && len(more) > len(words) { // words in code
-		err = s.f.EachChunk(elf.PFX, 0, func(_ *elf.Prog, b []byte, vaddr uint64, lo, hi int) { s.loads(b, vaddr, lo, hi, more) })
+	loads := func(b []byte, vaddr uint64, lo, hi int) { s.loads(b, vaddr, lo, hi, words) }
+	err := each(false, s.inData)
+	if err == nil {
+		err = each(true, func(b []byte, vaddr uint64, lo, hi int) {
+			s.inCode(b, vaddr, lo, hi)
+			loads(b, vaddr, lo, hi)
+		})
+	}
+	if err == nil {
+		err = s.seams()
+	}
+	if err == nil && len(s.words) > len(words) { // words in code
+		err = each(true, loads)
 	}
 	return err
 }
@@ -102,7 +108,7 @@ func (s *search) seams() error {
 
 // pages returns an executable segment with the mapped bytes before and behind its content: a kernel maps whole
 // pages, and an instruction may continue in the next segment.
-func (s *search) pages(p *elf.Prog) elf.Prog {
+func (s *search) pages(p *elf.Prog) *elf.Prog {
 	whole, end := *p, elf.PageUp(p.Off+p.Filesz)
 	if end == p.Off+p.Filesz {
 		end += x86.MaxLen
@@ -111,7 +117,7 @@ func (s *search) pages(p *elf.Prog) elf.Prog {
 		whole.Off, whole.Vaddr = p.Off-head, p.Vaddr-head
 	}
 	whole.Filesz = min(end, s.f.Size) - whole.Off
-	return whole
+	return &whole
 }
 
 func (s *search) inData(b []byte, vaddr uint64, lo, hi int) {
@@ -190,29 +196,30 @@ func (s *search) hit(b []byte, vaddr uint64, i int, exec bool) {
 	if !ok || exec && s.reference(b, vaddr, imm, f) {
 		return
 	}
+	op, constant := referenceAt(b, imm)
 	if exec {
-		s.partial(b, vaddr, imm, f)
-	} else if op, ok := referenceAt(b, imm); ok && op.Kind != MovImm64 && op.Kind != CmpImm32 && (op.Kind != PushImm32 || len(b) > imm+4 && b[imm+4] == opRet) {
+		constant = s.partial(b, vaddr, imm, f) || constant
+	} else if constant && op.Kind != MovImm64 && op.Kind != CmpImm32 && (op.Kind != PushImm32 || len(b) > imm+4 && b[imm+4] == opRet) {
 		s.reference(b, vaddr, imm, f) // machine code in data
 	}
-	s.word(b, vaddr, imm, f)
+	s.word(b, vaddr, imm, f, constant)
 }
 
 // lowerHalf reports whether the pair at b[i] may end the lower half of one of the three addresses.
 func lowerHalf(b []byte, i int) bool { return i >= 2 && b[i-2] == 0 && b[i-1]&^0x0c == 0 }
 
-// word treats the four bytes at b[imm] as data: an address, aligned or not, or the lower half of one. Two bytes
-// before an aligned number, the page's own address may be half of -160, if that is a number of 8 bytes or another
-// negative number follows. An unwind table has the distances of functions from itself: that of one 40 KiB before it
-// has three bytes of half an address.
-func (s *search) word(b []byte, vaddr uint64, imm int, f Function) {
+// word treats the four bytes at b[imm], perhaps the constant of an instruction, as data: an address, aligned or not,
+// or the lower half of one. Two bytes before an aligned number, the page's own address may be half of -160, if that is
+// a number of 8 bytes or another negative number follows. An unwind table has the distances of functions from itself:
+// that of one 40 KiB before it has three bytes of half an address.
+func (s *search) word(b []byte, vaddr uint64, imm int, f Function, constant bool) {
 	switch at := vaddr + uint64(imm); {
 	case at%4 == 2 && f == Gettimeofday && (!isWord(b, imm) || len(b) >= imm+10 && binary.LittleEndian.Uint16(b[imm+8:]) == 0xffff):
 	case isWord(b, imm):
 		s.add(Site{Vaddr: at, Len: 8, Kind: DataWord, Function: f})
 	case at%4 == 3 && len(b) > imm+4 && b[imm+4] == 0xff && s.f.InUnwindTable(at):
 	default:
-		s.halfWord(at, f)
+		s.keep(at, word{f, half, constant})
 	}
 }
 

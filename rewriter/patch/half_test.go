@@ -218,3 +218,65 @@ func TestLoads(t *testing.T) {
 		}
 	}
 }
+
+// TestTables loads half an address from a table whose address is itself loaded: from a word that the loader fills, from
+// one in the file, or as a constant.
+func TestTables(t *testing.T) {
+	const (
+		word, slot = 0x10, 0x20 // in the data
+		call       = callRax + "c3"
+		symbol     = 1 << 32
+	)
+	for _, c := range []struct {
+		name, text string
+		at         int64 // the address whose displacement, or 4 bytes, end the first instruction; less than 0: none
+		rela       []testRela
+		dyn        bool
+		n          int
+	}{
+		{"a symbol's pointer", "488b05", slot, []testRela{{slot, elf.RGlobDat | symbol, 0}}, true, 1},
+		{"a symbol and an offset", "488b05", slot, []testRela{{slot, 1 | symbol, 8}}, true, 1},
+		{"a relative pointer", "488b05", slot, []testRela{{slot, elf.RRelative, word - 8}}, true, 1},
+		{"a relative pointer behind it", "488b05", slot, []testRela{{slot, elf.RRelative, word + 4}}, true, 0},
+		{"a function's pointer", "488b05", slot, []testRela{{slot, elf.RJumpSlot | symbol, 0}}, true, 0},
+		{"a pointer in the file", "488b05", slot + 8, nil, false, 1},
+		{"half a pointer", "8b05", slot + 8, nil, false, 0},
+		{"a pointer in the file, by its address", "488b0425", slot + 8, nil, false, 1},
+		{"an array of pointers", "488b04fd", slot + 8, nil, false, 1},
+		{"a number", "b8", word - 8, nil, false, 1},
+		{"a number behind it", "b8", word + 4, nil, false, 0},
+		{"a sign-extended number", "48c7c0", word - 8, nil, false, 1},
+		{"a number in a library", "b8", word - 8, nil, true, 0},
+		{"an array's address", "488d05", slot + 8, nil, false, 1},
+		{"an address before the array's", "488d05", slot, nil, false, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			then := "486304b8" + call // movslq (%rax,%rdi,4),%rax
+			if c.text == "488d05" {
+				then = "488b04f8" + then // mov (%rax,%rdi,8),%rax
+			}
+			e := testELF{dyn: c.dyn, dynamic: c.dyn, data: make([]byte, slot+16), comment: gcc4}
+			e.text = append(asm(t, c.text), asm(t, "00000000"+then)...)
+			copy(e.data[word:], asm(t, "000460ff"))
+			binary.LittleEndian.PutUint64(e.data[slot+8:], e.dataVaddr()+word-8)
+			e.symbols = []testSym{{"table", e.dataVaddr() + word - 8, 16, elf.STTObject, 1}, {"f", e.textVaddr(), uint64(len(e.text)), elf.STTFunc, 1}}
+			field := len(asm(t, c.text))
+			to := e.dataVaddr() + uint64(c.at)
+			if c.text[len(c.text)-2:] == "05" { // relative to rip
+				to -= e.textVaddr() + uint64(field) + 4
+			}
+			binary.LittleEndian.PutUint32(e.text[field:], uint32(to))
+			for _, r := range c.rela {
+				r.at += e.dataVaddr()
+				if r.typ == elf.RRelative {
+					r.addend += e.dataVaddr()
+				}
+				e.rela = append(e.rela, r)
+			}
+			r := scanFile(t, e.build())
+			if len(r.Sites) != c.n || c.n > 0 && (r.Sites[0].Kind != HalfLoad || r.Sites[0].Verdict != Unknown || r.Sites[0].Vaddr != e.textVaddr()) {
+				t.Fatalf("got %+v, want %d", r.Sites, c.n)
+			}
+		})
+	}
+}

@@ -61,7 +61,7 @@ type testSym struct {
 // testRela is one relocation with an addend.
 type testRela struct {
 	at     uint64
-	typ    uint32
+	typ    uint64 // with the number of the symbol in the upper half
 	addend uint64
 }
 
@@ -207,7 +207,7 @@ func (m *testImage) dynamicTables() (at, size uint64) {
 	m.data = pad(append(m.data, make([]byte, 4*count)...), 8)
 	relaAt := m.at()
 	for _, r := range m.rela {
-		m.data = le(m.data, r.at, uint64(r.typ), r.addend)
+		m.data = le(m.data, r.at, r.typ, r.addend)
 	}
 	entries := []elf.Dyn{{Tag: elf.DTHash, Val: hashAt}, {Tag: elf.DTStrtab, Val: strAt}, {Tag: elf.DTSymtab, Val: symAt}}
 	if m.soname != "" {
