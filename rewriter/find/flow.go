@@ -306,7 +306,7 @@ func (f *flow) step(vaddr uint64, v value) bool {
 	}
 	_, toMemory := i.Mem()
 	f.shown = f.shown || (toMemory && i.Op != x86asm.LEA && i.Op != x86asm.NOP || i.Calls() || i.Op == x86asm.SYSCALL || i.IsInt3()) && v.held(plain) != 0
-	if d, ok := f.frame[vaddr]; ok && d.ReturnsElsewhere(&i) {
+	if f.frame[vaddr].ReturnsElsewhere(&i) {
 		if src, _, isReg := i.ArgGPR(1); !isReg || v.reg[src]&^other == 0 { // else the value is its target
 			f.note(vaddr, elsewhere)
 		}
@@ -528,18 +528,18 @@ func (c *code) usesKept(q keptUse) (use x86.Instr) {
 	w := newWorklist(func(old, fresh x86.Regs) x86.Regs { return old | fresh })
 	w.add(q.target, q.regs)
 	w.run(maxFlow, func(at uint64, held x86.Regs) bool {
-		i, ok := c.at(at)
-		if c.keptLeft--; !ok || !i.Known || held == 0 || c.keptLeft < 0 {
+		i, _ := c.at(at)
+		if c.keptLeft--; !i.Known || held == 0 || c.keptLeft < 0 {
 			return c.keptLeft >= 0
 		}
-		dst, width, isReg := i.ArgGPR(0)
-		src, srcWidth, fromReg := i.ArgGPR(1)
-		whole := i.Op == x86asm.MOV && fromReg && srcWidth == 64
+		dst, width, _ := i.ArgGPR(0)
+		src, srcWidth, _ := i.ArgGPR(1)
+		whole := i.Op == x86asm.MOV && srcWidth == 64
 		switch {
 		case i.Flow == x86.FlowRet && held&^q.regs&^x86.CallerSaved != 0: // moved
 			use = i
 			return false
-		case whole && isReg && width == 64:
+		case whole && width == 64:
 			if held &^= x86.RegsOf(dst); held.Has(src) {
 				held |= x86.RegsOf(dst)
 			}
@@ -595,7 +595,7 @@ func (f *flow) indirect(i *x86.Instr, v *value) {
 	}
 	f.operands(i, v)
 	_, known := f.c.next(f.body, i)
-	d, ok := f.frame[i.Addr]
+	d := f.frame[i.Addr]
 	switch _, fixed := i.MemVaddr(); {
 	case !known && f.deep > 0 && v.held(^other)&x86.CallerSaved == 0: // a thunk for another register
 		f.returned = joinValues(f.returned, *v)
@@ -605,7 +605,7 @@ func (f *flow) indirect(i *x86.Instr, v *value) {
 		f.arguments(i, v)
 		f.keeps(i, v)
 	default: // a table's, or a tail call
-		if !ok || !d.HasSP || d.SP == 0 {
+		if !d.HasSP || d.SP == 0 {
 			f.arguments(i, v)
 		}
 		f.on(i, *v)

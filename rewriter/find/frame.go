@@ -99,8 +99,8 @@ func (f *flow) put(v *value, off int64, l label) {
 // onFrame moves the state over an instruction that reads or writes the stack; it reports whether the instruction
 // does nothing else.
 func (f *flow) onFrame(i *x86.Instr, v *value) bool {
-	d, ok := f.frame[i.Addr]
-	if !ok || !d.HasSP {
+	d := f.frame[i.Addr]
+	if !d.HasSP {
 		if v.anyStack() {
 			f.note(i.Addr, noFrame)
 			v.stack = [maxSlots]label{}
@@ -122,7 +122,7 @@ func (f *flow) onFrame(i *x86.Instr, v *value) bool {
 			f.note(i.Addr, pushed)
 		}
 		f.put(v, d.SP-x86.WordSize, other)
-		return !p.Stack && i.Op == x86asm.PUSH && i.AddressRegs() == 0
+		return false
 	case i.Op == x86asm.POP && isReg:
 		v.reg[dst] = f.take(v, d.SP, !x86.CallerSaved.Has(dst)) // into another one, gcc drops an argument
 		return true
@@ -134,7 +134,7 @@ func (f *flow) onFrame(i *x86.Instr, v *value) bool {
 	case f.halfOnFrame(i, v, p):
 		return true
 	}
-	if p.Exact && i.Op == x86asm.MOV && isReg && width == 64 {
+	if p.Exact && i.Op == x86asm.MOV && width == 64 {
 		if n := f.slot(p.Off, false); n >= 0 {
 			v.reg[dst], f.taken[n] = max(v.stack[n], other), true
 			return true
@@ -145,7 +145,7 @@ func (f *flow) onFrame(i *x86.Instr, v *value) bool {
 		return true
 	}
 	if p.Exact && i.Op == x86asm.MOV && !isReg && i.MemBytes == x86.WordSize {
-		if fromReg && srcWidth == 64 {
+		if srcWidth == 64 {
 			l := v.reg[src]
 			if f.overlaps(v, p.Off) {
 				f.note(i.Addr, overwritten)
@@ -178,8 +178,8 @@ func (f *flow) onFrame(i *x86.Instr, v *value) bool {
 
 // inArray reports whether i reads or calls an element of an array on the stack in which the words lie as elements do.
 func (f *flow) inArray(i *x86.Instr, p x86.Place) bool {
-	m, ok := i.Mem()
-	return ok && p.Stack && !p.Exact && m.Scale == x86.WordSize && i.MemBytes == x86.WordSize && m.Index != x86asm.RBP &&
+	m, _ := i.Mem()
+	return p.Stack && !p.Exact && m.Scale == x86.WordSize && i.MemBytes == x86.WordSize && m.Index != x86asm.RBP &&
 		!slices.ContainsFunc(f.words, func(at int64) bool { return (at-p.Off)%x86.WordSize != 0 })
 }
 
@@ -225,8 +225,8 @@ func (v *value) anyStack() bool {
 
 // calledSlot records a call or jmp through a tracked word of the stack.
 func (f *flow) calledSlot(i *x86.Instr, v *value) bool {
-	d, ok := f.frame[i.Addr]
-	if !ok || !d.HasSP {
+	d := f.frame[i.Addr]
+	if !d.HasSP {
 		return false
 	}
 	p := d.Place(i)
@@ -252,8 +252,8 @@ func (f *flow) calledSlot(i *x86.Instr, v *value) bool {
 
 // returnsTo records a ret to a tracked word: push and ret, which is a jump.
 func (f *flow) returnsTo(i *x86.Instr, v *value) bool {
-	d, ok := f.frame[i.Addr]
-	if !ok || !d.HasSP {
+	d := f.frame[i.Addr]
+	if !d.HasSP {
 		return false
 	}
 	n := f.slot(d.SP, false)
@@ -267,9 +267,9 @@ func (f *flow) returnsTo(i *x86.Instr, v *value) bool {
 
 // afterCall drops the words below the stack pointer, which are the callee's.
 func (f *flow) afterCall(i *x86.Instr, v *value) {
-	d, ok := f.frame[i.Addr]
+	d := f.frame[i.Addr]
 	for n, at := range f.words {
-		if !ok || !d.HasSP || at < d.SP {
+		if !d.HasSP || at < d.SP {
 			v.stack[n] &= other
 		}
 	}
@@ -358,8 +358,8 @@ func (f *flow) exposed(words []int64, page map[uint64]bool) string {
 
 // harmless reports whether the address that i computes is only passed to the page, which page calls.
 func (f *flow) harmless(i *x86.Instr, page map[uint64]bool) bool {
-	dst, width, ok := i.ArgGPR(0)
-	if _, isReg := i.Args[0].(x86asm.Reg); !ok || !isReg || width != 64 || i.Op != x86asm.LEA && i.Op != x86asm.MOV {
+	dst, width, _ := i.ArgGPR(0)
+	if width != 64 || i.Op != x86asm.LEA && i.Op != x86asm.MOV {
 		return false
 	}
 	g := newFlow(f.c, i.Addr, f.fn, nil)

@@ -128,7 +128,7 @@ func (c *code) explained(b *body, i *x86.Instr) bool {
 			index = 0
 		case sets&index != 0 && (p.Op != x86asm.LEA || !fixed):
 			return false
-		case p.Op == x86asm.MOV && fromReg && width == 64 && srcWidth == 64, sum && p.Op == x86asm.MOVSXD && fromReg:
+		case p.Op == x86asm.MOV && width == 64 && srcWidth == 64, sum && p.Op == x86asm.MOVSXD && fromReg:
 			target = target&^x86.RegsOf(dst) | x86.RegsOf(src)
 		case p.IsConditionalMove() && fromReg && width == 64:
 			target |= x86.RegsOf(src)
@@ -215,8 +215,8 @@ func (b *body) onStack(i *x86.Instr) bool {
 // pads returns the landing pads of an exception at i; known is false if the table of its function is not
 // understood.
 func (c *code) pads(i *x86.Instr) (all []uint64, known bool) {
-	d, ok := c.fn.around(i.Addr)
-	if !ok || d.LSDA == 0 {
+	d, _ := c.fn.around(i.Addr)
+	if d.LSDA == 0 {
 		return nil, true
 	}
 	t, seen := c.landing[d.Start]
@@ -266,8 +266,8 @@ const maxPadding = 256
 // instruction that they describe as one function, and only padding separates it from the next one, which begins
 // with another depth of the stack.
 func (c *code) last(i *x86.Instr) bool {
-	d, ok := c.fn.around(i.Addr)
-	if !ok || d.FDE == 0 || d.End != i.Next() {
+	d, _ := c.fn.around(i.Addr)
+	if d.FDE == 0 || d.End != i.Next() {
 		return false
 	}
 	at := d.End
@@ -356,7 +356,7 @@ func (c *code) skips(target uint64) (skipped bool) {
 	d := x86.Depth{HasSP: true}
 	var address x86.Regs // registers with it
 	for i := range c.straight(target, maxThunk) {
-		dst, width, isReg := i.ArgGPR(0)
+		dst, width, _ := i.ArgGPR(0)
 		p := d.Place(i)
 		changed := (i.Writes | i.Partial) & address
 		switch {
@@ -364,7 +364,7 @@ func (c *code) skips(target uint64) (skipped bool) {
 			return false
 		case i.Op != x86asm.MOV && d.ReturnsElsewhere(i), changed&i.Operands != 0:
 			return true
-		case isReg && width == 64 && (i.Op == x86asm.POP && d.SP == 0 || i.Op == x86asm.MOV && p.Exact && p.Off == 0):
+		case width == 64 && (i.Op == x86asm.POP && d.SP == 0 || i.Op == x86asm.MOV && p.Exact && p.Off == 0):
 			address |= x86.RegsOf(dst)
 		default:
 			address &^= changed

@@ -91,10 +91,10 @@ func halfKind(i *x86.Instr, want int32, n int) (Kind, bool) {
 		switch c >>= 8 * n; {
 		case !ok || int32(c) != want || k == 0:
 		case opposite(c):
-			return ArithImm32, isReg && width >= 32 && i.Op == x86asm.MOV || (i.Op == x86asm.SUB || i.Op == x86asm.XOR) && (isReg && width >= 32 || i.MemBytes >= halfSize)
+			return ArithImm32, width >= 32 && i.Op == x86asm.MOV || (i.Op == x86asm.SUB || i.Op == x86asm.XOR) && (width >= 32 || i.MemBytes >= halfSize)
 		case i.Op == x86asm.MOV && (isReg && width == 32 || !isReg && i.MemBytes == halfSize):
 			return HalfImm32, true
-		case i.Op == x86asm.MOV && isReg || arithmetic[i.Op] && (isReg && width >= 32 || !isReg && i.MemBytes >= halfSize):
+		case i.Op == x86asm.MOV && isReg || arithmetic[i.Op] && (width >= 32 || !isReg && i.MemBytes >= halfSize):
 			return ArithImm32, true
 		}
 	}
@@ -219,12 +219,12 @@ func judgeHalf(c *code, b *body, s *Site) bool {
 // widen moves the state over an instruction on half an address; it reports whether the instruction does nothing
 // else.
 func (f *flow) widen(i *x86.Instr, v *value) bool {
-	dst, width, isReg := i.ArgGPR(0)
-	src, srcWidth, fromReg := i.ArgGPR(1)
+	dst, width, _ := i.ArgGPR(0)
+	src, srcWidth, _ := i.ArgGPR(1)
 	if i.Op == x86asm.CDQE {
-		dst, width, src, srcWidth, isReg, fromReg = x86.Rax, 64, x86.Rax, 32, true, true
+		dst, width, src, srcWidth = x86.Rax, 64, x86.Rax, 32
 	}
-	if !isReg || !fromReg || srcWidth != 32 || v.reg[src]&address != 0 {
+	if srcWidth != 32 || v.reg[src]&address != 0 {
 		return false
 	}
 	switch {
@@ -264,7 +264,7 @@ func (f *flow) compute(i *x86.Instr, v *value) {
 		}
 	}
 	f.kill(v, i.Writes|i.Partial)
-	if dst, width, isReg := i.ArgGPR(0); isReg && width >= 32 && i.Writes.Has(dst) {
+	if dst, width, _ := i.ArgGPR(0); width >= 32 && i.Writes.Has(dst) {
 		v.reg[dst] |= l
 	}
 }
@@ -296,19 +296,19 @@ func (f *flow) halfOnFrame(i *x86.Instr, v *value, p x86.Place) bool {
 		return false
 	}
 	dst, width, isReg := i.ArgGPR(0)
-	src, srcWidth, fromReg := i.ArgGPR(1)
+	src, srcWidth, _ := i.ArgGPR(1)
 	n := f.slot(p.Off, false)
 	holds := n >= 0 && v.stack[n]&address == 0 && v.stack[n]&(half|derived) != 0
 	switch {
-	case holds && isReg && width == 64 && i.Op == x86asm.MOVSXD:
+	case holds && width == 64 && i.Op == x86asm.MOVSXD:
 		v.reg[dst], f.taken[n] = f.extend(v.stack[n]), true
-	case holds && isReg && width == 32 && i.Op == x86asm.MOV:
+	case holds && width == 32 && i.Op == x86asm.MOV:
 		v.reg[dst], f.taken[n] = v.stack[n], true
-	case holds && isReg && width == 64 && i.Op == x86asm.MOV: // with the bytes beside it
+	case holds && width == 64 && i.Op == x86asm.MOV: // with the bytes beside it
 		v.reg[dst], f.taken[n] = other|derived, true
 	case isReg || i.MemBytes != halfSize:
 		return false
-	case fromReg && srcWidth == 32 && v.reg[src]&address == 0 && v.reg[src]&(half|derived) != 0:
+	case srcWidth == 32 && v.reg[src]&address == 0 && v.reg[src]&(half|derived) != 0:
 		if n = f.slot(p.Off, true); n >= 0 {
 			v.stack[n], f.onStack = v.reg[src], true
 		}

@@ -25,7 +25,7 @@ func (f *flow) transfer(i *x86.Instr, v *value) {
 	if f.widen(i, v) {
 		return
 	}
-	whole := isReg && fromReg && width == 64 && srcWidth == 64
+	whole := width == 64 && srcWidth == 64
 	switch {
 	case i.Op == x86asm.CMP || i.Op == x86asm.TEST:
 		if i.Operands&tracked != 0 {
@@ -38,7 +38,7 @@ func (f *flow) transfer(i *x86.Instr, v *value) {
 	case i.Op == x86asm.XCHG && whole:
 		v.reg[dst], v.reg[src] = v.reg[src], v.reg[dst]
 		return
-	case i.IsConditionalMove() && isReg && width == 64:
+	case i.IsConditionalMove() && width == 64:
 		l := other // the label of memory
 		if fromReg {
 			l = v.reg[src]
