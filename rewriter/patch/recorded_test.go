@@ -1,12 +1,15 @@
 package patch
 
 import (
+	"bytes"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"vfix.dev/vfix/rewriter/elf"
 	. "vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/shim"
 	"vfix.dev/vfix/tests/recorded"
@@ -18,10 +21,30 @@ var (
 	resultsLock sync.Mutex
 )
 
-// recordFindings notes all that a report says of the sites of a file.
-func recordFindings(t testing.TB, r *Report) {
+// recordFindings notes all that a report says of the sites of a file, and of its first site if single bits of the code
+// there differ: what is nearly an instruction of a rule tests the rule's conditions, one at a time.
+func recordFindings(t testing.TB, r *Report, file []byte) {
 	t.Helper()
+	const flips, before, after, largest = 12, 16, 32, 64 << 10
 	note(t, findings(r))
+	if len(r.Sites) == 0 || len(file) > largest {
+		return
+	}
+	from := max(r.Sites[0].Offset, before) - before
+	code := file[from:min(from+before+after, uint64(len(file)))]
+	flipped := bytes.Clone(file)
+	n := crc32.ChecksumIEEE(code)
+	for range flips {
+		n = n*1664525 + 1013904223
+		at, bit := from+uint64(n>>8)%uint64(len(code)), byte(1)<<(n>>4&7)
+		flipped[at] ^= bit
+		other, err := Scan(elf.Memory(flipped), int64(len(file)))
+		flipped[at] ^= bit
+		if err != nil {
+			t.Fatal(err)
+		}
+		note(t, findings(other))
+	}
 }
 
 func findings(r *Report) string {
