@@ -45,12 +45,25 @@ func TestStrip(t *testing.T) {
 		"[ 1.5] my kernel: x[5]: segfault":                      {"my kernel: x[5]: segfault", "1.5", true}, // a program's name
 		"[vsyscall] text":                                       {"[vsyscall] text", "", false},
 		"1,2;3":                                                 {"1,2;3", "", false},
+		"7,1,1000000,-;text":                                    {"text", "1.000 s after boot", true},
+		"0,1,9223372036854775,-;text":                           {"text", "9223372036.855 s after boot", true},
+		"0,1,9223372036854776,-;text":                           {"0,1,9223372036854776,-;text", "", false},
+		"-1,1,1000000,-;text":                                   {"-1,1,1000000,-;text", "", false},
+		"<7>text":                                               {"text", "", true},
+		"[    2.866376][    C12] text":                          {"text", "2.866376", true},
+		"[D12] text":                                            {"[D12] text", "", false},
+		"[T] text":                                              {"[T] text", "", false},
+		"[Tx.y] text":                                           {"[Tx.y] text", "", false},
+		"[a.b] text":                                            {"[a.b] text", "", false},
+		"[] text":                                               {"[] text", "", false},
+		"[ 2.8 text":                                            {"[ 2.8 text", "", false},
+		"[C1] text":                                             {"text", "C1", false},
 	} {
 		if got, ok := Strip(line); !ok || got != want {
 			t.Errorf("%q: got %+v, %v, want %+v", line, got, ok, want)
 		}
 	}
-	for _, line := range []string{"12,1,2,-;text", "<14>[ 2.8] text", "user  :info  : [ 2.8] text", "Nov 21 21:14:17 host app[7]: text", "2026-11-21T21:14:17+0000 host app: text",
+	for _, line := range []string{"12,1,2,-;text", "8,1,2,-;text", "<8>text", "<14>[ 2.8] text", "user  :info  : [ 2.8] text", "Nov 21 21:14:17 host app[7]: text", "2026-11-21T21:14:17+0000 host app: text",
 		"d\u00e9c. 21 21:14:17 host app[7]: text", "Sa 2026-11-21 21:14:17 CET host app[7]: text"} {
 		if got, ok := Strip(line); ok {
 			t.Errorf("%q: got %+v: a program wrote it", line, got)
@@ -76,9 +89,32 @@ func TestEvent(t *testing.T) {
 			Message: Segfault, Relayed: true, Program: "]: segfault at ", PID: 7, Signal: syscall.SIGSEGV, IP: ip, SP: 0x7ff0, Fault: 0x10, KnownIP: true, KnownSP: true, KnownFault: true},
 		"a[7]: segfault at 10 ip ffffffffff600400 sp 7ff0 error 14 in b[8]: segfault at 1 ip 2 sp 3[1+2]": {
 			Message: Segfault, Program: "a", PID: 7, Signal: syscall.SIGSEGV, IP: ip, SP: 0x7ff0, Fault: 0x10, KnownIP: true, KnownSP: true, KnownFault: true, Where: "b"},
+		// A name has 15 bytes; more than that, or a colon, is text before it.
+		"123456789012345[1]: segfault at 10 ip 1 sp 2 error 14": {
+			Message: Segfault, Program: "123456789012345", PID: 1, Signal: syscall.SIGSEGV, IP: 1, SP: 2, Fault: 0x10, KnownIP: true, KnownSP: true, KnownFault: true},
+		"1234567890 12345[1]: segfault at 10 ip 1 sp 2 error 14": {
+			Message: Segfault, Relayed: true, Program: "12345", PID: 1, Signal: syscall.SIGSEGV, IP: 1, SP: 2, Fault: 0x10, KnownIP: true, KnownSP: true, KnownFault: true},
+		"[ 1.5] my prog[1]: segfault at 10 ip 1 sp 2 error 14": {
+			Message: Segfault, Program: "my prog", When: "1.5", PID: 1, Signal: syscall.SIGSEGV, IP: 1, SP: 2, Fault: 0x10, KnownIP: true, KnownSP: true, KnownFault: true},
+		"[ 1.5] a:b|c[1]: segfault at 10 ip 1 sp 2 error 14": {
+			Message: Segfault, Program: "a:b|c", When: "1.5", PID: 1, Signal: syscall.SIGSEGV, IP: 1, SP: 2, Fault: 0x10, KnownIP: true, KnownSP: true, KnownFault: true},
+		"said a|b[1]: segfault at 10 ip 1 sp 2 error 14": {
+			Message: Segfault, Relayed: true, Program: "a|b", PID: 1, Signal: syscall.SIGSEGV, IP: 1, SP: 2, Fault: 0x10, KnownIP: true, KnownSP: true, KnownFault: true},
+		"123456789012345 [1]: segfault at 10 ip 1 sp 2 error 14": {
+			Message: Segfault, Relayed: true, Program: "123456789012345 ", PID: 1, Signal: syscall.SIGSEGV, IP: 1, SP: 2, Fault: 0x10, KnownIP: true, KnownSP: true, KnownFault: true},
+		`audit: type=1701 audit(1.2:3): pid=7 comm="a" sig=11`: {Message: Abend, Program: "a", When: "1.2", PID: 7, Signal: syscall.SIGSEGV},
+		`node=x audit: type=1326 pid=7 sig=31 comm=61`:         {Message: Seccomp, Relayed: true, Program: "61", PID: 7, Signal: syscall.SIGSYS},
 	} {
 		if got, ok := Parse(line); !ok || got != want {
 			t.Errorf("%s:\ngot  %+v, %v\nwant %+v", line, got, ok, want)
+		}
+	}
+	for _, line := range []string{
+		"a[0]: segfault at 10 ip 1 sp 2 error 14", "a[7]: general protection at 10 ip 1 sp 2", "a[7]: segfault at ip:1 sp:2", "a[7] vsyscall read attempt denied sp:2",
+		"audit: type=1701 pid=0 sig=11", "audit: type=1326 pid=7 sig=0", "audit: type=1300 pid=7 sig=11", "audit: type=1326 comm=x",
+	} {
+		if got, ok := Parse(line); ok {
+			t.Errorf("%s: got %+v", line, got)
 		}
 	}
 }

@@ -38,3 +38,30 @@ func TestWords(t *testing.T) {
 		t.Errorf("a shell reads %q of %s, %v", got, line, err)
 	}
 }
+
+// TestQuoted: words as they are written.
+func TestQuoted(t *testing.T) {
+	for word, want := range map[string]string{
+		"": "''", "a": "a", "Z9": "Z9", "/a.b_c-d+e@f%g": "/a.b_c-d+e@f%g", "docker://a:1,b=c": "docker://a:1,b=c",
+		"a b": "'a b'", "a'b": `'a'\''b'`, "~": "'~'", "{": "'{'", "\x7f": `$'\177'`, "é": "'é'", "٣": "'٣'", "日本": "'日本'",
+		"a\nb": `$'a\012b'`, "it's\n": `$'it\'s\012'`, "a\\\n": `$'a\\\012'`, "\xff": `$'\377'`, "é\xff": `$'é\377'`, "\ufffd": "'\ufffd'", "\ufffd\n": "$'\ufffd\\012'",
+		"\u2028": `$'\342\200\250'`,
+	} {
+		if got := Shell(word); got != want {
+			t.Errorf("%q: got %s, want %s", word, got, want)
+		}
+	}
+	for name, want := range map[string]string{"-": "-", "-a": "./-a", "a-": "a-", "--": "./--", "-a b": "'./-a b'"} {
+		if got := Path(name); got != want {
+			t.Errorf("%q: got %s, want %s", name, got, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"": `""`, "/": "/", "/a b": `"/a b"`, "/lib/x-1.so": "/lib/x-1.so", "a/b": "a/b", "redis-server": "redis-server", "a:b": `"a:b"`, "-a": `"-a"`, "9": `"9"`, "é": `"é"`,
+		"yes": `"yes"`, "Off": `"Off"`, "n": `"n"`, "NULL": `"NULL"`, "nulls": "nulls", "a\nb": `"a\nb"`, ".a": `".a"`,
+	} {
+		if got := YAML(text); got != want {
+			t.Errorf("%q: got %s, want %s", text, got, want)
+		}
+	}
+}

@@ -44,3 +44,42 @@ func TestXattrs(t *testing.T) {
 		t.Errorf("one that is not there: got %v, want %v", err, unix.ENODATA)
 	}
 }
+
+// The list of no file is an error; an attribute that grows, or goes, while it is read is read again.
+func TestSized(t *testing.T) {
+	if _, err := List(-1); !errors.Is(err, unix.EBADF) {
+		t.Errorf("no file: got %v", err)
+	}
+	type answer struct {
+		n   int
+		err error
+	}
+	for _, c := range []struct {
+		name    string
+		answers []answer // to the question for the size, and for the value, in turn
+		want    string
+		err     error
+	}{
+		{"none", []answer{{0, nil}}, "", nil},
+		{"one byte", []answer{{1, nil}, {1, nil}}, "x", nil},
+		{"refused", []answer{{-1, unix.EPERM}}, "", unix.EPERM},
+		{"refused, with a size", []answer{{2, unix.EPERM}}, "", unix.EPERM},
+		{"grows", []answer{{1, nil}, {-1, unix.ERANGE}, {2, nil}, {2, nil}}, "xx", nil},
+		{"shrinks", []answer{{3, nil}, {2, nil}}, "xx", nil},
+		{"goes", []answer{{3, nil}, {-1, unix.ENODATA}}, "", unix.ENODATA},
+	} {
+		calls := 0
+		b, err := sized(func(b []byte) (int, error) {
+			a := c.answers[min(calls, len(c.answers)-1)]
+			if (b == nil) != (calls%2 == 0) || b != nil && len(b) != c.answers[calls-1].n {
+				t.Errorf("%s: call %d gets %d bytes", c.name, calls, len(b))
+			}
+			calls++
+			copy(b, "xxx")
+			return a.n, a.err
+		})
+		if string(b) != c.want || !errors.Is(err, c.err) || calls != len(c.answers) {
+			t.Errorf("%s: got %q, %v after %d calls", c.name, b, err, calls)
+		}
+	}
+}
