@@ -2,10 +2,13 @@ package packages
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"vfix.dev/vfix/tests/recorded"
 )
 
 // testHeader is the header of a package with files of two directories.
@@ -232,6 +235,20 @@ func TestRPMPackage(t *testing.T) {
 	root = fstest.MapFS{"usr/lib/sysimage/rpm/Packages.db": {Data: []byte("RpmP")}}
 	if got, err := owner(root, "/lib64/libold.so"); got != "" || err == nil || !strings.Contains(err.Error(), "ndb") {
 		t.Errorf("ndb: got %q, %v", got, err)
+	}
+}
+
+// Each byte of a database is changed, and what becomes of it is recorded: no owner, another one, or an error.
+func TestChangedDatabases(t *testing.T) {
+	small := testHeader("libold", 1, "/usr/share/y", "/lib64/libold.so")
+	for name, db := range map[string][]byte{
+		"usr/lib/sysimage/rpm/rpmdb.sqlite": testSQLite(small, testHeader("libnew", 0, strings.Fields(strings.Repeat("/usr/share/x ", 80))...)),
+		"var/lib/rpm/Packages":              testBDB(small, testHeader("libnew", 0, "/usr/share/x")),
+	} {
+		recorded.Changed(t, name, db, func(b []byte) string {
+			all, err := RPMOwners(fstest.MapFS{name: {Data: b}}, []string{"/lib64/libold.so", "/usr/share/x", "/none"})
+			return fmt.Sprint(all, err)
+		})
 	}
 }
 

@@ -45,6 +45,25 @@ func Check(t testing.TB, name string, result ...any) {
 	}
 }
 
+// Changed records what becomes of data with one of its bytes changed, for each of them, and of each beginning of it. A
+// result is named after the place of its bytes, in hex.
+func Changed(t testing.TB, name string, data []byte, result func(b []byte) string) {
+	t.Helper()
+	const part = 64 // bytes to one result
+	for from := 0; from < len(data); from += part {
+		var all strings.Builder
+		for at := from; at < min(from+part, len(data)); at++ {
+			for _, v := range []byte{data[at] ^ 1, data[at] ^ 0x80} {
+				b := slices.Clone(data)
+				b[at] = v
+				fmt.Fprintf(&all, "%d %d: %s\n", at, v, result(b))
+			}
+			fmt.Fprintf(&all, "%d: %s\n", at, result(slices.Clone(data[:at])))
+		}
+		Check(t, fmt.Sprintf("%s %#04x", name, from), all.String())
+	}
+}
+
 func read(t testing.TB) {
 	b, err := os.ReadFile(file)
 	if err != nil {
