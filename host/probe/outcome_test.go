@@ -14,7 +14,7 @@ import (
 	"vfix.dev/vfix/tests/recorded"
 )
 
-// What vfix-measure prints, and how it ends.
+// The output of vfix-measure, and its end in words.
 func TestOutput(t *testing.T) {
 	for text, want := range map[string]Samples{
 		"":           {},
