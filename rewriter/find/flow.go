@@ -604,6 +604,7 @@ func (f *flow) indirect(i *x86.Instr, v *value) {
 	case fixed: // a PLT entry, or a tail call through a pointer
 		f.arguments(i, v)
 		f.keeps(i, v)
+		f.leave(i, v) // a convention may keep registers
 	default: // a table's, or a tail call
 		if !d.HasSP || d.SP == 0 {
 			f.arguments(i, v)
@@ -612,7 +613,7 @@ func (f *flow) indirect(i *x86.Instr, v *value) {
 	}
 }
 
-// leave records the registers at a jump from the function to the page, which returns to the caller.
+// leave records the registers at a jump from the function to code that returns to the caller.
 func (f *flow) leave(i *x86.Instr, v *value) {
 	if v.reg[x86.Rax] = other; f.deep > 0 {
 		f.returned = joinValues(f.returned, *v)
