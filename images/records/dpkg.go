@@ -164,7 +164,7 @@ func DpkgRecords(ctx context.Context, sub *contents.Subject, targets []contents.
 			}
 		}
 	}
-	if len(databases) == 0 || len(targets) == 0 {
+	if len(databases) == 0 {
 		return nil, nil, nil
 	}
 	changes := &fileChanges{sub.T, map[*contents.Inode]*md5Change{}, map[string]bool{}}

@@ -19,10 +19,23 @@ func TestIsMD5Sums(t *testing.T) {
 	for name, want := range map[string]string{
 		"var/lib/dpkg/info/libc6:amd64.md5sums": "libc6:amd64", "var/lib/dpkg/info/bash.md5sums": "bash",
 		"var/lib/dpkg/status.d/libc6.md5sums": "libc6",
-		"var/lib/dpkg/info/bash.list":         "", "var/lib/dpkg/info/a/b.md5sums": "", "x/var/lib/dpkg/info/bash.md5sums": "",
+		"var/lib/dpkg/info/bash.list":         "", "var/lib/dpkg/info/a/b.md5sums": "", "x/var/lib/dpkg/info/bash.md5sums": "", "bash.md5sums": "",
 	} {
 		if got, ok := records.IsMD5Sums(name); ok != (want != "") || ok && got != want {
 			t.Errorf("%s: got %q, %v", name, got, ok)
+		}
+	}
+}
+
+func TestIsDpkgRecord(t *testing.T) {
+	const most = 32 << 20
+	for _, c := range []struct {
+		name string
+		size int64
+		want bool
+	}{{"var/lib/dpkg/info/a.md5sums", most, true}, {"var/lib/dpkg/info/a.md5sums", most + 1, false}, {"var/lib/dpkg/info/a.list", 1, false}} {
+		if got := records.IsDpkgRecord(c.name, c.size); got != c.want {
+			t.Errorf("%s of %d bytes: got %v", c.name, c.size, got)
 		}
 	}
 }
@@ -41,6 +54,9 @@ func TestCorrectMD5Sums(t *testing.T) {
 		{"upper case is not dpkg's", strings.ToUpper(a) + "  lib/x\n", strings.ToUpper(a) + "  lib/x\n", ""},
 		{"no md5", "xyz  lib/x\n", "xyz  lib/x\n", ""},
 		{"one space", a + " lib/x\n", a + " lib/x\n", ""},
+		{"another mark", a + " xlib/x\n", a + " xlib/x\n", ""},
+		{"a mark at once", a + "  \n" + a + "* lib/x\n", a + "  \n" + a + "* lib/x\n", ""},
+		{"no digits", strings.Repeat("x", 32) + "  lib/x\n", strings.Repeat("x", 32) + "  lib/x\n", ""},
 		{"empty", "", "", ""},
 		{"short", a + "  \n\n \n", a + "  \n\n \n", ""},
 	} {
@@ -52,6 +68,18 @@ func TestCorrectMD5Sums(t *testing.T) {
 		if string(got) != tc.out || strings.Join(agree, " ") != tc.lines {
 			t.Errorf("%s: got %q, %q", tc.name, got, agree)
 		}
+		// Lines of another form are about nothing, even if everything has changed.
+		any := func(string) *records.MD5Change { return changes["lib/x"] }
+		if _, lines := records.CorrectMD5Sums([]byte(tc.in), any); tc.lines == "" && len(lines) > 0 {
+			t.Errorf("%s: got %+v", tc.name, lines)
+		}
+	}
+	// The shortest line.
+	short := func(name string) *records.MD5Change {
+		return map[string]*records.MD5Change{"x": changes["lib/x"]}[name]
+	}
+	if got, lines := records.CorrectMD5Sums([]byte(a+"  x"), short); string(got) != b+"  x" || len(lines) != 1 {
+		t.Errorf("the shortest line: got %q, %+v", got, lines)
 	}
 }
 
@@ -60,12 +88,19 @@ func md5Hex(b []byte) string { return fmt.Sprintf("%x", md5.Sum(b)) }
 // dpkgBase is an image with a merged /usr, where packages have their files under /lib.
 func dpkgBase(t testing.TB) (img v1.Image, sums string) {
 	sums = md5Hex(imagetest.LegacyELF("1")) + "  lib/a\n" + md5Hex([]byte("x")) + "  etc/x\n"
+	// Lines about names that lead nowhere.
+	lost := ""
+	for _, name := range []string{"nowhere/a", "etc/x/a", "usr/a", "lib/a/a"} {
+		lost += md5Hex(imagetest.LegacyELF("1")) + "  " + name + "\n"
+	}
 	info := imagetest.FileM("var/lib/dpkg/info/libc6:amd64.md5sums", []byte(sums))
 	info.Mode, info.Uid = 0o640, 7
 	return imagetest.Stack(t,
 		[]imagetest.TestMember{imagetest.DirM("usr"), imagetest.DirM("usr/lib"), imagetest.SymM("lib", "usr/lib"), imagetest.LegacyM("usr/lib/a", "1"), imagetest.FileM("etc/x", []byte("x")), info,
 			imagetest.FileM("var/lib/dpkg/info/other.md5sums", []byte(strings.Repeat("0", 32)+"  usr/lib/a\n")),
-			imagetest.FileM("var/lib/dpkg/info/bash.md5sums", []byte(strings.Repeat("0", 32)+"  bin/bash\n"))}), sums
+			imagetest.FileM("var/lib/dpkg/info/bash.md5sums", []byte(strings.Repeat("0", 32)+"  bin/bash\n"+lost)),
+			imagetest.FileM("var/lib/dpkg/info/libc6.list", []byte(sums)), imagetest.DirM("var/lib/dpkg/info/dir.md5sums"),
+			imagetest.SymM("var/lib/dpkg/info/link.md5sums", "libc6:amd64.md5sums")}), sums
 }
 
 func TestUpdateDpkg(t *testing.T) {
