@@ -1,0 +1,179 @@
+package patch_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/images/atomicfile"
+	"vfix.dev/vfix/images/patch"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
+	"vfix.dev/vfix/tests/imagetest"
+)
+
+// afterReading calls a function when the input has been read.
+type afterReading struct {
+	progress.Silent
+	do func()
+}
+
+func (a afterReading) Start(string, string, int64) progress.Task { return a }
+func (a afterReading) Done()                                     { a.do() }
+
+// A file that changes between its examination and its patch is an error, and nothing is written.
+func TestChangedWhileRead(t *testing.T) {
+	for name, change := range map[string]func(file string) error{
+		"control": func(string) error { return nil },
+		"longer": func(file string) error {
+			fi := imagetest.Stat(t, file)
+			return errors.Join(os.Truncate(file, fi.Size()+1), os.Chtimes(file, fi.ModTime(), fi.ModTime()))
+		},
+		"another time": func(file string) error { return os.Chtimes(file, imagetest.TestTime.Add(1), imagetest.TestTime.Add(1)) },
+		"another file": func(file string) error {
+			fi := imagetest.Stat(t, file)
+			return errors.Join(os.Rename(file, file+".old"), os.WriteFile(file, imagetest.LegacyELF("d"), 0o751), os.Chtimes(file, fi.ModTime(), fi.ModTime()))
+		},
+		"a fifo": func(file string) error { return errors.Join(os.Remove(file), unix.Mkfifo(file, 0o600)) },
+		"gone":   os.Remove,
+	} {
+		for _, o := range []patch.Options{{InPlace: true}, {Output: filepath.Join(t.TempDir(), "out")}} {
+			dir := imagetest.LegacyDir(t)
+			o.Progress = afterReading{do: func() {
+				if err := change(dir + "/bin/c"); err != nil {
+					t.Error(err)
+				}
+			}}
+			_, err := patch.All(t.Context(), []string{dir}, o)
+			if (err == nil) != (name == "control") || err != nil && !strings.Contains(err.Error(), "bin/c: ") {
+				t.Errorf("%s, in place %v: got %v", name, o.InPlace, err)
+			}
+			_, missing := os.Lstat(filepath.Join(filepath.Dir(o.Output), "out"))
+			if o.Output != "" && (missing == nil) != (name == "control") {
+				t.Errorf("%s: the output: %v", name, missing)
+			}
+			if name != "control" {
+				imagetest.WantContent(t, dir+"/lib/a", imagetest.LegacyELF("a"))
+			}
+			if strings.Contains(imagetest.FileListing(t, filepath.Dir(dir)), atomicfile.TempPrefix) {
+				t.Errorf("%s: left over:\n%s", name, imagetest.FileListing(t, dir))
+			}
+		}
+	}
+}
+
+// Each file that loses a mark says so, whichever way it is patched; a file that does not change keeps it.
+func TestDroppedMarks(t *testing.T) {
+	imagetest.AsRoot(t, "security xattrs")
+	const mark = "security.ima"
+	for name, c := range map[string]struct {
+		options func(out string) patch.Options
+		file    string // below the directory; "" for all of it
+	}{
+		"in place":           {func(string) patch.Options { return patch.Options{InPlace: true} }, ""},
+		"a file in place":    {func(string) patch.Options { return patch.Options{InPlace: true} }, "/bin/c"},
+		"a copy":             {func(out string) patch.Options { return patch.Options{Output: out} }, ""},
+		"a copy of a file":   {func(out string) patch.Options { return patch.Options{Output: out} }, "/bin/c"},
+		"a copy of a modern": {func(out string) patch.Options { return patch.Options{Output: out} }, "/bin/modern"},
+	} {
+		dir, out := imagetest.LegacyDir(t), t.TempDir()+"/out"
+		for _, file := range []string{"/bin/c", "/bin/modern", "/lib/a"} {
+			if err := unix.Setxattr(dir+file, mark, []byte("\x03x"), 0); errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.EPERM) {
+				t.Skipf("%s: %v", mark, err)
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		o := c.options(out)
+		f := imagetest.Patch(t, o, dir+c.file)
+		for _, file := range f.Files {
+			if got := strings.Join(file.Plan.Warnings, "\n"); strings.Count(got, mark+" dropped") != 1 {
+				t.Errorf("%s: %s: got warnings %q", name, file.Path, got)
+			}
+		}
+		modern := dir + "/bin/modern"
+		switch {
+		case o.Output != "" && c.file == "/bin/modern":
+			modern = out
+		case o.Output != "" && c.file == "":
+			modern = out + "/bin/modern"
+		}
+		if _, err := unix.Getxattr(modern, mark, nil); err != nil {
+			t.Errorf("%s: %s of a file that does not change: %v", name, mark, err)
+		}
+	}
+	// A tarball without anything to patch is copied with its own; one with something says which file.
+	dir := t.TempDir()
+	for text, warnings := range map[string]int{"modern": 0, "legacy": 1} {
+		member := imagetest.ModernM("bin/c")
+		if text == "legacy" {
+			member = imagetest.LegacyM("bin/c", "1")
+		}
+		in := imagetest.Write(t, filepath.Join(dir, text+".tar"), imagetest.TarMembers(t, member))
+		if err := unix.Setxattr(in, mark, []byte("\x03x"), 0); err != nil {
+			t.Fatal(err)
+		}
+		f := imagetest.Patch(t, patch.Options{Output: in + ".out"}, in)
+		_, err := unix.Getxattr(in+".out", mark, nil)
+		if len(f.Warnings) != warnings || (err == nil) != (warnings == 0) || len(f.Files) != warnings || warnings > 0 && f.Files[0].Path != in+":bin/c" {
+			t.Errorf("%s: got %q, %s, %v", text, f.Warnings, imagetest.Paths(f), err)
+		}
+	}
+}
+
+// What a killed run left is removed, and is not reported as a file that was not examined.
+func TestLeftoversAreNoFindings(t *testing.T) {
+	for _, inPlace := range []bool{false, true} {
+		dir := imagetest.LegacyDir(t)
+		damaged := imagetest.LegacyELF("d")
+		damaged[32+8-1] = 0xff // e_phoff beyond the file
+		left := imagetest.Write(t, dir+"/bin/"+atomicfile.DirName(), damaged)
+		imagetest.Write(t, dir+"/bin/own", damaged)
+		f := imagetest.Patch(t, patch.Options{InPlace: inPlace, DryRun: !inPlace}, dir)
+		want := 2
+		if inPlace {
+			want = 1
+		}
+		if len(f.Passed) != want {
+			t.Errorf("in place %v: got %+v", inPlace, f.Passed)
+		}
+		if _, err := os.Lstat(left); errors.Is(err, fs.ErrNotExist) != inPlace {
+			t.Errorf("in place %v: %v", inPlace, err)
+		}
+	}
+}
+
+// Paths that are no files to patch, and stamps that cannot be.
+func TestRefusedPaths(t *testing.T) {
+	dir := imagetest.LegacyDir(t)
+	layout := strings.TrimSuffix(imagetest.StoreOCI(t, imagetest.TinyImage(t)), ":base")
+	file, missing := dir+"/text", dir+"/missing"
+	for _, c := range []struct {
+		path, since string
+		hint, want  string
+	}{
+		{missing, "", "", "no such file or directory"},
+		{"docker://x/y:1", "", "vfix rebuild docker://x/y:1", "docker://x/y:1: patch takes paths of files and directories"},
+		{strings.TrimPrefix(layout, "oci:"), "", "vfix rebuild oci:", "is an image; patch works on the files of a root filesystem"},
+		{dir, dir, "", dir + ": not a regular file"},
+		{dir, file + "/stamp", "", "not a directory"},
+		{dir, missing + "/stamp", "", "no such file or directory"},
+	} {
+		_, err := patch.All(t.Context(), []string{c.path}, patch.Options{InPlace: true, Since: c.since})
+		if hint := hinterr.HintOf(err); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(hint, c.hint) || (hint == "") != (c.hint == "") {
+			t.Errorf("%s since %q: got %v with the hint %q", c.path, c.since, err, hint)
+		}
+	}
+	stamp := filepath.Join(t.TempDir(), "stamp")
+	defer unix.Umask(unix.Umask(0))
+	imagetest.Patch(t, patch.Options{InPlace: true, Since: stamp}, dir)
+	if mode := imagetest.Stat(t, stamp).Mode(); mode != 0o644 {
+		t.Errorf("got a stamp with the mode %v", fmt.Sprint(mode))
+	}
+}
