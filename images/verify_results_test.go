@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"crypto/md5"
 	"fmt"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -24,16 +22,10 @@ import (
 // jvmLibrary is a library that needs the fix java-cgroups.
 func jvmLibrary(t *testing.T) []byte {
 	t.Helper()
-	dir := t.TempDir()
-	source := imagetest.Write(t, dir+"/jvm.c", []byte(`
+	return imagetest.Compiled(t, `
 		void *fopen(const char *, const char *);
 		void *mounts(void) { return fopen("/proc/self/mountinfo", "r"); }
-		void *cgroups(void) { return fopen("/proc/cgroups", "r"); }`))
-	out, err := exec.Command("gcc", "-O1", "-shared", "-fPIC", "-Wl,-soname,libjvm.so", "-o", dir+"/libjvm.so", source).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return imagetest.Must[[]byte](t)(os.ReadFile(dir + "/libjvm.so"))
+		void *cgroups(void) { return fopen("/proc/cgroups", "r"); }`, "-shared", "-fPIC", "-Wl,-soname,libjvm.so")
 }
 
 // Verify lists the files of a good result, and reports each added file of which one byte is another.

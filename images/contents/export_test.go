@@ -1,5 +1,7 @@
 package contents
 
+import "io"
+
 // For the tests of this package alone.
 
 type (
@@ -10,3 +12,9 @@ type (
 var (
 	NewLayerCache = newLayerCache
 )
+
+// ExamineAt examines a file.
+func ExamineAt(s *Session, name string, r io.ReaderAt, size int64, keep bool) error {
+	_, err := s.examineAt(name, r, size, keep)
+	return err
+}

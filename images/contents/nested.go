@@ -87,8 +87,9 @@ func endsInZip(r io.ReaderAt, size int64) (bool, error) {
 	if !bytes.Contains(tail, []byte(zipEnd)) {
 		return false, nil
 	}
-	_, err := zip.NewReader(r, size)
-	return err == nil, nil // else the bytes have another meaning
+	failed := &failing{r: r}
+	_, err := zip.NewReader(failed, size)
+	return err == nil, failed.err // without an error of reading, the bytes have another meaning
 }
 
 // hasBinary reports whether a script has data after its text, which it may unpack and run (gzexe, makeself).
