@@ -255,7 +255,7 @@ func attribute(record string) string {
 }
 
 // shownFile describes a file: what it is, and its metadata.
-type shownFile struct{ what, meta string }
+type shownFile struct{ what, meta, capability string }
 
 const (
 	shownDir = "directory"
@@ -266,9 +266,9 @@ const (
 func shown(flag byte, link, content string, major, minor int64, mode int64, uid, gid int, mtime time.Time, xattrs []string) shownFile {
 	switch flag {
 	case tar.TypeDir: // its time changes with each file in it
-		return shownFile{shownDir, fmt.Sprintf("%o %d:%d", mode, uid, gid)}
+		return shownFile{what: shownDir, meta: fmt.Sprintf("%o %d:%d", mode, uid, gid)}
 	case tar.TypeLink:
-		return shownFile{"link to " + link, ""}
+		return shownFile{what: "link to " + link}
 	case tar.TypeSymlink:
 		mode = 0o777 // has no meaning
 	}
@@ -279,9 +279,13 @@ func shown(flag byte, link, content string, major, minor int64, mode int64, uid,
 	} else if fixed != "" {
 		is = patched + fixed
 	}
+	capability := ""
+	if len(xattrs) > 0 && strings.HasPrefix(xattrs[0], "security.") {
+		capability, xattrs = xattrs[0], xattrs[1:]
+	}
 	return shownFile{
 		fmt.Sprintf("%c %s %d:%d %s", flag, link, major, minor, is),
-		fmt.Sprintf("%o %d:%d %v %q", mode, uid, gid, mtime.UTC(), xattrs),
+		fmt.Sprintf("%o %d:%d %v %q", mode, uid, gid, mtime.UTC(), xattrs), capability,
 	}
 }
 
@@ -358,7 +362,7 @@ func compareShown(got, want map[string]shownFile, files bool) (problems []string
 	for _, name := range contents.SortedKeys(want) {
 		g, w := got[name], want[name]
 		if files {
-			g.meta, w.meta = "", ""
+			g.meta, w.meta, g.capability, w.capability = "", "", "", ""
 			if w.what == shownDir {
 				continue
 			}
