@@ -469,7 +469,7 @@ func rebuiltLikeEngines(t *testing.T, layers [][]imagetest.TestMember, added []i
 // an added layer patched, and everything else as before.
 func TestLikeEngines(t *testing.T) {
 	imagetest.AsRoot(t, "devices and mounts")
-	const images = 80
+	const images = 50
 	accepted := map[manner]int{}
 	for seed := range uint64(images) {
 		layers := imagetest.RandomLayers(seed)
