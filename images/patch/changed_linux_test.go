@@ -127,7 +127,7 @@ func TestDroppedMarks(t *testing.T) {
 	}
 }
 
-// What a killed run left is removed, and is not reported as a file that was not examined.
+// The leftovers of a killed run are removed, and not reported as files that were not examined.
 func TestLeftoversAreNoFindings(t *testing.T) {
 	for _, inPlace := range []bool{false, true} {
 		dir := imagetest.LegacyDir(t)
@@ -149,7 +149,7 @@ func TestLeftoversAreNoFindings(t *testing.T) {
 	}
 }
 
-// Paths that are no files to patch, and stamps that cannot be.
+// Paths that cannot be patched, and stamps that cannot be read or written.
 func TestRefusedPaths(t *testing.T) {
 	dir := imagetest.LegacyDir(t)
 	layout := strings.TrimSuffix(imagetest.StoreOCI(t, imagetest.TinyImage(t)), ":base")
