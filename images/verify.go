@@ -193,7 +193,7 @@ func (v *comparison) pair(ctx context.Context, base, src *media.Source) (*Verifi
 			fixed = append(fixed, r)
 		}
 	}
-	if err := v.run(ctx, base, s, fixed); err != nil || len(v.out.Problems) == 0 || !v.mayFix() {
+	if err := v.run(ctx, base, s, fixed); err != nil || len(v.out.Problems) == 0 {
 		return v.out, err
 	}
 	out, other := v.out, find.Fixes
@@ -204,13 +204,6 @@ func (v *comparison) pair(ctx context.Context, base, src *media.Source) (*Verifi
 		out = v.out
 	}
 	return out, nil
-}
-
-// mayFix reports whether the choice of fixes makes a difference for the base.
-func (v *comparison) mayFix() bool {
-	return len(v.c.fixed) > 0 || slices.ContainsFunc(v.base.F.Hazards, func(h contents.Hazard) bool {
-		return slices.Contains(find.Fixes, find.Fix(h.Kind))
-	})
 }
 
 // run compares everything. A difference is a problem; an error is of reading alone.

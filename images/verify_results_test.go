@@ -51,6 +51,7 @@ func TestVerifyResults(t *testing.T) {
 		{"records of dpkg that stay", append([]imagetest.TestMember{database}, lib...), images.RebuildOptions{}, "1; ; ; "},
 		{"a fix", append([]imagetest.TestMember{jvm}, lib...), images.RebuildOptions{}, "2; ; ; opt/libjvm.so java-cgroups"},
 		{"a fix that nobody asked for", append([]imagetest.TestMember{jvm}, lib...), images.RebuildOptions{}, "1; ; ; "},
+		{"no fix, and its file is there", append([]imagetest.TestMember{jvm, imagetest.DirM("vfix"), imagetest.FileM("vfix/cgroups", fixes.FileOf(find.JavaCgroups).Body)}, lib...), images.RebuildOptions{}, "1; ; ; "},
 		{"a fix whose file is there", append([]imagetest.TestMember{jvm, imagetest.DirM("vfix"), imagetest.FileM("vfix/cgroups", fixes.FileOf(find.JavaCgroups).Body)}, lib...), images.RebuildOptions{}, "2; ; ; opt/libjvm.so java-cgroups"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -145,6 +146,45 @@ func TestVerifyResults(t *testing.T) {
 	} {
 		if fmt.Sprint(c.got) != fmt.Sprint(c.want) {
 			t.Errorf("levels, %s: got %v, want %v", what, c.got, c.want)
+		}
+	}
+}
+
+// Images that cannot be read are an error, and not a problem of the result.
+func TestVerifyErrors(t *testing.T) {
+	lib := []imagetest.TestMember{imagetest.LegacyM("lib/a", "1")}
+	base := imagetest.Stack(t, lib, []imagetest.TestMember{imagetest.FileM("x", []byte("x"))})
+	dir := t.TempDir()
+	source, dest, statement := imagetest.StoreOCI(t, base), "oci:"+dir+"/out:x", dir+"/statement"
+	imagetest.Must[*images.Rebuilt](t)(images.Rebuild(t.Context(), source, images.RebuildOptions{Dest: dest, Version: "1", Provenance: statement}))
+	of := func(img v1.Image, variant string) mutate.IndexAddendum {
+		return mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64", Variant: variant}}}
+	}
+	damaged := imagetest.ImageOf(t, imagetest.BytesLayer(t, imagetest.Noise(5000)))
+	levels := func(second v1.Image) string {
+		name := "oci:" + t.TempDir() + "/x:x"
+		imagetest.Put(t, name, media.Result{Image: base, Index: mutate.AppendManifests(empty.Index, of(base, ""), of(second, "v2"))})
+		return name
+	}
+	bad, empty := imagetest.StoreOCI(t, damaged), imagetest.StoreOCI(t, imagetest.ImageOf(t))
+	for _, c := range []struct {
+		name, source, against, statement, want string
+	}{
+		{"source", bad, "", "", "not a tar archive"},
+		{"source with a base", bad, source, "", "not a tar archive"},
+		{"base", dest, bad, "", "not a tar archive"},
+		{"source with a statement", bad, "", statement, "not a tar archive"},
+		{"no layers", empty, "", statement, "no layers"},
+		{"no statement", dest, "", dir + "/none", "no such file"},
+		{"no base", dest, "oci:" + dir + "/none", "", "none"},
+		{"another level", levels(damaged), levels(imagetest.Stack(t, lib)), "", "linux/amd64/v2: "},
+		{"another level of the base", levels(imagetest.Stack(t, lib)), levels(damaged), "", "linux/amd64/v2: "},
+		{"another level alone", levels(damaged), "", "", "linux/amd64/v2: "},
+		{"a statement about a directory", "dir:" + imagetest.LegacyDir(t), "", statement, "no statement is made about directories and files"},
+	} {
+		v, err := images.Verify(t.Context(), c.source, images.VerifyOptions{Against: c.against, Provenance: c.statement != "", Statement: c.statement})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %+v, %v, want %q", c.name, v, err, c.want)
 		}
 	}
 }

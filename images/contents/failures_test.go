@@ -145,7 +145,7 @@ func TestStreamsThatFail(t *testing.T) {
 			t.Errorf("a tarball that ends at %d: got %v", at, err)
 		}
 	}
-	// Behind the end of the archive too.
+	// Also behind the end of the archive.
 	broken := io.MultiReader(bytes.NewReader(plain), bytes.NewReader(make([]byte, 4096)), errorReader{})
 	if _, err := imagetest.TestSession(t).Exported(t.Context(), broken, "x"); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("behind the end: got %v", err)
