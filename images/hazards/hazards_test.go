@@ -88,20 +88,23 @@ func TestBorders(t *testing.T) {
 	for _, size := range []int{piece - 1, piece, piece + 1, step + piece - 1, step + piece, step + piece + 1} {
 		b := bytes.Repeat([]byte{'.'}, size)
 		for _, end := range []int{step, piece, step + piece} {
-			for at := max(0, end-3*context); at <= min(size-len(word), end+context); at++ {
-				copy(b[at:], word)
-				n := 0
-				err := (&text{bytes.NewReader(b), int64(size)}).each(word, func(before, after []byte) bool {
-					n++
-					if string(before) != strings.Repeat(".", min(at, context)) || string(after) != strings.Repeat(".", min(size-at-len(word), context)) {
-						t.Errorf("%d of %d bytes: got %q and %q around it", at, size, before, after)
+			// Where a word, or what is around it, begins or ends at the border.
+			for _, near := range []int{-2*context - len(word), -context - len(word), -context, -len(word), 0, context} {
+				for at := max(0, end+near-2); at <= min(size-len(word), end+near+2); at++ {
+					copy(b[at:], word)
+					n := 0
+					err := (&text{bytes.NewReader(b), int64(size)}).each(word, func(before, after []byte) bool {
+						n++
+						if string(before) != strings.Repeat(".", min(at, context)) || string(after) != strings.Repeat(".", min(size-at-len(word), context)) {
+							t.Errorf("%d of %d bytes: got %q and %q around it", at, size, before, after)
+						}
+						return true
+					})
+					if err != nil || n != 1 {
+						t.Fatalf("%d of %d bytes: found %d times, %v", at, size, n, err)
 					}
-					return true
-				})
-				if err != nil || n != 1 {
-					t.Fatalf("%d of %d bytes: found %d times, %v", at, size, n, err)
+					copy(b[at:], strings.Repeat(".", len(word)))
 				}
-				copy(b[at:], strings.Repeat(".", len(word)))
 			}
 		}
 	}
