@@ -51,7 +51,7 @@ const (
 // and skippable frames).
 func DetectCompression(head []byte) Compression {
 	switch {
-	case len(head) >= 2 && head[0] == 0x1f && head[1] == 0x8b:
+	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
 		return GzipStream
 	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
 		return ZstdStream

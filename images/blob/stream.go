@@ -42,9 +42,7 @@ func LayerName(l v1.Layer, digest v1.Hash) string {
 // ShortHash is a hash as messages write it: the algorithm and twelve digits, as docker does.
 func ShortHash(h v1.Hash) string {
 	const digits = 12
-	if len(h.Hex) > digits {
-		h.Hex = h.Hex[:digits]
-	}
+	h.Hex = h.Hex[:min(len(h.Hex), digits)]
 	return h.String()
 }
 

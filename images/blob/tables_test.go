@@ -1,0 +1,232 @@
+package blob
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+func hashOf(text string) v1.Hash {
+	return v1.Hash{Algorithm: "sha256", Hex: fmt.Sprintf("%x", sha256.Sum256([]byte(text)))}
+}
+
+// sized are blobs of which a length is claimed.
+type sized struct {
+	text string
+	size int64
+	err  error
+	open int
+}
+
+func (s *sized) Open(v1.Descriptor) (io.ReadCloser, int64, error) {
+	s.open++
+	return &closes{strings.NewReader(s.text), &s.open}, s.size, s.err
+}
+
+type closes struct {
+	io.Reader
+	open *int
+}
+
+func (c *closes) Close() error { *c.open--; return nil }
+
+// A content is handed on to its end only with its digest and length; behind an error there is nothing.
+func TestVerified(t *testing.T) {
+	const text = "some text of a blob"
+	n := int64(len(text))
+	for _, c := range []struct {
+		name string
+		hash v1.Hash
+		size int64
+		want string // of the error; "" for none
+		got  string
+	}{
+		{"as stated", hashOf(text), n, "", text},
+		{"without a length", hashOf(text), -1, "", text},
+		{"shorter", hashOf(text), n + 1, fmt.Sprintf("got %d bytes, want %d", n, n+1), text},
+		{"longer", hashOf(text), n - 1, fmt.Sprintf("more than %d bytes", n-1), text[:n-1]},
+		{"not empty", hashOf(""), 0, "more than 0 bytes", ""},
+		{"another", hashOf("other"), n, "content does not match its digest: got " + hashOf(text).String() + " of its 19 bytes", text},
+	} {
+		for how, wrap := range map[string]func(io.Reader) io.Reader{
+			"at once": func(r io.Reader) io.Reader { return r }, "byte by byte": iotest.OneByteReader, "the end with the last bytes": iotest.DataErrReader,
+		} {
+			r, err := Verified(io.NopCloser(wrap(strings.NewReader(text))), c.hash, c.size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(r)
+			if string(got) != c.got || (err == nil) != (c.want == "") || err != nil && !strings.HasSuffix(err.Error(), c.want) {
+				t.Errorf("%s, %s: got %q, %v, want %q, %q", c.name, how, got, err, c.got, c.want)
+			}
+			if k, again := r.Read(make([]byte, 1)); k != 0 || err != nil && again != err || err == nil && again != io.EOF {
+				t.Errorf("%s, %s: behind the end: got %d bytes, %v", c.name, how, k, again)
+			}
+		}
+	}
+	open := 1
+	if _, err := Verified(&closes{strings.NewReader(text), &open}, v1.Hash{Algorithm: "md5", Hex: "x"}, n); err == nil || open != 0 {
+		t.Errorf("another algorithm: got %v, %d open", err, open)
+	}
+}
+
+func TestReadBlob(t *testing.T) {
+	const text = "text"
+	missing := errors.New("missing")
+	for _, c := range []struct {
+		name              string
+		size, limit, says int64 // of the descriptor, the most, of the place
+		err               error
+		want              string
+	}{
+		{"as stated", 4, 4, 4, nil, ""},
+		{"of a place that does not know", 4, 4, -1, nil, ""},
+		{"one byte too many", 4, 3, 4, nil, "x sha256:"},
+		{"of an unknown size", -1, 9, 4, nil, "got -1 bytes, want at most 9"},
+		{"another size", 4, 9, 5, nil, "got 5 bytes, want 4"},
+		{"no bytes", 4, 9, 0, nil, "got 0 bytes, want 4"},
+		{"shorter", 5, 9, 5, nil, "got 4 bytes, want 5"},
+		{"missing", 4, 9, 4, missing, "x: missing"},
+	} {
+		b := &sized{text: text, size: c.says, err: c.err}
+		got, err := ReadBlob(b, v1.Descriptor{Digest: hashOf(text), Size: c.size}, "x", c.limit)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || err == nil && string(got) != text {
+			t.Errorf("%s: got %q, %v, want %q", c.name, got, err, c.want)
+		}
+		if c.err == nil && b.open != 0 {
+			t.Errorf("%s: not closed", c.name)
+		}
+	}
+	in := MemBlobs{Data: map[v1.Hash][]byte{hashOf(text): []byte(text)}, Next: &sized{err: missing}}
+	if got, err := ReadBlob(in, v1.Descriptor{Digest: hashOf(text), Size: 4}, "x", 9); err != nil || string(got) != text {
+		t.Errorf("in memory: got %q, %v", got, err)
+	}
+	if _, err := ReadBlob(in, v1.Descriptor{Digest: hashOf("y"), Size: 1}, "x", 9); !errors.Is(err, missing) {
+		t.Errorf("elsewhere: got %v", err)
+	}
+}
+
+func TestDetectCompression(t *testing.T) {
+	for head, want := range map[string]Compression{
+		"": PlainStream, "\x1f": PlainStream, "\x1f\x8b": GzipStream, "\x1f\x8b\x08": GzipStream, "\x1f\x8c": PlainStream, "\x1e\x8b": PlainStream,
+		"\x28\xb5\x2f\xfd": ZstdStream, "\x28\xb5\x2f": PlainStream,
+		"\x50\x2a\x4d\x18": ZstdStream, "\x5f\x2a\x4d\x18": ZstdStream, "\x60\x2a\x4d\x18": PlainStream, "\x50\x2b\x4d\x18": PlainStream,
+		"\x50\x2a\x4e\x18": PlainStream, "\x50\x2a\x4d\x19": PlainStream, "\x50\x2a\x4d": PlainStream, "\x51\x2a\x4d\x18x": ZstdStream,
+	} {
+		if got := DetectCompression([]byte(head)); got != want {
+			t.Errorf("%q: got %v, want %v", head, got, want)
+		}
+	}
+	for head, want := range map[string]string{"BZh9": "bzip2", "\xfd7zXZ\x00": "xz", "\xfd7zXZ": "", "text": ""} {
+		if got := OtherCompression([]byte(head)); got != want {
+			t.Errorf("%q: got %q, want %q", head, got, want)
+		}
+	}
+}
+
+func TestCleanName(t *testing.T) {
+	long := strings.Repeat("x", MaxName)
+	for name, want := range map[string]string{
+		"a": "a", "/a": "a", "//a": "a", "./a/": "a", "a/../b": "b", "..a": "..a", "...": "...", ".": "", "": "", "/": "", "a/..": "", long: long,
+	} {
+		if got, err := CleanName(name); err != nil || got != want {
+			t.Errorf("%.20q: got %.20q, %v, want %.20q", name, got, err, want)
+		}
+	}
+	for _, name := range []string{"..", "../a", "/../a", "a/../../b", "\x00", "a\x00b", "\x00a", long + "x"} {
+		if got, err := CleanName(name); err == nil {
+			t.Errorf("%.20q: got %.20q", name, got)
+		}
+	}
+	for key, want := range map[string]bool{"GNU.sparse.major": true, "GNU.other": false, "path": false} {
+		if got := IsSparse(&tar.Header{PAXRecords: map[string]string{key: "1"}}); got != want {
+			t.Errorf("%s: got %v", key, got)
+		}
+	}
+	for flag, want := range map[byte]bool{tar.TypeReg: true, 0: true, 1: false, tar.TypeGNUSparse: true, tar.TypeCont: true, tar.TypeDir: false, tar.TypeLink: false} {
+		if got := (&TarMember{Header: &tar.Header{Typeflag: flag}}).IsRegular(); got != want {
+			t.Errorf("%q: got %v", flag, got)
+		}
+	}
+}
+
+func TestShortHash(t *testing.T) {
+	for hex, want := range map[string]string{"": "sha256:", "abc": "sha256:abc", "0123456789ab": "sha256:0123456789ab", "0123456789abc": "sha256:0123456789ab"} {
+		if got := ShortHash(v1.Hash{Algorithm: "sha256", Hex: hex}); got != want {
+			t.Errorf("%q: got %s", hex, got)
+		}
+	}
+}
+
+// A manifest has the media type of its descriptor, if both say one.
+func TestReadDocument(t *testing.T) {
+	for _, c := range []struct{ own, stated, want types.MediaType }{
+		{types.OCIManifestSchema1, types.OCIManifestSchema1, types.OCIManifestSchema1}, {types.OCIManifestSchema1, "", types.OCIManifestSchema1},
+		{"", types.DockerManifestSchema2, types.DockerManifestSchema2}, {"", "", types.OCIManifestSchema1}, {types.OCIManifestSchema1, types.DockerManifestSchema2, ""},
+	} {
+		config := "{}"
+		raw := fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"config":{"digest":%q,"size":%d},"layers":[]}`, c.own, hashOf(config), len(config))
+		in := MemBlobs{Data: map[v1.Hash][]byte{hashOf(raw): []byte(raw), hashOf(config): []byte(config)}, Next: &sized{err: errors.New("none")}}
+		img, err := NewStoredImage(in, v1.Descriptor{MediaType: c.stated, Digest: hashOf(raw), Size: int64(len(raw))})
+		if err != nil || c.want == "" {
+			if (err == nil) != (c.want != "") {
+				t.Errorf("%q in %q: got %v", c.own, c.stated, err)
+			}
+			continue
+		}
+		mt, _ := img.MediaType()
+		digest, _ := img.Digest()
+		size, _ := img.Size()
+		text, err := img.RawConfigFile()
+		if mt != c.want || digest != hashOf(raw) || size != int64(len(raw)) || string(text) != config || err != nil {
+			t.Errorf("%q in %q: got %s, %v, %d, %q, %v", c.own, c.stated, mt, digest, size, text, err)
+		}
+	}
+}
+
+// A counting reader keeps the error of reading, which is then nobody's fault.
+func TestCountingReader(t *testing.T) {
+	broken := errors.New("broken")
+	for _, end := range []error{io.EOF, broken} {
+		c := &CountingReader{R: io.MultiReader(strings.NewReader("abc"), iotest.ErrReader(end))}
+		io.ReadAll(c)
+		if at, _ := c.At(); at != 3 || c.N != 3 || (c.Err == broken) != (end == broken) {
+			t.Errorf("%v: got %d bytes, %v", end, c.N, c.Err)
+		}
+		if blamed := c.blame(errors.New("x")); (blamed.Error() == "x") != (end == broken) && end == broken {
+			t.Errorf("%v: got %v", end, blamed)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if n, err := CopyTo(ctx, io.Discard, strings.NewReader("x"), nil); n != 0 || !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: got %d, %v", n, err)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("abc"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for limit, want := range map[int64]bool{2: false, 3: true} {
+		if b, err := ReadSmall(file, limit); (err == nil) != want || want && !bytes.Equal(b, []byte("abc")) {
+			t.Errorf("at most %d bytes: got %q, %v", limit, b, err)
+		}
+	}
+	for _, name := range []string{dir, dir + "/none"} {
+		if _, err := ReadSmall(name, 9); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
