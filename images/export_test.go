@@ -17,3 +17,10 @@ var (
 	Derive     = derive
 	EditConfig = editConfig
 )
+
+var (
+	Destinations  = destinations
+	PushName      = pushName
+	BaseReference = baseReference
+	Elsewhere     = elsewhere
+)
