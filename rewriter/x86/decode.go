@@ -96,15 +96,13 @@ func Decode(b []byte, addr uint64) (i Instr, ok bool) {
 			i, ok = Instr{}, false
 		}
 	}()
-	if len(b) > MaxLen {
-		b = b[:MaxLen]
-	}
+	b = b[:min(len(b), MaxLen)]
 	if op, n := bare(b); n > 0 {
 		return Instr{Inst: x86asm.Inst{Op: op, Len: n, Mode: 64}, Addr: addr, Known: true}, true
 	}
 	b, more := withoutADX(b)
 	inst, err := x86asm.Decode(b, 64)
-	if err != nil || inst.Op == 0 || inst.Len <= 0 || inst.Len > len(b) {
+	if err != nil || inst.Op == 0 {
 		return Instr{}, false
 	}
 	inst.Len += more
@@ -181,8 +179,8 @@ func (i *Instr) classify() {
 // IsInt3 reports whether i is a breakpoint, after which programs may continue, and which linkers also use as
 // padding.
 func (i *Instr) IsInt3() bool {
-	n, ok := i.Args[0].(x86asm.Imm)
-	return i.Op == x86asm.INT && ok && n == 3
+	n, _ := i.Args[0].(x86asm.Imm)
+	return i.Op == x86asm.INT && n == 3
 }
 
 // gpr returns the number and width in bits of a general register; ok is false for others.
@@ -241,10 +239,7 @@ func (i *Instr) MemVaddr() (vaddr uint64, ok bool) {
 func (i *Instr) AddressRegs() Regs {
 	var s Regs
 	for _, a := range i.Args {
-		m, ok := a.(x86asm.Mem)
-		if !ok {
-			continue
-		}
+		m, _ := a.(x86asm.Mem)
 		if r, _, ok := gpr(m.Base); ok {
 			s |= 1 << r
 		}
@@ -258,7 +253,7 @@ func (i *Instr) AddressRegs() Regs {
 // HasVector reports whether an operand is an x87, MMX, SSE, AVX or mask register.
 func (i *Instr) HasVector() bool {
 	for _, a := range i.Args {
-		if r, ok := a.(x86asm.Reg); ok && r >= x86asm.F0 && r <= x86asm.K7 {
+		if r, _ := a.(x86asm.Reg); r >= x86asm.F0 && r <= x86asm.K7 {
 			return true
 		}
 	}

@@ -14,11 +14,11 @@ type Depth struct {
 
 // Over updates d for an instruction.
 func (d *Depth) Over(i *Instr) {
-	dst, width, isReg := i.ArgGPR(0)
+	dst, width, _ := i.ArgGPR(0)
 	n, isImm := i.Args[1].(x86asm.Imm)
-	wide := isReg && width == 64
-	src, srcWidth, fromReg := i.ArgGPR(1)
-	m, isMem := i.Mem()
+	wide := width == 64
+	src, srcWidth, _ := i.ArgGPR(1)
+	m, _ := i.Mem()
 	switch {
 	case !i.Known:
 		d.HasSP, d.HasBP = false, false
@@ -27,18 +27,18 @@ func (d *Depth) Over(i *Instr) {
 		d.HasSP = d.HasSP && i.DataSize != 16
 	case i.Op == x86asm.POP || i.Op == x86asm.POPFQ:
 		d.SP += 8
-		d.HasSP = d.HasSP && i.DataSize != 16 && !(isReg && dst == Rsp)
-		d.HasBP = d.HasBP && !(isReg && dst == Rbp)
+		d.HasSP = d.HasSP && i.DataSize != 16 && dst != Rsp
+		d.HasBP = d.HasBP && dst != Rbp
 	case i.Op == x86asm.LEAVE:
 		d.SP, d.HasSP, d.HasBP = d.BP+8, d.HasBP, false
 	case wide && dst == Rsp && i.Op == x86asm.SUB && isImm:
 		d.SP -= int64(n)
 	case wide && dst == Rsp && i.Op == x86asm.ADD && isImm:
 		d.SP += int64(n)
-	case wide && (dst == Rsp || dst == Rbp) && (i.Op == x86asm.MOV && fromReg && srcWidth == 64 && (src == Rsp || src == Rbp) ||
-		i.Op == x86asm.LEA && isMem && m.Index == 0 && (m.Base == x86asm.RSP || m.Base == x86asm.RBP)):
+	case wide && (dst == Rsp || dst == Rbp) && (i.Op == x86asm.MOV && srcWidth == 64 && (src == Rsp || src == Rbp) ||
+		i.Op == x86asm.LEA && m.Index == 0 && (m.Base == x86asm.RSP || m.Base == x86asm.RBP)):
 		v, ok := d.SP, d.HasSP
-		if i.Op == x86asm.LEA && m.Base == x86asm.RBP || i.Op == x86asm.MOV && src == Rbp {
+		if m.Base == x86asm.RBP || src == Rbp {
 			v, ok = d.BP, d.HasBP
 		}
 		if i.Op == x86asm.LEA {
@@ -97,7 +97,7 @@ const WordSize = 8
 
 // Address returns the address in the frame that i loads into a register or passes on.
 func (d Depth) Address(i *Instr) (off int64, taken bool) {
-	dst, _, isReg := i.ArgGPR(0)
+	dst, _, _ := i.ArgGPR(0)
 	switch p := d.Place(i); {
 	case i.Op == x86asm.LEA && p.Stack:
 		return p.Off, dst != Rsp && dst != Rbp
@@ -108,7 +108,7 @@ func (d Depth) Address(i *Instr) (off int64, taken bool) {
 	if d.HasBP {
 		frameRegs |= RegsOf(Rbp)
 	}
-	if i.Operands&frameRegs == 0 || isReg && (dst == Rsp || dst == Rbp) && i.Op != x86asm.PUSH && i.Op != x86asm.XCHG {
+	if i.Operands&frameRegs == 0 || (dst == Rsp || dst == Rbp) && i.Op != x86asm.PUSH && i.Op != x86asm.XCHG {
 		return 0, false
 	}
 	return min(d.SP, d.BP), true

@@ -169,15 +169,15 @@ func (i *Instr) touch(n int, how operand) {
 
 // clearsItself reports whether i is xor %r,%r or sub %r,%r, which read nothing in effect.
 func (i *Instr) clearsItself() bool {
-	a, wa, oka := i.ArgGPR(0)
-	b, wb, okb := i.ArgGPR(1)
-	return (i.Op == x86asm.XOR || i.Op == x86asm.SUB) && oka && okb && a == b && wa >= 32 && wa == wb
+	a, wa, _ := i.ArgGPR(0)
+	b, wb, _ := i.ArgGPR(1)
+	return (i.Op == x86asm.XOR || i.Op == x86asm.SUB) && a == b && wa >= 32 && wa == wb
 }
 
 // multiply handles mul, imul, div and idiv, whose implicit registers depend on their form.
 func (i *Instr) multiply() {
 	i.Known = true
-	if i.Op == x86asm.IMUL && i.Args[1] != nil {
+	if i.Args[1] != nil {
 		how := opUpdate
 		if i.Args[2] != nil {
 			how = opWrite

@@ -23,7 +23,7 @@ func Padding(b []byte) int {
 	if len(b) > 0 && (b[0] == 0 || b[0] == opInt3) {
 		return 1
 	}
-	if i, ok := Decode(b, 0); ok && i.Op == x86asm.NOP {
+	if i, _ := Decode(b, 0); i.Op == x86asm.NOP {
 		return i.Len
 	}
 	return 0

@@ -19,10 +19,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A test is one function of a test program, with the time it takes and the mutants it comes by.
+// A test is one function of a test program, with the time it takes, also of processors, and the mutants it comes by.
 type test struct {
 	binary, dir, name string
-	took              time.Duration
+	took, cpu         time.Duration
 	reaches           []byte
 }
 
@@ -85,8 +85,12 @@ func (t *tester) record(jobs int) error {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 		defer cancel()
 		began := time.Now()
-		out, err := t.command(ctx, s, 0, name, "-test.run=^"+s.name+"$").CombinedOutput()
+		c := t.command(ctx, s, 0, name, "-test.run=^"+s.name+"$")
+		out, err := c.CombinedOutput()
 		s.took = time.Since(began)
+		if c.ProcessState != nil {
+			s.cpu = c.ProcessState.UserTime() + c.ProcessState.SystemTime()
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		if err != nil {
@@ -101,16 +105,17 @@ func (t *tester) record(jobs int) error {
 	if t.tests = good; len(good) == 0 {
 		return errors.New("no test passes without a mutant")
 	}
-	slices.SortFunc(t.tests, func(a, b *test) int { return cmp.Or(cmp.Compare(a.took, b.took), cmp.Compare(a.name, b.name)) })
+	slices.SortFunc(t.tests, func(a, b *test) int { return cmp.Or(cmp.Compare(a.cpu, b.cpu), cmp.Compare(a.name, b.name)) })
 	return nil
 }
 
-// leaveOut removes the tests that take longer, without a limit if it is 0: mutants that only these notice survive.
+// leaveOut removes the tests that take more time of processors, without a limit if it is 0: mutants that only these
+// notice survive.
 func (t *tester) leaveOut(longest time.Duration) {
 	t.tests = slices.DeleteFunc(t.tests, func(s *test) bool {
-		slow := longest > 0 && s.took > longest
+		slow := longest > 0 && s.cpu > longest
 		if slow {
-			fmt.Printf("left out, as it takes %.1f s: %s\n", s.took.Seconds(), s.name)
+			fmt.Printf("left out, as it takes %.1f s: %s\n", s.cpu.Seconds(), s.name)
 		}
 		return slow
 	})
@@ -119,7 +124,7 @@ func (t *tester) leaveOut(longest time.Duration) {
 func (t *tester) total() time.Duration {
 	var sum time.Duration
 	for _, s := range t.tests {
-		sum += s.took
+		sum += s.cpu
 	}
 	return sum
 }
@@ -159,12 +164,13 @@ func (t *tester) one(m *mutant) (verdict, string) {
 	for len(tests) > 0 {
 		first := tests[0]
 		names := []string{}
-		var took time.Duration
+		var took, cpu time.Duration
 		var rest []*test
 		for _, s := range tests {
-			if s.binary == first.binary && (len(names) == 0 || took < 500*time.Millisecond) {
+			if s.binary == first.binary && (len(names) == 0 || cpu < 500*time.Millisecond) {
 				names = append(names, regexp.QuoteMeta(s.name))
 				took += s.took
+				cpu += s.cpu
 			} else {
 				rest = append(rest, s)
 			}
