@@ -235,11 +235,11 @@ func (r *Root) openAt(dir int, name string, flags int, oneFS bool) (int, error) 
 // previous descriptor.
 func (r *Root) openStepwise(dir int, name string, flags int, oneFS bool) (int, error) {
 	parts := strings.Split(name, "/")
+	if slices.Contains(parts, "..") || slices.Contains(parts, "") {
+		return -1, unix.EXDEV
+	}
 	at := dir
 	for i, part := range parts {
-		if part == ".." || part == "" || strings.HasPrefix(name, "/") {
-			return -1, unix.EXDEV
-		}
 		how := unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 		if i == len(parts)-1 {
 			how = flags
