@@ -1,0 +1,212 @@
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/internal/thread"
+)
+
+// A directory whose names are known is not read again: the walk is the same, of a root and of one in a mount of its
+// own; a changed one is read.
+func TestKnownDirectories(t *testing.T) {
+	dir, both := tree(t)
+	if err := os.WriteFile(filepath.Join(dir, "deep/er/file"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	roots := []*Root{both["openat2"], both["steps"]}
+	if own, err := both["openat2"].Alone(); err == nil {
+		defer own.Close()
+		roots = append(roots, own)
+	}
+	for n, r := range roots {
+		opened := descriptors(t)
+		kept := map[uint64][]byte{} // by inode
+		var log []string
+		walk := func(known func(*unix.Stat_t) []byte) error {
+			log = nil
+			return r.Walk(1, func() Visitor {
+				return Visitor{
+					File: func(e *Entry) error {
+						f, err := e.Open()
+						if err != nil {
+							return err
+						}
+						defer f.Close()
+						if _, err := e.Open(); err != nil { // another one
+							return err
+						}
+						log = append(log, e.Name())
+						return nil
+					},
+					Passed: func(name string, err error) { log = append(log, name+": "+err.Error()) },
+					Seen:   func() error { log = append(log, "seen"); return nil },
+					Opened: func(fd int) {
+						var st unix.Stat_t
+						if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+							t.Errorf("%d: opened %o, %v", n, st.Mode, err)
+						}
+						log = append(log, "read")
+					},
+					Known: known,
+					Read: func(st *unix.Stat_t, names []byte) {
+						if _, again := kept[st.Ino]; again {
+							t.Errorf("%d: a directory is read twice", n)
+						}
+						kept[st.Ino] = slices.Clone(names)
+					},
+				}
+			})
+		}
+		sum := func() string {
+			var files []string
+			seen, read := 0, 0
+			for _, l := range log {
+				switch l {
+				case "seen":
+					seen++
+				case "read":
+					read++
+				default:
+					files = append(files, l)
+				}
+			}
+			slices.Sort(files)
+			return fmt.Sprintf("%d seen, %d read, %s", seen, read, strings.Join(files, " "))
+		}
+		const files = "deep/er/file usr/lib/libc.so.6"
+		none := func(*unix.Stat_t) []byte { return nil }
+		if err := walk(none); err != nil || sum() != "7 seen, 6 read, "+files || len(kept) != 6 {
+			t.Errorf("%d: got %s, %d kept, %v", n, sum(), len(kept), err)
+		}
+		all := kept
+		kept = map[uint64][]byte{}
+		if err := walk(func(st *unix.Stat_t) []byte { return append(all[st.Ino], 0)[:max(len(all[st.Ino]), 1)] }); err != nil || sum() != "7 seen, 0 read, "+files || len(kept) != 0 {
+			t.Errorf("%d, known: got %s, %d kept, %v", n, sum(), len(kept), err)
+		}
+		var root unix.Stat_t
+		if err := unix.Stat(dir, &root); err != nil {
+			t.Fatal(err)
+		}
+		some := func(st *unix.Stat_t) []byte {
+			if st.Ino == root.Ino {
+				return nil
+			}
+			return append(all[st.Ino], 0)[:max(len(all[st.Ino]), 1)]
+		}
+		if err := walk(some); err != nil || sum() != "7 seen, 1 read, "+files || len(kept) != 1 {
+			t.Errorf("%d, known but the root: got %s, %d kept, %v", n, sum(), len(kept), err)
+		}
+		if err := walk(func(*unix.Stat_t) []byte { return []byte("\x08name") }); err == nil || !strings.Contains(err.Error(), "a name without an end") {
+			t.Errorf("%d, half a name: got %v", n, err)
+		}
+		gone := func(st *unix.Stat_t) []byte {
+			if st.Ino == root.Ino {
+				return []byte("\x08gone\x00\x04none\x00\x08fifo\x00\x00usr\x00")
+			}
+			return nil
+		}
+		kept = map[uint64][]byte{}
+		if err := walk(gone); err != nil || sum() != "6 seen, 2 read, none: "+unix.ENOENT.Error()+" usr/lib/libc.so.6" {
+			t.Errorf("%d, names that are gone: got %s, %v", n, sum(), err)
+		}
+		enough := errors.New("enough")
+		if err := r.Walk(1, func() Visitor { return Visitor{Seen: func() error { return enough }} }); err != enough {
+			t.Errorf("%d: got %v", n, err)
+		}
+		if now := descriptors(t); now > opened {
+			t.Errorf("%d: %d files are open, and %d were before", n, now, opened)
+		}
+	}
+}
+
+// Directories with too many names to keep, paths that are too long, and other mounts.
+func TestWalkLimits(t *testing.T) {
+	dir := inMemory(t)
+	many := filepath.Join(dir, "many")
+	if err := os.Mkdir(many, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const name = 250
+	for n := range maxKept/(name+2) + 2 {
+		if err := os.Mkdir(filepath.Join(many, fmt.Sprintf("%0*d", name, n)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deep := dir
+	for len(deep)+1+200 < maxPath {
+		deep = filepath.Join(deep, strings.Repeat("d", 199))
+	}
+	if err := os.MkdirAll(deep, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	at, err := os.Open(deep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer at.Close()
+	fits := maxPath - len(deep) - 1
+	for _, length := range []int{fits, fits + 1} {
+		fd, err := unix.Openat(int(at.Fd()), strings.Repeat("f", length), unix.O_CREAT|unix.O_WRONLY, 0o644)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unix.Close(fd)
+	}
+	walk := func(r *Root) (files, kept int, passed []string, err error) {
+		err = r.Walk(1, func() Visitor {
+			return Visitor{
+				File: func(e *Entry) error { files++; return nil },
+				Passed: func(name string, err error) {
+					passed = append(passed, fmt.Sprintf("%.20s…%d %v", name, len(name), err))
+				},
+				Read:  func(st *unix.Stat_t, names []byte) { kept++ },
+				Known: func(*unix.Stat_t) []byte { return nil },
+			}
+		})
+		return files, kept, passed, err
+	}
+	r, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	files, kept, passed, err := walk(r)
+	dirs := 1 + maxKept/(name+2) + 2 + strings.Count(deep, "/") - strings.Count(dir, "/") // all but the one with many
+	if err != nil || files != 1 || kept != dirs || len(passed) != 1 || passed[0] != strings.Repeat("d", 20)+"…63 file name too long" {
+		t.Errorf("got %d files, %d directories kept, want %d, %q, %v", files, kept, dirs, passed, err)
+	}
+	if os.Geteuid() != 0 {
+		return
+	}
+	done := make(chan []string)
+	thread.Go(func() { // with mounts of its own
+		var wrong []string
+		defer func() { done <- wrong }()
+		if unix.Unshare(unix.CLONE_FS|unix.CLONE_NEWNS) != nil || unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") != nil || unix.Mount("tmpfs", many, "tmpfs", 0, "") != nil {
+			return
+		}
+		for _, steps := range []bool{false, true} {
+			r, err := Open(dir)
+			if err != nil {
+				wrong = append(wrong, err.Error())
+				return
+			}
+			r.walk.Store(steps)
+			if _, _, passed, err := walk(r); err != nil || !slices.Contains(passed, "many…4 "+ErrMount.Error()) {
+				wrong = append(wrong, fmt.Sprint(passed, err))
+			}
+			r.Close()
+		}
+	})
+	if wrong := <-done; len(wrong) > 0 {
+		t.Errorf("another mount: got %q", wrong)
+	}
+}
