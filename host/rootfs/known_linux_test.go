@@ -40,9 +40,11 @@ func TestKnownDirectories(t *testing.T) {
 							return err
 						}
 						defer f.Close()
-						if _, err := e.Open(); err != nil { // another one
-							return err
+						again, err := e.Open() // by its name
+						if err != nil || again.ID() != f.ID() {
+							return fmt.Errorf("opened again: %w", err)
 						}
+						again.Close()
 						log = append(log, e.Name())
 						return nil
 					},
