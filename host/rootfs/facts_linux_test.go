@@ -94,7 +94,7 @@ func TestOnFile(t *testing.T) {
 	}
 }
 
-// What the kernel says about a descriptor.
+// The facts of the kernel about a descriptor.
 func TestFdinfo(t *testing.T) {
 	f, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
