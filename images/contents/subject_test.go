@@ -1,0 +1,176 @@
+package contents_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
+	"vfix.dev/vfix/tests/imagetest"
+)
+
+// The content of each file of a source can be read again, whichever source it is; that of a stream cannot.
+func TestContentsAgain(t *testing.T) {
+	members := []imagetest.TestMember{imagetest.DirM("d")}
+	want := map[string]string{}
+	for n := range 12 {
+		name, body := fmt.Sprintf("d/%d", n), []byte(fmt.Sprintf("text of %d", n))
+		if n%3 == 0 {
+			body = imagetest.LegacyELF(name)
+		}
+		members, want[name] = append(members, imagetest.FileM(name, body)), string(body)
+	}
+	plain := imagetest.TarMembers(t, members...)
+	dir := t.TempDir()
+	if err := os.Mkdir(dir+"/d", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range want {
+		imagetest.Write(t, filepath.Join(dir, name), []byte(text))
+	}
+	half := members[:6]
+	for what, src := range map[string]*media.Source{
+		"a directory": {Path: dir}, "a tarball": {Path: imagetest.Write(t, t.TempDir()+"/x.tar", plain)},
+		"an image": {Image: imagetest.Stack(t, members), Digest: "d"}, "layers": {Image: imagetest.Stack(t, half, members[6:])},
+	} {
+		for _, sums := range []bool{false, true} {
+			s := imagetest.TestSession(t)
+			s.Sums = sums
+			sub := imagetest.Must[*contents.Subject](t)(s.OpenSubject(t.Context(), src))
+			defer sub.Close()
+			if len(sub.F.Files) != 4 || sub.F.Digest != src.Digest {
+				t.Errorf("%s: got %s, digest %q", what, imagetest.Paths(sub.F.Findings), sub.F.Digest)
+			}
+			var all []*contents.Inode
+			for name := range want {
+				all = append(all, sub.T.Find(name).Inode)
+			}
+			got, err := sub.T.Fetch(t.Context(), all)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, text := range want {
+				i := sub.T.Find(name).Inode
+				if b, err := io.ReadAll(got[i]); err != nil || string(b) != text || sums != (i.Sum != nil) {
+					t.Errorf("%s: %s: got %q, %v", what, name, b, err)
+				}
+			}
+			read := map[string]string{}
+			if err := sub.T.Read(t.Context(), all[:5], func(i *contents.Inode, r io.Reader) error {
+				b, err := io.ReadAll(r)
+				read[i.Name] = string(b)
+				return err
+			}); err != nil || len(read) != 5 {
+				t.Errorf("%s: got %q, %v", what, read, err)
+			}
+			for name, text := range read {
+				if text != want[name] {
+					t.Errorf("%s: %s: got %q", what, name, text)
+				}
+			}
+			failed := errors.New("no more")
+			if err := sub.T.Read(t.Context(), all, func(*contents.Inode, io.Reader) error { return failed }); !errors.Is(err, failed) {
+				t.Errorf("%s: got %v", what, err)
+			}
+			if found := sub.T.Find("none/x"); found != nil || sub.T.Find("d/0/x") != nil || sub.T.Find("./d//0") != sub.T.Find("d/0") {
+				t.Errorf("%s: got %+v", what, found)
+			}
+		}
+	}
+	f := imagetest.Must[*contents.Scanned](t)(imagetest.TestSession(t).Exported(t.Context(), strings.NewReader(string(plain)), "title"))
+	if _, err := f.Tree.Fetch(t.Context(), []*contents.Inode{f.Tree.Find("d/1").Inode}); err == nil || len(f.Files) != 4 || f.Source != "title" {
+		t.Errorf("a stream: got %v, %s", err, imagetest.Paths(f.Findings))
+	}
+}
+
+// Findings are sorted, however many files are examined at once; what lies beside a root filesystem is listed.
+func TestOrderOfFindings(t *testing.T) {
+	dir := t.TempDir()
+	damaged := imagetest.LegacyELF("d")
+	damaged[32+8-1] = 0xff // e_phoff beyond the file
+	var found, passed []string
+	size := int64(0) // each legacy file is all code
+	for n := range 20 {
+		legacy := imagetest.LegacyELF(fmt.Sprint(n))
+		size += int64(len(legacy))
+		found = append(found, imagetest.Write(t, fmt.Sprintf("%s/%02d-legacy", dir, n), legacy))
+		passed = append(passed, imagetest.Write(t, fmt.Sprintf("%s/%02d-damaged", dir, n), damaged))
+	}
+	for jobs := range 5 {
+		s := contents.NewSession(jobs, nil, patch.Options{})
+		f, err := s.PathOf(t.Context(), &media.Source{Path: dir, Beside: []string{"other"}})
+		s.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var files, not []string
+		for _, file := range f.Files {
+			files = append(files, filepath.Join(dir, file.Path))
+		}
+		for _, p := range f.Passed {
+			not = append(not, filepath.Join(dir, p.Path))
+		}
+		if !slices.Equal(files, found) || !slices.Equal(not, append(slices.Clone(passed), filepath.Join(dir, "other"))) {
+			t.Errorf("%d at once: got %q and %q", jobs, files, not)
+		}
+		if f.ExecBytes != size || f.ELFFiles != 20 {
+			t.Errorf("%d at once: got %d files with %d bytes", jobs, f.ELFFiles, f.ExecBytes)
+		}
+	}
+}
+
+// The numbers of sites, by verdict, by what accepts and what covers them.
+func TestSiteNumbers(t *testing.T) {
+	site := func(offset uint64, v find.Verdict) find.Site { return find.Site{Offset: offset, Verdict: v} }
+	sites := []find.Site{site(1, find.Live), site(2, find.Unknown), site(3, find.Benign), site(4, find.Live)}
+	file := func(covered string, ignored ...uint64) contents.File {
+		f := contents.File{Report: &find.Report{Sites: sites}, Covered: covered, Plan: &patch.Plan{}}
+		for _, at := range ignored {
+			if f.Ignored == nil {
+				f.Ignored = map[uint64]contents.Ignored{}
+			}
+			f.Ignored[at] = contents.Ignored{Reason: "a reason"}
+		}
+		return f
+	}
+	for _, c := range []struct {
+		files                                      []contents.File
+		passed                                     []contents.Passed
+		missing                                    []string
+		open, uncovered, caught, ignored, affected int
+		verdict                                    contents.Verdict
+		incomplete                                 string
+	}{
+		{nil, nil, nil, 0, 0, 0, 0, 0, contents.NotAffected, ""},
+		{[]contents.File{file("")}, nil, nil, 3, 3, 0, 0, 1, contents.Affected, ""},
+		{[]contents.File{file("library")}, nil, nil, 3, 0, 3, 0, 0, contents.NotAffected, ""},
+		{[]contents.File{file("", 1, 2), file("library", 2)}, nil, nil, 3, 1, 2, 3, 1, contents.Affected, ""},
+		{[]contents.File{file("", 1, 2, 4)}, nil, nil, 0, 0, 0, 3, 0, contents.NotAffected, ""},
+		{nil, nil, []string{"libx.so", "liby.so"}, 0, 0, 0, 0, 0, contents.Incomplete, "what it loads was not examined: libx.so, liby.so"},
+		{[]contents.File{file("")}, nil, []string{"libx.so"}, 3, 3, 0, 0, 1, contents.Affected, ""},
+		{nil, []contents.Passed{{Path: "x"}}, nil, 0, 0, 0, 0, 0, contents.Incomplete, "nothing was examined"},
+		{nil, []contents.Passed{{Path: "x", Unread: true}}, nil, 0, 0, 0, 0, 0, contents.Incomplete, "1 path could not be read"},
+		{nil, []contents.Passed{{Path: "x", Unread: true}, {Path: "y", Unread: true}, {Unread: true}, {Path: "z"}}, nil, 0, 0, 0, 0, 0, contents.Incomplete, "2 paths and 1 layer could not be read"},
+	} {
+		f := &contents.Findings{Files: c.files, Passed: c.passed}
+		if c.missing != nil {
+			f.Loads = &contents.Loads{Missing: c.missing}
+		}
+		got := fmt.Sprint(f.OpenSites(), f.UncoveredSites(), f.CaughtSites(), f.IgnoredSites(), f.UncoveredFiles(), f.Verdict(), f.IncompleteText())
+		if want := fmt.Sprint(c.open, c.uncovered, c.caught, c.ignored, c.affected, c.verdict, c.incomplete); got != want {
+			t.Errorf("%d files, %+v, %q: got %s, want %s", len(c.files), c.passed, c.missing, got, want)
+		}
+	}
+	var v contents.Verdict
+	if err := v.UnmarshalText([]byte("affecte")); err == nil {
+		t.Error("another word: no error")
+	}
+}
