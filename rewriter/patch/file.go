@@ -42,6 +42,9 @@ func mark(f *elf.File) (m find.Mark, err error) {
 	segment, version := injected(f)
 	m.Version = version
 	if segment == nil {
+		if lost(f) {
+			m.Skip = elf.NewSkip(elf.KindBroken, "it no longer has the injected segment")
+		}
 		return m, nil
 	}
 	if magic := shim.Magic(); version != string(magic[len(magic)-1:]) {

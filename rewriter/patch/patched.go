@@ -127,6 +127,15 @@ func injected(f *elf.File) (segment *elf.Prog, version string) {
 	return nil, ""
 }
 
+// lost reports whether the sections are those of a file that vfix patched: without an injected segment, a later tool
+// has removed it or changed what it has. Files of debug symbols have a section without content for it.
+func lost(f *elf.File) bool {
+	if s := f.Section(injectedName); s != nil {
+		return s.Type == elf.SHTProgbits
+	}
+	return f.Section(movedName) != nil
+}
+
 // extend completes the plan for a file that is patched already: for sites that were left, or a fix that it did not
 // have.
 func (p *Plan) extend() error {

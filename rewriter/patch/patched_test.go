@@ -51,6 +51,36 @@ func TestBroken(t *testing.T) {
 	}
 }
 
+// TestLost: a file whose injected segment a later tool removed, overwrote or made data is broken; a file of debug
+// symbols, which has no content of it, is not.
+func TestLost(t *testing.T) {
+	e := testELF{text: asm(t, timeStubText), notes: 2, symbols: []testSym{{"f", testBase + testTextOff, 18, elf.STTFunc, 1}}}
+	file := e.build()
+	patched := checkPatched(t, file, planFile(t, file, Options{}), Options{})
+	f := scanFile(t, patched).File
+	segment, _ := injected(f.File)
+	header := f.ShOff + uint64(f.Section(injectedName).Index)*elf.ShdrSize
+	emptied := func(b []byte) { clear(b[segment.Off:][:shim.SegmentSize]) }
+	for _, c := range []struct {
+		name   string
+		change func(b []byte)
+		lost   bool
+	}{
+		{"nothing", func([]byte) {}, false},
+		{"removed", func(b []byte) { emptied(b); clear(b[header:][:4]) }, true},
+		{"overwritten", emptied, true},
+		{"not executable", func(b []byte) { b[elf.EhdrSize+segment.Index*elf.PhdrSize+4] = elf.PFR }, true},
+		{"debug symbols", func(b []byte) { emptied(b); b[header+4] = elf.SHTNobits }, false},
+	} {
+		b := bytes.Clone(patched)
+		c.change(b)
+		r := scanFile(t, b)
+		if got := r.Skipped.String(); c.lost != r.Skipped.Damaged() || c.lost && !strings.Contains(got, "no longer has") {
+			t.Errorf("%s: skipped %q", c.name, got)
+		}
+	}
+}
+
 // TestInOrder: section headers remain in the order of offsets, with their names.
 func TestInOrder(t *testing.T) {
 	for _, e := range []testELF{
