@@ -128,22 +128,19 @@ func editConfig(raw []byte, layers int, diffID v1.Hash, from derivation) ([]byte
 	if created, ok := c["created"]; ok && string(created) != "null" {
 		entry["created"] = created
 	}
-	entry["created_by"], _ = jsonobject.Encode("vfix " + from.Version + " rebuild")
-	entry["comment"], _ = jsonobject.Encode(from.comment())
+	entry.Set(map[string]any{"created_by": "vfix " + from.Version + " rebuild", "comment": from.comment()})
 	if err := jsonobject.Edit(c, "history", func(h *[]jsonobject.Object) error {
 		*h = append(fillHistory(*h, layers), entry)
 		return nil
 	}); err != nil {
 		return nil, err
 	}
-	if err := jsonobject.Edit(c, "rootfs", func(r *jsonobject.Object) error {
-		return jsonobject.Edit(*r, "diff_ids", func(ids *[]string) error {
-			if len(*ids) != layers {
-				return hinterr.Damaged("got %d of them, want %d, one for each layer", len(*ids), layers)
-			}
-			*ids = append(*ids, diffID.String())
-			return nil
-		})
+	if err := jsonobject.Edit(c, "rootfs.diff_ids", func(ids *[]string) error {
+		if len(*ids) != layers {
+			return hinterr.Damaged("got %d of them, want %d, one for each layer", len(*ids), layers)
+		}
+		*ids = append(*ids, diffID.String())
+		return nil
 	}); err != nil {
 		return nil, err
 	}
@@ -172,8 +169,7 @@ func fillHistory(h []jsonobject.Object, layers int) []jsonobject.Object {
 		}
 	}
 	for range max(0, layers) {
-		by, _ := jsonobject.Encode("unknown")
-		h = append(h, jsonobject.Object{"created_by": by})
+		h = append(h, jsonobject.Object{"created_by": json.RawMessage(`"unknown"`)})
 	}
 	return h
 }
@@ -228,35 +224,32 @@ func editManifest(raw, config []byte, names naming, added *contents.AddedLayer, 
 	if m == nil {
 		return nil, hinterr.Damaged("manifest: null")
 	}
-	m["mediaType"], _ = jsonobject.Encode(names.of(names.manifest)) // OCI does not demand it of the base's
+	m.Set(map[string]any{"mediaType": names.of(names.manifest)}) // OCI does not demand it of the base's
 	if err := nameConfig(m, config); err != nil {
 		return nil, err
 	}
-	if err := jsonobject.Edit(m, "config", func(c *jsonobject.Object) error {
+	err := jsonobject.Edit(m, "config", func(c *jsonobject.Object) error {
 		delete(*c, "data")
 		return names.retype(*c)
-	}); err != nil {
-		return nil, fmt.Errorf("manifest: %w", err)
-	}
-	if err := jsonobject.Edit(m, "layers", func(l *[]jsonobject.Object) error {
-		for _, desc := range *l {
-			if err := names.retype(desc); err != nil {
-				return err
+	})
+	if err == nil {
+		err = jsonobject.Edit(m, "layers", func(l *[]jsonobject.Object) error {
+			for _, desc := range *l {
+				if err := names.retype(desc); err != nil {
+					return err
+				}
 			}
-		}
-		desc := jsonobject.Object{}
-		desc["mediaType"], _ = jsonobject.Encode(names.added())
-		desc["digest"], _ = jsonobject.Encode(added.PackedDigest)
-		desc["size"], _ = jsonobject.Encode(added.PackedSize)
-		*l = append(*l, desc)
-		return nil
-	}); err != nil {
-		return nil, fmt.Errorf("manifest: %w", err)
+			desc := jsonobject.Object{}
+			desc.Set(map[string]any{"mediaType": names.added(), "digest": added.PackedDigest, "size": added.PackedSize})
+			*l = append(*l, desc)
+			return nil
+		})
 	}
-	if names.oci { // docker's manifests have no annotations
-		if err := jsonobject.AddStrings(m, "annotations", from.labels()); err != nil {
-			return nil, fmt.Errorf("manifest: %w", err)
-		}
+	if err == nil && names.oci { // docker's manifests have no annotations
+		err = jsonobject.AddStrings(m, "annotations", from.labels())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
 	}
 	return jsonobject.Encode(m)
 }
@@ -267,15 +260,11 @@ func nameConfig(m jsonobject.Object, config []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := jsonobject.Edit(m, "config", func(c *jsonobject.Object) error {
+	return contents.WrapPath("manifest", jsonobject.Edit(m, "config", func(c *jsonobject.Object) error {
 		if *c == nil {
 			return hinterr.Damaged("missing")
 		}
-		(*c)["digest"], _ = jsonobject.Encode(digest)
-		(*c)["size"], _ = jsonobject.Encode(size)
+		c.Set(map[string]any{"digest": digest, "size": size})
 		return nil
-	}); err != nil {
-		return fmt.Errorf("manifest: %w", err)
-	}
-	return nil
+	}))
 }

@@ -56,16 +56,13 @@ func undone(after *contents.Subject, stated bool) (*media.Source, error) {
 		*all = (*all)[:max(0, len(*all)-1)]
 		return nil
 	}
-	err = jsonobject.Edit(c, "rootfs", func(r *jsonobject.Object) error { return jsonobject.Edit(*r, "diff_ids", last) })
-	if err == nil {
+	if err = jsonobject.Edit(c, "rootfs.diff_ids", last); err == nil {
 		err = jsonobject.Edit(c, "history", last)
 	}
 	if err == nil && stated && fallback.EntrypointIsTraced(raw) {
-		err = jsonobject.Edit(c, "config", func(o *jsonobject.Object) error {
-			return jsonobject.Edit(*o, "Entrypoint", func(e *[]string) error {
-				*e = (*e)[1:]
-				return nil
-			})
+		err = jsonobject.Edit(c, "config.Entrypoint", func(e *[]string) error {
+			*e = (*e)[1:]
+			return nil
 		})
 	}
 	if err != nil {

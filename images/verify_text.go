@@ -119,9 +119,7 @@ func (v *comparison) baseManifest(got []v1.Descriptor, config []byte) ([]byte, e
 	m := jsonobject.Object{}
 	if bare {
 		v.out.skip("manifest: %v has none: what it says of the base's layers", v.base.Src.Ref)
-		m["schemaVersion"], _ = jsonobject.Encode(2)
-		m["config"], _ = jsonobject.Encode(v1.Descriptor{MediaType: types.OCIConfigJSON})
-		m["layers"], _ = jsonobject.Encode(slices.Repeat([]jsonobject.Object{{}}, n))
+		m.Set(map[string]any{"schemaVersion": 2, "config": v1.Descriptor{MediaType: types.OCIConfigJSON}, "layers": slices.Repeat([]jsonobject.Object{{}}, n)})
 	} else if raw, err := v.base.Src.Image.RawManifest(); err != nil {
 		return nil, err
 	} else if err := json.Unmarshal(raw, &m); err != nil {
@@ -143,9 +141,7 @@ func (v *comparison) baseManifest(got []v1.Descriptor, config []byte) ([]byte, e
 			if !bare && (bytes.Equal(l["digest"], digest) || !media.AtHand(layers[i])) {
 				continue
 			}
-			l["mediaType"], _ = jsonobject.Encode(is.MediaType)
-			l["digest"], _ = jsonobject.Encode(is.Digest)
-			l["size"], _ = jsonobject.Encode(is.Size)
+			l.Set(map[string]any{"mediaType": is.MediaType, "digest": is.Digest, "size": is.Size})
 		}
 		return nil
 	}); err != nil {

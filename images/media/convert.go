@@ -102,27 +102,22 @@ func withDescriptors(img v1.Image, m *v1.Manifest) ([]byte, error) {
 	if err := json.Unmarshal(raw, &o); err != nil {
 		return nil, err
 	}
-	retype := func(o jsonobject.Object, to types.MediaType) error {
-		return jsonobject.Edit(o, "mediaType", func(t *types.MediaType) error {
-			*t = to
-			return nil
-		})
-	}
 	if m.MediaType != "" {
-		if err := retype(o, m.MediaType); err != nil {
-			return nil, err
-		}
+		o.Set(map[string]any{"mediaType": m.MediaType})
 	}
-	if err := jsonobject.Edit(o, "config", func(c *jsonobject.Object) error { return retype(*c, m.Config.MediaType) }); err != nil {
+	if err := jsonobject.Edit(o, "config.mediaType", func(t *types.MediaType) error {
+		*t = m.Config.MediaType
+		return nil
+	}); err != nil {
 		return nil, err
 	}
 	if err := jsonobject.Edit(o, "layers", func(all *[]jsonobject.Object) error {
 		for n, l := range *all {
-			if err := retype(l, m.Layers[n].MediaType); err != nil {
-				return err
+			d := m.Layers[n]
+			if l == nil {
+				return hinterr.Damaged("layer %d: null", n)
 			}
-			l["digest"], _ = jsonobject.Encode(m.Layers[n].Digest)
-			l["size"], _ = jsonobject.Encode(m.Layers[n].Size)
+			l.Set(map[string]any{"mediaType": d.MediaType, "digest": d.Digest, "size": d.Size})
 		}
 		return nil
 	}); err != nil {

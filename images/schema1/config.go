@@ -172,8 +172,7 @@ func oldConfig(chain []OldLayer, architecture string) ([]byte, error) {
 		}
 		history = append(history, l.history())
 	}
-	c["rootfs"], _ = jsonobject.Encode(map[string]any{"type": "layers", "diff_ids": ids})
-	c["history"], _ = jsonobject.Encode(history)
+	c.Set(map[string]any{"rootfs": map[string]any{"type": "layers", "diff_ids": ids}, "history": history})
 	return jsonobject.Encode(c)
 }
 

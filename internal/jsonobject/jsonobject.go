@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"strings"
 	"unicode/utf8"
 
 	"vfix.dev/vfix/internal/hinterr"
@@ -14,8 +16,18 @@ import (
 // Object is a JSON object whose members keep their bytes.
 type Object map[string]json.RawMessage
 
-// Edit decodes member key into v, has f change v, and encodes it again.
+// Set sets members to values that always encode: texts, numbers, digests.
+func (m Object) Set(members map[string]any) {
+	for key, value := range members {
+		m[key], _ = Encode(value)
+	}
+}
+
+// Edit decodes a member into v, has f change v, and encodes it again. key is its name; A.B is B in the object A.
 func Edit[T any](m Object, key string, f func(*T) error) error {
+	if outer, inner, nested := strings.Cut(key, "."); nested {
+		return Edit(m, outer, func(o *Object) error { return Edit(*o, inner, f) })
+	}
 	if m == nil {
 		return hinterr.Damaged("%s: null where an object should be", key)
 	}
@@ -57,9 +69,7 @@ func AddStrings(m Object, key string, more map[string]string) error {
 		if *o == nil {
 			*o = map[string]string{}
 		}
-		for k, v := range more {
-			(*o)[k] = v
-		}
+		maps.Copy(*o, more)
 		return nil
 	})
 }
