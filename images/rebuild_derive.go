@@ -5,6 +5,7 @@ package images
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -80,20 +81,14 @@ func (d *derivedImage) Traced() bool   { return d.from.Traced }
 // registries may not let hold another kind.
 func derive(base v1.Image, oci bool, added *contents.AddedLayer, from derivation) (*derivedImage, error) {
 	raw, err := base.RawConfigFile()
-	if err != nil {
-		return nil, err
-	}
-	layers, err := base.Layers()
-	if err != nil {
+	layers, lerr := base.Layers()
+	manifest, merr := base.MediaType()
+	if err := cmp.Or(err, lerr, merr); err != nil {
 		return nil, err
 	}
 	config, err := editConfig(raw, len(layers), added.PlainDigest, from)
 	if err != nil {
 		return nil, fmt.Errorf("image config: %w", err)
-	}
-	manifest, err := base.MediaType()
-	if err != nil {
-		return nil, err
 	}
 	names := naming{oci, from.made, manifest}
 	all := make([]v1.Layer, 0, len(layers)+1)

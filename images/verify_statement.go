@@ -4,6 +4,7 @@
 package images
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -31,11 +32,8 @@ func findStatement(ctx context.Context, src *media.Source, o VerifyOptions) (*pr
 func undone(after *contents.Subject, stated bool) (*media.Source, error) {
 	src := after.Src
 	layers, err := src.Image.Layers()
-	if err != nil {
-		return nil, err
-	}
-	raw, err := src.Image.RawConfigFile()
-	if err != nil {
+	raw, rerr := src.Image.RawConfigFile()
+	if err := cmp.Or(err, rerr); err != nil {
 		return nil, err
 	}
 	if len(layers) == 0 {

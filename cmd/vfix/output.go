@@ -69,8 +69,7 @@ func (o *output) fail(err error) {
 	if found != nil {
 		label = ""
 	}
-	var tried *hinterr.Tried
-	if errors.As(err, &tried) {
+	if tried, is := errors.AsType[*hinterr.Tried](err); is {
 		o.Say(label, o.Err.Paint.Red, tried.Head())
 		for _, place := range tried.Places {
 			o.Say("  tried:", o.Err.Paint.Dim, place.Error())

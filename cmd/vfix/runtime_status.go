@@ -169,31 +169,19 @@ type jsonPolicy struct {
 }
 
 type jsonStartSums struct {
-	Starts    int            `json:"starts"`
-	Since     string         `json:"since"`
-	Results   map[string]int `json:"results"`
-	CacheHits int            `json:"cache_hits"`
-	Looked    int            `json:"looked"`
-	Files     int            `json:"files"`
-	SitesLeft int            `json:"sites_left"`
-	Median    float64        `json:"median_seconds"`
-	Longest   float64        `json:"longest_seconds"`
-	Damaged   int            `json:"damaged_lines"`
+	starts.Summary
+	Since   string                 `json:"since"`
+	Results map[starts.Outcome]int `json:"results"`
 }
 
 func statusJSON(s *ociruntime.Status) jsonStatus {
-	sum := s.Summary
 	doc := jsonStatus{
-		Record: s.From, Starts: s.Last,
-		Policy: jsonPolicy{string(s.Policy.Source), s.Policy.Path, s.Policy.Why(), s.Policy.FailClosed},
-		Summary: jsonStartSums{
-			Starts: sum.Starts, Since: timeIf(sum.Since), Results: map[string]int{}, CacheHits: sum.CacheHits, Looked: sum.Looked, Files: sum.Files,
-			SitesLeft: sum.SitesLeft, Median: sum.Median, Longest: sum.Longest, Damaged: sum.Damaged,
-		},
-		Cache: s.Cache,
+		Record: s.From, Starts: s.Last, Cache: s.Cache,
+		Policy:  jsonPolicy{string(s.Policy.Source), s.Policy.Path, s.Policy.Why(), s.Policy.FailClosed},
+		Summary: jsonStartSums{s.Summary, timeIf(s.Summary.Since), map[starts.Outcome]int{}},
 	}
 	for _, o := range starts.Outcomes {
-		doc.Summary.Results[string(o)] = sum.Outcomes[o]
+		doc.Summary.Results[o] = s.Summary.Outcomes[o]
 	}
 	return doc
 }

@@ -302,13 +302,13 @@ func (p place) fixes(f *contents.Findings) []string {
 				all = append(all, quote.Path(name))
 			}
 		}
-		all = slices.Compact(all)
-		if path = strings.Join(all, " "); len(all) > 1 {
-			return []string{"vfix patch -i " + path}
+		if all = slices.Compact(all); len(all) > 1 {
+			return []string{"vfix patch -i " + strings.Join(all, " ")}
 		}
-		return []string{"vfix patch -i " + path, "vfix patch -o COPY " + path}
+		path = all[0]
+	} else {
+		path = quote.Path(path)
 	}
-	path = quote.Path(path)
 	return []string{"vfix patch -i " + path, "vfix patch -o COPY " + path}
 }
 

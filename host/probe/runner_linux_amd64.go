@@ -162,8 +162,7 @@ func outcome(ctx context.Context, cmd *exec.Cmd, out, errout *Limited, err error
 	if ctx.Err() != nil {
 		return Outcome{}, context.Cause(ctx)
 	}
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
+	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
 		return Outcome{}, fmt.Errorf("%s: %w", name, err)
 	}
 	line, _, _ := strings.Cut(errout.String(), "\n")

@@ -28,16 +28,19 @@ type Status struct {
 
 // Summary summarizes all recorded starts.
 type Summary struct {
-	Starts   int
-	Since    time.Time // the oldest
-	Outcomes map[Outcome]int
+	Starts   int             `json:"starts"`
+	Since    time.Time       `json:"-"` // the oldest
+	Outcomes map[Outcome]int `json:"-"`
 	// Looked is the number of starts that were not disabled; CacheHits of them found all in the cache.
-	CacheHits, Looked int
-	Files, SitesLeft  int
+	CacheHits int `json:"cache_hits"`
+	Looked    int `json:"looked"`
+	Files     int `json:"files"`
+	SitesLeft int `json:"sites_left"`
 	// Median and Longest are durations of vfix-runtime, in seconds.
-	Median, Longest float64
+	Median  float64 `json:"median_seconds"`
+	Longest float64 `json:"longest_seconds"`
 	// Damaged is the number of lines that are not records.
-	Damaged int
+	Damaged int `json:"damaged_lines"`
 }
 
 // Read reads the records of a file (and of FILE.1), or of the journal. It returns a summary and the last records

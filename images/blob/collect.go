@@ -4,9 +4,12 @@ package blob
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
-	"sort"
+	"maps"
+	"slices"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
@@ -30,12 +33,7 @@ type Collection map[v1.Hash]BlobToWrite
 
 // Sorted gives the blobs in the order of their digests.
 func (c Collection) Sorted() []BlobToWrite {
-	all := make([]BlobToWrite, 0, len(c))
-	for _, b := range c {
-		all = append(all, b)
-	}
-	sort.Slice(all, func(i, j int) bool { return all[i].Digest.String() < all[j].Digest.String() })
-	return all
+	return slices.SortedFunc(maps.Values(c), func(a, b BlobToWrite) int { return strings.Compare(a.Digest.String(), b.Digest.String()) })
 }
 
 // AddBytes collects a content that is in memory, under its digest.
@@ -52,19 +50,13 @@ func (c Collection) AddImage(img v1.Image) (v1.Descriptor, error) {
 		return v1.Descriptor{}, err
 	}
 	raw, err := img.RawManifest()
-	if err != nil {
-		return *d, err
-	}
-	m, err := img.Manifest()
-	if err != nil {
+	m, merr := img.Manifest()
+	if err := cmp.Or(err, merr); err != nil {
 		return *d, err
 	}
 	config, err := img.RawConfigFile()
-	if err != nil {
-		return *d, err
-	}
-	layers, err := img.Layers()
-	if err != nil {
+	layers, lerr := img.Layers()
+	if err := cmp.Or(err, lerr); err != nil {
 		return *d, err
 	}
 	if len(layers) != len(m.Layers) {
@@ -93,11 +85,8 @@ func (c Collection) AddIndex(idx v1.ImageIndex, p progress.Reporter, depth int) 
 		return *d, hinterr.Damaged("index %v: indexes nested more than %d levels deep", d.Digest, MaxNesting)
 	}
 	raw, err := idx.RawManifest()
-	if err != nil {
-		return *d, err
-	}
-	m, err := idx.IndexManifest()
-	if err != nil {
+	m, merr := idx.IndexManifest()
+	if err := cmp.Or(err, merr); err != nil {
 		return *d, err
 	}
 	c.AddBytes(d.Digest, raw)

@@ -302,8 +302,7 @@ func (c *childReader) wait() error {
 	case err == nil:
 		return io.EOF
 	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.Exited() { // a signal says nothing about the input
+	if exit, is := errors.AsType[*exec.ExitError](err); is && exit.Exited() { // a signal says nothing about the input
 		if text := strings.TrimSpace(c.stderr.String()); text != "" {
 			return hinterr.Damaged("%s: %s", c.Cmd.Path, strings.ReplaceAll(text, "\n", "; "))
 		}

@@ -3,6 +3,7 @@
 package blob
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,11 +57,9 @@ func OpenLayer(ctx context.Context, l v1.Layer, p progress.Reporter) (*layerStre
 	l = Underlying(l)
 	s := &layerStream{Name: ShortHash(diffID), DiffID: diffID}
 	digest, err := l.Digest()
-	if err != nil {
-		return nil, s.Wrap(err)
-	}
-	if s.Size, err = l.Size(); err != nil {
-		return nil, s.Wrap(err)
+	var serr error
+	if s.Size, serr = l.Size(); cmp.Or(err, serr) != nil {
+		return nil, s.Wrap(cmp.Or(err, serr))
 	}
 	if s.src, err = OpenUnverified(l); err != nil { // hashed here, and once is enough
 		return nil, s.Wrap(err)

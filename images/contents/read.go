@@ -131,17 +131,22 @@ func (l layerMembers) read(ctx context.Context, want map[uint32]*Inode, all bool
 type tarMembers string
 
 func (t tarMembers) read(ctx context.Context, want map[uint32]*Inode, all bool, f func(*Inode, io.Reader) error) error {
-	file, err := os.Open(string(t))
+	return unpacked(ctx, string(t), func(body io.Reader) error { return readMembers(ctx, body, want, all, f) })
+}
+
+// unpacked calls f with the content of a tarball that may be compressed.
+func unpacked(ctx context.Context, name string, f func(body io.Reader) error) error {
+	file, err := os.Open(name)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
 	body, _, err := blob.Decompress(ctx, blob.Reading{Ctx: ctx, Reader: file})
 	if err != nil {
-		return WrapPath(string(t), err)
+		return WrapPath(name, err)
 	}
 	defer body.Close()
-	return WrapPath(string(t), readMembers(ctx, body, want, all, f))
+	return WrapPath(name, f(body))
 }
 
 // read passes the contents of a directory's files; f gets an *os.File.

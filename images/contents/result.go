@@ -57,50 +57,33 @@ func (p *Passed) Name() string {
 	return "layer " + p.Layer
 }
 
-// unread counts the paths and the layers that could not be read.
-func (f *Findings) unread() (paths, layers int) {
+// unread counts the parts that could not be read: the layers, or the files and directories.
+func (f *Findings) unread(layers bool) (n int) {
 	for _, p := range f.Passed {
-		switch {
-		case p.Unread && p.Path == "":
-			layers++
-		case p.Unread:
-			paths++
+		if p.Unread && (p.Path == "") == layers {
+			n++
 		}
 	}
-	return paths, layers
+	return n
 }
 
 // Unread returns the number of unreadable files, directories and layers.
-func (f *Findings) Unread() int {
-	paths, layers := f.unread()
-	return paths + layers
-}
+func (f *Findings) Unread() int { return f.unread(false) + f.unread(true) }
 
-// UnreadText lists the unreadable parts of a source; "" for none.
+// UnreadText lists the unreadable parts of a source, of which there is one at least.
 func (f *Findings) UnreadText() string {
 	var parts []string
-	paths, layers := f.unread()
-	for _, c := range []struct {
-		n    int
-		noun string
-	}{{paths, "path"}, {layers, "layer"}} {
-		switch {
-		case c.n == 1:
-			parts = append(parts, "1 "+c.noun)
-		case c.n > 1:
-			parts = append(parts, fmt.Sprintf("%d %ss", c.n, c.noun))
+	for i, noun := range []string{"path", "layer"} {
+		if n := f.unread(i == 1); n > 0 {
+			parts = append(parts, strings.TrimSuffix(fmt.Sprintf("%d %ss", n, noun), map[bool]string{true: "s"}[n == 1]))
 		}
-	}
-	if len(parts) == 0 {
-		return ""
 	}
 	return strings.Join(parts, " and ") + " could not be read"
 }
 
 // IncompleteText explains why a verdict is incomplete; "" if it is complete.
 func (f *Findings) IncompleteText() string {
-	missing := f.MissingLibraries()
-	switch {
+	switch missing := f.MissingLibraries(); {
 	case f.Complete():
 		return ""
 	case f.Unread() > 0:

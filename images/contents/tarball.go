@@ -160,19 +160,9 @@ func compressTo(w io.Writer, kind blob.Compression) (io.WriteCloser, error) {
 
 // TarballSum returns the SHA-256 of a tarball with the hits patched, as it is uncompressed.
 func TarballSum(ctx context.Context, name string, hits []Target) (sum [sha256.Size]byte, err error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return sum, err
-	}
-	defer f.Close()
-	body, _, err := blob.Decompress(ctx, blob.Reading{Ctx: ctx, Reader: f})
-	if err != nil {
-		return sum, WrapPath(name, err)
-	}
-	defer body.Close()
 	hash := sha256.New()
-	err = RewriteTarball(ctx, hash, body, hits)
-	return [sha256.Size]byte(hash.Sum(nil)), WrapPath(name, err)
+	err = unpacked(ctx, name, func(body io.Reader) error { return RewriteTarball(ctx, hash, body, hits) })
+	return [sha256.Size]byte(hash.Sum(nil)), err
 }
 
 // RewriteTarball writes the tarball r to w with the hits patched, compressed as before. All other members keep

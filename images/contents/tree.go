@@ -130,12 +130,7 @@ func Components(name string) []string {
 func (t *Tree) Walk(f func(name string, k *Node)) {
 	var down func(prefix string, d *Node)
 	down = func(prefix string, d *Node) {
-		names := make([]string, 0, len(d.Kids))
-		for name := range d.Kids {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		for _, name := range names {
+		for _, name := range SortedKeys(d.Kids) {
 			k := d.Kids[name]
 			f(prefix+name, k)
 			if k.Kids != nil {

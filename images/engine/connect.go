@@ -149,8 +149,7 @@ func (c *Client) negotiate(ctx context.Context, env bool) error {
 		return context.Cause(ctx)
 	case err != nil:
 		why := err
-		var op *net.OpError
-		if errors.As(err, &op) {
+		if op, is := errors.AsType[*net.OpError](err); is {
 			why = op.Err
 		}
 		none := hinterr.Errorf(hinterr.ErrNoDaemon, "no docker or podman daemon at %s: %v", c.Host, why)

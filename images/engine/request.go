@@ -46,8 +46,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		var ue *url.Error
-		if errors.As(err, &ue) {
+		if ue, is := errors.AsType[*url.Error](err); is {
 			err = ue.Err // without a URL that nobody typed
 		}
 		return nil, err
@@ -110,8 +109,7 @@ func (c *Client) stream(ctx context.Context, path string, query url.Values) (io.
 // Post sends a JSON body as it is and returns the answer.
 func (c *Client) Post(ctx context.Context, path string, query url.Values, body []byte) ([]byte, error) {
 	answer, err := c.raw(ctx, http.MethodPost, path, query, bytes.NewReader(body))
-	var said *Error
-	if err != nil && !errors.As(err, &said) {
+	if _, said := errors.AsType[*Error](err); err != nil && !said {
 		err = fmt.Errorf("POST %s: %w", path, err)
 	}
 	return answer, err

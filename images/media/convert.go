@@ -3,6 +3,7 @@
 package media
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -33,11 +34,8 @@ func portable(ctx context.Context, img v1.Image, oci bool, p progress.Reporter) 
 		}
 	}()
 	m, err := img.Manifest()
-	if err != nil {
-		return nil, nil, err
-	}
-	layers, err := img.Layers()
-	if err != nil {
+	layers, lerr := img.Layers()
+	if err = cmp.Or(err, lerr); err != nil {
 		return nil, nil, err
 	}
 	if len(layers) != len(m.Layers) {
@@ -128,11 +126,8 @@ func withDescriptors(img v1.Image, m *v1.Manifest) ([]byte, error) {
 
 func pack(ctx context.Context, l v1.Layer, p progress.Reporter) (*blob.PackedLayer, error) {
 	diffID, err := l.DiffID()
-	if err != nil {
-		return nil, err
-	}
-	size, err := l.Size()
-	if err != nil {
+	size, serr := l.Size()
+	if err := cmp.Or(err, serr); err != nil {
 		return nil, err
 	}
 	in, err := l.Uncompressed()

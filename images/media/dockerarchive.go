@@ -6,6 +6,7 @@ import (
 	"archive/tar"
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -228,15 +229,9 @@ func writeDockerTar(ctx context.Context, w io.Writer, tag string, img v1.Image, 
 		m.RepoTags = []string{t}
 	}
 	id, err := img.ConfigName()
-	if err != nil {
-		return id, err
-	}
-	config, err := img.RawConfigFile()
-	if err != nil {
-		return id, err
-	}
-	layers, err := img.Layers()
-	if err != nil {
+	config, cerr := img.RawConfigFile()
+	layers, lerr := img.Layers()
+	if err := cmp.Or(err, cerr, lerr); err != nil {
 		return id, err
 	}
 	tw := tar.NewWriter(w)

@@ -199,11 +199,7 @@ func (p *Proof) attach(ctx context.Context, dest media.Ref, tag name.Tag, subjec
 	}
 	for _, s := range subjects {
 		r := referrer{raw, v1.Descriptor{MediaType: s.MediaType, Digest: s.Digest, Size: s.Size}}
-		m, err := r.RawManifest()
-		if err != nil {
-			return err
-		}
-		h, _, err := v1.SHA256(bytes.NewReader(m))
+		h, err := partial.Digest(r)
 		if err != nil {
 			return err
 		}
@@ -288,8 +284,7 @@ func (p *Proof) Push(ctx context.Context, dest media.Ref, tag name.Tag, r media.
 // image-spec 1.1 do, with an answer that another try would not change, that is a warning.
 func (p *Proof) refused(host string, err error) error {
 	const without = "--provenance FILE keeps it in a file, --provenance none does without"
-	var e *transport.Error
-	if errors.As(err, &e) {
+	if e, is := errors.AsType[*transport.Error](err); is {
 		switch e.StatusCode {
 		case http.StatusUnauthorized, http.StatusForbidden: // of such a manifest, not of images
 			return hinterr.With(fmt.Errorf("statement of provenance: %w", err), "the registry accepted the image, but not its statement: %s", without)

@@ -7,6 +7,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 
@@ -116,8 +117,6 @@ func request(ctx context.Context, c *http.Client, method string, u *url.URL, hea
 	if err != nil {
 		return nil, err
 	}
-	for k, v := range header {
-		req.Header[k] = v
-	}
+	maps.Copy(req.Header, header)
 	return c.Do(req)
 }

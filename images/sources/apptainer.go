@@ -8,6 +8,7 @@ package sources
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -178,9 +179,7 @@ func newApptainerFiles(t *contents.Tree, cf *v1.ConfigFile, definition, labels s
 		}
 	}
 	scripts := map[string]string{sifRunscript: runscript(c), sifImageEnv: imageEnv(c)}
-	for name, text := range apptainerScripts {
-		scripts[name] = text
-	}
+	maps.Copy(scripts, apptainerScripts)
 	for _, name := range contents.SortedKeys(scripts) {
 		if !keep || name != sifImageEnv && t.At(name) == nil {
 			add(contents.Extra{Name: name, Body: []byte(scripts[name])}, program)

@@ -100,8 +100,7 @@ func openName(ctx context.Context, n string, o media.Options) (*media.Source, er
 		return nil, err
 	}
 	// The daemon's hint is only for users who meant the daemon.
-	var h hinterr.Hinted
-	if errors.Is(daemonErr, hinterr.ErrNotFound) && errors.As(daemonErr, &h) {
+	if h, is := errors.AsType[hinterr.Hinted](daemonErr); is && errors.Is(daemonErr, hinterr.ErrNotFound) {
 		daemonErr = errors.Unwrap(h)
 	}
 	return nil, &hinterr.Tried{Name: n, Places: []error{errors.New("files: none of that name"), daemonErr, err}}

@@ -150,9 +150,7 @@ func (f *imageFS) content(i *contents.Inode, dir *contents.Node) (*io.SectionRea
 	if err != nil {
 		return nil, err
 	}
-	for i, r := range got {
-		f.got[i] = r
-	}
+	maps.Copy(f.got, got)
 	if f.got[i] == nil {
 		return nil, io.ErrUnexpectedEOF
 	}

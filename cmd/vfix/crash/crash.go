@@ -214,8 +214,7 @@ func (r *reader) pod(arg, name string) (*diagnose.Result, error) {
 	out, err := cmd.Output()
 	if err != nil {
 		why := err.Error()
-		var exit *exec.ExitError
-		if errors.As(err, &exit) && len(exit.Stderr) > 0 {
+		if exit, is := errors.AsType[*exec.ExitError](err); is && len(exit.Stderr) > 0 {
 			why = strings.TrimSpace(redact.Redact(string(exit.Stderr)))
 		}
 		return nil, hinterr.With(fmt.Errorf("%s: kubectl: %s", arg, why),

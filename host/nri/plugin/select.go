@@ -6,6 +6,7 @@ package plugin
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -44,9 +45,7 @@ func subjectOf(engine string, pod *api.PodSandbox, c *api.Container) subject {
 		labels: pod.GetLabels(), annotations: map[string]string{},
 	}
 	for _, all := range []map[string]string{pod.GetAnnotations(), c.GetAnnotations()} {
-		for name, value := range all {
-			s.annotations[name] = value
-		}
+		maps.Copy(s.annotations, all)
 	}
 	names := []string{c.GetImage().GetName()}
 	s.imageID = c.GetImage().GetDigest()
