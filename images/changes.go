@@ -65,7 +65,7 @@ func (c *changes) findFixes(ctx context.Context, sub *contents.Subject) error {
 			continue
 		}
 		added[d.Fix] = true
-		f := fixes.FileOf(d.Fix)
+		f := fixes.Of(d.Fix).File
 		there, err := hasFile(ctx, sub, f.Name, f.Body)
 		if err != nil {
 			return err
@@ -102,18 +102,15 @@ func hasFile(ctx context.Context, sub *contents.Subject, name string, body []byt
 // derivation is the image's statement about these changes and its origin.
 func (c *changes) derivation(baseName, baseDigest, version string, made bool) derivation {
 	d := derivation{BaseName: baseName, BaseDigest: baseDigest, Version: version, fallback: c.fallback, Traced: c.traced, made: made}
-	d.calls = c.fallback || slices.ContainsFunc(c.targets, func(h contents.Target) bool { return changesCalls(h.Plan.Patches) })
+	d.calls = c.fallback || slices.ContainsFunc(c.targets, func(h contents.Target) bool {
+		return slices.ContainsFunc(h.Plan.Patches, func(p patch.Patch) bool { return p.Form != patch.Left })
+	})
 	for _, r := range find.Fixes {
 		if slices.ContainsFunc(c.fixed, func(f Fixed) bool { return f.Fix == r }) {
 			d.fixed = append(d.fixed, r)
 		}
 	}
 	return d
-}
-
-// changesCalls reports whether some patch changes a call site.
-func changesCalls(patches []patch.Patch) bool {
-	return slices.ContainsFunc(patches, func(p patch.Patch) bool { return p.Form != patch.Left })
 }
 
 // correctPackages finds the records that package databases have of the patched files, and with update adds

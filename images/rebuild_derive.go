@@ -51,7 +51,7 @@ func (p derivation) comment() string {
 		all = append(all, "fallback added")
 	}
 	for _, r := range p.fixed {
-		all = append(all, fixes.Done(r))
+		all = append(all, fixes.Of(r).Done)
 	}
 	return strings.Join(all, "; ")
 }

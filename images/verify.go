@@ -189,7 +189,7 @@ func (v *comparison) pair(ctx context.Context, base, src *media.Source) (*Verifi
 	}
 	var fixed []find.Fix
 	for _, r := range find.Fixes {
-		if v.after.T.Find(fixes.FileOf(r).Name) != nil {
+		if v.after.T.Find(fixes.Of(r).File.Name) != nil {
 			fixed = append(fixed, r)
 		}
 	}

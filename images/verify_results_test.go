@@ -51,8 +51,8 @@ func TestVerifyResults(t *testing.T) {
 		{"records of dpkg that stay", append([]imagetest.TestMember{database}, lib...), images.RebuildOptions{}, "1; ; ; "},
 		{"a fix", append([]imagetest.TestMember{jvm}, lib...), images.RebuildOptions{}, "2; ; ; opt/libjvm.so java-cgroups"},
 		{"a fix that nobody asked for", append([]imagetest.TestMember{jvm}, lib...), images.RebuildOptions{}, "1; ; ; "},
-		{"no fix, and its file is there", append([]imagetest.TestMember{jvm, imagetest.DirM("vfix"), imagetest.FileM("vfix/cgroups", fixes.FileOf(find.JavaCgroups).Body)}, lib...), images.RebuildOptions{}, "1; ; ; "},
-		{"a fix whose file is there", append([]imagetest.TestMember{jvm, imagetest.DirM("vfix"), imagetest.FileM("vfix/cgroups", fixes.FileOf(find.JavaCgroups).Body)}, lib...), images.RebuildOptions{}, "2; ; ; opt/libjvm.so java-cgroups"},
+		{"no fix, and its file is there", append([]imagetest.TestMember{jvm, imagetest.DirM("vfix"), imagetest.FileM("vfix/cgroups", fixes.Of(find.JavaCgroups).File.Body)}, lib...), images.RebuildOptions{}, "1; ; ; "},
+		{"a fix whose file is there", append([]imagetest.TestMember{jvm, imagetest.DirM("vfix"), imagetest.FileM("vfix/cgroups", fixes.Of(find.JavaCgroups).File.Body)}, lib...), images.RebuildOptions{}, "2; ; ; opt/libjvm.so java-cgroups"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			base := imagetest.Stack(t, c.members)

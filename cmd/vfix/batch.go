@@ -167,7 +167,11 @@ func runBatch(ctx context.Context, opts batchOptions, print printOptions, o batc
 	}
 	out.EndProgress()
 	if done.Of[outcome.NotRun] > 0 {
-		out.Note("%d of %s finished%s", done.All()-done.Of[outcome.NotRun], screen.Count(list.Count(), "image"), goesOn(opts.state))
+		then := "run the command again to resume"
+		if opts.state == "" {
+			then = "with --state the next run would resume here"
+		}
+		out.Note("%d of %s finished; %s", done.All()-done.Of[outcome.NotRun], screen.Count(list.Count(), "image"), then)
 	}
 	sums := batchSums(opts.verb, o.DryRun, done)
 	err = errors.Join(err, file.Close(report.Tail{Sums: sums, Next: opts.next(done)}))
@@ -186,14 +190,6 @@ func (b *batchOptions) next(done *batch.Batch) string {
 		return "run " + quote.Words([]string{"vfix", "rebuild", "--from-file", b.fromFile})
 	}
 	return ""
-}
-
-// goesOn says how to continue a run that was interrupted.
-func goesOn(state string) string {
-	if state == "" {
-		return "; with --state the next run would resume here"
-	}
-	return "; run the command again to resume"
 }
 
 func failures(b *batch.Batch) error {

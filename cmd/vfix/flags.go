@@ -138,7 +138,7 @@ func (w *workOptions) addMedia(cmd *cobra.Command) {
 func (w *workOptions) addFix(cmd *cobra.Command) {
 	var all []string
 	for _, r := range find.Fixes {
-		all = append(all, fmt.Sprintf("%s (%s)", r, fixes.Affects(r)))
+		all = append(all, fmt.Sprintf("%s (%s)", r, fixes.Of(r).Affects))
 	}
 	cmd.Flags().StringVar(&w.fix, "fix", "", "also fix `WHAT`: "+strings.Join(all, ", "))
 	words(cmd, "fix", fixes.Names())

@@ -87,18 +87,14 @@ func (o *output) signatures(r *images.Rebuilt, dry bool) {
 	switch {
 	case dry:
 	case strings.Contains(r.Reference, "@sha256:"):
-		o.Note("sign the result: %s", signCommand(r))
+		tool := "cosign"
+		if strings.HasPrefix(r.Signatures[0].Kind, "notation") {
+			tool = "notation"
+		}
+		o.Note("sign the result: %s sign %s", tool, r.Reference)
 	default:
 		o.Note("push the result, then sign it: cosign sign HOST/NAME@sha256:…")
 	}
-}
-
-// signCommand is what to type to sign the result as its base is.
-func signCommand(r *images.Rebuilt) string {
-	if strings.HasPrefix(r.Signatures[0].Kind, "notation") {
-		return "notation sign " + r.Reference
-	}
-	return "cosign sign " + r.Reference
 }
 
 // fallback says what of the fallback a rebuild adds, and why the entrypoint is wrapped.

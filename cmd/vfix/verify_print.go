@@ -88,7 +88,7 @@ func writeComparison(w io.Writer, s screen.Stream, base string, v *images.Verifi
 		fmt.Fprintln(w, c.Green("against "+base+": ")+
 			screen.Count(v.Compared, "changed file")+": nothing else changed: only the patched calls and vfix's own code differ")
 		for _, r := range v.Fixed {
-			s.Write(w, "fixed: ", len("fixed: "), fmt.Sprintf("%s (%s, which reads /%s): %s", r.Path, r.Fix, fixes.FileOf(r.Fix).Name, fixes.Does(r.Fix)))
+			s.Write(w, "fixed: ", len("fixed: "), fmt.Sprintf("%s (%s, which reads /%s): %s", r.Path, r.Fix, fixes.Of(r.Fix).File.Name, fixes.Of(r.Fix).Does))
 		}
 		if len(v.Added) > 0 {
 			fmt.Fprintln(w, "added: the fallback of this vfix: "+strings.Join(v.Added, ", "))

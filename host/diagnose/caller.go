@@ -46,25 +46,27 @@ const tailReach = 64
 
 // findCaller fills in c.Caller from the core's stack.
 func (c *Crash) findCaller(co *core, f *facts, o Options) {
-	ret, ok, err := co.word(f.rsp)
+	var b [8]byte
+	n, err := co.mem(b[:], f.rsp)
 	switch {
 	case errors.Is(err, hinterr.ErrDamaged):
-		c.note("the caller is not known: the core file is truncated before the stack")
-		return
+		err = errors.New("the core file is truncated before the stack")
 	case err != nil:
-		c.note("the caller is not known: the stack: %v", err)
-		return
-	case !ok:
-		c.note("the caller is not known: the core has no memory at the stack pointer %#x", f.rsp)
+		err = fmt.Errorf("the stack: %w", err)
+	case n < len(b):
+		err = fmt.Errorf("the core has no memory at the stack pointer %#x", f.rsp)
+	}
+	if err != nil {
+		c.note("the caller is not known: %v", err)
 		return
 	}
+	ret := le.Uint64(b[:])
 	c.Caller = &Caller{Return: ret}
-	switch {
-	case f.filesErr != nil:
-		c.note("the caller's file is not known: %v", f.filesErr)
-		return
-	case f.mappings == nil:
-		c.note("the caller's file is not known: the core has no list of the mapped files (a kernel before 3.7)")
+	if err = f.filesErr; err == nil && f.mappings == nil {
+		err = errors.New("the core has no list of the mapped files (a kernel before 3.7)")
+	}
+	if err != nil {
+		c.note("the caller's file is not known: %v", err)
 		return
 	}
 	m, err := co.moduleAt(f, ret)
@@ -108,18 +110,18 @@ func (c *Crash) readModule(m *module, o Options) {
 	head := make([]byte, page)
 	n, _ := r.ReadAt(head, 0)
 	ok, why := m.same(head[:n], place.BuildID)
-	switch {
-	case !ok:
-		c.note("%s on %s is another file: %s", m.path, where, why)
-		return
-	case place.Skipped != nil:
+	if ok && place.Skipped != nil {
 		c.note("%s on %s: %s", m.path, where, place.Skipped)
 		return
-	case place.Call == nil:
-		// The file was rebuilt or patched and kept its build ID.
-		c.note("%s on %s is another file: it has no call before %#x", m.path, where, place.Vaddr)
+	}
+	if ok && place.Call == nil { // the file was rebuilt or patched and kept its build ID
+		ok, why = false, fmt.Sprintf("it has no call before %#x", place.Vaddr)
+	}
+	if !ok {
+		c.note("%s on %s is another file: %s", m.path, where, why)
 		return
-	case why == "":
+	}
+	if why == "" {
 		c.note("%s on %s is assumed to be the file that crashed: the core does not identify it", m.path, where)
 	}
 	k := c.Caller
@@ -245,13 +247,6 @@ func headSegments(head []byte) []segment {
 		all = append(all, parseSegment(b))
 	}
 	return all
-}
-
-func (c *core) programName(f *facts) string {
-	if at, ok := f.aux(atExecfn); ok {
-		return c.text(at, page) // PATH_MAX
-	}
-	return ""
 }
 
 // same reports whether the file that begins with head, and has that build ID, is the mapped module; why is the

@@ -42,7 +42,10 @@ func Core(input string, r io.ReaderAt, o Options) (*Crash, error) {
 	c := &Crash{
 		Input: input, Source: CoreFile, Count: 1, TID: f.tid, Signal: f.signal,
 		IP: f.rip, SP: f.rsp, Known: Known{IP: true, SP: true},
-		Program: f.name, Command: strings.TrimRight(f.args, " "), Executable: co.programName(f),
+		Program: f.name, Command: strings.TrimRight(f.args, " "),
+	}
+	if at, ok := f.aux(atExecfn); ok {
+		c.Executable = co.text(at, page) // PATH_MAX
 	}
 	if pid := f.pid; pid != 0 {
 		c.PIDs = []int{pid}

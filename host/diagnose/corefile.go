@@ -169,16 +169,6 @@ func (c *core) mem(b []byte, vaddr uint64) (int, error) {
 	return len(b), binread.Full(c.r, b, s.off+d, fmt.Sprintf("the memory at %#x", vaddr), damaged)
 }
 
-// word reads 8 bytes at vaddr; ok is false if the core does not have them.
-func (c *core) word(vaddr uint64) (v uint64, ok bool, err error) {
-	var b [8]byte
-	n, err := c.mem(b[:], vaddr)
-	if err != nil || n < len(b) {
-		return 0, false, err
-	}
-	return le.Uint64(b[:]), true, nil
-}
-
 // text reads the NUL-terminated text at vaddr, up to most bytes; "" if the core does not have it.
 func (c *core) text(vaddr uint64, most int) string {
 	b := make([]byte, most)

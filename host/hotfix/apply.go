@@ -150,7 +150,7 @@ func (r *recreation) findImage(ctx context.Context) error {
 	r.Image = keptImages + ":" + tag
 	r.image = r.Image
 	r.Undo = append(r.Undo, undoing{func(ctx context.Context) error {
-		return unlessGone(r.c.RemoveImage(ctx, r.Image))
+		return unlessGone(r.c.Remove(ctx, "images/"+r.Image))
 	}, "docker rmi " + r.Image})
 	r.P.Note("the container's own changes (%d files and directories) are kept in the image %s", changed, r.Image)
 	return r.c.Commit(ctx, r.old.ID, "docker.io/library/"+keptImages, tag, "what container "+r.name+" changed, for vfix hotfix")
@@ -179,7 +179,7 @@ func (r *recreation) create(ctx context.Context) error {
 	temp := r.name + newSuffix + randomHex()
 	r.Undo = append(r.Undo, undoing{func(ctx context.Context) error {
 		// Without an ID the answer may have been lost.
-		return unlessGone(r.c.RemoveContainer(ctx, cmp.Or(r.ID, temp)))
+		return unlessGone(r.c.Remove(ctx, "containers/"+cmp.Or(r.ID, temp)))
 	}, "docker rm " + temp})
 	answer, err := r.c.Post(ctx, "/containers/create", url.Values{"name": {temp}}, req.body)
 	if err != nil {

@@ -191,7 +191,7 @@ func (h *hotfix) keep(ctx context.Context, targets []contents.Target, covered []
 			if k, err = openCopyDir(h.o.Dir, e, h.s.Progress); err != nil {
 				return err
 			}
-			defer k.close()
+			defer k.store.Release()
 		}
 		source, err := k.put(ctx, *one.Meta.Unmarked(), one.Plan.Size, one.Plan.Apply(one.ELF.Content))
 		if err != nil {
@@ -205,7 +205,7 @@ func (h *hotfix) keep(ctx context.Context, targets []contents.Target, covered []
 		}
 	}
 	for _, r := range fixed {
-		if err := h.keepFile(ctx, k, fixes.FileOf(r), covered); err != nil {
+		if err := h.keepFile(ctx, k, fixes.Of(r).File, covered); err != nil {
 			return fmt.Errorf("%s: %w", r, err)
 		}
 	}

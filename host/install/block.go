@@ -9,11 +9,9 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-func beginLine(name string) string {
-	return "# vfix: begin " + name + ": put here by 'vfix install'; 'vfix uninstall' takes it out"
-}
-
-func endLine(name string) string { return "# vfix: end " + name }
+// beginLine is the beginning of the comment before a runtime's lines, endLine the comment after them.
+func beginLine(name string) string { return "# vfix: begin " + name + ":" }
+func endLine(name string) string   { return "# vfix: end " + name }
 
 // addBlock appends the block of a runtime to a file.
 func addBlock(data []byte, name, body string) []byte {
@@ -28,13 +26,13 @@ func addBlock(data []byte, name, body string) []byte {
 	if text != "" {
 		text += eol
 	}
-	lines := beginLine(name) + "\n" + strings.TrimRight(body, "\n") + "\n" + endLine(name) + "\n"
+	lines := beginLine(name) + " put here by 'vfix install'; 'vfix uninstall' takes it out\n" + strings.TrimRight(body, "\n") + "\n" + endLine(name) + "\n"
 	return []byte(text + strings.ReplaceAll(lines, "\n", eol))
 }
 
 // takeBlock removes the block of a runtime from a file, and says whether there was one.
 func takeBlock(file string, data []byte, name string) ([]byte, bool, error) {
-	begin, end := "# vfix: begin "+name+":", endLine(name)
+	begin, end := beginLine(name), endLine(name)
 	var out strings.Builder
 	inside, found := false, false
 	for line := range strings.Lines(string(data)) {

@@ -39,11 +39,6 @@ type handler struct {
 	cgroup string // TOML for SystemdCgroup instead of the one in like, "" for that one
 }
 
-// path leads to the path of the runtime's program.
-func (h handler) path(name string) []string {
-	return []string{"plugins", criPlugin[h.version], "containerd", "runtimes", name, "options", "BinaryName"}
-}
-
 // table is the runtime's table. All settings of the model except its program are copied, above all the cgroup
 // driver. Annotations reach vfix only by pod_annotations.
 func (p *planner) table(h handler) string {
@@ -216,7 +211,7 @@ func (p *planner) criBlock(name string, h handler, own bool) {
 	if p.Default {
 		head += fmt.Sprintf("[plugins.%q.containerd]\ndefault_runtime_name = %q\n\n", criPlugin[h.version], p.Name)
 	}
-	p.blockFile(name, head+p.table(h), h.path(p.Name)...)
+	p.blockFile(name, head+p.table(h), "plugins", criPlugin[h.version], "containerd", "runtimes", p.Name, "options", "BinaryName")
 }
 
 // model returns the runtime that containers get by default.

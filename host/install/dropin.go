@@ -99,12 +99,6 @@ const hookFile = "usr/share/containers/oci/hooks.d/99-vfix.json"
 // HookEngines are the engines that can have a hook.
 var HookEngines = []Engine{Podman, CRIO}
 
-// hooked is an engine that gets the hook, in place of the runtime.
-func (e engine) hooked() engine {
-	e.config, e.plan, e.cri = hookFile, planHook, false
-	return e
-}
-
 func planHook(p *planner) {
 	type object = map[string]any
 	when := object{"always": true}

@@ -99,7 +99,7 @@ func (t *tree) install(o Options) *Result {
 	case o.Hook && !slices.Contains(HookEngines, o.Engine):
 		t.refuse(hinterr.ErrUnsupported, "", "%s: it has no directory of hooks", o.Engine)
 	case o.Hook:
-		e = e.hooked()
+		e.config, e.plan, e.cri = hookFile, planHook, false // the engine gets the hook, in place of the runtime
 	}
 	if !o.Force && o.Config == "" && !slices.ContainsFunc(e.signs, t.exists) {
 		t.noEngine(o)

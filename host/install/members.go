@@ -107,7 +107,7 @@ func (d *document) set(v value) error {
 			return hinterr.With(hinterr.Errorf(ErrConflict, "%s: %q is not an object", d.file, strings.Join(v.Path[:depth], ".")),
 				"correct it, or move it away")
 		}
-		inline = inline || oneLine(o)
+		inline = inline || len(o.Members) > 0 && !bytes.Contains(o.Members[0].Name.BeforeExtra, []byte("\n")) // members on one line
 		if at = find(at, name); at == nil {
 			at = d.add(o, depth+1, name, inline)
 		}
@@ -117,11 +117,6 @@ func (d *document) set(v value) error {
 		at.Value = d.layOut(want, len(v.Path), inline).Value
 	}
 	return err
-}
-
-// oneLine says whether an object has its members on one line.
-func oneLine(o *hujson.Object) bool {
-	return len(o.Members) > 0 && !strings.Contains(string(o.Members[0].Name.BeforeExtra), "\n")
 }
 
 // add appends a member with an empty object as its value, and returns that.

@@ -17,7 +17,7 @@ import (
 // possible returns the fixes whose files this container can have.
 func (k *container) possible(all []find.Fix) (some []find.Fix) {
 	for _, r := range all {
-		if err := k.roomFor(fixes.FileOf(r)); err != nil {
+		if err := k.roomFor(fixes.Of(r).File); err != nil {
 			k.rec.Add("", fmt.Sprintf("%s: %v", r, err))
 			continue
 		}
@@ -47,7 +47,7 @@ func (k *container) roomFor(f fixes.File) error {
 // addFixes mounts the files that the container's fixed programs read.
 func (k *container) addFixes() error {
 	for _, r := range k.fixed {
-		f := fixes.FileOf(r)
+		f := fixes.Of(r).File
 		if k.has(f.Name, f.Body) {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -40,7 +41,8 @@ func (s *starter) preload() (string, error) {
 	if old := os.Getenv("LD_PRELOAD"); old != "" {
 		value = old + ":" + library // an earlier library's sigaction goes on to ours
 	}
-	s.env = setenv(s.env, "LD_PRELOAD", value)
+	env := slices.DeleteFunc(slices.Clone(s.env), func(v string) bool { return strings.HasPrefix(v, "LD_PRELOAD=") })
+	s.env = append(env, "LD_PRELOAD="+value)
 	return "LD_PRELOAD=" + library, nil
 }
 

@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -105,10 +103,4 @@ func execve(path string, args, env []string) error {
 		return hinterr.Errorf(ErrNotExecutable, "%s: %w", path, err)
 	}
 	return fmt.Errorf("%s: %w", path, err)
-}
-
-// setenv replaces a variable, or adds it.
-func setenv(env []string, name, value string) []string {
-	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, name+"=") })
-	return append(env, name+"="+value)
 }

@@ -160,11 +160,6 @@ func (p *pending) discard() {
 	p.Close()
 }
 
-// clean removes files without a writer, and locks without a holder: their owners were killed.
-func (s *Store) clean() error {
-	return errors.Join(s.sweep(tempDir), s.sweep(locksDir))
-}
-
 func (s *Store) sweep(name string) error {
 	dir := filepath.Join(s.Dir, name)
 	entries, err := os.ReadDir(dir)

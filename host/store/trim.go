@@ -2,7 +2,10 @@
 
 package store
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // Trim reduces the store to its limit, if something was added to it.
 func (s *Store) Trim() error {
@@ -26,7 +29,7 @@ func sum(all []Entry) int64 {
 // returns the removed entries. Entries in use (InUse, Lease) stay. A negative limit removes every entry that
 // is not in use.
 func (s *Store) Prune(limit int64) ([]Entry, error) {
-	if err := s.clean(); err != nil {
+	if err := errors.Join(s.sweep(tempDir), s.sweep(locksDir)); err != nil { // files without a writer, locks without a holder
 		return nil, err
 	}
 	all, err := s.List()

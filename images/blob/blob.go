@@ -237,6 +237,3 @@ func (c *CountingReader) blame(err error) error {
 	}
 	return hinterr.Damaged("%w", err)
 }
-
-// At is the offset, in bytes, of what is read next.
-func (c *CountingReader) At() (int64, error) { return c.N, nil }

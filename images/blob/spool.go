@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/sparse"
 )
 
 // TempFile makes a temporary file that does not outlive the process: it loses its
@@ -117,7 +118,7 @@ var zeroBlock [CopyBuffer]byte
 func (h *HoleWriter) Copy(r io.Reader) error {
 	buf := make([]byte, CopyBuffer)
 	for {
-		k, err := Fill(r, buf)
+		k, err := sparse.Fill(r, buf)
 		if k > 0 && !bytes.Equal(buf[:k], zeroBlock[:k]) {
 			if err := h.take(k); err != nil {
 				return err
@@ -134,17 +135,6 @@ func (h *HoleWriter) Copy(r io.Reader) error {
 			return err
 		}
 	}
-}
-
-// Fill reads until buf is full or r has no more. Unlike io.ReadFull it distinguishes an archive
-// that ends early (io.ErrUnexpectedEOF from r) from the end of r (io.EOF).
-func Fill(r io.Reader, buf []byte) (n int, err error) {
-	for n < len(buf) && err == nil {
-		var k int
-		k, err = r.Read(buf[n:])
-		n += k
-	}
-	return n, err
 }
 
 // Piped runs write and read at the two ends of a pipe. If write fails, its error is returned, as read only saw a

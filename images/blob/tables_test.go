@@ -202,7 +202,7 @@ func TestCountingReader(t *testing.T) {
 	for _, end := range []error{io.EOF, broken} {
 		c := &CountingReader{R: io.MultiReader(strings.NewReader("abc"), iotest.ErrReader(end))}
 		io.ReadAll(c)
-		if at, _ := c.At(); at != 3 || c.N != 3 || (c.Err == broken) != (end == broken) {
+		if c.N != 3 || (c.Err == broken) != (end == broken) {
 			t.Errorf("%v: got %d bytes, %v", end, c.N, c.Err)
 		}
 		if blamed := c.blame(errors.New("x")); (blamed.Error() == "x") != (end == broken) && end == broken {

@@ -12,6 +12,7 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/hazards"
 	"vfix.dev/vfix/internal/packers"
+	"vfix.dev/vfix/internal/sparse"
 	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
@@ -77,7 +78,7 @@ func (x *examiner) content(e *Entry, h *blob.TarMember, r io.Reader) error {
 	if h.Sparse && h.Size > MaxELF {
 		// To read a sparse file can take as long as its claimed size, whatever the archive has. Its beginning may
 		// show that there is nothing to examine, as for /var/log/lastlog.
-		n, err := blob.Fill(r, x.head[:elfHead])
+		n, err := sparse.Fill(r, x.head[:elfHead])
 		if err != nil && err != io.EOF {
 			return err
 		}
@@ -123,7 +124,7 @@ func (h *holder) buffer(n int64) []byte {
 // examine examines a file of size bytes; nil means that it is not a 64-bit x86-64 ELF file. It keeps the content
 // of a file with references to the page.
 func (x *examiner) examine(name string, r io.Reader, size int64) (*elfInfo, error) {
-	n, err := blob.Fill(r, x.head[:min(size, elfHead)])
+	n, err := sparse.Fill(r, x.head[:min(size, elfHead)])
 	if err != nil && err != io.EOF {
 		return nil, err
 	}

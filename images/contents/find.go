@@ -9,7 +9,6 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"vfix.dev/vfix/images/hazards"
 	"vfix.dev/vfix/rewriter/patch"
 )
 
@@ -73,7 +72,7 @@ func (s *Session) judge(out *Scanned, v Target, layer string) error {
 			return err
 		}
 	}
-	if h := v.ELF.hazard; h != nil && !fixes(plan, h) {
+	if h := v.ELF.hazard; h != nil && !(plan != nil && plan.Redirected() && string(plan.Redirect.Fix) == string(h.Kind)) {
 		out.addHazard(Hazard{Hazard: *h, Path: v.Names[0], Layer: layer})
 	}
 	if plan == nil {
@@ -89,11 +88,6 @@ func (s *Session) judge(out *Scanned, v Target, layer string) error {
 	v.Plan = plan
 	out.Targets = append(out.Targets, v)
 	return nil
-}
-
-// fixes reports whether a plan removes a hazard.
-func fixes(p *patch.Plan, h *hazards.Hazard) bool {
-	return p != nil && p.Redirected() && string(p.Redirect.Fix) == string(h.Kind)
 }
 
 // plan makes the plan for a file once, even if several images have it.

@@ -54,7 +54,7 @@ func Merge(layers []*layerIndex) (*Tree, error) {
 	}
 	var views []view
 	for _, o := range otherEngines {
-		if o.manner == lowestInPlace && !(len(layers) > 0 && slices.ContainsFunc(layers[0].Entries, (*Entry).isOpaque)) {
+		if o.manner == lowestInPlace && !(len(layers) > 0 && slices.ContainsFunc(layers[0].Entries, func(e *Entry) bool { return e.Kind == KindOpaque })) {
 			continue // equal to overlaid
 		}
 		if w, err := merged(layers, o.manner); err == nil {
@@ -191,19 +191,14 @@ func (a *applying) add(e *Entry) error {
 			k.Kids, k.opaque = old.Kids, old.opaque
 		}
 	case KindOther:
-		if a.manner == overlaid && e.isWhiteout() {
+		// Such a device is a whiteout of overlay (Linux, Documentation/filesystems/overlayfs.rst).
+		if a.manner == overlaid && e.Flag == tar.TypeChar && e.Meta.device == 0 {
 			k = newWhiteout(a.n)
 		}
 	}
 	d.Kids[base] = k
 	return nil
 }
-
-// isWhiteout reports whether overlay treats a device as a whiteout (Linux,
-// Documentation/filesystems/overlayfs.rst, "whiteouts and opaque directories").
-func (e *Entry) isWhiteout() bool { return e.Flag == tar.TypeChar && e.Meta.device == 0 }
-
-func (e *Entry) isOpaque() bool { return e.Kind == KindOpaque }
 
 // newWhiteout returns a node that hides the same name of the layers below.
 func newWhiteout(layer int) *Node {

@@ -70,12 +70,6 @@ func (c *Client) Load(ctx context.Context, archive io.Reader) (io.ReadCloser, er
 	return resp.Body, nil
 }
 
-// RemoveImage removes a name of an image, and the image with its last one.
-func (c *Client) RemoveImage(ctx context.Context, name string) error {
-	_, err := c.raw(ctx, http.MethodDelete, "/images/"+name, nil, nil)
-	return err
-}
-
 // Container is a container, looked up by name or ID.
 type Container struct {
 	ID    string `json:"Id"`
@@ -164,9 +158,9 @@ func (c *Client) Commit(ctx context.Context, id, repo, tag, comment string) erro
 	return err
 }
 
-// RemoveContainer removes a container that is not running.
-func (c *Client) RemoveContainer(ctx context.Context, id string) error {
-	_, err := c.raw(ctx, http.MethodDelete, "/containers/"+id, nil, nil)
+// Remove removes "containers/ID" that is not running, or "images/NAME": that name, and the image with its last one.
+func (c *Client) Remove(ctx context.Context, what string) error {
+	_, err := c.raw(ctx, http.MethodDelete, "/"+what, nil, nil)
 	return err
 }
 

@@ -67,7 +67,7 @@ func OpenTar(ctx context.Context, name string, o Options, stop func(entry string
 		defer f.Close()
 		err = t.keep(ctx, f, size, o, stop)
 	} else {
-		err = t.list(ctx, f, stop)
+		err = t.list(ctx, f, func() (int64, error) { return f.Seek(0, io.SeekCurrent) }, stop)
 	}
 	if err != nil {
 		t.Close()
@@ -82,12 +82,8 @@ const TarBlock = 512
 // ErrStopped: stop ended OpenTar early.
 var ErrStopped = errors.New("stopped")
 
-// list reads the headers of r, which is at offset 0 of what t reads content from.
-func (t *tarFile) list(ctx context.Context, r io.ReadSeeker, stop func(string) bool) error {
-	return t.listFrom(ctx, r, func() (int64, error) { return r.Seek(0, io.SeekCurrent) }, stop)
-}
-
-func (t *tarFile) listFrom(ctx context.Context, r io.Reader, at func() (int64, error), stop func(string) bool) error {
+// list reads the headers of r; at is its offset in what t reads content from.
+func (t *tarFile) list(ctx context.Context, r io.Reader, at func() (int64, error), stop func(string) bool) error {
 	tr := tar.NewReader(r)
 	for n := 0; ; n++ {
 		if err := ctx.Err(); err != nil {
@@ -155,7 +151,7 @@ func (t *tarFile) keep(ctx context.Context, r io.Reader, size int64, o Options, 
 	}
 	t.temp = true
 	count := &blob.CountingReader{R: io.TeeReader(plain, t.f)}
-	if err := t.listFrom(ctx, count, count.At, stop); err != nil {
+	if err := t.list(ctx, count, func() (int64, error) { return count.N, nil }, stop); err != nil {
 		return err
 	}
 	// The bytes behind the end marker are also read, or damage there would not be noticed.

@@ -27,11 +27,6 @@ type stage struct {
 	name string
 }
 
-func newStage(root *os.Root) (*stage, error) {
-	s := &stage{root, ".vfix-unpacking"}
-	return s, root.Mkdir(s.name, ownerMode)
-}
-
 // path returns the path of member number n of a layer.
 func (s *stage) path(layer v1.Hash, n uint32) string {
 	return path.Join(s.name, fmt.Sprintf("%s-%d", layer.Hex, n))

@@ -140,8 +140,8 @@ func (u *unpacking) image(ctx context.Context, img v1.Image, dir string, o media
 		return err
 	}
 	defer u.root.Close()
-	staged, err := newStage(u.root)
-	if err != nil {
+	staged := &stage{u.root, ".vfix-unpacking"}
+	if err := u.root.Mkdir(staged.name, ownerMode); err != nil {
 		return err
 	}
 	s.Take = staged.take

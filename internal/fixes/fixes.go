@@ -19,19 +19,23 @@ type File struct {
 // Mode is that of the files.
 const Mode = 0o644
 
-// known is each fix's file and words.
-var known = map[find.Fix]struct {
-	file                File
-	affects, does, done string
-}{
+// Fix is a fix's file and words.
+type Fix struct {
+	File    File
+	Affects string // its purpose, for an option's help
+	Does    string // what it changes for the program
+	Done    string // for an image's history
+}
+
+var known = map[find.Fix]Fix{
 	// As /proc/cgroups has them on a host with cgroup v2 and everything that a JDK looks for: name,
 	// hierarchy, number of groups, enabled (cgroups(7)).
 	find.JavaCgroups: {
-		file: File{Name: "vfix/cgroups", Body: []byte("#subsys_name\thierarchy\tnum_cgroups\tenabled\n" +
+		File: File{Name: "vfix/cgroups", Body: []byte("#subsys_name\thierarchy\tnum_cgroups\tenabled\n" +
 			"cpuset\t0\t1\t1\ncpu\t0\t1\t1\ncpuacct\t0\t1\t1\nmemory\t0\t1\t1\npids\t0\t1\t1\n")},
-		affects: "JDKs that ignore their memory limit on some hosts with cgroup v2; see 'vfix help java'",
-		does:    "the JDK sees its container's limits on hosts with cgroup v2 whose /proc/cgroups does not list the controllers",
-		done:    "memory limit of the JDK fixed",
+		Affects: "JDKs that ignore their memory limit on some hosts with cgroup v2; see 'vfix help java'",
+		Does:    "the JDK sees its container's limits on hosts with cgroup v2 whose /proc/cgroups does not list the controllers",
+		Done:    "memory limit of the JDK fixed",
 	},
 }
 
@@ -59,14 +63,5 @@ func Parse(text string) ([]find.Fix, error) {
 	return all, nil
 }
 
-// FileOf is the file that the programs of a fix read.
-func FileOf(r find.Fix) File { return known[r].file }
-
-// Affects is the purpose of a fix, for an option's help.
-func Affects(r find.Fix) string { return known[r].affects }
-
-// Does says what a fix changes for the program.
-func Does(r find.Fix) string { return known[r].does }
-
-// Done says in an image's history what was done.
-func Done(r find.Fix) string { return known[r].done }
+// Of is what is known of a fix.
+func Of(r find.Fix) Fix { return known[r] }

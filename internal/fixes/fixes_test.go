@@ -12,7 +12,7 @@ import (
 // TestKnown: each fix has its file and words.
 func TestKnown(t *testing.T) {
 	for _, r := range find.Fixes {
-		if f := FileOf(r); f.Name == "" || len(f.Body) == 0 || Affects(r) == "" || Does(r) == "" || Done(r) == "" || !slices.Contains(Names(), string(r)) {
+		if f := Of(r).File; f.Name == "" || len(f.Body) == 0 || Of(r).Affects == "" || Of(r).Does == "" || Of(r).Done == "" || !slices.Contains(Names(), string(r)) {
 			t.Errorf("%s: %+v, %+v", r, f, known[r])
 		}
 	}
@@ -23,7 +23,7 @@ func TestKnown(t *testing.T) {
 
 // TestCgroups reads the file as a JDK does (hotspot, cgroupSubsystem_linux.cpp, determine_type).
 func TestCgroups(t *testing.T) {
-	f := FileOf(find.JavaCgroups)
+	f := Of(find.JavaCgroups).File
 	if len("/"+f.Name) != len("/proc/cgroups") {
 		t.Errorf("/%s has another length than the name that it takes the place of", f.Name)
 	}

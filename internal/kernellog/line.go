@@ -60,7 +60,9 @@ func Strip(line string) (l Line, ok bool) {
 		}
 		l.When, l.Marked, s = m[1], true, s[len(m[0]):]
 	} else if before, after, is := strings.Cut(s, "kernel: "); is && !strings.Contains(before, "[") {
-		l.When, l.Marked, s = syslogTime(before), true, after
+		// The time is before the host's name, which is the last word.
+		before = strings.TrimSpace(before)
+		l.When, l.Marked, s = strings.TrimSpace(before[:max(strings.LastIndexByte(before, ' '), 0)]), true, after
 	} else if stamp := isoStamp().FindString(s); stamp != "" {
 		l.When, l.Marked, s = strings.TrimSpace(stamp), true, s[len(stamp):]
 	}
@@ -98,12 +100,6 @@ func isStamp(s string) bool {
 		}
 	}
 	return strings.ContainsAny(s, ".:") && strings.ContainsAny(s, "0123456789")
-}
-
-// syslogTime is the text before the host's name; "" if there is at most one word.
-func syslogTime(s string) string {
-	s = strings.TrimSpace(s)
-	return strings.TrimSpace(s[:max(strings.LastIndexByte(s, ' '), 0)])
 }
 
 // Record is a message in the kernel's own format.

@@ -21,12 +21,8 @@ var zeros [block]byte
 func Copy(dst *os.File, src io.Reader) (n int64, err error) {
 	buf := make([]byte, buffer)
 	for err == nil {
-		k := 0
-		for k < len(buf) && err == nil { // io.ReadFull would take an unexpected end for the end
-			var got int
-			got, err = src.Read(buf[k:])
-			k += got
-		}
+		var k int
+		k, err = Fill(src, buf)
 		if werr := write(dst, buf[:k], n); werr != nil {
 			return n, werr
 		}
@@ -42,7 +38,7 @@ func Copy(dst *os.File, src io.Reader) (n int64, err error) {
 func write(dst *os.File, b []byte, off int64) error {
 	for len(b) > 0 {
 		data := 0 // bytes up to the next hole
-		for data < len(b) && !hole(b[data:]) {
+		for data < len(b) && !bytes.HasPrefix(zeros[:], b[data:min(data+block, len(b))]) {
 			data = min(data+block, len(b))
 		}
 		if data > 0 {
@@ -56,8 +52,13 @@ func write(dst *os.File, b []byte, off int64) error {
 	return nil
 }
 
-// hole reports whether b begins with a block of zeros.
-func hole(b []byte) bool {
-	n := min(block, len(b))
-	return bytes.Equal(b[:n], zeros[:n])
+// Fill reads until buf is full or r has no more. Unlike io.ReadFull it distinguishes an archive
+// that ends early (io.ErrUnexpectedEOF from r) from the end of r (io.EOF).
+func Fill(r io.Reader, buf []byte) (n int, err error) {
+	for n < len(buf) && err == nil {
+		var k int
+		k, err = r.Read(buf[n:])
+		n += k
+	}
+	return n, err
 }

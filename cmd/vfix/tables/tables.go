@@ -245,7 +245,7 @@ func fixSums(d Deed, f *contents.Findings) (lines []string) {
 	all := Fixed(f)
 	for _, r := range find.Fixes {
 		if n := len(slices.DeleteFunc(slices.Clone(all), func(o images.Fixed) bool { return o.Fix != r })); n > 0 {
-			lines = append(lines, fmt.Sprintf("%s %s (%s): %s", screen.Count(n, "file"), d.fix, r, fixes.Does(r)))
+			lines = append(lines, fmt.Sprintf("%s %s (%s): %s", screen.Count(n, "file"), d.fix, r, fixes.Of(r).Does))
 		}
 	}
 	return lines
