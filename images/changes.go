@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 
 	"vfix.dev/vfix/images/contents"
@@ -87,16 +86,12 @@ func hasFile(ctx context.Context, sub *contents.Subject, name string, body []byt
 	if k.Kind != contents.KindFile || k.Size != int64(len(body)) {
 		return false, other
 	}
-	got, err := sub.T.Fetch(ctx, []*contents.Inode{k.Inode})
-	if err != nil {
-		return false, err
+	same := false
+	err := sub.T.EachContent(ctx, map[string]*contents.Inode{name: k.Inode}, func(_ string, b []byte) { same = bytes.Equal(b, body) })
+	if err == nil && !same {
+		err = other
 	}
-	if b, err := io.ReadAll(got[k.Inode]); err != nil {
-		return false, err
-	} else if !bytes.Equal(b, body) {
-		return false, other
-	}
-	return true, nil
+	return same, err
 }
 
 // derivation is the image's statement about these changes and its origin.

@@ -5,6 +5,7 @@ package contents
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -67,6 +68,22 @@ func (t *Tree) Fetch(ctx context.Context, want []*Inode) (map[*Inode]*io.Section
 		got[i], err = t.spool.KeepStream(r, i.Size)
 		return err
 	})
+}
+
+// EachContent reads whole files, in the order of their names.
+func (t *Tree) EachContent(ctx context.Context, files map[string]*Inode, f func(name string, content []byte)) error {
+	got, err := t.Fetch(ctx, slices.Collect(maps.Values(files)))
+	if err != nil {
+		return err
+	}
+	for _, name := range SortedKeys(files) {
+		content, err := io.ReadAll(io.NewSectionReader(got[files[name]], 0, files[name].Size))
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		f(name, content)
+	}
+	return nil
 }
 
 // hold makes the targets' contents available if the tree was examined file by file.

@@ -6,9 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"io"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -57,29 +54,16 @@ func (s *Shim) installed(ctx context.Context, t *contents.Tree, img v1.Image) (i
 		}
 	}
 	in.has32 = slices.ContainsFunc(fallbackfiles.Loaders32, func(name string) bool { return t.Find(name) != nil })
-	var want []*contents.Inode
-	most := map[string]int64{ // of interest, in bytes
+	want := map[string]*contents.Inode{}
+	for name, most := range map[string]int64{ // of interest, in bytes
 		libraryName: int64(len(s.Library)), twinName: int64(len(s.Library32)), traceName: int64(len(s.Trace)), fallbackfiles.Preload: maxPreload,
-	}
-	names := contents.SortedKeys(most)
-	for _, name := range names {
-		if k := t.Find(name); k != nil && k.Kind == contents.KindFile && k.Size <= most[name] {
-			want = append(want, k.Inode)
-		}
-	}
-	got, err := t.Fetch(ctx, want)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		if k := t.Find(name); k != nil && got[k.Inode] != nil {
-			if in.content[name], err = io.ReadAll(got[k.Inode]); err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
+	} {
+		if k := t.Find(name); k != nil && k.Kind == contents.KindFile && k.Size <= most {
+			want[name] = k.Inode
 		}
 	}
 	in.wrapped = EntrypointIsTraced(in.config)
-	return in, nil
+	return in, t.EachContent(ctx, want, func(name string, content []byte) { in.content[name] = content })
 }
 
 // glibc is the name by which everything that is made for glibc asks for it.
@@ -115,21 +99,11 @@ func (in *installed) loaders(ctx context.Context, files []contents.File) error {
 			add(name)
 		}
 	})
-	got, err := in.t.Fetch(ctx, slices.Collect(maps.Values(names)))
-	if err != nil {
-		return err
-	}
-	for _, name := range contents.SortedKeys(names) {
-		r := got[names[name]]
-		content, err := io.ReadAll(io.NewSectionReader(r, 0, r.Size()))
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
+	return in.t.EachContent(ctx, names, func(name string, content []byte) {
 		if in.reads[name] = bytes.Contains(content, []byte("\x00/"+fallbackfiles.Preload+"\x00")); !in.reads[name] {
 			in.blind = name
 		}
-	}
-	return nil
+	})
 }
 
 // has reports whether a file of the fallback is there as it should be.

@@ -13,12 +13,9 @@ import (
 	"context"
 	"crypto/md5"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"path"
-	"slices"
 	"strings"
 
 	"vfix.dev/vfix/images/blob"
@@ -179,16 +176,7 @@ func DpkgRecords(ctx context.Context, sub *contents.Subject, targets []contents.
 		}
 		changes.add(h.Inode, h.Names, before, after)
 	}
-	got, err := sub.T.Fetch(ctx, slices.Collect(maps.Values(databases)))
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, name := range contents.SortedKeys(databases) {
-		i := databases[name]
-		content, err := io.ReadAll(io.NewSectionReader(got[i], 0, i.Size))
-		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, nil, fmt.Errorf("%s: %w", name, err)
-		}
+	err = sub.T.EachContent(ctx, databases, func(name string, content []byte) {
 		body, lines := CorrectMD5Sums(content, changes.lookup)
 		pkg, _ := IsMD5Sums(name)
 		for _, l := range lines {
@@ -196,8 +184,8 @@ func DpkgRecords(ctx context.Context, sub *contents.Subject, targets []contents.
 		}
 		if !bytes.Equal(body, content) {
 			was, _ := blob.HashOf(bytes.NewReader(content))
-			corrected = append(corrected, contents.Extra{Name: name, Body: body, Like: &i.Meta, Was: &was})
+			corrected = append(corrected, contents.Extra{Name: name, Body: body, Like: &databases[name].Meta, Was: &was})
 		}
-	}
-	return files, corrected, nil
+	})
+	return files, corrected, err
 }
