@@ -194,7 +194,7 @@ func (k *container) handedOver(c *command) string {
 	}
 	for _, e := range all {
 		name := filepath.Join(dir, e.Name())
-		if is, err := os.Stat(name); err == nil && runtime != nil && os.SameFile(is, runtime) {
+		if is, _ := os.Stat(name); os.SameFile(is, runtime) {
 			continue
 		}
 		if fd, _ := strconv.Atoi(e.Name()); fd < last && holdsProgram(name) && !closes(name) && !k.isShown(name) {
