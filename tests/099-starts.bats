@@ -21,6 +21,7 @@ one_hierarchy() {
 	# shellcheck disable=SC2016 # expanded by the inner shell
 	unshare --mount --propagation private sh -ec 'umount -R /sys/fs/cgroup; mount -t cgroup2 none /sys/fs/cgroup; exec "$@"' sh "$@"
 }
+has_fuse() { [ -e /dev/fuse ] || { echo "no /dev/fuse" && return 1; }; }
 has_runc() { has_commands runc jq busybox && has_own_root; }
 
 setup_file() {
@@ -53,6 +54,8 @@ holds() {
 @test "starts: what other hooks mount" { holds hooks; }
 @test "starts: what mounts cover, and what the runtime does behind the hooks" { holds mounts; }
 @test "starts: roots, and ways to them" { holds roots; }
+@test "starts: servers of files that lie to vfix" { requires fuse && holds servers; }
+@test "starts: images of file systems that no mkfs makes" { holds images; }
 @test "starts: programs that cannot be examined, and ways to start one" { holds programs; }
 @test "starts: libraries that only the loader finds" { holds libraries; }
 @test "starts: config.json and annotations" { holds config; }

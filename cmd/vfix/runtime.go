@@ -97,7 +97,9 @@ Options of vfix, before those of the runtime, which does not see them:
                        (dev.vfix.enable=false and dev.vfix.fix=none, even with
                        fail_closed), trusted_hooks (paths of OCI hooks, runtimes
                        and seccomp agents that bring no programs into a
-                       container, separated by commas), immutable_roots
+                       container, separated by commas),
+                       trusted_filesystems (kinds of file systems, such as nfs4
+                       or virtiofs, whose servers are trusted), immutable_roots
                        (directories, below which nobody changes root
                        filesystems: those that containers cannot write to are
                        examined once), limits of one start: names, copy_bytes,

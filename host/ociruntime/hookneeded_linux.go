@@ -42,7 +42,7 @@ func (k *container) unseen() string {
 		return fmt.Sprintf("%s: a symlink leads elsewhere, which another mount may cover: not examined", k.elsewhere)
 	}
 	for _, m := range k.spec.Mounts {
-		if !k.isOwn(m) && brings(m, k.bundle) {
+		if !k.isOwn(m) && k.brings(m) {
 			return fmt.Sprintf("%s: a mount of the container, not examined", m.Destination)
 		}
 	}
@@ -67,7 +67,7 @@ func (k *container) unseen() string {
 // Only those that bring programs matter, and /proc, which nearly every container has.
 func (k *container) notMade() string {
 	for _, m := range k.spec.Mounts {
-		if m.Type != "proc" && !brings(m, k.bundle) || slices.Contains(m.Options, "copy-symlink") { // of crun: it may make a symlink
+		if m.Type != "proc" && !k.brings(m) || slices.Contains(m.Options, "copy-symlink") { // of crun: it may make a symlink
 			continue
 		}
 		real, err := k.root.Resolve(m.Destination)
@@ -158,13 +158,13 @@ var tmpfsOptions = strings.Fields("ro rw suid nosuid dev nodev exec noexec sync 
 	"norelatime strictatime nostrictatime private rprivate slave rslave size mode uid gid nr_inodes nr_blocks mpol huge noswap context")
 
 // brings reports whether a mount of config.json may bring programs into the container.
-func brings(m specMount, bundle string) bool {
+func (k *container) brings(m specMount) bool {
 	if slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind") || m.Type == "bind" {
 		source := m.Source
 		if !filepath.IsAbs(source) {
-			source = filepath.Join(bundle, source)
+			source = filepath.Join(k.bundle, source)
 		}
-		return holdsProgram(source)
+		return holdsProgram(source) || k.uncertainAt(source, k.machine) != ""
 	}
 	if m.Type == "tmpfs" {
 		return slices.ContainsFunc(m.Options, func(o string) bool {

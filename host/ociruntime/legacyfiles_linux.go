@@ -49,6 +49,9 @@ func (k *container) look() (*scanned, error) {
 	if err != nil {
 		return nil, err
 	}
+	if why := k.uncertainRoot(); why != "" {
+		found.Unread = append(found.Unread, unread{Reason: why})
+	}
 	// A volume may have more files than any image. It does not get all of the remaining time, and its errors do
 	// not keep the files of the root from being patched.
 	const share = 0.8
@@ -132,7 +135,7 @@ func gone(err error) bool {
 // kernelOnly are file systems whose files come from the kernel.
 var kernelOnly = []string{
 	"proc", "sysfs", "cgroup", "cgroup2", "devpts", "mqueue", "securityfs", "debugfs", "tracefs", "configfs", "bpf", "pstore",
-	"efivarfs", "binfmt_misc", "selinuxfs", "rpc_pipefs", "nsfs",
+	"efivarfs", "binfmt_misc", "selinuxfs", "smackfs", "rpc_pipefs", "nfsd", "nsfs", "fusectl", "resctrl",
 }
 
 // lookAtMount adds the results for a mount, unless another mount covers it.
@@ -156,6 +159,9 @@ func (k *container) lookAtMount(keep indexes, m mount, name string, all *scanned
 	k.hidden = append(k.hidden, name)
 	if slices.Contains(kernelOnly, m.FSType) {
 		return nil
+	}
+	if why := k.uncertain(fd, k.mounts); why != "" {
+		all.Unread = append(all.Unread, unread{Name: []byte(name), Reason: why, mount: m.ID})
 	}
 	if m.FSType == "autofs" {
 		below, err := k.root.OpenDir(name) // this triggers automounts: newMounts

@@ -89,37 +89,35 @@ type overlay struct {
 var errLayers = errors.New("the paths of the overlay's layers are unknown")
 
 // layersOf parses the options of an overlay. Source: fs/overlayfs/params.c, ovl_show_options; a colon in a layer's
-// path has a backslash before it. It returns an error if files may have other paths in the overlay than in the
-// layers: relative layer paths (which an engine gave from another directory), directories renamed by redirect_dir,
-// metadata without data (metacopy, data-only layers).
-func layersOf(m mount) (overlay, error) {
-	var o overlay
+// path has a backslash before it. It returns an error, and the layers, if files may have other paths in the overlay
+// than in the layers: relative layer paths (which an engine gave from another directory), directories renamed by
+// redirect_dir, metadata without data (metacopy, data-only layers).
+func layersOf(m mount) (o overlay, err error) {
 	for _, opt := range optionsOf(m.VFSOptions) {
 		name, value, _ := strings.Cut(opt, "=")
 		switch name {
+		case "datadir+":
+			err = errLayers
+			fallthrough
 		case "lowerdir", "lowerdir+":
 			o.lower = append(o.lower, splitLayers(unescape(value))...)
 		case "upperdir":
 			o.upper = unescape(value)
 		case "redirect_dir", "metacopy", "verity":
 			if value != "off" && value != "nofollow" {
-				return o, errLayers
+				err = errLayers
 			}
 		case "ro", "rw", "sync", "dirsync", "lazytime", "workdir", "index", "nfs_export", "xino", "volatile", "uuid",
 			"userxattr", "default_permissions", "fsync", "seclabel", "context", "fscontext", "defcontext", "rootcontext":
-		default: // data-only layers (datadir+), and options of later kernels
-			return o, errLayers
+		default: // options of later kernels
+			err = errLayers
 		}
 	}
-	if parameterOn("redirect_dir") || parameterOn("metacopy") || len(o.lower) == 0 {
-		return o, errLayers
+	if parameterOn("redirect_dir") || parameterOn("metacopy") || len(o.lower) == 0 ||
+		slices.ContainsFunc(o.lower, func(dir string) bool { return !filepath.IsAbs(dir) }) {
+		err = errLayers
 	}
-	for _, dir := range o.lower {
-		if !filepath.IsAbs(dir) {
-			return o, errLayers
-		}
-	}
-	return o, nil
+	return o, err
 }
 
 // optionsOf splits the options of a file system; a SELinux context may have quoted commas.

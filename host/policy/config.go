@@ -70,6 +70,9 @@ type Config struct {
 	// TrustedHooks are the paths of other programs' OCI hooks, of runtimes and of seccomp agents that bring no programs into
 	// containers, separated by commas. Any other counts as something that was not examined.
 	TrustedHooks string `json:"trusted_hooks,omitempty"`
+	// TrustedFilesystems are the kinds of file systems, as /proc/self/mountinfo names them and separated by commas, whose
+	// servers the operator trusts to show containers and vfix the same files.
+	TrustedFilesystems string `json:"trusted_filesystems,omitempty"`
 	// ImmutableRoots are directories, without symlinks in their paths and separated by commas, below which nobody changes a
 	// root filesystem: one that the container cannot write to is walked at its first start, like a layer of an image.
 	ImmutableRoots string `json:"immutable_roots,omitempty"`
@@ -146,6 +149,9 @@ func (c Config) check() (member string, err error) {
 				return list.member, fmt.Errorf("%q is not an absolute path in its shortest form", path)
 			}
 		}
+	}
+	if strings.ContainsAny(c.TrustedFilesystems, " /") {
+		return "trusted_filesystems", fmt.Errorf("got %q, want names as in /proc/filesystems, separated by commas", c.TrustedFilesystems)
 	}
 	if c.Fix != "" {
 		_, err = fixes.Parse(c.Fix)

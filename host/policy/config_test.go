@@ -93,6 +93,8 @@ var bad = map[string]string{
 	`{"limits": {"names": {}}}`:                "limits.names: got an object",
 	`{"cache_dir": "var"}`:                     "absolute",
 	`{"trusted_hooks": "/a,b"}`:                "absolute",
+	`{"trusted_filesystems": "nfs4, 9p"}`:      "separated by commas",
+	`{"trusted_filesystems": "/mnt"}`:          "names",
 	`{"immutable_roots": "/a,"}`:               "absolute",
 	`{"immutable_roots": "/a/"}`:               "shortest form",
 	`{"cache_dir": "/a\u0000b"}`:               "not a valid file name",

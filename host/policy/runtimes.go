@@ -33,6 +33,12 @@ func (c Config) Trusts(path string) bool {
 	return slices.Contains(strings.Split(c.TrustedHooks, ","), path)
 }
 
+// TrustsFiles reports whether a kind of file system, by its name in mountinfo, shows all processes the same files, as far as
+// vfix or the operator knows: the root of a rootless engine, and what LXCFS shows in /proc.
+func (c Config) TrustsFiles(kind string) bool {
+	return kind == "fuse.fuse-overlayfs" || kind == "fuse.lxcfs" || slices.Contains(strings.Split(c.TrustedFilesystems, ","), kind)
+}
+
 // RefusesAll is an error, with a hint, if fail_closed lets no container start.
 func (c Config) RefusesAll() error {
 	if !c.FailClosed || c.Runtime == "" || RunsHooks(c.Runtime) || c.IsPlain(c.Runtime) {

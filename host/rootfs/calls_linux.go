@@ -16,7 +16,7 @@ import (
 //go:uintptrescapes
 func (r *Root) call(number, a, b, c, d uintptr) (int, error) {
 	made := unix.Syscall6
-	if r.dated {
+	if r.Dated() {
 		made = unix.RawSyscall6
 	}
 	n, _, errno := made(number, a, b, c, d, 0, 0)

@@ -31,7 +31,7 @@ type Root struct {
 	// descriptors is /proc/self/fd, O_PATH: O_PATH descriptors are opened for reading through it.
 	descriptors int
 	dev         uint64
-	dated       bool        // see Dated
+	kind        Kind
 	alone       bool        // in a mount of its own: see Alone
 	walk        atomic.Bool // this kernel has no openat2(2): resolve step by step
 }
@@ -70,10 +70,7 @@ func Of(fd int, path string) (*Root, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	r.dev = st.Dev
-	var fs unix.Statfs_t
-	r.dated = unix.Fstatfs(fd, &fs) == nil && slices.Contains([]int64{
-		unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC,
-	}, int64(fs.Type))
+	r.kind = KindOf(fd)
 	return r, nil
 }
 
@@ -89,10 +86,6 @@ func (r *Root) Stat() (unix.Statx_t, error) {
 	err := unix.Statx(r.fd, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st)
 	return st, err
 }
-
-// Dated reports whether the root is on a file system that certainly changes a directory's ctime with each change
-// of its names: a usual one on disks or in memory.
-func (r *Root) Dated() bool { return r.dated }
 
 // Alone returns the root in a mount of its own (Linux 5.12, CAP_SYS_ADMIN), without the mounts below it, which an
 // overlay does not show either. No device can be opened in it, so a walk opens files directly, whatever replaces
@@ -113,24 +106,6 @@ func (r *Root) Alone() (*Root, error) {
 	}
 	return own, err
 }
-
-// Stamps reports whether the file at a descriptor is on a file system whose kernel records each change of a file
-// in its ctime, so that an identity means one content. On an image (squashfs, ISO 9660), or one whose server is a
-// program (FUSE), anybody may have chosen the times; an overlay also shows the times of such layers.
-//
-// direct reports that processes outside of the container may have the files open: io_uring can write without a
-// ctime to a page of tmpfs that is one of its registered buffers (IORING_REGISTER_BUFFERS).
-func Stamps(fd int, direct bool) bool {
-	const zfs, lustre, gpfs, bcachefs = 0x2fc12fc1, 0x0bd00bd0, 0x47504653, 0xca451a4e
-	var fs unix.Statfs_t
-	return unix.Fstatfs(fd, &fs) == nil && (!direct || fs.Type != unix.TMPFS_MAGIC) && slices.Contains([]int64{
-		unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.F2FS_SUPER_MAGIC,
-		unix.NFS_SUPER_MAGIC, unix.CEPH_SUPER_MAGIC, zfs, lustre, gpfs, bcachefs,
-	}, int64(fs.Type))
-}
-
-// Stamps is the function Stamps for the root directory.
-func (r *Root) Stamps() bool { return Stamps(r.fd, r.Direct) }
 
 // OnFile reports whether the device of a descriptor's file system is a loop device, or is made from one: a
 // partition, the devices of btrfs, those of the device mapper. Everybody who can write to the backing file can

@@ -271,7 +271,7 @@ func (w *walker) enter(l *level) int {
 // openDir opens a directory by its NUL-terminated name. A root's own mount has no other mounts in it, except those
 // that network file systems make by themselves.
 func (w *walker) openDir(in int, name []byte) (int, error) {
-	if w.r.alone && w.r.dated {
+	if w.r.alone && w.r.Dated() {
 		return retry(func() (int, error) { return w.r.openat(in, name, w.how()|unix.O_NOFOLLOW|unix.O_CLOEXEC) })
 	}
 	return w.r.openAt(in, string(name[:len(name)-1]), w.how(), true)
@@ -299,9 +299,16 @@ func (w *walker) entries(l *level, b []byte) error {
 			return fmt.Errorf("%s: directory entry without an end", w.path)
 		}
 		base := raw[:end]
-		if typ != unix.DT_REG && typ != unix.DT_DIR && typ != unix.DT_UNKNOWN ||
-			string(base) == "." || string(base) == ".." {
+		if string(base) == "." || string(base) == ".." {
 			continue
+		}
+		if typ != unix.DT_REG && typ != unix.DT_DIR { // an image may have any type in its directories
+			var st unix.Stat_t
+			err := w.r.lstatat(l.fd, raw, &st)
+			if kind := st.Mode & unix.S_IFMT; err == nil && kind != unix.S_IFREG && kind != unix.S_IFDIR {
+				continue
+			}
+			typ = unix.DT_UNKNOWN
 		}
 		if w.v.Read != nil && len(l.kept) <= maxKept {
 			l.kept = append(append(l.kept, typ), raw[:end+1]...)

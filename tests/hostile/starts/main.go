@@ -39,18 +39,17 @@ import (
 	"vfix.dev/vfix/host/starts"
 )
 
-// Exit statuses: of a program that the oracle ended, and of runc if it does not start a container.
-const (
-	killed  = 159 // 128 + SIGSYS
-	refused = 1
-)
+// Exit statuses: of a program that calls the page, and of runc if it does not start a container.
+var killed = 128 + int(syscall.SIGSYS) // by the oracle
+
+const refused = 1
 
 var (
 	programs = flag.String("programs", "", "where the programs of the bundles are")
 	wrapper  = flag.String("runtime", "", "vfix-runtime")
 	plugin   = flag.String("nri", "", "vfix-nri")
 	killat   = flag.String("killat", "", "the program that kills at a system call")
-	oracle   = flag.String("oracle", "", "novsyscall")
+	oracle   = flag.String("oracle", "", "novsyscall; empty on a machine without the page")
 	work     = flag.String("work", "", "an empty `DIR`")
 	real     = flag.String("real", "runc", "the runtime")
 	only     = flag.String("row", "", "this row alone")
@@ -87,6 +86,9 @@ func main() {
 		compile(*programs)
 		return
 	}
+	if *oracle == "" {
+		killed = 128 + int(syscall.SIGSEGV)
+	}
 	if *work == "" {
 		log.Fatal("usage: starts -programs DIR -runtime FILE -nri FILE -oracle FILE -work DIR GROUP...")
 	}
@@ -94,7 +96,7 @@ func main() {
 		log.Fatal("the NRI plugin is not asked")
 	}
 	all := stories
-	for i, r := range rows {
+	for i, r := range slices.Concat(rows, filesystems) {
 		all = append(all, story{r.group, r.name, func() []string { return r.run(i%2 == 0) }})
 	}
 	var chosen []story
@@ -288,10 +290,13 @@ func (b *bundle) launch(door string, closed bool) (is result) {
 
 // command runs a program under the oracle, in the bundle.
 func command(b *bundle, args ...string) (status int, said string) {
-	const patience = time.Minute
+	const patience = 3 * time.Minute
 	ctx, stop := context.WithTimeout(context.Background(), patience)
 	defer stop()
-	cmd := exec.CommandContext(ctx, *oracle, args...)
+	if *oracle != "" {
+		args = append([]string{*oracle}, args...)
+	}
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	var out bytes.Buffer
 	if b.stdin != nil {
 		cmd.Stdin = b.stdin
@@ -342,7 +347,7 @@ func startPlugins() bool {
 		check(cmd.Start())
 		usual, err := os.ReadFile(*wrapper)
 		check(err)
-		const patience, pause = 30 * time.Second, 20 * time.Millisecond
+		const patience, pause = 3 * time.Minute, 20 * time.Millisecond
 		for end := time.Now().Add(patience); ; time.Sleep(pause) {
 			if h, err := plugins[closed].hook(&bundle{id: "probe"}); err == nil && h != nil {
 				program, err := os.ReadFile(h.Path)

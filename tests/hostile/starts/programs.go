@@ -29,6 +29,7 @@ static int call(void)
 `
 	for name, text := range map[string]string{
 		"clock": clock + `int main(void) { return call(); }`,
+		"waits": clock + `int main(void) { while (access("/go", F_OK)) usleep(10000); return call(); }`,
 		"fine":  `int main(void) { return 0; }`,
 		"root":  clock + `int main(void) { return geteuid() ? 3 : call(); }`,
 		"capable": clock + `#include <sys/resource.h>
