@@ -692,3 +692,18 @@ func TestProtect(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestServersACL: a copy does without the ACL that only a server's file system has, and not without another attribute.
+func TestServersACL(t *testing.T) {
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for name, want := range map[string]bool{"system.nfs4_acl": true, "system.posix_acl_access": false, "unknown.x": false} {
+		m := Meta{UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Mode: 0o755, Xattrs: map[string]string{name: "x"}}
+		if err := m.Give(int(f.Fd())); (err == nil) != want {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}

@@ -99,6 +99,11 @@ func (m *Meta) Give(fd int) error {
 			if ierr == nil && string(is) == value {
 				continue // the mount gives all files one label, which cannot be set (context=)
 			}
+			// The ACL of NFS or CIFS, which its server derives from the mode, as overlayfs omits it
+			// (fs/overlayfs/copy_up.c, ovl_must_copy_xattr).
+			if errors.Is(err, unix.ENOTSUP) && strings.HasPrefix(name, "system.") && !strings.HasPrefix(name, "system.posix_acl_") {
+				continue
+			}
 			return fmt.Errorf("xattr %s: %w", name, err)
 		}
 	}
