@@ -99,13 +99,9 @@ var filesystems = []row{
 		b.shell("truncate -s 64K files/*; touch -d @1000000000 files/*; mksquashfs files disk -noI -noD -noF -no-xattrs -quiet >/dev/null")
 		sameNumber(b)
 		onLoop(b, "squashfs")
-		b.sh("/bin/busybox sleep 1; exec /data/clock")
-		b.ready = func() {
-			go func() {
-				time.Sleep(300 * time.Millisecond)
-				forget(b.host + "/a")
-			}()
-		}
+		b.writable()
+		b.sh(": >/begun; until [ -e /go ]; do /bin/busybox sleep 0.1; done; exec /data/clock")
+		b.ready = func() { go forget(b, b.host+"/a") }
 	}},
 }
 
@@ -146,16 +142,20 @@ func sameNumber(b *bundle) {
 	check(os.WriteFile(b.dir+"/disk", disk, 0o600))
 }
 
-// forget has the kernel forget a file, and others that nobody uses, for a while.
-func forget(path string) {
-	for range 5 {
-		if f, err := os.Open(path); err == nil {
-			_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
-			f.Close()
+// forget has the kernel forget a file, and others that nobody uses, when the container has begun, and lets it go on then.
+func forget(b *bundle, path string) {
+	for !exists(b.root + "/begun") {
+		if !exists(b.dir) { // it did not start
+			return
 		}
-		_ = os.WriteFile("/proc/sys/vm/drop_caches", []byte("2"), 0)
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
 	}
+	f, err := os.Open(path)
+	check(err)
+	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
+	f.Close()
+	check(os.WriteFile("/proc/sys/vm/drop_caches", []byte("2"), 0))
+	b.file("", b.root, "go")
 }
 
 func (b *bundle) loop() string {
