@@ -32,8 +32,19 @@ func (r *Root) openat(dir int, name []byte, flags int) (int, error) {
 }
 
 func (r *Root) lstatat(dir int, name []byte, st *unix.Stat_t) error {
+	r.sync(dir, name, unix.AT_SYMLINK_NOFOLLOW)
 	_, err := r.call(unix.SYS_NEWFSTATAT, uintptr(dir), uintptr(unsafe.Pointer(&name[0])), uintptr(unsafe.Pointer(st)), unix.AT_SYMLINK_NOFOLLOW)
 	return err
+}
+
+// sync has a network file system ask its server for the status of a file, or of a directory, whose list it then reads
+// again if that has changed: NFS believes an older answer for a minute (nfs(5), actimeo).
+func (r *Root) sync(at int, name []byte, flags uintptr) {
+	if r.Dated() {
+		return
+	}
+	var st unix.Statx_t
+	_, _, _ = unix.Syscall6(unix.SYS_STATX, uintptr(at), uintptr(unsafe.Pointer(&name[0])), flags|unix.AT_STATX_FORCE_SYNC, unix.STATX_BASIC_STATS, uintptr(unsafe.Pointer(&st)), 0)
 }
 
 func (r *Root) fstat(fd int, st *unix.Stat_t) error {

@@ -326,6 +326,7 @@ func (r *Root) Lstat(name string) (unix.Stat_t, error) {
 		return st, err
 	}
 	defer unix.Close(fd)
+	r.sync(fd, []byte{0}, unix.AT_EMPTY_PATH)
 	err = unix.Fstat(fd, &st)
 	return st, err
 }

@@ -208,6 +208,7 @@ func (w *walker) begin(l *level) error {
 
 // fresh reads the first part of a directory.
 func (w *walker) fresh(l *level) error {
+	w.r.sync(l.fd, []byte{0}, unix.AT_EMPTY_PATH)
 	if w.v.Opened != nil {
 		w.v.Opened(l.fd)
 	}
