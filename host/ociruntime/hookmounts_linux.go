@@ -103,13 +103,17 @@ func (k *container) detached() (all []int, err error) {
 
 // memory creates a file system in memory, with those options of a mount(8) that have a value.
 func (k *container) memory(m specMount) (int, error) {
-	fs, err := unix.Fsopen(m.Type, unix.FSOPEN_CLOEXEC)
+	uid, gid := k.spec.containerRoot()
+	return detachedMount(m.Type, append([]string{"source=vfix", fmt.Sprintf("uid=%d", uid), fmt.Sprintf("gid=%d", gid)}, m.Options...)...)
+}
+
+// detachedMount mounts a file system at no path.
+func detachedMount(kind string, options ...string) (int, error) {
+	fs, err := unix.Fsopen(kind, unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return -1, err
 	}
 	defer unix.Close(fs)
-	uid, gid := k.spec.containerRoot()
-	options := append([]string{"source=vfix", fmt.Sprintf("uid=%d", uid), fmt.Sprintf("gid=%d", gid)}, m.Options...)
 	for _, o := range options {
 		if name, value, ok := strings.Cut(o, "="); ok {
 			if err := unix.FsconfigSetString(fs, name, value); err != nil {

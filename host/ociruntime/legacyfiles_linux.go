@@ -52,6 +52,9 @@ func (k *container) look() (*scanned, error) {
 	if why := k.uncertainRoot(); why != "" {
 		found.Unread = append(found.Unread, unread{Reason: why})
 	}
+	if err := k.noteInterpreters(keep); err != nil {
+		k.rec.Add("", "binfmt_misc: "+err.Error())
+	}
 	// A volume may have more files than any image. It does not get all of the remaining time, and its errors do
 	// not keep the files of the root from being patched.
 	const share = 0.8
