@@ -101,7 +101,7 @@ func (k *container) noteLater(cmd *command) {
 			k.rec.Add("", "another process's mount namespace, which may change")
 		}
 	}
-	if cmd.name == "restore" {
+	if k.restores(cmd) {
 		k.rec.Add("", "restore: the memory of a checkpoint's processes is not examined")
 	}
 	if handed := k.handedOver(cmd); handed != "" {
@@ -122,6 +122,15 @@ func (k *container) noteLater(cmd *command) {
 			k.rec.Add("", fmt.Sprintf("hook %s: it runs after vfix, and may mount programs (trusted_hooks)", h.Path))
 		}
 	}
+}
+
+// restores reports whether the runtime starts the container from a checkpoint: a hook sees that in its command line.
+func (k *container) restores(cmd *command) bool {
+	if k.pid == 0 {
+		return cmd.name == "restore"
+	}
+	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", os.Getppid()))
+	return parseArgs(strings.Split(string(line)+"\x00", "\x00")[1:]).name == "restore"
 }
 
 // runtimeEnv returns a variable of the runtime's environment: this process becomes the runtime, or was started by

@@ -36,6 +36,18 @@ func (k *container) cover() error {
 
 func (k *container) isHidden(name string) bool { return isBelow(name, k.hidden) }
 
+// isCovered reports whether the file at a real path is in another mount than the root: where names fold, the mount may
+// have another spelling.
+func (k *container) isCovered(name string) bool {
+	fd, err := k.root.Name("")
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	own, err := rootfs.MountOf(fd)
+	return err == nil && !k.isIn([]byte(name), own)
+}
+
 func isBelow(name string, places []string) bool {
 	return slices.ContainsFunc(places, func(at string) bool {
 		return name == at || at == "" || strings.HasPrefix(name, at+"/")

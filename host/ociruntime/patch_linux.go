@@ -25,7 +25,7 @@ func (k *container) patch(h *legacyFile) {
 	var names []string
 	for _, n := range h.Names {
 		name := string(n)
-		if h.mount == 0 && k.isHidden(name) {
+		if h.mount == 0 && (k.isHidden(name) || k.inside != nil && k.isCovered(name)) {
 			continue
 		}
 		shown, err := k.shows(name, h.ID)

@@ -96,7 +96,7 @@ func main() {
 		log.Fatal("the NRI plugin is not asked")
 	}
 	all := stories
-	for i, r := range slices.Concat(rows, filesystems) {
+	for i, r := range slices.Concat(rows, filesystems, machine) {
 		all = append(all, story{r.group, r.name, func() []string { return r.run(i%2 == 0) }})
 	}
 	var chosen []story

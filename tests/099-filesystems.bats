@@ -1,0 +1,60 @@
+#!/usr/bin/env bats
+# bats file_tags=long
+# The bundles of tests/hostile/starts that need a kernel with more than most: 9p, NFS, EROFS, directories whose names
+# fold, interpreters of binfmt_misc, checkpoints that criu restores. Each is started as in 099-starts, in a machine with
+# Debian's usual kernel, without the page.
+#
+# One machine runs all of them, as boots take longest.
+# shellcheck disable=SC2016,SC2154
+load helpers
+
+groups=(9p nfs erofs casefold restore binfmt binfmt-machine)
+
+has_programs() { has_commands runc criu mkfs.ext4 mkfs.erofs chattr losetup musl-gcc; }
+
+make_machine() {
+	local program
+	mkdir -p "$machine"/{bin,usr/bin,lib64,etc,run,var/lib,sys,proc,dev,tmp,mnt,srv} "$BATS_FILE_TMPDIR/programs" "$BATS_FILE_TMPDIR/share"
+	cp /bin/busybox "$machine/bin/"
+	for program in sh mount mkdir cat ls cp mv rm ln chmod chown truncate touch dd blockdev sed sleep mknod; do
+		ln -s busybox "$machine/bin/$program"
+	done
+	for program in runc criu mkfs.ext4 mkfs.erofs chattr losetup; do
+		cp -L "$(command -v $program)" "$BATS_FILE_TMPDIR/programs/"
+	done
+	cp "$BATS_FILE_TMPDIR"/programs/* "$VFIX_RUNTIME" "${VFIX%/*}/vfix-nri" "$machine/usr/bin/"
+	copy_libraries "$BATS_FILE_TMPDIR/programs" "$machine"
+	go -C "$tree" build -o "$machine/usr/bin/starts" ./tests/hostile/starts
+	"$machine/usr/bin/starts" -programs "$machine/programs"
+	rm "$machine/programs/busybox"
+	cp /bin/busybox "$machine/programs/"
+	printf '%s\n' 'mount -t cgroup2 none /sys/fs/cgroup; mkdir /tmp/work; exec starts -programs /programs -runtime /usr/bin/vfix-runtime -nri /usr/bin/vfix-nri -work /tmp/work "$@"' >"$machine/start"
+}
+
+setup_file() {
+	load helpers
+	export machine=$BATS_FILE_TMPDIR/machine vm_out=$BATS_FILE_TMPDIR/vm
+	if (has_root && has_vm && has_programs) >/dev/null; then
+		make_machine
+		"$tree/tests/vm/run" --kernel amd64 --share "$BATS_FILE_TMPDIR/share" --cpus 2 --out "$vm_out" --own-root --vsyscall none --root "$machine" -- "${groups[@]/#/sh /start }"
+		rm -rf "$machine"
+	fi
+}
+
+setup() { requires root vm programs; }
+
+# holds GROUP
+holds() {
+	local n
+	for n in "${!groups[@]}"; do
+		[ "${groups[n]}" != "$1" ] || expect_vm $((n + 1)) 0
+	done
+}
+
+@test "filesystems: 9p shows others other files, as a volume and as a root" { holds 9p; }
+@test "filesystems: NFS, and changes on its server that the client has not seen" { holds nfs; }
+@test "filesystems: EROFS, as a volume, a root and a layer" { holds erofs; }
+@test "filesystems: names that fold" { holds casefold; }
+@test "filesystems: interpreters of binfmt_misc" { holds binfmt; }
+@test "filesystems: interpreters of binfmt_misc that the kernel keeps open" { holds binfmt-machine; }
+@test "restore: the memory of a checkpoint" { holds restore; }
