@@ -1,4 +1,4 @@
-// What vfix relies on of a file system, and the file systems of which it holds.
+// The properties of a file system that vfix relies on, and the file systems that have them.
 
 package rootfs
 

@@ -85,7 +85,7 @@ var filesystems = []row{
 		b.trust("fuse")
 	}},
 
-	// Images that no mkfs makes. The type of a name is also in the directory, where nothing reads it but its list.
+	// Images that no mkfs makes. A directory also has the type of each name, for its list alone.
 	{"images", "ext4, with a name of another type", patched, func(b *bundle) {
 		b.legacy(b.dir, "files/clock")
 		b.shell("truncate -s 16M disk; mkfs.ext4 -q -O ^metadata_csum -d files disk")

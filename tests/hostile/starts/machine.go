@@ -175,10 +175,10 @@ var share = sync.OnceValue(func() string {
 	return at
 })
 
-// served is the directory that is exported by NFS, as the server has it.
+// served is the directory that is exported by NFS, at its path on the server.
 const served = "/srv/nfs"
 
-// exported is the exported directory, as a client has it that asks the server again after ten minutes.
+// exported is the exported directory, mounted by a client that asks the server again after ten minutes.
 var exported = sync.OnceValue(func() string {
 	const at, nfsd = "/mnt/nfs", "/proc/fs/nfsd/"
 	for _, dir := range []string{at, served} {
