@@ -35,7 +35,7 @@ var machine = []row{
 	}},
 	{"erofs", "volume, with a name of another type", patched, func(b *bundle) {
 		b.legacy(b.dir, "files/clock")
-		b.shell("mkfs.erofs -T 1 -E legacy-compress disk files")
+		b.shell("mkfs.erofs -T 1 -E nosbcrc disk files")
 		erofsType(b)
 		onLoop(b, "erofs")
 	}},
@@ -294,8 +294,8 @@ func restored(b *bundle) {
 		said.Close()
 		if err != nil {
 			said, _ := os.ReadFile(b.dir + "/said")
-			log, _ := os.ReadFile(b.dir + "/log/dump.log")
-			panic(fmt.Sprintf("%s: %v: %s %s", args[0], err, said, log[max(0, len(log)-2000):]))
+			log, _ := exec.Command("grep", "Error", b.dir+"/log/dump.log").Output()
+			panic(fmt.Sprintf("%s: %v: %s %s", args[0], err, said, log))
 		}
 	}
 	b.file("", b.root, "go")
