@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machine are bundles for a machine of their own (tests/099-filesystems.bats), whose kernel has more file systems. It exports a directory
+// machine are bundles for a machine of their own (tests/127-filesystems.bats), whose kernel has more file systems. It exports a directory
 // to itself by NFS, and has another one on 9p.
 var machine = []row{
 	{"9p", "volume", honest, func(b *bundle) { volume(b, b.on(share)) }},
