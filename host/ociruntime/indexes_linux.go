@@ -99,7 +99,7 @@ func (k *indexes) file(root *rootfs.Root, fd int) (*scanned, error) {
 		return nil, err
 	}
 	key := fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "file\n%s\n%+v%s", k.maker, f.ID(), subvolume)))
-	stamps := rootfs.Stamped(f.FD(), true) && !rootfs.OnFile(f.FD(), f.ID().Dev) && f.Dates()
+	stamps := rootfs.Stamps(f.FD(), true) && !rootfs.OnFile(f.FD(), f.ID().Dev) && f.Dates()
 	if x := k.read(key); x != nil && stamps {
 		return &x.scanned, nil
 	}

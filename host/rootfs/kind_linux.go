@@ -8,10 +8,10 @@ import "golang.org/x/sys/unix"
 type Kind uint8
 
 const (
-	// Stamps: the kernel records each change of a file in its ctime, so that an identity means one content. On an image
+	// Stamped: the kernel records each change of a file in its ctime, so that an identity means one content. On an image
 	// (squashfs, ISO 9660), or one whose server is a program (FUSE), anybody may have chosen the times; an overlay also
 	// shows the times of such layers.
-	Stamps Kind = 1 << iota
+	Stamped Kind = 1 << iota
 	// Dated: each change of the names in a directory changes its ctime.
 	Dated
 	// Certain: all processes find the same files with the same content, and each file is in a directory's list. A server
@@ -22,11 +22,11 @@ const (
 
 // kinds are the file systems by f_type of statfs(2). Those of an overlay depend on its layers.
 var kinds = map[int64]Kind{
-	unix.EXT4_SUPER_MAGIC: Stamps | Dated | Certain, unix.XFS_SUPER_MAGIC: Stamps | Dated | Certain,
-	unix.BTRFS_SUPER_MAGIC: Stamps | Dated | Certain, unix.TMPFS_MAGIC: Stamps | Dated | Certain,
-	unix.F2FS_SUPER_MAGIC: Stamps | Certain, bcachefs: Stamps | Certain,
+	unix.EXT4_SUPER_MAGIC: Stamped | Dated | Certain, unix.XFS_SUPER_MAGIC: Stamped | Dated | Certain,
+	unix.BTRFS_SUPER_MAGIC: Stamped | Dated | Certain, unix.TMPFS_MAGIC: Stamped | Dated | Certain,
+	unix.F2FS_SUPER_MAGIC: Stamped | Certain, bcachefs: Stamped | Certain,
 	unix.EROFS_SUPER_MAGIC_V1: Certain, unix.RAMFS_MAGIC: Certain, unix.HUGETLBFS_MAGIC: Certain,
-	unix.NFS_SUPER_MAGIC: Stamps, unix.CEPH_SUPER_MAGIC: Stamps, zfs: Stamps, lustre: Stamps, gpfs: Stamps,
+	unix.NFS_SUPER_MAGIC: Stamped, unix.CEPH_SUPER_MAGIC: Stamped, zfs: Stamped, lustre: Stamped, gpfs: Stamped,
 }
 
 const zfs, lustre, gpfs, bcachefs = 0x2fc12fc1, 0x0bd00bd0, 0x47504653, 0xca451a4e
@@ -43,16 +43,16 @@ func KindOf(fd int) Kind {
 // Has reports whether a file system has a property.
 func (k Kind) Has(p Kind) bool { return k&p != 0 }
 
-// Stamped is Stamps for a file. direct reports that processes outside of the container may have the files open:
+// Stamps is Stamped for a file. direct reports that processes outside of the container may have the files open:
 // io_uring can write without a ctime to a page of tmpfs that is one of its registered buffers
 // (IORING_REGISTER_BUFFERS).
-func Stamped(fd int, direct bool) bool {
+func Stamps(fd int, direct bool) bool {
 	var fs unix.Statfs_t
-	return unix.Fstatfs(fd, &fs) == nil && (!direct || fs.Type != unix.TMPFS_MAGIC) && kinds[int64(fs.Type)].Has(Stamps)
+	return unix.Fstatfs(fd, &fs) == nil && (!direct || fs.Type != unix.TMPFS_MAGIC) && kinds[int64(fs.Type)].Has(Stamped)
 }
 
-// Stamps is Stamped for the root directory.
-func (r *Root) Stamps() bool { return Stamped(r.fd, r.Direct) }
+// Stamps is the function Stamps for the root directory.
+func (r *Root) Stamps() bool { return Stamps(r.fd, r.Direct) }
 
 // Dated reports whether the root is on a file system with that property.
 func (r *Root) Dated() bool { return r.kind.Has(Dated) }
