@@ -46,7 +46,7 @@ func TestBringsPrograms(t *testing.T) {
 		{"proc", "proc", "", false}, {"cgroup2", "x", "", false}, {"overlay", "x", "", true}, {"", "", "", true},
 	} {
 		m := specMount{Type: c.typ, Source: c.source, Options: strings.Fields(c.options)}
-		if got := brings(m, bundle); got != c.want {
+		if got := (&container{bundle: bundle}).brings(m); got != c.want {
 			t.Errorf("%+v: got %v", m, got)
 		}
 	}

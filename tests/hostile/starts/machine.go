@@ -287,15 +287,9 @@ func restored(b *bundle) {
 		{"checkpoint", "--image-path", b.dir + "/image", "--work-path", b.dir + "/log", b.id},
 	} {
 		cmd := exec.Command(*real, args...)
-		said, err := os.Create(b.dir + "/said") // no pipe: the container keeps it
-		check(err)
-		cmd.Stderr = said
-		err = cmd.Run()
-		said.Close()
-		if err != nil {
-			said, _ := os.ReadFile(b.dir + "/said")
+		if err := cmd.Run(); err != nil { // a pipe or a file would be the container's as well
 			log, _ := exec.Command("grep", "Error", b.dir+"/log/dump.log").Output()
-			panic(fmt.Sprintf("%s: %v: %s %s", args[0], err, said, log))
+			panic(fmt.Sprintf("%s: %v: %s", args[0], err, log))
 		}
 	}
 	b.file("", b.root, "go")
