@@ -49,12 +49,13 @@ func (f *File) EachMember(thin bool, visit func(Member) error) error {
 		if !f.InFile(at, memberHeader) {
 			return damagedArchive("ends inside the header of a member at offset %#x", at)
 		}
-		h, err := f.Bytes(at, memberHeader)
-		if err != nil {
-			return err
+		h := f.Bytes(at, memberHeader)
+		if f.failed != nil {
+			return f.failed
 		}
 		m := Member{strings.TrimRight(string(h[:16]), " "), at + memberHeader, 0}
 		apart := thin && m.Name != "/" && m.Name != "/SYM64/" && m.Name != "//"
+		var err error
 		m.Size, err = strconv.ParseUint(strings.TrimRight(string(h[48:58]), " "), 10, 64)
 		if err != nil || string(h[58:]) != memberMagic || !apart && !f.InFile(m.Off, m.Size) {
 			return damagedArchive("header of a member at offset %#x", at)
@@ -81,28 +82,20 @@ func (f *File) EachMember(thin bool, visit func(Member) error) error {
 
 // fullName replaces the name in the header by the full name, in printable ASCII.
 func (m *Member) fullName(f *File, names Member) error {
-	read := func(off, n uint64) error {
-		b, err := f.Bytes(off, min(n, maxMemberName))
-		m.Name = string(b)
-		return err
-	}
+	read := func(off, n uint64) { m.Name = string(f.Bytes(off, min(n, maxMemberName))) }
 	if digits, ok := strings.CutPrefix(m.Name, "#1/"); ok {
 		n, err := strconv.ParseUint(digits, 10, 32)
-		if err != nil || n > m.Size {
+		if err != nil || n > m.Size || !f.InFile(m.Off, n) {
 			return damagedArchive("name of the member at offset %#x", m.Off)
 		}
-		if err := read(m.Off, n); err != nil {
-			return err
-		}
+		read(m.Off, n)
 		m.Off, m.Size = m.Off+n, m.Size-n
 	} else if digits, ok := strings.CutPrefix(m.Name, "/"); ok {
 		n, err := strconv.ParseUint(digits, 10, 64)
 		if err != nil || n >= names.Size {
 			return damagedArchive("name of the member at offset %#x", m.Off)
 		}
-		if err := read(names.Off+n, names.Size-n); err != nil {
-			return err
-		}
+		read(names.Off+n, names.Size-n)
 	}
 	m.Name, _, _ = strings.Cut(m.Name, "\x00")
 	m.Name, _, _ = strings.Cut(m.Name, "\n")
@@ -111,10 +104,4 @@ func (m *Member) fullName(f *File, names Member) error {
 }
 
 // IsThin reports whether the file is a thin archive, which has names of files instead of content.
-func (f *File) IsThin() (bool, error) {
-	if f.Size < uint64(len(thinMagic)) {
-		return false, nil
-	}
-	head, err := f.Bytes(0, uint64(len(thinMagic)))
-	return string(head) == thinMagic, err
-}
+func (f *File) IsThin() bool { return string(f.Bytes(0, uint64(len(thinMagic)))) == thinMagic }

@@ -56,63 +56,59 @@ const (
 
 // SearchTable returns the vaddr of .eh_frame_hdr and its search table; none if the table does not exist, or is not
 // in the form of linkers: pairs of 4 bytes relative to the header, in order.
-func (f *File) SearchTable() (hdr uint64, table []SearchEntry, err error) {
+func (f *File) SearchTable() (hdr uint64, table []SearchEntry) {
 	p := f.Prog(PTGNUEhFrame)
 	if p == nil {
-		return 0, nil, nil
+		return 0, nil
 	}
 	hdr = p.Vaddr
-	b, err := f.Mem(hdr, SearchHead)
-	if err != nil || len(b) < SearchHead || b[0] != 1 || b[1]&0x0f != peSdata4 || b[2] != peUdata4 || b[3] != peDatarel|peSdata4 {
-		return hdr, nil, err
+	b := f.Mem(hdr, SearchHead)
+	if len(b) < SearchHead || b[0] != 1 || b[1]&0x0f != peSdata4 || b[2] != peUdata4 || b[3] != peDatarel|peSdata4 {
+		return hdr, nil
 	}
 	n := uint64(binary.LittleEndian.Uint32(b[8:]))
 	if n > maxFDEs {
-		return hdr, nil, nil
+		return hdr, nil
 	}
-	b, err = f.Mem(hdr+SearchHead, n*SearchSize)
-	if err != nil || uint64(len(b)) < n*SearchSize {
-		return hdr, nil, err
+	if b = f.Mem(hdr+SearchHead, n*SearchSize); uint64(len(b)) < n*SearchSize {
+		return hdr, nil
 	}
 	for ; len(b) > 0; b = b[SearchSize:] {
 		e := SearchEntry{hdr + Signed(b), hdr + Signed(b[4:])}
 		if len(table) > 0 && e.Start < table[len(table)-1].Start {
-			return hdr, nil, nil
+			return hdr, nil
 		}
 		table = append(table, e)
 	}
-	return hdr, table, nil
+	return hdr, table
 }
 
 // PlainFDE reads the FDE at a vaddr; the size is 0 if its CIE is not cieHead with PlainCFI.
-func (f *File) PlainFDE(vaddr uint64) (d FrameDescription, cie uint64, err error) {
+func (f *File) PlainFDE(vaddr uint64) (d FrameDescription, cie uint64) {
 	const maxFDE = 1024 // bytes: it must fit into the page
-	b, err := f.Mem(vaddr, maxFDE)
-	if err != nil || len(b) < FDEHead {
-		return d, 0, err
+	b := f.Mem(vaddr, maxFDE)
+	if len(b) < FDEHead {
+		return d, 0
 	}
 	length := uint64(binary.LittleEndian.Uint32(b))
 	if length < FDEHead-4 || length > uint64(len(b)-4) || b[FDEHead-1] != 0 {
-		return d, 0, nil
+		return d, 0
 	}
 	cie = vaddr + 4 - Signed(b[4:])
-	c, err := f.Mem(cie, 4)
-	if err != nil || len(c) < 4 {
-		return d, 0, err
+	c := f.Mem(cie, 4)
+	if len(c) < 4 {
+		return d, 0
 	}
-	c, err = f.Mem(cie+4, min(uint64(binary.LittleEndian.Uint32(c)), cieRead))
-	if err != nil {
-		return d, 0, err
-	}
+	c = f.Mem(cie+4, min(uint64(binary.LittleEndian.Uint32(c)), cieRead))
 	initial, ok := bytes.CutPrefix(c, cieHead)
 	if !ok || !bytes.Equal(bytes.TrimRight(initial, "\x00"), PlainCFI) {
-		return d, 0, nil
+		return d, 0
 	}
 	return FrameDescription{
 		Start:   vaddr + 8 + Signed(b[8:]),
 		Size:    uint64(binary.LittleEndian.Uint32(b[12:])),
 		Program: b[FDEHead : 4+length],
-	}, cie, nil
+	}, cie
 }
 
 // cfaOperands are the operands of instructions with a whole byte as opcode: u for LEB128, b for a block, digits
@@ -197,8 +193,8 @@ func (f *File) CFA(fn Func, vaddr uint64) (at CFA, ok bool) {
 	if fn.FDE == 0 {
 		return at, false
 	}
-	b, err := f.Bytes(fn.FDE, min(maxProgram, f.Size-fn.FDE))
-	if err != nil || len(b) < minFDE {
+	b := f.Bytes(fn.FDE, min(maxProgram, f.Size-fn.FDE))
+	if len(b) < minFDE {
 		return at, false
 	}
 	end := 4 + uint64(binary.LittleEndian.Uint32(b))

@@ -28,41 +28,39 @@ var buffers = sync.Pool{New: func() any { return new([ChunkSize]byte) }}
 
 // view returns n bytes at offset off, which the caller has checked, and must not change the bytes: from memory,
 // else in buf if it is long enough.
-func (f *File) view(buf []byte, off, n uint64) ([]byte, error) {
+func (f *File) view(buf []byte, off, n uint64) []byte {
 	if m, ok := f.R.(Memory); ok && off+n <= uint64(len(m)) {
-		return m[off : off+n : off+n], nil
+		return m[off : off+n : off+n]
 	}
 	if uint64(len(buf)) < n {
 		buf = make([]byte, n)
 	}
-	return buf[:n], f.ReadAt(buf[:n], off)
+	_, _ = f.ReadAt(buf[:n], int64(off))
+	return buf[:n]
 }
 
 // EachChunk visits the content of the PT_LOADs that have all the flags of with and none of without, as Chunks does.
-func (f *File) EachChunk(with, without uint32, visit func(p *Prog, b []byte, vaddr uint64, lo, hi int)) error {
+func (f *File) EachChunk(with, without uint32, visit func(p *Prog, b []byte, vaddr uint64, lo, hi int)) {
 	for i := range f.Progs {
 		p := &f.Progs[i]
 		if p.Type != PTLoad || p.Filesz == 0 || p.Flags&with != with || p.Flags&without != 0 {
 			continue
 		}
-		if err := f.Chunks(p, func(b []byte, vaddr uint64, lo, hi int) { visit(p, b, vaddr, lo, hi) }); err != nil {
-			return err
-		}
+		f.Chunks(p, func(b []byte, vaddr uint64, lo, hi int) { visit(p, b, vaddr, lo, hi) })
 	}
-	return nil
 }
 
 // Chunks visits the file content of p piece by piece. visit gets the bytes, which it must not change, the vaddr of
 // the first and the range of indices of this piece; each byte of the segment is in exactly one such range, with
 // ChunkMargin bytes on both sides if the segment has them.
-func (f *File) Chunks(p *Prog, visit func(b []byte, vaddr uint64, lo, hi int)) error {
+func (f *File) Chunks(p *Prog, visit func(b []byte, vaddr uint64, lo, hi int)) {
 	buf := buffers.Get().(*[ChunkSize]byte)
 	defer buffers.Put(buf)
 	for pos := uint64(0); ; {
 		n := min(ChunkSize, p.Filesz-pos)
-		b, err := f.view(buf[:], p.Off+pos, n)
-		if err != nil {
-			return err
+		b := f.view(buf[:], p.Off+pos, n)
+		if f.failed != nil {
+			return
 		}
 		lo, hi := 0, int(n)
 		if pos > 0 {
@@ -74,7 +72,7 @@ func (f *File) Chunks(p *Prog, visit func(b []byte, vaddr uint64, lo, hi int)) e
 		}
 		visit(b, p.Vaddr+pos, lo, hi)
 		if last || n <= 2*ChunkMargin {
-			return nil
+			return
 		}
 		pos += n - 2*ChunkMargin
 	}

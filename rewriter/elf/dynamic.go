@@ -34,17 +34,12 @@ func (f *File) dynString(d *Dyn, most uint64) string {
 	if table == nil {
 		return ""
 	}
-	b, err := f.Mem(table.Val+d.Val, most)
-	if err != nil {
-		return ""
-	}
-	return cString(b, 0)
+	return cString(f.Mem(table.Val+d.Val, most), 0)
 }
 
 // HasDynString reports whether the dynamic string table has a text, such as the name of a used or defined symbol.
 func (f *File) HasDynString(text string) bool {
-	b, err := f.Mem(f.Range(DTStrtab, dtStrsz))
-	return err == nil && bytes.Contains(b, []byte("\x00"+text+"\x00"))
+	return bytes.Contains(f.Mem(f.Range(DTStrtab, dtStrsz)), []byte("\x00"+text+"\x00"))
 }
 
 // Interp returns the path of the file's loader, "" for none.
@@ -53,9 +48,5 @@ func (f *File) Interp() string {
 	if p == nil {
 		return ""
 	}
-	b, err := f.Bytes(p.Off, min(p.Filesz, maxDynString))
-	if err != nil {
-		return ""
-	}
-	return cString(append(b, 0), 0)
+	return cString(append(f.Bytes(p.Off, min(p.Filesz, maxDynString)), 0), 0)
 }

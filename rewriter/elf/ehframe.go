@@ -29,18 +29,16 @@ const (
 // EachFDE calls visit with each function in .eh_frame whose start near accepts: through the search table of
 // PT_GNU_EH_FRAME; by reading the section if the table is missing, or leads out of its segment, as vfix's does; or
 // by its content if no header names it. Damage ends the search without an error.
-func (f *File) EachFDE(near func(start uint64) bool, visit func(Func)) error {
+func (f *File) EachFDE(near func(start uint64) bool, visit func(Func)) {
 	u := &unwind{f: f, near: near, visit: visit, cies: make(map[uint64]cie)}
-	if done, err := u.table(); done || err != nil {
-		return err
+	if u.table() {
+		return
 	}
 	if s := f.Section(".eh_frame"); s != nil && s.Type != SHTNobits {
-		return u.section(s.Off, s.Addr, s.Size)
+		u.section(s.Off, s.Addr, s.Size)
+	} else if f.Sections == nil {
+		u.search()
 	}
-	if f.Sections == nil {
-		return u.search()
-	}
-	return nil
 }
 
 // InUnwindTable reports whether a vaddr is in .eh_frame, if there are section headers, or in .eh_frame_hdr.
@@ -58,10 +56,10 @@ type unwind struct {
 }
 
 // table reads the search table of .eh_frame_hdr; done is false if it is missing, or an entry leads elsewhere.
-func (u *unwind) table() (done bool, err error) {
-	hdr, table, err := u.f.SearchTable()
-	if err != nil || table == nil {
-		return false, err
+func (u *unwind) table() (done bool) {
+	hdr, table := u.f.SearchTable()
+	if table == nil {
+		return false
 	}
 	home := u.f.Load(hdr)
 	done = true
@@ -79,23 +77,20 @@ func (u *unwind) table() (done bool, err error) {
 			u.visit(fn)
 		}
 	}
-	return done, nil
+	return done
 }
 
 // section reads the entries of .eh_frame, size bytes at an offset, in order.
-func (u *unwind) section(start, vaddr, size uint64) error {
-	r := bufio.NewReaderSize(io.NewSectionReader(u.f.R, int64(start), int64(u.f.Size-start)), 16<<10)
+func (u *unwind) section(start, vaddr, size uint64) {
+	r := bufio.NewReaderSize(io.NewSectionReader(u.f, int64(start), int64(u.f.Size-start)), 16<<10)
 	for off, n := start, 0; n < maxFDEs && off+8 <= start+size; n++ {
 		b, err := r.Peek(24)
-		if err == io.EOF {
-			return nil
-		}
 		if err != nil {
-			return err
+			return
 		}
 		length := uint64(binary.LittleEndian.Uint32(b))
 		if length == 0xffffffff {
-			return nil // the 64-bit form, which no tool writes
+			return // the 64-bit form, which no tool writes
 		}
 		if length == 0 {
 			off += 4 // a terminator; the linker may put more behind it
@@ -115,7 +110,6 @@ func (u *unwind) section(start, vaddr, size uint64) error {
 		off += 4 + length
 		_, _ = r.Discard(int(4 + length)) // Peek returned these bytes
 	}
-	return nil
 }
 
 // cieHead is the start of the CIE that gcc and clang write for C code, behind its length: the ID 0, version 1, the
@@ -124,14 +118,14 @@ func (u *unwind) section(start, vaddr, size uint64) error {
 var cieHead = []byte("\x00\x00\x00\x00\x01zR\x00\x01\x78\x10\x01\x1b")
 
 // search finds .eh_frame in a file without section headers. Each entry refers to its CIE by the distance.
-func (u *unwind) search() error {
+func (u *unwind) search() {
 	for i := range u.f.Progs {
 		p := &u.f.Progs[i]
 		if p.Type != PTLoad || p.Filesz == 0 || p.Flags&PFW != 0 {
 			continue
 		}
 		var at []uint64
-		if err := u.f.Chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
+		u.f.Chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
 			for i := range Indexes(b, lo, hi, cieHead) {
 				if len(at) == symChunk {
 					return
@@ -140,21 +134,16 @@ func (u *unwind) search() error {
 					at = append(at, vaddr+uint64(i)-4)
 				}
 			}
-		}); err != nil {
-			return err
-		}
+		})
 		done := uint64(0)
 		for _, v := range at {
 			if v < done {
 				continue // part of the same table
 			}
 			done = p.Vaddr + p.Filesz
-			if err := u.section(p.Off+(v-p.Vaddr), v, p.Filesz-(v-p.Vaddr)); err != nil {
-				return err
-			}
+			u.section(p.Off+(v-p.Vaddr), v, p.Filesz-(v-p.Vaddr))
 		}
 	}
-	return nil
 }
 
 // entry reads the FDE at an offset and vaddr.
@@ -162,8 +151,8 @@ func (u *unwind) entry(off, vaddr uint64) (fn Func, ok bool) {
 	if !u.f.InFile(off, 8) {
 		return fn, false
 	}
-	b, err := u.f.Bytes(off, min(48, u.f.Size-off))
-	if err != nil || len(b) < minFDE {
+	b := u.f.Bytes(off, min(48, u.f.Size-off))
+	if len(b) < minFDE {
 		return fn, false
 	}
 	id := uint64(binary.LittleEndian.Uint32(b[4:]))
@@ -230,10 +219,7 @@ func (f *File) readCIE(off uint64) cie {
 	if !f.InFile(off, 9) {
 		return cie{}
 	}
-	b, err := f.Bytes(off, min(cieRead, f.Size-off)) // later reads report the error
-	if err != nil {
-		return cie{}
-	}
+	b := f.Bytes(off, min(cieRead, f.Size-off))
 	c := cie{enc: pePtr, lsda: peOmit, known: true}
 	aug := cString(b, 9)
 	if aug == "" {

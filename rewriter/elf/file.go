@@ -116,8 +116,9 @@ type Dyn struct {
 
 // File is a checked view of a 64-bit x86-64 ELF file. Its parts are inside the file.
 type File struct {
-	R    io.ReaderAt
-	Size uint64 // in bytes
+	R      io.ReaderAt
+	Size   uint64 // in bytes
+	failed error  // see Err
 
 	Type            uint16
 	Entry           uint64
@@ -198,14 +199,21 @@ func notFor(kind Kind, format string, a ...any) error { return NewSkip(kind, for
 // Parse reads the headers of the file in r, which has size bytes. A *Skip means that the file is not for vfix; if
 // it may nevertheless run, its segments are returned with it. Any other error is a failed read.
 func Parse(r io.ReaderAt, size int64) (*File, error) {
-	f := &File{R: r, Size: uint64(max(size, 0))}
+	f, err := parse(&File{R: r, Size: uint64(max(size, 0))})
+	if f != nil && f.failed != nil {
+		return nil, f.failed
+	}
+	return f, err
+}
+
+func parse(f *File) (*File, error) {
 	if f.Size < 4 {
 		return nil, notFor(KindNotELF, "not an ELF file")
 	}
 	var hdr [EhdrSize]byte
 	n := min(f.Size, EhdrSize)
-	if err := f.ReadAt(hdr[:n], 0); err != nil {
-		return nil, err
+	if _, err := f.ReadAt(hdr[:n], 0); f.failed != nil {
+		return f, err
 	}
 	if string(hdr[:4]) != "\x7fELF" {
 		return nil, notFor(KindNotELF, "not an ELF file")
@@ -242,13 +250,8 @@ func Parse(r io.ReaderAt, size int64) (*File, error) {
 	if err := f.readProgs(int(le.Uint16(hdr[56:]))); err != nil {
 		return f, err
 	}
-	if err := f.readSections(hdr[:]); err != nil {
-		return nil, err
-	}
-	if err := f.readDynamic(); err != nil {
-		return nil, err
-	}
-	return f, nil
+	f.readSections(hdr[:])
+	return f, f.readDynamic()
 }
 
 func (f *File) readProgs(n int) error {
@@ -262,15 +265,13 @@ func (f *File) readProgs(n int) error {
 		return Damaged("%d program headers at offset %#x end beyond the file (%d bytes)", n, f.PhOff, f.Size)
 	}
 	le := binary.LittleEndian
-	if err := f.records(f.PhOff, uint64(n)*PhdrSize, PhdrSize, func(_ uint64, e []byte) {
+	f.records(f.PhOff, uint64(n)*PhdrSize, PhdrSize, func(_ uint64, e []byte) {
 		f.Progs = append(f.Progs, Prog{
 			Index: len(f.Progs), Type: le.Uint32(e), Flags: le.Uint32(e[4:]),
 			Off: le.Uint64(e[8:]), Vaddr: le.Uint64(e[16:]), Paddr: le.Uint64(e[24:]),
 			Filesz: le.Uint64(e[32:]), Memsz: le.Uint64(e[40:]), Align: le.Uint64(e[48:]),
 		})
-	}); err != nil {
-		return err
-	}
+	})
 	var last *Prog
 	var tangled error
 	for i := range f.Progs {
@@ -306,45 +307,41 @@ func (p *Prog) covers(last *Prog) bool {
 
 // readSections reads the section headers. Damaged ones are not a reason to skip a file, as loaders do not read
 // them: f.Sections is then nil.
-func (f *File) readSections(hdr []byte) error {
+func (f *File) readSections(hdr []byte) {
 	le := binary.LittleEndian
 	f.ShOff, f.ShNum, f.ShStrNdx = le.Uint64(hdr[40:]), int(le.Uint16(hdr[60:])), int(le.Uint16(hdr[62:]))
 	n := uint64(f.ShNum)
 	if le.Uint16(hdr[58:]) != ShdrSize || n == 0 || n > MaxShnum || f.ShOff == 0 {
-		return nil
+		return
 	}
 	if !f.InFile(f.ShOff, n*ShdrSize) {
 		f.ShBeyond = true
-		return nil
+		return
 	}
 	s := make([]Section, 0, n)
-	err := f.records(f.ShOff, n*ShdrSize, ShdrSize, func(_ uint64, e []byte) {
+	f.records(f.ShOff, n*ShdrSize, ShdrSize, func(_ uint64, e []byte) {
 		s = append(s, Section{
 			Index: len(s), nameOff: le.Uint32(e), Type: le.Uint32(e[4:]), Flags: le.Uint64(e[8:]),
 			Addr: le.Uint64(e[16:]), Off: le.Uint64(e[24:]), Size: le.Uint64(e[32:]),
 			link: le.Uint32(e[40:]), info: le.Uint32(e[44:]), align: le.Uint64(e[48:]), entsize: le.Uint64(e[56:]),
 		})
 	})
-	if err != nil {
-		return err
+	if f.failed != nil {
+		return
 	}
 	f.ShBeyond = slices.ContainsFunc(s[1:], func(s Section) bool { return s.Type != SHTNobits && !f.InFile(s.Off, s.Size) })
 	if f.ShBeyond {
-		return nil
+		return
 	}
 	s[0] = Section{} // number 0 is unused, whatever its header says
 	if f.ShStrNdx == 0 || f.ShStrNdx >= len(s) || s[f.ShStrNdx].Type != SHTStrtab {
-		return nil
+		return
 	}
-	strs, err := f.Bytes(s[f.ShStrNdx].Off, min(s[f.ShStrNdx].Size, math.MaxUint16))
-	if err != nil {
-		return err
-	}
+	strs := f.Bytes(s[f.ShStrNdx].Off, min(s[f.ShStrNdx].Size, math.MaxUint16))
 	for i := range s {
 		s[i].Name = cString(strs, uint64(s[i].nameOff))
 	}
 	f.Sections = s
-	return nil
 }
 
 func (f *File) readDynamic() error {
@@ -356,7 +353,7 @@ func (f *File) readDynamic() error {
 		return Damaged("dynamic segment (offset %#x, filesz %#x) ends beyond the file (%d bytes)", p.Off, p.Filesz, f.Size)
 	}
 	ended, spare := false, true // bytes behind DT_NULL are not spare
-	return f.records(p.Off, min(p.Filesz/DynSize, maxDyn)*DynSize, DynSize, func(off uint64, e []byte) {
+	f.records(p.Off, min(p.Filesz/DynSize, maxDyn)*DynSize, DynSize, func(off uint64, e []byte) {
 		d := Dyn{Off: off, Tag: int64(binary.LittleEndian.Uint64(e)), Val: binary.LittleEndian.Uint64(e[8:])}
 		switch {
 		case d.Tag != DTNull && !ended:
@@ -367,4 +364,5 @@ func (f *File) readDynamic() error {
 			spare = false
 		}
 	})
+	return nil
 }

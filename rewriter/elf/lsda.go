@@ -14,8 +14,8 @@ func (f *File) LandingPads(fn Func) (pads []Pad, ok bool) {
 	if fn.LSDA == 0 {
 		return nil, true
 	}
-	b, err := f.Mem(fn.LSDA, maxLSDA)
-	if err != nil || len(b) < 4 {
+	b := f.Mem(fn.LSDA, maxLSDA)
+	if len(b) < 4 {
 		return nil, false
 	}
 	r, base := leb{b: b}, fn.Start

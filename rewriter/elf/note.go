@@ -30,11 +30,7 @@ func (f *File) buildIDOf(p *Prog) string {
 	if !f.InFile(p.Off, p.Filesz) {
 		return ""
 	}
-	b, err := f.Bytes(p.Off, min(p.Filesz, maxNotes))
-	if err != nil {
-		return ""
-	}
-	return BuildID(b)
+	return BuildID(f.Bytes(p.Off, min(p.Filesz, maxNotes)))
 }
 
 // maxNotes is how much of a PT_NOTE is searched for a build ID, in bytes.

@@ -55,15 +55,15 @@ func ParseObject(r io.ReaderAt, size int64) (*File, error) {
 	if size > maxObject {
 		return nil, Damaged("object of %d bytes, at most %d are examined", size, maxObject)
 	}
-	hdr, err := f.Bytes(0, EhdrSize)
-	if err != nil {
-		return nil, err
+	hdr := f.Bytes(0, EhdrSize)
+	if f.failed != nil {
+		return nil, f.failed
 	}
 	if m := binary.LittleEndian.Uint16(hdr[18:]); m != MachineX8664 {
 		return nil, notFor(KindForeign, "ELF for another machine (e_machine %d)", m)
 	}
-	if err := f.readSections(hdr); err != nil {
-		return nil, err
+	if f.readSections(hdr); f.failed != nil {
+		return nil, f.failed
 	}
 	if f.ShNum == 0 && f.ShOff == 0 {
 		return f, nil // it is empty
@@ -105,18 +105,18 @@ func (f *File) segments() error {
 // Link sets symbols and relocated fields, in a copy of the object, to their values with each section at its
 // offset.
 func (f *File) Link() error {
-	b, err := f.Bytes(0, f.Size)
-	if err != nil {
-		return err
+	image := bytes.Clone(f.Bytes(0, f.Size))
+	if f.failed != nil {
+		return f.failed
 	}
-	image := bytes.Clone(b)
 	f.R = Memory(image)
 	le, entries := binary.LittleEndian, uint64(0)
 	each := func(s *Section, size int, visit func(off uint64, e []byte)) error {
 		if entries += s.Size / uint64(size); entries > maxFixes {
 			return Damaged("object of more than %d symbols and relocations", maxFixes)
 		}
-		return f.records(s.Off, s.Size, size, visit)
+		f.records(s.Off, s.Size, size, visit)
+		return nil
 	}
 	var values []uint64 // of the symbols, by their indices
 	if t := first(f.Sections, func(s *Section) bool { return s.Type == SHTSymtab }); t != nil {

@@ -11,7 +11,7 @@ import (
 
 // Overlay returns the number of bytes behind everything in the headers, 0 for padding of less than a page, and for
 // the remains of sections.
-func (f *File) Overlay() (uint64, error) {
+func (f *File) Overlay() uint64 {
 	end := max(f.PhOff+uint64(len(f.Progs))*PhdrSize, EhdrSize)
 	for _, p := range f.Progs {
 		if p.Filesz > 0 && f.InFile(p.Off, p.Filesz) {
@@ -28,16 +28,13 @@ func (f *File) Overlay() (uint64, error) {
 	}
 	rest := f.Size - end
 	if rest > maxTail || rest >= PageSize && f.Sections != nil {
-		return rest, nil
+		return rest
 	}
-	b, err := f.Bytes(end, rest)
-	if err != nil {
-		return 0, err
-	}
+	b := f.Bytes(end, rest)
 	if rest < PageSize && len(bytes.Trim(b, "\x00")) == 0 || f.Sections == nil && f.isTail(b, end) {
-		return 0, nil
+		return 0
 	}
-	return rest, nil
+	return rest
 }
 
 // maxTail is the longest tail of a file that is examined, in bytes.

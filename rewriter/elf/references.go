@@ -18,9 +18,9 @@ func ripRelative(b []byte, i int, vaddr, want uint64) bool {
 
 // References returns the vaddrs in code of displacements relative to rip that lead to vaddr and, in a program at a
 // fixed address, of its 4 bytes, and the number of words of data with it.
-func (f *File) References(vaddr uint64) (disps []uint64, data int, err error) {
+func (f *File) References(vaddr uint64) (disps []uint64, data int) {
 	word := binary.LittleEndian.AppendUint64(nil, vaddr)
-	err = f.EachChunk(0, 0, func(p *Prog, b []byte, at uint64, lo, hi int) {
+	f.EachChunk(0, 0, func(p *Prog, b []byte, at uint64, lo, hi int) {
 		if p.Flags&PFX == 0 {
 			for range Indexes(b, lo, hi, word) {
 				data++
@@ -33,20 +33,18 @@ func (f *File) References(vaddr uint64) (disps []uint64, data int, err error) {
 			}
 		}
 	})
-	if err != nil {
-		return nil, 0, err
-	}
-	return disps, data, f.EachRela(func(r Rela) {
+	f.EachRela(func(r Rela) {
 		if r.Addend == vaddr {
 			data++
 		}
 	})
+	return disps, data
 }
 
 // FindText returns the vaddrs of a text, of at most ChunkMargin bytes, in loaded segments, at most eight.
-func (f *File) FindText(text string) (all []uint64, err error) {
+func (f *File) FindText(text string) (all []uint64) {
 	const most = 8
-	err = f.EachChunk(0, 0, func(_ *Prog, b []byte, vaddr uint64, lo, hi int) {
+	f.EachChunk(0, 0, func(_ *Prog, b []byte, vaddr uint64, lo, hi int) {
 		for at := range Indexes(b, lo, hi, []byte(text)) {
 			if len(all) == most {
 				return
@@ -54,5 +52,5 @@ func (f *File) FindText(text string) (all []uint64, err error) {
 			all = append(all, vaddr+uint64(at))
 		}
 	})
-	return all, err
+	return all
 }

@@ -20,7 +20,7 @@ const AddendOff = 16
 
 // EachRela calls visit for each relocation with an addend that is applied at load time: those of the dynamic
 // segment or, in a static program, of its SHT_RELA sections.
-func (f *File) EachRela(visit func(Rela)) error {
+func (f *File) EachRela(visit func(Rela)) {
 	le := binary.LittleEndian
 	each := func(off uint64, e []byte) {
 		visit(Rela{off, le.Uint64(e), le.Uint32(e[8:]), le.Uint32(e[12:]), le.Uint64(e[AddendOff:])})
@@ -32,48 +32,41 @@ func (f *File) EachRela(visit func(Rela)) error {
 			continue
 		}
 		d := at - p.Vaddr
-		if err := f.records(p.Off+d, min(size, p.Filesz-d), RelaSize, each); err != nil {
-			return err
-		}
+		f.records(p.Off+d, min(size, p.Filesz-d), RelaSize, each)
 	}
 	for i := range f.Sections {
 		if s := &f.Sections[i]; f.Dynamic == nil && s.Type == SHTRela && s.Addr != 0 {
-			if err := f.records(s.Off, s.Size, RelaSize, each); err != nil {
-				return err
-			}
+			f.records(s.Off, s.Size, RelaSize, each)
 		}
 	}
-	return nil
 }
 
 // EachImport calls visit with each word that the loader fills with the address of a function of another object,
 // and the function's name.
-func (f *File) EachImport(visit func(at uint64, name string)) error {
-	return f.eachOf(RJumpSlot, RGlobDat, func(r Rela, t Symtab, s Symbol) { visit(r.At, f.SymbolName(t, s)) })
+func (f *File) EachImport(visit func(at uint64, name string)) {
+	f.eachOf(RJumpSlot, RGlobDat, func(r Rela, t Symtab, s Symbol) { visit(r.At, f.SymbolName(t, s)) })
 }
 
 // EachPointer calls visit with each word that the loader fills with an address in the file.
-func (f *File) EachPointer(visit func(at, to uint64)) error {
-	if err := f.EachRela(func(r Rela) {
+func (f *File) EachPointer(visit func(at, to uint64)) {
+	f.EachRela(func(r Rela) {
 		if r.Type == RRelative {
 			visit(r.At, r.Addend)
 		}
-	}); err != nil {
-		return err
-	}
-	return f.eachOf(r64, RGlobDat, func(r Rela, _ Symtab, s Symbol) { visit(r.At, s.Value+r.Addend) })
+	})
+	f.eachOf(r64, RGlobDat, func(r Rela, _ Symtab, s Symbol) { visit(r.At, s.Value+r.Addend) })
 }
 
 // eachOf calls visit with each relocation of two types that names a dynamic symbol, and the symbol.
-func (f *File) eachOf(typ, or uint32, visit func(Rela, Symtab, Symbol)) error {
+func (f *File) eachOf(typ, or uint32, visit func(Rela, Symtab, Symbol)) {
 	t, ok := f.dynamicSymtab()
 	if !ok {
-		return nil
+		return
 	}
-	return f.EachRela(func(r Rela) {
+	f.EachRela(func(r Rela) {
 		if r.Type != typ && r.Type != or || uint64(r.Symbol) >= t.count {
 			return
-		} else if b, err := f.Bytes(t.off+uint64(r.Symbol)*SymSize, SymSize); err == nil { // later reads report the error
+		} else if b := f.Bytes(t.off+uint64(r.Symbol)*SymSize, SymSize); b != nil {
 			visit(r, t, symbolOf(b))
 		}
 	})
@@ -93,7 +86,7 @@ func (f *File) InRelr(vaddr uint64) bool {
 	}
 	const word = 8
 	found, next := false, uint64(0)
-	err := f.records(start, min(size, maxRelr), word, func(_ uint64, b []byte) {
+	f.records(start, min(size, maxRelr), word, func(_ uint64, b []byte) {
 		e := binary.LittleEndian.Uint64(b)
 		if e&1 == 0 {
 			found, next = found || e == vaddr, e+word
@@ -103,5 +96,5 @@ func (f *File) InRelr(vaddr uint64) bool {
 		found = found || vaddr >= next && d%word == 0 && d/word < 63 && e>>(1+d/word)&1 == 1
 		next += 63 * word
 	})
-	return found && err == nil
+	return found
 }

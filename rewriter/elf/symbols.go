@@ -82,7 +82,7 @@ func (f *File) dynamicSymtab() (Symtab, bool) {
 // is not known.
 func (f *File) dynamicSymbols() uint64 {
 	if d := f.Dyn(DTHash); d != nil {
-		if b, err := f.Mem(d.Val, 8); err == nil && len(b) == 8 {
+		if b := f.Mem(d.Val, 8); len(b) == 8 {
 			return uint64(binary.LittleEndian.Uint32(b[4:])) // nchain
 		}
 	}
@@ -101,8 +101,8 @@ func (f *File) dynamicSymbols() uint64 {
 // vaddr: the end of the chain that begins at the highest bucket. The table's layout is in
 // binutils' bfd/elflink.c (bfd_elf_size_dynsym_hash_dynstr).
 func (f *File) gnuHashSymbols(vaddr uint64) uint64 {
-	h, err := f.Mem(vaddr, 16)
-	if err != nil || len(h) < 16 {
+	h := f.Mem(vaddr, 16)
+	if len(h) < 16 {
 		return 0
 	}
 	le := binary.LittleEndian
@@ -111,15 +111,16 @@ func (f *File) gnuHashSymbols(vaddr uint64) uint64 {
 	chains := buckets + 4*nbuckets
 	top := uint64(0)
 	off, ok := f.Offset(buckets, 4*nbuckets)
-	if !ok || f.records(off, 4*nbuckets, 4, func(_ uint64, e []byte) { top = max(top, uint64(le.Uint32(e))) }) != nil {
+	if !ok {
 		return 0
 	}
+	f.records(off, 4*nbuckets, 4, func(_ uint64, e []byte) { top = max(top, uint64(le.Uint32(e))) })
 	if top < symoffset {
 		return symoffset
 	}
 	for {
-		b, err := f.Mem(chains+4*(top-symoffset), 4*symChunk)
-		if err != nil || len(b) < 4 {
+		b := f.Mem(chains+4*(top-symoffset), 4*symChunk)
+		if len(b) < 4 {
 			return top
 		}
 		for ; len(b) >= 4; b = b[4:] {
@@ -132,9 +133,9 @@ func (f *File) gnuHashSymbols(vaddr uint64) uint64 {
 }
 
 // EachSymbol calls visit for each function, label and variable that the table defines.
-func (f *File) EachSymbol(t Symtab, visit func(Symbol)) error {
+func (f *File) EachSymbol(t Symtab, visit func(Symbol)) {
 	le := binary.LittleEndian
-	return f.records(t.off, t.count*SymSize, SymSize, func(_ uint64, b []byte) {
+	f.records(t.off, t.count*SymSize, SymSize, func(_ uint64, b []byte) {
 		s := symbolOf(b)
 		if shndx := le.Uint16(b[6:]); shndx != 0 && (s.Type <= STTFunc || s.Type == STTGNUIfunc) {
 			visit(s)
@@ -154,10 +155,7 @@ func (f *File) SymbolName(t Symtab, s Symbol) string {
 	if uint64(s.name) >= t.strSize {
 		return ""
 	}
-	b, err := f.Bytes(t.strOff+uint64(s.name), min(maxName+1, t.strSize-uint64(s.name)))
-	if err != nil {
-		return ""
-	}
+	b := f.Bytes(t.strOff+uint64(s.name), min(maxName+1, t.strSize-uint64(s.name)))
 	name, _, _ := strings.Cut(cString(append(b, 0), 0), "@")
 	return printable(name)
 }
@@ -210,7 +208,7 @@ func (f *File) Entries() []uint64 {
 			}
 		}
 	}
-	_ = f.EachRela(func(r Rela) { // later reads report the error
+	f.EachRela(func(r Rela) {
 		for _, a := range arrays {
 			if r.Type == RRelative && r.At >= a[0] && r.At < a[0]+a[1] {
 				add(r.Addend)

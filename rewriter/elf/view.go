@@ -1,4 +1,4 @@
-// Look-ups in a checked ELF file; a read outside of it is an error, or returns nothing.
+// Look-ups in a checked ELF file; a read outside of it returns nothing.
 
 package elf
 
@@ -9,36 +9,40 @@ import (
 	"io"
 )
 
-// ReadAt fills b from offset off; the caller has checked the range.
-func (f *File) ReadAt(b []byte, off uint64) error {
-	n, err := f.R.ReadAt(b, int64(off))
-	if n == len(b) {
-		return nil
+// Err returns the first failed read of the file, from which on all bytes are zeros and no result counts; nil if none
+// has failed.
+func (f *File) Err() error { return f.failed }
+
+// ReadAt implements io.ReaderAt; the caller has checked the range.
+func (f *File) ReadAt(b []byte, off int64) (int, error) {
+	n, err := 0, f.failed
+	if err == nil {
+		n, err = f.R.ReadAt(b, off)
 	}
-	if err == nil || err == io.EOF {
-		err = io.ErrUnexpectedEOF
+	if n < len(b) && f.failed == nil {
+		if err == nil || err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		f.failed = fmt.Errorf("read %d bytes at offset %d: %w", len(b), off, err)
 	}
-	return fmt.Errorf("read %d bytes at offset %d: %w", len(b), off, err)
+	clear(b[n:])
+	return n, err
 }
 
 // InFile reports whether [off, off+n) is inside the file, without overflow.
 func (f *File) InFile(off, n uint64) bool { return off <= f.Size && n <= f.Size-off }
 
-// Bytes returns n bytes at offset off, which must lie inside the file. The caller must not change them.
-func (f *File) Bytes(off, n uint64) ([]byte, error) {
+// Bytes returns n bytes at offset off; nil if they are not all in the file. The caller must not change them.
+func (f *File) Bytes(off, n uint64) []byte {
 	if !f.InFile(off, n) {
-		return nil, f.beyond(off, n)
+		return nil
 	}
 	return f.view(nil, off, n)
 }
 
-func (f *File) beyond(off, n uint64) error {
-	return Damaged("%d bytes at offset %#x end beyond the file (%d bytes)", n, off, f.Size)
-}
-
-// records visits the entries of size bytes in the n bytes at offset off, with the offset of each. visit must not
-// change or keep the bytes.
-func (f *File) records(off, n uint64, size int, visit func(off uint64, e []byte)) error {
+// records visits the entries of size bytes in the n bytes at offset off, with the offset of each, up to the end of the
+// file. visit must not change or keep the bytes.
+func (f *File) records(off, n uint64, size int, visit func(off uint64, e []byte)) {
 	chunk := min(uint64(symChunk*size), n)
 	var buf []byte
 	if _, ok := f.R.(Memory); !ok && f.InFile(off, n) {
@@ -47,18 +51,17 @@ func (f *File) records(off, n uint64, size int, visit func(off uint64, e []byte)
 	for n >= uint64(size) {
 		m := min(chunk, n)
 		if !f.InFile(off, m) {
-			return f.beyond(off, m)
+			return
 		}
-		b, err := f.view(buf, off, m)
-		if err != nil {
-			return err
+		b := f.view(buf, off, m)
+		if f.failed != nil {
+			return
 		}
 		n -= m
 		for ; len(b) >= size; b, off = b[size:], off+uint64(size) {
 			visit(off, b[:size])
 		}
 	}
-	return nil
 }
 
 // first returns the first element for which is returns true, or nil.
@@ -136,10 +139,10 @@ func (f *File) Offset(vaddr, n uint64) (off uint64, ok bool) {
 }
 
 // Mem returns up to n bytes at vaddr, fewer at the end of the segment's file content. The caller must not change them.
-func (f *File) Mem(vaddr, n uint64) ([]byte, error) {
+func (f *File) Mem(vaddr, n uint64) []byte {
 	p := f.Load(vaddr)
 	if p == nil {
-		return nil, nil
+		return nil
 	}
 	d := vaddr - p.Vaddr
 	return f.Bytes(p.Off+d, min(n, p.Filesz-d))
@@ -147,8 +150,8 @@ func (f *File) Mem(vaddr, n uint64) ([]byte, error) {
 
 // Word returns the 8-byte word at vaddr.
 func (f *File) Word(vaddr uint64) (uint64, bool) {
-	b, err := f.Mem(vaddr, 8)
-	if err != nil || len(b) < 8 {
+	b := f.Mem(vaddr, 8)
+	if len(b) < 8 {
 		return 0, false
 	}
 	return binary.LittleEndian.Uint64(b), true

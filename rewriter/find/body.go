@@ -283,7 +283,7 @@ func (c *code) pointer(vaddr uint64) (uint64, bool) {
 	if c.relative == nil {
 		c.relative = []relative{}
 		n := 0
-		_ = c.f.EachRela(func(r elf.Rela) { // Scan reports read errors
+		c.f.EachRela(func(r elf.Rela) {
 			if n++; r.Type == elf.RRelative && n <= maxRelative && c.f.ExecLoad(r.Addend) {
 				c.relative = append(c.relative, relative{r.At, r.Addend})
 			}

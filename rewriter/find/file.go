@@ -37,13 +37,10 @@ func (f *File) entries() []uint64 {
 
 // Start returns the start of the function around vaddr if it is known and at most most bytes before it; else
 // vaddr.
-func (f *File) Start(vaddr, most uint64) (uint64, error) {
-	fn, err := findFunctions(f, []Site{{Vaddr: vaddr, Len: 1}})
-	if err != nil {
-		return 0, err
-	}
+func (f *File) Start(vaddr, most uint64) uint64 {
+	fn := findFunctions(f, []Site{{Vaddr: vaddr, Len: 1}})
 	if start, ok := fn.starts.enclosing(vaddr); ok && vaddr-start <= most {
-		return start, nil
+		return start
 	}
-	return vaddr, nil
+	return vaddr
 }

@@ -29,43 +29,32 @@ type functions struct {
 }
 
 // findFunctions collects the facts about the functions around sites, which are in vaddr order.
-func findFunctions(f *File, sites []Site) (*functions, error) {
+func findFunctions(f *File, sites []Site) *functions {
 	fn := &functions{
 		sites: sites, extents: make(map[uint64]elf.Func), entered: make(map[uint64]bool),
 		ifuncs: make(map[uint64]bool), public: make(map[uint64]bool), names: make(map[uint64]name),
 	}
 	for _, t := range f.Symtabs() {
-		if err := f.EachSymbol(t, func(s elf.Symbol) { fn.symbol(f, t, s) }); err != nil {
-			return nil, err
-		}
+		f.EachSymbol(t, func(s elf.Symbol) { fn.symbol(f, t, s) })
 	}
-	all, err := origin.GoFunctions(f.File)
-	if err != nil {
-		return nil, err
-	}
-	fn.fromGo(all)
-	nearby := func(start uint64) bool { return near(sites, start) }
-	if err := f.EachFDE(nearby, func(d elf.Func) {
+	fn.fromGo(origin.GoFunctions(f.File))
+	f.EachFDE(func(start uint64) bool { return near(sites, start) }, func(d elf.Func) {
 		if fn.start(d.Start) && d.End != 0 {
 			d.End = max(d.End, fn.extents[d.Start].End)
 			fn.extents[d.Start] = d
 		}
-	}); err != nil {
-		return nil, err
-	}
-	if err := f.EachRela(func(r elf.Rela) {
+	})
+	f.EachRela(func(r elf.Rela) {
 		if r.Type == elf.RIrelative && fn.enter(r.Addend) {
 			fn.ifuncs[r.Addend] = true
 		}
-	}); err != nil {
-		return nil, err
-	}
+	})
 	fn.roots = f.entries()
 	for _, v := range fn.roots {
 		fn.enter(v)
 	}
 	fn.starts.normalize()
-	return fn, nil
+	return fn
 }
 
 // near reports whether vaddr is within nearSite of a site.

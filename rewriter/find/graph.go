@@ -395,7 +395,7 @@ func (c *code) straight(at uint64, most int) iter.Seq[*x86.Instr] {
 func (c *code) importAt(vaddr uint64) string {
 	if c.imports == nil {
 		c.imports = make(map[uint64]string)
-		_ = c.f.EachImport(func(at uint64, name string) { // Scan reports read errors
+		c.f.EachImport(func(at uint64, name string) {
 			if len(c.imports) < elf.MaxStarts && (endless(name) || twice[name]) {
 				c.imports[at] = name
 			}

@@ -339,10 +339,10 @@ func (s *search) keep(vaddr uint64, w word) {
 
 // pointers records the pointers to tables with one of the words: those that the loader sets, as in a global offset
 // table, and those in the file.
-func (s *search) pointers() error {
+func (s *search) pointers() {
 	halves := slices.DeleteFunc(slices.Sorted(maps.Keys(s.words)), func(v uint64) bool { return s.words[v].constant || s.words[v].label != half })
 	if len(halves) == 0 {
-		return nil
+		return
 	}
 	first, last := halves[0]-min(tableSpan, halves[0]), halves[len(halves)-1]
 	add := func(at, to uint64) {
@@ -354,10 +354,8 @@ func (s *search) pointers() error {
 			s.keep(at, word{s.words[w].Function, table, false})
 		}
 	}
-	if err := s.f.EachPointer(add); err != nil {
-		return err
-	}
-	return s.f.EachChunk(0, elf.PFX, func(_ *elf.Prog, b []byte, vaddr uint64, lo, hi int) {
+	s.f.EachPointer(add)
+	s.f.EachChunk(0, elf.PFX, func(_ *elf.Prog, b []byte, vaddr uint64, lo, hi int) {
 		for i := lo + int(-(vaddr+uint64(lo))%x86.WordSize); i < hi && i+x86.WordSize <= len(b); i += x86.WordSize {
 			if to := binary.LittleEndian.Uint64(b[i:]); to-first <= last-first { // a call for each takes a third of a scan
 				add(vaddr+uint64(i), to)
@@ -473,17 +471,13 @@ func (s *search) load(b []byte, vaddr uint64, i int, words []uint64) {
 
 // addWholes adds the halves whose constants become an address. It has its own budget, as such constants also occur
 // in data.
-func (s *search) addWholes() error {
+func (s *search) addWholes() {
 	if len(s.halves) == 0 {
-		return nil
+		return
 	}
 	halves := distinct(s.halves) // loads of two words, examined once
 	c := newCode(s.f)
-	fn, err := findFunctions(s.f, halves)
-	if err != nil {
-		return err
-	}
-	c.use(fn)
+	c.use(findFunctions(s.f, halves))
 	for _, h := range halves {
 		b := c.holder(h.Vaddr)
 		i, _ := c.at(h.Vaddr)
@@ -493,5 +487,4 @@ func (s *search) addWholes() error {
 			s.sites = append(s.sites, h)
 		}
 	}
-	return nil
 }

@@ -12,18 +12,12 @@ import (
 
 // locate finds the functions around the sites by any evidence of their starts, their parts elsewhere, and
 // references to the sites.
-func (c *code) locate(sites []Site) error {
+func (c *code) locate(sites []Site) {
 	all := slices.Clone(sites)
 	for round := 0; ; round++ {
-		fn, err := findFunctions(c.f, all)
-		if err != nil {
-			return err
-		}
-		c.use(fn)
+		c.use(findFunctions(c.f, all))
 		if round == 0 {
-			if c.refs, err = findRefs(c, sites); err != nil {
-				return err
-			}
+			c.refs = findRefs(c, sites)
 		}
 		n := len(all)
 		for _, at := range c.parts(sites) {
@@ -36,16 +30,12 @@ func (c *code) locate(sites []Site) error {
 		}
 		sortSites(all)
 	}
-	for _, find := range [...]func([]Site) ([]uint64, error){c.callees, c.descend, c.untyped, c.unnamed} {
+	for _, find := range [...]func([]Site) []uint64{c.callees, c.descend, c.untyped, c.unnamed} {
 		left := c.unreached(sites)
 		if len(left) == 0 {
 			break
 		}
-		found, err := find(left)
-		if err != nil {
-			return err
-		}
-		for _, at := range found {
+		for _, at := range find(left) {
 			if near(sites, at) {
 				c.fn.starts = append(c.fn.starts, at)
 			}
@@ -54,7 +44,6 @@ func (c *code) locate(sites []Site) error {
 		c.use(c.fn)
 	}
 	c.refs.complete(sites)
-	return nil
 }
 
 // maxRounds is how often parts of functions are searched for from parts found before.
@@ -114,7 +103,7 @@ const maxCallees = 16
 
 // callees finds functions without names: the targets of calls and jumps in known code are starts. It returns those
 // whose code reaches a site.
-func (c *code) callees(sites []Site) ([]uint64, error) {
+func (c *code) callees(sites []Site) []uint64 {
 	before := make([]vaddrs, len(sites)) // the nearest first
 	var targets []uint64
 	for i := range sites {
@@ -127,7 +116,7 @@ func (c *code) callees(sites []Site) ([]uint64, error) {
 		}
 		targets = append(targets, before[i]...)
 	}
-	called, err := c.called(targets)
+	called := c.called(targets)
 	var found []uint64
 	for i := range sites {
 		for _, at := range before[i] {
@@ -137,12 +126,12 @@ func (c *code) callees(sites []Site) ([]uint64, error) {
 			}
 		}
 	}
-	return found, err
+	return found
 }
 
 // called returns a function that reports whether a known instruction calls or jumps to one of the targets.
 // It searches the functions of the file once for all of them.
-func (c *code) called(targets []uint64) (func(at uint64) bool, error) {
+func (c *code) called(targets []uint64) func(at uint64) bool {
 	callers := func(at uint64) []branch {
 		all := c.refs.to(at, at+1)
 		return all[:min(len(all), maxBranches)]
@@ -161,23 +150,23 @@ func (c *code) called(targets []uint64) (func(at uint64) bool, error) {
 	}
 	known := make(map[uint64]bool)
 	if len(sites) == 0 {
-		return func(uint64) bool { return false }, nil
+		return func(uint64) bool { return false }
 	}
 	sortSites(sites)
-	fn, err := findFunctions(c.f, sites)
+	fn := findFunctions(c.f, sites)
 	return func(at uint64) bool {
 		is, seen := known[at]
-		if !seen && err == nil {
+		if !seen {
 			is = c.f.ExecLoad(at) && slices.ContainsFunc(callers(at), func(j branch) bool { return c.holderIn(fn, j.from) != nil })
 			known[at] = is
 		}
 		return is
-	}, err
+	}
 }
 
 // descend follows the whole program from the loader's entries and returns the starts of its functions. Addresses
 // in the code of the entry point also count: it passes main and other functions by address.
-func (c *code) descend([]Site) ([]uint64, error) {
+func (c *code) descend([]Site) []uint64 {
 	var found []uint64
 	w := addresses(c.fn.roots...)
 	w.run(maxSteps, func(at uint64, _ struct{}) bool {
@@ -195,25 +184,25 @@ func (c *code) descend([]Site) ([]uint64, error) {
 		}
 		return true
 	})
-	return found, nil
+	return found
 }
 
 // untyped finds functions in assembly: labels that other objects can name, from which all paths are code and one
 // leads to a site.
-func (c *code) untyped(sites []Site) (found []uint64, err error) {
+func (c *code) untyped(sites []Site) (found []uint64) {
 	for _, at := range c.fn.untyped {
 		b := c.bodyOf(c.fn.at(at))
 		if b.damaged == "" && slices.ContainsFunc(sites, func(s Site) bool { return b.lens[s.Vaddr] != 0 }) {
 			found = append(found, at)
 		}
 	}
-	return found, nil
+	return found
 }
 
 // unnamed finds functions that fill the whole range between two known ones, without a reference in the file: dead
 // code of static libraries. Each must be code to its last byte, jump only to known functions, and restore the
 // stack. If it were data, nothing could find it.
-func (c *code) unnamed(sites []Site) (found []uint64, err error) {
+func (c *code) unnamed(sites []Site) (found []uint64) {
 	gaps := make([]Extent, len(sites)) // of length 0 for a site without a gap
 	for i := range sites {
 		gaps[i] = c.fn.gap(sites[i].Vaddr)
@@ -235,7 +224,7 @@ func (c *code) unnamed(sites []Site) (found []uint64, err error) {
 			at = c.padding(end, gap.End())
 		}
 	}
-	return found, nil
+	return found
 }
 
 // padding returns the first address from vaddr on with the alignment of functions, if only padding precedes it,

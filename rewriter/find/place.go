@@ -40,10 +40,6 @@ type Place struct {
 // Look returns the code before the return address at an offset of the file in r, which has size bytes. Like Scan,
 // it returns an error only if a read fails.
 func Look(r io.ReaderAt, size int64, offset uint64) (*Place, error) {
-	return reading(r, size, func(r io.ReaderAt, size int64) (*Place, error) { return look(r, size, offset) })
-}
-
-func look(r io.ReaderAt, size int64, offset uint64) (*Place, error) {
 	f, err := Parse(r, size)
 	if skip, err := elf.AsSkip(err); skip != nil || err != nil {
 		return &Place{Skipped: skip}, err
@@ -55,28 +51,29 @@ func look(r io.ReaderAt, size int64, offset uint64) (*Place, error) {
 		return p, nil
 	}
 	p.Vaddr = code.Vaddr + (offset - code.Off)
-	fn, err := findFunctions(f, []Site{{Vaddr: p.Vaddr - 1, Len: 1}})
-	if err != nil {
-		return nil, err
-	}
+	fn := findFunctions(f, []Site{{Vaddr: p.Vaddr - 1, Len: 1}})
 	if n, ok := fn.names[p.Vaddr-1]; ok {
 		p.Symbol, p.Start = n.text, n.start
 	} else if at, ok := fn.starts.enclosing(p.Vaddr - 1); ok {
 		p.Start = at
 	}
-	return p, p.disassemble(f, code)
+	p.disassemble(f, code)
+	if f.Err() != nil {
+		return nil, f.Err()
+	}
+	return p, nil
 }
 
 // disassemble finds the call before the return address, and lists the code around it.
-func (p *Place) disassemble(f *File, code *elf.Prog) error {
+func (p *Place) disassemble(f *File, code *elf.Prog) {
 	start := p.Vaddr - min(placeBefore, p.Vaddr-code.Vaddr)
 	known := p.Start != 0 && p.Start >= code.Vaddr && p.Vaddr-p.Start <= nearSite
 	if known {
 		start = p.Start
 	}
-	b, err := f.Mem(start, p.Vaddr-start+placeAfter)
-	if err != nil || uint64(len(b)) < p.Vaddr-start {
-		return err
+	b := f.Mem(start, p.Vaddr-start+placeAfter)
+	if uint64(len(b)) < p.Vaddr-start {
+		return
 	}
 	from := start // of the listing
 	var call x86.Instr
@@ -101,14 +98,13 @@ func (p *Place) disassemble(f *File, code *elf.Prog) error {
 	}
 	if !call.Calls() {
 		if call = callBefore(b[:p.Vaddr-start], start); !call.Calls() {
-			return nil
+			return
 		}
 		from = call.Addr
 	}
 	l := call.Line(b[call.Addr-start : p.Vaddr-start])
 	p.Call, p.Target = &l, call.Target
 	p.Lines, _ = x86.Listing(b[from-start:], b[from-start:], from)
-	return nil
 }
 
 // callBefore finds the shortest call that ends at the end of b: the opcode of the register forms is the least

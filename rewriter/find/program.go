@@ -26,18 +26,13 @@ type Program struct {
 // Inspect reads the headers of the file in r, which has size bytes. Like Scan, it returns an error only if a read
 // fails.
 func Inspect(r io.ReaderAt, size int64) (*Program, error) {
-	return reading(r, size, inspect)
-}
-
-func inspect(r io.ReaderAt, size int64) (*Program, error) {
 	f, err := elf.Parse(r, size)
 	if skip, err := elf.AsSkip(err); skip != nil || err != nil {
 		return &Program{Skipped: skip}, err
 	}
-	p := &Program{Static: f.Static(), Interp: f.Interp()}
-	if p.Go, err = origin.Go(f); err != nil {
-		return nil, err
+	p := &Program{Static: f.Static(), Interp: f.Interp(), Go: origin.Go(f), RawSignals: origin.RawSignals(f)}
+	if f.Err() != nil {
+		return nil, f.Err()
 	}
-	p.RawSignals, err = origin.RawSignals(f)
-	return p, err
+	return p, nil
 }

@@ -45,63 +45,56 @@ type Redirect struct {
 const RedirectLen = 7
 
 // findRedirect finds a reference that needs a fix; nil if there is none.
-func (f *File) findRedirect() (*Redirect, error) {
+func (f *File) findRedirect() *Redirect {
 	if f.Soname() != cgroupsFile {
-		return nil, nil
+		return nil
 	}
-	texts, err := f.FindText(cgroupsText + "\x00")
-	if err != nil || len(texts) == 0 {
-		return nil, err
-	}
-	if others, err := f.FindText(cgroupsUnless); err != nil || len(others) > 0 {
-		return nil, err
+	texts := f.FindText(cgroupsText + "\x00")
+	if len(texts) == 0 || len(f.FindText(cgroupsUnless)) > 0 {
+		return nil
 	}
 	r := &Redirect{Fix: JavaCgroups, Text: cgroupsText}
 	if len(texts) > 1 {
 		r.Reason = fmt.Sprintf("%q is there %d times", r.Text, len(texts))
-		return r, nil
+		return r
 	}
-	return r, f.findLoad(r, texts[0])
+	f.findLoad(r, texts[0])
+	return r
 }
 
 // findLoad finds the instruction that loads the address of a text, its only reference.
-func (f *File) findLoad(r *Redirect, text uint64) error {
-	refs, data, err := f.References(text)
+func (f *File) findLoad(r *Redirect, text uint64) {
+	refs, data := f.References(text)
 	switch {
-	case err != nil:
-		return err
 	case data > 0:
 		r.Reason = fmt.Sprintf("the address of %q is in data", r.Text)
-		return nil
+		return
 	case len(refs) != 1:
 		r.Reason = fmt.Sprintf("%d instructions refer to %q", len(refs), r.Text)
-		return nil
+		return
 	}
 	at := refs[0] - (RedirectLen - 4)
 	off, ok := f.Offset(at, RedirectLen)
-	b, err := f.Bytes(off, RedirectLen)
-	if !ok || err != nil {
-		return err
+	b := f.Bytes(off, RedirectLen)
+	if !ok {
+		return
 	}
 	if b[0]&^4 != 0x48 || b[1] != 0x8d || b[2]&0xc7 != 5 || text != at+RedirectLen+elf.Signed(b[3:]) {
 		r.Reason = fmt.Sprintf("the reference to %q at vaddr %#x is not a lea of 7 bytes", r.Text, at)
-		return nil
+		return
 	}
 	r.Vaddr, r.Offset, r.Before = at, off, b
-	return nil
 }
 
 // ProveRedirect gives a redirect a reason if its bytes are not proved to be an instruction. It reads much of the
 // file, so it is called for a plan, not for a scan.
-func (f *File) ProveRedirect(r *Redirect) error {
+func (f *File) ProveRedirect(r *Redirect) {
 	if r.Reason != "" {
-		return nil
+		return
 	}
 	s := Site{Vaddr: r.Vaddr, Offset: r.Offset, Len: RedirectLen, Kind: LeaDisp32}
 	c := newCode(f)
-	if err := c.locate([]Site{s}); err != nil {
-		return err
-	}
+	c.locate([]Site{s})
 	why := c.unproved(c.holder(s.Vaddr), &s)
 	switch {
 	case c.exhausted():
@@ -113,7 +106,6 @@ func (f *File) ProveRedirect(r *Redirect) error {
 		r.Reason = fmt.Sprintf("the instruction at vaddr %#x: %s", s.Vaddr, why)
 		r.Vaddr, r.Offset, r.Before = 0, 0, nil
 	}
-	return nil
 }
 
 // Explanation is the code around one site. Both sides have the same addresses; After is empty if nothing changes

@@ -43,7 +43,7 @@ func (b branch) compare(o branch) int {
 
 // findRefs finds the references to the bytes around the sites: those that a patch may change, and the functions
 // near them.
-func findRefs(c *code, sites []Site) (*refs, error) {
+func findRefs(c *code, sites []Site) *refs {
 	var windows []Extent
 	for i := range sites {
 		from := sites[i].Vaddr - min(nearSite, sites[i].Vaddr)
@@ -51,27 +51,23 @@ func findRefs(c *code, sites []Site) (*refs, error) {
 	}
 	r := &refs{c: c, windows: joined(windows), fixed: c.f.Type == elf.TypeExec}
 	if len(r.windows) == 0 {
-		return r, nil
+		return r
 	}
 	r.lo, r.hi = r.windows[0].Vaddr, r.windows[len(r.windows)-1].End()
-	if err := c.f.EachChunk(0, 0, func(p *elf.Prog, b []byte, vaddr uint64, lo, hi int) {
+	c.f.EachChunk(0, 0, func(p *elf.Prog, b []byte, vaddr uint64, lo, hi int) {
 		r.words(b, vaddr, lo, hi)
 		if p.Flags&elf.PFX != 0 {
 			r.code(b, vaddr, lo, hi)
 		}
-	}); err != nil {
-		return nil, err
-	}
-	if err := c.f.EachRela(func(a elf.Rela) {
+	})
+	c.f.EachRela(func(a elf.Rela) {
 		if a.Type == elf.RRelative {
 			r.add(&r.named, a.Addend)
 		}
-	}); err != nil {
-		return nil, err
-	}
+	})
 	slices.SortFunc(r.branches, branch.compare)
 	r.named.normalize()
-	return r, nil
+	return r
 }
 
 // complete adds labels and short branches, which need the functions around the sites.

@@ -4,7 +4,6 @@ package find
 
 import (
 	"cmp"
-	"fmt"
 	"io"
 	"slices"
 
@@ -20,52 +19,11 @@ import (
 // The fields Libc, Go, Interp, Needed and RawSignals are set only if the file has a site: no caller needs them
 // otherwise, and to find them costs more than the scan.
 func References(r io.ReaderAt, size int64, o Scope) (*Report, error) {
-	rep, err := reading(r, size, func(in io.ReaderAt, size int64) (*Report, error) { return scan(in, size, o) })
-	if err == nil && rep.File != nil {
-		rep.File.R = r
-	}
-	return rep, err
-}
-
-// reading calls answer for the file in r, and returns an error if a read failed.
-func reading[T any](r io.ReaderAt, size int64, answer func(io.ReaderAt, int64) (*T, error)) (*T, error) {
-	if m, ok := r.(elf.Memory); ok && int64(len(m)) >= size {
-		return answer(m, size) // reads from memory do not fail
-	}
-	w := &watched{r: r}
-	a, err := answer(w, size)
-	if err == nil {
-		err = w.err
-	}
-	if err != nil {
-		return nil, err
-	}
-	return a, nil
-}
-
-// watched records the first failed read. After a failed look-up in a table, Scan continues as if the table did not
-// exist; that must not turn an unreadable file into a verdict.
-type watched struct {
-	r   io.ReaderAt
-	err error
-}
-
-func (w *watched) ReadAt(b []byte, off int64) (int, error) {
-	n, err := w.r.ReadAt(b, off)
-	if n < len(b) && w.err == nil {
-		if err == nil || err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
-		w.err = fmt.Errorf("read %d bytes at offset %d: %w", len(b), off, err)
-	}
-	return n, err
-}
-
-func scan(r io.ReaderAt, size int64, o Scope) (*Report, error) {
 	if o.MaxExec == 0 { // otherwise only code that runs matters
-		head := make([]byte, max(0, min(size, elf.IdentSize)))
-		if _, err := r.ReadAt(head, 0); err != nil && err != io.EOF {
-			return nil, err
+		f := &elf.File{R: r, Size: uint64(max(size, 0))}
+		head := f.Bytes(0, min(f.Size, elf.IdentSize))
+		if f.Err() != nil {
+			return nil, f.Err()
 		}
 		if elf.IsArchive(head) {
 			return scanArchive(r, size)
@@ -87,16 +45,20 @@ func scan(r io.ReaderAt, size int64, o Scope) (*Report, error) {
 	}
 	var mark Mark
 	if o.Marks != nil && tangled == nil {
-		if mark, err = o.Marks(f.File); err != nil || mark.Skip != nil {
-			return &Report{Skipped: mark.Skip}, err
-		}
+		mark = o.Marks(f.File)
 	}
 	f.Roots = mark.Roots
-	rep, err := scanELF(f, tangled)
-	if err == nil && rep.Skipped == nil {
+	rep := &Report{Skipped: mark.Skip}
+	if mark.Skip == nil {
+		rep = scanELF(f, tangled)
+	}
+	if rep.Skipped == nil {
 		rep.Injected, rep.Fixed = mark.Version, mark.Fix
 	}
-	return rep, err
+	if f.Err() != nil {
+		return nil, f.Err()
+	}
+	return rep, nil
 }
 
 // tooMany returns why a file with too many references is skipped.
@@ -106,40 +68,34 @@ func tooMany() *Skip {
 
 // scanELF scans a file. If it is tangled, a vaddr may be in several places: the file is skipped if it does not
 // have the page's address; otherwise its sites remain unpatched.
-func scanELF(f *File, tangled *Skip) (rep *Report, err error) {
+func scanELF(f *File, tangled *Skip) *Report {
 	c := newCode(f)
 	if f.budget != nil {
 		c.steps = *f.budget
 		defer func() { *f.budget = c.steps }()
 	}
 	s := &search{f: f, code: c}
-	if err := s.run(); err != nil {
-		return nil, err
-	}
-	rep = &Report{ExecBytes: int64(f.CodeSize()), Static: f.Static(), File: f}
+	s.run()
+	rep := &Report{ExecBytes: int64(f.CodeSize()), Static: f.Static(), File: f}
 	if tangled == nil {
-		if rep.Redirect, err = f.findRedirect(); err != nil {
-			return nil, err
-		}
-		if err := s.addWholes(); err != nil {
-			return nil, err
-		}
+		rep.Redirect = f.findRedirect()
+		s.addWholes()
 	}
 	sites := distinct(s.sites)
 	switch {
 	case tangled != nil && (len(sites) == 0 || s.full()):
-		return &Report{Skipped: tangled}, nil
+		return &Report{Skipped: tangled}
 	case s.full():
-		return &Report{Skipped: tooMany()}, nil
+		return &Report{Skipped: tooMany()}
 	case tangled != nil:
 		for i := range sites {
 			sites[i].Verdict, sites[i].Reason = Unknown, tangled.String()
 		}
 		rep.Sites = sites
 	case len(sites) > 0:
-		return rep, rep.examine(c, sites)
+		rep.examine(c, sites)
 	}
-	return rep, nil
+	return rep
 }
 
 // distinct returns the sites in vaddr order, without duplicates.
@@ -149,11 +105,8 @@ func distinct(sites []Site) []Site {
 }
 
 // examine gives the references their verdicts.
-func (r *Report) examine(c *code, sites []Site) error {
-	err := c.locate(sites)
-	if err != nil {
-		return err
-	}
+func (r *Report) examine(c *code, sites []Site) {
+	c.locate(sites)
 	holders := make([]*body, len(sites))
 	kept := sites[:0]
 	for _, s := range sites {
@@ -166,22 +119,9 @@ func (r *Report) examine(c *code, sites []Site) error {
 		kept = append(kept, s)
 	}
 	sites = kept
-	if r.Go, err = origin.Go(c.f.File); err != nil {
-		return err
-	}
-	if r.RawSignals, err = origin.RawSignals(c.f.File); err != nil {
-		return err
-	}
+	r.Go, r.RawSignals, r.Libc = origin.Go(c.f.File), origin.RawSignals(c.f.File), origin.Libc(c.f.File)
 	r.Interp, r.Needed = c.f.Interp(), c.f.DynStrings(elf.DTNeeded)
-	if r.Libc, err = origin.Libc(c.f.File); err != nil {
-		return err
-	}
-	keeps := r.Go && slices.ContainsFunc(sites, func(s Site) bool { return s.Kind == DataWord })
-	if keeps {
-		if keeps, err = origin.GoKeepsPage(c.f.File); err != nil {
-			return err
-		}
-	}
+	keeps := r.Go && slices.ContainsFunc(sites, func(s Site) bool { return s.Kind == DataWord }) && origin.GoKeepsPage(c.f.File)
 	for i, s := range sites {
 		if b := holders[i]; b != nil && (s.Loads() || s.Stores()) {
 			b.sites = append(b.sites, s)
@@ -193,18 +133,13 @@ func (r *Report) examine(c *code, sites []Site) error {
 			r.Libc = "dietlibc" // an image base: see slot.go
 		}
 	}
-	if err := c.tables(sites); err != nil {
-		return err
-	}
+	c.tables(sites)
 	single(sites)
 	var inner []uint64
 	for i := range sites {
 		inner = append(inner, c.inner(&sites[i])...)
 	}
-	called, err := c.called(inner)
-	if err != nil {
-		return err
-	}
+	called := c.called(inner)
 	for i := range sites {
 		c.finish(called, holders[i], &sites[i])
 	}
@@ -215,7 +150,6 @@ func (r *Report) examine(c *code, sites []Site) error {
 		}
 	}
 	r.Sites = sites
-	return nil
 }
 
 // within reports whether the bytes at vaddr are inside a known instruction, or outside of the code of their

@@ -21,8 +21,8 @@ type archived struct {
 // others are examined.
 func scanArchive(r io.ReaderAt, size int64) (*Report, error) {
 	a := newArchived(r, size)
-	if thin, err := a.IsThin(); err != nil || thin {
-		return &Report{Skipped: elf.NewSkip(elf.KindThin, "thin archive: its objects are separate files")}, err
+	if a.IsThin() {
+		return &Report{Skipped: elf.NewSkip(elf.KindThin, "thin archive: its objects are separate files")}, nil
 	}
 	return a.report(a.File.EachMember(false, func(m elf.Member) error {
 		return a.add(m, io.NewSectionReader(r, int64(m.Off), int64(m.Size)))
@@ -40,8 +40,8 @@ type ThinMember interface {
 // their names, which it closes. An error of open becomes a note about that object.
 func ScanThin(r io.ReaderAt, size int64, open func(name string) (ThinMember, error)) (*Report, error) {
 	a := newArchived(r, size)
-	if thin, err := a.IsThin(); err != nil || !thin {
-		return nil, err
+	if !a.IsThin() {
+		return nil, a.Err()
 	}
 	return a.report(a.File.EachMember(true, func(m elf.Member) error {
 		content, err := open(m.Name)
@@ -67,9 +67,9 @@ func (a *archived) note(m elf.Member, why error) {
 // add examines a member; r has its content.
 func (a *archived) add(m elf.Member, r io.ReaderAt) error {
 	rep := a.rep
-	head, err := (&elf.File{R: r, Size: m.Size}).Bytes(0, min(m.Size, elf.IdentSize))
-	if err != nil || !elf.IsObject(head) {
-		return err
+	f := &elf.File{R: r, Size: m.Size}
+	if !elf.IsObject(f.Bytes(0, min(m.Size, elf.IdentSize))) {
+		return f.Err()
 	}
 	one, err := scanObject(r, int64(m.Size), &a.budget)
 	switch {
@@ -100,6 +100,9 @@ func (a *archived) add(m elf.Member, r io.ReaderAt) error {
 // report returns the results; err is the error that ended the search.
 func (a *archived) report(err error) (*Report, error) {
 	rep := a.rep
+	if a.Err() != nil {
+		return nil, a.Err()
+	}
 	switch skip, ok := err.(*Skip); {
 	case ok && len(rep.Sites) == 0:
 		return &Report{Skipped: skip}, nil

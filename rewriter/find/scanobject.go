@@ -25,21 +25,20 @@ func scanLinked(r io.ReaderAt, size int64, budget *int) (*Report, error) {
 	rep := &Report{ExecBytes: int64(e.CodeSize())}
 	// Few objects have bytes that may be an address of the page, or a displacement to it.
 	found := false
-	err = e.Chunks(&elf.Prog{Filesz: e.Size}, func(b []byte, _ uint64, _, _ int) { found = found || hasPage(b) })
-	if err == nil && found {
+	e.Chunks(&elf.Prog{Filesz: e.Size}, func(b []byte, _ uint64, _, _ int) { found = found || hasPage(b) })
+	if found {
 		f := &File{File: e, budget: budget}
-		if err = e.Link(); err == nil {
-			rep, err = scanELF(f, nil)
+		if err := e.Link(); err != nil {
+			return nil, err
 		}
-		if err == nil {
-			for i := range rep.Sites {
-				rep.Sites[i].Object = f
-			}
-			rep.RawSignals, rep.File = false, nil
+		rep = scanELF(f, nil)
+		for i := range rep.Sites {
+			rep.Sites[i].Object = f
 		}
+		rep.RawSignals, rep.File = false, nil
 	}
-	if err != nil {
-		return nil, err
+	if e.Err() != nil {
+		return nil, e.Err()
 	}
 	rep.Object, rep.Static, rep.Size = true, false, size
 	return rep, nil

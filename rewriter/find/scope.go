@@ -16,7 +16,7 @@ type Scope struct {
 	// and archives.
 	MaxExec uint64
 	// Marks returns earlier changes to a file; nil if they do not matter.
-	Marks func(f *elf.File) (Mark, error)
+	Marks func(f *elf.File) Mark
 }
 
 // Mark is the facts about an earlier patch of a file.

@@ -4,7 +4,6 @@
 package find
 
 import (
-	"cmp"
 	"encoding/binary"
 	"maps"
 	"slices"
@@ -43,12 +42,10 @@ func (s *search) full() bool { return len(s.sites) >= maxSites }
 
 // run searches all PT_LOADs: data first, so that the code is searched at once for loads of words in data that may be
 // half an address.
-func (s *search) run() error {
+func (s *search) run() {
 	var words []uint64
-	each := func(code bool, look func(b []byte, vaddr uint64, lo, hi int)) error {
-		if err := s.pointers(); err != nil {
-			return err
-		}
+	each := func(code bool, look func(b []byte, vaddr uint64, lo, hi int)) {
+		s.pointers()
 		words = slices.Sorted(maps.Keys(s.words))
 		for i := range s.f.Progs {
 			p := &s.f.Progs[i]
@@ -58,32 +55,23 @@ func (s *search) run() error {
 			if s.in = p; code {
 				p = s.pages(p)
 			}
-			if err := s.f.Chunks(p, look); err != nil {
-				return err
-			}
+			s.f.Chunks(p, look)
 		}
-		return nil
 	}
 	loads := func(b []byte, vaddr uint64, lo, hi int) { s.loads(b, vaddr, lo, hi, words) }
-	err := each(false, s.inData)
-	if err == nil {
-		err = each(true, func(b []byte, vaddr uint64, lo, hi int) {
-			s.inCode(b, vaddr, lo, hi)
-			loads(b, vaddr, lo, hi)
-		})
+	each(false, s.inData)
+	each(true, func(b []byte, vaddr uint64, lo, hi int) {
+		s.inCode(b, vaddr, lo, hi)
+		loads(b, vaddr, lo, hi)
+	})
+	if s.seams(); len(s.words) > len(words) { // words in code
+		each(true, loads)
 	}
-	if err == nil {
-		err = s.seams()
-	}
-	if err == nil && len(s.words) > len(words) { // words in code
-		err = each(true, loads)
-	}
-	return err
 }
 
 // seams searches for instructions that begin in one executable segment and end in the next one, which is from
 // another place in the file. They remain unknown, as no segment has all of their bytes.
-func (s *search) seams() error {
+func (s *search) seams() {
 	const n = x86.MaxLen - 1
 	for i := range s.f.Progs {
 		p := &s.f.Progs[i]
@@ -92,18 +80,13 @@ func (s *search) seams() error {
 		if p.Type != elf.PTLoad || p.Flags&elf.PFX == 0 || q == nil || q.Flags&elf.PFX == 0 || q.Vaddr-q.Off == p.Vaddr-p.Off || !s.f.InFile(off, n) {
 			continue
 		}
-		b, err := s.f.Bytes(off, n)
-		behind, err2 := s.f.Mem(end, n)
-		if err = cmp.Or(err, err2); err != nil {
-			return err
-		}
+		b, behind := s.f.Bytes(off, n), s.f.Mem(end, n)
 		s.in = p
 		known := len(s.sites)
 		s.inCode(append(b, behind...), end-n, 0, n+len(behind))
 		crossing := slices.DeleteFunc(s.sites[known:], func(a Site) bool { return a.Vaddr >= end || a.Vaddr+uint64(a.Len) <= end })
 		s.sites = s.sites[:known+len(crossing)]
 	}
-	return nil
 }
 
 // pages returns an executable segment with the mapped bytes before and behind its content: a kernel maps whole

@@ -58,10 +58,7 @@ func (f *flow) asksForVDSO() bool {
 // slotUses examines the loads from the variable: whether memory is read at a loaded value, and whether one is
 // called, or cannot be followed, and where.
 func (c *code) slotUses(slot uint64, fn Function) (at uint64, read, escapes bool) {
-	refs, _, err := c.f.References(slot)
-	if err != nil {
-		return 0, false, true // Scan reports the error
-	}
+	refs, _ := c.f.References(slot)
 	for _, at := range refs {
 		based, escapes := c.loadUses(at, slot, fn)
 		if escapes {

@@ -16,31 +16,25 @@ var goSections = [...]string{".gopclntab", ".gosymtab", ".go.buildinfo", ".note.
 
 // Go reports whether Go's linker made the file: by its sections, or, if there are
 // none, by its note or by the header of its table of functions.
-func Go(f *elf.File) (bool, error) {
+func Go(f *elf.File) bool {
 	for _, name := range goSections {
 		if f.Section(name) != nil {
-			return true, nil
+			return true
 		}
 	}
-	if hasGoNote(f) {
-		return true, nil
-	}
-	if f.Sections != nil {
-		return false, nil
-	}
-	return hasPclntab(f)
+	return hasGoNote(f) || f.Sections == nil && hasPclntab(f)
 }
 
 // GoKeepsPage reports whether the runtime of a Go program may be that of Go 1.1 to 1.15: whether the program has
 // no table of functions of a later version (debug/gosym/pclntab.go).
-func GoKeepsPage(f *elf.File) (bool, error) {
+func GoKeepsPage(f *elf.File) bool {
 	later := false
-	err := f.EachChunk(0, 0, func(_ *elf.Prog, b []byte, _ uint64, _, _ int) {
+	f.EachChunk(0, 0, func(_ *elf.Prog, b []byte, _ uint64, _, _ int) {
 		for _, version := range [...]string{"\xfa", "\xf0", "\xf1"} { // Go 1.16, 1.18, 1.20
 			later = later || bytes.Contains(b, []byte(version+"\xff\xff\xff\x00\x00\x01\x08"))
 		}
 	})
-	return !later, err
+	return !later
 }
 
 // hasGoNote finds the build ID note of Go 1.5 and later: type 4 with the name "Go".
@@ -51,11 +45,7 @@ func hasGoNote(f *elf.File) bool {
 		if p.Type != elf.PTNote || p.Filesz < 16 || !f.InFile(p.Off, 16) {
 			continue
 		}
-		b, err := f.Bytes(p.Off, 16)
-		if err != nil {
-			return false
-		}
-		le := binary.LittleEndian
+		b, le := f.Bytes(p.Off, 16), binary.LittleEndian
 		if le.Uint32(b) == namesz && le.Uint32(b[8:]) == typ && string(b[12:]) == "Go\x00\x00" {
 			return true
 		}
@@ -66,17 +56,17 @@ func hasGoNote(f *elf.File) bool {
 // hasPclntab finds the head of the function table of Go 1.2 and later: a magic number, two zeros, the instruction
 // quantum 1 and the pointer size 8 (debug/gosym/pclntab.go); or the name of a function that each Go program has,
 // which earlier tables also have.
-func hasPclntab(f *elf.File) (bool, error) {
+func hasPclntab(f *elf.File) bool {
 	heads := [...][]byte{
 		{0xfb, 0xff, 0xff, 0xff, 0, 0, 1, 8}, // Go 1.2
 		{0xfa, 0xff, 0xff, 0xff, 0, 0, 1, 8}, // Go 1.16
 		[]byte("runtime.goexit\x00"),
 	}
 	found := false
-	err := f.EachChunk(0, elf.PFW, func(_ *elf.Prog, b []byte, _ uint64, _, _ int) {
+	f.EachChunk(0, elf.PFW, func(_ *elf.Prog, b []byte, _ uint64, _, _ int) {
 		for _, h := range heads {
 			found = found || bytes.Contains(b, h)
 		}
 	})
-	return found, err
+	return found
 }

@@ -23,15 +23,12 @@ const maxGoSymtab = 1 << 26
 
 // GoFunctions returns the functions in .gosymtab, in ascending order, each up to the next one. Damage ends the
 // table.
-func GoFunctions(f *elf.File) (all []GoFunction, err error) {
+func GoFunctions(f *elf.File) (all []GoFunction) {
 	s := f.Section(".gosymtab")
 	if s == nil || s.Type == elf.SHTNobits || s.Size > maxGoSymtab {
-		return nil, nil
+		return nil
 	}
-	b, err := f.Bytes(s.Off, s.Size)
-	if err != nil {
-		return nil, err
-	}
+	b := f.Bytes(s.Off, s.Size)
 	for {
 		g, typ, rest, ok := goSymbol(b)
 		if !ok {
@@ -47,7 +44,7 @@ func GoFunctions(f *elf.File) (all []GoFunction, err error) {
 			all[i].End = all[i+1].Start
 		}
 	}
-	return all, nil
+	return all
 }
 
 // goSymbol reads one entry of the table: its value and name, the letter of its type, and the rest of the table. An

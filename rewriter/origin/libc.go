@@ -37,14 +37,14 @@ var glibcLibraries = []string{"libpthread.so.0", "librt.so.1"}
 
 // Libc returns the name of the libc in the file; "" if it has none that is recognized. Only a libc itself and
 // static programs have one: other files only mention names.
-func Libc(f *elf.File) (string, error) {
+func Libc(f *elf.File) string {
 	soname := f.Soname()
 	lone := slices.Contains(glibcLibraries, soname)
 	if !lone && !f.Static() && !strings.HasPrefix(soname, "libc.") {
-		return "", nil
+		return ""
 	}
 	best, rank := "", len(banners)
-	err := f.EachChunk(0, elf.PFW, func(_ *elf.Prog, b []byte, _ uint64, _, _ int) {
+	f.EachChunk(0, elf.PFW, func(_ *elf.Prog, b []byte, _ uint64, _, _ int) {
 		for n := range banners[:rank] {
 			if v, ok := banners[n].find(b); ok {
 				best, rank = v, n
@@ -55,7 +55,7 @@ func Libc(f *elf.File) (string, error) {
 			best = "glibc " + v
 		}
 	})
-	return best, err
+	return best
 }
 
 func (n banner) find(b []byte) (string, bool) {

@@ -24,17 +24,17 @@ const rawSignalSpan = 20
 
 // RawSignals reports whether a dynamic program sets up signals itself. A C library, which does so for all others,
 // does not count; an executable one has a name (DT_SONAME).
-func RawSignals(f *elf.File) (bool, error) {
+func RawSignals(f *elf.File) bool {
 	if f.Prog(elf.PTInterp) == nil || f.Dyn(elf.DTSoname) != nil {
-		return false, nil
+		return false
 	}
 	found := false
-	err := f.EachChunk(elf.PFX, 0, func(_ *elf.Prog, b []byte, _ uint64, _, _ int) {
+	f.EachChunk(elf.PFX, 0, func(_ *elf.Prog, b []byte, _ uint64, _, _ int) {
 		for _, load := range rawSignalCalls {
 			found = found || rawSignalIn(b, load)
 		}
 	})
-	return found, err
+	return found
 }
 
 // rawSignalIn reports whether a load in b is followed by a syscall instruction.

@@ -41,9 +41,9 @@ func TestAside(t *testing.T) {
 				continue
 			}
 			s := q.Site
-			code, _ := f.Mem(s.Vaddr, uint64(s.Len))
+			code := f.Mem(s.Vaddr, uint64(s.Len))
 			jump, ok := x86.Decode(code[s.Len-jumpLen:], s.Vaddr+uint64(s.Len)-jumpLen)
-			code, _ = f.Mem(jump.Target, asideLen)
+			code = f.Mem(jump.Target, asideLen)
 			var names []string
 			var last x86.Instr
 			for at := jump.Target; ok && at < jump.Target+asideLen; at = last.Next() {

@@ -34,17 +34,11 @@ func ListingAt(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSiz
 		return find.Explanation{}, nil
 	}
 	vaddr := code.Vaddr + uint64(offset) - code.Off
-	start, err := f.Start(vaddr, explainBefore)
-	if err != nil {
-		return find.Explanation{}, err
-	}
-	b, err := f.Mem(start, vaddr-start+explainAfter)
-	if err != nil {
-		return find.Explanation{}, err
-	}
+	start := f.Start(vaddr, explainBefore)
+	b := f.Mem(start, vaddr-start+explainAfter)
 	off, ok := f.Offset(start, uint64(len(b)))
-	if !ok {
-		return find.Explanation{}, nil
+	if !ok || f.Err() != nil {
+		return find.Explanation{}, f.Err()
 	}
 	a := make([]byte, max(0, min(int64(len(b)), afterSize-int64(off))))
 	if _, err := after.ReadAt(a, int64(off)); err != nil && err != io.EOF {

@@ -21,20 +21,17 @@ const (
 
 // Explain disassembles the code around the patch, from the start of the function if that is near, else from the
 // site, before and after. A site in data has no listing. It returns an error if a read of the file fails.
-func (p *Plan) Explain(patch Patch) (find.Explanation, error) {
+func (p *Plan) Explain(patch Patch) (e find.Explanation, err error) {
 	s := &patch.Site
 	f := s.Object
 	if f == nil && p.file != nil {
 		f = p.file.File
 	}
 	if f == nil || s.Kind == find.DataWord {
-		return find.Explanation{}, nil
+		return e, nil
 	}
 	start, end := s.Vaddr, s.Vaddr+uint64(s.Len)
-	start, err := f.Start(start, explainBefore)
-	if err != nil {
-		return find.Explanation{}, err
-	}
+	start = f.Start(start, explainBefore)
 	if s.Stub.Len != 0 {
 		start, end = s.Stub.Vaddr, max(end, s.Stub.Vaddr+s.Stub.Len)
 	} else {
@@ -43,7 +40,7 @@ func (p *Plan) Explain(patch Patch) (find.Explanation, error) {
 		}
 		end += explainAfter
 	}
-	e, err := p.listing(f, start, end, trampolineName(s, patch.Form))
+	e = p.listing(f, start, end, trampolineName(s, patch.Form))
 	if a := e.After; a != nil && patch.Form == Entry { // all of the stub behind the jump
 		from := slices.IndexFunc(a, func(l x86.Line) bool { return l.Vaddr > s.Stub.Vaddr })
 		to := slices.IndexFunc(a, func(l x86.Line) bool { return l.Vaddr >= s.Stub.Vaddr+s.Stub.Len })
@@ -54,38 +51,32 @@ func (p *Plan) Explain(patch Patch) (find.Explanation, error) {
 			x86.Bury(a[from:max(from, to)])
 		}
 	}
-	return e, err
+	return e, f.Err()
 }
 
 // listing disassembles the code from start to end, before and after the edits; name is the name of the injected
 // code that it leads to.
-func (p *Plan) listing(f *find.File, start, end uint64, name string) (e find.Explanation, err error) {
+func (p *Plan) listing(f *find.File, start, end uint64, name string) (e find.Explanation) {
 	off, ok := f.Offset(start, 1)
 	if !ok {
-		return e, nil
+		return e
 	}
-	before, err := f.Mem(start, end-start)
-	if err != nil {
-		return e, err
-	}
+	before := f.Mem(start, end-start)
 	after := p.patched(before, off)
 	if e.Before, e.After = x86.Listing(before, after, start); bytes.Equal(before, after) {
 		e.After = nil
 	}
 	nameTrampoline(e.After, f, name)
-	return e, nil
+	return e
 }
 
 // explainAll sets the listing of each patch.
-func (p *Plan) explainAll() error {
+func (p *Plan) explainAll() {
 	for i := range p.Patches {
-		e, err := p.Explain(p.Patches[i])
-		if err != nil {
-			return err
-		}
+		e, _ := p.Explain(p.Patches[i])
 		p.Patches[i].Listing = &e
 	}
-	return p.explainRedirect()
+	p.explainRedirect()
 }
 
 // patched returns the bytes at offset off of the file with the edits applied.

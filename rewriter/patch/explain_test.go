@@ -117,10 +117,7 @@ func TestExplain(t *testing.T) {
 	target := uint32(0x10000)
 	after := append(asm(t, "0f1f4000 e8"), le(nil, target)...)
 	edit := Edit{Offset: s.Offset, Old: bytes.Clone(file[s.Offset : s.Offset+9]), New: after}
-	f, err := fileOf(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := fileOf(r)
 	p := &Plan{file: f, Edits: []Edit{{Offset: 24, New: []byte{1}}, edit}}
 	x, err := p.Explain(Patch{Site: s, Form: Call})
 	if err != nil {

@@ -17,12 +17,11 @@ type file struct {
 }
 
 // fileOf returns the file of a report; or nil.
-func fileOf(r *find.Report) (*file, error) {
+func fileOf(r *find.Report) *file {
 	if r.File == nil {
-		return nil, nil
+		return nil
 	}
-	was, err := patched(r.File.File)
-	return &file{r.File, was}, err
+	return &file{r.File, patched(r.File.File)}
 }
 
 // Scan finds the references to the page in the file in r, which has size bytes, as find.References does; a file
@@ -38,25 +37,22 @@ func ScanWithin(r io.ReaderAt, size, maxExec int64) (*find.Report, error) {
 }
 
 // mark returns vfix's earlier patch of a file.
-func mark(f *elf.File) (m find.Mark, err error) {
+func mark(f *elf.File) (m find.Mark) {
 	segment, version := injected(f)
 	m.Version = version
 	if segment == nil {
 		if lost(f) {
 			m.Skip = elf.NewSkip(elf.KindBroken, "it no longer has the injected segment")
 		}
-		return m, nil
+		return m
 	}
 	if magic := shim.Magic(); version != string(magic[len(magic)-1:]) {
 		m.Skip = elf.NewSkip(elf.KindFormat, "patched by another version of vfix, in format %q, which this version does not know", version)
-		return m, nil
+		return m
 	}
-	was, err := patched(f)
-	if err != nil {
-		return m, err
-	}
-	if m.Skip, err = unsound(f, segment, was); m.Skip == nil && err == nil {
+	was := patched(f)
+	if m.Skip = unsound(f, segment, was); m.Skip == nil {
 		m.Roots, m.Fix = []uint64{was.hooks.init}, was.fix
 	}
-	return m, err
+	return m
 }

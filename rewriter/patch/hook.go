@@ -22,7 +22,7 @@ type hooks struct {
 // libc.so.6 has both and can be executed. The initializer is, in this order: DT_INIT; the RELATIVE relocation of
 // init_array[0]; an unused dynamic entry, which becomes a DT_INIT (ld leaves some, --spare-dynamic-tags). A hook
 // continues with a jmp rel32, so addresses out of its reach are not hooked.
-func (f *file) planHooks(vaddr uint64, layout shim.Layout) (hooks, error) {
+func (f *file) planHooks(vaddr uint64, layout shim.Layout) hooks {
 	var h hooks
 	entryHook, initHook := vaddr+uint64(layout.EntryHook), vaddr+uint64(layout.InitHook)
 	reach := func(target uint64) bool {
@@ -35,21 +35,18 @@ func (f *file) planHooks(vaddr uint64, layout shim.Layout) (hooks, error) {
 		h.edits = append(h.edits, wordEdit(24, f.Entry, entryHook, "e_entry"))
 	}
 	if len(f.Dynamic) == 0 || f.Type == elf.TypeExec {
-		return h, nil // a program's entry runs before any code of its own
+		return h // a program's entry runs before any code of its own
 	}
 	if d := f.Dyn(elf.DTInit); d != nil && reach(d.Val) {
 		h.init, h.found = d.Val, true
 		h.edits = append(h.edits, wordEdit(d.Off+8, d.Val, initHook, "DT_INIT"))
-		return h, nil
+		return h
 	}
-	edits, target, err := f.retargetInitArray(initHook)
-	if err != nil {
-		return h, err
-	}
+	edits, target := f.retargetInitArray(initHook)
 	if len(edits) > 0 && reach(target) {
 		h.init, h.found = target, true
 		h.edits = append(h.edits, edits...)
-		return h, nil
+		return h
 	}
 	// The second spare entry remains DT_NULL, the end of the table.
 	if f.Dyn(elf.DTInit) == nil && len(f.DynSpare) >= 2 {
@@ -59,7 +56,7 @@ func (f *file) planHooks(vaddr uint64, layout shim.Layout) (hooks, error) {
 			wordEdit(spare.Off, elf.DTNull, elf.DTInit, "DT_INIT"),
 			wordEdit(spare.Off+8, spare.Val, initHook, "DT_INIT"))
 	}
-	return h, nil
+	return h
 }
 
 // inReach reports whether a rel32 at from can reach to.
@@ -76,21 +73,19 @@ func wordEdit(off, old, new uint64, why string) Edit {
 // retargetInitArray changes the relocation of init_array[0], and the word itself if it has the same value: prelink
 // skips relocations and uses the word, and the addend of a RELR relocation is there. Without such a relocation,
 // edits is empty.
-func (f *file) retargetInitArray(hook uint64) (edits []Edit, target uint64, err error) {
+func (f *file) retargetInitArray(hook uint64) (edits []Edit, target uint64) {
 	array, size := f.Range(elf.DTInitArray, elf.DTInitArraysz)
 	wordOff, there := f.Offset(array, 8)
 	word, ok := f.Word(array)
 	if size < 8 || !there || !ok {
-		return nil, 0, nil
+		return nil, 0
 	}
 	var addendOff, addend uint64
-	if err := f.EachRela(func(r elf.Rela) {
+	f.EachRela(func(r elf.Rela) {
 		if r.Type == elf.RRelative && r.At == array && addendOff == 0 {
 			addendOff, addend = r.Off+elf.AddendOff, r.Addend
 		}
-	}); err != nil {
-		return nil, 0, err
-	}
+	})
 	switch {
 	case addendOff != 0:
 		target = addend
@@ -102,5 +97,5 @@ func (f *file) retargetInitArray(hook uint64) (edits []Edit, target uint64, err 
 		target = word
 		edits = append(edits, wordEdit(wordOff, word, hook, "init_array[0]"))
 	}
-	return edits, target, nil
+	return edits, target
 }

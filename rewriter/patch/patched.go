@@ -65,15 +65,12 @@ type patchedFile struct {
 }
 
 // patched recognizes a file that this vfix has patched, by all of its code; nil for other files.
-func patched(f *elf.File) (*patchedFile, error) {
+func patched(f *elf.File) *patchedFile {
 	segment, _ := injected(f)
 	if segment == nil || segment.Filesz != shim.SegmentSize {
-		return nil, nil
+		return nil
 	}
-	page, err := f.Bytes(segment.Off, elf.PageSize)
-	if err != nil {
-		return nil, err
-	}
+	page := f.Bytes(segment.Off, elf.PageSize)
 	layout := shim.Injected()
 	holes := func(b []byte) []byte {
 		b = bytes.Clone(b)
@@ -99,15 +96,15 @@ func patched(f *elf.File) (*patchedFile, error) {
 		r := page[recordAt(len(code)):]
 		n, tail := int(le.Uint16(r)), int(le.Uint16(r[2:]))
 		if r = r[recordHead:]; n*recordSite+tail > len(r) {
-			return nil, nil
+			return nil
 		}
 		for i := range n {
 			p.sites = append(p.sites, segment.Vaddr+elf.Signed(r[i*recordSite:]))
 		}
 		p.tail = r[len(r)-tail:]
-		return p, nil
+		return p
 	}
-	return nil, nil
+	return nil
 }
 
 // injected returns the segment that vfix injected and the version of its format; nil and "" if there is none. The
@@ -120,7 +117,7 @@ func injected(f *elf.File) (segment *elf.Prog, version string) {
 		if p.Type != elf.PTLoad || p.Flags&elf.PFX == 0 || p.Filesz < uint64(len(magic)) {
 			continue
 		}
-		if b, err := f.Bytes(p.Off, uint64(len(magic))); err == nil && bytes.HasPrefix(b, name) {
+		if b := f.Bytes(p.Off, uint64(len(magic))); bytes.HasPrefix(b, name) {
 			return p, string(b[len(name):])
 		}
 	}
@@ -138,10 +135,10 @@ func lost(f *elf.File) bool {
 
 // extend completes the plan for a file that is patched already: for sites that were left, or a fix that it did not
 // have.
-func (p *Plan) extend() error {
+func (p *Plan) extend() {
 	was := p.file.was
 	if p.Empty() {
-		return nil
+		return
 	}
 	page := pageOf(codeFor(cmp.Or(was.fix, p.fix())), was.hooks, was.segment.Vaddr, append(slices.Clip(was.sites), p.targets()...), append(p.aside, was.tail...))
 	edits := []Edit{{Offset: was.segment.Off, New: page, Why: "injected code"}}
@@ -149,13 +146,9 @@ func (p *Plan) extend() error {
 		edits = append(edits, Edit{Offset: was.segment.Off + uint64(shim.Injected().String), New: p.state(), Why: "injected state"})
 	}
 	for _, e := range edits {
-		var err error
-		if e.Old, err = p.file.Bytes(e.Offset, uint64(len(e.New))); err != nil {
-			return err
-		}
+		e.Old = p.file.Bytes(e.Offset, uint64(len(e.New)))
 		p.Edits = append(p.Edits, e)
 	}
-	return nil
 }
 
 // targets returns the vaddrs behind the targets that patches write.
@@ -175,11 +168,10 @@ func (p *Plan) targets() (all []uint64) {
 	return all
 }
 
-// unsound returns what has broken a file with an injected segment; nil for nothing. An error means that a read
-// failed.
-func unsound(f *elf.File, segment *elf.Prog, was *patchedFile) (*elf.Skip, error) {
-	broken := func(format string, a ...any) (*elf.Skip, error) {
-		return elf.NewSkip(elf.KindBroken, format, a...), nil
+// unsound returns what has broken a file with an injected segment; nil for nothing.
+func unsound(f *elf.File, segment *elf.Prog, was *patchedFile) *elf.Skip {
+	broken := func(format string, a ...any) *elf.Skip {
+		return elf.NewSkip(elf.KindBroken, format, a...)
 	}
 	switch {
 	case segment.Flags != elf.PFR|elf.PFX || segment.Memsz != shim.SegmentSize || segment.Filesz != shim.SegmentSize:
@@ -198,10 +190,7 @@ func unsound(f *elf.File, segment *elf.Prog, was *patchedFile) (*elf.Skip, error
 		good = append(good, uint64(t.Plain), uint64(t.Keep))
 	}
 	for _, v := range was.sites {
-		b, err := f.Mem(v-4, 4)
-		if err != nil {
-			return nil, err
-		}
+		b := f.Mem(v-4, 4)
 		if len(b) < 4 || !slices.Contains(good, was.fromAside(v+elf.Signed(b)-segment.Vaddr)) && !slices.Contains(good, elf.Signed(b)-segment.Vaddr) {
 			return broken("the call site that ends at vaddr %#x does not lead to a trampoline", v)
 		}
@@ -209,5 +198,5 @@ func unsound(f *elf.File, segment *elf.Prog, was *patchedFile) (*elf.Skip, error
 	if err := f.Sound(); err != nil {
 		return broken("%v", err)
 	}
-	return nil, nil
+	return nil
 }

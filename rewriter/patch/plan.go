@@ -4,7 +4,6 @@ package patch
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -112,32 +111,31 @@ func (p *Plan) LeftOver() []Patch {
 // NewPlan plans the change of each site of the report. It reads the report's file again, and returns an error only
 // if that read fails.
 func NewPlan(r *find.Report, o Options) (*Plan, error) {
-	p, err := newPlan(r, o)
-	if err == nil && o.Explain {
-		err, p.Added = p.explainAll(), p.addedCalls()
+	p := newPlan(r, o)
+	if o.Explain {
+		p.explainAll()
+		p.Added = p.addedCalls()
 	}
-	if err != nil {
-		return nil, err
+	if p.file != nil && p.file.Err() != nil {
+		return nil, p.file.Err()
 	}
 	return p, nil
 }
 
-func newPlan(r *find.Report, o Options) (*Plan, error) {
+func newPlan(r *find.Report, o Options) *Plan {
 	if r.Object {
-		return leaveObject(r), nil
+		return leaveObject(r)
 	}
-	f, err := fileOf(r)
+	f := fileOf(r)
 	p := &Plan{file: f}
-	if f == nil || err != nil {
-		return p, err
+	if f == nil {
+		return p
 	}
 	wanted := r.Redirect != nil && (slices.Contains(o.Fixes, r.Redirect.Fix) || r.Redirect.Fix == r.Fixed)
 	p.Size = int64(f.Size)
 	if wanted {
 		redirect := *r.Redirect
-		if err := f.ProveRedirect(&redirect); err != nil {
-			return nil, err
-		}
+		f.ProveRedirect(&redirect)
 		p.Redirect = &redirect
 	}
 	needRoom := wanted && p.Redirect.Reason == ""
@@ -148,40 +146,32 @@ func newPlan(r *find.Report, o Options) (*Plan, error) {
 		p.Patches = append(p.Patches, q)
 	}
 	var place room
-	var why roomError
+	var why error
 	switch {
 	case f.was != nil:
 		place.vaddr, p.hooks = f.was.segment.Vaddr, f.was.hooks
 	case needRoom:
-		if place, err = f.findRoom(); err != nil && !errors.As(err, &why) {
-			return nil, err
-		}
+		place, why = f.findRoom()
 	}
-	if why != "" {
+	if why != nil {
 		for i := range p.Patches {
 			q := &p.Patches[i]
-			q.Form, q.Reason = withoutRoom(&q.Site, q.Form, o.Forms, string(why))
+			q.Form, q.Reason = withoutRoom(&q.Site, q.Form, o.Forms, why.Error())
 		}
 	}
-	if err := p.encodeAll(place, o.Forms); err != nil {
-		return nil, err
-	}
+	p.encodeAll(place, o.Forms)
 	switch {
 	case !wanted || p.Redirect.Reason != "":
-	case why != "":
-		p.Redirect.Reason = string(why)
+	case why != nil:
+		p.Redirect.Reason = why.Error()
 	default:
 		p.redirect(place.vaddr)
 	}
 	switch {
 	case f.was != nil:
-		if err := p.extend(); err != nil {
-			return nil, err
-		}
+		p.extend()
 	case p.usesSegment():
-		if err := p.addSegment(place); err != nil {
-			return nil, err
-		}
+		p.addSegment(place)
 	}
 	sortEdits(p.Edits)
 	if why := p.overlap(); why != "" {
@@ -189,9 +179,9 @@ func newPlan(r *find.Report, o Options) (*Plan, error) {
 		if left.Redirect = p.Redirect; wanted {
 			left.Redirect.After, left.Redirect.Reason = nil, why
 		}
-		return left, nil
+		return left
 	}
-	return p, nil
+	return p
 }
 
 // leaveObject returns the plan for a relocatable object or an archive: linking decides about its call sites.
@@ -226,17 +216,14 @@ func leaveAll(f *file, r *find.Report, why string) *Plan {
 
 // encodeAll sets the bytes of each patch and adds their edits. A site out of reach of the trampolines gets the
 // form for a file without room.
-func (p *Plan) encodeAll(place room, allowed []Form) error {
+func (p *Plan) encodeAll(place room, allowed []Form) {
 	for i := range p.Patches {
 		q := &p.Patches[i]
 		if q.Form == Left {
 			continue
 		}
-		old, err := p.file.Bytes(q.Site.Offset, uint64(q.Site.Len))
-		if err != nil {
-			return err
-		}
-		vaddr, code := q.Site.Vaddr, []byte(nil)
+		old := p.file.Bytes(q.Site.Offset, uint64(q.Site.Len))
+		vaddr, code, err := q.Site.Vaddr, []byte(nil), error(nil)
 		if q.Form == Imm && inJump(p.file.File.File, &q.Site) {
 			code, err = p.goAside(&q.Site, place.vaddr, old)
 		} else {
@@ -247,22 +234,16 @@ func (p *Plan) encodeAll(place room, allowed []Form) error {
 			if q.Form == Left {
 				continue
 			}
-			if vaddr, code, err = encode(&q.Site, q.Form, place.vaddr, old); err != nil {
-				return err
-			}
+			vaddr, code, _ = encode(&q.Site, q.Form, place.vaddr, old) // a system call
 		}
 		off, ok := p.file.Offset(vaddr, uint64(len(code)))
 		if !ok {
 			q.Form, q.Reason = Left, "the site runs over the end of its segment"
 			continue
 		}
-		q.Vaddr, q.Offset, q.After = vaddr, off, code
-		if q.Before, err = p.file.Bytes(off, uint64(len(code))); err != nil {
-			return err
-		}
+		q.Vaddr, q.Offset, q.Before, q.After = vaddr, off, p.file.Bytes(off, uint64(len(code))), code
 		p.Edits = append(p.Edits, Edit{Offset: off, Old: q.Before, New: code, Why: callSite})
 	}
-	return nil
 }
 
 // usesSegment reports whether a patch leads to a trampoline.
@@ -271,25 +252,17 @@ func (p *Plan) usesSegment() bool {
 }
 
 // addSegment adds the injected segment, its program header, its hooks and its section header.
-func (p *Plan) addSegment(place room) error {
+func (p *Plan) addSegment(place room) {
 	f := p.file
 	off := elf.PageUp(f.Size)
-	u, err := f.planUnwinding(place.vaddr, unwindRoom(len(p.targets())), len(p.aside))
-	if err != nil {
-		return err
-	}
-	h, err := f.planHooks(place.vaddr, shim.Injected())
-	if err != nil {
-		return err
-	}
+	u := f.planUnwinding(place.vaddr, unwindRoom(len(p.targets())), len(p.aside))
+	h := f.planHooks(place.vaddr, shim.Injected())
 	if !h.found {
 		p.Warnings = append(p.Warnings, "nothing to hook at load (no entry, no DT_INIT, no relocated init_array, no spare dynamic entry): the patched sites make system calls")
 	}
 	p.hooks = h
 	p.Edits = append(p.Edits, h.edits...)
-	if err := p.editProgs(place, off); err != nil {
-		return err
-	}
+	p.editProgs(place, off)
 	page := pageOf(codeFor(p.fix()), h, place.vaddr, p.targets(), append(u.tail, p.aside...))
 	state := make([]byte, shim.SegmentSize-elf.PageSize)
 	copy(state[shim.Injected().String-elf.PageSize:], p.state())
@@ -297,11 +270,8 @@ func (p *Plan) addSegment(place room) error {
 	if u.tail != nil {
 		p.Edits = append(p.Edits, u.table)
 	}
-	if err := p.addSections(place, &u, off); err != nil {
-		return err
-	}
+	p.addSections(place, &u, off)
 	p.Size = int64(f.Size) + int64(len(p.tail))
-	return nil
 }
 
 func sortEdits(edits []Edit) {

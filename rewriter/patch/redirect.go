@@ -63,12 +63,11 @@ func (p *Plan) state() []byte {
 const stateText = 16
 
 // explainRedirect sets the listing.
-func (p *Plan) explainRedirect() error {
+func (p *Plan) explainRedirect() {
 	r := p.Redirect
 	if r == nil || r.Vaddr == 0 {
-		return nil
+		return
 	}
-	e, err := p.listing(p.file.File, r.Vaddr, r.Vaddr+find.RedirectLen+explainAfter, "vfix_string")
+	e := p.listing(p.file.File, r.Vaddr, r.Vaddr+find.RedirectLen+explainAfter, "vfix_string")
 	r.Listing = &e
-	return err
 }

@@ -64,11 +64,11 @@ func TestRedirect(t *testing.T) {
 			segment, _ := injected(after.File.File)
 			state := segment.Vaddr + uint64(shim.Injected().String)
 			at := e.textVaddr() + 1
-			load, _ := after.File.Mem(at, RedirectLen)
+			load := after.File.Mem(at, RedirectLen)
 			if got := at + RedirectLen + elf.Signed(load[3:]); got != state || !bytes.Equal(load[:3], p.Redirect.Before[:3]) {
 				t.Errorf("loads %#x by % x, want %#x by % x", got, load[:3], state, p.Redirect.Before[:3])
 			}
-			if b, _ := after.File.Mem(state, uint64(len(cgroupsName))); string(b) != cgroupsName {
+			if b := after.File.Mem(state, uint64(len(cgroupsName))); string(b) != cgroupsName {
 				t.Errorf("the copy is %q", b)
 			}
 			v, err := Verify(bytes.NewReader(file), int64(len(file)), bytes.NewReader(out), int64(len(out)), Options{})

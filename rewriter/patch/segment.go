@@ -39,9 +39,7 @@ type room struct {
 
 // findRoom chooses the program header and the vaddr. It returns a roomError if there is no room.
 func (f *file) findRoom() (room, error) {
-	if n, err := f.Overlay(); err != nil {
-		return room{}, err
-	} else if n > 0 {
+	if n := f.Overlay(); n > 0 {
 		return room{}, roomError(fmt.Sprintf("%d bytes that are not the ELF file's own follow its end, and a reader may look for them from there", n))
 	}
 	if name := f.Payload(); name != "" {
@@ -128,21 +126,18 @@ const maxCopied = 1 << 24
 // sections. A file without section headers, or with damaged ones, gets none. The headers remain in the order of
 // their offsets, on which patchelf and dwz rely: new ones are last, and a moved section leaves an empty one in its
 // place.
-func (p *Plan) addSections(place room, u *unwinding, off uint64) error {
+func (p *Plan) addSections(place room, u *unwinding, off uint64) {
 	f := p.file
 	if f.ShBeyond { // appended bytes would be read as section headers, or as a section
 		p.setSections(0, 0, 0)
 	}
 	if f.Sections == nil || f.ShNum+4 > elf.MaxShnum {
-		return nil
+		return
 	}
-	s, err := f.sectionTable()
-	if err != nil {
-		return err
-	}
+	s := f.sectionTable()
 	if s == nil {
 		p.Warnings = append(p.Warnings, "no section header covers the injected segment, strip would drop it: the section names are too long")
-		return nil
+		return
 	}
 	s.add(injectedName, elf.SHFAlloc|elf.SHFExecinstr, place.vaddr, off, shim.SegmentSize, elf.PageSize)
 	if undo := f.Section(prelinkUndo); undo != nil {
@@ -150,10 +145,7 @@ func (p *Plan) addSections(place room, u *unwinding, off uint64) error {
 		p.Consequences = append(p.Consequences, "prelink -u will no longer work on this file: it would take the patch away")
 	}
 	at := off + shim.SegmentSize
-	frames, old, err := f.debugFrame()
-	if err != nil {
-		return err
-	}
+	frames, old := f.debugFrame()
 	if old >= 0 {
 		frames = u.debugFrame(frames)
 		if old > 0 {
@@ -172,7 +164,6 @@ func (p *Plan) addSections(place room, u *unwinding, off uint64) error {
 	}
 	p.tail = append(p.tail, s.table...)
 	p.setSections(at, s.count(), names)
-	return nil
 }
 
 // setSections sets the table of section headers in the ELF header: its offset, the number of headers, and the
@@ -188,17 +179,12 @@ func (p *Plan) setSections(at uint64, count, names int) {
 type sectionTable struct{ table, names []byte }
 
 // sectionTable returns the file's section headers, nil if the names are too long.
-func (f *file) sectionTable() (*sectionTable, error) {
+func (f *file) sectionTable() *sectionTable {
 	names := f.Sections[f.ShStrNdx]
 	if names.Size > maxCopied {
-		return nil, nil
+		return nil
 	}
-	b, err := f.Bytes(names.Off, names.Size)
-	if err != nil {
-		return nil, err
-	}
-	table, err := f.Bytes(f.ShOff, uint64(f.ShNum)*elf.ShdrSize)
-	return &sectionTable{bytes.Clone(table), b}, err
+	return &sectionTable{bytes.Clone(f.Bytes(f.ShOff, uint64(f.ShNum)*elf.ShdrSize)), f.Bytes(names.Off, names.Size)}
 }
 
 func (s *sectionTable) count() int { return len(s.table) / elf.ShdrSize }
@@ -249,14 +235,13 @@ func (s *sectionTable) move(i int, off, size uint64) int {
 
 // debugFrame returns the content of the section .debug_frame and its index: 0 if it does not exist, -1 if nothing
 // can be added to it.
-func (f *file) debugFrame() (b []byte, index int, err error) {
+func (f *file) debugFrame() (b []byte, index int) {
 	s := f.Section(debugFrame)
 	if s == nil {
-		return nil, 0, nil
+		return nil, 0
 	}
 	if s.Type != elf.SHTProgbits || s.Flags != 0 || s.Size > maxCopied {
-		return nil, -1, nil
+		return nil, -1
 	}
-	b, err = f.Bytes(s.Off, s.Size)
-	return b, s.Index, err
+	return f.Bytes(s.Off, s.Size), s.Index
 }

@@ -54,11 +54,7 @@ func (f *file) spare() (int, error) {
 		}
 	}
 	if bestCost == 0 || bestCost > 4 {
-		ok, err := f.canGrow()
-		if err != nil {
-			return 0, err
-		}
-		if ok {
+		if f.canGrow() {
 			offer(grown, 4)
 		}
 	}
@@ -95,39 +91,38 @@ func (f *file) joins(i int) bool {
 // canGrow reports whether the bytes behind the program header table are padding: zero, in no section, and in no
 // segment except one that is loaded from the table on. Loaded bytes are padding only if section headers show that
 // no section has them.
-func (f *file) canGrow() (bool, error) {
+func (f *file) canGrow() bool {
 	end := f.PhOff + uint64(len(f.Progs))*elf.PhdrSize
 	if len(f.Progs) >= elf.MaxPhnum || f.PhOff != elf.EhdrSize || !f.InFile(end, elf.PhdrSize) {
-		return false, nil
+		return false
 	}
 	overlaps := func(off, size uint64) bool { return off < end+elf.PhdrSize && off+size > end }
 	table := f.TableLoad()
 	if table < 0 {
-		return false, nil
+		return false
 	}
 	load := &f.Progs[table]
 	if elf.PageUp(load.Vaddr+end+elf.PhdrSize-load.Off) > elf.PageUp(load.Vaddr+load.Memsz) {
-		return false, nil
+		return false
 	}
 	for i := range f.Progs {
 		p := &f.Progs[i]
 		if overlaps(p.Off, p.Filesz) && (i != table || f.Sections == nil) {
-			return false, nil
+			return false
 		}
 		if p.Type == elf.PTLoad && i != table && p.Vaddr < load.Vaddr+end+elf.PhdrSize-load.Off && p.Vaddr+p.Memsz > load.Vaddr {
-			return false, nil // the same page
+			return false // the same page
 		}
 	}
 	for _, s := range f.Sections {
 		if s.Index > 0 && s.Type != elf.SHTNobits && overlaps(s.Off, s.Size) {
-			return false, nil
+			return false
 		}
 	}
 	if f.ShNum > 0 && overlaps(f.ShOff, uint64(f.ShNum)*elf.ShdrSize) {
-		return false, nil
+		return false
 	}
-	b, err := f.Bytes(end, elf.PhdrSize)
-	return err == nil && len(bytes.Trim(b, "\x00")) == 0, err
+	return len(bytes.Trim(f.Bytes(end, elf.PhdrSize), "\x00")) == 0
 }
 
 // coverTable extends the segments with the table by one entry.
@@ -144,21 +139,17 @@ func (f *file) coverTable(progs []elf.Prog) {
 }
 
 // editProgs changes the program headers.
-func (p *Plan) editProgs(place room, off uint64) error {
+func (p *Plan) editProgs(place room, off uint64) {
 	f := p.file
 	table := f.progTable(place, off)
-	old, err := f.Bytes(f.PhOff, uint64(len(table)))
-	if err != nil {
-		return err
-	}
+	old := f.Bytes(f.PhOff, uint64(len(table)))
 	p.Edits = append(p.Edits, Edit{Offset: f.PhOff, Old: old, New: table, Why: "program headers"})
 	if place.spent == grown {
 		n := binary.LittleEndian.AppendUint16
 		p.Edits = append(p.Edits, Edit{Offset: 56, Old: n(nil, uint16(len(f.Progs))), New: n(nil, uint16(len(f.Progs)+1)), Why: "e_phnum"})
-		return nil
+		return
 	}
 	if f.HasBuildID(&f.Progs[place.spent]) && f.Progs[place.spent].Type == elf.PTNote {
 		p.Notes = append(p.Notes, "the build ID is no longer in a program header, only in its section: the file has no other header to spare")
 	}
-	return nil
 }

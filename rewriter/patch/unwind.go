@@ -40,7 +40,7 @@ const maxPairs = 256
 
 // planUnwinding describes the trampolines of a segment at vaddr, in at most space bytes of the injected page, of which
 // the last ones are used.
-func (f *file) planUnwinding(segment uint64, space, used int) (unwinding, error) {
+func (f *file) planUnwinding(segment uint64, space, used int) unwinding {
 	layout := shim.Injected()
 	own := elf.FrameDescription{
 		Start:   segment + uint64(layout.Described),
@@ -48,16 +48,13 @@ func (f *file) planUnwinding(segment uint64, space, used int) (unwinding, error)
 		Program: shim.CFI(),
 	}
 	u := unwinding{described: []elf.FrameDescription{own}}
-	hdr, table, err := f.SearchTable()
+	hdr, table := f.SearchTable()
 	n := sort.Search(len(table), func(i int) bool { return table[i].Start >= segment })
-	if err != nil || n < len(table) && table[n].Start < segment+shim.SegmentSize {
-		return u, err
+	if n < len(table) && table[n].Start < segment+shim.SegmentSize {
+		return u
 	}
 	for k := n - 2; k >= max(0, n-maxPairs); k-- {
-		pair, cie, err := f.pair(table[k], table[k+1])
-		if err != nil {
-			return u, err
-		}
+		pair, cie := f.pair(table[k], table[k+1])
 		if pair == nil {
 			continue
 		}
@@ -72,41 +69,35 @@ func (f *file) planUnwinding(segment uint64, space, used int) (unwinding, error)
 		entries := slices.Concat([]elf.SearchEntry{{Start: both.Start, FDE: at}}, table[k+2:n], []elf.SearchEntry{{Start: own.Start, FDE: next}})
 		first := hdr + elf.SearchHead + uint64(k)*elf.SearchSize
 		off, _ := f.Offset(first, uint64(len(entries))*elf.SearchSize)
-		u.table = Edit{Offset: off, Why: "unwind table"}
-		if u.table.Old, err = f.Bytes(off, uint64(len(entries))*elf.SearchSize); err != nil {
-			return u, err
-		}
+		u.table = Edit{Offset: off, Old: f.Bytes(off, uint64(len(entries))*elf.SearchSize), Why: "unwind table"}
 		for _, e := range entries {
 			u.table.New = binary.LittleEndian.AppendUint32(u.table.New, uint32(e.Start-hdr))
 			u.table.New = binary.LittleEndian.AppendUint32(u.table.New, uint32(e.FDE-hdr))
 		}
 		u.described = append(pair, own)
-		return u, nil
+		return u
 	}
-	return u, nil
+	return u
 }
 
 // pair returns the descriptions of two adjacent functions, nil for other functions.
-func (f *file) pair(a, b elf.SearchEntry) (both []elf.FrameDescription, cie uint64, err error) {
-	x, cie, err := f.PlainFDE(a.FDE)
-	if err != nil || x.Size == 0 {
-		return nil, 0, err
-	}
-	y, _, err := f.PlainFDE(b.FDE)
-	if err != nil || y.Size == 0 || x.Start != a.Start || y.Start != b.Start || x.Start+x.Size > y.Start {
-		return nil, 0, err
+func (f *file) pair(a, b elf.SearchEntry) (both []elf.FrameDescription, cie uint64) {
+	x, cie := f.PlainFDE(a.FDE)
+	y, _ := f.PlainFDE(b.FDE)
+	if x.Size == 0 || y.Size == 0 || x.Start != a.Start || y.Start != b.Start || x.Start+x.Size > y.Start {
+		return nil, 0
 	}
 	gap := y.Start - (x.Start + x.Size)
-	between, err := f.Mem(x.Start+x.Size, gap)
-	if err != nil || gap > maxPadding || uint64(len(between)) < gap || !onlyPadding(between) {
-		return nil, 0, err
+	between := f.Mem(x.Start+x.Size, gap)
+	if gap > maxPadding || uint64(len(between)) < gap || !onlyPadding(between) {
+		return nil, 0
 	}
 	for _, d := range []elf.FrameDescription{x, y} {
 		if end, ok := elf.Advanced(d.Program); !ok || end > d.Size {
-			return nil, 0, nil
+			return nil, 0
 		}
 	}
-	return []elf.FrameDescription{x, y}, cie, nil
+	return []elf.FrameDescription{x, y}, cie
 }
 
 // maxPadding is the maximum padding between two functions, in bytes.

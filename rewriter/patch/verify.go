@@ -59,9 +59,9 @@ func fixesOf(after io.ReaderAt, size int64) ([]find.Fix, error) {
 	if err != nil {
 		return nil, nil // the comparison reports it
 	}
-	was, err := patched(f)
-	if err != nil || was == nil || was.fix == "" {
-		return nil, err
+	was := patched(f)
+	if was == nil || was.fix == "" {
+		return nil, f.Err()
 	}
 	return []find.Fix{was.fix}, nil
 }
