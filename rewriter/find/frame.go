@@ -4,6 +4,7 @@
 package find
 
 import (
+	"maps"
 	"slices"
 
 	"golang.org/x/arch/x86/x86asm"
@@ -331,7 +332,7 @@ func (f *flow) settle() {
 // argument's memory.
 func (f *flow) exposed(words []int64, page map[uint64]bool) string {
 	top := slices.Max(words)
-	for at := range f.body.lens {
+	for _, at := range slices.Sorted(maps.Keys(f.body.lens)) { // sorted: a report names the first reason
 		i, ok := f.c.at(at)
 		d := f.frame[at]
 		if !ok || !d.HasSP {
