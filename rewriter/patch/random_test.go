@@ -297,7 +297,7 @@ func (c *coder) body() {
 				r = c.anyReg()
 			}
 			c.op(32, nil, 0, r, 0x58)
-		case k < 15 && !c.dyn: // switch
+		case k < 15: // switch
 			c.table()
 		default:
 			c.callTo([][]byte{{0xe9}, {0x0f, 0x84}, {0xe8}}[c.n(3)]...)
@@ -317,17 +317,45 @@ func (c *coder) here(branch int) {
 	}
 }
 
-// table writes a jump through a table of two words, or of offsets, in the data.
+// table writes a jump through a table of two words, or of offsets, in the data, as compilers do, at times with another
+// instruction in it or a bit that differs.
 func (c *coder) table() {
-	at := c.vars + 64 + uint64(len(c.data))
-	offsets := c.one(2)
-	if offsets { // lea table(%rip),%rdx; movslq (%rdx,%rcx,4),%rsi; add %rdx,%rsi; jmp *%rsi
-		c.add(0x48, 0x8d, 0x15)
+	at, begin := c.vars+64+uint64(len(c.data)), len(c.text)
+	relative := func(op ...byte) { // to the table
+		c.add(op...)
 		c.text = le(c.text, uint32(at-(c.base+uint64(len(c.text))+4)))
+	}
+	absolute := func(op ...byte) { c.text = le(append(c.text, op...), uint32(at)) }
+	offsets := false
+	switch c.n(7) {
+	case 0:
+		absolute(0xff, 0x24, 0xcd) // jmp *table(,%rcx,8)
+	case 1:
+		absolute(0x48, 0x8b, 0x04, 0xcd) // mov table(,%rcx,8),%rax
+		c.add(0xff, 0xe0)
+	case 2:
+		absolute(0xba) // mov $table,%edx
+		c.add(0x48, 0x8b, 0x04, 0xca, 0xff, 0xe0)
+	case 3: // movslq (%rdx,%rcx,4),%rsi; add %rdx,%rsi
+		relative(0x48, 0x8d, 0x15)
 		c.add(0x48, 0x63, 0x34, 0x8a, 0x48, 0x01, 0xd6, 0xff, 0xe6)
-	} else {
-		c.add(0xff, 0x24, 0xcd) // jmp *table(,%rcx,8)
-		c.text = le(c.text, uint32(at))
+		offsets = true
+	case 4: // gcc -O0: lea 0(,%rcx,4),%rsi; mov (%rsi,%rdx,1),%eax; cltq; add %rdx,%rax
+		c.add(0x48, 0x8d, 0x34, 0x8d, 0, 0, 0, 0)
+		relative(0x48, 0x8d, 0x15)
+		c.add(0x8b, 0x04, 0x16, 0x48, 0x98)
+		relative(0x48, 0x8d, 0x15)
+		c.add(0x48, 0x01, 0xd0, 0xff, 0xe0)
+		offsets = true
+	case 5: // another address by a condition, and through another register
+		absolute(0x48, 0x8b, 0x04, 0xcd)
+		c.add(0x48, 0x0f, 0x45, 0xc6, 0x48, 0x89, 0xc2, 0xff, 0xe2)
+	case 6: // mov of one of two words of the stack: a computed goto
+		relative(0x48, 0x8d, 0x05)
+		c.add(0x48, 0x8b, 0x04, 0xc8, 0x48, 0x89, 0x44, 0x24, 0xf8, 0xff, 0x64, 0x24, 0xf8)
+	}
+	if c.one(3) {
+		c.text[begin+c.n(len(c.text)-begin)] ^= 1 << c.n(8)
 	}
 	var end []int
 	for range 2 {
