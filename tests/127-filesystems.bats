@@ -8,18 +8,18 @@
 # shellcheck disable=SC2016,SC2154
 load helpers
 
-groups=(9p nfs erofs casefold binfmt binfmt-machine)
+groups=(9p nfs erofs casefold restore binfmt binfmt-machine)
 
-has_programs() { has_commands runc mkfs.ext4 mkfs.erofs chattr losetup musl-gcc; }
+has_programs() { has_commands runc criu mkfs.ext4 mkfs.erofs chattr losetup musl-gcc; }
 
 make_machine() {
 	local program
 	mkdir -p "$machine"/{bin,usr/bin,lib64,etc,run,var/lib,sys,proc,dev,tmp,mnt,srv} "$BATS_FILE_TMPDIR/programs" "$BATS_FILE_TMPDIR/share"
 	cp /bin/busybox "$machine/bin/"
-	for program in sh mount mkdir cat ls cp mv rm ln chmod chown truncate touch dd blockdev sed sleep mknod; do
+	for program in sh mount mkdir cat ls cp mv rm ln chmod chown truncate touch dd blockdev sed sleep mknod grep; do
 		ln -s busybox "$machine/bin/$program"
 	done
-	for program in runc mkfs.ext4 mkfs.erofs chattr losetup; do
+	for program in runc criu tar gzip mkfs.ext4 mkfs.erofs chattr losetup; do
 		cp -L "$(command -v $program)" "$BATS_FILE_TMPDIR/programs/"
 	done
 	cp "$BATS_FILE_TMPDIR"/programs/* "$VFIX_RUNTIME" "${VFIX%/*}/vfix-nri" "$machine/usr/bin/"
@@ -57,3 +57,4 @@ holds() {
 @test "filesystems: names that fold" { holds casefold; }
 @test "filesystems: interpreters of binfmt_misc" { holds binfmt; }
 @test "filesystems: interpreters of binfmt_misc that the kernel keeps open" { holds binfmt-machine; }
+@test "restore: the memory of a checkpoint is not examined" { holds restore; }
