@@ -391,17 +391,15 @@ func TestPushOfNestedIndex(t *testing.T) {
 	f := imagetest.NewRegistry(t)
 	var idx v1.ImageIndex = mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: imagetest.TinyImage(t)})
 	idx = mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: idx})
-	tag := imagetest.Must[name.Tag](t)(name.NewTag(f.Host + "/nested:1"))
 	for depth, fails := range map[int]string{1: "", 0: "nested more than"} {
 		f.Reset(nil)
 		o := imagetest.Fast.WithDefaults()
-		if depth == 0 {
-			tag = imagetest.Must[name.Tag](t)(name.NewTag(f.Host + "/deeper:1"))
-		}
+		repo := fmt.Sprintf("nested%d", depth)
+		tag := imagetest.Must[name.Tag](t)(name.NewTag(f.Host + "/" + repo + ":1"))
 		err := registry.NewUploads(o.Net, tag, nil).Index(context.Background(), tag, idx, depth)
 		if fails != "" {
 			imagetest.WantErr(t, err, nil, fails)
-		} else if err != nil || f.Count("PUT /v2/nested/manifests/") != 3 {
+		} else if err != nil || f.Count("PUT /v2/"+repo+"/manifests/") != 3 {
 			t.Errorf("%d levels: got %v, %q", depth, err, f.Seen)
 		}
 	}
