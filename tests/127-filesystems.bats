@@ -8,7 +8,7 @@
 # shellcheck disable=SC2016,SC2154
 load helpers
 
-groups=(9p nfs erofs casefold restore binfmt binfmt-machine)
+groups=(9p nfs erofs casefold restore restore-volume binfmt binfmt-machine)
 
 has_programs() { has_commands runc criu mkfs.ext4 mkfs.erofs chattr losetup musl-gcc; }
 
@@ -57,4 +57,4 @@ holds() {
 @test "filesystems: names that fold" { holds casefold; }
 @test "filesystems: interpreters of binfmt_misc" { holds binfmt; }
 @test "filesystems: interpreters of binfmt_misc that the kernel keeps open" { holds binfmt-machine; }
-@test "restore: the memory of a checkpoint is not examined" { holds restore; }
+@test "restore: the memory of a checkpoint is not examined" { holds restore; holds restore-volume; }

@@ -102,9 +102,9 @@ var machine = []row{
 		b.legacy(b.root, "opt/clock")
 	}},
 
-	// The memory of a checkpoint's processes.
+	// The memory of a checkpoint's processes. Each is a group of its own: criu does one at a time.
 	{"restore", "a program that is not patched", honest, restored},
-	{"restore", "with a volume", honest, func(b *bundle) {
+	{"restore-volume", "with a volume", honest, func(b *bundle) {
 		b.legacy(b.host, "clock")
 		b.bind("/data", b.host)
 		restored(b)

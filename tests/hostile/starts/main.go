@@ -310,6 +310,12 @@ func command(b *bundle, args ...string) (status int, said string) {
 			return -1, err.Error()
 		}
 	}
+	log, _ := os.ReadFile(b.dir + "/log/restore.log") // of criu
+	for line := range strings.Lines(string(log)) {
+		if strings.Contains(line, "Error") {
+			out.WriteString("\n" + line)
+		}
+	}
 	return cmd.ProcessState.ExitCode(), strings.TrimSpace(out.String())
 }
 
