@@ -191,7 +191,7 @@ func (h *hotfix) keep(ctx context.Context, targets []contents.Target, covered []
 			if k, err = openCopyDir(h.o.Dir, e, h.s.Progress); err != nil {
 				return err
 			}
-			defer k.store.Release()
+			defer k.close()
 		}
 		source, err := k.put(ctx, *one.Meta.Unmarked(), one.Plan.Size, one.Plan.Apply(one.ELF.Content))
 		if err != nil {

@@ -21,7 +21,7 @@ func Existing(string, int64) (*Store, error) { return nil, errSystem }
 type lease struct{}
 
 func (s *Store) leased() (map[string]bool, error) { return nil, errSystem }
-func (s *Store) clean() error                     { return errSystem }
+func (s *Store) sweep(string) error               { return errSystem }
 func accessTime(fi fs.FileInfo) time.Time         { return fi.ModTime() }
 func diskSize(fi fs.FileInfo) int64               { return fi.Size() }
 
