@@ -262,7 +262,7 @@ func TestSentInTime(t *testing.T) {
 		{"an early answer", func(req *http.Request) (*http.Response, error) {
 			answer := &paced{req.Context(), []int{1, 1, 1}, stall / 5}
 			go func() {
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				req.Body.Read(make([]byte, 1))
 			}()
 			return &http.Response{StatusCode: 200, Body: answer, Request: req}, nil
