@@ -93,7 +93,7 @@ func (c *coder) op(width int, op []byte, reg, rm int, modrm byte, rest ...byte) 
 
 func (c *coder) rr(width int, op byte, reg, rm int) { c.op(width, []byte{op}, reg, rm, 0xc0) }
 
-// word writes an instruction with a word of the function's frame.
+// word emits an instruction that accesses a word of the function's frame.
 func (c *coder) word(width int, op byte, reg int, rest ...byte) {
 	disp := int64(c.n(4)) * 8
 	if c.one(16) {
@@ -109,7 +109,7 @@ func (c *coder) word(width int, op byte, reg int, rest ...byte) {
 	c.op(width, []byte{op}, reg, x86.Rsp, 0x40, append([]byte{0x24, byte(disp)}, rest...)...)
 }
 
-// variable writes an instruction with a word of the data.
+// variable emits an instruction that accesses a word of the data.
 func (c *coder) variable(width int, op byte, reg int) {
 	at := c.vars + 8*uint64(c.n(4))
 	c.op(width, []byte{op}, reg, 0, 5)
