@@ -23,6 +23,7 @@ import (
 	"vfix.dev/vfix/host/policy"
 	"vfix.dev/vfix/host/rootfs"
 	"vfix.dev/vfix/host/starts"
+	"vfix.dev/vfix/internal/nodefile"
 )
 
 // handedOn is the outcome of a start that the hook does and records.
@@ -129,7 +130,7 @@ func (k *container) restores(cmd *command) bool {
 	if k.pid == 0 {
 		return cmd.name == "restore"
 	}
-	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", os.Getppid()))
+	line, _ := nodefile.Text(fmt.Sprintf("/proc/%d/cmdline", os.Getppid()))
 	return parseArgs(strings.Split(string(line)+"\x00", "\x00")[1:]).name == "restore"
 }
 
@@ -139,7 +140,7 @@ func (k *container) runtimeEnv(name string) string {
 	if k.pid == 0 {
 		return os.Getenv(name)
 	}
-	all, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", os.Getppid()))
+	all, _ := nodefile.Text(fmt.Sprintf("/proc/%d/environ", os.Getppid()))
 	_, value, _ := strings.Cut("\x00"+string(all), "\x00"+name+"=")
 	value, _, _ = strings.Cut(value, "\x00")
 	return value

@@ -50,6 +50,9 @@ type scanned struct {
 	Witnesses []witness `json:"witnesses,omitempty"`
 	// temps are incomplete files of an earlier start; never stored.
 	temps []string
+	// certain reports that its directory, or each layer of its overlay, is on a file system with that property (rootfs.Certain);
+	// never stored.
+	certain bool
 }
 
 // legacyFile is a file with call sites that need patches, or cannot have them.

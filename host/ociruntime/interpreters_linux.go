@@ -22,6 +22,7 @@ import (
 	"vfix.dev/vfix/host/policy"
 	"vfix.dev/vfix/host/store"
 	"vfix.dev/vfix/internal/memfile"
+	"vfix.dev/vfix/internal/nodefile"
 )
 
 // noteInterpreters notes the interpreters with the flag F that call the page, or cannot be examined.
@@ -55,7 +56,7 @@ func interpreters() (all []map[string]string, registrations string, err error) {
 	const usual = "/proc/sys/fs/binfmt_misc"
 	dir := usual
 	if _, err := os.Lstat(dir + "/status"); err != nil { // it is not mounted; entries stay nevertheless
-		known, err := os.ReadFile("/proc/filesystems")
+		known, err := nodefile.Text("/proc/filesystems")
 		if err != nil || !strings.Contains(string(known), "\tbinfmt_misc\n") || policy.Rootless() {
 			return nil, "", err
 		}
@@ -76,7 +77,7 @@ func interpreters() (all []map[string]string, registrations string, err error) {
 		}
 		var st unix.Stat_t
 		path := filepath.Join(dir, f.Name())
-		text, err := os.ReadFile(path)
+		text, err := nodefile.Text(path)
 		if err := errors.Join(err, unix.Stat(path, &st)); err != nil {
 			return nil, "", err
 		}

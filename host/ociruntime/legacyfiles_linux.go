@@ -61,8 +61,10 @@ func (k *container) look() (*scanned, error) {
 	if err != nil {
 		return nil, err
 	}
-	if why := k.uncertainRoot(); why != "" {
-		found.Unread = append(found.Unread, unread{Reason: why})
+	if !found.certain {
+		if why := k.uncertainRoot(); why != "" {
+			found.Unread = append(found.Unread, unread{Reason: why})
+		}
 	}
 	if err := k.noteInterpreters(keep); err != nil {
 		k.rec.Add("", "binfmt_misc: "+err.Error())
@@ -285,12 +287,13 @@ func (k *container) lookAtLayers(keep indexes, m mount) (all *scanned, whole boo
 		}
 		k.upper = layers.upper
 	}
-	all, whole = &scanned{}, true
+	all, whole = &scanned{certain: upper == nil || upper.Has(rootfs.Certain)}, true
 	for _, dir := range layers.lower {
 		f, err := keep.lower(dir, immutable(dir))
 		if err != nil {
 			return nil, false, err
 		}
+		all.certain = all.certain && f.certain
 		whole = whole && !f.Moved && (k.witnessed(f) || len(f.Witnesses) == 0 && upper != nil && k.older(dir, upper.Path, made))
 		for _, h := range f.Legacy {
 			h.layer = dir
@@ -385,10 +388,15 @@ func (k *indexes) lower(dir string, immutable bool) (*scanned, error) {
 		return nil, err
 	}
 	defer root.Close()
+	look := k.dir
 	if immutable {
-		return k.layer(root)
+		look = k.layer
 	}
-	return k.dir(root)
+	x, err := look(root)
+	if err == nil {
+		x.certain = root.Has(rootfs.Certain)
+	}
+	return x, err
 }
 
 // open opens a directory of an overlay, without the mounts in it, as an overlay does not show them.

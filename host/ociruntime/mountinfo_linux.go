@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 
 	"vfix.dev/vfix/host/rootfs"
 	"vfix.dev/vfix/internal/mounts"
+	"vfix.dev/vfix/internal/nodefile"
 )
 
 // mount is a mount of mountinfo. Source: proc_pid_mountinfo(5).
@@ -154,7 +154,7 @@ func splitLayers(s string) (all []string) {
 
 // parameterOn returns a boolean parameter of the overlay module.
 func parameterOn(name string) bool {
-	b, _ := os.ReadFile("/sys/module/overlay/parameters/" + name) // without the module it is off
+	b, _ := nodefile.Text("/sys/module/overlay/parameters/" + name) // without the module it is off
 	return strings.HasPrefix(string(b), "Y")
 }
 

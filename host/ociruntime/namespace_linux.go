@@ -6,12 +6,12 @@ package ociruntime
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/host/rootfs"
+	"vfix.dev/vfix/internal/nodefile"
 	"vfix.dev/vfix/internal/thread"
 )
 
@@ -70,7 +70,7 @@ func (in *inside) do(f func() error) error {
 // mounts reads the mounts of the namespace.
 func (in *inside) mounts() (all []mount, err error) {
 	err = in.do(func() error {
-		text, err := os.ReadFile("/proc/thread-self/mountinfo")
+		text, err := nodefile.Text("/proc/thread-self/mountinfo")
 		all = parseMounts(text)
 		return err
 	})

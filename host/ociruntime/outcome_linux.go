@@ -17,6 +17,7 @@ import (
 
 	"vfix.dev/vfix/host/policy"
 	"vfix.dev/vfix/host/starts"
+	"vfix.dev/vfix/internal/nodefile"
 )
 
 func newRecord(c *command, p *policy.InForce, o Options, real string) *starts.Record {
@@ -126,7 +127,7 @@ func onlyRefusal(err error, log *logger) error {
 // recordStart records a start that waits, if one does. A start that waits for its hook has a runtime that executes no
 // createRuntime hooks (runc before 1.0.0-rc92, crun before 0.14): nothing is examined.
 func recordStart(p *policy.InForce, path string) error {
-	text, err := os.ReadFile(path)
+	text, err := nodefile.Text(path)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil
@@ -149,7 +150,7 @@ func recordStart(p *policy.InForce, path string) error {
 
 // callerName returns the name of the process that called vfix-runtime: containerd-shim, conmon, …
 func callerName() string {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(os.Getppid()) + "/comm")
+	b, err := nodefile.Text("/proc/" + strconv.Itoa(os.Getppid()) + "/comm")
 	if err != nil {
 		return ""
 	}

@@ -229,7 +229,7 @@ func (k *container) openRoot() error {
 	if err != nil {
 		return fmt.Errorf("root: %w", err)
 	}
-	text, err := os.ReadFile("/proc/self/mountinfo")
+	text, err := nodefile.Text("/proc/self/mountinfo")
 	k.machine = parseMounts(text)
 	if k.pid == 0 {
 		if k.root, k.mounts = outside, k.machine; err != nil {

@@ -83,7 +83,7 @@ func scanTree(root *rootfs.Root, old *index, clean bool, spend *budget, pool *ex
 			t.oldBad[old.Unread[i].ID] = &old.Unread[i]
 		}
 	}
-	if clean && root.Dated() {
+	if clean && root.Has(rootfs.Dated) {
 		t.dirs = map[[2]uint64][]byte{}
 		if old != nil {
 			t.dirs = dirsOf(old.dirs)

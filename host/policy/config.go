@@ -20,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"vfix.dev/vfix/host/starts"
@@ -266,8 +267,8 @@ func userDir(variable, usual string) string {
 
 // Rootless reports whether this process is not root on this machine, regardless of its user namespace
 // (user_namespaces(7): the first one maps all ids to themselves).
-func Rootless() bool {
+var Rootless = sync.OnceValue(func() bool {
 	const all = "0 0 4294967295"
-	b, err := os.ReadFile("/proc/self/uid_map")
+	b, err := nodefile.Text("/proc/self/uid_map")
 	return os.Geteuid() != 0 || err == nil && strings.Join(strings.Fields(string(b)), " ") != all
-}
+})

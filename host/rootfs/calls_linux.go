@@ -16,7 +16,7 @@ import (
 //go:uintptrescapes
 func (r *Root) call(number, a, b, c, d uintptr) (int, error) {
 	made := unix.Syscall6
-	if r.Dated() {
+	if r.Has(Dated) {
 		made = unix.RawSyscall6
 	}
 	n, _, errno := made(number, a, b, c, d, 0, 0)
@@ -40,7 +40,7 @@ func (r *Root) lstatat(dir int, name []byte, st *unix.Stat_t) error {
 // sync has a network file system ask its server for the status of a file, or of a directory, whose list it then reads
 // again if that has changed: NFS believes an older answer for a minute (nfs(5), actimeo).
 func (r *Root) sync(at int, name []byte, flags uintptr) {
-	if r.Dated() {
+	if r.Has(Dated) {
 		return
 	}
 	var st unix.Statx_t

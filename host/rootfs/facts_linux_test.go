@@ -44,8 +44,8 @@ func TestFileSystems(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Dated() != want.dated || r.Stamps() != want.stamps || r.OnFile() {
-			t.Errorf("%s: dated %v, stamps %v, on a file %v", dir, r.Dated(), r.Stamps(), r.OnFile())
+		if r.Has(Dated) != want.dated || r.Stamps() != want.stamps || r.OnFile() {
+			t.Errorf("%s: dated %v, stamps %v, on a file %v", dir, r.Has(Dated), r.Stamps(), r.OnFile())
 		}
 		if r.Direct = true; r.Stamps() != want.direct {
 			t.Errorf("%s: open to others: stamps %v", dir, r.Stamps())

@@ -54,5 +54,5 @@ func Stamps(fd int, direct bool) bool {
 // Stamps is the function Stamps for the root directory.
 func (r *Root) Stamps() bool { return Stamps(r.fd, r.Direct) }
 
-// Dated reports whether the root is on a file system with that property.
-func (r *Root) Dated() bool { return r.kind.Has(Dated) }
+// Has reports whether the root is on a file system with a property.
+func (r *Root) Has(p Kind) bool { return r.kind.Has(p) }

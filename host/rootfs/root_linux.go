@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vfix.dev/vfix/internal/nodefile"
 	"vfix.dev/vfix/internal/rootpath"
 )
 
@@ -309,7 +310,7 @@ func MountOf(fd int) (int, error) {
 
 // Fdinfo returns a field of the kernel's information about a descriptor (proc_pid_fdinfo(5)).
 func Fdinfo(file, member string) (string, error) {
-	b, err := os.ReadFile(file)
+	b, err := nodefile.Text(file)
 	_, text, ok := strings.Cut("\n"+string(b), "\n"+member+":")
 	if err == nil && !ok {
 		err = fmt.Errorf("%s: no %s", file, member)

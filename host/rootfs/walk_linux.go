@@ -272,7 +272,7 @@ func (w *walker) enter(l *level) int {
 // openDir opens a directory by its NUL-terminated name. A root's own mount has no other mounts in it, except those
 // that network file systems make by themselves.
 func (w *walker) openDir(in int, name []byte) (int, error) {
-	if w.r.alone && w.r.Dated() {
+	if w.r.alone && w.r.Has(Dated) {
 		return retry(func() (int, error) { return w.r.openat(in, name, w.how()|unix.O_NOFOLLOW|unix.O_CLOEXEC) })
 	}
 	return w.r.openAt(in, string(name[:len(name)-1]), w.how(), true)

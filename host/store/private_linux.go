@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/host/rootfs"
+	"vfix.dev/vfix/internal/nodefile"
 	"vfix.dev/vfix/internal/sparse"
 )
 
@@ -77,7 +78,7 @@ func (s *Store) writeSum(key, path string) error {
 
 // SHA256 returns the hash of the content of a copy that Get or Put returned, in hex; "" if it is not known.
 func (s *Store) SHA256(key string) string {
-	b, err := os.ReadFile(filepath.Join(s.Dir, sumsDir, key))
+	b, err := nodefile.Text(filepath.Join(s.Dir, sumsDir, key))
 	if err != nil {
 		return ""
 	}
@@ -91,7 +92,7 @@ func (s *Store) whole(key, path string) bool {
 	if s.seen(key, is) {
 		return true
 	}
-	want, err := os.ReadFile(filepath.Join(s.Dir, sumsDir, key))
+	want, err := nodefile.Text(filepath.Join(s.Dir, sumsDir, key))
 	if err != nil {
 		return false
 	}
@@ -130,7 +131,7 @@ const seenXattr = "user.vfix.whole"
 
 // BootID identifies the current boot; "" if the kernel does not report it.
 var BootID = sync.OnceValue(func() string {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	b, err := nodefile.Text("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return ""
 	}

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/internal/nodefile"
 )
 
 // Put makes the copy with a key if it does not exist, and returns its path. The store may then exceed its limit:
@@ -80,7 +82,7 @@ func setImmutable(path string, on bool) error {
 // ReadIndex returns the data of WriteIndex for a key, or fs.ErrNotExist.
 func (s *Store) ReadIndex(key string) ([]byte, error) {
 	path := filepath.Join(s.Dir, indexDir, key)
-	b, err := os.ReadFile(path)
+	b, err := nodefile.Text(path)
 	if err == nil {
 		touch(path)
 	}
