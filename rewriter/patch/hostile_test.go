@@ -289,7 +289,8 @@ func TestExhausted(t *testing.T) {
 		}
 		text = append(text, bytes.Repeat([]byte{0x90}, long)...)
 		e := testELF{text: append(text, asm(t, "41ffd5 4d31ed c3")...), symbols: symbols}
-		r := scanFile(t, e.build())
+		r := scanOnce(t, e.build()) // not with single bits that differ, as each takes a second
+		note(t, findings(r))
 		if len(r.Sites) != c.n+1 {
 			t.Fatalf("got %d sites", len(r.Sites))
 		}
