@@ -46,11 +46,11 @@ func Check(t testing.TB, name string, result ...any) {
 }
 
 // Changed records what becomes of data with one of its bytes changed, for each of them, and of each beginning of it. A
-// result is named after the place of its bytes, in hex.
+// result is named after the place of its bytes, in hex. The first one that differs ends the comparison.
 func Changed(t testing.TB, name string, data []byte, result func(b []byte) string) {
 	t.Helper()
 	const part = 64 // bytes to one result
-	for from := 0; from < len(data); from += part {
+	for from := 0; from < len(data) && !t.Failed(); from += part {
 		var all strings.Builder
 		for at := from; at < min(from+part, len(data)); at++ {
 			for _, v := range []byte{data[at] ^ 1, data[at] ^ 0x80} {
