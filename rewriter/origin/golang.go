@@ -6,6 +6,7 @@ package origin
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 
 	"vfix.dev/vfix/rewriter/elf"
 )
@@ -39,18 +40,11 @@ func GoKeepsPage(f *elf.File) bool {
 
 // hasGoNote finds the build ID note of Go 1.5 and later: type 4 with the name "Go".
 func hasGoNote(f *elf.File) bool {
-	const namesz, typ = 4, 4
-	for i := range f.Progs {
-		p := &f.Progs[i]
-		if p.Type != elf.PTNote || p.Filesz < 16 || !f.InFile(p.Off, 16) {
-			continue
-		}
-		b, le := f.Bytes(p.Off, 16), binary.LittleEndian
-		if le.Uint32(b) == namesz && le.Uint32(b[8:]) == typ && string(b[12:]) == "Go\x00\x00" {
-			return true
-		}
-	}
-	return false
+	const namesz, typ, size = 4, 4, 16
+	return slices.ContainsFunc(f.Progs, func(p elf.Prog) bool {
+		b, le := f.Bytes(p.Off, min(p.Filesz, size)), binary.LittleEndian
+		return p.Type == elf.PTNote && len(b) == size && le.Uint32(b) == namesz && le.Uint32(b[8:]) == typ && string(b[12:]) == "Go\x00\x00"
+	})
 }
 
 // hasPclntab finds the head of the function table of Go 1.2 and later: a magic number, two zeros, the instruction

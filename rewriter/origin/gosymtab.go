@@ -30,8 +30,8 @@ func GoFunctions(f *elf.File) (all []GoFunction) {
 	}
 	b := f.Bytes(s.Off, s.Size)
 	for {
-		g, typ, rest, ok := goSymbol(b)
-		if !ok {
+		g, typ, rest := goSymbol(b)
+		if rest == nil {
 			break
 		}
 		if b = rest; typ&^0x20 == 'T' || typ&^0x20 == 'L' {
@@ -47,24 +47,24 @@ func GoFunctions(f *elf.File) (all []GoFunction) {
 	return all
 }
 
-// goSymbol reads one entry of the table: its value and name, the letter of its type, and the rest of the table. An
-// entry is the value in 4 bytes, big-endian; the letter, with the highest bit set; the name; 4 bytes for the Go type.
-func goSymbol(b []byte) (g GoFunction, typ byte, rest []byte, ok bool) {
+// goSymbol reads one entry of the table: its value and name, the letter of its type, and the rest of the table, nil after
+// damage. An entry is the value in 4 bytes, big-endian; the letter, with the highest bit set; the name; 4 bytes for the Go type.
+func goSymbol(b []byte) (g GoFunction, typ byte, rest []byte) {
 	const head, letter = 5, 0x80
 	if len(b) < head || b[4]&letter == 0 {
-		return g, 0, nil, false
+		return g, typ, nil
 	}
 	g.Start, typ = uint64(binary.BigEndian.Uint32(b)), b[4]&^letter
 	behind := 4
-	name, b, ok := bytes.Cut(b[head:], []byte{0})
+	name, b, _ := bytes.Cut(b[head:], []byte{0})
 	if g.Name = string(name); typ&^0x20 == 'Z' { // a path: an empty name, and pairs of bytes up to two zeros
 		for len(b) >= 2 && (b[0] != 0 || b[1] != 0) {
 			b = b[2:]
 		}
 		behind += 2
 	}
-	if !ok || behind > len(b) {
-		return g, 0, nil, false
+	if behind > len(b) {
+		return g, typ, nil
 	}
-	return g, typ, b[behind:], true
+	return g, typ, b[behind:]
 }

@@ -74,7 +74,7 @@ func (n banner) find(b []byte) (string, bool) {
 func loneVersion(b []byte) string {
 	for i := range elf.Indexes(b, 0, len(b), []byte("\x002.")) {
 		rest := b[i+1:]
-		if v := version(rest); v != "" && len(v) < len(rest) && rest[len(v)] == 0 {
+		if v := version(rest); len(v) < len(rest) && rest[len(v)] == 0 {
 			return v
 		}
 	}
@@ -88,7 +88,7 @@ func version(b []byte) string {
 		n++
 	}
 	v := strings.TrimRight(string(b[:n]), ".")
-	if major, minor, ok := strings.Cut(v, "."); !ok || major == "" || minor == "" {
+	if major, minor, _ := strings.Cut(v, "."); major == "" || minor == "" {
 		return ""
 	}
 	return v
