@@ -341,9 +341,10 @@ func (s *search) keep(vaddr uint64, w word) {
 // table, and those in the file.
 func (s *search) pointers() {
 	halves := slices.DeleteFunc(slices.Sorted(maps.Keys(s.words)), func(v uint64) bool { return s.words[v].constant || s.words[v].label != half })
-	if len(halves) == 0 {
+	if len(halves) == s.pointed {
 		return
 	}
+	s.pointed = len(halves)
 	first, last := halves[0]-min(tableSpan, halves[0]), halves[len(halves)-1]
 	add := func(at, to uint64) {
 		if to < first || to > last {
@@ -356,10 +357,8 @@ func (s *search) pointers() {
 	}
 	s.f.EachPointer(add)
 	s.f.EachChunk(0, elf.PFX, func(_ *elf.Prog, b []byte, vaddr uint64, lo, hi int) {
-		for i := lo + int(-(vaddr+uint64(lo))%x86.WordSize); i < hi && i+x86.WordSize <= len(b); i += x86.WordSize {
-			if to := binary.LittleEndian.Uint64(b[i:]); to-first <= last-first { // a call for each takes a third of a scan
-				add(vaddr+uint64(i), to)
-			}
+		for i, to := range wordsIn(b, lo+int(-(vaddr+uint64(lo))%x86.WordSize), hi, first, last) {
+			add(vaddr+uint64(i), to)
 		}
 	})
 }
@@ -475,10 +474,15 @@ func (s *search) addWholes() {
 	if len(s.halves) == 0 {
 		return
 	}
+	loads := map[uint64]label{}
+	for _, h := range s.halves {
+		loads[h.Vaddr] |= h.loads
+	}
 	halves := distinct(s.halves) // loads of two words, examined once
 	c := newCode(s.f)
 	c.use(findFunctions(s.f, halves))
 	for _, h := range halves {
+		h.loads = loads[h.Vaddr]
 		b := c.holder(h.Vaddr)
 		i, _ := c.at(h.Vaddr)
 		number := h.Function == Gettimeofday && !(i.Op == x86asm.OR && i.DataSize == 64) || h.Kind == HalfLoad

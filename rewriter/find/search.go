@@ -36,6 +36,8 @@ type search struct {
 	// halves are the sites that may be a part of an address.
 	halves []Site
 	words  map[uint64]word // the data among them, and variables with such a constant
+	// pointed is the number of words to which pointers were searched for.
+	pointed int
 }
 
 func (s *search) full() bool { return len(s.sites) >= maxSites }
@@ -43,10 +45,14 @@ func (s *search) full() bool { return len(s.sites) >= maxSites }
 // run searches all PT_LOADs: data first, so that the code is searched at once for loads of words in data that may be
 // half an address.
 func (s *search) run() {
-	var words []uint64
+	var words []uint64 // for whose loads the code is searched now
+	known := map[uint64]bool{}
 	each := func(code bool, look func(b []byte, vaddr uint64, lo, hi int)) {
 		s.pointers()
-		words = slices.Sorted(maps.Keys(s.words))
+		words = slices.DeleteFunc(slices.Sorted(maps.Keys(s.words)), func(at uint64) bool { return known[at] })
+		for _, at := range words {
+			known[at] = true
+		}
 		for i := range s.f.Progs {
 			p := &s.f.Progs[i]
 			if p.Type != elf.PTLoad || p.Filesz == 0 || code != (p.Flags&elf.PFX != 0) {
@@ -64,7 +70,7 @@ func (s *search) run() {
 		s.inCode(b, vaddr, lo, hi)
 		loads(b, vaddr, lo, hi)
 	})
-	if s.seams(); len(s.words) > len(words) { // words in code
+	if s.seams(); len(s.words) > len(known) { // words in code
 		each(true, loads)
 	}
 }
