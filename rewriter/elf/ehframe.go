@@ -65,7 +65,7 @@ func (u *unwind) table() (done bool) {
 	done = true
 	for _, e := range table {
 		switch {
-		case e.FDE < home.Vaddr || e.FDE-home.Vaddr >= home.Filesz:
+		case e.FDE-home.Vaddr >= home.Filesz:
 			done = false
 		case u.near(e.Start):
 			fn := Func{Start: e.Start}
@@ -117,33 +117,19 @@ func (u *unwind) section(start, vaddr, size uint64) {
 // addresses are relative and of 4 bytes.
 var cieHead = []byte("\x00\x00\x00\x00\x01zR\x00\x01\x78\x10\x01\x1b")
 
-// search finds .eh_frame in a file without section headers. Each entry refers to its CIE by the distance.
+// search finds .eh_frame in a file without section headers: from the first such CIE of a segment on. Each entry refers to
+// its CIE by the distance.
 func (u *unwind) search() {
-	for i := range u.f.Progs {
-		p := &u.f.Progs[i]
-		if p.Type != PTLoad || p.Filesz == 0 || p.Flags&PFW != 0 {
-			continue
-		}
-		var at []uint64
-		u.f.Chunks(p, func(b []byte, vaddr uint64, lo, hi int) {
-			for i := range Indexes(b, lo, hi, cieHead) {
-				if len(at) == symChunk {
-					return
-				}
-				if i >= 4 {
-					at = append(at, vaddr+uint64(i)-4)
-				}
+	var read *Prog
+	u.f.EachChunk(0, PFW, func(p *Prog, b []byte, vaddr uint64, lo, hi int) {
+		for i := range Indexes(b, lo, hi, cieHead) {
+			if i >= 4 && read != p {
+				v := vaddr + uint64(i) - 4
+				u.section(p.Off+(v-p.Vaddr), v, p.Filesz-(v-p.Vaddr))
+				read = p
 			}
-		})
-		done := uint64(0)
-		for _, v := range at {
-			if v < done {
-				continue // part of the same table
-			}
-			done = p.Vaddr + p.Filesz
-			u.section(p.Off+(v-p.Vaddr), v, p.Filesz-(v-p.Vaddr))
 		}
-	}
+	})
 }
 
 // entry reads the FDE at an offset and vaddr.
@@ -156,7 +142,7 @@ func (u *unwind) entry(off, vaddr uint64) (fn Func, ok bool) {
 		return fn, false
 	}
 	id := uint64(binary.LittleEndian.Uint32(b[4:]))
-	if id == 0 || id > off+4 {
+	if id == 0 {
 		return fn, false
 	}
 	c := u.cie(off + 4 - id)
@@ -260,7 +246,7 @@ func (f *File) readCIE(off uint64) cie {
 
 // pointer decodes an address at vaddr, and returns its size in bytes.
 func pointer(b []byte, vaddr uint64, enc byte) (v uint64, n int, ok bool) {
-	if enc == peOmit || len(b) < 8 {
+	if len(b) < 8 {
 		return 0, 0, false
 	}
 	switch enc & 0x0f {

@@ -3,8 +3,11 @@ package elf
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"testing"
+
+	"vfix.dev/vfix/tests/recorded"
 )
 
 // little returns the values in little-endian order.
@@ -27,8 +30,10 @@ func ehFrame(aug string, enc byte, vaddr uint64, starts ...uint64) []byte {
 	}
 	cie := little(uint32(0), uint8(1), []byte(aug), []byte{0, 1, 0x78, 16})
 	switch aug {
-	case "zR":
+	case "zR", "zRS":
 		cie = append(cie, 1, enc)
+	case "zPR":
+		cie = append(append(cie, 10, pePtr), append(make([]byte, 8), enc)...)
 	case "zPLR":
 		cie = append(cie, 7, pePcrel|peSdata4, 0, 0, 0, 0, 0x1b, enc)
 	}
@@ -39,6 +44,10 @@ func ehFrame(aug string, enc byte, vaddr uint64, starts ...uint64) []byte {
 		switch enc {
 		case pePtr:
 			fde = append(fde, little(s, uint64(16))...)
+		case peUdata4:
+			fde = append(fde, little(uint32(s), uint32(16), uint64(0))...)
+		case pePcrel | peSdata8:
+			fde = append(fde, little(s-at, uint64(16), uint32(0))...)
 		case pePcrel | peSdata4:
 			fde = append(fde, little(uint32(s-at), uint32(16), uint64(0))...)
 		}
@@ -59,6 +68,8 @@ func TestEhFrameSection(t *testing.T) {
 		{"absolute", "zR", pePtr, nil, want},
 		{"absolute without saying so", "", pePtr, nil, want},
 		{"with a personality", "zPLR", pePcrel | peSdata4, nil, want},
+		{"with the address of one", "zPR", peUdata4, nil, want},
+		{"of a signal's handler", "zRS", pePcrel | peSdata8, nil, want},
 		{"an unknown augmentation", "eh", pePtr, nil, nil},
 		{"an unknown encoding", "zR", 0x2b, nil, nil},
 		{"no such CIE", "zR", pePcrel | peSdata4, func(b []byte) { b[24] = 0xff; b[25] = 0xff }, want[1:]},
@@ -71,12 +82,18 @@ func TestEhFrameSection(t *testing.T) {
 			if c.change != nil {
 				c.change(b)
 			}
-			f := &File{R: bytes.NewReader(b), Size: uint64(len(b)), Sections: []Section{{Name: ".eh_frame", Type: SHTProgbits, Addr: addr, Size: uint64(len(b))}}}
 			var got []uint64
-			f.EachFDE(func(uint64) bool { return true }, func(d Func) { got = append(got, d.Start) })
-			if !slices.Equal(got, c.want) {
+			read := func(b []byte) string {
+				f := &File{R: bytes.NewReader(b), Size: uint64(len(b)), Sections: []Section{{Name: ".eh_frame", Type: SHTProgbits, Addr: addr, Size: uint64(len(b))}}}
+				var all []Func
+				got = nil
+				f.EachFDE(func(uint64) bool { return true }, func(d Func) { all, got = append(all, d), append(got, d.Start) })
+				return fmt.Sprint(all)
+			}
+			if read(b); !slices.Equal(got, c.want) {
 				t.Errorf("got %#x, want %#x", got, c.want)
 			}
+			recorded.Changed(t, t.Name(), b, read)
 		})
 	}
 }

@@ -44,7 +44,7 @@ func BuildID(notes []byte) string {
 	for len(notes) >= head {
 		namesz, descsz, typ := le(notes), le(notes[4:]), le(notes[8:])
 		rest := notes[head:]
-		if up(namesz)+up(descsz) > uint64(len(rest)) && up(namesz)+descsz > uint64(len(rest)) {
+		if up(namesz)+descsz > uint64(len(rest)) {
 			return ""
 		}
 		name, desc := rest[:namesz], rest[up(namesz):up(namesz)+descsz]
