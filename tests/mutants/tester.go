@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -176,9 +177,12 @@ func (t *tester) one(m *mutant) (verdict, string) {
 			}
 		}
 		tests = rest
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second+6*took)
-		out, err := t.command(ctx, first, m.Number, "", "-test.failfast", "-test.run=^("+strings.Join(names, "|")+")$").CombinedOutput()
-		late := ctx.Err() != nil
+		// Time of processors shows an endless loop, also on a busy machine; the other limit is for what waits without end.
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute+20*took)
+		c := t.command(ctx, first, m.Number, "", "-test.failfast", "-test.run=^("+strings.Join(names, "|")+")$")
+		c.Env = append(c.Env, fmt.Sprintf("%s=%d", limitCPU, int(5+6*cpu.Seconds())))
+		out, err := c.CombinedOutput()
+		late := ctx.Err() != nil || bytes.HasPrefix(out, []byte("SIGXCPU"))
 		cancel()
 		if late {
 			return tooSlow, strings.Join(names, " ")
@@ -191,7 +195,10 @@ func (t *tester) one(m *mutant) (verdict, string) {
 	return survived, ""
 }
 
-const inside = "-inside"
+const (
+	inside   = "-inside"
+	limitCPU = "VFIX_MUTANT_SECONDS" // of processors, for a test with a mutant
+)
 
 // command runs a test program in a confinement of its own (confine).
 func (t *tester) command(ctx context.Context, s *test, mutant int, reached string, args ...string) *exec.Cmd {
@@ -250,6 +257,11 @@ func confine(args []string) error {
 	limit := unix.Rlimit{Cur: 8 << 30, Max: 8 << 30}
 	if err := unix.Setrlimit(unix.RLIMIT_AS, &limit); err != nil {
 		return err
+	}
+	if seconds, err := strconv.ParseUint(os.Getenv(limitCPU), 10, 64); err == nil {
+		if err := unix.Setrlimit(unix.RLIMIT_CPU, &unix.Rlimit{Cur: seconds, Max: seconds + 1}); err != nil {
+			return err
+		}
 	}
 	if err := os.Chdir(dir); err != nil {
 		return err
