@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/rewriter/elf"
+	. "vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/tests/recorded"
 )
 
@@ -29,7 +30,13 @@ func TestOddHeaders(t *testing.T) {
 	}
 	bare := library
 	bare.bare, bare.notes = true, 2
+	// It is patched, but for a call.
+	twice := testELF{text: append(pad(bytes.Clone(text), second), directCall(second)...), notes: 2, interp: interp, dynamic: true,
+		symbols: []testSym{{"f", testBase + testTextOff, 18, elf.STTFunc, 1}, {"g", testBase + testTextOff + second, 6, elf.STTFunc, 1}}}
+	file := twice.build()
+	patched := applyPlan(t, planFile(t, file, Options{Forms: []Form{Entry}}), file)
 	for name, e := range map[string]testELF{
+		"patched":         twice,
 		"program":         {text: text},
 		"without a note":  {text: text, notes: -1, phdr: true, interp: interp},
 		"full":            {text: text, notes: -1, phdr: true, interp: interp, full: true},
@@ -40,8 +47,11 @@ func TestOddHeaders(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := e.build()
+			if name == "patched" {
+				file = patched
+			}
 			var all strings.Builder
-			patched := 0
+			changed := 0
 			for _, f := range headerFields(file, len(e.frame)) {
 				was := number(file[f.at : f.at+f.size])
 				for _, v := range []uint64{0, was + 1, was - 1, was + 8, was + elf.PageSize, was ^ 4, ^uint64(0)} {
@@ -49,13 +59,13 @@ func TestOddHeaders(t *testing.T) {
 					copy(odd[f.at:f.at+f.size], binary.LittleEndian.AppendUint64(nil, v))
 					out, how := oddResult(t, odd)
 					if out != nil {
-						patched++
+						changed++
 					}
 					fmt.Fprintf(&all, "%d %#x: %s %x\n", f.at, v, how, out)
 				}
 			}
-			if patched < 100 {
-				t.Errorf("only %d files are patched", patched)
+			if changed < 100 {
+				t.Errorf("only %d files are patched", changed)
 			}
 			recorded.Check(t, t.Name(), all.String())
 		})
@@ -104,6 +114,12 @@ func number(b []byte) uint64 {
 	return binary.LittleEndian.Uint64(append(bytes.Clone(b), make([]byte, 8)...))
 }
 
+// directCall is a call of the page, and a ret, at an offset in the text of a program.
+func directCall(at int) []byte {
+	const length = 5
+	return append(le([]byte{0xe8}, uint32(Time.Vaddr()-uint64(testBase+testTextOff+at+length))), 0xc3)
+}
+
 // oddResult patches a file, and returns the result, or nil, and how it came.
 func oddResult(t *testing.T, file []byte) (out []byte, how string) {
 	t.Helper()
@@ -113,17 +129,18 @@ func oddResult(t *testing.T, file []byte) (out []byte, how string) {
 		return nil, "not read"
 	}
 	if report.Skipped != nil {
-		return nil, "skipped"
+		return nil, report.Skipped.String()
 	}
 	p, err := NewPlan(report, Options{})
 	if err != nil {
-		return nil, "no plan"
+		return nil, err.Error()
 	}
 	for _, q := range p.Patches {
-		how += fmt.Sprint(q.Form, " ")
+		how += fmt.Sprint(q.Form, " ", q.Reason, "; ")
 	}
+	how += fmt.Sprint(p.Warnings, p.Consequences, p.Notes)
 	if p.Empty() {
-		return nil, how + "empty"
+		return nil, how
 	}
 	if out, err = io.ReadAll(p.Apply(r)); err != nil {
 		t.Errorf("%s: %v", how, err)
