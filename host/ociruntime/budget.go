@@ -5,11 +5,12 @@ package ociruntime
 import (
 	"errors"
 	"fmt"
-	"runtime/metrics"
+	"os"
 	"sync/atomic"
 	"time"
 
 	"vfix.dev/vfix/host/policy"
+	"vfix.dev/vfix/internal/nodefile"
 )
 
 type budget struct {
@@ -65,9 +66,15 @@ func (b *budget) used() error {
 	if err := b.inTime(); err != nil {
 		return err
 	}
-	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	metrics.Read(sample)
-	if got := sample[0].Value.Uint64(); got > uint64(b.MemoryBytes) {
+	text, err := nodefile.Text("/proc/self/statm") // in pages: addresses, memory, … (proc_pid_statm(5))
+	var addresses, memory int64
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &addresses, &memory)
+	}
+	if err != nil {
+		return fmt.Errorf("limits.memory_bytes: %w", err)
+	}
+	if memory*int64(os.Getpagesize()) > b.MemoryBytes {
 		return fmt.Errorf("more than %d bytes of memory (limits.memory_bytes)", b.MemoryBytes)
 	}
 	return nil

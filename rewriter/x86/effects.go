@@ -5,6 +5,7 @@ package x86
 
 import (
 	"strings"
+	"sync"
 
 	"golang.org/x/arch/x86/x86asm"
 )
@@ -28,7 +29,7 @@ type effect struct {
 	partial       Regs // implicit, and perhaps not written
 }
 
-var effects = buildEffects()
+var effects = sync.OnceValue(buildEffects) // containers start without it
 
 func buildEffects() map[x86asm.Op]effect {
 	t := make(map[x86asm.Op]effect)
@@ -116,9 +117,10 @@ func (i *Instr) operandEffects() {
 		i.multiply()
 		return
 	}
-	e, ok := effects[i.Op]
+	table := effects()
+	e, ok := table[i.Op]
 	if i.IsInt3() {
-		e, ok = effects[x86asm.NOP], true
+		e, ok = table[x86asm.NOP], true
 	}
 	if i.Op == x86asm.MOVSD && i.HasVector() {
 		ok = false // the SSE instruction of the same name
