@@ -74,6 +74,12 @@ func scanELF(f *File, tangled *Skip) *Report {
 		c.steps = *f.budget
 		defer func() { *f.budget = c.steps }()
 	}
+	return scanCode(c, tangled)
+}
+
+// scanCode is scanELF with the code of the file.
+func scanCode(c *code, tangled *Skip) *Report {
+	f := c.f
 	s := &search{f: f, code: c}
 	s.run()
 	rep := &Report{ExecBytes: int64(f.CodeSize()), Static: f.Static(), File: f}

@@ -32,7 +32,7 @@ func (p *Plan) addedCalls() []string {
 		if h.found {
 			all = append(all, "at load: mprotect, twice")
 		}
-		if h.found && h.init != 0 || h.found && !p.file.IsProgram() {
+		if h.init != 0 || h.found && !p.file.IsProgram() {
 			all = append(all, "at load under musl, or by dlopen after setenv: prctl; before Linux 6.4 also open, read and close (/proc/self/auxv)")
 		}
 		if h.found && p.Redirected() {

@@ -1,26 +1,47 @@
-package patch
+package find
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/x86"
+	"vfix.dev/vfix/tests/recorded"
 )
 
 // TestRandomCode compares the findings in functions of random instructions with those that are recorded: most of what a
 // rule says depends on what comes before and after an instruction, and rows by hand have few of these combinations.
 // The random functions do what compilers do with an address, and what hand-written code may do; -v prints their findings.
+// A change that keeps the findings may change the results named paths.
 func TestRandomCode(t *testing.T) {
-	const groups, each = 32, 125
+	const groups, each = 24, 125
 	for g := range groups {
 		t.Run(fmt.Sprint(g), func(t *testing.T) {
+			var all, on strings.Builder
 			for n := range each {
-				r := scanOnce(t, newCoder(uint64(g*each+n)).program().build())
-				note(t, findings(r))
-				t.Logf("%d:\n%s", g*each+n, findings(r))
+				b := elf.Memory(newCoder(uint64(g*each + n)).program())
+				f, err := Parse(b, int64(len(b)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := newCode(f)
+				r := scanCode(c, nil)
+				fmt.Fprintf(&all, "%d: %v %d\n", n, r.Skipped, r.ExecBytes)
+				for _, s := range r.Sites {
+					fmt.Fprintf(&all, "%+v\n", s)
+				}
+				if len(r.Sites) > 0 {
+					on.WriteString(paths(c, r.Sites))
+				}
 			}
+			t.Log(all.String())
+			recorded.Check(t, t.Name(), all.String())
+			recorded.Check(t, t.Name()+" paths", on.String())
 		})
 	}
 }
@@ -44,9 +65,9 @@ type coder struct {
 type fixup struct{ at, function int }
 
 func newCoder(seed uint64) *coder {
-	c := &coder{state: seed*0x9e3779b97f4a7c15 + 1, base: testBase + testTextOff, vars: testBase + 0x200000 + 2*testPage}
+	c := &coder{state: seed*0x9e3779b97f4a7c15 + 1, base: testBase + testText, vars: testBase + testData + 2*elf.PageSize}
 	if c.one(4) {
-		c.dyn, c.base, c.vars = true, testTextOff, 0x200000+2*testPage
+		c.dyn, c.base, c.vars = true, testText, testData+2*elf.PageSize
 	}
 	return c
 }
@@ -248,6 +269,11 @@ func (c *coder) away() {
 		c.callTo(0xe8)
 	case 4:
 		c.op(32, []byte{0xff}, 4, c.hot, 0xc0) // jmp
+	case 5:
+		if c.dyn {
+			c.add(0xff, []byte{0x15, 0x25}[c.n(2)]) // call or jmp of another object's function
+			c.text = le(c.text, uint32(c.vars+importsAt+8*uint64(c.n(len(imports)))-(c.base+uint64(len(c.text))+4)))
+		}
 	}
 }
 
@@ -414,9 +440,10 @@ func (c *coder) function() {
 	}
 }
 
-// program writes up to four functions, with or without symbols and unwind tables.
-func (c *coder) program() *testELF {
-	e := &testELF{dyn: c.dyn, dynamic: c.dyn, comment: []string{"", gcc4, gcc5}[c.n(3)]}
+// program writes up to four functions, with or without symbols and unwind tables, and the file around them.
+func (c *coder) program() []byte {
+	var symbols []symbol
+	var unwound []int // functions
 	for f := range 1 + c.n(4) {
 		c.loads = 0
 		if f == 0 || c.one(2) {
@@ -438,12 +465,154 @@ func (c *coder) program() *testELF {
 			size = 0
 		}
 		if !c.one(4) {
-			e.symbols = append(e.symbols, testSym{[]string{"f", "_g", "time", "h.cold"}[c.n(4)], at, size, []byte{elf.STTFunc, elf.STTFunc, elf.STTGNUIfunc}[c.n(3)], byte(c.n(2))})
+			symbols = append(symbols, symbol{[]string{"f", "_g", "time", "h.cold"}[c.n(4)], at, size, []byte{elf.STTFunc, elf.STTFunc, elf.STTGNUIfunc, elf.STTNotype}[c.n(4)], byte(c.n(2))})
 		}
 		if c.one(3) {
-			e.fdes = append(e.fdes, at)
+			unwound = append(unwound, n)
 		}
 	}
-	e.text, e.data = c.text, append(make([]byte, 64), c.data...)
-	return e
+	return c.file(symbols, unwound)
+}
+
+// A symbol of a file; a bind of 0 is local.
+type symbol struct {
+	name        string
+	value, size uint64
+	typ, bind   byte
+}
+
+// le appends values in little-endian order; a string as its bytes.
+func le(b []byte, values ...any) []byte {
+	for _, v := range values {
+		if s, ok := v.(string); ok {
+			v = []byte(s)
+		}
+		b, _ = binary.Append(b, binary.LittleEndian, v)
+	}
+	return b
+}
+
+func pad(b []byte, align int) []byte { return append(b, make([]byte, -len(b)&(align-1))...) }
+
+// The vaddrs of a program at a fixed address and of its text, which is in the second page, with the data in another
+// segment behind it.
+const testBase, testText, testData = 0x400000, elf.PageSize, 0x200000
+
+// file is an ELF file with the text and the data, symbols in .symtab and the dynamic table, and .eh_frame.
+func (c *coder) file(symbols []symbol, unwound []int) []byte {
+	base := c.base - testText
+	dataOff := elf.PageUp(testText + uint64(len(c.text)))
+	data := append(make([]byte, 64), c.data...)
+	here := func() uint64 { return base + testData + dataOff + uint64(len(data)) }
+	table := func(global bool) (syms, strs []byte) {
+		syms, strs = make([]byte, elf.SymSize), []byte{0}
+		if global {
+			for _, name := range imports {
+				syms = le(syms, uint32(len(strs)), "\x12\x00", uint16(0), uint64(0), uint64(0))
+				strs = append(strs, name+"\x00"...)
+			}
+		}
+		for _, s := range symbols {
+			if !global || s.bind != elf.STBLocal {
+				syms = le(syms, uint32(len(strs)), s.bind<<4|s.typ, byte(0), uint16(1), s.value, s.size)
+				strs = append(strs, s.name+"\x00"...)
+			}
+		}
+		return syms, strs
+	}
+	var progs []byte
+	segment := func(typ, flags uint32, off, vaddr, size uint64) {
+		progs = le(progs, typ, flags, off, vaddr, vaddr, size, size, uint64(elf.PageSize))
+	}
+	if c.dyn {
+		at := here()
+		syms, strs := table(true)
+		data = append(data, syms...)
+		strAt := here()
+		data = pad(append(data, strs...), 8)
+		hashAt := here()
+		data = le(data, uint32(1), uint32(len(syms)/elf.SymSize))
+		relaAt := here()
+		for n := range imports {
+			data = le(data, c.vars+importsAt+8*uint64(n), uint64(elf.RJumpSlot|(n+1)<<32), uint64(0))
+		}
+		dynAt := here()
+		data = le(data, uint64(elf.DTSymtab), at, uint64(elf.DTStrtab), strAt, uint64(elf.DTHash), hashAt, uint64(elf.DTJmprel), relaAt, uint64(elf.DTPltrelsz), dynAt-relaAt, make([]byte, 16))
+		segment(elf.PTDynamic, elf.PFR|elf.PFW, dynAt-base-testData, dynAt, here()-dynAt)
+	}
+	if len(unwound) > 0 {
+		hdr := here()
+		frame := hdr + uint64(12+8*len(unwound))
+		cie := le(nil, uint32(20), "\x00\x00\x00\x00\x01zR\x00\x01\x78\x10\x01\x1b\x0c\x07\x08\x90\x01\x00\x00")
+		data = le(data, "\x01\x1b\x03\x3b", uint32(frame-hdr-4), uint32(len(unwound)))
+		fdes := cie
+		for _, n := range unwound {
+			start, size := c.base+c.functions[n], c.functions[n+1]-c.functions[n]
+			at := frame + uint64(len(fdes))
+			data = le(data, uint32(start-hdr), uint32(at-hdr))
+			program := []string{"", "\x44\x0e\x10", "\x41\x0e\x10\x43\x0d\x06", "\x0e\x10"}[c.n(4)]
+			fdes = le(fdes, uint32(20), uint32(len(fdes)+4), uint32(start-(at+8)), uint32(size), "\x00", program, make([]byte, 7-len(program)))
+		}
+		data = pad(append(data, fdes...), 8)
+		segment(elf.PTGNUEhFrame, elf.PFR, hdr-base-testData, hdr, frame-hdr)
+	}
+	segment(elf.PTLoad, elf.PFR|elf.PFX, 0, base, testText+uint64(len(c.text)))
+	segment(elf.PTLoad, elf.PFR|elf.PFW, dataOff, base+testData+dataOff, uint64(len(data)))
+	file := pad(append(append(make([]byte, testText), c.text...), make([]byte, dataOff-testText-uint64(len(c.text)))...), 1)
+	file = append(file, data...)
+	syms, strs := table(false)
+	symAt := len(file)
+	file = append(file, syms...)
+	strAt := len(file)
+	file = pad(append(file, strs...), 8)
+	shoff := len(file)
+	file = le(file, make([]byte, elf.ShdrSize),
+		uint32(0), uint32(elf.SHTSymtab), uint64(0), uint64(0), uint64(symAt), uint64(len(syms)), uint32(2), uint32(1), uint64(8), uint64(elf.SymSize),
+		uint32(0), uint32(elf.SHTStrtab), uint64(0), uint64(0), uint64(strAt), uint64(len(strs)), uint32(0), uint32(0), uint64(1), uint64(0))
+	typ := uint16(elf.TypeExec)
+	if c.dyn {
+		typ = elf.TypeDyn
+	}
+	copy(file, le(nil, "\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00", typ, uint16(elf.MachineX8664), uint32(1), c.base, uint64(elf.EhdrSize), uint64(shoff),
+		uint32(0), uint16(elf.EhdrSize), uint16(elf.PhdrSize), uint16(len(progs)/elf.PhdrSize), uint16(elf.ShdrSize), uint16(3), uint16(2), progs))
+	return file
+}
+
+// imports are functions of other objects. The words with their addresses are at importsAt in the data.
+var imports = [...]string{"abort", "setjmp", "puts"}
+
+const importsAt = 32
+
+// paths has what the analysis of a file has found on the way to its findings, and the states of the flows of its sites
+// at each instruction.
+func paths(c *code, sites []Site) string {
+	var all strings.Builder
+	say := func(a ...any) { fmt.Fprintln(&all, a...) }
+	fn := c.fn
+	say(fn.starts, fn.extents, fn.entered, fn.ifuncs, fn.public, fn.names, fn.labels, fn.untyped, fn.roots)
+	say(c.refs.windows, c.refs.branches, c.refs.named, c.refs.others, c.returning, c.imports)
+	for _, at := range slices.Sorted(maps.Keys(c.bodies)) {
+		b := c.bodies[at]
+		say(b.Func, b.parts, b.lens, b.away, b.calls, b.jumps, b.targets, b.damaged, len(b.sites), b.pageCalls, b.pageWords, b.hasFrame, b.bases, b.labels, c.frame(b))
+	}
+	for i := range sites {
+		s := &sites[i]
+		if !s.Loads() && !s.Stores() {
+			continue
+		}
+		for _, whole := range []bool{false, true} {
+			b := c.holder(s.Vaddr)
+			if whole && b == nil {
+				continue
+			}
+			f, why := c.follow(b, s, whole)
+			if f == nil {
+				say(s.Vaddr, why)
+				continue
+			}
+			f.settle()
+			say(s.Vaddr, f.uses, slices.Sorted(maps.Keys(f.calls)), f.mixed, f.exact, f.whole, f.copied, f.shown, f.words, f.onStack, f.given, f.taken, f.state)
+		}
+	}
+	return all.String()
 }
