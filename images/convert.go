@@ -42,7 +42,7 @@ func Convert(ctx context.Context, source string, o ConvertOptions) (*Converted, 
 	if err != nil {
 		return nil, err
 	}
-	defer func() { src.Close() }()
+	defer src.Close()
 	if err := sources.CheckNotInside(src, dest); err != nil {
 		return nil, err
 	}

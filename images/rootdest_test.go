@@ -19,6 +19,7 @@ func rootTo(dir, to string) (*images.Rebuilt, error) {
 
 // A rebuilt root filesystem is what patch makes of it, and verify proves it.
 func TestRebuildToDirectory(t *testing.T) {
+	imagetest.CleanTemp(t)
 	dir := imagetest.LegacyDir(t)
 	work := t.TempDir()
 	for name, mode := range map[string]os.FileMode{"": 0o751, "usr": 0o500, "bin/c": os.ModeSetuid | 0o751} {

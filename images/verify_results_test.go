@@ -30,6 +30,7 @@ func jvmLibrary(t *testing.T) []byte {
 
 // Verify lists the files of a good result, and reports each added file of which one byte is another.
 func TestVerifyResults(t *testing.T) {
+	imagetest.CleanTemp(t)
 	jvm := imagetest.FileM("opt/libjvm.so", jvmLibrary(t))
 	sums := func(body []byte) []byte { return fmt.Appendf(nil, "%x  lib/a\n", md5.Sum(body)) }
 	database := imagetest.FileM("var/lib/dpkg/info/a.md5sums", sums(imagetest.LegacyELF("1")))
@@ -152,6 +153,7 @@ func TestVerifyResults(t *testing.T) {
 
 // Images that cannot be read are an error, and not a problem of the result.
 func TestVerifyErrors(t *testing.T) {
+	imagetest.CleanTemp(t)
 	lib := []imagetest.TestMember{imagetest.LegacyM("lib/a", "1")}
 	base := imagetest.Stack(t, lib, []imagetest.TestMember{imagetest.FileM("x", []byte("x"))})
 	dir := t.TempDir()

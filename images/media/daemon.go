@@ -89,6 +89,7 @@ func saved(ctx context.Context, c *engine.Client, ref Ref, found engine.Image, o
 		t.Close()
 		return nil, err
 	}
+	src.AtEnd(t.Close)
 	src.Ref, src.Digest = ref, daemonDigest(ref.Name, found)
 	return src, nil
 }

@@ -82,7 +82,7 @@ func dockerImage(ctx context.Context, t *tarFile, ref Ref, o Options) (*Source, 
 		return nil, err
 	}
 	ref.Tag = tag
-	src := &Source{Ref: ref, Digest: id.String(), Close: t.Close}
+	src := &Source{Ref: ref, Digest: id.String()}
 	return src, src.Take(img, o)
 }
 

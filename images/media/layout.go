@@ -133,7 +133,7 @@ func fromLayout(ctx context.Context, ref Ref, b blob.Blobs, marker, rawIndex []b
 		return nil, err
 	}
 	ref.Tag = cmp.Or(ref.Tag, tagOf(d))
-	src := &Source{Ref: ref, Digest: d.Digest.String(), Close: func() error { return nil }}
+	src := &Source{Ref: ref, Digest: d.Digest.String()}
 	if err := src.Choose(ctx, b, d, o); err != nil {
 		return nil, err
 	}

@@ -95,9 +95,19 @@ type Source struct {
 	Beside []string
 	// Keep makes layers read from a registry stay until Close, as they will be needed again; nil: the
 	// layers are local.
-	Keep func()
-	// Close ends all access to Image and removes temporary files. It is never nil.
-	Close func() error
+	Keep  func()
+	atEnd []func() error
+}
+
+// AtEnd adds what Close calls, in this order.
+func (s *Source) AtEnd(f func() error) { s.atEnd = append(s.atEnd, f) }
+
+// Close ends all access to Image and removes temporary files.
+func (s *Source) Close() (err error) {
+	for _, f := range s.atEnd {
+		err = cmp.Or(err, f())
+	}
+	return err
 }
 
 // Title is a path for messages: that of what was read from stdin is a temporary file.

@@ -71,7 +71,7 @@ func (s *Source) chooseFrom(idx v1.ImageIndex, o Options) error {
 			return err
 		}
 		level := *s
-		level.Entry, level.Digest, level.Levels, level.Close = e.Descriptor, e.Digest.String(), nil, func() error { return nil }
+		level.Entry, level.Digest, level.Levels, level.atEnd = e.Descriptor, e.Digest.String(), nil, nil
 		level.Entry.Platform = &e.is
 		every := o
 		every.Platform = e.is

@@ -40,7 +40,7 @@ func OpenRegistry(ctx context.Context, ref Ref, o Options) (*Source, error) {
 		return nil, RegistryError(ctx, from, err)
 	}
 	at := registry.Remote{Ctx: ctx, Net: o.Net, Repo: from.Context(), Origin: n.Context()}
-	src := &Source{Ref: ref, Digest: desc.Digest.String(), Close: func() error { return nil }}
+	src := &Source{Ref: ref, Digest: desc.Digest.String()}
 	if schema1.IsSchema1(desc.MediaType) || schema1.LooksSchema1(desc.Manifest) {
 		err = src.takeRemoteSchema1(ctx, at, n, desc.Manifest, o)
 	} else {
@@ -52,8 +52,7 @@ func OpenRegistry(ctx context.Context, ref Ref, o Options) (*Source, error) {
 	}
 	src.Keep = func() {
 		release := o.Net.Keep(layersOf(src))
-		closed := src.Close
-		src.Close = func() error { release(); return closed() }
+		src.AtEnd(func() error { release(); return nil })
 	}
 	return src, nil
 }

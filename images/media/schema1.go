@@ -37,7 +37,7 @@ func (s *Source) takeRemoteSchema1(ctx context.Context, at registry.Remote, n na
 		return err
 	}
 	release := o.Net.Keep(m.Blobs())
-	s.Close = func() error { release(); return nil }
+	s.AtEnd(func() error { release(); return nil })
 	err = s.takeSchema1(ctx, raw, at, o)
 	// A registry's word for the digest of a signed manifest is not a proof.
 	if d, ok := n.(name.Digest); ok && err == nil && d.DigestStr() != s.Digest {
@@ -96,7 +96,7 @@ func OpenManifest(ctx context.Context, ref Ref, file string, o Options) (*Source
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	src := &Source{Ref: ref, Close: func() error { return nil }}
+	src := &Source{Ref: ref}
 	b := fileBlobs{directory(filepath.Dir(file)), besideManifest,
 		"the layers must be beside the manifest, as 'skopeo copy docker://IMAGE dir:DIRECTORY' puts them"}
 	if schema1.LooksSchema1(raw) {

@@ -216,7 +216,7 @@ func FromArchive(ctx context.Context, t *tarFile, ref Ref, o Options) (*Source, 
 		t.Close()
 		return nil, fmt.Errorf("%s %s: %w", archiveWords[ref.Transport], ref.Name, err)
 	}
-	src.Close = t.Close
+	src.AtEnd(t.Close)
 	return src, nil
 }
 

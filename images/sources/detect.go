@@ -118,7 +118,7 @@ func startsAsSIF(name string) (bool, error) {
 }
 
 func plainFile(name string) *media.Source {
-	return &media.Source{Ref: media.Ref{Transport: media.Plain, Name: name}, Path: name, Close: func() error { return nil }}
+	return &media.Source{Ref: media.Ref{Transport: media.Plain, Name: name}, Path: name}
 }
 
 // openDir opens a directory: skopeo's image if it has a manifest, else a root filesystem.
@@ -145,5 +145,5 @@ func directory(ref media.Ref) (*media.Source, error) {
 	if !fi.IsDir() {
 		return nil, fmt.Errorf("%s: not a directory", ref.Name)
 	}
-	return &media.Source{Ref: ref, Path: ref.Name, Close: func() error { return nil }}, nil
+	return &media.Source{Ref: ref, Path: ref.Name}, nil
 }

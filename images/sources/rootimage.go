@@ -86,11 +86,7 @@ func WithRootImage(ctx context.Context, s *media.Source, run RunConfig, o media.
 		layer.Close()
 		return err
 	}
-	closeSource := s.Close
-	s.Close = func() error {
-		layer.Close()
-		return closeSource()
-	}
+	s.AtEnd(func() error { layer.Close(); return nil })
 	s.Path = ""
 	return nil
 }

@@ -147,7 +147,8 @@ func openSIF(ctx context.Context, ref media.Ref, o media.Options) (*media.Source
 	if err != nil {
 		return nil, err
 	}
-	src := &media.Source{Ref: ref, Close: s.Close, Beside: s.others}
+	src := &media.Source{Ref: ref, Beside: s.others}
+	src.AtEnd(s.Close)
 	if err = s.unpack(ctx, o); err == nil {
 		err = s.take(src, o)
 	}

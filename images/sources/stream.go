@@ -71,11 +71,7 @@ func openStream(ctx context.Context, ref media.Ref, o media.Options) (src *media
 	for _, l := range src.Levels {
 		l.Ref.Name = ref.Name
 	}
-	closeFile := src.Close
-	src.Close = func() error {
-		defer remove()
-		return closeFile()
-	}
+	src.AtEnd(func() error { remove(); return nil })
 	return src, nil
 }
 

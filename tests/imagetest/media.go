@@ -231,13 +231,21 @@ func SameImage(t testing.TB, got, want v1.Image) {
 }
 
 // CleanTemp makes a directory for temporary files of its own and checks at the end of the test
-// that nothing is left there.
+// that nothing is left there, and (on Linux) that none of the test's files is still open.
 func CleanTemp(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	t.Setenv("TMP", dir)
-	t.Cleanup(func() { WantEmpty(t, dir) })
+	t.Cleanup(func() {
+		WantEmpty(t, dir)
+		open, _ := filepath.Glob("/proc/self/fd/*")
+		for _, fd := range open {
+			if to, _ := os.Readlink(fd); strings.HasPrefix(to, filepath.Dir(dir)+"/") {
+				t.Errorf("still open: %s", to)
+			}
+		}
+	})
 }
 
 // WantEmpty checks that a directory has nothing in it but the names allowed.
