@@ -35,11 +35,17 @@ func TestRandomCode(t *testing.T) {
 				for _, s := range r.Sites {
 					fmt.Fprintf(&all, "%+v\n", s)
 				}
+				if r.Redirect != nil {
+					f.ProveRedirect(r.Redirect)
+					fmt.Fprintln(&all, *r.Redirect)
+				}
 				if len(r.Sites) > 0 {
 					on.WriteString(paths(c, r.Sites))
 				}
 			}
-			t.Log(all.String())
+			if testing.Verbose() {
+				t.Log(all.String())
+			}
 			recorded.Check(t, t.Name(), all.String())
 			recorded.Check(t, t.Name()+" paths", on.String())
 		})
@@ -59,6 +65,10 @@ type coder struct {
 	loads      int   // addresses still to be loaded
 	base, vars uint64
 	dyn        bool
+	java       bool     // the library has the name and the text of find.JavaCgroups
+	half       uint32   // in a word of the data
+	relative   []uint64 // words of the data with addresses of the text
+	bodies     []int    // offsets of instructions
 }
 
 // A fixup is a displacement of four bytes, which leads to a function.
@@ -67,6 +77,7 @@ type fixup struct{ at, function int }
 func newCoder(seed uint64) *coder {
 	c := &coder{state: seed*0x9e3779b97f4a7c15 + 1, base: testBase + testText, vars: testBase + testData + 2*elf.PageSize}
 	if c.one(4) {
+		c.java = c.one(4)
 		c.dyn, c.base, c.vars = true, testText, testData+2*elf.PageSize
 	}
 	return c
@@ -132,9 +143,8 @@ func (c *coder) word(width int, op byte, reg int, rest ...byte) {
 
 // variable emits an instruction that accesses a word of the data.
 func (c *coder) variable(width int, op byte, reg int) {
-	at := c.vars + 8*uint64(c.n(4))
 	c.op(width, []byte{op}, reg, 0, 5)
-	c.text = le(c.text, uint32(at-(c.base+uint64(len(c.text))+4)))
+	c.relativeTo(c.vars + 8*uint64(c.n(4)))
 }
 
 const r13 = x86.R12 + 1
@@ -147,7 +157,7 @@ func (c *coder) load() {
 	half := pageHalves[c.n(3)]
 	b, low := byte(c.hot>>3), byte(c.hot&7)
 	imm := le(nil, half)
-	switch c.n(16) {
+	switch c.n(24) {
 	default:
 		c.add(append([]byte{0x48 | b, 0xc7, 0xc0 | low}, imm...)...)
 	case 0, 1:
@@ -180,6 +190,29 @@ func (c *coder) load() {
 		c.op(64, []byte{0x81}, 5, c.hot, 0xc0, le(nil, -half)...) // sub of the negative
 	case 10:
 		c.op(64, []byte{0x81}, []int{0, 1, 4, 6, 7}[c.n(5)], c.hot, 0xc0, imm...) // add, or, and, xor, cmp
+	case 12: // its negative, or its complement
+		if n := c.n(2); c.hot < 8 {
+			c.add(append([]byte{0xb8 | low}, le(nil, -half-uint32(n))...)...)
+			c.simple()
+			c.op(64, []byte{0xf7}, 3-n, int(low), 0xc0)
+		}
+	case 13: // a part of a longer constant
+		c.add(append([]byte{0x48 | b, 0xb8 | low}, [][]byte{le(nil, uint32(c.n(2)), half), le(nil, half, uint32(c.n(2)))}[c.n(2)]...)...)
+		c.op(64, []byte{0xc1}, 7, c.hot, 0xc0, 32) // sar
+	case 14: // half of it is in the data
+		c.half, c.hot = half, x86.Rax
+		if c.relativeTo(c.vars+halfAt, [][]byte{{0x8b, 0x05}, {0x48, 0x63, 0x05}}[c.n(2)]...); c.one(2) {
+			c.add(0x48, 0x98)
+		}
+	case 15, 16:
+		c.halves(half)
+	case 17: // as dietlibc chooses the image of the vDSO
+		c.add(0xbf, 33, 0, 0, 0)
+		c.variable(64, 0x8b, x86.Rax)
+		c.add(append([]byte{0x48, 0xc7, 0xc2}, le(nil, pageHalves[0])...)...)
+		c.add(0x48, 0x85, 0xc0, 0x48, 0x0f, 0x44, 0xc2)
+		c.relativeTo(c.vars+8*uint64(c.n(4)), 0x48, 0x89, 0x05)
+		c.add(0x31, 0xc0, 0x31, 0xd2)
 	case 11:
 		if c.dyn {
 			return
@@ -189,10 +222,41 @@ func (c *coder) load() {
 	}
 }
 
+// relativeTo writes an instruction that ends in the displacement of an address.
+func (c *coder) relativeTo(at uint64, op ...byte) {
+	c.add(op...)
+	c.text = le(c.text, uint32(at-(c.base+uint64(len(c.text))+4)))
+}
+
+// halves writes a load of an entry of a table of lower halves, in the data.
+func (c *coder) halves(half uint32) {
+	c.hot = x86.Rax
+	at := c.vars + 64 + uint64(len(c.data))
+	c.data = le(c.data, uint32(c.n(2)), half, pageHalves[c.n(3)], uint32(0), at)
+	switch c.n(5) {
+	case 0:
+		c.relativeTo(at, 0x48, 0x8d, 0x15)
+		c.add(0x48, 0x63, 0x04, 0x8a) // movslq (%rdx,%rcx,4),%rax
+	case 1: // through the pointer to it
+		c.relativeTo(at+16, 0x48, 0x8b, 0x15)
+		c.add(0x8b, 0x04, 0x8a, 0x48, 0x98)
+	case 2:
+		c.text = le(c.text, "\x48\x63\x04\x8d", uint32(at)) // movslq table(,%rcx,4),%rax
+	case 3:
+		c.text = le(c.text, "\xba", uint32(at)) // mov $table,%edx
+		c.add(0x8b, 0x04, 0x8a, 0x48, 0x98)
+	case 4:
+		c.relativeTo(at+16, 0x48, 0x8d, 0x15)
+		c.add(0x48, 0x8b, 0x12, 0x48, 0x63, 0x42, 0x04)
+	}
+}
+
 // simple writes one or two instructions, which continue at the next.
 func (c *coder) simple() {
 	r, s := c.anyReg(), c.anyReg()
-	switch c.n(32) {
+	switch c.n(34) {
+	case 32, 33: // an element of an array on the stack
+		c.op(64, []byte{[]byte{0x8b, 0x89, 0x8d}[c.n(3)]}, c.hot, x86.Rsp, 0x40, 0xcc, byte(c.n(4)*8-16))
 	case 0, 1, 2: // mov
 		c.rr(64, 0x89, c.hot, r)
 		if !c.one(4) {
@@ -271,8 +335,13 @@ func (c *coder) away() {
 		c.op(32, []byte{0xff}, 4, c.hot, 0xc0) // jmp
 	case 5:
 		if c.dyn {
-			c.add(0xff, []byte{0x15, 0x25}[c.n(2)]) // call or jmp of another object's function
-			c.text = le(c.text, uint32(c.vars+importsAt+8*uint64(c.n(len(imports)))-(c.base+uint64(len(c.text))+4)))
+			c.relativeTo(c.vars+importsAt+8*uint64(c.n(len(imports))), 0xff, []byte{0x15, 0x25}[c.n(2)]) // call or jmp of another object's function
+		}
+	case 7:
+		c.op(32, []byte{0xff}, 2, x86.Rsp, 0x40, 0xcc, byte(c.n(4)*8-16))
+	case 6:
+		if c.java {
+			c.relativeTo(c.vars+64, 0x48, 0x8d, 0x35)
 		}
 	}
 }
@@ -288,6 +357,7 @@ func (c *coder) body() {
 	c.depth++
 	defer func() { c.depth-- }()
 	for range 1 + c.n(4) {
+		c.bodies = append(c.bodies, len(c.text))
 		if c.loads > 0 && c.one(2) {
 			c.loads--
 			c.load()
@@ -347,10 +417,7 @@ func (c *coder) here(branch int) {
 // instruction in it or a bit that differs.
 func (c *coder) table() {
 	at, begin := c.vars+64+uint64(len(c.data)), len(c.text)
-	relative := func(op ...byte) { // to the table
-		c.add(op...)
-		c.text = le(c.text, uint32(at-(c.base+uint64(len(c.text))+4)))
-	}
+	relative := func(op ...byte) { c.relativeTo(at, op...) }
 	absolute := func(op ...byte) { c.text = le(append(c.text, op...), uint32(at)) }
 	offsets := false
 	switch c.n(7) {
@@ -388,6 +455,7 @@ func (c *coder) table() {
 		if to := c.base + uint64(len(c.text)); offsets {
 			c.data = le(c.data, uint32(to-at))
 		} else {
+			c.relative = append(c.relative, c.vars+64+uint64(len(c.data)))
 			c.data = le(c.data, to)
 		}
 		c.body()
@@ -437,6 +505,8 @@ func (c *coder) function() {
 		c.op(32, []byte{0xff}, 4, c.hot, 0xc0)
 	case 3:
 		c.add(0x0f, 0x0b)
+	case 4:
+		c.callTo(0xe8)
 	}
 }
 
@@ -444,6 +514,13 @@ func (c *coder) function() {
 func (c *coder) program() []byte {
 	var symbols []symbol
 	var unwound []int // functions
+	if c.java {
+		c.data = append(c.data, cgroupsText+"\x00\x00\x00"...)
+	}
+	if c.one(8) {
+		c.data = le(c.data, make([]byte, c.n(2)*2), pageHalves[c.n(3)], ^uint32(0), make([]byte, 6))
+		c.data = pad(c.data, 8)
+	}
 	for f := range 1 + c.n(4) {
 		c.loads = 0
 		if f == 0 || c.one(2) {
@@ -503,6 +580,7 @@ func (c *coder) file(symbols []symbol, unwound []int) []byte {
 	base := c.base - testText
 	dataOff := elf.PageUp(testText + uint64(len(c.text)))
 	data := append(make([]byte, 64), c.data...)
+	copy(data[halfAt:], le(nil, c.half))
 	here := func() uint64 { return base + testData + dataOff + uint64(len(data)) }
 	table := func(global bool) (syms, strs []byte) {
 		syms, strs = make([]byte, elf.SymSize), []byte{0}
@@ -511,6 +589,7 @@ func (c *coder) file(symbols []symbol, unwound []int) []byte {
 				syms = le(syms, uint32(len(strs)), "\x12\x00", uint16(0), uint64(0), uint64(0))
 				strs = append(strs, name+"\x00"...)
 			}
+			strs = append(strs, cgroupsFile+"\x00"...)
 		}
 		for _, s := range symbols {
 			if !global || s.bind != elf.STBLocal {
@@ -536,24 +615,45 @@ func (c *coder) file(symbols []symbol, unwound []int) []byte {
 		for n := range imports {
 			data = le(data, c.vars+importsAt+8*uint64(n), uint64(elf.RJumpSlot|(n+1)<<32), uint64(0))
 		}
+		relativeAt := here()
+		if c.one(2) {
+			slices.Reverse(c.relative)
+		}
+		for _, word := range c.relative {
+			data = le(data, word, uint64(elf.RRelative), binary.LittleEndian.Uint64(data[word-c.vars:]))
+		}
 		dynAt := here()
-		data = le(data, uint64(elf.DTSymtab), at, uint64(elf.DTStrtab), strAt, uint64(elf.DTHash), hashAt, uint64(elf.DTJmprel), relaAt, uint64(elf.DTPltrelsz), dynAt-relaAt, make([]byte, 16))
+		data = le(data, uint64(elf.DTSymtab), at, uint64(elf.DTStrtab), strAt, uint64(elf.DTHash), hashAt, uint64(elf.DTJmprel), relaAt, uint64(elf.DTPltrelsz), relativeAt-relaAt,
+			uint64(elf.DTRela), relativeAt, uint64(elf.DTRelasz), dynAt-relativeAt)
+		if c.java {
+			data = le(data, uint64(elf.DTSoname), uint64(bytes.Index(strs, []byte(cgroupsFile))))
+		}
+		data = le(data, make([]byte, 16))
 		segment(elf.PTDynamic, elf.PFR|elf.PFW, dynAt-base-testData, dynAt, here()-dynAt)
 	}
 	if len(unwound) > 0 {
 		hdr := here()
 		frame := hdr + uint64(12+8*len(unwound))
-		cie := le(nil, uint32(20), "\x00\x00\x00\x00\x01zR\x00\x01\x78\x10\x01\x1b\x0c\x07\x08\x90\x01\x00\x00")
+		fdes := le(nil, uint32(24), "\x00\x00\x00\x00\x01zLR\x00\x01\x78\x10\x02\x1b\x1b\x0c\x07\x08\x90\x01\x00\x00\x00\x00")
+		var tables []byte // of landing pads
 		data = le(data, "\x01\x1b\x03\x3b", uint32(frame-hdr-4), uint32(len(unwound)))
-		fdes := cie
 		for _, n := range unwound {
 			start, size := c.base+c.functions[n], c.functions[n+1]-c.functions[n]
 			at := frame + uint64(len(fdes))
 			data = le(data, uint32(start-hdr), uint32(at-hdr))
 			program := []string{"", "\x44\x0e\x10", "\x41\x0e\x10\x43\x0d\x06", "\x0e\x10"}[c.n(4)]
-			fdes = le(fdes, uint32(20), uint32(len(fdes)+4), uint32(start-(at+8)), uint32(size), "\x00", program, make([]byte, 7-len(program)))
+			lsda := uint32(0)
+			if c.one(2) { // of 28 bytes each, behind the entries
+				lsda = uint32(frame + uint64(len(unwound)+1)*28 + uint64(len(tables)) - (at + 17))
+				tables = le(tables, "\xff\xff\x03\x1a")
+				for range 2 {
+					from, to := c.bodies[c.n(len(c.bodies))], c.bodies[c.n(len(c.bodies))]
+					tables = le(tables, uint32(from)-uint32(c.functions[n]), uint32(c.n(20)), uint32(to)-uint32(c.functions[n]), "\x00")
+				}
+			}
+			fdes = le(fdes, uint32(24), uint32(len(fdes)+4), uint32(start-(at+8)), uint32(size), "\x04", lsda, program, make([]byte, 7-len(program)))
 		}
-		data = pad(append(data, fdes...), 8)
+		data = pad(append(append(data, fdes...), tables...), 8)
 		segment(elf.PTGNUEhFrame, elf.PFR, hdr-base-testData, hdr, frame-hdr)
 	}
 	segment(elf.PTLoad, elf.PFR|elf.PFX, 0, base, testText+uint64(len(c.text)))
@@ -581,7 +681,7 @@ func (c *coder) file(symbols []symbol, unwound []int) []byte {
 // imports are functions of other objects. The words with their addresses are at importsAt in the data.
 var imports = [...]string{"abort", "setjmp", "puts"}
 
-const importsAt = 32
+const importsAt, halfAt = 32, 56
 
 // paths has what the analysis of a file has found on the way to its findings, and the states of the flows of its sites
 // at each instruction.
@@ -593,10 +693,13 @@ func paths(c *code, sites []Site) string {
 	say(c.refs.windows, c.refs.branches, c.refs.named, c.refs.others, c.returning, c.imports)
 	for _, at := range slices.Sorted(maps.Keys(c.bodies)) {
 		b := c.bodies[at]
-		say(b.Func, b.parts, b.lens, b.away, b.calls, b.jumps, b.targets, b.damaged, len(b.sites), b.pageCalls, b.pageWords, b.hasFrame, b.bases, b.labels, c.frame(b))
+		say(b.Func, b.parts, b.lens, b.away, b.calls, b.jumps, b.targets, b.damaged, len(b.sites), slices.Sorted(slices.Values(b.pageCalls)), b.pageWords, b.hasFrame, b.bases, b.labels, c.frame(b))
 	}
 	for i := range sites {
 		s := &sites[i]
+		if p, err := Look(c.f.R, int64(c.f.Size), s.Offset+s.Call-s.Vaddr+uint64(s.CallLen)); err == nil && s.Call != 0 {
+			say(p.Vaddr, p.Symbol, p.Start, p.Call, p.Target, p.Lines, c.f.Start(s.Vaddr, 64))
+		}
 		if !s.Loads() && !s.Stores() {
 			continue
 		}
