@@ -69,11 +69,13 @@ func findings(r *Report) string {
 // recordResult notes a patched file, and what the plan says of it.
 func recordResult(t testing.TB, p *Plan, out []byte) {
 	t.Helper()
-	// Words may change.
-	all := fmt.Sprint(string(out), len(p.Warnings), len(p.Consequences), len(p.Notes), len(p.addedCalls()))
+	all := fmt.Sprint(string(out), p.Warnings, p.Consequences, p.Notes, p.addedCalls())
+	for _, e := range p.Edits {
+		all += fmt.Sprint(e.Offset, e.Why)
+	}
 	for _, q := range p.Patches {
 		x, err := p.Explain(q)
-		all += fmt.Sprint(q.Form, show(x.Before), show(x.After), err)
+		all += fmt.Sprint(q.Form, q.Reason, q.Vaddr, show(x.Before), show(x.After), err)
 	}
 	note(t, all)
 }
