@@ -1,5 +1,12 @@
 package images
 
+import (
+	"context"
+
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/provenance"
+)
+
 // For the tests of this package alone.
 
 const (
@@ -12,6 +19,11 @@ const (
 type (
 	Derivation = derivation
 )
+
+// VerifyPair compares a source with what vfix makes of its base, or with a statement alone.
+func VerifyPair(ctx context.Context, base, src *media.Source, stated *provenance.Stated, o VerifyOptions) (*Verified, error) {
+	return (&comparison{o: o, stated: stated}).pair(ctx, base, src)
+}
 
 var (
 	Derive     = derive

@@ -69,6 +69,16 @@ func TestLevels(t *testing.T) {
 	if len(r.Levels) != 3 || r.Unchanged || r.Levels[0].Unchanged || r.Levels[1].Unchanged || !r.Levels[2].Unchanged || r.Levels[0].LayerSize == 0 {
 		t.Errorf("got %+v", r.Levels)
 	}
+	if own, level := r.Findings.Platform, r.Levels[0].Findings.Platform; own != "linux/amd64" || level != "linux/amd64/v3" || len(r.Findings.Levels) != 3 {
+		t.Errorf("got findings of %q and %q, %d in all", own, level, len(r.Findings.Levels))
+	}
+	// What holds no index gets the one image.
+	for _, o := range []images.RebuildOptions{{Dest: "docker-archive:" + t.TempDir() + "/x:x:1"}, {Dest: "sif:" + t.TempDir() + "/x"}, {DryRun: true}} {
+		r := imagetest.Must[*images.Rebuilt](t)(images.Rebuild(t.Context(), base, o))
+		if o.DryRun != (len(r.Levels) == 3) || o.DryRun != (len(r.Levels) != 0) {
+			t.Errorf("%+v: got %d levels", o, len(r.Levels))
+		}
+	}
 	if got, want := sitesOf(t, fixed, ""), "linux/amd64; linux/amd64/v3; linux/amd64/v2; linux/amd64/v4"; got != want {
 		t.Errorf("the result: got %q, want %q", got, want)
 	}

@@ -226,8 +226,8 @@ func ociForm(idx v1.ImageIndex) bool {
 	if idx == nil {
 		return true
 	}
-	t, err := idx.MediaType()
-	return err != nil || t != types.DockerManifestList
+	t, _ := idx.MediaType()
+	return t != types.DockerManifestList
 }
 
 // baseDigest is the digest of the base that is recorded: of the platform's own manifest,

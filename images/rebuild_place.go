@@ -21,7 +21,6 @@ import (
 func place(ctx context.Context, s *contents.Session, own rebuilt, levels []rebuilt, to []media.Ref, o RebuildOptions) error {
 	out, src := own.out, own.src
 	res := media.Result{Image: src.Image, Index: src.Index, Source: src.Ref}
-	out.Unchanged = own.img == nil
 	for _, r := range append([]rebuilt{own}, levels...) {
 		if r.img == nil {
 			continue
@@ -70,7 +69,7 @@ func place(ctx context.Context, s *contents.Session, own rebuilt, levels []rebui
 // destinations lists where the result goes, the last one naming it, and checks that it can go there, before
 // the image is read.
 func destinations(ctx context.Context, src *media.Source, o RebuildOptions) ([]media.Ref, error) {
-	if dest, err := media.ParseRef(o.Dest); err == nil && o.Dest != "" {
+	if dest, err := media.ParseRef(o.Dest); err == nil {
 		if dest, err = media.ResolveDest(dest); err != nil {
 			return nil, err
 		}

@@ -97,7 +97,7 @@ func TestNamesOfBase(t *testing.T) {
 		want      bool
 	}{
 		{"", false, false, true}, {"", true, false, false}, {"", false, true, false}, {"oci:x", false, false, true}, {"oci:x", true, false, true}, {"oci:x", false, true, false},
-		{"docker://h:1/other", false, false, false}, {"docker://h:2/a", false, false, true}, {"oci:", false, false, false},
+		{"dir:h:1/x", false, false, true}, {"docker://h:1/other", false, false, false}, {"docker://h:2/a", false, false, true}, {"oci:", false, false, false},
 	} {
 		if got := images.Elsewhere(&media.Source{Ref: ref(t, "docker://h:1/a:1")}, images.RebuildOptions{Dest: c.dest, Push: c.push, DryRun: c.dry}); got != c.want {
 			t.Errorf("%q, push %v, dry %v: got %v", c.dest, c.push, c.dry, got)

@@ -89,7 +89,6 @@ func signaturesOf(repo name.Repository, d v1.Hash, opts []remote.Option) ([]Sign
 		for _, s := range signedReferrers {
 			if strings.HasPrefix(r.ArtifactType, s.prefix) {
 				all = append(all, Signature{s.kind, r.Digest.String()})
-				break
 			}
 		}
 	}

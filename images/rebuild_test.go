@@ -2,7 +2,9 @@ package images_test
 
 import (
 	"archive/tar"
+	"bytes"
 	"context"
+	"crypto/md5"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +22,7 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
+	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
 	"vfix.dev/vfix/tests/imagetest"
@@ -234,6 +237,51 @@ func TestRebuildDocker(t *testing.T) {
 			if mt := imagetest.Must[types.MediaType](t)(l.MediaType()); mt != tc.layer || m.Layers[i].MediaType != tc.layer {
 				t.Errorf("layer %d: got %s, and %s in the manifest, want %s", i, mt, m.Layers[i].MediaType, tc.layer)
 			}
+		}
+	}
+}
+
+// A manifest that cannot be edited is an error; the copy of the config in its descriptor is that of the base, and left out.
+func TestRebuildManifests(t *testing.T) {
+	base := imagetest.Stack(t, []imagetest.TestMember{imagetest.FileM("x", nil)})
+	config, layers := imagetest.Must[[]byte](t)(base.RawConfigFile()), imagetest.Must[[]v1.Layer](t)(base.Layers())
+	hash := v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("a", 64)}
+	added := &contents.AddedLayer{Packed: blob.Packed{PackedDigest: hash, PlainDigest: hash}}
+	for raw, want := range map[string]string{
+		`{"config":{"data":"e30=","x":1},"layers":[]}`: "",
+		`null`: "manifest: null", `[]`: "cannot unmarshal", `{`: "JSON", `{}`: "manifest: config: missing", `{"config":null}`: "manifest: config: missing", `{"config":1}`: "cannot unmarshal",
+		`{"config":{"mediaType":1},"layers":[]}`: "mediaType", `{"config":{},"layers":{}}`: "layers", `{"config":{},"layers":[{"mediaType":1}]}`: "mediaType",
+		`{"config":{},"layers":[],"annotations":[]}`: "annotations",
+	} {
+		var got []byte
+		img, err := images.Derive(blob.NewEditedImage(config, layers, func() ([]byte, error) { return []byte(raw), nil }), true, added, images.Derivation{Version: "v"})
+		if err == nil {
+			got, err = img.RawManifest()
+		}
+		if want == "" && (err != nil || bytes.Contains(got, []byte("data")) || !bytes.Contains(got, []byte(`"x":1`))) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %s, %v, want %q", raw, got, err, want)
+		}
+	}
+}
+
+// A layer that docker cannot have is reported, and records of packages are read with the rest.
+func TestRebuildManyLayers(t *testing.T) {
+	database := imagetest.FileM("var/lib/dpkg/info/a.md5sums", fmt.Appendf(nil, "%x  lib/a\n", md5.Sum(imagetest.LegacyELF("1"))))
+	first := &countedLayer{Layer: imagetest.BytesLayer(t, imagetest.TarMembers(t, imagetest.LegacyM("lib/a", "1"), database))}
+	for _, n := range []int{124, 125} {
+		layers := slices.Repeat([]v1.Layer{first}, n)
+		notes := &imagetest.Notes{}
+		o := images.RebuildOptions{DryRun: true, UpdateDpkg: true}
+		o.Media.Progress = notes
+		s := images.RebuildSession(o)
+		first.n = 0
+		r, err := images.RebuildSource(t.Context(), s, &media.Source{Image: fixedLayers{imagetest.ImageOf(t, layers...), layers}, Ref: media.Ref{Transport: media.OCILayout}}, o)
+		s.Close()
+		if err != nil || first.n != 1 || len(r.Packages) != 1 || !r.Packages[0].Corrected || r.Packages[0].Stale {
+			t.Errorf("%d: got %+v, %v, read %d times", n, r, err, first.n)
+		}
+		if text := strings.Join(notes.Text, "\n"); strings.Contains(text, fmt.Sprint("the result has ", n+1, " layers")) != (n == 125) {
+			t.Errorf("%d layers: got notes %q", n, text)
 		}
 	}
 }

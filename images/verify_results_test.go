@@ -15,6 +15,7 @@ import (
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/fixes"
+	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/tests/imagetest"
 )
@@ -54,6 +55,8 @@ func TestVerifyResults(t *testing.T) {
 		{"a fix that nobody asked for", append([]imagetest.TestMember{jvm}, lib...), images.RebuildOptions{}, "1; ; ; "},
 		{"no fix, and its file is there", append([]imagetest.TestMember{jvm, imagetest.DirM("vfix"), imagetest.FileM("vfix/cgroups", fixes.Of(find.JavaCgroups).File.Body)}, lib...), images.RebuildOptions{}, "1; ; ; "},
 		{"a fix whose file is there", append([]imagetest.TestMember{jvm, imagetest.DirM("vfix"), imagetest.FileM("vfix/cgroups", fixes.Of(find.JavaCgroups).File.Body)}, lib...), images.RebuildOptions{}, "2; ; ; opt/libjvm.so java-cgroups"},
+		{"a fix alone", []imagetest.TestMember{jvm}, images.RebuildOptions{}, "1; ; ; opt/libjvm.so java-cgroups"},
+		{"fallback alone", stays, images.RebuildOptions{Fallback: fallback.FallbackAuto}, "0; etc/ld.so.preload vfix/vfix-trace vfix/x86_64/libvfix.so; ; "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			base := imagetest.Stack(t, c.members)
@@ -75,12 +78,28 @@ func TestVerifyResults(t *testing.T) {
 			if got := list(v); got != c.want || len(v.Problems)+len(v.NotCompared) > 0 || len(v.Differences) > 0 {
 				t.Errorf("got %s, want %s; problems %q, not compared %q", got, c.want, v.Problems, v.NotCompared)
 			}
-			if len(r.Fixed) != len(v.Fixed) {
+			if fmt.Sprint(r.Fixed) != fmt.Sprint(v.Fixed) {
 				t.Errorf("rebuild says %+v, verify %+v", r.Fixed, v.Fixed)
 			}
+			var done []string // what the history says
+			if c.name != "a fix alone" {
+				done = append(done, "calls to the vsyscall page rewritten to reach the vDSO")
+			}
+			if len(v.Added) > 0 {
+				done = append(done, "fallback added")
+			}
+			if len(v.Fixed) > 0 {
+				done = append(done, fixes.Of(find.JavaCgroups).Done)
+			}
+			history := imagetest.Must[*v1.ConfigFile](t)(imagetest.Open(t, dest).Image.ConfigFile()).History
+			if got := history[len(history)-1].Comment; got != strings.Join(done, "; ") {
+				t.Errorf("history: got %q, want %q", got, done)
+			}
+			if (len(r.Packages) > 0) != strings.HasPrefix(c.name, "records of dpkg") || len(r.Packages) > 0 && r.Packages[0].Corrected != c.o.UpdateDpkg {
+				t.Errorf("packages: got %+v", r.Packages)
+			}
 			o.Rewriter.Explain = true
-			if v := imagetest.Must[*images.Verified](t)(images.Verify(t.Context(), dest, o)); len(v.Differences) != v.Compared || v.Compared == 0 ||
-				len(v.Differences[0].Patches)+len(v.Differences[0].Edits) == 0 || v.Differences[len(v.Differences)-1].Redirect != nil != (len(v.Fixed) > 0) {
+			if v := imagetest.Must[*images.Verified](t)(images.Verify(t.Context(), dest, o)); len(v.Differences) != v.Compared || v.Compared > 0 && (len(v.Differences[0].Patches)+len(v.Differences[0].Edits) == 0 || v.Differences[len(v.Differences)-1].Redirect != nil != (len(v.Fixed) > 0)) {
 				t.Errorf("explained: got %+v", v.Differences)
 			}
 			o.Rewriter.Explain = false
@@ -147,6 +166,24 @@ func TestVerifyResults(t *testing.T) {
 	} {
 		if fmt.Sprint(c.got) != fmt.Sprint(c.want) {
 			t.Errorf("levels, %s: got %v, want %v", what, c.got, c.want)
+		}
+	}
+}
+
+// A file of the base under the name of a fix's file, with other content, is somebody else's.
+func TestFixFileOfOthers(t *testing.T) {
+	jvm := imagetest.FileM("opt/libjvm.so", jvmLibrary(t))
+	file := fixes.Of(find.JavaCgroups).File
+	other := bytes.Clone(file.Body)
+	other[0] ^= 1
+	for name, m := range map[string]imagetest.TestMember{
+		"other content": imagetest.FileM(file.Name, other), "more content": imagetest.FileM(file.Name, append(other, 'x')), "a directory": imagetest.DirM(file.Name), "a link": imagetest.SymM(file.Name, "none"),
+	} {
+		o := images.RebuildOptions{Dest: "oci:" + t.TempDir() + "/x"}
+		o.Rewriter.Fixes = find.Fixes
+		_, err := images.Rebuild(t.Context(), imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{jvm, m})), o)
+		if err == nil || !strings.Contains(err.Error(), "it is not vfix's") || hinterr.HintOf(err) == "" {
+			t.Errorf("%s: got %v", name, err)
 		}
 	}
 }

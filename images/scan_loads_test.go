@@ -1,0 +1,91 @@
+package images_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/tests/imagetest"
+)
+
+// The libraries that are examined with a program, or with the programs of a directory, and their root.
+func TestScanLoads(t *testing.T) {
+	const calls = `long f(void) { return ((long (*)(void *))0xffffffffff600400)(0); }`
+	library := func(name string, more ...string) []byte {
+		return imagetest.Compiled(t, calls, append([]string{"-shared", "-fPIC", "-nostdlib", "-Wl,-soname," + name}, more...)...)
+	}
+	mine, other := library("libmine.so"), library("libother.so")
+	at := t.TempDir()
+	for name, b := range map[string][]byte{"libmine.so": mine, "libother.so": other} {
+		imagetest.Write(t, at+"/"+name, b)
+	}
+	program := func(args ...string) []byte {
+		return imagetest.Compiled(t, `long f(void); void _start(void) { f(); }`, append([]string{"-nostdlib", "-nostartfiles", "-Wl,--no-as-needed", "-L" + at, "-lmine"}, args...)...)
+	}
+	app := program("-lother", "-Wl,-rpath,$ORIGIN")
+	static := imagetest.Compiled(t, calls+` void _start(void) { f(); }`, "-static", "-nostdlib", "-nostartfiles")
+	loader := imagetest.Compiled(t, "", "-shared", "-nostdlib", "-Wl,-soname,ld-linux-x86-64.so.2")
+	root, bare := t.TempDir(), t.TempDir()
+	for dir, files := range map[string]map[string][]byte{
+		root: {
+			"usr/lib64/ld-linux-x86-64.so.2": loader, "usr/lib64/libother.so": other, "lib64/ld-linux-x86-64.so.2": loader,
+			"opt/app/app": app, "opt/app/libmine.so": mine, "opt/lone/app": program(), "opt/static": static, "opt/text": []byte("text"), "usr/bin/app": app,
+			"opt/empty/text": []byte("text"),
+		},
+		bare: {"app": app, "libmine.so": mine},
+	} {
+		for name, b := range files {
+			if err := os.MkdirAll(filepath.Dir(dir+"/"+name), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			imagetest.Write(t, dir+"/"+name, b)
+		}
+	}
+	if err := syscall.Mkfifo(root+"/opt/app/fifo", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const ld = "ROOT/lib64/ld-linux-x86-64.so.2"
+	for _, c := range []struct{ source, root, want string }{
+		{"ROOT/opt/app/app", "", "root ROOT: " + ld + " ROOT/opt/app/libmine.so ROOT/usr/lib64/libother.so; missing ; found ROOT/opt/app/libmine.so ROOT/usr/lib64/libother.so"},
+		{"ROOT/usr/bin/app", "", "root ROOT: " + ld + " ROOT/usr/lib64/libother.so; missing libmine.so; found ROOT/usr/lib64/libother.so"},
+		{"ROOT/opt/lone/app", "", "root ROOT: " + ld + "; missing libmine.so; found "},
+		{"ROOT/opt/app/libmine.so", "", "a library; found ROOT/opt/app/libmine.so"},
+		{"ROOT/opt/static", "", "found ROOT/opt/static"},
+		{"ROOT/opt/text", "", "found ; passed ROOT/opt/text"},
+		{"dir:ROOT/opt/app", "", "root ROOT: " + ld + " ROOT/usr/lib64/libother.so; missing ; found libmine.so ROOT/usr/lib64/libother.so"},
+		{"dir:ROOT/opt", "", "root ROOT: " + ld + " ROOT/usr/lib64/libother.so; missing libmine.so; found app/libmine.so static ROOT/usr/lib64/libother.so"},
+		{"dir:ROOT/opt/empty", "", "found ; passed ROOT/opt/empty"},
+		{"dir:ROOT", "", "found opt/app/libmine.so opt/static usr/lib64/libother.so"},
+		{"BARE/app", "", "root /: BARE/libmine.so; missing /lib64/ld-linux-x86-64.so.2 libother.so; found BARE/libmine.so"},
+		{"BARE/app", "ROOT", "root ROOT: " + ld + " ROOT/usr/lib64/libother.so; missing libmine.so; found ROOT/usr/lib64/libother.so"},
+		{"dir:BARE", "ROOT", "root ROOT: " + ld + " ROOT/usr/lib64/libother.so; missing libmine.so; found libmine.so ROOT/usr/lib64/libother.so"},
+	} {
+		here := func(s string) string { return strings.ReplaceAll(strings.ReplaceAll(s, "ROOT", root), "BARE", bare) }
+		f, err := images.Scan(t.Context(), here(c.source), images.ScanOptions{Root: here(c.root)})
+		if err != nil {
+			t.Errorf("%s: %v", c.source, err)
+			continue
+		}
+		got := ""
+		if f.Library {
+			got = "a library; "
+		}
+		if l := f.Loads; l != nil {
+			got = fmt.Sprintf("root %s: %s; missing %s; ", l.Root, strings.Join(l.Examined, " "), strings.Join(l.Missing, " "))
+		}
+		got += "found " + imagetest.Paths(f)
+		if len(f.Passed) > 0 {
+			got += "; passed " + f.Passed[0].Path
+		}
+		if got != here(c.want) {
+			t.Errorf("%s, root %q: got\n%s, want\n%s", c.source, c.root, got, here(c.want))
+		}
+	}
+	if _, err := images.Scan(t.Context(), root+"/opt/app/app", images.ScanOptions{Root: root + "/none"}); err == nil {
+		t.Error("a root that is missing: no error")
+	}
+}
