@@ -36,8 +36,8 @@ func ListingAt(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSiz
 	vaddr := code.Vaddr + uint64(offset) - code.Off
 	start := f.Start(vaddr, explainBefore)
 	b := f.Mem(start, vaddr-start+explainAfter)
-	off, ok := f.Offset(start, uint64(len(b)))
-	if !ok || f.Err() != nil {
+	off, _ := f.Offset(start, uint64(len(b)))
+	if f.Err() != nil {
 		return find.Explanation{}, f.Err()
 	}
 	a := make([]byte, max(0, min(int64(len(b)), afterSize-int64(off))))

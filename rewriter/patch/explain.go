@@ -4,7 +4,6 @@ package patch
 
 import (
 	"bytes"
-	"slices"
 
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/x86"
@@ -33,7 +32,7 @@ func (p *Plan) Explain(patch Patch) (e find.Explanation, err error) {
 	start, end := s.Vaddr, s.Vaddr+uint64(s.Len)
 	start = f.Start(start, explainBefore)
 	if s.Stub.Len != 0 {
-		start, end = s.Stub.Vaddr, max(end, s.Stub.Vaddr+s.Stub.Len)
+		start, end = s.Stub.Vaddr, max(end, s.Stub.End())
 	} else {
 		if call := s.Call + uint64(s.CallLen); s.Call > s.Vaddr && call-s.Vaddr <= explainCall {
 			end = max(end, call)
@@ -41,14 +40,9 @@ func (p *Plan) Explain(patch Patch) (e find.Explanation, err error) {
 		end += explainAfter
 	}
 	e = p.listing(f, start, end, trampolineName(s, patch.Form))
-	if a := e.After; a != nil && patch.Form == Entry { // all of the stub behind the jump
-		from := slices.IndexFunc(a, func(l x86.Line) bool { return l.Vaddr > s.Stub.Vaddr })
-		to := slices.IndexFunc(a, func(l x86.Line) bool { return l.Vaddr >= s.Stub.Vaddr+s.Stub.Len })
-		if to < 0 {
-			to = len(a)
-		}
-		if from >= 0 {
-			x86.Bury(a[from:max(from, to)])
+	for i, l := range e.After {
+		if patch.Form == Entry && l.Vaddr > s.Stub.Vaddr && l.Vaddr < s.Stub.End() { // behind the jump
+			x86.Bury(e.After[i:][:1])
 		}
 	}
 	return e, f.Err()
@@ -84,8 +78,8 @@ func (p *Plan) patched(b []byte, off uint64) []byte {
 	b = bytes.Clone(b)
 	for _, e := range p.Edits {
 		for i, c := range e.New {
-			if at := e.Offset + uint64(i); at >= off && at-off < uint64(len(b)) {
-				b[at-off] = c
+			if at := e.Offset + uint64(i) - off; at < uint64(len(b)) {
+				b[at] = c
 			}
 		}
 	}

@@ -4,7 +4,6 @@ package patch
 
 import (
 	"encoding/binary"
-	"math"
 
 	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/shim"
@@ -62,7 +61,7 @@ func (f *file) planHooks(vaddr uint64, layout shim.Layout) hooks {
 // inReach reports whether a rel32 at from can reach to.
 func inReach(from, to uint64) bool {
 	d := int64(to - from)
-	return d >= math.MinInt32 && d <= math.MaxInt32
+	return d == int64(int32(d))
 }
 
 func wordEdit(off, old, new uint64, why string) Edit {
@@ -75,14 +74,14 @@ func wordEdit(off, old, new uint64, why string) Edit {
 // edits is empty.
 func (f *file) retargetInitArray(hook uint64) (edits []Edit, target uint64) {
 	array, size := f.Range(elf.DTInitArray, elf.DTInitArraysz)
-	wordOff, there := f.Offset(array, 8)
+	wordOff, _ := f.Offset(array, 8)
 	word, ok := f.Word(array)
-	if size < 8 || !there || !ok {
+	if size < 8 || !ok {
 		return nil, 0
 	}
 	var addendOff, addend uint64
 	f.EachRela(func(r elf.Rela) {
-		if r.Type == elf.RRelative && r.At == array && addendOff == 0 {
+		if r.Type == elf.RRelative && r.At == array { // the last one counts
 			addendOff, addend = r.Off+elf.AddendOff, r.Addend
 		}
 	})

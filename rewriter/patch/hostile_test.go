@@ -318,19 +318,24 @@ func (f failing) ReadAt(b []byte, off int64) (int, error) {
 	return f.Reader.ReadAt(b, off)
 }
 
-// TestReadErrors: Scan returns an error for each failing read.
+// TestReadErrors: Scan and ScanWithin return an error for each failing read.
 func TestReadErrors(t *testing.T) {
 	base := hostileBase(t)
 	good := base.build()
 	broken := errors.New("the disk is on fire")
-	for _, f := range []failing{{err: broken}, {err: broken, once: true}, {err: io.EOF}, {err: io.EOF, once: true}} {
+	within := func(r io.ReaderAt, size int64) (*Report, error) { return ScanWithin(r, size, 1<<20) }
+	for i, f := range []failing{{err: broken}, {err: broken, once: true}, {err: io.EOF}, {err: io.EOF, once: true}, {err: broken}} {
+		scan := Scan
+		if i == 0 {
+			scan = within
+		}
 		for n := 0; ; n++ {
 			if n > 1000 {
 				t.Fatal("Scan reads without end")
 			}
 			left := n
 			f.Reader, f.left = bytes.NewReader(good), &left
-			r, err := Scan(f, int64(len(good)))
+			r, err := scan(f, int64(len(good)))
 			if left >= 0 {
 				if err != nil || len(r.Sites) != 3 {
 					t.Errorf("%d reads: %v, %+v", n, err, r)

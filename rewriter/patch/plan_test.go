@@ -28,6 +28,7 @@ func planFile(t testing.TB, file []byte, o Options) *Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
+	note(t, planned(p))
 	return p
 }
 
@@ -41,7 +42,7 @@ func applyPlan(t testing.TB, p *Plan, file []byte) []byte {
 	if int64(len(out)) != p.Size {
 		t.Fatalf("got %d bytes, want %d", len(out), p.Size)
 	}
-	recordResult(t, p, out)
+	note(t, string(out)+planned(p))
 	return out
 }
 
@@ -91,6 +92,9 @@ func TestForms(t *testing.T) {
 		{"no PT_NOTE, a tail jump", testELF{symbols: fn, full: true, notes: -1, comment: gcc4}, movRaxTime + "ffe0", nil, nil, Left, "", "rcx and r11"},
 		{"no PT_NOTE, apart", testELF{symbols: fn, full: true, notes: -1}, movRaxTime + "31ff" + callRax + "c3", nil, nil, Left, "", "PT_NOTE"},
 		{"something appended", testELF{symbols: fn, comment: gcc4}, timeStubText + glibc, overlay, nil, Syscall, "51 4153 b8c9000000 0f05 415b 59 c3", "15 bytes"},
+		{"a direct call", testELF{symbols: fn}, fmt.Sprintf("e8 %x c3", directCall(0)[1:5]), nil, nil, Call, "e8" + rel(at+1, layout.Time.Keep), "direct"},
+		{"a direct call, only lea allowed", testELF{symbols: fn}, fmt.Sprintf("e8 %x c3", directCall(0)[1:5]), nil, []Form{Lea}, Left, "", "direct"},
+		{"Go, only lea allowed", testELF{symbols: fn, noteSection: ".note.go.buildid"}, "53" + movRaxTime + callRax + "5b c3", nil, []Form{Lea}, Left, "", "Go"},
 		{"only lea allowed", testELF{symbols: public}, timeStubText, nil, []Form{Lea}, Lea, "488d05" + rel(at+7, layout.Time.Keep), ""},
 		{"only call allowed", testELF{symbols: public, comment: gcc4}, timeStubText + glibc, nil, []Form{Call}, Left, "", "no form is allowed"},
 		{"only syscall allowed", testELF{symbols: public, comment: gcc4}, timeStubText + glibc, nil, []Form{Syscall}, Syscall, "51 4153 b8c9000000 0f05 415b 59 c3", ""},

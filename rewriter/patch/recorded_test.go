@@ -66,18 +66,17 @@ func findings(r *Report) string {
 	return b.String()
 }
 
-// recordResult notes a patched file, and what the plan says of it.
-func recordResult(t testing.TB, p *Plan, out []byte) {
-	t.Helper()
-	all := fmt.Sprint(string(out), p.Warnings, p.Consequences, p.Notes, p.addedCalls())
+// planned has what a plan says.
+func planned(p *Plan) string {
+	all := fmt.Sprint(p.Warnings, p.Consequences, p.Notes, p.addedCalls())
 	for _, e := range p.Edits {
-		all += fmt.Sprint(e.Offset, e.Why)
+		all += fmt.Sprint(e.Offset, e.Old, e.New, e.Why)
 	}
 	for _, q := range p.Patches {
 		x, err := p.Explain(q)
 		all += fmt.Sprint(q.Form, q.Reason, q.Vaddr, show(x.Before), show(x.After), err)
 	}
-	note(t, all)
+	return all
 }
 
 // note adds a result; when the test ends, all of its results are compared with what is recorded.
