@@ -114,10 +114,7 @@ func injected(f *elf.File) (segment *elf.Prog, version string) {
 	name := magic[:len(magic)-1]
 	for i := range f.Progs {
 		p := &f.Progs[i]
-		if p.Type != elf.PTLoad || p.Flags&elf.PFX == 0 || p.Filesz < uint64(len(magic)) {
-			continue
-		}
-		if b := f.Bytes(p.Off, uint64(len(magic))); bytes.HasPrefix(b, name) {
+		if b := f.Bytes(p.Off, uint64(len(magic))); p.Type == elf.PTLoad && p.Flags&elf.PFX != 0 && bytes.HasPrefix(b, name) {
 			return p, string(b[len(name):])
 		}
 	}

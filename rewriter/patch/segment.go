@@ -61,7 +61,7 @@ func (f *file) findRoom() (room, error) {
 		}
 		if last != nil && !r.hole {
 			end := elf.PageUp(last.Vaddr + last.Memsz)
-			if start := f.MapStart(p); start >= end && start-end >= shim.SegmentSize {
+			if f.MapStart(p) >= end+shim.SegmentSize {
 				r.vaddr, r.before, r.hole = end, i, true
 			}
 		}

@@ -53,10 +53,8 @@ func (f *file) spare() (int, error) {
 			offer(i, 8)
 		}
 	}
-	if bestCost == 0 || bestCost > 4 {
-		if f.canGrow() {
-			offer(grown, 4)
-		}
+	if f.canGrow() {
+		offer(grown, 4)
 	}
 	if bestCost == 0 {
 		return 0, roomError("no program header to spend on a segment: no PT_NOTE, and no space behind the table")
@@ -119,10 +117,7 @@ func (f *file) canGrow() bool {
 			return false
 		}
 	}
-	if f.ShNum > 0 && overlaps(f.ShOff, uint64(f.ShNum)*elf.ShdrSize) {
-		return false
-	}
-	return len(bytes.Trim(f.Bytes(end, elf.PhdrSize), "\x00")) == 0
+	return !overlaps(f.ShOff, uint64(f.ShNum)*elf.ShdrSize) && len(bytes.Trim(f.Bytes(end, elf.PhdrSize), "\x00")) == 0
 }
 
 // coverTable extends the segments with the table by one entry.
