@@ -65,7 +65,7 @@ type coder struct {
 	loads      int   // addresses still to be loaded
 	base, vars uint64
 	dyn        bool
-	java       bool     // the library has the name and the text of find.JavaCgroups
+	soname     string
 	half       uint32   // in a word of the data
 	relative   []uint64 // words of the data with addresses of the text
 	bodies     []int    // offsets of instructions
@@ -77,7 +77,7 @@ type fixup struct{ at, function int }
 func newCoder(seed uint64) *coder {
 	c := &coder{state: seed*0x9e3779b97f4a7c15 + 1, base: testBase + testText, vars: testBase + testData + 2*elf.PageSize}
 	if c.one(4) {
-		c.java = c.one(4)
+		c.soname = []string{"", cgroupsFile, "libc.so.6"}[c.n(3)]
 		c.dyn, c.base, c.vars = true, testText, testData+2*elf.PageSize
 	}
 	return c
@@ -217,7 +217,7 @@ func (c *coder) load() {
 		if c.dyn {
 			return
 		}
-		c.add([]byte{0xe8, 0xe9}[c.n(2)])
+		c.add([][]byte{{0xe8}, {0xe9}, {0x0f, 0x84}, {0x48, 0x8d, 0x05}}[c.n(4)]...)
 		c.text = le(c.text, uint32(0xffffffff00000000|uint64(half)-(c.base+uint64(len(c.text))+4)))
 	}
 }
@@ -340,7 +340,7 @@ func (c *coder) away() {
 	case 7:
 		c.op(32, []byte{0xff}, 2, x86.Rsp, 0x40, 0xcc, byte(c.n(4)*8-16))
 	case 6:
-		if c.java {
+		if c.soname == cgroupsFile {
 			c.relativeTo(c.vars+64, 0x48, 0x8d, 0x35)
 		}
 	}
@@ -469,8 +469,15 @@ func (c *coder) table() {
 
 // function writes a function with one of the usual beginnings and ends.
 func (c *coder) function() {
-	c.functions = append(c.functions, uint64(len(c.text)))
+	c.functions, c.bodies = append(c.functions, uint64(len(c.text))), append(c.bodies, len(c.text))
 	c.frame, c.rbp, c.hot = 0, false, x86.Rax
+	if c.one(8) { // a stub, or nearly one
+		c.add([][]byte{subRsp8, nil, {0x53}}[c.n(3)]...)
+		c.add(append([]byte{0x48, 0xc7, 0xc0}, le(nil, pageHalves[c.n(3)])...)...)
+		c.add([][]byte{{0xff, 0xd0}, {0xff, 0xe0}}[c.n(2)]...)
+		c.add([][]byte{append(slices.Clone(addRsp8), opRet), {opRet}, {0x5b, opRet}, {0x31, 0xc9, 0x45, 0x31, 0xdb, opRet}}[c.n(4)]...)
+		return
+	}
 	var end []byte
 	switch c.n(5) {
 	case 0:
@@ -514,7 +521,7 @@ func (c *coder) function() {
 func (c *coder) program() []byte {
 	var symbols []symbol
 	var unwound []int // functions
-	if c.java {
+	if c.soname == cgroupsFile {
 		c.data = append(c.data, cgroupsText+"\x00\x00\x00"...)
 	}
 	if c.one(8) {
@@ -541,7 +548,7 @@ func (c *coder) program() []byte {
 		if c.one(8) {
 			size = 0
 		}
-		if !c.one(4) {
+		for c.n(3) > 0 {
 			symbols = append(symbols, symbol{[]string{"f", "_g", "time", "h.cold"}[c.n(4)], at, size, []byte{elf.STTFunc, elf.STTFunc, elf.STTGNUIfunc, elf.STTNotype}[c.n(4)], byte(c.n(2))})
 		}
 		if c.one(3) {
@@ -589,7 +596,7 @@ func (c *coder) file(symbols []symbol, unwound []int) []byte {
 				syms = le(syms, uint32(len(strs)), "\x12\x00", uint16(0), uint64(0), uint64(0))
 				strs = append(strs, name+"\x00"...)
 			}
-			strs = append(strs, cgroupsFile+"\x00"...)
+			strs = append(strs, c.soname+"\x00"...)
 		}
 		for _, s := range symbols {
 			if !global || s.bind != elf.STBLocal {
@@ -625,8 +632,8 @@ func (c *coder) file(symbols []symbol, unwound []int) []byte {
 		dynAt := here()
 		data = le(data, uint64(elf.DTSymtab), at, uint64(elf.DTStrtab), strAt, uint64(elf.DTHash), hashAt, uint64(elf.DTJmprel), relaAt, uint64(elf.DTPltrelsz), relativeAt-relaAt,
 			uint64(elf.DTRela), relativeAt, uint64(elf.DTRelasz), dynAt-relativeAt)
-		if c.java {
-			data = le(data, uint64(elf.DTSoname), uint64(bytes.Index(strs, []byte(cgroupsFile))))
+		if c.soname != "" {
+			data = le(data, uint64(elf.DTSoname), uint64(bytes.Index(strs, []byte(c.soname))))
 		}
 		data = le(data, make([]byte, 16))
 		segment(elf.PTDynamic, elf.PFR|elf.PFW, dynAt-base-testData, dynAt, here()-dynAt)
