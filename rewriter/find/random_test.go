@@ -135,7 +135,9 @@ func (c *coder) word(width int, op byte, reg int, rest ...byte) {
 		c.op(width, []byte{op}, reg, x86.Rbp, 0x40, append([]byte{byte(-8 - disp)}, rest...)...)
 		return
 	}
-	if c.frame < 32 { // the red zone
+	if c.one(32) { // an argument of the function
+		disp += c.frame + 8
+	} else if c.frame < 32 { // the red zone
 		disp = -8 - disp
 	}
 	c.op(width, []byte{op}, reg, x86.Rsp, 0x40, append([]byte{0x24, byte(disp)}, rest...)...)
@@ -254,7 +256,19 @@ func (c *coder) halves(half uint32) {
 // simple writes one or two instructions, which continue at the next.
 func (c *coder) simple() {
 	r, s := c.anyReg(), c.anyReg()
-	switch c.n(34) {
+	switch c.n(40) {
+	case 34:
+		for n := range 8 {
+			c.op(64, []byte{0x89}, c.hot, x86.Rsp, 0x40, 0x24, byte(-8-8*n))
+		}
+	case 35:
+		c.word(32, 0xff, 6) // push of a word
+		c.op(32, nil, 0, r, 0x58)
+	case 36: // movups between a word and the one behind it, and xmm0
+		c.add(0x0f)
+		c.word(32, []byte{0x10, 0x11}[c.n(2)], 0)
+	case 37:
+		c.add(0x0f, 0x11, 0x07) // movups %xmm0,(%rdi)
 	case 32, 33: // an element of an array on the stack
 		c.op(64, []byte{[]byte{0x8b, 0x89, 0x8d}[c.n(3)]}, c.hot, x86.Rsp, 0x40, 0xcc, byte(c.n(4)*8-16))
 	case 0, 1, 2: // mov
@@ -418,6 +432,9 @@ func (c *coder) here(branch int) {
 func (c *coder) table() {
 	at, begin := c.vars+64+uint64(len(c.data)), len(c.text)
 	relative := func(op ...byte) { c.relativeTo(at, op...) }
+	if c.one(6) { // of structures
+		c.add([][]byte{{0x48, 0x01, 0xc9}, {0x48, 0xc1, 0xe1, 0x01}, {0x48, 0x6b, 0xc9, 0x03}, {0x48, 0x8d, 0x0c, 0x49}}[c.n(4)]...)
+	}
 	absolute := func(op ...byte) { c.text = le(append(c.text, op...), uint32(at)) }
 	offsets := false
 	switch c.n(7) {

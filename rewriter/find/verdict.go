@@ -24,7 +24,8 @@ func judge(c *code, isGo, keeps bool, b *body, s *Site) {
 		f, why := c.follow(b, s, false)
 		if s.Verdict, s.Reason = Unknown, why; f != nil {
 			f.conclude(s)
-			s.entry = f.copied && !slices.ContainsFunc(f.uses, func(u use) bool { return u.how >= firstEscape && u.how != usedInMemory })
+			used := slices.ContainsFunc(f.uses, func(u use) bool { return u.how >= firstEscape && u.how != usedInMemory })
+			s.entry = f.copied && !used && !s.Reads && s.Calls == 0
 		}
 	case HalfImm32, ArithImm32, HalfLoad:
 		if !judgeHalf(c, b, s) {

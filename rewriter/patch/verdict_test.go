@@ -240,3 +240,28 @@ func TestBranchThunk(t *testing.T) {
 		})
 	}
 }
+
+// TestValgrind: an address that a vector register copies with what is beside it is an entry of valgrind's table if the
+// program compares with the page as well, and has valgrind's name.
+func TestValgrind(t *testing.T) {
+	const copies = "48c74424e8 000060ff 48c74424f0 00000000 0f104424e8 0f1107 c3\n"
+	const compares = "483d 000060ff 0f94c0 c3"
+	for _, c := range []struct {
+		name, text, data string
+		want             Verdict
+	}{
+		{"both", copies + compares, "VALGRIND_LAUNCHER", Benign},
+		{"another name", copies + compares, "VALGRIND_LAUNCHES", Unknown},
+		{"no comparison", copies, "VALGRIND_LAUNCHER", Unknown},
+		{"called as well", strings.Replace(copies, "c3", "ff5424e8 c3", 1) + compares, "VALGRIND_LAUNCHER", Unknown},
+		{"read as well", strings.Replace(copies, "c3", "488b4424e8 488b00 c3", 1) + compares, "VALGRIND_LAUNCHER", Unknown},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := testELF{text: asm(t, c.text), data: []byte(c.data)}
+			e.symbols = []testSym{{"f", e.textVaddr(), uint64(len(e.text)), elf.STTFunc, 1}}
+			if r := scanFile(t, e.build()); len(r.Sites) == 0 || r.Sites[0].Verdict != c.want {
+				t.Errorf("got %+v, want %v", r.Sites, c.want)
+			}
+		})
+	}
+}
