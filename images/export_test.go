@@ -25,6 +25,13 @@ func VerifyPair(ctx context.Context, base, src *media.Source, stated *provenance
 	return (&comparison{o: o, stated: stated}).pair(ctx, base, src)
 }
 
+// VerifyTexts compares two JSON objects.
+func VerifyTexts(want, got string, except ...string) ([]string, error) {
+	v := &Verified{}
+	err := v.texts("t", []byte(want), []byte(got), except...)
+	return v.Problems, err
+}
+
 var (
 	Derive     = derive
 	EditConfig = editConfig

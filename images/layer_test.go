@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
@@ -54,7 +55,7 @@ func TestDropIn(t *testing.T) {
 		t.Error(err)
 	}
 	cf := imagetest.Must[*v1.ConfigFile](t)(src.Image.ConfigFile())
-	if cf.OS != "linux" || cf.Architecture != "amd64" || strings.Join(cf.Config.Entrypoint, " ") != "/vfix/vfix" {
+	if cf.OS != "linux" || !cf.Created.Equal(time.Unix(0, 0)) || cf.Architecture != "amd64" || strings.Join(cf.Config.Entrypoint, " ") != "/vfix/vfix" {
 		t.Errorf("got config %+v", cf)
 	}
 	tar := layer("tar:" + out + "/x.tar")
@@ -153,6 +154,9 @@ func TestDropInErrors(t *testing.T) {
 		{"tar:" + dir, program, "not a regular file"},
 		{"tar:" + dir + "/missing/x", program, "no directory"},
 		{"dir:" + dir, program, "not written as a root filesystem"},
+		{"x.tar", program, "cannot tell the output format"},
+		{"./x", program, "cannot tell the output format"},
+		{"oci:", program, "oci:"},
 	} {
 		_, err := images.Layer(context.Background(), images.LayerOptions{Dest: c.dest, Program: c.program, Shim: imagetest.TestShim})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -164,7 +168,16 @@ func TestDropInErrors(t *testing.T) {
 	if hint := hinterr.HintOf(err); !errors.Is(err, hinterr.ErrNoDaemon) || !strings.Contains(hint, "-o tar:") {
 		t.Errorf("no daemon: got %v with the hint %q", err, hint)
 	}
-	if left := imagetest.Must[[]string](t)(filepath.Glob(dir + "/*")); len(left) != 2 {
+	_, err = images.Layer(t.Context(), images.LayerOptions{Dest: "docker-daemon:x:1", Program: program, Shim: imagetest.TestShim})
+	if hint := hinterr.HintOf(err); !errors.Is(err, hinterr.ErrNoDaemon) || strings.Contains(hint, "-o tar:") {
+		t.Errorf("no daemon, and its name: got %v with the hint %q", err, hint)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, err := images.Layer(ended, images.LayerOptions{Dest: "tar:" + dir + "/x", Program: program, Shim: imagetest.TestShim}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: got %v", err)
+	}
+	if left := imagetest.Must[[]os.DirEntry](t)(os.ReadDir(dir)); len(left) != 2 {
 		t.Errorf("left behind: %v", left)
 	}
 	if _, err := images.Layer(context.Background(), images.LayerOptions{Dest: "tar:" + dir + "/x", Program: program}); err == nil {

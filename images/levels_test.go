@@ -53,6 +53,7 @@ func sitesOf(t testing.TB, source, platform string) string {
 }
 
 func TestLevels(t *testing.T) {
+	imagetest.CleanTemp(t)
 	idx, plain := levelsIndex(t, nil)
 	base, fixed, narrow := "oci:"+t.TempDir()+"/base:x", "oci:"+t.TempDir()+"/fixed:x", "oci:"+t.TempDir()+"/narrow:x"
 	imagetest.Put(t, base, media.Result{Image: plain, Index: idx})
@@ -72,7 +73,7 @@ func TestLevels(t *testing.T) {
 	if own, level := r.Findings.Platform, r.Levels[0].Findings.Platform; own != "linux/amd64" || level != "linux/amd64/v3" || len(r.Findings.Levels) != 3 {
 		t.Errorf("got findings of %q and %q, %d in all", own, level, len(r.Findings.Levels))
 	}
-	// What holds no index gets the one image.
+	// A place that holds no index gets the one image.
 	for _, o := range []images.RebuildOptions{{Dest: "docker-archive:" + t.TempDir() + "/x:x:1"}, {Dest: "sif:" + t.TempDir() + "/x"}, {DryRun: true}} {
 		r := imagetest.Must[*images.Rebuilt](t)(images.Rebuild(t.Context(), base, o))
 		if o.DryRun != (len(r.Levels) == 3) || o.DryRun != (len(r.Levels) != 0) {

