@@ -177,6 +177,12 @@ func TestDropInErrors(t *testing.T) {
 	if _, err := images.Layer(ended, images.LayerOptions{Dest: "tar:" + dir + "/x", Program: program, Shim: imagetest.TestShim}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: got %v", err)
 	}
+	t.Setenv("DOCKER_HOST", "")
+	t.Setenv("DOCKER_CONTEXT", "none")
+	_, err = images.Layer(t.Context(), images.LayerOptions{Program: program, Shim: imagetest.TestShim})
+	if hint := hinterr.HintOf(err); !errors.Is(err, hinterr.ErrNoDaemon) || hint != "docker context ls" {
+		t.Errorf("no such context: got %v with the hint %q", err, hint)
+	}
 	if left := imagetest.Must[[]os.DirEntry](t)(os.ReadDir(dir)); len(left) != 2 {
 		t.Errorf("left behind: %v", left)
 	}
