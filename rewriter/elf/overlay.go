@@ -67,7 +67,7 @@ func (f *File) isTail(b []byte, end uint64) bool {
 		// The file ends within the section headers that its header announces.
 		return tailText(left) || end+uint64(at) == f.ShOff && n < f.ShNum && len(b)-at-n*ShdrSize < ShdrSize
 	}
-	if f.ShOff >= end && f.ShOff-end < uint64(len(b)) && try(int(f.ShOff-end)) {
+	if f.ShOff-end < uint64(len(b)) && try(int(f.ShOff-end)) {
 		return true
 	}
 	const second = ShdrSize + 4 // the type of the next one

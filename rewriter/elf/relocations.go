@@ -93,7 +93,7 @@ func (f *File) InRelr(vaddr uint64) bool {
 			return
 		}
 		d := vaddr - next
-		found = found || vaddr >= next && d%word == 0 && d/word < 63 && e>>(1+d/word)&1 == 1
+		found = found || d%word == 0 && d/word < 63 && e>>(1+d/word)&1 == 1
 		next += 63 * word
 	})
 	return found

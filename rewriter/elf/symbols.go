@@ -210,7 +210,7 @@ func (f *File) Entries() []uint64 {
 	}
 	f.EachRela(func(r Rela) {
 		for _, a := range arrays {
-			if r.Type == RRelative && r.At >= a[0] && r.At < a[0]+a[1] {
+			if r.Type == RRelative && r.At-a[0] < a[1] {
 				add(r.Addend)
 			}
 		}

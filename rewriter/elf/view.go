@@ -111,7 +111,7 @@ func (f *File) isPIE() bool {
 func (f *File) Load(vaddr uint64) *Prog {
 	for i := range f.Progs {
 		p := &f.Progs[i]
-		if p.Type == PTLoad && vaddr >= p.Vaddr && vaddr-p.Vaddr < p.Filesz {
+		if p.Type == PTLoad && vaddr-p.Vaddr < p.Filesz {
 			return p
 		}
 	}
@@ -121,7 +121,7 @@ func (f *File) Load(vaddr uint64) *Prog {
 // Mappings returns the number of PT_LOADs with the byte at an offset of the file.
 func (f *File) Mappings(off uint64) (n int) {
 	for i := range f.Progs {
-		if p := &f.Progs[i]; p.Type == PTLoad && off >= p.Off && off-p.Off < p.Filesz {
+		if p := &f.Progs[i]; p.Type == PTLoad && off-p.Off < p.Filesz {
 			n++
 		}
 	}

@@ -234,7 +234,7 @@ func (b *body) entries(c *code) (sure, doubtful []uint64) {
 			if size == x86.WordSize {
 				v = base + binary.LittleEndian.Uint64(w)
 			}
-			if n > 0 && to == &sure && bases.has(at) {
+			if n > 0 && bases.has(at) {
 				to = &doubtful
 			}
 			if v == base && base == t || !entry(to, v) || !b.begun[t] {

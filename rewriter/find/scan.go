@@ -127,7 +127,7 @@ func (r *Report) examine(c *code, sites []Site) {
 	sites = kept
 	r.Go, r.RawSignals, r.Libc = origin.Go(c.f.File), origin.RawSignals(c.f.File), origin.Libc(c.f.File)
 	r.Interp, r.Needed = c.f.Interp(), c.f.DynStrings(elf.DTNeeded)
-	keeps := r.Go && slices.ContainsFunc(sites, func(s Site) bool { return s.Kind == DataWord }) && origin.GoKeepsPage(c.f.File)
+	keeps := r.Go && origin.GoKeepsPage(c.f.File)
 	for i, s := range sites {
 		if b := holders[i]; b != nil && (s.Loads() || s.Stores()) {
 			b.sites = append(b.sites, s)

@@ -31,7 +31,7 @@ func (c *code) alone(b *body, s *Site) bool {
 // stub returns the extent of the function around s if it is only a call of the page through rax, and nothing
 // enters the bytes that a jump over its start changes; else Len is 0.
 func (c *code) stub(b *body, s *Site) Extent {
-	if s.Verdict != Live || !s.Loads() || !s.Adjacent() || s.Calls != 1 || s.Reg != x86.Rax {
+	if !s.Loads() || !s.Adjacent() || s.Reg != x86.Rax {
 		return Extent{}
 	}
 	start, end, n := s.Vaddr, s.Call+uint64(s.CallLen), 2

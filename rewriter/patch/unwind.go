@@ -61,7 +61,7 @@ func (f *file) planUnwinding(segment uint64, space, used int) unwinding {
 		both := asOne(pair)
 		size := fdeSize(both) + fdeSize(own)
 		at := segment + elf.PageSize - uint64(used+size)
-		if used+size > space || !inReach(at, both.Start) || !inReach(hdr, at) || !inReach(hdr, own.Start) || at < cie || at-cie > math.MaxInt32-elf.PageSize {
+		if used+size > space || !inReach(at, both.Start) || !inReach(hdr, at) || !inReach(hdr, own.Start) || at-cie > math.MaxInt32-elf.PageSize {
 			continue
 		}
 		next := at + uint64(fdeSize(both))
