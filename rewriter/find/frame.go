@@ -32,7 +32,7 @@ func (c *code) frame(b *body) frame {
 	})
 	w.add(b.Start, x86.Depth{HasSP: true})
 	if w.run(4*maxBody, func(at uint64, d x86.Depth) bool {
-		i, ok := c.at(at)
+		i, _ := c.at(at)
 		d.Over(&i)
 		all, _ := c.next(b, &i)
 		for _, to := range all {
@@ -40,7 +40,7 @@ func (c *code) frame(b *body) frame {
 				w.add(to, d)
 			}
 		}
-		return ok && sound
+		return sound
 	}) {
 		b.frame = w.state
 	}
