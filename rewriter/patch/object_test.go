@@ -216,7 +216,7 @@ func TestArchiveBounds(t *testing.T) {
 	for range 2 * maxSteps >> 15 {
 		slow = append(slow, "a.o/", string(testObject{text: loop}.build()))
 	}
-	left := scanFile(t, archive(slow...)).Sites
+	left := scanLong(t, archive(slow...)).Sites
 	if len(left) != len(slow)/2 || left[0].Verdict != Live || left[len(left)-1].Reason != "too much code to follow in this file" {
 		t.Errorf("got %d sites, the first %+v, the last %+v", len(left), left[0], left[len(left)-1])
 	}

@@ -429,6 +429,17 @@ func scanFile(t testing.TB, file []byte) *Report {
 	return r
 }
 
+// scanLong is scanFile for a scan that takes a second: from memory alone, and without bits that differ.
+func scanLong(t testing.TB, file []byte) *Report {
+	t.Helper()
+	r, err := Scan(elf.Memory(file), int64(len(file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	note(t, findings(r))
+	return r
+}
+
 // scanOnce scans the file and fails the test on an error, or if the result for a file in memory differs.
 func scanOnce(t testing.TB, file []byte) *Report {
 	t.Helper()
