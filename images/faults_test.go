@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
@@ -182,7 +183,7 @@ func TestImageFaults(t *testing.T) {
 			return verified(images.VerifyPair(t.Context(), nil, faulty(result, f), stated, vo))
 		}},
 		"verify: other layers": {20, func(t *testing.T, f *faults) (string, error) {
-			return verified(images.VerifyPair(t.Context(), faulty(source, f), faulty(more, f), nil, images.VerifyOptions{ScanOptions: images.ScanOptions{Jobs: 1}}))
+			return verified(images.VerifyPair(t.Context(), faulty(source, f), imagetest.Open(t, more), nil, images.VerifyOptions{ScanOptions: images.ScanOptions{Jobs: 1}}))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) { eachFault(t, c.least, c.do) })
@@ -194,9 +195,13 @@ func TestRequestFaults(t *testing.T) {
 	imagetest.NoDaemon(t)
 	imagetest.CleanTemp(t)
 	reg := imagetest.NewRegistry(t)
-	idx, plain := levelsIndex(t, nil)
+	base := func(variant string) mutate.IndexAddendum {
+		return mutate.IndexAddendum{Add: imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("lib/a", variant)}),
+			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64", Variant: variant}}}
+	}
+	plain := base("")
 	source := "docker://" + reg.Host + "/base:1"
-	imagetest.Put(t, source, media.Result{Image: plain, Index: idx})
+	imagetest.Put(t, source, media.Result{Image: plain.Add.(v1.Image), Index: mutate.AppendManifests(empty.Index, plain, base("v3"))})
 	o := images.RebuildOptions{Version: "1", Provenance: images.ProvenanceAuto, ScanOptions: images.ScanOptions{Media: imagetest.Fast}}
 	o.Dest = "docker://" + reg.Host + "/out:1"
 	imagetest.Must[*images.Rebuilt](t)(images.Rebuild(t.Context(), source, o))
@@ -205,7 +210,7 @@ func TestRequestFaults(t *testing.T) {
 		least int64
 		do    func(t *testing.T) (string, error)
 	}{
-		"scan": {10, func(t *testing.T) (string, error) {
+		"scan": {5, func(t *testing.T) (string, error) {
 			f, err := images.Scan(t.Context(), source, o.ScanOptions)
 			if err != nil {
 				return "", err
