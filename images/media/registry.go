@@ -3,6 +3,7 @@
 package media
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -254,11 +255,11 @@ func push(ctx context.Context, dest Ref, tag name.Tag, r Result, o Options) (v1.
 	u := registry.NewUploads(o.Net, tag, o.Progress)
 	defer u.Task.Done()
 	if r.Index != nil {
-		err := r.pushStated(ctx, dest, tag, func(to name.Reference) error { return u.Index(ctx, to, r.Index, blob.MaxNesting) }, o)
+		digest, err := r.Index.Digest()
 		if err != nil {
 			return v1.Hash{}, err
 		}
-		return r.Index.Digest()
+		return digest, r.pushStated(ctx, dest, tag, func(to name.Reference) error { return u.Index(ctx, to, r.Index, blob.MaxNesting) }, o)
 	}
 	img, done, err := portable(ctx, r.Image, false, o.Progress)
 	if err != nil {
@@ -266,13 +267,11 @@ func push(ctx context.Context, dest Ref, tag name.Tag, r Result, o Options) (v1.
 	}
 	defer done()
 	m, err := img.Manifest()
-	if err != nil {
+	digest, derr := img.Digest()
+	if err := cmp.Or(err, derr); err != nil {
 		return v1.Hash{}, err
 	}
 	u.Expect(m)
 	r.Image = img
-	if err := r.pushStated(ctx, dest, tag, func(to name.Reference) error { return u.Image(ctx, to, img) }, o); err != nil {
-		return v1.Hash{}, err
-	}
-	return img.Digest()
+	return digest, r.pushStated(ctx, dest, tag, func(to name.Reference) error { return u.Image(ctx, to, img) }, o)
 }
