@@ -4,7 +4,7 @@
 # fold, interpreters of binfmt_misc, checkpoints that criu restores. Each is started as in 099-starts, in a machine with
 # Debian's usual kernel, without the page.
 #
-# One machine runs all of them, as boots take longest.
+# One machine runs all of them, as boots take longest; another has what only newer kernels have.
 # shellcheck disable=SC2016,SC2154
 load helpers
 
@@ -31,12 +31,18 @@ make_machine() {
 	printf '%s\n' 'mount -t cgroup2 none /sys/fs/cgroup; mkdir /tmp/work; exec starts -programs /programs -runtime /usr/bin/vfix-runtime -nri /usr/bin/vfix-nri -work /tmp/work "$@"' >"$machine/start"
 }
 
+# boot OUT COMMAND...
+boot() {
+	"$tree/tests/vm/run" --kernel amd64 --share "$BATS_FILE_TMPDIR/share" --cpus 2 --out "$1" --own-root --vsyscall none --root "$machine" -- "${@:2}"
+}
+
 setup_file() {
 	load helpers
 	export machine=$BATS_FILE_TMPDIR/machine vm_out=$BATS_FILE_TMPDIR/vm
 	if (has_root && has_vm && has_programs) >/dev/null; then
 		make_machine
-		"$tree/tests/vm/run" --kernel amd64 --share "$BATS_FILE_TMPDIR/share" --cpus 2 --out "$vm_out" --own-root --vsyscall none --root "$machine" -- "${groups[@]/#/sh /start }"
+		boot "$vm_out" "${groups[@]/#/sh /start }"
+		VFIX_VM_SUITE=sid boot "$vm_out-newest" "sh /start casefold-layers"
 		rm -rf "$machine"
 	fi
 }
@@ -55,6 +61,7 @@ holds() {
 @test "filesystems: NFS, and changes on its server that the client has not seen" { holds nfs; }
 @test "filesystems: EROFS, as a volume, a root and a layer" { holds erofs; }
 @test "filesystems: names that fold" { holds casefold; }
+@test "filesystems: names that fold, in memory and below an overlay" { vm_out+=-newest && expect_vm 1 0; }
 @test "filesystems: interpreters of binfmt_misc" { holds binfmt; }
 @test "filesystems: interpreters of binfmt_misc that the kernel keeps open" { holds binfmt-machine; }
 @test "restore: the memory of a checkpoint is not examined" { holds restore; holds restore-volume; }

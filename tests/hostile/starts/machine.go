@@ -102,6 +102,45 @@ var machine = []row{
 		b.legacy(b.root, "opt/clock")
 	}},
 
+	// Such directories in memory (Linux 6.13), and below an overlay (6.18). Such an overlay finds no files in its layers
+	// (fs/overlayfs/namei.c, ovl_lookup_single: a file does not fold itself), but those that it has made and still knows.
+	{"casefold-layers", "a volume in memory", patched, func(b *bundle) {
+		foldedIn(b, b.host)
+		b.legacy(b.host, "x/clock")
+		b.bind("/data", b.host+"/x")
+		b.run("/data/CLOCK")
+	}},
+	{"casefold-layers", "a root in memory that is written to", patched, func(b *bundle) {
+		foldedRootOf(b, foldedIn)
+		b.writable()
+		b.run("/USR/Bin/CLOCK")
+	}},
+	{"casefold-layers", "a root in memory", patched, func(b *bundle) { foldedRootOf(b, foldedIn); b.run("/USR/Bin/CLOCK") }},
+	{"casefold-layers", "an overlay", honest, func(b *bundle) {
+		foldedLayers(b, foldedAt)
+		b.legacy(b.root, "usr/bin/clock")
+		b.run("/USR/Bin/CLOCK")
+	}},
+	{"casefold-layers", "an overlay in memory", honest, func(b *bundle) {
+		foldedLayers(b, foldedIn)
+		b.legacy(b.root, "usr/bin/clock")
+		b.run("/USR/Bin/CLOCK")
+	}},
+	{"casefold-layers", "an overlay as a volume", honest, func(b *bundle) {
+		foldedLayers(b, foldedAt)
+		b.legacy(b.root, "usr/bin/clock")
+		b.bind("/data", b.root+"/usr/bin")
+		b.at("root")["path"] = b.dir + "/other"
+		b.shell("cp -a layers/x/lower other")
+		b.run("/data/CLOCK")
+	}},
+	{"casefold-layers", "an overlay without other files", patched, func(b *bundle) {
+		foldedLayers(b, foldedAt)
+		b.legacy(b.root, "usr/bin/clock")
+		b.shell("rm layers/x/lower/bin/busybox")
+		b.run("/USR/Bin/CLOCK")
+	}},
+
 	// The memory of a checkpoint's processes. Each is a group of its own: criu does one at a time.
 	{"restore", "a program that is not patched", honest, restored},
 	{"restore-volume", "with a volume", honest, func(b *bundle) {
@@ -243,7 +282,9 @@ func folded(b *bundle) {
 }
 
 // foldedRoot has a root whose names fold.
-func foldedRoot(b *bundle) {
+func foldedRoot(b *bundle) { foldedRootOf(b, foldedAt) }
+
+func foldedRootOf(b *bundle, foldedAt func(*bundle, string)) {
 	at := b.mkdir(b.dir, "folded")
 	foldedAt(b, at)
 	b.shell("cp -a rootfs/. folded/x")
@@ -257,6 +298,25 @@ func foldedAt(b *bundle, at string) {
 	b.shell("truncate -s 32M disk; mkfs.ext4 -q -b 4096 -O casefold disk")
 	b.mounted(b.loop(), at, "ext4", 0, "")
 	check(exec.Command("chattr", "+F", b.mkdir(at, "x")).Run())
+}
+
+// foldedIn mounts a file system in memory with such a directory, x.
+func foldedIn(b *bundle, at string) {
+	b.mounted("tmpfs", at, "tmpfs", 0, "casefold")
+	check(exec.Command("chattr", "+F", b.mkdir(at, "x")).Run())
+}
+
+// foldedLayers has a root of three layers whose names fold.
+func foldedLayers(b *bundle, foldedAt func(*bundle, string)) {
+	layers := b.mkdir(b.dir, "layers")
+	foldedAt(b, layers)
+	for _, name := range []string{"upper", "work", "middle"} {
+		b.mkdir(layers, "x", name)
+	}
+	b.shell("cp -a rootfs layers/x/lower")
+	x := layers + "/x/"
+	b.mounted("overlay", b.root, "overlay", 0, "lowerdir="+x+"middle:"+x+"lower,upperdir="+x+"upper,workdir="+x+"work")
+	b.writable()
 }
 
 // interpreted registers an interpreter on this machine for a file of the root, until the bundle's end.
