@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -67,6 +68,9 @@ func TestFileSystems(t *testing.T) {
 	}
 	if _, err := Open("/proc/self/exe"); !errors.Is(err, unix.ENOTDIR) {
 		t.Errorf("a file: got %v", err)
+	}
+	if _, err := (&Root{fd: -1}).Stat(); !errors.Is(err, unix.EBADF) {
+		t.Errorf("the status of none: got %v", err)
 	}
 	if _, err := Subvolume(-1); err == nil {
 		t.Error("of no file: got a subvolume")
@@ -155,13 +159,16 @@ func TestFiles(t *testing.T) {
 		}
 	}
 	write("a", "abc", 3)
-	write("holes", "abc", 1<<20)
+	page := os.Getpagesize()
+	data := strings.Repeat("x", 2*page)
+	write("holes", data, int64(5*page))
+	write("half holes", data, int64(4*page))
 	r, err := Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	for name, sparse := range map[string]bool{"a": false, "holes": true} {
+	for name, sparse := range map[string]bool{"a": false, "holes": true, "half holes": false} {
 		f, err := r.OpenFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -225,7 +232,7 @@ func TestOpenIsStrict(t *testing.T) {
 	for kind, r := range both {
 		opened := descriptors(t)
 		for name, want := range map[string]error{"../secret": unix.EXDEV, "usr/../../secret": unix.EXDEV, "/etc": unix.EXDEV, "lib/x": unix.ELOOP, "usr/lib/libc.so.6/x": unix.ENOTDIR, "none/x": unix.ENOENT} {
-			if fd, err := r.openReal(name, unix.O_PATH, false); !errors.Is(err, want) && !(name == "lib/x" && errors.Is(err, unix.ENOTDIR)) {
+			if fd, err := r.openReal(name, unix.O_PATH, false); fd != -1 || !errors.Is(err, want) && !(name == "lib/x" && errors.Is(err, unix.ENOTDIR)) {
 				t.Errorf("%s: %s: got %d, %v, want %v", kind, name, fd, err, want)
 			}
 		}
@@ -295,10 +302,49 @@ func TestOpenIsStrict(t *testing.T) {
 				}
 				unix.Close(fd)
 			}
+			for _, open := range []func(string) (int, error){r.Name, r.OpenDir} { // also in other mounts
+				fd, err := open("deep")
+				if err != nil {
+					wrong = append(wrong, err.Error())
+				}
+				unix.Close(fd)
+			}
 			r.Close()
 		}
 	})
 	if wrong := <-done; len(wrong) > 0 {
 		t.Errorf("got %s", strings.Join(slices.Compact(wrong), "; "))
+	}
+}
+
+// Seccomp filters of engines that do not know openat2: the path is opened step by step.
+func TestOpenIsFiltered(t *testing.T) {
+	dir, _ := tree(t)
+	for _, errno := range []unix.Errno{unix.ENOSYS, unix.EPERM, unix.EACCES} {
+		done := make(chan error)
+		thread.Go(func() {
+			const number = 0 // offset in struct seccomp_data
+			filter := []unix.SockFilter{
+				{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: number},
+				{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_OPENAT2, Jf: 1},
+				{Code: unix.BPF_RET, K: unix.SECCOMP_RET_ERRNO | uint32(errno)},
+				{Code: unix.BPF_RET, K: unix.SECCOMP_RET_ALLOW},
+			}
+			program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+			if err := errors.Join(unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
+				unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0)); err != nil {
+				done <- err
+				return
+			}
+			r, err := Open(dir)
+			if err == nil {
+				defer r.Close()
+				_, err = r.Lstat("usr/lib/libc.so.6")
+			}
+			done <- err
+		})
+		if err := <-done; errno == unix.EACCES && !errors.Is(err, errno) || errno != unix.EACCES && err != nil {
+			t.Errorf("%v: got %v", errno, err)
+		}
 	}
 }

@@ -59,19 +59,18 @@ func Open(name string) (*Root, error) {
 // Of returns the root filesystem at a descriptor, which Close closes. It may have no path on this machine; path is
 // its name.
 func Of(fd int, path string) (*Root, error) {
-	r := &Root{Path: path, fd: fd, descriptors: -1}
-	var err error
-	if r.descriptors, err = unix.Open("/proc/self/fd", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
-		r.Close()
+	descriptors, err := unix.Open("/proc/self/fd", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		unix.Close(fd)
 		return nil, fmt.Errorf("/proc/self/fd: %w", err)
 	}
+	r := &Root{Path: path, fd: fd, descriptors: descriptors, kind: KindOf(fd)}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		r.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	r.dev = st.Dev
-	r.kind = KindOf(fd)
 	return r, nil
 }
 
@@ -247,10 +246,10 @@ func (r *Root) openStepwise(dir int, name string, flags int, oneFS bool) (int, e
 func (r *Root) sameMount(fd int) error {
 	is, err := MountOf(fd)
 	own, oerr := MountOf(r.fd)
-	if err == nil && oerr == nil && is != own {
+	if err = errors.Join(err, oerr); err == nil && is != own {
 		err = unix.EXDEV
 	}
-	return errors.Join(err, oerr)
+	return err
 }
 
 // retry repeats a call that was interrupted by a signal, or by a concurrent rename (EAGAIN of openat2).

@@ -322,6 +322,9 @@ func TestAlone(t *testing.T) {
 	walk := func(r *Root) (all []string) {
 		err := r.Walk(1, func() Visitor {
 			return Visitor{File: func(e *Entry) error {
+				if r.alone != (e.file != nil) {
+					t.Errorf("%s: opened directly: %v", e.Name(), e.file != nil)
+				}
 				f, err := e.Open()
 				if err != nil {
 					return err
@@ -344,6 +347,9 @@ func TestAlone(t *testing.T) {
 		t.Skip("no mount here, before Linux 5.12 or without CAP_SYS_ADMIN:", err)
 	}
 	defer own.Close()
+	if !own.alone {
+		t.Error("not alone")
+	}
 	if after := walk(own); !slices.Equal(before, after) || len(after) == 0 {
 		t.Errorf("got %q, before that %q", after, before)
 	}
