@@ -146,6 +146,49 @@ x 22 8:1 / /b/line rw - ext4 /dev/sda1 rw
 	}
 }
 
+// The options of overlays, whose layers are known also if an option makes their paths useless.
+func TestLayersOf(t *testing.T) {
+	for options, want := range map[string]struct {
+		overlay
+		bad bool
+	}{
+		"rw,lowerdir+=/a,lowerdir+=/b,upperdir=/u":      {overlay{[]string{"/a", "/b"}, "/u"}, false},
+		"rw,lowerdir+=/a,datadir+=/d":                   {overlay{[]string{"/a", "/d"}, ""}, true},
+		"lowerdir=/a,verity=require":                    {overlay{[]string{"/a"}, ""}, true},
+		"lowerdir=/a,verity=off,xino=auto,ro":           {overlay{[]string{"/a"}, ""}, false},
+		"lowerdir=/a,later":                             {overlay{[]string{"/a"}, ""}, true},
+		`lowerdir=/a\\054b:/c`:                          {overlay{[]string{"/a,b", "/c"}, ""}, false},
+		`lowerdir=/a\:/b:/c\`:                           {overlay{[]string{"/a:/b", `/c\`}, ""}, false},
+		`lowerdir=/a,context="x,lowerdir=/b",userxattr`: {overlay{[]string{"/a"}, ""}, false},
+		"upperdir=/u":                                   {overlay{nil, "/u"}, true},
+	} {
+		if got, err := layersOf(mount{&mountinfo.Info{VFSOptions: options}}); !reflect.DeepEqual(got, want.overlay) || (err != nil) != want.bad {
+			t.Errorf("%s: got %+v, %v", options, got, err)
+		}
+	}
+	for text, want := range map[string]string{
+		`a\040b`: "a b", `\040`: " ", `\04`: `\04`, `\400`: `\400`, `\08x`: `\08x`, `x\`: `x\`, `\\`: `\\`, `\134\072`: `\:`, "": "",
+	} {
+		if got := unescape(text); got != want {
+			t.Errorf("%s: got %q", text, got)
+		}
+	}
+	for _, c := range []struct {
+		mountpoint, path string
+		want             bool
+	}{{"/a/b", "/a", true}, {"/a/b", "/a/", true}, {"/a", "/a", false}, {"/ab", "/a", false}, {"/a", "/", true}, {"/", "/", true}} {
+		if got := (mount{&mountinfo.Info{Mountpoint: c.mountpoint}}).isBelow(c.path); got != c.want {
+			t.Errorf("%+v: got %v", c, got)
+		}
+	}
+	for options, want := range map[string]bool{"rw": false, "ro": true, "rw,ro": true, "errors=remount-ro": false} {
+		m, o := mount{&mountinfo.Info{Options: options}}, mount{&mountinfo.Info{VFSOptions: options}}
+		if m.readOnly() != want || o.readOnly() != want {
+			t.Errorf("%s: read-only %v, %v", options, m.readOnly(), o.readOnly())
+		}
+	}
+}
+
 func FuzzMountinfo(f *testing.F) {
 	f.Add("40 22 0:35 / /x rw - overlay o rw,lowerdir=/a\\134:b:/c,upperdir=/u\n")
 	f.Add("40 22 0:35 / /x\\04 rw - overlay o rw,lowerdir=/a\\\n")
