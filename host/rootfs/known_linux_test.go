@@ -149,6 +149,9 @@ func TestWalkBroken(t *testing.T) {
 	removed := inode(t, dir, "deep/er")
 	visitor := Visitor{
 		File: func(e *Entry) error {
+			if e.Name() == "unreadable" {
+				return nil
+			}
 			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
 				return err
 			}
@@ -196,7 +199,7 @@ func TestWalkBroken(t *testing.T) {
 	}
 	// A directory in which names can be read and no status, as for root in a user namespace.
 	shut := filepath.Join(dir, "shut")
-	for _, err := range []error{os.Mkdir(shut, 0o755), os.WriteFile(shut+"/file", nil, 0o644), os.Symlink("x", shut+"/link"), os.Chmod(shut, 0o744), os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(filepath.Dir(filepath.Dir(dir)), 0o755)} {
+	for _, err := range []error{os.Mkdir(shut, 0o755), os.WriteFile(filepath.Join(dir, "unreadable"), nil, 0), os.WriteFile(shut+"/file", nil, 0o644), os.Symlink("x", shut+"/link"), os.Chmod(shut, 0o744), os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(filepath.Dir(filepath.Dir(dir)), 0o755)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,6 +208,9 @@ func TestWalkBroken(t *testing.T) {
 	done := make(chan error)
 	thread.Go(func() {
 		unix.SetfsuidRetUid(65534)
+		if _, err := r.OpenFile("unreadable"); !errors.Is(err, unix.EACCES) {
+			t.Errorf("a file without permissions: got %v", err)
+		}
 		done <- r.Walk(1, func() Visitor { return visitor })
 	})
 	err := <-done

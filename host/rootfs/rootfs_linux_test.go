@@ -86,8 +86,10 @@ func TestOpenFile(t *testing.T) {
 				f.Close()
 			}
 		}
-		if _, err := r.OpenFile("fifo"); !errors.Is(err, ErrNotRegular) {
-			t.Errorf("%s: fifo: got %v", kind, err)
+		for name, want := range map[string]error{"fifo": ErrNotRegular, "none": unix.ENOENT} {
+			if _, err := r.OpenFile(name); !errors.Is(err, want) {
+				t.Errorf("%s: %s: got %v", kind, name, err)
+			}
 		}
 	}
 }
