@@ -1,6 +1,7 @@
 package images_test
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -14,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -123,6 +125,13 @@ func TestVerifySentences(t *testing.T) {
 	if err := errors.Join(os.WriteFile(dir+"/huge", nil, 0o644), os.Truncate(dir+"/huge", contents.MaxELF+1), exec.Command("tar", "--sparse", "-cf", sparse, "-C", dir, "huge").Run()); err != nil {
 		t.Fatal(err)
 	}
+	small, fifo, device := file(), file(), file()
+	imagetest.Write(t, small, imagetest.TarMembers(t, imagetest.FileM("huge", nil)))
+	imagetest.Write(t, fifo, imagetest.TarMembers(t, imagetest.TestMember{Header: tar.Header{Typeflag: tar.TypeFifo, Name: "x"}}))
+	imagetest.Write(t, device, imagetest.TarMembers(t, imagetest.TestMember{Header: tar.Header{Typeflag: tar.TypeChar, Name: "x"}}))
+	sif := "sif:" + dir + "/result.sif"
+	imagetest.Put(t, "sif:"+dir+"/base.sif", media.Result{Image: base})
+	rebuildTo(t, "sif:"+dir+"/base.sif", sif)
 	tarball, otherOrder := file(), file()
 	a, b := imagetest.FileM("a", []byte("a")), imagetest.FileM("b", []byte("b"))
 	imagetest.Write(t, tarball, imagetest.TarMembers(t, a, b))
@@ -177,6 +186,9 @@ func TestVerifySentences(t *testing.T) {
 			problems: []string{"added layer: got sha256:…, want sha256:…: another order of members, other fields in their headers, or bytes beside them"}},
 		{name: "a file is missing", source: changed(func(m []imagetest.TestMember) []imagetest.TestMember { return m[:len(m)-1] }), against: source,
 			problems: []string{"added layer: lib/b: missing"}},
+		{name: "a patched file is missing", source: changed(func(m []imagetest.TestMember) []imagetest.TestMember {
+			return slices.DeleteFunc(m, func(m imagetest.TestMember) bool { return m.Name == "bin/c" })
+		}), against: source, problems: []string{"added layer: bin/c: missing"}},
 		{name: "another kind", source: changed(member("lib/b", func(m *imagetest.TestMember) { *m = imagetest.SymM("lib/b", "a") })), against: source,
 			problems: []string{"added layer: lib/b: another kind of file"}},
 		{name: "another link", source: changed(member("lib/b", func(m *imagetest.TestMember) { m.Linkname = "bin/c" })), against: source,
@@ -191,7 +203,15 @@ func TestVerifySentences(t *testing.T) {
 
 		{name: "an image and a directory", source: fromRoot, against: "dir:" + root,
 			skipped: []string{"image config and manifest: " + fromRoot + " and dir:" + root + " are not both images"}},
+		{name: "a directory and an image", source: "dir:" + root, against: fromRoot, problems: []string{"…", "…", "…"},
+			skipped: []string{"image config and manifest: dir:" + root + " and " + fromRoot + " are not both images"}},
 		{name: "a file that is too large", source: sparse, against: sparse, problems: []string{"huge: not compared: larger than 4294967296 bytes"}},
+		{name: "a file whose base is too large", source: small, against: sparse, problems: []string{"huge: mtime: …", "huge: not compared: larger than 4294967296 bytes"},
+			skipped: []string{small + ": the order of members, other fields in their headers, bytes beside them: vfix patch writes another archive"}},
+		{name: "a SIF file", source: sif, against: "sif:" + dir + "/base.sif"},
+		{name: "a tarball", source: tarball, against: tarball},
+		{name: "a FIFO and a device", source: fifo, against: device, problems: []string{"x: another kind of file"},
+			skipped: []string{fifo + ": the order of members, other fields in their headers, bytes beside them: vfix patch writes another archive"}},
 		{name: "tarballs in another order", source: otherOrder, against: tarball,
 			skipped: []string{otherOrder + ": the order of members, other fields in their headers, bytes beside them: vfix patch writes another archive"}},
 
