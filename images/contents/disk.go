@@ -192,7 +192,7 @@ func (d *Disk) walk(ctx context.Context, s *Session, links map[*Entry]*Entry, ex
 		if special && !d.Whole {
 			return fs.SkipDir
 		}
-		if !d.Whole && !e.Type().IsRegular() && !(e.IsDir() && d.OneFS) {
+		if !d.Whole && !e.Type().IsRegular() && !e.IsDir() {
 			return nil
 		}
 		fi, err := e.Info()
@@ -228,7 +228,7 @@ func (d *Disk) walk(ctx context.Context, s *Session, links map[*Entry]*Entry, ex
 		case e.Type()&fs.ModeSymlink != 0:
 			n.Link, err = d.Root.Readlink(name)
 		}
-		if names > 1 && known == nil && !e.IsDir() {
+		if names > 1 && known == nil {
 			first[id] = n
 		}
 		if err == nil && special {

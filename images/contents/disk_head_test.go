@@ -28,4 +28,8 @@ func TestHeadThatCannotBeRead(t *testing.T) {
 	if info, err := new(Disk).examine(nil, &Entry{Name: "file"}, short); info != nil || err != nil {
 		t.Errorf("empty: got %v, %v", info, err)
 	}
+	short.Close()
+	if names, err := FileXattrs(short); !errors.Is(err, syscall.EBADF) {
+		t.Errorf("attributes: got %v, %v, want %v", names, err, syscall.EBADF)
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,11 +76,21 @@ type diskMember struct {
 	content      string
 }
 
+// taskNotes counts the bytes of all tasks.
+type taskNotes struct {
+	imagetest.Notes
+	done atomic.Int64
+}
+
+func (n *taskNotes) Start(string, string, int64) progress.Task { return n }
+func (n *taskNotes) Add(more int64)                            { n.done.Add(more) }
+func (n *taskNotes) Done()                                     {}
+
 // A directory becomes an archive of the same files with their metadata: a file under its first name, no sockets.
 func TestDirToArchive(t *testing.T) {
 	dir := anyDir(t)
 	want := map[string]diskMember{}
-	first := map[uint64]string{}
+	first, size := map[uint64]string{}, int64(0)
 	if err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		var st unix.Stat_t
 		if err = errors.Join(err, unix.Lstat(path, &st)); err != nil {
@@ -116,7 +127,9 @@ func TestDirToArchive(t *testing.T) {
 		} else {
 			first[key] = name
 		}
-		want[name] = m
+		if want[name] = m; m.kind == tar.TypeReg {
+			size += st.Size
+		}
 		return nil
 	}); err != nil {
 		t.Fatal(err)
@@ -129,8 +142,8 @@ func TestDirToArchive(t *testing.T) {
 		}
 		defer d.Close()
 		d.Whole, d.OneFS = true, true
-		s := imagetest.TestSession(t)
-		s.Sums = sums
+		s, notes := imagetest.TestSession(t), &taskNotes{}
+		s.Sums, s.Progress = sums, notes
 		tree, err := d.Tree(context.Background(), s)
 		if err != nil {
 			t.Fatal(err)
@@ -138,6 +151,9 @@ func TestDirToArchive(t *testing.T) {
 		var b bytes.Buffer
 		if err := tree.WriteTar(context.Background(), &b, progress.Silent{}, func(string) error { return nil }); err != nil {
 			t.Fatal(err)
+		}
+		if text := strings.Join(notes.Text, "; "); text != "socket: a socket is not copied" || notes.done.Load() != size {
+			t.Errorf("notes %q, and read %d bytes, want %d", text, notes.done.Load(), size)
 		}
 		got := map[string]diskMember{}
 		r := tar.NewReader(&b)
@@ -198,7 +214,11 @@ func TestDirFindings(t *testing.T) {
 	if err := errors.Join(os.WriteFile(big, imagetest.LegacyELF("big"), 0o644), os.Truncate(big, contents.MaxELF+1)); err != nil {
 		t.Fatal(err)
 	}
-	const here, below, tooLarge = "also dir/program dir/z", " mnt/below/program mnt/program", "big: file of 4294967297 bytes"
+	exact := filepath.Join(dir, "exact") // a file of the largest size that is examined
+	if err := errors.Join(os.WriteFile(exact, imagetest.LegacyELF("exact"), 0o644), os.Truncate(exact, contents.MaxELF)); err != nil {
+		t.Fatal(err)
+	}
+	const here, below, tooLarge = "also dir/program dir/z exact", " mnt/below/program mnt/program", "big: file of 4294967297 bytes"
 	for name, c := range map[string]struct {
 		set           func(d *contents.Disk)
 		found, passed string

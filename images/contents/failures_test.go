@@ -75,6 +75,10 @@ func TestWritesThatFail(t *testing.T) {
 			t.Errorf("%s: all but one byte: got %v", name, err)
 		}
 	}
+	bad := contents.Members{"x": {Header: &tar.Header{Typeflag: tar.TypeReg, Name: "x", Size: -1}}}
+	if err := bad.Write(t.Context(), io.Discard, contents.NewTree()); err == nil || !strings.HasPrefix(err.Error(), "x: ") {
+		t.Errorf("a negative size: got %v", err)
+	}
 	// A content of another size than its header says.
 	for size, want := range map[int64]string{2: "write too long", 3: "", 4: "got 3 bytes, want 4"} {
 		m := contents.Members{"x": {Header: &tar.Header{Typeflag: tar.TypeReg, Name: "x", Size: size}, Content: func() io.Reader { return strings.NewReader("abc") }}}

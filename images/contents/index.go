@@ -149,11 +149,11 @@ func (x *examiner) ReadEntries(ctx context.Context, r io.Reader) ([]*Entry, erro
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		e, ok, err := newEntry(m, x.Whiteouts)
+		e, err := newEntry(m, x.Whiteouts)
 		if err != nil {
 			return nil, err
 		}
-		if !ok {
+		if e == nil {
 			continue
 		}
 		if e.Kind == KindFile || e.Kind == KindPool {
@@ -170,31 +170,33 @@ func (x *examiner) ReadEntries(ctx context.Context, r io.Reader) ([]*Entry, erro
 	return all, nil
 }
 
-// newEntry returns the entry of a member; ok is false for members without a file (global PAX headers, aufs's own
-// files).
-func newEntry(h *blob.TarMember, whiteouts bool) (e *Entry, ok bool, err error) {
+// newEntry returns the entry of a member; nil for members without a file (global PAX headers, aufs's own files).
+func newEntry(h *blob.TarMember, whiteouts bool) (e *Entry, err error) {
 	e = &Entry{Name: h.Path, Number: h.Number, Size: h.Size, Meta: NewMeta(h.Header)}
 	if name := misleading(e.Meta.Xattrs); whiteouts && name != "" {
-		return e, false, hinterr.Errorf(hinterr.ErrUnsupported, "%s: extended attribute %s: overlay engines would show files that differ from the layer's", h.Path, name)
+		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "%s: extended attribute %s: overlay engines would show files that differ from the layer's", h.Path, name)
 	}
 	dir, base := path.Split(h.Path)
 	switch {
 	case !whiteouts:
 	case inPool(h.Path) != "":
+		if !h.IsRegular() {
+			return nil, nil
+		}
 		e.Kind, e.Name = KindPool, inPool(h.Path)
-		return e, h.IsRegular(), nil
+		return e, nil
 	case base == whiteoutOpaque:
 		e.Kind, e.Name = KindOpaque, strings.TrimSuffix(dir, "/")
-		return e, true, nil
+		return e, nil
 	case strings.HasPrefix(base, whiteoutMeta), strings.Contains("/"+dir, "/"+whiteoutMeta):
-		return e, false, nil
+		return nil, nil
 	case strings.HasPrefix(base, WhiteoutPrefix):
 		hidden := strings.TrimPrefix(base, WhiteoutPrefix)
 		if hidden == "" || hidden == "." || hidden == ".." {
-			return e, false, hinterr.Damaged("%s: whiteout of nothing", h.Path)
+			return nil, hinterr.Damaged("%s: whiteout of nothing", h.Path)
 		}
 		e.Kind, e.Name = KindWhiteout, dir+hidden
-		return e, true, nil
+		return e, nil
 	}
 	switch {
 	case h.IsRegular():
@@ -204,26 +206,26 @@ func newEntry(h *blob.TarMember, whiteouts bool) (e *Entry, ok bool, err error) 
 	case h.Typeflag == tar.TypeSymlink:
 		e.Kind, e.Link = KindSymlink, h.Linkname
 		if len(e.Link) > blob.MaxName {
-			return e, false, hinterr.Damaged("%s: symlink target of %d bytes, at most %d", h.Path, len(e.Link), blob.MaxName)
+			return nil, hinterr.Damaged("%s: symlink target of %d bytes, at most %d", h.Path, len(e.Link), blob.MaxName)
 		}
 	case h.Typeflag == tar.TypeLink:
 		e.Kind = kindHardLink
 		if e.Link, err = blob.CleanName(h.Linkname); err != nil {
-			return e, false, fmt.Errorf("%s: hard link: %w", h.Path, err)
+			return nil, fmt.Errorf("%s: hard link: %w", h.Path, err)
 		}
 	case h.Typeflag == tar.TypeChar, h.Typeflag == tar.TypeBlock, h.Typeflag == tar.TypeFifo:
 		e.Kind, e.Flag = KindOther, h.Typeflag
 	case h.Typeflag == tar.TypeXGlobalHeader, !whiteouts && (h.Size == 0 || strings.ContainsRune(gnuKinds, rune(h.Typeflag))):
-		return e, false, nil
+		return nil, nil
 	default:
 		// POSIX treats unknown kinds as files, and so does tar; docker, containerd and umoci
 		// refuse the layer (containerd, archive.createTarFile).
-		return e, false, hinterr.Damaged("%s: tar entry of type %q, which engines refuse", h.Path, h.Typeflag)
+		return nil, hinterr.Damaged("%s: tar entry of type %q, which engines refuse", h.Path, h.Typeflag)
 	}
 	if e.Name == "" && e.Kind != KindDir {
-		return e, false, hinterr.Damaged("%q: the root file system is not a directory", h.Name)
+		return nil, hinterr.Damaged("%q: the root file system is not a directory", h.Name)
 	}
-	return e, true, nil
+	return e, nil
 }
 
 // gnuKinds are the members of GNU tar that are not files: the list of names in a directory, and the name of a

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
 )
@@ -18,9 +21,9 @@ func TestMisleadingAttributes(t *testing.T) {
 		"trusted.overlay.opaque": false, "security.capability": false, "user.redirect": false,
 	} {
 		h := &tar.Header{Name: "usr/", Typeflag: tar.TypeDir, PAXRecords: map[string]string{blob.XattrPrefix + name: "/hidden"}}
-		_, ok, err := newEntry(&blob.TarMember{Header: h, Path: "usr"}, true)
-		if got := errors.Is(err, hinterr.ErrUnsupported); got != refused || ok == refused {
-			t.Errorf("%s: got %v, %v", name, ok, err)
+		e, err := newEntry(&blob.TarMember{Header: h, Path: "usr"}, true)
+		if got := errors.Is(err, hinterr.ErrUnsupported); got != refused || (e == nil) != refused {
+			t.Errorf("%s: got %v, %v", name, e, err)
 		}
 	}
 }
@@ -28,16 +31,27 @@ func TestMisleadingAttributes(t *testing.T) {
 // The attributes of a tarball's members hide nothing, and its root is a directory.
 func TestEntriesOfTarballs(t *testing.T) {
 	h := &tar.Header{Name: "usr/", Typeflag: tar.TypeDir, PAXRecords: map[string]string{blob.XattrPrefix + "user.overlay.redirect": "/x"}}
-	if e, ok, err := newEntry(&blob.TarMember{Header: h, Path: "usr"}, false); err != nil || !ok || e.Kind != KindDir {
-		t.Errorf("got %v, %v, want a directory", ok, err)
+	if e, err := newEntry(&blob.TarMember{Header: h, Path: "usr"}, false); err != nil || e.Kind != KindDir {
+		t.Errorf("got %v, %v, want a directory", e, err)
 	}
 	for flag, ok := range map[byte]bool{tar.TypeDir: true, tar.TypeReg: false, tar.TypeSymlink: false} {
 		h := &tar.Header{Name: "./", Typeflag: flag}
-		if _, got, err := newEntry(&blob.TarMember{Header: h}, false); got != ok || (err == nil) != ok {
-			t.Errorf("%q: got %v, %v", flag, got, err)
+		if e, err := newEntry(&blob.TarMember{Header: h}, false); (e != nil) != ok || (err == nil) != ok {
+			t.Errorf("%q: got %v, %v", flag, e, err)
 		}
 	}
 }
+
+// A layer whose media type cannot be read is damaged, and not of an unknown kind.
+func TestUnknownFormat(t *testing.T) {
+	if why := unknownFormat(typeless{}, []byte("text")); why != nil {
+		t.Errorf("got %+v", why)
+	}
+}
+
+type typeless struct{ v1.Layer }
+
+func (typeless) MediaType() (types.MediaType, error) { return "", errors.New("none") }
 
 // The kernel runs 64-bit ELF files of this machine alone; an archive may have some.
 func TestIsELF(t *testing.T) {
@@ -92,8 +106,8 @@ func TestUnknownKinds(t *testing.T) {
 	for flag, refused := range map[byte]bool{'Z': true, 'M': true, 'D': false, 'V': false, tar.TypeXGlobalHeader: false} {
 		for size := range int64(2) {
 			h := &tar.Header{Name: "bin/x", Typeflag: flag, Size: size}
-			if _, ok, err := newEntry(&blob.TarMember{Header: h, Path: "bin/x"}, false); ok || (err != nil) != (refused && size > 0) {
-				t.Errorf("%q of %d bytes: got %v, %v", flag, size, ok, err)
+			if e, err := newEntry(&blob.TarMember{Header: h, Path: "bin/x"}, false); e != nil || (err != nil) != (refused && size > 0) {
+				t.Errorf("%q of %d bytes: got %v, %v", flag, size, e, err)
 			}
 		}
 	}

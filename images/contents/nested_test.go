@@ -119,6 +119,7 @@ func TestNotLookedInto(t *testing.T) {
 		"a squashfs":                 {with(nil, 0, "hsqs"+strings.Repeat("x", 100)), "squashfs"},
 		"an AppImage":                {with(modern, 8, "AI\x02"), "AppImage"},
 		"UPX":                        {with(modern, len(modern), "UPX!"), "UPX"},
+		"UPX, and a modern zip":      {append(with(modern, len(modern), "UPX!"), zipped(t, zip.Store, "libx.so", modern)...), "UPX"},
 		"PyInstaller":                {with(modern, len(modern)+5000, "MEI\x0c\x0b\x0a\x0b\x0e"+strings.Repeat("\x00", 80)), "PyInstaller"},
 		"a zipapp":                   {append([]byte("#!/usr/bin/env python3\n"), zipped(t, zip.Deflate, "x.libs/librt.so", legacy)...), "x.libs/librt.so: they are not patched"},
 		"a modern zipapp":            {append([]byte("#!/usr/bin/env python3\n"), zipped(t, zip.Deflate, "libx.so", modern)...), ""},
