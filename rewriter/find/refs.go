@@ -117,7 +117,7 @@ func (r *refs) near(vaddr uint64) bool {
 		return false
 	}
 	i := sort.Search(len(r.windows), func(i int) bool { return r.windows[i].End() > vaddr })
-	return i < len(r.windows) && r.windows[i].Vaddr <= vaddr
+	return r.windows[i].Vaddr <= vaddr
 }
 
 // add adds an address near a site. There are few: duplicates are removed before the slice grows.
