@@ -35,7 +35,7 @@ func TestNotMade(t *testing.T) {
 	}
 }
 
-// What a container may get that its root does not show yet, so that the hook does the work.
+// Mounts and files that a container may get later than its root: the hook does the work then.
 func TestUnseen(t *testing.T) {
 	dir := t.TempDir()
 	root, err := rootfs.Open(dir)

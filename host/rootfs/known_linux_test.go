@@ -141,7 +141,7 @@ func inode(t *testing.T, path ...string) uint64 {
 	return st.Ino
 }
 
-// What goes away while it is walked, and what is not understood.
+// Names that vanish during a walk, and files that are not understood.
 func TestWalkBroken(t *testing.T) {
 	dir, both := tree(t)
 	r := both["openat2"]

@@ -30,7 +30,7 @@ func TestOddHeaders(t *testing.T) {
 	}
 	bare := library
 	bare.bare, bare.notes = true, 2
-	// It is patched, but for a call.
+	// It is patched, except for a call.
 	twice := testELF{text: append(pad(bytes.Clone(text), second), directCall(second)...), notes: 2, interp: interp, dynamic: true,
 		symbols: []testSym{{"f", testBase + testTextOff, 18, elf.STTFunc, 1}, {"g", testBase + testTextOff + second, 6, elf.STTFunc, 1}}}
 	file := twice.build()
