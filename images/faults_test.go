@@ -46,13 +46,18 @@ func TestImageFaults(t *testing.T) {
 		return fmt.Sprint(v.Compared, v.Added, v.Corrected, v.Problems, v.NotCompared), nil
 	}
 	more := imagetest.StoreOCI(t, imagetest.Must[v1.Image](t)(mutate.AppendLayers(imagetest.Open(t, result).Image, imagetest.BytesLayer(t, imagetest.TarMembers(t)))))
-	vo := images.VerifyOptions{Version: "1", ScanOptions: o.ScanOptions}
+	vo := func(f *imagetest.Faults) images.VerifyOptions {
+		vo := images.VerifyOptions{Version: "1", ScanOptions: o.ScanOptions}
+		vo.Media.Progress = f
+		return vo
+	}
 	for name, c := range map[string]struct {
 		least int64
 		do    func(f *imagetest.Faults) (string, error)
 	}{
 		"scan": {10, func(f *imagetest.Faults) (string, error) {
 			s := imagetest.TestSession(t)
+			s.Progress = f
 			defer s.Close()
 			found, err := images.ScanSource(t.Context(), s, faulty(source, f), o.ScanOptions)
 			if err != nil {
@@ -63,7 +68,7 @@ func TestImageFaults(t *testing.T) {
 		"rebuild": {20, func(f *imagetest.Faults) (string, error) {
 			to := t.TempDir()
 			o := o
-			o.Dest, o.Provenance = "oci:"+to+"/out:x", to+"/statement"
+			o.Dest, o.Provenance, o.Media.Progress = "oci:"+to+"/out:x", to+"/statement", f
 			s := images.RebuildSession(o)
 			defer s.Close()
 			r, err := images.RebuildSource(t.Context(), s, faulty(source, f), o)
@@ -74,13 +79,13 @@ func TestImageFaults(t *testing.T) {
 			return fmt.Sprint(r.Digest, imagetest.Open(t, o.Dest).Digest, r.Packages, string(imagetest.Must[[]byte](t)(os.ReadFile(to+"/statement")))), nil
 		}},
 		"verify: source": {20, func(f *imagetest.Faults) (string, error) {
-			return verified(images.VerifyPair(t.Context(), imagetest.Open(t, source), faulty(result, f), stated, vo))
+			return verified(images.VerifyPair(t.Context(), imagetest.Open(t, source), faulty(result, f), stated, vo(f)))
 		}},
 		"verify: base": {10, func(f *imagetest.Faults) (string, error) {
-			return verified(images.VerifyPair(t.Context(), faulty(source, f), imagetest.Open(t, result), stated, vo))
+			return verified(images.VerifyPair(t.Context(), faulty(source, f), imagetest.Open(t, result), stated, vo(f)))
 		}},
 		"verify: by its statement": {20, func(f *imagetest.Faults) (string, error) {
-			return verified(images.VerifyPair(t.Context(), nil, faulty(result, f), stated, vo))
+			return verified(images.VerifyPair(t.Context(), nil, faulty(result, f), stated, vo(f)))
 		}},
 		"verify: other layers": {20, func(f *imagetest.Faults) (string, error) {
 			return verified(images.VerifyPair(t.Context(), faulty(source, f), imagetest.Open(t, more), nil, images.VerifyOptions{ScanOptions: images.ScanOptions{Jobs: 1}}))
@@ -108,19 +113,19 @@ func TestRequestFaults(t *testing.T) {
 	n := 0
 	for name, c := range map[string]struct {
 		least int64
-		do    func() (string, error)
+		do    func(images.ScanOptions) (string, error)
 	}{
-		"scan": {5, func() (string, error) {
-			f, err := images.Scan(t.Context(), source, o.ScanOptions)
+		"scan": {5, func(so images.ScanOptions) (string, error) {
+			f, err := images.Scan(t.Context(), source, so)
 			if err != nil {
 				return "", err
 			}
 			return fmt.Sprint(imagetest.Paths(f), len(f.Levels)), nil
 		}},
-		"rebuild": {20, func() (string, error) {
+		"rebuild": {20, func(so images.ScanOptions) (string, error) {
 			n++
 			o := o
-			o.Dest = fmt.Sprintf("docker://%s/out%d:1", reg.Host, n)
+			o.Dest, o.ScanOptions = fmt.Sprintf("docker://%s/out%d:1", reg.Host, n), so
 			r, err := images.Rebuild(t.Context(), source, o)
 			reg.Reset(nil)
 			if err != nil {
@@ -129,25 +134,25 @@ func TestRequestFaults(t *testing.T) {
 			}
 			return fmt.Sprint(r.Digest, imagetest.Open(t, o.Dest).Digest, len(r.Levels), len(r.Provenance)), nil
 		}},
-		"verify": {20, func() (string, error) {
-			v, err := images.Verify(t.Context(), o.Dest, images.VerifyOptions{Against: source, Provenance: true, Version: "1", ScanOptions: o.ScanOptions})
+		"verify": {20, func(so images.ScanOptions) (string, error) {
+			v, err := images.Verify(t.Context(), o.Dest, images.VerifyOptions{Against: source, Provenance: true, Version: "1", ScanOptions: so})
 			if err != nil {
 				return "", err
 			}
 			return fmt.Sprint(v.Compared, v.Problems, v.NotCompared), nil
 		}},
-		"convert": {10, func() (string, error) {
+		"convert": {10, func(so images.ScanOptions) (string, error) {
 			to := t.TempDir()
-			c, err := images.Convert(t.Context(), source, images.ConvertOptions{Dest: "oci:" + to + "/x:x", Media: imagetest.Fast})
+			c, err := images.Convert(t.Context(), source, images.ConvertOptions{Dest: "oci:" + to + "/x:x", Media: so.Media})
 			if err != nil {
 				imagetest.WantEmpty(t, to)
 				return "", err
 			}
 			return c.Digest, nil
 		}},
-		"unpack": {5, func() (string, error) {
+		"unpack": {5, func(so images.ScanOptions) (string, error) {
 			to := t.TempDir()
-			if err := images.Unpack(t.Context(), source, to, imagetest.Fast); err != nil {
+			if err := images.Unpack(t.Context(), source, to, so.Media); err != nil {
 				return "", err
 			}
 			return imagetest.FileListing(t, to), nil
@@ -162,7 +167,9 @@ func TestRequestFaults(t *testing.T) {
 					w.WriteHeader(http.StatusForbidden)
 					return true
 				})
-				return c.do()
+				so := o.ScanOptions
+				so.Media.Progress = f
+				return c.do(so)
 			})
 		})
 	}

@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,16 +75,6 @@ type diskMember struct {
 	content      string
 }
 
-// taskNotes counts the bytes of all tasks.
-type taskNotes struct {
-	imagetest.Notes
-	done atomic.Int64
-}
-
-func (n *taskNotes) Start(string, string, int64) progress.Task { return n }
-func (n *taskNotes) Add(more int64)                            { n.done.Add(more) }
-func (n *taskNotes) Done()                                     {}
-
 // A directory becomes an archive of the same files with their metadata: a file under its first name, no sockets.
 func TestDirToArchive(t *testing.T) {
 	dir := anyDir(t)
@@ -142,7 +131,7 @@ func TestDirToArchive(t *testing.T) {
 		}
 		defer d.Close()
 		d.Whole, d.OneFS = true, true
-		s, notes := imagetest.TestSession(t), &taskNotes{}
+		s, notes := imagetest.TestSession(t), &imagetest.Notes{}
 		s.Sums, s.Progress = sums, notes
 		tree, err := d.Tree(context.Background(), s)
 		if err != nil {
@@ -152,8 +141,8 @@ func TestDirToArchive(t *testing.T) {
 		if err := tree.WriteTar(context.Background(), &b, progress.Silent{}, func(string) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
-		if text := strings.Join(notes.Text, "; "); text != "socket: a socket is not copied" || notes.done.Load() != size {
-			t.Errorf("notes %q, and read %d bytes, want %d", text, notes.done.Load(), size)
+		if text := strings.Join(notes.Text, "; "); text != "socket: a socket is not copied" || notes.Done.Load() != size || notes.Unfinished.Load() != 0 {
+			t.Errorf("notes %q, and read %d bytes, want %d", text, notes.Done.Load(), size)
 		}
 		got := map[string]diskMember{}
 		r := tar.NewReader(&b)

@@ -10,8 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 	"vfix.dev/vfix/tests/imagetest"
@@ -43,7 +47,8 @@ func TestContentsAgain(t *testing.T) {
 	} {
 		for _, sums := range []bool{false, true} {
 			s := imagetest.TestSession(t)
-			s.Sums = sums
+			notes := &imagetest.Notes{}
+			s.Sums, s.Progress = sums, notes
 			sub := imagetest.Must[*contents.Subject](t)(s.OpenSubject(t.Context(), src))
 			defer sub.Close()
 			if len(sub.F.Files) != 4 || sub.F.Digest != src.Digest {
@@ -79,6 +84,9 @@ func TestContentsAgain(t *testing.T) {
 			failed := errors.New("no more")
 			if err := sub.T.Read(t.Context(), all, func(*contents.Inode, io.Reader) error { return failed }); !errors.Is(err, failed) {
 				t.Errorf("%s: got %v", what, err)
+			}
+			if n := notes.Unfinished.Load(); n != 0 {
+				t.Errorf("%s: %d tasks have not ended", what, n)
 			}
 			if found := sub.T.Find("none/x"); found != nil || sub.T.Find("d/0/x") != nil || sub.T.Find("./d//0") != sub.T.Find("d/0") {
 				t.Errorf("%s: got %+v", what, found)
@@ -172,5 +180,43 @@ func TestSiteNumbers(t *testing.T) {
 	var v contents.Verdict
 	if err := v.UnmarshalText([]byte("affecte")); err == nil {
 		t.Error("another word: no error")
+	}
+}
+
+// changing is a layer that becomes another once it was read; ofChanging is an image of it.
+type changing struct {
+	v1.Layer
+	then v1.Layer
+	read bool
+}
+
+func (l *changing) Compressed() (io.ReadCloser, error) {
+	if l.read {
+		return l.then.Compressed()
+	}
+	l.read = true
+	return l.Layer.Compressed()
+}
+
+type ofChanging struct {
+	v1.Image
+	l *changing
+}
+
+func (c ofChanging) Layers() ([]v1.Layer, error) { return []v1.Layer{c.l}, nil }
+
+// Whole files are verified with all of their layer; parts of a layer that was verified before are not read again.
+func TestReadVerifies(t *testing.T) {
+	layer := func(last string) v1.Layer {
+		return imagetest.BytesLayer(t, imagetest.TarMembers(t, imagetest.FileM("a", []byte("a")), imagetest.FileM("b", []byte(last))))
+	}
+	s := imagetest.TestSession(t)
+	tree := imagetest.Must[*contents.Tree](t)(s.Image(t.Context(), ofChanging{empty.Image, &changing{Layer: layer("1"), then: layer("2")}}))
+	first := []*contents.Inode{tree.Find("a").Inode}
+	if got, err := tree.Fetch(t.Context(), first); err != nil || got[first[0]].Size() != 1 {
+		t.Errorf("fetched: got %v, %v", got, err)
+	}
+	if err := tree.Read(t.Context(), first, func(*contents.Inode, io.Reader) error { return nil }); !errors.Is(err, hinterr.ErrDamaged) {
+		t.Errorf("read: got %v", err)
 	}
 }

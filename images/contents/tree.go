@@ -157,8 +157,8 @@ func (t *Tree) Entries() map[string]*Entry {
 
 // Find returns the node with a name, following symlinks in all components except the last; nil if there is none.
 func (t *Tree) Find(name string) *Node {
-	d, err := t.Dir(path.Dir(name), 0, false)
-	if d == nil || err != nil {
+	d, _ := t.Dir(path.Dir(name), 0, false)
+	if d == nil {
 		return nil
 	}
 	return d.Kids[path.Base(name)]

@@ -28,7 +28,9 @@ func TestPutFaults(t *testing.T) {
 				if n++; to == media.Registry {
 					dest.Name = fmt.Sprintf("%s/out%d:1", reg.Host, n)
 				}
-				st, err := sources.Put(t.Context(), dest, media.Result{Image: imagetest.FaultyImage{Image: img, F: f}}, imagetest.Fast)
+				o := imagetest.Fast
+				o.Progress = f
+				st, err := sources.Put(t.Context(), dest, media.Result{Image: imagetest.FaultyImage{Image: img, F: f}}, o)
 				if err != nil {
 					imagetest.WantEmpty(t, dir)
 					if to == media.Registry {

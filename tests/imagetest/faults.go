@@ -15,8 +15,11 @@ import (
 
 var ErrFault = errors.New("the disk is gone")
 
-// Faults counts calls, of which one fails.
-type Faults struct{ calls, at atomic.Int64 }
+// Faults counts calls, of which one fails. It is also the Progress of what is tested.
+type Faults struct {
+	Notes
+	calls, at atomic.Int64
+}
 
 // Err is the fault if it is the turn of this call.
 func (f *Faults) Err() error {
@@ -84,10 +87,18 @@ type failing struct{ error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.error }
 
-// EachFault runs f without a fault, then with each. f's result is compared if it has no error.
+// EachFault runs f without a fault, then with each. f's result is compared if it has no error; each task ends.
 func EachFault(t *testing.T, least int64, f func(fault *Faults) (string, error)) {
 	fault := &Faults{}
-	want, err := f(fault)
+	run := func() (string, error) {
+		defer func() {
+			if n := fault.Unfinished.Swap(0); n != 0 {
+				t.Errorf("fault %d: %d tasks have not ended", fault.at.Load(), n)
+			}
+		}()
+		return f(fault)
+	}
+	want, err := run()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +110,7 @@ func EachFault(t *testing.T, least int64, f func(fault *Faults) (string, error))
 	for n := range calls {
 		fault.calls.Store(0)
 		fault.at.Store(n + 1)
-		got, err := f(fault)
+		got, err := run()
 		if err != nil {
 			failed++
 		} else if got != want {

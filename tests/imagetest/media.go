@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -264,12 +265,19 @@ func NoDaemon(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "unix://"+filepath.Join(t.TempDir(), "none.sock"))
 }
 
-// Notes is a Progress that remembers its notes.
+// Notes is a Progress that remembers its notes, and counts its tasks.
 type Notes struct {
-	progress.Silent
 	mu   sync.Mutex
 	Text []string
+	// Done are the bytes of all tasks, Unfinished the tasks that have not ended.
+	Done, Unfinished atomic.Int64
 }
+
+type task struct{ n *Notes }
+
+func (n *Notes) Start(string, string, int64) progress.Task { n.Unfinished.Add(1); return task{n} }
+func (t task) Add(bytes int64)                             { t.n.Done.Add(bytes) }
+func (t task) Done()                                       { t.n.Unfinished.Add(-1) }
 
 func (n *Notes) Note(format string, args ...any) {
 	n.mu.Lock()
