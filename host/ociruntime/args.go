@@ -140,7 +140,7 @@ type given struct {
 // off reports whether a value sets a flag to false, as package flag parses it.
 func (g given) off() bool {
 	on, err := strconv.ParseBool(g.value)
-	return g.hasValue && err == nil && !on
+	return err == nil && !on
 }
 
 func isOption(arg string) bool { return len(arg) > 1 && arg[0] == '-' }
@@ -152,10 +152,10 @@ func option(args []string, known map[string]arity) (g given, rest []string) {
 	g.name, g.value, g.hasValue = strings.Cut(text, "=")
 	g.kind, rest = known[g.name], args[1:]
 	if g.kind == unknown && !long && known[text[:1]] == short {
-		return given{text[:1], text[1:], true, valued}, rest
+		return given{name: text[:1], value: text[1:], kind: valued}, rest
 	}
-	if g.kind == unknown && !long && len(text) > 1 && known[text[:1]] == plain { // several letters in one argument
-		return given{name: text[:1], kind: plain}, append([]string{"-" + text[1:]}, rest...)
+	if g.kind == unknown && !long && known[text[:1]] == plain { // several letters in one argument
+		return given{kind: plain}, append([]string{"-" + text[1:]}, rest...)
 	}
 	if long {
 		var whole []string
@@ -169,7 +169,7 @@ func option(args []string, known map[string]arity) (g given, rest []string) {
 		}
 	}
 	if (g.kind == valued || g.kind == short) && !g.hasValue && len(rest) > 0 {
-		g.value, g.hasValue, rest = rest[0], true, rest[1:]
+		g.value, rest = rest[0], rest[1:]
 	}
 	return g, rest
 }
@@ -206,10 +206,10 @@ func (c *command) global(g given) {
 // second argument and start nothing. After an unknown option, an argument may be its value.
 func (c *command) startOptions(args []string) {
 	var arguments []string
-	strange, before := false, plain // an unknown option was seen; the kind of the previous option
+	strange, after := false, false // an unknown option was seen; the previous argument was one
 	for len(args) > 0 && args[0] != "--" {
 		if !isOption(args[0]) {
-			arguments, args, before = append(arguments, args[0]), args[1:], plain
+			arguments, args, after = append(arguments, args[0]), args[1:], false
 			continue
 		}
 		var g given
@@ -218,7 +218,7 @@ func (c *command) startOptions(args []string) {
 		case g.kind == unknown:
 			strange = true
 		case g.kind == helps:
-			c.help = c.help || !g.off() && before != unknown // perhaps its value
+			c.help = c.help || !g.off() && !after // perhaps its value
 		case g.name == "bundle" || g.name == "b":
 			c.bundle = g.value
 		case g.name == "config" || g.name == "f":
@@ -226,21 +226,21 @@ func (c *command) startOptions(args []string) {
 		case g.name == "preserve-fds":
 			c.fds = count(g.value)
 		}
-		before = g.kind
+		after = g.kind == unknown
 	}
 	if len(args) > 0 {
 		arguments = append(arguments, args[1:]...)
 	}
-	if len(arguments) == 1 || strange && len(arguments) > 0 {
-		c.container = arguments[len(arguments)-1]
+	if n := len(arguments); n == 1 || strange && n > 1 {
+		c.container = arguments[n-1]
 	}
 }
 
 // count parses a number of descriptors. Runtimes differ in text other than plain digits, so it counts as all
 // descriptors.
 func count(text string) int {
-	n, err := strconv.Atoi(text)
-	if text != "" && (err != nil || n < 0 || strconv.Itoa(n) != text) {
+	n, _ := strconv.Atoi(text)
+	if text != "" && (n < 0 || strconv.Itoa(n) != text) {
 		return math.MaxInt16
 	}
 	return n

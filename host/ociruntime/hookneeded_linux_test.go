@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/host/rootfs"
 	"vfix.dev/vfix/host/starts"
@@ -32,6 +35,23 @@ func TestNotMade(t *testing.T) {
 	k.mounts = []mount{{&mountinfo.Info{Mountpoint: root.Path + "/proc"}}}
 	if got := k.notMade(); got != "" {
 		t.Errorf("got %s", got)
+	}
+	if err := os.Symlink("loop", root.Path+"/loop"); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		specMount
+		want bool
+	}{
+		{specMount{Destination: "/data", Type: "overlay"}, true},
+		{specMount{Destination: "/data", Type: "overlay", Options: []string{"copy-symlink"}}, false},
+		{specMount{Destination: "/data", Type: "sysfs"}, false},
+		{specMount{Destination: "/loop", Type: "overlay"}, true},
+	} {
+		k.spec = &spec{Mounts: []specMount{proc, c.specMount}}
+		if got := k.notMade(); strings.HasPrefix(got, c.Destination+": ") != c.want {
+			t.Errorf("%+v: got %q", c, got)
+		}
 	}
 }
 
@@ -166,7 +186,7 @@ func TestHookOf(t *testing.T) {
 	}
 	for line, want := range map[string]string{
 		"run c": "",
-		"--vfix-config x --root /r --log l --log-format json --cache-dir /c --fail-closed run -f spec c": "--vfix-config " + dir + "/x --container-config " + dir + "/spec --root /r --log " + dir + "/l --cache-dir /c --log-format json --fail-closed",
+		"--vfix-config x --root r --log l --log-format json --cache-dir c --fail-closed run -f spec c": "--vfix-config " + dir + "/x --container-config " + dir + "/spec --root " + dir + "/r --log " + dir + "/l --cache-dir c --log-format json --fail-closed",
 	} {
 		c := parseArgs(strings.Fields(line))
 		got, err := hookOf(&c, HookCommand, "id", "/usr/bin/runc", 90*time.Second)
@@ -204,6 +224,70 @@ func TestIsOwnHook(t *testing.T) {
 	for path, want := range map[string]bool{self: true, dir + "/copy": true, dir + "/link": true, dir + "/other": false, dir + "/longer": false, dir + "/none": false, dir: false} {
 		if got := isOwnHook(specHook{Path: path, Args: []string{"vfix-runtime", HookCommand}}); got != want {
 			t.Errorf("%s: got %v", path, got)
+		}
+	}
+}
+
+// Docker's hook for the network is the running dockerd; another program with its argument is not, nor dockerd with another.
+func TestTrustsDockersHook(t *testing.T) {
+	dir := t.TempDir()
+	program, err := os.ReadFile("/bin/sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"dockerd", "other"} {
+		put(t, filepath.Join(dir, name), string(program), 0o755)
+		cmd := exec.Command(filepath.Join(dir, name), "1000")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
+		exe := fmt.Sprintf("/proc/%d/exe", cmd.Process.Pid)
+		for _, h := range []struct {
+			specHook
+			want bool
+		}{
+			{specHook{Path: exe, Args: []string{"libnetwork-setkey", "x"}}, name == "dockerd"},
+			{specHook{Path: exe, Args: []string{"setkey"}}, false},
+			{specHook{Path: exe}, false},
+			{specHook{Path: filepath.Join(dir, name), Args: []string{"libnetwork-setkey"}}, false},
+		} {
+			if got := (&container{}).trusts(h.specHook); got != h.want {
+				t.Errorf("%s: %+v: got %v", name, h.specHook, got)
+			}
+		}
+	}
+}
+
+// A mount of an earlier start, and one of a text on a server that may show the container a program.
+func TestBringsOfMounts(t *testing.T) {
+	root, err := rootfs.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	m := specMount{Destination: "/d", Type: "overlay"}
+	k := &container{root: root, spec: &spec{Mounts: []specMount{m}}, rec: &starts.Record{Runtime: "runc"}, earlier: []specMount{m}}
+	if got := k.unseen(); got != "" {
+		t.Errorf("an earlier start's: got %q", got)
+	}
+	proc, err := unix.Open("/proc", unix.O_PATH, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(proc)
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(proc, &fs); err != nil || fs.Flags&unix.ST_NOEXEC != 0 {
+		t.Skip("no program runs from /proc here")
+	}
+	id, err := rootfs.MountOf(proc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, want := range map[string]bool{"proc": false, "9p": true} {
+		k.machine = parseMounts(fmt.Appendf(nil, "%d 1 0:9 / /proc rw - %s x rw\n", id, kind))
+		if got := k.brings(specMount{Type: "bind", Source: "/proc/version"}); got != want {
+			t.Errorf("%s: got %v", kind, got)
 		}
 	}
 }

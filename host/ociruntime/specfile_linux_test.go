@@ -3,7 +3,6 @@ package ociruntime
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -15,6 +14,7 @@ import (
 
 	"vfix.dev/vfix/host/policy"
 	"vfix.dev/vfix/host/starts"
+	"vfix.dev/vfix/host/store"
 )
 
 func put(t *testing.T, path, content string, mode os.FileMode) {
@@ -35,6 +35,10 @@ func TestReadOwn(t *testing.T) {
 		"a list":           {func(p string) { put(t, p, listed, 0o600) }, 1},
 		"empty":            {func(p string) { put(t, p, "", 0o600) }, -1},
 		"another":          {func(p string) { put(t, p, `[{"destination":"/a","type":"bind","source":"/s"}]`, 0o644) }, 0},
+		"another type":     {func(p string) { put(t, p, strings.Replace(listed, "bind", "tmpfs", 1), 0o600) }, 0},
+		"another source":   {func(p string) { put(t, p, strings.Replace(listed, "/s", "/t", 1), 0o600) }, 0},
+		"another place":    {func(p string) { put(t, p, strings.Replace(listed, "/a", "/b", 1), 0o600) }, 0},
+		"executable":       {func(p string) { put(t, p, listed, 0o711) }, 1},
 		"group's":          {func(p string) { put(t, p, listed, 0o620) }, -1},
 		"everybody's":      {func(p string) { put(t, p, listed, 0o602) }, -1},
 		"no file":          {func(p string) { _ = os.Mkdir(p, 0o700) }, -1},
@@ -122,6 +126,9 @@ func TestWriteSpec(t *testing.T) {
 		text, err := os.ReadFile(ownPath(path))
 		if err == nil {
 			err = json.Unmarshal(text, &listed)
+		}
+		if fi, err := os.Stat(ownPath(path)); err == nil && fi.Mode() != 0o600 {
+			t.Errorf("%s: the list has mode %v", name, fi.Mode())
 		}
 		var want []specMount
 		if c.pid == 0 {
@@ -225,8 +232,9 @@ func TestRecordStart(t *testing.T) {
 		if outcome != c.want {
 			t.Errorf("%s: recorded as %q", c.text, outcome)
 		}
-		if got := onlyRefusal(err, newLogger(&command{}, io.Discard)); (got != nil) != c.refused {
-			t.Errorf("%s: for the engine: %v", c.text, got)
+		var log strings.Builder
+		if got := onlyRefusal(err, newLogger(&command{}, &log)); (got != nil) != c.refused || strings.HasPrefix(log.String(), "vfix: record: ") != c.fail {
+			t.Errorf("%s: for the engine: %v, %s", c.text, got, &log)
 		}
 	}
 }
@@ -247,5 +255,41 @@ func TestNamesOfContainers(t *testing.T) {
 	}
 	if len(names) != 4 || waitingFile(&command{container: "a", root: "x"}) != waitingFile(&command{container: "a", root: "/run/x"}) {
 		t.Errorf("got %v", names)
+	}
+}
+
+// Each start mounts copies of its own: one of each file, and nothing in place of a file system in memory.
+func TestSources(t *testing.T) {
+	s, err := store.Open(t.TempDir(), 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"a", "b"} {
+		if _, err := s.Put(key, 1, func(f *os.File) error {
+			_, err := f.WriteString(key)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Lease(); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Release()
+	k := &container{store: s, add: []addition{
+		{specMount: specMount{Destination: "/vfix", Type: "tmpfs", Source: "memory"}}, bound("/1", "a"), bound("/2", "b"), bound("/3", "a"),
+	}}
+	all, err := k.sources()
+	if err != nil || len(all) != 4 || all[0].Source != "memory" || all[1].Source != all[3].Source || all[1].Source == all[2].Source {
+		t.Fatalf("got %+v, %v", all, err)
+	}
+	for i, want := range []string{1: "a", 2: "b"} {
+		if got, err := os.ReadFile(all[i].Source); i > 0 && (err != nil || string(got) != want || all[i].Source == s.Path(want)) {
+			t.Errorf("%+v: got %q, %v", all[i], got, err)
+		}
+	}
+	k.add = append(k.add, bound("/4", "none"))
+	if all, err := k.sources(); err == nil {
+		t.Errorf("without a copy in the store: got %+v", all)
 	}
 }

@@ -160,6 +160,7 @@ func TestLayersOf(t *testing.T) {
 		`lowerdir=/a\\054b:/c`:                          {overlay{[]string{"/a,b", "/c"}, ""}, false},
 		`lowerdir=/a\:/b:/c\`:                           {overlay{[]string{"/a:/b", `/c\`}, ""}, false},
 		`lowerdir=/a,context="x,lowerdir=/b",userxattr`: {overlay{[]string{"/a"}, ""}, false},
+		`lowerdir=/a\b`:                                 {overlay{[]string{"/ab"}, ""}, false},
 		"upperdir=/u":                                   {overlay{nil, "/u"}, true},
 	} {
 		if got, err := layersOf(mount{&mountinfo.Info{VFSOptions: options}}); !reflect.DeepEqual(got, want.overlay) || (err != nil) != want.bad {
@@ -167,7 +168,7 @@ func TestLayersOf(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		`a\040b`: "a b", `\040`: " ", `\04`: `\04`, `\400`: `\400`, `\08x`: `\08x`, `x\`: `x\`, `\\`: `\\`, `\134\072`: `\:`, "": "",
+		`a\040b`: "a b", `\040`: " ", `\04`: `\04`, `\400`: `\400`, `\08x`: `\08x`, `x\`: `x\`, `\\`: `\\`, `\134\072`: `\:`, "": "", `x101\`: `x101\`,
 	} {
 		if got := unescape(text); got != want {
 			t.Errorf("%s: got %q", text, got)
@@ -206,7 +207,7 @@ func TestKindsOfRoots(t *testing.T) {
 		"/var/lib/docker/vfs/dir/" + id: true, "/var/lib/docker/btrfs/subvolumes/" + id: true,
 		"/var/lib/docker/devicemapper/mnt/" + id + "/rootfs": true, "/var/lib/docker/vfs/dir/x": false,
 		"/home/me/" + id: false, "/b/rootfs": false, "/vfs/dir/" + id[1:] + "G": false,
-		"/vfs/dir/" + id[2:]: false, "/vfs/dir/" + id + "zz": false,
+		"/vfs/dir/" + id[2:]: false, "/vfs/dir/" + strings.ToUpper(id): false, "/vfs/dir/" + id + "zz": false,
 	} {
 		if got := engineRoot(path); got != want {
 			t.Errorf("engineRoot(%s): got %v", path, got)
@@ -285,7 +286,7 @@ func TestScanTreeOfTemporaryNames(t *testing.T) {
 	}
 	defer root.Close()
 	x, _, err := scanTree(root, nil, true, newBudget(policy.Limits{}), examinerOf(t))
-	for _, longer := range []string{tempPrefix + "00" + name[len(tempPrefix):], strings.TrimSuffix(name, tempSuffix) + "zz" + tempSuffix} {
+	for _, longer := range []string{tempPrefix + "00" + name[len(tempPrefix):], strings.TrimSuffix(name, tempSuffix) + "zz" + tempSuffix, "x" + name[1:]} {
 		if isTemp([]byte(longer)) {
 			t.Errorf("%s is one of ours", longer)
 		}
