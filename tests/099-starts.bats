@@ -69,7 +69,7 @@ holds() {
 
 @test "starts: with today's runc" {
 	real=$("$BATS_TEST_DIRNAME/engines/proxied" runc)/runc
-	holds root tmpcopyup hooks mounts programs
+	holds root tmpcopyup hooks mounts programs destinations
 }
 
 @test "starts: with crun" {

@@ -40,7 +40,7 @@ func (k *container) unseen() string {
 		}
 	}
 	if k.elsewhere != "" {
-		return fmt.Sprintf("%s: a symlink leads elsewhere, which another mount may cover: not examined", k.elsewhere)
+		return fmt.Sprintf("%s: leads to another path, which another mount may cover: not examined", k.elsewhere)
 	}
 	for _, m := range k.spec.Mounts {
 		if !k.isOwn(m) && k.brings(m) {
@@ -71,13 +71,19 @@ func (k *container) notMade() string {
 		if m.Type != "proc" && !k.brings(m) || slices.Contains(m.Options, "copy-symlink") { // of crun: it may make a symlink
 			continue
 		}
-		real, err := k.root.Resolve(m.Destination)
-		place := filepath.Join(k.root.Path, real)
-		if err != nil || !slices.ContainsFunc(k.mounts, func(is mount) bool { return is.Mountpoint == place }) {
+		below, inside := k.stripped(m.Destination)
+		if !k.isMade(m.Destination) && !(inside && k.isMade(below)) {
 			return fmt.Sprintf("%s: the runtime has not made this mount of config.json before the hook, or at another path: not examined", m.Destination)
 		}
 	}
 	return ""
+}
+
+// isMade reports whether there is a mount at a destination in the root.
+func (k *container) isMade(destination string) bool {
+	real, err := k.root.Resolve(destination)
+	place := filepath.Join(k.root.Path, real)
+	return err == nil && slices.ContainsFunc(k.mounts, func(is mount) bool { return is.Mountpoint == place })
 }
 
 // noteLater notes sources of programs that the root does not show: the memory of a checkpoint, other programs that

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -47,10 +48,43 @@ func TestNotMade(t *testing.T) {
 		{specMount{Destination: "/data", Type: "overlay", Options: []string{"copy-symlink"}}, false},
 		{specMount{Destination: "/data", Type: "sysfs"}, false},
 		{specMount{Destination: "/loop", Type: "overlay"}, true},
+		{specMount{Destination: root.Path + "/proc", Type: "overlay"}, false},
+		{specMount{Destination: root.Path + "/data", Type: "overlay"}, true},
+		{specMount{Destination: root.Path + "x/proc", Type: "overlay"}, true},
+		{specMount{Destination: "/x" + root.Path + "/proc", Type: "overlay"}, true},
 	} {
 		k.spec = &spec{Mounts: []specMount{proc, c.specMount}}
 		if got := k.notMade(); strings.HasPrefix(got, c.Destination+": ") != c.want {
 			t.Errorf("%+v: got %q", c, got)
+		}
+	}
+}
+
+// A mount at another path than its destination's leaves the start to the hook.
+func TestCover(t *testing.T) {
+	root, err := rootfs.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if err := errors.Join(os.Symlink("usr", root.Path+"/link"), os.Symlink("loop", root.Path+"/loop"), os.Mkdir(root.Path+"/usr", 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	for destination, want := range map[string]struct {
+		hidden    string
+		elsewhere bool
+	}{
+		"/usr/": {"usr", false}, "usr": {"usr", false}, "//usr/./x": {"usr/x", false}, "/new": {"new", false},
+		"/link/x": {"usr/x", true}, "/": {"", true}, "/loop": {"", false},
+		root.Path: {root.Path[1:], true}, root.Path + "/usr": {root.Path[1:] + "/usr", true}, root.Path + "x": {root.Path[1:] + "x", false},
+	} {
+		k := &container{root: root, spec: &spec{Mounts: []specMount{{Destination: destination}}}}
+		if err := k.cover(); (err != nil) != (destination == "/loop") {
+			t.Errorf("%s: got %v", destination, err)
+			continue
+		}
+		if destination != "/loop" && (len(k.hidden) != 1 || k.hidden[0] != want.hidden || (k.elsewhere != "") != want.elsewhere) {
+			t.Errorf("%s: got %q, elsewhere %q", destination, k.hidden, k.elsewhere)
 		}
 	}
 }
@@ -95,7 +129,7 @@ func TestUnseen(t *testing.T) {
 		{also: mount{&mountinfo.Info{Mountpoint: dir + "/x", FSType: "ext4"}}, want: dir + "/x: a mount below"},
 		{also: mount{&mountinfo.Info{Mountpoint: dir + "/x", FSType: "proc"}}},
 		{also: mount{&mountinfo.Info{Mountpoint: dir + "x", FSType: "ext4"}}},
-		{elsewhere: "/data", want: "/data: a symlink"},
+		{elsewhere: "/data", want: "/data: leads to another path"},
 		{runtime: "/usr/bin/nvidia-container-runtime", want: "runtime /usr/bin/nvidia"},
 		{runtime: "/opt/trusted"},
 		{spec: mounts(`{"destination":"/d","type":"proc"}`)},

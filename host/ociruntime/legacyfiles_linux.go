@@ -27,11 +27,17 @@ func (k *container) cover() error {
 			return fmt.Errorf("mount at %s: %w", m.Destination, err)
 		}
 		k.hidden = append(k.hidden, real)
-		if real == "" || "/"+real != path.Clean("/"+m.Destination) {
+		if _, inside := k.stripped(m.Destination); inside || real == "" || "/"+real != path.Clean("/"+m.Destination) {
 			k.elsewhere = m.Destination
 		}
 	}
 	return nil
+}
+
+// stripped returns the rest of a destination that begins with the root's path on this machine. Today's runc mounts
+// there (internal/pathrs, LexicallyStripRoot), runc 1.1 proc and sysfs alone, and crun nothing.
+func (k *container) stripped(destination string) (string, bool) {
+	return strings.CutPrefix(path.Clean("/"+destination)+"/", strings.TrimSuffix(k.root.Path, "/")+"/")
 }
 
 func (k *container) isHidden(name string) bool { return isBelow(name, k.hidden) }

@@ -606,6 +606,21 @@ var rows = []row{
 	}},
 
 	// The root, and ways to it.
+	// Today's runc takes a destination that begins with the root's path on this machine for one in the root.
+	{"destinations", "below the root's path", patched, func(b *bundle) {
+		b.legacy(b.host, "clock")
+		b.bind(b.root+"/data", b.host)
+		b.run("/data/clock")
+	}},
+	{"destinations", "an empty mount below the root's path, and a program at that path in the root", patched, func(b *bundle) {
+		b.legacy(b.root, b.root, "data/clock")
+		b.mount(b.root+"/data", "tmpfs", "tmpfs")
+		b.run(b.root + "/data/clock")
+	}},
+	{"destinations", "the root's path", notMade, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		b.bind(b.root, b.host)
+	}},
 	{"roots", "dots", patched, func(b *bundle) {
 		b.legacy(b.root, "usr/bin/clock")
 		b.at("root")["path"] = "../" + filepath.Base(b.dir) + "/./rootfs"
