@@ -3,6 +3,7 @@ package ociruntime
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -92,6 +93,7 @@ func TestSpecRefuses(t *testing.T) {
 		``: "not JSON", `{`: "not JSON", `[]`: "no object", `{}`: "no root.path", `{"root":{}}`: "no root.path",
 		`{"root":{"path":"a"},"root":{"path":"b"}}`:                        "twice",
 		`{"root":{"path":"a"},"Root":{"path":"b"}}`:                        "twice",
+		`{"root":{"path":"a"},"hoo\u212as":{}}`:                            "another case", // the sign of kelvin
 		`{"Root":{"path":"b"}}`:                                            "another case",
 		`{"root":{"path":"a","path":"b"}}`:                                 "twice",
 		`{"root":{"path":"a"},"mounts":[],"Mounts":[]}`:                    "twice",
@@ -143,4 +145,57 @@ func FuzzSpec(f *testing.F) {
 			t.Errorf("%s became %s", text, got)
 		}
 	})
+}
+
+// Hooks are added after the others of their kinds; those of an earlier start go, and a hook of vfix that the NRI plugin or an
+// operator has put there stays.
+func TestSpliceHooks(t *testing.T) {
+	self, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(args ...string) string {
+		b, err := json.Marshal(specHook{Path: self, Args: append([]string{"vfix-runtime"}, args...)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	hook := func(args ...string) []specHook {
+		return []specHook{{Path: self, Args: append([]string{"vfix-runtime"}, args...)}}
+	}
+	const other = `{"path":"/a","x":1}`
+	old, plugins, added := text("--start-id", "0", HookCommand), text(HookCommand), text("--start-id", "1", HookCommand)
+	foreign := `{"path":"/b","args":["b","--start-id","hook"]}`
+	create := specHooks{CreateRuntime: hook("--start-id", "1", HookCommand)}
+	post := specHooks{Poststart: hook("--start-id", "1", startedCommand)}
+	for _, c := range []struct {
+		hooks string // of config.json
+		add   specHooks
+		want  string
+	}{
+		{"", create, `"hooks":{"createRuntime":[` + added + `]},`},
+		{"", specHooks{}, ""},
+		{`"hooks":{},`, create, `"hooks":{"createRuntime":[` + added + `]},`},
+		{`"hooks":null,`, create, `"hooks":{"createRuntime":[` + added + `]},`},
+		{`"hooks":{"createRuntime":null},`, create, `"hooks":{"createRuntime":[` + added + `]},`},
+		{`"hooks":{"poststop":[]},`, create, `"hooks":{"createRuntime":[` + added + `],"poststop":[]},`},
+		{`"hooks":{"createRuntime":[` + other + `]},`, create, `"hooks":{"createRuntime":[` + other + `,` + added + `]},`},
+		{`"hooks":{"createRuntime":[` + old + `, ` + other + `]},`, create, `"hooks":{"createRuntime":[` + other + `,` + added + `]},`},
+		{`"hooks":{"createRuntime":[` + old + `, ` + other + `]},`, specHooks{}, `"hooks":{"createRuntime":[` + other + `]},`},
+		{`"hooks":{"createRuntime":[ ` + other + ` ]},`, specHooks{}, `"hooks":{"createRuntime":[ ` + other + ` ]},`},
+		{`"hooks":{"createRuntime":[ ` + plugins + ` ]},`, specHooks{}, `"hooks":{"createRuntime":[ ` + plugins + ` ]},`},
+		{`"hooks":{"createRuntime":[ ` + foreign + ` ]},`, specHooks{}, `"hooks":{"createRuntime":[ ` + foreign + ` ]},`},
+		{`"hooks":{"createRuntime":[` + plugins + `,` + old + `,` + foreign + `]},`, specHooks{}, `"hooks":{"createRuntime":[` + plugins + `,` + foreign + `]},`},
+		{`"hooks":{"poststart":[` + old + `],"createRuntime":[` + old + `]},`, post, `"hooks":{"poststart":[` + text("--start-id", "1", startedCommand) + `],"createRuntime":[]},`},
+	} {
+		s, err := parseSpec([]byte(`{` + c.hooks + `"root":{"path":"r"}}`))
+		if err != nil {
+			t.Fatalf("%s: %v", c.hooks, err)
+		}
+		got, err := s.with(nil, c.add, isOurs)
+		if want := `{` + c.want + `"root":{"path":"r"}}`; err != nil || string(got) != want {
+			t.Errorf("%s:\n got %s, %v\nwant %s", c.hooks, got, err, want)
+		}
+	}
 }
