@@ -98,62 +98,6 @@ func (p parts) store(t testing.TB, was *parts) string {
 	return "oci:" + dir
 }
 
-// mutations calls f with each JSON text that differs in one thing from raw.
-func mutations(t testing.TB, raw []byte, f func(what string, changed []byte)) {
-	var doc any
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	if err := d.Decode(&doc); err != nil {
-		t.Fatal(err)
-	}
-	emit := func(what string) {
-		b := imagetest.Must[[]byte](t)(json.Marshal(doc))
-		b = bytes.ReplaceAll(bytes.ReplaceAll(b, []byte(`\u003c`), []byte("<")), []byte(`\u003e`), []byte(">"))
-		f(what, bytes.ReplaceAll(b, []byte(`\u0026`), []byte("&")))
-	}
-	var walk func(path string, v any, set func(any))
-	walk = func(path string, v any, set func(any)) {
-		try := func(what string, other any) {
-			set(other)
-			emit(path + what)
-			set(v)
-		}
-		switch v := v.(type) {
-		case map[string]any:
-			with := map[string]any{"x-new": "1"}
-			for k, e := range v {
-				with[k] = e
-				without := map[string]any{}
-				for k2, e2 := range v {
-					if k2 != k {
-						without[k2] = e2
-					}
-				}
-				try("."+k+" removed", without)
-				walk(path+"."+k, e, func(n any) { v[k] = n })
-			}
-			try(".x-new", with)
-		case []any:
-			try("[more]", append(append([]any{}, v...), append(v, "x")[0]))
-			for i, e := range v {
-				try(fmt.Sprintf("[%d] removed", i), append(append([]any{}, v[:i]...), v[i+1:]...))
-				walk(fmt.Sprintf("%s[%d]", path, i), e, func(n any) { v[i] = n })
-			}
-		case string:
-			try("", v+"x")
-			try(" emptied", "")
-		case json.Number:
-			n, _ := v.Int64()
-			try("", n+1)
-		case bool:
-			try("", !v)
-		default:
-			try("", "x")
-		}
-	}
-	walk("", doc, func(v any) { doc = v })
-}
-
 // headers calls f with each tar stream that differs in one thing from raw.
 func headers(t testing.TB, raw []byte, f func(what string, changed []byte)) {
 	members := imagetest.ReadTar(t, bytes.NewReader(raw))
@@ -274,17 +218,17 @@ func TestVerifyNoticesEveryChange(t *testing.T) {
 			t.Errorf("%s: not noticed", what)
 		}
 	}
-	mutations(t, was.config, func(what string, changed []byte) {
+	imagetest.EachChange(t, was.config, func(what string, changed []byte) {
 		p := *was
 		p.config = changed
 		noticed("config: "+what, p)
 	})
-	mutations(t, was.manifest, func(what string, changed []byte) {
+	imagetest.EachChange(t, was.manifest, func(what string, changed []byte) {
 		p := *was
 		p.manifest = changed
 		noticed("manifest: "+what, p)
 	})
-	mutations(t, was.index, func(what string, changed []byte) {
+	imagetest.EachChange(t, was.index, func(what string, changed []byte) {
 		p := *was
 		p.index = changed
 		noticed("index: "+what, p)
