@@ -52,7 +52,7 @@ func (a archived) change(name, now string) {
 	}
 }
 
-// What is read of an archive of which one thing is changed, in each of its JSON files, is as recorded.
+// An archive of which one thing is changed, in each of its JSON files, is read as recorded.
 func TestChangedArchives(t *testing.T) {
 	img := imagetest.TinyImage(t)
 	layers := imagetest.Must[[]v1.Layer](t)(img.Layers())

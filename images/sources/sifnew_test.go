@@ -3,6 +3,9 @@ package sources_test
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +13,8 @@ import (
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/sylabs/sif/v2/pkg/sif"
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
@@ -27,7 +32,7 @@ func TestFlatten(t *testing.T) {
 	img := imagetest.Stack(t,
 		[]imagetest.TestMember{imagetest.DirM("a"), imagetest.FileM("a/gone", nil), imagetest.FileM("a/old", []byte("old")), owned,
 			imagetest.FileM("b", []byte("content")), imagetest.LinkM("a/link", "b"), imagetest.FileM("c/hidden", nil)},
-		[]imagetest.TestMember{imagetest.FileM("a/.wh.gone", nil), imagetest.FileM("a/old", []byte("new")), imagetest.SymM("s", "a"),
+		[]imagetest.TestMember{imagetest.FileM("a/.wh.gone", nil), imagetest.FileM("a/old", []byte("new")), imagetest.SymM("s", "a"), imagetest.LinkM("t", "s"),
 			imagetest.FileM("c/.wh..wh..opq", nil), imagetest.FileM("replaced", nil)})
 	tree, err := imagetest.TestSession(t).Image(t.Context(), img)
 	if err != nil {
@@ -38,6 +43,11 @@ func TestFlatten(t *testing.T) {
 	warnings, err := sources.Flatten(t.Context(), tree, extras, &out)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for most := 0; most < out.Len(); most += 512 {
+		if _, err := sources.Flatten(t.Context(), tree, extras, &full{most}); !errors.Is(err, errFull) {
+			t.Errorf("%d of %d bytes: got %v", most, out.Len(), err)
+		}
 	}
 	var got []string
 	for _, m := range imagetest.ReadTar(t, &out) {
@@ -56,11 +66,70 @@ func TestFlatten(t *testing.T) {
 			t.Errorf("a/owned: got %+v", m.Header)
 		}
 	}
-	if want := "./ a/ c/ s->a a/owned=x a/link=content b->a/link a/old=new d/ replaced=by this"; strings.Join(got, " ") != want {
+	if want := "./ a/ c/ s->a t->s a/owned=x a/link=content b->a/link a/old=new d/ replaced=by this"; strings.Join(got, " ") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, " "), want)
 	}
 	if len(warnings) != 1 || !strings.Contains(warnings[0], "a/owned: system.posix_acl_access not kept") {
 		t.Errorf("warnings: got %q", warnings)
+	}
+}
+
+var errFull = errors.New("full")
+
+// full takes so many bytes, and then no more.
+type full struct{ left int }
+
+func (f *full) Write(b []byte) (int, error) {
+	n := min(len(b), f.left)
+	if f.left -= n; n < len(b) {
+		return n, errFull
+	}
+	return n, nil
+}
+
+// A SIF file has what apptainer build puts into one, and the same image gives the same bytes.
+func TestNewSIF(t *testing.T) {
+	imagetest.CleanTemp(t)
+	img := imagetest.Stack(t, []imagetest.TestMember{imagetest.DirM("bin"), imagetest.FileM("bin/x", []byte("x")), imagetest.LinkM("bin/y", "bin/x"), imagetest.SymM("s", "bin/x")})
+	for created, want := range map[int64]int64{-5: 0, 0: 0, 1: 1, 1_300_000_000: 1_300_000_000, math.MaxUint32: math.MaxUint32, math.MaxUint32 + 1: 0} {
+		config := imagetest.Must[*v1.ConfigFile](t)(img.ConfigFile()).DeepCopy()
+		config.Created = v1.Time{Time: time.Unix(created, 0)}
+		of := imagetest.Must[v1.Image](t)(mutate.ConfigFile(img, config))
+		dir := t.TempDir()
+		for _, name := range []string{dir + "/1", dir + "/2"} {
+			imagetest.Put(t, "sif:"+name, media.Result{Image: of, Source: media.Ref{Transport: media.Registry, Name: "h:1/app:2"}})
+		}
+		raw := imagetest.Must[[]byte](t)(os.ReadFile(dir + "/1"))
+		if again := imagetest.Must[[]byte](t)(os.ReadFile(dir + "/2")); !bytes.Equal(raw, again) || imagetest.Stat(t, dir+"/1").Mode().Perm()&0o111 == 0 {
+			t.Errorf("created %d: twice the same gives other bytes, or the file cannot be executed", created)
+		}
+		c := imagetest.Must[*sif.FileImage](t)(sif.LoadContainerFromPath(dir+"/1", sif.OptLoadWithFlag(os.O_RDONLY)))
+		defer c.UnloadContainer()
+		var all []string
+		c.WithDescriptors(func(d sif.Descriptor) bool {
+			text := fmt.Sprint(d.DataType(), " ", d.Name(), " ", d.CreatedAt().Unix())
+			if d.DataType() != sif.DataPartition && d.Name() != "inspect-metadata.json" { // see TestApptainerFiles
+				text += " " + string(imagetest.Must[[]byte](t)(d.GetData()))
+			}
+			all = append(all, text)
+			return false
+		})
+		wanted := fmt.Sprintf(`Def.FILE  %[1]d bootstrap: docker
+from: h:1/app:2
+
+|JSON.Generic inspect-metadata.json %[1]d|JSON.Generic oci-config.json %[1]d %[2]s|FS  %[1]d`, want, `{"Entrypoint":["/bin/sh"],"Env":["A=\u003c\u0026\u003e"]}`)
+		if got := strings.Join(all, "|"); got != wanted || c.CreatedAt().Unix() != want {
+			t.Errorf("created %d: got at %d %s, want %s", created, c.CreatedAt().Unix(), got, wanted)
+		}
+		root := t.TempDir()
+		src := imagetest.Open(t, "sif:"+dir+"/1")
+		if err := sources.Unpack(t.Context(), src.Image, root, media.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		if to, err := os.Readlink(root + "/s"); to != "bin/x" || err != nil || !os.SameFile(imagetest.Stat(t, root+"/bin/x"), imagetest.Stat(t, root+"/bin/y")) {
+			t.Errorf("got a link to %s, %v", to, err)
+		}
+		imagetest.WantContent(t, root+"/bin/y", []byte("x"))
 	}
 }
 
