@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -323,7 +324,9 @@ func foldedLayers(b *bundle, foldedAt func(*bundle, string)) {
 func interpreted(b *bundle, path, flags string) {
 	const dir = "/proc/sys/fs/binfmt_misc"
 	if _, err := os.Stat(dir + "/register"); err != nil {
-		check(unix.Mount("binfmt_misc", dir, "binfmt_misc", 0, ""))
+		if err := unix.Mount("binfmt_misc", dir, "binfmt_misc", 0, ""); !errors.Is(err, unix.EBUSY) { // another row has mounted it
+			check(err)
+		}
 	}
 	kind, key, file := "M", "vfix"+filepath.Base(b.dir), "/usr/bin/script"
 	if flags == "FE" {
