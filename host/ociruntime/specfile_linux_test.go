@@ -155,8 +155,11 @@ func TestFindRuntime(t *testing.T) {
 	put(t, dir+"/b/runc", "", 0o644)
 	put(t, dir+"/c/runc", "", 0o755)
 	put(t, dir+"/c/special", "", 0o755)
-	if err := os.Symlink(self, dir+"/d/runc"); err != nil {
-		t.Fatal(err)
+	put(t, dir+"/b/own", "", 0o644)
+	for _, name := range []string{"runc", "own"} {
+		if err := os.Symlink(self, dir+"/d/"+name); err != nil {
+			t.Fatal(err)
+		}
 	}
 	t.Chdir(dir)
 	for _, c := range []struct{ named, path, guard, want string }{
@@ -189,9 +192,8 @@ func TestFindRuntime(t *testing.T) {
 		}
 	}
 	t.Setenv("PATH", dir+"/b:"+dir+"/d")
-	if _, err := findRuntime("runc"); err == nil {
-		t.Skip("there is a runtime in the usual places")
-	} else if want := "runtime runc: " + dir + "/d/runc: is vfix-runtime itself"; err.Error() != want {
+	want := "runtime own: " + dir + "/d/own: is vfix-runtime itself"
+	if _, err := findRuntime("own"); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
