@@ -17,6 +17,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"vfix.dev/vfix/host/rootfs"
 )
 
 // curves are the causes of growth.
@@ -219,7 +221,7 @@ func (b *bench) startPlace(at float64, root, lower string) (place, error) {
 		return errors.Join(os.RemoveAll(s.bundle), os.RemoveAll(s.cache), os.RemoveAll(filepath.Join(b.dir, "overlay2")))
 	}
 	return place{at, func(program string) ([]float64, error) {
-		// Directories' times of less than a moment ago say nothing: the first starts read them again.
+		time.Sleep(10 * rootfs.Settled) // until then, each start reads the directories again
 		const starts = 25
 		run := variant{vfix: true, command: []string{
 			filepath.Join(filepath.Dir(program), "vfix-runtime"), "--runtime", s.real, "--fail-closed", "--cache-dir", filepath.Join(s.cache, fmt.Sprintf("%x", program)),
