@@ -95,12 +95,11 @@ func (f *File) PlainFDE(vaddr uint64) (d FrameDescription, cie uint64) {
 		return d, 0
 	}
 	cie = vaddr + 4 - Signed(b[4:])
-	c := f.Mem(cie, 4)
-	if len(c) < 4 {
+	c := f.Mem(cie, cieRead)
+	if len(c) < 4 || uint64(binary.LittleEndian.Uint32(c)) > uint64(len(c)-4) {
 		return d, 0
 	}
-	c = f.Mem(cie+4, min(uint64(binary.LittleEndian.Uint32(c)), cieRead))
-	initial, ok := bytes.CutPrefix(c, cieHead)
+	initial, ok := bytes.CutPrefix(c[4:4+binary.LittleEndian.Uint32(c)], cieHead)
 	if !ok || !bytes.Equal(bytes.TrimRight(initial, "\x00"), PlainCFI) {
 		return d, 0
 	}
@@ -202,7 +201,7 @@ func (f *File) CFA(fn Func, vaddr uint64) (at CFA, ok bool) {
 	_, n, _ := pointer(b[8:], 0, c.enc&0x0f)
 	size, _, ok := pointer(b[8+n:], 0, c.enc&0x0f)
 	r := leb{b: b, at: 8 + 2*n}
-	r.at += int(min(r.uleb(), maxProgram))
+	r.at += int(min(r.uleb(), end))
 	if !ok || r.bad || vaddr-fn.Start >= size || end > uint64(len(b)) || uint64(r.at) > end {
 		return at, false
 	}

@@ -1,6 +1,7 @@
 package elf
 
 import (
+	"strings"
 	"testing"
 )
 
@@ -22,6 +23,11 @@ func TestAdvanced(t *testing.T) {
 		{"\x0c\x07", 0, false},
 		{"\x3f", 0, false},
 		{"\x0e\x80", 0, false},
+		{"\x0f\x01\x41", 0, true},
+		{"\xc3\x41", 1, true},
+		{"\x2e\x7f\x41", 1, true},
+		{"\x0e\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x00", 0, false}, // a number of more than 64 bits
+		{"\x0e\x80\x80\x80\x80\x80\x80\x80\x80\x80\x00\x41", 1, true},
 	} {
 		if n, ok := Advanced([]byte(c.program)); ok != c.ok || ok && n != c.n {
 			t.Errorf("%x: %d, %v", c.program, n, ok)
@@ -29,36 +35,102 @@ func TestAdvanced(t *testing.T) {
 	}
 }
 
+// cieOf is a CIE with instructions.
+func cieOf(program string) string {
+	return string(little(uint32(len(cieHead)+len(program)))) + string(cieHead) + program
+}
+
+// fdeOf is the FDE of 32 bytes of code behind a CIE, with data of the augmentation and instructions.
+func fdeOf(cie, data, program string) string {
+	return string(little(uint32(12+len(data)+len(program)), uint32(len(cie)+4), uint32(0), uint32(0x20))) + data + program
+}
+
+// plain is the CIE that gcc and clang write for C code.
+var plain = cieOf(string(PlainCFI) + "\x00\x00")
+
 // TestCFA: the frame's address at each place of a function, from the instructions before it.
 func TestCFA(t *testing.T) {
 	const start = 0x1000
-	cie := "\x14\x00\x00\x00" + string(cieHead) + string(PlainCFI) + "\x00\x00"
-	fde := func(program string) string {
-		return string([]byte{byte(13 + len(program)), 0, 0, 0, byte(len(cie) + 4), 0, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0}) + program
-	}
 	for _, c := range []struct {
+		cie     string
+		data    string
 		program string
 		at      uint64
 		want    CFA
 		ok      bool
 	}{
-		{"", 0, EntryCFA, true},
-		{"", 0x1f, EntryCFA, true},
-		{"", 0x20, CFA{}, false}, // behind it
-		{"\x41\x0e\x10\x86\x02\x43\x0d\x06", 0, EntryCFA, true},
-		{"\x41\x0e\x10\x86\x02\x43\x0d\x06", 1, CFA{DwarfRSP, 16}, true},
-		{"\x41\x0e\x10\x86\x02\x43\x0d\x06", 4, FrameCFA, true},
-		{"\x0e\x10\x41\x0a\x0e\x08\x41\x0b", 1, EntryCFA, true}, // remembered and restored
-		{"\x0e\x10\x41\x0a\x0e\x08\x41\x0b", 2, CFA{DwarfRSP, 16}, true},
-		{"\x41\x0b", 1, CFA{}, false},
-		{"\x41\x0f\x02\x77\x08", 1, CFA{}, false}, // an expression
-		{"\x41\x3f", 0x10, CFA{}, false},
+		{plain, "\x00", "", 0, EntryCFA, true},
+		{plain, "\x00", "", 0x1f, EntryCFA, true},
+		{plain, "\x00", "", 0x20, CFA{}, false}, // behind it
+		{plain, "\x00", "\x41\x0e\x10\x86\x02\x43\x0d\x06", 0, EntryCFA, true},
+		{plain, "\x00", "\x41\x0e\x10\x86\x02\x43\x0d\x06", 1, CFA{DwarfRSP, 16}, true},
+		{plain, "\x00", "\x41\x0e\x10\x86\x02\x43\x0d\x06", 4, FrameCFA, true},
+		{plain, "\x00", "\x0e\x10\x41\x0a\x0e\x08\x41\x0b", 1, EntryCFA, true}, // remembered and restored
+		{plain, "\x00", "\x0e\x10\x41\x0a\x0e\x08\x41\x0b", 2, CFA{DwarfRSP, 16}, true},
+		{plain, "\x00", "\x41\x0b", 1, CFA{}, false},
+		{plain, "\x00", "\x41\x0f\x02\x77\x08", 1, CFA{}, false}, // an expression
+		{plain, "\x00", "\x41\x3f", 0x10, CFA{}, false},
+		{plain, "\x00", "\x0a\x0e\x20\x0a\x0e\x30\x0b\x41\x0b", 0, CFA{DwarfRSP, 32}, true},
+		{plain, "\x00", "\x0a\x0e\x20\x0a\x0e\x30\x0b\x41\x0b", 1, EntryCFA, true},
+		{plain, "\x00", "\x0a\x0f\x01\x77\x0b", 0, CFA{}, false}, // what is remembered is not known to be known
+		{plain, "\x00", "\x12\x07\x02", 0, CFA{}, false},
+		{plain, "\x00", "\x13\x02", 0, CFA{}, false},
+		{plain, "\x00", "\x0c\x03\x18", 0, CFA{3, 24}, true},
+		{plain, "\x02\x0e\x20", "\x0e\x10", 0, CFA{DwarfRSP, 16}, true},
+		{plain, "\x03\x0e\x20", "\x0e", 0, EntryCFA, true},
+		{plain, "\x03\x0e\x20", "", 0, CFA{}, false},
+		{plain, "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80", "", 0, CFA{}, false},
+		{plain, "\x00", "\x0e\x10" + strings.Repeat("\x00", maxProgram-FDEHead-2), 0, CFA{DwarfRSP, 16}, true},
+		{plain, "\x00", "\x0e\x10" + strings.Repeat("\x00", maxProgram-FDEHead-1), 0, CFA{}, false},
+		{strings.Replace(plain, "R\x00\x01", "R\x00\x04", 1), "\x00", "\x42\x0e\x10", 7, EntryCFA, true},
+		{strings.Replace(plain, "R\x00\x01", "R\x00\x04", 1), "\x00", "\x42\x0e\x10", 8, CFA{DwarfRSP, 16}, true},
+		{cieOf(string(PlainCFI) + strings.Repeat("\x00", cieRead-4-len(cieHead)-len(PlainCFI))), "\x00", "", 0, EntryCFA, true},
+		{cieOf(string(PlainCFI) + strings.Repeat("\x00", cieRead-3-len(cieHead)-len(PlainCFI))), "\x00", "", 0, CFA{}, false},
 	} {
-		b := cie + fde(c.program) + "\x00\x00\x00\x00\x00\x00\x00\x00"
+		b := c.cie + fdeOf(c.cie, c.data, c.program)
+		b += strings.Repeat("\x00", max(0, len(c.cie)+minFDE-len(b)))
 		f := &File{R: Memory(b), Size: uint64(len(b))}
-		got, ok := f.CFA(Func{Start: start, FDE: uint64(len(cie))}, start+c.at)
+		got, ok := f.CFA(Func{Start: start, FDE: uint64(len(c.cie))}, start+c.at)
 		if ok != c.ok || ok && got != c.want {
-			t.Errorf("%x at %#x: %v, %v", c.program, c.at, got, ok)
+			t.Errorf("%.20x, %x at %#x: %v, %v", c.data, c.program, c.at, got, ok)
+		}
+	}
+}
+
+// TestPlainFDE: the FDEs that vfix can write again, with other instructions.
+func TestPlainFDE(t *testing.T) {
+	const vaddr = 0x2000
+	nops := func(n int) string { return strings.Repeat("\x00", n) }
+	for _, c := range []struct {
+		name      string
+		cie, data string
+		program   string
+		ok        bool
+	}{
+		{"plain", plain, "\x00", "\x41\x0e\x10", true},
+		{"without instructions", plain, "\x00", "", true},
+		{"no byte for the augmentation", plain, "", "", false},
+		{"data of the augmentation", plain, "\x01\x00", "", false},
+		{"the longest", plain, "\x00", nops(1024 - FDEHead), true},
+		{"longer", plain, "\x00", nops(1025 - FDEHead), false},
+		{"a long CIE", cieOf(string(PlainCFI) + nops(cieRead-4-len(cieHead)-len(PlainCFI))), "\x00", "", true},
+		{"a longer CIE", cieOf(string(PlainCFI) + nops(cieRead-3-len(cieHead)-len(PlainCFI))), "\x00", "", false},
+		{"a CIE without nops", cieOf(string(PlainCFI)), "\x00", "", true},
+		{"a CIE with other instructions", cieOf(string(PlainCFI) + "\x0e\x10"), "\x00", "", false},
+		{"a CIE with fewer instructions", cieOf(string(PlainCFI[:4])), "\x00", "", false},
+	} {
+		b := c.cie + fdeOf(c.cie, c.data, c.program)
+		f := &File{R: Memory(b), Size: uint64(len(b)), Progs: []Prog{{Type: PTLoad, Vaddr: vaddr, Filesz: uint64(len(b)), Memsz: uint64(len(b))}}}
+		at := vaddr + uint64(len(c.cie))
+		d, cie := f.PlainFDE(at)
+		if d.Size != 0 != c.ok || c.ok && (d.Start != at+8 || d.Size != 0x20 || string(d.Program) != c.program || cie != vaddr) {
+			t.Errorf("%s: %+v, CIE at %#x", c.name, d, cie)
+		}
+		elsewhere := []byte(b)
+		elsewhere[len(c.cie)+7] = 1
+		f.R = Memory(elsewhere)
+		if d, _ := f.PlainFDE(at); d.Size != 0 {
+			t.Errorf("%s, with a CIE outside: %+v", c.name, d)
 		}
 	}
 }

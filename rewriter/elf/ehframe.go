@@ -22,6 +22,8 @@ const (
 	maxFDEs = 1 << 20
 	// cieRead is how much of a CIE is read for its augmentation, in bytes.
 	cieRead = 64
+	// fdeRead is how much of an FDE is read: its head, two addresses and that of a table of landing pads.
+	fdeRead = 48
 	// minFDE is the minimum size of an FDE with the bytes behind it: a head and two addresses.
 	minFDE = 24
 )
@@ -68,11 +70,10 @@ func (u *unwind) table() (done bool) {
 		case e.FDE-home.Vaddr >= home.Filesz:
 			done = false
 		case u.near(e.Start):
-			fn := Func{Start: e.Start}
-			if off, ok := u.f.Offset(e.FDE, 8); ok {
-				if full, ok := u.entry(off, e.FDE); ok && full.Start == e.Start {
-					fn = full
-				}
+			off := home.Off + (e.FDE - home.Vaddr)
+			fn, ok := u.entry(u.f.Bytes(off, min(fdeRead, u.f.Size-off)), off, e.FDE)
+			if !ok || fn.Start != e.Start {
+				fn = Func{Start: e.Start}
 			}
 			u.visit(fn)
 		}
@@ -84,8 +85,8 @@ func (u *unwind) table() (done bool) {
 func (u *unwind) section(start, vaddr, size uint64) {
 	r := bufio.NewReaderSize(io.NewSectionReader(u.f, int64(start), int64(u.f.Size-start)), 16<<10)
 	for off, n := start, 0; n < maxFDEs && off+8 <= start+size; n++ {
-		b, err := r.Peek(24)
-		if err != nil {
+		b, _ := r.Peek(fdeRead)
+		if len(b) < minFDE {
 			return
 		}
 		length := uint64(binary.LittleEndian.Uint32(b))
@@ -98,13 +99,8 @@ func (u *unwind) section(start, vaddr, size uint64) {
 			continue
 		}
 		if id := uint64(binary.LittleEndian.Uint32(b[4:])); id != 0 && id <= off+4-start {
-			at := vaddr + (off - start)
-			if c := u.cie(off + 4 - id); c.known {
-				if pc, _, ok := pointer(b[8:], at+8, c.enc); ok && u.near(pc) {
-					if fn, ok := u.entry(off, at); ok {
-						u.visit(fn)
-					}
-				}
+			if fn, ok := u.entry(b, off, vaddr+(off-start)); ok && u.near(fn.Start) {
+				u.visit(fn)
 			}
 		}
 		off += 4 + length
@@ -132,12 +128,8 @@ func (u *unwind) search() {
 	})
 }
 
-// entry reads the FDE at an offset and vaddr.
-func (u *unwind) entry(off, vaddr uint64) (fn Func, ok bool) {
-	if !u.f.InFile(off, 8) {
-		return fn, false
-	}
-	b := u.f.Bytes(off, min(48, u.f.Size-off))
+// entry reads the FDE at an offset and vaddr, which b begins with.
+func (u *unwind) entry(b []byte, off, vaddr uint64) (fn Func, ok bool) {
 	if len(b) < minFDE {
 		return fn, false
 	}
@@ -153,8 +145,8 @@ func (u *unwind) entry(off, vaddr uint64) (fn Func, ok bool) {
 	if !ok || len(b) < 8+2*n+1 {
 		return fn, false
 	}
-	length, _, ok := pointer(b[8+n:], 0, c.enc&0x0f)
-	if !ok || length > MaxVaddr {
+	length, _, _ := pointer(b[8+n:], 0, c.enc&0x0f)
+	if length > MaxVaddr {
 		return fn, false
 	}
 	fn = Func{Start: start, End: start + length, FDE: off}
@@ -166,7 +158,7 @@ func (u *unwind) entry(off, vaddr uint64) (fn Func, ok bool) {
 	}
 	r := leb{b: b, at: 8 + 2*n}
 	r.uleb()
-	if r.bad || r.at > len(b) {
+	if r.bad {
 		return fn, false
 	}
 	raw, _, ok := pointer(b[r.at:], 0, c.lsda&0x0f)
@@ -247,7 +239,7 @@ func (f *File) readCIE(off uint64) cie {
 // pointer decodes an address at vaddr, and returns its size in bytes.
 func pointer(b []byte, vaddr uint64, enc byte) (v uint64, n int, ok bool) {
 	if len(b) < 8 {
-		return 0, 0, false
+		return v, n, false
 	}
 	switch enc & 0x0f {
 	case pePtr, peSdata8:
@@ -257,7 +249,7 @@ func pointer(b []byte, vaddr uint64, enc byte) (v uint64, n int, ok bool) {
 	case peUdata4:
 		v, n = uint64(binary.LittleEndian.Uint32(b)), 4
 	default:
-		return 0, 0, false
+		return v, n, false
 	}
 	switch enc & 0x70 {
 	case 0:
@@ -265,7 +257,7 @@ func pointer(b []byte, vaddr uint64, enc byte) (v uint64, n int, ok bool) {
 	case pePcrel:
 		return v + vaddr, n, true
 	}
-	return 0, 0, false
+	return v, n, false
 }
 
 // Func is the place in memory of a function, or of a part of one that a compiler split off.

@@ -61,7 +61,7 @@ func TestEhFrameSection(t *testing.T) {
 	for _, c := range []struct {
 		name, aug string
 		enc       byte
-		change    func([]byte)
+		change    func(b []byte, s *Section)
 		want      []uint64
 	}{
 		{"relative", "zR", pePcrel | peSdata4, nil, want},
@@ -72,22 +72,36 @@ func TestEhFrameSection(t *testing.T) {
 		{"of a signal's handler", "zRS", pePcrel | peSdata8, nil, want},
 		{"an unknown augmentation", "eh", pePtr, nil, nil},
 		{"an unknown encoding", "zR", 0x2b, nil, nil},
-		{"no such CIE", "zR", pePcrel | peSdata4, func(b []byte) { b[24] = 0xff; b[25] = 0xff }, want[1:]},
-		{"64-bit lengths", "zR", pePcrel | peSdata4, func(b []byte) { copy(b, "\xff\xff\xff\xff") }, nil},
-		{"a length beyond the section", "zR", pePcrel | peSdata4, func(b []byte) { copy(b[20:], "\xf0\xff\xff\xff") }, want[:1]},
+		{"no such CIE", "zR", pePcrel | peSdata4, func(b []byte, _ *Section) { b[24] = 0xff; b[25] = 0xff }, want[1:]},
+		{"64-bit lengths", "zR", pePcrel | peSdata4, func(b []byte, _ *Section) { copy(b, "\xff\xff\xff\xff") }, nil},
+		{"a length beyond the section", "zR", pePcrel | peSdata4, func(b []byte, _ *Section) { copy(b[20:], "\xf0\xff\xff\xff") }, want[:1]},
+		{"without content", "zR", pePtr, func(_ []byte, s *Section) { s.Type = SHTNobits }, nil},
+		{"behind a terminator", "zR", pePtr, func(_ []byte, s *Section) { s.Off, s.Size = 0, s.Size+4 }, want},
+		{"the largest function", "zR", pePtr, func(b []byte, _ *Section) { copy(b[len(b)-12:], little(uint64(MaxVaddr))) }, want},
+		{"a larger one", "zR", pePtr, func(b []byte, _ *Section) { copy(b[len(b)-12:], little(uint64(MaxVaddr+1))) }, want[:2]},
+		{"the address of one in 4 bytes", "zPR", peUdata4, func(b []byte, _ *Section) { b[17], b[22] = peUdata4, peUdata4 }, want},
+		{"the address of one, with a sign", "zPR", peUdata4, func(b []byte, _ *Section) { b[17] = peSdata8 }, want},
+		{"tables of landing pads at addresses", "zPLR", pePcrel | peSdata4, func(b []byte, _ *Section) { b[23] = peUdata4; copy(b[44:], "\x04\x78\x56\x34\x12") }, want},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			const addr = 0x600000
-			b := ehFrame(c.aug, c.enc, addr, want...)
+			const before = 4 // bytes: a terminator
+			content := ehFrame(c.aug, c.enc, addr, want...)
+			s := Section{Name: ".eh_frame", Type: SHTProgbits, Addr: addr, Off: before, Size: uint64(len(content))}
 			if c.change != nil {
-				c.change(b)
+				c.change(content, &s)
 			}
+			b := slices.Concat(make([]byte, before), content)
 			var got []uint64
 			read := func(b []byte) string {
-				f := &File{R: bytes.NewReader(b), Size: uint64(len(b)), Sections: []Section{{Name: ".eh_frame", Type: SHTProgbits, Addr: addr, Size: uint64(len(b))}}}
+				f := &File{R: bytes.NewReader(b), Size: uint64(len(b)), Sections: []Section{s}}
 				var all []Func
 				got = nil
-				f.EachFDE(func(uint64) bool { return true }, func(d Func) { all, got = append(all, d), append(got, d.Start) })
+				f.EachFDE(func(start uint64) bool { got = append(got, start); return true }, func(d Func) {
+					if all = append(all, d); d.Start != got[len(got)-1] {
+						t.Errorf("a function at %#x, which is near as %#x", d.Start, got[len(got)-1])
+					}
+				})
 				return fmt.Sprint(all)
 			}
 			if read(b); !slices.Equal(got, c.want) {
@@ -95,6 +109,34 @@ func TestEhFrameSection(t *testing.T) {
 			}
 			recorded.Changed(t, t.Name(), b, read)
 		})
+	}
+}
+
+// TestEhFrameSearch: without section headers, entries are found by the first CIE for C code, each once.
+func TestEhFrameSearch(t *testing.T) {
+	const vaddr = 0x600000
+	fde := fdeOf(plain, "\x00", "\x00\x00\x00")
+	for _, c := range []struct {
+		name, content string
+		flags         uint32
+		want          int
+	}{
+		{"at the start", plain + fde, PFR, 1},
+		{"behind code", "\xc3" + plain + fde, PFR | PFX, 1},
+		{"in what is written", plain + fde, PFR | PFW, 0},
+		{"two", plain + fde + plain + fde, PFR, 2},
+		{"without its length", plain[1:] + fde, PFR, 0},
+	} {
+		f := inMemory(c.flags, vaddr, []byte(c.content+"\x00\x00\x00\x00"))
+		got := 0
+		f.EachFDE(func(uint64) bool { return true }, func(fn Func) {
+			if got++; fn.End != fn.Start+0x20 {
+				t.Errorf("%s: %+v", c.name, fn)
+			}
+		})
+		if got != c.want {
+			t.Errorf("%s: %d entries, want %d", c.name, got, c.want)
+		}
 	}
 }
 
@@ -109,6 +151,7 @@ func TestGNUHash(t *testing.T) {
 		want uint64
 	}{
 		{"two chains", table(2, 1, 1, 1, 3, 2, 3, 4, 5), 5}, // symbols 1, 2 end at 2; 3, 4 end at 4
+		{"one symbol", table(1, 1, 1, 1, 3), 2},
 		{"no symbols", table(1, 7, 1, 0), 7},
 		{"a chain without an end", table(1, 1, 1, 1, 2, 2, 2), 4},
 		{"no room for the buckets", table(1<<30, 1, 1, 1), 0},

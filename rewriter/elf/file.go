@@ -265,7 +265,7 @@ func (f *File) readProgs(n int) error {
 		return Damaged("%d program headers at offset %#x end beyond the file (%d bytes)", n, f.PhOff, f.Size)
 	}
 	le := binary.LittleEndian
-	f.records(f.PhOff, uint64(n)*PhdrSize, PhdrSize, func(_ uint64, e []byte) {
+	f.records(f.PhOff, uint64(n), PhdrSize, func(_ uint64, e []byte) {
 		f.Progs = append(f.Progs, Prog{
 			Index: len(f.Progs), Type: le.Uint32(e), Flags: le.Uint32(e[4:]),
 			Off: le.Uint64(e[8:]), Vaddr: le.Uint64(e[16:]), Paddr: le.Uint64(e[24:]),
@@ -319,7 +319,7 @@ func (f *File) readSections(hdr []byte) {
 		return
 	}
 	s := make([]Section, 0, n)
-	f.records(f.ShOff, n*ShdrSize, ShdrSize, func(_ uint64, e []byte) {
+	f.records(f.ShOff, n, ShdrSize, func(_ uint64, e []byte) {
 		s = append(s, Section{
 			Index: len(s), nameOff: le.Uint32(e), Type: le.Uint32(e[4:]), Flags: le.Uint64(e[8:]),
 			Addr: le.Uint64(e[16:]), Off: le.Uint64(e[24:]), Size: le.Uint64(e[32:]),
@@ -353,7 +353,7 @@ func (f *File) readDynamic() error {
 		return Damaged("dynamic segment (offset %#x, filesz %#x) ends beyond the file (%d bytes)", p.Off, p.Filesz, f.Size)
 	}
 	ended, spare := false, true // bytes behind DT_NULL are not spare
-	f.records(p.Off, min(p.Filesz/DynSize, maxDyn)*DynSize, DynSize, func(off uint64, e []byte) {
+	f.records(p.Off, min(p.Filesz/DynSize, maxDyn), DynSize, func(off uint64, e []byte) {
 		d := Dyn{Off: off, Tag: int64(binary.LittleEndian.Uint64(e)), Val: binary.LittleEndian.Uint64(e[8:])}
 		switch {
 		case d.Tag != DTNull && !ended:

@@ -15,7 +15,7 @@ func (f *File) LandingPads(fn Func) (pads []Pad, ok bool) {
 		return nil, true
 	}
 	b := f.Mem(fn.LSDA, maxLSDA)
-	if len(b) < 4 {
+	if len(b) == 0 {
 		return nil, false
 	}
 	r, base := leb{b: b}, fn.Start
@@ -72,7 +72,7 @@ func (r *leb) byte() byte {
 }
 
 func (r *leb) uleb() (v uint64) {
-	for shift := 0; shift < 64; shift += 7 {
+	for shift := 0; shift < 7*10; shift += 7 { // the longest form of 64 bits
 		c := r.byte()
 		v |= uint64(c&0x7f) << shift
 		if c&0x80 == 0 {

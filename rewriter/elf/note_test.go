@@ -12,7 +12,9 @@ func TestBuildID(t *testing.T) {
 	}
 	abi, id := note("GNU\x00", "0123456789abcdef", 1), note("GNU\x00", "\x01\xab\xff", 3)
 	for name, c := range map[string][2]string{
-		"alone": {id, "01abff"}, "second": {abi + id, "01abff"}, "none": {abi, ""}, "empty": {"", ""},
+		"alone": {id, "01abff"}, "of one byte": {note("GNU\x00", "\x07", 3), "07"}, "without bytes": {note("GNU\x00", "", 3) + id, "01abff"},
+		"the longest": {note("GNU\x00", strings.Repeat("\x01", 64), 3), strings.Repeat("01", 64)}, "longer": {note("GNU\x00", strings.Repeat("\x01", 65), 3) + id, "01abff"},
+		"second": {abi + id, "01abff"}, "none": {abi, ""}, "empty": {"", ""},
 		"another owner": {note("Go\x00\x00", "\x01", 3), ""}, "cut off": {id[:len(id)-2], ""},
 		"long name": {"\xff\xff\xff\xff\x04\x00\x00\x00\x03\x00\x00\x00GNU\x00abcd", ""},
 	} {

@@ -112,10 +112,11 @@ func (f *File) Link() error {
 	f.R = Memory(image)
 	le, entries := binary.LittleEndian, uint64(0)
 	each := func(s *Section, size int, visit func(off uint64, e []byte)) error {
-		if entries += s.Size / uint64(size); entries > maxFixes {
+		n := s.Size / uint64(size)
+		if entries += n; entries > maxFixes {
 			return Damaged("object of more than %d symbols and relocations", maxFixes)
 		}
-		f.records(s.Off, s.Size, size, visit)
+		f.records(s.Off, n, size, visit)
 		return nil
 	}
 	var values []uint64 // of the symbols, by their indices
@@ -124,7 +125,7 @@ func (f *File) Link() error {
 			value, n := le.Uint64(e[8:]), le.Uint16(e[6:])
 			switch {
 			case n == shnAbs || len(values) == 0: // symbol 0 is unused
-			case n != 0 && int(n) < len(f.Sections) && f.Sections[n].Addr != 0:
+			case int(n) < len(f.Sections) && f.Sections[n].Addr != 0:
 				value += f.Sections[n].Addr
 			default:
 				value = f.Size + outside

@@ -22,16 +22,13 @@ func (f *File) Overlay() uint64 {
 		end = max(end, f.ShOff+n)
 	}
 	for _, s := range f.Sections {
-		if s.Index > 0 && s.Type != SHTNobits {
+		if s.Type != SHTNobits {
 			end = max(end, s.Off+s.Size)
 		}
 	}
 	rest := f.Size - end
-	if rest > maxTail || rest >= PageSize && f.Sections != nil {
-		return rest
-	}
-	b := f.Bytes(end, rest)
-	if rest < PageSize && len(bytes.Trim(b, "\x00")) == 0 || f.Sections == nil && f.isTail(b, end) {
+	if rest < PageSize && len(bytes.Trim(f.Bytes(end, rest), "\x00")) == 0 ||
+		f.Sections == nil && rest <= maxTail && f.isTail(f.Bytes(end, rest), end) {
 		return 0
 	}
 	return rest
@@ -45,7 +42,7 @@ const maxTail = 1 << 26
 // PyInstaller's do ("pydata"), may search for it from the file's end.
 func (f *File) Payload() string {
 	for _, s := range f.Sections {
-		if s.Index > 0 && s.Type == SHTProgbits && s.Flags&SHFAlloc == 0 && s.Size > 0 && s.Name != "" && s.Name[0] != '.' {
+		if s.Type == SHTProgbits && s.Flags&SHFAlloc == 0 && s.Size > 0 && s.Name != "" && s.Name[0] != '.' {
 			return s.Name
 		}
 	}
@@ -72,7 +69,7 @@ func (f *File) isTail(b []byte, end uint64) bool {
 	}
 	const second = ShdrSize + 4 // the type of the next one
 	for at, tries := int(-end&3), 0; at+second+4 <= len(b) && tries < maxTries; at += 4 {
-		if binary.LittleEndian.Uint32(b[at:]) == 0 && binary.LittleEndian.Uint32(b[at+second:]) != 0 && bytes.HasPrefix(b[at:], zero) {
+		if binary.LittleEndian.Uint32(b[at+second:]) != 0 && bytes.HasPrefix(b[at:], zero) {
 			if tries++; try(at) {
 				return true
 			}

@@ -54,7 +54,7 @@ func look(pairs *[]uint16) (l looked) {
 		}
 	}
 	group(l[:groupA])
-	l[groupA], l[groupA+1] = l[0], l[0]
+	copy(l[groupA:], l[:])
 	group(l[groupA:])
 	return l
 }
@@ -76,7 +76,7 @@ func widePairs(b []byte, lo, hi int, pairs *looked, yield func(int) bool) {
 // plainPairs is Pairs for one pass on any machine. It searches for each pair once from end to end, independently
 // of the others.
 func plainPairs(b []byte, lo, hi int, pairs *looked, yield func(int) bool) {
-	next := [...]int{lo - 1, lo - 1, lo - 1, lo - 1, lo - 1}
+	next := [...]int{-1, -1, -1, -1, -1}
 	for i := lo; i < hi; i++ {
 		nearest := hi
 		for k, p := range pairs {

@@ -32,11 +32,11 @@ func (f *File) EachRela(visit func(Rela)) {
 			continue
 		}
 		d := at - p.Vaddr
-		f.records(p.Off+d, min(size, p.Filesz-d), RelaSize, each)
+		f.records(p.Off+d, min(size, p.Filesz-d)/RelaSize, RelaSize, each)
 	}
 	for i := range f.Sections {
 		if s := &f.Sections[i]; f.Dynamic == nil && s.Type == SHTRela && s.Addr != 0 {
-			f.records(s.Off, s.Size, RelaSize, each)
+			f.records(s.Off, s.Size/RelaSize, RelaSize, each)
 		}
 	}
 }
@@ -72,28 +72,28 @@ func (f *File) eachOf(typ, or uint32, visit func(Rela, Symtab, Symbol)) {
 	})
 }
 
-// maxRelr is how many bytes of DT_RELR are read; it encodes up to 64 times as many words.
-const maxRelr = 1 << 24
+// maxRelr is how many entries of DT_RELR are read; each encodes up to 63 words.
+const maxRelr = 1 << 21
 
 // InRelr reports whether DT_RELR relocates the word at vaddr. Source: gABI proposal
 // "Relative relocations" (DT_RELR): an even entry is an address, an odd one a bitmap of the
 // 63 words behind it.
-func (f *File) InRelr(vaddr uint64) bool {
+func (f *File) InRelr(vaddr uint64) (found bool) {
 	at, size := f.Range(DTRelr, DTRelrsz)
 	start, ok := f.Offset(at, size)
 	if !ok {
 		return false
 	}
 	const word = 8
-	found, next := false, uint64(0)
-	f.records(start, min(size, maxRelr), word, func(_ uint64, b []byte) {
+	var next uint64
+	f.records(start, min(size/word, maxRelr), word, func(_ uint64, b []byte) {
 		e := binary.LittleEndian.Uint64(b)
 		if e&1 == 0 {
 			found, next = found || e == vaddr, e+word
 			return
 		}
 		d := vaddr - next
-		found = found || d%word == 0 && d/word < 63 && e>>(1+d/word)&1 == 1
+		found = found || d%word == 0 && e>>(1+d/word)&1 == 1
 		next += 63 * word
 	})
 	return found

@@ -58,8 +58,8 @@ const PageSize = 1 << 12
 // below.
 func (f *File) MapStart(p *Prog) uint64 {
 	align := uint64(PageSize)
-	if f.Type == TypeDyn && p.Align > PageSize && p.Align&(p.Align-1) == 0 {
-		align = p.Align
+	if f.Type == TypeDyn && p.Align&(p.Align-1) == 0 {
+		align = max(align, p.Align)
 	}
 	return p.Vaddr &^ (align - 1)
 }

@@ -42,7 +42,7 @@ func (f *File) Sound() error {
 		return fmt.Errorf("e_entry: no code is at vaddr %#x", f.Entry)
 	}
 	for _, s := range f.Sections {
-		if s.Index > 0 && s.Flags&SHFAlloc != 0 && s.Type != SHTNobits && s.Size > 0 && overlaps(s.Off, s.Size) {
+		if s.Flags&SHFAlloc != 0 && s.Type != SHTNobits && s.Size > 0 && overlaps(s.Off, s.Size) {
 			return fmt.Errorf("section %s at offset %#x is among the headers", s.Name, s.Off)
 		}
 	}
@@ -54,7 +54,7 @@ func (f *File) Sound() error {
 func (f *File) InOrder() error {
 	last := uint64(0)
 	for _, s := range f.Sections {
-		if s.Index == 0 || s.Type == SHTNobits || s.Type == SHTNull {
+		if s.Type == SHTNobits || s.Type == SHTNull {
 			continue
 		}
 		if s.Off < last {

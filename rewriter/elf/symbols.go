@@ -114,7 +114,7 @@ func (f *File) gnuHashSymbols(vaddr uint64) uint64 {
 	if !ok {
 		return 0
 	}
-	f.records(off, 4*nbuckets, 4, func(_ uint64, e []byte) { top = max(top, uint64(le.Uint32(e))) })
+	f.records(off, nbuckets, 4, func(_ uint64, e []byte) { top = max(top, uint64(le.Uint32(e))) })
 	if top < symoffset {
 		return symoffset
 	}
@@ -135,7 +135,7 @@ func (f *File) gnuHashSymbols(vaddr uint64) uint64 {
 // EachSymbol calls visit for each function, label and variable that the table defines.
 func (f *File) EachSymbol(t Symtab, visit func(Symbol)) {
 	le := binary.LittleEndian
-	f.records(t.off, t.count*SymSize, SymSize, func(_ uint64, b []byte) {
+	f.records(t.off, t.count, SymSize, func(_ uint64, b []byte) {
 		s := symbolOf(b)
 		if shndx := le.Uint16(b[6:]); shndx != 0 && (s.Type <= STTFunc || s.Type == STTGNUIfunc) {
 			visit(s)
@@ -155,7 +155,7 @@ func (f *File) SymbolName(t Symtab, s Symbol) string {
 	if uint64(s.name) >= t.strSize {
 		return ""
 	}
-	b := f.Bytes(t.strOff+uint64(s.name), min(maxName+1, t.strSize-uint64(s.name)))
+	b := f.Bytes(t.strOff+uint64(s.name), min(maxName, t.strSize-uint64(s.name)))
 	name, _, _ := strings.Cut(cString(append(b, 0), 0), "@")
 	return printable(name)
 }

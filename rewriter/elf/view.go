@@ -26,7 +26,7 @@ func (f *File) ReadAt(b []byte, off int64) (int, error) {
 		f.failed = fmt.Errorf("read %d bytes at offset %d: %w", len(b), off, err)
 	}
 	clear(b[n:])
-	return n, err
+	return n, f.failed
 }
 
 // InFile reports whether [off, off+n) is inside the file, without overflow.
@@ -40,15 +40,16 @@ func (f *File) Bytes(off, n uint64) []byte {
 	return f.view(nil, off, n)
 }
 
-// records visits the entries of size bytes in the n bytes at offset off, with the offset of each, up to the end of the
-// file. visit must not change or keep the bytes.
+// records visits n entries of size bytes from offset off on, with the offset of each, up to the end of the file. visit
+// must not change or keep the bytes.
 func (f *File) records(off, n uint64, size int, visit func(off uint64, e []byte)) {
+	n *= uint64(size)
 	chunk := min(uint64(symChunk*size), n)
 	var buf []byte
 	if _, ok := f.R.(Memory); !ok && f.InFile(off, n) {
 		buf = make([]byte, chunk)
 	}
-	for n >= uint64(size) {
+	for n > 0 {
 		m := min(chunk, n)
 		if !f.InFile(off, m) {
 			return
@@ -93,7 +94,7 @@ func (f *File) Dyn(tag int64) *Dyn {
 func (f *File) Range(tag, sizeTag int64) (vaddr, size uint64) {
 	at, n := f.Dyn(tag), f.Dyn(sizeTag)
 	if at == nil || n == nil {
-		return 0, 0
+		return vaddr, size
 	}
 	return at.Val, n.Val
 }
@@ -159,10 +160,7 @@ func (f *File) Word(vaddr uint64) (uint64, bool) {
 
 // cString returns the NUL-terminated string at i, or "".
 func cString(b []byte, i uint64) string {
-	if i >= uint64(len(b)) {
-		return ""
-	}
-	text, _, ended := bytes.Cut(b[i:], []byte{0})
+	text, _, ended := bytes.Cut(b[min(i, uint64(len(b))):], []byte{0})
 	if !ended {
 		return ""
 	}

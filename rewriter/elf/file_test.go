@@ -1,0 +1,536 @@
+package elf
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+)
+
+// inMemory is a file of one segment with content at vaddr.
+func inMemory(flags uint32, vaddr uint64, content []byte) *File {
+	n := uint64(len(content))
+	return &File{R: Memory(content), Size: n, Progs: []Prog{{Type: PTLoad, Flags: flags, Vaddr: vaddr, Filesz: n, Memsz: n}}}
+}
+
+// TestLimits: what is of the largest size is read in full, and not what is larger.
+func TestLimits(t *testing.T) {
+	const at = 0x10000
+	zeros := func(n int) string { return strings.Repeat("\x00", n) }
+	member := "a.o/" + strings.Repeat(" ", 44) + "0         `\n"
+	header := func(typ uint16, progs, sections int, shoff uint64) []byte {
+		return little([]byte("\x7fELF\x02\x01\x01"+zeros(9)), typ, uint16(MachineX8664), uint32(1), uint64(at), uint64(EhdrSize), shoff,
+			uint32(0), uint16(EhdrSize), uint16(PhdrSize), uint16(progs), uint16(ShdrSize), uint16(sections), uint16(1))
+	}
+	load := little(uint32(PTLoad), uint32(PFR|PFX), uint64(0), uint64(at), uint64(at), uint64(EhdrSize), uint64(EhdrSize), uint64(PageSize))
+	text := func(n int) *File {
+		f := inMemory(PFR, at, []byte(strings.Repeat("x", n)+"\x00"))
+		f.Dynamic = []Dyn{{Tag: DTStrtab, Val: at}, {Tag: DTSoname}}
+		return f
+	}
+	says := func(err error, text string, limit int) bool {
+		return err != nil && strings.Contains(err.Error(), fmt.Sprintf(text, limit))
+	}
+	for _, c := range []struct {
+		name  string
+		limit int
+		read  func(n int) bool
+	}{
+		{"members of an archive", maxMembers, func(n int) bool {
+			b := []byte(archiveMagic + strings.Repeat(member, n))
+			return !says((&File{R: Memory(b), Size: uint64(len(b))}).EachMember(false, func(Member) error { return nil }), "more than %d members", maxMembers)
+		}},
+		{"a dynamic string", maxDynString - 1, func(n int) bool { return len(text(n).DynStrings(DTSoname)[0]) == n }},
+		{"a soname", maxName - 1, func(n int) bool { return len(text(n).Soname()) == n }},
+		{"the path of a loader", maxDynString, func(n int) bool {
+			f := text(n)
+			f.Progs = []Prog{{Type: PTInterp, Filesz: uint64(n)}}
+			return len(f.Interp()) == n
+		}},
+		{"the name of a symbol", maxName, func(n int) bool {
+			return len(text(n).SymbolName(Symtab{strSize: uint64(n)}, Symbol{})) == n
+		}},
+		{"program headers", MaxPhnum, func(n int) bool {
+			b := append(header(TypeDyn, n, 0, 0), bytes.Repeat(load, n)...)
+			f, err := Parse(Memory(b), int64(len(b)))
+			return f != nil && len(f.Progs) == n && err != nil && strings.Contains(err.Error(), "overlaps")
+		}},
+		{"section headers", MaxShnum, func(n int) bool {
+			b := append(append(header(TypeDyn, 1, n, EhdrSize+PhdrSize), load...), make([]byte, n*ShdrSize)...)
+			b[EhdrSize+PhdrSize+ShdrSize+4] = SHTStrtab
+			f, err := Parse(Memory(b), int64(len(b)))
+			return err == nil && len(f.Sections) == n
+		}},
+		{"dynamic entries", maxDyn, func(n int) bool {
+			b := append(header(TypeDyn, 2, 0, 0), load...)
+			b = append(b, little(uint32(PTDynamic), uint32(PFR), uint64(EhdrSize+2*PhdrSize), uint64(0), uint64(0), uint64(n*DynSize), uint64(0), uint64(0))...)
+			b = append(b, strings.Repeat("\x01", n*DynSize)...)
+			f, err := Parse(Memory(b), int64(len(b)))
+			return err == nil && len(f.Dynamic) == n
+		}},
+		{"notes", maxNotes, func(n int) bool {
+			id := "\x04\x00\x00\x00\x01\x00\x00\x00\x03\x00\x00\x00GNU\x00x"
+			b := append(little(uint32(n-12-len(id)), uint32(0), uint32(0)), zeros(n-12-len(id))+id...)
+			return n&3 != len(id)&3 || (&File{R: Memory(b), Size: uint64(n), Progs: []Prog{{Type: PTNote, Filesz: uint64(n)}}}).BuildID() == "78"
+		}},
+		{"a table of landing pads", maxLSDA, func(n int) bool {
+			b := append([]byte("\xff\xff\x01"), byte(n-6&0x7f|0x80), byte((n-6)>>7&0x7f|0x80), byte((n-6)>>14))
+			b = append(b, zeros(3)+strings.Repeat("\x80", (n-6)%4)...) // the first entry, of up to seven bytes
+			_, ok := inMemory(PFR, at, append(b, make([]byte, n-len(b)+9)...)).LandingPads(Func{LSDA: at})
+			return ok
+		}},
+		{"an initializer's array", MaxStarts, func(n int) bool {
+			f := inMemory(PFR|PFX, at, bytes.Repeat(little(uint64(at)), n/8+1))
+			f.Dynamic = []Dyn{{Tag: DTInitArray, Val: at}, {Tag: DTInitArraysz, Val: uint64(n)}}
+			return len(f.Entries()) == n/8
+		}},
+		{"segments", MaxCover, func(n int) bool {
+			return (&File{Size: 100, Progs: []Prog{{Type: PTLoad, Filesz: 100 * uint64(n-1)}, {Type: PTLoad, Filesz: 100}}}).CheckLoads() == nil
+		}},
+		{"hits of a text", 8, func(n int) bool {
+			return len(inMemory(PFR, at, []byte(strings.Repeat("text", n))).FindText("text")) == n
+		}},
+		{"entries of DT_RELR", maxRelr, func(n int) bool {
+			f := inMemory(PFR, at, append(make([]byte, 8*(n-1)), little(uint64(2*at))...))
+			f.Dynamic = []Dyn{{Tag: DTRelr, Val: at}, {Tag: DTRelrsz, Val: uint64(8 * n)}}
+			return f.InRelr(2 * at)
+		}},
+		{"the search table", maxFDEs, func(n int) bool {
+			f := inMemory(PFR, at, append(little([]byte{1, 0x1b, peUdata4, peDatarel | peSdata4}, uint32(0), uint32(n)), make([]byte, n*SearchSize)...))
+			f.Progs = append(f.Progs, Prog{Type: PTGNUEhFrame, Vaddr: at, Filesz: f.Size})
+			_, table := f.SearchTable()
+			return len(table) == n
+		}},
+		{"entries of .eh_frame", maxFDEs, func(n int) (found bool) {
+			b := []byte(plain + zeros(4*(n-2)))
+			b = append(b, fdeOf(string(b), "\x00", "\x00\x00\x00")...)
+			f := inMemory(PFR, at, append(b, 0, 0, 0, 0))
+			f.Sections = []Section{{Name: ".eh_frame", Type: SHTProgbits, Size: f.Size}}
+			f.EachFDE(func(uint64) bool { return true }, func(Func) { found = true })
+			return found
+		}},
+		{"an object", maxObject, func(n int) bool {
+			_, err := ParseObject(strings.NewReader(zeros(EhdrSize)), int64(n))
+			return !says(err, "at most %d are", maxObject)
+		}},
+		{"symbols of an object", maxFixes, func(n int) bool {
+			b := make([]byte, n*SymSize)
+			return (&File{R: Memory(b), Size: uint64(len(b)), Sections: []Section{{Type: SHTSymtab, Size: uint64(len(b))}}}).Link() == nil
+		}},
+		{"relocations of an object", maxFixes, func(n int) bool {
+			b := make([]byte, n*RelaSize)
+			sections := []Section{{}, {Addr: 1, Size: 1}, {Type: SHTRela, Size: uint64(len(b)), info: 1}}
+			return !says((&File{R: Memory(b), Size: uint64(len(b)), Sections: sections}).Link(), "more than %d symbols", maxFixes)
+		}},
+		{"the vaddr of a segment", 16, func(n int) bool {
+			b := bytes.Clone(append(header(TypeDyn, 1, 0, 0), load...))
+			copy(b[EhdrSize+16:], little(uint64(MaxVaddr-16+n), uint64(0), uint64(0), uint64(0)))
+			_, err := Parse(Memory(b), int64(len(b)))
+			return err == nil
+		}},
+		{"the end of a segment", 16, func(n int) bool {
+			b := bytes.Clone(append(header(TypeDyn, 1, 0, 0), load...))
+			copy(b[EhdrSize+16:], little(uint64(MaxVaddr-100), uint64(0), uint64(0), uint64(100-16+n)))
+			_, err := Parse(Memory(b), int64(len(b)))
+			return err == nil
+		}},
+		{"section headers that may begin in a tail", maxTries, func(n int) bool {
+			const no = "xxxxxxxx" // not of a section
+			almost := zeros(ShdrSize) + no
+			b := []byte(zeros(EhdrSize) + "\x00.shstrtab\x00....." + strings.Repeat(almost, n-1) + zeros(ShdrSize))
+			b = append(b, little(uint32(0), uint32(SHTStrtab), uint64(0), uint64(0), uint64(EhdrSize), uint64(len(b)-EhdrSize), uint64(0), uint64(1), uint64(0))...)
+			return (&File{R: Memory(b), Size: uint64(len(b)), PhOff: EhdrSize}).Overlay() == 0
+		}},
+	} {
+		if !c.read(c.limit) || c.read(c.limit+1) {
+			t.Errorf("%s, at most %d: read %v, one more %v", c.name, c.limit, c.read(c.limit), c.read(c.limit+1))
+		}
+	}
+}
+
+// TestChunks: each byte of a segment is in one range, with the same margins.
+func TestChunks(t *testing.T) {
+	const vaddr = 0x1000
+	for _, n := range []int{1, 2 * ChunkMargin, ChunkSize, ChunkSize + 1, 2*ChunkSize - 2*ChunkMargin, 2*ChunkSize + 5} {
+		content := make([]byte, n)
+		for i := range content {
+			content[i] = byte(i * i >> 3)
+		}
+		for _, r := range []io.ReaderAt{Memory(content), bytes.NewReader(content)} {
+			f := inMemory(PFR, vaddr, content)
+			f.R = r
+			next := 0
+			f.Chunks(&f.Progs[0], func(b []byte, at uint64, lo, hi int) {
+				start := int(at - vaddr)
+				before, behind := min(ChunkMargin, next), min(ChunkMargin, n-start-hi)
+				if len(b) > ChunkSize || start+lo != next || lo != before || len(b)-hi != behind || !bytes.Equal(b, content[start:start+len(b)]) {
+					t.Errorf("%d bytes: %d at %d, %d to %d, behind %d", n, len(b), start, lo, hi, next)
+				}
+				next = start + hi
+			})
+			if next != n {
+				t.Errorf("%d bytes: the last ends at %d", n, next)
+			}
+		}
+	}
+}
+
+// TestReferences: displacements in code with what may follow them, and addresses in code and data.
+func TestReferences(t *testing.T) {
+	const vaddr, to = 0x10000, 0x11223344
+	at := func(next int) string { return string(little(uint32(to - vaddr - next))) }
+	for _, c := range []struct {
+		name  string
+		typ   uint16
+		flags uint32
+		code  string
+		disps []uint64
+		data  int
+	}{
+		{"at the end", TypeDyn, PFX, "\x90\x8b\x05" + at(7), []uint64{vaddr + 3}, 0},
+		{"before a byte", TypeDyn, PFX, "\x83\x3d" + at(7) + "\x01", []uint64{vaddr + 2}, 0},
+		{"before two", TypeDyn, PFX, "\x83\x3d" + at(8) + "\x01\x01", []uint64{vaddr + 2}, 0},
+		{"before three", TypeDyn, PFX, "\x83\x3d" + at(9) + "\x01\x01\x01", nil, 0},
+		{"before four", TypeDyn, PFX, "\x83\x3d" + at(10) + "\x01\x01\x01\x01", []uint64{vaddr + 2}, 0},
+		{"before five", TypeDyn, PFX, "\x83\x3d" + at(11) + "\x01\x01\x01\x01\x01", nil, 0},
+		{"relative to another register", TypeDyn, PFX, "\x8b\x04" + at(6), nil, 0},
+		{"another register", TypeDyn, PFX, "\x8b\xbd" + at(6), nil, 0},
+		{"without an instruction", TypeDyn, PFX, at(4), nil, 0},
+		{"cut off", TypeDyn, PFX, "\x8b\x05" + at(6)[:3], nil, 0},
+		{"in data", TypeDyn, PFR, "\x8b\x05" + at(6), nil, 0},
+		{"an address in a library", TypeDyn, PFX, "\x44\x33\x22\x11", nil, 0},
+		{"an address in a program", TypeExec, PFX, "\x44\x33\x22\x11", []uint64{vaddr}, 0},
+		{"an address in data", TypeExec, PFR, "\x44\x33\x22\x11", nil, 0},
+		{"words in data", TypeDyn, PFR, "\x44\x33\x22\x11\x00\x00\x00\x00\x44\x33\x22\x11\x00\x00\x00\x00\x00", nil, 2},
+		{"a word in code", TypeDyn, PFX, "\x44\x33\x22\x11\x00\x00\x00\x00", nil, 0},
+	} {
+		f := inMemory(c.flags, vaddr, []byte(c.code))
+		f.Type = c.typ
+		if disps, data := f.References(to); fmt.Sprint(disps, data) != fmt.Sprint(c.disps, c.data) {
+			t.Errorf("%s: %#x, %d; want %#x, %d", c.name, disps, data, c.disps, c.data)
+		}
+	}
+}
+
+// TestFailedRead: the first read that fails is what a file says of all of them, and their bytes are zeros.
+func TestFailedRead(t *testing.T) {
+	broken := errors.New("broken")
+	for _, c := range []struct {
+		name string
+		r    io.ReaderAt
+		want string
+	}{
+		{"too short", strings.NewReader("12345678"), "read 4 bytes at offset 6: unexpected EOF"},
+		{"broken", readerAt(func([]byte) (int, error) { return 1, broken }), "read 4 bytes at offset 6: broken"},
+		{"too few, without a word", readerAt(func([]byte) (int, error) { return 1, nil }), "read 4 bytes at offset 6: unexpected EOF"},
+		{"broken behind the bytes", readerAt(func(b []byte) (int, error) { return len(b), broken }), "<nil>"},
+	} {
+		f := &File{R: c.r, Size: 100}
+		b := []byte("abcd")
+		n, err := f.ReadAt(b, 6)
+		zeros := make([]byte, 4-n)
+		if fmt.Sprint(err) != c.want || !bytes.Equal(b[n:], zeros) {
+			t.Errorf("%s: %d, %v, %q", c.name, n, err, b)
+		}
+		if n, err = f.ReadAt(b, 0); err != f.Err() || n != 0 && err != nil || fmt.Sprint(err) != c.want {
+			t.Errorf("%s: read again: %d, %v", c.name, n, err)
+		}
+	}
+}
+
+type readerAt func(b []byte) (int, error)
+
+func (r readerAt) ReadAt(b []byte, _ int64) (int, error) { return r(b) }
+
+// TestForeign: files for other machines, also short ones.
+func TestForeign(t *testing.T) {
+	const arm = 40
+	for _, c := range []struct {
+		name        string
+		class, data byte
+		typ         uint16
+		machine     uint16
+		phentsize   uint16
+		n           int
+		kind        Kind
+		says        string
+	}{
+		{"without program headers", 2, 1, TypeDyn, MachineX8664, PhdrSize, 64, KindDamaged, "no program headers"},
+		{"cut off", 2, 1, TypeDyn, MachineX8664, PhdrSize, 63, KindDamaged, "(63 bytes)"},
+		{"with the class of 32 bits", 1, 1, TypeDyn, MachineX8664, PhdrSize, 64, KindDamaged, "no program headers"},
+		{"of x32", 1, 1, TypeDyn, MachineX8664, 32, 64, KindX32, "x32"},
+		{"short, of x32", 1, 1, TypeDyn, MachineX8664, PhdrSize, 63, KindX32, "x32"},
+		{"other program headers", 2, 1, TypeDyn, MachineX8664, 32, 64, KindDamaged, "e_phentsize 32"},
+		{"of 32 bits", 1, 1, TypeDyn, arm, 32, 64, KindForeign, "32-bit"},
+		{"short, of 32 bits", 1, 1, TypeDyn, arm, 32, 20, KindForeign, "32-bit"},
+		{"shorter", 1, 1, TypeDyn, arm, 32, 19, KindDamaged, "(19 bytes)"},
+		{"big-endian", 1, 2, TypeDyn, arm, 32, 64, KindForeign, "big-endian"},
+		{"for another machine", 2, 1, TypeDyn, arm, 32, 64, KindForeign, "e_machine 40"},
+		{"a core", 2, 1, 4, MachineX8664, PhdrSize, 64, KindForeign, "type 4"},
+		{"four bytes", 2, 1, TypeDyn, MachineX8664, PhdrSize, 4, KindDamaged, "(4 bytes)"},
+		{"three bytes", 2, 1, TypeDyn, MachineX8664, PhdrSize, 3, KindNotELF, "not an ELF"},
+	} {
+		b := little([]byte("\x7fELF"), c.class, c.data, [10]byte{}, c.typ, c.machine, [34]byte{}, c.phentsize, [8]byte{})[:c.n]
+		_, err := Parse(Memory(b), int64(c.n))
+		if skip, _ := AsSkip(err); skip == nil || skip.Kind != c.kind || !strings.Contains(skip.String(), c.says) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	for k := KindDamaged; k <= KindNoCode; k++ {
+		skip := NewSkip(k, "why")
+		damaged, runs := k <= KindBroken, k <= KindX32
+		if skip.Damaged() != damaged || skip.MayCall() != runs || strings.HasSuffix(skip.String(), ": why") != (damaged && k != KindDamagedMember) {
+			t.Errorf("kind %d: damaged %v, may call %v: %s", k, skip.Damaged(), skip.MayCall(), skip)
+		}
+	}
+	object := little([]byte("\x7fELF\x02\x01"), [10]byte{}, uint16(TypeRel))
+	if !IsObject(object) || IsObject(object[:IdentSize-1]) {
+		t.Error("an object by its first bytes")
+	}
+}
+
+// TestSectionNames: e_shstrndx has to name a table of strings.
+func TestSectionNames(t *testing.T) {
+	for n, want := range map[byte]bool{0: false, 2: false, 6: true, 15: true, 16: false, 17: false} {
+		b := linked(TypeDyn, false, false)
+		b[62] = n
+		if f, err := Parse(Memory(b), int64(len(b))); err != nil || (f.Sections != nil) != want {
+			t.Errorf("e_shstrndx %d: %v", n, err)
+		}
+	}
+	b := linked(TypeDyn, false, false)
+	clear(b[40:48])
+	if f, err := Parse(Memory(b), int64(len(b))); err != nil || f.Sections != nil || f.ShBeyond {
+		t.Errorf("no e_shoff: %v", err)
+	}
+}
+
+// TestSound: what a loader or a tool would stumble over, in a library that is sound.
+func TestSound(t *testing.T) {
+	const table = EhdrSize + 8*PhdrSize // the end of the program headers of linked
+	prog := func(typ, off, vaddr, filesz uint64) func(*File) {
+		return func(f *File) {
+			p := f.Prog(uint32(typ))
+			p.Off, p.Vaddr, p.Filesz = off, vaddr, filesz
+		}
+	}
+	section := func(typ uint32, flags, off, size uint64) func(*File) {
+		return func(f *File) { f.Sections[2] = Section{Name: ".text", Type: typ, Flags: flags, Off: off, Size: size} }
+	}
+	moved := func(at uint64) func(*File) { // the program headers are elsewhere
+		return func(f *File) {
+			f.Prog(PTPhdr).Type = PTNull
+			f.PhOff, f.Sections, f.Dynamic = 0x280, nil, []Dyn{{Tag: DTSymtab, Val: codeDistance + at}}
+		}
+	}
+	type row struct {
+		name   string
+		change func(*File)
+		want   string
+	}
+	rows := []row{
+		{"sound", func(*File) {}, ""},
+		{"a dynamic segment that is not loaded", prog(PTDynamic, 0x250, 1<<40, 16), "PT_DYNAMIC"},
+		{"a dynamic segment at another offset", prog(PTDynamic, 0x251, codeDistance+0x250, 16), "PT_DYNAMIC"},
+		{"a dynamic segment elsewhere", prog(PTDynamic, 0x250, codeDistance+0x250, 16), ""},
+		{"a dynamic segment among the headers", prog(PTDynamic, table-1, codeDistance+table-1, 16), "PT_DYNAMIC"},
+		{"a dynamic segment behind the headers", prog(PTDynamic, table, codeDistance+table, 16), ""},
+		{"program headers that are not loaded", prog(PTPhdr, EhdrSize, 1<<40, 448), "PT_PHDR"},
+		{"program headers at another vaddr", prog(PTPhdr, EhdrSize, codeDistance+EhdrSize+8, 448), "PT_PHDR"},
+		{"program headers at another offset", prog(PTPhdr, EhdrSize+8, codeDistance+EhdrSize, 448), "PT_PHDR"},
+		{"a loader's name outside", prog(PTInterp, 1<<40, 0, 8), "PT_INTERP"},
+		{"a loader's name among the headers", prog(PTInterp, 100, 0, 8), "PT_INTERP"},
+		{"a loader's name elsewhere", prog(PTInterp, 0x250, 0, 8), ""},
+		{"a library without an entry point", func(f *File) { f.Entry = 0 }, ""},
+		{"a program without an entry point", func(f *File) { f.Type, f.Entry = TypeExec, 0 }, "e_entry"},
+		{"a section among the headers", section(SHTProgbits, SHFAlloc, table-8, 8), ".text"},
+		{"a section behind the headers", section(SHTProgbits, SHFAlloc, table, 8), ""},
+		{"a section that is not loaded", section(SHTProgbits, 0, table-8, 8), ""},
+		{"a section without content", section(SHTNobits, SHFAlloc, table-8, 8), ""},
+		{"an empty section", section(SHTProgbits, SHFAlloc, table-8, 0), ""},
+		{"a table before the program headers", moved(0x270), ""},
+		{"a table that reaches into them", moved(0x271), "among the headers"},
+		{"a table in the ELF header", moved(EhdrSize - 1), "among the headers"},
+		{"a table behind it", moved(EhdrSize), ""},
+	}
+	for tag, name := range map[int64]string{DTHash: "DT_HASH", DTGNUHash: "DT_GNU_HASH", DTStrtab: "DT_STRTAB", DTSymtab: "DT_SYMTAB", DTRela: "DT_RELA", DTJmprel: "DT_JMPREL"} {
+		for val, want := range map[uint64]string{0: "", 1 << 40: name + ": vaddr 0x10000000000 is in no segment", codeDistance + table - 1: name + ": vaddr 0x101ff is among the headers", codeDistance + table: ""} {
+			rows = append(rows, row{fmt.Sprintf("%s at %#x", name, val), func(f *File) {
+				f.Dynamic = append(f.Dynamic, Dyn{Tag: tag})
+				f.Dyn(tag).Val = val
+			}, want})
+		}
+	}
+	for _, c := range rows {
+		b := linked(TypeDyn, false, false)
+		f, err := Parse(Memory(b), int64(len(b)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.change(f)
+		if err := f.Sound(); err == nil && c.want != "" || err != nil && (c.want == "" || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// TestProperties: what the headers alone say of a file.
+func TestProperties(t *testing.T) {
+	load := func(flags uint32, off, filesz, memsz uint64) Prog {
+		return Prog{Type: PTLoad, Flags: flags, Off: off, Vaddr: off, Filesz: filesz, Memsz: memsz}
+	}
+	code := []Prog{load(PFR|PFX, 0, 0x20, 0x20)}
+	dyn := func(tag int64) []Dyn { return []Dyn{{Tag: tag, Val: DF1PIE}} }
+	type is struct{ interpreter, static, program, bss, table bool }
+	for _, c := range []struct {
+		name string
+		f    File
+		want is
+	}{
+		{"a library", File{Type: TypeDyn, Progs: code}, is{}},
+		{"a loader", File{Type: TypeDyn, Entry: 1, Progs: code}, is{interpreter: true}},
+		{"a loader with libraries", File{Type: TypeDyn, Entry: 1, Progs: code, Dynamic: dyn(DTNeeded)}, is{}},
+		{"a loader with an entry point outside", File{Type: TypeDyn, Entry: 0x20, Progs: code}, is{}},
+		{"a loader with an entry point in data", File{Type: TypeDyn, Entry: 1, Progs: []Prog{load(PFR, 0, 0x20, 0x20)}}, is{}},
+		{"a static program", File{Type: TypeExec, Entry: 1, Progs: code}, is{static: true, program: true}},
+		{"a static PIE", File{Type: TypeDyn, Entry: 1, Progs: code, Dynamic: dyn(DTFlags1)}, is{static: true, program: true}},
+		{"another flag", File{Type: TypeDyn, Entry: 1, Progs: code, Dynamic: []Dyn{{Tag: DTFlags1, Val: 1}}}, is{interpreter: true}},
+		{"a static PIE of an old linker", File{Type: TypeDyn, Entry: 1, Progs: code, Dynamic: dyn(DTDebug)}, is{interpreter: true, static: true}},
+		{"with a soname", File{Type: TypeDyn, Entry: 1, Progs: code, Dynamic: append(dyn(DTDebug), dyn(DTSoname)...)}, is{interpreter: true}},
+		{"without an entry point", File{Type: TypeDyn, Progs: code, Dynamic: dyn(DTDebug)}, is{}},
+		{"a program", File{Type: TypeExec, Entry: 1, Progs: []Prog{load(PFR|PFX, 0, 0x20, 0x20), {Type: PTInterp}}}, is{program: true}},
+		{"a PIE", File{Type: TypeDyn, Entry: 1, Progs: []Prog{load(PFR|PFX, 0, 0x20, 0x20), {Type: PTInterp}}}, is{program: true}},
+		{"with a BSS", File{Type: TypeDyn, Progs: []Prog{load(PFR|PFW, 0, 0x20, 0x21)}}, is{bss: true}},
+		{"another segment that is longer in memory", File{Type: TypeDyn, Progs: []Prog{{Type: PTNote, Memsz: 1}}}, is{}},
+		{"loaded program headers", File{Type: TypeDyn, PhOff: 0x40, Progs: []Prog{load(PFR, 0x40, PhdrSize, PhdrSize)}}, is{table: true}},
+		{"program headers of which a part is loaded", File{Type: TypeDyn, PhOff: 0x40, Progs: []Prog{load(PFR, 0x40, PhdrSize-1, PhdrSize-1)}}, is{}},
+		{"program headers before what is loaded", File{Type: TypeDyn, PhOff: 0x40, Progs: []Prog{load(PFR, 0x41, PhdrSize, PhdrSize)}}, is{}},
+		{"program headers in another segment", File{Type: TypeDyn, PhOff: 0x40, Progs: []Prog{{Type: PTNote, Filesz: 0x100, Memsz: 0x100}}}, is{}},
+	} {
+		if got := (is{c.f.IsInterpreter(), c.f.Static(), c.f.IsProgram(), c.f.HasBSS(), c.f.TableLoad() == 0}); got != c.want {
+			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
+		}
+	}
+	for _, c := range []struct {
+		typ         uint16
+		align, want uint64
+	}{
+		{TypeDyn, 0, 0x213000}, {TypeDyn, 1, 0x213000}, {TypeDyn, PageSize, 0x213000}, {TypeDyn, 2 * PageSize, 0x212000},
+		{TypeDyn, 3 * PageSize, 0x213000}, {TypeDyn, 1 << 21, 0x200000}, {TypeExec, 1 << 21, 0x213000},
+	} {
+		if got := (&File{Type: c.typ}).MapStart(&Prog{Vaddr: 0x213456, Align: c.align}); got != c.want {
+			t.Errorf("type %d, alignment %#x: from %#x", c.typ, c.align, got)
+		}
+	}
+	for n, want := range map[uint64]uint64{0: 0, 1: PageSize, PageSize: PageSize, PageSize + 1: 2 * PageSize} {
+		if got := PageUp(n); got != want {
+			t.Errorf("%#x: %#x", n, got)
+		}
+	}
+}
+
+// TestTailText: the texts that linkers and compilers leave at the end of a file.
+func TestTailText(t *testing.T) {
+	for text, want := range map[string]bool{
+		"": true, "\x00\x00": true, ".text\x00.~!\x00": true, ".\x00GCC: (GNU) 4.8\x00Linker: LLD\x00clang version 3\x00": true,
+		"text": false, ".a b": false, ".a\x7f": false, ".a\x1f": false, "\x00GCC": false, ".text\x00x": false, "-a": false, "/a": false,
+	} {
+		if got := tailText([]byte(text)); got != want {
+			t.Errorf("%q: got %v", text, got)
+		}
+	}
+	if got := printable("a~! \x7f\x1f\u00fc"); got != "a~!????" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestOverlay: what is behind everything that the headers name, but padding and what a linker puts there.
+func TestOverlay(t *testing.T) {
+	zeros := func(n int) string { return strings.Repeat("\x00", n) }
+	header := func(typ uint32, off, size int, align uint64) string {
+		return string(little(uint32(0), typ, uint64(0), uint64(0), uint64(off), uint64(size), uint64(0), align, uint64(0)))
+	}
+	names := "\x00.shstrtab\x00" + zeros(53) // 64 bytes
+	code := strings.Repeat("x", 8)
+	headers := zeros(ShdrSize) + header(SHTStrtab, EhdrSize, len(names), 1) + header(SHTProgbits, EhdrSize+len(names), len(code), 8)
+	tail := names + code + headers
+	at := func(n int) func(*File) { // the ELF header announces section headers
+		return func(f *File) { f.ShOff, f.ShNum = uint64(EhdrSize+len(names)+len(code)), n }
+	}
+	some := func(f *File) { f.Sections = []Section{} }
+	none := func(*File) {}
+	for _, c := range []struct {
+		name, rest string
+		change     func(*File)
+		want       bool
+	}{
+		{"nothing", "", none, false},
+		{"padding", zeros(PageSize - 1), some, false},
+		{"a page of padding", zeros(PageSize), some, true},
+		{"padding without section headers", zeros(PageSize - 1), none, false},
+		{"a page of padding without section headers", zeros(PageSize), none, true},
+		{"a byte", "x", some, true},
+		{"a tail", tail, none, false},
+		{"a tail beside section headers", tail, some, true},
+		{"a tail and more", tail + "x", none, true},
+		{"a tail and texts", tail + "\x00.text\x00GCC: (GNU) 9\x00" + zeros(PageSize), none, false},
+		{"texts alone", names + ".text\x00", none, false},
+		{"texts without names of sections", zeros(PageSize) + ".text\x00", none, true},
+		{"an announced tail", tail, at(4), false},
+		{"one that is cut off", tail + header(SHTProgbits, EhdrSize, 4, 1)[:ShdrSize-1], at(4), false},
+		{"one with a payload in place of a header", tail + strings.Repeat("payload!", 8), at(4), true},
+		{"a payload behind all announced", tail + "payload", at(3), true},
+		{"section headers alone, elsewhere", names + code + "...." + headers[:2*ShdrSize], at(4), true},
+		{"a section of another address space", names + code + zeros(ShdrSize) + header(SHTStrtab, EhdrSize, len(names), 1) + header(SHTProgbits, 1<<40, len(code), 1), none, true},
+		{"a section with a strange alignment", names + code + zeros(ShdrSize) + header(SHTStrtab, EhdrSize, len(names), 1) + header(SHTProgbits, EhdrSize+len(names), len(code), 3), none, true},
+		{"a section that reaches before the tail", names + code + zeros(ShdrSize) + header(SHTProgbits, EhdrSize, len(names)+len(code), 1), none, false},
+		{"a section among the headers", names + code + zeros(ShdrSize) + header(SHTProgbits, EhdrSize-1, len(names)+len(code)+1, 1), none, true},
+		{"a section without content", names + zeros(ShdrSize) + header(SHTStrtab, EhdrSize, len(names), 1) + header(SHTNobits, 1<<40, 1<<40, 1), none, false},
+	} {
+		b := zeros(EhdrSize) + c.rest
+		f := &File{R: Memory(b), Size: uint64(len(b)), PhOff: EhdrSize}
+		c.change(f)
+		want := uint64(0)
+		if c.want {
+			want = uint64(len(c.rest))
+			if f.ShNum > 0 && f.InFile(f.ShOff, uint64(f.ShNum)*ShdrSize) {
+				want = f.Size - f.ShOff - uint64(f.ShNum)*ShdrSize
+			}
+		}
+		if got := f.Overlay(); got != want {
+			t.Errorf("%s: %d bytes, want %d", c.name, got, want)
+		}
+	}
+	payload := Section{Index: 1, Name: "pydata", Type: SHTProgbits, Size: 1}
+	for name, change := range map[string]func(s *Section){
+		"pydata": func(*Section) {}, "y": func(s *Section) { s.Name = "y" },
+		"": func(s *Section) { s.Name = "" }, " ": func(s *Section) { s.Name = ".comment" }, "  ": func(s *Section) { s.Size = 0 },
+		"   ": func(s *Section) { s.Flags = SHFAlloc }, "    ": func(s *Section) { s.Type = SHTNote },
+	} {
+		s := payload
+		change(&s)
+		if got := (&File{Sections: []Section{{}, s}}).Payload(); got != strings.TrimSpace(name) {
+			t.Errorf("%+v: %q", s, got)
+		}
+	}
+}
+
+// TestOrder: sections in the order of their offsets, of which some do not count.
+func TestOrder(t *testing.T) {
+	for _, c := range []struct {
+		sections []Section
+		ok       bool
+	}{
+		{[]Section{{}, {Type: SHTProgbits, Off: 8}, {Type: SHTProgbits, Off: 8}, {Type: SHTProgbits, Off: 9}}, true},
+		{[]Section{{}, {Type: SHTProgbits, Off: 8}, {Type: SHTProgbits, Off: 7}}, false},
+		{[]Section{{}, {Type: SHTProgbits, Off: 8}, {Type: SHTNobits, Off: 7}, {Type: SHTNull, Off: 7}}, true},
+		{[]Section{{}, {Type: SHTNobits, Off: 8}, {Type: SHTNull, Off: 9}, {Type: SHTProgbits, Off: 7}}, true},
+		{[]Section{{}, {Type: SHTProgbits}}, true},
+	} {
+		if err := (&File{Sections: c.sections}).InOrder(); (err == nil) != c.ok {
+			t.Errorf("%v: got %v", c.sections, err)
+		}
+	}
+}
