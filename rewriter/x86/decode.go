@@ -131,7 +131,7 @@ func bare(b []byte) (op x86asm.Op, n int) {
 	default:
 		return 0, 0
 	}
-	if b[n-2]&4 != 0 {
+	if b[n-2]&7 == 4 {
 		return x86asm.VZEROALL, n
 	}
 	return x86asm.VZEROUPPER, n

@@ -98,6 +98,7 @@ func TestEffects(t *testing.T) {
 		{"vstmxcsr (%rsp)", "c5f8ae1c24", set(Rsp), 0, 0, FlowNext},
 		{"rdfsbase %rcx", "f3480faec1", 0, set(Rcx), 0, FlowNext},
 		{"wrfsbase %rcx", "f3480faed1", set(Rcx), 0, 0, FlowNext},
+		{"enter, with the number of int3", "c8030000", set(Rbp, Rsp), set(Rbp, Rsp), 0, FlowNext},
 		{"enter", "c8100000", set(Rbp, Rsp), set(Rbp, Rsp), 0, FlowNext},
 		{"jmp", "eb10", 0, 0, 0, FlowJump},
 		{"je", "0f8410000000", 0, 0, 0, FlowCond},
@@ -116,6 +117,9 @@ func TestEffects(t *testing.T) {
 		{"hlt", "f4", 0, 0, 0, FlowStop},
 	} {
 		b := unhex(t, c.code)
+		if i, ok := Decode(b, 0x1000); !ok || i.Len != len(b) {
+			t.Errorf("%s, at the end: decoded %v, %d bytes", c.name, ok, i.Len)
+		}
 		i, ok := Decode(append(b[:len(b):len(b)], unhex(t, "48c7c3000460ffffd3")...), 0x1000)
 		if !ok || i.Len != len(b) || i.Flow != c.flow {
 			t.Errorf("%s: decoded %v, %d bytes, flow %d", c.name, ok, i.Len, i.Flow)

@@ -74,7 +74,7 @@ func (d Depth) Place(i *Instr) Place {
 		return Place{d.SP + m.Disp, true, d.HasSP && m.Index == 0}
 	case m.Base == x86asm.RBP && d.HasBP:
 		return Place{d.BP + m.Disp, true, m.Index == 0}
-	case (m.Index == x86asm.RBP && d.HasBP || m.Index == x86asm.RSP) && m.Scale != 0:
+	case m.Index == x86asm.RBP && d.HasBP:
 		return Place{0, true, false}
 	}
 	return Place{}

@@ -54,19 +54,19 @@ func buildEffects() map[x86asm.Op]effect {
 		x86asm.DEC, x86asm.NEG, x86asm.NOT, x86asm.SHL, x86asm.SHR, x86asm.SAR, x86asm.ROL, x86asm.ROR, x86asm.RCL, x86asm.RCR,
 		x86asm.SHLD, x86asm.SHRD, x86asm.BSWAP, x86asm.BTS, x86asm.BTR, x86asm.BTC, x86asm.BSF, x86asm.BSR, x86asm.CRC32)
 	addRange(effect{first: opUpdate}, firstMove, lastMove)
-	addRange(effect{first: opNone}, x86asm.JA, x86asm.JS) // including those that follow below
+	addRange(effect{}, x86asm.JA, x86asm.JS) // including those that follow below
 	add(effect{first: opRead}, x86asm.CMP, x86asm.TEST, x86asm.BT, x86asm.PUSH, x86asm.JMP, x86asm.CALL, x86asm.LJMP, x86asm.LCALL,
 		x86asm.RET, x86asm.LRET, x86asm.LDMXCSR, x86asm.VLDMXCSR, x86asm.WRFSBASE, x86asm.WRGSBASE, x86asm.FLDCW, x86asm.CLFLUSH)
 	add(effect{first: opNone}, x86asm.NOP, x86asm.PAUSE, x86asm.MFENCE, x86asm.LFENCE, x86asm.SFENCE, x86asm.CLD, x86asm.STD,
 		x86asm.CLC, x86asm.STC, x86asm.CMC, x86asm.UD1, x86asm.UD2, x86asm.HLT, x86asm.EMMS, x86asm.FWAIT, x86asm.PUSHFQ, x86asm.POPFQ,
 		x86asm.PREFETCHNTA, x86asm.PREFETCHT0, x86asm.PREFETCHT1, x86asm.PREFETCHT2, x86asm.PREFETCHW, x86asm.XEND, x86asm.XTEST)
-	add(effect{first: opNone, partial: RegsOf(Rax)}, x86asm.XBEGIN, x86asm.XABORT) // the status of an abort
+	add(effect{partial: RegsOf(Rax)}, x86asm.XBEGIN, x86asm.XABORT) // the status of an abort
 	add(effect{first: opSwap}, x86asm.XCHG, x86asm.XADD)
 	add(effect{first: opTwo, reads: RegsOf(Rdx)}, x86asm.MULX)
 	add(effect{first: opUpdate, reads: RegsOf(Rax), partial: RegsOf(Rax)}, x86asm.CMPXCHG)
 	add(effect{first: opUpdate, reads: RegsOf(Rax, Rbx, Rcx, Rdx), partial: RegsOf(Rax, Rdx)}, x86asm.CMPXCHG8B, x86asm.CMPXCHG16B)
-	add(effect{first: opNone, reads: RegsOf(Rbp), writes: RegsOf(Rbp, Rsp)}, x86asm.LEAVE)
-	add(effect{first: opNone, reads: RegsOf(Rbp, Rsp), writes: RegsOf(Rbp, Rsp)}, x86asm.ENTER)
+	add(effect{reads: RegsOf(Rbp), writes: RegsOf(Rbp, Rsp)}, x86asm.LEAVE)
+	add(effect{reads: RegsOf(Rbp, Rsp), writes: RegsOf(Rbp, Rsp)}, x86asm.ENTER)
 	add(effect{reads: RegsOf(Rax), writes: RegsOf(Rdx)}, x86asm.CDQ, x86asm.CQO)
 	add(effect{reads: RegsOf(Rax), partial: RegsOf(Rdx)}, x86asm.CWD)
 	add(effect{reads: RegsOf(Rax), writes: RegsOf(Rax)}, x86asm.CDQE, x86asm.CWDE)
@@ -77,15 +77,15 @@ func buildEffects() map[x86asm.Op]effect {
 	add(effect{reads: RegsOf(Rcx), writes: RegsOf(Rax, Rdx)}, x86asm.XGETBV)
 	add(effect{reads: RegsOf(Rax, Rcx), writes: RegsOf(Rax, Rbx, Rcx, Rdx)}, x86asm.CPUID)
 	// The kernel preserves every register except rax, rcx and r11 (psABI A.2.1).
-	add(effect{first: opNone, reads: syscallArgs, writes: RegsOf(Rax, Rcx, R11)}, x86asm.SYSCALL)
-	add(effect{first: opNone, reads: RegsOf(Rcx), partial: RegsOf(Rcx)}, x86asm.LOOP, x86asm.LOOPE, x86asm.LOOPNE)
-	add(effect{first: opNone, writes: RegsOf(Rcx)}, x86asm.PCMPISTRI, x86asm.VPCMPISTRI)
-	add(effect{first: opNone, reads: RegsOf(Rax, Rdx), writes: RegsOf(Rcx)}, x86asm.PCMPESTRI, x86asm.VPCMPESTRI)
-	add(effect{first: opNone, reads: RegsOf(Rax, Rdx)}, x86asm.PCMPESTRM, x86asm.VPCMPESTRM)
-	add(effect{first: opNone, reads: RegsOf(Rdi)}, x86asm.MASKMOVQ, x86asm.MASKMOVDQU, x86asm.VMASKMOVDQU)
-	add(effect{first: opNone, reads: RegsOf(Rcx)}, x86asm.JCXZ, x86asm.JECXZ, x86asm.JRCXZ)
+	add(effect{reads: syscallArgs, writes: RegsOf(Rax, Rcx, R11)}, x86asm.SYSCALL)
+	add(effect{reads: RegsOf(Rcx), partial: RegsOf(Rcx)}, x86asm.LOOP, x86asm.LOOPE, x86asm.LOOPNE)
+	add(effect{writes: RegsOf(Rcx)}, x86asm.PCMPISTRI, x86asm.VPCMPISTRI)
+	add(effect{reads: RegsOf(Rax, Rdx), writes: RegsOf(Rcx)}, x86asm.PCMPESTRI, x86asm.VPCMPESTRI)
+	add(effect{reads: RegsOf(Rax, Rdx)}, x86asm.PCMPESTRM, x86asm.VPCMPESTRM)
+	add(effect{reads: RegsOf(Rdi)}, x86asm.MASKMOVQ, x86asm.MASKMOVDQU, x86asm.VMASKMOVDQU)
+	add(effect{reads: RegsOf(Rcx)}, x86asm.JCXZ, x86asm.JECXZ, x86asm.JRCXZ)
 	str := RegsOf(Rax, Rcx, Rsi, Rdi)
-	add(effect{first: opNone, reads: str, partial: str}, x86asm.MOVSB, x86asm.MOVSW, x86asm.MOVSD, x86asm.MOVSQ, x86asm.STOSB,
+	add(effect{reads: str, partial: str}, x86asm.MOVSB, x86asm.MOVSW, x86asm.MOVSD, x86asm.MOVSQ, x86asm.STOSB,
 		x86asm.STOSW, x86asm.STOSD, x86asm.STOSQ, x86asm.LODSB, x86asm.LODSW, x86asm.LODSD, x86asm.LODSQ, x86asm.SCASB, x86asm.SCASW,
 		x86asm.SCASD, x86asm.SCASQ, x86asm.CMPSB, x86asm.CMPSW, x86asm.CMPSD, x86asm.CMPSQ)
 	return t

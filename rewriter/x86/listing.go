@@ -4,7 +4,6 @@ package x86
 
 import (
 	"bytes"
-	"slices"
 
 	"golang.org/x/arch/x86/x86asm"
 )
@@ -35,8 +34,8 @@ func (l *Line) To() uint64 {
 	if in.Op == x86asm.LEA {
 		to, _ = in.MemVaddr()
 	}
-	if imm, ok := lastImm(&in); ok && to == 0 {
-		to = uint64(imm)
+	if to == 0 {
+		to = uint64(lastImm(&in))
 	}
 	return to
 }
@@ -91,12 +90,12 @@ func (in *Instr) lineOf(b, other []byte, i int) Line {
 	return l
 }
 
-// lastImm returns the immediate that ends the instruction.
-func lastImm(in *Instr) (x86asm.Imm, bool) {
-	last := slices.Index(in.Args[:], nil) - 1
-	if last < 0 {
-		return 0, false
+// lastImm returns the immediate that ends the instruction, 0 for none.
+func lastImm(in *Instr) (imm x86asm.Imm) {
+	for _, a := range in.Args {
+		if a != nil {
+			imm, _ = a.(x86asm.Imm)
+		}
 	}
-	imm, ok := in.Args[last].(x86asm.Imm)
-	return imm, ok
+	return imm
 }
