@@ -61,7 +61,20 @@ func TestAside(t *testing.T) {
 			if r := scanFile(t, broken); !r.Skipped.Damaged() {
 				t.Errorf("%#x: code aside that leads elsewhere: %v", s.Vaddr, r.Skipped)
 			}
+			broken[off+uint64(bytes.IndexByte(code, 0x8d))+2]--
+			broken[off+uint64(bytes.IndexByte(code, 0x8d))] = 0x8b // a mov
+			if r := scanFile(t, broken); !r.Skipped.Damaged() {
+				t.Errorf("%#x: code aside that stores another value: %v", s.Vaddr, r.Skipped)
+			}
 		}
+	}
+	// In a program with a fixed place, the address itself is replaced.
+	e = testELF{tight: true}
+	add("68000460ff ff1424 59 c3")
+	file = e.build()
+	p := planFile(t, file, Options{})
+	if out := checkPatched(t, file, p, Options{}); p.Patches[0].Form != Imm || scanFile(t, out).Skipped != nil {
+		t.Errorf("form %v; then %v", p.Patches[0].Form, scanFile(t, out).Skipped)
 	}
 }
 

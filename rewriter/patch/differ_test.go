@@ -53,4 +53,19 @@ func TestListingAt(t *testing.T) {
 	if e, err := ListingAt(bytes.NewReader(nil), 0, bytes.NewReader(after), int64(len(after)), at); err != nil || len(e.Before) != 0 {
 		t.Errorf("no ELF file: got %+v, %v", e, err)
 	}
+	broken := errors.New("broken")
+	for reads := 0; ; reads++ {
+		left := reads
+		_, err := ListingAt(failing{Reader: bytes.NewReader(file), left: &left, err: broken}, int64(len(file)), bytes.NewReader(after), int64(len(after)), at)
+		if left >= 0 {
+			break
+		}
+		if !errors.Is(err, broken) {
+			t.Errorf("read %d of the file before fails: %v", reads, err)
+		}
+	}
+	left := 0
+	if _, err := ListingAt(bytes.NewReader(file), int64(len(file)), failing{Reader: bytes.NewReader(after), left: &left, err: broken}, int64(len(after)), at); !errors.Is(err, broken) {
+		t.Errorf("a read of the file after fails: %v", err)
+	}
 }

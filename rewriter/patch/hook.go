@@ -77,7 +77,7 @@ func (f *file) retargetInitArray(hook uint64) (edits []Edit, target uint64) {
 	wordOff, _ := f.Offset(array, 8)
 	word, ok := f.Word(array)
 	if size < 8 || !ok {
-		return nil, 0
+		return edits, target
 	}
 	var addendOff, addend uint64
 	f.EachRela(func(r elf.Rela) {

@@ -103,7 +103,9 @@ func TestHookOutOfReach(t *testing.T) {
 		}
 		f := fileOf(scanFile(t, e.build()))
 		const farthest = 1<<31 - testPage // from a hole in the first page of code to the entry
-		for vaddr, want := range map[uint64]uint64{4 * testPage: fn, farthest: fn, farthest + 3*testPage: 0, 1 << 40: 0} {
+		before := uint64(testTextOff)     // the segment at the other end of the address space, as far from the entry
+		before -= 1 << 31
+		for vaddr, want := range map[uint64]uint64{before: 0, 4 * testPage: fn, farthest: fn, farthest + 3*testPage: 0, 1 << 40: 0} {
 			h := f.planHooks(vaddr, shim.Injected())
 			if h.init != want || (h.entry != 0) != (want != 0) {
 				t.Errorf("segment at vaddr %#x: entry %#x, initialiser %#x, want %#x", vaddr, h.entry, h.init, want)

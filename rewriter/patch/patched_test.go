@@ -51,6 +51,42 @@ func TestBroken(t *testing.T) {
 	}
 }
 
+// TestPatchedCode: the code in the page is known by each of its bytes, except where the hooks continue.
+func TestPatchedCode(t *testing.T) {
+	file := (&testELF{text: asm(t, timeStubText)}).build()
+	b := applyPlan(t, planFile(t, file, Options{}), file)
+	f, err := elf.Parse(elf.Memory(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	segment, _ := injected(f)
+	layout := shim.Injected()
+	for i := range uint64(len(shim.Code())) {
+		hole := i-uint64(layout.EntryHole) < 4 || i-uint64(layout.InitHole) < 4
+		b[segment.Off+i] ^= 1
+		if (patched(f) != nil) != hole {
+			t.Errorf("another byte at %#x: %v", i, patched(f))
+		}
+		b[segment.Off+i] ^= 1
+	}
+}
+
+// TestRecord: the record has each site for which there is room beside the data for unwinders.
+func TestRecord(t *testing.T) {
+	code := shim.JavaCode()
+	if len(code) < len(shim.Code()) {
+		code = shim.Code()
+	}
+	for n := range 50 {
+		for more, want := range []int{n, max(0, n-1)} {
+			page := pageOf(code, hooks{}, 0, make([]uint64, n+1), make([]byte, unwindRoom(n)+more))
+			if got := int(binary.LittleEndian.Uint16(page[recordAt(len(code)):])); got != want && unwindRoom(n) > 0 {
+				t.Errorf("room for %d, and %d bytes more: %d sites", n, more, got)
+			}
+		}
+	}
+}
+
 // TestLost: a file whose injected segment a later tool removed, overwrote or made data is broken; a file of debug
 // symbols, which has no content of it, is not.
 func TestLost(t *testing.T) {

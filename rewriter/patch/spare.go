@@ -83,7 +83,7 @@ func (f *file) joins(i int) bool {
 	a, b := &f.Progs[i-1], &f.Progs[i]
 	return a.Type == elf.PTLoad && b.Type == elf.PTLoad && a.Flags|b.Flags == elf.PFR|elf.PFX && a.Flags&b.Flags == elf.PFR &&
 		a.Filesz == a.Memsz && b.Filesz == b.Memsz && a.Align == b.Align &&
-		b.Off-a.Off == b.Vaddr-a.Vaddr && b.Vaddr > a.Vaddr && b.Vaddr&^(elf.PageSize-1) == elf.PageUp(a.Vaddr+a.Memsz)
+		b.Off-a.Off == b.Vaddr-a.Vaddr && b.Vaddr&^(elf.PageSize-1) == elf.PageUp(a.Vaddr+a.Memsz)
 }
 
 // canGrow reports whether the bytes behind the program header table are padding: zero, in no section, and in no
@@ -113,7 +113,7 @@ func (f *file) canGrow() bool {
 		}
 	}
 	for _, s := range f.Sections {
-		if s.Index > 0 && s.Type != elf.SHTNobits && overlaps(s.Off, s.Size) {
+		if s.Type != elf.SHTNobits && overlaps(s.Off, s.Size) {
 			return false
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/find"
 )
 
 // withNote changes the type of the first note of a file.
@@ -79,6 +80,7 @@ func TestSpare(t *testing.T) {
 			if c.change != nil {
 				c.change(file)
 			}
+			checkSpare(t, file)
 			p := planFile(t, file, Options{})
 			if c.why != "" {
 				if q := p.Patches[0]; q.Form != Left && q.Form != Syscall || !strings.Contains(q.Reason, c.why) {
@@ -134,5 +136,153 @@ func TestSpare(t *testing.T) {
 				t.Errorf("build ID %q, before %q", is, was)
 			}
 		})
+	}
+}
+
+// checkSpare compares the choices of a header from a file and from one with the other order of headers but PT_LOADs.
+func checkSpare(t *testing.T, b []byte) {
+	t.Helper()
+	parsed, err := find.Parse(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &file{File: parsed}
+	was, err := f.spare()
+	var others []int
+	for i := range f.Progs {
+		if f.Progs[i].Type != elf.PTLoad {
+			others = append(others, i)
+		}
+	}
+	typ := func(i int) uint32 {
+		if err != nil || i == grown {
+			return ^uint32(0)
+		}
+		return f.Progs[i].Type
+	}
+	want := typ(was)
+	for i, n := 0, len(others); i < n/2; i++ {
+		a, b := others[i], others[n-1-i]
+		f.Progs[a], f.Progs[b] = f.Progs[b], f.Progs[a]
+	}
+	if is, _ := f.spare(); typ(is) != want {
+		t.Errorf("header of type %#x, in another order %#x", want, typ(is))
+	}
+}
+
+// synthetic is a library of zeros with some dynamic entries and a PT_LOAD.
+func synthetic(size uint64) *elf.File {
+	b := make([]byte, size)
+	b[size-2] = 'x' // the name
+	const vaddr = 0x10000
+	return &elf.File{
+		R: elf.Memory(b), Size: size, Type: elf.TypeDyn, PhOff: elf.EhdrSize, ShOff: size / 2, ShNum: 1, Sections: []elf.Section{{}},
+		Dynamic: []elf.Dyn{{Tag: elf.DTStrtab, Val: vaddr}, {Tag: elf.DTSoname, Val: size - 2}, {Tag: elf.DTNeeded}},
+		Progs:   []elf.Prog{{Type: elf.PTLoad, Flags: elf.PFR | elf.PFX, Vaddr: vaddr, Filesz: size, Memsz: size, Align: elf.PageSize}, {Type: elf.PTNote, Off: size - 8, Filesz: 4}},
+	}
+}
+
+// TestJoins: which PT_LOAD can become a part of the one before it, in what is a library.
+func TestJoins(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(f *elf.File, a, b *elf.Prog)
+		ok     bool
+	}{
+		{"code and read-only data", func(*elf.File, *elf.Prog, *elf.Prog) {}, true},
+		{"the other way round", func(_ *elf.File, a, b *elf.Prog) { a.Flags, b.Flags = b.Flags, a.Flags }, true},
+		{"code and code", func(_ *elf.File, _, b *elf.Prog) { b.Flags |= elf.PFX }, false},
+		{"code that cannot be read", func(_ *elf.File, _, b *elf.Prog) { b.Flags = elf.PFX }, false},
+		{"data and data", func(_ *elf.File, a, _ *elf.Prog) { a.Flags = elf.PFR }, false},
+		{"what is written", func(_ *elf.File, _, b *elf.Prog) { b.Flags |= elf.PFW }, false},
+		{"a note behind code", func(_ *elf.File, _, b *elf.Prog) { b.Type = elf.PTNote }, false},
+		{"code behind a note", func(_ *elf.File, a, _ *elf.Prog) { a.Type = elf.PTNote }, false},
+		{"a .bss in the first", func(_ *elf.File, a, _ *elf.Prog) { a.Filesz-- }, false},
+		{"a .bss in the second", func(_ *elf.File, _, b *elf.Prog) { b.Memsz++ }, false},
+		{"another alignment", func(_ *elf.File, _, b *elf.Prog) { b.Align *= 2 }, false},
+		{"another distance", func(_ *elf.File, _, b *elf.Prog) { b.Off += elf.PageSize }, false},
+		{"a page between", func(_ *elf.File, _, b *elf.Prog) { b.Off, b.Vaddr = b.Off+elf.PageSize, b.Vaddr+elf.PageSize }, false},
+		{"a page that is not full", func(_ *elf.File, a, _ *elf.Prog) { a.Filesz, a.Memsz = a.Filesz-1, a.Memsz-1 }, true},
+		{"a program", func(f *elf.File, _, _ *elf.Prog) { f.Type = elf.TypeExec }, false},
+		{"without a name", func(f *elf.File, _, _ *elf.Prog) { f.Dynamic[1].Tag = elf.DTDebug }, false},
+		{"without libraries of its own", func(f *elf.File, _, _ *elf.Prog) { f.Dynamic[2].Tag = elf.DTDebug }, false},
+	} {
+		f := synthetic(2 * elf.PageSize)
+		f.Progs = append(f.Progs[:1], f.Progs[0])
+		a, b := &f.Progs[0], &f.Progs[1]
+		a.Filesz, a.Memsz = elf.PageSize, elf.PageSize
+		b.Flags, b.Off, b.Vaddr, b.Filesz, b.Memsz = elf.PFR, elf.PageSize, b.Vaddr+elf.PageSize, elf.PageSize, elf.PageSize
+		c.change(f, a, b)
+		g := &file{File: &find.File{File: f}}
+		if g.joins(1) != c.ok || g.joins(0) {
+			t.Errorf("%s: got %v", c.name, g.joins(1))
+		}
+	}
+}
+
+// TestCanGrow: when the program header table can take one more entry in its place.
+func TestCanGrow(t *testing.T) {
+	const size, end = 4 * elf.PageSize, elf.EhdrSize + 2*elf.PhdrSize
+	note := func(off, n uint64) func(*elf.File) {
+		return func(f *elf.File) { f.Progs[1].Off, f.Progs[1].Filesz = off, n }
+	}
+	section := func(typ uint32, off, n uint64) func(*elf.File) {
+		return func(f *elf.File) {
+			f.Sections = append(f.Sections, elf.Section{Index: 1, Type: typ, Off: off, Size: n})
+		}
+	}
+	load := func(vaddr, n uint64) func(*elf.File) {
+		return func(f *elf.File) {
+			f.Progs[1] = elf.Prog{Type: elf.PTLoad, Off: size - n, Vaddr: vaddr, Filesz: n, Memsz: n}
+		}
+	}
+	headers := func(off uint64, n int) func(*elf.File) { return func(f *elf.File) { f.ShOff, f.ShNum = off, n } }
+	loaded := func(progs int, filesz, memsz uint64) func(*elf.File) {
+		return func(f *elf.File) {
+			f.Progs = append(f.Progs, make([]elf.Prog, progs-len(f.Progs))...)
+			f.Progs[0].Filesz, f.Progs[0].Memsz = filesz, memsz
+		}
+	}
+	word := func(off uint64) func(*elf.File) { return func(f *elf.File) { f.Bytes(off, 1)[0] = 1 } }
+	const full = (elf.PageSize - elf.EhdrSize) / elf.PhdrSize // entries in the first page
+	for _, c := range []struct {
+		name   string
+		change func(f *elf.File)
+		ok     bool
+	}{
+		{"room", func(*elf.File) {}, true},
+		{"program headers elsewhere", func(f *elf.File) { f.PhOff += 8 }, false},
+		{"the end of the file", func(f *elf.File) { f.Size, f.ShNum = end+elf.PhdrSize-1, 0 }, false},
+		{"just before it", func(f *elf.File) { f.Size, f.ShNum = end+elf.PhdrSize, 0 }, true},
+		{"a note in the last byte", note(end+elf.PhdrSize-1, 4), false},
+		{"a note behind", note(end+elf.PhdrSize, 4), true},
+		{"a note in the first byte", note(end-4, 5), false},
+		{"a note before", note(end-4, 4), true},
+		{"no section headers", func(f *elf.File) { f.Sections = nil }, false},
+		{"a section in the last byte", section(elf.SHTProgbits, end+elf.PhdrSize-1, 4), false},
+		{"a section behind", section(elf.SHTProgbits, end+elf.PhdrSize, 4), true},
+		{"a section in the first byte", section(elf.SHTProgbits, end-4, 5), false},
+		{"a section before", section(elf.SHTProgbits, end-4, 4), true},
+		{"a section without content", section(elf.SHTNobits, end-4, 5), true},
+		{"a segment in the same page", load(0x10000+end+elf.PhdrSize-1, 8), false},
+		{"a segment just behind", load(0x10000+end+elf.PhdrSize, 8), true},
+		{"a segment that ends in the same page", load(0x10000-7, 8), false},
+		{"a segment that ends before", load(0x10000-8, 8), true},
+		{"section headers", headers(end, 1), false},
+		{"no section headers there", headers(end, 0), true},
+		{"section headers behind", headers(end+elf.PhdrSize, 1), true},
+		{"a word in the first byte", word(end), false},
+		{"a word in the last byte", word(end + elf.PhdrSize - 1), false},
+		{"a word behind", word(end + elf.PhdrSize), true},
+		{"a .bss", loaded(2, size-1, size), false},
+		{"a full page", loaded(full, elf.PageSize, elf.PageSize), false},
+		{"a page and a byte", loaded(full, elf.PageSize+1, elf.PageSize+1), true},
+		{"too many", loaded(elf.MaxPhnum, size, size), false},
+	} {
+		f := synthetic(size)
+		c.change(f)
+		if got := (&file{File: &find.File{File: f}}).canGrow(); got != c.ok {
+			t.Errorf("%s: got %v", c.name, got)
+		}
 	}
 }

@@ -85,16 +85,16 @@ func (f *file) pair(a, b elf.SearchEntry) (both []elf.FrameDescription, cie uint
 	x, cie := f.PlainFDE(a.FDE)
 	y, _ := f.PlainFDE(b.FDE)
 	if x.Size == 0 || y.Size == 0 || x.Start != a.Start || y.Start != b.Start || x.Start+x.Size > y.Start {
-		return nil, 0
+		return nil, cie
 	}
 	gap := y.Start - (x.Start + x.Size)
 	between := f.Mem(x.Start+x.Size, gap)
 	if gap > maxPadding || uint64(len(between)) < gap || !onlyPadding(between) {
-		return nil, 0
+		return nil, cie
 	}
 	for _, d := range []elf.FrameDescription{x, y} {
 		if end, ok := elf.Advanced(d.Program); !ok || end > d.Size {
-			return nil, 0
+			return nil, cie
 		}
 	}
 	return []elf.FrameDescription{x, y}, cie

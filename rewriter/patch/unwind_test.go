@@ -194,6 +194,74 @@ func TestUnwinding(t *testing.T) {
 	}
 }
 
+// TestPair: two functions get one description if all between them is padding, and both are understood.
+func TestPair(t *testing.T) {
+	const vaddr, code = 0x10000, 0x200
+	nops := func(n int) string { return string(bytes.Repeat([]byte{0x90}, n)) }
+	for _, c := range []struct {
+		name    string
+		x, y    testFDE
+		between string
+		beside  uint64 // distance of the second entry from its function
+		ok      bool
+	}{
+		{"adjacent", testFDE{8, pushRbx}, testFDE{8, ""}, "", 0, true},
+		{"a nop between", testFDE{8, ""}, testFDE{8, ""}, nops(1), 0, true},
+		{"code between", testFDE{8, ""}, testFDE{8, ""}, "\xc3", 0, false},
+		{"the longest padding", testFDE{8, ""}, testFDE{8, ""}, nops(63), 0, true},
+		{"longer padding", testFDE{8, ""}, testFDE{8, ""}, nops(64), 0, false},
+		{"padding that ends", testFDE{8, ""}, testFDE{8, ""}, "", 5, false},
+		{"overlapping", testFDE{9, ""}, testFDE{8, ""}, "", 0, false},
+		{"rows to the end", testFDE{8, "\x48\x0e\x10"}, testFDE{8, "\x48"}, "", 0, true},
+		{"rows behind the first", testFDE{8, "\x49\x0e\x10"}, testFDE{8, ""}, "", 0, false},
+		{"rows behind the second", testFDE{8, ""}, testFDE{8, "\x49"}, "", 0, false},
+		{"an unknown instruction", testFDE{8, ""}, testFDE{8, "\x3f"}, "", 0, false},
+		{"an empty function", testFDE{0, ""}, testFDE{8, ""}, nops(8), 0, false},
+		{"an empty second one", testFDE{8, ""}, testFDE{0, ""}, "", 0, false},
+		{"the entry of another function", testFDE{8, ""}, testFDE{8, ""}, "", 1, false},
+	} {
+		b := testFrame(plainCIE, c.x, c.y)
+		first := uint64(4 + len(plainCIE))
+		second := first + 4 + uint64(binary.LittleEndian.Uint32(b[first:]))
+		x, y := uint64(code), code+8+uint64(len(c.between))
+		if c.beside > 1 { // the content of the segment ends between
+			y += c.beside
+		}
+		binary.LittleEndian.PutUint32(b[first+8:], uint32(x-(first+8)))
+		binary.LittleEndian.PutUint32(b[second+8:], uint32(y-(second+8)))
+		b = slices.Concat(b, make([]byte, code-len(b)), make([]byte, 8), []byte(c.between))
+		n := uint64(len(b))
+		f := &file{File: &find.File{File: &elf.File{R: elf.Memory(b), Size: n, Progs: []elf.Prog{{Type: elf.PTLoad, Vaddr: vaddr, Filesz: n, Memsz: n}}}}}
+		both, cie := f.pair(elf.SearchEntry{Start: vaddr + x, FDE: vaddr + first}, elf.SearchEntry{Start: vaddr + y + c.beside&1, FDE: vaddr + second})
+		if (both != nil) != c.ok || c.ok && cie != vaddr {
+			t.Errorf("%s: %+v, CIE at %#x", c.name, both, cie)
+		}
+	}
+}
+
+// TestUnwindRoom: the descriptions take the space that they need, and no table with functions at or behind the segment.
+func TestUnwindRoom(t *testing.T) {
+	const at = testBase + testTextOff
+	e := testELF{tight: true, text: make([]byte, 64), fdes: []uint64{at, at + 8, at + 16}, frame: testFrame(plainCIE, testFDE{8, ""}, testFDE{8, ""}, testFDE{8, ""})}
+	b := e.build()
+	parsed, err := find.Parse(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &file{File: parsed}
+	const segment, used = at + testPage, 40
+	need := used + len(f.planUnwinding(segment, elf.PageSize, used).tail)
+	for _, c := range []struct {
+		segment uint64
+		space   int
+		taken   bool
+	}{{segment, need, true}, {segment, need - 1, false}, {at + 16, need, false}, {at + 17 - shim.SegmentSize, need, false}} {
+		if u := f.planUnwinding(c.segment, c.space, used); (u.tail != nil) != c.taken || need == used {
+			t.Errorf("segment at %#x, %d bytes of %d: % x", c.segment, c.space, need, u.tail)
+		}
+	}
+}
+
 // TestDebugFrame: the section describes the trampolines, and the file's own descriptions stay in it.
 func TestDebugFrame(t *testing.T) {
 	e := testELF{text: asm(t, timeStubText)}

@@ -59,11 +59,10 @@ func fixesOf(after io.ReaderAt, size int64) ([]find.Fix, error) {
 	if err != nil {
 		return nil, nil // the comparison reports it
 	}
-	was := patched(f)
-	if was == nil || was.fix == "" {
-		return nil, f.Err()
+	if was := patched(f); was != nil {
+		return []find.Fix{was.fix}, nil
 	}
-	return []find.Fix{was.fix}, nil
+	return nil, f.Err()
 }
 
 // same reports whether after is the result of the plan for before.
