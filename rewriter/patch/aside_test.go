@@ -90,5 +90,8 @@ func TestAsideOperand(t *testing.T) {
 		if _, err := (&Plan{file: &file{}}).goAside(&s, 0x4000, old); (err == nil) != want {
 			t.Errorf("%s: got %v", code, err)
 		}
+		if _, err := (&Plan{file: &file{}}).goAside(&s, 1<<40, old); err == nil {
+			t.Errorf("%s: a page out of reach", code)
+		}
 	}
 }

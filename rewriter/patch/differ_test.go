@@ -44,6 +44,13 @@ func TestListingAt(t *testing.T) {
 	if was == nil || is == nil || !is.Changed || was.Bytes[0] != 0x31 || is.Bytes[0] != 0x33 {
 		t.Errorf("got %+v and %+v", was, is)
 	}
+	last := testTextOff + int64(len(asm(t, "48c7c00004 60ff ffd0 c3 90 31c0 c3"))) - 1
+	if e, err := ListingAt(bytes.NewReader(file), int64(len(file)), bytes.NewReader(after), int64(len(after)), last); err != nil || len(e.Before) == 0 {
+		t.Errorf("the last byte of the code: got %+v, %v", e, err)
+	}
+	if e, err := ListingAt(bytes.NewReader(file), int64(len(file)), bytes.NewReader(after), 16, at); err != nil || len(e.After) != 0 {
+		t.Errorf("a file that ends before: got %+v, %v", e, err)
+	}
 	for _, off := range []int64{0x10, int64(len(file)) - 8, int64(len(file)) + 8} {
 		e, err := ListingAt(bytes.NewReader(file), int64(len(file)), bytes.NewReader(after), int64(len(after)), off)
 		if off != 0x10 && (err != nil || len(e.Before) != 0) {

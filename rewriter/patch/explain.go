@@ -34,7 +34,7 @@ func (p *Plan) Explain(patch Patch) (e find.Explanation, err error) {
 	if s.Stub.Len != 0 {
 		start, end = s.Stub.Vaddr, max(end, s.Stub.End())
 	} else {
-		if call := s.Call + uint64(s.CallLen); s.Call > s.Vaddr && call-s.Vaddr <= explainCall {
+		if call := s.Call + uint64(s.CallLen); call-s.Vaddr <= explainCall {
 			end = max(end, call)
 		}
 		end += explainAfter

@@ -105,7 +105,7 @@ func TestHookOutOfReach(t *testing.T) {
 		const farthest = 1<<31 - testPage // from a hole in the first page of code to the entry
 		before := uint64(testTextOff)     // the segment at the other end of the address space, as far from the entry
 		before -= 1 << 31
-		for vaddr, want := range map[uint64]uint64{before: 0, 4 * testPage: fn, farthest: fn, farthest + 3*testPage: 0, 1 << 40: 0} {
+		for vaddr, want := range map[uint64]uint64{before: 0, 4 * testPage: fn, farthest: fn, farthest + testPage: 0, farthest + 3*testPage: 0, 1 << 40: 0} {
 			h := f.planHooks(vaddr, shim.Injected())
 			if h.init != want || (h.entry != 0) != (want != 0) {
 				t.Errorf("segment at vaddr %#x: entry %#x, initialiser %#x, want %#x", vaddr, h.entry, h.init, want)
@@ -131,12 +131,16 @@ func TestNoHook(t *testing.T) {
 
 // TestNoEntry is a library whose e_entry is 0: the first byte of its text segment is not an entry.
 func TestNoEntry(t *testing.T) {
-	e := testELF{dyn: true, soname: "l", text: append(asm(t, timeStubText), 0xc3), extra: []elf.Dyn{{Tag: elf.DTInit, Val: testTextOff + 18}}}
+	e := testELF{dyn: true, soname: "l", text: append(asm(t, timeStubText), 0xc3), extra: []elf.Dyn{{Tag: elf.DTInit, Val: testTextOff + 18}},
+		symbols: []testSym{{"time", testTextOff, 18, elf.STTFunc, 1}}}
 	file := e.build()
 	const entryOff = 24
 	binary.LittleEndian.PutUint64(file[entryOff:], 0)
 	out := checkPatched(t, file, planFile(t, file, Options{}), Options{})
 	if got := binary.LittleEndian.Uint64(out[entryOff:]); got != 0 {
 		t.Errorf("e_entry became %#x", got)
+	}
+	if was := fileOf(scanFile(t, out)).was; was == nil || !was.hooks.found {
+		t.Errorf("the patched file: %+v", was)
 	}
 }

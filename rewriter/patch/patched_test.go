@@ -35,6 +35,7 @@ func TestBroken(t *testing.T) {
 		{"another call site", func(b []byte) { b[p.Patches[0].Offset+uint64(len(p.Patches[0].After))-3]++ }, "does not lead to a trampoline"},
 		{"the segment is elsewhere", put(header(segment.Index, 16), segment.Vaddr+elf.PageSize), "damaged since"},
 		{"the segment is shorter", put(header(segment.Index, 32), elf.PageSize), "filesz 0x1000"},
+		{"the segment is longer in memory", put(header(segment.Index, 40), shim.SegmentSize+1), "memsz 0x2001"},
 		{"the segment is writable", func(b []byte) { b[header(segment.Index, 4)] |= elf.PFW }, "flags 0x7"},
 		{"other code", func(b []byte) { b[segment.Off+uint64(shim.Injected().Time.Keep)] ^= 1 }, "not what vfix injects"},
 		{"the hook leads out", func(b []byte) { b[segment.Off+uint64(shim.Injected().InitHole)+3] = 0x40 }, "the hook"},
@@ -68,6 +69,17 @@ func TestPatchedCode(t *testing.T) {
 			t.Errorf("another byte at %#x: %v", i, patched(f))
 		}
 		b[segment.Off+i] ^= 1
+	}
+	// A record that fills the page, and one that ends behind it.
+	const sites = 50
+	tail := elf.PageSize - recordAt(len(shim.Code())) - recordHead - sites*recordSite
+	copy(b[segment.Off:], pageOf(shim.Code(), hooks{}, segment.Vaddr, make([]uint64, sites), make([]byte, tail)))
+	if was := patched(f); was == nil || len(was.sites) != sites || len(was.tail) != tail {
+		t.Errorf("a full record: %+v", was)
+	}
+	b[int(segment.Off)+recordAt(len(shim.Code()))]++
+	if was := patched(f); was != nil {
+		t.Errorf("one more site than there is room for: %+v", was)
 	}
 }
 
@@ -135,6 +147,9 @@ func TestInOrder(t *testing.T) {
 			}
 			if i >= len(was.Sections) && s.Off < last {
 				t.Errorf("section %s at offset %#x follows one at offset %#x", s.Name, s.Off, last)
+			}
+			if s.Name == movedName && (s.Size != 0 || s.Type != elf.SHTProgbits) {
+				t.Errorf("section %d has moved, and has %d bytes", i, s.Size)
 			}
 			if last = max(last, s.Off); i < len(was.Sections) && i != was.ShStrNdx && s.Name != was.Sections[i].Name {
 				t.Errorf("section %d is %s, before %s", i, s.Name, was.Sections[i].Name)

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	debugelf "debug/elf"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"testing"
 
 	"vfix.dev/vfix/rewriter/elf"
+	. "vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/shim"
 )
 
@@ -366,4 +368,84 @@ func FuzzPlan(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestChoose: the form of a site by what is known of it, of the file, and of what is allowed.
+func TestChoose(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		s       Site
+		goFile  bool
+		typ     uint16
+		allowed []Form
+		want    Form
+	}{
+		{"not live", Site{Kind: MovImm32, Verdict: Dormant}, false, elf.TypeDyn, nil, Left},
+		{"a call", Site{Kind: CallRel32}, false, elf.TypeDyn, nil, Call},
+		{"a call in Go", Site{Kind: CallRel32}, true, elf.TypeDyn, nil, Left},
+		{"a call, not allowed", Site{Kind: CallRel32}, false, elf.TypeDyn, []Form{Lea}, Left},
+		{"a push", Site{Kind: PushImm32}, false, elf.TypeDyn, nil, Imm},
+		{"a push in a program", Site{Kind: PushImm32}, false, elf.TypeExec, nil, Imm},
+		{"a push in Go", Site{Kind: PushImm32}, true, elf.TypeExec, nil, Left},
+		{"a push, not allowed", Site{Kind: PushImm32}, false, elf.TypeExec, []Form{Lea}, Left},
+		{"a word of data", Site{Kind: DataWord}, false, elf.TypeDyn, nil, Left},
+		{"a stub", Site{Kind: MovImm32, Stub: Extent{Len: 18}}, false, elf.TypeDyn, nil, Entry},
+		{"a stub, not allowed", Site{Kind: MovImm32, Stub: Extent{Len: 18}}, false, elf.TypeDyn, []Form{Lea}, Lea},
+		{"a mov", Site{Kind: MovImm32}, false, elf.TypeDyn, nil, Lea},
+		{"a mov, free for a system call", Site{Kind: MovImm32, Free: true}, false, elf.TypeDyn, []Form{Syscall}, Syscall},
+		{"a mov, not free", Site{Kind: MovImm32}, false, elf.TypeDyn, []Form{Syscall}, Left},
+		{"nothing allowed that fits", Site{Kind: MovImm32, Free: true}, false, elf.TypeDyn, []Form{Call}, Left},
+		{"a mov in Go", Site{Kind: MovImm32, Alone: true}, true, elf.TypeExec, nil, Syscall},
+		{"a mov in Go, not alone", Site{Kind: MovImm32}, true, elf.TypeExec, nil, Left},
+		{"a mov in Go, not allowed", Site{Kind: MovImm32, Alone: true}, true, elf.TypeExec, []Form{Lea}, Left},
+	} {
+		if c.s.Verdict != Dormant {
+			c.s.Verdict = Live
+		}
+		r := &Report{Go: c.goFile, File: &File{File: &elf.File{Type: c.typ}}}
+		if got, why := choose(&c.s, r, c.allowed); got != c.want {
+			t.Errorf("%s: form %v: %s", c.name, got, why)
+		}
+	}
+	for _, c := range []struct {
+		s       Site
+		was     Form
+		allowed []Form
+		want    Form
+		why     string
+	}{
+		{Site{Free: true}, Left, nil, Left, "why"},
+		{Site{Free: true}, Syscall, nil, Syscall, "why"},
+		{Site{Free: true}, Lea, nil, Syscall, "no room for a trampoline: why"},
+		{Site{Free: true}, Lea, []Form{Lea, Syscall}, Syscall, "no room for a trampoline: why"},
+		{Site{Free: true, Alone: true}, Lea, []Form{Lea}, Left, "no room for a trampoline: why; a system call would change rcx and r11"},
+		{Site{}, Lea, nil, Left, "no room for a trampoline: why"},
+	} {
+		if got, why := withoutRoom(&c.s, c.was, c.allowed, "why"); got != c.want || why != c.why {
+			t.Errorf("%+v without room, form %v: %v, %s", c.s, c.was, got, why)
+		}
+	}
+	for n, whole := range map[uint64]bool{13: false, 14: true, 18: true} {
+		s := Site{Vaddr: 0x1001, Len: 7, CallLen: 2, Function: Time, Stub: Extent{Vaddr: 0x1000, Len: n}}
+		if at, code, err := encode(&s, Syscall, 0, nil); err != nil || (at == 0x1000) != whole || (len(code) == 14) != whole {
+			t.Errorf("a stub of %d bytes: %#x: % x, %v", n, at, code, err)
+		}
+	}
+}
+
+// TestSameBytes: the first byte that differs is named.
+func TestSameBytes(t *testing.T) {
+	for at := range 5 {
+		var unplanned *UnplannedError
+		got := []byte("01234")
+		got[at] ^= 1
+		if err := SameBytes(strings.NewReader("01234"), 5, bytes.NewReader(got), 5); !errors.As(err, &unplanned) || unplanned.Offset != int64(at) || unplanned.Got != got[at] {
+			t.Errorf("byte %d: %v", at, err)
+		}
+	}
+	for n, want := range map[int64]bool{4: false, 5: true, 6: false} {
+		if err := SameBytes(strings.NewReader("01234"), 5, strings.NewReader("012345"), n); (err == nil) != want {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
 }

@@ -123,9 +123,8 @@ func (f *file) canGrow() bool {
 // coverTable extends the segments with the table by one entry.
 func (f *file) coverTable(progs []elf.Prog) {
 	load := &progs[f.TableLoad()]
-	if need := f.PhOff - load.Off + uint64(len(progs)+1)*elf.PhdrSize; load.Filesz < need {
-		load.Filesz, load.Memsz = need, need
-	}
+	need := f.PhOff - load.Off + uint64(len(progs)+1)*elf.PhdrSize
+	load.Filesz, load.Memsz = max(load.Filesz, need), max(load.Memsz, need)
 	for i := range progs {
 		if p := &progs[i]; p.Type == elf.PTPhdr {
 			p.Filesz, p.Memsz = p.Filesz+elf.PhdrSize, p.Memsz+elf.PhdrSize

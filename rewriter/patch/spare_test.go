@@ -48,6 +48,9 @@ func TestSpare(t *testing.T) {
 		{name: "nor without a note", e: testELF{phdr: true, interp: interp, full: true, dyn: true, notes: -1}, why: "program header"},
 		{name: "that of a library", e: library(testELF{phdr: true, full: true, notes: -1}), gone: elf.PTPhdr},
 		{name: "PT_INTERP of a library that nothing starts", e: library(testELF{phdr: true, interp: interp, full: true, notes: -1}), gone: elf.PTInterp},
+		{name: "nor lld, without an entry", e: library(testELF{phdr: true, interp: interp, full: true, notes: -1}), gone: elf.PTInterp, change: func(b []byte) {
+			clear(b[24:32])
+		}},
 		{name: "that one before the build ID", e: library(testELF{phdr: true, interp: interp, full: true}), id: true, gone: elf.PTInterp},
 		{name: "not of one with an entry of its own, such as libc.so.6", e: library(testELF{phdr: true, interp: interp, full: true, notes: -1,
 			text: append([]byte{0xc3}, asm(t, timeStubText)...), entry: testTextOff + 1}), why: "program header"},
@@ -65,6 +68,9 @@ func TestSpare(t *testing.T) {
 		{name: "ABI tag and build ID in one", e: testELF{notes: 2, oneNote: true}, gone: elf.PTNote, lost: true},
 		{name: "those of a library", e: library(testELF{notes: 2, oneNote: true}), gone: elf.PTNote, lost: true},
 		{name: "no sections", e: testELF{notes: 2, oneNote: true, bare: true}, gone: elf.PTNote, lost: true},
+		{name: "PT_NULL of what was the note of the build ID", e: testELF{notes: 2}, id: true, gone: elf.PTNull, change: func(b []byte) {
+			clear(b[elf.EhdrSize+2*elf.PhdrSize:][:4])
+		}},
 		{name: "PT_NULL", e: testELF{notes: 2}, id: true, gone: elf.PTNull, change: func(b []byte) {
 			copy(b[elf.EhdrSize+3*elf.PhdrSize:], make([]byte, elf.PhdrSize)) // the second note
 		}},
@@ -217,12 +223,16 @@ func TestJoins(t *testing.T) {
 		if g.joins(1) != c.ok || g.joins(0) {
 			t.Errorf("%s: got %v", c.name, g.joins(1))
 		}
+		f.PhOff, f.Progs = 0, append(f.Progs, elf.Prog{Type: elf.PTPhdr})
+		if i, err := g.spare(); c.ok && (err != nil || i != 2) {
+			t.Errorf("%s: header %d before PT_PHDR", c.name, i)
+		}
 	}
 }
 
 // TestCanGrow: when the program header table can take one more entry in its place.
 func TestCanGrow(t *testing.T) {
-	const size, end = 4 * elf.PageSize, elf.EhdrSize + 2*elf.PhdrSize
+	const size, end = 32 * elf.PageSize, elf.EhdrSize + 2*elf.PhdrSize
 	note := func(off, n uint64) func(*elf.File) {
 		return func(f *elf.File) { f.Progs[1].Off, f.Progs[1].Filesz = off, n }
 	}

@@ -202,7 +202,7 @@ func TestPair(t *testing.T) {
 		name    string
 		x, y    testFDE
 		between string
-		beside  uint64 // distance of the second entry from its function
+		beside  uint64 // 1: of the second entry, 2: of the first
 		ok      bool
 	}{
 		{"adjacent", testFDE{8, pushRbx}, testFDE{8, ""}, "", 0, true},
@@ -210,7 +210,7 @@ func TestPair(t *testing.T) {
 		{"code between", testFDE{8, ""}, testFDE{8, ""}, "\xc3", 0, false},
 		{"the longest padding", testFDE{8, ""}, testFDE{8, ""}, nops(63), 0, true},
 		{"longer padding", testFDE{8, ""}, testFDE{8, ""}, nops(64), 0, false},
-		{"padding that ends", testFDE{8, ""}, testFDE{8, ""}, "", 5, false},
+		{"padding that ends", testFDE{8, ""}, testFDE{8, ""}, "", 8, false},
 		{"overlapping", testFDE{9, ""}, testFDE{8, ""}, "", 0, false},
 		{"rows to the end", testFDE{8, "\x48\x0e\x10"}, testFDE{8, "\x48"}, "", 0, true},
 		{"rows behind the first", testFDE{8, "\x49\x0e\x10"}, testFDE{8, ""}, "", 0, false},
@@ -219,12 +219,13 @@ func TestPair(t *testing.T) {
 		{"an empty function", testFDE{0, ""}, testFDE{8, ""}, nops(8), 0, false},
 		{"an empty second one", testFDE{8, ""}, testFDE{0, ""}, "", 0, false},
 		{"the entry of another function", testFDE{8, ""}, testFDE{8, ""}, "", 1, false},
+		{"the first entry of another function", testFDE{8, ""}, testFDE{8, ""}, "", 2, false},
 	} {
 		b := testFrame(plainCIE, c.x, c.y)
 		first := uint64(4 + len(plainCIE))
 		second := first + 4 + uint64(binary.LittleEndian.Uint32(b[first:]))
 		x, y := uint64(code), code+8+uint64(len(c.between))
-		if c.beside > 1 { // the content of the segment ends between
+		if c.beside > 2 { // the content of the segment ends between
 			y += c.beside
 		}
 		binary.LittleEndian.PutUint32(b[first+8:], uint32(x-(first+8)))
@@ -232,7 +233,7 @@ func TestPair(t *testing.T) {
 		b = slices.Concat(b, make([]byte, code-len(b)), make([]byte, 8), []byte(c.between))
 		n := uint64(len(b))
 		f := &file{File: &find.File{File: &elf.File{R: elf.Memory(b), Size: n, Progs: []elf.Prog{{Type: elf.PTLoad, Vaddr: vaddr, Filesz: n, Memsz: n}}}}}
-		both, cie := f.pair(elf.SearchEntry{Start: vaddr + x, FDE: vaddr + first}, elf.SearchEntry{Start: vaddr + y + c.beside&1, FDE: vaddr + second})
+		both, cie := f.pair(elf.SearchEntry{Start: vaddr + x + c.beside>>1&1, FDE: vaddr + first}, elf.SearchEntry{Start: vaddr + y + c.beside&1, FDE: vaddr + second})
 		if (both != nil) != c.ok || c.ok && cie != vaddr {
 			t.Errorf("%s: %+v, CIE at %#x", c.name, both, cie)
 		}
