@@ -98,7 +98,7 @@ func Decode(b []byte, addr uint64) (i Instr, ok bool) {
 	}()
 	b = b[:min(len(b), MaxLen)]
 	if op, n := bare(b); n > 0 {
-		return Instr{Inst: x86asm.Inst{Op: op, Len: n, Mode: 64}, Addr: addr, Known: true}, true
+		return Instr{Inst: x86asm.Inst{Op: op, Len: n}, Addr: addr, Known: true}, true
 	}
 	b, more := withoutADX(b)
 	inst, err := x86asm.Decode(b, 64)
@@ -107,7 +107,7 @@ func Decode(b []byte, addr uint64) (i Instr, ok bool) {
 	}
 	inst.Len += more
 	for n, arg := range inst.Args { // x86asm v0.32 does not extend the sign of a displacement of 4 bytes
-		if m, ok := arg.(x86asm.Mem); ok && (m.Base != 0 || m.Index != 0) {
+		if m, _ := arg.(x86asm.Mem); m.Base != 0 || m.Index != 0 {
 			m.Disp = int64(int32(m.Disp))
 			inst.Args[n] = m
 		}
@@ -129,7 +129,7 @@ func bare(b []byte) (op x86asm.Op, n int) {
 	case len(b) >= 4 && b[0] == 0xc4 && b[1]&0x1f == 1 && b[2]&3 == 0 && b[3] == 0x77:
 		n = 4
 	default:
-		return 0, 0
+		return op, n
 	}
 	if b[n-2]&7 == 4 {
 		return x86asm.VZEROALL, n
@@ -185,21 +185,21 @@ func (i *Instr) IsInt3() bool {
 
 // gpr returns the number and width in bits of a general register; ok is false for others.
 func gpr(r x86asm.Reg) (n, width int, ok bool) {
-	switch {
-	case r >= x86asm.AL && r <= x86asm.BL:
+	switch { // x86asm has them in this order, the first ones of all
+	case r == 0 || r > x86asm.R15:
+		return n, width, false
+	case r <= x86asm.BL:
 		return int(r - x86asm.AL), 8, true
-	case r >= x86asm.AH && r <= x86asm.BH:
+	case r <= x86asm.BH:
 		return int(r - x86asm.AH), 8, true
-	case r >= x86asm.SPB && r <= x86asm.R15B:
+	case r <= x86asm.R15B:
 		return int(r-x86asm.SPB) + Rsp, 8, true
-	case r >= x86asm.AX && r <= x86asm.R15W:
+	case r <= x86asm.R15W:
 		return int(r - x86asm.AX), 16, true
-	case r >= x86asm.EAX && r <= x86asm.R15L:
+	case r <= x86asm.R15L:
 		return int(r - x86asm.EAX), 32, true
-	case r >= x86asm.RAX && r <= x86asm.R15:
-		return int(r - x86asm.RAX), 64, true
 	}
-	return 0, 0, false
+	return int(r - x86asm.RAX), 64, true
 }
 
 // ArgGPR returns the general register that is argument n of i, and its width in bits.
@@ -207,7 +207,7 @@ func (i *Instr) ArgGPR(n int) (r, width int, ok bool) {
 	if reg, is := i.Args[n].(x86asm.Reg); is {
 		return gpr(reg)
 	}
-	return 0, 0, false
+	return r, width, false
 }
 
 // Mem returns the memory operand of i.

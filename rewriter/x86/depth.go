@@ -17,7 +17,7 @@ func (d *Depth) Over(i *Instr) {
 	dst, width, _ := i.ArgGPR(0)
 	n, isImm := i.Args[1].(x86asm.Imm)
 	wide := width == 64
-	src, srcWidth, _ := i.ArgGPR(1)
+	src, _, _ := i.ArgGPR(1)
 	m, _ := i.Mem()
 	switch {
 	case !i.Known:
@@ -35,7 +35,7 @@ func (d *Depth) Over(i *Instr) {
 		d.SP -= int64(n)
 	case wide && dst == Rsp && i.Op == x86asm.ADD && isImm:
 		d.SP += int64(n)
-	case wide && (dst == Rsp || dst == Rbp) && (i.Op == x86asm.MOV && srcWidth == 64 && (src == Rsp || src == Rbp) ||
+	case wide && (dst == Rsp || dst == Rbp) && (i.Op == x86asm.MOV && (src == Rsp || src == Rbp) ||
 		i.Op == x86asm.LEA && m.Index == 0 && (m.Base == x86asm.RSP || m.Base == x86asm.RBP)):
 		v, ok := d.SP, d.HasSP
 		if m.Base == x86asm.RBP || src == Rbp {

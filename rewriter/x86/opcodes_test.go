@@ -18,6 +18,7 @@ func TestOpcodes(t *testing.T) {
 		{0xc0, 0x08, 0, 0, 0}, {0xec, 0x10, 0, 0, 0}, {0xe5, 0xff, 0xff, 0xff, 0xff}, {0x44, 0x24, 0x08, 0x01, 0}, {0x45, 0xf8, 0x80, 0, 0},
 		{0x04, 0x25, 0, 0, 0, 0, 5}, {0x05, 0, 1, 0, 0, 9}, {0x34, 0xcd, 0, 0, 0, 0, 3}, {0xfe, 0x24, 0xc0}, {0x64, 0xac, 0x04}, {0, 0, 0, 0, 0}, {0xf8, 0xfa},
 		{0x6c, 0x24, 0x08, 0x03, 0}, {0x65, 0x10, 0x03, 0, 0},
+		{0xc4, 0x10, 0, 0, 0}, {0x60, 0x08, 0, 0, 0}, {0x45, 0x08, 0, 0, 0}, {0x45, 0x09, 0, 0, 0},
 	}
 	var forms [][]byte // each number in ModRM that extends an opcode, with memory and with registers
 	for n := range byte(8) {
@@ -60,7 +61,7 @@ func known(raw []byte) string {
 	}
 	l := i.Line(raw[:i.Len])
 	fmt.Fprint(&b, l.Text, l.To())
-	for _, d := range []Depth{{SP: -24, BP: -16, HasSP: true, HasBP: true}, {SP: 0, HasSP: true}, {SP: 8, HasSP: true}, {}} {
+	for _, d := range []Depth{{SP: -24, BP: -16, HasSP: true, HasBP: true}, {SP: 0, HasSP: true}, {SP: 8, HasSP: true}, {SP: 1, HasSP: true}, {}} {
 		off, taken := d.Address(&i)
 		fmt.Fprint(&b, d.Place(&i), d.ReturnsElsewhere(&i), off, taken)
 		d.Over(&i)

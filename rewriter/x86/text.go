@@ -42,7 +42,7 @@ func (i *Instr) Text(raw []byte) string {
 	}
 	t = strings.Join(words, " ")
 	t = negative().ReplaceAllStringFunc(t, func(s string) string {
-		v, err := strconv.ParseInt(strings.Replace(s, "$", "", 1), 0, 64)
+		v, err := strconv.ParseInt(strings.TrimPrefix(s, "$"), 0, 64)
 		if err != nil {
 			return s
 		}
@@ -55,12 +55,9 @@ func (i *Instr) Text(raw []byte) string {
 	if !ok {
 		return t
 	}
-	switch target, fixed := i.MemVaddr(); {
-	case fixed && m.Base == x86asm.RIP:
-		t += fmt.Sprintf("  # %#x", target)
-	case m.Base == 0 && m.Index == 0 && m.Disp == 0:
-		// x86asm omits a displacement of 0 even if the operand has no other part.
-		t = bareOperand().ReplaceAllString(t, "${1}0x0${2}")
+	if target, fixed := i.MemVaddr(); fixed && m.Base == x86asm.RIP {
+		return t + fmt.Sprintf("  # %#x", target)
 	}
-	return t
+	// x86asm omits a displacement of 0 even if the operand has no other part.
+	return bareOperand().ReplaceAllString(t, "${1}0x0${2}")
 }
