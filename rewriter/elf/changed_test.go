@@ -185,7 +185,7 @@ func described(b []byte) string {
 		pads, ok := f.LandingPads(fn)
 		plain, cie := f.PlainFDE(fn.FDE + codeDistance)
 		say(fn, pads, ok, plain, cie, f.InUnwindTable(fn.FDE+codeDistance))
-		for at := fn.Start; at <= fn.Start+12; at += 2 {
+		for at := fn.Start - 2; at <= fn.Start+12; at += 2 {
 			cfa, ok := f.CFA(fn, at)
 			say(cfa, ok, fn.Holds(at))
 		}
@@ -196,7 +196,7 @@ func described(b []byte) string {
 		for _, at := range []uint64{p.Vaddr - 1, p.Vaddr, p.Vaddr + p.Filesz - 8, p.Vaddr + p.Filesz} {
 			off, ok := f.Offset(at, 8)
 			word, found := f.Word(at)
-			say(f.ExecLoad(at), off, ok, word, found, f.Mappings(at), f.CodeAt(at) != nil)
+			say(f.ExecLoad(at), off, ok, word, found, f.Mappings(at), f.CodeAt(at) != nil, f.InUnwindTable(at))
 		}
 	}
 	for _, text := range []string{"/lib/ld.so", "0123"} {
@@ -212,17 +212,18 @@ func described(b []byte) string {
 func TestChanged(t *testing.T) {
 	object := built(func(f *builder) {
 		f.part("head", 1, "\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00", uint16(TypeRel), uint16(MachineX8664), uint32(1), uint64(0), uint64(0), f.off("sections"),
-			uint32(0), uint16(EhdrSize), uint16(0), uint16(0), uint16(ShdrSize), uint16(10), uint16(6))
-		f.part("text", 8, strings.Repeat("\x90", 48))
+			uint32(0), uint16(EhdrSize), uint16(0), uint16(0), uint16(ShdrSize), uint16(11), uint16(6))
+		f.part("text", 8, strings.Repeat("\x90", 56))
 		f.part("data", 8, "01234567")
 		f.part("symbols", 8, make([]byte, SymSize), uint32(1), "\x00\x00", uint16(1), uint64(3), uint64(2), uint32(0), "\x00\x00", uint16(shnAbs), uint64(5), uint64(0), uint32(0), "\x10\x00", uint16(0), uint64(0), uint64(0),
 			uint32(1), "\x01\x00", uint16(3), uint64(2), uint64(1))
 		f.part("rela", 8)
-		for i, typ := range []uint32{r64, rPC32, rPLT32, rGOTPCRel, r32, r32S, rPC64, rGOTPCX, 99} {
+		for i, typ := range []uint32{r64, rPC32, rPLT32, rGOTPCRel, r32, r32S, rPC64, rGOTPCX, 99, rRexGOTPX} {
 			f.part("", 1, uint64(5*i), typ, uint32(i%5), uint64(i))
 		}
-		f.at["rela"] = [2]uint64{f.off("rela"), 9 * RelaSize}
+		f.at["rela"] = [2]uint64{f.off("rela"), 10 * RelaSize}
 		f.part("empty", 8)
+		f.part("rela of data", 8, uint64(0), uint32(r64), uint32(1), uint64(1))
 		f.part("small", 8, "012")
 		f.part("rela of small", 8, uint64(0), uint32(r32), uint32(1), uint64(1))
 		f.part("names", 1, "\x00.shstrtab\x00f\x00")
@@ -235,7 +236,7 @@ func TestChanged(t *testing.T) {
 		}{
 			{"text", SHTProgbits, SHFAlloc | SHFExecinstr, 0, 0}, {"data", SHTProgbits, SHFAlloc | SHFWrite, 0, 0}, {"data", SHTNobits, SHFAlloc, 0, 0},
 			{"symbols", SHTSymtab, 0, 6, 2}, {"rela", SHTRela, 0, 4, 1}, {"names", SHTStrtab, 0, 0, 0},
-			{"small", SHTProgbits, SHFAlloc, 0, 0}, {"rela of small", SHTRela, 0, 4, 7}, {"empty", SHTProgbits, SHFAlloc, 0, 0},
+			{"small", SHTProgbits, SHFAlloc, 0, 0}, {"rela of small", SHTRela, 0, 4, 7}, {"empty", SHTProgbits, SHFAlloc, 0, 0}, {"rela of data", SHTRela, 0, 4, 2},
 		} {
 			f.part("", 1, uint32(1), s.typ, s.flags, uint64(9), f.off(s.name), f.size(s.name), s.link, s.info, uint64(8), uint64(0))
 		}
@@ -253,7 +254,7 @@ func TestChanged(t *testing.T) {
 		return fmt.Sprintf("%-16s%-32s%-10d`\n%s%s", name, "0", len(content), content, strings.Repeat("\n", len(content)&1))
 	}
 	long := strings.Repeat("n", maxMemberName+1)
-	members := member("/", "0") + member("//", "a_long_name.o/\nother.o/\n"+long) + member("/0", "x") + member("/15", "yy") + member("/24", "") + member("b.o/", "") + member("#1/8", "bsd.o\x00\x00\x00z") + member("#1/8", "empty.o\x00") + member("c.o/", "zz")
+	members := member("/", "0") + member("//", "a_long_name.o/\nother.o/\n"+long) + member("/0", "x") + member("/15", "yy") + member("/24", "") + member("b.o/", "") + member("#1/8", "bsd.o\x00\x00\x00z") + member("#1/10", "empty-10.o") + member("c.o/", "zz")
 	for _, c := range []struct {
 		name string
 		b    []byte
@@ -265,7 +266,7 @@ func TestChanged(t *testing.T) {
 		{"object without sections", empty},
 		{"program of one segment", small},
 		{"archive", []byte(archiveMagic + members)},
-		{"thin archive", []byte(thinMagic + member("//", "a_long_name.o/\n") + "/0" + strings.Repeat(" ", 46) + "12345     `\n")},
+		{"thin archive", []byte(thinMagic + member("/", "0") + member("/SYM64/", "") + member("//", "a_long_name.o/\n") + "/0" + strings.Repeat(" ", 46) + "12345     `\n")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Logf("%d bytes\n%s", len(c.b), described(c.b))

@@ -71,7 +71,7 @@ func (f *File) Chunks(p *Prog, visit func(b []byte, vaddr uint64, lo, hi int)) {
 			hi -= ChunkMargin
 		}
 		visit(b, p.Vaddr+pos, lo, hi)
-		if last || n <= 2*ChunkMargin {
+		if last {
 			return
 		}
 		pos += n - 2*ChunkMargin

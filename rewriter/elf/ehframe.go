@@ -71,8 +71,8 @@ func (u *unwind) table() (done bool) {
 			done = false
 		case u.near(e.Start):
 			off := home.Off + (e.FDE - home.Vaddr)
-			fn, ok := u.entry(u.f.Bytes(off, min(fdeRead, u.f.Size-off)), off, e.FDE)
-			if !ok || fn.Start != e.Start {
+			fn, _ := u.entry(u.f.Bytes(off, min(fdeRead, u.f.Size-off)), off, e.FDE)
+			if fn.Start != e.Start {
 				fn = Func{Start: e.Start}
 			}
 			u.visit(fn)
@@ -98,7 +98,7 @@ func (u *unwind) section(start, vaddr, size uint64) {
 			_, _ = r.Discard(4)
 			continue
 		}
-		if id := uint64(binary.LittleEndian.Uint32(b[4:])); id != 0 && id <= off+4-start {
+		if id := uint64(binary.LittleEndian.Uint32(b[4:])); id <= off+4-start {
 			if fn, ok := u.entry(b, off, vaddr+(off-start)); ok && u.near(fn.Start) {
 				u.visit(fn)
 			}
@@ -159,7 +159,7 @@ func (u *unwind) entry(b []byte, off, vaddr uint64) (fn Func, ok bool) {
 	r := leb{b: b, at: 8 + 2*n}
 	r.uleb()
 	if r.bad {
-		return fn, false
+		return Func{}, false
 	}
 	raw, _, ok := pointer(b[r.at:], 0, c.lsda&0x0f)
 	if !ok || c.lsda&^(0x0f|pePcrel) != 0 {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"vfix.dev/vfix/tests/recorded"
@@ -77,6 +78,9 @@ func TestEhFrameSection(t *testing.T) {
 		{"a length beyond the section", "zR", pePcrel | peSdata4, func(b []byte, _ *Section) { copy(b[20:], "\xf0\xff\xff\xff") }, want[:1]},
 		{"without content", "zR", pePtr, func(_ []byte, s *Section) { s.Type = SHTNobits }, nil},
 		{"behind a terminator", "zR", pePtr, func(_ []byte, s *Section) { s.Off, s.Size = 0, s.Size+4 }, want},
+		{"a section that ends in an entry", "zR", pePtr, func(b []byte, s *Section) { s.Size = uint64(len(b) - 20) }, want},
+		{"a section that ends before", "zR", pePtr, func(b []byte, s *Section) { s.Size = uint64(len(b) - 21) }, want[:2]},
+		{"a CIE before the section", "zR", pePtr, func(b []byte, _ *Section) { b[24] += 4 }, want[1:]},
 		{"the largest function", "zR", pePtr, func(b []byte, _ *Section) { copy(b[len(b)-12:], little(uint64(MaxVaddr))) }, want},
 		{"a larger one", "zR", pePtr, func(b []byte, _ *Section) { copy(b[len(b)-12:], little(uint64(MaxVaddr+1))) }, want[:2]},
 		{"the address of one in 4 bytes", "zPR", peUdata4, func(b []byte, _ *Section) { b[17], b[22] = peUdata4, peUdata4 }, want},
@@ -109,6 +113,34 @@ func TestEhFrameSection(t *testing.T) {
 			}
 			recorded.Changed(t, t.Name(), b, read)
 		})
+	}
+}
+
+// TestSearchTable: entries that lead out of the segment, and to entries of other functions.
+func TestSearchTable(t *testing.T) {
+	const vaddr, start = 0x10000, 0x20000
+	fde := string(little(uint32(24), uint32(len(plain)+4), uint32(0), uint32(0x20))) + strings.Repeat("\x00", 12)
+	for _, c := range []struct {
+		name       string
+		fde, start uint64
+		want       []Func
+	}{
+		{"an entry", uint64(len(plain)), vaddr + uint64(len(plain)) + 8, []Func{{Start: vaddr + 32, End: vaddr + 64, FDE: 24}}},
+		{"an entry of another function", uint64(len(plain)), start, []Func{{Start: start}}},
+		{"no entry", 0, start, []Func{{Start: start}}},
+		{"one behind the segment", uint64(len(plain)+len(fde)) + SearchHead + SearchSize, start, nil},
+		{"one at its end", uint64(len(plain)+len(fde)) + SearchHead + SearchSize - 1, start, []Func{{Start: start}}},
+	} {
+		hdr := uint64(len(plain) + len(fde))
+		b := plain + fde + string(little([]byte{1, 0x1b, peUdata4, peDatarel | peSdata4}, uint32(0), uint32(1), uint32(c.start-vaddr-hdr), uint32(c.fde-hdr)))
+		f := inMemory(PFR, vaddr, []byte(b))
+		f.Progs = append(f.Progs, Prog{Type: PTGNUEhFrame, Vaddr: vaddr + hdr, Filesz: SearchHead + SearchSize})
+		f.Sections = []Section{}
+		var got []Func
+		f.EachFDE(func(uint64) bool { return true }, func(fn Func) { got = append(got, fn) })
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
 	}
 }
 

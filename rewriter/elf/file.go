@@ -334,7 +334,7 @@ func (f *File) readSections(hdr []byte) {
 		return
 	}
 	s[0] = Section{} // number 0 is unused, whatever its header says
-	if f.ShStrNdx == 0 || f.ShStrNdx >= len(s) || s[f.ShStrNdx].Type != SHTStrtab {
+	if f.ShStrNdx >= len(s) || s[f.ShStrNdx].Type != SHTStrtab {
 		return
 	}
 	strs := f.Bytes(s[f.ShStrNdx].Off, min(s[f.ShStrNdx].Size, math.MaxUint16))

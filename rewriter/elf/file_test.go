@@ -240,6 +240,55 @@ func TestFailedRead(t *testing.T) {
 	}
 }
 
+// TestMemory: a short read of memory is one of a file.
+func TestMemory(t *testing.T) {
+	b := make([]byte, 4)
+	if n, err := Memory("abc").ReadAt(b, 1); n != 2 || err != io.EOF {
+		t.Errorf("got %d, %v", n, err)
+	}
+}
+
+// TestTangled: segments that share a page which they map from different places, one of them as code.
+func TestTangled(t *testing.T) {
+	const vaddr = 0x10000
+	for _, c := range []struct {
+		name         string
+		lastSize     uint64
+		flags        uint32
+		off, at, n   uint64
+		last, tangle bool
+	}{
+		{"apart", 0x1000, PFR | PFX, 0x1000, vaddr + 0x2000, 8, false, false},
+		{"behind a full page", 0x1000, PFR | PFX, 0x3000, vaddr + 0x1000, 8, false, false},
+		{"behind a page and a byte", 0x1001, PFR | PFX, 0x3800, vaddr + 0x1800, 8, false, true},
+		{"the last byte of the page", 0x1001, PFR | PFX, 0x3fff, vaddr + 0x1fff, 8, false, true},
+		{"the same place of the file", 0x1001, PFR | PFX, 0x1800, vaddr + 0x1800, 8, false, false},
+		{"no content", 0x1001, PFR | PFX, 0x3800, vaddr + 0x1800, 0, false, false},
+		{"data", 0x1001, PFR, 0x3800, vaddr + 0x1800, 8, false, false},
+		{"data behind code", 0x1001, PFR, 0x3800, vaddr + 0x1800, 8, true, true},
+	} {
+		last := Prog{Type: PTLoad, Flags: PFR, Vaddr: vaddr, Filesz: c.lastSize, Memsz: c.lastSize}
+		if c.last {
+			last.Flags |= PFX
+		}
+		p := Prog{Type: PTLoad, Flags: c.flags, Off: c.off, Vaddr: c.at, Filesz: c.n, Memsz: 8}
+		if got := p.covers(&last); got != c.tangle {
+			t.Errorf("%s: got %v", c.name, got)
+		}
+	}
+}
+
+// TestAsSkip: a failed read does not make a file one to skip.
+func TestAsSkip(t *testing.T) {
+	broken := errors.New("broken")
+	if skip, err := AsSkip(broken); skip != nil || err != broken {
+		t.Errorf("got %v, %v", skip, err)
+	}
+	if skip, err := AsSkip(nil); skip != nil || err != nil {
+		t.Errorf("got %v, %v", skip, err)
+	}
+}
+
 type readerAt func(b []byte) (int, error)
 
 func (r readerAt) ReadAt(b []byte, _ int64) (int, error) { return r(b) }
@@ -277,6 +326,9 @@ func TestForeign(t *testing.T) {
 		if skip, _ := AsSkip(err); skip == nil || skip.Kind != c.kind || !strings.Contains(skip.String(), c.says) {
 			t.Errorf("%s: %v", c.name, err)
 		}
+	}
+	if skip, err := AsSkip(func() error { _, err := Parse(strings.NewReader("#!/bin/sh"), 9); return err }()); err != nil || skip.Kind != KindNotELF {
+		t.Errorf("a script: %v, %v", skip, err)
 	}
 	for k := KindDamaged; k <= KindNoCode; k++ {
 		skip := NewSkip(k, "why")
@@ -429,6 +481,9 @@ func TestProperties(t *testing.T) {
 			t.Errorf("%#x: %#x", n, got)
 		}
 	}
+	if got := (&File{Dynamic: []Dyn{{Tag: DTNeeded}}}).DynStrings(DTNeeded); len(got) > 0 {
+		t.Errorf("without a table of strings: %q", got)
+	}
 }
 
 // TestTailText: the texts that linkers and compilers leave at the end of a file.
@@ -450,7 +505,7 @@ func TestTailText(t *testing.T) {
 func TestOverlay(t *testing.T) {
 	zeros := func(n int) string { return strings.Repeat("\x00", n) }
 	header := func(typ uint32, off, size int, align uint64) string {
-		return string(little(uint32(0), typ, uint64(0), uint64(0), uint64(off), uint64(size), uint64(0), align, uint64(0)))
+		return string(little(uint32(1), typ, uint64(0), uint64(0), uint64(off), uint64(size), uint64(0), align, uint64(0)))
 	}
 	names := "\x00.shstrtab\x00" + zeros(53) // 64 bytes
 	code := strings.Repeat("x", 8)
@@ -472,6 +527,7 @@ func TestOverlay(t *testing.T) {
 		{"padding without section headers", zeros(PageSize - 1), none, false},
 		{"a page of padding without section headers", zeros(PageSize), none, true},
 		{"a byte", "x", some, true},
+		{"a byte before an empty segment", "x", func(f *File) { some(f); f.PhOff, f.Progs = 0, []Prog{{Off: f.Size}} }, true},
 		{"a tail", tail, none, false},
 		{"a tail beside section headers", tail, some, true},
 		{"a tail and more", tail + "x", none, true},
@@ -480,7 +536,7 @@ func TestOverlay(t *testing.T) {
 		{"texts without names of sections", zeros(PageSize) + ".text\x00", none, true},
 		{"an announced tail", tail, at(4), false},
 		{"one that is cut off", tail + header(SHTProgbits, EhdrSize, 4, 1)[:ShdrSize-1], at(4), false},
-		{"one with a payload in place of a header", tail + strings.Repeat("payload!", 8), at(4), true},
+		{"one with a payload in place of a header", tail + strings.Repeat("payload!", 8), at(9), true},
 		{"a payload behind all announced", tail + "payload", at(3), true},
 		{"section headers alone, elsewhere", names + code + "...." + headers[:2*ShdrSize], at(4), true},
 		{"a section of another address space", names + code + zeros(ShdrSize) + header(SHTStrtab, EhdrSize, len(names), 1) + header(SHTProgbits, 1<<40, len(code), 1), none, true},

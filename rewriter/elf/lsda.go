@@ -30,7 +30,7 @@ func (f *File) LandingPads(fn Func) (pads []Pad, ok bool) {
 	}
 	enc := r.byte()
 	end := r.uleb()
-	if end += uint64(r.at); r.bad || end > uint64(len(b)) {
+	if end += uint64(r.at); end > uint64(len(b)) {
 		return nil, false
 	}
 	field := r.uleb
@@ -61,14 +61,14 @@ type leb struct {
 	bad bool
 }
 
-func (r *leb) byte() byte {
-	if r.at >= len(r.b) {
+func (r *leb) byte() (c byte) {
+	if r.at < len(r.b) {
+		c = r.b[r.at]
+	} else {
 		r.bad = true
-		r.at++
-		return 0
 	}
 	r.at++
-	return r.b[r.at-1]
+	return c
 }
 
 func (r *leb) uleb() (v uint64) {

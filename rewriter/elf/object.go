@@ -148,7 +148,7 @@ func (f *File) Link() error {
 				value += values[symbol]
 			}
 			size := relocate(le.Uint32(e[8:]), target.Addr+at, &value, f.Size)
-			if size > 0 && target.Size >= size && at <= target.Size-size {
+			if target.Size >= size && at <= target.Size-size {
 				field := le.AppendUint64(nil, value)
 				copy(image[target.Addr+at:], field[:size])
 			}

@@ -28,11 +28,11 @@ func (f *File) Sound() error {
 	}
 	for i := range f.Progs {
 		p := &f.Progs[i]
-		off, ok := f.Offset(p.Vaddr, p.Filesz)
+		off, _ := f.Offset(p.Vaddr, p.Filesz) // 0 of what is not loaded
 		switch {
-		case p.Type == PTDynamic && (!ok || off != p.Off || overlaps(p.Off, p.Filesz)):
+		case p.Type == PTDynamic && (off != p.Off || overlaps(p.Off, p.Filesz)):
 			return fmt.Errorf("PT_DYNAMIC: offset %#x is not what is loaded at vaddr %#x", p.Off, p.Vaddr)
-		case p.Type == PTPhdr && (!ok || off != f.PhOff || p.Off != f.PhOff):
+		case p.Type == PTPhdr && (off != f.PhOff || p.Off != f.PhOff):
 			return fmt.Errorf("PT_PHDR: the program headers at offset %#x are not loaded at vaddr %#x", f.PhOff, p.Vaddr)
 		case p.Type == PTInterp && (!f.InFile(p.Off, p.Filesz) || overlaps(p.Off, p.Filesz)):
 			return fmt.Errorf("PT_INTERP: offset %#x is outside of the file or among the headers", p.Off)

@@ -196,7 +196,7 @@ func (f *File) Entries() []uint64 {
 		if s.Type == shtInitArray || s.Type == shtFiniArray {
 			arrays = append(arrays, [2]uint64{s.Addr, s.Size})
 		}
-		if (s.Name == ".init" || s.Name == ".fini") && s.Flags&SHFExecinstr != 0 {
+		if s.Name == ".init" || s.Name == ".fini" {
 			add(s.Addr)
 		}
 	}
