@@ -23,7 +23,7 @@ const (
 func (p *Plan) Explain(patch Patch) (e find.Explanation, err error) {
 	s := &patch.Site
 	f := s.Object
-	if f == nil && p.file != nil {
+	if p.file != nil {
 		f = p.file.File
 	}
 	if f == nil || s.Kind == find.DataWord {

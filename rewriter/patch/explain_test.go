@@ -2,6 +2,7 @@ package patch
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -157,5 +158,19 @@ func TestDeadBytesAreNoCode(t *testing.T) {
 	nameTrampoline(lines, &find.File{File: &elf.File{}}, "vfix_time")
 	if got, want := show(lines), "| 1000: e900010000 jmp 0x1105 <vfix_time>\n| 1005: c7c0000460ff (never runs)\n  100b: ffd0 (never runs)\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestExplainNothing: without a file there is nothing to show, and a failed read is an error.
+func TestExplainNothing(t *testing.T) {
+	if e, err := (&Plan{}).Explain(Patch{}); err != nil || len(e.Before) != 0 {
+		t.Errorf("got %+v, %v", e, err)
+	}
+	b := (&testELF{text: asm(t, timeStubText)}).build()
+	p := planFile(t, b, Options{})
+	left, broken := 0, errors.New("broken")
+	p.file.R = failing{Reader: bytes.NewReader(b), left: &left, err: broken}
+	if _, err := p.Explain(p.Patches[0]); !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
 	}
 }

@@ -425,10 +425,39 @@ func TestChoose(t *testing.T) {
 			t.Errorf("%+v without room, form %v: %v, %s", c.s, c.was, got, why)
 		}
 	}
+	for _, form := range []Form{Lea, Call, Entry, Imm} {
+		s := Site{Vaddr: 0x1000, Len: 7, Kind: MovImm32, Stub: Extent{Vaddr: 0x1000, Len: 18}}
+		if _, code, err := encode(&s, form, 1<<40, make([]byte, 7)); err == nil {
+			t.Errorf("form %v, out of reach: % x", form, code)
+		}
+	}
 	for n, whole := range map[uint64]bool{13: false, 14: true, 18: true} {
 		s := Site{Vaddr: 0x1001, Len: 7, CallLen: 2, Function: Time, Stub: Extent{Vaddr: 0x1000, Len: n}}
 		if at, code, err := encode(&s, Syscall, 0, nil); err != nil || (at == 0x1000) != whole || (len(code) == 14) != whole {
 			t.Errorf("a stub of %d bytes: %#x: % x, %v", n, at, code, err)
+		}
+	}
+}
+
+// TestOverlap: changes of code that touch the program headers, or one another.
+func TestOverlap(t *testing.T) {
+	f := &file{File: &File{File: &elf.File{PhOff: elf.EhdrSize, Progs: make([]elf.Prog, 2)}}}
+	const end = elf.EhdrSize + 2*elf.PhdrSize
+	edit := func(why string, at, n uint64) Edit { return Edit{Why: why, Offset: at, New: make([]byte, n)} }
+	for _, c := range []struct {
+		edits []Edit
+		want  string
+	}{
+		{[]Edit{edit(callSite, elf.EhdrSize-5, 5)}, ""},
+		{[]Edit{edit(callSite, elf.EhdrSize-4, 5)}, "program headers"},
+		{[]Edit{edit(callSite, end-1, 5)}, "program headers"},
+		{[]Edit{edit(callSite, end, 5)}, ""},
+		{[]Edit{edit("e_entry", elf.EhdrSize, 5)}, ""},
+		{[]Edit{edit(callSite, 1000, 5), edit(callSite, 1005, 5)}, ""},
+		{[]Edit{edit(callSite, 1000, 5), edit(callSite, 1004, 5)}, "offset 0x3ec"},
+	} {
+		if got := (&Plan{file: f, Edits: c.edits}).overlap(); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%+v: %s", c.edits, got)
 		}
 	}
 }

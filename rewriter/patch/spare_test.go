@@ -295,4 +295,11 @@ func TestCanGrow(t *testing.T) {
 			t.Errorf("%s: got %v", c.name, got)
 		}
 	}
+	f := synthetic(size)
+	f.Progs[0].Filesz, f.Progs[0].Memsz, f.Progs[1].Type = end, end, elf.PTPhdr
+	f.Progs[1].Filesz, f.Progs[1].Memsz = 2*elf.PhdrSize, 2*elf.PhdrSize
+	(&file{File: &find.File{File: f}}).coverTable(f.Progs)
+	if load, table := f.Progs[0], f.Progs[1]; load.Filesz != end+elf.PhdrSize || load.Memsz != load.Filesz || table.Filesz != 3*elf.PhdrSize || table.Memsz != table.Filesz {
+		t.Errorf("got %+v and %+v", load, table)
+	}
 }
