@@ -31,6 +31,7 @@ func TestHooks(t *testing.T) {
 		{"an empty init_array", testELF{extra: []elf.Dyn{initArray[0], {Tag: elf.DTInitArraysz, Val: 7}}, rela: []testRela{{array, elf.RRelative, fn}}}, elf.DTInit, 0, none, false},
 		{"init_array without content", testELF{extra: []elf.Dyn{{Tag: elf.DTInitArray, Val: 1 << 30}, initArray[1]}, rela: []testRela{{1 << 30, elf.RRelative, fn}}}, elf.DTInit, 0, none, false},
 		{"init_array without a relocation", testELF{extra: initArray}, elf.DTInit, 0, none, false},
+		{"DT_INIT in data", testELF{extra: []elf.Dyn{{Tag: elf.DTInit, Val: array}}}, 0, 0, none, true},
 		{"DT_INIT outside the code", testELF{extra: []elf.Dyn{{Tag: elf.DTInit, Val: 1 << 40}}}, 0, 0, none, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
