@@ -244,7 +244,7 @@ func (b *body) entries(c *code) (sure, doubtful []uint64) {
 	}
 	for _, t := range slices.Concat(bases, labels) {
 		for n := range uint64(maxTable) {
-			if w, ok := c.pointer(t + x86.WordSize*n); !ok || !entry(&sure, w) {
+			if !entry(&sure, c.pointer(t+x86.WordSize*n)) {
 				break
 			}
 		}
@@ -278,8 +278,8 @@ type relative struct{ at, to uint64 }
 
 func (r relative) compare(o relative) int { return cmp.Compare(r.at, o.at) }
 
-// pointer returns the address in the word at vaddr after relocation.
-func (c *code) pointer(vaddr uint64) (uint64, bool) {
+// pointer returns the address in the word at vaddr after relocation, 0 if there is no word.
+func (c *code) pointer(vaddr uint64) uint64 {
 	if c.relative == nil {
 		c.relative = []relative{}
 		n := 0
@@ -293,13 +293,13 @@ func (c *code) pointer(vaddr uint64) (uint64, bool) {
 		}
 	}
 	if i, ok := slices.BinarySearchFunc(c.relative, relative{at: vaddr}, relative.compare); ok {
-		return c.relative[i].to, true
+		return c.relative[i].to
 	}
 	b := c.mem(vaddr)
 	if len(b) < 8 {
-		return 0, false
+		return 0
 	}
-	return binary.LittleEndian.Uint64(b), true
+	return binary.LittleEndian.Uint64(b)
 }
 
 // maxRelative is the maximum number of relocations that are read.
@@ -315,13 +315,13 @@ func (b *body) runsOver(vaddr uint64) bool {
 	return false
 }
 
-// begins reports whether a known instruction begins at vaddr, and no other known one overlaps its n bytes.
+// begins reports whether a known instruction of n bytes begins at vaddr, and no other known one overlaps it.
 func (b *body) begins(vaddr, n uint64) bool {
-	if uint64(b.lens[vaddr]) == 0 || b.runsOver(vaddr) {
+	if uint64(b.lens[vaddr]) != n || b.runsOver(vaddr) {
 		return false
 	}
 	for at := vaddr + 1; at < vaddr+n; at++ {
-		if b.lens[at] != 0 && b.runsOver(at) {
+		if b.lens[at] != 0 {
 			return false
 		}
 	}

@@ -38,7 +38,7 @@ func (f *File) entries() []uint64 {
 // Start returns the start of the function around vaddr if it is known and at most most bytes before it; else
 // vaddr.
 func (f *File) Start(vaddr, most uint64) uint64 {
-	fn := findFunctions(f, []Site{{Vaddr: vaddr, Len: 1}})
+	fn := findFunctions(f, []Site{{Vaddr: vaddr}})
 	if start, ok := fn.starts.enclosing(vaddr); ok && vaddr-start <= most {
 		return start
 	}

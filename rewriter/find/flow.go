@@ -527,10 +527,10 @@ func (c *code) usesKept(q keptUse) (use x86.Instr) {
 	}
 	w := newWorklist(func(old, fresh x86.Regs) x86.Regs { return old | fresh })
 	w.add(q.target, q.regs)
-	w.run(maxFlow, func(at uint64, held x86.Regs) bool {
+	w.run(min(maxFlow, c.keptLeft), func(at uint64, held x86.Regs) bool {
 		i, _ := c.at(at)
-		if c.keptLeft--; !i.Known || held == 0 || c.keptLeft < 0 {
-			return c.keptLeft >= 0
+		if c.keptLeft--; !i.Known || held == 0 {
+			return true
 		}
 		dst, width, _ := i.ArgGPR(0)
 		src, srcWidth, _ := i.ArgGPR(1)
@@ -637,7 +637,6 @@ func (f *flow) ret(i *x86.Instr, v *value) {
 		f.note(i.Addr, elsewhere)
 	}
 	if f.deep > 0 {
-		v.stack = [maxSlots]label{}
 		f.returned = joinValues(f.returned, *v)
 		return
 	}

@@ -152,9 +152,6 @@ func (c *code) explained(b *body, i *x86.Instr) bool {
 		if entry {
 			number |= p.AddressRegs()
 		}
-		if target|index|number == 0 {
-			break
-		}
 	}
 	return sum == offset && index == 0 && (target == 0 || sum)
 }
@@ -190,8 +187,8 @@ func (c *code) chosen(b *body, i *x86.Instr) bool {
 
 // inTable reports whether the memory operand of i is an entry of a table that has nothing else.
 func inTable(i *x86.Instr) bool {
-	m, ok := i.Mem()
-	return ok && m.Index != 0 && int(m.Scale) == i.MemBytes
+	m, _ := i.Mem()
+	return m.Index != 0 && int(m.Scale) == i.MemBytes
 }
 
 // multiplies reports whether i computes a multiple of a number.

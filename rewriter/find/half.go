@@ -49,7 +49,7 @@ const movabsLen = 10
 func (s *search) partial(b []byte, vaddr uint64, imm int, f Function) (found bool) {
 	want := int32(binary.LittleEndian.Uint32(b[imm:]))
 	for n := 1; n <= min(imm, x86.MaxLen-4); n++ {
-		i, ok := x86.Decode(b[imm-n:min(imm+8, len(b))], vaddr+uint64(imm-n))
+		i, ok := x86.Decode(b[imm-n:], vaddr+uint64(imm-n))
 		if !ok || i.Len < n+4 || i.Len != n+4 && (i.Op != x86asm.MOV || i.Len != movabsLen || n < movabsLen-8) {
 			continue
 		}

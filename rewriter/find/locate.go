@@ -4,6 +4,7 @@ package find
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"vfix.dev/vfix/rewriter/elf"
@@ -22,7 +23,7 @@ func (c *code) locate(sites []Site) {
 		n := len(all)
 		for _, at := range c.parts(sites) {
 			if !near(all[:n], at) {
-				all = append(all, Site{Vaddr: at, Len: 1})
+				all = append(all, Site{Vaddr: at})
 			}
 		}
 		if len(all) == n || round == maxRounds {
@@ -136,23 +137,20 @@ func (c *code) called(targets []uint64) func(at uint64) bool {
 		all := c.refs.to(at, at+1)
 		return all[:min(len(all), maxBranches)]
 	}
-	first := make(map[uint64]uint64) // caller of so many bytes: only functions near it have one of the others
+	blocks := make(map[uint64]bool) // those with callers: functions near the start of one have all of its callers
 	for _, at := range targets {
 		for _, j := range callers(at) {
-			if v, seen := first[j.from/nearSite]; !seen || j.from < v {
-				first[j.from/nearSite] = j.from
-			}
+			blocks[j.from/nearSite*nearSite] = true
 		}
 	}
 	var sites []Site
-	for _, from := range first {
-		sites = append(sites, Site{Vaddr: from, Len: 1})
+	for _, block := range slices.Sorted(maps.Keys(blocks)) {
+		sites = append(sites, Site{Vaddr: block})
 	}
 	known := make(map[uint64]bool)
 	if len(sites) == 0 {
 		return func(uint64) bool { return false }
 	}
-	sortSites(sites)
 	fn := findFunctions(c.f, sites)
 	return func(at uint64) bool {
 		is, seen := known[at]
@@ -219,7 +217,6 @@ func (c *code) unnamed(sites []Site) (found []uint64) {
 				break
 			}
 			c.fn.extents[at] = elf.Func{Start: at, End: end}
-			b.End = end
 			found = append(found, at)
 			at = c.padding(end, gap.End())
 		}
@@ -250,8 +247,8 @@ func (b *body) whole(c *code) (end uint64, ok bool) {
 	end = b.Start
 	for n := 0; n < len(b.lens); n++ {
 		l := b.lens[end]
-		i, known := c.at(end)
-		if l == 0 || !known || i.Flow == x86.FlowRet && (!fr[end].HasSP || fr[end].SP != 0) {
+		i, _ := c.at(end)
+		if l == 0 || i.Flow == x86.FlowRet && (!fr[end].HasSP || fr[end].SP != 0) {
 			return 0, false
 		}
 		end += uint64(l)

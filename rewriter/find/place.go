@@ -51,7 +51,7 @@ func Look(r io.ReaderAt, size int64, offset uint64) (*Place, error) {
 		return p, nil
 	}
 	p.Vaddr = code.Vaddr + (offset - code.Off)
-	fn := findFunctions(f, []Site{{Vaddr: p.Vaddr - 1, Len: 1}})
+	fn := findFunctions(f, []Site{{Vaddr: p.Vaddr - 1}})
 	if n, ok := fn.names[p.Vaddr-1]; ok {
 		p.Symbol, p.Start = n.text, n.start
 	} else if at, ok := fn.starts.enclosing(p.Vaddr - 1); ok {

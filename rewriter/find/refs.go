@@ -224,7 +224,7 @@ func (r *refs) offsets(table, base uint64) {
 		if len(b) < 4 {
 			return
 		}
-		for ; len(b) >= 4 && at-table < 4*maxTable; b, at = b[4:], at+4 {
+		for ; len(b) >= 4; b, at = b[4:], at+4 {
 			if !r.c.entry() {
 				return
 			}

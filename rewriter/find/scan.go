@@ -186,11 +186,11 @@ func (c *code) finish(called func(uint64) bool, b *body, s *Site) {
 	if slices.ContainsFunc(c.inner(s), called) {
 		s.Verdict, s.Reason = Unknown, "code jumps to the middle of the instruction"
 	}
-	if b == nil || !s.Verdict.Patchable() {
+	if !s.Verdict.Patchable() {
 		return
 	}
 	s.Alone = c.alone(b, s)
 	s.Stub = c.stub(b, s)
-	s.Named = s.Stub.Len != 0 && c.fn.public[s.Stub.Vaddr]
+	s.Named = c.fn.public[s.Stub.Vaddr]
 	s.Free = c.bySyscall(b, s)
 }

@@ -75,7 +75,7 @@ func (s *search) run() {
 	}
 }
 
-// seams searches for instructions that begin in one executable segment and end in the next one, which is from
+// seams searches for instructions that begin in one executable segment and end in the next one, which may be from
 // another place in the file. They remain unknown, as no segment has all of their bytes.
 func (s *search) seams() {
 	const n = x86.MaxLen - 1
@@ -83,7 +83,7 @@ func (s *search) seams() {
 		p := &s.f.Progs[i]
 		end := elf.PageUp(p.Vaddr + p.Filesz)
 		q, off := s.f.Load(end), p.Off+(end-n-p.Vaddr)
-		if p.Type != elf.PTLoad || p.Flags&elf.PFX == 0 || q == nil || q.Flags&elf.PFX == 0 || q.Vaddr-q.Off == p.Vaddr-p.Off || !s.f.InFile(off, n) {
+		if p.Type != elf.PTLoad || p.Flags&elf.PFX == 0 || q == nil || q.Flags&elf.PFX == 0 || !s.f.InFile(off, n) {
 			continue
 		}
 		b, behind := s.f.Bytes(off, n), s.f.Mem(end, n)
@@ -287,7 +287,7 @@ func referenceAt(b []byte, imm int) (Site, bool) {
 		default:
 			continue
 		}
-		i, ok := x86.Decode(b[imm-n:min(imm+4, len(b))], 0)
+		i, ok := x86.Decode(b[imm-n:], 0)
 		if ok && i.Op == want && i.Len == n+4 {
 			return Site{Vaddr: uint64(n), Len: uint8(n + 4), Kind: kind}, true
 		}

@@ -77,8 +77,7 @@ func (c *code) loadUses(disp, slot uint64, fn Function) (read, escapes bool) {
 		if !ok || !i.Known || i.Next() < disp+4 {
 			continue
 		}
-		v, fixed := i.MemVaddr()
-		if !fixed || v != slot {
+		if v, _ := i.MemVaddr(); v != slot {
 			continue
 		}
 		dst, width, isReg := i.ArgGPR(0)

@@ -20,7 +20,7 @@ func (f *flow) transfer(i *x86.Instr, v *value) {
 	if f.onFrame(i, v) {
 		return
 	}
-	dst, width, isReg := i.ArgGPR(0)
+	dst, width, _ := i.ArgGPR(0)
 	src, srcWidth, fromReg := i.ArgGPR(1)
 	if f.widen(i, v) {
 		return
@@ -52,7 +52,7 @@ func (f *flow) transfer(i *x86.Instr, v *value) {
 		f.store(i, v, src, srcWidth)
 		f.kill(v, i.Writes|i.Partial)
 		return
-	case isReg && f.mangles(i, v, dst):
+	case f.mangles(i, v, dst):
 		return
 	}
 	f.other(i, v, (i.Operands|i.Partial)&tracked)

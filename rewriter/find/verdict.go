@@ -86,7 +86,7 @@ func (c *code) follow(b *body, s *Site, whole bool) (f *flow, why string) {
 	i, ok := c.at(s.Vaddr)
 	if s.Kind == PushImm32 {
 		why = "pushed on the stack"
-	} else if _, fixed := i.MemVaddr(); ok && fixed {
+	} else if _, fixed := i.MemVaddr(); fixed {
 		why = "stored in a variable"
 	}
 	d, known := f.frame[s.Vaddr]

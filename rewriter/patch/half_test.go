@@ -60,6 +60,7 @@ func TestHalves(t *testing.T) {
 		{"in data, movslq", "486305 f90f2000" + callRax + ret, HalfLoad, Unknown, Left, Left, "in data", 1},
 		{"in data, mov, cdqe", "8b05 fa0f2000" + cdqe + callRax + ret, HalfLoad, Unknown, Left, Left, "in data", 1},
 		{"in a variable", "c705 00112000 000460ff 8b05 fa102000" + cdqe + callRax + ret, HalfImm32, Unknown, Left, Left, "seen to make whole", 2},
+		{"in code, movslq", "486305 03000000" + callRax + ret + "000460ff", HalfLoad, Unknown, Left, Left, "in data", 1},
 		{"in data, as a number", "8b05 fa0f2000 01c0" + ret, 0, 0, 0, 0, "", 0},
 
 		{"in the stack, with its neighbor", "55 4889e5 4883ec10 c745f8 000460ff c745fc ffffffff 488b45f8" + callRax + "c9" + ret, HalfImm32, Unknown, Left, Left, "upper half", 1},
@@ -81,6 +82,9 @@ func TestHalves(t *testing.T) {
 		{"subtracted in the stack", "55 4889e5 48c745f8 00040000 48816df8 0000a000 488b45f8" + callRax + "c9" + ret, ArithImm32, Unknown, Left, Left, "arithmetic", 1},
 		{"machine code in a longer constant", "48b9 48b8 000060ffffff 488908 c74008 ffffffe0" + ret, ArithImm32, Unknown, Left, Left, "machine code", 1},
 		{"time's machine code in a longer constant", "48b9 9049ba 000460ffff 488908" + ret, ArithImm32, Unknown, Left, Left, "machine code", 1},
+		{"negated, but behind a call", "b8 00fc9f00 e805000000 48f7d8 ffd0 c3 c3", 0, 0, 0, 0, "", 0},
+		{"negated, but behind a branch", "b8 00fc9f00 7400 48f7d8 ffd0 c3", 0, 0, 0, 0, "", 0},
+		{"a colour behind what only looks like machine code", "c783 000048b8 000060ff c3", 0, 0, 0, 0, "", 0},
 		{"a product with a constant", "69 80 00010000 000060ff 4898" + callRax + ret, ArithImm32, Unknown, Left, Left, "arithmetic", 1},
 		{"a color in a longer constant", "48b9 48b8 000060ffff00 488908" + ret, 0, 0, 0, 0, "", 0},
 		{"stored with the number before it", "48b8 05000000 000460ff 488907" + ret, ArithImm32, Unknown, Left, Left, "seen to make whole", 1},
@@ -240,6 +244,11 @@ func TestTables(t *testing.T) {
 		{"a relative pointer behind it", "488b05", slot, []testRela{{slot, elf.RRelative, word + 4}}, true, 0},
 		{"a function's pointer", "488b05", slot, []testRela{{slot, elf.RJumpSlot | symbol, 0}}, true, 0},
 		{"a pointer in the file", "488b05", slot + 8, nil, false, 1},
+		{"a pointer to the word itself", "488b05", slot + 40, nil, false, 1},
+		{"another one, behind a number", "488b05", slot + 80, nil, false, 1},
+		{"another one, behind two", "488b05", slot + 120, nil, false, 1},
+		{"another one, behind three", "488b05", slot + 160, nil, false, 1},
+		{"a pointer behind the word", "488b05", slot + 200, nil, false, 0},
 		{"half a pointer", "8b05", slot + 8, nil, false, 0},
 		{"a pointer in the file, by its address", "488b0425", slot + 8, nil, false, 1},
 		{"an array of pointers", "488b04fd", slot + 8, nil, false, 1},
@@ -255,10 +264,14 @@ func TestTables(t *testing.T) {
 			if c.text == "488d05" {
 				then = "488b04f8" + then // mov (%rax,%rdi,8),%rax
 			}
-			e := testELF{dyn: c.dyn, dynamic: c.dyn, data: make([]byte, slot+16), comment: gcc4}
+			e := testELF{dyn: c.dyn, dynamic: c.dyn, data: make([]byte, slot+208), comment: gcc4}
 			e.text = append(asm(t, c.text), asm(t, "00000000"+then)...)
 			copy(e.data[word:], asm(t, "000460ff"))
 			binary.LittleEndian.PutUint64(e.data[slot+8:], e.dataVaddr()+word-8)
+			for n := slot + 40; n < len(e.data); n += 40 {
+				binary.LittleEndian.PutUint64(e.data[n:], e.dataVaddr()+word)
+			}
+			binary.LittleEndian.PutUint64(e.data[slot+200:], e.dataVaddr()+word+4)
 			e.symbols = []testSym{{"table", e.dataVaddr() + word - 8, 16, elf.STTObject, 1}, {"f", e.textVaddr(), uint64(len(e.text)), elf.STTFunc, 1}}
 			field := len(asm(t, c.text))
 			to := e.dataVaddr() + uint64(c.at)

@@ -473,8 +473,28 @@ func TestNameless(t *testing.T) {
 	if namelessChecked(t, base.build()) {
 		t.Error("nameless: a program at fixed addresses")
 	}
-	if _, err := Nameless(bytes.NewReader(clean[:100]), int64(len(clean)), make([]byte, 64)); err == nil {
-		t.Error("a file that has become shorter: got no error")
+	for _, n := range []int{10, 100} {
+		if _, err := Nameless(bytes.NewReader(clean[:n]), int64(len(clean)), make([]byte, 64)); err == nil {
+			t.Errorf("a file that has become %d bytes short: got no error", n)
+		}
+	}
+}
+
+// TestNamed: which bytes may be an address of the page, or an instruction with a part of one.
+func TestNamed(t *testing.T) {
+	for text, want := range map[string]bool{
+		"000060ff": true, "000460ff": true, "000860ff": true, "010060ff": false, "000160ff": false, "000061ff": false,
+		"2d 0000a000": true, "2d 00fc9f00": true, "2d 0100a000": false, "2d 00009f00": false, "2c 0000a000": false, "0000a000": false,
+		"35 ffff9f00": true, "35 fffb9f00": true, "34 ffff9f00": false, "b8 0000a000": true, "bf 0000a000": true, "b7 0000a000": false, "c0 0000a000": false,
+		"c7c0 0000a000": true, "c7c7 0000a000": true, "c7c8 0000a000": false, "c6c0 0000a000": false,
+		"81e8 0000a000": true, "81f0 0000a000": true, "81e0 0000a000": false, "81f8 0000a000": false, "80e8 0000a000": false,
+		"816d08 0000a000": true, "816c2408 0000a000": true, "816c240808 0000a000": false, "81ad00010001 0000a000": true,
+		"81ac2400010001 0000a000": true, "81ac240001000101 0000a000": false,
+	} {
+		b := asm(t, text)
+		if got, err := Named(bytes.NewReader(b), int64(len(b)), make([]byte, 64)); err != nil || got != want {
+			t.Errorf("%s: got %v, %v", text, got, err)
+		}
 	}
 }
 

@@ -302,6 +302,9 @@ func TestThin(t *testing.T) {
 			t.Errorf("%q: got %+v, %v", other, r, err)
 		}
 	}
+	if _, err := ScanThin(strings.NewReader(""), 8, nil); err == nil {
+		t.Error("a file that has become shorter: got no error")
+	}
 	if r, err := ScanThin(strings.NewReader(file[:90]), 90, nil); err != nil || !r.Skipped.Damaged() {
 		t.Errorf("cut short: got %+v, %v", r, err)
 	}

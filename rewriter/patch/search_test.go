@@ -46,6 +46,8 @@ func TestKinds(t *testing.T) {
 		{"push in a known function", testELF{symbols: start}, "90 68 000460ff c3", PushImm32, Time, Live, 5, 1},
 		{"push in unknown code", testELF{}, "c3 68 000460ff c3", PushImm32, Time, Unknown, 5, 1},
 		{"lea", testELF{}, "488d0425 000460ff ffd0 c3", LeaDisp32, Time, Live, 8, 1},
+		{"lea relative to rip", testELF{}, fmt.Sprintf("488d05 %08x ffd0 c3", bswap(uint32(Time.Vaddr()-(at+7)))), LeaDisp32, Time, Live, 7, 1},
+		{"lea relative to rax", testELF{}, fmt.Sprintf("488d80 %08x ffd0 c3", bswap(uint32(Time.Vaddr()-(at+7)))), 0, 0, 0, 0, 0},
 		{"lea to r12", testELF{}, "4c8d2425 000460ff 41ffd4 4d31e4 c3", LeaDisp32, Time, Live, 8, 1},
 		{"push inside another instruction", testELF{symbols: start}, "b8 68000460 ff c3", 0, 0, 0, 0, 0},
 		{"call rel32", testELF{symbols: start}, rel(0xe8, Time.Vaddr()), CallRel32, Time, Live, 5, 1},
@@ -59,6 +61,14 @@ func TestKinds(t *testing.T) {
 		{"a word in the data", testELF{data: asm(t, "0000000000000000 000460ffffffffff")}, "c3", DataWord, Time, Unknown, 8, 1},
 		{"a word in the data that is not aligned", testELF{data: asm(t, "00000000000000 000460ffffffffff")}, "c3", DataWord, Time, Unknown, 8, 1},
 		{"half a word in the data", testELF{data: asm(t, "0000000000000000 000460ff00000000")}, "c3", 0, 0, 0, 0, 0},
+		{"mov in the data", testELF{data: asm(t, "0000000000000000 48c7c0 000460ff")}, "c3", MovImm32, Time, Unknown, 7, 1},
+		{"movabs in the data", testELF{data: asm(t, "0000000000000000 48b8 000460ffffffffff")}, "c3", DataWord, Time, Unknown, 8, 1},
+		{"cmp in the data", testELF{data: asm(t, "0000000000000000 483d 000460ff")}, "c3", 0, 0, 0, 0, 0},
+		{"push in the data", testELF{data: asm(t, "0000000000000000 68 000460ff")}, "c3", 0, 0, 0, 0, 0},
+		{"push and ret in the data", testELF{data: asm(t, "0000000000000000 68 000460ff c3")}, "c3", PushImm32, Time, Unknown, 5, 1},
+		{"-160 in 8 bytes", testELF{data: asm(t, "0000000000000000 60ffffffffffffff")}, "c3", 0, 0, 0, 0, 0},
+		{"-160 before a number", testELF{data: asm(t, "0000000000000000 60ffffff 05000000")}, "c3", 0, 0, 0, 0, 0},
+		{"-160 before half of a negative number", testELF{data: asm(t, "0000000000000000 60ffffff ffff0000")}, "c3", DataWord, Gettimeofday, Unknown, 8, 1},
 		{"mov in .rodata of an executable segment", testELF{rodataFirst: 16, entry: at + 16}, movRaxTime + callRax + "c3 909090909090 c3", MovImm32, Time, Unknown, 7, 1},
 		{"the same without section headers", testELF{rodataFirst: 16, bare: true}, movRaxTime + callRax + "c3 909090909090 c3", MovImm32, Time, Live, 7, 1},
 	} {
@@ -97,6 +107,30 @@ func TestRelativeOnlyInPrograms(t *testing.T) {
 	e := testELF{dyn: true, text: asm(t, text), symbols: []testSym{{"f", at, 100, elf.STTFunc, 1}}}
 	if r := scanFile(t, e.build()); len(r.Sites) != 0 {
 		t.Errorf("got %+v", r.Sites)
+	}
+}
+
+// TestEnds: a segment may begin with a branch to the page, or with a lea of it, or end so.
+func TestEnds(t *testing.T) {
+	for _, op := range []string{"e8", "0f84", "488d05"} {
+		for _, end := range []bool{false, true} {
+			e := testELF{bare: true, text: asm(t, "c3")}
+			if b := asm(t, op); end {
+				e.data = make([]byte, 4-len(b))
+			}
+			at := e.dataVaddr() + uint64(len(e.data))
+			e.data = append(e.data, asm(t, op)...)
+			e.data = le(e.data, uint32(Time.Vaddr()-(e.dataVaddr()+uint64(len(e.data))+4)))
+			file := reprog(t, e.build(), func(all []elf.Prog) []elf.Prog {
+				for i := range all {
+					all[i].Flags |= elf.PFX
+				}
+				return all
+			})
+			if r := scanFile(t, file); len(r.Sites) != 1 || r.Sites[0].Vaddr != at {
+				t.Errorf("%s, at the end %v: got %+v", op, end, r.Sites)
+			}
+		}
 	}
 }
 
@@ -208,7 +242,8 @@ func TestGoData(t *testing.T) {
 		{"runtime.vdsoGettimeofdaySym", "c3", "000460ffffffffff", Dormant},
 		{"main.clock", "c3", "000460ffffffffff", Unknown},
 		{"", "c3", "000460ffffffffff 000060ffffffffff", Dormant},
-		{"", "c3", "000460ffffffffff 000460ffffffffff", Unknown}, // the runtime has each once
+		{"", "c3", "000460ffffffffff 000460ffffffffff", Unknown},    // the runtime has each once
+		{"", "c3", "000460ffffffffff 00 000460ffffffffff", Dormant}, // not aligned as a variable
 		{"", "c3 fbffffff00000108", "000460ffffffffff", Dormant},
 		{"", "c3 faffffff00000108", "000460ffffffffff", Unknown}, // Go 1.16
 		{"", "c3 faffffff00000108", "00 000460ffffffffff", Benign},

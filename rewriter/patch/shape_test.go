@@ -1,6 +1,7 @@
 package patch
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"testing"
@@ -12,7 +13,7 @@ import (
 const (
 	subRsp = "4883ec08\n"
 	addRsp = "4883c408\n"
-	nops16 = "90909090 90909090 90909090 90909090\n"
+	nops16 = "90909090909090909090909090909090\n"
 )
 
 // glibc is text that identifies a glibc that calls the page, or a file with one.
@@ -52,6 +53,9 @@ func TestStub(t *testing.T) {
 		{"a branch to the add", testELF{symbols: fn(0)}, timeStub + "ebf9", 0, 18},
 		{"a far branch to the add", testELF{symbols: fn(0)}, timeStub + nops16 + "e9 e6ffffff", 0, 18},
 		{"a far branch to the call", testELF{symbols: fn(0)}, timeStub + nops16 + "0f84 e3ffffff", 0, 18},
+		{"a far branch into the sub", testELF{symbols: fn(0)}, timeStub + nops16 + "0f85 d9ffffff", 0, 0},
+		{"a far branch to the mov", testELF{symbols: fn(0)}, timeStub + nops16 + "0f85 dcffffff", 0, 0},
+		{"the beginning of a lea at the end", testELF{symbols: fn(0)}, timeStub + "488d05000000", 0, 18},
 		{"a call into the middle of the mov", testELF{symbols: fn(0)}, timeStub + nops16 + "e8 e1ffffff", 0, 18},
 		{"a jump table to the call", testELF{symbols: fn(0), data: binary.LittleEndian.AppendUint64(nil, at+11)}, timeStub, 0, 18},
 		{"a jump table to the start", testELF{symbols: fn(0), data: binary.LittleEndian.AppendUint64(nil, at)}, timeStub, 0, 18},
@@ -168,6 +172,70 @@ func TestOffsetsIntoStub(t *testing.T) {
 			if q := planFile(t, e.build(), Options{}).Patches[0]; q.Form != c.form {
 				t.Errorf("%s, ET_DYN %v: got %v (%s), want %v", c.name, dyn, q.Form, q.Reason, c.form)
 			}
+		}
+	}
+}
+
+// TestStarts is about a function that neither a symbol nor an unwind table has: it is called, passed by address, named
+// by a label, or fills the range between two others.
+func TestStarts(t *testing.T) {
+	const at, size = testTextOff, 16 // bytes to each part of the text
+	const site = movRaxTime + callRax + "c3"
+	f, last := testSym{"f", at, 1, elf.STTFunc, 1}, testSym{"last", at + 4*size, 1, elf.STTFunc, 1}
+	around := []testSym{f, last}
+	long := func(s testSym) []testSym { s.size = size; return []testSym{s} }
+	label := func(bind byte) []testSym { return []testSym{{"time", at + size, 0, elf.STTNotype, bind}} }
+	for _, c := range []struct {
+		name    string
+		parts   [4]string
+		symbols []testSym
+		entry   uint64 // in the text
+		word    int    // in the data, with the address of the second part; 0: none
+		known   bool
+	}{
+		{"called", [4]string{"e80b000000 c3", site}, long(f), size * 3, 0, true},
+		{"jumped to", [4]string{"e90b000000", site}, long(f), size * 3, 0, true},
+		{"called by nothing known", [4]string{"e80b000000 c3", site}, nil, size * 3, 0, false},
+		{"called by data", [4]string{"c3 e81a000000 c3", "06", site}, long(f), size * 3, 0, false},
+		{"called, and not run through", [4]string{"e80b000000 c3", "c3" + site}, long(f), size * 3, 0, false},
+		{"passed by the entry point", [4]string{"488d3d09000000 c3", site}, nil, 0, 0, true},
+		{"passed by what the entry point calls", [4]string{"488d3d09000000 c3", site, "e8dbffffff c3"}, nil, size * 2, 0, false},
+		{"called by what the entry point jumps to", [4]string{"e90b000000", site, "e9dbffffff"}, nil, size * 2, 0, true},
+		{"a label", [4]string{"c3", site}, label(1), size * 3, 0, true},
+		{"a local label", [4]string{"c3", site}, label(0), size * 3, 0, false},
+		{"a label of other code", [4]string{"c3", "c3" + site}, label(1), size * 3, 0, false},
+		{"a label of what is not all code", [4]string{"c3", "7401 06" + site}, label(1), size * 3, 0, false},
+
+		{"between two functions", [4]string{"c3", site}, around, 0, 0, true},
+		{"behind another one", [4]string{"c3", "31c0 c3", site}, around, 0, 0, true},
+		{"behind what cannot be a function", [4]string{"c3", "06", site}, around, 0, 0, false},
+		{"behind what cannot be padding", [4]string{"c3 06", site}, around, 0, 0, false},
+		{"whose address is in data", [4]string{"c3", site}, around, 0, 8, false},
+		{"whose address is in data, but not as a word", [4]string{"c3", site}, around, 0, 9, true},
+		{"behind one whose address is in data", [4]string{"c3", "31c0 c3", site}, around, 0, 8, false},
+		{"before no other function", [4]string{"c3", site}, around[:1], 0, 0, false},
+		{"behind a function without an end", [4]string{"c3", site}, []testSym{{"f", at, 0, elf.STTFunc, 1}, last}, 0, 0, false},
+		{"behind no other function", [4]string{"c3", site}, around[1:], 0, 0, false},
+		{"that jumps to a function", [4]string{"c3", movRaxTime + callRax + "eb25"}, around, 0, 0, true},
+		{"that jumps elsewhere", [4]string{"c3", movRaxTime + callRax + "eb26"}, around, 0, 0, false},
+		{"that does not restore the stack", [4]string{"c3", "53" + site}, around, 0, 0, false},
+		{"with a gap", [4]string{"c3", "eb01 06" + site}, around, 0, 0, false},
+		{"with a jump to anywhere", [4]string{"c3", movRaxTime + callRax + "ffe7"}, around, 0, 0, false},
+	} {
+		e := testELF{dyn: true, dynamic: true, symbols: c.symbols, entry: at + c.entry, data: make([]byte, 24)}
+		for _, part := range append(c.parts[:], "c3") {
+			b := asm(t, part)
+			e.text = append(append(e.text, b...), bytes.Repeat([]byte{0x90}, size-len(b))...)
+		}
+		if c.parts[3] == "" {
+			e.text[3*size] = opRet
+		}
+		if c.word > 0 {
+			binary.LittleEndian.PutUint64(e.data[c.word:], at+size)
+		}
+		r := scanFile(t, e.build())
+		if len(r.Sites) != 1 || (r.Sites[0].Verdict == Live) != c.known {
+			t.Errorf("%s: got %+v, want a known function: %v", c.name, r.Sites, c.known)
 		}
 	}
 }

@@ -44,6 +44,7 @@ func TestVerdict(t *testing.T) {
 		{"compared", movRdxGtod + "4839d7 0f94c0 31d2 c3", Benign, "compared", 0, 0},
 		{"compared, and in a register where memory is read", movRdxGtod + "4839d7 0f94c0 8a07 31d2 c3", Unknown, "or a fault", 0, 0},
 		{"tested", movRdxGtod + "4885d2 31d2 c3", Benign, "compared", 0, 0},
+		{"tested on the stack", "48c74424f8 000060ff 48857c24f8 31c0 c3", Benign, "compared", 0, 0},
 		{"compared and called", movRaxTime + "4839f8 7402" + callRax + "31c0 c3", Unknown, "compared", 1, 12},
 		{"overwritten", movRaxTime + "31c0 c3", Unknown, "nothing is seen to use it", 0, 0},
 
@@ -51,6 +52,7 @@ func TestVerdict(t *testing.T) {
 		{"cmov, mangled, stored", movRdxGtod + "4885c0 480f44c2" + manglesRax + storeRax + "31d2 c3", DormantCall, "PTR_MANGLE", 0, 0},
 		{"a branch, mangled, stored", "4885c0 7507" + movRaxGtod + manglesRax + storeRax + "c3", DormantCall, "PTR_MANGLE", 0, 0},
 		{"rotated by another amount", movRaxGtod + "6448330425 30000000 48c1c012" + storeRax + "c3", Unknown, "ROL", 0, 0},
+		{"rotated to the other side", movRaxGtod + "6448330425 30000000 48c1c811" + storeRax + "c3", Unknown, "ROR", 0, 0},
 		{"xor with another slot", movRaxGtod + "6448330425 28000000 48c1c011" + storeRax + "c3", Unknown, "XOR", 0, 0},
 		{"xor without rol", movRaxGtod + "6448330425 30000000" + storeRax + "c3", Unknown, "stored", 0, 0},
 
@@ -60,6 +62,7 @@ func TestVerdict(t *testing.T) {
 		{"cmov of time, stored plainly", "48c7c2 000460ff 4885c0 480f44c2" + storeRax + "31d2 31c0 c3", Unknown, "variable", 0, 0},
 		{"stored plainly", movRaxGtod + storeRax + "c3", Unknown, "stored in memory", 0, 0},
 		{"stored over the return address", movRaxGtod + "48890424 c3", Live, "only called", 1, 11},
+		{"stored over a part of the return address", "48c7442401 000460ff c3", Unknown, "frame of a caller", 0, 0},
 		{"read by jrcxz, then called", "48c7c1 000460ff e301 90 ffd1 c3", Unknown, "JRCXZ", 1, 10},
 		{"counted by loop", "48c7c1 000460ff e200 31c9 c3", Unknown, "LOOP", 0, 0},
 		{"in a register that a breakpoint shows, and compared", movRdxGtod + "4839d7 cc 31d2 c3", Unknown, "or a fault", 0, 0},
