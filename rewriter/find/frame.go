@@ -180,7 +180,7 @@ func (f *flow) onFrame(i *x86.Instr, v *value) bool {
 // inArray reports whether i reads or calls an element of an array on the stack in which the words lie as elements do.
 func (f *flow) inArray(i *x86.Instr, p x86.Place) bool {
 	m, _ := i.Mem()
-	return p.Stack && !p.Exact && m.Scale == x86.WordSize && i.MemBytes == x86.WordSize && m.Index != x86asm.RBP &&
+	return !p.Exact && m.Scale == x86.WordSize && i.MemBytes == x86.WordSize && m.Index != x86asm.RBP &&
 		!slices.ContainsFunc(f.words, func(at int64) bool { return (at-p.Off)%x86.WordSize != 0 })
 }
 
@@ -281,10 +281,10 @@ func (f *flow) afterCall(i *x86.Instr, v *value) {
 func (c *code) reads(target uint64, off int64, deep int) bool {
 	b := c.bodyOf(c.fn.at(target))
 	for at, d := range c.frame(b) {
-		i, ok := c.at(at)
+		i, _ := c.at(at)
 		p := d.Place(&i)
 		switch {
-		case !ok || i.Op == x86asm.LEA:
+		case i.Op == x86asm.LEA:
 			continue
 		case i.Op == x86asm.POP && d.HasSP && d.SP == off:
 			return true
@@ -333,9 +333,9 @@ func (f *flow) settle() {
 func (f *flow) exposed(words []int64, page map[uint64]bool) string {
 	top := slices.Max(words)
 	for _, at := range slices.Sorted(maps.Keys(f.body.lens)) { // sorted: a report names the first reason
-		i, ok := f.c.at(at)
+		i, _ := f.c.at(at)
 		d := f.frame[at]
-		if !ok || !d.HasSP {
+		if !d.HasSP {
 			return "the stack's depth is not known everywhere"
 		}
 		if i.Calls() && f.c.returnsTwice(&i) {

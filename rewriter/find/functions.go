@@ -3,6 +3,7 @@
 package find
 
 import (
+	"cmp"
 	"iter"
 	"sort"
 	"strings"
@@ -178,16 +179,7 @@ func rankName(text string, global bool) int {
 
 // better reports whether n is a better name of a site than m: that of the innermost function.
 func (n name) better(m name) bool {
-	if n.start != m.start {
-		return n.start > m.start
-	}
-	if n.rank != m.rank {
-		return n.rank > m.rank
-	}
-	if len(n.text) != len(m.text) {
-		return len(n.text) < len(m.text)
-	}
-	return n.text < m.text
+	return cmp.Or(cmp.Compare(n.start, m.start), cmp.Compare(n.rank, m.rank), cmp.Compare(len(m.text), len(n.text)), cmp.Compare(m.text, n.text)) > 0
 }
 
 // at returns the function with a start.

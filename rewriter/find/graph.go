@@ -161,8 +161,8 @@ func (c *code) explained(b *body, i *x86.Instr) bool {
 func (c *code) before(b *body, at uint64) (p x86.Instr, ok bool) {
 	for n := uint64(1); b != nil && n <= x86.MaxLen; n++ {
 		if uint64(b.lens[at-n]) == n {
-			p, ok = c.at(at - n)
-			return p, ok && (p.Flow == x86.FlowNext || p.Flow == x86.FlowCond)
+			p, _ = c.at(at - n)
+			return p, p.Flow == x86.FlowNext || p.Flow == x86.FlowCond
 		}
 	}
 	return p, false

@@ -50,7 +50,7 @@ func (s *search) partial(b []byte, vaddr uint64, imm int, f Function) (found boo
 	want := int32(binary.LittleEndian.Uint32(b[imm:]))
 	for n := 1; n <= min(imm, x86.MaxLen-4); n++ {
 		i, ok := x86.Decode(b[imm-n:], vaddr+uint64(imm-n))
-		if !ok || i.Len < n+4 || i.Len != n+4 && (i.Op != x86asm.MOV || i.Len != movabsLen || n < movabsLen-8) {
+		if !ok || i.Len < n+4 || i.Len != n+4 && (i.Op != x86asm.MOV || i.Len != movabsLen) {
 			continue
 		}
 		if kind, ok := halfKind(&i, want, n); ok {
@@ -145,10 +145,10 @@ func (c *code) paired(i *x86.Instr) bool {
 			return p.Args[0] == x86asm.Imm(-1) && m.Base == x86asm.RSP && m.Disp == 0
 		}
 		to, _ := p.Args[0].(x86asm.Mem)
-		v, alsoFixed := p.MemVaddr()
-		same := fixed && alsoFixed && v == at+halfSize || !fixed && to.Base == m.Base && to.Index == m.Index && to.Disp == m.Disp+halfSize
+		v, _ := p.MemVaddr()
+		same := v == at+halfSize || !fixed && to.Base == m.Base && to.Index == m.Index && to.Disp == m.Disp+halfSize
 		ones, _ := p.Args[1].(x86asm.Imm)
-		return same && p.Op == x86asm.MOV && p.MemBytes >= halfSize && int32(ones) == -1
+		return same && (p.Op == x86asm.MOV || p.Op == x86asm.OR) && p.MemBytes >= halfSize && int32(ones) == -1
 	}
 	if p, ok := c.at(i.Next()); ok && upper(p) {
 		return true
@@ -188,7 +188,7 @@ func judgeHalf(c *code, b *body, s *Site) bool {
 	dst, _, isReg := i.ArgGPR(0)
 	d := f.frame[s.Vaddr]
 	switch p := d.Place(&i); {
-	case isReg && i.Op == x86asm.MOVSXD:
+	case i.Op == x86asm.MOVSXD:
 		f.from(i.Next(), f.extend(l), x86.RegsOf(dst))
 	case isReg:
 		f.from(i.Next(), l, x86.RegsOf(dst))
@@ -426,7 +426,7 @@ func (s *search) load(b []byte, vaddr uint64, i int, words []uint64) {
 		at, span = absolute(1), tableSpan
 	case fixed && op == opMovImm && modrm&0xf8 == 0xc0:
 		at, span = absolute(2), tableSpan
-	case !fixed || !load || modrm&0xc7 != 4 || i+7 > len(b):
+	case !fixed || !load || modrm&0xc7 != 4:
 		return
 	case b[i+2] == 0x25: // no register
 		at = elf.Signed(b[i+3:])
@@ -487,7 +487,6 @@ func (s *search) addWholes() {
 		i, _ := c.at(h.Vaddr)
 		number := h.Function == Gettimeofday && !(i.Op == x86asm.OR && i.DataSize == 64) || h.Kind == HalfLoad
 		if judgeHalf(c, b, &h) || !number && b != nil && b.begins(h.Vaddr, uint64(h.Len)) {
-			h.Verdict, h.Reason = Unknown, ""
 			s.sites = append(s.sites, h)
 		}
 	}

@@ -151,7 +151,7 @@ const valgrindName = "VALGRIND_LAUNCHER"
 // one of functions.
 func (c *code) tables(sites []Site) {
 	entry := func(s Site) bool { return s.entry && s.Verdict == Unknown }
-	if !slices.ContainsFunc(sites, entry) || !slices.ContainsFunc(sites, func(s Site) bool { return s.Kind == CmpImm32 }) {
+	if !slices.ContainsFunc(sites, func(s Site) bool { return s.Kind == CmpImm32 }) {
 		return
 	}
 	if c.f.budget == nil && len(c.f.FindText(valgrindName)) == 0 { // otherwise an object of an archive
@@ -189,7 +189,6 @@ func (f *flow) verdict(ifunc bool) (Verdict, string) {
 		u, _ := f.first(h)
 		return fmt.Sprintf("%v at %#x%s", u, u.addr, more)
 	}
-	dormant := f.has(hidden) || f.has(returned)
 	switch {
 	case f.has(based):
 		return Unknown, at(based, "")
@@ -199,7 +198,7 @@ func (f *flow) verdict(ifunc bool) (Verdict, string) {
 		return Unknown, at(returned, "")
 	case f.has(kept):
 		return f.slotVerdict()
-	case f.has(compared) && (len(f.calls) > 0 || dormant || f.shown):
+	case f.has(compared) && (len(f.calls) > 0 || f.has(returned) || f.shown):
 		return Unknown, at(compared, ", and called, stored or in a register at a call or a fault")
 	case f.has(compared) && f.has(left):
 		return Unknown, at(left, ", and compared as well")

@@ -32,12 +32,17 @@ func TestHalves(t *testing.T) {
 		{"mov with a ModRM byte", "c7c0 000460ff" + cdqe + callRax + ret, HalfImm32, Live, Imm, Left, "called", 1},
 		{"mov to r8d, movslq", "41b8 000460ff 4d63c0 41ffd0" + ret, HalfImm32, Live, Imm, Left, "called", 1},
 		{"movslq to another register", movEax + "4863d0 ffd2" + ret, HalfImm32, Live, Imm, Left, "called", 1},
+		{"movslq to 32 bits", movEax + "63c8 ffd1" + ret, HalfImm32, Unknown, Left, Left, "arithmetic", 1},
 		{"copied, then extended", movEax + "89c1 4863d1 31c0 ffd2" + ret, HalfImm32, Live, Imm, Left, "called", 1},
 		{"lea of 32 bits", "8d0425 000460ff" + cdqe + callRax + ret, HalfImm32, Live, Imm, Left, "called", 1},
 		{"lea with an address of 32 bits", "67 488d0425 000460ff" + cdqe + callRax + ret, LeaDisp32, Unknown, Left, Left, "", 1},
 		{"in the stack, movslq", stored + "486345fc" + callRax + "c9" + ret, HalfImm32, Live, Imm, Left, "called from there", 1},
 		{"in the stack, mov, cdqe", stored + "8b45fc" + cdqe + callRax + "c9" + ret, HalfImm32, Live, Imm, Left, "called from there", 1},
 		{"through the stack", "55 4889e5 4883ec10" + movEax + "8945fc 486345fc" + callRax + "c9" + ret, HalfImm32, Live, Imm, Left, "called from there", 1},
+		{"in the stack, beside the result", "55 4889e5 4883ec10 c745fc 000460ff 488d7df0 486345fc" + callRax + "c9" + ret, HalfImm32, Live, Imm, Left, "called from there", 1},
+		{"in the stack over a call, movslq", stored + "e808000000 486345fc" + callRax + "c9" + ret + "31c0" + ret, HalfImm32, Live, Imm, Left, "called from there", 1},
+		{"in the stack over a call, mov, cdqe", stored + "e809000000 8b45fc" + cdqe + callRax + "c9" + ret + "31c0" + ret, HalfImm32, Live, Imm, Left, "called from there", 1},
+		{"in the frame of a caller", "c7442408 000460ff 4863442408" + callRax + ret, HalfImm32, Unknown, Left, Left, "seen to make whole", 1},
 		{"through the stack, whose address is taken", "55 4889e5 4883ec10" + movEax + "8945fc 488d7dfc e808000000 486345fc" + callRax + "c9" + ret + "488b07" + ret, HalfImm32, Unknown, Left, Left, "address of the stack", 1},
 		{"movabs of 32 bits", "48b8 000460ff00000000" + cdqe + callRax + ret, ArithImm32, Unknown, Left, Left, "longer constant", 1},
 		{"and stored as a number", movEax + "891500102000 890500102000" + cdqe + callRax + ret, HalfImm32, Unknown, Left, Left, "used as a number", 1},
@@ -72,6 +77,15 @@ func TestHalves(t *testing.T) {
 		{"in a table", "486304 85 00206000" + callRax + ret, HalfLoad, Unknown, Left, Left, "in data", 1},
 
 		{"a colour beside a number", "c703 000060ff c74304 fffffff0" + ret, 0, 0, 0, 0, "", 0},
+		{"a colour in a variable, before another one", "c705 00112000 000060ff c705 04112000 ffffffff" + ret, 0, 0, 0, 0, "", 0},
+		{"a colour before what another pointer leads to", "c703 000060ff c74104 ffffffff" + ret, 0, 0, 0, 0, "", 0},
+		{"a colour before what another number leads to", "c70403 000060ff c7440b04 ffffffff" + ret, 0, 0, 0, 0, "", 0},
+		{"a colour before 16 bits", "c703 000060ff 66c74304 ffff" + ret, 0, 0, 0, 0, "", 0},
+		{"a colour before a comparison with all ones", "c703 000060ff 837b04ff" + ret, 0, 0, 0, 0, "", 0},
+		{"a colour over what is pushed", "6a01 c70424 000060ff" + ret, 0, 0, 0, 0, "", 0},
+		{"a colour in the upper half of what is pushed", "6aff c7442404 000060ff" + ret, 0, 0, 0, 0, "", 0},
+		{"a colour behind what is pushed", "6aff c703 000060ff" + ret, 0, 0, 0, 0, "", 0},
+		{"before all ones by or", "c703 000060ff 834b04ff" + ret, HalfImm32, Unknown, Left, Left, "upper half", 1},
 		{"a colour far from all ones", "c703 000060ff c74308 ffffffff" + ret, 0, 0, 0, 0, "", 0},
 		{"a colour", "bf 000060ff e805000000 31c0" + ret, 0, 0, 0, 0, "", 0},
 		{"that is returned", movEax + ret, HalfImm32, Unknown, Left, Left, "seen to make whole", 1},
@@ -85,6 +99,8 @@ func TestHalves(t *testing.T) {
 		{"negated, but behind a call", "b8 00fc9f00 e805000000 48f7d8 ffd0 c3 c3", 0, 0, 0, 0, "", 0},
 		{"negated, but behind a branch", "b8 00fc9f00 7400 48f7d8 ffd0 c3", 0, 0, 0, 0, "", 0},
 		{"a colour behind what only looks like machine code", "c783 000048b8 000060ff c3", 0, 0, 0, 0, "", 0},
+		{"10 MiB added at a distance that looks like an opcode", "81432d 00fc9f00" + ret, 0, 0, 0, 0, "", 0},
+		{"an address near a constant", "b8 08104000 486304b8" + callRax + ret + "909090 b9 000460ff" + ret, 0, 0, 0, 0, "", 0},
 		{"a product with a constant", "69 80 00010000 000060ff 4898" + callRax + ret, ArithImm32, Unknown, Left, Left, "arithmetic", 1},
 		{"a color in a longer constant", "48b9 48b8 000060ffff00 488908" + ret, 0, 0, 0, 0, "", 0},
 		{"stored with the number before it", "48b8 05000000 000460ff 488907" + ret, ArithImm32, Unknown, Left, Left, "seen to make whole", 1},
@@ -211,6 +227,8 @@ func TestLoads(t *testing.T) {
 		put(0x160, "48630485", word-1, false)
 		then = "486304b8" + then // movslq (%rax,%rdi,4),%rax
 		put(0x180, "488d05", word-tableSpan-(at+0x180+length), true)
+		then = "4883c008" + then // add $8,%rax
+		put(0x1a0, "488d05", word-tableSpan-(at+0x1a0+length), true)
 		for _, s := range scanFile(t, e.build()).Sites {
 			if !want[s.Vaddr] || s.Kind != HalfLoad || s.Function != Time {
 				t.Errorf("%+v: %v of %v at %#x", c, s.Kind, s.Function, s.Vaddr-at)
@@ -242,6 +260,9 @@ func TestTables(t *testing.T) {
 		{"a symbol and an offset", "488b05", slot, []testRela{{slot, 1 | symbol, 8}}, true, 1},
 		{"a relative pointer", "488b05", slot, []testRela{{slot, elf.RRelative, word - 8}}, true, 1},
 		{"a relative pointer behind it", "488b05", slot, []testRela{{slot, elf.RRelative, word + 4}}, true, 0},
+		{"a relative pointer far before it", "488b05", slot, []testRela{{slot, elf.RRelative, ^uint64(tableSpan - word - 1)}}, true, 1},
+		{"a relative pointer farther before it", "488b05", slot, []testRela{{slot, elf.RRelative, ^uint64(tableSpan - word)}}, true, 0},
+		{"a relative pointer, with a needless prefix", "498b05", slot, []testRela{{slot, elf.RRelative, word - 8}}, true, 1},
 		{"a function's pointer", "488b05", slot, []testRela{{slot, elf.RJumpSlot | symbol, 0}}, true, 0},
 		{"a pointer in the file", "488b05", slot + 8, nil, false, 1},
 		{"a pointer to the word itself", "488b05", slot + 40, nil, false, 1},
@@ -254,15 +275,20 @@ func TestTables(t *testing.T) {
 		{"an array of pointers", "488b04fd", slot + 8, nil, false, 1},
 		{"a number", "b8", word - 8, nil, false, 1},
 		{"a number behind it", "b8", word + 4, nil, false, 0},
+		{"a number that is added", "81c0", word - 8, nil, false, 0},
 		{"a sign-extended number", "48c7c0", word - 8, nil, false, 1},
 		{"a number in a library", "b8", word - 8, nil, true, 0},
 		{"an array's address", "488d05", slot + 8, nil, false, 1},
+		{"an array's address, and a number", "488d05", slot + 8, nil, false, 1},
 		{"an address before the array's", "488d05", slot, nil, false, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			then := "486304b8" + call // movslq (%rax,%rdi,4),%rax
 			if c.text == "488d05" {
 				then = "488b04f8" + then // mov (%rax,%rdi,8),%rax
+				if strings.HasSuffix(c.name, "and a number") {
+					then = "4883c008" + then // add $8,%rax
+				}
 			}
 			e := testELF{dyn: c.dyn, dynamic: c.dyn, data: make([]byte, slot+208), comment: gcc4}
 			e.text = append(asm(t, c.text), asm(t, "00000000"+then)...)

@@ -66,6 +66,7 @@ func TestLayouts(t *testing.T) {
 		{"two executable segments", true, true, exec(elf.PFR | elf.PFX), true, 2, []Form{Lea, Lea}, ""},
 		{"one that is also writable", true, true, exec(elf.PFR | elf.PFW | elf.PFX), true, 2, []Form{Lea, Lea}, ""},
 		{"one that is only executable", true, true, exec(elf.PFX), true, 2, []Form{Lea, Lea}, ""},
+		{"one with a byte of the file", true, true, each(func(_, second *elf.Prog) { second.Flags, second.Filesz = elf.PFR|elf.PFX, 1 }), false, 2, []Form{Left, Left}, ""},
 		{"the text is writable", false, true, each(func(first, _ *elf.Prog) { first.Flags |= elf.PFW }), false, 1, []Form{Lea}, ""},
 		{"huge p_align", false, true, each(func(first, second *elf.Prog) { first.Align, second.Align = 1<<40, 1<<40 }), false, 1, []Form{Lea}, ""},
 		{"p_align that is not a power of two", false, true, each(func(first, second *elf.Prog) { first.Align, second.Align = 0x201000, 3 }), false, 1, []Form{Lea}, ""},

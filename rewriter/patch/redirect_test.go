@@ -111,6 +111,8 @@ func TestNoRedirect(t *testing.T) {
 		{"no load", "53 31c0 5b c3", cgroupsName, nil, "0 instructions"},
 		{"two loads", "53 488d35NAME 488d3dNAME 5b c3", cgroupsName, nil, "2 instructions"},
 		{"a mov", "53 488b35NAME 31c0 5b c3", cgroupsName, nil, "not a lea"},
+		{"a lea from another register", "53 488db3NAME 31c0 5b c3", cgroupsName, nil, "0 instructions"},
+		{"a lea with a needless prefix", "53 498d35NAME 31c0 5b c3", cgroupsName, nil, "not a lea"},
 		{"a lea of 32 bits", "53 90 8d35NAME 31c0 5b c3", cgroupsName, nil, "not a lea"},
 		{"its address in data", loadsName, cgroupsName, func(e *testELF) { e.data = le(append(e.data, 0, 0), e.dataVaddr()) }, "is in data"},
 		{"no known code", "53 5b c3 488d35NAME c3", cgroupsName, nil, "may be data"},

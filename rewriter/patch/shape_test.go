@@ -80,6 +80,18 @@ func TestStub(t *testing.T) {
 	}
 }
 
+// TestWordSeam: a jump table leads into a stub, with its entry around the end of one piece of the segment.
+func TestWordSeam(t *testing.T) {
+	const at = testBase + testTextOff
+	for d := -9; d < 2; d++ {
+		e := testELF{text: asm(t, timeStubText), data: make([]byte, elf.ChunkSize+16), symbols: []testSym{{"f", at, 18, elf.STTFunc, 0}}}
+		binary.LittleEndian.PutUint64(e.data[elf.ChunkSize+d:], at+4)
+		if r := scanFile(t, e.build()); len(r.Sites) != 1 || r.Sites[0].Stub.Len != 0 {
+			t.Errorf("%d bytes from the end: got %+v", d, r.Sites)
+		}
+	}
+}
+
 // TestManyCallers is about a program that calls time() in many places, each followed by functions that call
 // others: repeated questions about those are answered once, otherwise the program's only site would exceed the
 // limit of work.
