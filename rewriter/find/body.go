@@ -265,8 +265,8 @@ func (b *body) entries(c *code) (sure, doubtful []uint64) {
 // enters adds the split part around vaddr, to which a table leads: it is not a function, as the unwind tables show
 // if no symbol names it.
 func (b *body) enters(c *code, vaddr uint64) bool {
-	d, ok := c.fn.around(vaddr)
-	if !ok || c.fn.entered[d.Start] {
+	d, _ := c.fn.around(vaddr)
+	if c.fn.entered[d.Start] {
 		return false
 	}
 	begin, known := c.f.CFA(d, d.Start)

@@ -324,7 +324,7 @@ func (f *flow) step(vaddr uint64, v value) bool {
 			f.afterCall(&i, &v) // a tail call
 		}
 	case x86.FlowCall, x86.FlowCallInd:
-		if i.Flow == x86.FlowCall && f.c.skips(i.Target) {
+		if f.c.skips(i.Target) {
 			f.note(vaddr, elsewhere)
 			return true
 		}

@@ -109,7 +109,7 @@ func (f *flow) onFrame(i *x86.Instr, v *value) bool {
 		return false
 	}
 	dst, width, isReg := i.ArgGPR(0)
-	src, srcWidth, fromReg := i.ArgGPR(1)
+	src, srcWidth, _ := i.ArgGPR(1)
 	p := d.Place(i)
 	switch {
 	case i.Op == x86asm.PUSH && isReg:
@@ -137,7 +137,7 @@ func (f *flow) onFrame(i *x86.Instr, v *value) bool {
 	}
 	if p.Exact && i.Op == x86asm.MOV && width == 64 {
 		if n := f.slot(p.Off, false); n >= 0 {
-			v.reg[dst], f.taken[n] = max(v.stack[n], other), true
+			v.reg[dst], f.taken[n] = v.stack[n], true
 			return true
 		}
 	}
@@ -154,7 +154,7 @@ func (f *flow) onFrame(i *x86.Instr, v *value) bool {
 			f.put(v, p.Off, l)
 			return true
 		}
-		if !fromReg && !f.overlaps(v, p.Off) {
+		if !f.overlaps(v, p.Off) {
 			f.put(v, p.Off, other)
 			return true
 		}
@@ -207,12 +207,11 @@ func (f *flow) overlaps(v *value, off int64) bool {
 // take returns the label of the word at off, which stays below the stack; read reports that its value is used.
 func (f *flow) take(v *value, off int64, read bool) label {
 	n := f.slot(off, false)
-	if n < 0 || v.stack[n] == 0 {
+	if n < 0 {
 		return other
 	}
-	l := v.stack[n]
 	f.taken[n] = f.taken[n] || read
-	return l
+	return v.stack[n]
 }
 
 func (v *value) anyStack() bool {

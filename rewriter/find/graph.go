@@ -126,7 +126,7 @@ func (c *code) explained(b *body, i *x86.Instr) bool {
 		switch {
 		case sets&index != 0 && p.Op == x86asm.LEA && m.Base == 0 && m.Scale == halfSize:
 			index = 0
-		case sets&index != 0 && (p.Op != x86asm.LEA || !fixed):
+		case sets&index != 0 && p.Op != x86asm.LEA:
 			return false
 		case p.Op == x86asm.MOV && width == 64 && srcWidth == 64, sum && p.Op == x86asm.MOVSXD && fromReg:
 			target = target&^x86.RegsOf(dst) | x86.RegsOf(src)
@@ -205,8 +205,8 @@ func multiplies(i *x86.Instr) bool {
 
 // onStack reports whether the memory operand of i is a word of the stack.
 func (b *body) onStack(i *x86.Instr) bool {
-	m, ok := i.Mem()
-	return ok && m.Index == 0 && (m.Base == x86asm.RSP || m.Base == x86asm.RBP && b.hasFrame)
+	m, _ := i.Mem()
+	return m.Index == 0 && (m.Base == x86asm.RSP || m.Base == x86asm.RBP && b.hasFrame)
 }
 
 // pads returns the landing pads of an exception at i; known is false if the table of its function is not

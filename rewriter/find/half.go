@@ -50,7 +50,7 @@ func (s *search) partial(b []byte, vaddr uint64, imm int, f Function) (found boo
 	want := int32(binary.LittleEndian.Uint32(b[imm:]))
 	for n := 1; n <= min(imm, x86.MaxLen-4); n++ {
 		i, ok := x86.Decode(b[imm-n:], vaddr+uint64(imm-n))
-		if !ok || i.Len < n+4 || i.Len != n+4 && (i.Op != x86asm.MOV || i.Len != movabsLen) {
+		if !ok || i.Len < n+4 || i.Len != n+4 && i.Len != movabsLen {
 			continue
 		}
 		if kind, ok := halfKind(&i, want, n); ok {
@@ -77,7 +77,7 @@ func halfKind(i *x86.Instr, want int32, n int) (Kind, bool) {
 	if n -= movabsLen - 8; i.Op != x86asm.MOV || !isReg || i.Len != movabsLen {
 		n = 0
 	}
-	if m, ok := i.Mem(); ok && i.Op == x86asm.LEA {
+	if m, _ := i.Mem(); i.Op == x86asm.LEA {
 		switch {
 		case int32(m.Disp) != want || m.Base == x86asm.RIP || want > 0:
 			return 0, false
@@ -92,9 +92,9 @@ func halfKind(i *x86.Instr, want int32, n int) (Kind, bool) {
 		case !ok || int32(c) != want || k == 0:
 		case opposite(c):
 			return ArithImm32, width >= 32 && i.Op == x86asm.MOV || (i.Op == x86asm.SUB || i.Op == x86asm.XOR) && (width >= 32 || i.MemBytes >= halfSize)
-		case i.Op == x86asm.MOV && (isReg && width == 32 || !isReg && i.MemBytes == halfSize):
+		case i.Op == x86asm.MOV && (width == 32 || i.MemBytes == halfSize):
 			return HalfImm32, true
-		case i.Op == x86asm.MOV && isReg || arithmetic[i.Op] && (width >= 32 || !isReg && i.MemBytes >= halfSize):
+		case i.Op == x86asm.MOV && isReg || arithmetic[i.Op] && (width >= 32 || i.MemBytes >= halfSize):
 			return ArithImm32, true
 		}
 	}
@@ -150,11 +150,11 @@ func (c *code) paired(i *x86.Instr) bool {
 		ones, _ := p.Args[1].(x86asm.Imm)
 		return same && (p.Op == x86asm.MOV || p.Op == x86asm.OR) && p.MemBytes >= halfSize && int32(ones) == -1
 	}
-	if p, ok := c.at(i.Next()); ok && upper(p) {
+	if p, _ := c.at(i.Next()); upper(p) {
 		return true
 	}
 	for n := uint64(1); n <= x86.MaxLen; n++ {
-		if p, ok := c.at(i.Addr - n); ok && uint64(p.Len) == n && upper(p) {
+		if p, _ := c.at(i.Addr - n); uint64(p.Len) == n && upper(p) {
 			return true
 		}
 	}
@@ -413,12 +413,12 @@ func (s *search) load(b []byte, vaddr uint64, i int, words []uint64) {
 	}
 	op, modrm, at, span, loads := b[i], b[i+1], uint64(0), uint64(0), half
 	absolute := func(n int) uint64 { return uint64(binary.LittleEndian.Uint32(b[i+n:])) }
-	fixed, wide, load := s.f.Type == elf.TypeExec, b[i-1]&0xf8 == 0x48, op == opMov || op == opMovslq
-	if op == opMov && wide {
+	fixed, load := s.f.Type == elf.TypeExec, op == opMov || op == opMovslq
+	if op == opMov && b[i-1]&0xf8 == 0x48 {
 		loads = table
 	}
 	switch {
-	case (load || op == opLea && wide) && modrm&0xc7 == 5: // rip
+	case (load || op == opLea) && modrm&0xc7 == 5: // rip
 		if at = vaddr + uint64(i) + 6 + elf.Signed(b[i+2:]); !load {
 			span = tableSpan
 		}

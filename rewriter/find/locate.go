@@ -155,7 +155,7 @@ func (c *code) called(targets []uint64) func(at uint64) bool {
 	return func(at uint64) bool {
 		is, seen := known[at]
 		if !seen {
-			is = c.f.ExecLoad(at) && slices.ContainsFunc(callers(at), func(j branch) bool { return c.holderIn(fn, j.from) != nil })
+			is = slices.ContainsFunc(callers(at), func(j branch) bool { return c.holderIn(fn, j.from) != nil })
 			known[at] = is
 		}
 		return is

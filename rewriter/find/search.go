@@ -287,8 +287,8 @@ func referenceAt(b []byte, imm int) (Site, bool) {
 		default:
 			continue
 		}
-		i, ok := x86.Decode(b[imm-n:], 0)
-		if ok && i.Op == want && i.Len == n+4 {
+		i, _ := x86.Decode(b[imm-n:], 0)
+		if i.Op == want && i.Len == n+4 {
 			return Site{Vaddr: uint64(n), Len: uint8(n + 4), Kind: kind}, true
 		}
 	}

@@ -48,7 +48,7 @@ func (f *flow) asksForVDSO() bool {
 		if f.body.lens[at] == 0 {
 			continue
 		}
-		if i, ok := f.c.at(at); ok && i.Op == x86asm.MOV && i.Args[1] == x86asm.Imm(entry) {
+		if i, _ := f.c.at(at); i.Op == x86asm.MOV && i.Args[1] == x86asm.Imm(entry) {
 			return true
 		}
 	}

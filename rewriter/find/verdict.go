@@ -204,9 +204,9 @@ func (f *flow) verdict(ifunc bool) (Verdict, string) {
 		return Unknown, at(left, ", and compared as well")
 	case f.has(compared):
 		return Benign, at(compared, ", and nothing else")
-	case len(f.calls) > 0 && f.exact && f.onStack:
+	case f.exact && f.onStack:
 		return Live, "stored on the stack, and only called from there"
-	case len(f.calls) > 0 && f.exact:
+	case f.exact:
 		return Live, "the register is called, and used for nothing else"
 	case len(f.calls) > 0:
 		return DormantCall, "chosen by a conditional move, then called"

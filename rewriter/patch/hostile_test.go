@@ -197,6 +197,9 @@ func TestManySegments(t *testing.T) {
 	if r := scanFile(t, file); !r.Skipped.Damaged() || !strings.Contains(r.Skipped.String(), "cover the file") {
 		t.Errorf("got %q", r.Skipped)
 	}
+	if r, err := ScanWithin(bytes.NewReader(file), int64(len(file)), 1); err != nil || !r.Skipped.Damaged() {
+		t.Errorf("with a limit: got %+v, %v", r, err)
+	}
 }
 
 // counted counts the bytes that are read.

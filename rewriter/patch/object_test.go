@@ -192,6 +192,17 @@ func TestArchive(t *testing.T) {
 	}
 }
 
+// TestArchiveLibc: the first object that has one names the C library.
+func TestArchiveLibc(t *testing.T) {
+	object := func(text string) string {
+		return string(testObject{text: asm(t, movRaxTime+callRax+"c3"+text)}.build())
+	}
+	r := scanFile(t, archive("a.o/", object(""), "b.o/", object(glibcText("2.5")), "c.o/", object(glibcText("2.13"))))
+	if r.Libc != "glibc 2.5" || len(r.Sites) != 3 {
+		t.Errorf("got %q, %d sites", r.Libc, len(r.Sites))
+	}
+}
+
 // zeros reads as an archive with an endless number of empty members.
 type zeros struct{ header []byte }
 

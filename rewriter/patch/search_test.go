@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"strings"
 	"testing"
 
 	"vfix.dev/vfix/rewriter/elf"
@@ -38,6 +39,10 @@ func TestKinds(t *testing.T) {
 		{"cmp rax", testELF{}, "483d 000860ff c3", CmpImm32, Getcpu, Benign, 6, 1},
 		{"cmp memory", testELF{}, "48817b08 000060ff c3", CmpImm32, Gettimeofday, Benign, 8, 1},
 		{"add", testELF{}, "4881c2 000860ff c3", ArithImm32, Getcpu, Unknown, 7, 1},
+		{"a load of what is compared with", testELF{}, "486305 07000000 ffd0 c3 9090 483d 000460ff c3", HalfLoad, Time, Unknown, 7, 2},
+		{"or in unknown code", testELF{}, "c3 4881c9 000460ff ffd1 31c9 c3", ArithImm32, Time, Unknown, 7, 2},
+		{"or before what is not code", testELF{}, "c3 4881c9 000460ff ffd1 06", 0, 0, 0, 0, 0},
+		{"or before an instruction without a rule", testELF{}, "c3 4881c9 000460ff ffd1 d7 c3", 0, 0, 0, 0, 0},
 		{"add of 10 MiB", testELF{}, "4881c2 000060ff c3", 0, 0, 0, 0, 0},
 		{"mov to a table", testELF{}, "48c7442430 000060ff c3", StoreImm32, Gettimeofday, Unknown, 9, 1},
 		{"mov to the stack, never read", testELF{}, "48c74424f8 000060ff c3", StoreImm32, Gettimeofday, Unknown, 9, 1},
@@ -52,6 +57,7 @@ func TestKinds(t *testing.T) {
 		{"push inside another instruction", testELF{symbols: start}, "b8 68000460 ff c3", 0, 0, 0, 0, 0},
 		{"call rel32", testELF{symbols: start}, rel(0xe8, Time.Vaddr()), CallRel32, Time, Live, 5, 1},
 		{"jmp rel32", testELF{symbols: start}, rel(0xe9, Getcpu.Vaddr()), CallRel32, Getcpu, Live, 5, 1},
+		{"jcc rel32", testELF{symbols: start}, fmt.Sprintf("0f84 %08x c3", bswap(uint32(Time.Vaddr()-(at+6)))), JccRel32, Time, Live, 6, 1},
 		{"call rel32 in unknown code", testELF{}, rel(0xe8, Time.Vaddr()), CallRel32, Time, Live, 5, 1},
 		{"call rel32 inside another instruction", testELF{symbols: start}, "48b8" + rel(0xe8, Time.Vaddr()-1)[3:14] + "000000 c3", CallRel32, Time, Unknown, 5, 1},
 		{"call rel32 beside the entries", testELF{symbols: start}, rel(0xe8, Time.Vaddr()+1), 0, 0, 0, 0, 0},
@@ -66,6 +72,7 @@ func TestKinds(t *testing.T) {
 		{"cmp in the data", testELF{data: asm(t, "0000000000000000 483d 000460ff")}, "c3", 0, 0, 0, 0, 0},
 		{"push in the data", testELF{data: asm(t, "0000000000000000 68 000460ff")}, "c3", 0, 0, 0, 0, 0},
 		{"push and ret in the data", testELF{data: asm(t, "0000000000000000 68 000460ff c3")}, "c3", PushImm32, Time, Unknown, 5, 1},
+		{"push and ret at the end of the data", testELF{data: asm(t, "0000 68 000460ff c3")}, "c3", PushImm32, Time, Unknown, 5, 1},
 		{"-160 in 8 bytes", testELF{data: asm(t, "0000000000000000 60ffffffffffffff")}, "c3", 0, 0, 0, 0, 0},
 		{"-160 before a number", testELF{data: asm(t, "0000000000000000 60ffffff 05000000")}, "c3", 0, 0, 0, 0, 0},
 		{"-160 before half of a negative number", testELF{data: asm(t, "0000000000000000 60ffffff ffff0000")}, "c3", DataWord, Gettimeofday, Unknown, 8, 1},
@@ -86,6 +93,9 @@ func TestKinds(t *testing.T) {
 			if s.Kind != c.kind || s.Function != c.fn || s.Verdict != c.verdict || s.Len != c.len {
 				t.Errorf("got %v of %v, %v (%s), %d bytes; want %v of %v, %v, %d bytes", s.Kind, s.Function, s.Verdict, s.Reason, s.Len, c.kind, c.fn, c.verdict, c.len)
 			}
+			if s.Direct() != strings.Contains(c.name, " rel32") {
+				t.Errorf("direct: %v", s.Direct())
+			}
 			if off, ok := r.File.Offset(s.Vaddr, uint64(s.Len)); !ok || off != s.Offset {
 				t.Errorf("vaddr %#x is at offset %#x, got %#x", s.Vaddr, off, s.Offset)
 			}
@@ -105,7 +115,10 @@ func TestRelativeOnlyInPrograms(t *testing.T) {
 	at := uint64(testTextOff)
 	text := fmt.Sprintf("90 e8 %08x c3", bswap(uint32(Time.Vaddr()-(at+6))))
 	e := testELF{dyn: true, text: asm(t, text), symbols: []testSym{{"f", at, 100, elf.STTFunc, 1}}}
-	if r := scanFile(t, e.build()); len(r.Sites) != 0 {
+	file := e.build()
+	const near = 0x300 // the upper half of a displacement from there is that of the page
+	copy(file[near:], le([]byte{0xe8}, uint32(Getcpu.Vaddr()-(near+5))))
+	if r := scanFile(t, file); len(r.Sites) != 0 {
 		t.Errorf("got %+v", r.Sites)
 	}
 }

@@ -57,6 +57,10 @@ func TestVerdict(t *testing.T) {
 		{"xor without rol", movRaxGtod + "6448330425 30000000" + storeRax + "c3", Unknown, "stored", 0, 0},
 
 		{"cmov over AT_SYSINFO_EHDR, stored plainly", "be21000000" + movRdxGtod + "4885c0 480f44c2" + storeRax + "31d2 31c0 c3", Dormant, "image base", 0, 0},
+		{"cmov over AT_SYSINFO_EHDR, stored plainly, and left in a register", "be21000000" + movRdxGtod + "4885c0 480f44c2" + storeRax + "31c0 c3", Dormant, "image base", 0, 0},
+		{"moved to a register of segments", movRaxGtod + "488ed8 31c0 c3", Unknown, "truncated", 0, 0},
+		{"xor with an element", movRaxGtod + "644833040d 30000000 48c1c011" + storeRax + "c3", Unknown, "XOR", 0, 0},
+		{"xor with a word somewhere", movRaxGtod + "6448334130 48c1c011" + storeRax + "c3", Unknown, "XOR", 0, 0},
 		{"cmov over AT_SYSINFO_EHDR, stored plainly, and called", "be21000000" + movRdxGtod + "4885c0 480f44c2" + storeRax + callRax + "31d2 c3", Unknown, "variable", 1, 26},
 		{"cmov, stored plainly", movRdxGtod + "4885c0 480f44c2" + storeRax + "31d2 31c0 c3", Unknown, "variable", 0, 0},
 		{"cmov of time, stored plainly", "48c7c2 000460ff 4885c0 480f44c2" + storeRax + "31d2 31c0 c3", Unknown, "variable", 0, 0},
@@ -68,6 +72,9 @@ func TestVerdict(t *testing.T) {
 		{"called from the stack, whose address the page gets by lea", "4883ec18 48c7442408 000460ff 488d3c24 ff542408 4883c418 c3", Live, "from there", 1, 17},
 		{"called from the stack, whose address is compared", "4883ec18 48c7442408 000460ff 4839e7 ff542408 4883c418 c3", Live, "from there", 1, 16},
 		{"called from the stack, whose address is added to", "4883ec18 48c7442408 000460ff 4801e7 ff542408 4883c418 c3", Unknown, "address of the stack", 1, 16},
+		{"in one of two frames", "55 85ff 7405 4889e5 eb05 488d6c2408 48c745f0 000460ff ff55f0 5d c3", Unknown, "stored in memory", 0, 0},
+		{"in the frame, and what the frame pointer is the index of", "55 4889e5 4883ec10 48c745f8 000460ff 488b04ef ffd0 c9 c3", Unknown, "MOV in memory", 0, 0},
+		{"on the stack, where an array may be", "4883ec18 488b04bc 31c0 48c70424 000460ff ff1424 4883c418 c3", Unknown, "an array", 1, 18},
 		{"read by jrcxz, then called", "48c7c1 000460ff e301 90 ffd1 c3", Unknown, "JRCXZ", 1, 10},
 		{"counted by loop", "48c7c1 000460ff e200 31c9 c3", Unknown, "LOOP", 0, 0},
 		{"in a register that a breakpoint shows, and compared", movRdxGtod + "4839d7 cc 31d2 c3", Unknown, "or a fault", 0, 0},
@@ -112,6 +119,9 @@ func TestVerdict(t *testing.T) {
 			s := r.Sites[0]
 			if s.Verdict != c.want || !strings.Contains(s.Reason, c.reason) {
 				t.Errorf("got %v (%s), want %v (…%s…)", s.Verdict, s.Reason, c.want, c.reason)
+			}
+			if s.Verdict.Patchable() != (c.want == Live || c.want == DormantCall) {
+				t.Errorf("patchable: %v", s.Verdict.Patchable())
 			}
 			want := uint64(0)
 			if c.call != 0 {
@@ -183,6 +193,7 @@ func TestSlot(t *testing.T) {
 		{"only stored", "", Unknown},
 		{"only tested", "48833d f3ff1f00 00 c3", Unknown},
 		{"read as an image", "488b05 f4ff1f00 ; mov slot(%rip),%rax\n 488b4020 31c0 c3", Dormant},
+		{"read as an image, then tested", "488b05 f4ff1f00 488b4020 31c0 48833d e6ff1f00 00 c3", Dormant},
 		{"called", "488b05 f4ff1f00 ffd0 c3", Unknown},
 		{"returned", "488b05 f4ff1f00 c3", Unknown},
 		{"called through memory", "ff15 f5ff1f00 c3", Unknown},
