@@ -192,7 +192,7 @@ func (b *body) tables(c *code, tried map[uint64]bool) (found bool) {
 		return true
 	}
 	for _, v := range doubtful {
-		if c.entry() && v != b.Start && !c.fn.entered[v] && (b.lens[v] != 0 || !b.runsOver(v)) {
+		if c.entry(slowEntry) && v != b.Start && !c.fn.entered[v] && (b.lens[v] != 0 || !b.runsOver(v)) {
 			take(v)
 		}
 	}
@@ -207,7 +207,7 @@ func (b *body) tables(c *code, tried map[uint64]bool) (found bool) {
 // first entry is returned: its code may have the address of the next table.
 func (b *body) entries(c *code) (sure, doubtful []uint64) {
 	entry := func(to *[]uint64, v uint64) bool {
-		if !c.entry() || !b.covers(v) && !b.enters(c, v) {
+		if !c.entry(slowEntry) || !b.covers(v) && !b.enters(c, v) {
 			return false
 		}
 		*to = append(*to, v)

@@ -48,13 +48,18 @@ type code struct {
 // 131,000.
 const maxSteps = 1 << 20
 
-// maxEntries is the maximum number of entries of jump tables that are read in one file. Any address in a program
-// may be a table's; most are not, and fail at the first entry.
-const maxEntries = 1 << 23
+// maxEntries is the maximum number of entries of jump tables that are read in one file, about a second of work;
+// those of the functions with sites count as slowEntry, as each is looked up in what is known of the function. Any
+// address in a program may be a table's; most are not, and fail at the first entry. Of real files with up to 30 MB
+// of code most need about 2 million, and one 8 million.
+const (
+	maxEntries = 1 << 26
+	slowEntry  = 8
+)
 
-// entry reports whether one more entry of a table may be read; if not, no result for the file counts.
-func (c *code) entry() bool {
-	if c.entries--; c.entries < 0 {
+// entry reports whether an entry of a table that counts as n may be read; if not, no result for the file counts.
+func (c *code) entry(n int) bool {
+	if c.entries -= n; c.entries < 0 {
 		c.steps = 0
 	}
 	return c.entries >= 0

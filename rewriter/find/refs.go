@@ -219,21 +219,19 @@ func (r *refs) code(b []byte, vaddr uint64, lo, hi int) {
 // offsets adds the targets of a table of offsets of 4 bytes: compilers' tables lead into their own function, but
 // one in assembly may lead into another.
 func (r *refs) offsets(table, base uint64) {
-	for at := table; at-table < 4*maxTable; {
-		b := r.c.mem(at)
+	var b []byte
+	for at := table; at-table < 4*maxTable; at, b = at+4, b[4:] {
 		if len(b) < 4 {
+			b = r.c.mem(at)
+		}
+		if len(b) < 4 || !r.c.entry(1) {
 			return
 		}
-		for ; len(b) >= 4; b, at = b[4:], at+4 {
-			if !r.c.entry() {
-				return
-			}
-			to := base + elf.Signed(b)
-			if !r.c.f.ExecLoad(to) {
-				return
-			}
-			r.add(&r.others, to)
+		to := base + elf.Signed(b)
+		if !r.c.f.ExecLoad(to) {
+			return
 		}
+		r.add(&r.others, to)
 	}
 }
 
