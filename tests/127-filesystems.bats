@@ -33,7 +33,7 @@ make_machine() {
 
 # boot OUT COMMAND...
 boot() {
-	"$tree/tests/vm/run" --kernel amd64 --share "$BATS_FILE_TMPDIR/share" --cpus 2 --out "$1" --own-root --vsyscall none --root "$machine" -- "${@:2}"
+	"$tree/tests/vm/run" --kernel amd64 --share "$BATS_FILE_TMPDIR/share" --out "$1" --own-root --vsyscall none --root "$machine" -- "${@:2}"
 }
 
 setup_file() {
