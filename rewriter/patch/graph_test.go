@@ -23,7 +23,11 @@ func TestGraph(t *testing.T) {
 	const (
 		hoisted = "53 48c7c3 000460ff"          // push %rbx; mov $time,%rbx: 8 bytes
 		stored  = "4883ec18 48c70424 000460ff " // sub $24,%rsp; mov $time,(%rsp): 12 bytes
+		// A jump to a call or to the next function, by the offsets behind that.
+		intoNext = "488d0d 39000000 486304b9 4801c8 ffe0 ffd3 5b c3"
+		offsets  = "909090 d0ffffff f8ffffff 00000000"
 	)
+	fdes := []uint64{at, at + second}
 	for _, c := range []struct {
 		name, text string
 		e          testELF
@@ -70,6 +74,9 @@ func TestGraph(t *testing.T) {
 		{"a table of jumps that ends with 0", hoisted + "488d0d 15000000 486304b9 4801c8 ffe0 ffd3 5b c3 4839c3 ebf9 909090 f4ffffff 00000000 f8ffffff", testELF{symbols: whole}, nil, Live, 1, "called"},
 		{"a table that another call fills, from a constant of 16 bytes", fill(hoisted+"85ff 7514 488d0d 45000000 f30f6f05 25000000 0f1106 5b c3 ffd3 ff27 5b c3 4839c3 ebf9",
 			"2410000000000000 2610000000000000 0000000000000000 2410000000000000 c3"), testELF{symbols: whole}, nil, Unknown, 1, "indirect jump"},
+		{"a table that leads into another function", fill(hoisted+intoNext, "4839c3 5b c3"+offsets), testELF{symbols: whole, fdes: fdes, frame: testFrame(plainCIE, testFDE{second, ""}, testFDE{8, ""})}, nil, Live, 1, "called"},
+		{"a table that leads into a part with a frame", fill(hoisted+intoNext, "4839c3 5b c3"+offsets), testELF{symbols: whole, fdes: fdes, frame: testFrame(plainCIE, testFDE{second, ""}, testFDE{8, "\x0e\x10"})}, nil, Unknown, 1, "compared"},
+		{"tested by a long callee", fill(hoisted+"e833000000 ffd3 5b c3", nops16+"4885db c3"), testELF{symbols: two}, nil, Unknown, 1, "compared"},
 		{"a jump that nothing explains", hoisted + "ffe7", testELF{symbols: whole}, nil, Unknown, 0, "indirect jump"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -129,6 +136,7 @@ func TestJumps(t *testing.T) {
 		{"of a copy of one that is doubled", "4801f6 89f7 ff24fd" + words, false},
 		{"from an address that lea loads", "488d0c25" + words + "ff24f9", true},
 		{"a word in a register", "488b04fd" + words + jmpRax, true},
+		{"a word in a register, of a number that add doubles", "4801ff 488b04fd" + words + jmpRax, false},
 		{"half a word", "8b04fd" + words + jmpRax, false},
 		{"a copy of one", "488b04fd" + words + "4889c1 ffe1", true},
 		{"half a word at a fixed address", "8b0425" + words + jmpRax, false},

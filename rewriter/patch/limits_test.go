@@ -58,7 +58,7 @@ func (e *testELF) function(name string, from, end int) {
 
 const calledAlone, calledOnStack = "the register is called", "only called from there"
 
-// TestLimits: each limit of the search is where it was, and what is within it costs no more than it did.
+// TestLimits: no limit of the search has moved, and what is within it costs no more than it did.
 func TestLimits(t *testing.T) {
 	nops := func(n int) string { return strings.Repeat("90", n) }
 	for _, c := range []limit{

@@ -52,6 +52,7 @@ func TestKinds(t *testing.T) {
 		{"push in unknown code", testELF{}, "c3 68 000460ff c3", PushImm32, Time, Unknown, 5, 1},
 		{"lea", testELF{}, "488d0425 000460ff ffd0 c3", LeaDisp32, Time, Live, 8, 1},
 		{"lea relative to rip", testELF{}, fmt.Sprintf("488d05 %08x ffd0 c3", bswap(uint32(Time.Vaddr()-(at+7)))), LeaDisp32, Time, Live, 7, 1},
+		{"lea relative to rip, with a needless prefix", testELF{}, fmt.Sprintf("498d05 %08x ffd0 c3", bswap(uint32(Time.Vaddr()-(at+7)))), LeaDisp32, Time, Live, 7, 1},
 		{"lea relative to rax", testELF{}, fmt.Sprintf("488d80 %08x ffd0 c3", bswap(uint32(Time.Vaddr()-(at+7)))), 0, 0, 0, 0, 0},
 		{"lea to r12", testELF{}, "4c8d2425 000460ff 41ffd4 4d31e4 c3", LeaDisp32, Time, Live, 8, 1},
 		{"push inside another instruction", testELF{symbols: start}, "b8 68000460 ff c3", 0, 0, 0, 0, 0},
@@ -143,6 +144,27 @@ func TestEnds(t *testing.T) {
 			if r := scanFile(t, file); len(r.Sites) != 1 || r.Sites[0].Vaddr != at {
 				t.Errorf("%s, at the end %v: got %+v", op, end, r.Sites)
 			}
+		}
+	}
+}
+
+// TestNextSegment puts a reference at the places around the end of one executable segment and the start of the next.
+func TestNextSegment(t *testing.T) {
+	site := asm(t, movRaxTime+callRax+"c3")
+	for before := range len(site) + 8 {
+		e := testELF{tight: true, text: bytes.Repeat([]byte{0x90}, elf.PageSize), data: bytes.Repeat([]byte{0x90}, 16)}
+		at := e.dataVaddr() - uint64(before)
+		copy(e.text[len(e.text)-before:], site)
+		copy(e.data, site[min(before, len(site)):])
+		file := reprog(t, e.build(), func(all []elf.Prog) []elf.Prog {
+			for i := range all {
+				all[i].Flags |= elf.PFX
+			}
+			return all
+		})
+		r := scanOnce(t, file)
+		if crosses := before > 0 && before < 9 && before != 7; len(r.Sites) != 1 || r.Sites[0].Vaddr != at || (r.Sites[0].Verdict == Unknown) != crosses {
+			t.Errorf("%d bytes before the end: got %+v, want one at %#x", before, r.Sites, at)
 		}
 	}
 }

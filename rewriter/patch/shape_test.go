@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"strings"
 	"testing"
 
 	"vfix.dev/vfix/rewriter/elf"
@@ -42,6 +43,7 @@ func TestStub(t *testing.T) {
 		{"aligned behind code", testELF{}, "9090909090909090909090 b800010000" + timeStub, 0, 0},
 		{"mov, call, ret", testELF{symbols: fn(0)}, movRaxTime + callRax + "c3", 0, 10},
 		{"mov, jmp", testELF{symbols: fn(0)}, movRaxTime + "ffe0", 0, 9},
+		{"push, ret", testELF{symbols: fn(0)}, "68 000460ff c3", 0, 0},
 		{"through another register than rax", testELF{symbols: fn(0)}, "49bb 000460ffffffffff 41ffe3", 0, 0},
 		{"another sub", testELF{symbols: fn(0)}, "4883ec18" + movRaxTime + callRax + "4883c418 c3", 0, 0},
 		{"sub without add", testELF{symbols: fn(0)}, subRsp + movRaxTime + callRax + "58 c3", 0, 0},
@@ -209,12 +211,14 @@ func TestStarts(t *testing.T) {
 		{"jumped to", [4]string{"e90b000000", site}, long(f), size * 3, 0, true},
 		{"called by nothing known", [4]string{"e80b000000 c3", site}, nil, size * 3, 0, false},
 		{"called by data", [4]string{"c3 e81a000000 c3", "06", site}, long(f), size * 3, 0, false},
+		{"called before another called address", [4]string{"e80b000000 e808000000 c3", "eb02 c390" + site}, long(f), size * 3, 0, true},
 		{"called, and not run through", [4]string{"e80b000000 c3", "c3" + site}, long(f), size * 3, 0, false},
 		{"passed by the entry point", [4]string{"488d3d09000000 c3", site}, nil, 0, 0, true},
 		{"passed by what the entry point calls", [4]string{"488d3d09000000 c3", site, "e8dbffffff c3"}, nil, size * 2, 0, false},
 		{"called by what the entry point jumps to", [4]string{"e90b000000", site, "e9dbffffff"}, nil, size * 2, 0, true},
 		{"a label", [4]string{"c3", site}, label(1), size * 3, 0, true},
 		{"a local label", [4]string{"c3", site}, label(0), size * 3, 0, false},
+		{"a label without a dynamic table", [4]string{"c3", site}, label(1), size * 3, 0, false},
 		{"a label of other code", [4]string{"c3", "c3" + site}, label(1), size * 3, 0, false},
 		{"a label of what is not all code", [4]string{"c3", "7401 06" + site}, label(1), size * 3, 0, false},
 
@@ -234,7 +238,7 @@ func TestStarts(t *testing.T) {
 		{"with a gap", [4]string{"c3", "eb01 06" + site}, around, 0, 0, false},
 		{"with a jump to anywhere", [4]string{"c3", movRaxTime + callRax + "ffe7"}, around, 0, 0, false},
 	} {
-		e := testELF{dyn: true, dynamic: true, symbols: c.symbols, entry: at + c.entry, data: make([]byte, 24)}
+		e := testELF{dyn: true, dynamic: !strings.Contains(c.name, "without a dynamic"), symbols: c.symbols, entry: at + c.entry, data: make([]byte, 24)}
 		for _, part := range append(c.parts[:], "c3") {
 			b := asm(t, part)
 			e.text = append(append(e.text, b...), bytes.Repeat([]byte{0x90}, size-len(b))...)

@@ -72,6 +72,9 @@ func TestVerdict(t *testing.T) {
 		{"called from the stack, whose address the page gets by lea", "4883ec18 48c7442408 000460ff 488d3c24 ff542408 4883c418 c3", Live, "from there", 1, 17},
 		{"called from the stack, whose address is compared", "4883ec18 48c7442408 000460ff 4839e7 ff542408 4883c418 c3", Live, "from there", 1, 16},
 		{"called from the stack, whose address is added to", "4883ec18 48c7442408 000460ff 4801e7 ff542408 4883c418 c3", Unknown, "address of the stack", 1, 16},
+		{"called, and again with the address of the stack", "4883ec18 48c7c1 000460ff 48890c24 ffd1 488d3c24 ffd1 31c9 ff1424 4883c418 c3", Live, "from there", 3, 15},
+		{"chosen of two, and called with the address of the stack", "4883ec18" + movRdxGtod + "4889d0 480f44c2 48890424 31d2 4889e7 ffd0 4883c418 c3", DormantCall, "conditional move", 1, 27},
+		{"called from the stack, and the word is overwritten in part later", "4883ec18" + movRaxTime + "48890424 4889442410 ff1424 48c70424 00000000 48897c2404 ff542410 4883c418 c3", Live, "from there", 2, 20},
 		{"in one of two frames", "55 85ff 7405 4889e5 eb05 488d6c2408 48c745f0 000460ff ff55f0 5d c3", Unknown, "stored in memory", 0, 0},
 		{"in the frame, and what the frame pointer is the index of", "55 4889e5 4883ec10 48c745f8 000460ff 488b04ef ffd0 c9 c3", Unknown, "MOV in memory", 0, 0},
 		{"on the stack, where an array may be", "4883ec18 488b04bc 31c0 48c70424 000460ff ff1424 4883c418 c3", Unknown, "an array", 1, 18},
@@ -272,6 +275,7 @@ func TestValgrind(t *testing.T) {
 		{"both", copies + compares, "VALGRIND_LAUNCHER", Benign},
 		{"another name", copies + compares, "VALGRIND_LAUNCHES", Unknown},
 		{"no comparison", copies, "VALGRIND_LAUNCHER", Unknown},
+		{"followed too far", strings.Replace(copies, "c3", strings.Repeat("0f1f00", maxFlow)+"c3", 1) + compares, "VALGRIND_LAUNCHER", Unknown},
 		{"called as well", strings.Replace(copies, "c3", "ff5424e8 c3", 1) + compares, "VALGRIND_LAUNCHER", Unknown},
 		{"read as well", strings.Replace(copies, "c3", "488b4424e8 488b00 c3", 1) + compares, "VALGRIND_LAUNCHER", Unknown},
 	} {
