@@ -265,9 +265,12 @@ func (f *flow) returnsTo(i *x86.Instr, v *value) bool {
 	return true
 }
 
-// afterCall drops the words below the stack pointer, which are the callee's.
+// afterCall drops the words below the stack pointer, which are the callee's. In an unknown frame these may be any.
 func (f *flow) afterCall(i *x86.Instr, v *value) {
 	d := f.frame[i.Addr]
+	if !d.HasSP && v.anyStack() {
+		f.note(i.Addr, noFrame)
+	}
 	for n, at := range f.words {
 		if !d.HasSP || at < d.SP {
 			v.stack[n] &= other
