@@ -37,11 +37,14 @@ type code struct {
 	// instructions left for this question.
 	kept     map[keptUse]x86.Instr
 	keptLeft int
-	// steps is the number of instructions that may still be decoded in this file.
-	steps int
-	// entries is the number of entries of tables that may still be read.
-	entries int
+	*work
 }
+
+// work is what may still be done for one file, or for all objects of an archive together: instructions that are decoded,
+// and entries of tables that are read.
+type work struct{ steps, entries int }
+
+func newWork() *work { return &work{maxSteps, maxEntries} }
 
 // maxSteps is the maximum number of instructions decoded in one file, less than a second of work. Of 1,000 real
 // files most need about 5,000; stripped ones, and static ones whose programs call time() in many places, up to
@@ -65,9 +68,9 @@ func (c *code) entry(n int) bool {
 	return c.entries >= 0
 }
 
-func newCode(f *File) *code {
+func newCode(f *File, w *work) *code {
 	return &code{f: f, fn: &functions{}, refs: &refs{}, blocks: make(map[uint64][]byte), bodies: make(map[uint64]*body),
-		landing: make(map[uint64]landingPads), returning: make(map[uint64]bool), skipping: make(map[uint64]bool), steps: maxSteps, entries: maxEntries,
+		landing: make(map[uint64]landingPads), returning: make(map[uint64]bool), skipping: make(map[uint64]bool), work: w,
 		kept: make(map[keptUse]x86.Instr), keptLeft: maxKept}
 }
 

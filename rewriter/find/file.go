@@ -13,9 +13,8 @@ type File struct {
 	*elf.File
 	// Roots are addresses in code that a loader enters and that the headers do not have: the continuations of the
 	// hooks in a patched file.
-	Roots []uint64
-	// budget is the number of instructions that may still be decoded; nil means maxSteps.
-	budget *int
+	Roots  []uint64
+	budget *work // of its archive, nil outside of objects
 }
 
 // Parse is elf.Parse: it returns the file even with a *Skip as error.

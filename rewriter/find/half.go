@@ -479,7 +479,7 @@ func (s *search) addWholes() {
 		loads[h.Vaddr] |= h.loads
 	}
 	halves := distinct(s.halves) // loads of two words, examined once
-	c := newCode(s.f)
+	c := newCode(s.f, newWork())
 	c.use(findFunctions(s.f, halves))
 	for _, h := range halves {
 		h.loads = loads[h.Vaddr]

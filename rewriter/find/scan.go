@@ -28,8 +28,8 @@ func References(r io.ReaderAt, size int64, o Scope) (*Report, error) {
 		if elf.IsArchive(head) {
 			return scanArchive(r, size)
 		}
-		if budget := maxSteps; elf.IsObject(head) {
-			return scanObject(r, size, &budget)
+		if elf.IsObject(head) {
+			return scanObject(r, size, newWork())
 		}
 	}
 	f, err := Parse(r, size)
@@ -69,12 +69,7 @@ func tooMany() *Skip {
 // scanELF scans a file. If it is tangled, a vaddr may be in several places: the file is skipped if it does not
 // have the page's address; otherwise its sites remain unpatched.
 func scanELF(f *File, tangled *Skip) *Report {
-	c := newCode(f)
-	if f.budget != nil {
-		c.steps = *f.budget
-		defer func() { *f.budget = c.steps }()
-	}
-	return scanCode(c, tangled)
+	return scanCode(newCode(f, cmp.Or(f.budget, newWork())), tangled)
 }
 
 // scanCode is scanELF with the code of the file.

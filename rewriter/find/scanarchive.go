@@ -14,7 +14,7 @@ type archived struct {
 	*elf.File
 	rep     *Report
 	objects int
-	budget  int
+	budget  *work
 }
 
 // scanArchive finds the references in the objects of an archive. A damaged member is a note in the report; the
@@ -56,7 +56,7 @@ func ScanThin(r io.ReaderAt, size int64, open func(name string) (ThinMember, err
 }
 
 func newArchived(r io.ReaderAt, size int64) *archived {
-	return &archived{File: &elf.File{R: r, Size: uint64(size)}, rep: &Report{Object: true, Size: size}, budget: maxSteps}
+	return &archived{File: &elf.File{R: r, Size: uint64(size)}, rep: &Report{Object: true, Size: size}, budget: newWork()}
 }
 
 // note records why a member is not examined.
@@ -71,7 +71,7 @@ func (a *archived) add(m elf.Member, r io.ReaderAt) error {
 	if !elf.IsObject(f.Bytes(0, min(m.Size, elf.IdentSize))) {
 		return f.Err()
 	}
-	one, err := scanObject(r, int64(m.Size), &a.budget)
+	one, err := scanObject(r, int64(m.Size), a.budget)
 	switch {
 	case err != nil:
 		return err

@@ -8,16 +8,16 @@ import (
 	"vfix.dev/vfix/rewriter/elf"
 )
 
-// scanObject finds the references of one object. budget is the number of instructions that may be decoded.
-func scanObject(r io.ReaderAt, size int64, budget *int) (*Report, error) {
-	rep, err := scanLinked(r, size, budget)
+// scanObject finds the references of one object, with what is left of the budget.
+func scanObject(r io.ReaderAt, size int64, left *work) (*Report, error) {
+	rep, err := scanLinked(r, size, left)
 	if skip, err := elf.AsSkip(err); skip != nil || err != nil {
 		return &Report{Skipped: skip}, err
 	}
 	return rep, nil
 }
 
-func scanLinked(r io.ReaderAt, size int64, budget *int) (*Report, error) {
+func scanLinked(r io.ReaderAt, size int64, left *work) (*Report, error) {
 	e, err := elf.ParseObject(r, size)
 	if err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func scanLinked(r io.ReaderAt, size int64, budget *int) (*Report, error) {
 	found := false
 	e.Chunks(&elf.Prog{Filesz: e.Size}, func(b []byte, _ uint64, _, _ int) { found = found || hasPage(b) })
 	if found {
-		f := &File{File: e, budget: budget}
+		f := &File{File: e, budget: left}
 		if err := e.Link(); err != nil {
 			return nil, err
 		}

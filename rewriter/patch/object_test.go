@@ -231,6 +231,16 @@ func TestArchiveBounds(t *testing.T) {
 	if len(left) != len(slow)/2 || left[0].Verdict != Live || left[len(left)-1].Reason != "too much code to follow in this file" {
 		t.Errorf("got %d sites, the first %+v, the last %+v", len(left), left[0], left[len(left)-1])
 	}
+	const pairs, table = 4000, 1 << 15 // more than half of what one file may have
+	text := asm(t, timeStubText)
+	for range pairs {
+		text = rel32(rel32(text, 18, opLea...), 14*pairs+18, opLea...)
+	}
+	tables := string(testObject{text: append(text, make([]byte, table)...)}.build())
+	left = scanLong(t, archive("a.o/", tables, "b.o/", tables)).Sites
+	if len(left) != 2 || left[0].Verdict != Live || left[1].Reason != "too much code to follow in this file" {
+		t.Errorf("tables: got %+v", left)
+	}
 	// Sections that cover each other would make much work of a small file.
 	file := testObject{text: asm(t, movRaxTime+callRax+"c3")}.build()
 	at := binary.LittleEndian.Uint64(file[40:]) + 2*elf.ShdrSize
