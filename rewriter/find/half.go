@@ -468,8 +468,8 @@ func (s *search) load(b []byte, vaddr uint64, i int, words []uint64) {
 	}
 }
 
-// addWholes adds the halves whose constants become an address. It has its own budget, as such constants also occur
-// in data.
+// addWholes adds the halves whose constants become an address and, once too much code was followed, all that cannot be
+// numbers. It has its own budget, as such constants also occur in data.
 func (s *search) addWholes() {
 	if len(s.halves) == 0 {
 		return
@@ -486,7 +486,7 @@ func (s *search) addWholes() {
 		b := c.holder(h.Vaddr)
 		i, _ := c.at(h.Vaddr)
 		number := h.Function == Gettimeofday && !(i.Op == x86asm.OR && i.DataSize == 64) || h.Kind == HalfLoad
-		if judgeHalf(c, b, &h) || !number && b != nil && b.begins(h.Vaddr, uint64(h.Len)) {
+		if judgeHalf(c, b, &h) || !number && (c.exhausted() || b != nil && b.begins(h.Vaddr, uint64(h.Len))) {
 			s.sites = append(s.sites, h)
 		}
 	}

@@ -533,3 +533,20 @@ func TestManyTables(t *testing.T) {
 		t.Logf("%s: %v", name, time.Since(begun))
 	}
 }
+
+// TestManyHalves: no number of constants that may be half an address hides a call behind them.
+func TestManyHalves(t *testing.T) {
+	const each = 1 << 14 // as many instructions follow each of them
+	var text []byte
+	for k := maxSteps / each; k >= 0; k-- { // test %edi,%edi; je to the next one; mov $half,%eax; jmp to the nops
+		text = le(append(text, asm(t, "85ff 740a b8000060ff e9")...), uint32(k*14))
+	}
+	text = append(text, asm(t, strings.Repeat("90", each)+"c3")...)
+	end := uint64(len(text))
+	text = append(text, asm(t, "4883ec08 b8000460ff 4898 ffd0 4883c408 c3")...)
+	e := testELF{text: text, symbols: []testSym{
+		{"a", testBase + testTextOff, end, elf.STTFunc, 0}, {"f", testBase + testTextOff + end, uint64(len(text)) - end, elf.STTFunc, 0}}}
+	if sites := scanLong(t, e.build()).Sites; len(sites) != 1 || sites[0].Verdict != Live {
+		t.Errorf("got %+v", sites)
+	}
+}
