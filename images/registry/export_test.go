@@ -53,6 +53,7 @@ var (
 	RetryAfter    = retryAfter
 	IsTemporary   = isTemporary
 	LocalRealm    = localRealm
+	Uploaded      = uploaded
 )
 
 var ErrPlainHTTP = errPlainHTTP

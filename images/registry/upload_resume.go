@@ -242,7 +242,7 @@ func (s *sending) resume(ctx context.Context) {
 // distribution sends 0-0 for no bytes.
 func uploaded(text string) int64 {
 	last, ok := strings.CutPrefix(strings.TrimPrefix(text, "bytes="), "0-")
-	n, err := strconv.ParseInt(last, 10, 64)
+	n, err := strconv.ParseInt(last, 10, 63) // n + 1 must not overflow
 	if !ok || err != nil || n <= 0 {
 		return 0
 	}

@@ -149,3 +149,15 @@ func TestRequestsOfAnUpload(t *testing.T) {
 		})
 	}
 }
+
+// The size of what a registry has of an upload, 0 for what is not one.
+func TestUploaded(t *testing.T) {
+	for text, want := range map[string]int64{
+		"0-0": 0, "0-1": 2, "0-9": 10, "bytes=0-9": 10, "0-4611686018427387903": 1 << 62,
+		"": 0, "9": 0, "0-": 0, "1-9": 0, "0--9": 0, "0-9/10": 0, "0-9223372036854775807": 0, "0-9223372036854775808": 0,
+	} {
+		if got := registry.Uploaded(text); got != want {
+			t.Errorf("%q: got %d, want %d", text, got, want)
+		}
+	}
+}
