@@ -75,10 +75,7 @@ func (r *resuming) Read(p []byte) (int, error) {
 		if err == io.EOF && r.pos < r.size {
 			err = io.ErrUnexpectedEOF
 		}
-		if err == nil || err == io.EOF {
-			return n, err
-		}
-		if !isTemporary(err) || r.at.Ctx.Err() != nil {
+		if err == io.EOF || !isTemporary(err) || r.at.Ctx.Err() != nil {
 			return n, err
 		}
 		if err := r.again(err); err != nil {

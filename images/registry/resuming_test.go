@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -45,6 +46,12 @@ func (c *counted) Close() error {
 	return nil
 }
 
+// each runs a test two times: the end of an answer comes behind its last bytes, or together with them.
+func each(t *testing.T, name string, test func(t *testing.T, together bool)) {
+	t.Run(name, func(t *testing.T) { test(t, false) })
+	t.Run(name+", at once", func(t *testing.T) { test(t, true) })
+}
+
 // The requests for one content: each answer that breaks off costs another for the rest, as long as that helps.
 func TestRequestsOfADownload(t *testing.T) {
 	const mib = 1 << 20
@@ -56,9 +63,10 @@ func TestRequestsOfADownload(t *testing.T) {
 		return append(all, part{from: n * size, to: end})
 	}
 	reset := &net.OpError{Op: "read", Err: syscall.ECONNRESET}
+	const nothing = -2
 	for _, c := range []struct {
 		name     string
-		size     int64 // of the descriptor; that of the content where 0
+		size     int64 // of the descriptor: nothing is 0, and 0 the size of the content
 		content  int   // bytes
 		manifest bool
 		answers  []part
@@ -72,6 +80,14 @@ func TestRequestsOfADownload(t *testing.T) {
 		{name: "a manifest", content: 10, manifest: true, answers: []part{{to: 10}}, want: "-"},
 		{name: "more than its size", size: 9, content: 10, answers: []part{{to: 10, length: -1}}, want: "-", fails: "more than 9 bytes"},
 		{name: "another size", size: 9, content: 10, answers: []part{{to: 10}}, want: "-", fails: "got 10 bytes, want 9"},
+		{name: "empty", answers: []part{{}}, want: "-"},
+		{name: "empty instead", content: 10, answers: []part{{}}, want: "-", fails: "got 0 bytes, want 10"},
+		{name: "another size than none", size: nothing, content: 10, answers: []part{{to: 10}}, want: "-", fails: "got 10 bytes, want 0"},
+		{name: "more than nothing", size: nothing, content: 10, answers: []part{{to: 10, length: -1}}, want: "-", fails: "more than 0 bytes"},
+		{name: "breaks off after a byte", content: 10, answers: []part{{to: 1, length: 10, then: broken}, {from: 1, to: 10}}, want: "- 1"},
+		{name: "breaks off after a byte, no such range", content: 10, answers: []part{{to: 1, length: 10, then: broken}, {status: 416}, {status: 200, to: 10}}, want: "- 1 -"},
+		{name: "breaks off with progress, then with little", content: 2 * mib,
+			answers: []part{{to: mib, length: 2 * mib, then: broken}, {from: mib, to: mib + 10, length: mib, then: broken}, {from: mib + 10, to: 2 * mib}}, want: "- 1048576 1048586"},
 		{name: "ends too early", content: 10, answers: []part{{to: 4, length: -1}, {from: 4, to: 10}}, want: "- 4"},
 		{name: "breaks off", content: 10, answers: []part{{to: 4, length: 10, then: broken}, {from: 4, to: 10}}, want: "- 4"},
 		{name: "breaks off at once", content: 10, answers: []part{{to: 0, length: 10, then: broken}, {to: 10}}, want: "- -"},
@@ -91,14 +107,18 @@ func TestRequestsOfADownload(t *testing.T) {
 		{name: "gone", content: 10, answers: []part{{status: 404}}, want: "-", fails: "the registry does not have it", hint: "push it again"},
 		{name: "a manifest is gone", content: 10, manifest: true, answers: []part{{status: 404}}, want: "-", fails: "404"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		each(t, c.name, func(t *testing.T, together bool) {
 			content := bytes.Repeat([]byte("0123456789"), c.content/10+1)[:c.content]
 			h, size, err := v1.SHA256(bytes.NewReader(content))
 			if err != nil {
 				t.Fatal(err)
 			}
 			d := v1.Descriptor{Digest: h, Size: size, MediaType: types.OCILayer}
-			if c.size != 0 {
+			switch c.size {
+			case 0:
+			case nothing:
+				d.Size = 0
+			default:
 				d.Size = c.size
 			}
 			if c.manifest {
@@ -142,6 +162,9 @@ func TestRequestsOfADownload(t *testing.T) {
 				var body io.Reader = bytes.NewReader(content[a.from:a.to])
 				if a.then != nil {
 					body = io.MultiReader(body, failing{a.then})
+				}
+				if together {
+					body = iotest.DataErrReader(body)
 				}
 				open++
 				resp.Body = &counted{body, &open}

@@ -22,14 +22,16 @@ func TestRequestsOfAnUpload(t *testing.T) {
 	repo := func(text string) name.Repository {
 		return imagetest.Must[name.Repository](t)(name.NewRepository(text, name.WithDefaultRegistry("")))
 	}
-	here, other, elsewhere := repo("localhost:5000/here"), repo("localhost:5000/other"), repo("away.example/other")
+	here, other, third, elsewhere := repo("localhost:5000/here"), repo("localhost:5000/other"), repo("localhost:5000/third"), repo("away.example/other")
 	at := func(r name.Repository) blob.Blobs { return registry.Remote{Repo: r, Origin: r} }
 	const small, large = registry.SmallBlob, registry.SmallBlob + 1
 	const sent = "POST PATCH PUT"
+	const nowhere = -202 // 202 without an address
 	hangUp := errors.New("hangs up")
 	for _, c := range []struct {
 		name    string
 		size    int
+		kind    string // of the digest, other than sha256
 		layer   bool
 		home    *name.Repository // that is known to have the blob
 		from    blob.Blobs
@@ -48,13 +50,18 @@ func TestRequestsOfAnUpload(t *testing.T) {
 		{name: "the question is refused", size: large, answers: map[string]int{"HEAD": 403}, want: "HEAD", fails: "403 Forbidden"},
 		{name: "the question is not answered", size: large, answers: map[string]int{"HEAD": 0}, want: "HEAD", fails: "hangs up"},
 		{name: "known in another repository", size: large, home: &other, answers: map[string]int{"MOUNT": 201}, want: "MOUNT"},
+		{name: "known in another repository than it is from", size: large, home: &other, from: at(third), answers: map[string]int{"MOUNT": 201}, want: "MOUNT"},
 		{name: "from another repository", size: large, from: at(other), answers: map[string]int{"MOUNT": 201}, want: "MOUNT"},
 		{name: "from here", size: large, from: at(here), answers: map[string]int{"MOUNT": 201}, want: "MOUNT"},
 		{name: "from another registry", size: large, from: at(elsewhere), want: "HEAD " + sent},
 		{name: "from another repository, after a refused manifest", size: large, from: at(other), retry: true, want: "HEAD " + sent},
 		{name: "the mount begins an upload", size: large, home: &other, want: "MOUNT HEAD PATCH PUT"},
 		{name: "the mount begins an upload of a small blob", size: small, home: &other, want: "MOUNT PUT"},
-		{name: "the mount leads nowhere", size: large, home: &other, answers: map[string]int{"MOUNT": 299}, want: "MOUNT HEAD " + sent},
+		{name: "the mount begins an upload nowhere", size: large, home: &other, answers: map[string]int{"MOUNT": nowhere}, want: "MOUNT", fails: "gives no URL for the upload"},
+		{name: "an upload continues nowhere", size: large, answers: map[string]int{"PATCH": nowhere}, want: "HEAD POST PATCH", fails: "gives no URL for the upload"},
+		{name: "a digest of an unknown kind", size: large, kind: "md5", want: "HEAD POST", fails: "unsupported hash"},
+		{name: "an upload begins nowhere", size: large, answers: map[string]int{"POST": nowhere}, want: "HEAD POST", fails: "gives no URL for the upload"},
+		{name: "the mount has another answer", size: large, home: &other, answers: map[string]int{"MOUNT": 299}, want: "MOUNT HEAD " + sent},
 		{name: "the mount is refused", size: large, home: &other, answers: map[string]int{"MOUNT": 400}, want: "MOUNT HEAD " + sent},
 		{name: "the mount is not answered", size: large, home: &other, answers: map[string]int{"MOUNT": 0}, want: "MOUNT", fails: "hangs up"},
 		{name: "no login for both repositories", size: large, home: &other, answers: map[string]int{"LOGIN both": 403}, want: "HEAD " + sent},
@@ -71,7 +78,7 @@ func TestRequestsOfAnUpload(t *testing.T) {
 			ctx, end := context.WithCancelCause(context.Background())
 			defer end(nil)
 			var seen []string
-			body := map[string][]byte{}
+			open, body := 0, map[string][]byte{}
 			network := registry.NewNetwork(registry.Options{Stall: registry.DefaultStall, Retry: registry.RetryPolicy{Tries: 1}})
 			network.Answer(imagetest.RoundTrip(func(req *http.Request) (*http.Response, error) {
 				what, status := req.Method, map[string]int{"HEAD": 404, "POST": 202, "MOUNT": 202, "PATCH": 202, "PUT": 201}
@@ -109,9 +116,13 @@ func TestRequestsOfAnUpload(t *testing.T) {
 					return nil, ctx.Err()
 				case 0:
 					return nil, hangUp
+				case nowhere:
+					resp.StatusCode = 202
 				case 202:
 					resp.Header.Set("Location", "/v2/here/blobs/uploads/1")
 				}
+				open++
+				resp.Body = &counted{resp.Body, &open}
 				return resp, nil
 			}))
 			content := bytes.Repeat([]byte("x"), c.size)
@@ -119,7 +130,13 @@ func TestRequestsOfAnUpload(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := blob.BlobToWrite{Digest: h, Size: size, From: c.from, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }}
+			if c.kind != "" {
+				h.Algorithm = c.kind
+			}
+			b := blob.BlobToWrite{Digest: h, Size: size, From: c.from, Open: func() (io.ReadCloser, error) {
+				open++
+				return &counted{bytes.NewReader(content), &open}, nil
+			}}
 			if c.layer {
 				b.Layer = "layer"
 			}
@@ -132,6 +149,9 @@ func TestRequestsOfAnUpload(t *testing.T) {
 			u.Task.Done()
 			if got := strings.Join(seen, " "); got != c.want {
 				t.Errorf("got the requests %q, want %q", got, c.want)
+			}
+			if open != 0 {
+				t.Errorf("%d answers or contents are not closed", open)
 			}
 			if c.fails != "" {
 				imagetest.WantErr(t, err, nil, "blob "+blob.ShortHash(h), c.fails)
