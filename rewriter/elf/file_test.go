@@ -590,3 +590,13 @@ func TestOrder(t *testing.T) {
 		}
 	}
 }
+
+// TestLandingPads: a table that ends before it begins is not an empty one.
+func TestLandingPads(t *testing.T) {
+	for table, want := range map[string]bool{"\xff\xff\x01\x00": true, "\xff\xff\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01": false, "\xff\xff\x01\x01": false} {
+		const at = 0x1000
+		if pads, ok := inMemory(PFR, at, []byte(table)).LandingPads(Func{LSDA: at}); ok != want || len(pads) != 0 {
+			t.Errorf("%x: got %v, %v", table, pads, ok)
+		}
+	}
+}

@@ -30,7 +30,7 @@ func (f *File) LandingPads(fn Func) (pads []Pad, ok bool) {
 	}
 	enc := r.byte()
 	end := r.uleb()
-	if end += uint64(r.at); end > uint64(len(b)) {
+	if end += uint64(r.at); end < uint64(r.at) || end > uint64(len(b)) {
 		return nil, false
 	}
 	field := r.uleb
