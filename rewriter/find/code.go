@@ -40,11 +40,17 @@ type code struct {
 	*work
 }
 
-// work is what may still be done for one file, or for all objects of an archive together: instructions that are decoded,
-// and entries of tables that are read.
+// work is what may still be done: instructions that are decoded, and entries of tables that are read.
 type work struct{ steps, entries int }
 
-func newWork() *work { return &work{maxSteps, maxEntries} }
+// budget is the work for one file, or for all objects of an archive together: for its sites, and for constants that may
+// be half an address, which also occur in data.
+type budget struct{ sites, halves work }
+
+func newBudget() *budget {
+	most := work{maxSteps, maxEntries}
+	return &budget{most, most}
+}
 
 // maxSteps is the maximum number of instructions decoded in one file, less than a second of work. Of 1,000 real
 // files most need about 5,000; stripped ones, and static ones whose programs call time() in many places, up to

@@ -14,7 +14,7 @@ type File struct {
 	// Roots are addresses in code that a loader enters and that the headers do not have: the continuations of the
 	// hooks in a patched file.
 	Roots  []uint64
-	budget *work // of its archive, nil outside of objects
+	budget *budget // of its archive, nil outside of objects
 }
 
 // Parse is elf.Parse: it returns the file even with a *Skip as error.

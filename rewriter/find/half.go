@@ -7,6 +7,7 @@ package find
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"maps"
@@ -468,8 +469,12 @@ func (s *search) load(b []byte, vaddr uint64, i int, words []uint64) {
 	}
 }
 
-// addWholes adds the halves whose constants become an address and, once too much code was followed, all that cannot be
-// numbers. It has its own budget, as such constants also occur in data.
+// halfShare is the part of a file's work that may be done for the halves of one function if it is not enough: one with many
+// tables takes all that it gets.
+const halfShare = 8
+
+// addWholes adds the halves whose constants become an address. Of a function with too much code to follow, it adds those
+// that cannot be numbers, and all that come once the work for the file is done.
 func (s *search) addWholes() {
 	if len(s.halves) == 0 {
 		return
@@ -479,15 +484,34 @@ func (s *search) addWholes() {
 		loads[h.Vaddr] |= h.loads
 	}
 	halves := distinct(s.halves) // loads of two words, examined once
-	c := newCode(s.f, newWork())
-	c.use(findFunctions(s.f, halves))
+	fn := findFunctions(s.f, halves)
+	left := &cmp.Or(s.f.budget, newBudget()).halves
+	much := map[uint64]bool{} // functions, by their starts
+	var c *code
 	for _, h := range halves {
+		if c == nil || c.exhausted() { // what it knows then is not all
+			c = newCode(s.f, nil)
+			c.use(fn)
+		}
+		start := h.Vaddr
+		if d, ok := fn.around(h.Vaddr); ok {
+			start = d.Start
+		}
+		all, one := left.steps > 0, work{}
+		if all && !much[start] {
+			one = work{min(left.steps, maxSteps/halfShare), min(left.entries, maxEntries/halfShare)}
+			left.steps, left.entries = left.steps-one.steps, left.entries-one.entries
+		}
+		c.work = &one
 		h.loads = loads[h.Vaddr]
+		i, _ := x86.Decode(c.bytes(h.Vaddr), h.Vaddr)
 		b := c.holder(h.Vaddr)
-		i, _ := c.at(h.Vaddr)
 		number := h.Function == Gettimeofday && !(i.Op == x86asm.OR && i.DataSize == 64) || h.Kind == HalfLoad
-		if judgeHalf(c, b, &h) || !number && (c.exhausted() || b != nil && b.begins(h.Vaddr, uint64(h.Len))) {
+		whole := judgeHalf(c, b, &h)
+		much[start] = c.exhausted()
+		if whole || !all || !number && (c.exhausted() || b != nil && b.begins(h.Vaddr, uint64(h.Len))) {
 			s.sites = append(s.sites, h)
 		}
+		left.steps, left.entries = left.steps+one.steps, left.entries+one.entries
 	}
 }

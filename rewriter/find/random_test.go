@@ -29,7 +29,7 @@ func TestRandomCode(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				c := newCode(f, newWork())
+				c := newCode(f, &newBudget().sites)
 				r := scanCode(c, nil)
 				fmt.Fprintf(&all, "%d: %v %d\n", n, r.Skipped, r.ExecBytes)
 				for _, s := range r.Sites {

@@ -93,7 +93,7 @@ func (f *File) ProveRedirect(r *Redirect) {
 		return
 	}
 	s := Site{Vaddr: r.Vaddr, Offset: r.Offset, Len: RedirectLen, Kind: LeaDisp32}
-	c := newCode(f, newWork())
+	c := newCode(f, &newBudget().sites)
 	c.locate([]Site{s})
 	why := c.unproved(c.holder(s.Vaddr), &s)
 	switch {

@@ -29,7 +29,7 @@ func References(r io.ReaderAt, size int64, o Scope) (*Report, error) {
 			return scanArchive(r, size)
 		}
 		if elf.IsObject(head) {
-			return scanObject(r, size, newWork())
+			return scanObject(r, size, newBudget())
 		}
 	}
 	f, err := Parse(r, size)
@@ -69,7 +69,7 @@ func tooMany() *Skip {
 // scanELF scans a file. If it is tangled, a vaddr may be in several places: the file is skipped if it does not
 // have the page's address; otherwise its sites remain unpatched.
 func scanELF(f *File, tangled *Skip) *Report {
-	return scanCode(newCode(f, cmp.Or(f.budget, newWork())), tangled)
+	return scanCode(newCode(f, &cmp.Or(f.budget, newBudget()).sites), tangled)
 }
 
 // scanCode is scanELF with the code of the file.

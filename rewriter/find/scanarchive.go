@@ -14,7 +14,7 @@ type archived struct {
 	*elf.File
 	rep     *Report
 	objects int
-	budget  *work
+	budget  *budget
 }
 
 // scanArchive finds the references in the objects of an archive. A damaged member is a note in the report; the
@@ -56,7 +56,7 @@ func ScanThin(r io.ReaderAt, size int64, open func(name string) (ThinMember, err
 }
 
 func newArchived(r io.ReaderAt, size int64) *archived {
-	return &archived{File: &elf.File{R: r, Size: uint64(size)}, rep: &Report{Object: true, Size: size}, budget: newWork()}
+	return &archived{File: &elf.File{R: r, Size: uint64(size)}, rep: &Report{Object: true, Size: size}, budget: newBudget()}
 }
 
 // note records why a member is not examined.

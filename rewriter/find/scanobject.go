@@ -9,7 +9,7 @@ import (
 )
 
 // scanObject finds the references of one object, with what is left of the budget.
-func scanObject(r io.ReaderAt, size int64, left *work) (*Report, error) {
+func scanObject(r io.ReaderAt, size int64, left *budget) (*Report, error) {
 	rep, err := scanLinked(r, size, left)
 	if skip, err := elf.AsSkip(err); skip != nil || err != nil {
 		return &Report{Skipped: skip}, err
@@ -17,7 +17,7 @@ func scanObject(r io.ReaderAt, size int64, left *work) (*Report, error) {
 	return rep, nil
 }
 
-func scanLinked(r io.ReaderAt, size int64, left *work) (*Report, error) {
+func scanLinked(r io.ReaderAt, size int64, left *budget) (*Report, error) {
 	e, err := elf.ParseObject(r, size)
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -534,19 +535,38 @@ func TestManyTables(t *testing.T) {
 	}
 }
 
-// TestManyHalves: no number of constants that may be half an address hides a call behind them.
+// TestManyHalves: no constant that may be half an address hides calls behind it, neither by many others with long code
+// behind them nor by one with many tables.
 func TestManyHalves(t *testing.T) {
 	const each = 1 << 14 // as many instructions follow each of them
-	var text []byte
+	var long []byte
 	for k := maxSteps / each; k >= 0; k-- { // test %edi,%edi; je to the next one; mov $half,%eax; jmp to the nops
-		text = le(append(text, asm(t, "85ff 740a b8000060ff e9")...), uint32(k*14))
+		long = le(append(long, asm(t, "85ff 740a b8000060ff e9")...), uint32(k*14))
 	}
-	text = append(text, asm(t, strings.Repeat("90", each)+"c3")...)
-	end := uint64(len(text))
-	text = append(text, asm(t, "4883ec08 b8000460ff 4898 ffd0 4883c408 c3")...)
-	e := testELF{text: text, symbols: []testSym{
-		{"a", testBase + testTextOff, end, elf.STTFunc, 0}, {"f", testBase + testTextOff + end, uint64(len(text)) - end, elf.STTFunc, 0}}}
-	if sites := scanLong(t, e.build()).Sites; len(sites) != 1 || sites[0].Verdict != Live {
-		t.Errorf("got %+v", sites)
+	long = append(long, asm(t, strings.Repeat("90", each)+"c3")...)
+	// As GHC's library has one: labels, and zeros behind the function, which are offsets to each of them.
+	const labels, zeros = 400, 1 << 14
+	tables := asm(t, "b8000060ff 85c0")
+	end := len(tables) + 2*7*labels + 2
+	for n := range labels {
+		tables = rel32(rel32(tables, 7*n, opLea...), end+8*n, opLea...)
+	}
+	tables = append(tables, asm(t, "ffe7")...)
+	for name, a := range map[string][]byte{"long": long, "tables": tables} {
+		f := uint64(len(a) + zeros)
+		text := append(append(a, make([]byte, zeros)...), asm(t, "4883ec08 b8000460ff 4898 ffd0 31f6 b8000060ff 4898 ffd0 4883c408 c3")...)
+		e := testELF{text: text, symbols: []testSym{
+			{"a", testBase + testTextOff, f - zeros, elf.STTFunc, 0}, {"f", testBase + testTextOff + f, uint64(len(text)) - f, elf.STTFunc, 0}}}
+		begun := time.Now()
+		var called []Function
+		for _, s := range scanLong(t, e.build()).Sites {
+			if s.Symbol == "f" && s.Verdict == Live {
+				called = append(called, s.Function)
+			}
+		}
+		if !slices.Equal(called, []Function{Time, Gettimeofday}) {
+			t.Errorf("%s: called are %v", name, called)
+		}
+		t.Logf("%s: %v", name, time.Since(begun))
 	}
 }
