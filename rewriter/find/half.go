@@ -64,7 +64,7 @@ func (s *search) partial(b []byte, vaddr uint64, imm int, f Function) (found boo
 					continue
 				}
 			}
-			if off, ok := s.f.Offset(i.Addr, uint64(i.Len)); ok && len(s.halves) < maxSites {
+			if off, ok := s.f.Offset(i.Addr, uint64(i.Len)); ok && !s.full() {
 				s.halves = append(s.halves, Site{Vaddr: i.Addr, Offset: off, Len: uint8(i.Len), Kind: kind, Function: f, stored: s.code.stored(&i, b[imm-n:], n)})
 			}
 		}
@@ -333,7 +333,7 @@ func (s *search) keep(vaddr uint64, w word) {
 	if s.words == nil {
 		s.words = make(map[uint64]word)
 	}
-	if len(s.words) < maxSites {
+	if !s.full() {
 		s.words[vaddr] = w
 	}
 }
@@ -409,7 +409,7 @@ const tableSpan = (maxHalves - 1) * halfSize
 // or the address of a table with one in it.
 func (s *search) load(b []byte, vaddr uint64, i int, words []uint64) {
 	const opMov, opMovslq, opLea, opMovReg, opMovImm = 0x8b, 0x63, 0x8d, 0xb8, 0xc7
-	if i < 1 || i+6 >= len(b) || len(s.halves) >= maxSites {
+	if i < 1 || i+6 >= len(b) || s.full() {
 		return
 	}
 	op, modrm, at, span, loads := b[i], b[i+1], uint64(0), uint64(0), half

@@ -253,16 +253,29 @@ func TestManyCalls(t *testing.T) {
 	}
 }
 
-// TestManySites: an endless number of references is damage, and is not kept in memory.
+// TestManySites: an endless number of references, or of constants that may be half of one, is damage, and is not kept in
+// memory.
 func TestManySites(t *testing.T) {
-	site := asm(t, movRaxTime+callRax+"c3")
+	site, half, word := asm(t, movRaxTime+callRax+"c3"), asm(t, "b8000060ff"), asm(t, "000060ff")
 	for _, c := range []struct {
-		n    int
-		want bool
-	}{{maxSites - 1, false}, {maxSites + 100, true}} {
-		e := testELF{text: bytes.Repeat(site, c.n)}
-		if r := scanFile(t, e.build()); r.Skipped.Damaged() != c.want || c.want != (len(r.Sites) == 0) {
-			t.Errorf("%d references: skipped %q, %d sites", c.n, r.Skipped, len(r.Sites))
+		name         string
+		unit         []byte
+		data, sites  bool
+		most, beyond int
+	}{
+		{"references", site, false, true, maxSites - 1, maxSites + 100},
+		{"instructions", half, false, false, maxHalf - 1, maxHalf},
+		{"words", word, true, false, maxHalf - 1, maxHalf},
+	} {
+		for _, n := range []int{c.most, c.beyond} {
+			e := testELF{text: bytes.Repeat(c.unit, n)}
+			if c.data {
+				e = testELF{text: asm(t, nops16), data: e.text}
+			}
+			damaged := n == c.beyond
+			if r := scanLong(t, e.build()); r.Skipped.Damaged() != damaged || (len(r.Sites) > 0) != (c.sites && !damaged) {
+				t.Errorf("%d %s: skipped %q, %d sites", n, c.name, r.Skipped, len(r.Sites))
+			}
 		}
 	}
 }

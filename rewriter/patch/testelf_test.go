@@ -37,6 +37,7 @@ const (
 // The limits of find that tests exceed, and bytes that it recognizes.
 const (
 	maxSites    = 4096
+	maxHalf     = 1 << 15
 	maxFlow     = 20000
 	maxSteps    = 1 << 20
 	maxSpans    = 16
