@@ -21,7 +21,7 @@ import (
 // faultyBase has something of everything: a loader, files to patch, one that stays, records of dpkg.
 func faultyBase(t *testing.T) v1.Image {
 	return imagetest.Stack(t,
-		[]imagetest.TestMember{imagetest.DirM("lib"), imagetest.LoaderM(), imagetest.LegacyM("lib/a", "1"), imagetest.FindingM("bin/static", false)},
+		[]imagetest.TestMember{imagetest.DirM("lib"), imagetest.LoaderM(), imagetest.LegacyM("lib/a", "1"), imagetest.FindingM("bin/static", false), imagetest.FileM("etc/x", []byte("x"))},
 		[]imagetest.TestMember{imagetest.FileM("var/lib/dpkg/info/a.md5sums", []byte(strings.Repeat("0", 32)+"  lib/a\n"))})
 }
 
@@ -45,7 +45,8 @@ func TestImageFaults(t *testing.T) {
 		}
 		return fmt.Sprint(v.Compared, v.Added, v.Corrected, v.Problems, v.NotCompared), nil
 	}
-	more := imagetest.StoreOCI(t, imagetest.Must[v1.Image](t)(mutate.AppendLayers(imagetest.Open(t, result).Image, imagetest.BytesLayer(t, imagetest.TarMembers(t)))))
+	more := imagetest.StoreOCI(t, imagetest.Must[v1.Image](t)(mutate.AppendLayers(imagetest.Open(t, result).Image, imagetest.BytesLayer(t, imagetest.TarMembers(t, imagetest.FileM("etc/x", []byte("y")))))))
+	other := imagetest.StoreOCI(t, withLastLayer(t, imagetest.Open(t, result).Image, imagetest.BytesLayer(t, imagetest.TarMembers(t, imagetest.LegacyM("lib/a", "2"), imagetest.FileM("etc/ld.so.preload", []byte("x"))))))
 	vo := func(f *imagetest.Faults) images.VerifyOptions {
 		vo := images.VerifyOptions{Version: "1", ScanOptions: o.ScanOptions}
 		vo.Media.Progress = f
@@ -87,8 +88,14 @@ func TestImageFaults(t *testing.T) {
 		"verify: by its statement": {20, func(f *imagetest.Faults) (string, error) {
 			return verified(images.VerifyPair(t.Context(), nil, faulty(result, f), stated, vo(f)))
 		}},
+		"verify: another added layer": {20, func(f *imagetest.Faults) (string, error) {
+			return verified(images.VerifyPair(t.Context(), imagetest.Open(t, source), faulty(other, f), nil, vo(f)))
+		}},
 		"verify: other layers": {20, func(f *imagetest.Faults) (string, error) {
 			return verified(images.VerifyPair(t.Context(), faulty(source, f), imagetest.Open(t, more), nil, images.VerifyOptions{ScanOptions: images.ScanOptions{Jobs: 1}}))
+		}},
+		"verify: source with other layers": {20, func(f *imagetest.Faults) (string, error) {
+			return verified(images.VerifyPair(t.Context(), imagetest.Open(t, source), faulty(more, f), nil, images.VerifyOptions{ScanOptions: images.ScanOptions{Jobs: 1}}))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) { imagetest.EachFault(t, c.least, c.do) })

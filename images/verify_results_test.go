@@ -35,6 +35,7 @@ func TestVerifyResults(t *testing.T) {
 	jvm := imagetest.FileM("opt/libjvm.so", jvmLibrary(t))
 	sums := func(body []byte) []byte { return fmt.Appendf(nil, "%x  lib/a\n", md5.Sum(body)) }
 	database := imagetest.FileM("var/lib/dpkg/info/a.md5sums", sums(imagetest.LegacyELF("1")))
+	second := imagetest.FileM("var/lib/dpkg/info/b.md5sums", database.Body)
 	lib := []imagetest.TestMember{imagetest.DirM("lib"), imagetest.LegacyM("lib/a", "1")}
 	stays := []imagetest.TestMember{imagetest.LoaderM(), imagetest.FindingM("bin/static", false), imagetest.FindingM("lib/late.so", true)}
 	const library, preload, trace = "vfix/x86_64/libvfix.so", "etc/ld.so.preload", "vfix/vfix-trace"
@@ -50,6 +51,7 @@ func TestVerifyResults(t *testing.T) {
 		{"no fallback", append(stays, lib...), images.RebuildOptions{Fallback: fallback.FallbackNever}, "1; ; ; "},
 		{"fallback without need", append([]imagetest.TestMember{imagetest.LoaderM()}, lib...), images.RebuildOptions{Fallback: fallback.FallbackAlways}, "1; etc/ld.so.preload vfix/vfix-trace vfix/x86_64/libvfix.so; ; "},
 		{"records of dpkg", append([]imagetest.TestMember{database}, lib...), images.RebuildOptions{UpdateDpkg: true}, "1; ; var/lib/dpkg/info/a.md5sums; "},
+		{"records of dpkg in two databases", append([]imagetest.TestMember{second, database}, lib...), images.RebuildOptions{UpdateDpkg: true}, "1; ; var/lib/dpkg/info/a.md5sums var/lib/dpkg/info/b.md5sums; "},
 		{"records of dpkg that stay", append([]imagetest.TestMember{database}, lib...), images.RebuildOptions{}, "1; ; ; "},
 		{"a fix", append([]imagetest.TestMember{jvm}, lib...), images.RebuildOptions{}, "2; ; ; opt/libjvm.so java-cgroups"},
 		{"a fix that nobody asked for", append([]imagetest.TestMember{jvm}, lib...), images.RebuildOptions{}, "1; ; ; "},
@@ -167,6 +169,18 @@ func TestVerifyResults(t *testing.T) {
 		if fmt.Sprint(c.got) != fmt.Sprint(c.want) {
 			t.Errorf("levels, %s: got %v, want %v", what, c.got, c.want)
 		}
+	}
+}
+
+// Without a trace of a fix, the problems are those without one, if they are as many with it.
+func TestVerifyWithoutFix(t *testing.T) {
+	source := imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.FileM("opt/libjvm.so", jvmLibrary(t)), imagetest.LegacyM("lib/a", "1")}))
+	dest := "oci:" + t.TempDir() + "/out:x"
+	imagetest.Must[*images.Rebuilt](t)(images.Rebuild(t.Context(), source, images.RebuildOptions{Dest: dest}))
+	layers := imagetest.Must[[]v1.Layer](t)(imagetest.Open(t, dest).Image.Layers())
+	v := imagetest.Must[*images.Verified](t)(images.Verify(t.Context(), source, images.VerifyOptions{Against: source}))
+	if want := fmt.Sprint("added layer: missing, want ", imagetest.Must[v1.Hash](t)(layers[1].DiffID())); len(v.Problems) != 1 || v.Problems[0] != want {
+		t.Errorf("got the problems %q, want %s", v.Problems, want)
 	}
 }
 

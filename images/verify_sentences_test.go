@@ -136,6 +136,10 @@ func TestVerifySentences(t *testing.T) {
 	a, b := imagetest.FileM("a", []byte("a")), imagetest.FileM("b", []byte("b"))
 	imagetest.Write(t, tarball, imagetest.TarMembers(t, a, b))
 	imagetest.Write(t, otherOrder, imagetest.TarMembers(t, b, a))
+	withRoot := file()
+	top := imagetest.DirM("./")
+	top.Mode = 0o700
+	imagetest.Write(t, withRoot, imagetest.TarMembers(t, top, a, b))
 	saved, fixedSaved := "docker-archive:"+file()+":x:1", "docker-archive:"+file()+":x:1"
 	imagetest.Put(t, saved, media.Result{Image: base})
 	rebuildTo(t, saved, fixedSaved)
@@ -205,11 +209,15 @@ func TestVerifySentences(t *testing.T) {
 			skipped: []string{"image config and manifest: " + fromRoot + " and dir:" + root + " are not both images"}},
 		{name: "a directory and an image", source: "dir:" + root, against: fromRoot, problems: []string{"…", "…", "…"},
 			skipped: []string{"image config and manifest: dir:" + root + " and " + fromRoot + " are not both images"}},
+		{name: "a directory that is not patched", source: "dir:" + root, against: "dir:" + root,
+			problems: []string{"b: offset 0xa7: got byte 0x00, want 0xc9: not a planned change", "bin/c: offset 0xa7: got byte 0x00, want 0xc9: not a planned change"}},
 		{name: "a file that is too large", source: sparse, against: sparse, problems: []string{"huge: not compared: larger than 4294967296 bytes"}},
 		{name: "a file whose base is too large", source: small, against: sparse, problems: []string{"huge: mtime: …", "huge: not compared: larger than 4294967296 bytes"},
 			skipped: []string{small + ": the order of members, other fields in their headers, bytes beside them: vfix patch writes another archive"}},
 		{name: "a SIF file", source: sif, against: "sif:" + dir + "/base.sif"},
 		{name: "a tarball", source: tarball, against: tarball},
+		{name: "a tarball without its root", source: tarball, against: withRoot, problems: []string{"the root directory: mode: got 0755, want 0700, mtime: …"},
+			skipped: []string{tarball + ": the order of members, other fields in their headers, bytes beside them: vfix patch writes another archive"}},
 		{name: "a FIFO and a device", source: fifo, against: device, problems: []string{"x: another kind of file"},
 			skipped: []string{fifo + ": the order of members, other fields in their headers, bytes beside them: vfix patch writes another archive"}},
 		{name: "tarballs in another order", source: otherOrder, against: tarball,
