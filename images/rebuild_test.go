@@ -348,6 +348,20 @@ func TestRebuildFails(t *testing.T) {
 	}
 }
 
+// A result about which no statement can be made is not stored, and its layer is closed.
+func TestRebuildUnproved(t *testing.T) {
+	source := imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("lib/a", "1")}))
+	imagetest.CleanTemp(t)
+	src, out := *imagetest.Open(t, source), t.TempDir()
+	src.Made, src.Digest = true, "none"
+	o := images.RebuildOptions{Dest: "oci:" + out + "/img:x", Provenance: images.ProvenanceAuto}
+	s := images.RebuildSession(o)
+	defer s.Close()
+	_, err := images.RebuildSource(t.Context(), s, &src, o)
+	imagetest.WantErr(t, err, nil, "base: ")
+	imagetest.WantEmpty(t, out)
+}
+
 // A place that cannot be written to is refused before the image is read, and the hint says what to type.
 func TestRebuildNowhere(t *testing.T) {
 	imagetest.NoDaemon(t)

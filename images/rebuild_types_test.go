@@ -79,3 +79,14 @@ func TestDockerTypesInOCI(t *testing.T) {
 	}
 	imagetest.WantProblems(t, imagetest.Verify(t, dest, base))
 }
+
+// The layers of an archive that has no manifest are compressed, with the one that is added.
+func TestLayersOfArchive(t *testing.T) {
+	archive := imagetest.Write(t, t.TempDir()+"/saved.tar", imagetest.DockerSave(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("lib/a", "1")}), "base:1"))
+	dest := "oci:" + t.TempDir() + "/out:x"
+	rebuildTo(t, "docker-archive:"+archive, dest)
+	layers := imagetest.Must[*v1.Manifest](t)(imagetest.Open(t, dest).Image.Manifest()).Layers
+	if len(layers) != 2 || layers[0].MediaType != types.OCILayer || layers[1].MediaType != types.OCILayer {
+		t.Errorf("got %+v", layers)
+	}
+}

@@ -28,15 +28,18 @@ func TestScanLoads(t *testing.T) {
 	}
 	app := program("-lother", "-Wl,-rpath,$ORIGIN")
 	static := imagetest.Compiled(t, calls+` void _start(void) { f(); }`, "-static", "-nostdlib", "-nostartfiles")
+	pie := imagetest.Compiled(t, calls+` void _start(void) { f(); }`, "-static-pie", "-nostdlib", "-nostartfiles")
+	odd := program("-Wl,-rpath,$ORIGIN", "-Wl,--dynamic-linker=/none.so") // its loader is nowhere
 	loader := imagetest.Compiled(t, "", "-shared", "-nostdlib", "-Wl,-soname,ld-linux-x86-64.so.2")
-	root, bare := t.TempDir(), t.TempDir()
+	root, bare, lone := t.TempDir(), t.TempDir(), t.TempDir()
 	for dir, files := range map[string]map[string][]byte{
 		root: {
 			"usr/lib64/ld-linux-x86-64.so.2": loader, "usr/lib64/libother.so": other, "lib64/ld-linux-x86-64.so.2": loader,
-			"opt/app/app": app, "opt/app/libmine.so": mine, "opt/lone/app": program(), "opt/static": static, "opt/text": []byte("text"), "usr/bin/app": app,
+			"opt/app/app": app, "opt/app/libmine.so": mine, "opt/lone/app": program(), "opt/static": static, "pie/pie": pie, "fs/x": []byte("hsqs" + strings.Repeat("\x00", 100)), "zz/odd": odd, "opt/text": []byte("text"), "usr/bin/app": app,
 			"opt/empty/text": []byte("text"),
 		},
 		bare: {"app": app, "libmine.so": mine},
+		lone: {"odd": odd, "libmine.so": mine},
 	} {
 		for name, b := range files {
 			if err := os.MkdirAll(filepath.Dir(dir+"/"+name), 0o755); err != nil {
@@ -55,16 +58,20 @@ func TestScanLoads(t *testing.T) {
 		{"ROOT/opt/lone/app", "", "root ROOT: " + ld + "; missing libmine.so; found "},
 		{"ROOT/opt/app/libmine.so", "", "a library; found ROOT/opt/app/libmine.so"},
 		{"ROOT/opt/static", "", "found ROOT/opt/static"},
+		{"ROOT/pie/pie", "", "found ROOT/pie/pie"},
+		{"LONE/odd", "", "root /: LONE/libmine.so; missing /none.so; found LONE/libmine.so"},
+		{"/proc/self/rootLONE/odd", "", "root /proc/self/root: /proc/self/rootLONE/libmine.so; missing /none.so; found /proc/self/rootLONE/libmine.so"},
 		{"ROOT/opt/text", "", "found ; passed ROOT/opt/text"},
 		{"dir:ROOT/opt/app", "", "root ROOT: " + ld + " ROOT/usr/lib64/libother.so; missing ; found libmine.so ROOT/usr/lib64/libother.so"},
 		{"dir:ROOT/opt", "", "root ROOT: " + ld + " ROOT/usr/lib64/libother.so; missing libmine.so; found app/libmine.so static ROOT/usr/lib64/libother.so"},
 		{"dir:ROOT/opt/empty", "", "found ; passed ROOT/opt/empty"},
-		{"dir:ROOT", "", "found opt/app/libmine.so opt/static usr/lib64/libother.so"},
+		{"dir:ROOT/fs", "", "found ; passed x"},
+		{"dir:ROOT", "", "found opt/app/libmine.so opt/static pie/pie usr/lib64/libother.so; passed fs/x"},
 		{"BARE/app", "", "root /: BARE/libmine.so; missing /lib64/ld-linux-x86-64.so.2 libother.so; found BARE/libmine.so"},
 		{"BARE/app", "ROOT", "root ROOT: " + ld + " ROOT/usr/lib64/libother.so; missing libmine.so; found ROOT/usr/lib64/libother.so"},
 		{"dir:BARE", "ROOT", "root ROOT: " + ld + " ROOT/usr/lib64/libother.so; missing libmine.so; found libmine.so ROOT/usr/lib64/libother.so"},
 	} {
-		here := func(s string) string { return strings.ReplaceAll(strings.ReplaceAll(s, "ROOT", root), "BARE", bare) }
+		here := func(s string) string { return strings.NewReplacer("ROOT", root, "BARE", bare, "LONE", lone).Replace(s) }
 		f, err := images.Scan(t.Context(), here(c.source), images.ScanOptions{Root: here(c.root)})
 		if err != nil {
 			t.Errorf("%s: %v", c.source, err)
@@ -78,8 +85,8 @@ func TestScanLoads(t *testing.T) {
 			got = fmt.Sprintf("root %s: %s; missing %s; ", l.Root, strings.Join(l.Examined, " "), strings.Join(l.Missing, " "))
 		}
 		got += "found " + imagetest.Paths(f)
-		if len(f.Passed) > 0 {
-			got += "; passed " + f.Passed[0].Path
+		for _, p := range f.Passed {
+			got += "; passed " + p.Path
 		}
 		if got != here(c.want) {
 			t.Errorf("%s, root %q: got\n%s, want\n%s", c.source, c.root, got, here(c.want))

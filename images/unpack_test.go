@@ -1,6 +1,7 @@
 package images_test
 
 import (
+	"errors"
 	"io/fs"
 	"maps"
 	"os"
@@ -98,6 +99,9 @@ func TestUnpackDir(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(to, "x")); err != nil {
 		t.Error(err)
+	}
+	if err := images.Unpack(t.Context(), "dir:"+from, to, media.Options{}); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a file is there: got %v", err)
 	}
 	if err := images.Unpack(t.Context(), filepath.Join(from, "x"), t.TempDir(), media.Options{}); err == nil {
 		t.Error("a file is not a root filesystem: want an error")
