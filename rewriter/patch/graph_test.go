@@ -77,6 +77,8 @@ func TestGraph(t *testing.T) {
 		{"a table of jumps that ends with 0", hoisted + "488d0d 15000000 486304b9 4801c8 ffe0 ffd3 5b c3 4839c3 ebf9 909090 f4ffffff 00000000 f8ffffff", testELF{symbols: whole}, nil, Live, 1, "called"},
 		{"a table that another call fills, from a constant of 16 bytes", fill(hoisted+"85ff 7514 488d0d 45000000 f30f6f05 25000000 0f1106 5b c3 ffd3 ff27 5b c3 4839c3 ebf9",
 			"2410000000000000 2610000000000000 0000000000000000 2410000000000000 c3"), testELF{symbols: whole}, nil, Unknown, 1, "indirect jump"},
+		{"entered in the middle", fill(movRaxTime+callRax+"c3", "e9 bcffffff"), testELF{symbols: two}, nil, Unknown, 1, "the middle"},
+		{"a table of offsets from data", fill(hoisted+"488d0d 39000000 488d15 92000000 486304b9 4801d0 ffe0 ffd3 5b c3", "c3 00000000000000 77ffffff"+strings.Repeat("00", 0x80)), testELF{symbols: whole}, nil, Unknown, 0, "indirect jump"},
 		{"a table that leads into another function", fill(hoisted+intoNext, "4839c3 5b c3"+offsets), testELF{symbols: whole, fdes: fdes, frame: testFrame(plainCIE, testFDE{second, ""}, testFDE{8, ""})}, nil, Live, 1, "called"},
 		{"a table that leads into a part with a frame", fill(hoisted+intoNext, "4839c3 5b c3"+offsets), testELF{symbols: whole, fdes: fdes, frame: testFrame(plainCIE, testFDE{second, ""}, testFDE{8, "\x0e\x10"})}, nil, Unknown, 1, "compared"},
 		{"tested by a long callee", fill(hoisted+"e833000000 ffd3 5b c3", nops16+"4885db c3"), testELF{symbols: two}, nil, Unknown, 1, "compared"},

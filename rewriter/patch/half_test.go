@@ -46,6 +46,8 @@ func TestHalves(t *testing.T) {
 		{"through the stack, whose address is taken", "55 4889e5 4883ec10" + movEax + "8945fc 488d7dfc e808000000 486345fc" + callRax + "c9" + ret + "488b07" + ret, HalfImm32, Unknown, Left, Left, "address of the stack", 1},
 		{"movabs of 32 bits", "48b8 000460ff00000000" + cdqe + callRax + ret, ArithImm32, Unknown, Left, Left, "longer constant", 1},
 		{"and stored as a number", movEax + "891500102000 890500102000" + cdqe + callRax + ret, HalfImm32, Unknown, Left, Left, "used as a number", 1},
+		{"near a constant by lea", "488d05 05000000 486304b8" + callRax + ret + "90 b9 000460ff" + ret, HalfLoad, Unknown, Left, Left, "in data", 1},
+		{"in the stack, compared there", stored + "837dfc00 486345fc" + callRax + "c9" + ret, HalfImm32, Unknown, Left, Left, "compared", 1},
 		{"near half of gettimeofday", "488d05 05000000 486304b8" + callRax + ret + "9090 000060ff", HalfLoad, Unknown, Left, Left, "in data", 1},
 		{"near half of gettimeofday, not aligned", "488d05 04000000 486304b8" + callRax + ret + "90 000060ff", 0, 0, 0, 0, "", 0},
 		{"near half of time, not aligned", "488d05 04000000 486304b8" + callRax + ret + "90 000460ff", HalfLoad, Unknown, Left, Left, "in data", 1},
@@ -228,6 +230,7 @@ func TestLoads(t *testing.T) {
 		put(0x120, "48630485", word-tableSpan, true)
 		put(0x140, "48630485", word-tableSpan-halfSize, false)
 		put(0x160, "48630485", word-1, false)
+		put(0x1c0, "48630425", word-halfSize, false)
 		then = "486304b8" + then // movslq (%rax,%rdi,4),%rax
 		put(0x180, "488d05", word-tableSpan-(at+0x180+length), true)
 		then = "4883c008" + then // add $8,%rax

@@ -148,6 +148,12 @@ func TestLimits(t *testing.T) {
 			e.function("f", 0, 24)
 			e.function("g", 24, len(e.text))
 		}, calledAlone, "compared"},
+		{"callees up to the end of the program", calleeDepth, func(e *testELF, n int) {
+			e.text = asm(t, hoistedTime+"85ff 7404 ffd3 5b c3 e805000000 4839c3 5b c3"+strings.Repeat(nops(12)+"e801000000 c3", n-1)+nops(12)+"f4")
+		}, calledAlone, "compared"},
+		{"instructions up to a changed return address", 12, func(e *testELF, n int) {
+			e.text = asm(t, hoistedTime+"85ff 7404 ffd3 5b c3 e803000000 4839c3 e801000000 f4"+nops(n-1)+"48893c24 c3")
+		}, "compared", calledAlone},
 		{"callees of a callee", calleeDepth, func(e *testELF, n int) {
 			for range n {
 				e.text = rel32(e.text, len(e.text)+6, opCall...)

@@ -51,6 +51,8 @@ func TestStub(t *testing.T) {
 		{"a call that is not adjacent", testELF{symbols: fn(0)}, movRaxTime + "90" + callRax + "c3", 0, 0},
 		{"a branch to its start", testELF{symbols: fn(0)}, timeStub + "ebec", 0, 18},
 		{"a branch to the mov", testELF{symbols: fn(0)}, timeStub + "ebf0", 0, 0},
+		{"a label at the mov", testELF{symbols: append(fn(0), testSym{"l", at + 4, 0, elf.STTNotype, 0})}, timeStub, 0, 0},
+		{"a label at the call", testELF{symbols: append(fn(0), testSym{"l", at + 11, 0, elf.STTNotype, 0})}, timeStub, 0, 18},
 		{"a branch to the call", testELF{symbols: fn(0)}, timeStub + "ebf7", 0, 18},
 		{"a branch to the add", testELF{symbols: fn(0)}, timeStub + "ebf9", 0, 18},
 		{"a far branch to the add", testELF{symbols: fn(0)}, timeStub + nops16 + "e9 e6ffffff", 0, 18},

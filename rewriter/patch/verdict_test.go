@@ -42,6 +42,7 @@ func TestVerdict(t *testing.T) {
 		{"called on one branch only", movRaxTime + "85ff 7403" + callRax + "c3 31c0 c3", Live, "called", 1, 11},
 
 		{"compared", movRdxGtod + "4839d7 0f94c0 31d2 c3", Benign, "compared", 0, 0},
+		{"compared, and in a register at a long nop", movRdxGtod + "4839d7 0f94c0 0f1f4000 31d2 c3", Benign, "compared", 0, 0},
 		{"compared, and in a register where memory is read", movRdxGtod + "4839d7 0f94c0 8a07 31d2 c3", Unknown, "or a fault", 0, 0},
 		{"tested", movRdxGtod + "4885d2 31d2 c3", Benign, "compared", 0, 0},
 		{"tested on the stack", "48c74424f8 000060ff 48857c24f8 31c0 c3", Benign, "compared", 0, 0},
@@ -78,6 +79,7 @@ func TestVerdict(t *testing.T) {
 		{"in one of two frames", "55 85ff 7405 4889e5 eb05 488d6c2408 48c745f0 000460ff ff55f0 5d c3", Unknown, "stored in memory", 0, 0},
 		{"in the frame, and what the frame pointer is the index of", "55 4889e5 4883ec10 48c745f8 000460ff 488b04ef ffd0 c9 c3", Unknown, "MOV in memory", 0, 0},
 		{"on the stack, where an array may be", "4883ec18 488b04bc 31c0 48c70424 000460ff ff1424 4883c418 c3", Unknown, "an array", 1, 18},
+		{"on the stack, where an element of an array is stored", "4883ec18 48c70424 000460ff 48890cfc ff1424 4883c418 c3", Unknown, "MOV in memory", 1, 16},
 		{"read by jrcxz, then called", "48c7c1 000460ff e301 90 ffd1 c3", Unknown, "JRCXZ", 1, 10},
 		{"counted by loop", "48c7c1 000460ff e200 31c9 c3", Unknown, "LOOP", 0, 0},
 		{"in a register that a breakpoint shows, and compared", movRdxGtod + "4839d7 cc 31d2 c3", Unknown, "or a fault", 0, 0},
