@@ -4,6 +4,8 @@ import (
 	"archive/tar"
 	"bytes"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -33,6 +35,23 @@ func TestBehindTarball(t *testing.T) {
 		if f.Verdict() != want || len(f.Passed) != passed || passed > 0 && f.Passed[0].Path != name {
 			t.Errorf("%q: got %v, %+v", what, f.Verdict(), f.Passed)
 		}
+	}
+}
+
+// A sparse file that is too large to be examined is reported if it begins as a program does.
+func TestSparseMembers(t *testing.T) {
+	dir, name := t.TempDir(), filepath.Join(t.TempDir(), "x.tar")
+	for file, begins := range map[string][]byte{"log": []byte("text"), "program": imagetest.LegacyELF("x")} {
+		if err := os.Truncate(imagetest.Write(t, filepath.Join(dir, file), begins), contents.MaxELF+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.Command("tar", "--sparse", "-cf", name, "-C", dir, "log", "program").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	f := imagetest.Must[*contents.Scanned](t)(imagetest.TestSession(t).Path(t.Context(), name))
+	if len(f.Passed) != 1 || f.Passed[0].Path != "program" || !f.Passed[0].Unread || f.Verdict() != contents.Incomplete {
+		t.Errorf("got %v, %+v", f.Verdict(), f.Passed)
 	}
 }
 

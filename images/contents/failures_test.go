@@ -12,6 +12,7 @@ import (
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/tests/imagetest"
 )
@@ -75,6 +76,8 @@ func TestWritesThatFail(t *testing.T) {
 			t.Errorf("%s: all but one byte: got %v", name, err)
 		}
 	}
+	cut := bytes.Index(plain, imagetest.Noise(3000)) + 1000
+	imagetest.WantErr(t, contents.RewriteTarball(t.Context(), io.Discard, bytes.NewReader(plain[:cut]), hits), hinterr.ErrDamaged, "b: ends early: got 1000 bytes, want 3000")
 	bad := contents.Members{"x": {Header: &tar.Header{Typeflag: tar.TypeReg, Name: "x", Size: -1}}}
 	if err := bad.Write(t.Context(), io.Discard, contents.NewTree()); err == nil || !strings.HasPrefix(err.Error(), "x: ") {
 		t.Errorf("a negative size: got %v", err)
@@ -149,6 +152,10 @@ func TestStreamsThatFail(t *testing.T) {
 			t.Errorf("a tarball that ends at %d: got %v", at, err)
 		}
 	}
+	// A link to nothing is one as well.
+	if _, err := imagetest.TestSession(t).Exported(t.Context(), bytes.NewReader(imagetest.TarMembers(t, imagetest.LinkM("a", "none"))), "x"); !errors.Is(err, hinterr.ErrDamaged) {
+		t.Errorf("a link to nothing: got %v", err)
+	}
 	// Also behind the end of the archive.
 	broken := io.MultiReader(bytes.NewReader(plain), bytes.NewReader(make([]byte, 4096)), errorReader{})
 	if _, err := imagetest.TestSession(t).Exported(t.Context(), broken, "x"); !errors.Is(err, fs.ErrPermission) {
@@ -200,6 +207,7 @@ func TestMissingLibraries(t *testing.T) {
 		{"beside another root", []imagetest.TestMember{program("other/x"), loader("root/" + ld)}, lib},
 		{"with a library", []imagetest.TestMember{program("x"), loader("opt/" + lib)}, "/" + ld},
 		{"with all", []imagetest.TestMember{program("x"), loader("opt/" + lib), loader("opt/ld-linux-x86-64.so.2")}, ""},
+		{"a library in an archive", []imagetest.TestMember{imagetest.FileM("x.jar", zipped(t, zip.Store, "libx.so", imagetest.ModernELF("x")))}, ""},
 		{"not a program", []imagetest.TestMember{loader("x")}, ""},
 	} {
 		name := imagetest.Write(t, t.TempDir()+"/x.tar", imagetest.TarMembers(t, c.members...))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -12,6 +13,7 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // A layer whose attributes make overlay show other files than its members is refused, not misread.
@@ -81,6 +83,20 @@ func TestMarks(t *testing.T) {
 		if u := m.Unmarked(); !maps.Equal(u.Xattrs, map[string]string{"user.a": "3"}) || len(m.Xattrs) != 3 {
 			t.Fatalf("got %v, of %v", u.Xattrs, m.Xattrs)
 		}
+		if e := (&Entry{Meta: m}).Unmarked(); len(e.Meta.Xattrs) != 1 {
+			t.Fatalf("entry: got %v", e.Meta.Xattrs)
+		}
+	}
+}
+
+// A warning names the marks that a patched file does not keep, if there are any.
+func TestWarnDropped(t *testing.T) {
+	h := Target{Plan: &patch.Plan{}}
+	if h.WarnDropped(nil); len(h.Plan.Warnings) != 0 {
+		t.Errorf("none dropped: got %q", h.Plan.Warnings)
+	}
+	if h.WarnDropped([]string{"a", "b"}); len(h.Plan.Warnings) != 1 || !strings.HasPrefix(h.Plan.Warnings[0], "a, b dropped") {
+		t.Errorf("got %q", h.Plan.Warnings)
 	}
 }
 

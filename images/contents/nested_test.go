@@ -32,6 +32,9 @@ func TestArchiveAlone(t *testing.T) {
 		s := contents.NewSession(1, &imagetest.Notes{}, patch.Options{})
 		defer s.Close()
 		f, err := s.Path(t.Context(), imagetest.Write(t, name, zipped(t, zip.Deflate, "x.so", member)))
+		if code := map[contents.Verdict]int{contents.NotAffected: len(member)}[want]; err == nil && f.ExecBytes != int64(code) {
+			t.Errorf("%v: got %d bytes of code, want %d", want, f.ExecBytes, code)
+		}
 		if err != nil || f.Verdict() != want || f.ELFFiles != map[contents.Verdict]int{contents.NotAffected: 1}[want] {
 			t.Errorf("got %v, %d ELF files, %+v, %v", f.Verdict(), f.ELFFiles, f.Passed, err)
 		}

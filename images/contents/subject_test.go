@@ -1,9 +1,11 @@
 package contents_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +18,7 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 	"vfix.dev/vfix/tests/imagetest"
@@ -135,6 +138,49 @@ func TestOrderOfFindings(t *testing.T) {
 	}
 }
 
+// ending calls a function when a task ends.
+type ending struct {
+	progress.Silent
+	do func()
+}
+
+func (e ending) Start(string, string, int64) progress.Task { return e }
+func (e ending) Done()                                     { e.do() }
+
+// A directory is closed with its subject, or after an error: if the command ends, or if a file to patch is gone when
+// its content is wanted.
+func TestSubjectIsClosed(t *testing.T) {
+	imagetest.CleanTemp(t)
+	for _, c := range []struct {
+		end, gone bool
+		fails     error
+	}{{false, false, nil}, {true, false, context.Canceled}, {false, true, fs.ErrNotExist}} {
+		dir := t.TempDir()
+		name := imagetest.Write(t, dir+"/x", imagetest.LegacyELF("x"))
+		ctx, end := context.WithCancel(t.Context())
+		s := imagetest.TestSession(t)
+		s.Progress = ending{do: func() {
+			if c.gone {
+				os.Remove(name)
+			}
+		}}
+		if c.end {
+			end()
+		}
+		sub, err := s.OpenSubject(ctx, &media.Source{Path: dir})
+		if !errors.Is(err, c.fails) {
+			t.Errorf("%+v: got %v", c, err)
+		}
+		if err == nil {
+			sub.Close()
+			if f, err := s.Path(ctx, dir); err != nil || len(f.Files) != 1 {
+				t.Errorf("got %+v, %v", f, err)
+			}
+		}
+		end()
+	}
+}
+
 // The numbers of sites, by verdict, by what accepts and what covers them.
 func TestSiteNumbers(t *testing.T) {
 	site := func(offset uint64, v find.Verdict) find.Site { return find.Site{Offset: offset, Verdict: v} }
@@ -164,6 +210,7 @@ func TestSiteNumbers(t *testing.T) {
 		{[]contents.File{file("", 1, 2, 4)}, nil, nil, 0, 0, 0, 3, 0, contents.NotAffected, ""},
 		{nil, nil, []string{"libx.so", "liby.so"}, 0, 0, 0, 0, 0, contents.Incomplete, "what it loads was not examined: libx.so, liby.so"},
 		{[]contents.File{file("")}, nil, []string{"libx.so"}, 3, 3, 0, 0, 1, contents.Affected, ""},
+		{[]contents.File{file("", 1, 2)}, nil, []string{"libx.so"}, 1, 1, 0, 2, 1, contents.Affected, ""},
 		{nil, []contents.Passed{{Path: "x"}}, nil, 0, 0, 0, 0, 0, contents.Incomplete, "nothing was examined"},
 		{nil, []contents.Passed{{Path: "x", Unread: true}}, nil, 0, 0, 0, 0, 0, contents.Incomplete, "1 path could not be read"},
 		{nil, []contents.Passed{{Path: "x", Unread: true}, {Path: "y", Unread: true}, {Unread: true}, {Path: "z"}}, nil, 0, 0, 0, 0, 0, contents.Incomplete, "2 paths and 1 layer could not be read"},
