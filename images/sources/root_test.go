@@ -11,6 +11,7 @@ import (
 	"testing/fstest"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
@@ -39,6 +40,11 @@ func TestRoot(t *testing.T) {
 			imagetest.SymM("usr/lib/rel.so", "../lib/./libold.so"), imagetest.SymM("usr/lib/abs.so", "/lib/libold.so"), imagetest.SymM("up", "../../../usr/lib/libold.so"),
 			imagetest.SymM("loop", "loop"), imagetest.SymM("lost", "/nowhere"), imagetest.FileM("etc/a", []byte("below")), imagetest.FileM("etc/b", []byte("b")), imagetest.FileM("etc/empty", nil)},
 		[]imagetest.TestMember{imagetest.FileM("etc/a", []byte("above")), imagetest.FileM("etc/.wh.b", nil), imagetest.FileM("etc/c", []byte("c"))})
+	for want, c := range map[string]v1.Config{"": {}, "/app": {Entrypoint: []string{"/app"}}, "sh": {Cmd: []string{"sh", "-c"}}, "first": {Entrypoint: []string{"first"}, Cmd: []string{"x"}}} {
+		if got := openRoot(t, imagetest.Must[v1.Image](t)(mutate.Config(img, c))).Program; got != want {
+			t.Errorf("program: got %q, want %q", got, want)
+		}
+	}
 	root := openRoot(t, img)
 	for name, want := range map[string]string{
 		"etc/a": "above", "etc/c": "c", "etc/empty": "", "usr/lib/libold.so": string(legacy.Body), "lib/libold.so": string(legacy.Body),

@@ -60,8 +60,11 @@ func TestStreams(t *testing.T) {
 		{"root filesystem", "", imagetest.TarOf(t, "bin/sh", "x"), "NAME"},
 		{"ELF file", "", imagetest.LegacyELF("x"), "NAME"},
 	} {
-		for _, named := range []bool{false, true} {
+		for n, named := range []bool{false, true, false} {
 			typed := feed(t, c.content, named)
+			if n == 2 {
+				typed = "/dev/stdin"
+			}
 			src, err := sources.Open(t.Context(), c.prefix+typed, media.Options{})
 			if err != nil {
 				t.Errorf("%s, named %v: %v", c.name, named, err)
@@ -127,5 +130,19 @@ func TestRegistryIsAnnounced(t *testing.T) {
 	imagetest.WantErr(t, err, hinterr.ErrNotFound)
 	if len(notes.Text) == 0 || !strings.Contains(notes.Text[0], "asking the registry "+f.Host) {
 		t.Errorf("got %q", notes.Text)
+	}
+}
+
+// An error of a local engine that has the image is one, and not a reason to ask a registry.
+func TestDaemonFailsAlone(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	named := f.Host + "/tiny:1"
+	d := imagetest.NewDaemon(t, imagetest.TinyImage(t), named)
+	t.Setenv("DOCKER_HOST", "unix://"+d.Sock)
+	d.Set(func() { d.CutSave = true })
+	_, err := sources.Open(t.Context(), named, media.Options{})
+	imagetest.WantErr(t, err, nil, "docker daemon unix://"+d.Sock)
+	if n := f.Count(""); n != 0 {
+		t.Errorf("%d requests to the registry: %q", n, f.Seen)
 	}
 }

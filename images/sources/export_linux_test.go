@@ -1,0 +1,12 @@
+package sources
+
+// For the tests of this package alone.
+
+const (
+	ConfinedImage  = confinedImage
+	ConfinedDir    = confinedDir
+	ConfinedMemory = confinedMemory
+	ConfinedFiles  = confinedFiles
+)
+
+var RunConfined = runConfined
