@@ -52,6 +52,7 @@ var (
 	CheckRedirect = checkRedirect
 	RetryAfter    = retryAfter
 	IsTemporary   = isTemporary
+	HostTLS       = hostTLS
 	LocalRealm    = localRealm
 	Uploaded      = uploaded
 )

@@ -26,6 +26,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 
 	"vfix.dev/vfix/images/media"
+	own "vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/tests/imagetest"
@@ -113,6 +114,27 @@ func TestRegistryTLS(t *testing.T) {
 	imagetest.WantErr(t, try(imagetest.Fast), nil, "certificate")
 	if err := try(o); err != nil {
 		t.Errorf("--insecure: %v", err)
+	}
+}
+
+// The certificate of a client is not an authority, and a directory without certificates changes nothing.
+func TestClientCertificateAlone(t *testing.T) {
+	dir := t.TempDir()
+	at := filepath.Join(dir, "reg.example")
+	if err := os.Mkdir(at, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	imagetest.Write(t, filepath.Join(at, "notes.txt"), nil)
+	if c, err := own.HostTLS([]string{dir}, "reg.example"); c != nil || err != nil {
+		t.Errorf("no certificates: got %+v, %v", c, err)
+	}
+	cert, key := newAuthority(t).sign(t, x509.ExtKeyUsageClientAuth)
+	imagetest.Write(t, filepath.Join(at, "client.cert"), cert)
+	imagetest.Write(t, filepath.Join(at, "client.key"), key)
+	for _, host := range []string{"reg.example", "reg.example:443"} {
+		if c, err := own.HostTLS([]string{dir}, host); err != nil || len(c.Certificates) != 1 || c.RootCAs != nil {
+			t.Errorf("%s: got %+v, %v", host, c, err)
+		}
 	}
 }
 

@@ -186,6 +186,7 @@ func TestIsTemporary(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for text, want := range map[string]time.Duration{
+		"2147483647": (1<<31 - 1) * time.Second, "2147483648": -1,
 		"120": 2 * time.Minute, "0": 0, "-5": 0,
 		"Sun, 01 Mar 2026 12:00:30 GMT": 30 * time.Second, "Sun, 01 Mar 2026 11:00:00 GMT": 0,
 		"": -1, "soon": -1, "1e3": -1, "99999999999999999999": -1,
