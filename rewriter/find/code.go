@@ -43,6 +43,9 @@ type code struct {
 // work is what may still be done: instructions that are decoded, and entries of tables that are read.
 type work struct{ steps, entries int }
 
+// exhausted reports whether it is used up, so that no result counts.
+func (w *work) exhausted() bool { return w.steps <= 0 || w.entries < 0 }
+
 // budget is the work for one file, or for all objects of an archive together: for its sites, and for constants that may
 // be half an address, which also occur in data.
 type budget struct{ sites, halves work }
@@ -66,12 +69,10 @@ const (
 	slowEntry  = 8
 )
 
-// entry reports whether an entry of a table that counts as n may be read; if not, no result for the file counts.
-func (c *code) entry(n int) bool {
-	if c.entries -= n; c.entries < 0 {
-		c.steps = 0
-	}
-	return c.entries >= 0
+// entry reports whether an entry of a table that counts as n may be read.
+func (w *work) entry(n int) bool {
+	w.entries -= n
+	return w.entries >= 0
 }
 
 func newCode(f *File, w *work) *code {
@@ -127,9 +128,6 @@ func (c *code) at(vaddr uint64) (x86.Instr, bool) {
 	c.steps--
 	return x86.Decode(b, vaddr)
 }
-
-// exhausted reports whether steps are used up, so that no result for the file counts.
-func (c *code) exhausted() bool { return c.steps <= 0 }
 
 // has reports whether the bytes at vaddr are want.
 func (c *code) has(vaddr uint64, want ...byte) bool {

@@ -469,12 +469,12 @@ func (s *search) load(b []byte, vaddr uint64, i int, words []uint64) {
 	}
 }
 
-// halfShare is the part of a file's work that may be done for the halves of one function if it is not enough: one with many
-// tables takes all that it gets.
-const halfShare = 8
+// tablesShare is the part of a file's entries of tables that are read for the halves of one function: one with many tables
+// takes all that it gets.
+const tablesShare = 8
 
-// addWholes adds the halves whose constants become an address. Of a function with too much code to follow, it adds those
-// that cannot be numbers, and all that come once the work for the file is done.
+// addWholes adds the halves whose constants become an address. Of a function with too many tables it adds those that
+// cannot be numbers; once the work for the file is done, it adds all.
 func (s *search) addWholes() {
 	if len(s.halves) == 0 {
 		return
@@ -486,7 +486,7 @@ func (s *search) addWholes() {
 	halves := distinct(s.halves) // loads of two words, examined once
 	fn := findFunctions(s.f, halves)
 	left := &cmp.Or(s.f.budget, newBudget()).halves
-	much := map[uint64]bool{} // functions, by their starts
+	much := map[uint64]bool{} // functions with too many tables, by their starts
 	var c *code
 	for _, h := range halves {
 		if c == nil || c.exhausted() { // what it knows then is not all
@@ -497,21 +497,20 @@ func (s *search) addWholes() {
 		if d, ok := fn.around(h.Vaddr); ok {
 			start = d.Start
 		}
-		all, one := left.steps > 0, work{}
-		if all && !much[start] {
-			one = work{min(left.steps, maxSteps/halfShare), min(left.entries, maxEntries/halfShare)}
-			left.steps, left.entries = left.steps-one.steps, left.entries-one.entries
+		entries := min(left.entries, maxEntries/tablesShare)
+		if much[start] {
+			entries = -1
 		}
-		c.work = &one
+		c.work = &work{left.steps, entries}
 		h.loads = loads[h.Vaddr]
 		i, _ := x86.Decode(c.bytes(h.Vaddr), h.Vaddr)
 		b := c.holder(h.Vaddr)
 		number := h.Function == Gettimeofday && !(i.Op == x86asm.OR && i.DataSize == 64) || h.Kind == HalfLoad
 		whole := judgeHalf(c, b, &h)
-		much[start] = c.exhausted()
-		if whole || !all || !number && (c.exhausted() || b != nil && b.begins(h.Vaddr, uint64(h.Len))) {
+		left.steps, left.entries = c.steps, left.entries-(entries-c.entries)
+		much[start] = c.entries < 0
+		if whole || left.exhausted() || !number && (c.exhausted() || b != nil && b.begins(h.Vaddr, uint64(h.Len))) {
 			s.sites = append(s.sites, h)
 		}
-		left.steps, left.entries = left.steps+one.steps, left.entries+one.entries
 	}
 }

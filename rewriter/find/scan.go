@@ -63,7 +63,7 @@ func References(r io.ReaderAt, size int64, o Scope) (*Report, error) {
 
 // tooMany returns why a file with too many references is skipped.
 func tooMany() *Skip {
-	return elf.NewSkip(elf.KindDamaged, "%d or more references to the vsyscall page, or %d constants that may be", maxSites, maxHalf)
+	return elf.NewSkip(elf.KindDamaged, "%d or more references to the vsyscall page, or %d constants that may be half of one", maxSites, maxCandidates)
 }
 
 // scanELF scans a file. If it is tangled, a vaddr may be in several places: the file is skipped if it does not

@@ -17,9 +17,9 @@ import (
 // maxSites is the maximum number of references in one file. The most in a known file is 6.
 const maxSites = 4096
 
-// maxHalf is the maximum number of instructions, and of words, in one file that may be half an address. The most in a
+// maxCandidates is the maximum number of instructions, and of words, in one file that may be half an address. The most in a
 // known file is 1,000.
-const maxHalf = 1 << 15
+const maxCandidates = 1 << 15
 
 // pagePair is 60 ff. The other two pairs are in the negative of an address, and in its complement: compilers
 // subtract 0xa00000 to add the page's address.
@@ -46,7 +46,7 @@ type search struct {
 
 // full reports whether there are too many references, or constants that may be, so that the file is not examined.
 func (s *search) full() bool {
-	return len(s.sites) >= maxSites || len(s.halves) >= maxHalf || len(s.words) >= maxHalf
+	return len(s.sites) >= maxSites || len(s.halves) >= maxCandidates || len(s.words) >= maxCandidates
 }
 
 // run searches all PT_LOADs: data first, so that the code is searched at once for loads of words in data that may be

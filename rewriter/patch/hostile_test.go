@@ -264,8 +264,8 @@ func TestManySites(t *testing.T) {
 		most, beyond int
 	}{
 		{"references", site, false, true, maxSites - 1, maxSites + 100},
-		{"instructions", half, false, false, maxHalf - 1, maxHalf},
-		{"words", word, true, false, maxHalf - 1, maxHalf},
+		{"instructions", half, false, false, maxCandidates - 1, maxCandidates},
+		{"words", word, true, false, maxCandidates - 1, maxCandidates},
 	} {
 		for _, n := range []int{c.most, c.beyond} {
 			e := testELF{text: bytes.Repeat(c.unit, n)}
@@ -287,6 +287,12 @@ func TestMuchCode(t *testing.T) {
 	e := testELF{text: append(text, asm(t, "41ffd5 415d c3")...)}
 	if r := scanFile(t, e.build()); len(r.Sites) != 1 || r.Sites[0].Verdict != Unknown || !strings.Contains(r.Sites[0].Reason, "too much code") {
 		t.Errorf("got %+v", r.Sites)
+	}
+	// A half that is a number takes nothing from one that is called, in the largest function.
+	text = append(append(asm(t, "b8000060ff 89c7"), bytes.Repeat(asm(t, "8d4701"), 60000)...), asm(t, "4883ec08 31f6 b8000060ff 4898 ffd0 4883c408 c3")...)
+	e = testELF{text: text, symbols: []testSym{{"f", testBase + testTextOff, uint64(len(text)), elf.STTFunc, 0}}}
+	if r := scanLong(t, e.build()); len(r.Sites) != 1 || r.Sites[0].Verdict != Unknown {
+		t.Errorf("large: got %+v", r.Sites)
 	}
 }
 

@@ -36,15 +36,15 @@ const (
 
 // The limits of find that tests exceed, and bytes that it recognizes.
 const (
-	maxSites    = 4096
-	maxHalf     = 1 << 15
-	maxFlow     = 20000
-	maxSteps    = 1 << 20
-	maxSpans    = 16
-	halfSize    = 4
-	tableSpan   = (1<<10 - 1) * halfSize
-	calleeDepth = 4
-	opRet       = 0xc3
+	maxSites      = 4096
+	maxCandidates = 1 << 15
+	maxFlow       = 20000
+	maxSteps      = 1 << 20
+	maxSpans      = 16
+	halfSize      = 4
+	tableSpan     = (1<<10 - 1) * halfSize
+	calleeDepth   = 4
+	opRet         = 0xc3
 )
 
 var (
