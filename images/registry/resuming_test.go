@@ -83,7 +83,7 @@ func TestRequestsOfADownload(t *testing.T) {
 		{name: "empty", answers: []part{{}}, want: "-"},
 		{name: "empty instead", content: 10, answers: []part{{}}, want: "-", fails: "got 0 bytes, want 10"},
 		{name: "another size than none", size: nothing, content: 10, answers: []part{{to: 10}}, want: "-", fails: "got 10 bytes, want 0"},
-		{name: "more than nothing", size: nothing, content: 10, answers: []part{{to: 10, length: -1}}, want: "-", fails: "more than 0 bytes"},
+		{name: "more than no bytes", size: nothing, content: 10, answers: []part{{to: 10, length: -1}}, want: "-", fails: "more than 0 bytes"},
 		{name: "breaks off after a byte", content: 10, answers: []part{{to: 1, length: 10, then: broken}, {from: 1, to: 10}}, want: "- 1"},
 		{name: "breaks off after a byte, no such range", content: 10, answers: []part{{to: 1, length: 10, then: broken}, {status: 416}, {status: 200, to: 10}}, want: "- 1 -"},
 		{name: "breaks off with progress, then with little", content: 2 * mib,

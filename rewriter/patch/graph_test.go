@@ -21,8 +21,7 @@ func TestGraph(t *testing.T) {
 	whole := []testSym{{"f", at, second, elf.STTFunc, 1}}
 	two := append(whole[:1:1], testSym{"g", at + second, 0x20, elf.STTFunc, 1})
 	const (
-		hoisted = "53 48c7c3 000460ff"          // push %rbx; mov $time,%rbx: 8 bytes
-		stored  = "4883ec18 48c70424 000460ff " // sub $24,%rsp; mov $time,(%rsp): 12 bytes
+		hoisted, stored = hoistedTime, storedTime
 		// A jump to a call or to the next function, by the offsets behind that.
 		intoNext = "488d0d 39000000 486304b9 4801c8 ffe0 ffd3 5b c3"
 		offsets  = "909090 d0ffffff f8ffffff 00000000"
