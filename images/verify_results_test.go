@@ -20,19 +20,10 @@ import (
 	"vfix.dev/vfix/tests/imagetest"
 )
 
-// jvmLibrary is a library that needs the fix java-cgroups.
-func jvmLibrary(t *testing.T) []byte {
-	t.Helper()
-	return imagetest.Compiled(t, `
-		void *fopen(const char *, const char *);
-		void *mounts(void) { return fopen("/proc/self/mountinfo", "r"); }
-		void *cgroups(void) { return fopen("/proc/cgroups", "r"); }`, "-shared", "-fPIC", "-Wl,-soname,libjvm.so")
-}
-
 // Verify lists the files of a good result, and reports each added file of which one byte is another.
 func TestVerifyResults(t *testing.T) {
 	imagetest.CleanTemp(t)
-	jvm := imagetest.FileM("opt/libjvm.so", jvmLibrary(t))
+	jvm := imagetest.FileM("opt/libjvm.so", imagetest.JVMLibrary(t))
 	sums := func(body []byte) []byte { return fmt.Appendf(nil, "%x  lib/a\n", md5.Sum(body)) }
 	database := imagetest.FileM("var/lib/dpkg/info/a.md5sums", sums(imagetest.LegacyELF("1")))
 	second := imagetest.FileM("var/lib/dpkg/info/b.md5sums", database.Body)
@@ -174,7 +165,7 @@ func TestVerifyResults(t *testing.T) {
 
 // Without a trace of a fix, the problems are those without one, if they are as many with it.
 func TestVerifyWithoutFix(t *testing.T) {
-	source := imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.FileM("opt/libjvm.so", jvmLibrary(t)), imagetest.LegacyM("lib/a", "1")}))
+	source := imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.FileM("opt/libjvm.so", imagetest.JVMLibrary(t)), imagetest.LegacyM("lib/a", "1")}))
 	dest := "oci:" + t.TempDir() + "/out:x"
 	imagetest.Must[*images.Rebuilt](t)(images.Rebuild(t.Context(), source, images.RebuildOptions{Dest: dest}))
 	layers := imagetest.Must[[]v1.Layer](t)(imagetest.Open(t, dest).Image.Layers())
@@ -186,7 +177,7 @@ func TestVerifyWithoutFix(t *testing.T) {
 
 // A file of the base under the name of a fix's file, with other content, is somebody else's.
 func TestFixFileOfOthers(t *testing.T) {
-	jvm := imagetest.FileM("opt/libjvm.so", jvmLibrary(t))
+	jvm := imagetest.FileM("opt/libjvm.so", imagetest.JVMLibrary(t))
 	file := fixes.Of(find.JavaCgroups).File
 	other := bytes.Clone(file.Body)
 	other[0] ^= 1

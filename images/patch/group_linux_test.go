@@ -26,7 +26,7 @@ func TestForeignGroup(t *testing.T) {
 	if err := os.Chown(dir, nobody, nobody); err != nil {
 		t.Fatal(err)
 	}
-	asNobody(t, dir, func() {
+	imagetest.AsNobody(t, dir, func() {
 		f := imagetest.Patch(t, patch.Options{InPlace: true}, dir+"/own")
 		if len(f.Warnings) != 1 || f.Warnings[0] != "own: not kept: group 5678 (needs root)" {
 			t.Errorf("got warnings %q", f.Warnings)

@@ -163,7 +163,7 @@ func TestUnread(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.Chmod(dir+"/closed", 0o700) })
-	asNobody(t, dir, func() {
+	imagetest.AsNobody(t, dir, func() {
 		f, err := images.Scan(context.Background(), "dir:"+dir, images.ScanOptions{})
 		if err != nil {
 			t.Error(err)
@@ -206,7 +206,7 @@ func TestPatchCopyOfOthersFile(t *testing.T) {
 	if err := os.Chmod(out, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	asNobody(t, dir, func() {
+	imagetest.AsNobody(t, dir, func() {
 		for path, says := range map[string]string{
 			dir + "/bin/c": "the copy is yours: not kept: owner 0:0", dir + "/bin/modern": "the copy is yours: not kept: owner 0:0",
 			dir + "/text": "text: not kept: group 5678", dir: "the copies are yours: not kept for 10 files: owner of 9",
@@ -232,36 +232,11 @@ func TestPatchCopyOfOthersFile(t *testing.T) {
 	imagetest.WantContent(t, out+"/c", imagetest.FixedELF("c"))
 	imagetest.WantContent(t, out+"/root/lib/a", imagetest.FixedELF("a"))
 	// In place the owner is not given up.
-	asNobody(t, dir, func() {
+	imagetest.AsNobody(t, dir, func() {
 		if _, err := patch.All(context.Background(), []string{dir + "/bin/c"}, patch.Options{InPlace: true}); err == nil {
 			t.Error("-i of a file of root's: no error")
 		}
 	})
-}
-
-// asNobody calls do as a user who owns nothing here, in all threads. Whoever is not root is
-// such a user for files without any permission.
-func asNobody(t testing.TB, dir string, do func()) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		do()
-		return
-	}
-	for d := dir; d != filepath.Clean(os.TempDir()) && d != "/"; d = filepath.Dir(d) {
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	const nobody, same = 65534, -1
-	if err := syscall.Setresuid(same, nobody, 0); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := syscall.Setresuid(same, 0, 0); err != nil {
-			panic(err)
-		}
-	}()
-	do()
 }
 
 // TestPatchTarballMarks: a mark that vouches for a tarball's old bytes is not on the patched one, and that is said.

@@ -25,3 +25,13 @@ func WriteLibrary(t testing.TB, name string) string {
 	t.Helper()
 	return Write(t, filepath.Join(t.TempDir(), name), Compiled(t, "", "-shared", "-nostdlib", "-Wl,-soname,"+name))
 }
+
+// JVMLibrary is a library with the hazard java-cgroups, which the fix of this name cures. Its plan makes it larger.
+func JVMLibrary(t testing.TB) []byte {
+	t.Helper()
+	return Compiled(t, `
+		const char version[] = " for linux-amd64 JRE (17.0.9+9), built on";
+		void *fopen(const char *, const char *);
+		void *mounts(void) { return fopen("/proc/self/mountinfo", "r"); }
+		void *cgroups(void) { return fopen("/proc/cgroups", "r"); }`, "-shared", "-fPIC", "-Wl,-soname,libjvm.so")
+}
