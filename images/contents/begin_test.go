@@ -9,6 +9,46 @@ import (
 	"testing"
 )
 
+// The limits of an archive: what is in it below them is examined, and no more is.
+func TestZipLimits(t *testing.T) {
+	archive := func(members int, last []byte) []byte {
+		var b bytes.Buffer
+		z := zip.NewWriter(&b)
+		for range members - 1 {
+			z.CreateRaw(&zip.FileHeader{Name: "x"})
+		}
+		w, err := z.CreateHeader(&zip.FileHeader{Name: "last", Method: zip.Store})
+		if err == nil {
+			_, err = w.Write(last)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		z.Close()
+		return b.Bytes()
+	}
+	const half = maxMembers / 2
+	for members, want := range map[int]string{half - 1: "", half: "a zip archive: last: more than 131072 members, not examined"} {
+		b := archive(half+1, archive(members, nil))
+		info, err := examineNested(bytes.NewReader(b), int64(len(b)))
+		if err != nil || (info != nil) != (want != "") || info != nil && info.passed != want {
+			t.Errorf("%d members: got %+v, %v", members, info, err)
+		}
+	}
+	script := []byte("#!/bin/sh\necho this is long enough\n")
+	b := archive(1, script)
+	r, err := zip.NewReader(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for more, want := range map[int64]string{0: "", 1: "last: 35 bytes, too large to be unpacked here, not examined"} {
+		look := &zipLook{unpacked: maxUnpacked - int64(len(script)) + more}
+		if look.member(r.File[0], "last", 1); look.why != want {
+			t.Errorf("%d more: got %q", more, look.why)
+		}
+	}
+}
+
 // TestBegin: begin returns the first bytes of a member, or false, and then the member is unpacked.
 func TestBegin(t *testing.T) {
 	program := append([]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x3e\x00"), strings.Repeat("code", 20_000)...)

@@ -3,12 +3,17 @@ package contents_test
 import (
 	"archive/tar"
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/rewriter/patch"
@@ -20,7 +25,7 @@ func TestBehindTarball(t *testing.T) {
 	modern := imagetest.TarMembers(t, imagetest.FileM("a", imagetest.ModernELF("x")))
 	legacy := imagetest.TarMembers(t, imagetest.LegacyM("b", "x"))
 	name := filepath.Join(t.TempDir(), "x.tar")
-	for what, more := range map[string]string{"": "", "padding": strings.Repeat("\x00", 9000), "text": "\x00\x00text", "archive": string(legacy), "archives": strings.Repeat("\x00", 1024) + string(legacy)} {
+	for what, more := range map[string]string{"": "", "padding": strings.Repeat("\x00", 9000), "text": "\x00\x00text", "archive": string(legacy), "archives": strings.Repeat("\x00", 1024) + string(legacy), "archive at an odd place": strings.Repeat("\x00", 1025) + string(legacy)} {
 		imagetest.Write(t, name, append(bytes.Clone(modern), more...))
 		s := contents.NewSession(1, &imagetest.Notes{}, patch.Options{})
 		defer s.Close()
@@ -46,12 +51,37 @@ func TestSparseMembers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if out, err := exec.Command("tar", "--sparse", "-cf", name, "-C", dir, "log", "program").CombinedOutput(); err != nil {
+	if err := os.Truncate(imagetest.Write(t, filepath.Join(dir, "small"), imagetest.LegacyELF("y")), 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("tar", "--sparse", "-cf", name, "-C", dir, "log", "program", "small").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	f := imagetest.Must[*contents.Scanned](t)(imagetest.TestSession(t).Path(t.Context(), name))
-	if len(f.Passed) != 1 || f.Passed[0].Path != "program" || !f.Passed[0].Unread || f.Verdict() != contents.Incomplete {
-		t.Errorf("got %v, %+v", f.Verdict(), f.Passed)
+	for sums, want := range map[bool]string{false: "program", true: "log program"} { // a sum is of all content
+		s := imagetest.TestSession(t)
+		s.Sums = sums
+		f := imagetest.Must[*contents.Scanned](t)(s.Path(t.Context(), name))
+		var got []string
+		for _, p := range f.Passed {
+			if got = append(got, p.Path); !p.Unread {
+				t.Errorf("got %+v", p)
+			}
+		}
+		if strings.Join(got, " ") != want || imagetest.Paths(f.Findings) != "small" {
+			t.Errorf("got %s, %+v", imagetest.Paths(f.Findings), f.Passed)
+		}
+	}
+	// Of a layer whose files are taken, it is not taken.
+	s := imagetest.TestSession(t)
+	s.Take = func(_ context.Context, _ v1.Hash, e *contents.Entry, _ io.Reader) error {
+		if e.Name != "small" {
+			return errors.New("taken")
+		}
+		return nil
+	}
+	tree := imagetest.Must[*contents.Tree](t)(s.Image(t.Context(), imagetest.ImageOf(t, imagetest.BytesLayer(t, imagetest.Must[[]byte](t)(os.ReadFile(name))))))
+	if f := imagetest.Must[*contents.Scanned](t)(s.Findings(t.Context(), tree)); len(f.Passed) != 2 {
+		t.Errorf("taken: got %+v", f.Passed)
 	}
 }
 

@@ -207,7 +207,17 @@ func TestDirFindings(t *testing.T) {
 	if err := errors.Join(os.WriteFile(exact, imagetest.LegacyELF("exact"), 0o644), os.Truncate(exact, contents.MaxELF)); err != nil {
 		t.Fatal(err)
 	}
-	const here, below, tooLarge = "also dir/program dir/z exact", " mnt/below/program mnt/program", "big: file of 4294967297 bytes"
+	proc := filepath.Join(dir, "proc") // nothing of it is looked into
+	if err := errors.Join(os.Mkdir(proc, 0o755), unix.Mount("proc", proc, "proc", 0, "")); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(proc, unix.MNT_DETACH)
+	bound := imagetest.Write(t, filepath.Join(dir, "bound"), nil) // a file alone of another file system
+	if err := unix.Mount(filepath.Join(dir, "mnt/program"), bound, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(bound, unix.MNT_DETACH)
+	const here, below, tooLarge = "also bound dir/program dir/z exact", " mnt/below/program mnt/program", "big: file of 4294967297 bytes"
 	for name, c := range map[string]struct {
 		set           func(d *contents.Disk)
 		found, passed string
@@ -219,6 +229,7 @@ func TestDirFindings(t *testing.T) {
 		"since earlier": {func(d *contents.Disk) { d.Since = time.Unix(1_500_000_000, 0) }, here + below, tooLarge, ""},
 		"unexamined":    {func(d *contents.Disk) { d.Unexamined = true }, "", "", ""},
 		"whole":         {func(d *contents.Disk) { d.Whole = true }, here + below, tooLarge, ""},
+		"whole, later":  {func(d *contents.Disk) { d.Whole, d.Since = true, time.Now().Add(time.Hour) }, here + below, tooLarge, ""},
 		"whole, of one": {func(d *contents.Disk) { d.Whole, d.OneFS = true, true }, here, tooLarge, ""},
 		"bare":          {func(d *contents.Disk) { d.Whole, d.Unexamined = true, true }, "", "", ""},
 		"a program":     {func(*contents.Disk) {}, "dir/program", "", "dir/program"},
@@ -235,10 +246,14 @@ func TestDirFindings(t *testing.T) {
 			}
 			defer d.Close()
 			c.set(d)
-			s := imagetest.TestSession(t)
+			s, notes := imagetest.TestSession(t), &imagetest.Notes{}
+			s.Progress = notes
 			tree, err := d.Tree(context.Background(), s)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if k := tree.At("proc"); d.Whole != (k != nil) || k != nil && len(k.Kids) > 0 {
+				t.Errorf("got %+v", k)
 			}
 			f, err := s.Findings(context.Background(), tree)
 			if err != nil {
@@ -261,6 +276,9 @@ func TestDirFindings(t *testing.T) {
 			}
 			if got := strings.Join(passed, "; "); got != c.passed {
 				t.Errorf("passed %s, want %s", got, c.passed)
+			}
+			if text := strings.Join(notes.Text, "; "); strings.Contains(text, "it cannot call the vsyscall page") != (name == "32-bit") {
+				t.Errorf("got notes %q", text)
 			}
 		})
 	}

@@ -104,6 +104,17 @@ func (f *failsAt) ReadAt(b []byte, at int64) (int, error) {
 	return f.r.ReadAt(b, at)
 }
 
+// eager reports the end of a file with its last bytes, as an io.ReaderAt may.
+type eager struct{ *bytes.Reader }
+
+func (e eager) ReadAt(b []byte, at int64) (int, error) {
+	n, err := e.Reader.ReadAt(b, at)
+	if err == nil && at+int64(n) == e.Size() {
+		err = io.EOF
+	}
+	return n, err
+}
+
 // Whichever read of a file fails, it does not count as a file without call sites.
 func TestReadsThatFail(t *testing.T) {
 	legacy, modern := imagetest.LegacyELF("librt.so"), imagetest.ModernELF("libx.so")
@@ -111,10 +122,11 @@ func TestReadsThatFail(t *testing.T) {
 		"a legacy program":      legacy,
 		"a modern program":      modern,
 		"a zip":                 zipped(t, zip.Deflate, "libx.so", modern),
-		"a zip with a call":     zipped(t, zip.Deflate, "librt.so", legacy),
+		"a zip with calls":      zipped(t, zip.Deflate, "librt.so", legacy, "libx.so"),
 		"a stored zip in a zip": zipped(t, zip.Store, "x.jar", zipped(t, zip.Store, "libx.so", modern)),
 		"a zip behind":          append(bytes.Clone(modern), zipped(t, zip.Deflate, "libx.so", modern)...),
 		"a zip behind a script": append([]byte("#!/bin/sh\n"), zipped(t, zip.Deflate, "libx.so", modern)...),
+		"an x32 program":        append([]byte("\x7fELF\x01\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x3e\x00"), make([]byte, 99)...),
 		"a script":              []byte("#!/bin/sh\necho and some more text\n"),
 		"a text":                []byte(strings.Repeat("text\n", 99)),
 		"a squashfs":            []byte("hsqs" + strings.Repeat("x", 99)),
@@ -124,6 +136,9 @@ func TestReadsThatFail(t *testing.T) {
 			r := &failsAt{bytes.NewReader(content), 1 << 20}
 			if err := contents.ExamineAt(s, "x", r, int64(len(content)), keep); err != nil {
 				t.Errorf("%s: %v", name, err)
+			}
+			if err := contents.ExamineAt(s, "x", eager{bytes.NewReader(content)}, int64(len(content)), keep); err != nil {
+				t.Errorf("%s: its end with its last bytes: %v", name, err)
 			}
 			reads := 1<<20 - r.n
 			for n := range reads {
@@ -207,8 +222,12 @@ func TestMissingLibraries(t *testing.T) {
 		{"beside another root", []imagetest.TestMember{program("other/x"), loader("root/" + ld)}, lib},
 		{"with a library", []imagetest.TestMember{program("x"), loader("opt/" + lib)}, "/" + ld},
 		{"with all", []imagetest.TestMember{program("x"), loader("opt/" + lib), loader("opt/ld-linux-x86-64.so.2")}, ""},
+		{"beside a call site", []imagetest.TestMember{program("x"), imagetest.LegacyM("y", "1")}, ""},
+		{"a library", []imagetest.TestMember{imagetest.FileM("x.so", imagetest.Compiled(t, "", "-shared", "-nostdlib", "-Wl,--no-as-needed", imagetest.WriteLibrary(t, lib)))}, ""},
+		{"a library that can be run", []imagetest.TestMember{imagetest.FileM("x.so", dynamicELF(t, "-Wl,-soname,x.so"))}, ""},
 		{"a library in an archive", []imagetest.TestMember{imagetest.FileM("x.jar", zipped(t, zip.Store, "libx.so", imagetest.ModernELF("x")))}, ""},
 		{"not a program", []imagetest.TestMember{loader("x")}, ""},
+		{"a script", []imagetest.TestMember{imagetest.FileM("x", []byte("#!/bin/sh\necho this has no libraries\n"))}, ""},
 	} {
 		name := imagetest.Write(t, t.TempDir()+"/x.tar", imagetest.TarMembers(t, c.members...))
 		f := imagetest.Must[*contents.Scanned](t)(imagetest.TestSession(t).Path(t.Context(), name))
@@ -219,7 +238,7 @@ func TestMissingLibraries(t *testing.T) {
 }
 
 // dynamicELF is a program of this machine that needs libneeded.so.
-func dynamicELF(t *testing.T) []byte {
+func dynamicELF(t *testing.T, args ...string) []byte {
 	t.Helper()
-	return imagetest.Compiled(t, "void _start(void) {}", "-nostdlib", "-Wl,--no-as-needed", "-Wl,--dynamic-linker=/lib64/ld-linux-x86-64.so.2", imagetest.WriteLibrary(t, "libneeded.so"))
+	return imagetest.Compiled(t, "void _start(void) {}", append(args, "-nostdlib", "-Wl,--no-as-needed", "-Wl,--dynamic-linker=/lib64/ld-linux-x86-64.so.2", imagetest.WriteLibrary(t, "libneeded.so"))...)
 }

@@ -3,13 +3,17 @@ package contents_test
 import (
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter/patch"
 	"vfix.dev/vfix/tests/imagetest"
 )
@@ -43,6 +47,28 @@ func TestForeignLayer(t *testing.T) {
 		}
 		if !wantOpened && (len(idx.Entries) != 0 || !strings.Contains(strings.Join(n.Text, ""), "not examined")) {
 			t.Errorf("%s: got %+v, notes %q", mt, idx, n.Text)
+		}
+	}
+}
+
+// A foreign layer is read if a layout has it; one that is damaged there is an error, and not absent.
+func TestForeignLayerInLayout(t *testing.T) {
+	for what, want := range map[string]contents.Verdict{"here": contents.Affected, "gone": contents.Incomplete, "damaged": contents.Incomplete} {
+		layer := blob.AsType(imagetest.BytesLayer(t, imagetest.TarMembers(t, imagetest.LegacyM("a", "1"))), types.OCIRestrictedLayer)
+		source := imagetest.StoreOCI(t, imagetest.ImageOf(t, layer))
+		dir, _, _ := strings.Cut(strings.TrimPrefix(source, "oci:"), ":")
+		name := filepath.Join(dir, "blobs/sha256", imagetest.Must[v1.Hash](t)(layer.Digest()).Hex)
+		switch what {
+		case "gone":
+			os.Remove(name)
+		case "damaged":
+			b := imagetest.Must[[]byte](t)(os.ReadFile(name))
+			b[len(b)/2] ^= 1
+			imagetest.Write(t, name, b)
+		}
+		f, _, err := imagetest.ScanImage(t, imagetest.Open(t, source).Image)
+		if damaged := what == "damaged"; errors.Is(err, hinterr.ErrDamaged) != damaged || !damaged && (err != nil || f.Verdict() != want) {
+			t.Errorf("%s: got %+v, %v", what, f, err)
 		}
 	}
 }

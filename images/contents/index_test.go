@@ -2,8 +2,11 @@ package contents
 
 import (
 	"archive/tar"
+	"bytes"
 	"errors"
+	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -73,6 +76,85 @@ func TestIsELF(t *testing.T) {
 	}
 }
 
+// Names are split at slashes, and nothing in them leads elsewhere.
+func TestComponents(t *testing.T) {
+	for name, want := range map[string][]string{"": nil, "/": nil, ".": nil, "a": {"a"}, "/a//b/./c/": {"a", "b", "c"}, "a/.../b": {"a", "...", "b"}} {
+		if got := Components(name); !slices.Equal(got, want) {
+			t.Errorf("%q: got %q", name, got)
+		}
+	}
+}
+
+// Each kind of member, and the longest target of a symlink.
+func TestEntryKinds(t *testing.T) {
+	for _, c := range []struct {
+		flag byte
+		link string
+		want kind
+		ok   bool
+	}{
+		{tar.TypeReg, "", KindFile, true}, {tar.TypeDir, "", KindDir, true}, {tar.TypeLink, "./x", kindHardLink, true}, {tar.TypeSymlink, "x", KindSymlink, true},
+		{tar.TypeChar, "", KindOther, true}, {tar.TypeBlock, "", KindOther, true}, {tar.TypeFifo, "", KindOther, true},
+		{tar.TypeSymlink, strings.Repeat("x", blob.MaxName), KindSymlink, true}, {tar.TypeSymlink, strings.Repeat("x", blob.MaxName+1), 0, false},
+		{tar.TypeLink, strings.Repeat("x", blob.MaxName+1), 0, false},
+	} {
+		e, err := newEntry(&blob.TarMember{Header: &tar.Header{Name: "a", Typeflag: c.flag, Linkname: c.link}, Path: "a"}, true)
+		if (err == nil) != c.ok || c.ok && (e.Kind != c.want || e.Name != "a" || e.Link != strings.TrimPrefix(c.link, "./") || e.Kind == KindOther && e.Flag != c.flag) {
+			t.Errorf("%c to %.9q: got %+v, %v", c.flag, c.link, e, err)
+		}
+	}
+}
+
+// What copies do not have is said in one line, of one file or of all.
+func TestLost(t *testing.T) {
+	owner, group, attribute := Loss{LostOwner, "0:0"}, Loss{LostGroup, "5"}, Loss{Kind: "security.ima"}
+	for _, c := range []struct {
+		files [][]Loss
+		want  string
+	}{
+		{nil, ""}, {[][]Loss{nil, {}}, ""},
+		{[][]Loss{nil, {owner, attribute}}, "1: the copy is yours: not kept: owner 0:0, security.ima (needs root)"},
+		{[][]Loss{{group}}, "0: not kept: group 5 (needs root)"},
+		{[][]Loss{{attribute, owner}, {group, owner}}, "the copies are yours: not kept for 2 files: security.ima of 1, owner of 2, group of 1 (needs root); the first is 0: security.ima, owner 0:0"},
+		{[][]Loss{{group}, {attribute}, {group}}, "not kept for 3 files: group of 2, security.ima of 1 (needs root); the first is 0: group 5"},
+	} {
+		var l Lost
+		for n, lost := range c.files {
+			l.Add(string(rune('0'+n)), lost)
+		}
+		if got := l.Warning(); got != c.want {
+			t.Errorf("%v: got %q, want %q", c.files, got, c.want)
+		}
+	}
+}
+
+// A program without a slash is one of the directories of programs, and not one of the root.
+func TestStarts(t *testing.T) {
+	tree := NewTree()
+	tree.Root.Kids["init"] = &Node{Inode: &Inode{&Entry{Name: "init"}, 0}}
+	for program, want := range map[string]int{"init": 0, "/init": 1, "./init": 1, "/bin/init": 0} {
+		f := &Scanned{Findings: &Findings{}, inits: []Hazard{{Path: "init"}}}
+		if f.Starts(tree, program); len(f.Hazards) != want {
+			t.Errorf("%s: got %+v", program, f.Hazards)
+		}
+	}
+}
+
+// A file that is too large is not read, and its verdict says so.
+func TestTooLarge(t *testing.T) {
+	head := append([]byte(elfMagic), make([]byte, elfHead)...)
+	s := NewSession(1, nil, patch.Options{})
+	defer s.Close()
+	x := &examiner{S: s}
+	defer x.Close()
+	if info, err := x.examine("x", bytes.NewReader(head), MaxELF+1); err != nil || !info.unread || !strings.HasPrefix(info.passed, "file of 4294967297 bytes") {
+		t.Errorf("got %+v, %v", info, err)
+	}
+	if info, err := x.examine("x", bytes.NewReader(head), MaxELF); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("the largest that is read: got %+v, %v", info, err)
+	}
+}
+
 // The marks of a file are listed in order, and only they are removed.
 func TestMarks(t *testing.T) {
 	for range 20 { // maps are in any order
@@ -95,7 +177,10 @@ func TestWarnDropped(t *testing.T) {
 	if h.WarnDropped(nil); len(h.Plan.Warnings) != 0 {
 		t.Errorf("none dropped: got %q", h.Plan.Warnings)
 	}
-	if h.WarnDropped([]string{"a", "b"}); len(h.Plan.Warnings) != 1 || !strings.HasPrefix(h.Plan.Warnings[0], "a, b dropped") {
+	if h.WarnDropped([]string{"a"}); len(h.Plan.Warnings) != 1 || !strings.HasPrefix(h.Plan.Warnings[0], "a dropped") {
+		t.Errorf("one: got %q", h.Plan.Warnings)
+	}
+	if h.WarnDropped([]string{"a", "b"}); len(h.Plan.Warnings) != 2 || !strings.HasPrefix(h.Plan.Warnings[1], "a, b dropped") {
 		t.Errorf("got %q", h.Plan.Warnings)
 	}
 }
@@ -112,6 +197,42 @@ func TestComplete(t *testing.T) {
 	} {
 		if got := (&Findings{ELFFiles: c.elf, Passed: c.passed}).Complete(); got != c.want {
 			t.Errorf("%d ELF files, %+v: got %v", c.elf, c.passed, got)
+		}
+	}
+}
+
+// Findings of several sources are added up, and named anew.
+func TestFindingsAdd(t *testing.T) {
+	of := func(name string) *Findings {
+		return &Findings{Files: []File{{Path: name, Links: []string{name + "2"}}}, Passed: []Passed{{Path: name}, {Layer: name}}, Hazards: []Hazard{{Path: name}}, ELFFiles: 1, ExecBytes: 2, Warnings: []string{name}}
+	}
+	f, links := of("a"), of("b")
+	f.Add(links)
+	f.Rename(func(name string) string { return "/" + name })
+	if len(f.Files) != 2 || f.Files[1].Path != "/b" || f.Files[1].Links[0] != "/b2" || links.Files[0].Links[0] != "b2" || f.Passed[2].Name() != "/b" || f.Hazards[1].Path != "/b" ||
+		f.ELFFiles != 2 || f.ExecBytes != 4 || !slices.Equal(f.Warnings, []string{"a", "b"}) {
+		t.Errorf("got %+v", f)
+	}
+	if name := links.Passed[1].Name(); name != "layer b" {
+		t.Errorf("got %s", name)
+	}
+}
+
+// The header of an entry has what its member had.
+func TestHeader(t *testing.T) {
+	m := NewMeta(&tar.Header{Mode: 0o4755, Uid: 1, Gid: 2, Uname: "user", Gname: "group", Devmajor: 3, Devminor: 4, PAXRecords: map[string]string{blob.XattrPrefix + "user.a": "1", "other": "2"}})
+	for _, want := range []tar.Header{
+		{Typeflag: tar.TypeReg, Name: "n", Size: 5}, {Typeflag: tar.TypeDir, Name: "n/"}, {Typeflag: tar.TypeSymlink, Name: "n", Linkname: "to"},
+		{Typeflag: tar.TypeLink, Name: "n", Linkname: "to"}, {Typeflag: tar.TypeBlock, Name: "n", Devmajor: 3, Devminor: 4},
+	} {
+		kinds := map[byte]kind{tar.TypeReg: KindFile, tar.TypeDir: KindDir, tar.TypeSymlink: KindSymlink, tar.TypeLink: kindHardLink, tar.TypeBlock: KindOther}
+		e := &Entry{Kind: kinds[want.Typeflag], Flag: want.Typeflag, Link: "to", Size: 5, Meta: m}
+		want.Mode, want.Uid, want.Gid, want.Uname, want.Gname, want.Format = 0o4755, 1, 2, "user", "group", tar.FormatPAX
+		if want.Typeflag != tar.TypeLink {
+			want.PAXRecords = map[string]string{blob.XattrPrefix + "user.a": "1"}
+		}
+		if got := e.Header("n"); !reflect.DeepEqual(*got, want) {
+			t.Errorf("got %+v, want %+v", *got, want)
 		}
 	}
 }

@@ -528,6 +528,7 @@ func TestLikeEngines(t *testing.T) {
 		{"a whiteout before the directory", layers{{dir, file}, {hides(".wh.d"), dir, imagetest.FileM("d/new", nil)}, {imagetest.FileM("d/newer", nil)}}, 4},
 		{"a whiteout behind the file", layers{{file}, {file, hides("d/.wh.file")}}, 2},
 		{"a whiteout behind the directory", layers{{dir, file}, {dir, imagetest.FileM("d/new", nil), hides(".wh.d")}}, 2},
+		{"a whiteout of a directory behind a file in it", layers{{dir, file}, {imagetest.FileM("d/new", nil), hides(".wh.d")}}, 2},
 		{"a file of a file", layers{{file, imagetest.FileM("d/file/x", nil)}}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

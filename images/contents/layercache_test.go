@@ -16,7 +16,7 @@ import (
 // The cache reads a layer once for all callers, again after a failure, and removes old layers.
 func TestLayerCache(t *testing.T) {
 	c := contents.NewLayerCache(4)
-	c.Most = 10
+	c.Most = 8
 	id := func(n int) v1.Hash { return v1.Hash{Algorithm: "sha256", Hex: fmt.Sprint(n)} }
 	var mu sync.Mutex
 	reads := map[int]int{}
@@ -58,6 +58,12 @@ func TestLayerCache(t *testing.T) {
 	}
 	if reads[0] != 1 || reads[1] != 2 || reads[2] != 2 || c.Entries > c.Most {
 		t.Errorf("read %v, %d entries", reads, c.Entries)
+	}
+	// Who waits for a layer waits no longer than its command.
+	ended, end := context.WithCancelCause(t.Context())
+	end(bad)
+	if _, err := c.Get(t.Context(), id(6), func() (*contents.LayerIndex, error) { return c.Get(ended, id(6), nil) }); err != bad {
+		t.Errorf("ended: got %v", err)
 	}
 	// Another layer is used while one is read.
 	if _, err := c.Get(t.Context(), id(4), func() (*contents.LayerIndex, error) { return get(5, nil) }); err != nil || reads[5] != 1 || c.Entries != 4 {

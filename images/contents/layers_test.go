@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/tests/imagetest"
 )
 
@@ -83,6 +84,7 @@ func TestBadTar(t *testing.T) {
 		{"empty", nil, ""},
 		{"no end mark", bytes.TrimRight(good, "\x00"), ""}, // engines also take it
 		{"cut inside a file", good[:1536+20], "lib/a: ends early"},
+		{"cut inside its first bytes", good[:1536+10], "lib/a: ends early"},
 		{"damaged header", damage(second+2, 'Q'), "damaged tar header after 1 members"},
 		{"PAX record of 1000 KiB", paxRecord(t, 1000<<10), ""},
 		{"PAX record of 3 MiB", paxRecord(t, 3<<20), "a PAX or long-name record is too long, after 0 members"},
@@ -99,6 +101,10 @@ func TestBadTar(t *testing.T) {
 			}
 		})
 	}
+	s := imagetest.TestSession(t)
+	s.Sums = true
+	_, err := s.ReadLayer(context.Background(), imagetest.BytesLayer(t, good[:bytes.Index(good, imagetest.Noise(5000))+100]))
+	imagetest.WantErr(t, err, hinterr.ErrDamaged, "b: ends early")
 }
 
 // paxRecord is an archive of one member with a PAX header of size bytes.

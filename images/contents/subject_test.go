@@ -1,7 +1,9 @@
 package contents_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -29,7 +31,7 @@ func TestContentsAgain(t *testing.T) {
 	members := []imagetest.TestMember{imagetest.DirM("d")}
 	want := map[string]string{}
 	for n := range 12 {
-		name, body := fmt.Sprintf("d/%d", n), []byte(fmt.Sprintf("text of %d", n))
+		name, body := fmt.Sprintf("d/%d", n), []byte(fmt.Sprintf("text of %d, which is longer than what shows that it is no program", n))
 		if n%3 == 0 {
 			body = imagetest.LegacyELF(name)
 		}
@@ -52,6 +54,7 @@ func TestContentsAgain(t *testing.T) {
 			s := imagetest.TestSession(t)
 			notes := &imagetest.Notes{}
 			s.Sums, s.Progress = sums, notes
+			s.Keep = func(string, int64) bool { return sums }
 			sub := imagetest.Must[*contents.Subject](t)(s.OpenSubject(t.Context(), src))
 			defer sub.Close()
 			if len(sub.F.Files) != 4 || sub.F.Digest != src.Digest {
@@ -67,7 +70,7 @@ func TestContentsAgain(t *testing.T) {
 			}
 			for name, text := range want {
 				i := sub.T.Find(name).Inode
-				if b, err := io.ReadAll(got[i]); err != nil || string(b) != text || sums != (i.Sum != nil) {
+				if b, err := io.ReadAll(got[i]); err != nil || string(b) != text || sums != (i.Sum != nil) || sums && *i.Sum != sha256.Sum256([]byte(text)) {
 					t.Errorf("%s: %s: got %q, %v", what, name, b, err)
 				}
 			}
@@ -96,9 +99,43 @@ func TestContentsAgain(t *testing.T) {
 			}
 		}
 	}
-	f := imagetest.Must[*contents.Scanned](t)(imagetest.TestSession(t).Exported(t.Context(), strings.NewReader(string(plain)), "title"))
+	s, notes := imagetest.TestSession(t), &imagetest.Notes{}
+	s.Progress = notes
+	f := imagetest.Must[*contents.Scanned](t)(s.Exported(t.Context(), strings.NewReader(string(plain)), "title"))
+	if n := notes.Unfinished.Load(); n != 0 {
+		t.Errorf("a stream: %d tasks have not ended", n)
+	}
 	if _, err := f.Tree.Fetch(t.Context(), []*contents.Inode{f.Tree.Find("d/1").Inode}); err == nil || len(f.Files) != 4 || f.Source != "title" {
 		t.Errorf("a stream: got %v, %s", err, imagetest.Paths(f.Findings))
+	}
+}
+
+// sizes are those of the tasks that began, -1 for unknown.
+type sizes struct {
+	progress.Silent
+	all *[]int64
+}
+
+func (s sizes) Start(_, _ string, size int64) progress.Task {
+	*s.all = append(*s.all, size)
+	return s.Silent.Start("", "", 0)
+}
+
+// The size of a tarball is known before it is read, those of a stream and of a directory are not.
+func TestSizesOfTasks(t *testing.T) {
+	plain := imagetest.TarMembers(t, imagetest.FileM("a", nil))
+	name := imagetest.Write(t, t.TempDir()+"/x.tar", plain)
+	var got []int64
+	s := imagetest.TestSession(t)
+	s.Progress = sizes{all: &got}
+	_, tarball := s.Path(t.Context(), name)
+	_, dir := s.Path(t.Context(), filepath.Dir(name))
+	_, stream := s.Exported(t.Context(), bytes.NewReader(plain), "x")
+	if err := errors.Join(tarball, dir, stream); err != nil || !slices.Equal(got, []int64{int64(len(plain)), -1, -1}) {
+		t.Errorf("got %d, %v", got, err)
+	}
+	if _, err := s.Path(t.Context(), name+"x"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no file: got %v", err)
 	}
 }
 
@@ -127,7 +164,9 @@ func TestOrderOfFindings(t *testing.T) {
 			files = append(files, filepath.Join(dir, file.Path))
 		}
 		for _, p := range f.Passed {
-			not = append(not, filepath.Join(dir, p.Path))
+			if not = append(not, filepath.Join(dir, p.Path)); !p.Unread {
+				t.Errorf("%d at once: got %+v", jobs, p)
+			}
 		}
 		if !slices.Equal(files, found) || !slices.Equal(not, append(slices.Clone(passed), filepath.Join(dir, "other"))) {
 			t.Errorf("%d at once: got %q and %q", jobs, files, not)
@@ -209,6 +248,7 @@ func TestSiteNumbers(t *testing.T) {
 		{[]contents.File{file("", 1, 2), file("library", 2)}, nil, nil, 3, 1, 2, 3, 1, contents.Affected, ""},
 		{[]contents.File{file("", 1, 2, 4)}, nil, nil, 0, 0, 0, 3, 0, contents.NotAffected, ""},
 		{nil, nil, []string{"libx.so", "liby.so"}, 0, 0, 0, 0, 0, contents.Incomplete, "what it loads was not examined: libx.so, liby.so"},
+		{nil, nil, []string{"libx.so"}, 0, 0, 0, 0, 0, contents.Incomplete, "what it loads was not examined: libx.so"},
 		{[]contents.File{file("")}, nil, []string{"libx.so"}, 3, 3, 0, 0, 1, contents.Affected, ""},
 		{[]contents.File{file("", 1, 2)}, nil, []string{"libx.so"}, 1, 1, 0, 2, 1, contents.Affected, ""},
 		{nil, []contents.Passed{{Path: "x"}}, nil, 0, 0, 0, 0, 0, contents.Incomplete, "nothing was examined"},
@@ -254,16 +294,73 @@ func (c ofChanging) Layers() ([]v1.Layer, error) { return []v1.Layer{c.l}, nil }
 
 // Whole files are verified with all of their layer; parts of a layer that was verified before are not read again.
 func TestReadVerifies(t *testing.T) {
-	layer := func(last string) v1.Layer {
-		return imagetest.BytesLayer(t, imagetest.TarMembers(t, imagetest.FileM("a", []byte("a")), imagetest.FileM("b", []byte(last))))
-	}
+	a, b := imagetest.FileM("a", []byte("a")), imagetest.FileM("b", []byte("b"))
+	good, damaged := imagetest.TarMembers(t, a, b), imagetest.TarMembers(t, a, b)
+	copy(damaged[bytes.LastIndex(damaged, []byte("ustar")):], "xxxxx")
 	s := imagetest.TestSession(t)
-	tree := imagetest.Must[*contents.Tree](t)(s.Image(t.Context(), ofChanging{empty.Image, &changing{Layer: layer("1"), then: layer("2")}}))
-	first := []*contents.Inode{tree.Find("a").Inode}
-	if got, err := tree.Fetch(t.Context(), first); err != nil || got[first[0]].Size() != 1 {
-		t.Errorf("fetched: got %v, %v", got, err)
+	var tree *contents.Tree
+	var first []*contents.Inode
+	for what, then := range map[string][]byte{"another layer": imagetest.TarMembers(t, a, imagetest.FileM("b", []byte("c"))), "a damaged one": damaged} {
+		tree = imagetest.Must[*contents.Tree](t)(imagetest.TestSession(t).Image(t.Context(), ofChanging{empty.Image, &changing{Layer: imagetest.BytesLayer(t, good), then: imagetest.BytesLayer(t, then)}}))
+		first = []*contents.Inode{tree.Find("a").Inode}
+		if got, err := tree.Fetch(t.Context(), first); err != nil || got[first[0]].Size() != 1 {
+			t.Errorf("%s, fetched: got %v, %v", what, got, err)
+		}
+		if err := tree.Read(t.Context(), first, func(*contents.Inode, io.Reader) error { return nil }); !errors.Is(err, hinterr.ErrDamaged) {
+			t.Errorf("%s, read: got %v", what, err)
+		}
 	}
-	if err := tree.Read(t.Context(), first, func(*contents.Inode, io.Reader) error { return nil }); !errors.Is(err, hinterr.ErrDamaged) {
-		t.Errorf("read: got %v", err)
+	// The same of a tarball that becomes shorter.
+	name := imagetest.Write(t, t.TempDir()+"/x.tar", imagetest.TarMembers(t, a, imagetest.FileM("b", imagetest.Noise(3000))))
+	tree = imagetest.Must[*contents.Tree](t)(s.Tarball(t.Context(), name, "title"))
+	if err := os.Truncate(name, 5000); err != nil { // in the content of b
+		t.Fatal(err)
+	}
+	first = []*contents.Inode{tree.Find("a").Inode}
+	if got, err := tree.Fetch(t.Context(), first); err != nil || got[first[0]].Size() != 1 {
+		t.Errorf("a tarball, fetched: got %v, %v", got, err)
+	}
+	if err := tree.Read(t.Context(), first, func(*contents.Inode, io.Reader) error { return nil }); !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, hinterr.ErrDamaged) {
+		t.Errorf("a tarball, read: got %v", err)
+	}
+	// The same of one without the file.
+	imagetest.Write(t, name, imagetest.TarMembers(t, a))
+	if _, err := tree.Fetch(t.Context(), []*contents.Inode{tree.Find("b").Inode}); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a tarball without the file: got %v", err)
+	}
+	for what, change := range map[string]func() error{
+		"another file": func() error { return os.WriteFile(name, imagetest.GzipOf(t, good)[:9], 0o600) }, "no file": func() error { return os.Remove(name) },
+	} {
+		if err := change(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if err := tree.Read(t.Context(), first, func(*contents.Inode, io.Reader) error { return nil }); err == nil {
+			t.Errorf("%s: no error", what)
+		}
+		if _, err := s.Tarball(t.Context(), name, "title"); err == nil {
+			t.Errorf("%s, as a tarball: no error", what)
+		}
+	}
+}
+
+// What takes the files of a layer may fail, and a command that has ended reads no further.
+func TestTakeFails(t *testing.T) {
+	img := imagetest.Stack(t, []imagetest.TestMember{imagetest.FileM("a", []byte("a"))})
+	s := imagetest.TestSession(t)
+	s.Take = func(context.Context, v1.Hash, *contents.Entry, io.Reader) error { return errFull }
+	if _, err := s.Image(t.Context(), img); !errors.Is(err, errFull) {
+		t.Errorf("got %v", err)
+	}
+	s.Take = nil
+	ended, end := context.WithCancelCause(t.Context())
+	end(errFull)
+	x := &contents.Examiner{S: s}
+	defer x.Close()
+	if _, err := x.ReadEntries(ended, strings.NewReader(string(imagetest.TarMembers(t, imagetest.FileM("a", nil))))); !errors.Is(err, errFull) {
+		t.Errorf("ended: got %v", err)
+	}
+	tree := imagetest.Must[*contents.Tree](t)(s.Image(t.Context(), imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("a", "1")})))
+	if _, err := s.Findings(ended, tree); !errors.Is(err, errFull) {
+		t.Errorf("ended, findings: got %v", err)
 	}
 }

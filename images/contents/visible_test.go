@@ -3,6 +3,7 @@ package contents_test
 import (
 	"archive/tar"
 	"bytes"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -53,6 +54,7 @@ var visibleCases = []struct {
 	{"opaque, with files of the layer before and behind", layers{{imagetest.LegacyM("d/a", "1"), imagetest.LegacyM("d/b", "1"), imagetest.LegacyM("d/c", "1")}, {imagetest.DirM("d"), imagetest.LegacyM("d/a", "2"), imagetest.FileM("d/.wh..wh..opq", nil), imagetest.LegacyM("d/c", "2")}}, "d/a:2 d/c:2", true},
 	{"opaque, directories below", layers{{imagetest.LegacyM("d/e/a", "1")}, {imagetest.DirM("d"), imagetest.DirM("d/e"), imagetest.LegacyM("d/e/b", "2"), imagetest.FileM("d/.wh..wh..opq", nil)}}, "d/e/b:2", true},
 	{"opaque file", layers{{imagetest.LegacyM("b", "1")}, {imagetest.LegacyM("a", "2"), imagetest.FileM("a/.wh..wh..opq", nil)}}, "a:2 b:1", false},
+	{"opaque through a symlink of its layer", layers{{imagetest.LegacyM("d/a", "1"), imagetest.LegacyM("b", "1")}, {imagetest.SymM("s", "d"), imagetest.FileM("s/.wh..wh..opq", nil)}}, "b:1", false},
 	{"opaque root", layers{{imagetest.LegacyM("a", "1")}, {imagetest.FileM(".wh..wh..opq", nil), imagetest.LegacyM("b", "2")}}, "a:1 b:2", false},
 	{"directory becomes a file", layers{{imagetest.LegacyM("d/a", "1")}, {imagetest.LegacyM("d", "2")}}, "d:2", true},
 	{"file becomes a directory", layers{{imagetest.LegacyM("d", "1")}, {imagetest.DirM("d"), imagetest.LegacyM("d/a", "2")}}, "d/a:2", true},
@@ -68,6 +70,7 @@ var visibleCases = []struct {
 	{"hard link in aufs's pool", layers{{imagetest.DirM(".wh..wh.plnk"), imagetest.LegacyM(".wh..wh.plnk/12.34", "1"), imagetest.LinkM("a", ".wh..wh.plnk/12.34"), imagetest.LinkM("b", "/.wh..wh.plnk/12.34")}}, "a=b:1", false},
 	{"other files of aufs", layers{{imagetest.FileM(".wh..wh.aufs", nil), imagetest.DirM(".wh..wh.orph"), imagetest.LegacyM(".wh..wh.orph/x", "1"), imagetest.LegacyM("a", "1")}}, "a:1", false},
 	{"through a symlink of the same layer", layers{{imagetest.DirM("usr/lib"), imagetest.SymM("lib", "usr/lib"), imagetest.LegacyM("lib/a", "1")}}, "usr/lib/a:1", true},
+	{"through a symlink with ..", layers{{imagetest.DirM("usr/lib"), imagetest.DirM("d"), imagetest.SymM("d/l", "../usr/lib"), imagetest.LegacyM("d/l/a", "1")}}, "usr/lib/a:1", true},
 	{"through a symlink of a lower layer", layers{{imagetest.DirM("usr/lib"), imagetest.SymM("lib", "usr/lib"), imagetest.LegacyM("usr/lib/a", "1")}, {imagetest.LegacyM("lib/a", "2")}}, "lib/a:2 usr/lib/a:1", false},
 	{"through an absolute symlink", layers{{imagetest.DirM("usr/lib"), imagetest.SymM("lib", "/usr/lib")}, {imagetest.LegacyM("lib/a", "2")}}, "lib/a:2", false},
 	{"through a symlink that would leave the root", layers{{imagetest.SymM("lib", "../../../usr")}, {imagetest.LegacyM("lib/a", "2")}}, "lib/a:2", false},
@@ -174,6 +177,8 @@ func TestBadLayers(t *testing.T) {
 		{"hard link to what its layer hides", layers{{imagetest.LegacyM("b", "1")}, {imagetest.FileM(".wh.b", nil), imagetest.LinkM("a", "b")}}, "a: hard link to b, which does not exist"},
 		{"hard link to a directory", layers{{imagetest.DirM("d"), imagetest.LinkM("a", "d")}}, "a: hard link to d, which is a directory"},
 		{"symlink to itself", layers{{imagetest.SymM("l", "l"), imagetest.LegacyM("l/a", "1")}}, "l/a: too many levels of symbolic links"},
+		{"hard link through a ring", layers{{imagetest.SymM("l", "l"), imagetest.LinkM("a", "l/x")}}, "a: too many levels of symbolic links"},
+		{"whiteout of .", layers{{imagetest.FileM("d/.wh..", nil)}}, "d/.wh..: whiteout of nothing"},
 		{"symlinks in a ring", layers{{imagetest.SymM("l", "m"), imagetest.SymM("m", "l"), imagetest.FileM("l/.wh.a", nil)}}, "too many levels of symbolic links"},
 		{"file below a file of its layer", layers{{imagetest.FileM("f", nil), imagetest.LegacyM("f/a", "1")}}, "f/a: f is not a directory"},
 		{"long name", layers{{imagetest.LegacyM(long, "1")}}, "name of 6001 bytes, at most 4096"},
@@ -224,6 +229,25 @@ func TestHardLinkMetadata(t *testing.T) {
 			t.Errorf("the file to patch: got mode %#o", m.Mode)
 		}
 	}
+	// A symlink has no mode, and the root's metadata is that of its last entry.
+	root := imagetest.DirM("./")
+	root.Mode = 0o710
+	link := imagetest.LinkM("z", "s")
+	link.Mode = 0o600
+	_, linked, err := imagetest.ScanImage(t, imagetest.Stack(t, []imagetest.TestMember{root, imagetest.SymM("s", "x"), link}))
+	if err != nil || linked.Root.Meta.Mode != 0o710 || linked.Root.Implied || linked.Find("z").Meta.Mode != linked.Find("s").Meta.Mode || linked.Find("z").Meta.Mode == 0o600 {
+		t.Errorf("got root %o, link %o, %v", linked.Root.Meta.Mode, linked.Find("z").Meta.Mode, err)
+	}
+	// Without the link, an added layer has what docker and containerd show.
+	s := imagetest.TestSession(t)
+	tree := imagetest.Must[*contents.Tree](t)(s.Image(t.Context(), imagetest.Stack(t, []imagetest.TestMember{a, b}, []imagetest.TestMember{imagetest.FileM(".wh.b.so", nil)})))
+	l := imagetest.Must[*contents.AddedLayer](t)(s.NewLayer(t.Context(), tree, imagetest.Must[*contents.Scanned](t)(s.Findings(t.Context(), tree)).ToPatch(), nil))
+	defer l.Close()
+	r := imagetest.Must[io.ReadCloser](t)(l.Uncompressed())
+	defer r.Close()
+	if added := imagetest.ReadTar(t, r); len(added) != 1 || added[0].PAXRecords["SCHILY.xattr.security.capability"] != "" || added[0].PAXRecords["SCHILY.xattr.user.b"] != "2" {
+		t.Errorf("the file alone: got %+v", added)
+	}
 }
 
 // TestEnginesDiffer: if the views of engines differ, all files are found, written once under each name in any
@@ -239,11 +263,19 @@ func TestEnginesDiffer(t *testing.T) {
 		{layers{usr, {imagetest.FileM("lib/x", nil)}}, "", 0, ""},
 		{layers{usr, {imagetest.LegacyM("lib/a", "1")}}, "lib/a:1", 1,
 			"overlay engines show it as lib/a, docker's vfs driver and containerd's native snapshotter, umoci: it as usr/lib/a"},
+		// The name that overlay engines show comes first, and files come in the order of their names.
+		{layers{usr, {imagetest.LegacyM("z", "1"), imagetest.LinkM("lib/a", "z"), imagetest.LegacyM("x", "2")}, {imagetest.SymM("lib", "usr/lib")}}, "x:2 z=usr/lib/a:1", 1, "it as z (after a rebuild also as usr/lib/a)"},
+		{layers{usr, {imagetest.LegacyM("lib/a", "1"), imagetest.LegacyM("x", "2")}, {imagetest.SymM("lib", "usr/lib")}}, "usr/lib/a:1 x:2", 1, "it nowhere (after a rebuild also as usr/lib/a)"},
+		{layers{{imagetest.DirM("q"), imagetest.SymM("l", "q")}, {imagetest.LegacyM("l/x", "1")}, {imagetest.SymM("q", "f/y"), imagetest.FileM("f", nil)}}, "l/x:1", 1, "cannot unpack the result: on the way to f/y/x is not a directory"},
+		{layers{{imagetest.DirM("q"), imagetest.SymM("l", "q")}, {imagetest.LegacyM("l/x", "1")}, {imagetest.FileM(".wh.q", nil)}}, "l/x:1", 1, "it nowhere (after a rebuild also as q/x) (docker's vfs driver cannot unpack the result: on the way to l/x a symlink is dangling)"},
+		{layers{{imagetest.SymM("l", "new/d")}, {imagetest.LegacyM("l/a", "1")}, {imagetest.SymM("l", "new/d")}}, "new/d/a:1", 1, "it nowhere (after a rebuild also as new/d/a), docker's vfs driver and"},
+		{layers{usr, {imagetest.LegacyM("lib/a", "1"), imagetest.LinkM("lib-b", "lib/a")}}, "lib-b=lib/a:1", 1, "overlay engines show it as lib-b, lib/a, docker's"},
 		{layers{usr, {imagetest.LegacyM("lib/a", "1")}, {imagetest.SymM("lib", "usr/lib")}}, "usr/lib/a:1", 1, "overlay engines show it nowhere (after a rebuild also as usr/lib/a), docker's vfs"},
 		{layers{append(usr, imagetest.LegacyM("usr/lib/a", "1")), {imagetest.FileM("lib/.wh.a", nil)}}, "usr/lib/a:1", 1, "umoci: it nowhere"},
 		{layers{append(usr, imagetest.FileM("usr/lib/a", nil)), {imagetest.LegacyM("lib/a", "1")}, {imagetest.SymM("lib", "usr/lib")}}, "usr/lib/a:1", 1, "which does not change: overlay engines have another file there"},
 		{layers{{imagetest.LegacyM("a", "1")}, {imagetest.LegacyM("a", "2"), imagetest.FileM(".wh.a", nil)}}, "a:2", 1, "native snapshotter: it nowhere"},
 		{layers{{imagetest.LegacyM("d/a", "1"), imagetest.LegacyM("b", "1"), imagetest.FileM(".wh..wh..opq", nil)}}, "b:1 d/a:1", 1, "containerd's overlayfs snapshotter: it nowhere"},
+		{layers{append(usr, imagetest.LegacyM("d/a", "1"), imagetest.FileM(".wh..wh..opq", nil)), {imagetest.LegacyM("lib/b", "2")}}, "d/a:1 lib/b:2", 4, "containerd's overlayfs snapshotter: it nowhere"},
 		{layers{{imagetest.LegacyM("c/x/x", "1")}, {imagetest.SymM("a", ".")}, {imagetest.SymM("a/c/x", "../a"), imagetest.FileM("a/x/y", nil)}}, "c/x/x:1", 1, "x is a directory there"},
 		{layers{{imagetest.SymM("d", "b/x"), imagetest.FileM(".wh.d", nil), imagetest.LegacyM("d/x/y", "1")}, {imagetest.SymM("b", "b")}}, "d/x/y:1", 1, "cannot unpack the result: symlinks on the way to d/x/y lead in a circle"},
 	} {

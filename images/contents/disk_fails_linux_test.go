@@ -1,0 +1,184 @@
+package contents_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
+	"vfix.dev/vfix/tests/imagetest"
+)
+
+// What is neither a file nor a directory is not opened, and is named by its kind.
+func TestOpenDisk(t *testing.T) {
+	imagetest.AsRoot(t, "devices")
+	dir := t.TempDir()
+	if err := errors.Join(unix.Mkfifo(dir+"/fifo", 0o600), unix.Mknod(dir+"/block", unix.S_IFBLK|0o600, int(unix.Mkdev(259, 7))), unix.Mknod(dir+"/socket", unix.S_IFSOCK|0o600, 0), os.Mkdir(dir+"/closed", 0)); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{dir + "/fifo": "pipe", dir + "/socket": "socket", dir + "/block": "device", os.DevNull: "device"} {
+		_, err := contents.OpenDisk(name)
+		imagetest.WantErr(t, err, hinterr.ErrUnsupported, fmt.Sprintf("%s is a %s, not a file", name, want))
+	}
+	if got := contents.SpecialName(fs.ModeIrregular); got != "special file" {
+		t.Errorf("got %s", got)
+	}
+	if _, err := contents.OpenDisk(dir + "/none"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no file: got %v", err)
+	}
+	imagetest.AsNobody(t, dir, func() {
+		if _, err := contents.OpenDisk(dir + "/closed"); !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("a closed directory: got %v", err)
+		}
+	})
+}
+
+// What cannot be read is listed, and everything else is examined; a whole tree needs all of it.
+func TestDirOfOthers(t *testing.T) {
+	imagetest.AsRoot(t, "files of others")
+	damaged := imagetest.LegacyELF("d")
+	damaged[32+8-1] = 0xff // e_phoff beyond the file
+	for _, name := range []string{"closed", "file"} {
+		dir := t.TempDir()
+		imagetest.Write(t, dir+"/a", damaged)
+		imagetest.Write(t, dir+"/z", damaged)
+		imagetest.Write(t, dir+"/open", imagetest.LegacyELF("x"))
+		if name == "file" {
+			imagetest.Write(t, dir+"/file", imagetest.LegacyELF("y"))
+		} else if err := os.Mkdir(dir+"/closed", 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(dir+"/"+name, 0); err != nil {
+			t.Fatal(err)
+		}
+		imagetest.AsNobody(t, dir, func() {
+			s := imagetest.TestSession(t)
+			f, err := s.Path(t.Context(), dir)
+			if err != nil || imagetest.Paths(f.Findings) != "open" || len(f.Passed) != 3 || f.Passed[2].Path != "z" || f.Passed[1] != (contents.Passed{Path: name, Reason: "permission denied", Denied: true, Unread: true}) {
+				t.Errorf("%s: got %+v, %v", name, f, err)
+			}
+			if _, err := s.OpenSubject(t.Context(), &media.Source{Path: dir}); !errors.Is(err, fs.ErrPermission) {
+				t.Errorf("%s, whole: got %v", name, err)
+			}
+			if is, err := contents.IsTarball(dir + "/file"); name == "file" && !errors.Is(err, fs.ErrPermission) {
+				t.Errorf("a tarball: got %v, %v", is, err)
+			}
+		})
+	}
+}
+
+// A file that became another one since the tree was read is not read as if it were the same, and a fifo in its place is not
+// waited for; a command that has ended reads nothing.
+func TestReplacedFiles(t *testing.T) {
+	dir := t.TempDir()
+	d := imagetest.Must[*contents.Disk](t)(contents.OpenDisk(dir))
+	defer d.Close()
+	d.Whole = true
+	imagetest.Write(t, dir+"/a", []byte("text"))
+	tree := imagetest.Must[*contents.Tree](t)(d.Tree(t.Context(), imagetest.TestSession(t)))
+	files := []*contents.Inode{tree.Find("a").Inode}
+	read := func(ctx context.Context) error {
+		return tree.Read(ctx, files, func(_ *contents.Inode, r io.Reader) error { _, err := io.ReadAll(r); return err })
+	}
+	if id, links := contents.Identify(imagetest.Stat(t, dir+"/a")); files[0].Disk.ID != id || files[0].Disk.Links != links {
+		t.Errorf("got %+v, want %v, %d", files[0].Disk, id, links)
+	}
+	alone := imagetest.Must[*contents.Disk](t)(contents.OpenDisk(imagetest.Write(t, dir+"/alone", nil)))
+	defer alone.Close()
+	os.Remove(dir + "/alone")
+	if _, err := alone.Tree(t.Context(), imagetest.TestSession(t)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("removed: got %v", err)
+	}
+	ended, end := context.WithCancelCause(t.Context())
+	end(errFull)
+	if err := read(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := read(ended); !errors.Is(err, errFull) {
+		t.Errorf("ended: got %v", err)
+	}
+	if _, err := d.Tree(ended, imagetest.TestSession(t)); !errors.Is(err, errFull) {
+		t.Errorf("a tree: got %v", err)
+	}
+	imagetest.Write(t, dir+"/b", []byte("text"))
+	if err := unix.Mkfifo(dir+"/c", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, by := range []string{"/b", "/c"} {
+		if err := os.Rename(dir+by, dir+"/a"); err != nil {
+			t.Fatal(err)
+		}
+		imagetest.WantErr(t, read(t.Context()), nil, dir+"/a: replaced while it was read")
+		imagetest.WantErr(t, tree.WriteTar(t.Context(), io.Discard, progress.Silent{}, func(string) error { return nil }), nil, "a: replaced while it was read")
+		err := tree.EachContent(t.Context(), map[string]*contents.Inode{"a": files[0]}, func(string, []byte) { t.Error("it was read") })
+		imagetest.WantErr(t, err, nil, "replaced")
+	}
+}
+
+// The objects of a thin archive are files beside it, those that are there.
+func TestThinArchive(t *testing.T) {
+	dir := t.TempDir()
+	object := func(name, body string) {
+		imagetest.Write(t, dir+"/"+name, imagetest.Compiled(t, body, "-c"))
+	}
+	const call = `long now(void) { return ((long (*)(long *)) 0xffffffffff600400)(0); }`
+	object("call.o", call)
+	object("plain.o", `int f(void) { return 1; }`)
+	for _, c := range []struct {
+		archive, members string
+		change           func(dir string) error
+		sites            int
+		passed           string
+		verdict          contents.Verdict
+	}{
+		{"both.a", "call.o plain.o", nil, 1, "", contents.Affected},
+		{"plain.a", "plain.o", nil, 0, "", contents.NotAffected},
+		{"large.a", "plain.o", func(dir string) error { return os.Truncate(dir+"/plain.o", contents.MaxELF+1) }, 0, "archive member plain.o: no file that can be examined", contents.Incomplete},
+		{"gone.a", "call.o plain.o", func(dir string) error { return os.Remove(dir + "/call.o") }, 0, "archive member call.o: no such file or directory", contents.Incomplete},
+		{"fifo.a", "plain.o", func(dir string) error {
+			return errors.Join(os.Remove(dir+"/plain.o"), unix.Mkfifo(dir+"/plain.o", 0o600))
+		}, 0, "archive member plain.o: no file that can be examined", contents.Incomplete},
+	} {
+		if out, err := exec.Command("sh", "-c", "cd '"+dir+"' && ar rcT "+c.archive+" "+c.members).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if c.change != nil {
+			if err := c.change(dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f, err := imagetest.TestSession(t).Path(t.Context(), dir+"/"+c.archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sites, passed := 0, ""
+		for _, file := range f.Files {
+			sites += len(file.Report.Sites)
+		}
+		for _, p := range f.Passed {
+			passed += p.Reason
+		}
+		if sites != c.sites || passed != c.passed || f.Verdict() != c.verdict || (f.ExecBytes > 0) != (passed == "") || len(f.Files) != sites {
+			t.Errorf("%s: got %d sites, %q, %v, %d bytes", c.archive, sites, passed, f.Verdict(), f.ExecBytes)
+		}
+	}
+	// An archive with its objects is examined anywhere.
+	object("call.o", call)
+	if out, err := exec.Command("ar", "rc", dir+"/full.a", dir+"/call.o").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	full := imagetest.FileM("full.a", imagetest.Must[[]byte](t)(os.ReadFile(dir+"/full.a")))
+	if f, _, err := imagetest.ScanImage(t, imagetest.Stack(t, []imagetest.TestMember{full})); err != nil || imagetest.Paths(f.Findings) != "full.a" {
+		t.Errorf("with its objects: got %+v, %v", f, err)
+	}
+}
