@@ -12,13 +12,16 @@ import (
 // For the tests of this package alone.
 
 const (
+	MaxSIFObjects    = maxSIFObjects
 	SIFDescriptorLen = sifDescriptorLen
+	SIFHeaderLen     = sifHeaderLen
 	SIFMagicAt       = sifMagicAt
 	SIFTotalAt       = sifTotalAt
 	SquashBlockAt    = squashBlockAt
 	SquashCompressAt = squashCompressAt
 	SquashMagic      = squashMagic
 	SquashSuperLen   = squashSuperLen
+	SquashTimeAt     = squashTimeAt
 )
 
 type (

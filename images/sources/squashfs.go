@@ -4,6 +4,7 @@
 package sources
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -113,7 +114,18 @@ func unsquash(ctx context.Context, w io.Writer, file string, o media.Options) er
 	if err != nil {
 		return err
 	}
-	return writeDir(ctx, w, filepath.Join(dir, squashUnsquashDir), o)
+	root := filepath.Join(dir, squashUnsquashDir)
+	top, err := topMeta(root)
+	if err != nil {
+		return err
+	}
+	// sqfs2tar has the root directory in its stream as well.
+	tw := tar.NewWriter(w)
+	entry := contents.Entry{Kind: contents.KindDir, Meta: *top}
+	if err := errors.Join(tw.WriteHeader(entry.Header(".")), tw.Flush()); err != nil {
+		return err
+	}
+	return writeDir(ctx, w, root, o)
 }
 
 // The paths of the image and the directory in a confined program's root.
