@@ -9,4 +9,7 @@ const (
 	ConfinedFiles  = confinedFiles
 )
 
-var RunConfined = runConfined
+var (
+	ErrNotConfined = errNotConfined
+	RunConfined    = runConfined
+)

@@ -34,6 +34,7 @@ func openRoot(t *testing.T, img v1.Image) *sources.Root {
 
 // The files of an image, read by name as a process in it would.
 func TestRoot(t *testing.T) {
+	imagetest.CleanTemp(t)
 	legacy := imagetest.LegacyM("usr/lib/libold.so", "1")
 	img := imagetest.Stack(t,
 		[]imagetest.TestMember{imagetest.DirM("usr/lib"), imagetest.SymM("lib", "usr/lib"), legacy, imagetest.LinkM("usr/lib/same.so", "usr/lib/libold.so"),
@@ -69,6 +70,15 @@ func TestRoot(t *testing.T) {
 	}
 	if err != nil || !slices.Equal(names, []string{"a", "c", "empty"}) {
 		t.Errorf("etc: got %v, %v", names, err)
+	}
+	for what, err := range map[string]error{
+		"a file as a directory": second(fs.ReadDir(root.FS, "etc/a")), "a directory as a file": second(fs.ReadFile(root.FS, "etc")), "a directory that is missing": second(fs.ReadDir(root.FS, "none")),
+		"a source that is missing": second(sources.OpenRoot(t.Context(), "oci:"+t.TempDir()+"/none", media.Options{})),
+		"a damaged layer":          second(sources.OpenRoot(t.Context(), imagetest.StoreOCI(t, imagetest.ImageOf(t, imagetest.BytesLayer(t, imagetest.Noise(5000)))), media.Options{})),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", what)
+		}
 	}
 	f, err := root.FS.Open("etc/a")
 	if err != nil {
@@ -124,6 +134,24 @@ func (d *readDirFile) ReadDir(n int) ([]fs.DirEntry, error) {
 	out := d.entries[:n]
 	d.entries = d.entries[n:]
 	return out, nil
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// A tarball has files, and nothing that says what runs.
+func TestRootOfTarball(t *testing.T) {
+	imagetest.CleanTemp(t)
+	tarball := imagetest.Write(t, t.TempDir()+"/x.tar", imagetest.TarOf(t, "etc/a", "content"))
+	root, err := sources.OpenRoot(t.Context(), tarball, media.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := fs.ReadFile(root.FS, "etc/a"); string(got) != "content" || err != nil || root.Path != tarball || root.Source != tarball || root.Program != "" {
+		t.Errorf("got %q, %v of %+v", got, err, root)
+	}
+	if err := root.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // A directory is not read: its path is returned.

@@ -3,6 +3,7 @@ package sources_test
 import (
 	"archive/tar"
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -19,6 +20,7 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/tests/imagetest"
 )
 
@@ -90,18 +92,22 @@ func (f *full) Write(b []byte) (int, error) {
 // A SIF file has what apptainer build puts into one, and the same image gives the same bytes.
 func TestNewSIF(t *testing.T) {
 	imagetest.CleanTemp(t)
+	t.Setenv("SOURCE_DATE_EPOCH", "7")
 	img := imagetest.Stack(t, []imagetest.TestMember{imagetest.DirM("bin"), imagetest.FileM("bin/x", []byte("x")), imagetest.LinkM("bin/y", "bin/x"), imagetest.SymM("s", "bin/x")})
 	for created, want := range map[int64]int64{-5: 0, 0: 0, 1: 1, 1_300_000_000: 1_300_000_000, math.MaxUint32: math.MaxUint32, math.MaxUint32 + 1: 0} {
 		config := imagetest.Must[*v1.ConfigFile](t)(img.ConfigFile()).DeepCopy()
-		config.Created = v1.Time{Time: time.Unix(created, 0)}
+		config.Created, config.Config.Labels = v1.Time{Time: time.Unix(created, 0)}, map[string]string{"a": "b"}
 		of := imagetest.Must[v1.Image](t)(mutate.ConfigFile(img, config))
 		dir := t.TempDir()
 		for _, name := range []string{dir + "/1", dir + "/2"} {
 			imagetest.Put(t, "sif:"+name, media.Result{Image: of, Source: media.Ref{Transport: media.Registry, Name: "h:1/app:2"}})
 		}
 		raw := imagetest.Must[[]byte](t)(os.ReadFile(dir + "/1"))
-		if again := imagetest.Must[[]byte](t)(os.ReadFile(dir + "/2")); !bytes.Equal(raw, again) || imagetest.Stat(t, dir+"/1").Mode().Perm()&0o111 == 0 {
-			t.Errorf("created %d: twice the same gives other bytes, or the file cannot be executed", created)
+		if again := imagetest.Must[[]byte](t)(os.ReadFile(dir + "/2")); !bytes.Equal(raw, again) {
+			t.Errorf("created %d: twice the same gives other bytes", created)
+		}
+		if mode := imagetest.Stat(t, dir+"/1").Mode().Perm(); mode&0o111 != mode&0o444>>2 {
+			t.Errorf("created %d: got the mode %o", created, mode)
 		}
 		c := imagetest.Must[*sif.FileImage](t)(sif.LoadContainerFromPath(dir+"/1", sif.OptLoadWithFlag(os.O_RDONLY)))
 		defer c.UnloadContainer()
@@ -111,13 +117,18 @@ func TestNewSIF(t *testing.T) {
 			if d.DataType() != sif.DataPartition && d.Name() != "inspect-metadata.json" { // see TestApptainerFiles
 				text += " " + string(imagetest.Must[[]byte](t)(d.GetData()))
 			}
+			if d.DataType() == sif.DataPartition {
+				if at := binary.LittleEndian.Uint32(imagetest.Must[[]byte](t)(d.GetData())[sources.SquashTimeAt:]); int64(at) != want {
+					t.Errorf("created %d: the squashfs has the time %d, want %d", created, at, want)
+				}
+			}
 			all = append(all, text)
 			return false
 		})
 		wanted := fmt.Sprintf(`Def.FILE  %[1]d bootstrap: docker
 from: h:1/app:2
 
-|JSON.Generic inspect-metadata.json %[1]d|JSON.Generic oci-config.json %[1]d %[2]s|FS  %[1]d`, want, `{"Entrypoint":["/bin/sh"],"Env":["A=\u003c\u0026\u003e"]}`)
+|JSON.Generic inspect-metadata.json %[1]d|JSON.Generic oci-config.json %[1]d %[2]s|FS  %[1]d`, want, `{"Entrypoint":["/bin/sh"],"Env":["A=\u003c\u0026\u003e"],"Labels":{"a":"b"}}`)
 		if got := strings.Join(all, "|"); got != wanted || c.CreatedAt().Unix() != want {
 			t.Errorf("created %d: got at %d %s, want %s", created, c.CreatedAt().Unix(), got, wanted)
 		}
@@ -130,6 +141,7 @@ from: h:1/app:2
 			t.Errorf("got a link to %s, %v", to, err)
 		}
 		imagetest.WantContent(t, root+"/bin/y", []byte("x"))
+		imagetest.WantContent(t, root+"/.singularity.d/labels.json", []byte("{\n\t\"a\": \"b\",\n\t\"org.label-schema.build-arch\": \"amd64\",\n\t\"org.label-schema.schema-version\": \"1.0\"\n}"))
 	}
 }
 
@@ -154,6 +166,14 @@ func TestTracedSIF(t *testing.T) {
 		}
 		if n := bytes.Count(imagetest.Must[[]byte](t)(os.ReadFile(path)), []byte("/vfix/vfix-trace")); (n > 0) != traced {
 			t.Errorf("traced: %v: vfix-trace is named %d times", traced, n)
+		}
+		// A directory has no place for an entrypoint.
+		dir := media.Ref{Transport: media.Dir, Name: filepath.Join(t.TempDir(), "root")}
+		_, err := sources.Put(t.Context(), dir, media.Result{Image: withLayer{imagetest.Derived(t, base, true, traced), base, traced}}, media.Options{})
+		if traced {
+			imagetest.WantErr(t, err, hinterr.ErrUnsupported, dir.String()+": a root filesystem has no entrypoint")
+		} else if err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package sources_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,6 +87,34 @@ func TestStreamErrors(t *testing.T) {
 	imagetest.CleanTemp(t)
 	_, err := sources.Open(t.Context(), feed(t, nil, false), media.Options{})
 	imagetest.WantErr(t, err, hinterr.ErrNotFound, "stdin", "empty")
+
+	// What is wrong with a stream is said of the stream, and not of the file that has its copy.
+	img := imagetest.TinyImage(t)
+	for _, named := range []bool{false, true} {
+		typed := feed(t, imagetest.DockerSave(t, img, "app:1")[:3000], named)
+		_, err = sources.Open(t.Context(), "docker-archive:"+typed, media.Options{})
+		imagetest.WantErr(t, err, hinterr.ErrDamaged, map[bool]string{false: "stdin: docker archive: stdin: tar entry", true: typed + ": docker archive: " + typed + ": tar entry"}[named])
+		two := imagetest.TarOf(t, "manifest.json", `[{"Config":"a","RepoTags":["a:1"]},{"Config":"b","RepoTags":["b:1"]}]`)
+		_, err = sources.Open(t.Context(), feed(t, two, named), media.Options{})
+		imagetest.WantErr(t, err, media.ErrSeveral, "2 images")
+		if got, want := hinterr.HintOf(err), "add one of these after a colon: a:1 b:1"+map[bool]string{false: "; of stdin as docker-archive:-:TAG or oci-archive:-:TAG"}[named]; got != want {
+			t.Errorf("got the hint %q, want %q", got, want)
+		}
+	}
+	_, err = sources.Open(t.Context(), "docker-archive:"+feed(t, []byte("\x1f\x8b\b"), false), media.Options{})
+	if err == nil || hinterr.HintOf(err) != "" || strings.Contains(err.Error(), os.TempDir()) {
+		t.Errorf("got %v, hint %q", err, hinterr.HintOf(err))
+	}
+	// Nobody writes to it.
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Skip(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = sources.Open(ctx, fifo, media.Options{})
+	imagetest.WantErr(t, err, context.Canceled, fifo)
+	os.WriteFile(fifo, nil, 0) // the goroutine that waits ends
 
 	defer blob.Temp.SetLimit(blob.DefaultTempLimit)
 	blob.Temp.SetLimit(blob.CopyBuffer)
