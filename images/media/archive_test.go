@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,6 +61,44 @@ func TestDockerArchiveRead(t *testing.T) {
 	}
 }
 
+// An image of an archive of before docker 1.10 is named by its tag, or by what docker shows of its ID.
+func TestOldArchiveTags(t *testing.T) {
+	imagetest.CleanTemp(t)
+	one, two := strings.Repeat("1", 64), strings.Repeat("2", 64)
+	layer := string(imagetest.TarOf(t, "x", "x"))
+	files := []string{one + "/VERSION", "1.0", two + "/VERSION", "1.0", one + "/layer.tar", layer, two + "/layer.tar", layer,
+		one + "/json", `{"id":"` + one + `","os":"linux","architecture":"amd64"}`, two + "/json", `{"id":"` + two + `","parent":"` + one + `","os":"linux","architecture":"amd64"}`}
+	const unnamed = "nothing"
+	for _, c := range []struct {
+		repositories, tag, is string
+		layers                int // 0: not found
+	}{
+		{`{"app":{"1":"` + two + `"}}`, "", "app:1", 2}, {`{"app":{"1":"` + two + `"}}`, "app:1", "app:1", 2}, {`{"app":{"1":"` + two + `"}}`, "app:2", "app:1", 0},
+		{`{"app":{"1":"` + two + `"}}`, two[:12], "", 2}, {`{"app":{"1":"` + two + `"}}`, "sha256:" + two, "", 2}, {`{"app":{"1":"` + two + `"}}`, two[:11], "app:1", 0},
+		{`{"app":{"1":"` + two + `"}}`, one[:12], "", 1}, {unnamed, "", "", 2}, {unnamed, two[:12], "", 2}, {unnamed, "app:1", "its images have no tags", 0},
+		{`{"app":{"1":"` + two + `","0":"` + two + `"},"other":{"1":"` + one + `"}}`, "", "app:0 app:1 other:1", 0}, {`{"app":{"1":"` + two + `","0":"` + two + `"}}`, "", "app:0", 2},
+	} {
+		all := files
+		if c.repositories != unnamed {
+			all = append(slices.Clone(files), media.ArchiveV1, c.repositories)
+		}
+		path := imagetest.Write(t, t.TempDir()+"/x.tar", imagetest.TarOf(t, all...))
+		source := strings.TrimSuffix("docker-archive:"+path+":"+c.tag, ":")
+		if c.layers == 0 {
+			err := imagetest.OpenErr(t, source)
+			imagetest.WantErr(t, err, hinterr.ErrNotFound)
+			if !strings.Contains(hinterr.HintOf(err), c.is) {
+				t.Errorf("%s of %s: got the hint %q", c.tag, c.repositories, hinterr.HintOf(err))
+			}
+			continue
+		}
+		src := imagetest.Open(t, source)
+		if n := len(imagetest.Must[[]v1.Layer](t)(src.Image.Layers())); n != c.layers || src.Ref.Tag != c.is {
+			t.Errorf("%s of %s: got %d layers, tag %q", c.tag, c.repositories, n, src.Ref.Tag)
+		}
+	}
+}
+
 // docker save from 25 on writes one archive that is both kinds.
 func TestArchiveOfBothKinds(t *testing.T) {
 	imagetest.CleanTemp(t)
@@ -105,11 +146,104 @@ func TestArchiveWrite(t *testing.T) {
 			same = data
 		}
 	}
+	// The names that other tools know, each once.
+	var layers, blobs string
+	hexes := []string{imagetest.Must[*v1.Manifest](t)(imagetest.Open(t, dir+"/o1.tar").Image.Manifest()).Config.Digest.Hex, imagetest.Must[v1.Hash](t)(imagetest.Open(t, dir+"/o1.tar").Image.Digest()).Hex}
+	for _, l := range imagetest.Must[[]v1.Layer](t)(img.Layers()) {
+		hex := imagetest.Must[v1.Hash](t)(l.Digest()).Hex
+		layers, hexes = layers+hex+".tar.gz ", append(hexes, hex)
+	}
+	slices.Sort(hexes)
+	for _, hex := range hexes {
+		blobs += "blobs/sha256/" + hex + " "
+	}
+	for file, want := range map[string]string{"d1.tar": strings.TrimPrefix(id, "sha256:") + ".json " + layers + "manifest.json", "o1.tar": "blobs/ blobs/sha256/ " + blobs + "index.json oci-layout"} {
+		var names []string
+		for _, m := range imagetest.ReadTar(t, bytes.NewReader(imagetest.Must[[]byte](t)(os.ReadFile(dir+"/"+file)))) {
+			names = append(names, m.Name)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: got %s, want %s", file, got, want)
+		}
+	}
 	got := imagetest.Must[v1.Image](t)(tarball.ImageFromPath(dir+"/d1.tar", nil))
 	if h := imagetest.Must[v1.Hash](t)(got.ConfigName()); h.String() != id {
 		t.Errorf("as go-containerregistry reads it: got %v, want %v", h, id)
 	}
 	imagetest.WantEmpty(t, dir, "d1.tar", "d2.tar", "o1.tar", "o2.tar")
+}
+
+// room takes so many bytes, and then no more.
+type room struct{ left int }
+
+var errFull = errors.New("full")
+
+func (r *room) Write(b []byte) (int, error) {
+	n := min(len(b), r.left)
+	if r.left -= n; n < len(b) {
+		return n, errFull
+	}
+	return n, nil
+}
+
+// However much of an archive there is room for, less than the whole of it is an error.
+func TestArchiveFull(t *testing.T) {
+	imagetest.CleanTemp(t)
+	img := imagetest.TinyImage(t)
+	o := imagetest.Fast.WithDefaults()
+	for name, write := range map[string]func(w io.Writer) (v1.Hash, error){
+		"docker": func(w io.Writer) (v1.Hash, error) { return media.WriteDockerTar(t.Context(), w, "a:1", img, o) },
+		"oci": func(w io.Writer) (v1.Hash, error) {
+			return media.WriteOCITar(t.Context(), w, "a:1", media.Result{Image: img}, o)
+		},
+	} {
+		const most = 1 << 20
+		all := &room{most}
+		if _, err := write(all); err != nil {
+			t.Fatal(err)
+		}
+		size := most - all.left
+		for n := 0; n < size; n += media.TarBlock {
+			if _, err := write(&room{n}); !errors.Is(err, errFull) {
+				t.Errorf("%s: room for %d of %d bytes: got %v", name, n, size, err)
+			}
+		}
+	}
+	if _, err := media.WriteDockerTar(t.Context(), io.Discard, "UPPER", img, o); err == nil {
+		t.Error("a name that is none: no error")
+	}
+}
+
+// Entries of an archive may be links to others, up to a number of them.
+func TestArchiveLinks(t *testing.T) {
+	imagetest.CleanTemp(t)
+	img := imagetest.TinyImage(t)
+	save := imagetest.ReadTar(t, bytes.NewReader(imagetest.DockerSave(t, img, "app:1")))
+	chain := func(n int) []imagetest.TestMember {
+		all := slices.Clone(save)
+		at := slices.IndexFunc(all, func(m imagetest.TestMember) bool { return m.Name == "manifest.json" })
+		all[at].Name = "d/0"
+		for i := 1; i < n; i++ {
+			all = append(all, imagetest.SymM(fmt.Sprint("d/", i), fmt.Sprint("./", i-1)))
+		}
+		return append(all, imagetest.LinkM("./manifest.json", fmt.Sprint("/d/", n-1)))
+	}
+	other := append(slices.Clone(save), imagetest.DirM("manifest.json"))
+	for _, c := range []struct {
+		name    string
+		members []imagetest.TestMember
+		says    string // "" for none
+	}{
+		{"one link", chain(1), ""}, {"all links", chain(media.MaxLinks - 1), ""}, {"a link more", chain(media.MaxLinks), "links"},
+		{"a directory of the name", other, ""},
+	} {
+		path := imagetest.Write(t, t.TempDir()+"/x.tar", imagetest.TarMembers(t, c.members...))
+		if c.says != "" {
+			imagetest.WantErr(t, imagetest.OpenErr(t, "docker-archive:"+path), hinterr.ErrDamaged, c.says)
+			continue
+		}
+		imagetest.SameImage(t, imagetest.Open(t, "docker-archive:"+path).Image, img)
+	}
 }
 
 // Plain layers of a docker archive stay plain in another one and are compressed for OCI, to

@@ -5,10 +5,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"io"
 	"os"
 	"strings"
 	"testing"
 
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/registry"
@@ -26,9 +28,12 @@ func TestDaemon(t *testing.T) {
 	if src.Ref.Transport != media.Daemon || src.Ref.Guessed || src.Digest != "sha256:"+strings.Repeat("2", 64) {
 		t.Errorf("got %+v, digest %s", src.Ref, src.Digest)
 	}
+	if want := (media.Ref{Transport: media.Daemon, Name: "tiny:1", Host: "unix://" + d.Sock}); src.Ref != want {
+		t.Errorf("got %+v, want %+v", src.Ref, want)
+	}
 	imagetest.SameImage(t, src.Image, img)
 	dest := imagetest.Must[media.Ref](t)(media.DefaultDest(context.Background(), src, "", "-vfix", media.Options{}))
-	if dest.Transport != media.Daemon || dest.Name != "tiny:1-vfix" {
+	if want := (media.Ref{Transport: media.Daemon, Name: "tiny:1-vfix", Host: "unix://" + d.Sock}); dest != want {
 		t.Errorf("default: got %+v", dest)
 	}
 	s := imagetest.Must[media.Stored](t)(sources.Put(context.Background(), dest, media.Result{Image: src.Image}, media.Options{}))
@@ -38,6 +43,22 @@ func TestDaemon(t *testing.T) {
 	imagetest.SameImage(t, imagetest.Open(t, imagetest.Write(t, t.TempDir()+"/loaded.tar", d.Loaded)).Image, img)
 	err := imagetest.OpenErr(t, "docker-daemon:tiny:2")
 	imagetest.WantErr(t, err, hinterr.ErrNotFound, "no image tiny:2")
+	// An image that was not pulled under its name is known by its ID.
+	id := d.ID.String()
+	d.Set(func() { d.Has["own:1"], d.Has[d.ID.Hex] = d.Has["tiny:1"], d.Has["tiny:1"] })
+	for _, name := range []string{"own:1", d.ID.Hex} {
+		if src := imagetest.Open(t, "docker-daemon:"+name); src.Digest != id {
+			t.Errorf("%s: got the digest %s, want %s", name, src.Digest, id)
+		}
+	}
+	// It is given one image of an index, and says so.
+	var notes imagetest.Notes
+	_, err = sources.Put(t.Context(), dest, media.Result{Image: img, Index: imagetest.TinyIndex(t)}, media.Options{Options: registry.Options{Progress: &notes}})
+	if err != nil || len(notes.Text) != 1 || !strings.Contains(notes.Text[0], "a daemon is given one platform") || notes.Unfinished.Load() != 0 {
+		t.Errorf("got %v, notes %q, %d tasks have not ended", err, notes.Text, notes.Unfinished.Load())
+	}
+	_, err = sources.Put(t.Context(), media.Ref{Transport: media.Daemon, Name: "UPPER"}, media.Result{Image: img}, media.Options{})
+	imagetest.WantErr(t, err, nil, "is not the name of an image")
 }
 
 // A failure in a daemon is an error with its cause, and no file is left.
@@ -58,6 +79,9 @@ func TestDaemonFails(t *testing.T) {
 	})
 	_, err := sources.Put(context.Background(), to, r, media.Options{})
 	imagetest.WantErr(t, err, nil, "docker daemon unix://"+d.Sock, "no space left on device")
+	d.Set(func() { d.LoadSays = `{"stream":` })
+	_, err = sources.Put(context.Background(), to, r, media.Options{})
+	imagetest.WantErr(t, err, io.ErrUnexpectedEOF, "answer to the load")
 	d.Set(func() { d.LoadReads = 100 })
 	_, err = sources.Put(context.Background(), to, r, media.Options{})
 	imagetest.WantErr(t, err, nil, "docker daemon unix://"+d.Sock)
@@ -134,6 +158,73 @@ func TestDaemonPlaces(t *testing.T) {
 	t.Setenv("DOCKER_CONTEXT", "none")
 	_, err := media.DockerHosts()
 	imagetest.WantErr(t, err, hinterr.ErrNoDaemon, `docker context "none"`)
+	// What is wrong with a context is said, and nothing else tried.
+	t.Setenv("DOCKER_CONTEXT", "mine")
+	for text, says := range map[string]string{
+		`{"Endpoints":{"kubernetes":{"Host":"x"}}}`: "it has no docker endpoint", `{`: "meta.json: ", strings.Repeat(" ", blob.MaxConfig+1): "want at most",
+	} {
+		imagetest.Write(t, meta+"/meta.json", []byte(text))
+		_, err := media.DockerHosts()
+		imagetest.WantErr(t, err, nil, `docker context "mine": `, says)
+		imagetest.WantErr(t, imagetest.OpenErr(t, "docker-daemon:tiny:1"), nil, says)
+	}
+	imagetest.Write(t, meta+"/meta.json", []byte(`{"Endpoints":{"docker":{"Host":"tcp://h:1"}}}`))
+	tls := strings.Replace(meta, "/meta/", "/tls/", 1) + "/docker"
+	for _, want := range []engine.Host{{URL: "tcp://h:1"}, {URL: "tcp://h:1", TLS: tls}} {
+		if h := imagetest.Must[[]engine.Host](t)(media.DockerHosts()); len(h) != 1 || h[0] != want {
+			t.Errorf("context: got %+v, want %+v", h, want)
+		}
+		os.MkdirAll(tls, 0o755)
+	}
+	t.Setenv("DOCKER_CONTEXT", "")
+	imagetest.Write(t, home+"/.docker/config.json", []byte(`{`))
+	_, err = media.DockerHosts()
+	imagetest.WantErr(t, err, nil, home+"/.docker/config.json: ")
+	imagetest.Write(t, home+"/.docker/config.json", []byte(`{}`))
+	if got := where(); got != "unix://"+run+"/podman/podman.sock" {
+		t.Errorf("a config without a context: got %s", got)
+	}
+	os.Remove(home + "/.docker/config.json")
+
+	// All that is there is tried: rootless docker's and Docker Desktop's before podman's; a file is no socket.
+	os.MkdirAll(home+"/.docker/run", 0o755)
+	imagetest.Write(t, run+"/docker.sock", nil)
+	if err := os.Symlink(d.Sock, home+"/.docker/run/docker.sock"); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("CONTAINER_HOST", "unix://"+d.Sock)
+	if got, want := where(), "unix://"+home+"/.docker/run/docker.sock unix://"+d.Sock+" unix://"+run+"/podman/podman.sock"; got != want {
+		t.Errorf("several: got %s, want %s", got, want)
+	}
+	os.Remove(home + "/.docker/run/docker.sock")
+	if err := os.Remove(run + "/docker.sock"); err != nil {
+		t.Fatal(err)
+	}
+
+	// Podman alone; the one at an address; several that do not answer.
+	imagetest.SameImage(t, imagetest.Open(t, "podman:tiny:1").Image, img)
+	for only, want := range map[string]string{"": "", "unix://" + d.Sock: "", "unix:///run/podman/elsewhere.sock": "no docker or podman daemon: no socket at"} {
+		err := media.EachDaemon(t.Context(), only, media.Options{}.WithDefaults(), func(c *engine.Client) (bool, error) {
+			if only != "" && c.Host != only {
+				t.Errorf("%s: got %s", only, c.Host)
+			}
+			return true, nil
+		})
+		if want == "" && err != nil || want != "" && (!media.IsNoDaemon(err) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %v, want %q", only, err, want)
+		}
+	}
+	if !media.Answers(t.Context(), media.Options{}) {
+		t.Error("none answers")
+	}
+	tried := 0
+	if err := media.EachDaemon(t.Context(), "", media.Options{}.WithDefaults(), func(*engine.Client) (bool, error) { tried++; return false, nil }); err != nil || tried < 2 {
+		t.Errorf("got %v after %d", err, tried)
+	}
+	os.Remove(run + "/podman/podman.sock")
+	t.Setenv("CONTAINER_HOST", "tcp://127.0.0.1:1")
+	imagetest.WantErr(t, imagetest.OpenErr(t, "podman:tiny:1"), hinterr.ErrNoDaemon, "127.0.0.1:1")
+
 	t.Setenv("DOCKER_HOST", "unix:///elsewhere")
 	if h := imagetest.Must[[]engine.Host](t)(media.DockerHosts()); len(h) != 1 || h[0].URL != "unix:///elsewhere" {
 		t.Errorf("DOCKER_HOST: got %+v", h)

@@ -11,6 +11,8 @@ import (
 const (
 	LayoutMarker  = layoutMarker
 	MaxAMD64Level = maxAMD64Level
+	DockerDepth   = dockerDepth
+	MaxLinks      = maxLinks
 )
 
 type (
@@ -28,6 +30,8 @@ var (
 	ParseIndexText = parseIndexText
 	PlatformRank   = platformRank
 	SameImageName  = sameImageName
+	WriteDockerTar = writeDockerTar
+	WriteOCITar    = writeOCITar
 )
 
 // Pick finds the platform's image in an index.

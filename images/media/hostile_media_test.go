@@ -62,6 +62,14 @@ func (b *badLayout) remanifest(edit func(m *v1.Manifest)) {
 	b.reindex(v1.Descriptor{MediaType: types.OCIManifestSchema1, Size: size, Digest: h})
 }
 
+// rewrite replaces text of the manifest.
+func (b *badLayout) rewrite(old, text string) {
+	raw := bytes.ReplaceAll(b.read(b.manifest), []byte(old), []byte(text))
+	h, n, _ := v1.SHA256(bytes.NewReader(raw))
+	b.overwrite(h, raw)
+	b.reindex(v1.Descriptor{MediaType: types.OCIManifestSchema1, Digest: h, Size: n})
+}
+
 // reconfig changes the config in the same way.
 func (b *badLayout) reconfig(edit func(cf *v1.ConfigFile)) {
 	b.t.Helper()
@@ -122,12 +130,22 @@ var hostileLayouts = map[string]struct {
 	}, hinterr.ErrUnsupported, "is an artifact with a config of type application/vnd.cncf.helm.config.v1+json, not an image"},
 	"config: other platform": {func(b *badLayout) { b.reconfig(func(cf *v1.ConfigFile) { cf.Architecture = "arm64" }) }, hinterr.ErrPlatform, "is for linux/arm64, want linux/amd64"},
 	"layer: negative size":   {func(b *badLayout) { b.remanifest(func(m *v1.Manifest) { m.Layers[1].Size = -5 }) }, hinterr.ErrDamaged, "layer 1: -5 bytes"},
-	"layer: digest ../..": {func(b *badLayout) {
-		raw := bytes.ReplaceAll(b.read(b.manifest), []byte(b.layer0.Hex), []byte("../../../../../../etc/passwd"))
-		h, n, _ := v1.SHA256(bytes.NewReader(raw))
-		b.overwrite(h, raw)
-		b.reindex(v1.Descriptor{MediaType: types.OCIManifestSchema1, Digest: h, Size: n})
-	}, hinterr.ErrDamaged, "hash"},
+	"layer: digest ../..":    {func(b *badLayout) { b.rewrite(b.layer0.Hex, "../../../../../../etc/passwd") }, hinterr.ErrDamaged, "hash"},
+	"layer: no digest":       {func(b *badLayout) { b.rewrite(`"digest":"`+b.layer0.String()+`"`, `"x":1`) }, hinterr.ErrDamaged, "layer 0 has no digest"},
+	"config: no digest":      {func(b *badLayout) { b.rewrite(`"digest":"`+b.config.String()+`"`, `"x":1`) }, hinterr.ErrDamaged, "without the digest of a config"},
+	"config: other system":   {func(b *badLayout) { b.reconfig(func(cf *v1.ConfigFile) { cf.OS = "windows" }) }, hinterr.ErrPlatform, "is for windows/amd64, want linux/amd64"},
+	"config: no system":      {func(b *badLayout) { b.reconfig(func(cf *v1.ConfigFile) { cf.OS = "" }) }, hinterr.ErrPlatform, "want linux/amd64"},
+	"two images, one missing": {func(b *badLayout) {
+		no := b.entry()
+		no.Digest = b.layer0
+		b.reindex(b.entry(), no)
+	}, hinterr.ErrDamaged, "manifest"},
+	"two images without names": {func(b *badLayout) {
+		one := b.entry()
+		b.remanifest(func(m *v1.Manifest) { m.Annotations = map[string]string{"a": "b"} })
+		b.reindex(one, b.entry())
+	}, media.ErrSeveral, "2 images: name one of them"},
+	"oci-layout: no JSON": {func(b *badLayout) { imagetest.Write(b.t, b.dir+"/oci-layout", []byte("x")) }, hinterr.ErrDamaged, "oci-layout: "},
 	"oci-layout: version": {func(b *badLayout) { imagetest.Write(b.t, b.dir+"/oci-layout", []byte(`{"imageLayoutVersion":"9"}`)) }, hinterr.ErrUnsupported, `"9"`},
 	"index.json: empty":   {func(b *badLayout) { b.reindex() }, hinterr.ErrNotFound, "lists no image"},
 	"index.json: no JSON": {func(b *badLayout) { imagetest.Write(b.t, b.dir+"/index.json", []byte("x")) }, hinterr.ErrDamaged, "index.json"},
@@ -213,6 +231,9 @@ func TestHostileArchives(t *testing.T) {
 		"config lies":     {imagetest.TarOf(t, strings.Repeat("0", 64)+".json", config, "manifest.json", manifest(media.ArchiveImage{Config: strings.Repeat("0", 64) + ".json", Layers: ls})), hinterr.ErrDamaged, "got digest sha256:"},
 		"one layer":       {imagetest.TarOf(t, "c", config, "l0", "", "manifest.json", manifest(media.ArchiveImage{Config: "c", Layers: ls[:1]})), hinterr.ErrDamaged, "got 2 diff IDs, want 1"},
 		"layer missing":   {imagetest.TarOf(t, "c", config, "l0", "", "manifest.json", manifest(media.ArchiveImage{Config: "c", Layers: ls})), hinterr.ErrNotFound, "no entry l1"},
+		"no layer of it":  {imagetest.TarOf(t, "c", config, "l0", "", "l1/x", "", "manifest.json", manifest(media.ArchiveImage{Config: "c", Layers: ls})), hinterr.ErrNotFound, "layer 1: no entry l1"},
+		"config no JSON":  {imagetest.TarOf(t, "c", "{", "manifest.json", manifest(media.ArchiveImage{Config: "c"})), hinterr.ErrDamaged, "config sha256:"},
+		"no diff ID":      {imagetest.TarOf(t, "c", `{"rootfs":{"diff_ids":["x:00"]}}`, "l0", "", "manifest.json", manifest(media.ArchiveImage{Config: "c", Layers: ls[:1]})), hinterr.ErrDamaged, ""},
 		"twice":           {imagetest.TarOf(t, "c", config, "./c", config), hinterr.ErrDamaged, "two entries are named c"},
 		"two images":      {imagetest.TarOf(t, "manifest.json", manifest(media.ArchiveImage{RepoTags: []string{"a:1"}}, media.ArchiveImage{RepoTags: []string{"b:2"}})), hinterr.ErrNotFound, "2 images"},
 		"OCI archive":     {imagetest.TarOf(t, "index.json", "{}", "oci-layout", "{}"), hinterr.ErrNotFound, "no entry manifest.json"},

@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
@@ -39,6 +42,18 @@ func TestLayoutNew(t *testing.T) {
 		t.Errorf("got %+v, source has digest %s", got, src.Digest)
 	}
 	imagetest.SameImage(t, src.Image, img)
+	imagetest.WantContent(t, dir+"/out/index.json", fmt.Appendf(nil, `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[{"mediaType":"application/vnd.oci.image.manifest.v1+json","size":%d,"digest":"%s","annotations":{"org.opencontainers.image.ref.name":"v1"}}]}`,
+		imagetest.Must[int64](t)(src.Image.Size()), got.Digest))
+	imagetest.WantContent(t, dir+"/out/oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`))
+	// Its directories have the usual mode.
+	if err := os.Mkdir(dir+"/usual", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"", "/blobs", "/blobs/sha256"} {
+		if got, want := imagetest.Stat(t, dir+"/out"+name).Mode(), imagetest.Stat(t, dir+"/usual").Mode(); got != want {
+			t.Errorf("out%s: got mode %v, want %v", name, got, want)
+		}
+	}
 	// Docker's media types became OCI's, or umoci would not read the layout.
 	if mt := imagetest.Must[types.MediaType](t)(src.Image.MediaType()); mt != types.OCIManifestSchema1 {
 		t.Errorf("media type: got %s", mt)
@@ -135,6 +150,33 @@ func TestLayoutIndex(t *testing.T) {
 	imagetest.WantErr(t, err, hinterr.ErrPlatform, "linux/s390x", "linux/amd64, linux/arm64/v8")
 }
 
+// An entry that does not say its platform has that of its config.
+func TestLayoutPlatforms(t *testing.T) {
+	dir := t.TempDir() + "/out"
+	img := imagetest.TinyImage(t)
+	cf := imagetest.Must[*v1.ConfigFile](t)(img.ConfigFile()).DeepCopy()
+	cf.Variant = "v3"
+	level := imagetest.Must[v1.Image](t)(mutate.ConfigFile(img, cf))
+	imagetest.Put(t, "oci:"+dir, media.Result{Index: mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: level}, mutate.IndexAddendum{Add: imagetest.PlatformImage(t, "arm64", "x")}, mutate.IndexAddendum{Add: img})})
+	src := imagetest.Open(t, dir)
+	if len(src.Levels) != 1 {
+		t.Fatalf("got %d levels, want 1", len(src.Levels))
+	}
+	for _, c := range []struct {
+		got  *media.Source
+		of   v1.Image
+		want string
+	}{{src, img, "linux/amd64"}, {src.Levels[0], level, "linux/amd64/v3"}} {
+		digest := imagetest.Must[v1.Hash](t)(c.of.Digest())
+		if e := c.got.Entry; e.Platform == nil || e.Platform.String() != c.want || e.Digest != digest || imagetest.Must[v1.Hash](t)(c.got.Image.Digest()) != digest {
+			t.Errorf("%s: got %+v", c.want, e)
+		}
+	}
+	if l := src.Levels[0]; l.Digest != src.Levels[0].Entry.Digest.String() || src.Digest == l.Digest || l.Index == nil || l.Close() != nil {
+		t.Errorf("got %+v", l)
+	}
+}
+
 // An entry of a layout that is missing stays listed, and is noted.
 func TestLayoutSparse(t *testing.T) {
 	dir := t.TempDir()
@@ -192,6 +234,51 @@ func TestWriteCancelled(t *testing.T) {
 		}
 	}
 	imagetest.WantEmpty(t, dir)
+}
+
+// A context that ends once all blobs are written leaves nothing, either: the index is not written.
+func TestWriteCancelledAtEnd(t *testing.T) {
+	imagetest.CleanTemp(t)
+	dir := t.TempDir()
+	imagetest.Put(t, "oci:"+dir+"/old:x", media.Result{Image: imagetest.PlatformImage(t, "amd64", "old")})
+	img := imagetest.TinyImage(t)
+	for seed := 0; ; seed++ { // one whose last blob is a layer
+		img = imagetest.PlatformImage(t, "amd64", fmt.Sprint("seed", seed))
+		c := blob.Collection{}
+		if _, err := c.AddImage(img); err != nil {
+			t.Fatal(err)
+		}
+		if all := c.Sorted(); all[len(all)-1].Layer != "" {
+			break
+		}
+	}
+	before := tree(t, dir)
+	for _, name := range []string{"old", "new"} {
+		ctx, cancel := context.WithCancel(context.Background())
+		// Its media types are OCI's already: of the manifest whose digest was compared.
+		o := media.Options{Options: registry.Options{Progress: &cancelAtEnd{left: 2, cancel: cancel}}}
+		_, err := sources.Put(ctx, media.Ref{Transport: media.OCILayout, Name: dir + "/" + name}, media.Result{Image: img}, o)
+		imagetest.WantErr(t, err, context.Canceled)
+	}
+	if after := tree(t, dir); after != before {
+		t.Errorf("got\n%s\nwas\n%s", after, before)
+	}
+	imagetest.WantEmpty(t, dir, "old")
+}
+
+// cancelAtEnd is a Progress that cancels a context when so many tasks have ended.
+type cancelAtEnd struct {
+	progress.Silent
+	left   int
+	cancel func()
+}
+
+func (c *cancelAtEnd) Start(string, string, int64) progress.Task { return c }
+
+func (c *cancelAtEnd) Done() {
+	if c.left--; c.left == 0 {
+		c.cancel()
+	}
 }
 
 // cancelAtStart is a Progress that cancels a context when the first blob begins.

@@ -1,10 +1,15 @@
 package media_test
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/tests/imagetest"
 )
@@ -71,6 +76,95 @@ func TestExports(t *testing.T) {
 		imagetest.WantErr(t, err, hinterr.ErrUnsupported)
 		if got := hinterr.HintOf(err); !strings.Contains(got, want) {
 			t.Errorf("%s: got %q, want %q in it", in, got, want)
+		}
+	}
+}
+
+// A result gets into such a store by a file, and the command that loads it.
+func TestLoadHints(t *testing.T) {
+	for in, want := range map[string][2]string{
+		"containerd:redis:1": {"containerd:redis:1: vfix does not read or write the store of containerd", "'ctr -n k8s.io images import"},
+		"nerdctl:redis":      {"nerdctl:redis: vfix does not", "'nerdctl load -i image.tar'"}, "crio:a b": {"crio:a b: vfix does not", "write a file: -o oci-archive:image.tar, then '"},
+		"ostree:a b": {"ostree:a b: vfix does not", "then 'skopeo copy oci-archive:image.tar ostree:'a b''"},
+	} {
+		_, err := media.ParseRef(in)
+		store, ok := errors.AsType[*media.StoreError](err)
+		if !ok || !strings.HasPrefix(err.Error(), want[0]) || !strings.Contains(store.LoadHint(), want[1]) {
+			t.Errorf("%s: got %v, hint %s, want %q", in, err, store.LoadHint(), want)
+		}
+	}
+}
+
+// What refs say of themselves.
+func TestRefFacts(t *testing.T) {
+	for _, c := range []struct {
+		in          string
+		base, where string
+		manifests   bool
+	}{
+		{"docker://redis:1", "redis:1", "", true}, {"docker-daemon:redis:1", "redis:1", "", false}, {"podman:redis:1", "redis:1", "podman", false},
+		{"docker-archive:/x/a.tar:redis:1", "redis:1", "", false}, {"docker-archive:/x/a.tar", "a.tar", "", false}, {"oci:/x/lay", "lay", "", true}, {"oci-archive:/x/a.tar:1", "1", "", true},
+	} {
+		r, err := media.ParseRef(c.in)
+		if err != nil || media.BaseName(r) != c.base || r.Where() != c.where || r.HasManifests() != c.manifests {
+			t.Errorf("%s: got %v, base %q, where %q, manifests %v", c.in, err, media.BaseName(r), r.Where(), r.HasManifests())
+		}
+		if r.Host = "unix:///x"; r.Where() != r.Host {
+			t.Errorf("%s at an address: got %q", c.in, r.Where())
+		}
+	}
+	for path, want := range map[string]bool{"/a": true, "./a": true, "..": true, "~/a": true, `a\b`: true, `c:\a`: true, "C:/a": true, "z:/a": true, "1:/a": false, "c:a": false, "c:/": true, "[:/a": false, "a": false, "a/b": false, "ab/c:d": false} {
+		if got := media.LooksLikePath(path); got != want {
+			t.Errorf("%s looks like a path: got %v", path, got)
+		}
+	}
+	for n, pair := range [][2]string{{"redis", "docker.io/library/redis:latest"}, {"a:1", "index.docker.io/library/a:1"}, {"UPPER", "UPPER"}, {"UPPER", "Upper"}, {"a", "UPPER"}, {"UPPER", "a"}, {"a:1", "a:2"}} {
+		if got := media.SameImageName(pair[0], pair[1]); got != (n < 3) {
+			t.Errorf("%q: got %v", pair, got)
+		}
+	}
+}
+
+// What a caller leaves out has a default, and what is given stays.
+func TestOptionDefaults(t *testing.T) {
+	o := media.Options{}.WithDefaults()
+	if o.Platform.String() != "linux/amd64" || !o.EveryLevel || o.UserAgent != "vfix" || o.Progress == nil || o.Stall != registry.DefaultStall || o.Retry != registry.DefaultRetry || o.Net == nil {
+		t.Errorf("got %+v", o)
+	}
+	given := media.Options{Platform: v1.Platform{Architecture: "arm64"}, Net: o.Net}
+	given.UserAgent, given.Stall, given.Retry, given.Progress = "x", 1, registry.RetryPolicy{Tries: 1}, &imagetest.Notes{}
+	got := given.WithDefaults()
+	if given.Platform.OS = "linux"; got.Platform.String() != "linux/arm64" || got.EveryLevel || got.UserAgent != "x" || got.Stall != 1 || got.Retry != given.Retry || got.Progress != given.Progress || got.Net != o.Net {
+		t.Errorf("got %+v", got)
+	}
+	if (media.Options{Platform: v1.Platform{OS: "linux"}}).WithDefaults().EveryLevel {
+		t.Error("a named system: every level")
+	}
+}
+
+// Closing a source calls all it was given, and returns the first error.
+func TestSourceClose(t *testing.T) {
+	src := &media.Source{Ref: media.Ref{Name: media.Stdin}, Path: "/tmp/x"}
+	first, calls := errors.New("first"), ""
+	for n, err := range []error{nil, first, errors.New("second")} {
+		src.AtEnd(func() error { calls += fmt.Sprint(n); return err })
+	}
+	if err := src.Close(); err != first || calls != "012" {
+		t.Errorf("got %v, calls %s", err, calls)
+	}
+	if got := src.Title(); got != "stdin" {
+		t.Errorf("got the title %s", got)
+	}
+	if src.Ref.Name = "x"; src.Title() != "/tmp/x" {
+		t.Errorf("got the title %s", src.Title())
+	}
+}
+
+func TestNoteDepth(t *testing.T) {
+	for layers, want := range map[int]int{media.DockerDepth: 0, media.DockerDepth + 1: 1} {
+		var notes imagetest.Notes
+		if media.NoteDepth(layers, &notes); len(notes.Text) != want {
+			t.Errorf("%d layers: got %q", layers, notes.Text)
 		}
 	}
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
@@ -218,6 +220,133 @@ func TestRegistryLogin(t *testing.T) {
 	if strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), auth) {
 		t.Errorf("the password is in %q", err)
 	}
+}
+
+// A registry is asked for a digest with HEAD, and with GET only if it does not answer that.
+func TestRegistryDigest(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	img := imagetest.TinyImage(t)
+	imagetest.Put(t, "docker://"+f.Host+"/a:1", media.Result{Image: img})
+	for _, c := range []struct {
+		head, get int // statuses; 0 for the registry's own
+		kind      error
+		says      string
+		gets      int // of the manifest
+	}{
+		{0, 500, nil, "", 0}, {405, 0, nil, "", 1}, {404, 0, hinterr.ErrNotFound, "no such image", 0}, {401, 0, hinterr.ErrUnauthorized, "no access", 0}, {405, 404, hinterr.ErrNotFound, "repository a, tag 1: no such image", 1},
+	} {
+		f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+			status := map[string]int{"HEAD": c.head, "GET": c.get}[r.Method]
+			if status == 0 || !strings.Contains(r.URL.Path, "/manifests/") {
+				return false
+			}
+			w.WriteHeader(status)
+			return true
+		})
+		var notes imagetest.Notes
+		o := imagetest.Fast
+		o.Progress = &notes
+		got, err := media.RegistryDigest(t.Context(), media.Ref{Name: f.Host + "/a:1"}, o.WithDefaults())
+		if c.says != "" {
+			imagetest.WantErr(t, err, c.kind, "registry "+f.Host, c.says)
+		} else if want := imagetest.Must[v1.Hash](t)(img.Digest()).String(); got != want || err != nil {
+			t.Errorf("HEAD %d, GET %d: got %s, %v, want %s", c.head, c.get, got, err, want)
+		}
+		if n := f.Count("GET /v2/a/manifests/1"); n != c.gets || len(notes.Text) != 0 {
+			t.Errorf("HEAD %d, GET %d: got %d requests, notes %q", c.head, c.get, n, notes.Text)
+		}
+	}
+	_, err := media.RegistryDigest(t.Context(), media.Ref{Name: "UPPER"}, imagetest.Fast.WithDefaults())
+	imagetest.WantErr(t, err, nil, "is not the name of an image")
+}
+
+// Layers that are needed again are read once, until the source is closed.
+func TestRegistryKeep(t *testing.T) {
+	imagetest.CleanTemp(t)
+	f := imagetest.NewRegistry(t)
+	imagetest.Put(t, "docker://"+f.Host+"/a:1", media.Result{Image: imagetest.TinyImage(t)})
+	for _, keep := range []bool{true, false} {
+		f.Reset(nil)
+		src := imagetest.Open(t, "docker://"+f.Host+"/a:1")
+		if keep {
+			src.Keep()
+		}
+		for range 2 {
+			for _, l := range imagetest.Must[[]v1.Layer](t)(src.Image.Layers()) {
+				rc := imagetest.Must[io.ReadCloser](t)(l.Uncompressed())
+				if _, err := io.Copy(io.Discard, rc); err != nil {
+					t.Error(err)
+				}
+				rc.Close()
+			}
+		}
+		if n, want := f.Count("/blobs/")-1, map[bool]int{true: 2, false: 4}[keep]; n != want { // one of the config
+			t.Errorf("keep %v: got %d requests for layers, want %d", keep, n, want)
+		}
+	}
+}
+
+// The repositories of a registry, all or those below a name, and what is said where there is no list.
+func TestEachRepository(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	answer := func(status int, text, next string) func(http.ResponseWriter, *http.Request) bool {
+		return func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.HasSuffix(r.URL.Path, "/_catalog") {
+				return false
+			}
+			if next != "" {
+				w.Header().Set("Link", "<"+next+`>; rel="next"`)
+			}
+			w.WriteHeader(status)
+			fmt.Fprint(w, text)
+			return true
+		}
+	}
+	const list = `{"repositories":["a","a/b","ab","c/a","a/b/c"]}`
+	stop := fmt.Errorf("stop")
+	for _, c := range []struct {
+		prefix, at string
+		status     int
+		text, next string
+		want       string
+		kind       error
+		says, hint string
+	}{
+		{status: 200, text: list, want: "a a/b ab c/a a/b/c"}, {prefix: "a", status: 200, text: list, want: "a a/b a/b/c"}, {prefix: "a/b", status: 200, text: list, want: "a/b a/b/c"}, {prefix: "none", status: 200, text: list},
+		{at: "ab", status: 200, text: list, want: "a a/b ab", kind: stop, says: "stop"},
+		{status: 200, text: list, next: "/v2/_catalog?n=1", want: "a a/b ab c/a a/b/c a a/b ab c/a a/b/c", kind: hinterr.ErrDamaged, says: "list of repositories: the registry's list repeats itself"},
+		{status: 404, kind: hinterr.ErrNotFound, says: "list of repositories: the registry has none (404", hint: "name one of its repositories: docker://" + f.Host + "/REPOSITORY"},
+		{status: 401, kind: hinterr.ErrUnauthorized, says: "list of repositories: no access", hint: "docker login " + f.Host + "; without the right to list them, name one of its repositories"},
+		{status: 418, says: "the registry answers 418", hint: "try again"}, {status: 200, text: "<html>", says: "list of repositories: "},
+	} {
+		f.Reset(answer(c.status, c.text, c.next))
+		var got []string
+		err := media.EachRepository(t.Context(), f.Host, c.prefix, imagetest.Fast.WithDefaults(), func(r name.Repository) error {
+			if got = append(got, r.RepositoryStr()); r.RepositoryStr() == c.at {
+				return stop
+			}
+			return nil
+		})
+		if all := strings.Join(got, " "); all != c.want || (err == nil) != (c.says == "") {
+			t.Errorf("%+v: got %s, %v", c, all, err)
+		}
+		if c.says != "" && err != nil {
+			imagetest.WantErr(t, err, c.kind, c.says)
+			if !strings.Contains(hinterr.HintOf(err), c.hint) {
+				t.Errorf("%+v: got the hint %q", c, hinterr.HintOf(err))
+			}
+		}
+	}
+	imagetest.WantErr(t, media.EachRepository(t.Context(), "a b", "", imagetest.Fast.WithDefaults(), func(name.Repository) error { return nil }), nil, "is not the name of an image")
+
+	// The tags of one: f's error ends the list.
+	imagetest.Put(t, "docker://"+f.Host+"/a:1", media.Result{Image: imagetest.TinyImage(t)})
+	repo := imagetest.Must[name.Repository](t)(name.NewRepository(f.Host + "/a"))
+	if err := media.EachTags(t.Context(), repo, imagetest.Fast.WithDefaults(), func([]name.Tag) error { return stop }); err != stop {
+		t.Errorf("got %v", err)
+	}
+	none := imagetest.Must[name.Repository](t)(name.NewRepository(f.Host + "/none"))
+	imagetest.WantErr(t, media.EachTags(t.Context(), none, imagetest.Fast.WithDefaults(), func([]name.Tag) error { return nil }), hinterr.ErrNotFound, "repository none, list of tags: no such repository")
 }
 
 func TestRegistryCancelled(t *testing.T) {

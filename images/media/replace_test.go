@@ -53,6 +53,32 @@ func TestReplaceInIndex(t *testing.T) {
 	}
 }
 
+// Of a changed index, what it does not have is missing.
+func TestReplacedIndexLacks(t *testing.T) {
+	idx := imagetest.TinyIndex(t)
+	d, _, err := media.Pick(idx, v1.Platform{OS: "linux", Architecture: "amd64"}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := imagetest.Must[v1.ImageIndex](t)(media.ReplaceInIndex(idx, d, imagetest.PlatformImage(t, "amd64", "derived")))
+	none := v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("0", 64)}
+	if _, err := out.Image(none); err == nil {
+		t.Error("an image: no error")
+	}
+	if _, err := out.ImageIndex(none); err == nil {
+		t.Error("an index: no error")
+	}
+	if img, err := out.Image(imagetest.Must[*v1.IndexManifest](t)(idx.IndexManifest()).Manifests[0].Digest); err != nil {
+		t.Errorf("the other platform: got %v, %v", img, err)
+	}
+	if got, want := imagetest.Must[types.MediaType](t)(out.MediaType()), types.OCIImageIndex; got != want {
+		t.Errorf("got the media type %s", got)
+	}
+	if got, want := imagetest.Must[int64](t)(out.Size()), int64(len(imagetest.Must[[]byte](t)(out.RawManifest()))); got != want {
+		t.Errorf("got the size %d, want %d", got, want)
+	}
+}
+
 func TestReplaceInNestedIndex(t *testing.T) {
 	inner := imagetest.TinyIndex(t)
 	outer := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: imagetest.PlatformImage(t, "s390x", "other")},

@@ -260,6 +260,8 @@ func TestReadyAndHolds(t *testing.T) {
 func TestRootImage(t *testing.T) {
 	imagetest.CleanTemp(t)
 	dir, hides := t.TempDir(), t.TempDir()
+	damaged := imagetest.GzipOf(t, imagetest.TarOf(t, "bin/sh", "x"))
+	damaged[len(damaged)-1] ^= 1
 	imagetest.Write(t, dir+"/x", []byte("x"))
 	imagetest.Write(t, hides+"/.wh.x", nil)
 	for _, c := range []struct {
@@ -274,6 +276,7 @@ func TestRootImage(t *testing.T) {
 		{hides, "", "", hinterr.ErrUnsupported, hides + ": .wh.x: in a layer"},
 		{imagetest.Write(t, t.TempDir()+"/y.tar", imagetest.TarOf(t, "bin/sh", "x", "bin/.wh.y", "")), "", "", hinterr.ErrUnsupported, "bin/.wh.y: in a layer"},
 		{imagetest.Write(t, t.TempDir()+"/cut.tar", imagetest.TarOf(t, "bin/sh", string(imagetest.Noise(5000)))[:2000]), "", "", hinterr.ErrDamaged, "cut.tar: "},
+		{imagetest.Write(t, t.TempDir()+"/end.tar.gz", damaged), "", "", hinterr.ErrDamaged, "end.tar.gz: "},
 		{imagetest.Write(t, t.TempDir()+"/elf", imagetest.LegacyELF("x")), "", "", hinterr.ErrUnsupported, "elf: not an image"},
 		{dir + "/none", "", "", fs.ErrNotExist, dir + "/none"},
 	} {

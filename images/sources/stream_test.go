@@ -61,10 +61,10 @@ func TestStreams(t *testing.T) {
 		{"root filesystem", "", imagetest.TarOf(t, "bin/sh", "x"), "NAME"},
 		{"ELF file", "", imagetest.LegacyELF("x"), "NAME"},
 	} {
-		for n, named := range []bool{false, true, false} {
+		for n, named := range []bool{false, true, false, false, false} {
 			typed := feed(t, c.content, named)
-			if n == 2 {
-				typed = "/dev/stdin"
+			if n >= 2 {
+				typed = []string{"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"}[n-2]
 			}
 			src, err := sources.Open(t.Context(), c.prefix+typed, media.Options{})
 			if err != nil {
@@ -135,7 +135,7 @@ func TestMistypedNamesAskNoRegistry(t *testing.T) {
 	for in, hint := range map[string]string{
 		"redis.tra": "did you mean redis.tar?", "./redis.tra": "did you mean ./redis.tar?",
 		"build/app.tar": "docker://build/app.tar", "app.tar.gz:latest": "docker://", "libc.so.6": "docker://", "app.oci": "docker://",
-		"oci;layout": "did you mean oci:layout?", "oic:layout": "did you mean oci:layout?", "docker-archve:redis.tar": "did you mean docker-archive:redis.tar?",
+		"oci;layout": "did you mean oci:layout?", "oic:layout": "did you mean oci:layout? An image of that name in a registry is docker://oic:layout", "docker-archve:redis.tar": "did you mean docker-archive:redis.tar?",
 		"dokcer-daemon:redis:1": "did you mean docker-daemon:redis:1?", "contianer:web": "did you mean container:web?",
 		"Redis:1": "did you mean redis:1?", "a b": "see 'vfix help sources'", "redis.tar:redis:1": "docker-archive:redis.tar:redis:1",
 	} {

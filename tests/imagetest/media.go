@@ -153,17 +153,33 @@ func (i *textIndex) Digest() (v1.Hash, error) {
 	return h, err
 }
 
+// tasks is a Progress for a call, and a check that all it begins has ended.
+func tasks(t testing.TB, of string) (o media.Options, ended func()) {
+	n := &Notes{}
+	o.Progress = n
+	return o, func() {
+		t.Helper()
+		if left := n.Unfinished.Load(); left != 0 {
+			t.Errorf("%s: %d tasks have not ended", of, left)
+		}
+	}
+}
+
 // Put stores an image under a DEST as a user types it.
 func Put(t testing.TB, dest string, r media.Result) media.Stored {
 	t.Helper()
 	ref := Must[media.Ref](t)(media.ParseRef(dest))
-	return Must[media.Stored](t)(sources.Put(context.Background(), ref, r, media.Options{}))
+	o, ended := tasks(t, dest)
+	defer ended()
+	return Must[media.Stored](t)(sources.Put(context.Background(), ref, r, o))
 }
 
 // Open opens a SOURCE for the length of a test.
 func Open(t testing.TB, source string) *media.Source {
 	t.Helper()
-	src := Must[*media.Source](t)(sources.Open(context.Background(), source, media.Options{}))
+	o, ended := tasks(t, source)
+	src := Must[*media.Source](t)(sources.Open(context.Background(), source, o))
+	ended()
 	t.Cleanup(func() {
 		if err := src.Close(); err != nil {
 			t.Error(err)
@@ -175,7 +191,9 @@ func Open(t testing.TB, source string) *media.Source {
 // OpenErr opens a SOURCE that cannot be opened.
 func OpenErr(t testing.TB, source string) error {
 	t.Helper()
-	src, err := sources.Open(context.Background(), source, media.Options{})
+	o, ended := tasks(t, source)
+	defer ended()
+	src, err := sources.Open(context.Background(), source, o)
 	if err == nil {
 		src.Close()
 		t.Fatalf("Open(%q): no error", source)
