@@ -210,7 +210,7 @@ func TestArchiveFull(t *testing.T) {
 		}
 	}
 	if _, err := media.WriteDockerTar(t.Context(), io.Discard, "UPPER", img, o); err == nil {
-		t.Error("a name that is none: no error")
+		t.Error("a name in capital letters: no error")
 	}
 }
 

@@ -158,7 +158,7 @@ func TestDaemonPlaces(t *testing.T) {
 	t.Setenv("DOCKER_CONTEXT", "none")
 	_, err := media.DockerHosts()
 	imagetest.WantErr(t, err, hinterr.ErrNoDaemon, `docker context "none"`)
-	// What is wrong with a context is said, and nothing else tried.
+	// A context with an error is reported, and nothing else is tried.
 	t.Setenv("DOCKER_CONTEXT", "mine")
 	for text, says := range map[string]string{
 		`{"Endpoints":{"kubernetes":{"Host":"x"}}}`: "it has no docker endpoint", `{`: "meta.json: ", strings.Repeat(" ", blob.MaxConfig+1): "want at most",
@@ -186,7 +186,7 @@ func TestDaemonPlaces(t *testing.T) {
 	}
 	os.Remove(home + "/.docker/config.json")
 
-	// All that is there is tried: rootless docker's and Docker Desktop's before podman's; a file is no socket.
+	// All that is there is tried: rootless docker's and Docker Desktop's before podman's; a file is not a socket.
 	os.MkdirAll(home+"/.docker/run", 0o755)
 	imagetest.Write(t, run+"/docker.sock", nil)
 	if err := os.Symlink(d.Sock, home+"/.docker/run/docker.sock"); err != nil {

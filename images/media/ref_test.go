@@ -95,7 +95,7 @@ func TestLoadHints(t *testing.T) {
 	}
 }
 
-// What refs say of themselves.
+// The base name, the daemon and the manifests of refs, and names that can only be paths.
 func TestRefFacts(t *testing.T) {
 	for _, c := range []struct {
 		in          string
@@ -125,7 +125,7 @@ func TestRefFacts(t *testing.T) {
 	}
 }
 
-// What a caller leaves out has a default, and what is given stays.
+// Options that a caller omits have defaults, and those that are given stay.
 func TestOptionDefaults(t *testing.T) {
 	o := media.Options{}.WithDefaults()
 	if o.Platform.String() != "linux/amd64" || !o.EveryLevel || o.UserAgent != "vfix" || o.Progress == nil || o.Stall != registry.DefaultStall || o.Retry != registry.DefaultRetry || o.Net == nil {

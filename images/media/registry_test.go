@@ -286,7 +286,7 @@ func TestRegistryKeep(t *testing.T) {
 	}
 }
 
-// The repositories of a registry, all or those below a name, and what is said where there is no list.
+// The repositories of a registry, all or those below a name, and the errors of registries without a list.
 func TestEachRepository(t *testing.T) {
 	f := imagetest.NewRegistry(t)
 	answer := func(status int, text, next string) func(http.ResponseWriter, *http.Request) bool {

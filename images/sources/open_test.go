@@ -24,7 +24,7 @@ import (
 	"vfix.dev/vfix/tests/imagetest"
 )
 
-// What a path is, at the limits of its size and where it cannot be read.
+// The kinds of paths, at the limits of their sizes, and of paths that cannot be read.
 func TestOpenPath(t *testing.T) {
 	imagetest.CleanTemp(t)
 	imagetest.NoDaemon(t)
@@ -86,7 +86,7 @@ func TestOpenPath(t *testing.T) {
 		}
 		src.Close()
 	}
-	// A name that no file can have is none, and not an error about files.
+	// A name that no file can have is not an error about files.
 	for _, name := range []string{long, "file/x", "none"} {
 		if src, err := sources.OpenPath(t.Context(), name, media.Options{}.WithDefaults()); src != nil || err != nil {
 			t.Errorf("%s: got %v, %v", name, src, err)
@@ -109,7 +109,7 @@ func TestOpenPath(t *testing.T) {
 	os.Unsetenv("TMPDIR")
 }
 
-// What can be read only once.
+// Streams can be read only once.
 func TestReadOnce(t *testing.T) {
 	file := imagetest.Write(t, t.TempDir()+"/x", nil)
 	for source, want := range map[string]bool{

@@ -56,7 +56,7 @@ func descriptors(t *testing.T, path string) (*sif.FileImage, string, []byte) {
 	return c, all.String(), root
 }
 
-// A SIF file that is made from another one keeps its data objects and all that is said of them, but for signatures,
+// A SIF file that is made from another one keeps its data objects and all that is said of them, except signatures,
 // its mode, and the form of its squashfs.
 func TestSIFAgain(t *testing.T) {
 	imagetest.CleanTemp(t)

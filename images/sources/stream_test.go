@@ -88,7 +88,7 @@ func TestStreamErrors(t *testing.T) {
 	_, err := sources.Open(t.Context(), feed(t, nil, false), media.Options{})
 	imagetest.WantErr(t, err, hinterr.ErrNotFound, "stdin", "empty")
 
-	// What is wrong with a stream is said of the stream, and not of the file that has its copy.
+	// Errors about a stream name the stream, not the file with its copy.
 	img := imagetest.TinyImage(t)
 	for _, named := range []bool{false, true} {
 		typed := feed(t, imagetest.DockerSave(t, img, "app:1")[:3000], named)
