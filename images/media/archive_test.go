@@ -15,11 +15,14 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/registry"
+	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/tests/imagetest"
 )
@@ -75,7 +78,7 @@ func TestOldArchiveTags(t *testing.T) {
 	}{
 		{`{"app":{"1":"` + two + `"}}`, "", "app:1", 2}, {`{"app":{"1":"` + two + `"}}`, "app:1", "app:1", 2}, {`{"app":{"1":"` + two + `"}}`, "app:2", "app:1", 0},
 		{`{"app":{"1":"` + two + `"}}`, two[:12], "", 2}, {`{"app":{"1":"` + two + `"}}`, "sha256:" + two, "", 2}, {`{"app":{"1":"` + two + `"}}`, two[:11], "app:1", 0},
-		{`{"app":{"1":"` + two + `"}}`, one[:12], "", 1}, {unnamed, "", "", 2}, {unnamed, two[:12], "", 2}, {unnamed, "app:1", "its images have no tags", 0},
+		{`{"app":{"1":"` + two + `"}}`, one[:12], "", 1}, {`{"app":{"1":"` + two + `"}}`, "sha256:" + one[:12], "", 1}, {unnamed, "", "", 2}, {unnamed, two[:12], "", 2}, {unnamed, "app:1", "its images have no tags", 0},
 		{`{"app":{"1":"` + two + `","0":"` + two + `"},"other":{"1":"` + one + `"}}`, "", "app:0 app:1 other:1", 0}, {`{"app":{"1":"` + two + `","0":"` + two + `"}}`, "", "app:0", 2},
 	} {
 		all := files
@@ -96,6 +99,36 @@ func TestOldArchiveTags(t *testing.T) {
 		if n := len(imagetest.Must[[]v1.Layer](t)(src.Image.Layers())); n != c.layers || src.Ref.Tag != c.is {
 			t.Errorf("%s of %s: got %d layers, tag %q", c.tag, c.repositories, n, src.Ref.Tag)
 		}
+	}
+}
+
+// Such an image has as many layers as a number says, and no cycle of them; several images without names are listed by their IDs.
+func TestOldArchiveLayers(t *testing.T) {
+	imagetest.CleanTemp(t)
+	id := func(n int) string { return fmt.Sprintf("%064x", n) }
+	layer := string(imagetest.TarOf(t, "x", "x"))
+	archive := func(n int, parent func(int) int) string {
+		var files []string
+		for i := range n {
+			text := `{"id":"` + id(i) + `","os":"linux","architecture":"amd64"`
+			if p := parent(i); p >= 0 {
+				text += `,"parent":"` + id(p) + `"`
+			}
+			files = append(files, id(i)+"/json", text+"}", id(i)+"/layer.tar", layer)
+		}
+		return "docker-archive:" + imagetest.Write(t, t.TempDir()+"/x.tar", imagetest.TarOf(t, files...))
+	}
+	below := func(n int) int { return n - 1 }
+	if n := len(imagetest.Must[[]v1.Layer](t)(imagetest.Open(t, archive(media.MaxChain, below)).Image.Layers())); n != media.MaxChain {
+		t.Errorf("got %d layers", n)
+	}
+	imagetest.WantErr(t, imagetest.OpenErr(t, archive(media.MaxChain+1, below)), hinterr.ErrDamaged, fmt.Sprintf("more than %d layers", media.MaxChain))
+	around := archive(3, func(n int) int { return []int{1, 0, 0}[n] })
+	imagetest.WantErr(t, imagetest.OpenErr(t, around), hinterr.ErrDamaged, "or a cycle of them")
+	err := imagetest.OpenErr(t, archive(3, func(n int) int { return []int{-1, 0, -1}[n] }))
+	imagetest.WantErr(t, err, media.ErrSeveral, "2 images")
+	if got, want := hinterr.HintOf(err), "add one of these after a colon: "+id(1)+" "+id(2); got != want {
+		t.Errorf("got the hint %q, want %q", got, want)
 	}
 }
 
@@ -144,6 +177,9 @@ func TestArchiveWrite(t *testing.T) {
 				t.Errorf("%s: the same image gave other bytes", to)
 			}
 			same = data
+			if !bytes.HasSuffix(data, make([]byte, 2*media.TarBlock)) {
+				t.Errorf("%s: no end of the archive", to)
+			}
 		}
 	}
 	// The names that other tools know, each once.
@@ -245,6 +281,48 @@ func TestArchiveLinks(t *testing.T) {
 		imagetest.SameImage(t, imagetest.Open(t, "docker-archive:"+path).Image, img)
 	}
 }
+
+// A layer that is there twice is written once, an empty one is a layer, and the names of compressed layers need not be digests.
+func TestArchiveLayers(t *testing.T) {
+	imagetest.CleanTemp(t)
+	dir := t.TempDir()
+	layers := imagetest.Must[[]v1.Layer](t)(imagetest.TinyImage(t).Layers())
+	none := v1.Hash{Algorithm: "sha256", Hex: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}
+	img := imagetest.ImageOf(t, layers[0], layers[1], layers[0], plainLayer{imagetest.BlobLayer{Layer: static.NewLayer(nil, types.DockerUncompressedLayer), ID: none}})
+	var notes imagetest.Notes
+	o := media.Options{Options: registry.Options{Progress: &notes}}
+	if _, err := sources.Put(t.Context(), media.Ref{Transport: media.DockerArchive, Name: dir + "/x.tar"}, media.Result{Image: img, Index: imagetest.TinyIndex(t)}, o); err != nil {
+		t.Fatal(err)
+	}
+	if len(notes.Text) != 1 || !strings.Contains(notes.Text[0], "a docker archive holds one platform") {
+		t.Errorf("notes: %q", notes.Text)
+	}
+	members := imagetest.ReadTar(t, bytes.NewReader(imagetest.Must[[]byte](t)(os.ReadFile(dir+"/x.tar"))))
+	if len(members) != 5 { // config, three layers, manifest.json
+		t.Fatalf("got %d members", len(members))
+	}
+	if n := len(imagetest.Must[[]v1.Layer](t)(imagetest.Open(t, dir+"/x.tar").Image.Layers())); n != 4 {
+		t.Errorf("got %d layers, want 4", n)
+	}
+	text := string(members[4].Body)
+	for n, m := range members[1:4] {
+		members[n+1].Name = fmt.Sprintf("l%d", n)
+		text = strings.ReplaceAll(text, m.Name, fmt.Sprintf("l%d", n))
+	}
+	members[4].Body = []byte(text)
+	other := imagetest.Open(t, imagetest.Write(t, dir+"/names.tar", imagetest.TarMembers(t, members...)))
+	for n, l := range imagetest.Must[[]v1.Layer](t)(other.Image.Layers()) {
+		want := imagetest.Must[v1.Hash](t)(imagetest.Must[[]v1.Layer](t)(img.Layers())[n].Digest())
+		if got := imagetest.Must[v1.Hash](t)(l.Digest()); got != want {
+			t.Errorf("layer %d: got %v, want %v", n, got, want)
+		}
+	}
+}
+
+// plainLayer is a layer that is not compressed.
+type plainLayer struct{ imagetest.BlobLayer }
+
+func (l plainLayer) Uncompressed() (io.ReadCloser, error) { return l.Compressed() }
 
 // Plain layers of a docker archive stay plain in another one and are compressed for OCI, to
 // the same bytes each time.

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -170,11 +171,20 @@ func TestDaemonPlaces(t *testing.T) {
 	}
 	imagetest.Write(t, meta+"/meta.json", []byte(`{"Endpoints":{"docker":{"Host":"tcp://h:1"}}}`))
 	tls := strings.Replace(meta, "/meta/", "/tls/", 1) + "/docker"
-	for _, want := range []engine.Host{{URL: "tcp://h:1"}, {URL: "tcp://h:1", TLS: tls}} {
+	for n, want := range []engine.Host{{URL: "tcp://h:1"}, {URL: "tcp://h:1"}, {URL: "tcp://h:1", TLS: tls}} {
+		switch n { // nothing, a file, a directory
+		case 1:
+			if err := os.MkdirAll(filepath.Dir(tls), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			imagetest.Write(t, tls, nil)
+		case 2:
+			os.Remove(tls)
+			os.Mkdir(tls, 0o755)
+		}
 		if h := imagetest.Must[[]engine.Host](t)(media.DockerHosts()); len(h) != 1 || h[0] != want {
 			t.Errorf("context: got %+v, want %+v", h, want)
 		}
-		os.MkdirAll(tls, 0o755)
 	}
 	t.Setenv("DOCKER_CONTEXT", "")
 	imagetest.Write(t, home+"/.docker/config.json", []byte(`{`))
@@ -195,6 +205,14 @@ func TestDaemonPlaces(t *testing.T) {
 	t.Setenv("CONTAINER_HOST", "unix://"+d.Sock)
 	if got, want := where(), "unix://"+home+"/.docker/run/docker.sock unix://"+d.Sock+" unix://"+run+"/podman/podman.sock"; got != want {
 		t.Errorf("several: got %s, want %s", got, want)
+	}
+	if dest := imagetest.Must[media.Ref](t)(media.DefaultDest(t.Context(), &media.Source{Ref: media.Ref{Transport: media.Daemon, Name: "a"}}, "", "-x", media.Options{})); strings.HasSuffix(dest.Host, "podman/podman.sock") || dest.Podman {
+		t.Errorf("several: got %+v", dest)
+	}
+	podman := media.Ref{Transport: media.Daemon, Name: "a", Podman: true}
+	want := media.Ref{Transport: media.Daemon, Name: "a:latest-x", Podman: true, Host: "unix://" + d.Sock}
+	if dest := imagetest.Must[media.Ref](t)(media.DefaultDest(t.Context(), &media.Source{Ref: podman}, "", "-x", media.Options{})); dest != want {
+		t.Errorf("podman: got %+v, want %+v", dest, want)
 	}
 	os.Remove(home + "/.docker/run/docker.sock")
 	if err := os.Remove(run + "/docker.sock"); err != nil {
@@ -259,10 +277,17 @@ func TestDefaultDest(t *testing.T) {
 	}
 	_, err := media.DefaultDest(context.Background(), &media.Source{Ref: media.Ref{Transport: media.Daemon, Name: digest}}, "", "-vfix", media.Options{})
 	imagetest.WantErr(t, err, nil, "an image ID gives no name")
+	for _, c := range []struct{ name, tag, hint string }{{"a b", "", "-t NAME:TAG"}, {"a", "b:c:d", ""}} {
+		_, err := media.DefaultDest(context.Background(), &media.Source{Ref: media.Ref{Transport: media.Daemon, Name: c.name}}, c.tag, "-vfix", media.Options{})
+		imagetest.WantErr(t, err, hinterr.ErrNotFound, "is not the name of an image")
+		if got := hinterr.HintOf(err); got != c.hint {
+			t.Errorf("%s: got the hint %q, want %q", c.name, got, c.hint)
+		}
+	}
 	imagetest.NoDaemon(t)
 	_, err = media.DefaultDest(context.Background(), &media.Source{Ref: media.Ref{Transport: media.Registry, Name: "h:5000/a/redis:2"}}, "", "-vfix", media.Options{})
 	imagetest.WantErr(t, err, hinterr.ErrNoDaemon, "none.sock")
-	if h := hinterr.HintOf(err); !strings.Contains(h, "-o oci-archive:redis-2-vfix.tar,") {
+	if h := hinterr.HintOf(err); h != "write a file: -o oci-archive:redis-2-vfix.tar, or -o docker-archive:redis-2-vfix.tar:h:5000/a/redis:2-vfix for docker load" {
 		t.Errorf("hint: %q", h)
 	}
 }

@@ -12,6 +12,7 @@ const (
 	LayoutMarker  = layoutMarker
 	MaxAMD64Level = maxAMD64Level
 	DockerDepth   = dockerDepth
+	MaxChain      = maxChain
 	MaxLinks      = maxLinks
 )
 

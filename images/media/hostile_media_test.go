@@ -242,8 +242,17 @@ func TestHostileArchives(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			imagetest.CleanTemp(t)
 			path := imagetest.Write(t, t.TempDir()+"/x.tar", c.data)
-			imagetest.WantErr(t, imagetest.OpenErr(t, "docker-archive:"+path), c.kind, "docker archive", path, c.says)
+			err := imagetest.OpenErr(t, "docker-archive:"+path)
+			imagetest.WantErr(t, err, c.kind, "docker archive", path, c.says)
+			if hint := hinterr.HintOf(err); strings.Contains(hint, "oci-archive:"+path) != (name == "OCI archive") {
+				t.Errorf("got the hint %q", hint)
+			}
 		})
+	}
+	err := imagetest.OpenErr(t, "oci-archive:"+imagetest.Write(t, t.TempDir()+"/x.tar", good))
+	imagetest.WantErr(t, err, hinterr.ErrNotFound, "oci archive")
+	if hint := hinterr.HintOf(err); !strings.HasPrefix(hint, "it is a docker archive: docker-archive:") {
+		t.Errorf("got the hint %q", hint)
 	}
 	// A layer that is not what its diff ID says is found when it is read.
 	other := bytes.Replace(good, []byte("tiny0123"), []byte("tinyX123"), 1)

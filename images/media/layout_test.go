@@ -177,6 +177,71 @@ func TestLayoutPlatforms(t *testing.T) {
 	}
 }
 
+// A tag of several images is that of the platform's.
+func TestLayoutTags(t *testing.T) {
+	b := newBadLayout(t)
+	amd := b.entry()
+	b.reconfig(func(cf *v1.ConfigFile) { cf.Architecture = "arm64" })
+	arm := b.entry()
+	tag := map[string]string{"org.opencontainers.image.ref.name": "x"}
+	amd.Annotations, arm.Annotations = tag, tag
+	b.reindex(arm, amd)
+	for _, source := range []string{"oci:" + b.dir + ":x", "oci:" + b.dir, "oci:" + b.dir + ":" + amd.Digest.String()} {
+		if src := imagetest.Open(t, source); src.Digest != amd.Digest.String() || source[len(source)-1] == 'x' && src.Ref.Tag != "x" {
+			t.Errorf("%s: got %s, %+v", source, src.Digest, src.Ref)
+		}
+	}
+	arm.Platform, amd.Platform = &v1.Platform{OS: "linux", Architecture: "s390x"}, &v1.Platform{OS: "linux", Architecture: "ppc64le"}
+	b.reindex(arm, amd)
+	imagetest.WantErr(t, imagetest.OpenErr(t, "oci:"+b.dir+":x"), media.ErrSeveral, "2 images")
+	// Many are not all listed.
+	for _, n := range []int{20, 21} {
+		var all []v1.Descriptor
+		for i := range n {
+			e := amd
+			e.Digest.Hex, e.Annotations = fmt.Sprintf("%064x", i), map[string]string{"io.containerd.image.name": fmt.Sprint("t", i)}
+			all = append(all, e)
+		}
+		b.reindex(all...)
+		hint := hinterr.HintOf(imagetest.OpenErr(t, b.dir))
+		if want := map[int]string{20: " t19", 21: " t19 …"}[n]; !strings.HasSuffix(hint, want) {
+			t.Errorf("%d images: got the hint %q", n, hint)
+		}
+		// As an index.
+		raw := imagetest.Must[[]byte](t)(json.Marshal(v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: all}))
+		h, size, _ := v1.SHA256(bytes.NewReader(raw))
+		b.overwrite(h, raw)
+		b.reindex(v1.Descriptor{MediaType: types.OCIImageIndex, Digest: h, Size: size})
+		err := imagetest.OpenErr(t, b.dir)
+		imagetest.WantErr(t, err, hinterr.ErrPlatform, "no image for linux/amd64 in the index, which has: linux/ppc64le")
+		if got := strings.Count(err.Error(), "linux/ppc64le"); got != 20 || strings.Contains(err.Error(), "…") != (n > 20) {
+			t.Errorf("%d platforms: got %v", n, err)
+		}
+	}
+	// An OCI archive is not a layout.
+	err := imagetest.OpenErr(t, "oci:"+imagetest.Write(t, t.TempDir()+"/x.tar", nil))
+	imagetest.WantErr(t, err, hinterr.ErrDamaged, "x.tar: not a directory")
+	if hint := hinterr.HintOf(err); !strings.HasPrefix(hint, "an OCI layout in a tar file is oci-archive:/") {
+		t.Errorf("got the hint %q", hint)
+	}
+}
+
+// An image whose manifest has other layers than it gives is not written.
+func TestWriteOtherLayers(t *testing.T) {
+	dir := t.TempDir()
+	_, err := sources.Put(t.Context(), media.Ref{Transport: media.OCILayout, Name: dir + "/x"}, media.Result{Image: fewerLayers{imagetest.TinyImage(t)}}, media.Options{})
+	imagetest.WantErr(t, err, hinterr.ErrDamaged, "manifest: got 1 layers, want 2")
+	imagetest.WantEmpty(t, dir)
+}
+
+// fewerLayers is an image that gives one layer less.
+type fewerLayers struct{ v1.Image }
+
+func (i fewerLayers) Layers() ([]v1.Layer, error) {
+	all, err := i.Image.Layers()
+	return all[1:], err
+}
+
 // An entry of a layout that is missing stays listed, and is noted.
 func TestLayoutSparse(t *testing.T) {
 	dir := t.TempDir()

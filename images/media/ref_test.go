@@ -113,7 +113,7 @@ func TestRefFacts(t *testing.T) {
 			t.Errorf("%s at an address: got %q", c.in, r.Where())
 		}
 	}
-	for path, want := range map[string]bool{"/a": true, "./a": true, "..": true, "~/a": true, `a\b`: true, `c:\a`: true, "C:/a": true, "z:/a": true, "1:/a": false, "c:a": false, "c:/": true, "[:/a": false, "a": false, "a/b": false, "ab/c:d": false} {
+	for path, want := range map[string]bool{"/a": true, "./a": true, "..": true, "~/a": true, `a\b`: true, `c:\a`: true, "C:/a": true, "z:/a": true, "a:/x": true, "A:/x": true, "{:/a": false, "@:/a": false, "1:/a": false, "c:a": false, "c:/": true, "[:/a": false, "a": false, "a/b": false, "ab/c:d": false} {
 		if got := media.LooksLikePath(path); got != want {
 			t.Errorf("%s looks like a path: got %v", path, got)
 		}

@@ -3,6 +3,7 @@ package media_test
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -102,10 +103,14 @@ func TestReplaceInNestedIndex(t *testing.T) {
 	if m.Manifests[1].Annotations["in"] != "yes" {
 		t.Errorf("entry of the inner index: %+v", m.Manifests[1])
 	}
-	n := &imagetest.Notes{}
-	media.NoteDropped(out, n)
-	if len(n.Text) != 1 {
-		t.Errorf("notes: %q", n.Text)
+	// A second replacement, of the other platform, drops nothing more.
+	twice := imagetest.Must[v1.ImageIndex](t)(media.ReplaceInIndex(out, m.Manifests[0], imagetest.PlatformImage(t, "s390x", "derived")))
+	for _, idx := range []v1.ImageIndex{out, twice} {
+		n := &imagetest.Notes{}
+		media.NoteDropped(idx, n)
+		if len(n.Text) != 1 || !strings.Contains(n.Text[0], "attestation manifest sha256:") {
+			t.Errorf("notes: %q", n.Text)
+		}
 	}
 }
 
@@ -136,8 +141,13 @@ func TestIndexText(t *testing.T) {
 		for _, n := range c.drop {
 			x.Drop(n)
 		}
-		if got := string(x.Bytes()); got != c.want {
-			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
+		for range 2 { // it can be asked again
+			if got := string(x.Bytes()); got != c.want {
+				t.Errorf("%s: got %s, want %s", c.name, got, c.want)
+			}
+		}
+		if n := len(x.Entries) - 1; !slices.Contains(c.drop, n) && !bytes.Contains(x.Text(n), []byte(x.Entries[n].Digest.String())) {
+			t.Errorf("%s: got the entry %s", c.name, x.Text(n))
 		}
 	}
 	for _, bad := range []string{``, `[]`, `{}`, `{"manifests":{}}`, `{"manifests":[],"Manifests":[]}`, `{"manifests":[1]}`, `{"manifests":[]`, `{"manifests":[{"digest":"x"}]}`} {
@@ -175,6 +185,9 @@ func TestPlatformRank(t *testing.T) {
 		{"amd64", amd(""), []v1.Platform{amd(""), amd("v2"), amd("v3"), amd("v4")},
 			[]v1.Platform{{OS: "linux", Architecture: "arm64"}, {OS: "windows", Architecture: "amd64"}, {OS: "unknown", Architecture: "unknown"}, amd("v9")}},
 		{"amd64/v3", amd("v3"), []v1.Platform{amd("v3"), amd("v2"), amd("v1")}, []v1.Platform{amd("v4")}},
+		{"arm64", v1.Platform{OS: "Linux", Architecture: "aarch64"}, []v1.Platform{{OS: "linux", Architecture: "ARM64", Variant: "v8"}}, []v1.Platform{amd("")}},
+		{"arm64/v8", v1.Platform{OS: "linux", Architecture: "arm64", Variant: "v8"}, []v1.Platform{{OS: "linux", Architecture: "arm64", Variant: "v8"}}, []v1.Platform{{OS: "linux", Architecture: "arm64"}, {OS: "linux", Architecture: "arm64", Variant: "v9"}}},
+		{"x86-64", v1.Platform{OS: "linux", Architecture: "x86-64"}, []v1.Platform{{OS: "LINUX", Architecture: "X86_64"}}, nil},
 		{"x86_64", v1.Platform{OS: "linux", Architecture: "x86_64"}, []v1.Platform{amd("")}, nil},
 	} {
 		last := media.MaxAMD64Level + 2

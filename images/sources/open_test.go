@@ -84,6 +84,11 @@ func TestOpenPath(t *testing.T) {
 		if c.image != (src.Image != nil) || !c.image && src.Path != strings.TrimPrefix(c.name, "dir:") {
 			t.Errorf("%s: got path %q, image %v", c.name, src.Path, src.Image)
 		}
+		if c.image && strings.Contains(c.name, "most") {
+			if h, _, _ := v1.SHA256(bytes.NewReader(padded(blob.MaxManifest))); src.Digest != h.String() {
+				t.Errorf("%s: got the digest %s, want %v", c.name, src.Digest, h)
+			}
+		}
 		src.Close()
 	}
 	// A name that no file can have is not an error about files.
@@ -206,25 +211,27 @@ func TestReadyAndHolds(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("DOCKER_HOST", "unix://"+d.Sock)
 	imagetest.Put(t, "docker://"+f.Host+"/a:1", media.Result{Image: img})
-	closed := ""
 	f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
-		if closed == "" || !strings.Contains(r.URL.Path, "/"+closed+"/") {
+		switch _, path, _ := strings.Cut(r.URL.Path, "/v2/"); {
+		case strings.HasPrefix(path, "closed/"):
+			w.WriteHeader(http.StatusTeapot)
+		case strings.HasPrefix(path, "locked/"):
+			w.WriteHeader(http.StatusUnauthorized)
+		default:
 			return false
 		}
-		w.WriteHeader(http.StatusTeapot)
 		return true
 	})
 	oci := imagetest.Put(t, "oci:"+dir+"/oci:x", media.Result{Image: img})
 	saved := imagetest.Put(t, "docker-archive:"+dir+"/x.tar:app:1", media.Result{Image: img})
 	digest, other := imagetest.Must[v1.Hash](t)(img.Digest()).String(), "sha256:"+strings.Repeat("0", 64)
-	closed = "closed"
 	for _, c := range []struct {
 		dest, digest string
 		want         bool
 		says         string
 	}{
 		{"docker://" + f.Host + "/a:1", digest, true, ""}, {"docker://" + f.Host + "/a:1", other, false, ""}, {"docker://" + f.Host + "/a:2", digest, false, ""},
-		{"docker://" + f.Host + "/closed/a:1", digest, false, "418"},
+		{"docker://" + f.Host + "/closed/a:1", digest, false, "418"}, {"docker://" + f.Host + "/locked/a:1", digest, false, ""},
 		{"docker-daemon:tiny:1", d.ID.String(), true, ""}, {"docker-daemon:tiny:1", other, false, ""}, {"docker-daemon:none:1", d.ID.String(), false, ""},
 		{oci.Reference, oci.Digest, true, ""}, {oci.Reference, other, false, ""}, {"oci:" + dir + "/none", oci.Digest, false, ""},
 		{saved.Reference, saved.Digest, true, ""}, {"docker-archive:" + dir + "/none.tar", saved.Digest, false, ""},
