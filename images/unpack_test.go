@@ -1,6 +1,7 @@
 package images_test
 
 import (
+	"archive/tar"
 	"errors"
 	"io/fs"
 	"maps"
@@ -30,11 +31,13 @@ func unpackedLayers(t *testing.T, layers ...[]imagetest.TestMember) (string, err
 func TestUnpack(t *testing.T) {
 	exec := imagetest.FileM("bin/tool", []byte("tool"))
 	exec.Mode = 0o4755
+	closed, pipe := imagetest.DirM("closed"), imagetest.FileM("pipe", nil)
+	closed.Mode, pipe.Typeflag = 0o1011, tar.TypeFifo
 	dir, err := unpackedLayers(t,
 		[]imagetest.TestMember{
 			imagetest.DirM("bin"), exec, imagetest.LinkM("bin/also", "bin/tool"), imagetest.SymM("lib64", "/usr/lib"), imagetest.DirM("usr/lib"),
 			imagetest.FileM("etc/gone", []byte("x")), imagetest.FileM("etc/stays", []byte("old")), imagetest.FileM("opt/a/deep", []byte("x")),
-			imagetest.FileM("lib64/libx", []byte("through the link")),
+			imagetest.FileM("lib64/libx", []byte("through the link")), closed, imagetest.FileM("closed/x", nil), pipe, imagetest.LinkM("symlink", "lib64"),
 		},
 		[]imagetest.TestMember{
 			imagetest.FileM("etc/.wh.gone", nil), imagetest.FileM("etc/stays", []byte("new")), imagetest.FileM("opt/a/.wh..wh..opq", nil),
@@ -49,7 +52,7 @@ func TestUnpack(t *testing.T) {
 			t.Errorf("%s: got %q, %v, want %q", name, got, err, want)
 		}
 	}
-	for _, name := range []string{"etc/gone", "opt/a/deep", "etc/.wh.gone"} {
+	for _, name := range []string{"etc/gone", "opt/a/deep", "etc/.wh.gone", "pipe"} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
 			t.Errorf("%s is there", name)
 		}
@@ -58,6 +61,14 @@ func TestUnpack(t *testing.T) {
 	b, _ := os.Stat(filepath.Join(dir, "bin/also"))
 	if a.Mode() != 0o755 || !os.SameFile(a, b) {
 		t.Errorf("bin/tool: mode %v, want 755 without setuid, one file with bin/also", a.Mode())
+	}
+	for name, mode := range map[string]fs.FileMode{"bin/tool": 0o755, "closed": fs.ModeDir | 0o711, "closed/x": 0o644} {
+		if fi := imagetest.Stat(t, filepath.Join(dir, name)); fi.Mode() != mode || !fi.ModTime().Equal(imagetest.TestTime) {
+			t.Errorf("%s: got %v of %v, want %v of %v", name, fi.Mode(), fi.ModTime(), mode, imagetest.TestTime)
+		}
+	}
+	if a, b := imagetest.Stat(t, dir+"/lib64"), imagetest.Stat(t, dir+"/symlink"); !os.SameFile(a, b) {
+		t.Error("lib64 and symlink are two symlinks")
 	}
 	if to, err := os.Readlink(filepath.Join(dir, "lib64")); to != "/usr/lib" {
 		t.Errorf("lib64: got a link to %q, %v", to, err)

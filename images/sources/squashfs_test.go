@@ -10,6 +10,7 @@ import (
 
 	"github.com/sylabs/sif/v2/pkg/sif"
 
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/sources"
@@ -45,6 +46,11 @@ func TestSquashfsPrograms(t *testing.T) {
 		src := imagetest.Open(t, "sif:"+file)
 		os.Setenv("PATH", old)
 		imagetest.Put(t, "dir:"+out, media.Result{Image: src.Image})
+		// Its files need room for temporary ones.
+		blob.Temp.SetLimit(1)
+		_, err := sources.Open(t.Context(), "sif:"+file, media.Options{})
+		blob.Temp.SetLimit(blob.DefaultTempLimit)
+		imagetest.WantErr(t, err, hinterr.ErrTooLarge, file+": ")
 		got := imagetest.FileListing(t, out)
 		if want == "" {
 			want = got
