@@ -47,6 +47,11 @@ func TestImageFaults(t *testing.T) {
 	}
 	more := imagetest.StoreOCI(t, imagetest.Must[v1.Image](t)(mutate.AppendLayers(imagetest.Open(t, result).Image, imagetest.BytesLayer(t, imagetest.TarMembers(t, imagetest.FileM("etc/x", []byte("y")))))))
 	other := imagetest.StoreOCI(t, withLastLayer(t, imagetest.Open(t, result).Image, imagetest.BytesLayer(t, imagetest.TarMembers(t, imagetest.LegacyM("lib/a", "2"), imagetest.FileM("etc/ld.so.preload", []byte("x"))))))
+	// Texts that differ: a comparison that ends early has fewer problems.
+	out := imagetest.Open(t, result).Image
+	c := imagetest.Must[*v1.ConfigFile](t)(out.ConfigFile()).Config
+	c.Env = append(c.Env, "OTHER=1")
+	texts := imagetest.StoreOCI(t, mutate.Annotations(imagetest.Must[v1.Image](t)(mutate.Config(out, c)), map[string]string{"other": "1"}).(v1.Image))
 	vo := func(f *imagetest.Faults) images.VerifyOptions {
 		vo := images.VerifyOptions{Version: "1", ScanOptions: o.ScanOptions}
 		vo.Media.Progress = f
@@ -84,6 +89,12 @@ func TestImageFaults(t *testing.T) {
 		}},
 		"verify: base": {10, func(f *imagetest.Faults) (string, error) {
 			return verified(images.VerifyPair(t.Context(), faulty(source, f), imagetest.Open(t, result), stated, vo(f)))
+		}},
+		"verify: source with other texts": {20, func(f *imagetest.Faults) (string, error) {
+			return verified(images.VerifyPair(t.Context(), imagetest.Open(t, source), faulty(texts, f), nil, vo(f)))
+		}},
+		"verify: base of other texts": {10, func(f *imagetest.Faults) (string, error) {
+			return verified(images.VerifyPair(t.Context(), faulty(source, f), imagetest.Open(t, texts), nil, vo(f)))
 		}},
 		"verify: by its statement": {20, func(f *imagetest.Faults) (string, error) {
 			return verified(images.VerifyPair(t.Context(), nil, faulty(result, f), stated, vo(f)))
