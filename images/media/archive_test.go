@@ -69,8 +69,12 @@ func TestOldArchiveTags(t *testing.T) {
 	imagetest.CleanTemp(t)
 	one, two := strings.Repeat("1", 64), strings.Repeat("2", 64)
 	layer := string(imagetest.TarOf(t, "x", "x"))
-	files := []string{one + "/VERSION", "1.0", two + "/VERSION", "1.0", one + "/layer.tar", layer, two + "/layer.tar", layer,
+	packed := imagetest.GzipOf(t, imagetest.TarOf(t, "y", "y"))
+	files := []string{one + "/VERSION", "1.0", two + "/VERSION", "1.0", one + "/layer.tar", layer, two + "/layer.tar", string(packed),
 		one + "/json", `{"id":"` + one + `","os":"linux","architecture":"amd64"}`, two + "/json", `{"id":"` + two + `","parent":"` + one + `","os":"linux","architecture":"amd64"}`}
+	// Of layers alone: the others are not layers.
+	three := strings.Repeat("3", 64)
+	files = append(files, three+"/json", `{"id":"`+three+`"}`, "short/json", "{}", "short/layer.tar", layer)
 	const unnamed = "nothing"
 	for _, c := range []struct {
 		repositories, tag, is string
@@ -98,6 +102,11 @@ func TestOldArchiveTags(t *testing.T) {
 		src := imagetest.Open(t, source)
 		if n := len(imagetest.Must[[]v1.Layer](t)(src.Image.Layers())); n != c.layers || src.Ref.Tag != c.is {
 			t.Errorf("%s of %s: got %d layers, tag %q", c.tag, c.repositories, n, src.Ref.Tag)
+		}
+		if m := imagetest.Must[*v1.Manifest](t)(src.Image.Manifest()); c.layers == 2 {
+			if h, size, _ := v1.SHA256(bytes.NewReader(packed)); m.Layers[1].Digest != h || m.Layers[1].Size != size || m.Layers[1].MediaType != types.DockerLayer {
+				t.Errorf("got the layer %+v, want %v of %d bytes", m.Layers[1], h, size)
+			}
 		}
 	}
 }

@@ -199,7 +199,7 @@ func TestDaemonPlaces(t *testing.T) {
 	// All that is there is tried: rootless docker's and Docker Desktop's before podman's; a file is not a socket.
 	os.MkdirAll(home+"/.docker/run", 0o755)
 	imagetest.Write(t, run+"/docker.sock", nil)
-	if err := os.Symlink(d.Sock, home+"/.docker/run/docker.sock"); err != nil {
+	if err := os.Symlink(imagetest.NewDaemon(t, img).Sock, home+"/.docker/run/docker.sock"); err != nil { // one without the image
 		t.Fatal(err)
 	}
 	t.Setenv("CONTAINER_HOST", "unix://"+d.Sock)
@@ -209,6 +209,7 @@ func TestDaemonPlaces(t *testing.T) {
 	if dest := imagetest.Must[media.Ref](t)(media.DefaultDest(t.Context(), &media.Source{Ref: media.Ref{Transport: media.Daemon, Name: "a"}}, "", "-x", media.Options{})); strings.HasSuffix(dest.Host, "podman/podman.sock") || dest.Podman {
 		t.Errorf("several: got %+v", dest)
 	}
+	imagetest.SameImage(t, imagetest.Open(t, "docker-daemon:tiny:1").Image, img)
 	podman := media.Ref{Transport: media.Daemon, Name: "a", Podman: true}
 	want := media.Ref{Transport: media.Daemon, Name: "a:latest-x", Podman: true, Host: "unix://" + d.Sock}
 	if dest := imagetest.Must[media.Ref](t)(media.DefaultDest(t.Context(), &media.Source{Ref: podman}, "", "-x", media.Options{})); dest != want {

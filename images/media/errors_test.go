@@ -107,6 +107,7 @@ func TestMistyped(t *testing.T) {
 		"a.b@sha256:" + strings.Repeat("a", 64): "", "docker:27": "", "registry:2": "",
 		"a.b": "docker://a.b", "a/b.c": "docker://a/b.c", "app.tar:1": "docker://app.tar:1", "app.TAR": "did you mean app.tar?", "app.json": "docker://app.json", "x.tar:1": "docker-archive:x.tar:1, or oci-archive: or oci:", "redis:1:2": "docker-archive:redis:1:2, or",
 		"App": "did you mean app?", "A/b:1": "did you mean a/b:1?", "a b": "check the spelling: an image is NAME", "oci=x": "did you mean oci:x?", "oci;x": "did you mean oci:x?", "oci,x": "did you mean oci:x?", "OCI:x": "did you mean oci:x?",
+		"zzzzzz://x": "", "oc.i:x": "", "a/oci:1": "",
 		"dokcer:x": "", "dokcer://x": "did you mean docker://x?", "docker;//x": "did you mean docker://x?",
 	} {
 		err := media.Mistyped(n)

@@ -215,6 +215,8 @@ func TestHostileArchives(t *testing.T) {
 	ls := []string{"l0", "l1"}
 	gzipCut := imagetest.GzipOf(t, good)
 	gzipCut = gzipCut[:len(gzipCut)-20]
+	gzipDamaged := imagetest.GzipOf(t, good)
+	gzipDamaged[len(gzipDamaged)-1] ^= 1
 	for name, c := range map[string]struct {
 		data []byte
 		kind error
@@ -222,6 +224,7 @@ func TestHostileArchives(t *testing.T) {
 	}{
 		"cut":             {good[:3000], hinterr.ErrDamaged, "tar entry"},
 		"gzip cut":        {gzipCut, hinterr.ErrDamaged, "gzip"},
+		"gzip damaged":    {gzipDamaged, hinterr.ErrDamaged, "gzip"},
 		"v1":              {imagetest.TarOf(t, "repositories", "{}", "x/layer.tar", ""), hinterr.ErrNotFound, "repositories lists no image"},
 		"no manifest":     {imagetest.TarOf(t, "x", ""), hinterr.ErrNotFound, "no entry manifest.json"},
 		"empty list":      {imagetest.TarOf(t, "manifest.json", "[]"), hinterr.ErrNotFound, "lists no image"},

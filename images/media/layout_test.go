@@ -157,7 +157,8 @@ func TestLayoutPlatforms(t *testing.T) {
 	cf := imagetest.Must[*v1.ConfigFile](t)(img.ConfigFile()).DeepCopy()
 	cf.Variant = "v3"
 	level := imagetest.Must[v1.Image](t)(mutate.ConfigFile(img, cf))
-	imagetest.Put(t, "oci:"+dir, media.Result{Index: mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: level}, mutate.IndexAddendum{Add: imagetest.PlatformImage(t, "arm64", "x")}, mutate.IndexAddendum{Add: img})})
+	artifact := mutate.ConfigMediaType(imagetest.PlatformImage(t, "amd64", "artifact"), "application/x")
+	imagetest.Put(t, "oci:"+dir, media.Result{Index: mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: level}, mutate.IndexAddendum{Add: imagetest.PlatformImage(t, "arm64", "x")}, mutate.IndexAddendum{Add: artifact}, mutate.IndexAddendum{Add: img}, mutate.IndexAddendum{Add: level}, mutate.IndexAddendum{Add: img})})
 	src := imagetest.Open(t, dir)
 	if len(src.Levels) != 1 {
 		t.Fatalf("got %d levels, want 1", len(src.Levels))
@@ -172,6 +173,23 @@ func TestLayoutPlatforms(t *testing.T) {
 			t.Errorf("%s: got %+v", c.want, e)
 		}
 	}
+	// A layout need not have every image of an index, but one.
+	path := func(img v1.Image) string {
+		return media.LayoutBlobs{Dir: dir}.Path(imagetest.Must[v1.Hash](t)(img.Digest()))
+	}
+	os.Remove(path(level))
+	if left := imagetest.Open(t, dir); len(left.Levels) != 0 {
+		t.Errorf("got %d levels", len(left.Levels))
+	}
+	arm := media.Options{Platform: v1.Platform{OS: "linux", Architecture: "arm64"}}
+	if err := os.Remove(path(img)); err != nil {
+		t.Fatal(err)
+	}
+	imagetest.WantErr(t, imagetest.OpenErr(t, dir), hinterr.ErrPlatform, "linux/arm64/v8")
+	os.Remove(path(imagetest.PlatformImage(t, "arm64", "x")))
+	os.Remove(path(artifact))
+	_, err := sources.Open(t.Context(), dir, arm)
+	imagetest.WantErr(t, err, hinterr.ErrNotFound, "no blob sha256:")
 	if l := src.Levels[0]; l.Digest != src.Levels[0].Entry.Digest.String() || src.Digest == l.Digest || l.Index == nil || l.Close() != nil {
 		t.Errorf("got %+v", l)
 	}
@@ -217,6 +235,16 @@ func TestLayoutTags(t *testing.T) {
 		if got := strings.Count(err.Error(), "linux/ppc64le"); got != 20 || strings.Contains(err.Error(), "…") != (n > 20) {
 			t.Errorf("%d platforms: got %v", n, err)
 		}
+	}
+	// A whole reference, as containerd writes it, is a tag as well; the oldest configs have no platform.
+	b = newBadLayout(t)
+	b.reconfig(func(cf *v1.ConfigFile) { cf.OS, cf.Architecture = "", "" })
+	one, two := b.entry(), b.entry()
+	two.Digest = b.layer0
+	one.Annotations, two.Annotations = map[string]string{"io.containerd.image.name": "h/a:1"}, map[string]string{"io.containerd.image.name": "h/a:2"}
+	b.reindex(two, one)
+	if src := imagetest.Open(t, "oci:"+b.dir+":h/a:1"); src.Digest != one.Digest.String() {
+		t.Errorf("got %s", src.Digest)
 	}
 	// An OCI archive is not a layout.
 	err := imagetest.OpenErr(t, "oci:"+imagetest.Write(t, t.TempDir()+"/x.tar", nil))

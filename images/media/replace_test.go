@@ -3,6 +3,7 @@ package media_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -111,6 +112,20 @@ func TestReplaceInNestedIndex(t *testing.T) {
 		if len(n.Text) != 1 || !strings.Contains(n.Text[0], "attestation manifest sha256:") {
 			t.Errorf("notes: %q", n.Text)
 		}
+	}
+}
+
+// An image in an index in an index … is replaced down to as many of them as are read.
+func TestReplaceDepth(t *testing.T) {
+	old, fresh := imagetest.PlatformImage(t, "amd64", "old"), imagetest.PlatformImage(t, "amd64", "derived")
+	var idx v1.ImageIndex = mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: old})
+	d := v1.Descriptor{Digest: imagetest.Must[v1.Hash](t)(old.Digest())}
+	for depth := range blob.MaxNesting + 2 {
+		_, err := media.ReplaceInIndex(idx, d, fresh)
+		if deep := depth > blob.MaxNesting; deep != errors.Is(err, hinterr.ErrNotFound) || deep != (err != nil) {
+			t.Errorf("depth %d: got %v", depth, err)
+		}
+		idx = mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: idx})
 	}
 }
 

@@ -114,6 +114,23 @@ func TestOpenPath(t *testing.T) {
 	os.Unsetenv("TMPDIR")
 }
 
+// A file of JSON is an image if it is a manifest, whose layers are beside it, and else a file.
+func TestManifestFiles(t *testing.T) {
+	for text, says := range map[string]string{
+		`{"schemaVersion":2,"manifests":[]}`: "no image in the index", `{"schemaVersion":2,"config":{},"layers":[]}`: "without the digest of a config",
+		`{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json"}`: "no image in the index", `{"schemaVersion":2,"mediaType":"application/vnd.docker.distribution.manifest.v2+json"}`: "without the digest of a config",
+		`{"schemaVersion":2,"config":{}}`: "", `{"schemaVersion":2,"layers":[]}`: "", `{"schemaVersion":3,"manifests":[]}`: "", `{"manifests":[]}`: "", `[]`: "", `{"schemaVersion":2}`: "",
+		`{"schemaVersion":2,"mediaType":"text/plain","config":{},"layers":[]}`: "", `{"schemaVersion":2,"manifests":[]`: "",
+	} {
+		path := imagetest.Write(t, t.TempDir()+"/x.json", []byte(text))
+		if says != "" {
+			imagetest.WantErr(t, imagetest.OpenErr(t, path), nil, path+": ", says)
+		} else if src := imagetest.Open(t, path); src.Image != nil || src.Path != path {
+			t.Errorf("%s: got %+v", text, src)
+		}
+	}
+}
+
 // Streams can be read only once.
 func TestReadOnce(t *testing.T) {
 	file := imagetest.Write(t, t.TempDir()+"/x", nil)
