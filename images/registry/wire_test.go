@@ -45,6 +45,28 @@ func get(t *testing.T, url string) *http.Request {
 	return imagetest.Must[*http.Request](t)(http.NewRequest("GET", url, nil))
 }
 
+// The limit of an answer is that of what was asked first, however many redirects follow.
+func TestLimitAfterRedirects(t *testing.T) {
+	for path, limit := range map[string]int64{"/v2/a/tags/list": registry.MaxList, "/v2/a/blobs/sha256:0": registry.MaxList + 2} {
+		req := get(t, "https://reg.example"+path)
+		for _, to := range []string{"/v2/a/manifests/1", "/x"} {
+			next := get(t, "https://reg.example"+to)
+			next.Response = &http.Response{Request: req}
+			req = next
+		}
+		next := imagetest.RoundTrip(func(req *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 200, Body: io.NopCloser(io.LimitReader(zeros{}, registry.MaxList+2)), Request: req}, nil
+		})
+		resp, err := registry.Wire(next, registry.Options{Stall: time.Hour, Meter: &registry.Meter{}}).RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, _ := io.Copy(io.Discard, resp.Body); n > limit+1 || n < limit-1 {
+			t.Errorf("%s: got %d bytes, want %d", path, n, limit)
+		}
+	}
+}
+
 // Each answer but that with a blob has a limit: an error is cut off there, all others are refused.
 func TestAnswersAreLimited(t *testing.T) {
 	const refused, cut, whole = "refused", "cut off", "whole"

@@ -57,11 +57,11 @@ func TestConfined(t *testing.T) {
 	if err := sources.RunConfined(exec.Command(own, "-c", "test -f "+own), image, ""); err != nil {
 		t.Errorf("a program elsewhere: got %v", err)
 	}
-	for _, c := range []struct{ name, program, image, dir string }{
-		{"no image", "/bin/true", "/nowhere", ""}, {"no directory", "/bin/true", image, "/nowhere"}, {"no program", "/nowhere/true", image, ""},
+	for _, c := range []struct{ name, program, image, dir, says string }{
+		{"no image", "/bin/true", "/nowhere", "", "stat /nowhere"}, {"no directory", "/bin/true", image, "/nowhere", "stat /nowhere"}, {"no program", "/nowhere/true", image, "", "exec /nowhere/true"},
 	} {
 		err := sources.RunConfined(exec.Command(c.program), c.image, c.dir)
-		if !errors.Is(err, sources.ErrNotConfined) || !errors.Is(err, os.ErrNotExist) {
+		if !errors.Is(err, sources.ErrNotConfined) || !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v", c.name, err)
 		}
 	}

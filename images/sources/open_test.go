@@ -36,9 +36,12 @@ func TestOpenPath(t *testing.T) {
 	padded := func(n int) []byte {
 		return append(bytes.Clone(manifest), bytes.Repeat([]byte(" "), n-len(manifest))...)
 	}
-	for _, name := range []string{"most", "more"} {
+	for _, name := range []string{"most", "more", "broken"} {
 		if err := os.Mkdir(name, 0o755); err != nil {
 			t.Fatal(err)
+		}
+		if name == "broken" {
+			continue // without its config
 		}
 		imagetest.Write(t, name+"/"+imagetest.Must[v1.Hash](t)(img.ConfigName()).Hex, config)
 	}
@@ -51,6 +54,9 @@ func TestOpenPath(t *testing.T) {
 	}
 	imagetest.Write(t, "noimage/manifest.json", []byte("{}"))
 	imagetest.Write(t, "file", []byte("text"))
+	imagetest.Write(t, "oci.tar", imagetest.TarOf(t, "oci-layout", `{"imageLayoutVersion":"1.0.0"}`, "index.json", `{"manifests":[]}`))
+	imagetest.Write(t, "docker.tar", imagetest.TarOf(t, "manifest.json", "[]"))
+	imagetest.Write(t, "broken/manifest.json", manifest)
 	imagetest.Write(t, "short.sif", append(make([]byte, 32), "SIF_MAGIC"...))
 	long := strings.Repeat("x", 300)
 	for _, c := range []struct {
@@ -62,6 +68,8 @@ func TestOpenPath(t *testing.T) {
 		{"./most", nil, "", true}, {"most/manifest.json", nil, "", true},
 		{"./more", nil, "", false}, {"more/manifest.json", nil, "", false},
 		{"./noimage", nil, "", false}, {"./folder", nil, "", false}, {"./file", nil, "", false},
+		{"./oci.tar", hinterr.ErrNotFound, "oci archive ./oci.tar: index.json lists no image", false}, {"./docker.tar", hinterr.ErrNotFound, "docker archive ./docker.tar: manifest.json lists no image", false},
+		{"./broken", hinterr.ErrNotFound, "broken/manifest.json: ", false},
 		{"dangling", fs.ErrNotExist, "dangling", false},
 		{"/dev/null", hinterr.ErrUnsupported, "/dev/null is a ", false},
 		{"./" + long, nil, "file name too long", false},
@@ -179,6 +187,20 @@ func TestProgressSizes(t *testing.T) {
 	for _, want := range []string{"read stdin -1", "read " + filepath.Base(dir) + " -1", fmt.Sprint("read x.tar ", len(rootfs)), fmt.Sprint("read x.sif ", sources.SquashSuperLen)} {
 		if !slices.Contains(begun, want) {
 			t.Errorf("got %q, want %s", begun, want)
+		}
+	}
+}
+
+// A root filesystem needs a directory that is missing or empty.
+func TestCheckRootDest(t *testing.T) {
+	dir := t.TempDir()
+	file := imagetest.Write(t, dir+"/file", nil)
+	for name, says := range map[string]string{
+		dir + "/none": "", t.TempDir(): "", dir: dir + ": exists and is not empty", file: file + ": exists and is not a directory", file + "/x": "not a directory", dir + "/" + strings.Repeat("x", 300): "name too long",
+	} {
+		err := sources.CheckRootDest(name)
+		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says) || hinterr.HintOf(err) != "name a directory that does not exist yet") {
+			t.Errorf("%s: got %v, hint %q, want %q", name, err, hinterr.HintOf(err), says)
 		}
 	}
 }

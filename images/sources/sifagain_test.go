@@ -80,6 +80,7 @@ func TestSIFAgain(t *testing.T) {
 			object(sif.DataGenericJSON, []byte("{}"), 5, sif.OptLinkedID(3), sif.OptObjectName("labels.json")),
 			object(sif.DataSBOM, []byte("[]"), 6, sif.OptLinkedGroupID(7), sif.OptSBOMMetadata(sif.SBOMFormatSPDXJSON)),
 			object(sif.DataGeneric, nil, 7, sif.OptLinkedID(1)),
+			object(sif.DataGenericJSON, []byte("1"), 8, sif.OptLinkedID(2)),
 		)))
 	if err := c.UnloadContainer(); err != nil {
 		t.Fatal(err)
@@ -122,6 +123,7 @@ func TestSIFAgain(t *testing.T) {
 4 JSON.Generic "labels.json" group 1 link 2 false at 5 {}
 5 SBOM "" group 1 link 7 true at 6 []
 6 Generic/Raw "" group 1 link 0 false at 7 
+7 JSON.Generic "" group 1 link 1 false at 8 1
 `
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -179,4 +179,14 @@ func TestDaemonFailsAlone(t *testing.T) {
 	if n := f.Count(""); n != 0 {
 		t.Errorf("%d requests to the registry: %q", n, f.Seen)
 	}
+	// One that does not have the image is.
+	imagetest.Put(t, "docker://"+f.Host+"/other:1", media.Result{Image: imagetest.TinyImage(t)})
+	if src := imagetest.Open(t, f.Host+"/other:1"); src.Ref.Transport != media.Registry {
+		t.Errorf("got %+v", src.Ref)
+	}
+	err = imagetest.OpenErr(t, f.Host+"/none:1")
+	imagetest.WantErr(t, err, hinterr.ErrNotFound, "files: none of that name", "docker daemon: no image "+f.Host+"/none:1", "no such image")
+	if hint := hinterr.HintOf(err); strings.Contains(hint, "docker pull") {
+		t.Errorf("got the hint %q", hint)
+	}
 }
