@@ -50,6 +50,9 @@ func descriptors(t *testing.T, path string) (*sif.FileImage, string, []byte) {
 				root, content = content, nil
 			}
 		}
+		if format, err := d.SBOMMetadata(); err == nil {
+			fmt.Fprintf(&all, " %v", format)
+		}
 		fmt.Fprintf(&all, " %s\n", content)
 		return false
 	})
@@ -121,7 +124,7 @@ func TestSIFAgain(t *testing.T) {
 2 FS "rootfs" group 1 link 0 false at 3 Squashfs *System amd64 
 3 FS "" group 0 link 0 false at 4 Ext3 Overlay amd64 overlay
 4 JSON.Generic "labels.json" group 1 link 2 false at 5 {}
-5 SBOM "" group 1 link 7 true at 6 []
+5 SBOM "" group 1 link 7 true at 6 spdx-json []
 6 Generic/Raw "" group 1 link 0 false at 7 
 7 JSON.Generic "" group 1 link 1 false at 8 1
 `

@@ -26,7 +26,7 @@ func TestSquashfsPrograms(t *testing.T) {
 	owned.Uid, owned.Gid, owned.Mode = 7, 8, 0o4751
 	fifo, top := imagetest.FileM("fifo", nil), imagetest.DirM(".")
 	fifo.Typeflag, top.Mode, top.Uid = tar.TypeFifo, 0o1751, 9
-	img := imagetest.Stack(t, []imagetest.TestMember{top, imagetest.DirM("bin"), owned, fifo, imagetest.LinkM("pipe", "fifo"), imagetest.FileM("bin/one", nil), imagetest.LinkM("bin/same", "bin/one"), imagetest.SymM("s", "bin/owned"), imagetest.LinkM("symlink", "s")})
+	img := imagetest.Stack(t, []imagetest.TestMember{top, imagetest.DirM("bin"), owned, fifo, imagetest.LinkM("pipe", "fifo"), imagetest.FileM("bin/one", nil), imagetest.LinkM("bin/same", "bin/one"), imagetest.SymM("s", "bin/owned"), imagetest.LinkM("symlink", "s"), imagetest.LinkM("third", "s")})
 	var want string
 	for _, tools := range []string{"tar2sqfs sqfs2tar", "mksquashfs unsquashfs"} {
 		path := t.TempDir()
@@ -58,7 +58,7 @@ func TestSquashfsPrograms(t *testing.T) {
 		if got != want || !strings.Contains(got, "bin/owned u") || !strings.Contains(got, "fifo p") {
 			t.Errorf("%s: got\n%s, want\n%s", tools, got, want)
 		}
-		for a, b := range map[string]string{"/bin/one": "/bin/same", "/fifo": "/pipe", "/s": "/symlink"} {
+		for a, b := range map[string]string{"/bin/one": "/bin/same", "/fifo": "/pipe", "/s": "/symlink", "/symlink": "/third"} {
 			if !os.SameFile(imagetest.Stat(t, out+a), imagetest.Stat(t, out+b)) {
 				t.Errorf("%s: %s and %s are two files", tools, a, b)
 			}
