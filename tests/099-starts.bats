@@ -21,6 +21,7 @@ one_hierarchy() {
 	# shellcheck disable=SC2016 # expanded by the inner shell
 	unshare --mount --propagation private sh -ec 'umount -R /sys/fs/cgroup; mount -t cgroup2 none /sys/fs/cgroup; exec "$@"' sh "$@"
 }
+has_erofs() { has_commands mkfs.erofs && { grep -qw erofs /proc/filesystems || modprobe erofs 2>/dev/null || { echo "this kernel has no EROFS" && return 1; }; }; }
 has_fuse() { [ -e /dev/fuse ] || { echo "no /dev/fuse" && return 1; }; }
 has_runc() { has_commands runc jq busybox && has_own_root; }
 
@@ -56,6 +57,7 @@ holds() {
 @test "starts: roots, and ways to them" { holds roots; }
 @test "starts: servers of files that lie to vfix" { requires fuse && holds servers; }
 @test "starts: images of file systems that no mkfs makes" { holds images; }
+@test "starts: EROFS, as a volume, a root and a layer" { requires erofs && holds erofs; }
 @test "starts: programs that cannot be examined, and ways to start one" { holds programs; }
 @test "starts: libraries that only the loader finds" { holds libraries; }
 @test "starts: config.json and annotations" { holds config; }

@@ -103,6 +103,43 @@ var filesystems = []row{
 		b.sh(": >/begun; until [ -e /go ]; do /bin/busybox sleep 0.1; done; exec /data/clock")
 		b.ready = func() { go forget(b, b.host+"/a") }
 	}},
+
+	{"erofs", "volume", patched, func(b *bundle) {
+		b.legacy(b.dir, "files/clock")
+		b.shell("mkfs.erofs -T 1 disk files")
+		onLoop(b, "erofs")
+	}},
+	{"erofs", "volume, with a name of another type", patched, func(b *bundle) {
+		b.legacy(b.dir, "files/clock")
+		b.shell("mkfs.erofs -T 1 -E nosbcrc disk files")
+		erofsType(b)
+		onLoop(b, "erofs")
+	}},
+	{"erofs", "an image in place of another that has the same times", honest, func(b *bundle) {
+		b.legacy(b.dir, "new/clock")
+		b.copy("fine", b.dir, "old/clock")
+		b.shell("truncate -s 64K old/clock new/clock; for i in old new; do mkfs.erofs -T 1 -U 00000000-0000-0000-0000-000000000001 $i.img $i; done; cp old.img disk")
+		loop := onLoop(b, "erofs")
+		b.ready = func() {
+			b.first(*real)
+			b.unused(loop)
+			b.shell("dd if=new.img of=" + loop + " conv=fsync status=none; blockdev --flushbufs " + loop)
+			check(unix.Mount(loop, b.host, "erofs", unix.MS_RDONLY, ""))
+		}
+	}},
+	{"erofs", "root", patched, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		b.shell("mkfs.erofs -T 1 disk rootfs")
+		b.mounted(b.loop(), b.root, "erofs", unix.MS_RDONLY, "")
+	}},
+	{"erofs", "layer", patched, func(b *bundle) {
+		b.legacy(b.root, "usr/bin/clock")
+		b.shell("mkfs.erofs -T 1 disk rootfs")
+		b.tmpfs(b.dir, "layers")
+		b.shell("mkdir layers/upper layers/work layers/lower")
+		b.mounted(b.loop(), b.dir+"/layers/lower", "erofs", unix.MS_RDONLY, "")
+		b.overlayOf("", b.dir+"/layers/lower")
+	}},
 }
 
 func (b *bundle) trust(kind string) { b.config = map[string]any{"trusted_filesystems": kind} }
@@ -185,4 +222,18 @@ func lie(b *bundle, l *liar) {
 	b.lying(l, at)
 	b.bind("/data", at)
 	b.run("/data/clock")
+}
+
+// erofsType gives the file clock the type of a symlink in its directory (fs/erofs/erofs_fs.h, struct erofs_dirent:
+// an inode's number in 8 bytes, the offset of the name in 2, the type and a reserved byte; the names follow all).
+func erofsType(b *bundle) {
+	disk, err := os.ReadFile(b.dir + "/disk")
+	check(err)
+	const entry, kind, symlink = 12, 10, 7
+	names := strings.Index(string(disk), "...clock") // of the three entries
+	if names < 3*entry {
+		panic("no directory in the image")
+	}
+	disk[names-entry+kind] = symlink
+	check(os.WriteFile(b.dir+"/disk", disk, 0o600))
 }

@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machine are bundles for a machine of their own (tests/127-filesystems.bats), whose kernel has more file systems. It exports a directory
+// machine are bundles for a machine of their own (tests/127-filesystems.bats), whose kernel has more file systems or is not
+// shared with other tests. It exports a directory
 // to itself by NFS, and has another one on 9p.
 var machine = []row{
 	{"9p", "volume", honest, func(b *bundle) { volume(b, b.on(share)) }},
@@ -28,43 +29,6 @@ var machine = []row{
 	{"nfs", "a file that changed on the server", patched, func(b *bundle) { changes(b, "clock", "clock") }},
 	{"nfs", "a file that is new on the server", patched, func(b *bundle) { changes(b, "a", "clock") }},
 	{"nfs", "a directory that is new on the server", patched, func(b *bundle) { changes(b, "below/a", "below/more/clock") }},
-
-	{"erofs", "volume", patched, func(b *bundle) {
-		b.legacy(b.dir, "files/clock")
-		b.shell("mkfs.erofs -T 1 disk files")
-		onLoop(b, "erofs")
-	}},
-	{"erofs", "volume, with a name of another type", patched, func(b *bundle) {
-		b.legacy(b.dir, "files/clock")
-		b.shell("mkfs.erofs -T 1 -E nosbcrc disk files")
-		erofsType(b)
-		onLoop(b, "erofs")
-	}},
-	{"erofs", "an image in place of another that has the same times", honest, func(b *bundle) {
-		b.legacy(b.dir, "new/clock")
-		b.copy("fine", b.dir, "old/clock")
-		b.shell("truncate -s 64K old/clock new/clock; for i in old new; do mkfs.erofs -T 1 -U 00000000-0000-0000-0000-000000000001 $i.img $i; done; cp old.img disk")
-		loop := onLoop(b, "erofs")
-		b.ready = func() {
-			b.first(*real)
-			b.unused(loop)
-			b.shell("dd if=new.img of=" + loop + " conv=fsync status=none; blockdev --flushbufs " + loop)
-			check(unix.Mount(loop, b.host, "erofs", unix.MS_RDONLY, ""))
-		}
-	}},
-	{"erofs", "root", patched, func(b *bundle) {
-		b.legacy(b.root, "usr/bin/clock")
-		b.shell("mkfs.erofs -T 1 disk rootfs")
-		b.mounted(b.loop(), b.root, "erofs", unix.MS_RDONLY, "")
-	}},
-	{"erofs", "layer", patched, func(b *bundle) {
-		b.legacy(b.root, "usr/bin/clock")
-		b.shell("mkfs.erofs -T 1 disk rootfs")
-		b.tmpfs(b.dir, "layers")
-		b.shell("mkdir layers/upper layers/work layers/lower")
-		b.mounted(b.loop(), b.dir+"/layers/lower", "erofs", unix.MS_RDONLY, "")
-		b.overlayOf("", b.dir+"/layers/lower")
-	}},
 
 	// One file under many spellings of its name.
 	{"casefold", "another spelling in a volume", patched, func(b *bundle) { folded(b); b.run("/data/CLOCK") }},
@@ -86,7 +50,7 @@ var machine = []row{
 	{"casefold", "both spellings", patched, func(b *bundle) { folded(b); b.sh("/data/CLOCK && /data/clock && exec /data/Clock") }},
 	{"casefold", "root", patched, func(b *bundle) { foldedRoot(b); b.run("/USR/Bin/CLOCK") }},
 	{"casefold", "root that is written to", patched, func(b *bundle) { foldedRoot(b); b.writable(); b.run("/USR/Bin/CLOCK") }},
-	{"casefold", "a mount at another spelling, which runc refuses", notMade, func(b *bundle) {
+	{"casefold-refused", "a mount at another spelling, which runc refuses", notMade, func(b *bundle) {
 		foldedRoot(b)
 		b.legacy(b.host, "clock")
 		b.bind("/Data", b.host)
@@ -97,7 +61,7 @@ var machine = []row{
 		b.legacy(b.host, "clock")
 		b.bind("/usr/bin/CLOCK", b.host+"/clock")
 	}},
-	{"casefold", "an empty mount at another spelling, which runc refuses", notMade, func(b *bundle) {
+	{"casefold-refused", "an empty mount at another spelling, which runc refuses", notMade, func(b *bundle) {
 		foldedRoot(b)
 		b.mount("/OPT", "tmpfs", "tmpfs")
 		b.legacy(b.root, "opt/clock")
@@ -260,20 +224,6 @@ func changes(b *bundle, first, then string) {
 
 // onServer is the server's path of an exported one.
 func onServer(path string) string { return served + strings.TrimPrefix(path, exported()) }
-
-// erofsType gives the file clock the type of a symlink in its directory (fs/erofs/erofs_fs.h, struct erofs_dirent:
-// an inode's number in 8 bytes, the offset of the name in 2, the type and a reserved byte; the names follow all).
-func erofsType(b *bundle) {
-	disk, err := os.ReadFile(b.dir + "/disk")
-	check(err)
-	const entry, kind, symlink = 12, 10, 7
-	names := strings.Index(string(disk), "...clock") // of the three entries
-	if names < 3*entry {
-		panic("no directory in the image")
-	}
-	disk[names-entry+kind] = symlink
-	check(os.WriteFile(b.dir+"/disk", disk, 0o600))
-}
 
 // folded has a volume whose names fold.
 func folded(b *bundle) {
