@@ -3,7 +3,7 @@
 PREFIX   ?= /usr/local
 FUZZTIME ?= 20s
 GUIDED   ?= 1
-# The test of a release builds its files twice, which takes a tenth of the time of all tests: make test-release.
+# The test of a release builds its files three times, which takes a tenth of the time of all tests: make test-release.
 RELEASE_TESTS = tests/130-dist.bats
 FILES    ?= $(filter-out $(RELEASE_TESTS),$(wildcard tests/*.bats))
 
