@@ -19,7 +19,7 @@ import (
 	"vfix.dev/vfix/tests/imagetest"
 )
 
-// What is neither a file nor a directory is not opened, and is named by its kind.
+// Devices and other special files are not opened, and are named by their kind.
 func TestOpenDisk(t *testing.T) {
 	imagetest.AsRoot(t, "devices")
 	dir := t.TempDir()
@@ -43,7 +43,7 @@ func TestOpenDisk(t *testing.T) {
 	})
 }
 
-// What cannot be read is listed, and everything else is examined; a whole tree needs all of it.
+// Files that cannot be read are listed, and everything else is examined; a whole tree needs all of it.
 func TestDirOfOthers(t *testing.T) {
 	imagetest.AsRoot(t, "files of others")
 	damaged := imagetest.LegacyELF("d")

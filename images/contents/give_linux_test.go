@@ -249,7 +249,7 @@ func TestCopyMeta(t *testing.T) {
 	}
 }
 
-// What fails on the way of a new file to its name is an error.
+// A new file that does not get its name is an error.
 func TestNamesThatFail(t *testing.T) {
 	dir := t.TempDir()
 	root := imagetest.Must[*os.Root](t)(os.OpenRoot(dir))

@@ -105,7 +105,7 @@ func TestEntryKinds(t *testing.T) {
 	}
 }
 
-// What copies do not have is said in one line, of one file or of all.
+// Losses of copies are said in one line, of one file or of all.
 func TestLost(t *testing.T) {
 	owner, group, attribute := Loss{LostOwner, "0:0"}, Loss{LostGroup, "5"}, Loss{Kind: "security.ima"}
 	for _, c := range []struct {
@@ -201,7 +201,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// Findings of several sources are added up, and named anew.
+// Findings of several sources are added up, and named again.
 func TestFindingsAdd(t *testing.T) {
 	of := func(name string) *Findings {
 		return &Findings{Files: []File{{Path: name, Links: []string{name + "2"}}}, Passed: []Passed{{Path: name}, {Layer: name}}, Hazards: []Hazard{{Path: name}}, ELFFiles: 1, ExecBytes: 2, Warnings: []string{name}}

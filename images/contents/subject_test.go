@@ -31,7 +31,7 @@ func TestContentsAgain(t *testing.T) {
 	members := []imagetest.TestMember{imagetest.DirM("d")}
 	want := map[string]string{}
 	for n := range 12 {
-		name, body := fmt.Sprintf("d/%d", n), []byte(fmt.Sprintf("text of %d, which is longer than what shows that it is no program", n))
+		name, body := fmt.Sprintf("d/%d", n), []byte(fmt.Sprintf("text of %d, which is longer than what shows that it is not a program", n))
 		if n%3 == 0 {
 			body = imagetest.LegacyELF(name)
 		}
@@ -343,7 +343,7 @@ func TestReadVerifies(t *testing.T) {
 	}
 }
 
-// What takes the files of a layer may fail, and a command that has ended reads no further.
+// A function that takes the files of a layer may fail, and a command that has ended reads no further.
 func TestTakeFails(t *testing.T) {
 	img := imagetest.Stack(t, []imagetest.TestMember{imagetest.FileM("a", []byte("a"))})
 	s := imagetest.TestSession(t)
