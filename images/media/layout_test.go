@@ -334,7 +334,7 @@ func TestWriteCancelledAtEnd(t *testing.T) {
 	imagetest.CleanTemp(t)
 	dir := t.TempDir()
 	imagetest.Put(t, "oci:"+dir+"/old:x", media.Result{Image: imagetest.PlatformImage(t, "amd64", "old")})
-	img := imagetest.TinyImage(t)
+	var img v1.Image
 	for seed := 0; ; seed++ { // one whose last blob is a layer
 		img = imagetest.PlatformImage(t, "amd64", fmt.Sprint("seed", seed))
 		c := blob.Collection{}
