@@ -69,7 +69,7 @@ func TestLockWaits(t *testing.T) {
 	why := errors.New("stopped by hand")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	n := &ender{cancel: func() { cancel(why) }}
-	if _, err := atomicfile.Lock(ctx, path, n); !errors.Is(err, why) || len(n.Text) != 1 {
+	if _, err := atomicfile.Lock(ctx, path+"/", n); !errors.Is(err, why) || len(n.Text) != 1 {
 		t.Errorf("%v, notes %q", err, n.Text)
 	}
 	unlock()

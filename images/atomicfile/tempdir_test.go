@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"vfix.dev/vfix/images/atomicfile"
+	"vfix.dev/vfix/tests/imagetest"
 )
 
 // The remains of a killed process are removed, and nothing else.
@@ -39,12 +40,16 @@ func TestAbandoned(t *testing.T) {
 	if err := os.Chtimes(fresh, time.Time{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
+	file := imagetest.Write(t, filepath.Join(temp, ".vfix-dir-5"), nil)
+	if err := os.Chtimes(file, long, long); err != nil {
+		t.Fatal(err)
+	}
 	link := filepath.Join(temp, ".vfix-dir-3")
 	if err := os.Symlink(others, link); err != nil {
 		t.Fatal(err)
 	}
 	atomicfile.RemoveAbandoned()
-	for path, want := range map[string]bool{used: true, fresh: true, others: true, strangers: true, filepath.Join(others, "sub"): true, link: true, left: false} {
+	for path, want := range map[string]bool{used: true, fresh: true, others: true, strangers: true, filepath.Join(others, "sub"): true, link: true, file: true, left: false} {
 		if _, err := os.Lstat(path); (err == nil) != want {
 			t.Errorf("%s: there is %v, want %v", path, err == nil, want)
 		}

@@ -3,6 +3,7 @@ package binread
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -14,9 +15,10 @@ func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{errDamaged}, args...)...)
 }
 
-type failing struct{}
+// reading reads one byte, and errs.
+type reading struct{ err error }
 
-func (failing) ReadAt([]byte, int64) (int, error) { return 0, iotest.ErrTimeout }
+func (r reading) ReadAt([]byte, int64) (int, error) { return 1, r.err }
 
 func TestFull(t *testing.T) {
 	r := strings.NewReader("0123456789")
@@ -30,6 +32,7 @@ func TestFull(t *testing.T) {
 	}{
 		{7, "cut off: a header needs 4 bytes at offset 7, the file ends at 10"},
 		{11, "the file ends at 11"},
+		{1 << 62, "cut off"},
 		{1<<62 + 1, "beyond any file"},
 		{1<<64 - 1, "beyond any file"},
 	} {
@@ -38,8 +41,11 @@ func TestFull(t *testing.T) {
 			t.Errorf("offset %#x: got %v, want %q", tc.off, err, tc.want)
 		}
 	}
-	if err := Full(failing{}, b, 0, "a header", damaged); !errors.Is(err, iotest.ErrTimeout) || errors.Is(err, errDamaged) {
-		t.Errorf("an error of reading: got %v", err)
+	for err, damage := range map[error]bool{iotest.ErrTimeout: false, nil: true, io.EOF: true, io.ErrUnexpectedEOF: true} {
+		got := Full(reading{err}, b, 0, "a header", damaged)
+		if errors.Is(got, errDamaged) != damage || errors.Is(got, iotest.ErrTimeout) == damage {
+			t.Errorf("an error of reading, %v: got %v", err, got)
+		}
 	}
 }
 
