@@ -144,10 +144,24 @@ func TestListRegistry(t *testing.T) {
 		}
 	}
 	f.Reset(nil)
-	enough := errors.New("enough")
-	err = inventory.List(context.Background(), "docker://"+f.Host, inventory.ListOptions{Each: func(inventory.Listed) error { return enough }})
-	if !errors.Is(err, enough) {
-		t.Errorf("got %v", err)
+	enough, calls := errors.New("enough"), 0
+	err = inventory.List(context.Background(), "docker://"+f.Host, inventory.ListOptions{Each: func(inventory.Listed) error { calls++; return enough }})
+	if !errors.Is(err, enough) || calls != 1 {
+		t.Errorf("got %v, after %d images", err, calls)
+	}
+	// An image that cannot be opened is an error, where it must be.
+	for part, o := range map[string]inventory.ListOptions{"/manifests/": platform, "/blobs/": newer} {
+		f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
+			if strings.Contains(r.URL.Path, part) {
+				w.WriteHeader(http.StatusForbidden)
+				return true
+			}
+			return false
+		})
+		got, err := all(f, "docker://R/teams", o)
+		if imagetest.WantErr(t, err, hinterr.ErrUnauthorized, "teams"); got != "" {
+			t.Errorf("%s: got %s", part, got)
+		}
 	}
 }
 
@@ -181,6 +195,19 @@ func TestListPods(t *testing.T) {
 		if _, err := list(text); !errors.Is(err, hinterr.ErrDamaged) || !strings.Contains(err.Error(), "stdin: ") || strings.Contains(err.Error(), "Go ") {
 			t.Errorf("%s: got %v", what, err)
 		}
+	}
+	for begin, end := range map[string]string{"[": "]", `{"a":`: "}"} {
+		nested := func(n int) string { return strings.Repeat(begin, n) + "0" + strings.Repeat(end, n) }
+		if _, err := list(nested(200)); err != nil {
+			t.Errorf("200 times %s: got %v", begin, err)
+		}
+		_, err := list(nested(201))
+		imagetest.WantErr(t, err, hinterr.ErrDamaged, "more than 200 levels")
+	}
+	enough := errors.New("enough")
+	stdin := strings.NewReader(pod)
+	if err := inventory.List(t.Context(), "-", inventory.ListOptions{Stdin: stdin, Each: func(inventory.Listed) error { return enough }}); !errors.Is(err, enough) {
+		t.Errorf("got %v", err)
 	}
 	if _, err := all(f, "oci:x", inventory.ListOptions{Stdin: io.MultiReader()}); !errors.Is(err, hinterr.ErrUnsupported) {
 		t.Errorf("got %v", err)
