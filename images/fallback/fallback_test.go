@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -58,6 +59,10 @@ func TestFallback(t *testing.T) {
 			fallback.FallbackNever, "", "/bin/sh", 1},
 		"always": {[]imagetest.TestMember{imagetest.LoaderM(), imagetest.ModernM("bin/new")}, fallback.FallbackAlways,
 			"etc/ld.so.preload vfix/vfix-trace vfix/x86_64/libvfix.so", "/vfix/vfix-trace /bin/sh", 0},
+		"always, beside patched files": {[]imagetest.TestMember{imagetest.LoaderM(), imagetest.LegacyM("lib/a", "1"), library}, fallback.FallbackAlways,
+			"etc/ld.so.preload vfix/vfix-trace vfix/x86_64/libvfix.so", "/vfix/vfix-trace /bin/sh", 0},
+		"always, without a loader": {[]imagetest.TestMember{imagetest.ModernM("bin/new")}, fallback.FallbackAlways,
+			"etc/ld.so.preload vfix/vfix-trace vfix/x86_64/libvfix.so", "/vfix/vfix-trace /bin/sh", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			source := imagetest.StoreOCI(t, imagetest.Stack(t, c.base))
@@ -68,6 +73,14 @@ func TestFallback(t *testing.T) {
 			}
 			if got := r.Findings.Uncovered(); got != c.uncovered {
 				t.Errorf("uncovered sites: got %d, want %d", got, c.uncovered)
+			}
+			for _, file := range r.Findings.Files {
+				if file.LeftOver() == 0 && file.Covered != "" {
+					t.Errorf("%s: got covered by %s, and nothing is left in it", file.Path, file.Covered)
+				}
+			}
+			if got, want := r.Findings.Fallback.Library, strings.Contains(c.added, "libvfix.so") && c.base[0].Name == imagetest.LoaderM().Name; got != want && c.mode != fallback.FallbackNever {
+				t.Errorf("the library is loaded: got %v, want %v", got, want)
 			}
 			if got := imagetest.Entrypoint(t, out+"/1:x"); got != c.entrypoint {
 				t.Errorf("entrypoint: got %q, want %q", got, c.entrypoint)
@@ -127,6 +140,50 @@ func TestFallbackMembers(t *testing.T) {
 	// The control: nobody who does not know the fallback takes it for one.
 	if v := verifyWith(t, dest, source, fallback.Shim{}); len(v.Problems) < 3 {
 		t.Errorf("without a fallback of its own: got problems %q, want one for each file", v.Problems)
+	}
+}
+
+// TestFallbackWide: with 32-bit programs, the line is one for both kinds, and each has its library.
+func TestFallbackWide(t *testing.T) {
+	source := imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.LoaderM(), imagetest.SymM("lib/ld-linux.so.2", "ld-2.13.so")}))
+	dest := "oci:" + t.TempDir() + "/out:x"
+	imagetest.RebuildWith(t, source, dest, fallback.FallbackAlways)
+	want := map[string]string{
+		"etc/ld.so.preload": "/vfix/$PLATFORM/libvfix.so\n", "vfix/vfix-trace": string(imagetest.TestShim.Trace),
+		"vfix/x86_64/libvfix.so": string(imagetest.TestShim.Library), "vfix/i686/libvfix.so": string(imagetest.TestShim.Library32),
+	}
+	for _, m := range imagetest.AddedMembers(t, dest) {
+		body, ok := want[m.Name]
+		delete(want, m.Name)
+		mode := map[bool]int64{true: 0o644, false: 0o755}[m.Name == "etc/ld.so.preload"]
+		if ok && (string(m.Body) != body || m.Mode != mode) {
+			t.Errorf("%s: got %q, mode %o", m.Name, m.Body, m.Mode)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("not added: %q", want)
+	}
+}
+
+// TestFallbackAbsent: a vfix without the fallback has none to add, and says so if it must.
+func TestFallbackAbsent(t *testing.T) {
+	source := imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.LoaderM(), imagetest.FindingM("lib/odd.so", true)}))
+	one := []byte{1}
+	for mode, fails := range map[fallback.Mode]bool{fallback.FallbackAuto: true, fallback.FallbackAlways: true, fallback.FallbackNever: false} {
+		for _, s := range []fallback.Shim{{}, {Library: one}, {Trace: one}} {
+			dest := "oci:" + t.TempDir() + "/out:x"
+			_, err := images.Rebuild(t.Context(), source, images.RebuildOptions{Dest: dest, Fallback: mode, ScanOptions: images.ScanOptions{Shim: s}})
+			if errors.Is(err, hinterr.ErrUnsupported) != fails || (err != nil) != fails {
+				t.Errorf("%s: got %v", mode, err)
+			}
+			if s.Names() != nil {
+				t.Errorf("got the names %q", s.Names())
+			}
+		}
+	}
+	shim := fallback.Shim{Library: one, Trace: one}
+	if got := shim.Names(); len(got) < 4 || !slices.Contains(got, "etc/ld.so.preload") || !slices.Contains(got, "vfix/i686/libvfix.so") {
+		t.Errorf("got the names %q", got)
 	}
 }
 
