@@ -1,0 +1,54 @@
+package hinterr
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+)
+
+// Each error has its own text, and is found under its kinds.
+func TestErrors(t *testing.T) {
+	wrapped := Errorf(ErrTooLarge, "a file: %w", io.EOF)
+	for _, c := range []struct {
+		err        error
+		text, hint string
+		is         []error
+	}{
+		{wrapped, "a file: EOF", "", []error{ErrTooLarge, io.EOF}}, {Damaged("%d bytes", 3), "3 bytes", "", []error{ErrDamaged}},
+		{With(wrapped, "type %s", "x"), "a file: EOF", "type x", []error{ErrTooLarge, io.EOF}},
+		{fmt.Errorf("b: %w", With(io.EOF, "c")), "b: EOF", "c", []error{io.EOF}},
+		{&Tried{"x", []error{io.EOF}}, "x: neither a file nor an image: EOF", "", []error{io.EOF}},
+		{&Tried{"x", []error{io.EOF, With(ErrNoDaemon, "start it"), wrapped}},
+			"x: neither a file nor an image: EOF; no docker or podman daemon answers; a file: EOF", "start it", []error{ErrNoDaemon, ErrTooLarge}},
+		{&Tried{Name: "x"}, "x: neither a file nor an image", "", nil},
+	} {
+		if got, hint := c.err.Error(), HintOf(c.err); got != c.text || hint != c.hint {
+			t.Errorf("got %q with the hint %q, want %q, %q", got, hint, c.text, c.hint)
+		}
+		for _, kind := range c.is {
+			if !errors.Is(c.err, kind) {
+				t.Errorf("%v: is not found under %v", c.err, kind)
+			}
+		}
+		if errors.Is(c.err, ErrPlatform) {
+			t.Errorf("%v: is found under another kind", c.err)
+		}
+	}
+	if err := With(nil, "x"); err != nil {
+		t.Errorf("no error: got %v", err)
+	}
+}
+
+// The first row that fits gives the hint, and a hint that is there stays.
+func TestAmong(t *testing.T) {
+	rows := []For{{ErrNotFound, "first"}, {io.EOF, "second"}, {ErrNotFound, "third"}}
+	for want, err := range map[string]error{
+		"": nil, "first": fmt.Errorf("x: %w", ErrNotFound), "second": io.EOF, "otherwise": io.ErrNoProgress, "own": With(ErrNotFound, "own"),
+	} {
+		got := Among(err, rows, "otherwise")
+		if HintOf(got) != want || !errors.Is(got, err) || (got == nil) != (err == nil) {
+			t.Errorf("%v: got %v with the hint %q, want %q", err, got, HintOf(got), want)
+		}
+	}
+}
