@@ -107,7 +107,6 @@ func rootWith(dir string, usual []string) (root *os.Root, name string, err error
 		}
 	}
 	root.Close()
-	root.Close()
 	return nil, "", fmt.Errorf("the image has no %s", strings.Join(usual, " and no "))
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"vfix.dev/vfix/tests/recorded"
 )
 
 var (
@@ -34,6 +36,7 @@ func TestDrawSVG(t *testing.T) {
 	if bytes.Contains(b, []byte("healed")) {
 		t.Error("healed was not measured, and is drawn")
 	}
+	recorded.Text(t, "bars", string(b))
 	again, err := Draw(".svg", "A title", ways, functions, some)
 	if err != nil || !bytes.Equal(b, again) {
 		t.Errorf("drawn again it differs: %v", err)
@@ -65,6 +68,14 @@ func TestDrawPNG(t *testing.T) {
 func TestDrawNothing(t *testing.T) {
 	if _, err := Draw(".svg", "", ways, functions, some[3:]); err == nil {
 		t.Error("nothing was measured: want an error")
+	}
+}
+
+func TestNumber(t *testing.T) {
+	for ns, want := range map[float64]string{0.5: "0.50", 9.99: "9.99", 10: "10.0", 99.9: "99.9", 100: "100", 2345.6: "2346"} {
+		if got := Number(ns); got != want {
+			t.Errorf("%g: got %s, want %s", ns, got, want)
+		}
 	}
 }
 
@@ -130,12 +141,15 @@ func TestLines(t *testing.T) {
 		if format == ".svg" && (!bytes.Contains(b, []byte(">a&lt;b<")) || !bytes.Contains(b, []byte(">1000<")) || !bytes.Contains(b, []byte(">Rebuild: s<"))) {
 			t.Errorf("got %s", b)
 		}
+		if format == ".svg" {
+			recorded.Text(t, "lines", string(b))
+		}
 	}
 	x := newAxis(10, 1000, 0, 200)
 	if got := []float64{x.at(10), x.at(100), x.at(1000)}; !slices.Equal(got, []float64{0, 100, 200}) {
 		t.Errorf("got %v", got)
 	}
-	for _, bad := range []Line{{}, {"", []float64{1}, nil}, {"", []float64{1}, []float64{0}}} {
+	for _, bad := range []Line{{}, {"", []float64{1}, nil}, {"", []float64{1}, []float64{0}}, {"", []float64{0}, []float64{1}}, {"", []float64{1, 2}, []float64{1}}} {
 		if _, err := Lines(".svg", "", "", "", []Line{bad}); err == nil {
 			t.Errorf("%v: want an error", bad)
 		}
