@@ -144,7 +144,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// What an engine answers is the error, in its own words if it has any.
+// The error of a request is the message of the engine, else the status.
 func TestErrors(t *testing.T) {
 	for _, c := range []struct {
 		status int
@@ -227,7 +227,7 @@ func TestTraits(t *testing.T) {
 	}
 }
 
-// What the calls ask for.
+// Each call sends the request that the API has for it.
 func TestCalls(t *testing.T) {
 	f := &fake{api: "1.47", answer: map[string]string{"containers/json": "[]"}}
 	e := f.client(t)

@@ -149,7 +149,7 @@ func TestListRegistry(t *testing.T) {
 	if !errors.Is(err, enough) || calls != 1 {
 		t.Errorf("got %v, after %d images", err, calls)
 	}
-	// An image that cannot be opened is an error, where it must be.
+	// An image that cannot be opened is an error if it must be opened.
 	for part, o := range map[string]inventory.ListOptions{"/manifests/": platform, "/blobs/": newer} {
 		f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
 			if strings.Contains(r.URL.Path, part) {

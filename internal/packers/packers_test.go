@@ -21,7 +21,7 @@ func (f failing) ReadAt(b []byte, off int64) (int, error) {
 	return f.Reader.ReadAt(b, off)
 }
 
-// A mark counts where its packer writes it.
+// A mark counts at the place at which its packer writes it.
 func TestInside(t *testing.T) {
 	const size = 10_000
 	for _, c := range []struct {
