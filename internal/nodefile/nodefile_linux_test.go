@@ -52,12 +52,12 @@ func TestLock(t *testing.T) {
 		}
 	}
 	time.AfterFunc(10*time.Millisecond, unlock)
-	unlock, err = Lock(path, time.Hour)
+	unlock, err = Lock(path, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	unlock()
-	if err := Await(-1, time.Hour); !errors.Is(err, unix.EBADF) {
+	if err := Await(-1, time.Minute); !errors.Is(err, unix.EBADF) {
 		t.Errorf("no descriptor: got %v", err)
 	}
 }

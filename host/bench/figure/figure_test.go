@@ -18,7 +18,7 @@ var (
 	some      = []Measured{
 		{Way: "vdso", Function: "time", Nanoseconds: 1.25, Least: 1.2, Most: 2.5},
 		{Way: "vdso", Function: "getcpu", Nanoseconds: 12.5},
-		{Way: "page", Function: "time", Nanoseconds: 431},
+		{Way: "page", Function: "time", Nanoseconds: 431, Least: 431, Most: 431},
 		{Way: "healed", Function: "time"},
 	}
 )
@@ -57,6 +57,15 @@ func TestDrawPNG(t *testing.T) {
 		for y := range img.Bounds().Dy() {
 			seen[color.RGBAModel.Convert(img.At(x, y))] = true
 		}
+	}
+	title := false
+	for x := img.Bounds().Dx() / 4; x < img.Bounds().Dx()*3/4; x++ {
+		for y := range int(row * 2 * dots) {
+			title = title || color.RGBAModel.Convert(img.At(x, y)) == black
+		}
+	}
+	if !title {
+		t.Error("no title in the middle")
 	}
 	for i, function := range functions {
 		if !seen[colours[i]] {
@@ -148,6 +157,10 @@ func TestLines(t *testing.T) {
 	x := newAxis(10, 1000, 0, 200)
 	if got := []float64{x.at(10), x.at(100), x.at(1000)}; !slices.Equal(got, []float64{0, 100, 200}) {
 		t.Errorf("got %v", got)
+	}
+	x = newAxis(10, 10, 0, 200)
+	if got := []float64{x.at(10), x.at(100)}; !slices.Equal(got, []float64{0, 200}) {
+		t.Errorf("one value: got %v", got)
 	}
 	for _, bad := range []Line{{}, {"", []float64{1}, nil}, {"", []float64{1}, []float64{0}}, {"", []float64{0}, []float64{1}}, {"", []float64{1, 2}, []float64{1}}} {
 		if _, err := Lines(".svg", "", "", "", []Line{bad}); err == nil {
