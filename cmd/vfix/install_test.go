@@ -85,6 +85,9 @@ func TestInstallCheck(t *testing.T) {
 	if passed.Engine != install.Docker || passed.Root != "/host" {
 		t.Errorf("the engine got %+v", passed)
 	}
+	if runLine(e, "install", "--check", "auto"); passed.Engine != "" {
+		t.Errorf("auto: the engine got %+v", passed)
+	}
 	if got := runLine(e, "install", "--check", "--format", "json"); got.status != 3 || validate(t, schema(t), got.stdout) != nil {
 		t.Errorf("got %+v", got)
 	}

@@ -51,6 +51,13 @@ func TestJSONMatchesSchema(t *testing.T) {
 			if err := validate(t, s, got.stdout); err != nil {
 				t.Errorf("vfix %s (%s): %#v", line, name, err)
 			}
+			var head struct {
+				Verb   string
+				DryRun bool `json:"dry_run"`
+			}
+			if err := json.Unmarshal([]byte(got.stdout), &head); err != nil || !strings.HasPrefix(line, head.Verb) || head.DryRun != strings.Contains(line, "--dry-run") {
+				t.Errorf("vfix %s (%s): %v, got %+v", line, name, err, head)
+			}
 		}
 	}
 	if err := validate(t, s, runLine(engine{}, "version", "--format", "json").stdout); err != nil {

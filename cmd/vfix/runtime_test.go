@@ -98,14 +98,14 @@ func TestRuntimeCheck(t *testing.T) {
 // The arguments of an engine go to the runtime, whatever it is.
 func TestRuntimeArgs(t *testing.T) {
 	for line, want := range map[string]string{
-		"vfix runtime state c": "state c", "vfix-runtime status": "status", "/usr/bin/vfix-runtime --help": "--help",
+		"vfix runtime state c": "state c", "vfix-runtime": "", "vfix-runtime status": "status", "/usr/bin/vfix-runtime --help": "--help",
 		"vfix runtime --log x status": "--log x status", "vfix runtime create --help": "create --help",
 	} {
 		if got, ok := runtimeArgs(strings.Fields(line)); !ok || strings.Join(got, " ") != want {
 			t.Errorf("%s: got %q, %v, want %q", line, got, ok, want)
 		}
 	}
-	for _, line := range []string{"vfix runtime status", "vfix runtime status --last 1", "vfix runtime check", "vfix runtime check x", "vfix runtime --help", "vfix scan x", "vfix"} {
+	for _, line := range []string{"vfix runtime status", "vfix runtime status --last 1", "vfix runtime check", "vfix runtime check x", "vfix runtime --help", "vfix scan x", "vfix", ""} {
 		if got, ok := runtimeArgs(strings.Fields(line)); ok {
 			t.Errorf("%s: got %q, want vfix's own", line, got)
 		}

@@ -80,7 +80,7 @@ func TestOptionsReachEngine(t *testing.T) {
 		"scan --platform linux/amd64/v2 --insecure -j 3 x",
 		"patch -o dest -j 2 x", "patch -i --dry-run x",
 		"rebuild -t a:b -o oci:x --insecure --fallback always x",
-		"verify --against base x",
+		"verify --against base --insecure x",
 	} {
 		if got := runLine(e, strings.Fields(line)...); got.status != 0 {
 			t.Errorf("vfix %s: got %+v", line, got)
@@ -89,7 +89,7 @@ func TestOptionsReachEngine(t *testing.T) {
 			t.Errorf("vfix %s: the engine got %+v", line, patched)
 		}
 	}
-	if scan.Media.Platform.String() != "linux/amd64/v2" || !scan.Media.Insecure || scan.Jobs != 3 || scan.Media.Progress == nil {
+	if scan.Media.Platform.String() != "linux/amd64/v2" || !scan.Media.Insecure || scan.Media.EveryLevel || scan.Jobs != 3 || scan.Media.Progress == nil {
 		t.Errorf("scan: the engine got %+v", scan)
 	}
 	if !patched.DryRun {
@@ -97,10 +97,10 @@ func TestOptionsReachEngine(t *testing.T) {
 	}
 	if rebuild.Tag != "a:b" || rebuild.Dest != "oci:x" || rebuild.Suffix != "-vfix" ||
 		rebuild.Fallback != fallback.FallbackAlways || len(rebuild.Shim.Library) == 0 || len(verify.Shim.Trace) == 0 || rebuild.Version == "" ||
-		rebuild.Media.UserAgent == "" || rebuild.Media.Platform.String() != "linux/amd64" {
+		rebuild.Media.UserAgent == "" || rebuild.Media.Platform.String() != "linux/amd64" || !rebuild.Media.EveryLevel {
 		t.Errorf("rebuild: the engine got %+v", rebuild)
 	}
-	if verify.Against != "base" {
+	if verify.Against != "base" || !verify.Media.Insecure {
 		t.Errorf("verify: the engine got %+v", verify)
 	}
 }
@@ -134,6 +134,13 @@ func TestUsageErrors(t *testing.T) {
 		"rebuild -t a -o docker://b x":      "already names the result",
 		"rebuild -t a -o oci:b:c x":         "already names the result",
 		"rebuild --tag-suffix a -o oci:b x": "--tag-suffix ends a generated",
+		"rebuild -o docker://y x":           "",
+		"rebuild --push -o oci:b x":         "",
+		"rebuild -t a -o oci:b x":           "",
+		"rebuild --push -t a -o sif:b x":    "",
+		"rebuild -t a -o sif:b x":           "which has no tag: omit -t",
+		"rebuild --provenance p -o sif:b x": "which has no digest",
+		"rebuild -o sif:b x":                "",
 		"rebuild --push --dry-run x":        "--push writes to a registry",
 		"rebuild -t a --tag-suffix b x":     "-t gives the whole name",
 		"rebuild -o - x":                    "-o -: cannot write the image",
