@@ -96,12 +96,12 @@ func TestOutputs(t *testing.T) {
 		e     engine
 		lines string
 	}{
-		{"clean", fake(clean(), nil), "convert x -o oci:y;convert x -o oci:y --format json;layer;layer --format json;cache list;cache size;cache prune;cache clear;cache list --format json;" +
+		{"clean", fake(clean(), nil), "help;convert x -o oci:y;convert x -o oci:y --format json;layer;layer --format json;cache list;cache size;cache prune;cache clear;cache list --format json;" +
 			"hotfix x;hotfix --format json x;install docker;install docker --dry-run;install docker --format json;uninstall docker;rebuild --format json x;patch --format json -i x"},
 		{"patchable", fake(patchable(), nil), "scan x y;patch -i --dry-run x;hotfix x;hotfix --apply x"},
-		{"mixed", fake(mixed(), nil), "scan --color always --explain x;patch -i x;verify x;hotfix --for docker x"},
+		{"mixed", fake(mixed(), nil), "scan --format sarif x;scan --color always --explain x;patch -i x;verify x;hotfix --for docker x"},
 		{"caught", fake(caught(), nil), "scan x;verify x"},
-		{"fixed", fake(added, nil), "scan --explain x;rebuild x;patch --explain -i x;scan --explain --format json x"},
+		{"fixed", fake(added, nil), "scan --explain x;rebuild x;patch --explain -i x;scan --explain --format json x;scan --format sarif x"},
 		{"bench", benchEngine(), "bench;bench x;bench --redis x;bench --redis x --format json"},
 		{"signed", rebuiltWith(func(r *images.Rebuilt) {
 			r.Signatures = []images.Signature{{Kind: "notation signature", Where: "w"}, {Kind: "cosign signature", Where: "v"}}

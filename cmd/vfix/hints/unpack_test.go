@@ -18,6 +18,8 @@ func TestUnpack(t *testing.T) {
 		"\x28\xb5\x2f\xfd":                         "unpack it: zstd -dc 'a b' | vfix scan -",
 		strings.Repeat("\x00", 0x438) + "\x53\xef": "unpack it: mkdir 'a b.d' && mount -o ro,loop 'a b' 'a b.d' && vfix scan 'a b.d'",
 		"#! /bin/sh -e\n":                          "a script runs its interpreter: vfix scan /bin/sh",
+		"#!/bin/sh":                                "a script runs its interpreter: vfix scan /bin/sh",
+		"#!\n/bin/sh\n":                            "",
 		"#!":                                       "",
 		"!<arch>\nother.o/":                        "unpack it: mkdir 'a b.d' && ar x --output 'a b.d' 'a b' && vfix scan 'a b.d'",
 		"QFI\xfb\x00\x00\x00\x03":                  "unpack it: mkdir 'a b.d' && guestmount -a 'a b' -i --ro 'a b.d' && vfix scan 'a b.d'",

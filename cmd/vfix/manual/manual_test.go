@@ -1,11 +1,21 @@
 package manual
 
 import (
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 )
+
+func golden(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
 
 // Readers of man pages complain about tabs and long lines in text, about dates that are not ISO's, and about requests
 // of one of them alone.
@@ -14,7 +24,7 @@ func TestPages(t *testing.T) {
 	root := &cobra.Command{Use: "vfix", Short: "x"}
 	cmd := &cobra.Command{
 		Use: "scan [options] SOURCE", Short: "look…", Run: func(*cobra.Command, []string) {},
-		Long: "One 'word' - and " + strings.Repeat("more words ", 20) + "end. See 'vfix help sources' or 'vfix help none'.\n\n  .code\n  as it is", Example: "  vfix scan x",
+		Long: "One 'word' - and " + strings.Repeat("more words ", 20) + "end. See 'vfix help sources' or 'vfix help none'.\n\n.see 'vfix help sources'\n\n'vfix x'\n\n  .code\n  as it is", Example: "  vfix scan x",
 	}
 	cmd.Flags().BoolP("quiet", "q", false, "print `nothing` "+strings.Repeat("at all ", 20))
 	cmd.Flags().String("format", "table", "in this `FORMAT`")
@@ -41,7 +51,12 @@ func TestPages(t *testing.T) {
 			t.Errorf("%d bytes: %s", len(line), line)
 		}
 	}
-	if all := string(Command(root, "", "", "1.0", nil)); strings.Contains(all, "pause") || !strings.Contains(all, "scan (1)") {
+	all := string(Command(root, "", "", "1.0", nil))
+	const whole = "testdata/pages.txt"
+	if got := page + all + string(Topic("sources", "what to read…", "One.\n\n  two", "1.0")); golden(t, whole) != got {
+		t.Errorf("got\n%s\nwant %s", got, whole)
+	}
+	if strings.Contains(all, "pause") || !strings.Contains(all, "scan (1)") {
 		t.Errorf("got %s", all)
 	}
 }
