@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -85,6 +87,28 @@ type outcome struct {
 	Before, After map[string]syscall.Errno
 	Holds         []string
 	Error         string
+	State         map[string]string // of the process, according to /proc
+}
+
+// stateFiles are read after the process has confined itself, and opened before.
+var stateFiles = []string{"status", "limits", "oom_score_adj"}
+
+func openState() (all []*os.File) {
+	for _, name := range stateFiles {
+		f, _ := os.Open("/proc/self/" + name)
+		all = append(all, f)
+	}
+	return all
+}
+
+func (o *outcome) readState(all []*os.File) {
+	o.State = map[string]string{}
+	for i, f := range all {
+		b := make([]byte, 1<<13)
+		n, _ := unix.Pread(int(f.Fd()), b, 0)
+		o.State[stateFiles[i]] = strings.Join(strings.Fields(string(b[:max(n, 0)])), " ")
+	}
+	o.State["memory"] = fmt.Sprint(debug.SetMemoryLimit(-1))
 }
 
 func confined(how, file string) int {
@@ -96,6 +120,7 @@ func confined(how, file string) int {
 			o.Before[name] = e
 		}
 	}
+	files := openState()
 	switch how {
 	case "landlock":
 		if _, _, e := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); e != 0 {
@@ -138,6 +163,7 @@ func confined(how, file string) int {
 		errors.As(try(file), &e)
 		o.After[name] = e
 	}
+	o.readState(files)
 	text, _ := json.Marshal(o)
 	_, _ = unix.Write(1, text)
 	return 0
@@ -187,6 +213,20 @@ func TestConfine(t *testing.T) {
 		}
 		if o.After[name] != unix.EPERM {
 			t.Errorf("%s: got %v, want EPERM", name, o.After[name])
+		}
+	}
+	wants := map[string][]string{
+		"limits": {"Max cpu time 2 2 seconds", fmt.Sprintf("Max data size %[1]d %[1]d bytes", 64<<20+goRuntime), "Max core file size 0 0 bytes"},
+		"status": {"NoNewPrivs: 1", "Seccomp: 2"}, "oom_score_adj": {"1000"}, "memory": {fmt.Sprint(64 << 20)},
+	}
+	if os.Geteuid() == 0 {
+		wants["status"] = append(wants["status"], "Uid: 65534 65534 65534 65534", "Gid: 65534 65534 65534 65534", "Groups: NStgid", "CapEff: 0000000000000000")
+	}
+	for name, texts := range wants {
+		for _, want := range texts {
+			if !strings.Contains(o.State[name], want) {
+				t.Errorf("%s: got %s, want %s", name, o.State[name], want)
+			}
 		}
 	}
 	if !slices.Contains(o.Holds, Seccomp) || !slices.Contains(o.Holds, Rlimits) {
