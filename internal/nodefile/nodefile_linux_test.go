@@ -51,6 +51,9 @@ func TestLock(t *testing.T) {
 			t.Errorf("locked: got %v, want %s", err, want)
 		}
 	}
+	if n := descriptors(path); n != 1 {
+		t.Errorf("%d descriptors are open, want that of the lock", n)
+	}
 	time.AfterFunc(10*time.Millisecond, unlock)
 	unlock, err = Lock(path, time.Minute)
 	if err != nil {
@@ -60,6 +63,17 @@ func TestLock(t *testing.T) {
 	if err := Await(-1, time.Minute); !errors.Is(err, unix.EBADF) {
 		t.Errorf("no descriptor: got %v", err)
 	}
+}
+
+// descriptors is how many of this process have the file open.
+func descriptors(path string) (n int) {
+	all, _ := filepath.Glob("/proc/self/fd/*")
+	for _, fd := range all {
+		if to, err := os.Readlink(fd); err == nil && to == path {
+			n++
+		}
+	}
+	return n
 }
 
 func TestRead(t *testing.T) {
