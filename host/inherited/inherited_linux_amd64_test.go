@@ -35,6 +35,7 @@ func TestMain(m *testing.M) {
 		signals.blocked, signals.ignored = blocked, ignored
 	}
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP) // which what runs the tests may ignore
+	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0)   // as in a thread that is not the first
 	was := state("SigIgn")
 	Restore()
 	var death int32
@@ -60,6 +61,7 @@ func TestRestore(t *testing.T) {
 		{"recorded", 0, fmt.Sprintf("%x %x 0", uint64(blocked), uint64(ignored))},
 		{"not recorded", 0, "0 0 0"},
 		{"parent", unix.SIGKILL, fmt.Sprintf("0 0 %d", unix.SIGKILL)},
+		{"parent", unix.SIGHUP, fmt.Sprintf("0 0 %d", unix.SIGHUP)},
 		{"orphan", 0, "0 0 0"},
 		{"orphan", unix.SIGKILL, ""},
 	} {
