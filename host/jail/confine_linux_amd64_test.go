@@ -58,10 +58,27 @@ var attempts = map[string]func(file string) error{
 		}
 		return unix.Mprotect(b, unix.PROT_READ|unix.PROT_EXEC)
 	},
+	// The kernel itself would refuse these three with another error.
+	"process":        func(string) error { return errno(unix.SYS_CLONE, unix.CLONE_SIGHAND) },
+	"thread signal":  func(string) error { return errno(unix.SYS_TGKILL, 1<<30, 1<<30) },
+	"unknown number": func(string) error { return errno(1 << 20) },
 	"more memory": func(string) error {
 		var old unix.Rlimit
 		return unix.Prlimit(0, unix.RLIMIT_DATA, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}, &old)
 	},
+}
+
+// permitted are actions that the filter leaves to the kernel, which refuses some of them with another error.
+var permitted = map[string]func() error{
+	"data for reading": func() error {
+		b, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+		if err != nil {
+			return err
+		}
+		return unix.Mprotect(b, unix.PROT_READ)
+	},
+	"thread":           func() error { return errno(unix.SYS_CLONE, unix.CLONE_THREAD) },
+	"signal to itself": func() error { return unix.Tgkill(os.Getpid(), unix.Gettid(), 0) },
 }
 
 func opened(fd int, err error) error {
@@ -163,6 +180,11 @@ func confined(how, file string) int {
 		errors.As(try(file), &e)
 		o.After[name] = e
 	}
+	for name, try := range permitted {
+		var e syscall.Errno
+		errors.As(try(), &e)
+		o.After[name] = e
+	}
 	o.readState(files)
 	text, _ := json.Marshal(o)
 	_, _ = unix.Write(1, text)
@@ -213,6 +235,11 @@ func TestConfine(t *testing.T) {
 		}
 		if o.After[name] != unix.EPERM {
 			t.Errorf("%s: got %v, want EPERM", name, o.After[name])
+		}
+	}
+	for name := range permitted {
+		if e, ok := o.After[name]; !ok || e == unix.EPERM {
+			t.Errorf("%s: got %v", name, e)
 		}
 	}
 	wants := map[string][]string{

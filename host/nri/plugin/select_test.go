@@ -77,6 +77,7 @@ func TestDecide(t *testing.T) {
 		"no word: the hook says so":     {change: func(c *subject) { c.annotations = enable("yes") }, want: hooked},
 		"vfix-runtime":                  {change: func(c *subject) { c.handler = "vfix" }, want: pass},
 		"Kata":                          {change: func(c *subject) { c.handler = "kata-qemu" }, want: virtually},
+		"Kata, by its plain name":       {change: func(c *subject) { c.handler = "kata" }, want: virtually},
 		"Kata, not selected":            {s: pods, change: func(c *subject) { c.handler, c.images = "kata", []string{"nginx"} }, want: pass},
 		"a handler that only sounds so": {change: func(c *subject) { c.handler = "katalog" }, want: hooked},
 	} {
