@@ -259,15 +259,23 @@ func TestConfine(t *testing.T) {
 	if !slices.Contains(o.Holds, Seccomp) || !slices.Contains(o.Holds, Rlimits) {
 		t.Errorf("got %q", o.Holds)
 	}
+	if slices.Contains(o.Holds, Landlock) != hasLandlock() {
+		t.Errorf("got %q, want Landlock if this kernel has it", o.Holds)
+	}
 	if os.Geteuid() == 0 && !slices.Contains(o.Holds, User) {
 		t.Errorf("started by root: got %q, want it to be nobody", o.Holds)
 	}
 }
 
+func hasLandlock() bool {
+	abi, _, e := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, 1)
+	return e == 0 && abi > 0
+}
+
 // Landlock alone keeps files closed.
 func TestLandlock(t *testing.T) {
-	if abi, _, e := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, 1); e != 0 || abi == 0 {
-		t.Skipf("this kernel has no Landlock: %v", e)
+	if !hasLandlock() {
+		t.Skip("this kernel has no Landlock")
 	}
 	_, out := runConfined(t, "landlock")
 	var o outcome
