@@ -14,6 +14,7 @@ import (
 
 // A line of the kernel's log and a root: its fix is proposed if a file of the root calls that function, and only then.
 func TestRootOfALine(t *testing.T) {
+	imagetest.CleanTemp(t)
 	dir := t.TempDir()
 	for name, body := range map[string][]byte{"old": imagetest.LegacyELF("1"), "new": imagetest.ModernELF("1")} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
