@@ -129,6 +129,10 @@ func decode(t *testing.T, text []byte) any {
 func TestProvenance(t *testing.T) {
 	p := program(t)
 	t.Setenv("TOOLS", "gcc: gcc (Debian) 12.2.0\nmusl: 1.2.3")
+	for _, variable := range slices.Concat(slices.Collect(maps.Values(settings)), []string{"BUILDER_ID"}) {
+		t.Setenv(variable, "")
+	}
+	t.Setenv("PLATFORMS", "linux/amd64")
 	commit := strings.Repeat("0123456789", 4)
 	text := output(t, "provenance", p+","+p, "1.2.3", commit, "sbom.go", "main.go")
 	var s intoto.Statement
@@ -159,15 +163,28 @@ func TestProvenance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const home = "https://vfix.dev/vfix"
+	if d := pred.BuildDefinition; d.BuildType != home+buildType || pred.RunDetails.Builder.Id != home+defaultBuilder ||
+		!maps.EqualFunc(d.ExternalParameters.AsMap(), map[string]string{"repository": "git+" + home, "version": "1.2.3", "platforms": "linux/amd64"}, equal) ||
+		!maps.EqualFunc(d.InternalParameters.AsMap(), map[string]string{"go": info.GoVersion, "gcc": "gcc (Debian) 12.2.0", "musl": "1.2.3"}, equal) ||
+		d.ResolvedDependencies[0].Uri != "git+"+home {
+		t.Errorf("got %+v by %v", d, pred.RunDetails)
+	}
 	deps := pred.BuildDefinition.ResolvedDependencies
 	if len(deps) != 1+len(info.Deps) || deps[0].Digest["gitCommit"] != commit {
 		t.Errorf("got %d dependencies, the first %v; want the commit and %d modules", len(deps), deps[0], len(info.Deps))
+	}
+	t.Setenv("BUILDER_ID", "https://builder.example/1")
+	if text := output(t, "provenance", p, "1.2.3", commit, "main.go"); !bytes.Contains(text, []byte(`"id": "https://builder.example/1"`)) {
+		t.Errorf("the builder is not in %s", text)
 	}
 	t.Setenv("TOOLS", "gcc")
 	if err := run([]string{"provenance", p, "1.2.3", commit, "main.go"}, &bytes.Buffer{}); err == nil {
 		t.Error("a tool without a version")
 	}
 }
+
+func equal(got any, want string) bool { return got == want }
 
 // A module without a license file is an error; licenses of copied packages in it count.
 func TestLicences(t *testing.T) {
@@ -188,14 +205,20 @@ func TestLicences(t *testing.T) {
 	if _, err := licenceFiles(from); err == nil {
 		t.Fatal("a module without a license is taken")
 	}
-	for _, name := range []string{"UNLICENSE", "LICENSE-MIT", "third/party/COPYING.txt", "NOTICE"} {
+	if _, err := licenceFiles(filepath.Join(from, "none")); err == nil {
+		t.Error("a module that is not here is taken")
+	}
+	for _, name := range []string{"UNLICENSE", "LICENSE-MIT", "third/party/COPYING.txt", "third/party/a/testdata", "third/party/a/unlicence.md", "NOTICE"} {
 		write(name)
+	}
+	if err := os.Symlink("NOTICE", filepath.Join(from, "PATENTS")); err != nil {
+		t.Fatal(err)
 	}
 	files, err := licenceFiles(from)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := slices.Sorted(maps.Keys(files)), []string{"LICENSE-MIT", "NOTICE", "UNLICENSE", "third/party/COPYING.txt"}; !slices.Equal(got, want) {
+	if got, want := slices.Sorted(maps.Keys(files)), []string{"LICENSE-MIT", "NOTICE", "UNLICENSE", "third/party/COPYING.txt", "third/party/a/unlicence.md"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -219,17 +242,59 @@ func TestLicenceList(t *testing.T) {
 			t.Errorf("no row %s in\n%s", row, text)
 		}
 	}
-	for name, license := range map[string]string{
-		"copyleft": "GNU GENERAL PUBLIC LICENSE\nVersion 2, June 1991\nSPDX-License-Identifier: GPL-2.0-only\n",
-		"unknown":  "All rights reserved.\n",
-	} {
-		path := filepath.Join(t.TempDir(), "LICENSE")
-		if err := os.WriteFile(path, []byte(license), 0o600); err != nil {
+	const copyleft = "GNU GENERAL PUBLIC LICENSE\nVersion 2, June 1991\nSPDX-License-Identifier: GPL-2.0-only\n"
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if ids, err := (part{name, "v1", map[string]string{"LICENSE": path}}).licences(); err == nil {
+		return filepath.Join(dir, name)
+	}
+	root, err := goCommand("env", "GOROOT")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofGo, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(root)), "LICENSE"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	permissive := write("LICENSE", string(ofGo)+"\nSee http://www.apache.org/licenses/LICENSE-2.0\n")
+	if ids, err := (part{"mixed", "v1", map[string]string{"LICENSE": permissive, "LICENSE.docs": write("LICENSE.docs", copyleft)}}).licences(); err != nil || !slices.Equal(ids, []string{"BSD-3-Clause"}) {
+		t.Errorf("a link and a license of documentation: got %v, %v", ids, err)
+	}
+	if ids, err := (part{"gone", "v1", map[string]string{"LICENSE": permissive, "NOTICE": filepath.Join(dir, "gone")}}).licences(); err == nil || !strings.HasPrefix(err.Error(), "gone: ") {
+		t.Errorf("a file that is gone: got %v, %v", ids, err)
+	}
+	for name, license := range map[string]string{
+		"copyleft": copyleft,
+		"unknown":  "All rights reserved.\n",
+	} {
+		if ids, err := (part{name, "v1", map[string]string{"LICENSE": write("LICENSE", license)}}).licences(); err == nil {
 			t.Errorf("%s: got %v, want an error", name, ids)
 		}
+	}
+}
+
+// The texts of all parts are copied.
+func TestCopiedLicences(t *testing.T) {
+	p, dir := program(t), t.TempDir()
+	output(t, "licences", p, dir)
+	all, err := parts(p)
+	if err != nil || len(all) < 3 {
+		t.Fatalf("got %v, %v", all, err)
+	}
+	for _, part := range all {
+		for name, path := range part.files {
+			want, err := os.ReadFile(path)
+			got, missing := os.ReadFile(filepath.Join(dir, part.name, name))
+			if err != nil || missing != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s of %s: %v, %v, %d bytes, want %d", name, part.name, err, missing, len(got), len(want))
+			}
+		}
+	}
+	if err := run([]string{"licences", p, "main.go"}, &bytes.Buffer{}); err == nil {
+		t.Error("a file as the directory is taken")
 	}
 }
 
