@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -24,7 +25,9 @@ func feed(t *testing.T, content []byte, named bool) string {
 		if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 			t.Skip(err)
 		}
-		go os.WriteFile(fifo, content, 0)
+		var writer sync.WaitGroup
+		writer.Go(func() { os.WriteFile(fifo, content, 0) })
+		t.Cleanup(writer.Wait) // before it is asked whether files are still open
 		return fifo
 	}
 	r, w, err := os.Pipe()
