@@ -108,7 +108,8 @@ test: ## run all tests (as root) and print how many passed, failed and were skip
 	@rm -rf $(RESULTS)
 	@$(MAKE) --no-print-directory --jobs $(shell nproc) --output-sync=target tested # downloads and compilers in parallel
 	@status=0; \
-	$(MAKE) --no-print-directory --jobs 2 --keep-going test-unit test-e2e || status=1; \
+	$(MAKE) --no-print-directory test-unit || status=1; \
+	$(MAKE) --no-print-directory test-e2e || status=1; \
 	tests/summary $(RESULTS) || status=1; \
 	exit $$status
 
