@@ -27,7 +27,12 @@ func feed(t *testing.T, content []byte, named bool) string {
 		}
 		var writer sync.WaitGroup
 		writer.Go(func() { os.WriteFile(fifo, content, 0) })
-		t.Cleanup(writer.Wait) // before it is asked whether files are still open
+		t.Cleanup(func() { // before it is asked whether files are still open
+			if r, err := os.OpenFile(fifo, os.O_RDONLY|syscall.O_NONBLOCK, 0); err == nil { // a writer without a reader waits
+				r.Close()
+			}
+			writer.Wait()
+		})
 		return fifo
 	}
 	r, w, err := os.Pipe()
