@@ -129,9 +129,20 @@ func TestAuditReports(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
 	}
+
+	// The confined process examines the files.
+	root := t.TempDir()
+	if err := os.WriteFile(filepath.Join(root, "clock"), tinyelf.Bytes(0), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	*lines = nil
+	a.look(audited{subject{namespace: "ns", pod: "pod", container: "c", images: []string{"old"}}, opened(t, root)})
+	if got, want := strings.Join(*lines, "\n"), "old: would be patched: 1 file with 1 call site: /clock (ns/pod/c)"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
 	a.rebuild, *lines = []string{"b", "a", "b"}, nil
 	a.summary()
-	if got := strings.Join(*lines, "\n"); got != "summary: 6 images examined, 2 images would be patched; rebuild them: a b" {
+	if got := strings.Join(*lines, "\n"); got != "summary: 7 images examined, 2 images would be patched; rebuild them: a b" {
 		t.Errorf("got %s", got)
 	}
 }
@@ -154,6 +165,12 @@ func imageOf(t *testing.T, large int) int {
 			t.Fatal(err)
 		}
 	}
+	return opened(t, dir)
+}
+
+// opened is a descriptor of a directory, as the audit has one of a root filesystem.
+func opened(t *testing.T, dir string) int {
+	t.Helper()
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
