@@ -1,8 +1,10 @@
 package sources_test
 
 import (
+	"bytes"
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -24,7 +26,13 @@ func feed(t *testing.T, content []byte, named bool) string {
 		if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 			t.Skip(err)
 		}
-		go os.WriteFile(fifo, content, 0)
+		// Another process writes: its descriptor is none of this one's, and the test's end ends it.
+		writer := exec.CommandContext(t.Context(), "sh", "-c", `exec cat >"$0"`, fifo)
+		writer.Stdin = bytes.NewReader(content)
+		if err := writer.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = writer.Wait() })
 		return fifo
 	}
 	r, w, err := os.Pipe()
