@@ -100,14 +100,14 @@ func TestReplacedFiles(t *testing.T) {
 		t.Errorf("removed: got %v", err)
 	}
 	ended, end := context.WithCancelCause(t.Context())
-	end(errFull)
+	end(imagetest.ErrFull)
 	if err := read(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := read(ended); !errors.Is(err, errFull) {
+	if err := read(ended); !errors.Is(err, imagetest.ErrFull) {
 		t.Errorf("ended: got %v", err)
 	}
-	if _, err := d.Tree(ended, imagetest.TestSession(t)); !errors.Is(err, errFull) {
+	if _, err := d.Tree(ended, imagetest.TestSession(t)); !errors.Is(err, imagetest.ErrFull) {
 		t.Errorf("a tree: got %v", err)
 	}
 	imagetest.Write(t, dir+"/b", []byte("text"))

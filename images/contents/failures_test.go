@@ -17,20 +17,6 @@ import (
 	"vfix.dev/vfix/tests/imagetest"
 )
 
-var errFull = errors.New("full")
-
-// fullAfter takes so many bytes, and then no more.
-type fullAfter struct{ left, took int }
-
-func (f *fullAfter) Write(b []byte) (int, error) {
-	n := min(len(b), f.left)
-	f.left, f.took = f.left-n, f.took+n
-	if n < len(b) {
-		return n, errFull
-	}
-	return n, nil
-}
-
 // Wherever a written stream ends early, the error is returned.
 func TestWritesThatFail(t *testing.T) {
 	dir := imagetest.LegacyDir(t)
@@ -63,16 +49,16 @@ func TestWritesThatFail(t *testing.T) {
 		},
 		"an unchanged": func(w io.Writer) error { return contents.RewriteTarball(t.Context(), w, bytes.NewReader(plain), nil) },
 	} {
-		all := &fullAfter{left: 1 << 20}
-		if err := write(all); err != nil || all.took == 0 {
-			t.Errorf("%s: %d bytes, %v", name, all.took, err)
+		all := &imagetest.Room{Left: 1 << 20}
+		if err := write(all); err != nil || all.Took == 0 {
+			t.Errorf("%s: %d bytes, %v", name, all.Took, err)
 		}
-		for most := 0; most < all.took; most += 256 {
-			if err := write(&fullAfter{left: most}); !errors.Is(err, errFull) {
-				t.Errorf("%s: %d of %d bytes: got %v", name, most, all.took, err)
+		for most := 0; most < all.Took; most += 256 {
+			if err := write(&imagetest.Room{Left: most}); !errors.Is(err, imagetest.ErrFull) {
+				t.Errorf("%s: %d of %d bytes: got %v", name, most, all.Took, err)
 			}
 		}
-		if err := write(&fullAfter{left: all.took - 1}); !errors.Is(err, errFull) {
+		if err := write(&imagetest.Room{Left: all.Took - 1}); !errors.Is(err, imagetest.ErrFull) {
 			t.Errorf("%s: all but one byte: got %v", name, err)
 		}
 	}

@@ -218,20 +218,7 @@ func TestArchiveWrite(t *testing.T) {
 	imagetest.WantEmpty(t, dir, "d1.tar", "d2.tar", "o1.tar", "o2.tar")
 }
 
-// room takes so many bytes, and then no more.
-type room struct{ left int }
-
-var errFull = errors.New("full")
-
-func (r *room) Write(b []byte) (int, error) {
-	n := min(len(b), r.left)
-	if r.left -= n; n < len(b) {
-		return n, errFull
-	}
-	return n, nil
-}
-
-// However much of an archive there is room for, less than the whole of it is an error.
+// An archive is written whole, or the error is returned: at each of its blocks the room may end.
 func TestArchiveFull(t *testing.T) {
 	imagetest.CleanTemp(t)
 	img := imagetest.TinyImage(t)
@@ -242,15 +229,13 @@ func TestArchiveFull(t *testing.T) {
 			return media.WriteOCITar(t.Context(), w, "a:1", media.Result{Image: img}, o)
 		},
 	} {
-		const most = 1 << 20
-		all := &room{most}
+		all := &imagetest.Room{Left: 1 << 20}
 		if _, err := write(all); err != nil {
 			t.Fatal(err)
 		}
-		size := most - all.left
-		for n := 0; n < size; n += media.TarBlock {
-			if _, err := write(&room{n}); !errors.Is(err, errFull) {
-				t.Errorf("%s: room for %d of %d bytes: got %v", name, n, size, err)
+		for n := 0; n < all.Took; n += media.TarBlock {
+			if _, err := write(&imagetest.Room{Left: n}); !errors.Is(err, imagetest.ErrFull) {
+				t.Errorf("%s: room for %d of %d bytes: got %v", name, n, all.Took, err)
 			}
 		}
 	}

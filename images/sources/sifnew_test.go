@@ -47,7 +47,7 @@ func TestFlatten(t *testing.T) {
 		t.Fatal(err)
 	}
 	for most := 0; most < out.Len(); most += 512 {
-		if _, err := sources.Flatten(t.Context(), tree, extras, &full{most}); !errors.Is(err, errFull) {
+		if _, err := sources.Flatten(t.Context(), tree, extras, &imagetest.Room{Left: most}); !errors.Is(err, imagetest.ErrFull) {
 			t.Errorf("%d of %d bytes: got %v", most, out.Len(), err)
 		}
 	}
@@ -74,19 +74,6 @@ func TestFlatten(t *testing.T) {
 	if len(warnings) != 1 || !strings.Contains(warnings[0], "a/owned: system.posix_acl_access not kept") {
 		t.Errorf("warnings: got %q", warnings)
 	}
-}
-
-var errFull = errors.New("full")
-
-// full takes so many bytes, and then no more.
-type full struct{ left int }
-
-func (f *full) Write(b []byte) (int, error) {
-	n := min(len(b), f.left)
-	if f.left -= n; n < len(b) {
-		return n, errFull
-	}
-	return n, nil
 }
 
 // A SIF file has what apptainer build puts into one, and the same image gives the same bytes.

@@ -13,7 +13,22 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-var ErrFault = errors.New("the disk is gone")
+var (
+	ErrFault = errors.New("the disk is gone")
+	ErrFull  = errors.New("full")
+)
+
+// Room is an io.Writer that takes so many bytes, and then no more.
+type Room struct{ Left, Took int }
+
+func (r *Room) Write(b []byte) (int, error) {
+	n := min(len(b), r.Left)
+	r.Left, r.Took = r.Left-n, r.Took+n
+	if n < len(b) {
+		return n, ErrFull
+	}
+	return n, nil
+}
 
 // Faults counts calls, of which one fails. It is also the Progress of what is tested.
 type Faults struct {

@@ -15,8 +15,7 @@ import (
 )
 
 // machine are bundles for a machine of their own (tests/127-filesystems.bats), whose kernel has more file systems or is not
-// shared with other tests. It exports a directory
-// to itself by NFS, and has another one on 9p.
+// shared with other tests. It exports a directory to itself by NFS, and has another one on 9p.
 var machine = []row{
 	{"9p", "volume", honest, func(b *bundle) { volume(b, b.on(share)) }},
 	{"9p", "volume that the operator trusts", patched, func(b *bundle) { volume(b, b.on(share)); b.trust("9p") }},
