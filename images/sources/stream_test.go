@@ -26,7 +26,7 @@ func feed(t *testing.T, content []byte, named bool) string {
 		if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 			t.Skip(err)
 		}
-		// Another process writes: its descriptor is none of this one's, and the test's end ends it.
+		// Another process writes, so that its descriptor is not among those of the test, whose end ends it.
 		writer := exec.CommandContext(t.Context(), "sh", "-c", `exec cat >"$0"`, fifo)
 		writer.Stdin = bytes.NewReader(content)
 		if err := writer.Start(); err != nil {

@@ -61,7 +61,7 @@ func TestVerdict(t *testing.T) {
 		{"cmov over AT_SYSINFO_EHDR, stored plainly, and left in a register", "be21000000" + movRdxGtod + "4885c0 480f44c2" + storeRax + "31c0 c3", Dormant, "image base", 0, 0},
 		{"moved to a register of segments", movRaxGtod + "488ed8 31c0 c3", Unknown, "truncated", 0, 0},
 		{"xor with an element", movRaxGtod + "644833040d 30000000 48c1c011" + storeRax + "c3", Unknown, "XOR", 0, 0},
-		{"xor with a word at another address", movRaxGtod + "6448334130 48c1c011" + storeRax + "c3", Unknown, "XOR", 0, 0},
+		{"xor with memory at another address", movRaxGtod + "6448334130 48c1c011" + storeRax + "c3", Unknown, "XOR", 0, 0},
 		{"cmov over AT_SYSINFO_EHDR, stored plainly, and called", "be21000000" + movRdxGtod + "4885c0 480f44c2" + storeRax + callRax + "31d2 c3", Unknown, "variable", 1, 26},
 		{"cmov, stored plainly", movRdxGtod + "4885c0 480f44c2" + storeRax + "31d2 31c0 c3", Unknown, "variable", 0, 0},
 		{"cmov of time, stored plainly", "48c7c2 000460ff 4885c0 480f44c2" + storeRax + "31d2 31c0 c3", Unknown, "variable", 0, 0},
