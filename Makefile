@@ -33,7 +33,7 @@ LDFLAGS   = -s -w -X main.version=$(VERSION) -X main.commit=$(shell git rev-pars
 # The entry point of vfix and vfix-runtime: it records inherited signals, for the programs that they execute.
 RECORDED  = -E vfix.dev/vfix/host/inherited.entry
 ENTRY     = $(if $(filter linux/amd64,$(shell $(GO) env GOOS)/$(shell $(GO) env GOARCH)),$(RECORDED))
-PLATFORMS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+PLATFORMS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 
 BUILD    = tests/build
 RESULTS  = $(BUILD)/results

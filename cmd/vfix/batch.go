@@ -8,23 +8,20 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/cmd/vfix/hints"
 	"vfix.dev/vfix/cmd/vfix/screen"
-	"vfix.dev/vfix/cmd/vfix/watch"
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/outcome"
-	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/report"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/patterns"
 	"vfix.dev/vfix/internal/quote"
 )
 
@@ -33,18 +30,12 @@ type batchOptions struct {
 	verb     string
 	fromFile string
 	template string
-	state    string
 	shard    string
-	failFast bool
-	first    string
 	report   string
-	metrics  string
-	rate     float64
-	limit    time.Duration
 }
 
 // listOnly are the options that mean nothing without a list.
-var listOnly = []string{"dest-template", "state", "shard", "fail-fast", "first", "report", "metrics", "max-requests", "timeout"}
+var listOnly = []string{"dest-template", "shard", "report"}
 
 // shardVariable says which part of an Indexed Job a pod is (Kubernetes, "Job", completion mode).
 const shardVariable = "JOB_COMPLETION_INDEX"
@@ -54,15 +45,9 @@ func (b *batchOptions) add(cmd *cobra.Command, what, line string) {
 	b.verb = cmd.Name()
 	f := cmd.Flags()
 	f.StringVar(&b.fromFile, "from-file", "", what+" all images in the file `LIST`, one per line: "+line+"; - reads stdin")
-	f.StringVar(&b.state, "state", "", "with --from-file: record finished images in this `FILE`, or in one file per part in this existing directory, and skip them in the next run")
 	f.StringVar(&b.shard, "shard", "",
 		"with --from-file: process part `I/N` of the list, from 0/N to N-1/N; N alone takes I from "+shardVariable)
-	f.BoolVar(&b.failFast, "fail-fast", false, "with --from-file: stop at the first image that fails")
-	f.StringVar(&b.first, "first", "", "with --from-file: process images whose name matches this `PATTERN` before the others; * matches any text")
 	f.StringVar(&b.report, "report", "", "with --from-file: write a report to this `FILE` as images finish: .csv, .jsonl or .html")
-	f.StringVar(&b.metrics, "metrics", "", "with --from-file: write counters in Prometheus's text format to this `FILE`, every 15 seconds and at the end")
-	f.Float64Var(&b.rate, "max-requests", 0, "with --from-file: send at most `N` requests per second to each registry; 0: no limit")
-	f.DurationVar(&b.limit, "timeout", 0, "with --from-file: give up on an image after this `TIME`, such as 10m; it counts as failed; 0: no limit")
 }
 
 // check reports errors in the list options that all verbs share.
@@ -78,10 +63,6 @@ func (b *batchOptions) check(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) > 0:
 		return usagef(b.verb, "--from-file takes no SOURCE: put %s into the list", args[0])
-	case b.rate < 0:
-		return usagef(b.verb, "--max-requests %v: must not be negative", b.rate)
-	case b.limit < 0:
-		return usagef(b.verb, "--timeout %v: must not be negative", b.limit)
 	case b.report != "" && !slices.Contains(report.Endings, filepath.Ext(b.report)):
 		return usagef(b.verb, "--report %s: want a name that ends in %s", b.report, strings.Join(report.Endings, ", "))
 	}
@@ -113,11 +94,7 @@ func (b *batchOptions) open(e engine) (*batch.List, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := batch.ListOptions{Template: b.template, Part: part}
-	if b.first != "" {
-		o.First = patterns.Image(b.first)
-	}
-	list, err := e.readList(b.fromFile, o)
+	list, err := e.readList(b.fromFile, batch.ListOptions{Template: b.template, Part: part})
 	if err != nil {
 		return nil, err
 	}
@@ -128,18 +105,11 @@ func (b *batchOptions) open(e engine) (*batch.List, error) {
 	return list, nil
 }
 
-// batchGC is how much of the heap in use may be garbage, in percent. With a million lines, the heap holds
-// arrays, which are free to scan: half the usual percentage saves 27 of 96 MiB at no cost in time.
-const batchGC = 50
-
 // listVerb is a verb's work on a list.
 type listVerb func(context.Context, *batch.List, batch.Options) (*batch.Batch, error)
 
 // runBatch processes a list of images. o is the part that depends on the verb.
 func runBatch(ctx context.Context, opts batchOptions, print printOptions, o batch.Options, work listVerb, out *output, e engine) (*batch.Batch, error) {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(batchGC)
-	}
 	list, err := opts.open(e)
 	if err != nil {
 		return nil, err
@@ -151,27 +121,20 @@ func runBatch(ctx context.Context, opts batchOptions, print printOptions, o batc
 	if err != nil {
 		return nil, err
 	}
-	o.Media.Meter, o.Media.PerSecond = &registry.Meter{}, opts.rate
-	w := watch.Start(opts.metrics, list.Count(), o.Media.Meter, out.Output)
-	o.State, o.FailFast, o.Limit = opts.state, opts.failFast, opts.limit
 	o.Jobs = 0 // of the files; --jobs counts images here
+	var finished atomic.Int64
 	o.Each = func(each outcome.Image) error {
 		each = inWords(each)
-		out.outcome(w.Finished(each), list.Count(), each)
+		out.outcome(int(finished.Add(1)), list.Count(), each)
 		return errors.Join(rows.Add(each), file.Add(each))
 	}
 	done, err := work(ctx, list, o)
-	err = errors.Join(err, w.End(err == nil))
 	if done == nil {
 		return nil, errors.Join(err, file.Close(report.Tail{}))
 	}
 	out.EndProgress()
 	if done.Of[outcome.NotRun] > 0 {
-		then := "run the command again to resume"
-		if opts.state == "" {
-			then = "with --state the next run would resume here"
-		}
-		out.Note("%d of %s finished; %s", done.All()-done.Of[outcome.NotRun], screen.Count(list.Count(), "image"), then)
+		out.Note("%d of %s finished; run the command again to resume", done.All()-done.Of[outcome.NotRun], screen.Count(list.Count(), "image"))
 	}
 	sums := batchSums(opts.verb, o.DryRun, done)
 	err = errors.Join(err, file.Close(report.Tail{Sums: sums, Next: opts.next(done)}))
@@ -185,7 +148,7 @@ func runBatch(ctx context.Context, opts batchOptions, print printOptions, o batc
 func (b *batchOptions) next(done *batch.Batch) string {
 	switch {
 	case done.Of[outcome.Failed]+done.Of[outcome.NotRun] > 0:
-		return "run the same command again; with --state it retries only what failed or was not run"
+		return "run the same command again: finished images are skipped"
 	case b.verb == "scan" && done.Of[outcome.Affected] > 0:
 		return "run " + quote.Words([]string{"vfix", "rebuild", "--from-file", b.fromFile})
 	}
@@ -195,7 +158,7 @@ func (b *batchOptions) next(done *batch.Batch) string {
 func failures(b *batch.Batch) error {
 	if failed := b.Of[outcome.Failed]; failed > 0 {
 		return hinterr.With(fmt.Errorf("%d of %s failed", failed, screen.Count(b.All(), "image")),
-			"the table gives the reasons; run the command again to retry; with --state only the failed images are retried")
+			"the table gives the reasons; run the command again to retry")
 	}
 	return nil
 }

@@ -16,19 +16,18 @@ import (
 	"vfix.dev/vfix/images/media"
 )
 
-var shells = []string{"bash", "fish", "powershell", "zsh"}
+var shells = []string{"bash", "fish", "zsh"}
 
 func newCompletionCommand(out *output, _ engine) *cobra.Command {
 	return &cobra.Command{
-		Use:   "completion bash|fish|powershell|zsh",
+		Use:   "completion bash|fish|zsh",
 		Short: "Print a shell completion script",
 		Long: `Print a script that makes the shell complete the verbs and options of vfix, and
 names of local images and containers if a docker or podman daemon answers. The
 shell reads it when it starts. bash needs the package bash-completion.`,
 		Example: `  vfix completion bash > /etc/bash_completion.d/vfix
   vfix completion fish > ~/.config/fish/completions/vfix.fish
-  vfix completion zsh  > "${fpath[1]}/_vfix"
-  vfix completion powershell | Out-String | Invoke-Expression`,
+  vfix completion zsh  > "${fpath[1]}/_vfix"`,
 		Annotations: exits(`  0  success   2  usage error`),
 		ValidArgs:   shells,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -45,8 +44,6 @@ shell reads it when it starts. bash needs the package bash-completion.`,
 				return root.GenBashCompletionV2(out.Stdout, true)
 			case "fish":
 				return root.GenFishCompletion(out.Stdout, true)
-			case "powershell":
-				return root.GenPowerShellCompletionWithDesc(out.Stdout)
 			}
 			return root.GenZshCompletion(out.Stdout)
 		},

@@ -68,7 +68,6 @@ same digest. For SOURCE and DEST see 'vfix help sources'.`,
 	f.StringVar(&opts.user, "user", "", "set the `USER` that runs the command of a root filesystem")
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
-	opts.addTemp(cmd)
 	return cmd
 }
 

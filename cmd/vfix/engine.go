@@ -57,7 +57,6 @@ type engine struct {
 	watch  func(ctx context.Context, engine string, found func(engine, image string), say func(format string, args ...any)) error
 	doctor func(ctx context.Context, o doctor.Options) (*doctor.Report, error)
 	list   func(ctx context.Context, source string, o inventory.ListOptions) error
-	gone   func(ctx context.Context, state string, o media.Options, f func(stored string) error, unknown func(source string, why error)) error
 	// names lists the local images and containers.
 	names     func(ctx context.Context, o media.Options) (images, containers []string, err error)
 	inventory func(ctx, enough context.Context, o images.ScanOptions) (*inventory.Inventory, error)
@@ -70,8 +69,6 @@ type engine struct {
 
 	install, uninstall func(install.Options) (*install.Result, error)
 	check              func(context.Context, install.Options) (*install.Checked, error)
-	// stay returns when the context ends.
-	stay func(context.Context)
 }
 
 var theEngine = engine{
@@ -102,7 +99,6 @@ var theEngine = engine{
 	inventory:  inventory.Take,
 	names:      inventory.LocalNames,
 	list:       inventory.List,
-	gone:       batch.Gone,
 	benchHost:  bench.Host,
 	benchImage: bench.Image,
 	benchRedis: bench.MeasureRedis,
@@ -111,5 +107,4 @@ var theEngine = engine{
 	install:    install.Install,
 	check:      install.Check,
 	uninstall:  install.Uninstall,
-	stay:       func(ctx context.Context) { <-ctx.Done() },
 }

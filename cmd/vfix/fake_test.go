@@ -5,12 +5,10 @@ package main
 import (
 	"strings"
 
-	"vfix.dev/vfix/host/hotfix"
-	"vfix.dev/vfix/host/install"
+	"vfix.dev/vfix/host/doctor"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/hazards"
-	"vfix.dev/vfix/images/mountopts"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
@@ -119,51 +117,27 @@ func rebuiltOf(f *contents.Findings, o images.RebuildOptions) *images.Rebuilt {
 	return r
 }
 
-func hotfixOf(f *contents.Findings, o hotfix.Options) *hotfix.Hotfixed {
-	h := &hotfix.Hotfixed{Findings: f, Name: "redis:2.8.22", Image: "redis:2.8.22", Service: "redis"}
+// unread is clean except for what could not be read.
+func unread() *contents.Findings {
+	f := clean()
+	f.Passed = []contents.Passed{{Path: "root", Reason: "permission denied", Denied: true, Unread: true}, {Path: "usr/bin/x", Reason: "permission denied", Denied: true, Unread: true}}
+	return f
+}
+
+// caught is patchable with a fallback that catches all of it.
+func caught() *contents.Findings {
+	f := patchable()
 	for i := range f.Files {
-		if file := &f.Files[i]; !file.Plan.Empty() {
-			h.Mounts = append(h.Mounts, mountopts.Mount{
-				Source: o.Dir + "/" + strings.Repeat("0123456789abcdef", 4), Target: "/" + file.Path, Size: file.Plan.Size,
-			})
-		}
+		f.Files[i].Covered = "libvfix.so"
 	}
-	if o.Apply {
-		h.Container, h.Name, h.Covered = true, "db", []string{"/data"}
-		h.Recreated = &hotfix.Recreated{
-			ID: digest[7:], Old: "db-vfix-old", OldID: layer3[7:], Image: "vfix-hotfix:db-01234567",
-			Back: []string{"docker rm db", "docker rename db-vfix-old db"}, Clean: []string{"docker rm db-vfix-old"},
-		}
-	}
-	return h
+	return f
 }
 
-// installedBy is what the engine might say of an installation.
-func installedBy(o install.Options) *install.Result {
-	r := &install.Result{
-		Engines: []install.Engine{install.Containerd},
-		Changes: []install.Change{
-			{Path: "/usr/local/bin/vfix", Action: install.Create, Size: 20 << 20},
-			{Path: "/etc/containerd/config.toml", Action: install.Replace, Size: 12, Diff: "--- /etc/containerd/config.toml\n+++ /etc/containerd/config.toml\n@@ -1 +1,2 @@\n version = 2\n+\tx\x1b[2J = 1\n"},
-		},
-		Commands:     []string{"systemctl restart containerd"},
-		Notes:        []string{"a note"},
-		Warnings:     []string{"a warning"},
-		RuntimeClass: "kind: RuntimeClass\n",
-	}
-	if o.Show != nil {
-		o.Show(r)
-	}
-	return r
-}
-
-// checked is what the engine might say of what is installed.
-func checked() *install.Checked {
-	return &install.Checked{
-		Installed: true, Program: "/usr/local/bin/vfix-runtime", Version: "1.0",
-		Files:    []install.CheckedFile{{Path: "/usr/local/bin/vfix", State: install.AsInstalled}, {Path: "/etc/vfix/runtime.json", State: install.Changed}},
-		Engines:  []install.CheckedEngine{{Engine: install.Docker, Config: "/etc/docker/daemon.json", Names: true}},
-		Start:    &install.CheckedStart{OK: true, Seconds: 0.25},
-		Problems: nil,
-	}
+// healthy is a report without a failed check.
+func healthy() *doctor.Report {
+	return &doctor.Report{Checks: []doctor.Check{{
+		Name: doctor.Clock, Verdict: doctor.OK, Found: "tsc, a read costs 22 ns", Means: "programs read it without entering the kernel",
+		Figures: []doctor.Figure{{Name: "vdso_monotonic", Value: 22.25, Unit: "ns"}},
+		Facts:   []doctor.Fact{{Name: "current", Value: "tsc"}},
+	}}}
 }

@@ -64,8 +64,6 @@ type jsonSite struct {
 	Reason   string       `json:"reason"`
 	Change   *jsonChange  `json:"change,omitempty"`
 	Listing  *jsonListing `json:"listing,omitempty"`
-	// Ignored is set if an ignore file lists the site.
-	Ignored *contents.Ignored `json:"ignored,omitempty"`
 }
 
 type jsonChange struct {
@@ -133,12 +131,7 @@ func fileJSON(f *contents.File) jsonFile {
 		Fix: fixJSON(f.Plan.Redirect),
 	}
 	for i := range f.Plan.Patches {
-		p := &f.Plan.Patches[i]
-		site := siteJSON(p)
-		if why, ok := f.Ignored[p.Site.Offset]; ok {
-			site.Ignored = &why
-		}
-		out.Sites = append(out.Sites, site)
+		out.Sites = append(out.Sites, siteJSON(&f.Plan.Patches[i]))
 	}
 	return out
 }

@@ -1,11 +1,11 @@
+// The commands that are proposed: each is one line of a shell that names the right files.
+
 package main
 
 import (
-	"context"
 	"strings"
 	"testing"
 
-	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
@@ -27,46 +27,6 @@ func fixed() *contents.Findings {
 	odd.Plan.Redirect = &find.Redirect{Fix: find.JavaCgroups, Reason: "2 instructions refer to \"/proc/cgroups\""}
 	f.Files = []contents.File{jvm, odd}
 	return f
-}
-
-func TestFix(t *testing.T) {
-	for line, wanted := range map[string][]string{
-		"scan --fix java-cgroups x":           {"java-cgroups      1  lea", "1 file can be fixed (java-cgroups): the JDK sees", "\n  to fix java-cgroups: vfix rebuild --fix java-cgroups docker-daemon:debian:12\n"},
-		"scan --fix java-cgroups --explain x": {"opt/jdk/lib/server/libjvm.so: java-cgroups at 0x538c30", "<vfix_string>"},
-		"rebuild --fix java-cgroups x":        {"1 file fixed (java-cgroups): the JDK sees"},
-	} {
-		got := runLine(fake(fixed(), nil), strings.Fields(line)...)
-		for _, want := range wanted {
-			if text := got.stdout + got.stderr; got.status != 0 || !strings.Contains(text, want) {
-				t.Errorf("vfix %s: status %d, %q is not in:\n%s", line, got.status, want, text)
-			}
-		}
-	}
-	if got := runLine(engine{}, "rebuild", "--fix", "java", "x"); got.status != 2 || !strings.Contains(got.stderr, `--fix: got "java", want java-cgroups`) {
-		t.Errorf("status %d: %s", got.status, got.stderr)
-	}
-}
-
-// TestFixOf: what to type is a verb that can do it.
-func TestFixOf(t *testing.T) {
-	dir := t.TempDir()
-	for source, want := range map[string]string{
-		"container:app": "vfix hotfix --fix java-cgroups container:app",
-		dir:             "vfix rebuild --fix java-cgroups dir:" + dir + " -o dir:COPY",
-		"dir:" + dir:    "vfix rebuild --fix java-cgroups dir:" + dir + " -o dir:COPY",
-		dir + "/x.tar":  "vfix rebuild --fix java-cgroups " + dir + "/x.tar -o dir:COPY",
-		dir + "/file":   "vfix rebuild --fix java-cgroups dir:ROOT -o dir:COPY",
-	} {
-		f := fixed()
-		f.Files[0].Path = dir + "/file"
-		if f.Source, f.Digest = source, ""; (place{}).fixes(f)[0] != want {
-			t.Errorf("%s: got %q, want %q", source, place{}.fixes(f), want)
-		}
-	}
-	got := runLine(engine{}, "patch", "--fix", "java-cgroups", "-i", "x")
-	if got.status != 2 || !strings.Contains(got.stderr, "'vfix rebuild --fix java-cgroups dir:ROOT -o dir:COPY'") {
-		t.Errorf("status %d: %s", got.status, got.stderr)
-	}
 }
 
 // TestFixOfDir: names in a directory are not those of where the command is typed; libraries from elsewhere are added.
@@ -119,20 +79,5 @@ func TestFixIsOneLineOfShell(t *testing.T) {
 	got := runLine(fake(left, nil), "verify", "x")
 	if want := "vfix: hint: run vfix scan --explain '/srv/old app'\n"; !strings.Contains(got.stderr, want) {
 		t.Errorf("%s is not in:\n%s", want, got.stderr)
-	}
-}
-
-// TestFixOption: images are rebuilt with the fixes that --fix names.
-func TestFixOption(t *testing.T) {
-	for line, want := range map[string]int{"rebuild x": 0, "rebuild --fix java-cgroups x": 1} {
-		e := fake(fixed(), nil)
-		rebuild, passed := e.rebuild, -1
-		e.rebuild = func(ctx context.Context, source string, o images.RebuildOptions) (*images.Rebuilt, error) {
-			passed = len(o.Rewriter.Fixes)
-			return rebuild(ctx, source, o)
-		}
-		if runLine(e, strings.Fields(line)...); passed != want {
-			t.Errorf("vfix %s: %d fixes, want %d", line, passed, want)
-		}
 	}
 }

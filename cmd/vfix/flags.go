@@ -17,13 +17,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/cobra"
 
-	"vfix.dev/vfix/cmd/vfix/garbage"
-	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/registry"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/internal/nearest"
@@ -38,10 +34,7 @@ type printOptions struct {
 	progress string
 	quiet    bool
 	explain  bool
-	special  []string // formats that this verb has beside the others
 }
-
-const sarifFormat = "sarif"
 
 var (
 	formats       = []string{"table", "json"}
@@ -58,27 +51,15 @@ func (p *printOptions) add(cmd *cobra.Command) {
 }
 
 func (p *printOptions) addFormat(cmd *cobra.Command) {
-	usage := "print results in this `FORMAT`: table, or json (see 'vfix help json')"
-	if slices.Contains(p.special, sarifFormat) {
-		usage = "print results in this `FORMAT`: table, json (see 'vfix help json'), or sarif (SARIF 2.1.0)"
-	}
-	cmd.Flags().StringVar(&p.format, "format", "table", usage)
-	choices(cmd, "format", slices.Concat(formats, p.special))
-	cmd.Flags().String(colorFlag, "auto", "use colors `WHEN`: auto (on a terminal, unless NO_COLOR is set), always or never")
-	choices(cmd, colorFlag, screen.Colors)
+	cmd.Flags().StringVar(&p.format, "format", "table", "print results in this `FORMAT`: table, or json (see 'vfix help json')")
+	choices(cmd, "format", formats)
 }
 
-// The options that set the output itself, before a verb begins: see setOutput.
-const (
-	colorFlag = "color"
-	debugFlag = "debug"
-)
+// debugFlag sets the output itself, before a verb begins: see setOutput.
+const debugFlag = "debug"
 
-// setOutput applies --color and --debug, for each verb that has them.
+// setOutput applies --debug, for each verb that has it.
 func setOutput(cmd *cobra.Command, out *output) {
-	if f := cmd.Flags().Lookup(colorFlag); f != nil {
-		out.Color(f.Value.String())
-	}
 	if f := cmd.Flags().Lookup(debugFlag); f != nil {
 		out.Debugging = f.Value.String() == "true"
 	}
@@ -104,20 +85,13 @@ type workOptions struct {
 	read     images.ScanOptions // once begin has returned: for package images
 	reads    bool               // images, so that the options for that count
 	platform string
-	maxTemp  string
 	fix      string
 }
 
-// addJobs declares --jobs, and --max-temp; what says which things are processed in parallel.
+// addJobs declares --jobs; what says which things are processed in parallel.
 func (w *workOptions) addJobs(cmd *cobra.Command, what string) {
 	cmd.Flags().IntVarP(&w.read.Jobs, "jobs", "j", 0,
 		"process `N` "+what+" in parallel; 0: one per processor")
-	w.addTemp(cmd)
-}
-
-func (w *workOptions) addTemp(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&w.maxTemp, "max-temp", "8G",
-		"use at most this many `BYTES` of temporary files; K, M and G are accepted")
 }
 
 // addMedia declares what reading an image needs.
@@ -130,8 +104,6 @@ func (w *workOptions) addMedia(cmd *cobra.Command) {
 		"allow plain HTTP and unverified TLS for registries")
 	cmd.Flags().StringVar(&w.read.Media.AuthFile, "authfile", "",
 		"read registry credentials only from this `FILE` (default: $REGISTRY_AUTH_FILE, else those of docker and podman)")
-	cmd.Flags().DurationVar(&w.read.Media.Stall, "stall-timeout", registry.DefaultStall,
-		"retry when a registry makes no progress for this `TIME`, such as 30s or 5m")
 }
 
 // addFix declares --fix: what is fixed besides call sites.
@@ -149,18 +121,7 @@ func (w *workOptions) begin(ctx context.Context, verb string, out *output) error
 	if w.read.Jobs < 0 {
 		return usagef(verb, "--jobs %d: must not be negative", w.read.Jobs)
 	}
-	if w.maxTemp != "" {
-		limit, err := bytesOf(verb, "--max-temp", w.maxTemp)
-		if err != nil {
-			return err
-		}
-		blob.Temp.SetLimit(limit)
-	}
 	if w.reads {
-		if w.read.Media.Stall <= 0 {
-			return usagef(verb, "--stall-timeout %v: must be positive", w.read.Media.Stall)
-		}
-		garbage.Limit()
 		p, err := parsePlatform(verb, w.platform)
 		if err != nil {
 			return err

@@ -1,63 +1,21 @@
-// The verb help and its topics, and the text that --help prints.
+// The verb help, its topics, and the text that --help prints. A topic is a page of docs/, or a section of one by its
+// anchor; it is printed as it is written, in Markdown.
 
 package main
 
 import (
-	"cmp"
 	"fmt"
+	"io/fs"
+	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 
-	"vfix.dev/vfix/cmd/vfix/markdown"
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/docs"
 	"vfix.dev/vfix/internal/lazy"
 )
-
-// topic is one text of vfix help that does not describe a verb.
-type topic struct {
-	name  string
-	short string
-	text  func() string
-}
-
-// topics are the pages of docs/ and some of their sections, in the order of the index.
-var topics = sync.OnceValue(func() []topic {
-	return append(pages(), topic{"json-schema", "the JSON output as a JSON Schema", func() string { return docs.Schema }})
-})
-
-// indexRow is a row of the index: the file of a page, the section if the row is about one, and a
-// description.
-var indexRow = lazy.Regexp(`(?m)^\| \[[^]]+\]\(([a-z-]+)\.md(?:#([a-z-]+))?\) \| (.+) \|$`)
-
-func pages() (list []topic) {
-	for _, row := range indexRow().FindAllStringSubmatch(page("README"), -1) {
-		list = append(list, topic{cmp.Or(row[2], row[1]), row[3], func() string { return markdown.Plain(source(row[1], row[2])) }})
-	}
-	return list
-}
-
-// source is the Markdown of a page, or of its section with that anchor.
-func source(name, anchor string) string {
-	if anchor == "" {
-		return page(name)
-	}
-	text, found := markdown.Section(page(name), anchor)
-	if !found {
-		panic("docs/" + name + ".md has no section " + anchor) // the index names one that does not exist
-	}
-	return text
-}
-
-func page(name string) string {
-	b, err := docs.Pages.ReadFile(name + ".md")
-	if err != nil {
-		panic(err) // the index names a page that does not exist
-	}
-	return string(b)
-}
 
 // exitAnnotation is where a verb keeps the text of its exit statuses.
 const exitAnnotation = "exit"
@@ -80,32 +38,96 @@ func newHelpCommand(out *output) *cobra.Command {
 }
 
 func runHelp(root *cobra.Command, args []string, out *output) error {
-	if len(args) == 0 {
+	switch len(args) {
+	case 0:
 		out.help(helpText(root))
 		return nil
-	}
-	if len(args) > 1 {
+	case 1:
+	default:
 		return usagef("", "help explains one verb or topic, not %d: %s", len(args), strings.Join(args, " "))
-	}
-	for _, t := range topics() {
-		if t.name == args[0] {
-			out.help(t.text())
-			return nil
-		}
 	}
 	if i := slices.IndexFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == args[0] }); i >= 0 {
 		out.help(helpText(root.Commands()[i]))
 		return nil
 	}
+	if text, found := topic(args[0]); found {
+		out.help(text)
+		return nil
+	}
 	return usagef("", "no verb or topic %s: the topics are %s", args[0], strings.Join(topicNames(), ", "))
 }
 
+// jsonSchema is the topic that is not a page.
+const jsonSchema = "json-schema"
+
+// topicNames are the pages, in the order of the index of docs/.
 func topicNames() (names []string) {
-	for _, t := range topics() {
-		names = append(names, t.name)
+	for _, row := range regexp.MustCompile(`(?m)^\| \[[^]]+\]\(([a-z-]+)\.md\)`).FindAllStringSubmatch(page("README"), -1) {
+		names = append(names, row[1])
 	}
-	return names
+	return append(names, jsonSchema)
 }
+
+// page is the Markdown of a page, "" if there is none of that name.
+func page(name string) string {
+	b, err := fs.ReadFile(docs.Pages, name+".md")
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// topic is the text of a page, or of the section of a page with that anchor.
+func topic(name string) (text string, found bool) {
+	if name == jsonSchema {
+		return docs.Schema, true
+	}
+	if text := page(name); text != "" {
+		return text, true
+	}
+	for _, p := range topicNames() {
+		if text, found := section(page(p), name); found {
+			return text, true
+		}
+	}
+	return "", false
+}
+
+// notInAnchor are the characters of a heading that its anchor does not have.
+var notInAnchor = lazy.Regexp("[^a-z0-9 -]")
+
+// section is the part of a page from the heading with that anchor to the next heading of its level or a higher one.
+func section(page, anchor string) (text string, found bool) {
+	level, fenced := 0, false
+	var b strings.Builder
+	for line := range strings.Lines(page) {
+		if strings.HasPrefix(line, "```") {
+			fenced = !fenced
+		}
+		title := strings.TrimLeft(line, "#")
+		depth := len(line) - len(title)
+		if heading := depth > 0 && !fenced; heading {
+			if level > 0 && depth <= level {
+				break
+			}
+			if level == 0 && anchorOf(title) == anchor {
+				level = depth
+			}
+		}
+		if level > 0 {
+			b.WriteString(line)
+		}
+	}
+	return b.String(), level > 0
+}
+
+func anchorOf(title string) string {
+	title = notInAnchor().ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), "")
+	return strings.ReplaceAll(title, " ", "-")
+}
+
+// helpWidth is how many columns a text of help may take.
+const helpWidth = 80
 
 func helpText(cmd *cobra.Command) string {
 	if !cmd.HasParent() {
@@ -120,7 +142,7 @@ func helpText(cmd *cobra.Command) string {
 	}
 	cmd.InitDefaultHelpFlag()
 	cmd.Flags().Lookup("help").Usage = "show this text"
-	fmt.Fprintf(&b, "\nOptions:\n%s\n", strings.TrimRight(cmd.LocalFlags().FlagUsagesWrapped(markdown.Width), "\n"))
+	fmt.Fprintf(&b, "\nOptions:\n%s\n", strings.TrimRight(cmd.LocalFlags().FlagUsagesWrapped(helpWidth), "\n"))
 	if text := cmd.Annotations[exitAnnotation]; text != "" {
 		fmt.Fprintf(&b, "\nExit status:\n%s\n", strings.TrimRight(text, "\n"))
 	}
@@ -133,15 +155,14 @@ func rootHelp(root *cobra.Command) string {
 	b.WriteString("\n\nUsage: vfix VERB [options] ...\n\nVerbs:\n")
 	for _, v := range verbTable {
 		if c, _, err := root.Find([]string{v.name}); err == nil && c.IsAvailableCommand() {
-			fmt.Fprintf(&b, "  %-14s %s\n", v.name, c.Short)
+			fmt.Fprintf(&b, "  %-12s %s\n", v.name, c.Short)
 		}
 	}
-	fmt.Fprintf(&b, "  %-14s %s\n", "help", newHelpCommand(nil).Short)
-	b.WriteString("\nTopics:\n")
-	for _, t := range topics() {
-		fmt.Fprintf(&b, "  %-19s %s\n", t.name, t.short)
+	fmt.Fprintf(&b, "  %-12s %s\n", "help", newHelpCommand(nil).Short)
+	b.WriteString("\n'vfix VERB --help' lists the options of a verb, 'vfix help TOPIC' prints a page:\n")
+	for _, line := range screen.Wrap(strings.Join(topicNames(), ", "), helpWidth-len(screen.Gap)) {
+		b.WriteString(screen.Gap + line + "\n")
 	}
-	b.WriteString("\nFor details run vfix VERB --help or vfix help TOPIC.\n")
 	return b.String()
 }
 

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -23,8 +22,6 @@ type ListOptions struct {
 	workOptions
 	match []string
 	newer string
-	rate  float64
-	gone  string
 }
 
 func newListCommand(out *output, e engine) *cobra.Command {
@@ -59,8 +56,6 @@ provenance are not listed.`,
 	f := cmd.Flags()
 	f.StringArrayVar(&opts.match, "match", nil, "list only images whose name matches this `PATTERN`, such as 'team/*:1.*'; * matches any text; can be repeated")
 	f.StringVar(&opts.newer, "newer-than", "", "list only images created since this `TIME`: a number of days such as 90d, or a date such as 2016-01-31; reads the config of each image")
-	f.StringVar(&opts.gone, "gone", "", "instead of images, list the results in this `STATE` file or directory whose source no longer exists in its registry; nothing is removed")
-	f.Float64Var(&opts.rate, "max-requests", 0, "send at most `N` requests per second to each registry; 0: no limit")
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
 	cmd.Flags().Lookup("platform").Usage = "list only images for this `PLATFORM`: linux/amd64, or a variant such as linux/amd64/v3; reads the manifest of each image (default: all)"
@@ -87,12 +82,6 @@ func since(text string, now time.Time) (time.Time, error) {
 
 // check reports errors in the arguments, and in the options used with them.
 func (o *ListOptions) check(args []string, platformSet bool) error {
-	if o.rate < 0 {
-		return usagef("list", "--max-requests %v: must not be negative", o.rate)
-	}
-	if o.gone != "" && (len(args) > 0 || len(o.match) > 0 || o.newer != "" || platformSet) {
-		return usagef("list", "--gone lists results in the state: omit arguments, --match, --newer-than and --platform")
-	}
 	for _, source := range args {
 		registry := strings.HasPrefix(source, "docker://")
 		switch {
@@ -111,14 +100,13 @@ func runList(ctx context.Context, opts ListOptions, args []string, platformSet b
 	if err := opts.begin(ctx, "list", out); err != nil {
 		return err
 	}
-	if len(args) == 0 && opts.gone == "" {
+	if len(args) == 0 {
 		args = []string{inventory.Engines}
 	}
 	if err := opts.check(args, platformSet); err != nil {
 		return err
 	}
 	o := inventory.ListOptions{Media: opts.read.Media, Jobs: opts.read.Jobs, Platform: platformSet, Stdin: os.Stdin}
-	o.Media.PerSecond = opts.rate
 	for _, m := range opts.match {
 		o.Match = append(o.Match, patterns.Image(m))
 	}
@@ -136,14 +124,6 @@ func runList(ctx context.Context, opts ListOptions, args []string, platformSet b
 		return nil
 	}
 	var errs []error
-	if opts.gone != "" {
-		unknown := 0
-		errs = append(errs, e.gone(ctx, opts.gone, o.Media, func(stored string) error { return o.Each(inventory.Listed{Source: stored}) },
-			func(source string, why error) { unknown++; out.Warn("%s: %v", source, why) }))
-		if unknown > 0 {
-			errs = append(errs, fmt.Errorf("%s skipped: the registry did not show whether they still exist", screen.Count(unknown, "source")))
-		}
-	}
 	for _, source := range args {
 		errs = append(errs, e.list(ctx, source, o))
 		if ctx.Err() != nil {

@@ -59,10 +59,7 @@ func vfix(args []string, stdout, stderr io.Writer, e engine) int {
 	for _, e := range flatten(err) {
 		out.fail(e)
 	}
-	if status := exitStatus(err); status != statusFindings {
-		return status
-	}
-	return out.findingsStatus
+	return exitStatus(err)
 }
 
 // oneSignal is how long after a signal another one counts as the same: timeout(1) sends its

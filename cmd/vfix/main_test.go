@@ -6,9 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -21,22 +19,14 @@ import (
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/host/doctor"
-	"vfix.dev/vfix/host/hotfix"
-	"vfix.dev/vfix/host/install"
-	"vfix.dev/vfix/host/nri"
-	"vfix.dev/vfix/host/ociruntime"
 	"vfix.dev/vfix/host/run"
-	"vfix.dev/vfix/host/store"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/inventory"
-	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/outcome"
 	"vfix.dev/vfix/images/patch"
 )
-
-var update = flag.Bool("update", false, "write the golden files in testdata again")
 
 // lineResult is the output of a command line and its exit status.
 type lineResult struct {
@@ -48,24 +38,6 @@ func runLine(e engine, args ...string) lineResult {
 	var stdout, stderr bytes.Buffer
 	status := vfix(args, &stdout, &stderr, e)
 	return lineResult{stdout.String(), stderr.String(), status}
-}
-
-// golden compares got with testdata/name.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s: got\n%s\nwant\n%s", path, got, want)
-	}
 }
 
 // fake is an engine that finds f everywhere and fails with err.
@@ -114,50 +86,19 @@ func fake(f *contents.Findings, err error) engine {
 			}
 			return &images.Verified{Findings: f, Compared: 3}, nil
 		},
-		convert: func(context.Context, string, images.ConvertOptions) (*images.Converted, error) {
-			if err != nil {
-				return nil, err
-			}
-			return &images.Converted{Source: f.Source, SourceDigest: f.Digest, Reference: "oci:out", Digest: digest, Layers: 4}, nil
-		},
 		layer: func(context.Context, images.LayerOptions) (*images.Layered, error) {
 			return &images.Layered{Reference: "vfix:latest", Digest: digest, Files: []string{"vfix/vfix"}, Size: 1 << 20}, err
 		},
 		diagnose: func(context.Context, []string, crash.Options) ([]*diagnose.Result, error) {
 			return []*diagnose.Result{{Input: "log", Lines: 9, Understood: true}}, err
 		},
-		hotfix: func(_ context.Context, _ string, o hotfix.Options) (*hotfix.Hotfixed, error) {
-			return hotfixOf(f, o), err
-		},
-		pruneHotfixCopies: func(context.Context, string, media.Options) ([]hotfix.Copy, bool, error) {
-			return nil, true, err
-		},
-		install:   func(o install.Options) (*install.Result, error) { return installedBy(o), err },
-		check:     func(context.Context, install.Options) (*install.Checked, error) { return checked(), err },
-		uninstall: func(o install.Options) (*install.Result, error) { return installedBy(o), err },
-		stay:      func(context.Context) {},
-		nri:       func(nri.Options) error { return nil },
-		run:       func([]string, run.Options) error { return err },
-		runtime:   func([]string, io.Writer) int { return 0 },
-		status:    func(o ociruntime.StatusOptions) (*ociruntime.Status, error) { return recorded(), err },
-		index: func(context.Context, string, string, string) (*ociruntime.Indexed, error) {
-			return &ociruntime.Indexed{Layers: 2, New: 1, Files: 3}, err
-		},
-		watch: func(context.Context, string, func(engine, image string), func(string, ...any)) error { return nil },
-		cache: func(string, string, int64) (*ociruntime.Cached, error) {
-			return &ociruntime.Cached{Dir: "/var/lib/vfix", UsedBy: map[string][]string{"0f1e": {"docker.io/library/redis:2.8", "container 0123456789ab"}}, Entries: []store.Entry{
-				{Key: "0f1e", Size: 4096, Used: time.Unix(1700000000, 0)}, {Key: "a3ed", Index: true, Size: 512},
-			}, Others: []store.Layout{{Name: "v9", Dir: "/var/lib/vfix/v9", Bytes: 1 << 20}}}, err
-		},
+		run: func([]string, run.Options) error { return err },
 		doctor: func(context.Context, doctor.Options) (*doctor.Report, error) {
 			if err != nil {
 				return nil, err
 			}
 			return healthy(), nil
 		},
-		benchHost: benchEngine().benchHost, benchImage: benchEngine().benchImage,
-		benchRedis: benchEngine().benchRedis, unpack: benchEngine().unpack,
-		draw: func(string, benched) error { return err },
 	}
 }
 
@@ -306,7 +247,7 @@ func TestBrokenPipe(t *testing.T) {
 			"vfix: error: stdout: write /dev/stdout: no space left on device\n"},
 	} {
 		var stderr bytes.Buffer
-		status := vfix([]string{"scan", "--progress=quiet", "x"}, failingWriter{c.err}, &stderr, fake(patchable(), nil))
+		status := vfix([]string{"scan", "-q", "x"}, failingWriter{c.err}, &stderr, fake(patchable(), nil))
 		if status != c.status || !strings.HasPrefix(stderr.String(), c.stderr) || c.stderr == "" && stderr.Len() > 0 {
 			t.Errorf("%v: got status %d, stderr %q", c.err, status, stderr.String())
 		}

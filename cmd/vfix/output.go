@@ -24,14 +24,10 @@ import (
 )
 
 // output prints the results of verbs, as text or JSON, and errors.
-type output struct {
-	*screen.Output
-	// findingsStatus is the exit status for findings.
-	findingsStatus int
-}
+type output struct{ *screen.Output }
 
 func newOutput(stdout, stderr io.Writer) *output {
-	return &output{screen.New(stdout, stderr), statusFindings}
+	return &output{screen.New(stdout, stderr)}
 }
 
 // into has what work prints on stdout written to a file, which exists when the work is done, or has findings, and

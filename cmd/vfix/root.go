@@ -39,7 +39,6 @@ var verbTable = []struct {
 	{"uninstall", newUninstallCommand},
 	{"version", newVersionCommand},
 	{"completion", newCompletionCommand},
-	{"pause", newPauseCommand},
 }
 
 // neededFor names the verbs that a command line needs: the one that it begins with, or none, which means all.

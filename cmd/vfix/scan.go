@@ -18,7 +18,6 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/ignore"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/outcome"
 	"vfix.dev/vfix/images/sources"
@@ -29,15 +28,13 @@ import (
 type ScanOptions struct {
 	workOptions
 	batchOptions
-	strict   bool
-	output   string
-	ignore   string
-	exitCode int
-	here     place
+	strict bool
+	output string
+	here   place
 }
 
 func newScanCommand(out *output, e engine) *cobra.Command {
-	opts := ScanOptions{workOptions: workOptions{printOptions: printOptions{special: []string{sarifFormat}}}}
+	var opts ScanOptions
 	cmd := &cobra.Command{
 		Use:   "scan [options] SOURCE... | --from-file LIST",
 		Short: "Show which files call the vsyscall page and what vfix would do",
@@ -70,7 +67,6 @@ sources'.`,
   vfix scan dir:/                     the running system
   vfix scan --explain ./libc.so.6     the machine code, before and after
   vfix scan --format json app.tar     output for programs
-  vfix scan --format sarif app.tar    for GitHub or GitLab code scanning
   vfix scan --from-file list          many images: 'vfix help lists'`,
 		Annotations: exits(`  0  NOT AFFECTED: all of SOURCE was examined, and no live or unknown call site
      is left uncovered
@@ -96,8 +92,6 @@ sources'.`,
 	cmd.Flags().BoolVar(&opts.strict, "strict", false, "exit with status 3 also if SOURCE has hazards")
 	cmd.Flags().StringVar(&opts.read.Root, "root", "", "find the libraries of a program in this `DIR` (default: the root filesystem that the program lies in)")
 	cmd.Flags().StringVarP(&opts.output, "output", "o", "", "write the result to this `FILE` instead of stdout, whole or not at all")
-	cmd.Flags().StringVar(&opts.ignore, "ignore-file", "", "do not count the call sites that this `FILE` accepts, each with a reason (default: "+ignore.DefaultFile+", if it exists); see 'vfix help ignore-file'")
-	cmd.Flags().IntVar(&opts.exitCode, "exit-code", statusFindings, "exit with status `N` instead of 3 for findings; INCOMPLETE stays 4")
 	opts.addFix(cmd)
 	opts.addExplain(cmd)
 	opts.printOptions.add(cmd)
@@ -110,17 +104,10 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 	if err := opts.begin(ctx, "scan", out); err != nil {
 		return err
 	}
-	if opts.exitCode < 0 || opts.exitCode > 255 {
-		return usagef("scan", "--exit-code %d: want a status from 0 to 255", opts.exitCode)
-	}
-	out.findingsStatus = opts.exitCode
 	if opts.read.Root != "" {
 		if fi, err := os.Stat(opts.read.Root); err != nil || !fi.IsDir() {
 			return usagef("scan", "--root %s: not a directory", opts.read.Root)
 		}
-	}
-	if opts.ignore != "" && opts.fromFile != "" {
-		return usagef("scan", "--ignore-file is for single scans: omit it with --from-file")
 	}
 	return out.into(opts.output, func() error {
 		if opts.fromFile != "" {
@@ -130,23 +117,7 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 	})
 }
 
-// accepted reads the ignore file that is named, else the usual one if it is there; nil for none.
-func accepted(opts ScanOptions) (*ignore.Rules, error) {
-	name := opts.ignore
-	if name == "" {
-		if _, err := os.Lstat(ignore.DefaultFile); err != nil {
-			return nil, nil
-		}
-		name = ignore.DefaultFile
-	}
-	return ignore.Read(name)
-}
-
 func scanEach(ctx context.Context, opts ScanOptions, args []string, out *output, e engine) error {
-	rules, err := accepted(opts)
-	if err != nil {
-		return err
-	}
 	var all []*contents.Findings
 	var errs []error
 	for _, source := range args {
@@ -158,20 +129,14 @@ func scanEach(ctx context.Context, opts ScanOptions, args []string, out *output,
 			errs = append(errs, err)
 			continue
 		}
-		if rules != nil {
-			rules.Apply(f, time.Now())
-		}
 		all = append(all, f.All()...)
 	}
 	out.EndProgress()
-	if rules != nil && len(errs) == 0 {
-		for _, text := range rules.Unused() {
-			out.Note("%s", text)
-		}
-	}
 	if len(all) > 0 {
 		opts.here = placeFor(ctx, e, opts.read.Media, all)
-		err = out.scanned(opts, all)
+		if err := out.scanned(opts, all); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	for _, f := range all {
 		errs = append(errs, incomplete(f, scanIt))
@@ -191,7 +156,7 @@ func scanEach(ctx context.Context, opts ScanOptions, args []string, out *output,
 			errs = append(errs, one)
 		}
 	}
-	return errors.Join(append(errs, err)...)
+	return errors.Join(errs...)
 }
 
 // seeHazards is the hint for hazards.
@@ -314,8 +279,8 @@ func (p place) fixes(f *contents.Findings) []string {
 
 // scanAll scans a list of images.
 func scanAll(ctx context.Context, opts ScanOptions, out *output, e engine) error {
-	if opts.explain || opts.format == sarifFormat {
-		return usagef("scan", "--explain and --format sarif show call sites, which --from-file only counts: omit --from-file")
+	if opts.explain {
+		return usagef("scan", "--explain shows call sites, which --from-file only counts: omit --from-file")
 	}
 	done, err := runBatch(ctx, opts.batchOptions, opts.printOptions,
 		batch.Options{RebuildOptions: images.RebuildOptions{ScanOptions: opts.read, Version: buildVersion().Version}, AtOnce: opts.read.Jobs}, e.scanAll, out, e)

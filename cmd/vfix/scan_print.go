@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"vfix.dev/vfix/cmd/vfix/sarif"
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images/contents"
@@ -70,20 +69,8 @@ func legend(all []*contents.Findings, explained bool) string {
 }
 
 func (o *output) scanned(opts ScanOptions, all []*contents.Findings) error {
-	switch {
-	case opts.json():
+	if opts.json() {
 		return o.findings(tables.Scanned, opts.printOptions, all...)
-	case opts.format == sarifFormat:
-		var sources []sarif.Source
-		for _, f := range all {
-			o.warnings(f)
-			sources = append(sources, sarif.Source{Findings: f, Whole: f.Complete(), Fix: opts.here.fixes(f)[0]})
-		}
-		log, err := compact(sarif.Of(buildVersion().Version, sources))
-		if err == nil {
-			o.json(log)
-		}
-		return err
 	}
 	explained := false
 	for i, f := range all {
@@ -135,9 +122,6 @@ func writeVerdict(w io.Writer, s screen.Stream, here place, f *contents.Findings
 			fmt.Fprintln(w, "  "+c.Bold(screen.Printable(command)))
 		}
 	case v == contents.Incomplete:
-	case f.IgnoredSites() > 0:
-		text := v.String() + ":"
-		s.Say(w, c.Green(text)+" "+screen.Count(f.IgnoredSites(), "call site")+" ignored"+map[bool]string{true: ", the others caught at run time by " + strings.Join(tables.Coverers(f), " and ")}[caught > 0])
 	case caught > 0:
 		s.Say(w, c.Green(v.String()+":")+" "+screen.Count(caught, "call site")+", caught at run time by "+strings.Join(tables.Coverers(f), " and "))
 		if f.Affected() {
@@ -176,8 +160,7 @@ func fixable(f *contents.Findings, sites int) string {
 	n := 0
 	for i := range f.Files {
 		for _, p := range f.Files[i].Plan.Patches {
-			_, ignored := f.Files[i].Ignored[p.Site.Offset]
-			if p.Form != patch.Left && f.Files[i].Covered == "" && !ignored && p.Site.Verdict.Patchable() {
+			if p.Form != patch.Left && f.Files[i].Covered == "" && p.Site.Verdict.Patchable() {
 				n++
 			}
 		}

@@ -11,26 +11,10 @@ import (
 	"vfix.dev/vfix/images/media"
 )
 
-// unread is clean except for what could not be read.
-func unread() *contents.Findings {
-	f := clean()
-	f.Passed = []contents.Passed{{Path: "root", Reason: "permission denied", Denied: true, Unread: true}, {Path: "usr/bin/x", Reason: "permission denied", Denied: true, Unread: true}}
-	return f
-}
-
 // noLayer is clean, except that a layer is missing.
 func noLayer() *contents.Findings {
 	f := clean()
 	f.Passed = []contents.Passed{{Layer: "sha256:a3", Reason: "foreign layer that is not with the image", Unread: true}}
-	return f
-}
-
-// caught is patchable with a fallback that catches all of it.
-func caught() *contents.Findings {
-	f := patchable()
-	for i := range f.Files {
-		f.Files[i].Covered = "libvfix.so"
-	}
 	return f
 }
 
@@ -99,14 +83,14 @@ func TestIncomplete(t *testing.T) {
 	}
 }
 
-// TestUnreadAfterWork: rebuild and hotfix do their work, and say that they have not seen everything.
+// TestUnreadAfterWork: rebuild does its work, and says that it has not seen everything.
 func TestUnreadAfterWork(t *testing.T) {
 	half := patchable()
 	half.Passed = []contents.Passed{{Path: "opt/huge", Reason: "file of 5368709120 bytes, at most 4294967296 are examined", Unread: true}}
 	level := clean()
 	level.Levels = []*contents.Findings{half}
 	for _, f := range []*contents.Findings{unread(), half, level} {
-		for _, line := range []string{"rebuild x", "rebuild -q x", "rebuild --dry-run x", "rebuild --format json x", "hotfix x"} {
+		for _, line := range []string{"rebuild x", "rebuild -q x", "rebuild --dry-run x", "rebuild --format json x"} {
 			got := runLine(fake(f, nil), strings.Fields(line)...)
 			if got.status != 4 || !strings.Contains(got.stderr, "could not be read: ") || strings.Contains(got.stderr, "no call site to patch") {
 				t.Errorf("vfix %s: got %+v", line, got)

@@ -1,9 +1,8 @@
 //go:build share
 
-// The files that make install puts into share/ beside the program: man pages, made from the commands and
-// the topics of help, and completions. Releases are built without this file and what it needs;
-// deploy/release/share runs it, `go run -tags share ./cmd/vfix DIR VERSION`. The date of the pages
-// is SOURCE_DATE_EPOCH.
+// The files that make install puts into share/ beside the program: man pages, which cobra makes from the commands, and
+// completions. Releases are built without this file; deploy/release/share runs it,
+// `go run -tags share ./cmd/vfix DIR VERSION`. The date of the pages is SOURCE_DATE_EPOCH.
 
 package main
 
@@ -13,11 +12,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
-	"vfix.dev/vfix/cmd/vfix/manual"
-	"vfix.dev/vfix/cmd/vfix/markdown"
+	"github.com/spf13/cobra/doc"
 )
 
 // completions are where the shells look for them, below share/.
@@ -32,7 +29,7 @@ func init() {
 		fmt.Fprintln(os.Stderr, "usage: go run -tags share ./cmd/vfix DIR VERSION")
 		os.Exit(statusUsage)
 	}
-	err := writeManual(filepath.Join(os.Args[1], "man"), os.Args[2])
+	err := writeManual(filepath.Join(os.Args[1], "man", "man1"), os.Args[2])
 	for shell, path := range completions {
 		err = errors.Join(err, writeCompletion(shell, filepath.Join(os.Args[1], path)))
 	}
@@ -55,35 +52,19 @@ func writeCompletion(shell, path string) error {
 	return os.WriteFile(path, script.Bytes(), 0o644)
 }
 
-// writeManual writes a page for vfix, for each verb and for each topic.
+// writeManual writes a page for vfix and one for each verb.
 func writeManual(dir, version string) error {
-	for _, section := range []string{"man1", "man7"} {
-		if err := os.MkdirAll(filepath.Join(dir, section), 0o755); err != nil {
-			return err
-		}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
 	}
 	root := newRootCommand(newOutput(os.Stdout, os.Stderr), theEngine)
 	root.Long = docOpening
-	_, statuses, _ := strings.Cut(markdown.Plain(source("reference", "exit-status")), "\n") // behind its title
-	root.Annotations = exits(statuses)
-	names := slices.DeleteFunc(topicNames(), func(name string) bool { return name == "json-schema" }) // for programs
-	for _, cmd := range append(root.Commands(), root) {
-		if cmd.HasParent() && !cmd.IsAvailableCommand() {
-			continue // hidden: for programs
-		}
-		page := manual.Command(cmd, helpText(cmd), cmd.Annotations[exitAnnotation], version, names)
-		name := strings.ReplaceAll(cmd.CommandPath(), " ", "-") + ".1"
-		if err := os.WriteFile(filepath.Join(dir, "man1", name), page, 0o644); err != nil {
-			return err
-		}
+	root.DisableAutoGenTag = true
+	for _, cmd := range root.Commands() {
+		cmd.Long = columnsAsCode(cmd.Long + "\n\nExit status:\n\n" + cmd.Annotations[exitAnnotation])
 	}
-	for _, t := range topics() {
-		if !slices.Contains(names, t.name) {
-			continue
-		}
-		if err := os.WriteFile(filepath.Join(dir, "man7", "vfix-"+t.name+".7"), manual.Topic(t.name, t.short, t.text(), version), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+	return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "vfix " + version}, dir)
 }
+
+// columnsAsCode indents lines that begin with spaces as code in Markdown, so that their columns stay.
+func columnsAsCode(text string) string { return strings.ReplaceAll(text, "\n  ", "\n      ") }

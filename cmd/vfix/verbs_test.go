@@ -20,15 +20,16 @@ func TestRebuildOutput(t *testing.T) {
 	if got.stdout != "redis:2.8.22-vfix@"+layer3+"\n" {
 		t.Errorf("stdout: got %q, want the reference alone", got.stdout)
 	}
-	golden(t, "rebuild-stderr.txt", got.stderr)
+	if !strings.Contains(got.stderr, "5 call sites patched") || !strings.Contains(got.stderr, "plus one layer of 1.2 MiB") {
+		t.Errorf("stderr: got %s", got.stderr)
+	}
 
-	if got := runLine(e, "rebuild", "--progress", "quiet", "redis:2.8.22"); got.stderr != "" || got.stdout == "" {
+	if got := runLine(e, "rebuild", "-q", "redis:2.8.22"); got.stderr != "" || got.stdout == "" {
 		t.Errorf("quiet: got %+v", got)
 	}
 	if got := runLine(e, "rebuild", "--dry-run", "redis:2.8.22"); got.stdout != "redis:2.8.22\n" || !strings.Contains(got.stderr, "would be patched") {
 		t.Errorf("dry run: got %+v", got)
 	}
-	golden(t, "rebuild-fallback.txt", runLine(fake(covered(), nil), "rebuild", "redis:2.8.22").stderr)
 	if got := runLine(fake(covered(), nil), "rebuild", "--dry-run", "redis:2.8.22"); !strings.Contains(got.stderr, "the fallback would be added") {
 		t.Errorf("dry run: got %+v", got)
 	}
@@ -41,14 +42,15 @@ func TestRebuildOutput(t *testing.T) {
 func TestVerifyOutput(t *testing.T) {
 	e := fake(harmless(), nil)
 	got := runLine(e, "verify", "x-vfix", "--against", "x")
-	golden(t, "verify.txt", got.stdout)
+	if got.status != 0 || !strings.Contains(got.stdout, "against x: 3 changed files: nothing else changed") {
+		t.Errorf("got %+v", got)
+	}
 	e.verify = func(context.Context, string, images.VerifyOptions) (*images.Verified, error) {
 		return &images.Verified{Findings: clean(), Compared: 1, Problems: []string{"etc/passwd: differs\x07"}}, nil
 	}
 	got = runLine(e, "verify", "x-vfix", "--against", "x")
-	golden(t, "verify-problems.txt", got.stdout+"--\n"+got.stderr)
-	if got.status != 3 {
-		t.Errorf("problems: got status %d, want 3", got.status)
+	if got.status != 3 || !strings.HasPrefix(got.stdout, "against x: 1 difference that vfix does not make:\n  etc/passwd: differs\\a\n") {
+		t.Errorf("problems: got %+v", got)
 	}
 }
 

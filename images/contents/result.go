@@ -24,15 +24,6 @@ type File struct {
 	// Covered is the part of the fallback that covers the remaining sites: "libvfix.so", "vfix-trace", or "" for
 	// none. In a scan all sites remain, in a rebuild the unpatched ones.
 	Covered string `json:"covered"`
-	// Ignored are the sites that an ignore file accepts, by offset.
-	Ignored map[uint64]Ignored `json:"-"`
-}
-
-// Ignored is why a call site is not a finding.
-type Ignored struct {
-	Reason  string `json:"reason"`
-	Expires string `json:"expires"` // the last day, YYYY-MM-DD; "" for never
-	By      string `json:"by"`      // the entry: file and line
 }
 
 // Passed is a file that should have been examined but was not (an ELF file with damaged headers, an unreadable

@@ -21,7 +21,6 @@ import (
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
-	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 	"vfix.dev/vfix/tests/imagetest"
 )
@@ -217,56 +216,6 @@ func TestSubjectIsClosed(t *testing.T) {
 			}
 		}
 		end()
-	}
-}
-
-// The numbers of sites, by verdict, by what accepts and what covers them.
-func TestSiteNumbers(t *testing.T) {
-	site := func(offset uint64, v find.Verdict) find.Site { return find.Site{Offset: offset, Verdict: v} }
-	sites := []find.Site{site(1, find.Live), site(2, find.Unknown), site(3, find.Benign), site(4, find.Live)}
-	file := func(covered string, ignored ...uint64) contents.File {
-		f := contents.File{Report: &find.Report{Sites: sites}, Covered: covered, Plan: &patch.Plan{}}
-		for _, at := range ignored {
-			if f.Ignored == nil {
-				f.Ignored = map[uint64]contents.Ignored{}
-			}
-			f.Ignored[at] = contents.Ignored{Reason: "a reason"}
-		}
-		return f
-	}
-	for _, c := range []struct {
-		files                                      []contents.File
-		passed                                     []contents.Passed
-		missing                                    []string
-		open, uncovered, caught, ignored, affected int
-		verdict                                    contents.Verdict
-		incomplete                                 string
-	}{
-		{nil, nil, nil, 0, 0, 0, 0, 0, contents.NotAffected, ""},
-		{[]contents.File{file("")}, nil, nil, 3, 3, 0, 0, 1, contents.Affected, ""},
-		{[]contents.File{file("library")}, nil, nil, 3, 0, 3, 0, 0, contents.NotAffected, ""},
-		{[]contents.File{file("", 1, 2), file("library", 2)}, nil, nil, 3, 1, 2, 3, 1, contents.Affected, ""},
-		{[]contents.File{file("", 1, 2, 4)}, nil, nil, 0, 0, 0, 3, 0, contents.NotAffected, ""},
-		{nil, nil, []string{"libx.so", "liby.so"}, 0, 0, 0, 0, 0, contents.Incomplete, "what it loads was not examined: libx.so, liby.so"},
-		{nil, nil, []string{"libx.so"}, 0, 0, 0, 0, 0, contents.Incomplete, "what it loads was not examined: libx.so"},
-		{[]contents.File{file("")}, nil, []string{"libx.so"}, 3, 3, 0, 0, 1, contents.Affected, ""},
-		{[]contents.File{file("", 1, 2)}, nil, []string{"libx.so"}, 1, 1, 0, 2, 1, contents.Affected, ""},
-		{nil, []contents.Passed{{Path: "x"}}, nil, 0, 0, 0, 0, 0, contents.Incomplete, "nothing was examined"},
-		{nil, []contents.Passed{{Path: "x", Unread: true}}, nil, 0, 0, 0, 0, 0, contents.Incomplete, "1 path could not be read"},
-		{nil, []contents.Passed{{Path: "x", Unread: true}, {Path: "y", Unread: true}, {Unread: true}, {Path: "z"}}, nil, 0, 0, 0, 0, 0, contents.Incomplete, "2 paths and 1 layer could not be read"},
-	} {
-		f := &contents.Findings{Files: c.files, Passed: c.passed}
-		if c.missing != nil {
-			f.Loads = &contents.Loads{Missing: c.missing}
-		}
-		got := fmt.Sprint(f.OpenSites(), f.UncoveredSites(), f.CaughtSites(), f.IgnoredSites(), f.UncoveredFiles(), f.Verdict(), f.IncompleteText())
-		if want := fmt.Sprint(c.open, c.uncovered, c.caught, c.ignored, c.affected, c.verdict, c.incomplete); got != want {
-			t.Errorf("%d files, %+v, %q: got %s, want %s", len(c.files), c.passed, c.missing, got, want)
-		}
-	}
-	var v contents.Verdict
-	if err := v.UnmarshalText([]byte("affecte")); err == nil {
-		t.Error("another word: no error")
 	}
 }
 

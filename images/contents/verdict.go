@@ -74,19 +74,16 @@ func (f *Findings) MissingLibraries() []string {
 	return f.Loads.Missing
 }
 
-// Open returns the number of live or unknown call sites of a file as it was read, without accepted ones.
+// Open returns the number of live or unknown call sites of a file as it was read.
 func (f *File) Open() int {
 	n := 0
 	for _, s := range f.Report.Sites {
-		if _, ignored := f.Ignored[s.Offset]; !ignored && (s.Verdict == find.Unknown || s.Verdict.Patchable()) {
+		if s.Verdict == find.Unknown || s.Verdict.Patchable() {
 			n++
 		}
 	}
 	return n
 }
-
-// IgnoredSites returns the number of call sites that an ignore file accepts.
-func (f *Findings) IgnoredSites() int { return f.sum(func(f *File) int { return len(f.Ignored) }) }
 
 // OpenSites returns the number of live or unknown call sites in the files as they were read.
 func (f *Findings) OpenSites() int { return f.sum((*File).Open) }

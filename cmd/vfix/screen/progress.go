@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -143,17 +142,6 @@ func (r *reporter) add(size int64, style mpb.BarFillerBuilder, label string, beh
 	}
 	r.shown.Store(true)
 	return bar
-}
-
-// Overall adds the bar of a list, below all others; nil without bars.
-func (o *Output) Overall(all int) *mpb.Bar {
-	r := o.progress
-	if r == nil || r.bars == nil {
-		return nil
-	}
-	return r.add(int64(all), fullBar(), Pad("images", nameWidth, false)+" ",
-		[]decor.Decorator{decor.CountersNoUnit(" %d / %d"), decor.Name(", left "), decor.AverageETA(decor.ET_STYLE_GO)},
-		mpb.BarPriority(math.MaxInt), mpb.BarNoPop())
 }
 
 // barTask is one bar. Several goroutines may call mpb at once.

@@ -23,7 +23,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -77,31 +76,13 @@ func describe(w io.Writer, getenv func(string) string) Stream {
 		s.Width = width
 		s.bars = height > 0 && getenv("TERM") != "dumb"
 	}
-	s.Paint = Palette{On: colour(getenv, runtime.GOOS)}
+	s.Paint = Palette{On: colour(getenv)}
 	return s
 }
 
-// colour says whether a terminal gets colours. Source: https://no-color.org. The old
-// Windows console shows escape sequences as text; the terminals that set WT_SESSION or
-// TERM understand them.
-func colour(getenv func(string) string, goos string) bool {
-	switch {
-	case getenv("NO_COLOR") != "", getenv("TERM") == "dumb":
-		return false
-	case goos == "windows":
-		return getenv("WT_SESSION") != "" || getenv("TERM") != ""
-	}
-	return true
-}
-
-// Colors are the words of --color.
-var Colors = []string{"auto", "always", "never"}
-
-// Color makes stdout and stderr coloured or not, whatever they are; "auto" leaves them as they are.
-func (o *Output) Color(when string) {
-	if when != "auto" {
-		o.Out.Paint.On, o.Err.Paint.On = when == "always", when == "always"
-	}
+// colour says whether a terminal gets colours. Source: https://no-color.org.
+func colour(getenv func(string) string) bool {
+	return getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
 }
 
 // Flush writes out what was printed to stdout; the error is ready for main.

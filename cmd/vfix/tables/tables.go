@@ -41,7 +41,7 @@ func Write(w io.Writer, s screen.Stream, d Deed, f *contents.Findings) {
 	if f.Digest != "" {
 		fmt.Fprintln(w, s.Paint.Dim(screen.Printable(f.Digest)))
 	}
-	for _, t := range []*screen.Table{patchGrid(f), leftGrid(f), ignoredGrid(f), passedGrid(f)} {
+	for _, t := range []*screen.Table{patchGrid(f), leftGrid(f), passedGrid(f)} {
 		if !t.Empty() {
 			fmt.Fprintln(w)
 			t.Write(w, s)
@@ -90,21 +90,6 @@ func leftGrid(f *contents.Findings) *screen.Table {
 			t.Add([]string{name, fmt.Sprintf("%#x", g.patch.Site.Vaddr), g.patch.Site.Function.String(),
 				fmt.Sprint(g.sites), g.patch.Site.Verdict.String(), Why(&g.patch)})
 			name = ""
-		}
-	}
-	return t
-}
-
-// ignoredGrid is one row for each site that an ignore file accepts.
-func ignoredGrid(f *contents.Findings) *screen.Table {
-	t := &screen.Table{Head: []string{"IGNORED", "AT", "FUNCTION", "UNTIL", "REASON"}, Right: -1}
-	for i := range f.Files {
-		name := fileName(&f.Files[i])
-		for _, s := range f.Files[i].Report.Sites {
-			if why, ok := f.Files[i].Ignored[s.Offset]; ok {
-				t.Add([]string{name, fmt.Sprintf("%#x", s.Vaddr), s.Function.String(), screen.OrDash(why.Expires), why.Reason + " (" + why.By + ")"})
-				name = ""
-			}
 		}
 	}
 	return t
