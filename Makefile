@@ -15,7 +15,11 @@ PROGRAM    ?= bin/vfix
 # Code that is built only with a tag: the pages of a release, and the tests that use engines.
 TAGS        = share engines
 
-# The go on PATH if it is new enough for go.mod, else the one that tests/install-deps downloaded.
+# Go keeps its caches and settings below HOME.
+ifeq ($(HOME),)
+export HOME := $(shell getent passwd $$(id -u) | cut -d: -f6)
+endif
+# The go on PATH if it is new enough for go.mod, else the one that tests/install-deps downloads.
 ifeq ($(origin GO),undefined)
 GO := $(shell tests/install-deps --print-go)
 endif
@@ -104,8 +108,9 @@ check: need-go shim format ## run all checks without root, engine or VM: format,
 	tests/run-unit $(BUILD)/check ./...
 
 .PHONY: test
-test: ## run all tests (as root) and print how many passed, failed and were skipped
+test: ## install what is missing, run all tests (as root on Debian 12), and print how many passed, failed and were skipped
 	@rm -rf $(RESULTS)
+	@tests/install-deps
 	@$(MAKE) --no-print-directory --jobs $(shell nproc) --output-sync=target tested # downloads and compilers in parallel
 	@status=0; \
 	$(MAKE) --no-print-directory test-unit || status=1; \
@@ -144,6 +149,10 @@ test-kubernetes: oracles legacy-image $(FIX)/finding-push ## check with a Kubern
 	$(MAKE) all
 	gcc -static -Os -s -Wall -Wextra -Werror -o $(BUILD)/kubernetes/pause tests/kubernetes/pause.c
 	tests/kubernetes/run
+
+.PHONY: test-fresh
+test-fresh: ## run README's commands twice in a fresh Debian 12 (as root), the second time without TZ, LANG and HOME
+	tests/fresh $(BUILD)/fresh
 
 .PHONY: bench
 bench: need-go need-deps all oracles fallback ## measure calls per second, rebuild (one, many, memory) and scan speed, start-up

@@ -56,6 +56,7 @@ write_results() {
 	results=$BATS_TEST_TMPDIR/results
 	mkdir -p "$results"
 	cat >"$results/unit.txt" <<-'END'
+		# packages: 1
 		=== RUN   TestTable
 		=== RUN   TestTable/one
 		=== RUN   TestTable/two
@@ -66,7 +67,7 @@ write_results() {
 		PASS
 	END
 	printf 'ok  \texample.dev/x\t0.003s\n' >>"$results/unit.txt"
-	printf '1..2\nok 1 a in 2ms\nok 2 b in 3sec # skip requires legacy: VFIX_LEGACY_DIR names no directory\n' >"$results/e2e.txt"
+	printf '# file: 010-a.bats\n1..2\nok 1 a in 2ms\nok 2 b in 3sec # skip requires legacy: VFIX_LEGACY_DIR names no directory\n' >"$results/e2e.txt"
 }
 
 summary() {
@@ -91,17 +92,36 @@ summary() {
 	expect 'last line' "${lines[-1]}" '1 passed, 3 failed, 2 skipped'
 }
 
-@test "summary: what did not build, run or end counts as failed" {
+@test "summary: each kind of not having run is a failure" {
+	# counted WHAT FAILED: so many failures in the results, beside the two passes.
+	counted() {
+		summary ''
+		expect "$1: status" "$status" 1
+		expect "$1: failures" "$(grep -c '^FAILED: ' <<<"$output")" "$2"
+		expect_match "$1: last line" "${lines[-1]}" " passed, $2 failed, "
+		write_results
+	}
 	write_results
 	printf 'FAIL\texample.dev/z [build failed]\n' >>"$results/unit.txt"
-	sed -i '1s/2/4/' "$results/e2e.txt"
-	summary ''
-	expect status "$status" 1
-	expect 'last line' "${lines[-1]}" '2 passed, 3 failed, 2 skipped'
+	counted 'a package that does not build' 1
+	printf '=== RUN   TestPanic\nFAIL\texample.dev/z\t0.1s\n' >>"$results/unit.txt"
+	counted 'a package that breaks off' 1
+	sed -i 's,^# packages: 1$,# packages: 12,' "$results/unit.txt"
+	counted 'eleven packages without a verdict' 11
+	sed -i 's/^1\.\.2/1..14/' "$results/e2e.txt"
+	counted 'twelve tests of a plan of fourteen' 12
+	sed -i 's/^1\.\.2/1..100/; $d' "$results/e2e.txt"
+	counted '99 tests of a plan of a hundred' 99
+	printf '# file: 020-b.bats\n# file: 030-c.bats\n1..1\nok 1 c\n' >>"$results/e2e.txt"
+	counted 'a file without a plan' 1
+	echo '# file: 020-b.bats' >>"$results/e2e.txt"
+	counted 'a last file without a plan' 1
+	: >"$results/e2e.txt"
+	counted 'no end-to-end test' 1
+	: >"$results/unit.txt"
+	counted 'no Go test' 1
 	rm "$results"/*.txt
-	summary ''
-	expect status "$status" 1
-	expect 'last line' "${lines[-1]}" '0 passed, 2 failed, 0 skipped'
+	counted 'no results' 2
 }
 
 @test "summary: a skip that is not listed fails in CI, and only there" {
@@ -130,14 +150,6 @@ summary() {
      3.0  number 3
      3.0  b
      2.0  number 2'
-}
-
-@test "summary: the files that took most of the processors, and the sum" {
-	write_results
-	printf '# processor: %s\n' '2.5 a.bats' '10.1 b.bats' >>"$results/e2e.txt"
-	summary ''
-	expect 'the list' "$(sed -n '/^the files/,$p' <<<"$output" | sed '1d;$d')" \
-		$'    10.1  b.bats\n     2.5  a.bats\n    12.6  in all'
 }
 
 # fake_e2e: bats files for tests of run-e2e, in $fakes.

@@ -5,7 +5,7 @@
 # shellcheck disable=SC2154
 load helpers
 
-setup_file() { go -C "$BATS_TEST_DIRNAME/.." build -o "$BATS_FILE_TMPDIR/faults" ./tests/faults; }
+setup_file() { "${GO:-go}" -C "$BATS_TEST_DIRNAME/.." build -o "$BATS_FILE_TMPDIR/faults" ./tests/faults; }
 
 setup() {
 	requires root fixtures

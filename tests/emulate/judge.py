@@ -511,6 +511,7 @@ def main():
             wrong += bool(problems)
     for n, count in sorted(notes.items()):
         print('judge: note: %s (%d runs)' % (n, count), file=sys.stderr)
+    sys.stdout.flush() # a reader of both streams gets the problems before the summary
     print('judge: %d files, %d call sites, %d of them not reached, %d runs, %d files differ' % (len(jobs), *total, wrong), file=sys.stderr)
     return 1 if wrong or not jobs else 0
 
