@@ -41,7 +41,7 @@ PLATFORMS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 
 BUILD    = tests/build
 RESULTS  = $(BUILD)/results
-C_TESTS  = $(wildcard tests/oracle/*.c tests/vm/*.c tests/injected/*.c tests/bench/src/*.c tests/kubernetes/*.c)
+C_TESTS  = $(wildcard tests/oracle/*.c tests/vm/*.c tests/injected/*.c tests/kubernetes/*.c)
 ORACLES  = $(patsubst tests/oracle/%.c,$(BUILD)/%,$(wildcard tests/oracle/*.c))
 
 .DEFAULT_GOAL := all
@@ -155,7 +155,7 @@ test-fresh: ## run README's commands twice in a fresh Debian 12 (as root), the s
 	tests/fresh $(BUILD)/fresh
 
 .PHONY: bench
-bench: need-go need-deps all oracles fallback ## measure calls per second, rebuild (one, many, memory) and scan speed, start-up
+bench: need-go need-deps all fixtures ## measure calls, the start of vfix, scans and rebuilds, each beside what it is compared with
 	$(GO) run ./tests/bench -vfix bin/vfix
 
 .PHONY: fuzz

@@ -1,7 +1,7 @@
-// Bench prints what vfix costs and returns, each figure beside what it is measured against
-// in the same run: machines are noisy, and a lone time says nothing.
+// Bench measures vfix as whole commands, each beside what it is compared with, in turn in the same run:
+// machines are noisy, and a lone time says nothing.
 //
-//	go run ./tests/bench -vfix bin/vfix
+//	go run ./tests/bench -vfix bin/vfix [-before OLD/vfix] [PART...]
 package main
 
 import (
@@ -16,77 +16,71 @@ import (
 type bench struct {
 	dir    string // temporary directory
 	vfix   string // the program to measure
-	before string // an earlier one, to take turns with it at the start of containers; "" for none
-	alone  bool   // an empty program in the place of runc, if that is only in the way
-	plot   string // a directory for the drawings of growth; "" for none
-	curve  string // the one to measure of them; "" for all
+	before string // an earlier one, to compare with; "" for none
 	rounds int
+	size   int64 // of the image that is rebuilt, in uncompressed bytes
+}
+
+// parts are what can be measured, in order.
+var parts = []struct {
+	name    string
+	measure func(*bench) error
+}{
+	{"calls", (*bench).calls},
+	{"version", (*bench).version},
+	{"scan", (*bench).scan},
+	{"rebuild", (*bench).rebuild},
 }
 
 func main() {
-	vfix := flag.String("vfix", "bin/vfix", "the vfix `program` to measure")
-	before := flag.String("before", "", "also measure rebuilding, directories of images, the start of containers and growth with this earlier vfix `program`")
-	alone := flag.Bool("alone", false, "at the start of containers, have vfix-runtime execute an empty program in place of runc")
-	rounds := flag.Int("rounds", 9, "how many `rounds` of calls, starts and lists; medians are printed")
-	megabytes := flag.Int("image", 1000, "size of the image that is rebuilt, in uncompressed `megabytes`")
-	only := flag.String("only", "", "measure this `part` alone: calls, trace, fallback, rebuild, unpack, batch, memory, scan, program, startup or growth")
-	plot := flag.String("plot", "", "write the drawings of growth to this `directory`")
-	curve := flag.String("curve", "", "of growth, measure these `curves` alone, separated by commas: size, files, scan, rootfiles, layers, images, bases")
+	b := &bench{}
+	flag.StringVar(&b.vfix, "vfix", "bin/vfix", "the vfix `program` to measure; its vfix-runtime is in the same directory")
+	flag.StringVar(&b.before, "before", "", "an earlier vfix `program` to compare with")
+	flag.IntVar(&b.rounds, "rounds", 9, "how many `rounds`; medians are printed")
+	megabytes := flag.Int64("image", 1000, "size of the image that is rebuilt, in uncompressed `megabytes`")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [OPTIONS] [calls|version|scan|rebuild]...")
+		flag.PrintDefaults()
+	}
 	flag.Parse()
-	// Hooks are executed in another directory.
-	for _, program := range []*string{vfix, before} {
-		if abs, err := filepath.Abs(*program); err == nil && *program != "" {
-			*program = abs
-		}
-	}
-	dir, err := os.MkdirTemp("", "vfix-bench")
-	if err == nil {
-		b := &bench{dir: dir, vfix: *vfix, before: *before, alone: *alone, plot: *plot, curve: *curve, rounds: *rounds}
-		err = b.run(*only, *megabytes)
-		os.RemoveAll(dir)
-	}
-	if err != nil {
+	b.size = *megabytes * 1e6
+	if err := b.run(flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-// run measures all parts, or the one that is named.
-func (b *bench) run(only string, megabytes int) error {
-	known := false
-	for _, part := range []struct {
-		name    string
-		measure func() error
-	}{
-		{"calls", b.calls},
-		{"trace", b.trace},
-		{"fallback", b.fallback},
-		// These before the scan: the kernel counts what a parent holds as memory of its child.
-		{"rebuild", func() error { return b.rebuild(int64(megabytes) * 1e6) }},
-		{"unpack", func() error { return b.unpack(int64(megabytes) * 1e6) }},
-		{"batch", b.batch},
-		{"memory", b.memory},
-		{"scan", b.scan},
-		{"program", b.program},
-		{"startup", b.startup},
-		{"growth", b.growth},
-	} {
-		if only != "" && only != part.name {
+// run measures the named parts, or all.
+func (b *bench) run(names []string) (err error) {
+	// Hooks are executed in another directory.
+	for _, program := range []*string{&b.vfix, &b.before} {
+		if *program == "" {
 			continue
 		}
-		known = true
-		if err := part.measure(); err != nil {
-			return fmt.Errorf("%s: %w", part.name, err)
+		if *program, err = filepath.Abs(*program); err != nil {
+			return err
 		}
 	}
-	if !known {
-		return fmt.Errorf("-only %s: no such part", only)
+	if b.dir, err = os.MkdirTemp("", "vfix-bench"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(b.dir)
+	for _, part := range parts {
+		if len(names) > 0 && !slices.Contains(names, part.name) {
+			continue
+		}
+		if err := part.measure(b); err != nil {
+			return fmt.Errorf("%s: %w", part.name, err)
+		}
 	}
 	return nil
 }
 
-// median returns the middle of the values.
-func median(v []float64) float64 {
-	s := slices.Sorted(slices.Values(v))
-	return s[len(s)/2]
+// variants returns the command for the measured vfix and, if there is one, the earlier vfix.
+func (b *bench) variants(make func(vfix, name string) command) []command {
+	all := []command{make(b.vfix, "vfix")}
+	if b.before != "" {
+		all = append(all, make(b.before, "before"))
+	}
+	return all
 }

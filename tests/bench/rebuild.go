@@ -1,197 +1,168 @@
+// Rebuilds of an image in a layout and in a registry on loopback.
+
 package main
 
 import (
-	"bytes"
+	"archive/tar"
 	"fmt"
 	"io"
+	"io/fs"
+	"log"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
-	"syscall"
-	"time"
 
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
-
-	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
+
+// affected is a library with call sites, which the image has beside this machine's files.
+const affected = "tests/build/fixtures/libstubs.so"
 
 // imageLayers is how many layers the image of the benchmark has.
 const imageLayers = 4
 
-// rebuild measures `vfix rebuild` of an image of about size bytes, and with an earlier vfix, if given, in turn with
-// decompressing its layers by the decompressor that vfix chooses, and the memory that they take.
-func (b *bench) rebuild(size int64) error {
+// rebuild compares rebuilds with decompressing the layers alone.
+func (b *bench) rebuild() error {
 	dir := filepath.Join(b.dir, "image")
-	blobs, made, err := b.makeImage(dir, size)
+	blobs, err := b.makeImage(dir)
 	if err != nil {
 		return err
 	}
-	decompressor := []string{"gzip", "-dc"}
-	for _, name := range []string{"igzip", "unpigz"} {
-		if path, err := exec.LookPath(name); err == nil {
-			decompressor = []string{path, "-d", "-c"}
-			break
-		}
+	commands := b.variants(func(vfix, name string) command {
+		out := filepath.Join(b.dir, "out")
+		return command{name: name, args: []string{vfix, "rebuild", "oci:" + dir + ":base", "-o", "oci:" + out + ":x"},
+			after: func() error { return os.RemoveAll(out) }}
+	})
+	decompress := "gzip -dc"
+	if _, err := exec.LookPath("igzip"); err == nil {
+		decompress = "igzip -dc"
 	}
-	names, programs := []string{filepath.Base(decompressor[0]), "vfix"}, []string{"", b.vfix}
-	if b.before != "" {
-		names, programs = append(names, "before"), append(programs, b.before)
-	}
-	if err := forgetPeak(); err != nil {
+	script := fmt.Sprintf("for blob in %s; do %s <$blob >/dev/null || exit; done", strings.Join(blobs, " "), decompress)
+	title := fmt.Sprintf("A rebuild of %d MB in %d layers within a layout", b.size/1e6, imageLayers)
+	if err := b.compare(title, append(commands, command{name: decompress, args: []string{"sh", "-c", script}})...); err != nil {
 		return err
 	}
-	took, processor, memory := make([][]float64, len(names)), make([][]float64, len(names)), make([]int64, len(names))
-	for i := range b.rounds {
-		for n, program := range programs {
-			var runs []*vfixRun
-			if program == "" {
-				for _, blob := range blobs {
-					run, err := timedCommand(nil, decompressor[0], append(decompressor[1:], blob)...)
-					if err != nil {
-						return err
-					}
-					runs = append(runs, run)
-				}
-			} else {
-				run, err := timed(program, "rebuild", "oci:"+dir+":base", "-o", fmt.Sprintf("oci:%s:out%d-%d", dir, i, n))
-				if err != nil {
-					return err
-				}
-				runs = append(runs, run)
-			}
-			took[n], processor[n] = append(took[n], 0), append(processor[n], 0)
-			for _, run := range runs {
-				took[n][i] += run.seconds
-				processor[n][i] += run.processor
-				memory[n] = max(memory[n], run.memory)
-			}
-		}
-	}
-	fmt.Printf("Rebuild: %.2f GB in %d gzip layers, and decompressing them alone; minimum and median, of memory the most\n", float64(made.bytes)/1e9, len(blobs))
-	fmt.Printf("%-10s %16s %7s %16s %7s %12s %7s\n", "program", "time/s", "ratio", "processor/s", "ratio", "memory/MiB", "rounds")
-	for n, name := range names {
-		fmt.Printf("%-10s %7.2f %8.2f %7.2f %7.2f %8.2f %7.2f %12d %7d\n", name, slices.Min(took[n]), median(took[n]), ratio(took[n], took[0]),
-			slices.Min(processor[n]), median(processor[n]), ratio(processor[n], processor[0]), memory[n]>>10, b.rounds)
-	}
-	fmt.Println()
-	return nil
+	return b.rebuildInRegistry(dir)
 }
 
-// unpack measures the same image as a directory: as it is, by vfix convert, and patched, by vfix rebuild;
-// with an earlier vfix in turn, if given.
-func (b *bench) unpack(size int64) error {
-	dir, out := filepath.Join(b.dir, "unpacked"), filepath.Join(b.dir, "directory")
-	_, made, err := b.makeImage(dir, size)
-	if err != nil {
+// rebuildInRegistry compares rebuilds from a registry on loopback to itself.
+func (b *bench) rebuildInRegistry(dir string) error {
+	blobs := filepath.Join(b.dir, "registry")
+	if err := os.Mkdir(blobs, 0o700); err != nil {
 		return err
 	}
-	programs := []string{b.vfix}
-	if b.before != "" {
-		programs = append(programs, b.before)
+	server := httptest.NewServer(registry.New(
+		registry.Logger(log.New(io.Discard, "", 0)),
+		registry.WithBlobHandler(registry.NewDiskBlobHandler(blobs))))
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	// The base and the results are separate repositories, so that each push is a whole one.
+	n := 0
+	commands := b.variants(func(vfix, name string) command {
+		c := command{name: name, args: []string{vfix, "rebuild", "docker://" + host + "/base:1", "-o", ""}}
+		c.before = func() error {
+			n++
+			c.args[4] = fmt.Sprintf("docker://%s/out%d:1", host, n)
+			return nil
+		}
+		return c
+	})
+	push := exec.Command(b.vfix, "rebuild", "oci:"+dir+":base", "-o", "docker://"+host+"/base:1")
+	if out, err := push.CombinedOutput(); err != nil {
+		return fmt.Errorf("pushing the base: %w: %s", err, out)
 	}
-	fmt.Printf("As a directory: %.2f GB in %d gzip layers; minimum and median, of memory the most\n", float64(made.bytes)/1e9, imageLayers)
-	fmt.Printf("%-10s %-8s %16s %16s %12s %7s\n", "verb", "program", "time/s", "processor/s", "memory/MiB", "rounds")
-	for _, verb := range [][]string{{"convert"}, {"rebuild", "--provenance", "none"}} {
-		if err := forgetPeak(); err != nil {
-			return err
-		}
-		took, processor, memory := make([][]float64, len(programs)), make([][]float64, len(programs)), make([]int64, len(programs))
-		for range b.rounds {
-			for i, program := range programs {
-				run, err := timed(program, append(verb, "oci:"+dir+":base", "-o", "dir:"+out)...)
-				if err != nil {
-					return err
-				}
-				took[i], processor[i] = append(took[i], run.seconds), append(processor[i], run.processor)
-				memory[i] = max(memory[i], run.memory)
-				if err := os.RemoveAll(out); err != nil {
-					return err
-				}
-			}
-		}
-		for i := range programs {
-			fmt.Printf("%-10s %-8s %7.1f %8.1f %7.1f %8.1f %12d %7d\n", verb[0], []string{"vfix", "before"}[i],
-				slices.Min(took[i]), median(took[i]), slices.Min(processor[i]), median(processor[i]), memory[i]>>10, b.rounds)
-		}
-	}
-	fmt.Println()
-	return os.RemoveAll(dir)
+	return b.compare("The same in a registry on this machine", commands...)
 }
 
-// makeImage writes an image of this machine's own /usr and, as its last file, the library
-// that the calls are measured with. It returns the paths of the layers' blobs.
-func (b *bench) makeImage(dir string, size int64) (blobs []string, made *madeLayers, err error) {
-	return b.makeImageOf(dir, size, plainLayer)
-}
-
-func (b *bench) makeImageOf(dir string, size int64, layer func(tar string) (v1.Layer, error)) (blobs []string, made *madeLayers, err error) {
-	library, err := b.stubs()
-	if err != nil {
-		return nil, nil, err
+// makeImage writes an image of this machine's /usr into a layout and returns the paths of its layers.
+func (b *bench) makeImage(dir string) (blobs []string, err error) {
+	img := empty.Image
+	walked := &tree{limit: b.size / imageLayers}
+	if err := walked.list("/usr"); err != nil {
+		return nil, err
 	}
-	if made, err = makeLayers(filepath.Join(b.dir, "layer"), content{size: size, library: library}, imageLayers, layer); err != nil {
-		return nil, nil, err
-	}
-	img, err := assemble("base", made.layers...)
-	if err != nil {
-		return nil, nil, err
-	}
-	path, err := layout.Write(dir, empty.Index)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := addImage(path, "base", img); err != nil {
-		return nil, nil, err
-	}
-	for _, l := range made.layers {
-		digest, err := l.Digest()
+	walked.paths = append([]string{affected}, walked.paths...)
+	for n := range imageLayers {
+		name := filepath.Join(b.dir, fmt.Sprintf("layer%d.tar", n))
+		if err := walked.writeLayer(name); err != nil {
+			return nil, err
+		}
+		layer, err := tarball.LayerFromFile(name)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
+		}
+		if img, err = mutate.AppendLayers(img, layer); err != nil {
+			return nil, err
+		}
+		digest, err := layer.Digest()
+		if err != nil {
+			return nil, err
 		}
 		blobs = append(blobs, filepath.Join(dir, "blobs", digest.Algorithm, digest.Hex))
 	}
-	return blobs, made, nil
-}
-
-// vfixRun is a run of vfix that ended well.
-type vfixRun struct {
-	stdout  []byte
-	seconds float64
-	// processor is the seconds of processors that it took, with what it started.
-	processor float64
-	// memory is the peak of its resident memory in KiB (wait4(2), getrusage(2) ru_maxrss): of
-	// vfix or, if that took more, of the largest decompressor that it started.
-	memory int64
-}
-
-// timed runs the measured vfix.
-func (b *bench) timed(args ...string) (*vfixRun, error) { return timed(b.vfix, args...) }
-
-// timed runs a vfix without progress.
-func timed(vfix string, args ...string) (*vfixRun, error) {
-	var stdout bytes.Buffer
-	run, err := timedCommand(&stdout, vfix, append(args, "--progress", "quiet")...)
-	if err == nil {
-		run.stdout = stdout.Bytes()
+	if img, err = mutate.ConfigFile(img, withPlatform(img)); err != nil {
+		return nil, err
 	}
-	return run, err
+	path, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		return nil, err
+	}
+	return blobs, path.AppendImage(img, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": "base"}))
 }
 
-// incomplete is vfix's exit status for directories that need libraries of elsewhere, as those of the benchmark do.
-const incomplete = 4
-
-// timedCommand runs a command; stdout may be nil.
-func timedCommand(stdout io.Writer, name string, args ...string) (*vfixRun, error) {
-	cmd := exec.Command(name, args...)
-	var stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = stdout, &stderr
-	start := time.Now()
-	if err := cmd.Run(); err != nil && cmd.ProcessState.ExitCode() != incomplete {
-		return nil, fmt.Errorf("%s %s: %w: %s", filepath.Base(name), strings.Join(args, " "), err, stderr.Bytes())
+func withPlatform(img v1.Image) *v1.ConfigFile {
+	config, err := img.ConfigFile()
+	if err != nil {
+		panic(err) // an image in memory
 	}
-	took, state := time.Since(start).Seconds(), cmd.ProcessState
-	return &vfixRun{nil, took, (state.UserTime() + state.SystemTime()).Seconds(), state.SysUsage().(*syscall.Rusage).Maxrss}, nil
+	config = config.DeepCopy()
+	config.OS, config.Architecture = "linux", "amd64"
+	return config
+}
+
+// tree hands out the regular files below a directory, layer by layer.
+type tree struct {
+	paths []string
+	limit int64 // bytes a layer
+}
+
+func (t *tree) list(dir string) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			t.paths = append(t.paths, path)
+		}
+		return nil // what cannot be read is not in the image
+	})
+}
+
+// writeLayer writes the next files as a tar archive.
+func (t *tree) writeLayer(name string) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	w := tar.NewWriter(f)
+	for total := int64(0); len(t.paths) > 0 && total < t.limit; t.paths = t.paths[1:] {
+		data, err := os.ReadFile(t.paths[0])
+		if err != nil {
+			continue
+		}
+		total += int64(len(data))
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: strings.TrimPrefix(t.paths[0], "/"), Mode: 0o755, Size: int64(len(data))}
+		if err := w.WriteHeader(h); err != nil {
+			return err
+		}
+		if _, err := w.Write(data); err != nil {
+			return err
+		}
+	}
+	return w.Close()
 }
