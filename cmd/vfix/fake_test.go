@@ -5,7 +5,6 @@ package main
 import (
 	"strings"
 
-	"vfix.dev/vfix/host/doctor"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/hazards"
@@ -131,13 +130,4 @@ func caught() *contents.Findings {
 		f.Files[i].Covered = "libvfix.so"
 	}
 	return f
-}
-
-// healthy is a report without a failed check.
-func healthy() *doctor.Report {
-	return &doctor.Report{Checks: []doctor.Check{{
-		Name: doctor.Clock, Verdict: doctor.OK, Found: "tsc, a read costs 22 ns", Means: "programs read it without entering the kernel",
-		Figures: []doctor.Figure{{Name: "vdso_monotonic", Value: 22.25, Unit: "ns"}},
-		Facts:   []doctor.Fact{{Name: "current", Value: "tsc"}},
-	}}}
 }

@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,6 @@ import (
 	"time"
 
 	"vfix.dev/vfix/host/jail"
-	"vfix.dev/vfix/host/probe"
 )
 
 const (
@@ -52,7 +52,7 @@ func (s *redisSide) round(ctx context.Context, o RedisOptions) (err error) {
 	cmd := jail.Command(ctx, s.root, server, "--port", "0", "--unixsocket", redisSocket, "--unixsocketperm", "777",
 		"--save", "", "--appendonly", "no", "--daemonize", "no", "--dir", "/vfix-bench")
 	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin"}
-	said := &probe.Limited{Most: maxOutput}
+	said := &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = said, said
 	cmd.WaitDelay = ended
 	if err := cmd.Start(); err != nil {
@@ -83,7 +83,7 @@ func (s *redisSide) round(ctx context.Context, o RedisOptions) (err error) {
 	run := jail.Command(ctx, o.Rebuilt, benchmark, "-s", redisSocket, "-t", strings.ToLower(strings.Join(redisTests, ",")),
 		"-n", strconv.Itoa(o.Requests), "-P", strconv.Itoa(o.Pipeline))
 	run.Env = cmd.Env
-	errout := &probe.Limited{Most: maxOutput}
+	errout := &bytes.Buffer{}
 	run.Stderr = errout
 	out, err := run.Output()
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 
-	"vfix.dev/vfix/internal/kernellog"
 	"vfix.dev/vfix/rewriter/find"
 )
 
@@ -114,17 +113,6 @@ func (e Exited) resolved(o Options) *Result {
 		o.Resolve(&e, &o)
 	}
 	return Container(e, o)
-}
-
-// OfKernel diagnoses the messages of a kernel's log and calls each for every crash, once per process.
-func OfKernel(lines []kernellog.Line, each func(*Crash)) {
-	g := &logReader{each: each}
-	for _, line := range lines {
-		if e, ok := line.Event(); ok {
-			g.take(fromKernel(e), line.Text)
-		}
-	}
-	g.finish(Options{})
 }
 
 func (g *logReader) read(r io.Reader) (lines int, err error) {

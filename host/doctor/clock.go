@@ -1,88 +1,125 @@
-// The kernel's clock source, and whether the vDSO can read it.
+// The cost of a clock read: whether there is a vDSO, and whether it can read the clock source.
 
 package doctor
 
 import (
-	"fmt"
-	"slices"
+	"errors"
 	"strings"
 
 	"vfix.dev/vfix/host/probe"
 )
 
+// functions are those with which programs read clocks, as vfix-measure names them.
+var functions = []string{"time", "gettimeofday", "realtime", "monotonic", "realtime_coarse", "monotonic_coarse", "getcpu"}
+
+// errNoFilter: the kernel entries of a function are counted with a seccomp filter.
+var errNoFilter = errors.New("kernel entries cannot be counted: no seccomp filter can be set here")
+
+// entered returns how many of the calls of each subject enter the kernel, from 0 to 1.
+func (m *machine) entered(subjects ...string) (map[string]float64, error) {
+	o, err := m.run(append([]string{"entries"}, subjects...)...)
+	if err == nil && !o.OK() {
+		err = errNoFilter
+	}
+	return probe.Entered(o.Stdout), err
+}
+
+func checkVDSO(m *machine, c *Check, _ *Report) error {
+	var subjects []string
+	for _, f := range functions {
+		subjects = append(subjects, "vdso:"+f)
+	}
+	entered, err := m.entered(subjects...)
+	if err != nil {
+		return err
+	}
+	t, err := m.times(nil, append(subjects, "syscall:monotonic")...)
+	if err != nil {
+		return err
+	}
+	judgeVDSO(c, t, entered, m.bootOption("vdso"))
+	return nil
+}
+
+func judgeVDSO(c *Check, t probe.Samples, entered map[string]float64, option string) {
+	var slow, missing []string
+	for _, f := range functions {
+		share, exists := entered["vdso:"+f]
+		ns := t.Quiet("vdso:" + f)
+		c.figure("vdso_"+f, ns, "ns")
+		switch {
+		case !exists:
+			missing = append(missing, f)
+		case share > 0:
+			slow = append(slow, f)
+			c.detail("%-17s %9s  %.0f %% of the calls enter the kernel", f, nanoseconds(ns), 100*share)
+		default:
+			c.detail("%-17s %9s", f, nanoseconds(ns))
+		}
+	}
+	c.figure("syscall_monotonic", t.Quiet("syscall:monotonic"), "ns")
+	switch {
+	case len(missing) == len(functions):
+		c.found(Fail, "there is no vDSO: every clock read is a system call")
+		c.Do = "use a kernel that provides a vDSO"
+		if option != "" {
+			c.Do = "remove vdso=" + option + " from the kernel's command line"
+		}
+	case len(slow) > 0:
+		c.found(Fail, "%d of %d functions enter the kernel: %s", len(slow), len(functions), strings.Join(slow, ", "))
+		c.Do = "the check clock names the cause"
+	case len(missing) > 0:
+		c.found(Warn, "it has no %s: these are system calls", strings.Join(missing, ", "))
+		c.Do = "use a newer kernel"
+	default:
+		c.found(OK, "clock_gettime() takes %s, and %s as a system call", nanoseconds(t.Quiet("vdso:monotonic")), nanoseconds(t.Quiet("syscall:monotonic")))
+	}
+}
+
 const clockDir = "/sys/devices/system/clocksource/clocksource0/"
 
-// slowSources are the clock sources that the vDSO cannot read (they have VDSO_CLOCKMODE_NONE:
-// arch/x86/kernel/hpet.c, drivers/clocksource/acpi_pm.c, kernel/time/jiffies.c,
-// arch/x86/xen/time.c where the hypervisor's TSC is not stable), and why.
-var slowSources = map[string]string{
-	"xen":             "a page shared by the hypervisor, which the vDSO reads only if the hypervisor marks its TSC as stable",
-	"hpet":            "a timer on the chipset, outside the processor",
-	"acpi_pm":         "a power management timer, read through an I/O port",
-	"jiffies":         "the timer interrupt's count",
-	"refined-jiffies": "the timer interrupt's count",
+// fastSources are the clock sources that the vDSO can read (arch/x86/include/asm/vdso/gettimeofday.h).
+var fastSources = []string{"tsc", "kvm-clock", "hyperv_clocksource_tsc_page"}
+
+func checkClock(m *machine, c *Check, _ *Report) error {
+	source := m.line(clockDir + "current_clocksource")
+	available := strings.Fields(m.line(clockDir + "available_clocksource"))
+	entered, err := m.entered("vdso:monotonic")
+	if err != nil {
+		return err
+	}
+	t, err := m.times(nil, "vdso:monotonic", "syscall:monotonic")
+	if err != nil {
+		return err
+	}
+	judgeClock(c, source, available, t, entered)
+	return nil
 }
 
-func checkClock(x *examination, c *Check) {
-	source := x.line(clockDir + "current_clocksource")
-	available := x.line(clockDir + "available_clocksource")
-	c.fact("current", source)
-	c.fact("available", available)
-	if available != "" {
-		c.line("available: %s", strings.Join(strings.Fields(available), ", "))
-	}
-	entries := x.run(nil, "entries", "vdso:monotonic", "vdso:realtime")
-	t, _ := x.times(nil, "vdso:monotonic", "syscall:monotonic", "vdso:monotonic_coarse")
-	ns, timed := c.quiet(t, "vdso:monotonic", "vdso_monotonic")
-	plain, ok1 := c.quiet(t, "syscall:monotonic", "syscall_monotonic")
-	if coarse, ok2 := c.quiet(t, "vdso:monotonic_coarse", "vdso_monotonic_coarse"); timed && ok1 && ok2 {
-		c.line("clock_gettime: %s, %s coarse, %s as a system call", nanoseconds(ns), nanoseconds(coarse), nanoseconds(plain))
-	}
+func judgeClock(c *Check, source string, available []string, t probe.Samples, entered map[string]float64) {
 	if source == "" {
-		c.note("%scurrent_clocksource is not readable: /sys is not mounted here", clockDir)
-		source = "unknown clock source"
+		source = "clock source unknown"
 	}
-	e, counted := probe.Entries(entries.Stdout)["vdso:monotonic"]
-	judgeClock(c, source, available, e, counted, ns, timed)
-}
-
-func judgeClock(c *Check, source, available string, e probe.Entry, counted bool, ns float64, timed bool) {
-	why, slow := slowSources[source]
-	inVDSO := timed
-	if plain, ok := c.value("syscall_monotonic"); ok && !timed {
-		ns, timed = plain, true // without a vDSO
+	vdso, plain := t.Quiet("vdso:monotonic"), t.Quiet("syscall:monotonic")
+	c.figure("vdso_monotonic", vdso, "ns")
+	c.figure("syscall_monotonic", plain, "ns")
+	if len(available) > 0 {
+		c.detail("available: %s", strings.Join(available, ", "))
 	}
-	price := "cannot be timed"
-	if timed {
-		price = "costs " + nanoseconds(ns)
-	}
-	switch {
-	case e.Entered > 0 || !counted && slow:
-		c.found(Fail, "%s: every read is a system call, which %s", source, price)
-		c.Means = "This slows every clock read in every container: databases, tracing and logging read clocks all the time"
-		if why != "" {
-			c.Means = fmt.Sprintf("%s is %s. %s", source, why, c.Means)
+	switch share, exists := entered["vdso:monotonic"]; {
+	case !exists:
+		c.found(Warn, "%s: without a vDSO a read is a system call, %s", source, nanoseconds(plain))
+		c.Do = "the check vdso names the cause"
+	case share > 0:
+		c.found(Fail, "%s: the vDSO cannot read it; a read is a system call, %s", source, nanoseconds(vdso))
+		c.Do = "'dmesg | grep -i -e clocksource -e tsc' shows why the kernel rejected a faster one; on a virtual machine, choose another type"
+		for _, fast := range fastSources {
+			if strings.Contains(" "+strings.Join(available, " ")+" ", " "+fast+" ") {
+				c.Do = "boot with clocksource=" + fast + "; 'dmesg | grep -i -e clocksource -e tsc' shows why the kernel did not choose it"
+				break
+			}
 		}
-		c.Do = "find out why the kernel rejected a faster one ('dmesg | grep -i -e clocksource -e tsc'); on a virtual machine, choose another instance type"
-		if better := fasterSource(available); better != "" {
-			c.Do = fmt.Sprintf("echo %s > %scurrent_clocksource, and clocksource=%s on the kernel's command line; first find out why the kernel did not choose it ('dmesg | grep -i -e clocksource -e tsc')", better, clockDir, better)
-		}
-	case !counted && !inVDSO:
-		c.found(Warn, "%s: there is no vDSO, a read is a system call and %s", source, price)
-		c.Means = "without a vDSO the clock source makes little difference"
-		c.Do = "see the check vdso"
 	default:
-		c.found(OK, "%s: a read %s", source, price)
-		c.Means = "programs read it without entering the kernel"
+		c.found(OK, "%s: a read takes %s", source, nanoseconds(vdso))
 	}
-}
-
-// fasterSource returns the first of the available clock sources that the vDSO reads.
-func fasterSource(available string) string {
-	for _, s := range []string{"tsc", "kvm-clock", "hyperv_clocksource_tsc_page"} {
-		if slices.Contains(strings.Fields(available), s) {
-			return s
-		}
-	}
-	return ""
 }

@@ -1,155 +1,86 @@
-// Package doctor finds out how a host treats containers with legacy programs: whether and at what cost it
-// serves the vsyscall page, the cost of reading a clock, the cost of neighbours on the same kernel, and other
-// reasons why old programs fail on new hosts. It measures all that it can, and reports the rest.
+// Package doctor finds out what this machine does to legacy programs: whether and at what cost its kernel serves
+// the vsyscall page, what reading a clock costs, what a seccomp filter and neighbors on the same kernel add, and
+// which programs have crashed on the page.
 //
-// A check is a function from a machine (its files, and the runs of vfix-measure on it) to a
-// Check, so that the checks can be tried on the recorded files of other machines.
+// Each check measures or reads a few values, and a function without side effects judges them.
 package doctor
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"vfix.dev/vfix/host/policy"
-	"vfix.dev/vfix/images/inventory"
-	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/host/probe"
 )
 
 // Verdict is the outcome of a check.
 type Verdict string
 
 const (
-	// OK: nothing here harms a container.
+	// OK: nothing here harms a legacy program.
 	OK Verdict = "ok"
 	// Warn: legacy programs run, at a cost that the check names.
 	Warn Verdict = "warn"
-	// Fail: containers break, or are many times slower than necessary.
+	// Fail: legacy programs crash, or are many times slower than necessary.
 	Fail Verdict = "fail"
 	// Skipped: could not be checked; Found says why.
 	Skipped Verdict = "skipped"
 )
 
-// The checks, in their order.
-const (
-	Vsyscall   = "vsyscall"
-	VDSO       = "vdso"
-	Clock      = "clock"
-	Seccomp    = "seccomp"
-	Dentry     = "dentry"
-	KernelLog  = "kernel-log"
-	Cgroups    = "cgroups"
-	Nofile     = "nofile"
-	IA32       = "ia32"
-	ASLR       = "aslr"
-	Schema1    = "schema1"
-	Policy     = "policy"
-	Containers = "containers"
-)
-
-// all is how each check is made, in their order.
-var all = []struct {
-	name string
-	make func(*examination, *Check)
-}{
-	{Vsyscall, checkVsyscall},
-	{VDSO, checkVDSO},
-	{Clock, checkClock},
-	{Seccomp, checkSeccomp},
-	{Dentry, checkDentry},
-	{KernelLog, checkKernelLog},
-	{Cgroups, checkCgroups},
-	{Nofile, checkNofile},
-	{IA32, checkIA32},
-	{ASLR, checkASLR},
-	{Schema1, checkSchema1},
-	{Policy, checkPolicy},
-	{Containers, checkContainers},
-}
-
-// Names are the names of all checks, in their order.
-var Names = func() (names []string) {
-	for _, each := range all {
-		names = append(names, each.name)
-	}
-	return names
-}()
-
 // ErrUnsupported: not on this system.
 var ErrUnsupported = errors.New("not supported")
 
-// Check is what one check found.
+// Check is the result of one check.
 type Check struct {
 	Name    string   `json:"name"`
 	Verdict Verdict  `json:"verdict"`
-	Found   string   `json:"found"` // with the figure that decided
-	Means   string   `json:"means"` // for containers
+	Found   string   `json:"found"` // with the value that decided
 	Do      string   `json:"do"`    // "" for nothing
 	Figures []Figure `json:"figures"`
-	Facts   []Fact   `json:"facts"`
-	Lines   []string `json:"lines"` // one for each log line, image or container that was found
-	Notes   []string `json:"notes"` // what could not be found out, and what it would need
+	Details []string `json:"details"`
 }
 
-// Figure is something measured or counted.
+// Figure is a measured or counted value.
 type Figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
-	Unit  string  `json:"unit"` // "ns", "entries", "names", "bytes", "instructions", "ratio", …
-}
-
-// Fact is something that was read.
-type Fact struct {
-	Name  string `json:"name"`
-	Value string `json:"text"`
+	Unit  string  `json:"unit"` // "ns", "calls", "entries", "names", "processes"
 }
 
 func (c *Check) figure(name string, value float64, unit string) {
-	c.Figures = append(c.Figures, Figure{name, value, unit})
+	if value > 0 {
+		c.Figures = append(c.Figures, Figure{name, value, unit})
+	}
 }
 
-func (c *Check) fact(name, value string) { c.Facts = append(c.Facts, Fact{name, value}) }
+func (c *Check) detail(format string, a ...any) {
+	c.Details = append(c.Details, fmt.Sprintf(format, a...))
+}
 
-func (c *Check) line(format string, a ...any) { c.Lines = append(c.Lines, fmt.Sprintf(format, a...)) }
-
-func (c *Check) note(format string, a ...any) { c.Notes = append(c.Notes, oneLine(format, a...)) }
-
-// found sets the verdict and the finding that decided it.
+// found sets the verdict and what decided it.
 func (c *Check) found(v Verdict, format string, a ...any) {
-	c.Verdict, c.Found = v, oneLine(format, a...)
-}
-
-// oneLine is fmt.Sprintf, with joined errors on one line.
-func oneLine(format string, a ...any) string {
-	return strings.ReplaceAll(fmt.Sprintf(format, a...), "\n", "; ")
+	c.Verdict, c.Found = v, strings.ReplaceAll(fmt.Sprintf(format, a...), "\n", "; ")
 }
 
 // Options are the choices of a run.
 type Options struct {
-	Checks  []string      // names; empty: all
-	Program []byte        // vfix-measure
-	Limit   time.Duration // for each check
-	Quick   bool          // fewer rounds, a smaller flood, no images
-	// FloodDir is where the dentry check makes its directory, "" for a temporary directory whose missing names the
-	// kernel caches.
-	FloodDir string
-	// Profile is a seccomp profile as docker takes it (JSON); nil is docker's default one.
-	Profile []byte
-	// Containers looks for images and containers that need vfix; nil if it cannot.
-	Containers func(context.Context) (*inventory.Inventory, error)
-	// Stock lists the images of local engines, and these with their versions; nil if it cannot.
-	Stock func(context.Context) (engines []string, images []inventory.Stocked, err error)
-	// Policy finds the configuration of vfix-runtime that is in force; nil if it cannot.
-	Policy func() policy.InForce
-	// Started gets each check that starts; nil is silence.
-	Started func(name string)
+	Checks  []string // names; empty: all
+	Program []byte   // vfix-measure
+	Quick   bool     // shorter measurements, no flood
 }
 
-// Report is what all checks found.
+// Report has the results of the checks, and the answer to the question that most people have.
 type Report struct {
+	// Answer says whether old images run here, and how slowly; "" if the page was not checked.
+	Answer string `json:"answer"`
+	// Mode is how the kernel serves the page; "" if it was not checked.
+	Mode   Mode    `json:"vsyscall"`
 	Checks []Check `json:"checks"`
 }
 
@@ -163,32 +94,56 @@ func (r *Report) Failed() (names []string) {
 	return names
 }
 
-// errLimit ends a check that takes too long.
-var errLimit = errors.New("took too long")
+// checks are all checks, in their order.
+var checks = []struct {
+	name string
+	run  func(*machine, *Check, *Report) error
+}{
+	{"vsyscall", checkPage}, {"vdso", checkVDSO}, {"clock", checkClock},
+	{"seccomp", checkSeccomp}, {"dentry", checkDentry}, {"kernel-log", checkLog},
+}
 
-func examine(ctx context.Context, m machine, o Options) (*Report, error) {
+// Names returns the names of all checks, in their order.
+func Names() (names []string) {
+	for _, c := range checks {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// checkLimit is how long one check may take.
+const checkLimit = 2 * time.Minute
+
+var errLimit = fmt.Errorf("it took longer than %v", checkLimit)
+
+// machine is the examined machine, during one check.
+type machine struct {
+	root  string // of its files
+	quick bool
+	ctx   context.Context
+	// measure runs vfix-measure.
+	measure func(ctx context.Context, stdin []byte, args ...string) (probe.Outcome, error)
+	// start runs it until stop is called: see probe.Dir.Start.
+	start func(ctx context.Context, args ...string) (said func() (string, error), stop func() (probe.Outcome, error), err error)
+}
+
+// examine runs the checks.
+func (m *machine) examine(ctx context.Context, o Options) (*Report, error) {
 	r := &Report{}
-	for _, each := range all {
+	m.quick = o.Quick
+	for _, each := range checks {
 		if len(o.Checks) > 0 && !slices.Contains(o.Checks, each.name) {
 			continue
 		}
-		if o.Started != nil {
-			o.Started(each.name)
-		}
+		limited, cancel := context.WithTimeoutCause(ctx, checkLimit, errLimit)
+		m.ctx = limited
 		c := Check{Name: each.name}
-		limited, cancel := context.WithTimeoutCause(ctx, o.Limit, errLimit)
-		err := c.made(&examination{m, o, limited}, each.make)
+		err := each.run(m, &c, r)
 		cancel()
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
-		case errors.Is(err, errLimit):
-			c.found(Skipped, "it took longer than %s", o.Limit)
-			c.Do = "try again on a quieter machine, or with a longer --limit"
-		case errors.Is(err, hinterr.ErrNoDaemon):
-			c.found(Skipped, "%v", err)
-			c.Do = "name an engine with DOCKER_HOST, or examine an image with vfix scan"
-		case err != nil:
+		}
+		if err != nil {
 			c.found(Skipped, "%v", err)
 		}
 		r.Checks = append(r.Checks, c)
@@ -196,40 +151,80 @@ func examine(ctx context.Context, m machine, o Options) (*Report, error) {
 	return r, nil
 }
 
-// made runs a check, and returns the error that ended it early.
-func (c *Check) made(x *examination, check func(*examination, *Check)) (err error) {
-	defer func() {
-		switch p := recover().(type) {
-		case nil:
-		case ended:
-			err = p.err
-		default:
-			panic(p)
-		}
-	}()
-	check(x, c)
-	return nil
+// maxFile is how much of a file is read, in bytes: a kernel's configuration is the longest.
+const maxFile = 16 << 20
+
+// read returns the content of a file, nil if it cannot be read.
+func (m *machine) read(path string) []byte {
+	f, err := os.Open(filepath.Join(m.root, path))
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxFile))
+	if err != nil {
+		return nil
+	}
+	return b
 }
 
-// value returns a figure of the check by its name.
-func (c *Check) value(name string) (float64, bool) {
-	for _, f := range c.Figures {
-		if f.Name == name {
-			return f.Value, true
+// line returns the first line of a file, "" if it cannot be read.
+func (m *machine) line(path string) string {
+	first, _, _ := strings.Cut(string(m.read(path)), "\n")
+	return strings.TrimSpace(first)
+}
+
+// field returns the text behind a name and a colon in a file, "" without it.
+func (m *machine) field(path, name string) string {
+	for line := range strings.Lines(string(m.read(path))) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
 		}
 	}
-	return 0, false
+	return ""
 }
 
-// nanoseconds writes a time for people, with three significant digits.
+// bootOption returns the value of an option of the kernel's command line, the last one if it is repeated; "" for
+// none.
+func (m *machine) bootOption(name string) string {
+	value := ""
+	for _, word := range strings.Fields(m.line("/proc/cmdline")) {
+		if word == "--" { // the rest is for init (Documentation/admin-guide/kernel-parameters.rst)
+			break
+		}
+		if v, ok := strings.CutPrefix(word, name+"="); ok {
+			value = v
+		}
+	}
+	return value
+}
+
+// run runs vfix-measure.
+func (m *machine) run(args ...string) (probe.Outcome, error) { return m.measure(m.ctx, nil, args...) }
+
+// times measures subjects in turn, under a seccomp filter if it is not nil.
+func (m *machine) times(filter []byte, subjects ...string) (probe.Samples, error) {
+	args := []string{"time", "15", "2000"} // rounds, and microseconds of each
+	if m.quick {
+		args = []string{"time", "5", "500"}
+	}
+	if filter != nil {
+		args = append([]string{"--filter"}, args...)
+	}
+	o, err := m.measure(m.ctx, filter, append(args, subjects...)...)
+	if err == nil && !o.OK() {
+		err = fmt.Errorf("vfix-measure ended with %s", o)
+	}
+	return probe.Times(o.Stdout), err
+}
+
+// nanoseconds writes a duration for people.
 func nanoseconds(ns float64) string {
 	switch {
 	case ns < 10:
 		return fmt.Sprintf("%.1f ns", ns)
 	case ns < 10_000:
 		return fmt.Sprintf("%.0f ns", ns)
-	case ns < 10_000_000:
-		return fmt.Sprintf("%.0f µs", ns/1e3)
 	}
-	return fmt.Sprintf("%.0f ms", ns/1e6)
+	return fmt.Sprintf("%.0f µs", ns/1e3)
 }

@@ -1,5 +1,5 @@
-// Package probe makes the measurements of package doctor: it starts vfix-measure, builds its input and parses
-// its output. It judges nothing.
+// Package probe runs vfix-measure, the program that calls the vsyscall page and its alternatives, and parses its
+// output. It judges nothing.
 package probe
 
 import (
@@ -12,7 +12,7 @@ import (
 // Outcome is how a run of vfix-measure ended.
 type Outcome struct {
 	Stdout []byte
-	Status int    // exit status; only with Signal == 0
+	Status int    // exit status; only if Signal is 0
 	Signal int    // the signal that ended it, 0 for none
 	Stderr string // its first line
 }
@@ -47,7 +47,7 @@ func (o Outcome) String() string {
 	return "ok"
 }
 
-// Samples are the values that vfix-measure printed for each subject, in its order.
+// Samples are the nanoseconds that vfix-measure printed for each subject, in its order.
 type Samples map[string][]float64
 
 // maxSamples bounds what is kept of one subject.
@@ -67,43 +67,31 @@ func Times(out []byte) Samples {
 	return s
 }
 
-// Median returns the median of a subject's samples, and whether there are any.
-func (s Samples) Median(subject string) (float64, bool) { return s.Quantile(subject, 0.5) }
-
-// Quiet returns the time of an undisturbed subject, and whether there are samples: not the median, because a
-// busy machine makes calls slower and never faster; not the minimum, which may be an error of the clock.
-func (s Samples) Quiet(subject string) (float64, bool) { return s.Quantile(subject, 0.1) }
-
-// Quantile returns the q-quantile, 0 <= q <= 1, of a subject's samples: the nearest rank.
-func (s Samples) Quantile(subject string, q float64) (float64, bool) {
+// Quiet returns the time of an undisturbed subject, 0 without samples: the tenth percentile. A busy machine makes
+// calls slower and never faster, so the median is too high; the minimum may be an error of the clock.
+func (s Samples) Quiet(subject string) float64 {
 	if len(s[subject]) == 0 {
-		return 0, false
+		return 0
 	}
 	v := slices.Sorted(slices.Values(s[subject]))
-	return v[min(int(q*float64(len(v))), len(v)-1)], true
+	const undisturbed = 10 // one sample in so many is not slower
+	return v[len(v)/undisturbed]
 }
 
-// Entry is how many of some calls entered the kernel.
-type Entry struct{ Entered, Calls int }
-
-// Entries reads "SUBJECT ENTERED/CALLS" lines.
-func Entries(out []byte) map[string]Entry {
-	all := map[string]Entry{}
+// Entered reads "SUBJECT ENTERED/CALLS" lines: how many of the calls entered the kernel, from 0 to 1.
+func Entered(out []byte) map[string]float64 {
+	all := map[string]float64{}
 	for line := range strings.Lines(string(out)) {
 		subject, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		entered, calls, _ := strings.Cut(value, "/")
 		e, err1 := strconv.Atoi(entered)
 		n, err2 := strconv.Atoi(calls)
 		if err1 == nil && err2 == nil && e >= 0 && n >= e && n > 0 {
-			all[subject] = Entry{e, n}
+			all[subject] = float64(e) / float64(n)
 		}
 	}
 	return all
 }
-
-// InstructionSize is the length of a BPF instruction in bytes (uapi/linux/filter.h, struct
-// sock_filter).
-const InstructionSize = 8
 
 // PagePerms returns how a text of /proc/PID/maps (proc_pid_maps(5)) shows the vsyscall page, such as "r-xp"; "" if it is
 // not mapped.

@@ -1,0 +1,152 @@
+// The programs on disk, and running one of them.
+
+package probe
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Measure is the name of vfix-measure in a Dir, in ps and in the kernel's log.
+const Measure = "vfix-measure"
+
+const (
+	executable = 0o755
+	// killWait is how long a killed child may hold its output open.
+	killWait = time.Second
+)
+
+// Dir is a temporary directory with programs.
+type Dir string
+
+// NewDir writes programs, by name, to a temporary directory from which programs may be executed, and tries
+// vfix-measure, which must be among them. The caller must Remove it.
+func NewDir(programs map[string][]byte) (Dir, error) {
+	var errs []error
+	for _, under := range []string{os.TempDir(), "/var/tmp", "/dev/shm", "."} {
+		d, err := fill(under, programs)
+		if err == nil {
+			return d, nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", under, err), d.Remove())
+	}
+	return "", fmt.Errorf("no directory from which programs may be executed: %w", errors.Join(errs...))
+}
+
+func fill(under string, programs map[string][]byte) (Dir, error) {
+	under, err := filepath.Abs(under)
+	if err != nil {
+		return "", err
+	}
+	if strings.ContainsAny(under, " :") { // ld.so splits LD_PRELOAD at these
+		return "", errors.New("a space or colon in its name")
+	}
+	name, err := os.MkdirTemp(under, "vfix-")
+	d := Dir(name)
+	if err != nil {
+		return "", err
+	}
+	for name, program := range programs {
+		if err := d.Put(name, program); err != nil {
+			return d, err
+		}
+	}
+	o, err := d.Run(context.Background(), nil, "probe", "syscall:time")
+	if err == nil && !o.OK() {
+		err = fmt.Errorf("%s ended with %s", Measure, o)
+	}
+	return d, err
+}
+
+// Path returns the path of a program.
+func (d Dir) Path(name string) string { return filepath.Join(string(d), name) }
+
+// Put writes a program.
+func (d Dir) Put(name string, program []byte) error {
+	return os.WriteFile(d.Path(name), program, executable)
+}
+
+// Remove removes the directory, if it was made.
+func (d Dir) Remove() error {
+	if d == "" {
+		return nil
+	}
+	return os.RemoveAll(string(d))
+}
+
+func (d Dir) command(ctx context.Context, args []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, d.Path(Measure), args...)
+	cmd.Args[0] = Measure
+	return cmd
+}
+
+// Run runs vfix-measure to its end, with stdin to read.
+func (d Dir) Run(ctx context.Context, stdin []byte, args ...string) (Outcome, error) {
+	cmd := d.command(ctx, args)
+	cmd.Stdin = bytes.NewReader(stdin)
+	return Run(ctx, cmd)
+}
+
+// Run runs a command to its end, with no environment but its own. It returns an error if the command could not be
+// started, or if ctx ended.
+func Run(ctx context.Context, cmd *exec.Cmd) (Outcome, error) {
+	var out, errout bytes.Buffer
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &errout, killWait
+	cmd.Env = append([]string{}, cmd.Env...)
+	return outcome(ctx, cmd, out.Bytes, &errout, cmd.Run())
+}
+
+// Start starts vfix-measure, which runs until stop is called. said returns the beginning of its output.
+func (d Dir) Start(ctx context.Context, args ...string) (said func() (string, error), stop func() (Outcome, error), err error) {
+	cmd := d.command(ctx, args)
+	var errout bytes.Buffer
+	cmd.Stderr, cmd.WaitDelay, cmd.Env = &errout, killWait, []string{}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, nil, err
+	}
+	said = func() (string, error) {
+		const most = 256 // bytes
+		buf := make([]byte, most)
+		n, err := stdout.Read(buf)
+		return strings.TrimSpace(string(buf[:n])), err
+	}
+	stop = func() (Outcome, error) {
+		stdin.Close()
+		_, _ = io.Copy(io.Discard, stdout)
+		return outcome(ctx, cmd, func() []byte { return nil }, &errout, cmd.Wait())
+	}
+	return said, stop, nil
+}
+
+// outcome is how a command ended that returned err.
+func outcome(ctx context.Context, cmd *exec.Cmd, out func() []byte, errout *bytes.Buffer, err error) (Outcome, error) {
+	if ctx.Err() != nil {
+		return Outcome{}, context.Cause(ctx)
+	}
+	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
+		return Outcome{}, err
+	}
+	line, _, _ := strings.Cut(errout.String(), "\n")
+	o := Outcome{Stdout: out(), Stderr: line, Status: cmd.ProcessState.ExitCode()}
+	if w, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+		o.Signal, o.Status = int(w.Signal()), 0
+	}
+	return o, nil
+}
