@@ -193,11 +193,6 @@ func (v *comparison) explain(name string, proved *patch.Verification, failed err
 	d := Difference{Path: name}
 	switch {
 	case errors.As(failed, &d.Unplanned):
-		var err error
-		d.Listing, err = patch.ListingAt(before, before.Size(), after, after.Size(), d.Unplanned.Offset)
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
 	case failed != nil:
 		return nil
 	default:

@@ -68,7 +68,7 @@ func TestStatementLeaves(t *testing.T) {
 	}
 	withLoader := imagetest.Must[v1.Image](t)(mutate.AppendLayers(imagetest.Stack(t, []imagetest.TestMember{imagetest.LoaderM()}),
 		imagetest.Must[[]v1.Layer](t)(imagetest.ProvedBase(t).Layers())...))
-	fixture := filepath.Join("..", "tests", "build", "fixtures", "direct")
+	fixture := filepath.Join("..", "tests", "build", "fixtures", "pie")
 	content, err := os.ReadFile(fixture)
 	all := map[string]kind{"fallback": {fallback.FallbackAlways, imagetest.StoreOCI(t, withLoader), 50}}
 	if err == nil {

@@ -5,6 +5,8 @@ package main
 import (
 	"strings"
 
+	"golang.org/x/arch/x86/x86asm"
+
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/hazards"
@@ -20,12 +22,14 @@ const (
 	digest = "sha256:0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0"
 )
 
-func site(vaddr uint64, f find.Function, v find.Verdict, reason string) find.Site {
-	return find.Site{Vaddr: vaddr, Offset: vaddr - 0x400000, Len: 7, Function: f, Verdict: v, Reason: reason}
+func site(vaddr uint64, f find.Function, v find.Verdict, reason find.Reason) find.Site {
+	return find.Site{Vaddr: vaddr, Offset: vaddr - 0x400000, Len: 7, Function: f, Verdict: v, Reason: reason, Called: v == find.Live}
 }
 
-func patchOf(s find.Site, form patch.Form, reason string) patch.Patch {
-	p := patch.Patch{Site: s, Form: form, Reason: reason}
+func calledAt(at uint64) find.Reason { return find.Reason{Cause: find.Called, At: at} }
+
+func patchOf(s find.Site, form patch.Form, why patch.Cause) patch.Patch {
+	p := patch.Patch{Site: s, Form: form, Reason: patch.Reason{Cause: why}}
 	if form != patch.Left {
 		p.Vaddr, p.Offset = s.Vaddr, s.Offset
 		p.Before = []byte{0x48, 0xc7, 0xc0, 0x00, 0x04, 0x60, 0xff, 0xff, 0xd0}
@@ -56,12 +60,12 @@ func patchable() *contents.Findings {
 	f := clean()
 	f.Source = "docker-daemon:redis:2.8.22"
 	libc := fileOf("lib/x86_64-linux-gnu/libc-2.13.so", "glibc 2.13",
-		patchOf(site(0x4a0010, find.Gettimeofday, find.Live, "reaches the call at 0x4a0017"), patch.Entry, "the whole function is a stub"),
-		patchOf(site(0x4a0050, find.Time, find.Live, "reaches the call at 0x4a0057"), patch.Entry, "the whole function is a stub"),
-		patchOf(site(0x4b0050, find.Getcpu, find.Live, "reaches the call at 0x4b0057"), patch.Call, "mov and call are adjacent"))
+		patchOf(site(0x4a0010, find.Gettimeofday, find.Live, calledAt(0x4a0017)), patch.Entry, patch.WholeStub),
+		patchOf(site(0x4a0050, find.Time, find.Live, calledAt(0x4a0057)), patch.Entry, patch.WholeStub),
+		patchOf(site(0x4b0050, find.Getcpu, find.Live, calledAt(0x4b0057)), patch.Lea, patch.OnlyCalled))
 	pthread := fileOf("lib/x86_64-linux-gnu/libpthread-2.13.so", "glibc 2.13",
-		patchOf(site(0x40c000, find.Gettimeofday, find.Live, "reaches the call at 0x40c007"), patch.Call, "mov and call are adjacent"),
-		patchOf(site(0x40d000, find.Gettimeofday, find.Live, "reaches the call at 0x40d007"), patch.Call, "mov and call are adjacent"))
+		patchOf(site(0x40c000, find.Gettimeofday, find.Live, calledAt(0x40c007)), patch.Lea, patch.OnlyCalled),
+		patchOf(site(0x40d000, find.Gettimeofday, find.Live, calledAt(0x40d007)), patch.Lea, patch.OnlyCalled))
 	f.Files = []contents.File{libc, pthread}
 	return f
 }
@@ -69,8 +73,8 @@ func patchable() *contents.Findings {
 func mixed() *contents.Findings {
 	f := patchable()
 	odd := fileOf("usr/local/bin/odd", "",
-		patchOf(site(0x4012ab, find.Time, find.Unknown, "the register is stored in memory at 0x4012b5"), patch.Left, ""),
-		patchOf(site(0x4013ab, find.Time, find.Live, "reaches the call at 0x4013c2"), patch.Lea, "the call is not adjacent"))
+		patchOf(site(0x4012ab, find.Time, find.Unknown, find.Reason{Cause: find.Used, At: 0x4012b5, Op: x86asm.MOV}), patch.Left, 0),
+		patchOf(site(0x4013ab, find.Time, find.Live, calledAt(0x4013c2)), patch.Lea, patch.OnlyCalled))
 	odd.Layer, odd.Index = layer3, 3
 	odd.Links = []string{"usr/local/bin/even"}
 	odd.Plan.Warnings = []string{"the build id note was spent on the segment"}
@@ -95,9 +99,9 @@ func covered() *contents.Findings {
 func harmless() *contents.Findings {
 	f := clean()
 	goProgram := fileOf("usr/bin/gosu", "",
-		patchOf(site(0x5012a0, find.Gettimeofday, find.Dormant, "a word in data, used only without a vDSO"), patch.Left, ""),
-		patchOf(site(0x5012a8, find.Gettimeofday, find.Dormant, "a word in data, used only without a vDSO"), patch.Left, ""),
-		patchOf(site(0x5022a8, find.Time, find.Benign, "compared with"), patch.Left, ""))
+		patchOf(site(0x5012a0, find.Gettimeofday, find.Dormant, find.Reason{Cause: find.GoData}), patch.Left, 0),
+		patchOf(site(0x5012a8, find.Gettimeofday, find.Dormant, find.Reason{Cause: find.GoData}), patch.Left, 0),
+		patchOf(site(0x5022a8, find.Time, find.Benign, find.Reason{Cause: find.Compared}), patch.Left, 0))
 	f.Files = []contents.File{goProgram}
 	return f
 }

@@ -126,7 +126,7 @@ func (s *jsonSummary) count(site jsonSite) {
 
 func fileJSON(f *contents.File) jsonFile {
 	out := jsonFile{
-		File: f, Libc: f.Report.Libc, Static: f.Report.Static, Object: f.Report.Object, Injected: f.Report.Injected,
+		File: f, Libc: f.Report.Libc, Static: f.Report.Static, Injected: f.Report.Injected,
 		NewSize: f.Plan.Size, Warnings: slices.Concat(f.Plan.Warnings, f.Plan.Consequences, f.Plan.Notes),
 		Fix: fixJSON(f.Plan.Redirect),
 	}
@@ -139,9 +139,9 @@ func fileJSON(f *contents.File) jsonFile {
 func siteJSON(p *patch.Patch) jsonSite {
 	s := jsonSite{
 		Vaddr: hex(p.Site.Vaddr), Offset: p.Site.Offset,
-		Kind: p.Site.Kind.String(), Function: p.Site.Function.String(), Symbol: p.Site.Symbol, Member: p.Site.Member,
-		Verdict: p.Site.Verdict.String(), Evidence: p.Site.Reason,
-		Form: p.Form.String(), Reason: p.Reason, Listing: listingJSON(p.Listing),
+		Kind: p.Site.Kind.String(), Function: p.Site.Function.String(), Symbol: p.Site.Symbol,
+		Verdict: p.Site.Verdict.String(), Evidence: p.Site.Reason.String(),
+		Form: p.Form.String(), Reason: p.Reason.String(), Listing: listingJSON(p.Listing),
 	}
 	if p.Form != patch.Left {
 		s.Change = &jsonChange{

@@ -36,7 +36,7 @@ func TestFixOfDir(t *testing.T) {
 	if got := strings.Join((place{}).fixes(f), "\n"); got != "vfix patch -i /srv/tools\nvfix patch -o COPY /srv/tools" {
 		t.Errorf("got %s", got)
 	}
-	f.Files = append(f.Files, fileOf("/lib64/libc.so.6", "glibc 2.5", patchOf(site(0x10, find.Time, find.Live, "a call"), patch.Entry, "a stub")))
+	f.Files = append(f.Files, fileOf("/lib64/libc.so.6", "glibc 2.5", patchOf(site(0x10, find.Time, find.Live, find.Reason{}), patch.Entry, 0)))
 	if got := strings.Join((place{}).fixes(f), "\n"); got != "vfix patch -i /srv/tools /lib64/libc.so.6" {
 		t.Errorf("got %s", got)
 	}

@@ -24,7 +24,6 @@ var verdictWords = []struct {
 }{
 	{find.Live, "calls the page"},
 	{find.Unknown, "cannot be proved"},
-	{find.DormantCall, "calls it only on kernels without a vDSO"},
 	{find.Dormant, "used only on kernels without a vDSO"},
 }
 
@@ -160,7 +159,7 @@ func fixable(f *contents.Findings, sites int) string {
 	n := 0
 	for i := range f.Files {
 		for _, p := range f.Files[i].Plan.Patches {
-			if p.Form != patch.Left && f.Files[i].Covered == "" && p.Site.Verdict.Patchable() {
+			if p.Form != patch.Left && f.Files[i].Covered == "" && p.Site.Called {
 				n++
 			}
 		}

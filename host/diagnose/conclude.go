@@ -235,7 +235,7 @@ func (c *Crash) how() string {
 	case k == nil || k.Site == nil:
 		return "the call reaches the vDSO, or the fallback catches it"
 	case k.Site.Form == patch.Left:
-		return "the fallback catches the call: it cannot be patched (" + k.Site.Reason + ")"
+		return "the fallback catches the call: it cannot be patched (" + k.Site.Reason.String() + ")"
 	}
 	return "the call reaches the vDSO"
 }

@@ -50,7 +50,7 @@ func TestBelievable(t *testing.T) {
 // TestFindingOfPlan: what stays is counted and named, and so is a fix that is not made.
 func TestFindingOfPlan(t *testing.T) {
 	left := func(verdict find.Verdict, vaddr uint64) patch.Patch {
-		return patch.Patch{Site: find.Site{Verdict: verdict, Vaddr: vaddr}, Form: patch.Left, Reason: "why"}
+		return patch.Patch{Site: find.Site{Verdict: verdict, Vaddr: vaddr}, Form: patch.Left, Reason: patch.Reason{Cause: patch.OverEnd}}
 	}
 	done := patch.Patch{Form: patch.Syscall}
 	edits := []patch.Edit{{}}
@@ -62,13 +62,13 @@ func TestFindingOfPlan(t *testing.T) {
 	}{
 		{patch.Plan{Size: 7}, false, Finding{}},
 		{patch.Plan{Size: 7, Edits: edits, Patches: []patch.Patch{done, left(find.Benign, 1), done}}, false, Finding{Size: 7, Sites: 2}},
-		{patch.Plan{Patches: []patch.Patch{left(find.Unknown, 0x10)}}, false, Finding{Stay: 1, Left: "1 call site left, at vaddr 0x10: why"}},
+		{patch.Plan{Patches: []patch.Patch{left(find.Unknown, 0x10)}}, false, Finding{Stay: 1, Left: "1 call site left, at vaddr 0x10: the site runs over the end of its segment"}},
 		{patch.Plan{Size: 7, Edits: edits, Patches: []patch.Patch{left(find.Unknown, 0x10), done, left(find.Unknown, 0x20)}}, false,
-			Finding{Size: 7, Sites: 1, Stay: 2, Left: "2 call sites left, the first at vaddr 0x10: why"}},
+			Finding{Size: 7, Sites: 1, Stay: 2, Left: "2 call sites left, the first at vaddr 0x10: the site runs over the end of its segment"}},
 		{patch.Plan{Redirect: refused}, false, Finding{}},
 		{patch.Plan{Redirect: refused}, true, Finding{Left: "not fixed (some-fix): no room"}},
 		{patch.Plan{Redirect: refused, Patches: []patch.Patch{left(find.Unknown, 0x10)}}, true,
-			Finding{Stay: 1, Left: "1 call site left, at vaddr 0x10: why; not fixed (some-fix): no room"}},
+			Finding{Stay: 1, Left: "1 call site left, at vaddr 0x10: the site runs over the end of its segment; not fixed (some-fix): no room"}},
 		{patch.Plan{Size: 7, Edits: edits, Redirect: &find.Redirect{Fix: someFix, After: []byte{1}}}, true, Finding{Size: 7, Fix: someFix}},
 		{patch.Plan{Redirect: &find.Redirect{Fix: someFix, Reason: strings.Repeat("x", 2*maxReason)}}, true,
 			Finding{Left: ("not fixed (some-fix): " + strings.Repeat("x", maxReason))[:maxReason]}},

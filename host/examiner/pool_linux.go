@@ -110,7 +110,7 @@ const maxSearched = 64 << 20
 func (g *Group) Examine(f File, size int64, buf []byte) (Finding, error) {
 	g.Examined.Add(1)
 	if len(g.Fixes) == 0 && size <= maxSearched {
-		if nameless, err := find.Nameless(f, size, buf); err != nil || nameless {
+		if nameless, err := find.Named(f, size, buf); err != nil || !nameless {
 			return Finding{}, err
 		}
 	}

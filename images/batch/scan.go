@@ -9,7 +9,6 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/outcome"
-	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
 
@@ -49,7 +48,7 @@ func site(o *outcome.Image, f *contents.File) {
 		return
 	}
 	for _, p := range f.Plan.Patches {
-		if p.Site.Verdict != find.Unknown && !p.Site.Verdict.Patchable() {
+		if !p.Site.Verdict.Finding() {
 			continue
 		}
 		o.Status = outcome.Affected

@@ -23,7 +23,6 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/internal/rootpath"
-	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
 
@@ -379,54 +378,13 @@ func (d *Disk) examine(s *Session, e *Entry, r *os.File) (info *elfInfo, err err
 		}
 	}
 	if info == nil && d.Only != "" {
-		if info, err = d.thin(r, e.Size); err != nil {
-			return nil, err
-		}
-		if info == nil {
-			return nil, d.passedOver(s, r, e.Size, string(head[:4]) == "\x7fELF")
-		}
+		return nil, d.passedOver(s, r, e.Size, string(head[:4]) == "\x7fELF")
 	}
 	if info == nil || info.report == nil {
 		return info, nil
 	}
 	info.plan, err = patch.NewPlan(info.report, s.Options)
 	return info, err
-}
-
-// thinMember is an object of a thin archive.
-type thinMember struct {
-	*os.File
-	size int64
-}
-
-func (m *thinMember) Size() int64 { return m.size }
-
-// thin examines a thin archive that the user named: its objects are files beside it or below. It returns nil if r
-// is not a thin archive.
-func (d *Disk) thin(r io.ReaderAt, size int64) (*elfInfo, error) {
-	report, err := find.ScanThin(r, size, func(name string) (find.ThinMember, error) {
-		m, err := d.Root.OpenFile(name, os.O_RDONLY|OpenNoBlock, 0)
-		if err != nil {
-			return nil, errors.New(plainReason(err))
-		}
-		fi, err := m.Stat()
-		if err != nil || !fi.Mode().IsRegular() || fi.Size() > MaxELF {
-			m.Close()
-			return nil, errors.New("no file that can be examined")
-		}
-		return &thinMember{m, fi.Size()}, nil
-	})
-	if err != nil || report == nil || report.Skipped != nil && !report.Skipped.Damaged() {
-		return nil, err
-	}
-	if report.Skipped.Damaged() {
-		return nil, &notExamined{report.Skipped.String()}
-	}
-	info := &elfInfo{execBytes: report.ExecBytes}
-	if len(report.Sites) > 0 {
-		info.report = report
-	}
-	return info, nil
 }
 
 // passedOver explains why the only file that the user named is not examined.

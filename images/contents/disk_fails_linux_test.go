@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -122,63 +121,5 @@ func TestReplacedFiles(t *testing.T) {
 		imagetest.WantErr(t, tree.WriteTar(t.Context(), io.Discard, progress.Silent{}, func(string) error { return nil }), nil, "a: replaced while it was read")
 		err := tree.EachContent(t.Context(), map[string]*contents.Inode{"a": files[0]}, func(string, []byte) { t.Error("it was read") })
 		imagetest.WantErr(t, err, nil, "replaced")
-	}
-}
-
-// The objects of a thin archive are files beside it, those that are there.
-func TestThinArchive(t *testing.T) {
-	dir := t.TempDir()
-	object := func(name, body string) {
-		imagetest.Write(t, dir+"/"+name, imagetest.Compiled(t, body, "-c"))
-	}
-	const call = `long now(void) { return ((long (*)(long *)) 0xffffffffff600400)(0); }`
-	object("call.o", call)
-	object("plain.o", `int f(void) { return 1; }`)
-	for _, c := range []struct {
-		archive, members string
-		change           func(dir string) error
-		sites            int
-		passed           string
-		verdict          contents.Verdict
-	}{
-		{"both.a", "call.o plain.o", nil, 1, "", contents.Affected},
-		{"plain.a", "plain.o", nil, 0, "", contents.NotAffected},
-		{"large.a", "plain.o", func(dir string) error { return os.Truncate(dir+"/plain.o", contents.MaxELF+1) }, 0, "archive member plain.o: no file that can be examined", contents.Incomplete},
-		{"gone.a", "call.o plain.o", func(dir string) error { return os.Remove(dir + "/call.o") }, 0, "archive member call.o: no such file or directory", contents.Incomplete},
-		{"fifo.a", "plain.o", func(dir string) error {
-			return errors.Join(os.Remove(dir+"/plain.o"), unix.Mkfifo(dir+"/plain.o", 0o600))
-		}, 0, "archive member plain.o: no file that can be examined", contents.Incomplete},
-	} {
-		if out, err := exec.Command("sh", "-c", "cd '"+dir+"' && ar rcT "+c.archive+" "+c.members).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		if c.change != nil {
-			if err := c.change(dir); err != nil {
-				t.Fatal(err)
-			}
-		}
-		f, err := imagetest.TestSession(t).Path(t.Context(), dir+"/"+c.archive)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sites, passed := 0, ""
-		for _, file := range f.Files {
-			sites += len(file.Report.Sites)
-		}
-		for _, p := range f.Passed {
-			passed += p.Reason
-		}
-		if sites != c.sites || passed != c.passed || f.Verdict() != c.verdict || (f.ExecBytes > 0) != (passed == "") || len(f.Files) != sites {
-			t.Errorf("%s: got %d sites, %q, %v, %d bytes", c.archive, sites, passed, f.Verdict(), f.ExecBytes)
-		}
-	}
-	// An archive with its objects is examined anywhere.
-	object("call.o", call)
-	if out, err := exec.Command("ar", "rc", dir+"/full.a", dir+"/call.o").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	full := imagetest.FileM("full.a", imagetest.Must[[]byte](t)(os.ReadFile(dir+"/full.a")))
-	if f, _, err := imagetest.ScanImage(t, imagetest.Stack(t, []imagetest.TestMember{full})); err != nil || imagetest.Paths(f.Findings) != "full.a" {
-		t.Errorf("with its objects: got %+v, %v", f, err)
 	}
 }

@@ -45,7 +45,7 @@ type elfInfo struct {
 // isELF reports whether head starts an x86-64 ELF file, by what the kernel checks: the magic and e_machine 62; or
 // an archive, which may have some. Source: System V gABI, chapter 4; fs/binfmt_elf.c.
 func isELF(head []byte) bool {
-	return elf.IsArchive(head) || len(head) >= elfHead && string(head[:4]) == elfMagic && head[18] == 62 && head[19] == 0
+	return len(head) >= elfHead && string(head[:4]) == elfMagic && head[18] == 62 && head[19] == 0
 }
 
 // examiner examines the files of one archive one after the other, and reuses its memory.

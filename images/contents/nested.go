@@ -18,7 +18,6 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/packers"
-	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
@@ -51,7 +50,7 @@ var zipNames = []string{".jar", ".war", ".ear", ".zip", ".whl", ".egg", ".pex", 
 // isCandidate reports whether to examine a file that begins with head: an ELF file, or one that may have such in it.
 func isCandidate(name string, head []byte) bool {
 	begins := func(magic string) bool { return bytes.HasPrefix(head, []byte(magic)) }
-	return elf.IsArchive(head) || slices.ContainsFunc([]string{elfMagic, zipAnyMagic, scriptMagic, squashMagic}, begins) ||
+	return slices.ContainsFunc([]string{elfMagic, zipAnyMagic, scriptMagic, squashMagic}, begins) ||
 		slices.Contains(zipNames, strings.ToLower(path.Ext(name)))
 }
 
@@ -244,7 +243,7 @@ func (z *zipLook) member(f *zip.File, name string, depth int) {
 }
 
 // toUnpack reports whether to examine a member that begins with head.
-func toUnpack(name string, head []byte) bool { return isCandidate(name, head) && !elf.IsArchive(head) }
+func toUnpack(name string, head []byte) bool { return isCandidate(name, head) }
 
 // begin unpacks the start of a member from its first compressed bytes; it returns false if these are too few. Most
 // members of a jar are classes, and to open one unpacks 32 KiB of it.
@@ -271,7 +270,7 @@ func (z *zipLook) program(r io.ReaderAt, size int64, name string, depth int) err
 		return err
 	case report.Skipped.MayCall():
 		z.missed(name, "%s", report.Skipped)
-	case report.Count(find.Live)+report.Count(find.Unknown) > 0 || report.Count(find.DormantCall) > 0:
+	case report.Count(find.Live)+report.Count(find.Unknown) > 0:
 		if z.calls++; z.calls == 1 {
 			z.first = name
 		}

@@ -163,9 +163,6 @@ func (f *Findings) LeftOver() int { return f.sum(func(f *File) int { return len(
 // LeftOver returns the number of the file's live or unknown sites that remain and can run: the code of an object
 // can run only after it is linked.
 func (f *File) LeftOver() int {
-	if f.Report.Object {
-		return 0
-	}
 	return len(f.Plan.LeftOver())
 }
 

@@ -5,8 +5,6 @@ package contents
 
 import (
 	"fmt"
-
-	"vfix.dev/vfix/rewriter/find"
 )
 
 // Verdict is the result of the examination of a source. The zero value is Incomplete: an unexamined source is not
@@ -78,7 +76,7 @@ func (f *Findings) MissingLibraries() []string {
 func (f *File) Open() int {
 	n := 0
 	for _, s := range f.Report.Sites {
-		if s.Verdict == find.Unknown || s.Verdict.Patchable() {
+		if s.Verdict.Finding() {
 			n++
 		}
 	}

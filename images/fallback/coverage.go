@@ -16,7 +16,6 @@ import (
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/fallbackfiles"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/rewriter/find"
 )
 
 // The words of File.Covered.
@@ -243,8 +242,6 @@ func (in *installed) cover(f *contents.Findings, fb *contents.Fallback, asItIs b
 		file.Covered = ""
 		switch {
 		case file.LeftOver() == 0 && (!asItIs || file.Plan.Empty()):
-		case slices.ContainsFunc(file.Report.Sites, func(s find.Site) bool { return s.Reads && s.Verdict == find.Unknown }):
-			// The program reads or writes the page, and dies of it.
 		case fb.Library && in.noPreload(file.Report) == "":
 			file.Covered = CoveredByLibrary
 		case fb.Trace:

@@ -31,8 +31,8 @@ const (
 // EachFDE calls visit with each function in .eh_frame whose start near accepts: through the search table of
 // PT_GNU_EH_FRAME; by reading the section if the table is missing, or leads out of its segment, as vfix's does; or
 // by its content if no header names it. Damage ends the search without an error.
-func (f *File) EachFDE(near func(start uint64) bool, visit func(Func)) {
-	u := &unwind{f: f, near: near, visit: visit, cies: make(map[uint64]cie)}
+func (f *File) EachFDE(near func(start uint64) bool, visit func(start uint64)) {
+	u := &unwind{f: f, near: near, visit: visit, cies: make(map[uint64]byte)}
 	if u.table() {
 		return
 	}
@@ -43,18 +43,12 @@ func (f *File) EachFDE(near func(start uint64) bool, visit func(Func)) {
 	}
 }
 
-// InUnwindTable reports whether a vaddr is in .eh_frame, if there are section headers, or in .eh_frame_hdr.
-func (f *File) InUnwindTable(vaddr uint64) bool {
-	s, p := f.Section(".eh_frame"), f.Prog(PTGNUEhFrame)
-	return s != nil && vaddr-s.Addr < s.Size || p != nil && vaddr-p.Vaddr < p.Filesz
-}
-
 // unwind reads unwind tables.
 type unwind struct {
 	f     *File
 	near  func(start uint64) bool
-	visit func(Func)
-	cies  map[uint64]cie // by offset
+	visit func(start uint64)
+	cies  map[uint64]byte // the encodings of addresses, by offset; peOmit for unknown ones
 }
 
 // table reads the search table of .eh_frame_hdr; done is false if it is missing, or an entry leads elsewhere.
@@ -70,12 +64,7 @@ func (u *unwind) table() (done bool) {
 		case e.FDE-home.Vaddr >= home.Filesz:
 			done = false
 		case u.near(e.Start):
-			off := home.Off + (e.FDE - home.Vaddr)
-			fn, _ := u.entry(u.f.Bytes(off, min(fdeRead, u.f.Size-off)), off, e.FDE)
-			if fn.Start != e.Start {
-				fn = Func{Start: e.Start}
-			}
-			u.visit(fn)
+			u.visit(e.Start)
 		}
 	}
 	return done
@@ -99,7 +88,7 @@ func (u *unwind) section(start, vaddr, size uint64) {
 			continue
 		}
 		if id := uint64(binary.LittleEndian.Uint32(b[4:])); id <= off+4-start {
-			if fn, ok := u.entry(b, off, vaddr+(off-start)); ok && u.near(fn.Start) {
+			if fn, ok := u.entry(b, off, vaddr+(off-start)); ok && u.near(fn) {
 				u.visit(fn)
 			}
 		}
@@ -128,97 +117,57 @@ func (u *unwind) search() {
 	})
 }
 
-// entry reads the FDE at an offset and vaddr, which b begins with.
-func (u *unwind) entry(b []byte, off, vaddr uint64) (fn Func, ok bool) {
-	if len(b) < minFDE {
-		return fn, false
-	}
+// entry returns the start of the function of the FDE at an offset and vaddr, which b begins with.
+func (u *unwind) entry(b []byte, off, vaddr uint64) (start uint64, ok bool) {
 	id := uint64(binary.LittleEndian.Uint32(b[4:]))
 	if id == 0 {
-		return fn, false
+		return 0, false
 	}
-	c := u.cie(off + 4 - id)
-	if !c.known {
-		return fn, false
+	enc, ok := u.cie(off + 4 - id)
+	if !ok {
+		return 0, false
 	}
-	start, n, ok := pointer(b[8:], vaddr+8, c.enc)
-	if !ok || len(b) < 8+2*n+1 {
-		return fn, false
-	}
-	length, _, _ := pointer(b[8+n:], 0, c.enc&0x0f)
-	if length > MaxVaddr {
-		return fn, false
-	}
-	fn = Func{Start: start, End: start + length, FDE: off}
-	if length == 0 {
-		fn.End = 0
-	}
-	if c.lsda == peOmit {
-		return fn, true
-	}
-	r := leb{b: b, at: 8 + 2*n}
-	r.uleb()
-	if r.bad {
-		return Func{}, false
-	}
-	raw, _, ok := pointer(b[r.at:], 0, c.lsda&0x0f)
-	if !ok || c.lsda&^(0x0f|pePcrel) != 0 {
-		fn.LSDA = 1 // nothing is there: not understood
-		return fn, true
-	}
-	if raw != 0 && c.lsda&pePcrel != 0 {
-		raw += vaddr + uint64(r.at)
-	}
-	fn.LSDA = raw
-	return fn, true
+	start, _, ok = pointer(b[8:], vaddr+8, enc)
+	return start, ok
 }
 
-// cie is the encoding of the addresses in the FDEs of a CIE, and of their tables of landing pads.
-type cie struct {
-	enc, lsda byte
-	known     bool
-	align     uint64 // of code: the unit of advances
-	initial   []byte // call frame instructions before an FDE's, padded
-}
-
-// cie reads the CIE at offset off.
-func (u *unwind) cie(off uint64) cie {
-	if c, ok := u.cies[off]; ok {
-		return c
+// cie returns the encoding of the addresses in the FDEs of the CIE at offset off.
+func (u *unwind) cie(off uint64) (enc byte, ok bool) {
+	if enc, known := u.cies[off]; known {
+		return enc, enc != peOmit
 	}
-	c := u.f.readCIE(off)
+	if enc, ok = u.f.readCIE(off); !ok {
+		enc = peOmit
+	}
 	if len(u.cies) < symChunk {
-		u.cies[off] = c
+		u.cies[off] = enc
 	}
-	return c
+	return enc, ok
 }
 
-func (f *File) readCIE(off uint64) cie {
+func (f *File) readCIE(off uint64) (enc byte, ok bool) {
 	if !f.InFile(off, 9) {
-		return cie{}
+		return 0, false
 	}
 	b := f.Bytes(off, min(cieRead, f.Size-off))
-	c := cie{enc: pePtr, lsda: peOmit, known: true}
 	aug := cString(b, 9)
 	if aug == "" {
-		return c
+		return pePtr, true
 	}
 	if aug[0] != 'z' {
-		return cie{}
+		return 0, false
 	}
 	// After the string: code and data alignment, the return register, the length.
 	r := leb{b: b, at: 9 + len(aug) + 1}
-	c.align, _, _ = r.uleb(), r.uleb(), r.uleb()
-	begin, end := r.uleb(), 4+uint64(binary.LittleEndian.Uint32(b))
-	if begin += uint64(r.at); begin <= end && end <= uint64(len(b)) {
-		c.initial = b[begin:end]
+	for range 4 {
+		r.uleb()
 	}
 	for _, a := range aug[1:] {
 		switch a {
 		case 'R':
-			c.enc = r.byte()
+			enc = r.byte()
 		case 'L':
-			c.lsda = r.byte()
+			r.byte()
 		case 'P':
 			if enc := r.byte(); enc&0x0f == pePtr || enc&0x0f == peSdata8 {
 				r.at += 8
@@ -227,13 +176,10 @@ func (f *File) readCIE(off uint64) cie {
 			}
 		case 'S', 'B':
 		default:
-			return cie{}
+			return 0, false
 		}
 	}
-	if r.bad {
-		return cie{}
-	}
-	return c
+	return enc, !r.bad
 }
 
 // pointer decodes an address at vaddr, and returns its size in bytes.
@@ -258,17 +204,4 @@ func pointer(b []byte, vaddr uint64, enc byte) (v uint64, n int, ok bool) {
 		return v + vaddr, n, true
 	}
 	return v, n, false
-}
-
-// Func is the place in memory of a function, or of a part of one that a compiler split off.
-type Func struct {
-	Start uint64
-	End   uint64 // behind its last byte; 0 if not known
-	LSDA  uint64 // vaddr of its table of landing pads, 0 for none
-	FDE   uint64 // offset in the file of its entry in .eh_frame, 0 for none
-}
-
-// Holds reports whether vaddr may be in the function.
-func (fn *Func) Holds(vaddr uint64) bool {
-	return vaddr >= fn.Start && (fn.End == 0 || vaddr < fn.End)
 }

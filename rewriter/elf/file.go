@@ -43,11 +43,9 @@ const (
 	SHTSymtab   = 2
 	SHTStrtab   = 3
 	SHTRela     = 4
-	SHTNote     = 7
 	SHTNobits   = 8
 	SHTDynsym   = 11
 
-	SHFWrite     = 1
 	SHFAlloc     = 2
 	SHFExecinstr = 4
 
@@ -65,15 +63,11 @@ const (
 	DTJmprel      = 23
 	DTInitArray   = 25
 	DTInitArraysz = 27
-	DTRelrsz      = 35
-	DTRelr        = 36
 	DTGNUHash     = 0x6ffffef5
 	DTFlags1      = 0x6ffffffb
 
 	DF1PIE = 0x08000000 // of DT_FLAGS_1; gABI extension, elf.h
 
-	RGlobDat   = 6  // R_X86_64_GLOB_DAT
-	RJumpSlot  = 7  // R_X86_64_JUMP_SLOT
 	RRelative  = 8  // R_X86_64_RELATIVE
 	RIrelative = 37 // R_X86_64_IRELATIVE
 

@@ -1,4 +1,4 @@
-// Relocations of programs and libraries: DT_RELA, DT_JMPREL, DT_RELR and the tables of static programs.
+// Relocations of programs and libraries: DT_RELA, DT_JMPREL and the tables of static programs.
 
 package elf
 
@@ -39,62 +39,4 @@ func (f *File) EachRela(visit func(Rela)) {
 			f.records(s.Off, s.Size/RelaSize, RelaSize, each)
 		}
 	}
-}
-
-// EachImport calls visit with each word that the loader fills with the address of a function of another object,
-// and the function's name.
-func (f *File) EachImport(visit func(at uint64, name string)) {
-	f.eachOf(RJumpSlot, RGlobDat, func(r Rela, t Symtab, s Symbol) { visit(r.At, f.SymbolName(t, s)) })
-}
-
-// EachPointer calls visit with each word that the loader fills with an address in the file.
-func (f *File) EachPointer(visit func(at, to uint64)) {
-	f.EachRela(func(r Rela) {
-		if r.Type == RRelative {
-			visit(r.At, r.Addend)
-		}
-	})
-	f.eachOf(r64, RGlobDat, func(r Rela, _ Symtab, s Symbol) { visit(r.At, s.Value+r.Addend) })
-}
-
-// eachOf calls visit with each relocation of two types that names a dynamic symbol, and the symbol.
-func (f *File) eachOf(typ, or uint32, visit func(Rela, Symtab, Symbol)) {
-	t, ok := f.dynamicSymtab()
-	if !ok {
-		return
-	}
-	f.EachRela(func(r Rela) {
-		if r.Type != typ && r.Type != or || uint64(r.Symbol) >= t.count {
-			return
-		} else if b := f.Bytes(t.off+uint64(r.Symbol)*SymSize, SymSize); b != nil {
-			visit(r, t, symbolOf(b))
-		}
-	})
-}
-
-// maxRelr is how many entries of DT_RELR are read; each encodes up to 63 words.
-const maxRelr = 1 << 21
-
-// InRelr reports whether DT_RELR relocates the word at vaddr. Source: gABI proposal
-// "Relative relocations" (DT_RELR): an even entry is an address, an odd one a bitmap of the
-// 63 words behind it.
-func (f *File) InRelr(vaddr uint64) (found bool) {
-	at, size := f.Range(DTRelr, DTRelrsz)
-	start, ok := f.Offset(at, size)
-	if !ok {
-		return false
-	}
-	const word = 8
-	var next uint64
-	f.records(start, min(size/word, maxRelr), word, func(_ uint64, b []byte) {
-		e := binary.LittleEndian.Uint64(b)
-		if e&1 == 0 {
-			found, next = found || e == vaddr, e+word
-			return
-		}
-		d := vaddr - next
-		found = found || d%word == 0 && e>>(1+d/word)&1 == 1
-		next += 63 * word
-	})
-	return found
 }

@@ -83,11 +83,3 @@ func (f *File) HasBSS() bool {
 
 // PageUp returns n, rounded up to whole pages.
 func PageUp(n uint64) uint64 { return (n + PageSize - 1) &^ (PageSize - 1) }
-
-// TableLoad returns the index of the segment with the program header table, -1 for none.
-func (f *File) TableLoad() int {
-	size := uint64(len(f.Progs)) * PhdrSize
-	return slices.IndexFunc(f.Progs, func(p Prog) bool {
-		return p.Type == PTLoad && p.Off <= f.PhOff && p.Filesz >= f.PhOff-p.Off+size && p.Memsz == p.Filesz
-	})
-}

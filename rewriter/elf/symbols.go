@@ -4,7 +4,6 @@ package elf
 
 import (
 	"encoding/binary"
-	"slices"
 	"strings"
 )
 
@@ -168,52 +167,4 @@ func printable(name string) string {
 		}
 		return r
 	}, name)
-}
-
-// Entries returns the addresses in code that a loader enters: e_entry, the initializers and the finalizers.
-func (f *File) Entries() []uint64 {
-	const dtFini, dtFiniArray, dtFiniArraysz = 13, 26, 28
-	var all []uint64
-	add := func(v uint64) {
-		if f.ExecLoad(v) {
-			all = append(all, v)
-		}
-	}
-	add(f.Entry)
-	for _, tag := range [...]int64{DTInit, dtFini} {
-		if d := f.Dyn(tag); d != nil {
-			add(d.Val)
-		}
-	}
-	var arrays [][2]uint64 // vaddr, size
-	for _, tags := range [...][2]int64{{DTInitArray, DTInitArraysz}, {dtFiniArray, dtFiniArraysz}} {
-		at, size := f.Range(tags[0], tags[1])
-		arrays = append(arrays, [2]uint64{at, size})
-	}
-	for i := range f.Sections { // of static programs
-		const shtInitArray, shtFiniArray = 14, 15
-		s := &f.Sections[i]
-		if s.Type == shtInitArray || s.Type == shtFiniArray {
-			arrays = append(arrays, [2]uint64{s.Addr, s.Size})
-		}
-		if s.Name == ".init" || s.Name == ".fini" {
-			add(s.Addr)
-		}
-	}
-	arrays = slices.DeleteFunc(arrays, func(a [2]uint64) bool { return a[1] > MaxStarts })
-	for _, a := range arrays {
-		for v := a[0]; v+8 <= a[0]+a[1]; v += 8 {
-			if w, ok := f.Word(v); ok {
-				add(w)
-			}
-		}
-	}
-	f.EachRela(func(r Rela) {
-		for _, a := range arrays {
-			if r.Type == RRelative && r.At-a[0] < a[1] {
-				add(r.Addend)
-			}
-		}
-	})
-	return all
 }

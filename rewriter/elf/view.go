@@ -119,16 +119,6 @@ func (f *File) Load(vaddr uint64) *Prog {
 	return nil
 }
 
-// Mappings returns the number of PT_LOADs with the byte at an offset of the file.
-func (f *File) Mappings(off uint64) (n int) {
-	for i := range f.Progs {
-		if p := &f.Progs[i]; p.Type == PTLoad && off-p.Off < p.Filesz {
-			n++
-		}
-	}
-	return n
-}
-
 // Offset returns the offset in the file of the n bytes at vaddr; ok is false if they are not all in the file
 // content of one segment.
 func (f *File) Offset(vaddr, n uint64) (off uint64, ok bool) {

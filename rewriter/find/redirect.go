@@ -86,24 +86,15 @@ func (f *File) findLoad(r *Redirect, text uint64) {
 	r.Vaddr, r.Offset, r.Before = at, off, b
 }
 
-// ProveRedirect gives a redirect a reason if its bytes are not proved to be an instruction. It reads much of the
-// file, so it is called for a plan, not for a scan.
+// ProveRedirect gives a redirect a reason if its bytes are not proved to be an instruction.
 func (f *File) ProveRedirect(r *Redirect) {
 	if r.Reason != "" {
 		return
 	}
-	s := Site{Vaddr: r.Vaddr, Offset: r.Offset, Len: RedirectLen, Kind: LeaDisp32}
-	c := newCode(f, &newBudget().sites)
-	c.locate([]Site{s})
-	why := c.unproved(c.holder(s.Vaddr), &s)
-	switch {
-	case c.exhausted():
-		why = "too much code to follow in this file"
-	case why == "" && c.refs.inside(s.Vaddr+1, s.Vaddr+uint64(s.Len)):
-		why = "it may be entered in the middle"
-	}
-	if why != "" {
-		r.Reason = fmt.Sprintf("the instruction at vaddr %#x: %s", s.Vaddr, why)
+	s := Site{Vaddr: r.Vaddr, Offset: r.Offset, Len: RedirectLen}
+	j := &judge{code: code{f: f}, fn: findFunctions(f, []Site{s})}
+	if !j.boundary(&s) {
+		r.Reason = fmt.Sprintf("the instruction at vaddr %#x: it may be data", s.Vaddr)
 		r.Vaddr, r.Offset, r.Before = 0, 0, nil
 	}
 }

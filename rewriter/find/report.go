@@ -12,27 +12,24 @@ type Verdict uint8
 const (
 	// Unknown: not proved to be anything else. Not patched, reported, a finding.
 	Unknown Verdict = iota
-	// Live: the register reaches a call or jmp through it. Patched.
+	// Live: the address reaches a call or jmp through a register. Patched, a finding.
 	Live
-	// DormantCall: a call target that is chosen only without a vDSO (the fallbacks of glibc 2.7 to 2.21). Patched,
-	// in the lea form.
-	DormantCall
-	// Dormant: used only without a vDSO, and not provably only called (Go's data words, dietlibc's image base).
-	// Not patched, reported, not a finding.
+	// Dormant: used only without a vDSO: the fallbacks of glibc 2.7 to 2.22, Go's data words, dietlibc's image base.
+	// Not a finding. Patched if Site.Called and the file is patched anyway.
 	Dormant
 	// Benign: compared with, or one entry of a table of addresses. Not patched, counted.
 	Benign
 )
 
-var verdictNames = [...]string{"unknown", "live", "dormant-call", "dormant", "benign"}
+var verdictNames = [...]string{"unknown", "live", "dormant", "benign"}
 
 func (v Verdict) String() string { return verdictNames[v] }
 
 // MarshalText returns the word for the verdict in JSON.
 func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
 
-// Patchable reports whether a site with this verdict is rewritten.
-func (v Verdict) Patchable() bool { return v == Live || v == DormantCall }
+// Finding reports whether a site with this verdict is a finding if it remains: it calls the page, or may call it.
+func (v Verdict) Finding() bool { return v == Live || v == Unknown }
 
 // Kind is the encoding of a reference to the page.
 type Kind uint8
@@ -44,29 +41,15 @@ const (
 	MovImm64
 	// PushImm32 is 68 id, 5 bytes.
 	PushImm32
-	// CallRel32 is E8 or E9 rel32 into the page, 5 bytes; found in ET_EXEC only.
-	CallRel32
 	// DataWord is an aligned 8-byte word outside instructions.
 	DataWord
 	// CmpImm32 is REX.W 81 /7 id or REX.W 3D id, a comparison with the address.
 	CmpImm32
 	// StoreImm32 is REX.W C7 /0 id with a memory operand.
 	StoreImm32
-	// LeaDisp32 is REX.W 8D with the address as its displacement and no register, 8 bytes, or,
-	// in ET_EXEC only, relative to rip, 7 bytes.
-	LeaDisp32
-	// JccRel32 is 0F 8x rel32 into the page, 6 bytes; found in ET_EXEC only.
-	JccRel32
-	// HalfImm32 is a mov of 32 bits, or lea, of the lower half of the address, whose sign is extended later.
-	HalfImm32
-	// ArithImm32 is another instruction with the lower half of the address, whose result is used to compute an
-	// address.
-	ArithImm32
-	// HalfLoad is a load of the lower half of the address from data, whose sign is extended.
-	HalfLoad
 )
 
-var kindNames = [...]string{"mov-imm32", "mov-imm64", "push-imm32", "call-rel32", "data-word", "cmp-imm32", "store-imm32", "lea-disp32", "jcc-rel32", "half-imm32", "arith-imm32", "half-load"}
+var kindNames = [...]string{"mov-imm32", "mov-imm64", "push-imm32", "data-word", "cmp-imm32", "store-imm32"}
 
 func (k Kind) String() string { return kindNames[k] }
 
@@ -83,11 +66,12 @@ type Site struct {
 	Reg      uint8    // the register loaded, 0 to 15 in x86 encoding order (rax = 0); only if Loads
 
 	Verdict Verdict
-	Reason  string // one clause: the evidence for the verdict
+	Reason  Reason // the evidence for the verdict
 	Symbol  string // name of the enclosing function, "" if no symbol covers it
 
-	// Member is the name of the member of an archive with the site, "" outside of archives.
-	Member string
+	// Called reports that the address is only called, so that another function may take its place: every Live site,
+	// and the Dormant ones of glibc.
+	Called bool
 
 	// Call is the first call or jmp through the register, in vaddr order; 0 if there is none.
 	Call uint64
@@ -95,8 +79,6 @@ type Site struct {
 	CallLen uint8
 	// Tail reports that the instruction at Call is a jmp: a tail jump.
 	Tail bool
-	// Calls is the number of distinct calls and jumps that the value reaches.
-	Calls int
 	// Stub is the extent of the whole function if it is only a call of the page through rax ([sub] mov call [add]
 	// ret, or mov jmp) and nothing enters its first instructions except at the start; else Len is 0.
 	Stub Extent
@@ -109,27 +91,12 @@ type Site struct {
 	// Free reports that a system call may replace the reference and its call, or the stub: rcx and r11 are proved
 	// to be overwritten before they are read, or there is room to save them.
 	Free bool
-
-	// Reads reports that the address is used to access memory, which a fallback cannot serve.
-	Reads bool
-
-	Object *File // the object with the site, nil outside of objects
-
-	entry  bool   // it is copied on with the bytes beside it
-	stored string // half an address: why it becomes one
-	loads  label  // of a HalfLoad
 }
 
 // Loads reports whether the reference loads its address into Reg.
 func (s *Site) Loads() bool {
-	return s.Kind == MovImm32 || s.Kind == MovImm64 || s.Kind == LeaDisp32
+	return s.Kind == MovImm32 || s.Kind == MovImm64
 }
-
-// Stores reports whether the reference stores its address in memory.
-func (s *Site) Stores() bool { return s.Kind == StoreImm32 || s.Kind == PushImm32 }
-
-// Direct reports whether the reference is itself a call or jump.
-func (s *Site) Direct() bool { return s.Kind == CallRel32 || s.Kind == JccRel32 }
 
 // Adjacent reports whether the call follows the reference without a gap.
 func (s *Site) Adjacent() bool { return s.Call != 0 && s.Call == s.Vaddr+uint64(s.Len) }
@@ -139,6 +106,9 @@ type Extent struct {
 	Vaddr uint64
 	Len   uint64
 }
+
+// End returns the address behind the range.
+func (e Extent) End() uint64 { return e.Vaddr + e.Len }
 
 // Skip is why a file is skipped.
 type Skip = elf.Skip
@@ -160,9 +130,6 @@ type Report struct {
 	// Libc is the libc in the file, or with which it was linked statically, as a name and a version ("glibc
 	// 2.13"), "" if it is not known.
 	Libc string
-	// Object reports that the file is a relocatable object, or an archive of objects: it cannot run, and is not
-	// patched.
-	Object bool
 	// Static reports that the file is a program without an interpreter.
 	Static bool
 	// Go reports that Go's own linker made the file.
@@ -179,9 +146,7 @@ type Report struct {
 	// Redirect is a reference besides the sites that needs a fix; nil if there is none. The plan proves it.
 	Redirect *Redirect
 
-	File  *File    // the searched file; nil if it was skipped, and for an Object
-	Size  int64    // of an Object, in bytes
-	Notes []string // warnings about an Object
+	File *File // the searched file; nil if it was skipped
 }
 
 // Count returns the number of sites with the verdict v.

@@ -26,18 +26,6 @@ func Go(f *elf.File) bool {
 	return hasGoNote(f) || f.Sections == nil && hasPclntab(f)
 }
 
-// GoKeepsPage reports whether the runtime of a Go program may be that of Go 1.1 to 1.15: whether the program has
-// no table of functions of a later version (debug/gosym/pclntab.go).
-func GoKeepsPage(f *elf.File) bool {
-	later := false
-	f.EachChunk(0, 0, func(_ *elf.Prog, b []byte, _ uint64, _, _ int) {
-		for _, version := range [...]string{"\xfa", "\xf0", "\xf1"} { // Go 1.16, 1.18, 1.20
-			later = later || bytes.Contains(b, []byte(version+"\xff\xff\xff\x00\x00\x01\x08"))
-		}
-	})
-	return !later
-}
-
 // hasGoNote finds the build ID note of Go 1.5 and later: type 4 with the name "Go".
 func hasGoNote(f *elf.File) bool {
 	const namesz, typ, size = 4, 4, 16

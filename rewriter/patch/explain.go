@@ -22,13 +22,10 @@ const (
 // site, before and after. A site in data has no listing. It returns an error if a read of the file fails.
 func (p *Plan) Explain(patch Patch) (e find.Explanation, err error) {
 	s := &patch.Site
-	f := s.Object
-	if p.file != nil {
-		f = p.file.File
-	}
-	if f == nil || s.Kind == find.DataWord {
+	if p.file == nil || s.Kind == find.DataWord {
 		return e, nil
 	}
+	f := p.file.File
 	start, end := s.Vaddr, s.Vaddr+uint64(s.Len)
 	start = f.Start(start, explainBefore)
 	if s.Stub.Len != 0 {

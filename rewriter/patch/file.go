@@ -52,7 +52,7 @@ func mark(f *elf.File) (m find.Mark) {
 	}
 	was := patched(f)
 	if m.Skip = unsound(f, segment, was); m.Skip == nil {
-		m.Roots, m.Fix = []uint64{was.hooks.init}, was.fix
+		m.Fix = was.fix
 	}
 	return m
 }

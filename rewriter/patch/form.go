@@ -5,86 +5,52 @@ package patch
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 
-	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/x86"
 	"vfix.dev/vfix/shim"
 )
 
 // choose returns the form of a site if there is room for trampolines, and the reason for that form, or for none.
-func choose(s *find.Site, r *find.Report, allowed []Form) (Form, string) {
-	switch s.Verdict {
-	case find.Live, find.DormantCall:
-	default:
-		return Left, s.Reason
-	}
+func choose(s *find.Site, goMade bool, allowed []Form) (Form, Reason) {
 	may := func(f Form) bool { return len(allowed) == 0 || slices.Contains(allowed, f) }
 	switch {
-	case s.Direct():
-		if !r.Go && may(Call) {
-			return Call, "a direct call into the page"
-		}
-		return Left, "a direct call into the page"
+	case !s.Called:
+		return Left, Reason{Cause: ByVerdict, Evidence: s.Reason}
 	case !s.Loads():
-		switch {
-		case r.Go || !may(Imm):
-		case r.File.Type == elf.TypeExec:
-			return Imm, "the trampoline's address fits where the page's is"
-		case inJump(r.File.File, s):
-			return Imm, "a jump leads to code that stores the trampoline's address"
-		}
-		return Left, fmt.Sprintf("%v cannot be rewritten in its own length", s.Kind)
-	case r.Go:
+		return Left, Reason{Cause: Unencodable}
+	case goMade && s.Alone && may(Syscall):
 		// time.now of Go 1.0 is NOSPLIT: it has 128 bytes of stack, of which the vDSO needs some. It preserves no
 		// register over a call.
-		if s.Alone && may(Syscall) {
-			return Syscall, "Go's stack is too small for the vDSO"
-		}
-		return Left, "Go's stack is too small for the vDSO, and mov and call are not adjacent"
+		return Syscall, Reason{Cause: SmallStack}
+	case goMade:
+		return Left, Reason{Cause: NotForGo}
 	case s.Stub.Len != 0 && may(Entry):
-		return Entry, "the whole function is a stub"
+		return Entry, Reason{Cause: WholeStub}
 	case may(Lea):
-		return Lea, leaReason(s)
+		return Lea, Reason{Cause: OnlyCalled}
 	case s.Free && may(Syscall):
-		return Syscall, "no other form is allowed"
+		return Syscall, Reason{Cause: LastForm}
 	}
-	return Left, "no form is allowed that fits"
-}
-
-func leaReason(s *find.Site) string {
-	switch {
-	case s.Verdict == find.DormantCall:
-		return "chosen only without a vDSO, and only called"
-	case s.Calls > 1:
-		return fmt.Sprintf("the register is called %d times", s.Calls)
-	}
-	return "the register is only called"
+	return Left, Reason{Cause: NoForm}
 }
 
 // withoutRoom returns the form of a site in a file without room for trampolines.
-func withoutRoom(s *find.Site, f Form, allowed []Form, why string) (Form, string) {
+func withoutRoom(s *find.Site, f Form, allowed []Form, was Reason, detail string) (Form, Reason) {
 	if f == Left || f == Syscall {
-		return f, why
+		return f, was
 	}
 	if s.Free && (len(allowed) == 0 || slices.Contains(allowed, Syscall)) {
-		return Syscall, "no room for a trampoline: " + why
+		return Syscall, Reason{Cause: NoRoomStub, Detail: detail}
 	}
-	if s.Alone {
-		why += "; a system call would change rcx and r11"
-	}
-	return Left, "no room for a trampoline: " + why
+	return Left, Reason{Cause: NoRoom, Detail: detail}
 }
 
-// jumpLen is the length in bytes of jmp rel32 and of call rel32.
-const jumpLen = 5
-
 // encode returns the bytes that replace the site in the form, and the vaddr of the first. segment is the vaddr of
-// the injected segment, old the bytes of the reference. An error means that the trampoline is out of reach of a
+// the injected segment, An error means that the trampoline is out of reach of a
 // rel32.
-func encode(s *find.Site, form Form, segment uint64, old []byte) (vaddr uint64, code []byte, err error) {
+func encode(s *find.Site, form Form, segment uint64) (vaddr uint64, code []byte, err error) {
 	if form == Syscall {
 		if code := exactSyscall(s.Function); s.Stub.Len >= uint64(len(code)) {
 			return s.Stub.Vaddr, code, nil
@@ -92,12 +58,6 @@ func encode(s *find.Site, form Form, segment uint64, old []byte) (vaddr uint64, 
 		return s.Vaddr, encodeSyscall(s), nil
 	}
 	target := segment + trampoline(s, form)
-	if form == Imm {
-		if target > math.MaxInt32 {
-			return 0, nil, fmt.Errorf("the trampoline at vaddr %#x does not fit into 31 bits", target)
-		}
-		return s.Vaddr, binary.LittleEndian.AppendUint32(old[:s.Len-4:s.Len-4], uint32(target)), nil
-	}
 	rel := func(next uint64) ([]byte, error) {
 		if !inReach(next, target) {
 			return nil, fmt.Errorf("the trampoline at vaddr %#x is out of reach", target)
@@ -110,11 +70,6 @@ func encode(s *find.Site, form Form, segment uint64, old []byte) (vaddr uint64, 
 	switch form {
 	case Entry:
 		vaddr, op = s.Stub.Vaddr, []byte{0xe9}
-	case Call:
-		op = []byte{0xe8}
-		if s.Tail {
-			op[0] = 0xe9
-		}
 	case Lea:
 		// REX.W, with REX.R for r8 to r15; ModRM: mod 0, the register, rm 5 (rip-relative).
 		op = []byte{0x48 | s.Reg>>3<<2, 0x8d, s.Reg&7<<3 | 5}
@@ -122,9 +77,6 @@ func encode(s *find.Site, form Form, segment uint64, old []byte) (vaddr uint64, 
 	}
 	// The nop comes first, so that the next instruction is at an address that unwind tables have.
 	code = append(code, x86.Nops[pad]...)
-	if s.Kind == find.JccRel32 {
-		op = old[:2]
-	}
 	code = append(code, op...)
 	next := vaddr + uint64(len(code)) + 4
 	d, err := rel(next)

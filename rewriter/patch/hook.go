@@ -18,9 +18,8 @@ type hooks struct {
 }
 
 // planHooks redirects e_entry and an initializer to the hooks of a segment at vaddr. It hooks both if both exist:
-// libc.so.6 has both and can be executed. The initializer is, in this order: DT_INIT; the RELATIVE relocation of
-// init_array[0]; an unused dynamic entry, which becomes a DT_INIT (ld leaves some, --spare-dynamic-tags). A hook
-// continues with a jmp rel32, so addresses out of its reach are not hooked.
+// libc.so.6 has both and can be executed. The initializer is DT_INIT, else init_array[0]. A hook continues with a jmp rel32, so addresses out of its reach are not
+// hooked.
 func (f *file) planHooks(vaddr uint64, layout shim.Layout) hooks {
 	var h hooks
 	entryHook, initHook := vaddr+uint64(layout.EntryHook), vaddr+uint64(layout.InitHook)
@@ -30,7 +29,7 @@ func (f *file) planHooks(vaddr uint64, layout shim.Layout) hooks {
 	}
 	if f.Entry != 0 && reach(f.Entry) {
 		// ld also sets e_entry in a library, but nothing enters it there.
-		h.entry, h.found = f.Entry, f.IsProgram() && !f.isLibrary()
+		h.entry, h.found = f.Entry, f.IsProgram()
 		h.edits = append(h.edits, wordEdit(24, f.Entry, entryHook, "e_entry"))
 	}
 	if len(f.Dynamic) == 0 || f.Type == elf.TypeExec {
@@ -41,21 +40,36 @@ func (f *file) planHooks(vaddr uint64, layout shim.Layout) hooks {
 		h.edits = append(h.edits, wordEdit(d.Off+8, d.Val, initHook, "DT_INIT"))
 		return h
 	}
-	edits, target := f.retargetInitArray(initHook)
-	if len(edits) > 0 && reach(target) {
+	if edits, target := f.retargetInitArray(initHook); len(edits) > 0 && reach(target) {
 		h.init, h.found = target, true
 		h.edits = append(h.edits, edits...)
-		return h
-	}
-	// The second spare entry remains DT_NULL, the end of the table.
-	if f.Dyn(elf.DTInit) == nil && len(f.DynSpare) >= 2 {
-		h.found = true
-		spare := f.DynSpare[0]
-		h.edits = append(h.edits,
-			wordEdit(spare.Off, elf.DTNull, elf.DTInit, "DT_INIT"),
-			wordEdit(spare.Off+8, spare.Val, initHook, "DT_INIT"))
 	}
 	return h
+}
+
+// retargetInitArray changes the RELATIVE relocation of init_array[0], and the word itself if it has the same value:
+// prelink skips relocations and uses the word. Without such a relocation, edits is empty.
+func (f *file) retargetInitArray(hook uint64) (edits []Edit, target uint64) {
+	array, size := f.Range(elf.DTInitArray, elf.DTInitArraysz)
+	off, _ := f.Offset(array, 8)
+	word, ok := f.Word(array)
+	if size < 8 || !ok {
+		return edits, target
+	}
+	var addendOff uint64
+	f.EachRela(func(r elf.Rela) {
+		if r.Type == elf.RRelative && r.At == array { // the last one counts
+			addendOff, target = r.Off+elf.AddendOff, r.Addend
+		}
+	})
+	if addendOff == 0 {
+		return edits, target
+	}
+	edits = append(edits, wordEdit(addendOff, target, hook, "init_array[0]"))
+	if word == target {
+		edits = append(edits, wordEdit(off, word, hook, "init_array[0]"))
+	}
+	return edits, target
 }
 
 // inReach reports whether a rel32 at from can reach to.
@@ -67,34 +81,4 @@ func inReach(from, to uint64) bool {
 func wordEdit(off, old, new uint64, why string) Edit {
 	le := binary.LittleEndian
 	return Edit{Offset: off, Old: le.AppendUint64(nil, old), New: le.AppendUint64(nil, new), Why: why}
-}
-
-// retargetInitArray changes the relocation of init_array[0], and the word itself if it has the same value: prelink
-// skips relocations and uses the word, and the addend of a RELR relocation is there. Without such a relocation,
-// edits is empty.
-func (f *file) retargetInitArray(hook uint64) (edits []Edit, target uint64) {
-	array, size := f.Range(elf.DTInitArray, elf.DTInitArraysz)
-	wordOff, _ := f.Offset(array, 8)
-	word, ok := f.Word(array)
-	if size < 8 || !ok {
-		return edits, target
-	}
-	var addendOff, addend uint64
-	f.EachRela(func(r elf.Rela) {
-		if r.Type == elf.RRelative && r.At == array { // the last one counts
-			addendOff, addend = r.Off+elf.AddendOff, r.Addend
-		}
-	})
-	switch {
-	case addendOff != 0:
-		target = addend
-		edits = append(edits, wordEdit(addendOff, addend, hook, "init_array[0]"))
-		if word == addend {
-			edits = append(edits, wordEdit(wordOff, word, hook, "init_array[0]"))
-		}
-	case f.InRelr(array):
-		target = word
-		edits = append(edits, wordEdit(wordOff, word, hook, "init_array[0]"))
-	}
-	return edits, target
 }

@@ -20,22 +20,18 @@ const (
 	Left Form = iota
 	// Entry is a jmp rel32 to the trampoline over the start of a stub function.
 	Entry
-	// Call is call rel32, or jmp or jcc rel32, over the same instruction into the page.
-	Call
 	// Lea is lea trampoline(%rip),%reg over the instruction that loads the register; the call does not change.
 	Lea
 	// Syscall is mov $nr,%rax; syscall over an adjacent mov and call.
 	Syscall
-	// Imm is the trampoline's own address instead of the page's, in a push or a store.
-	Imm
 )
 
-var formNames = [...]string{"left", "entry", "call", "lea", "syscall", "imm"}
+var formNames = [...]string{"left", "entry", "lea", "syscall"}
 
 func (f Form) String() string { return formNames[f] }
 
 // Forms are the forms of patched sites, fastest first.
-var Forms = [...]Form{Entry, Call, Lea, Imm, Syscall}
+var Forms = [...]Form{Entry, Lea, Syscall}
 
 // MarshalText returns the word for the form in JSON.
 func (f Form) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
@@ -44,7 +40,7 @@ func (f Form) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 type Patch struct {
 	Site   find.Site
 	Form   Form
-	Reason string // why this form; for Left, why the site does not change
+	Reason Reason // why this form; for Left, why the site does not change
 	// Vaddr and Offset are of the first changed byte; Before and After have the same length.
 	Vaddr, Offset uint64
 	Before, After []byte
@@ -67,6 +63,9 @@ type Edit struct {
 type Options struct {
 	// Forms limits the forms used, for measurements and tests; empty means all.
 	Forms []Form
+	// Dormant also patches dormant sites in a file in which nothing else is patched: for kernels without a vDSO, and
+	// programs that do not find it.
+	Dormant bool
 	// Explain adds its listing to each patch, as the file may not be available later.
 	Explain bool
 	// Fixes are the fixes to make. Fixes that an older vfix made are made again in any case.
@@ -84,14 +83,9 @@ type Plan struct {
 	Notes        []string // facts for users, one line each
 	// Redirect is the report's redirect with its planned change; nil if it was not requested.
 	Redirect *find.Redirect
-	// Added are the system calls that the patch adds, and when they are made, one line each; nil unless
-	// Options.Explain requests them.
-	Added []string
-
-	tail  []byte // the bytes behind the original ones
-	aside []byte // code in the injected page for some sites
-	file  *file
-	hooks hooks // what enters the injected code at load time
+	tail     []byte // the bytes behind the original ones
+	file     *file
+	hooks    hooks // what enters the injected code at load time
 }
 
 // Empty reports whether the plan changes nothing.
@@ -101,7 +95,7 @@ func (p *Plan) Empty() bool { return len(p.Edits) == 0 }
 func (p *Plan) LeftOver() []Patch {
 	var left []Patch
 	for _, q := range p.Patches {
-		if q.Form == Left && (q.Site.Verdict == find.Unknown || q.Site.Verdict.Patchable()) {
+		if q.Form == Left && q.Site.Verdict.Finding() {
 			left = append(left, q)
 		}
 	}
@@ -114,7 +108,6 @@ func NewPlan(r *find.Report, o Options) (*Plan, error) {
 	p := newPlan(r, o)
 	if o.Explain {
 		p.explainAll()
-		p.Added = p.addedCalls()
 	}
 	if p.file != nil && p.file.Err() != nil {
 		return nil, p.file.Err()
@@ -123,9 +116,6 @@ func NewPlan(r *find.Report, o Options) (*Plan, error) {
 }
 
 func newPlan(r *find.Report, o Options) *Plan {
-	if r.Object {
-		return leaveObject(r)
-	}
 	f := fileOf(r)
 	p := &Plan{file: f}
 	if f == nil {
@@ -141,22 +131,25 @@ func newPlan(r *find.Report, o Options) *Plan {
 	needRoom := wanted && p.Redirect.Reason == ""
 	for i := range r.Sites {
 		q := Patch{Site: r.Sites[i]}
-		q.Form, q.Reason = choose(&q.Site, r, o.Forms)
-		needRoom = needRoom || q.Form != Left && q.Form != Syscall
+		q.Form, q.Reason = choose(&q.Site, r.Go, o.Forms)
 		p.Patches = append(p.Patches, q)
 	}
+	if !o.Dormant && !needRoom {
+		p.leaveDormant()
+	}
+	needRoom = needRoom || p.usesSegment()
 	var place room
 	var why error
 	switch {
 	case f.was != nil:
-		place.vaddr, p.hooks = f.was.segment.Vaddr, f.was.hooks
+		why = roomError("vfix has patched the file already: patch the original")
 	case needRoom:
 		place, why = f.findRoom()
 	}
 	if why != nil {
 		for i := range p.Patches {
 			q := &p.Patches[i]
-			q.Form, q.Reason = withoutRoom(&q.Site, q.Form, o.Forms, why.Error())
+			q.Form, q.Reason = withoutRoom(&q.Site, q.Form, o.Forms, q.Reason, why.Error())
 		}
 	}
 	p.encodeAll(place, o.Forms)
@@ -167,47 +160,40 @@ func newPlan(r *find.Report, o Options) *Plan {
 	default:
 		p.redirect(place.vaddr)
 	}
-	switch {
-	case f.was != nil:
-		p.extend()
-	case p.usesSegment():
+	if p.usesSegment() {
 		p.addSegment(place)
 	}
 	sortEdits(p.Edits)
 	if why := p.overlap(); why != "" {
 		left := leaveAll(f, r, why)
 		if left.Redirect = p.Redirect; wanted {
-			left.Redirect.After, left.Redirect.Reason = nil, why
+			left.Redirect.After, left.Redirect.Reason = nil, Reason{Cause: Damaged, Detail: why}.String()
 		}
 		return left
 	}
 	return p
 }
 
-// leaveObject returns the plan for a relocatable object or an archive: linking decides about its call sites.
-func leaveObject(r *find.Report) *Plan {
-	p := &Plan{Size: r.Size, Warnings: r.Notes}
-	for _, s := range r.Sites {
-		q := Patch{Site: s, Reason: s.Reason}
-		switch {
-		case s.Verdict != find.Unknown && !s.Verdict.Patchable():
-		case s.Member != "":
-			q.Reason = "archive member " + s.Member + ": rebuild it, or patch the programs linked from it"
-		default:
-			q.Reason = "relocatable object: rebuild it, or patch the programs linked from it"
-		}
-		p.Patches = append(p.Patches, q)
+// leaveDormant leaves the sites of a file that has only dormant ones to patch.
+func (p *Plan) leaveDormant() {
+	changes := func(q Patch) bool { return q.Form != Left && q.Site.Verdict == find.Live }
+	if slices.ContainsFunc(p.Patches, changes) {
+		return
 	}
-	return p
+	for i := range p.Patches {
+		if q := &p.Patches[i]; q.Form != Left {
+			q.Form, q.Reason = Left, Reason{Cause: Unneeded}
+		}
+	}
 }
 
 // leaveAll returns a plan that changes nothing.
 func leaveAll(f *file, r *find.Report, why string) *Plan {
 	p := &Plan{file: f, Size: int64(f.Size)}
 	for _, s := range r.Sites {
-		q := Patch{Site: s, Reason: why}
-		if !s.Verdict.Patchable() {
-			q.Reason = s.Reason
+		q := Patch{Site: s, Reason: Reason{Cause: Damaged, Detail: why}}
+		if !s.Called {
+			q.Reason = Reason{Cause: ByVerdict, Evidence: s.Reason}
 		}
 		p.Patches = append(p.Patches, q)
 	}
@@ -222,23 +208,17 @@ func (p *Plan) encodeAll(place room, allowed []Form) {
 		if q.Form == Left {
 			continue
 		}
-		old := p.file.Bytes(q.Site.Offset, uint64(q.Site.Len))
-		vaddr, code, err := q.Site.Vaddr, []byte(nil), error(nil)
-		if q.Form == Imm && inJump(p.file.File.File, &q.Site) {
-			code, err = p.goAside(&q.Site, place.vaddr, old)
-		} else {
-			vaddr, code, err = encode(&q.Site, q.Form, place.vaddr, old)
-		}
+		vaddr, code, err := encode(&q.Site, q.Form, place.vaddr)
 		if err != nil {
-			q.Form, q.Reason = withoutRoom(&q.Site, q.Form, allowed, err.Error())
+			q.Form, q.Reason = withoutRoom(&q.Site, q.Form, allowed, q.Reason, err.Error())
 			if q.Form == Left {
 				continue
 			}
-			vaddr, code, _ = encode(&q.Site, q.Form, place.vaddr, old) // a system call
+			vaddr, code, _ = encode(&q.Site, q.Form, place.vaddr) // a system call
 		}
 		off, ok := p.file.Offset(vaddr, uint64(len(code)))
 		if !ok {
-			q.Form, q.Reason = Left, "the site runs over the end of its segment"
+			q.Form, q.Reason = Left, Reason{Cause: OverEnd}
 			continue
 		}
 		q.Vaddr, q.Offset, q.Before, q.After = vaddr, off, p.file.Bytes(off, uint64(len(code))), code
@@ -255,22 +235,18 @@ func (p *Plan) usesSegment() bool {
 func (p *Plan) addSegment(place room) {
 	f := p.file
 	off := elf.PageUp(f.Size)
-	u := f.planUnwinding(place.vaddr, unwindRoom(len(p.targets())), len(p.aside))
 	h := f.planHooks(place.vaddr, shim.Injected())
 	if !h.found {
-		p.Warnings = append(p.Warnings, "nothing to hook at load (no entry, no DT_INIT, no relocated init_array, no spare dynamic entry): the patched sites make system calls")
+		p.Warnings = append(p.Warnings, "nothing to hook at load (no entry, no DT_INIT, no relocated init_array): the patched sites make system calls")
 	}
 	p.hooks = h
 	p.Edits = append(p.Edits, h.edits...)
 	p.editProgs(place, off)
-	page := pageOf(codeFor(p.fix()), h, place.vaddr, p.targets(), append(u.tail, p.aside...))
+	page := pageOf(codeFor(p.fix()), h, place.vaddr)
 	state := make([]byte, shim.SegmentSize-elf.PageSize)
 	copy(state[shim.Injected().String-elf.PageSize:], p.state())
 	p.tail = slices.Concat(make([]byte, off-f.Size), page, state)
-	if u.tail != nil {
-		p.Edits = append(p.Edits, u.table)
-	}
-	p.addSections(place, &u, off)
+	p.addSections(place, off)
 	p.Size = int64(f.Size) + int64(len(p.tail))
 }
 
@@ -284,13 +260,13 @@ func (p *Plan) overlap() string {
 	table, size := p.file.PhOff, uint64(len(p.file.Progs))*elf.PhdrSize
 	for _, e := range p.Edits {
 		if e.Why == callSite && e.Offset < table+size && e.Offset+uint64(len(e.New)) > table {
-			return fmt.Sprintf("damaged ELF: %s at offset %#x overlaps the program headers", e.Why, e.Offset)
+			return fmt.Sprintf("%s at offset %#x overlaps the program headers", e.Why, e.Offset)
 		}
 	}
 	for i := 1; i < len(p.Edits); i++ {
 		a, b := p.Edits[i-1], p.Edits[i]
 		if a.Offset+uint64(len(a.New)) > b.Offset {
-			return fmt.Sprintf("damaged ELF: %s at offset %#x overlaps %s at offset %#x", a.Why, a.Offset, b.Why, b.Offset)
+			return fmt.Sprintf("%s at offset %#x overlaps %s at offset %#x", a.Why, a.Offset, b.Why, b.Offset)
 		}
 	}
 	return ""

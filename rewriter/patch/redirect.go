@@ -16,9 +16,6 @@ import (
 	"vfix.dev/vfix/shim"
 )
 
-// cgroupsCalls are the system calls that the hook of find.JavaCgroups adds.
-const cgroupsCalls = "at load: open, read, fstatfs and close (/sys/fs/cgroup/cgroup.controllers, /proc/cgroups)"
-
 // codeFor returns the injected code of a file with a fix, or without one.
 func codeFor(fix find.Fix) []byte {
 	if fix == find.JavaCgroups {

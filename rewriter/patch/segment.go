@@ -76,7 +76,7 @@ func (f *file) findRoom() (room, error) {
 			return room{}, roomError("kernels before 6.7 clear a program interpreter's .bss only behind its last segment")
 		}
 	}
-	if r.spent >= 0 && r.spent < r.before {
+	if r.spent < r.before {
 		r.before--
 	}
 	return r, nil
@@ -85,16 +85,7 @@ func (f *file) findRoom() (room, error) {
 // progTable returns the bytes of the new program header table.
 func (f *file) progTable(r room, off uint64) []byte {
 	kept := slices.Clone(f.Progs)
-	if r.spent == grown {
-		f.coverTable(kept)
-	} else {
-		if p := kept[r.spent]; p.Type == elf.PTLoad {
-			into := &kept[r.spent-1]
-			into.Filesz, into.Flags = p.Off+p.Filesz-into.Off, into.Flags|p.Flags
-			into.Memsz = into.Filesz
-		}
-		kept = slices.Delete(kept, r.spent, r.spent+1)
-	}
+	kept = slices.Delete(kept, r.spent, r.spent+1)
 	kept = slices.Insert(kept, r.before, elf.Prog{
 		Type: elf.PTLoad, Flags: elf.PFR | elf.PFX, Off: off, Vaddr: r.vaddr, Paddr: r.vaddr,
 		Filesz: shim.SegmentSize, Memsz: shim.SegmentSize, Align: elf.PageSize,
@@ -126,7 +117,7 @@ const maxCopied = 1 << 24
 // sections. A file without section headers, or with damaged ones, gets none. The headers remain in the order of
 // their offsets, on which patchelf and dwz rely: new ones are last, and a moved section leaves an empty one in its
 // place.
-func (p *Plan) addSections(place room, u *unwinding, off uint64) {
+func (p *Plan) addSections(place room, off uint64) {
 	f := p.file
 	if f.ShBeyond { // appended bytes would be read as section headers, or as a section
 		p.setSections(0, 0, 0)
@@ -147,7 +138,7 @@ func (p *Plan) addSections(place room, u *unwinding, off uint64) {
 	at := off + shim.SegmentSize
 	frames, old := f.debugFrame()
 	if old >= 0 {
-		frames = u.debugFrame(frames)
+		frames = p.debugFrame(frames, place.vaddr)
 		if old > 0 {
 			s.move(old, at, uint64(len(frames)))
 		} else {
@@ -244,4 +235,23 @@ func (f *file) debugFrame() (b []byte, index int) {
 		return nil, -1
 	}
 	return f.Bytes(s.Off, s.Size), s.Index
+}
+
+// debugFrame appends the description of the trampolines of a segment, for debuggers, to the content of a section
+// .debug_frame.
+func (p *Plan) debugFrame(b []byte, segment uint64) []byte {
+	le, layout := binary.LittleEndian, shim.Injected()
+	cie := len(b)
+	entry := func(body []byte) {
+		body = append(body, make([]byte, -(4+len(body))&7)...)
+		b = append(le.AppendUint32(b, uint32(len(body))), body...)
+	}
+	// The ID of a CIE, version 1, no augmentation, code alignment 1, data alignment -8, return register 16; rsp+8 is the
+	// frame's address, the return address is below it (DWARF 4, 6.4).
+	entry([]byte("\xff\xff\xff\xff\x01\x00\x01\x78\x10\x0c\x07\x08\x90\x01"))
+	body := le.AppendUint32(nil, uint32(cie))
+	body = le.AppendUint64(body, segment+uint64(layout.Described))
+	body = le.AppendUint64(body, uint64(layout.DescribedEnd-layout.Described))
+	entry(append(body, shim.CFI()...))
+	return b
 }

@@ -70,6 +70,16 @@ func (p *Plan) same(before, after io.ReaderAt, afterSize int64) error {
 	return SameBytes(io.LimitReader(p.Apply(before), p.Size), p.Size, io.NewSectionReader(after, 0, afterSize), afterSize)
 }
 
+// UnplannedError is a byte that differs from the plan for the file before.
+type UnplannedError struct {
+	Offset    int64
+	Got, Want byte
+}
+
+func (e *UnplannedError) Error() string {
+	return fmt.Sprintf("offset %#x: got byte %#02x, want %#02x: not a planned change", e.Offset, e.Got, e.Want)
+}
+
 // SameBytes compares two streams of known sizes.
 func SameBytes(want io.Reader, wantSize int64, got io.Reader, gotSize int64) error {
 	const chunk = 1 << 16

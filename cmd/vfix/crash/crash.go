@@ -126,7 +126,7 @@ func (r *reader) callers(root *sources.Root) func(function string) ([]string, er
 		}
 		for i := range f.Files {
 			if slices.ContainsFunc(f.Files[i].Report.Sites, func(s find.Site) bool {
-				return s.Function.String() == function && (s.Verdict == find.Unknown || s.Verdict.Patchable())
+				return s.Function.String() == function && s.Verdict.Finding()
 			}) {
 				all = append(all, f.Files[i].Path)
 			}

@@ -221,7 +221,7 @@ func Of(f *contents.File, p *patch.Patch) (Site, bool) {
 		l.Title += " in " + p.Site.Symbol
 	}
 	l.Reasons = []string{fmt.Sprintf("%v: %s", p.Site.Verdict, p.Site.Reason)}
-	if p.Reason != "" && p.Reason != p.Site.Reason {
+	if p.Reason.Cause != 0 && p.Reason.Cause != patch.ByVerdict {
 		l.Reasons = append(l.Reasons, fmt.Sprintf("%v: %s", p.Form, p.Reason))
 	}
 	return l, true
@@ -254,7 +254,6 @@ func Explain(w io.Writer, s screen.Stream, f *contents.Findings) {
 			l.Write(w, s)
 		}
 		writeLines(w, s, f.Files[i].Path+": what else changes", plan.Notes)
-		writeLines(w, s, f.Files[i].Path+": system calls that the patched file adds", plan.Added)
 	}
 }
 

@@ -131,7 +131,7 @@ func groups(file *contents.File, keep func(*patch.Patch) bool) (all []group) {
 
 // Why is the reason for leaving a site: the plan's, else the verdict's.
 func Why(p *patch.Patch) string {
-	return cmp.Or(p.Reason, p.Site.Reason)
+	return cmp.Or(p.Reason.String(), p.Site.Reason.String())
 }
 
 // sums summarizes the tables in words.

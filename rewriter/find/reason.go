@@ -1,0 +1,78 @@
+// The evidence for a verdict, as values; texts are only for users.
+
+package find
+
+import (
+	"fmt"
+
+	"golang.org/x/arch/x86/x86asm"
+)
+
+// Cause is the kind of evidence for a verdict.
+type Cause uint8
+
+// The causes, by the verdict that they lead to.
+const (
+	// Unknown.
+	InData        Cause = iota // an aligned word of data
+	MaybeData                  // not proved to be an instruction
+	Stored                     // an immediate that is stored in memory
+	Pushed                     // an immediate that is pushed on the stack
+	Used                       // read by the instruction Op at At
+	NoUse                      // nothing is seen to use it
+	Branches                   // its use is not in straight code
+	CallKeeps                  // the call at At may leave it in a register
+	CalledGuarded              // called while it is mangled
+
+	// Live.
+	Called // only called, first at At
+
+	// Dormant.
+	ChosenCall // chosen by a conditional move, then called at At
+	IfuncRet   // returned at At by the resolver of an IFUNC symbol
+	Mangled    // stored at At after PTR_MANGLE
+	ImageBase  // stored at At, and used without a vDSO
+	GoData     // in the data of a Go program
+
+	// Benign.
+	Compared // compared with
+	Valgrind // an entry of valgrind's table
+)
+
+// causeTexts are the texts for users; those with a verb get the address At.
+var causeTexts = [...]string{
+	InData:        "the address is in data",
+	MaybeData:     "it may be data",
+	Stored:        "stored in memory",
+	Pushed:        "pushed on the stack",
+	NoUse:         "nothing is seen to use it",
+	Branches:      "its use is not in straight code",
+	CallKeeps:     "the call at %#x may leave it in a register",
+	CalledGuarded: "called at %#x while mangled",
+	Called:        "only called, at %#x",
+	ChosenCall:    "chosen by a conditional move, then called at %#x",
+	IfuncRet:      "returned at %#x by the resolver of an IFUNC symbol",
+	Mangled:       "stored after PTR_MANGLE at %#x: a pointer that is only called",
+	ImageBase:     "stored at %#x, used where the kernel offers no vDSO",
+	GoData:        "in the data of a Go program, whose runtime calls it only without a vDSO",
+	Compared:      "compared with",
+	Valgrind:      "an entry of valgrind's table, which compares with it",
+}
+
+// Reason is the evidence for the verdict on one site.
+type Reason struct {
+	Cause Cause
+	At    uint64    // vaddr of the instruction that decides; 0 for none
+	Op    x86asm.Op // of that instruction, for Used
+}
+
+// String returns one clause for users.
+func (r Reason) String() string {
+	switch {
+	case r.Cause == Used:
+		return fmt.Sprintf("used by %v at %#x", r.Op, r.At)
+	case r.At != 0:
+		return fmt.Sprintf(causeTexts[r.Cause], r.At)
+	}
+	return causeTexts[r.Cause]
+}
