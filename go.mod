@@ -26,7 +26,6 @@ require (
 
 require (
 	github.com/CycloneDX/cyclonedx-go v0.12.0
-	github.com/aymanbagabas/go-udiff v0.4.1
 	github.com/containerd/nri v0.12.5
 	github.com/google/licensecheck v0.3.1
 	github.com/google/uuid v1.6.0
@@ -39,7 +38,6 @@ require (
 	github.com/sylabs/sif/v2 v2.24.2
 	github.com/tailscale/hujson v0.0.0-20260727124030-b80ff77dac4f
 	github.com/tidwall/gjson v1.20.0
-	go.etcd.io/bbolt v1.4.3
 	golang.org/x/image v0.47.0
 	golang.org/x/text v0.43.0
 	golang.org/x/time v0.16.0

@@ -68,7 +68,6 @@ type engine struct {
 	unpack     func(ctx context.Context, source, dir string, o media.Options) error
 
 	install, uninstall func(install.Options) (*install.Result, error)
-	check              func(context.Context, install.Options) (*install.Checked, error)
 }
 
 var theEngine = engine{
@@ -105,6 +104,5 @@ var theEngine = engine{
 	draw:       drawFigures,
 	unpack:     images.Unpack,
 	install:    install.Install,
-	check:      install.Check,
 	uninstall:  install.Uninstall,
 }

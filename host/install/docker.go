@@ -1,66 +1,117 @@
-// dockerd's configuration: the runtime in daemon.json, and options on dockerd's command line
-// that conflict with it.
+// docker: two members of daemon.json. Everything else in the file keeps its bytes and its order.
+// https://docs.docker.com/reference/cli/dockerd/#daemon-configuration-file
 
 package install
 
 import (
 	"bytes"
+	"slices"
+	"strings"
 
 	"github.com/tailscale/hujson"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
-// dockerUnits may have options of dockerd that conflict with daemon.json.
-var dockerUnits = []string{
-	"etc/systemd/system/docker.service", "usr/lib/systemd/system/docker.service", "lib/systemd/system/docker.service",
-	"etc/systemd/system/docker.service.d/*.conf", "etc/default/docker", "etc/sysconfig/docker",
-}
+const (
+	runtimesMember = "runtimes"
+	defaultMember  = "default-runtime"
+)
 
-// planDocker puts the runtime into daemon.json.
-// https://docs.docker.com/reference/cli/dockerd/#daemon-configuration-file
-func planDocker(p *planner) {
-	set := []value{jsonValue(map[string]string{"path": p.runtimePath()}, "runtimes", p.Name)}
-	if p.Default {
-		set = append(set, jsonValue(p.Name, "default-runtime"))
+func planDocker(t tree, e engine, use usage) (file, error) {
+	text, err := t.read(e.config)
+	if err != nil {
+		return file{}, err
 	}
-	p.dockerFlags()
-	file := "/" + p.configPath()
-	p.edit(p.configPath(), member, set, func(base []byte) []byte {
-		d, err := parseMembers(file, base)
-		if p.failed(err) {
-			return nil
+	doc, err := parseDaemon(e.config, text)
+	if err != nil {
+		return file{}, err
+	}
+	top := doc.Value.(*hujson.Object)
+	present := ""
+	if v := doc.Find("/" + defaultMember); v != nil && v.Value.Kind() == '"' {
+		present = v.Value.(hujson.Literal).String()
+	}
+	if use == byDefault && present != "" && present != Name {
+		return file{}, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: default-runtime is %s", e.config, present),
+			`remove that member, and write the program of that runtime to /etc/vfix/vfix.json: {"runtime": "PATH"}`)
+	}
+	if doc.Find("/"+runtimesMember) == nil && use != unused {
+		setMember(top, runtimesMember, "{}")
+	}
+	if v := doc.Find("/" + runtimesMember); v != nil {
+		runtimes, ok := v.Value.(*hujson.Object)
+		switch {
+		case !ok:
+			return file{}, damagedDaemon("%s: runtimes is not an object", e.config)
+		case use != unused:
+			setMember(runtimes, Name, `{"path": "`+RuntimePath+`"}`)
+		case removeMember(runtimes, Name) && len(runtimes.Members) == 0:
+			removeMember(top, runtimesMember)
 		}
-		mine, _ := hujson.Parse(set[0].Value)
-		if old := d.get(set[0].Path); old != nil && plain(old) != plain(&mine) && !p.Force {
-			p.refuse(ErrConflict, "choose another name with --name, or --force to replace it", "%s: has another runtime %s already: %s", file, p.Name, plain(old))
-		}
-		next, err := addMembers(file, base, set)
-		p.failed(err)
-		return next
-	})
-	p.note("docker run --runtime=%s IMAGE", p.Name)
+	}
+	if use == byDefault {
+		setMember(top, defaultMember, `"`+Name+`"`)
+	} else if present == Name {
+		removeMember(top, defaultMember)
+	}
+	f := file{path: e.config, wasDefault: present == Name}
+	if len(top.Members) > 0 { // else nobody but vfix wrote something into it
+		f.data = doc.Pack()
+	}
+	return f, nil
 }
 
-// dockerFlags refuses options on dockerd's command line that dockerd rejects if they are also in daemon.json
-// ("specified both as a flag and in the configuration file").
-func (p *planner) dockerFlags() {
-	if p.Force {
+func damagedDaemon(format string, a ...any) error {
+	return hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, format, a...), "correct it first: docker cannot read it either")
+}
+
+// parseDaemon parses daemon.json. An empty file is an empty object, as for dockerd.
+func parseDaemon(name string, text []byte) (doc hujson.Value, err error) {
+	if len(bytes.TrimSpace(text)) == 0 {
+		text = []byte("{\n}\n")
+	}
+	if doc, err = hujson.Parse(text); err != nil {
+		return doc, damagedDaemon("%s: %s", name, strings.TrimPrefix(err.Error(), "hujson: "))
+	}
+	if !doc.IsStandard() {
+		return doc, damagedDaemon("%s: comments or trailing commas, which JSON does not allow", name)
+	}
+	if _, ok := doc.Value.(*hujson.Object); !ok {
+		return doc, damagedDaemon("%s: not a JSON object", name)
+	}
+	return doc, nil
+}
+
+func find(o *hujson.Object, name string) int {
+	return slices.IndexFunc(o.Members, func(m hujson.ObjectMember) bool { return m.Name.Value.(hujson.Literal).String() == name })
+}
+
+// setMember gives a member a JSON value. A new one is laid out as the last member is.
+func setMember(o *hujson.Object, name, text string) {
+	value, err := hujson.Parse([]byte(text))
+	if err != nil {
+		panic(err) // not of constants
+	}
+	if i := find(o, name); i >= 0 {
+		o.Members[i].Value.Value = value.Value
 		return
 	}
-	flags := []string{"--add-runtime"}
-	if p.Default {
-		flags = append(flags, "--default-runtime")
+	value.BeforeExtra = []byte(" ")
+	m := hujson.ObjectMember{Name: hujson.Value{Value: hujson.String(name)}, Value: value}
+	if n := len(o.Members); n > 0 {
+		m.Name.BeforeExtra = slices.Clone(o.Members[n-1].Name.BeforeExtra)
+	} else if bytes.Contains(o.AfterExtra, []byte("\n")) { // the braces are on two lines
+		m.Name.BeforeExtra = []byte("\n  ")
 	}
-	for _, pattern := range dockerUnits {
-		for _, file := range p.glob(pattern) {
-			data, _ := p.look(file) // an unreadable file is ignored
-			for line := range bytes.Lines(data) {
-				line = bytes.TrimSpace(line)
-				for _, flag := range flags {
-					if !bytes.HasPrefix(line, []byte("#")) && bytes.Contains(line, []byte(flag)) {
-						p.refuse(ErrConflict, "move that option into daemon.json, or use --force", "/%s: gives dockerd %s; it does not start if daemon.json also sets this", file, flag)
-					}
-				}
-			}
-		}
+	o.Members = append(o.Members, m)
+}
+
+// removeMember removes a member and reports whether there was one.
+func removeMember(o *hujson.Object, name string) bool {
+	i := find(o, name)
+	if i >= 0 {
+		o.Members = slices.Delete(o.Members, i, i+1)
 	}
+	return i >= 0
 }

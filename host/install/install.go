@@ -1,225 +1,150 @@
-// Install: a plan with one step for each file, made from the engine's configuration and the earlier record.
+// Install and Uninstall: which files change, in which order, and what to type next.
 
+// Package install makes vfix-runtime known to a container engine. It writes two programs and one file of the engine's
+// configuration, and Uninstall removes exactly these. Where an engine reads no directory of such files, the result has
+// the lines to add by hand. Nothing is restarted.
 package install
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
-	"io/fs"
 	"path"
-	"runtime"
 	"slices"
-	"strings"
 
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// Defaults of Options.
 const (
-	DefaultName   = "vfix"
-	DefaultPrefix = "/usr/local"
+	// Dir is where the programs are installed, RuntimePath the one that engines execute.
+	Dir         = "/usr/local/lib/vfix"
+	RuntimePath = Dir + "/" + RuntimeName
+	RuntimeName = "vfix-runtime"
+	// Name is the name of the runtime in the engines that select one by name.
+	Name = "vfix"
 )
 
-// step is one file of a plan: its present content, its new content, and its record.
-type step struct {
-	path   string
-	now    *content
-	base   *content // its content without vfix, if a copy of that must be kept
-	next   *content
-	rec    *record // nil: no longer vfix's
-	action Action
+// programNames are the programs to install: what engines execute, and what removes it again.
+var programNames = []string{"vfix", RuntimeName}
+
+// Options are the choices of Install and Uninstall.
+type Options struct {
+	Engine  string // one of Engines; for Uninstall "" means all
+	Root    string // the directory that is taken for /
+	Config  string // the file that the engine reads, "" for the usual one
+	Default bool   // Install, docker: also for containers that select no runtime
+	DryRun  bool   // change nothing
+	// Programs are the contents of the programs to install, by name.
+	Programs map[string][]byte
 }
 
-func (s *step) changes() bool { return hashOf(s.now) != hashOf(s.next) }
+// Result is what was done, or would be done.
+type Result struct {
+	Changes  []Change `json:"changes"`  // in their order; empty if nothing had to change
+	Blocks   []Block  `json:"blocks"`   // for files that only a person changes
+	Users    []string `json:"users"`    // Uninstall: containers that need the runtime
+	Stays    bool     `json:"stays"`    // Uninstall: the runtime stays until it is run again
+	Commands []string `json:"commands"` // that make the engines read their configuration
+	Try      string   `json:"try"`      // Install: a command that runs one container
+}
 
-// Install makes vfix a runtime of an engine. Doing it again changes nothing, or only what differs in the
-// options or in this vfix.
+// Change is one file that was written or removed.
+type Change struct {
+	Path    string `json:"path"`
+	Removed bool   `json:"removed"`
+	Size    int    `json:"size"` // bytes, afterwards
+	Text    string `json:"text"` // the content of a configuration file; "" for a program
+}
+
+// Block is text to add to a file, or to remove from it.
+type Block struct {
+	Path   string `json:"path"`
+	Remove bool   `json:"remove"`
+	Text   string `json:"text"`
+}
+
+// Install makes vfix a runtime of an engine, or a hook. Running it again changes only what is not up to date.
 func Install(o Options) (*Result, error) {
-	o.Name, o.Prefix = cmp.Or(o.Name, DefaultName), cmp.Or(o.Prefix, DefaultPrefix)
-	if err := CheckName(o.Name); err != nil {
-		return nil, err
+	t := tree{o.Root, o.DryRun}
+	e := engineOf(o)
+	use := selected
+	if o.Default {
+		use = byDefault
 	}
-	return withTree(o, func(t *tree) *Result { return t.install(o) })
-}
-
-// withTree opens the root and the state, and locks it if something may be written.
-func withTree(o Options, do func(*tree) *Result) (*Result, error) {
-	if runtime.GOOS != "linux" && !o.DryRun {
-		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "vfix can be installed only on Linux")
-	}
-	t, err := openTree(o.Root)
+	config, err := e.plan(t, e, use)
 	if err != nil {
 		return nil, err
 	}
-	defer t.Close()
-	if testStep != nil {
-		t.step = testStep
-	}
-	if !o.DryRun {
-		defer t.lockState()()
-		if t.err == nil {
-			defer func() { // these go if nothing is in them now
-				t.removeDir(stateDir)
-				for _, d := range slices.Backward(t.made) {
-					t.removeDir(d)
-				}
-			}()
+	r := &Result{Try: e.try}
+	for _, name := range programNames {
+		if err := t.apply(file{path: path.Join(Dir, name), data: o.Programs[name], program: true}, r); err != nil {
+			return nil, err
 		}
 	}
-	t.old = t.loadState()
-	if t.made == nil {
-		t.made = slices.Clone(t.old.Dirs)
+	// The engine's file is the last one: the program that it names must exist.
+	return r, t.configure(config, e.reload, r)
+}
+
+// Uninstall removes what Install wrote, for one engine or for all. The runtime stays as long as containers need it. It
+// also stays if it was the default: the engine goes on using it until it is restarted.
+func Uninstall(o Options) (*Result, error) {
+	t := tree{o.Root, o.DryRun}
+	r := &Result{}
+	needed := false // by an engine that is not asked to give it up
+	for _, e := range engines {
+		if e.name == o.Engine {
+			e = engineOf(o)
+		}
+		config, err := e.plan(t, e, unused)
+		switch {
+		case errors.Is(err, hinterr.ErrNotFound) && e.name != o.Engine:
+			continue
+		case err != nil:
+			return nil, err
+		case !t.differs(config):
+			continue
+		case o.Engine != "" && e.name != o.Engine:
+			needed = true
+			continue
+		}
+		if err := t.leave(e, config, r); err != nil {
+			return nil, err
+		}
 	}
-	var r *Result
-	if t.err == nil {
-		r = do(t)
-	}
-	if t.err == nil {
+	if needed || r.Stays {
 		return r, nil
 	}
-	// Messages have paths from the root; those of os.Root's errors have no slash.
-	if p := (*fs.PathError)(nil); errors.As(t.err, &p) && !path.IsAbs(p.Path) {
-		p.Path = "/" + p.Path
-	}
-	return nil, t.err
-}
-
-// testStep is called before each change to the disk.
-var testStep func()
-
-func (t *tree) install(o Options) *Result {
-	if o.Engine == Auto {
-		o.Engine = t.auto(o.Root)
-	}
-	e, ok := engines[o.Engine]
-	switch {
-	case !ok:
-		t.refuse(ErrNoEngine, "", "engine %q: want one of %v", o.Engine, Engines)
-	case o.Hook && !slices.Contains(HookEngines, o.Engine):
-		t.refuse(hinterr.ErrUnsupported, "", "%s: it has no directory of hooks", o.Engine)
-	case o.Hook:
-		e.config, e.plan, e.cri = hookFile, planHook, false // the engine gets the hook, in place of the runtime
-	}
-	if !o.Force && o.Config == "" && !slices.ContainsFunc(e.signs, t.exists) {
-		t.noEngine(o)
-	}
-	if t.err != nil {
-		return nil
-	}
-	p := &planner{tree: t, Options: o, engine: e, result: &Result{Engines: []Engine{o.Engine}, Commands: e.commands}, wraps: o.Runtime}
-	if e.cri {
-		p.result.RuntimeClass = runtimeClass(o.Name)
-	}
-	// The engine's configuration is written last: the files that it names must exist.
-	p.planProgram()
-	programs := len(p.steps)
-	e.plan(p)
-	own := len(p.steps)
-	p.checkRuntime()
-	p.planRuntime()
-	p.steps = slices.Concat(p.steps[:programs], p.steps[own:], p.steps[programs:own])
-	next := &state{Schema: stateSchema, Dirs: union(slices.Clone(t.old.Dirs), t.made...), Files: slices.Clone(t.old.Files)}
-	for _, s := range p.steps {
-		next.Dirs = union(next.Dirs, t.missing(s.path)...)
-		if old := next.find(s.path); old != nil {
-			*old = *s.rec
-		} else {
-			next.Files = append(next.Files, *s.rec)
+	for _, name := range slices.Backward(programNames) {
+		if err := t.apply(file{path: path.Join(Dir, name), program: true}, r); err != nil {
+			return nil, err
 		}
 	}
-	p.dropRuntime(next)
-	t.carryOut(o, p.result, next, p.steps, nil)
-	return p.result
+	return r, nil
 }
 
-// dropRuntime undoes an earlier installation's configuration of vfix-runtime for this engine, if this one has
-// none.
-func (p *planner) dropRuntime(next *state) {
-	rec := next.find(runtimeConfig)
-	if rec == nil || slices.ContainsFunc(p.steps, func(s step) bool { return s.path == runtimeConfig }) {
-		return
+// leave removes the runtime from an engine's configuration, as far as nothing needs it.
+func (t tree) leave(e engine, config file, r *Result) error {
+	users, err := t.users(e)
+	if err != nil {
+		return err
 	}
-	rec.Engines = slices.DeleteFunc(slices.Clone(rec.Engines), func(e Engine) bool { return e == p.Engine })
-	if len(rec.Engines) > 0 {
-		return
+	r.Users = append(r.Users, users...)
+	if len(users) > 0 || config.wasDefault || config.byHand {
+		r.Stays = true
 	}
-	p.steps = append(p.steps, p.undoStep(*rec, p.result))
-	next.Files = slices.DeleteFunc(next.Files, func(r record) bool { return r.Path == runtimeConfig })
+	if len(users) > 0 || config.wasDefault {
+		if config, err = e.plan(t, e, selected); err != nil {
+			return err
+		}
+	}
+	return t.configure(config, e.restart, r)
 }
 
-// noEngine refuses an engine that is not found, and names those that are.
-func (t *tree) noEngine(o Options) {
-	hint := "name its configuration file with --config, or use --force"
-	var found []string
-	for _, e := range t.detect() {
-		found = append(found, string(e))
+// configure applies an engine's file, and then says how the engine gets to know it.
+func (t tree) configure(config file, command string, r *Result) error {
+	if !t.differs(config) {
+		return nil
 	}
-	if len(found) > 0 {
-		hint = fmt.Sprintf("found: %s; for %s %s", strings.Join(found, ", "), o.Engine, hint)
+	if command != "" {
+		r.Commands = append(r.Commands, command)
 	}
-	t.refuse(ErrNoEngine, hint, "%s: not found in %s", o.Engine, o.Root)
-}
-
-// change plans one file: edit makes its new content from its content without vfix.
-func (p *planner) change(at string, k kind, set []value, edit func(base *content) *content) {
-	now := p.read(at)
-	base := p.without(at, now)
-	next := edit(base)
-	rec := &record{Path: at, Name: p.Name, Kind: k, Before: hashOf(base), After: hashOf(next), Set: set}
-	if base != nil {
-		rec.Link, rec.Meta = base.link, base.meta
-	}
-	if old := p.old.find(at); old != nil {
-		rec.Engines = slices.Clone(old.Engines)
-	}
-	rec.Engines = union(rec.Engines, p.Engine)
-	s := step{path: at, now: now, base: base, next: next, rec: rec, action: Replace}
-	if now == nil {
-		s.action = Create
-	}
-	if !s.changes() {
-		s.next = now
-	}
-	p.steps = append(p.steps, s)
-}
-
-// without returns the content of a file, now its present content, without vfix's part.
-func (t *tree) without(at string, now *content) *content {
-	if r := t.old.find(at); r != nil && now != nil {
-		now, _ = t.undo(r, now)
-	}
-	return now
-}
-
-// undo returns the content of a file after vfix's part is removed, and a note.
-func (t *tree) undo(r *record, now *content) (*content, string) {
-	switch hashOf(now) {
-	case r.After:
-		return t.before(r), ""
-	case r.Before, "":
-		return now, ""
-	}
-	if r.Kind == program || now.link != "" {
-		return now, fmt.Sprintf("/%s: changed since vfix wrote it: left as it is", r.Path)
-	}
-	before := t.before(r)
-	var rest []byte
-	var changed []string
-	var err error
-	if r.Kind == member {
-		rest, changed, err = takeMembers("/"+r.Path, now.data, before.bytes(), r.Set)
-	} else {
-		rest, _, err = takeBlock("/"+r.Path, now.data, r.Name)
-	}
-	t.failed(err)
-	note := fmt.Sprintf("/%s: changed since vfix wrote it: only vfix's part is removed", r.Path)
-	if len(changed) > 0 {
-		note += "; not " + strings.Join(changed, ", ") + ", which has another value now"
-	}
-	// A file that vfix made is removed, unless somebody else wrote something into it.
-	if text := strings.Join(strings.Fields(string(rest)), ""); before == nil && (text == "" || r.Kind == member && text == "{}") {
-		return nil, note
-	}
-	return &content{data: rest, meta: now.meta}, note
+	return t.apply(config, r)
 }

@@ -1,251 +1,299 @@
+// Each engine's file: written, written again, and taken away, beside what else is in it.
+
 package install
 
 import (
-	"compress/gzip"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
-const (
-	daemonJSON     = "{\n    \"log-driver\": \"journald\"\n}"
-	containerdTOML = `version = 2
-# a comment
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "x"
-  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-    runtime_type = "io.containerd.runc.v2"
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-      SystemdCgroup = true
-`
-	k3sTOML = "version = 3\nimports = [\"/var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.d/*.toml\"]\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]\nSystemdCgroup = true\n"
-)
-
-// machines are root directories with an engine each: the files in them, and what one of those
-// that are written must hold afterwards.
-var machines = map[Engine]struct {
-	files map[string]string
-	file  string
-	want  []string
-}{
-	Docker: {map[string]string{"usr/sbin/dockerd": "", "etc/docker/daemon.json": daemonJSON}, "etc/docker/daemon.json",
-		[]string{`"log-driver": "journald",`, `"path": "/usr/local/bin/vfix-runtime"`}},
-	Containerd: {map[string]string{"usr/bin/containerd": "", containerdConfig: containerdTOML}, containerdConfig,
-		[]string{containerdTOML, "BinaryName = '/usr/local/bin/vfix-runtime'", "pod_annotations = ['dev.vfix.*']"}},
-	CRIO: {map[string]string{"usr/bin/crio": ""}, "etc/crio/crio.conf.d/99-vfix.conf",
-		[]string{"[crio.runtime.runtimes.vfix]", `runtime_path = "/usr/local/bin/vfix-runtime"`}},
-	Podman: {map[string]string{"usr/bin/podman": ""}, "etc/containers/containers.conf.d/99-vfix.conf",
-		[]string{"[engine.runtimes]", `vfix = ["/usr/local/bin/vfix-runtime"]`}},
-	K3s: {map[string]string{"usr/local/bin/k3s": "", "var/lib/rancher/k3s/agent/etc/containerd/config.toml": k3sTOML},
-		"var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.d/99-vfix.toml", []string{"version = 3\n", "SystemdCgroup = true"}},
-	RKE2: {map[string]string{"usr/local/bin/rke2": "", "var/lib/rancher/rke2/agent/etc/containerd/config.toml": "version = 2\n"},
-		"var/lib/rancher/rke2/agent/etc/containerd/config.toml.tmpl", []string{`{{ template "base" . }}`, "SystemdCgroup = {{ .SystemdCgroup }}"}},
-	K0s: {map[string]string{"usr/local/bin/k0s": "", "etc/k0s/containerd.toml": "# k0s_managed=true\n"},
-		"etc/k0s/containerd.d/vfix.toml", []string{"version = 2\n", "BinaryName = "}},
-}
-
-// machine makes a root directory.
-func machine(t testing.TB, files map[string]string) string {
+// machine is a root directory with files.
+func machine(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
 	for name, text := range files {
-		put(t, root, name, text)
+		name = filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o640)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return root
 }
 
-func put(t testing.TB, root, name, text string) {
+// contents are the regular files of a root directory, with their modes.
+func contents(t *testing.T, root string) map[string]string {
 	t.Helper()
-	path := filepath.Join(root, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o640); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func get(t testing.TB, root, name string) string {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join(root, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
-
-// snapshot is everything in a root directory: names, modes, owners, times, contents.
-func snapshot(t testing.TB, root string) string {
-	t.Helper()
-	var b strings.Builder
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
+	all := map[string]string{}
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
 			return err
 		}
-		fi, err := d.Info()
-		if err != nil {
-			return err
-		}
-		name, _ := filepath.Rel(root, path)
-		fmt.Fprintf(&b, "%s %v", name, fi.Mode())
-		if fi.Mode().IsRegular() {
-			data, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(&b, " %v %q", fi.ModTime().UnixNano(), data)
-		}
-		b.WriteByte('\n')
-		return nil
+		text, err := os.ReadFile(name)
+		fi, ferr := d.Info()
+		all[strings.TrimPrefix(name, root)] = fi.Mode().String() + " " + string(text)
+		return errors.Join(err, ferr)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b.String()
+	return all
 }
 
-// testRuntime is the vfix-runtime in testProgram.
-const testRuntime = "\x7fELF\x00runtime"
-
-// testProgram stands for vfix.
-func testProgram(t testing.TB) string {
-	t.Helper()
-	return programWith(t, "Vfix-runtime, compressed\n"+zipped(t, testRuntime)+"the rest")
+func options(root, engine string) Options {
+	return Options{Engine: engine, Root: root, Programs: map[string][]byte{"vfix": []byte("one"), RuntimeName: []byte("two")}}
 }
 
-// programWith is a program that ends in a text.
-func programWith(t testing.TB, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "vfix")
-	if err := os.WriteFile(path, []byte("\x7fELF\x00program "+text), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
+const (
+	k3sConfig = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
+	k3sDropIn = "/var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.d/99-vfix.toml"
+	k3sText   = "version = 3\nimports = [\"/var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.d/*.toml\"]\n" +
+		"[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]\nSystemdCgroup = true\n"
+)
 
-func zipped(t testing.TB, text string) string {
-	t.Helper()
-	var b strings.Builder
-	z := gzip.NewWriter(&b)
-	_, err := z.Write([]byte(text))
-	if err = errors.Join(err, z.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
-}
-
-func options(t testing.TB, e Engine, root string) Options {
-	return Options{Engine: e, Root: root, Program: testProgram(t)}
-}
-
-func must(t testing.TB, r *Result, err error) *Result {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
-// Install puts in what each engine needs, twice is once, and uninstall leaves everything as
-// it was: to the byte, the mode and the time.
-func TestRoundTrip(t *testing.T) {
-	for e, m := range machines {
-		t.Run(string(e), func(t *testing.T) {
-			root := machine(t, m.files)
-			before := snapshot(t, root)
-			o := options(t, e, root)
+// TestEngines: what each engine gets to read, and that uninstall leaves nothing of it.
+func TestEngines(t *testing.T) {
+	for _, c := range []struct {
+		name, engine string
+		before       map[string]string
+		file         string
+		want         []string // in the file
+	}{
+		{"docker", "docker", nil, "/etc/docker/daemon.json", []string{"{\n  \"runtimes\": {\"vfix\": {\"path\": \"/usr/local/lib/vfix/vfix-runtime\"}}\n}\n"}},
+		{
+			"docker with a configuration", "docker", map[string]string{"/etc/docker/daemon.json": "{\n\t\"labels\":   [\"a=b\"],\n\t\"debug\": true\n}\n"},
+			"/etc/docker/daemon.json", []string{"{\n\t\"labels\":   [\"a=b\"],\n\t\"debug\": true,\n\t\"runtimes\": {\"vfix\": {"},
+		},
+		{
+			"docker with another runtime", "docker", map[string]string{"/etc/docker/daemon.json": `{"runtimes":{"a":{"path":"b"}}}`},
+			"/etc/docker/daemon.json", []string{`{"runtimes":{"a":{"path":"b"},"vfix": {"path": "/usr/local/lib/vfix/vfix-runtime"}}}`},
+		},
+		{"podman", "podman", nil, hookPath, []string{`"path": "/usr/local/lib/vfix/vfix-runtime"`, `"createRuntime"`, `"always": true`}},
+		{"crio", "crio", nil, hookPath, []string{`"vfix-runtime",` + "\n      \"hook\""}},
+		{
+			"containerd 2", "containerd", map[string]string{"/etc/containerd/config.toml": "version = 3\nimports = ['conf.d/*.toml']\n"},
+			"/etc/containerd/conf.d/99-vfix.toml", []string{"version = 3\n", `[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.vfix]`, "SystemdCgroup = false"},
+		},
+		{"k3s", "k3s", map[string]string{k3sConfig: k3sText}, k3sDropIn, []string{"SystemdCgroup = true", `BinaryName = "/usr/local/lib/vfix/vfix-runtime"`, `["dev.vfix.*"]`}},
+		{
+			"k0s", "k0s", map[string]string{"/run/k0s/containerd-cri.toml": "version = 2\n"},
+			"/etc/k0s/containerd.d/vfix.toml", []string{"version = 2\n", `plugins."io.containerd.grpc.v1.cri".containerd`},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root := machine(t, c.before)
+			before := contents(t, root)
+			o := options(root, c.engine)
 			o.DryRun = true
 			planned, err := Install(o)
-			must(t, planned, err)
-			if snapshot(t, root) != before {
-				t.Fatal("a dry run writes")
+			if err != nil || len(planned.Changes) != 3 || len(contents(t, root)) != len(before) {
+				t.Fatalf("dry run: got %+v, %v, and %d files", planned, err, len(contents(t, root)))
 			}
-			o.DryRun, o.FailClosed = false, true
-			r, err := Install(o)
-			must(t, r, err)
-			if len(r.Changes) != len(planned.Changes)+1 { // and the runtime's own configuration
-				t.Errorf("changes: got %+v, want %+v", r.Changes, planned.Changes)
+			o.DryRun = false
+			done, err := Install(o)
+			if err != nil || len(done.Blocks) > 0 || done.Try == "" {
+				t.Fatalf("got %+v, %v", done, err)
 			}
-			text := get(t, root, m.file)
-			for _, want := range m.want {
-				if !strings.Contains(text, want) {
-					t.Errorf("%s: %q is not in %q", m.file, want, text)
+			after := contents(t, root)
+			for _, want := range c.want {
+				if !strings.Contains(after[c.file], want) {
+					t.Errorf("%s: got %s, want %s in it", c.file, after[c.file], want)
 				}
 			}
-			if got := get(t, root, "usr/local/bin/vfix-runtime"); got != testRuntime {
-				t.Errorf("runtime: got %q, want %q", got, testRuntime)
+			if c.before[c.file] != "" && !strings.HasPrefix(after[c.file], "-rw-r-----") {
+				t.Errorf("%s: mode %.10s", c.file, after[c.file])
 			}
-			if fi, err := os.Stat(filepath.Join(root, "usr/local/bin/vfix-runtime")); err != nil || fi.Mode() != 0o755 {
-				t.Errorf("program: got %v, %v", fi, err)
+			if after[RuntimePath] != "-rwxr-xr-x two" || after[Dir+"/vfix"] != "-rwxr-xr-x one" {
+				t.Errorf("programs: %q, %q", after[RuntimePath], after[Dir+"/vfix"])
 			}
-			after := snapshot(t, root)
-			r, err = Install(o)
-			if must(t, r, err); len(r.Changes) != 0 || len(r.Commands) != 0 || snapshot(t, root) != after {
-				t.Errorf("a second time changes %+v", r.Changes)
+			if again, err := Install(o); err != nil || len(again.Changes) > 0 || len(again.Commands) > 0 {
+				t.Errorf("again: got %+v, %v", again, err)
 			}
-			r, err = Uninstall(Options{Root: root})
-			must(t, r, err)
-			if got := snapshot(t, root); got != before {
-				t.Errorf("after uninstall: got\n%s\nwant\n%s", got, before)
+			gone, err := Uninstall(Options{Root: root})
+			if err != nil || gone.Stays || len(gone.Changes) != 3 {
+				t.Errorf("uninstall: got %+v, %v", gone, err)
 			}
-			r, err = Uninstall(Options{Root: root})
-			if must(t, r, err); len(r.Changes) != 0 || snapshot(t, root) != before {
-				t.Errorf("a second uninstall changes %+v", r.Changes)
+			if left := contents(t, root); !equal(left, before) {
+				t.Errorf("after uninstall: got %v, want %v", left, before)
+			}
+			if again, err := Uninstall(Options{Root: root}); err != nil || len(again.Changes) > 0 {
+				t.Errorf("uninstall again: got %+v, %v", again, err)
 			}
 		})
 	}
 }
 
-// Later additions to a file stay, and vfix's part goes.
-// The files that starts have written are named as long as the last engine's uninstall leaves it.
-func TestUninstallNamesWhatStays(t *testing.T) {
-	root := machine(t, machines[Docker].files)
-	uninstalled := func() string {
-		r, err := Install(options(t, Docker, root))
-		must(t, r, err)
-		r, err = Uninstall(Options{Root: root})
-		must(t, r, err)
-		return strings.Join(r.Notes, "\n")
+func equal(a, b map[string]string) bool {
+	for name, text := range a {
+		if b[name] != text {
+			return false
+		}
 	}
-	if notes := uninstalled(); strings.Contains(notes, "kept") {
-		t.Errorf("nothing was started, and the notes are %q", notes)
+	return len(a) == len(b)
+}
+
+// TestBlocks: a configuration that imports no directory is not changed, and the block makes it right.
+func TestBlocks(t *testing.T) {
+	const config, runc = "/etc/containerd/config.toml", "\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc.options]\nSystemdCgroup = true\n"
+	for _, c := range []struct {
+		name, text string
+		want       string
+		runc       bool // containerd 1 needs it beside another one
+	}{
+		{"none", "", "version = 2\n", true},
+		{"version 1", "oom_score = 1\n", `[plugins."cri".containerd.runtimes.vfix]`, true},
+		{"version 2, with imports", "version = 2\nimports = ['/etc/containerd/conf.d/*.toml']\n", `"io.containerd.grpc.v1.cri"`, true},
+		{"version 2, with runc", "version = 2\n" + runc, "SystemdCgroup = true", false},
+		{"version 3", "version = 3\n", `"io.containerd.cri.v1.runtime"`, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root := machine(t, nil)
+			if c.text != "" {
+				root = machine(t, map[string]string{config: c.text})
+			}
+			got, err := Install(options(root, "containerd"))
+			if err != nil || len(got.Changes) != 2 || len(got.Blocks) != 1 || got.Blocks[0].Path != config {
+				t.Fatalf("got %+v, %v", got, err)
+			}
+			block := got.Blocks[0].Text
+			if !strings.Contains(block, c.want) || strings.Contains(block, ".runtimes.runc]") != c.runc {
+				t.Errorf("block: got %s, want %s in it", block, c.want)
+			}
+			name := filepath.Join(root, config)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(c.text+block), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+			if again, err := Install(options(root, "containerd")); err != nil || len(again.Blocks) > 0 {
+				t.Errorf("with the block: got %+v, %v", again, err)
+			}
+			gone, err := Uninstall(options(root, "containerd"))
+			if err != nil || len(gone.Blocks) != 1 || !gone.Blocks[0].Remove || !gone.Stays {
+				t.Errorf("uninstall: got %+v, %v", gone, err)
+			}
+		})
 	}
-	put(t, root, "var/lib/vfix/v1/files/x", "")
-	put(t, root, "var/log/vfix/starts.jsonl", "{}")
-	notes := uninstalled()
-	for _, want := range []string{"the cache is kept: /var/lib/vfix", "the record of starts is kept: /var/log/vfix/starts.jsonl"} {
-		if !strings.Contains(notes, want) {
-			t.Errorf("got %q, want %q in it", notes, want)
+}
+
+// TestRefused: nothing is changed, programs included.
+func TestRefused(t *testing.T) {
+	for _, c := range []struct {
+		engine, file, text string
+		byDefault          bool
+		kind               error
+	}{
+		{"docker", "/etc/docker/daemon.json", "\xef\xbb\xbf{}", false, hinterr.ErrDamaged},
+		{"docker", "/etc/docker/daemon.json", "{ // a comment\n}", false, hinterr.ErrDamaged},
+		{"docker", "/etc/docker/daemon.json", "{", false, hinterr.ErrDamaged},
+		{"docker", "/etc/docker/daemon.json", "[]", false, hinterr.ErrDamaged},
+		{"docker", "/etc/docker/daemon.json", `{"runtimes": 1}`, false, hinterr.ErrDamaged},
+		{"docker", "/etc/docker/daemon.json", `{"default-runtime": "nvidia"}`, true, hinterr.ErrUnsupported},
+		{"containerd", "/etc/containerd/config.toml", "version = ", false, hinterr.ErrDamaged},
+		{"containerd", "/etc/containerd/config.toml", "version = 9", false, hinterr.ErrUnsupported},
+		{"k3s", "/etc/x", "", false, hinterr.ErrNotFound},
+		{"k0s", "/etc/x", "", false, hinterr.ErrNotFound},
+	} {
+		root := machine(t, map[string]string{c.file: c.text})
+		before := contents(t, root)
+		o := options(root, c.engine)
+		o.Default = c.byDefault
+		_, err := Install(o)
+		if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), ": ") {
+			t.Errorf("%s with %q: got %v, want %v", c.engine, c.text, err, c.kind)
+		}
+		if after := contents(t, root); !equal(before, after) {
+			t.Errorf("%s with %q: changed to %v", c.engine, c.text, after)
 		}
 	}
 }
 
-func TestUninstallEdited(t *testing.T) {
-	for e, m := range machines {
-		root := machine(t, m.files)
-		o := options(t, e, root)
-		r, err := Install(o)
-		must(t, r, err)
-		text := get(t, root, m.file)
-		if e == Docker {
-			text = strings.Replace(text, "{", "{\"debug\": true,", 1)
-		} else {
-			text += "# somebody's own\n"
-		}
-		put(t, root, m.file, text)
-		r, err = Uninstall(Options{Root: root, Engine: e})
-		must(t, r, err)
-		left := get(t, root, m.file)
-		if strings.Contains(left, "vfix-runtime") || !strings.Contains(left, "somebody's own") && !strings.Contains(left, `"debug": true`) ||
-			len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], m.file) {
-			t.Errorf("%s: got %q and warnings %q", e, left, r.Warnings)
-		}
-		if _, err := os.Lstat(filepath.Join(root, stateDir)); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: the state stays: %v", e, err)
+// TestDefaultRuntime: docker goes on using its default runtime until it is restarted, so the program stays that long.
+func TestDefaultRuntime(t *testing.T) {
+	const daemon = "/etc/docker/daemon.json"
+	root := machine(t, map[string]string{daemon: "{}\n"})
+	o := options(root, "docker")
+	o.Default = true
+	if _, err := Install(o); err != nil {
+		t.Fatal(err)
+	}
+	if text := contents(t, root)[daemon]; !strings.Contains(text, `"default-runtime": "vfix"`) {
+		t.Errorf("got %s", text)
+	}
+	first, err := Uninstall(Options{Root: root})
+	after := contents(t, root)
+	if err != nil || !first.Stays || !slices.Equal(first.Commands, []string{"systemctl restart docker"}) {
+		t.Errorf("got %+v, %v", first, err)
+	}
+	if strings.Contains(after[daemon], "default-runtime") || !strings.Contains(after[daemon], RuntimePath) || after[RuntimePath] == "" {
+		t.Errorf("after one uninstall: %v", after)
+	}
+	second, err := Uninstall(Options{Root: root})
+	if after := contents(t, root); err != nil || second.Stays || len(after) > 0 {
+		t.Errorf("after another one: %+v, %v, %v", second, err, after)
+	}
+}
+
+// TestUsers: what running containers execute stays, and the programs stay with the last engine.
+func TestUsers(t *testing.T) {
+	const task = rancherTasks + "/k8s.io/abc/runtime"
+	root := machine(t, map[string]string{k3sConfig: k3sText, task: RuntimePath, rancherTasks + "/k8s.io/other/runtime": "/bin/runc"})
+	for _, engine := range []string{"k3s", "podman"} {
+		if _, err := Install(options(root, engine)); err != nil {
+			t.Fatal(err)
 		}
 	}
+	got, err := Uninstall(Options{Root: root, Engine: "k3s"})
+	if err != nil || !got.Stays || !slices.Equal(got.Users, []string{"abc"}) || len(got.Changes) > 0 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if err := os.Remove(filepath.Join(root, task)); err != nil {
+		t.Fatal(err)
+	}
+	got, err = Uninstall(Options{Root: root, Engine: "k3s"})
+	after := contents(t, root)
+	if err != nil || got.Stays || after[k3sDropIn] != "" || after[RuntimePath] == "" || after[hookPath] == "" {
+		t.Errorf("got %+v, %v, %v", got, err, after)
+	}
+	got, err = Uninstall(Options{Root: root, Engine: "podman"})
+	if after := contents(t, root); err != nil || after[RuntimePath] != "" || after[hookPath] != "" {
+		t.Errorf("got %+v, %v, %v", got, err, after)
+	}
+}
+
+// TestReplaced: whoever executes the program while it is replaced finds an old or a new one.
+func TestReplaced(t *testing.T) {
+	root := machine(t, nil)
+	o := options(root, "podman")
+	if _, err := Install(o); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			if text, err := os.ReadFile(filepath.Join(root, RuntimePath)); err != nil || string(text) != "two" && string(text) != "three" {
+				t.Errorf("got %q, %v", text, err)
+				return
+			}
+		}
+	})
+	for i := range 200 {
+		o.Programs[RuntimeName] = []byte([]string{"three", "two"}[i%2])
+		if _, err := Install(o); err != nil {
+			t.Error(err)
+		}
+	}
+	close(done)
+	reader.Wait()
 }
