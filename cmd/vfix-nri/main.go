@@ -15,10 +15,10 @@ import (
 	"sync"
 	"syscall"
 
-	"vfix.dev/vfix/host/examiner"
 	"vfix.dev/vfix/host/nri"
 	"vfix.dev/vfix/host/nri/plugin"
 	"vfix.dev/vfix/host/ociruntime"
+	examiner "vfix.dev/vfix/host/oldexaminer"
 	"vfix.dev/vfix/internal/hinterr"
 )
 

@@ -1,6 +1,6 @@
-// Command vfix-runtime is what engines execute at each start of a container, in place of runc:
-// package ociruntime and nothing else. It is a separate program because starting a program is most of the
-// cost: vfix also contains registries, credentials and drawings.
+// Command vfix-runtime is what engines execute at each start of a container, in front of an OCI runtime or as a hook:
+// package node and nothing else. It is a separate program because starting a program is most of the cost: vfix also
+// contains registries, credentials and drawings.
 //
 // vfix has it embedded, and 'vfix install' writes it.
 package main
@@ -9,7 +9,7 @@ import (
 	"os"
 
 	"vfix.dev/vfix/host/examiner"
-	"vfix.dev/vfix/host/ociruntime"
+	"vfix.dev/vfix/host/node"
 	"vfix.dev/vfix/shim"
 )
 
@@ -20,10 +20,9 @@ func main() {
 	if len(os.Args) > 0 && os.Args[0] == examiner.Name {
 		os.Exit(examiner.Main())
 	}
-	os.Exit(ociruntime.Run(os.Args[1:], ociruntime.Options{
-		Maker:   func() string { return version + " " + string(shim.Magic()) },
+	os.Exit(node.Main(os.Args[1:], node.Options{
 		Version: version,
+		Maker:   func() string { return version + " " + string(shim.Magic()) },
 		Library: shim.Library, Library32: shim.Library32, Trace: shim.Trace,
-		Stdin: os.Stdin, Stderr: os.Stderr,
 	}))
 }

@@ -20,7 +20,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"vfix.dev/vfix/host/examiner"
+	examiner "vfix.dev/vfix/host/oldexaminer"
 	"vfix.dev/vfix/shim"
 )
 

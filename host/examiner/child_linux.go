@@ -3,56 +3,54 @@
 package examiner
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/host/jail"
 	"vfix.dev/vfix/internal/packers"
-	"vfix.dev/vfix/internal/sparse"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
+)
+
+// The bounds of the process: memory in bytes, and processor time. The largest programs of images take a tenth.
+const (
+	memory = 256 << 20
+	cpu    = 60 * time.Second
 )
 
 // socket is the descriptor of the connection to the caller.
 const socket = 0
 
-// Main is the confined process, started as Name: it answers until the caller closes the connection. It returns
-// its exit status.
+// Main is the confined process, started as Name: it answers until the caller closes the connection. It returns its exit
+// status.
 func Main() int {
 	if closeOthers() != nil {
 		return 1
 	}
-	buf := make([]byte, maxMessage)
-	var b bounds
-	if _, err := receive(socket, buf, &b, 0); err != nil {
-		return 1
-	}
-	holds, err := jail.Confine(jail.Bounds{Memory: b.Memory, Time: b.Time})
-	h := hello{Holds: holds}
+	var hello answer
+	_, err := jail.Confine(jail.Bounds{Memory: memory, Time: cpu})
 	if err != nil {
-		h.Error = err.Error()
+		hello.Error = err.Error()
 	}
-	if send(socket, h) != nil || err != nil {
+	if send(hello) != nil || err != nil {
 		return 1
 	}
 	for {
 		var r request
-		files, err := receive(socket, buf, &r, maxFiles)
+		f, err := receive(&r)
 		if err != nil {
 			return 0 // the caller closed the connection
 		}
-		a := serve(&r, files, b.Fixes)
-		for _, f := range files {
-			f.Close()
-		}
-		if send(socket, a) != nil {
+		a := serve(f, &r)
+		f.Close()
+		if send(a) != nil {
 			return 0
 		}
 	}
@@ -82,131 +80,172 @@ func closeOthers() error {
 	}
 }
 
-// maxFiles is how many files come with a request.
-const maxFiles = 2
+// hook is called with each file; nil except in tests, which take the process over.
+var hook func(f io.ReaderAt, size int64)
 
 // serve carries out a request. A bug in vfix is also an answer.
-func serve(r *request, files []*os.File, fixes []find.Fix) (a answer) {
+func serve(f *os.File, r *request) (a answer) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			a = answer{Error: clip(fmt.Sprintf("internal error: %v", fault))}
 		}
 	}()
-	var err error
-	switch len(files) {
-	case 1:
-		_, a.Finding, err = planOf(files[0], r.Size, fixes)
-	case maxFiles:
-		err = patchFile(files[0], r.Size, files[1], r.Want, fixes)
-	default:
-		err = fmt.Errorf("%d files", len(files))
+	if hook != nil {
+		hook(f, r.Size)
 	}
+	found, err := examine(f, r.Size, r.Fixes)
 	if err != nil {
-		a = answer{Error: clip(err.Error()), TooMuch: errors.Is(err, ErrTooMuch)}
+		return answer{Error: clip(err.Error())}
 	}
-	return a
+	return answer{Finding: found}
 }
 
-// planOf scans a file of size bytes; a nil plan says that it has no call site that can be
-// patched, none that would have to be, and nothing that the fixes change.
-func planOf(f io.ReaderAt, size int64, fixes []find.Fix) (p *patch.Plan, found Finding, err error) {
+// examine scans a file and plans its patch.
+func examine(f io.ReaderAt, size int64, fixes []find.Fix) (found Finding, err error) {
 	r, err := patch.ScanWithin(f, size, maxExec)
 	if err != nil {
-		return nil, found, err
+		return found, err
 	}
 	if r.Skipped.MayCall() {
-		return nil, found, fmt.Errorf("%w: %s", ErrTooMuch, r.Skipped)
+		return found, fmt.Errorf("not examined: %s", r.Skipped)
 	}
-	if has := r.Fixed; slices.Contains(fixes, has) {
-		found.Fix = has
+	if slices.Contains(fixes, r.Fixed) {
+		found.Fix = r.Fixed
 	}
 	wanted := r.Redirect != nil && slices.Contains(fixes, r.Redirect.Fix)
-	if !wanted && !slices.ContainsFunc(r.Sites, func(s find.Site) bool { return s.Verdict.Finding() }) {
+	matters := func(s find.Site) bool { return s.Verdict.Finding() }
+	if !wanted && !slices.ContainsFunc(r.Sites, matters) {
 		why, err := packers.Inside(f, size)
 		if err == nil && why != "" {
-			err = fmt.Errorf("%w: %s", ErrTooMuch, why)
+			err = fmt.Errorf("not examined: %s", why)
 		}
-		return nil, found, err
+		return found, err
 	}
-	if p, err = patch.NewPlan(r, patch.Options{Fixes: fixes}); err != nil {
-		return nil, Finding{}, err
+	p, err := patch.NewPlan(r, patch.Options{Fixes: fixes})
+	if err != nil {
+		return found, err
 	}
-	found.add(p, wanted)
-	return p, found, nil
+	found.Static = r.Static
+	found.describe(p, wanted)
+	if p.Empty() {
+		return found, nil
+	}
+	return found, found.take(p, f, size, fixes)
 }
 
-var errOther = errors.New("not the file that was examined")
+// describe counts the changes of a plan, and says what stays.
+func (f *Finding) describe(p *patch.Plan, wanted bool) {
+	for _, q := range p.Patches {
+		if q.Form != patch.Left {
+			f.Sites++
+		}
+	}
+	left := p.LeftOver()
+	if f.Stay = len(left); f.Stay > 0 {
+		f.Left = fmt.Sprintf("%d call sites left, the first at vaddr %#x: %s", f.Stay, left[0].Site.Vaddr, left[0].Reason)
+	}
+	if wanted && p.Redirected() {
+		f.Fix = p.Redirect.Fix
+	} else if wanted {
+		f.Left = fmt.Sprintf("not fixed (%s): %s; ", p.Redirect.Fix, p.Redirect.Reason) + f.Left
+	}
+	f.Left = clip(f.Left)
+}
 
-// patchFile writes the patched copy of a file, which must have want bytes, and proves that it is one.
-func patchFile(original io.ReaderAt, size int64, to *os.File, want int64, fixes []find.Fix) error {
-	p, _, err := planOf(original, size, fixes)
-	if err != nil {
+// take makes the patched file, proves that it is one, and keeps what differs.
+func (f *Finding) take(p *patch.Plan, original io.ReaderAt, size int64, fixes []find.Fix) error {
+	for _, e := range p.Edits {
+		f.Edits = append(f.Edits, Edit{int64(e.Offset), e.Old, e.New})
+	}
+	if p.Size < size || p.Size-size > maxMessage {
+		return fmt.Errorf("patch adds %d bytes", p.Size-size)
+	}
+	all := p.Apply(original)
+	if _, err := io.CopyN(io.Discard, all, size); err != nil {
 		return err
 	}
-	if p == nil || p.Empty() || p.Size != want {
-		return errOther
-	}
-	if _, err := sparse.Copy(to, p.Apply(original)); err != nil {
+	var err error
+	if f.Tail, err = io.ReadAll(all); err != nil {
 		return err
 	}
-	_, err = patch.Verify(original, size, to, want, patch.Options{Fixes: fixes})
+	_, err = patch.Verify(original, size, &patched{original, size, &f.Patch}, p.Size, patch.Options{Fixes: fixes})
 	return err
 }
 
-// send sends one message, with files beside it.
-func send(fd int, v any, files ...int) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	var rights []byte
-	if len(files) > 0 {
-		rights = unix.UnixRights(files...)
-	}
-	for {
-		err := unix.Sendmsg(fd, b, rights, nil, unix.MSG_NOSIGNAL)
-		if !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
+// patched reads the patched file: the original, with the bytes of the patch.
+type patched struct {
+	original io.ReaderAt
+	size     int64
+	*Patch
 }
 
-// receive waits for one message, which may have up to most files beside it. The end of the other
-// process is io.EOF.
-func receive(fd int, buf []byte, v any, most int) ([]*os.File, error) {
-	const fdSize = 4
-	rights := make([]byte, unix.CmsgSpace(most*fdSize))
-	var n, k, flags int
-	var err error
-	for {
-		n, k, flags, _, err = unix.Recvmsg(fd, buf, rights, unix.MSG_CMSG_CLOEXEC)
-		if !errors.Is(err, unix.EINTR) {
-			break
+func (p *patched) ReadAt(b []byte, off int64) (n int, err error) {
+	if off < p.size {
+		if n, err = p.original.ReadAt(b[:min(int64(len(b)), p.size-off)], off); err != nil && !errors.Is(err, io.EOF) {
+			return n, err
+		}
+		for _, e := range p.Edits {
+			for i, c := range e.New {
+				if at := e.Offset + int64(i) - off; at >= 0 && at < int64(n) {
+					b[at] = c
+				}
+			}
 		}
 	}
-	switch {
-	case err != nil:
+	if at := off + int64(n) - p.size; at >= 0 && at < int64(len(p.Tail)) {
+		n += copy(b[n:], p.Tail[at:])
+	}
+	if n < len(b) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func send(a answer) error {
+	message, err := framed(a)
+	if err != nil {
+		message, _ = framed(answer{Error: err.Error()})
+	}
+	for len(message) > 0 {
+		n, err := unix.Write(socket, message)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return err
+		}
+		message = message[max(n, 0):]
+	}
+	return nil
+}
+
+// receive waits for a request, and returns its file.
+func receive(r *request) (*os.File, error) {
+	c := &connection{file: -1}
+	err := readMessage(c, r)
+	if err == nil && c.file < 0 {
+		err = errors.New("request without a file")
+	}
+	if err != nil {
 		return nil, err
-	case n == 0:
-		return nil, io.EOF
-	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
-		return nil, fmt.Errorf("a message of more than %d bytes", len(buf))
 	}
-	var files []*os.File
-	if k > 0 {
-		messages, err := unix.ParseSocketControlMessage(rights[:k])
-		if err != nil {
-			return nil, err
-		}
-		for i := range messages {
-			fds, err := unix.ParseUnixRights(&messages[i])
-			if err != nil {
-				return nil, err
-			}
-			for _, fd := range fds {
-				files = append(files, os.NewFile(uintptr(fd), "image file"))
-			}
+	return os.NewFile(uintptr(c.file), "file"), nil
+}
+
+// connection reads messages, and keeps the file that comes with one.
+type connection struct{ file int }
+
+func (c *connection) Read(b []byte) (int, error) {
+	const fdSize = 4
+	rights := make([]byte, unix.CmsgSpace(fdSize))
+	n, k, _, _, err := unix.Recvmsg(socket, b, rights, unix.MSG_CMSG_CLOEXEC)
+	if errors.Is(err, unix.EINTR) {
+		return 0, nil
+	}
+	if err != nil || n == 0 {
+		return 0, errors.Join(err, io.EOF)
+	}
+	if messages, err := unix.ParseSocketControlMessage(rights[:k]); err == nil && len(messages) == 1 {
+		if fds, err := unix.ParseUnixRights(&messages[0]); err == nil && len(fds) == 1 {
+			c.file = fds[0]
 		}
 	}
-	return files, json.Unmarshal(buf[:n], v)
+	return n, nil
 }

@@ -6,181 +6,173 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"vfix.dev/vfix/host/jail"
 	"vfix.dev/vfix/internal/tinyelf"
+	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
 
-// The confined process is this program, called by another name.
-func TestMain(m *testing.M) {
-	if os.Args[0] == Name {
-		_, _ = os.ReadFile("/proc/self/stat") // as libraries of vfix-nri read files before main: Go's runtime opens its epoll
-		os.Exit(Main())
-	}
-	os.Exit(m.Run())
+// faults are what a file that has taken over the process may do, by the text in it.
+var faults = map[string]func(){
+	"hang": func() { time.Sleep(time.Hour) },
+	"die":  func() { os.Exit(7) },
+	"grow": func() {
+		for b := [][]byte{}; ; b = append(b, bytes.Repeat([]byte{1}, 16<<20)) {
+		}
+	},
+	"lie":   func() { _ = send(answer{Finding: Finding{Patch: Patch{Edits: []Edit{{Offset: 1 << 40, Old: []byte{0}, New: []byte{0}}}}}}) },
+	"noise": func() { _, _ = unix.Write(socket, []byte("\xff\xff\xff\xff")); time.Sleep(time.Hour) },
+	"files": func() { _ = send(answer{Error: openFiles()}); time.Sleep(time.Hour) },
 }
 
-func examiner(t *testing.T) *Examiner {
-	t.Helper()
-	e := &Examiner{Memory: 256 << 20, Until: time.Now().Add(time.Minute)}
+// openFiles lists the descriptors of this process that are not its socket, its output or Go's.
+func openFiles() string {
+	var st unix.Stat_t
+	all := "open:"
+	for fd := 3; fd < 100; fd++ {
+		if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
+			all += fmt.Sprint(" ", fd)
+		}
+	}
+	return all
+}
+
+func TestMain(m *testing.M) {
+	if os.Args[0] != Name {
+		os.Exit(m.Run())
+	}
+	hook = func(f io.ReaderAt, size int64) {
+		head := make([]byte, min(size, 16))
+		_, _ = f.ReadAt(head, 0)
+		for name, does := range faults {
+			if strings.HasPrefix(string(head), name) {
+				does()
+			}
+		}
+	}
+	os.Exit(Main())
+}
+
+func newExaminer(t *testing.T) *Examiner {
+	e := &Examiner{Until: time.Now().Add(20 * time.Second), Dir: t.TempDir()}
 	t.Cleanup(e.Close)
 	return e
 }
 
-func file(t *testing.T, b []byte) *os.File {
-	t.Helper()
-	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	if _, err := f.Write(b); err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
+// padded is a file that is long enough to be looked at.
+func padded(text string) []byte { return append([]byte(text), make([]byte, 100)...) }
 
-// The confined process finds and writes the same as the rewriter does here.
-func TestExamineAndPatch(t *testing.T) {
-	e := examiner(t)
-	original := tinyelf.Bytes(1)
-	f := file(t, original)
-	found, err := e.Examine(int(f.Fd()), int64(len(original)))
-	if err != nil || found.Sites != 1 || found.Stay != 0 || found.Size <= int64(len(original)) {
-		t.Fatalf("got %+v, %v", found, err)
-	}
-	to := file(t, nil)
-	if err := e.Patch(int(f.Fd()), int64(len(original)), int(to.Fd()), found.Size); err != nil {
-		t.Fatal(err)
-	}
-	p, _, err := planOf(bytes.NewReader(original), int64(len(original)), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, _ := io.ReadAll(p.Apply(bytes.NewReader(original)))
-	if got, _ := os.ReadFile(to.Name()); !bytes.Equal(got, want) {
-		t.Errorf("got %d bytes, want %d others", len(got), len(want))
-	}
-	if v, err := patch.Verify(bytes.NewReader(original), int64(len(original)), to, found.Size, patch.Options{}); err != nil || len(v.Patches) != 1 {
-		t.Errorf("got %+v, %v", v, err)
-	}
-	if err := e.Patch(int(f.Fd()), int64(len(original)), int(file(t, nil).Fd()), found.Size+1); err == nil {
-		t.Error("a copy of another size was made")
-	}
-	nothing := file(t, []byte("text"))
-	if found, err := e.Examine(int(nothing.Fd()), 4); err != nil || found != (Finding{}) {
-		t.Errorf("text: got %+v, %v", found, err)
-	}
-	holds := strings.Join(e.Holds, " ")
-	if !strings.Contains(holds, jail.Seccomp) || !strings.Contains(holds, jail.Rlimits) {
-		t.Errorf("it is confined by %q", holds)
-	}
-}
-
-// It has nothing open but its socket, and the null device as stdout and stderr.
-func TestNothingIsInherited(t *testing.T) {
-	e := examiner(t)
-	f := file(t, []byte("text"))
-	if fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD, 100); err != nil { // no O_CLOEXEC
-		t.Fatal(err)
-	} else {
-		defer unix.Close(fd)
-	}
-	if _, err := e.Examine(int(f.Fd()), 4); err != nil {
-		t.Fatal(err)
-	}
-	entries, err := os.ReadDir("/proc/" + strconv.Itoa(e.process.Pid) + "/fd")
-	if err != nil || len(entries) == 0 {
-		t.Fatalf("got %v, %v", entries, err)
-	}
-	for _, d := range entries {
-		to, _ := os.Readlink("/proc/" + strconv.Itoa(e.process.Pid) + "/fd/" + d.Name())
-		if !strings.HasPrefix(to, "socket:") && to != "/dev/null" && !strings.HasPrefix(to, "anon_inode:") {
-			t.Errorf("descriptor %s is %s", d.Name(), to)
+// The patch of a finding makes the file that the rewriter makes.
+func TestExamine(t *testing.T) {
+	e := newExaminer(t)
+	legacy := tinyelf.Bytes(1)
+	for range 2 {
+		f, err := e.Examine(bytes.NewReader(legacy), int64(len(legacy)))
+		if err != nil || f.Sites != 1 || f.Stay != 0 || !f.Static {
+			t.Fatalf("got %+v, %v", f, err)
 		}
-	}
-}
-
-// A file that ends the process has not been examined; the next one is, by another process.
-func TestEnded(t *testing.T) {
-	e := examiner(t)
-	f := file(t, tinyelf.Bytes(1))
-	examine := func() error {
-		_, err := e.Examine(int(f.Fd()), int64(len(tinyelf.Bytes(1))))
-		return err
-	}
-	if err := examine(); err != nil {
-		t.Fatal(err)
-	}
-	first := e.process.Pid
-	if err := unix.Kill(first, unix.SIGSEGV); err != nil { // as a fault does
-		t.Fatal(err)
-	}
-	until(t, first, 'Z')
-	if err := examine(); err == nil || !strings.Contains(err.Error(), "ended") {
-		t.Errorf("got %v, want it to say that the process ended", err)
-	}
-	if err := examine(); err != nil || e.process.Pid == first {
-		t.Errorf("the next file: %v", err)
-	}
-	// One that works on and on, as far as its time goes.
-	if err := unix.Kill(e.process.Pid, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	until(t, e.process.Pid, 'T')
-	e.Until = time.Now().Add(50 * time.Millisecond)
-	if err := examine(); !errors.Is(err, ErrTime) {
-		t.Errorf("got %v, want %v", err, ErrTime)
-	}
-	if e.process != nil {
-		t.Error("it was left")
-	}
-}
-
-// until waits for a process to be in a state of proc_pid_stat(5): a signal that was sent may take a while, in which
-// it still answers.
-func until(t *testing.T, pid int, state byte) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil || strings.Contains(string(stat), ") "+string(state)+" ") {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not in state %c: %s", state, stat)
-		}
-	}
-}
-
-// An impossible answer is not one: the process may be in the hands of a file.
-func TestLies(t *testing.T) {
-	for _, a := range []string{
-		`{"size":-1}`, `{"stay":1}`, `{"left":"x"}`, `{"fix":"java-cgroups"}`, `{"sites":-5}`, `{"size":"x"}`, `[]`, ``, `{"stay":1,"left":"` + strings.Repeat("x", 2*maxReason) + `"}`,
-		`{"size":1}` + strings.Repeat(" ", maxMessage),
-	} {
-		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+		got, err := io.ReadAll(io.NewSectionReader(&patched{bytes.NewReader(legacy), int64(len(legacy)), &f.Patch}, 0, 1<<20))
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := examiner(t)
-		e.socket, e.buf = pair[0], make([]byte, maxMessage)
-		e.process, _ = os.FindProcess(1 << 30) // nobody
-		if err := unix.Sendmsg(pair[1], []byte(a), nil, nil, 0); err != nil {
+		r, err := patch.Scan(bytes.NewReader(legacy), int64(len(legacy)))
+		if err != nil {
 			t.Fatal(err)
 		}
-		if a == "" {
-			unix.Close(pair[1])
+		p, err := patch.NewPlan(r, patch.Options{})
+		if err != nil {
+			t.Fatal(err)
 		}
-		if found, err := e.Examine(pair[0], 1); err == nil || found != (Finding{}) {
-			t.Errorf("%.40s: got %+v, %v, want an error", a, found, err)
+		if want, err := io.ReadAll(p.Apply(bytes.NewReader(legacy))); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("another file: %v", err)
+		}
+		again, err := e.Examine(bytes.NewReader(got), int64(len(got)))
+		if err != nil || !again.Empty() {
+			t.Errorf("the patched file: got %+v, %v", again, err)
+		}
+	}
+	if f, err := e.Examine(bytes.NewReader(padded("text")), 104); err != nil || !f.Empty() || f.Left != "" {
+		t.Errorf("a text: got %+v, %v", f, err)
+	}
+	if _, err := e.Examine(bytes.NewReader(legacy), int64(len(legacy))+1); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a file that has become shorter: got %v", err)
+	}
+}
+
+// Rule 8: a file that hangs, grows, ends or falsifies the process is one that was not examined, and the next one is.
+func TestFaults(t *testing.T) {
+	legacy := tinyelf.Bytes(1)
+	for name, want := range map[string]string{
+		"die": "exit status 7", "grow": "the confined process ended", "lie": "invalid edit", "noise": "message of",
+	} {
+		e := newExaminer(t)
+		file := padded(name)
+		if _, err := e.Examine(bytes.NewReader(file), int64(len(file))); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", name, err, want)
+		}
+		if f, err := e.Examine(bytes.NewReader(legacy), int64(len(legacy))); err != nil || f.Sites != 1 {
+			t.Errorf("%s: the next file: got %+v, %v", name, f, err)
+		}
+	}
+	e := newExaminer(t)
+	e.Until = time.Now().Add(500 * time.Millisecond)
+	file := padded("hang")
+	if _, err := e.Examine(bytes.NewReader(file), int64(len(file))); !errors.Is(err, ErrTime) {
+		t.Errorf("hang: got %v", err)
+	}
+}
+
+// Rule 8: the process has the file of its request alone, and what the engine left open is closed.
+func TestDescriptors(t *testing.T) {
+	e := newExaminer(t)
+	inherited, err := os.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inherited.Close()
+	if _, err := unix.FcntlInt(inherited.Fd(), unix.F_SETFD, 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		legacy := tinyelf.Bytes(1)
+		if _, err := e.Examine(bytes.NewReader(legacy), int64(len(legacy))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := padded("files")
+	_, err = e.Examine(bytes.NewReader(file), int64(len(file)))
+	if err == nil || len(strings.Fields(err.Error())) != 2 {
+		t.Errorf("got %v, want one open file", err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	edit := func(offset int64, old, new string) Edit { return Edit{offset, []byte(old), []byte(new)} }
+	for name, tc := range map[string]struct {
+		f    Finding
+		want bool
+	}{
+		"nothing":      {Finding{}, true},
+		"good":         {Finding{Patch: Patch{Edits: []Edit{edit(0, "a", "b"), edit(1, "cd", "ef")}}}, true},
+		"at the end":   {Finding{Patch: Patch{Edits: []Edit{edit(98, "ab", "cd")}}}, true},
+		"over the end": {Finding{Patch: Patch{Edits: []Edit{edit(99, "ab", "cd")}}}, false},
+		"overlapping":  {Finding{Patch: Patch{Edits: []Edit{edit(0, "ab", "cd"), edit(1, "a", "b")}}}, false},
+		"before":       {Finding{Patch: Patch{Edits: []Edit{edit(-1, "a", "b")}}}, false},
+		"length":       {Finding{Patch: Patch{Edits: []Edit{edit(0, "a", "bc")}}}, false},
+		"empty":        {Finding{Patch: Patch{Edits: []Edit{edit(0, "", "")}}}, false},
+		"overflow":     {Finding{Patch: Patch{Edits: []Edit{edit(1<<63-1, "a", "b")}}}, false},
+		"fix":          {Finding{Fix: find.JavaCgroups}, true},
+		"another fix":  {Finding{Fix: "other"}, false},
+		"long":         {Finding{Left: strings.Repeat("x", maxReason+1)}, false},
+		"sites":        {Finding{Sites: -1}, false},
+	} {
+		if err := tc.f.check(100, []find.Fix{find.JavaCgroups}); (err == nil) != tc.want {
+			t.Errorf("%s: got %v", name, err)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"io"
 
-	"vfix.dev/vfix/host/examiner"
+	examiner "vfix.dev/vfix/host/oldexaminer"
 	"vfix.dev/vfix/host/rootfs"
 	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/find"

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"sort"
 
-	"vfix.dev/vfix/host/examiner"
+	examiner "vfix.dev/vfix/host/oldexaminer"
 	"vfix.dev/vfix/host/rootfs"
 )
 

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"vfix.dev/vfix/host/examiner"
+	examiner "vfix.dev/vfix/host/oldexaminer"
 	"vfix.dev/vfix/host/rootfs"
 	"vfix.dev/vfix/host/store"
 )

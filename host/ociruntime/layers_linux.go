@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 
-	"vfix.dev/vfix/host/examiner"
+	examiner "vfix.dev/vfix/host/oldexaminer"
 	"vfix.dev/vfix/host/policy"
 	"vfix.dev/vfix/host/rootfs"
 	"vfix.dev/vfix/host/store"

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"vfix.dev/vfix/host/examiner"
+	examiner "vfix.dev/vfix/host/oldexaminer"
 	"vfix.dev/vfix/host/policy"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vfix.dev/vfix/host/examiner"
+	examiner "vfix.dev/vfix/host/oldexaminer"
 	"vfix.dev/vfix/host/policy"
 	"vfix.dev/vfix/host/rootfs"
 	"vfix.dev/vfix/host/starts"

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vfix.dev/vfix/host/examiner"
+	examiner "vfix.dev/vfix/host/oldexaminer"
 	"vfix.dev/vfix/host/rootfs"
 )
 

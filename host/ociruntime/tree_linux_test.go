@@ -18,7 +18,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
-	"vfix.dev/vfix/host/examiner"
+	examiner "vfix.dev/vfix/host/oldexaminer"
 	"vfix.dev/vfix/host/policy"
 	"vfix.dev/vfix/host/rootfs"
 	"vfix.dev/vfix/host/store"

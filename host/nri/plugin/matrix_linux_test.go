@@ -14,8 +14,8 @@ import (
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
 
-	"vfix.dev/vfix/host/examiner"
 	"vfix.dev/vfix/host/ociruntime"
+	examiner "vfix.dev/vfix/host/oldexaminer"
 	"vfix.dev/vfix/host/policy"
 	"vfix.dev/vfix/host/starts"
 )

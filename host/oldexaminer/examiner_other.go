@@ -1,6 +1,6 @@
 //go:build !linux
 
-package examiner
+package oldexaminer
 
 // Main errs: there are no containers on this system.
 func Main() int { return 1 }

@@ -1,6 +1,6 @@
 // The caller's side.
 
-package examiner
+package oldexaminer
 
 import (
 	"errors"

@@ -2,7 +2,7 @@
 // SOCK_SEQPACKET socket, JSON, the files of a request beside it. Zero values are left out: the answer about
 // most files is {}.
 
-// Package examiner reads the ELF files of images, which may be made to attack their reader, in a separate
+// Package oldexaminer reads the ELF files of images, which may be made to attack their reader, in a separate
 // process that can do nothing else: it opens no file, makes no socket, runs as user nobody without
 // capabilities, and its memory and time are bounded. It does not run in the control group of the container's
 // pod: others wait for its results about a layer, and a pod with little processor time could make them wait
@@ -10,7 +10,7 @@
 //
 // The caller trusts each answer only for the file that it is about, and computes the hash of a file itself. A
 // file whose examination ends the process has not been examined; the next file gets a new process.
-package examiner
+package oldexaminer
 
 import (
 	"errors"

@@ -1,6 +1,6 @@
 // The processes of one start.
 
-package examiner
+package oldexaminer
 
 import (
 	"io"

@@ -1,4 +1,4 @@
-package examiner
+package oldexaminer
 
 import (
 	"bytes"

@@ -1,0 +1,120 @@
+// What an examination finds, and the messages between the two processes: JSON, each behind its length in 4 bytes; the
+// file of a request is beside its message.
+
+// Package examiner reads ELF files of images in a separate process that can do nothing else: it opens no file, makes no
+// socket, runs as nobody, and its memory and time are bounded. An image may be made to attack its reader.
+//
+// The process gets a private copy of one file at a time. If a file ends the process, that file was not examined, and
+// the next one gets a new process.
+package examiner
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	"vfix.dev/vfix/rewriter/find"
+)
+
+// Name is the name of the confined process (argv[0]).
+const Name = "vfix-examiner"
+
+const (
+	// maxExec is how many executable bytes of a file are examined.
+	maxExec = 1 << 30
+	// maxMessage bounds a message, in bytes. A patch adds a segment of two pages, and the file's section headers.
+	maxMessage = 4 << 20
+	// maxReason bounds what is said about one file, in bytes.
+	maxReason = 512
+)
+
+// Edit is a range of bytes that changes in place.
+type Edit struct {
+	Offset int64  `json:"offset"`
+	Old    []byte `json:"old"`
+	New    []byte `json:"new"` // as long as Old
+}
+
+// Patch is how a file changes.
+type Patch struct {
+	Edits []Edit `json:"edits,omitempty"` // in ascending order, without overlap
+	Tail  []byte `json:"tail,omitempty"`  // appended to the file
+}
+
+// Finding is the result of an examination. The zero value: nothing of interest.
+type Finding struct {
+	Patch
+	Sites int `json:"sites,omitempty"` // call sites that the patch changes
+	// Stay is how many live and unknown call sites stay; Left says so in words, or why a fix cannot be made.
+	Stay   int    `json:"stay,omitempty"`
+	Left   string `json:"left,omitempty"`
+	Static bool   `json:"static,omitempty"` // a program that loads no library
+	// Fix is the fix that the patch makes, or that the file has; "" for none.
+	Fix find.Fix `json:"fix,omitempty"`
+}
+
+// Empty reports whether the patch changes nothing.
+func (p *Patch) Empty() bool { return len(p.Edits) == 0 && len(p.Tail) == 0 }
+
+// Check returns an error unless the patch is possible in a file of size bytes.
+func (p *Patch) Check(size int64) error {
+	end := int64(0)
+	for _, e := range p.Edits {
+		n := int64(len(e.Old))
+		if e.Offset < end || n == 0 || n > size || e.Offset > size-n || len(e.New) != len(e.Old) {
+			return fmt.Errorf("patch: invalid edit of %d bytes at offset %#x in a file of %d bytes", n, e.Offset, size)
+		}
+		end = e.Offset + n
+	}
+	return nil
+}
+
+// check returns an error for an answer that no intact process gives.
+func (f *Finding) check(size int64, fixes []find.Fix) error {
+	if f.Sites < 0 || f.Stay < 0 || len(f.Left) > maxReason || f.Fix != "" && !slices.Contains(fixes, f.Fix) {
+		return fmt.Errorf("invalid answer from the confined process")
+	}
+	return f.Check(size)
+}
+
+// request is about one file.
+type request struct {
+	Size  int64      `json:"size"`
+	Fixes []find.Fix `json:"fixes,omitempty"`
+}
+
+// answer is also the first message, which says that the process is confined.
+type answer struct {
+	Finding
+	Error string `json:"error,omitempty"`
+}
+
+func clip(s string) string { return s[:min(len(s), maxReason)] }
+
+// framed returns the message about v.
+func framed(v any) ([]byte, error) {
+	text, err := json.Marshal(v)
+	if err == nil && len(text) > maxMessage {
+		err = fmt.Errorf("message of %d bytes, more than %d", len(text), maxMessage)
+	}
+	return append(binary.LittleEndian.AppendUint32(nil, uint32(len(text))), text...), err
+}
+
+// readMessage reads one message.
+func readMessage(r io.Reader, v any) error {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return err
+	}
+	n := binary.LittleEndian.Uint32(head[:])
+	if n > maxMessage {
+		return fmt.Errorf("message of %d bytes, more than %d", n, maxMessage)
+	}
+	text := make([]byte, n)
+	if _, err := io.ReadFull(r, text); err != nil {
+		return err
+	}
+	return json.Unmarshal(text, v)
+}

@@ -1,0 +1,89 @@
+// Command lines of runc and crun, as far as vfix-runtime must understand them.
+
+package node
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// command is a command line of an OCI runtime. Sources: runc's main.go, create.go and run.go; crun's src/crun.c,
+// create.c and run.c.
+type command struct {
+	verb           string // create, run, exec, …; "" for none
+	bundle, config string
+	container      string
+	log, logFormat string
+	help           bool // it only prints something
+}
+
+// valued are the options with a value, which may be the next argument.
+var valued = strings.Fields("log log-format log-level root criu rootless cgroup-manager handler " +
+	"bundle b console-socket pid-file pidfd-socket preserve-fds config f")
+
+// starts reports whether the command makes a container from a bundle. A restore continues processes that have the
+// original files mapped: it is left alone.
+func (c *command) starts() bool { return (c.verb == "create" || c.verb == "run") && !c.help }
+
+// parseArgs parses the command line behind the name of the program. The verb is the first word that is no option, and
+// the container the last one. Both runtimes accept --name=value and --name value; runc also -name.
+func parseArgs(args []string) command {
+	c := command{bundle: "."}
+	options := true
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		if arg == "--" && options {
+			options = false
+			continue
+		}
+		if !options || len(arg) < 2 || arg[0] != '-' {
+			if c.verb == "" {
+				c.verb = arg
+			} else {
+				c.container = arg
+			}
+			continue
+		}
+		name, value, has := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		if !slices.Contains(valued, name) {
+			letter := arg[1:2]
+			if arg[1] == '-' || has || letter != "b" && letter != "f" {
+				c.help = c.help || slices.Contains([]string{"help", "h", "?", "usage", "version", "v", "V"}, name)
+				continue
+			}
+			name, value, has = letter, arg[2:], true // crun's -bDIR
+		}
+		if !has && i+1 < len(args) {
+			i++
+			value = args[i]
+		}
+		c.set(name, value)
+	}
+	return c
+}
+
+func (c *command) set(name, value string) {
+	switch name {
+	case "bundle", "b":
+		c.bundle = value
+	case "config", "f":
+		c.config = value
+	case "log":
+		c.log = value
+	case "log-format":
+		c.logFormat = value
+	}
+}
+
+// bundleFiles returns the directory of the bundle and the path of its config.json.
+func (c *command) bundleFiles() (dir, config string, err error) {
+	if dir, err = filepath.Abs(c.bundle); err != nil {
+		return "", "", err
+	}
+	if c.config == "" {
+		return dir, filepath.Join(dir, "config.json"), nil
+	}
+	config, err = filepath.Abs(c.config) // crun's option is not relative to the bundle (src/create.c)
+	return dir, config, err
+}

@@ -1,0 +1,37 @@
+package node
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Rule 9: the verb is the first word that is no option.
+func TestParseArgs(t *testing.T) {
+	for line, want := range map[string]string{
+		// runc under containerd and docker, crun under podman.
+		"--root /run/runc --log /b/log.json --log-format json --systemd-cgroup create --bundle /b --pid-file /b/init.pid c1": "true create /b c1 /b/log.json json",
+		"--root=/r --log=l --log-format=json create --bundle=/b --console-socket /s c1":                                       "true create /b c1 l json",
+		"--systemd-cgroup --root=/run/crun create --bundle /b --pid-file /p c1":                                               "true create /b c1  ",
+		"-log l -root /r run -bundle /b -d c1": "true run /b c1 l ",
+		"run -b /b -f other.json c1":           "true run /b c1  ",
+		"run -b/b c1":                          "true run /b c1  ",
+		"create -- c1":                         "true create . c1  ",
+		"--debug create c1":                    "true create . c1  ",
+		"exec c psql create":                   "false exec . create  ",
+		"exec create run":                      "false exec . run  ",
+		"--root create state c1":               "false state . c1  ",
+		"restore --bundle /b --image-path create c1": "false restore /b c1  ",
+		"start c1": "false start . c1  ", "create --help": "false create .   ", "--version": "false  .   ", "": "false  .   ",
+		"--log": "false  .   ", "delete --force create": "false delete . create  ",
+	} {
+		c := parseArgs(strings.Fields(line))
+		if got := fmt.Sprint(c.starts(), " ", c.verb, " ", c.bundle, " ", c.container, " ", c.log, " ", c.logFormat); got != want {
+			t.Errorf("%s: got %q, want %q", line, got, want)
+		}
+	}
+	c := parseArgs(strings.Fields("create --bundle /b -f /other.json c1"))
+	if dir, config, err := c.bundleFiles(); dir != "/b" || config != "/other.json" || err != nil {
+		t.Errorf("got %s, %s, %v", dir, config, err)
+	}
+}

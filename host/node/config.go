@@ -1,0 +1,216 @@
+// The configuration of a node, and what the annotations of a container change about it.
+
+package node
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"vfix.dev/vfix/internal/fixes"
+	"vfix.dev/vfix/rewriter/find"
+)
+
+// Config is the content of the configuration file. The zero value is the default.
+type Config struct {
+	// Runtime is the path of the real runtime; "" for runc or crun, whichever is found first.
+	Runtime string `json:"runtime,omitempty"`
+	// Enabled says which containers are patched: Always, or those with the annotation dev.vfix.enable=true (OptIn).
+	Enabled string `json:"enabled,omitempty"`
+	// Fallback adds the preload library to containers.
+	Fallback bool `json:"fallback,omitempty"`
+	// Fix lists fixes besides calls of the page, separated by commas.
+	Fix string `json:"fix,omitempty"`
+	// Required refuses to start a container in which something is left unpatched.
+	Required bool `json:"required,omitempty"`
+	// State is the directory of the cache and the record; "" for the default.
+	State string `json:"state,omitempty"`
+	// CacheBytes limits the size of the cache; 0 for the default.
+	CacheBytes int64 `json:"cache_bytes,omitempty"`
+}
+
+// The values of Config.Enabled.
+const (
+	Always = "always"
+	OptIn  = "opt-in"
+)
+
+// The annotations of a container that overrule the configuration; each is true or false, but Fix a list.
+const (
+	AnnotationPrefix   = "dev.vfix."
+	AnnotationEnable   = AnnotationPrefix + "enable"
+	AnnotationFallback = AnnotationPrefix + "fallback"
+	AnnotationFix      = AnnotationPrefix + "fix"
+	AnnotationRequired = AnnotationPrefix + "required"
+)
+
+const (
+	systemConfig      = "/etc/vfix/vfix.json"
+	systemState       = "/var/lib/vfix"
+	configName        = "vfix.json"
+	recordName        = "starts.jsonl"
+	defaultCacheBytes = 256 << 20
+	// maxConfig bounds the configuration file, in bytes.
+	maxConfig = 64 << 10
+)
+
+// ConfigPath is where the configuration file of this user is written.
+func ConfigPath() string {
+	if dir := userDir("XDG_CONFIG_HOME", ".config"); dir != "" {
+		return filepath.Join(dir, configName)
+	}
+	return systemConfig
+}
+
+// RecordPath is the file with one line for each start of a container; others before it are at the same path with ".1".
+func (c *Config) RecordPath() string { return filepath.Join(c.StateDir(), recordName) }
+
+// StateDir is the directory of the cache and the record.
+func (c *Config) StateDir() string {
+	if c.State != "" {
+		return c.State
+	}
+	if dir := userDir("XDG_DATA_HOME", ".local/share"); dir != "" {
+		return dir
+	}
+	return systemState
+}
+
+// LoadConfig reads the configuration file: of this user if there is one, else of the system. Without any, it returns the
+// default.
+func LoadConfig() (Config, error) {
+	for _, path := range []string{ConfigPath(), systemConfig} {
+		c, err := ReadConfig(path)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return c, err
+		}
+	}
+	return Config{}, nil
+}
+
+// ReadConfig reads one file. The error of a missing one is fs.ErrNotExist.
+func ReadConfig(path string) (Config, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Config{}, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
+	if err == nil && len(text) > maxConfig {
+		err = fmt.Errorf("more than %d bytes", maxConfig)
+	}
+	var c Config
+	if err == nil {
+		c, err = ParseConfig(text)
+	}
+	if err != nil {
+		return Config{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+// ParseConfig reads the content of a configuration file.
+func ParseConfig(text []byte) (Config, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	var c Config
+	if err := d.Decode(&c); err != nil {
+		return Config{}, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return Config{}, errors.New("text behind the object")
+	}
+	return c, c.check()
+}
+
+func (c *Config) check() error {
+	switch {
+	case c.Enabled != "" && c.Enabled != Always && c.Enabled != OptIn:
+		return fmt.Errorf("enabled: got %q, want %q or %q", c.Enabled, Always, OptIn)
+	case c.Runtime != "" && !filepath.IsAbs(c.Runtime):
+		return fmt.Errorf("runtime: %q is not an absolute path", c.Runtime)
+	case c.State != "" && !filepath.IsAbs(c.State):
+		return fmt.Errorf("state: %q is not an absolute path", c.State)
+	case c.CacheBytes < 0:
+		return fmt.Errorf("cache_bytes: got %d, want 0 or more", c.CacheBytes)
+	case c.Fix != "":
+		if _, err := fixes.Parse(c.Fix); err != nil {
+			return fmt.Errorf("fix: %w", err)
+		}
+	}
+	return nil
+}
+
+// settings are those of one container.
+type settings struct {
+	enabled, fallback, required bool
+	fixes                       []find.Fix
+}
+
+// decide applies a container's annotations to the configuration.
+func (c *Config) decide(annotations map[string]string) (s settings, err error) {
+	s = settings{enabled: c.Enabled != OptIn, fallback: c.Fallback, required: c.Required}
+	for name, to := range map[string]*bool{AnnotationEnable: &s.enabled, AnnotationFallback: &s.fallback, AnnotationRequired: &s.required} {
+		switch got := annotations[name]; got {
+		case "":
+		case "true", "always":
+			*to = true
+		case "false", "never":
+			*to = false
+		default:
+			return s, fmt.Errorf("annotation %s: got %q, want true or false", name, got)
+		}
+	}
+	list, from := c.Fix, "configuration: fix"
+	if text := annotations[AnnotationFix]; text != "" {
+		list, from = text, "annotation "+AnnotationFix
+	}
+	if list != "" && list != "none" {
+		if s.fixes, err = fixes.Parse(list); err != nil {
+			return s, fmt.Errorf("%s: %w", from, err)
+		}
+	}
+	return s, nil
+}
+
+// rootless reports whether this process is not root on this machine, regardless of its user namespace
+// (user_namespaces(7): the first one maps all ids to themselves).
+var rootless = sync.OnceValue(func() bool {
+	return os.Geteuid() != 0 || len(userMap()) == 3 && strings.Join(userMap(), " ") != "0 0 4294967295"
+})
+
+// userMap is the first line of this process's map of user ids, in words: first id, the same outside, how many.
+func userMap() []string {
+	text, _ := os.ReadFile("/proc/self/uid_map")
+	line, _, _ := strings.Cut(string(text), "\n")
+	return strings.Fields(line)
+}
+
+// userDir is vfix's directory among those of one user (XDG Base Directory Specification); "" for root and for a user
+// without a home. A hook may be started without environment: then the home is that of the user outside of the namespace.
+func userDir(variable, usual string) string {
+	if !rootless() {
+		return ""
+	}
+	if dir := os.Getenv(variable); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "vfix")
+	}
+	home := os.Getenv("HOME")
+	if words := userMap(); home == "" && len(words) > 1 {
+		if u, err := user.LookupId(words[1]); err == nil {
+			home = u.HomeDir
+		}
+	}
+	if !filepath.IsAbs(home) {
+		return ""
+	}
+	return filepath.Join(home, usual, "vfix")
+}

@@ -1,0 +1,32 @@
+// Package node patches the files of a container when it starts. It never makes a start worse than it would be without
+// vfix: on any error the container starts as it is, and a record says what was left.
+//
+// Patched files go into the container's own writable layer. Two doors lead to the same function, Start: vfix-runtime in
+// front of an OCI runtime, and the same program as an OCI createRuntime hook.
+//
+//	start      the work of one start, from its configuration to its record
+//	main args  the two doors
+//	config     the configuration file and the annotations of a container
+//	root       whether a root filesystem is the container's own, and which layers are below it
+//	walk       the names in a directory, within bounds
+//	look       files to patch: those of the layers, from the cache or by examination, and those of the container
+//	cache      what is known about a list of layers
+//	place      patched files are put into the root
+//	fallback   files of the fallback and of fixes are put into the root
+//	record     one line about each start
+package node
+
+import "time"
+
+// The bounds of one start. Whatever is over one of them is left, and the record says so.
+const (
+	maxTime    = 10 * time.Second // that the start may be delayed
+	maxEntries = 1 << 20          // directory entries
+	maxDepth   = 128              // directories inside one another
+	maxFiles   = 2000             // files to patch
+	maxWritten = 1 << 30          // bytes of patched files
+	// minSize is the size of the smallest file that is looked at, in bytes: an ELF header with less is no program.
+	minSize = 64
+	// maxSize is the size of the largest one.
+	maxSize = 1 << 30
+)

@@ -1,0 +1,186 @@
+// Files of the fallback and of fixes in the root: what 'vfix rebuild' puts into images.
+
+package node
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/internal/fallbackfiles"
+	"vfix.dev/vfix/internal/fixes"
+	"vfix.dev/vfix/rewriter/find"
+)
+
+// maxPreload bounds an image's own ld.so.preload, in bytes.
+const maxPreload = 64 << 10
+
+// own reads a file of the root; nil without an error if there is none.
+func (r *root) read(name string, most int64) (content []byte, f *os.File, err error) {
+	fd, err := openAt(r.fd, name, unix.O_RDONLY)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("/%s: %w", name, err)
+	}
+	f = newFile(fd, name)
+	content, err = io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(content)) > most {
+		err = fmt.Errorf("/%s: more than %d bytes", name, most)
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return content, f, nil
+}
+
+// put writes a file, if the root does not have it. Missing directories are created. The owner is that of the root
+// directory, or of an existing file, which keeps its metadata.
+func (r *root) put(name string, body []byte, mode uint32) error {
+	old, existing, err := r.read(name, max(int64(len(body)), maxPreload))
+	if err != nil {
+		return err
+	}
+	if existing != nil {
+		defer existing.Close()
+		if bytes.Equal(old, body) {
+			return nil
+		}
+		if err := keepable(int(existing.Fd())); err != nil {
+			return fmt.Errorf("/%s: %w", name, err)
+		}
+	}
+	if err := r.mkdirs(path.Dir("/" + name)[1:]); err != nil {
+		return err
+	}
+	restore := r.keepTimes([]string{name})
+	defer restore()
+	p, err := r.prepare([]string{name})
+	if err != nil {
+		return fmt.Errorf("/%s: %w", name, err)
+	}
+	_, err = p.file.Write(body)
+	if err == nil {
+		err = r.give(p.file, existing, mode)
+	}
+	if err != nil {
+		p.discard()
+		return fmt.Errorf("/%s: %w", name, err)
+	}
+	return r.commit([]*prepared{p})[0]
+}
+
+func (r *root) give(to, existing *os.File, mode uint32) error {
+	if existing == nil {
+		return errors.Join(to.Chown(int(r.stat.Uid), int(r.stat.Gid)), unix.Fchmod(int(to.Fd()), mode))
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(existing.Fd()), &st); err != nil {
+		return err
+	}
+	return copyMetadata(int(existing.Fd()), int(to.Fd()), &st)
+}
+
+// mkdirs creates the directories of a path that are missing.
+func (r *root) mkdirs(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	if err := r.mkdirs(path.Dir("/" + dir)[1:]); err != nil {
+		return err
+	}
+	above, err := openAt(r.fd, path.Dir("/" + dir)[1:], unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return fmt.Errorf("/%s: %w", dir, err)
+	}
+	defer unix.Close(above)
+	const readable = 0o755
+	err = unix.Mkdirat(above, path.Base(dir), readable)
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	fd, oerr := openAt(above, path.Base(dir), unix.O_RDONLY|unix.O_DIRECTORY)
+	if err := errors.Join(err, oerr); err != nil {
+		return fmt.Errorf("/%s: %w", dir, err)
+	}
+	defer unix.Close(fd)
+	return errors.Join(unix.Fchown(fd, int(r.stat.Uid), int(r.stat.Gid)), unix.Fchmod(fd, readable))
+}
+
+// putFallback adds the preload library and names it in ld.so.preload. Programs that load no library are not reached.
+func (r *root) putFallback(o *Options) error {
+	wide := slices.ContainsFunc(fallbackfiles.Loaders32, func(name string) bool {
+		fd, err := unix.Openat2(r.fd, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_XDEV})
+		unix.Close(fd)
+		return err == nil
+	})
+	const readable, executable = 0o644, 0o755
+	content, f, err := r.read(fallbackfiles.Preload, maxPreload)
+	if err != nil {
+		return err
+	}
+	if f != nil {
+		f.Close()
+	}
+	if err := r.put(path.Join(fallbackfiles.Dir, fallbackfiles.Library), o.Library(), executable); err != nil {
+		return err
+	}
+	if wide {
+		if err := r.put(path.Join(fallbackfiles.Dir, fallbackfiles.Library32), o.Library32(), executable); err != nil {
+			return err
+		}
+		dir, err := openAt(r.fd, fallbackfiles.Dir, unix.O_RDONLY|unix.O_DIRECTORY)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(dir)
+		for _, platform := range slices.Sorted(maps.Keys(fallbackfiles.PlatformLinks)) {
+			if err := unix.Symlinkat(fallbackfiles.PlatformLinks[platform], dir, platform); err != nil && !errors.Is(err, unix.EEXIST) {
+				return err
+			}
+		}
+	}
+	return r.put(fallbackfiles.Preload, fallbackfiles.WithLine(content, wide), readable)
+}
+
+// possible returns the fixes whose file the root can have, and the reasons against the others.
+func (r *root) possible(all []find.Fix) (some []find.Fix, left []leftover) {
+	for _, fix := range all {
+		file := fixes.Of(fix).File
+		content, f, err := r.read(file.Name, int64(len(file.Body)))
+		if f != nil {
+			f.Close()
+			if !bytes.Equal(content, file.Body) {
+				err = errors.New("the image has another file there")
+			}
+		}
+		if err != nil {
+			left = append(left, leftover{"/" + file.Name, fmt.Sprintf("%s: %v", fix, err)})
+			continue
+		}
+		some = append(some, fix)
+	}
+	return some, left
+}
+
+// putFixes adds the files that fixed programs read.
+func (r *root) putFixes(targets []*target) error {
+	for _, t := range targets {
+		if t.Fix == "" {
+			continue
+		}
+		if file := fixes.Of(t.Fix).File; r.put(file.Name, file.Body, fixes.Mode) != nil {
+			return fmt.Errorf("/%s: cannot be written", file.Name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,305 @@
+// The root filesystem of a container: whether vfix may write into it, and the layers below it.
+
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
+
+// root is an open root filesystem that belongs to one container alone. All of its files are opened from its descriptor.
+type root struct {
+	fd    int
+	stat  unix.Statx_t
+	mount *mountinfo.Info // that the root is in
+	// Directories of an overlay, by their paths: own are the container's (the upper one first), lower are those below.
+	// Both are empty if they are not known.
+	own, lower []string
+}
+
+// beneath is how files below a directory are opened: no symlink is followed, no other mount entered (openat2(2)).
+const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
+
+const statxMask = unix.STATX_BASIC_STATS | unix.STATX_BTIME | unix.STATX_MNT_ID
+
+// openRoot opens the root of the container id. The error says why it is not the container's own.
+func openRoot(path, id string) (*root, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("root %s: %w", path, err)
+	}
+	r := &root{fd: fd}
+	if err := r.check(id); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("root %s: %w", path, err)
+	}
+	return r, nil
+}
+
+func (r *root) close() { unix.Close(r.fd) }
+
+// check checks that the root is the container's own.
+func (r *root) check(id string) error {
+	if err := unix.Statx(r.fd, "", unix.AT_EMPTY_PATH, statxMask, &r.stat); err != nil {
+		return err
+	}
+	var machine, parent unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, "/", 0, statxMask, &machine); err != nil {
+		return err
+	}
+	if err := unix.Statx(r.fd, "..", 0, statxMask, &parent); err != nil {
+		return err
+	}
+	if machine.Mnt_id == r.stat.Mnt_id && machine.Ino == r.stat.Ino {
+		return errors.New("it is the root of this machine")
+	}
+	mounts, err := r.mounts()
+	if err != nil {
+		return err
+	}
+	mountpoint := parent.Mnt_id != r.stat.Mnt_id
+	switch {
+	case r.mount == nil:
+		return errors.New("its mount is not in /proc/self/mountinfo")
+	case hasOption(r.mount.Options, "ro"), hasOption(r.mount.VFSOptions, "ro"):
+		return errors.New("it is read-only on this machine")
+	case r.mount.FSType == "overlay" || r.mount.FSType == fuseOverlay:
+		return r.overlay(mounts, mountpoint)
+	case strings.Contains(r.mount.Root, nativeSnapshots):
+		return r.native(mounts, mountpoint, id)
+	}
+	return r.engineDirectory(id)
+}
+
+// mounts sets the mount of the root, and returns all mounts of the same device.
+func (r *root) mounts() (same []*mountinfo.Info, err error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	same, err = mountinfo.GetMountsFromReader(f, func(m *mountinfo.Info) (skip, stop bool) {
+		if uint64(m.ID) == r.stat.Mnt_id {
+			r.mount = m
+		}
+		device := m.Major == int(r.stat.Dev_major) && m.Minor == int(r.stat.Dev_minor)
+		return !device && !strings.Contains(m.Root, nativeSnapshots), false
+	})
+	return same, err
+}
+
+const (
+	fuseOverlay = "fuse.fuse-overlayfs"
+	// nativeSnapshots is in the path of each snapshot of containerd's native snapshotter.
+	nativeSnapshots = ".native/snapshots/"
+)
+
+// overlay checks an overlay, and finds its layers.
+func (r *root) overlay(mounts []*mountinfo.Info, mountpoint bool) error {
+	upper := option(r.mount.VFSOptions, "upperdir")
+	switch {
+	case !mountpoint || r.mount.Root != "/":
+		return errors.New("it is a part of an overlay")
+	case r.mount.FSType == "overlay" && upper == "":
+		return errors.New("the overlay has no layer of the container's own")
+	case len(mounts) != 1:
+		return fmt.Errorf("it is shared: the same overlay is mounted %d times", len(mounts))
+	}
+	r.layers(upper)
+	return nil
+}
+
+// native checks a directory of containerd's native snapshotter, which makes one for each container.
+func (r *root) native(mounts []*mountinfo.Info, mountpoint bool, id string) error {
+	same := 0
+	for _, m := range mounts {
+		if m.Root == r.mount.Root && m.Major == r.mount.Major && m.Minor == r.mount.Minor {
+			same++
+		}
+	}
+	_, number, _ := strings.Cut(r.mount.Root, nativeSnapshots)
+	_, err := strconv.ParseUint(number, 10, 64)
+	switch {
+	case !mountpoint || err != nil || !strings.HasSuffix(r.mount.Mountpoint, "/"+id+"/rootfs"):
+		return errors.New("a snapshot that is not this container's")
+	case same != 1:
+		return fmt.Errorf("it is shared: the snapshot is mounted %d times", same)
+	}
+	return nil
+}
+
+// engineDirectory checks a directory: docker and podman record which one is of which container.
+func (r *root) engineDirectory(id string) error {
+	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", r.fd))
+	if err != nil {
+		return err
+	}
+	dir, name := filepath.Split(path)
+	for driver, at := range map[string]string{"vfs": "/vfs/dir/", "btrfs": "/btrfs/subvolumes/", "zfs": "/zfs/graph/"} {
+		home, is := strings.CutSuffix(dir, at)
+		if !is || id == "" || filepath.Base(id) != id {
+			continue
+		}
+		if got, err := os.ReadFile(filepath.Join(home, "image", driver, "layerdb/mounts", id, "mount-id")); err == nil && string(got) == name {
+			return nil
+		}
+		if podmanLayer(filepath.Join(home, driver+"-containers/containers.json"), id) == name {
+			return nil
+		}
+	}
+	return fmt.Errorf("a directory on %s that no engine made for this container alone", r.mount.FSType)
+}
+
+// podmanLayer returns the layer of a container in a file of containers/storage, "" for none.
+func podmanLayer(path, id string) string {
+	const maxText = 16 << 20
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	var all []struct{ ID, Layer string }
+	if json.NewDecoder(io.LimitReader(f, maxText)).Decode(&all) != nil {
+		return ""
+	}
+	for _, c := range all {
+		if c.ID == id {
+			return c.Layer
+		}
+	}
+	return ""
+}
+
+// layers finds the directories of an overlay. Names in mountinfo may be cut short, relative or descriptors of another
+// process; docker and podman write them to the file "lower" beside the mount.
+func (r *root) layers(upper string) {
+	dir := filepath.Dir(r.mount.Mountpoint)
+	home := filepath.Dir(dir)
+	var names []string
+	if text, err := os.ReadFile(filepath.Join(dir, "lower")); err == nil && filepath.Base(r.mount.Mountpoint) == "merged" {
+		names = strings.Split(strings.TrimSpace(string(text)), ":")
+		upper = filepath.Join(dir, "diff")
+	} else {
+		names, home = lowerOptions(r.mount.VFSOptions), filepath.Dir(filepath.Dir(upper))
+	}
+	var st unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, upper, 0, statxMask, &st); err != nil || st.Mtime != r.stat.Mtime || st.Ctime != r.stat.Ctime {
+		return // an overlay's root shows the times of its upper directory (fs/overlayfs/inode.c, ovl_getattr)
+	}
+	own, lower := []string{upper}, []string(nil)
+	for _, name := range names {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(home, name)
+		}
+		real, err := filepath.EvalSymlinks(name)
+		if err != nil {
+			return
+		}
+		if real == dir+"-init/diff" { // docker's second directory of this container
+			own = append(own, real)
+			continue
+		}
+		lower = append(lower, real)
+	}
+	if len(lower) > 0 {
+		r.own, r.lower = own, lower
+	}
+}
+
+// lowerOptions returns the lower directories in the options of an overlay, data-only ones as well
+// (Documentation/filesystems/overlayfs.rst).
+func lowerOptions(options string) (names []string) {
+	for o := range strings.SplitSeq(options, ",") {
+		name, value, _ := strings.Cut(o, "=")
+		switch name {
+		case "lowerdir":
+			names = append(names, strings.Split(value, ":")...)
+		case "lowerdir+", "datadir+":
+			names = append(names, value)
+		}
+	}
+	return slices.DeleteFunc(names, func(n string) bool { return n == "" })
+}
+
+// identity is what the cache knows the layers by: for each lower directory its device, inode, birth and change time.
+// "" if a layer has none.
+func (r *root) identity() string {
+	var text strings.Builder
+	for _, dir := range r.lower {
+		var st unix.Statx_t
+		if err := unix.Statx(unix.AT_FDCWD, dir, 0, statxMask, &st); err != nil {
+			return ""
+		}
+		fmt.Fprintf(&text, "%d:%d %d %d.%d %d.%d\n", st.Dev_major, st.Dev_minor, st.Ino, st.Btime.Sec, st.Btime.Nsec, st.Ctime.Sec, st.Ctime.Nsec)
+	}
+	return text.String()
+}
+
+// errInUse: another process runs in the root.
+var errInUse = errors.New("root: a process has it as its root: nothing is changed")
+
+// inUse returns errInUse if a process other than except has the root as its own.
+func (r *root) inUse(except int) error {
+	proc, err := os.Open("/proc")
+	if err != nil {
+		return err
+	}
+	defer proc.Close()
+	own := unix.Mkdev(r.stat.Dev_major, r.stat.Dev_minor)
+	for {
+		names, err := proc.Readdirnames(256)
+		for _, name := range names {
+			var st unix.Stat_t
+			if pid, err := strconv.Atoi(name); err != nil || pid == except {
+				continue
+			}
+			if unix.Stat("/proc/"+name+"/root", &st) == nil && st.Dev == own && st.Ino == r.stat.Ino {
+				return fmt.Errorf("%w (%s)", errInUse, name)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// openAt opens a file below a directory, and never waits for a FIFO or device.
+func openAt(dir int, name string, flags int) (int, error) {
+	if name == "" {
+		name = "."
+	}
+	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY), Resolve: beneath}
+	for {
+		fd, err := unix.Openat2(dir, name, &how)
+		if !errors.Is(err, unix.EINTR) {
+			return fd, err
+		}
+	}
+}
+
+func hasOption(options, name string) bool {
+	return slices.Contains(strings.Split(options, ","), name)
+}
+
+// option returns the value of an option, "" for none.
+func option(options, name string) string {
+	for o := range strings.SplitSeq(options, ",") {
+		if value, is := strings.CutPrefix(o, name+"="); is {
+			return value
+		}
+	}
+	return ""
+}

@@ -1,0 +1,238 @@
+package node
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Rule 1: only a root that belongs to one container alone is changed.
+func TestOwnRoot(t *testing.T) {
+	n := newNode(t)
+	image := n.image("bin/clock")
+	foreign := func(name, why string, make func(*node) *container) {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			c := make(n)
+			n.expect(c.start(), Skipped, why)
+			c.unpatched("bin/clock")
+		})
+	}
+	c := n.container(image)
+	n.expect(c.start(), Patched, "")
+	c.patched("bin/clock")
+
+	foreign("a directory", "no engine made", func(n *node) *container {
+		c := n.bundle()
+		n.must(os.CopyFS(c.root, os.DirFS(image)))
+		return c
+	})
+	foreign("the machine's own", "root of this machine", func(n *node) *container {
+		c := n.bundle()
+		n.must(os.Remove(c.root))
+		n.must(os.Symlink("/", c.root))
+		return c
+	})
+	foreign("an overlay without upper layer", "read-only", func(n *node) *container {
+		c := n.bundle()
+		n.mount("overlay", c.root, "lowerdir="+image+":"+n.image())
+		return c
+	})
+	foreign("read-only", "read-only", func(n *node) *container {
+		c := n.container(image)
+		n.must(unix.Mount("", c.root, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""))
+		return c
+	})
+	foreign("a part of an overlay", "a part of an overlay", func(n *node) *container {
+		whole, c := n.container(image), n.bundle()
+		n.write(whole.root+"/part/bin/clock", n.read(whole.root+"/bin/clock"))
+		n.must(os.Remove(c.root))
+		n.must(os.Symlink(whole.root+"/part", c.root))
+		return c
+	})
+	foreign("a bound part of an overlay", "a part of an overlay", func(n *node) *container {
+		whole, c := n.container(image), n.bundle()
+		n.write(whole.root+"/part/bin/clock", n.read(whole.root+"/bin/clock"))
+		n.bind(whole.root+"/part", c.root)
+		return c
+	})
+	foreign("mounted twice", "mounted 2 times", func(n *node) *container {
+		c, other := n.container(image), n.bundle()
+		n.bind(c.root, other.root)
+		return c
+	})
+	foreign("in use", "a process has it as its root", func(n *node) *container {
+		c := n.container(image)
+		n.process(c.root)
+		return c
+	})
+}
+
+// process runs a process with the root as its own until the test ends.
+func (n *node) process(root string) {
+	program := n.read("/proc/self/exe")
+	n.write(root+"/sleeper", program)
+	cmd := &exec.Cmd{Path: "/sleeper", Args: []string{"sleeper"}, SysProcAttr: &syscall.SysProcAttr{Chroot: root}}
+	in, err := cmd.StdinPipe()
+	n.must(err)
+	out, err := cmd.StdoutPipe()
+	n.must(err)
+	n.must(cmd.Start())
+	_, err = bufio.NewReader(out).ReadString('\n')
+	n.must(err)
+	n.Cleanup(func() { in.Close(); _ = cmd.Wait() })
+}
+
+// Rule 1: directories that an engine made for one container.
+func TestEngineDirectories(t *testing.T) {
+	n := newNode(t)
+	image := n.image("bin/clock")
+	// directory makes a bundle whose root is a copy of the image at a path.
+	directory := func(path string) *container {
+		c := n.bundle()
+		n.must(os.MkdirAll(filepath.Dir(path), 0o755))
+		n.must(os.CopyFS(path, os.DirFS(image)))
+		n.must(os.Remove(c.root))
+		n.must(os.Symlink(path, c.root))
+		return c
+	}
+	docker := directory(n.dir + "/docker/vfs/dir/0abc")
+	n.expect(docker.start(), Skipped, "no engine made")
+	n.write(n.dir+"/docker/image/vfs/layerdb/mounts/c2/mount-id", []byte("0abc"))
+	n.expect(docker.start(), Skipped, "no engine made")
+	n.write(n.dir+"/docker/image/vfs/layerdb/mounts/c1/mount-id", []byte("0abc"))
+	n.expect(docker.start(), Patched, "")
+	docker.patched("bin/clock")
+
+	podman := directory(n.dir + "/storage/vfs/dir/0def")
+	n.write(n.dir+"/storage/vfs-containers/containers.json", []byte(`[{"id":"c2","layer":"0def"}]`))
+	n.expect(podman.start(), Skipped, "no engine made")
+	n.write(n.dir+"/storage/vfs-containers/containers.json", []byte(`[{"id":"c2","layer":"x"},{"id":"c1","names":["a"],"layer":"0def"}]`))
+	n.expect(podman.start(), Patched, "")
+	podman.patched("bin/clock")
+
+	snapshot := n.dir + "/io.containerd.snapshotter.v1.native/snapshots/7"
+	directory(snapshot)
+	native := func(id string) *container {
+		c := n.bundle()
+		c.bundle = filepath.Join(n.dir, "tasks", c.bundle, id)
+		c.root = c.bundle + "/rootfs"
+		n.must(os.MkdirAll(c.root, 0o755))
+		n.bind(snapshot, c.root)
+		return c
+	}
+	other := native("c2")
+	n.expect(other.start(), Skipped, "not this container's")
+	own := native("c1")
+	n.expect(own.start(), Skipped, "mounted 2 times")
+	n.must(unix.Unmount(other.root, 0))
+	n.expect(own.start(), Patched, "")
+	own.patched("bin/clock")
+}
+
+// Rule 2: other mounts and symlinks in the root are left alone, also if they lead to the same file system.
+func TestBeneath(t *testing.T) {
+	n := newNode(t)
+	image := n.image("bin/clock", "opt/covered", "opt/dir/clock")
+	host := n.image("clock")
+	before := n.read(host + "/clock")
+	n.must(os.Symlink(host+"/clock", image+"/bin/absolute"))
+	n.must(os.Symlink("../../../../../.."+host, image+"/bin/upward"))
+	c := n.container(image)
+	c.start() // so that the names are in the cache
+	for range 2 {
+		c := n.container(image)
+		n.bind(host+"/clock", c.root+"/opt/covered")
+		n.bind(host, c.root+"/opt/dir")
+		r := c.start()
+		c.patched("bin/clock")
+		if string(n.read(host+"/clock")) != string(before) {
+			t.Fatalf("a file of the machine has changed: %+v", r)
+		}
+	}
+}
+
+// Rule 3: what the key of layers depends on.
+func TestIdentity(t *testing.T) {
+	n := newNode(t)
+	a, b := n.image("bin/a"), n.image("bin/b")
+	key := func(c *container) string {
+		r, err := openRoot(c.root, "c1")
+		n.must(err)
+		defer r.close()
+		return r.identity()
+	}
+	want := key(n.container(a, b))
+	if want == "" {
+		t.Fatal("an overlay has no key")
+	}
+	same := n.container(a, b)
+	n.write(same.root+"/etc/new", nil)
+	if key(same) != want {
+		t.Error("the key depends on the upper layer")
+	}
+	if key(n.container(b, a)) == want || key(n.container(a)) == want {
+		t.Error("another list of layers has the same key")
+	}
+	// Names that are descriptors of this process, or relative to where it was, say nothing.
+	t.Chdir(filepath.Dir(a))
+	c := n.bundle()
+	dir := filepath.Dir(c.root)
+	n.must(os.MkdirAll(dir+"/upper", 0o755))
+	n.must(os.MkdirAll(dir+"/work", 0o755))
+	n.mount("overlay", c.root, "lowerdir="+filepath.Base(a)+":"+filepath.Base(b)+",upperdir="+dir+"/upper,workdir="+dir+"/work")
+	t.Chdir("/")
+	if got := key(c); got != "" && got != want {
+		t.Error("relative names lead to another key")
+	}
+	n.must(os.Rename(b, b+".old"))
+	n.must(os.CopyFS(b, os.DirFS(b+".old")))
+	if key(n.container(a, b)) == want {
+		t.Error("another directory of the same name has the same key")
+	}
+}
+
+// Rule 3: docker's directories, which are named beside the mount: its own second one is not a layer.
+func TestDockerLayers(t *testing.T) {
+	n := newNode(t)
+	home := n.dir + "/overlay2"
+	layer := func(id, name string) {
+		n.write(home+"/"+id+"/diff/bin/"+name, n.read(n.image("clock")+"/clock"))
+		n.must(os.MkdirAll(home+"/l", 0o755))
+		n.must(os.Symlink("../"+id+"/diff", home+"/l/"+id))
+	}
+	layer("base", "clock")
+	mount := func(id string, lower string) *container {
+		layer(id+"-init", "init")
+		dir := home + "/" + id
+		for _, d := range []string{"/diff", "/work", "/merged"} {
+			n.must(os.MkdirAll(dir+d, 0o755))
+		}
+		n.write(dir+"/lower", []byte(lower))
+		t.Chdir(home)
+		n.mount("overlay", dir+"/merged", "lowerdir="+lower+",upperdir="+id+"/diff,workdir="+id+"/work")
+		t.Chdir("/")
+		c := n.bundle()
+		n.must(os.Remove(c.root))
+		n.must(os.Symlink(dir+"/merged", c.root))
+		return c
+	}
+	first := mount("one", "l/one-init:l/base")
+	if r := first.start(); r.Cache != "miss" || len(r.Patched) != 2 {
+		t.Errorf("got %+v", r)
+	}
+	first.patched("bin/clock", "bin/init")
+	second := mount("two", "l/two-init:l/base")
+	if r := second.start(); r.Cache != "hit" || r.Examined != 1 {
+		t.Errorf("got %+v, want a hit, and one file of the second directory examined", r)
+	}
+	second.patched("bin/clock", "bin/init")
+	if r := mount("three", "l/one-init:l/base").start(); r.Cache != "miss" {
+		t.Errorf("with another container's directory: got %+v", r)
+	}
+}

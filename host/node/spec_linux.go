@@ -1,0 +1,56 @@
+// config.json of a bundle, as far as it matters here (runtime-spec, config.md).
+
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+type spec struct {
+	Root        struct{ Path string }
+	Annotations map[string]string
+	Mounts      []struct {
+		Destination, Type string
+		Options           []string
+	}
+}
+
+// readSpec reads a config.json. The path of its root is relative to the bundle.
+func readSpec(path, bundle string) (*spec, error) {
+	const maxSpec = 64 << 20
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var s spec
+	if err := json.NewDecoder(io.LimitReader(f, maxSpec)).Decode(&s); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if s.Root.Path == "" {
+		return nil, fmt.Errorf("%s: no root", path)
+	}
+	if !filepath.IsAbs(s.Root.Path) {
+		s.Root.Path = filepath.Join(bundle, s.Root.Path)
+	}
+	return &s, nil
+}
+
+// volumes are the mounts of this machine's files, but for those that engines make for each container.
+func (s *spec) volumes() (all []string) {
+	engines := []string{"/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/.containerenv", "/run/secrets", "/etc/mtab"}
+	for _, m := range s.Mounts {
+		bind := m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind")
+		at := filepath.Clean("/" + m.Destination)
+		if bind && !slices.Contains(engines, at) && !strings.HasPrefix(at, "/dev/") && !strings.HasPrefix(at, "/proc/") && !strings.HasPrefix(at, "/sys/") {
+			all = append(all, at)
+		}
+	}
+	return all
+}

@@ -1,0 +1,371 @@
+package node
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/internal/tinyelf"
+	"vfix.dev/vfix/internal/xattrs"
+)
+
+// A container that starts again, and others of its image, need no examination, whatever their own layers have.
+func TestWarm(t *testing.T) {
+	n := newNode(t)
+	image := n.image("bin/clock", "lib/clock")
+	first := n.container(image)
+	n.write(first.root+"/etc/hosts", []byte("changed before the first start"))
+	if r := first.start(); r.Result != Patched || r.Cache != "miss" || r.Examined != 2 || r.Sites != 2 {
+		t.Fatalf("got %+v", r)
+	}
+	n.write(first.root+"/var/log", bytes.Repeat([]byte("text "), 100))
+	n.must(os.Remove(first.root + "/lib/clock"))
+	if r := first.start(); r.Result != Patched || r.Cache != "hit" || r.Examined != 0 || len(r.Patched) != 1 {
+		t.Errorf("a restart: got %+v", r)
+	}
+	second := n.container(image)
+	n.write(second.root+"/own", tinyelf.Bytes(1))
+	if r := second.start(); r.Result != Patched || r.Cache != "hit" || r.Examined != 1 || len(r.Patched) != 3 {
+		t.Errorf("another container: got %+v", r)
+	}
+	second.patched("bin/clock", "lib/clock", "own")
+	if r := second.start(); r.Result != Patched || r.Examined != 0 {
+		t.Errorf("its restart: got %+v", r)
+	}
+	n.must(os.Remove(second.root + "/lib/clock"))
+	n.write(second.root+"/lib/clock", tinyelf.Bytes(2)) // as a package manager does
+	n.expect(second.start(), Patched, "")
+	second.patched("lib/clock")
+}
+
+// Rule 3: what one container has removed is not missing for others.
+func TestHidden(t *testing.T) {
+	n := newNode(t)
+	image := n.image("bin/clock", "lib/clock")
+	for name, change := range map[string]func(root string) error{
+		"a file":            func(root string) error { return os.Remove(root + "/bin/clock") },
+		"a directory":       func(root string) error { return os.RemoveAll(root + "/bin") },
+		"another file":      func(root string) error { return os.WriteFile(root+"/bin/clock", []byte("text"), 0o600) },
+		"another directory": func(root string) error { return replaceDir(root + "/bin") },
+	} {
+		c := n.container(image)
+		n.must(change(c.root))
+		if r := c.start(); r.Result != Patched || len(r.Patched) != 1 {
+			t.Errorf("%s: got %+v", name, r)
+		}
+		if r := n.container(image).start(); len(r.Patched) != 2 {
+			t.Errorf("%s: the next container: got %+v", name, r)
+		}
+		n.must(os.RemoveAll(n.state + "/layers"))
+	}
+}
+
+func replaceDir(path string) error {
+	if err := os.RemoveAll(path); err != nil {
+		return err
+	}
+	return os.Mkdir(path, 0o755)
+}
+
+// Rule 4: an entry that is torn or about other files changes nothing, and the next start looks again.
+func TestForeignEntry(t *testing.T) {
+	n := newNode(t)
+	image, other := n.image("bin/clock"), n.image("bin/other")
+	entry := func(image string) string {
+		n.must(os.RemoveAll(n.state + "/layers"))
+		n.expect(n.container(image).start(), Patched, "")
+		names, err := filepath.Glob(n.state + "/layers/*")
+		n.must(err)
+		return names[0]
+	}
+	foreign := n.read(entry(other))
+	path := entry(image)
+	whole := n.read(path)
+	for name, content := range map[string][]byte{
+		"torn": whole[:len(whole)/2], "empty": {}, "changed": bytes.Replace(whole, []byte(`"size":`), []byte(`"size":1`), 1), "another image's": foreign,
+	} {
+		n.must(os.WriteFile(path, content, 0o600))
+		c := n.container(image)
+		r := c.start()
+		if r.Result != Patched {
+			c.unpatched("bin/clock")
+			n.expect(n.container(image).start(), Patched, "")
+		}
+		c = n.container(image)
+		n.expect(c.start(), Patched, "")
+		c.patched("bin/clock")
+		if got := n.read(path); !bytes.Equal(got[:64], whole[:64]) {
+			t.Errorf("%s: the entry is not replaced", name)
+		}
+	}
+	// Bytes other than those that were examined, behind the same size and times.
+	c := n.container(image)
+	n.must(unix.Unmount(c.root, 0))
+	st, err := os.Stat(image + "/bin/clock")
+	n.must(err)
+	tgt := &target{Names: []string{"bin/clock"}, todo: "bin/clock", Size: st.Size(), Mtime: st.ModTime().UnixNano(), Ctime: ctime(st)}
+	tgt.Edits = append(tgt.Edits, edit(80, "old", "new"))
+	c = n.container(image)
+	r, err := openRoot(c.root, "c1")
+	n.must(err)
+	defer r.close()
+	b := defaultBounds
+	if left := r.place([]*target{tgt}, &b); len(left) != 1 || left[0].Reason != errOther.Error() {
+		t.Errorf("got %v", left)
+	}
+	c.unpatched("bin/clock")
+}
+
+// Rule 6: everything but the content stays, and all names of a file lead to one new inode.
+func TestMetadata(t *testing.T) {
+	n := newNode(t)
+	image := n.image("bin/setuid", "bin/plain", "bin/ima", "bin/immutable")
+	at := func(name string) string { return image + "/bin/" + name }
+	n.must(os.Link(at("plain"), at("link")))
+	n.must(os.Link(at("plain"), image+"/etc/link"))
+	n.must(os.Chown(at("setuid"), 1000, 1001))
+	n.must(os.Chmod(at("setuid"), 0o755|os.ModeSetuid))
+	big := strings.Repeat("v", 3000)
+	n.must(unix.Setxattr(at("setuid"), "user.big", []byte(big), 0))
+	capability := "\x01\x00\x00\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" // VFS_CAP_REVISION_2, cap_net_bind_service
+	n.must(unix.Setxattr(at("setuid"), "security.capability", []byte(capability), 0))
+	n.must(unix.Setxattr(at("ima"), "security.ima", []byte("\x01hash"), 0))
+	past := time.Unix(1e9, 123456789)
+	for _, name := range []string{"setuid", "plain", "."} {
+		n.must(os.Chtimes(at(name), past, past))
+	}
+	n.must(setFlags(at("immutable"), 0x10))
+	t.Cleanup(func() { _ = setFlags(at("immutable"), 0) })
+
+	c := n.container(image)
+	r := c.start()
+	if r.Result != Partial || len(r.Left) != 2 || len(r.Patched) != 2 {
+		t.Fatalf("got %+v", r)
+	}
+	if text := fmt.Sprint(r.Left); !strings.Contains(text, "security.ima vouches") || !strings.Contains(text, "immutable") {
+		t.Errorf("left: %s", text)
+	}
+	c.patched("bin/setuid", "bin/plain", "bin/link", "etc/link")
+	var a, b, dir unix.Stat_t
+	n.must(unix.Stat(c.root+"/bin/setuid", &a))
+	if a.Uid != 1000 || a.Gid != 1001 || a.Mode&0o7777 != 0o4755 || a.Mtim.Nano() != past.UnixNano() {
+		t.Errorf("got %+v", a)
+	}
+	f, err := os.Open(c.root + "/bin/setuid")
+	n.must(err)
+	defer f.Close()
+	for name, want := range map[string]string{"user.big": big, "security.capability": capability} {
+		if got, err := xattrs.Get(int(f.Fd()), name); string(got) != want {
+			t.Errorf("%s: got %d bytes, %v", name, len(got), err)
+		}
+	}
+	n.must(unix.Stat(c.root+"/bin", &dir))
+	if dir.Mtim.Nano() != past.UnixNano() {
+		t.Errorf("the directory's time: got %v", dir.Mtim)
+	}
+	n.must(unix.Stat(c.root+"/bin/plain", &a))
+	for _, name := range []string{"/bin/link", "/etc/link"} {
+		if n.must(unix.Stat(c.root+name, &b)); a.Ino != b.Ino || a.Nlink != 3 {
+			t.Errorf("%s: inode %d with %d names, want %d with 3", name, b.Ino, a.Nlink, a.Ino)
+		}
+	}
+	if r.Examined != 4 {
+		t.Errorf("examined %d files, want 4: one for each inode", r.Examined)
+	}
+	// A name that the container does not show.
+	outside := n.image("bin/clock")
+	n.must(os.Link(outside+"/bin/clock", n.dir+"/elsewhere"))
+	n.expect(n.container(outside).start(), Partial, "2 names, of which the container shows 1")
+}
+
+// Rule 7: over a bound the container starts, with what was found, and the next start does not look again.
+func TestBounds(t *testing.T) {
+	n := newNode(t)
+	deep := n.image("clock")
+	n.must(os.MkdirAll(deep+strings.Repeat("/d", maxDepth+2), 0o755))
+	for name, tc := range map[string]struct {
+		image string
+		set   func(*bounds)
+		why   string
+	}{
+		"entries": {n.image("a/1", "b/2", "c/3"), func(b *bounds) { b.entries = 3 }, "too many files and directories"},
+		"files":   {n.image("a/1", "b/2", "c/3"), func(b *bounds) { b.files = 1 }, "too many files to examine"},
+		"time":    {n.image("a/1", "b/2", "c/3"), func(b *bounds) { b.time = time.Nanosecond }, "over a bound"},
+		"depth":   {deep, func(*bounds) {}, "directories inside one another"},
+	} {
+		first := n.container(tc.image).start(func(s *start) { tc.set(&s.limits) })
+		n.expect(first, Partial, tc.why)
+		next := n.container(tc.image).start()
+		if n.expect(next, Partial, tc.why); next.Cache != "hit" || next.Examined != 0 || len(next.Patched) != len(first.Patched) {
+			t.Errorf("%s: got %+v, after %+v", name, next, first)
+		}
+	}
+	image := n.image("a/1", "b/2", "c/3")
+	r := n.container(image).start(func(s *start) { s.limits.written = int64(len(tinyelf.Bytes(1))) * 2 })
+	if n.expect(r, Partial, "too many bytes"); len(r.Patched) != 2 {
+		t.Errorf("got %+v", r)
+	}
+}
+
+// Rule 7: starts at the same time examine an image once, and wait no longer than their bound.
+func TestTogether(t *testing.T) {
+	n := newNode(t)
+	image := n.image("bin/a", "bin/b")
+	var all sync.WaitGroup
+	records := make([]Record, 6)
+	for i := range records {
+		c := n.container(image)
+		all.Go(func() { records[i] = c.start() })
+	}
+	all.Wait()
+	examined := 0
+	for _, r := range records {
+		examined += r.Examined
+		n.expect(r, Patched, "")
+	}
+	if examined != 2 {
+		t.Errorf("examined %d files, want 2", examined)
+	}
+	c := n.container(n.image("bin/a"))
+	store, err := openCache(n.state, 0)
+	n.must(err)
+	r, err := openRoot(c.root, "c1")
+	n.must(err)
+	defer r.close()
+	unlock, err := store.lock(cacheKey("test[]", r.identity()), time.Now())
+	n.must(err)
+	defer unlock()
+	n.within(time.Second, func() {
+		n.expect(c.start(func(s *start) { s.limits.time = 50 * time.Millisecond }), Skipped, "still examines the same image")
+	})
+}
+
+// Whenever a start is killed, each file is the old or the new one, and the next start completes the work.
+func TestKilled(t *testing.T) {
+	n := newNode(t)
+	names := []string{"bin/a", "bin/b", "lib/c", "lib/d"}
+	image := n.image(names...)
+	n.must(os.Link(image+"/bin/a", image+"/lib/link"))
+	names = append(names, "lib/link")
+	n.container(image).start()
+	killed := 0
+	for i := range 80 {
+		c := n.container(image)
+		c.prepare()
+		if i%2 == 1 {
+			n.must(os.RemoveAll(n.state + "/layers"))
+		}
+		cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{"starter", n.state, c.bundle}}
+		n.must(cmd.Start())
+		time.Sleep(time.Duration(i) * 300 * time.Microsecond)
+		_ = cmd.Process.Kill()
+		if cmd.Wait() != nil {
+			killed++
+		}
+		for _, name := range names {
+			before, now := n.read(filepath.Join(image, name)), n.read(filepath.Join(c.root, name))
+			if !bytes.Equal(before, now) && run(filepath.Join(c.root, name)) != tinyelf.Patched {
+				t.Fatalf("kill %d: %s is neither the old nor the new file", i, name)
+			}
+		}
+		n.expect(c.start(), Patched, "")
+		c.patched(names...)
+		left, err := filepath.Glob(c.root + "/*/.vfix-*")
+		if n.must(err); len(left) > 0 {
+			t.Fatalf("kill %d: left: %v", i, left)
+		}
+		n.must(unix.Unmount(c.root, 0))
+		n.must(os.RemoveAll(filepath.Dir(c.root)))
+	}
+	if killed < 20 {
+		t.Errorf("only %d of 80 starts were killed", killed)
+	}
+}
+
+// With required, a container in which something is left does not start.
+func TestRequired(t *testing.T) {
+	n := newNode(t)
+	required := func(s *start) { s.load = func() (Config, error) { return Config{State: n.state, Required: true}, nil } }
+	image := n.image("bin/clock")
+	n.expect(n.container(image).start(required), Patched, "")
+	n.must(unix.Setxattr(image+"/bin/clock", "security.ima", []byte("\x01hash"), 0))
+	n.expect(n.container(image).start(required), Refused, "looks again") // the time of the file is another one
+	n.expect(n.container(image).start(), Partial, "vouches")
+	n.expect(n.container(image).start(required), Refused, "vouches")
+	c := n.container(image)
+	c.annotations = map[string]string{AnnotationRequired: "true"}
+	n.expect(c.start(), Refused, "vouches")
+	c = n.container(image)
+	c.annotations = map[string]string{AnnotationRequired: "false"}
+	n.expect(c.start(required), Partial, "vouches")
+	n.expect(n.bundle().start(required), Refused, "no engine made")
+	c = n.container(image)
+	c.annotations = map[string]string{AnnotationEnable: "false"}
+	n.expect(c.start(required), Disabled, "")
+}
+
+// The fallback and the files of fixes are in the container's layer, with its own root as their owner.
+func TestFallback(t *testing.T) {
+	n := newNode(t)
+	image := n.image("bin/clock")
+	n.must(os.Chown(image, 100000, 100000))
+	n.write(image+"/etc/ld.so.preload", []byte("/lib/other.so"))
+	c := n.container(image)
+	n.must(os.Chown(c.upper, 100000, 100000))
+	c.annotations = map[string]string{AnnotationFallback: "true"}
+	for range 2 {
+		if r := c.start(); r.Result != Patched || !r.Fallback {
+			t.Fatalf("got %+v", r)
+		}
+	}
+	if got := string(n.read(c.root + "/etc/ld.so.preload")); got != "/lib/other.so\n/vfix/x86_64/libvfix.so\n" {
+		t.Errorf("ld.so.preload: %q", got)
+	}
+	if got := string(n.read(c.root + "/vfix/x86_64/libvfix.so")); got != "library" {
+		t.Errorf("library: %q", got)
+	}
+	for _, name := range []string{"/vfix", "/vfix/x86_64", "/vfix/x86_64/libvfix.so"} {
+		var st unix.Stat_t
+		if n.must(unix.Stat(c.root+name, &st)); st.Uid != 100000 || st.Mode&0o777 != 0o755 {
+			t.Errorf("%s: owner %d, mode %o", name, st.Uid, st.Mode)
+		}
+	}
+	n.write(image+"/lib/ld-linux.so.2", nil)
+	c = n.container(image)
+	c.annotations = map[string]string{AnnotationFallback: "true"}
+	n.expect(c.start(), Patched, "")
+	if got := string(n.read(c.root + "/vfix/i386/libvfix.so")); got != "library32" {
+		t.Errorf("library for 32-bit programs: %q", got)
+	}
+}
+
+// Whatever fails, the container starts, and the record says why.
+func TestErrors(t *testing.T) {
+	n := newNode(t)
+	image := n.image("bin/clock")
+	c := n.container(image)
+	broken := func(s *start) { s.load = func() (Config, error) { return Config{State: n.state}, os.ErrInvalid } }
+	n.expect(c.start(broken), Skipped, "invalid argument")
+	c.annotations = map[string]string{AnnotationEnable: "perhaps"}
+	n.expect(c.start(), Skipped, "want true or false")
+	c.annotations = nil
+	c.unpatched("bin/clock")
+	c.mounts = []map[string]any{
+		{"destination": "/data", "type": "bind"}, {"destination": "/etc/hosts", "type": "bind"}, {"destination": "/proc", "type": "proc"},
+		{"destination": "/more", "type": "none", "options": []string{"rbind"}},
+	}
+	if r := c.start(); strings.Join(r.NotExamined, " ") != "/data /more" {
+		t.Errorf("volumes: got %v", r.NotExamined)
+	}
+	if got := strings.Count(string(n.read(n.state+"/starts.jsonl")), "\n"); got != 3 {
+		t.Errorf("%d lines in the record, want 3", got)
+	}
+}

@@ -1,0 +1,86 @@
+// Names in a directory and below it, in pieces and within bounds: an image is hostile.
+
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// bounds limit the work of one start: what is left of each.
+type bounds struct {
+	time           time.Duration
+	until          time.Time
+	entries, files int
+	written        int64
+}
+
+var defaultBounds = bounds{time: maxTime, entries: maxEntries, files: maxFiles, written: maxWritten}
+
+// errBound: one of the bounds is reached.
+var errBound = errors.New("over a bound of vfix")
+
+// entry counts a directory entry.
+func (b *bounds) entry() error {
+	b.entries--
+	switch {
+	case b.entries < 0:
+		return fmt.Errorf("%w: too many files and directories", errBound)
+	case time.Now().After(b.until):
+		return fmt.Errorf("%w: more than %v", errBound, b.time)
+	}
+	return nil
+}
+
+// visitor gets one entry: its directory, its name there, and its name below the first directory. skip leaves a
+// directory out.
+type visitor func(dir int, base, name string, kind fs.FileMode) (skip bool, err error)
+
+// walk visits everything below a directory. Directories that cannot be opened are left out, as those of other mounts.
+func (b *bounds) walk(dir int, visit visitor) error { return b.walkBelow(dir, "", 0, visit) }
+
+func (b *bounds) walkBelow(at int, name string, depth int, visit visitor) error {
+	if depth > maxDepth {
+		return fmt.Errorf("%w: /%s: more than %d directories inside one another", errBound, name, maxDepth)
+	}
+	fd, err := openAt(at, path.Base("/"+name), unix.O_RDONLY|unix.O_DIRECTORY)
+	if depth == 0 {
+		fd, err = openAt(at, ".", unix.O_RDONLY|unix.O_DIRECTORY)
+	}
+	if err != nil {
+		return nil
+	}
+	dir := newFile(fd, name)
+	defer dir.Close()
+	for {
+		const piece = 256 // entries
+		entries, err := dir.ReadDir(piece)
+		for _, e := range entries {
+			if err := b.entry(); err != nil {
+				return err
+			}
+			below := path.Join(name, e.Name())
+			skip, err := visit(fd, e.Name(), below, e.Type())
+			if err != nil {
+				return err
+			}
+			if e.IsDir() && !skip {
+				if err := b.walkBelow(fd, below, depth+1, visit); err != nil {
+					return err
+				}
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("/%s: %w", name, err)
+		}
+	}
+}
