@@ -1,4 +1,4 @@
-// What an examination finds, and the messages between the two processes: JSON, each behind its length in 4 bytes; the
+// The result of an examination, and the messages between the two processes: JSON, each behind its length in 4 bytes; the
 // file of a request is beside its message.
 
 // Package examiner reads ELF files of images in a separate process that can do nothing else: it opens no file, makes no

@@ -26,7 +26,7 @@ var valued = strings.Fields("log log-format log-level root criu rootless cgroup-
 // original files mapped: it is left alone.
 func (c *command) starts() bool { return (c.verb == "create" || c.verb == "run") && !c.help }
 
-// parseArgs parses the command line behind the name of the program. The verb is the first word that is no option, and
+// parseArgs parses the command line behind the name of the program. The verb is the first word that is not an option, and
 // the container the last one. Both runtimes accept --name=value and --name value; runc also -name.
 func parseArgs(args []string) command {
 	c := command{bundle: "."}

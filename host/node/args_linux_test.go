@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Rule 9: the verb is the first word that is no option.
+// Rule 9: the verb is the first word that is not an option.
 func TestParseArgs(t *testing.T) {
 	for line, want := range map[string]string{
 		// runc under containerd and docker, crun under podman.

@@ -25,7 +25,7 @@ const (
 	maxDepth   = 128              // directories inside one another
 	maxFiles   = 2000             // files to patch
 	maxWritten = 1 << 30          // bytes of patched files
-	// minSize is the size of the smallest file that is looked at, in bytes: an ELF header with less is no program.
+	// minSize is the size of the smallest file that is looked at, in bytes: no program is smaller than an ELF header.
 	minSize = 64
 	// maxSize is the size of the largest one.
 	maxSize = 1 << 30

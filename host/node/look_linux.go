@@ -108,7 +108,7 @@ func (l *looker) removed(name string) bool {
 	return false
 }
 
-// above looks at the container's own files, but for names that are done. hides reports that they hide programs of the
+// above looks at the container's own files, except names that are done. hides reports that they hide programs of the
 // layers, so that a look at the root does not show what the layers have.
 func (l *looker) above(done map[string]bool) (found *findings, hides bool, err error) {
 	found, err = l.look(func() error {

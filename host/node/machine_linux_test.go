@@ -20,7 +20,7 @@ import (
 	"vfix.dev/vfix/internal/tinyelf"
 )
 
-// The tests run again as root in a mount namespace of their own, where they mount overlays. This program is also the
+// The tests run again as root in a mount namespace of their own, and mount overlays there. This program is also the
 // confined process, a process in a root, and a start that is killed.
 func TestMain(m *testing.M) {
 	switch os.Args[0] {
@@ -73,7 +73,7 @@ func newNode(t *testing.T) *node {
 		t.Skip("overlays need root")
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		t.Skipf("/ is no mount point: %v", err)
+		t.Skipf("/ is not a mount point: %v", err)
 	}
 	n := &node{T: t, dir: t.TempDir()}
 	n.state = filepath.Join(n.dir, "state")
@@ -101,7 +101,7 @@ func (n *node) read(path string) []byte {
 	return b
 }
 
-// image is a directory with a legacy program at each name, and a file that is none.
+// image is a directory with a legacy program at each name, and a text file.
 func (n *node) image(names ...string) string {
 	n.n++
 	dir := filepath.Join(n.dir, fmt.Sprint("image", n.n))

@@ -179,7 +179,7 @@ func TestIdentity(t *testing.T) {
 	if key(n.container(b, a)) == want || key(n.container(a)) == want {
 		t.Error("another list of layers has the same key")
 	}
-	// Names that are descriptors of this process, or relative to where it was, say nothing.
+	// Names that are descriptors of this process, or relative to its directory, say nothing.
 	t.Chdir(filepath.Dir(a))
 	c := n.bundle()
 	dir := filepath.Dir(c.root)

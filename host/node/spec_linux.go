@@ -42,7 +42,7 @@ func readSpec(path, bundle string) (*spec, error) {
 	return &s, nil
 }
 
-// volumes are the mounts of this machine's files, but for those that engines make for each container.
+// volumes are the mounts of this machine's files, except those that engines make for each container.
 func (s *spec) volumes() (all []string) {
 	engines := []string{"/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/.containerenv", "/run/secrets", "/etc/mtab"}
 	for _, m := range s.Mounts {

@@ -121,7 +121,7 @@ func planOf(f io.ReaderAt, size int64, fixes []find.Fix) (p *patch.Plan, found F
 		found.Fix = has
 	}
 	wanted := r.Redirect != nil && slices.Contains(fixes, r.Redirect.Fix)
-	if !wanted && !slices.ContainsFunc(r.Sites, func(s find.Site) bool { return s.Verdict.Patchable() || s.Verdict == find.Unknown }) {
+	if !wanted && !slices.ContainsFunc(r.Sites, func(s find.Site) bool { return s.Verdict.Finding() }) {
 		why, err := packers.Inside(f, size)
 		if err == nil && why != "" {
 			err = fmt.Errorf("%w: %s", ErrTooMuch, why)
