@@ -25,7 +25,9 @@ var faults = map[string]func(){
 		for b := [][]byte{}; ; b = append(b, bytes.Repeat([]byte{1}, 16<<20)) {
 		}
 	},
-	"lie":   func() { _ = send(answer{Finding: Finding{Patch: Patch{Edits: []Edit{{Offset: 1 << 40, Old: []byte{0}, New: []byte{0}}}}}}) },
+	"lie": func() {
+		_ = send(answer{Finding: Finding{Patch: Patch{Edits: []Edit{{Offset: 1 << 40, Old: []byte{0}, New: []byte{0}}}}}})
+	},
 	"noise": func() { _, _ = unix.Write(socket, []byte("\xff\xff\xff\xff")); time.Sleep(time.Hour) },
 	"files": func() { _ = send(answer{Error: openFiles()}); time.Sleep(time.Hour) },
 }
