@@ -1,127 +1,263 @@
-// The call sites that are findings: how many there are, what covers them, and the error that reports them.
+// Findings as text: the verdict of a source, its files, and what could not be patched or examined.
 
 package main
 
 import (
 	"cmp"
-	"errors"
+	"fmt"
+	"io"
 	"slices"
 	"strings"
 
-	"vfix.dev/vfix/cmd/vfix/hints"
 	"vfix.dev/vfix/cmd/vfix/screen"
-	"vfix.dev/vfix/cmd/vfix/tables"
-	"vfix.dev/vfix/images/batch"
+	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/sources"
-	"vfix.dev/vfix/internal/quote"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
-// The commands that take what a packed file holds.
-const scanIt, patchIt = "vfix scan", "vfix patch -i"
+// openSite is a call site that is a finding, in the words of 'vfix help exit-status'.
+const openSite = "live or unknown call site"
 
-// uncoveredInAll counts the call sites that are findings in the images for all levels of x86-64 that a
-// source has.
-func uncoveredInAll(f *contents.Findings) int {
+// few is how many lines of a kind are printed; of more, the first ones and their number.
+const few = 10
+
+// deed is what a verb did with the call sites.
+type deed struct{ patched, fixed string }
+
+var (
+	wouldPatch = deed{"would be patched", "would be fixed"}
+	didPatch   = deed{"patched", "fixed"}
+)
+
+// patching is the deed of a verb that patches; with dryRun it only plans.
+func patching(dryRun bool) deed {
+	if dryRun {
+		return wouldPatch
+	}
+	return didPatch
+}
+
+// titleOf is a source as it was typed, with the platform of its image if it has several.
+func titleOf(typed string, f *contents.Findings) string {
+	return strings.TrimSpace(screen.Printable(typed) + " " + f.Platform)
+}
+
+// writePatched says how many call sites a verb patched, and in which files.
+func writePatched(w io.Writer, s screen.Stream, typed string, d deed, f *contents.Findings) {
+	title := s.Paint.Bold(titleOf(typed, f)) + ": "
 	n := 0
-	for _, l := range f.All() {
-		n += l.UncoveredSites()
+	for i := range f.Files {
+		n += patchedIn(&f.Files[i])
+	}
+	fixed := fixedIn(f)
+	switch {
+	case n > 0:
+		fmt.Fprintf(w, "%s%s in %s\n", title, s.Paint.Green(screen.Count(n, "call site")+" "+d.patched), screen.Count(len(f.Files), "file"))
+	case len(fixed) > 0:
+	case f.Unread() > 0:
+		fmt.Fprintf(w, "%sno call site in what was examined\n", title)
+	default:
+		fmt.Fprintf(w, "%s%s\n", title, s.Paint.Green("no call site of the vsyscall page"))
+	}
+	for _, r := range fixed {
+		s.Write(w, "", 0, fmt.Sprintf("%s %s (%s): %s", r.Path, d.fixed, r.Fix, fixes.Of(r.Fix).Does))
+	}
+	writeFiles(w, s, f)
+}
+
+// writeFiles lists the files with call sites, what is left in them, and what was not examined.
+func writeFiles(w io.Writer, s screen.Stream, f *contents.Findings) {
+	t := screen.Table{Head: []string{"SITES", "PATCH", "LIBC", "FILE"}}
+	for i := range f.Files {
+		file := &f.Files[i]
+		if n := patchedIn(file); n > 0 {
+			t.Add(fmt.Sprint(n), formsIn(file), screen.OrDash(file.Report.Libc), fileName(file))
+		}
+	}
+	if !t.Empty() {
+		fmt.Fprintln(w)
+		t.Write(w, s, few)
+	}
+	var left []string
+	for i := range f.Files {
+		left = append(left, leftIn(&f.Files[i])...)
+	}
+	writeLines(w, s, "not patched: ", left)
+	var passed []string
+	for _, p := range f.Passed {
+		passed = append(passed, p.Name()+": "+p.Reason)
+	}
+	writeLines(w, s, "not examined: ", passed)
+}
+
+// writeLines writes few lines behind a label, and how many more there are.
+func writeLines(w io.Writer, s screen.Stream, label string, lines []string) {
+	for _, line := range lines[:min(len(lines), few)] {
+		s.Write(w, label, len(screen.Gap), line)
+	}
+	if n := len(lines) - few; n > 0 {
+		fmt.Fprintf(w, "%s%d more; --format json lists all\n", label, n)
+	}
+}
+
+// patchedIn counts the call sites of a file that are patched.
+func patchedIn(f *contents.File) (n int) {
+	for _, p := range f.Plan.Patches {
+		if p.Form != patch.Left {
+			n++
+		}
 	}
 	return n
 }
 
-// incomplete is the finding that a source was not examined whole: it may have call sites that were not found.
-// then is the command that takes what is in a packed file.
-func incomplete(f *contents.Findings, then string) error {
-	if f.Complete() {
-		return nil
+// formsIn says how many call sites of a file are patched in which form.
+func formsIn(f *contents.File) string {
+	n := map[patch.Form]int{}
+	for _, p := range f.Plan.Patches {
+		n[p.Form]++
 	}
-	if missing := f.MissingLibraries(); len(missing) > 0 && f.Unread() == 0 {
-		hint := "name the root filesystem that it runs in: 'vfix scan --root DIR " + quote.Path(f.Source) + "', where / is this machine"
-		if f.Loads.Root == "" { // of a tarball
-			hint = "unpack it on the machine that runs it: 'vfix scan DIR' also examines the libraries that its programs load from there"
+	var words []string
+	for _, form := range patch.Forms {
+		if n[form] > 0 {
+			words = append(words, fmt.Sprintf("%d %s", n[form], form))
 		}
-		return incompletef(hint,
-			"%s: incomplete: the libraries that it loads were not examined: %s", f.Name(), strings.Join(missing, ", "))
 	}
-	i := slices.IndexFunc(f.Passed, func(p contents.Passed) bool { return p.Unread })
-	if i < 0 {
-		return incompletef(cmp.Or(f.Passed[0].Hint, unpack(f.Source, then), "name an ELF file, a directory, an archive or an image: see 'vfix help sources'"),
-			"%s: incomplete: nothing examined: %s", f.Name(), f.Passed[0].Reason)
-	}
-	p := &f.Passed[i]
-	hint := p.Hint
-	if p.Path == f.Source {
-		hint = cmp.Or(hint, unpack(f.Source, then))
-	}
-	if p.Denied {
-		hint = cmp.Or(hint, "run vfix as root, or as a user who can read them")
-	}
-	hint = cmp.Or(hint, "the reasons are under NOT EXAMINED, in JSON under not_examined; such a file may call the vsyscall page")
-	return incompletef(hint, "%s: incomplete: %s: %s: %s", f.Name(), f.UnreadText(), p.Name(), p.Reason)
+	return strings.Join(words, ", ")
 }
 
-// unpack is the hint about a source that is a packed file; a stream is gone.
-func unpack(source, then string) string {
-	if sources.ReadOnce(source) {
-		return "if it is packed, save it as a file: 'vfix scan FILE' then prints the command that unpacks it"
+// leftIn has a line for each live or unknown site of a file that is not patched.
+func leftIn(f *contents.File) (lines []string) {
+	for i := range f.Plan.Patches {
+		p := &f.Plan.Patches[i]
+		if p.Form != patch.Left || p.Site.Verdict != find.Unknown && !p.Site.Verdict.Patchable() {
+			continue
+		}
+		line := fmt.Sprintf("%s: %v at %#x, %v: %s", fileName(f), p.Site.Function, p.Site.Vaddr, p.Site.Verdict, whyLeft(p))
+		if f.Covered != "" {
+			line += "; caught at run time by " + f.Covered
+		}
+		lines = append(lines, line)
 	}
-	return hints.Unpack(source, then)
+	return lines
 }
 
-// incompleteInAll is incomplete for the images for all levels of x86-64 that a source has.
-func incompleteInAll(f *contents.Findings, then string) error {
-	var errs []error
-	for _, l := range f.All() {
-		errs = append(errs, incomplete(l, then))
+// whyLeft is the reason for leaving a site: the plan's, else the verdict's.
+func whyLeft(p *patch.Patch) string { return cmp.Or(p.Reason, p.Site.Reason) }
+
+func fileName(f *contents.File) string {
+	if len(f.Links) == 0 {
+		return f.Path
 	}
-	return errors.Join(errs...)
+	return fmt.Sprintf("%s (and %s)", f.Path, screen.Count(len(f.Links), "hard link"))
 }
 
-// unreadInList is the finding that images of a list were not examined whole.
-func unreadInList(b *batch.Batch) error {
-	if b.Unread == 0 {
-		return nil
-	}
-	return incompletef(seeReasons, "incomplete: %s with paths or layers that could not be read", screen.Count(b.Unread, "image"))
-}
+// coveredIn counts the remaining sites that the fallback in the image covers.
+func coveredIn(f *contents.Findings) int { return f.LeftOver() - f.Uncovered() }
 
-// seeReasons is the hint for a list, whose table has only numbers.
-const seeReasons = "run 'vfix scan IMAGE' to see them and the reasons"
-
-// nothingToPatch says that there is no call site, in all of the source or in the part that could be read.
-func nothingToPatch(f *contents.Findings, requested []find.Fix) string {
-	what := "no call site to patch"
-	if incompleteInAll(f, scanIt) != nil {
-		what = "no call site in what was examined"
-	}
-	if len(requested) > 0 {
-		what += ", and no file that --fix changes"
-	}
-	return "nothing to do: " + what
-}
-
-// leftOver is the finding of a verb that patches: the call sites that it had to leave.
-func leftOver(f *contents.Findings) error {
-	n := 0
-	for _, l := range f.All() {
-		n += l.Uncovered()
-	}
-	if n == 0 {
-		return nil
-	}
-	return finding("the table gives the reasons; 'vfix scan --explain' shows the code around each of them",
-		"%s: %s could not be patched", f.Source, screen.Count(n, tables.OpenSite))
-}
-
-// fixNames are those of the requested fixes that some file needs: a value of --fix, "" for none.
-func fixNames(f *contents.Findings) string {
+// coverers are the parts of the fallback that cover sites, each once.
+func coverers(f *contents.Findings) string {
 	var all []string
-	for _, r := range tables.Fixed(f) {
-		if name := string(r.Fix); !slices.Contains(all, name) {
-			all = append(all, name)
+	for i := range f.Files {
+		if by := f.Files[i].Covered; by != "" && !slices.Contains(all, by) {
+			all = append(all, by)
 		}
 	}
-	return strings.Join(all, ",")
+	slices.Sort(all)
+	return strings.Join(all, " and ")
+}
+
+// fixedIn are the files that a plan fixes, as file and fix.
+func fixedIn(f *contents.Findings) (all []images.Fixed) {
+	for i := range f.Files {
+		if p := f.Files[i].Plan; p.Redirected() {
+			all = append(all, images.Fixed{Path: f.Files[i].Path, Fix: p.Redirect.Fix})
+		}
+	}
+	return all
+}
+
+// writeVerdict writes the verdict on a source, in one line.
+func writeVerdict(w io.Writer, s screen.Stream, typed string, f *contents.Findings) {
+	c, title := s.Paint, s.Paint.Bold(titleOf(typed, f))+": "
+	why := f.IncompleteText()
+	switch v := f.Verdict(); {
+	case v == contents.Affected:
+		sites := f.UncoveredSites()
+		text := fmt.Sprintf(": %s in %s; vfix can fix %s", screen.Count(sites, "call site"), screen.Count(f.UncoveredFiles(), "file"), fixable(f, sites))
+		if why != "" {
+			text += "; " + contents.Incomplete.String() + ": " + screen.Printable(why)
+		}
+		fmt.Fprintln(w, title+c.Yellow(v.String())+text)
+	case v == contents.Incomplete:
+		fmt.Fprintln(w, title+c.Red(v.String())+": "+screen.Printable(why))
+	case f.CaughtSites() > 0:
+		fmt.Fprintf(w, "%s%s: %s, caught at run time by %s\n", title, c.Green(v.String()), screen.Count(f.CaughtSites(), "call site"), coverers(f))
+	default:
+		fmt.Fprintln(w, title+c.Green(v.String())+screen.Printable(about(f)))
+	}
+}
+
+// about says what a verdict covers, if that is not a whole system.
+func about(f *contents.Findings) string {
+	if f.Library {
+		return ": this library alone; a program that loads it loads others as well"
+	}
+	l := f.Loads
+	if l == nil {
+		return ""
+	}
+	what := "the program and the %s that it needs"
+	if strings.HasPrefix(f.Source, string(media.Dir)+":") {
+		what = "its programs and the %s that they need"
+	}
+	text := fmt.Sprintf(": "+what+" in %s", screen.Count(len(l.Examined), "file"), l.Root)
+	if len(l.Opens) > 0 {
+		text += "; what is opened at run time (dlopen) is not known"
+	}
+	return text
+}
+
+// fixable says how many of the call sites vfix can patch.
+func fixable(f *contents.Findings, sites int) string {
+	n := 0
+	for i := range f.Files {
+		for _, p := range f.Files[i].Plan.Patches {
+			if p.Form != patch.Left && f.Files[i].Covered == "" && p.Site.Verdict.Patchable() {
+				n++
+			}
+		}
+	}
+	switch {
+	case n == 0:
+		return "none of them"
+	case n < sites:
+		return fmt.Sprintf("%d of them", n)
+	case sites == 1:
+		return "it"
+	}
+	return "all of them"
+}
+
+// warnings prints what a reader must know about a source and its files.
+func (o *output) warnings(f *contents.Findings) {
+	for _, text := range f.Warnings {
+		o.Warn("%s", text)
+	}
+	for i := range f.Files {
+		for _, text := range f.Files[i].Plan.Warnings {
+			o.Warn("%s: %s", f.Files[i].Path, text)
+		}
+	}
+}
+
+// consequences prints what no longer works with patched files.
+func (o *output) consequences(f *contents.Findings) {
+	for i := range f.Files {
+		for _, text := range f.Files[i].Plan.Consequences {
+			o.Warn("%s: %s", f.Files[i].Path, text)
+		}
+	}
 }

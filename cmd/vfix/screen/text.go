@@ -1,19 +1,26 @@
-// Text for people: counts, sizes, and lines of a certain width.
+// Text for people: counts, sizes, tables, and lines of a certain width.
 
 package screen
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
-	"sync"
+	"text/tabwriter"
+	"unicode/utf8"
 
 	"github.com/docker/go-units"
-	"github.com/mattn/go-runewidth"
 )
 
+// Columns is the width of text that does not go to a terminal of another one.
+const Columns = 80
+
+// Gap is between columns.
+const Gap = "  "
+
+// Count is a number of things: "1 file", "2 files".
 func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -35,27 +42,15 @@ func Size(n int64) string {
 	return units.CustomSize("%.1f %s", float64(n), 1024, []string{"B", "KiB", "MiB", "GiB", "TiB"})
 }
 
-func OrDash(s string) string {
-	return cmp.Or(s, "-")
-}
+func OrDash(s string) string { return cmp.Or(s, "-") }
 
-func Pad(s string, width int, right bool) string {
-	space := strings.Repeat(" ", max(width-runewidth.StringWidth(s), 0))
-	if right {
+// Pad adds spaces up to a width, at the left or at the right.
+func Pad(s string, width int, left bool) string {
+	space := strings.Repeat(" ", max(width-utf8.RuneCountInString(s), 0))
+	if left {
 		return space + s
 	}
 	return s + space
-}
-
-// escapes are those of a Palette.
-var escapes = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("\x1b\\[[0-9;]*m") })
-
-// columns is how many columns a text takes, whatever its colors.
-func columns(s string) int {
-	if strings.Contains(s, "\x1b") {
-		s = escapes().ReplaceAllString(s, "")
-	}
-	return runewidth.StringWidth(s)
 }
 
 // Wrap breaks s at spaces into lines of at most width columns, if that is possible.
@@ -66,7 +61,7 @@ func Wrap(s string, width int) []string {
 		switch {
 		case lines[end] == "":
 			lines[end] = word
-		case columns(lines[end])+1+columns(word) <= width:
+		case utf8.RuneCountInString(lines[end])+1+utf8.RuneCountInString(word) <= width:
 			lines[end] += " " + word
 		default:
 			lines = append(lines, word)
@@ -75,45 +70,77 @@ func Wrap(s string, width int) []string {
 	return lines
 }
 
-// plainWidth is the width of texts that do not go to a terminal.
-const plainWidth = 100
-
-// TextWidth is how many columns a text may take.
-func (s Stream) TextWidth() int {
-	return cmp.Or(s.Width, plainWidth)
-}
-
-// Say prints a line of text; on a terminal it wraps.
-func (s Stream) Say(w io.Writer, line string) {
-	if s.Width > 0 {
-		line = hang(line, s.Width, 0)
-	}
-	fmt.Fprintln(w, line)
-}
-
-// Write prints text after a head of some columns; on a terminal it wraps, its further lines under
-// the first.
-func (s Stream) Write(w io.Writer, head string, columns int, text string) {
-	text = Printable(text)
-	if s.Width > 0 {
-		text = hang(text, s.Width, columns)
-	}
-	fmt.Fprintln(w, head+text)
-}
-
-// hang wraps a text after a head of some columns, its further lines under the first. A text that fits stays as it
-// is: it may be columns of its own.
-func hang(text string, width, head int) string {
-	if head > 0 {
-		width = max(width-head, MinLast)
-	}
-	if columns(text) <= width {
+// hang wraps a text for a terminal behind a head of some columns, its further lines under the first. A text that fits
+// is not changed: it may be columns of its own.
+func (s Stream) hang(text string, head int) string {
+	const least = 24 // columns, on the narrowest terminal
+	width := max(s.Width-head, least)
+	if s.Width == 0 || utf8.RuneCountInString(text) <= width {
 		return text
 	}
 	return strings.Join(Wrap(text, width), "\n"+strings.Repeat(" ", head))
 }
 
-// Hanging prints text after a head of some columns, its further lines under the first.
-func (o *Output) Hanging(head string, columns int, text string) {
-	fmt.Fprintln(o.Stdout, strings.TrimRight(head+hang(Printable(text), o.Out.TextWidth(), columns), " "))
+// Write prints text behind a head of some columns; on a terminal it wraps, its further lines under the first.
+func (s Stream) Write(w io.Writer, head string, columns int, text string) {
+	fmt.Fprintln(w, strings.TrimRight(head+s.hang(Printable(text), columns), " "))
+}
+
+// Table is columns, and rows to print.
+type Table struct {
+	Head []string
+	rows [][]string
+}
+
+// Add appends a row; cells may come from untrusted files.
+func (t *Table) Add(row ...string) { t.rows = append(t.rows, row) }
+
+// Empty reports whether there is no row to print.
+func (t *Table) Empty() bool { return len(t.rows) == 0 }
+
+// Write prints the table. On a terminal that is too narrow, the last cell of each row gets lines of its own.
+func (t *Table) Write(w io.Writer, s Stream) {
+	last := len(t.Head) - 1
+	lines := align(append([][]string{t.Head}, t.rows...))
+	for _, line := range lines {
+		if s.Width > 0 && utf8.RuneCountInString(line) > s.Width {
+			var short [][]string
+			for _, row := range append([][]string{t.Head}, t.rows...) {
+				short = append(short, row[:last])
+			}
+			lines = align(short)
+			for i, row := range t.rows {
+				const indent = "    "
+				lines[i+1] += "\n" + indent + s.hang(Printable(row[last]), len(indent))
+			}
+			break
+		}
+	}
+	for i, line := range lines {
+		if i == 0 {
+			line = s.Paint.Bold(line)
+		}
+		fmt.Fprintln(w, line)
+	}
+}
+
+// align puts the cells of rows below each other; a line for each row.
+func align(rows [][]string) []string {
+	var b bytes.Buffer
+	w := tabwriter.NewWriter(&b, 0, 0, len(Gap), ' ', 0)
+	for _, row := range rows {
+		for i, cell := range row {
+			if i > 0 {
+				io.WriteString(w, "\t")
+			}
+			io.WriteString(w, Printable(cell))
+		}
+		io.WriteString(w, "\n")
+	}
+	w.Flush()
+	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return lines
 }

@@ -1,5 +1,6 @@
-// Package hints has the table from errors to hints: what a user can do about an error.
-package hints
+// The table from errors to hints: what a user can do about an error.
+
+package screen
 
 import (
 	"context"
@@ -42,9 +43,9 @@ var hintTable = []struct {
 	{io.ErrUnexpectedEOF, "the file or the connection ended too early: download it again, or try again"},
 }
 
-// Of returns what a user can do about err: its own hint, else the table's; issues is where
+// HintOf returns what a user can do about err: its own hint, else the table's; issues is where
 // a bug is reported, "" for nowhere.
-func Of(err error, issues string) string {
+func HintOf(err error, issues string) string {
 	if own := hinterr.HintOf(err); own != "" {
 		return own
 	}

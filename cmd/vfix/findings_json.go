@@ -1,4 +1,4 @@
-// Findings, as tables and as JSON: what scan and patch print, and what rebuild, verify and hotfix have in it.
+// Findings as JSON: what scan and patch print, and what rebuild, verify and hotfix have in it.
 
 package main
 
@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"vfix.dev/vfix/cmd/vfix/listing"
-	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
@@ -85,14 +83,10 @@ type jsonInstruction struct {
 	Changed bool   `json:"changed"`
 }
 
-func findingsJSON(d tables.Deed, all []*contents.Findings) jsonFindings {
-	var doc jsonFindings
+// findingsJSON is about sources with a verdict on each: as it was read, or after the work.
+func findingsJSON(all []*contents.Findings, verdict func(*contents.Findings) contents.Verdict) (doc jsonFindings) {
 	for _, f := range all {
-		verdict := f.Verdict()
-		if d != tables.Scanned {
-			verdict = f.Remaining()
-		}
-		doc.Results = append(doc.Results, sourceJSON(f, verdict))
+		doc.Results = append(doc.Results, sourceJSON(f, verdict(f)))
 	}
 	return doc
 }
@@ -100,7 +94,7 @@ func findingsJSON(d tables.Deed, all []*contents.Findings) jsonFindings {
 func sourceJSON(f *contents.Findings, v contents.Verdict) jsonSource {
 	s := jsonSource{
 		Findings: f, Verdict: v, Complete: f.Complete(),
-		Summary: jsonSummary{ELFFiles: f.ELFFiles, ExecBytes: f.ExecBytes, LeftOver: f.LeftOver(), Covered: tables.Covered(f)},
+		Summary: jsonSummary{ELFFiles: f.ELFFiles, ExecBytes: f.ExecBytes, LeftOver: f.LeftOver(), Covered: coveredIn(f)},
 	}
 	for i := range f.Files {
 		file := fileJSON(&f.Files[i])
@@ -165,53 +159,6 @@ func instructionsJSON(lines []x86.Line) (all []jsonInstruction) {
 		all = append(all, jsonInstruction{hex(l.Vaddr), fmt.Sprintf("%x", l.Bytes), l.Text, l.Changed})
 	}
 	return all
-}
-
-// findings prints what scan or patch found.
-func (o *output) findings(d tables.Deed, opts printOptions, all ...*contents.Findings) error {
-	for _, f := range all {
-		o.warnings(f)
-		if d != tables.Scanned {
-			o.consequences(f)
-		}
-	}
-	if opts.json() {
-		verb := "patch"
-		if d == tables.Scanned {
-			verb = "scan"
-		}
-		return o.document(verb, d == tables.Planned, findingsJSON(d, all))
-	}
-	for i, f := range all {
-		if i > 0 {
-			fmt.Fprintln(o.Stdout)
-		}
-		if opts.explain {
-			listing.Explain(o.Stdout, o.Out, f)
-		}
-		tables.Write(o.Stdout, o.Out, d, f)
-	}
-	return nil
-}
-
-func (o *output) warnings(f *contents.Findings) {
-	for _, text := range f.Warnings {
-		o.Warn("%s", text)
-	}
-	for i := range f.Files {
-		for _, text := range f.Files[i].Plan.Warnings {
-			o.Warn("%s: %s", f.Files[i].Path, text)
-		}
-	}
-}
-
-// consequences prints what no longer works in patched files.
-func (o *output) consequences(f *contents.Findings) {
-	for i := range f.Files {
-		for _, text := range f.Files[i].Plan.Consequences {
-			o.Warn("%s: %s", f.Files[i].Path, text)
-		}
-	}
 }
 
 // jsonFileFix describes a plan's change beyond call sites.

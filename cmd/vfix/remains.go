@@ -1,0 +1,106 @@
+// The errors that report what remains: call sites that were not patched, and what was not examined.
+
+package main
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+
+	"vfix.dev/vfix/cmd/vfix/screen"
+	"vfix.dev/vfix/images/batch"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/internal/quote"
+	"vfix.dev/vfix/rewriter/find"
+)
+
+// uncoveredInAll counts the call sites that are findings in the images for all levels of x86-64 that a source has.
+func uncoveredInAll(f *contents.Findings) (n int) {
+	for _, l := range f.All() {
+		n += l.UncoveredSites()
+	}
+	return n
+}
+
+// incomplete is the finding that a source was not examined whole: it may have call sites that were not found.
+func incomplete(f *contents.Findings) error {
+	if f.Complete() {
+		return nil
+	}
+	if missing := f.MissingLibraries(); len(missing) > 0 && f.Unread() == 0 {
+		hint := "name the root filesystem that it runs in: 'vfix scan --root DIR " + quote.Path(f.Source) + "', where / is this machine"
+		if f.Loads.Root == "" { // of a tarball
+			hint = "unpack it on the machine that runs it: 'vfix scan DIR' also examines the libraries that its programs load from there"
+		}
+		return incompletef(hint, "%s: incomplete: the libraries that it loads were not examined: %s", f.Name(), strings.Join(missing, ", "))
+	}
+	i := slices.IndexFunc(f.Passed, func(p contents.Passed) bool { return p.Unread })
+	if i < 0 {
+		hint := cmp.Or(f.Passed[0].Hint, unpack(f.Source), "name an ELF file, a directory, an archive or an image: see 'vfix help sources'")
+		return incompletef(hint, "%s: incomplete: nothing examined: %s", f.Name(), f.Passed[0].Reason)
+	}
+	p := &f.Passed[i]
+	hint := p.Hint
+	if p.Path == f.Source {
+		hint = cmp.Or(hint, unpack(f.Source))
+	}
+	if p.Denied {
+		hint = cmp.Or(hint, "run vfix as root, or as a user who can read them")
+	}
+	hint = cmp.Or(hint, "'vfix scan --format json' lists them under not_examined; such a file may call the vsyscall page")
+	return incompletef(hint, "%s: incomplete: %s: %s: %s", f.Name(), f.UnreadText(), p.Name(), p.Reason)
+}
+
+// unpack is the hint about a source that is a packed file; a stream is gone.
+func unpack(source string) string {
+	if sources.ReadOnce(source) {
+		return "if it is packed, save it as a file: 'vfix scan FILE' then prints the command that unpacks it"
+	}
+	return screen.Unpack(source)
+}
+
+// incompleteInAll is incomplete for the images for all levels of x86-64 that a source has.
+func incompleteInAll(f *contents.Findings) error {
+	var errs []error
+	for _, l := range f.All() {
+		errs = append(errs, incomplete(l))
+	}
+	return errors.Join(errs...)
+}
+
+// unreadInList is the finding that images of a list were not examined whole.
+func unreadInList(b *batch.Batch) error {
+	if b.Unread == 0 {
+		return nil
+	}
+	return incompletef(seeReasons, "incomplete: %s with paths or layers that could not be read", screen.Count(b.Unread, "image"))
+}
+
+// seeReasons is the hint for a list, whose table has only numbers.
+const seeReasons = "run 'vfix scan IMAGE' to see them and the reasons"
+
+// nothingToPatch says that there is no call site, in all of the source or in the part that could be read.
+func nothingToPatch(f *contents.Findings, requested []find.Fix) string {
+	what := "no call site to patch"
+	if incompleteInAll(f) != nil {
+		what = "no call site in what was examined"
+	}
+	if len(requested) > 0 {
+		what += ", and no file that --fix changes"
+	}
+	return "nothing to do: " + what
+}
+
+// leftOver is the finding of a verb that patches: the call sites that it had to leave.
+func leftOver(typed string, f *contents.Findings) error {
+	n := 0
+	for _, l := range f.All() {
+		n += l.Uncovered()
+	}
+	if n == 0 {
+		return nil
+	}
+	return finding("run "+quoted(explain(typed))+" to see the code around them", "%s: %s could not be patched", typed, screen.Count(n, openSite))
+}
