@@ -16,7 +16,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"vfix.dev/vfix/cmd/vfix/hints"
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/outcome"
@@ -132,7 +131,6 @@ func runBatch(ctx context.Context, opts batchOptions, print printOptions, o batc
 	if done == nil {
 		return nil, errors.Join(err, file.Close(report.Tail{}))
 	}
-	out.EndProgress()
 	if done.Of[outcome.NotRun] > 0 {
 		out.Note("%d of %s finished; run the command again to resume", done.All()-done.Of[outcome.NotRun], screen.Count(list.Count(), "image"))
 	}
@@ -166,7 +164,7 @@ func failures(b *batch.Batch) error {
 // inWords has the error and its hint as text, and no nil lists.
 func inWords(i outcome.Image) outcome.Image {
 	if i.Err != nil {
-		i.Error, i.Hint = screen.Safe(i.Err.Error()), screen.Safe(hints.Of(i.Err, issues))
+		i.Error, i.Hint = screen.Safe(i.Err.Error()), screen.Safe(screen.HintOf(i.Err, issues))
 	}
 	i.Hazards, i.Warnings = list(i.Hazards), list(i.Warnings)
 	return i

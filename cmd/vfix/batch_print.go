@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
-	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/outcome"
 	"vfix.dev/vfix/images/report"
@@ -47,13 +46,13 @@ func (o *output) batch(verb string, print printOptions, dry bool, list *batch.Li
 		}
 		return failed
 	}
-	t := &screen.Table{Head: []string{"SOURCE", "STATUS", "SITES", "RESULT"}, Right: 2}
-	t.From = func(yield func([]string) bool) {
-		all(func(row outcome.Image) bool { return yield(batchCells(row)) })
+	t := &screen.Table{Head: []string{"SOURCE", "STATUS", "SITES", "RESULT"}}
+	for row := range all {
+		t.Add(batchCells(row))
 	}
-	t.Write(o.Stdout, o.Out)
+	fmt.Fprintln(o.Stdout, batchSums(verb, dry, b))
 	fmt.Fprintln(o.Stdout)
-	o.Out.Say(o.Stdout, batchSums(verb, dry, b))
+	t.Write(o.Stdout, o.Out)
 	return failed
 }
 
@@ -103,7 +102,7 @@ func batchCells(row outcome.Image) []string {
 		result += fmt.Sprintf(" (%s: %s)", screen.Count(n, "hazard"), strings.Join(row.Hazards, ", "))
 	}
 	if row.LeftOver > 0 {
-		result += fmt.Sprintf(" (%s left)", screen.Count(row.LeftOver, tables.OpenSite))
+		result += fmt.Sprintf(" (%s left)", screen.Count(row.LeftOver, openSite))
 	}
 	status := string(row.Status)
 	if row.Before {

@@ -119,7 +119,7 @@ func runBench(ctx context.Context, opts BenchOptions, image string, out *output,
 	if err := opts.check(image); err != nil {
 		return err
 	}
-	if err := opts.begin(ctx, "bench", out); err != nil {
+	if err := opts.begin("bench", out); err != nil {
 		return err
 	}
 	const milli = 1000 // microseconds

@@ -45,7 +45,7 @@ func (o *output) bench(opts BenchOptions, b benched) error {
 
 // benchTable prints one function: a row a way, and below what could not be measured.
 func (o *output) benchTable(function string, b benched) {
-	g := &screen.Table{Head: []string{strings.ToUpper(function), "NS", "SPREAD", "CALLS/S", "TO VDSO", ""}, Right: 1}
+	g := &screen.Table{Head: []string{strings.ToUpper(function), "NS", "SPREAD", "CALLS/S", "TO VDSO", ""}}
 	longest := 0.0
 	for _, f := range b.figures {
 		longest = max(longest, f.Nanoseconds)
@@ -116,7 +116,7 @@ func (o *output) redis(opts BenchOptions, image string, all []bench.Redis) error
 			Redis    []bench.Redis `json:"redis"`
 		}{image, opts.rounds, opts.requests, opts.pipeline, all})
 	}
-	g := &screen.Table{Head: []string{"TEST", "SERVER", "REQUESTS/S", "SPREAD", "TO ORIGINAL", ""}, Right: 2}
+	g := &screen.Table{Head: []string{"TEST", "SERVER", "REQUESTS/S", "SPREAD", "TO ORIGINAL", ""}}
 	fastest, original := 0.0, map[string]float64{}
 	for _, r := range all {
 		fastest = max(fastest, r.PerSecond)
@@ -124,7 +124,7 @@ func (o *output) redis(opts BenchOptions, image string, all []bench.Redis) error
 			original[r.Test] = r.PerSecond
 		}
 	}
-	h := &screen.Table{Head: []string{"ANSWERED WITHIN MS", "SERVER"}, Right: -1}
+	h := &screen.Table{Head: []string{"ANSWERED WITHIN MS", "SERVER"}}
 	for _, p := range redisLatencies {
 		h.Head = append(h.Head, fmt.Sprintf("%g%%", p))
 	}

@@ -110,7 +110,7 @@ func (o *output) cached(action string, opts CacheOptions, done *ociruntime.Cache
 	}
 	switch action {
 	case "list":
-		t := &screen.Table{Head: []string{"SIZE", "LAST USED", "KIND", "NAME", "USED BY"}, Right: 0}
+		t := &screen.Table{Head: []string{"SIZE", "LAST USED", "KIND", "NAME", "USED BY"}}
 		for _, entry := range done.Entries {
 			t.Add([]string{screen.Size(entry.Size), entry.Used.Format(time.DateTime), kindOf(entry), entry.Key, usersOf(done.UsedBy[entry.Key])})
 		}

@@ -106,7 +106,7 @@ func runConvert(ctx context.Context, opts ConvertOptions, source string, out *ou
 	case "-":
 		return usagef("convert", "-o -: cannot write the image to stdout, which is used for its reference")
 	}
-	if err := opts.begin(ctx, "convert", out); err != nil {
+	if err := opts.begin("convert", out); err != nil {
 		return err
 	}
 	run, err := opts.run()
@@ -122,7 +122,6 @@ func runConvert(ctx context.Context, opts ConvertOptions, source string, out *ou
 	if err != nil {
 		return err
 	}
-	out.EndProgress()
 	return out.converted(opts, done)
 }
 

@@ -9,13 +9,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/mattn/go-runewidth"
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/cmd/vfix/crash"
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/diagnose"
-	"vfix.dev/vfix/images/sources"
 )
 
 // DiagnoseOptions are the choices of vfix diagnose.
@@ -92,12 +90,12 @@ its build ID or its first bytes show that it is not the one that crashed.`,
 }
 
 func runDiagnose(ctx context.Context, opts DiagnoseOptions, args []string, out *output, e engine) error {
-	if err := opts.begin(ctx, "diagnose", out); err != nil {
+	if err := opts.begin("diagnose", out); err != nil {
 		return err
 	}
 	o := crash.Options{Root: opts.root, Media: opts.read.Media, Shim: opts.read.Shim}
 	o.Output = func(source string) []string {
-		here := place{noSquash: !sources.WritesSquash()}
+		var here place
 		if e.answers != nil {
 			ctx, cancel := context.WithTimeout(ctx, engineLimit)
 			defer cancel()
@@ -106,7 +104,6 @@ func runDiagnose(ctx context.Context, opts DiagnoseOptions, args []string, out *
 		return strings.Fields(here.output(source))
 	}
 	all, err := e.diagnose(ctx, args, o)
-	out.EndProgress()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -164,7 +161,7 @@ func unknownCrashes(r *diagnose.Result) error {
 			what = fmt.Sprintf("vfix does not understand %d of %s", r.Unread, screen.Count(r.Lines, "line"))
 		}
 		if r.UnreadLine != "" {
-			what += ", such as '" + runewidth.Truncate(screen.Printable(r.UnreadLine), unreadWidth, "…") + "'"
+			what += ", such as '" + shortened(screen.Printable(r.UnreadLine), unreadWidth) + "'"
 		}
 		return incompletef("give the kernel's log of that time alone, 'journalctl -k | vfix diagnose -', or the whole output of docker inspect "+
 			"or kubectl get pod -o json; 'vfix help diagnose' lists the supported input",
@@ -177,6 +174,13 @@ func unknownCrashes(r *diagnose.Result) error {
 		hint = "run: " + next.Command
 	}
 	return incompletef(hint, "%s: %s with an unknown cause", r.Input, screen.Count(n, "crash"))
+}
+
+func shortened(s string, width int) string {
+	if r := []rune(s); len(r) > width {
+		return string(r[:width]) + "…"
+	}
+	return s
 }
 
 func crashes(n int) string { return screen.Count(n, "vsyscall crash") }

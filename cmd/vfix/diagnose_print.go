@@ -19,11 +19,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mattn/go-runewidth"
-
-	"vfix.dev/vfix/cmd/vfix/listing"
 	"vfix.dev/vfix/cmd/vfix/screen"
-	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/rewriter/patch"
 )
@@ -116,7 +112,7 @@ func writeCrash(w io.Writer, s screen.Stream, c *diagnose.Crash) {
 		paint = s.Paint.Red
 	}
 	who = screen.Printable(who)
-	if s.Width > 0 && runewidth.StringWidth(who+": "+title) > s.Width {
+	if s.Width > 0 && len(who+": "+title) > s.Width {
 		fmt.Fprintln(w, s.Paint.Bold(who)+":")
 		for _, line := range screen.Wrap(title, s.Width-len(screen.Gap)) {
 			fmt.Fprintln(w, screen.Gap+paint(line))
@@ -263,18 +259,18 @@ func writeCaller(w io.Writer, s screen.Stream, c *diagnose.Crash, row func(label
 	case k.Site != nil:
 		row("code", fmt.Sprintf("call site at %#x: %v, %s", k.Site.Site.Vaddr, k.Site.Site.Verdict, siteText(k.Site)))
 		if l := k.Site.Listing; l != nil {
-			(&listing.Site{Title: "", Before: l.Before, After: l.After}).Code(w, s)
+			writeCode(w, s, "", nil, l.Before, l.After)
 		}
 	case len(k.Lines) > 0:
 		row("code", fmt.Sprintf("before %#x", k.Vaddr))
-		(&listing.Site{Before: k.Lines}).Code(w, s)
+		writeCode(w, s, "", nil, k.Lines, nil)
 	}
 }
 
 // siteText says what vfix does about a call site.
 func siteText(p *patch.Patch) string {
 	if p.Form == patch.Left {
-		return "vfix does not patch it: " + tables.Why(p)
+		return "vfix does not patch it: " + whyLeft(p)
 	}
 	return fmt.Sprintf("vfix patches it in the %v form (%s)", p.Form, p.Reason)
 }

@@ -30,7 +30,6 @@ func writeExplained(w io.Writer, s screen.Stream, f *contents.Findings) {
 		}
 		writeFix(w, s, file.Path, file.Plan.Redirect)
 		writeUnder(w, s, file.Path+": what else changes", file.Plan.Notes)
-		writeUnder(w, s, file.Path+": system calls that the patched file adds", file.Plan.Added)
 	}
 }
 
@@ -44,7 +43,7 @@ func writeSite(w io.Writer, s screen.Stream, path string, p *patch.Patch) {
 		title += " in " + p.Site.Symbol
 	}
 	reasons := []string{fmt.Sprintf("%v: %s", p.Site.Verdict, p.Site.Reason)}
-	if p.Reason != "" && p.Reason != p.Site.Reason {
+	if p.Reason.Cause != 0 && p.Reason.Cause != patch.ByVerdict {
 		reasons = append(reasons, fmt.Sprintf("%v: %s", p.Form, p.Reason))
 	}
 	writeCode(w, s, title, reasons, p.Listing.Before, p.Listing.After)

@@ -14,7 +14,6 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/fixes"
-	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
 
@@ -70,16 +69,16 @@ func writePatched(w io.Writer, s screen.Stream, typed string, d deed, f *content
 
 // writeFiles lists the files with call sites, what is left in them, and what was not examined.
 func writeFiles(w io.Writer, s screen.Stream, f *contents.Findings) {
-	t := screen.Table{Head: []string{"SITES", "PATCH", "LIBC", "FILE"}}
+	t := screen.Table{Head: []string{"SITES", "PATCH", "LIBC", "FILE"}, Most: few}
 	for i := range f.Files {
 		file := &f.Files[i]
 		if n := patchedIn(file); n > 0 {
-			t.Add(fmt.Sprint(n), formsIn(file), screen.OrDash(file.Report.Libc), fileName(file))
+			t.Add([]string{fmt.Sprint(n), formsIn(file), screen.OrDash(file.Report.Libc), fileName(file)})
 		}
 	}
 	if !t.Empty() {
 		fmt.Fprintln(w)
-		t.Write(w, s, few)
+		t.Write(w, s)
 	}
 	var left []string
 	for i := range f.Files {
@@ -132,7 +131,7 @@ func formsIn(f *contents.File) string {
 func leftIn(f *contents.File) (lines []string) {
 	for i := range f.Plan.Patches {
 		p := &f.Plan.Patches[i]
-		if p.Form != patch.Left || p.Site.Verdict != find.Unknown && !p.Site.Verdict.Patchable() {
+		if p.Form != patch.Left || !p.Site.Verdict.Finding() {
 			continue
 		}
 		line := fmt.Sprintf("%s: %v at %#x, %v: %s", fileName(f), p.Site.Function, p.Site.Vaddr, p.Site.Verdict, whyLeft(p))
@@ -145,7 +144,7 @@ func leftIn(f *contents.File) (lines []string) {
 }
 
 // whyLeft is the reason for leaving a site: the plan's, else the verdict's.
-func whyLeft(p *patch.Patch) string { return cmp.Or(p.Reason, p.Site.Reason) }
+func whyLeft(p *patch.Patch) string { return cmp.Or(p.Reason.String(), p.Site.Reason.String()) }
 
 func fileName(f *contents.File) string {
 	if len(f.Links) == 0 {
@@ -225,7 +224,7 @@ func fixable(f *contents.Findings, sites int) string {
 	n := 0
 	for i := range f.Files {
 		for _, p := range f.Files[i].Plan.Patches {
-			if p.Form != patch.Left && f.Files[i].Covered == "" && p.Site.Verdict.Patchable() {
+			if p.Form != patch.Left && f.Files[i].Covered == "" && p.Site.Called {
 				n++
 			}
 		}

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -30,51 +29,43 @@ import (
 
 // printOptions are how results and progress are shown.
 type printOptions struct {
-	format   string
-	progress string
-	quiet    bool
-	explain  bool
+	format  string
+	quiet   bool
+	verbose bool
+	explain bool
 }
 
-var (
-	formats       = []string{"table", "json"}
-	progressModes = []string{"auto", "plain", "tty", "quiet"}
-)
+var formats = []string{"table", "json"}
+
+// sharedKey is the annotation of an option that means the same in each verb: 'vfix help options' explains it.
+const sharedKey = "shared"
+
+// shared marks options as such.
+func shared(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		f := cmd.Flag(name)
+		if f.Annotations == nil {
+			f.Annotations = map[string][]string{}
+		}
+		f.Annotations[sharedKey] = []string{}
+	}
+}
 
 func (p *printOptions) add(cmd *cobra.Command) {
 	p.addFormat(cmd)
-	cmd.Flags().StringVar(&p.progress, "progress", "auto",
-		"show progress on stderr in this `MODE`: tty (bars), plain (lines), quiet (only warnings and errors), or auto: tty on a terminal, otherwise plain")
-	choices(cmd, "progress", progressModes)
-	cmd.Flags().BoolVarP(&p.quiet, "quiet", "q", false, "same as --progress quiet")
-	cmd.Flags().BoolP(debugFlag, "v", false, "also print each lookup and each request to a registry")
+	cmd.Flags().BoolVarP(&p.quiet, "quiet", "q", false, "print only results, warnings and errors")
+	cmd.Flags().BoolVarP(&p.verbose, "verbose", "v", false, "also print each lookup and each request to a registry")
+	shared(cmd, "quiet", "verbose")
 }
 
 func (p *printOptions) addFormat(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.format, "format", "table", "print results in this `FORMAT`: table, or json (see 'vfix help json')")
 	choices(cmd, "format", formats)
-}
-
-// debugFlag sets the output itself, before a verb begins: see setOutput.
-const debugFlag = "debug"
-
-// setOutput applies --debug, for each verb that has it.
-func setOutput(cmd *cobra.Command, out *output) {
-	if f := cmd.Flags().Lookup(debugFlag); f != nil {
-		out.Debugging = f.Value.String() == "true"
-	}
+	shared(cmd, "format")
 }
 
 func (p *printOptions) addExplain(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&p.explain, "explain", false,
-		"show the disassembly around each call site, before and after, side by side")
-}
-
-func (p *printOptions) mode() string {
-	if p.quiet {
-		return "quiet"
-	}
-	return p.progress
+	cmd.Flags().BoolVar(&p.explain, "explain", false, "show the machine code around each call site, before and after")
 }
 
 func (p *printOptions) json() bool { return p.format == "json" }
@@ -88,22 +79,20 @@ type workOptions struct {
 	fix      string
 }
 
-// addJobs declares --jobs; what says which things are processed in parallel.
-func (w *workOptions) addJobs(cmd *cobra.Command, what string) {
-	cmd.Flags().IntVarP(&w.read.Jobs, "jobs", "j", 0,
-		"process `N` "+what+" in parallel; 0: one per processor")
+// addJobs declares --jobs.
+func (w *workOptions) addJobs(cmd *cobra.Command) {
+	cmd.Flags().IntVarP(&w.read.Jobs, "jobs", "j", 0, "process `N` files, or with --from-file images, in parallel (default: one per processor)")
+	shared(cmd, "jobs")
 }
 
 // addMedia declares what reading an image needs.
 func (w *workOptions) addMedia(cmd *cobra.Command) {
 	w.reads = true
-	cmd.Flags().StringVar(&w.platform, "platform", "",
-		"select this `PLATFORM` of a multi-platform image: linux/amd64, or a variant such as linux/amd64/v3 (default: linux/amd64; scan, rebuild and verify process all its variants)")
+	cmd.Flags().StringVar(&w.platform, "platform", "", "select this `PLATFORM` of a multi-platform image, such as linux/amd64/v3 (default: linux/amd64; scan, rebuild and verify process all its variants)")
 	words(cmd, "platform", []string{"linux/amd64", "linux/amd64/v2", "linux/amd64/v3"})
-	cmd.Flags().BoolVar(&w.read.Media.Insecure, "insecure", false,
-		"allow plain HTTP and unverified TLS for registries")
-	cmd.Flags().StringVar(&w.read.Media.AuthFile, "authfile", "",
-		"read registry credentials only from this `FILE` (default: $REGISTRY_AUTH_FILE, else those of docker and podman)")
+	cmd.Flags().BoolVar(&w.read.Media.Insecure, "insecure", false, "allow plain HTTP and unverified TLS for registries")
+	cmd.Flags().StringVar(&w.read.Media.AuthFile, "authfile", "", "read registry credentials only from this `FILE` (default: $REGISTRY_AUTH_FILE, else those of docker and podman)")
+	shared(cmd, "platform", "insecure", "authfile")
 }
 
 // addFix declares --fix: what is fixed besides call sites.
@@ -117,7 +106,7 @@ func (w *workOptions) addFix(cmd *cobra.Command) {
 }
 
 // begin checks the options, and begins to show progress.
-func (w *workOptions) begin(ctx context.Context, verb string, out *output) error {
+func (w *workOptions) begin(verb string, out *output) error {
 	if w.read.Jobs < 0 {
 		return usagef(verb, "--jobs %d: must not be negative", w.read.Jobs)
 	}
@@ -134,8 +123,9 @@ func (w *workOptions) begin(ctx context.Context, verb string, out *output) error
 			return usagef(verb, "--fix: %v", err)
 		}
 	}
+	out.Quiet, out.Verbose = w.quiet, w.verbose
 	w.read.Rewriter.Explain = w.explain
-	w.read.Media.Progress, w.read.Media.UserAgent, w.read.Shim = out.StartProgress(ctx, w.mode()), userAgent(), fallbackShim()
+	w.read.Media.Progress, w.read.Media.UserAgent, w.read.Shim = out.Progress(), userAgent(), fallbackShim()
 	return nil
 }
 
@@ -182,7 +172,11 @@ const choicesKey = "choices"
 // choices restricts an option to fixed words.
 func choices(cmd *cobra.Command, flag string, allowed []string) {
 	words(cmd, flag, allowed)
-	cmd.Flag(flag).Annotations = map[string][]string{choicesKey: allowed}
+	f := cmd.Flag(flag)
+	if f.Annotations == nil {
+		f.Annotations = map[string][]string{}
+	}
+	f.Annotations[choicesKey] = allowed
 }
 
 // words completes an option with fixed words.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/docs"
@@ -57,15 +58,18 @@ func runHelp(root *cobra.Command, args []string, out *output) error {
 	return usagef("", "no verb or topic %s: the topics are %s", args[0], strings.Join(topicNames(), ", "))
 }
 
-// jsonSchema is the topic that is not a page.
+// jsonSchema is the topic that is a schema.
 const jsonSchema = "json-schema"
+
+// sharedOptions is the topic about options, which is made from them.
+const sharedOptions = "options"
 
 // topicNames are the pages, in the order of the index of docs/.
 func topicNames() (names []string) {
 	for _, row := range regexp.MustCompile(`(?m)^\| \[[^]]+\]\(([a-z-]+)\.md\)`).FindAllStringSubmatch(page("README"), -1) {
 		names = append(names, row[1])
 	}
-	return append(names, jsonSchema)
+	return append(names, sharedOptions, jsonSchema)
 }
 
 // page is the Markdown of a page, "" if there is none of that name.
@@ -79,8 +83,11 @@ func page(name string) string {
 
 // topic is the text of a page, or of the section of a page with that anchor.
 func topic(name string) (text string, found bool) {
-	if name == jsonSchema {
+	switch name {
+	case jsonSchema:
 		return docs.Schema, true
+	case sharedOptions:
+		return optionsHelp(), true
 	}
 	if text := page(name); text != "" {
 		return text, true
@@ -140,13 +147,49 @@ func helpText(cmd *cobra.Command) string {
 	if cmd.Example != "" {
 		fmt.Fprintf(&b, "\nExamples:\n%s\n", strings.TrimRight(cmd.Example, "\n"))
 	}
-	cmd.InitDefaultHelpFlag()
-	cmd.Flags().Lookup("help").Usage = "show this text"
-	fmt.Fprintf(&b, "\nOptions:\n%s\n", strings.TrimRight(cmd.LocalFlags().FlagUsagesWrapped(helpWidth), "\n"))
+	own, common := optionsOf(cmd)
+	if own.HasAvailableFlags() {
+		fmt.Fprintf(&b, "\nOptions:\n%s\n", usages(own))
+	}
+	if common.HasAvailableFlags() {
+		fmt.Fprintf(&b, "\nAlso%s:\nsee 'vfix help options'.\n", namesOf(common))
+	}
 	if text := cmd.Annotations[exitAnnotation]; text != "" {
 		fmt.Fprintf(&b, "\nExit status:\n%s\n", strings.TrimRight(text, "\n"))
 	}
 	return b.String()
+}
+
+// optionsOf are the options of a verb, and those that mean the same in several verbs.
+func optionsOf(cmd *cobra.Command) (own, common *pflag.FlagSet) {
+	own, common = pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if _, isShared := f.Annotations[sharedKey]; isShared {
+			common.AddFlag(f)
+		} else if f.Name != "help" {
+			own.AddFlag(f)
+		}
+	})
+	return own, common
+}
+
+func usages(f *pflag.FlagSet) string {
+	return strings.TrimRight(f.FlagUsagesWrapped(helpWidth), "\n")
+}
+
+func namesOf(f *pflag.FlagSet) (text string) {
+	f.VisitAll(func(f *pflag.Flag) { text += " --" + f.Name })
+	return text
+}
+
+// optionsHelp explains the options that mean the same in each verb that has them.
+func optionsHelp() string {
+	var w workOptions
+	cmd := &cobra.Command{}
+	w.printOptions.add(cmd)
+	w.addJobs(cmd)
+	w.addMedia(cmd)
+	return "These options mean the same in each verb that has them:\n\n" + usages(cmd.Flags()) + "\n"
 }
 
 func rootHelp(root *cobra.Command) string {

@@ -93,7 +93,7 @@ removes the unused ones that are more than a minute old.`,
 			if opts.apply && cmd.Flags().Changed("for") {
 				return usagef("hotfix", "--apply recreates the container and --for prints options: use one of them")
 			}
-			if err := opts.begin(cmd.Context(), "hotfix", out); err != nil {
+			if err := opts.begin("hotfix", out); err != nil {
 				return err
 			}
 			if opts.list || opts.prune {
@@ -112,7 +112,7 @@ removes the unused ones that are more than a minute old.`,
 	opts.addFix(cmd)
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
-	opts.addJobs(cmd, "files")
+	opts.addJobs(cmd)
 	return cmd
 }
 
@@ -121,11 +121,10 @@ func runHotfix(ctx context.Context, opts HotfixOptions, source string, out *outp
 	if err != nil {
 		return err
 	}
-	out.EndProgress()
-	if err := out.hotfixed(opts, done); err != nil {
+	if err := out.hotfixed(opts, source, done); err != nil {
 		return err
 	}
-	if err := errors.Join(incompleteInAll(done.Findings, scanIt), leftOver(done.Findings)); err != nil {
+	if err := errors.Join(incompleteInAll(done.Findings), leftOver(source, done.Findings)); err != nil {
 		return err
 	}
 	if n := len(unsayable(opts, done)); n > 0 && opts.engine != everyEngine {
@@ -150,7 +149,6 @@ func runHotfixCopies(ctx context.Context, opts HotfixOptions, out *output, e eng
 		act = e.pruneHotfixCopies
 	}
 	all, answered, err := act(ctx, opts.dir, opts.read.Media)
-	out.EndProgress()
 	if err != nil {
 		return err
 	}

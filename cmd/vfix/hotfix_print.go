@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
-	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/host/hotfix"
 	"vfix.dev/vfix/images/mountopts"
 )
@@ -25,10 +24,10 @@ var engineComments = map[mountopts.Engine]string{
 
 // hotfixed prints what hotfix did: the table on stderr, the options or the name of the
 // container that was recreated on stdout.
-func (o *output) hotfixed(opts HotfixOptions, h *hotfix.Hotfixed) error {
+func (o *output) hotfixed(opts HotfixOptions, source string, h *hotfix.Hotfixed) error {
 	o.warnings(h.Findings)
 	if !o.Quiet && !opts.json() && (h.Findings.Affected() || len(h.Findings.Passed) > 0 || h.Findings.OpenSites() > 0) {
-		tables.Write(o.Stderr, o.Err, tables.Patched, h.Findings)
+		writePatched(o.Stderr, o.Err, source, didPatch, h.Findings)
 	}
 	for _, line := range unsayable(opts, h) {
 		o.Warn("%s", line)
@@ -87,7 +86,7 @@ func (o *output) mountOptions(opts HotfixOptions, h *hotfix.Hotfixed) {
 
 // hotfixCopies prints the copies that exist, or that were removed.
 func (o *output) hotfixCopies(opts HotfixOptions, all []hotfix.Copy) {
-	t := &screen.Table{Head: []string{"SIZE", "DATE", "FILE", "USED BY"}, Right: 0}
+	t := &screen.Table{Head: []string{"SIZE", "DATE", "FILE", "USED BY"}}
 	var sum int64
 	for _, c := range all {
 		sum += c.Size

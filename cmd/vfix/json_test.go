@@ -40,7 +40,7 @@ func TestJSONMatchesSchema(t *testing.T) {
 		for name, e := range map[string]engine{
 			"clean": fake(clean(), nil), "patchable": fake(patchable(), nil),
 			"mixed": fake(mixed(), nil), "harmless": fake(harmless(), nil),
-			"covered": fake(covered(), nil), "fixed": fake(fixed(), nil),
+			"covered": fake(covered(), nil),
 		} {
 			got := runLine(e, append(strings.Fields(line), "--format", "json")...)
 			if err := validate(t, s, got.stdout); err != nil {

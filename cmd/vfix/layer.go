@@ -71,7 +71,7 @@ func runLayer(ctx context.Context, opts LayerOptions, out *output, e engine) err
 	if opts.dest == "-" {
 		return usagef("layer", "-o -: cannot write the layer to stdout, which is used for its name")
 	}
-	if err := opts.begin(ctx, "layer", out); err != nil {
+	if err := opts.begin("layer", out); err != nil {
 		return err
 	}
 	program, err := programFor("layer", "the layer needs", opts.program)
@@ -84,7 +84,6 @@ func runLayer(ctx context.Context, opts LayerOptions, out *output, e engine) err
 	if err != nil {
 		return err
 	}
-	out.EndProgress()
 	return out.layered(opts, done)
 }
 

@@ -97,7 +97,7 @@ func (o *ListOptions) check(args []string, platformSet bool) error {
 }
 
 func runList(ctx context.Context, opts ListOptions, args []string, platformSet bool, out *output, e engine) error {
-	if err := opts.begin(ctx, "list", out); err != nil {
+	if err := opts.begin("list", out); err != nil {
 		return err
 	}
 	if len(args) == 0 {
@@ -130,7 +130,6 @@ func runList(ctx context.Context, opts ListOptions, args []string, platformSet b
 			break
 		}
 	}
-	out.EndProgress()
 	if n == 0 && errors.Join(errs...) != nil {
 		return errors.Join(errs...) // not "0 images", which is not known
 	}

@@ -49,7 +49,6 @@ func vfix(args []string, stdout, stderr io.Writer, e engine) int {
 	}
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	out.EndProgress()
 	if sig := (*signalError)(nil); err != nil && errors.As(context.Cause(ctx), &sig) {
 		err = sig // whatever error the cancelled work returned
 	}

@@ -179,7 +179,7 @@ func TestScanSeveral(t *testing.T) {
 		return f, nil
 	}
 	got := runLine(e, "scan", "one", "bad", "two")
-	if got.status != 1 || !strings.Contains(got.stdout, "one\n") || !strings.Contains(got.stdout, "two\n") ||
+	if got.status != 1 || !strings.Contains(got.stdout, "one: NOT AFFECTED\n") || !strings.Contains(got.stdout, "two: NOT AFFECTED\n") ||
 		!strings.Contains(got.stderr, "vfix: error: bad: not found\n") {
 		t.Errorf("got %+v", got)
 	}

@@ -12,12 +12,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"reflect"
 	"slices"
 	"time"
 
-	"vfix.dev/vfix/cmd/vfix/hints"
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/internal/hinterr"
@@ -73,7 +71,7 @@ func (o *output) fail(err error) {
 	} else {
 		o.Say(label, o.Err.Paint.Red, err.Error())
 	}
-	if hint := hints.Of(err, issues); hint != "" {
+	if hint := screen.HintOf(err, issues); hint != "" {
 		o.Say("hint:", o.Err.Paint.Bold, hint)
 	}
 }
@@ -121,11 +119,7 @@ func documentOf(verb string, dry bool, v any) ([]byte, error) {
 func (o *output) json(compact []byte) {
 	var b bytes.Buffer
 	_ = json.Indent(&b, compact, "", "  ") // it has just been made
-	text := b.String()
-	if screen.PlainASCII(os.Getenv) { // names stay what they are
-		text = screen.InASCII(text)
-	}
-	fmt.Fprintln(o.Stdout, text)
+	fmt.Fprintln(o.Stdout, b.String())
 }
 
 // compact is a value of a struct type as JSON; each list in it that is nil is an empty one.

@@ -5,10 +5,11 @@ package main
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
-	"vfix.dev/vfix/cmd/vfix/tables"
+	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/patch"
 )
 
@@ -69,7 +70,7 @@ There is no undo: keep a copy, or use -o.`,
 	_ = f.MarkHidden("fix") // an option of scan; typed here, the error names scan
 	opts.addExplain(cmd)
 	opts.printOptions.add(cmd)
-	opts.addJobs(cmd, "files")
+	opts.addJobs(cmd)
 	return cmd
 }
 
@@ -95,7 +96,7 @@ func runPatch(ctx context.Context, opts PatchOptions, paths []string, out *outpu
 	if err := opts.check(paths); err != nil {
 		return err
 	}
-	if err := opts.begin(ctx, "patch", out); err != nil {
+	if err := opts.begin("patch", out); err != nil {
 		return err
 	}
 	o := opts.to
@@ -104,9 +105,16 @@ func runPatch(ctx context.Context, opts PatchOptions, paths []string, out *outpu
 	if err != nil {
 		return err
 	}
-	out.EndProgress()
-	if err := out.findings(tables.Patching(o.DryRun), opts.printOptions, found); err != nil {
-		return err
+	out.warnings(found)
+	out.consequences(found)
+	typed := strings.Join(paths, " ")
+	if opts.json() {
+		err = out.document("patch", o.DryRun, findingsJSON([]*contents.Findings{found}, (*contents.Findings).Remaining))
+	} else {
+		writePatched(out.Stdout, out.Out, typed, patching(o.DryRun), found)
+		if opts.explain {
+			writeExplained(out.Stdout, out.Out, found)
+		}
 	}
-	return errors.Join(incompleteInAll(found, patchIt), leftOver(found))
+	return errors.Join(err, incompleteInAll(found), leftOver(typed, found))
 }

@@ -5,8 +5,6 @@ package main
 import (
 	"archive/tar"
 	"bytes"
-	"compress/gzip"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -117,38 +115,6 @@ func TestRealJSONMatchesSchema(t *testing.T) {
 		}
 		if err := validate(t, s, got.stdout); err != nil {
 			t.Errorf("vfix %s: %#v", c.line, err)
-		}
-	}
-}
-
-// A hint about what was not examined is one that the verb can follow, and about the file that it names.
-func TestHintOfPacked(t *testing.T) {
-	t.Chdir(t.TempDir())
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	w := tar.NewWriter(z)
-	inner := append([]byte("hsqs"), make([]byte, 4096)...)
-	_ = w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "x.squashfs", Mode: 0o644, Size: int64(len(inner))})
-	_, _ = w.Write(inner)
-	if err := errors.Join(w.Close(), z.Close()); err != nil {
-		t.Fatal(err)
-	}
-	for name, content := range map[string][]byte{"elf.xz": []byte("\xfd7zXZ\x00\x00\x04"), "x.squashfs": inner, "root.tar.gz": b.Bytes(), "web.yaml": []byte("apiVersion: apps/v1\nkind: Deployment\n")} {
-		if err := os.WriteFile(name, content, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for line, want := range map[string]string{
-		"scan elf.xz":          "xz -dc elf.xz | vfix scan -\n",
-		"patch -i elf.xz":      "xz -dc elf.xz > elf.xz.d && vfix patch -i elf.xz.d\n",
-		"scan x.squashfs":      "&& vfix scan x.squashfs.d\n",
-		"patch -i x.squashfs":  "&& vfix patch -i x.squashfs.d\n",
-		"scan root.tar.gz":     "under NOT EXAMINED",
-		"patch -i root.tar.gz": "under NOT EXAMINED",
-		"diagnose web.yaml":    "kubectl get pod -o json",
-	} {
-		if got := runLine(theEngine, strings.Fields(line)...); got.status != 4 || !strings.Contains(got.stderr, want) {
-			t.Errorf("%s: got %d, %s, want %s", line, got.status, got.stderr, want)
 		}
 	}
 }

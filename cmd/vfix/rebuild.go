@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
-	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/fallback"
@@ -114,7 +113,7 @@ For SOURCE and DEST see 'vfix help sources'.`,
 		"with --from-file: write each image to the DEST that this `TEMPLATE` gives, with {registry}, {repository}, {name} and {tag} filled in")
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
-	opts.addJobs(cmd, "files (with --from-file: images)")
+	opts.addJobs(cmd)
 	return cmd
 }
 
@@ -157,7 +156,7 @@ func runRebuild(ctx context.Context, opts RebuildOptions, source string, out *ou
 	if err := opts.check(); err != nil {
 		return err
 	}
-	if err := opts.begin(ctx, "rebuild", out); err != nil {
+	if err := opts.begin("rebuild", out); err != nil {
 		return err
 	}
 	o := opts.to
@@ -173,11 +172,10 @@ func runRebuild(ctx context.Context, opts RebuildOptions, source string, out *ou
 	if err != nil {
 		return err
 	}
-	out.EndProgress()
-	if err := out.rebuilt(opts, done); err != nil {
+	if err := out.rebuilt(opts, source, done); err != nil {
 		return err
 	}
-	return errors.Join(incompleteInAll(done.Findings, scanIt), leftOver(done.Findings))
+	return errors.Join(incompleteInAll(done.Findings), leftOver(source, done.Findings))
 }
 
 // checkBatch says what is wrong with the options of a list.
@@ -211,7 +209,7 @@ func rebuiltAll(b *batch.Batch) error {
 	}
 	errs := []error{unreadInList(b)}
 	if b.LeftOver > 0 {
-		errs = append(errs, finding(seeReasons, "%s: %s could not be patched", screen.Count(b.Open, "image"), screen.Count(b.LeftOver, tables.OpenSite)))
+		errs = append(errs, finding(seeReasons, "%s: %s could not be patched", screen.Count(b.Open, "image"), screen.Count(b.LeftOver, openSite)))
 	}
 	return errors.Join(errs...)
 }

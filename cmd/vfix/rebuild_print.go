@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
-	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
@@ -14,9 +13,9 @@ import (
 )
 
 // rebuilt prints what rebuild did: the table on stderr, the reference on stdout.
-func (o *output) rebuilt(opts RebuildOptions, r *images.Rebuilt) error {
+func (o *output) rebuilt(opts RebuildOptions, source string, r *images.Rebuilt) error {
 	for _, one := range append([]*images.Rebuilt{r}, r.Levels...) {
-		o.rebuiltOne(opts, one)
+		o.rebuiltOne(opts, source, one)
 	}
 	for _, text := range r.Warnings {
 		o.Warn("%s", text)
@@ -29,7 +28,7 @@ func (o *output) rebuilt(opts RebuildOptions, r *images.Rebuilt) error {
 	case r.Unchanged:
 		o.Note("%s: %s", r.Findings.Source, nothingToPatch(r.Findings, opts.read.Rewriter.Fixes))
 	case opts.to.DryRun:
-		o.Note("dry run: nothing was written; stdout names the base")
+		o.Note("dry run: nothing was written")
 	default:
 		for _, one := range append([]*images.Rebuilt{r}, r.Levels...) {
 			if one.LayerSize > 0 {
@@ -45,11 +44,11 @@ func (o *output) rebuilt(opts RebuildOptions, r *images.Rebuilt) error {
 }
 
 // rebuiltOne prints what was done to one image.
-func (o *output) rebuiltOne(opts RebuildOptions, r *images.Rebuilt) {
+func (o *output) rebuiltOne(opts RebuildOptions, source string, r *images.Rebuilt) {
 	o.warnings(r.Findings)
 	o.consequences(r.Findings)
 	if !o.Quiet && !opts.json() && (r.Findings.Affected() || len(r.Findings.Passed) > 0 || r.Findings.OpenSites() > 0) {
-		tables.Write(o.Stderr, o.Err, tables.Patching(opts.to.DryRun), r.Findings)
+		writePatched(o.Stderr, o.Err, source, patching(opts.to.DryRun), r.Findings)
 	}
 	o.fallback(&r.Findings.Fallback, opts.to.DryRun)
 	o.packages(r.Packages)

@@ -73,10 +73,7 @@ func newRootCommand(out *output, e engine, only ...string) *cobra.Command {
 	root.SetHelpCommand(newHelpCommand(out))
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { out.help(helpText(cmd)) })
 	root.SetFlagErrorFunc(flagError)
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		setOutput(cmd, out)
-		return checkOptions(cmd)
-	}
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return checkOptions(cmd) }
 	root.Flags().BoolVarP(new(bool), versionFlag, "v", false, "print the version")
 	return root
 }

@@ -88,7 +88,7 @@ func (o *output) status(opts StatusOptions, s *ociruntime.Status) error {
 		return o.document(runtimeVerb, false, statusJSON(s))
 	}
 	if len(s.Last) > 0 {
-		t := &screen.Table{Head: []string{"TIME", "CONTAINER", "RESULT", "FILES", "LEFT", "MS", "CACHE"}, Right: -1}
+		t := &screen.Table{Head: []string{"TIME", "CONTAINER", "RESULT", "FILES", "LEFT", "MS", "CACHE"}}
 		for _, r := range s.Last {
 			hit := "miss"
 			if r.CacheHit {

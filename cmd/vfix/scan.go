@@ -1,27 +1,21 @@
-// The verb scan: its options, and call sites as findings.
+// The verb scan: its options, and what it prints.
 
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
-	"path/filepath"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
-	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/outcome"
-	"vfix.dev/vfix/images/sources"
-	"vfix.dev/vfix/internal/quote"
 )
 
 // ScanOptions are the choices of vfix scan.
@@ -40,8 +34,7 @@ func newScanCommand(out *output, e engine) *cobra.Command {
 		Short: "Show which files call the vsyscall page and what vfix would do",
 		Long: `Examine every 64-bit ELF file of an image, a container, a root filesystem or an
 archive for calls to the vsyscall page, and report what vfix would do about
-each. Nothing is changed. --explain also names the system calls that a patched
-file adds, for seccomp filters.
+each. Nothing is changed.
 
 If SOURCE is one dynamic program, or a directory of programs without their
 loader, the loader and libraries that they use are also examined. vfix finds
@@ -49,8 +42,8 @@ them as the loader does, in the root filesystem that contains the program, or in
 --root. Libraries opened at run time (dlopen, as for NSS and plugins) are not
 included.
 
-The last lines give the verdict, AFFECTED, NOT AFFECTED or INCOMPLETE, and the
-command that fixes the source.
+The first line has the verdict, AFFECTED, NOT AFFECTED or INCOMPLETE, and the
+last one the command that fixes the source.
 
 With --from-file, many images are scanned in one run and a table of the results
 is printed: see 'vfix help lists'.
@@ -90,18 +83,18 @@ sources'.`,
 	}
 	opts.batchOptions.add(cmd, "scan", "SOURCE or SOURCE DEST (DEST is ignored)")
 	cmd.Flags().BoolVar(&opts.strict, "strict", false, "exit with status 3 also if SOURCE has hazards")
-	cmd.Flags().StringVar(&opts.read.Root, "root", "", "find the libraries of a program in this `DIR` (default: the root filesystem that the program lies in)")
+	cmd.Flags().StringVar(&opts.read.Root, "root", "", "find the libraries of a program in this `DIR` (default: the root filesystem that contains the program)")
 	cmd.Flags().StringVarP(&opts.output, "output", "o", "", "write the result to this `FILE` instead of stdout, whole or not at all")
 	opts.addFix(cmd)
 	opts.addExplain(cmd)
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
-	opts.addJobs(cmd, "files (with --from-file: images)")
+	opts.addJobs(cmd)
 	return cmd
 }
 
 func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, e engine) error {
-	if err := opts.begin(ctx, "scan", out); err != nil {
+	if err := opts.begin("scan", out); err != nil {
 		return err
 	}
 	if opts.read.Root != "" {
@@ -117,8 +110,14 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 	})
 }
 
+// scanned is what was found in a source, and how the source was typed.
+type scanned struct {
+	typed string
+	*contents.Findings
+}
+
 func scanEach(ctx context.Context, opts ScanOptions, args []string, out *output, e engine) error {
-	var all []*contents.Findings
+	var all []scanned
 	var errs []error
 	for _, source := range args {
 		f, err := e.scan(ctx, source, opts.read)
@@ -129,30 +128,25 @@ func scanEach(ctx context.Context, opts ScanOptions, args []string, out *output,
 			errs = append(errs, err)
 			continue
 		}
-		all = append(all, f.All()...)
+		for _, level := range f.All() {
+			all = append(all, scanned{source, level})
+		}
 	}
-	out.EndProgress()
 	if len(all) > 0 {
 		opts.here = placeFor(ctx, e, opts.read.Media, all)
-		if err := out.scanned(opts, all); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, out.scanned(opts, all))
 	}
+	onStdout := opts.format == "table" && opts.output == ""
 	for _, f := range all {
-		errs = append(errs, incomplete(f, scanIt))
-		var found []*findingsError
+		errs = append(errs, incomplete(f.Findings))
 		if n := len(f.Hazards); n > 0 && opts.strict {
-			found = append(found, finding(seeHazards, "%s: %s", f.Name(), screen.Count(n, "hazard")))
+			one := finding(seeHazards, "%s: %s", f.typed, screen.Count(n, "hazard"))
+			one.printed = onStdout
+			errs = append(errs, one)
 		}
 		if n := f.UncoveredSites(); n > 0 {
-			var commands []string
-			for _, c := range opts.here.fixes(f) {
-				commands = append(commands, quoted(c))
-			}
-			found = append(found, finding("run "+strings.Join(commands, " or "), "%s: %s", f.Name(), screen.Count(n, tables.OpenSite)))
-		}
-		for _, one := range found {
-			one.printed = opts.format == "table" && opts.output == ""
+			one := finding("run "+quoted(opts.here.fixes(f)[0]), "%s: %s", f.typed, screen.Count(n, openSite))
+			one.printed = onStdout
 			errs = append(errs, one)
 		}
 	}
@@ -162,119 +156,37 @@ func scanEach(ctx context.Context, opts ScanOptions, args []string, out *output,
 // seeHazards is the hint for hazards.
 const seeHazards = "see 'vfix help other-causes'"
 
-// quoted puts a command into quotation marks, unless it contains some: copied with them, it would be another
-// command.
-func quoted(command string) string {
-	if strings.Contains(command, "'") {
-		return command
-	}
-	return "'" + command + "'"
-}
-
-// place has the facts about a machine that decide which command works on it.
-type place struct {
-	noEngine bool // no container engine answers: an image needs another destination
-	noSquash bool // no program here writes a squashfs
-}
-
-// placeFor finds the facts that the commands for some findings depend on.
-func placeFor(ctx context.Context, e engine, o media.Options, all []*contents.Findings) (p place) {
-	needs := slices.ContainsFunc(all, func(f *contents.Findings) bool {
-		return f.Affected() && isImage(f) && !strings.HasPrefix(f.Source, string(media.Daemon)+":") && !strings.HasPrefix(f.Source, images.ContainerPrefix)
-	})
-	if needs && e.answers != nil {
-		ctx, cancel := context.WithTimeout(ctx, engineLimit)
-		defer cancel()
-		p.noEngine = !e.answers(ctx, o)
-	}
-	p.noSquash = !sources.WritesSquash()
-	return p
-}
-
-// engineLimit is how long vfix waits for an engine before it proposes a command that needs none.
-const engineLimit = 3 * time.Second
-
-func isImage(f *contents.Findings) bool {
-	return f.Digest != "" || strings.HasPrefix(f.Source, string(media.SIF)+":")
-}
-
-// output is the destination that a rebuild needs here, as an option; "" for the default, the local engine.
-func (p place) output(source string) string {
-	ref, err := media.ParseRef(source)
-	if err != nil || !p.noEngine || ref.Transport == media.Daemon {
-		return ""
-	}
-	switch ref.Transport {
-	case media.OCILayout:
-		return " -o oci:fixed"
-	case media.DockerArchive:
-		return " -o docker-archive:fixed.tar"
-	case media.SIF:
-		if !p.noSquash {
-			return " -o sif:fixed.sif"
+// scanned prints what a scan found: for each source its verdict, the files, and the commands that fix it.
+func (o *output) scanned(opts ScanOptions, all []scanned) error {
+	if opts.json() {
+		var findings []*contents.Findings
+		for _, f := range all {
+			o.warnings(f.Findings)
+			findings = append(findings, f.Findings)
 		}
+		return o.document("scan", false, findingsJSON(findings, (*contents.Findings).Verdict))
 	}
-	return " -o oci-archive:fixed.tar"
-}
-
-// explain is the command that shows the code around the call sites of a source.
-func explain(source string) string {
-	command := "vfix scan --explain " + quote.Path(source)
-	if sources.ReadOnce(source) {
-		return "... | " + command
-	}
-	return command
-}
-
-// fixes are the commands that fix what a scan found, as a shell reads them; if nothing can be fixed, the
-// one that shows why.
-func (p place) fixes(f *contents.Findings) []string {
-	fix := fixNames(f)
-	if fix != "" {
-		fix = "--fix " + fix + " "
-	}
-	switch {
-	case !f.Affected():
-		return []string{explain(f.Source)}
-	case strings.HasPrefix(f.Source, images.ContainerPrefix):
-		return []string{"vfix hotfix " + fix + quote.Path(f.Source)}
-	case sources.ReadOnce(f.Source) && isImage(f):
-		return []string{"... | vfix rebuild " + fix + quote.Path(f.Source) + p.output(f.Source)}
-	case sources.ReadOnce(f.Source) && fix == "":
-		return []string{"vfix patch -i FILE", "vfix patch -o COPY FILE"}
-	case isImage(f):
-		return []string{"vfix rebuild " + fix + quote.Path(f.Source) + p.output(f.Source)}
-	}
-	path := strings.TrimPrefix(f.Source, string(media.Dir)+":")
-	if fix != "" {
-		st, err := os.Stat(path)
-		switch {
-		case err == nil && st.IsDir():
-			path = "dir:" + path
-		case f.Files[0].Path == path: // no tarball: the file alone
-			path = "dir:ROOT"
+	for i, f := range all {
+		o.warnings(f.Findings)
+		if i > 0 {
+			fmt.Fprintln(o.Stdout)
 		}
-		return []string{"vfix rebuild " + fix + quote.Path(path) + " -o dir:COPY"}
-	}
-	if f.Loads != nil {
-		var all []string
-		for i := range f.Files {
-			name := f.Files[i].Path
-			if strings.HasPrefix(f.Source, string(media.Dir)+":") && !filepath.IsAbs(name) { // one of the directory, no library from elsewhere
-				name = path
-			}
-			if !f.Files[i].Plan.Empty() {
-				all = append(all, quote.Path(name))
+		writeVerdict(o.Stdout, o.Out, f.typed, f.Findings)
+		if opts.explain {
+			writeExplained(o.Stdout, o.Out, f.Findings)
+		}
+		writeFiles(o.Stdout, o.Out, f.Findings)
+		for _, h := range f.Hazards {
+			o.Out.Write(o.Stdout, o.Out.Paint.Yellow("hazard: "), len(screen.Gap), fmt.Sprintf("%s: %s: %s; %s", cmp.Or(h.Path, f.typed), h.Title(), h.Means(), h.Do()))
+		}
+		if f.Affected() {
+			fmt.Fprintln(o.Stdout)
+			for _, command := range opts.here.fixes(f) {
+				fmt.Fprintln(o.Stdout, screen.Gap+o.Out.Paint.Bold(screen.Printable(command)))
 			}
 		}
-		if all = slices.Compact(all); len(all) > 1 {
-			return []string{"vfix patch -i " + strings.Join(all, " ")}
-		}
-		path = all[0]
-	} else {
-		path = quote.Path(path)
 	}
-	return []string{"vfix patch -i " + path, "vfix patch -o COPY " + path}
+	return nil
 }
 
 // scanAll scans a list of images.

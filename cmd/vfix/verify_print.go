@@ -9,99 +9,55 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 
-	"vfix.dev/vfix/cmd/vfix/listing"
 	"vfix.dev/vfix/cmd/vfix/screen"
-	"vfix.dev/vfix/cmd/vfix/tables"
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/rewriter/patch"
 )
 
-// verified prints what verify proved, and what it could not.
-func (o *output) verified(opts VerifyOptions, v *images.Verified) error {
+// verified prints what verify proved, and what it could not: with a base the comparison, else what a scan says.
+func (o *output) verified(opts VerifyOptions, source string, v *images.Verified) error {
 	for _, f := range v.Findings.All() {
 		o.warnings(f)
 	}
 	if opts.json() {
 		return o.document("verify", false, verifiedJSON(opts, v))
 	}
-	w, s := io.Writer(o.Stdout), o.Out
-	if v.Stated != nil {
-		o.Result(string(v.Stated.Raw))
-		w, s = o.Stderr, o.Err
-	}
-	tampered := opts.with.Against != "" && len(v.Problems) > 0
-	if tampered { // the most important comes first
-		writeComparison(w, s, screen.Printable(opts.with.Against), v)
-		fmt.Fprintln(w)
-	}
-	if v.Stated == nil || !o.Quiet {
-		for _, f := range v.Findings.All() {
-			tables.Write(w, s, tables.Verified, f)
-		}
+	w, s := o.Stdout, o.Out
+	if opts.with.Against != "" {
+		writeComparison(w, s, source, opts.with.Against, v)
 	}
 	for i := range v.Differences {
 		writeDifference(w, s, &v.Differences[i])
 	}
-	if opts.with.Against != "" && !tampered {
-		writeComparison(w, s, screen.Printable(opts.with.Against), v)
-	}
-	if v.Stated != nil {
-		o.stated(opts, v)
+	for _, f := range v.Findings.All() {
+		writeVerdict(w, s, source, f)
+		writeFiles(w, s, f)
 	}
 	return nil
 }
 
-func (o *output) stated(opts VerifyOptions, v *images.Verified) {
-	if opts.with.Against == "" { // else they are in the comparison
-		for _, n := range v.NotCompared {
-			o.Note("not checked: %s", n)
-		}
-	}
-	if len(v.Problems) == 0 {
-		p := &v.Stated.Statement.Predicate
-		o.Note("%s: the image matches its statement: %s, %s, and nothing else of %s differs", v.Stated.From,
-			screen.Count(len(p.Files), "patched file"), screen.Count(len(p.Added), "added file"), p.Base.Name)
+// writeComparison says whether anything differs that vfix does not change, and what vfix changed.
+func writeComparison(w io.Writer, s screen.Stream, source, base string, v *images.Verified) {
+	title := s.Paint.Bold(screen.Printable(source)) + ": "
+	if n := len(v.Problems); n > 0 {
+		fmt.Fprintf(w, "%s%s\n", title, s.Paint.Red(screen.Count(n, "difference")+" from "+screen.Printable(base)+" that vfix does not make"))
+		writeLines(w, s, screen.Gap, v.Problems)
+		writeLines(w, s, "not compared: ", v.NotCompared)
 		return
 	}
-	if opts.with.Against == "" {
-		for _, p := range v.Problems {
-			o.Warn("%s", p)
-		}
+	fmt.Fprintf(w, "%s%s: only call sites and what they need differ\n", title, s.Paint.Green(screen.Count(v.Compared, "file")+" changed from "+screen.Printable(base)))
+	for _, r := range v.Fixed {
+		s.Write(w, "fixed: ", len(screen.Gap), fmt.Sprintf("%s (%s, which reads /%s): %s", r.Path, r.Fix, fixes.Of(r.Fix).File.Name, fixes.Of(r.Fix).Does))
 	}
-}
-
-func writeComparison(w io.Writer, s screen.Stream, base string, v *images.Verified) {
-	c := s.Paint
-	defer func() {
-		for _, n := range v.NotCompared {
-			s.Write(w, "not compared: ", len("not compared: "), n)
-		}
-	}()
-	if len(v.Problems) == 0 {
-		fmt.Fprintln(w, c.Green("against "+base+": ")+
-			screen.Count(v.Compared, "changed file")+": nothing else changed: only the patched calls and vfix's own code differ")
-		for _, r := range v.Fixed {
-			s.Write(w, "fixed: ", len("fixed: "), fmt.Sprintf("%s (%s, which reads /%s): %s", r.Path, r.Fix, fixes.Of(r.Fix).File.Name, fixes.Of(r.Fix).Does))
-		}
-		if len(v.Added) > 0 {
-			fmt.Fprintln(w, "added: the fallback of this vfix: "+strings.Join(v.Added, ", "))
-		}
-		if len(v.Corrected) > 0 {
-			fmt.Fprintln(w, "updated: the md5sums of patched files: "+screen.Printable(strings.Join(v.Corrected, ", ")))
-		}
-		return
+	if len(v.Added) > 0 {
+		s.Write(w, "added: ", len(screen.Gap), "the fallback of this vfix: "+strings.Join(v.Added, ", "))
 	}
-	fmt.Fprintln(w, c.Red("against "+base+": ")+screen.Count(len(v.Problems), "difference")+" that vfix does not make:")
-	for _, p := range v.Problems {
-		s.Write(w, screen.Gap, len(screen.Gap), p)
-	}
+	writeLines(w, s, "not compared: ", v.NotCompared)
 }
 
 // shownEdit is how long a run of bytes may be to be shown on a line, in bytes.
@@ -109,30 +65,23 @@ const shownEdit = 8
 
 func writeDifference(w io.Writer, s screen.Stream, d *images.Difference) {
 	if d.Unplanned != nil {
-		l := listing.Site{
-			Title:   fmt.Sprintf("%s: %v", d.Path, d.Unplanned),
-			Reasons: []string{"the code there, before and after:"},
-			Before:  d.Listing.Before, After: d.Listing.After,
+		reason := "the code there, before and after:"
+		if len(d.Listing.Before) == 0 {
+			reason = "the original file has no code there"
 		}
-		if len(l.Before) == 0 {
-			l.Reasons = []string{"the original file has no code there"}
-		}
-		l.Write(w, s)
+		writeCode(w, s, fmt.Sprintf("%s: %v", d.Path, d.Unplanned), []string{reason}, d.Listing.Before, d.Listing.After)
 		return
 	}
-	file := contents.File{Path: d.Path}
 	sites := map[uint64]bool{}
 	for i := range d.Patches {
 		if p := &d.Patches[i]; p.Form != patch.Left {
 			sites[p.Offset] = true
-			if l, ok := listing.Of(&file, p); ok {
-				l.Write(w, s)
-			}
+			writeSite(w, s, d.Path, p)
 		}
 	}
-	if l, ok := listing.Fix(d.Path, d.Redirect); ok {
-		l.Write(w, s)
-		sites[d.Redirect.Offset] = true
+	if r := d.Redirect; r != nil && r.Listing != nil {
+		writeFix(w, s, d.Path, r)
+		sites[r.Offset] = true
 	}
 	fmt.Fprintln(w, s.Paint.Bold(screen.Printable(d.Path+": what else changes")))
 	for _, e := range d.Edits {
@@ -161,7 +110,6 @@ type jsonVerified struct {
 	Against string `json:"against"`
 	*images.Verified
 	Differences []jsonDifference `json:"differences,omitempty"`
-	Stated      *jsonStated      `json:"provenance,omitempty"`
 	Result      jsonSource       `json:"result"`
 	Levels      []jsonSource     `json:"levels,omitempty"`
 }
@@ -187,11 +135,6 @@ type jsonUnplanned struct {
 	Listing *jsonListing `json:"listing,omitempty"`
 }
 
-type jsonStated struct {
-	From      string          `json:"from"`
-	Statement json.RawMessage `json:"statement"`
-}
-
 func verifiedJSON(opts VerifyOptions, v *images.Verified) jsonVerified {
 	doc := jsonVerified{Against: opts.with.Against, Verified: v, Result: sourceJSON(v.Findings, v.Findings.Verdict())}
 	for _, l := range v.Findings.Levels {
@@ -199,9 +142,6 @@ func verifiedJSON(opts VerifyOptions, v *images.Verified) jsonVerified {
 	}
 	for i := range v.Differences {
 		doc.Differences = append(doc.Differences, differenceJSON(&v.Differences[i]))
-	}
-	if v.Stated != nil {
-		doc.Stated = &jsonStated{v.Stated.From, v.Stated.Raw}
 	}
 	return doc
 }

@@ -18,7 +18,7 @@ import (
 	"sync"
 	"time"
 
-	"vfix.dev/vfix/cmd/vfix/hints"
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
@@ -103,7 +103,7 @@ func (r *reader) openRoot() error {
 		path, r.d.RootName = root.Path, root.Path
 		if fi, err := os.Stat(path); err == nil && !fi.IsDir() {
 			return hinterr.With(fmt.Errorf("--root: %s is neither a directory, a tar archive nor an image", path),
-				"%s", cmp.Or(hints.Unpack(path, "vfix diagnose --root"), "see 'vfix help sources'"))
+				"%s", cmp.Or(screen.Unpack(path), "see 'vfix help sources'"))
 		}
 	}
 	dir, err := rootpath.OpenDir(path)

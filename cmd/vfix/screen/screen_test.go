@@ -1,4 +1,4 @@
-// Names from untrusted files cannot write to a terminal; when there is colour.
+// Names from untrusted files cannot write to a terminal; when there is color.
 
 package screen
 
@@ -23,7 +23,7 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
-func TestColour(t *testing.T) {
+func TestColored(t *testing.T) {
 	for _, c := range []struct {
 		env  map[string]string
 		want bool
@@ -33,7 +33,7 @@ func TestColour(t *testing.T) {
 		{map[string]string{"NO_COLOR": ""}, true},
 		{map[string]string{"TERM": "dumb"}, false},
 	} {
-		if got := colour(func(k string) string { return c.env[k] }); got != c.want {
+		if got := colored(func(k string) string { return c.env[k] }); got != c.want {
 			t.Errorf("%v: got %v, want %v", c.env, got, c.want)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"unicode/utf8"
@@ -86,34 +87,44 @@ func (s Stream) Write(w io.Writer, head string, columns int, text string) {
 	fmt.Fprintln(w, strings.TrimRight(head+s.hang(Printable(text), columns), " "))
 }
 
+// Hanging prints text to stdout behind a head of some columns, its further lines under the first.
+func (o *Output) Hanging(head string, columns int, text string) {
+	s := o.Out
+	s.Width = cmp.Or(s.Width, Columns)
+	s.Write(o.Stdout, head, columns, text)
+}
+
 // Table is columns, and rows to print.
 type Table struct {
 	Head []string
+	Most int // how many rows are printed, and how many more there are; 0: all
 	rows [][]string
 }
 
 // Add appends a row; cells may come from untrusted files.
-func (t *Table) Add(row ...string) { t.rows = append(t.rows, row) }
+func (t *Table) Add(row []string) { t.rows = append(t.rows, row) }
 
 // Empty reports whether there is no row to print.
 func (t *Table) Empty() bool { return len(t.rows) == 0 }
 
 // Write prints the table. On a terminal that is too narrow, the last cell of each row gets lines of its own.
 func (t *Table) Write(w io.Writer, s Stream) {
-	last := len(t.Head) - 1
-	lines := align(append([][]string{t.Head}, t.rows...))
-	for _, line := range lines {
-		if s.Width > 0 && utf8.RuneCountInString(line) > s.Width {
-			var short [][]string
-			for _, row := range append([][]string{t.Head}, t.rows...) {
-				short = append(short, row[:last])
-			}
-			lines = align(short)
-			for i, row := range t.rows {
-				const indent = "    "
-				lines[i+1] += "\n" + indent + s.hang(Printable(row[last]), len(indent))
-			}
-			break
+	rows, more := t.rows, 0
+	if t.Most > 0 && len(rows) > t.Most {
+		rows, more = rows[:t.Most], len(rows)-t.Most
+	}
+	all := append([][]string{t.Head}, rows...)
+	lines := align(all)
+	tooWide := func(line string) bool { return s.Width > 0 && utf8.RuneCountInString(line) > s.Width }
+	if last := len(t.Head) - 1; slices.ContainsFunc(lines, tooWide) {
+		short := make([][]string, len(all))
+		for i, row := range all {
+			short[i] = row[:last]
+		}
+		lines = align(short)
+		for i, row := range rows {
+			const indent = "    "
+			lines[i+1] += "\n" + indent + s.hang(Printable(row[last]), len(indent))
 		}
 	}
 	for i, line := range lines {
@@ -121,6 +132,9 @@ func (t *Table) Write(w io.Writer, s Stream) {
 			line = s.Paint.Bold(line)
 		}
 		fmt.Fprintln(w, line)
+	}
+	if more > 0 {
+		fmt.Fprintf(w, "%d more; --format json lists all\n", more)
 	}
 }
 

@@ -1,0 +1,147 @@
+// The next command: what fixes a source on this machine, as a shell reads it.
+
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/internal/quote"
+)
+
+// place has the facts about a machine that decide which command works on it.
+type place struct {
+	noEngine bool // no container engine answers: an image needs another destination
+}
+
+// engineLimit is how long vfix waits for an engine before it proposes a command that needs none.
+const engineLimit = 3 * time.Second
+
+// placeFor finds the facts that the commands for some findings depend on.
+func placeFor(ctx context.Context, e engine, o media.Options, all []scanned) (p place) {
+	needs := slices.ContainsFunc(all, func(f scanned) bool {
+		return f.Affected() && isImage(f.Findings) && !strings.HasPrefix(f.Source, string(media.Daemon)+":") && !isContainer(f.Source)
+	})
+	if needs && e.answers != nil {
+		ctx, cancel := context.WithTimeout(ctx, engineLimit)
+		defer cancel()
+		p.noEngine = !e.answers(ctx, o)
+	}
+	return p
+}
+
+func isImage(f *contents.Findings) bool { return f.Digest != "" }
+
+func isContainer(source string) bool { return strings.HasPrefix(source, images.ContainerPrefix) }
+
+// output is the destination that a rebuild needs here, as an option; "" for the default, the local engine.
+func (p place) output(source string) string {
+	ref, err := media.ParseRef(source)
+	if err != nil || !p.noEngine || ref.Transport == media.Daemon {
+		return ""
+	}
+	switch ref.Transport {
+	case media.OCILayout:
+		return " -o oci:fixed"
+	case media.DockerArchive:
+		return " -o docker-archive:fixed.tar"
+	}
+	return " -o oci-archive:fixed.tar"
+}
+
+// quoted puts a command into quotation marks, unless it contains some: copied with them, it would be another command.
+func quoted(command string) string {
+	if strings.Contains(command, "'") {
+		return command
+	}
+	return "'" + command + "'"
+}
+
+// explain is the command that shows the code around the call sites of a source.
+func explain(typed string) string {
+	command := "vfix scan --explain " + quote.Path(typed)
+	if sources.ReadOnce(typed) {
+		return "... | " + command
+	}
+	return command
+}
+
+// fixes are the commands that fix what a scan found; if nothing can be fixed, the one that shows why. The first leaves
+// the source as it is, if there are two.
+func (p place) fixes(f scanned) []string {
+	fix := ""
+	if names := fixNames(f.Findings); names != "" {
+		fix = "--fix " + names + " "
+	}
+	rebuild := "vfix rebuild " + fix + quote.Path(f.typed) + p.output(f.Source)
+	switch {
+	case !f.Affected():
+		return []string{explain(f.typed)}
+	case isContainer(f.Source):
+		return []string{"vfix hotfix " + fix + quote.Path(f.typed)}
+	case sources.ReadOnce(f.Source) && isImage(f.Findings):
+		return []string{"... | " + rebuild}
+	case sources.ReadOnce(f.Source) && fix == "":
+		return []string{"vfix patch -o COPY FILE"}
+	case isImage(f.Findings):
+		return []string{rebuild}
+	}
+	path := strings.TrimPrefix(f.typed, string(media.Dir)+":")
+	if fix != "" {
+		return []string{"vfix rebuild " + fix + "dir:" + quote.Path(rootOf(path)) + " -o dir:COPY"}
+	}
+	if elsewhere := librariesElsewhere(f.Findings, path); len(elsewhere) > 0 {
+		return []string{"vfix patch -i " + strings.Join(elsewhere, " ")}
+	}
+	path = quote.Path(path)
+	return []string{"vfix patch -o COPY " + path, "vfix patch -i " + path}
+}
+
+// rootOf is a directory, or ROOT for the one that contains a file.
+func rootOf(path string) string {
+	if st, err := os.Stat(path); err == nil && st.IsDir() {
+		return path
+	}
+	return "ROOT"
+}
+
+// librariesElsewhere are the files to patch if some of them are libraries that do not lie in the source, quoted; none if
+// all do.
+func librariesElsewhere(f *contents.Findings, path string) (all []string) {
+	if f.Loads == nil {
+		return nil
+	}
+	isDir := strings.HasPrefix(f.Source, string(media.Dir)+":")
+	for i := range f.Files {
+		name := f.Files[i].Path
+		if isDir && !filepath.IsAbs(name) {
+			name = path
+		}
+		if !f.Files[i].Plan.Empty() {
+			all = append(all, quote.Path(name))
+		}
+	}
+	if all = slices.Compact(all); len(all) == 1 && all[0] == quote.Path(path) {
+		return nil
+	}
+	return all
+}
+
+// fixNames are those of the requested fixes that some file needs: a value of --fix, "" for none.
+func fixNames(f *contents.Findings) string {
+	var all []string
+	for _, r := range fixedIn(f) {
+		if name := string(r.Fix); !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return strings.Join(all, ",")
+}
