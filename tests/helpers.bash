@@ -352,9 +352,10 @@ login() {
 	printf '{"auths": {"%s": {"auth": "%s"}}}\n' "$registry" "$auth" >"$DOCKER_CONFIG/config.json"
 }
 
-# legacy_program FILE: makes a static program that calls time() in the page, and returns 0 if that is after 2019.
+# legacy_program FILE [OPTION...]: makes a static program that calls time() in the page, and returns 0 if that is after
+# 2019. With -Wl,--build-id it has a PT_NOTE, and so room for a trampoline.
 legacy_program() {
-	musl-gcc -static -O1 -o "$1" -x c - <<-'END'
+	musl-gcc -static -O1 -o "$1" "${@:2}" -x c - <<-'END'
 		int main(void)
 		{
 			long now;

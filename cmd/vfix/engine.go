@@ -41,8 +41,6 @@ type engine struct {
 	// diagnose returns what it could read beside the errors of what it could not.
 	diagnose func(ctx context.Context, crashes []string, o crash.Options) ([]*diagnose.Result, error)
 	hotfix   func(ctx context.Context, source string, o hotfix.Options) (*hotfix.Hotfixed, error)
-	// hotfixCopies lists what hotfixes left in a directory, or removes what nothing uses.
-	hotfixCopies, pruneHotfixCopies func(ctx context.Context, dir string, o media.Options) (all []hotfix.Copy, answered bool, err error)
 	// run returns only if the command could not be started.
 	run func(args []string, o run.Options) error
 	// runtime returns only if the real runtime was not executed, with the exit status.
@@ -83,9 +81,6 @@ var theEngine = engine{
 	layer:      images.Layer,
 	diagnose:   crash.Diagnose,
 	hotfix:     hotfix.Hotfix,
-
-	hotfixCopies:      hotfix.Copies,
-	pruneHotfixCopies: hotfix.Prune,
 
 	run:        run.Run,
 	runtime:    runRuntime,

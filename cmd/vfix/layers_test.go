@@ -18,7 +18,6 @@ var layers = []string{
 	"internal/redact", "internal/rootpath", "internal/sparse", "internal/tinyelf", "internal/utf8text", "internal/xattrs", "internal/jsonobject", "internal/lazy", "internal/carried", "internal/memfile",
 	"rewriter/x86", "rewriter/elf", "rewriter/origin", "rewriter/find", "rewriter/patch",
 	"internal/loads", "internal/nearest", "internal/nodefile", "internal/fixes", "internal/thread",
-	"images/mountopts",
 	"images/atomicfile",
 	"images/blob",
 	"images/outcome",

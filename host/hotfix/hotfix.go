@@ -1,14 +1,14 @@
-// Hotfix: fix one container now, without installing anything or changing an image. Patched copies of the
-// files are kept in a directory of this machine, and mounted over the originals.
-
-// Package hotfix starts a container with patched files mounted over its own.
+// Package hotfix writes the patched files of a container that does not run into its own writable layer, through the
+// engine's archive call. Its image is not changed, and the container keeps everything else.
 package hotfix
 
 import (
-	"bytes"
-	"cmp"
+	"archive/tar"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path"
 	"regexp"
 	"slices"
@@ -19,219 +19,222 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/mountopts"
-	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/quote"
 	"vfix.dev/vfix/rewriter/find"
 )
-
-// HotfixDir is where the patched copies are kept.
-const HotfixDir = "/var/lib/vfix/hotfix"
 
 // Options are the choices of vfix hotfix.
 type Options struct {
 	images.ScanOptions
-	Dir string // where the patched copies are kept; "" is HotfixDir
-	// Apply recreates the container, which must be a stopped one of docker's.
-	Apply bool
+	Start bool // start the container afterwards
 }
 
-// Hotfixed is what a hotfix made.
+// Hotfixed is what a hotfix did.
 type Hotfixed struct {
 	Findings *contents.Findings `json:"-"`
-	// Container says that it is about a container, and Name is the container's name; else Name is the
-	// image's, in the form that an engine runs, "" if it has none.
-	Container bool   `json:"container"`
-	Name      string `json:"name"`
-	// Image is the image of the container; for an image the same as Name.
-	Image string `json:"image"`
-	// Service is a short name that compose and Kubernetes take: of the container's service,
-	// else the last part of the image's name.
-	Service string            `json:"service"`
-	Mounts  []mountopts.Mount `json:"mounts"` // sorted by target; of patched files, and of what a fix needs
-	// Covered are the container's own mounts (volumes, directories of the host): their content was not examined,
-	// and they hide the image's files below them.
+	Name     string             `json:"name"`
+	Engine   string             `json:"engine"`  // docker or podman
+	Written  []string           `json:"written"` // absolute names in the container, sorted
+	// Covered are the container's mounts (volumes, directories of the host, tmpfs), sorted. They are not examined, and
+	// nothing is written into them.
 	Covered []string `json:"covered_by"`
-	// Running says that the container runs: it cannot be recreated before it is stopped.
-	Running bool `json:"running"`
-	// Recreated is set if Apply was given and there was something to do.
-	Recreated *Recreated `json:"recreated"`
+	Started bool     `json:"started"`
 }
 
-// containerName matches the names that docker allows for containers, and IDs (daemon/names).
-const containerName = `^[a-zA-Z0-9][a-zA-Z0-9_.-]*$`
-
-// Hotfix writes patched copies of an image's or container's files, to be mounted over the
-// originals, and with Apply recreates a stopped docker container so. A name without a prefix
-// is a container if an engine has one of that name, else an image.
+// Hotfix patches the files of a container, given by its name or ID.
 func Hotfix(ctx context.Context, source string, o Options) (*Hotfixed, error) {
-	o.Dir = cmp.Or(o.Dir, HotfixDir)
+	name := strings.TrimPrefix(source, images.ContainerPrefix)
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	o.Media = o.Media.WithDefaults()
+	var h *Hotfixed
+	err := media.InContainer(ctx, name, o.Media, func(c *engine.Client, found *engine.Container) (err error) {
+		h, err = hotfix(ctx, c, found, o)
+		return err
+	})
+	if errors.Is(err, hinterr.ErrNotFound) && h == nil {
+		err = hinterr.With(err, "'docker ps --all' lists containers; for an image: %s", rebuild(name))
+	}
+	return h, err
+}
+
+// checkName refuses what is not the name of a container (docker, daemon/names).
+func checkName(name string) error {
+	if _, pod, ok := strings.Cut(strings.Replace(name, "pod:", "pod/", 1), "pod/"); ok {
+		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "pod %s: Kubernetes makes its containers again from the image", pod), "%s", forPods)
+	}
+	if !regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*$`).MatchString(name) {
+		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: not the name of a container", name), "for an image: %s", rebuild(name))
+	}
+	return nil
+}
+
+// rebuild is the command that patches an image under the same name.
+func rebuild(image string) string { return fmt.Sprintf("vfix rebuild -t %s %s", image, image) }
+
+const forPods = "rebuild its image: vfix rebuild docker://IMAGE -o docker://NEW-IMAGE, then kubectl set image; " +
+	"or patch the pods of its node when they start: see 'vfix help kubernetes'"
+
+func hotfix(ctx context.Context, c *engine.Client, found *engine.Container, o Options) (*Hotfixed, error) {
+	if found.Config == nil || found.HostConfig == nil || found.State == nil {
+		return nil, hinterr.Damaged("the engine's answer has no configuration")
+	}
+	traits, err := c.Traits(ctx)
+	if err != nil {
+		return nil, err
+	}
+	h := &Hotfixed{Name: strings.TrimPrefix(found.Name, "/"), Engine: traits.Name}
+	if err := h.check(found); err != nil {
+		return nil, err
+	}
 	s := contents.NewSession(o.Jobs, o.Media.Progress, o.Rewriter)
 	defer s.Close()
-	h := &hotfix{s: s, o: o, out: &Hotfixed{}}
-	name, isContainer := strings.CutPrefix(source, images.ContainerPrefix)
-	if isContainer || regexp.MustCompile(containerName).MatchString(name) {
-		found, err := h.findContainer(ctx, name)
-		switch {
-		case err != nil && (isContainer || o.Apply || !media.IsNoDaemon(err)):
-			return nil, err
-		case found:
-			return h.out, nil
-		case isContainer || o.Apply:
-			return nil, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "no container %s", name), "docker ps --all lists them")
-		}
-	} else if o.Apply {
-		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%s: no container", source), "--apply recreates a container: name it as 'docker ps --all' does")
+	// Its file system is the image's layers with its own on top, without the mounts.
+	f, err := images.ExamineContainer(ctx, s, c, found.ID, images.ContainerPrefix+h.Name)
+	if err != nil {
+		return nil, err
 	}
-	return h.out, h.image(ctx, source)
+	h.Findings = f.Findings
+	if err := h.write(ctx, c, found, f); err != nil {
+		return nil, err
+	}
+	if o.Start {
+		if err := c.Start(ctx, found.ID); err != nil {
+			return nil, fmt.Errorf("start: %w", err)
+		}
+		h.Started = true
+	}
+	return h, nil
 }
 
-type hotfix struct {
-	s   *contents.Session
-	o   Options
-	out *Hotfixed
+// check says why a container cannot be patched, and what to do instead. One that crashes and is started again and again
+// can be.
+func (h *Hotfixed) check(found *engine.Container) error {
+	switch state := found.State; {
+	case found.Config.Labels["io.kubernetes.pod.name"] != "":
+		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "it belongs to a pod: Kubernetes makes it again from the image"), "%s", forPods)
+	case found.Config.Labels["com.docker.swarm.task.id"] != "":
+		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "it belongs to a swarm, which makes it again from the image"), "%s", rebuild(found.Config.Image))
+	case found.HostConfig.ReadonlyRootfs:
+		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "its root file system is read-only"),
+			"%s, then create the container again; or see 'vfix install --help'", rebuild(found.Config.Image))
+	case (state.Running || state.Paused) && !state.Restarting && found.HostConfig.AutoRemove:
+		return hinterr.With(errors.New("it is running, and is removed when it stops (--rm)"), "%s, then run it again", rebuild(found.Config.Image))
+	case (state.Running || state.Paused) && !state.Restarting:
+		return hinterr.With(errors.New("it is running"), "%s stop %s && vfix hotfix --start %s", h.Engine, h.Name, h.Name)
+	}
+	return nil
 }
 
-// findContainer does the work for a container, if one of the daemons has it.
-func (h *hotfix) findContainer(ctx context.Context, name string) (found bool, err error) {
-	err = media.EachDaemon(ctx, "", h.o.Media, func(c *engine.Client) (bool, error) {
-		got, err := c.Container(ctx, name)
-		if engine.NotFound(err) {
-			if !h.o.Apply {
-				return false, nil
-			}
-			if err = notRenamed(ctx, c, name); err == nil {
-				return false, nil
-			}
-		}
-		found = true
-		if err == nil {
-			err = h.container(ctx, c, got)
-		}
-		if err != nil {
-			err = fmt.Errorf("container %s: %w", name, err)
-		}
-		return true, err
-	})
-	return found, err
-}
-
-func (h *hotfix) image(ctx context.Context, source string) error {
-	src, err := sources.Open(ctx, source, h.o.Media)
+// write sends the patched files to the engine, all in one archive that is complete before: what is cut off would leave
+// a file cut off.
+func (h *Hotfixed) write(ctx context.Context, c *engine.Client, found *engine.Container, f *contents.Scanned) error {
+	h.Covered = covered(found)
+	hidden := places(f.Tree, h.Covered)
+	archive, err := os.CreateTemp("", ".vfix-*")
 	if err != nil {
 		return err
 	}
-	defer src.Close()
-	if src.Image == nil {
-		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: not an image or container", src.Ref),
-			"patch files, directories and tarballs with: vfix patch -o OUTPUT %s", quote.Path(src.Path))
-	}
-	var e engine.Traits
-	if src.Ref.Transport == media.Daemon {
-		h.out.Name = src.Ref.Name
-		err := media.EachDaemon(ctx, src.Ref.Where(), h.o.Media, func(c *engine.Client) (bool, error) {
-			e, err = c.Traits(ctx)
-			return true, err
-		})
-		if err != nil {
-			return err
-		}
-	} else if src.Ref.Transport == media.Registry {
-		h.out.Name = src.Ref.Name
-	}
-	h.out.Image, h.out.Service = h.out.Name, serviceName(h.out.Name)
-	sub, err := h.s.OpenSubject(ctx, src)
-	if err != nil {
-		return err
-	}
-	defer sub.Close()
-	h.out.Findings = sub.F.Findings
-	return h.keep(ctx, sub.F.ToPatch(), nil, e)
-}
-
-// serviceName is the last part of an image's name, as far as it can be the name of a
-// container of Kubernetes (RFC 1123, DNS label).
-func serviceName(image string) string {
-	image, _, _ = strings.Cut(image, "@")
-	base := path.Base(image)
-	base, _, _ = strings.Cut(base, ":")
-	base = strings.Trim(strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '-':
-			return r
-		case r >= 'A' && r <= 'Z':
-			return r - 'A' + 'a'
-		}
-		return '-'
-	}, base), "-")
-	const longest = 63
-	if len(base) > longest {
-		base = strings.TrimRight(base[:longest], "-")
-	}
-	if base == "" {
-		return "app"
-	}
-	return base
-}
-
-// keep writes the patched copies of targets and fills in the mounts. Names below one of the
-// directories or files covered are left out: the container does not see these files.
-func (h *hotfix) keep(ctx context.Context, targets []contents.Target, covered []string, e engine.Traits) error {
-	var k *copyDir
-	var fixed []find.Fix
-	for _, one := range targets {
-		targets := visibleNames(one.Names, covered)
-		if len(targets) == 0 {
+	defer os.Remove(archive.Name())
+	defer archive.Close()
+	w := tar.NewWriter(archive)
+	var applied []find.Fix
+	for _, file := range f.ToPatch() {
+		names := visible(file.Names, hidden)
+		if len(names) == 0 {
 			continue
 		}
-		if k == nil {
-			var err error
-			if k, err = openCopyDir(h.o.Dir, e, h.s.Progress); err != nil {
-				return err
-			}
-			defer k.close()
+		if err := add(w, names, file.Meta.Unmarked(), file.Plan.Size, file.Plan.Apply(file.ELF.Content)); err != nil {
+			return err
 		}
-		source, err := k.put(ctx, *one.Meta.Unmarked(), one.Plan.Size, one.Plan.Apply(one.ELF.Content))
-		if err != nil {
-			return fmt.Errorf("patched copy of %s: %w", targets[0], err)
-		}
-		for _, t := range targets {
-			h.out.Mounts = append(h.out.Mounts, mountopts.Mount{Source: source, Target: t, Size: one.Plan.Size})
-		}
-		if d := one.Plan.Redirect; one.Plan.Redirected() && !slices.Contains(fixed, d.Fix) {
-			fixed = append(fixed, d.Fix)
+		h.Written = append(h.Written, names...)
+		if d := file.Plan.Redirect; file.Plan.Redirected() && !slices.Contains(applied, d.Fix) {
+			applied = append(applied, d.Fix)
 		}
 	}
-	for _, r := range fixed {
-		if err := h.keepFile(ctx, k, fixes.Of(r).File, covered); err != nil {
-			return fmt.Errorf("%s: %w", r, err)
+	for _, fix := range applied {
+		file := fixes.Of(fix).File
+		names := visible([]string{file.Name}, hidden)
+		if len(names) == 0 {
+			return hinterr.With(fmt.Errorf("%s: /%s: a mount covers it", fix, file.Name), "omit --fix, or remove that mount")
 		}
+		meta := &contents.Meta{Mode: fixes.Mode, Mtime: time.Unix(0, 0)}
+		if err := add(w, names, meta, int64(len(file.Body)), strings.NewReader(string(file.Body))); err != nil {
+			return err
+		}
+		h.Written = append(h.Written, names...)
 	}
-	slices.SortFunc(h.out.Mounts, func(a, b mountopts.Mount) int { return strings.Compare(a.Target, b.Target) })
-	return nil
-}
-
-// keepFile writes the file that fixed programs read, and adds its mount.
-func (h *hotfix) keepFile(ctx context.Context, k *copyDir, f fixes.File, covered []string) error {
-	if len(visibleNames([]string{f.Name}, covered)) == 0 {
-		return hinterr.With(fmt.Errorf("/%s: the container has a mount there", f.Name), "omit --fix, or remove that mount")
+	if len(h.Written) == 0 {
+		return nil
 	}
-	source, err := k.put(ctx, contents.Meta{Mode: fixes.Mode, Mtime: time.Unix(0, 0)}, int64(len(f.Body)), bytes.NewReader(f.Body))
-	if err != nil {
+	slices.Sort(h.Written)
+	if err := w.Close(); err != nil {
 		return err
 	}
-	h.out.Mounts = append(h.out.Mounts, mountopts.Mount{Source: source, Target: "/" + f.Name, Size: int64(len(f.Body))})
+	if _, err := archive.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if err := c.PutArchive(ctx, found.ID, "/", archive); err != nil {
+		return fmt.Errorf("its files may be incomplete: %w", err)
+	}
 	return nil
 }
 
-// visibleNames are the absolute names that no mount covers.
-func visibleNames(names, covered []string) (all []string) {
-	for _, n := range names {
-		n = "/" + n
-		if !slices.ContainsFunc(covered, func(c string) bool { return n == c || c == "/" || strings.HasPrefix(n, c+"/") }) {
-			all = append(all, n)
+// add writes a file to an archive, under its first name, and the other names as links to it.
+func add(w *tar.Writer, names []string, meta *contents.Meta, size int64, content io.Reader) error {
+	head := &tar.Header{
+		Typeflag: tar.TypeReg, Name: names[0][1:], Size: size, Mode: int64(meta.Mode), Uid: int(meta.UID), Gid: int(meta.GID),
+		ModTime: meta.Mtime, Format: tar.FormatPAX, PAXRecords: map[string]string{},
+	}
+	for name, value := range meta.Xattrs {
+		head.PAXRecords["SCHILY.xattr."+name] = value
+	}
+	if err := w.WriteHeader(head); err != nil {
+		return err
+	}
+	if _, err := io.Copy(w, content); err != nil {
+		return err
+	}
+	for _, name := range names[1:] {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeLink, Name: name[1:], Linkname: names[0][1:], Format: tar.FormatPAX}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// covered lists where a container has mounts, sorted.
+func covered(found *engine.Container) (all []string) {
+	for _, m := range found.Mounts {
+		all = append(all, path.Clean(m.Destination))
+	}
+	for target := range found.HostConfig.Tmpfs {
+		all = append(all, path.Clean(target))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// places are where an engine makes mounts: it follows the symlinks in their paths.
+func places(t *contents.Tree, mounts []string) (all []string) {
+	for _, at := range mounts {
+		if real, err := t.Resolve(at); err == nil {
+			at = "/" + real
+		}
+		all = append(all, at)
+	}
+	return all
+}
+
+// visible are the absolute names that no mount covers.
+func visible(names, mounts []string) (all []string) {
+	for _, name := range names {
+		name = "/" + name
+		hides := func(m string) bool { return name == m || m == "/" || strings.HasPrefix(name, m+"/") }
+		if !slices.ContainsFunc(mounts, hides) {
+			all = append(all, name)
 		}
 	}
 	return all

@@ -91,7 +91,9 @@ type Container struct {
 		Memory     int64 // bytes
 		AutoRemove bool
 		UsernsMode string
-		Tmpfs      map[string]string
+		// ReadonlyRootfs says that the container cannot write to its own layer.
+		ReadonlyRootfs bool
+		Tmpfs          map[string]string
 	}
 	Mounts []Mount
 	Raw    json.RawMessage `json:"-"` // the whole answer
@@ -167,6 +169,23 @@ func (c *Client) Remove(ctx context.Context, what string) error {
 // Rename gives a container another name.
 func (c *Client) Rename(ctx context.Context, id, name string) error {
 	_, err := c.raw(ctx, http.MethodPost, "/containers/"+id+"/rename", url.Values{"name": {name}}, nil)
+	return err
+}
+
+// PutArchive unpacks a tar archive in a directory of a container, running or not. Owners are those of the archive; a
+// directory is not replaced by a file, or a file by a directory.
+func (c *Client) PutArchive(ctx context.Context, id, dir string, archive io.Reader) error {
+	query := url.Values{"path": {dir}, "noOverwriteDirNonDir": {"1"}}
+	resp, err := c.do(ctx, http.MethodPut, "/containers/"+id+"/archive", query, archive, "application/x-tar")
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
+}
+
+// Start starts a container. One that runs stays as it is.
+func (c *Client) Start(ctx context.Context, id string) error {
+	_, err := c.raw(ctx, http.MethodPost, "/containers/"+id+"/start", nil, nil)
 	return err
 }
 
