@@ -98,5 +98,8 @@ func OpenUnverified(l v1.Layer) (io.ReadCloser, error) {
 	if stored, ok := l.(*StoredLayer); ok {
 		return openSized(stored.from, stored.desc)
 	}
+	if u, ok := l.(interface{ Unverified() (io.ReadCloser, error) }); ok {
+		return u.Unverified()
+	}
 	return l.Compressed()
 }

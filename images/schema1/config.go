@@ -7,7 +7,6 @@
 package schema1
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -105,16 +104,6 @@ func (l *OldLayer) Measure(ctx context.Context, r io.Reader) error {
 	return nil
 }
 
-// zeroWatch remembers whether anything but zeros was written.
-type zeroWatch struct{ other bool }
-
-func (z *zeroWatch) Write(p []byte) (int, error) {
-	if !z.other {
-		z.other = len(bytes.TrimLeft(p, "\x00")) > 0
-	}
-	return len(p), nil
-}
-
 // oldLayerType is the media type of an old layer, by its content.
 var oldLayerType = map[blob.Compression]types.MediaType{
 	blob.PlainStream: types.DockerUncompressedLayer,
@@ -174,30 +163,6 @@ func oldConfig(chain []OldLayer, architecture string) ([]byte, error) {
 	}
 	c.Set(map[string]any{"rootfs": map[string]any{"type": "layers", "diff_ids": ids}, "history": history})
 	return jsonobject.Encode(c)
-}
-
-// listCommands makes lists of an Entrypoint and a Cmd that are single words.
-func listCommands(c jsonobject.Object, key string) error {
-	if raw := string(c[key]); raw == "" || raw == "null" {
-		return nil
-	}
-	return jsonobject.Edit(c, key, func(o *jsonobject.Object) error {
-		for _, name := range []string{"Entrypoint", "Cmd"} {
-			if !strings.HasPrefix(string((*o)[name]), `"`) {
-				continue
-			}
-			err := jsonobject.Edit(*o, name, func(words *stringOrList) error {
-				if (*words)[0] == "" {
-					*words = nil
-				}
-				return nil
-			})
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }
 
 // history is the layer's entry in the history (image-spec config.md, "history").

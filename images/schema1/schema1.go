@@ -13,27 +13,11 @@ import (
 	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 )
-
-// IsSchema1 reports whether a media type is one of schema 1's.
-func IsSchema1(t types.MediaType) bool {
-	return t == types.DockerManifestSchema1 || t == types.DockerManifestSchema1Signed
-}
-
-// LooksSchema1 reports whether a text is a schema 1 manifest, whatever it is called: some
-// registries serve it as application/json.
-func LooksSchema1(raw []byte) bool {
-	var m struct {
-		SchemaVersion int             `json:"schemaVersion"`
-		FSLayers      json.RawMessage `json:"fsLayers"`
-	}
-	return json.Unmarshal(raw, &m) == nil && m.SchemaVersion == 1 && m.FSLayers != nil
-}
 
 // Manifest is a manifest of schema 1.
 type Manifest struct {

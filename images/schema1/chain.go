@@ -1,0 +1,203 @@
+// Images from before docker 1.10: each layer carries the whole config of an image of its own (docker-image-spec,
+// v1.md, "Image JSON") and names its parent. Schema 1 manifests and the archives of old engines both hold such
+// chains. The image made of one here is what docker makes of it (moby, image/v1/imagev1.go): the config of the
+// topmost layer, with a history of one entry a layer.
+
+package schema1
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"io"
+	"regexp"
+	"strings"
+	"sync"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/jsonobject"
+)
+
+// Link is one layer of a chain.
+type Link struct {
+	raw        []byte // its image JSON
+	ID, Parent string
+	json       imageJSON
+	Digest     v1.Hash // of the blob
+	Content
+}
+
+// Content is what was found by reading a layer's blob. The zero value is a layer without one.
+type Content struct {
+	DiffID v1.Hash
+	Size   int64 // of the blob, in bytes
+	Packed blob.Compression
+	Empty  bool // no file in it
+}
+
+// imageJSON is the part of an image JSON that goes into the history.
+type imageJSON struct {
+	ID              string          `json:"id"`
+	Parent          string          `json:"parent"`
+	Created         json.RawMessage `json:"created"`
+	Author          string          `json:"author"`
+	Comment         string          `json:"comment"`
+	Throwaway       bool            `json:"throwaway"`
+	ContainerConfig struct {
+		Cmd stringOrWords `json:"Cmd"`
+	} `json:"container_config"`
+}
+
+// stringOrWords is a command line: some old engines wrote one word without a list.
+type stringOrWords []string
+
+func (s *stringOrWords) UnmarshalJSON(b []byte) error {
+	var one string
+	if json.Unmarshal(b, &one) == nil {
+		*s = nil
+		if one != "" {
+			*s = []string{one}
+		}
+		return nil
+	}
+	return json.Unmarshal(b, (*[]string)(s))
+}
+
+var idPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{64}$`) })
+
+// IsID reports whether a text is the ID of an old layer: 32 random bytes, no digest of anything.
+func IsID(s string) bool { return idPattern().MatchString(s) }
+
+// ParseLink reads an image JSON.
+func ParseLink(raw []byte) (Link, error) {
+	l := Link{raw: raw}
+	if err := json.Unmarshal(raw, &l.json); err != nil {
+		return l, hinterr.Damaged("image JSON: %v", err)
+	}
+	l.ID, l.Parent = l.json.ID, l.json.Parent
+	if !IsID(l.ID) {
+		return l, hinterr.Damaged("image JSON: %.80q is not an image ID", l.ID)
+	}
+	if l.Parent != "" && !IsID(l.Parent) {
+		return l, hinterr.Damaged("image JSON of %.12s: the parent %.80q is not an image ID", l.ID, l.Parent)
+	}
+	return l, nil
+}
+
+// bare reports whether the layer adds no file: the engine said so (throwaway), or its tar stream is an empty one.
+// Such a layer becomes an entry of the history alone.
+func (l *Link) bare() bool { return l.json.Throwaway || l.Empty }
+
+// Measure reads a layer's blob to its end. r must end in an error if the blob does not have its digest.
+func Measure(ctx context.Context, r io.Reader) (c Content, err error) {
+	in := &blob.CountingReader{R: r}
+	body, kind, err := blob.Decompress(ctx, in)
+	if err != nil {
+		return c, err
+	}
+	defer body.Close()
+	zeros := &zeroWatch{}
+	if c.DiffID, _, err = v1.SHA256(io.TeeReader(body, zeros)); err != nil {
+		return c, err
+	}
+	// A decompressor may stop at the end of its last frame, before padding.
+	_, err = io.Copy(io.Discard, in)
+	c.Size, c.Packed, c.Empty = in.N, kind, !zeros.other // only the end marker of a tar archive, of any length
+	return c, err
+}
+
+// zeroWatch remembers whether anything but zeros was written.
+type zeroWatch struct{ other bool }
+
+func (z *zeroWatch) Write(p []byte) (int, error) {
+	z.other = z.other || len(bytes.TrimLeft(p, "\x00")) > 0
+	return len(p), nil
+}
+
+// layerTypes are the media types of old layers.
+var layerTypes = map[blob.Compression]types.MediaType{
+	blob.PlainStream: types.DockerUncompressedLayer,
+	blob.GzipStream:  types.DockerLayer,
+	blob.ZstdStream:  types.OCILayerZStd,
+}
+
+// Assemble makes an image of a chain, the base layer first: a manifest that lacks only its config, and the config.
+// Configs without a platform were made when there was one: linux/amd64.
+func Assemble(chain []Link, architecture string) (v1.Manifest, []byte, error) {
+	m := v1.Manifest{SchemaVersion: 2, MediaType: types.DockerManifestSchema2, Layers: []v1.Descriptor{}}
+	if len(chain) == 0 {
+		return m, nil, hinterr.Damaged("no layers, and so no config")
+	}
+	ids, history := []string{}, []jsonobject.Object{}
+	for _, l := range chain {
+		if !l.bare() {
+			m.Layers = append(m.Layers, v1.Descriptor{MediaType: layerTypes[l.Packed], Size: l.Size, Digest: l.Digest})
+			ids = append(ids, l.DiffID.String())
+		}
+		history = append(history, l.history())
+	}
+	top := chain[len(chain)-1]
+	var c jsonobject.Object
+	if err := json.Unmarshal(top.raw, &c); err != nil {
+		return m, nil, hinterr.Damaged("image JSON of %.12s: %v", top.ID, err)
+	}
+	// Members about the layer alone, and later additions.
+	for _, key := range []string{"id", "parent", "Size", "parent_id", "layer_id", "throwaway", "layer"} {
+		delete(c, key)
+	}
+	for _, key := range []string{"config", "container_config"} {
+		if err := listCommands(c, key); err != nil {
+			return m, nil, hinterr.Damaged("image JSON of %.12s: %v", top.ID, err)
+		}
+	}
+	for key, value := range map[string]string{"architecture": cmp.Or(architecture, "amd64"), "os": "linux"} {
+		var was string
+		if json.Unmarshal(c[key], &was) != nil || was == "" {
+			c.Set(map[string]any{key: value})
+		}
+	}
+	c.Set(map[string]any{"rootfs": map[string]any{"type": "layers", "diff_ids": ids}, "history": history})
+	config, err := jsonobject.Encode(c)
+	return m, config, err
+}
+
+// listCommands makes lists of an Entrypoint and a Cmd that are single words.
+func listCommands(c jsonobject.Object, key string) error {
+	if raw := string(c[key]); raw == "" || raw == "null" {
+		return nil
+	}
+	return jsonobject.Edit(c, key, func(o *jsonobject.Object) error {
+		for _, name := range []string{"Entrypoint", "Cmd"} {
+			if !strings.HasPrefix(string((*o)[name]), `"`) {
+				continue
+			}
+			if err := jsonobject.Edit(*o, name, func(*stringOrWords) error { return nil }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// history is the layer's entry in the history (image-spec config.md, "history").
+func (l *Link) history() jsonobject.Object {
+	h := jsonobject.Object{}
+	if created := string(l.json.Created); created != "" && created != "null" {
+		h["created"] = l.json.Created
+	}
+	texts := map[string]string{"author": l.json.Author, "comment": l.json.Comment, "created_by": strings.Join(l.json.ContainerConfig.Cmd, " ")}
+	for key, value := range texts {
+		if value != "" {
+			h.Set(map[string]any{key: value})
+		}
+	}
+	if l.bare() {
+		h.Set(map[string]any{"empty_layer": true})
+	}
+	return h
+}

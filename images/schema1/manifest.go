@@ -1,0 +1,166 @@
+// Docker schema 1 manifests (distribution, docs/spec/manifest-v2-1.md), which registries had until 2016 and engines
+// no longer read: docker 29 and containerd 2.1 dropped them. Such a manifest lists layers, the topmost first, and
+// with each the image JSON that the engine had for it; it has no sizes, no diff IDs and no config.
+//
+// Its signatures (JSON Web Signatures in docker's own form) are at its end. They are not checked: the key comes with
+// the signature. The digest is that of the text without them, of which the protected header says the length:
+//
+//	{ "name": …, "history": […]           formatLength bytes
+//	  , "signatures": [{"protected": base64({"formatLength": …, "formatTail": base64("\n}")}), …}]
+//	}
+
+package schema1
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// IsSchema1 reports whether a media type is one of schema 1's.
+func IsSchema1(t types.MediaType) bool {
+	return t == types.DockerManifestSchema1 || t == types.DockerManifestSchema1Signed
+}
+
+// LooksSchema1 reports whether a text is a schema 1 manifest, whatever its media type: some registries serve it as
+// application/json.
+func LooksSchema1(raw []byte) bool {
+	var m struct {
+		SchemaVersion int             `json:"schemaVersion"`
+		FSLayers      json.RawMessage `json:"fsLayers"`
+	}
+	return json.Unmarshal(raw, &m) == nil && m.SchemaVersion == 1 && m.FSLayers != nil
+}
+
+// Read is an image that was read from a manifest of schema 1.
+type Read struct {
+	Digest   v1.Hash     // of the old manifest without its signatures
+	Manifest v1.Manifest // lacks only its config
+	Config   []byte
+}
+
+// oldManifest is a manifest of schema 1.
+type oldManifest struct {
+	Architecture string `json:"architecture"`
+	FSLayers     []struct {
+		BlobSum string `json:"blobSum"`
+	} `json:"fsLayers"`
+	History []struct {
+		V1Compatibility string `json:"v1Compatibility"`
+	} `json:"history"`
+}
+
+// Open makes an image of a manifest. measure reads a blob; it is called once for each.
+func Open(raw []byte, measure func(v1.Hash) (Content, error)) (*Read, error) {
+	payload, err := withoutSignatures(raw)
+	var m oldManifest
+	if err == nil {
+		err = json.Unmarshal(payload, &m)
+	}
+	if err != nil {
+		return nil, hinterr.Damaged("schema 1 manifest: %v", err)
+	}
+	if got, want := len(m.FSLayers), len(m.History); got == 0 || got != want {
+		return nil, hinterr.Damaged("schema 1 manifest: got %d layers, want %d, one for each history entry", got, want)
+	}
+	r := &Read{}
+	if r.Digest, _, err = v1.SHA256(bytes.NewReader(payload)); err != nil {
+		return nil, err
+	}
+	chain, err := m.chain()
+	if err != nil {
+		return nil, fmt.Errorf("schema 1 manifest: %w", err)
+	}
+	for i := range chain {
+		l := &chain[i]
+		if l.json.Throwaway {
+			continue
+		}
+		same := func(o Link) bool { return o.Digest == l.Digest && !o.json.Throwaway }
+		if k := slices.IndexFunc(chain[:i], same); k >= 0 { // the same step was done twice
+			l.Content = chain[k].Content
+			continue
+		}
+		if l.Content, err = measure(l.Digest); err != nil {
+			return nil, fmt.Errorf("layer %s: %w", blob.ShortHash(l.Digest), err)
+		}
+	}
+	r.Manifest, r.Config, err = Assemble(chain, m.Architecture)
+	return r, err
+}
+
+// chain gives the layers, the base layer first. Each must name the one below as its parent. A layer that is there
+// twice in a row, as some old registries have it, is one (moby, distribution/pull_v2.go, fixManifestLayers).
+func (m *oldManifest) chain() ([]Link, error) {
+	var chain []Link
+	seen := map[string]bool{}
+	for n := len(m.History) - 1; n >= 0; n-- {
+		l, err := ParseLink([]byte(m.History[n].V1Compatibility))
+		if err != nil {
+			return nil, fmt.Errorf("layer %d: %w", n, err)
+		}
+		if l.Digest, err = v1.NewHash(m.FSLayers[n].BlobSum); err != nil {
+			return nil, hinterr.Damaged("layer %d: blobSum %.80q is not a digest", n, m.FSLayers[n].BlobSum)
+		}
+		below := ""
+		if len(chain) > 0 {
+			below = chain[len(chain)-1].ID
+		}
+		switch {
+		case l.ID == below:
+			continue
+		case seen[l.ID]:
+			return nil, hinterr.Damaged("layer %d: the ID %.12s is there twice", n, l.ID)
+		case l.Parent != below:
+			return nil, hinterr.Damaged("layer %d: got the parent %.12q, want %.12q, the layer below", n, l.Parent, below)
+		}
+		seen[l.ID] = true
+		chain = append(chain, l)
+	}
+	return chain, nil
+}
+
+// withoutSignatures returns the text that the signatures of a manifest are about.
+func withoutSignatures(raw []byte) ([]byte, error) {
+	var m struct {
+		Signatures []struct {
+			Protected string `json:"protected"`
+		} `json:"signatures"`
+	}
+	if err := json.Unmarshal(raw, &m); err != nil || len(m.Signatures) == 0 {
+		return raw, err
+	}
+	text, err := fromBase64(m.Signatures[0].Protected)
+	if err != nil {
+		return nil, fmt.Errorf("protected header: %w", err)
+	}
+	var h struct {
+		FormatLength int    `json:"formatLength"`
+		FormatTail   string `json:"formatTail"`
+	}
+	if err := json.Unmarshal(text, &h); err != nil {
+		return nil, fmt.Errorf("protected header: %w", err)
+	}
+	if h.FormatLength <= 0 || h.FormatLength > len(raw) {
+		return nil, fmt.Errorf("protected header: formatLength %d is outside of the manifest, which has %d bytes", h.FormatLength, len(raw))
+	}
+	tail, err := fromBase64(h.FormatTail)
+	if err != nil {
+		return nil, fmt.Errorf("protected header: formatTail: %w", err)
+	}
+	return append(bytes.Clone(raw[:h.FormatLength]), tail...), nil
+}
+
+// fromBase64 reads the base64 of RFC 7515, padded or not.
+func fromBase64(s string) ([]byte, error) {
+	return base64.RawURLEncoding.DecodeString(strings.TrimRight(s, "="))
+}

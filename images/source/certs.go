@@ -1,0 +1,115 @@
+// Certificates and credentials for registries, from the files of docker, podman and skopeo.
+
+package source
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/docker/cli/cli/config"
+	"github.com/docker/cli/cli/config/types"
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// certDirs returns the directories that have one directory for each host, named HOST or HOST:PORT (docker,
+// registry/registry.go, ReadCertsDirectory; containers-certs.d(5)), the more specific one first.
+func certDirs() []string {
+	all := []string{"/etc/containers/certs.d", "/etc/docker/certs.d"}
+	if config, err := os.UserConfigDir(); err == nil {
+		all = append([]string{filepath.Join(config, "containers", "certs.d"), filepath.Join(config, "docker", "certs.d")}, all...)
+	}
+	return all
+}
+
+// hostTLS reads the certificates of a host from the first directory that has some: NAME.crt is an authority in
+// addition to the system's, NAME.cert with NAME.key a client certificate.
+func hostTLS(dirs []string, host string) (*tls.Config, error) {
+	c := &tls.Config{}
+	for _, dir := range dirs {
+		for _, n := range []string{host, strings.TrimSuffix(host, ":443")} {
+			at := filepath.Join(dir, n)
+			authorities, _ := filepath.Glob(filepath.Join(at, "*.crt"))
+			own, _ := filepath.Glob(filepath.Join(at, "*.cert"))
+			for _, path := range authorities {
+				if err := addAuthority(c, path); err != nil {
+					return nil, err
+				}
+			}
+			for _, path := range own {
+				pair, err := tls.LoadX509KeyPair(path, strings.TrimSuffix(path, ".cert")+".key")
+				if err != nil {
+					return nil, hinterr.With(fmt.Errorf("certificate %s: %w", path, err), "a client certificate is NAME.cert with NAME.key; an authority is NAME.crt")
+				}
+				c.Certificates = append(c.Certificates, pair)
+			}
+			if len(authorities)+len(own) > 0 {
+				return c, nil
+			}
+		}
+	}
+	return c, nil
+}
+
+func addAuthority(c *tls.Config, path string) error {
+	pem, err := blob.ReadSmall(path, blob.MaxManifest)
+	if err != nil {
+		return err
+	}
+	if c.RootCAs == nil {
+		if c.RootCAs, err = x509.SystemCertPool(); err != nil {
+			c.RootCAs = x509.NewCertPool()
+		}
+	}
+	if !c.RootCAs.AppendCertsFromPEM(pem) {
+		return hinterr.Damaged("certificate %s: no PEM certificate in it", path)
+	}
+	return nil
+}
+
+// keychain finds the credentials for registries: in the named file alone, or where go-containerregistry looks for
+// those of docker and podman.
+func keychain(file string) authn.Keychain {
+	if file == "" {
+		return authn.DefaultKeychain
+	}
+	return authFile(file)
+}
+
+// authFile is a file of credentials as 'docker login' and 'podman login' write it.
+type authFile string
+
+// Resolve implements authn.Keychain.
+func (f authFile) Resolve(target authn.Resource) (authn.Authenticator, error) {
+	raw, err := blob.ReadSmall(string(f), blob.MaxManifest)
+	if err != nil {
+		return nil, err
+	}
+	c, err := config.LoadFromReader(bytes.NewReader(raw))
+	if err != nil {
+		return nil, hinterr.Damaged("%s: %w", string(f), err)
+	}
+	for _, key := range []string{target.String(), target.RegistryStr()} {
+		if key == name.DefaultRegistry {
+			key = authn.DefaultAuthKey
+		}
+		a, err := c.GetAuthConfig(key)
+		if err != nil {
+			return nil, err
+		}
+		if a.ServerAddress = ""; a != (types.AuthConfig{}) {
+			return authn.FromConfig(authn.AuthConfig{
+				Username: a.Username, Password: a.Password, Auth: a.Auth, IdentityToken: a.IdentityToken, RegistryToken: a.RegistryToken,
+			}), nil
+		}
+	}
+	return authn.Anonymous, nil
+}

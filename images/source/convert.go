@@ -1,0 +1,157 @@
+// Making an image fit for another place: layers are compressed, media types become OCI's.
+
+package source
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// Media types that images in the wild have and go-containerregistry has no names for: buildkit's and containerd's of
+// docker's kind (containerd, core/images/mediatypes.go).
+const (
+	dockerLayerZstd         types.MediaType = "application/vnd.docker.image.rootfs.diff.tar.zstd"
+	dockerForeignLayerPlain types.MediaType = "application/vnd.docker.image.rootfs.foreign.diff.tar"
+)
+
+// ociNames are docker's media types in OCI: the formats are the same (image-spec media-types.md, "Compatibility
+// Matrix").
+var ociNames = map[types.MediaType]types.MediaType{
+	types.DockerManifestSchema2:   types.OCIManifestSchema1,
+	types.DockerConfigJSON:        types.OCIConfigJSON,
+	types.DockerLayer:             types.OCILayer,
+	dockerLayerZstd:               types.OCILayerZStd,
+	types.DockerUncompressedLayer: types.OCIUncompressedLayer,
+	types.DockerForeignLayer:      types.OCIRestrictedLayer,
+	dockerForeignLayerPlain:       types.OCIUncompressedRestrictedLayer,
+}
+
+// OCIName is the OCI media type for a docker one, and t for others.
+func OCIName(t types.MediaType) types.MediaType { return cmp.Or(ociNames[t], t) }
+
+// IsLayer reports whether a media type is that of a layer as a tar stream, compressed or not.
+func IsLayer(t types.MediaType) bool {
+	return t.IsLayer() || t == dockerLayerZstd || t == dockerForeignLayerPlain
+}
+
+// IsForeign reports whether a layer is a foreign one, which OCI calls non-distributable (image-spec, layer.md): an
+// image names it, with URLs of somebody else who has it. vfix keeps its descriptor and asks no URL for anything.
+func IsForeign(l v1.Layer) bool {
+	t, err := l.MediaType()
+	return err == nil && !t.IsDistributable()
+}
+
+// AtHand reports whether a layer may be read: a foreign one only if a layout or archive has it, as registries need not.
+func AtHand(l v1.Layer) bool {
+	if !IsForeign(l) {
+		return true
+	}
+	stored, ok := blob.Underlying(l).(*layer)
+	if !ok {
+		return false
+	}
+	from := stored.from
+	if m, ok := from.(inMemory); ok {
+		from = m.next
+	}
+	_, remote := from.(*registryStore)
+	return !remote
+}
+
+// dockerDepth is how many layers docker's own stores take (moby, layer/layer_store.go, maxLayerDepth: the 127 of some
+// drivers, less two for the container); containerd's takes the 500 of the kernel's overlay.
+const dockerDepth = 125
+
+// NoteDepth says if the added layer is one too many for docker.
+func NoteDepth(layers int, o Options) {
+	if layers > dockerDepth {
+		o.Progress.Note("the result has %d layers, and docker without containerd's image store takes %d: it stops with 'max depth exceeded'", layers, dockerDepth)
+	}
+}
+
+// packLevel is half the work of gzip's default level, 6, for 2 % more bytes, measured on an old userland.
+const packLevel = 3
+
+// portable makes an image fit to leave the machine. Layers that an engine or docker archive held uncompressed are
+// compressed; with oci the docker media types become OCI's: umoci reads no others in a layout. An image that needs
+// neither is returned as it is. done, which is never nil, releases the resources of the result.
+func portable(ctx context.Context, img v1.Image, oci bool, o Options) (_ v1.Image, done func(), err error) {
+	var made []*blob.PackedLayer
+	done = func() {
+		for _, l := range made {
+			l.Close()
+		}
+	}
+	m, err := img.Manifest()
+	layers, lerr := img.Layers()
+	if err := cmp.Or(err, lerr); err != nil {
+		return nil, done, err
+	}
+	if got, want := len(layers), len(m.Layers); got != want {
+		return nil, done, hinterr.Damaged("manifest: got %d layers, want %d", got, want)
+	}
+	m = m.DeepCopy()
+	changed := false
+	for n := range m.Layers {
+		d := &m.Layers[n]
+		if d.MediaType != types.DockerUncompressedLayer {
+			continue
+		}
+		packed, err := pack(ctx, layers[n], o)
+		if err != nil {
+			return nil, done, fmt.Errorf("layer %v: %w", d.Digest, err)
+		}
+		made = append(made, packed)
+		layers[n], changed = packed, true
+		d.MediaType, d.Digest, d.Size = types.DockerLayer, packed.PackedDigest, packed.PackedSize
+		if m.MediaType == types.OCIManifestSchema1 {
+			d.MediaType = types.OCILayer
+		}
+	}
+	if oci {
+		if m.MediaType, err = img.MediaType(); err != nil {
+			return nil, done, err
+		}
+		rename := func(t *types.MediaType) { changed, *t = changed || OCIName(*t) != *t, OCIName(*t) }
+		rename(&m.MediaType)
+		rename(&m.Config.MediaType)
+		for n := range m.Layers {
+			rename(&m.Layers[n].MediaType)
+		}
+	}
+	if !changed {
+		return img, done, nil
+	}
+	for n, d := range m.Layers {
+		layers[n] = blob.AsType(layers[n], d.MediaType)
+	}
+	out, err := withManifest(img, *m, layers)
+	return out, done, err
+}
+
+func pack(ctx context.Context, l v1.Layer, o Options) (*blob.PackedLayer, error) {
+	diffID, err := l.DiffID()
+	size, serr := l.Size()
+	if err := cmp.Or(err, serr); err != nil {
+		return nil, err
+	}
+	in, err := l.Uncompressed()
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	task := o.Progress.Start("write", blob.ShortHash(diffID), size)
+	defer task.Done()
+	return blob.PackLayer(packLevel, func(w io.Writer) error {
+		_, err := blob.CopyTo(ctx, w, in, task)
+		return err
+	})
+}

@@ -1,0 +1,218 @@
+// Downloads of blobs: they resume after a broken connection, and blobs that will be read again stay on disk.
+
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/internal/progress"
+)
+
+// download opens a blob and gives its length in bytes, below 0 if the registry does not say it.
+func (s *registryStore) download(h v1.Hash) (io.ReadCloser, int64, error) {
+	t, err := s.net.login(s.ctx, s.repo)
+	if err != nil {
+		return nil, 0, err
+	}
+	r := &resuming{
+		ctx: s.ctx, client: &http.Client{Transport: t, CheckRedirect: checkRedirect}, p: s.o.Progress, what: fmt.Sprintf("registry %s: blob %s", s.repo.RegistryStr(), blob.ShortHash(h)),
+		// distribution-spec, "Pulling blobs"
+		url: &url.URL{Scheme: s.repo.Scheme(), Host: s.repo.RegistryStr(), Path: "/v2/" + s.repo.RepositoryStr() + "/blobs/" + h.String()},
+	}
+	resp, err := r.get()
+	if err != nil {
+		return nil, 0, err
+	}
+	r.body, r.size = resp.Body, resp.ContentLength
+	return r, r.size, nil
+}
+
+// resuming is a download. When its connection breaks, it asks for the rest.
+type resuming struct {
+	ctx    context.Context
+	client *http.Client
+	url    *url.URL
+	p      progress.Reporter
+	what   string // its name in messages
+
+	body io.ReadCloser
+	at   int64 // bytes so far
+	size int64 // below 0: not known
+	// The connection broke tries times since the byte number since.
+	tries int
+	since int64
+}
+
+// enough is how many bytes must pass before the tries are counted from the start again.
+const enough = 1 << 20
+
+func (r *resuming) Read(p []byte) (int, error) {
+	n, err := r.body.Read(p)
+	r.at += int64(n)
+	whole := err == io.EOF && (r.size < 0 || r.at >= r.size)
+	if err == nil || whole {
+		return n, err
+	}
+	for {
+		if r.at-r.since >= enough {
+			r.tries, r.since = 0, r.at
+		}
+		if r.tries++; r.tries == maxTries || r.ctx.Err() != nil {
+			return n, r.broken(err)
+		}
+		progress.Note(r.p, "%s: the connection broke after %d bytes: %v: it resumes", r.what, r.at, err)
+		if err := sleep(r.ctx, firstPause<<(r.tries-1)); err != nil {
+			return n, err
+		}
+		if err = r.resume(); err == nil {
+			return n, nil
+		}
+	}
+}
+
+// broken is the error of a download that does not go on.
+func (r *resuming) broken(err error) error {
+	if r.ctx.Err() != nil {
+		return context.Cause(r.ctx)
+	}
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("%s: the connection broke after %d bytes: %w", r.what, r.at, err)
+}
+
+// get requests what comes after the bytes so far.
+func (r *resuming) get() (*http.Response, error) {
+	req, err := http.NewRequestWithContext(r.ctx, http.MethodGet, r.url.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	if r.at > 0 {
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", r.at))
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if err := transport.CheckError(resp, http.StatusOK, http.StatusPartialContent); err != nil {
+		resp.Body.Close()
+		return nil, err
+	}
+	return resp, nil
+}
+
+func (r *resuming) resume() error {
+	resp, err := r.get()
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode == http.StatusOK { // no ranges: all of it again
+		_, err = io.CopyN(io.Discard, resp.Body, r.at)
+	} else if got, want := resp.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", r.at); !strings.HasPrefix(got, want) {
+		err = fmt.Errorf("got the range %q, want %s", got, want)
+	}
+	if err != nil {
+		resp.Body.Close()
+		return err
+	}
+	r.body.Close()
+	r.body = resp.Body
+	return nil
+}
+
+func (r *resuming) Close() error { return r.body.Close() }
+
+// keptBlob is a blob in a temporary file.
+type keptBlob struct {
+	f     *os.File
+	whole bool
+	size  int64 // in bytes, of a whole one
+}
+
+// keep makes reads of blobs also store them, until close.
+func (s *registryStore) keep() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keeping = true
+}
+
+func (s *registryStore) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range s.kept {
+		blob.RemoveTemp(k.f)
+	}
+	s.keeping, s.kept = false, nil
+	return nil
+}
+
+// openKept opens a blob that is stored, nil for none.
+func (s *registryStore) openKept(d v1.Descriptor) io.ReadCloser {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k := s.kept[d.Digest]; k != nil && k.whole {
+		return io.NopCloser(io.NewSectionReader(k.f, 0, k.size))
+	}
+	return nil
+}
+
+// keepWhile stores a blob while it is read, unless another reader does. If it cannot be stored, it is only read.
+func (s *registryStore) keepWhile(rc io.ReadCloser, d v1.Descriptor) io.ReadCloser {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.keeping || s.kept[d.Digest] != nil {
+		return rc
+	}
+	f, err := blob.TempFile()
+	if err != nil {
+		return rc
+	}
+	k := &keptBlob{f: f}
+	s.kept[d.Digest] = k
+	return &keepReader{ReadCloser: rc, s: s, d: d, k: k}
+}
+
+type keepReader struct {
+	io.ReadCloser
+	s      *registryStore
+	d      v1.Descriptor
+	k      *keptBlob
+	at     int64
+	ended  bool
+	failed bool
+}
+
+func (r *keepReader) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	if !r.failed {
+		_, werr := r.k.f.WriteAt(p[:n], r.at)
+		r.failed = werr != nil
+	}
+	r.at += int64(n)
+	r.ended = r.ended || err == io.EOF
+	return n, err
+}
+
+// Close makes the blob available to others if all of it was read. Whoever opens it verifies it again.
+func (r *keepReader) Close() error {
+	r.s.mu.Lock()
+	if whole := !r.failed && (r.ended || r.at == r.d.Size); whole {
+		r.k.whole, r.k.size = true, r.at
+	} else if r.s.kept != nil {
+		delete(r.s.kept, r.d.Digest)
+		blob.RemoveTemp(r.k.f)
+	}
+	r.s.mu.Unlock()
+	return r.ReadCloser.Close()
+}

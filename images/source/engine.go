@@ -1,0 +1,233 @@
+// Images and containers of an engine: it saves an image to open it, and loads one to write it.
+
+package source
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+	"github.com/moby/moby/client/pkg/versions"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// inEngine calls f with what look finds in the first engine that has it; what names it in errors.
+func inEngine[T any](ctx context.Context, r Ref, what string, o Options, look func(*Engine) (T, error), f func(*Engine, T) error) (found bool, err error) {
+	err = EachEngine(ctx, r, o, func(e *Engine) (bool, error) {
+		got, err := look(e)
+		if errdefs.IsNotFound(err) {
+			return false, nil
+		}
+		if found = true; err == nil {
+			err = f(e, got)
+		}
+		if err != nil {
+			err = fmt.Errorf("docker daemon %s: %s: %w", e.Host, what, err)
+		}
+		return true, err
+	})
+	return found, err
+}
+
+// imageIn is inEngine for an image by its name or ID.
+func imageIn(ctx context.Context, r Ref, o Options, f func(*Engine, client.ImageInspectResult) error) (bool, error) {
+	look := func(e *Engine) (client.ImageInspectResult, error) { return e.ImageInspect(ctx, r.Name) }
+	return inEngine(ctx, r, r.Name, o, look, f)
+}
+
+// openEngine opens an image in the first engine that has it.
+func openEngine(ctx context.Context, ref Ref, o Options) (src *Source, err error) {
+	found, err := imageIn(ctx, ref, o, func(e *Engine, found client.ImageInspectResult) (err error) {
+		ref.Host = e.Host
+		src, err = saved(ctx, e, ref, found, o)
+		return err
+	})
+	if err == nil && !found {
+		err = hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "docker daemon: no image %s", ref.Name),
+			"docker pull %s, or take it from its registry: docker://%s", ref.Name, ref.Name)
+	}
+	return src, err
+}
+
+// savePlatformAPI is the first API version whose save takes a platform (docker 28.0, API version history).
+const savePlatformAPI = "1.48"
+
+// saved makes the engine save an image, once, to a temporary file that is read as the docker archive that it is.
+func saved(ctx context.Context, e *Engine, ref Ref, found client.ImageInspectResult, o Options) (*Source, error) {
+	var opts []client.ImageSaveOption
+	if versions.GreaterThanOrEqualTo(e.ClientVersion(), savePlatformAPI) {
+		opts = append(opts, client.ImageSaveWithPlatforms(ocispec.Platform{OS: o.Platform.OS, Architecture: o.Platform.Architecture, Variant: o.Platform.Variant}))
+	}
+	stream, err := e.ImageSave(ctx, []string{found.ID}, opts...)
+	if err != nil {
+		return nil, err
+	}
+	defer stream.Close()
+	t := &archive{name: ref.Name, entries: map[string]tarEntry{}}
+	in := &blob.CountingReader{R: stream}
+	err = t.keep(ctx, in, found.Size, o, nil)
+	if in.Err != nil {
+		err = in.Err // the archive is damaged for that reason
+	}
+	var src *Source
+	if err == nil {
+		src, err = dockerImage(ctx, t, Ref{}, o)
+	}
+	if err != nil {
+		t.Close()
+		return nil, err
+	}
+	src.AtEnd(t.Close)
+	src.Ref, src.Digest = ref, digestOf(ref.Name, found)
+	return src, nil
+}
+
+// digestOf is the digest under which the image was pulled from the repository that it is named after, else its ID.
+func digestOf(typed string, found client.ImageInspectResult) string {
+	n, err := name.ParseReference(typed)
+	if err != nil {
+		return found.ID
+	}
+	for _, rd := range found.RepoDigests {
+		if d, err := name.NewDigest(rd); err == nil && d.Context().Name() == n.Context().Name() {
+			return d.DigestStr()
+		}
+	}
+	return found.ID
+}
+
+// putEngine loads a result's image into an engine under the name dest. The reference that it returns is NAME:TAG: an
+// image that was loaded has no digest to be run by.
+func putEngine(ctx context.Context, dest Ref, r Result, o Options) (out Stored, err error) {
+	tag, err := fullTag(dest.Name)
+	if err != nil {
+		return out, err
+	}
+	if r.Index != nil {
+		o.Progress.Note("an engine gets one platform: the others are omitted")
+	}
+	err = EachEngine(ctx, dest, o, func(e *Engine) (bool, error) {
+		id, err := load(ctx, e, tag, r.Image, o)
+		if err != nil {
+			return true, fmt.Errorf("docker daemon %s: %s: %w", e.Host, tag, err)
+		}
+		out = Stored{Reference: tag, Digest: id}
+		return true, nil
+	})
+	return out, err
+}
+
+// load streams an image into an engine and returns the ID that it has there.
+func load(ctx context.Context, e *Engine, tag string, img v1.Image, o Options) (string, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err := blob.Piped(func(w io.Writer) error {
+		_, err := writeDockerTar(ctx, w, tag, img, o)
+		return err
+	}, func(r io.Reader) error {
+		resp, err := e.ImageLoad(ctx, r, client.ImageLoadWithQuiet(true))
+		if err != nil {
+			return err
+		}
+		defer resp.Close()
+		return loadAnswer(resp)
+	})
+	if err != nil {
+		return "", err
+	}
+	return checkLoaded(ctx, e, tag, img)
+}
+
+// loadAnswer reads the engine's stream of messages: it also reports a failed load, after the status 200.
+func loadAnswer(r io.Reader) error {
+	dec := json.NewDecoder(r)
+	for {
+		var m struct {
+			Error string `json:"error"`
+		}
+		switch err := dec.Decode(&m); {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return fmt.Errorf("answer to the load: %w", err)
+		case m.Error != "":
+			return errors.New(strings.TrimSpace(m.Error))
+		}
+	}
+}
+
+// checkLoaded looks the image up under its new name and compares its layers with those that were sent.
+func checkLoaded(ctx context.Context, e *Engine, tag string, img v1.Image) (string, error) {
+	found, err := e.ImageInspect(ctx, tag)
+	if err != nil {
+		return "", err
+	}
+	cf, err := img.ConfigFile()
+	if err != nil {
+		return "", err
+	}
+	var want []string
+	for _, h := range cf.RootFS.DiffIDs {
+		want = append(want, h.String())
+	}
+	if !slices.Equal(found.RootFS.Layers, want) {
+		return "", hinterr.Damaged("loaded image: got layers %v, want %v", found.RootFS.Layers, want)
+	}
+	return found.ID, nil
+}
+
+// Container is an engine's report of a container.
+type Container struct {
+	container.InspectResponse
+	Finished time.Time // zero if it has not ended
+	// Kernel is the version of the kernel that the engine's containers run on; "" if the engine does not say it, or is
+	// not on this machine.
+	Kernel string
+}
+
+// InContainer calls f with a container, by name or ID, and the first engine that has it. It errs with ErrNotFound if
+// none of them has it, and with ErrNoDaemon if none answers.
+func InContainer(ctx context.Context, name string, o Options, f func(*Engine, container.InspectResponse) error) error {
+	o = o.WithDefaults()
+	look := func(e *Engine) (container.InspectResponse, error) {
+		got, err := e.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
+		return got.Container, err
+	}
+	found, err := inEngine(ctx, Ref{}, "container "+name, o, look, f)
+	if err == nil && !found {
+		err = hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "no container %s", name), "'docker ps -a' lists them")
+	}
+	return err
+}
+
+// FindContainer looks for a container as InContainer does.
+func FindContainer(ctx context.Context, name string, o Options) (found *Container, err error) {
+	err = InContainer(ctx, name, o, func(e *Engine, got container.InspectResponse) error {
+		if got.State == nil || got.Config == nil || got.HostConfig == nil {
+			return hinterr.Damaged("the engine reports no state")
+		}
+		found = &Container{InspectResponse: got}
+		// A missing time, or the year 1, means that it has not ended.
+		found.Finished, _ = time.Parse(time.RFC3339Nano, got.State.FinishedAt)
+		if strings.HasPrefix(e.Host, "unix://") {
+			if i, err := e.Info(ctx, client.InfoOptions{}); err == nil {
+				found.Kernel = i.Info.KernelVersion
+			}
+		}
+		return nil
+	})
+	return found, err
+}

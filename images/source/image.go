@@ -1,0 +1,301 @@
+// Images and indexes whose parts are found by digest: every byte that they hand on is verified, unlike with
+// go-containerregistry's readers of layouts and archives.
+
+package source
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// store is a place of blobs.
+type store interface {
+	// open gives the content that a descriptor names, not verified, and its length in bytes, below 0 if it is not
+	// known. The error is an ErrNotFound if it is missing.
+	open(d v1.Descriptor) (io.ReadCloser, int64, error)
+}
+
+// inMemory are contents in memory, looked up before those of another store.
+type inMemory struct {
+	data map[v1.Hash][]byte
+	next store
+}
+
+func (m inMemory) open(d v1.Descriptor) (io.ReadCloser, int64, error) {
+	if data, ok := m.data[d.Digest]; ok {
+		return io.NopCloser(bytes.NewReader(data)), int64(len(data)), nil
+	}
+	return m.next.open(d)
+}
+
+// openSized opens what a descriptor names if it has the descriptor's length; its digest is not verified.
+func openSized(s store, d v1.Descriptor) (io.ReadCloser, error) {
+	rc, size, err := s.open(d)
+	if err != nil {
+		return nil, err
+	}
+	if size >= 0 && size != d.Size {
+		rc.Close()
+		return nil, hinterr.Damaged("blob %v: got %d bytes, want %d", d.Digest, size, d.Size)
+	}
+	return rc, nil
+}
+
+// read reads and verifies all that a descriptor names, at most limit bytes; what is its name in errors.
+func read(s store, d v1.Descriptor, what string, limit int64) ([]byte, error) {
+	if d.Size < 0 || d.Size > limit {
+		return nil, hinterr.Damaged("%s %v: got %d bytes, want at most %d", what, d.Digest, d.Size, limit)
+	}
+	rc, err := openSized(s, d)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	defer rc.Close()
+	checked, err := blob.Verified(rc, d.Digest, d.Size)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	data, err := io.ReadAll(checked)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	return data, nil
+}
+
+// readDocument reads a manifest or index into parsed and returns its text. Its own media type, *t, must be that of
+// the descriptor, which gets it if it has none.
+func readDocument(s store, d *v1.Descriptor, what string, parsed any, t *types.MediaType) ([]byte, error) {
+	raw, err := read(s, *d, what, blob.MaxManifest)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(raw, parsed); err != nil {
+		return nil, hinterr.Damaged("%s %v: %v", what, d.Digest, err)
+	}
+	if *t != "" && d.MediaType != "" && *t != d.MediaType {
+		return nil, hinterr.Damaged("%s %v: got media type %s, want %s as in its descriptor", what, d.Digest, *t, d.MediaType)
+	}
+	d.MediaType = cmp.Or(*t, d.MediaType)
+	return raw, nil
+}
+
+// image is an image by its manifest, its config and its layers. It implements v1.Image.
+type image struct {
+	desc     v1.Descriptor
+	raw      []byte
+	manifest v1.Manifest
+	config   func() ([]byte, error)
+	layers   []v1.Layer
+}
+
+// storedImage reads and verifies the manifest that d names. Its config and layers are read when they are needed.
+func storedImage(s store, d v1.Descriptor) (*image, error) {
+	i := &image{desc: d}
+	var err error
+	if i.raw, err = readDocument(s, &i.desc, "manifest", &i.manifest, &i.manifest.MediaType); err != nil {
+		return nil, err
+	}
+	i.desc.MediaType = cmp.Or(i.desc.MediaType, types.OCIManifestSchema1)
+	i.config = sync.OnceValues(func() ([]byte, error) { return read(s, i.manifest.Config, "config", blob.MaxConfig) })
+	diffIDs := sync.OnceValues(func() ([]v1.Hash, error) {
+		cf, err := i.ConfigFile()
+		if err != nil {
+			return nil, err
+		}
+		if got, want := len(cf.RootFS.DiffIDs), len(i.manifest.Layers); got != want {
+			return nil, hinterr.Damaged("config %v: got %d diff IDs, want %d, one for each layer", i.manifest.Config.Digest, got, want)
+		}
+		return cf.RootFS.DiffIDs, nil
+	})
+	for n, d := range i.manifest.Layers {
+		i.layers = append(i.layers, &layer{from: s, desc: d, diffID: func() (v1.Hash, error) {
+			ids, err := diffIDs()
+			if err != nil {
+				return v1.Hash{}, err
+			}
+			return ids[n], nil
+		}})
+	}
+	return i, nil
+}
+
+// madeImage makes an image of a manifest that is complete except for its config, which is a docker one; the layers
+// are in s.
+func madeImage(m v1.Manifest, config []byte, s store) (*image, error) {
+	id, size, err := v1.SHA256(bytes.NewReader(config))
+	if err != nil {
+		return nil, err
+	}
+	m.Config = v1.Descriptor{MediaType: types.DockerConfigJSON, Size: size, Digest: id}
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	digest, size, err := v1.SHA256(bytes.NewReader(raw))
+	if err != nil {
+		return nil, err
+	}
+	return storedImage(inMemory{map[v1.Hash][]byte{digest: raw, id: config}, s}, v1.Descriptor{MediaType: m.MediaType, Size: size, Digest: digest})
+}
+
+// withManifest is an image with another manifest, and the layers that it lists.
+func withManifest(img v1.Image, m v1.Manifest, layers []v1.Layer) (*image, error) {
+	i := &image{manifest: m, config: img.RawConfigFile, layers: layers, desc: v1.Descriptor{MediaType: cmp.Or(m.MediaType, types.OCIManifestSchema1)}}
+	var err error
+	if i.raw, err = json.Marshal(m); err != nil {
+		return nil, err
+	}
+	i.desc.Digest, i.desc.Size, err = v1.SHA256(bytes.NewReader(i.raw))
+	return i, err
+}
+
+func (i *image) MediaType() (types.MediaType, error) { return i.desc.MediaType, nil }
+func (i *image) Size() (int64, error)                { return i.desc.Size, nil }
+func (i *image) Digest() (v1.Hash, error)            { return i.desc.Digest, nil }
+func (i *image) RawManifest() ([]byte, error)        { return bytes.Clone(i.raw), nil }
+func (i *image) Manifest() (*v1.Manifest, error)     { return i.manifest.DeepCopy(), nil }
+func (i *image) ConfigName() (v1.Hash, error)        { return i.manifest.Config.Digest, nil }
+func (i *image) ConfigFile() (*v1.ConfigFile, error) { return partial.ConfigFile(i) }
+func (i *image) RawConfigFile() ([]byte, error)      { return i.config() }
+func (i *image) Layers() ([]v1.Layer, error)         { return slices.Clone(i.layers), nil }
+func (i *image) ConfigLayer() (v1.Layer, error)      { return partial.ConfigLayer(i) }
+func (i *image) LayerByDigest(h v1.Hash) (v1.Layer, error) {
+	if h == i.manifest.Config.Digest {
+		return i.ConfigLayer()
+	}
+	return i.layerBy(h, v1.Layer.Digest)
+}
+func (i *image) LayerByDiffID(h v1.Hash) (v1.Layer, error) { return i.layerBy(h, v1.Layer.DiffID) }
+
+func (i *image) layerBy(want v1.Hash, hash func(v1.Layer) (v1.Hash, error)) (v1.Layer, error) {
+	for _, l := range i.layers {
+		if h, err := hash(l); err != nil || h == want {
+			return l, err
+		}
+	}
+	return nil, hinterr.Errorf(hinterr.ErrNotFound, "manifest %v: no layer %v", i.desc.Digest, want)
+}
+
+// layer is a layer in a store, or another blob there. It implements v1.Layer.
+type layer struct {
+	from   store
+	desc   v1.Descriptor
+	diffID func() (v1.Hash, error)
+}
+
+func (l *layer) Digest() (v1.Hash, error)            { return l.desc.Digest, nil }
+func (l *layer) Size() (int64, error)                { return l.desc.Size, nil }
+func (l *layer) MediaType() (types.MediaType, error) { return l.desc.MediaType, nil }
+func (l *layer) DiffID() (v1.Hash, error)            { return l.diffID() }
+
+// Unverified opens the blob for a caller that verifies it, so that it is not hashed twice.
+func (l *layer) Unverified() (io.ReadCloser, error) { return openSized(l.from, l.desc) }
+
+// Compressed opens the blob. Reading it to its end proves its digest and size.
+func (l *layer) Compressed() (io.ReadCloser, error) {
+	rc, err := l.Unverified()
+	if err != nil {
+		return nil, err
+	}
+	return blob.Verified(rc, l.desc.Digest, l.desc.Size)
+}
+
+// Uncompressed opens the content. Reading it to its end proves its diff ID.
+func (l *layer) Uncompressed() (io.ReadCloser, error) {
+	diffID, err := l.DiffID()
+	if err != nil {
+		return nil, err
+	}
+	rc, err := l.Compressed()
+	if err != nil {
+		return nil, err
+	}
+	plain, _, err := blob.Decompress(context.Background(), rc)
+	if err != nil {
+		rc.Close()
+		return nil, fmt.Errorf("layer %v: %w", l.desc.Digest, err)
+	}
+	return blob.Verified(closers{plain, rc}, diffID, -1)
+}
+
+// closers is a stream made from another one; closing it closes both.
+type closers struct {
+	io.ReadCloser
+	under io.Closer
+}
+
+func (c closers) Close() error {
+	c.ReadCloser.Close()
+	return c.under.Close()
+}
+
+// index is an index in a store. It implements v1.ImageIndex.
+type index struct {
+	from   store
+	desc   v1.Descriptor
+	raw    []byte
+	parsed v1.IndexManifest
+}
+
+// storedIndex reads and verifies the index that d names.
+func storedIndex(s store, d v1.Descriptor) (*index, error) {
+	i := &index{from: s, desc: d}
+	var err error
+	i.raw, err = readDocument(s, &i.desc, "index", &i.parsed, &i.parsed.MediaType)
+	i.desc.MediaType = cmp.Or(i.desc.MediaType, types.OCIImageIndex)
+	return i, err
+}
+
+func (i *index) MediaType() (types.MediaType, error)       { return i.desc.MediaType, nil }
+func (i *index) Size() (int64, error)                      { return i.desc.Size, nil }
+func (i *index) Digest() (v1.Hash, error)                  { return i.desc.Digest, nil }
+func (i *index) RawManifest() ([]byte, error)              { return bytes.Clone(i.raw), nil }
+func (i *index) IndexManifest() (*v1.IndexManifest, error) { return i.parsed.DeepCopy(), nil }
+
+func (i *index) entry(h v1.Hash) (v1.Descriptor, error) {
+	for _, d := range i.parsed.Manifests {
+		if d.Digest == h {
+			return d, nil
+		}
+	}
+	return v1.Descriptor{}, hinterr.Errorf(hinterr.ErrNotFound, "index %v: no manifest %v", i.desc.Digest, h)
+}
+
+func (i *index) Image(h v1.Hash) (v1.Image, error) {
+	d, err := i.entry(h)
+	if err != nil {
+		return nil, err
+	}
+	return storedImage(i.from, d)
+}
+
+func (i *index) ImageIndex(h v1.Hash) (v1.ImageIndex, error) {
+	d, err := i.entry(h)
+	if err != nil {
+		return nil, err
+	}
+	return storedIndex(i.from, d)
+}
+
+// Layer gives an entry that is neither image nor index; go-containerregistry looks for this method
+// (partial.Manifests).
+func (i *index) Layer(h v1.Hash) (v1.Layer, error) {
+	d, err := i.entry(h)
+	if err != nil {
+		return nil, err
+	}
+	return &layer{i.from, d, func() (v1.Hash, error) { return d.Digest, nil }}, nil
+}

@@ -1,0 +1,148 @@
+// Names of images: what a derived image is called, and where it goes if the user named no place.
+
+package source
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/google/go-containerregistry/pkg/name"
+
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// BadName is the error about a text that is not the name of an image.
+func BadName(s string, err error) error {
+	return hinterr.Errorf(hinterr.ErrNotFound, "%q is not the name of an image: %v", s, err)
+}
+
+// sameImageName compares two tags as docker understands them: redis is docker.io/library/redis:latest.
+func sameImageName(a, b string) bool {
+	ta, errA := name.NewTag(a)
+	tb, errB := name.NewTag(b)
+	return a == b || errA == nil && errB == nil && ta.Name() == tb.Name()
+}
+
+// fullTag checks that s names an image by tag and gives it with its tag written out, but otherwise as it was typed:
+// docker load needs NAME:TAG and shows what it got.
+func fullTag(s string) (string, error) {
+	t, err := name.NewTag(s)
+	if err != nil {
+		return "", BadName(s, err)
+	}
+	if !strings.HasSuffix(s, ":"+t.TagStr()) {
+		s += ":" + t.TagStr()
+	}
+	return s, nil
+}
+
+// HasTag reports whether a name without a digest has a tag: a colon after the last slash.
+func HasTag(s string) bool { return strings.Contains(s[strings.LastIndex(s, "/")+1:], ":") }
+
+// ResolveDest makes a DEST without a prefix one with a transport. A directory that is an OCI layout is one; for a
+// file the user must say which of the two archives it becomes; anything else is the name of an image in the engine.
+func ResolveDest(d Ref) (Ref, error) {
+	if d.Transport != Plain {
+		return d, nil
+	}
+	if _, err := os.Stat(filepath.Join(d.Name, layoutFile)); err == nil {
+		return Ref{Transport: OCILayout, Name: d.Name}, nil
+	}
+	_, err := os.Stat(d.Name)
+	if err == nil || LooksLikePath(d.Name) || strings.HasSuffix(d.Name, ".tar") {
+		return d, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: cannot tell the output format", d.Name),
+			"-o %s:%s, or -o %s:%s for docker load", OCIArchive, d.Name, DockerArchive, d.Name)
+	}
+	return Ref{Transport: Daemon, Name: d.Name}, nil
+}
+
+// DefaultDest says where the derived image of src goes if the user named no place: the engine that answers (the one
+// that src is from, if it is from one), under tag, or if that is "", under DefaultName. Without an engine the error
+// is an ErrNoDaemon and its hint says which -o to type.
+func DefaultDest(ctx context.Context, src *Source, tag, suffix string, o Options) (Ref, error) {
+	var err error
+	if tag == "" {
+		tag, err = DefaultName(src.Ref, suffix)
+	} else {
+		tag, err = fullTag(Renamed(src.Ref, tag))
+	}
+	if err != nil {
+		return Ref{}, err
+	}
+	dest := Ref{Transport: Daemon, Name: tag, Podman: src.Ref.Podman}
+	err = EachEngine(ctx, src.Ref, o.WithDefaults(), func(e *Engine) (bool, error) {
+		dest.Host = e.Host
+		return true, nil
+	})
+	if err != nil {
+		return Ref{}, hinterr.With(err, "write a file: -o %s", ArchiveDest(tag))
+	}
+	return dest, nil
+}
+
+// ArchiveDest is the DEST that vfix proposes for a file with the image tag: an archive that engines, skopeo and
+// vfix read.
+func ArchiveDest(tag string) Ref {
+	file := strings.ReplaceAll(tag[strings.LastIndex(tag, "/")+1:], ":", "-") + ".tar"
+	return Ref{Transport: DockerArchive, Name: file, Tag: tag}
+}
+
+// Renamed is the name that -t gives to what is derived from a source: a name, or, without a colon and a slash,
+// another tag of the source's own name, as with copa.
+func Renamed(r Ref, tag string) string {
+	if strings.ContainsAny(tag, ":/@") {
+		return tag
+	}
+	base, err := DefaultName(r, "")
+	if err != nil {
+		return tag
+	}
+	return base[:strings.LastIndex(base, ":")+1] + tag
+}
+
+// DefaultName makes a name for what is derived from a source: redis:2.8.22 becomes redis:2.8.22-vfix with the suffix
+// -vfix. A name with a digest alone gets the suffix as its tag, without the hyphen: redis@sha256:… becomes
+// redis:vfix. An image from a layout or an archive is called as its tag there says, or by the name of the file.
+func DefaultName(r Ref, suffix string) (string, error) {
+	typed := r.Name
+	if r.Transport != Daemon && r.Transport != Registry {
+		if typed = r.Tag; !strings.ContainsAny(typed, ":/") {
+			typed = nameOfFile(r.Name)
+			if r.Tag != "" {
+				typed += ":" + r.Tag
+			}
+		}
+	}
+	if id := strings.TrimPrefix(typed, "sha256:"); imageID().MatchString(id) {
+		return "", hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%s: an image ID gives no name for the result", typed), "-t NAME:TAG")
+	}
+	base, digest, _ := strings.Cut(typed, "@")
+	if digest != "" && !HasTag(base) {
+		return base + ":" + strings.TrimLeft(suffix, "-._"), nil
+	}
+	full, err := fullTag(base)
+	if err != nil {
+		return "", hinterr.With(BadName(typed, err), "-t NAME:TAG")
+	}
+	return full + suffix, nil
+}
+
+// imageID matches an image ID as docker shows it, short or whole; notInName what the name of an image cannot have.
+var (
+	imageID   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:[0-9a-f]{12}|[0-9a-f]{64})$`) })
+	notInName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^a-z0-9]+`) })
+)
+
+// nameOfFile makes the name of an image from that of a file or directory.
+func nameOfFile(path string) string {
+	base := strings.ToLower(filepath.Base(path))
+	for _, ext := range []string{".gz", ".tgz", ".zst", ".tar", ".oci"} {
+		base = strings.TrimSuffix(base, ext)
+	}
+	return cmp.Or(strings.Trim(notInName().ReplaceAllString(base, "-"), "-"), "image")
+}

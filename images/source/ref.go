@@ -1,0 +1,188 @@
+// Parsing a SOURCE or DEST that a user typed.
+
+package source
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/nearest"
+	"vfix.dev/vfix/internal/quote"
+)
+
+// Transport is the word before the colon of a SOURCE or DEST, as skopeo names them (containers-transports(5)).
+type Transport string
+
+// The transports. Plain is a single ELF file or a tarball; it has no prefix.
+const (
+	Daemon        Transport = "docker-daemon"
+	Registry      Transport = "docker"
+	DockerArchive Transport = "docker-archive"
+	OCILayout     Transport = "oci"
+	OCIArchive    Transport = "oci-archive"
+	Dir           Transport = "dir"
+	Plain         Transport = ""
+)
+
+// Stdin is the name of stdin: a SOURCE of its own, and a FILE after a prefix.
+const Stdin = "-"
+
+// podmanPrefix names an image of podman, as syft and trivy do.
+const podmanPrefix = "podman"
+
+// aliases are the prefixes of other tools: syft's and docker scout's, and buildx's.
+var aliases = map[string]Transport{"oci-dir": OCILayout, "oci-layout": OCILayout}
+
+// Prefixes are those that ParseRef knows, and that of a container.
+var Prefixes = []string{
+	"docker://", string(Daemon) + ":", podmanPrefix + ":", string(DockerArchive) + ":", string(OCILayout) + ":", string(OCIArchive) + ":",
+	string(Dir) + ":", "container:",
+}
+
+// Ref is a parsed SOURCE or DEST.
+type Ref struct {
+	Transport Transport
+	Name      string // image name with its tag or digest for Daemon and Registry; else a path
+	Tag       string // the part after a path: docker-archive:FILE:REF, oci:DIR:TAG
+	Guessed   bool   // no prefix was given
+	Podman    bool   // of Daemon: podman's alone
+	Host      string // of Daemon: the address of the engine that has the image; "" for the first that answers
+}
+
+// ParseRef parses a SOURCE or DEST. It accesses no files. The forms are skopeo's: docker-daemon:REF, docker://REF,
+// docker-archive:FILE[:REF], oci:DIR[:TAG], oci-archive:FILE[:TAG], dir:ROOTFS. A text without one of these prefixes
+// is a Guessed Plain ref. It errors if nothing follows the prefix, and for prefixes that vfix does not support.
+func ParseRef(s string) (Ref, error) {
+	if s == "" {
+		return Ref{}, hinterr.Errorf(hinterr.ErrNotFound, "an empty name is neither a file nor an image")
+	}
+	guessed := Ref{Name: s, Guessed: true}
+	prefix, rest, found := strings.Cut(s, ":")
+	if !found {
+		return guessed, nil
+	}
+	bare := strings.TrimPrefix(rest, "//") // podman://NAME, a form of other tools
+	t := Transport(prefix)
+	if alias, ok := aliases[prefix]; ok {
+		t, rest = alias, bare
+	}
+	var r Ref
+	switch t {
+	case Registry:
+		if !strings.HasPrefix(rest, "//") { // docker:27-cli is an image of that name
+			return guessed, nil
+		}
+		r = Ref{Transport: Registry, Name: bare}
+	case Daemon:
+		r = Ref{Transport: Daemon, Name: bare}
+	case podmanPrefix:
+		r = Ref{Transport: Daemon, Name: bare, Podman: true}
+	case DockerArchive, OCILayout, OCIArchive:
+		path, tag, _ := strings.Cut(rest, ":")
+		r = Ref{Transport: t, Name: path, Tag: tag}
+	case Dir:
+		r = Ref{Transport: t, Name: rest}
+	default:
+		if hint, known := foreignStores[prefix]; known {
+			return Ref{}, &StoreError{prefix, bare, hint}
+		}
+		if strings.HasPrefix(rest, "//") {
+			return Ref{}, unknownPrefix(prefix, bare)
+		}
+		return guessed, nil
+	}
+	if r.Name == "" {
+		return Ref{}, hinterr.Errorf(hinterr.ErrNotFound, "%s: no name after the prefix", s)
+	}
+	return r, nil
+}
+
+// foreignStores are prefixes of stores that vfix does not read or write: how an image gets out of each.
+var foreignStores = map[string]string{
+	"containerd":         "ctr -n k8s.io images export - %s | vfix scan -",
+	"cri":                "ctr -n k8s.io images export - %s | vfix scan -",
+	"nerdctl":            "nerdctl save %s | vfix scan -",
+	"containers-storage": "podman save %s | vfix scan -",
+	"crio":               "podman save %s | vfix scan -",
+	"sif":                "apptainer build --sandbox DIRECTORY %s, then: vfix scan dir:DIRECTORY",
+	"singularity":        "apptainer build --sandbox DIRECTORY %s, then: vfix scan dir:DIRECTORY",
+	"apptainer":          "apptainer build --sandbox DIRECTORY %s, then: vfix scan dir:DIRECTORY",
+}
+
+// StoreError is about a prefix of a store that vfix does not read or write.
+type StoreError struct{ prefix, image, read string }
+
+func (e *StoreError) Error() string {
+	return fmt.Sprintf("%s:%s: vfix does not read or write %s", e.prefix, e.image, e.prefix)
+}
+
+func (e *StoreError) Unwrap() error { return hinterr.ErrUnsupported }
+
+// Hint says how to read an image of the store.
+func (e *StoreError) Hint() string { return fmt.Sprintf(e.read, quote.Path(e.image)) }
+
+// LoadHint says how to get a result into the store.
+func (e *StoreError) LoadHint() string {
+	return "write a file: -o oci-archive:image.tar, and load it with the tools of " + e.prefix
+}
+
+// unknownPrefix is the error about an unknown prefix with two slashes.
+func unknownPrefix(prefix, rest string) error {
+	err := hinterr.Errorf(hinterr.ErrUnsupported, "unknown prefix %s://; supported: %s", prefix, strings.Join(Prefixes, ", "))
+	if like := likePrefix(prefix); like != "" {
+		return hinterr.With(err, "did you mean %s%s?", like, quote.Path(rest))
+	}
+	return hinterr.With(err, "for an image in a registry write docker://%s", quote.Path(rest))
+}
+
+// likePrefix is the prefix that a word is nearest to, with its colon or slashes; "" for none.
+func likePrefix(word string) string {
+	var words []string
+	for _, p := range Prefixes {
+		words = append(words, strings.TrimRight(p, ":/"))
+	}
+	if n := slices.Index(words, strings.ToLower(word)); n >= 0 {
+		return Prefixes[n]
+	}
+	if like := nearest.Of(word, words); len(like) > 0 {
+		return Prefixes[slices.Index(words, like[0])]
+	}
+	return ""
+}
+
+// String gives the ref as a user would type it, with its prefix.
+func (r Ref) String() string {
+	switch {
+	case r.Transport == Plain:
+		return r.Name
+	case r.Transport == Registry:
+		return "docker://" + r.Name
+	case r.Podman:
+		return podmanPrefix + ":" + r.Name
+	}
+	s := fmt.Sprintf("%s:%s", r.Transport, r.Name)
+	if r.Tag != "" {
+		s += ":" + r.Tag
+	}
+	return s
+}
+
+// LooksLikePath reports whether a name can only be a path: image names begin with a lower case letter or a digit.
+func LooksLikePath(s string) bool { return strings.IndexAny(s, "/.~") == 0 }
+
+// BaseName is the name of the base that is recorded in the derived image: never a path of the machine that made it,
+// which would make equal images differ.
+func BaseName(r Ref) string {
+	switch r.Transport {
+	case Daemon, Registry:
+		return r.Name
+	}
+	return cmp.Or(r.Tag, filepath.Base(r.Name))
+}
+
+// HasManifests reports whether images have manifests of their own there, and not only a config.
+func (r Ref) HasManifests() bool { return r.Transport != Daemon && r.Transport != DockerArchive }

@@ -1,0 +1,197 @@
+// Replacing one image in an index. All other entries keep their members, those that vfix does not know as well.
+
+package source
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/jsonobject"
+)
+
+// ReplaceInIndex returns idx with the image that old describes replaced by img, in idx or in an index in it. Of old's
+// entry only digest, size and media type change. buildkit's attestations about old, which are not about img, are
+// omitted and returned.
+func ReplaceInIndex(idx v1.ImageIndex, old v1.Descriptor, img v1.Image) (out v1.ImageIndex, omitted []v1.Descriptor, err error) {
+	r := &replacing{old: old, img: img}
+	out, err = r.index(idx, maxNesting)
+	return out, r.omitted, err
+}
+
+type replacing struct {
+	old     v1.Descriptor
+	img     v1.Image
+	omitted []v1.Descriptor
+}
+
+func (r *replacing) index(idx v1.ImageIndex, depth int) (*replacedIndex, error) {
+	raw, err := idx.RawManifest()
+	if err != nil {
+		return nil, err
+	}
+	text, err := parseIndex(raw)
+	if err != nil {
+		return nil, err
+	}
+	out := &replacedIndex{imageIndex: idx, nested: map[v1.Hash]*replacedIndex{}}
+	found := false
+	replace := func(n int, by partial.Describable) (v1.Hash, error) {
+		d, err := partial.Descriptor(by)
+		if err != nil {
+			return v1.Hash{}, err
+		}
+		found = true
+		// "data" is the old content itself (image-spec, descriptor.md).
+		delete(text.entries[n].members, "data")
+		text.entries[n].members.Set(map[string]any{"digest": d.Digest, "size": d.Size, "mediaType": d.MediaType})
+		return d.Digest, nil
+	}
+	for n, e := range text.entries {
+		switch {
+		case e.Digest == r.old.Digest:
+			if out.digest, err = replace(n, r.img); err != nil {
+				return nil, err
+			}
+			out.img = r.img
+		case e.MediaType.IsIndex() && depth > 0:
+			var in *replacedIndex
+			sub, err := idx.ImageIndex(e.Digest)
+			if err == nil {
+				in, err = r.index(sub, depth-1)
+			}
+			if errors.Is(err, hinterr.ErrNotFound) {
+				continue // it is not in there, or the layout does not have that platform
+			}
+			var digest v1.Hash
+			if err == nil {
+				digest, err = replace(n, in)
+			}
+			if err != nil {
+				return nil, err
+			}
+			out.nested[digest] = in
+		}
+	}
+	if !found {
+		return nil, hinterr.Errorf(hinterr.ErrNotFound, "no manifest %v in the index", r.old.Digest)
+	}
+	text.keep(func(d v1.Descriptor) bool {
+		about := isAttestation(d) && d.Annotations[AttestationSubject] == r.old.Digest.String()
+		if about {
+			r.omitted = append(r.omitted, d)
+		}
+		return !about
+	})
+	out.raw, err = text.text()
+	return out, err
+}
+
+// replacedIndex is an index with one image replaced. It implements v1.ImageIndex.
+type replacedIndex struct {
+	imageIndex
+	raw    []byte
+	digest v1.Hash // of img, if it is in this index
+	img    v1.Image
+	nested map[v1.Hash]*replacedIndex // indexes in this one that changed, by new digest
+}
+
+func (r *replacedIndex) MediaType() (types.MediaType, error) { return r.imageIndex.MediaType() }
+func (r *replacedIndex) Digest() (v1.Hash, error)            { return partial.Digest(r) }
+func (r *replacedIndex) Size() (int64, error)                { return partial.Size(r) }
+func (r *replacedIndex) RawManifest() ([]byte, error)        { return bytes.Clone(r.raw), nil }
+func (r *replacedIndex) IndexManifest() (*v1.IndexManifest, error) {
+	return v1.ParseIndexManifest(bytes.NewReader(r.raw))
+}
+
+func (r *replacedIndex) Image(h v1.Hash) (v1.Image, error) {
+	if r.img != nil && h == r.digest {
+		return r.img, nil
+	}
+	return r.imageIndex.Image(h)
+}
+
+func (r *replacedIndex) ImageIndex(h v1.Hash) (v1.ImageIndex, error) {
+	if in, ok := r.nested[h]; ok {
+		return in, nil
+	}
+	return r.imageIndex.ImageIndex(h)
+}
+
+// Layer gives an entry that is neither image nor index.
+func (r *replacedIndex) Layer(h v1.Hash) (v1.Layer, error) { return blobOf(r.imageIndex, h) }
+
+// indexText is the JSON of an index, of which single entries can be changed.
+type indexText struct {
+	members jsonobject.Object
+	entries []indexEntry
+}
+
+type indexEntry struct {
+	v1.Descriptor
+	members jsonobject.Object
+}
+
+// parseIndex finds the entries of an index. It errs if "manifests" is missing, not a list, or there in two spellings:
+// readers would disagree on which one counts.
+func parseIndex(raw []byte) (*indexText, error) {
+	t := &indexText{}
+	if err := json.Unmarshal(raw, &t.members); err != nil {
+		return nil, hinterr.Damaged("index: %v", err)
+	}
+	lists := 0
+	for key := range t.members {
+		if strings.EqualFold(key, "manifests") {
+			lists++
+		}
+	}
+	var all []json.RawMessage
+	if err := json.Unmarshal(t.members["manifests"], &all); err != nil || lists != 1 {
+		return nil, hinterr.Damaged("index: got %d lists of manifests, want 1", lists)
+	}
+	for n, raw := range all {
+		var e indexEntry
+		err := json.Unmarshal(raw, &e.Descriptor)
+		if err == nil {
+			err = json.Unmarshal(raw, &e.members)
+		}
+		if err != nil {
+			return nil, hinterr.Damaged("index: entry %d: %v", n, err)
+		}
+		t.entries = append(t.entries, e)
+	}
+	return t, nil
+}
+
+// keep removes the entries for which f is false.
+func (t *indexText) keep(f func(v1.Descriptor) bool) {
+	t.entries = slices.DeleteFunc(t.entries, func(e indexEntry) bool { return !f(e.Descriptor) })
+}
+
+// add appends an entry.
+func (t *indexText) add(d v1.Descriptor) error {
+	text, err := json.Marshal(d)
+	e := indexEntry{Descriptor: d}
+	if err == nil {
+		err = json.Unmarshal(text, &e.members)
+	}
+	t.entries = append(t.entries, e)
+	return err
+}
+
+// text encodes the index. Equal indexes give equal bytes.
+func (t *indexText) text() ([]byte, error) {
+	all := []jsonobject.Object{}
+	for _, e := range t.entries {
+		all = append(all, e.members)
+	}
+	t.members.Set(map[string]any{"manifests": all})
+	return jsonobject.Encode(t.members)
+}

@@ -1,0 +1,120 @@
+// Sources that can be read only once, stdin and named pipes: they are copied to a temporary file and read from there.
+
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/term"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// isStdin reports whether a name means stdin. A path to a file is opened again; of a pipe or a socket only the
+// descriptor is certain to be readable.
+func isStdin(name string) bool {
+	return name == Stdin || name == "/dev/stdin" || name == "/dev/fd/0" || name == "/proc/self/fd/0"
+}
+
+// isStream reports whether a ref names a file that can be read only once.
+func isStream(ref Ref) bool {
+	if ref.Transport != Plain && ref.Transport != DockerArchive && ref.Transport != OCIArchive {
+		return false
+	}
+	fi, err := os.Stat(ref.Name)
+	if ref.Name == Stdin || err != nil {
+		return ref.Name == Stdin
+	}
+	m := fi.Mode()
+	return m&fs.ModeNamedPipe != 0 || isStdin(ref.Name) && !m.IsRegular()
+}
+
+// ReadOnce reports whether a SOURCE is a stream, which can be read only once.
+func ReadOnce(source string) bool {
+	ref, err := ParseRef(source)
+	return err == nil && (isStream(ref) || isStdin(ref.Name) || strings.HasPrefix(ref.Name, "/dev/fd/") || strings.HasPrefix(ref.Name, "/proc/self/fd/"))
+}
+
+func openStream(ctx context.Context, ref Ref, o Options) (src *Source, err error) {
+	dir, err := os.MkdirTemp("", "vfix-")
+	if err != nil {
+		return nil, err
+	}
+	title := ref.Name
+	if isStdin(title) {
+		title = "stdin"
+	}
+	at := ref
+	at.Name = filepath.Join(dir, filepath.Base(title))
+	if err = copyStream(ctx, ref.Name, at.Name, title, o); err == nil {
+		src, err = openRef(ctx, at, o)
+	}
+	if err != nil {
+		os.RemoveAll(dir)
+		hint := strings.ReplaceAll(hinterr.HintOf(err), at.Name, ref.Name)
+		if errors.Is(err, ErrSeveral) && ref.Name == Stdin {
+			hint += fmt.Sprintf("; of stdin as %s:-:TAG or %s:-:TAG", DockerArchive, OCIArchive)
+		}
+		return nil, hinterr.With(fmt.Errorf("%s: %w", title, copyError{err, at.Name, title}), "%s", hint)
+	}
+	src.Ref.Name = ref.Name
+	src.AtEnd(func() error { return os.RemoveAll(dir) })
+	return src, nil
+}
+
+// copyError is an error about the copy of a stream, with the stream's name.
+type copyError struct {
+	error
+	file, name string
+}
+
+func (e copyError) Error() string { return strings.ReplaceAll(e.error.Error(), e.file, e.name) }
+func (e copyError) Unwrap() error { return e.error }
+
+// copyStream copies a stream to a file. It waits for the stream's writer until ctx ends.
+func copyStream(ctx context.Context, name, file, title string, o Options) error {
+	out, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	task := o.Progress.Start("read", title, -1)
+	defer task.Done()
+	done := make(chan error, 1)
+	go func() {
+		defer out.Close()
+		in := os.Stdin
+		if !isStdin(name) {
+			var err error
+			if in, err = os.Open(name); err != nil {
+				done <- err
+				return
+			}
+			defer in.Close()
+		}
+		if term.IsTerminal(int(in.Fd())) {
+			done <- hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "a terminal, not a file or a pipe"), pipeHint)
+			return
+		}
+		n, err := io.Copy(out, blob.Reading{Ctx: ctx, Reader: in, T: task})
+		if err == nil && n == 0 {
+			err = hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "empty: nothing was written to it"), pipeHint+"; stdin can be read once")
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+const pipeHint = "pipe an image into vfix: docker save IMAGE | vfix scan -"
