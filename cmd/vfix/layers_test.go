@@ -15,7 +15,7 @@ import (
 // those above it in this list alone. A package that is not listed fails the test.
 var layers = []string{
 	"internal/binread", "internal/fallbackfiles", "internal/filemarks", "internal/hinterr", "internal/kernellog", "internal/mounts", "internal/packages", "internal/packers", "internal/patterns", "internal/progress", "internal/quote",
-	"internal/redact", "internal/rootpath", "internal/sparse", "internal/tinyelf", "internal/utf8text", "internal/xattrs", "internal/jsonobject", "internal/lazy", "internal/carried", "internal/memfile",
+	"internal/redact", "internal/rootpath", "internal/sparse", "internal/tinyelf", "internal/utf8text", "internal/xattrs", "internal/jsonobject", "internal/lazy", "internal/atomicfile", "internal/carried", "internal/memfile",
 	"rewriter/x86", "rewriter/elf", "rewriter/origin", "rewriter/find", "rewriter/patch",
 	"internal/loads", "internal/nearest", "internal/nodefile", "internal/fixes", "internal/thread",
 	"images/atomicfile",
@@ -26,6 +26,7 @@ var layers = []string{
 	"images/schema1",
 	"images/engine",
 	"images/media",
+	"images/source",
 	"images/hazards",
 	"images/contents",
 	"images/sources",

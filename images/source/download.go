@@ -30,7 +30,7 @@ func (s *registryStore) download(h v1.Hash) (io.ReadCloser, int64, error) {
 		// distribution-spec, "Pulling blobs"
 		url: &url.URL{Scheme: s.repo.Scheme(), Host: s.repo.RegistryStr(), Path: "/v2/" + s.repo.RepositoryStr() + "/blobs/" + h.String()},
 	}
-	resp, err := r.get()
+	resp, err := r.get(0)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -89,17 +89,24 @@ func (r *resuming) broken(err error) error {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
+	var status *transport.Error
+	if errors.As(err, &status) { // its own text has a URL
+		err = fmt.Errorf("the registry answers %d %s", status.StatusCode, http.StatusText(status.StatusCode))
+	}
 	return fmt.Errorf("%s: the connection broke after %d bytes: %w", r.what, r.at, err)
 }
 
-// get requests what comes after the bytes so far.
-func (r *resuming) get() (*http.Response, error) {
+// get requests the blob from the byte number at on.
+func (r *resuming) get(at int64) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(r.ctx, http.MethodGet, r.url.String(), nil)
 	if err != nil {
 		return nil, err
 	}
-	if r.at > 0 {
-		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", r.at))
+	switch {
+	case at > 0 && r.size > 0:
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", at, r.size-1))
+	case at > 0:
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", at))
 	}
 	resp, err := r.client.Do(req)
 	if err != nil {
@@ -112,12 +119,17 @@ func (r *resuming) get() (*http.Response, error) {
 	return resp, nil
 }
 
+// resume requests the rest. A registry that sends no part of a blob sends all of it again.
 func (r *resuming) resume() error {
-	resp, err := r.get()
+	resp, err := r.get(r.at)
+	var refused *transport.Error
+	if errors.As(err, &refused) && refused.StatusCode == http.StatusRequestedRangeNotSatisfiable {
+		resp, err = r.get(0)
+	}
 	if err != nil {
 		return err
 	}
-	if resp.StatusCode == http.StatusOK { // no ranges: all of it again
+	if resp.StatusCode == http.StatusOK {
 		_, err = io.CopyN(io.Discard, resp.Body, r.at)
 	} else if got, want := resp.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", r.at); !strings.HasPrefix(got, want) {
 		err = fmt.Errorf("got the range %q, want %s", got, want)

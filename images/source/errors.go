@@ -43,7 +43,10 @@ func registryError(ctx context.Context, reg name.Registry, object, missing strin
 	var status *transport.Error
 	var dns *net.DNSError
 	var u *url.Error
+	var stall *stalled
 	switch {
+	case errors.As(err, &stall): // beside the answer to the other of https and http
+		err = stall
 	case errors.As(err, &cert):
 		err = cert
 	case errors.As(err, &alert) && alert.Op == "remote error": // crypto/tls: the registry refuses our certificate
@@ -59,7 +62,7 @@ func registryError(ctx context.Context, reg name.Registry, object, missing strin
 	case errors.As(err, &u):
 		err = u.Err
 	}
-	if errors.Is(err, io.EOF) {
+	if isTemporary(err) {
 		err = fmt.Errorf("the connection broke: %w", io.ErrUnexpectedEOF)
 	}
 	if cert != nil || alert != nil && alert.Op == "remote error" {

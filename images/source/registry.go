@@ -86,7 +86,8 @@ func (n *Network) puller(ctx context.Context, repo name.Repository) ([]remote.Op
 // repeats everything else.
 func (n *Network) options(ctx context.Context) []remote.Option {
 	return []remote.Option{
-		remote.WithContext(ctx), remote.WithTransport(n.base), remote.WithAuthFromKeychain(n.keys), remote.WithRetryStatusCodes(),
+		remote.WithContext(ctx), remote.WithTransport(n.base), remote.WithAuthFromKeychain(n.keys),
+		remote.WithRetryStatusCodes(), remote.WithRetryBackoff(remote.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.1, Steps: maxTries}),
 	}
 }
 

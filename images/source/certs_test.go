@@ -1,0 +1,107 @@
+package source
+
+import (
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+)
+
+// A registry's authority comes from the directory of its host; without it the connection is refused.
+func TestHostTLS(t *testing.T) {
+	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer s.Close()
+	host := strings.TrimPrefix(s.URL, "https://")
+	config := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", config)
+	get := func(o Options) error {
+		resp, err := newNetwork(o.WithDefaults()).base.RoundTrip(httptest.NewRequest("GET", s.URL, nil))
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err
+	}
+	if err := get(Options{}); err == nil {
+		t.Error("an unknown authority was accepted")
+	}
+	if err := get(Options{Insecure: true}); err != nil {
+		t.Errorf("--insecure: %v", err)
+	}
+	dir := filepath.Join(config, "docker", "certs.d", host)
+	os.MkdirAll(dir, 0o755)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	os.WriteFile(filepath.Join(dir, "ca.crt"), ca, 0o644)
+	if err := get(Options{}); err != nil {
+		t.Errorf("with its authority: %v", err)
+	}
+	os.WriteFile(filepath.Join(dir, "ca.crt"), []byte("x"), 0o644)
+	if err := get(Options{}); err == nil || !strings.Contains(err.Error(), "ca.crt: no PEM certificate") {
+		t.Errorf("no certificate: got %v", err)
+	}
+}
+
+// Plain HTTP is for this machine alone.
+func TestPlainHTTP(t *testing.T) {
+	rt := &roundTripper{o: Options{Stall: time.Second}, host: map[string]*http.Transport{}}
+	if _, err := rt.RoundTrip(httptest.NewRequest("GET", "http://10.1.2.3/v2/", nil)); err != errPlainHTTP {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The file of --authfile has the credentials of registries and repositories.
+func TestAuthFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "auth.json")
+	auth := base64.StdEncoding.EncodeToString([]byte("me:secret"))
+	os.WriteFile(file, fmt.Appendf(nil, `{"auths":{"h.example":{"auth":%q}}}`, auth), 0o600)
+	for host, want := range map[string]string{"h.example": "me", "other.example": ""} {
+		repo, _ := name.NewRepository(host + "/a")
+		a, err := keychain(file).Resolve(repo)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c, err := a.Authorization(); err != nil || c.Username != want {
+			t.Errorf("%s: got %+v, %v", host, c, err)
+		}
+	}
+	if _, err := keychain(file + "x").Resolve(name.MustParseReference("h.example/a").Context()); err == nil {
+		t.Error("a missing file was accepted")
+	}
+}
+
+// A public registry does not lead vfix into this machine's network.
+func TestRedirect(t *testing.T) {
+	for _, c := range []struct {
+		from, to string
+		ok       bool
+	}{
+		{"https://h.example/", "https://s.example/", true}, {"https://h.example/", "http://169.254.169.254/", false},
+		{"https://h.example/", "http://127.0.0.1/", false}, {"https://h.example/", "http://10.0.0.1/", false}, {"https://10.0.0.1/", "https://10.0.0.2/", true},
+	} {
+		from, _ := url.Parse(c.from)
+		to, _ := url.Parse(c.to)
+		if err := checkRedirect(&http.Request{URL: to}, []*http.Request{{URL: from}}); (err == nil) != c.ok {
+			t.Errorf("%s to %s: got %v", c.from, c.to, err)
+		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	for text, want := range map[string]time.Duration{"": 0, "7": 7 * time.Second, "x": 0} {
+		if got := retryAfter(&http.Response{Header: http.Header{"Retry-After": {text}}}); got != want {
+			t.Errorf("%q: got %v", text, got)
+		}
+	}
+	date := time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)
+	if got := retryAfter(&http.Response{Header: http.Header{"Retry-After": {date}}}); got < 59*time.Minute || got > time.Hour {
+		t.Errorf("a date: got %v", got)
+	}
+}

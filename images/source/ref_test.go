@@ -1,0 +1,115 @@
+package source_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"vfix.dev/vfix/images/source"
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+func TestParseRef(t *testing.T) {
+	for text, want := range map[string]source.Ref{
+		"redis:2.8":                      {Name: "redis:2.8", Guessed: true},
+		"docker:27-cli":                  {Name: "docker:27-cli", Guessed: true},
+		"localhost:5000/a:b":             {Name: "localhost:5000/a:b", Guessed: true},
+		"docker://h:5/n@sha256:aa":       {Transport: source.Registry, Name: "h:5/n@sha256:aa"},
+		"docker-daemon:redis:2.8":        {Transport: source.Daemon, Name: "redis:2.8"},
+		"docker-daemon://redis":          {Transport: source.Daemon, Name: "redis"},
+		"podman:redis":                   {Transport: source.Daemon, Name: "redis", Podman: true},
+		"docker-archive:a/b.tar:redis:2": {Transport: source.DockerArchive, Name: "a/b.tar", Tag: "redis:2"},
+		"oci:lay":                        {Transport: source.OCILayout, Name: "lay"},
+		"oci-layout://lay:t":             {Transport: source.OCILayout, Name: "lay", Tag: "t"},
+		"oci-archive:-":                  {Transport: source.OCIArchive, Name: "-"},
+		"dir:/a:b":                       {Transport: source.Dir, Name: "/a:b"},
+	} {
+		got, err := source.ParseRef(text)
+		if err != nil || got != want {
+			t.Errorf("%s: got %+v, %v", text, got, err)
+		}
+		if again, err := source.ParseRef(got.String()); err != nil || again != got {
+			t.Errorf("%s: %s is %+v, %v", text, got, again, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"":                     "empty name",
+		"oci:":                 "no name after the prefix",
+		"dockr://x":            "docker://x",
+		"what://x":             "docker://x",
+		"sif:a.sif":            "--sandbox",
+		"containerd:redis":     "ctr -n k8s.io",
+		"containers-storage:x": "podman save x",
+	} {
+		if _, err := source.ParseRef(text); err == nil || !strings.Contains(err.Error()+hinterr.HintOf(err), want) {
+			t.Errorf("%s: got %v, hint %q", text, err, hinterr.HintOf(err))
+		}
+	}
+}
+
+func TestDefaultName(t *testing.T) {
+	for text, want := range map[string]string{
+		"redis":                            "redis:latest-vfix",
+		"docker://h:5/a/redis:2.8":         "h:5/a/redis:2.8-vfix",
+		"docker://redis@sha256:" + hex64:   "redis:vfix",
+		"docker://redis:1@sha256:" + hex64: "redis:1-vfix",
+		"oci:lay:2.8":                      "lay:2.8-vfix",
+		"docker-archive:x.tar:redis:2.8":   "redis:2.8-vfix",
+		"oci-archive:a/My App.tar.gz":      "my-app:latest-vfix",
+		"docker-daemon:0123456789ab":       "",
+	} {
+		ref := must(source.ParseRef(text))(t)
+		if ref.Guessed {
+			ref.Transport = source.Daemon
+		}
+		got, err := source.DefaultName(ref, "-vfix")
+		if got != want || (err != nil) != (want == "") {
+			t.Errorf("%s: got %q, %v, want %q", text, got, err, want)
+		}
+	}
+	redis := source.Ref{Transport: source.Registry, Name: "h/redis:2.8"}
+	for tag, want := range map[string]string{"new": "h/redis:new", "other:new": "other:new"} {
+		if got := source.Renamed(redis, tag); got != want {
+			t.Errorf("-t %s: got %s, want %s", tag, got, want)
+		}
+	}
+	if got := source.ArchiveDest("h/redis:2.8-vfix").String(); got != "docker-archive:redis-2.8-vfix.tar:h/redis:2.8-vfix" {
+		t.Errorf("got %s", got)
+	}
+}
+
+const hex64 = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+
+// Without an engine the hint says which file to write; a file without a prefix is refused.
+func TestDest(t *testing.T) {
+	noEngine(t)
+	src := &source.Source{Ref: source.Ref{Transport: source.OCILayout, Name: "lay", Tag: "redis:2.8"}}
+	_, err := source.DefaultDest(t.Context(), src, "", "-vfix", source.Options{})
+	if !errors.Is(err, hinterr.ErrNoDaemon) || !strings.HasSuffix(hinterr.HintOf(err), "-o docker-archive:redis-2.8-vfix.tar:redis:2.8-vfix") {
+		t.Errorf("got %v, hint %q", err, hinterr.HintOf(err))
+	}
+	dir := layoutOf(t, nil)
+	for name, want := range map[string]source.Transport{"a.tar": "", "./a": "", dir: "", "redis:1": source.Daemon} {
+		got, err := source.ResolveDest(source.Ref{Name: name, Guessed: true})
+		if (err != nil) != (want == "") && name != dir || want != "" && got.Transport != want {
+			t.Errorf("%s: got %+v, %v", name, got, err)
+		}
+	}
+}
+
+// A name that was probably meant as a file is not asked for at a registry.
+func TestMistyped(t *testing.T) {
+	noEngine(t)
+	t.Chdir(t.TempDir())
+	os.WriteFile("image.tar", nil, 0o644)
+	for name, want := range map[string]string{
+		"./imag.tar": "image.tar", "imge.tar": "image.tar", "Redis": "redis", "doker-archive:x": "docker-archive:x", "docker-demon:x": "docker-daemon:x",
+	} {
+		_, err := source.Open(t.Context(), name, source.Options{})
+		if err == nil || !strings.Contains(hinterr.HintOf(err), "did you mean "+want) && !strings.Contains(hinterr.HintOf(err), filepath.Clean(want)) {
+			t.Errorf("%s: got %v, hint %q", name, err, hinterr.HintOf(err))
+		}
+	}
+}
