@@ -9,12 +9,7 @@ import "embed"
 //go:embed *.md
 var Pages embed.FS
 
-// JSON describes what --format json prints, in Markdown.
-//
-//go:embed json.md
-var JSON string
-
-// Schema is the same as a JSON Schema (draft 2020-12).
+// Schema is the JSON Schema (draft 2020-12) of what --format json prints.
 //
 //go:embed schema.json
 var Schema string

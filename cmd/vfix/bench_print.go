@@ -21,18 +21,23 @@ type benched struct {
 	figures []bench.Figure
 }
 
+type jsonBench struct {
+	Image    string         `json:"image"` // "" for this host
+	Rounds   int            `json:"rounds"`
+	Modes    []bench.Mode   `json:"modes"`
+	Figures  []bench.Figure `json:"figures"`
+	Redis    []bench.Redis  `json:"redis"` // with --redis
+	Requests int            `json:"requests"`
+	Pipeline int            `json:"pipeline"`
+}
+
 // barWidth is how many columns the longest bar takes.
 const barWidth = 24
 
 // bench prints the figures to stdout.
 func (o *output) bench(opts BenchOptions, b benched) error {
 	if opts.json() {
-		return o.document("bench", false, struct {
-			Image   string         `json:"image"`
-			Rounds  int            `json:"rounds"`
-			Modes   []bench.Mode   `json:"modes"`
-			Figures []bench.Figure `json:"figures"`
-		}{b.image, opts.rounds, b.modes, b.figures})
+		return o.document("bench", false, jsonBench{Image: b.image, Rounds: opts.rounds, Modes: b.modes, Figures: b.figures})
 	}
 	for i, function := range bench.Functions {
 		if i > 0 {
@@ -108,13 +113,7 @@ var redisLatencies = []float64{50, 95, 99, 99.9, 100}
 // redis prints what redis-benchmark measured, both servers side by side.
 func (o *output) redis(opts BenchOptions, image string, all []bench.Redis) error {
 	if opts.json() {
-		return o.document("bench", false, struct {
-			Image    string        `json:"image"`
-			Rounds   int           `json:"rounds"`
-			Requests int           `json:"requests"`
-			Pipeline int           `json:"pipeline"`
-			Redis    []bench.Redis `json:"redis"`
-		}{image, opts.rounds, opts.requests, opts.pipeline, all})
+		return o.document("bench", false, jsonBench{Image: image, Rounds: opts.rounds, Requests: opts.requests, Pipeline: opts.pipeline, Redis: all})
 	}
 	g := &screen.Table{Head: []string{"TEST", "SERVER", "REQUESTS/S", "SPREAD", "TO ORIGINAL", ""}}
 	fastest, original := 0.0, map[string]float64{}

@@ -68,10 +68,7 @@ func runDoctor(ctx context.Context, opts DoctorOptions, out *output, e engine) e
 			"vfix runs a small program to measure: set TMPDIR to a directory from which programs may be executed")
 	}
 	if opts.json() {
-		err = out.document("doctor", false, struct {
-			Failed []string `json:"failed"`
-			*doctor.Report
-		}{report.Failed(), report})
+		err = out.document("doctor", false, jsonDoctor{report.Failed(), report})
 	} else {
 		out.doctor(report, opts.all)
 	}
@@ -82,6 +79,11 @@ func runDoctor(ctx context.Context, opts DoctorOptions, out *output, e engine) e
 		return finding("'vfix doctor --all' prints the details and what to do", "%s failed: %s", screen.Count(len(failed), "check"), strings.Join(failed, ", "))
 	}
 	return nil
+}
+
+type jsonDoctor struct {
+	Failed []string `json:"failed"` // checks
+	*doctor.Report
 }
 
 // doctor prints the answer, and a line for each check; all adds recommendations and details.

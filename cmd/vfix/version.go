@@ -34,12 +34,7 @@ libvfix.so, of vfix-trace and of vfix-runtime.`,
 
 func (o *output) build(opts printOptions, b buildInfo) error {
 	if opts.json() {
-		return o.document("version", false, struct {
-			buildInfo
-			Library int   `json:"library_size"`
-			Trace   int   `json:"trace_size"`
-			Runtime int64 `json:"runtime_size"`
-		}{b, len(shim.Library()), len(shim.Trace()), embedded.Size(embedded.Runtime)})
+		return o.document("version", false, jsonVersion{b, len(shim.Library()), len(shim.Trace()), embedded.Size(embedded.Runtime)})
 	}
 	from := cmp.Or(b.Commit, "not known")
 	if b.Modified {
@@ -51,6 +46,13 @@ func (o *output) build(opts printOptions, b buildInfo) error {
 		fmt.Fprintf(o.Stdout, "runtime   vfix-runtime %d bytes, compressed\n", size)
 	}
 	return nil
+}
+
+type jsonVersion struct {
+	buildInfo
+	Library int   `json:"library_size"` // bytes
+	Trace   int   `json:"trace_size"`   // bytes
+	Runtime int64 `json:"runtime_size"` // bytes, compressed
 }
 
 // Which vfix this is.
