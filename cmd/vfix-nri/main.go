@@ -15,21 +15,17 @@ import (
 	"sync"
 	"syscall"
 
+	"vfix.dev/vfix/host/node"
 	"vfix.dev/vfix/host/nri"
 	"vfix.dev/vfix/host/nri/plugin"
-	"vfix.dev/vfix/host/ociruntime"
-	examiner "vfix.dev/vfix/host/oldexaminer"
 	"vfix.dev/vfix/internal/hinterr"
 )
 
 func main() {
-	if len(os.Args) > 0 && os.Args[0] == examiner.Name {
-		os.Exit(examiner.Main())
-	}
 	if err := run(); err != nil {
-		printTo(os.Stderr, "vfix: error: ")("%v", err)
+		printError("%s: %v", "error", err)
 		if h := hinterr.HintOf(err); h != "" {
-			printTo(os.Stderr, "vfix: hint: ")("%s", h)
+			printError("%s: %s", "hint", h)
 		}
 		os.Exit(1)
 	}
@@ -40,26 +36,22 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	full := plugin.Options{Options: o, Log: printTo(os.Stderr, "vfix: "), Result: printTo(os.Stdout, "")}
-	if o.Program > 0 {
-		f := os.NewFile(uintptr(o.Program), "vfix-runtime")
-		full.Hook, err = io.ReadAll(f)
-		if err := errors.Join(err, f.Close()); err != nil {
-			return err
-		}
+	f := os.NewFile(uintptr(o.Program), "vfix-runtime")
+	hook, err := io.ReadAll(f)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return plugin.Run(ctx, full)
+	return plugin.Run(ctx, plugin.Options{Options: o, Hook: hook, Log: printError})
 }
 
-// printTo prints lines, each in one write, without what a terminal would obey: names in them are a pod's.
-func printTo(f *os.File, prefix string) func(format string, args ...any) {
-	var mu sync.Mutex
-	return func(format string, args ...any) {
-		text := ociruntime.OneLine(fmt.Sprintf(format, args...))
-		mu.Lock()
-		defer mu.Unlock()
-		fmt.Fprintln(f, prefix+text)
-	}
+var output sync.Mutex
+
+// printError prints a line to stderr, in one write, without what a terminal would obey: names in it are a pod's.
+func printError(format string, args ...any) {
+	text := node.OneLine(fmt.Sprintf(format, args...))
+	output.Lock()
+	defer output.Unlock()
+	fmt.Fprintln(os.Stderr, "vfix: "+text)
 }

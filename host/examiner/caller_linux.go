@@ -15,7 +15,7 @@ import (
 	"vfix.dev/vfix/rewriter/find"
 )
 
-// Examiner examines files. The confined process is started with the first one.
+// Examiner examines files. The confined process is started with the first one, or before by Start.
 type Examiner struct {
 	Until time.Time  // when a file must be done
 	Fixes []find.Fix // made beside the patches of call sites
@@ -23,6 +23,7 @@ type Examiner struct {
 
 	process *os.Process
 	socket  int
+	ready   bool  // it is confined
 	refused error // why no process can be started
 }
 
@@ -40,7 +41,7 @@ func (e *Examiner) Examine(file io.ReaderAt, size int64) (Finding, error) {
 		return Finding{}, err
 	}
 	defer private.Close()
-	if err := e.start(); err != nil {
+	if err := e.confined(); err != nil {
 		return Finding{}, err
 	}
 	a, err := e.ask(request{size, e.Fixes}, int(private.Fd()))
@@ -132,14 +133,15 @@ func (e *Examiner) ended(err error) error {
 	return err
 }
 
-// start starts the process, unless it runs already, and waits until it is confined.
-func (e *Examiner) start() error {
+// Start starts the process, if it does not run: it gets ready while the caller does other things.
+func (e *Examiner) Start() {
 	if e.process != nil || e.refused != nil {
-		return e.refused
+		return
 	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return err
+		e.refused = fmt.Errorf("%w: %w", ErrRefused, err)
+		return
 	}
 	e.socket = pair[0]
 	other := os.NewFile(uintptr(pair[1]), "socket")
@@ -150,6 +152,12 @@ func (e *Examiner) start() error {
 	if err != nil {
 		unix.Close(e.socket)
 		e.process, e.refused = nil, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+}
+
+// confined waits until the process is confined.
+func (e *Examiner) confined() error {
+	if e.Start(); e.ready || e.refused != nil {
 		return e.refused
 	}
 	a, err := e.answer()
@@ -159,6 +167,7 @@ func (e *Examiner) start() error {
 	if err != nil {
 		e.refused = fmt.Errorf("%w: %w", ErrRefused, e.ended(err))
 	}
+	e.ready = err == nil
 	return e.refused
 }
 
@@ -168,6 +177,6 @@ func (e *Examiner) Close() {
 		unix.Close(e.socket)
 		_ = e.process.Kill()
 		_, _ = e.process.Wait()
-		e.process = nil
+		e.process, e.ready = nil, false
 	}
 }

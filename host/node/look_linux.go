@@ -74,6 +74,7 @@ func (l *looker) look(walk func() error) (*findings, error) {
 
 // below looks at the root without the container's own files: at what its layers have.
 func (l *looker) below() (*findings, error) {
+	l.Start()
 	return l.look(func() error {
 		return l.walk(l.fd, func(dir int, base, name string, kind fs.FileMode) (bool, error) {
 			if !kind.IsRegular() || l.isOwn(name) {

@@ -69,7 +69,7 @@ func hook(stdin io.Reader, o *Options) int {
 		err = s.run(state.Bundle, filepath.Join(state.Bundle, "config.json"))
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "vfix: "+oneLine(err.Error()))
+		fmt.Fprintln(os.Stderr, "vfix: "+OneLine(err.Error()))
 	}
 	if errors.Is(err, errRequired) {
 		return 1
@@ -125,7 +125,7 @@ func realRuntime(configured string) (string, error) {
 
 // report writes one line to the log of the runtime, in the form of logrus, which engines read; to stderr without a log.
 func (c *command) report(level string, err error) {
-	text := "vfix: " + oneLine(err.Error())
+	text := "vfix: " + OneLine(err.Error())
 	if c.log != "" {
 		const logMode = 0o644 // as runc's
 		now := time.Now().UTC().Format(time.RFC3339)
@@ -144,8 +144,8 @@ func (c *command) report(level string, err error) {
 	fmt.Fprintln(os.Stderr, text)
 }
 
-// oneLine returns a text without line breaks and terminal escapes, as the names in it come from an image.
-func oneLine(text string) string {
+// OneLine returns a text without line breaks and terminal escapes, as the names in it come from an image.
+func OneLine(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return '?'

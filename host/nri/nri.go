@@ -1,7 +1,7 @@
 // The options of the plugin, and how they are passed to it.
 
-// Package nri starts the plugin of NRI, which is a separate program: the libraries of that protocol would
-// make each start of vfix a fifth slower. Package plugin is the plugin.
+// Package nri starts the plugin of NRI, which is a separate program: the libraries of that protocol would make each
+// start of vfix a fifth slower. Package plugin is the plugin.
 package nri
 
 import (
@@ -22,16 +22,12 @@ type Options struct {
 	Selection
 	// Socket is the engine's, Dir the directory for the hook's program: the engine must have it at the same path.
 	Socket, Dir string
-	// Config is the node's policy, in the format of ociruntime.ConfigFile; it may be missing.
-	Config string
-	// Audit examines images, and changes no container.
-	Audit bool
 	// Program is the descriptor of a file in memory with the program of the hook, which Start sets.
 	Program int
 }
 
-// Selection is what the node's owner selects. Each list that is not empty must have a pattern that matches;
-// a pattern that begins with ! excludes. They are read by internal/patterns.
+// Selection are the containers that the node's owner selects. Each list that is not empty must have a pattern that
+// matches; a pattern that begins with ! excludes. They are read by internal/patterns.
 type Selection struct {
 	Namespaces  []string
 	Images      []string
@@ -48,7 +44,7 @@ func (o Options) Check() error {
 			}
 		}
 	}
-	for name, path := range map[string]string{"socket": o.Socket, "hook-dir": o.Dir, "vfix-config": o.Config} {
+	for name, path := range map[string]string{"socket": o.Socket, "hook-dir": o.Dir} {
 		if !filepath.IsAbs(path) {
 			return fmt.Errorf("--%s: %q is not an absolute path", name, path)
 		}

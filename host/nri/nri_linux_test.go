@@ -15,7 +15,7 @@ import (
 
 func valid() Options {
 	return Options{
-		Socket: DefaultSocket, Dir: DefaultDir, Config: "/etc/vfix/runtime.json", Audit: true,
+		Socket: DefaultSocket, Dir: DefaultDir,
 		Selection: Selection{Namespaces: []string{"a*", "!b"}, Images: []string{"c"}, Labels: []string{"d=e"}, Annotations: []string{"!f=g"}},
 	}
 }
@@ -73,7 +73,6 @@ func TestCheck(t *testing.T) {
 		`--annotation: "!=x"`: func(o *Options) { o.Annotations = []string{"!=x"} },
 		`--socket: "a"`:       func(o *Options) { o.Socket = "a" },
 		`--hook-dir: ""`:      func(o *Options) { o.Dir = "" },
-		`--vfix-config: "a"`:  func(o *Options) { o.Config = "a" },
 	} {
 		o := valid()
 		change(&o)

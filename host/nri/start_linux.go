@@ -12,7 +12,7 @@ import (
 	"vfix.dev/vfix/internal/memfile"
 )
 
-// Start executes the plugin in place of this process, with the program of the hook; nil for an audit. It
+// Start executes the plugin in place of this process, with the program of the hook. It
 // returns if that is not possible.
 func Start(o Options, plugin, hook []byte) error {
 	self, err := memfile.New("vfix-nri", bytes.NewReader(plugin))

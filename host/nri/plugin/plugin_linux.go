@@ -1,13 +1,21 @@
-// The connection to the engine, and its requests.
-
+// Package plugin is a plugin of NRI, the Node Resource Interface of containerd and CRI-O: it adds vfix-runtime as an OCI
+// hook to the containers of selected pods, without changing the engine's configuration.
+// https://github.com/containerd/nri
+//
+// The plugin selects, and the hook does the work and decides by the node's configuration: NRI allows 2 s for a request,
+// and does not pass the path of the root filesystem.
+//
+//	plugin   the connection to the engine, and its requests
+//	select   which containers, and what the engines report about them
+//	program  vfix-runtime, written where the engine finds it
 package plugin
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,8 +23,8 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
 
-	"vfix.dev/vfix/host/ociruntime"
-	"vfix.dev/vfix/host/policy"
+	"vfix.dev/vfix/host/node"
+	"vfix.dev/vfix/host/nri"
 )
 
 // The engine's name for the plugin: 50-vfix. Plugins that add devices and mounts usually have lower numbers.
@@ -28,36 +36,27 @@ const (
 // retry is the interval between attempts to reach an engine that restarts.
 const retry = 2 * time.Second
 
-// reread is the interval at which the configuration is read again.
-var reread = 10 * time.Second
+// Options are those of 'vfix nri', and the plugin's output.
+type Options struct {
+	nri.Options
+	Hook []byte // the program of the hook
+	// Log prints a message. Several threads may call it.
+	Log func(format string, args ...any)
+}
 
-// Run runs the plugin until the context ends. It returns an error only if it cannot begin: it waits for an
-// engine that is missing or restarts.
+// Run runs the plugin until the context ends. It returns an error only if it cannot begin: it waits for an engine that
+// is missing or restarts.
 func Run(ctx context.Context, o Options) error {
-	var serving any
-	if o.Audit {
-		a := newAuditor(o)
-		defer a.end()
-		serving = a
-	} else {
-		h := &hooker{Options: o, pending: map[string]*hookedContainer{}, advised: map[string]bool{}, firstWait: firstWait}
-		if err := h.ready(); err != nil {
-			return err
-		}
-		if _, err := h.policy(); err != nil {
-			return err
-		}
-		serving = h
+	h := newHooker(o)
+	if err := h.install(); err != nil {
+		return err
 	}
 	said := ""
 	for {
 		begun := time.Now()
-		err := serve(ctx, o, serving)
+		err := h.serve(ctx)
 		if ctx.Err() != nil {
 			return nil
-		}
-		if h, ok := serving.(*hooker); ok {
-			h.forget()
 		}
 		if text := fmt.Sprint(err); text != said {
 			said = text
@@ -74,173 +73,39 @@ func Run(ctx context.Context, o Options) error {
 	}
 }
 
-// serve holds a connection until it is lost, and returns the reason. Whether the engine may create a
-// container without an answer is registered once for each connection, so another policy needs another
-// connection. Both stay open until the engine calls the new one, so that no container is created without a
-// call in between.
-func serve(ctx context.Context, o Options, serving any) error {
-	strict := func() bool { return false }
-	if h, ok := serving.(*hooker); ok {
-		strict = func() bool {
-			p, _ := h.policy()
-			return p.FailClosed
-		}
+// serve holds a connection until it is lost, and returns the reason.
+func (h *hooker) serve(ctx context.Context) error {
+	ended := make(chan error, 2)
+	s, err := stub.New(h,
+		stub.WithPluginName(pluginName), stub.WithPluginIdx(pluginIndex), stub.WithSocketPath(h.Socket),
+		stub.WithLogger(quiet{h.Log}),
+		stub.WithOnClose(func() { ended <- errors.New("connection lost") })) // also before it was registered, where Run would wait forever
+	if err != nil {
+		return err
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	now, err := connect(ctx, o, serving, strict())
-	if err != nil {
+	go func() { ended <- errors.Join(s.Run(ctx), errors.New("connection closed")) }()
+	select {
+	case err := <-ended:
 		return err
-	}
-	defer func() { now.end() }()
-	next := &connection{} // of nil channels: none
-	defer func() { next.end() }()
-	again := time.NewTicker(reread)
-	defer again.Stop()
-	for {
-		select {
-		case err := <-now.ended:
-			if next.stop == nil {
-				return err
-			}
-			now, next = next, &connection{}
-		case <-next.ended:
-			next = &connection{}
-		case <-next.called:
-			now.end()
-			now, next = next, &connection{}
-			o.Log("registered again: fail_closed is %v", now.strict)
-		case <-again.C:
-			want := strict()
-			if next.stop != nil && next.strict != want {
-				next.end()
-				next = &connection{}
-			}
-			if next.stop == nil && now.strict != want {
-				if c, err := connect(ctx, o, serving, want); err == nil {
-					next = c
-				} // else again at the next tick
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
-type connection struct {
-	strict bool
-	stop   func()
-	called chan struct{} // gets one when the engine has called about a container
-	ended  chan error    // gets one: the reason why it was lost
-}
-
-// connect begins a connection. Its results are sent to its channels.
-func connect(ctx context.Context, o Options, serving any, strict bool) (*connection, error) {
-	c := &connection{strict: strict, called: make(chan struct{}, 1), ended: make(chan error, 3)}
-	if h, ok := serving.(*hooker); ok {
-		serving = &called{h, c.called}
-	}
-	s, err := stub.New(serving,
-		stub.WithPluginName(pluginName), stub.WithPluginIdx(pluginIndex), stub.WithSocketPath(o.Socket),
-		stub.WithLogger(quiet{o.Log}),
-		stub.WithOnClose(func() { c.ends(errors.New("connection lost")) }), // also before it was registered, where Run would wait forever
-		// An engine that supports this (NRI 0.12.4) creates no container without our answer if the policy is
-		// strict, and keeps asking after a late answer.
-		stub.WithFailurePolicy(&api.FailurePolicy{FailRequest: strict, KeepConnected: true}))
-	if err != nil {
-		return nil, err
-	}
-	ctx, c.stop = context.WithCancel(ctx)
-	go func() {
-		err := s.Run(ctx)
-		if err == nil {
-			err = errors.New("connection closed")
-		}
-		c.ends(err)
-	}()
-	return c, nil
-}
-
-func (c *connection) ends(err error) {
-	select {
-	case c.ended <- err:
-	default:
-	}
-}
-
-// end ends a connection, and waits until it has ended.
-func (c *connection) end() {
-	if c.stop == nil {
-		return
-	}
-	c.stop()
-	select {
-	case <-c.ended:
-	case <-time.After(retry):
-	}
-}
-
-// called is a hooker that detects when the engine calls it through a connection.
-type called struct {
-	*hooker
-	by chan<- struct{}
-}
-
-// CreateContainer is the hooker's.
-func (a *called) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
-	select {
-	case a.by <- struct{}{}:
-	default:
-	}
-	return a.hooker.CreateContainer(ctx, pod, c)
-}
-
+// hooker answers the requests of the engine.
 type hooker struct {
 	Options
-	mu        sync.Mutex
-	engine    string                      // what it calls itself
-	pending   map[string]*hookedContainer // by ID
-	firstWait time.Duration               // constant
-	advised   map[string]bool             // images for Kata that were reported
-	config    policy.Config               // the last one in force
-	why       string                      // and the error in the file
-	written   bool                        // the program, by this process
+	mu      sync.Mutex
+	engine  string          // what it calls itself
+	advised map[string]bool // images for Kata that were reported
+	added   map[string]bool // IDs of containers with the hook that the engine has not created yet
+	refused map[string]bool // containers, by pod and name, that the engine did not create with the hook
 }
 
-// ready makes sure that the program is where the hook expects it.
-func (h *hooker) ready() error {
-	path := filepath.Join(h.Dir, programName)
-	if fi, err := os.Stat(path); err == nil && fi.Size() == int64(len(h.Hook)) && h.written {
-		return nil
-	}
-	if err := onNode(h.Dir); err != nil {
-		return err
-	}
-	h.written = true
-	return install(h.Dir, h.Hook)
-}
-
-// policy finds the configuration in force, because it may have changed, and passes it on to the hook.
-func (h *hooker) policy() (policy.InForce, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	p := policy.Load(h.Config, false, h.Dir)
-	if why := p.Why(); why != h.why {
-		if h.why = why; why != "" {
-			h.Log("%s", why)
-		} else {
-			h.Log("%s: in force again", h.Config)
-		}
-	}
-	h.config = p.Config
-	return p, errors.Join(p.Keep(), handOn(p.Config, h.Dir))
-}
-
-// forget forgets the containers that are still starting: no engine will report what happened to them meanwhile.
-func (h *hooker) forget() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.pending = map[string]*hookedContainer{}
+func newHooker(o Options) *hooker {
+	return &hooker{Options: o, advised: map[string]bool{}, added: map[string]bool{}, refused: map[string]bool{}}
 }
 
 // Configure is called once for each connection.
@@ -248,66 +113,95 @@ func (h *hooker) Configure(_ context.Context, _, runtime, version string) (api.E
 	h.mu.Lock()
 	h.engine = runtime
 	h.mu.Unlock()
-	h.Log("connected to %s %s: selected containers get the hook %s", runtime, version, filepath.Join(h.Dir, programName))
+	h.Log("connected to %s %s: selected containers get the hook %s", runtime, version, h.program())
 	return 0, nil
 }
 
 // CreateContainer is called for each container of a pod.
 func (h *hooker) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	s := subjectOf(h.engine, pod, c)
-	h.mu.Unlock()
-	err := h.ready()
-	p, perr := h.policy()
-	if err = errors.Join(err, perr); err != nil {
-		if p.FailClosed {
-			return nil, nil, fmt.Errorf("vfix: container not created (fail-closed): %w", err)
-		}
+	switch {
+	case !selects(h.Selection, s), h.hooked(c):
+		return nil, nil, nil
+	case isKata(s.handler):
+		h.adviseKata(s)
+		return nil, nil, nil
+	case s.annotations[node.AnnotationEnable] == "false":
+		h.Log("%s: not patched: annotation %s=false", s, node.AnnotationEnable)
+		return nil, nil, nil
+	}
+	err := h.install()
+	if key := pod.GetUid() + "/" + s.container; err == nil && h.refused[key] {
+		delete(h.refused, key)
+		err = errors.New("the engine has just refused it with the hook. If its error was 'attempted restricted OCI hook injection', " +
+			"this node's NRI validator forbids hooks (reject_oci_hook_adjustment)")
+	}
+	if err != nil {
 		h.Log("%s: starts unpatched: %v", s, err)
 		return nil, nil, nil
 	}
-	if patched(h.Options, s, c) { // by this plugin's successor, in an upgrade
-		return nil, nil, nil
-	}
-	switch decide(h.Selection, p.Config, s) {
-	case hooked:
-	case optedOut:
-		h.Log("%s: not patched: annotation %s=false", s, policy.AnnotationEnable)
-		return nil, nil, nil
-	case virtually:
-		h.adviseKata(s)
-		return nil, nil, nil
-	default:
-		return nil, nil, nil
-	}
-	h.added(c.GetId(), s)
 	a := &api.ContainerAdjustment{}
 	a.AddHooks(&api.Hooks{CreateRuntime: []*api.Hook{{
-		Path: filepath.Join(h.Dir, programName),
-		Args: []string{programName, "--vfix-config", filepath.Join(h.Dir, configName), "--policy-source", string(p.Source), ociruntime.HookCommand},
-		// It ends by itself before that; an engine that had to kill it would not start the container.
-		Timeout: api.Int(int(p.HookTimeout().Seconds())),
+		Path: h.program(), Args: []string{programName, node.HookVerb}, Timeout: api.Int(hookSeconds),
 	}}})
 	// containerd passes on only those annotations of a pod that its configuration names.
 	for name, value := range s.annotations {
-		if _, has := c.GetAnnotations()[name]; !has && strings.HasPrefix(name, policy.AnnotationPrefix) {
+		if _, has := c.GetAnnotations()[name]; !has && strings.HasPrefix(name, node.AnnotationPrefix) {
 			a.AddAnnotation(name, value)
 		}
 	}
+	remember(h.added, c.GetId())
+	h.Log("%s: hook added", s)
 	return a, nil, nil
 }
 
-// maxAdvised bounds the images that are remembered.
-const maxAdvised = 10000
+// PostCreateContainer reports that the engine has accepted the request.
+func (h *hooker) PostCreateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.added, c.GetId())
+	return nil
+}
+
+// RemoveContainer also reports a container that was never created. Its next attempt gets no hook: an unpatched
+// container is better than none.
+func (h *hooker) RemoveContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.added[c.GetId()] {
+		delete(h.added, c.GetId())
+		remember(h.refused, pod.GetUid()+"/"+c.GetName())
+	}
+	return nil
+}
+
+// remember adds to a set. A full one is forgotten.
+func remember(set map[string]bool, key string) {
+	const most = 10000
+	if len(set) >= most {
+		clear(set)
+	}
+	set[key] = true
+}
+
+// hookSeconds is longer than the hook works: an engine that had to end it would not start the container.
+const hookSeconds = 30
+
+// hooked reports whether a container has the hook, of this plugin's successor in an upgrade.
+func (h *hooker) hooked(c *api.Container) bool {
+	return slices.ContainsFunc(c.GetHooks().GetCreateRuntime(), func(k *api.Hook) bool { return k.GetPath() == h.program() })
+}
+
+func (h *hooker) program() string { return filepath.Join(h.Dir, programName) }
 
 // adviseKata says, once for each image, which fix works in a virtual machine.
 func (h *hooker) adviseKata(s subject) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.advised[s.image()] || len(h.advised) >= maxAdvised {
+	if h.advised[s.image()] {
 		return
 	}
-	h.advised[s.image()] = true
+	remember(h.advised, s.image())
 	h.Log("%s: not patched: the handler %s starts it in a virtual machine, with a kernel of its own that no hook reaches. "+
 		"If the image is legacy, use 'vfix rebuild %s', or the pod annotation %s: vsyscall=emulate", s, s.handler, s.image(), kataKernel)
 }

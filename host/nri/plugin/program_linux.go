@@ -1,68 +1,63 @@
-// The program of the hook, and its configuration: files in a directory that this process and the engine see
-// under the same path.
+// The program of the hook: a file in a directory that this process and the engine see under the same path.
 
 package plugin
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
-	"vfix.dev/vfix/host/policy"
+	"github.com/moby/sys/mountinfo"
+
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/mounts"
 )
 
-const (
-	programName = "vfix-runtime"
-	configName  = "runtime.json"
-)
+const programName = "vfix-runtime"
 
-// put replaces a file atomically: an engine may be executing the old one.
-func put(path string, data []byte, mode fs.FileMode) error {
-	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
+// install makes sure that the program is in its directory. It replaces the file: an engine may be executing the old
+// one.
+func (h *hooker) install() error {
+	if old, err := os.ReadFile(h.program()); err == nil && bytes.Equal(old, h.Hook) {
 		return nil
 	}
-	return policy.Put(path, data, mode)
-}
-
-func install(dir string, program []byte) error {
-	const readable, executable = 0o755, 0o755
-	if err := os.MkdirAll(dir, readable); err != nil {
+	if err := onNode(h.Dir); err != nil {
 		return err
 	}
-	return put(filepath.Join(dir, programName), program, executable)
-}
-
-// handOn passes the configuration in force to the hook, so that it decides as this process does.
-func handOn(c policy.Config, dir string) error {
-	const readable = 0o644
-	text, err := c.Bytes()
+	const mode = 0o755
+	if err := os.MkdirAll(h.Dir, mode); err != nil {
+		return err
+	}
+	w, err := os.CreateTemp(h.Dir, ".vfix-")
 	if err != nil {
 		return err
 	}
-	return put(filepath.Join(dir, configName), text, readable)
+	defer os.Remove(w.Name())
+	_, err = w.Write(h.Hook)
+	if err := errors.Join(err, w.Chmod(mode), w.Sync(), w.Close()); err != nil {
+		return err
+	}
+	return os.Rename(w.Name(), h.program())
 }
 
-// onNode refuses a directory in the file system of a container's image: no container could start with a hook
-// in a pod's own file system.
+// onNode refuses a directory in the filesystem of a container's image: no container could start with a hook in a pod's
+// own filesystem.
 func onNode(dir string) error {
-	b, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := mountinfo.GetMounts(nil)
 	if err != nil {
 		return err
 	}
-	if contained() && inImage(b, dir) {
+	if contained() && inImage(mounts, dir) {
 		return hinterr.With(fmt.Errorf("%s: in this container's own filesystem, where the engine finds no hook", dir),
 			"mount the node's directory there, under the same path, as deploy/kubernetes/nri.yaml does")
 	}
 	return nil
 }
 
-// contained reports whether this process is in a container: the first process that it sees is itself, or has
-// other mounts.
+// contained reports whether this process is in a container: the first process that it sees is itself, or has other
+// mounts.
 func contained() bool {
 	if os.Getpid() == 1 {
 		return true
@@ -72,10 +67,10 @@ func contained() bool {
 	return err == nil && first != own
 }
 
-// inImage reports whether the mount of a mountinfo file that holds a path is an overlay at /.
-func inImage(mountinfo []byte, path string) bool {
+// inImage reports whether the mount that holds a path is an overlay at /.
+func inImage(mounts []*mountinfo.Info, path string) bool {
 	longest, image := "", false
-	for _, m := range mounts.Read(mountinfo) {
+	for _, m := range mounts {
 		at := m.Mountpoint
 		if rel, err := filepath.Rel(at, path); err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
 			continue

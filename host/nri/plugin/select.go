@@ -1,5 +1,4 @@
-// Which containers get the hook: what the node's owner selects, then the node's policy, then the pod's
-// annotation.
+// Which containers get the hook: those that the node's owner selects.
 
 package plugin
 
@@ -13,7 +12,6 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"vfix.dev/vfix/host/nri"
-	"vfix.dev/vfix/host/policy"
 	"vfix.dev/vfix/internal/patterns"
 )
 
@@ -21,7 +19,6 @@ import (
 type subject struct {
 	namespace, pod, container, handler string
 	images                             []string // names of its image, the best known first
-	imageID                            string   // or its digest; "" if the engine does not report it
 	labels, annotations                map[string]string
 }
 
@@ -48,13 +45,10 @@ func subjectOf(engine string, pod *api.PodSandbox, c *api.Container) subject {
 		maps.Copy(s.annotations, all)
 	}
 	names := []string{c.GetImage().GetName()}
-	s.imageID = c.GetImage().GetDigest()
 	if engine == crio {
-		set := c.GetAnnotations()
-		s.imageID = cmp.Or(s.imageID, set["io.kubernetes.cri-o.ImageRef"])
 		// It takes the container's name from an annotation that it does not set (seen with 1.36).
 		var metadata struct{ Name string }
-		if json.Unmarshal([]byte(set["io.kubernetes.cri-o.Metadata"]), &metadata) == nil {
+		if json.Unmarshal([]byte(c.GetAnnotations()["io.kubernetes.cri-o.Metadata"]), &metadata) == nil {
 			s.container = cmp.Or(s.container, metadata.Name)
 		}
 	}
@@ -116,37 +110,6 @@ func takes(list []string, test func(pattern string) bool) bool {
 	}
 	return matched || !wanted
 }
-
-// decision is what happens to a container.
-type decision int
-
-const (
-	pass      decision = iota // as it is, without a message
-	hooked                    // with the hook
-	optedOut                  // by its annotation
-	virtually                 // in a virtual machine, which no hook reaches
-)
-
-// decide applies the selection, then the policy and the annotations. If the latter request something that
-// the policy forbids, the hook is added, and refuses the container.
-func decide(s nri.Selection, config policy.Config, c subject) decision {
-	switch {
-	case c.handler == wrapped || !selects(s, c):
-		return pass
-	case isKata(c.handler):
-		return virtually
-	}
-	switch d, err := config.Decide(c.annotations); {
-	case err != nil || d.Enabled:
-		return hooked
-	case d.OptedOut:
-		return optedOut
-	}
-	return pass
-}
-
-// wrapped is the runtime handler under which vfix-runtime does the work by itself: 'vfix install'.
-const wrapped = "vfix"
 
 // isKata reports whether a runtime handler is one of Kata Containers: kata, kata-qemu, kata-clh, ….
 func isKata(handler string) bool { return handler == "kata" || strings.HasPrefix(handler, "kata-") }
