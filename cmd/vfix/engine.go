@@ -4,17 +4,14 @@ package main
 
 import (
 	"context"
-	"io"
 
 	"vfix.dev/vfix/cmd/vfix/crash"
 	"vfix.dev/vfix/host/bench"
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/host/doctor"
 	"vfix.dev/vfix/host/hotfix"
-	"vfix.dev/vfix/host/index"
 	"vfix.dev/vfix/host/install"
 	"vfix.dev/vfix/host/nri"
-	"vfix.dev/vfix/host/ociruntime"
 	"vfix.dev/vfix/host/run"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/batch"
@@ -43,16 +40,8 @@ type engine struct {
 	hotfix   func(ctx context.Context, source string, o hotfix.Options) (*hotfix.Hotfixed, error)
 	// run returns only if the command could not be started.
 	run func(args []string, o run.Options) error
-	// runtime returns only if the real runtime was not executed, with the exit status.
-	runtime func(args []string, stderr io.Writer) int
-	status  func(o ociruntime.StatusOptions) (*ociruntime.Status, error)
 	// nri returns only if the plugin was not executed.
-	nri func(o nri.Options) error
-	// cache lists or removes what vfix-runtime keeps.
-	cache func(action, dir string, limit int64) (*ociruntime.Cached, error)
-	// index examines an image of an engine, "" for any; watch finds those that engines get.
-	index  func(ctx context.Context, engine, image, dir string) (*ociruntime.Indexed, error)
-	watch  func(ctx context.Context, engine string, found func(engine, image string), say func(format string, args ...any)) error
+	nri    func(o nri.Options) error
 	doctor func(ctx context.Context, o doctor.Options) (*doctor.Report, error)
 	list   func(ctx context.Context, source string, o inventory.ListOptions) error
 	// names lists the local images and containers.
@@ -83,12 +72,7 @@ var theEngine = engine{
 	hotfix:     hotfix.Hotfix,
 
 	run:        run.Run,
-	runtime:    runRuntime,
-	status:     ociruntime.ReadStatus,
 	nri:        startNRI,
-	cache:      ociruntime.Cache,
-	index:      indexImage,
-	watch:      index.Watch,
 	doctor:     doctor.Run,
 	inventory:  inventory.Take,
 	names:      inventory.LocalNames,

@@ -36,8 +36,8 @@ var layers = []string{
 	"images/patch",
 	"images",
 	"images/batch", "images/inventory",
-	"host/inherited", "host/jail", "host/probe", "host/run", "host/rootfs", "host/store", "host/examiner", "host/oldexaminer", "host/node", "host/starts", "host/policy", "host/hotfix",
-	"host/bench/figure", "host/bench", "host/diagnose", "host/doctor", "host/ociruntime", "host/index", "host/nri", "host/nri/plugin", "host/install",
+	"host/inherited", "host/jail", "host/probe", "host/run", "host/examiner", "host/node", "host/hotfix",
+	"host/bench/figure", "host/bench", "host/diagnose", "host/doctor", "host/nri", "host/nri/plugin", "host/install",
 	"cmd/vfix/screen", "cmd/vfix/crash", "cmd/vfix/embedded",
 	"cmd/vfix", "cmd/vfix-runtime", "cmd/vfix-nri",
 }

@@ -20,17 +20,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	examiner "vfix.dev/vfix/host/oldexaminer"
 	"vfix.dev/vfix/shim"
 )
 
 func main() {
-	if len(os.Args) > 0 && os.Args[0] == examiner.Name { // first of all: this runs at every start of a container
-		os.Exit(examiner.Main())
-	}
-	if args, ok := runtimeArgs(os.Args); ok {
-		os.Exit(runRuntime(args, os.Stderr))
-	}
 	os.Exit(vfix(os.Args[1:], os.Stdout, os.Stderr, theEngine))
 }
 

@@ -16,8 +16,8 @@ func newNRICommand(_ *output, e engine) *cobra.Command {
 		Use:   "nri [options]",
 		Short: "Patch the pods of a node as a plugin of containerd or CRI-O",
 		Long: `Connect to the Node Resource Interface (NRI) of containerd 2 or CRI-O 1.30 and
-later, and add vfix-runtime as an OCI hook to each selected container of a pod. The
-hook patches the container's files before its program starts. The engine's
+later, and add vfix-runtime as an OCI hook to each selected container of a pod.
+The hook patches the container's files before its program starts. The engine's
 configuration and the engine itself stay as they are. If the plugin ends,
 containers keep running, and new ones start unpatched.
 
