@@ -178,8 +178,8 @@ test-peers: all oracles ## list differences: other tools on patched programs; th
 	tests/peers/runc $(BUILD)/peers-runc
 
 .PHONY: test-mutants
-test-mutants: need-go shim ## make small changes to PKG (./host/policy), and list those that its tests do not detect (as root)
-	@test -n "$(PKG)" || { echo "make: name a package: make test-mutants PKG=./host/policy" >&2; exit 2; }
+test-mutants: need-go shim ## make small changes to PKG (./host/node), and list those that its tests do not detect (as root)
+	@test -n "$(PKG)" || { echo "make: name a package: make test-mutants PKG=./host/node" >&2; exit 2; }
 	$(GO) build -o $(BUILD)/mutants ./tests/mutants
 	$(BUILD)/mutants $(MUTANTS) $(PKG)
 

