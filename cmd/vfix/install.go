@@ -177,7 +177,9 @@ func (o *output) installed(opts InstallOptions, r *install.Result) {
 			where = "remove these lines from %s:"
 		}
 		o.Note(where, b.Path)
-		o.Result(strings.TrimRight(b.Text, "\n"))
+		for line := range strings.Lines(b.Text) {
+			o.Result(strings.TrimRight(line, "\n"))
+		}
 	}
 	if opts.DryRun {
 		o.Note("dry run: nothing was written")
