@@ -1,9 +1,8 @@
-// The verb diagnose: its options, and crashes as findings.
+// The verb diagnose: its options, its output, and crashes as findings.
 
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"vfix.dev/vfix/cmd/vfix/crash"
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/diagnose"
+	"vfix.dev/vfix/internal/quote"
 )
 
 // DiagnoseOptions are the choices of vfix diagnose.
@@ -27,55 +26,39 @@ func newDiagnoseCommand(out *output, e engine) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diagnose [options] CRASH...",
 		Short: "Explain a crash: was it the vsyscall page, and what fixes it",
-		Long: `Read what a crash left behind and report what happened: the verdict in one
-sentence with its confidence, the one command to type, and the evidence: the
-address, the function of the vsyscall page, the caller (file, symbol, build ID,
-package) and the machine code. A crash with another cause is reported as such,
-and analyzed only if 'vfix help other-causes' lists the cause.
-Nothing is changed.
+		Long: `Read what a crash left behind and report whether a call of the vsyscall page was
+the cause, with a confidence, and the one command to type next. Nothing is
+changed.
 
 CRASH is one of
 
-  a core file    of any 64-bit x86-64 program, plain, .gz or .zst; neither a
-                 debugger nor debug symbols are needed
-  a log          of the kernel or of a systemd journal, from dmesg, journalctl
-                 or syslog: a file, - for stdin, or one line as an argument
-  a trace        of strace, sysdig, perf script or ftrace that contains the
-                 signal or the page fault: given like a log
-  a backtrace    of coredumpctl info or gdb: given like a log
-  an end         such as 'web-1 exited with code 139': given like a log
-  a description  docker inspect, docker ps -a, podman inspect, crictl inspect,
-                 kubectl get pod -o json or -o yaml, kubectl describe pod:
-                 a file, or - for stdin
+  a core file    of any 64-bit x86-64 program, plain, .gz or .zst: the function
+                 of the page, and the code that called it
+  a text         lines of the kernel's log (dmesg, syslog, journalctl, Kata), a
+                 log with an exit status 139, the output of docker ps -a, of
+                 kubectl describe pod, of a build or a CI system, of gdb or
+                 strace, or an engine's error message: a file, - for stdin, or
+                 one quoted line as an argument
+  a description  docker inspect, podman inspect, crictl inspect, kubectl get pod
+                 -o json: a file, or - for stdin
   a container    that has ended, by name or ID (or container:NAME)
-  a pod          of the cluster that kubectl uses: pod/NAME or
-                 pod/NAMESPACE/NAME
-  an image       of a local engine, or with a prefix, such as oci: or docker://:
-                 whether its programs crash on this kernel
-  a number       of a process: stopped at its crash, or in the kernel's log
-                 (use pid:N if a file has that name)
-  a message      of an engine or a shell, such as 'exec /x: exec format error':
-                 given like a log
+  an image       of a local engine, or with a prefix, such as oci: or docker://
 
-An exit status alone is not a cause. vfix examines the image, if a local engine
-has it, and the kernel and the log of this machine, if the container ran here.
-It looks up an image in a registry only if you use the prefix docker://.
+A SIGSEGV (status 139) has many causes. The answer is certain only with a core,
+or with a line of the kernel and an image that makes this call. vfix examines an
+image if --root or the input names it and a local engine has it; it contacts
+registries only for the prefix docker://.
 
---root names the filesystem that the program ran in, a directory, a tar archive
-or an image.
-Symbol, package and code come from its files, because a core does not contain
-them. Without --root, the files of this machine are used. A file is ignored if
-its build ID or its first bytes show that it is not the one that crashed.`,
-		Example: `  vfix diagnose core.1234
-  vfix diagnose --root redis:2.8.22 core.1234     with the files of the image
-  vfix diagnose /var/log/kern.log                 every crash in it
+--root names the filesystem that the program ran in, a directory or an image:
+see 'vfix help sources'.`,
+		Example: `  vfix diagnose -                                 stdin: dmesg | vfix diagnose -
   vfix diagnose web-1                             a container that has ended
-  vfix diagnose pod/web                           the containers of a pod
-  vfix diagnose --format json core.1234.zst`,
+  vfix diagnose --root redis:2.8.22 core.1234     with the files of the image
+  vfix diagnose 'web-1 exited with code 139'      a quoted line`,
 		Annotations: exits(`  0  no vsyscall crash: a crash with another cause, or none
   3  vsyscall crash, certain or likely; or an image that calls the page
-  4  a crash whose cause is not known from what was given, or lines of no kind
-     that vfix knows, which may report one
+  4  a crash whose cause is not known from what was given, or a text of no kind
+     that vfix knows
   1  at least one CRASH could not be read; the rest were   2  usage error`),
 		Args:              sourceArgs("diagnose", "CRASH", -1),
 		ValidArgsFunction: completeNames(e, allContainers),
@@ -90,20 +73,22 @@ its build ID or its first bytes show that it is not the one that crashed.`,
 }
 
 func runDiagnose(ctx context.Context, opts DiagnoseOptions, args []string, out *output, e engine) error {
+	if diagnose.Quoted(args) {
+		return usagef("diagnose", "%d arguments that are one line of a text: quote it, as in: vfix diagnose %s", len(args), quote.Shell(strings.Join(args, " ")))
+	}
 	if err := opts.begin("diagnose", out); err != nil {
 		return err
 	}
-	o := crash.Options{Root: opts.root, Media: opts.read.Media, Shim: opts.read.Shim}
-	o.Output = func(source string) []string {
-		var here place
-		if e.answers != nil {
-			ctx, cancel := context.WithTimeout(ctx, engineLimit)
-			defer cancel()
-			here.noEngine = !e.answers(ctx, o.Media)
-		}
-		return strings.Fields(here.output(source))
+	var here place
+	if e.answers != nil {
+		ctx, cancel := context.WithTimeout(ctx, engineLimit)
+		defer cancel()
+		here.noEngine = !e.answers(ctx, opts.read.Media)
 	}
-	all, err := e.diagnose(ctx, args, o)
+	all, err := e.diagnose(ctx, args, crashOptions{
+		root: opts.root, scan: opts.read,
+		output: func(source string) []string { return strings.Fields(here.output(source)) },
+	})
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -112,75 +97,130 @@ func runDiagnose(ctx context.Context, opts DiagnoseOptions, args []string, out *
 		errs = append(errs, out.diagnosis(opts.printOptions, all))
 	}
 	for _, r := range all {
-		errs = append(errs, vsyscallCrashes(r), unknownCrashes(r))
+		errs = append(errs, crashFinding(r))
 	}
 	return errors.Join(errs...)
 }
 
-// counted is how many crashes of a result are of a kind, and the hint for the first.
-func counted(r *diagnose.Result, is func(diagnose.Kind) bool) (n int, next *diagnose.Fix) {
+// crashFinding is the finding of a result, nil without one.
+func crashFinding(r *diagnose.Result) error {
+	page, open := 0, 0
+	hint := "'vfix help diagnosing' explains how to collect more evidence"
 	for _, c := range r.Crashes {
-		if is(c.Kind) {
-			n += c.Count
-			next = cmp.Or(next, c.Next)
+		switch {
+		case c.Kind.Page():
+			page += c.Count
+		case c.Kind.Open():
+			open += c.Count
+		default:
+			continue
+		}
+		if c.Next != nil && page+open == c.Count {
+			hint = "run: " + c.Next.Command
 		}
 	}
-	return n, next
-}
-
-// vsyscallCrashes is the finding for the vsyscall crashes of a result, nil without one.
-func vsyscallCrashes(r *diagnose.Result) error {
-	n, next := counted(r, diagnose.Kind.Vsyscall)
-	if n == 0 {
-		return nil
-	}
-	what := crashes(n)
-	if r.Crashes[0].Kind == diagnose.Affected {
-		what = "AFFECTED"
-	}
-	hint := "vfix cannot fix reads of the page; boot a kernel with vsyscall=emulate"
-	if next != nil {
-		hint = "run: " + next.Command
-	} else if fixable, _ := counted(r, diagnose.Kind.Fixable); fixable > 0 {
-		hint = "name the image that the program ran in: 'vfix diagnose --root IMAGE CRASH'"
-	}
-	return finding(hint, "%s: %s", r.Input, what)
-}
-
-// unreadWidth is how much of a line that is not understood a message quotes, in columns.
-const unreadWidth = 80
-
-// unknownCrashes is the finding that the cause of some crashes is unknown, or whether there were any crashes.
-func unknownCrashes(r *diagnose.Result) error {
-	n, next := counted(r, func(k diagnose.Kind) bool { return k == diagnose.Unknown })
-	vsyscall, _ := counted(r, diagnose.Kind.Vsyscall)
 	switch {
-	case n == 0 && vsyscall == 0 && (r.Unread > 0 || !r.Understood):
-		what := "nothing in it is about the end of a program"
-		if r.Unread > 0 {
-			what = fmt.Sprintf("vfix does not understand %d of %s", r.Unread, screen.Count(r.Lines, "line"))
-		}
-		if r.UnreadLine != "" {
-			what += ", such as '" + shortened(screen.Printable(r.UnreadLine), unreadWidth) + "'"
-		}
-		return incompletef("give the kernel's log of that time alone, 'journalctl -k | vfix diagnose -', or the whole output of docker inspect "+
-			"or kubectl get pod -o json; 'vfix help diagnose' lists the supported input",
-			"%s: incomplete: %s", r.Input, what)
-	case n == 0:
-		return nil
+	case page > 0 && r.Crashes[0].Kind == diagnose.Affected:
+		return finding(hint, "%s: AFFECTED", r.Input)
+	case page > 0:
+		return finding(hint, "%s: %s", r.Input, screen.Count(page, "vsyscall crash"))
+	case open > 0:
+		return incompletef(hint, "%s: the cause of %s is not known", r.Input, screen.Count(open, "crash"))
+	case !r.Understood:
+		return incompletef("give the kernel's log of that time, 'journalctl -k | vfix diagnose -', or the output of docker inspect or kubectl get pod -o json",
+			"%s: nothing in it reports the end of a program", r.Input)
 	}
-	hint := "the notes list the missing evidence; 'vfix help diagnosing' explains how to collect it"
-	if next != nil {
-		hint = "run: " + next.Command
-	}
-	return incompletef(hint, "%s: %s with an unknown cause", r.Input, screen.Count(n, "crash"))
+	return nil
 }
 
-func shortened(s string, width int) string {
-	if r := []rune(s); len(r) > width {
-		return string(r[:width]) + "…"
-	}
-	return s
+// jsonDiagnosis is the document of diagnose.
+type jsonDiagnosis struct {
+	// Results has one result for each CRASH that could be read.
+	Results []*diagnose.Result `json:"results"`
 }
 
-func crashes(n int) string { return screen.Count(n, "vsyscall crash") }
+func (o *output) diagnosis(opts printOptions, all []*diagnose.Result) error {
+	if opts.json() {
+		return o.document("diagnose", false, jsonDiagnosis{all})
+	}
+	const few = 5
+	first := true
+	for _, r := range all {
+		if len(r.Crashes) == 0 {
+			fmt.Fprintf(o.Stdout, "%s: no crash in %s\n", screen.Printable(r.Input), screen.Count(r.Lines, "line"))
+		}
+		for _, c := range r.Crashes[:min(len(r.Crashes), few)] {
+			if !first {
+				fmt.Fprintln(o.Stdout)
+			}
+			first = false
+			o.crash(r.Input, c)
+		}
+		if n := len(r.Crashes) - few; n > 0 {
+			fmt.Fprintf(o.Stdout, "\n%d more are not shown: --format json lists them all\n", n)
+		}
+	}
+	return nil
+}
+
+// crash prints one crash: the verdict, what supports it, and the next command, which stays on one line to be copied.
+func (o *output) crash(input string, c *diagnose.Crash) {
+	paint := o.Out.Paint.Green
+	if c.Kind.Page() {
+		paint = o.Out.Paint.Red
+	}
+	o.Hanging("", 0, input+": "+c.Verdict+" ("+string(c.Confidence)+")")
+	const label = 10 // columns
+	row := func(name, text string) {
+		if text != "" {
+			o.Hanging(screen.Gap+o.Out.Paint.Dim(screen.Pad(name, label, false)), label+len(screen.Gap), text)
+		}
+	}
+	row("program", programText(c))
+	row("container", c.Container)
+	row("pod", c.Pod)
+	row("image", c.Image)
+	if k := c.Caller; k != nil {
+		row("caller", callerText(k))
+		row("code", k.Code)
+	}
+	for _, line := range c.Evidence { // as it was given
+		fmt.Fprintln(o.Stdout, screen.Gap+o.Out.Paint.Dim(screen.Pad("evidence", label, false))+screen.Printable(line))
+	}
+	for _, n := range c.Notes {
+		row("note", n)
+	}
+	if c.Next != nil {
+		fmt.Fprintln(o.Stdout, screen.Gap+paint(screen.Pad("next", label, false))+o.Out.Paint.Bold(screen.Printable(c.Next.Command)))
+		row("", c.Next.Why)
+	}
+}
+
+// programText names the program and its processes.
+func programText(c *diagnose.Crash) string {
+	text := c.Path
+	if text == "" {
+		text = c.Program
+	}
+	switch {
+	case c.Count > 1:
+		text += fmt.Sprintf(", %d times", c.Count)
+	case len(c.PIDs) == 1:
+		text += fmt.Sprintf(", pid %d", c.PIDs[0])
+	}
+	return strings.TrimPrefix(text, ", ")
+}
+
+// callerText says where the call was made.
+func callerText(k *diagnose.Caller) string {
+	text := fmt.Sprintf("%s+%#x", k.Module, k.Offset)
+	if k.Symbol != "" {
+		text += " in " + k.Symbol
+	}
+	for _, more := range []string{k.Libc, k.BuildID} {
+		if more != "" {
+			text += ", " + more
+		}
+	}
+	return text
+}

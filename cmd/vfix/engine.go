@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 
-	"vfix.dev/vfix/cmd/vfix/crash"
 	"vfix.dev/vfix/host/bench"
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/host/doctor"
@@ -36,7 +35,7 @@ type engine struct {
 	convert    func(ctx context.Context, source string, o images.ConvertOptions) (*images.Converted, error)
 	layer      func(ctx context.Context, o images.LayerOptions) (*images.Layered, error)
 	// diagnose returns what it could read beside the errors of what it could not.
-	diagnose func(ctx context.Context, crashes []string, o crash.Options) ([]*diagnose.Result, error)
+	diagnose func(ctx context.Context, crashes []string, o crashOptions) ([]*diagnose.Result, error)
 	hotfix   func(ctx context.Context, source string, o hotfix.Options) (*hotfix.Hotfixed, error)
 	// run returns only if the command could not be started.
 	run func(args []string, o run.Options) error
@@ -68,7 +67,7 @@ var theEngine = engine{
 	verify:     images.Verify,
 	convert:    images.Convert,
 	layer:      images.Layer,
-	diagnose:   crash.Diagnose,
+	diagnose:   diagnoseAll,
 	hotfix:     hotfix.Hotfix,
 
 	run:        run.Run,

@@ -31,9 +31,6 @@ var forbidden = map[string][]string{
 	"cmd":      {"golang.org/x/arch", "debug/elf"},
 }
 
-// excepted are imports that one package may have in spite of the table: symbols of the caller of a crash.
-var excepted = map[string][]string{"host/diagnose": {"debug/elf"}}
-
 func TestImports(t *testing.T) {
 	root := filepath.Join("..", "..")
 	for dir, banned := range forbidden {
@@ -45,8 +42,7 @@ func TestImports(t *testing.T) {
 			seen++
 			imports, err := importsOf(path, nil)
 			for _, i := range imports {
-				at, _ := filepath.Rel(root, filepath.Dir(path))
-				if b := match(i, banned); b != "" && !slices.Contains(excepted[filepath.ToSlash(at)], i) {
+				if b := match(i, banned); b != "" {
 					t.Errorf("%s imports %s: %s may not import %s", path, i, dir, b)
 				}
 			}

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"vfix.dev/vfix/cmd/vfix/crash"
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/host/doctor"
@@ -89,7 +88,7 @@ func fake(f *contents.Findings, err error) engine {
 		layer: func(context.Context, images.LayerOptions) (*images.Layered, error) {
 			return &images.Layered{Reference: "vfix:latest", Digest: digest, Files: []string{"vfix/vfix"}, Size: 1 << 20}, err
 		},
-		diagnose: func(context.Context, []string, crash.Options) ([]*diagnose.Result, error) {
+		diagnose: func(context.Context, []string, crashOptions) ([]*diagnose.Result, error) {
 			return []*diagnose.Result{{Input: "log", Lines: 9, Understood: true}}, err
 		},
 		run: func([]string, run.Options) error { return err },

@@ -11,7 +11,6 @@ import (
 // A core file and the library that it is about, in which each field can be changed.
 
 const (
-	etExec    = 2
 	testBase  = 0x7f0000000000 // where the library is mapped
 	testStack = 0x7ffd00000000
 	testCode  = 0x200 // offset of time() in the library
@@ -168,15 +167,5 @@ func (t testCore) bytes() []byte {
 	return append(h, body...)
 }
 
-// testRoot has the library and a dpkg database with it.
-func testRoot() fstest.MapFS {
-	return fstest.MapFS{
-		"lib/libold.so":                 {Data: library(), Mode: 0o644},
-		"var/lib/dpkg/info/other.list":  {Data: []byte("/.\n/lib\n/bin/other\n")},
-		"var/lib/dpkg/info/libold.list": {Data: []byte("/.\n/lib\n/lib/libold.so\n")},
-		"var/lib/dpkg/status":           {Data: []byte("Package: other\nVersion: 9\n\nPackage: libold\nStatus: ok\nVersion: 2.13-38\n")},
-	}
-}
-
-// libcCalls are the callers in an image with an old libc.
-func libcCalls(string) ([]string, error) { return []string{"lib/libc.so.6"}, nil }
+// testRoot has the library.
+func testRoot() fstest.MapFS { return fstest.MapFS{"lib/libold.so": {Data: library(), Mode: 0o644}} }

@@ -1,245 +1,342 @@
-// The answer in one sentence, its confidence, the commands that fix the cause, and the next command to type.
+// The conclusions from the facts of a text or a description.
 
 package diagnose
 
 import (
-	"errors"
 	"fmt"
-	"os/exec"
 	"path"
+	"slices"
 	"strings"
 
-	"vfix.dev/vfix/internal/lazy"
-	"vfix.dev/vfix/internal/quote"
-	"vfix.dev/vfix/rewriter/patch"
+	"vfix.dev/vfix/internal/kernellog"
 )
 
-// Confidence is the degree to which the kind of a crash is certain.
-type Confidence string
+// readNote explains a read of the page.
+const readNote = "most often the program's own crash handler reads the code at the address where the program crashed, after a call of the page " +
+	"whose message the kernel left out; a patched program does not get there"
 
-// The confidences.
-const (
-	// Certain: the kernel or the core reports it for this very crash.
-	Certain Confidence = "certain"
-	// Likely: all evidence points to it, but none is about this very crash.
-	Likely Confidence = "likely"
-	// NotKnown: the cause is not known.
-	NotKnown Confidence = "unknown"
-)
+// kataNote says where the log of such a guest is.
+const kataNote = "the kernel is that of a Kata guest: its log is in the host's journal ('journalctl -t kata'), never in the host's dmesg"
 
-// Scanned is the result of the scan of an image.
-type Scanned struct {
-	Affected, Complete bool
-	Sites              int      // live or unknown call sites that no fallback covers
-	Files              []string // the files with these sites
-}
-
-// who returns the subject of a sentence: the program that crashed.
-func (c *Crash) who() string {
+// conclude turns the facts into crashes: first the places that the kernel or a tracer reports, then the ends that
+// these do not explain, then other causes.
+func (t *textFacts) conclude(o Options) []*Crash {
+	var all []*Crash
+	for _, f := range t.faults {
+		all = addAlike(all, t.ofFault(f, o))
+	}
+	explained := 0 // ends that the faults explain
+	for _, c := range all {
+		explained += c.Count
+	}
+	for _, e := range t.ends {
+		if explained > 0 && e.kernel == nil && e.cause == "" && !e.running {
+			explained--
+			nameFrom(all, e, o, t)
+			continue
+		}
+		all = addAlike(all, t.ofEnd(e, o))
+	}
 	switch {
-	case c.Program != "":
-		return c.Program
-	case c.Executable != "":
-		return c.Executable
-	case c.Source == ContainerEnd:
-		return "the container"
+	case len(all) > 0:
+	case t.schema1 != "":
+		all = append(all, t.ofSchema1())
+	case t.cause != "":
+		all = append(all, &Crash{Kind: Other, Confidence: Likely, Count: 1, Verdict: "not the vsyscall page: " + t.cause, Evidence: []string{t.causeLine}})
 	}
-	return "the program"
-}
-
-// conclude fills in Confidence, Verdict and Next, once all else is filled in.
-func (c *Crash) conclude(o Options) {
-	if c.Verdict == "" {
-		c.fullStack()
-	}
-	if c.Confidence == "" {
-		c.Confidence = Certain
-		if c.Kind == Unknown {
-			c.Confidence = NotKnown
-		}
-	}
-	if c.Source == ImageScan {
-		c.Verdict = c.Meaning
-		c.Next = nil
-		if len(c.Fixes) > 0 {
-			c.Next = &c.Fixes[0]
-		}
-		return
-	}
-	c.Verdict = c.words(kinds[c.Kind].verdict)
-	switch {
-	case c.Kind == Unknown && c.because != "":
-		c.Verdict += ": " + c.because
-	case c.Verdict == "":
-		c.Verdict = "the vsyscall page is not the cause"
-		if c.Signal != 0 {
-			c.Verdict += " of this " + SignalName(c.Signal)
-		}
-	}
-	if len(c.Fixes) > 0 {
-		c.Next = &c.Fixes[0]
-	} else if c.Kind == Unknown && c.Next == nil {
-		c.Next = c.evidenceCommand(o)
-	}
-}
-
-// hasCommand reports whether this machine has a program.
-func (o Options) hasCommand(name string) bool {
-	if o.HasCommand != nil {
-		return o.HasCommand(name)
-	}
-	_, err := exec.LookPath(name)
-	return err == nil
-}
-
-// evidenceCommand returns the command that collects evidence of the cause.
-func (c *Crash) evidenceCommand(o Options) *Fix {
-	if c.storage != "" {
-		return &Fix{"vfix diagnose " + quote.Path(c.storage), "reads the core file that systemd-coredump kept"}
-	}
-	if len(c.PIDs) > 0 && o.hasCommand("coredumpctl") && c.Source == Backtrace {
-		return &Fix{fmt.Sprintf("coredumpctl info %d | vfix diagnose -", c.PIDs[0]), "reads the report of the crash"}
-	}
-	log := "dmesg"
-	if o.hasCommand("journalctl") {
-		log = "journalctl -k"
-	}
-	return &Fix{log + " | vfix diagnose -", "reads the kernel's log of this machine; run it on the machine that the program ran on"}
-}
-
-// noName matches the ID of an image, and the names that podman gives to its own images.
-var noName = lazy.Regexp(`^(?:|localhost/.*|(?:sha256:)?[0-9a-f]{12,64}|.*[<>\s].*)$`)
-
-// next returns the command that finds the cause of a container's end.
-func (e Exited) next(o Options, state hostState) *Fix {
-	switch {
-	case !e.Elsewhere && state.err != nil && e.Name != "":
-		f := &Fix{"vfix diagnose " + quote.Words([]string{"container:" + e.Name}), "run it as root: it reads the kernel's log, for which this user has no permission"}
-		if o.hasCommand("sudo") {
-			f.Command = "sudo " + f.Command
-		}
-		return f
-	case !noName().MatchString(e.Image) && e.Scan == nil:
-		return &Fix{"vfix scan " + quote.Words([]string{"docker://" + strings.TrimPrefix(e.Image, "docker://")}), "downloads the image from its registry, as no engine here has it, and shows whether it calls the page"}
-	case !e.Elsewhere && e.Image != "":
-		for _, engine := range []string{"docker", "podman"} {
-			if o.hasCommand(engine) {
-				return &Fix{engine + " run --ulimit core=-1 " + quote.Words([]string{e.Image}), "starts it again, and lets it write a core file for vfix diagnose"}
+	if t.place == kata {
+		for _, c := range all {
+			if c.Kind.Page() || c.Kind.Open() {
+				c.note(kataNote)
 			}
 		}
 	}
-	return nil
+	return all
 }
 
-// Image returns the result for an image without a known crash.
-func Image(name string, found *Scanned, o Options) *Result {
-	c := &Crash{Input: name, Source: ImageScan, Count: 1, Kind: None}
-	switch {
-	case found.Affected:
-		c.Kind = Affected
-		c.Meaning = fmt.Sprintf("%s calls the vsyscall page (%d call sites in %d files): ", name, found.Sites, len(found.Files)) + map[pageState]string{
-			pageUnknown: "its programs crash with exit status 139 on kernels with vsyscall=none",
-			pageMapped:  "its programs run here, slowly, and crash with exit status 139 on kernels with vsyscall=none",
-			pageAbsent:  "this kernel does not serve the page, so its programs crash here with exit status 139",
-		}[pageHere()]
-		c.add("writes the derived image, whose calls reach the vDSO", append([]string{"vfix", "rebuild", name}, o.Output...)...)
-	case found.Complete:
-		c.Meaning = "no file of " + name + " calls the vsyscall page: a crash of its programs has another cause"
+// addAlike adds a crash to a list, or counts it with one of the same program, cause and container.
+func addAlike(all []*Crash, c *Crash) []*Crash {
+	for _, old := range all {
+		if old.Kind != c.Kind || old.Program != c.Program || old.Function != c.Function || old.Container != c.Container || old.Pod != c.Pod || old.Image != c.Image {
+			continue
+		}
+		again := len(c.PIDs) > 0 && slices.Contains(old.PIDs, c.PIDs[0]) // the kernel has several lines for one crash
+		if !again {
+			old.Count += c.Count
+			if len(old.PIDs) < maxPIDs {
+				old.PIDs = append(old.PIDs, c.PIDs...)
+			}
+		}
+		if len(old.Evidence) < maxEvidence {
+			old.Evidence = append(old.Evidence, c.Evidence...)
+		}
+		return all
+	}
+	return append(all, c)
+}
+
+// faultKind returns the kind of a fault, and for Other the cause.
+func faultKind(f *kernellog.Fault) (Kind, string) {
+	called := functionAt(f.IP) != ""
+	switch f.Message {
+	case kernellog.Attempted, kernellog.Protection, kernellog.Segfault:
+		switch {
+		case called && (!f.HasAddr || f.Addr == f.IP):
+			return Call, ""
+		case inPage(f.IP):
+			return Other, "a jump into the vsyscall page, but not to one of its functions"
+		case f.HasAddr && inPage(f.Addr):
+			return Read, ""
+		}
+	case kernellog.ReadDenied:
+		return Read, ""
+	case kernellog.Misaligned:
+		return Other, "a jump into the vsyscall page, but not to one of its functions"
+	case kernellog.BadStack, kernellog.BadPointer:
+		return Other, "the kernel served the call of the vsyscall page, but its pointer or stack is not writable"
+	case kernellog.Filtered:
+		return Other, "a seccomp tracer changed the call of the vsyscall page"
+	case kernellog.Seccomp:
+		if called {
+			return Filtered, ""
+		}
+		return Other, "a seccomp filter refused a system call"
+	case kernellog.Abend:
+		if f.Signal == sigsegv {
+			return Unknown, ""
+		}
+		return Other, "it ended by " + signalName(f.Signal)
+	}
+	return Other, fmt.Sprintf("it crashed at %#x, outside the page", f.IP)
+}
+
+// ofFault concludes from a message with the place of a crash.
+func (t *textFacts) ofFault(f fault, o Options) *Crash {
+	c := &Crash{Confidence: Likely, Program: f.Program, Path: f.Path, Count: 1, Image: f.image, Evidence: []string{strings.TrimSpace(f.line)}}
+	if c.Image == "" {
+		c.Image = t.image
+	}
+	if f.PID > 0 {
+		c.PIDs = []int{f.PID}
+	}
+	if f.traced {
+		c.Path = t.path
+	}
+	var cause string
+	c.Kind, cause = faultKind(&f.Fault)
+	switch c.Kind {
+	case Call:
+		c.Function = functionAt(f.IP)
+		c.Verdict = fmt.Sprintf("%s called %s() in the vsyscall page, which its kernel does not serve", c.who(), c.Function)
+	case Filtered:
+		c.Function = functionAt(f.IP)
+		c.Verdict = fmt.Sprintf("a seccomp filter refused the call of %s() in the vsyscall page by %s", c.Function, c.who())
+	case Read:
+		c.Confidence, c.Verdict = Uncertain, c.who()+" read the vsyscall page as data, which its kernel does not allow"
+		if t.suppressed {
+			c.note("the kernel left out messages about the page ('callbacks suppressed'): the call may be among them")
+		}
+		c.note(readNote)
+	case Unknown:
+		c.Confidence, c.Verdict = Uncertain, c.who()+" ended by SIGSEGV; nothing here shows where"
 	default:
-		c.Kind = Unknown
-		c.Meaning = "no file of " + name + " that was examined calls the vsyscall page, but some were not examined"
-		c.add("lists what was not examined, and why", "vfix", "scan", name)
+		c.Verdict = "not the vsyscall page: " + cause
+		return c
 	}
-	c.conclude(o)
-	return &Result{Input: name, Crashes: []*Crash{c}, Understood: true}
+	t.next(c, o)
+	return c
 }
 
-// fix sets c.Fixes, after all other fields. args is the command line of the process, nil if not known.
-func (c *Crash) fix(o Options, args []string) {
-	if !c.Kind.Fixable() {
+// next examines the image that is known, and sets the next command.
+func (t *textFacts) next(c *Crash, o Options) {
+	scanned, name := o.examine(c.Image)
+	switch {
+	case scanned == nil:
+	case c.Function != "" && scanned.calls(c.Function):
+		c.Confidence = Certain
+		c.note(callers(scanned.Live[c.Function], name, c.Function+"()"))
+	case c.Kind == Unknown && scanned.calls(""):
+		c.Kind, c.Confidence = Call, Likely
+		c.Verdict = fmt.Sprintf("%s probably called the vsyscall page, which its kernel does not serve: %s calls it", c.who(), name)
+	case c.Kind == Unknown && scanned.Complete:
+		c.Kind, c.Confidence = Other, Likely
+		c.Verdict = "not the vsyscall page: no file of " + name + " calls it"
+		return
+	case c.Kind.Page() && !scanned.calls(""):
+		c.note("no file of " + name + " that was examined calls the page: the program is not in it, or loads its code later")
+		c.Next = locate(t, c, "scan")
 		return
 	}
-	switch how := c.how(); {
-	case o.RootName != "" && !c.calledIn(o):
-		return
-	case o.IsImage:
-		c.add("writes the derived image, and "+how, append([]string{"vfix", "rebuild", o.RootName}, o.Output...)...)
-		return
-	case o.RootName != "":
-		c.add("patches every file of that root in place, and "+how, "vfix", "patch", "-i", o.RootName)
-		return
-	case o.elsewhere || c.Source == CoreFile && (c.Caller == nil || c.Caller.File == ""):
-		c.unnamed(o)
-		return
-	}
-	here := c.Caller != nil && c.Caller.File != ""
-	if len(args) > 0 && here {
-		c.add("runs it here without changing a file", append([]string{"vfix", "run"}, args...)...)
-	}
-	if k := c.Caller; k != nil && k.File != "" && k.Site != nil && k.Site.Form != patch.Left {
-		c.add("patches the caller in place, for all programs that use it", "vfix", "patch", "-i", path.Clean("/"+k.File))
-	}
-	if len(c.Fixes) == 0 {
-		c.unnamed(o)
+	if c.Kind.Page() {
+		c.Next = o.fix(t, c)
+	} else {
+		c.Next = o.look(t, c)
 	}
 }
 
-// maxCallers is the number of possible callers that are named.
-const maxCallers = 8
+// callers names a few files.
+func callers(files []string, root, what string) string {
+	const few = 4
+	text := strings.Join(files[:min(len(files), few)], ", ")
+	if n := len(files) - few; n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("in %s these files call %s: %s", root, what, text)
+}
 
-// calledIn reports whether a file of the root calls the function, and notes which files: the caller that was read,
-// or, as lines of a log do not name it, all that may be. Without a function it is the program that reachOf
-// examined.
-func (c *Crash) calledIn(o Options) bool {
-	if c.Function == "" || c.Caller != nil && c.Caller.File != "" {
+// examine scans the root that the user named, or the image of a crash; nil if that is not possible.
+func (o *Options) examine(image string) (s *Scanned, name string) {
+	switch {
+	case o.RootName != "" && o.ScanRoot != nil:
+		s, _ = o.ScanRoot()
+		return s, o.RootName
+	case image != "" && o.RootName == "" && o.ScanImage != nil:
+		s, _ = o.ScanImage(image)
+	}
+	return s, image
+}
+
+// nameFrom adds the names of an end to the crash that explains it.
+func nameFrom(all []*Crash, e end, o Options, t *textFacts) {
+	c := all[0]
+	if len(all) > 1 || c.Container != "" || e.container == "" && e.image == "" && e.pod == "" || !c.Kind.Page() && !c.Kind.Open() {
+		return
+	}
+	c.Container, c.Pod = e.container, e.pod
+	if c.Image == "" {
+		c.Image = e.image
+	}
+	t.next(c, o)
+}
+
+// ofEnd concludes from an exit status or a signal.
+func (t *textFacts) ofEnd(e end, o Options) *Crash {
+	c := &Crash{
+		Kind: Unknown, Confidence: Uncertain, Count: 1, Status: e.status,
+		Container: e.container, Pod: e.pod, Image: e.image, Path: e.path,
+	}
+	if e.line != "" {
+		c.Evidence = []string{e.line}
+	}
+	if c.Image == "" {
+		c.Image = t.image
+	}
+	if c.Path == "" {
+		c.Path = t.path
+	}
+	subject := "the program"
+	switch {
+	case e.container != "":
+		subject = "the container " + e.container
+	case e.pod != "":
+		subject = "the pod " + e.pod
+	}
+	switch {
+	case e.running:
+		c.Kind, c.Confidence, c.Verdict = None, Certain, subject+" is running"
+		return c
+	case e.cause != "":
+		c.Kind, c.Confidence, c.Verdict = Other, Likely, "not the vsyscall page: "+e.cause
+		return c
+	case e.status != segvStatus && e.status != 0:
+		c.Kind, c.Confidence, c.Verdict = Other, Likely, fmt.Sprintf("not the vsyscall page: %s ended with exit status %d", subject, e.status)
+		return c
+	case e.status == 0 && e.container != "":
+		c.Kind, c.Confidence, c.Verdict = None, Certain, subject+" ended with exit status 0"
+		return c
+	}
+	c.Verdict = subject + " ended by SIGSEGV; nothing here shows where"
+	if e.status != 0 {
+		c.Verdict = fmt.Sprintf("%s ended by SIGSEGV (exit status %d); nothing here shows where", subject, e.status)
+	}
+	if len(e.mounts) > 0 {
+		c.Kind, c.Confidence = Mounts, Likely
+		c.Verdict = fmt.Sprintf("%s of the host are mounted over those of the image: the program runs with the host's loader and libraries, "+
+			"which did not make it", strings.Join(e.mounts, " and "))
+		c.note("start it without these mounts first; if it then still ends with status 139, the page may be the cause")
+		c.Next = o.look(t, c)
+		return c
+	}
+	if c.ofKernel(e) {
+		if c.Kind.Page() {
+			t.next(c, o)
+		}
+		return c
+	}
+	if e.served {
+		c.note("the kernel of this machine serves the vsyscall page: a call of it is slow, but no crash")
+		c.Next = o.core(c)
+		return c
+	}
+	t.next(c, o)
+	return c
+}
+
+// core is the command that makes the crash leave a core.
+func (o *Options) core(c *Crash) *Command {
+	return &Command{"docker run --ulimit core=-1 " + c.Image, "leaves a core where /proc/sys/kernel/core_pattern says: 'vfix diagnose --root " + c.Image + " CORE' explains it"}
+}
+
+// ofKernel concludes from the kernel's messages of the time at which a container ended; false if none is about it.
+func (c *Crash) ofKernel(e end) bool {
+	program := path.Base(e.path)
+	for i := range e.kernel {
+		f := &e.kernel[i]
+		kind, cause := faultKind(f)
+		same := strings.HasPrefix(program, f.Program) && f.Program != ""
+		if !kind.Page() && !same {
+			continue
+		}
+		c.Kind, c.Confidence, c.Program, c.PIDs, c.Function = kind, Likely, f.Program, []int{f.PID}, functionAt(f.IP)
+		c.Verdict = fmt.Sprintf("%s called %s() in the vsyscall page, which the kernel of this machine does not serve", c.who(), c.Function)
+		if !kind.Page() {
+			c.Function, c.Verdict = "", "not the vsyscall page: "+cause
+		}
 		return true
 	}
-	err := errors.New("not examined")
-	var files []string
-	if o.Callers != nil {
-		files, err = o.Callers(c.Function)
-	}
-	switch {
-	case err != nil:
-		c.note("the files of %s: %v", o.RootName, err)
-		c.Next = &Fix{quote.Words([]string{"vfix", "scan", o.RootName}), "shows which of its files call the page, and what was not examined"}
-		return false
-	case len(files) == 0:
-		c.note("no file of %s calls %s(): the program is not in that root, or loads its code later", o.RootName, c.Function)
-		c.unnamed(o)
-		return false
-	}
-	more := ""
-	if n := len(files) - maxCallers; n > 0 {
-		files, more = files[:maxCallers], fmt.Sprintf(" and %d more", n)
-	}
-	c.note("the caller is unknown; these files of %s call %s(): %s%s", o.RootName, c.Function, strings.Join(files, ", "), more)
-	return true
+	return false
 }
 
-// unnamed is for a crash that vfix fixes, in an image whose name is not known: it proposes a command that finds
-// the image, if this machine has it.
-func (c *Crash) unnamed(o Options) {
-	c.note("the image that it ran in is not known: 'vfix rebuild' takes its name, and 'vfix run' the command line of a program of the machine itself")
-	for _, engine := range []string{"docker", "podman"} {
-		if c.Signal != 0 && o.hasCommand(engine) {
-			c.Next = &Fix{fmt.Sprintf("%s ps -a --filter exited=%d", engine, died+c.Signal), "lists the containers that ended with this status; pass the name of one to 'vfix diagnose'"}
-			return
+// ofSchema1 is the conclusion that an engine refuses an image's manifest.
+func (t *textFacts) ofSchema1() *Crash {
+	image := t.image
+	if image == "" {
+		image = "IMAGE"
+	}
+	image = strings.TrimPrefix(image, "docker://")
+	return &Crash{
+		Kind: Schema1, Confidence: Certain, Count: 1, Image: t.image, Evidence: []string{strings.TrimSpace(t.schema1)},
+		Verdict: "no crash: the image has Docker's old manifest (schema 1), which this engine refuses",
+		Next:    &Command{"vfix rebuild docker://" + image + " -o docker-daemon:" + image, "reads the old manifest, patches what calls the page, and writes a current image"},
+	}
+}
+
+// Image concludes from the scan of an image without a known crash.
+func Image(image string, s *Scanned, o Options) *Result {
+	c := &Crash{Kind: None, Confidence: Certain, Count: 1, Image: image, Verdict: "no file of " + image + " calls the vsyscall page"}
+	switch {
+	case s.calls(""):
+		c.Kind, c.Verdict = Affected, image+" calls the vsyscall page: its programs crash with exit status 139 on kernels that do not serve it"
+		c.Next = o.rebuild(image)
+		for _, function := range []string{"gettimeofday", "time", "getcpu"} {
+			if files := s.Live[function]; len(files) > 0 {
+				c.note(callers(files, image, function+"()"))
+			}
+		}
+	case !s.Complete:
+		c.Kind, c.Confidence, c.Verdict = Unknown, Uncertain, "no file of "+image+" that was examined calls the vsyscall page, but not all could be examined"
+		c.Next = scan(image)
+	case s.Dormant:
+		c.note("its libc calls the page only in processes without a vDSO (vdso=0)")
+	}
+	return &Result{Input: image, Crashes: []*Crash{c}, Understood: true}
+}
+
+// took takes the kernel's messages of the time at which it ended.
+func (e *end) took(messages []string) {
+	for _, m := range messages {
+		if f, ok := kernellog.Find(m); ok {
+			e.kernel = append(e.kernel, f)
 		}
 	}
-}
-
-func (c *Crash) how() string {
-	k := c.Caller
-	switch {
-	case k == nil || k.Site == nil:
-		return "the call reaches the vDSO, or the fallback catches it"
-	case k.Site.Form == patch.Left:
-		return "the fallback catches the call: it cannot be patched (" + k.Site.Reason.String() + ")"
-	}
-	return "the call reaches the vDSO"
-}
-
-func (c *Crash) add(why string, words ...string) {
-	c.Fixes = append(c.Fixes, Fix{Command: quote.Words(words), Why: why})
 }

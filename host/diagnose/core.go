@@ -1,36 +1,43 @@
-// The diagnosis of a core file, from its notes to the caller of the page.
+// The diagnosis of a core file, from its registers to the caller of the page.
 
 package diagnose
 
 import (
-	"bytes"
 	"fmt"
 	"io"
+	"path"
 	"strings"
 
 	"vfix.dev/vfix/internal/quote"
 	"vfix.dev/vfix/rewriter/find"
 )
 
-// inThePage is an address in the vsyscall page that is not one of its functions.
-const inThePage = find.PageVaddr + 1
+// The signals that the page raises, and the codes of a siginfo (asm-generic/siginfo.h). The kernel sends siKernel
+// without an address.
+const (
+	sigabrt  = 6
+	sigsegv  = 11
+	sigsys   = 31
+	siUser   = 0 // and below: sent by a process
+	siKernel = 0x80
+)
 
-// page reports whether the process had the page: the kernel writes its own mapping of it as a segment, if it
-// exists. Debuggers omit it; their cores have section headers, which the kernel writes only for very many segments
-// (fs/binfmt_elf.c, fill_extnum_info).
-func (c *core) page() pageState {
-	switch {
-	case c.segmentAt(inThePage) != nil:
-		return pageMapped
-	case c.byKernel:
-		return pageAbsent
+// signals are the names of the signals that end a program with a core (signal(7)).
+var signals = map[int]string{
+	3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", sigabrt: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL",
+	sigsegv: "SIGSEGV", 24: "SIGXCPU", 25: "SIGXFSZ", sigsys: "SIGSYS",
+}
+
+func signalName(n int) string {
+	if s, ok := signals[n]; ok {
+		return s
 	}
-	return pageUnknown
+	return fmt.Sprintf("signal %d", n)
 }
 
 // Core diagnoses a core file. It returns an error if the file is not of a 64-bit x86-64 program, or if it ends
 // before the registers. A core that is truncated later is diagnosed as far as possible.
-func Core(input string, r io.ReaderAt, o Options) (*Crash, error) {
+func Core(input string, r io.ReaderAt, o Options) (*Result, error) {
 	co, err := openCore(input, r)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", input, err)
@@ -39,45 +46,72 @@ func Core(input string, r io.ReaderAt, o Options) (*Crash, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", input, err)
 	}
-	c := &Crash{
-		Input: input, Source: CoreFile, Count: 1, TID: f.tid, Signal: f.signal,
-		IP: f.rip, SP: f.rsp, Known: Known{IP: true, SP: true},
-		Program: f.name, Command: strings.TrimRight(f.args, " "),
+	c := &Crash{Program: f.name, Count: 1, Confidence: Certain}
+	if f.pid > 0 {
+		c.PIDs = []int{f.pid}
 	}
 	if at, ok := f.aux(atExecfn); ok {
-		c.Executable = co.text(at, page) // PATH_MAX
+		c.Path = co.text(at, page) // PATH_MAX
 	}
-	if pid := f.pid; pid != 0 {
-		c.PIDs = []int{pid}
-	}
-	args := co.arguments(f)
-	if args != nil {
-		c.Command = quote.Words(args)
-	}
-	if co.caught(f) {
-		c.Signal, c.IP, c.SP = f.signal, f.rip, f.rsp
-		c.note("the program caught a SIGSEGV before it ended: the registers are those that the kernel saved for its handler")
-	}
-	e := evidence{signal: f.signal, ip: f.rip, code: 1, fault: f.rip, stack: co.segmentAt(f.rsp) != nil, page: co.page()}
-	if f.siginfo {
-		e.code, e.fault = f.code, f.addr
-		if f.signal == sigsegv && f.code > siUser && f.code != siKernel {
-			c.Fault, c.Known.Fault = f.addr, true
-		}
-	} else if f.signal == sigsegv {
-		c.note("no NT_SIGINFO (a kernel before 3.7): vfix assumes from the registers that the fault was at the instruction's own address")
-	}
-	c.judge(e)
-	c.Page = e.page
-	if f.filesErr != nil {
-		c.note("the list of mapped files: %v", f.filesErr)
+	caught := co.caught(f)
+	c.judgeCore(co, f)
+	if caught {
+		c.note("the program handled the SIGSEGV before it ended: these are the registers that the kernel saved for its handler")
 	}
 	if c.Kind == Call || c.Kind == Filtered {
 		c.findCaller(co, f, o)
 	}
-	c.fix(o, args)
-	c.conclude(o)
-	return c, nil
+	c.Next = o.coreCommand(c, f)
+	return &Result{Input: input, Crashes: []*Crash{c}, Understood: true}, nil
+}
+
+// judgeCore sets Kind, Function and Verdict from the registers, the signal and the mappings. Source: the kernel's
+// arch/x86/entry/vsyscall/vsyscall_64.c (emulate_vsyscall) and arch/x86/mm/fault.c.
+func (c *Crash) judgeCore(co *core, f *facts) {
+	code, addr := 1, f.rip // without NT_SIGINFO (kernels before 3.7) the fault is assumed to be at the instruction
+	if f.siginfo {
+		code, addr = f.code, f.addr
+	}
+	mapped := co.segmentAt(find.PageVaddr+1) != nil
+	c.Function = functionAt(f.rip)
+	called := c.Function != "" && f.signal == sigsegv && code > siUser && (addr == f.rip || code == siKernel)
+	const slot = 0x400 // bytes of a function in the page
+	refusedCall := functionAt(f.rip &^ (slot - 1))
+	other := func(format string, a ...any) { c.Kind, c.Function, c.Verdict = Other, "", fmt.Sprintf(format, a...) }
+	switch {
+	case f.signal == 0:
+		c.Kind, c.Verdict = None, "this is a snapshot of a running process: no signal is recorded"
+	case called && !mapped && (co.byKernel || code != siKernel):
+		c.Kind = Call
+		c.Verdict = fmt.Sprintf("%s called %s() in the vsyscall page (%#x), which its kernel does not serve", c.who(), c.Function, f.rip)
+	case called && mapped:
+		other("%s called %s() in the vsyscall page with a pointer or a stack that is not writable: the kernel served the call", c.who(), c.Function)
+	case f.signal == sigsys && refusedCall != "":
+		c.Kind, c.Function = Filtered, refusedCall
+		c.Verdict = fmt.Sprintf("a seccomp filter refused the call of %s() in the vsyscall page by %s", refusedCall, c.who())
+	case called:
+		c.Kind, c.Confidence = Unknown, Uncertain
+		c.Verdict = fmt.Sprintf("%s called %s() in the vsyscall page, and the core does not show whether its kernel serves the page", c.who(), c.Function)
+	case f.signal == sigsegv && code > siUser && code != siKernel && inPage(addr) && !inPage(f.rip):
+		c.Kind, c.Function, c.Confidence = Read, "", Uncertain
+		c.Verdict = fmt.Sprintf("the instruction at %#x of %s read the vsyscall page as data", f.rip, c.who())
+		c.note(readNote)
+	case f.signal == sigsegv && code <= siUser:
+		other("a process sent SIGSEGV to %s", c.who())
+	default:
+		other("%s ended by %s at %#x, which is not a call of the vsyscall page", c.who(), signalName(f.signal), f.rip)
+	}
+}
+
+// who names the program for a sentence.
+func (c *Crash) who() string {
+	switch {
+	case c.Program != "":
+		return c.Program
+	case c.Path != "":
+		return path.Base(c.Path)
+	}
+	return "the program"
 }
 
 // The registers that the kernel saves on the stack for a signal handler (struct sigcontext_64): their distance
@@ -86,27 +120,23 @@ const (
 	savedFlags, savedCS, savedTrap, savedCR2 = 1, 2, 4, 6
 	userCS, userFlags, allFlags              = 0x33, 0x202, 1<<22 - 1
 	trapFault                                = 14 // a page fault, whose address is in cr2
-	// maxCaught is how much of the stack is searched, in bytes.
-	maxCaught = 1 << 20
+	maxCaught                                = 1 << 20
 )
 
-// caught finds the call of the page whose SIGSEGV the program handled before it ended itself, and replaces the
-// facts of the end with those of the call.
+// caught finds the call of the page whose SIGSEGV the program handled before it ended itself, in the first maxCaught
+// bytes of the stack, and replaces the facts of the end with those of the call.
 func (c *core) caught(f *facts) bool {
 	s := c.segmentAt(f.rsp)
-	if s == nil || f.signal != sigabrt && (f.signal != sigsegv || f.code > siUser) {
+	if s == nil || f.signal != sigabrt && (f.signal != sigsegv || f.code > siUser || !f.siginfo) {
 		return false
-	}
-	if _, ok := find.FunctionAt(f.rip); ok && f.signal == sigsegv { // the handler returned to the call
-		f.code = siKernel
-		return true
 	}
 	b := make([]byte, min(maxCaught, s.vaddr+s.memsz-f.rsp))
 	n, _ := c.mem(b, f.rsp)
 	word := func(i int) uint64 { return le.Uint64(b[8*i:]) }
 	for i := 1; i+savedCR2 < n/8; i++ {
 		flags := word(i + savedFlags)
-		if _, ok := find.FunctionAt(word(i)); !ok || word(i+savedCS)&0xffff != userCS || flags&userFlags != userFlags || flags > allFlags {
+		ofUser := word(i+savedCS)&0xffff == userCS && flags&userFlags == userFlags && flags <= allFlags
+		if functionAt(word(i)) == "" || !ofUser {
 			continue
 		}
 		f.rip, f.rsp, f.signal, f.siginfo, f.code, f.addr = word(i), word(i-1), sigsegv, true, siKernel, 0
@@ -118,30 +148,18 @@ func (c *core) caught(f *facts) bool {
 	return false
 }
 
-const (
-	atRandom = 25
-	// maxArgs is how much of the stack is searched for the arguments, in bytes: before them are the name of the
-	// platform and a gap of random length, up to 8191 bytes (arch/x86/kernel/process.c, arch_align_stack).
-	maxArgs = 8192 + 4096
-)
-
-// arguments returns the command line from the stack, nil if the stack does not have it, or if NT_PRPSINFO
-// truncated it. NT_PRPSINFO has its first 80 bytes, with a space at the end of each argument (fs/binfmt_elf.c,
-// fill_psinfo). On the stack, the arguments follow the 16 random bytes of the auxiliary vector's AT_RANDOM, each
-// with a NUL.
-func (c *core) arguments(f *facts) []string {
-	random, ok := f.aux(atRandom)
-	if !ok || f.args == "" || len(f.args) >= psPsargsLen-1 {
+// coreCommand returns the next command for a core.
+func (o *Options) coreCommand(c *Crash, f *facts) *Command {
+	switch {
+	case !c.Kind.Page() && !c.Kind.Open():
 		return nil
+	case o.RootName != "":
+		return o.fixRoot()
+	case c.Caller == nil || c.Caller.File == "":
+		return &Command{"vfix diagnose --root IMAGE CORE", "with the image or directory that the program ran in, to find the caller and what fixes it"}
+	case c.Caller.File == c.Path:
+		return patchProgram(c.Path)
 	}
-	b := make([]byte, maxArgs)
-	n, err := c.mem(b, random)
-	if err != nil {
-		return nil
-	}
-	at := bytes.Index(bytes.ReplaceAll(b[:n], []byte{0}, []byte{' '}), []byte(f.args))
-	if at < 0 {
-		return nil
-	}
-	return strings.Split(strings.TrimSuffix(string(b[at:at+len(f.args)]), "\x00"), "\x00")
+	words := append([]string{"vfix", "run"}, strings.Fields(f.args)...)
+	return &Command{quote.Words(words), "runs it here without changing a file; 'vfix patch -i " + quote.Path(c.Caller.File) + "' patches the library for all programs"}
 }

@@ -1,4 +1,5 @@
-// Core files: the ELF headers and the memory contents. Sources: gABI chapters 4 and 5; the kernel's
+// Core files: the ELF headers and the memory. Nothing in the file is trusted: offsets and sizes are checked against the
+// file by reading it, and nothing is allocated by a claimed size. Sources: gABI chapters 4 and 5; the kernel's
 // fs/binfmt_elf.c (elf_core_dump).
 
 package diagnose
@@ -41,7 +42,7 @@ func damaged(format string, a ...any) error {
 	return hinterr.With(hinterr.Damaged(format, a...), "write a complete core: check 'ulimit -c', the disk, and ProcessSizeMax= of systemd-coredump")
 }
 
-// refused returns the error of an undamaged file that vfix does not read.
+// refused returns the error of an undamaged input that vfix does not read.
 func refused(text, hint string) error { return hinterr.With(errors.New(text), "%s", hint) }
 
 type segment struct {
@@ -55,7 +56,7 @@ type core struct {
 	r     io.ReaderAt
 	loads []segment // with or without content, by vaddr
 	notes []segment
-	// byKernel reports that the kernel wrote the core, not a debugger.
+	// byKernel reports that the kernel wrote the core: a debugger writes section headers.
 	byKernel bool
 }
 
@@ -72,7 +73,8 @@ func openCore(name string, r io.ReaderAt) (*core, error) {
 	if size := le.Uint16(h[54:]); size != phdrSize {
 		return nil, damaged("program headers of %d bytes, want %d", size, phdrSize)
 	}
-	n := uint64(le.Uint16(h[56:]))
+	n, sections := uint64(le.Uint16(h[56:])), le.Uint16(h[60:])
+	c := &core{r: r, byKernel: sections == 0 || n == pnXnum && sections == 1}
 	if n == pnXnum {
 		var s [shdrSize]byte
 		if err := binread.Full(r, s[:], shoff, "the section header with the number of segments", damaged); err != nil {
@@ -83,7 +85,6 @@ func openCore(name string, r io.ReaderAt) (*core, error) {
 	if n == 0 || n > maxSegments {
 		return nil, damaged("%d program headers, want 1 to %d", n, maxSegments)
 	}
-	c := &core{r: r, byKernel: le.Uint16(h[60:]) == 0 || le.Uint16(h[56:]) == pnXnum && le.Uint16(h[60:]) == 1}
 	if err := c.readSegments(phoff, n); err != nil {
 		return nil, err
 	}
@@ -97,11 +98,10 @@ func openCore(name string, r io.ReaderAt) (*core, error) {
 // checkHeader refuses all files except cores of 64-bit x86-64 programs.
 func checkHeader(name string, h []byte) error {
 	const classOf, dataOf, typeOf, machineOf = 4, 5, 16, 18
-	if string(h[:4]) != "\x7fELF" {
-		return refused("no ELF file", "give a core file: 'coredumpctl dump -o FILE' writes one")
-	}
 	machine := le.Uint16(h[machineOf:])
 	switch {
+	case string(h[:4]) != elfMagic:
+		return refused("not an ELF file", "give a core file: 'coredumpctl dump -o FILE' writes one")
 	case h[classOf] == 1:
 		return refused("a 32-bit ELF file: the vsyscall page is for 64-bit programs, so it is not the cause of this crash", "use a debugger: gdb PROGRAM CORE")
 	case h[classOf] != 2:
@@ -125,8 +125,7 @@ func (c *core) readSegments(phoff, n uint64) error {
 			return err
 		}
 		for ; len(b) > 0; b = b[phdrSize:] {
-			s := parseSegment(b)
-			switch s.typ {
+			switch s := parseSegment(b); s.typ {
 			case ptLoad:
 				c.loads = append(c.loads, s)
 			case ptNote:

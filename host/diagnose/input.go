@@ -1,4 +1,4 @@
-// The user's input: files, whose format is recognized from their first bytes, and text.
+// The user's input: files, whose format is recognized by their first bytes, and text.
 
 package diagnose
 
@@ -10,47 +10,50 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"regexp"
-	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
 
 	"vfix.dev/vfix/internal/lazy"
 	"vfix.dev/vfix/internal/quote"
 	"vfix.dev/vfix/internal/utf8text"
 )
 
-// Result is the result of the diagnosis of one input.
-type Result struct {
-	Input   string   `json:"input"`
-	Crashes []*Crash `json:"-"`
-	// Lines is how many lines a log or trace had, 0 for other inputs.
-	Lines int `json:"lines"`
-	// Understood reports that the input has something of a kind that reports crashes. Otherwise, the absence of
-	// crashes means nothing.
-	Understood bool `json:"understood"`
-	// Unread is how many lines, or entries of a journal, are of an unknown kind: each may report a crash.
-	Unread int `json:"unread"`
-	// UnreadLine is the first of them.
-	UnreadLine string `json:"-"`
-	// Containers is how many containers a description is about, 0 for other inputs.
-	Containers int `json:"containers"`
+const (
+	elfMagic  = "\x7fELF"
+	gzipMagic = "\x1f\x8b"         // RFC 1952
+	zstdMagic = "\x28\xb5\x2f\xfd" // RFC 8878 3.1.1
+)
+
+const (
+	// headSize is how much of a file is examined to recognize it, in bytes: a tar header has its magic at 257.
+	headSize = 512
+	// maxLine is the longest line that is read, in bytes; longer ones are cut. maxDocument is the longest JSON text.
+	maxLine     = 64 << 10
+	maxDocument = 64 << 20
+	// maxUnpacked is the largest core or log that is unpacked, in bytes.
+	maxUnpacked = 16 << 30
+	// maxZstdWindow is the largest accepted window, in bytes: the limit of zstd without --long
+	// (ZSTD_WINDOWLOG_LIMIT_DEFAULT, 27).
+	maxZstdWindow = 128 << 20
+)
+
+// IsFile reports whether a name, which may also be a line of a log, is the name of a file.
+func IsFile(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil || !errors.Is(err, fs.ErrNotExist) && !strings.Contains(name, " ")
 }
 
-// compressedError returns the error for a compression that vfix does not read.
-func compressedError(kind, command string) error {
-	return refused("compressed with "+kind+", which vfix does not read", "unpack it first: "+command)
-}
-
-// File diagnoses a file: a core file, also compressed with gzip or zstd as systemd-coredump does, or the text of a
-// log or a trace.
+// File diagnoses a file: a core file, also compressed with gzip or zstd as systemd-coredump does, or a text.
 func File(name string, o Options) (*Result, error) {
 	fi, err := os.Stat(name)
 	if err != nil {
 		return nil, err
 	}
 	if fi.IsDir() {
-		return nil, refused(name+": a directory", "name one core file or log in it; 'vfix scan "+name+"' looks for programs that call the page")
+		return nil, refused(name+": a directory", "name a core file or log in it; 'vfix scan "+quote.Path(name)+"' looks for programs that call the page")
 	}
 	f, err := os.Open(name)
 	if err != nil {
@@ -60,275 +63,165 @@ func File(name string, o Options) (*Result, error) {
 	if !fi.Mode().IsRegular() { // a pipe, /dev/kmsg
 		return Text(name, f, o)
 	}
-	head := make([]byte, sniffLen)
+	head := make([]byte, headSize)
 	n, err := f.ReadAt(head, 0)
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
-	head = head[:n]
-	switch kind := sniff(head); kind {
-	case isCore:
-		return coreFile(name, f, o)
-	case isGzip, isZstd:
-		return packed(name, f, kind, o)
-	case isXZ:
-		return nil, fmt.Errorf("%s: %w", name, compressedError("xz", "xz -dk "+quote.Shell(name)))
-	case isLZ4:
-		return nil, fmt.Errorf("%s: %w", name, compressedError("lz4", "lz4 -d "+quote.Shell(name)))
+	switch head = head[:n]; {
+	case bytes.HasPrefix(head, []byte(elfMagic)):
+		return Core(name, f, o)
+	case bytes.HasPrefix(head, []byte(gzipMagic)), bytes.HasPrefix(head, []byte(zstdMagic)):
+		return unpacked(name, f, o)
 	}
 	return Text(name, f, o)
 }
 
-// coreFile diagnoses a core file.
-func coreFile(name string, r io.ReaderAt, o Options) (*Result, error) {
-	c, err := Core(name, r, o)
+// unpacked diagnoses a compressed file. A core is read at any offset, so it is unpacked to a temporary file.
+func unpacked(name string, f *os.File, o Options) (*Result, error) {
+	var r io.Reader
+	gz, err := gzip.NewReader(f)
+	if r = gz; err != nil {
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return nil, err
+		}
+		z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxZstdWindow))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		defer z.Close()
+		r = z
+	}
+	br := bufio.NewReader(r)
+	if head, err := br.Peek(len(elfMagic)); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	} else if string(head) != elfMagic {
+		return Text(name, br, o)
+	}
+	tmp, err := os.CreateTemp("", "vfix-core-")
 	if err != nil {
 		return nil, err
 	}
-	return &Result{Input: name, Crashes: []*Crash{c}, Understood: true}, nil
-}
-
-func packed(name string, f *os.File, kind format, o Options) (*Result, error) {
-	p := &unpacker{f: f, kind: kind}
-	defer p.Close()
-	head := make([]byte, sniffLen)
-	n, err := p.ReadAt(head, 0)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+	defer tmp.Close()
+	defer os.Remove(tmp.Name())
+	if _, err := io.Copy(tmp, io.LimitReader(br, maxUnpacked)); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if sniff(head[:n]) == isCore {
-		return coreFile(name, p, o)
-	}
-	r, err := p.restart()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return Text(name, r, o)
+	return Core(name, tmp, o)
 }
 
-// emptyHint is the hint for an empty file or pipe.
-const emptyHint = "an empty core file: check 'ulimit -c', the disk and /proc/sys/kernel/core_pattern; " +
-	"an empty log: dmesg and journalctl -k may need root"
-
-// Text diagnoses the text of a log.
+// Text diagnoses a text: a log, a trace, a table, error messages, or a description of containers in JSON.
 func Text(name string, in io.Reader, o Options) (*Result, error) {
-	br := bufio.NewReader(in)
-	head, err := br.Peek(sniffLen)
-	if len(head) == 0 && err == io.EOF {
-		return nil, refused(name+": empty: nothing to diagnose", emptyHint)
-	}
-	if err := skipZeros(br); err != nil && err != io.EOF {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	br = bufio.NewReader(utf8text.Reader(br))
-	head, _ = br.Peek(sniffLen)
-	switch kind := sniff(head); {
-	case kind == isCore:
-		return nil, refused(name+": a core file that cannot be read at any offset", "save it to a file, and name that")
-	case kind != isText:
-		return nil, refused(name+": compressed", "unpack it first")
-	case len(head) == 0:
-		return nil, notText(name)
-	}
-	if err := refuse(name, head); err != nil {
+	t := &textFacts{}
+	if err := t.read(name, in); err != nil {
 		return nil, err
 	}
-	r, rest, err := described(name, br, head, o)
-	if r != nil || err != nil {
-		return r, err
-	}
-	r, err = readLog(name, rest, o)
-	if err != nil {
-		return nil, err
-	}
-	if len(r.Crashes) == 0 && r.Lines == 1 && bytes.HasPrefix(head, []byte("dmesg: ")) { // 2>&1
-		return nil, refused(name+": an error of dmesg instead of a log: "+strings.TrimSpace(string(head)), "run dmesg as root")
-	}
+	r := &Result{Input: name, Lines: t.lines, Crashes: t.conclude(o)}
+	r.Understood = len(r.Crashes) > 0 || t.kernelLog
 	return r, nil
 }
 
-// listHints recognize lists without an exit status by their headings, and propose a command with one.
-var listHints = []struct {
-	head func() *regexp.Regexp
-	what string
-	hint string
-}{
-	{lazy.Regexp(`^(?:NAMESPACE\s+)?NAME\s+READY\s+STATUS\s+RESTARTS`), "the list of kubectl get pods has no exit status", "kubectl get pods -o json | vfix diagnose -"},
-	{lazy.Regexp(`^CONTAINER\s+IMAGE\s+CREATED\s+STATE`), "the list of crictl ps has no exit status", "crictl inspect CONTAINER | vfix diagnose -"},
-	{lazy.Regexp(`^TIME\s+PID\s+UID\s+GID\s+SIG\s`), "the list of coredumpctl does not have the places of the crashes", "coredumpctl info PID | vfix diagnose -"},
+// Container diagnoses a container from its description, which docker inspect prints as well, and what is known of its
+// end on this machine: whether the kernel serves the page, and the kernel's messages of that time.
+func Container(name string, description []byte, served bool, messages []string, o Options) (*Result, error) {
+	t := &textFacts{}
+	if !t.describe(description) || len(t.ends) == 0 {
+		return nil, fmt.Errorf("container %s: its description is not understood", name)
+	}
+	for i := range t.ends {
+		t.ends[i].served = served
+		t.ends[i].took(messages)
+	}
+	return &Result{Input: name, Crashes: t.conclude(o), Understood: true}, nil
 }
 
-// described diagnoses a description of containers by an engine or Kubernetes. For other input r is nil, and rest
-// reads all of it.
-func described(name string, br *bufio.Reader, head []byte, o Options) (r *Result, rest io.Reader, err error) {
-	first := bytes.TrimLeft(head, " \t\r\n")
-	line, _, _ := bytes.Cut(first, []byte("\n"))
-	for _, l := range listHints {
-		if l.head().Match(line) {
-			return nil, nil, refused(name+": "+l.what, l.hint)
+// Quoted reports whether words from the command line are a line of a log that was not quoted.
+func Quoted(words []string) bool {
+	const least = 3
+	if len(words) < least || IsFile(words[0]) {
+		return false
+	}
+	t := &textFacts{}
+	t.line(strings.Join(words, " "))
+	return len(t.faults)+len(t.ends) > 0 || t.schema1 != "" || t.cause != ""
+}
+
+// jsonStart matches the start of JSON, but not a line of a log that begins with a time in brackets.
+var jsonStart = lazy.Regexp(`^\s*(?:\[\s*)*[{\]]`)
+
+// read takes the facts of a text.
+func (t *textFacts) read(name string, in io.Reader) error {
+	br := bufio.NewReaderSize(utf8text.Reader(in), maxLine)
+	head, err := br.Peek(headSize)
+	if len(head) == 0 && err == io.EOF {
+		return refused(name+": empty: nothing to diagnose", "an empty core file: check 'ulimit -c' and the disk; an empty log: dmesg and journalctl -k may need root")
+	}
+	if err := checkText(name, head); err != nil {
+		return err
+	}
+	if jsonStart().Match(head) {
+		document, err := io.ReadAll(io.LimitReader(br, maxDocument))
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
-	}
-	var d document
-	lines := 0
-	var read bytes.Buffer // text without a description is a log
-	text := io.TeeReader(br, &read)
-	rest = io.MultiReader(&read, br)
-	switch {
-	case bytes.HasPrefix(first, []byte("{")), bytes.HasPrefix(first, []byte("[")):
-		d, rest, err = documents(br)
-	case yamlStart().Match(head) && bytes.Contains(head, []byte("apiVersion:")):
-		d, err = yamlDocuments(text)
-	case bytes.HasPrefix(first, []byte("Name:")):
-		d, lines, err = describedPods(text)
-	case tableHead().Match(line):
-		d, lines, err = table(br)
-	}
-	switch {
-	case !d.known:
-		return nil, rest, nil
-	case err != nil:
-		return nil, nil, refused(fmt.Sprintf("%s: %v", name, err), "give the whole output of docker inspect, kubectl get pod -o json or kubectl describe pod")
-	case d.total == 0:
-		return nil, nil, refused(name+": it has no container that was started", "docker ps -a and kubectl get pods -A list them all")
-	}
-	r = &Result{Input: name, Lines: lines, Containers: d.total, Understood: true}
-	for _, e := range d.ended {
-		if len(d.ended) > 1 && e.Status < notStarted[0] && e.Error == "" && e.Lost == "" { // it exited by itself
-			continue
+		if t.describe(document) {
+			t.kernelLog = true
+			return nil
 		}
-		for _, c := range e.resolved(o).Crashes {
-			if c.Kind != None || len(d.ended) == 1 {
-				r.Crashes = append(r.Crashes, c)
-			}
+		br = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(document), br), maxLine)
+	}
+	for {
+		line, err := br.ReadSlice('\n')
+		for whole := err; errors.Is(whole, bufio.ErrBufferFull); { // the rest of a long line is left out
+			_, whole = br.ReadSlice('\n')
 		}
-	}
-	return r, nil, nil
-}
-
-// Line diagnoses one line of a log, or several, from the command line.
-func Line(text string, o Options) (*Result, error) {
-	r, err := Text("line", strings.NewReader(text), o)
-	if err == nil && len(r.Crashes) == 0 && !r.Understood {
-		return nil, refused("not understood: "+text,
-			"give a line with 'vsyscall attempted', 'segfault at' or 'exited with code 139', or an error message such as 'exec format error'; to name a file, give an existing path")
-	}
-	return r, err
-}
-
-// ParsePID reads a process ID: digits, also after "pid:".
-func ParsePID(arg string) (int, bool) {
-	n, err := strconv.Atoi(strings.TrimPrefix(arg, "pid:"))
-	return n, err == nil && n > 0
-}
-
-// IsFile reports whether a name, which may also be a line of a log, is the name of a file.
-func IsFile(name string) bool {
-	_, err := os.Stat(name)
-	return err == nil || !errors.Is(err, fs.ErrNotExist) && !strings.Contains(name, " ")
-}
-
-// sniffLen is how much of a file is examined, in bytes: a tar header, which has its magic at 257.
-const sniffLen = 512
-
-type format int
-
-const (
-	isText format = iota
-	isCore
-	isGzip
-	isZstd
-	isXZ
-	isLZ4
-)
-
-// formats are those that vfix reads, or for which it names the command that unpacks them. Sources: RFC 1952, RFC
-// 8878 3.1.1, the .xz file format 2.1.1.1, the LZ4 frame format.
-var formats = []struct {
-	magic string
-	f     format
-}{
-	{"\x7fELF", isCore}, {"\x1f\x8b", isGzip}, {"\x28\xb5\x2f\xfd", isZstd}, {"\xfd7zXZ\x00", isXZ}, {"\x04\x22\x4d\x18", isLZ4},
-}
-
-func sniff(head []byte) format {
-	for _, m := range formats {
-		if bytes.HasPrefix(head, []byte(m.magic)) {
-			return m.f
+		if len(line) > 0 {
+			t.line(strings.Trim(string(line), "\r\n\x00")) // a machine that crashed leaves zeros in its log
 		}
-	}
-	return isText
-}
-
-// other is a format that has no crash, by its magic at an offset.
-type other struct {
-	at    int
-	magic string
-	name  string
-	hint  string // the command to type, with FILE for the file; "" for the help
-}
-
-// Hints of other formats.
-const (
-	hintImage   = "for an image: 'vfix scan FILE'; for a crash in it: 'vfix diagnose --root FILE CORE'"
-	hintScan    = "for programs in it: 'vfix scan FILE'"
-	hintBzip2   = "run: bzip2 -dc FILE | vfix diagnose -"
-	hintJournal = "run: journalctl --file FILE -o short-iso | vfix diagnose -"
-	hintPerf    = "run: perf script -i FILE | vfix diagnose -"
-)
-
-// others are the formats without a crash. Sources: POSIX pax (ustar), APPNOTE.TXT of PKWARE 4.3.7, the formats'
-// own specifications.
-var others = []other{
-	{257, "ustar", "a tar archive", hintImage}, {0, "PK\x03\x04", "a zip archive", hintScan}, {0, "PK\x05\x06", "an empty zip archive", ""},
-	{32, "SIF_MAGIC\x00", "a SIF image", hintImage}, {0, "hsqs", "a squashfs file system", hintScan}, {0, "BZh", "compressed with bzip2", hintBzip2},
-	{0, "!<arch>\n", "an ar archive, or a .deb package", hintScan}, {0, "\xed\xab\xee\xdb", "an RPM package", hintScan},
-	{0, "07070", "a cpio archive", hintScan}, {0, "QFI\xfb", "a disk image", hintScan},
-	{0, "MDMP", "a minidump", ""}, {0, "KDUMP   ", "a kernel dump", ""}, {0, "SQLite format 3\x00", "an SQLite database", ""},
-	{0, "\x89PNG\r\n", "a picture", ""}, {0, "\xff\xd8\xff", "a picture", ""}, {0, "%PDF-", "a PDF document", ""},
-	{0, "LPKSHHRH", "a systemd journal in its binary format", hintJournal}, {0, "PERFILE2", "perf data", hintPerf},
-	{0, "7z\xbc\xaf\x27\x1c", "a 7z archive", ""}, {0, "MZ", "a Windows program", ""}, {0, "\xca\xfe\xba\xbe", "a Java class", ""},
-	{0, "JAVA PROFILE", "a heap dump of a JVM", ""},
-}
-
-// refuse returns the error for a file that is not a log, nil for a possible one: lines in binary data do not
-// report a crash.
-func refuse(name string, head []byte) error {
-	for _, o := range others {
-		if len(head) < o.at+len(o.magic) || string(head[o.at:o.at+len(o.magic)]) != o.magic {
-			continue
-		}
-		hint := "'vfix help diagnose' lists the supported input"
-		if o.hint != "" {
-			hint = strings.ReplaceAll(o.hint, "FILE", quote.Shell(name))
-		}
-		return refused(name+": "+o.name+", which is not read as a crash", hint)
-	}
-	if !looksLikeText(head) {
-		return notText(name)
-	}
-	return nil
-}
-
-func notText(name string) error {
-	return refused(name+": neither a core file nor text", "'vfix help diagnose' lists the supported input")
-}
-
-// looksLikeText reports whether head is the start of a log: few bytes are neither UTF-8 nor white space nor
-// escapes, and zeros are only at the start of lines, where a machine that crashed leaves them.
-func looksLikeText(head []byte) bool {
-	odd, begins := 0, true
-	for b := head; len(b) > 0; {
-		r, n := utf8.DecodeRune(b)
 		switch {
-		case r == 0 && !begins:
-			return false
-		case r == 0:
-		case r == utf8.RuneError && n == 1 && len(b) >= utf8.UTFMax, r < ' ' && !bytes.ContainsRune([]byte("\t\n\r\v\f\b\a\x1b"), r):
+		case err == io.EOF:
+			return nil
+		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+}
+
+// formats are those of files that are not read, with the command that makes them useful. Sources: POSIX pax (ustar),
+// PKWARE's APPNOTE.TXT 4.3.7, the formats' own specifications.
+var formats = []struct {
+	at          int
+	magic, name string
+	hint        string
+}{
+	{0, elfMagic, "a core file that cannot be read at any offset", "save it to a file, and name that"},
+	{0, "\xfd7zXZ\x00", "compressed with xz", "run: xz -dk FILE"},
+	{0, "\x04\x22\x4d\x18", "compressed with lz4", "run: lz4 -d FILE"},
+	{0, gzipMagic, "compressed", "unpack it first"},
+	{0, zstdMagic, "compressed", "unpack it first"},
+	{257, "ustar", "a tar archive", "for an image: 'vfix scan FILE'; for a crash in it: 'vfix diagnose --root FILE CORE'"},
+	{0, "PK\x03\x04", "a zip archive", "for programs in it: 'vfix scan FILE'"},
+	{0, "LPKSHHRH", "a systemd journal in its binary format", "run: journalctl --file FILE -k | vfix diagnose -"},
+}
+
+// checkText refuses a file that is not a text.
+func checkText(name string, head []byte) error {
+	for _, f := range formats {
+		if len(head) >= f.at+len(f.magic) && string(head[f.at:f.at+len(f.magic)]) == f.magic {
+			return refused(name+": "+f.name+", which is not read as a crash", strings.ReplaceAll(f.hint, "FILE", quote.Path(name)))
+		}
+	}
+	odd := 0
+	for b := bytes.TrimLeft(head, "\x00"); len(b) > 0; {
+		r, n := utf8.DecodeRune(b)
+		if r == utf8.RuneError && n == 1 && len(b) >= utf8.UTFMax || r < ' ' && !bytes.ContainsRune([]byte("\t\n\r\v\f\b\a\x1b"), r) {
 			odd++
 		}
-		begins = r == '\n' || r == 0
 		b = b[n:]
 	}
 	const share = 10 // logs may have names in other encodings
-	return odd*share <= len(head) && len(bytes.TrimLeft(head, "\x00")) > 0
+	if odd*share > len(head) || len(bytes.TrimLeft(head, "\x00")) == 0 {
+		return refused(name+": neither a core file nor text", "'vfix help diagnose' lists the supported input")
+	}
+	return nil
 }

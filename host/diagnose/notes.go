@@ -59,7 +59,7 @@ type facts struct {
 	name, args string
 	mappings   []mapping
 	auxv       []byte
-	filesErr   error // the error of a damaged NT_FILE
+	filesErr   error // of a damaged NT_FILE
 }
 
 type mapping struct {

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -29,7 +28,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 }
 
 func checkLog(m *machine, c *Check, _ *Report) error {
-	records, err := kernellog.Read(filepath.Join(m.root, "/dev/kmsg"))
+	records, booted, err := kernellog.Read(filepath.Join(m.root, "/dev/kmsg"))
 	if errors.Is(err, fs.ErrPermission) {
 		c.Do = "sudo vfix doctor --check kernel-log"
 		return errors.New("only root may read the kernel log here (kernel.dmesg_restrict)")
@@ -37,11 +36,7 @@ func checkLog(m *machine, c *Check, _ *Report) error {
 	if err != nil {
 		return err
 	}
-	var since unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &since); err != nil {
-		return err
-	}
-	judgeLog(c, records, time.Now().Add(-time.Duration(since.Nano())))
+	judgeLog(c, records, booted)
 	return nil
 }
 

@@ -53,6 +53,6 @@ func TestDir(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 	if _, err := NewDir(map[string][]byte{Measure: []byte("no program")}); err == nil {
-		t.Error("a file that is not a program was accepted")
+		t.Error("a text file was accepted")
 	}
 }

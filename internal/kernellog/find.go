@@ -28,7 +28,6 @@ type Fault struct {
 	// reports that the message has Addr.
 	IP, SP, Addr uint64
 	HasAddr      bool
-	File         string // that has the instruction, "" if the kernel does not name it
 }
 
 // The signals of the messages (signal(7)).
@@ -56,8 +55,8 @@ var faultText = sync.OnceValue(func() *regexp.Regexp {
 		all = append(all, regexp.QuoteMeta(text))
 	}
 	const hex = `([0-9a-fA-F]+|\(null\))`
-	return regexp.MustCompile(`\[(\d+)\]:? (` + strings.Join(all, "|") + `)(?: +` + hex + ` r?ip |.*? ip:)` + hex +
-		`(?:.*? r?sp[ :]` + hex + `)?(?:.*? in ([^\[]*)\[)?`)
+	return regexp.MustCompile(`\[(\d+)\]:? (` + strings.Join(all, "|") + `)(?: +` + hex + ` r?ip +|.*? ip:)` + hex +
+		`(?:.*? r?sp[ :]+` + hex + `)?`)
 })
 
 // Find finds the kernel's message in a line of a log, behind any prefix; ok is false if there is none.
@@ -79,7 +78,7 @@ func Find(line string) (f Fault, ok bool) {
 		}
 		return line[at[2*n]:at[2*n+1]]
 	}
-	f = Fault{Message: texts[group(2)], Program: lastName(line[:at[0]]), Signal: sigsegv, File: group(6)}
+	f = Fault{Message: texts[group(2)], Program: lastName(line[:at[0]]), Signal: sigsegv}
 	f.PID, _ = strconv.Atoi(group(1))
 	f.IP, _ = strconv.ParseUint(group(4), 16, 64)
 	f.SP, _ = strconv.ParseUint(group(5), 16, 64)
@@ -97,10 +96,13 @@ const commLen = 15
 // lastName takes the name of a process from the end of the text before its number. The name may have spaces; what
 // loggers put before it ends with one of a few separators.
 func lastName(text string) string {
-	for _, end := range []string{"] ", ": ", `"`, "\t", ";", "> ", "| ", "): "} {
+	for _, end := range []string{"] ", ": ", `"`, "=", "\t", ";", "> ", "| "} {
 		if i := strings.LastIndex(text, end); i >= 0 && i+len(end) < len(text) {
 			text = text[i+len(end):]
 		}
+	}
+	if stamp, rest, ok := strings.Cut(text, " "); ok && strings.Count(stamp, "-") > 1 && strings.Contains(stamp, "T") { // dmesg --time-format iso
+		text = rest
 	}
 	if strings.HasPrefix(text, "<") { // a priority without a space
 		_, text, _ = strings.Cut(text, ">")
@@ -127,4 +129,18 @@ func findAudit(line string) (f Fault, ok bool) {
 	f.Signal, _ = strconv.Atoi(field(line, " sig="))
 	f.Program, f.Path = field(line, " comm="), field(line, " exe=")
 	return f, f.PID > 0 && f.Signal > 0 // a filter that only logs ends nothing
+}
+
+// field returns the value behind a key, without its quotes.
+func field(line, key string) string {
+	_, rest, ok := strings.Cut(line, key)
+	if !ok {
+		return ""
+	}
+	if quoted, is := strings.CutPrefix(rest, `"`); is {
+		value, _, _ := strings.Cut(quoted, `"`)
+		return value
+	}
+	value, _, _ := strings.Cut(rest, " ")
+	return value
 }

@@ -5,6 +5,7 @@ package kernellog
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,28 +19,32 @@ const (
 )
 
 // Read reads all records that the kernel still has and that are its own, oldest first, from
-// /dev/kmsg at a path. An error comes with the text that was read before it.
-func Read(path string) ([]Record, error) {
+// /dev/kmsg at a path; booted is the time from which they count.
+func Read(path string) (all []Record, booted time.Time, err error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, booted, fmt.Errorf("%s: %w", path, err)
 	}
 	defer unix.Close(fd)
-	var all []Record
+	var since unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &since); err != nil {
+		return nil, booted, fmt.Errorf("clock_gettime: %w", err)
+	}
+	booted = time.Now().Add(-time.Duration(since.Nano()))
 	b := make([]byte, maxRecord)
 	for range maxRecords {
 		n, err := unix.Read(fd, b)
 		switch {
 		case errors.Is(err, unix.EAGAIN), err == nil && n == 0:
-			return all, nil
+			return all, booted, nil
 		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.EINTR), errors.Is(err, unix.EINVAL):
 			continue // records were overwritten, and the next read is at the oldest; or one is too long
 		case err != nil:
-			return all, fmt.Errorf("%s: %w", path, err)
+			return nil, booted, fmt.Errorf("%s: %w", path, err)
 		}
 		if r, ok := ParseRecord(string(b[:n])); ok {
 			all = append(all, r)
 		}
 	}
-	return all, nil
+	return all, booted, nil
 }

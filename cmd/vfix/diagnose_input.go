@@ -1,0 +1,195 @@
+// What a CRASH of vfix diagnose is: a file, a text, a container or an image. Package diagnose reads crashes, package
+// images reads images, and neither imports the other.
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"vfix.dev/vfix/host/diagnose"
+	"vfix.dev/vfix/host/probe"
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/kernellog"
+	"vfix.dev/vfix/internal/rootpath"
+	"vfix.dev/vfix/rewriter/find"
+)
+
+// crashOptions are the settings of a diagnosis.
+type crashOptions struct {
+	root   string // SOURCE of the files, "" for this machine
+	scan   images.ScanOptions
+	output func(source string) []string
+}
+
+// crashes reads the CRASHes of one command.
+type crashes struct {
+	ctx context.Context
+	o   crashOptions
+	d   diagnose.Options
+}
+
+// diagnoseAll diagnoses each CRASH. It returns the results of those that can be read, and the errors of the others.
+func diagnoseAll(ctx context.Context, args []string, o crashOptions) ([]*diagnose.Result, error) {
+	r := &crashes{ctx: ctx, o: o}
+	done, err := r.open()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	var all []*diagnose.Result
+	var errs []error
+	for _, arg := range args {
+		found, err := r.read(arg)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		all = append(all, found)
+	}
+	return all, errors.Join(errs...)
+}
+
+// open opens the files of the system that the program ran in.
+func (r *crashes) open() (done func(), err error) {
+	r.d = diagnose.Options{RootName: r.o.root, Output: r.o.output, ScanImage: func(image string) (*diagnose.Scanned, error) {
+		return r.scan(string(media.Daemon) + ":" + image) // registries are not contacted: the user named none
+	}}
+	dir := "/"
+	if r.o.root != "" {
+		r.d.ScanRoot = sync.OnceValues(func() (*diagnose.Scanned, error) { return r.scan(r.o.root) })
+		root, err := sources.OpenRoot(r.ctx, r.o.root, r.o.scan.Media)
+		if err != nil {
+			return nil, err
+		}
+		if root.FS != nil {
+			r.d.Root, r.d.IsImage = root.FS, root.Src.Image != nil
+			return func() { root.Close() }, nil
+		}
+		dir = root.Path
+		if err := root.Close(); err != nil {
+			return nil, err
+		}
+	}
+	files, err := rootpath.OpenDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	r.d.Root = files
+	return func() { files.Close() }, nil
+}
+
+// scan examines an image or directory.
+func (r *crashes) scan(source string) (*diagnose.Scanned, error) {
+	f, err := images.Scan(r.ctx, source, r.o.scan)
+	if err != nil {
+		return nil, err
+	}
+	s := &diagnose.Scanned{Live: map[string][]string{}, Complete: true}
+	for _, one := range f.All() {
+		s.Complete = s.Complete && one.Complete()
+		for i := range one.Files {
+			if one.Files[i].Covered == "" {
+				addSites(s, &one.Files[i])
+			}
+		}
+	}
+	return s, nil
+}
+
+// addSites adds the call sites of one file.
+func addSites(s *diagnose.Scanned, f *contents.File) {
+	for _, site := range f.Report.Sites {
+		function := site.Function.String()
+		switch {
+		case site.Verdict == find.Live && !slices.Contains(s.Live[function], f.Path):
+			s.Live[function] = append(s.Live[function], f.Path)
+		case site.Verdict == find.Dormant:
+			s.Dormant = true
+		case site.Verdict == find.Unknown:
+			s.Complete = false
+		}
+	}
+}
+
+// read detects the kind of a CRASH, and reads it.
+func (r *crashes) read(arg string) (*diagnose.Result, error) {
+	name, isContainer := strings.CutPrefix(arg, images.ContainerPrefix)
+	switch {
+	case arg == "-":
+		return diagnose.Text("stdin", os.Stdin, r.d)
+	case isContainer:
+		return r.container(name)
+	case diagnose.IsFile(arg):
+		return diagnose.File(arg, r.d)
+	case strings.ContainsAny(arg, " \t\n"):
+		return diagnose.Text("line", strings.NewReader(arg), r.d)
+	}
+	if ref, err := media.ParseRef(arg); err == nil && !ref.Guessed && ref.Transport != media.Dir && ref.Transport != media.Plain {
+		return r.image(arg, arg)
+	}
+	found, err := r.container(arg)
+	if !errors.Is(err, hinterr.ErrNotFound) && !errors.Is(err, hinterr.ErrNoDaemon) {
+		return found, err
+	}
+	if found, imageErr := r.image(arg, string(media.Daemon)+":"+arg); imageErr == nil {
+		return found, nil
+	}
+	hint := "'vfix diagnose --help' lists what a CRASH may be; docker ps -a lists containers"
+	if strings.ContainsAny(arg, ":/") && !strings.HasPrefix(arg, ".") && !strings.HasPrefix(arg, "/") {
+		hint = "for an image in a registry: 'vfix scan docker://" + arg + "'"
+	}
+	return nil, hinterr.With(fmt.Errorf("%s: neither a file nor a container or image of an engine here: %w", arg, err), "%s", hint)
+}
+
+func (r *crashes) image(arg, source string) (*diagnose.Result, error) {
+	s, err := r.scan(source)
+	if err != nil {
+		return nil, err
+	}
+	return diagnose.Image(arg, s, r.d), nil
+}
+
+// container diagnoses a container of an engine here, with what this machine's kernel reports about it.
+func (r *crashes) container(name string) (*diagnose.Result, error) {
+	c, err := media.FindContainer(r.ctx, name, r.o.scan.Media)
+	if err != nil {
+		return nil, err
+	}
+	description, err := json.Marshal(c.Container)
+	if err != nil {
+		return nil, err
+	}
+	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	if strings.TrimSpace(string(release)) != c.Kernel { // the engine's containers run in a virtual machine
+		return diagnose.Container(name, description, false, nil, r.d)
+	}
+	maps, _ := os.ReadFile("/proc/self/maps")
+	return diagnose.Container(name, description, probe.PagePerms(maps) != "", messagesAt(c.Finished), r.d)
+}
+
+// messagesAt returns this machine's kernel's messages around a time, as far as vfix may read them.
+func messagesAt(end time.Time) (all []string) {
+	const around = 2 * time.Second
+	records, booted, err := kernellog.Read("/dev/kmsg")
+	if err != nil {
+		return nil
+	}
+	for _, record := range records {
+		if d := booted.Add(record.At).Sub(end); d > -around && d < around {
+			all = append(all, record.Text)
+		}
+	}
+	return all
+}

@@ -1,0 +1,204 @@
+// The facts of a text, in the order of its lines.
+
+package diagnose
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"vfix.dev/vfix/internal/kernellog"
+	"vfix.dev/vfix/internal/lazy"
+)
+
+// fault is the place at which a process was stopped, by a message of the kernel, or of a debugger or tracer.
+type fault struct {
+	kernellog.Fault
+	traced bool // a debugger or tracer reported it
+	image  string
+	line   string
+}
+
+// end is the end of a program or container whose place is not known, only its status or signal.
+type end struct {
+	status                    int // 0 for a signal without a status
+	container, pod, image, id string
+	path                      string   // of the program
+	mounts                    []string // directories of the image's libraries over which those of the host are mounted
+	cause                     string   // another cause, "" for none
+	failed                    string   // the engine's error message, "" for none
+	running                   bool
+	line                      string
+	served                    bool // the kernel that it ran on serves the page
+	kernel                    []kernellog.Fault
+}
+
+// facts are the facts of a text.
+type textFacts struct {
+	faults []fault
+	ends   []end
+	// image, path and pod are those that were named last.
+	image, path, pod string
+	place            place
+	suppressed       bool   // the kernel left out messages about the page
+	schema1          string // the line of an engine that refuses a manifest
+	cause, causeLine string // another cause
+	kernelLog        bool   // it has lines of a kernel's log
+	lines            int
+
+	columns  map[string]int // of a table of containers: the start of each column, in runes
+	previous string         // the line before
+}
+
+// maxFacts bounds how many facts of each kind are kept.
+const maxFacts = 10_000
+
+// kernelLine matches a line of a kernel's log.
+var kernelLine = lazy.Regexp(`^(?:<\d+>|\w+ *:\w+ *: )?\[ *\d+\.\d{6}\]|^\[\w{3} \w{3} [ \d]\d [\d:]{8} \d{4}\]|\bkernel: |^\d+,\d+,\d+,[-c+];`)
+
+// line takes the facts of one line.
+func (t *textFacts) line(line string) {
+	t.lines++
+	defer func() { t.previous = line }()
+	lower := strings.ToLower(line)
+	t.place = max(t.place, placeOf(lower))
+	if f, ok := kernellog.Find(line); ok {
+		t.kernelLog = true
+		t.fault(fault{Fault: f, image: t.image, line: line})
+		return
+	}
+	t.kernelLog = t.kernelLog || strings.ContainsAny(line, "[:;") && kernelLine().MatchString(line)
+	if t.row(line) || t.previous != "" && strings.Contains(t.previous, "echo $?") && t.answer(line) {
+		return
+	}
+	ended := len(t.ends)
+	for i := range patterns {
+		p := &patterns[i]
+		if !strings.Contains(lower, p.hint) || p.ends && len(t.ends) > ended {
+			continue
+		}
+		if m := p.re().FindStringSubmatch(line); m != nil {
+			p.take(t, m, line)
+		}
+	}
+	if t.cause != "" || len(t.ends) > ended {
+		return
+	}
+	for i := range causes {
+		c := &causes[i]
+		if slices.ContainsFunc(c.hints, func(h string) bool { return strings.Contains(lower, h) }) && c.re().MatchString(line) && !t.inProse(line) {
+			t.cause, t.causeLine = c.name, line
+			return
+		}
+	}
+}
+
+func (t *textFacts) fault(f fault) {
+	if len(t.faults) < maxFacts {
+		t.faults = append(t.faults, f)
+	}
+}
+
+// ended records an end.
+func (t *textFacts) ended(e end, line string) {
+	if len(t.ends) >= maxFacts {
+		return
+	}
+	e.line = strings.TrimSpace(line)
+	if e.image == "" {
+		e.image = t.image
+	}
+	t.ends = append(t.ends, e)
+}
+
+// said records an end if the line is the message of a program and not a sentence of prose.
+func (t *textFacts) said(e end, line string) {
+	if !t.inProse(line) {
+		t.ended(e, line)
+	}
+}
+
+// stopped records that a debugger or tracer saw a process stopped at an address, in hex. A backtrace that is printed
+// twice, or the signal and the first frame, are one crash.
+func (t *textFacts) stopped(hex string, pid int, line string) {
+	addr, _ := strconv.ParseUint(hex, 16, 64)
+	f := kernellog.Fault{Message: kernellog.Segfault, PID: pid, Signal: sigsegv, IP: addr, Addr: addr, HasAddr: true}
+	known := slices.ContainsFunc(t.faults, func(old fault) bool {
+		return old.traced && old.PID == pid && (old.IP == addr || inPage(old.IP))
+	})
+	if !known {
+		t.fault(fault{Fault: f, traced: true, image: t.image, line: line})
+	}
+}
+
+// answer records the answer of a shell to "echo $?".
+func (t *textFacts) answer(line string) bool {
+	if strings.TrimSpace(line) != "139" {
+		return false
+	}
+	t.ended(end{status: segvStatus}, t.previous+" "+line)
+	return true
+}
+
+// segvStatus is the exit status of a program that SIGSEGV ended, as shells and engines report it.
+const segvStatus = 128 + sigsegv
+
+// headings are the columns of docker ps, podman ps and docker compose ps that are read.
+var headings = []string{"IMAGE", "NAMES", "NAME", "CONTAINER ID", "STATUS", "COMMAND"}
+
+// row reads a row of a table of containers, by the columns of its heading; it reports whether the line is one.
+func (t *textFacts) row(line string) bool {
+	if strings.Contains(line, "IMAGE") && strings.Contains(line, "STATUS") && (strings.Contains(line, "NAME") || strings.Contains(line, "CONTAINER ID")) {
+		t.columns = map[string]int{}
+		for _, h := range headings {
+			if i := strings.Index(line, h); i >= 0 {
+				t.columns[h] = len([]rune(line[:i]))
+			}
+		}
+		t.kernelLog = true // a table without crashes is understood
+		return true
+	}
+	if t.columns == nil || !strings.Contains(line, "Exited (139)") {
+		return false
+	}
+	cell := func(heading string) string {
+		start, ok := t.columns[heading]
+		runes := []rune(line)
+		if !ok || start >= len(runes) {
+			return ""
+		}
+		word, _, _ := strings.Cut(string(runes[start:]), " ")
+		return word
+	}
+	name := cell("NAMES")
+	if name == "" {
+		name = cell("NAME")
+	}
+	t.place = max(t.place, engine)
+	t.ended(end{status: segvStatus, container: name, image: cell("IMAGE"), id: cell("CONTAINER ID")}, line)
+	return true
+}
+
+// stopWords are words of sentences that messages of programs rarely have.
+var stopWords = strings.Fields("the a an is are was were it its that this these which because and but we i you my our not or where when there they")
+
+// inProse reports whether a line is a sentence, or continues one: then a status in it is spoken of.
+func (t *textFacts) inProse(line string) bool { return isProse(line) || isProse(t.previous) }
+
+// isProse reports whether a line is a sentence, or a part of one: most of its words are plain, and some of them connect
+// others.
+func isProse(line string) bool {
+	const leastWords, leastStops = 8, 2
+	words, plain, stops := strings.Fields(line), 0, 0
+	for _, w := range words {
+		w = strings.ToLower(strings.Trim(w, `.,;:!?()"'`+"`"))
+		if w != "" && strings.Trim(w, "abcdefghijklmnopqrstuvwxyz-'’") == "" {
+			plain++
+		}
+		if slices.Contains(stopWords, w) {
+			stops++
+		}
+	}
+	const share = 70 // percent
+	return len(words) >= leastWords && stops >= leastStops && 100*plain >= share*len(words)
+}

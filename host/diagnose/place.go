@@ -1,0 +1,184 @@
+// Where the user is, as far as the text shows it, and the next command there.
+
+package diagnose
+
+import (
+	"path"
+	"strings"
+
+	"vfix.dev/vfix/internal/lazy"
+	"vfix.dev/vfix/internal/quote"
+)
+
+// place is where the crashed program ran. Of several that a text names, the last one here counts.
+type place int
+
+const (
+	unknownPlace place = iota
+	engine
+	wsl
+	lxc
+	nspawn
+	apptainer
+	cluster
+	kata
+	builds
+)
+
+// placeWords are words, in lower case, of texts from each place.
+var placeWords = []struct {
+	p     place
+	words []string
+}{
+	{engine, []string{"docker", "podman", "containerd", "nerdctl", "[moby"}},
+	{wsl, []string{"microsoft-standard", "wsl2", "wsl:", "(wsl)"}},
+	{lxc, []string{"lxc"}},
+	{nspawn, []string{"nspawn", "/var/lib/machines"}},
+	{apptainer, []string{"singularity", "apptainer"}},
+	{cluster, []string{"kubelet", "kubectl", "crashloopbackoff", "kubernetes"}},
+	{kata, []string{"kata"}},
+	{builds, []string{"non-zero code", "did not complete successfully", "dockerfile", "buildkit", "error: building at step"}},
+}
+
+// placeOf returns the place of which a line, in lower case, has a word.
+func placeOf(lower string) (p place) {
+	for _, each := range placeWords {
+		for _, w := range each.words {
+			if strings.Contains(lower, w) {
+				p = each.p
+			}
+		}
+	}
+	return p
+}
+
+// fixRoot is the command that fixes the image or directory that the user named.
+func (o *Options) fixRoot() *Command {
+	if !o.IsImage {
+		return &Command{quote.Words([]string{"vfix", "patch", "-i", o.RootName}), "patches all files of that directory in place"}
+	}
+	return o.rebuild(o.RootName)
+}
+
+// rebuild is the command that fixes an image.
+func (o *Options) rebuild(image string) *Command {
+	words := []string{"vfix", "rebuild", image}
+	if o.Output != nil {
+		words = append(words, o.Output(image)...)
+	}
+	return &Command{quote.Words(words), "writes the image with its calls led to the vDSO"}
+}
+
+// patchProgram is the command that fixes a program on this machine.
+func patchProgram(file string) *Command {
+	return &Command{"vfix patch -o " + quote.Path(path.Base(file)+".vfix") + " " + quote.Path(file), "writes a patched copy of the program"}
+}
+
+// fix is the command that fixes a crash on the page.
+func (o *Options) fix(t *textFacts, c *Crash) *Command {
+	image := c.Image
+	switch {
+	case o.RootName != "":
+		return o.fixRoot()
+	case t.place == builds:
+		return layer(image)
+	case strings.HasPrefix(image, "/"):
+		return &Command{quote.Words([]string{"vfix", "patch", "-i", image}), "patches all files of the container's root filesystem in place; stop it before"}
+	case t.place == apptainer:
+		return sandbox(image)
+	case image != "":
+		return o.rebuild(image)
+	case c.Path != "":
+		return patchProgram(c.Path)
+	}
+	return locate(t, c, "fixes")
+}
+
+// look is the command that finds the cause of a crash at an unknown place.
+func (o *Options) look(t *textFacts, c *Crash) *Command {
+	image := c.Image
+	switch {
+	case o.RootName != "":
+		return scan(o.RootName)
+	case t.place == builds && image == "":
+		return layer("")
+	case t.place == apptainer:
+		return sandbox(image)
+	case image != "":
+		command := scan(image)
+		if t.place == builds {
+			command.Why += "; if it does, 'vfix layer' writes what COPY --from=vfix / / adds to the Dockerfile"
+		}
+		return command
+	case c.Path != "":
+		return scan(c.Path)
+	}
+	return locate(t, c, "scan")
+}
+
+func scan(source string) *Command {
+	return &Command{quote.Words([]string{"vfix", "scan", source}), "shows whether it calls the vsyscall page, and the command that fixes it"}
+}
+
+// layer is the command for a step of a build.
+func layer(image string) *Command {
+	why := "writes the layer that 'COPY --from=vfix / /' behind FROM adds to the Dockerfile: its RUN steps then work ('vfix layer --help')"
+	if image == "" {
+		why += "; 'vfix scan' of the image in FROM shows whether the page is the cause"
+	}
+	return &Command{"vfix layer", why}
+}
+
+// sandbox is the command for an image of Apptainer, "" if it is not known.
+func sandbox(image string) *Command {
+	if rest, is := strings.CutPrefix(image, "docker:"); is {
+		return scan("docker:" + rest)
+	}
+	if image == "" {
+		image = "IMAGE"
+	}
+	return &Command{"apptainer build --sandbox root " + quote.Path(image) + " && vfix scan root",
+		"shows whether the image calls the vsyscall page; 'vfix patch -i root' fixes it, and 'apptainer build FIXED.sif root' writes it again"}
+}
+
+// composeName matches the name of a service's container in the log of docker compose, without the project.
+var composeName = lazy.Regexp(`^[\w.]+-\d+$`)
+
+// locate is the command that finds what to fix or to scan, if no image or program is known.
+func locate(t *textFacts, c *Crash, verb string) *Command {
+	name, isVariable := c.who(), c.Program == ""
+	switch {
+	case c.Pod != "":
+		words := []string{"kubectl", "get", "pod", "-o", "json"}
+		namespace, pod, ok := strings.Cut(c.Pod, "/")
+		if ok {
+			words = append(words, "-n", namespace)
+		} else {
+			pod = namespace
+		}
+		return &Command{quote.Words(append(words, pod)) + " | vfix diagnose -", "reads the exit status and the image of each container"}
+	case composeName().MatchString(c.Container):
+		return &Command{"docker compose ps -a | vfix diagnose -", "reads the image of the container " + c.Container}
+	case c.Container != "":
+		return &Command{"vfix diagnose " + quote.Path(c.Container), "examines the container and its image"}
+	case t.place == kata || t.place == cluster:
+		return &Command{"kubectl get pods -A -o json | vfix diagnose -", "lists the containers that ended with status 139, and their images"}
+	case t.place == engine:
+		return &Command{"docker ps -a --filter exited=139", "lists the containers that ended with this status; 'vfix rebuild IMAGE' fixes an image that calls the page"}
+	case t.place == apptainer:
+		return sandbox("")
+	case t.place == builds:
+		return layer("")
+	case t.place == lxc:
+		return &Command{"vfix scan /var/lib/lxc/NAME/rootfs", "shows which files of the container NAME call the page"}
+	case t.place == nspawn:
+		return &Command{"vfix scan /var/lib/machines/NAME", "shows which files of the container NAME call the page"}
+	case verb == "scan" && isVariable:
+		return &Command{"dmesg | vfix diagnose -", "the kernel's log shows where the program crashed; dmesg may need root"}
+	case verb == "scan":
+		return &Command{"vfix scan PROGRAM", "with the path of " + name + ", or the image that it ran in: shows whether it calls the vsyscall page"}
+	case isVariable:
+		return &Command{"vfix patch -o PROGRAM.vfix PROGRAM", "with the path of the program: writes a patched copy"}
+	}
+	return &Command{"vfix patch -o " + quote.Path(name+".vfix") + " PROGRAM", "with the path of " + name + ": writes a patched copy; if it ran in an image: 'vfix rebuild IMAGE'"}
+}

@@ -1,0 +1,73 @@
+// Package kernellog reads the messages of Linux kernels, 2.6.32 to 6.x, about crashes of programs.
+package kernellog
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Message is a kind of kernel message.
+type Message int
+
+// The kernel's messages.
+const (
+	Attempted  Message = iota + 1 // a call of the page, which is not mapped
+	Misaligned                    // a call of the page outside its functions
+	ReadDenied                    // a read of the page
+	BadStack                      // a call of the page with a stack that cannot be read
+	BadPointer                    // a call of the page with a pointer that cannot be written to
+	Filtered                      // a call of the page that a seccomp tracer changed
+	Segfault                      // SIGSEGV with the address
+	Protection                    // a general protection fault: no address
+	Seccomp                       // a seccomp filter ended the process
+	Abend                         // the process ended by a signal
+)
+
+// Record is a message in the kernel's own format.
+type Record struct {
+	Text string
+	At   time.Duration // since the machine was booted
+}
+
+// levels is how many levels a facility has; a priority is facility × levels + level (syslog(2)).
+// Facility 0 is the kernel; programs write others.
+const levels = 8
+
+// ParseRecord reads a record of /dev/kmsg (Documentation/ABI/testing/dev-kmsg):
+// "priority,sequence,microseconds,flags;text\n" and further lines, in the text \xHH for bytes
+// that cannot be printed. ok is false for other lines, also of programs.
+func ParseRecord(record string) (r Record, ok bool) {
+	head, text, ok := strings.Cut(record, ";")
+	f := strings.Split(head, ",")
+	if !ok || len(f) < 3 {
+		return r, false
+	}
+	priority, err1 := strconv.Atoi(f[0])
+	us, err2 := strconv.ParseInt(f[2], 10, 63)
+	const most = int64(1<<63-1) / int64(time.Microsecond)
+	if err1 != nil || err2 != nil || priority < 0 || priority >= levels || us < 0 || us > most {
+		return r, false
+	}
+	text, _, _ = strings.Cut(text, "\n")
+	return Record{unescape(text), time.Duration(us) * time.Microsecond}, true
+}
+
+// unescape undoes /dev/kmsg's \xHH.
+func unescape(s string) string {
+	if !strings.Contains(s, `\x`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if strings.HasPrefix(s[i:], `\x`) && len(s)-i >= 4 {
+			if n, err := strconv.ParseUint(s[i+2:i+4], 16, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
