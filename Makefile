@@ -136,19 +136,21 @@ test-release: tested ## build the files of a release twice, and use them (as roo
 	tests/run-e2e $(BUILD)/release $(RELEASE_TESTS)
 
 .PHONY: test-engines
-test-engines: all oracles legacy-image ## check with current engines (as root), or only ENGINES='sid:docker trixie:podman'
+test-engines: all oracles legacy-image $(BUILD)/pause ## check with current engines (as root), or only ENGINES='sid:docker trixie:podman'
 	tests/engines/run $(ENGINES)
 
 # The later version is for the upgrade; at the end, bin/ has this version again.
 NEXT = $(BUILD)/kubernetes/next
 .PHONY: test-kubernetes
-test-kubernetes: oracles legacy-image $(FIX)/finding-push ## check with a Kubernetes node (as root); the first run builds Kubernetes, which takes long
+test-kubernetes: oracles legacy-image $(BUILD)/pause ## check with a Kubernetes node (as root); the first run builds Kubernetes, which takes long
 	@mkdir -p $(NEXT)
 	$(MAKE) all VERSION=$(VERSION)-next PROGRAM=$(NEXT)/vfix
 	mv bin/vfix-runtime $(NEXT)/
 	$(MAKE) all
-	gcc -static -Os -s -Wall -Wextra -Werror -o $(BUILD)/kubernetes/pause tests/kubernetes/pause.c
 	tests/kubernetes/run
+
+$(BUILD)/pause: tests/kubernetes/pause.c
+	gcc -static -Os -s -Wall -Wextra -Werror -o $@ $<
 
 .PHONY: test-fresh
 test-fresh: ## run README's commands twice in a fresh Debian 12 (as root), the second time without TZ, LANG and HOME

@@ -47,11 +47,6 @@ start_rootless() {
 	await_service rootless as_user docker version
 }
 
-# in_users_namespace COMMAND: what it makes belongs to the root of the user's containers.
-in_users_namespace() {
-	as_user nsenter -U --preserve-credentials -t "$(cat "/run/user/$(id -u user)/docker.pid")" "$@"
-}
-
 # rebuilt IMAGE RESULT
 rebuilt() {
 	run_vfix rebuild "$1"

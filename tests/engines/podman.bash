@@ -32,9 +32,6 @@ engine() { podman "$@"; }
 as_user() { runuser -u user -- env HOME=/home/user XDG_RUNTIME_DIR="/run/user/$(id -u user)" "$@"; }
 start_rootless() { :; }
 
-# in_users_namespace COMMAND: what it makes belongs to the root of the user's containers.
-in_users_namespace() { as_user podman unshare "$@"; }
-
 # rebuilt IMAGE RESULT
 rebuilt() {
 	run_vfix rebuild "$1"

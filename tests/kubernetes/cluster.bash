@@ -134,7 +134,7 @@ end_service() {
 start_cluster() {
 	ip address add "$address/32" dev lo
 	start_registry
-	push_image pause:1 "$build/kubernetes/pause"
+	push_image pause:1 "$build/pause"
 	skopeo copy --quiet "docker-archive:$legacy_image/redis-legacy.tar" "docker://$registry/redis:legacy"
 	start_control_plane
 	configure_node
