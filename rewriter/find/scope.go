@@ -33,16 +33,20 @@ func (o *Scope) within(f *File) *Skip {
 	return elf.NewSkip(elf.KindTooMuchCode, "executable segments of more than %d bytes", o.MaxExec)
 }
 
-// Named reports whether a file of any format has, aligned or not, the lower half of an address of the page.
+// Named reports whether a file of any format has the bytes of a reference to the page: few others do. buf is larger than
+// twice the longest reference.
 func Named(r io.ReaderAt, size int64, buf []byte) (bool, error) {
-	const overlap = 4 // bytes of half an address
-	for at := int64(0); ; at += int64(len(buf)) - overlap {
+	const around = 16 // bytes before and behind an address that belong to a reference
+	for at := int64(0); ; at += int64(len(buf)) - 2*around {
 		b := buf[:min(int64(len(buf)), size-at)]
 		if _, err := r.ReadAt(b, at); err != nil {
 			return false, err
 		}
 		for i := range elf.Pairs(b, 2, len(b), []uint16{pagePair}) {
-			if b[i-2] == 0 && b[i-1]&^0x0c == 0 {
+			if b[i-2] != 0 || b[i-1]&^0x0c != 0 {
+				continue
+			}
+			if _, code := referenceAt(b, i-2); code || isWord(b, i-2) {
 				return true, nil
 			}
 		}
