@@ -204,7 +204,7 @@ func (l *looker) file(dir int, base, name string) error {
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size < minSize || st.Size > maxSize {
 		return nil
 	}
-	if st.Nlink > 1 {
+	if l.links(&st) > 1 {
 		if t, known := l.inodes[st.Ino]; known {
 			if t != nil {
 				t.Names = append(t.Names, name)
@@ -233,7 +233,7 @@ func (l *looker) file(dir int, base, name string) error {
 	}
 	t := &target{Names: []string{name}, Size: st.Size, Mtime: st.Mtim.Nano(), Ctime: st.Ctim.Nano(), Finding: found, todo: name}
 	l.found.Targets = append(l.found.Targets, t)
-	if st.Nlink > 1 {
+	if l.links(&st) > 1 {
 		l.inodes[st.Ino] = t
 	}
 	return nil

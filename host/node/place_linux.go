@@ -149,7 +149,7 @@ func (r *root) change(t *target, b *bounds) (p *prepared, err error) {
 	if !t.matches(&st) {
 		return nil, errOther
 	}
-	if int(st.Nlink) != len(t.Names) {
+	if r.links(&st) != len(t.Names) {
 		return nil, fmt.Errorf("it has %d names, of which the container shows %d", st.Nlink, len(t.Names))
 	}
 	if b.written -= t.Size; b.written < 0 {

@@ -193,8 +193,12 @@ func (r *root) layers(upper string) {
 		names, home = lowerOptions(r.mount.VFSOptions), filepath.Dir(filepath.Dir(upper))
 	}
 	var st unix.Statx_t
-	if err := unix.Statx(unix.AT_FDCWD, upper, 0, statxMask, &st); err != nil || st.Mtime != r.stat.Mtime || st.Ctime != r.stat.Ctime {
-		return // an overlay's root shows the times of its upper directory (fs/overlayfs/inode.c, ovl_getattr)
+	if err := unix.Statx(unix.AT_FDCWD, upper, 0, statxMask, &st); err != nil {
+		return
+	}
+	// An overlay's root shows the times of its upper directory (fs/overlayfs/inode.c, ovl_getattr).
+	if r.mount.FSType != fuseOverlay && (st.Mtime != r.stat.Mtime || st.Ctime != r.stat.Ctime) {
+		return
 	}
 	own, lower := []string{upper}, []string(nil)
 	for _, name := range names {
@@ -274,6 +278,14 @@ func (r *root) inUse(except int) error {
 			return err
 		}
 	}
+}
+
+// links returns how many names a file has. fuse-overlayfs shows the names of one inode as so many files.
+func (r *root) links(st *unix.Stat_t) int {
+	if r.mount.FSType == fuseOverlay {
+		return 1
+	}
+	return int(st.Nlink)
 }
 
 // openAt opens a file below a directory, and never waits for a FIFO or device.
