@@ -1,5 +1,5 @@
 // The changes that vfix makes to a file system: the files that it patches, and the additions because of those
-// that it cannot patch, and for fixes. Rebuild writes it, verify compares with it.
+// that it cannot patch, and for fixes.
 
 package images
 
@@ -8,10 +8,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
-	"vfix.dev/vfix/images/records"
 	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter/find"
@@ -21,7 +21,7 @@ import (
 // changes is what vfix makes of a file system.
 type changes struct {
 	targets  []contents.Target
-	extras   []contents.Extra // files of the fallback and of fixes, and corrected package databases
+	extras   []contents.Extra // files of the fallback and of fixes
 	fallback bool             // files of the fallback are among them
 	traced   bool             // vfix-trace is put before the entrypoint
 	fixed    []Fixed
@@ -94,49 +94,46 @@ func hasFile(ctx context.Context, sub *contents.Subject, name string, body []byt
 	return same, err
 }
 
-// derivation is the image's statement about these changes and its origin.
-func (c *changes) derivation(baseName, baseDigest, version string, made bool) derivation {
-	d := derivation{BaseName: baseName, BaseDigest: baseDigest, Version: version, fallback: c.fallback, Traced: c.traced, made: made}
-	d.calls = c.fallback || slices.ContainsFunc(c.targets, func(h contents.Target) bool {
+// done says in words what the changes are, for the history of the image.
+func (c *changes) done() string {
+	var all []string
+	patched := slices.ContainsFunc(c.targets, func(h contents.Target) bool {
 		return slices.ContainsFunc(h.Plan.Patches, func(p patch.Patch) bool { return p.Form != patch.Left })
 	})
+	if patched || c.fallback || len(c.fixed) == 0 {
+		all = append(all, "calls to the vsyscall page rewritten to reach the vDSO")
+	}
+	if c.fallback {
+		all = append(all, "fallback added")
+	}
 	for _, r := range find.Fixes {
 		if slices.ContainsFunc(c.fixed, func(f Fixed) bool { return f.Fix == r }) {
-			d.fixed = append(d.fixed, r)
+			all = append(all, fixes.Of(r).Done)
 		}
 	}
-	return d
+	return strings.Join(all, "; ")
 }
 
-// correctPackages finds the records that package databases have of the patched files, and with update adds
-// the databases to correct. Warnings say what could not be found out.
-func (c *changes) correctPackages(ctx context.Context, sub *contents.Subject, update bool) (files []records.Record, warnings []string, err error) {
-	files, corrected, err := records.DpkgRecords(ctx, sub, c.targets)
-	if err != nil {
-		return nil, nil, err
-	}
-	if update {
-		for i := range files {
-			files[i].Corrected = !files[i].Stale
+// packageDatabases are those whose check compares the files of packages with recorded checksums, by a file in them.
+var packageDatabases = []struct{ file, check string }{
+	{"var/lib/dpkg/status", "dpkg --verify"},
+	{"var/lib/rpm/Packages", "rpm -Va"},
+	{"var/lib/rpm/rpmdb.sqlite", "rpm -Va"},
+}
+
+// packageNotes says that the check of the tree's package manager will report the patched files.
+func (c *changes) packageNotes(t *contents.Tree) (notes []string) {
+	for _, db := range packageDatabases {
+		if len(c.targets) > 0 && t.Find(db.file) != nil {
+			notes = append(notes, db.check+" will report the patched files that belong to packages")
 		}
-		c.extras = append(c.extras, corrected...)
 	}
-	rpm, err := records.RpmRecords(ctx, sub, c.targets)
-	if ctx.Err() != nil {
-		return nil, nil, context.Cause(ctx)
-	}
-	if err != nil {
-		warnings = []string{fmt.Sprintf("whether rpm has digests of the patched files could not be found out: %v", err)}
-	}
-	return append(files, rpm...), warnings, nil
+	return notes
 }
 
-// xattrWarnings are about xattrs that the patched files lose, or have in some engines only.
-func (c *changes) xattrWarnings() (warnings []string) {
+// markWarnings are about xattrs that the patched files lose.
+func (c *changes) markWarnings() (warnings []string) {
 	for _, h := range c.targets {
-		if h.Meta.CapabilityDisputed() {
-			warnings = append(warnings, h.Names[0]+": has its security.capability in some engines only, before and after: docker and containerd apply the headers of its hard links, podman and umoci do not")
-		}
 		if all := contents.Marks(h.Meta.Xattrs); len(all) > 0 {
 			warnings = append(warnings, h.Names[0]+": "+contents.MarkWarning(all))
 		}

@@ -1,10 +1,10 @@
 package images
 
 import (
-	"context"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/provenance"
 )
 
 // For the tests of this package alone.
@@ -16,30 +16,16 @@ const (
 	KeyVersion    = keyVersion
 )
 
-type (
-	Derivation = derivation
-)
-
-// VerifyPair compares a source with what vfix makes of its base, or with a statement alone.
-func VerifyPair(ctx context.Context, base, src *media.Source, stated *provenance.Stated, o VerifyOptions) (*Verified, error) {
-	return (&comparison{o: o, stated: stated}).pair(ctx, base, src)
+// EditConfig adds a layer to an image config.
+func EditConfig(raw []byte, layers int, diffID v1.Hash, traced bool) ([]byte, error) {
+	return editConfig(raw, layers, diffID, origin{version: "1"}, &changes{traced: traced})
 }
 
-// VerifyTexts compares two JSON objects.
-func VerifyTexts(want, got string, except ...string) ([]string, error) {
-	v := &Verified{}
-	err := v.texts("t", []byte(want), []byte(got), except...)
-	return v.Problems, err
+// WithLayer is an image that a rebuild made of base, with this layer.
+func WithLayer(base v1.Image, added *contents.AddedLayer) (v1.Image, error) {
+	digest, err := base.Digest()
+	if err != nil {
+		return nil, err
+	}
+	return newDerivedImage(&media.Source{Image: base}, added, origin{"base", digest.String(), "1.2", "fallback=never", false}, &changes{})
 }
-
-var (
-	Derive     = derive
-	EditConfig = editConfig
-)
-
-var (
-	Destinations  = destinations
-	PushName      = pushName
-	BaseReference = baseReference
-	Elsewhere     = elsewhere
-)

@@ -80,9 +80,9 @@ func Layer(ctx context.Context, o LayerOptions) (*Layered, error) {
 		out.Files = append(out.Files, e.Name)
 	}
 	slices.Sort(out.Files)
-	m, under := contents.Members{}, contents.NewTree()
-	m.AddExtras(extras, under)
-	write := func(w io.Writer) error { return m.Write(ctx, w, under) }
+	m := contents.Members{}
+	m.AddExtras(extras, contents.NewTree())
+	write := func(w io.Writer) error { return m.Write(ctx, w) }
 	if path, ok := strings.CutPrefix(o.Dest, tarPrefix); ok {
 		out.Reference = path
 		out.Size, err = writeTar(path, write)

@@ -86,7 +86,7 @@ func TestDropInRebuild(t *testing.T) {
 		t.Fatal(err)
 	}
 	layers := imagetest.Must[[]v1.Layer](t)(imagetest.Open(t, "oci:"+dir+"/l:"+images.DropInTag).Image.Layers())
-	base := imagetest.Stack(t, []imagetest.TestMember{imagetest.LoaderM(), imagetest.FindingM("lib/odd.so", true)})
+	base := imagetest.Stack(t, []imagetest.TestMember{imagetest.LoaderM(), imagetest.LeftM("lib/odd.so", true)})
 	source := imagetest.StoreOCI(t, imagetest.Must[v1.Image](t)(mutate.AppendLayers(base, layers...)))
 	r := imagetest.RebuildWith(t, source, "oci:"+dir+"/1:x", fallback.FallbackAuto)
 	if !r.Unchanged || r.Findings.Uncovered() != 0 || r.Findings.LeftOver() != 1 {

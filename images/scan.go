@@ -4,8 +4,6 @@ package images
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"strings"
 
 	"vfix.dev/vfix/images/contents"
@@ -56,47 +54,10 @@ func ScanSource(ctx context.Context, s *contents.Session, src *media.Source, o S
 	if src.Schema1 {
 		f.Hazards = append(f.Hazards, contents.Hazard{Hazard: hazards.Hazard{Kind: hazards.Schema1, Version: "1"}})
 	}
-	if fi, err := os.Stat(src.Path); src.Image == nil && err == nil && (fi.Mode().IsRegular() || fi.IsDir()) {
-		tarball, err := contents.IsTarball(src.Path)
-		if err != nil {
-			return nil, err
-		}
-		if (tarball || fi.IsDir()) && f.ELFFiles == 0 && len(f.Passed) == 0 { // perhaps not what was meant: an empty mount point, archives
-			name := src.Path
-			if src.Ref.Name == media.Stdin {
-				name = src.Ref.Name
-			}
-			f.Passed = append(f.Passed, contents.Passed{Path: name, Reason: "no 64-bit x86-64 ELF file in it",
-				Hint: "if it holds archives or packages, unpack them first: vfix looks for programs in files, directories, tar archives and images"})
-		}
-		quiet := contents.NewSession(o.Jobs, nil, o.Rewriter) // of dozens of libraries
-		defer quiet.Close()
-		if err := scanLoads(ctx, quiet, src.Path, fi.IsDir(), o.Root, f.Findings); err != nil {
-			return nil, err
-		}
+	if src.Image == nil {
+		err = scanLoads(ctx, s, src.Path, o.Root, f)
 	}
-	return f.Findings, scanLevels(ctx, s, src, f.Findings, &o.Shim)
-}
-
-// scanLevels examines the other images for the platform that a source has.
-func scanLevels(ctx context.Context, s *contents.Session, src *media.Source, f *contents.Findings, shim *fallback.Shim) error {
-	for _, l := range src.Levels {
-		other, err := fallback.Examine(ctx, s, l, shim)
-		if err != nil {
-			return fmt.Errorf("%s: %w", platformOf(l), err)
-		}
-		other.Platform, f.Platform = platformOf(l), platformOf(src)
-		f.Levels = append(f.Levels, other.Findings)
-	}
-	return nil
-}
-
-// platformOf is what the index says that an image is for.
-func platformOf(src *media.Source) string {
-	if src.Entry.Platform == nil {
-		return "linux/amd64"
-	}
-	return src.Entry.Platform.String()
+	return f.Findings, err
 }
 
 func scanContainer(ctx context.Context, s *contents.Session, name string, o media.Options) (*contents.Findings, error) {

@@ -1,4 +1,4 @@
-// The loader and libraries of a program that was named alone, which run with it, are examined with it.
+// The loader and libraries of programs that were named without them are examined with the programs.
 
 package images
 
@@ -14,7 +14,6 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/internal/loads"
 	"vfix.dev/vfix/internal/rootpath"
-	"vfix.dev/vfix/rewriter/elf"
 )
 
 // systemDirs are those of programs that belong to this machine: their libraries are also here.
@@ -25,15 +24,18 @@ type loading struct {
 	s    *contents.Session
 	root string // the root that is searched; "" for the root filesystem that a program lies in
 	dir  string // a directory that was examined, "" for none: what is loaded from it is among the findings
-	f    *contents.Findings
+	f    *contents.Scanned
 	seen map[string]bool // libraries that were examined
 }
 
 // scanLoads examines what a program of f, a file at a path, loads; or what the programs of a directory load from
 // elsewhere, such as those of an environment of conda, whose libc is the machine's. A directory that has the loader of
 // its programs is a root filesystem, and whole.
-func scanLoads(ctx context.Context, s *contents.Session, path string, isDir bool, root string,
-	f *contents.Findings) error {
+func scanLoads(ctx context.Context, s *contents.Session, path, root string, f *contents.Scanned) error {
+	fi, err := os.Stat(path)
+	if tarball := f.Loads != nil; err != nil || tarball || len(f.Programs) == 0 {
+		return err
+	}
 	real, own, err := rootpath.Real(path)
 	if err == nil {
 		real, err = filepath.Abs(real)
@@ -44,34 +46,25 @@ func scanLoads(ctx context.Context, s *contents.Session, path string, isDir bool
 	if err == nil && root != "" {
 		root, err = filepath.Abs(root)
 	}
-	if err != nil || isDir && (real == "/" || real == own) {
+	if err != nil || fi.IsDir() && (real == "/" || real == own) {
 		return err
 	}
 	l := &loading{s: s, root: root, f: f, seen: map[string]bool{}}
-	if !isDir {
-		interp, library, err := interpOf(real)
-		if f.Library = library; err != nil || interp == "" {
-			return err
-		}
-		return l.program(ctx, real, interp)
+	if !fi.IsDir() {
+		return l.program(ctx, real, f.Programs[0].Interp)
 	}
 	l.dir = real
-	return filepath.WalkDir(real, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return nil // an unreadable file has been reported
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		interp, library, err := interpOf(path)
-		if err != nil || library || interp == "" {
+	for _, p := range f.Programs {
+		if _, err := placeIn(real, p.Interp); err == nil {
 			return nil
 		}
-		if _, err := placeIn(real, interp); err == nil {
-			return filepath.SkipAll
+	}
+	for _, p := range slices.Clone(f.Programs) {
+		if err := l.program(ctx, filepath.Join(real, filepath.FromSlash(p.Path)), p.Interp); err != nil {
+			return err
 		}
-		return l.program(ctx, path, interp)
-	})
+	}
+	return nil
 }
 
 // program examines what one program loads.
@@ -162,28 +155,6 @@ func (l *loading) examine(ctx context.Context, root, lib string) error {
 	l.f.Loads.Examined = append(l.f.Loads.Examined, path)
 	l.f.Add(got.Findings)
 	return nil
-}
-
-// interpOf is the loader that a program names; "" for what has none, and for libraries, which some loader may name or
-// which can be executed.
-func interpOf(path string) (interp string, library bool, err error) {
-	r, err := os.Open(path)
-	if err != nil {
-		return "", false, err
-	}
-	defer r.Close()
-	fi, err := r.Stat()
-	if err != nil {
-		return "", false, err
-	}
-	file, err := elf.Parse(r, fi.Size())
-	if err != nil {
-		return "", false, nil // its type has been reported
-	}
-	if interp = file.Interp(); interp == "" || file.Soname() != "" {
-		return "", file.Type == elf.TypeDyn && !file.Static(), nil
-	}
-	return interp, false, nil
 }
 
 // ownRoot is the root filesystem that a program lies in: the nearest directory above it that has its loader, or this

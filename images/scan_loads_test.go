@@ -64,7 +64,7 @@ func TestScanLoads(t *testing.T) {
 		{"ROOT/opt/text", "", "found ; passed ROOT/opt/text"},
 		{"dir:ROOT/opt/app", "", "root ROOT: " + ld + " ROOT/usr/lib64/libother.so; missing ; found libmine.so ROOT/usr/lib64/libother.so"},
 		{"dir:ROOT/opt", "", "root ROOT: " + ld + " ROOT/usr/lib64/libother.so; missing libmine.so; found app/libmine.so static ROOT/usr/lib64/libother.so"},
-		{"dir:ROOT/opt/empty", "", "found ; passed ROOT/opt/empty"},
+		{"dir:ROOT/opt/empty", "", "found "},
 		{"dir:ROOT/fs", "", "found ; passed x"},
 		{"dir:ROOT", "", "found opt/app/libmine.so opt/static pie/pie usr/lib64/libother.so; passed fs/x"},
 		{"BARE/app", "", "root /: BARE/libmine.so; missing /lib64/ld-linux-x86-64.so.2 libother.so; found BARE/libmine.so"},

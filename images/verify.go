@@ -1,138 +1,56 @@
-// Verify: its options and result, and the order of its steps. The expected image is made again
-// from its base as a rebuild makes it, and compared byte by byte; only a difference is explained.
+// Verify: a source is examined again; with a base, vfix makes the result again from the base, with the options in the
+// source's label, and compares.
 
 package images
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
+	"strings"
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/provenance"
-	"vfix.dev/vfix/images/records"
 	"vfix.dev/vfix/images/sources"
-	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
 
 // VerifyOptions are the choices of vfix verify.
 type VerifyOptions struct {
 	ScanOptions
-	Against string // SOURCE of the base; "" checks the source alone
-	// Provenance has the statement about the source found and checked; Statement is the file
-	// that it is in, "" for where a rebuild leaves it.
-	Provenance bool
-	Statement  string
-	Version    string // of this vfix
+	Against string // SOURCE of the base; "" examines the source alone
+	Version string // of this vfix
 }
 
 // Verified is what verify proved.
 type Verified struct {
 	Findings *contents.Findings `json:"-"`
-	// Compared is how many patched files were proved to differ from the base in call sites
-	// only.
+	// Compared is how many patched files differ from the base in what the rewriter changes only.
 	Compared int `json:"compared"`
-	// Added are the files of the fallback that the base does not have, byte for byte those
-	// of this vfix; sorted.
+	// Added are the files that a rebuild adds, sorted.
 	Added []string `json:"added"`
-	// Corrected are the package databases that differ only in the records of patched files,
-	// as --update-dpkg makes them; sorted.
-	Corrected []string `json:"corrected"`
-	// Fixed are the changed files with a fix beyond call sites.
-	Fixed []Fixed `json:"fixed"`
-	// Problems is one line each for what differs otherwise, NotCompared for what was not
-	// compared, and why.
-	Problems    []string `json:"problems"`
+	// Problems is one line each for what differs otherwise, at most maxProblems; More counts the others.
+	Problems []string `json:"problems"`
+	More     int      `json:"more_problems"`
+	// NotCompared says what was not compared, and why.
 	NotCompared []string `json:"not_compared"`
-	// Differences are what differs in each changed file, where Rewriter.Explain asks for it.
-	Differences []Difference `json:"-"`
-	// Stated is the statement of provenance, if it was requested: what is not as it says
-	// is among the problems.
-	Stated *provenance.Stated `json:"-"`
 }
 
-// Verify checks that no live call site is left in a SOURCE and, with Against, that it is what
-// vfix makes of that base.
-func Verify(ctx context.Context, source string, o VerifyOptions) (*Verified, error) {
-	o.Media = o.Media.WithDefaults()
-	src, err := sources.Open(ctx, source, o.Media)
-	if err != nil {
-		return nil, err
-	}
-	defer src.Close()
-	c := &comparison{o: o}
-	if o.Provenance {
-		if c.stated, err = findStatement(ctx, src, o); err != nil {
-			return nil, err
-		}
-	}
-	if o.Against == "" && c.stated == nil {
-		s := c.session(false)
-		defer s.Close()
-		f, err := fallback.Examine(ctx, s, src, &o.Shim)
-		if err != nil {
-			return nil, err
-		}
-		return &Verified{Findings: f.Findings}, scanLevels(ctx, s, src, f.Findings, &o.Shim)
-	}
-	if o.Against == "" {
-		return c.pair(ctx, nil, src)
-	}
-	base, err := sources.Open(ctx, o.Against, o.Media)
-	if err != nil {
-		return nil, err
-	}
-	defer base.Close()
-	if src.Ref.Transport == media.SIF && base.Ref.Transport != media.SIF && base.Image != nil {
-		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: a SIF file has one layer, with Apptainer's files in it: it is only compared with another SIF file", src.Ref),
-			"make both of the same image: vfix convert %s -o sif:BASE.sif, then vfix rebuild BASE.sif", o.Against)
-	}
-	out, err := c.pair(ctx, base, src)
-	if err != nil {
-		return nil, err
-	}
-	if len(base.Levels) != len(src.Levels) {
-		out.skip("images for other levels of x86-64: got %d, the base has %d", len(src.Levels), len(base.Levels))
-	}
-	for i := range min(len(base.Levels), len(src.Levels)) {
-		platform := platformOf(src.Levels[i])
-		l, err := (&comparison{o: o}).pair(ctx, base.Levels[i], src.Levels[i])
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", platform, err)
-		}
-		out.level(platformOf(src), platform, l)
-	}
-	return out, out.index(base, src)
-}
+// maxProblems is how many differences are named.
+const maxProblems = 20
 
-// level takes what was proved of another image of the index.
-func (v *Verified) level(own, platform string, l *Verified) {
-	named := func(to *[]string, lines []string) {
-		for _, text := range lines {
-			*to = append(*to, platform+": "+text)
-		}
-	}
-	named(&v.Problems, l.Problems)
-	named(&v.NotCompared, l.NotCompared)
-	named(&v.Added, l.Added)
-	named(&v.Corrected, l.Corrected)
-	for _, r := range l.Fixed {
-		v.Fixed = append(v.Fixed, Fixed{platform + ": " + r.Path, r.Fix})
-	}
-	v.Compared += l.Compared
-	v.Differences = append(v.Differences, l.Differences...)
-	v.Findings.Platform, l.Findings.Platform = own, platform
-	v.Findings.Levels = append(v.Findings.Levels, l.Findings)
-}
-
-// problem notes what differs, skip what is not compared.
 func (v *Verified) problem(format string, args ...any) {
+	if len(v.Problems) == maxProblems {
+		v.More++
+		return
+	}
 	v.Problems = append(v.Problems, fmt.Sprintf(format, args...))
 }
 
@@ -140,310 +58,248 @@ func (v *Verified) skip(format string, args ...any) {
 	v.NotCompared = append(v.NotCompared, fmt.Sprintf(format, args...))
 }
 
-// comparison is that of one source with what vfix makes of its base.
-type comparison struct {
-	o           VerifyOptions
-	stated      *provenance.Stated // nil if it was not requested
-	layered     bool               // both are images whose layers are kept
-	undone      bool               // the base is the source without its last layer
-	stacked     bool               // the source has the base's layers, and one more at most
-	base, after *contents.Subject
-	bases       *contents.Session    // of the base
-	c           *changes             // what vfix makes of the base
-	added       *contents.AddedLayer // with the files of that; nil if there is nothing to do
-	from        derivation           // the origin according to the source's labels
-	said        map[string]bool      // the names of files about which there is a problem
-	out         *Verified
-}
-
-// session makes the session that examines one side.
-func (v *comparison) session(sums bool, fixes ...find.Fix) *contents.Session {
-	o := v.o.Rewriter
-	o.Fixes = fixes
-	s := contents.NewSession(v.o.Jobs, v.o.Media.Progress, o)
-	s.Sums, s.Keep = sums, records.IsDpkgRecord
-	return s
-}
-
-// pair compares a source with what vfix makes of its base. Which options a rebuild had is seen from
-// what it added; of fixes, which may add nothing, both are tried. A nil base is the source without
-// its last layer.
-func (v *comparison) pair(ctx context.Context, base, src *media.Source) (*Verified, error) {
-	v.layered = src.Image != nil && (base == nil || base.Image != nil && base.Ref.Transport != media.SIF)
-	s := v.session(!v.layered)
-	defer s.Close()
-	var err error
-	if v.after, err = s.OpenSubject(ctx, src); err != nil {
+// Verify examines a SOURCE as Scan does and, with Against, compares it with what vfix makes of that base.
+func Verify(ctx context.Context, source string, o VerifyOptions) (*Verified, error) {
+	if o.Against == "" {
+		f, err := Scan(ctx, source, o.ScanOptions)
+		return &Verified{Findings: f}, err
+	}
+	o.Media = o.Media.WithDefaults()
+	src, err := sources.Open(ctx, source, o.Media)
+	if err != nil {
 		return nil, err
 	}
-	defer v.after.Close()
-	if src.Image != nil {
-		if err := v.o.Shim.Find(ctx, src.Image, v.after.T, v.after.F.Findings); err != nil {
-			return nil, err
-		}
+	defer src.Close()
+	base, err := sources.Open(ctx, o.Against, o.Media)
+	if err != nil {
+		return nil, err
 	}
-	if v.undone = base == nil; v.undone {
-		if base, err = undone(v.after, v.stated.Statement.Predicate.Derived.Traced); err != nil {
-			return nil, err
-		}
+	defer base.Close()
+	if (src.Image == nil) != (base.Image == nil) {
+		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "%v and %v: an image is only compared with an image", src.Ref, base.Ref)
 	}
-	var fixed []find.Fix
-	for _, r := range find.Fixes {
-		if v.after.T.Find(fixes.Of(r).File.Name) != nil {
-			fixed = append(fixed, r)
-		}
+	if src.Image == nil {
+		return verifyFiles(ctx, base, src, o)
 	}
-	if err := v.run(ctx, base, s, fixed); err != nil || len(v.out.Problems) == 0 {
-		return v.out, err
-	}
-	out, other := v.out, find.Fixes
-	if len(fixed) > 0 {
-		other = nil
-	}
-	if err := v.run(ctx, base, s, other); err == nil && len(v.out.Problems) < len(out.Problems) {
-		out = v.out
-	}
-	return out, nil
+	return verifyImage(ctx, base, src, o)
 }
 
-// run compares everything. A difference is a problem; an error is of reading alone.
-func (v *comparison) run(ctx context.Context, base *media.Source, s *contents.Session, fixes []find.Fix) (err error) {
-	v.out, v.said, v.added, v.stacked = &Verified{Findings: v.after.F.Findings, Stated: v.stated}, map[string]bool{}, nil, false
-	if v.bases = s; len(fixes) > 0 {
-		v.bases = v.session(!v.layered, fixes...)
-		defer v.bases.Close()
+// verifyImage makes the derived image again and compares the layers, the config and the annotations.
+func verifyImage(ctx context.Context, base, src *media.Source, o VerifyOptions) (*Verified, error) {
+	config, err := src.Image.RawConfigFile()
+	if err != nil {
+		return nil, err
 	}
-	if v.base, err = v.bases.OpenSubject(ctx, base); err != nil {
-		return err
+	labels := labelsOf(config)
+	again := RebuildOptions{ScanOptions: o.ScanOptions, Version: labels[keyVersion], DryRun: true}
+	if err := readOptions(labels[keyOptions], &again); err != nil {
+		return nil, err
 	}
-	defer v.base.Close()
-	if err := v.again(ctx); err != nil {
-		return err
+	s := contents.NewSession(o.Jobs, o.Media.Progress, again.Rewriter)
+	defer s.Close()
+	f, err := fallback.Examine(ctx, s, src, &o.Shim)
+	if err != nil {
+		return nil, err
 	}
-	if v.added != nil {
-		defer v.added.Close()
+	out := &Verified{Findings: f.Findings}
+	d, err := derive(ctx, s, base, again)
+	if d != nil {
+		defer d.close()
 	}
-	if err := v.prove(ctx); err != nil {
-		return err
+	if err != nil {
+		return nil, err
 	}
-	if v.layered {
-		err = v.layers(ctx)
-	} else {
-		err = errors.Join(v.trees(ctx, v.base.T, v.after.T, v.bases), v.archives(ctx))
+	if made := labels[keyVersion]; made != "" && made != o.Version {
+		out.skip("made by vfix %s, and this is vfix %s, which may patch in another way", made, o.Version)
 	}
+	want := &derivedImage{base: base.Image}
+	wanted, err := base.Image.RawConfigFile()
+	if err == nil && labels[keyVersion] == "" && bytes.Equal(config, wanted) {
+		return out, out.index(base, src) // the base itself
+	}
+	if d.img != nil {
+		out.baseNamed(labels, d.origin)
+		d.origin = origin{labels[keyBaseName], labels[keyBaseDigest], labels[keyVersion], labels[keyOptions], d.origin.made}
+		if want, err = newDerivedImage(base, d.added, d.origin, d.changes); err == nil {
+			wanted, err = want.RawConfigFile()
+		}
+		for _, e := range d.changes.extras {
+			out.Added = append(out.Added, e.Name)
+		}
+		slices.Sort(out.Added)
+		out.Compared = len(d.changes.targets)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if same, err := out.jsonSame("image config", wanted, config); err != nil || same {
+		return out, errors.Join(err, out.index(base, src))
+	}
+	return out, out.layers(ctx, o, d, src)
+}
+
+// index compares the indexes that the images were chosen from, in which only the patched image differs.
+func (v *Verified) index(base, src *media.Source) error {
+	if base.Index == nil || src.Index == nil {
+		if base.Index != nil || src.Index != nil {
+			v.skip("images of other platforms: only one of the two is an index")
+		}
+		return nil
+	}
+	want, err := media.ReplaceInIndex(base.Index, base.Entry, src.Image)
 	if err != nil {
 		return err
 	}
-	wrong := func(name string) bool { return v.said[name] }
-	v.out.Added, v.out.Corrected = slices.DeleteFunc(v.out.Added, wrong), slices.DeleteFunc(v.out.Corrected, wrong)
-	slices.Sort(v.out.Added)
-	slices.Sort(v.out.Corrected)
-	if err := v.image(); err != nil {
+	wanted, err := want.RawManifest()
+	got, gerr := src.Index.RawManifest()
+	if err := errors.Join(err, gerr); err != nil {
 		return err
 	}
-	if v.stated != nil {
-		if err := v.statement(); err != nil {
-			return err
-		}
-	}
-	if made := v.from.Version; len(v.out.Problems) > 0 && v.o.Version != "" && made != "" && made != v.o.Version {
-		v.out.problem("made by vfix %s, and this is vfix %s, which may patch in another way: verify it with vfix %s", made, v.o.Version, made)
-	}
-	return nil
-}
-
-// again repeats the changes that vfix makes to the base.
-func (v *comparison) again(ctx context.Context) (err error) {
-	if v.c, err = v.chosen(ctx); err != nil {
-		return err
-	}
-	fresh := false
-	v.after.T.Walk(func(name string, k *contents.Node) {
-		fresh = fresh || records.IsDpkgRecord(name, k.Size) && v.fresh(name)
-	})
-	if fresh {
-		_, corrected, err := records.DpkgRecords(ctx, v.base, v.c.targets)
-		if err != nil {
-			return err
-		}
-		v.c.extras = append(v.c.extras, corrected...)
-	}
-	if v.c.none() {
-		return nil
-	}
-	for _, e := range v.c.extras {
-		switch {
-		case e.Was != nil:
-			v.out.Corrected = append(v.out.Corrected, e.Name)
-		case slices.Contains(v.o.Shim.Names(), e.Name):
-			v.out.Added = append(v.out.Added, e.Name)
-		}
-	}
-	v.added, err = v.bases.NewLayer(ctx, v.base.T, v.c.targets, v.c.extras)
+	_, err = v.jsonSame("index", wanted, got)
 	return err
 }
 
-// chosen are the changes under that choice of --fallback with which the source has just those of
-// its files that the base does not have.
-func (v *comparison) chosen(ctx context.Context) (*changes, error) {
-	modes := []fallback.Mode{fallback.FallbackAuto, fallback.FallbackAlways, fallback.FallbackNever}
-	if !v.o.Shim.Present() {
-		modes = modes[2:]
+// baseNamed notes whether the name and digest that the source gives its base are those of the base as it is given here:
+// they may be those of another copy of it.
+func (v *Verified) baseNamed(labels map[string]string, here origin) {
+	if labels[keyBaseName] != here.baseName {
+		v.skip("label %s: %q is not the name of the base as it is given here", keyBaseName, labels[keyBaseName])
 	}
-	var first *changes
-	var failed error
-	for _, mode := range modes {
-		c, err := findChanges(ctx, v.base, &v.o.Shim, mode)
-		if err != nil {
-			failed = err
-			continue
-		}
-		if v.fits(c) {
-			return c, nil
-		}
-		if first == nil {
-			first = c
-		}
+	if labels[keyBaseDigest] != here.baseDigest {
+		v.skip("label %s: %q is not the digest of the base as it is given here", keyBaseDigest, labels[keyBaseDigest])
 	}
-	if first == nil {
-		return nil, failed
-	}
-	return first, nil
 }
 
-func (v *comparison) fits(c *changes) bool {
-	if v.layered && v.traced() != c.traced {
-		return false
-	}
-	extras := map[string]bool{}
-	for _, e := range c.extras {
-		extras[e.Name] = true
-	}
-	for _, name := range v.o.Shim.Names() {
-		if v.fresh(name) != extras[name] {
-			return false
-		}
-	}
-	return true
-}
-
-// traced reports whether the source runs under vfix-trace, other than its base.
-func (v *comparison) traced() bool {
-	after, _ := v.after.Src.Image.RawConfigFile() // an error comes when it is compared
-	base, _ := v.base.Src.Image.RawConfigFile()
-	return fallback.EntrypointIsTraced(after) && !fallback.EntrypointIsTraced(base)
-}
-
-// fresh reports whether the source has a file of this name, other than the base.
-func (v *comparison) fresh(name string) bool {
-	a, b := v.after.T.At(name), v.base.T.At(name)
-	switch {
-	case a == nil:
-		return false
-	case v.layered:
-		return a.Layer >= len(v.base.T.Layers)
-	}
-	return b == nil || a.Kind != b.Kind || a.Link != b.Link || a.Sum != nil && b.Sum != nil && *a.Sum != *b.Sum
-}
-
-// prove makes the rewriter prove from the bytes that each patched file differs from the base's in call
-// sites only.
-func (v *comparison) prove(ctx context.Context) error {
-	var there []*contents.Inode
-	var targets []contents.Target
-	for _, h := range v.c.targets {
-		if k := v.after.T.At(h.Names[0]); k != nil && k.Kind == contents.KindFile && (v.fresh(h.Names[0]) || !v.layered) {
-			there, targets = append(there, k.Inode), append(targets, h)
-		}
-	}
-	if len(there) == 0 {
-		return nil
-	}
-	got, err := v.after.T.Fetch(ctx, there)
-	if err != nil {
-		return err
-	}
-	for i, h := range targets {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		name, before, after := h.Names[0], h.ELF.Content, got[there[i]]
-		proved, err := patch.Verify(before, before.Size(), after, after.Size(), v.bases.Options)
-		if err := v.explain(name, proved, err, before, after); err != nil {
-			return err
-		}
-		if err != nil {
-			v.differs(name, "%v", err)
-			continue
-		}
-		v.out.Compared++
-		if d := proved.Redirect; d != nil {
-			v.out.Fixed = append(v.out.Fixed, Fixed{name, d.Fix})
-		}
-	}
-	return nil
-}
-
-// differs notes a problem of a file, which is then not reported again.
-func (v *comparison) differs(name, format string, args ...any) {
-	v.said[name] = true
-	v.out.problem("%s: %s", name, fmt.Sprintf(format, args...))
-}
-
-// layers compares the layers with the base's and the one that vfix adds. Under other layers, or more of them, the
-// file systems are compared.
-func (v *comparison) layers(ctx context.Context) error {
-	base, after := v.base.T.Layers, v.after.T.Layers
-	n := 0
-	for n < min(len(base), len(after)) && base[n].DiffID == after[n].DiffID {
-		n++
-	}
-	v.stacked = n == len(base) && len(after) <= n+1
-	switch more := len(after) > len(base); {
-	case v.stacked && v.added == nil && !more, v.stacked && v.added != nil && more && after[n].DiffID == v.added.PlainDigest:
-		return nil
-	case v.stacked && more:
-		return v.layer(ctx)
-	case v.stacked:
-		v.out.problem("added layer: missing, want %v", v.added.PlainDigest)
-		return nil
-	case n == len(base):
-		v.out.problem("got %d layers, want the %d of the base and one more", len(after), n)
-	case n == len(after):
-		v.out.problem("layer %d: missing, want %v", n, base[n].DiffID)
-	default:
-		v.out.problem("layer %d: got %v, want the base's %v", n, after[n].DiffID, base[n].DiffID)
-	}
-	s := v.session(true) // what layers hold was read without the sums of files
+// layers names the paths that differ, if the layers do.
+func (v *Verified) layers(ctx context.Context, o VerifyOptions, d *derivation, src *media.Source) error {
+	s := contents.NewSession(o.Jobs, o.Media.Progress, patch.Options{})
 	defer s.Close()
-	want, err := s.Image(ctx, v.base.Src.Image)
+	s.Sums = true
+	want, err := s.Image(ctx, d.src.Image)
+	if err == nil && d.added != nil {
+		err = s.AddLayer(ctx, want, d.added)
+	}
 	if err != nil {
 		return err
 	}
-	got, err := s.Image(ctx, v.after.Src.Image)
+	got, err := s.Image(ctx, src.Image)
+	if err == nil {
+		v.entries(want.Entries(), got.Entries())
+	}
+	return err
+}
+
+// verifyFiles compares directories, tarballs or files: of these, vfix patch changes the files only.
+func verifyFiles(ctx context.Context, base, src *media.Source, o VerifyOptions) (*Verified, error) {
+	s := contents.NewSession(o.Jobs, o.Media.Progress, o.Rewriter)
+	defer s.Close()
+	s.Sums = true
+	after, err := s.OpenSubject(ctx, src)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return v.trees(ctx, want, got, s)
+	defer after.Close()
+	before, err := s.OpenSubject(ctx, base)
+	if err != nil {
+		return nil, err
+	}
+	defer before.Close()
+	out := &Verified{Findings: after.F.Findings}
+	want, got := before.T.Entries(), after.T.Entries()
+	targets := before.F.ToPatch()
+	var there []*contents.Inode
+	for _, h := range targets {
+		if k := after.T.At(h.Names[0]); k != nil && k.Kind == contents.KindFile {
+			there = append(there, k.Inode)
+		}
+	}
+	content, err := after.T.Fetch(ctx, there)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range targets {
+		k := after.T.At(h.Names[0])
+		if k == nil || content[k.Inode] == nil {
+			continue // entries reports it
+		}
+		is := content[k.Inode]
+		if _, err := patch.Verify(h.ELF.Content, h.ELF.Content.Size(), is, is.Size(), o.Rewriter); err != nil {
+			out.problem("%s: %v", h.Names[0], err)
+		} else {
+			out.Compared++
+		}
+		for _, name := range h.Names { // its content has been compared, and it has none of the marks of the old one
+			w := want[name].Unmarked()
+			if g := got[name]; g != nil {
+				w.Sum, w.Size = g.Sum, g.Size
+			}
+			want[name] = w
+		}
+	}
+	out.entries(want, got)
+	return out, nil
 }
 
-// derived reports whether the source has the layer more that it should have.
-func (v *comparison) derived() bool {
-	return v.added != nil && len(v.after.T.Layers) == len(v.base.T.Layers)+1
+// entries compares files by name: their types, metadata and contents.
+func (v *Verified) entries(want, got map[string]*contents.Entry) {
+	all := maps.Clone(want)
+	maps.Copy(all, got)
+	for _, name := range contents.SortedKeys(all) {
+		title := "/" + name
+		switch w, g := want[name], got[name]; {
+		case g == nil:
+			v.problem("%s: missing", title)
+		case w == nil:
+			v.problem("%s: vfix adds no such file", title)
+		case w.Kind != g.Kind || w.Flag != g.Flag:
+			v.problem("%s: another kind of file", title)
+		case w.Link != g.Link:
+			v.problem("%s: link: got %q, want %q", title, g.Link, w.Link)
+		case g.Meta.Differs(&w.Meta) != "":
+			v.problem("%s: %s", title, g.Meta.Differs(&w.Meta))
+		case w.Sum != nil && g.Sum != nil && *w.Sum != *g.Sum:
+			v.problem("%s: other content than vfix writes", title)
+		}
+	}
 }
 
-// image compares all of an image except its file system.
-func (v *comparison) image() error {
-	switch base, after := v.base.Src.Image, v.after.Src.Image; {
-	case base == nil && after == nil:
-		return nil // neither has a config
-	case base == nil || after == nil:
-		v.out.skip("image config and manifest: %v and %v are not both images", v.after.Src.Ref, v.base.Src.Ref)
-		return nil
+// jsonSame compares two JSON texts member by member, and names the members that differ.
+func (v *Verified) jsonSame(where string, want, got []byte) (bool, error) {
+	var w, g map[string]any
+	if err := json.Unmarshal(want, &w); err != nil {
+		return false, fmt.Errorf("%s: %w", where, err)
 	}
-	config, err := v.config()
-	if err != nil || !v.stacked || v.undone {
-		return err
+	if err := json.Unmarshal(got, &g); err != nil {
+		return false, fmt.Errorf("%s: %w", where, err)
 	}
-	return v.manifest(config)
+	before := len(v.Problems) + v.More
+	v.members(where, w, g)
+	return before == len(v.Problems)+v.More, nil
+}
+
+func (v *Verified) members(where string, want, got any) {
+	w, isW := want.(map[string]any)
+	g, isG := got.(map[string]any)
+	switch {
+	case reflect.DeepEqual(want, got):
+		return
+	case !isW || !isG:
+		v.problem("%s: got %s, want %s", where, short(got), short(want))
+		return
+	}
+	all := maps.Clone(w)
+	maps.Copy(all, g)
+	for _, k := range contents.SortedKeys(all) {
+		v.members(where+": "+k, w[k], g[k])
+	}
+}
+
+// short is the beginning of a long value.
+func short(value any) string {
+	const most = 200 // bytes
+	raw, _ := json.Marshal(value)
+	if len(raw) > most {
+		return strings.ToValidUTF8(string(raw[:most]), "") + "…"
+	}
+	return string(raw)
 }

@@ -32,7 +32,6 @@ type engine struct {
 	rebuildAll listVerb
 	scanAll    listVerb
 	verify     func(ctx context.Context, source string, o images.VerifyOptions) (*images.Verified, error)
-	convert    func(ctx context.Context, source string, o images.ConvertOptions) (*images.Converted, error)
 	layer      func(ctx context.Context, o images.LayerOptions) (*images.Layered, error)
 	// diagnose returns what it could read beside the errors of what it could not.
 	diagnose func(ctx context.Context, crashes []string, o crashOptions) ([]*diagnose.Result, error)
@@ -65,7 +64,6 @@ var theEngine = engine{
 	scanAll:    batch.Scan,
 	readList:   batch.OpenList,
 	verify:     images.Verify,
-	convert:    images.Convert,
 	layer:      images.Layer,
 	diagnose:   diagnoseAll,
 	hotfix:     hotfix.Hotfix,

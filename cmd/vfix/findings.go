@@ -18,7 +18,7 @@ import (
 )
 
 // openSite is a call site that is a finding, in the words of 'vfix help exit-status'.
-const openSite = "live or unknown call site"
+const openSite = "live call site"
 
 // few is how many lines of a kind are printed; of more, the first ones and their number.
 const few = 10
@@ -85,11 +85,17 @@ func writeFiles(w io.Writer, s screen.Stream, f *contents.Findings) {
 		left = append(left, leftIn(&f.Files[i])...)
 	}
 	writeLines(w, s, "not patched: ", left)
+	var packed []string
+	for _, p := range f.Packed {
+		packed = append(packed, fmt.Sprintf("%s: %s: %s", p.Path, p.Member, screen.Count(p.Sites, "call site")))
+	}
+	writeLines(w, s, "in an archive, not patched: ", packed)
 	var passed []string
 	for _, p := range f.Passed {
 		passed = append(passed, p.Name()+": "+p.Reason)
 	}
 	writeLines(w, s, "not examined: ", passed)
+	writeLines(w, s, "note: ", f.Notes)
 }
 
 // writeLines writes few lines behind a label, and how many more there are.

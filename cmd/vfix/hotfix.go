@@ -43,7 +43,7 @@ With --fix java-cgroups, JDKs are also fixed: see 'vfix help java'.`,
   vfix hotfix --start db        and start it
   vfix scan container:db        check the result`,
 		Annotations: exits(`  0  success, or nothing to do
-  3  success, but live or unknown call sites cannot be patched
+  3  success, but live call sites cannot be patched
   4  success, but part of it could not be examined
   1  error   2  usage error`),
 		Args:              sourceArgs("hotfix", "CONTAINER", 1),

@@ -169,7 +169,7 @@ func TestOutputMatchesSchema(t *testing.T) {
 	for _, c := range [][2]string{
 		{`"schema": 1`, `"schema": 2`},
 		{`"verb": "scan"`, `"verb": "rebuild"`},
-		{`"left_over": 1`, `"left_over": "1"`},
+		{`"left_over": 0`, `"left_over": "0"`},
 		{`"libc":`, `"Libc":`},
 		{`"links": []`, `"links": null`},
 	} {

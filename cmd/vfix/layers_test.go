@@ -31,8 +31,6 @@ var layers = []string{
 	"images/contents",
 	"images/sources",
 	"images/fallback",
-	"images/records",
-	"images/provenance",
 	"images/patch",
 	"images",
 	"images/batch", "images/inventory",

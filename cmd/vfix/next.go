@@ -83,7 +83,9 @@ func (p place) fixes(f scanned) []string {
 	}
 	rebuild := "vfix rebuild " + fix + quote.Path(f.typed) + p.output(f.Source)
 	switch {
-	case !f.Affected():
+	case !f.Affected() && len(f.Packed) > 0 && !isImage(f.Findings):
+		return []string{"unzip -d DIR " + quote.Path(f.Packed[0].Path) + " && vfix patch -i DIR, then pack DIR again"}
+	case !f.Affected() && len(f.Packed) == 0:
 		return []string{explain(f.typed)}
 	case isContainer(f.Source):
 		return []string{"vfix hotfix " + fix + quote.Path(f.typed)}

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -24,9 +23,6 @@ type RebuildOptions struct {
 	suffixSet bool // --tag-suffix was given
 }
 
-// provenanceModes are the words of --provenance; anything else is a file.
-var provenanceModes = []string{images.ProvenanceAuto, images.ProvenanceNone}
-
 var fallbackModes = []string{string(fallback.FallbackAuto), string(fallback.FallbackAlways), string(fallback.FallbackNever)}
 
 func newRebuildCommand(out *output, e engine) *cobra.Command {
@@ -41,7 +37,7 @@ SOURCE itself is never modified. The same input gives the same digest.
 -o dir:DIR writes the result as a root filesystem instead, without config.
 
 The result goes to the local engine as NAME:TAG-vfix. Use -t to give it another
-name, -o to write it elsewhere, --push to push it to its registry.
+name, -o to write it elsewhere, --push to push it to the registry of its name.
 
 Prints one line on stdout: the reference of the result, with its digest if it is
 in a registry, so that 'docker run $(vfix rebuild IMAGE)' works. If there is
@@ -71,10 +67,10 @@ For SOURCE and DEST see 'vfix help sources'.`,
   vfix rebuild redis:2.8.22 --dry-run           show what would be patched
   vfix rebuild --from-file list --push          many images: 'vfix help lists'`,
 		Annotations: exits(`  0  success, or nothing to do: the reference is on stdout
-  3  success, but live or unknown call sites remain that the fallback does not
+  3  success, but live call sites remain that the fallback does not
      cover (--fallback never): the reference is on stdout
-  4  success, but part of the image could not be examined and did not change:
-     the reference is on stdout
+  4  success, but part of the image could not be examined or judged, and did
+     not change: the reference is on stdout
   1  error: nothing exists under the final name, and stdout is empty; for a
      list, at least one image failed: the table on stdout says which
   2  usage error`),
@@ -103,11 +99,7 @@ For SOURCE and DEST see 'vfix help sources'.`,
 		"`WHEN` to add the run-time fallback: auto (if some call sites cannot be patched), always (also for code that is added later: volumes, downloads, JITs), or never")
 	choices(cmd, "fallback", fallbackModes)
 	opts.addFix(cmd)
-	f.BoolVar(&opts.to.UpdateDpkg, "update-dpkg", false,
-		"update dpkg's md5sums of the patched files in the same layer")
-	f.StringVar(&opts.to.Provenance, "provenance", images.ProvenanceAuto,
-		"`WHERE` to write the statement of what was done to each file: auto (attached to a pushed image, next to an archive or layout), none, or a FILE; see 'vfix help provenance'")
-	words(cmd, "provenance", provenanceModes)
+	f.StringVar(&opts.to.Provenance, "provenance", "", "write a statement of what was done to each file to this `FILE`; see 'vfix help provenance'")
 	opts.batchOptions.add(cmd, "rebuild", "SOURCE or SOURCE DEST")
 	f.StringVar(&opts.template, "dest-template", "",
 		"with --from-file: write each image to the DEST that this `TEMPLATE` gives, with {registry}, {repository}, {name} and {tag} filled in")
@@ -131,23 +123,18 @@ func (o *RebuildOptions) check() error {
 	case o.to.Dest == "":
 		return nil
 	}
+	if o.to.Push {
+		return usagef("rebuild", "-o %s names the destination and --push pushes to a registry: use one of them (-o docker://HOST/NAME pushes)", o.to.Dest)
+	}
 	dest, err := parseDest("rebuild", o.to.Dest)
-	switch named := dest.Tag != "" || dest.Transport == media.Daemon || dest.Transport == media.Registry || dest.Guessed; {
+	named := dest.Tag != "" || dest.Transport == media.Daemon || dest.Transport == media.Registry || dest.Guessed
+	switch {
 	case err != nil:
 		return err
 	case o.to.Tag != "" && named:
 		return usagef("rebuild", "-o %s already names the result, and -t gives it another name: use one of them", o.to.Dest)
-	case o.to.Push && dest.Transport == media.Registry:
-		return usagef("rebuild", "-o %s already pushes: omit --push", o.to.Dest)
-	}
-	nameless := map[media.Transport]string{media.Dir: "a root filesystem", media.SIF: "a SIF file"}[dest.Transport]
-	switch {
-	case nameless == "" || o.to.Push:
-		return nil
-	case o.to.Tag != "":
-		return usagef("rebuild", "-o %s writes %s, which has no tag: omit -t", o.to.Dest, nameless)
-	case !slices.Contains(provenanceModes, o.to.Provenance):
-		return usagef("rebuild", "-o %s writes %s, which has no digest that a statement could name: omit --provenance", o.to.Dest, nameless)
+	case dest.Transport == media.Dir && o.to.Tag != "":
+		return usagef("rebuild", "-o %s writes a root filesystem, which has no tag: omit -t", o.to.Dest)
 	}
 	return nil
 }
@@ -190,8 +177,8 @@ func (o *RebuildOptions) checkBatch(cmd *cobra.Command, args []string) error {
 		return usagef("rebuild", "-t names one image: with --from-file use --tag-suffix, --dest-template, or a DEST in each line")
 	case o.template != "" && o.suffixSet:
 		return usagef("rebuild", "--dest-template gives the whole name and --tag-suffix its ending: use one of them")
-	case !slices.Contains(provenanceModes, o.to.Provenance):
-		return usagef("rebuild", "--provenance %s: cannot write one file for many images: want auto or none", o.to.Provenance)
+	case o.to.Provenance != "":
+		return usagef("rebuild", "--provenance %s: cannot write one file for many images", o.to.Provenance)
 	}
 	if o.template != "" {
 		if err := batch.CheckTemplate(o.template); err != nil {

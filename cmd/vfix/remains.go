@@ -36,10 +36,13 @@ func incomplete(f *contents.Findings) error {
 		}
 		return incompletef(hint, "%s: incomplete: the libraries that it loads were not examined: %s", f.Name(), strings.Join(missing, ", "))
 	}
+	if f.Unread() == 0 && f.UnknownSites() > 0 {
+		return unknownLeft(f)
+	}
 	i := slices.IndexFunc(f.Passed, func(p contents.Passed) bool { return p.Unread })
 	if i < 0 {
-		hint := cmp.Or(f.Passed[0].Hint, unpack(f.Source), "name an ELF file, a directory, an archive or an image: see 'vfix help sources'")
-		return incompletef(hint, "%s: incomplete: nothing examined: %s", f.Name(), f.Passed[0].Reason)
+		return incompletef(cmp.Or(unpack(f.Source), "if it holds archives or packages, unpack them first; see 'vfix help sources'"),
+			"%s: incomplete: %s", f.Name(), f.IncompleteText())
 	}
 	p := &f.Passed[i]
 	hint := p.Hint
@@ -51,6 +54,11 @@ func incomplete(f *contents.Findings) error {
 	}
 	hint = cmp.Or(hint, "'vfix scan --format json' lists them under not_examined; such a file may call the vsyscall page")
 	return incompletef(hint, "%s: incomplete: %s: %s: %s", f.Name(), f.UnreadText(), p.Name(), p.Reason)
+}
+
+// unknownLeft is the finding that references cannot be judged.
+func unknownLeft(f *contents.Findings) error {
+	return incompletef("'vfix scan --explain' shows the code around them", "%s: incomplete: %s", f.Name(), f.UnknownText())
 }
 
 // unpack is the hint about a source that is a packed file; a stream is gone.
@@ -99,7 +107,10 @@ func leftOver(typed string, f *contents.Findings) error {
 	for _, l := range f.All() {
 		n += l.Uncovered()
 	}
-	if n == 0 {
+	switch {
+	case n == 0 && f.Complete() && f.UnknownSites() > 0:
+		return unknownLeft(f)
+	case n == 0:
 		return nil
 	}
 	return finding("run "+quoted(explain(typed))+" to see the code around them", "%s: %s could not be patched", typed, screen.Count(n, openSite))

@@ -24,7 +24,6 @@ var verbTable = []struct {
 	{"rebuild", newRebuildCommand},
 	{"patch", newPatchCommand},
 	{"verify", newVerifyCommand},
-	{"convert", newConvertCommand},
 	{"layer", newLayerCommand},
 	{"hotfix", newHotfixCommand},
 	{"run", newRunCommand},

@@ -61,8 +61,8 @@ sources'.`,
   vfix scan --explain ./libc.so.6     the machine code, before and after
   vfix scan --format json app.tar     output for programs
   vfix scan --from-file list          many images: 'vfix help lists'`,
-		Annotations: exits(`  0  NOT AFFECTED: all of SOURCE was examined, and no live or unknown call site
-     is left uncovered
+		Annotations: exits(`  0  NOT AFFECTED: all of SOURCE was examined, and no live call site is left
+     uncovered
   3  AFFECTED: such call sites exist, and no fallback in SOURCE covers them; or,
      with --strict, SOURCE has hazards
   4  INCOMPLETE: part of SOURCE was not examined
@@ -179,7 +179,7 @@ func (o *output) scanned(opts ScanOptions, all []scanned) error {
 		for _, h := range f.Hazards {
 			o.Out.Write(o.Stdout, o.Out.Paint.Yellow("hazard: "), len(screen.Gap), fmt.Sprintf("%s: %s: %s; %s", cmp.Or(h.Path, f.typed), h.Title(), h.Means(), h.Do()))
 		}
-		if f.Affected() {
+		if f.Affected() || len(f.Packed) > 0 {
 			fmt.Fprintln(o.Stdout)
 			for _, command := range opts.here.fixes(f) {
 				fmt.Fprintln(o.Stdout, screen.Gap+o.Out.Paint.Bold(screen.Printable(command)))

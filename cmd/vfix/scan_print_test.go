@@ -34,12 +34,12 @@ func TestScanVerdict(t *testing.T) {
 		{"some caught", covered(), 3, "AFFECTED: 5 call sites in 2 files; vfix can fix all of them\n", "\n\n  vfix rebuild x\n", ""},
 		{"all caught", caught(), 0, "NOT AFFECTED: 5 call sites, caught at run time by libvfix.so\n", "\n\n  vfix rebuild x\n", ""},
 		{"a directory", dir, 3, "AFFECTED: 5 call", "\n\n  vfix patch -o COPY x\n  vfix patch -i x\n", ""},
-		{"some patchable", mixed(), 3, "AFFECTED: 7 call sites in 3 files; vfix can fix 6 of them\n", "\n\n  vfix rebuild x\n", ""},
+		{"some patchable", mixed(), 3, "AFFECTED: 6 call sites in 3 files; vfix can fix all of them\n", "\n\n  vfix rebuild x\n", ""},
 		{"unread", unread(), 4, "INCOMPLETE: 2 paths could not be read\n", "not examined: root: permission denied\nnot examined: usr/bin/x: permission denied\n", "incomplete: 2 paths could not be read: root: permission denied\n"},
-		{"affected and unread", half, 4, "AFFECTED: 7 call sites in 3 files; vfix can fix 6 of them; INCOMPLETE: 2 paths could not be read\n", "\n\n  vfix rebuild x\n", "incomplete: 2 paths"},
-		{"a text file", text, 4, "INCOMPLETE: nothing was examined\n", "", "incomplete: nothing examined: not an ELF file\n"},
+		{"affected and unread", half, 4, "AFFECTED: 6 call sites in 3 files; vfix can fix all of them; INCOMPLETE: 2 paths could not be read\n", "\n\n  vfix rebuild x\n", "incomplete: 2 paths"},
+		{"a text file", text, 4, "INCOMPLETE: nothing was examined: not an ELF file\n", "", "incomplete: nothing was examined: not an ELF file\n"},
 		{"a layer", noLayer, 4, "INCOMPLETE: 1 layer could not be read\n", "", "incomplete: 1 layer could not be read: layer sha256:a3: foreign layer"},
-		{"nothing to examine", &none, 0, "NOT AFFECTED\n", "", ""},
+		{"nothing to examine", &none, 4, "INCOMPLETE: no 64-bit x86-64 ELF file in it\n", "", "incomplete"},
 	} {
 		got := runLine(fake(c.f, nil), "scan", "x")
 		if got.status != c.status || !strings.HasPrefix(got.stdout, "x: "+c.first) || !strings.HasSuffix(got.stdout, c.last) || !strings.Contains(got.stderr, c.err) {

@@ -23,35 +23,27 @@ func newVerifyCommand(out *output, e engine) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [options] SOURCE",
 		Short: "Prove that no call site is left and that nothing else changed",
-		Long: `Examine SOURCE and say what a scan says. With --against, also compare it with
-BASE: every file, the config, the manifest, the index and each tar header of the
-added layer must be what a rebuild or patch of BASE writes, so only call sites,
-what they need, and this version's fallback may differ. Parts that cannot be
-compared are listed, for example when a docker daemon has no manifest. Nothing
-is changed.
-
---explain shows each difference on both sides: the machine code around call
-sites, and the bytes of changed headers.
+		Long: `Examine SOURCE and say what a scan says. With --against, also make the result
+again from BASE, with the options that the label of SOURCE records, and compare:
+every layer, the image config and the index; of a directory, an archive or a
+file, every file. Only call sites, what they need, and this version's fallback
+may differ. At most twenty differences are named. Nothing is changed.
 
 For SOURCE and BASE see 'vfix help sources'.`,
 		Example: `  vfix verify redis:2.8.22-vfix
   vfix verify redis:2.8.22-vfix --against redis:2.8.22
   vfix verify ./fixed/libc.so.6 --against ./libc.so.6`,
-		Annotations: exits(`  0  proved
-  3  live or unknown call sites are left, or something else differs from BASE
-  4  part of SOURCE was not examined
+		Annotations: exits(`  0  no live call site is left, and SOURCE is what vfix makes of BASE
+  3  live call sites are left, or something differs from BASE
+  4  part of SOURCE was not examined, or has references that cannot be judged
   1  error   2  usage error`),
 		Args:              sourceArgs("verify", "SOURCE", 1),
 		ValidArgsFunction: completeNames(e, noContainers),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if opts.explain && opts.with.Against == "" {
-				return usagef("verify", "--explain compares with a base: name it with --against")
-			}
 			return runVerify(cmd.Context(), opts, args[0], out, e)
 		},
 	}
 	cmd.Flags().StringVar(&opts.with.Against, "against", "", "compare with `BASE`, the image or file before patching")
-	opts.addExplain(cmd)
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
 	opts.addJobs(cmd)
@@ -84,7 +76,7 @@ func verifyFindings(opts VerifyOptions, source string, v *images.Verified) error
 			verb = "patch"
 		}
 		return finding("compare with the base it was built from, or create it again with vfix "+verb,
-			"%s: not what vfix makes from %s: %s", source, opts.with.Against, screen.Count(len(v.Problems), "difference"))
+			"%s: not what vfix makes from %s: %s", source, opts.with.Against, screen.Count(len(v.Problems)+v.More, "difference"))
 	case open > 0:
 		return finding("run "+quoted(explain(source)),
 			"%s: %s left", source, screen.Count(open, openSite))

@@ -127,7 +127,7 @@ func (b *batch) all(ctx context.Context) (*Batch, error) {
 		}
 		defer b.state.Close()
 	}
-	b.s = images.RebuildSession(o.RebuildOptions)
+	b.s = contents.NewSession(o.Jobs, o.Media.Progress, o.Rewriter)
 	defer b.s.Close()
 	err := b.run(ctx)
 	if errors.Is(err, errFailFast) {
@@ -390,5 +390,5 @@ func (b *batch) fingerprint() string {
 	if b.verb == scanVerb {
 		return fmt.Sprintf("%s %s %s %v", b.verb, o.Version, o.Media.Platform.String(), o.Media.EveryLevel) + fix
 	}
-	return fix + fmt.Sprintf("%s %s %s %v %s %v %s %s %v", o.Version, o.Fallback, o.Provenance, o.UpdateDpkg, o.Suffix, o.Push, b.list.o.Template, o.Media.Platform.String(), o.Media.EveryLevel)
+	return fix + fmt.Sprintf("%s %s %s %v %s %v %s %s %v", o.Version, o.Fallback, o.Provenance, false, o.Suffix, o.Push, b.list.o.Template, o.Media.Platform.String(), o.Media.EveryLevel)
 }

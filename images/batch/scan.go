@@ -9,6 +9,7 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/outcome"
+	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
 
@@ -48,7 +49,7 @@ func site(o *outcome.Image, f *contents.File) {
 		return
 	}
 	for _, p := range f.Plan.Patches {
-		if !p.Site.Verdict.Finding() {
+		if p.Site.Verdict != find.Live {
 			continue
 		}
 		o.Status = outcome.Affected

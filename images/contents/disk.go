@@ -4,6 +4,7 @@ package contents
 
 import (
 	"archive/tar"
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -362,7 +363,7 @@ func (d *Disk) regular(ctx context.Context, s *Session, e *Entry) error {
 	return nil
 }
 
-// examine examines one file. It makes the plan immediately, while the file is open.
+// examine examines one file.
 func (d *Disk) examine(s *Session, e *Entry, r *os.File) (info *elfInfo, err error) {
 	var head [elfHead]byte
 	n, err := r.ReadAt(head[:], 0)
@@ -373,31 +374,36 @@ func (d *Disk) examine(s *Session, e *Entry, r *os.File) (info *elfInfo, err err
 		if e.Size > MaxELF {
 			return nil, fmt.Errorf("file of %d bytes, at most %d are examined", e.Size, int64(MaxELF))
 		}
-		if info, err = s.examineAt(d.Name(e.Name), r, e.Size, false); err != nil {
+		if info, err = s.examineAt(d.Name(e.Name), r, e.Size, head[:n], examining{programs: true}); err != nil {
 			return nil, err
 		}
 	}
 	if info == nil && d.Only != "" {
-		return nil, d.passedOver(s, r, e.Size, string(head[:4]) == "\x7fELF")
+		return d.passedOver(s, r, e.Size, head[:n])
 	}
-	if info == nil || info.report == nil {
-		return info, nil
-	}
-	info.plan, err = patch.NewPlan(info.report, s.Options)
-	return info, err
+	return info, nil
 }
 
-// passedOver explains why the only file that the user named is not examined.
-func (d *Disk) passedOver(s *Session, r io.ReaderAt, size int64, elf bool) error {
+// passedOver explains why the only file that the user named is not examined; a program of another kind, which cannot
+// call the page, counts as examined.
+func (d *Disk) passedOver(s *Session, r io.ReaderAt, size int64, head []byte) (*elfInfo, error) {
+	switch begins := func(magic string) bool { return bytes.HasPrefix(head, []byte(magic)) }; {
+	case begins(scriptMagic):
+		return nil, &notExamined{"a script: vfix does not see which programs it starts"}
+	case begins(zipMagic):
+		return nil, &notExamined{"no 64-bit x86-64 ELF file in it"}
+	}
 	report, err := patch.Scan(r, size)
-	if err != nil {
-		return err
-	}
-	if elf && !report.Skipped.MayCall() {
+	switch {
+	case err != nil:
+		return nil, err
+	case report.Skipped == nil:
+		return nil, &notExamined{"a relocatable object, which does not run"}
+	case bytes.HasPrefix(head, []byte(elfMagic)) && !report.Skipped.MayCall():
 		progress.Note(s.Progress, "%s: %s: it cannot call the vsyscall page", d.Path, report.Skipped)
-		return nil
+		return &elfInfo{}, nil
 	}
-	return &notExamined{report.Skipped.String()}
+	return nil, &notExamined{report.Skipped.String()}
 }
 
 // WriteTar writes the tree of a directory, without the directory itself, as a tar stream in the order of Walk: a

@@ -29,23 +29,27 @@ const (
 	elfHead = 20
 )
 
-// elfInfo is the result for one 64-bit x86-64 ELF file.
+// elfInfo is the result for one 64-bit x86-64 ELF file, or for an archive of such.
 type elfInfo struct {
 	execBytes int64
 	members   int               // 0, or the number of such files in an archive, which this is
+	packed    []Packed          // the affected ones of these
 	passed    string            // why it, or what it has in it, was not examined, "" if it was
 	unread    bool              // because it could not be read
 	report    *find.Report      // nil if it has neither a reference to the page nor needs a requested fix
-	Content   *io.SectionReader // only if report is not nil
-	plan      *patch.Plan       // once made
+	plan      *patch.Plan       // for report
+	Content   *io.SectionReader // of a file of an archive, if report is not nil
 	hazard    *hazards.Hazard   // nil for none
-	loads     []string          // of a program in a tarball: its loader, and the names of its libraries
+	// loads are the loader of a program and the names of its libraries, and library reports a file without a loader
+	// that programs load; not set for the files of layers.
+	loads   []string
+	library bool
 }
 
-// isELF reports whether head starts an x86-64 ELF file, by what the kernel checks: the magic and e_machine 62; or
-// an archive, which may have some. Source: System V gABI, chapter 4; fs/binfmt_elf.c.
+// isELF reports whether head starts an x86-64 program or library, by what the kernel checks: the magic, and e_machine
+// 62; relocatable objects (e_type 1) do not run. Source: System V gABI, chapter 4; fs/binfmt_elf.c.
 func isELF(head []byte) bool {
-	return len(head) >= elfHead && string(head[:4]) == elfMagic && head[18] == 62 && head[19] == 0
+	return len(head) >= elfHead && string(head[:4]) == elfMagic && head[18] == 62 && head[19] == 0 && (head[16] != 1 || head[17] != 0)
 }
 
 // examiner examines the files of one archive one after the other, and reuses its memory.
@@ -138,11 +142,7 @@ func (x *examiner) examine(name string, r io.Reader, size int64) (*elfInfo, erro
 	if err != nil {
 		return nil, err
 	}
-	info, err := x.S.examineAt(name, content, size, true)
-	if info != nil && x.programs {
-		info.loads = loadedBy(content, size)
-	}
-	return info, err
+	return x.S.examineAt(name, content, size, x.head[:n], examining{keep: true, programs: x.programs})
 }
 
 // hold makes a file of size bytes readable at any offset, until the next call.
@@ -168,49 +168,60 @@ func (s *Session) fixes(r *find.Report) bool {
 	return r.Redirect != nil && slices.Contains(s.Options.Fixes, r.Redirect.Fix)
 }
 
-// examineAt examines a file with the rewriter. With keep, r is valid only during the call, so a file with
-// references to the page is copied.
-func (s *Session) examineAt(name string, r io.ReaderAt, size int64, keep bool) (*elfInfo, error) {
-	var head [elfHead]byte
-	if n, err := r.ReadAt(head[:], 0); err != nil && err != io.EOF {
-		return nil, err
-	} else if !isELF(head[:n]) {
-		return examineNested(r, size)
+// examining says what an examination records beside the references.
+type examining struct {
+	// keep copies a file with references to the page: its reader is valid only during the call.
+	keep bool
+	// programs records what programs load.
+	programs bool
+}
+
+// examineAt examines a file that begins with head; nil means that it is not a 64-bit x86-64 ELF file.
+func (s *Session) examineAt(name string, r io.ReaderAt, size int64, head []byte, o examining) (*elfInfo, error) {
+	if !isELF(head) {
+		return examinePacked(name, r, size, head)
 	}
 	report, err := patch.Scan(r, size)
-	if err != nil {
-		return nil, err
-	}
-	hazard, err := hazards.Find(name, r, size)
-	if err != nil {
-		return nil, err
-	}
 	switch {
+	case err != nil:
+		return nil, err
 	case report.Skipped.MayCall():
-		return &elfInfo{passed: report.Skipped.String(), unread: true}, nil
+		return unread("%s", report.Skipped), nil
 	case report.Skipped != nil:
-		return examineNested(r, size)
+		return nil, nil
 	}
-	info := &elfInfo{execBytes: report.ExecBytes, hazard: hazard}
-	if info.passed, err = packers.Inside(r, size); err == nil && info.passed == "" {
-		var nested *elfInfo
-		if nested, err = examineNested(r, size); nested != nil {
-			info.passed = nested.passed
-		}
+	info := &elfInfo{execBytes: report.ExecBytes}
+	if info.hazard, err = hazards.Find(name, r, size); err != nil {
+		return nil, err
+	}
+	if info.passed, err = packers.Inside(r, size); err != nil {
+		return nil, err
 	}
 	info.unread = info.passed != ""
-	if err != nil || len(report.Sites) == 0 && !s.fixes(report) {
-		return info, err
+	if o.programs {
+		info.load(report.File)
 	}
-	if keep {
+	if len(report.Sites) == 0 && !s.fixes(report) {
+		return info, nil
+	}
+	if o.keep {
 		if info.Content, err = s.spool.Keep(r, size); err != nil {
 			return nil, err
 		}
-		// A plan reads the file of its report again, so the report must be of the copy.
-		if report, err = patch.Scan(info.Content, size); err != nil {
-			return nil, err
-		}
+		report.File.R = info.Content // the plan reads the file again
 	}
 	info.report = report
-	return info, nil
+	info.plan, err = patch.NewPlan(report, s.Options)
+	return info, err
+}
+
+// load records what a file loads.
+func (i *elfInfo) load(f *find.File) {
+	interp := f.Interp()
+	switch {
+	case interp != "" && f.Soname() == "":
+		i.loads = append([]string{interp}, f.DynStrings(elf.DTNeeded)...)
+	default: // glibc's libc.so.6 has a loader and is a library
+		i.library = f.Type == elf.TypeDyn && !f.Static()
+	}
 }

@@ -1,20 +1,10 @@
 package contents
 
-import "io"
-
 // For the tests of this package alone.
 
-type (
-	Examiner   = examiner
-	LayerIndex = layerIndex
-)
+type LayerIndex = layerIndex
 
-var (
-	NewLayerCache = newLayerCache
-)
+var NewLayerCache = newLayerCache
 
-// ExamineAt examines a file.
-func ExamineAt(s *Session, name string, r io.ReaderAt, size int64, keep bool) error {
-	_, err := s.examineAt(name, r, size, keep)
-	return err
-}
+// NewExaminer returns an examiner of layers.
+func NewExaminer(s *Session) *examiner { return &examiner{S: s, Whiteouts: true} }

@@ -8,8 +8,6 @@ import (
 	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-
-	"vfix.dev/vfix/rewriter/patch"
 )
 
 // Scanned is Findings with the data that a rebuild or patch needs.
@@ -17,8 +15,13 @@ type Scanned struct {
 	*Findings
 	Targets []Target // in the order of Findings.Files
 	Tree    *Tree    // the examined tree
-	inits   []Hazard // of programs that are a hazard only as a container's init
+	// Programs are the dynamic programs of a directory or a tarball.
+	Programs []Program
+	inits    []Hazard // of programs that are a hazard only as a container's init
 }
+
+// Program is a dynamic program, and the loader that it names.
+type Program struct{ Path, Interp string }
 
 // Findings judges the visible files of the merged file system.
 func (s *Session) Findings(ctx context.Context, t *Tree) (*Scanned, error) {
@@ -33,7 +36,7 @@ func (s *Session) Findings(ctx context.Context, t *Tree) (*Scanned, error) {
 		}
 		out.Passed = append(out.Passed, p)
 	}
-	all := t.files(func(i *Inode) bool { return i.ELF != nil })
+	all := t.Files(func(i *Inode) bool { return i.ELF != nil })
 	for _, v := range all {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -43,68 +46,52 @@ func (s *Session) Findings(ctx context.Context, t *Tree) (*Scanned, error) {
 		if idx.DiffID != (v1.Hash{}) {
 			layer = idx.DiffID.String()
 		}
-		if err := s.judge(out, v, layer); err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", idx.Title, v.Names[0], err)
-		}
+		out.judge(v, layer)
 	}
 	if t.disk != nil {
 		t.disk.findings(out.Findings)
+		out.Library = t.disk.Only != "" && len(all) == 1 && all[0].ELF.library
 	}
-	all = slices.DeleteFunc(all, func(v Target) bool { return v.ELF.report == nil })
-	out.Warnings = append(out.Warnings, t.differences(all)...)
 	return out, nil
 }
 
-// judge adds one visible ELF file to the findings; layer is the diff ID of its layer.
-func (s *Session) judge(out *Scanned, v Target, layer string) error {
-	if v.ELF.passed != "" {
-		out.Passed = append(out.Passed, Passed{Path: v.Names[0], Layer: layer, Reason: v.ELF.passed, Unread: v.ELF.unread})
-		if v.ELF.report == nil {
-			return nil
-		}
+// judge adds one visible ELF file, or archive, to the findings; layer is the diff ID of its layer.
+func (out *Scanned) judge(v Target, layer string) {
+	e, name := v.ELF, v.Names[0]
+	if e.passed != "" {
+		out.Passed = append(out.Passed, Passed{Path: name, Layer: layer, Reason: e.passed, Unread: e.unread})
 	}
-	out.ELFFiles += max(1, v.ELF.members)
-	out.ExecBytes += v.ELF.execBytes
-	var plan *patch.Plan
-	if v.ELF.report != nil {
-		var err error
-		if plan, err = s.plan(v.ELF); err != nil {
-			return err
-		}
+	for _, p := range e.packed {
+		p.Path, p.Layer = name, layer
+		out.Packed = append(out.Packed, p)
 	}
-	if h := v.ELF.hazard; h != nil && !(plan != nil && plan.Redirected() && string(plan.Redirect.Fix) == string(h.Kind)) {
-		out.addHazard(Hazard{Hazard: *h, Path: v.Names[0], Layer: layer})
+	if e.execBytes == 0 && e.report == nil && e.passed != "" {
+		return
 	}
-	if plan == nil {
-		return nil
+	out.ELFFiles += max(1, e.members)
+	out.ExecBytes += e.execBytes
+	if e.loads != nil {
+		out.Programs = append(out.Programs, Program{name, e.loads[0]})
 	}
-	if d := plan.Redirect; d != nil && d.Reason != "" {
-		out.Warnings = append(out.Warnings, fmt.Sprintf("%s: not fixed (%s): %s", v.Names[0], d.Fix, d.Reason))
+	fixed := e.plan != nil && e.plan.Redirected()
+	if h := e.hazard; h != nil && !(fixed && string(e.plan.Redirect.Fix) == string(h.Kind)) {
+		out.addHazard(Hazard{Hazard: *h, Path: name, Layer: layer})
+	}
+	if e.plan == nil {
+		return
+	}
+	if d := e.plan.Redirect; d != nil && d.Reason != "" {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%s: not fixed (%s): %s", name, d.Fix, d.Reason))
 	}
 	out.Files = append(out.Files, File{
-		Path: v.Names[0], Links: v.Names[1:], Size: v.Size, Layer: layer, Index: v.Layer,
-		Report: v.ELF.report, Plan: plan,
+		Path: name, Links: v.Names[1:], Size: v.Size, Layer: layer, Index: v.Layer, Report: e.report, Plan: e.plan,
 	})
-	v.Plan = plan
+	out.noteDormant(&out.Files[len(out.Files)-1], &v.Meta)
+	v.Plan = e.plan
 	out.Targets = append(out.Targets, v)
-	return nil
-}
-
-// plan makes the plan for a file once, even if several images have it.
-func (s *Session) plan(e *elfInfo) (*patch.Plan, error) {
-	s.planning.Lock()
-	defer s.planning.Unlock()
-	if e.plan == nil {
-		p, err := patch.NewPlan(e.report, s.Options)
-		if err != nil {
-			return nil, err
-		}
-		e.plan = p
-	}
-	return e.plan, nil
 }
 
 // ToPatch returns the targets whose plan changes something and can be applied.
 func (f *Scanned) ToPatch() []Target {
-	return slices.DeleteFunc(slices.Clone(f.Targets), func(h Target) bool { return h.Plan.Empty() || h.stuck })
+	return slices.DeleteFunc(slices.Clone(f.Targets), func(h Target) bool { return h.Plan.Empty() })
 }

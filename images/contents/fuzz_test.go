@@ -17,20 +17,14 @@ import (
 // FuzzTar merges two layers of any bytes and writes the added layer: no panic, no name outside the root, and the
 // written layer can be read and needs no patch.
 func FuzzTar(f *testing.F) {
-	for _, tc := range visibleCases {
-		two := [2][]byte{}
-		for i, l := range tc.layers {
-			two[min(i, 1)] = imagetest.TarMembers(f, l...)
-		}
-		f.Add(two[0], two[1])
-	}
+	f.Add(imagetest.TarMembers(f, imagetest.LegacyM("lib/a", "1"), imagetest.LinkM("b", "lib/a")), imagetest.TarMembers(f, imagetest.FileM("lib/.wh.a", nil)))
 	f.Add([]byte("not tar"), []byte{})
 	f.Fuzz(func(t *testing.T, lower, upper []byte) {
 		ctx := context.Background()
 		s := imagetest.TestSession(t)
 		tr := contents.NewTree()
 		for _, data := range [][]byte{lower, upper} {
-			x := &contents.Examiner{S: s, Whiteouts: true}
+			x := contents.NewExaminer(s)
 			entries, err := x.ReadEntries(ctx, bytes.NewReader(data))
 			x.Close()
 			if err != nil {
@@ -71,7 +65,7 @@ func FuzzTar(f *testing.F) {
 		if h, _, _ := v1.SHA256(bytes.NewReader(data)); h != added.PlainDigest {
 			t.Fatalf("got diff ID %v, want %v", added.PlainDigest, h)
 		}
-		x := &contents.Examiner{S: s, Whiteouts: true}
+		x := contents.NewExaminer(s)
 		defer x.Close()
 		entries, err := x.ReadEntries(ctx, bytes.NewReader(data))
 		if err != nil {

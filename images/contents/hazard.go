@@ -3,7 +3,6 @@
 package contents
 
 import (
-	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -49,17 +48,4 @@ func (f *Scanned) Starts(t *Tree, program string) {
 			f.Hazards = append(f.Hazards, h)
 		}
 	}
-}
-
-// Resolve returns the path that a name leads to, with all symlinks followed.
-func (t *Tree) Resolve(name string) (string, error) {
-	return rootpath.Resolve(name, func(real string) (string, error) {
-		switch k := t.At(real); {
-		case k == nil:
-			return "", fs.ErrNotExist
-		case k.Kind == KindSymlink:
-			return k.Link, nil
-		}
-		return "", rootpath.ErrNoLink
-	})
 }

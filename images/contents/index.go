@@ -55,17 +55,10 @@ type Meta struct {
 	owners   unique.Handle[owners] // zero for none
 	Mtime    time.Time
 	Xattrs   map[string]string
-	linked   *linked // nil if no hard links followed the file
 }
 
 // owners are the names of a file's user and group.
 type owners struct{ user, group string }
-
-// linked reports that hard links followed a file. Some engines apply their headers to it (docker, containerd):
-// Xattrs has this result; others do not (umoci, podman).
-type linked struct {
-	own string // security.capability of the file's own header
-}
 
 // device is the number of a device as mknod(2) stores it: 12 bits of the major number, 20 of the minor one.
 // Engines pass on all bits of a tar header.
@@ -79,11 +72,6 @@ func newDevice[n int64 | uint32](major, minor n) device {
 
 func (d device) major() int64 { return int64(d >> minorBits) }
 func (d device) minor() int64 { return int64(d & (1<<minorBits - 1)) }
-
-// CapabilityDisputed reports whether engines set different values of security.capability on the file.
-func (m *Meta) CapabilityDisputed() bool {
-	return m.linked != nil && m.linked.own != m.Xattrs[capability]
-}
 
 // Entry is one member of a layer. It has 144 bytes, and an image has hundreds of thousands of them.
 type Entry struct {

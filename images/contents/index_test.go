@@ -185,14 +185,14 @@ func TestWarnDropped(t *testing.T) {
 	}
 }
 
-// A source without ELF files is complete only if nothing was omitted.
+// A source without ELF files is not complete: it may not be what was meant.
 func TestComplete(t *testing.T) {
 	for _, c := range []struct {
 		elf    int
 		passed []Passed
 		want   bool
 	}{
-		{0, nil, true}, {1, nil, true}, {0, []Passed{{Path: "x"}}, false}, {1, []Passed{{Path: "x"}}, true},
+		{0, nil, false}, {1, nil, true}, {0, []Passed{{Path: "x"}}, false}, {1, []Passed{{Path: "x"}}, true},
 		{1, []Passed{{Path: "x", Unread: true}}, false},
 	} {
 		if got := (&Findings{ELFFiles: c.elf, Passed: c.passed}).Complete(); got != c.want {

@@ -10,7 +10,6 @@ import (
 	"io"
 	"maps"
 	"path"
-	"slices"
 	"strings"
 	"unique"
 
@@ -49,13 +48,13 @@ type Member struct {
 // Members are the entries of a layer, by name.
 type Members map[string]Member
 
-// addDirs adds the parent directories of a name: as in t, else as ImplicitDir. It omits a directory that
-// engines show differently because layers omit its entry: each engine then shows the same as before.
+// addDirs adds the parent directories of a name: as in t, else as ImplicitDir. It omits a directory that the last
+// layer with files in it has no entry for: each engine then shows the same as before.
 func (m Members) addDirs(name string, t *Tree) {
 	for d := path.Dir(name); d != "." && m[d].Header == nil; d = path.Dir(d) {
 		e := ImplicitDir
-		if k := t.shown(d); k != nil {
-			if !t.stated(d) {
+		if k := t.At(d); k != nil {
+			if k.Kids == nil || k.Implied {
 				continue
 			}
 			e = k.Entry
@@ -72,14 +71,10 @@ func (m Members) AddExtras(extras []Extra, t *Tree) {
 	}
 }
 
-// Write writes the members of a layer on t: sorted by name, or in t's order if the order matters.
-func (m Members) Write(ctx context.Context, w io.Writer, t *Tree) error {
+// Write writes the members of a layer, sorted by name.
+func (m Members) Write(ctx context.Context, w io.Writer) error {
 	tw := tar.NewWriter(w)
-	names := slices.Sorted(maps.Keys(m))
-	if len(t.Others) > 0 {
-		t.order(names)
-	}
-	for _, name := range names {
+	for _, name := range SortedKeys(m) {
 		if err := m[name].Write(ctx, tw); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -102,47 +97,23 @@ func (m Member) Write(ctx context.Context, tw *tar.Writer) error {
 func (s *Session) writeMembers(ctx context.Context, w io.Writer, t *Tree, hits []Target, extras []Extra) error {
 	m := Members{}
 	for _, h := range hits {
-		m.addFile(t, h.Names, h.Entry.Unmarked(), h.Plan.Size, func() io.Reader { return h.Plan.Apply(h.ELF.Content) })
-	}
-	if err := m.addKept(ctx, t, hits); err != nil {
-		return err
+		m.addFile(t, h)
 	}
 	m.AddExtras(extras, t)
-	return m.Write(ctx, w, t)
+	return m.Write(ctx, w)
 }
 
-// addKept adds unchanged files that must be written again (Tree.kept), under all their names.
-func (m Members) addKept(ctx context.Context, t *Tree, hits []Target) error {
-	files := t.kept(hits)
-	var want []*Inode
-	for _, v := range files {
-		want = append(want, v.Inode)
-	}
-	got, err := t.Fetch(ctx, want)
-	for _, v := range files {
-		m.addFile(t, v.Names, v.Entry, v.Size, func() io.Reader { return io.NewSectionReader(got[v.Inode], 0, v.Size) })
-	}
-	return err
-}
-
-// addFile adds a file of t under all its names: the first has the content, the others are hard links to it. If the
-// content changed, e is without its marks.
-func (m Members) addFile(t *Tree, names []string, e *Entry, size int64, content func() io.Reader) {
-	for _, name := range names {
+// addFile adds a patched file of t under all its names, without the marks of its old content: the first name has the
+// content, the others are hard links to it.
+func (m Members) addFile(t *Tree, h Target) {
+	e := h.Entry.Unmarked()
+	for _, name := range h.Names {
 		m.addDirs(name, t)
-		m[name] = Member{Header: linkHeader(name, names[0], e)}
+		m[name] = Member{Header: linkHeader(name, h.Names[0], e)}
 	}
-	meta := e.Meta
-	if meta.CapabilityDisputed() && len(names) > 1 { // engines that apply the headers of links show other capabilities
-		meta.Xattrs = map[string]string{}
-		maps.Copy(meta.Xattrs, e.Meta.Xattrs)
-		if meta.Xattrs[capability] = meta.linked.own; meta.linked.own == "" {
-			delete(meta.Xattrs, capability)
-		}
-	}
-	hdr := meta.header(names[0])
-	hdr.Typeflag, hdr.Size = tar.TypeReg, size
-	m[names[0]] = Member{hdr, content}
+	hdr := e.Meta.header(h.Names[0])
+	hdr.Typeflag, hdr.Size = tar.TypeReg, h.Plan.Size
+	m[h.Names[0]] = Member{hdr, func() io.Reader { return h.Plan.Apply(h.ELF.Content) }}
 }
 
 // Member returns the file as an entry of a tar stream.
@@ -161,17 +132,6 @@ func (e Extra) Member() Member {
 		hdr.Typeflag, hdr.Size = tar.TypeReg, int64(len(e.Body))
 	}
 	return Member{hdr, func() io.Reader { return bytes.NewReader(e.Body) }}
-}
-
-// At returns the node of a name from Walk, which has no symlinks in it; nil if the tree does not have it.
-func (t *Tree) At(name string) *Node {
-	k := t.Root
-	for _, c := range Components(name) {
-		if k = k.Kids[c]; k == nil {
-			return nil
-		}
-	}
-	return k
 }
 
 // Header returns the tar header of an entry under a name, with the size of a regular file.
@@ -251,6 +211,4 @@ type Extra struct {
 	Body []byte
 	Link string // target, for a symlink
 	Like *Meta  // owner, mode and time; nil: root's, of mode, from the epoch
-	// Was is the content of the package database that this file replaces; nil for other files.
-	Was *blob.StatedBytes
 }

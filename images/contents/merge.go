@@ -1,5 +1,6 @@
-// Applies layers as engines do. An overlay engine unpacks each layer into its own directory and stacks them; other
-// engines unpack each layer over the result of the layers below.
+// Applies layers as overlay engines do: each layer is unpacked into its own directory, in which whiteouts are files
+// that hide, and the directories are stacked (containerd, archive.OverlayConvertWhiteout; docker,
+// archive.overlayWhiteoutConverter). Symlinks of the layers below are not visible while a layer is unpacked.
 
 package contents
 
@@ -8,90 +9,15 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"slices"
 
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// manner is how an engine applies a layer.
-type manner uint8
-
-const (
-	// overlaid: into its own directory, in which whiteouts are files that hide (containerd,
-	// archive.OverlayConvertWhiteout; docker, archive.overlayWhiteoutConverter). Symlinks of the layers below are
-	// not visible.
-	overlaid manner = iota
-	// inPlace: into the merged file system, from which a whiteout removes the files that exist at its turn
-	// (containerd, archive.applyNaive; docker, archive.UnpackLayer).
-	inPlace
-	// sparing: like inPlace, but whiteouts spare the files of their own layer, also earlier ones (image-spec
-	// layer.md, "Whiteouts"; umoci, TarExtractor.ociWhiteout).
-	sparing
-	// lowestInPlace: overlaid, except for the lowest layer (containerd, archive.apply in apply_linux.go:
-	// the mount of a snapshot without a parent is a bind mount).
-	lowestInPlace
-)
-
-// others are engines that apply layers differently.
-type others struct {
-	names string
-	manner
-}
-
-// otherEngines may show other files than docker's overlay2. podman's vfs driver is docker's.
-var otherEngines = []others{
-	{"docker's vfs driver and containerd's native snapshotter", inPlace},
-	{"umoci", sparing},
-	{"containerd's overlayfs snapshotter", lowestInPlace},
-}
-
-// Merge applies layers in order. It returns the errors of overlay engines; other engines that would refuse the
-// layers have no view. Of equal views, only one tree is in memory at a time.
+// Merge applies the layers of an image in order.
 func Merge(layers []*layerIndex) (*Tree, error) {
-	type view struct {
-		others
-		shows uint64
-	}
-	var views []view
-	for _, o := range otherEngines {
-		if o.manner == lowestInPlace && !(len(layers) > 0 && slices.ContainsFunc(layers[0].Entries, func(e *Entry) bool { return e.Kind == KindOpaque })) {
-			continue // equal to overlaid
-		}
-		if w, err := merged(layers, o.manner); err == nil {
-			views = append(views, view{o, w.Root.hashShown(0)})
-		}
-	}
-	t, err := merged(layers, overlaid)
-	if err != nil {
-		return nil, err
-	}
-	shows, different := t.Root.hashShown(0), map[uint64]*Tree{}
-	for _, v := range views {
-		switch w := different[v.shows]; {
-		case v.shows == shows:
-		case w != nil:
-			w.Engines += ", " + v.names
-		default:
-			if w, err = merged(layers, v.manner); err != nil {
-				return nil, err
-			}
-			w.Engines, different[v.shows], t.Others = v.names, w, append(t.Others, w)
-		}
-	}
-	return t, nil
-}
-
-func merged(layers []*layerIndex, m manner) (*Tree, error) {
 	t := NewTree()
-	for n, l := range layers {
-		of := m
-		if m == lowestInPlace {
-			of = overlaid
-			if n == 0 {
-				of = inPlace
-			}
-		}
-		if err := t.apply(l, of); err != nil {
+	for _, l := range layers {
+		if err := t.stack(l); err != nil {
 			return nil, err
 		}
 	}
@@ -100,32 +26,36 @@ func merged(layers []*layerIndex, m manner) (*Tree, error) {
 
 // applying is one layer that is being applied.
 type applying struct {
-	to     *Tree // the tree that it is applied to
-	n      int   // the layer's number
-	manner manner
-	below  *Tree // of overlaid: the files of the layers below
-	pool   map[string]*Inode
+	to    *Tree // the layer's own tree
+	n     int   // the layer's number
+	below *Tree // the layers below; nil for a directory or a tarball, which have no whiteouts
+	pool  map[string]*Inode
 }
 
-// Apply applies a layer to the tree; from has the contents of its files.
+// Apply adds the entries of a directory or a tarball, or of a layer without whiteouts, to the tree; from has the
+// contents of its files.
 func (t *Tree) Apply(idx *layerIndex, from members) error {
-	t.from = append(t.from, from)
-	return t.apply(idx, inPlace)
+	a := &applying{to: t, n: len(t.Layers)}
+	t.Layers, t.from = append(t.Layers, idx), append(t.from, from)
+	return a.all(idx)
 }
 
-func (t *Tree) apply(idx *layerIndex, m manner) error {
-	a := &applying{to: t, n: len(t.Layers), manner: m, pool: map[string]*Inode{}}
+// stack puts a layer on the tree.
+func (t *Tree) stack(idx *layerIndex) error {
+	a := &applying{to: NewTree(), n: len(t.Layers), below: t, pool: map[string]*Inode{}}
 	t.Layers = append(t.Layers, idx)
-	if m == overlaid {
-		a.to, a.below = NewTree(), t
+	if err := a.all(idx); err != nil {
+		return err
 	}
+	t.Root.cover(a.to.Root)
+	return nil
+}
+
+func (a *applying) all(idx *layerIndex) error {
 	for _, e := range idx.Entries {
 		if err := a.add(e); err != nil {
 			return fmt.Errorf("%s: %s: %w", idx.Title, e.Name, err)
 		}
-	}
-	if m == overlaid {
-		t.Root.cover(a.to.Root)
 	}
 	return nil
 }
@@ -133,7 +63,7 @@ func (t *Tree) apply(idx *layerIndex, m manner) error {
 // cover puts a directory of a layer over the same directory of the layers below.
 func (k *Node) cover(up *Node) {
 	if k.Implied = up.Implied; !k.Implied {
-		k.Inode, k.Named = up.Inode, up.Named
+		k.Inode = up.Inode
 	}
 	for name, u := range up.Kids {
 		old := k.Kids[name]
@@ -178,7 +108,7 @@ func (a *applying) add(e *Entry) error {
 	if err != nil {
 		return err
 	}
-	k := &Node{Inode: &Inode{e, a.n}, Named: int32(a.n)}
+	k := &Node{Inode: &Inode{e, a.n}}
 	switch e.Kind {
 	case kindHardLink:
 		if k.Inode, err = a.target(e); err != nil {
@@ -192,7 +122,7 @@ func (a *applying) add(e *Entry) error {
 		}
 	case KindOther:
 		// Such a device is a whiteout of overlay (Linux, Documentation/filesystems/overlayfs.rst).
-		if a.manner == overlaid && e.Flag == tar.TypeChar && e.Meta.device == 0 {
+		if a.below != nil && e.Flag == tar.TypeChar && e.Meta.device == 0 {
 			k = newWhiteout(a.n)
 		}
 	}
@@ -202,38 +132,27 @@ func (a *applying) add(e *Entry) error {
 
 // newWhiteout returns a node that hides the same name of the layers below.
 func newWhiteout(layer int) *Node {
-	return &Node{Inode: &Inode{&Entry{Kind: KindWhiteout}, layer}, Named: int32(layer)}
+	return &Node{Inode: &Inode{&Entry{Kind: KindWhiteout}, layer}}
 }
 
-// whiteout applies a whiteout. All engines except umoci create its directory, also over a symlink of the layers
-// below.
+// whiteout applies a whiteout; engines create its directory.
 func (a *applying) whiteout(e *Entry) error {
 	dir, base := path.Split(e.Name)
 	if e.Kind == KindOpaque {
 		dir = e.Name
-		// For a file it has no effect: docker and umoci accept it, containerd refuses it.
+		// For a file it has no effect: docker accepts it, containerd refuses it.
 		if k := a.to.Find(dir); k != nil && k.Kids == nil && k.Kind == KindFile {
 			return nil
 		}
 	}
-	d, err := a.to.Dir(dir, a.n, a.manner != sparing)
-	if d == nil {
+	d, err := a.to.Dir(dir, a.n, true)
+	if err != nil {
 		return err
 	}
 	k := d.Kids[base]
 	switch {
-	case e.Kind == KindOpaque && a.manner == overlaid:
-		d.opaque = true
-	case e.Kind == KindOpaque && a.manner == inPlace:
-		d.removeUnnamed(a.n)
 	case e.Kind == KindOpaque:
-		d.hideKids(a.n)
-	case a.manner == inPlace:
-		delete(d.Kids, base)
-	case a.manner == sparing:
-		if k != nil && k.hide(a.n) {
-			delete(d.Kids, base)
-		}
+		d.opaque = true
 	case a.n == 0: // containerd unpacks the lowest layer in place
 		delete(d.Kids, base)
 	case k == nil:
@@ -245,44 +164,14 @@ func (a *applying) whiteout(e *Entry) error {
 	return nil
 }
 
-// removeUnnamed removes the entries that layer n does not have so far.
-func (k *Node) removeUnnamed(n int) {
-	for name, kid := range k.Kids {
-		if int(kid.Named) != n || kid.Entry == ImplicitDir {
-			delete(k.Kids, name)
-			continue
-		}
-		kid.removeUnnamed(n)
-	}
-}
-
-// hide removes the entries of layers below n from the subtree, and reports whether it is empty then.
-func (k *Node) hide(n int) bool {
-	k.hideKids(n)
-	return int(k.Named) < n && len(k.Kids) == 0
-}
-
-func (k *Node) hideKids(n int) {
-	for name, kid := range k.Kids {
-		if kid.hide(n) {
-			delete(k.Kids, name)
-		}
-	}
-}
-
 // relink sets the metadata of one more hard link's header on an inode: docker and containerd apply each header to
 // the file itself (containerd, archive.createTarFile). The kernel removes the capabilities whenever the owner is
-// set, so only a header with capabilities keeps them. umoci and podman ignore such headers; addFile writes the
-// file so that each engine still shows the same.
+// set, so only a header with capabilities keeps them.
 func (i *Inode) relink(link *Entry) {
 	m := link.Meta
-	m.device = i.Meta.device
+	m.device, m.Xattrs = i.Meta.device, maps.Clone(i.Meta.Xattrs)
 	if i.Kind == KindSymlink {
 		m.Mode = i.Meta.Mode
-	}
-	m.Xattrs, m.linked = maps.Clone(i.Meta.Xattrs), i.Meta.linked
-	if m.linked == nil {
-		m.linked = &linked{own: m.Xattrs[capability]}
 	}
 	delete(m.Xattrs, capability)
 	for name, value := range link.Meta.Xattrs {
@@ -299,8 +188,7 @@ func (i *Inode) relink(link *Entry) {
 // capability is the xattr that each change of the owner removes (Linux, notify_change).
 const capability = "security.capability"
 
-// target returns the file that a hard link refers to: in the layer itself, else, for engines that do not use
-// overlay, in the layers below.
+// target returns the file that a hard link refers to: in the layer itself, else in the layers below.
 func (a *applying) target(e *Entry) (*Inode, error) {
 	if name := inPool(e.Link); name != "" && a.pool[name] != nil {
 		return a.pool[name], nil

@@ -72,19 +72,6 @@ func (f *Findings) UnreadText() string {
 	return strings.Join(parts, " and ") + " could not be read"
 }
 
-// IncompleteText explains why a verdict is incomplete; "" if it is complete.
-func (f *Findings) IncompleteText() string {
-	switch missing := f.MissingLibraries(); {
-	case f.Complete():
-		return ""
-	case f.Unread() > 0:
-		return f.UnreadText()
-	case len(missing) > 0:
-		return "what it loads was not examined: " + strings.Join(missing, ", ")
-	}
-	return "nothing was examined"
-}
-
 // Findings is the result of the scan of one source.
 type Findings struct {
 	Source string `json:"source"` // the source as resolved, with its transport: "docker-daemon:redis:2.8.22"
@@ -107,8 +94,23 @@ type Findings struct {
 	ExecBytes int64 `json:"-"`
 	// Fallback is the parts of the fallback in the image, set at the end of the work; empty if not requested.
 	Fallback Fallback `json:"-"`
-	// Warnings are about the source as a whole, one line each.
+	// Packed are the archives with affected programs or libraries, which vfix does not patch.
+	Packed []Packed `json:"packed"`
+	// ChangedOnly reports that only files that changed since an earlier run were examined.
+	ChangedOnly bool `json:"-"`
+	// Warnings are about the source as a whole, one line each; Notes do not concern its verdict.
 	Warnings []string `json:"-"`
+	Notes    []string `json:"notes"`
+}
+
+// Packed is a member of a zip archive, jar or wheel that has live call sites.
+type Packed struct {
+	Path   string `json:"path"`   // of the archive
+	Member string `json:"member"` // its name in the archive; of an archive in an archive "INNER!NAME"
+	Layer  string `json:"layer"`
+	Sites  int    `json:"sites"`
+	// Covered reports that the fallback in the source covers the programs that load it.
+	Covered bool `json:"covered"`
 }
 
 // Loads are the loader and libraries of a program that is the source.
@@ -137,11 +139,15 @@ func (f *Findings) Rename(name func(path string) string) {
 	for i := range f.Hazards {
 		f.Hazards[i].Path = name(f.Hazards[i].Path)
 	}
+	for i := range f.Packed {
+		f.Packed[i].Path = name(f.Packed[i].Path)
+	}
 }
 
 // Add adds the findings in the files of another source.
 func (f *Findings) Add(o *Findings) {
 	f.Files, f.Passed, f.Hazards = append(f.Files, o.Files...), append(f.Passed, o.Passed...), append(f.Hazards, o.Hazards...)
+	f.Packed, f.Notes = append(f.Packed, o.Packed...), append(f.Notes, o.Notes...)
 	f.ELFFiles, f.ExecBytes = f.ELFFiles+o.ELFFiles, f.ExecBytes+o.ExecBytes
 	f.Warnings = append(f.Warnings, o.Warnings...)
 }
@@ -157,20 +163,6 @@ func (f *Findings) sum(n func(*File) int) (all int) {
 	return all
 }
 
-// LeftOver returns the number of live or unknown sites that remain.
-func (f *Findings) LeftOver() int { return f.sum(func(f *File) int { return len(f.Plan.LeftOver()) }) }
-
-// LeftOver returns the number of the file's live or unknown sites that remain and can run: the code of an object
-// can run only after it is linked.
-func (f *File) LeftOver() int {
-	return len(f.Plan.LeftOver())
-}
-
-// Affected reports whether a patch would change any file.
-func (f *Findings) Affected() bool {
-	return slices.ContainsFunc(f.Files, func(f File) bool { return !f.Plan.Empty() })
-}
-
 // Fallback has the parts of the fallback in an image.
 type Fallback struct {
 	// Library reports that all dynamic programs of the image load libvfix.so, Trace that its entrypoint runs under
@@ -183,14 +175,4 @@ type Fallback struct {
 	// with call sites that no preload covers.
 	Wrapped bool     `json:"entrypoint_wrapped"`
 	Reasons []string `json:"reasons"`
-}
-
-// Uncovered returns the number of live or unknown sites that remain without a fallback in the image.
-func (f *Findings) Uncovered() int {
-	return f.sum(func(f *File) int {
-		if f.Covered != "" {
-			return 0
-		}
-		return len(f.Plan.LeftOver())
-	})
 }

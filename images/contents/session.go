@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sync/errgroup"
@@ -39,8 +38,7 @@ type Session struct {
 	// packer makes the added layers.
 	packer blob.Packer
 
-	planning sync.Mutex // serializes the plans for files of layers
-	layers   *layerCache
+	layers *layerCache
 }
 
 // NewSession returns a session that examines files on jobs processors, on all for 0 or less; p may be nil.

@@ -35,6 +35,9 @@ func (s *Session) PathOf(ctx context.Context, src *media.Source) (*Scanned, erro
 		return nil, err
 	}
 	sub.Close()
+	if sub.T.disk != nil {
+		return sub.F, nil
+	}
 	if missing := sub.T.missing(); len(missing) > 0 && sub.F.UncoveredSites() == 0 {
 		sub.F.Loads = &Loads{Missing: missing}
 	}

@@ -291,25 +291,3 @@ func TestReadVerifies(t *testing.T) {
 		}
 	}
 }
-
-// A function that takes the files of a layer may fail, and a command that has ended reads no further.
-func TestTakeFails(t *testing.T) {
-	img := imagetest.Stack(t, []imagetest.TestMember{imagetest.FileM("a", []byte("a"))})
-	s := imagetest.TestSession(t)
-	s.Take = func(context.Context, v1.Hash, *contents.Entry, io.Reader) error { return imagetest.ErrFull }
-	if _, err := s.Image(t.Context(), img); !errors.Is(err, imagetest.ErrFull) {
-		t.Errorf("got %v", err)
-	}
-	s.Take = nil
-	ended, end := context.WithCancelCause(t.Context())
-	end(imagetest.ErrFull)
-	x := &contents.Examiner{S: s}
-	defer x.Close()
-	if _, err := x.ReadEntries(ended, strings.NewReader(string(imagetest.TarMembers(t, imagetest.FileM("a", nil))))); !errors.Is(err, imagetest.ErrFull) {
-		t.Errorf("ended: got %v", err)
-	}
-	tree := imagetest.Must[*contents.Tree](t)(s.Image(t.Context(), imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("a", "1")})))
-	if _, err := s.Findings(ended, tree); !errors.Is(err, imagetest.ErrFull) {
-		t.Errorf("ended, findings: got %v", err)
-	}
-}

@@ -26,7 +26,6 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/internal/rootpath"
-	"vfix.dev/vfix/rewriter/elf"
 )
 
 // IsTarball reports whether a path is a regular file with a tar archive, as MaybeTar decides.
@@ -63,20 +62,10 @@ func (s *Session) Tarball(ctx context.Context, name, title string) (*Tree, error
 	return t, WrapPath(title, err)
 }
 
-// loadedBy returns the loader of a program and the names of its libraries; nil for files without a loader, and for
-// executable libraries.
-func loadedBy(r io.ReaderAt, size int64) []string {
-	f, err := elf.Parse(r, size)
-	if err != nil || f.Interp() == "" || f.Soname() != "" {
-		return nil
-	}
-	return append([]string{f.Interp()}, f.DynStrings(elf.DTNeeded)...)
-}
-
 // missing returns the files that programs of a tarball load and that are not in it: a program has its loader, and
 // then also its libraries, in its root filesystem, which may be any directory above it.
 func (t *Tree) missing() []string {
-	programs := t.files(func(i *Inode) bool { return i.ELF != nil })
+	programs := t.Files(func(i *Inode) bool { return i.ELF != nil })
 	has := func(name string) bool { return rootpath.Follow(&Way{T: t, File: true}, name) == nil }
 	here := map[string]bool{} // names of the ELF files
 	for _, v := range programs {

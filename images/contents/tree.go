@@ -13,6 +13,7 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/rootpath"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // Inode is a file of the merged file system, shared by all its hard links.
@@ -21,23 +22,13 @@ type Inode struct {
 	Layer int // number of its layer
 }
 
-// origin identifies the entry that an inode's content comes from: the views of different engines have different
-// inodes with the same origin.
-type origin struct {
-	layer  int32
-	number uint32
-}
-
-func (i *Inode) origin() origin { return origin{int32(i.Layer), i.Number} }
-
 // HasContent reports whether the inode is a regular file.
 func (i *Inode) HasContent() bool { return i.Kind == KindFile || i.Kind == KindPool }
 
 // Node is a name of the merged file system.
 type Node struct {
 	*Inode
-	Kids  map[string]*Node // of a directory
-	Named int32            // number of the layer that has the name
+	Kids map[string]*Node // of a directory
 	// Implied reports that the last layer with files in a directory has no entry for it: docker's overlay2 shows
 	// it as ImplicitDir, other engines as in the layers below.
 	Implied bool
@@ -54,10 +45,6 @@ type Tree struct {
 	from  []members
 	spool *blob.Spool
 	disk  *Disk
-	// Others are the views of other engines of the same layers, if they differ.
-	Others []*Tree
-	// Engines names the engines that show this tree, if it is one of Others.
-	Engines string
 }
 
 // ImplicitDir is a directory without an entry in any layer: engines create it for root with this mode (containerd
@@ -65,7 +52,7 @@ type Tree struct {
 var ImplicitDir = &Entry{Kind: KindDir, Meta: Meta{Mode: 0o755, Mtime: time.Unix(0, 0)}}
 
 func newDir(layer int) *Node {
-	return &Node{Inode: &Inode{ImplicitDir, layer}, Named: int32(layer), Kids: map[string]*Node{}, Implied: true}
+	return &Node{Inode: &Inode{ImplicitDir, layer}, Kids: map[string]*Node{}, Implied: true}
 }
 
 // NewTree returns an empty file system, with a root directory that no layer has.
@@ -162,4 +149,57 @@ func (t *Tree) Find(name string) *Node {
 		return nil
 	}
 	return d.Kids[path.Base(name)]
+}
+
+// At returns the node of a name from Walk, which has no symlinks in it; nil if the tree does not have it.
+func (t *Tree) At(name string) *Node {
+	k := t.Root
+	for _, c := range Components(name) {
+		if k = k.Kids[c]; k == nil {
+			return nil
+		}
+	}
+	return k
+}
+
+// Resolve returns the path that a name leads to, with all symlinks followed.
+func (t *Tree) Resolve(name string) (string, error) {
+	return rootpath.Resolve(name, func(real string) (string, error) {
+		switch k := t.At(real); {
+		case k == nil:
+			return "", fs.ErrNotExist
+		case k.Kind == KindSymlink:
+			return k.Link, nil
+		}
+		return "", rootpath.ErrNoLink
+	})
+}
+
+// Target is one file with its names, in the order of Walk; the first is the one with the content in a layer.
+type Target struct {
+	*Inode
+	Names []string
+	Plan  *patch.Plan // the changes of its references to the page, if the file was judged
+}
+
+// Files returns the inodes, except directories, that choose accepts, with their names, sorted by their first names.
+func (t *Tree) Files(choose func(*Inode) bool) []Target {
+	at := map[*Inode]int{}
+	var all []Target
+	t.Walk(func(name string, k *Node) {
+		if k.Kids != nil || !choose(k.Inode) {
+			return
+		}
+		i, known := at[k.Inode]
+		if !known {
+			i, all = len(all), append(all, Target{Inode: k.Inode})
+			at[k.Inode] = i
+		}
+		all[i].Names = append(all[i].Names, name)
+	})
+	for _, v := range all { // Walk has "lib/x" before "lib-y"
+		slices.Sort(v.Names)
+	}
+	slices.SortStableFunc(all, func(a, b Target) int { return strings.Compare(a.Names[0], b.Names[0]) })
+	return all
 }

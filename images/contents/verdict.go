@@ -5,6 +5,11 @@ package contents
 
 import (
 	"fmt"
+	"slices"
+	"strings"
+
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // Verdict is the result of the examination of a source. The zero value is Incomplete: an unexamined source is not
@@ -13,11 +18,12 @@ type Verdict uint8
 
 // The verdicts.
 const (
-	// Incomplete: no call site was found, but something that may have one was not examined.
+	// Incomplete: no live call site was found, but something was not examined, or has a reference that cannot be
+	// judged.
 	Incomplete Verdict = iota
 	// NotAffected: everything was examined, and the fallback covers all remaining call sites.
 	NotAffected
-	// Affected: it has live or unknown call sites that no fallback in it covers.
+	// Affected: it has live call sites that no fallback in it covers.
 	Affected
 )
 
@@ -43,25 +49,49 @@ func (v *Verdict) UnmarshalText(b []byte) error {
 }
 
 // Verdict returns the verdict on the source as it was read.
-func (f *Findings) Verdict() Verdict { return verdict(f.UncoveredSites(), f) }
+func (f *Findings) Verdict() Verdict { return f.verdict(f.UncoveredSites()) }
 
 // Remaining returns the verdict on the source after its plans: after a rebuild or a patch.
-func (f *Findings) Remaining() Verdict { return verdict(f.Uncovered(), f) }
+func (f *Findings) Remaining() Verdict { return f.verdict(f.Uncovered()) }
 
-func verdict(open int, f *Findings) Verdict {
+func (f *Findings) verdict(live int) Verdict {
 	switch {
-	case open > 0:
+	case live > 0:
 		return Affected
-	case f.Complete():
+	case f.Complete() && f.UnknownSites() == 0:
 		return NotAffected
 	}
 	return Incomplete
 }
 
-// Complete reports whether everything in the source that may have call sites was examined, including the libraries
-// of a program. If call sites were found, missing libraries do not change the verdict.
-func (f *Findings) Complete() bool {
-	return f.Unread() == 0 && (f.ELFFiles > 0 || len(f.Passed) == 0) && (len(f.MissingLibraries()) == 0 || f.UncoveredSites() > 0)
+// Complete reports whether everything in the source that may have call sites was examined and judged, including the
+// libraries of a program. If live call sites were found, missing libraries and unknown references do not matter.
+func (f *Findings) Complete() bool { return f.IncompleteText() == "" }
+
+// IncompleteText explains why a verdict is incomplete; "" if it is complete.
+func (f *Findings) IncompleteText() string {
+	missing := f.MissingLibraries()
+	switch affected := f.UncoveredSites() > 0; {
+	case f.Unread() > 0:
+		return f.UnreadText()
+	case len(missing) > 0 && !affected:
+		return "what it loads was not examined: " + strings.Join(missing, ", ")
+	case f.UnknownSites() > 0 && !affected:
+		return f.UnknownText()
+	case f.ELFFiles > 0 || f.ChangedOnly:
+		return ""
+	case len(f.Passed) > 0:
+		return "nothing was examined: " + f.Passed[0].Reason
+	}
+	return "no 64-bit x86-64 ELF file in it"
+}
+
+// UnknownText says how many references cannot be judged.
+func (f *Findings) UnknownText() string {
+	if n := f.UnknownSites(); n != 1 {
+		return fmt.Sprintf("%d references to the vsyscall page cannot be judged", n)
+	}
+	return "1 reference to the vsyscall page cannot be judged"
 }
 
 // MissingLibraries returns the names of libraries that a program loads and that were not examined.
@@ -72,30 +102,40 @@ func (f *Findings) MissingLibraries() []string {
 	return f.Loads.Missing
 }
 
-// Open returns the number of live or unknown call sites of a file as it was read.
-func (f *File) Open() int {
-	n := 0
+// sites counts the sites of the file with a verdict.
+func (f *File) sites(v find.Verdict) (n int) {
 	for _, s := range f.Report.Sites {
-		if s.Verdict.Finding() {
+		if s.Verdict == v {
 			n++
 		}
 	}
 	return n
 }
 
-// OpenSites returns the number of live or unknown call sites in the files as they were read.
-func (f *Findings) OpenSites() int { return f.sum((*File).Open) }
+// Open returns the number of live call sites of a file as it was read.
+func (f *File) Open() int { return f.sites(find.Live) }
+
+// Unknown returns the number of references of a file that cannot be judged.
+func (f *File) Unknown() int { return f.sites(find.Unknown) }
+
+// OpenSites returns the number of live call sites in the source as it was read.
+func (f *Findings) OpenSites() int { return f.sum((*File).Open) + f.packed(true) }
 
 // UncoveredSites returns the number of open call sites that no fallback in the source covers.
-func (f *Findings) UncoveredSites() int { return f.sum((*File).uncovered) }
+func (f *Findings) UncoveredSites() int { return f.sum((*File).uncovered) + f.packed(false) }
 
 // CaughtSites returns the number of open call sites that the fallback in the source covers, including those that
 // can be patched.
 func (f *Findings) CaughtSites() int { return f.OpenSites() - f.UncoveredSites() }
 
 // UncoveredFiles returns the number of files with UncoveredSites.
-func (f *Findings) UncoveredFiles() int {
-	return f.sum(func(f *File) int { return min(f.uncovered(), 1) })
+func (f *Findings) UncoveredFiles() (n int) {
+	for _, p := range f.Packed {
+		if !p.Covered {
+			n++
+		}
+	}
+	return n + f.sum(func(f *File) int { return min(f.uncovered(), 1) })
 }
 
 func (f *File) uncovered() int {
@@ -103,4 +143,68 @@ func (f *File) uncovered() int {
 		return 0
 	}
 	return f.Open()
+}
+
+// packed returns the number of live call sites in archives: all, or those that no fallback covers.
+func (f *Findings) packed(all bool) (n int) {
+	for _, p := range f.Packed {
+		if all || !p.Covered {
+			n += p.Sites
+		}
+	}
+	return n
+}
+
+// UnknownSites returns the number of references that cannot be judged and that no fallback covers.
+func (f *Findings) UnknownSites() int {
+	return f.sum(func(f *File) int {
+		if f.Covered != "" {
+			return 0
+		}
+		return f.sites(find.Unknown)
+	})
+}
+
+// leftLive returns the number of live sites that the file's plan leaves.
+func (f *File) leftLive() (n int) {
+	for _, p := range f.Plan.Patches {
+		if p.Form == patch.Left && p.Site.Verdict == find.Live {
+			n++
+		}
+	}
+	return n
+}
+
+// LeftOver returns the number of live sites that remain after the plans.
+func (f *Findings) LeftOver() int { return f.sum((*File).LeftOver) + f.packed(true) }
+
+// LeftOver returns the number of the file's live sites that remain and can run.
+func (f *File) LeftOver() int { return f.leftLive() }
+
+// Uncovered returns the number of live sites that remain without a fallback in the source.
+func (f *Findings) Uncovered() int {
+	return f.packed(false) + f.sum(func(f *File) int {
+		if f.Covered != "" {
+			return 0
+		}
+		return f.LeftOver()
+	})
+}
+
+// Affected reports whether a patch would change any file.
+func (f *Findings) Affected() bool {
+	return slices.ContainsFunc(f.Files, func(f File) bool { return !f.Plan.Empty() })
+}
+
+// noteDormant notes when the references of a file that are used only without a vDSO matter.
+func (f *Findings) noteDormant(file *File, m *Meta) {
+	if file.sites(find.Dormant) == 0 || !file.Report.Go || file.Open() > 0 {
+		return
+	}
+	const setuid = 0o4000
+	if (m.Mode&setuid == 0 || m.UID == 0) && m.Xattrs[capability] == "" {
+		return
+	}
+	f.Notes = append(f.Notes, file.Path+": made by Go before 1.16, and setuid or with file capabilities: "+
+		"it crashes without the vsyscall page if TMPDIR or LD_LIBRARY_PATH is set")
 }

@@ -31,7 +31,7 @@ func (s *Shim) Choose(ctx context.Context, sub *contents.Subject, mode Mode) (c 
 		return c, err
 	}
 	fb := &contents.Fallback{Library: in.library(), Trace: in.trace()}
-	left := slices.ContainsFunc(sub.F.Files, func(file contents.File) bool { return file.LeftOver() > 0 })
+	left := sub.F.LeftOver() > 0
 	if left {
 		if err := in.loaders(ctx, sub.F.Files); err != nil {
 			return c, err

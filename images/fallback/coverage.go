@@ -233,20 +233,24 @@ func EntrypointIsTraced(config []byte) bool {
 	return len(words) > 0 && words[0] == TracePath
 }
 
-// cover notes for each file with sites that stay whether the fallback covers them; asItIs says
-// that all stay, also those that can be patched.
+// cover notes for each file with sites that stay whether the fallback covers them; asItIs says that all stay, also
+// those that can be patched.
 func (in *installed) cover(f *contents.Findings, fb *contents.Fallback, asItIs bool) {
 	f.Fallback = *fb
 	for i := range f.Files {
 		file := &f.Files[i]
 		file.Covered = ""
+		stays := file.LeftOver() > 0 || file.Unknown() > 0 || asItIs && file.Open() > 0
 		switch {
-		case file.LeftOver() == 0 && (!asItIs || file.Plan.Empty()):
+		case !stays:
 		case fb.Library && in.noPreload(file.Report) == "":
 			file.Covered = CoveredByLibrary
 		case fb.Trace:
 			file.Covered = coveredByTrace
 		}
+	}
+	for i := range f.Packed {
+		f.Packed[i].Covered = fb.Library || fb.Trace
 	}
 }
 

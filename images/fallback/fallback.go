@@ -28,7 +28,7 @@ type Mode string
 
 // The modes of --fallback.
 const (
-	FallbackAuto   Mode = "auto"   // where live or unknown call sites stay
+	FallbackAuto   Mode = "auto"   // if live call sites cannot be patched
 	FallbackAlways Mode = "always" // in any case, supervisor included
 	FallbackNever  Mode = "never"
 )

@@ -16,7 +16,7 @@ import (
 // program headers are at the end: PT_LOAD as in FindingM, and PT_INTERP.
 func loadedM(name, interp string) imagetest.TestMember {
 	const header, entry = 64, 56
-	m := imagetest.FindingM(name, false)
+	m := imagetest.LeftM(name, false)
 	at := len(m.Body)
 	m.Body = append(m.Body, m.Body[header:header+entry]...)
 	text := uint64(at + 2*entry)

@@ -70,7 +70,7 @@ func TestInventory(t *testing.T) {
 		t.Fatalf("got %+v", inv)
 	}
 	// The image of a running container comes first.
-	if h := inv.Held[0]; h.Name != "tiny:1" || h.Container != "" || h.Err != nil || h.Sites != 0 {
+	if h := inv.Held[0]; h.Name != "tiny:1" || h.Container != "" || h.Err == nil || h.Sites != 0 {
 		t.Errorf("image: got %+v", h)
 	}
 	if h := inv.Held[1]; h.Name != strings.Repeat("b", 12) || !errors.Is(h.Err, hinterr.ErrNotFound) {

@@ -95,10 +95,10 @@ func Derived(t testing.TB, base v1.Image, fallbackAdded, traced bool, members ..
 		w[name] = m.member()
 	}
 	var plain bytes.Buffer
-	if err := w.Write(context.Background(), &plain, contents.NewTree()); err != nil {
+	if err := w.Write(context.Background(), &plain); err != nil {
 		t.Fatal(err)
 	}
-	labels := map[string]string{"dev.vfix.base.name": "base", "dev.vfix.version": "1.2", "dev.vfix.base.digest": Must[v1.Hash](t)(base.Digest()).String()}
+	labels := map[string]string{"dev.vfix.options": "fallback=always", "dev.vfix.base.name": "base", "dev.vfix.version": "1.2", "dev.vfix.base.digest": Must[v1.Hash](t)(base.Digest()).String()}
 	comment := "calls to the vsyscall page rewritten to reach the vDSO"
 	if fallbackAdded {
 		comment += "; fallback added"

@@ -26,6 +26,20 @@ var TestShim = fallback.Shim{Library: []byte("the library"), Library32: []byte("
 // storeTime is mov $0xffffffffff600400,%rax; mov %rax,(%rdi); ret: unknown, it stays.
 var storeTime = []byte{0x48, 0xc7, 0xc0, 0x00, 0x04, 0x60, 0xff, 0x48, 0x89, 0x07, 0xc3}
 
+// leftTime is xor %eax,%eax; sub $8,%rsp; mov $0xffffffffff600400,%rax; call *%rax; add $8,%rsp; ret: no whole stub, so
+// that it stays in a file without room for a trampoline.
+var leftTime = append([]byte{0x31, 0xc0}, CallTime...)
+
+// LeftM is a program, or a library, with a live call site that cannot be patched.
+func LeftM(name string, library bool) TestMember {
+	m := FileM(name, testELF(leftTime, name))
+	m.Mode = 0o755
+	if library {
+		m.Body[16] = 3 // e_type ET_DYN
+	}
+	return m
+}
+
 // FindingM is a file with a call site that stays: a static program, or a library.
 func FindingM(name string, library bool) TestMember {
 	m := FileM(name, testELF(storeTime, name))
@@ -104,34 +118,13 @@ func (c *Countdown) Add(int64) { c.tick() }
 
 func (c *Countdown) Done() {}
 
-func RebuildProved(t testing.TB, source, dest, where string) *images.Rebuilt {
-	t.Helper()
-	return Must[*images.Rebuilt](t)(images.Rebuild(context.Background(), source, images.RebuildOptions{
-		Dest: dest, Version: "1.2", Provenance: where, ScanOptions: images.ScanOptions{Media: Fast},
-	}))
-}
-
-func VerifyProved(t testing.TB, source, statement, against string) *images.Verified {
-	t.Helper()
-	return Must[*images.Verified](t)(images.Verify(context.Background(), source, images.VerifyOptions{Provenance: true, Statement: statement, Against: against, ScanOptions: images.ScanOptions{Media: Fast}}))
-}
-
-// ProvedBase has hard links, xattrs that vouch for content, and a file over two layers.
-func ProvedBase(t testing.TB) v1.Image {
-	marked := LegacyM("bin/c", "2")
-	marked.PAXRecords = map[string]string{"SCHILY.xattr.security.ima": "\x03\x02sig", "SCHILY.xattr.user.kept": "1"}
-	return Stack(t,
-		[]TestMember{DirM("lib"), LegacyM("lib/a", "1"), LinkM("lib/b", "lib/a"), FileM("etc/x", []byte("x"))},
-		[]TestMember{marked})
-}
-
 // CapNetRaw is the xattr security.capability for cap_net_raw+ep: revision 2, effective,
 // permitted bit 13 (linux/capability.h, struct vfs_cap_data).
 const CapNetRaw = "\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 
 func Verify(t testing.TB, source, against string) *images.Verified {
 	t.Helper()
-	return Must[*images.Verified](t)(images.Verify(context.Background(), source, images.VerifyOptions{Against: against}))
+	return Must[*images.Verified](t)(images.Verify(context.Background(), source, images.VerifyOptions{Against: against, Version: "1.2"}))
 }
 
 // WantProblems fails unless there is one problem for each of want, which it contains.

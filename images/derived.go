@@ -18,79 +18,100 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
 	"vfix.dev/vfix/rewriter/find"
 )
 
-// The keys under which labels and annotations name the base.
+// The keys of labels and annotations.
 const (
 	keyBaseName   = "dev.vfix.base.name"
 	keyBaseDigest = "dev.vfix.base.digest"
 	keyVersion    = "dev.vfix.version"
+	// keyOptions has the options of the rebuild that the result depends on: see optionsText.
+	keyOptions = "dev.vfix.options"
 )
 
-// derivation is the statement of the derived image about its origin.
-type derivation struct {
-	BaseName, BaseDigest, Version string
-	calls                         bool // call sites are patched, or left to the fallback
-	fallback                      bool // files of the fallback are in the layer
-	Traced                        bool // vfix-trace is put before the entrypoint
-	made                          bool // the base has no manifest of its own
-	fixed                         []find.Fix
+// origin is what the derived image says about its base and about the rebuild.
+type origin struct {
+	baseName, baseDigest, version, options string
+	made                                   bool // the base has no manifest of its own
 }
 
-// comment says in the history what was done.
-func (p derivation) comment() string {
-	var all []string
-	if p.calls || len(p.fixed) == 0 {
-		all = append(all, "calls to the vsyscall page rewritten to reach the vDSO")
+func originOf(src *media.Source, o RebuildOptions) (origin, error) {
+	digest, err := baseDigest(src)
+	return origin{media.BaseName(src.Ref), digest, o.Version, optionsText(o), !hasManifest(src)}, err
+}
+
+// optionsText is the value of the label for a rebuild's options: words of the form NAME=VALUE.
+func optionsText(o RebuildOptions) string {
+	words := []string{"fallback=" + cmp.Or(string(o.Fallback), string(fallback.FallbackNever))}
+	for _, f := range o.Rewriter.Fixes {
+		words = append(words, "fix="+string(f))
 	}
-	if p.fallback {
-		all = append(all, "fallback added")
+	return strings.Join(words, " ")
+}
+
+// readOptions sets the options that a label has; without a label, the defaults.
+func readOptions(text string, o *RebuildOptions) error {
+	if text == "" && o.Shim.Present() {
+		o.Fallback = fallback.FallbackAuto
 	}
-	for _, r := range p.fixed {
-		all = append(all, fixes.Of(r).Done)
+	for _, word := range strings.Fields(text) {
+		switch name, value, _ := strings.Cut(word, "="); name {
+		case "fallback":
+			o.Fallback = fallback.Mode(value)
+		case "fix":
+			o.Rewriter.Fixes = append(o.Rewriter.Fixes, find.Fix(value))
+		default:
+			return hinterr.Errorf(hinterr.ErrUnsupported, "label %s: unknown option %q: made by a newer vfix", keyOptions, word)
+		}
 	}
-	return strings.Join(all, "; ")
+	return nil
 }
 
 // labels are the labels and annotations that vfix writes, if they have a value.
-func (p derivation) labels() map[string]string {
-	all := map[string]string{keyBaseName: p.BaseName, keyBaseDigest: p.BaseDigest, keyVersion: p.Version}
+func (p origin) labels() map[string]string {
+	all := map[string]string{keyBaseName: p.baseName, keyBaseDigest: p.baseDigest, keyVersion: p.version, keyOptions: p.options}
 	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
 	return all
+}
+
+// labelsOf are the labels in an image config; nil for a damaged one.
+func labelsOf(config []byte) map[string]string {
+	var c struct {
+		Config struct{ Labels map[string]string }
+	}
+	json.Unmarshal(config, &c)
+	return c.Config.Labels
 }
 
 // derivedImage is a base image with one layer more. Layers of the base keep their bytes and digests.
 type derivedImage struct {
 	*blob.Image
-	base  v1.Image
-	added *contents.AddedLayer
-	from  derivation
+	base   v1.Image
+	traced bool
 }
 
-// Base is the image that this one was made of; Traced reports whether it
-// runs under vfix-trace, other than its base.
+// Base is the image that this one was made of; Traced reports whether it runs under vfix-trace, other than its base.
 func (d *derivedImage) Base() v1.Image { return d.base }
-func (d *derivedImage) Traced() bool   { return d.from.Traced }
+func (d *derivedImage) Traced() bool   { return d.traced }
 
-// derive makes the derived image. It is an OCI image whatever the base is, so that only the names of media
-// types change; docker's names stay where oci is false, for an image in a docker manifest list, which
-// registries may not let hold another kind.
-func derive(base v1.Image, oci bool, added *contents.AddedLayer, from derivation) (*derivedImage, error) {
+// newDerivedImage makes the derived image. It is an OCI image whatever the base is, so that only the names of media
+// types change; docker's names stay in a docker manifest list, which registries may not let hold another kind.
+func newDerivedImage(src *media.Source, added *contents.AddedLayer, from origin, c *changes) (*derivedImage, error) {
+	base := src.Image
 	raw, err := base.RawConfigFile()
 	layers, lerr := base.Layers()
 	manifest, merr := base.MediaType()
 	if err := cmp.Or(err, lerr, merr); err != nil {
 		return nil, err
 	}
-	config, err := editConfig(raw, len(layers), added.PlainDigest, from)
+	config, err := editConfig(raw, len(layers), added.PlainDigest, from, c)
 	if err != nil {
 		return nil, fmt.Errorf("image config: %w", err)
 	}
-	names := naming{oci, from.made, manifest}
+	names := naming{ociForm(src.Index), from.made, manifest}
 	all := make([]v1.Layer, 0, len(layers)+1)
 	for _, l := range layers {
 		t, err := l.MediaType()
@@ -107,14 +128,14 @@ func derive(base v1.Image, oci bool, added *contents.AddedLayer, from derivation
 		}
 		return editManifest(raw, config, names, added, from)
 	})
-	return &derivedImage{img, base, added, from}, nil
+	return &derivedImage{img, base, c.traced}, nil
 }
 
 // editConfig adds a layer to an image config (image-spec config.md): its diff ID, one
 // history entry with the base's own date, labels. Everything else is kept.
 //
 // The config must have a diff ID for each of the base's layers: the added ones follow.
-func editConfig(raw []byte, layers int, diffID v1.Hash, from derivation) ([]byte, error) {
+func editConfig(raw []byte, layers int, diffID v1.Hash, from origin, made *changes) ([]byte, error) {
 	var c jsonobject.Object
 	if err := json.Unmarshal(raw, &c); err != nil {
 		return nil, err
@@ -123,7 +144,7 @@ func editConfig(raw []byte, layers int, diffID v1.Hash, from derivation) ([]byte
 	if created, ok := c["created"]; ok && string(created) != "null" {
 		entry["created"] = created
 	}
-	entry.Set(map[string]any{"created_by": "vfix " + from.Version + " rebuild", "comment": from.comment()})
+	entry.Set(map[string]any{"created_by": "vfix " + from.version + " rebuild", "comment": made.done()})
 	if err := jsonobject.Edit(c, "history", func(h *[]jsonobject.Object) error {
 		*h = append(fillHistory(*h, layers), entry)
 		return nil
@@ -143,7 +164,7 @@ func editConfig(raw []byte, layers int, diffID v1.Hash, from derivation) ([]byte
 		if *o == nil {
 			*o = jsonobject.Object{}
 		}
-		if from.Traced {
+		if made.traced {
 			if err := addEntrypoint(*o); err != nil {
 				return err
 			}
@@ -211,7 +232,7 @@ func (n naming) retype(o jsonobject.Object) error {
 }
 
 // editManifest adds a layer to a manifest (image-spec manifest.md), and names the new config.
-func editManifest(raw, config []byte, names naming, added *contents.AddedLayer, from derivation) ([]byte, error) {
+func editManifest(raw, config []byte, names naming, added *contents.AddedLayer, from origin) ([]byte, error) {
 	var m jsonobject.Object
 	if err := json.Unmarshal(raw, &m); err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
@@ -262,4 +283,31 @@ func nameConfig(m jsonobject.Object, config []byte) error {
 		c.Set(map[string]any{"digest": digest, "size": size})
 		return nil
 	}))
+}
+
+// hasManifest reports whether a source has the image's manifest: a daemon and an archive of its have none.
+func hasManifest(src *media.Source) bool { return !src.Made && src.Ref.HasManifests() }
+
+// ociForm reports whether the derived image becomes an OCI image: it does, except for one that stays in a docker
+// manifest list, idx, with others of docker's kind.
+func ociForm(idx v1.ImageIndex) bool {
+	if idx == nil {
+		return true
+	}
+	t, _ := idx.MediaType()
+	return t != types.DockerManifestList
+}
+
+// baseDigest is the digest of the base that is recorded: of the platform's own manifest, or of the config (the image
+// ID) where a daemon or docker archive has no manifest.
+func baseDigest(src *media.Source) (string, error) {
+	if src.Made {
+		return src.Digest, nil
+	}
+	digest := src.Image.Digest
+	if !src.Ref.HasManifests() {
+		digest = src.Image.ConfigName
+	}
+	h, err := digest()
+	return h.String(), err
 }
