@@ -1,5 +1,5 @@
-// The verdict on a reference. Compilers load the address into rax and call it at once, in straight code; what is
-// not so, or not proved to be an instruction, is unknown and stays.
+// The verdict on a reference. Compilers load the address into rax and call it at once, in straight code: that is
+// the first judge. What it cannot decide, the flow judges (flow.go); what is not proved is unknown and stays.
 
 package find
 
@@ -14,9 +14,10 @@ import (
 )
 
 const (
-	farUse     = 12 // instructions from a load to its use
-	resyncFrom = 48 // bytes before a site in code without a known start
-	resyncs    = 16 // decodings of which three quarters must meet at the site
+	// farUse is the number of instructions from a load within which straight code uses it.
+	farUse = 12
+	// maxSweep is the largest distance from a start that decoding begins at, in bytes.
+	maxSweep = 4 << 20
 
 	// The constants of PTR_MANGLE, glibc's sysdeps/unix/sysv/linux/x86_64/pointer_guard.h.
 	guardOffset = 0x30
@@ -31,56 +32,64 @@ type judge struct {
 }
 
 // site sets the verdict of a site; it reports whether the site is one.
-func (c *judge) site(s *Site) bool {
+func (j *judge) site(s *Site) bool {
 	switch {
 	case s.Kind == DataWord:
 		s.Reason.Cause = InData
-		if c.goMade && (s.Symbol == "" || strings.HasPrefix(s.Symbol, "runtime.")) {
+		if j.goMade && (s.Symbol == "" || strings.HasPrefix(s.Symbol, "runtime.")) {
 			s.Verdict, s.Reason.Cause = Dormant, GoData
 		}
-	case !c.boundary(s):
+	case !j.boundary(s.Vaddr):
 		s.Reason.Cause = MaybeData
 		return s.Loads() // others are bytes of another instruction
 	case s.Kind == CmpImm32:
 		s.Verdict, s.Reason.Cause = Benign, Compared
-	case s.Kind == StoreImm32 && c.valgrind:
+	case s.Kind == StoreImm32 && j.valgrind:
 		s.Verdict, s.Reason.Cause = Benign, Valgrind
 	case s.Kind == PushImm32:
 		s.Reason.Cause = Pushed
 	case s.Kind == StoreImm32:
-		s.Reason.Cause = Stored
+		j.flow(s)
 	default:
-		c.use(s)
-		if s.Called {
-			c.shape(s)
+		if !j.straight(s) {
+			j.flow(s)
 		}
+		j.shape(s)
 	}
 	return true
 }
 
-// boundary reports whether decoding from the last known start before s, or else from most places before it, leads to it.
-func (c *judge) boundary(s *Site) bool {
-	if len(c.f.Sections) > 0 && !slices.ContainsFunc(c.f.Sections, func(x elf.Section) bool {
-		return x.Flags&elf.SHFExecinstr != 0 && s.Vaddr-x.Addr < x.Size
-	}) {
-		return false
-	}
-	if at, ok := c.fn.starts.enclosing(s.Vaddr); ok && s.Vaddr-at < maxFunction && c.meets(at, s.Vaddr) {
-		return true
-	}
-	met := 0
-	for n := uint64(0); n < resyncs; n++ {
-		if c.meets(s.Vaddr-resyncFrom+n, s.Vaddr) {
-			met++
+// boundary reports whether an instruction begins at vaddr: it is in an executable section, and decoding from the last
+// known start of a function or of a section leads to it.
+func (j *judge) boundary(vaddr uint64) bool {
+	if len(j.f.Sections) > 0 {
+		s := j.f.codeSection(vaddr)
+		if s == nil {
+			return false
+		}
+		if at, ok := j.fn.starts.enclosing(vaddr); !ok || at < s.Addr {
+			return vaddr-s.Addr <= maxSweep && j.meets(s.Addr, vaddr)
 		}
 	}
-	return met >= resyncs*3/4
+	at, ok := j.fn.starts.enclosing(vaddr)
+	return ok && vaddr-at <= maxSweep && j.meets(at, vaddr)
+}
+
+// codeSection returns the executable section with vaddr, nil for none.
+func (f *File) codeSection(vaddr uint64) *elf.Section {
+	i := slices.IndexFunc(f.Sections, func(s elf.Section) bool {
+		return s.Flags&elf.SHFExecinstr != 0 && vaddr-s.Addr < s.Size
+	})
+	if i < 0 {
+		return nil
+	}
+	return &f.Sections[i]
 }
 
 // meets reports whether the instructions from at on lead to vaddr.
-func (c *judge) meets(at, vaddr uint64) bool {
+func (j *judge) meets(at, vaddr uint64) bool {
 	for at < vaddr {
-		i, ok := c.at(at)
+		i, ok := j.at(at)
 		if !ok {
 			return false
 		}
@@ -89,69 +98,82 @@ func (c *judge) meets(at, vaddr uint64) bool {
 	return at == vaddr
 }
 
-// use follows the loaded register along the code behind s.
-func (c *judge) use(s *Site) {
-	held, chosen, guarded := x86.RegsOf(int(s.Reg)), false, false
+// track is what the first judge knows between two instructions.
+type track struct {
+	held    x86.Regs // the registers with the address
+	chosen  bool     // a conditional move has copied it
+	guarded bool     // it is XORed with the pointer guard
+}
+
+// straight judges a load by the code behind it, up to the first jump, and reports whether it could. A call through
+// rax overwrites the address, so that nothing behind it can see it.
+func (j *judge) straight(s *Site) bool {
+	t := track{held: x86.RegsOf(int(s.Reg))}
 	at := s.Vaddr + uint64(s.Len)
 	for range farUse {
-		i, ok := c.at(at)
-		if !ok || !i.Known {
-			break
+		i, ok := j.at(at)
+		if !ok {
+			return false
 		}
 		at = i.Next()
-		dst, width, isReg := i.ArgGPR(0)
-		src, srcWidth, fromReg := i.ArgGPR(1)
-		r, through := i.Through()
-		through = through && (i.Flow == x86.FlowCallInd || i.Flow == x86.FlowIndirect)
-		whole := width == 64 && srcWidth == 64 && fromReg
-		m, _ := i.Mem()
-		n, _ := i.Args[1].(x86asm.Imm)
-		switch {
-		case through && held.Has(r) && guarded:
-			s.Reason = Reason{Cause: CalledGuarded, At: i.Addr}
-			return
-		case through && held.Has(r):
-			if r != x86.Rax || held != x86.RegsOf(r) {
-				s.Reason = Reason{Cause: CallKeeps, At: i.Addr}
-				return
+		switch r, through := i.CallsThrough(); {
+		case through && t.held.Has(r):
+			if t.guarded || r != x86.Rax || t.held != x86.RegsOf(r) {
+				return false
 			}
-			s.Call, s.CallLen, s.Tail = i.Addr, uint8(i.Len), i.Flow == x86.FlowIndirect
-			s.called(Live, Called, i.Addr)
-			if chosen {
+			s.use(&i)
+			if t.chosen {
 				s.called(Dormant, ChosenCall, i.Addr)
 			}
-			return
-		case i.Flow == x86.FlowRet && held.Has(x86.Rax) && c.ifunc(s.Vaddr):
+			return true
+		case i.Flow == x86.FlowRet && t.held.Has(x86.Rax) && j.ifunc(s.Vaddr):
 			s.called(Dormant, IfuncRet, i.Addr)
-			return
-		case i.Flow != x86.FlowNext && !i.Calls():
-			s.Reason.Cause = Branches
-			return
-		case i.Calls(): // gcc keeps values in registers that the callee does not change
-		case i.Op == x86asm.MOV && whole && held.Has(src):
-			held |= x86.RegsOf(dst)
-		case i.IsConditionalMove() && width == 64 && (held.Has(dst) || fromReg && held.Has(src)):
-			held, chosen = held|x86.RegsOf(dst), true
-		case i.Op == x86asm.XOR && m.Segment == x86asm.FS && m.Disp == guardOffset && held.Has(dst):
-			held, guarded = x86.RegsOf(dst), true
-		case guarded && i.Op == x86asm.ROL && n == guardRotate && held.Has(dst):
-		case i.Op == x86asm.MOV && !isReg && fromReg && held.Has(src) && guarded:
-			s.called(Dormant, Mangled, i.Addr)
-			return
-		case i.Op == x86asm.MOV && !isReg && fromReg && held.Has(src) && chosen:
-			s.Verdict, s.Reason = Dormant, Reason{Cause: ImageBase, At: i.Addr}
-			return
-		case (i.Operands|i.AddressRegs())&held != 0:
-			s.Reason = Reason{Cause: Used, At: i.Addr, Op: i.Op}
-			return
+			return true
+		case i.Calls():
+			t.held &^= x86.RegsOf(x86.Rax) // gcc keeps values in registers that the callee does not change
+		case i.Flow != x86.FlowNext:
+			return false
 		default:
-			held &^= i.Writes
+			if known, decided := t.next(s, &i); decided || !known {
+				return decided
+			}
 		}
-		if held == 0 {
-			break
+		if t.held == 0 {
+			return false
 		}
 	}
-	s.Reason.Cause = NoUse
+	return false
+}
+
+// next follows the address over one instruction that continues at the next; known is false if it uses the address in
+// another way than by copying it, and decided is true if that is the verdict on s.
+func (t *track) next(s *Site, i *x86.Instr) (known, decided bool) {
+	dst, width, toReg := i.ArgGPR(0)
+	src, srcWidth, fromReg := i.ArgGPR(1)
+	m, _ := i.Mem()
+	n, _ := i.Args[1].(x86asm.Imm)
+	whole := width == 64 && srcWidth == 64 && fromReg
+	stores := i.Op == x86asm.MOV && !toReg && fromReg && t.held.Has(src) && i.AddressRegs()&t.held == 0
+	switch {
+	case i.Op == x86asm.MOV && whole && t.held.Has(src):
+		t.held |= x86.RegsOf(dst)
+	case i.IsConditionalMove() && width == 64 && (t.held.Has(dst) || fromReg && t.held.Has(src)):
+		t.held, t.chosen = t.held|x86.RegsOf(dst), true
+	case i.Op == x86asm.XOR && m.Segment == x86asm.FS && m.Disp == guardOffset && t.held.Has(dst):
+		t.held, t.guarded = x86.RegsOf(dst), true
+	case t.guarded && i.Op == x86asm.ROL && n == guardRotate && t.held.Has(dst):
+	case stores && t.guarded:
+		s.called(Dormant, Mangled, i.Addr)
+		return true, true
+	case stores && t.chosen:
+		s.Verdict, s.Reason = Dormant, Reason{Cause: ImageBase, At: i.Addr}
+		return true, true
+	case t.held&i.Touches()&^i.Overwrites() != 0:
+		return false, false
+	default:
+		t.held &^= i.Overwrites()
+	}
+	return true, false
 }
 
 // called sets the verdict of a site whose address is only called.
@@ -159,31 +181,40 @@ func (s *Site) called(v Verdict, cause Cause, at uint64) {
 	s.Verdict, s.Called, s.Reason = v, true, Reason{Cause: cause, At: at}
 }
 
-func (c *judge) ifunc(vaddr uint64) bool {
-	start, ok := c.fn.starts.enclosing(vaddr)
-	return ok && c.fn.ifuncs[start]
+// use adds a call or jump through the address.
+func (s *Site) use(i *x86.Instr) {
+	if s.Call == 0 || i.Addr < s.Call {
+		s.Call, s.CallLen, s.Tail = i.Addr, uint8(i.Len), i.Flow == x86.FlowIndirect
+	}
+	s.called(Live, Called, s.Call)
+}
+
+// ifunc reports whether vaddr is in the resolver of an IFUNC symbol.
+func (j *judge) ifunc(vaddr uint64) bool {
+	start, ok := j.fn.starts.enclosing(vaddr)
+	return ok && j.fn.ifuncs[start]
 }
 
 // shape sets what the forms depend on.
-func (c *judge) shape(s *Site) {
-	s.Alone = s.Adjacent() && s.Reg == x86.Rax
-	if s.Alone {
-		start, end := s.Vaddr, s.Call+uint64(s.CallLen)
-		switch {
-		case s.Tail:
-		case c.has(start-4, subRsp8...) && c.has(end, append(slices.Clone(addRsp8), opRet)...):
-			start, end = start-4, end+5
-		case c.has(end, opRet):
-			end++
-		default:
-			end = 0
-		}
-		if end != 0 && c.fn.starts.has(start) && !c.fn.starts.within(start+1, end) {
-			s.Stub = Extent{start, end - start}
-			s.Named = c.fn.public[start]
-		}
+func (j *judge) shape(s *Site) {
+	s.Alone = s.Verdict == Live && s.Adjacent() && s.Reg == x86.Rax
+	if !s.Alone {
+		return
 	}
-	s.Free = s.Stub.Len >= syscallLen
+	start, end := s.Vaddr, s.Call+uint64(s.CallLen)
+	switch {
+	case s.Tail:
+	case j.has(start-4, subRsp8...) && j.has(end, append(slices.Clone(addRsp8), opRet)...):
+		start, end = start-4, end+5
+	case j.has(end, opRet):
+		end++
+	default:
+		return
+	}
+	if j.fn.starts.has(start) && !j.fn.starts.within(start+1, end) {
+		s.Stub = Extent{start, end - start}
+		s.Named = j.fn.public[start]
+	}
 }
 
 // The two instructions that keep the stack aligned in a stub, and ret.
@@ -192,8 +223,4 @@ var (
 	addRsp8 = []byte{0x48, 0x83, 0xc4, 0x08}
 )
 
-const (
-	opRet = 0xc3
-	// syscallLen is the length in bytes of a function that makes a system call and changes only rax.
-	syscallLen = 14
-)
+const opRet = 0xc3

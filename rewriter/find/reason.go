@@ -14,15 +14,18 @@ type Cause uint8
 // The causes, by the verdict that they lead to.
 const (
 	// Unknown.
-	InData        Cause = iota // an aligned word of data
-	MaybeData                  // not proved to be an instruction
-	Stored                     // an immediate that is stored in memory
-	Pushed                     // an immediate that is pushed on the stack
-	Used                       // read by the instruction Op at At
-	NoUse                      // nothing is seen to use it
-	Branches                   // its use is not in straight code
-	CallKeeps                  // the call at At may leave it in a register
-	CalledGuarded              // called while it is mangled
+	InData    Cause = iota // an aligned word of data
+	MaybeData              // not proved to be an instruction
+	Stored                 // stored in memory at At
+	Pushed                 // pushed on the stack
+	Used                   // read by the instruction Op at At
+	Passed                 // an argument of a call of an unknown function at At
+	Returned               // returned at At
+	TwoSlots               // in two words of a frame, at At
+	Branches               // a jump at At with unknown targets
+	Undecoded              // the flow reaches bytes at At that are not a known instruction
+	TooFar                 // the flow visits too many instructions
+	NoUse                  // nothing is seen to use it
 
 	// Live.
 	Called // only called, first at At
@@ -41,22 +44,25 @@ const (
 
 // causeTexts are the texts for users; those with a verb get the address At.
 var causeTexts = [...]string{
-	InData:        "the address is in data",
-	MaybeData:     "it may be data",
-	Stored:        "stored in memory",
-	Pushed:        "pushed on the stack",
-	NoUse:         "nothing is seen to use it",
-	Branches:      "its use is not in straight code",
-	CallKeeps:     "the call at %#x may leave it in a register",
-	CalledGuarded: "called at %#x while mangled",
-	Called:        "only called, at %#x",
-	ChosenCall:    "chosen by a conditional move, then called at %#x",
-	IfuncRet:      "returned at %#x by the resolver of an IFUNC symbol",
-	Mangled:       "stored after PTR_MANGLE at %#x: a pointer that is only called",
-	ImageBase:     "stored at %#x, used where the kernel offers no vDSO",
-	GoData:        "in the data of a Go program, whose runtime calls it only without a vDSO",
-	Compared:      "compared with",
-	Valgrind:      "an entry of valgrind's table, which compares with it",
+	InData:     "the address is in data",
+	MaybeData:  "it may be data",
+	Stored:     "stored in memory at %#x",
+	Pushed:     "pushed on the stack",
+	Passed:     "passed at %#x to a function that is not known",
+	Returned:   "returned at %#x",
+	TwoSlots:   "in two words of a frame at %#x",
+	Branches:   "a jump at %#x has unknown targets",
+	Undecoded:  "reaches bytes at %#x that are not a known instruction",
+	TooFar:     "too much code to follow, up to %#x",
+	NoUse:      "nothing is seen to use it",
+	Called:     "only called, at %#x",
+	ChosenCall: "chosen by a conditional move, then called at %#x",
+	IfuncRet:   "returned at %#x by the resolver of an IFUNC symbol",
+	Mangled:    "stored after PTR_MANGLE at %#x: a pointer that is only called",
+	ImageBase:  "stored at %#x, used where the kernel offers no vDSO",
+	GoData:     "in the data of a Go program, whose runtime calls it only without a vDSO",
+	Compared:   "compared with",
+	Valgrind:   "an entry of valgrind's table, which compares with it",
 }
 
 // Reason is the evidence for the verdict on one site.

@@ -91,10 +91,9 @@ func (f *File) ProveRedirect(r *Redirect) {
 	if r.Reason != "" {
 		return
 	}
-	s := Site{Vaddr: r.Vaddr, Offset: r.Offset, Len: RedirectLen}
-	j := &judge{code: code{f: f}, fn: findFunctions(f, []Site{s})}
-	if !j.boundary(&s) {
-		r.Reason = fmt.Sprintf("the instruction at vaddr %#x: it may be data", s.Vaddr)
+	j := &judge{code: code{f: f}, fn: findFunctions(f, []Site{{Vaddr: r.Vaddr}})}
+	if !j.boundary(r.Vaddr) {
+		r.Reason = fmt.Sprintf("the instruction at vaddr %#x: it may be data", r.Vaddr)
 		r.Vaddr, r.Offset, r.Before = 0, 0, nil
 	}
 }

@@ -88,9 +88,6 @@ type Site struct {
 	// Alone reports that the value reaches only the call behind the reference, and that nothing enters between the
 	// two.
 	Alone bool
-	// Free reports that a system call may replace the reference and its call, or the stub: rcx and r11 are proved
-	// to be overwritten before they are read, or there is room to save them.
-	Free bool
 }
 
 // Loads reports whether the reference loads its address into Reg.

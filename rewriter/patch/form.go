@@ -18,8 +18,8 @@ func choose(s *find.Site, goMade bool, allowed []Form) (Form, Reason) {
 	switch {
 	case !s.Called:
 		return Left, Reason{Cause: ByVerdict, Evidence: s.Reason}
-	case !s.Loads():
-		return Left, Reason{Cause: Unencodable}
+	case s.Kind == find.StoreImm32 && may(Imm) && !goMade:
+		return Imm, Reason{Cause: FrameWord}
 	case goMade && s.Alone && may(Syscall):
 		// time.now of Go 1.0 is NOSPLIT: it has 128 bytes of stack, of which the vDSO needs some. It preserves no
 		// register over a call.
@@ -30,7 +30,7 @@ func choose(s *find.Site, goMade bool, allowed []Form) (Form, Reason) {
 		return Entry, Reason{Cause: WholeStub}
 	case may(Lea):
 		return Lea, Reason{Cause: OnlyCalled}
-	case s.Free && may(Syscall):
+	case int(s.Stub.Len) >= exactLen && may(Syscall):
 		return Syscall, Reason{Cause: LastForm}
 	}
 	return Left, Reason{Cause: NoForm}
@@ -41,52 +41,58 @@ func withoutRoom(s *find.Site, f Form, allowed []Form, was Reason, detail string
 	if f == Left || f == Syscall {
 		return f, was
 	}
-	if s.Free && (len(allowed) == 0 || slices.Contains(allowed, Syscall)) {
+	if int(s.Stub.Len) >= exactLen && (len(allowed) == 0 || slices.Contains(allowed, Syscall)) {
 		return Syscall, Reason{Cause: NoRoomStub, Detail: detail}
 	}
 	return Left, Reason{Cause: NoRoom, Detail: detail}
 }
 
-// encode returns the bytes that replace the site in the form, and the vaddr of the first. segment is the vaddr of
-// the injected segment, An error means that the trampoline is out of reach of a
-// rel32.
-func encode(s *find.Site, form Form, segment uint64) (vaddr uint64, code []byte, err error) {
-	if form == Syscall {
-		if code := exactSyscall(s.Function); s.Stub.Len >= uint64(len(code)) {
-			return s.Stub.Vaddr, code, nil
-		}
-		return s.Vaddr, encodeSyscall(s), nil
-	}
+// encode returns the bytes that replace the site in the form, and the vaddr of the first. segment is the vaddr of the
+// injected segment. An error means that it is out of reach.
+func (p *Plan) encode(s *find.Site, form Form, segment uint64) (vaddr uint64, code []byte, err error) {
 	target := segment + trampoline(s, form)
-	rel := func(next uint64) ([]byte, error) {
-		if !inReach(next, target) {
-			return nil, fmt.Errorf("the trampoline at vaddr %#x is out of reach", target)
-		}
-		return binary.LittleEndian.AppendUint32(nil, uint32(target-next)), nil
-	}
-	var op []byte
-	pad := 0
-	vaddr = s.Vaddr
 	switch form {
 	case Entry:
-		vaddr, op = s.Stub.Vaddr, []byte{0xe9}
+		return s.Stub.Vaddr, encodeEntry(s, target), reach(s.Stub.Vaddr, target)
 	case Lea:
-		// REX.W, with REX.R for r8 to r15; ModRM: mod 0, the register, rm 5 (rip-relative).
-		op = []byte{0x48 | s.Reg>>3<<2, 0x8d, s.Reg&7<<3 | 5}
-		pad = int(s.Len) - 7
+		return s.Vaddr, encodeLea(s, target), reach(s.Vaddr, target)
+	case Imm:
+		code, err = p.imm(s, segment, p.file.Bytes(s.Offset, uint64(s.Len)))
+		return s.Vaddr, code, err
 	}
-	// The nop comes first, so that the next instruction is at an address that unwind tables have.
-	code = append(code, x86.Nops[pad]...)
-	code = append(code, op...)
-	next := vaddr + uint64(len(code)) + 4
-	d, err := rel(next)
-	code = append(code, d...)
-	if form == Entry { // nothing of the address stays, which never runs but looks like a call site
-		n := int(max(s.Vaddr+uint64(s.Len), next) - next)
-		first := min(n, len(x86.Nops)-1)
-		code = slices.Concat(code, x86.Nops[first], x86.Nops[n-first])
+	if int(s.Stub.Len) >= exactLen {
+		return s.Stub.Vaddr, exactSyscall(s.Function), nil
 	}
-	return vaddr, code, err
+	return s.Vaddr, encodeSyscall(s), nil
+}
+
+// reach returns an error if a rel32 of an instruction at from cannot lead to target.
+func reach(from, target uint64) error {
+	if !inReach(from, target) || !inReach(from+2*x86.MaxLen, target) {
+		return fmt.Errorf("the trampoline at vaddr %#x is out of reach", target)
+	}
+	return nil
+}
+
+// encodeEntry returns a jump at the start of a stub, and nops up to the end of the reference: nothing of the address
+// stays, which would never run but look like a call site.
+func encodeEntry(s *find.Site, target uint64) []byte {
+	code := jump(s.Stub.Vaddr, target)
+	for n := int(s.Vaddr+uint64(s.Len)-s.Stub.Vaddr) - jumpLen; n > 0; {
+		pad := min(n, len(x86.Nops)-1)
+		code, n = append(code, x86.Nops[pad]...), n-pad
+	}
+	return code
+}
+
+// encodeLea returns lea target(%rip) of the reference's register. The nop comes first, so that the next instruction is
+// at an address that unwind tables have.
+func encodeLea(s *find.Site, target uint64) []byte {
+	const length = 7
+	code := slices.Clone(x86.Nops[s.Len-length])
+	// REX.W, with REX.R for r8 to r15; ModRM: mod 0, the register, rm 5 (rip-relative).
+	code = append(code, 0x48|s.Reg>>3<<2, 0x8d, s.Reg&7<<3|5)
+	return binary.LittleEndian.AppendUint32(code, uint32(target-(s.Vaddr+uint64(s.Len))))
 }
 
 // encodeSyscall returns the system call that replaces an adjacent mov and call, padded to their length. It
@@ -102,6 +108,9 @@ func encodeSyscall(s *find.Site) []byte {
 	}
 	return append(code, x86.Nops[int(s.Len)+int(s.CallLen)-len(code)]...)
 }
+
+// exactLen is the length of such a function, in bytes.
+const exactLen = 14
 
 // exactSyscall returns the function as a system call that changes only rax, for a stub of glibc, which is longer.
 func exactSyscall(f find.Function) []byte {

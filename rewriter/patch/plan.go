@@ -22,16 +22,18 @@ const (
 	Entry
 	// Lea is lea trampoline(%rip),%reg over the instruction that loads the register; the call does not change.
 	Lea
+	// Imm is the trampoline's own address instead of the page's, in a store into the frame, or a jump to such code.
+	Imm
 	// Syscall is mov $nr,%rax; syscall over an adjacent mov and call.
 	Syscall
 )
 
-var formNames = [...]string{"left", "entry", "lea", "syscall"}
+var formNames = [...]string{"left", "entry", "lea", "imm", "syscall"}
 
 func (f Form) String() string { return formNames[f] }
 
 // Forms are the forms of patched sites, fastest first.
-var Forms = [...]Form{Entry, Lea, Syscall}
+var Forms = [...]Form{Entry, Lea, Imm, Syscall}
 
 // MarshalText returns the word for the form in JSON.
 func (f Form) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
@@ -84,6 +86,7 @@ type Plan struct {
 	// Redirect is the report's redirect with its planned change; nil if it was not requested.
 	Redirect *find.Redirect
 	tail     []byte // the bytes behind the original ones
+	aside    []byte // code in the injected page for some sites
 	file     *file
 	hooks    hooks // what enters the injected code at load time
 }
@@ -208,13 +211,13 @@ func (p *Plan) encodeAll(place room, allowed []Form) {
 		if q.Form == Left {
 			continue
 		}
-		vaddr, code, err := encode(&q.Site, q.Form, place.vaddr)
+		vaddr, code, err := p.encode(&q.Site, q.Form, place.vaddr)
 		if err != nil {
 			q.Form, q.Reason = withoutRoom(&q.Site, q.Form, allowed, q.Reason, err.Error())
 			if q.Form == Left {
 				continue
 			}
-			vaddr, code, _ = encode(&q.Site, q.Form, place.vaddr) // a system call
+			vaddr, code, _ = p.encode(&q.Site, q.Form, place.vaddr) // a system call
 		}
 		off, ok := p.file.Offset(vaddr, uint64(len(code)))
 		if !ok {
@@ -243,10 +246,16 @@ func (p *Plan) addSegment(place room) {
 	p.Edits = append(p.Edits, h.edits...)
 	p.editProgs(place, off)
 	page := pageOf(codeFor(p.fix()), h, place.vaddr)
+	used := asideStart() + copy(page[asideStart():], p.aside)
+	u := f.planUnwinding(place.vaddr, elf.PageSize-used)
+	if u.tail != nil {
+		copy(page[elf.PageSize-len(u.tail):], u.tail)
+		p.Edits = append(p.Edits, u.table)
+	}
 	state := make([]byte, shim.SegmentSize-elf.PageSize)
 	copy(state[shim.Injected().String-elf.PageSize:], p.state())
 	p.tail = slices.Concat(make([]byte, off-f.Size), page, state)
-	p.addSections(place, off)
+	p.addSections(place, &u, off)
 	p.Size = int64(f.Size) + int64(len(p.tail))
 }
 

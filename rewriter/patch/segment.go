@@ -117,7 +117,7 @@ const maxCopied = 1 << 24
 // sections. A file without section headers, or with damaged ones, gets none. The headers remain in the order of
 // their offsets, on which patchelf and dwz rely: new ones are last, and a moved section leaves an empty one in its
 // place.
-func (p *Plan) addSections(place room, off uint64) {
+func (p *Plan) addSections(place room, u *unwinding, off uint64) {
 	f := p.file
 	if f.ShBeyond { // appended bytes would be read as section headers, or as a section
 		p.setSections(0, 0, 0)
@@ -138,7 +138,7 @@ func (p *Plan) addSections(place room, off uint64) {
 	at := off + shim.SegmentSize
 	frames, old := f.debugFrame()
 	if old >= 0 {
-		frames = p.debugFrame(frames, place.vaddr)
+		frames = u.debugFrame(frames)
 		if old > 0 {
 			s.move(old, at, uint64(len(frames)))
 		} else {
@@ -235,23 +235,4 @@ func (f *file) debugFrame() (b []byte, index int) {
 		return nil, -1
 	}
 	return f.Bytes(s.Off, s.Size), s.Index
-}
-
-// debugFrame appends the description of the trampolines of a segment, for debuggers, to the content of a section
-// .debug_frame.
-func (p *Plan) debugFrame(b []byte, segment uint64) []byte {
-	le, layout := binary.LittleEndian, shim.Injected()
-	cie := len(b)
-	entry := func(body []byte) {
-		body = append(body, make([]byte, -(4+len(body))&7)...)
-		b = append(le.AppendUint32(b, uint32(len(body))), body...)
-	}
-	// The ID of a CIE, version 1, no augmentation, code alignment 1, data alignment -8, return register 16; rsp+8 is the
-	// frame's address, the return address is below it (DWARF 4, 6.4).
-	entry([]byte("\xff\xff\xff\xff\x01\x00\x01\x78\x10\x0c\x07\x08\x90\x01"))
-	body := le.AppendUint32(nil, uint32(cie))
-	body = le.AppendUint64(body, segment+uint64(layout.Described))
-	body = le.AppendUint64(body, uint64(layout.DescribedEnd-layout.Described))
-	entry(append(body, shim.CFI()...))
-	return b
 }

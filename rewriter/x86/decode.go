@@ -1,5 +1,4 @@
-// The decoder of single instructions, and the effects of each on the general registers. Effects that are not known
-// exactly are marked, and every reader then assumes the worst.
+// The decoder of single instructions.
 
 package x86
 
@@ -27,11 +26,6 @@ const (
 	R9
 	R10
 	R11
-	R12
-	r13
-	r14
-	R15
-	NumRegs
 )
 
 // MaxLen is the length of the longest instruction in bytes (SDM vol. 2, 2.3.11).
@@ -49,12 +43,10 @@ func RegsOf(list ...int) Regs {
 // Has reports whether a register is in the set.
 func (s Regs) Has(r int) bool { return s>>r&1 != 0 }
 
-// The roles of registers in the System V x86-64 calling convention (psABI 3.2.3) and in
-// system calls (psABI A.2.1).
+// The roles of registers in the System V x86-64 calling convention (psABI 3.2.3).
 var (
 	ArgRegs     = RegsOf(Rdi, Rsi, Rdx, Rcx, R8, R9)
 	CallerSaved = RegsOf(Rax, Rcx, Rdx, Rsi, Rdi, R8, R9, R10, R11)
-	syscallArgs = RegsOf(Rax, Rdi, Rsi, Rdx, R10, R8, R9)
 )
 
 // FlowKind is the kind of control flow after an instruction.
@@ -74,15 +66,9 @@ const (
 // Instr is one decoded instruction.
 type Instr struct {
 	x86asm.Inst
-	Addr uint64
-	// Reads, Writes and Partial are the general registers that are read, overwritten in all 64 bits, and
-	// overwritten in part. They are valid only if Known is set.
-	Reads, Writes, Partial Regs
-	// Operands are those of Reads that are read not only for an address of memory.
-	Operands Regs
-	Known    bool
-	Flow     FlowKind
-	Target   uint64 // for FlowJump, FlowCond, FlowCall
+	Addr   uint64
+	Flow   FlowKind
+	Target uint64 // for FlowJump, FlowCond, FlowCall
 }
 
 // Next returns the address behind the instruction.
@@ -98,7 +84,7 @@ func Decode(b []byte, addr uint64) (i Instr, ok bool) {
 	}()
 	b = b[:min(len(b), MaxLen)]
 	if op, n := bare(b); n > 0 {
-		return Instr{Inst: x86asm.Inst{Op: op, Len: n}, Addr: addr, Known: true}, true
+		return Instr{Inst: x86asm.Inst{Op: op, Len: n}, Addr: addr}, true
 	}
 	b, more := withoutADX(b)
 	inst, err := x86asm.Decode(b, 64)
@@ -114,7 +100,6 @@ func Decode(b []byte, addr uint64) (i Instr, ok bool) {
 	}
 	i = Instr{Inst: inst, Addr: addr}
 	i.classify()
-	i.effects()
 	return i, true
 }
 
@@ -174,13 +159,6 @@ func (i *Instr) classify() {
 	case isRel:
 		i.Flow = FlowCond
 	}
-}
-
-// IsInt3 reports whether i is a breakpoint, after which programs may continue, and which linkers also use as
-// padding.
-func (i *Instr) IsInt3() bool {
-	n, _ := i.Args[0].(x86asm.Imm)
-	return i.Op == x86asm.INT && n == 3
 }
 
 // gpr returns the number and width in bits of a general register; ok is false for others.
@@ -260,10 +238,10 @@ func (i *Instr) HasVector() bool {
 	return false
 }
 
-// Through returns the register that a call or jmp uses as target.
-func (i *Instr) Through() (r int, ok bool) {
+// CallsThrough returns the register that a call or jmp uses as target; ok is false for other instructions.
+func (i *Instr) CallsThrough() (r int, ok bool) {
 	r, width, ok := i.ArgGPR(0)
-	return r, ok && width == 64
+	return r, ok && width == 64 && (i.Flow == FlowCallInd || i.Flow == FlowIndirect)
 }
 
 // Calls reports whether i is a call.
