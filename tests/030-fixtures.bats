@@ -183,41 +183,6 @@ warnings() { { readelf -aW "$1" >/dev/null; } 2>&1; }
 	[ "$(stat -c %s "$copy/static-2m")" -lt "$(stat -c %s "$BATS_FILE_TMPDIR/after/static-2m")" ]
 }
 
-# members: of the call sites that remain in $output, each once.
-members() { jq -r '.results[].files[] | select(.object) | .sites[] | select(.form == "left" and .verdict != "benign") | .member' <<<"$output" | sort -u | tr '\n' ' '; }
-
-@test "fixtures: call sites in objects and archives are listed, and stay" {
-	local dir=$build/unlinked
-	run_vfix 3 scan --format json "$dir/stubs.o"
-	jq -e '.results[0].files[0] | .object and (.sites | length > 0 and all(.verdict == "live" and .form == "left" and .member == ""))' <<<"$output"
-	run_vfix 3 scan --format json "$dir/libstubs.a"
-	# Of the others, main.o calls nothing, and lookalikes.o has the addresses but no call.
-	expect members "$(members)" 'cmov.o direct.o gettimeofday.o nptl.o sched_getcpu.o time.o '
-	run_vfix 3 scan "$dir/libstubs.a"
-	expect_match table "$output" 'archive member direct.o: rebuild it, or patch the programs linked from it'
-	# A thin archive has no objects of its own: they are files, found under their own paths.
-	run_vfix 3 scan --format json "$dir/libthin.a"
-	expect 'members of a thin archive' "$(members)" 'stubs.o '
-	run_vfix 3 scan --explain "$dir/libthin.a"
-	expect_match explanation "$output" 'call \*%rax'
-	cp "$dir/libthin.a" "$BATS_TEST_TMPDIR"
-	run_vfix 4 scan "$BATS_TEST_TMPDIR/libthin.a"
-	expect_match stdout "$output" 'archive member stubs.o: no such file'
-	run_vfix 3 scan --format json "$dir"
-	expect files "$(jq -r '.results[0].files[].path' <<<"$output" | tr '\n' ' ')" 'libstubs.a stubs.o '
-	# Also in a tarball, the form of layers.
-	tar -cf "$BATS_TEST_TMPDIR/x.tar" -C "$dir" .
-	run_vfix 3 scan --format json "$BATS_TEST_TMPDIR/x.tar"
-	expect 'members in a tarball' "$(members)" ' cmov.o direct.o gettimeofday.o nptl.o sched_getcpu.o time.o '
-	run_vfix 3 patch -o "$BATS_TEST_TMPDIR/after" "$dir"
-	expect_match table "$output" 'relocatable object: rebuild it'
-	diff -r "$dir" "$BATS_TEST_TMPDIR/after"
-	# Programs that are linked from them can be patched.
-	gcc -nostdlib -static -o "$BATS_TEST_TMPDIR/program" "$build/fixtures-objects/check/start.o" "$build"/fixtures-objects/check/{check,all,vsym,stack,safecall}.o \
-		-Wl,--whole-archive "$BATS_TEST_TMPDIR/after/libstubs.a" -Wl,--no-whole-archive
-	run_vfix patch -o "$BATS_TEST_TMPDIR/patched" "$BATS_TEST_TMPDIR/program"
-}
-
 @test "fixtures: gdb walks the stack from inside a patched function" {
 	requires elf_tools
 	run gdb -q -nx -batch -ex 'set confirm off' -ex 'break __cxa_throw' -ex run -ex bt "$BATS_FILE_TMPDIR/after/throw"

@@ -122,30 +122,25 @@ type File struct {
 	Progs           []Prog
 	Sections        []Section // nil if the file has none, or has damaged ones
 	Dynamic         []Dyn     // up to DT_NULL, without it
-	DynSpare        []Dyn     // DT_NULL, which ends the table, and unused entries behind it
 }
 
 // Kind is the kind of a reason to skip a file.
 type Kind uint8
 
-// The kinds of reasons. The first five are damage; with the first eight, a file may nevertheless call the page.
+// The kinds of reasons. The first three are damage; with the first six, a file may nevertheless call the page.
 const (
-	KindDamaged        Kind = iota // an impossible value in an ELF file
-	KindDamagedArchive             // in an archive
-	KindDamagedMember              // in the first object of an archive
-	KindTangled                    // segments that overlap: a kernel may nevertheless run the file
-	KindBroken                     // vfix has patched the file, and it was broken later
-	KindFormat                     // patched by vfix in an unknown format
-	KindTooMuchCode                // more than the caller's limit
-	KindX32                        // 64-bit code, with the headers of a 32-bit file
+	KindDamaged     Kind = iota // an impossible value in an ELF file
+	KindTangled                 // segments that overlap: a kernel may nevertheless run the file
+	KindBroken                  // vfix has patched the file, and it was broken later
+	KindFormat                  // patched by vfix in an unknown format
+	KindTooMuchCode             // more than the caller's limit
+	KindX32                     // 64-bit code, with the headers of a 32-bit file
 	KindNotELF
-	KindForeign   // another class, byte order, machine or type
-	KindThin      // a thin archive: its objects are other files
-	KindNoObjects // an archive without objects for x86-64
-	KindNoCode    // no code at the requested offset
+	KindForeign // another class, byte order, machine or type
+	KindNoCode  // no code at the requested offset
 )
 
-var kindPrefixes = [...]string{KindDamaged: "damaged ELF: ", KindDamagedArchive: "damaged archive: ", KindTangled: "damaged ELF: ", KindBroken: "patched by vfix, and damaged since: "}
+var kindPrefixes = [...]string{KindDamaged: "damaged ELF: ", KindTangled: "damaged ELF: ", KindBroken: "patched by vfix, and damaged since: "}
 
 // Skip is why a file is skipped; nil if it is not.
 type Skip struct {
@@ -346,16 +341,11 @@ func (f *File) readDynamic() error {
 	if !f.InFile(p.Off, p.Filesz) {
 		return Damaged("dynamic segment (offset %#x, filesz %#x) ends beyond the file (%d bytes)", p.Off, p.Filesz, f.Size)
 	}
-	ended, spare := false, true // bytes behind DT_NULL are not spare
+	ended := false
 	f.records(p.Off, min(p.Filesz/DynSize, maxDyn), DynSize, func(off uint64, e []byte) {
 		d := Dyn{Off: off, Tag: int64(binary.LittleEndian.Uint64(e)), Val: binary.LittleEndian.Uint64(e[8:])}
-		switch {
-		case d.Tag != DTNull && !ended:
+		if ended = ended || d.Tag == DTNull; !ended {
 			f.Dynamic = append(f.Dynamic, d)
-		case d.Tag == DTNull && (d.Val == 0 || !ended) && spare:
-			f.DynSpare, ended = append(f.DynSpare, d), true
-		default:
-			spare = false
 		}
 	})
 	return nil

@@ -6,26 +6,35 @@ import (
 	"vfix.dev/vfix/rewriter/elf"
 )
 
-// spare chooses the program header to replace, by the cost of its loss: PT_NULL, which is never read (gABI, "Program
-// Header"); a PT_NOTE without a build ID: the ABI tag, or properties that PT_GNU_PROPERTY also has; a PT_NOTE with the
-// build ID. The error is a roomError.
+// spare chooses the program header to replace, by the cost of its loss:
+//
+//   - PT_NULL, which is never read (gABI, "Program Header").
+//   - a PT_NOTE without a build ID: the ABI tag, or properties that PT_GNU_PROPERTY also has.
+//   - PT_PHDR of a dynamic ET_EXEC: loaders subtract its p_vaddr from AT_PHDR to compute the load address (glibc,
+//     elf/rtld.c; musl, ldso/dynlink.c), which is 0, their initial value.
+//   - a PT_NOTE with the build ID.
+//
+// The error is a roomError.
 func (f *file) spare() (int, error) {
-	best, bestCost := 0, 4
+	const none = 5
+	best, bestCost := 0, none
 	for i := range f.Progs {
-		cost := 4
+		cost := none
 		switch p := &f.Progs[i]; {
 		case p.Type == elf.PTNull:
 			cost = 1
 		case p.Type == elf.PTNote && !f.HasBuildID(p):
 			cost = 2
-		case p.Type == elf.PTNote:
+		case p.Type == elf.PTPhdr && f.Type == elf.TypeExec:
 			cost = 3
+		case p.Type == elf.PTNote:
+			cost = 4
 		}
 		if cost < bestCost {
 			best, bestCost = i, cost
 		}
 	}
-	if bestCost == 4 {
+	if bestCost == none {
 		return 0, roomError("no program header to spend on a segment: no PT_NOTE")
 	}
 	return best, nil
