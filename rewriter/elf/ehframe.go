@@ -5,6 +5,7 @@ package elf
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"io"
 )
@@ -28,11 +29,11 @@ const (
 	minFDE = 24
 )
 
-// EachFDE calls visit with each function in .eh_frame whose start near accepts: through the search table of
+// EachFDE calls visit with each function in .eh_frame whose start near accepts, and the offset of its FDE: through the search table of
 // PT_GNU_EH_FRAME; by reading the section if the table is missing, or leads out of its segment, as vfix's does; or
 // by its content if no header names it. Damage ends the search without an error.
-func (f *File) EachFDE(near func(start uint64) bool, visit func(start uint64)) {
-	u := &unwind{f: f, near: near, visit: visit, cies: make(map[uint64]byte)}
+func (f *File) EachFDE(near func(start uint64) bool, visit func(start, fde uint64)) {
+	u := &unwind{f: f, near: near, visit: visit, cies: make(map[uint64]cie)}
 	if u.table() {
 		return
 	}
@@ -47,8 +48,15 @@ func (f *File) EachFDE(near func(start uint64) bool, visit func(start uint64)) {
 type unwind struct {
 	f     *File
 	near  func(start uint64) bool
-	visit func(start uint64)
-	cies  map[uint64]byte // the encodings of addresses, by offset; peOmit for unknown ones
+	visit func(start, fde uint64)
+	cies  map[uint64]cie // by offset
+}
+
+// cie is what a CIE says about its FDEs.
+type cie struct {
+	enc  byte // of addresses; peOmit if the CIE is not understood
+	lsda bool // they have the address of a table of landing pads, of 4 or 8 bytes: 0 without one
+	wide bool // it has 8 bytes
 }
 
 // table reads the search table of .eh_frame_hdr; done is false if it is missing, or an entry leads elsewhere.
@@ -64,7 +72,8 @@ func (u *unwind) table() (done bool) {
 		case e.FDE-home.Vaddr >= home.Filesz:
 			done = false
 		case u.near(e.Start):
-			u.visit(e.Start)
+			off, _ := u.f.Offset(e.FDE, 1)
+			u.visit(e.Start, off)
 		}
 	}
 	return done
@@ -89,7 +98,7 @@ func (u *unwind) section(start, vaddr, size uint64) {
 		}
 		if id := uint64(binary.LittleEndian.Uint32(b[4:])); id <= off+4-start {
 			if fn, ok := u.entry(b, off, vaddr+(off-start)); ok && u.near(fn) {
-				u.visit(fn)
+				u.visit(fn, off)
 			}
 		}
 		off += 4 + length
@@ -123,39 +132,62 @@ func (u *unwind) entry(b []byte, off, vaddr uint64) (start uint64, ok bool) {
 	if id == 0 {
 		return 0, false
 	}
-	enc, ok := u.cie(off + 4 - id)
-	if !ok {
-		return 0, false
-	}
-	start, _, ok = pointer(b[8:], vaddr+8, enc)
+	start, _, ok = pointer(b[8:], vaddr+8, u.cie(off+4-id).enc)
 	return start, ok
 }
 
-// cie returns the encoding of the addresses in the FDEs of the CIE at offset off.
-func (u *unwind) cie(off uint64) (enc byte, ok bool) {
-	if enc, known := u.cies[off]; known {
-		return enc, enc != peOmit
+// cie returns the CIE at offset off.
+func (u *unwind) cie(off uint64) cie {
+	c, known := u.cies[off]
+	if known {
+		return c
 	}
-	if enc, ok = u.f.readCIE(off); !ok {
-		enc = peOmit
+	c, ok := u.f.readCIE(off)
+	if !ok {
+		c.enc = peOmit
 	}
 	if len(u.cies) < symChunk {
-		u.cies[off] = enc
+		u.cies[off] = c
 	}
-	return enc, ok
+	return c
 }
 
-func (f *File) readCIE(off uint64) (enc byte, ok bool) {
+// HasLandingPads reports whether the function that begins at start handles exceptions: its FDE has a table of landing
+// pads, or is not understood.
+func (f *File) HasLandingPads(start uint64) (has bool) {
+	f.EachFDE(func(s uint64) bool { return s == start }, func(_, off uint64) {
+		b := f.Bytes(off, min(fdeRead, f.Size-off))
+		if len(b) < minFDE {
+			return
+		}
+		c, ok := f.readCIE(off + 4 - uint64(binary.LittleEndian.Uint32(b[4:])))
+		_, n, known := pointer(b[8:], 0, c.enc&0x0f)
+		switch {
+		case !ok || !known:
+			has = true
+		case c.lsda:
+			table := b[8+2*n+1:] // behind the addresses and the length of the augmentation data
+			width := 4
+			if c.wide {
+				width = 8
+			}
+			has = len(bytes.Trim(table[:min(width, len(table))], "\x00")) > 0
+		}
+	})
+	return has
+}
+
+func (f *File) readCIE(off uint64) (c cie, ok bool) {
 	if !f.InFile(off, 9) {
-		return 0, false
+		return c, false
 	}
 	b := f.Bytes(off, min(cieRead, f.Size-off))
 	aug := cString(b, 9)
 	if aug == "" {
-		return pePtr, true
+		return c, true
 	}
 	if aug[0] != 'z' {
-		return 0, false
+		return c, false
 	}
 	// After the string: code and data alignment, the return register, the length.
 	r := leb{b: b, at: 9 + len(aug) + 1}
@@ -165,9 +197,10 @@ func (f *File) readCIE(off uint64) (enc byte, ok bool) {
 	for _, a := range aug[1:] {
 		switch a {
 		case 'R':
-			enc = r.byte()
+			c.enc = r.byte()
 		case 'L':
-			r.byte()
+			enc := r.byte()
+			c.lsda, c.wide = true, enc&0x0f == pePtr || enc&0x0f == peSdata8
 		case 'P':
 			if enc := r.byte(); enc&0x0f == pePtr || enc&0x0f == peSdata8 {
 				r.at += 8
@@ -176,10 +209,10 @@ func (f *File) readCIE(off uint64) (enc byte, ok bool) {
 			}
 		case 'S', 'B':
 		default:
-			return 0, false
+			return c, false
 		}
 	}
-	return enc, !r.bad
+	return c, !r.bad
 }
 
 // pointer decodes an address at vaddr, and returns its size in bytes.

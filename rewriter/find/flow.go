@@ -2,7 +2,7 @@
 // or in a word of the frame, as without optimisation. It follows the address along all jumps and into functions of
 // the file that get it as an argument. Each use that it sees must be a call, a jump or a copy, and one a call or a jump.
 //
-// It does not follow exceptions, tables of jumps, or registers behind a call that may change them. A call there that it
+// It does not follow tables of jumps, exceptions, or registers behind a call that may change them. A call there that it
 // does not see is right nevertheless: what takes the place of the address is a function of the same type.
 
 package find
@@ -28,13 +28,14 @@ type flow struct {
 	site    *Site
 	before  map[uint64]places // what may have the address before an instruction
 	pending []uint64          // instructions to visit, perhaps again
+	pads    map[uint64]bool   // whether the functions that begin there have landing pads
 	reason  Reason            // why the site is unknown
 	unknown bool
 }
 
 // flow judges a site that straight code does not decide.
 func (j *judge) flow(s *Site) {
-	f := &flow{judge: j, site: s, before: make(map[uint64]places)}
+	f := &flow{judge: j, site: s, before: make(map[uint64]places), pads: make(map[uint64]bool)}
 	f.load()
 	for steps := 0; len(f.pending) > 0 && !f.unknown; steps++ {
 		last := len(f.pending) - 1
@@ -117,7 +118,7 @@ func (f *flow) step(i *x86.Instr, p places) {
 	case through && p.regs.Has(r) || indirect && fromSlot:
 		f.site.use(i)
 		if i.Calls() {
-			f.fall(i, p.afterCall())
+			f.afterCall(i, p)
 		}
 	case p.regs&i.AddressRegs() != 0:
 		f.used(i)
@@ -157,13 +158,28 @@ func (f *flow) call(i *x86.Instr, p places) {
 	default:
 		f.reach(i.Target, places{regs: args})
 	}
-	f.fall(i, p.afterCall())
+	f.afterCall(i, p)
 }
 
-// afterCall returns what may still have the address behind a call (psABI 3.2.1).
-func (p places) afterCall() places {
+// afterCall continues behind a call with what it preserves (psABI 3.2.1). An exception may continue elsewhere.
+func (f *flow) afterCall(i *x86.Instr, p places) {
 	p.regs &^= x86.CallerSaved
-	return p
+	if (p != places{}) && f.landingPads(i.Addr) {
+		f.fail(Thrown, i.Addr)
+		return
+	}
+	f.fall(i, p)
+}
+
+// landingPads reports whether the function around vaddr handles exceptions.
+func (f *flow) landingPads(vaddr uint64) bool {
+	start, _ := f.fn.starts.enclosing(vaddr)
+	has, known := f.pads[start]
+	if !known {
+		has = f.f.HasLandingPads(start)
+		f.pads[start] = has
+	}
+	return has
 }
 
 // next follows the address over an instruction that continues at the next.

@@ -30,7 +30,7 @@ func findFunctions(f *File, sites []Site) *functions {
 	for _, t := range f.Symtabs() {
 		f.EachSymbol(t, func(s elf.Symbol) { fn.symbol(f, t, s) })
 	}
-	f.EachFDE(func(start uint64) bool { return near(sites, start) }, func(start uint64) { fn.start(start) })
+	f.EachFDE(func(start uint64) bool { return near(sites, start) }, func(start, _ uint64) { fn.start(start) })
 	f.EachRela(func(r elf.Rela) {
 		if r.Type == elf.RIrelative && fn.start(r.Addend) {
 			fn.ifuncs[r.Addend] = true

@@ -101,7 +101,8 @@ func (j *judge) meets(at, vaddr uint64) bool {
 // track is what the first judge knows between two instructions.
 type track struct {
 	held    x86.Regs // the registers with the address
-	chosen  bool     // a conditional move has copied it
+	kept    bool     // a call has left it in a register that calls may change
+	chosen  bool     // a conditional move has copied it, which follows a test for the vDSO
 	guarded bool     // it is XORed with the pointer guard
 }
 
@@ -126,11 +127,12 @@ func (j *judge) straight(s *Site) bool {
 				s.called(Dormant, ChosenCall, i.Addr)
 			}
 			return true
-		case i.Flow == x86.FlowRet && t.held.Has(x86.Rax) && j.ifunc(s.Vaddr):
+		case i.Flow == x86.FlowRet && t.chosen && t.held.Has(x86.Rax) && j.ifunc(s.Vaddr):
 			s.called(Dormant, IfuncRet, i.Addr)
 			return true
 		case i.Calls():
-			t.held &^= x86.RegsOf(x86.Rax) // gcc keeps values in registers that the callee does not change
+			t.held &^= x86.RegsOf(x86.Rax)
+			t.kept = t.kept || t.held&x86.CallerSaved != 0 // by -fipa-ra
 		case i.Flow != x86.FlowNext:
 			return false
 		default:
@@ -162,10 +164,10 @@ func (t *track) next(s *Site, i *x86.Instr) (known, decided bool) {
 	case i.Op == x86asm.XOR && m.Segment == x86asm.FS && m.Disp == guardOffset && t.held.Has(dst):
 		t.held, t.guarded = x86.RegsOf(dst), true
 	case t.guarded && i.Op == x86asm.ROL && n == guardRotate && t.held.Has(dst):
-	case stores && t.guarded:
+	case stores && t.guarded && t.chosen:
 		s.called(Dormant, Mangled, i.Addr)
 		return true, true
-	case stores && t.chosen:
+	case stores && t.chosen && t.kept && s.Function == Gettimeofday: // dietlibc's
 		s.Verdict, s.Reason = Dormant, Reason{Cause: ImageBase, At: i.Addr}
 		return true, true
 	case t.held&i.Touches()&^i.Overwrites() != 0:

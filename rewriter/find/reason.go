@@ -22,6 +22,7 @@ const (
 	Passed                 // an argument of a call of an unknown function at At
 	Returned               // returned at At
 	TwoSlots               // in two words of a frame, at At
+	Thrown                 // an exception of the call at At may take it elsewhere
 	Branches               // a jump at At with unknown targets
 	Undecoded              // the flow reaches bytes at At that are not a known instruction
 	TooFar                 // the flow visits too many instructions
@@ -51,6 +52,7 @@ var causeTexts = [...]string{
 	Passed:     "passed at %#x to a function that is not known",
 	Returned:   "returned at %#x",
 	TwoSlots:   "in two words of a frame at %#x",
+	Thrown:     "an exception of the call at %#x may take it elsewhere",
 	Branches:   "a jump at %#x has unknown targets",
 	Undecoded:  "reaches bytes at %#x that are not a known instruction",
 	TooFar:     "too much code to follow, up to %#x",

@@ -167,7 +167,7 @@ func (t tools) patch(from, to string) (map[string][]string, error) {
 	for _, r := range doc.Results {
 		for _, f := range r.Files {
 			for _, s := range f.Sites {
-				if s.Form == "left" && (s.Verdict == "live" || s.Verdict == "dormant-call" || s.Verdict == "unknown") {
+				if s.Form == "left" && (s.Verdict == "live" || s.Verdict == "unknown") {
 					name := strings.TrimSuffix(filepath.Base(f.Path), ".so")
 					keeps[name] = append(keeps[name], s.Symbol)
 				}

@@ -278,11 +278,6 @@ static NOINLINE long @_get(long n, long *p) {
 	return f(p);
 }
 SHAPE(@) { long n = $1, out = 0; HIDE(n); return @_get(n - n, &out) != 1 || !recent(@_get(n - n + 7, &out)) || !recent(out); }`},
-	{"kept register, compared", `
-extern long @_go(long), @_long(long);
-__asm__ (".text; .type @_long, %function; @_long: mov $0x7, %edx; .rept 14; dec %edx; .endr; mov %rbx, %rcx; xor %eax, %eax; cmp $0xffffffffff600400, %rcx; sete %al; ret; .size @_long, . - @_long; "
-	".type @_go, %function; @_go: push %rbx; mov $0xffffffffff600400, %rbx; xor %edi, %edi; call *%rbx; call @_long; pop %rbx; ret; .size @_go, . - @_go");
-SHAPE(@) { return @_go($1) != 1; }`},
 	{"pointer in a struct", `
 struct @_s { long a; page_t f; long b; };
 static NOINLINE int @_go(struct @_s *s) { return !recent(s->f(0)) || s->a + s->b != $1 + $2; }
@@ -309,17 +304,6 @@ SHAPE(@) { page_t f = PAGE_TIME; HIDE(f); long out = 0, r = @_call(PAGE_TIME, &o
 	{"result", `
 static NOINLINE page_t @_get(int n) { return n == $1 ? PAGE_TIME : n ? one : two; }
 SHAPE(@) { int n = $1; HIDE(n); return !recent(@_get(n)(0)); }`},
-	{"data in text", `
-extern const unsigned char @_data[];
-__asm__ (".text\n\tjmp 1f\n@_data: .byte 0x48,0xc7,0xc0,0x00,0x04,0x60,0xff,0xff,0xd0,0xc3\n1:\tnop\n");
-SHAPE(@) {
-	static const unsigned char want[] = { 0x48, 0xc7, 0xc0, 0, 4, 0x60, 0xff, 0xff, 0xd0, 0xc3 };
-	for (int i = 0; i < 10; i++) {
-		int n = i; HIDE(n);
-		if (@_data[n] != want[n]) return 1;
-	}
-	return 0;
-}`},
 	{"red zone", `
 extern long @_red(long);
 __asm__ (".text; .type @_red, %function; @_red: mov %rdi, -40(%rsp); mov %rdi, -112(%rsp); xor %edi, %edi; mov $0xffffffffff600400, %rax; call *%rax; "
@@ -329,10 +313,6 @@ SHAPE(@) { return @_red($1) != 2 * $1; }`},
 extern long @_flags(long *);
 __asm__ (".text; .type @_flags, %function; @_flags: sub $8, %rsp; mov $0xffffffffff600400, %rax; stc; call *%rax; setc %cl; movzbl %cl, %eax; add $8, %rsp; ret; .size @_flags, . - @_flags");
 SHAPE(@) { long out = 0; return @_flags(&out) != 1 || !recent(out); }`},
-	{"base and offset", `
-extern long @_now(long *);
-__asm__ (".text; .type @_now, %function; @_now: sub $8, %rsp; mov $0xffffffffff600000, %rax; add $0x400, %rax; call *%rax; add $8, %rsp; ret; .size @_now, . - @_now");
-SHAPE(@) { long out = 0, r = @_now(&out); return !recent(r) || r != out; }`},
 	{"in r11", `
 extern long @_now(long *);
 __asm__ (".text; .type @_get, %function; @_get: mov $0xffffffffff600400, %r11; ret; .size @_get, . - @_get; "

@@ -65,7 +65,7 @@ func (p *program) write(library, fixed bool) (kinds []string, err error) {
 	var text strings.Builder
 	fmt.Fprintln(&text, "#include \"site.h\"")
 	for i := range 2 + p.rand.IntN(5) {
-		shape, kind := writeShape(p.rand, fmt.Sprintf("%s_%d", p.name, i), fixed)
+		shape, kind := writeShape(p.rand, fmt.Sprintf("%s_%d", p.name, i))
 		text.WriteString(shape)
 		kinds = append(kinds, kind)
 		if p.rand.IntN(3) == 0 {

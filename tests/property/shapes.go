@@ -36,12 +36,11 @@ type shape struct {
 	live  []string // registers with a value that must be there after the call
 	saved []string // callee-saved ones that are used, in the order in which they are pushed
 	room  int      // bytes of the frame below them
-	fixed bool     // the program is at a fixed address
 }
 
-// writeShape returns the text of one function, for a fixed address or for any, and what kind it is.
-func writeShape(r *rand.Rand, name string, fixed bool) (text, kind string) {
-	s := &shape{Rand: r, function: oneOf(r, functions), fixed: fixed}
+// writeShape returns the text of one function, and what kind it is.
+func writeShape(r *rand.Rand, name string) (text, kind string) {
+	s := &shape{Rand: r, function: oneOf(r, functions)}
 	kinds := []struct {
 		name string
 		body func(*shape)
@@ -158,17 +157,13 @@ func (s *shape) checkLive() {
 	}
 }
 
-// page loads the address, in 7 bytes or in 10, or makes it of half of it.
+// page loads the address, in 7 bytes or in 10.
 func (s *shape) page() {
-	switch n := s.IntN(10); {
-	case n < 2:
+	if s.IntN(5) == 0 {
 		s.line("movabs\t$%s, %%%s", s.address, s.reg)
-	case n == 2 && s.fixed:
-		s.line("mov\t$(%s & 0xffffffff), %%%s", s.address, lower(s.reg))
-		s.line("movslq\t%%%s, %%%s", lower(s.reg), s.reg)
-	default:
-		s.line("PAGE\t%s, %%%s", s.address, s.reg)
+		return
 	}
+	s.line("PAGE\t%s, %%%s", s.address, s.reg)
 }
 
 func (s *shape) call() { s.line("call\t*%%%s", s.reg) }
@@ -269,14 +264,6 @@ func (s *shape) entered(name string) {
 	fmt.Fprintf(s, "\tEND\t%s_by\n", name)
 	s.line(".section .rodata")
 	fmt.Fprintf(s, "4:\t.%s\t2b - 1b\n\t.text\n\n", width)
-}
-
-// lower is the name of the lower half of a register.
-func lower(reg string) string {
-	if reg[1] <= '9' { // r8 to r15
-		return reg + "d"
-	}
-	return "e" + reg[1:]
 }
 
 // filler is an instruction that changes nothing that is needed: it may write to rcx and r11
