@@ -190,8 +190,8 @@ func writeVerdict(w io.Writer, s screen.Stream, typed string, f *contents.Findin
 	why := f.IncompleteText()
 	switch v := f.Verdict(); {
 	case v == contents.Affected:
-		sites := f.UncoveredSites()
-		text := fmt.Sprintf(": %s in %s; vfix can fix %s", screen.Count(sites, "call site"), screen.Count(f.UncoveredFiles(), "file"), fixable(f, sites))
+		sites, files, fixable := countSites(f)
+		text := fmt.Sprintf(": %s in %s; vfix can fix %s", screen.Count(sites, "call site"), screen.Count(files, "file"), fixableText(fixable, sites))
 		if why != "" {
 			text += "; " + contents.Incomplete.String() + ": " + screen.Printable(why)
 		}
@@ -225,21 +225,35 @@ func about(f *contents.Findings) string {
 	return text
 }
 
-// fixable says how many of the call sites vfix can patch.
-func fixable(f *contents.Findings, sites int) string {
-	n := 0
+// countSites counts the call sites that are findings or that vfix patches, their files, and those that it patches. Sites
+// that the fallback in the source covers do not count.
+func countSites(f *contents.Findings) (sites, files, patched int) {
 	for i := range f.Files {
-		for _, p := range f.Files[i].Plan.Patches {
-			if p.Form != patch.Left && f.Files[i].Covered == "" && p.Site.Called {
-				n++
+		file := &f.Files[i]
+		if file.Covered != "" {
+			continue
+		}
+		before := sites
+		for _, p := range file.Plan.Patches {
+			if p.Form != patch.Left {
+				patched++
+			}
+			if p.Form != patch.Left || p.Site.Verdict.Finding() {
+				sites++
 			}
 		}
+		files += min(sites-before, 1)
 	}
+	return sites, files, patched
+}
+
+// fixableText says how many of the call sites vfix can patch.
+func fixableText(patched, sites int) string {
 	switch {
-	case n == 0:
+	case patched == 0:
 		return "none of them"
-	case n < sites:
-		return fmt.Sprintf("%d of them", n)
+	case patched < sites:
+		return fmt.Sprintf("%d of them", patched)
 	case sites == 1:
 		return "it"
 	}
