@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -43,6 +44,24 @@ func TestHelpIsComplete(t *testing.T) {
 		for line := range strings.Lines(cmd.Example) {
 			checkExample(t, line)
 		}
+	}
+}
+
+// docs/commands.md is made from the help: go test ./cmd/vfix -run CommandsPage -update writes it again.
+func TestCommandsPage(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("# Commands\n\n```sh\nvfix help\n```\n")
+	for _, v := range verbTable {
+		fmt.Fprintf(&b, "\n## %s\n\n```text\n%s```\n", v.name, runLine(engine{}, "help", v.name).stdout)
+	}
+	b.WriteString("\n## Common options\n\n```text\n" + optionsHelp() + "```\n")
+	path := filepath.Join("..", "..", "docs", "commands.md")
+	if *update {
+		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if b.String() != read(t, path) {
+		t.Error("docs/commands.md is not the help of the verbs: go test ./cmd/vfix -run CommandsPage -update")
 	}
 }
 

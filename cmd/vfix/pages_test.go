@@ -94,7 +94,7 @@ func TestCommandsOfPages(t *testing.T) {
 	for path, content := range pages {
 		check(path, content)
 	}
-	const least = 80 // commands
+	const least = 50 // commands
 	if seen < least {
 		t.Errorf("%d commands found, want %d or more", seen, least)
 	}

@@ -99,7 +99,7 @@ For SOURCE and DEST see 'vfix help sources'.`,
 		"`WHEN` to add the run-time fallback: auto (if some call sites cannot be patched), always (also for code that is added later: volumes, downloads, JITs), or never")
 	choices(cmd, "fallback", fallbackModes)
 	opts.addFix(cmd)
-	f.StringVar(&opts.to.Provenance, "provenance", "", "write a statement of what was done to each file to this `FILE`; see 'vfix help provenance'")
+	f.StringVar(&opts.to.Provenance, "provenance", "", "write a statement of what was done to each file to this `FILE`; see 'vfix help security'")
 	opts.batchOptions.add(cmd, "rebuild", "SOURCE or SOURCE DEST")
 	f.StringVar(&opts.template, "dest-template", "",
 		"with --from-file: write each image to the DEST that this `TEMPLATE` gives, with {registry}, {repository}, {name} and {tag} filled in")
