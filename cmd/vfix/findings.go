@@ -14,6 +14,7 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/internal/fixes"
+	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
 
@@ -238,11 +239,16 @@ func countSites(f *contents.Findings) (sites, files, patched int) {
 			if p.Form != patch.Left {
 				patched++
 			}
-			if p.Form != patch.Left || p.Site.Verdict.Finding() {
+			if p.Form != patch.Left || p.Site.Verdict == find.Live {
 				sites++
 			}
 		}
 		files += min(sites-before, 1)
+	}
+	for _, p := range f.Packed {
+		if !p.Covered {
+			sites, files = sites+p.Sites, files+1
+		}
 	}
 	return sites, files, patched
 }
