@@ -87,7 +87,7 @@ hanging_vfix() {
 		[index]='cache-dir engine watch'
 		[doctor]='all check color format quick'
 		[diagnose]='authfile color debug format insecure platform progress quiet root stall-timeout'
-		[bench]='authfile color debug format insecure pipeline platform plot progress quiet redis requests rounds sample stall-timeout'
+		[bench]='authfile color debug format insecure platform plot progress quiet redis rounds stall-timeout'
 		[version]='color format'
 		[completion]=''
 	)

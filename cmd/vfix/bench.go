@@ -1,46 +1,43 @@
-// The verb bench: its options, and what is measured for them.
+// The verb bench: its options, its measurements, and its table and chart.
 
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/bench"
-	"vfix.dev/vfix/host/bench/figure"
+	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/patch"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/shim"
 )
 
 // BenchOptions are the options of vfix bench.
 type BenchOptions struct {
 	workOptions
-	rounds   int
-	sample   int // milliseconds
-	plot     string
-	redis    bool
-	requests int
-	pipeline int
+	rounds int
+	plot   string
+	redis  bool
 }
 
-// The parts of a measurement unless the user says otherwise.
+// The parts of a measurement.
 const (
 	benchRounds   = 9
-	benchSample   = 10 // milliseconds
-	mostSample    = 1000
+	benchSample   = 10_000 // microseconds
 	redisRounds   = 3
-	redisRequests = 100000
-	redisPipeline = 16
+	redisRequests = 100_000
+	redisPipeline = 16 // without it, redis-benchmark is the slower side
 )
 
 func newBenchCommand(out *output, e engine) *cobra.Command {
@@ -49,23 +46,27 @@ func newBenchCommand(out *output, e engine) *cobra.Command {
 		Use:   "bench [options] [IMAGE]",
 		Short: "Measure the cost of the vsyscall page and the gain of vfix",
 		Long: `Measure the cost of time, gettimeofday and getcpu on this host in each mode:
-the vDSO, the libc of this system, patched call sites in each form, the fallback
-of libvfix.so, the plain system call and the vsyscall page. Modes that this
-host cannot run are listed with the reason.
 
-With IMAGE, measure the libc of that image, original and rebuilt; IMAGE is any
-SOURCE of 'vfix help sources'. Programs of the image run on this host, in a
-root filesystem of their own, as nobody, without a network. This needs root, or
-a kernel that allows unprivileged user namespaces.
+  vdso      the vDSO's function, called directly
+  libc      the libc of this system
+  patched   the functions of an old libc, patched by vfix
+  fallback  the same, caught by libvfix.so at the first call
+  syscall   the plain system call
+  page      the vsyscall page, where the kernel traps the call
+
+Modes that this host cannot run are listed with the reason. With IMAGE, measure
+the libc of that image, original and rebuilt; IMAGE is any SOURCE of 'vfix help
+sources'. Programs of the image run on this host, in a root filesystem of their
+own, as nobody, without a network. This needs root, or a kernel that allows
+unprivileged user namespaces.
 
 With --redis, the redis-benchmark of the rebuilt image drives redis-server of
 the original and of the rebuilt image over a unix socket.
 
-Each figure is the median of several rounds, which measure every mode in turn;
-the spread is the minimum and maximum. Other load on the machine affects single
-figures more than ratios.`,
+Each value is the median of several rounds, which measure every mode in turn.
+Other load on the machine affects single values more than ratios.`,
 		Example: `  vfix bench                                this host
-  vfix bench --plot page.svg                with a drawing of the figures
+  vfix bench --plot page.svg                with a chart
   vfix bench redis:2.8.22                   the libc of an image
   vfix bench --redis redis:2.8.22           requests per second`,
 		Annotations:       exits(`  0  success   1  error   2  usage error`),
@@ -77,11 +78,8 @@ figures more than ratios.`,
 	}
 	f := cmd.Flags()
 	f.IntVar(&opts.rounds, "rounds", 0, "measure each mode `N` times; 0 means 9, with --redis 3")
-	f.IntVar(&opts.sample, "sample", benchSample, "duration of one measurement, in milliseconds (`MS`)")
-	f.StringVar(&opts.plot, "plot", "", "draw the figures to `FILE`, an .svg or .png")
+	f.StringVar(&opts.plot, "plot", "", "draw the values to `FILE`, an .svg")
 	f.BoolVar(&opts.redis, "redis", false, "measure redis-server of IMAGE")
-	f.IntVar(&opts.requests, "requests", redisRequests, "with --redis: `N` requests of each kind per round")
-	f.IntVar(&opts.pipeline, "pipeline", redisPipeline, "with --redis: send `N` requests at a time")
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
 	return cmd
@@ -91,20 +89,13 @@ func (o *BenchOptions) check(image string) error {
 	const verb = "bench"
 	switch {
 	case o.rounds < 0:
-		return usagef(verb, "--rounds %d: want 0 or more", o.rounds)
-	case o.sample < 1 || o.sample > mostSample:
-		return usagef(verb, "--sample %d: want 1 to %d", o.sample, mostSample)
-	case o.requests < 1 || o.pipeline < 1:
-		return usagef(verb, "--requests %d --pipeline %d: want 1 or more of each", o.requests, o.pipeline)
+		return usagef(verb, "--rounds %d: must be 0 or more", o.rounds)
 	case o.redis && image == "":
 		return usagef(verb, "--redis needs an IMAGE that contains redis-server, as in 'vfix bench --redis redis:2.8.22'")
 	case o.redis && o.plot != "":
 		return usagef(verb, "--plot draws nanoseconds per call and does not work with --redis")
-	}
-	if o.plot != "" {
-		if _, err := figure.Format(o.plot); err != nil {
-			return usagef(verb, "--plot %v", err)
-		}
+	case o.plot != "" && filepath.Ext(o.plot) != ".svg":
+		return usagef(verb, "--plot %s: the name must end with .svg", o.plot)
 	}
 	if o.rounds == 0 {
 		o.rounds = benchRounds
@@ -115,106 +106,179 @@ func (o *BenchOptions) check(image string) error {
 	return nil
 }
 
-func runBench(ctx context.Context, opts BenchOptions, image string, out *output, e engine) (err error) {
+// jsonBench is the document of bench.
+type jsonBench struct {
+	Image   string         `json:"image"` // "" for this host
+	Rounds  int            `json:"rounds"`
+	Figures []bench.Figure `json:"figures"`
+	Redis   []bench.Redis  `json:"redis"` // with --redis
+}
+
+func runBench(ctx context.Context, opts BenchOptions, image string, out *output, e engine) error {
 	if err := opts.check(image); err != nil {
 		return err
 	}
 	if err := opts.begin("bench", out); err != nil {
 		return err
 	}
-	const milli = 1000 // microseconds
+	b := jsonBench{Image: image, Rounds: opts.rounds}
+	if err := b.measure(ctx, opts, out, e); err != nil {
+		return hinterr.Among(err, []hinterr.For{
+			{Err: bench.ErrUnsupported, Hint: "run it on x86-64 Linux"},
+			{Err: os.ErrPermission, Hint: "run it as root: programs of an image run in their own root filesystem"},
+		}, "run 'vfix doctor' to see how this kernel serves the vsyscall page; 'vfix bench --help' lists what is needed")
+	}
+	if opts.plot != "" {
+		if err := b.draw(opts.plot); err != nil {
+			return err
+		}
+		out.Note("bench: chart written to %s", opts.plot)
+	}
+	switch {
+	case opts.json():
+		return out.document("bench", false, b)
+	case opts.redis:
+		out.redisTable(b.Redis)
+	default:
+		out.benchTable(b.modes(), b.Figures)
+	}
+	return nil
+}
+
+func (b *jsonBench) modes() []string {
+	if b.Image != "" {
+		return bench.ImageModes
+	}
+	return bench.Modes
+}
+
+// measure fills in the figures.
+func (b *jsonBench) measure(ctx context.Context, opts BenchOptions, out *output, e engine) (err error) {
 	o := bench.Options{
 		Programs: bench.Programs{
 			Measure: shim.Measure(), MeasureLibc: shim.MeasureLibc(), Stubs: shim.Stubs(),
 			TwinStubs: shim.TwinStubs(), TwinLibrary: shim.TwinLibrary(),
 		},
-		Rounds: opts.rounds, Sample: opts.sample * milli,
-		Step: benchSteps(opts.read.Media.Progress, opts.rounds),
+		Rounds: opts.rounds, Sample: benchSample,
 	}
-	if image == "" {
-		figures, err := e.benchHost(ctx, o)
-		return finishBench(opts, benched{modes: bench.Modes, figures: figures, title: "This host"}, err, out, e)
+	if b.Image == "" {
+		b.Figures, err = e.benchHost(ctx, o)
+		return err
 	}
 	dir, err := os.MkdirTemp("", "vfix-bench-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	roots, err := unpackBoth(ctx, e, image, dir, opts.read.Media)
+	original, rebuilt, affected, err := unpackBoth(ctx, e, b.Image, dir, opts.read.Media)
 	if err != nil {
 		return err
 	}
-	if !roots.affected {
-		out.Note("bench: nothing to patch in %s: both sides are the same", image)
+	if !affected {
+		out.Note("bench: nothing to patch in %s: both sides are the same", b.Image)
 	}
 	if opts.redis {
-		all, err := e.benchRedis(ctx, bench.RedisOptions{
-			Original: roots.original, Rebuilt: roots.rebuilt, Rounds: opts.rounds,
-			Requests: opts.requests, Pipeline: opts.pipeline, Step: o.Step,
-		})
-		if err != nil {
-			return hinterr.Among(err, benchHints, benchHint)
-		}
-		return out.redis(opts, image, all)
+		b.Redis, err = e.benchRedis(ctx, bench.RedisOptions{Original: original, Rebuilt: rebuilt, Rounds: opts.rounds, Requests: redisRequests, Pipeline: redisPipeline})
+	} else {
+		b.Figures, err = e.benchImage(ctx, original, rebuilt, o)
 	}
-	figures, err := e.benchImage(ctx, roots.original, roots.rebuilt, o)
-	return finishBench(opts, benched{image: image, modes: bench.ImageModes, figures: figures, title: image}, err, out, e)
-}
-
-// finishBench draws and prints what was measured, unless that failed.
-func finishBench(opts BenchOptions, b benched, err error, out *output, e engine) error {
-	if err != nil {
-		return hinterr.Among(err, benchHints, benchHint)
-	}
-	if opts.plot != "" {
-		b.title += fmt.Sprintf("\n%s, vfix %s\nmedian of %s; lines: least to most", bench.Conditions(), version, screen.Count(opts.rounds, "round"))
-		if err := e.draw(opts.plot, b); err != nil {
-			return err
-		}
-		out.Note("bench: figure written to %s", opts.plot)
-	}
-	return out.bench(opts, b)
-}
-
-// benchSteps reports each round as it begins: each way takes milliseconds.
-func benchSteps(progress progress.Reporter, rounds int) func(int, string) {
-	said := 0
-	return func(round int, _ string) {
-		if round != said {
-			said = round
-			progress.Note("bench: round %d of %d", round, rounds)
-		}
-	}
-}
-
-// roots are the root filesystems of an image as it is and rebuilt.
-type roots struct {
-	original, rebuilt string
-	affected          bool
+	return err
 }
 
 // unpackBoth unpacks an image into a directory in dir, and a patched copy beside it.
-func unpackBoth(ctx context.Context, e engine, image, dir string, media media.Options) (*roots, error) {
-	r := &roots{original: filepath.Join(dir, "original"), rebuilt: filepath.Join(dir, "rebuilt")}
+func unpackBoth(ctx context.Context, e engine, image, dir string, media media.Options) (original, rebuilt string, affected bool, err error) {
+	original, rebuilt = filepath.Join(dir, "original"), filepath.Join(dir, "rebuilt")
 	const entered = 0o755 // by user nobody, who gets it as root directory
-	if err := os.Mkdir(r.original, entered); err != nil {
-		return nil, err
+	if err := os.Mkdir(original, entered); err != nil {
+		return "", "", false, err
 	}
-	if err := e.unpack(ctx, image, r.original, media); err != nil {
-		return nil, err
+	if err := e.unpack(ctx, image, original, media); err != nil {
+		return "", "", false, err
 	}
-	f, err := e.patch(ctx, []string{r.original}, patch.Options{Output: r.rebuilt, Progress: media.Progress})
+	f, err := e.patch(ctx, []string{original}, patch.Options{Output: rebuilt, Progress: media.Progress})
 	if err != nil {
-		return nil, err
+		return "", "", false, err
 	}
-	r.affected = f.Affected()
-	return r, nil
+	return original, rebuilt, f.Affected(), nil
 }
 
-// benchHints and benchHint are the hints if nothing could be measured.
-var benchHints = []hinterr.For{
-	{Err: bench.ErrUnsupported, Hint: "run it on x86-64 Linux"},
-	{Err: os.ErrPermission, Hint: "run it as root: programs of an image run in their own root filesystem"},
+// draw writes the chart, completely or not at all.
+func (b *jsonBench) draw(file string) error {
+	title := b.Image
+	if title == "" {
+		title = "This host"
+	}
+	var svg bytes.Buffer
+	if err := bench.Chart(&svg, fmt.Sprintf("%s, %s, vfix %s", title, bench.Conditions(), version), b.modes(), b.Figures); err != nil {
+		return err
+	}
+	return atomicfile.Write(file, svg.Bytes())
 }
 
-const benchHint = "run 'vfix doctor' to see how this kernel serves the vsyscall page; 'vfix bench --help' lists what is needed"
+// benchTable prints the figures: a row a mode, and below what could not be measured.
+func (o *output) benchTable(modes []string, figures []bench.Figure) {
+	g := &screen.Table{Head: []string{"NS PER CALL"}}
+	for _, f := range bench.Functions {
+		g.Head = append(g.Head, strings.ToUpper(f), "TO VDSO")
+	}
+	var absent []string
+	noise := false
+	for _, mode := range modes {
+		row := []string{mode}
+		for _, f := range figures { // in the order of the functions
+			switch {
+			case f.Mode != mode:
+			case f.Absent != "":
+				row = append(row, "-", "-")
+				if why := mode + ": " + f.Absent; !slices.Contains(absent, why) {
+					absent = append(absent, why)
+				}
+			default:
+				row = append(row, figure(f.Nanoseconds), figure(f.Ratio))
+				noise = noise || f.Ratio > 0 && f.Ratio < 1
+			}
+		}
+		g.Add(row)
+	}
+	g.Write(o.Stdout, o.Out)
+	if noise {
+		o.Hanging("", 0, "Values below 1 in TO VDSO are noise: nothing is faster than the vDSO's own function.")
+	}
+	for _, why := range absent {
+		o.Hanging("", 0, "not measured: "+why)
+	}
+}
+
+// figure writes a number for people, with three significant digits; - for none.
+func figure(n float64) string {
+	switch {
+	case n == 0:
+		return "-"
+	case n < 10:
+		return fmt.Sprintf("%.2f", n)
+	case n < 100:
+		return fmt.Sprintf("%.1f", n)
+	}
+	return fmt.Sprintf("%.0f", n)
+}
+
+// redisTable prints what redis-benchmark measured, both servers below each other.
+func (o *output) redisTable(all []bench.Redis) {
+	g := &screen.Table{Head: []string{"TEST", "SERVER", "REQUESTS/S", "SPREAD", "TO ORIGINAL"}}
+	original := map[string]float64{}
+	for _, r := range all {
+		if r.Mode == bench.Original {
+			original[r.Test] = r.PerSecond
+		}
+		ratio := 0.0
+		if original[r.Test] > 0 {
+			ratio = r.PerSecond / original[r.Test]
+		}
+		if r.Absent != "" {
+			g.Add([]string{r.Test, r.Mode, "-", "-", "not measured: " + r.Absent})
+			continue
+		}
+		g.Add([]string{r.Test, r.Mode, fmt.Sprintf("%.0f", r.PerSecond), fmt.Sprintf("%.0f to %.0f", r.Least, r.Most), figure(ratio)})
+	}
+	g.Write(o.Stdout, o.Out)
+}

@@ -49,7 +49,6 @@ type engine struct {
 	benchHost  func(ctx context.Context, o bench.Options) ([]bench.Figure, error)
 	benchImage func(ctx context.Context, original, rebuilt string, o bench.Options) ([]bench.Figure, error)
 	benchRedis func(ctx context.Context, o bench.RedisOptions) ([]bench.Redis, error)
-	draw       func(path string, b benched) error
 	unpack     func(ctx context.Context, source, dir string, o media.Options) error
 
 	install, uninstall func(install.Options) (*install.Result, error)
@@ -77,7 +76,6 @@ var theEngine = engine{
 	benchHost:  bench.Host,
 	benchImage: bench.Image,
 	benchRedis: bench.MeasureRedis,
-	draw:       drawFigures,
 	unpack:     images.Unpack,
 	install:    install.Install,
 	uninstall:  install.Uninstall,

@@ -35,7 +35,7 @@ var layers = []string{
 	"images",
 	"images/batch", "images/inventory",
 	"host/inherited", "host/jail", "host/probe", "host/run", "host/examiner", "host/node", "host/hotfix",
-	"host/bench/figure", "host/bench", "host/diagnose", "host/doctor", "host/nri", "host/nri/plugin", "host/install",
+	"host/bench", "host/diagnose", "host/doctor", "host/nri", "host/nri/plugin", "host/install",
 	"cmd/vfix/screen", "cmd/vfix/embedded",
 	"cmd/vfix", "cmd/vfix-runtime", "cmd/vfix-nri",
 }

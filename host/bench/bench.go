@@ -1,28 +1,44 @@
-// The measurements: every way to call the functions of the page on a host, and the libc of an
-// image before and after its rebuild, in rounds.
-
+// Package bench measures the cost of the vsyscall page, and the gain of vfix: each way to call time,
+// gettimeofday and getcpu, on this host and within an image; and redis before and after.
+//
+// The measured programs run in separate processes, one for each way and round, the ways in turn, so that
+// other load on the machine affects all alike. A figure is the median of the rounds.
 package bench
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"os"
 	"slices"
+	"strings"
+	"time"
 
-	"vfix.dev/vfix/rewriter/patch"
+	"vfix.dev/vfix/host/probe"
 )
 
 // ErrUnsupported: this system cannot run x86-64 Linux programs.
 var ErrUnsupported = errors.New("not supported")
 
-// Names of the programs in their directory.
+// Functions are the three of the page, as figures name them. In a libc, getcpu is sched_getcpu.
+var Functions = []string{"time", "gettimeofday", "getcpu"}
+
+// The modes: ways to reach a function.
 const (
-	measureProgram = "vfix-measure"
-	libcProgram    = "vfix-measure-libc"
-	twinStubs      = "vfix-stubs-twin.so"
-	twinLibrary    = "libvfix-twin.so"
+	VDSO     = "vdso"          // the vDSO's function, called directly
+	Libc     = "libc"          // this system's libc
+	Patched  = "patched"       // the functions of an old libc, patched by vfix
+	Fallback = "fallback"      // the same, caught by libvfix.so at the first call
+	Syscall  = "syscall"       // the plain system call
+	Page     = "page"          // the vsyscall page, where the kernel traps and emulates the call
+	Original = "image"         // the libc of an image as it is
+	Rebuilt  = "image-rebuilt" // the same, patched
+)
+
+// Modes are those of a host, in the expected order, fastest first; ImageModes are those of an image.
+var (
+	Modes      = []string{VDSO, Libc, Patched, Fallback, Syscall, Page}
+	ImageModes = []string{VDSO, Rebuilt, Original, Syscall, Page}
 )
 
 // Programs are the programs to run; package shim has them.
@@ -39,185 +55,152 @@ type Options struct {
 	Programs Programs
 	Rounds   int // samples of each figure
 	Sample   int // microseconds that a sample takes
-	// Step gets the next measurement: the round, from 1, and the mode. It may be nil.
-	Step func(round int, mode string)
+}
+
+// Figure is the cost of one way to call one function.
+type Figure struct {
+	Function string `json:"function"`
+	Mode     string `json:"mode"`
+	// Nanoseconds a call: the median of the rounds, the least and the most of them; 0 if
+	// it could not be measured.
+	Nanoseconds float64 `json:"ns"`
+	Least       float64 `json:"ns_least"`
+	Most        float64 `json:"ns_most"`
+	// Ratio is Nanoseconds divided by those of the vDSO, 0 without one. Below 1 it is noise.
+	Ratio float64 `json:"ratio_to_vdso"`
+	// Absent says why it could not be measured, "" if it was.
+	Absent string `json:"absent"`
+}
+
+// RedisOptions are the choices of a redis measurement.
+type RedisOptions struct {
+	// Original and Rebuilt are root filesystems, directories of the caller.
+	Original, Rebuilt string
+	Requests          int // a test and round
+	Rounds            int
+	Pipeline          int
+}
+
+// Redis is the result of one server under redis-benchmark.
+type Redis struct {
+	Mode      string  `json:"mode"`                // Original or Rebuilt
+	Test      string  `json:"test"`                // "SET" or "GET"
+	PerSecond float64 `json:"requests_per_second"` // requests: the median of the rounds
+	// Least and Most requests a second of the rounds.
+	Least  float64 `json:"requests_per_second_least"`
+	Most   float64 `json:"requests_per_second_most"`
+	Absent string  `json:"absent"` // why it could not be measured
 }
 
 // candidate is one process a round.
 type candidate struct {
-	mode    string
-	args    []string // the program's name in the directory, or a path, and its arguments
-	env     []string // beside an empty environment
-	root    string   // its root directory, "" for none
-	only    []string // the functions that count; nil means all
-	explain func(error) string
+	mode string
+	run  func(ctx context.Context) (probe.Outcome, error)
+	libc string // whose libc the program needs, "" for a static one
 }
 
-// Host measures every way on this host. It errs only if nothing could be run at all.
-func Host(ctx context.Context, o Options) ([]Figure, error) {
-	p, err := newPlace(o)
-	if err != nil {
-		return nil, err
-	}
-	defer p.close()
-	s := newSamples()
-	libc := func(mode string, only []string, env ...string) candidate {
-		return candidate{mode: mode, args: []string{libcProgram, p.sample}, env: env, only: only, explain: noLibc("this system")}
-	}
-	candidates := append(p.kernel(), libc(Libc, nil))
-	for _, f := range []patch.Form{patch.Entry, patch.Lea, patch.Syscall} {
-		mode := formStart + f.String()
-		only, err := p.patched(f, mode)
-		if err != nil {
-			return nil, fmt.Errorf("%v form: %w", f, err)
-		}
-		for _, function := range Functions {
-			if !slices.Contains(only, function) {
-				s.miss(mode, unfit(f), function)
-			}
-		}
-		if len(only) == 0 {
-			continue
-		}
-		candidates = append(candidates, libc(mode, only, "LD_PRELOAD="+p.path(mode)))
-	}
-	twin := "LD_PRELOAD=" + p.path(twinStubs) + ":" + p.path(twinLibrary)
-	candidates = append(candidates, libc(Healed, nil, twin), libc(Unhealed, nil, twin, "VFIX_HEAL=0"))
-	if err := p.measure(ctx, s, candidates); err != nil {
-		return nil, err
-	}
-	return s.figures(Modes), nil
+// samples are nanoseconds a call, one a round, by function and mode; absent has the reasons why there are none, by mode.
+type samples struct {
+	ns     map[[2]string][]float64
+	absent map[string]string
 }
 
-// Image measures the libc of two root filesystems: one as it is, one rebuilt. Both are directories of the caller;
-// a program is written into each.
-func Image(ctx context.Context, original, rebuilt string, o Options) ([]Figure, error) {
-	p, err := newPlace(o)
-	if err != nil {
-		return nil, err
-	}
-	defer p.close()
-	s := newSamples()
-	candidates := p.kernel()
-	for _, side := range []struct{ mode, root string }{{Original, original}, {Rebuilt, rebuilt}} {
-		if err := putInto(side.root, libcProgram, o.Programs.MeasureLibc); err != nil {
-			return nil, err
-		}
-		candidates = append(candidates, candidate{mode: side.mode, args: []string{"/" + libcProgram, p.sample}, root: side.root, explain: noLibc("the image")})
-	}
-	if err := p.measure(ctx, s, candidates); err != nil {
-		return nil, err
-	}
-	return s.figures(ImageModes), nil
-}
-
-// unfit is why a function of an old libc cannot have the form.
-func unfit(f patch.Form) string {
-	if f == patch.Syscall {
-		return "a system call changes rcx and r11, and a caller of an old libc's function may need them"
-	}
-	return "an old libc's function is more than a call there: lea is its best form"
-}
-
-// kernel are the ways that need no libc.
-func (p *place) kernel() []candidate {
-	words := func(way string) []string {
-		args := []string{measureProgram, "time", "1", p.sample}
-		for _, f := range Functions {
-			args = append(args, way+":"+f)
-		}
-		return args
-	}
-	return []candidate{
-		{mode: VDSO, args: words("vdso"), explain: died},
-		{mode: Syscall, args: words("syscall"), explain: died},
-		{mode: Page, args: words("page"), explain: died},
-	}
-}
-
-// measure runs all rounds. A subject that fails once is left out of the rounds that follow.
-func (p *place) measure(ctx context.Context, s *samples, candidates []candidate) error {
-	failed := map[string]bool{}
-	for round := range p.o.Rounds {
+// measure runs all rounds. A mode that fails once is left out of the rounds that follow.
+func measure(ctx context.Context, rounds int, candidates []candidate) (*samples, error) {
+	s := &samples{map[[2]string][]float64{}, map[string]string{}}
+	for range rounds {
 		for _, c := range candidates {
-			if failed[c.mode] {
+			if s.absent[c.mode] != "" {
 				continue
 			}
-			if p.o.Step != nil {
-				p.o.Step(round+1, c.mode)
-			}
-			out, err := p.run(ctx, c)
+			o, err := c.run(ctx)
 			if ctx.Err() != nil {
-				return context.Cause(ctx)
+				return nil, context.Cause(ctx)
 			}
-			if err == nil {
-				err = s.read(c, out)
+			if why := failure(o, err, c.libc); why != "" {
+				s.absent[c.mode] = why
+				continue
 			}
-			if err != nil {
-				failed[c.mode] = true
-				s.miss(c.mode, c.explain(err), c.only...)
-			}
+			s.read(c.mode, o.Stdout)
 		}
 	}
 	if len(s.ns) == 0 {
-		return fmt.Errorf("nothing can be measured here: %s", s.absent[[2]string{Functions[0], Syscall}])
+		return nil, fmt.Errorf("nothing can be measured here: %s", s.absent[Syscall])
 	}
-	return nil
+	return s, nil
+}
+
+// failure says why a program failed, "" if it did not.
+func failure(o probe.Outcome, err error, libc string) string {
+	switch {
+	case libc != "" && errors.Is(err, os.ErrNotExist):
+		return libc + " has no glibc for x86-64 (/lib64/ld-linux-x86-64.so.2)"
+	case err != nil:
+		return err.Error()
+	case o.Signal == probe.SIGSEGV:
+		return "this kernel does not serve the vsyscall page: a call is SIGSEGV"
+	case o.Signal == probe.SIGSYS:
+		return "a seccomp filter kills what calls it"
+	case !o.OK():
+		return o.String()
+	}
+	return ""
 }
 
 // read parses the output of a program: "FUNCTION PICOSECONDS", or "WAY:FUNCTION NANOSECONDS".
-func (s *samples) read(c candidate, out []byte) error {
-	for line := range bytes.Lines(out) {
-		var name, figure string
-		if _, err := fmt.Sscan(string(line), &name, &figure); err != nil {
-			return fmt.Errorf("%s: unexpected line: %q", c.args[0], line)
-		}
-		const picoseconds = 1e-3
-		unit := picoseconds
-		if i := bytes.IndexByte([]byte(name), ':'); i >= 0 {
-			name, unit = name[i+1:], 1
-		}
-		if c.only != nil && !slices.Contains(c.only, name) {
+func (s *samples) read(mode string, out []byte) {
+	for line := range strings.Lines(string(out)) {
+		var name string
+		var ns float64
+		if _, err := fmt.Sscan(line, &name, &ns); err != nil || ns <= 0 { // "absent"
 			continue
 		}
-		if figure == "absent" {
-			s.miss(c.mode, "it has no such function", name)
-			continue
+		if _, function, ok := strings.Cut(name, ":"); ok {
+			name = function
+		} else {
+			ns /= 1000
 		}
-		var n float64
-		if _, err := fmt.Sscan(figure, &n); err != nil || n <= 0 {
-			return fmt.Errorf("%s: %q is not a duration", c.args[0], line)
+		if name == "sched_getcpu" {
+			name = "getcpu"
 		}
-		s.add(name, c.mode, n*unit)
+		key := [2]string{name, mode}
+		s.ns[key] = append(s.ns[key], ns)
 	}
-	return nil
 }
 
-// libcName is the name of a real libc, and stubsName, of the same length, that of the library of old
-// functions: a loader would mistake a second libc.so.6 for the first.
-var libcName, stubsName = []byte("libc.so.6\x00"), []byte("libc-6.so\x00")
-
-// patched writes the library of old functions, patched in a form as a real libc would be, and returns the
-// functions with a call site that the form fits.
-func (p *place) patched(form patch.Form, name string) ([]string, error) {
-	data := bytes.Replace(p.o.Programs.Stubs, stubsName, libcName, 1)
-	r, err := patch.Scan(bytes.NewReader(data), int64(len(data)))
-	if err != nil {
-		return nil, err
-	}
-	plan, err := patch.NewPlan(r, patch.Options{Forms: []patch.Form{form}})
-	if err != nil {
-		return nil, err
-	}
-	var only []string
-	for _, q := range plan.Patches {
-		if q.Form == form {
-			only = append(only, q.Site.Function.String())
+func (s *samples) figures(modes []string) (all []Figure) {
+	for _, function := range Functions {
+		base := median(s.ns[[2]string{function, VDSO}])
+		for _, mode := range modes {
+			f := Figure{Function: function, Mode: mode, Absent: s.absent[mode]}
+			ns := s.ns[[2]string{function, mode}]
+			if len(ns) > 0 {
+				f.Nanoseconds, f.Least, f.Most, f.Absent = median(ns), slices.Min(ns), slices.Max(ns), ""
+			} else if f.Absent == "" {
+				f.Absent = "it has no such function"
+			}
+			if base > 0 {
+				f.Ratio = f.Nanoseconds / base
+			}
+			all = append(all, f)
 		}
 	}
-	out, err := io.ReadAll(plan.Apply(bytes.NewReader(data)))
-	if err != nil {
-		return nil, err
+	return all
+}
+
+// median returns the middle value, 0 of none.
+func median(v []float64) float64 {
+	if len(v) == 0 {
+		return 0
 	}
-	return only, p.put(name, bytes.Replace(out, libcName, stubsName, 1))
+	v = slices.Sorted(slices.Values(v))
+	return (v[len(v)/2] + v[(len(v)-1)/2]) / 2
+}
+
+// Conditions are the facts that figures depend on: the kernel, how it serves the page, and the day.
+func Conditions() string {
+	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	maps, _ := os.ReadFile("/proc/self/maps")
+	mode := map[string]string{"": "none", "--xp": "xonly", "r-xp": "emulate"}[probe.PagePerms(maps)]
+	return fmt.Sprintf("Linux %s, vsyscall=%s, %s", strings.TrimSpace(string(release)), mode, time.Now().Format(time.DateOnly))
 }

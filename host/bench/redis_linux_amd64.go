@@ -1,20 +1,23 @@
-// Starting redis-server in a root filesystem, and running redis-benchmark against it.
+// The redis benchmark: starting redis-server in a root filesystem, and running redis-benchmark against it.
 
 package bench
 
 import (
 	"bytes"
 	"context"
+	"encoding/csv"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"vfix.dev/vfix/host/jail"
+	"vfix.dev/vfix/host/probe"
 )
 
 const (
@@ -26,20 +29,85 @@ const (
 	ended = 10 * time.Second
 )
 
-// Where redis images and Debian have the programs.
-var (
-	redisServers    = []string{"/usr/local/bin/redis-server", "/usr/bin/redis-server"}
-	redisBenchmarks = []string{"/usr/local/bin/redis-benchmark", "/usr/bin/redis-benchmark"}
-)
+// redisTests are the measured commands: the two that everyone knows.
+var redisTests = []string{"SET", "GET"}
+
+// parseRedis reads the output of redis-benchmark --csv, of 2.8 to 7.x: "SET","196078.44", with further columns and a
+// head from 7.0 on.
+func parseRedis(out []byte) (map[string]float64, error) {
+	r := csv.NewReader(strings.NewReader(string(out)))
+	r.FieldsPerRecord = -1
+	records, err := r.ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("redis-benchmark: %w", err)
+	}
+	all := map[string]float64{}
+	for _, record := range records {
+		if len(record) < 2 || !slices.Contains(redisTests, record[0]) {
+			continue
+		}
+		if n, err := strconv.ParseFloat(record[1], 64); err == nil && n > 0 {
+			all[record[0]] = n
+		}
+	}
+	if len(all) != len(redisTests) {
+		return nil, fmt.Errorf("redis-benchmark printed %d of %d tests: %.80q", len(all), len(redisTests), out)
+	}
+	return all, nil
+}
+
+// redisSide is one of the two servers.
+type redisSide struct {
+	mode, root string
+	rates      map[string][]float64 // requests a second, one a round, by test
+	absent     string
+}
+
+func (s *redisSide) result(test string) Redis {
+	out := Redis{Mode: s.mode, Test: test, Absent: s.absent}
+	if rates := s.rates[test]; len(rates) > 0 {
+		out.PerSecond, out.Least, out.Most, out.Absent = median(rates), slices.Min(rates), slices.Max(rates), ""
+	}
+	return out
+}
+
+// MeasureRedis runs redis-benchmark against redis-server of both root filesystems in turn,
+// over a unix socket. The same redis-benchmark drives both: the rebuilt image's, because the original one
+// would be slowed by the vsyscall page itself.
+func MeasureRedis(ctx context.Context, o RedisOptions) ([]Redis, error) {
+	sides := []*redisSide{{mode: Original, root: o.Original}, {mode: Rebuilt, root: o.Rebuilt}}
+	for range o.Rounds {
+		for _, s := range sides {
+			if s.absent != "" {
+				continue
+			}
+			if err := s.round(ctx, o); ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			} else if err != nil {
+				s.absent = err.Error()
+			}
+		}
+	}
+	if len(sides[1].rates) == 0 {
+		return nil, fmt.Errorf("redis-server of the rebuilt image: %s", sides[1].absent)
+	}
+	var all []Redis
+	for _, test := range redisTests {
+		for _, s := range sides {
+			all = append(all, s.result(test))
+		}
+	}
+	return all, nil
+}
 
 // round starts the server of a side, runs the benchmark against it, and ends it.
-func (s *redisSide) round(ctx context.Context, o RedisOptions) (err error) {
-	own, server, err := rootWith(s.root, redisServers)
+func (s *redisSide) round(ctx context.Context, o RedisOptions) error {
+	own, server, err := rootWith(s.root, "redis-server")
 	if err != nil {
 		return err
 	}
 	defer own.Close()
-	rebuilt, benchmark, err := rootWith(o.Rebuilt, redisBenchmarks)
+	rebuilt, benchmark, err := rootWith(o.Rebuilt, "redis-benchmark")
 	if err != nil {
 		return err
 	}
@@ -49,28 +117,22 @@ func (s *redisSide) round(ctx context.Context, o RedisOptions) (err error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	cmd := jail.Command(ctx, s.root, server, "--port", "0", "--unixsocket", redisSocket, "--unixsocketperm", "777",
-		"--save", "", "--appendonly", "no", "--daemonize", "no", "--dir", "/vfix-bench")
-	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin"}
-	said := &bytes.Buffer{}
-	cmd.Stdout, cmd.Stderr = said, said
-	cmd.WaitDelay = ended
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("%s: %w", server, err)
-	}
-	gone := make(chan struct{})
-	var how error // once gone is closed, as said is then
+	gone := make(chan string, 1) // why the server ended
 	go func() {
-		how = cmd.Wait()
+		cmd := jail.Command(ctx, s.root, server, "--port", "0", "--unixsocket", redisSocket, "--unixsocketperm", "777",
+			"--save", "", "--appendonly", "no", "--daemonize", "no", "--dir", "/vfix-bench")
+		cmd.WaitDelay = ended
+		out, err := probe.Run(ctx, cmd)
+		said := bytes.TrimSpace(out.Stdout)
+		gone <- failure(out, err, "the image") + " " + string(said[bytes.LastIndexByte(said, '\n')+1:])
 		close(gone)
 	}()
 	defer func() {
 		cancel()
-		<-gone
+		for range gone { // until it has ended
+		}
 	}()
-	if err := awaitSocket(ctx, own, gone); errors.Is(err, errGone) {
-		return fmt.Errorf("%w: %s %s", err, died(how), lastLine(said.String()))
-	} else if err != nil {
+	if err := awaitSocket(ctx, own, gone); err != nil {
 		return err
 	}
 	// The benchmark's root differs from that of the original server: the socket gets a hard link there. Both
@@ -80,34 +142,36 @@ func (s *redisSide) round(ctx context.Context, o RedisOptions) (err error) {
 			return err
 		}
 	}
-	run := jail.Command(ctx, o.Rebuilt, benchmark, "-s", redisSocket, "-t", strings.ToLower(strings.Join(redisTests, ",")),
-		"-n", strconv.Itoa(o.Requests), "-P", strconv.Itoa(o.Pipeline))
-	run.Env = cmd.Env
-	errout := &bytes.Buffer{}
-	run.Stderr = errout
-	out, err := run.Output()
+	out, err := probe.Run(ctx, jail.Command(ctx, o.Rebuilt, benchmark, "-s", redisSocket, "-t", strings.ToLower(strings.Join(redisTests, ",")),
+		"-n", strconv.Itoa(o.Requests), "-P", strconv.Itoa(o.Pipeline), "--csv"))
+	if why := failure(out, err, "the image"); why != "" {
+		return fmt.Errorf("%s: %s", benchmark, why)
+	}
+	rates, err := parseRedis(out.Stdout)
 	if err != nil {
-		return fmt.Errorf("%s: %s %s", benchmark, died(err), strings.TrimSpace(errout.String()))
+		return err
 	}
-	runs, err := parseRedis(out)
-	if err == nil {
-		s.runs = append(s.runs, runs)
+	if s.rates == nil {
+		s.rates = map[string][]float64{}
 	}
-	return err
+	for test, rate := range rates {
+		s.rates[test] = append(s.rates[test], rate)
+	}
+	return nil
 }
 
-// rootWith opens a root filesystem that has a program at one of the usual places.
-func rootWith(dir string, usual []string) (root *os.Root, name string, err error) {
+// rootWith opens a root filesystem that has a program where redis images or Debian have it.
+func rootWith(dir, program string) (root *os.Root, name string, err error) {
 	if root, err = os.OpenRoot(dir); err != nil {
 		return nil, "", err
 	}
-	for _, name := range usual {
-		if _, err := root.Lstat(strings.TrimPrefix(name, "/")); err == nil {
-			return root, name, nil
+	for _, in := range []string{"/usr/local/bin/", "/usr/bin/"} {
+		if _, err := root.Lstat(strings.TrimPrefix(in+program, "/")); err == nil {
+			return root, in + program, nil
 		}
 	}
 	root.Close()
-	return nil, "", fmt.Errorf("the image has no %s", strings.Join(usual, " and no "))
+	return nil, "", fmt.Errorf("the image has no /usr/local/bin/%s and no /usr/bin/%s", program, program)
 }
 
 // socketDir makes the empty directory in which user nobody may create the socket.
@@ -120,31 +184,23 @@ func socketDir(root *os.Root) error {
 	return errors.Join(root.Mkdir(dir, anyone), root.Chmod(dir, anyone))
 }
 
-var errGone = errors.New("redis-server ended")
-
-// awaitSocket waits until the server listens, or errors: errGone if it has ended.
-func awaitSocket(ctx context.Context, root *os.Root, gone <-chan struct{}) error {
-	end := time.Now().Add(comeUp)
+// awaitSocket waits until the server listens.
+func awaitSocket(ctx context.Context, root *os.Root, gone <-chan string) error {
+	end := time.After(comeUp)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {
-		case <-gone:
-			return errGone
+		case why := <-gone:
+			return fmt.Errorf("redis-server ended: %s", why)
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		case <-end:
+			return fmt.Errorf("redis-server does not listen after %v", comeUp)
 		case <-tick.C:
 		}
 		if fi, err := root.Lstat(socketName); err == nil && fi.Mode().Type() == fs.ModeSocket && fi.Mode().Perm()&0o007 != 0 {
 			return nil
 		}
-		if time.Now().After(end) {
-			return fmt.Errorf("redis-server does not listen after %v", comeUp)
-		}
 	}
-}
-
-func lastLine(s string) string {
-	s = strings.TrimSpace(s)
-	return s[strings.LastIndexByte(s, '\n')+1:]
 }

@@ -257,9 +257,13 @@ func (t *textFacts) ofEnd(e end, o Options) *Crash {
 		c.Next = o.look(t, c)
 		return c
 	}
-	if c.ofKernel(e) {
+	if f, own := e.message(); f != nil {
+		c.ofKernel(f)
 		if c.Kind.Page() {
 			t.next(c, o)
+		}
+		if !own {
+			c.Confidence = Likely // a program that the container's program started, or that of another one
 		}
 		return c
 	}
@@ -277,24 +281,28 @@ func (o *Options) core(c *Crash) *Command {
 	return &Command{"docker run --ulimit core=-1 " + c.Image, "leaves a core where /proc/sys/kernel/core_pattern says: 'vfix diagnose --root " + c.Image + " CORE' explains it"}
 }
 
-// ofKernel concludes from the kernel's messages of the time at which a container ended; false if none is about it.
-func (c *Crash) ofKernel(e end) bool {
-	program := path.Base(e.path)
+// message returns the kernel's message about the end of a container, of those of that time; nil if none is about it. own
+// reports that it is about the container's own program.
+func (e *end) message() (f *kernellog.Fault, own bool) {
 	for i := range e.kernel {
 		f := &e.kernel[i]
-		kind, cause := faultKind(f)
-		same := strings.HasPrefix(program, f.Program) && f.Program != ""
-		if !kind.Page() && !same {
-			continue
+		kind, _ := faultKind(f)
+		own := f.Program != "" && strings.HasPrefix(path.Base(e.path), f.Program)
+		if f.Signal == e.status-128 && !(e.served && kind == Call) && (kind.Page() || own) {
+			return f, own
 		}
-		c.Kind, c.Confidence, c.Program, c.PIDs, c.Function = kind, Likely, f.Program, []int{f.PID}, functionAt(f.IP)
-		c.Verdict = fmt.Sprintf("%s called %s() in the vsyscall page, which the kernel of this machine does not serve", c.who(), c.Function)
-		if !kind.Page() {
-			c.Function, c.Verdict = "", "not the vsyscall page: "+cause
-		}
-		return true
 	}
-	return false
+	return nil, false
+}
+
+// ofKernel concludes from the kernel's message.
+func (c *Crash) ofKernel(f *kernellog.Fault) {
+	kind, cause := faultKind(f)
+	c.Kind, c.Confidence, c.Program, c.PIDs, c.Function = kind, Likely, f.Program, []int{f.PID}, functionAt(f.IP)
+	c.Verdict = fmt.Sprintf("%s called %s() in the vsyscall page, which the kernel of this machine does not serve", c.who(), c.Function)
+	if !kind.Page() {
+		c.Function, c.Verdict = "", "not the vsyscall page: "+cause
+	}
 }
 
 // ofSchema1 is the conclusion that an engine refuses an image's manifest.

@@ -20,7 +20,7 @@ $(BUILD)/linked/%.o: linked/stubs.S linked.mk
 	@mkdir -p $(@D)
 	$(CC) $(ASFLAGS) -DPAGE=$(if $(findstring twin,$*),$(TWIN_PAGE),$(VSYSCALL_PAGE)) -c -o $@ $<
 $(BUILD)/vfix-%.so: $(BUILD)/linked/%.o
-	ld -shared -soname libc-6.so --hash-style=both -z noexecstack -z noseparate-code --build-id -o $@ $<
+	ld -shared -soname libc-6.so -init started --hash-style=both -z noexecstack -z noseparate-code --build-id -o $@ $<
 
 $(BUILD)/libvfix-twin.so: $(BUILD)/libvfix.so
 	$(MAKE) --no-print-directory preload BUILD=$(BUILD)/twin PAGE=$(TWIN_PAGE)

@@ -75,8 +75,8 @@ serves() {
 @test "diagnose names the cause in a container that was killed" {
 	[ "$name" != containerd ] || skip 'not a source of vfix'
 	engine run --name killed --network none "$image" || true
-	run_vfix 3 diagnose killed
-	expect_match stdout "$output" 'vsyscall'
+	run_vfix 0 diagnose killed # by the filter: any system call may be the cause
+	expect_match stdout "$output" 'exit status 159'
 	engine rm killed
 }
 

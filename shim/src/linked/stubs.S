@@ -68,4 +68,10 @@
 	ret
 	END NAME(sched_getcpu)
 
+	/* A libc has an initializer, which vfix leads to its hook. */
+	.hidden	NAME(started)
+	FUNCTION NAME(started)
+	ret
+	END NAME(started)
+
 	.section .note.GNU-stack, "", @progbits

@@ -1,0 +1,107 @@
+// The output of vfix bench, what it refuses, and that its temporary directory goes.
+
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"vfix.dev/vfix/host/bench"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/patch"
+)
+
+// benchEngine has made-up figures and directories.
+func benchEngine() engine {
+	figures := func(modes []string) (all []bench.Figure) {
+		for _, function := range bench.Functions {
+			for i, mode := range modes {
+				ns := 1.5 * float64(1+i*i*i)
+				all = append(all, bench.Figure{Function: function, Mode: mode, Nanoseconds: ns, Least: ns / 2, Most: 2 * ns, Ratio: ns / 1.6})
+			}
+		}
+		last := &all[len(all)-1]
+		*last = bench.Figure{Function: last.Function, Mode: last.Mode, Absent: "a reason\x1b[31m"}
+		return all
+	}
+	return engine{
+		benchHost: func(context.Context, bench.Options) ([]bench.Figure, error) { return figures(bench.Modes), nil },
+		benchImage: func(context.Context, string, string, bench.Options) ([]bench.Figure, error) {
+			return figures(bench.ImageModes), nil
+		},
+		benchRedis: func(context.Context, bench.RedisOptions) ([]bench.Redis, error) {
+			return []bench.Redis{
+				{Mode: bench.Original, Test: "SET", PerSecond: 1000, Least: 900, Most: 1100}, {Mode: bench.Rebuilt, Test: "SET", PerSecond: 2100, Least: 2000, Most: 2200},
+				{Mode: bench.Original, Test: "GET", Absent: "it died"}, {Mode: bench.Rebuilt, Test: "GET", PerSecond: 2200, Least: 2200, Most: 2200},
+			}, nil
+		},
+		unpack: func(_ context.Context, _, dir string, _ media.Options) error {
+			return os.WriteFile(filepath.Join(dir, "file"), nil, 0o644)
+		},
+		patch: func(context.Context, []string, patch.Options) (*contents.Findings, error) { return patchable(), nil },
+	}
+}
+
+func TestBench(t *testing.T) {
+	for line, want := range map[string][]string{
+		"bench":           {"NS PER CALL  TIME  TO VDSO  GETTIMEOFDAY  TO VDSO  GETCPU  TO VDSO\nvdso         1.50  0.94", "Values below 1 in TO VDSO are noise", "not measured: page: a reason"},
+		"bench x":         {"image-rebuilt", "TO VDSO"},
+		"bench --redis x": {"SET", "2100", "2000 to 2200", "2.10", "not measured: it died"},
+	} {
+		got := runLine(benchEngine(), strings.Fields(line)...)
+		if got.status != 0 || strings.Contains(got.stdout, "\x1b") {
+			t.Errorf("vfix %s: %+v", line, got)
+		}
+		for _, w := range want {
+			if !strings.Contains(got.stdout, w) {
+				t.Errorf("vfix %s: no %q in:\n%s", line, w, got.stdout)
+			}
+		}
+		if err := validate(t, runLine(benchEngine(), append(strings.Fields(line), "--format", "json")...).stdout); err != nil {
+			t.Errorf("vfix %s: %#v", line, err)
+		}
+	}
+	for line, want := range map[string]string{
+		"bench x y": "2 images", "bench --redis": "needs an IMAGE", "bench --plot x.pdf": ".svg", "bench --redis x --plot x.svg": "does not work with --redis", "bench --rounds -1": "--rounds",
+	} {
+		if got := runLine(benchEngine(), strings.Fields(line)...); got.status != statusUsage || !strings.Contains(got.stderr, want) {
+			t.Errorf("vfix %s: got %+v", line, got)
+		}
+	}
+}
+
+func TestBenchPlot(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.svg")
+	if got := runLine(benchEngine(), "bench", "--plot", file); got.status != 0 {
+		t.Fatal(got.stderr)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(b), "<svg") || !strings.Contains(string(b), "vsyscall=") || !strings.Contains(string(b), ", vfix ") {
+		t.Errorf("%v, %.40q", err, b)
+	}
+}
+
+// Nothing stays in the temporary directory, whatever fails.
+func TestBenchCleansUp(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	e := benchEngine()
+	e.benchImage = func(context.Context, string, string, bench.Options) ([]bench.Figure, error) {
+		return nil, errors.New("it broke")
+	}
+	if got := runLine(e, "bench", "x"); got.status != statusError || !strings.Contains(got.stderr, "hint") {
+		t.Errorf("got %+v", got)
+	}
+	e.unpack = func(context.Context, string, string, media.Options) error { return errors.New("no") }
+	if got := runLine(e, "bench", "x"); got.status != statusError {
+		t.Errorf("got %+v", got)
+	}
+	left, err := os.ReadDir(os.TempDir())
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}

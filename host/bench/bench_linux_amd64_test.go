@@ -1,0 +1,127 @@
+package bench
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"vfix.dev/vfix/host/probe"
+	"vfix.dev/vfix/shim"
+)
+
+func printed(text string) func(context.Context) (probe.Outcome, error) {
+	return func(context.Context) (probe.Outcome, error) { return probe.Outcome{Stdout: []byte(text)}, nil }
+}
+
+func TestFigures(t *testing.T) {
+	calls := 0
+	s, err := measure(t.Context(), 3, []candidate{
+		{mode: VDSO, run: printed("vdso:time 2\nvdso:gettimeofday 20\nvdso:getcpu absent\n")},
+		{mode: Libc, libc: "this system", run: printed("time 3000\ngettimeofday 15000\nsched_getcpu 4000\n")},
+		{mode: Patched, libc: "this system", run: func(context.Context) (probe.Outcome, error) { return probe.Outcome{}, os.ErrNotExist }},
+		{mode: Page, run: func(context.Context) (probe.Outcome, error) { calls++; return probe.Outcome{Signal: probe.SIGSEGV}, nil }},
+	})
+	if err != nil || calls != 1 {
+		t.Fatalf("%v, %d calls of a mode that failed", err, calls)
+	}
+	got := map[string]Figure{}
+	for _, f := range s.figures(Modes) {
+		got[f.Mode+" "+f.Function] = f
+	}
+	for name, want := range map[string]Figure{
+		"vdso time":         {Nanoseconds: 2, Least: 2, Most: 2, Ratio: 1},
+		"libc time":         {Nanoseconds: 3, Least: 3, Most: 3, Ratio: 1.5},
+		"libc gettimeofday": {Nanoseconds: 15, Least: 15, Most: 15, Ratio: 0.75},
+		"libc getcpu":       {Nanoseconds: 4, Least: 4, Most: 4},
+		"vdso getcpu":       {Absent: "it has no such function"},
+		"patched time":      {Absent: "this system has no glibc for x86-64 (/lib64/ld-linux-x86-64.so.2)"},
+		"page time":         {Absent: "this kernel does not serve the vsyscall page: a call is SIGSEGV"},
+	} {
+		want.Mode, want.Function, _ = strings.Cut(name, " ")
+		if got[name] != want {
+			t.Errorf("%s: got %+v, want %+v", name, got[name], want)
+		}
+	}
+	if _, err := measure(t.Context(), 1, []candidate{{mode: Syscall, run: func(context.Context) (probe.Outcome, error) { return probe.Outcome{Signal: probe.SIGSYS}, nil }}}); err == nil || !strings.Contains(err.Error(), "seccomp") {
+		t.Errorf("got %v", err)
+	}
+	if median([]float64{3, 1, 2}) != 2 || median([]float64{1, 2}) != 1.5 || median(nil) != 0 {
+		t.Error("median")
+	}
+}
+
+// Every mode on this host. Without a glibc or the page, the reasons are those.
+func TestHost(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	o := Options{Rounds: 1, Sample: 500, Programs: Programs{
+		Measure: shim.Measure(), MeasureLibc: shim.MeasureLibc(), Stubs: shim.Stubs(), TwinStubs: shim.TwinStubs(), TwinLibrary: shim.TwinLibrary(),
+	}}
+	figures, err := Host(t.Context(), o)
+	if err != nil || len(figures) != len(Modes)*len(Functions) {
+		t.Fatalf("%d figures, %v", len(figures), err)
+	}
+	for _, f := range figures {
+		if f.Absent == "" && (f.Nanoseconds <= 0 || f.Least > f.Nanoseconds || f.Most < f.Nanoseconds) || f.Mode == Syscall && f.Absent != "" {
+			t.Errorf("got %+v", f)
+		}
+	}
+	if left, _ := os.ReadDir(os.TempDir()); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestRedisOutput(t *testing.T) {
+	for _, text := range []string{
+		"\"SET\",\"1000.50\"\n\"GET\",\"2000.00\"\n", // 2.8 to 6
+		"\"test\",\"rps\",\"avg_latency_ms\"\n\"SET\",\"1000.50\",\"0.1\"\n\"GET\",\"2000.00\",\"0.2\"\n",
+	} {
+		if got, err := parseRedis([]byte(text)); err != nil || got["SET"] != 1000.5 || got["GET"] != 2000 {
+			t.Errorf("%q: got %v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "\"SET\",\"1\"\n", "\"SET\",\"x\"\n\"GET\",\"2\"\n", "Could not connect\n"} {
+		if got, err := parseRedis([]byte(text)); err == nil {
+			t.Errorf("%q: got %v", text, got)
+		}
+	}
+	s := redisSide{mode: Original, rates: map[string][]float64{"SET": {3, 1, 2}}, absent: "it died"}
+	if r := s.result("SET"); r.PerSecond != 2 || r.Least != 1 || r.Most != 3 || r.Absent != "" {
+		t.Errorf("got %+v", r)
+	}
+	if r := s.result("GET"); r.PerSecond != 0 || r.Absent != "it died" {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestRedisRoots(t *testing.T) {
+	dir := t.TempDir()
+	if _, _, err := rootWith(dir, "redis-server"); err == nil || !strings.Contains(err.Error(), "the image has no /usr/local/bin/redis-server") {
+		t.Errorf("got %v", err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "usr/bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "usr/bin/redis-server"), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	root, name, err := rootWith(dir, "redis-server")
+	if err != nil || name != "/usr/bin/redis-server" {
+		t.Fatalf("got %s, %v", name, err)
+	}
+	root.Close()
+}
+
+func TestChart(t *testing.T) {
+	var b strings.Builder
+	figures := []Figure{{Function: "time", Mode: VDSO, Nanoseconds: 2}, {Function: "time", Mode: Page, Nanoseconds: 350}, {Function: "getcpu", Mode: Page, Absent: "no"}}
+	if err := Chart(&b, "This host", Modes, figures); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"<svg", "This host", "vdso", "1000 ns", "page"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%s is not in the chart", want)
+		}
+	}
+}
