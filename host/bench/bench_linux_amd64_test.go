@@ -21,7 +21,10 @@ func TestFigures(t *testing.T) {
 		{mode: VDSO, run: printed("vdso:time 2\nvdso:gettimeofday 20\nvdso:getcpu absent\n")},
 		{mode: Libc, libc: "this system", run: printed("time 3000\ngettimeofday 15000\nsched_getcpu 4000\n")},
 		{mode: Patched, libc: "this system", run: func(context.Context) (probe.Outcome, error) { return probe.Outcome{}, os.ErrNotExist }},
-		{mode: Page, run: func(context.Context) (probe.Outcome, error) { calls++; return probe.Outcome{Signal: probe.SIGSEGV}, nil }},
+		{mode: Page, run: func(context.Context) (probe.Outcome, error) {
+			calls++
+			return probe.Outcome{Signal: probe.SIGSEGV}, nil
+		}},
 	})
 	if err != nil || calls != 1 {
 		t.Fatalf("%v, %d calls of a mode that failed", err, calls)
