@@ -63,6 +63,9 @@ func planContainerd(t tree, e engine, use usage) (file, error) {
 	if err != nil {
 		return file{}, err
 	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		text = nil // as without a file, containerd has its defaults
+	}
 	if text == nil && e.name != "containerd" && (use != unused || e.dropIn == "") {
 		return file{}, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%s: not found", e.config), "start %s first: it writes this file", e.name)
 	}

@@ -148,6 +148,7 @@ func TestBlocks(t *testing.T) {
 		runc       bool // containerd 1 needs it beside another one
 	}{
 		{"none", "", "version = 2\n", true},
+		{"empty", "\n", "version = 2\n", true},
 		{"version 1", "oom_score = 1\n", `[plugins."cri".containerd.runtimes.vfix]`, true},
 		{"version 2, with imports", "version = 2\nimports = ['/etc/containerd/conf.d/*.toml']\n", `"io.containerd.grpc.v1.cri"`, true},
 		{"version 2, with runc", "version = 2\n" + runc, "SystemdCgroup = true", false},

@@ -25,6 +25,8 @@ setup() {
 	"$VFIX" uninstall || true
 }
 
+teardown() { [ -n "${BATS_TEST_COMPLETED-}" ] || tail -n 3 /var/lib/vfix/starts.jsonl || true; }
+
 # once OPTION... IMAGE COMMAND...: a container that runs and ends.
 once() {
 	run engine run --rm --network none "$@"
