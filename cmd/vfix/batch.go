@@ -166,6 +166,6 @@ func inWords(i outcome.Image) outcome.Image {
 	if i.Err != nil {
 		i.Error, i.Hint = screen.Safe(i.Err.Error()), screen.Safe(screen.HintOf(i.Err, issues))
 	}
-	i.Hazards, i.Warnings = list(i.Hazards), list(i.Warnings)
+	i.Hazards, i.Warnings = append([]string{}, i.Hazards...), append([]string{}, i.Warnings...) // never null
 	return i
 }

@@ -69,9 +69,8 @@ Other load on the machine affects single values more than ratios.`,
   vfix bench --plot page.svg                with a chart
   vfix bench redis:2.8.22                   the libc of an image
   vfix bench --redis redis:2.8.22           requests per second`,
-		Annotations:       exits(`  0  success   1  error   2  usage error`),
-		Args:              atMost(1, "image"),
-		ValidArgsFunction: completeNames(e, noContainers),
+		Annotations: exits(`  0  success   1  error   2  usage error`),
+		Args:        arguments("image", 0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runBench(cmd.Context(), opts, strings.Join(args, ""), out, e)
 		},

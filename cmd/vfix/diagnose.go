@@ -60,8 +60,7 @@ see 'vfix help sources'.`,
   4  a crash whose cause is not known from what was given, or a text of no kind
      that vfix knows
   1  at least one CRASH could not be read; the rest were   2  usage error`),
-		Args:              sourceArgs("diagnose", "CRASH", -1),
-		ValidArgsFunction: completeNames(e, allContainers),
+		Args: arguments("CRASH", 1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runDiagnose(cmd.Context(), opts, args, out, e)
 		},

@@ -39,11 +39,9 @@ type engine struct {
 	// run returns only if the command could not be started.
 	run func(args []string, o run.Options) error
 	// nri returns only if the plugin was not executed.
-	nri    func(o nri.Options) error
-	doctor func(ctx context.Context, o doctor.Options) (*doctor.Report, error)
-	list   func(ctx context.Context, source string, o inventory.ListOptions) error
-	// names lists the local images and containers.
-	names     func(ctx context.Context, o media.Options) (images, containers []string, err error)
+	nri       func(o nri.Options) error
+	doctor    func(ctx context.Context, o doctor.Options) (*doctor.Report, error)
+	list      func(ctx context.Context, source string, o inventory.ListOptions) error
 	inventory func(ctx, enough context.Context, o images.ScanOptions) (*inventory.Inventory, error)
 
 	benchHost  func(ctx context.Context, o bench.Options) ([]bench.Figure, error)
@@ -71,7 +69,6 @@ var theEngine = engine{
 	nri:        startNRI,
 	doctor:     doctor.Run,
 	inventory:  inventory.Take,
-	names:      inventory.LocalNames,
 	list:       inventory.List,
 	benchHost:  bench.Host,
 	benchImage: bench.Image,

@@ -187,22 +187,6 @@ func words(cmd *cobra.Command, flag string, allowed []string) {
 	}
 }
 
-// sourceArgs checks that a verb got from 1 to most SOURCEs or PATHs; most < 0 is any number.
-func sourceArgs(verb, what string, most int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		switch {
-		case len(args) == 0:
-			return usagef(verb, "no %s given", what)
-		case most >= 0 && len(args) > most:
-			return usagef(verb, "%d %ss given, want %d: %s", len(args), what, most, strings.Join(args, " "))
-		}
-		if i := slices.Index(args, ""); i >= 0 {
-			return usagef(verb, "%s %d is empty", what, i+1)
-		}
-		return nil
-	}
-}
-
 // destPrefixes are the transports that a DEST may begin with.
 var destPrefixes = []string{
 	string(media.Daemon), string(media.DockerArchive), string(media.OCILayout), string(media.OCIArchive), string(media.Dir), string(media.SIF),

@@ -46,8 +46,7 @@ With --fix java-cgroups, JDKs are also fixed: see 'vfix help java'.`,
   3  success, but live call sites cannot be patched
   4  success, but part of it could not be examined
   1  error   2  usage error`),
-		Args:              sourceArgs("hotfix", "CONTAINER", 1),
-		ValidArgsFunction: completeNames(e, allContainers),
+		Args: arguments("CONTAINER", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := opts.begin("hotfix", out); err != nil {
 				return err

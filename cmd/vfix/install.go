@@ -151,7 +151,7 @@ printed on stdout.`,
 			if len(args) == 1 {
 				return oneOf("uninstall", "ENGINE", args[0], install.Engines())
 			}
-			return atMost(1, "ENGINE")(cmd, args)
+			return arguments("ENGINE", 0, 1)(cmd, args)
 		},
 		RunE: func(_ *cobra.Command, args []string) error { return opts.run("uninstall", args, e.uninstall, out) },
 	}

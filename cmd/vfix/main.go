@@ -29,23 +29,23 @@ func main() {
 
 // vfix executes one command line and returns its exit status.
 func vfix(args []string, stdout, stderr io.Writer, e engine) int {
+	out := newOutput(stdout, stderr)
 	if err := shim.Check(); err != nil && (len(args) == 0 || args[0] != "help") { // help explains what to do
-		newOutput(stdout, stderr).fail(err)
+		out.fail(err)
 		return statusError
 	}
 	ctx, stop := withSignals(context.Background())
 	defer stop()
-	out := newOutput(stdout, stderr)
 	root := newRootCommand(out, e, neededFor(args)...)
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		plainUsage(root)
 	}
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if sig := (*signalError)(nil); err != nil && errors.As(context.Cause(ctx), &sig) {
+	if sig, is := errors.AsType[*signalError](context.Cause(ctx)); is && err != nil {
 		err = sig // whatever error the cancelled work returned
 	}
-	if werr := out.Flush(); werr != nil && (err == nil || isOnly[*findingsError](err)) {
+	if werr := out.Flush(); werr != nil && (err == nil || areFindings(err)) {
 		err = werr
 	}
 	for _, e := range flatten(err) {
@@ -54,40 +54,33 @@ func vfix(args []string, stdout, stderr io.Writer, e engine) int {
 	return exitStatus(err)
 }
 
-// oneSignal is how long after a signal another one counts as the same: timeout(1) sends its
-// signal to the process and then to the process group, of which the process is one.
+// oneSignal is how long after a signal another one counts as the same: timeout(1) sends its signal to the process and
+// then to the process group, of which the process is one.
 const oneSignal = 200 * time.Millisecond
 
-// withSignals returns a context that the first of the signals that end a program cancels,
-// with a *signalError as its cause. A second one, after oneSignal, ends the process at once.
-// A signal that vfix was started to ignore (nohup, a shell's background job) stays ignored.
+// withSignals returns a context that the first of the signals that end a program cancels, with a *signalError as its
+// cause. A second one, after oneSignal, ends the process at once. A signal that vfix was started to ignore (nohup, a
+// shell's background job) stays ignored.
 func withSignals(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
-	signals := make(chan os.Signal, 1)
-	ending := slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}, signal.Ignored)
+	signals, pipe := make(chan os.Signal, 1), make(chan os.Signal, 1)
+	ending := slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}, signal.Ignored)
 	if len(ending) > 0 { // Notify without a signal means all
 		signal.Notify(signals, ending...)
 	}
-	// A caught SIGPIPE makes a write to a closed pipe fail with EPIPE, also on stdout and
-	// stderr, which would end the process before it has cleaned up (os/signal, SIGPIPE).
-	pipe := make(chan os.Signal, 1)
+	// A caught SIGPIPE makes a write to a closed pipe fail with EPIPE, also on stdout and stderr, which would end the
+	// process before it has cleaned up (os/signal, SIGPIPE).
 	signal.Notify(pipe, syscall.SIGPIPE)
-	done := make(chan struct{})
 	go func() {
 		select {
 		case s := <-signals:
-			cancel(&signalError{s})
-		case <-done:
-			return
-		}
-		select {
-		case <-time.After(oneSignal):
+			cancel(&signalError{s.(syscall.Signal)})
+			time.Sleep(oneSignal)
 			signal.Reset(ending...)
-		case <-done:
+		case <-ctx.Done():
 		}
 	}()
 	return ctx, func() {
-		close(done)
 		signal.Stop(signals)
 		signal.Stop(pipe)
 		cancel(nil)

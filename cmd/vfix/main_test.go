@@ -116,7 +116,7 @@ func TestExitStatus(t *testing.T) {
 		{"two findings", errors.Join(findings, findings), 3},
 		{"error beside findings", errors.Join(findings, wrapped), 1},
 		{"wrapped usage", fmt.Errorf("x: %w", usagef("scan", "no")), 2},
-		{"interrupted", &signalError{os.Interrupt}, 130},
+		{"interrupted", &signalError{syscall.SIGINT}, 130},
 		{"hung up", &signalError{syscall.SIGHUP}, 129},
 		{"terminated", &signalError{syscall.SIGTERM}, 143},
 		{"broken pipe", screen.ErrBrokenPipe, 141},

@@ -52,7 +52,7 @@ There is no undo: keep a copy, or use -o.`,
   1  error; files that were already replaced stay replaced, and none is
      half-written
   2  usage error`),
-		Args: sourceArgs("patch", "PATH", -1),
+		Args: arguments("PATH", 1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if what := cmd.Flag("fix"); what.Changed {
 				return usagef("patch", "--fix adds a file to the root filesystem: use 'vfix rebuild --fix %s dir:ROOT -o dir:COPY'", what.Value)

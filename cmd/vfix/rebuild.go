@@ -78,9 +78,8 @@ For SOURCE and DEST see 'vfix help sources'.`,
 			if opts.fromFile != "" {
 				return nil // the check of a list has a better word for it
 			}
-			return sourceArgs("rebuild", "SOURCE", 1)(cmd, args)
+			return arguments("SOURCE", 1, 1)(cmd, args)
 		},
-		ValidArgsFunction: completeNames(e, noContainers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.suffixSet = cmd.Flags().Changed("tag-suffix")
 			if err := opts.checkBatch(cmd, args); err != nil {

@@ -1,16 +1,15 @@
-// vfix itself: the list of verbs, and the answer to a command line without one.
+// vfix itself: the list of verbs, and the answer to a command line that has none, or an option that it does not accept.
 
 package main
 
 import (
-	"fmt"
+	"errors"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"vfix.dev/vfix/internal/lazy"
 	"vfix.dev/vfix/internal/nearest"
 )
 
@@ -20,19 +19,19 @@ var verbTable = []struct {
 	command func(*output, engine) *cobra.Command
 }{
 	{"scan", newScanCommand},
-	{"list", newListCommand},
 	{"rebuild", newRebuildCommand},
-	{"patch", newPatchCommand},
 	{"verify", newVerifyCommand},
+	{"patch", newPatchCommand},
 	{"layer", newLayerCommand},
+	{"list", newListCommand},
 	{"hotfix", newHotfixCommand},
 	{"run", newRunCommand},
+	{"install", newInstallCommand},
+	{"uninstall", newUninstallCommand},
 	{"nri", newNRICommand},
 	{"doctor", newDoctorCommand},
 	{"diagnose", newDiagnoseCommand},
 	{"bench", newBenchCommand},
-	{"install", newInstallCommand},
-	{"uninstall", newUninstallCommand},
 	{"version", newVersionCommand},
 	{"completion", newCompletionCommand},
 }
@@ -57,7 +56,8 @@ func newRootCommand(out *output, e engine, only ...string) *cobra.Command {
 		RunE:  func(cmd *cobra.Command, args []string) error { return runRoot(cmd, args, out) },
 		// main prints errors; the usage text would only hide them.
 		SilenceErrors: true, SilenceUsage: true,
-		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		CompletionOptions:          cobra.CompletionOptions{DisableDefaultCmd: true},
+		SuggestionsMinimumDistance: 2, // letters that may be wrong
 	}
 	root.SetOut(out.Stdout)
 	root.SetErr(out.Stderr)
@@ -70,46 +70,35 @@ func newRootCommand(out *output, e engine, only ...string) *cobra.Command {
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { out.help(helpText(cmd)) })
 	root.SetFlagErrorFunc(flagError)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return checkOptions(cmd) }
-	root.Flags().BoolVarP(new(bool), versionFlag, "v", false, "print the version")
+	root.Flags().BoolP(versionFlag, "v", false, "print the version")
 	return root
 }
 
 // versionFlag is an option of vfix itself, for those who try it before the verb.
 const versionFlag = "version"
 
-// goError matches the wording of the flag library.
-var goError = lazy.Regexp(`^invalid argument ("(?:[^"\\]|\\.)*") for "([^"]*)" flag: .*`)
-
-var unknownLetter = lazy.Regexp(`^unknown shorthand flag: '(.)' in -.*`)
-
-var noValue = lazy.Regexp(`^flag needs an argument: (?:'.' in )?(-.+)`)
-
 // flagError is a usage error in plain words, with the option that was meant if one is near.
 func flagError(cmd *cobra.Command, err error) error {
 	e := &usageError{verb: verbOf(cmd), msg: err.Error()}
-	if m := goError().FindStringSubmatch(e.msg); m != nil {
-		e.msg = fmt.Sprintf("%s: invalid value %s", m[2], m[1])
-		if flag := cmd.Flags().Lookup(m[2][strings.LastIndex(m[2], "--")+len("--"):]); flag != nil {
-			e.msg += ": want " + map[string]string{"int": "a whole number", "duration": "a time such as 30s or 5m", "bool": "true or false"}[flag.Value.Type()]
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		e.msg = "--" + invalid.GetFlag().Name + ": invalid value " + invalid.GetValue()
+	}
+	if noValue, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		e.msg = "option --" + noValue.GetFlag().Name + " has no value"
+	}
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	switch {
+	case !ok:
+	case unknown.GetSpecifiedShortnames() != "":
+		e.msg = "unknown option -" + unknown.GetSpecifiedName()
+	default:
+		name := unknown.GetSpecifiedName()
+		e.msg = "unknown option --" + name
+		var options []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { options = append(options, f.Name) })
+		if like := nearest.Of(name, options); len(like) > 0 {
+			e.hint = "did you mean --" + strings.Join(like, " or --") + "?"
 		}
-	}
-	e.msg = unknownLetter().ReplaceAllString(e.msg, "unknown option -$1")
-	e.msg = noValue().ReplaceAllString(e.msg, "option $1 has no value")
-	name, unknown := strings.CutPrefix(e.msg, "unknown flag: --")
-	if !unknown {
-		return e
-	}
-	e.msg = "unknown option --" + name
-	var options []string
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { options = append(options, f.Name) })
-	like := nearest.Of(name, options)
-	for _, o := range options {
-		if len(name) > 1 && strings.HasPrefix(o, name) && !slices.Contains(like, o) {
-			like = append(like, o)
-		}
-	}
-	if len(like) > 0 {
-		e.hint = "did you mean --" + strings.Join(like, " or --") + "?"
 	}
 	return e
 }
@@ -123,11 +112,7 @@ func checkOptions(cmd *cobra.Command) (err error) {
 			got, text = list.GetSlice(), true
 		}
 		if err == nil && text && (len(got) == 0 || slices.Contains(got, "")) {
-			name := "--" + f.Name
-			if f.Shorthand != "" {
-				name = "-" + f.Shorthand
-			}
-			err = usagef(verbOf(cmd), "%s is empty: give it a value, or omit it", name)
+			err = usagef(verbOf(cmd), "--%s is empty: give it a value, or omit it", f.Name)
 		}
 		for _, word := range got {
 			if allowed := f.Annotations[choicesKey]; err == nil && allowed != nil {
@@ -140,19 +125,17 @@ func checkOptions(cmd *cobra.Command) (err error) {
 
 // runRoot is vfix without a verb, or with an unknown one.
 func runRoot(cmd *cobra.Command, args []string, out *output) error {
-	if cmd.Flags().Changed(versionFlag) {
+	switch {
+	case cmd.Flags().Changed(versionFlag):
 		return out.build(printOptions{}, buildVersion())
-	}
-	if len(args) == 0 {
+	case len(args) == 0:
 		out.Line(helpText(cmd))
 		return &usageError{msg: "no verb given", hint: "run 'vfix help', or start with 'vfix scan IMAGE'"}
 	}
 	err := &usageError{msg: "no verb " + args[0] + ": want one of " + strings.Join(verbs(cmd), ", ")}
 	if slices.Contains(topicNames(), args[0]) {
 		err.hint = "run 'vfix help " + args[0] + "'"
-	}
-	cmd.SuggestionsMinimumDistance = 2 // letters that may be wrong
-	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
+	} else if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
 		err.hint = "did you mean 'vfix " + strings.Join(like, "' or 'vfix ") + "'?"
 	}
 	return err
@@ -168,24 +151,26 @@ func verbs(root *cobra.Command) (names []string) {
 	return names
 }
 
-// verbOf returns the words after vfix, "" for vfix itself.
+// verbOf returns the name of a verb, "" for vfix itself.
 func verbOf(cmd *cobra.Command) string {
 	return strings.TrimSpace(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()))
 }
 
-// atMost checks that a verb got at most n arguments.
-func atMost(n int, what string) cobra.PositionalArgs {
+// arguments checks that a verb got from least to most arguments, most < 0 for any number, and no empty one.
+func arguments(what string, least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) > n {
-			return usagef(verbOf(cmd), "%d %ss given, want %d at most: %s", len(args), what, n, strings.Join(args, " "))
+		switch verb := verbOf(cmd); {
+		case len(args) < least:
+			return usagef(verb, "no %s given", what)
+		case most == 0 && len(args) > 0:
+			return usagef(verb, "%s takes no argument: %s", verb, strings.Join(args, " "))
+		case most >= 0 && len(args) > most:
+			return usagef(verb, "%d %ss given, want %d: %s", len(args), what, most, strings.Join(args, " "))
+		case slices.Contains(args, ""):
+			return usagef(verb, "%s %d is empty", what, slices.Index(args, "")+1)
 		}
 		return nil
 	}
 }
 
-func noArguments(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usagef(verbOf(cmd), "%s takes no argument: %s", cmd.Name(), strings.Join(args, " "))
-	}
-	return nil
-}
+func noArguments(cmd *cobra.Command, args []string) error { return arguments("", 0, 0)(cmd, args) }

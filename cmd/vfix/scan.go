@@ -23,7 +23,6 @@ type ScanOptions struct {
 	workOptions
 	batchOptions
 	strict bool
-	output string
 	here   place
 }
 
@@ -71,9 +70,8 @@ sources'.`,
 			if opts.fromFile != "" {
 				return nil // the check of a list has a better word for it
 			}
-			return sourceArgs("scan", "SOURCE", -1)(cmd, args)
+			return arguments("SOURCE", 1, -1)(cmd, args)
 		},
-		ValidArgsFunction: completeNames(e, namedContainers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := opts.batchOptions.check(cmd, args); err != nil {
 				return err
@@ -84,7 +82,6 @@ sources'.`,
 	opts.batchOptions.add(cmd, "scan", "SOURCE or SOURCE DEST (DEST is ignored)")
 	cmd.Flags().BoolVar(&opts.strict, "strict", false, "exit with status 3 also if SOURCE has hazards")
 	cmd.Flags().StringVar(&opts.read.Root, "root", "", "find the libraries of a program in this `DIR` (default: the root filesystem that contains the program)")
-	cmd.Flags().StringVarP(&opts.output, "output", "o", "", "write the result to this `FILE` instead of stdout, whole or not at all")
 	opts.addFix(cmd)
 	opts.addExplain(cmd)
 	opts.printOptions.add(cmd)
@@ -102,12 +99,10 @@ func runScan(ctx context.Context, opts ScanOptions, args []string, out *output, 
 			return usagef("scan", "--root %s: not a directory", opts.read.Root)
 		}
 	}
-	return out.into(opts.output, func() error {
-		if opts.fromFile != "" {
-			return scanAll(ctx, opts, out, e)
-		}
-		return scanEach(ctx, opts, args, out, e)
-	})
+	if opts.fromFile != "" {
+		return scanAll(ctx, opts, out, e)
+	}
+	return scanEach(ctx, opts, args, out, e)
 }
 
 // scanned is what was found in a source, and how the source was typed.
@@ -136,7 +131,7 @@ func scanEach(ctx context.Context, opts ScanOptions, args []string, out *output,
 		opts.here = placeFor(ctx, e, opts.read.Media, all)
 		errs = append(errs, out.scanned(opts, all))
 	}
-	onStdout := opts.format == "table" && opts.output == ""
+	onStdout := !opts.json()
 	for _, f := range all {
 		errs = append(errs, incomplete(f.Findings))
 		if n := len(f.Hazards); n > 0 && opts.strict {

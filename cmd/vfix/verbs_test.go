@@ -142,7 +142,7 @@ func TestUsageErrors(t *testing.T) {
 		"rebuild -t a --tag-suffix b x":     "-t gives the whole name",
 		"rebuild -o - x":                    "-o -: cannot write the image",
 		"rebuild --tag-suffix= x":           "--tag-suffix is empty",
-		"rebuild --output= x":               "-o is empty",
+		"rebuild --output= x":               "--output is empty",
 		"rebuild --platform= x":             "--platform is empty",
 		"rebuild -o oci: x":                 "-o: oci:: no name after the prefix",
 		"list --match= docker://h":          "--match is empty",

@@ -37,8 +37,7 @@ For SOURCE and BASE see 'vfix help sources'.`,
   3  live call sites are left, or something differs from BASE
   4  part of SOURCE was not examined, or has references that cannot be judged
   1  error   2  usage error`),
-		Args:              sourceArgs("verify", "SOURCE", 1),
-		ValidArgsFunction: completeNames(e, noContainers),
+		Args: arguments("SOURCE", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runVerify(cmd.Context(), opts, args[0], out, e)
 		},
