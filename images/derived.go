@@ -86,6 +86,17 @@ func labelsOf(config []byte) map[string]string {
 	return c.Config.Labels
 }
 
+// vfixLabels are the labels of vfix in an image config.
+func vfixLabels(config []byte) map[string]string {
+	all := map[string]string{}
+	for _, key := range []string{keyBaseName, keyBaseDigest, keyVersion, keyOptions} {
+		if value := labelsOf(config)[key]; value != "" {
+			all[key] = value
+		}
+	}
+	return all
+}
+
 // derivedImage is a base image with one layer more. Layers of the base keep their bytes and digests.
 type derivedImage struct {
 	*blob.Image

@@ -4,6 +4,7 @@ package images
 
 import (
 	"context"
+	"maps"
 	"strings"
 
 	"vfix.dev/vfix/images/media"
@@ -96,4 +97,30 @@ func baseReference(src *media.Source) string {
 		return src.Ref.Name + "@" + src.Digest
 	}
 	return src.Ref.String()
+}
+
+// AlreadyRebuilt looks for the result of an earlier rebuild of the same base by the same vfix with the same options at
+// the destination.
+func AlreadyRebuilt(ctx context.Context, src *media.Source, o RebuildOptions) (was media.Stored, done bool) {
+	if src.Image == nil || o.DryRun {
+		return was, false
+	}
+	dest, err := destination(ctx, src, o)
+	if err != nil || dest.Transport == media.Dir {
+		return was, false
+	}
+	old, err := sources.Open(ctx, dest.String(), o.Media)
+	if err != nil {
+		return was, false
+	}
+	defer old.Close()
+	from, err := originOf(src, o)
+	if err != nil || old.Image == nil {
+		return was, false
+	}
+	config, err := old.Image.RawConfigFile()
+	if err != nil || !maps.Equal(vfixLabels(config), from.labels()) {
+		return was, false
+	}
+	return media.Stored{Reference: baseReference(old), Digest: old.Digest}, true
 }

@@ -13,9 +13,9 @@ import (
 	"vfix.dev/vfix/host/nri"
 	"vfix.dev/vfix/host/run"
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/inventory"
+	"vfix.dev/vfix/images/lists"
 	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/patch"
 )
@@ -28,7 +28,7 @@ type engine struct {
 	patch   func(ctx context.Context, paths []string, o patch.Options) (*contents.Findings, error)
 	rebuild func(ctx context.Context, source string, o images.RebuildOptions) (*images.Rebuilt, error)
 	// rebuildAll rebuilds a list of images, which readList reads.
-	readList   func(name string, o batch.ListOptions) (*batch.List, error)
+	readList   func(name string, part lists.Part) ([]lists.Item, error)
 	rebuildAll listVerb
 	scanAll    listVerb
 	verify     func(ctx context.Context, source string, o images.VerifyOptions) (*images.Verified, error)
@@ -57,9 +57,9 @@ var theEngine = engine{
 	scan:       images.Scan,
 	patch:      patch.All,
 	rebuild:    images.Rebuild,
-	rebuildAll: batch.Rebuild,
-	scanAll:    batch.Scan,
-	readList:   batch.OpenList,
+	rebuildAll: lists.Rebuild,
+	scanAll:    lists.Scan,
+	readList:   lists.Read,
 	verify:     images.Verify,
 	layer:      images.Layer,
 	diagnose:   diagnoseAll,

@@ -35,8 +35,8 @@ var documents = map[string]any{
 	"doctor": jsonDoctor{}, "diagnose": jsonDiagnosis{}, "bench": jsonBench{}, "version": jsonVersion{},
 }
 
-// lists are what scan and rebuild print with --from-file.
-var lists = map[string]any{"scan": jsonBatch{}, "rebuild": jsonBatch{}}
+// listVerbs are what scan and rebuild print with --from-file.
+var listVerbs = map[string]any{"scan": jsonBatch{}, "rebuild": jsonBatch{}}
 
 // generate makes the schema: one alternative for each document.
 func generate(t *testing.T) []byte {
@@ -72,7 +72,7 @@ func generate(t *testing.T) []byte {
 		if d, ok := documents[v.name]; ok {
 			add(v.name, v.name, d)
 		}
-		if d, ok := lists[v.name]; ok {
+		if d, ok := listVerbs[v.name]; ok {
 			add(v.name, v.name+"_list", d)
 		}
 	}

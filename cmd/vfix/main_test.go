@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,10 +19,9 @@ import (
 	"vfix.dev/vfix/host/doctor"
 	"vfix.dev/vfix/host/run"
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/inventory"
-	"vfix.dev/vfix/images/outcome"
+	"vfix.dev/vfix/images/lists"
 	"vfix.dev/vfix/images/patch"
 )
 
@@ -52,29 +50,14 @@ func fake(f *contents.Findings, err error) engine {
 			}
 			return rebuiltOf(f, o), nil
 		},
-		readList: func(_ string, o batch.ListOptions) (*batch.List, error) {
-			dir, err := os.MkdirTemp("", "vfix-test-")
-			if err != nil {
-				return nil, err
-			}
-			defer os.RemoveAll(dir)
-			path := filepath.Join(dir, "list")
-			if err := os.WriteFile(path, []byte("app:1\n"), 0o600); err != nil {
-				return nil, err
-			}
-			return batch.OpenList(path, o)
+		readList: func(string, lists.Part) ([]lists.Item, error) { return []lists.Item{{Line: 1, Source: "app:1"}}, err },
+		rebuildAll: func(_ context.Context, items []lists.Item, o lists.Options) []lists.Image {
+			one := lists.Image{Item: items[0], Status: lists.Done, Reference: "app:1-vfix", LeftOver: f.Uncovered()}
+			o.Each(one)
+			return []lists.Image{one}
 		},
-		rebuildAll: func(_ context.Context, list *batch.List, o batch.Options) (*batch.Batch, error) {
-			b := &batch.Batch{Of: map[outcome.Status]int{}}
-			return b, errors.Join(err, list.Each(func(i outcome.Item) error {
-				return o.Report(b, outcome.Image{Item: i, Status: outcome.Done, Reference: "app:1-vfix", LeftOver: f.Uncovered()})
-			}))
-		},
-		scanAll: func(_ context.Context, list *batch.List, o batch.Options) (*batch.Batch, error) {
-			b := &batch.Batch{Of: map[outcome.Status]int{}}
-			return b, errors.Join(err, list.Each(func(i outcome.Item) error {
-				return o.Report(b, outcome.Image{Item: i, Status: outcome.Unaffected})
-			}))
+		scanAll: func(_ context.Context, items []lists.Item, o lists.Options) []lists.Image {
+			return []lists.Image{{Item: items[0], Status: lists.Unaffected}}
 		},
 		list: func(_ context.Context, source string, o inventory.ListOptions) error {
 			return errors.Join(err, o.Each(inventory.Listed{Source: "docker://r.example/app:1", Created: time.Unix(0, 0).UTC()}))

@@ -10,8 +10,8 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/fallback"
+	"vfix.dev/vfix/images/lists"
 	"vfix.dev/vfix/images/media"
 )
 
@@ -148,7 +148,7 @@ func runRebuild(ctx context.Context, opts RebuildOptions, source string, out *ou
 	o := opts.to
 	o.ScanOptions, o.Version = opts.read, buildVersion().Version
 	if opts.fromFile != "" {
-		done, err := runBatch(ctx, opts.batchOptions, opts.printOptions, batch.Options{RebuildOptions: o, AtOnce: o.Jobs}, e.rebuildAll, out, e)
+		done, err := runBatch(ctx, opts.batchOptions, opts.printOptions, lists.Options{RebuildOptions: o}, e.rebuildAll, out, e)
 		if err != nil {
 			return err
 		}
@@ -180,7 +180,7 @@ func (o *RebuildOptions) checkBatch(cmd *cobra.Command, args []string) error {
 		return usagef("rebuild", "--provenance %s: cannot write one file for many images", o.to.Provenance)
 	}
 	if o.template != "" {
-		if err := batch.CheckTemplate(o.template); err != nil {
+		if err := lists.CheckTemplate(o.template); err != nil {
 			return usagef("rebuild", "--dest-template: %v", err)
 		}
 	}
@@ -189,13 +189,19 @@ func (o *RebuildOptions) checkBatch(cmd *cobra.Command, args []string) error {
 
 // rebuiltAll is the exit status of a list: failures are an error, open sites and files that could not be
 // examined are findings.
-func rebuiltAll(b *batch.Batch) error {
-	if err := failures(b); err != nil {
+func rebuiltAll(all []lists.Image) error {
+	if err := failures(all); err != nil {
 		return err
 	}
-	errs := []error{unreadInList(b)}
-	if b.LeftOver > 0 {
-		errs = append(errs, finding(seeReasons, "%s: %s could not be patched", screen.Count(b.Open, "image"), screen.Count(b.LeftOver, openSite)))
+	images, sites := 0, 0
+	for _, i := range all {
+		if sites += i.LeftOver; i.LeftOver > 0 {
+			images++
+		}
+	}
+	errs := []error{unreadInList(all)}
+	if sites > 0 {
+		errs = append(errs, finding(seeReasons, "%s: %s could not be patched", screen.Count(images, "image"), screen.Count(sites, openSite)))
 	}
 	return errors.Join(errs...)
 }

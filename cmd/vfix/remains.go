@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
-	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/lists"
 	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/quote"
 	"vfix.dev/vfix/rewriter/find"
@@ -79,11 +79,17 @@ func incompleteInAll(f *contents.Findings) error {
 }
 
 // unreadInList is the finding that images of a list were not examined whole.
-func unreadInList(b *batch.Batch) error {
-	if b.Unread == 0 {
+func unreadInList(all []lists.Image) error {
+	n := 0
+	for _, i := range all {
+		if i.Incomplete {
+			n++
+		}
+	}
+	if n == 0 {
 		return nil
 	}
-	return incompletef(seeReasons, "incomplete: %s with paths or layers that could not be read", screen.Count(b.Unread, "image"))
+	return incompletef(seeReasons, "incomplete: %s with parts that could not be examined", screen.Count(n, "image"))
 }
 
 // seeReasons is the hint for a list, whose table has only numbers.

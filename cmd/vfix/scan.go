@@ -13,9 +13,8 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/images/batch"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/outcome"
+	"vfix.dev/vfix/images/lists"
 )
 
 // ScanOptions are the choices of vfix scan.
@@ -189,20 +188,26 @@ func scanAll(ctx context.Context, opts ScanOptions, out *output, e engine) error
 	if opts.explain {
 		return usagef("scan", "--explain shows call sites, which --from-file only counts: omit --from-file")
 	}
-	done, err := runBatch(ctx, opts.batchOptions, opts.printOptions,
-		batch.Options{RebuildOptions: images.RebuildOptions{ScanOptions: opts.read, Version: buildVersion().Version}, AtOnce: opts.read.Jobs}, e.scanAll, out, e)
+	all, err := runBatch(ctx, opts.batchOptions, opts.printOptions,
+		lists.Options{RebuildOptions: images.RebuildOptions{ScanOptions: opts.read, Version: buildVersion().Version}}, e.scanAll, out, e)
 	if err == nil {
-		err = failures(done)
+		err = failures(all)
 	}
 	if err != nil {
 		return err
 	}
-	errs := []error{unreadInList(done)}
-	if n := done.Hazards; n > 0 && opts.strict {
-		errs = append(errs, finding(seeHazards, "hazards: %d of %s", n, screen.Count(done.All(), "image")))
+	hazards := 0
+	for _, i := range all {
+		if len(i.Hazards) > 0 {
+			hazards++
+		}
 	}
-	if n := done.Of[outcome.Affected]; n > 0 {
-		errs = append(errs, finding("run 'vfix rebuild --from-file' with the same list", "affected: %d of %s", n, screen.Count(done.All(), "image")))
+	errs := []error{unreadInList(all)}
+	if hazards > 0 && opts.strict {
+		errs = append(errs, finding(seeHazards, "hazards: %d of %s", hazards, screen.Count(len(all), "image")))
+	}
+	if n := lists.Count(all, lists.Affected); n > 0 {
+		errs = append(errs, finding("run 'vfix rebuild --from-file' with the same list", "affected: %d of %s", n, screen.Count(len(all), "image")))
 	}
 	return errors.Join(errs...)
 }

@@ -1,6 +1,6 @@
-// Where the results go: the template that makes a DEST, and when two of them are one.
+// Where the results go: the template that makes a DEST, and two images with the same DEST.
 
-package batch
+package lists
 
 import (
 	"fmt"
@@ -11,8 +11,25 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 
 	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/lazy"
 )
+
+// claim notes that an image goes to a DEST. It is an error if another one does.
+func (r *run) claim(i Item, dest string) error {
+	key, err := destKey(dest)
+	if err != nil || key == "" {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if other, taken := r.claims[key]; taken && other.Line != i.Line {
+		return hinterr.With(fmt.Errorf("%s: duplicate destination: line %d (%s) already writes there", dest, other.Line, other.Source),
+			"name another DEST behind one of the two in the list")
+	}
+	r.claims[key] = i
+	return nil
+}
 
 // destKey is the same for all spellings of a DEST, "" for none.
 func destKey(dest string) (string, error) {
@@ -25,9 +42,6 @@ func destKey(dest string) (string, error) {
 	}
 	switch r.Transport {
 	case media.Registry, media.Daemon:
-		if _, _, _, ok := plainName(r.Name); ok {
-			break
-		}
 		if n, err := name.ParseReference(r.Name); err == nil {
 			r.Name = n.Name()
 		}
@@ -55,16 +69,14 @@ func CheckTemplate(t string) error {
 	}
 	// Any name will do to see whether the rest is a DEST.
 	dest, err := fillTemplate(t, media.Ref{Transport: media.Registry, Name: "registry.example/team/app:1"})
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = media.ParseRef(dest)
 	}
-	_, err = media.ParseRef(dest)
 	return err
 }
 
-// fillTemplate makes the DEST of an image. An image that is not from a registry or daemon is called
-// as DefaultDest would call it; an image that is named by its digest alone has the first
-// twelve digits of it as its tag.
+// fillTemplate makes the DEST of an image. An image that is not from a registry or daemon is called as DefaultDest would
+// call it; an image that is named by its digest alone has the first twelve digits of it as its tag.
 func fillTemplate(t string, ref media.Ref) (string, error) {
 	typed := ref.Name
 	if ref.Transport != media.Daemon && ref.Transport != media.Registry {
@@ -73,14 +85,10 @@ func fillTemplate(t string, ref media.Ref) (string, error) {
 			return "", err
 		}
 	}
-	if registry, repository, tag, ok := plainName(typed); ok {
-		return fill(t, registry, repository, tag), nil
-	}
 	n, err := name.ParseReference(typed)
 	if err != nil {
 		return "", media.BadName(typed, err)
 	}
-	repo := n.Context()
 	tag := n.Identifier()
 	if base, digest, ok := strings.Cut(typed, "@"); ok {
 		if named, err := name.NewTag(base); err == nil && media.HasTag(base) {
@@ -89,41 +97,10 @@ func fillTemplate(t string, ref media.Ref) (string, error) {
 			tag = hex[:min(len(hex), 12)]
 		}
 	}
-	registry := repo.RegistryStr()
+	registry, repository := n.Context().RegistryStr(), n.Context().RepositoryStr()
 	if registry == name.DefaultRegistry {
 		registry = "docker.io"
 	}
-	repository := repo.RepositoryStr()
-	return fill(t, registry, repository, tag), nil
-}
-
-func fill(t, registry, repository, tag string) string {
 	last := repository[strings.LastIndex(repository, "/")+1:]
-	for n, value := range []string{registry, repository, last, tag} { // no name has braces
-		t = strings.ReplaceAll(t, templateWords[n], value)
-	}
-	return t
-}
-
-// plainName splits HOST/REPOSITORY:TAG if it is in the usual form of lists, which
-// go-containerregistry leaves unchanged, but in five seconds for a million lines.
-func plainName(typed string) (registry, repository, tag string, ok bool) {
-	slash, colon := strings.IndexByte(typed, '/'), strings.LastIndexByte(typed, ':')
-	if slash < 0 || colon < slash {
-		return "", "", "", false
-	}
-	registry, repository, tag = typed[:slash], typed[slash+1:colon], typed[colon+1:]
-	for n := range len(typed) {
-		switch c := typed[n]; {
-		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '.', c == '-':
-		case c == ':' && (n < slash || n == colon):
-		case c == '/' && n < colon, c == '_' && n > slash, c >= 'A' && c <= 'Z' && n > colon:
-		default:
-			return "", "", "", false
-		}
-	}
-	const shortest, longest, longestTag = 2, 255, 127 // characters, as in go-containerregistry
-	ok = strings.ContainsAny(registry, ".:") && !strings.HasSuffix(registry, ":") && !strings.HasSuffix(registry, "docker.io") &&
-		len(repository) >= shortest && len(repository) <= longest && tag != "" && len(tag) <= longestTag
-	return registry, repository, tag, ok
+	return strings.NewReplacer("{registry}", registry, "{repository}", repository, "{name}", last, "{tag}", tag).Replace(t), nil
 }

@@ -1,0 +1,185 @@
+package lists_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/lists"
+	"vfix.dev/vfix/tests/imagetest"
+)
+
+func TestRead(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "list")
+	for text, want := range map[string]string{
+		"# a comment\n\n app:1 # one\noci:a:b\tdocker://r.example/a:1\napp:1\n": "3 app:1>, 4 oci:a:b>docker://r.example/a:1",
+		"a b c\n":         "error line 1: 3 words",
+		"ok\nfoo://x\n":   "error line 2: unknown prefix",
+		"# nothing\n":     "error no image in the list",
+		"\ufeffapp:2\r\n": "1 app:2>",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		items, err := lists.Read(name, lists.Part{})
+		var got []string
+		for _, i := range items {
+			got = append(got, fmt.Sprintf("%d %s>%s", i.Line, i.Source, i.Dest))
+		}
+		if fails, ok := strings.CutPrefix(want, "error "); ok {
+			if err == nil || !strings.Contains(err.Error(), fails) {
+				t.Errorf("%q: got %v, want an error with %q", text, err, fails)
+			}
+		} else if err != nil || strings.Join(got, ", ") != want {
+			t.Errorf("%q: got %q, %v, want %q", text, got, err, want)
+		}
+	}
+}
+
+// Each line is in one part, whatever the other lines are.
+func TestParts(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "list")
+	var text strings.Builder
+	for n := range 100 {
+		fmt.Fprintf(&text, "app:%d\n", n)
+	}
+	if err := os.WriteFile(name, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	for n := range 3 {
+		part := imagetest.Must[[]lists.Item](t)(lists.Read(name, lists.Part{Index: n, Of: 3}))
+		if len(part) < 15 {
+			t.Errorf("part %d has %d lines of 100", n, len(part))
+		}
+		for _, i := range part {
+			seen[i.Source]++
+		}
+	}
+	for source, n := range seen {
+		if n != 1 {
+			t.Errorf("%s is in %d parts", source, n)
+		}
+	}
+	if len(seen) != 100 {
+		t.Errorf("got %d lines", len(seen))
+	}
+}
+
+// fleet is a list of an image to patch, one that needs nothing, and one that is missing; out is where the results go.
+func fleet(t *testing.T) (items []lists.Item, out string) {
+	out = t.TempDir()
+	legacy := imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("lib/a", "1")}))
+	modern := imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.ModernM("lib/b")}))
+	for n, source := range []string{legacy, modern, "oci:" + out + "/none:x"} {
+		items = append(items, lists.Item{Line: n + 1, Source: source, Dest: fmt.Sprintf("oci:%s/%d:x", out, n)})
+	}
+	return items, out
+}
+
+func statuses(all []lists.Image) string {
+	var words []string
+	for _, i := range all {
+		word := string(i.Status)
+		if i.Before {
+			word += " before"
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, ", ")
+}
+
+// A second run finds what is done by its label; other options, or another version, do it again.
+func TestRebuildAgain(t *testing.T) {
+	imagetest.CleanTemp(t)
+	items, _ := fleet(t)
+	o := lists.Options{RebuildOptions: images.RebuildOptions{Version: "1", Fallback: "never", ScanOptions: images.ScanOptions{Media: imagetest.Fast}}}
+	finished := 0
+	o.Each = func(lists.Image) { finished++ }
+	for _, run := range []struct {
+		version, want string
+	}{
+		{"1", "done, unaffected, failed"}, {"1", "done before, unaffected, failed"}, {"2", "done, unaffected, failed"},
+	} {
+		o.Version = run.version
+		all := lists.Rebuild(t.Context(), items, o)
+		if got := statuses(all); got != run.want {
+			t.Errorf("got %s, want %s", got, run.want)
+		}
+		if all[0].Reference != items[0].Dest || !strings.HasPrefix(all[0].Digest, "sha256:") || all[0].BaseDigest == "" || all[2].Err == nil {
+			t.Errorf("got %+v", all)
+		}
+	}
+	if finished != 9 {
+		t.Errorf("Each was called %d times", finished)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got := statuses(lists.Rebuild(ctx, items, o)); got != "not run, not run, not run" {
+		t.Errorf("cancelled: got %s", got)
+	}
+}
+
+// Two images with the same DEST, in different spellings: the second one fails.
+func TestDuplicateDest(t *testing.T) {
+	items, out := fleet(t)
+	items[1].Dest = "oci:" + out + "/./0:x"
+	all := lists.Rebuild(t.Context(), items[:2], lists.Options{AtOnce: 1})
+	if got := statuses(all); got != "done, failed" || !strings.Contains(all[1].Err.Error(), "duplicate destination: line 1") {
+		t.Errorf("got %s, %v", got, all[1].Err)
+	}
+}
+
+func TestScan(t *testing.T) {
+	items, _ := fleet(t)
+	all := lists.Scan(t.Context(), items, lists.Options{})
+	if got := statuses(all); got != "affected, unaffected, failed" || all[0].Patched != 1 || all[0].LeftOver != 0 || all[0].Files != 1 {
+		t.Errorf("got %s, %+v", got, all[0])
+	}
+}
+
+func TestTemplate(t *testing.T) {
+	items, out := fleet(t)
+	items[0].Dest = ""
+	all := lists.Rebuild(t.Context(), items[:1], lists.Options{Template: "oci:" + out + "/{name}:{tag}-x"})
+	if all[0].Status != lists.Done || !strings.HasPrefix(all[0].Reference, "oci:"+out+"/") || strings.Contains(all[0].Reference, "{") {
+		t.Errorf("got %+v", all[0])
+	}
+	for template, want := range map[string]string{"docker://r.example/{repository}:{tag}": "", "docker://r.example/a:1": "nothing in braces", "docker://r.example/{x}:1": "want {registry}"} {
+		if err := lists.CheckTemplate(template); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", template, err, want)
+		}
+	}
+}
+
+func TestReport(t *testing.T) {
+	all := []lists.Image{
+		{Item: lists.Item{Line: 3, Source: "=cmd|x"}, Status: lists.Failed, Error: "an <error>", Hint: "a hint"},
+		{Item: lists.Item{Line: 1, Source: "app:1", Dest: "app:2"}, Status: lists.Done, Before: true, Reference: "app@sha256:ab", LayerSize: 1024, Patched: 2, Warnings: []string{"a", "b"}},
+	}
+	r := lists.Report{Title: "A title", About: "About it", Sums: "The sums", Next: "go on", All: all}
+	for ending, want := range map[string][]string{
+		".csv":   {"line,source,dest,status,", "\n3,'=cmd|x,,failed,", "\n1,app:1,app:2,done,true,", ",1024,", ",a; b,"},
+		".jsonl": {`{"line":3,"source":"=cmd|x",`, `"error":"an <error>"`, "\n" + `{"line":1,`, `"warnings":["a","b"]`},
+		".html":  {"<title>A title: report", "<p>The sums</p>", "<p>Next: go on</p>", `id="failed"`, "an &lt;error&gt;<small>a hint</small>", "by an earlier run", "About it", "</html>"},
+	} {
+		name := filepath.Join(t.TempDir(), "report"+ending)
+		if err := r.Write(name); err != nil {
+			t.Fatal(err)
+		}
+		rest := string(imagetest.Must[[]byte](t)(os.ReadFile(name)))
+		for _, text := range want { // in this order
+			before, after, found := strings.Cut(rest, text)
+			if rest = after; !found {
+				t.Fatalf("%s: no %q in %q", ending, text, before)
+			}
+		}
+	}
+	if err := r.Write(t.TempDir() + "/none/x.csv"); err == nil || !strings.HasPrefix(err.Error(), "report: ") {
+		t.Errorf("no directory: got %v", err)
+	}
+}

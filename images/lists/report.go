@@ -1,0 +1,121 @@
+// Reports about a list: a spreadsheet, JSON lines, or a page.
+
+package lists
+
+import (
+	"cmp"
+	_ "embed"
+	"encoding/csv"
+	"fmt"
+	"html/template"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"vfix.dev/vfix/images/atomicfile"
+	"vfix.dev/vfix/internal/jsonobject"
+)
+
+// Report is what a report says beside the images.
+type Report struct {
+	Title string // such as "vfix rebuild"
+	About string // the version and the time
+	Sums  string // how many images had each result
+	Next  string // what to do next, "" for nothing
+	All   []Image
+}
+
+// Endings are the endings of the names of reports, which say the format.
+var Endings = []string{".csv", ".jsonl", ".html"}
+
+// Write writes a report to a file, whole or not at all.
+func (r *Report) Write(name string) error {
+	f, err := atomicfile.Create(name)
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	defer f.Discard()
+	switch filepath.Ext(name) {
+	case ".csv":
+		err = r.csv(f)
+	case ".jsonl":
+		err = r.lines(f)
+	default:
+		err = page().Execute(f, r)
+	}
+	if err == nil {
+		err = f.Commit()
+	}
+	if err != nil {
+		return fmt.Errorf("report %s: %w", name, err)
+	}
+	return nil
+}
+
+func (r *Report) lines(w io.Writer) error {
+	for _, i := range r.All {
+		raw, err := jsonobject.Encode(i)
+		if err == nil {
+			_, err = w.Write(append(raw, '\n'))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Report) csv(w io.Writer) error {
+	c := csv.NewWriter(w)
+	c.Write([]string{"line", "source", "dest", "status", "before", "reference", "digest", "base_digest", "files", "patched",
+		"left_over", "fixed", "layer_size", "hazards", "warnings", "error", "hint"})
+	for _, i := range r.All {
+		cells := []string{fmt.Sprint(i.Line), i.Source, i.Dest, string(i.Status), fmt.Sprint(i.Before), i.Reference, i.Digest, i.BaseDigest,
+			fmt.Sprint(i.Files), fmt.Sprint(i.Patched), fmt.Sprint(i.LeftOver), fmt.Sprint(i.Fixed), fmt.Sprint(i.LayerSize),
+			strings.Join(i.Hazards, "; "), strings.Join(i.Warnings, "; "), i.Error, i.Hint}
+		for n, text := range cells {
+			// Texts that a spreadsheet would take for a formula (OWASP, "CSV Injection").
+			if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
+				cells[n] = "'" + text
+			}
+		}
+		c.Write(cells)
+	}
+	c.Flush()
+	return c.Error()
+}
+
+//go:embed page.html
+var pageText string
+
+var page = sync.OnceValue(func() *template.Template { return template.Must(template.New("").Parse(pageText)) })
+
+// Count is how many images have a status.
+func Count(all []Image, s Status) (n int) {
+	for _, i := range all {
+		if i.Status == s {
+			n++
+		}
+	}
+	return n
+}
+
+// Group is the images of one status.
+type Group struct {
+	Status Status
+	All    []Image
+}
+
+// Groups are the images of the report by status, those that need attention first.
+func (r *Report) Groups() (groups []Group) {
+	for _, s := range Statuses {
+		all := slices.DeleteFunc(slices.Clone(r.All), func(i Image) bool { return i.Status != s })
+		slices.SortFunc(all, func(a, b Image) int { return cmp.Compare(a.Line, b.Line) })
+		if len(all) > 0 {
+			groups = append(groups, Group{s, all})
+		}
+	}
+	return groups
+}

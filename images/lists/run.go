@@ -1,0 +1,211 @@
+// The loop over the images of a list.
+
+package lists
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
+)
+
+// Status is what became of an image.
+type Status string
+
+// The statuses.
+const (
+	Done       Status = "done"       // a derived image was written, or would be
+	Unaffected Status = "unaffected" // nothing to do
+	Affected   Status = "affected"   // of a scan: there are call sites
+	Incomplete Status = "incomplete" // no call site, but part of it could not be examined
+	Failed     Status = "failed"
+	NotRun     Status = "not run" // the run ended before
+)
+
+// Statuses are all of them, in the order of reports.
+var Statuses = []Status{Failed, Incomplete, Affected, Done, Unaffected, NotRun}
+
+// Image is a line of a list and what became of it.
+type Image struct {
+	Item
+	Status Status `json:"status"`
+	// Before reports that an earlier run did it.
+	Before     bool     `json:"before"`
+	Reference  string   `json:"reference"` // as images.Rebuilt
+	Digest     string   `json:"digest"`
+	BaseDigest string   `json:"base_digest"` // what the source called the image when it was read
+	Files      int      `json:"files"`       // with references to the page
+	Patched    int      `json:"patched"`     // call sites
+	LeftOver   int      `json:"left_over"`   // call sites that stay and no fallback covers
+	Fixed      int      `json:"fixed"`       // files with a fix besides; of a scan: that can have one
+	LayerSize  int64    `json:"layer_size"`  // bytes
+	Hazards    []string `json:"hazards"`     // their kinds, each once
+	Warnings   []string `json:"warnings"`
+	Error      string   `json:"error"` // Err for people, and what to do about it
+	Hint       string   `json:"hint"`
+
+	Err        error `json:"-"` // of Failed
+	Incomplete bool  `json:"-"` // part of it could not be examined
+}
+
+// Options are the choices for a list. Dest and Tag of RebuildOptions are ignored: the list and its template name each
+// image's destination.
+type Options struct {
+	images.RebuildOptions
+	Template string // makes the DEST of an image that the list has none for; "" for none
+	AtOnce   int    // images at once; 0 is one per processor, at most contents.MaxLayersAtOnce
+	// Each gets every image when it is finished. It is called by one goroutine at a time.
+	Each func(Image)
+}
+
+// run is one run over a list.
+type run struct {
+	o      Options
+	s      *contents.Session
+	work   func(context.Context, *Image, *media.Source) error
+	mu     sync.Mutex
+	claims map[string]Item
+}
+
+// Rebuild rebuilds the images of a list. Layers that they share are read once, and an image that fails does not stop
+// the others. Images that the end of ctx prevented are NotRun.
+func Rebuild(ctx context.Context, items []Item, o Options) []Image {
+	r := &run{o: o}
+	r.work = r.rebuild
+	return r.all(ctx, items)
+}
+
+// Scan examines the images of a list.
+func Scan(ctx context.Context, items []Item, o Options) []Image {
+	r := &run{o: o}
+	r.work = r.scan
+	return r.all(ctx, items)
+}
+
+func (r *run) all(ctx context.Context, items []Item) []Image {
+	r.o.Media = r.o.Media.WithDefaults()
+	r.claims = map[string]Item{}
+	r.s = contents.NewSession(r.o.Jobs, r.o.Media.Progress, r.o.Rewriter)
+	defer r.s.Close()
+	var g errgroup.Group
+	g.SetLimit(r.o.AtOnce)
+	if r.o.AtOnce <= 0 {
+		g.SetLimit(min(runtime.NumCPU(), contents.MaxLayersAtOnce))
+	}
+	all := make([]Image, len(items))
+	for n, i := range items {
+		g.Go(func() error {
+			all[n] = r.one(ctx, i)
+			return nil
+		})
+	}
+	g.Wait()
+	return all
+}
+
+func (r *run) one(ctx context.Context, i Item) Image {
+	out := Image{Item: i, Status: NotRun}
+	if ctx.Err() != nil {
+		return out
+	}
+	src, err := sources.Open(ctx, i.Source, r.o.Media)
+	if err == nil {
+		out.BaseDigest = src.Digest
+		err = r.work(ctx, &out, src)
+		src.Close()
+	}
+	switch {
+	case ctx.Err() != nil:
+		return Image{Item: i, Status: NotRun}
+	case err != nil:
+		out.Status, out.Err, out.Reference = Failed, err, ""
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.o.Each != nil {
+		r.o.Each(out)
+	}
+	return out
+}
+
+// rebuild rebuilds one image, if its DEST does not have the result.
+func (r *run) rebuild(ctx context.Context, out *Image, src *media.Source) (err error) {
+	o := r.o.RebuildOptions
+	if o.Dest = out.Dest; o.Dest == "" && r.o.Template != "" {
+		if o.Dest, err = fillTemplate(r.o.Template, src.Ref); err != nil {
+			return err
+		}
+	}
+	if err := r.claim(out.Item, o.Dest); err != nil {
+		return err
+	}
+	if was, done := images.AlreadyRebuilt(ctx, src, o); done {
+		out.Status, out.Before, out.Reference, out.Digest = Done, true, was.Reference, was.Digest
+		return nil
+	}
+	done, err := images.RebuildSource(ctx, r.s, src, o)
+	if err != nil {
+		return err
+	}
+	out.Status = Done
+	if done.Unchanged {
+		out.Status = Unaffected
+	}
+	out.Reference, out.Digest, out.LayerSize, out.Warnings = done.Reference, done.Digest, done.LayerSize, slices.Clone(done.Warnings)
+	f := done.Findings
+	out.LeftOver = f.Uncovered()
+	out.take(f, func(p *patch.Patch) bool { return p.Form != patch.Left })
+	return nil
+}
+
+func (r *run) scan(ctx context.Context, out *Image, src *media.Source) error {
+	f, err := images.ScanSource(ctx, r.s, src, r.o.ScanOptions)
+	if err != nil {
+		return err
+	}
+	out.Status = Unaffected
+	sites := f.UncoveredSites()
+	if sites > 0 {
+		out.Status = Affected
+	}
+	out.take(f, func(p *patch.Patch) bool { return p.Form != patch.Left && p.Site.Verdict == find.Live })
+	out.Patched = min(out.Patched, sites)
+	out.LeftOver = sites - out.Patched
+	return nil
+}
+
+// take counts what was found in an image; counts chooses the sites that can be, or were, patched.
+func (i *Image) take(f *contents.Findings, counts func(*patch.Patch) bool) {
+	i.Files = len(f.Files) + len(f.Packed)
+	for n := range f.Files {
+		plan := f.Files[n].Plan
+		if plan.Redirected() {
+			i.Fixed++
+		}
+		for k := range plan.Patches {
+			if counts(&plan.Patches[k]) {
+				i.Patched++
+			}
+		}
+	}
+	for _, h := range f.Hazards {
+		if kind := string(h.Kind); !slices.Contains(i.Hazards, kind) {
+			i.Hazards = append(i.Hazards, kind)
+		}
+	}
+	if text := f.IncompleteText(); text != "" {
+		i.Incomplete, i.Warnings = true, append(i.Warnings, text)
+		if i.Status == Unaffected {
+			i.Status = Incomplete
+		}
+	}
+}

@@ -1,2 +1,0 @@
-// Package report keeps and writes the outcomes of the images of a list: one row for each image.
-package report
