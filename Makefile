@@ -221,17 +221,13 @@ release: need-go shim ## build a release into dist/, signed: packages, tarballs,
 dist release:
 	NFPM='$(NFPM)' PLATFORMS='$(PLATFORMS)' VULNDB='$(VULNDB)' RELEASE=$(if $(filter release,$@),1) deploy/release/dist dist
 
-.PHONY: site
-site: ## build the pages as a static site with search, into site/
-	deploy/site/build
-
 .PHONY: vulncheck
 vulncheck: need-go shim ## check that vfix calls no code with a known vulnerability
 	$(GO) run $(GOVULNCHECK) $(if $(VULNDB),-db $(VULNDB)) ./cmd/...
 
 .PHONY: clean
 clean: ## remove all built files
-	rm -rf bin dist site shim/build $(BUILD)
+	rm -rf bin dist shim/build $(BUILD)
 	rm -f $(filter-out %/README.md,$(wildcard shim/embedded/* cmd/vfix/embedded/programs/*))
 
 .PHONY: help

@@ -85,8 +85,13 @@ func writeLicences(program, dir string) error {
 	}
 	for _, p := range all {
 		for name, path := range p.files {
-			if err := copyFile(path, filepath.Join(dir, filepath.FromSlash(p.name), name)); err != nil {
+			text, err := os.ReadFile(path)
+			to := filepath.Join(dir, p.name, name)
+			if err := errors.Join(err, os.MkdirAll(filepath.Dir(to), 0o755)); err != nil {
 				return fmt.Errorf("%s: %w", p.name, err)
+			}
+			if err := os.WriteFile(to, text, 0o644); err != nil {
+				return err
 			}
 		}
 	}
@@ -174,15 +179,4 @@ func licenceFiles(from string) (map[string]string, error) {
 		err = errors.New("no license file")
 	}
 	return files, err
-}
-
-func copyFile(from, to string) error {
-	text, err := os.ReadFile(from)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(to, text, 0o644)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
@@ -13,8 +14,7 @@ import (
 )
 
 // The provenance of a release: an in-toto Statement v1 with the predicate SLSA Provenance v1
-// (https://slsa.dev/spec/v1.0/provenance). Encoded by encoding/json from the types below, since
-// in-toto's own Go types promise no stable bytes; a test uses them to read the output.
+// (https://slsa.dev/spec/v1.0/provenance). in-toto's own Go types promise no stable bytes; a test uses them to read the output.
 // It has no times and no id of an invocation: they would differ from build to build.
 const (
 	statementType = "https://in-toto.io/Statement/v1"
@@ -27,13 +27,6 @@ const (
 // settings are the variables of a build that change its files: names of external parameters.
 var settings = map[string]string{"platforms": "PLATFORMS", "maintainer": "MAINTAINER", "image": "IMAGE", "issues": "ISSUES", "downloads": "DOWNLOADS"}
 
-type statement struct {
-	Type          string     `json:"_type"`
-	Subject       []resource `json:"subject"`
-	PredicateType string     `json:"predicateType"`
-	Predicate     predicate  `json:"predicate"`
-}
-
 // resource is in-toto's ResourceDescriptor, as far as it is used. The digests are in hex.
 type resource struct {
 	Name   string            `json:"name,omitempty"`
@@ -41,23 +34,7 @@ type resource struct {
 	Digest map[string]string `json:"digest,omitempty"`
 }
 
-type predicate struct {
-	Definition buildDefinition `json:"buildDefinition"`
-	Run        runDetails      `json:"runDetails"`
-}
-
-type buildDefinition struct {
-	Type         string            `json:"buildType"`
-	External     map[string]string `json:"externalParameters"`
-	Internal     map[string]string `json:"internalParameters"`
-	Dependencies []resource        `json:"resolvedDependencies"`
-}
-
-type runDetails struct {
-	Builder struct {
-		ID string `json:"id"`
-	} `json:"builder"`
-}
+type object = map[string]any
 
 // writeProvenance states which files were built, from which commit and modules, by which tools:
 // those of TOOLS, lines of "name: version". BUILDER_ID names the builder.
@@ -82,15 +59,15 @@ func writeProvenance(w io.Writer, programs []string, version, commit string, sub
 			}
 		}
 	}
-	s := statement{Type: statementType, PredicateType: predicateType}
+	var files []resource
 	for _, path := range subjects {
 		sum, err := sha256Of(path)
 		if err != nil {
 			return err
 		}
-		s.Subject = append(s.Subject, resource{Name: filepath.Base(path), Digest: map[string]string{"sha256": sum}})
+		files = append(files, resource{Name: filepath.Base(path), Digest: map[string]string{"sha256": sum}})
 	}
-	slices.SortFunc(s.Subject, func(a, b resource) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(files, func(a, b resource) int { return strings.Compare(a.Name, b.Name) })
 	for line := range strings.Lines(os.Getenv("TOOLS")) {
 		name, version, found := strings.Cut(strings.TrimSpace(line), ": ")
 		if !found {
@@ -105,17 +82,16 @@ func writeProvenance(w io.Writer, programs []string, version, commit string, sub
 			external[name] = value
 		}
 	}
-	s.Predicate.Definition = buildDefinition{
-		Type:         home + buildType,
-		External:     external,
-		Internal:     tools,
-		Dependencies: dependencies,
-	}
-	s.Predicate.Run.Builder.ID = home + defaultBuilder
-	if id := os.Getenv("BUILDER_ID"); id != "" {
-		s.Predicate.Run.Builder.ID = id
-	}
-	return writeJSON(w, s)
+	builder := cmp.Or(os.Getenv("BUILDER_ID"), home+defaultBuilder)
+	return writeJSON(w, object{
+		"_type": statementType, "subject": files, "predicateType": predicateType,
+		"predicate": object{
+			"buildDefinition": object{
+				"buildType": home + buildType, "externalParameters": external, "internalParameters": tools, "resolvedDependencies": dependencies,
+			},
+			"runDetails": object{"builder": object{"id": builder}},
+		},
+	})
 }
 
 // moduleResource is a Go module with its hash from go.sum, which in-toto calls dirHash
