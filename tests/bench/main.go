@@ -30,6 +30,7 @@ var parts = []struct {
 	{"version", (*bench).version},
 	{"scan", (*bench).scan},
 	{"rebuild", (*bench).rebuild},
+	{"start", (*bench).start},
 }
 
 func main() {
@@ -39,7 +40,7 @@ func main() {
 	flag.IntVar(&b.rounds, "rounds", 9, "how many `rounds`; medians are printed")
 	megabytes := flag.Int64("image", 1000, "size of the image that is rebuilt, in uncompressed `megabytes`")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [OPTIONS] [calls|version|scan|rebuild]...")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [OPTIONS] [calls|version|scan|rebuild|start]...")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
