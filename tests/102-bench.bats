@@ -11,12 +11,12 @@ image=oci:$legacy_image/oci
 # figure FUNCTION MODE FIELD: from the JSON in $output.
 figure() { jq -r --arg f "$1" --arg m "$2" ".figures[] | select(.function == \$f and .mode == \$m) | .$3" <<<"$output"; }
 
-# faster MODE OTHER: for all functions, at least four times: on a processor with fast traps, gettimeofday() of the
-# page takes about ten times as long as the vDSO's.
+# faster MODE OTHER [TIMES]: for all functions, at least four times: on a processor with fast traps, gettimeofday() of
+# the page takes about ten times as long as the vDSO's.
 faster() {
 	local function
 	for function in time gettimeofday getcpu; do
-		jq -e -n "$(figure $function "$1" ns) * 4 < $(figure $function "$2" ns)" >/dev/null ||
+		jq -e -n "$(figure $function "$1" ns) * ${3:-4} < $(figure $function "$2" ns)" >/dev/null ||
 			fail "$function: $1 takes $(figure $function "$1" ns) ns, $2 $(figure $function "$2" ns)"
 	done
 }
@@ -61,7 +61,7 @@ faster() {
 	export TMPDIR=$BATS_TEST_TMPDIR/tmp
 	mkdir "$TMPDIR"
 	run_vfix bench --rounds 3 --format json "$image"
-	faster image-rebuilt image
+	faster image-rebuilt image 1.5 # the test image's libc has no initializer that vfix can use: a system call remains
 	expect 'temporary directories' "$(ls -A "$TMPDIR")" ''
 	run -0 --separate-stderr "$novsyscall" "$VFIX" bench --rounds 1 --format json "$image"
 	expect original "$(figure time image absent)" 'a seccomp filter kills what calls it'

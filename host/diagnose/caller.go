@@ -7,11 +7,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/rootpath"
 	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
@@ -127,27 +127,21 @@ func (c *Crash) readModule(m *module, o Options) (why string) {
 	if o.Root == nil {
 		return "not examined"
 	}
-	name := path.Clean("/" + m.path)[1:]
-	file, err := o.Root.Open(name)
+	r, size, done, err := rootpath.OpenFile(o.Root, path.Clean("/" + m.path)[1:])
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return where + " does not have this file"
 	case err != nil:
 		return fmt.Sprintf("%s: %v", where, err)
 	}
-	defer file.Close()
-	r, ok := file.(io.ReaderAt)
-	fi, err := file.Stat()
-	if !ok || err != nil || !fi.Mode().IsRegular() {
-		return where + " has no regular file of this name"
-	}
+	defer done()
 	head := make([]byte, page)
 	n, _ := r.ReadAt(head, 0)
 	head = head[:n]
 	if len(m.head) > 0 && !bytes.Equal(head[:min(n, len(m.head))], m.head[:min(n, len(m.head))]) {
 		return where + " has another file of this name"
 	}
-	report, err := patch.Scan(r, fi.Size())
+	report, err := patch.Scan(r, size)
 	if err != nil {
 		return fmt.Sprintf("%s: %v", where, err)
 	}

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"vfix.dev/vfix/internal/packages"
+	"vfix.dev/vfix/internal/rootpath"
 	"vfix.dev/vfix/rewriter/elf"
 )
 
@@ -182,7 +182,7 @@ func ownOfMusl(name string) bool {
 
 // open reads the headers of a file of the root.
 func (s *search) open(name string, parent *object) (*object, error) {
-	r, size, done, err := packages.OpenFile(s.root, name)
+	r, size, done, err := rootpath.OpenFile(s.root, name)
 	if err != nil {
 		return nil, err
 	}
@@ -318,7 +318,7 @@ func clean(name string) string { return strings.TrimPrefix(path.Clean("/"+name),
 
 // readAll reads a small file of the root; nil if it is missing.
 func (s *search) readAll(name string, most int64) []byte {
-	r, size, done, err := packages.OpenFile(s.root, clean(name))
+	r, size, done, err := rootpath.OpenFile(s.root, clean(name))
 	if err != nil {
 		return nil
 	}
