@@ -36,22 +36,13 @@ steps work on a builder without the vsyscall page:
   RUN yum -y install httpd
   SHELL ["/bin/sh", "-c"]
 
-It contains libvfix.so and an /etc/ld.so.preload that loads it into every
-dynamic program, vfix-trace for other programs, vfix itself, and hooks that make
-dpkg and yum run 'vfix patch -i' on unpacked files: an upgrade that brings back
-an old libc is patched before its scripts run.
+It contains libvfix.so with the /etc/ld.so.preload that loads it, vfix-trace,
+vfix itself, and hooks for dpkg and yum that patch what they install. 'vfix help
+dockerfiles' explains each line.
 
-Static programs in a RUN step (ldconfig, the helpers of glibc's own package)
-need vfix-trace: the first SHELL line runs every following step under it. The
-first RUN line patches the base; status 3 means that some call sites could not
-be patched, which libvfix.so catches at run time. The last SHELL line keeps
-vfix-trace out of the shell form of CMD and ENTRYPOINT.
-
-The layer goes to the local engine as vfix:latest. Use -o to write it elsewhere
-(see 'vfix help sources'), or as a plain tarball: -o tar:FILE. If the base has
-an /etc/ld.so.preload, it is replaced.
-
-Prints one line on stdout: the name for COPY --from, or the path of the tarball.`,
+The layer goes to the local engine as vfix:latest. -o writes it elsewhere, with
+tar:FILE as a plain tarball. stdout has one line: the name for COPY --from, or
+the path of the tarball.`,
 		Example: `  vfix layer                                    to the local engine
   vfix layer -o docker://registry.example/vfix  for a cluster's builders
   vfix layer -o tar:vfix.tar                    for ADD, or tar -C / -x`,

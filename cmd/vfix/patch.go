@@ -24,31 +24,25 @@ func newPatchCommand(out *output, e engine) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "patch [options] (-i | -o DEST | --dry-run) PATH...",
 		Short: "Patch ELF files, directories and tarballs",
-		Long: `Patch ELF files, directories with everything in them, and tarballs, so that no
-call site in them reaches the vsyscall page. Images are patched by 'vfix
-rebuild'.
-
-With -i, each affected file is replaced by its patched copy in one step
-(rename). Running programs keep the file they have open; owner, mode, times and
-extended attributes are preserved. A hard link is broken rather than written
-through, so a package cache that shares the file keeps the original. Files
-without call sites are not touched. You can run it on / of a live system, and
-again after each package upgrade; with --since it then examines only files that
-have changed.
+		Long: `Patch ELF files, directories with everything in them, and tarballs. Images are
+patched by 'vfix rebuild'.
 
 With -o, PATH is not changed and the patched copy is written to DEST. A user who
 is not root becomes the owner of the copy.
 
-There is no undo: keep a copy, or use -o.`,
+With -i, each affected file is replaced by its patched copy in one step. Running
+programs keep the file they have open; owner, mode, times and extended
+attributes are preserved. A hard link is broken rather than written through.
+There is no undo: keep a copy.`,
 		Example: `  vfix patch --dry-run ./libc.so.6            show what would change
-  vfix patch --explain -o fixed ./libc.so.6   a patched copy, with the code
+  vfix patch -o fixed ./libc.so.6             a patched copy
+  vfix patch -o fixed.tar rootfs.tar          a tarball
   vfix patch -i ~/miniconda3/envs/old         a directory, in place
-  vfix patch -i /                             the running system (as root)
-  vfix patch -i -x --since /var/lib/vfix /    what changed since the last run
-  vfix patch -o fixed.tar rootfs.tar          a tarball`,
-		Annotations: exits(`  0  success; no live and no unknown call site remains
+  vfix patch -i -x /                          the running system (as root)
+  vfix patch -i -x --since /var/lib/vfix /    what changed since the last run`,
+		Annotations: exits(`  0  success; no live call site remains
   3  success, but some remain (with --dry-run: would remain)
-  4  part of PATH was not examined
+  4  part of PATH could not be examined or judged
   1  error; files that were already replaced stay replaced, and none is
      half-written
   2  usage error`),

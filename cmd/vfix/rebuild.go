@@ -31,48 +31,36 @@ func newRebuildCommand(out *output, e engine) *cobra.Command {
 		Use:   "rebuild [options] SOURCE | --from-file LIST",
 		Short: "Build a fixed image: the base plus a layer of patched files",
 		Long: `Build the derived image of SOURCE: the same image plus one layer with the
-patched files. Owner, mode, time, extended attributes and hard links of the
-files are preserved; environment, entrypoint and other platforms do not change.
-SOURCE itself is never modified. The same input gives the same digest.
--o dir:DIR writes the result as a root filesystem instead, without config.
+patched files. Owners, modes, times, extended attributes and hard links are
+preserved; the config and other platforms do not change, and neither does
+SOURCE. The same input and options give the same digest.
 
-The result goes to the local engine as NAME:TAG-vfix. Use -t to give it another
-name, -o to write it elsewhere, --push to push it to the registry of its name.
+The result goes to the local engine as NAME:TAG-vfix. -t gives it another name,
+-o writes it elsewhere, --push pushes it to the registry of its name. -o dir:DIR
+writes the merged root filesystem instead.
 
-Prints one line on stdout: the reference of the result, with its digest if it is
-in a registry, so that 'docker run $(vfix rebuild IMAGE)' works. If there is
-nothing to do, and with --dry-run, stdout names SOURCE. The table of patched
-files is printed on stderr.
+stdout has one line, the reference of the result, or of SOURCE if there is
+nothing to do, so that 'docker run $(vfix rebuild IMAGE)' works.
 
-If some call sites cannot be patched, the layer also contains the fallback:
-libvfix.so, loaded through /etc/ld.so.preload, and, for programs that a preload
-does not reach, vfix-trace before the entrypoint. See 'vfix help fallback'.
+If some call sites cannot be patched, the layer also contains what catches them
+at run time: see 'vfix help fallback'.
 
-With --from-file, many images are rebuilt in one run: layers that they share are
-read and sent once, a failed image does not stop the others, and a table of the
-results is printed on stdout. See 'vfix help lists'.
-
---fix java-cgroups also fixes JDKs that ignore the memory limit of their
-container on hosts with cgroup v2 whose kernel lacks the controllers of version
-1. See 'vfix help java'.
-
-For SOURCE and DEST see 'vfix help sources'.`,
+For SOURCE and DEST see 'vfix help sources', for --from-file 'vfix help lists',
+for --fix 'vfix help java'.`,
 		Example: `  docker run $(vfix rebuild redis:2.8.22)       build the fixed image and run it
   vfix rebuild redis:2.8.22 -t redis:fixed      choose its name (or: -t fixed)
   vfix rebuild docker://old/app:1 --push        from registry to registry
   vfix rebuild old.tar -o oci:fixed             without an engine or registry
   vfix rebuild app:1 --fallback always          also for code added later
-  vfix rebuild app:1 --fix java-cgroups         also fix its JDK
-  vfix rebuild app:1 --provenance app.json      keep a statement of the changes
   vfix rebuild redis:2.8.22 --dry-run           show what would be patched
-  vfix rebuild --from-file list --push          many images: 'vfix help lists'`,
+  vfix rebuild --from-file list --push          many images`,
 		Annotations: exits(`  0  success, or nothing to do: the reference is on stdout
-  3  success, but live call sites remain that the fallback does not
-     cover (--fallback never): the reference is on stdout
-  4  success, but part of the image could not be examined or judged, and did
-     not change: the reference is on stdout
-  1  error: nothing exists under the final name, and stdout is empty; for a
-     list, at least one image failed: the table on stdout says which
+  3  success, but live call sites remain that the fallback does not cover
+     (--fallback never): the reference is on stdout
+  4  success, but part of the image could not be examined or judged: the
+     reference is on stdout
+  1  error: nothing exists under the final name, and stdout is empty; of a
+     list, at least one image failed
   2  usage error`),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if opts.fromFile != "" {

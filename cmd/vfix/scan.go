@@ -31,39 +31,28 @@ func newScanCommand(out *output, e engine) *cobra.Command {
 		Use:   "scan [options] SOURCE... | --from-file LIST",
 		Short: "Show which files call the vsyscall page and what vfix would do",
 		Long: `Examine every 64-bit ELF file of an image, a container, a root filesystem or an
-archive for calls to the vsyscall page, and report what vfix would do about
-each. Nothing is changed.
+archive for calls to the vsyscall page. The first line has the verdict, which is
+AFFECTED, NOT AFFECTED or INCOMPLETE, and the last one the command that fixes
+the source. Nothing is changed.
 
-If SOURCE is one dynamic program, or a directory of programs without their
-loader, the loader and libraries that they use are also examined. vfix finds
-them as the loader does, in the root filesystem that contains the program, or in
---root. Libraries opened at run time (dlopen, as for NSS and plugins) are not
-included.
+If SOURCE is a dynamic program, or a directory of programs without their loader,
+the libraries that they load are also examined, but not those that a program
+opens itself (dlopen).
 
-The first line has the verdict, AFFECTED, NOT AFFECTED or INCOMPLETE, and the
-last one the command that fixes the source.
+Hazards are other reasons for failures of old images on new hosts: see 'vfix
+help hazards'. With --fix, scan shows the changes of a rebuild with that option.
 
-With --from-file, many images are scanned in one run and a table of the results
-is printed: see 'vfix help lists'.
-
-Hazards are other reasons for failures of old images on new hosts, such as a
-JDK that ignores its memory limit: see 'vfix help other-causes'. With --fix,
-scan shows the changes of a rebuild with the same option.
-
-SOURCE is an image name, a file, a directory, or - for stdin: see 'vfix help
-sources'.`,
+For SOURCE see 'vfix help sources', for --from-file 'vfix help lists'.`,
 		Example: `  vfix scan redis:2.8.22              an image
   vfix scan -                         stdin: docker save app:1 | vfix scan -
   vfix scan container:web-1           a container, with its own changes
   vfix scan dir:/                     the running system
   vfix scan --explain ./libc.so.6     the machine code, before and after
-  vfix scan --format json app.tar     output for programs
-  vfix scan --from-file list          many images: 'vfix help lists'`,
+  vfix scan --from-file list          many images`,
 		Annotations: exits(`  0  NOT AFFECTED: all of SOURCE was examined, and no live call site is left
      uncovered
-  3  AFFECTED: such call sites exist, and no fallback in SOURCE covers them; or,
-     with --strict, SOURCE has hazards
-  4  INCOMPLETE: part of SOURCE was not examined
+  3  AFFECTED: such call sites exist; or, with --strict, SOURCE has hazards
+  4  INCOMPLETE: part of SOURCE could not be examined or judged
   1  a SOURCE could not be read (the others were examined)   2  usage error`),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if opts.fromFile != "" {
@@ -148,7 +137,7 @@ func scanEach(ctx context.Context, opts ScanOptions, args []string, out *output,
 }
 
 // seeHazards is the hint for hazards.
-const seeHazards = "see 'vfix help other-causes'"
+const seeHazards = "see 'vfix help hazards'"
 
 // scanned prints what a scan found: for each source its verdict, the files, and the commands that fix it.
 func (o *output) scanned(opts ScanOptions, all []scanned) error {
