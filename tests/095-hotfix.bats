@@ -150,7 +150,7 @@ state_of() { docker inspect --format '{{.State.Status}} {{.State.ExitCode}}' "$1
 	refused runs 'it is running' 'docker stop runs && vfix hotfix --start runs'
 	refused removes 'is removed when it stops' 'vfix rebuild -t plain plain'
 	refused readonly 'read-only' 'vfix rebuild -t plain plain'
-	refused pod 'belongs to a pod' "see 'vfix help kubernetes'"
+	refused pod 'belongs to a pod' "see 'vfix help nodes'"
 	refused pod/web 'pod web' 'kubectl set image'
 	refused none 'no container none' "docker ps --all"
 	refused redis:legacy 'not the name of a container' 'vfix rebuild -t redis:legacy redis:legacy'

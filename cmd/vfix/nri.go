@@ -21,7 +21,7 @@ The hook patches the container's files before its program starts. The engine's
 configuration and the engine itself stay as they are. If the plugin ends,
 containers keep running, and new ones start unpatched.
 
-deploy/kubernetes/nri.yaml runs it on every node: see 'vfix help kubernetes'.
+deploy/kubernetes/nri.yaml runs it on every node: see 'vfix help nodes'.
 
 Every pod gets the hook unless the options below exclude it, or its annotation
 dev.vfix.enable=false. The hook reads the node's /etc/vfix/vfix.json, if there

@@ -75,7 +75,7 @@ func checkName(name string) error {
 func rebuild(image string) string { return fmt.Sprintf("vfix rebuild -t %s %s", image, image) }
 
 const forPods = "rebuild its image: vfix rebuild docker://IMAGE -o docker://NEW-IMAGE, then kubectl set image; " +
-	"or patch the pods of its node when they start: see 'vfix help kubernetes'"
+	"or patch the pods of its node when they start: see 'vfix help nodes'"
 
 func hotfix(ctx context.Context, c *engine.Client, found *engine.Container, o Options) (*Hotfixed, error) {
 	if found.Config == nil || found.HostConfig == nil || found.State == nil {
