@@ -152,29 +152,27 @@ func (u *unwind) cie(off uint64) cie {
 	return c
 }
 
-// HasLandingPads reports whether the function that begins at start handles exceptions: its FDE has a table of landing
+// HasLandingPads reports whether the function of the FDE at an offset handles exceptions: the FDE has a table of landing
 // pads, or is not understood.
-func (f *File) HasLandingPads(start uint64) (has bool) {
-	f.EachFDE(func(s uint64) bool { return s == start }, func(_, off uint64) {
-		b := f.Bytes(off, min(fdeRead, f.Size-off))
-		if len(b) < minFDE {
-			return
-		}
-		c, ok := f.readCIE(off + 4 - uint64(binary.LittleEndian.Uint32(b[4:])))
-		_, n, known := pointer(b[8:], 0, c.enc&0x0f)
-		switch {
-		case !ok || !known:
-			has = true
-		case c.lsda:
-			table := b[8+2*n+1:] // behind the addresses and the length of the augmentation data
-			width := 4
-			if c.wide {
-				width = 8
-			}
-			has = len(bytes.Trim(table[:min(width, len(table))], "\x00")) > 0
-		}
-	})
-	return has
+func (f *File) HasLandingPads(fde uint64) bool {
+	if !f.InFile(fde, minFDE) {
+		return true
+	}
+	b := f.Bytes(fde, min(fdeRead, f.Size-fde))
+	c, ok := f.readCIE(fde + 4 - uint64(binary.LittleEndian.Uint32(b[4:])))
+	_, n, known := pointer(b[8:], 0, c.enc&0x0f)
+	if !ok || !known {
+		return true
+	}
+	if !c.lsda {
+		return false
+	}
+	table := b[8+2*n+1:] // behind the addresses and the length of the augmentation data
+	width := 4
+	if c.wide {
+		width = 8
+	}
+	return len(bytes.Trim(table[:min(width, len(table))], "\x00")) > 0
 }
 
 func (f *File) readCIE(off uint64) (c cie, ok bool) {

@@ -2,7 +2,7 @@
 
 package elf
 
-func indexPairs(*byte, int, *looked) int { panic("no AVX2") }
+func indexPair(*byte, int, uint16) int { panic("no AVX2") }
 
 const wideLeast = 0
 

@@ -28,14 +28,13 @@ type flow struct {
 	site    *Site
 	before  map[uint64]places // what may have the address before an instruction
 	pending []uint64          // instructions to visit, perhaps again
-	pads    map[uint64]bool   // whether the functions that begin there have landing pads
 	reason  Reason            // why the site is unknown
 	unknown bool
 }
 
 // flow judges a site that straight code does not decide.
 func (j *judge) flow(s *Site) {
-	f := &flow{judge: j, site: s, before: make(map[uint64]places), pads: make(map[uint64]bool)}
+	f := &flow{judge: j, site: s, before: make(map[uint64]places)}
 	f.load()
 	for steps := 0; len(f.pending) > 0 && !f.unknown; steps++ {
 		last := len(f.pending) - 1
@@ -174,12 +173,8 @@ func (f *flow) afterCall(i *x86.Instr, p places) {
 // landingPads reports whether the function around vaddr handles exceptions.
 func (f *flow) landingPads(vaddr uint64) bool {
 	start, _ := f.fn.starts.enclosing(vaddr)
-	has, known := f.pads[start]
-	if !known {
-		has = f.f.HasLandingPads(start)
-		f.pads[start] = has
-	}
-	return has
+	fde, ok := f.fn.fdes[start]
+	return ok && f.f.HasLandingPads(fde)
 }
 
 // next follows the address over an instruction that continues at the next.

@@ -17,20 +17,25 @@ const nearSite = maxFunction
 type functions struct {
 	sites  []Site // in vaddr order
 	starts vaddrs
-	ifuncs map[uint64]bool // starts of STT_GNU_IFUNC resolvers, and of IRELATIVE ones
-	public map[uint64]bool // starts of functions of libc.so.6 that other objects call by name
-	names  map[uint64]name // of sites
+	ifuncs map[uint64]bool   // starts of STT_GNU_IFUNC resolvers, and of IRELATIVE ones
+	public map[uint64]bool   // starts of functions of libc.so.6 that other objects call by name
+	fdes   map[uint64]uint64 // offsets of frame descriptions, by start
+	names  map[uint64]name   // of sites
 }
 
 // findFunctions collects the facts about the functions around sites, which are in vaddr order.
 func findFunctions(f *File, sites []Site) *functions {
 	fn := &functions{
-		sites: sites, ifuncs: make(map[uint64]bool), public: make(map[uint64]bool), names: make(map[uint64]name),
+		sites: sites, ifuncs: make(map[uint64]bool), public: make(map[uint64]bool), names: make(map[uint64]name), fdes: make(map[uint64]uint64),
 	}
 	for _, t := range f.Symtabs() {
 		f.EachSymbol(t, func(s elf.Symbol) { fn.symbol(f, t, s) })
 	}
-	f.EachFDE(func(start uint64) bool { return near(sites, start) }, func(start, _ uint64) { fn.start(start) })
+	f.EachFDE(func(start uint64) bool { return near(sites, start) }, func(start, fde uint64) {
+		if fn.start(start) {
+			fn.fdes[start] = fde
+		}
+	})
 	f.EachRela(func(r elf.Rela) {
 		if r.Type == elf.RIrelative && fn.start(r.Addend) {
 			fn.ifuncs[r.Addend] = true

@@ -1,5 +1,5 @@
 // The verdict on a reference. Compilers load the address into rax and call it at once, in straight code: that is
-// the first judge. What it cannot decide, the flow judges (flow.go); what is not proved is unknown and stays.
+// the first judge. The flow judges other code (flow.go); a reference without proof is unknown and stays.
 
 package find
 
@@ -29,6 +29,13 @@ type judge struct {
 	code
 	fn               *functions
 	goMade, valgrind bool
+	sweep            sweep
+}
+
+// sweep is the last decoding from a start: sites are judged in vaddr order, so that no code is decoded twice.
+type sweep struct {
+	start, at uint64
+	failed    bool
 }
 
 // site sets the verdict of a site; it reports whether the site is one.
@@ -86,16 +93,18 @@ func (f *File) codeSection(vaddr uint64) *elf.Section {
 	return &f.Sections[i]
 }
 
-// meets reports whether the instructions from at on lead to vaddr.
-func (j *judge) meets(at, vaddr uint64) bool {
-	for at < vaddr {
-		i, ok := j.at(at)
-		if !ok {
-			return false
-		}
-		at = i.Next()
+// meets reports whether the instructions from start on lead to vaddr, which is not below that of an earlier call for
+// the same start.
+func (j *judge) meets(start, vaddr uint64) bool {
+	w := &j.sweep
+	if w.start != start {
+		*w = sweep{start: start, at: start}
 	}
-	return at == vaddr
+	for w.at < vaddr && !w.failed {
+		i, ok := j.at(w.at)
+		w.at, w.failed = i.Next(), !ok
+	}
+	return w.at == vaddr && !w.failed
 }
 
 // track is what the first judge knows between two instructions.

@@ -42,7 +42,7 @@ func Named(r io.ReaderAt, size int64, buf []byte) (bool, error) {
 		if _, err := r.ReadAt(b, at); err != nil {
 			return false, err
 		}
-		for i := range elf.Pairs(b, 2, len(b), []uint16{pagePair}) {
+		for i := range elf.Pairs(b, 2, len(b), pagePair) {
 			if b[i-2] != 0 || b[i-1]&^0x0c != 0 {
 				continue
 			}

@@ -20,7 +20,7 @@ const pagePair = 0xff60
 // search returns the references in the segments of a file, in vaddr order.
 func search(f *File) (sites []Site) {
 	f.EachChunk(0, 0, func(p *elf.Prog, b []byte, vaddr uint64, lo, hi int) {
-		for i := range elf.Pairs(b, lo, hi, []uint16{pagePair}) {
+		for i := range elf.Pairs(b, lo, hi, pagePair) {
 			if i < 2 || b[i-2] != 0 || b[i-1]&^0x0c != 0 || len(sites) == maxSites {
 				continue
 			}

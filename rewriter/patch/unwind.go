@@ -104,15 +104,19 @@ func (f *file) pair(a, b elf.SearchEntry) (both []elf.FrameDescription, cie uint
 // maxPadding is the maximum padding between two functions, in bytes.
 const maxPadding = 63
 
-// onlyPadding reports whether b is padding that assemblers put between functions.
+// onlyPadding reports whether b is padding that assemblers put between functions: nops, int3 and zeros.
 func onlyPadding(b []byte) bool {
 	const int3 = 0xcc
 	for len(b) > 0 {
 		i, ok := x86.Decode(b, 0)
-		if !ok || b[0] != int3 && i.Op != x86asm.NOP && !i.IsXchgSelf() {
+		switch {
+		case b[0] == 0 || b[0] == int3:
+			b = b[1:]
+		case ok && i.Op == x86asm.NOP:
+			b = b[i.Len:]
+		default:
 			return false
 		}
-		b = b[i.Len:]
 	}
 	return true
 }

@@ -26,6 +26,7 @@ const (
 	R9
 	R10
 	R11
+	R12
 )
 
 // MaxLen is the length of the longest instruction in bytes (SDM vol. 2, 2.3.11).

@@ -19,7 +19,7 @@ var explicit = opSet(
 	x86asm.INC, x86asm.DEC, x86asm.NEG, x86asm.NOT, x86asm.CMP, x86asm.TEST, x86asm.SHL, x86asm.SHR, x86asm.SAR, x86asm.ROL,
 	x86asm.ROR, x86asm.RCL, x86asm.RCR, x86asm.SHLD, x86asm.SHRD, x86asm.BT, x86asm.BTS, x86asm.BTR, x86asm.BTC, x86asm.BSF,
 	x86asm.BSR, x86asm.POPCNT, x86asm.LZCNT, x86asm.TZCNT, x86asm.NOP, x86asm.PAUSE, x86asm.MFENCE, x86asm.LFENCE,
-	x86asm.SFENCE, x86asm.CLC, x86asm.STC, x86asm.CMC, x86asm.CLD, x86asm.STD, x86asm.CALL, x86asm.JMP, x86asm.RET, x86asm.UD2, x86asm.HLT, x86asm.STMXCSR, x86asm.LDMXCSR)
+	x86asm.SFENCE, x86asm.CLC, x86asm.STC, x86asm.CMC, x86asm.CLD, x86asm.STD, x86asm.VZEROUPPER, x86asm.VZEROALL, x86asm.CALL, x86asm.JMP, x86asm.RET, x86asm.UD2, x86asm.HLT, x86asm.STMXCSR, x86asm.LDMXCSR)
 
 // written are instructions that only write their first operand.
 var written = opSet(x86asm.MOV, x86asm.MOVZX, x86asm.MOVSX, x86asm.MOVSXD, x86asm.LEA, x86asm.POP)
@@ -72,9 +72,6 @@ func (i *Instr) Overwrites() Regs {
 
 // IsConditionalMove reports whether i is a conditional move. x86asm has them in the order of their names.
 func (i *Instr) IsConditionalMove() bool { return i.Op >= x86asm.CMOVA && i.Op <= x86asm.CMOVS }
-
-// IsXchgSelf reports whether i exchanges a register with itself: the nop of two bytes.
-func (i *Instr) IsXchgSelf() bool { return i.Op == x86asm.XCHG && i.Args[0] == i.Args[1] }
 
 // plainVector reports whether i is x87, MMX, SSE or AVX code, which accesses general registers only as operands.
 func (i *Instr) plainVector() bool {

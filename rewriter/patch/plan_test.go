@@ -1,0 +1,312 @@
+package patch
+
+import (
+	"bytes"
+	debugelf "debug/elf"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"vfix.dev/vfix/rewriter/elf"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/shim"
+)
+
+// Machine code of the tests.
+const (
+	movRaxTime   = "48c7c0000460ff"
+	movRdxTime   = "48c7c2000460ff"
+	callRax      = "ffd0"
+	timeStubText = "4883ec08" + movRaxTime + callRax + "4883c408 c3"
+	pushed       = "53" + movRaxTime + callRax + "5b c3"
+	apartText    = movRaxTime + "31ff" + callRax + "c3"
+	chosenText   = movRdxTime + "4885c0 480f45d0 644833142530000000 48c1c211 488915 00100000 c3" // cmov, mangled, stored
+	storeText    = "55 4889e5 48c745f8000460ff 488b45f8 31ff ffd0 c9 c3"
+	storeFarText = "55 4889e5 48c78578ffffff000460ff 488b8578ffffff 31ff ffd0 c9 c3"
+)
+
+// TestForms: the form of a site, its bytes and its reason.
+func TestForms(t *testing.T) {
+	const at = testBase + testTextOff
+	hole := uint64(at + testPage) // the segment: behind the text, where the 2 MiB layout has its hole
+	layout := shim.Injected()
+	keep, plain := layout.Time.Keep, layout.Time.Plain
+	rel := func(next uint64, to uint32) string { return fmt.Sprintf("%x", le(nil, uint32(hole+uint64(to)-next))) }
+	public := []testSym{{"time", testTextOff, 18, elf.STTFunc, 1}}
+	libc := testELF{dyn: true, dynamic: true, soname: "libc.so.6", symbols: public}
+	libcRel := func(next uint64, to uint32) string {
+		return fmt.Sprintf("%x", le(nil, uint32(testPage+uint64(to)-next)))
+	}
+	goNote := testELF{noteSection: ".note.go.buildid"}
+	none := testELF{notes: -1}
+	overlay := func(b []byte) []byte { return append(b, "PK\x05\x06 an archive"...) }
+	for _, c := range []struct {
+		name   string
+		e      testELF
+		text   string
+		change func([]byte) []byte
+		o      Options
+		form   Form
+		cause  Cause
+		after  string
+	}{
+		{"time of libc.so.6", libc, timeStubText, nil, Options{}, Entry, WholeStub, "e9" + libcRel(5, plain) + "660f1f440000"},
+		{"time of another library", testELF{dyn: true, dynamic: true, soname: "libx.so", symbols: public}, timeStubText, nil, Options{}, Entry, WholeStub, "e9" + libcRel(5, keep) + "660f1f440000"},
+		{"time of a static program", testELF{}, timeStubText, nil, Options{}, Entry, WholeStub, "e9" + rel(at+5, keep) + "660f1f440000"},
+		{"a stub without alignment", testELF{}, movRaxTime + "ffd0c3", nil, Options{}, Entry, WholeStub, "e9" + rel(at+5, keep) + "6690"},
+		{"a stub with movabs and jmp", testELF{}, "48b8000460ffffffffff ffe0", nil, Options{}, Entry, WholeStub, "e9" + rel(at+5, keep) + "0f1f440000"},
+		{"mov, call", testELF{}, pushed, nil, Options{}, Lea, OnlyCalled, "488d05" + rel(at+8, keep)},
+		{"apart", testELF{}, apartText, nil, Options{}, Lea, OnlyCalled, "488d05" + rel(at+7, keep)},
+		{"movabs r11", testELF{}, "53 49bb000460ffffffffff 41ffd3 5b c3", nil, Options{}, Lea, OnlyCalled, "0f1f00 4c8d1d" + rel(at+11, keep)},
+		{"a store", testELF{}, storeText, nil, Options{}, Imm, FrameWord, "48c745f8" + fmt.Sprintf("%x", le(nil, uint32(hole+uint64(keep))))},
+		{"Go", goNote, pushed, nil, Options{}, Syscall, SmallStack, "48c7c0c9000000 0f05"},
+		{"Go, a tail jump", goNote, "53 5b" + movRaxTime + "ffe0", nil, Options{}, Syscall, SmallStack, "b8c9000000 0f05 c3 90"},
+		{"Go, apart", goNote, apartText, nil, Options{}, Left, NotForGo, ""},
+		{"no PT_NOTE", none, pushed, nil, Options{}, Left, NoRoom, ""},
+		{"no PT_NOTE, a stub", none, timeStubText, nil, Options{}, Syscall, NoRoomStub, "51 4153 b8c9000000 0f05 415b 59 c3"},
+		{"no PT_NOTE, a short stub", none, movRaxTime + "ffd0c3", nil, Options{}, Left, NoRoom, ""},
+		{"something appended", testELF{}, pushed, overlay, Options{}, Left, NoRoom, ""},
+		{"dormant alone", testELF{}, chosenText, nil, Options{}, Left, Unneeded, ""},
+		{"dormant, requested", testELF{}, chosenText, nil, Options{Dormant: true}, Lea, OnlyCalled, "488d15" + rel(at+7, keep)},
+		{"unknown", testELF{}, movRaxTime + "4839c7 c3", nil, Options{}, Left, ByVerdict, ""},
+		{"only lea allowed", testELF{}, timeStubText, nil, Options{Forms: []Form{Lea}}, Lea, OnlyCalled, "488d05" + rel(at+11, keep)},
+		{"only entry allowed", testELF{}, pushed, nil, Options{Forms: []Form{Entry}}, Left, NoForm, ""},
+		{"only syscall allowed", testELF{}, timeStubText, nil, Options{Forms: []Form{Syscall}}, Syscall, LastForm, "51 4153 b8c9000000 0f05 415b 59 c3"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.e.text = asm(t, c.text)
+			file := c.e.build()
+			if c.change != nil {
+				file = c.change(file)
+			}
+			p := planFile(t, file, c.o)
+			if len(p.Patches) != 1 {
+				t.Fatalf("got %+v", p.Patches)
+			}
+			q := p.Patches[0]
+			if want := asm(t, c.after); q.Form != c.form || !bytes.Equal(q.After, want) || q.Reason.Cause != c.cause || q.Reason.String() == "" {
+				t.Errorf("got %v % x (%s); want %v % x", q.Form, q.After, q.Reason, c.form, want)
+			}
+			dormant := q.Site.Verdict == find.Dormant
+			if (c.form == Left) != p.Empty() || (c.form == Left && !dormant) != (len(p.LeftOver()) == 1) {
+				t.Errorf("form %v, but %d edits and %d left over", c.form, len(p.Edits), len(p.LeftOver()))
+			}
+			checkPatched(t, file, p, c.o)
+		})
+	}
+}
+
+// TestDormantBeside: a dormant site is patched in a file that has a live one.
+func TestDormantBeside(t *testing.T) {
+	const second = 48
+	e := testELF{text: append(pad(asm(t, chosenText), second), asm(t, pushed)...)}
+	e.symbols = []testSym{{"f", e.textVaddr(), second, elf.STTFunc, 0}, {"g", e.textVaddr() + second, 12, elf.STTFunc, 0}}
+	file := e.build()
+	p := planFile(t, file, Options{})
+	if len(p.Patches) != 2 || p.Patches[0].Form != Lea || p.Patches[1].Form != Lea {
+		t.Errorf("got %+v", p.Patches)
+	}
+	checkPatched(t, file, p, Options{})
+}
+
+// TestAside: in a file without a fixed address, a store becomes a jump to code that stores the trampoline's address.
+func TestAside(t *testing.T) {
+	for text, word := range map[string]string{storeText: "45f8", storeFarText: "8578ffffff"} {
+		e := testELF{dyn: true, soname: "l", text: asm(t, text), extra: []elf.Dyn{{Tag: elf.DTNeeded, Val: 1}}}
+		e.symbols = []testSym{{"f", e.textVaddr(), uint64(len(e.text)), elf.STTFunc, 0}}
+		file := e.build()
+		p := planFile(t, file, Options{})
+		q := p.Patches[0]
+		if q.Form != Imm || len(q.After) != int(q.Site.Len) || q.After[len(q.After)-jumpLen] != 0xe9 {
+			t.Fatalf("got %v % x: %s", q.Form, q.After, q.Reason)
+		}
+		after := scanFile(t, checkPatched(t, file, p, Options{})).File
+		segment, _ := injected(after.File)
+		next := q.Site.Vaddr + uint64(q.Site.Len)
+		at := next + elf.Signed(q.After[len(q.After)-4:])
+		code := after.Mem(at, asideLen)
+		n := len(asm(t, word))
+		want := asm(t, "4889"+word+"488d05")
+		if !bytes.HasPrefix(code, want) || at != segment.Vaddr+uint64(asideStart()) {
+			t.Fatalf("aside at %#x: % x", at, code)
+		}
+		lea := at + uint64(len(want)) + 4
+		if got := lea + elf.Signed(code[len(want):]); got != segment.Vaddr+uint64(shim.Injected().Time.Keep) {
+			t.Errorf("stores %#x", got)
+		}
+		rest := code[len(want)+4:]
+		if !bytes.HasPrefix(rest, asm(t, "4887"+word+"e9")) {
+			t.Fatalf("behind the lea: % x", rest)
+		}
+		if back := lea + uint64(2+n) + jumpLen + elf.Signed(rest[2+n+1:]); back != next {
+			t.Errorf("continues at %#x, want %#x", back, next)
+		}
+	}
+}
+
+// TestManyAside: code aside takes a part of the page; other stores are left.
+func TestManyAside(t *testing.T) {
+	const each, n = 32, maxAside/asideLen + 3
+	e := testELF{dyn: true, soname: "l", extra: []elf.Dyn{{Tag: elf.DTNeeded, Val: 1}}}
+	for i := range n {
+		e.text = append(e.text, pad(asm(t, storeText), each)[:each]...)
+		e.symbols = append(e.symbols, testSym{"f", e.textVaddr() + uint64(each*i), each, elf.STTFunc, 0})
+	}
+	file := e.build()
+	p := planFile(t, file, Options{})
+	if left := p.LeftOver(); len(left) != 3 || left[0].Reason.Cause != NoRoom {
+		t.Errorf("%d of %d left", len(left), n)
+	}
+	checkPatched(t, file, p, Options{})
+}
+
+// TestSegment: the place of the injected segment, its headers, and what stays.
+func TestSegment(t *testing.T) {
+	text := asm(t, timeStubText)
+	large := append(bytes.Clone(text), make([]byte, 0x1ff000-testTextOff-len(text))...) // a page short of 2 MiB
+	needed := []elf.Dyn{{Tag: elf.DTNeeded, Val: 1}}
+	for _, c := range []struct {
+		name  string
+		e     testELF
+		vaddr uint64
+		index int // among the PT_LOADs
+	}{
+		{"hole of the 2 MiB layout", testELF{}, testBase + 2*testPage, 1},
+		{"behind the last segment", testELF{tight: true}, testBase + 3*testPage, 2},
+		{"library", testELF{dyn: true, tight: true, soname: "libx.so.1", extra: needed}, 3 * testPage, 2},
+		{"the hole of a library ends at p_align", testELF{dyn: true, soname: "libx.so.1", text: large, extra: needed}, 0x400000, 2},
+		{"the hole of a program does not", testELF{text: large}, testBase + 0x1ff000, 1},
+		{"no section headers", testELF{bare: true}, testBase + 2*testPage, 1},
+		{"the build id is kept", testELF{notes: 2}, testBase + 2*testPage, 1},
+		{"the program headers' own header is spent", testELF{notes: -1, phdr: true, dynamic: true}, testBase + 2*testPage, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.e.text == nil {
+				c.e.text = text
+			}
+			file := c.e.build()
+			out := checkPatched(t, file, planFile(t, file, Options{}), Options{})
+			before, _ := debugelf.NewFile(bytes.NewReader(file))
+			after, err := debugelf.NewFile(bytes.NewReader(out))
+			if err != nil || len(after.Progs) != len(before.Progs) {
+				t.Fatalf("got %d program headers, want %d: %v", len(after.Progs), len(before.Progs), err)
+			}
+			var loads []*debugelf.Prog
+			for _, q := range after.Progs {
+				if q.Type == debugelf.PT_LOAD {
+					loads = append(loads, q)
+				}
+				if q.Type == debugelf.PT_NOTE && binary.LittleEndian.Uint32(out[q.Off+8:]) != 3 {
+					t.Error("the note with the build id was spent")
+				}
+			}
+			if !slices.IsSortedFunc(loads, func(a, b *debugelf.Prog) int { return int(int64(a.Vaddr) - int64(b.Vaddr)) }) {
+				t.Error("segments out of order")
+			}
+			got := loads[c.index]
+			if got.Vaddr != c.vaddr || got.Flags != debugelf.PF_R|debugelf.PF_X || got.Filesz != shim.SegmentSize || got.Memsz != shim.SegmentSize || got.Off%testPage != 0 {
+				t.Errorf("got %+v, want vaddr %#x", got.ProgHeader, c.vaddr)
+			}
+			if s := after.Section(injectedName); (s == nil) != c.e.bare || s != nil && (s.Addr != c.vaddr || s.Size != shim.SegmentSize || s.Offset != got.Off) {
+				t.Errorf("section %+v does not cover the segment", s)
+			}
+			if want := c.vaddr + uint64(shim.Injected().EntryHook); after.Entry != want {
+				t.Errorf("e_entry %#x, want %#x", after.Entry, want)
+			}
+			for _, s := range before.Sections {
+				if a := after.Section(s.Name); s.Name != ".shstrtab" && (a == nil || a.SectionHeader != s.SectionHeader) {
+					t.Errorf("section %s changed: %+v", s.Name, a)
+				}
+			}
+		})
+	}
+}
+
+// TestInterpreter: nothing may follow the .bss of a possible interpreter.
+func TestInterpreter(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		e    testELF
+		form Form
+	}{
+		{"interpreter", testELF{tight: true, soname: "ld.so"}, Syscall},
+		{"interpreter with a hole", testELF{soname: "ld.so"}, Entry},
+		{"library that needs another", testELF{tight: true, extra: []elf.Dyn{{Tag: elf.DTNeeded, Val: 1}}}, Entry},
+		{"static-pie", testELF{tight: true, extra: []elf.Dyn{{Tag: elf.DTFlags1, Val: elf.DF1PIE}}}, Entry},
+		{"PIE", testELF{tight: true, soname: "p", interp: "/ld.so"}, Entry},
+	} {
+		c.e.dyn, c.e.text = true, asm(t, timeStubText)
+		file := c.e.build()
+		p := planFile(t, file, Options{})
+		if got := p.Patches[0]; got.Form != c.form {
+			t.Errorf("%s: form %v, want %v: %s", c.name, got.Form, c.form, got.Reason)
+		}
+		checkPatched(t, file, p, Options{})
+	}
+}
+
+// TestVerifyFinds changes one byte of a patched file at a time.
+func TestVerifyFinds(t *testing.T) {
+	e := testELF{text: append(asm(t, timeStubText), make([]byte, 64)...)}
+	file := e.build()
+	good := applyPlan(t, planFile(t, file, Options{}), file)
+	if err := verify(file, good, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, off := range []int{4, 24, elf.EhdrSize + 4, testTextOff, testTextOff + 40, len(file) - 1, len(file) + 1, len(good) - 1} {
+		bad := bytes.Clone(good)
+		bad[off] ^= 0x10
+		if err := verify(file, bad, Options{}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("offset %#x", off)) {
+			t.Errorf("byte at offset %#x changed: got error %v", off, err)
+		}
+	}
+	for name, bad := range map[string][]byte{"unpatched": file, "shorter": good[:len(good)-8], "longer": append(bytes.Clone(good), 0)} {
+		if err := verify(file, bad, Options{}); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// TestPlanOfSkipped: files that are not for vfix stay, and a change of one is noticed.
+func TestPlanOfSkipped(t *testing.T) {
+	for _, file := range []string{"", "#!/bin/sh\n", "\x7fELF"} {
+		if p := planFile(t, []byte(file), Options{}); !p.Empty() || len(p.Patches) != 0 {
+			t.Errorf("%q: %+v", file, p)
+		}
+		if err := verify([]byte(file), []byte(file), Options{}); err != nil {
+			t.Errorf("%q: %v", file, err)
+		}
+		if err := verify([]byte(file), []byte(file+"x"), Options{}); err == nil {
+			t.Errorf("%q: a change was not noticed", file)
+		}
+	}
+}
+
+// TestOverlappingFields is a hostile file whose program headers lie over its call site.
+func TestOverlappingFields(t *testing.T) {
+	e := testELF{text: asm(t, timeStubText)}
+	file := e.build()
+	copy(file[testTextOff+64:], file[elf.EhdrSize:][:5*elf.PhdrSize])
+	binary.LittleEndian.PutUint64(file[32:], testTextOff+8) // e_phoff
+	copy(file[testTextOff+8:], file[elf.EhdrSize:][:3*elf.PhdrSize])
+	p := planFile(t, file, Options{})
+	if !p.Empty() {
+		t.Errorf("planned: %+v", p.Patches)
+	}
+}
+
+// TestExplain: the listing before and after, with the name of the injected code.
+func TestExplain(t *testing.T) {
+	e := testELF{text: asm(t, timeStubText)}
+	p := planFile(t, e.build(), Options{Explain: true})
+	l := p.Patches[0].Listing
+	if l == nil || len(l.Before) != 5 || !strings.Contains(l.After[0].Text, "<keep_time>") || !l.After[0].Changed || !l.After[len(l.After)-1].Dead {
+		t.Errorf("got %+v", l)
+	}
+	e.text = asm(t, "53"+movRaxTime+"4839c7 5b c3")
+	if l := planFile(t, e.build(), Options{Explain: true}).Patches[0].Listing; l == nil || len(l.Before) == 0 || l.After != nil {
+		t.Errorf("of a site that stays: %+v", l)
+	}
+}
