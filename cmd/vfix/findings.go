@@ -47,20 +47,19 @@ func titleOf(typed string, f *contents.Findings) string {
 
 // writePatched says how many call sites a verb patched, and in which files.
 func writePatched(w io.Writer, s screen.Stream, typed string, d deed, f *contents.Findings) {
-	title := s.Paint.Bold(titleOf(typed, f)) + ": "
-	n := 0
+	title, n := titleOf(typed, f), 0
 	for i := range f.Files {
 		n += patchedIn(&f.Files[i])
 	}
 	fixed := fixedIn(f)
 	switch {
 	case n > 0:
-		fmt.Fprintf(w, "%s%s in %s\n", title, s.Paint.Green(screen.Count(n, "call site")+" "+d.patched), screen.Count(len(f.Files), "file"))
+		s.Headline(w, title, screen.Count(n, "call site")+" "+d.patched, s.Paint.Green, " in "+screen.Count(len(f.Files), "file"))
 	case len(fixed) > 0:
 	case f.Unread() > 0:
-		fmt.Fprintf(w, "%sno call site in what was examined\n", title)
+		s.Headline(w, title, "no call site in what was examined", s.Paint.Yellow, "")
 	default:
-		fmt.Fprintf(w, "%s%s\n", title, s.Paint.Green("no call site of the vsyscall page"))
+		s.Headline(w, title, "no call site of the vsyscall page", s.Paint.Green, "")
 	}
 	for _, r := range fixed {
 		s.Write(w, "", 0, fmt.Sprintf("%s %s (%s): %s", r.Path, d.fixed, r.Fix, fixes.Of(r.Fix).Does))
@@ -185,25 +184,24 @@ func fixedIn(f *contents.Findings) (all []images.Fixed) {
 	return all
 }
 
-// writeVerdict writes the verdict on a source, in one line.
+// writeVerdict writes the verdict on a source, in one line; on a terminal it wraps.
 func writeVerdict(w io.Writer, s screen.Stream, typed string, f *contents.Findings) {
-	c, title := s.Paint, s.Paint.Bold(titleOf(typed, f))+": "
-	why := f.IncompleteText()
-	switch v := f.Verdict(); {
+	v, paint, text := f.Verdict(), s.Paint.Green, about(f)
+	why := screen.Printable(f.IncompleteText())
+	switch {
 	case v == contents.Affected:
+		paint = s.Paint.Yellow
 		sites, files, fixable := countSites(f)
-		text := fmt.Sprintf(": %s in %s; vfix can fix %s", screen.Count(sites, "call site"), screen.Count(files, "file"), fixableText(fixable, sites))
+		text = fmt.Sprintf(": %s in %s; vfix can fix %s", screen.Count(sites, "call site"), screen.Count(files, "file"), fixableText(fixable, sites))
 		if why != "" {
-			text += "; " + contents.Incomplete.String() + ": " + screen.Printable(why)
+			text += "; " + contents.Incomplete.String() + ": " + why
 		}
-		fmt.Fprintln(w, title+c.Yellow(v.String())+text)
 	case v == contents.Incomplete:
-		fmt.Fprintln(w, title+c.Red(v.String())+": "+screen.Printable(why))
+		paint, text = s.Paint.Red, ": "+why
 	case f.CaughtSites() > 0:
-		fmt.Fprintf(w, "%s%s: %s, caught at run time by %s\n", title, c.Green(v.String()), screen.Count(f.CaughtSites(), "call site"), coverers(f))
-	default:
-		fmt.Fprintln(w, title+c.Green(v.String())+screen.Printable(about(f)))
+		text = fmt.Sprintf(": %s, caught at run time by %s", screen.Count(f.CaughtSites(), "call site"), coverers(f))
 	}
+	s.Headline(w, titleOf(typed, f), v.String(), paint, text)
 }
 
 // about says what a verdict covers, if that is not a whole system.

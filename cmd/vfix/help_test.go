@@ -50,9 +50,16 @@ func TestHelpIsComplete(t *testing.T) {
 // docs/commands.md is made from the help: go test ./cmd/vfix -run CommandsPage -update writes it again.
 func TestCommandsPage(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("# Commands\n\n```sh\nvfix help\n```\n")
+	b.WriteString("# Commands\n\n```sh\nvfix scan --help\n```\n\nThe usage and the options of each verb. `vfix VERB --help` also explains the verb, with examples and the exit statuses.\n")
 	for _, v := range verbTable {
-		fmt.Fprintf(&b, "\n## %s\n\n```text\n%s```\n", v.name, runLine(engine{}, "help", v.name).stdout)
+		own, _ := optionsOf(v.command(newOutput(io.Discard, io.Discard), engine{}))
+		fmt.Fprintf(&b, "\n## %s\n\n", v.name)
+		usage, _, _ := strings.Cut(runLine(engine{}, "help", v.name).stdout, "\n")
+		fmt.Fprintf(&b, "```text\n%s\n", usage)
+		if own.HasAvailableFlags() {
+			fmt.Fprintf(&b, "\n%s\n", usages(own))
+		}
+		b.WriteString("```\n")
 	}
 	b.WriteString("\n## Common options\n\n```text\n" + optionsHelp() + "```\n")
 	path := filepath.Join("..", "..", "docs", "commands.md")

@@ -16,14 +16,6 @@ import (
 	"vfix.dev/vfix/rewriter/find"
 )
 
-// uncoveredInAll counts the call sites that are findings in the images for all levels of x86-64 that a source has.
-func uncoveredInAll(f *contents.Findings) (n int) {
-	for _, l := range f.All() {
-		n += l.UncoveredSites()
-	}
-	return n
-}
-
 // incomplete is the finding that a source was not examined whole: it may have call sites that were not found.
 func incomplete(f *contents.Findings) error {
 	if f.Complete() {

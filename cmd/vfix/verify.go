@@ -67,7 +67,8 @@ func runVerify(ctx context.Context, opts VerifyOptions, source string, out *outp
 
 // verifyFindings are the reasons why the proof fails.
 func verifyFindings(opts VerifyOptions, source string, v *images.Verified) error {
-	open := uncoveredInAll(v.Findings)
+	open := v.Findings.UncoveredSites() > 0
+	sites, _, _ := countSites(v.Findings)
 	switch {
 	case len(v.Problems) > 0:
 		verb := "rebuild"
@@ -76,9 +77,9 @@ func verifyFindings(opts VerifyOptions, source string, v *images.Verified) error
 		}
 		return finding("compare with the base it was built from, or create it again with vfix "+verb,
 			"%s: not what vfix makes from %s: %s", source, opts.with.Against, screen.Count(len(v.Problems)+v.More, "difference"))
-	case open > 0:
+	case open:
 		return finding("run "+quoted(explain(source)),
-			"%s: %s left", source, screen.Count(open, openSite))
+			"%s: %s left", source, screen.Count(sites, "call site"))
 	}
 	return nil
 }

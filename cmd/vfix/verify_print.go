@@ -27,9 +27,8 @@ func (o *output) verified(opts VerifyOptions, source string, v *images.Verified)
 
 // writeComparison says whether anything differs that vfix does not change, and what vfix changed.
 func writeComparison(w io.Writer, s screen.Stream, source, base string, v *images.Verified) {
-	title, base := s.Paint.Bold(screen.Printable(source))+": ", screen.Printable(base)
 	if n := len(v.Problems) + v.More; n > 0 {
-		fmt.Fprintf(w, "%s%s\n", title, s.Paint.Red(screen.Count(n, "difference")+" from "+base+" that vfix does not make"))
+		s.Headline(w, source, screen.Count(n, "difference"), s.Paint.Red, " from "+base+" that vfix does not make")
 		for _, p := range v.Problems {
 			s.Write(w, screen.Gap, len(screen.Gap), p)
 		}
@@ -37,7 +36,7 @@ func writeComparison(w io.Writer, s screen.Stream, source, base string, v *image
 			fmt.Fprintf(w, "%sand %d more\n", screen.Gap, v.More)
 		}
 	} else {
-		fmt.Fprintf(w, "%s%s: only call sites and what they need differ\n", title, s.Paint.Green(screen.Count(v.Compared, "file")+" changed from "+base))
+		s.Headline(w, source, screen.Count(v.Compared, "file")+" changed", s.Paint.Green, " from "+base+": only call sites and what they need differ")
 		if len(v.Added) > 0 {
 			s.Write(w, "added by vfix: ", len(screen.Gap), strings.Join(v.Added, ", "))
 		}

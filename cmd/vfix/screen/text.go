@@ -87,6 +87,13 @@ func (s Stream) Write(w io.Writer, head string, columns int, text string) {
 	fmt.Fprintln(w, strings.TrimRight(head+s.hang(Printable(text), columns), " "))
 }
 
+// Headline prints what a result is about, the result in color, and more; on a terminal it wraps.
+func (s Stream) Headline(w io.Writer, about, result string, paint func(string) string, more string) {
+	line := s.hang(Printable(about+": "+result+more), len(Gap))
+	line = strings.Replace(line, ": "+result, ": "+paint(result), 1) // unless it wraps in there
+	fmt.Fprintln(w, line)
+}
+
 // Hanging prints text to stdout behind a head of some columns, its further lines under the first.
 func (o *Output) Hanging(head string, columns int, text string) {
 	s := o.Out
