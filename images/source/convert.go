@@ -13,6 +13,7 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
 )
 
 // Media types that images in the wild have and go-containerregistry has no names for: buildkit's and containerd's of
@@ -71,9 +72,9 @@ func AtHand(l v1.Layer) bool {
 const dockerDepth = 125
 
 // NoteDepth says if the added layer is one too many for docker.
-func NoteDepth(layers int, o Options) {
+func NoteDepth(layers int, p progress.Reporter) {
 	if layers > dockerDepth {
-		o.Progress.Note("the result has %d layers, and docker without containerd's image store takes %d: it stops with 'max depth exceeded'", layers, dockerDepth)
+		progress.Note(p, "the result has %d layers, and docker without containerd's image store takes %d: it stops with 'max depth exceeded'", layers, dockerDepth)
 	}
 }
 

@@ -39,7 +39,30 @@ func Put(ctx context.Context, dest Ref, r Result, o Options) (Stored, error) {
 	if err != nil {
 		return Stored{}, err
 	}
+	noteOmitted(r.Index, o.Progress)
 	return transports[dest.Transport].put(ctx, dest, r, o)
+}
+
+// Ready returns what prevents an image from being written to a DEST: an engine that does not answer, no directory for
+// the file. It leaves nothing behind.
+func Ready(ctx context.Context, dest Ref, o Options) error {
+	dest, err := ResolveDest(dest)
+	if err != nil {
+		return err
+	}
+	switch dest.Transport {
+	case Daemon:
+		return EachEngine(ctx, dest, o.WithDefaults(), func(*Engine) (bool, error) { return true, nil })
+	case DockerArchive, OCIArchive:
+		f, err := atomicfile.Create(dest.Name)
+		if err != nil {
+			return fmt.Errorf("%s: %w", dest.Name, err)
+		}
+		f.Discard()
+	case Dir:
+		return CheckRootDest(dest.Name)
+	}
+	return nil
 }
 
 // blobToWrite is one blob of a result.

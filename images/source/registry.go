@@ -44,13 +44,15 @@ func newNetwork(o Options) *Network {
 	}
 }
 
-// nameOptions are the options to parse a name.
-func (n *Network) nameOptions() []name.Option {
-	if n.insecure {
+// NameOptions are the options to parse the name of a repository; insecure allows plain HTTP.
+func NameOptions(insecure bool) []name.Option {
+	if insecure {
 		return []name.Option{name.Insecure}
 	}
 	return nil
 }
+
+func (n *Network) nameOptions() []name.Option { return NameOptions(n.insecure) }
 
 // login returns the transport for pulls from a repository. Concurrent callers wait for the same login.
 func (n *Network) login(ctx context.Context, repo name.Repository) (http.RoundTripper, error) {

@@ -15,15 +15,29 @@ import (
 
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
+	"vfix.dev/vfix/internal/progress"
 )
 
 // ReplaceInIndex returns idx with the image that old describes replaced by img, in idx or in an index in it. Of old's
 // entry only digest, size and media type change. buildkit's attestations about old, which are not about img, are
-// omitted and returned.
-func ReplaceInIndex(idx v1.ImageIndex, old v1.Descriptor, img v1.Image) (out v1.ImageIndex, omitted []v1.Descriptor, err error) {
+// omitted: Put notes that.
+func ReplaceInIndex(idx v1.ImageIndex, old v1.Descriptor, img v1.Image) (v1.ImageIndex, error) {
 	r := &replacing{old: old, img: img}
-	out, err = r.index(idx, maxNesting)
-	return out, r.omitted, err
+	out, err := r.index(idx, maxNesting)
+	if err != nil {
+		return nil, err
+	}
+	out.omitted = r.omitted
+	return out, nil
+}
+
+// noteOmitted reports the attestations that ReplaceInIndex omitted.
+func noteOmitted(idx v1.ImageIndex, p progress.Reporter) {
+	if r, ok := idx.(*replacedIndex); ok {
+		for _, d := range r.omitted {
+			p.Note("%s %v describes the image that was replaced: omitted", strings.ReplaceAll(d.Annotations[AttestationKey], "-", " "), d.Digest)
+		}
+	}
 }
 
 type replacing struct {
@@ -101,6 +115,8 @@ type replacedIndex struct {
 	digest v1.Hash // of img, if it is in this index
 	img    v1.Image
 	nested map[v1.Hash]*replacedIndex // indexes in this one that changed, by new digest
+
+	omitted []v1.Descriptor // of the outermost index
 }
 
 func (r *replacedIndex) MediaType() (types.MediaType, error) { return r.imageIndex.MediaType() }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -24,6 +25,7 @@ import (
 
 	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
 )
 
 // must returns v, or ends the test.
@@ -287,12 +289,13 @@ func TestReplaceInIndex(t *testing.T) {
 	if src.Index == nil || src.Entry.Digest != must(amd.Digest())(t) {
 		t.Fatalf("got %+v", src.Entry)
 	}
-	out, omitted, err := source.ReplaceInIndex(src.Index, src.Entry, next)
-	if err != nil || len(omitted) != 1 {
-		t.Fatalf("omitted %v, %v", omitted, err)
-	}
+	out := must(source.ReplaceInIndex(src.Index, src.Entry, next))(t)
 	for _, dest := range []string{"oci:" + t.TempDir() + "/new:x", "docker://" + registry(t, nil) + "/x:1"} {
-		put(t, dest, source.Result{Image: next, Index: out}, source.Options{})
+		notes := &noted{}
+		put(t, dest, source.Result{Image: next, Index: out}, source.Options{Progress: notes})
+		if text := strings.Join(notes.all, "\n"); !strings.Contains(text, "attestation manifest "+must(proof.Digest())(t).String()) {
+			t.Errorf("%s: got the notes %s", dest, text)
+		}
 		got := open(t, dest, source.Options{})
 		if err := validate.Index(got.Index); err != nil {
 			t.Errorf("%s: %v", dest, err)
@@ -306,6 +309,14 @@ func TestReplaceInIndex(t *testing.T) {
 		t.Errorf("s390x: got %v", err)
 	}
 }
+
+// noted keeps the notes of a run.
+type noted struct {
+	progress.Silent
+	all []string
+}
+
+func (n *noted) Note(format string, args ...any) { n.all = append(n.all, fmt.Sprintf(format, args...)) }
 
 // The lowest level of x86-64 is taken, unless a higher one is requested.
 func TestPlatformLevels(t *testing.T) {
