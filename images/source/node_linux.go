@@ -9,6 +9,7 @@ import (
 	"errors"
 	"os"
 	"path"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -33,6 +34,17 @@ func makeNode(root *os.Root, name string, h *tar.Header) (bool, error) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// setLinkTime sets the time of a symlink itself.
+func setLinkTime(root *os.Root, name string, t time.Time) error {
+	dir, err := root.Open(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	at := unix.NsecToTimespec(t.UnixNano())
+	return unix.UtimesNanoAt(int(dir.Fd()), path.Base(name), []unix.Timespec{at, at}, unix.AT_SYMLINK_NOFOLLOW)
 }
 
 func setXattr(f *os.File, name, value string) error {

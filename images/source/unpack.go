@@ -186,7 +186,7 @@ func (u *unpacking) member(m *blob.TarMember) error {
 		if err := u.root.Symlink(m.Linkname, m.Path); err != nil {
 			return err
 		}
-		return u.owner(m.Path, m.Header)
+		return errors.Join(u.owner(m.Path, m.Header), setLinkTime(u.root, m.Path, m.ModTime))
 	}
 	made, err := makeNode(u.root, m.Path, m.Header)
 	if err != nil || !made {

@@ -152,6 +152,7 @@ func TestUnpackAsRoot(t *testing.T) {
 	w := tar.NewWriter(&b)
 	w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "a", Uid: 12, Gid: 34, Mode: 0o4755, PAXRecords: map[string]string{"SCHILY.xattr.user.k": "v"}})
 	w.WriteHeader(&tar.Header{Typeflag: tar.TypeFifo, Name: "p", Uid: 5, Mode: 0o600})
+	w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: "l", Linkname: "a", Uid: 7, ModTime: time.Unix(9, 0)})
 	w.Close()
 	dir := filepath.Join(t.TempDir(), "root")
 	st := put(t, "dir:"+dir, source.Result{Image: imageOf(t, "linux/amd64", b.Bytes())}, source.Options{})
@@ -161,6 +162,10 @@ func TestUnpackAsRoot(t *testing.T) {
 	}
 	if s := p.Sys().(*syscall.Stat_t); s.Uid != 5 || p.Mode() != fs.ModeNamedPipe|0o600 {
 		t.Errorf("p: got %v of %d", p.Mode(), s.Uid)
+	}
+	l := must(os.Lstat(dir + "/l"))(t)
+	if s := l.Sys().(*syscall.Stat_t); s.Uid != 7 || l.ModTime().Unix() != 9 {
+		t.Errorf("l: got %v of %d", l.ModTime(), s.Uid)
 	}
 	for _, text := range st.Warnings {
 		t.Log(text) // a file system without extended attributes
