@@ -17,7 +17,7 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
-	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
 	"vfix.dev/vfix/rewriter/find"
@@ -38,9 +38,9 @@ type origin struct {
 	made                                   bool // the base has no manifest of its own
 }
 
-func originOf(src *media.Source, o RebuildOptions) (origin, error) {
+func originOf(src *source.Source, o RebuildOptions) (origin, error) {
 	digest, err := baseDigest(src)
-	return origin{media.BaseName(src.Ref), digest, o.Version, optionsText(o), !hasManifest(src)}, err
+	return origin{source.BaseName(src.Ref), digest, o.Version, optionsText(o), !hasManifest(src)}, err
 }
 
 // optionsText is the value of the label for a rebuild's options: words of the form NAME=VALUE.
@@ -99,7 +99,7 @@ func vfixLabels(config []byte) map[string]string {
 
 // derivedImage is a base image with one layer more. Layers of the base keep their bytes and digests.
 type derivedImage struct {
-	*blob.Image
+	v1.Image
 	base   v1.Image
 	traced bool
 }
@@ -110,7 +110,7 @@ func (d *derivedImage) Traced() bool   { return d.traced }
 
 // newDerivedImage makes the derived image. It is an OCI image whatever the base is, so that only the names of media
 // types change; docker's names stay in a docker manifest list, which registries may not let hold another kind.
-func newDerivedImage(src *media.Source, added *contents.AddedLayer, from origin, c *changes) (*derivedImage, error) {
+func newDerivedImage(src *source.Source, added *contents.AddedLayer, from origin, c *changes) (*derivedImage, error) {
 	base := src.Image
 	raw, err := base.RawConfigFile()
 	layers, lerr := base.Layers()
@@ -132,14 +132,15 @@ func newDerivedImage(src *media.Source, added *contents.AddedLayer, from origin,
 		all = append(all, blob.AsType(l, names.of(t)))
 	}
 	all = append(all, blob.AsType(added, names.added()))
-	img := blob.NewEditedImage(config, all, func() ([]byte, error) {
-		raw, err := base.RawManifest()
-		if err != nil {
-			return nil, err
-		}
-		return editManifest(raw, config, names, added, from)
-	})
-	return &derivedImage{img, base, c.traced}, nil
+	text, err := base.RawManifest()
+	if err == nil {
+		text, err = editManifest(text, config, names, added, from)
+	}
+	if err != nil {
+		return nil, err
+	}
+	img, err := source.EditedImage(text, config, all)
+	return &derivedImage{img, base, c.traced}, err
 }
 
 // editConfig adds a layer to an image config (image-spec config.md): its diff ID, one
@@ -223,7 +224,7 @@ func (n naming) of(t types.MediaType) types.MediaType {
 	if !n.oci || n.made && t == types.DockerUncompressedLayer {
 		return t
 	}
-	return media.OCIName(t)
+	return source.OCIName(t)
 }
 
 // added is the media type of the added layer.
@@ -297,7 +298,7 @@ func nameConfig(m jsonobject.Object, config []byte) error {
 }
 
 // hasManifest reports whether a source has the image's manifest: a daemon and an archive of its have none.
-func hasManifest(src *media.Source) bool { return !src.Made && src.Ref.HasManifests() }
+func hasManifest(src *source.Source) bool { return !src.Made && src.Ref.HasManifests() }
 
 // ociForm reports whether the derived image becomes an OCI image: it does, except for one that stays in a docker
 // manifest list, idx, with others of docker's kind.
@@ -311,7 +312,7 @@ func ociForm(idx v1.ImageIndex) bool {
 
 // baseDigest is the digest of the base that is recorded: of the platform's own manifest, or of the config (the image
 // ID) where a daemon or docker archive has no manifest.
-func baseDigest(src *media.Source) (string, error) {
+func baseDigest(src *source.Source) (string, error) {
 	if src.Made {
 		return src.Digest, nil
 	}

@@ -7,24 +7,23 @@ import (
 	"maps"
 	"strings"
 
-	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
 )
 
 // destination returns where the result goes; nil for a dry run. It checks that it can go there.
-func destination(ctx context.Context, src *media.Source, o RebuildOptions) (*media.Ref, error) {
+func destination(ctx context.Context, src *source.Source, o RebuildOptions) (*source.Ref, error) {
 	if o.Dest == "" {
 		return unnamedDestination(ctx, src, o)
 	}
-	dest, err := media.ParseRef(o.Dest)
+	dest, err := source.ParseRef(o.Dest)
 	if err != nil {
 		return nil, err
 	}
-	if dest, err = media.ResolveDest(dest); err != nil {
+	if dest, err = source.ResolveDest(dest); err != nil {
 		return nil, err
 	}
-	if err := sources.CheckNotInside(src, dest); err != nil {
+	if err := source.CheckNotInside(src, dest); err != nil {
 		return nil, err
 	}
 	if o.DryRun {
@@ -33,51 +32,51 @@ func destination(ctx context.Context, src *media.Source, o RebuildOptions) (*med
 	if dest.Tag == "" {
 		dest.Tag = tagInFile(src.Ref, dest.Transport, o.Tag)
 	}
-	return &dest, sources.Ready(ctx, dest, o.Media)
+	return &dest, source.Ready(ctx, dest, o.Media)
 }
 
 // tagInFile is the tag of the result in an archive or a layout if DEST has none.
-func tagInFile(src media.Ref, to media.Transport, tag string) string {
+func tagInFile(src source.Ref, to source.Transport, tag string) string {
 	switch {
 	case tag == "":
 		return ""
-	case to == media.DockerArchive:
-		return media.Renamed(src, tag)
-	case to == media.OCILayout, to == media.OCIArchive:
+	case to == source.DockerArchive:
+		return source.Renamed(src, tag)
+	case to == source.OCILayout, to == source.OCIArchive:
 		return tag // a tag alone is also one
 	}
 	return ""
 }
 
 // unnamedDestination is the local engine, or with --push the registry of the result's name.
-func unnamedDestination(ctx context.Context, src *media.Source, o RebuildOptions) (*media.Ref, error) {
+func unnamedDestination(ctx context.Context, src *source.Source, o RebuildOptions) (*source.Ref, error) {
 	switch {
 	case o.DryRun:
 		return nil, nil
 	case !o.Push:
-		dest, err := media.DefaultDest(ctx, src, o.Tag, o.Suffix, o.Media)
+		dest, err := source.DefaultDest(ctx, src, o.Tag, o.Suffix, o.Media)
 		return &dest, err
 	}
-	named := src.Ref.Transport == media.Registry || src.Ref.Transport == media.Daemon
-	name, err := media.DefaultName(src.Ref, o.Suffix)
+	named := src.Ref.Transport == source.Registry || src.Ref.Transport == source.Daemon
+	name, err := source.DefaultName(src.Ref, o.Suffix)
 	switch {
 	case o.Tag != "":
-		name = media.Renamed(src.Ref, o.Tag)
+		name = source.Renamed(src.Ref, o.Tag)
 	case err != nil:
 		return nil, err
 	case !named:
 		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: no name to push under", src.Ref), "name the result: -t HOST/NAME:TAG")
 	}
-	return &media.Ref{Transport: media.Registry, Name: name}, nil
+	return &source.Ref{Transport: source.Registry, Name: name}, nil
 }
 
 // copiesLayers reports whether the layers of an image in a registry are copied to another place, and not only examined.
-func copiesLayers(src *media.Source, o RebuildOptions) bool {
+func copiesLayers(src *source.Source, o RebuildOptions) bool {
 	if o.DryRun || o.Dest == "" && o.Push {
 		return false
 	}
-	dest, err := media.ParseRef(o.Dest)
-	if o.Dest == "" || err == nil && dest.Transport != media.Registry {
+	dest, err := source.ParseRef(o.Dest)
+	if o.Dest == "" || err == nil && dest.Transport != source.Registry {
 		return true
 	}
 	from, _, _ := strings.Cut(src.Ref.Name, "/")
@@ -86,11 +85,11 @@ func copiesLayers(src *media.Source, o RebuildOptions) bool {
 }
 
 // baseReference names the base so that a user can run or pull it.
-func baseReference(src *media.Source) string {
+func baseReference(src *source.Source) string {
 	switch src.Ref.Transport {
-	case media.Daemon:
+	case source.Daemon:
 		return src.Ref.Name
-	case media.Registry:
+	case source.Registry:
 		if strings.Contains(src.Ref.Name, "@") || src.Digest == "" {
 			return src.Ref.Name
 		}
@@ -101,15 +100,15 @@ func baseReference(src *media.Source) string {
 
 // AlreadyRebuilt looks for the result of an earlier rebuild of the same base by the same vfix with the same options at
 // the destination.
-func AlreadyRebuilt(ctx context.Context, src *media.Source, o RebuildOptions) (was media.Stored, done bool) {
+func AlreadyRebuilt(ctx context.Context, src *source.Source, o RebuildOptions) (was source.Stored, done bool) {
 	if src.Image == nil || o.DryRun {
 		return was, false
 	}
 	dest, err := destination(ctx, src, o)
-	if err != nil || dest.Transport == media.Dir {
+	if err != nil || dest.Transport == source.Dir {
 		return was, false
 	}
-	old, err := sources.Open(ctx, dest.String(), o.Media)
+	old, err := source.Open(ctx, dest.String(), o.Media)
 	if err != nil {
 		return was, false
 	}
@@ -122,5 +121,5 @@ func AlreadyRebuilt(ctx context.Context, src *media.Source, o RebuildOptions) (w
 	if err != nil || !maps.Equal(vfixLabels(config), from.labels()) {
 		return was, false
 	}
-	return media.Stored{Reference: baseReference(old), Digest: old.Digest}, true
+	return source.Stored{Reference: baseReference(old), Digest: old.Digest}, true
 }

@@ -4,7 +4,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/source"
 )
 
 // For the tests of this package alone.
@@ -27,5 +27,5 @@ func WithLayer(base v1.Image, added *contents.AddedLayer) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newDerivedImage(&media.Source{Image: base}, added, origin{"base", digest.String(), "1.2", "fallback=never", false}, &changes{})
+	return newDerivedImage(&source.Source{Image: base}, added, origin{"base", digest.String(), "1.2", "fallback=never", false}, &changes{})
 }

@@ -20,11 +20,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
-	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/images/source"
+	"vfix.dev/vfix/internal/atomicfile"
 	"vfix.dev/vfix/internal/fallbackfiles"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter/patch"
@@ -51,7 +50,7 @@ var hooks = map[string]string{
 
 // LayerOptions are the choices of vfix layer.
 type LayerOptions struct {
-	Media   media.Options
+	Media   source.Options
 	Dest    string // DEST as typed, or tar:FILE; "" means the daemon, as vfix:latest
 	Program string // path of the static linux/amd64 vfix that goes in
 	Version string
@@ -101,7 +100,7 @@ func Layer(ctx context.Context, o LayerOptions) (*Layered, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := sources.Put(ctx, dest, media.Result{Image: img}, o.Media)
+	st, err := source.Put(ctx, dest, source.Result{Image: img}, o.Media)
 	if o.Dest == "" && errors.Is(err, hinterr.ErrNoDaemon) && hinterr.HintOf(err) == "" {
 		err = hinterr.With(err, "write it elsewhere: -o docker://HOST/NAME, or -o tar:vfix.tar")
 	}
@@ -110,24 +109,24 @@ func Layer(ctx context.Context, o LayerOptions) (*Layered, error) {
 }
 
 // dropInDest parses a DEST and gives it a name if it has none.
-func dropInDest(typed string) (media.Ref, error) {
+func dropInDest(typed string) (source.Ref, error) {
 	if typed == "" {
-		return media.Ref{Transport: media.Daemon, Name: dropInTag}, nil
+		return source.Ref{Transport: source.Daemon, Name: dropInTag}, nil
 	}
-	dest, err := media.ParseRef(typed)
+	dest, err := source.ParseRef(typed)
 	if err != nil {
 		return dest, err
 	}
 	switch dest.Transport {
-	case media.Plain:
-		if strings.HasSuffix(dest.Name, ".tar") || media.LooksLikePath(dest.Name) {
+	case source.Plain:
+		if strings.HasSuffix(dest.Name, ".tar") || source.LooksLikePath(dest.Name) {
 			return dest, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: cannot tell the output format", dest.Name),
 				"-o tar:%s for a plain tarball, -o oci-archive:%s or -o docker-archive:%s for an image", dest.Name, dest.Name, dest.Name)
 		}
-	case media.Dir:
+	case source.Dir:
 		return dest, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: a layer is not written as a root filesystem", dest),
 			"-o tar:%s.tar for a plain tarball, to unpack where you want it", strings.TrimSuffix(dest.Name, "/"))
-	case media.OCILayout, media.OCIArchive, media.DockerArchive:
+	case source.OCILayout, source.OCIArchive, source.DockerArchive:
 		if dest.Tag == "" {
 			dest.Tag = dropInTag
 		}

@@ -8,7 +8,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/tests/imagetest"
 	"vfix.dev/vfix/tests/recorded"
 )
@@ -33,7 +33,7 @@ func TestRandomImages(t *testing.T) {
 // rebuildRandom returns what is found in an image, and the members that a rebuild adds.
 func rebuildRandom(t *testing.T, img v1.Image) string {
 	base, dest := "oci:"+t.TempDir()+":x", "oci:"+t.TempDir()+":x"
-	imagetest.Put(t, base, media.Result{Image: img})
+	imagetest.Put(t, base, source.Result{Image: img})
 	result, err := images.Rebuild(t.Context(), base, images.RebuildOptions{Dest: dest, Version: "1"})
 	if err != nil {
 		return "an error"

@@ -6,11 +6,10 @@ import (
 	"context"
 	"fmt"
 
-	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
-	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/images/source"
+	"vfix.dev/vfix/internal/atomicfile"
 	"vfix.dev/vfix/internal/progress"
 )
 
@@ -48,9 +47,9 @@ type Rebuilt struct {
 }
 
 // Rebuild writes the derived image of a SOURCE.
-func Rebuild(ctx context.Context, source string, o RebuildOptions) (*Rebuilt, error) {
+func Rebuild(ctx context.Context, name string, o RebuildOptions) (*Rebuilt, error) {
 	o.Media = o.Media.WithDefaults()
-	src, err := sources.Open(ctx, source, o.Media)
+	src, err := source.Open(ctx, name, o.Media)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +61,7 @@ func Rebuild(ctx context.Context, source string, o RebuildOptions) (*Rebuilt, er
 
 // RebuildSource writes the derived image of an open source: the stages of a rebuild. After an error beyond the scan
 // the result has the findings.
-func RebuildSource(ctx context.Context, s *contents.Session, src *media.Source, o RebuildOptions) (*Rebuilt, error) {
+func RebuildSource(ctx context.Context, s *contents.Session, src *source.Source, o RebuildOptions) (*Rebuilt, error) {
 	dest, err := destination(ctx, src, o)
 	if err != nil {
 		return nil, err
@@ -82,11 +81,11 @@ func RebuildSource(ctx context.Context, s *contents.Session, src *media.Source, 
 }
 
 // prepareBase makes an image of a root filesystem, and keeps the layers of an image that are needed twice.
-func prepareBase(ctx context.Context, src *media.Source, o RebuildOptions) error {
+func prepareBase(ctx context.Context, src *source.Source, o RebuildOptions) error {
 	if src.Image == nil {
-		return sources.WithRootImage(ctx, src, sources.RunConfig{}, o.Media)
+		return source.WithRootImage(ctx, src, o.Media)
 	}
-	if src.Keep != nil && copiesLayers(src, o) {
+	if copiesLayers(src, o) {
 		src.Keep()
 	}
 	return nil
@@ -94,7 +93,7 @@ func prepareBase(ctx context.Context, src *media.Source, o RebuildOptions) error
 
 // derivation is what vfix makes of one image. img is nil if there is nothing to do.
 type derivation struct {
-	src     *media.Source
+	src     *source.Source
 	sub     *contents.Subject
 	changes *changes
 	added   *contents.AddedLayer
@@ -112,7 +111,7 @@ func (d *derivation) close() {
 
 // derive makes the derived image of an image: its layers, each read once, become one tree; its changes one layer. If
 // it fails after the scan, the derivation has the findings.
-func derive(ctx context.Context, s *contents.Session, src *media.Source, o RebuildOptions) (*derivation, error) {
+func derive(ctx context.Context, s *contents.Session, src *source.Source, o RebuildOptions) (*derivation, error) {
 	sub, err := s.OpenSubject(ctx, src)
 	if err != nil {
 		return nil, err
@@ -133,7 +132,7 @@ func derive(ctx context.Context, s *contents.Session, src *media.Source, o Rebui
 		return d, err
 	}
 	d.out.LayerSize = d.added.PackedSize
-	media.NoteDepth(len(sub.T.Layers)+1, s.Progress)
+	source.NoteDepth(len(sub.T.Layers)+1, s.Progress)
 	d.img, err = newDerivedImage(src, d.added, d.origin, c)
 	return d, err
 }
@@ -141,7 +140,7 @@ func derive(ctx context.Context, s *contents.Session, src *media.Source, o Rebui
 // put writes the result, with the statement about it, to its destination. If nothing had to be changed, the result is
 // the base: if the user named a DEST, it is written there unchanged, as the user's next command expects an image
 // under that name.
-func (d *derivation) put(ctx context.Context, dest *media.Ref, o RebuildOptions) error {
+func (d *derivation) put(ctx context.Context, dest *source.Ref, o RebuildOptions) error {
 	out, src := d.out, d.src
 	if dest == nil || out.Unchanged && o.Dest == "" {
 		out.Reference = baseReference(src)
@@ -150,14 +149,14 @@ func (d *derivation) put(ctx context.Context, dest *media.Ref, o RebuildOptions)
 		}
 		return nil
 	}
-	res := media.Result{Image: src.Image, Index: src.Index, Source: src.Ref}
+	res := source.Result{Image: src.Image, Index: src.Index, Source: src.Ref}
 	if out.Unchanged {
 		progress.Note(o.Media.Progress, "nothing to do: %s gets the base as it is", o.Dest)
 	} else {
 		res.Image = d.img
 		if src.Index != nil {
 			var err error
-			if res.Index, err = media.ReplaceInIndex(src.Index, src.Entry, d.img); err != nil {
+			if res.Index, err = source.ReplaceInIndex(src.Index, src.Entry, d.img); err != nil {
 				return err
 			}
 		}
@@ -180,8 +179,8 @@ func (d *derivation) put(ctx context.Context, dest *media.Ref, o RebuildOptions)
 	return file.Commit()
 }
 
-func (d *derivation) store(ctx context.Context, dest media.Ref, res media.Result, o RebuildOptions) error {
-	st, err := sources.Put(ctx, dest, res, o.Media)
+func (d *derivation) store(ctx context.Context, dest source.Ref, res source.Result, o RebuildOptions) error {
+	st, err := source.Put(ctx, dest, res, o.Media)
 	if err == nil {
 		d.out.Stored = dest.String()
 	}

@@ -4,20 +4,20 @@ package images
 
 import (
 	"context"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
 	"strings"
 
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/hazards"
-	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/rewriter/patch"
 )
 
 // ScanOptions are the choices of vfix scan.
 type ScanOptions struct {
-	Media    media.Options
+	Media    source.Options
 	Jobs     int // files examined at once; 0 means one per processor
 	Rewriter patch.Options
 	// Shim has the parts of the fallback: an image is searched for them.
@@ -28,14 +28,14 @@ type ScanOptions struct {
 }
 
 // Scan examines every file of a SOURCE that the rewriter may patch; it writes nothing.
-func Scan(ctx context.Context, source string, o ScanOptions) (*contents.Findings, error) {
+func Scan(ctx context.Context, name string, o ScanOptions) (*contents.Findings, error) {
 	o.Media = o.Media.WithDefaults()
-	if name, ok := strings.CutPrefix(source, ContainerPrefix); ok {
+	if container, ok := strings.CutPrefix(name, ContainerPrefix); ok {
 		s := contents.NewSession(o.Jobs, o.Media.Progress, o.Rewriter)
 		defer s.Close()
-		return scanContainer(ctx, s, name, o.Media)
+		return scanContainer(ctx, s, container, o.Media)
 	}
-	src, err := sources.Open(ctx, source, o.Media)
+	src, err := source.Open(ctx, name, o.Media)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func Scan(ctx context.Context, source string, o ScanOptions) (*contents.Findings
 }
 
 // ScanSource is Scan of an open source.
-func ScanSource(ctx context.Context, s *contents.Session, src *media.Source, o ScanOptions) (*contents.Findings, error) {
+func ScanSource(ctx context.Context, s *contents.Session, src *source.Source, o ScanOptions) (*contents.Findings, error) {
 	f, err := fallback.Examine(ctx, s, src, &o.Shim)
 	if err != nil {
 		return nil, err
@@ -60,9 +60,9 @@ func ScanSource(ctx context.Context, s *contents.Session, src *media.Source, o S
 	return f.Findings, err
 }
 
-func scanContainer(ctx context.Context, s *contents.Session, name string, o media.Options) (*contents.Findings, error) {
+func scanContainer(ctx context.Context, s *contents.Session, name string, o source.Options) (*contents.Findings, error) {
 	var f *contents.Scanned
-	err := media.InContainer(ctx, name, o, func(c *engine.Client, got *engine.Container) (err error) {
+	err := source.InContainer(ctx, name, o, func(c *source.Engine, got container.InspectResponse) (err error) {
 		f, err = ExamineContainer(ctx, s, c, got.ID, ContainerPrefix+strings.TrimPrefix(got.Name, "/"))
 		return err
 	})
@@ -76,8 +76,8 @@ func scanContainer(ctx context.Context, s *contents.Session, name string, o medi
 const ContainerPrefix = "container:"
 
 // ExamineContainer examines the file system of a container.
-func ExamineContainer(ctx context.Context, s *contents.Session, c *engine.Client, id, title string) (*contents.Scanned, error) {
-	stream, err := c.Export(ctx, id)
+func ExamineContainer(ctx context.Context, s *contents.Session, c *source.Engine, id, title string) (*contents.Scanned, error) {
+	stream, err := c.ContainerExport(ctx, id, client.ContainerExportOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/jsonobject"
 	"vfix.dev/vfix/rewriter/patch"
 )
@@ -109,14 +109,14 @@ type statedRun struct {
 func digestSet(h v1.Hash) map[string]string { return map[string]string{h.Algorithm: h.Hex} }
 
 // writeStatement writes the statement about the derived image, which is stored at dest.
-func (d *derivation) writeStatement(w io.Writer, dest media.Ref, o RebuildOptions) error {
+func (d *derivation) writeStatement(w io.Writer, dest source.Ref, o RebuildOptions) error {
 	p, err := d.predicate()
 	if err != nil {
 		return err
 	}
 	s := statement{Type: statementType, PredicateType: predicateType, Predicate: p, Subject: []artifact{}}
 	if stored, err := v1.NewHash(d.out.Digest); err == nil { // a root filesystem has none
-		s.Subject = append(s.Subject, artifact{media.BaseName(dest), digestSet(stored)})
+		s.Subject = append(s.Subject, artifact{source.BaseName(dest), digestSet(stored)})
 	}
 	raw, err := jsonobject.Encode(s)
 	if err == nil {

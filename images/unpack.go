@@ -8,15 +8,14 @@ import (
 	"fmt"
 	"os"
 
-	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// Unpack writes the merged file system of a SOURCE into dir, an empty directory, as sources.Unpack
-// does. A SOURCE that is a directory is copied as it is.
-func Unpack(ctx context.Context, source, dir string, o media.Options) (err error) {
-	src, err := sources.Open(ctx, source, o)
+// Unpack writes the merged file system of a SOURCE into dir, an empty directory, as vfix
+// rebuild -o dir: does. A SOURCE that is a directory is copied as it is.
+func Unpack(ctx context.Context, name, dir string, o source.Options) (err error) {
+	src, err := source.Open(ctx, name, o)
 	if err != nil {
 		return err
 	}
@@ -25,9 +24,10 @@ func Unpack(ctx context.Context, source, dir string, o media.Options) (err error
 		if fi, err := os.Stat(src.Path); err != nil {
 			return err
 		} else if !fi.IsDir() {
-			return fmt.Errorf("%s: %w: neither an image nor a root file system", source, hinterr.ErrUnsupported)
+			return fmt.Errorf("%s: %w: neither an image nor a root file system", name, hinterr.ErrUnsupported)
 		}
 		return os.CopyFS(dir, os.DirFS(src.Path))
 	}
-	return sources.Unpack(ctx, src.Image, dir, o)
+	_, err = source.Put(ctx, source.Ref{Transport: source.Dir, Name: dir}, source.Result{Image: src.Image}, o)
+	return err
 }

@@ -16,8 +16,7 @@ import (
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
-	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter/patch"
 )
@@ -59,18 +58,18 @@ func (v *Verified) skip(format string, args ...any) {
 }
 
 // Verify examines a SOURCE as Scan does and, with Against, compares it with what vfix makes of that base.
-func Verify(ctx context.Context, source string, o VerifyOptions) (*Verified, error) {
+func Verify(ctx context.Context, name string, o VerifyOptions) (*Verified, error) {
 	if o.Against == "" {
-		f, err := Scan(ctx, source, o.ScanOptions)
+		f, err := Scan(ctx, name, o.ScanOptions)
 		return &Verified{Findings: f}, err
 	}
 	o.Media = o.Media.WithDefaults()
-	src, err := sources.Open(ctx, source, o.Media)
+	src, err := source.Open(ctx, name, o.Media)
 	if err != nil {
 		return nil, err
 	}
 	defer src.Close()
-	base, err := sources.Open(ctx, o.Against, o.Media)
+	base, err := source.Open(ctx, o.Against, o.Media)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +84,7 @@ func Verify(ctx context.Context, source string, o VerifyOptions) (*Verified, err
 }
 
 // verifyImage makes the derived image again and compares the layers, the config and the annotations.
-func verifyImage(ctx context.Context, base, src *media.Source, o VerifyOptions) (*Verified, error) {
+func verifyImage(ctx context.Context, base, src *source.Source, o VerifyOptions) (*Verified, error) {
 	config, err := src.Image.RawConfigFile()
 	if err != nil {
 		return nil, err
@@ -139,14 +138,14 @@ func verifyImage(ctx context.Context, base, src *media.Source, o VerifyOptions) 
 }
 
 // index compares the indexes that the images were chosen from, in which only the patched image differs.
-func (v *Verified) index(base, src *media.Source) error {
+func (v *Verified) index(base, src *source.Source) error {
 	if base.Index == nil || src.Index == nil {
 		if base.Index != nil || src.Index != nil {
 			v.skip("images of other platforms: only one of the two is an index")
 		}
 		return nil
 	}
-	want, err := media.ReplaceInIndex(base.Index, base.Entry, src.Image)
+	want, err := source.ReplaceInIndex(base.Index, base.Entry, src.Image)
 	if err != nil {
 		return err
 	}
@@ -171,7 +170,7 @@ func (v *Verified) baseNamed(labels map[string]string, here origin) {
 }
 
 // layers names the paths that differ, if the layers do.
-func (v *Verified) layers(ctx context.Context, o VerifyOptions, d *derivation, src *media.Source) error {
+func (v *Verified) layers(ctx context.Context, o VerifyOptions, d *derivation, src *source.Source) error {
 	s := contents.NewSession(o.Jobs, o.Media.Progress, patch.Options{})
 	defer s.Close()
 	s.Sums = true
@@ -190,7 +189,7 @@ func (v *Verified) layers(ctx context.Context, o VerifyOptions, d *derivation, s
 }
 
 // verifyFiles compares directories, tarballs or files: of these, vfix patch changes the files only.
-func verifyFiles(ctx context.Context, base, src *media.Source, o VerifyOptions) (*Verified, error) {
+func verifyFiles(ctx context.Context, base, src *source.Source, o VerifyOptions) (*Verified, error) {
 	s := contents.NewSession(o.Jobs, o.Media.Progress, o.Rewriter)
 	defer s.Close()
 	s.Sums = true

@@ -16,9 +16,9 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/bench"
-	"vfix.dev/vfix/images/atomicfile"
-	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/patch"
+	"vfix.dev/vfix/images/source"
+	"vfix.dev/vfix/internal/atomicfile"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/shim"
 )
@@ -185,7 +185,7 @@ func (b *jsonBench) measure(ctx context.Context, opts BenchOptions, out *output,
 }
 
 // unpackBoth unpacks an image into a directory in dir, and a patched copy beside it.
-func unpackBoth(ctx context.Context, e engine, image, dir string, media media.Options) (original, rebuilt string, affected bool, err error) {
+func unpackBoth(ctx context.Context, e engine, image, dir string, media source.Options) (original, rebuilt string, affected bool, err error) {
 	original, rebuilt = filepath.Join(dir, "original"), filepath.Join(dir, "rebuilt")
 	const entered = 0o755 // by user nobody, who gets it as root directory
 	if err := os.Mkdir(original, entered); err != nil {

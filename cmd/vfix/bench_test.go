@@ -12,8 +12,8 @@ import (
 
 	"vfix.dev/vfix/host/bench"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/patch"
+	"vfix.dev/vfix/images/source"
 )
 
 // benchEngine has made-up figures and directories.
@@ -40,7 +40,7 @@ func benchEngine() engine {
 				{Mode: bench.Original, Test: "GET", Absent: "it died"}, {Mode: bench.Rebuilt, Test: "GET", PerSecond: 2200, Least: 2200, Most: 2200},
 			}, nil
 		},
-		unpack: func(_ context.Context, _, dir string, _ media.Options) error {
+		unpack: func(_ context.Context, _, dir string, _ source.Options) error {
 			return os.WriteFile(filepath.Join(dir, "file"), nil, 0o644)
 		},
 		patch: func(context.Context, []string, patch.Options) (*contents.Findings, error) { return patchable(), nil },
@@ -96,7 +96,7 @@ func TestBenchCleansUp(t *testing.T) {
 	if got := runLine(e, "bench", "x"); got.status != statusError || !strings.Contains(got.stderr, "hint") {
 		t.Errorf("got %+v", got)
 	}
-	e.unpack = func(context.Context, string, string, media.Options) error { return errors.New("no") }
+	e.unpack = func(context.Context, string, string, source.Options) error { return errors.New("no") }
 	if got := runLine(e, "bench", "x"); got.status != statusError {
 		t.Errorf("got %+v", got)
 	}

@@ -18,8 +18,7 @@ import (
 	"vfix.dev/vfix/host/probe"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/kernellog"
 	"vfix.dev/vfix/internal/rootpath"
@@ -64,12 +63,12 @@ func diagnoseAll(ctx context.Context, args []string, o crashOptions) ([]*diagnos
 // open opens the files of the system that the program ran in.
 func (r *crashes) open() (done func(), err error) {
 	r.d = diagnose.Options{RootName: r.o.root, Output: r.o.output, ScanImage: func(image string) (*diagnose.Scanned, error) {
-		return r.scan(string(media.Daemon) + ":" + image) // registries are not contacted: the user named none
+		return r.scan(string(source.Daemon) + ":" + image) // registries are not contacted: the user named none
 	}}
 	dir := "/"
 	if r.o.root != "" {
 		r.d.ScanRoot = sync.OnceValues(func() (*diagnose.Scanned, error) { return r.scan(r.o.root) })
-		root, err := sources.OpenRoot(r.ctx, r.o.root, r.o.scan.Media)
+		root, err := images.OpenRoot(r.ctx, r.o.root, r.o.scan.Media)
 		if err != nil {
 			return nil, err
 		}
@@ -136,14 +135,14 @@ func (r *crashes) read(arg string) (*diagnose.Result, error) {
 	case strings.ContainsAny(arg, " \t\n"):
 		return diagnose.Text("line", strings.NewReader(arg), r.d)
 	}
-	if ref, err := media.ParseRef(arg); err == nil && !ref.Guessed && ref.Transport != media.Dir && ref.Transport != media.Plain {
+	if ref, err := source.ParseRef(arg); err == nil && !ref.Guessed && ref.Transport != source.Dir && ref.Transport != source.Plain {
 		return r.image(arg, arg)
 	}
 	found, err := r.container(arg)
 	if !errors.Is(err, hinterr.ErrNotFound) && !errors.Is(err, hinterr.ErrNoDaemon) {
 		return found, err
 	}
-	if found, imageErr := r.image(arg, string(media.Daemon)+":"+arg); imageErr == nil {
+	if found, imageErr := r.image(arg, string(source.Daemon)+":"+arg); imageErr == nil {
 		return found, nil
 	}
 	hint := "'vfix diagnose --help' lists what a CRASH may be; docker ps -a lists containers"
@@ -163,11 +162,11 @@ func (r *crashes) image(arg, source string) (*diagnose.Result, error) {
 
 // container diagnoses a container of an engine here, with what this machine's kernel reports about it.
 func (r *crashes) container(name string) (*diagnose.Result, error) {
-	c, err := media.FindContainer(r.ctx, name, r.o.scan.Media)
+	c, err := source.FindContainer(r.ctx, name, r.o.scan.Media)
 	if err != nil {
 		return nil, err
 	}
-	description, err := json.Marshal(c.Container)
+	description, err := json.Marshal(c.InspectResponse)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/host/diagnose"
-	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/source"
 )
 
 func finds(crashes ...*diagnose.Crash) engine {
@@ -87,7 +87,7 @@ func TestDiagnoseAll(t *testing.T) {
 	}
 	t.Setenv("DOCKER_HOST", "unix://"+dir+"/none.sock")
 	o := crashOptions{}
-	o.scan.Media = media.Options{}.WithDefaults()
+	o.scan.Media = source.Options{}.WithDefaults()
 	all, err := diagnoseAll(t.Context(), []string{log, "bash[7]: segfault at 0 ip 401000 sp 7ffe error 4", "no-such-container", "oci:" + dir + "/none"}, o)
 	if len(all) != 2 || all[0].Crashes[0].Kind != diagnose.Unknown || all[1].Crashes[0].Kind != diagnose.Other {
 		t.Errorf("got %+v", all)

@@ -16,14 +16,14 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/inventory"
 	"vfix.dev/vfix/images/lists"
-	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/patch"
+	"vfix.dev/vfix/images/source"
 )
 
 // engine is what the verbs call: package images, or values made up by a test.
 type engine struct {
 	// answers reports whether a container engine answers; nil: one does.
-	answers func(ctx context.Context, o media.Options) bool
+	answers func(ctx context.Context, o source.Options) bool
 	scan    func(ctx context.Context, source string, o images.ScanOptions) (*contents.Findings, error)
 	patch   func(ctx context.Context, paths []string, o patch.Options) (*contents.Findings, error)
 	rebuild func(ctx context.Context, source string, o images.RebuildOptions) (*images.Rebuilt, error)
@@ -47,13 +47,13 @@ type engine struct {
 	benchHost  func(ctx context.Context, o bench.Options) ([]bench.Figure, error)
 	benchImage func(ctx context.Context, original, rebuilt string, o bench.Options) ([]bench.Figure, error)
 	benchRedis func(ctx context.Context, o bench.RedisOptions) ([]bench.Redis, error)
-	unpack     func(ctx context.Context, source, dir string, o media.Options) error
+	unpack     func(ctx context.Context, source, dir string, o source.Options) error
 
 	install, uninstall func(install.Options) (*install.Result, error)
 }
 
 var theEngine = engine{
-	answers:    media.Answers,
+	answers:    source.Answers,
 	scan:       images.Scan,
 	patch:      patch.All,
 	rebuild:    images.Rebuild,

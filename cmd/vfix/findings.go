@@ -12,7 +12,7 @@ import (
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
@@ -214,7 +214,7 @@ func about(f *contents.Findings) string {
 		return ""
 	}
 	what := "the program and the %s that it needs"
-	if strings.HasPrefix(f.Source, string(media.Dir)+":") {
+	if strings.HasPrefix(f.Source, string(source.Dir)+":") {
 		what = "its programs and the %s that they need"
 	}
 	text := fmt.Sprintf(": "+what+" in %s", screen.Count(len(l.Examined), "file"), l.Root)

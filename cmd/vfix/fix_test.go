@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
@@ -42,22 +42,22 @@ func TestProposalIsOneLineOfShell(t *testing.T) {
 
 // Without an engine a rebuild is proposed with a destination that this machine has.
 func TestProposalsWorkHere(t *testing.T) {
-	for source, want := range map[string]string{
+	for typed, want := range map[string]string{
 		"oci:dir:x": "vfix rebuild oci:dir:x -o oci:fixed", "oci-archive:x.tar": "vfix rebuild oci-archive:x.tar -o oci-archive:fixed.tar",
 		"docker-archive:x.tar": "vfix rebuild docker-archive:x.tar -o docker-archive:fixed.tar", "docker://reg.example/x:1": "vfix rebuild docker://reg.example/x:1 -o oci-archive:fixed.tar",
 		"docker-daemon:x:1": "vfix rebuild docker-daemon:x:1",
 	} {
 		f := patchable()
-		f.Source = source
+		f.Source = typed
 		for _, answers := range []bool{true, false} {
 			e := fake(f, nil)
-			e.answers = func(context.Context, media.Options) bool { return answers }
+			e.answers = func(context.Context, source.Options) bool { return answers }
 			line := want
 			if answers {
 				line, _, _ = strings.Cut(want, " -o ")
 			}
-			if got := runLine(e, "scan", source); !strings.HasSuffix(got.stdout, "\n  "+line+"\n") {
-				t.Errorf("%s: want %s, got\n%s", source, line, got.stdout)
+			if got := runLine(e, "scan", typed); !strings.HasSuffix(got.stdout, "\n  "+line+"\n") {
+				t.Errorf("%s: want %s, got\n%s", typed, line, got.stdout)
 			}
 		}
 	}

@@ -18,8 +18,7 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/fallback"
-	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/internal/nearest"
 	"vfix.dev/vfix/internal/quote"
@@ -115,7 +114,7 @@ func (w *workOptions) begin(verb string, out *output) error {
 		if err != nil {
 			return err
 		}
-		w.read.Media.Platform, w.read.Media.EveryLevel = p, w.platform == ""
+		w.read.Media.Platform = p
 	}
 	if w.fix != "" {
 		var err error
@@ -189,16 +188,16 @@ func words(cmd *cobra.Command, flag string, allowed []string) {
 
 // destPrefixes are the transports that a DEST may begin with.
 var destPrefixes = []string{
-	string(media.Daemon), string(media.DockerArchive), string(media.OCILayout), string(media.OCIArchive), string(media.Dir), string(media.SIF),
+	string(source.Daemon), string(source.DockerArchive), string(source.OCILayout), string(source.OCIArchive), string(source.Dir),
 }
 
 // parseDest parses a DEST now, not after the image has been read for minutes. Otherwise a misspelt prefix
 // would be taken for the name of an image, and a missing directory would be noticed at the end.
-func parseDest(verb, typed string) (media.Ref, error) {
-	dest, err := media.ParseRef(typed)
+func parseDest(verb, typed string) (source.Ref, error) {
+	dest, err := source.ParseRef(typed)
 	if err != nil {
 		u := &usageError{verb: verb, msg: fmt.Sprintf("-o: %v", err)}
-		if store := (*media.StoreError)(nil); errors.As(err, &store) {
+		if store := (*source.StoreError)(nil); errors.As(err, &store) {
 			u.hint = store.LoadHint()
 		}
 		return dest, u
@@ -207,11 +206,11 @@ func parseDest(verb, typed string) (media.Ref, error) {
 	if dest.Guessed && found && !strings.ContainsAny(prefix, "./") {
 		if like := nearest.Of(prefix, destPrefixes); len(like) > 0 {
 			return dest, &usageError{verb: verb, msg: fmt.Sprintf("-o %s: unknown prefix %s:", typed, prefix),
-				hint: fmt.Sprintf("did you mean %s:%s? An image of that name is written %s:%s", like[0], rest, media.Daemon, typed)}
+				hint: fmt.Sprintf("did you mean %s:%s? An image of that name is written %s:%s", like[0], rest, source.Daemon, typed)}
 		}
 	}
 	switch dest.Transport {
-	case media.DockerArchive, media.OCILayout, media.OCIArchive, media.Dir, media.SIF:
+	case source.DockerArchive, source.OCILayout, source.OCIArchive, source.Dir:
 		parent := filepath.Dir(filepath.Clean(dest.Name))
 		fi, err := os.Stat(parent)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
@@ -221,8 +220,8 @@ func parseDest(verb, typed string) (media.Ref, error) {
 			return dest, &usageError{verb: verb, msg: fmt.Sprintf("-o %s: no directory %s", typed, parent), hint: "create it first: mkdir -p " + quote.Path(parent)}
 		}
 	}
-	if dest.Transport == media.Dir {
-		if err := sources.CheckRootDest(dest.Name); err != nil {
+	if dest.Transport == source.Dir {
+		if err := source.CheckRootDest(dest.Name); err != nil {
 			return dest, fmt.Errorf("-o: %w", err)
 		}
 	}

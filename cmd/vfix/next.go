@@ -12,8 +12,7 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/quote"
 )
 
@@ -26,9 +25,9 @@ type place struct {
 const engineLimit = 3 * time.Second
 
 // placeFor finds the facts that the commands for some findings depend on.
-func placeFor(ctx context.Context, e engine, o media.Options, all []scanned) (p place) {
+func placeFor(ctx context.Context, e engine, o source.Options, all []scanned) (p place) {
 	needs := slices.ContainsFunc(all, func(f scanned) bool {
-		return f.Affected() && isImage(f.Findings) && !strings.HasPrefix(f.Source, string(media.Daemon)+":") && !isContainer(f.Source)
+		return f.Affected() && isImage(f.Findings) && !strings.HasPrefix(f.Source, string(source.Daemon)+":") && !isContainer(f.Source)
 	})
 	if needs && e.answers != nil {
 		ctx, cancel := context.WithTimeout(ctx, engineLimit)
@@ -40,18 +39,18 @@ func placeFor(ctx context.Context, e engine, o media.Options, all []scanned) (p 
 
 func isImage(f *contents.Findings) bool { return f.Digest != "" }
 
-func isContainer(source string) bool { return strings.HasPrefix(source, images.ContainerPrefix) }
+func isContainer(typed string) bool { return strings.HasPrefix(typed, images.ContainerPrefix) }
 
 // output is the destination that a rebuild needs here, as an option; "" for the default, the local engine.
-func (p place) output(source string) string {
-	ref, err := media.ParseRef(source)
-	if err != nil || !p.noEngine || ref.Transport == media.Daemon {
+func (p place) output(typed string) string {
+	ref, err := source.ParseRef(typed)
+	if err != nil || !p.noEngine || ref.Transport == source.Daemon {
 		return ""
 	}
 	switch ref.Transport {
-	case media.OCILayout:
+	case source.OCILayout:
 		return " -o oci:fixed"
-	case media.DockerArchive:
+	case source.DockerArchive:
 		return " -o docker-archive:fixed.tar"
 	}
 	return " -o oci-archive:fixed.tar"
@@ -68,7 +67,7 @@ func quoted(command string) string {
 // explain is the command that shows the code around the call sites of a source.
 func explain(typed string) string {
 	command := "vfix scan --explain " + quote.Path(typed)
-	if sources.ReadOnce(typed) {
+	if source.ReadOnce(typed) {
 		return "... | " + command
 	}
 	return command
@@ -89,14 +88,14 @@ func (p place) fixes(f scanned) []string {
 		return []string{explain(f.typed)}
 	case isContainer(f.Source):
 		return []string{"vfix hotfix " + fix + quote.Path(f.typed)}
-	case sources.ReadOnce(f.Source) && isImage(f.Findings):
+	case source.ReadOnce(f.Source) && isImage(f.Findings):
 		return []string{"... | " + rebuild}
-	case sources.ReadOnce(f.Source) && fix == "":
+	case source.ReadOnce(f.Source) && fix == "":
 		return []string{"vfix patch -o COPY FILE"}
 	case isImage(f.Findings):
 		return []string{rebuild}
 	}
-	path := strings.TrimPrefix(f.typed, string(media.Dir)+":")
+	path := strings.TrimPrefix(f.typed, string(source.Dir)+":")
 	if fix != "" {
 		return []string{"vfix rebuild " + fix + "dir:" + quote.Path(rootOf(path)) + " -o dir:COPY"}
 	}
@@ -121,7 +120,7 @@ func librariesElsewhere(f *contents.Findings, path string) (all []string) {
 	if f.Loads == nil {
 		return nil
 	}
-	isDir := strings.HasPrefix(f.Source, string(media.Dir)+":")
+	isDir := strings.HasPrefix(f.Source, string(source.Dir)+":")
 	for i := range f.Files {
 		name := f.Files[i].Path
 		if isDir && !filepath.IsAbs(name) {

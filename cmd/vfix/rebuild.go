@@ -12,7 +12,7 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/lists"
-	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/source"
 )
 
 // RebuildOptions are the choices of vfix rebuild.
@@ -114,13 +114,13 @@ func (o *RebuildOptions) check() error {
 		return usagef("rebuild", "-o %s names the destination and --push pushes to a registry: use one of them (-o docker://HOST/NAME pushes)", o.to.Dest)
 	}
 	dest, err := parseDest("rebuild", o.to.Dest)
-	named := dest.Tag != "" || dest.Transport == media.Daemon || dest.Transport == media.Registry || dest.Guessed
+	named := dest.Tag != "" || dest.Transport == source.Daemon || dest.Transport == source.Registry || dest.Guessed
 	switch {
 	case err != nil:
 		return err
 	case o.to.Tag != "" && named:
 		return usagef("rebuild", "-o %s already names the result, and -t gives it another name: use one of them", o.to.Dest)
-	case dest.Transport == media.Dir && o.to.Tag != "":
+	case dest.Transport == source.Dir && o.to.Tag != "":
 		return usagef("rebuild", "-o %s writes a root filesystem, which has no tag: omit -t", o.to.Dest)
 	}
 	return nil

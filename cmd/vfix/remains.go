@@ -7,11 +7,11 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"vfix.dev/vfix/images/source"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/lists"
-	"vfix.dev/vfix/images/sources"
 	"vfix.dev/vfix/internal/quote"
 	"vfix.dev/vfix/rewriter/find"
 )
@@ -54,11 +54,11 @@ func unknownLeft(f *contents.Findings) error {
 }
 
 // unpack is the hint about a source that is a packed file; a stream is gone.
-func unpack(source string) string {
-	if sources.ReadOnce(source) {
+func unpack(typed string) string {
+	if source.ReadOnce(typed) {
 		return "if it is packed, save it as a file: 'vfix scan FILE' then prints the command that unpacks it"
 	}
-	return screen.Unpack(source)
+	return screen.Unpack(typed)
 }
 
 // incompleteInAll is incomplete for the images for all levels of x86-64 that a source has.

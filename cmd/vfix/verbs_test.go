@@ -91,7 +91,7 @@ func TestOptionsReachEngine(t *testing.T) {
 			t.Errorf("vfix %s: the engine got %+v", line, patched)
 		}
 	}
-	if scan.Media.Platform.String() != "linux/amd64/v2" || !scan.Media.Insecure || scan.Media.EveryLevel || scan.Jobs != 3 || scan.Media.Progress == nil {
+	if scan.Media.Platform.String() != "linux/amd64/v2" || !scan.Media.Insecure || scan.Jobs != 3 || scan.Media.Progress == nil {
 		t.Errorf("scan: the engine got %+v", scan)
 	}
 	if !patched.DryRun {
@@ -99,7 +99,7 @@ func TestOptionsReachEngine(t *testing.T) {
 	}
 	if rebuild.Tag != "a:b" || rebuild.Dest != "oci:x" || rebuild.Suffix != "-vfix" ||
 		rebuild.Fallback != fallback.FallbackAlways || len(rebuild.Shim.Library) == 0 || len(verify.Shim.Trace) == 0 || rebuild.Version == "" ||
-		rebuild.Media.UserAgent == "" || rebuild.Media.Platform.String() != "linux/amd64" || !rebuild.Media.EveryLevel {
+		rebuild.Media.UserAgent == "" || rebuild.Media.Platform.String() != "linux/amd64" {
 		t.Errorf("rebuild: the engine got %+v", rebuild)
 	}
 	if verify.Against != "base" || !verify.Media.Insecure {

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
 	"io"
 	"os"
 	"path"
@@ -17,8 +19,7 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/engine"
-	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/fixes"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter/find"
@@ -43,14 +44,14 @@ type Hotfixed struct {
 }
 
 // Hotfix patches the files of a container, given by its name or ID.
-func Hotfix(ctx context.Context, source string, o Options) (*Hotfixed, error) {
-	name := strings.TrimPrefix(source, images.ContainerPrefix)
+func Hotfix(ctx context.Context, typed string, o Options) (*Hotfixed, error) {
+	name := strings.TrimPrefix(typed, images.ContainerPrefix)
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
 	o.Media = o.Media.WithDefaults()
 	var h *Hotfixed
-	err := media.InContainer(ctx, name, o.Media, func(c *engine.Client, found *engine.Container) (err error) {
+	err := source.InContainer(ctx, name, o.Media, func(c *source.Engine, found container.InspectResponse) (err error) {
 		h, err = hotfix(ctx, c, found, o)
 		return err
 	})
@@ -77,15 +78,15 @@ func rebuild(image string) string { return fmt.Sprintf("vfix rebuild -t %s %s", 
 const forPods = "rebuild its image: vfix rebuild docker://IMAGE -o docker://NEW-IMAGE, then kubectl set image; " +
 	"or patch the pods of its node when they start: see 'vfix help nodes'"
 
-func hotfix(ctx context.Context, c *engine.Client, found *engine.Container, o Options) (*Hotfixed, error) {
+func hotfix(ctx context.Context, c *source.Engine, found container.InspectResponse, o Options) (*Hotfixed, error) {
 	if found.Config == nil || found.HostConfig == nil || found.State == nil {
 		return nil, hinterr.Damaged("the engine's answer has no configuration")
 	}
-	traits, err := c.Traits(ctx)
+	kind, err := c.Kind(ctx)
 	if err != nil {
 		return nil, err
 	}
-	h := &Hotfixed{Name: strings.TrimPrefix(found.Name, "/"), Engine: traits.Name}
+	h := &Hotfixed{Name: strings.TrimPrefix(found.Name, "/"), Engine: kind}
 	if err := h.check(found); err != nil {
 		return nil, err
 	}
@@ -101,7 +102,7 @@ func hotfix(ctx context.Context, c *engine.Client, found *engine.Container, o Op
 		return nil, err
 	}
 	if o.Start {
-		if err := c.Start(ctx, found.ID); err != nil {
+		if _, err := c.ContainerStart(ctx, found.ID, client.ContainerStartOptions{}); err != nil {
 			return nil, fmt.Errorf("start: %w", err)
 		}
 		h.Started = true
@@ -111,7 +112,7 @@ func hotfix(ctx context.Context, c *engine.Client, found *engine.Container, o Op
 
 // check says why a container cannot be patched, and what to do instead. One that crashes and is started again and again
 // can be.
-func (h *Hotfixed) check(found *engine.Container) error {
+func (h *Hotfixed) check(found container.InspectResponse) error {
 	switch state := found.State; {
 	case found.Config.Labels["io.kubernetes.pod.name"] != "":
 		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "it belongs to a pod: Kubernetes makes it again from the image"), "%s", forPods)
@@ -130,7 +131,7 @@ func (h *Hotfixed) check(found *engine.Container) error {
 
 // write sends the patched files to the engine, all in one archive that is complete before: what is cut off would leave
 // a file cut off.
-func (h *Hotfixed) write(ctx context.Context, c *engine.Client, found *engine.Container, f *contents.Scanned) error {
+func (h *Hotfixed) write(ctx context.Context, c *source.Engine, found container.InspectResponse, f *contents.Scanned) error {
 	h.Covered = covered(found)
 	hidden := places(f.Tree, h.Covered)
 	archive, err := os.CreateTemp("", ".vfix-*")
@@ -176,7 +177,7 @@ func (h *Hotfixed) write(ctx context.Context, c *engine.Client, found *engine.Co
 	if _, err := archive.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	if err := c.PutArchive(ctx, found.ID, "/", archive); err != nil {
+	if _, err := c.CopyToContainer(ctx, found.ID, client.CopyToContainerOptions{DestinationPath: "/", Content: archive}); err != nil {
 		return fmt.Errorf("its files may be incomplete: %w", err)
 	}
 	return nil
@@ -206,7 +207,7 @@ func add(w *tar.Writer, names []string, meta *contents.Meta, size int64, content
 }
 
 // covered lists where a container has mounts, sorted.
-func covered(found *engine.Container) (all []string) {
+func covered(found container.InspectResponse) (all []string) {
 	for _, m := range found.Mounts {
 		all = append(all, path.Clean(m.Destination))
 	}

@@ -1,11 +1,12 @@
-// Content found by its digest: opened, read, copied, and verified while it is read.
+// Content that is verified while it is read, and the reading and copying of it.
 
 package blob
 
 import (
-	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -18,63 +19,18 @@ import (
 )
 
 // Limits on what is held in memory, in bytes. distribution refuses manifests above 4 MiB
-// (registry/handlers/manifests.go, maxManifestBodySize) and so does containerd; a config has
-// no such limit anywhere, and the largest known are some hundred KiB.
+// (registry/handlers/manifests.go, maxManifestBodySize) and so does containerd; no tool limits a config, and the
+// largest known have some hundred KiB.
 const (
 	MaxManifest = 4 << 20
 	MaxConfig   = 16 << 20
 )
 
-// Blobs is where content is found by its digest.
-type Blobs interface {
-	// Open gives the content that a descriptor names, by its digest, and its length in bytes, neither of them
-	// verified. The error is an ErrNotFound if it is missing. A length below 0 means unknown, here and in the descriptor.
-	Open(d v1.Descriptor) (io.ReadCloser, int64, error)
-}
+// CopyBuffer is how much is copied between two looks at the context, in bytes.
+const CopyBuffer = 256 << 10
 
-// openBlob opens what a descriptor names. Its result ends in an error instead of
-// io.EOF where length or digest differ from the descriptor's.
-func openBlob(b Blobs, d v1.Descriptor) (io.ReadCloser, error) {
-	rc, err := openSized(b, d)
-	if err != nil {
-		return nil, err
-	}
-	return Verified(rc, d.Digest, d.Size)
-}
-
-// openSized opens what a descriptor names, if its length is the descriptor's or unknown; its digest is not verified.
-func openSized(b Blobs, d v1.Descriptor) (io.ReadCloser, error) {
-	rc, size, err := b.Open(d)
-	if err != nil {
-		return nil, err
-	}
-	if size >= 0 && size != d.Size {
-		rc.Close()
-		return nil, hinterr.Damaged("blob %v: got %d bytes, want %d", d.Digest, size, d.Size)
-	}
-	return rc, nil
-}
-
-// ReadBlob reads all that a descriptor names, at most limit bytes; what is its name in
-// errors.
-func ReadBlob(b Blobs, d v1.Descriptor, what string, limit int64) ([]byte, error) {
-	if d.Size < 0 || d.Size > limit {
-		return nil, hinterr.Damaged("%s %v: got %d bytes, want at most %d", what, d.Digest, d.Size, limit)
-	}
-	rc, err := openBlob(b, d)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", what, err)
-	}
-	defer rc.Close()
-	data, err := io.ReadAll(rc)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", what, err)
-	}
-	return data, nil
-}
-
-// Verified wraps rc so that reading to its end proves digest and, where size >= 0, length.
-// Not one byte beyond size is handed on.
+// Verified wraps rc so that reading to its end proves its digest and, if size >= 0, its length. Not one byte beyond
+// size is handed on.
 func Verified(rc io.ReadCloser, h v1.Hash, size int64) (io.ReadCloser, error) {
 	return newVerifier(rc, h, size)
 }
@@ -105,9 +61,7 @@ func (v *verifier) Read(p []byte) (int, error) {
 	v.got += int64(n)
 	if v.size >= 0 && v.got > v.size {
 		n -= int(v.got - v.size)
-		v.sum.Write(p[:n])
-		v.err = hinterr.Damaged("blob %v: more than %d bytes", v.want, v.size)
-		return n, v.err
+		err = hinterr.Damaged("blob %v: more than %d bytes", v.want, v.size)
 	}
 	v.sum.Write(p[:n])
 	if err == io.EOF {
@@ -134,30 +88,7 @@ func (v *verifier) drain() error {
 	return err
 }
 
-// MemBlobs are contents in memory, looked up before those of another place.
-type MemBlobs struct {
-	Data map[v1.Hash][]byte
-	Next Blobs
-}
-
-// Open returns a content and its size in bytes.
-func (m MemBlobs) Open(d v1.Descriptor) (io.ReadCloser, int64, error) {
-	if data, ok := m.Data[d.Digest]; ok {
-		return io.NopCloser(bytes.NewReader(data)), int64(len(data)), nil
-	}
-	return m.Next.Open(d)
-}
-
-// Origin is the place of the blobs that are not in memory.
-func Origin(b Blobs) Blobs {
-	if m, ok := b.(MemBlobs); ok {
-		return m.Next
-	}
-	return b
-}
-
-// Reading is an io.Reader that ends with the context's error and reports to a Task how far it
-// got; t may be nil.
+// Reading is an io.Reader that ends with the context's error and reports its progress; T may be nil.
 type Reading struct {
 	Ctx context.Context
 	io.Reader
@@ -175,43 +106,10 @@ func (r Reading) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// CopyBuffer is how much is copied between two looks at the context, in bytes.
-const CopyBuffer = 256 << 10
-
 // CopyTo copies r to w until its end, the context's end or an error.
 func CopyTo(ctx context.Context, w io.Writer, r io.Reader, t progress.Task) (int64, error) {
-	// Struct literals without ReadFrom and WriteTo, or io.Copy would go around reading.
+	// Struct literals without ReadFrom and WriteTo, or io.Copy would bypass Reading.
 	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{Reading{ctx, r, t}}, make([]byte, CopyBuffer))
-}
-
-// OpenRegular opens a regular file, or a symlink to one, and nothing else: opening a FIFO
-// would wait for ever.
-func OpenRegular(path string) (*os.File, int64, error) {
-	fi, err := os.Stat(path)
-	if err != nil {
-		return nil, 0, err
-	}
-	if !fi.Mode().IsRegular() {
-		return nil, 0, hinterr.Damaged("%s: not a regular file but %s", path, fi.Mode().Type())
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, 0, err
-	}
-	return f, fi.Size(), nil
-}
-
-// ReadSmall reads a regular file of at most limit bytes.
-func ReadSmall(path string, limit int64) ([]byte, error) {
-	f, size, err := OpenRegular(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if size > limit {
-		return nil, hinterr.Damaged("%s: %d bytes, want at most %d", path, size, limit)
-	}
-	return io.ReadAll(io.LimitReader(f, limit))
 }
 
 // CountingReader counts the bytes read and keeps the error that ended reading.
@@ -236,4 +134,92 @@ func (c *CountingReader) blame(err error) error {
 		return err
 	}
 	return hinterr.Damaged("%w", err)
+}
+
+// OpenRegular opens a regular file, or a symlink to one, and nothing else: opening a FIFO would wait for ever.
+func OpenRegular(path string) (*os.File, int64, error) {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	if !fi.Mode().IsRegular() {
+		return nil, 0, hinterr.Damaged("%s: not a regular file but %s", path, fi.Mode().Type())
+	}
+	f, err := os.Open(path)
+	return f, fi.Size(), err
+}
+
+// ReadSmall reads a regular file of at most limit bytes.
+func ReadSmall(path string, limit int64) ([]byte, error) {
+	f, size, err := OpenRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if size > limit {
+		return nil, hinterr.Damaged("%s: %d bytes, want at most %d", path, size, limit)
+	}
+	return io.ReadAll(io.LimitReader(f, limit))
+}
+
+// Piped runs write and read at the two ends of a pipe. If write fails, its error is returned, as read only saw a
+// broken stream then, unless the reason is that read had stopped.
+func Piped(write func(io.Writer) error, read func(io.Reader) error) error {
+	pr, pw := io.Pipe()
+	wrote := make(chan error, 1)
+	go func() {
+		err := write(pw)
+		pw.CloseWithError(err)
+		wrote <- err
+	}()
+	err := read(pr)
+	pr.CloseWithError(errReadEnded) // for a writer that still waits
+	if werr := <-wrote; werr != nil && !errors.Is(werr, errReadEnded) {
+		return werr
+	}
+	return err
+}
+
+var errReadEnded = errors.New("the stream's reader is closed")
+
+// ShortHash is a hash as messages write it: the algorithm and twelve digits, as docker does.
+func ShortHash(h v1.Hash) string {
+	const digits = 12
+	h.Hex = h.Hex[:min(len(h.Hex), digits)]
+	return h.String()
+}
+
+// Sum counts and hashes what is written to it.
+type Sum struct {
+	h hash.Hash
+	n int64
+}
+
+// NewSum has seen no bytes yet.
+func NewSum() *Sum { return &Sum{h: sha256.New()} }
+
+func (s *Sum) Write(p []byte) (int, error) {
+	s.n += int64(len(p))
+	return s.h.Write(p)
+}
+
+// digest is that of the bytes so far.
+func (s *Sum) digest() v1.Hash {
+	return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(s.h.Sum(nil))}
+}
+
+// StatedBytes is one content in a statement: its size in bytes and its SHA-256 in hex.
+type StatedBytes struct {
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+}
+
+// Stated is the size and hash of what was written.
+func (s *Sum) Stated() StatedBytes { return StatedBytes{Size: s.n, SHA256: s.digest().Hex} }
+
+// HashOf reads r to its end.
+func HashOf(r io.Reader) (StatedBytes, error) {
+	s := NewSum()
+	_, err := io.Copy(s, r)
+	return s.Stated(), err
 }

@@ -4,16 +4,17 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"os/exec"
 )
 
-// For the tests of this package alone.
+// ChildReader is an external decompressor.
+type ChildReader = childReader
 
-type (
-	ChildReader = childReader
-	LayerStream = layerStream
-)
-
+// StartChild starts one that reads r.
 func StartChild(ctx context.Context, argv []string, r io.Reader) (*ChildReader, error) {
 	source := &CountingReader{R: r}
 	return startChild(ctx, argv, bufio.NewReaderSize(source, CopyBuffer), source, nil)
 }
+
+// Cmd is its process.
+func (c *childReader) Cmd() *exec.Cmd { return c.cmd }

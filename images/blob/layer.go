@@ -1,73 +1,15 @@
-// Layers: blobs of an image, layers under another media type, and the layer inside such a wrapper.
+// Layers under another media type, and layers that are made here.
 
 package blob
 
 import (
-	"context"
-	"fmt"
 	"io"
+	"os"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/klauspost/compress/gzip"
 )
-
-// StoredLayer is a layer that is a blob. It implements v1.Layer.
-type StoredLayer struct {
-	from    Blobs
-	desc    v1.Descriptor
-	diffIDs func() ([]v1.Hash, error) // of all layers of the image
-	n       int                       // of this layer, the base layer being 0
-}
-
-func (l *StoredLayer) Digest() (v1.Hash, error)            { return l.desc.Digest, nil }
-func (l *StoredLayer) Size() (int64, error)                { return l.desc.Size, nil }
-func (l *StoredLayer) MediaType() (types.MediaType, error) { return l.desc.MediaType, nil }
-func (l *StoredLayer) Compressed() (io.ReadCloser, error)  { return openBlob(l.from, l.desc) }
-
-func (l *StoredLayer) DiffID() (v1.Hash, error) {
-	ids, err := l.diffIDs()
-	if err != nil {
-		return v1.Hash{}, err
-	}
-	return ids[l.n], nil
-}
-
-// Uncompressed returns a stream that ends in an error if the content does not have the diff ID.
-func (l *StoredLayer) Uncompressed() (io.ReadCloser, error) {
-	diffID, err := l.DiffID()
-	if err != nil {
-		return nil, err
-	}
-	rc, err := l.Compressed()
-	if err != nil {
-		return nil, err
-	}
-	out, _, err := Decompress(context.Background(), rc)
-	if err != nil {
-		rc.Close()
-		return nil, fmt.Errorf("layer %v: %w", l.desc.Digest, err)
-	}
-	return Verified(stacked{out, rc}, diffID, -1)
-}
-
-// From is the place of a layer's blob, nil if unknown.
-func From(l v1.Layer) Blobs {
-	if stored, ok := Underlying(l).(*StoredLayer); ok {
-		return Origin(stored.from)
-	}
-	return nil
-}
-
-// stacked is a stream made from another one; closing it closes both.
-type stacked struct {
-	io.ReadCloser
-	under io.Closer
-}
-
-func (s stacked) Close() error {
-	s.ReadCloser.Close()
-	return s.under.Close()
-}
 
 // retyped is a layer under another media type.
 type retyped struct {
@@ -91,15 +33,56 @@ func Underlying(l v1.Layer) v1.Layer {
 	}
 }
 
-// OpenUnverified opens a layer's blob for a caller that verifies it, so that it is not
-// hashed twice.
+// OpenUnverified opens a layer's blob for a caller that verifies it, so that it is not hashed twice.
 func OpenUnverified(l v1.Layer) (io.ReadCloser, error) {
 	l = Underlying(l)
-	if stored, ok := l.(*StoredLayer); ok {
-		return openSized(stored.from, stored.desc)
-	}
 	if u, ok := l.(interface{ Unverified() (io.ReadCloser, error) }); ok {
 		return u.Unverified()
 	}
 	return l.Compressed()
+}
+
+// PackedLayer is a gzip stream in a temporary file. It implements v1.Layer, and can be read until Close.
+type PackedLayer struct {
+	PackedSize                int64 // compressed bytes
+	PackedDigest, PlainDigest v1.Hash
+	f                         *os.File
+}
+
+func (l *PackedLayer) Digest() (v1.Hash, error)            { return l.PackedDigest, nil }
+func (l *PackedLayer) DiffID() (v1.Hash, error)            { return l.PlainDigest, nil }
+func (l *PackedLayer) Size() (int64, error)                { return l.PackedSize, nil }
+func (l *PackedLayer) MediaType() (types.MediaType, error) { return types.OCILayer, nil }
+func (l *PackedLayer) Close()                              { RemoveTemp(l.f) }
+
+// Compressed returns the gzip stream.
+func (l *PackedLayer) Compressed() (io.ReadCloser, error) {
+	return io.NopCloser(io.NewSectionReader(l.f, 0, l.PackedSize)), nil
+}
+
+// Uncompressed returns the tar stream.
+func (l *PackedLayer) Uncompressed() (io.ReadCloser, error) {
+	return gzip.NewReader(io.NewSectionReader(l.f, 0, l.PackedSize))
+}
+
+// PackLayer makes a layer of the tar stream that write writes. The same stream and level give the same bytes: the gzip
+// header has neither a name nor a time.
+func PackLayer(level int, write func(io.Writer) error) (*PackedLayer, error) {
+	f, err := TempFile()
+	if err != nil {
+		return nil, err
+	}
+	packed, plain := NewSum(), NewSum()
+	zw, err := gzip.NewWriterLevel(io.MultiWriter(f, packed), level)
+	if err == nil {
+		err = write(io.MultiWriter(zw, plain))
+	}
+	if err == nil {
+		err = zw.Close()
+	}
+	if err != nil {
+		RemoveTemp(f)
+		return nil, err
+	}
+	return &PackedLayer{packed.n, packed.digest(), plain.digest(), f}, nil
 }

@@ -17,9 +17,9 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// layerStream is the tar stream of one layer. While it is read, the compressed bytes are
+// LayerStream is the tar stream of one layer. While it is read, the compressed bytes are
 // checked against the digest and the decompressed ones against the diff ID.
-type layerStream struct {
+type LayerStream struct {
 	*hashRing        // what came out of the decompressor
 	Name      string // for messages: the short diff ID
 	src       io.ReadCloser
@@ -40,22 +40,15 @@ func LayerName(l v1.Layer, digest v1.Hash) string {
 	return ShortHash(digest)
 }
 
-// ShortHash is a hash as messages write it: the algorithm and twelve digits, as docker does.
-func ShortHash(h v1.Hash) string {
-	const digits = 12
-	h.Hex = h.Hex[:min(len(h.Hex), digits)]
-	return h.String()
-}
-
 // OpenLayer starts to read a layer. The caller must Close it, and has read all of it only
 // if Finish returned nil.
-func OpenLayer(ctx context.Context, l v1.Layer, p progress.Reporter) (*layerStream, error) {
+func OpenLayer(ctx context.Context, l v1.Layer, p progress.Reporter) (*LayerStream, error) {
 	diffID, err := l.DiffID()
 	if err != nil {
 		return nil, fmt.Errorf("layer: diff ID: %w", err)
 	}
 	l = Underlying(l)
-	s := &layerStream{Name: ShortHash(diffID), DiffID: diffID}
+	s := &LayerStream{Name: ShortHash(diffID), DiffID: diffID}
 	digest, err := l.Digest()
 	var serr error
 	if s.Size, serr = l.Size(); cmp.Or(err, serr) != nil {
@@ -81,7 +74,7 @@ func OpenLayer(ctx context.Context, l v1.Layer, p progress.Reporter) (*layerStre
 }
 
 // decompress verifies the blob while it is decompressed.
-func (s *layerStream) decompress(ctx context.Context, digest v1.Hash) (body io.ReadCloser, err error) {
+func (s *LayerStream) decompress(ctx context.Context, digest v1.Hash) (body io.ReadCloser, err error) {
 	in := s.src.(io.Reader)
 	file := wholeFile(s.src)
 	if file != nil {
@@ -114,7 +107,7 @@ func wholeFile(r io.Reader) *os.File {
 }
 
 // Finish reads what is left and compares both hashes and the size with what was claimed.
-func (s *layerStream) Finish() error {
+func (s *LayerStream) Finish() error {
 	if err := s.compare(); err != nil {
 		return s.Blame(err)
 	}
@@ -126,7 +119,7 @@ func (s *layerStream) Finish() error {
 }
 
 // compare reads what is left of the content, and compares its hash.
-func (s *layerStream) compare() error {
+func (s *LayerStream) compare() error {
 	if err := s.hashRing.drain(); err != nil {
 		return err
 	}
@@ -141,7 +134,7 @@ const maxBlamed = 256 << 20
 
 // Blame names the layer in an error that its content caused. If the blob does not have its digest,
 // that is the reason, and not the error of a decompressor or an archive's reader.
-func (s *layerStream) Blame(err error) error {
+func (s *LayerStream) Blame(err error) error {
 	check := s.compare
 	switch {
 	case err == nil || s.Size > maxBlamed:
@@ -159,7 +152,7 @@ func (s *layerStream) Blame(err error) error {
 }
 
 // Close ends everything that reads the layer. It may follow finish or replace it.
-func (s *layerStream) Close() error {
+func (s *LayerStream) Close() error {
 	// Everything that waits for input sees its end: a child is killed, a Read returns. Only
 	// then are the goroutines waited for.
 	s.cancel()
@@ -170,7 +163,7 @@ func (s *layerStream) Close() error {
 }
 
 // end ends decompressing.
-func (s *layerStream) end() {
+func (s *LayerStream) end() {
 	if s.hashRing != nil && s.body != nil {
 		s.hashRing.stop()
 	}
@@ -181,7 +174,7 @@ func (s *layerStream) end() {
 }
 
 // Wrap names the layer in an error.
-func (s *layerStream) Wrap(err error) error {
+func (s *LayerStream) Wrap(err error) error {
 	if err == nil {
 		return nil
 	}

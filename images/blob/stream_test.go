@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"vfix.dev/vfix/images/blob"
-	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/tests/imagetest"
 )
@@ -155,7 +153,7 @@ func TestDecompressCancelled(t *testing.T) {
 		if _, err := io.Copy(io.Discard, r); !errors.Is(err, context.Canceled) {
 			t.Errorf("got error %v, want %v", err, context.Canceled)
 		}
-		if c, ok := r.(*blob.ChildReader); ok && c.Cmd.ProcessState == nil {
+		if c, ok := r.(*blob.ChildReader); ok && c.Cmd().ProcessState == nil {
 			t.Error("the child was not waited for")
 		}
 	})
@@ -174,47 +172,5 @@ func TestPlainLayer(t *testing.T) {
 		if err := ls.Finish(); err != nil {
 			t.Error(err)
 		}
-	}
-}
-
-// TestSparse: GNU tar's three sparse formats, as GNU tar writes them.
-func TestSparse(t *testing.T) {
-	gnutar, err := exec.LookPath("tar")
-	if err != nil {
-		t.Skip("tar is not installed")
-	}
-	dir := t.TempDir()
-	imagetest.Write(t, dir+"/lib.so", imagetest.LegacyELF("1"))
-	if err := os.Truncate(dir+"/lib.so", 20<<20); err != nil {
-		t.Fatal(err)
-	}
-	imagetest.Write(t, dir+"/huge", imagetest.LegacyELF("2"))
-	if err := os.Truncate(dir+"/huge", contents.MaxELF+1); err != nil {
-		t.Fatal(err)
-	}
-	imagetest.Write(t, dir+"/lastlog", []byte("no program"))
-	if err := os.Truncate(dir+"/lastlog", contents.MaxELF+1); err != nil {
-		t.Fatal(err)
-	}
-	for _, format := range [][]string{{"--format=gnu"}, {"--format=pax", "--sparse-version=0.0"}, {"--format=pax", "--sparse-version=0.1"}, {"--format=pax", "--sparse-version=1.0"}} {
-		t.Run(strings.Join(format, " "), func(t *testing.T) {
-			out, err := exec.Command(gnutar, append(format, "-S", "-C", dir, "-c", "lib.so", "huge", "lastlog")...).Output()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(out) > 1<<20 {
-				t.Fatalf("got an archive of %d bytes: not sparse", len(out))
-			}
-			f, _, err := imagetest.ScanImage(t, imagetest.ImageOf(t, imagetest.BytesLayer(t, out)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(f.Targets) != 1 || f.Files[0].Path != "lib.so" || f.Files[0].Size != 20<<20 {
-				t.Errorf("got %+v, want lib.so of 20 MiB", f.Files)
-			}
-			if len(f.Passed) != 1 || f.Passed[0].Path != "huge" || !strings.Contains(f.Passed[0].Reason, "sparse file of 4294967297 bytes") {
-				t.Errorf("got passed %+v, want huge", f.Passed)
-			}
-		})
 	}
 }

@@ -15,24 +15,10 @@ import (
 	"testing/iotest"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 func hashOf(text string) v1.Hash {
 	return v1.Hash{Algorithm: "sha256", Hex: fmt.Sprintf("%x", sha256.Sum256([]byte(text)))}
-}
-
-// sized are blobs of which a length is claimed.
-type sized struct {
-	text string
-	size int64
-	err  error
-	open int
-}
-
-func (s *sized) Open(v1.Descriptor) (io.ReadCloser, int64, error) {
-	s.open++
-	return &closes{strings.NewReader(s.text), &s.open}, s.size, s.err
 }
 
 type closes struct {
@@ -79,42 +65,6 @@ func TestVerified(t *testing.T) {
 	open := 1
 	if _, err := Verified(&closes{strings.NewReader(text), &open}, v1.Hash{Algorithm: "md5", Hex: "x"}, n); err == nil || open != 0 {
 		t.Errorf("another algorithm: got %v, %d open", err, open)
-	}
-}
-
-func TestReadBlob(t *testing.T) {
-	const text = "text"
-	missing := errors.New("missing")
-	for _, c := range []struct {
-		name              string
-		size, limit, says int64 // of the descriptor, the most, of the place
-		err               error
-		want              string
-	}{
-		{"as stated", 4, 4, 4, nil, ""},
-		{"of a place that does not know", 4, 4, -1, nil, ""},
-		{"one byte too many", 4, 3, 4, nil, "x sha256:"},
-		{"of an unknown size", -1, 9, 4, nil, "got -1 bytes, want at most 9"},
-		{"another size", 4, 9, 5, nil, "got 5 bytes, want 4"},
-		{"no bytes", 4, 9, 0, nil, "got 0 bytes, want 4"},
-		{"shorter", 5, 9, 5, nil, "got 4 bytes, want 5"},
-		{"missing", 4, 9, 4, missing, "x: missing"},
-	} {
-		b := &sized{text: text, size: c.says, err: c.err}
-		got, err := ReadBlob(b, v1.Descriptor{Digest: hashOf(text), Size: c.size}, "x", c.limit)
-		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || err == nil && string(got) != text {
-			t.Errorf("%s: got %q, %v, want %q", c.name, got, err, c.want)
-		}
-		if c.err == nil && b.open != 0 {
-			t.Errorf("%s: not closed", c.name)
-		}
-	}
-	in := MemBlobs{Data: map[v1.Hash][]byte{hashOf(text): []byte(text)}, Next: &sized{err: missing}}
-	if got, err := ReadBlob(in, v1.Descriptor{Digest: hashOf(text), Size: 4}, "x", 9); err != nil || string(got) != text {
-		t.Errorf("in memory: got %q, %v", got, err)
-	}
-	if _, err := ReadBlob(in, v1.Descriptor{Digest: hashOf("y"), Size: 1}, "x", 9); !errors.Is(err, missing) {
-		t.Errorf("elsewhere: got %v", err)
 	}
 }
 
@@ -166,32 +116,6 @@ func TestShortHash(t *testing.T) {
 	for hex, want := range map[string]string{"": "sha256:", "abc": "sha256:abc", "0123456789ab": "sha256:0123456789ab", "0123456789abc": "sha256:0123456789ab"} {
 		if got := ShortHash(v1.Hash{Algorithm: "sha256", Hex: hex}); got != want {
 			t.Errorf("%q: got %s", hex, got)
-		}
-	}
-}
-
-// A manifest has the media type of its descriptor, if both say one.
-func TestReadDocument(t *testing.T) {
-	for _, c := range []struct{ own, stated, want types.MediaType }{
-		{types.OCIManifestSchema1, types.OCIManifestSchema1, types.OCIManifestSchema1}, {types.OCIManifestSchema1, "", types.OCIManifestSchema1},
-		{"", types.DockerManifestSchema2, types.DockerManifestSchema2}, {"", "", types.OCIManifestSchema1}, {types.OCIManifestSchema1, types.DockerManifestSchema2, ""},
-	} {
-		config := "{}"
-		raw := fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"config":{"digest":%q,"size":%d},"layers":[]}`, c.own, hashOf(config), len(config))
-		in := MemBlobs{Data: map[v1.Hash][]byte{hashOf(raw): []byte(raw), hashOf(config): []byte(config)}, Next: &sized{err: errors.New("none")}}
-		img, err := NewStoredImage(in, v1.Descriptor{MediaType: c.stated, Digest: hashOf(raw), Size: int64(len(raw))})
-		if err != nil || c.want == "" {
-			if (err == nil) != (c.want != "") {
-				t.Errorf("%q in %q: got %v", c.own, c.stated, err)
-			}
-			continue
-		}
-		mt, _ := img.MediaType()
-		digest, _ := img.Digest()
-		size, _ := img.Size()
-		text, err := img.RawConfigFile()
-		if mt != c.want || digest != hashOf(raw) || size != int64(len(raw)) || string(text) != config || err != nil {
-			t.Errorf("%q in %q: got %s, %v, %d, %q, %v", c.own, c.stated, mt, digest, size, text, err)
 		}
 	}
 }

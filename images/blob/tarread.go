@@ -48,7 +48,7 @@ type TarMember struct {
 // An error, which comes last, names the member if its name is known.
 func Members(r io.Reader) iter.Seq2[*TarMember, error] {
 	switch r.(type) {
-	case *hashRing, *layerStream, *bufio.Reader:
+	case *hashRing, *LayerStream, *bufio.Reader:
 	default:
 		r = bufio.NewReaderSize(r, CopyBuffer)
 	}

@@ -19,7 +19,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"vfix.dev/vfix/images/blob"
-	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 )
@@ -100,11 +100,11 @@ type layerIndex struct {
 
 // ReadLayer reads one layer and examines its files.
 func (s *Session) ReadLayer(ctx context.Context, l v1.Layer) (_ *layerIndex, err error) {
-	if !media.AtHand(l) {
+	if !source.AtHand(l) {
 		return absentLayer(l, foreign, s.Progress)
 	}
 	ls, err := blob.OpenLayer(ctx, l, s.Progress)
-	if errors.Is(err, hinterr.ErrNotFound) && media.IsForeign(l) {
+	if errors.Is(err, hinterr.ErrNotFound) && source.IsForeign(l) {
 		return absentLayer(l, foreign, s.Progress)
 	}
 	if err != nil {
@@ -278,7 +278,7 @@ func unknownFormat(l v1.Layer, head []byte) *absence {
 			"compress the layers with gzip: 'skopeo copy --dest-compress --dest-compress-format gzip SOURCE oci:DIR', then scan that copy"}
 	}
 	t, err := blob.Underlying(l).MediaType()
-	if err != nil || media.IsLayer(t) {
+	if err != nil || source.IsLayer(t) {
 		return nil
 	}
 	a := &absence{"of media type " + string(t) + ", which vfix does not read", "the image needs a tool of its own; a layer that is not examined may have call sites"}

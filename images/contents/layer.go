@@ -29,7 +29,7 @@ type AddedLayer = blob.PackedLayer
 // parent directories as they are in t: an engine that unpacks the layer alone creates missing ones with arbitrary
 // modes (docker's overlay2 once used 0600).
 func (s *Session) NewLayer(ctx context.Context, t *Tree, hits []Target, extras []Extra) (*AddedLayer, error) {
-	l, err := s.packer.Layer(layerGzipLevel, func(w io.Writer) error { return s.writeMembers(ctx, w, t, hits, extras) })
+	l, err := blob.PackLayer(layerGzipLevel, func(w io.Writer) error { return s.writeMembers(ctx, w, t, hits, extras) })
 	return l, WrapPath("added layer", err)
 }
 

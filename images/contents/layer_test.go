@@ -15,7 +15,7 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
@@ -118,7 +118,7 @@ func TestRewriteTarball(t *testing.T) {
 	name := imagetest.Write(t, t.TempDir()+"/x.tar", plain)
 	s := contents.NewSession(1, nil, patch.Options{Fixes: find.Fixes})
 	defer s.Close()
-	sub := imagetest.Must[*contents.Subject](t)(s.OpenSubject(t.Context(), &media.Source{Path: name}))
+	sub := imagetest.Must[*contents.Subject](t)(s.OpenSubject(t.Context(), &source.Source{Path: name}))
 	defer sub.Close()
 	unfixed := imagetest.Must[*contents.Scanned](t)(imagetest.TestSession(t).Path(t.Context(), name))
 	hits := sub.F.ToPatch()

@@ -35,8 +35,6 @@ type Session struct {
 	// examination. It is called for several layers in parallel.
 	Take  func(ctx context.Context, layer v1.Hash, e *Entry, r io.Reader) error
 	spool blob.Spool
-	// packer makes the added layers.
-	packer blob.Packer
 
 	layers *layerCache
 }

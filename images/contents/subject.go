@@ -7,29 +7,29 @@ import (
 	"maps"
 	"slices"
 
-	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/source"
 )
 
 // Subject is a source that was read whole: its file system, and its findings.
 type Subject struct {
-	Src   *media.Source
+	Src   *source.Source
 	T     *Tree
 	F     *Scanned
 	Close func()
 }
 
 // OpenSubject reads a source whole, with the SHA-256 of every file if the session requests it.
-func (s *Session) OpenSubject(ctx context.Context, src *media.Source) (*Subject, error) {
+func (s *Session) OpenSubject(ctx context.Context, src *source.Source) (*Subject, error) {
 	return s.open(ctx, src, true)
 }
 
 // Path examines a directory, a tarball or a file.
 func (s *Session) Path(ctx context.Context, name string) (*Scanned, error) {
-	return s.PathOf(ctx, &media.Source{Path: name})
+	return s.PathOf(ctx, &source.Source{Path: name})
 }
 
 // PathOf is Path for the path of a source.
-func (s *Session) PathOf(ctx context.Context, src *media.Source) (*Scanned, error) {
+func (s *Session) PathOf(ctx context.Context, src *source.Source) (*Scanned, error) {
 	sub, err := s.open(ctx, src, false)
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (s *Session) PathOf(ctx context.Context, src *media.Source) (*Scanned, erro
 }
 
 // open reads and examines a source; of a directory, it reads files without call sites only if whole is set.
-func (s *Session) open(ctx context.Context, src *media.Source, whole bool) (_ *Subject, err error) {
+func (s *Session) open(ctx context.Context, src *source.Source, whole bool) (_ *Subject, err error) {
 	sub := &Subject{Src: src, Close: func() {}}
 	defer func() {
 		if err != nil {
@@ -77,9 +77,6 @@ func (s *Session) open(ctx context.Context, src *media.Source, whole bool) (_ *S
 		return nil, err
 	}
 	sub.F.Source, sub.F.Digest = src.Ref.String(), src.Digest
-	for _, name := range src.Beside {
-		sub.F.Passed = append(sub.F.Passed, Passed{Path: name, Reason: "beside the root filesystem, and not examined", Unread: true})
-	}
 	if whole {
 		err = sub.T.hold(ctx, sub.F.Targets)
 	}

@@ -5,14 +5,12 @@ package contents
 import (
 	"archive/tar"
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"os"
 	"path"
 	"strings"
@@ -21,7 +19,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"vfix.dev/vfix/images/blob"
-	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/filemarks"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
@@ -37,7 +35,7 @@ func IsTarball(name string) (bool, error) {
 	if !fi.Mode().IsRegular() {
 		return false, nil
 	}
-	return MaybeTar(name)
+	return source.MaybeTar(name)
 }
 
 // Tarball reads a tarball, with a title for messages.
@@ -227,45 +225,4 @@ func rewriteMember(ctx context.Context, tw *tar.Writer, m *blob.TarMember, hits 
 		return hinterr.Damaged("ends early: got %d bytes, want %d", n, hdr.Size)
 	}
 	return err
-}
-
-// ustarMagic is at offset 257 of a tar header, in every format since 1988 (POSIX pax).
-const (
-	ustarMagic  = "ustar"
-	ustarOffset = 257
-)
-
-// MaybeTar reports, by its first block, whether a file may be a tar archive, compressed or not.
-func MaybeTar(name string) (bool, error) {
-	f, _, err := blob.OpenRegular(name)
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	head := make([]byte, media.TarBlock)
-	n, err := io.ReadFull(f, head)
-	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
-		return false, err
-	}
-	if blob.DetectCompression(head[:n]) != blob.PlainStream {
-		return compressedTar(f), nil
-	}
-	if n < media.TarBlock {
-		return false, nil
-	}
-	// The magic is missing in the name of a volume, and before 1988.
-	_, err = tar.NewReader(bytes.NewReader(head)).Next()
-	return err == nil || string(head[ustarOffset:ustarOffset+len(ustarMagic)]) == ustarMagic, nil
-}
-
-// compressedTar is MaybeTar for the unpacked first block. It returns true for a damaged stream, so that its reader
-// reports the damage.
-func compressedTar(f *os.File) bool {
-	r, _, err := blob.Decompress(context.Background(), io.NewSectionReader(f, 0, math.MaxInt64))
-	if err != nil {
-		return true
-	}
-	defer r.Close()
-	_, err = tar.NewReader(io.LimitReader(r, media.TarBlock)).Next()
-	return !errors.Is(err, tar.ErrHeader)
 }

@@ -13,7 +13,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/fallbackfiles"
 	"vfix.dev/vfix/internal/hinterr"
 )
@@ -291,7 +291,7 @@ func (s *Shim) Find(ctx context.Context, img v1.Image, t *contents.Tree, f *cont
 
 // Examine examines an image, a root filesystem directory, a tarball of one or a single file,
 // and finds out what the fallback in an image covers.
-func Examine(ctx context.Context, s *contents.Session, src *media.Source, shim *Shim) (*contents.Scanned, error) {
+func Examine(ctx context.Context, s *contents.Session, src *source.Source, shim *Shim) (*contents.Scanned, error) {
 	if src.Image == nil {
 		f, err := s.PathOf(ctx, src)
 		if err != nil {

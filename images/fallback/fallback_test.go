@@ -11,7 +11,7 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
-	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/tests/imagetest"
 )
@@ -181,7 +181,7 @@ func TestFallbackAbsent(t *testing.T) {
 // TestFallbackForged: verify takes nothing but this version's own bytes.
 func TestFallbackForged(t *testing.T) {
 	base := []imagetest.TestMember{imagetest.LoaderM(), imagetest.LeftM("lib/odd.so", true)}
-	source := imagetest.StoreOCI(t, imagetest.Stack(t, base))
+	typed := imagetest.StoreOCI(t, imagetest.Stack(t, base))
 	good := []imagetest.TestMember{
 		imagetest.FileM("etc/ld.so.preload", []byte("/vfix/x86_64/libvfix.so\n")),
 		imagetest.FileM("vfix/x86_64/libvfix.so", imagetest.TestShim.Library), imagetest.FileM("vfix/vfix-trace", imagetest.TestShim.Trace),
@@ -197,8 +197,8 @@ func TestFallbackForged(t *testing.T) {
 		layer := slices.Clone(good)
 		change(layer)
 		dest := "oci:" + t.TempDir() + "/out:x"
-		imagetest.Put(t, dest, media.Result{Image: imagetest.Derived(t, imagetest.Stack(t, base), true, true, layer...)})
-		return verifyWith(t, dest, source, imagetest.TestShim)
+		imagetest.Put(t, dest, source.Result{Image: imagetest.Derived(t, imagetest.Stack(t, base), true, true, layer...)})
+		return verifyWith(t, dest, typed, imagetest.TestShim)
 	}
 	if v := result(func([]imagetest.TestMember) {}); len(v.Problems) != 0 || v.Findings.Uncovered() != 0 {
 		t.Fatalf("the control: got problems %q, %d uncovered", v.Problems, v.Findings.Uncovered())

@@ -7,15 +7,16 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"github.com/moby/moby/api/types/image"
+	"github.com/moby/moby/client"
 	"slices"
 	"strings"
 	"time"
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/engine"
 	"vfix.dev/vfix/images/fallback"
-	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/source"
 )
 
 // Held is an image of an engine, or a container that runs there.
@@ -43,13 +44,13 @@ type held struct {
 }
 
 // eachEngine calls f with every engine that answers and its images.
-func eachEngine(ctx context.Context, o media.Options, f func(*engine.Client, []engine.ListedImage) error) error {
-	return media.EachDaemon(ctx, "", o.WithDefaults(), func(c *engine.Client) (bool, error) {
-		all, err := c.Images(ctx)
+func eachEngine(ctx context.Context, o source.Options, f func(*source.Engine, []image.Summary) error) error {
+	return source.EachEngine(ctx, source.Ref{}, o.WithDefaults(), func(c *source.Engine) (bool, error) {
+		all, err := c.ImageList(ctx, client.ImageListOptions{})
 		if err != nil {
 			return false, fmt.Errorf("docker daemon %s: images: %w", c.Host, err)
 		}
-		return false, f(c, all)
+		return false, f(c, all.Items)
 	})
 }
 
@@ -61,7 +62,7 @@ func Take(ctx, enough context.Context, o images.ScanOptions) (*Inventory, error)
 	inv := &Inventory{}
 	byID := map[string]*held{}
 	var all, containers []*held
-	err := eachEngine(ctx, o.Media, func(c *engine.Client, images []engine.ListedImage) error {
+	err := eachEngine(ctx, o.Media, func(c *source.Engine, images []image.Summary) error {
 		inv.Engines = append(inv.Engines, c.Host)
 		for _, i := range images {
 			if byID[i.ID] == nil {
@@ -69,11 +70,11 @@ func Take(ctx, enough context.Context, o images.ScanOptions) (*Inventory, error)
 				all = append(all, byID[i.ID])
 			}
 		}
-		running, err := c.Containers(ctx, false)
+		running, err := c.ContainerList(ctx, client.ContainerListOptions{})
 		if err != nil {
 			return fmt.Errorf("docker daemon %s: containers: %w", c.Host, err)
 		}
-		for _, r := range running {
+		for _, r := range running.Items {
 			containers = append(containers, &held{Held: Held{Container: imageName(r.Names, r.ID), Name: r.Image}, id: r.ImageID})
 		}
 		return nil
@@ -104,13 +105,13 @@ func Take(ctx, enough context.Context, o images.ScanOptions) (*Inventory, error)
 }
 
 // LocalNames lists the images and containers of the engines that answer, for completion.
-func LocalNames(ctx context.Context, o media.Options) (images, containers []string, err error) {
-	err = eachEngine(ctx, o, func(c *engine.Client, all []engine.ListedImage) error {
+func LocalNames(ctx context.Context, o source.Options) (images, containers []string, err error) {
+	err = eachEngine(ctx, o, func(c *source.Engine, all []image.Summary) error {
 		for _, i := range all {
 			images = append(images, tagsOf(i)...)
 		}
-		ran, err := c.Containers(ctx, true)
-		for _, r := range ran {
+		ran, err := c.ContainerList(ctx, client.ContainerListOptions{All: true})
+		for _, r := range ran.Items {
 			containers = append(containers, imageName(r.Names, r.ID))
 		}
 		return err
@@ -118,7 +119,7 @@ func LocalNames(ctx context.Context, o media.Options) (images, containers []stri
 	return images, containers, err
 }
 
-func tagsOf(i engine.ListedImage) []string {
+func tagsOf(i image.Summary) []string {
 	return slices.DeleteFunc(slices.Clone(i.RepoTags), func(tag string) bool { return tag == "<none>:<none>" })
 }
 
@@ -144,7 +145,7 @@ func examineAll(ctx, enough context.Context, o images.ScanOptions, all []*held) 
 }
 
 func (h *held) examine(ctx context.Context, s *contents.Session, o images.ScanOptions) error {
-	src, err := media.OpenDaemon(ctx, media.Ref{Transport: media.Daemon, Name: h.id, Host: h.engine}, o.Media)
+	src, err := source.OpenRef(ctx, source.Ref{Transport: source.Daemon, Name: h.id, Host: h.engine}, o.Media)
 	if err != nil {
 		return err
 	}
@@ -179,9 +180,9 @@ type Stocked struct {
 
 // Stock lists the images of every engine that answers, and the engines with their versions. It errs
 // with ErrNoDaemon if none answers.
-func Stock(ctx context.Context, o media.Options) (engines []string, images []Stocked, err error) {
-	err = eachEngine(ctx, o, func(c *engine.Client, all []engine.ListedImage) error {
-		v, err := c.Version(ctx)
+func Stock(ctx context.Context, o source.Options) (engines []string, images []Stocked, err error) {
+	err = eachEngine(ctx, o, func(c *source.Engine, all []image.Summary) error {
+		v, err := c.ServerVersion(ctx, client.ServerVersionOptions{})
 		if err != nil {
 			return fmt.Errorf("docker daemon %s: version: %w", c.Host, err)
 		}

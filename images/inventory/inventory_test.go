@@ -16,7 +16,7 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/inventory"
-	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/tests/imagetest"
 )
@@ -56,7 +56,7 @@ func listingDaemon(t *testing.T, img v1.Image, broken ...string) (host string) {
 	return "unix://" + sock
 }
 
-var inventoryOptions = images.ScanOptions{Media: media.Options{Platform: v1.Platform{OS: "linux", Architecture: "amd64"}}}
+var inventoryOptions = images.ScanOptions{Media: source.Options{Platform: v1.Platform{OS: "linux", Architecture: "amd64"}}}
 
 func TestInventory(t *testing.T) {
 	imagetest.CleanTemp(t)

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"github.com/moby/moby/api/types/image"
 	"io"
 	"regexp"
 	"slices"
@@ -16,16 +17,14 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"golang.org/x/sync/errgroup"
 
-	"vfix.dev/vfix/images/engine"
-	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/registry"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 )
 
 // ListOptions say what is listed.
 type ListOptions struct {
-	Media media.Options
+	Media source.Options
 	Jobs  int              // images looked at at once; 0 is defaultLooks
 	Match []*regexp.Regexp // names, of which one must match; none: all do
 	Newer time.Time        // images that were created then or later; the zero time: all
@@ -92,7 +91,7 @@ func (l *lister) add(i Listed) error {
 }
 
 func (l *lister) engines(ctx context.Context) error {
-	return eachEngine(ctx, l.o.Media, func(_ *engine.Client, all []engine.ListedImage) error {
+	return eachEngine(ctx, l.o.Media, func(_ *source.Engine, all []image.Summary) error {
 		for _, i := range all {
 			created := time.Unix(i.Created, 0).UTC()
 			if created.Before(l.o.Newer) {
@@ -115,7 +114,7 @@ func (l *lister) registry(ctx context.Context, where string) error {
 	prefix = strings.TrimSuffix(prefix, "/")
 	var failed []error
 	found := false
-	err := media.EachRepository(ctx, host, prefix, l.o.Media, func(repo name.Repository) error {
+	err := source.EachRepository(ctx, host, prefix, l.o.Media, func(repo name.Repository) error {
 		found = true
 		err := l.repository(ctx, repo)
 		if l.stop != nil || ctx.Err() != nil {
@@ -131,9 +130,9 @@ func (l *lister) registry(ctx context.Context, where string) error {
 		return context.Cause(ctx)
 	}
 	if !found && prefix != "" { // where some were found, it has one
-		repo, nameErr := name.NewRepository(where, registry.NameOptions(l.o.Media.Insecure)...)
+		repo, nameErr := name.NewRepository(where, source.NameOptions(l.o.Media.Insecure)...)
 		if nameErr != nil {
-			return media.BadName(where, nameErr)
+			return source.BadName(where, nameErr)
 		}
 		progress.Note(l.o.Media.Progress, "%s: the registry does not list this repository; reading its tags directly", where)
 		err = l.repository(ctx, repo)
@@ -145,7 +144,7 @@ func (l *lister) registry(ctx context.Context, where string) error {
 }
 
 func (l *lister) repository(ctx context.Context, repo name.Repository) error {
-	return media.EachTags(ctx, repo, l.o.Media, func(tags []name.Tag) error {
+	return source.EachTags(ctx, repo, l.o.Media, func(tags []name.Tag) error {
 		tags = slices.DeleteFunc(tags, func(t name.Tag) bool { return !l.matches(sourceOf(t)) })
 		all, err := l.look(ctx, tags)
 		if err != nil {
@@ -197,7 +196,7 @@ func (l *lister) lookAt(ctx context.Context, t name.Tag) (Listed, error) {
 		return Listed{}, nil
 	}
 	i := Listed{Source: sourceOf(t)}
-	src, err := media.OpenRegistry(ctx, media.Ref{Transport: media.Registry, Name: strings.TrimPrefix(i.Source, "docker://")}, l.o.Media)
+	src, err := source.OpenRef(ctx, source.Ref{Transport: source.Registry, Name: strings.TrimPrefix(i.Source, "docker://")}, l.o.Media)
 	switch {
 	case ctx.Err() != nil:
 		return Listed{}, nil
@@ -212,7 +211,7 @@ func (l *lister) lookAt(ctx context.Context, t name.Tag) (Listed, error) {
 	}
 	c, err := src.Image.ConfigFile()
 	if err != nil {
-		return Listed{}, media.RegistryError(ctx, t, err)
+		return Listed{}, source.RegistryError(ctx, t, err)
 	}
 	if i.Created = c.Created.UTC(); i.Created.Before(l.o.Newer) {
 		return Listed{}, nil

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"vfix.dev/vfix/images/inventory"
-	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/patterns"
 	"vfix.dev/vfix/tests/imagetest"
@@ -25,7 +25,7 @@ import (
 // all lists a SOURCE; the host of f is written as R.
 func all(f *imagetest.FakeRegistry, source string, o inventory.ListOptions) (string, error) {
 	var got []string
-	o.Media.Retry = imagetest.Fast.Retry
+	o.Media.Pause = imagetest.Fast.Pause
 	o.Each = func(i inventory.Listed) error {
 		got = append(got, strings.ReplaceAll(i.Source, f.Host, "R"))
 		return nil
@@ -45,7 +45,7 @@ func TestListRegistry(t *testing.T) {
 		return imagetest.Must[v1.Image](t)(mutate.ConfigFile(img, c))
 	}
 	put := func(name string, img v1.Image) {
-		imagetest.Put(t, "docker://"+f.Host+"/"+name, media.Result{Image: img})
+		imagetest.Put(t, "docker://"+f.Host+"/"+name, source.Result{Image: img})
 	}
 	put("app:1", at(2010, "amd64"))
 	put("app:2", at(2020, "amd64"))
@@ -64,9 +64,9 @@ func TestListRegistry(t *testing.T) {
 	newer := inventory.ListOptions{Newer: time.Date(2011, 1, 1, 0, 0, 0, 0, time.UTC)}
 	const every = "docker://R/app:1 docker://R/app:2 docker://R/team/a:1 docker://R/teams:1"
 	for _, c := range []struct {
-		source string
-		o      inventory.ListOptions
-		want   string
+		typed string
+		o     inventory.ListOptions
+		want  string
 	}{
 		{"docker://R", inventory.ListOptions{}, every},
 		{"docker://R/", inventory.ListOptions{}, every},
@@ -79,11 +79,11 @@ func TestListRegistry(t *testing.T) {
 		{"docker://R", newer, "docker://R/app:2 docker://R/teams:1"},
 	} {
 		f.Reset(nil)
-		if got, err := all(f, c.source, c.o); err != nil || got != c.want {
-			t.Errorf("%s %v: got %s, %v, want %s", c.source, c.o.Match, got, err, c.want)
+		if got, err := all(f, c.typed, c.o); err != nil || got != c.want {
+			t.Errorf("%s %v: got %s, %v, want %s", c.typed, c.o.Match, got, err, c.want)
 		}
 		if n := f.Count("/manifests/"); n > 0 != (c.o.Platform || !c.o.Newer.IsZero()) {
-			t.Errorf("%s: %d manifests were read", c.source, n)
+			t.Errorf("%s: %d manifests were read", c.typed, n)
 		}
 	}
 	// One repository that cannot be read leaves the others; no list of repositories leaves one.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 
-	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/lazy"
 )
@@ -36,12 +36,12 @@ func destKey(dest string) (string, error) {
 	if dest == "" {
 		return "", nil
 	}
-	r, err := media.ParseRef(dest)
+	r, err := source.ParseRef(dest)
 	if err != nil {
 		return "", err
 	}
 	switch r.Transport {
-	case media.Registry, media.Daemon:
+	case source.Registry, source.Daemon:
 		if n, err := name.ParseReference(r.Name); err == nil {
 			r.Name = n.Name()
 		}
@@ -68,30 +68,30 @@ func CheckTemplate(t string) error {
 		return fmt.Errorf("%s: nothing in braces, so all images would be written to the same place", t)
 	}
 	// Any name will do to see whether the rest is a DEST.
-	dest, err := fillTemplate(t, media.Ref{Transport: media.Registry, Name: "registry.example/team/app:1"})
+	dest, err := fillTemplate(t, source.Ref{Transport: source.Registry, Name: "registry.example/team/app:1"})
 	if err == nil {
-		_, err = media.ParseRef(dest)
+		_, err = source.ParseRef(dest)
 	}
 	return err
 }
 
 // fillTemplate makes the DEST of an image. An image that is not from a registry or daemon is called as DefaultDest would
 // call it; an image that is named by its digest alone has the first twelve digits of it as its tag.
-func fillTemplate(t string, ref media.Ref) (string, error) {
+func fillTemplate(t string, ref source.Ref) (string, error) {
 	typed := ref.Name
-	if ref.Transport != media.Daemon && ref.Transport != media.Registry {
+	if ref.Transport != source.Daemon && ref.Transport != source.Registry {
 		var err error
-		if typed, err = media.DefaultName(ref, ""); err != nil {
+		if typed, err = source.DefaultName(ref, ""); err != nil {
 			return "", err
 		}
 	}
 	n, err := name.ParseReference(typed)
 	if err != nil {
-		return "", media.BadName(typed, err)
+		return "", source.BadName(typed, err)
 	}
 	tag := n.Identifier()
 	if base, digest, ok := strings.Cut(typed, "@"); ok {
-		if named, err := name.NewTag(base); err == nil && media.HasTag(base) {
+		if named, err := name.NewTag(base); err == nil && source.HasTag(base) {
 			tag = named.TagStr()
 		} else if _, hex, ok := strings.Cut(digest, ":"); ok {
 			tag = hex[:min(len(hex), 12)]

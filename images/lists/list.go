@@ -13,7 +13,7 @@ import (
 	"os"
 	"strings"
 
-	"vfix.dev/vfix/images/media"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/utf8text"
 )
@@ -103,7 +103,7 @@ func parseLine(text string) (i Item, err error) {
 		return i, hinterr.With(fmt.Errorf("%d words, want SOURCE or SOURCE DEST", len(words)), "a list cannot contain paths with spaces")
 	}
 	for _, w := range words {
-		if _, err := media.ParseRef(w); err != nil {
+		if _, err := source.ParseRef(w); err != nil {
 			return i, err
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"sync"
 
-	"vfix.dev/vfix/images/atomicfile"
+	"vfix.dev/vfix/internal/atomicfile"
 	"vfix.dev/vfix/internal/jsonobject"
 )
 

@@ -12,8 +12,7 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
@@ -71,7 +70,7 @@ type Options struct {
 type run struct {
 	o      Options
 	s      *contents.Session
-	work   func(context.Context, *Image, *media.Source) error
+	work   func(context.Context, *Image, *source.Source) error
 	mu     sync.Mutex
 	claims map[string]Item
 }
@@ -117,7 +116,7 @@ func (r *run) one(ctx context.Context, i Item) Image {
 	if ctx.Err() != nil {
 		return out
 	}
-	src, err := sources.Open(ctx, i.Source, r.o.Media)
+	src, err := source.Open(ctx, i.Source, r.o.Media)
 	if err == nil {
 		out.BaseDigest = src.Digest
 		err = r.work(ctx, &out, src)
@@ -138,7 +137,7 @@ func (r *run) one(ctx context.Context, i Item) Image {
 }
 
 // rebuild rebuilds one image, if its DEST does not have the result.
-func (r *run) rebuild(ctx context.Context, out *Image, src *media.Source) (err error) {
+func (r *run) rebuild(ctx context.Context, out *Image, src *source.Source) (err error) {
 	o := r.o.RebuildOptions
 	if o.Dest = out.Dest; o.Dest == "" && r.o.Template != "" {
 		if o.Dest, err = fillTemplate(r.o.Template, src.Ref); err != nil {
@@ -167,7 +166,7 @@ func (r *run) rebuild(ctx context.Context, out *Image, src *media.Source) (err e
 	return nil
 }
 
-func (r *run) scan(ctx context.Context, out *Image, src *media.Source) error {
+func (r *run) scan(ctx context.Context, out *Image, src *source.Source) error {
 	f, err := images.ScanSource(ctx, r.s, src, r.o.ScanOptions)
 	if err != nil {
 		return err

@@ -3,7 +3,6 @@ package patch_test
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/patch"
+	"vfix.dev/vfix/internal/atomicfile"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/tests/imagetest"
@@ -123,28 +122,6 @@ func TestDroppedMarks(t *testing.T) {
 		_, err := unix.Getxattr(in+".out", mark, nil)
 		if len(f.Warnings) != warnings || (err == nil) != (warnings == 0) || len(f.Files) != warnings || warnings > 0 && f.Files[0].Path != in+":bin/c" {
 			t.Errorf("%s: got %q, %s, %v", text, f.Warnings, imagetest.Paths(f), err)
-		}
-	}
-}
-
-// The leftovers of a killed run are removed, and not reported as files that were not examined.
-func TestLeftoversAreNoFindings(t *testing.T) {
-	for _, inPlace := range []bool{false, true} {
-		dir := imagetest.LegacyDir(t)
-		damaged := imagetest.LegacyELF("d")
-		damaged[32+8-1] = 0xff // e_phoff beyond the file
-		left := imagetest.Write(t, dir+"/bin/"+atomicfile.DirName(), damaged)
-		imagetest.Write(t, dir+"/bin/own", damaged)
-		f := imagetest.Patch(t, patch.Options{InPlace: inPlace, DryRun: !inPlace}, dir)
-		want := 2
-		if inPlace {
-			want = 1
-		}
-		if len(f.Passed) != want {
-			t.Errorf("in place %v: got %+v", inPlace, f.Passed)
-		}
-		if _, err := os.Lstat(left); errors.Is(err, fs.ErrNotExist) != inPlace {
-			t.Errorf("in place %v: %v", inPlace, err)
 		}
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"vfix.dev/vfix/images/source"
 
-	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/internal/atomicfile"
 	"vfix.dev/vfix/internal/hinterr"
 )
 
@@ -25,21 +25,16 @@ func (p *patchRun) copyTree(ctx context.Context, d *contents.Disk, t *contents.T
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if sources.Inside(d.Root.Name(), out) {
-		return sources.ErrInside(out, d.Path)
+	if source.Inside(d.Root.Name(), out) {
+		return source.ErrInside(out, d.Path)
 	}
-	unlock, err := atomicfile.Lock(ctx, out, p.o.Progress)
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	patched := map[*contents.Inode]*contents.Target{}
 	for n := range hits {
 		patched[hits[n].Inode] = &hits[n]
 	}
 	const private = 0o700 // until it has its owner
 	return atomicfile.WriteDir(out, private, func(temp string) (err error) {
-		p.lost, err = sources.WriteTree(ctx, t, temp, func(i *contents.Inode, r io.Reader) (io.Reader, *contents.Meta, error) {
+		p.lost, err = contents.WriteTree(ctx, t, temp, func(i *contents.Inode, r io.Reader) (io.Reader, *contents.Meta, error) {
 			if h := patched[i]; h != nil {
 				return patchedCopy(h, r.(*os.File))
 			}

@@ -14,9 +14,9 @@ import (
 	"path/filepath"
 	"slices"
 
-	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/internal/atomicfile"
 	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/internal/sparse"
 )
@@ -141,13 +141,8 @@ func (p *patchRun) begin(root *os.Root, name string, id contents.FileID) (*repla
 			return nil, err
 		}
 		p.roots[filepath.Dir(key)] = at
-		leave, err := atomicfile.Enter(at)
-		if err != nil {
-			return nil, err
-		}
-		p.leave = append(p.leave, leave)
 	}
-	r := &replacement{root: at, temp: atomicfile.DirName(), final: base, id: id}
+	r := &replacement{root: at, temp: atomicfile.TempName(base), final: base, id: id}
 	p.pending = append(p.pending, r)
 	return r, nil
 }
@@ -173,9 +168,6 @@ func (p *patchRun) discard() {
 		if !r.done {
 			r.root.Remove(r.temp)
 		}
-	}
-	for _, leave := range p.leave {
-		leave()
 	}
 	for _, root := range p.roots {
 		root.Close()

@@ -15,11 +15,10 @@ import (
 	"strings"
 	"time"
 
-	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/images/source"
+	"vfix.dev/vfix/internal/atomicfile"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/internal/quote"
@@ -71,7 +70,6 @@ type patchRun struct {
 	pending  []*replacement
 	finals   map[string]bool
 	roots    map[string]*os.Root // the directories of those, by path
-	leave    []func()            // gives the locks on these back
 	written  map[contents.FileID]*replacement
 	outsides []outside
 	stamp    stamp
@@ -122,12 +120,12 @@ func (p *patchRun) dropGone() {
 // would be found to patch.
 func notAnImage(ctx context.Context, name string) error {
 	if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
-		if ref, err := media.ParseRef(name); err == nil && !ref.Guessed {
+		if ref, err := source.ParseRef(name); err == nil && !ref.Guessed {
 			return hinterr.With(fmt.Errorf("%s: patch takes paths of files and directories", name), "to rebuild an image: vfix rebuild %s", quote.Path(name))
 		}
 		return nil // opening it gives the error
 	}
-	src, err := sources.OpenPath(ctx, name, media.Options{}.WithDefaults())
+	src, err := source.OpenPath(ctx, name, source.Options{}.WithDefaults())
 	if err != nil || src == nil {
 		return err
 	}
@@ -267,11 +265,11 @@ func (p *patchRun) writeOutput(ctx context.Context, d *contents.Disk, changed bo
 		return nil, hinterr.With(fmt.Errorf("%s: is a directory; the output for a file must be a file", p.o.Output),
 			"add the file name: -o %s", filepath.Join(p.o.Output, filepath.Base(d.Only)))
 	}
-	out, release, err := atomicfile.CreateLocked(ctx, p.o.Output, p.o.Progress)
+	out, err := atomicfile.Create(p.o.Output)
 	if err != nil {
 		return nil, err
 	}
-	defer release()
+	defer out.Discard()
 	if err := write(out.File, r); err != nil {
 		return nil, err
 	}

@@ -12,10 +12,10 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/images/atomicfile"
 	"vfix.dev/vfix/images/blob"
-	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/patch"
+	"vfix.dev/vfix/images/source"
+	"vfix.dev/vfix/internal/atomicfile"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/tests/imagetest"
 )
@@ -289,8 +289,8 @@ func TestPatchRefusesImages(t *testing.T) {
 	img := imagetest.Stack(t, []imagetest.TestMember{imagetest.DirM("lib"), imagetest.LegacyM("lib/a", "a")})
 	var all []string
 	for _, dest := range []string{"docker-archive:" + dir + "/d.tar:x:1", "oci:" + dir + "/layout:x", "oci-archive:" + dir + "/o.tar:x"} {
-		imagetest.Put(t, dest, media.Result{Image: img})
-		ref := imagetest.Must[media.Ref](t)(media.ParseRef(dest))
+		imagetest.Put(t, dest, source.Result{Image: img})
+		ref := imagetest.Must[source.Ref](t)(source.ParseRef(dest))
 		all = append(all, ref.Name)
 	}
 	all = append(all, "docker-archive:"+dir+"/d.tar", "docker://registry.example/x:1")

@@ -1,3 +1,3 @@
-// Package schema1 reads Docker's old manifests (schema 1, with their signatures) and the image
-// configs of that time, and makes OCI configs of them.
+// Package schema1 makes images of what Docker wrote before version 1.10: manifests of schema 1, and chains of layers in
+// archives.
 package schema1

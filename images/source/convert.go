@@ -5,6 +5,7 @@ package source
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 
@@ -134,7 +135,12 @@ func portable(ctx context.Context, img v1.Image, oci bool, o Options) (_ v1.Imag
 	for n, d := range m.Layers {
 		layers[n] = blob.AsType(layers[n], d.MediaType)
 	}
-	out, err := withManifest(img, *m, layers)
+	raw, err := json.Marshal(m)
+	config, cerr := img.RawConfigFile()
+	if err := cmp.Or(err, cerr); err != nil {
+		return nil, done, err
+	}
+	out, err := EditedImage(raw, config, layers)
 	return out, done, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
@@ -26,7 +27,7 @@ func (s *registryStore) download(h v1.Hash) (io.ReadCloser, int64, error) {
 		return nil, 0, err
 	}
 	r := &resuming{
-		ctx: s.ctx, client: &http.Client{Transport: t, CheckRedirect: checkRedirect}, p: s.o.Progress, what: fmt.Sprintf("registry %s: blob %s", s.repo.RegistryStr(), blob.ShortHash(h)),
+		ctx: s.ctx, client: &http.Client{Transport: t, CheckRedirect: checkRedirect}, p: s.o.Progress, pause: s.o.Pause, what: fmt.Sprintf("registry %s: blob %s", s.repo.RegistryStr(), blob.ShortHash(h)),
 		// distribution-spec, "Pulling blobs"
 		url: &url.URL{Scheme: s.repo.Scheme(), Host: s.repo.RegistryStr(), Path: "/v2/" + s.repo.RepositoryStr() + "/blobs/" + h.String()},
 	}
@@ -44,7 +45,8 @@ type resuming struct {
 	client *http.Client
 	url    *url.URL
 	p      progress.Reporter
-	what   string // its name in messages
+	pause  time.Duration // after the first break
+	what   string        // its name in messages
 
 	body io.ReadCloser
 	at   int64 // bytes so far
@@ -72,7 +74,7 @@ func (r *resuming) Read(p []byte) (int, error) {
 			return n, r.broken(err)
 		}
 		progress.Note(r.p, "%s: the connection broke after %d bytes: %v: it resumes", r.what, r.at, err)
-		if err := sleep(r.ctx, firstPause<<(r.tries-1)); err != nil {
+		if err := sleep(r.ctx, r.pause<<(r.tries-1)); err != nil {
 			return n, err
 		}
 		if err = r.resume(); err == nil {

@@ -189,6 +189,17 @@ func checkLoaded(ctx context.Context, e *Engine, tag string, img v1.Image) (stri
 	return found.ID, nil
 }
 
+// Kind is "docker" or "podman".
+func (e *Engine) Kind(ctx context.Context) (string, error) {
+	v, err := e.ServerVersion(ctx, client.ServerVersionOptions{})
+	for _, part := range v.Components {
+		if strings.HasPrefix(part.Name, "Podman") {
+			return "podman", err
+		}
+	}
+	return "docker", err
+}
+
 // Container is an engine's report of a container.
 type Container struct {
 	container.InspectResponse

@@ -86,30 +86,30 @@ func TestEngine(t *testing.T) {
 		e := &engine{api: api}
 		e.start(t)
 		img := imageOf(t, "linux/amd64", tarOf(t, "a", "a"))
-		if st := put(t, "x:1", source.Result{Image: img}, source.Options{}); st.Reference != "x:1" || st.Digest != "sha256:"+hex64 {
+		if st := put(t, "x:1", source.Result{Image: img}, fast); st.Reference != "x:1" || st.Digest != "sha256:"+hex64 {
 			t.Errorf("%s: got %+v", api, st)
 		}
-		src := open(t, "x:1", source.Options{})
+		src := open(t, "x:1", fast)
 		if diffIDs(t, src.Image) != diffIDs(t, img) || src.Ref.Host == "" || src.Ref.Transport != source.Daemon {
 			t.Errorf("%s: got %+v", api, src.Ref)
 		}
 		if all := strings.Join(e.seen, " "); strings.Contains(all, "platform=") != (api == "1.55") || !strings.Contains(all, "/v"+api+"/images") {
 			t.Errorf("%s: got %s", api, all)
 		}
-		_, err := source.Open(t.Context(), "docker-daemon:none", source.Options{})
+		_, err := source.Open(t.Context(), "docker-daemon:none", fast)
 		if !errors.Is(err, hinterr.ErrNotFound) || !strings.Contains(hinterr.HintOf(err), "docker://none") {
 			t.Errorf("%s: no image: got %v", api, err)
 		}
 		e.loadErr = "disk is full"
-		if _, err := source.Put(t.Context(), source.Ref{Name: "x:1"}, source.Result{Image: img}, source.Options{}); err == nil || !strings.HasSuffix(err.Error(), "x:1: disk is full") {
+		if _, err := source.Put(t.Context(), source.Ref{Name: "x:1"}, source.Result{Image: img}, fast); err == nil || !strings.HasSuffix(err.Error(), "x:1: disk is full") {
 			t.Errorf("%s: a load that fails: got %v", api, err)
 		}
 	}
 	noEngine(t)
-	if source.Answers(t.Context(), source.Options{}) {
+	if source.Answers(t.Context(), fast) {
 		t.Error("an engine that is not there answers")
 	}
-	if _, err := source.Open(t.Context(), "docker-daemon:x", source.Options{}); !source.IsNoDaemon(err) {
+	if _, err := source.Open(t.Context(), "docker-daemon:x", fast); !source.IsNoDaemon(err) {
 		t.Errorf("no engine: got %v", err)
 	}
 }
@@ -117,11 +117,11 @@ func TestEngine(t *testing.T) {
 func TestContainer(t *testing.T) {
 	noEngine(t)
 	(&engine{api: "1.41"}).start(t)
-	c, err := source.FindContainer(t.Context(), "web", source.Options{})
+	c, err := source.FindContainer(t.Context(), "web", fast)
 	if err != nil || c.State.ExitCode != 139 || c.Finished.Year() != 2024 || c.Kernel != "6.1" || c.HostConfig.Memory != 5 || c.Config.Image != "redis" {
 		t.Fatalf("got %+v, %v", c, err)
 	}
-	err = source.InContainer(t.Context(), "none", source.Options{}, func(*source.Engine, container.InspectResponse) error { return nil })
+	err = source.InContainer(t.Context(), "none", fast, func(*source.Engine, container.InspectResponse) error { return nil })
 	if !errors.Is(err, hinterr.ErrNotFound) {
 		t.Errorf("no container: got %v", err)
 	}

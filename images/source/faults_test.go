@@ -43,7 +43,6 @@ func registry(t testing.TB, f *faults) (host string) {
 	if f == nil {
 		f = &faults{}
 	}
-	source.FastRetries(t)
 	reg := ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0)))
 	f.release = make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -148,11 +147,11 @@ func TestRegistryBreaks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := &faults{}
 			host := registry(t, f)
-			put(t, "docker://"+host+"/x:1", source.Result{Image: img}, source.Options{})
+			put(t, "docker://"+host+"/x:1", source.Result{Image: img}, fast)
 			c.set(f)
 			f.armed.Store(true)
 			at := t.TempDir()
-			o := source.Options{Stall: 200 * time.Millisecond}
+			o := source.Options{Stall: 200 * time.Millisecond, Pause: time.Millisecond}
 			for _, dest := range []string{"oci:" + at + "/lay:x", "oci-archive:" + at + "/x.tar:x"} {
 				src, err := source.Open(t.Context(), "docker://"+host+"/x:1", o)
 				if err == nil {
@@ -171,7 +170,7 @@ func TestRegistryBreaks(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s: %v", dest, err)
 				}
-				got := open(t, dest, source.Options{})
+				got := open(t, dest, fast)
 				if must(got.Image.Digest())(t) != must(img.Digest())(t) {
 					t.Errorf("%s: got another image", dest)
 				}
@@ -197,12 +196,12 @@ func TestKeep(t *testing.T) {
 	img := bigImage(t, 100_000)
 	f := &faults{}
 	host := registry(t, f)
-	put(t, "docker://"+host+"/x:1", source.Result{Image: img}, source.Options{})
+	put(t, "docker://"+host+"/x:1", source.Result{Image: img}, fast)
 	f.armed.Store(true)
 	size := must(must(img.Layers())(t)[0].Size())(t)
 	for _, keep := range []bool{false, true} {
 		f.got.Store(0)
-		src := open(t, "docker://"+host+"/x:1", source.Options{})
+		src := open(t, "docker://"+host+"/x:1", fast)
 		if keep {
 			src.Keep()
 		}
@@ -226,10 +225,10 @@ func TestUploadBreaks(t *testing.T) {
 	for cuts, ok := range map[int64]bool{0: true, 1: true, 1 << 30: false} {
 		f := &faults{}
 		host := registry(t, f)
-		put(t, "docker://"+host+"/x:1", source.Result{Image: old}, source.Options{})
+		put(t, "docker://"+host+"/x:1", source.Result{Image: old}, fast)
 		f.uploads.Store(cuts)
 		f.armed.Store(true)
-		_, err := source.Put(t.Context(), source.Ref{Transport: source.Registry, Name: host + "/x:1"}, source.Result{Image: img}, source.Options{})
+		_, err := source.Put(t.Context(), source.Ref{Transport: source.Registry, Name: host + "/x:1"}, source.Result{Image: img}, fast)
 		if (err == nil) != ok {
 			t.Errorf("%d cuts: got %v", cuts, err)
 		}
@@ -240,7 +239,7 @@ func TestUploadBreaks(t *testing.T) {
 				t.Errorf("%d cuts: got %v", cuts, err)
 			}
 		}
-		if got := open(t, "docker://"+host+"/x:1", source.Options{}); diffIDs(t, got.Image) != diffIDs(t, want) {
+		if got := open(t, "docker://"+host+"/x:1", fast); diffIDs(t, got.Image) != diffIDs(t, want) {
 			t.Errorf("%d cuts: another image has the tag", cuts)
 		}
 	}
@@ -252,10 +251,10 @@ func TestMount(t *testing.T) {
 	img := bigImage(t, 1<<20)
 	f := &faults{}
 	host := registry(t, f)
-	put(t, "docker://"+host+"/x:1", source.Result{Image: img}, source.Options{})
-	src := open(t, "docker://"+host+"/x:1", source.Options{})
+	put(t, "docker://"+host+"/x:1", source.Result{Image: img}, fast)
+	src := open(t, "docker://"+host+"/x:1", fast)
 	f.armed.Store(true)
-	put(t, "docker://"+host+"/y:1", source.Result{Image: src.Image, Source: src.Ref}, source.Options{})
+	put(t, "docker://"+host+"/y:1", source.Result{Image: src.Image, Source: src.Ref}, fast)
 	if got, size := f.got.Load(), must(must(img.Layers())(t)[0].Size())(t); got >= size {
 		t.Errorf("%d bytes were fetched", got)
 	}
@@ -265,20 +264,20 @@ func TestMount(t *testing.T) {
 func TestRegistryErrors(t *testing.T) {
 	noEngine(t)
 	host := registry(t, nil)
-	_, err := source.Open(t.Context(), "docker://"+host+"/none:1", source.Options{})
+	_, err := source.Open(t.Context(), "docker://"+host+"/none:1", fast)
 	if !errors.Is(err, hinterr.ErrNotFound) || !strings.Contains(err.Error(), "repository none, tag 1: no such image") {
 		t.Errorf("no image: got %v", err)
 	}
-	_, err = source.Open(t.Context(), "docker://127.0.0.1:1/x", source.Options{})
+	_, err = source.Open(t.Context(), "docker://127.0.0.1:1/x", fast)
 	if err == nil || !strings.Contains(err.Error(), "no answer") {
 		t.Errorf("no registry: got %v", err)
 	}
-	public := source.Options{}
+	public := fast
 	if _, err = source.Open(t.Context(), "docker://10.255.255.1:1/x", public); err == nil {
 		t.Error("a registry that is not there was read")
 	}
 	at := filepath.Join(t.TempDir(), "out")
-	if _, err := source.Put(t.Context(), source.Ref{Transport: source.OCIArchive, Name: at + "/no/x.tar"}, source.Result{Image: bigImage(t, 10)}, source.Options{}); !strings.Contains(hinterr.HintOf(err), "mkdir -p") {
+	if _, err := source.Put(t.Context(), source.Ref{Transport: source.OCIArchive, Name: at + "/no/x.tar"}, source.Result{Image: bigImage(t, 10)}, fast); !strings.Contains(hinterr.HintOf(err), "mkdir -p") {
 		t.Errorf("no directory: got %v", err)
 	}
 }

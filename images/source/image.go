@@ -151,14 +151,14 @@ func madeImage(m v1.Manifest, config []byte, s store) (*image, error) {
 	return storedImage(inMemory{map[v1.Hash][]byte{digest: raw, id: config}, s}, v1.Descriptor{MediaType: m.MediaType, Size: size, Digest: digest})
 }
 
-// withManifest is an image with another manifest, and the layers that it lists.
-func withManifest(img v1.Image, m v1.Manifest, layers []v1.Layer) (*image, error) {
-	i := &image{manifest: m, config: img.RawConfigFile, layers: layers, desc: v1.Descriptor{MediaType: cmp.Or(m.MediaType, types.OCIManifestSchema1)}}
-	var err error
-	if i.raw, err = json.Marshal(m); err != nil {
-		return nil, err
+// EditedImage makes an image of another one by editing its manifest and config. layers are in the manifest's order.
+func EditedImage(manifest, config []byte, layers []v1.Layer) (v1.Image, error) {
+	i := &image{raw: manifest, config: func() ([]byte, error) { return config, nil }, layers: layers}
+	err := json.Unmarshal(manifest, &i.manifest)
+	i.desc.MediaType = cmp.Or(i.manifest.MediaType, types.OCIManifestSchema1)
+	if err == nil {
+		i.desc.Digest, i.desc.Size, err = v1.SHA256(bytes.NewReader(manifest))
 	}
-	i.desc.Digest, i.desc.Size, err = v1.SHA256(bytes.NewReader(i.raw))
 	return i, err
 }
 

@@ -39,8 +39,8 @@ var oldMembers = []string{
 func checkOld(t *testing.T, name string, img v1.Image) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "lay")
-	put(t, "oci:"+dir, source.Result{Image: img}, source.Options{})
-	if err := validate.Image(open(t, dir, source.Options{}).Image); err != nil {
+	put(t, "oci:"+dir, source.Result{Image: img}, fast)
+	if err := validate.Image(open(t, dir, fast).Image); err != nil {
 		t.Errorf("%s: %v", name, err)
 	}
 	cf := must(img.ConfigFile())(t)
@@ -74,11 +74,11 @@ func TestV1Archive(t *testing.T) {
 	}
 	named, bare := write(append(list, files...)), write(files)
 	for _, name := range []string{named, "docker-archive:" + named + ":redis:2.8", "docker-archive:" + bare, "docker-archive:" + bare + ":" + oldID(2)[:12] + oldID(2)[12:]} {
-		src := open(t, name, source.Options{})
+		src := open(t, name, fast)
 		checkOld(t, name, src.Image)
 	}
 	files[len(files)-3] = strings.Replace(files[len(files)-3], oldID(1), oldID(2), 1)
-	if _, err := source.Open(t.Context(), write(append(list, files...)), source.Options{}); err == nil || !strings.Contains(err.Error(), "layers, or a cycle") {
+	if _, err := source.Open(t.Context(), write(append(list, files...)), fast); err == nil || !strings.Contains(err.Error(), "layers, or a cycle") {
 		t.Errorf("a layer that is its own parent: got %v", err)
 	}
 }
@@ -86,7 +86,6 @@ func TestV1Archive(t *testing.T) {
 // A manifest of schema 1 is read from a registry, with and without signatures; its digest is that of the text without.
 func TestSchema1(t *testing.T) {
 	noEngine(t)
-	source.FastRetries(t)
 	blobs := map[string][]byte{}
 	type fsLayer struct {
 		BlobSum string `json:"blobSum"`
@@ -131,7 +130,7 @@ func TestSchema1(t *testing.T) {
 	name := "docker://" + strings.TrimPrefix(s.URL, "http://") + "/old"
 	for _, manifest = range []string{string(text), signed} {
 		for _, n := range []string{name + ":1", name + "@" + digest.String()} {
-			src := open(t, n, source.Options{})
+			src := open(t, n, fast)
 			checkOld(t, n, src.Image)
 			if src.Digest != digest.String() || !src.Schema1 || !src.Made {
 				t.Errorf("%s: got %s, want %v", n, src.Digest, digest)
@@ -139,7 +138,7 @@ func TestSchema1(t *testing.T) {
 		}
 	}
 	manifest = strings.Replace(signed, "one word", "one w0rd", 1)
-	if _, err := source.Open(t.Context(), name+"@"+digest.String(), source.Options{}); err == nil || !strings.Contains(err.Error(), "with the digest") {
+	if _, err := source.Open(t.Context(), name+"@"+digest.String(), fast); err == nil || !strings.Contains(err.Error(), "with the digest") {
 		t.Errorf("a changed manifest: got %v", err)
 	}
 }

@@ -3,11 +3,14 @@
 package source
 
 import (
+	"archive/tar"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -134,7 +137,7 @@ func openAt(ctx context.Context, ref Ref, o Options) (*Source, error) {
 		return openDir(ctx, Ref{Transport: Dir, Name: ref.Name}, o)
 	}
 	plain := &Source{Ref: Ref{Transport: Plain, Name: ref.Name}, Path: ref.Name}
-	if ok, err := maybeTar(ref.Name); !ok || err != nil {
+	if ok, err := MaybeTar(ref.Name); !ok || err != nil {
 		return plain, err
 	}
 	t, err := openTar(ctx, ref.Name, o, inRoot)
@@ -169,9 +172,8 @@ func inRoot(entry string) bool {
 	return slices.Contains(rootDirs, top)
 }
 
-// maybeTar reports whether a file may be a tar archive, compressed or not: the magic number of ustar and GNU tar is at
-// offset 257 (POSIX pax, "ustar Interchange Format").
-func maybeTar(name string) (bool, error) {
+// MaybeTar reports, by its first block, whether a file may be a tar archive, compressed or not.
+func MaybeTar(name string) (bool, error) {
 	f, _, err := blob.OpenRegular(name)
 	if err != nil {
 		return false, err
@@ -179,13 +181,31 @@ func maybeTar(name string) (bool, error) {
 	defer f.Close()
 	head := make([]byte, tarBlock)
 	n, err := io.ReadFull(f, head)
-	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		err = nil
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return false, err
 	}
-	const magic, elf = 257, "\x7fELF"
-	isELF := strings.HasPrefix(string(head[:n]), elf)
-	isTar := n == tarBlock && strings.HasPrefix(string(head[magic:]), "ustar") || blob.DetectCompression(head[:n]) != blob.PlainStream
-	return isTar && !isELF, err
+	if blob.DetectCompression(head[:n]) != blob.PlainStream {
+		return compressedTar(f), nil
+	}
+	if n < tarBlock {
+		return false, nil
+	}
+	// The magic is missing in the name of a volume, and before 1988 (POSIX pax, "ustar Interchange Format").
+	const at, magic = 257, "ustar"
+	_, err = tar.NewReader(bytes.NewReader(head)).Next()
+	return err == nil || strings.HasPrefix(string(head[at:]), magic), nil
+}
+
+// compressedTar is MaybeTar for the unpacked first block. It returns true for a damaged stream, so that its reader
+// reports the damage.
+func compressedTar(f *os.File) bool {
+	r, _, err := blob.Decompress(context.Background(), io.NewSectionReader(f, 0, math.MaxInt64))
+	if err != nil {
+		return true
+	}
+	defer r.Close()
+	_, err = tar.NewReader(io.LimitReader(r, tarBlock)).Next()
+	return !errors.Is(err, tar.ErrHeader)
 }
 
 // openDir opens a directory: skopeo's image if it has a manifest, else a root filesystem.

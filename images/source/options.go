@@ -19,11 +19,16 @@ type Options struct {
 	UserAgent string
 	AuthFile  string        // the file of credentials; "" for those of docker and podman
 	Stall     time.Duration // the time after which a request without progress ends; 0 for the default
+	Pause     time.Duration // the pause after the first try of a request; 0 for the default
 	Net       *Network      // what one command shares; nil until WithDefaults
 }
 
-// DefaultStall is the default of Options.Stall.
-const DefaultStall = 30 * time.Second
+// Defaults of Options: a registry has stored a manifest, or answers, in seconds; in the pauses of 1, 2 and 4 s an
+// instance of it is replaced.
+const (
+	DefaultStall = 30 * time.Second
+	DefaultPause = time.Second
+)
 
 // WithDefaults fills in what a caller may leave out.
 func (o Options) WithDefaults() Options {
@@ -31,6 +36,7 @@ func (o Options) WithDefaults() Options {
 	o.Platform.Architecture = cmp.Or(o.Platform.Architecture, "amd64")
 	o.UserAgent = cmp.Or(o.UserAgent, "vfix")
 	o.Stall = cmp.Or(o.Stall, DefaultStall)
+	o.Pause = cmp.Or(o.Pause, DefaultPause)
 	if o.Progress == nil {
 		o.Progress = progress.Silent{}
 	}

@@ -86,7 +86,7 @@ const hex64 = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 func TestDest(t *testing.T) {
 	noEngine(t)
 	src := &source.Source{Ref: source.Ref{Transport: source.OCILayout, Name: "lay", Tag: "redis:2.8"}}
-	_, err := source.DefaultDest(t.Context(), src, "", "-vfix", source.Options{})
+	_, err := source.DefaultDest(t.Context(), src, "", "-vfix", fast)
 	if !errors.Is(err, hinterr.ErrNoDaemon) || !strings.HasSuffix(hinterr.HintOf(err), "-o docker-archive:redis-2.8-vfix.tar:redis:2.8-vfix") {
 		t.Errorf("got %v, hint %q", err, hinterr.HintOf(err))
 	}
@@ -107,7 +107,7 @@ func TestMistyped(t *testing.T) {
 	for name, want := range map[string]string{
 		"./imag.tar": "image.tar", "imge.tar": "image.tar", "Redis": "redis", "doker-archive:x": "docker-archive:x", "docker-demon:x": "docker-daemon:x",
 	} {
-		_, err := source.Open(t.Context(), name, source.Options{})
+		_, err := source.Open(t.Context(), name, fast)
 		if err == nil || !strings.Contains(hinterr.HintOf(err), "did you mean "+want) && !strings.Contains(hinterr.HintOf(err), filepath.Clean(want)) {
 			t.Errorf("%s: got %v, hint %q", name, err, hinterr.HintOf(err))
 		}

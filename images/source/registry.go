@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -27,6 +28,7 @@ import (
 // Network is one command's access to registries: one set of connections, and one login for a repository.
 type Network struct {
 	insecure bool
+	pause    time.Duration
 	base     http.RoundTripper
 	keys     authn.Keychain
 
@@ -39,7 +41,7 @@ type Network struct {
 func newNetwork(o Options) *Network {
 	base := &roundTripper{o: o, host: map[string]*http.Transport{}}
 	return &Network{
-		insecure: o.Insecure, base: transport.NewUserAgent(base, o.UserAgent), keys: keychain(o.AuthFile),
+		insecure: o.Insecure, pause: o.Pause, base: transport.NewUserAgent(base, o.UserAgent), keys: keychain(o.AuthFile),
 		logins: map[name.Repository]func() (http.RoundTripper, error){}, homes: map[string]name.Reference{},
 	}
 }
@@ -89,7 +91,7 @@ func (n *Network) puller(ctx context.Context, repo name.Repository) ([]remote.Op
 func (n *Network) options(ctx context.Context) []remote.Option {
 	return []remote.Option{
 		remote.WithContext(ctx), remote.WithTransport(n.base), remote.WithAuthFromKeychain(n.keys),
-		remote.WithRetryStatusCodes(), remote.WithRetryBackoff(remote.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.1, Steps: maxTries}),
+		remote.WithRetryStatusCodes(), remote.WithRetryBackoff(remote.Backoff{Duration: n.pause, Factor: 2, Jitter: 0.1, Steps: maxTries}),
 	}
 }
 
@@ -175,21 +177,6 @@ func missing(err error, format string, args ...any) error {
 func NotThere(err error) bool {
 	var e *transport.Error
 	return errors.As(err, &e) && e.StatusCode == http.StatusNotFound
-}
-
-// RegistryDigest asks a registry for the digest of the manifest or index that a name has there now. The error is an
-// ErrNotFound if it has none.
-func RegistryDigest(ctx context.Context, ref Ref, o Options) (string, error) {
-	o = o.WithDefaults()
-	n, err := name.ParseReference(ref.Name, o.Net.nameOptions()...)
-	if err != nil {
-		return "", BadName(ref.Name, err)
-	}
-	desc, err := o.Net.get(ctx, n)
-	if err != nil {
-		return "", RegistryError(ctx, n, err)
-	}
-	return desc.Digest.String(), nil
 }
 
 // putRegistry pushes a result: first the blobs, then the manifests from the inside out, so that the tag always names

@@ -33,7 +33,7 @@ func WithRootImage(ctx context.Context, s *Source, o Options) error {
 	write, of := copyTarball, "a tarball"
 	if isDir(s.Path) {
 		write, of = writeDirTar, "a directory"
-	} else if tarball, err := maybeTar(s.Path); err != nil || !tarball {
+	} else if tarball, err := MaybeTar(s.Path); err != nil || !tarball {
 		if err == nil {
 			err = hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: not an image", s.Ref),
 				"patch files, directories and tarballs with: vfix patch -o OUTPUT %s", quote.Path(s.Path))

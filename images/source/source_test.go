@@ -28,6 +28,9 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
+// fast makes the pauses between tries short.
+var fast = source.Options{Pause: time.Millisecond}
+
 // must returns v, or ends the test.
 func must[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
@@ -93,7 +96,7 @@ func layoutOf(t testing.TB, images map[string]v1.Image) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "lay")
 	for tag, img := range images {
-		if _, err := source.Put(t.Context(), source.Ref{Transport: source.OCILayout, Name: dir, Tag: tag}, source.Result{Image: img}, source.Options{}); err != nil {
+		if _, err := source.Put(t.Context(), source.Ref{Transport: source.OCILayout, Name: dir, Tag: tag}, source.Result{Image: img}, fast); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -136,9 +139,9 @@ func TestRoundTrips(t *testing.T) {
 		"oci:" + at + "/lay:x:1", "oci-archive:" + at + "/oci.tar:x:1", "docker://" + host + "/x:1",
 		"docker-archive:" + at + "/docker.tar:x:1", "docker://" + host + "/y:1", "oci-archive:" + at + "/again.tar",
 	} {
-		src := open(t, last, source.Options{})
-		put(t, dest, source.Result{Image: src.Image, Source: src.Ref}, source.Options{})
-		got := open(t, dest, source.Options{})
+		src := open(t, last, fast)
+		put(t, dest, source.Result{Image: src.Image, Source: src.Ref}, fast)
+		got := open(t, dest, fast)
 		if got, want := diffIDs(t, got.Image), diffIDs(t, img); got != want {
 			t.Errorf("%s: got the diff IDs %s, want %s", dest, got, want)
 		}
@@ -157,22 +160,22 @@ func TestSeveralImages(t *testing.T) {
 	noEngine(t)
 	a, b := imageOf(t, "linux/amd64", tarOf(t, "a", "a")), imageOf(t, "linux/amd64", tarOf(t, "b", "b"))
 	dir := layoutOf(t, map[string]v1.Image{"redis": a, "nginx": b})
-	if _, err := source.Open(t.Context(), dir, source.Options{}); !errors.Is(err, source.ErrSeveral) || !strings.HasSuffix(hinterr.HintOf(err), "nginx redis") && !strings.HasSuffix(hinterr.HintOf(err), "redis nginx") {
+	if _, err := source.Open(t.Context(), dir, fast); !errors.Is(err, source.ErrSeveral) || !strings.HasSuffix(hinterr.HintOf(err), "nginx redis") && !strings.HasSuffix(hinterr.HintOf(err), "redis nginx") {
 		t.Fatalf("without a tag: got %v, hint %q", err, hinterr.HintOf(err))
 	}
 	for tag, want := range map[string]v1.Image{"redis": a, "nginx": b} {
 		for _, name := range []string{dir + ":" + tag, "oci:" + dir + ":" + tag} {
-			if got := open(t, name, source.Options{}); diffIDs(t, got.Image) != diffIDs(t, want) || got.Ref.Tag != tag || got.Ref.Transport != source.OCILayout {
+			if got := open(t, name, fast); diffIDs(t, got.Image) != diffIDs(t, want) || got.Ref.Tag != tag || got.Ref.Transport != source.OCILayout {
 				t.Errorf("%s: got %+v", name, got.Ref)
 			}
 		}
 	}
 	// A name relative to the current directory looks like the name of an image.
 	t.Chdir(filepath.Dir(dir))
-	if got := open(t, "lay:redis", source.Options{}); diffIDs(t, got.Image) != diffIDs(t, a) {
+	if got := open(t, "lay:redis", fast); diffIDs(t, got.Image) != diffIDs(t, a) {
 		t.Errorf("lay:redis: got %+v", got.Ref)
 	}
-	if _, err := source.Open(t.Context(), "lay:mysql", source.Options{}); err == nil || !strings.Contains(err.Error(), `no image with the tag "mysql"`) {
+	if _, err := source.Open(t.Context(), "lay:mysql", fast); err == nil || !strings.Contains(err.Error(), `no image with the tag "mysql"`) {
 		t.Errorf("lay:mysql: got %v", err)
 	}
 }
@@ -187,8 +190,8 @@ func TestDockerArchiveHasName(t *testing.T) {
 		{"docker-archive:" + file, "old/Redis.tar.gz", "redis:latest-vfix"},
 		{"docker-archive:" + file + ":mine:1", "docker-archive:old.tar:redis:2.8", "mine:1"},
 	} {
-		put(t, c.dest, source.Result{Image: img, Source: must(source.ParseRef(c.from))(t)}, source.Options{})
-		if got := open(t, "docker-archive:"+file, source.Options{}); got.Ref.Tag != c.want {
+		put(t, c.dest, source.Result{Image: img, Source: must(source.ParseRef(c.from))(t)}, fast)
+		if got := open(t, "docker-archive:"+file, fast); got.Ref.Tag != c.want {
 			t.Errorf("%s from %s: got the tag %q, want %q", c.dest, c.from, got.Ref.Tag, c.want)
 		}
 	}
@@ -218,9 +221,9 @@ func TestDamagedLayout(t *testing.T) {
 			t.Fatal(err)
 		}
 		out := filepath.Join(t.TempDir(), "out")
-		src, err := source.Open(t.Context(), "oci:"+dir, source.Options{})
+		src, err := source.Open(t.Context(), "oci:"+dir, fast)
 		if err == nil {
-			_, err = source.Put(t.Context(), source.Ref{Transport: source.OCILayout, Name: out}, source.Result{Image: src.Image}, source.Options{})
+			_, err = source.Put(t.Context(), source.Ref{Transport: source.OCILayout, Name: out}, source.Result{Image: src.Image}, fast)
 		}
 		if c.want == "" {
 			if err != nil {
@@ -253,9 +256,9 @@ func TestExtendLayout(t *testing.T) {
 	if err := os.WriteFile(index, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	put(t, "oci:"+dir+":two", source.Result{Image: c}, source.Options{})
+	put(t, "oci:"+dir+":two", source.Result{Image: c}, fast)
 	for tag, want := range map[string]v1.Image{"one": a, "two": c} {
-		if got := open(t, "oci:"+dir+":"+tag, source.Options{}); diffIDs(t, got.Image) != diffIDs(t, want) {
+		if got := open(t, "oci:"+dir+":"+tag, fast); diffIDs(t, got.Image) != diffIDs(t, want) {
 			t.Errorf("%s: got another image", tag)
 		}
 	}
@@ -264,7 +267,7 @@ func TestExtendLayout(t *testing.T) {
 	}
 	other := t.TempDir()
 	os.WriteFile(filepath.Join(other, "file"), nil, 0o644)
-	if _, err := source.Put(t.Context(), source.Ref{Transport: source.OCILayout, Name: other}, source.Result{Image: a}, source.Options{}); err == nil {
+	if _, err := source.Put(t.Context(), source.Ref{Transport: source.OCILayout, Name: other}, source.Result{Image: a}, fast); err == nil {
 		t.Error("a directory that is not a layout was written to")
 	}
 }
@@ -285,7 +288,7 @@ func TestReplaceInIndex(t *testing.T) {
 	if err := p.AppendIndex(idx); err != nil {
 		t.Fatal(err)
 	}
-	src := open(t, dir, source.Options{})
+	src := open(t, dir, fast)
 	if src.Index == nil || src.Entry.Digest != must(amd.Digest())(t) {
 		t.Fatalf("got %+v", src.Entry)
 	}
@@ -296,7 +299,7 @@ func TestReplaceInIndex(t *testing.T) {
 		if text := strings.Join(notes.all, "\n"); !strings.Contains(text, "attestation manifest "+must(proof.Digest())(t).String()) {
 			t.Errorf("%s: got the notes %s", dest, text)
 		}
-		got := open(t, dest, source.Options{})
+		got := open(t, dest, fast)
 		if err := validate.Index(got.Index); err != nil {
 			t.Errorf("%s: %v", dest, err)
 		}
@@ -350,7 +353,7 @@ func TestStream(t *testing.T) {
 	noEngine(t)
 	img := imageOf(t, "linux/amd64", tarOf(t, "a", "a"))
 	file := filepath.Join(t.TempDir(), "a.tar")
-	put(t, "docker-archive:"+file+":x:1", source.Result{Image: img}, source.Options{})
+	put(t, "docker-archive:"+file+":x:1", source.Result{Image: img}, fast)
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -362,12 +365,12 @@ func TestStream(t *testing.T) {
 	old := os.Stdin
 	os.Stdin = r
 	defer func() { os.Stdin = old }()
-	src := open(t, "-", source.Options{})
+	src := open(t, "-", fast)
 	if diffIDs(t, src.Image) != diffIDs(t, img) || src.Ref.Tag != "x:1" || src.Ref.Name != "-" {
 		t.Errorf("got %+v", src.Ref)
 	}
 	os.Stdin = must(os.Open(os.DevNull))(t)
-	if _, err := source.Open(t.Context(), "-", source.Options{}); err == nil || !strings.HasPrefix(err.Error(), "stdin: empty") {
+	if _, err := source.Open(t.Context(), "-", fast); err == nil || !strings.HasPrefix(err.Error(), "stdin: empty") {
 		t.Errorf("nothing: got %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -378,7 +381,7 @@ func TestStream(t *testing.T) {
 	}
 	defer hangs.Close()
 	cancel()
-	if _, err := source.Open(ctx, "-", source.Options{}); !errors.Is(err, context.Canceled) {
+	if _, err := source.Open(ctx, "-", fast); !errors.Is(err, context.Canceled) {
 		t.Errorf("a writer that does not end: got %v", err)
 	}
 }

@@ -27,9 +27,6 @@ const (
 	maxPause = 5 * time.Minute // that a registry may request; a longer wait is left to the user
 )
 
-// firstPause is the pause after the first try; each further one is twice as long. A variable for tests.
-var firstPause = time.Second
-
 // temporaryStatus are the answers that may differ the next time, as in go-containerregistry (remote/options.go,
 // defaultRetryStatusCodes).
 var temporaryStatus = map[int]bool{
@@ -69,7 +66,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		case req.Body != nil || !isTemporary(err): // go-containerregistry repeats an upload that breaks
 			again = false
 		}
-		pause = max(pause, firstPause<<(try-1))
+		pause = max(pause, t.o.Pause<<(try-1))
 		if !again || try == maxTries || pause > maxPause {
 			return resp, err
 		}

@@ -61,7 +61,7 @@ func TestUnpack(t *testing.T) {
 		"absolute link out": {[][]byte{tarOf(t, "x", "-> /tmp", "x/evil", "1")}, "error"},
 	} {
 		dir := filepath.Join(t.TempDir(), "root")
-		_, err := source.Put(t.Context(), source.Ref{Transport: source.Dir, Name: dir}, source.Result{Image: imageOf(t, "linux/amd64", c.layers...)}, source.Options{})
+		_, err := source.Put(t.Context(), source.Ref{Transport: source.Dir, Name: dir}, source.Result{Image: imageOf(t, "linux/amd64", c.layers...)}, fast)
 		if c.want == "error" {
 			if err == nil {
 				t.Errorf("%s: got %s", name, tree(t, dir))
@@ -77,7 +77,7 @@ func TestUnpack(t *testing.T) {
 	}
 	full := t.TempDir()
 	os.WriteFile(filepath.Join(full, "file"), nil, 0o644)
-	if _, err := source.Put(t.Context(), source.Ref{Transport: source.Dir, Name: full}, source.Result{Image: imageOf(t, "linux/amd64")}, source.Options{}); err == nil {
+	if _, err := source.Put(t.Context(), source.Ref{Transport: source.Dir, Name: full}, source.Result{Image: imageOf(t, "linux/amd64")}, fast); err == nil {
 		t.Error("a directory that is not empty was written to")
 	}
 }
@@ -100,16 +100,16 @@ func TestRootImage(t *testing.T) {
 	os.Chtimes(dir+"/bin/su", when, when)
 	var digests []string
 	for range 2 {
-		src := open(t, dir, source.Options{})
+		src := open(t, dir, fast)
 		if src.Image != nil {
 			t.Fatalf("got the image %v", src.Ref)
 		}
-		if err := source.WithRootImage(t.Context(), src, source.Options{}); err != nil {
+		if err := source.WithRootImage(t.Context(), src, fast); err != nil {
 			t.Fatal(err)
 		}
 		digests = append(digests, must(src.Image.Digest())(t).String())
 		out := filepath.Join(t.TempDir(), "out")
-		put(t, "dir:"+out, source.Result{Image: src.Image}, source.Options{})
+		put(t, "dir:"+out, source.Result{Image: src.Image}, fast)
 		if got, want := tree(t, out), tree(t, dir); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
@@ -126,18 +126,18 @@ func TestRootImage(t *testing.T) {
 		t.Errorf("got the digests %v of one directory", digests)
 	}
 	os.WriteFile(dir+"/.wh.x", nil, 0o644)
-	if err := source.WithRootImage(t.Context(), open(t, dir, source.Options{}), source.Options{}); err == nil {
+	if err := source.WithRootImage(t.Context(), open(t, dir, fast), fast); err == nil {
 		t.Error("a file that hides another one in a layer was accepted")
 	}
 	tarball := filepath.Join(t.TempDir(), "root.tar")
 	os.WriteFile(tarball, tarOf(t, "bin/", "", "bin/a", "1"), 0o644)
-	src := open(t, tarball, source.Options{})
-	if err := source.WithRootImage(t.Context(), src, source.Options{}); err != nil || len(must(src.Image.Layers())(t)) != 1 {
+	src := open(t, tarball, fast)
+	if err := source.WithRootImage(t.Context(), src, fast); err != nil || len(must(src.Image.Layers())(t)) != 1 {
 		t.Errorf("a tarball: %v", err)
 	}
 	program := filepath.Join(t.TempDir(), "program")
 	os.WriteFile(program, append([]byte("\x7fELF"), make([]byte, 1000)...), 0o755)
-	if err := source.WithRootImage(t.Context(), open(t, program, source.Options{}), source.Options{}); err == nil || !strings.Contains(err.Error(), "not an image") {
+	if err := source.WithRootImage(t.Context(), open(t, program, fast), fast); err == nil || !strings.Contains(err.Error(), "not an image") {
 		t.Errorf("a program: got %v", err)
 	}
 }
@@ -155,7 +155,7 @@ func TestUnpackAsRoot(t *testing.T) {
 	w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: "l", Linkname: "a", Uid: 7, ModTime: time.Unix(9, 0)})
 	w.Close()
 	dir := filepath.Join(t.TempDir(), "root")
-	st := put(t, "dir:"+dir, source.Result{Image: imageOf(t, "linux/amd64", b.Bytes())}, source.Options{})
+	st := put(t, "dir:"+dir, source.Result{Image: imageOf(t, "linux/amd64", b.Bytes())}, fast)
 	a, p := must(os.Stat(dir+"/a"))(t), must(os.Lstat(dir+"/p"))(t)
 	if s := a.Sys().(*syscall.Stat_t); s.Uid != 12 || s.Gid != 34 || a.Mode() != fs.ModeSetuid|0o755 {
 		t.Errorf("a: got %v of %d", a.Mode(), s.Uid)

@@ -13,8 +13,6 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/klauspost/compress/zstd"
-
-	"vfix.dev/vfix/images/media"
 )
 
 // DockerSave makes an archive as docker save wrote them from 1.10 to 24: a directory a layer,
@@ -23,20 +21,20 @@ func DockerSave(t testing.TB, img v1.Image, tags ...string) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	tw := tar.NewWriter(&b)
-	m := media.ArchiveImage{RepoTags: tags}
+	m := savedImage{RepoTags: tags}
 	for n, l := range Must[[]v1.Layer](t)(img.Layers()) {
 		plain := Must[[]byte](t)(io.ReadAll(Must[io.ReadCloser](t)(l.Uncompressed())))
 		id := strings.Repeat(string(rune('a'+n)), 64)
 		tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: id + "/", Mode: 0o755})
-		media.TarBytes(tw, id+"/VERSION", []byte("1.0"))
-		media.TarBytes(tw, id+"/real", plain)
+		TarBytes(tw, id+"/VERSION", []byte("1.0"))
+		TarBytes(tw, id+"/real", plain)
 		tw.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: id + "/layer.tar", Linkname: "../" + id + "/real"})
 		m.Layers = append(m.Layers, id+"/layer.tar")
 	}
 	m.Config = Must[v1.Hash](t)(img.ConfigName()).Hex + ".json"
-	media.TarBytes(tw, m.Config, Must[[]byte](t)(img.RawConfigFile()))
-	media.TarBytes(tw, media.ArchiveManifest, Must[[]byte](t)(json.Marshal([]media.ArchiveImage{m})))
-	media.TarBytes(tw, media.ArchiveV1, []byte("{}"))
+	TarBytes(tw, m.Config, Must[[]byte](t)(img.RawConfigFile()))
+	TarBytes(tw, "manifest.json", Must[[]byte](t)(json.Marshal([]savedImage{m})))
+	TarBytes(tw, "repositories", []byte("{}"))
 	if err := tw.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -83,4 +81,20 @@ func Noise(n int) []byte {
 		b[i] = byte(x)
 	}
 	return b
+}
+
+// savedImage is an image in the manifest.json of docker save.
+type savedImage struct {
+	Config   string
+	RepoTags []string
+	Layers   []string
+}
+
+// TarBytes writes a file into a tar stream.
+func TarBytes(tw *tar.Writer, name string, data []byte) error {
+	if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(data)), Mode: 0o644}); err != nil {
+		return err
+	}
+	_, err := tw.Write(data)
+	return err
 }

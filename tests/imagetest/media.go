@@ -26,8 +26,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/klauspost/compress/gzip"
 
-	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/sources"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/progress"
 )
 
@@ -48,7 +47,7 @@ func TarOf(t testing.TB, files ...string) []byte {
 	var b bytes.Buffer
 	tw := tar.NewWriter(&b)
 	for n := 0; n < len(files); n += 2 {
-		if err := media.TarBytes(tw, files[n], []byte(files[n+1])); err != nil {
+		if err := TarBytes(tw, files[n], []byte(files[n+1])); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -126,7 +125,7 @@ func TinyIndex(t testing.TB) v1.ImageIndex {
 			Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}, Annotations: map[string]string{"kept": "yes"}}},
 		mutate.IndexAddendum{Add: att, Descriptor: v1.Descriptor{
 			Platform:    &v1.Platform{OS: "unknown", Architecture: "unknown"},
-			Annotations: map[string]string{media.AttestationKey: "attestation-manifest", media.AttestationSubject: digest.String()}}},
+			Annotations: map[string]string{source.AttestationKey: "attestation-manifest", source.AttestationSubject: digest.String()}}},
 	)
 	raw := Must[[]byte](t)(idx.RawManifest())
 	var pretty bytes.Buffer
@@ -154,7 +153,7 @@ func (i *textIndex) Digest() (v1.Hash, error) {
 }
 
 // tasks is a Progress for a call, and a check that all it begins has ended.
-func tasks(t testing.TB, of string) (o media.Options, ended func()) {
+func tasks(t testing.TB, of string) (o source.Options, ended func()) {
 	n := &Notes{}
 	o.Progress = n
 	return o, func() {
@@ -166,19 +165,19 @@ func tasks(t testing.TB, of string) (o media.Options, ended func()) {
 }
 
 // Put stores an image under a DEST as a user types it.
-func Put(t testing.TB, dest string, r media.Result) media.Stored {
+func Put(t testing.TB, dest string, r source.Result) source.Stored {
 	t.Helper()
-	ref := Must[media.Ref](t)(media.ParseRef(dest))
+	ref := Must[source.Ref](t)(source.ParseRef(dest))
 	o, ended := tasks(t, dest)
 	defer ended()
-	return Must[media.Stored](t)(sources.Put(context.Background(), ref, r, o))
+	return Must[source.Stored](t)(source.Put(context.Background(), ref, r, o))
 }
 
 // Open opens a SOURCE for the length of a test.
-func Open(t testing.TB, source string) *media.Source {
+func Open(t testing.TB, typed string) *source.Source {
 	t.Helper()
-	o, ended := tasks(t, source)
-	src := Must[*media.Source](t)(sources.Open(context.Background(), source, o))
+	o, ended := tasks(t, typed)
+	src := Must[*source.Source](t)(source.Open(context.Background(), typed, o))
 	ended()
 	t.Cleanup(func() {
 		if err := src.Close(); err != nil {
@@ -189,14 +188,14 @@ func Open(t testing.TB, source string) *media.Source {
 }
 
 // OpenErr opens a SOURCE that cannot be opened.
-func OpenErr(t testing.TB, source string) error {
+func OpenErr(t testing.TB, typed string) error {
 	t.Helper()
-	o, ended := tasks(t, source)
+	o, ended := tasks(t, typed)
 	defer ended()
-	src, err := sources.Open(context.Background(), source, o)
+	src, err := source.Open(context.Background(), typed, o)
 	if err == nil {
 		src.Close()
-		t.Fatalf("Open(%q): no error", source)
+		t.Fatalf("Open(%q): no error", typed)
 	}
 	return err
 }

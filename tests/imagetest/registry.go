@@ -14,8 +14,7 @@ import (
 
 	ggcr "github.com/google/go-containerregistry/pkg/registry"
 
-	"vfix.dev/vfix/images/media"
-	"vfix.dev/vfix/images/registry"
+	"vfix.dev/vfix/images/source"
 )
 
 // FakeRegistry is a registry on loopback whose answers a test may spoil.
@@ -56,7 +55,7 @@ func NewRegistryWith(t *testing.T, referrers bool) *FakeRegistry {
 }
 
 // Fast is the usual number of tries without the usual pauses.
-var Fast = media.Options{Options: registry.Options{Retry: registry.RetryPolicy{Tries: 3, First: time.Millisecond, Most: time.Second}}}
+var Fast = source.Options{Pause: time.Millisecond}
 
 func (f *FakeRegistry) Count(has string) int {
 	f.Mu.Lock()

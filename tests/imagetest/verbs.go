@@ -15,8 +15,8 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
-	"vfix.dev/vfix/images/media"
 	"vfix.dev/vfix/images/patch"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/progress"
 )
 
@@ -83,9 +83,9 @@ func Paths(f *contents.Findings) string {
 // StoreOCI writes an image to a layout in a directory of its own and returns the SOURCE.
 func StoreOCI(t testing.TB, img v1.Image) string {
 	t.Helper()
-	source := "oci:" + filepath.Join(t.TempDir(), "img") + ":base"
-	Put(t, source, media.Result{Image: img})
-	return source
+	typed := "oci:" + filepath.Join(t.TempDir(), "img") + ":base"
+	Put(t, typed, source.Result{Image: img})
+	return typed
 }
 
 // AddedMembers reads the last layer of a stored image.

@@ -1,7 +1,0 @@
-package schema1
-
-// For the tests of this package alone.
-
-const (
-	MaxSignatures = maxSignatures
-)
