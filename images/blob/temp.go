@@ -58,7 +58,7 @@ func (h *holeWriter) copy(r io.Reader) error {
 		if k > 0 && !bytes.Equal(buf[:k], zeroBlock[:k]) {
 			h.taken += int64(k)
 			if tempUsed.Add(int64(k)) > maxTemp {
-				return hinterr.With(hinterr.Errorf(hinterr.ErrTooLarge, "temporary files: more than %d bytes", int64(maxTemp)), "the content unpacks to more than any real image: check where it is from")
+				return hinterr.With(hinterr.Errorf(hinterr.ErrTooLarge, "temporary files: more than %d bytes", int64(maxTemp)), "the source unpacks to more than any real image: check its origin")
 			}
 			if _, werr := h.w.WriteAt(buf[:k], h.n); werr != nil {
 				return werr

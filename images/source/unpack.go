@@ -35,12 +35,18 @@ const unpackMode = 0o700
 
 // CheckRootDest returns an error if a root filesystem cannot be written to a directory, which must be missing or empty.
 func CheckRootDest(dir string) error {
-	entries, err := os.ReadDir(dir)
+	fi, err := os.Lstat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err == nil && len(entries) > 0 {
-		err = fmt.Errorf("%s: not empty", dir)
+	if err == nil && !fi.IsDir() {
+		err = fmt.Errorf("%s: exists and is not a directory", dir)
+	}
+	if err == nil {
+		var entries []os.DirEntry
+		if entries, err = os.ReadDir(dir); err == nil && len(entries) > 0 {
+			err = fmt.Errorf("%s: exists and is not empty", dir)
+		}
 	}
 	return hinterr.With(err, "name a directory that does not exist yet, or an empty one")
 }
