@@ -3,6 +3,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -15,8 +16,11 @@ import (
 const readNote = "most often the program's own crash handler reads the code at the address where the program crashed, after a call of the page " +
 	"whose message the kernel left out; a patched program does not get there"
 
-// kataNote says where the log of such a guest is.
-const kataNote = "the kernel is that of a Kata guest: its log is in the host's journal ('journalctl -t kata'), never in the host's dmesg"
+// placeNotes are facts about the kernels of some places.
+var placeNotes = map[place]string{
+	kata: "the kernel is that of a Kata guest: its log is in the host's journal ('journalctl -t kata'), never in the host's dmesg",
+	wsl:  "WSL2 serves the page, slowly, with kernelCommandLine = vsyscall=emulate in the section [wsl2] of .wslconfig",
+}
 
 // conclude turns the facts into crashes: first the places that the kernel or a tracer reports, then the ends that
 // these do not explain, then other causes.
@@ -44,11 +48,19 @@ func (t *textFacts) conclude(o Options) []*Crash {
 	case t.cause != "":
 		all = append(all, &Crash{Kind: Other, Confidence: Likely, Count: 1, Verdict: "not the vsyscall page: " + t.cause, Evidence: []string{t.causeLine}})
 	}
-	if t.place == kata {
-		for _, c := range all {
-			if c.Kind.Page() || c.Kind.Open() {
-				c.note(kataNote)
-			}
+	rank := func(c *Crash) int {
+		switch {
+		case c.Kind.Page():
+			return 0
+		case c.Kind.Open():
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(all, func(a, b *Crash) int { return rank(a) - rank(b) })
+	for _, c := range all {
+		if note := placeNotes[t.place]; note != "" && (c.Kind.Page() || c.Kind.Open()) {
+			c.note(note)
 		}
 	}
 	return all
@@ -112,15 +124,12 @@ func faultKind(f *kernellog.Fault) (Kind, string) {
 
 // ofFault concludes from a message with the place of a crash.
 func (t *textFacts) ofFault(f fault, o Options) *Crash {
-	c := &Crash{Confidence: Likely, Program: f.Program, Path: f.Path, Count: 1, Image: f.image, Evidence: []string{strings.TrimSpace(f.line)}}
-	if c.Image == "" {
-		c.Image = t.image
-	}
+	c := &Crash{Confidence: Likely, Program: f.Program, Path: f.Path, Count: 1, Image: cmp.Or(f.image, t.image), Evidence: []string{strings.TrimSpace(f.line)}}
 	if f.PID > 0 {
 		c.PIDs = []int{f.PID}
 	}
 	if f.traced {
-		c.Path = t.path
+		c.Path = cmp.Or(f.path, t.path)
 	}
 	var cause string
 	c.Kind, cause = faultKind(&f.Fault)
@@ -202,10 +211,7 @@ func nameFrom(all []*Crash, e end, o Options, t *textFacts) {
 	if len(all) > 1 || c.Container != "" || e.container == "" && e.image == "" && e.pod == "" || !c.Kind.Page() && !c.Kind.Open() {
 		return
 	}
-	c.Container, c.Pod = e.container, e.pod
-	if c.Image == "" {
-		c.Image = e.image
-	}
+	c.Container, c.Pod, c.Image = e.container, e.pod, cmp.Or(c.Image, e.image)
 	t.next(c, o)
 }
 
@@ -213,16 +219,10 @@ func nameFrom(all []*Crash, e end, o Options, t *textFacts) {
 func (t *textFacts) ofEnd(e end, o Options) *Crash {
 	c := &Crash{
 		Kind: Unknown, Confidence: Uncertain, Count: 1, Status: e.status,
-		Container: e.container, Pod: e.pod, Image: e.image, Path: e.path,
+		Container: e.container, Pod: e.pod, Image: cmp.Or(e.image, t.image), Path: cmp.Or(e.path, t.path),
 	}
 	if e.line != "" {
 		c.Evidence = []string{e.line}
-	}
-	if c.Image == "" {
-		c.Image = t.image
-	}
-	if c.Path == "" {
-		c.Path = t.path
 	}
 	subject := "the program"
 	switch {
@@ -307,11 +307,7 @@ func (c *Crash) ofKernel(f *kernellog.Fault) {
 
 // ofSchema1 is the conclusion that an engine refuses an image's manifest.
 func (t *textFacts) ofSchema1() *Crash {
-	image := t.image
-	if image == "" {
-		image = "IMAGE"
-	}
-	image = strings.TrimPrefix(image, "docker://")
+	image := strings.TrimPrefix(cmp.Or(t.image, "IMAGE"), "docker://")
 	return &Crash{
 		Kind: Schema1, Confidence: Certain, Count: 1, Image: t.image, Evidence: []string{strings.TrimSpace(t.schema1)},
 		Verdict: "no crash: the image has Docker's old manifest (schema 1), which this engine refuses",

@@ -5,6 +5,7 @@ package diagnose
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"path"
 	"slices"
@@ -137,11 +138,11 @@ var libraries = []string{"/lib", "/lib64", "/usr", "/usr/lib", "/usr/lib64"}
 func (t *textFacts) container(d *described, s *state) {
 	t.place = max(t.place, engine)
 	e := end{
-		container: strings.TrimPrefix(d.Name, "/"), id: d.ID, image: d.Config.Image, path: d.Path,
+		container: strings.TrimPrefix(d.Name, "/"), id: d.ID, image: cmp.Or(d.ImageName, d.Config.Image), path: d.Path,
 		status: s.ExitCode, running: s.Running, failed: s.Error,
 	}
-	if e.image == "" {
-		e.image = d.ImageName
+	if name := text(d.Image); e.image == "" && !strings.HasPrefix(name, "sha256:") { // nerdctl
+		e.image = name
 	}
 	for _, b := range d.HostConfig.Binds {
 		if from, to, ok := strings.Cut(b, ":"); ok {
@@ -185,10 +186,7 @@ func (t *textFacts) podOf(d *described) bool {
 	t.place = max(t.place, cluster)
 	pod := strings.TrimPrefix(d.Metadata.Namespace+"/"+d.Metadata.Name, "/")
 	if s.ExitCode != nil && s.State != "" {
-		image := s.Image.UserSpecifiedImage
-		if image == "" {
-			image = s.Image.Image
-		}
+		image := cmp.Or(s.Image.UserSpecifiedImage, s.Image.Image)
 		t.ends = append(t.ends, end{container: s.Metadata.Name, image: image, status: *s.ExitCode, running: s.State == "CONTAINER_RUNNING", cause: causeOf(s.Reason == oomKilled, "")})
 		return true
 	}
@@ -218,9 +216,7 @@ func (t *textFacts) listed(d *described) {
 	if json.Unmarshal(d.Names, &names) == nil && len(names) > 0 { // podman
 		e.container = strings.TrimPrefix(names[0], "/")
 	}
-	if e.container == "" {
-		e.container = d.Name
-	}
+	e.container = cmp.Or(e.container, d.Name)
 	if d.ExitCode != nil {
 		e.status = *d.ExitCode
 	}

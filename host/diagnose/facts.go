@@ -16,6 +16,7 @@ type fault struct {
 	kernellog.Fault
 	traced bool // a debugger or tracer reported it
 	image  string
+	path   string // of the program, "" for the one that the text names last
 	line   string
 }
 
@@ -46,8 +47,9 @@ type textFacts struct {
 	kernelLog        bool   // it has lines of a kernel's log
 	lines            int
 
-	columns  map[string]int // of a table of containers: the start of each column, in runes
-	previous string         // the line before
+	columns   map[string]int // of a table of containers: the start of each column, in runes
+	previous  string         // the line before
+	continued string         // lines before that end with a backslash
 }
 
 // maxFacts bounds how many facts of each kind are kept.
@@ -59,12 +61,19 @@ var kernelLine = lazy.Regexp(`^(?:<\d+>|\w+ *:\w+ *: )?\[ *\d+\.\d{6}\]|^\[\w{3}
 // line takes the facts of one line.
 func (t *textFacts) line(line string) {
 	t.lines++
+	if first, ok := strings.CutSuffix(line, "\\"); ok && len(t.continued) < maxLine {
+		t.continued += first
+		return
+	}
+	line, t.continued = t.continued+line, ""
 	defer func() { t.previous = line }()
 	lower := strings.ToLower(line)
 	t.place = max(t.place, placeOf(lower))
 	if f, ok := kernellog.Find(line); ok {
 		t.kernelLog = true
-		t.fault(fault{Fault: f, image: t.image, line: line})
+		if !f.OfVfix() {
+			t.fault(fault{Fault: f, image: t.image, line: line})
+		}
 		return
 	}
 	t.kernelLog = t.kernelLog || strings.ContainsAny(line, "[:;") && kernelLine().MatchString(line)
@@ -108,6 +117,12 @@ func (t *textFacts) ended(e end, line string) {
 	if e.image == "" {
 		e.image = t.image
 	}
+	if e.pod == "" {
+		e.pod = t.pod
+	}
+	if t.place == builds && len(t.ends) > 0 { // builders report a step that failed in several places
+		return
+	}
 	t.ends = append(t.ends, e)
 }
 
@@ -127,7 +142,7 @@ func (t *textFacts) stopped(hex string, pid int, line string) {
 		return old.traced && old.PID == pid && (old.IP == addr || inPage(old.IP))
 	})
 	if !known {
-		t.fault(fault{Fault: f, traced: true, image: t.image, line: line})
+		t.fault(fault{Fault: f, traced: true, image: t.image, path: t.path, line: line})
 	}
 }
 
@@ -179,26 +194,35 @@ func (t *textFacts) row(line string) bool {
 	return true
 }
 
-// stopWords are words of sentences that messages of programs rarely have.
-var stopWords = strings.Fields("the a an is are was were it its that this these which because and but we i you my our not or where when there they")
+// Words that connect others in sentences: stopWords are rare in messages of programs, linkWords less so.
+var (
+	stopWords = strings.Fields("the a an is are was were it its that this these which because and but we i you my our not or where when there they")
+	linkWords = strings.Fields("of in on at to for from by with after before since as so if then also please some all any new old has have had be been will can do does")
+)
 
 // inProse reports whether a line is a sentence, or continues one: then a status in it is spoken of.
 func (t *textFacts) inProse(line string) bool { return isProse(line) || isProse(t.previous) }
 
 // isProse reports whether a line is a sentence, or a part of one: most of its words are plain, and some of them connect
-// others.
+// others. So is a row of a table in Markdown.
 func isProse(line string) bool {
-	const leastWords, leastStops = 8, 2
-	words, plain, stops := strings.Fields(line), 0, 0
+	if line = strings.TrimSpace(line); strings.HasPrefix(line, "| ") && strings.HasSuffix(line, " |") {
+		return true
+	}
+	words, plain, stops, links := strings.Fields(line), 0, 0, 0
 	for _, w := range words {
-		w = strings.ToLower(strings.Trim(w, `.,;:!?()"'`+"`"))
+		w = strings.ToLower(strings.Trim(w, ".,;:!?()\"'`"))
 		if w != "" && strings.Trim(w, "abcdefghijklmnopqrstuvwxyz-'’") == "" {
 			plain++
 		}
 		if slices.Contains(stopWords, w) {
 			stops++
 		}
+		if slices.Contains(linkWords, w) {
+			links++
+		}
 	}
-	const share = 70 // percent
-	return len(words) >= leastWords && stops >= leastStops && 100*plain >= share*len(words)
+	const leastWords, leastStops, leastLinks, share = 8, 2, 4, 70 // share in percent
+	connected := stops >= leastStops || stops+links >= leastLinks
+	return connected && len(words) >= leastWords && 100*plain >= share*len(words)
 }

@@ -11,9 +11,6 @@ import (
 	"vfix.dev/vfix/rewriter/find"
 )
 
-// ours are programs of vfix that test the page.
-var ours = []string{"vfix-measure", "vfix-trace"}
-
 // crashed is a process that called or read the page.
 type crashed struct {
 	program string
@@ -28,7 +25,7 @@ func crashes(records []kernellog.Record) (all []crashed) {
 	seen := map[string]bool{}
 	for _, r := range records {
 		f, ok := kernellog.Find(r.Text)
-		if !ok || slices.Contains(ours, f.Program) {
+		if !ok || f.OfVfix() {
 			continue
 		}
 		what := ""

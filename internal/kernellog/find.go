@@ -30,6 +30,9 @@ type Fault struct {
 	HasAddr      bool
 }
 
+// OfVfix reports that the process was one of vfix's own programs that try the page.
+func (f *Fault) OfVfix() bool { return f.Program == "vfix-measure" || f.Program == "vfix-trace" }
+
 // The signals of the messages (signal(7)).
 const (
 	sigsegv = 11
