@@ -44,15 +44,18 @@ func (e *Examiner) Examine(file io.ReaderAt, size int64) (Finding, error) {
 	if err := e.confined(); err != nil {
 		return Finding{}, err
 	}
-	a, err := e.ask(request{size, e.Fixes}, int(private.Fd()))
-	if err != nil {
-		return Finding{}, e.ended(err)
+	var a answer
+	if err = send(e.socket, request{size, e.Fixes}, int(private.Fd())); err == nil {
+		a, err = e.answer()
 	}
-	if a.Error != "" {
+	if err == nil {
+		err = a.check(size, e.Fixes)
+	}
+	switch {
+	case err != nil:
+		return Finding{}, e.ended(err)
+	case a.Error != "":
 		return Finding{}, errors.New(clip(a.Error))
-	}
-	if err := a.check(size, e.Fixes); err != nil {
-		return Finding{}, e.ended(err)
 	}
 	return a.Finding, nil
 }
@@ -77,48 +80,17 @@ func (e *Examiner) private(file io.ReaderAt, size int64) (*os.File, error) {
 	return os.Open(fmt.Sprintf("/proc/self/fd/%d", w.Fd()))
 }
 
-func (e *Examiner) ask(r request, fd int) (a answer, err error) {
-	message, err := framed(r)
-	if err != nil {
-		return a, err
-	}
-	if err := unix.Sendmsg(e.socket, message, unix.UnixRights(fd), nil, unix.MSG_NOSIGNAL); err != nil {
-		return a, err
-	}
-	return e.answer()
-}
-
 // answer waits for an answer until the time is up.
 func (e *Examiner) answer() (a answer, err error) {
-	err = readMessage(timed{e.socket, e.Until}, &a)
-	return a, err
-}
-
-// timed reads from a socket until a time.
-type timed struct {
-	fd    int
-	until time.Time
-}
-
-func (t timed) Read(b []byte) (int, error) {
-	for {
-		left := time.Until(t.until)
-		if left <= 0 {
-			return 0, ErrTime
-		}
-		tv := unix.NsecToTimeval(max(left, time.Millisecond).Nanoseconds())
-		if err := unix.SetsockoptTimeval(t.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
-			return 0, err
-		}
-		n, err := unix.Read(t.fd, b)
-		switch {
-		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN):
-			continue
-		case n == 0 && err == nil:
-			return 0, io.EOF
-		}
-		return max(n, 0), err
+	tv := unix.NsecToTimeval(max(time.Until(e.Until), time.Millisecond).Nanoseconds())
+	if err := unix.SetsockoptTimeval(e.socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
+		return a, err
 	}
+	_, err = receive(e.socket, &a)
+	if errors.Is(err, unix.EAGAIN) {
+		err = ErrTime
+	}
+	return a, err
 }
 
 // ended stops a process that gave no valid answer, and says why.
@@ -138,7 +110,7 @@ func (e *Examiner) Start() {
 	if e.process != nil || e.refused != nil {
 		return
 	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		e.refused = fmt.Errorf("%w: %w", ErrRefused, err)
 		return

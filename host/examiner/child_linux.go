@@ -25,6 +25,9 @@ const (
 	cpu    = 60 * time.Second
 )
 
+// maxExec is how many executable bytes of a file are examined.
+const maxExec = 1 << 30
+
 // socket is the descriptor of the connection to the caller.
 const socket = 0
 
@@ -35,22 +38,22 @@ func Main() int {
 		return 1
 	}
 	var hello answer
-	_, err := jail.Confine(jail.Bounds{Memory: memory, Time: cpu})
+	err := jail.Confine(jail.Bounds{Memory: memory, Time: cpu})
 	if err != nil {
 		hello.Error = err.Error()
 	}
-	if send(hello) != nil || err != nil {
+	if send(socket, hello) != nil || err != nil {
 		return 1
 	}
 	for {
 		var r request
-		f, err := receive(&r)
-		if err != nil {
+		f, err := receive(socket, &r)
+		if err != nil || f == nil {
 			return 0 // the caller closed the connection
 		}
 		a := serve(f, &r)
 		f.Close()
-		if send(a) != nil {
+		if err := send(socket, a); err != nil && send(socket, answer{Error: err.Error()}) != nil {
 			return 0
 		}
 	}
@@ -197,55 +200,6 @@ func (p *patched) ReadAt(b []byte, off int64) (n int, err error) {
 	}
 	if n < len(b) {
 		return n, io.EOF
-	}
-	return n, nil
-}
-
-func send(a answer) error {
-	message, err := framed(a)
-	if err != nil {
-		message, _ = framed(answer{Error: err.Error()})
-	}
-	for len(message) > 0 {
-		n, err := unix.Write(socket, message)
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			return err
-		}
-		message = message[max(n, 0):]
-	}
-	return nil
-}
-
-// receive waits for a request, and returns its file.
-func receive(r *request) (*os.File, error) {
-	c := &connection{file: -1}
-	err := readMessage(c, r)
-	if err == nil && c.file < 0 {
-		err = errors.New("request without a file")
-	}
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(c.file), "file"), nil
-}
-
-// connection reads messages, and keeps the file that comes with one.
-type connection struct{ file int }
-
-func (c *connection) Read(b []byte) (int, error) {
-	const fdSize = 4
-	rights := make([]byte, unix.CmsgSpace(fdSize))
-	n, k, _, _, err := unix.Recvmsg(socket, b, rights, unix.MSG_CMSG_CLOEXEC)
-	if errors.Is(err, unix.EINTR) {
-		return 0, nil
-	}
-	if err != nil || n == 0 {
-		return 0, errors.Join(err, io.EOF)
-	}
-	if messages, err := unix.ParseSocketControlMessage(rights[:k]); err == nil && len(messages) == 1 {
-		if fds, err := unix.ParseUnixRights(&messages[0]); err == nil && len(fds) == 1 {
-			c.file = fds[0]
-		}
 	}
 	return n, nil
 }

@@ -1,5 +1,4 @@
-// The result of an examination, and the messages between the two processes: JSON, each behind its length in 4 bytes; the
-// file of a request is beside its message.
+// The result of an examination.
 
 // Package examiner reads ELF files of images in a separate process that can do nothing else: it opens no file, makes no
 // socket, runs as nobody, and its memory and time are bounded. An image may be made to attack its reader.
@@ -9,10 +8,8 @@
 package examiner
 
 import (
-	"encoding/binary"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"vfix.dev/vfix/rewriter/find"
@@ -21,14 +18,8 @@ import (
 // Name is the name of the confined process (argv[0]).
 const Name = "vfix-examiner"
 
-const (
-	// maxExec is how many executable bytes of a file are examined.
-	maxExec = 1 << 30
-	// maxMessage bounds a message, in bytes. A patch adds a segment of two pages, and the file's section headers.
-	maxMessage = 4 << 20
-	// maxReason bounds what is said about one file, in bytes.
-	maxReason = 512
-)
+// maxReason bounds what is said about one file, in bytes.
+const maxReason = 512
 
 // Edit is a range of bytes that changes in place.
 type Edit struct {
@@ -74,47 +65,9 @@ func (p *Patch) Check(size int64) error {
 // check returns an error for an answer that no intact process gives.
 func (f *Finding) check(size int64, fixes []find.Fix) error {
 	if f.Sites < 0 || f.Stay < 0 || len(f.Left) > maxReason || f.Fix != "" && !slices.Contains(fixes, f.Fix) {
-		return fmt.Errorf("invalid answer from the confined process")
+		return errors.New("invalid answer from the confined process")
 	}
 	return f.Check(size)
 }
 
-// request is about one file.
-type request struct {
-	Size  int64      `json:"size"`
-	Fixes []find.Fix `json:"fixes,omitempty"`
-}
-
-// answer is also the first message, which says that the process is confined.
-type answer struct {
-	Finding
-	Error string `json:"error,omitempty"`
-}
-
 func clip(s string) string { return s[:min(len(s), maxReason)] }
-
-// framed returns the message about v.
-func framed(v any) ([]byte, error) {
-	text, err := json.Marshal(v)
-	if err == nil && len(text) > maxMessage {
-		err = fmt.Errorf("message of %d bytes, more than %d", len(text), maxMessage)
-	}
-	return append(binary.LittleEndian.AppendUint32(nil, uint32(len(text))), text...), err
-}
-
-// readMessage reads one message.
-func readMessage(r io.Reader, v any) error {
-	var head [4]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return err
-	}
-	n := binary.LittleEndian.Uint32(head[:])
-	if n > maxMessage {
-		return fmt.Errorf("message of %d bytes, more than %d", n, maxMessage)
-	}
-	text := make([]byte, n)
-	if _, err := io.ReadFull(r, text); err != nil {
-		return err
-	}
-	return json.Unmarshal(text, v)
-}

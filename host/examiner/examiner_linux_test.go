@@ -26,10 +26,10 @@ var faults = map[string]func(){
 		}
 	},
 	"lie": func() {
-		_ = send(answer{Finding: Finding{Patch: Patch{Edits: []Edit{{Offset: 1 << 40, Old: []byte{0}, New: []byte{0}}}}}})
+		_ = send(socket, answer{Finding: Finding{Patch: Patch{Edits: []Edit{{Offset: 1 << 40, Old: []byte{0}, New: []byte{0}}}}}})
 	},
-	"noise": func() { _, _ = unix.Write(socket, []byte("\xff\xff\xff\xff")); time.Sleep(time.Hour) },
-	"files": func() { _ = send(answer{Error: openFiles()}); time.Sleep(time.Hour) },
+	"noise": func() { _, _ = unix.Write(socket, []byte("noise")); time.Sleep(time.Hour) },
+	"files": func() { _ = send(socket, answer{Error: openFiles()}); time.Sleep(time.Hour) },
 }
 
 // openFiles lists the descriptors of this process that are not its socket, its output or Go's.
@@ -110,7 +110,7 @@ func TestExamine(t *testing.T) {
 func TestFaults(t *testing.T) {
 	legacy := tinyelf.Bytes(1)
 	for name, want := range map[string]string{
-		"die": "exit status 7", "grow": "the confined process ended", "lie": "invalid edit", "noise": "message of",
+		"die": "exit status 7", "grow": "the confined process ended", "lie": "invalid edit", "noise": "invalid character",
 	} {
 		e := newExaminer(t)
 		file := padded(name)

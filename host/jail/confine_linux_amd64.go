@@ -19,71 +19,50 @@ import (
 // tables.
 const goRuntime = 160 << 20
 
-// Confine permanently confines all threads of the process: files that are open stay open, and from then on it can
-// only read, write and compute. It returns the restrictions in force, of which an old kernel may lack some. It
-// returns an error if it cannot even restrict the system calls.
-func Confine(b Bounds) (holds []string, err error) {
+// Confine permanently confines all threads of the process: files that are open stay open, and from then on it can only
+// read, write to pipes and sockets, and compute. An old kernel may lack Landlock. It returns an error if it cannot even
+// restrict the system calls.
+func Confine(b Bounds) error {
 	debug.SetMemoryLimit(b.Memory)
 	for resource, most := range map[int]uint64{
-		unix.RLIMIT_DATA: uint64(b.Memory) + goRuntime,
-		unix.RLIMIT_CPU:  uint64(math.Ceil(b.Time.Seconds())) + 1,
-		unix.RLIMIT_CORE: 0,
+		unix.RLIMIT_DATA:  uint64(b.Memory) + goRuntime,
+		unix.RLIMIT_CPU:   uint64(math.Ceil(b.Time.Seconds())) + 1,
+		unix.RLIMIT_CORE:  0,
+		unix.RLIMIT_FSIZE: 0,
 	} {
 		var caller unix.Rlimit // of the engine, by systemd: it may be lower
 		err := unix.Getrlimit(resource, &caller)
 		most = min(most, caller.Max)
 		if err = errors.Join(err, unix.Setrlimit(resource, &unix.Rlimit{Cur: most, Max: most})); err != nil {
-			return nil, fmt.Errorf("setrlimit %d: %w", resource, err)
+			return fmt.Errorf("setrlimit %d: %w", resource, err)
 		}
 	}
-	holds = append(holds, Rlimits)
 	// If the container's control group runs out of memory, the kernel kills this process first.
 	if fd, err := unix.Open("/proc/self/oom_score_adj", unix.O_WRONLY|unix.O_CLOEXEC, 0); err == nil {
 		_, _ = unix.Write(fd, []byte("1000"))
 		unix.Close(fd)
 	}
 	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 {
-		return holds, fmt.Errorf("no_new_privs: %w", errno)
+		return fmt.Errorf("no_new_privs: %w", errno)
 	}
-	if landlock() == nil {
-		holds = append(holds, Landlock)
+	if err := landlock(); err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EOPNOTSUPP) {
+		return fmt.Errorf("landlock: %w", err)
 	}
 	// In a user namespace without that user, only the filter protects.
-	if syscall.Setgroups(nil) == nil && syscall.Setresgid(nobody, nobody, nobody) == nil && syscall.Setresuid(nobody, nobody, nobody) == nil {
-		holds = append(holds, User)
+	if syscall.Setgroups(nil) == nil && syscall.Setresgid(nobody, nobody, nobody) == nil {
+		_ = syscall.Setresuid(nobody, nobody, nobody)
 	}
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return holds, err
+		return err
 	}
-	if err := filter(); err != nil {
-		return holds, err
-	}
-	return append(holds, Seccomp), nil
+	return filter()
 }
 
-// landlockAll has the rights of access to files in each version of Landlock's interface (uapi/linux/landlock.h):
-// 13 in the first, REFER in the second, TRUNCATE in the third, IOCTL_DEV in the fifth.
-var landlockAll = []uint64{0x1fff, 0x3fff, 0x7fff, 0x7fff, 0xffff}
-
-// landlock denies all access: its ruleset handles every right and has no rule.
+// landlock denies all access to files: its ruleset handles the rights of the first version (uapi/linux/landlock.h), and
+// has no rule.
 func landlock() error {
-	const versionFlag = 1 // LANDLOCK_CREATE_RULESET_VERSION
-	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, versionFlag)
-	if errno != 0 {
-		return errno
-	}
-	if abi == 0 {
-		return unix.ENOSYS
-	}
-	rules := unix.LandlockRulesetAttr{Handled_access_fs: landlockAll[min(int(abi), len(landlockAll))-1]}
-	const withNet, withScope, both = 4, 6, 3 // bind and connect; abstract sockets and signals
-	if abi >= withNet {
-		rules.Handled_access_net = both
-	}
-	if abi >= withScope {
-		rules.Scoped = both
-	}
-	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&rules)), unsafe.Sizeof(rules), 0)
+	rules := unix.LandlockRulesetAttr{Handled_access_fs: 0x1fff}
+	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&rules)), unsafe.Sizeof(rules.Handled_access_fs), 0)
 	if errno != 0 {
 		return errno
 	}

@@ -1,8 +1,7 @@
 //go:build linux
 
-// Package jail runs a program of an image on this host with as little access to the host as the kernel can enforce
-// without an engine: in its own root filesystem, as nobody, without a network, and without access to processes of
-// the host.
+// Package jail confines processes that deal with files of images: this process, once it has opened what it reads, or a
+// program of an image, in its own root filesystem, as nobody, and without a network.
 package jail
 
 import (
@@ -18,14 +17,6 @@ type Bounds struct {
 	Memory int64         // bytes of data, in addition to the Go runtime's
 	Time   time.Duration // of processor use
 }
-
-// The restrictions that Confine may return.
-const (
-	User     = "user"     // it runs as nobody, without capabilities
-	Landlock = "landlock" // it cannot open files or connect (Linux 5.13, 6.7 for TCP)
-	Seccomp  = "seccomp"  // it can make only the system calls of confinedCalls
-	Rlimits  = "rlimits"
-)
 
 // nobody is the user and group of programs that root starts (Debian policy 9.2.2).
 const nobody = 65534
