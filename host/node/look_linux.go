@@ -77,10 +77,10 @@ func (l *looker) below() (*findings, error) {
 	l.Start()
 	return l.look(func() error {
 		return l.walk(l.fd, func(dir int, base, name string, kind fs.FileMode) (bool, error) {
-			if !kind.IsRegular() || l.isOwn(name) {
+			if !kind.IsRegular() {
 				return false, nil
 			}
-			return false, l.file(dir, base, name)
+			return false, l.file(dir, base, name, l.isOwn)
 		})
 	})
 }
@@ -125,7 +125,7 @@ func (l *looker) above(done map[string]bool) (found *findings, hides bool, err e
 				if !kind.IsRegular() || done[name] || isTemporary(base) {
 					return false, nil
 				}
-				return false, l.file(l.fd, name, name)
+				return false, l.file(l.fd, name, name, func(string) bool { return false })
 			})
 			unix.Close(fd)
 			if err != nil {
@@ -192,16 +192,11 @@ func isELF(f io.ReaderAt) bool {
 	return n == len(head) && string(head[:len(class64)]) == class64 && string(head[18:]) == x86_64
 }
 
-// file looks at one file. An error ends the walk.
-func (l *looker) file(dir int, base, name string) error {
-	fd, err := openAt(dir, base, unix.O_RDONLY)
-	if err != nil {
-		return nil // gone, no file, or of another mount
-	}
-	f := newFile(fd, name)
-	defer f.Close()
+// file looks at one file, unless skip excludes its name. An error ends the walk.
+func (l *looker) file(dir int, base, name string, skip func(name string) bool) error {
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size < minSize || st.Size > maxSize {
+	err := unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW) // opening takes longer
+	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size < minSize || st.Size > maxSize {
 		return nil
 	}
 	if l.links(&st) > 1 {
@@ -213,7 +208,13 @@ func (l *looker) file(dir int, base, name string) error {
 		}
 		l.inodes[st.Ino] = nil
 	}
-	if !isELF(f) || !l.suspect(f, st.Size) {
+	fd, err := openAt(dir, base, unix.O_RDONLY)
+	if err != nil {
+		return nil // gone, no file, or of another mount
+	}
+	f := newFile(fd, name)
+	defer f.Close()
+	if err := unix.Fstat(fd, &st); err != nil || !isELF(f) || !l.suspect(f, st.Size) || skip(name) {
 		return nil
 	}
 	if l.files--; l.files < 0 {
