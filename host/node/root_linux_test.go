@@ -2,6 +2,7 @@ package node
 
 import (
 	"bufio"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -157,6 +158,33 @@ func TestBeneath(t *testing.T) {
 	}
 }
 
+func TestOpenAt(t *testing.T) {
+	n := newNode(t)
+	root := n.image("dir/file")
+	n.must(os.Symlink("dir", root+"/link"))
+	n.must(os.Symlink("file", root+"/dir/link"))
+	fd, err := unix.Open(root+"/dir", unix.O_PATH|unix.O_DIRECTORY, 0)
+	n.must(err)
+	defer unix.Close(fd)
+	above, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY, 0)
+	n.must(err)
+	defer unix.Close(above)
+	for _, tc := range []struct {
+		at   int
+		name string
+		want error
+	}{
+		{fd, "file", nil}, {fd, "link", unix.ELOOP}, {fd, "../dir/file", unix.EXDEV}, {fd, root + "/dir/file", unix.EXDEV},
+		{above, "dir/file", nil}, {above, "link/file", unix.ELOOP}, {above, "none", unix.ENOENT},
+	} {
+		got, err := openAt(tc.at, tc.name, unix.O_RDONLY)
+		if !errors.Is(err, tc.want) {
+			t.Errorf("%s: got %v, want %v", tc.name, err, tc.want)
+		}
+		unix.Close(got)
+	}
+}
+
 // Rule 3: what the key of layers depends on.
 func TestIdentity(t *testing.T) {
 	n := newNode(t)
@@ -232,6 +260,12 @@ func TestDockerLayers(t *testing.T) {
 		t.Errorf("got %+v, want a hit, and one file of the second directory examined", r)
 	}
 	second.patched("bin/clock", "bin/init")
+	other := mount("four", "l/four-init:l/base")
+	n.must(os.Rename(home+"/four/diff", home+"/four/moved"))
+	n.must(os.Mkdir(home+"/four/diff", 0o755))
+	if r := other.start(); r.Cache != "none" || len(r.Patched) != 2 {
+		t.Errorf("with another upper directory than the overlay's: got %+v", r)
+	}
 	if r := mount("three", "l/one-init:l/base").start(); r.Cache != "miss" {
 		t.Errorf("with another container's directory: got %+v", r)
 	}

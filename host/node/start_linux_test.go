@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vfix.dev/vfix/host/examiner"
 	"vfix.dev/vfix/internal/tinyelf"
 	"vfix.dev/vfix/internal/xattrs"
 )
@@ -44,6 +45,32 @@ func TestWarm(t *testing.T) {
 	n.write(second.root+"/lib/clock", tinyelf.Bytes(2)) // as a package manager does
 	n.expect(second.start(), Patched, "")
 	second.patched("lib/clock")
+}
+
+// A file of the container that is known to be patched is not looked at.
+func TestAbove(t *testing.T) {
+	n := newNode(t)
+	c := n.container(n.image("bin/clock"))
+	n.write(c.root+"/own", tinyelf.Bytes(1))
+	r, err := openRoot(c.root, "c1")
+	n.must(err)
+	defer r.close()
+	b := defaultBounds
+	b.until = time.Now().Add(time.Minute)
+	l := &looker{root: r, bounds: &b, Examiner: examiner.Examiner{Until: b.until, Dir: n.state}}
+	defer l.Close()
+	for _, done := range []bool{true, false} {
+		found, hides, err := l.above(map[string]bool{"own": done})
+		if err != nil || hides || len(found.Targets) == 0 != done {
+			t.Errorf("done %v: got %+v, %v, %v", done, found, hides, err)
+		}
+		if !done {
+			c.start()
+			if got, foreign := l.state(found.Targets); !got["own"] || foreign {
+				t.Errorf("after a start: got %v, %v", got, foreign)
+			}
+		}
+	}
 }
 
 // Rule 3: what one container has removed is not missing for others.
@@ -91,6 +118,7 @@ func TestForeignEntry(t *testing.T) {
 	whole := n.read(path)
 	for name, content := range map[string][]byte{
 		"torn": whole[:len(whole)/2], "empty": {}, "changed": bytes.Replace(whole, []byte(`"size":`), []byte(`"size":1`), 1), "another image's": foreign,
+		"another patch": bytes.Replace(whole, []byte(`"tail":"`), []byte(`"tail":"AAAA`), 1),
 	} {
 		n.must(os.WriteFile(path, content, 0o600))
 		c := n.container(image)
@@ -112,14 +140,21 @@ func TestForeignEntry(t *testing.T) {
 	st, err := os.Stat(image + "/bin/clock")
 	n.must(err)
 	tgt := &target{Names: []string{"bin/clock"}, todo: "bin/clock", Size: st.Size(), Mtime: st.ModTime().UnixNano(), Ctime: ctime(st)}
-	tgt.Edits = append(tgt.Edits, edit(80, "old", "new"))
+	tgt.Edits = []examiner.Edit{edit(80, "old", "new")}
 	c = n.container(image)
 	r, err := openRoot(c.root, "c1")
 	n.must(err)
 	defer r.close()
-	b := defaultBounds
-	if left := r.place([]*target{tgt}, &b); len(left) != 1 || left[0].Reason != errOther.Error() {
-		t.Errorf("got %v", left)
+	for what, change := range map[string]func(){
+		"other bytes": func() {},
+		"other times": func() { tgt.Edits, tgt.Mtime = nil, tgt.Mtime+1 },
+	} {
+		change()
+		b := defaultBounds
+		if left := r.place([]*target{tgt}, &b); len(left) != 1 || left[0].Reason != errOther.Error() {
+			t.Errorf("%s: got %v", what, left)
+		}
+		tgt.Edits, tgt.Mtime = []examiner.Edit{edit(80, "old", "new")}, st.ModTime().UnixNano()
 	}
 	c.unpatched("bin/clock")
 }
@@ -150,7 +185,7 @@ func TestMetadata(t *testing.T) {
 	if r.Result != Partial || len(r.Left) != 2 || len(r.Patched) != 2 {
 		t.Fatalf("got %+v", r)
 	}
-	if text := fmt.Sprint(r.Left); !strings.Contains(text, "security.ima vouches") || !strings.Contains(text, "immutable") {
+	if text := fmt.Sprint(r.Left); !strings.Contains(text, "security.ima vouches") || !strings.Contains(text, "it is immutable") {
 		t.Errorf("left: %s", text)
 	}
 	c.patched("bin/setuid", "bin/plain", "bin/link", "etc/link")
@@ -179,6 +214,15 @@ func TestMetadata(t *testing.T) {
 	}
 	if r.Examined != 4 {
 		t.Errorf("examined %d files, want 4: one for each inode", r.Examined)
+	}
+	// One that only looks like a program that calls the page.
+	suspect := n.image()
+	n.write(suspect+"/file", append(append([]byte{}, tinyelf.Bytes(1)[:20]...), "\x48\xc7\xc0\x00\x04\x60\xff with other text, which makes it long enough"...))
+	for i := range 5 {
+		n.must(os.Link(suspect+"/file", fmt.Sprint(suspect, "/", i)))
+	}
+	if r := n.container(suspect).start(); r.Examined != 1 {
+		t.Errorf("examined %d files, want 1: got %+v", r.Examined, r)
 	}
 	// A name that the container does not show.
 	outside := n.image("bin/clock")
