@@ -12,7 +12,7 @@ setup_file() {
 	export root=$BATS_FILE_TMPDIR/root
 	(has_vm && has_image_tools && has_legacy_image) >/dev/null || return 0
 	local rebuilt=$BATS_FILE_TMPDIR/rebuilt
-	"$VFIX" rebuild "oci:$legacy_image/oci:legacy" -o "oci:$BATS_FILE_TMPDIR/oci:x" --progress quiet
+	"$VFIX" rebuild "oci:$legacy_image/oci:legacy" -o "oci:$BATS_FILE_TMPDIR/oci:x" -q
 	umoci raw unpack --image "$BATS_FILE_TMPDIR/oci:x" "$rebuilt"
 	cp -a "$legacy_image/rootfs" "$root"
 	cp /bin/busybox "$root/"

@@ -56,17 +56,75 @@ setup() {
 	expect_match verdict "$output" 'NOT AFFECTED: its programs and the '
 }
 
-@test "verdicts: a directory without a program, and a link that leads nowhere, are not cleared and asked for nowhere" {
-	mkdir -p empty archives loop
-	tar czf archives/root.tar.gz -C "$root" usr/bin/redis-server
-	for dir in empty archives loop; do
-		run_vfix 4 scan --format json "$dir"
-		expect "$dir" "$(jq -c '.results[0] | [.verdict, .complete]' <<<"$output")" '["incomplete",false]'
+@test "verdicts: nothing to examine has the same verdict in each verb" {
+	mkdir -p d/a
+	echo text >d/a/x.txt
+	tar -cf d.tar d
+	gzip -k d.tar
+	for command in 'scan d' 'scan d.tar' 'scan d.tar.gz' 'verify d' 'patch -i d' 'patch -o copy d' 'rebuild dir:d -o oci:out:x' 'scan oci:out:x' 'verify oci:out:x' 'rebuild oci:out:x -o oci:again:x'; do
+		# shellcheck disable=SC2086 # words
+		run_vfix 4 $command
+		expect_match "$command" "$stderr" 'incomplete: no 64-bit x86-64 ELF file in it'
 	done
-	ln -s b loop/a
-	ln -s a loop/b
-	run_vfix 1 scan loop/a
-	[[ $stderr != *registry* ]] || fail "$stderr"
+	# The control: a program in it.
+	mkdir d/lib64
+	cp "$(type -P true)" d/a
+	cp -L /lib64/ld-linux-x86-64.so.2 d/lib64
+	for command in 'scan dir:d --root /' 'patch -i d' 'rebuild dir:d -o oci:new:x' 'scan oci:new:x'; do
+		# shellcheck disable=SC2086 # words
+		run_vfix 0 $command
+	done
+}
+
+@test "verdicts: references that are used only without a vDSO are no finding, and nothing changes" {
+	mkdir -p d/bin
+	run_vfix 0 patch -o d/bin/golike "$BATS_TEST_DIRNAME/build/fixtures/golike" # its live site is gone then
+	run_vfix 0 scan d/bin/golike
+	expect dormant "$("$VFIX" scan --format json d/bin/golike | jq .results[0].summary.dormant)" 2
+	expect_match verdict "$output" 'NOT AFFECTED'
+	run_vfix 0 rebuild dir:d -o oci:out:x
+	expect_match 'nothing to do' "$stderr" 'nothing to do'
+	# setuid to another user, it finds no vDSO if TMPDIR is set.
+	chown 1:1 d/bin/golike
+	chmod 4755 d/bin/golike
+	run_vfix 0 scan dir:d
+	expect_match note "$output" 'note: bin/golike: made by Go before 1.16, and setuid'
+}
+
+@test "verdicts: a reference that cannot be judged makes a source incomplete, and the entrypoint stays" {
+	mkdir -p d/bin
+	cp "$BATS_TEST_DIRNAME/build/fixtures/finding-escape" d/bin/
+	run_vfix 4 rebuild dir:d -o oci:out:x
+	expect_match reason "$stderr" 'cannot be judged'
+	expect entrypoint "$(skopeo inspect --config oci:out:x | jq -c .config.Entrypoint)" null
+	run_vfix 4 scan oci:out:x
+	# On request the fallback catches it.
+	run_vfix 0 rebuild dir:d -o oci:caught:x --fallback always
+	run_vfix 0 scan oci:caught:x
+}
+
+@test "verdicts: an affected member of a wheel is named, and patch writes nothing" {
+	mkdir -p w/pkg out
+	cp "$BATS_TEST_DIRNAME/build/fixtures/libstubs.so" w/pkg/
+	echo text >w/pkg/__init__.py
+	(cd w && python3 -m zipfile -c ../old.whl pkg)
+	run_vfix 3 scan old.whl
+	expect_match member "$output" 'pkg/libstubs.so'
+	expect_match 'the way' "$output" 'unzip -d DIR old.whl && vfix patch -i DIR'
+	for command in 'patch -o out/new.whl old.whl' 'patch -i old.whl'; do
+		# shellcheck disable=SC2086 # words
+		run_vfix 1 $command
+		expect_match "$command" "$stderr" 'unzip -d DIR'
+	done
+	expect 'written' "$(ls out)" ''
+	# The way works.
+	unzip -q -d DIR old.whl
+	run_vfix 0 patch -i DIR
+	(cd DIR && python3 -m zipfile -c ../new.whl pkg)
+	run_vfix 0 scan new.whl
+	# In an image, the fallback catches it.
+	cp old.whl w/
+	run_vfix 3 scan dir:w
 }
 
 @test "verdicts: what /etc/ld.so.preload adds runs with each program of its root" {
@@ -123,29 +181,6 @@ os.execv(sys.argv[2], sys.argv[2:])' "$@" 3>&- &
 	cmp before "$(readlink -f /bin/sleep)"
 }
 
-@test "verdicts: without any program in it, a directory and a tarball are incomplete alike" {
-	mkdir -p d/a
-	echo text >d/a/x.txt
-	tar -cf d.tar d
-	gzip -k d.tar
-	for source in d d.tar d.tar.gz; do
-		run_vfix 4 scan "$source"
-		expect_match "$source: verdict" "$output" 'INCOMPLETE: nothing was examined'
-		expect_match "$source: hint" "$stderr" 'if it holds archives or packages, unpack them first'
-		run_vfix 4 scan --format json "$source"
-		expect "$source: JSON" "$(jq -c '.results[0] | [.verdict, .complete, (.not_examined | length)]' <<<"$output")" '["incomplete",false,1]'
-	done
-	run --separate-stderr "$VFIX" scan - <d.tar
-	expect 'stdin: status' "$status" 4
-	expect_match 'stdin: its name' "$output" '-             no 64-bit x86-64 ELF file in it'
-	# The control: a program in it.
-	mkdir d/lib64
-	cp "$(type -P true)" d/a
-	cp /lib64/ld-linux-x86-64.so.2 d/lib64
-	tar -cf d.tar d
-	run_vfix 0 scan d.tar
-}
-
 @test "verdicts: messages about stdin name no temporary file, and each has a next step" {
 	cp "$(type -P true)" program
 	tar -cf root.tar program
@@ -178,7 +213,6 @@ os.execv(sys.argv[2], sys.argv[2:])' "$@" 3>&- &
 	echo app.tar.gz >list
 	run_vfix 4 scan --from-file list
 	expect_match 'in a list' "$output" 'what it loads was not examined: /lib64/ld-linux-x86-64.so.2, libc.so.6'
-	run_vfix 0 patch app.tar.gz -o copy.tar.gz # nothing to patch, and no verdict
 	# The controls: with the loader it is a root filesystem, also below a directory and behind a link; a static program needs none.
 	cp /lib64/ld-linux-x86-64.so.2 lib64
 	tar -cf root.tar app lib64

@@ -21,7 +21,7 @@ AT_ONCE = 500  # names on one command line
 
 def patch(*args):
     """Runs vfix patch -i. A failure is reported on stderr and does not end the transaction."""
-    command = [VFIX, 'patch', '-i', '--progress', 'quiet'] + list(args)
+    command = [VFIX, 'patch', '-i', '-q'] + list(args)
     null = open(os.devnull, 'r+')
     try:
         try:

@@ -51,7 +51,7 @@ func All(ctx context.Context, paths []string, o Options) (*contents.Findings, er
 	s := contents.NewSession(o.Jobs, o.Progress, o.Rewriter)
 	defer s.Close()
 	p := &patchRun{
-		s: s, o: o, out: &contents.Findings{Source: strings.Join(paths, " ")},
+		s: s, o: o, out: &contents.Findings{Source: strings.Join(paths, " "), ChangedOnly: o.Since != ""},
 		finals: map[string]bool{}, roots: map[string]*os.Root{}, written: map[contents.FileID]*replacement{},
 	}
 	if err := p.run(ctx, paths); err != nil {
@@ -168,6 +168,10 @@ func (p *patchRun) one(ctx context.Context, name string) error {
 	switch {
 	case p.o.DryRun:
 		return nil
+	case d.Only != "" && len(f.Packed) > 0:
+		archive := quote.Path(name)
+		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: an archive, in which %s calls the vsyscall page: archives are not patched", name, f.Packed[0].Member),
+			"unzip -d DIR %s && vfix patch -i DIR, then pack DIR again", archive)
 	case p.o.InPlace:
 		for _, h := range f.ToPatch() {
 			if err := p.replace(ctx, d, h); err != nil {
