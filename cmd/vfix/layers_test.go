@@ -17,7 +17,7 @@ var layers = []string{
 	"internal/binread", "internal/fallbackfiles", "internal/filemarks", "internal/hinterr", "internal/kernellog", "internal/packers", "internal/patterns", "internal/progress", "internal/quote",
 	"internal/redact", "internal/rootpath", "internal/sparse", "internal/tinyelf", "internal/utf8text", "internal/xattrs", "internal/jsonobject", "internal/lazy", "internal/atomicfile", "internal/carried", "internal/memfile",
 	"rewriter/x86", "rewriter/elf", "rewriter/origin", "rewriter/find", "rewriter/patch",
-	"internal/loads", "internal/nearest", "internal/fixes", "internal/thread",
+	"internal/loads", "internal/nearest", "internal/fixes",
 	"images/blob",
 	"images/schema1",
 	"images/source",
