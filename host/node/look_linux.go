@@ -60,6 +60,8 @@ type looker struct {
 	inodes   map[uint64]*target // files with several names; nil for those without anything to patch
 	buf      []byte
 	examined int
+	// ownEntries is how many entries the container's own directories have, as far as they were visited.
+	ownEntries int
 }
 
 // look examines the files that walk visits.
@@ -112,6 +114,8 @@ func (l *looker) removed(name string) bool {
 // above looks at the container's own files, except names that are done. hides reports that they hide programs of the
 // layers, so that a look at the root does not show what the layers have.
 func (l *looker) above(done map[string]bool) (found *findings, hides bool, err error) {
+	l.extend()
+	l.Until = l.until
 	found, err = l.look(func() error {
 		for _, dir := range l.own {
 			fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -119,6 +123,7 @@ func (l *looker) above(done map[string]bool) (found *findings, hides bool, err e
 				return err
 			}
 			err = l.walk(fd, func(at int, base, name string, kind fs.FileMode) (bool, error) {
+				l.ownEntries++
 				if !done[name] {
 					hides = hides || l.hides(at, base, name, kind)
 				}

@@ -249,6 +249,15 @@ func (r *root) identity() string {
 	return text.String()
 }
 
+// ownIdentity is what the cache knows the container's own layer by.
+func (r *root) ownIdentity() string {
+	var st unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, r.own[0], 0, statxMask, &st); err != nil {
+		return ""
+	}
+	return fmt.Sprintf("own %d:%d %d %d.%d\n", st.Dev_major, st.Dev_minor, st.Ino, st.Btime.Sec, st.Btime.Nsec)
+}
+
 // errInUse: another process runs in the root.
 var errInUse = errors.New("root: a process has it as its root: nothing is changed")
 

@@ -134,51 +134,83 @@ func (s *start) patch(path string, set settings) error {
 
 // find returns the files of the root to patch, or that something stays in.
 func (s *start) find(l *looker, store *cache) (*findings, error) {
-	layers := l.identity()
 	s.record.Cache = "none"
-	if layers == "" {
-		return l.below()
+	if l.identity() == "" {
+		below, err := l.below()
+		return all(below), err
 	}
-	key := cacheKey(fmt.Sprint(s.Maker(), l.Fixes), layers)
-	below := store.get(key)
-	s.record.Cache = "hit"
-	if below == nil {
-		unlock, err := store.lock(key, l.until)
-		if err != nil {
-			return nil, err
-		}
-		defer unlock()
-		below = store.get(key) // of the start that had the lock before
+	maker := fmt.Sprint(s.Maker(), l.Fixes)
+	key, own := cacheKey(maker, l.identity()), cacheKey(maker, l.ownIdentity())
+	cut := store.get(own) // an earlier start of this container was over a bound
+	if cut != nil && store.get(key) == nil {
+		return all(cut), nil
 	}
-	known := below != nil
-	if !known {
-		s.record.Cache = "miss"
-		var err error
-		if below, err = l.below(); err != nil {
-			return nil, err
-		}
-	}
-	done, foreign := l.state(below.Targets)
-	above, hides, err := l.above(done)
+	below, unlock, err := s.layers(l, store, key)
 	if err != nil {
 		return nil, err
+	}
+	defer unlock()
+	done, foreign := l.state(below.Targets)
+	above, hides := cut, true
+	if cut == nil {
+		if above, hides, err = l.above(done); err != nil {
+			return nil, err
+		}
 	}
 	if foreign {
 		store.drop(key)
 		above.Left = append(above.Left, leftover{Reason: "the layers are not those that were examined: the next start looks again"})
 	}
-	if !known && !hides {
-		if err := store.put(key, below); err != nil {
-			above.Left = append(above.Left, leftover{Reason: "cache: " + err.Error()})
+	found := all(below, above)
+	byItself := above.Cut != "" || below.Cut != "" && l.ownEntries > l.few // what others of the image do not have
+	switch {
+	case cut != nil:
+	case byItself:
+		err = store.put(own, &findings{Cut: found.Cut, Time: time.Now()})
+	case s.record.Cache == "miss" && !hides:
+		err = store.put(key, below)
+	}
+	if err != nil {
+		found.Left = append(found.Left, leftover{Reason: "cache: " + err.Error()})
+	}
+	return found, nil
+}
+
+// layers returns what the layers have: from the cache, or by a look at them. Other starts that want the same wait until
+// it is unlocked.
+func (s *start) layers(l *looker, store *cache, key string) (below *findings, unlock func(), err error) {
+	s.record.Cache = "hit"
+	if below = store.get(key); below != nil {
+		return below, func() {}, nil
+	}
+	if unlock, err = store.lock(key, l.until); err != nil {
+		return nil, nil, err
+	}
+	if below = store.get(key); below != nil { // of the start that had the lock before
+		return below, unlock, nil
+	}
+	s.record.Cache = "miss"
+	if below, err = l.below(); err != nil {
+		unlock()
+	}
+	return below, unlock, err
+}
+
+// all returns several findings as one.
+func all(several ...*findings) *findings {
+	found := &findings{}
+	for _, f := range several {
+		if f == nil {
+			continue
+		}
+		found.Targets = append(found.Targets, f.Targets...)
+		found.Left = append(found.Left, f.Left...)
+		if f.Cut != "" {
+			found.Cut = f.Cut
+			found.Left = append(found.Left, leftover{Reason: f.Cut})
 		}
 	}
-	all := &findings{Targets: slices.Concat(below.Targets, above.Targets), Left: slices.Concat(below.Left, above.Left)}
-	for _, cut := range []string{below.Cut, above.Cut} {
-		if cut != "" {
-			all.Left = append(all.Left, leftover{Reason: cut})
-		}
-	}
-	return all, nil
+	return found
 }
 
 // apply puts everything into the root, and completes the record.

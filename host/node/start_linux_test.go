@@ -259,6 +259,26 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// Rule 7: a container with much of its own delays only its own first start, and the others of its image not at all.
+func TestOwnBounds(t *testing.T) {
+	n := newNode(t)
+	image := n.image("a/1", "z/2")
+	few := func(s *start) { s.limits.entries, s.limits.few = 8, 5 }
+	c := n.container(image)
+	for i := range 10 {
+		n.write(fmt.Sprint(c.root, "/many/", i), tinyelf.Bytes(uint32(i)))
+	}
+	n.expect(c.start(few), Partial, "too many")
+	if r := c.start(few); r.Examined != 0 {
+		t.Errorf("the next start: got %+v", r)
+	}
+	other := n.container(image)
+	n.expect(other.start(), Patched, "")
+	other.patched("a/1", "z/2")
+	n.expect(c.start(few), Partial, "too many")
+	c.patched("a/1", "z/2")
+}
+
 // Rule 7: starts at the same time examine an image once, and wait no longer than their bound.
 func TestTogether(t *testing.T) {
 	n := newNode(t)

@@ -18,10 +18,19 @@ type bounds struct {
 	time           time.Duration
 	until          time.Time
 	entries, files int
+	few            int // entries of a container's own, which hardly delay a look at its layers
 	written        int64
 }
 
-var defaultBounds = bounds{time: maxTime, entries: maxEntries, files: maxFiles, written: maxWritten}
+var defaultBounds = bounds{time: maxTime, entries: maxEntries, files: maxFiles, few: 10000, written: maxWritten}
+
+// extend leaves time for a few entries, whatever a look at the layers has taken.
+func (b *bounds) extend() {
+	b.entries = max(b.entries, b.few)
+	if least := time.Now().Add(time.Second); b.until.Before(least) {
+		b.until = least
+	}
+}
 
 // errBound: one of the bounds is reached.
 var errBound = errors.New("over a bound of vfix")
