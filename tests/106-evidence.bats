@@ -107,6 +107,12 @@ evidence() {
 	run_vfix 4 diagnose other
 	expect_match verdict "$(tr -s ' \n' ' ' <<<"$output")" 'the kernel of this machine serves the vsyscall page'
 	[[ $output$stderr != *rebuild* ]] || fail "$output"
+	docker inspect other >other.json
+	docker ps -a --filter name=other >other.txt
+	for file in other.json other.txt; do # the same, by its ID
+		run_vfix 4 diagnose "$file"
+		[[ $output$stderr != *rebuild* ]] || fail "$file: $output"
+	done
 	docker run --name plain --network none --entrypoint sh redis:legacy -c 'exit 3' || true
 	run_vfix 0 diagnose container:plain
 	run_vfix 3 diagnose redis:legacy

@@ -62,7 +62,7 @@ func diagnoseAll(ctx context.Context, args []string, o crashOptions) ([]*diagnos
 
 // open opens the files of the system that the program ran in.
 func (r *crashes) open() (done func(), err error) {
-	r.d = diagnose.Options{RootName: r.o.root, Output: r.o.output, ScanImage: func(image string) (*diagnose.Scanned, error) {
+	r.d = diagnose.Options{RootName: r.o.root, Output: r.o.output, Here: r.here, ScanImage: func(image string) (*diagnose.Scanned, error) {
 		return r.scan(string(source.Daemon) + ":" + image) // registries are not contacted: the user named none
 	}}
 	dir := "/"
@@ -160,7 +160,7 @@ func (r *crashes) image(arg, source string) (*diagnose.Result, error) {
 	return diagnose.Image(arg, s, r.d), nil
 }
 
-// container diagnoses a container of an engine here, with what this machine's kernel reports about it.
+// container diagnoses a container of an engine here.
 func (r *crashes) container(name string) (*diagnose.Result, error) {
 	c, err := source.FindContainer(r.ctx, name, r.o.scan.Media)
 	if err != nil {
@@ -170,12 +170,19 @@ func (r *crashes) container(name string) (*diagnose.Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	return diagnose.Container(name, description, r.d)
+}
+
+// here returns what this machine knows of the end of a container: nothing if the engine's containers run in a virtual
+// machine, or if no engine here has it.
+func (r *crashes) here(name string) (served bool, messages []string) {
+	c, err := source.FindContainer(r.ctx, name, r.o.scan.Media)
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	if strings.TrimSpace(string(release)) != c.Kernel { // the engine's containers run in a virtual machine
-		return diagnose.Container(name, description, false, nil, r.d)
+	if err != nil || strings.TrimSpace(string(release)) != c.Kernel {
+		return false, nil
 	}
 	maps, _ := os.ReadFile("/proc/self/maps")
-	return diagnose.Container(name, description, probe.PagePerms(maps) != "", messagesAt(c.Finished), r.d)
+	return probe.PagePerms(maps) != "", messagesAt(c.Finished)
 }
 
 // messagesAt returns this machine's kernel's messages around a time, as far as vfix may read them.

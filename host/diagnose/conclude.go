@@ -33,7 +33,11 @@ func (t *textFacts) conclude(o Options) []*Crash {
 	for _, c := range all {
 		explained += c.Count
 	}
-	for _, e := range t.ends {
+	for i, e := range t.ends {
+		if e.id != "" && o.Here != nil && i < maxHere {
+			served, messages := o.Here(e.id)
+			e.knows(served, messages)
+		}
 		if explained > 0 && e.kernel == nil && e.cause == "" && !e.running {
 			explained--
 			nameFrom(all, e, o, t)
@@ -336,8 +340,12 @@ func Image(image string, s *Scanned, o Options) *Result {
 	return &Result{Input: image, Crashes: []*Crash{c}, Understood: true}
 }
 
-// took takes the kernel's messages of the time at which it ended.
-func (e *end) took(messages []string) {
+// maxHere is how many containers of a list an engine is asked for.
+const maxHere = 20
+
+// knows takes what this machine knows of the end: whether its kernel serves the page, and its kernel's messages of that time.
+func (e *end) knows(served bool, messages []string) {
+	e.served = served
 	for _, m := range messages {
 		if f, ok := kernellog.Find(m); ok {
 			e.kernel = append(e.kernel, f)

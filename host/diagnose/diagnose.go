@@ -94,6 +94,9 @@ type Options struct {
 	ScanRoot func() (*Scanned, error)
 	// ScanImage examines an image that a local engine has; nil: not available.
 	ScanImage func(image string) (*Scanned, error)
+	// Here returns what this machine knows of the end of a container, by its ID or name: whether its kernel serves the
+	// page, and its kernel's messages of that time; nil: not available.
+	Here func(container string) (served bool, messages []string)
 	// Output is the destination of a rebuild of an image, in words; nil: the default one.
 	Output func(image string) []string
 }

@@ -121,16 +121,11 @@ func Text(name string, in io.Reader, o Options) (*Result, error) {
 	return r, nil
 }
 
-// Container diagnoses a container from its description, which docker inspect prints as well, and what is known of its
-// end on this machine: whether the kernel serves the page, and the kernel's messages of that time.
-func Container(name string, description []byte, served bool, messages []string, o Options) (*Result, error) {
+// Container diagnoses a container from its description, which docker inspect prints as well.
+func Container(name string, description []byte, o Options) (*Result, error) {
 	t := &textFacts{}
 	if !t.describe(description) || len(t.ends) == 0 {
 		return nil, fmt.Errorf("container %s: its description is not understood", name)
-	}
-	for i := range t.ends {
-		t.ends[i].served = served
-		t.ends[i].took(messages)
 	}
 	return &Result{Input: name, Crashes: t.conclude(o), Understood: true}, nil
 }

@@ -305,7 +305,7 @@ func TestDescriptions(t *testing.T) {
 
 // A container of this machine: the kernel and its messages of that time decide.
 func TestContainer(t *testing.T) {
-	const description = `{"Name":"/cache","Path":"/usr/bin/redis-server","State":{"ExitCode":139},"Config":{"Image":"redis:2.8"}}`
+	const description = `{"Id":"0123","Name":"/cache","Path":"/usr/bin/redis-server","State":{"ExitCode":139},"Config":{"Image":"redis:2.8"}}`
 	o := Options{ScanImage: func(string) (*Scanned, error) { return affected(), nil }}
 	for _, c := range []struct {
 		served   bool
@@ -320,12 +320,13 @@ func TestContainer(t *testing.T) {
 		{true, []string{`audit: type=1326 audit(1.2:3): pid=7 comm="sh" sig=31 ip=0xffffffffff600400 code=0x0`}, "unknown uncertain: docker run --ulimit core=-1 redis:2.8"},
 		{true, nil, "unknown uncertain: docker run --ulimit core=-1 redis:2.8"},
 	} {
-		r, err := Container("cache", []byte(description), c.served, c.messages, o)
+		o.Here = func(string) (bool, []string) { return c.served, c.messages }
+		r, err := Container("cache", []byte(description), o)
 		if err != nil || summary(r) != c.want {
 			t.Errorf("%+v: got %s, %v", c, summary(r), err)
 		}
 	}
-	if _, err := Container("x", []byte(`{}`), false, nil, o); err == nil {
+	if _, err := Container("x", []byte(`{}`), o); err == nil {
 		t.Error("an empty description was accepted")
 	}
 }
