@@ -145,7 +145,7 @@ func (f *Finding) describe(p *patch.Plan, wanted bool) {
 	}
 	left := p.LeftOver()
 	if f.Stay = len(left); f.Stay > 0 {
-		f.Left = fmt.Sprintf("%d call sites left, the first at vaddr %#x: %s", f.Stay, left[0].Site.Vaddr, left[0].Reason)
+		f.Left = fmt.Sprintf("call sites left: %d, the first at vaddr %#x: %s", f.Stay, left[0].Site.Vaddr, left[0].Reason)
 	}
 	if wanted && p.Redirected() {
 		f.Fix = p.Redirect.Fix

@@ -3,6 +3,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -135,39 +136,40 @@ func (s *start) patch(path string, set settings) error {
 // find returns the files of the root to patch, or that something stays in.
 func (s *start) find(l *looker, store *cache) (*findings, error) {
 	s.record.Cache = "none"
-	if l.identity() == "" {
+	layers := l.identity()
+	if layers == "" {
 		below, err := l.below()
 		return all(below), err
 	}
 	maker := fmt.Sprint(s.Maker(), l.Fixes)
-	key, own := cacheKey(maker, l.identity()), cacheKey(maker, l.ownIdentity())
-	cut := store.get(own) // an earlier start of this container was over a bound
-	if cut != nil && store.get(key) == nil {
-		return all(cut), nil
-	}
-	below, unlock, err := s.layers(l, store, key)
+	key, own := cacheKey(maker, layers), cacheKey(maker, layers+l.ownIdentity())
+	before := store.get(own) // what an earlier start of this container found, and others cannot use
+	below, unlock, err := s.layers(l, store, key, before)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
 	done, foreign := l.state(below.Targets)
-	above, hides := cut, true
-	if cut == nil {
-		if above, hides, err = l.above(done); err != nil {
-			return nil, err
-		}
+	above, hides := &findings{}, false
+	if before != nil && before.Cut != "" {
+		above.Cut = before.Cut
+	} else if above, hides, err = l.above(done); err != nil {
+		return nil, err
 	}
 	if foreign {
 		store.drop(key)
+		store.drop(own)
 		above.Left = append(above.Left, leftover{Reason: "the layers are not those that were examined: the next start looks again"})
 	}
 	found := all(below, above)
-	byItself := above.Cut != "" || below.Cut != "" && l.ownEntries > l.few // what others of the image do not have
+	tooMuch := above.Cut != "" || below.Cut != "" && l.ownEntries > l.few // by this container, not by its image
 	switch {
-	case cut != nil:
-	case byItself:
-		err = store.put(own, &findings{Cut: found.Cut, Time: time.Now()})
-	case s.record.Cache == "miss" && !hides:
+	case foreign, before != nil:
+	case tooMuch:
+		err = store.put(own, &findings{Targets: below.Targets, Left: below.Left, Cut: found.Cut, Time: time.Now().UTC()})
+	case s.record.Cache == "miss" && hides:
+		err = store.put(own, below)
+	case s.record.Cache == "miss":
 		err = store.put(key, below)
 	}
 	if err != nil {
@@ -176,11 +178,11 @@ func (s *start) find(l *looker, store *cache) (*findings, error) {
 	return found, nil
 }
 
-// layers returns what the layers have: from the cache, or by a look at them. Other starts that want the same wait until
-// it is unlocked.
-func (s *start) layers(l *looker, store *cache, key string) (below *findings, unlock func(), err error) {
+// layers returns what the layers have: from the cache, from an earlier start of this container, or by a look at them.
+// Other starts that want the same wait until it is unlocked.
+func (s *start) layers(l *looker, store *cache, key string, before *findings) (below *findings, unlock func(), err error) {
 	s.record.Cache = "hit"
-	if below = store.get(key); below != nil {
+	if below = cmp.Or(store.get(key), before); below != nil {
 		return below, func() {}, nil
 	}
 	if unlock, err = store.lock(key, l.until); err != nil {
@@ -205,7 +207,7 @@ func all(several ...*findings) *findings {
 		}
 		found.Targets = append(found.Targets, f.Targets...)
 		found.Left = append(found.Left, f.Left...)
-		if f.Cut != "" {
+		if f.Cut != "" && f.Cut != found.Cut {
 			found.Cut = f.Cut
 			found.Left = append(found.Left, leftover{Reason: f.Cut})
 		}

@@ -88,7 +88,10 @@ func TestHidden(t *testing.T) {
 		if r := c.start(); r.Result != Patched || len(r.Patched) != 1 {
 			t.Errorf("%s: got %+v", name, r)
 		}
-		if r := n.container(image).start(); len(r.Patched) != 2 {
+		if r := c.start(); r.Cache != "hit" || r.Examined != 0 || len(r.Patched) != 1 {
+			t.Errorf("%s: its restart: got %+v", name, r)
+		}
+		if r := n.container(image).start(); r.Cache != "miss" || len(r.Patched) != 2 {
 			t.Errorf("%s: the next container: got %+v", name, r)
 		}
 		n.must(os.RemoveAll(n.state + "/layers"))
