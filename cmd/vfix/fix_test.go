@@ -33,11 +33,6 @@ func TestProposalIsOneLineOfShell(t *testing.T) {
 			t.Errorf("%q: %s is not in:\n%s", source, want, got.stdout)
 		}
 	}
-	// Also a hint.
-	t.Chdir(t.TempDir())
-	if got := runLine(engine{}, "rebuild", "x", "-o", "oci:no such/$(id)/x"); !strings.Contains(got.stderr, "mkdir -p 'no such/$(id)'\n") {
-		t.Errorf("got %s", got.stderr)
-	}
 }
 
 // Without an engine a rebuild is proposed with a destination that this machine has.

@@ -4,24 +4,17 @@
 package main
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/fallback"
-	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/fixes"
-	"vfix.dev/vfix/internal/nearest"
-	"vfix.dev/vfix/internal/quote"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/shim"
 )
@@ -130,18 +123,11 @@ func (w *workOptions) begin(verb string, out *output) error {
 
 // parsePlatform reads a value of --platform.
 func parsePlatform(verb, text string) (v1.Platform, error) {
-	if text == "" {
-		return v1.Platform{OS: "linux", Architecture: "amd64"}, nil
-	}
-	platform := strings.Replace(text, "x86_64", "amd64", 1) // the name that uname -m prints
-	if platform != "linux" && !strings.Contains(platform, "/") {
-		platform = "linux/" + platform
-	}
-	p, err := v1.ParsePlatform(platform)
-	if err != nil || p.OS == "" || p.Architecture == "" || p.OSVersion != "" {
+	p, err := v1.ParsePlatform(cmp.Or(text, "linux/amd64"))
+	switch {
+	case err != nil || p.OSVersion != "" || p.Architecture == "":
 		return v1.Platform{}, usagef(verb, "--platform %s: want OS/ARCH or OS/ARCH/VARIANT, as in linux/amd64", text)
-	}
-	if p.OS != "linux" || p.Architecture != "amd64" {
+	case p.OS != "linux" || p.Architecture != "amd64":
 		return v1.Platform{}, usagef(verb, "--platform %s: only linux/amd64 programs can call the vsyscall page", text)
 	}
 	return *p, nil
@@ -149,14 +135,6 @@ func parsePlatform(verb, text string) (v1.Platform, error) {
 
 // userAgent is vfix's name in requests to registries and engines.
 func userAgent() string { return "vfix/" + buildVersion().Version }
-
-// texts are words of a type of their own as texts.
-func texts[T ~string](all []T) (words []string) {
-	for _, word := range all {
-		words = append(words, string(word))
-	}
-	return words
-}
 
 func oneOf(verb, flag, got string, allowed []string) error {
 	if slices.Contains(allowed, got) {
@@ -186,46 +164,14 @@ func words(cmd *cobra.Command, flag string, allowed []string) {
 	}
 }
 
-// destPrefixes are the transports that a DEST may begin with.
-var destPrefixes = []string{
-	string(source.Daemon), string(source.DockerArchive), string(source.OCILayout), string(source.OCIArchive), string(source.Dir),
-}
-
-// parseDest parses a DEST now, not after the image has been read for minutes. Otherwise a misspelt prefix
-// would be taken for the name of an image, and a missing directory would be noticed at the end.
-func parseDest(verb, typed string) (source.Ref, error) {
-	dest, err := source.ParseRef(typed)
-	if err != nil {
-		u := &usageError{verb: verb, msg: fmt.Sprintf("-o: %v", err)}
-		if store := (*source.StoreError)(nil); errors.As(err, &store) {
-			u.hint = store.LoadHint()
-		}
-		return dest, u
-	}
-	prefix, rest, found := strings.Cut(typed, ":")
-	if dest.Guessed && found && !strings.ContainsAny(prefix, "./") {
-		if like := nearest.Of(prefix, destPrefixes); len(like) > 0 {
-			return dest, &usageError{verb: verb, msg: fmt.Sprintf("-o %s: unknown prefix %s:", typed, prefix),
-				hint: fmt.Sprintf("did you mean %s:%s? An image of that name is written %s:%s", like[0], rest, source.Daemon, typed)}
+// notTogether rejects pairs of options of which only one makes sense.
+func notTogether(cmd *cobra.Command, pairs ...[2]string) error {
+	for _, p := range pairs {
+		if cmd.Flags().Changed(p[0]) && cmd.Flags().Changed(p[1]) {
+			return usagef(verbOf(cmd), "--%s and --%s do not go together: use one of them", p[0], p[1])
 		}
 	}
-	switch dest.Transport {
-	case source.DockerArchive, source.OCILayout, source.OCIArchive, source.Dir:
-		parent := filepath.Dir(filepath.Clean(dest.Name))
-		fi, err := os.Stat(parent)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
-			return dest, fmt.Errorf("-o %s: %w", typed, err)
-		}
-		if err != nil || !fi.IsDir() {
-			return dest, &usageError{verb: verb, msg: fmt.Sprintf("-o %s: no directory %s", typed, parent), hint: "create it first: mkdir -p " + quote.Path(parent)}
-		}
-	}
-	if dest.Transport == source.Dir {
-		if err := source.CheckRootDest(dest.Name); err != nil {
-			return dest, fmt.Errorf("-o: %w", err)
-		}
-	}
-	return dest, nil
+	return nil
 }
 
 // fallbackShim returns the parts of the fallback. Package images gets it from here: it knows images, not the

@@ -40,8 +40,7 @@ rebuild --from-file' read it.
   without an argument    the images of the local engines
 
 A registry without a list of its repositories, such as Docker Hub, needs the
-name of a repository as PREFIX. The tags of signatures and of statements of
-provenance are not listed.`,
+name of a repository as PREFIX. --platform lists only images for a platform.`,
 		Example: `  vfix list docker://old.example              a whole registry
   vfix list docker://old.example/team --match '*:1.*' --newer-than 90d
   vfix list -                                 the images of a cluster: see above`,
@@ -58,8 +57,7 @@ provenance are not listed.`,
 	f.StringVar(&opts.newer, "newer-than", "", "list only images created since this `TIME`: a number of days such as 90d, or a date such as 2016-01-31; reads the config of each image")
 	opts.printOptions.add(cmd)
 	opts.addMedia(cmd)
-	cmd.Flags().Lookup("platform").Usage = "list only images for this `PLATFORM`: linux/amd64, or a variant such as linux/amd64/v3; reads the manifest of each image (default: all)"
-	cmd.Flags().IntVarP(&opts.read.Jobs, "jobs", "j", 0, "with --platform or --newer-than: read `N` images in parallel; 0: 8")
+	opts.addJobs(cmd)
 	return cmd
 }
 

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -48,8 +49,8 @@ There is no undo: keep a copy.`,
   2  usage error`),
 		Args: arguments("PATH", 1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if what := cmd.Flag("fix"); what.Changed {
-				return usagef("patch", "--fix adds a file to the root filesystem: use 'vfix rebuild --fix %s dir:ROOT -o dir:COPY'", what.Value)
+			if err := cmp.Or(notTogether(cmd, [2]string{"in-place", "output"}, [2]string{"since", "dry-run"}), opts.check(args)); err != nil {
+				return err
 			}
 			return runPatch(cmd.Context(), opts, args, out, e)
 		},
@@ -60,36 +61,28 @@ There is no undo: keep a copy.`,
 	f.BoolVar(&opts.to.DryRun, "dry-run", false, "show what would be done without writing anything")
 	f.StringVar(&opts.to.Since, "since", "", "with -i: examine only files that changed after `FILE`, then update its time; if it does not exist, examine all files")
 	f.BoolVarP(&opts.to.OneFS, "one-file-system", "x", false, "do not cross into other mounted filesystems")
-	f.String("fix", "", "")
-	_ = f.MarkHidden("fix") // an option of scan; typed here, the error names scan
 	opts.addExplain(cmd)
 	opts.printOptions.add(cmd)
 	opts.addJobs(cmd)
 	return cmd
 }
 
-// check says what is wrong with a set of options, one sentence for each.
+// check says what is wrong with the options.
 func (o *PatchOptions) check(paths []string) error {
 	switch {
 	case o.to.Output != "" && len(paths) > 1:
 		return usagef("patch", "-o DEST takes one PATH, and %d are given", len(paths))
-	case o.to.InPlace && o.to.Output != "":
-		return usagef("patch", "-i replaces the files and -o does not change them: use one of them")
 	case !o.to.InPlace && o.to.Output == "" && !o.to.DryRun:
 		return usagef("patch", "no destination: use -i to replace the files, -o DEST to write a copy, or --dry-run")
 	case o.to.Output == "-":
 		return usagef("patch", "-o -: cannot write the patched copy to stdout, which is used for the table")
-	}
-	if o.to.Since != "" && (!o.to.InPlace || o.to.DryRun) {
-		return usagef("patch", "--since works only with -i and without --dry-run")
+	case o.to.Since != "" && !o.to.InPlace:
+		return usagef("patch", "--since works only with -i")
 	}
 	return nil
 }
 
 func runPatch(ctx context.Context, opts PatchOptions, paths []string, out *output, e engine) error {
-	if err := opts.check(paths); err != nil {
-		return err
-	}
 	if err := opts.begin("patch", out); err != nil {
 		return err
 	}

@@ -19,8 +19,7 @@ import (
 type RebuildOptions struct {
 	workOptions
 	batchOptions
-	to        images.RebuildOptions
-	suffixSet bool // --tag-suffix was given
+	to images.RebuildOptions
 }
 
 var fallbackModes = []string{string(fallback.FallbackAuto), string(fallback.FallbackAlways), string(fallback.FallbackNever)}
@@ -69,8 +68,7 @@ for --fix 'vfix help java'.`,
 			return arguments("SOURCE", 1, 1)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts.suffixSet = cmd.Flags().Changed("tag-suffix")
-			if err := opts.checkBatch(cmd, args); err != nil {
+			if err := opts.check(cmd, args); err != nil {
 				return err
 			}
 			return runRebuild(cmd.Context(), opts, append(args, "")[0], out, e)
@@ -96,40 +94,7 @@ for --fix 'vfix help java'.`,
 	return cmd
 }
 
-// check says what is wrong with a set of options, one sentence for each.
-func (o *RebuildOptions) check() error {
-	switch {
-	case o.to.Push && o.to.DryRun:
-		return usagef("rebuild", "--push writes to a registry and --dry-run writes nothing: use one of them")
-	case o.to.Tag != "" && o.suffixSet:
-		return usagef("rebuild", "-t gives the whole name and --tag-suffix its ending: use one of them")
-	case o.to.Dest == "-":
-		return usagef("rebuild", "-o -: cannot write the image to stdout, which is used for its reference")
-	case o.suffixSet && o.to.Dest != "":
-		return usagef("rebuild", "-o names the result and --tag-suffix ends a generated name: use one of them")
-	case o.to.Dest == "":
-		return nil
-	}
-	if o.to.Push {
-		return usagef("rebuild", "-o %s names the destination and --push pushes to a registry: use one of them (-o docker://HOST/NAME pushes)", o.to.Dest)
-	}
-	dest, err := parseDest("rebuild", o.to.Dest)
-	named := dest.Tag != "" || dest.Transport == source.Daemon || dest.Transport == source.Registry || dest.Guessed
-	switch {
-	case err != nil:
-		return err
-	case o.to.Tag != "" && named:
-		return usagef("rebuild", "-o %s already names the result, and -t gives it another name: use one of them", o.to.Dest)
-	case dest.Transport == source.Dir && o.to.Tag != "":
-		return usagef("rebuild", "-o %s writes a root filesystem, which has no tag: omit -t", o.to.Dest)
-	}
-	return nil
-}
-
 func runRebuild(ctx context.Context, opts RebuildOptions, source string, out *output, e engine) error {
-	if err := opts.check(); err != nil {
-		return err
-	}
 	if err := opts.begin("rebuild", out); err != nil {
 		return err
 	}
@@ -152,25 +117,31 @@ func runRebuild(ctx context.Context, opts RebuildOptions, source string, out *ou
 	return errors.Join(incompleteInAll(done.Findings), leftOver(source, done.Findings))
 }
 
-// checkBatch says what is wrong with the options of a list.
-func (o *RebuildOptions) checkBatch(cmd *cobra.Command, args []string) error {
-	if err := o.batchOptions.check(cmd, args); err != nil || o.fromFile == "" {
+// check says what is wrong with a set of options.
+func (o *RebuildOptions) check(cmd *cobra.Command, args []string) error {
+	if err := o.batchOptions.check(cmd, args); err != nil {
 		return err
 	}
-	switch {
-	case o.to.Dest != "":
-		return usagef("rebuild", "-o is for one image: with --from-file use --dest-template, or a DEST in each line")
-	case o.to.Tag != "":
-		return usagef("rebuild", "-t names one image: with --from-file use --tag-suffix, --dest-template, or a DEST in each line")
-	case o.template != "" && o.suffixSet:
-		return usagef("rebuild", "--dest-template gives the whole name and --tag-suffix its ending: use one of them")
-	case o.to.Provenance != "":
-		return usagef("rebuild", "--provenance %s: cannot write one file for many images", o.to.Provenance)
+	if err := notTogether(cmd, [2]string{"push", "dry-run"}, [2]string{"push", "output"}, [2]string{"tag", "tag-suffix"}, [2]string{"output", "tag-suffix"},
+		[2]string{"from-file", "output"}, [2]string{"from-file", "tag"}, [2]string{"from-file", "provenance"}, [2]string{"dest-template", "tag-suffix"}); err != nil {
+		return err
 	}
 	if o.template != "" {
 		if err := lists.CheckTemplate(o.template); err != nil {
 			return usagef("rebuild", "--dest-template: %v", err)
 		}
+	}
+	if o.to.Dest == "" {
+		return nil
+	}
+	dest, err := source.ParseRef(o.to.Dest)
+	switch {
+	case o.to.Dest == "-":
+		return usagef("rebuild", "-o -: cannot write the image to stdout, which is used for its reference")
+	case err != nil:
+		return usagef("rebuild", "-o: %v", err)
+	case o.to.Tag != "" && (dest.Tag != "" || dest.Guessed || dest.Transport == source.Daemon || dest.Transport == source.Registry):
+		return usagef("rebuild", "-o %s already names the result, and -t gives it another name: use one of them", o.to.Dest)
 	}
 	return nil
 }

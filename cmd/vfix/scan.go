@@ -61,7 +61,7 @@ For SOURCE see 'vfix help sources', for --from-file 'vfix help lists'.`,
 			return arguments("SOURCE", 1, -1)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := opts.batchOptions.check(cmd, args); err != nil {
+			if err := cmp.Or(opts.batchOptions.check(cmd, args), notTogether(cmd, [2]string{"from-file", "explain"})); err != nil {
 				return err
 			}
 			return runScan(cmd.Context(), opts, args, out, e)
@@ -174,9 +174,6 @@ func (o *output) scanned(opts ScanOptions, all []scanned) error {
 
 // scanAll scans a list of images.
 func scanAll(ctx context.Context, opts ScanOptions, out *output, e engine) error {
-	if opts.explain {
-		return usagef("scan", "--explain shows call sites, which --from-file only counts: omit --from-file")
-	}
 	all, err := runBatch(ctx, opts.batchOptions, opts.printOptions,
 		lists.Options{RebuildOptions: images.RebuildOptions{ScanOptions: opts.read, Version: buildVersion().Version}}, e.scanAll, out, e)
 	if err == nil {

@@ -19,9 +19,8 @@ func newVersionCommand(out *output, _ engine) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print version and build information",
-		Long: `Print the version, the commit it was built from, the Go version it was built
-with, and the sizes of the code that vfix injects into patched files, of
-libvfix.so, of vfix-trace and of vfix-runtime.`,
+		Long: `Print the version, the commit and the Go version that it was built with, and the
+sizes of the code that vfix injects or embeds.`,
 		Example: `  vfix version
   vfix version --format json`,
 		Annotations: exits(`  0  success   2  usage error`),
@@ -33,18 +32,16 @@ libvfix.so, of vfix-trace and of vfix-runtime.`,
 }
 
 func (o *output) build(opts printOptions, b buildInfo) error {
+	v := jsonVersion{b, len(shim.Library()), len(shim.Trace()), embedded.Size(embedded.Runtime)}
 	if opts.json() {
-		return o.document("version", false, jsonVersion{b, len(shim.Library()), len(shim.Trace()), embedded.Size(embedded.Runtime)})
+		return o.document("version", false, v)
 	}
 	from := cmp.Or(b.Commit, "not known")
 	if b.Modified {
 		from += " with changes"
 	}
-	fmt.Fprintf(o.Stdout, "vfix %s\ncommit    %s\nbuilt by  %s for %s\nshim      %d bytes\nfallback  libvfix.so %d bytes, vfix-trace %d bytes\n",
-		b.Version, from, b.Go, b.Platform, b.Shim, len(shim.Library()), len(shim.Trace()))
-	if size := embedded.Size(embedded.Runtime); size > 0 {
-		fmt.Fprintf(o.Stdout, "runtime   vfix-runtime %d bytes, compressed\n", size)
-	}
+	fmt.Fprintf(o.Stdout, "vfix %s\ncommit    %s\nbuilt by  %s for %s\nshim      %d bytes\nfallback  libvfix.so %d bytes, vfix-trace %d bytes\nruntime   vfix-runtime %d bytes, compressed\n",
+		b.Version, from, b.Go, b.Platform, b.Shim, v.Library, v.Trace, v.Runtime)
 	return nil
 }
 
@@ -76,17 +73,14 @@ type buildInfo struct {
 // buildVersion returns the version of this binary: the one set by the linker, else the module's, else "devel".
 func buildVersion() buildInfo {
 	b := buildInfo{Version: version, Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Shim: len(shim.Code())}
-	info, ok := debug.ReadBuildInfo()
-	if ok {
-		if b.Version == "" && info.Main.Version != "(devel)" {
-			b.Version = info.Main.Version
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if info.Main.Version != "(devel)" {
+			b.Version = cmp.Or(b.Version, info.Main.Version)
 		}
 		for _, s := range info.Settings {
-			switch s.Key {
-			case "vcs.revision":
+			b.Modified = b.Modified || s.Key == "vcs.modified" && s.Value == "true"
+			if s.Key == "vcs.revision" {
 				b.Commit = cmp.Or(b.Commit, s.Value)
-			case "vcs.modified":
-				b.Modified = s.Value == "true"
 			}
 		}
 	}
