@@ -27,7 +27,10 @@ var muslLicences = []string{"/usr/share/doc/musl/copyright", "/usr/share/license
 
 // allowed are the licenses that parts of vfix may have, by their SPDX identifiers: permissive ones,
 // and MPL-2.0, whose terms cover its own files only.
-var allowed = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0", "Unlicense"}
+var allowed = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "FTL", "ISC", "MIT", "MPL-2.0", "Unlicense"}
+
+// chosen are modules that offer several licenses: the file with the one that vfix uses them under.
+var chosen = map[string]string{"github.com/golang/freetype": "licenses/ftl.txt"}
 
 // part is something that is linked into a program: a module, the standard library or musl.
 type part struct {
@@ -60,6 +63,9 @@ func parts(program string) ([]part, error) {
 		files, err := licenceFiles(m.Dir)
 		if err != nil {
 			return nil, fmt.Errorf("module %s: %w", m.Path, err)
+		}
+		if name := chosen[m.Path]; name != "" {
+			files = map[string]string{name: filepath.Join(m.Dir, name)}
 		}
 		all = append(all, part{m.Path, m.Version, files})
 	}

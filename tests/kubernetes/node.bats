@@ -187,16 +187,16 @@ restarted() {
 		skopeo copy --quiet "docker://$registry/redis:legacy" "docker://$registry/redis:$tag"
 	done
 	# Provided by the cluster: a volume, and the login of a user.
-	mkdir -p /root/state /root/.docker
+	mkdir -p /root/reports /root/.docker
 	echo '{"auths": {}}' >/root/.docker/config.json
 	kubectl apply -f - <<-END
 		apiVersion: v1
 		kind: PersistentVolume
-		metadata: {name: state}
+		metadata: {name: reports}
 		spec:
 		  capacity: {storage: 1Gi}
 		  accessModes: [ReadWriteMany]
-		  local: {path: /root/state}
+		  local: {path: /root/reports}
 		  nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [node]}]}]}}
 	END
 	cd "$work/deploy/kubernetes"
@@ -212,8 +212,7 @@ restarted() {
 	kubectl -n vfix-rebuild wait --for condition=Complete --timeout "${patience}s" job/rebuild || {
 		kubectl -n vfix-rebuild logs --tail 20 -l job-name=rebuild --prefix && false
 	}
-	cat /root/state/report-*.csv
-	expect 'images in the reports' "$(cat /root/state/report-*.csv | grep -c ',done,')" 4
+	expect 'rebuilt images' "$(skopeo list-tags "docker://$registry/redis" | jq -r '.Tags[]' | grep -c -- -vfix)" 4
 	kubectl -n vfix-rebuild get pods | say
 }
 
