@@ -1,6 +1,6 @@
 // Package loads finds the files that are mapped into a program besides itself: its loader, the libraries that
-// it needs, and theirs, by the rules of the dynamic loader in a root filesystem. Sources: ld.so(8), glibc
-// (elf/dl-load.c, elf/dl-cache.c), musl (ldso/dynlink.c). No file lists those that a program opens at run
+// it needs, and theirs, by the rules of glibc's dynamic loader in a root filesystem. Sources: ld.so(8), glibc
+// (elf/dl-load.c). No file lists those that a program opens at run
 // time (dlopen) or that LD_LIBRARY_PATH adds.
 package loads
 
@@ -54,9 +54,7 @@ type search struct {
 	alone  bool // the system is unknown
 	out    Program
 	loaded map[string]bool // names that were looked up, sonames, paths
-	musl   bool
-	cache  map[string][]string // of ld.so.cache
-	dirs   []string            // where all programs' libraries are looked for
+	dirs   []string        // where all programs' libraries are looked for
 	close  []func() error
 }
 
@@ -86,9 +84,8 @@ func of(root fs.FS, program string, alone bool) (*Program, error) {
 	if interp == "" || first.file.Soname() != "" {
 		return nil, ErrNotDynamic
 	}
-	s.musl = strings.HasPrefix(path.Base(interp), "ld-musl-")
 	if !alone {
-		s.configure(interp)
+		s.configure()
 	}
 	s.loaded[first.path] = true
 	queue := []*object{first}
@@ -103,12 +100,12 @@ func of(root fs.FS, program string, alone bool) (*Program, error) {
 			s.out.Opens = append(s.out.Opens, o.path)
 		}
 		needed := o.file.DynStrings(elf.DTNeeded)
-		optional := append(o.file.DynStrings(elf.DTFilter), o.file.DynStrings(elf.DTAuxiliary)...)
-		if i == 0 && !alone && !s.musl { // the loader continues without missing ones (glibc, elf/rtld.c, do_preload)
-			optional = append(optional, strings.FieldsFunc(string(s.readAll(ldPreload, maxConfig)), func(r rune) bool { return strings.ContainsRune(": \t\n", r) })...)
+		var optional []string
+		if i == 0 && !alone { // the loader continues without missing ones (glibc, elf/rtld.c, do_preload)
+			optional = strings.FieldsFunc(string(s.readAll(ldPreload, maxConfig)), func(r rune) bool { return strings.ContainsRune(": \t\n", r) })
 		}
 		for n, name := range append(needed, optional...) {
-			if name == "" || s.loaded[name] || s.musl && ownOfMusl(name) {
+			if name == "" || s.loaded[name] {
 				continue
 			}
 			all := s.find(name, o)
@@ -170,16 +167,6 @@ func searchesRelative(o *object) bool {
 	return false
 }
 
-// ownOfMusl are names that musl's loader is itself (ldso/dynlink.c, load_library).
-func ownOfMusl(name string) bool {
-	name, is := strings.CutPrefix(name, "lib")
-	if !is {
-		return false
-	}
-	head, _, _ := strings.Cut(name, ".")
-	return slices.Contains([]string{"c", "pthread", "rt", "m", "dl", "util", "xnet"}, head)
-}
-
 // open reads the headers of a file of the root.
 func (s *search) open(name string, parent *object) (*object, error) {
 	r, size, done, err := rootpath.OpenFile(s.root, name)
@@ -213,14 +200,12 @@ func (s *search) find(name string, by *object) []*object {
 			return all
 		}
 	}
-	all := s.openAll(s.cache[name], by)
 	for _, dir := range s.dirs {
-		if len(all) > 0 {
-			break
+		if all := s.in(dir, name, by); len(all) > 0 {
+			return all
 		}
-		all = s.in(dir, name, by)
 	}
-	return all
+	return nil
 }
 
 // openAll opens those of some files that the loader may use. The directory that a relative path refers to is not
@@ -238,18 +223,15 @@ func (s *search) openAll(files []string, by *object) (all []*object) {
 }
 
 // own are the directories in which a library that an object needs is looked for before those of all programs:
-// DT_RUNPATH of the object, or else DT_RPATH of the object and of those that needed it. musl takes both alike. Each is
-// all that the loader may take one entry for.
+// DT_RUNPATH of the object, or else DT_RPATH of the object and of those that needed it. Each entry is
+// every directory that the loader may take it for.
 func (s *search) own(by *object) (all [][]string) {
-	if runpath := paths(by, elf.DTRunpath); len(runpath) > 0 && !s.musl {
+	if runpath := paths(by, elf.DTRunpath); len(runpath) > 0 {
 		return runpath
 	}
 	for o := by; o != nil; o = o.parent {
-		runpath := paths(o, elf.DTRunpath)
-		if len(runpath) == 0 {
+		if len(paths(o, elf.DTRunpath)) == 0 {
 			all = append(all, paths(o, elf.DTRPath)...)
-		} else if s.musl {
-			all = append(all, runpath...)
 		}
 	}
 	return all
@@ -301,7 +283,7 @@ func expand(dir string, o *object) []string {
 // after (glibc 2.33: glibc-hwcaps; before: hwcap subdirectories).
 var variants = []string{
 	"", "glibc-hwcaps/x86-64-v4", "glibc-hwcaps/x86-64-v3", "glibc-hwcaps/x86-64-v2",
-	"tls/x86_64", "tls", "x86_64", "haswell/x86_64", "haswell", "tls/haswell/x86_64", "tls/haswell", "haswell/avx512_1",
+	"tls/x86_64", "tls", "x86_64", "haswell",
 }
 
 // in is every file of that name in a directory and its variants that the loader accepts.

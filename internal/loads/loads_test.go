@@ -1,13 +1,10 @@
 package loads
 
 import (
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -15,7 +12,6 @@ import (
 	"testing/fstest"
 
 	"vfix.dev/vfix/internal/rootpath"
-	"vfix.dev/vfix/tests/recorded"
 )
 
 // elfFile is a small ELF file: enough of one for a loader to know what it needs.
@@ -148,22 +144,12 @@ func TestOf(t *testing.T) {
 		"the directory of the start": {map[string]any{"bin/p": with(func(f *elfFile) { f.runpath, f.needed = ":here:/lib", []string{"libc.so.6", "here/liba.so"} }), "lib64/ld-linux-x86-64.so.2": ld,
 			"here/libc.so.6": libc, "here/liba.so": libc, "libc.so.6": libc, "lib/libc.so.6": libc},
 			"lib64/ld-linux-x86-64.so.2 lib/libc.so.6", "here/liba.so", "bin/p"},
-		"musl": {map[string]any{"bin/p": elfFile{interp: "/lib/ld-musl-x86_64.so.1", needed: []string{"libc.musl-x86_64.so.1", "libz.so.1"}},
-			"lib/ld-musl-x86_64.so.1": lib("libc.musl-x86_64.so.1"), "usr/local/lib/libz.so.1": lib("libz.so.1", "libc.so")},
-			"lib/ld-musl-x86_64.so.1 usr/local/lib/libz.so.1", "", ""},
 		"dlopen": {map[string]any{"bin/p": with(func(f *elfFile) { f.dlopen = true }), "lib64/ld-linux-x86-64.so.2": ld, "lib64/libc.so.6": libc},
 			"lib64/ld-linux-x86-64.so.2 lib64/libc.so.6", "", "bin/p"},
 		"links that lead in a circle": {map[string]any{"bin/p": prog, "lib64/ld-linux-x86-64.so.2": ld, "lib64/libc.so.6": "-> libc.so.6"},
 			"lib64/ld-linux-x86-64.so.2", "libc.so.6", ""},
-		"ld.so.cache comes first": {map[string]any{"bin/p": prog, "lib64/ld-linux-x86-64.so.2": ld, "etc/ld.so.cache": string(cacheOf([4]any{flagX8664Libc6, "libc.so.6", "/opt/libc.so.6", 0})),
-			"opt/libc.so.6": libc, "lib64/libc.so.6": libc}, "lib64/ld-linux-x86-64.so.2 opt/libc.so.6", "", ""},
-		"ld.so.cache names what is gone": {map[string]any{"bin/p": prog, "lib64/ld-linux-x86-64.so.2": ld, "etc/ld.so.cache": string(cacheOf([4]any{flagX8664Libc6, "libc.so.6", "/opt/libc.so.6", 0})),
-			"lib64/libc.so.6": libc}, "lib64/ld-linux-x86-64.so.2 lib64/libc.so.6", "", ""},
 		"ld.so.preload": {map[string]any{"bin/p": prog, "lib64/ld-linux-x86-64.so.2": ld, "lib64/libc.so.6": libc, "etc/ld.so.preload": "/opt/a.so:/opt/none.so\tlibb.so\n", "opt/a.so": lib("", "libc.so.6"), "lib/libb.so": lib("")},
 			"lib64/ld-linux-x86-64.so.2 lib64/libc.so.6 opt/a.so lib/libb.so", "", ""},
-		"musl has no ld.so.preload, and directories of its own": {map[string]any{"bin/p": elfFile{interp: "/lib/ld-musl-x86_64.so.1", needed: []string{"liba.so", "libb.so", "libm.so"}}, "lib/ld-musl-x86_64.so.1": lib(""),
-			"etc/ld.so.preload": "/opt/p.so", "opt/p.so": lib(""), "etc/ld-musl-x86_64.path": "/opt/x:/opt/y\n/opt/z", "opt/y/liba.so": lib(""), "opt/z/libb.so": lib(""), "lib/liba.so": lib("")},
-			"lib/ld-musl-x86_64.so.1 opt/y/liba.so opt/z/libb.so", "", ""},
 		"directories by semicolons": {map[string]any{"bin/p": with(func(f *elfFile) { f.rpath, f.needed = "/opt/a;/opt/b", []string{"liba.so", "libb.so"} }), "lib64/ld-linux-x86-64.so.2": ld,
 			"opt/a/liba.so": lib(""), "opt/b/libb.so": lib("")}, "lib64/ld-linux-x86-64.so.2 opt/a/liba.so opt/b/libb.so", "", ""},
 		"a path, and no name": {map[string]any{"bin/p": with(func(f *elfFile) { f.needed = []string{"/opt/liba.so", "/opt/../opt/liba.so", "/opt/none.so", ""} }), "lib64/ld-linux-x86-64.so.2": ld,
@@ -254,67 +240,4 @@ func TestAsThisMachine(t *testing.T) {
 	if len(got.Found) < 2 || len(got.Missing) > 0 {
 		t.Errorf("/bin/sh: %+v", got)
 	}
-}
-
-// cacheOf is an ld.so.cache with entries of flags, name, file and hwcap.
-func cacheOf(entries ...[4]any) []byte {
-	le := binary.LittleEndian
-	var text []byte
-	add := func(s string) uint32 {
-		at := newHead + newEntry*len(entries) + len(text)
-		text = append(text, s+"\x00"...)
-		return uint32(at)
-	}
-	b := make([]byte, newHead)
-	copy(b, cacheNew)
-	le.PutUint32(b[20:], uint32(len(entries)))
-	for _, e := range entries {
-		b = le.AppendUint32(b, uint32(e[0].(int)))
-		b = le.AppendUint32(b, add(e[1].(string)))
-		b = le.AppendUint32(b, add(e[2].(string)))
-		b = le.AppendUint32(b, 0)
-		b = le.AppendUint64(b, uint64(e[3].(int)))
-	}
-	return append(b, text...)
-}
-
-// The files of ld.so.cache by their names: those for some processors, and the first one for all.
-func TestCache(t *testing.T) {
-	const ours = flagX8664Libc6
-	cache := cacheOf([4]any{ours, "libc.so.6", "/opt/v3/libc.so.6", 3}, [4]any{ours, "libc.so.6", "/opt/libc.so.6", 0}, [4]any{ours, "libc.so.6", "/old/libc.so.6", 0},
-		[4]any{0x0003, "liba.so", "/lib32/liba.so", 0}, [4]any{ours | 0x10000, "libb.so", "/lib/libb.so", 0}, [4]any{ours, "", "/lib/none", 0}, [4]any{ours, "libd.so", "relative/libd.so", 0})
-	read := func(b []byte) map[string][]string {
-		s := &search{root: fstest.MapFS{"etc/ld.so.cache": {Data: b}}}
-		s.readCache()
-		return s.cache
-	}
-	want := map[string][]string{"libc.so.6": {"/opt/v3/libc.so.6", "/opt/libc.so.6"}, "libb.so": {"/lib/libb.so"}}
-	old := append([]byte(cacheOld), 0, 3, 0, 0, 0)
-	old = append(append(old, make([]byte, oldEntry*3)...), 0, 0, 0, 0) // to a multiple of 8
-	for name, b := range map[string][]byte{"new": cache, "behind the old format": append(old, cache...)} {
-		if got := read(b); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: got %v, want %v", name, got, want)
-		}
-	}
-	// A reader is led by a changed byte to nothing but another part of the file.
-	recorded.Changed(t, "cache", cache, func(b []byte) string { return fmt.Sprint(read(b)) })
-	recorded.Changed(t, "old cache", append(old, cache[:newHead]...), func(b []byte) string { return fmt.Sprint(read(b)) })
-}
-
-func FuzzCache(f *testing.F) {
-	b, _ := os.ReadFile("/etc/ld.so.cache")
-	f.Add(b[:min(len(b), 4096)])
-	f.Add([]byte(cacheNew + strings.Repeat("\xff", 64)))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		root := t.TempDir()
-		os.MkdirAll(root+"/etc", 0o755)
-		os.WriteFile(root+ldCache, b, 0o644)
-		dir, err := rootpath.OpenDir(root)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer dir.Close()
-		s := &search{root: dir}
-		s.readCache()
-	})
 }
