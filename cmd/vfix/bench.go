@@ -43,34 +43,8 @@ const (
 func newBenchCommand(out *output, e engine) *cobra.Command {
 	var opts BenchOptions
 	cmd := &cobra.Command{
-		Use:   "bench [options] [IMAGE]",
-		Short: "Measure the cost of the vsyscall page and the gain of vfix",
-		Long: `Measure the cost of time, gettimeofday and getcpu on this host in each mode:
-
-  vdso      the vDSO's function, called directly
-  libc      the libc of this system
-  patched   the functions of an old libc, patched by vfix
-  fallback  the same, caught by libvfix.so at the first call
-  syscall   the plain system call
-  page      the vsyscall page, where the kernel traps the call
-
-Modes that this host cannot run are listed with the reason. With IMAGE, measure
-the libc of that image, original and rebuilt; IMAGE is any SOURCE of 'vfix help
-sources'. Programs of the image run on this host, in a root filesystem of their
-own, as nobody, without a network. This needs root, or a kernel that allows
-unprivileged user namespaces.
-
-With --redis, the redis-benchmark of the rebuilt image drives redis-server of
-the original and of the rebuilt image over a unix socket.
-
-Each value is the median of several rounds, which measure every mode in turn.
-Other load on the machine affects single values more than ratios.`,
-		Example: `  vfix bench                                this host
-  vfix bench --plot page.svg                with a chart
-  vfix bench redis:2.8.22                   the libc of an image
-  vfix bench --redis redis:2.8.22           requests per second`,
-		Annotations: exits(`  0  success   1  error   2  usage error`),
-		Args:        arguments("image", 0, 1),
+		Use:  "bench [options] [IMAGE]",
+		Args: arguments("image", 0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runBench(cmd.Context(), opts, strings.Join(args, ""), out, e)
 		},

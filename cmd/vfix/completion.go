@@ -15,15 +15,8 @@ var shells = []string{"bash", "fish", "zsh"}
 
 func newCompletionCommand(out *output, _ engine) *cobra.Command {
 	return &cobra.Command{
-		Use:   "completion bash|fish|zsh",
-		Short: "Print a shell completion script",
-		Long: `Print a script that makes the shell complete the verbs and options of vfix. The
-shell reads it when it starts. bash needs the package bash-completion.`,
-		Example: `  vfix completion bash > /etc/bash_completion.d/vfix
-  vfix completion fish > ~/.config/fish/completions/vfix.fish
-  vfix completion zsh  > "${fpath[1]}/_vfix"`,
-		Annotations: exits(`  0  success   2  usage error`),
-		ValidArgs:   shells,
+		Use:       "completion bash|fish|zsh",
+		ValidArgs: shells,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || !slices.Contains(shells, args[0]) {
 				return usagef("completion", "which shell: want one of %s", strings.Join(shells, ", "))

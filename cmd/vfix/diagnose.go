@@ -24,42 +24,7 @@ type DiagnoseOptions struct {
 func newDiagnoseCommand(out *output, e engine) *cobra.Command {
 	var opts DiagnoseOptions
 	cmd := &cobra.Command{
-		Use:   "diagnose [options] CRASH...",
-		Short: "Explain a crash: was it the vsyscall page, and what fixes it",
-		Long: `Read what a crash left behind and report whether a call of the vsyscall page was
-the cause, with a confidence, and the one command to type next. Nothing is
-changed.
-
-CRASH is one of
-
-  a core file    of any 64-bit x86-64 program, plain, .gz or .zst: the function
-                 of the page, and the code that called it
-  a text         lines of the kernel's log (dmesg, syslog, journalctl, Kata), a
-                 log with an exit status 139, the output of docker ps -a, of
-                 kubectl describe pod, of a build or a CI system, of gdb or
-                 strace, or an engine's error message: a file, - for stdin, or
-                 one quoted line as an argument
-  a description  docker inspect, podman inspect, crictl inspect, kubectl get pod
-                 -o json: a file, or - for stdin
-  a container    that has ended, by name or ID (or container:NAME)
-  an image       of a local engine, or with a prefix, such as oci: or docker://
-
-A SIGSEGV (status 139) has many causes. The answer is certain only with a core,
-or with a line of the kernel and an image that makes this call. vfix examines an
-image if --root or the input names it and a local engine has it; it contacts
-registries only for the prefix docker://.
-
---root names the filesystem that the program ran in, a directory or an image:
-see 'vfix help sources'.`,
-		Example: `  vfix diagnose -                                 stdin: dmesg | vfix diagnose -
-  vfix diagnose web-1                             a container that has ended
-  vfix diagnose --root redis:2.8.22 core.1234     with the files of the image
-  vfix diagnose 'web-1 exited with code 139'      a quoted line`,
-		Annotations: exits(`  0  no vsyscall crash: a crash with another cause, or none
-  3  vsyscall crash, certain or likely; or an image that calls the page
-  4  a crash whose cause is not known from what was given, or a text of no kind
-     that vfix knows
-  1  at least one CRASH could not be read; the rest were   2  usage error`),
+		Use:  "diagnose [options] CRASH...",
 		Args: arguments("CRASH", 1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runDiagnose(cmd.Context(), opts, args, out, e)

@@ -26,29 +26,7 @@ type DoctorOptions struct {
 func newDoctorCommand(out *output, e engine) *cobra.Command {
 	var opts DoctorOptions
 	cmd := &cobra.Command{
-		Use:   "doctor [options]",
-		Short: "Check whether old images run on this host, and how slowly",
-		Long: `Measure what this host does to legacy programs. The first line answers whether
-old images run here, and how slowly; each check then has one line. Nothing is
-changed, and root is not required except for the kernel log.
-
-  vsyscall    how the kernel serves the vsyscall page, and the cost of a call
-  vdso        whether there is a vDSO, and the cost of its functions
-  clock       the clock source, and whether reading it enters the kernel
-  seccomp     what a container's seccomp filter adds to a system call
-  dentry      the kernel's cache of file names, alone and beside a neighbor
-              that floods it (bounded, and cleaned up)
-  kernel-log  processes that have crashed on the vsyscall page
-
-The result of a check is ok, warn (legacy programs run, at a cost, or have
-crashed before), fail, or skipped with the reason.`,
-		Example: `  vfix doctor                             all checks
-  vfix doctor --all                       with details and recommendations
-  vfix doctor --check vsyscall,vdso       two of them
-  vfix doctor --quick                     fast, without a flood
-  vfix doctor --format json               output for programs`,
-		Annotations: exits(`  0  no check failed   3  at least one check failed
-  1  the host could not be examined   2  usage error`),
+		Use:  "doctor [options]",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDoctor(cmd.Context(), opts, out, e) },
 	}

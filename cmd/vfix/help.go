@@ -18,11 +18,6 @@ import (
 	"vfix.dev/vfix/internal/lazy"
 )
 
-// exitAnnotation is where a verb keeps the text of its exit statuses.
-const exitAnnotation = "exit"
-
-func exits(text string) map[string]string { return map[string]string{exitAnnotation: text} }
-
 func newHelpCommand(out *output) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [VERB|TOPIC]",
@@ -41,7 +36,7 @@ func newHelpCommand(out *output) *cobra.Command {
 func runHelp(root *cobra.Command, args []string, out *output) error {
 	switch len(args) {
 	case 0:
-		out.help(helpText(root))
+		out.help(rootHelp())
 		return nil
 	case 1:
 	default:
@@ -136,26 +131,47 @@ func anchorOf(title string) string {
 // helpWidth is how many columns a text of help may take.
 const helpWidth = 80
 
+// commandsPage is the page that has the help of each verb, as a section: a line that says what it does, then the rest.
+const commandsPage = "commands"
+
+// helpOf is the section about a verb: its first line, and all of it for a terminal.
+func helpOf(verb string) (short, text string) {
+	text, _ = section(page(commandsPage), verb)
+	_, text, _ = strings.Cut(text, "\n\n") // behind the heading
+	short, _, _ = strings.Cut(text, "\n")
+	return strings.TrimSuffix(short, "."), strings.TrimRight(plain(text), "\n") + "\n"
+}
+
+// plain is Markdown without its fences; code is indented.
+func plain(markdown string) string {
+	var b strings.Builder
+	indent := ""
+	for line := range strings.Lines(markdown) {
+		switch {
+		case !strings.HasPrefix(line, "```"):
+			b.WriteString(indent + line)
+		case indent == "":
+			indent = "  "
+		default:
+			indent = ""
+		}
+	}
+	return b.String()
+}
+
 func helpText(cmd *cobra.Command) string {
 	if !cmd.HasParent() {
-		return rootHelp(cmd)
+		return rootHelp()
 	}
-	// UseLine adds "[flags]", which vfix does not use.
+	_, text := helpOf(cmd.Name())
 	var b strings.Builder
-	use := strings.TrimSpace(verbOf(cmd.Parent()) + " " + cmd.Use)
-	fmt.Fprintf(&b, "Usage: vfix %s\n\n%s\n", use, strings.TrimSpace(cmd.Long))
-	if cmd.Example != "" {
-		fmt.Fprintf(&b, "\nExamples:\n%s\n", strings.TrimRight(cmd.Example, "\n"))
-	}
+	fmt.Fprintf(&b, "Usage: vfix %s\n\n%s", cmd.Use, text) // UseLine adds "[flags]", which vfix does not use
 	own, common := optionsOf(cmd)
 	if own.HasAvailableFlags() {
 		fmt.Fprintf(&b, "\nOptions:\n%s\n", usages(own))
 	}
 	if common.HasAvailableFlags() {
 		fmt.Fprintf(&b, "\nAlso%s:\nsee 'vfix help options'.\n", namesOf(common))
-	}
-	if text := cmd.Annotations[exitAnnotation]; text != "" {
-		fmt.Fprintf(&b, "\nExit status:\n%s\n", strings.TrimRight(text, "\n"))
 	}
 	return b.String()
 }
@@ -192,16 +208,13 @@ func optionsHelp() string {
 	return "These options mean the same in each verb that has them:\n\n" + usages(cmd.Flags()) + "\n"
 }
 
-func rootHelp(root *cobra.Command) string {
+func rootHelp() string {
 	var b strings.Builder
-	b.WriteString(strings.TrimSpace(docOpening))
-	b.WriteString("\n\nUsage: vfix VERB [options] ...\n\nVerbs:\n")
+	b.WriteString(strings.TrimSpace(docOpening) + "\n\nUsage: vfix VERB [options] ...\n\nVerbs:\n")
 	for _, v := range verbTable {
-		if c, _, err := root.Find([]string{v.name}); err == nil && c.IsAvailableCommand() {
-			fmt.Fprintf(&b, "  %-12s %s\n", v.name, c.Short)
-		}
+		short, _ := helpOf(v.name)
+		fmt.Fprintf(&b, "  %-12s %s\n", v.name, short)
 	}
-	fmt.Fprintf(&b, "  %-12s %s\n", "help", newHelpCommand(nil).Short)
 	b.WriteString("\n'vfix VERB --help' lists the options of a verb, 'vfix help TOPIC' prints a page:\n")
 	for _, line := range screen.Wrap(strings.Join(topicNames(), ", "), helpWidth-len(screen.Gap)) {
 		b.WriteString(screen.Gap + line + "\n")

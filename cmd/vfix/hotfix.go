@@ -22,30 +22,7 @@ type HotfixOptions struct {
 func newHotfixCommand(out *output, e engine) *cobra.Command {
 	var opts HotfixOptions
 	cmd := &cobra.Command{
-		Use:   "hotfix [options] CONTAINER",
-		Short: "Fix one container now by writing patched files into it",
-		Long: `Patch the files of a stopped or crash-looping container of docker or podman that
-call the vsyscall page. The engine writes the patched files to the container's
-own writable layer, with their owners, modes and times. The image and the
-container's configuration, volumes and networks stay as they are, and nothing is
-installed.
-
-Files that are covered by volumes or other mounts are not examined. Fix those
-with 'vfix patch -i'. A container that is created again from the image needs
-another hotfix: to fix the image, use 'vfix rebuild'; to fix all containers of a
-machine, 'vfix install'.
-
-A running container is not changed: stop it first. A container with a read-only
-root file system cannot be changed.
-
-With --fix java-cgroups, JDKs are also fixed: see 'vfix help java'.`,
-		Example: `  vfix hotfix db                fix the container db
-  vfix hotfix --start db        and start it
-  vfix scan container:db        check the result`,
-		Annotations: exits(`  0  success, or nothing to do
-  3  success, but live call sites cannot be patched
-  4  success, but part of it could not be examined
-  1  error   2  usage error`),
+		Use:  "hotfix [options] CONTAINER",
 		Args: arguments("CONTAINER", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := opts.begin("hotfix", out); err != nil {

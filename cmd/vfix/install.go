@@ -23,38 +23,7 @@ type InstallOptions struct {
 func newInstallCommand(out *output, e engine) *cobra.Command {
 	var opts InstallOptions
 	cmd := &cobra.Command{
-		Use:   "install [options] ENGINE",
-		Short: "Make this machine's engine start containers patched",
-		Long: `Fix a machine instead of its images. When a container starts, vfix-runtime
-writes patched copies of the files that call the vsyscall page to the
-container's own writable layer. The image is not changed. A container that vfix
-cannot patch starts as it would without vfix.
-
-Writes two programs, vfix and vfix-runtime, to /usr/local/lib/vfix, and one file
-for ENGINE:
-
-  docker      the runtime vfix in /etc/docker/daemon.json; the rest of the file
-              is not changed. Then: docker run --runtime=vfix IMAGE
-  podman      an OCI hook in /usr/share/containers/oci/hooks.d, which serves all
-              containers, also those of rootless podman
-  crio        the same hook
-  containerd  the runtime vfix in the directory that config.toml imports
-  k3s, rke2   the same, in config-v3.toml.d below /var/lib/rancher
-  k0s         /etc/k0s/containerd.d/vfix.toml
-
-If containerd imports no such directory, vfix prints the lines to add to its
-configuration. Pods select the runtime by a RuntimeClass with the handler vfix.
-With containerd 2 or CRI-O, 'vfix nri' serves pods without a RuntimeClass.
-
-No daemon is restarted. The command that makes the engine read the change is
-printed on stdout. Running install again changes only what is not up to date;
-containers can start meanwhile.`,
-		Example: `  vfix install docker --dry-run           show what would be written
-  vfix install docker                     then run the printed command
-  vfix install docker --default-runtime   serve all containers
-  vfix install podman`,
-		Annotations: exits(`  0  success, or nothing to do
-  1  error   2  usage error`),
+		Use:       "install [options] ENGINE",
 		ValidArgs: install.Engines(),
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
@@ -128,24 +97,7 @@ func (o InstallOptions) run(verb string, engines []string, act func(install.Opti
 func newUninstallCommand(out *output, e engine) *cobra.Command {
 	var opts InstallOptions
 	cmd := &cobra.Command{
-		Use:   "uninstall [options] [ENGINE]",
-		Short: "Undo vfix install",
-		Long: `Remove what 'vfix install' wrote, for one ENGINE or for all: its file or its
-part of daemon.json, and the programs with the last engine. Files in containers,
-and vfix's state in /var/lib/vfix, are not changed.
-
-Containers that need the runtime are listed, and the runtime stays for them: the
-engine uses it to stop, remove and start them. Recreate them without it, then
-run the command again. The same applies if the runtime is docker's default:
-docker uses it until it is restarted.
-
-No daemon is restarted. The command that makes the engine read the change is
-printed on stdout.`,
-		Example: `  vfix uninstall --dry-run      show what would be removed
-  vfix uninstall docker         then run the printed command`,
-		Annotations: exits(`  0  success, or nothing to do
-  1  error   2  usage error
-  3  something still needs the runtime, which stays: run the command again later`),
+		Use:       "uninstall [options] [ENGINE]",
 		ValidArgs: install.Engines(),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {

@@ -24,31 +24,9 @@ type LayerOptions struct {
 func newLayerCommand(out *output, e engine) *cobra.Command {
 	var opts LayerOptions
 	cmd := &cobra.Command{
-		Use:   "layer [options]",
-		Short: "Write the drop-in layer that makes a legacy base build and run",
-		Long: `Write an image that a Dockerfile copies over a legacy base, so that its RUN
-steps work on a builder without the vsyscall page:
-
-  FROM centos:6
-  COPY --from=vfix / /
-  SHELL ["/vfix/vfix-trace", "/bin/sh", "-c"]
-  RUN /vfix/vfix patch -i -x / || [ $? -eq 3 ]
-  RUN yum -y install httpd
-  SHELL ["/bin/sh", "-c"]
-
-It contains libvfix.so with the /etc/ld.so.preload that loads it, vfix-trace,
-vfix itself, and hooks for dpkg and yum that patch what they install. 'vfix help
-dockerfiles' explains each line.
-
-The layer goes to the local engine as vfix:latest. -o writes it elsewhere, with
-tar:FILE as a plain tarball. stdout has one line: the name for COPY --from, or
-the path of the tarball.`,
-		Example: `  vfix layer                                    to the local engine
-  vfix layer -o docker://registry.example/vfix  for a cluster's builders
-  vfix layer -o tar:vfix.tar                    for ADD, or tar -C / -x`,
-		Annotations: exits(`  0  success   1  error: nothing exists under the final name   2  usage error`),
-		Args:        noArguments,
-		RunE:        func(cmd *cobra.Command, _ []string) error { return runLayer(cmd.Context(), opts, out, e) },
+		Use:  "layer [options]",
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runLayer(cmd.Context(), opts, out, e) },
 	}
 	f := cmd.Flags()
 	f.StringVarP(&opts.dest, "output", "o", "", "write the layer to `DEST` (default: the local engine)")

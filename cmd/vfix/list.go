@@ -27,26 +27,7 @@ type ListOptions struct {
 func newListCommand(out *output, e engine) *cobra.Command {
 	var opts ListOptions
 	cmd := &cobra.Command{
-		Use:   "list [options] [docker://HOST[/PREFIX] | -]...",
-		Short: "List the images of a registry, a cluster or the local engines",
-		Long: `Print a list of images, one per line, as 'vfix scan --from-file' and 'vfix
-rebuild --from-file' read it.
-
-  docker://HOST          all repositories and tags of a registry
-  docker://HOST/PREFIX   those whose repository is PREFIX or below it
-  -                      the images in the output of kubectl on stdin: of pods,
-                         or of other objects with a pod template, as in
-                         kubectl get pods -A -o json | vfix list -
-  without an argument    the images of the local engines
-
-A registry without a list of its repositories, such as Docker Hub, needs the
-name of a repository as PREFIX. --platform lists only images for a platform.`,
-		Example: `  vfix list docker://old.example              a whole registry
-  vfix list docker://old.example/team --match '*:1.*' --newer-than 90d
-  vfix list -                                 the images of a cluster: see above`,
-		Annotations: exits(`  0  success
-  1  a registry or engine could not be read; other images may be listed
-  2  usage error`),
+		Use:  "list [options] [docker://HOST[/PREFIX] | -]...",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runList(cmd.Context(), opts, args, cmd.Flags().Changed("platform"), out, e)

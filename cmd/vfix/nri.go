@@ -13,29 +13,7 @@ import (
 func newNRICommand(_ *output, e engine) *cobra.Command {
 	var opts nri.Options
 	cmd := &cobra.Command{
-		Use:   "nri [options]",
-		Short: "Patch the pods of a node as a plugin of containerd or CRI-O",
-		Long: `Connect to the Node Resource Interface (NRI) of containerd 2 or CRI-O 1.30 and
-later, and add vfix-runtime as an OCI hook to each selected container of a pod.
-The hook patches the container's files before its program starts. The engine's
-configuration and the engine itself stay as they are. If the plugin ends,
-containers keep running, and new ones start unpatched.
-
-deploy/kubernetes/nri.yaml runs it on every node: see 'vfix help nodes'.
-
-Every pod gets the hook unless the options below exclude it, or its annotation
-dev.vfix.enable=false. The hook reads the node's /etc/vfix/vfix.json, if there
-is one, and appends a line for each start to /var/lib/vfix/starts.jsonl on the
-node. Containers of Kata Containers do not get it: a hook does not reach their
-guest.
-
-In PATTERN, * matches any text and ? one character; !PATTERN excludes. A message
-for each container that gets the hook or opts out goes to stderr.`,
-		Example: `  vfix nri --namespace 'legacy-*'                    pods of some namespaces
-  vfix nri --image '*/redis:2.*' --image '*centos:6*'
-  vfix nri --label vfix=on --namespace '!kube-system'`,
-		Annotations: exits(`  0  ended by SIGTERM or SIGINT (if the engine restarts, vfix waits for it)
-  1  the hook cannot be installed   2  usage error`),
+		Use:  "nri [options]",
 		Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if err := opts.Check(); err != nil {

@@ -23,30 +23,7 @@ type PatchOptions struct {
 func newPatchCommand(out *output, e engine) *cobra.Command {
 	var opts PatchOptions
 	cmd := &cobra.Command{
-		Use:   "patch [options] (-i | -o DEST | --dry-run) PATH...",
-		Short: "Patch ELF files, directories and tarballs",
-		Long: `Patch ELF files, directories with everything in them, and tarballs. Images are
-patched by 'vfix rebuild'.
-
-With -o, PATH is not changed and the patched copy is written to DEST. A user who
-is not root becomes the owner of the copy.
-
-With -i, each affected file is replaced by its patched copy in one step. Running
-programs keep the file they have open; owner, mode, times and extended
-attributes are preserved. A hard link is broken rather than written through.
-There is no undo: keep a copy.`,
-		Example: `  vfix patch --dry-run ./libc.so.6            show what would change
-  vfix patch -o fixed ./libc.so.6             a patched copy
-  vfix patch -o fixed.tar rootfs.tar          a tarball
-  vfix patch -i ~/miniconda3/envs/old         a directory, in place
-  vfix patch -i -x /                          the running system (as root)
-  vfix patch -i -x --since /var/lib/vfix /    what changed since the last run`,
-		Annotations: exits(`  0  success; no live call site remains
-  3  success, but some remain (with --dry-run: would remain)
-  4  part of PATH could not be examined or judged
-  1  error; files that were already replaced stay replaced, and none is
-     half-written
-  2  usage error`),
+		Use:  "patch [options] (-i | -o DEST | --dry-run) PATH...",
 		Args: arguments("PATH", 1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := cmp.Or(notTogether(cmd, [2]string{"in-place", "output"}, [2]string{"since", "dry-run"}), opts.check(args)); err != nil {

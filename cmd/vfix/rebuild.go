@@ -27,40 +27,7 @@ var fallbackModes = []string{string(fallback.FallbackAuto), string(fallback.Fall
 func newRebuildCommand(out *output, e engine) *cobra.Command {
 	var opts RebuildOptions
 	cmd := &cobra.Command{
-		Use:   "rebuild [options] SOURCE | --from-file LIST",
-		Short: "Build a fixed image: the base plus a layer of patched files",
-		Long: `Build the derived image of SOURCE: the same image plus one layer with the
-patched files. Owners, modes, times, extended attributes and hard links are
-preserved; the config and other platforms do not change, and neither does
-SOURCE. The same input and options give the same digest.
-
-The result goes to the local engine as NAME:TAG-vfix. -t gives it another name,
--o writes it elsewhere, --push pushes it to the registry of its name. -o dir:DIR
-writes the merged root filesystem instead.
-
-stdout has one line, the reference of the result, or of SOURCE if there is
-nothing to do, so that 'docker run $(vfix rebuild IMAGE)' works.
-
-If some call sites cannot be patched, the layer also contains what catches them
-at run time: see 'vfix help fallback'.
-
-For SOURCE and DEST see 'vfix help sources', for --from-file 'vfix help lists',
-for --fix 'vfix help java'.`,
-		Example: `  docker run $(vfix rebuild redis:2.8.22)       build the fixed image and run it
-  vfix rebuild redis:2.8.22 -t redis:fixed      choose its name (or: -t fixed)
-  vfix rebuild docker://old/app:1 --push        from registry to registry
-  vfix rebuild old.tar -o oci:fixed             without an engine or registry
-  vfix rebuild app:1 --fallback always          also for code added later
-  vfix rebuild redis:2.8.22 --dry-run           show what would be patched
-  vfix rebuild --from-file list --push          many images`,
-		Annotations: exits(`  0  success, or nothing to do: the reference is on stdout
-  3  success, but live call sites remain that the fallback does not cover
-     (--fallback never): the reference is on stdout
-  4  success, but part of the image could not be examined or judged: the
-     reference is on stdout
-  1  error: nothing exists under the final name, and stdout is empty; of a
-     list, at least one image failed
-  2  usage error`),
+		Use: "rebuild [options] SOURCE | --from-file LIST",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if opts.fromFile != "" {
 				return nil // the check of a list has a better word for it

@@ -66,6 +66,11 @@ func newRootCommand(out *output, e engine, only ...string) *cobra.Command {
 			root.AddCommand(v.command(out, e))
 		}
 	}
+	if len(only) == 0 { // completions show what each does
+		for _, c := range root.Commands() {
+			c.Short, _ = helpOf(c.Name())
+		}
+	}
 	root.SetHelpCommand(newHelpCommand(out))
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { out.help(helpText(cmd)) })
 	root.SetFlagErrorFunc(flagError)

@@ -21,37 +21,7 @@ type StartOptions struct {
 func newRunCommand(out *output, e engine) *cobra.Command {
 	var opts StartOptions
 	cmd := &cobra.Command{
-		Use:   "run [options] CMD [ARG...]",
-		Short: "Run a program on a kernel without the vsyscall page",
-		Long: `Run CMD, which replaces vfix, so that it does not need the vsyscall page. This
-works on any host, without a container and without changing a file. CMD is
-looked up in PATH; all arguments after it belong to it. A script is treated like
-its interpreter.
-
-  static programs      are patched, and the copy in memory is executed: full
-                       speed
-  dynamic programs     get libvfix.so through LD_PRELOAD, and so do the programs
-                       they start
-  all others           run under vfix-trace: static programs with call sites
-                       that cannot be patched, and dynamic ones that set up
-                       signals by system calls of their own, such as Go programs
-
-A program that is executed from memory has a different /proc/self/exe, and 'ps
--o comm' shows a number. libvfix.so is written to a directory vfix-UID-... in
-TMPDIR, /tmp, $XDG_RUNTIME_DIR, /var/tmp, /dev/shm or ~/.cache, the first from
-which programs can be executed. You can delete it when nothing uses it.
-
-A program that is setuid, setgid or has file capabilities runs unchanged, with a
-warning: it would lose these privileges as a copy, preloaded or traced. Ignored
-signals are reset to their default action for CMD, except SIGHUP (nohup), SIGINT
-and the job control signals.`,
-		Example: `  vfix run ./signalp -t euk proteins.fasta      a static scientific program
-  vfix run --explain tmhmm x.fa                 show the method and the reason
-  vfix run bash                                 and all that this shell starts
-  vfix run --way trace ./old-server -d          force vfix-trace`,
-		Annotations: exits(`  that of CMD, including signals, because CMD replaces vfix; otherwise
-  125  vfix could not start it   126  CMD cannot be executed
-  127  CMD was not found           2  usage error`),
+		Use: "run [options] CMD [ARG...]",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usagef("run", "no CMD given")

@@ -28,32 +28,7 @@ type ScanOptions struct {
 func newScanCommand(out *output, e engine) *cobra.Command {
 	var opts ScanOptions
 	cmd := &cobra.Command{
-		Use:   "scan [options] SOURCE... | --from-file LIST",
-		Short: "Show which files call the vsyscall page and what vfix would do",
-		Long: `Examine every 64-bit ELF file of an image, a container, a root filesystem or an
-archive for calls to the vsyscall page. The first line has the verdict, which is
-AFFECTED, NOT AFFECTED or INCOMPLETE, and the last one the command that fixes
-the source. Nothing is changed.
-
-If SOURCE is a dynamic program, or a directory of programs without their loader,
-the libraries that they load are also examined, but not those that a program
-opens itself (dlopen).
-
-Hazards are other reasons for failures of old images on new hosts: see 'vfix
-help hazards'. With --fix, scan shows the changes of a rebuild with that option.
-
-For SOURCE see 'vfix help sources', for --from-file 'vfix help lists'.`,
-		Example: `  vfix scan redis:2.8.22              an image
-  vfix scan -                         stdin: docker save app:1 | vfix scan -
-  vfix scan container:web-1           a container, with its own changes
-  vfix scan dir:/                     the running system
-  vfix scan --explain ./libc.so.6     the machine code, before and after
-  vfix scan --from-file list          many images`,
-		Annotations: exits(`  0  NOT AFFECTED: all of SOURCE was examined, and no live call site is left
-     uncovered
-  3  AFFECTED: such call sites exist; or, with --strict, SOURCE has hazards
-  4  INCOMPLETE: part of SOURCE could not be examined or judged
-  1  a SOURCE could not be read (the others were examined)   2  usage error`),
+		Use: "scan [options] SOURCE... | --from-file LIST",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if opts.fromFile != "" {
 				return nil // the check of a list has a better word for it

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra/doc"
 )
@@ -61,10 +60,7 @@ func writeManual(dir, version string) error {
 	root.Long = docOpening
 	root.DisableAutoGenTag = true
 	for _, cmd := range root.Commands() {
-		cmd.Long = columnsAsCode(cmd.Long + "\n\nExit status:\n\n" + cmd.Annotations[exitAnnotation])
+		cmd.Long, _ = section(page(commandsPage), cmd.Name())
 	}
 	return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "vfix " + version}, dir)
 }
-
-// columnsAsCode indents lines that begin with spaces as code in Markdown, so that their columns stay.
-func columnsAsCode(text string) string { return strings.ReplaceAll(text, "\n  ", "\n      ") }

@@ -21,22 +21,7 @@ type VerifyOptions struct {
 func newVerifyCommand(out *output, e engine) *cobra.Command {
 	var opts VerifyOptions
 	cmd := &cobra.Command{
-		Use:   "verify [options] SOURCE",
-		Short: "Prove that no call site is left and that nothing else changed",
-		Long: `Examine SOURCE and say what a scan says. With --against, also make the result
-again from BASE, with the options that the label of SOURCE records, and compare:
-every layer, the image config and the index; of a directory, an archive or a
-file, every file. Only call sites, what they need, and this version's fallback
-may differ. At most twenty differences are named. Nothing is changed.
-
-For SOURCE and BASE see 'vfix help sources'.`,
-		Example: `  vfix verify redis:2.8.22-vfix
-  vfix verify redis:2.8.22-vfix --against redis:2.8.22
-  vfix verify ./fixed/libc.so.6 --against ./libc.so.6`,
-		Annotations: exits(`  0  no live call site is left, and SOURCE is what vfix makes of BASE
-  3  live call sites are left, or something differs from BASE
-  4  part of SOURCE was not examined, or has references that cannot be judged
-  1  error   2  usage error`),
+		Use:  "verify [options] SOURCE",
 		Args: arguments("SOURCE", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runVerify(cmd.Context(), opts, args[0], out, e)

@@ -17,15 +17,9 @@ import (
 func newVersionCommand(out *output, _ engine) *cobra.Command {
 	var opts printOptions
 	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Print version and build information",
-		Long: `Print the version, the commit and the Go version that it was built with, and the
-sizes of the code that vfix injects or embeds.`,
-		Example: `  vfix version
-  vfix version --format json`,
-		Annotations: exits(`  0  success   2  usage error`),
-		Args:        noArguments,
-		RunE:        func(*cobra.Command, []string) error { return out.build(opts, buildVersion()) },
+		Use:  "version",
+		Args: noArguments,
+		RunE: func(*cobra.Command, []string) error { return out.build(opts, buildVersion()) },
 	}
 	opts.addFormat(cmd)
 	return cmd
