@@ -33,7 +33,11 @@ func (t *textFacts) conclude(o Options) []*Crash {
 	for _, c := range all {
 		explained += c.Count
 	}
+	named := slices.ContainsFunc(t.ends, func(e end) bool { return e.container != "" })
 	for i, e := range t.ends {
+		if named && e.container == "" && e.status == 0 { // what the program's shell said, before its container ended
+			continue
+		}
 		if e.id != "" && o.Here != nil && i < maxHere {
 			served, messages := o.Here(e.id)
 			e.knows(served, messages)
@@ -177,7 +181,7 @@ func (t *textFacts) next(c *Crash, o Options) {
 		return
 	case c.Kind.Page() && !scanned.calls(""):
 		c.note("no file of " + name + " that was examined calls the page: the program is not in it, or loads its code later")
-		c.Next = locate(t, c, "scan")
+		c.Next = locate(t, c)
 		return
 	}
 	if c.Kind.Page() {
@@ -215,8 +219,11 @@ func nameFrom(all []*Crash, e end, o Options, t *textFacts) {
 	if len(all) > 1 || c.Container != "" || e.container == "" && e.image == "" && e.pod == "" || !c.Kind.Page() && !c.Kind.Open() {
 		return
 	}
-	c.Container, c.Pod, c.Image = e.container, e.pod, cmp.Or(c.Image, e.image)
-	t.next(c, o)
+	c.Container, c.Pod = e.container, e.pod
+	if c.Image == "" {
+		c.Image = e.image
+		t.next(c, o)
+	}
 }
 
 // ofEnd concludes from an exit status or a signal.
@@ -228,30 +235,8 @@ func (t *textFacts) ofEnd(e end, o Options) *Crash {
 	if e.line != "" {
 		c.Evidence = []string{e.line}
 	}
-	subject := "the program"
-	switch {
-	case e.container != "":
-		subject = "the container " + e.container
-	case e.pod != "":
-		subject = "the pod " + e.pod
-	}
-	switch {
-	case e.running:
-		c.Kind, c.Confidence, c.Verdict = None, Certain, subject+" is running"
+	if c.clear(&e) {
 		return c
-	case e.cause != "":
-		c.Kind, c.Confidence, c.Verdict = Other, Likely, "not the vsyscall page: "+e.cause
-		return c
-	case e.status != segvStatus && e.status != 0:
-		c.Kind, c.Confidence, c.Verdict = Other, Likely, fmt.Sprintf("not the vsyscall page: %s ended with exit status %d", subject, e.status)
-		return c
-	case e.status == 0 && e.container != "":
-		c.Kind, c.Confidence, c.Verdict = None, Certain, subject+" ended with exit status 0"
-		return c
-	}
-	c.Verdict = subject + " ended by SIGSEGV; nothing here shows where"
-	if e.status != 0 {
-		c.Verdict = fmt.Sprintf("%s ended by SIGSEGV (exit status %d); nothing here shows where", subject, e.status)
 	}
 	if len(e.mounts) > 0 {
 		c.Kind, c.Confidence = Mounts, Likely
@@ -278,6 +263,35 @@ func (t *textFacts) ofEnd(e end, o Options) *Crash {
 	}
 	t.next(c, o)
 	return c
+}
+
+// clear concludes from an end by which the page is not the cause; otherwise it sets the verdict of an unknown one, and
+// returns false.
+func (c *Crash) clear(e *end) bool {
+	subject := "the program"
+	switch {
+	case e.container != "":
+		subject = "the container " + e.container
+	case e.pod != "":
+		subject = "the pod " + e.pod
+	}
+	switch {
+	case e.running:
+		c.Kind, c.Confidence, c.Verdict = None, Certain, subject+" is running"
+	case e.cause != "":
+		c.Kind, c.Confidence, c.Verdict = Other, Likely, "not the vsyscall page: "+e.cause
+	case e.status == segvStatus:
+		c.Verdict = fmt.Sprintf("%s ended by SIGSEGV (exit status %d); nothing here shows where", subject, e.status)
+		return false
+	case e.status != 0:
+		c.Kind, c.Confidence, c.Verdict = Other, Likely, fmt.Sprintf("not the vsyscall page: %s ended with exit status %d", subject, e.status)
+	case e.container != "":
+		c.Kind, c.Confidence, c.Verdict = None, Certain, subject+" ended with exit status 0"
+	default:
+		c.Verdict = subject + " ended by SIGSEGV; nothing here shows where"
+		return false
+	}
+	return true
 }
 
 // core is the command that makes the crash leave a core.

@@ -91,7 +91,7 @@ func (o *Options) fix(t *textFacts, c *Crash) *Command {
 	case c.Path != "":
 		return patchProgram(c.Path)
 	}
-	return locate(t, c, "fixes")
+	return locate(t, c)
 }
 
 // look is the command that finds the cause of a crash at an unknown place.
@@ -113,7 +113,7 @@ func (o *Options) look(t *textFacts, c *Crash) *Command {
 	case c.Path != "":
 		return scan(c.Path)
 	}
-	return locate(t, c, "scan")
+	return locate(t, c)
 }
 
 func scan(source string) *Command {
@@ -144,41 +144,45 @@ func sandbox(image string) *Command {
 // composeName matches the name of a service's container in the log of docker compose, without the project.
 var composeName = lazy.Regexp(`^[\w.]+-\d+$`)
 
+// placeCommands find the image or program of a crash, by the place.
+var placeCommands = map[place]Command{
+	engine:  {"docker ps -a --filter exited=139", "lists the containers that ended with this status; 'vfix rebuild IMAGE' fixes an image that calls the page"},
+	lxc:     {"vfix scan /var/lib/lxc/NAME/rootfs", "shows which files of the container NAME call the page"},
+	nspawn:  {"vfix scan /var/lib/machines/NAME", "shows which files of the container NAME call the page"},
+	cluster: {"kubectl get pods -A -o json | vfix diagnose -", "lists the containers that ended with status 139, and their images"},
+	kata:    {"kubectl get pods -A -o json | vfix diagnose -", "lists the containers that ended with status 139, and their images"},
+}
+
 // locate is the command that finds what to fix or to scan, if no image or program is known.
-func locate(t *textFacts, c *Crash, verb string) *Command {
-	name, isVariable := c.who(), c.Program == ""
-	switch {
+func locate(t *textFacts, c *Crash) *Command {
+	switch command, ok := placeCommands[t.place]; {
 	case c.Pod != "":
-		words := []string{"kubectl", "get", "pod", "-o", "json"}
-		namespace, pod, ok := strings.Cut(c.Pod, "/")
-		if ok {
-			words = append(words, "-n", namespace)
-		} else {
-			pod = namespace
-		}
-		return &Command{quote.Words(append(words, pod)) + " | vfix diagnose -", "reads the exit status and the image of each container"}
+		return getPod(c.Pod)
 	case composeName().MatchString(c.Container):
 		return &Command{"docker compose ps -a | vfix diagnose -", "reads the image of the container " + c.Container}
 	case c.Container != "":
 		return &Command{"vfix diagnose " + quote.Path(c.Container), "examines the container and its image"}
-	case t.place == kata || t.place == cluster:
-		return &Command{"kubectl get pods -A -o json | vfix diagnose -", "lists the containers that ended with status 139, and their images"}
-	case t.place == engine:
-		return &Command{"docker ps -a --filter exited=139", "lists the containers that ended with this status; 'vfix rebuild IMAGE' fixes an image that calls the page"}
+	case ok:
+		return &command
 	case t.place == apptainer:
 		return sandbox("")
 	case t.place == builds:
 		return layer("")
-	case t.place == lxc:
-		return &Command{"vfix scan /var/lib/lxc/NAME/rootfs", "shows which files of the container NAME call the page"}
-	case t.place == nspawn:
-		return &Command{"vfix scan /var/lib/machines/NAME", "shows which files of the container NAME call the page"}
-	case verb == "scan" && isVariable:
-		return &Command{"dmesg | vfix diagnose -", "the kernel's log shows where the program crashed; dmesg may need root"}
-	case verb == "scan":
-		return &Command{"vfix scan PROGRAM", "with the path of " + name + ", or the image that it ran in: shows whether it calls the vsyscall page"}
-	case isVariable:
+	case c.Program == "" && c.Kind.Page():
 		return &Command{"vfix patch -o PROGRAM.vfix PROGRAM", "with the path of the program: writes a patched copy"}
+	case c.Program == "":
+		return &Command{"dmesg | vfix diagnose -", "the kernel's log shows where the program crashed; dmesg may need root"}
+	case c.Kind.Page():
+		return &Command{"vfix patch -o " + quote.Path(c.Program+".vfix") + " PROGRAM", "with the path of " + c.Program + ": writes a patched copy; if it ran in an image: 'vfix rebuild IMAGE'"}
 	}
-	return &Command{"vfix patch -o " + quote.Path(name+".vfix") + " PROGRAM", "with the path of " + name + ": writes a patched copy; if it ran in an image: 'vfix rebuild IMAGE'"}
+	return &Command{"vfix scan PROGRAM", "with the path of " + c.Program + ", or the image that it ran in: shows whether it calls the vsyscall page"}
+}
+
+// getPod reads a pod, NAME or NAMESPACE/NAME, from the cluster.
+func getPod(pod string) *Command {
+	words := []string{"kubectl", "get", "pod", "-o", "json"}
+	if namespace, name, ok := strings.Cut(pod, "/"); ok {
+		words, pod = append(words, "-n", namespace), name
+	}
+	return &Command{quote.Words(append(words, pod)) + " | vfix diagnose -", "reads the exit status and the image of each container"}
 }

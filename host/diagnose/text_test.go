@@ -131,11 +131,12 @@ func TestTexts(t *testing.T) {
 		// Engines.
 		"CONTAINER ID  IMAGE                       COMMAND     CREATED        STATUS                    PORTS       NAMES\n0123456789ab  docker.io/library/redis:2.8  redis       2 minutes ago  Exited (139) 2 minutes ago              cache\n":                         "unknown uncertain: vfix scan docker.io/library/redis:2.8",
 		"NAME          IMAGE          COMMAND   SERVICE   CREATED   STATUS                     PORTS\nproj-web-1    old/web:1      \"httpd\"   web       1s        Exited (139) 1 second ago\nproj-db-1     postgres:16    \"pg\"      db        1s        Up 1 second\n": "unknown uncertain: vfix scan old/web:1",
-		"redis-1  | starting\nredis-1 exited with code 139\n": "unknown uncertain: docker compose ps -a | vfix diagnose -",
-		"proj_redis_1 exited with code 139":                   "unknown uncertain: vfix diagnose proj_redis_1",
+		"redis-1  | starting\nredis-1 exited with code 139\n":                                                                          "unknown uncertain: docker compose ps -a | vfix diagnose -",
+		"redis-1  | Segmentation fault (core dumped)\nredis-1 exited with code 139\n":                                                  "unknown uncertain: docker compose ps -a | vfix diagnose -",
+		"proj_redis_1 exited with code 139":                                                                                            "unknown uncertain: vfix diagnose proj_redis_1",
 		`{"Command":"\"bash\"","ID":"0123","Image":"centos:6","Names":"quiet","State":"exited","Status":"Exited (139) 2 minutes ago"}`: "unknown uncertain: vfix scan centos:6",
-		"$ docker run centos:6 date\n$ echo $?\n139\n":                                            "unknown uncertain: vfix scan centos:6",
-		"$ podman run -v /a:/b -e X=1 --name n quay.io/pypa/manylinux1_x86_64 true; echo $?\n139": "unknown uncertain: vfix scan quay.io/pypa/manylinux1_x86_64",
+		"$ docker run centos:6 date\n$ echo $?\n139\n":                                                                                 "unknown uncertain: vfix scan centos:6",
+		"$ podman run -v /a:/b -e X=1 --name n quay.io/pypa/manylinux1_x86_64 true; echo $?\n139":                                      "unknown uncertain: vfix scan quay.io/pypa/manylinux1_x86_64",
 		// Clusters.
 		"NAME      READY   STATUS             RESTARTS   AGE\nweb-0     0/1     CrashLoopBackOff   4          2m\n":                                                                          "unknown uncertain: kubectl get pod -o json web-0 | vfix diagnose -",
 		"NAMESPACE   NAME    READY   STATUS             RESTARTS   AGE\nprod        web-0   0/1     CrashLoopBackOff   4          2m\n":                                                      "unknown uncertain: kubectl get pod -o json -n prod web-0 | vfix diagnose -",
@@ -252,7 +253,7 @@ func TestWithImage(t *testing.T) {
 	}{
 		{"bash[7] " + attempted, affected(), "call certain: vfix rebuild img -o oci:x"},
 		{"bash[7] " + strings.ReplaceAll(attempted, "600400", "600000"), affected(), "call likely: vfix rebuild img -o oci:x"},
-		{"bash[7] " + attempted, dormant, "call likely: vfix scan PROGRAM"},
+		{"bash[7] " + attempted, dormant, "call likely: vfix patch -o bash.vfix PROGRAM"},
 		{"web exited with code 139", affected(), "call likely: vfix rebuild img -o oci:x"},
 		{"web exited with code 139", dormant, "other likely: "}, // CentOS 7, Debian 8
 		{"web exited with code 139", &Scanned{}, "unknown uncertain: vfix scan img"},
