@@ -116,7 +116,7 @@ push_index() {
 	push_index
 	run_vfix rebuild "docker://$registry/legacy:index" -o "docker://$registry/legacy:index-result"
 	fetch legacy:index-result
-	entry() { remote inspect "legacy:$1" --raw | jq -cS ".manifests[] | select(.platform.architecture == \"$2\")"; }
+	entry() { remote inspect "legacy:$1" --raw | jq -c ".manifests[] | select(.platform.architecture == \"$2\")"; }
 	expect 'arm64 entry' "$(entry index-result arm64)" "$(entry index arm64)"
 	[ "$(entry index-result amd64)" != "$(entry index amd64)" ] || fail 'the amd64 entry is the old one'
 	expect 'annotation of the index' "$(remote inspect legacy:index-result --raw | jq -r '.annotations["org.example.kept"]')" yes

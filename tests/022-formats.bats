@@ -66,7 +66,7 @@ listing() {
 
 @test "rebuild: a layout of several images, by the names that the hint lists" {
 	cp -r "$legacy_image/oci" lay
-	skopeo copy --quiet --insecure-policy "$layout" oci:lay:other
+	umoci config --image lay:legacy --tag other --author other
 	run_vfix 1 scan lay
 	expect_match hint "$stderr" 'add one of these after a colon: legacy other'
 	run_vfix 3 scan lay:other
@@ -127,7 +127,7 @@ listing() {
 	mkdir small root
 	for dest in oci:small/out:x oci-archive:small/out.tar docker-archive:small/out.tar:x:1 dir:small/out; do
 		# shellcheck disable=SC2016 # for the other shell
-		run "$tree/tests/own-mounts" "$PWD/root" sh -c 'mount -t tmpfs -o size=1m none small && "$1" rebuild --progress quiet "$2" -o "$3" 2>err; echo "status $?"; ls -A small' sh "$VFIX" "$layout" "$dest"
+		run "$tree/tests/own-mounts" "$PWD/root" sh -c 'mount -t tmpfs -o size=1m none small && "$1" rebuild "$2" -o "$3" 2>err; echo "status $?"; ls -A small' sh "$VFIX" "$layout" "$dest"
 		expect "$dest" "$output" 'status 1'
 		expect_match stderr "$(cat err)" 'no space left'
 	done
@@ -138,13 +138,13 @@ listing() {
 	for call in fsync renameat; do
 		for n in 1 3 5; do
 			rm -rf out && cp -r first out
-			run "$build/killat" "$call" "$n" "$VFIX" rebuild --progress quiet --fallback always "$layout" -o oci:out:new
+			run "$build/killat" "$call" "$n" "$VFIX" rebuild --fallback always "$layout" -o oci:out:new
 			[ "$status" = 137 ] || continue
 			killed=1
 			"$build/validate" out
 			run_vfix scan oci:out:old
 			rm -rf out .vfix-*
-			run "$build/killat" "$call" "$n" "$VFIX" rebuild --progress quiet "$layout" -o oci:out:new
+			run "$build/killat" "$call" "$n" "$VFIX" rebuild "$layout" -o oci:out:new
 			[ ! -e out ] || "$build/validate" out
 			rm -rf out .vfix-*
 		done
@@ -154,7 +154,7 @@ listing() {
 
 @test "rebuild: several at once into one layout, and all images are in it" {
 	for tag in a b c; do
-		"$VFIX" rebuild --progress quiet "$layout" -o "oci:out:$tag" >"$tag.out" 2>&1 3>&- &
+		"$VFIX" rebuild "$layout" -o "oci:out:$tag" >"$tag.out" 2>&1 3>&- &
 		pids[${#pids[@]}]=$!
 	done
 	for pid in "${pids[@]}"; do

@@ -72,31 +72,6 @@ setup() {
 	run_vfix verify docker-daemon:layered
 }
 
-diff_ids() { skopeo inspect --config "$1" | jq -c .rootfs.diff_ids; }
-
-@test "docker save of old engines: an engine's own tarballs, save in both forms and export" {
-	docker save -o mixed.tar small:legacy
-	container=$(docker create small:legacy)
-	docker export -o export.tar "$container"
-	docker rm "$container"
-	export DOCKER_HOST=unix://$BATS_TEST_TMPDIR/none.sock
-	mkdir parts
-	tar -xf mixed.tar -C parts
-	[ -e parts/repositories ] || fail 'this engine writes no repositories'
-	run_vfix rebuild mixed.tar -o oci:mixed:x
-	same_files mixed "$small_image/rootfs"
-	# Not written by engines before 1.10:
-	rm parts/*.json
-	tar -cf old.tar -C parts .
-	run_vfix rebuild old.tar -o oci:out:x
-	same_files out "$small_image/rootfs"
-	expect 'diff IDs' "$(diff_ids oci:out:x)" "$(diff_ids oci:mixed:x)"
-	expect config "$(skopeo inspect --config oci:out:x | jq -c '.config | del(.Labels)')" "$(skopeo inspect --config oci:mixed:x | jq -c '.config | del(.Labels)')"
-	# And its export, which has only the files.
-	run_vfix rebuild export.tar -o oci:exported:x
-	expect 'call sites left' "$(run_vfix scan oci:exported:x --format json >/dev/null && jq .results[0].summary.patched <<<"$output")" 0
-}
-
 # expect_fixed SOURCE BASE: verify proves only the fix, of one file.
 expect_fixed() {
 	run_vfix verify "$1" --against "$2" --format json
