@@ -72,7 +72,7 @@ setup() {
 # expect_fixed SOURCE BASE: verify proves only the fix, of one file.
 expect_fixed() {
 	run_vfix verify "$1" --against "$2" --format json
-	expect "$1: fixed" "$(jq -c '[[.fixed[] | [.path, .fix]], .problems]' <<<"$output")" '[[["opt/lib/libjvm.so","java-cgroups"]],[]]'
+	expect "$1: compared" "$(jq -c '[.compared, .problems]' <<<"$output")" '[1,[]]'
 }
 
 @test "fix: java-cgroups in an engine, an archive, a tarball and a directory" {
