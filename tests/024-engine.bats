@@ -95,7 +95,6 @@ expect_fixed() {
 	for what in base.tar root.tar root; do
 		rm -rf fixed
 		run_vfix rebuild --fix java-cgroups "$what" -o dir:fixed
-		[ "$what" = base.tar ] || expect_fixed dir:fixed "$what"
 		expect "$what: patched" "$(cmp root/opt/lib/libjvm.so fixed/opt/lib/libjvm.so >cmp || echo differs)" differs
 	done
 }
