@@ -5,6 +5,7 @@ package install
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -25,6 +26,15 @@ type file struct {
 	byHand     bool // a person must change it: data is the text to add, or to remove if remove is set
 	remove     bool
 	wasDefault bool // the present content makes the runtime the default
+}
+
+// openTree is an error if the root directory does not exist: it must not be made.
+func openTree(o Options) (tree, error) {
+	fi, err := os.Stat(o.Root)
+	if err == nil && !fi.IsDir() {
+		err = fmt.Errorf("%s: not a directory", o.Root)
+	}
+	return tree{o.Root, o.DryRun}, err
 }
 
 func (t tree) at(name string) string { return filepath.Join(t.root, name) }

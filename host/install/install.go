@@ -63,7 +63,10 @@ type Block struct {
 
 // Install makes vfix a runtime of an engine, or a hook. Running it again changes only what is not up to date.
 func Install(o Options) (*Result, error) {
-	t := tree{o.Root, o.DryRun}
+	t, err := openTree(o)
+	if err != nil {
+		return nil, err
+	}
 	e := engineOf(o)
 	use := selected
 	if o.Default {
@@ -86,7 +89,10 @@ func Install(o Options) (*Result, error) {
 // Uninstall removes what Install wrote, for one engine or for all. The runtime stays as long as containers need it. It
 // also stays if it was the default: the engine goes on using it until it is restarted.
 func Uninstall(o Options) (*Result, error) {
-	t := tree{o.Root, o.DryRun}
+	t, err := openTree(o)
+	if err != nil {
+		return nil, err
+	}
 	r := &Result{}
 	needed := false // by an engine that is not asked to give it up
 	for _, e := range engines {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"vfix.dev/vfix/internal/hinterr"
@@ -264,6 +265,46 @@ func TestUsers(t *testing.T) {
 	got, err = Uninstall(Options{Root: root, Engine: "podman"})
 	if after := contents(t, root); err != nil || after[RuntimePath] != "" || after[hookPath] != "" {
 		t.Errorf("got %+v, %v, %v", got, err, after)
+	}
+}
+
+// TestRoot: a root directory that does not exist is not made.
+func TestRoot(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "none")
+	if _, err := Install(options(root, "podman")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("install: got %v", err)
+	}
+	if _, err := Uninstall(Options{Root: root}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("uninstall: got %v", err)
+	}
+	if _, err := os.Stat(root); err == nil {
+		t.Error("it was made")
+	}
+}
+
+// TestOwner: the owner of a configuration file, and a symlink to it, stay.
+func TestOwner(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can change owners")
+	}
+	const user, group = 7, 8
+	root := machine(t, map[string]string{"/srv/daemon.json": "{}", "/etc/docker/other": ""})
+	real, link := filepath.Join(root, "srv/daemon.json"), filepath.Join(root, "etc/docker/daemon.json")
+	if err := errors.Join(os.Chown(real, user, group), os.Symlink("../../srv/daemon.json", link)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Install(options(root, "docker")); err != nil {
+		t.Fatal(err)
+	}
+	fi, err := os.Lstat(real)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st := fi.Sys().(*syscall.Stat_t); st.Uid != user || st.Gid != group {
+		t.Errorf("owner: got %d:%d", st.Uid, st.Gid)
+	}
+	if to, err := os.Readlink(link); err != nil || to != "../../srv/daemon.json" {
+		t.Errorf("link: got %q, %v", to, err)
 	}
 }
 
