@@ -74,7 +74,7 @@ func (r *root) check(id string) error {
 	case hasOption(r.mount.Options, "ro"), hasOption(r.mount.VFSOptions, "ro"):
 		return errors.New("it is read-only on this machine")
 	case r.mount.FSType == "overlay" || r.mount.FSType == fuseOverlay:
-		return r.overlay(mounts, mountpoint)
+		return r.overlay(mounts, mountpoint, id)
 	case strings.Contains(r.mount.Root, nativeSnapshots):
 		return r.native(mounts, mountpoint, id)
 	}
@@ -105,18 +105,32 @@ const (
 )
 
 // overlay checks an overlay, and finds its layers.
-func (r *root) overlay(mounts []*mountinfo.Info, mountpoint bool) error {
+func (r *root) overlay(mounts []*mountinfo.Info, mountpoint bool, id string) error {
 	upper := option(r.mount.VFSOptions, "upperdir")
+	at, alone := r.mount.Mountpoint, len(mounts) == 1
+	for _, m := range mounts {
+		if len(mounts) == 2 && podmanMount(m.Mountpoint, id) {
+			at, alone = m.Mountpoint, true
+		}
+	}
 	switch {
 	case !mountpoint || r.mount.Root != "/":
 		return errors.New("it is a part of an overlay")
 	case r.mount.FSType == "overlay" && upper == "":
 		return errors.New("the overlay has no layer of the container's own")
-	case len(mounts) != 1:
+	case !alone:
 		return fmt.Errorf("it is shared: the same overlay is mounted %d times", len(mounts))
 	}
-	r.layers(upper)
+	r.layers(at, upper)
 	return nil
+}
+
+// podmanMount reports whether podman has mounted a container's root at a path. If the container has users of its own,
+// podman binds it to a second place, and has the runtime use that.
+func podmanMount(path, id string) bool {
+	dir, name := filepath.Split(path)
+	home, layer := filepath.Split(filepath.Clean(dir))
+	return name == "merged" && podmanLayer(filepath.Clean(home)+"-containers", id) == layer
 }
 
 // native checks a directory of containerd's native snapshotter, which makes one for each container.
@@ -153,40 +167,41 @@ func (r *root) engineDirectory(id string) error {
 		if got, err := os.ReadFile(filepath.Join(home, "image", driver, "layerdb/mounts", id, "mount-id")); err == nil && string(got) == name {
 			return nil
 		}
-		if podmanLayer(filepath.Join(home, driver+"-containers/containers.json"), id) == name {
+		if podmanLayer(filepath.Join(home, driver+"-containers"), id) == name {
 			return nil
 		}
 	}
 	return fmt.Errorf("a directory on %s that no engine made for this container alone", r.mount.FSType)
 }
 
-// podmanLayer returns the layer of a container in a file of containers/storage, "" for none.
-func podmanLayer(path, id string) string {
+// podmanLayer returns the layer of a container, from the files of containers/storage about one driver; "" for none.
+// Those of 'podman run --rm' are in a file of their own.
+func podmanLayer(dir, id string) string {
 	const maxText = 16 << 20
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	var all []struct{ ID, Layer string }
-	if json.NewDecoder(io.LimitReader(f, maxText)).Decode(&all) != nil {
-		return ""
-	}
-	for _, c := range all {
-		if c.ID == id {
-			return c.Layer
+	for _, name := range []string{"containers.json", "volatile-containers.json"} {
+		f, err := os.Open(filepath.Join(dir, name))
+		if err != nil {
+			continue
+		}
+		var all []struct{ ID, Layer string }
+		err = json.NewDecoder(io.LimitReader(f, maxText)).Decode(&all)
+		f.Close()
+		for _, c := range all {
+			if err == nil && c.ID == id {
+				return c.Layer
+			}
 		}
 	}
 	return ""
 }
 
-// layers finds the directories of an overlay. Names in mountinfo may be cut short, relative or descriptors of another
+// layers finds the directories of an overlay that is mounted at a path. Names in mountinfo may be cut short, relative or descriptors of another
 // process; docker and podman write them to the file "lower" beside the mount.
-func (r *root) layers(upper string) {
-	dir := filepath.Dir(r.mount.Mountpoint)
+func (r *root) layers(at, upper string) {
+	dir := filepath.Dir(at)
 	home := filepath.Dir(dir)
 	var names []string
-	if text, err := os.ReadFile(filepath.Join(dir, "lower")); err == nil && filepath.Base(r.mount.Mountpoint) == "merged" {
+	if text, err := os.ReadFile(filepath.Join(dir, "lower")); err == nil && filepath.Base(at) == "merged" {
 		names = strings.Split(strings.TrimSpace(string(text)), ":")
 		upper = filepath.Join(dir, "diff")
 	} else {

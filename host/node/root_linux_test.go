@@ -117,6 +117,20 @@ func TestEngineDirectories(t *testing.T) {
 	n.expect(podman.start(), Patched, "")
 	podman.patched("bin/clock")
 
+	// With users of its own, podman binds the root to a second place.
+	whole := n.dir + "/storage/overlay/0123"
+	for _, d := range []string{"/diff", "/work", "/merged"} {
+		n.must(os.MkdirAll(whole+d, 0o755))
+	}
+	n.mount("overlay", whole+"/merged", "lowerdir="+image+",upperdir="+whole+"/diff,workdir="+whole+"/work")
+	bound := n.bundle()
+	n.bind(whole+"/merged", bound.root)
+	n.write(n.dir+"/storage/overlay-containers/containers.json", []byte(`[{"id":"c2","layer":"0123"}]`))
+	n.expect(bound.start(), Skipped, "mounted 2 times")
+	n.write(n.dir+"/storage/overlay-containers/volatile-containers.json", []byte(`[{"id":"c1","layer":"0123"}]`))
+	n.expect(bound.start(), Patched, "")
+	bound.patched("bin/clock")
+
 	snapshot := n.dir + "/io.containerd.snapshotter.v1.native/snapshots/7"
 	directory(snapshot)
 	native := func(id string) *container {
