@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"vfix.dev/vfix/internal/atomicfile"
 )
 
 // tree is the root directory that everything happens in.
@@ -90,36 +92,29 @@ func (t tree) apply(f file, r *Result) error {
 }
 
 // write replaces a file in one step. A configuration file keeps its owner and mode, and a symlink to it stays.
-func (f file) write(at string) (err error) {
+func (f file) write(at string) error {
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 		return err
 	}
-	if real, err := filepath.EvalSymlinks(at); err == nil {
-		at = real
-	}
 	before, _ := os.Stat(at) // nil: a new file
-	out, err := os.CreateTemp(filepath.Dir(at), ".vfix-*")
+	out, err := atomicfile.Create(at)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			os.Remove(out.Name())
-		}
-	}()
+	defer out.Discard()
 	mode := fs.FileMode(0o644)
 	switch {
 	case f.program:
 		mode = 0o755
 	case before != nil:
 		mode = before.Mode().Perm()
-		err = sameOwner(out, before)
+		err = sameOwner(out.File, before)
 	}
 	_, werr := out.Write(f.data)
-	if err := errors.Join(err, out.Chmod(mode), werr, out.Sync(), out.Close()); err != nil {
+	if err := errors.Join(err, out.Chmod(mode), werr); err != nil {
 		return err
 	}
-	return os.Rename(out.Name(), at)
+	return out.Commit()
 }
 
 // sameOwner gives a file the owner of another one.
