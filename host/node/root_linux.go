@@ -30,7 +30,7 @@ type root struct {
 // beneath is how files below a directory are opened: no symlink is followed, no other mount entered (openat2(2)).
 const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
 
-const statxMask = unix.STATX_BASIC_STATS | unix.STATX_BTIME | unix.STATX_MNT_ID
+const statxMask = unix.STATX_BASIC_STATS | unix.STATX_BTIME
 
 // openRoot opens the root of the container id. The error says why it is not the container's own.
 func openRoot(path, id string) (*root, error) {
@@ -53,21 +53,29 @@ func (r *root) check(id string) error {
 	if err := unix.Statx(r.fd, "", unix.AT_EMPTY_PATH, statxMask, &r.stat); err != nil {
 		return err
 	}
-	var machine, parent unix.Statx_t
+	if fd, err := openAt(r.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY); err != nil {
+		return fmt.Errorf("openat2: %w", err) // Linux before 5.6
+	} else {
+		unix.Close(fd)
+	}
+	var machine unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, "/", 0, statxMask, &machine); err != nil {
 		return err
 	}
-	if err := unix.Statx(r.fd, "..", 0, statxMask, &parent); err != nil {
+	own, err := mountOf(r.fd, ".")
+	above, aerr := mountOf(r.fd, "..")
+	root, rerr := mountOf(unix.AT_FDCWD, "/")
+	if err := errors.Join(err, aerr, rerr); err != nil {
 		return err
 	}
-	if machine.Mnt_id == r.stat.Mnt_id && machine.Ino == r.stat.Ino {
+	if root == own && machine.Ino == r.stat.Ino {
 		return errors.New("it is the root of this machine")
 	}
-	mounts, err := r.mounts()
+	mounts, err := r.mounts(own)
 	if err != nil {
 		return err
 	}
-	mountpoint := parent.Mnt_id != r.stat.Mnt_id
+	mountpoint := above != own
 	switch {
 	case r.mount == nil:
 		return errors.New("its mount is not in /proc/self/mountinfo")
@@ -81,15 +89,31 @@ func (r *root) check(id string) error {
 	return r.engineDirectory(id)
 }
 
-// mounts sets the mount of the root, and returns all mounts of the same device.
-func (r *root) mounts() (same []*mountinfo.Info, err error) {
+// mountOf returns the ID of the mount that a directory is in (proc_pid_fdinfo(5); statx(2) has it since Linux 5.8).
+func mountOf(at int, path string) (id int, err error) {
+	fd, err := unix.Openat(at, path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	text, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
+	if err != nil {
+		return 0, err
+	}
+	_, after, _ := strings.Cut(string(text), "mnt_id:")
+	_, err = fmt.Sscan(after, &id)
+	return id, err
+}
+
+// mounts sets the mount of the root, by its ID, and returns all mounts of the same device.
+func (r *root) mounts(id int) (same []*mountinfo.Info, err error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	same, err = mountinfo.GetMountsFromReader(f, func(m *mountinfo.Info) (skip, stop bool) {
-		if uint64(m.ID) == r.stat.Mnt_id {
+		if m.ID == id {
 			r.mount = m
 		}
 		device := m.Major == int(r.stat.Dev_major) && m.Minor == int(r.stat.Dev_minor)

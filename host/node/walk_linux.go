@@ -62,8 +62,11 @@ func (b *bounds) walkBelow(at int, name string, depth int, visit visitor) error 
 	if depth == 0 {
 		fd, err = openAt(at, ".", unix.O_RDONLY|unix.O_DIRECTORY)
 	}
-	if err != nil {
+	if err != nil && depth > 0 {
 		return nil
+	}
+	if err != nil {
+		return err
 	}
 	dir := newFile(fd, name)
 	defer dir.Close()
