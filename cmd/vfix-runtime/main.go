@@ -23,6 +23,6 @@ func main() {
 	os.Exit(node.Main(os.Args[1:], node.Options{
 		Version: version,
 		Maker:   func() string { return version + " " + string(shim.Magic()) },
-		Library: shim.Library, Library32: shim.Library32, Trace: shim.Trace,
+		Library: shim.Library, Library32: shim.Library32,
 	}))
 }

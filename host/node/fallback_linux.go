@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path"
 	"slices"
@@ -22,42 +21,35 @@ import (
 // maxPreload bounds an image's own ld.so.preload, in bytes.
 const maxPreload = 64 << 10
 
-// own reads a file of the root; nil without an error if there is none.
-func (r *root) read(name string, most int64) (content []byte, f *os.File, err error) {
+// read returns the content of a file of the root; nil if there is none.
+func (r *root) read(name string, most int64) ([]byte, error) {
 	fd, err := openAt(r.fd, name, unix.O_RDONLY)
 	if errors.Is(err, unix.ENOENT) {
-		return nil, nil, nil
+		return nil, nil
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("/%s: %w", name, err)
+		return nil, err
 	}
-	f = newFile(fd, name)
-	content, err = io.ReadAll(io.LimitReader(f, most+1))
+	f := newFile(fd, name)
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err == nil && int64(len(content)) > most {
-		err = fmt.Errorf("/%s: more than %d bytes", name, most)
+		err = fmt.Errorf("more than %d bytes", most)
 	}
-	if err != nil {
-		f.Close()
-		return nil, nil, err
-	}
-	return content, f, nil
+	return content, err
 }
 
 // put writes a file, if the root does not have it. Missing directories are created. The owner is that of the root
-// directory, or of an existing file, which keeps its metadata.
-func (r *root) put(name string, body []byte, mode uint32) error {
-	old, existing, err := r.read(name, max(int64(len(body)), maxPreload))
-	if err != nil {
+// directory; an existing file keeps its metadata.
+func (r *root) put(name string, body []byte, mode uint32) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("/%s: %w", name, err)
+		}
+	}()
+	old, err := r.read(name, max(int64(len(body)), maxPreload))
+	if err != nil || old != nil && bytes.Equal(old, body) {
 		return err
-	}
-	if existing != nil {
-		defer existing.Close()
-		if bytes.Equal(old, body) {
-			return nil
-		}
-		if err := keepable(int(existing.Fd())); err != nil {
-			return fmt.Errorf("/%s: %w", name, err)
-		}
 	}
 	if err := r.mkdirs(path.Dir("/" + name)[1:]); err != nil {
 		return err
@@ -66,28 +58,32 @@ func (r *root) put(name string, body []byte, mode uint32) error {
 	defer restore()
 	p, err := r.prepare([]string{name})
 	if err != nil {
-		return fmt.Errorf("/%s: %w", name, err)
+		return err
 	}
-	_, err = p.file.Write(body)
-	if err == nil {
-		err = r.give(p.file, existing, mode)
+	if _, err = p.file.Write(body); err == nil && old != nil {
+		err = r.giveMetadata(name, p.file)
+	} else if err == nil {
+		err = errors.Join(p.file.Chown(int(r.stat.Uid), int(r.stat.Gid)), unix.Fchmod(int(p.file.Fd()), mode))
 	}
 	if err != nil {
 		p.discard()
-		return fmt.Errorf("/%s: %w", name, err)
+		return err
 	}
 	return r.commit([]*prepared{p})[0]
 }
 
-func (r *root) give(to, existing *os.File, mode uint32) error {
-	if existing == nil {
-		return errors.Join(to.Chown(int(r.stat.Uid), int(r.stat.Gid)), unix.Fchmod(int(to.Fd()), mode))
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(existing.Fd()), &st); err != nil {
+// giveMetadata gives a file the metadata of one of the root.
+func (r *root) giveMetadata(name string, to *os.File) error {
+	fd, err := openAt(r.fd, name, unix.O_RDONLY)
+	if err != nil {
 		return err
 	}
-	return copyMetadata(int(existing.Fd()), int(to.Fd()), &st)
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := errors.Join(keepable(fd), unix.Fstat(fd, &st)); err != nil {
+		return err
+	}
+	return copyMetadata(fd, int(to.Fd()), &st)
 }
 
 // mkdirs creates the directories of a path that are missing.
@@ -124,12 +120,9 @@ func (r *root) putFallback(o *Options) error {
 		return err == nil
 	})
 	const readable, executable = 0o644, 0o755
-	content, f, err := r.read(fallbackfiles.Preload, maxPreload)
+	preload, err := r.read(fallbackfiles.Preload, maxPreload)
 	if err != nil {
 		return err
-	}
-	if f != nil {
-		f.Close()
 	}
 	if err := r.put(path.Join(fallbackfiles.Dir, fallbackfiles.Library), o.Library(), executable); err != nil {
 		return err
@@ -138,30 +131,35 @@ func (r *root) putFallback(o *Options) error {
 		if err := r.put(path.Join(fallbackfiles.Dir, fallbackfiles.Library32), o.Library32(), executable); err != nil {
 			return err
 		}
-		dir, err := openAt(r.fd, fallbackfiles.Dir, unix.O_RDONLY|unix.O_DIRECTORY)
-		if err != nil {
+		if err := r.linkPlatforms(); err != nil {
 			return err
 		}
-		defer unix.Close(dir)
-		for _, platform := range slices.Sorted(maps.Keys(fallbackfiles.PlatformLinks)) {
-			if err := unix.Symlinkat(fallbackfiles.PlatformLinks[platform], dir, platform); err != nil && !errors.Is(err, unix.EEXIST) {
-				return err
-			}
+	}
+	return r.put(fallbackfiles.Preload, fallbackfiles.WithLine(preload, wide), readable)
+}
+
+// linkPlatforms adds the other values of $PLATFORM.
+func (r *root) linkPlatforms() error {
+	dir, err := openAt(r.fd, fallbackfiles.Dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	for platform, to := range fallbackfiles.PlatformLinks {
+		if err := unix.Symlinkat(to, dir, platform); err != nil && !errors.Is(err, unix.EEXIST) {
+			return err
 		}
 	}
-	return r.put(fallbackfiles.Preload, fallbackfiles.WithLine(content, wide), readable)
+	return nil
 }
 
 // possible returns the fixes whose file the root can have, and the reasons against the others.
 func (r *root) possible(all []find.Fix) (some []find.Fix, left []leftover) {
 	for _, fix := range all {
 		file := fixes.Of(fix).File
-		content, f, err := r.read(file.Name, int64(len(file.Body)))
-		if f != nil {
-			f.Close()
-			if !bytes.Equal(content, file.Body) {
-				err = errors.New("the image has another file there")
-			}
+		content, err := r.read(file.Name, int64(len(file.Body)))
+		if err == nil && content != nil && !bytes.Equal(content, file.Body) {
+			err = errors.New("the image has another file there")
 		}
 		if err != nil {
 			left = append(left, leftover{"/" + file.Name, fmt.Sprintf("%s: %v", fix, err)})
@@ -178,8 +176,9 @@ func (r *root) putFixes(targets []*target) error {
 		if t.Fix == "" {
 			continue
 		}
-		if file := fixes.Of(t.Fix).File; r.put(file.Name, file.Body, fixes.Mode) != nil {
-			return fmt.Errorf("/%s: cannot be written", file.Name)
+		file := fixes.Of(t.Fix).File
+		if err := r.put(file.Name, file.Body, fixes.Mode); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -20,8 +20,8 @@ type Options struct {
 	Version string
 	// Maker is what patches depend on: another value has other entries in the cache.
 	Maker func() string
-	// Library, Library32 and Trace return the programs of the fallback.
-	Library, Library32, Trace func() []byte
+	// Library and Library32 return the preload library, and its empty twin for 32-bit programs.
+	Library, Library32 func() []byte
 }
 
 // start is one start of a container.

@@ -99,13 +99,12 @@ type hooker struct {
 	Options
 	mu      sync.Mutex
 	engine  string          // what it calls itself
-	advised map[string]bool // images for Kata that were reported
 	added   map[string]bool // IDs of containers with the hook that the engine has not created yet
 	refused map[string]bool // containers, by pod and name, that the engine did not create with the hook
 }
 
 func newHooker(o Options) *hooker {
-	return &hooker{Options: o, advised: map[string]bool{}, added: map[string]bool{}, refused: map[string]bool{}}
+	return &hooker{Options: o, added: map[string]bool{}, refused: map[string]bool{}}
 }
 
 // Configure is called once for each connection.
@@ -126,7 +125,8 @@ func (h *hooker) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 	case !selects(h.Selection, s), h.hooked(c):
 		return nil, nil, nil
 	case isKata(s.handler):
-		h.adviseKata(s)
+		h.Log("%s: not patched: the handler %s starts it in a virtual machine, with a kernel of its own that no hook reaches. "+
+			"If the image is legacy, use 'vfix rebuild %s', or the pod annotation %s: vsyscall=emulate", s, s.handler, s.image(), kataKernel)
 		return nil, nil, nil
 	case s.annotations[node.AnnotationEnable] == "false":
 		h.Log("%s: not patched: annotation %s=false", s, node.AnnotationEnable)
@@ -195,16 +195,6 @@ func (h *hooker) hooked(c *api.Container) bool {
 }
 
 func (h *hooker) program() string { return filepath.Join(h.Dir, programName) }
-
-// adviseKata says, once for each image, which fix works in a virtual machine.
-func (h *hooker) adviseKata(s subject) {
-	if h.advised[s.image()] {
-		return
-	}
-	remember(h.advised, s.image())
-	h.Log("%s: not patched: the handler %s starts it in a virtual machine, with a kernel of its own that no hook reaches. "+
-		"If the image is legacy, use 'vfix rebuild %s', or the pod annotation %s: vsyscall=emulate", s, s.handler, s.image(), kataKernel)
-}
 
 // kataKernel is Kata's annotation for kernel parameters, which its configuration must permit (enable_annotations).
 const kataKernel = "io.katacontainers.config.hypervisor.kernel_params"
