@@ -31,8 +31,8 @@ setup() {
 	printf 'FROM redis:legacy\nCOPY late late-static /usr/local/bin/\n' >Dockerfile
 	cp "$build/fallback/late" "$build/fallback/late-static" .
 	DOCKER_BUILDKIT=0 docker build -t late:base .
-	run_vfix rebuild --fallback auto late:base -o docker-daemon:late:auto
-	expect_match stderr "$stderr" 'covered by the fallback (libvfix.so, vfix-trace)'
+	run_vfix rebuild --fallback always late:base -o docker-daemon:late:auto
+	expect_match stderr "$stderr" 'caught at run time by vfix-trace'
 	run docker run --rm --network none late:auto late-static
 	expect 'docker run' "$status ${lines[-1]}" '0 late: ok'
 	# Under ptrace, with the engine's own seccomp profile, as process 1.
