@@ -100,13 +100,8 @@ func vfixLabels(config []byte) map[string]string {
 // derivedImage is a base image with one layer more. Layers of the base keep their bytes and digests.
 type derivedImage struct {
 	v1.Image
-	base   v1.Image
 	traced bool
 }
-
-// Base is the image that this one was made of; Traced reports whether it runs under vfix-trace, other than its base.
-func (d *derivedImage) Base() v1.Image { return d.base }
-func (d *derivedImage) Traced() bool   { return d.traced }
 
 // newDerivedImage makes the derived image. It is an OCI image whatever the base is, so that only the names of media
 // types change; docker's names stay in a docker manifest list, which registries may not let hold another kind.
@@ -140,7 +135,7 @@ func newDerivedImage(src *source.Source, added *contents.AddedLayer, from origin
 		return nil, err
 	}
 	img, err := source.EditedImage(text, config, all)
-	return &derivedImage{img, base, c.traced}, err
+	return &derivedImage{img, c.traced}, err
 }
 
 // editConfig adds a layer to an image config (image-spec config.md): its diff ID, one

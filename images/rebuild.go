@@ -10,6 +10,7 @@ import (
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/atomicfile"
+	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 )
 
@@ -83,7 +84,7 @@ func RebuildSource(ctx context.Context, s *contents.Session, src *source.Source,
 // prepareBase makes an image of a root filesystem, and keeps the layers of an image that are needed twice.
 func prepareBase(ctx context.Context, src *source.Source, o RebuildOptions) error {
 	if src.Image == nil {
-		return source.WithRootImage(ctx, src, o.Media)
+		return withRootImage(ctx, src, o.Media)
 	}
 	if copiesLayers(src, o) {
 		src.Keep()
@@ -93,6 +94,7 @@ func prepareBase(ctx context.Context, src *source.Source, o RebuildOptions) erro
 
 // derivation is what vfix makes of one image. img is nil if there is nothing to do.
 type derivation struct {
+	s       *contents.Session
 	src     *source.Source
 	sub     *contents.Subject
 	changes *changes
@@ -116,7 +118,7 @@ func derive(ctx context.Context, s *contents.Session, src *source.Source, o Rebu
 	if err != nil {
 		return nil, err
 	}
-	d := &derivation{src: src, sub: sub, out: &Rebuilt{Findings: sub.F.Findings}}
+	d := &derivation{s: s, src: src, sub: sub, out: &Rebuilt{Findings: sub.F.Findings}}
 	d.origin, err = originOf(src, o)
 	d.out.BaseName, d.out.BaseDigest = d.origin.baseName, d.origin.baseDigest
 	if err == nil {
@@ -180,7 +182,16 @@ func (d *derivation) put(ctx context.Context, dest *source.Ref, o RebuildOptions
 }
 
 func (d *derivation) store(ctx context.Context, dest source.Ref, res source.Result, o RebuildOptions) error {
-	st, err := source.Put(ctx, dest, res, o.Media)
+	var st source.Stored
+	var err error
+	switch {
+	case dest.Transport != source.Dir:
+		st, err = source.Put(ctx, dest, res, o.Media)
+	case d.img != nil && d.img.traced:
+		err = hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: a root filesystem has no entrypoint to run under vfix-trace", dest), "omit the fallback: --fallback never")
+	default:
+		st, err = putDirectory(ctx, d.s, dest, res.Image)
+	}
 	if err == nil {
 		d.out.Stored = dest.String()
 	}

@@ -111,7 +111,7 @@ func verifyImage(ctx context.Context, base, src *source.Source, o VerifyOptions)
 	if made := labels[keyVersion]; made != "" && made != o.Version {
 		out.skip("made by vfix %s, and this is vfix %s, which may patch in another way", made, o.Version)
 	}
-	want := &derivedImage{base: base.Image}
+	want := &derivedImage{Image: base.Image}
 	wanted, err := base.Image.RawConfigFile()
 	if err == nil && labels[keyVersion] == "" && bytes.Equal(config, wanted) {
 		return out, out.index(base, src) // the base itself

@@ -37,7 +37,7 @@ var transports = map[Transport]struct {
 	DockerArchive: {openArchive, putArchive},
 	OCIArchive:    {openArchive, putArchive},
 	OCILayout:     {openLayout, putLayout},
-	Dir:           {openDir, putDir},
+	Dir:           {openDir, nil},
 }
 
 // Open resolves and opens a SOURCE. A name without a prefix is a path if it exists, else an image in the local engine,

@@ -39,6 +39,9 @@ func Put(ctx context.Context, dest Ref, r Result, o Options) (Stored, error) {
 	if err != nil {
 		return Stored{}, err
 	}
+	if dest.Transport == Dir {
+		return Stored{}, hinterr.Errorf(hinterr.ErrUnsupported, "%v: only a rebuild writes a directory", dest)
+	}
 	noteOmitted(r.Index, o.Progress)
 	return transports[dest.Transport].put(ctx, dest, r, o)
 }
