@@ -95,13 +95,10 @@ func (r *crashes) scan(source string) (*diagnose.Scanned, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &diagnose.Scanned{Live: map[string][]string{}, Complete: true}
-	for _, one := range f.All() {
-		s.Complete = s.Complete && one.Complete()
-		for i := range one.Files {
-			if one.Files[i].Covered == "" {
-				addSites(s, &one.Files[i])
-			}
+	s := &diagnose.Scanned{Live: map[string][]string{}, Complete: f.Complete()}
+	for i := range f.Files {
+		if f.Files[i].Covered == "" {
+			addSites(s, &f.Files[i])
 		}
 	}
 	return s, nil

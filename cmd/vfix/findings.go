@@ -40,14 +40,9 @@ func patching(dryRun bool) deed {
 	return didPatch
 }
 
-// titleOf is a source as it was typed, with the platform of its image if it has several.
-func titleOf(typed string, f *contents.Findings) string {
-	return strings.TrimSpace(screen.Printable(typed) + " " + f.Platform)
-}
-
 // writePatched says how many call sites a verb patched, and in which files.
 func writePatched(w io.Writer, s screen.Stream, typed string, d deed, f *contents.Findings) {
-	title, n := titleOf(typed, f), 0
+	title, n := typed, 0
 	for i := range f.Files {
 		n += patchedIn(&f.Files[i])
 	}
@@ -159,9 +154,6 @@ func fileName(f *contents.File) string {
 	return fmt.Sprintf("%s (and %s)", f.Path, screen.Count(len(f.Links), "hard link"))
 }
 
-// coveredIn counts the remaining sites that the fallback in the image covers.
-func coveredIn(f *contents.Findings) int { return f.LeftOver() - f.Uncovered() }
-
 // coverers are the parts of the fallback that cover sites, each once.
 func coverers(f *contents.Findings) string {
 	var all []string
@@ -201,7 +193,7 @@ func writeVerdict(w io.Writer, s screen.Stream, typed string, f *contents.Findin
 	case f.CaughtSites() > 0:
 		text = fmt.Sprintf(": %s, caught at run time by %s", screen.Count(f.CaughtSites(), "call site"), coverers(f))
 	}
-	s.Headline(w, titleOf(typed, f), v.String(), paint, text)
+	s.Headline(w, typed, v.String(), paint, text)
 }
 
 // about says what a verdict covers, if that is not a whole system.

@@ -9,174 +9,130 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
-	"vfix.dev/vfix/rewriter/x86"
 )
 
 type jsonFindings struct {
+	// Results are the sources, in the order in which they were given.
 	Results []jsonSource `json:"results"`
 }
 
-// jsonSource is what was found in a source. Verdict is about the source as it was read; for patch, rebuild
-// and hotfix, about their result; Complete says whether everything was examined.
+// jsonSource is what was found in a source.
 type jsonSource struct {
 	*contents.Findings
-	Verdict  contents.Verdict `json:"verdict"`
-	Complete bool             `json:"complete"`
-	Summary  jsonSummary      `json:"summary"`
-	Files    []jsonFile       `json:"files"`
+	// Verdict is about the source as it was read; of patch, rebuild and hotfix, about their result.
+	Verdict contents.Verdict `json:"verdict"`
+	// Complete says whether everything was examined and judged.
+	Complete bool        `json:"complete"`
+	Summary  jsonSummary `json:"summary"`
+	// Files are those with call sites.
+	Files []jsonFile `json:"files"`
 }
 
+// jsonSummary has the sums over all files.
 type jsonSummary struct {
-	ELFFiles  int   `json:"elf_files"`
-	ExecBytes int64 `json:"exec_bytes"`
-	Sites     int   `json:"sites"`
-	Patched   int   `json:"patched"`
-	LeftOver  int   `json:"left_over"`
-	Covered   int   `json:"covered"`
-	Dormant   int   `json:"dormant"`
-	Benign    int   `json:"benign"`
+	ELFFiles  int   `json:"elf_files"`  // examined
+	ExecBytes int64 `json:"exec_bytes"` // of code in them
+	Sites     int   `json:"sites"`      // references to the page
+	Patched   int   `json:"patched"`    // of them, or to be patched
+	LeftOver  int   `json:"left_over"`  // call sites that remain
+	Covered   int   `json:"covered"`    // of left_over, those that the fallback catches
+	Dormant   int   `json:"dormant"`    // left, and used only without a vDSO
+	Benign    int   `json:"benign"`     // left, and never called
 }
 
+// jsonFile is a file with call sites.
 type jsonFile struct {
 	*contents.File
-	Libc     string       `json:"libc"`
-	Static   bool         `json:"static"`
-	Object   bool         `json:"object"`
-	Injected string       `json:"injected"`
-	NewSize  int64        `json:"new_size"`
-	Warnings []string     `json:"warnings"`
-	Sites    []jsonSite   `json:"sites"`
-	Fix      *jsonFileFix `json:"fix,omitempty"`
+	Libc     string     `json:"libc"`     // "glibc 2.13"
+	Static   bool       `json:"static"`   // a program without a loader
+	Injected string     `json:"injected"` // the format of an earlier patch, "" for none
+	NewSize  int64      `json:"new_size"` // bytes, patched
+	Warnings []string   `json:"warnings"`
+	Sites    []jsonSite `json:"sites"`
+	Fix      *jsonFix   `json:"fix,omitempty"` // with --fix
 }
 
+// jsonSite is a reference to the page.
 type jsonSite struct {
-	Vaddr    string       `json:"vaddr"`
-	Offset   uint64       `json:"offset"`
-	Kind     string       `json:"kind"`
-	Function string       `json:"function"`
-	Symbol   string       `json:"symbol"`
-	Member   string       `json:"member"`
-	Verdict  string       `json:"verdict"`
-	Evidence string       `json:"evidence"`
-	Form     string       `json:"form"`
-	Reason   string       `json:"reason"`
-	Change   *jsonChange  `json:"change,omitempty"`
-	Listing  *jsonListing `json:"listing,omitempty"`
+	Vaddr    string      `json:"vaddr"`
+	Offset   uint64      `json:"offset"` // in the file
+	Kind     string      `json:"kind"`   // of instruction or data
+	Function string      `json:"function"`
+	Symbol   string      `json:"symbol"` // the function around it
+	Verdict  string      `json:"verdict"`
+	Evidence string      `json:"evidence"` // for the verdict
+	Form     string      `json:"form"`     // of the patch, or left
+	Reason   string      `json:"reason"`   // for the form
+	Change   *jsonChange `json:"change,omitempty"`
 }
 
+// jsonChange is bytes that change, in hex.
 type jsonChange struct {
 	Vaddr  string `json:"vaddr"`
-	Offset uint64 `json:"offset"`
+	Offset uint64 `json:"offset"` // in the file
 	Before string `json:"before"`
 	After  string `json:"after"`
 }
 
-type jsonListing struct {
-	Before []jsonInstruction `json:"before"`
-	After  []jsonInstruction `json:"after"`
-}
-
-type jsonInstruction struct {
-	Vaddr   string `json:"vaddr"`
-	Bytes   string `json:"bytes"`
-	Text    string `json:"text"`
-	Changed bool   `json:"changed"`
-}
-
-// findingsJSON is about sources with a verdict on each: as it was read, or after the work.
-func findingsJSON(all []*contents.Findings, verdict func(*contents.Findings) contents.Verdict) (doc jsonFindings) {
-	for _, f := range all {
-		doc.Results = append(doc.Results, sourceJSON(f, verdict(f)))
-	}
-	return doc
+// jsonFix is a change besides call sites.
+type jsonFix struct {
+	Kind   find.Fix    `json:"kind"`
+	Reason string      `json:"reason"` // why the file is left, "" if it is fixed
+	Change *jsonChange `json:"change,omitempty"`
 }
 
 func sourceJSON(f *contents.Findings, v contents.Verdict) jsonSource {
 	s := jsonSource{
 		Findings: f, Verdict: v, Complete: f.Complete(),
-		Summary: jsonSummary{ELFFiles: f.ELFFiles, ExecBytes: f.ExecBytes, LeftOver: f.LeftOver(), Covered: coveredIn(f)},
+		Summary: jsonSummary{ELFFiles: f.ELFFiles, ExecBytes: f.ExecBytes, LeftOver: f.LeftOver(), Covered: f.LeftOver() - f.Uncovered()},
 	}
 	for i := range f.Files {
-		file := fileJSON(&f.Files[i])
-		for _, site := range file.Sites {
-			s.Summary.count(site)
+		file := &f.Files[i]
+		out := jsonFile{
+			File: file, Libc: file.Report.Libc, Static: file.Report.Static, Injected: file.Report.Injected, NewSize: file.Plan.Size,
+			Warnings: slices.Concat(file.Plan.Warnings, file.Plan.Consequences, file.Plan.Notes), Fix: fixJSON(file.Plan.Redirect),
 		}
-		s.Files = append(s.Files, file)
+		for n := range file.Plan.Patches {
+			p := &file.Plan.Patches[n]
+			s.Summary.count(p)
+			out.Sites = append(out.Sites, siteJSON(p))
+		}
+		s.Files = append(s.Files, out)
 	}
 	return s
 }
 
-func (s *jsonSummary) count(site jsonSite) {
+func (s *jsonSummary) count(p *patch.Patch) {
 	s.Sites++
 	switch {
-	case site.Form != patch.Left.String():
+	case p.Form != patch.Left:
 		s.Patched++
-	case site.Verdict == find.Dormant.String():
+	case p.Site.Verdict == find.Dormant:
 		s.Dormant++
-	case site.Verdict == find.Benign.String():
+	case p.Site.Verdict == find.Benign:
 		s.Benign++
 	}
 }
 
-func fileJSON(f *contents.File) jsonFile {
-	out := jsonFile{
-		File: f, Libc: f.Report.Libc, Static: f.Report.Static, Injected: f.Report.Injected,
-		NewSize: f.Plan.Size, Warnings: slices.Concat(f.Plan.Warnings, f.Plan.Consequences, f.Plan.Notes),
-		Fix: fixJSON(f.Plan.Redirect),
-	}
-	for i := range f.Plan.Patches {
-		out.Sites = append(out.Sites, siteJSON(&f.Plan.Patches[i]))
-	}
-	return out
-}
-
 func siteJSON(p *patch.Patch) jsonSite {
 	s := jsonSite{
-		Vaddr: hex(p.Site.Vaddr), Offset: p.Site.Offset,
-		Kind: p.Site.Kind.String(), Function: p.Site.Function.String(), Symbol: p.Site.Symbol,
-		Verdict: p.Site.Verdict.String(), Evidence: p.Site.Reason.String(),
-		Form: p.Form.String(), Reason: p.Reason.String(), Listing: listingJSON(p.Listing),
+		Vaddr: hex(p.Site.Vaddr), Offset: p.Site.Offset, Kind: p.Site.Kind.String(), Function: p.Site.Function.String(), Symbol: p.Site.Symbol,
+		Verdict: p.Site.Verdict.String(), Evidence: p.Site.Reason.String(), Form: p.Form.String(), Reason: p.Reason.String(),
 	}
 	if p.Form != patch.Left {
-		s.Change = &jsonChange{
-			Vaddr: hex(p.Vaddr), Offset: p.Offset,
-			Before: fmt.Sprintf("%x", p.Before), After: fmt.Sprintf("%x", p.After),
-		}
+		s.Change = &jsonChange{hex(p.Vaddr), p.Offset, fmt.Sprintf("%x", p.Before), fmt.Sprintf("%x", p.After)}
 	}
 	return s
 }
 
-// listingJSON is nil if there was nothing to disassemble.
-func listingJSON(e *find.Explanation) *jsonListing {
-	if e == nil || len(e.Before) == 0 {
-		return nil
-	}
-	return &jsonListing{Before: instructionsJSON(e.Before), After: instructionsJSON(e.After)}
-}
-
-func instructionsJSON(lines []x86.Line) (all []jsonInstruction) {
-	for _, l := range lines {
-		all = append(all, jsonInstruction{hex(l.Vaddr), fmt.Sprintf("%x", l.Bytes), l.Text, l.Changed})
-	}
-	return all
-}
-
-// jsonFileFix describes a plan's change beyond call sites.
-type jsonFileFix struct {
-	Kind    find.Fix     `json:"kind"`
-	Reason  string       `json:"reason"`
-	Change  *jsonChange  `json:"change,omitempty"`
-	Listing *jsonListing `json:"listing,omitempty"`
-}
-
 // fixJSON is nil if no fix was requested, or the file needs none.
-func fixJSON(d *find.Redirect) *jsonFileFix {
+func fixJSON(d *find.Redirect) *jsonFix {
 	if d == nil {
 		return nil
 	}
-	r := &jsonFileFix{Kind: d.Fix, Reason: d.Reason, Listing: listingJSON(d.Listing)}
+	r := &jsonFix{Kind: d.Fix, Reason: d.Reason}
 	if d.After != nil {
-		r.Change = &jsonChange{Vaddr: hex(d.Vaddr), Offset: d.Offset, Before: fmt.Sprintf("%x", d.Before), After: fmt.Sprintf("%x", d.After)}
+		r.Change = &jsonChange{hex(d.Vaddr), d.Offset, fmt.Sprintf("%x", d.Before), fmt.Sprintf("%x", d.After)}
 	}
 	return r
 }

@@ -47,7 +47,7 @@ func runHotfix(ctx context.Context, opts HotfixOptions, source string, out *outp
 	if err := out.hotfixed(opts, source, done); err != nil {
 		return err
 	}
-	return errors.Join(incompleteInAll(done.Findings), leftOver(source, done.Findings))
+	return errors.Join(incomplete(done.Findings), leftOver(source, done.Findings))
 }
 
 // hotfixed prints a table of the files on stderr, and the container's name on stdout if it was changed.

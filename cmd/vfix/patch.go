@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/patch"
 )
 
@@ -73,12 +72,12 @@ func runPatch(ctx context.Context, opts PatchOptions, paths []string, out *outpu
 	out.consequences(found)
 	typed := strings.Join(paths, " ")
 	if opts.json() {
-		err = out.document("patch", o.DryRun, findingsJSON([]*contents.Findings{found}, (*contents.Findings).Remaining))
+		err = out.document("patch", o.DryRun, jsonFindings{[]jsonSource{sourceJSON(found, found.Remaining())}})
 	} else {
 		writePatched(out.Stdout, out.Out, typed, patching(o.DryRun), found)
 		if opts.explain {
 			writeExplained(out.Stdout, out.Out, found)
 		}
 	}
-	return errors.Join(err, incompleteInAll(found), leftOver(typed, found))
+	return errors.Join(err, incomplete(found), leftOver(typed, found))
 }

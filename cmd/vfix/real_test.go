@@ -92,7 +92,7 @@ func TestRealJSONMatchesSchema(t *testing.T) {
 		want   string // in the output; behind ": " at its end, any number but 0
 	}{
 		{"scan dir:root", 3, `"verdict": "dormant"`},
-		{"scan --explain root/static-2m root/libstubs.so", 3, `"listing": {`},
+		{"scan --explain root/static-2m root/libstubs.so", 3, `"form": "entry"`},
 		{"scan oci:image", 3, `"layer": "sha256:`},
 		{"patch --dry-run root", 4, `"dry_run": true`},
 		{"patch -o copy root", 4, `"form": "entry"`},

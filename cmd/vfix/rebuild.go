@@ -81,7 +81,7 @@ func runRebuild(ctx context.Context, opts RebuildOptions, source string, out *ou
 	if err := out.rebuilt(opts, source, done); err != nil {
 		return err
 	}
-	return errors.Join(incompleteInAll(done.Findings), leftOver(source, done.Findings))
+	return errors.Join(incomplete(done.Findings), leftOver(source, done.Findings))
 }
 
 // check says what is wrong with a set of options.

@@ -4,10 +4,8 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 	"strings"
-	"vfix.dev/vfix/images/source"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/contents"
@@ -33,14 +31,11 @@ func incomplete(f *contents.Findings) error {
 	}
 	i := slices.IndexFunc(f.Passed, func(p contents.Passed) bool { return p.Unread })
 	if i < 0 {
-		return incompletef(cmp.Or(unpack(f.Source), "if it holds archives or packages, unpack them first; see 'vfix help sources'"),
+		return incompletef("if it holds archives or packages, unpack them first; see 'vfix help sources'",
 			"%s: incomplete: %s", f.Name(), f.IncompleteText())
 	}
 	p := &f.Passed[i]
 	hint := p.Hint
-	if p.Path == f.Source {
-		hint = cmp.Or(hint, unpack(f.Source))
-	}
 	if p.Denied {
 		hint = cmp.Or(hint, "run vfix as root, or as a user who can read them")
 	}
@@ -51,23 +46,6 @@ func incomplete(f *contents.Findings) error {
 // unknownLeft is the finding that references cannot be judged.
 func unknownLeft(f *contents.Findings) error {
 	return incompletef("'vfix scan --explain' shows the code around them", "%s: incomplete: %s", f.Name(), f.UnknownText())
-}
-
-// unpack is the hint about a source that is a packed file; a stream is gone.
-func unpack(typed string) string {
-	if source.ReadOnce(typed) {
-		return "if it is packed, save it as a file: 'vfix scan FILE' then prints the command that unpacks it"
-	}
-	return screen.Unpack(typed)
-}
-
-// incompleteInAll is incomplete for the images for all levels of x86-64 that a source has.
-func incompleteInAll(f *contents.Findings) error {
-	var errs []error
-	for _, l := range f.All() {
-		errs = append(errs, incomplete(l))
-	}
-	return errors.Join(errs...)
 }
 
 // unreadInList is the finding that images of a list were not examined whole.
@@ -90,7 +68,7 @@ const seeReasons = "run 'vfix scan IMAGE' to see them and the reasons"
 // nothingToPatch says that there is no call site, in all of the source or in the part that could be read.
 func nothingToPatch(f *contents.Findings, requested []find.Fix) string {
 	what := "no call site to patch"
-	if incompleteInAll(f) != nil {
+	if incomplete(f) != nil {
 		what = "no call site in what was examined"
 	}
 	if len(requested) > 0 {
@@ -101,10 +79,7 @@ func nothingToPatch(f *contents.Findings, requested []find.Fix) string {
 
 // leftOver is the finding of a verb that patches: the call sites that it had to leave.
 func leftOver(typed string, f *contents.Findings) error {
-	n := 0
-	for _, l := range f.All() {
-		n += l.Uncovered()
-	}
+	n := f.Uncovered()
 	switch {
 	case n == 0 && f.Complete() && f.UnknownSites() > 0:
 		return unknownLeft(f)

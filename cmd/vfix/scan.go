@@ -86,9 +86,7 @@ func scanEach(ctx context.Context, opts ScanOptions, args []string, out *output,
 			errs = append(errs, err)
 			continue
 		}
-		for _, level := range f.All() {
-			all = append(all, scanned{source, level})
-		}
+		all = append(all, scanned{source, f})
 	}
 	if len(all) > 0 {
 		opts.here = placeFor(ctx, e, opts.read.Media, all)
@@ -117,12 +115,12 @@ const seeHazards = "see 'vfix help hazards'"
 // scanned prints what a scan found: for each source its verdict, the files, and the commands that fix it.
 func (o *output) scanned(opts ScanOptions, all []scanned) error {
 	if opts.json() {
-		var findings []*contents.Findings
+		var doc jsonFindings
 		for _, f := range all {
 			o.warnings(f.Findings)
-			findings = append(findings, f.Findings)
+			doc.Results = append(doc.Results, sourceJSON(f.Findings, f.Verdict()))
 		}
-		return o.document("scan", false, findingsJSON(findings, (*contents.Findings).Verdict))
+		return o.document("scan", false, doc)
 	}
 	for i, f := range all {
 		o.warnings(f.Findings)

@@ -47,7 +47,7 @@ func runVerify(ctx context.Context, opts VerifyOptions, source string, out *outp
 	if err := out.verified(opts, source, v); err != nil {
 		return err
 	}
-	return errors.Join(verifyFindings(opts, source, v), incompleteInAll(v.Findings))
+	return errors.Join(verifyFindings(opts, source, v), incomplete(v.Findings))
 }
 
 // verifyFindings are the reasons why the proof fails.

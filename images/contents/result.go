@@ -74,14 +74,10 @@ func (f *Findings) UnreadText() string {
 
 // Findings is the result of the scan of one source.
 type Findings struct {
-	Source string `json:"source"` // the source as resolved, with its transport: "docker-daemon:redis:2.8.22"
-	Digest string `json:"digest"` // of the image's manifest, "" for directories and files
-	// Platform is set if the source has images for several levels of x86-64. The first of them has the others in
-	// Levels.
-	Platform string      `json:"platform,omitempty"`
-	Levels   []*Findings `json:"-"`
-	Files    []File      `json:"-"` // only those with at least one reference to the page or a fix, sorted by path
-	Passed   []Passed    `json:"not_examined"`
+	Source string   `json:"source"` // the source as resolved, with its transport: "docker-daemon:redis:2.8.22"
+	Digest string   `json:"digest"` // of the image's manifest, "" for directories and files
+	Files  []File   `json:"-"`      // only those with at least one reference to the page or a fix, sorted by path
+	Passed []Passed `json:"not_examined"`
 	// Hazards are files that end programs on some hosts, regardless of call sites.
 	Hazards []Hazard `json:"hazards"`
 	// Loads is the loader and libraries of a program as source; nil for other sources, and for a static program.
@@ -121,8 +117,8 @@ type Loads struct {
 	Opens    []string `json:"opens"`    // paths in Root of files that may load more at run time, which no list has
 }
 
-// Name returns the name of the source, with the platform of its image if it has several.
-func (f *Findings) Name() string { return strings.TrimSpace(f.Source + " " + f.Platform) }
+// Name returns the name of the source.
+func (f *Findings) Name() string { return f.Source }
 
 // Rename changes the names of the examined files.
 func (f *Findings) Rename(name func(path string) string) {
@@ -151,9 +147,6 @@ func (f *Findings) Add(o *Findings) {
 	f.ELFFiles, f.ExecBytes = f.ELFFiles+o.ELFFiles, f.ExecBytes+o.ExecBytes
 	f.Warnings = append(f.Warnings, o.Warnings...)
 }
-
-// All returns the findings and those of the other levels.
-func (f *Findings) All() []*Findings { return append([]*Findings{f}, f.Levels...) }
 
 // sum returns the sum of n over all files.
 func (f *Findings) sum(n func(*File) int) (all int) {
