@@ -34,9 +34,8 @@ GOFMT = $(shell $(GO) env GOROOT)/bin/gofmt
 
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS   = -s -w -X main.version=$(VERSION) -X main.commit=$(shell git rev-parse HEAD 2>/dev/null) $(if $(ISSUES),-X main.issues=$(ISSUES))
-# The entry point of vfix and vfix-runtime: it records inherited signals, for the programs that they execute.
+# The entry point of vfix-runtime: it records inherited signals, for the programs that they execute.
 RECORDED  = -E vfix.dev/vfix/host/inherited.entry
-ENTRY     = $(if $(filter linux/amd64,$(shell $(GO) env GOOS)/$(shell $(GO) env GOARCH)),$(RECORDED))
 PLATFORMS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 
 BUILD    = tests/build
@@ -57,7 +56,7 @@ need-deps:
 
 .PHONY: all
 all: need-go runtime ## build bin/vfix and bin/vfix-runtime (the default)
-	$(GO) build -ldflags '$(LDFLAGS) $(ENTRY)' -o $(PROGRAM) ./cmd/vfix
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(PROGRAM) ./cmd/vfix
 
 # The programs that vfix embeds: vfix-runtime, which engines execute at each start of a container, and
 # vfix-nri, which 'vfix nri' executes. internal/carried finds each by the line before it.

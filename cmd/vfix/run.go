@@ -33,7 +33,7 @@ func newRunCommand(out *output, e engine) *cobra.Command {
 	f := cmd.Flags()
 	f.SetInterspersed(false) // the arguments after CMD belong to CMD
 	f.BoolVar(&opts.explain, "explain", false, "report on stderr which method is used and why")
-	f.StringVar(&opts.way, "way", string(run.Auto), "start it with this `METHOD`: auto, memfd (patched, in memory), preload, or trace")
+	f.StringVar(&opts.way, "way", string(run.Auto), "start it with this `METHOD`: auto, preload, or trace")
 	choices(cmd, "way", run.Ways)
 	return cmd
 }

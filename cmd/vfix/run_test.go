@@ -44,7 +44,7 @@ func TestRunStatus(t *testing.T) {
 		{run.ErrNoCommand, 127},
 		{fmt.Errorf("x: %w", run.ErrNotExecutable), 126},
 		{run.ErrUnsupported, 125},
-		{fmt.Errorf("memfd_create"), 125},
+		{fmt.Errorf("no directory"), 125},
 	} {
 		got := runLine(engine{run: func([]string, run.Options) error { return c.err }}, "run", "x")
 		if got.status != c.want || got.stdout != "" || !strings.Contains(got.stderr, "\nvfix: hint: ") {

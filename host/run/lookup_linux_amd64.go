@@ -19,53 +19,43 @@ import (
 const (
 	// defaultPath is where execvp looks without PATH (glibc, _CS_PATH).
 	defaultPath = "/bin:/usr/bin"
-	// scriptHead is how much of a script's first line counts (linux/binfmts.h,
-	// BINPRM_BUF_SIZE), maxScripts how many scripts may interpret each other
-	// (fs/exec.c, exec_binprm).
+	// scriptHead is how much of a script's first line counts (linux/binfmts.h, BINPRM_BUF_SIZE), maxScripts how
+	// many scripts may interpret each other (fs/exec.c, exec_binprm).
 	scriptHead = 256
 	maxScripts = 5
 )
 
-// program is the file that a command line starts in the end.
-type program struct {
-	typed []string // the command line as the user typed it
-	path  string   // of the command's file
-	file  string   // of the program: path, or the interpreter of the script at path
-	args  []string // argv of the program, as the kernel makes it
+// command is the file that a command line starts in the end.
+type command struct {
+	path    string // of the command's file
+	program string // path, or the interpreter of the script at path
 }
 
 // lookup finds the program that args start.
-func lookup(args []string, path string) (*program, error) {
+func lookup(args []string, path string) (*command, error) {
 	found, err := search(args[0], path)
 	if err != nil {
 		return nil, err
 	}
-	p := &program{typed: args, path: found, file: found, args: args}
+	c := &command{path: found, program: found}
 	for range maxScripts {
-		interp, arg, err := shebang(p.file)
-		if err != nil || interp == "" {
-			return p, err
+		interp := shebang(c.program)
+		if interp == "" {
+			return c, nil
 		}
-		argv := []string{interp}
-		if arg != "" {
-			argv = append(argv, arg)
-		}
-		// The kernel hands on the script's path, not what was typed (fs/binfmt_script.c).
-		p.args = append(append(argv, p.file), p.args[1:]...)
 		if err := executable(interp); err != nil {
 			if errors.Is(err, ErrNoCommand) {
-				err = hinterr.Errorf(ErrNoCommand, "%s: its interpreter %s: %v", p.file, interp, ErrNoCommand)
+				err = hinterr.Errorf(ErrNoCommand, "%s: its interpreter %s: %v", c.program, interp, ErrNoCommand)
 			}
 			return nil, err
 		}
-		p.file = interp
+		c.program = interp
 	}
 	return nil, hinterr.Errorf(ErrNotExecutable, "%s: more than %d scripts interpret each other", found, maxScripts)
 }
 
-// search looks for a command in the directories of path, as execvp does: a name with a slash is
-// a path already, an empty directory is the current one, and a file that may not be executed
-// is passed over but remembered.
+// search looks for a command in the directories of path, as execvp does: a name with a slash is a path already, an
+// empty directory is the current one, and a file that may not be executed is remembered.
 func search(name, path string) (string, error) {
 	if name == "" {
 		return "", hinterr.Errorf(ErrNoCommand, "the command's name is empty")
@@ -73,14 +63,12 @@ func search(name, path string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, executable(name)
 	}
-	path = cmp.Or(path, defaultPath)
 	var denied error
-	for _, dir := range strings.Split(path, ":") {
-		dir = cmp.Or(dir, ".")
-		file := dir + "/" + name
+	for _, dir := range strings.Split(cmp.Or(path, defaultPath), ":") {
+		file := filepath.Clean(cmp.Or(dir, ".")) + "/" + name
 		err := executable(file)
 		if err == nil {
-			return filepath.Clean(dir) + "/" + name, nil
+			return file, nil
 		}
 		if errors.Is(err, ErrNotExecutable) {
 			denied = err
@@ -109,28 +97,24 @@ func executable(file string) error {
 	return nil
 }
 
-// shebang returns the interpreter that a script names and its one argument; "" for
-// other files, and unreadable ones. Source: fs/binfmt_script.c, load_script.
-func shebang(file string) (interp, arg string, err error) {
+// shebang returns the interpreter that a script names; "" for other files, and unreadable ones. Source:
+// fs/binfmt_script.c, load_script.
+func shebang(file string) string {
 	f, err := os.Open(file)
 	if err != nil {
-		return "", "", nil
+		return ""
 	}
 	defer f.Close()
 	head := make([]byte, scriptHead)
 	n, _ := f.ReadAt(head, 0)
-	if head = head[:n]; !bytes.HasPrefix(head, []byte("#!")) {
-		return "", "", nil
+	line, isScript := bytes.CutPrefix(head[:n], []byte("#!"))
+	if !isScript {
+		return ""
 	}
-	line, _, _ := bytes.Cut(head[2:], []byte("\n"))
-	line, _, _ = bytes.Cut(line, []byte("\x00"))
-	text := strings.Trim(string(line), " \t")
-	if text == "" {
-		return "", "", hinterr.Errorf(ErrNotExecutable, "%s: names no interpreter", file)
+	line, _, _ = bytes.Cut(line, []byte("\n"))
+	words := strings.FieldsFunc(string(line), func(r rune) bool { return r == ' ' || r == '\t' || r == 0 })
+	if len(words) == 0 {
+		return ""
 	}
-	interp = text
-	if i := strings.IndexAny(text, " \t"); i >= 0 {
-		interp, arg = text[:i], strings.Trim(text[i:], " \t")
-	}
-	return interp, arg, nil
+	return words[0]
 }

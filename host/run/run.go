@@ -1,7 +1,7 @@
 // The ways to start a program, the options of vfix run, and its errors.
 
-// Package run starts a program on the machine that vfix runs on, so that it does
-// without the vsyscall page. It knows neither images nor the work of the fallback's programs.
+// Package run starts a program on the machine that vfix runs on, so that it does not need
+// the vsyscall page. It knows neither images nor the work of the fallback's programs.
 package run
 
 import "errors"
@@ -12,18 +12,16 @@ type Way string
 const (
 	// Auto chooses one of the others.
 	Auto Way = "auto"
-	// Memfd executes a patched copy in memory: for static programs, at full speed.
-	Memfd Way = "memfd"
 	// Preload makes the loader load libvfix.so: for dynamic programs.
 	Preload Way = "preload"
 	// Trace runs the program under vfix-trace: for all others.
 	Trace Way = "trace"
-	// AsIs executes the file: it has nothing to patch, or nothing can be done for it.
+	// AsIs executes the file: nothing can be done for it.
 	AsIs Way = "as it is"
 )
 
 // Ways are those that a user can ask for.
-var Ways = []string{string(Auto), string(Memfd), string(Preload), string(Trace)}
+var Ways = []string{string(Auto), string(Preload), string(Trace)}
 
 // Errors that callers branch on, to be found with errors.Is.
 var (

@@ -1,4 +1,4 @@
-// Run, and the choice of how a program is started.
+// Run: how a program is started, and its execution.
 
 package run
 
@@ -8,40 +8,17 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"vfix.dev/vfix/internal/fallbackfiles"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter/find"
-	"vfix.dev/vfix/rewriter/patch"
 )
-
-// Run starts a command in place of this process and returns only if that fails.
-// args[0] is looked for as execvp(3) does. The file on disk is not touched.
-func Run(args []string, o Options) error {
-	if o.Explain == nil {
-		o.Explain = func(string, ...any) {}
-	}
-	if o.Warn == nil {
-		o.Warn = func(string, ...any) {}
-	}
-	p, err := lookup(args, os.Getenv("PATH"))
-	if err != nil {
-		return err
-	}
-	c, err := choose(p, o.Way)
-	if err != nil {
-		return err
-	}
-	if c.warning != "" {
-		o.Warn("%s: %s", p.file, c.warning)
-	}
-	s := &starter{Options: o, p: p, choice: c, env: os.Environ()}
-	return s.start()
-}
 
 // choice is how to start a program, and why.
 type choice struct {
@@ -49,115 +26,88 @@ type choice struct {
 	why     string
 	warning string
 	musl    bool // its loader is musl's
-	plan    *patch.Plan
-	content *os.File // of the program, for Memfd
+}
+
+// Run executes a command in place of this process and returns only if that fails. args[0]
+// is looked for as execvp(3) does. The file on disk is not changed.
+func Run(args []string, o Options) error {
+	p, err := lookup(args, os.Getenv("PATH"))
+	if err != nil {
+		return err
+	}
+	c, err := choose(p.program)
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.program, err)
+	}
+	if err := c.override(o.Way); err != nil {
+		return err
+	}
+	if c.warning != "" && o.Warn != nil {
+		o.Warn("%s: %s", p.program, c.warning)
+	}
+	path, args, env, err := c.command(p, args, &o)
+	if err != nil {
+		return err
+	}
+	if o.Explain != nil {
+		o.Explain("%s: %s: %s", p.program, c.way, c.why)
+	}
+	return execve(path, args, env)
 }
 
 // choose decides how to start a program.
-func choose(p *program, want Way) (*choice, error) {
-	f, err := os.Open(p.file)
+func choose(path string) (*choice, error) {
+	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrPermission) {
-		return &choice{way: AsIs, why: "it may be executed and not read", warning: "was not examined, because it is not readable: it runs as it is, and crashes if it calls the page"}, nil
+		return &choice{way: AsIs, why: "it may be executed and not read",
+			warning: "is not readable, so it runs unchanged, and crashes if it calls the page"}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
+	defer f.Close()
 	fi, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
 	is, err := find.Inspect(f, fi.Size())
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p.file, err)
-	}
-	switch {
-	case is.Skipped == nil:
-	case is.Skipped.Kind == find.SkipNotELF:
-		return nil, hinterr.Errorf(ErrNotExecutable, "%s: neither an ELF file nor a script that names its interpreter", p.file)
-	case is.Skipped.MayCall():
-		return &choice{way: Trace, why: is.Skipped.String() + ": its code cannot be seen"}, nil
-	default:
-		return &choice{way: AsIs, why: is.Skipped.String() + ": no program that calls the page"}, nil
-	}
-	if gains := privileges(f, fi); gains != "" && (is.Static || !preloadedByHost()) {
-		return &choice{way: AsIs, why: "it gains privileges when executed (" + gains + "), and would not as a copy, preloaded or traced",
-			warning: "runs as it is, since it " + gains + "; patch it in place, or name libvfix.so in /etc/ld.so.preload"}, nil
-	}
-	c, err := chooseELF(f, fi.Size(), is)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p.file, err)
-	}
-	return c, c.override(want, is)
-}
-
-// chooseELF decides about a 64-bit x86-64 program.
-func chooseELF(f *os.File, size int64, is *find.Program) (*choice, error) {
-	if !is.Static {
-		c := &choice{way: Preload, why: "dynamic, loaded by " + is.Interp, musl: strings.Contains(is.Interp, "ld-musl")}
-		switch {
-		case is.Go:
-			c.way, c.why = Trace, "made by Go, which sets its signal handlers by system calls of its own: no preload reaches it"
-		case is.RawSignals:
-			c.way, c.why = Trace, "it sets up signals by system calls of its own: no preload reaches it"
-		}
-		return c, nil
-	}
-	report, err := patch.Scan(f, size)
-	if err != nil {
 		return nil, err
 	}
-	plan, err := patch.NewPlan(report, patch.Options{})
-	if err != nil {
-		return nil, err
-	}
-	left := len(plan.LeftOver())
+	gains := privileges(f, fi)
 	switch {
-	case left > 0:
-		return &choice{way: Trace, why: fmt.Sprintf("static, and %d of its call sites cannot be patched", left)}, nil
-	case plan.Empty() && packed(f):
-		return &choice{way: Trace, why: "static, and compressed with UPX: its code cannot be seen"}, nil
-	case plan.Empty():
-		return &choice{way: AsIs, why: "static, and nothing in it calls the page"}, nil
+	case is.Skipped != nil && is.Skipped.Kind == find.SkipNotELF:
+		return nil, hinterr.Errorf(ErrNotExecutable, "neither an ELF file nor a script that names its interpreter")
+	case is.Skipped != nil && !is.Skipped.MayCall():
+		return &choice{way: AsIs, why: is.Skipped.String() + ", which does not call the page"}, nil
+	case gains != "" && !(is.Interp != "" && preloadedByHost()):
+		return &choice{way: AsIs, why: "it " + gains + ", and would lose that preloaded or traced",
+			warning: gains + ", so it runs unchanged; patch the file, or name libvfix.so in /etc/ld.so.preload"}, nil
+	case is.Skipped != nil:
+		return &choice{way: Trace, why: is.Skipped.String() + ", so its code is not known"}, nil
+	case is.Static:
+		return &choice{way: Trace, why: "a static program, which loads no library"}, nil
+	case is.Go:
+		return &choice{way: Trace, why: "a Go program, which sets its signal handlers by system calls"}, nil
+	case is.RawSignals:
+		return &choice{way: Trace, why: "it sets signal handlers by system calls"}, nil
 	}
-	return &choice{way: Memfd, why: fmt.Sprintf("static, all of its call sites can be patched (%d)", patched(plan)), plan: plan, content: f}, nil
-}
-
-// packed reports whether a program has the mark of UPX (src/conf.h), behind its program headers.
-func packed(f *os.File) bool {
-	var head [1024]byte
-	n, _ := f.ReadAt(head[:], 0)
-	return bytes.Contains(head[:n], []byte("UPX!"))
-}
-
-func patched(p *patch.Plan) int {
-	n := 0
-	for _, q := range p.Patches {
-		if q.Form != patch.Left {
-			n++
-		}
-	}
-	return n
+	return &choice{way: Preload, why: "a dynamic program, loaded by " + is.Interp, musl: strings.Contains(is.Interp, "ld-musl")}, nil
 }
 
 // override uses the way that the user chose.
-func (c *choice) override(want Way, is *find.Program) error {
+func (c *choice) override(want Way) error {
 	switch {
 	case want == "" || want == Auto || want == c.way:
 		return nil
-	case want == Trace:
-	case want == Preload && is.Static:
-		return errors.New("--way preload: a static program does not load libraries")
-	case want == Memfd && !is.Static:
-		return errors.New("--way memfd: a dynamic program, whose libraries also have call sites")
-	case want == Memfd:
-		return errors.New("--way memfd: " + c.why)
+	case want == Preload && c.way == Trace && strings.HasPrefix(c.why, "a static program"):
+		return errors.New("--way preload: a static program loads no library")
 	}
-	c.way, c.why = want, "asked for; "+c.why
+	c.way, c.why, c.warning = want, "requested; "+c.why, ""
 	return nil
 }
 
-// privileges says what the kernel would give the program beyond what this process has, ""
-// for nothing. Such a program ignores LD_PRELOAD, and loses them as a copy or traced.
+// privileges says what the kernel gives the program beyond what this process has, "" for nothing.
 func privileges(f *os.File, fi fs.FileInfo) string {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -174,4 +124,55 @@ func privileges(f *os.File, fi fs.FileInfo) string {
 		return "has file capabilities"
 	}
 	return ""
+}
+
+// command is what to execute: path, arguments and environment.
+func (c *choice) command(p *command, args []string, o *Options) (path string, argv, env []string, err error) {
+	env = os.Environ()
+	if c.way == AsIs || c.way == Preload && preloadedByHost() {
+		return p.path, args, env, nil
+	}
+	dir, err := materialise(o)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	if c.way == Trace {
+		return filepath.Join(dir, fallbackfiles.Trace), append([]string{fallbackfiles.Trace, "--"}, args...), env, nil
+	}
+	library := filepath.Join(dir, fallbackfiles.Library)
+	if has32() && !c.musl { // musl does not know $PLATFORM
+		library = filepath.Join(dir, "$PLATFORM", filepath.Base(fallbackfiles.Library))
+	}
+	c.why += "; LD_PRELOAD=" + library
+	if old := os.Getenv("LD_PRELOAD"); old != "" {
+		library = old + ":" + library // an earlier library's sigaction calls ours
+	}
+	env = slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "LD_PRELOAD=") })
+	return p.path, args, append(env, "LD_PRELOAD="+library), nil
+}
+
+// preloadedByHost reports whether every dynamic program here gets libvfix.so anyway.
+func preloadedByHost() bool {
+	b, err := os.ReadFile("/" + fallbackfiles.Preload)
+	return err == nil && bytes.Contains(b, []byte("/libvfix.so"))
+}
+
+func has32() bool {
+	return slices.ContainsFunc(fallbackfiles.Loaders32, func(name string) bool {
+		_, err := os.Stat("/" + name)
+		return err == nil
+	})
+}
+
+// execve returns only if it fails. syscall.Exec restores the limit of open files, which Go raised.
+func execve(path string, args, env []string) error {
+	err := syscall.Exec(path, args, env)
+	switch {
+	case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR):
+		// The file was there: its loader is missing.
+		return hinterr.Errorf(ErrNoCommand, "%s, or its loader: %w", path, err)
+	case errors.Is(err, unix.ENOEXEC), errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.ELIBBAD):
+		return hinterr.Errorf(ErrNotExecutable, "%s: %w", path, err)
+	}
+	return fmt.Errorf("%s: %w", path, err)
 }

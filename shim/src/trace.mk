@@ -1,10 +1,10 @@
 # vfix-trace: an ordinary static program on musl. TRACE_TWIN is the same program for a page that no kernel maps, so
 # that calls of it fault natively, for tests and the benchmark.
-TRACE_SOURCES = $(sort $(wildcard trace/*.c)) $(CORE) vdso.c symbols.c auxv.c
-TRACE_FLAGS   = $(CORE_FLAGS) -std=gnu11 -Os -Wall -Wextra -Werror -D_GNU_SOURCE -I. -static -no-pie -fno-pie -s \
+TRACE_SOURCES = $(sort $(wildcard trace/*.c)) vdso.c symbols.c standin.S
+TRACE_FLAGS   = -std=gnu11 -Os -Wall -Wextra -Werror -D_GNU_SOURCE -I. -static -no-pie -fno-pie -s \
                 -fno-asynchronous-unwind-tables -fno-unwind-tables -ffunction-sections -Wl,--gc-sections \
                 -Wl,-z,noexecstack -Wl,-z,norelro -Wl,-z,noseparate-code -Wl,--build-id=none
-TRACE_NEEDS   = $(TRACE_SOURCES) $(wildcard trace/*.h core/*.h) vdso.h symbols.h syscall.h auxv.h $(INJECTED) trace.mk
+TRACE_NEEDS   = $(TRACE_SOURCES) trace/trace.h fallback.h vdso.h symbols.h trace.mk
 TRACE_TWIN    = ../../tests/build/vfix-trace-twin
 TRACE_MOST    = 69632	# bytes: an entrypoint's wrapper must be small
 

@@ -1,68 +1,56 @@
 /*
- * The program's SIGSEGV action, which the kernel stores for the library (preload.h).
+ * The program's SIGSEGV action, which the kernel stores for the library (preload.h), and the functions that set one.
+ * Other signals are the libc's; only their masks are translated.
  */
 #include "mask.h"
 
-/* Flags that have the same effect on vfix_entry as on the program's handler. */
-#define SHARED_FLAGS (SA_ONSTACK | SA_RESTART)
+/* Flags that have the same effect on vfix_entry as on the program's handler, and those in the word. */
+#define SHARED_FLAGS (unsigned long)(SA_ONSTACK | SA_RESTART)
+static const struct { unsigned flag; uintptr_t word; } inner[] = {
+	{ SA_SIGINFO, WORD_SIGINFO }, { SA_NODEFER, WORD_NODEFER }, { SA_RESETHAND, WORD_RESETHAND },
+};
 
-/* A program that queries the kernel directly gets vfix_entry, which is not one of its handlers. */
-static uintptr_t word_of(const struct sigaction *action)
+/* BLOCKED is not in the kernel's mask: a bad pointer that faults while a call is served is not a fault in the
+ * program's handler. vfix_on_signal blocks it before it runs that. */
+static void encode(const struct kernel_action *action, struct kernel_action *kernel)
 {
-	uintptr_t word = (uintptr_t)action->sa_handler & WORD_HANDLER;
+	uintptr_t word = (action->handler & WORD_HANDLER) | WORD_OURS;
 
-	if (word == (uintptr_t)vfix_entry)
-		return (uintptr_t)SIG_DFL;
-	if (action->sa_flags & SA_SIGINFO)
-		word |= WORD_SIGINFO;
-	if (action->sa_flags & SA_NODEFER)
-		word |= WORD_NODEFER;
-	if (action->sa_flags & (int)SA_RESETHAND)
-		word |= WORD_RESETHAND;
-	if (bits_of(&action->sa_mask) & BIT(SIGSEGV))
+	if (action->handler == (uintptr_t)vfix_entry)	/* a program that asked the kernel itself */
+		word = WORD_OURS;
+	for (size_t i = 0; i < sizeof inner / sizeof *inner; i++)
+		if (action->flags & inner[i].flag)
+			word |= inner[i].word;
+	if (action->mask & BIT(SIGSEGV))
 		word |= WORD_MASKED;
-	return word;
-}
-
-/* The stand-in is not in the kernel's mask: a bad pointer that faults while the page is served is not a
- * fault in the program's handler. vfix_on_signal blocks the stand-in before it runs that. */
-static void encode(const struct sigaction *action, struct kernel_action *kernel)
-{
 	kernel->handler = (uintptr_t)vfix_entry;
-	kernel->restorer = word_of(action);
-	kernel->flags = SA_SIGINFO | SA_NODEFER | SA_RESTORER | (action->sa_flags & SHARED_FLAGS);
-	kernel->mask = mask_in(bits_of(&action->sa_mask)) & ~BIT(VFIX_STAND_IN);
-	/* Interrupts only calls for which the program permits it. */
-	if (action->sa_handler == SIG_IGN)
+	kernel->restorer = word;
+	kernel->flags = SA_SIGINFO | SA_NODEFER | SA_KERNEL_RESTORER | (action->flags & SHARED_FLAGS);
+	kernel->mask = mask_in(action->mask) & ~BIT(BLOCKED);
+	if (action->handler == (uintptr_t)SIG_IGN)	/* an ignored signal interrupts no call */
 		kernel->flags |= SA_RESTART;
 }
 
-static void decode(const struct kernel_action *kernel, struct sigaction *action)
+static void decode(const struct kernel_action *kernel, struct kernel_action *action)
 {
 	uintptr_t word = kernel->restorer;
 
-	action->sa_flags = kernel->flags;
-	action->sa_restorer = vfix_restorer;
-	if (kernel->handler != (uintptr_t)vfix_entry) {	/* set without the library's knowledge, or before it */
-		action->sa_handler = (void (*)(int))kernel->handler;
-		action->sa_restorer = (void (*)(void))word;
-		*(uint64_t *)&action->sa_mask = mask_out(kernel->mask);
+	action->handler = kernel->handler;
+	action->flags = kernel->flags & ~SA_KERNEL_RESTORER;
+	action->restorer = (uintptr_t)vfix_restorer;
+	action->mask = mask_out(kernel->mask);
+	if (kernel->handler != (uintptr_t)vfix_entry || !(word & WORD_OURS))	/* set without the library's knowledge */
 		return;
-	}
-	action->sa_handler = (void (*)(int))(word & WORD_HANDLER);
-	action->sa_flags &= ~(SA_SIGINFO | SA_NODEFER);
-	if (word & WORD_SIGINFO)
-		action->sa_flags |= SA_SIGINFO;
-	if (word & WORD_NODEFER)
-		action->sa_flags |= SA_NODEFER;
-	if (word & WORD_RESETHAND)
-		action->sa_flags |= (int)SA_RESETHAND;
-	if (action->sa_handler == SIG_IGN || action->sa_handler == SIG_DFL)
-		action->sa_flags &= ~SA_RESTART;
-	*(uint64_t *)&action->sa_mask = mask_out(kernel->mask | (word & WORD_MASKED ? BIT(VFIX_STAND_IN) : 0));
+	action->handler = word & WORD_HANDLER;
+	for (size_t i = 0; i < sizeof inner / sizeof *inner; i++)
+		action->flags = (action->flags & ~(unsigned long)inner[i].flag) | (word & inner[i].word ? inner[i].flag : 0);
+	if (action->handler == (uintptr_t)SIG_IGN || action->handler == (uintptr_t)SIG_DFL)
+		action->flags &= ~(unsigned long)SA_RESTART;
+	if (word & WORD_MASKED)
+		action->mask |= BIT(SIGSEGV);
 }
 
-int vfix_segv_action(const struct sigaction *new, struct sigaction *old)
+long vfix_segv_action(const struct kernel_action *new, struct kernel_action *old)
 {
 	struct kernel_action kernel, before;
 
@@ -73,3 +61,64 @@ int vfix_segv_action(const struct sigaction *new, struct sigaction *old)
 		decode(&before, old);
 	return error;
 }
+
+static int segv(const struct sigaction *new, struct sigaction *old)
+{
+	struct kernel_action action, before;
+
+	vfix_start_late();
+	if (new)
+		action = (struct kernel_action){ (uintptr_t)new->sa_handler, (unsigned)new->sa_flags, 0, bits_of(&new->sa_mask) };
+	long error = vfix_segv_action(new ? &action : 0, &before);
+	if (!error && old) {
+		old->sa_handler = (void (*)(int))before.handler;
+		old->sa_flags = (int)before.flags;
+		old->sa_restorer = (void (*)(void))before.restorer;
+		*(uint64_t *)&old->sa_mask = before.mask;
+	}
+	return (int)vfix_fail(error);
+}
+
+PUBLIC int sigaction(int sig, const struct sigaction *restrict new, struct sigaction *restrict old)
+{
+	struct sigaction translated;
+
+	if (sig == SIGSEGV)
+		return segv(new, old);
+	if (new) {
+		translated.sa_handler = new->sa_handler;
+		translated.sa_flags = new->sa_flags;
+		translated.sa_restorer = new->sa_restorer;
+		set_of(&new->sa_mask, mask_in(bits_of(&new->sa_mask)), &translated.sa_mask);
+	}
+	int ret = NEXT(sigaction)(sig, new ? &translated : 0, old);
+	if (ret == 0 && old)
+		set_out(&old->sa_mask);
+	return ret;
+}
+
+PUBLIC __typeof__(sigaction) __sigaction __attribute__((alias("sigaction")));
+
+typedef void (*handler)(int);
+handler bsd_signal(int, handler), ssignal(int, handler), sysv_signal(int, handler), __sysv_signal(int, handler);
+
+static handler set(handler new, int flags, uint64_t mask)
+{
+	struct sigaction action = { .sa_handler = new, .sa_flags = flags }, old;
+
+	*(uint64_t *)&action.sa_mask = mask;
+	return segv(&action, &old) ? SIG_ERR : old.sa_handler;
+}
+
+/* BSD's signal sets an action permanently, System V's for one signal (glibc manual, 24.3.1). */
+#define BSD(name) \
+	PUBLIC handler name(int sig, handler new) \
+	{ return sig == SIGSEGV ? set(new, SA_RESTART, BIT(SIGSEGV)) : NEXT(name)(sig, new); }
+#define SYSV(name) \
+	PUBLIC handler name(int sig, handler new) \
+	{ return sig == SIGSEGV ? set(new, (int)SA_RESETHAND | SA_NODEFER, 0) : NEXT(name)(sig, new); }
+BSD(signal)
+BSD(bsd_signal)
+BSD(ssignal)
+SYSV(sysv_signal)
+SYSV(__sysv_signal)

@@ -1,7 +1,7 @@
 /*
- * Conversion of masks between the program and the kernel. The program's SIGSEGV is the kernel's
- * VFIX_STAND_IN. The program's own VFIX_STAND_IN is dropped; it is reported if the set was obviously filled
- * (it also has SIGPWR, which programs do not block by name).
+ * Conversion of masks between the program and the kernel: the program's SIGSEGV is the kernel's BLOCKED. The
+ * program's own BLOCKED is dropped; it is reported if the set was obviously filled (it also has SIGPWR, which
+ * programs do not block by name).
  */
 #ifndef VFIX_MASK_H
 #define VFIX_MASK_H
@@ -10,28 +10,16 @@
 
 static inline uint64_t mask_in(uint64_t mask)
 {
-	uint64_t rest = mask & ~(BIT(SIGSEGV) | BIT(VFIX_STAND_IN));
+	uint64_t rest = mask & ~(BIT(SIGSEGV) | BIT(BLOCKED));
 
-	return mask & BIT(SIGSEGV) ? rest | BIT(VFIX_STAND_IN) : rest;
+	return mask & BIT(SIGSEGV) ? rest | BIT(BLOCKED) : rest;
 }
 
 static inline uint64_t mask_out(uint64_t mask)
 {
-	if (!(mask & BIT(VFIX_STAND_IN)))
+	if (!(mask & BIT(BLOCKED)))
 		return mask;
-	return (mask & BIT(SIGPWR) ? mask : mask & ~BIT(VFIX_STAND_IN)) | BIT(SIGSEGV);
-}
-
-/* The signals to unblock, including a SIGSEGV that was really blocked without the library. */
-static inline uint64_t mask_unblock(uint64_t mask)
-{
-	return mask_in(mask) | (mask & BIT(SIGSEGV));
-}
-
-/* The signals of a wait: a blocked SIGSEGV that was sent is pending as its stand-in. */
-static inline uint64_t mask_wait(uint64_t mask)
-{
-	return mask & BIT(SIGSEGV) ? mask | BIT(VFIX_STAND_IN) : mask;
+	return (mask & BIT(SIGPWR) ? mask : mask & ~BIT(BLOCKED)) | BIT(SIGSEGV);
 }
 
 /* The 64 signals of a set; the rest of a sigset_t is unused. */

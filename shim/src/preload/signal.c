@@ -1,52 +1,31 @@
 /*
- * The kinds of SIGSEGV: a call to the vsyscall page, which is served here, or any other, which is the
+ * The two kinds of SIGSEGV: a call of the vsyscall page, which continues in the stand-in, or any other, which is the
  * program's.
  */
 #include "preload.h"
 
-/* Marks a SIGSEGV that is pending as its stand-in; si_errno is zero in all others. */
-#define WAITING 0x76666978
-
-static void send(int sig, siginfo_t *info)
-{
-	syscall4(SYS_rt_tgsigqueueinfo, syscall0(SYS_getpid), syscall0(SYS_gettid), sig, (long)info);
-}
-
 static void block(int sig)
 {
-	uint64_t mask = BIT(sig);
-
-	syscall4(SYS_rt_sigprocmask, SIG_BLOCK, (long)&mask, 0, sizeof mask);
+	raw_mask(SIG_BLOCK, BIT(sig), 0);
 }
 
 /*
- * The default action, at the instruction and with the registers of the program: a fault occurs again after
- * the handler is removed. A signal that was sent, and a fault whose instruction may not fault again (a
- * stack too small for a signal's frame), is sent again; it is blocked until the return from here.
+ * The default action, at the instruction and with the registers of the program: a fault occurs again after the
+ * handler is removed. A signal that was sent, and a fault whose instruction may not fault again (a stack too small
+ * for a signal's frame), is sent again; it is blocked until the return from here.
  */
-static void die(int sig, siginfo_t *info)
+static void die(siginfo_t *info)
 {
 	struct kernel_action action = { 0 };	/* SIG_DFL */
 
-	raw_action(sig, &action, 0);
+	raw_action(SIGSEGV, &action, 0);
 	if (info->si_code > 0 && info->si_code != SI_KERNEL)
 		return;
-	block(sig);
-	send(sig, info);
+	block(SIGSEGV);
+	syscall4(SYS_rt_tgsigqueueinfo, syscall0(SYS_getpid), syscall0(SYS_gettid), SIGSEGV, (long)info);
 }
 
-/* A SIGSEGV was sent to a program that blocks it: it becomes pending in the kernel, as its stand-in. */
-static void set_aside(siginfo_t *info)
-{
-	struct kernel_action action;
-
-	raw_action(SIGSEGV, 0, &action);
-	raw_action(VFIX_STAND_IN, &action, 0);
-	info->si_errno = WAITING;
-	send(VFIX_STAND_IN, info);
-}
-
-/* SA_RESETHAND: this resets only the handler (kernel/signal.c, get_signal). */
+/* SA_RESETHAND resets only the handler (kernel/signal.c, get_signal). */
 static void reset(void)
 {
 	struct kernel_action action;
@@ -60,64 +39,66 @@ static void reset(void)
 static uintptr_t deliver(siginfo_t *info, int blocked, uintptr_t word)
 {
 	int sent = info->si_code <= 0;
-	uintptr_t handler = word & WORD_HANDLER;
+	uintptr_t handler = word & WORD_OURS ? word & WORD_HANDLER : (uintptr_t)SIG_DFL;
 
-	if (sent && blocked) {
-		set_aside(info);
-		return 0;
-	}
-	if (sent && handler == (uintptr_t)SIG_IGN)
+	if (sent && (blocked || handler == (uintptr_t)SIG_IGN))
 		return 0;
 	/* A blocked or ignored fault kills (kernel/signal.c, force_sig_info). */
 	if (blocked || handler == (uintptr_t)SIG_IGN || handler == (uintptr_t)SIG_DFL) {
-		die(SIGSEGV, info);
+		die(info);
 		return 0;
 	}
 	if (!(word & WORD_NODEFER) || word & WORD_MASKED)
-		block(VFIX_STAND_IN);
+		block(BLOCKED);
 	if (word & WORD_RESETHAND)
 		reset();
 	return handler;
 }
 
-/* The stand-in: a SIGSEGV that was pending, or a VFIX_STAND_IN that another process sent, which kills. */
-static uintptr_t unwait(siginfo_t *info, int blocked)
-{
-	struct kernel_action action;
+#define FRUITLESS_MOST 64	/* sites that could not be changed, until no more are tried */
 
-	if (info->si_errno != WAITING) {
-		die(VFIX_STAND_IN, info);
-		return 0;
+/* Changes all sites at the first call, later the one that called; with all signals blocked, so that no handler jumps
+ * away in between. */
+static void heal(uintptr_t ra)
+{
+	static int swept, fruitless;
+	uintptr_t site = ra - AFTER_CALL;
+	int readable = site / PAGE_BYTES == ra / PAGE_BYTES;	/* else the page before may not be mapped */
+	int first = !__atomic_exchange_n(&swept, 1, __ATOMIC_RELAXED);
+	uint64_t before;
+
+	if (!first && (!readable || !is_site((const unsigned char *)site) || fruitless > FRUITLESS_MOST)) {
+		vfix_say(ra, "served");
+		return;
 	}
-	info->si_errno = 0;
-	info->si_signo = SIGSEGV;
-	raw_action(SIGSEGV, 0, &action);
-	return deliver(info, blocked, action.restorer);
+	raw_mask(SIG_SETMASK, ~0ull, &before);
+	vfix_sweep(first ? 0 : site, 0);
+	fruitless += !first && is_site((const unsigned char *)site);
+	raw_mask(SIG_SETMASK, before, 0);
 }
 
 /*
- * Called by vfix_entry; word is the program's action. Returns the handler to run, or 0 to return. Decides
- * by the instruction pointer: with LASS, si_addr does not have the fault's address.
+ * Called by vfix_entry; word is the program's action. Returns the handler to run, or 0 to return. Decides by the
+ * instruction pointer: with LASS, si_addr does not have the fault's address.
  */
-VFIX_HIDDEN uintptr_t vfix_on_signal(int sig, siginfo_t *info, ucontext_t *context, uintptr_t word)
+HIDDEN uintptr_t vfix_on_signal(int sig, siginfo_t *info, ucontext_t *context, uintptr_t word)
 {
 	greg_t *regs = context->uc_mcontext.gregs;
-	int blocked = !!(*(uint64_t *)&context->uc_sigmask & BIT(VFIX_STAND_IN));
+	int function = info->si_code > 0 ? entry_at((uintptr_t)regs[REG_RIP]) : -1;
 
-	if (sig == VFIX_STAND_IN)
-		return unwait(info, blocked);
-	int function = vfix_function_at(regs[REG_RIP]);
+	(void)sig;
+	if (function < 0)
+		return deliver(info, !!(*(uint64_t *)&context->uc_sigmask & BIT(BLOCKED)), word);
+	uintptr_t page = vfix_page(), ra = *(uintptr_t *)regs[REG_RSP];
 
-	if (function < 0 && info->si_code == SI_KERNEL && vfix_on_change(regs))
+	if (!page) {
+		regs[REG_RAX] = vfix_serve(function, (uintptr_t)regs[REG_RDI], (uintptr_t)regs[REG_RSI]);
+		regs[REG_RIP] = (greg_t)ra;
+		regs[REG_RSP] += sizeof ra;
 		return 0;
-	if (function < 0 || info->si_code <= 0)
-		return deliver(info, blocked, word);
-	uintptr_t ra = *(uintptr_t *)regs[REG_RSP];
-	long result = vfix_serve(function, regs[REG_RDI], regs[REG_RSI]);
-
-	vfix_heal(ra, function);
-	regs[REG_RAX] = result;
-	regs[REG_RIP] = ra;
-	regs[REG_RSP] += sizeof ra;
+	}
+	if (vfix_heals)
+		heal(ra);
+	regs[REG_RIP] = (greg_t)(page + (uintptr_t)function * ENTRY_BYTES);
 	return 0;
 }

@@ -2,54 +2,64 @@
  * Starts the library once, before the code of other libraries if possible.
  *
  * ld.so calls vfix_init (DT_INIT) before every other initializer unless another library requests this
- * (DF_1_INITFIRST; libpthread before glibc 2.34 does). Then the first library's _init runs before it, and
- * calls __gmon_start__, as every _init of gcc does: the one here.
+ * (DF_1_INITFIRST; libpthread before glibc 2.34 does). Then the first library's _init runs before it, and calls
+ * __gmon_start__, as every _init of gcc does: the one here.
  */
 #include <elf.h>
-#include <sys/mman.h>
 #include "mask.h"
 #include "../auxv.h"
 
+extern char **__environ __attribute__((weak));
+extern const char *gnu_get_libc_version(void) __attribute__((weak));
+
+int vfix_heals = 1, vfix_logs;
 static int started;
 
-extern char **__environ __attribute__((weak));
+#define LAST_OLD 14	/* glibc 2.14: its libpthread is the last with live call sites */
 
-static void find(uintptr_t vdso)
+static int is_old_libc(void)
 {
-	if (vfix_vdso_lookup(vdso, &vfix_found.state))
-		syscall3(SYS_mprotect, (long)&vfix_found, PAGE_SIZE, PROT_READ);
+	const char *version = gnu_get_libc_version ? gnu_get_libc_version() : "";
+	int minor = 0;
+
+	if (version[0] != '2' || version[1] != '.')
+		return 0;
+	for (const char *c = version + 2; *c >= '0' && *c <= '9'; c++)
+		minor = minor * 10 + *c - '0';
+	return minor <= LAST_OLD;
 }
 
-/* Takes over SIGSEGV with the action and mask that were inherited through exec. */
-static void take_over(void)
+/* Takes over SIGSEGV with the action that was inherited; returns whether it was blocked. */
+static int take_over(void)
 {
-	struct kernel_action before;
-	struct sigaction inherited = { 0 };
-	uint64_t mask = BIT(SIGSEGV), old, stand_in = BIT(VFIX_STAND_IN);
+	struct kernel_action before, inherited = { 0 };
+	uint64_t old = 0;
 
-	if (raw_action(SIGSEGV, 0, &before) || before.handler == (uintptr_t)vfix_entry)
-		return;
-	inherited.sa_handler = (void (*)(int))before.handler;
+	if (raw_action(SIGSEGV, 0, &before))
+		return 0;
+	inherited.handler = before.handler;
 	vfix_segv_action(&inherited, 0);
-	syscall4(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&mask, (long)&old, sizeof mask);
-	if (old & BIT(SIGSEGV))
-		syscall4(SYS_rt_sigprocmask, SIG_BLOCK, (long)&stand_in, 0, sizeof mask);
+	raw_mask(SIG_UNBLOCK, BIT(SIGSEGV), &old);
+	if (!(old & BIT(SIGSEGV)))
+		return 0;
+	raw_mask(SIG_BLOCK, BIT(BLOCKED), 0);
+	return 1;
 }
 
-void vfix_start(uintptr_t vdso)
+/* A program whose libc calls the page will call it, and no other thread runs yet; one that blocks SIGSEGV may do so
+ * again by system calls. In all others the first call changes the sites. */
+static void start(uintptr_t vdso)
 {
-	if (started)
-		return;
 	started = 1;
-	find(vdso);
-	take_over();
-	vfix_heal_start();
+	vfix_vdso = vdso;
+	if ((take_over() || is_old_libc()) && vfix_heals)
+		vfix_sweep(0, 1);
 }
 
 void vfix_start_late(void)
 {
 	if (!started)
-		vfix_start(vfix_vdso_from_kernel());
+		start(vfix_vdso_from_kernel());
 }
 
 /* Whether the variable is NAME=VALUE; wanted has both. */
@@ -64,9 +74,9 @@ static void read_options(char **envp)
 {
 	for (; envp && *envp; envp++) {
 		if (equals(*envp, "VFIX_HEAL=0"))
-			vfix_heal_wanted = 0;
+			vfix_heals = 0;
 		else if (equals(*envp, "VFIX_LOG=1"))
-			vfix_log_wanted = 1;
+			vfix_logs = 1;
 	}
 }
 
@@ -80,21 +90,19 @@ static int is_secure(const struct vfix_auxv *auxv)
 }
 
 /* DT_INIT: glibc passes these arguments, musl none, another ld.so any values. */
-VFIX_HIDDEN void vfix_init(int argc, char **argv, char **envp)
+HIDDEN void vfix_init(int argc, char **argv, char **envp)
 {
 	const struct vfix_auxv *auxv = vfix_auxv_of_init(argc, argv, envp);
 
-	if (!auxv) {
-		vfix_start_late();
-		read_options(&__environ ? __environ : 0);
-		return;
-	}
-	vfix_start(vfix_vdso_base(auxv));
-	if (!is_secure(auxv))
+	if (auxv && !is_secure(auxv))
 		read_options(envp);
+	else if (!auxv)
+		read_options(&__environ ? __environ : 0);
+	if (!started)
+		start(auxv ? vfix_vdso_base(auxv) : vfix_vdso_from_kernel());
 }
 
-VFIX_PUBLIC void __gmon_start__(void)
+PUBLIC void __gmon_start__(void)
 {
 	vfix_start_late();
 }

@@ -1,148 +1,92 @@
-/*
- * The tracer's loop: one stop of one task at a time (ptrace(2)). There are no stops at system calls, so
- * tasks run at full speed except at signals, forks and execs.
- */
+/* The stops of all traced tasks. */
 #include <errno.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/ptrace.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "trace.h"
 
-static pid_t supervisor;
-static int report;
-static volatile pid_t command;	/* 0 once it has ended */
+#define TURNS 256	/* stops that are taken at once */
 
-static int is_stopping(int signal)
+/* The task's stand-in. The memory of a program that gave up rights cannot be read (PR_SET_DUMPABLE); then it is
+ * taken to be at the first address. */
+static uintptr_t find_page(pid_t t)
 {
-	return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
+	uint64_t word, mark;
+
+	memcpy(&mark, vfix_stand_in + MARK, sizeof mark);
+	for (size_t i = 0; i < sizeof stand_in_tops; i++)
+		if (read_word(t, stand_in_at(stand_in_tops[i]) + MARK, &word) && word == mark)
+			return stand_in_at(stand_in_tops[i]);
+	return stand_in_at(stand_in_tops[0]);
 }
 
-/* A group-stop, its end, the first stop of a child, or the stop that gather() requested. */
-static void handle_stop(struct task *t, enum task_state before, int signal)
+/* A call of the page continues in the stand-in: the return address is on the stack already. */
+static int redirect(pid_t t)
 {
-	if (is_stopping(signal)) {
-		t->state = LISTENING;
-		ptrace(PTRACE_LISTEN, t->tid, 0L, 0L);
-		return;
-	}
-	/* The supervisor stopped with the command. If another process continued the command, the supervisor is
-	 * still stopped; if the supervisor did, another SIGCONT would remove the next stop signal sent to it.
-	 * */
-	if (before == LISTENING && t->tid == command && proc_is_stopped(supervisor))
-		kill(supervisor, SIGCONT);
-	if (t->space)
-		resume(t, 0);
-	else
-		await_parent();
-}
-
-/* The command has ended: a byte reports that the tracer is still needed, otherwise the pipe is closed. */
-static void report_end(void)
-{
+	struct user_regs_struct r;
 	siginfo_t info;
+	unsigned char code[AFTER_CALL];
+	uint64_t back;
 
-	command = 0;
-	if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 && write(report, "", 1) < 0)
-		errno = 0; /* no process to report to */
-	close(report);
+	if (ptrace(PTRACE_GETREGS, t, 0L, &r) || entry_at(r.rip) < 0)
+		return 0;
+	if (ptrace(PTRACE_GETSIGINFO, t, 0L, &info) || info.si_code <= 0)
+		return 0;
+	uintptr_t page = find_page(t);
+	if (heals && read_word(t, r.rsp, &back) && read_memory(t, back - AFTER_CALL, code, sizeof code) && is_site(code) &&
+	    write_private_byte(t, back - AFTER_CALL + SITE_TOP, (unsigned char)(page >> 24)))
+		say(t, back - AFTER_CALL, "changed");
+	else
+		say(t, r.rip, "served");
+	r.rip = page + (uintptr_t)entry_at(r.rip) * ENTRY_BYTES;
+	r.orig_rax = ~0ul;
+	return !ptrace(PTRACE_SETREGS, t, 0L, &r);
 }
 
-static void handle(struct task *t, int status)
+static int is_stop_signal(int sig)
 {
-	enum task_state before = t->state;
-	int signal = WSTOPSIG(status);
+	return sig == SIGSTOP || sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU;
+}
 
-	if (!WIFSTOPPED(status)) {
-		if (t->tid == command)
-			report_end();
-		task_remove(t);
+static void handle(pid_t t, int status, pid_t *command, pid_t self)
+{
+	int sig = WSTOPSIG(status), event = status >> 16, deliver = 0;
+
+	if (!WIFSTOPPED(status))
 		return;
-	}
-	t->state = STOPPED;
-	switch (status >> 16) {
-	case 0:
-		resume(t, signal == SIGSEGV && fix_fault(t) ? 0 : pass_signal(t, command, signal));
-		break;
-	case PTRACE_EVENT_STOP:
-		handle_stop(t, before, signal);
-		break;
-	case PTRACE_EVENT_FORK:
-	case PTRACE_EVENT_CLONE:
-		adopt(t);
-		resume(t, 0);
-		break;
-	case PTRACE_EVENT_VFORK:
-		adopt(t);
-		resume(t, 0);
-		t->state = VFORKING;
-		break;
-	case PTRACE_EVENT_VFORK_DONE:
-		patch_rest(t);
-		resume(t, 0);
-		break;
-	case PTRACE_EVENT_EXEC:
-		renew(t);
-		/* fall through */
-	default:
-		resume(t, 0);
-	}
-}
+	if (event == PTRACE_EVENT_EXEC) {
+		pid_t tracer = t == *command ? self : 0;
 
-/* The supervisor ends after the command; otherwise it was killed, and so is the command. Other processes
- * may also send this signal. */
-static void on_supervisor_death(int signal)
-{
-	(void)signal;
-	if (command && getppid() != supervisor)
-		kill(command, SIGKILL);
-}
-
-/* await_parent has timed out: waitpid returns EINTR. */
-static void on_alarm(int signal)
-{
-	(void)signal;
-}
-
-#define TURN 16	/* stops that are handled in the kernel's order, newest task first */
-
-void follow(pid_t command_pid, pid_t supervisor_pid, int report_fd)
-{
-	struct sigaction action = { .sa_handler = on_supervisor_death };
-	sigset_t used;
-
-	command = command_pid;
-	supervisor = supervisor_pid;
-	report = report_fd;
-	signal(SIGPIPE, SIG_IGN);
-	sigaction(SIGUSR1, &action, NULL);
-	action.sa_handler = on_alarm;
-	sigaction(SIGALRM, &action, NULL);
-	/* A signal to a whole group of processes, or to all, is not for this one. */
-	sigemptyset(&used);
-	sigaddset(&used, SIGUSR1);
-	sigaddset(&used, SIGALRM);
-	sigprocmask(SIG_UNBLOCK, &used, NULL);
-	watch(supervisor);
-	task_add(command, space_new());
-	for (unsigned handled = 0;;) {
-		int status;
-
-		struct task *kept = unqueue(&status);
-		if (kept) {
-			handle(kept, status);
-			continue;
+		*command = 0;
+		if (prepare(t, tracer)) {
+			ptrace(PTRACE_DETACH, t, 0L, 0L);
+			_exit(0);
 		}
-		pid_t tid = waitpid(-1, &status, __WALL);
-		if (tid < 0 && errno != EINTR)
-			return;
-		if (tid < 0)
-			release_unknown();
-		if (tid > 0) {
-			struct task *t = task_find(tid);
-			handle(t ? t : task_add(tid, NULL), status);
-			if (++handled % TURN == 0)
-				queue_all();
-		}
+	} else if (event == PTRACE_EVENT_STOP && is_stop_signal(sig)) {
+		ptrace(PTRACE_LISTEN, t, 0L, 0L);
+		return;
+	} else if (!event && !(sig == SIGSEGV && redirect(t))) {
+		deliver = sig;
+	}
+	ptrace(PTRACE_CONT, t, 0L, (long)deliver);
+}
+
+/* The kernel reports the newest task first: all that have stopped get a turn before any gets another. */
+_Noreturn void follow(pid_t command, pid_t self)
+{
+	static struct { pid_t t; int status; } stop[TURNS];
+
+	for (;;) {
+		int n = 0;
+
+		while (n < TURNS && (stop[n].t = waitpid(-1, &stop[n].status, __WALL | (n ? WNOHANG : 0))) > 0)
+			n++;
+		if (!n && errno != EINTR)
+			_exit(0);
+		for (int i = 0; i < n; i++)
+			handle(stop[i].t, stop[i].status, &command, self);
 	}
 }

@@ -1,72 +1,173 @@
-/* vfix-trace: the command line, and whether tracing is necessary. See trace.h. */
+/* vfix-trace: its command line, and how it starts to trace. See trace.h. */
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "trace.h"
 
-/* Calls the page in a child. A kernel that does not serve it logs that, once. */
-static int page_is_served(void)
-{
-	struct sigaction on_child;
-	int status = 1;
-	/* The complement, so that vfix does not report a call to patch here. */
-	volatile uintptr_t entry = ~vfix_entry_of(VFIX_TIME);
+int heals = 1, log_fd = -1;
 
-	/* If SIGCHLD is ignored, the child's status is not kept. */
-	sigaction(SIGCHLD, &(struct sigaction){ .sa_handler = SIG_DFL }, &on_child);
-	pid_t child = fork();
+static const char help[] =
+	"usage: vfix-trace [--always] [--] COMMAND [ARGUMENT...]\n"
+	"Executes COMMAND, and serves its calls of the vsyscall page, and those of all\n"
+	"programs that it starts, if the kernel does not.\n"
+	"  --always   also if the kernel does\n"
+	"VFIX_HEAL=0 changes no code, VFIX_LOG=1 reports each call site.\n"
+	"It needs ptrace, but no CAP_SYS_PTRACE: setuid programs lose their rights without.\n"
+	"Exit status: that of COMMAND; 126 COMMAND cannot be executed or traced,\n"
+	"127 COMMAND was not found, 2 usage error.\n";
+
+static const char hint[] =
+	"vfix-trace: hint: in a container, --cap-add SYS_PTRACE or --security-opt seccomp=PROFILE allows it;\n"
+	"vfix-trace: hint: kernel.yama.ptrace_scope=1 allows it, 2 needs CAP_SYS_PTRACE, 3 forbids it;\n"
+	"vfix-trace: hint: a debugger or strace -f that traces vfix-trace prevents it\n";
+
+struct tracer {
+	pid_t pid;	/* 0 without one */
+	int error;	/* why there is none, or 0 */
+};
+
+/* Closes all descriptors but the log, so that pipes end with the command. */
+static void let_go(void)
+{
+	int last = log_fd >= 0 ? dup3(2, 0, O_CLOEXEC) : -1;
+
+	log_fd = last;
+	if (syscall(SYS_close_range, last + 1, ~0u, 0))
+		for (int fd = last + 1; fd < 65536; fd++)
+			close(fd);
+	setsid();
+	errno = chdir("/");
+}
+
+/* The tracer: attaches to its parent, and reports the result to it. It gets its own ID from it, as in its namespace. */
+static _Noreturn void trace(pid_t command, const int up[2], const int down[2])
+{
+	const long options = PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD;
+	pid_t self;
+	int result = 0;
+
+	close(down[1]);
+	if (read(down[0], &self, sizeof self) != sizeof self)
+		_exit(1);
+	if (ptrace(PTRACE_SEIZE, command, 0L, options))
+		result = errno;
+	if (write(up[1], &result, sizeof result) < 0 || result)
+		_exit(1);
+	let_go();
+	follow(command, self);
+}
+
+/* The tracer is a child without a signal at its end, which only a wait with __WALL finds. Its signals are blocked. */
+static struct tracer start(void)
+{
+	struct tracer t = { 0, 0 };
+	int up[2], down[2];
+	uint64_t all = ~0ull, mask;
+	pid_t self = getpid();
+
+	if (pipe2(up, O_CLOEXEC) || pipe2(down, O_CLOEXEC))
+		return t.error = errno, t;
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &mask, sizeof mask);
+	t.pid = (pid_t)syscall(SYS_clone, 0, 0, 0, 0, 0);
+	if (t.pid == 0)
+		trace(self, up, down);
+	close(up[1]);
+	close(down[0]);
+	if (t.pid > 0)
+		prctl(PR_SET_PTRACER, t.pid);	/* kernel.yama.ptrace_scope=1 */
+	if (t.pid < 0 || write(down[1], &t.pid, sizeof t.pid) < 0)
+		t.error = errno;
+	else if (read(up[0], &t.error, sizeof t.error) != sizeof t.error)
+		t.error = EPERM;	/* a filter ended it */
+	if (t.pid > 0 && t.error) {
+		waitpid(t.pid, NULL, __WALL);
+		t.pid = 0;
+	}
+	close(up[0]);
+	close(down[1]);
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, 0, sizeof mask);
+	return t;
+}
+
+/* Whether a call of the page works here, as the kernel or another vfix-trace serves it. */
+static int is_served(void)
+{
+	volatile uintptr_t complement = ~(VFIX_PAGE + ENTRY_BYTES);	/* so that this program has no call site */
+	int status = 1;
+	pid_t child = (pid_t)syscall(SYS_clone, 0, 0, 0, 0, 0);
+
 	if (child == 0) {
-		no_core();
+		setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
+		prctl(PR_SET_DUMPABLE, 0);	/* no crash handler of the host reports it */
 		signal(SIGSEGV, SIG_DFL);
-		((long (*)(long *))~entry)(NULL);
+		((long (*)(long *))~complement)(NULL);
 		_exit(0);
 	}
-	int served = child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status);
-	sigaction(SIGCHLD, &on_child, NULL);
-	return served;
+	return child > 0 && waitpid(child, &status, __WALL) == child && WIFEXITED(status);
 }
 
-static _Noreturn void bad_usage(const char *what, const char *argument)
+static int fail(const char *object, int error)
 {
-	error("%s%s", what, argument);
-	hint("vfix-trace --help has more");
-	exit(STATUS_USAGE);
+	dprintf(2, "vfix-trace: error: %s: %s\n", object, error == ENOENT ? "not found" : strerror(error));
+	return error == ENOENT ? 127 : 126;
 }
 
-/* Returns the index of the command, and sets *always. */
-static int parse(int argc, char **argv, int *always)
+/* Executes the command; a tracer that is left, because that failed, ends. */
+static int execute(const char *path, char **argv, const struct tracer *t)
 {
-	int i;
-
-	for (i = 1; i < argc && argv[i][0] == '-'; i++) {
-		if (!strcmp(argv[i], "--"))
-			return i + 1;
-		if (!strcmp(argv[i], "--always")) {
-			*always = 1;
-		} else if (!strcmp(argv[i], "--help")) {
-			fputs(help_text, stdout);
-			exit(fflush(stdout) ? 1 : 0);
-		} else {
-			bad_usage("unknown option ", argv[i]);
-		}
+	if (path)
+		execve(path, argv, environ);
+	else
+		execvp(argv[0], argv);
+	int error = errno;
+	if (t->pid) {
+		kill(t->pid, SIGKILL);
+		waitpid(t->pid, NULL, __WALL);
 	}
-	return i;
+	return fail(path ? path : argv[0], error);
 }
 
 int main(int argc, char **argv)
 {
-	int always = 0;
-	int first = parse(argc, argv, &always);
-	const char *heal_setting = getenv("VFIX_HEAL"), *log_setting = getenv("VFIX_LOG");
+	const char *heal = getenv("VFIX_HEAL"), *log = getenv("VFIX_LOG");
+	struct tracer t = { 0, 0 };
+	int i = 1, always = 0;
 
-	if (first >= argc)
-		bad_usage("no command was given", "");
-	heal_enabled = !heal_setting || strcmp(heal_setting, "0");
-	log_fd = log_setting && !strcmp(log_setting, "1") ? STDERR_FILENO : -1;
-	if (!always && page_is_served())
-		execute(argv + first);
-	supervise(argv + first);
+	heals = !heal || strcmp(heal, "0");
+	log_fd = log && !strcmp(log, "1") ? 2 : -1;
+	if (argc > 3 && !strcmp(argv[1], "--exec")) {	/* PATH ARGV: from libvfix.so; nothing is worse than without it */
+		if (!is_served())
+			t = start();
+		return execute(argv[2], argv + 3, &t);
+	}
+	for (; i < argc && argv[i][0] == '-'; i++) {
+		if (!strcmp(argv[i], "--always"))
+			always = 1;
+		else if (!strcmp(argv[i], "--help"))
+			return dprintf(1, "%s", help) < 0;
+		else
+			break;
+	}
+	if (i < argc && !strcmp(argv[i], "--"))
+		i++;
+	else if (i == argc || argv[i][0] == '-')
+		return dprintf(2, "vfix-trace: error: %s\nvfix-trace: hint: vfix-trace --help\n", i < argc ? argv[i] : "no command"), 2;
+	if (i == argc)
+		return dprintf(2, "vfix-trace: error: no command\nvfix-trace: hint: vfix-trace --help\n"), 2;
+	if (always || !is_served())
+		t = start();
+	if (t.error) {
+		dprintf(2, "vfix-trace: error: ptrace is forbidden here: %s\n%s", strerror(t.error), hint);
+		return 126;
+	}
+	return execute(NULL, argv + i, &t);
 }

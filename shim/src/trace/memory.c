@@ -1,84 +1,100 @@
-/* The tracer's access to a task's memory. */
+/* The memory of a stopped task, and its program's file. */
+#include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
 #include <unistd.h>
 #include "trace.h"
 
-#define FEW_WORDS 128	/* bytes up to which word by word is faster than through a file */
-
-/* Word by word, for kernels and seccomp filters without process_vm_readv. */
-static int peek(pid_t tid, uintptr_t from, char *to, size_t size)
+int read_memory(pid_t t, uintptr_t from, void *to, size_t bytes)
 {
-	for (size_t done = 0; done < size; done += sizeof(long)) {
-		size_t n = size - done < sizeof(long) ? size - done : sizeof(long);
-		/* The last word ends with the range: what is behind it may not be mapped. */
-		size_t before = n < sizeof(long) && size >= sizeof(long) ? sizeof(long) - n : 0;
+	struct iovec here = { to, bytes }, there = { (void *)from, bytes };
+	uint64_t word;
 
-		errno = 0;
-		long word = ptrace(PTRACE_PEEKDATA, tid, from + done - before, 0L);
-		if (errno)
+	if (process_vm_readv(t, &here, 1, &there, 1, 0) == (ssize_t)bytes)
+		return 1;
+	/* Of another user: a tracer without CAP_SYS_PTRACE may still read word by word. */
+	for (size_t i = 0; i < bytes; i++) {
+		uintptr_t at = from + i;
+
+		if ((!i || at % sizeof word == 0) && !read_word(t, at & -sizeof word, &word))
 			return 0;
-		memcpy(to + done, (char *)&word + before, n);
+		((unsigned char *)to)[i] = ((unsigned char *)&word)[at % sizeof word];
 	}
 	return 1;
 }
 
-/* Through the file, for sizes that are slow word by word; it is readable even for another user's task. */
-static int read_file(pid_t tid, uintptr_t from, void *to, size_t size)
+int read_word(pid_t t, uintptr_t at, uint64_t *word)
 {
-	int fd = proc_fd(tid, "mem");
+	errno = 0;
+	*word = (uint64_t)ptrace(PTRACE_PEEKDATA, t, at, 0L);
+	return !errno;
+}
 
-	if (fd < 0)
-		return 0;
-	ssize_t n = pread(fd, to, size, (off_t)from);
+int write_word(pid_t t, uintptr_t at, uint64_t word)
+{
+	return !ptrace(PTRACE_POKEDATA, t, at, word);
+}
+
+static int open_proc(pid_t t, const char *name, int flags)
+{
+	char path[48];
+
+	snprintf(path, sizeof path, "/proc/%d/%s", t, name);
+	return open(path, flags | O_CLOEXEC);
+}
+
+static int is_private(pid_t t, uintptr_t at)
+{
+	char line[512], kind = 's';
+	unsigned long start, end;
+	int fd = open_proc(t, "maps", O_RDONLY), found = 0;
+	FILE *maps = fd < 0 ? NULL : fdopen(fd, "r");
+
+	while (maps && !found && fgets(line, sizeof line, maps))
+		found = sscanf(line, "%lx-%lx %*3c%c", &start, &end, &kind) == 3 && at - start < end - start;
+	if (maps)
+		fclose(maps);
+	return found && kind == 'p';
+}
+
+int write_private_byte(pid_t t, uintptr_t at, unsigned char byte)
+{
+	int fd = is_private(t, at) ? open_proc(t, "mem", O_RDWR) : -1;
+	int written = fd >= 0 && pwrite(fd, &byte, 1, (off_t)at) == 1;
+
+	if (fd >= 0)
+		close(fd);
+	return written;
+}
+
+/*
+ * Whether Go's linker made the program, by the names of its sections: Go 1.0 has .gosymtab and .gopclntab. It calls
+ * the page with 128 bytes of stack left, of which the vDSO needs some, so its calls become system calls. A file that
+ * cannot be read counts: that is right for every program, only slower.
+ */
+int is_go(pid_t t)
+{
+	static char names[16384];
+	Elf64_Ehdr header;
+	Elf64_Shdr section;
+	int fd = open_proc(t, "exe", O_RDONLY);
+	ssize_t n = 0;
+
+	if (fd < 0 || pread(fd, &header, sizeof header, 0) != sizeof header)
+		return close(fd), 1;
+	off_t at = (off_t)(header.e_shoff + header.e_shstrndx * sizeof section);
+	if (header.e_shoff && pread(fd, &section, sizeof section, at) == sizeof section)
+		n = pread(fd, names, section.sh_size < sizeof names ? section.sh_size : sizeof names, (off_t)section.sh_offset);
 	close(fd);
-	return n == (ssize_t)size;
+	return n > 0 && memmem(names, (size_t)n, ".gosymtab", sizeof ".gosymtab");
 }
 
-int memory_read(pid_t tid, uintptr_t from, void *to, size_t size)
+void say(pid_t t, uintptr_t at, const char *what)
 {
-	struct iovec here = { to, size }, there = { (void *)from, size };
-	ssize_t n = process_vm_readv(tid, &here, 1, &there, 1, 0);
-
-	if (n < 0 && errno != EFAULT)
-		return size > FEW_WORDS ? read_file(tid, from, to, size) || peek(tid, from, to, size) : peek(tid, from, to, size);
-	return n == (ssize_t)size;
-}
-
-int vfix_read(struct task *t, uintptr_t from, void *to, size_t size)
-{
-	return memory_read(t->tid, from, to, size);
-}
-
-int vfix_put(struct task *t, uintptr_t to, const void *from, size_t size)
-{
-	return memory_poke(t->tid, to, from, size);
-}
-
-/* Writes even if the task itself may not: private code is copied first. */
-int memory_poke(pid_t tid, uintptr_t to, const void *from, size_t size)
-{
-	for (size_t done = 0; done < size; done += sizeof(long)) {
-		size_t n = size - done < sizeof(long) ? size - done : sizeof(long);
-		long word = 0;
-
-		if (n < sizeof word && !peek(tid, to + done, (char *)&word, sizeof word))
-			return 0;
-		memcpy(&word, (const char *)from + done, n);
-		if (ptrace(PTRACE_POKEDATA, tid, to + done, word))
-			return 0;
-	}
-	return 1;
-}
-
-int memory_write(pid_t tid, uintptr_t to, const void *from, size_t size)
-{
-	struct iovec here = { (void *)from, size }, there = { (void *)to, size };
-	ssize_t n = process_vm_writev(tid, &here, 1, &there, 1, 0);
-
-	if (n < 0 && errno != EFAULT)
-		return memory_poke(tid, to, from, size);
-	return n == (ssize_t)size;
+	if (log_fd >= 0)
+		dprintf(log_fd, "vfix-trace: %d: 0x%lx: %s\n", t, at, what);
 }

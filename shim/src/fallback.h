@@ -1,0 +1,67 @@
+/*
+ * The fallback, for what both of its parts share: libvfix.so (preload/) and vfix-trace (trace/).
+ *
+ * The stand-in is a page that replaces the vsyscall page. It has the same three entries at the same offsets, at an
+ * address below 2 GiB that differs from the vsyscall page's in its upper bytes only. So one byte changes a call site,
+ *
+ *	48 c7 c0 00 04 60 ff	mov $0xffffffffff600400, %rax
+ *	48 c7 c0 00 04 60 5f	mov $0x5f600400, %rax
+ *
+ * and a write of one byte is never half done: other threads run the old instruction or the new one. A call
+ * that still reaches the vsyscall page faults there, and continues in the stand-in.
+ */
+#ifndef VFIX_FALLBACK_H
+#define VFIX_FALLBACK_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "vdso.h"
+
+/* The twin, for tests and vfix bench, is built for a page that no kernel maps. */
+#ifndef VFIX_PAGE
+#define VFIX_PAGE 0xffffffffff600000ul
+#endif
+#define PAGE_BYTES 4096ul
+#define ENTRY_BYTES 0x400ul
+#define MAP_NOREPLACE 0x100000	/* MAP_FIXED_NOREPLACE, Linux 4.17; an older kernel takes the address as a hint */
+
+/* standin.S: the stand-in's content: its address is known to everybody, so it has no system call, only jumps to
+ * the addresses in its slots. The stubs make the three system calls, and are mapped at a random address. */
+#define SLOTS 0xc00		/* offset of the first slot in the page */
+#define MARK 0xc18		/* and of the mark by which a tracer knows the page */
+#define STAND_IN_BYTES 0xc28
+#define STUB_BYTES 16
+extern __attribute__((visibility("hidden"))) const unsigned char vfix_stand_in[STAND_IN_BYTES], vfix_stubs[VFIX_FUNCTIONS * STUB_BYTES];
+
+/* Where the stand-in may be: the first free address. 0x60000000 and above belong to databases' shared memory, so
+ * those come last; below, the heap of a program at a fixed address ends at the stand-in (brk). */
+static const unsigned char stand_in_tops[] = { 0x5f, 0x4f, 0x3f, 0x2f, 0x1f, 0x6f, 0x7f };
+
+static inline uintptr_t stand_in_at(unsigned char top)
+{
+	return (VFIX_PAGE & 0xffffff) | (uintptr_t)top << 24;
+}
+
+/* The function whose entry is at the address, or -1: a call of another address in the page is a crash. */
+static inline int entry_at(uintptr_t address)
+{
+	uintptr_t offset = address - VFIX_PAGE;
+
+	return offset % ENTRY_BYTES || offset >= VFIX_FUNCTIONS * ENTRY_BYTES ? -1 : (int)(offset / ENTRY_BYTES);
+}
+
+#define SITE_BYTES 7
+#define SITE_TOP 6	/* the byte of a site that is changed */
+#define AFTER_CALL 9	/* from a site to the return address of the `call *%rax` behind it */
+
+/* 1 if the code is `mov $entry, %r64` with an immediate of 4 bytes: REX.W or REX.WB, C7 /0, imm32 (SDM, MOV). All
+ * call sites in the libcs and programs that were surveyed have this form. */
+static inline int is_site(const unsigned char *code)
+{
+	uint32_t immediate = code[3] | code[4] << 8 | code[5] << 16 | (uint32_t)code[6] << 24;
+
+	return (code[0] & 0xfe) == 0x48 && code[1] == 0xc7 && (code[2] & 0xf8) == 0xc0 &&
+		entry_at((uintptr_t)(intptr_t)(int32_t)immediate) >= 0;
+}
+
+#endif

@@ -1,0 +1,238 @@
+/*
+ * A static program cannot be preloaded: if it has call sites, it is executed by vfix-trace, which is beside this
+ * library's directory. A shell that system or popen starts is preloaded itself. Everything else, and every error, is
+ * left to the libc and the kernel.
+ */
+#include <elf.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "preload.h"
+
+#define HEAD 4096	/* bytes: the program headers are in the first page, and an interpreter's name in much less */
+#define PATH_BYTES 4096
+#define ARGUMENTS_MOST 100000	/* more are left alone: the copy is on the stack */
+extern char **environ __attribute__((weak));
+
+static long map_file(long fd, size_t size)
+{
+	return syscall6(SYS_mmap, 0, (long)size, PROT_READ, MAP_PRIVATE, fd, 0);
+}
+
+/* A call site, or the address of an entry as a word: in another instruction, or in data. */
+static int refers(const unsigned char *code, size_t size)
+{
+	for (size_t i = 0; i + SITE_BYTES + 4 <= size; i++) {
+		const unsigned char *c = code + i;
+
+		if (c[SITE_TOP - 1] != (VFIX_PAGE >> 16 & 0xff) || c[SITE_TOP] != 0xff)
+			continue;
+		if (is_site(c) || entry_at(*(const uint64_t *)(c + SITE_TOP - 3)) >= 0)
+			return 1;
+	}
+	return 0;
+}
+
+/* A 64-bit program without an interpreter (PT_INTERP) that refers to the page. */
+static int is_static_caller(const unsigned char *file, size_t size)
+{
+	const Elf64_Ehdr *e = (const void *)file;
+	const Elf64_Phdr *p = (const void *)(file + e->e_phoff);
+
+	if (*(const uint32_t *)file != 0x464c457f || e->e_ident[EI_CLASS] != ELFCLASS64 || e->e_machine != EM_X86_64)
+		return 0;
+	if (e->e_phoff > HEAD || e->e_phentsize != sizeof *p || e->e_phoff + e->e_phnum * sizeof *p > HEAD)
+		return 0;
+	for (int i = 0; i < e->e_phnum; i++)
+		if (p[i].p_type == PT_INTERP)
+			return 0;
+	for (int i = 0; i < e->e_phnum; i++)
+		if (p[i].p_type == PT_LOAD && p[i].p_filesz <= size && p[i].p_offset <= size - p[i].p_filesz &&
+		    refers(file + p[i].p_offset, p[i].p_filesz))
+			return 1;
+	return 0;
+}
+
+/* A program that gains rights when it is executed would lose them if it were traced. */
+static int gains_rights(long fd, const struct stat *st)
+{
+	if (st->st_mode & S_ISUID && st->st_uid != (uid_t)syscall0(SYS_geteuid))
+		return 1;
+	if (st->st_mode & S_ISGID && st->st_gid != (gid_t)syscall0(SYS_getegid))
+		return 1;
+	return syscall4(SYS_fgetxattr, fd, (long)"security.capability", 0, 0) > 0;
+}
+
+static int needs_tracer(const char *path, int scripts);
+
+/* The interpreter of a script: its first line, "#! INTERPRETER [ARGUMENT]". */
+static int interpreter_needs_tracer(const char *text, size_t size, int scripts)
+{
+	char name[256];
+	size_t n = 0, i = 2;
+
+	while (i < size && (text[i] == ' ' || text[i] == '\t'))
+		i++;
+	for (; i < size && text[i] != ' ' && text[i] != '\t' && text[i] != '\n'; i++)
+		if (n < sizeof name - 1)
+			name[n++] = text[i];
+	name[n] = 0;
+	return scripts > 0 && needs_tracer(name, scripts - 1);
+}
+
+static int needs_tracer(const char *path, int scripts)
+{
+	long fd = syscall3(SYS_open, (long)path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0), map;
+	struct stat st;
+	int needs = 0;
+
+	if (fd < 0)
+		return 0;
+	if (!syscall3(SYS_fstat, fd, (long)&st, 0) && S_ISREG(st.st_mode) && st.st_size > 2 && (map = map_file(fd, (size_t)st.st_size)) > 0) {
+		const unsigned char *file = (const void *)map;
+
+		if (file[0] == '#' && file[1] == '!')
+			needs = interpreter_needs_tracer((const char *)file, (size_t)st.st_size, scripts);
+		else if (st.st_size > HEAD)
+			needs = !gains_rights(fd, &st) && is_static_caller(file, (size_t)st.st_size);
+		syscall3(SYS_munmap, map, st.st_size, 0);
+	}
+	syscall1(SYS_close, fd);
+	return needs;
+}
+
+/* DIR/x86_64/libvfix.so has DIR/vfix-trace. 1 if that is executable. */
+static int find_tracer(char tracer[PATH_BYTES])
+{
+	static const char name[] = "vfix-trace";
+	const char *own = vfix_own_path();
+	size_t n = 0, slash[2] = { 0, 0 };
+
+	for (; own[n] && n < PATH_BYTES - sizeof name; n++)
+		if ((tracer[n] = own[n]) == '/') {
+			slash[0] = slash[1];
+			slash[1] = n + 1;
+		}
+	for (size_t i = 0; i < sizeof name; i++)
+		tracer[slash[0] + i] = name[i];
+	return !syscall3(SYS_access, (long)tracer, X_OK, 0);
+}
+
+static size_t count(char *const argv[])
+{
+	size_t n = 0;
+
+	while (argv && argv[n] && n < ARGUMENTS_MOST)
+		n++;
+	return n;
+}
+
+/* Calls start with the tracer's path and command line: vfix-trace --exec PATH ARGV... */
+#define TRACED(path, argv, start) do { \
+	char tracer[PATH_BYTES]; \
+	size_t n_ = count(argv); \
+	if (n_ && n_ < ARGUMENTS_MOST && needs_tracer(path, 4) && find_tracer(tracer)) { \
+		char *own[n_ + 4]; \
+		own[0] = tracer, own[1] = "--exec", own[2] = (char *)(path); \
+		for (size_t i_ = 0; i_ <= n_; i_++) \
+			own[i_ + 3] = (argv)[i_]; \
+		start; \
+	} \
+} while (0)
+
+PUBLIC int execve(const char *path, char *const argv[], char *const envp[])
+{
+	TRACED(path, argv, syscall3(SYS_execve, (long)tracer, (long)own, (long)envp));
+	return (int)vfix_fail(syscall3(SYS_execve, (long)path, (long)argv, (long)envp));
+}
+
+PUBLIC int execv(const char *path, char *const argv[])
+{
+	return execve(path, argv, environ);
+}
+
+/* The file that a search in PATH finds first, in path; 0 if none. */
+static int search(const char *name, char path[PATH_BYTES])
+{
+	const char *dirs = "/bin:/usr/bin";
+
+	for (char **e = &environ ? environ : 0; e && *e; e++)
+		if ((*e)[0] == 'P' && (*e)[1] == 'A' && (*e)[2] == 'T' && (*e)[3] == 'H' && (*e)[4] == '=')
+			dirs = *e + 5;
+	for (const char *c = name; *c; c++)
+		if (*c == '/')
+			dirs = "";
+	for (;; dirs++) {
+		size_t n = 0;
+
+		for (; *dirs && *dirs != ':'; dirs++)
+			if (n < PATH_BYTES - 2)
+				path[n++] = *dirs;
+		if (n)
+			path[n++] = '/';
+		for (const char *c = name; *c && n < PATH_BYTES - 1; c++)
+			path[n++] = *c;
+		path[n] = 0;
+		if (!syscall3(SYS_access, (long)path, X_OK, 0))
+			return 1;
+		if (!*dirs)
+			return 0;
+	}
+}
+
+PUBLIC int execvpe(const char *name, char *const argv[], char *const envp[])
+{
+	char path[PATH_BYTES];
+
+	if (search(name, path))
+		TRACED(path, argv, syscall3(SYS_execve, (long)tracer, (long)own, (long)envp));
+	return envp == environ ? NEXT(execvp)(name, argv) : NEXT(execvpe)(name, argv, envp);
+}
+
+PUBLIC int execvp(const char *name, char *const argv[])
+{
+	return execvpe(name, argv, environ);
+}
+
+/* Defines a function with a list of arguments, and the environment behind its NULL if it takes one. */
+#define LIST(name, run, environment) \
+PUBLIC int name(const char *file, const char *first, ...) \
+{ \
+	size_t n = 1; \
+	va_list list; \
+	va_start(list, first); \
+	while (first && va_arg(list, char *)) \
+		n++; \
+	va_end(list); \
+	char *argv[n + 1]; \
+	argv[0] = (char *)first; \
+	va_start(list, first); \
+	for (size_t i = 1; i <= n && first; i++) \
+		argv[i] = va_arg(list, char *); \
+	char *const *envp = environment; \
+	va_end(list); \
+	return run(file, argv, envp); \
+}
+LIST(execl, execve, environ)
+LIST(execlp, execvpe, environ)
+LIST(execle, execve, va_arg(list, char **))
+
+PUBLIC int posix_spawn(pid_t *restrict pid, const char *restrict path, const posix_spawn_file_actions_t *actions,
+		       const posix_spawnattr_t *restrict attributes, char *const argv[restrict], char *const envp[restrict])
+{
+	TRACED(path, argv, return NEXT(posix_spawn)(pid, tracer, actions, attributes, own, envp));
+	return NEXT(posix_spawn)(pid, path, actions, attributes, argv, envp);
+}
+
+PUBLIC int posix_spawnp(pid_t *restrict pid, const char *restrict name, const posix_spawn_file_actions_t *actions,
+			const posix_spawnattr_t *restrict attributes, char *const argv[restrict], char *const envp[restrict])
+{
+	char path[PATH_BYTES];
+
+	if (search(name, path))
+		TRACED(path, argv, return NEXT(posix_spawn)(pid, tracer, actions, attributes, own, envp));
+	return NEXT(posix_spawnp)(pid, name, actions, attributes, argv, envp);
+}
