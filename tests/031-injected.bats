@@ -30,7 +30,7 @@ setup_file() {
 	build interpreter.so "$from"/{interpreter.c,calls.S} "${bare[@]}"
 	build interpreter-2m.so "$from"/{interpreter.c,calls.S} "${bare[@]}" "${old[@]}"
 	# 3: interpreter.so has no room for trampolines, and a call site that needs one.
-	run -3 "$VFIX" patch --progress quiet -o "$BATS_FILE_TMPDIR/after" "$to"
+	run -3 "$VFIX" patch -o "$BATS_FILE_TMPDIR/after" "$to"
 	gcc -O1 -Wall -Wextra -Werror -I"$from" -o "$BATS_FILE_TMPDIR/reopen" "$from/reopen.c"
 	gcc -O1 -Wall -Wextra -Werror -o "$BATS_FILE_TMPDIR/with" "$from/with.c"
 }
@@ -142,7 +142,7 @@ each() {
 	for name in static pie-2m libcalls.so; do
 		cp "$BATS_FILE_TMPDIR/after/$name" "$BATS_TEST_TMPDIR/$name"
 		for ((i = 0; i < 10; i++)); do # each with what the last has left, which are the same bytes
-			"$VFIX" patch --progress quiet -i "$BATS_TEST_TMPDIR/$name" >/dev/null
+			"$VFIX" patch -i "$BATS_TEST_TMPDIR/$name" >/dev/null
 		done
 		cmp "$BATS_FILE_TMPDIR/after/$name" "$BATS_TEST_TMPDIR/$name"
 	done

@@ -15,7 +15,7 @@ setup_file() {
 	# shellcheck disable=SC2016 # for ld.so
 	gcc -O1 -g -Wall -Wextra -Werror -o "$to/after/unwound" "$from/unwound.c" \
 		-L"$to/before" -lunwound -pthread -Wl,-rpath,'$ORIGIN'
-	"$VFIX" patch --progress quiet -o "$to/after/libunwound.so" "$to/before/libunwound.so"
+	"$VFIX" patch -o "$to/after/libunwound.so" "$to/before/libunwound.so"
 }
 
 after() { echo "$BATS_FILE_TMPDIR/after"; }

@@ -33,7 +33,7 @@ setup_file() {
 		expect_match "$name" "${lines[0]}" "$words"
 		n=$((n + 1))
 	done <"$BATS_TEST_TMPDIR/list"
-	[ "$n" -ge 15 ]
+	[ "$n" -ge 18 ]
 }
 
 @test "emulate: real old programs do after what they did before" {

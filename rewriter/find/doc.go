@@ -2,6 +2,8 @@
 // used. It writes nothing.
 //
 //	scan search                       a file to a Report: its references
-//	functions code judge              the functions around them; the verdict on each
-//	program place redirect scope      other questions about a file
+//	judge flow                        the verdict on each: straight code, then the flow of one function
+//	functions code                    the functions around the references; decoding
+//	report reason                     the results
+//	goword program place redirect     other questions about a file
 package find

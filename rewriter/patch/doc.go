@@ -13,9 +13,9 @@
 // size that a file claims.
 //
 //	file                              Scan: references, in a file that vfix may have patched before
-//	plan form aside                   which bytes change; segment spare hook: room, and who enters it
-//	unwind prelink                    data for debuggers, unwinders and prelink
+//	plan form aside reason            which bytes change, and why; segment spare hook: room, and who enters it
+//	unwind prelink redirect           data for debuggers and unwinders, prelink's data, fixes besides call sites
 //	patched                           files that are patched already
-//	apply verify differ               the patched file, and its comparison with a new plan
-//	explain calls                     how a plan is shown
+//	apply verify                      the patched file, and its comparison with a new plan
+//	explain                           how a plan is shown
 package patch

@@ -20,6 +20,8 @@ func choose(s *find.Site, goMade bool, allowed []Form) (Form, Reason) {
 		return Left, Reason{Cause: ByVerdict, Evidence: s.Reason}
 	case s.Kind == find.StoreImm32 && may(Imm) && !goMade:
 		return Imm, Reason{Cause: FrameWord}
+	case s.Kind == find.DataWord && may(Imm):
+		return Imm, Reason{Cause: GoWord}
 	case goMade && s.Alone && may(Syscall):
 		// time.now of Go 1.0 is NOSPLIT: it has 128 bytes of stack, of which the vDSO needs some. It preserves no
 		// register over a call.

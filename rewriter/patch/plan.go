@@ -134,6 +134,9 @@ func newPlan(r *find.Report, o Options) *Plan {
 	needRoom := wanted && p.Redirect.Reason == ""
 	for i := range r.Sites {
 		q := Patch{Site: r.Sites[i]}
+		if o.Dormant && f.Type == elf.TypeExec {
+			f.ProveGoWord(&q.Site)
+		}
 		q.Form, q.Reason = choose(&q.Site, r.Go, o.Forms)
 		p.Patches = append(p.Patches, q)
 	}

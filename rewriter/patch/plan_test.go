@@ -146,6 +146,58 @@ func TestAside(t *testing.T) {
 	}
 }
 
+// TestGoWord: a word of Go's data gets the address of a system call if all code that refers to it calls it.
+func TestGoWord(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		dyn        bool
+		want       Form
+	}{
+		{"called", "488b0425WORD ffd0 c3", false, Imm},
+		{"called relative to rip", "488b05NEAR ffd0 c3", false, Imm},
+		{"called twice", "488b0425WORD ffd0 488b05NEAR ffd0 c3", false, Imm},
+		{"compared", "488b0425WORD ffd0 483b0425WORD c3", false, Left},
+		{"loaded, and not called", "488b0425WORD 31ff ffd0 c3", false, Left},
+		{"not referred to", "c3", false, Left},
+		{"in a PIE", "488b05NEAR ffd0 c3", true, Left},
+	} {
+		e := testELF{dyn: c.dyn, noteSection: ".note.go.buildid", data: le(nil, find.Gettimeofday.Vaddr())}
+		if c.dyn {
+			e.soname, e.interp = "p", "/ld.so"
+		}
+		e.text = make([]byte, 64) // for the place of the data
+		for _, part := range strings.Split(strings.NewReplacer("WORD", "|W|", "NEAR", "|N|").Replace(c.text), "|") {
+			n := len(e.text) - 64
+			switch part {
+			case "W":
+				e.text = le(e.text, uint32(e.dataVaddr()))
+			case "N":
+				e.text = le(e.text, uint32(e.dataVaddr()-(e.textVaddr()+uint64(n)+4)))
+			default:
+				e.text = append(e.text, asm(t, part)...)
+			}
+		}
+		e.text = pad(e.text[64:], 64)
+		file := e.build()
+		if p := planFile(t, file, Options{}); !p.Empty() {
+			t.Errorf("%s: patched without a request", c.name)
+		}
+		o := Options{Dormant: true}
+		p := planFile(t, file, o)
+		if q := p.Patches[0]; len(p.Patches) != 1 || q.Form != c.want || q.Site.Verdict != find.Dormant || q.Reason.String() == "" {
+			t.Errorf("%s: got %+v", c.name, p.Patches)
+			continue
+		}
+		out := checkPatched(t, file, p, o)
+		if c.want == Imm {
+			word, _ := scanFile(t, out).File.Word(e.dataVaddr())
+			if got := scanFile(t, out).File.Mem(word, 8); !bytes.Equal(got, asm(t, "b860000000 0f05 c3")) {
+				t.Errorf("%s: the word leads to % x", c.name, got)
+			}
+		}
+	}
+}
+
 // TestManyAside: code aside takes a part of the page; other stores are left.
 func TestManyAside(t *testing.T) {
 	const each, n = 32, maxAside/asideLen + 3

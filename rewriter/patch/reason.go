@@ -16,6 +16,7 @@ const (
 	_ Cause = iota
 	// Why a site is patched.
 	WholeStub  // entry: the whole function is a stub
+	GoWord     // imm: a word of Go's data that is only called
 	FrameWord  // imm: a word of the frame that is only called
 	OnlyCalled // lea: the register is only called
 	SmallStack // syscall: Go's stack is too small for the vDSO
@@ -33,6 +34,7 @@ const (
 
 var causeTexts = [...]string{
 	WholeStub:  "the whole function is a stub",
+	GoWord:     "a word of Go's data that is only called",
 	FrameWord:  "a word of the frame that is only called",
 	OnlyCalled: "the register is only called",
 	SmallStack: "Go's stack is too small for the vDSO",

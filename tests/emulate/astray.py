@@ -55,6 +55,9 @@ def main(before, after, directory):
         write(name, words, (cave, code + jump(b'\xe9', cave + len(code), target)), (at, lea(cave)))
 
     write('wrong-function', 'before', (at, lea(other)))
+    write('into-the-middle', 'before', (at, lea(target + 5)))     # behind the lea that keeps the red zone
+    write('deeper-in-the-middle', 'before', (at, lea(target + 17)))
+    write('endless', 'after it does not', (cave, b'\xeb\xfe'), (at, lea(cave)))  # jmp to itself
     write('lost-load', 'call', (at, b'\x0f\x1f\x80\0\0\0\0'))
     write('wrong-length', 'before', (at, jump(b'\xe8', at, target)))
     write('wrong-register', 'before', (at, e.read(at, 2) + bytes([e.read(at + 2, 1)[0] ^ 8]) + e.read(at + 3, 4)))

@@ -212,7 +212,11 @@ class Pair:
     def compare(self, one, two, before, after, free):
         """how two runs differ, in words; None if not"""
         (tb, sb, eb), (ta, sa, ea) = one, two
-        short = eb in ('steps', 'decisions', 'too long') or ea in ('steps', 'decisions', 'too long')
+        unended = 'steps', 'decisions', 'too long'
+        short = eb in unended or ea in unended
+        # Injected code makes a run longer, but not by so much.
+        if ea in unended and eb not in unended and before.steps < machine.MAX_STEPS // 40:
+            return 'ends before (%s), after it does not (%s)' % (eb, ea)
         for x, y in zip(tb, ta):
             if x[0] != y[0]:
                 return 'before: %s, after: %s' % (words(x), words(y))
