@@ -22,24 +22,6 @@ setup_file() {
 	expect "status: $(<"$BATS_FILE_TMPDIR/said")" "$compared" 0
 }
 
-@test "property: tangled functions in assembly see the same before and after" {
-	requires oracle compilers
-	run "$tree/tests/property/tangle.py" -v "$VFIX" -o "$novsyscall" -d "$BATS_TEST_TMPDIR/made" -s "${VFIX_SEED:-2013}" -n 150
-	expect "status: $output" "$status" 0
-	# Control: each differs from another program.
-	cat >"$BATS_TEST_TMPDIR/astray" <<-END
-		#!/bin/sh
-		"$VFIX" "\$@"
-		status=\$?
-		for f in "\$5"/*; do cp /bin/true "\$f"; done
-		exit \$status
-	END
-	chmod +x "$BATS_TEST_TMPDIR/astray"
-	run "$tree/tests/property/tangle.py" -v "$BATS_TEST_TMPDIR/astray" -o "$novsyscall" -d "$BATS_TEST_TMPDIR/wrong" -n 3
-	expect 'status of the control' "$status" 1
-	expect_match 'what it says' "$output" '6 wrong'
-}
-
 # lint DIRECTORY: the output of eu-elflint for its files, one line each, after the file's name.
 lint() {
 	(cd "$1" && eu-elflint --gnu-ld ./*) 2>&1 | awk '/^\.\/.*:$/ { file = $0; next } $0 != "No errors" { print file, $0 }' | sort

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # bats file_tags=long
-# Small programs, each with one difficulty (tests/fixtures/lone): exceptions, hot and cold parts, red zones,
-# several entries, code that no section marks as code; by two compilers and three linkers. Each prints "ok" before
-# and after, also stripped before or after, and no longer calls the page.
+# Small C and C++ programs, each with one difficulty (tests/fixtures/lone): exceptions, hot and cold parts, tables,
+# threads, signals; by two compilers. Each prints "ok" before and after, also stripped before or after, and no longer
+# calls the page if vfix leaves nothing.
 # Variables come from helpers.bash.
 # shellcheck disable=SC2154
 load helpers

@@ -149,7 +149,7 @@ var assembled = regexp.MustCompile(`^p[0-9]+_[0-9]`)
 // these are in.
 func (t tools) patch(from, to string) (map[string][]string, error) {
 	out, err := exec.Command(t.vfix, "patch", "--format", "json", "-o", to, from).Output()
-	if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 3) {
+	if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 3 && exit.ExitCode() != 4) {
 		return nil, fmt.Errorf("vfix patch %s: %w: %s", from, err, exit.Stderr)
 	}
 	var doc struct {
