@@ -78,7 +78,7 @@ func (c *Config) StateDir() string {
 	if c.State != "" {
 		return c.State
 	}
-	if dir := userDir("XDG_DATA_HOME", ".local/share"); dir != "" {
+	if dir := userDir("XDG_STATE_HOME", ".local/state"); dir != "" {
 		return dir
 	}
 	return systemState

@@ -186,14 +186,14 @@ func startsAsELF(path string) bool {
 		return true
 	}
 	defer f.Close()
-	return isELF(f)
+	return isELF(int(f.Fd()))
 }
 
 // isELF reports whether a file starts as 64-bit ELF for x86-64 does (ELF gABI, e_ident and e_machine).
-func isELF(f io.ReaderAt) bool {
+func isELF(fd int) bool {
 	const class64, x86_64 = "\x7fELF\x02", "\x3e\x00"
 	var head [20]byte
-	n, _ := f.ReadAt(head[:], 0)
+	n, _ := unix.Pread(fd, head[:], 0)
 	return n == len(head) && string(head[:len(class64)]) == class64 && string(head[18:]) == x86_64
 }
 
@@ -217,9 +217,13 @@ func (l *looker) file(dir int, base, name string, skip func(name string) bool) e
 	if err != nil {
 		return nil // gone, no file, or of another mount
 	}
+	if !isELF(fd) { // most files: an os.File would take two more system calls
+		unix.Close(fd)
+		return nil
+	}
 	f := newFile(fd, name)
 	defer f.Close()
-	if err := unix.Fstat(fd, &st); err != nil || !isELF(f) || !l.suspect(f, st.Size) || skip(name) {
+	if err := unix.Fstat(fd, &st); err != nil || !l.suspect(f, st.Size) || skip(name) {
 		return nil
 	}
 	if l.files--; l.files < 0 {
