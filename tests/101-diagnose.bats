@@ -90,7 +90,7 @@ words() { tr -s ' \n' ' ' <<<"$output"; }
 	size=$(stat -c %s "$(core $in_bash)")
 	head -c 1000 "$(core $in_bash)" >short
 	run_vfix 1 diagnose short
-	expect_match error "$stderr" 'cut off'
+	expect_match error "$stderr" 'its ELF headers'
 	head -c $((size / 2)) "$(core $in_bash)" >half
 	run_vfix 3 diagnose half
 	expect_match note "$output" 'truncated'

@@ -25,7 +25,7 @@ var forbidden = map[string][]string{
 	"shim":     {module, "os", "net", "io/fs", "golang.org/x/arch", "github.com"},
 	"rewriter": {module + "cmd", module + "images", module + "host", module + "docs", "os", "net", "io/fs", "syscall", "github.com"},
 	"images":   {module + "cmd", module + "host", module + "docs", module + "shim", "golang.org/x/arch", "debug/elf", "github.com/spf13"},
-	"host":     {module + "cmd", module + "docs", "golang.org/x/arch", "debug/elf", "github.com/spf13"},
+	"host":     {module + "cmd", module + "docs", "golang.org/x/arch", "github.com/spf13"}, // diagnose reads cores with debug/elf
 	"internal": {module + "cmd", module + "images", module + "host", module + "docs", module + "shim", "golang.org/x/arch", "debug/elf", "net"},
 	"docs":     {module},
 	"cmd":      {"golang.org/x/arch", "debug/elf"},

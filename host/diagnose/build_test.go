@@ -11,11 +11,15 @@ import (
 // A core file and the library that it is about, in which each field can be changed.
 
 const (
-	testBase  = 0x7f0000000000 // where the library is mapped
-	testStack = 0x7ffd00000000
-	testCode  = 0x200 // offset of time() in the library
-	testRet   = testCode + 13
-	timeAddr  = 0xffffffffff600400
+	ehdrSize, phdrSize = 64, 56
+	etCore, emX8664    = 4, 62
+	ptLoad, ptNote     = 1, 4
+	prPid              = 32
+	testBase           = 0x7f0000000000 // where the library is mapped
+	testStack          = 0x7ffd00000000
+	testCode           = 0x200 // offset of time() in the library
+	testRet            = testCode + 13
+	timeAddr           = 0xffffffffff600400
 )
 
 var testID = []byte("0123456789abcdefghij")
@@ -108,7 +112,7 @@ type testCore struct {
 	memory   []memory // further segments
 	auxv     []byte
 	mapped   bool // the kernel's mapping of the page is in it
-	sections int  // e_shnum: a debugger wrote it
+	debugger bool // a debugger wrote it: it has section headers
 }
 
 type memory struct {
@@ -157,14 +161,22 @@ func (t testCore) bytes() []byte {
 	}
 	h := elfHeader(etCore, 1+len(segments))
 	off := uint64(len(h) + phdrSize*(1+len(segments)))
-	le.PutUint16(h[60:], uint16(t.sections))
 	h = append(h, programHeader(ptNote, 0, off, 0, uint64(len(notes)), 0)...)
 	body := bytes.Clone(notes)
 	for _, s := range segments {
 		h = append(h, programHeader(ptLoad, 6, off+uint64(len(body)), s.vaddr, uint64(len(s.b)), uint64(len(s.b)))...)
 		body = append(body, s.b...)
 	}
-	return append(h, body...)
+	h = append(h, body...)
+	if t.debugger { // one section, which is the table of names
+		le.PutUint64(h[40:], uint64(len(h)))
+		le.PutUint16(h[58:], 64)
+		le.PutUint16(h[60:], 1)
+		section := make([]byte, 64)
+		section[4] = 3 // SHT_STRTAB
+		h = append(h, section...)
+	}
+	return h
 }
 
 // testRoot has the library.

@@ -5,6 +5,7 @@ package diagnose
 
 import (
 	"bytes"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,7 +13,7 @@ import (
 
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/rootpath"
-	"vfix.dev/vfix/rewriter/elf"
+	rewriter "vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
@@ -84,37 +85,40 @@ func (c *core) moduleAt(f *facts, addr uint64) *module {
 func (c *core) readHead(m *module, addr uint64) {
 	head := make([]byte, page)
 	n, err := c.mem(head, m.base)
-	if err != nil || n < ehdrSize || !bytes.HasPrefix(head, []byte(elfMagic)) {
+	if err != nil {
 		return
 	}
-	m.head = head[:n]
-	progs := headSegments(m.head)
-	for _, p := range progs {
-		if p.typ == ptLoad && m.offset >= p.off && m.offset-p.off < p.filesz {
-			m.vaddr = p.vaddr + (m.offset - p.off)
+	head = head[:n]
+	f, err := elf.NewFile(bytes.NewReader(withoutSections(head)))
+	if err != nil {
+		return
+	}
+	m.head = head
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_LOAD && m.offset >= p.Off && m.offset-p.Off < p.Filesz {
+			m.vaddr = p.Vaddr + (m.offset - p.Off)
 		}
 	}
-	for _, p := range progs {
-		if p.typ != ptNote || m.vaddr == 0 || m.buildID != "" {
+	for _, p := range f.Progs {
+		if p.Type != elf.PT_NOTE || m.vaddr == 0 || m.buildID != "" {
 			continue
 		}
-		b := make([]byte, min(p.filesz, page))
-		if n, err := c.mem(b, addr-m.vaddr+p.vaddr); err == nil {
-			m.buildID = elf.BuildID(b[:n])
+		b := make([]byte, min(p.Filesz, page))
+		if n, err := c.mem(b, addr-m.vaddr+p.Vaddr); err == nil {
+			m.buildID = rewriter.BuildID(b[:n])
 		}
 	}
 }
 
-// headSegments returns the program headers in the first page of a file.
-func headSegments(head []byte) (all []segment) {
-	off, n := le.Uint64(head[32:]), int(le.Uint16(head[56:]))
-	if le.Uint16(head[54:]) != phdrSize || off >= uint64(len(head)) {
-		return nil
+// withoutSections returns the first page of an ELF file as a file without section headers, which are at its end.
+func withoutSections(head []byte) []byte {
+	const shoff, shnum = 40, 60
+	if b := bytes.Clone(head); len(b) > shnum+4 {
+		clear(b[shoff : shoff+8])
+		clear(b[shnum : shnum+4])
+		return b
 	}
-	for b := head[off:]; n > 0 && len(b) >= phdrSize; b, n = b[phdrSize:], n-1 {
-		all = append(all, parseSegment(b))
-	}
-	return all
+	return nil
 }
 
 // readModule finds the call site in the module's file, if the file is available and the one that crashed; why is the

@@ -130,7 +130,7 @@ func (c *core) caught(f *facts) bool {
 	if s == nil || f.signal != sigabrt && (f.signal != sigsegv || f.code > siUser || !f.siginfo) {
 		return false
 	}
-	b := make([]byte, min(maxCaught, s.vaddr+s.memsz-f.rsp))
+	b := make([]byte, min(maxCaught, s.Vaddr+s.Memsz-f.rsp))
 	n, _ := c.mem(b, f.rsp)
 	word := func(i int) uint64 { return le.Uint64(b[8*i:]) }
 	for i := 1; i+savedCR2 < n/8; i++ {

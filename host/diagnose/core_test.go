@@ -92,8 +92,8 @@ func TestJudge(t *testing.T) {
 		"kill -SEGV":          {func(t *testCore) { t.code, t.addr, t.rip = 0, 0, 0x401000 }, Other, "a process sent SIGSEGV"},
 		"6.18, a bad pointer": {func(t *testCore) { t.code, t.addr, t.mapped = siKernel, 0, true }, Other, "the kernel served the call"},
 		"served, fault at ip": {func(t *testCore) { t.mapped = true }, Other, "the kernel served the call"},
-		"gcore, no address":   {func(t *testCore) { t.code, t.addr, t.sections = siKernel, 0, 1 }, Unknown, "does not show whether"},
-		"gcore, an address":   {func(t *testCore) { t.sections = 1 }, Call, ""},
+		"gcore, no address":   {func(t *testCore) { t.code, t.addr, t.debugger = siKernel, 0, true }, Unknown, "does not show whether"},
+		"gcore, an address":   {func(t *testCore) { t.debugger = true }, Call, ""},
 		"seccomp":             {func(t *testCore) { t.signal, t.code = sigsys, 1 }, Filtered, "a seccomp filter refused"},
 		"seccomp, elsewhere":  {func(t *testCore) { t.signal, t.code, t.rip = sigsys, 1, 0x401000 }, Other, "SIGSYS"},
 		"aborted by handler": {func(t *testCore) {
@@ -180,21 +180,21 @@ func TestDamagedCores(t *testing.T) {
 		b    []byte
 		says string
 	}{
-		"empty":             {nil, "cut off: the ELF header"},
-		"text":              {[]byte(strings.Repeat("text", 100)), "not an ELF file"},
-		"32-bit":            {poked(4, 1), "32-bit"},
-		"class 9":           {poked(4, 9), "ELF class 9"},
+		"empty":             {nil, "its ELF headers"},
+		"text":              {[]byte(strings.Repeat("text", 100)), "bad magic number"},
+		"32-bit":            {append(poked(4, 1)[:40:40], make([]byte, 100)...), "its ELF headers"},
+		"class 9":           {poked(4, 9), "unknown ELF class"},
 		"arm64":             {poked(18, 183), "another processor"},
 		"a program":         {poked(16, 2), "not a core file"},
-		"header size":       {poked(54, 1), "program headers of 1 bytes"},
-		"no headers":        {poked(56, 0, 0), "0 program headers"},
-		"headers elsewhere": {poked(32, 0, 0, 0, 0, 0, 0, 0, 0x10), "cut off: the program headers"},
-		"headers nowhere":   {poked(32, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff), "beyond any file"},
-		"no section":        {poked(56, 0xff, 0xff), "0 program headers"},
-		"no notes":          {poked(ehdrSize, 9), "no PT_NOTE"},
-		"cut in the notes":  {good[:ehdrSize+3*phdrSize+100], "cut off"},
-		"long note":         {poked(ehdrSize+3*phdrSize+4, 0xff, 0xff, 0xff, 0xff), "ends beyond its segment"},
-		"short prstatus":    {poked(ehdrSize+3*phdrSize+4, 8, 0), "NT_PRSTATUS of 8 bytes"},
+		"header size":       {poked(54, 1), "its ELF headers"},
+		"no headers":        {poked(56, 0, 0), "no whole NT_PRSTATUS"},
+		"headers elsewhere": {poked(32, 0, 0, 0, 0, 0, 0, 0, 0x10), "its ELF headers"},
+		"headers nowhere":   {poked(32, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff), "its ELF headers"},
+		"too many":          {poked(56, 0xff, 0xff), "its ELF headers"},
+		"no notes":          {poked(ehdrSize, 9), "no whole NT_PRSTATUS"},
+		"cut in the notes":  {good[:ehdrSize+3*phdrSize+100], "no whole NT_PRSTATUS"},
+		"long note":         {poked(ehdrSize+3*phdrSize+4, 0xff, 0xff, 0xff, 0xff), "no whole NT_PRSTATUS"},
+		"short prstatus":    {poked(ehdrSize+3*phdrSize+4, 8, 0), "no whole NT_PRSTATUS"},
 	} {
 		_, err := Core("core", bytes.NewReader(c.b), Options{Root: testRoot()})
 		var hinted interface{ Hint() string }

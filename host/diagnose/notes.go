@@ -1,12 +1,20 @@
-// The notes of a core file. Sources: the kernel's fs/binfmt_elf.c and include/uapi/linux/elf.h for the types;
-// include/linux/elfcore.h for the structures, with their x86-64 offsets below.
+// Core files: the memory, and the notes. Nothing in the file is trusted: what is read is bounded by the file, and nothing
+// is allocated by a claimed size. Sources: the kernel's fs/binfmt_elf.c (elf_core_dump, fill_note_info) and
+// include/uapi/linux/elf.h for the types; include/linux/elfcore.h for the structures, with their x86-64 offsets below.
 
 package diagnose
 
 import (
 	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
 
 	"vfix.dev/vfix/internal/binread"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/quote"
 )
 
 const (
@@ -17,17 +25,13 @@ const (
 	ntFile     = 0x46494c45 // "FILE"
 
 	noteHead = 12
-	// maxNotes is how many notes are read: a thread has about five.
-	maxNotes = 1 << 20
-	// maxFileNote is the longest NT_FILE: CORE_FILE_NOTE_SIZE_MAX of the kernel's fs/coredump.c, 16 MiB. maxAuxv
-	// is longer than any auxiliary vector.
-	maxFileNote = 16 << 20
-	maxAuxv     = 4096
+	// maxNotes is how much of the notes is read, in bytes: those of the first thread, with an NT_FILE of at most 16 MiB
+	// (fs/coredump.c, CORE_FILE_NOTE_SIZE_MAX).
+	maxNotes = 18 << 20
 
-	// elf_prstatus: pr_cursig, pr_pid, pr_reg; in pr_reg (user_regs_struct) rip and rsp.
+	// elf_prstatus: pr_cursig, pr_reg; in pr_reg (user_regs_struct) rip and rsp.
 	prstatusSize = 336
 	prCursig     = 12
-	prPid        = 32
 	prReg        = 112
 	regRIP       = prReg + 16*8
 	regRSP       = prReg + 19*8
@@ -35,19 +39,80 @@ const (
 	prpsinfoSize = 136
 	psPid        = 24
 	psFname      = 40
-	psFnameLen   = 16
 	psPsargs     = 56
-	psPsargsLen  = 80
 	// siginfo_t: si_signo, si_code, si_addr.
 	siginfoMin = 24
 	siCode     = 8
 	siAddr     = 16
 )
 
+var le = binary.LittleEndian
+
+// damaged returns the error of a core that contradicts itself or ends too early.
+func damaged(format string, a ...any) error {
+	return hinterr.With(hinterr.Damaged(format, a...), "write a complete core: check 'ulimit -c', the disk, and ProcessSizeMax= of systemd-coredump")
+}
+
+// refused returns the error of an undamaged input that vfix does not read.
+func refused(text, hint string) error { return hinterr.With(errors.New(text), "%s", hint) }
+
+// core is the memory of a process in its core file.
+type core struct {
+	*elf.File
+	// byKernel reports that the kernel wrote the core: a debugger writes section headers.
+	byKernel bool
+}
+
+// openCore reads the headers of a core file; name is for hints.
+func openCore(name string, r io.ReaderAt) (*core, error) {
+	f, err := elf.NewFile(r)
+	switch {
+	case err != nil:
+		return nil, damaged("its ELF headers: %v", err)
+	case f.Class != elf.ELFCLASS64:
+		return nil, refused("a 32-bit ELF file: the vsyscall page is for 64-bit programs, so it is not the cause of this crash", "use a debugger: gdb PROGRAM CORE")
+	case f.Machine != elf.EM_X86_64:
+		return nil, refused(fmt.Sprintf("an ELF file for another processor (%v): only x86-64 has the vsyscall page", f.Machine), "use a debugger for that processor: gdb PROGRAM CORE")
+	case f.Type != elf.ET_CORE:
+		return nil, refused(fmt.Sprintf("an ELF file, but not a core file (%v)", f.Type), "'vfix scan "+quote.Path(name)+"' examines programs and libraries")
+	}
+	return &core{f, len(f.Sections) == 0}, nil
+}
+
+// segmentAt returns the PT_LOAD that covers vaddr, nil for none.
+func (c *core) segmentAt(vaddr uint64) *elf.Prog {
+	for _, p := range c.Progs {
+		if p.Type == elf.PT_LOAD && vaddr >= p.Vaddr && vaddr-p.Vaddr < p.Memsz {
+			return p
+		}
+	}
+	return nil
+}
+
+// mem fills b with the memory at vaddr that is in the core, and returns the number of bytes. It returns an error
+// for memory that is missing because the file is truncated.
+func (c *core) mem(b []byte, vaddr uint64) (int, error) {
+	p := c.segmentAt(vaddr)
+	if p == nil || vaddr-p.Vaddr >= p.Filesz {
+		return 0, nil
+	}
+	b = b[:min(uint64(len(b)), p.Filesz-(vaddr-p.Vaddr))]
+	return len(b), binread.Full(p, b, vaddr-p.Vaddr, fmt.Sprintf("the memory at %#x", vaddr), damaged)
+}
+
+// text reads the NUL-terminated text at vaddr, up to most bytes; "" if the core does not have it.
+func (c *core) text(vaddr uint64, most int) string {
+	b := make([]byte, most)
+	n, err := c.mem(b, vaddr)
+	if err != nil {
+		return ""
+	}
+	return binread.CString(b[:n])
+}
+
 // facts are the notes' facts about the crash.
 type facts struct {
 	thread bool // a thread was found; otherwise the other fields mean nothing
-	tid    int
 	signal int
 	rip    uint64
 	rsp    uint64
@@ -59,7 +124,6 @@ type facts struct {
 	name, args string
 	mappings   []mapping
 	auxv       []byte
-	filesErr   error // of a damaged NT_FILE
 }
 
 type mapping struct {
@@ -67,119 +131,70 @@ type mapping struct {
 	path               string
 }
 
-// readNotes reads the notes. The first thread in the file is the one that crashed: the kernel writes it first
-// (fs/binfmt_elf.c, fill_note_info), and so do gdb's gcore and breakpad.
+// readNotes reads the notes. The first thread in the file is the one that crashed: the kernel writes it first, and so
+// do gdb's gcore and breakpad.
 func (c *core) readNotes() (*facts, error) {
-	f := &facts{}
-	count := 0
-	for _, s := range c.notes {
-		for at := uint64(0); s.filesz-at >= noteHead && at < s.filesz; {
-			if count++; count > maxNotes {
-				return nil, damaged("more than %d notes", maxNotes)
+	f, left := &facts{}, int64(maxNotes) // of all segments, which may overlap
+	for _, p := range c.Progs {
+		if p.Type != elf.PT_NOTE {
+			continue
+		}
+		b, err := io.ReadAll(io.LimitReader(p.Open(), left))
+		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, err
+		}
+		left -= int64(len(b))
+		for len(b) >= noteHead {
+			namesz, descsz := up4(uint64(le.Uint32(b))), uint64(le.Uint32(b[4:]))
+			if namesz+up4(descsz)+noteHead > uint64(len(b)) { // truncated
+				break
 			}
-			var h [noteHead]byte
-			if err := binread.Full(c.r, h[:], s.off+at, "a note", damaged); err != nil {
-				if f.thread { // the known facts are sufficient
-					f.filesErr = err
-					return f, nil
-				}
-				return nil, err
-			}
-			namesz, descsz, typ := uint64(le.Uint32(h[:])), uint64(le.Uint32(h[4:])), le.Uint32(h[8:])
-			desc := at + noteHead + up4(namesz)
-			if desc > s.filesz || descsz > s.filesz-desc {
-				return nil, damaged("a note of %d bytes at offset %#x ends beyond its segment", descsz, s.off+at)
-			}
-			if err := f.note(c, typ, s.off+desc, descsz); err != nil {
-				return nil, err
-			}
-			at = desc + up4(descsz)
+			f.note(le.Uint32(b[8:]), b[noteHead+namesz:][:descsz])
+			b = b[noteHead+namesz+up4(descsz):]
 		}
 	}
 	if !f.thread {
-		return nil, damaged("no NT_PRSTATUS: it has no registers")
+		return nil, damaged("no whole NT_PRSTATUS: it has no registers")
 	}
 	return f, nil
 }
 
 func up4(n uint64) uint64 { return (n + 3) &^ 3 }
 
-// note reads one note; later ones of a type are of other threads.
-func (f *facts) note(c *core, typ uint32, off, size uint64) error {
-	read := func(most uint64, what string) ([]byte, error) {
-		b := make([]byte, min(size, most))
-		return b, binread.Full(c.r, b, off, what, damaged)
-	}
+// note takes one note; later ones of a type are of other threads.
+func (f *facts) note(typ uint32, b []byte) {
 	switch {
-	case typ == ntPrstatus && !f.thread:
-		if size < prstatusSize {
-			return damaged("NT_PRSTATUS of %d bytes, want %d", size, prstatusSize)
-		}
-		b, err := read(prstatusSize, "NT_PRSTATUS")
-		if err != nil {
-			return err
-		}
-		f.thread, f.signal, f.tid = true, int(int16(le.Uint16(b[prCursig:]))), int(int32(le.Uint32(b[prPid:])))
+	case typ == ntPrstatus && !f.thread && len(b) >= prstatusSize:
+		f.thread, f.signal = true, int(int16(le.Uint16(b[prCursig:])))
 		f.rip, f.rsp = le.Uint64(b[regRIP:]), le.Uint64(b[regRSP:])
-	case typ == ntPrpsinfo && f.name == "" && size >= prpsinfoSize:
-		b, err := read(prpsinfoSize, "NT_PRPSINFO")
-		if err != nil {
-			return err
-		}
+	case typ == ntPrpsinfo && f.name == "" && len(b) >= prpsinfoSize:
 		f.pid = int(int32(le.Uint32(b[psPid:])))
-		f.name = binread.CString(b[psFname : psFname+psFnameLen])
-		f.args = binread.CString(b[psPsargs : psPsargs+psPsargsLen])
-	case typ == ntSiginfo && !f.siginfo && size >= siginfoMin:
-		b, err := read(siginfoMin, "NT_SIGINFO")
-		if err != nil {
-			return err
-		}
+		f.name, f.args = binread.CString(b[psFname:psPsargs]), binread.CString(b[psPsargs:])
+	case typ == ntSiginfo && !f.siginfo && len(b) >= siginfoMin:
 		f.siginfo, f.code, f.addr = true, int(int32(le.Uint32(b[siCode:]))), le.Uint64(b[siAddr:])
-		if signo := int(int32(le.Uint32(b))); f.signal == 0 {
-			f.signal = signo
-		}
 	case typ == ntAuxv && f.auxv == nil:
-		b, err := read(maxAuxv, "NT_AUXV")
-		if err != nil {
-			return err
-		}
 		f.auxv = b
-	case typ == ntFile && f.mappings == nil && f.filesErr == nil:
-		if size > maxFileNote {
-			f.filesErr = damaged("NT_FILE of %d bytes, at most %d are read", size, maxFileNote)
-			return nil
-		}
-		b, err := read(maxFileNote, "NT_FILE")
-		if err == nil {
-			f.mappings, err = parseFiles(b)
-		}
-		f.filesErr = err
+	case typ == ntFile && f.mappings == nil:
+		f.mappings = parseFiles(b)
 	}
-	return nil
 }
 
 // parseFiles reads an NT_FILE: count and page size, then start, end and offset in pages of
-// each, then the names. Source: fs/binfmt_elf.c, fill_files_note.
-func parseFiles(b []byte) ([]mapping, error) {
+// each, then the names; nil if it contradicts itself. Source: fs/binfmt_elf.c, fill_files_note.
+func parseFiles(b []byte) (all []mapping) {
 	const head, entry = 16, 24
-	if len(b) < head {
-		return nil, damaged("NT_FILE of %d bytes, want %d at least", len(b), head)
+	if len(b) < head || le.Uint64(b) > uint64(len(b)-head)/entry {
+		return nil
 	}
 	count, page := le.Uint64(b), le.Uint64(b[8:])
-	if count > uint64(len(b)-head)/entry {
-		return nil, damaged("NT_FILE of %d bytes for %d files", len(b), count)
+	names := bytes.Split(b[head+entry*count:], []byte{0})
+	if uint64(len(names)) < count {
+		return nil
 	}
-	names := b[head+entry*count:]
-	all := make([]mapping, 0, count)
-	for e := b[head : head+entry*count]; len(e) > 0; e = e[entry:] {
-		end := bytes.IndexByte(names, 0)
-		if end < 0 {
-			return nil, damaged("NT_FILE: %d files and only %d names", count, len(all))
-		}
-		all = append(all, mapping{le.Uint64(e), le.Uint64(e[8:]), le.Uint64(e[16:]) * page, string(names[:end])})
-		names = names[end+1:]
+	for i, e := 0, b[head:head+entry*count]; len(e) > 0; i, e = i+1, e[entry:] {
+		all = append(all, mapping{le.Uint64(e), le.Uint64(e[8:]), le.Uint64(e[16:]) * page, string(names[i])})
 	}
-	return all, nil
+	return all
 }
 
 // atExecfn is the entry of the auxiliary vector with the path of the program (linux/auxvec.h).
