@@ -37,6 +37,14 @@ fresh() {
 	mount_root
 }
 
+# sign: a file that vouches for its content stays as it is.
+sign() {
+	cp "$build/fixtures/libstubs.so" "$work/lower/lib/signed.so"
+	python3 -c 'import os, sys; os.setxattr(sys.argv[1], "security.ima", b"\1hash")' "$work/lower/lib/signed.so"
+	rm -rf "$work"/state/*
+	fresh
+}
+
 # configure MEMBERS
 configure() { jq -n --arg state "$work/state" --arg runtime "$work/runtime" "{state: \$state, runtime: \$runtime} + $1" >/etc/vfix/vfix.json; }
 
@@ -76,7 +84,7 @@ record() { tail -n 1 "$work/state/starts.jsonl" | jq -r "$1"; }
 	expect 'calls of the runtime' "$(wc -l <"$work/started")" 5
 	[ ! -e "$work/state/starts.jsonl" ] || fail "recorded: $(cat "$work/state/starts.jsonl")"
 	start
-	expect 'the record of a start' "$(record .result)" partial
+	expect 'the record of a start' "$(record .result)" patched
 }
 
 @test "vfix-runtime: a broken configuration: the container starts, with a line in the log" {
@@ -92,13 +100,37 @@ record() { tail -n 1 "$work/state/starts.jsonl" | jq -r "$1"; }
 @test "vfix-runtime: required refuses a container in which something is left, and says what" {
 	configure '{required: true}'
 	start
+	expect 'status of one that is patched' "$status" 0
+	rm "$work/started"
+	sign
+	start
 	expect status "$status" 1
 	[ ! -e "$work/started" ] || fail 'the runtime was executed'
-	expect_match 'the log' "$(cat "$work/log")" '/lib/libc.so.6: '
+	expect_match 'the log' "$(cat "$work/log")" '/lib/signed.so: '
 	expect 'the record' "$(record .result)" refused
 	configure '{}'
 	start
 	expect 'status without it' "$status" 0
+}
+
+# hook [STATE]: runs the hook with the state of the container, or another text.
+hook() { run "$VFIX_RUNTIME" hook <<<"${1-{\"id\": \"c1\", \"pid\": $$, \"bundle\": \"$work/bundle\"\}}"; }
+
+@test "vfix-runtime: as a hook it patches, refuses what is required, and lets the rest start" {
+	local state
+	sign
+	hook
+	expect "status: $output" "$status" 0
+	expect 'the record' "$(record '.door + " " + .container + " " + .result')" 'hook c1 partial'
+	! cmp "$work/lower/lib/libc.so.6" "$work/bundle/rootfs/lib/libc.so.6" || fail 'the file is not patched'
+	configure '{required: true}'
+	hook
+	expect 'status of what is required' "$status" 1
+	expect_match 'the error' "$output" 'container not started'
+	for state in '' '{' '{"bundle": "/none"}'; do
+		hook "$state"
+		expect "status for '$state': $output" "$status" 0
+	done
 }
 
 @test "vfix-runtime: 200 containers start while vfix-runtime is replaced; none is refused" {

@@ -310,7 +310,7 @@ func TestTogether(t *testing.T) {
 	unlock, err := store.lock(cacheKey("test[]", r.identity()), time.Now())
 	n.must(err)
 	defer unlock()
-	n.within(time.Second, func() {
+	n.within(5*time.Second, func() {
 		n.expect(c.start(func(s *start) { s.limits.time = 50 * time.Millisecond }), Skipped, "still examines the same image")
 	})
 }
