@@ -108,7 +108,6 @@ func (d *derivation) close() {
 	if d.added != nil {
 		d.added.Close()
 	}
-	d.sub.Close()
 }
 
 // derive makes the derived image of an image: its layers, each read once, become one tree; its changes one layer. If

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -188,55 +189,82 @@ func (v *Verified) layers(ctx context.Context, o VerifyOptions, d *derivation, s
 	return err
 }
 
-// verifyFiles compares directories, tarballs or files: of these, vfix patch changes the files only.
+// verifyFiles compares directories, tarballs or files, of which vfix patch changes the files only.
 func verifyFiles(ctx context.Context, base, src *source.Source, o VerifyOptions) (*Verified, error) {
 	s := contents.NewSession(o.Jobs, o.Media.Progress, o.Rewriter)
 	defer s.Close()
-	s.Sums = true
-	after, err := s.OpenSubject(ctx, src)
+	f, err := fallback.Examine(ctx, s, src, &o.Shim)
 	if err != nil {
 		return nil, err
 	}
-	defer after.Close()
+	out := &Verified{Findings: f.Findings}
+	if single, err := out.verifyFile(base.Path, src.Path, o); single || err != nil {
+		return out, err
+	}
+	s.Sums = true // directories and tarballs become images of one layer
+	for _, one := range []*source.Source{base, src} {
+		if err := source.WithRootImage(ctx, one, o.Media); err != nil {
+			return nil, err
+		}
+	}
 	before, err := s.OpenSubject(ctx, base)
 	if err != nil {
 		return nil, err
 	}
-	defer before.Close()
-	out := &Verified{Findings: after.F.Findings}
-	want, got := before.T.Entries(), after.T.Entries()
-	targets := before.F.ToPatch()
-	var there []*contents.Inode
-	for _, h := range targets {
-		if k := after.T.At(h.Names[0]); k != nil && k.Kind == contents.KindFile {
-			there = append(there, k.Inode)
+	want := before.T
+	if targets := before.F.ToPatch(); len(targets) > 0 {
+		added, err := s.NewLayer(ctx, before.T, targets, nil)
+		if err != nil {
+			return nil, err
+		}
+		defer added.Close()
+		if err := s.AddLayer(ctx, want, added); err != nil {
+			return nil, err
 		}
 	}
-	content, err := after.T.Fetch(ctx, there)
+	got, err := s.Image(ctx, src.Image)
 	if err != nil {
 		return nil, err
 	}
-	for _, h := range targets {
-		k := after.T.At(h.Names[0])
-		if k == nil || content[k.Inode] == nil {
-			continue // entries reports it
+	if out.entries(want.Entries(), got.Entries()); len(out.Problems) == 0 {
+		out.Compared = len(before.F.ToPatch())
+	}
+	return out, nil
+}
+
+// verifyFile compares two ELF files; single reports that they are files, and no tarballs.
+func (v *Verified) verifyFile(base, path string, o VerifyOptions) (single bool, err error) {
+	for _, name := range []string{base, path} {
+		if fi, err := os.Stat(name); err != nil || fi.IsDir() {
+			return false, err
 		}
-		is := content[k.Inode]
-		if _, err := patch.Verify(h.ELF.Content, h.ELF.Content.Size(), is, is.Size(), o.Rewriter); err != nil {
-			out.problem("%s: %v", h.Names[0], err)
-		} else {
-			out.Compared++
-		}
-		for _, name := range h.Names { // its content has been compared, and it has none of the marks of the old one
-			w := want[name].Unmarked()
-			if g := got[name]; g != nil {
-				w.Sum, w.Size = g.Sum, g.Size
-			}
-			want[name] = w
+		if tarball, err := contents.IsTarball(name); tarball || err != nil {
+			return false, err
 		}
 	}
-	out.entries(want, got)
-	return out, nil
+	before, err := os.Open(base)
+	if err != nil {
+		return true, err
+	}
+	defer before.Close()
+	after, err := os.Open(path)
+	if err != nil {
+		return true, err
+	}
+	defer after.Close()
+	was, err := before.Stat()
+	is, isErr := after.Stat()
+	if err := errors.Join(err, isErr); err != nil {
+		return true, err
+	}
+	proved, err := patch.Verify(before, was.Size(), after, is.Size(), o.Rewriter)
+	switch {
+	case err != nil:
+		v.problem("%s: %v", path, err)
+	case len(proved.Changed) > 0:
+		v.Compared++
+	}
+	return true, nil
 }
 
 // entries compares files by name: their types, metadata and contents.

@@ -65,28 +65,20 @@ func (r *crashes) open() (done func(), err error) {
 	r.d = diagnose.Options{RootName: r.o.root, Output: r.o.output, Here: r.here, ScanImage: func(image string) (*diagnose.Scanned, error) {
 		return r.scan(string(source.Daemon) + ":" + image) // registries are not contacted: the user named none
 	}}
-	dir := "/"
+	dir, remove := "/", func() {}
 	if r.o.root != "" {
 		r.d.ScanRoot = sync.OnceValues(func() (*diagnose.Scanned, error) { return r.scan(r.o.root) })
-		root, err := images.OpenRoot(r.ctx, r.o.root, r.o.scan.Media)
-		if err != nil {
-			return nil, err
-		}
-		if root.FS != nil {
-			r.d.Root, r.d.IsImage = root.FS, root.Src.Image != nil
-			return func() { root.Close() }, nil
-		}
-		dir = root.Path
-		if err := root.Close(); err != nil {
+		if dir, r.d.IsImage, remove, err = images.OpenRoot(r.ctx, r.o.root, r.o.scan.Media); err != nil {
 			return nil, err
 		}
 	}
 	files, err := rootpath.OpenDir(dir)
 	if err != nil {
+		remove()
 		return nil, err
 	}
 	r.d.Root = files
-	return func() { files.Close() }, nil
+	return func() { files.Close(); remove() }, nil
 }
 
 // scan examines an image or directory.

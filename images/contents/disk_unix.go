@@ -5,18 +5,16 @@
 package contents
 
 import (
-	"archive/tar"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
+	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/xattrs"
 )
 
@@ -90,13 +88,16 @@ const (
 
 func (m *Meta) owner() Loss { return Loss{LostOwner, fmt.Sprintf("%d:%d", m.UID, m.GID)} }
 
-// lostXattrs returns the losses if no xattr of m can be set.
-func (m *Meta) lostXattrs() (lost []Loss) {
-	for _, name := range SortedKeys(m.Xattrs) {
-		lost = append(lost, Loss{Kind: name})
-	}
-	return lost
-}
+// Loss is metadata that a file lost because the caller is not root: its kind, or the name of an xattr, and its value.
+type Loss struct{ Kind, Value string }
+
+// The kinds that callers check for.
+const (
+	LostOwner = "owner"
+	LostGroup = "group" // but not its user
+)
+
+func (l Loss) String() string { return strings.TrimSpace(l.Kind + " " + l.Value) }
 
 // listXattrs lists the names of a file's xattrs; none if the file system does not support them.
 func listXattrs(fd int) ([]string, error) {
@@ -149,71 +150,6 @@ func SyncDir(root *os.Root, name string) error {
 	return err
 }
 
-// nodeTypes maps tar type flags to types of devices and fifos.
-var nodeTypes = map[byte]uint32{tar.TypeFifo: unix.S_IFIFO, tar.TypeChar: unix.S_IFCHR, tar.TypeBlock: unix.S_IFBLK}
-
-// MakeNode creates the device or fifo of e as name in root. It omits metadata that only root may set, and returns
-// it.
-func (e *Entry) MakeNode(root *os.Root, name string) (lost []Loss, err error) {
-	kind, ok := nodeTypes[e.Flag]
-	if !ok {
-		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "an entry of the tar type %q, which is not a file, directory, link or device", e.Flag)
-	}
-	at, base, err := openParent(root, name)
-	if err != nil {
-		return nil, err
-	}
-	defer at.Close()
-	const private = 0o600
-	err = mknodat(int(at.Fd()), base, kind|private, unix.Mkdev(uint32(e.Meta.device.major()), uint32(e.Meta.device.minor())))
-	if onlyRoot(err) || errors.Is(err, unix.ENOTSUP) {
-		return []Loss{{Kind: "device"}}, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("mknod: %w", err)
-	}
-	mode := e.Meta.Mode
-	if lost, err = e.Meta.giveOwnerAt(int(at.Fd()), base); err != nil {
-		return nil, err
-	}
-	if len(lost) > 0 {
-		mode &= noPrivileges
-	}
-	if err := unix.Fchmodat(int(at.Fd()), base, mode, 0); err != nil {
-		return nil, err
-	}
-	return append(lost, e.Meta.lostXattrs()...), e.Meta.giveTimes(int(at.Fd()), base)
-}
-
-// GiveLink sets the owner and times of m on a symlink. It omits xattrs, and metadata that only root may set, and
-// returns them.
-func (m *Meta) GiveLink(root *os.Root, name string) (lost []Loss, err error) {
-	at, base, err := openParent(root, name)
-	if err != nil {
-		return nil, err
-	}
-	defer at.Close()
-	if lost, err = m.giveOwnerAt(int(at.Fd()), base); err != nil {
-		return nil, err
-	}
-	return append(lost, m.lostXattrs()...), m.giveTimes(int(at.Fd()), base)
-}
-
-// openParent opens the directory of name, so that later calls on its descriptor do not look up the components of
-// name again.
-func openParent(root *os.Root, name string) (*os.File, string, error) {
-	f, err := root.Open(path.Dir(name))
-	return f, path.Base(name), err
-}
-
-func (m *Meta) giveOwnerAt(at int, base string) ([]Loss, error) {
-	var is unix.Stat_t
-	if err := unix.Fstatat(at, base, &is, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return nil, err
-	}
-	return m.giveOwner(&is, func(uid, gid int) error { return unix.Fchownat(at, base, uid, gid, unix.AT_SYMLINK_NOFOLLOW) })
-}
-
 // giveOwner sets the owner of a file with chown; it omits an owner that only root may set, and returns it.
 func (m *Meta) giveOwner(is *unix.Stat_t, chown func(uid, gid int) error) (lost []Loss, err error) {
 	if is.Uid == m.UID && is.Gid == m.GID {
@@ -230,11 +166,6 @@ func (m *Meta) giveOwner(is *unix.Stat_t, chown func(uid, gid int) error) (lost 
 	}
 	_ = chown(-1, int(m.GID)) // if it is a group of the caller
 	return []Loss{m.owner()}, nil
-}
-
-func (m *Meta) giveTimes(at int, base string) error {
-	t := unix.NsecToTimespec(m.Mtime.UnixNano())
-	return unix.UtimesNanoAt(at, base, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW)
 }
 
 // DiskMeta returns the metadata of a file, without its xattrs.

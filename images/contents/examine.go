@@ -57,8 +57,6 @@ type examiner struct {
 	S *Session
 	// Whiteouts reports that the archive is a layer, whose .wh. names are whiteouts.
 	Whiteouts bool
-	// take, if not nil, gets the files instead of their being examined.
-	take func(e *Entry, r io.Reader) error
 	// programs makes the examiner record what programs load.
 	programs bool
 	head     [elfHead]byte
@@ -86,21 +84,11 @@ func (x *examiner) content(e *Entry, h *blob.TarMember, r io.Reader) error {
 		if err != nil && err != io.EOF {
 			return err
 		}
-		if x.take == nil && !x.S.Sums && !isCandidate(e.Name, x.head[:n]) {
+		if !x.S.Sums && !isCandidate(e.Name, x.head[:n]) {
 			return nil
 		}
 		e.ELF = &elfInfo{passed: fmt.Sprintf("sparse file of %d bytes, at most %d are examined", h.Size, int64(MaxELF)), unread: true}
 		return nil
-	}
-	if x.take != nil {
-		return x.take(e, r)
-	}
-	if e.Kind == KindFile && x.S.Keep != nil && x.S.Keep(e.Name, h.Size) {
-		kept, err := x.S.spool.KeepStream(r, h.Size)
-		if err != nil {
-			return err
-		}
-		e.kept, r = kept, io.NewSectionReader(kept, 0, h.Size)
 	}
 	if !x.S.Sums {
 		info, err := x.examine(e.Name, r, h.Size)

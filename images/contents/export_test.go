@@ -4,7 +4,5 @@ package contents
 
 type LayerIndex = layerIndex
 
-var NewLayerCache = newLayerCache
-
 // NewExaminer returns an examiner of layers.
 func NewExaminer(s *Session) *examiner { return &examiner{S: s, Whiteouts: true} }

@@ -48,10 +48,6 @@ func (s *Session) Findings(ctx context.Context, t *Tree) (*Scanned, error) {
 		}
 		out.judge(v, layer)
 	}
-	if t.disk != nil {
-		t.disk.findings(out.Findings)
-		out.Library = t.disk.Only != "" && len(all) == 1 && all[0].ELF.library
-	}
 	return out, nil
 }
 

@@ -14,7 +14,6 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/rewriter/patch"
 	"vfix.dev/vfix/tests/imagetest"
 )
 
@@ -29,26 +28,6 @@ func (l *farLayer) MediaType() (types.MediaType, error) { return l.mediaType, ni
 func (l *farLayer) Compressed() (io.ReadCloser, error) {
 	l.opened = true
 	return nil, errors.New("asked for")
-}
-
-// A foreign layer of a registry is skipped without a read; any other is read.
-func TestForeignLayer(t *testing.T) {
-	inner := imagetest.Must[[]v1.Layer](t)(imagetest.TinyImage(t).Layers())[0]
-	for mt, wantOpened := range map[types.MediaType]bool{
-		types.DockerForeignLayer: false, types.OCIRestrictedLayer: false, types.DockerLayer: true,
-	} {
-		n := &imagetest.Notes{}
-		s := contents.NewSession(1, n, patch.Options{})
-		l := &farLayer{Layer: inner, mediaType: mt}
-		idx, err := s.ReadLayer(t.Context(), l)
-		s.Close()
-		if l.opened != wantOpened || (err != nil) != wantOpened {
-			t.Errorf("%s: asked %v, error %v", mt, l.opened, err)
-		}
-		if !wantOpened && (len(idx.Entries) != 0 || !strings.Contains(strings.Join(n.Text, ""), "not examined")) {
-			t.Errorf("%s: got %+v, notes %q", mt, idx, n.Text)
-		}
-	}
 }
 
 // A foreign layer is read if a layout has it; one that is damaged there is an error, and not absent.

@@ -41,7 +41,7 @@ const (
 // Whiteout names. Source: image-spec layer.md, "Whiteouts"; the aufs names are docker's
 // pkg/archive/whiteouts.go.
 const (
-	WhiteoutPrefix = ".wh."
+	whiteoutPrefix = ".wh."
 	whiteoutMeta   = ".wh..wh."
 	whiteoutOpaque = ".wh..wh..opq"
 	whiteoutPool   = ".wh..wh.plnk"
@@ -85,7 +85,6 @@ type Entry struct {
 	Meta   Meta
 	ELF    *elfInfo           // nil for files other than 64-bit x86-64 ELF files
 	Sum    *[sha256.Size]byte // of a regular file's content, if requested
-	kept   *io.SectionReader  // the content, if it is kept and the file is not in ELF
 	Disk   *DiskFile          // of a regular file on disk
 }
 
@@ -98,8 +97,8 @@ type layerIndex struct {
 	absent *absence
 }
 
-// ReadLayer reads one layer and examines its files.
-func (s *Session) ReadLayer(ctx context.Context, l v1.Layer) (_ *layerIndex, err error) {
+// readLayer reads one layer and examines its files.
+func (s *Session) readLayer(ctx context.Context, l v1.Layer) (_ *layerIndex, err error) {
 	if !source.AtHand(l) {
 		return absentLayer(l, foreign, s.Progress)
 	}
@@ -114,9 +113,6 @@ func (s *Session) ReadLayer(ctx context.Context, l v1.Layer) (_ *layerIndex, err
 	idx := &layerIndex{Title: "layer " + ls.Name, DiffID: ls.DiffID}
 	x := &examiner{S: s, Whiteouts: true}
 	defer x.Close()
-	if s.Take != nil {
-		x.take = func(e *Entry, r io.Reader) error { return s.Take(ctx, idx.DiffID, e, r) }
-	}
 	head := bytes.Clone(ls.Peek(blob.ArchiveHead))
 	if idx.Entries, err = x.ReadEntries(ctx, ls); err != nil {
 		if why := unknownFormat(l, head); why != nil && ctx.Err() == nil {
@@ -161,9 +157,6 @@ func (x *examiner) ReadEntries(ctx context.Context, r io.Reader) ([]*Entry, erro
 // newEntry returns the entry of a member; nil for members without a file (global PAX headers, aufs's own files).
 func newEntry(h *blob.TarMember, whiteouts bool) (e *Entry, err error) {
 	e = &Entry{Name: h.Path, Number: h.Number, Size: h.Size, Meta: NewMeta(h.Header)}
-	if name := misleading(e.Meta.Xattrs); whiteouts && name != "" {
-		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "%s: extended attribute %s: overlay engines would show files that differ from the layer's", h.Path, name)
-	}
 	dir, base := path.Split(h.Path)
 	switch {
 	case !whiteouts:
@@ -178,8 +171,8 @@ func newEntry(h *blob.TarMember, whiteouts bool) (e *Entry, err error) {
 		return e, nil
 	case strings.HasPrefix(base, whiteoutMeta), strings.Contains("/"+dir, "/"+whiteoutMeta):
 		return nil, nil
-	case strings.HasPrefix(base, WhiteoutPrefix):
-		hidden := strings.TrimPrefix(base, WhiteoutPrefix)
+	case strings.HasPrefix(base, whiteoutPrefix):
+		hidden := strings.TrimPrefix(base, whiteoutPrefix)
 		if hidden == "" || hidden == "." || hidden == ".." {
 			return nil, hinterr.Damaged("%s: whiteout of nothing", h.Path)
 		}
@@ -219,20 +212,6 @@ func newEntry(h *blob.TarMember, whiteouts bool) (e *Entry, err error) {
 // gnuKinds are the members of GNU tar that are not files: the list of names in a directory, and the name of a
 // volume (tar.h).
 const gnuKinds = "DV"
-
-// misleading returns an extended attribute with which overlay takes a directory or the content of a file from
-// another path of the lower layers (fs/overlayfs/overlayfs.h: OVL_XATTR_REDIRECT, OVL_XATTR_METACOPY); "" for
-// none. Engines set the attributes of a layer.
-func misleading(xattrs map[string]string) string {
-	for _, prefix := range []string{"trusted.overlay.", "user.overlay."} {
-		for _, name := range []string{"redirect", "metacopy"} {
-			if _, has := xattrs[prefix+name]; has {
-				return prefix + name
-			}
-		}
-	}
-	return ""
-}
 
 // inPool returns the name in the hard link pool of aufs, "" for names outside of it.
 func inPool(name string) string {

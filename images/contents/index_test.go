@@ -15,23 +15,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"vfix.dev/vfix/images/blob"
-	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter/patch"
 )
-
-// A layer whose attributes make overlay show other files than its members is refused, not misread.
-func TestMisleadingAttributes(t *testing.T) {
-	for name, refused := range map[string]bool{
-		"trusted.overlay.redirect": true, "user.overlay.redirect": true, "trusted.overlay.metacopy": true, "user.overlay.metacopy": true,
-		"trusted.overlay.opaque": false, "security.capability": false, "user.redirect": false,
-	} {
-		h := &tar.Header{Name: "usr/", Typeflag: tar.TypeDir, PAXRecords: map[string]string{blob.XattrPrefix + name: "/hidden"}}
-		e, err := newEntry(&blob.TarMember{Header: h, Path: "usr"}, true)
-		if got := errors.Is(err, hinterr.ErrUnsupported); got != refused || (e == nil) != refused {
-			t.Errorf("%s: got %v, %v", name, e, err)
-		}
-	}
-}
 
 // The attributes of a tarball's members hide nothing, and its root is a directory.
 func TestEntriesOfTarballs(t *testing.T) {
@@ -101,29 +86,6 @@ func TestEntryKinds(t *testing.T) {
 		e, err := newEntry(&blob.TarMember{Header: &tar.Header{Name: "a", Typeflag: c.flag, Linkname: c.link}, Path: "a"}, true)
 		if (err == nil) != c.ok || c.ok && (e.Kind != c.want || e.Name != "a" || e.Link != strings.TrimPrefix(c.link, "./") || e.Kind == KindOther && e.Flag != c.flag) {
 			t.Errorf("%c to %.9q: got %+v, %v", c.flag, c.link, e, err)
-		}
-	}
-}
-
-// Losses of copies are said in one line, of one file or of all.
-func TestLost(t *testing.T) {
-	owner, group, attribute := Loss{LostOwner, "0:0"}, Loss{LostGroup, "5"}, Loss{Kind: "security.ima"}
-	for _, c := range []struct {
-		files [][]Loss
-		want  string
-	}{
-		{nil, ""}, {[][]Loss{nil, {}}, ""},
-		{[][]Loss{nil, {owner, attribute}}, "1: the copy is yours: not kept: owner 0:0, security.ima (needs root)"},
-		{[][]Loss{{group}}, "0: not kept: group 5 (needs root)"},
-		{[][]Loss{{attribute, owner}, {group, owner}}, "the copies are yours: not kept for 2 files: security.ima of 1, owner of 2, group of 1 (needs root); the first is 0: security.ima, owner 0:0"},
-		{[][]Loss{{group}, {attribute}, {group}}, "not kept for 3 files: group of 2, security.ima of 1 (needs root); the first is 0: group 5"},
-	} {
-		var l Lost
-		for n, lost := range c.files {
-			l.Add(string(rune('0'+n)), lost)
-		}
-		if got := l.Warning(); got != c.want {
-			t.Errorf("%v: got %q, want %q", c.files, got, c.want)
 		}
 	}
 }

@@ -2,12 +2,9 @@ package contents_test
 
 import (
 	"archive/tar"
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"io"
-	"io/fs"
 	"strings"
 	"testing"
 
@@ -15,10 +12,7 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/rewriter/find"
-	"vfix.dev/vfix/rewriter/patch"
 	"vfix.dev/vfix/tests/imagetest"
 )
 
@@ -92,67 +86,14 @@ func TestAddLayer(t *testing.T) {
 	if err := s.AddLayer(t.Context(), tree, layer(imagetest.FileM("a", []byte("text")))); err != nil {
 		t.Fatal(err)
 	}
-	if err := tree.Read(t.Context(), []*contents.Inode{tree.Find("a").Inode}, func(_ *contents.Inode, r io.Reader) error {
-		if b, err := io.ReadAll(r); err != nil || string(b) != "text" {
-			t.Errorf("got %q, %v", b, err)
-		}
-		return nil
-	}); err != nil {
-		t.Error(err)
+	got := imagetest.Must[map[*contents.Inode]*io.SectionReader](t)(tree.Fetch(t.Context(), []*contents.Inode{tree.Find("a").Inode}))
+	if b, err := io.ReadAll(got[tree.Find("a").Inode]); err != nil || string(b) != "text" {
+		t.Errorf("got %q, %v", b, err)
 	}
 	for what, l := range map[string]v1.Layer{"a link to nothing": layer(imagetest.LinkM("b", "none")), "not an archive": imagetest.BytesLayer(t, imagetest.Noise(2000))} {
 		if err := s.AddLayer(t.Context(), tree, l); !errors.Is(err, hinterr.ErrDamaged) {
 			t.Errorf("%s: got %v", what, err)
 		}
-	}
-}
-
-// A rewritten tarball has the patched files without their marks, in their new sizes, and everything else as before.
-func TestRewriteTarball(t *testing.T) {
-	marked := imagetest.LegacyM("a", "1")
-	marked.PAXRecords = map[string]string{blob.XattrPrefix + "security.ima": "1", blob.XattrPrefix + "user.a": "2", "VENDOR.note": "3"}
-	kept := imagetest.FileM("c", []byte("text"))
-	kept.PAXRecords = map[string]string{blob.XattrPrefix + "security.ima": "1"}
-	volume, list := imagetest.TestMember{Header: tar.Header{Typeflag: 'V', Name: "volume"}}, imagetest.TestMember{Header: tar.Header{Typeflag: 'D', Name: "list", Size: 3}, Body: []byte("Yx\x00")}
-	plain := imagetest.TarMembers(t, volume, list, imagetest.DirM("d"), marked, imagetest.FileM("libjvm.so", imagetest.JVMLibrary(t)), kept)
-	name := imagetest.Write(t, t.TempDir()+"/x.tar", plain)
-	s := contents.NewSession(1, nil, patch.Options{Fixes: find.Fixes})
-	defer s.Close()
-	sub := imagetest.Must[*contents.Subject](t)(s.OpenSubject(t.Context(), &source.Source{Path: name}))
-	defer sub.Close()
-	unfixed := imagetest.Must[*contents.Scanned](t)(imagetest.TestSession(t).Path(t.Context(), name))
-	hits := sub.F.ToPatch()
-	if len(unfixed.Hazards) != 1 || len(unfixed.Files) != 1 || len(hits) != 2 || len(sub.F.Hazards) != 0 || hits[1].Plan.Size <= hits[1].Size {
-		t.Fatalf("got %d files to patch, hazards %+v", len(hits), sub.F.Hazards)
-	}
-	var out bytes.Buffer
-	if err := contents.RewriteTarball(t.Context(), &out, bytes.NewReader(plain), hits); err != nil {
-		t.Fatal(err)
-	}
-	sizes := map[string]int64{"volume": 0, "list": 3, "d/": 0, "a": hits[0].Plan.Size, "libjvm.so": hits[1].Plan.Size, "c": 4}
-	members := imagetest.ReadTar(t, bytes.NewReader(out.Bytes()))
-	for _, m := range members {
-		_, ima := m.PAXRecords[blob.XattrPrefix+"security.ima"]
-		_, user := m.PAXRecords[blob.XattrPrefix+"user.a"]
-		if size, has := sizes[m.Name]; !has || m.Size != size || int64(len(m.Body)) != size || ima != (m.Name == "c") || user != (m.Name == "a") || (m.PAXRecords["VENDOR.note"] == "3") != (m.Name == "a") {
-			t.Errorf("%s: got %d bytes of %d, attributes %q", m.Name, len(m.Body), m.Size, m.PAXRecords)
-		}
-	}
-	if len(members) != len(sizes) || !bytes.Equal(members[3].Body, imagetest.FixedELF("1")) {
-		t.Errorf("got %d members, want %d", len(members), len(sizes))
-	}
-	if w := strings.Join(hits[0].Plan.Warnings, "; "); !strings.HasPrefix(w, "security.ima dropped") || len(hits[1].Plan.Warnings) > 0 {
-		t.Errorf("got warnings %q", w)
-	}
-	if sum, err := contents.TarballSum(t.Context(), name, hits); err != nil || sum != sha256.Sum256(out.Bytes()) {
-		t.Errorf("its sum: got %x, %v", sum, err)
-	}
-	if _, err := contents.TarballSum(t.Context(), name+"x", hits); err == nil {
-		t.Error("the sum of no file: no error")
-	}
-	var packed bytes.Buffer
-	if err := contents.RewriteTarball(t.Context(), &packed, bytes.NewReader(imagetest.GzipOf(t, plain)), hits); err != nil || packed.Len() > out.Len()/4 {
-		t.Errorf("compressed: got %d bytes of %d, %v", packed.Len(), out.Len(), err)
 	}
 }
 
@@ -178,37 +119,5 @@ func TestMetaDiffers(t *testing.T) {
 		if got := same.Differs(of(change)); !strings.HasPrefix(got, want) || want == "" && got != "" {
 			t.Errorf("got %q, want %q", got, want)
 		}
-	}
-}
-
-// Without a directory for temporary files, what needs one fails.
-func TestNoTemp(t *testing.T) {
-	text, legacy := imagetest.FileM("a", []byte("text")), imagetest.LegacyM("b", "1")
-	s := imagetest.TestSession(t)
-	tree := imagetest.Must[*contents.Tree](t)(s.Image(t.Context(), imagetest.Stack(t, []imagetest.TestMember{text})))
-	keeps := imagetest.TestSession(t)
-	keeps.Keep = func(string, int64) bool { return true }
-	image := func(s *contents.Session, m imagetest.TestMember) error {
-		_, err := s.Image(t.Context(), imagetest.Stack(t, []imagetest.TestMember{m}))
-		return err
-	}
-	dir := t.TempDir()
-	imagetest.Write(t, dir+"/b", legacy.Body)
-	t.Setenv("TMPDIR", dir+"/none")
-	_, fetched := tree.Fetch(t.Context(), []*contents.Inode{tree.Find("a").Inode})
-	_, packed := s.NewLayer(t.Context(), tree, nil, []contents.Extra{{Name: "x"}})
-	for what, err := range map[string]error{
-		"a file to patch": image(s, legacy), "a large file": image(s, imagetest.FileM("c", append(imagetest.ModernELF("c"), make([]byte, 3<<20)...))),
-		"a file that is kept": image(keeps, text), "a file that is read again": fetched, "an added layer": packed,
-	} {
-		if !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: got %v", what, err)
-		}
-	}
-	if err := image(s, imagetest.ModernM("d")); err != nil {
-		t.Errorf("a file in memory: got %v", err)
-	}
-	if f, err := s.Path(t.Context(), dir); err != nil || len(f.Files) != 1 {
-		t.Errorf("a file on disk: got %+v, %v", f, err)
 	}
 }

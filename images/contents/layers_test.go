@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/tests/imagetest"
 )
@@ -48,7 +49,7 @@ func TestLayerLies(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			imagetest.Decompressors(t, func(t *testing.T) {
-				_, err := imagetest.TestSession(t).ReadLayer(context.Background(), tc.l)
+				err := imagetest.TestSession(t).AddLayer(context.Background(), contents.NewTree(), tc.l)
 				switch {
 				case tc.want == "" && err != nil:
 					t.Error(err)
@@ -92,7 +93,7 @@ func TestBadTar(t *testing.T) {
 		{"claims 1 TiB", tarClaims(t, 1<<40), "tar archive ends early, after 1 members"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := imagetest.TestSession(t).ReadLayer(context.Background(), imagetest.BytesLayer(t, tc.in))
+			err := imagetest.TestSession(t).AddLayer(context.Background(), contents.NewTree(), imagetest.BytesLayer(t, tc.in))
 			switch {
 			case tc.want == "" && err != nil:
 				t.Error(err)
@@ -103,7 +104,7 @@ func TestBadTar(t *testing.T) {
 	}
 	s := imagetest.TestSession(t)
 	s.Sums = true
-	_, err := s.ReadLayer(context.Background(), imagetest.BytesLayer(t, good[:bytes.Index(good, imagetest.Noise(5000))+100]))
+	err := s.AddLayer(context.Background(), contents.NewTree(), imagetest.BytesLayer(t, good[:bytes.Index(good, imagetest.Noise(5000))+100]))
 	imagetest.WantErr(t, err, hinterr.ErrDamaged, "b: ends early")
 }
 

@@ -17,57 +17,40 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// members is the origin of a layer of a tree: an image's layer, a tarball, a directory; nil for a stream that can
+// members is the origin of a layer of a tree: an image's layer or a tarball; nil for a stream that can
 // be read only once.
 type members interface {
-	// read calls f with the content of each member in want, by their numbers. With all it reads to the end, so
-	// that the content is verified when it returns; otherwise only up to the last of them.
-	read(ctx context.Context, want map[uint32]*Inode, all bool, f func(*Inode, io.Reader) error) error
+	// read calls f with the content of each member in want, by their numbers, up to the last of them.
+	read(ctx context.Context, want map[uint32]*Inode, f func(*Inode, io.Reader) error) error
 }
 
-// Read calls f with the content of each of the files, layer by layer. If it returns nil, the content of an image
-// is verified.
-func (t *Tree) Read(ctx context.Context, want []*Inode, f func(*Inode, io.Reader) error) error {
-	return t.read(ctx, want, true, f)
-}
-
-func (t *Tree) read(ctx context.Context, want []*Inode, all bool, f func(*Inode, io.Reader) error) error {
-	layers := map[int]map[uint32]*Inode{}
-	for _, i := range want {
-		if layers[i.Layer] == nil {
-			layers[i.Layer] = map[uint32]*Inode{}
-		}
-		layers[i.Layer][i.Number] = i
-	}
-	for _, n := range slices.Sorted(maps.Keys(layers)) {
-		if t.from[n] == nil {
-			return errors.New("a stream that is read once")
-		}
-		if err := t.from[n].read(ctx, layers[n], all, f); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Fetch makes the contents of files readable at any offset, as long as the session lasts.
+// Fetch makes the contents of files readable at any offset, as long as the session lasts. Each layer is read up to the
+// last of them.
 func (t *Tree) Fetch(ctx context.Context, want []*Inode) (map[*Inode]*io.SectionReader, error) {
-	got := map[*Inode]*io.SectionReader{}
-	var missing []*Inode
+	got, missing := map[*Inode]*io.SectionReader{}, map[int]map[uint32]*Inode{}
 	for _, i := range want {
 		switch {
 		case i.ELF != nil && i.ELF.Content != nil:
 			got[i] = i.ELF.Content
-		case i.kept != nil:
-			got[i] = i.kept
+		case missing[i.Layer] == nil:
+			missing[i.Layer] = map[uint32]*Inode{i.Number: i}
 		default:
-			missing = append(missing, i)
+			missing[i.Layer][i.Number] = i
 		}
 	}
-	return got, t.read(ctx, missing, false, func(i *Inode, r io.Reader) (err error) {
-		got[i], err = t.spool.KeepStream(r, i.Size)
-		return err
-	})
+	for _, n := range slices.Sorted(maps.Keys(missing)) {
+		if t.from[n] == nil {
+			return nil, errors.New("a stream that is read once")
+		}
+		err := t.from[n].read(ctx, missing[n], func(i *Inode, r io.Reader) (err error) {
+			got[i], err = t.spool.KeepStream(r, i.Size)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return got, nil
 }
 
 // EachContent reads whole files, in the order of their names.
@@ -86,22 +69,7 @@ func (t *Tree) EachContent(ctx context.Context, files map[string]*Inode, f func(
 	return nil
 }
 
-// hold makes the targets' contents available if the tree was examined file by file.
-func (t *Tree) hold(ctx context.Context, targets []Target) error {
-	var want []*Inode
-	for _, h := range targets {
-		if h.ELF.Content == nil {
-			want = append(want, h.Inode)
-		}
-	}
-	got, err := t.Fetch(ctx, want)
-	for _, i := range want {
-		i.ELF.Content = got[i]
-	}
-	return err
-}
-
-func readMembers(ctx context.Context, r io.Reader, want map[uint32]*Inode, all bool, f func(*Inode, io.Reader) error) error {
+func readMembers(ctx context.Context, r io.Reader, want map[uint32]*Inode, f func(*Inode, io.Reader) error) error {
 	left := len(want)
 	for m, err := range blob.Members(r) {
 		switch {
@@ -116,14 +84,11 @@ func readMembers(ctx context.Context, r io.Reader, want map[uint32]*Inode, all b
 			}
 			left--
 		}
-		if left == 0 && !all {
+		if left == 0 {
 			return nil
 		}
 	}
-	if left > 0 {
-		return io.ErrUnexpectedEOF
-	}
-	return nil
+	return io.ErrUnexpectedEOF
 }
 
 // layerMembers are the members of an image's layer.
@@ -132,54 +97,28 @@ type layerMembers struct {
 	p progress.Reporter
 }
 
-func (l layerMembers) read(ctx context.Context, want map[uint32]*Inode, all bool, f func(*Inode, io.Reader) error) error {
+func (l layerMembers) read(ctx context.Context, want map[uint32]*Inode, f func(*Inode, io.Reader) error) error {
 	ls, err := blob.OpenLayer(ctx, l.Layer, l.p)
 	if err != nil {
 		return err
 	}
 	defer ls.Close()
-	if err := readMembers(ctx, ls, want, all, f); err != nil || !all {
-		return ls.Wrap(err)
-	}
-	return ls.Finish()
+	return ls.Wrap(readMembers(ctx, ls, want, f))
 }
 
 // tarMembers are the members of a tarball, by its path.
 type tarMembers string
 
-func (t tarMembers) read(ctx context.Context, want map[uint32]*Inode, all bool, f func(*Inode, io.Reader) error) error {
-	return unpacked(ctx, string(t), func(body io.Reader) error { return readMembers(ctx, body, want, all, f) })
-}
-
-// unpacked calls f with the content of a tarball that may be compressed.
-func unpacked(ctx context.Context, name string, f func(body io.Reader) error) error {
-	file, err := os.Open(name)
+func (t tarMembers) read(ctx context.Context, want map[uint32]*Inode, f func(*Inode, io.Reader) error) error {
+	file, err := os.Open(string(t))
 	if err != nil {
 		return err
 	}
 	defer file.Close()
 	body, _, err := blob.Decompress(ctx, blob.Reading{Ctx: ctx, Reader: file})
 	if err != nil {
-		return WrapPath(name, err)
+		return WrapPath(string(t), err)
 	}
 	defer body.Close()
-	return WrapPath(name, f(body))
-}
-
-// read passes the contents of a directory's files; f gets an *os.File.
-func (d *Disk) read(ctx context.Context, want map[uint32]*Inode, _ bool, f func(*Inode, io.Reader) error) error {
-	for _, n := range slices.Sorted(maps.Keys(want)) {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		r, err := d.open(want[n].Entry)
-		if err == nil {
-			err = f(want[n], r)
-			r.Close()
-		}
-		if err != nil {
-			return WrapPath(d.Full(want[n].Name), err)
-		}
-	}
-	return nil
+	return WrapPath(string(t), readMembers(ctx, body, want, f))
 }

@@ -5,8 +5,8 @@ package contents
 import (
 	"context"
 	"fmt"
-	"io"
 	"runtime"
+	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sync/errgroup"
@@ -20,23 +20,30 @@ import (
 // buffers, below 10 MiB, and a zstd window.
 const MaxLayersAtOnce = 4
 
+// maxRemembered is the number of members of all layers that a session remembers, of 230 to 330 bytes each: 30 to 40
+// installations of an old Debian.
+const maxRemembered = 400_000
+
 // Session is the work of one command: the results for layers, and contents that are needed again. Several sources
 // share a session, so that a common layer is read once.
 type Session struct {
 	Options  patch.Options
-	jobs     int
 	Progress progress.Reporter
 	// Sums requests the SHA-256 of every regular file, for comparisons.
-	Sums bool
-	// Keep selects files, by name and size in bytes, whose contents are kept besides those of ELF files; nil:
-	// none.
-	Keep func(name string, size int64) bool
-	// Take, if not nil, gets the content of each regular file of a layer, with the layer's diff ID, instead of an
-	// examination. It is called for several layers in parallel.
-	Take  func(ctx context.Context, layer v1.Hash, e *Entry, r io.Reader) error
+	Sums  bool
+	jobs  int
 	spool blob.Spool
 
-	layers *layerCache
+	slots   chan struct{} // one for each layer that may be read in parallel
+	mu      sync.Mutex
+	layers  map[v1.Hash]*knownLayer
+	members int // of layers
+}
+
+// knownLayer is a layer that was read, or that the holder of its lock reads.
+type knownLayer struct {
+	sync.Mutex
+	idx *layerIndex // nil until it was read
 }
 
 // NewSession returns a session that examines files on jobs processors, on all for 0 or less; p may be nil.
@@ -47,7 +54,7 @@ func NewSession(jobs int, p progress.Reporter, o patch.Options) *Session {
 	if p == nil {
 		p = progress.Silent{}
 	}
-	return &Session{Options: o, jobs: jobs, Progress: p, layers: newLayerCache(min(jobs, MaxLayersAtOnce))}
+	return &Session{Options: o, jobs: jobs, Progress: p, layers: map[v1.Hash]*knownLayer{}, slots: make(chan struct{}, min(jobs, MaxLayersAtOnce))}
 }
 
 func (s *Session) Close() { s.spool.Close() }
@@ -59,31 +66,20 @@ func (s *Session) Image(ctx context.Context, img v1.Image) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	ids, first := make([]v1.Hash, len(layers)), map[v1.Hash]int{}
-	for i, l := range layers {
-		if ids[i], err = l.DiffID(); err != nil {
-			return nil, fmt.Errorf("layer %d: diff ID: %w", i, err)
-		}
-		if _, again := first[ids[i]]; !again {
-			first[ids[i]] = i
-		}
-	}
 	read := make([]*layerIndex, len(layers))
 	g, reading := errgroup.WithContext(ctx)
-	for i, id := range ids {
-		if first[id] != i {
-			continue
+	for i, l := range layers {
+		id, err := l.DiffID()
+		if err != nil {
+			return nil, fmt.Errorf("layer %d: diff ID: %w", i, err)
 		}
 		g.Go(func() (err error) {
-			read[i], err = s.layers.Get(reading, id, func() (*layerIndex, error) { return s.ReadLayer(reading, layers[i]) })
+			read[i], err = s.layer(reading, id, l)
 			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err
-	}
-	for i, id := range ids {
-		read[i] = read[first[id]]
 	}
 	t, err := Merge(read)
 	if err != nil {
@@ -96,11 +92,50 @@ func (s *Session) Image(ctx context.Context, img v1.Image) (*Tree, error) {
 	return t, nil
 }
 
-// AddLayer reads a layer and applies it to a tree.
+// layer returns a layer that was read before, or reads it. A layer that could not be read is read again: another image
+// may have it whole, or in a format that vfix reads.
+func (s *Session) layer(ctx context.Context, id v1.Hash, l v1.Layer) (*layerIndex, error) {
+	s.mu.Lock()
+	known := s.layers[id]
+	if known == nil {
+		known = &knownLayer{}
+		s.layers[id] = known
+	}
+	s.mu.Unlock()
+	known.Lock()
+	defer known.Unlock()
+	if known.idx != nil {
+		return known.idx, nil
+	}
+	select {
+	case s.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-s.slots }()
+	idx, err := s.readLayer(ctx, l)
+	if err == nil && idx.absent == nil {
+		known.idx = idx
+		s.remember(len(idx.Entries))
+	}
+	return idx, err
+}
+
+// remember counts the members of one more layer; if there are too many, it forgets all layers.
+func (s *Session) remember(members int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.members += members; s.members > maxRemembered {
+		s.layers, s.members = map[v1.Hash]*knownLayer{}, 0
+	}
+}
+
+// AddLayer reads a layer and stacks it on a tree.
 func (s *Session) AddLayer(ctx context.Context, t *Tree, l v1.Layer) error {
-	idx, err := s.ReadLayer(ctx, l)
+	idx, err := s.readLayer(ctx, l)
 	if err != nil {
 		return err
 	}
-	return t.Apply(idx, layerMembers{l, s.Progress})
+	t.spool, t.from = &s.spool, append(t.from, layerMembers{l, s.Progress})
+	return t.stack(idx)
 }

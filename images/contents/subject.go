@@ -10,17 +10,25 @@ import (
 	"vfix.dev/vfix/images/source"
 )
 
-// Subject is a source that was read whole: its file system, and its findings.
+// Subject is an image that was read: its merged file system, and its findings.
 type Subject struct {
-	Src   *source.Source
-	T     *Tree
-	F     *Scanned
-	Close func()
+	Src *source.Source
+	T   *Tree
+	F   *Scanned
 }
 
-// OpenSubject reads a source whole, with the SHA-256 of every file if the session requests it.
+// OpenSubject reads an image, with the SHA-256 of every file if the session requests it.
 func (s *Session) OpenSubject(ctx context.Context, src *source.Source) (*Subject, error) {
-	return s.open(ctx, src, true)
+	t, err := s.Image(ctx, src.Image)
+	if err != nil {
+		return nil, err
+	}
+	f, err := s.Findings(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	f.Source, f.Digest = src.Ref.String(), src.Digest
+	return &Subject{src, t, f}, nil
 }
 
 // Path examines a directory, a tarball or a file.
@@ -29,58 +37,41 @@ func (s *Session) Path(ctx context.Context, name string) (*Scanned, error) {
 }
 
 // PathOf is Path for the path of a source.
-func (s *Session) PathOf(ctx context.Context, src *source.Source) (*Scanned, error) {
-	sub, err := s.open(ctx, src, false)
+func (s *Session) PathOf(ctx context.Context, src *source.Source) (f *Scanned, err error) {
+	tarball, err := IsTarball(src.Path)
 	if err != nil {
 		return nil, err
 	}
-	sub.Close()
-	if sub.T.disk != nil {
-		return sub.F, nil
-	}
-	if missing := sub.T.missing(); len(missing) > 0 && sub.F.UncoveredSites() == 0 {
-		sub.F.Loads = &Loads{Missing: missing}
-	}
-	return sub.F, nil
-}
-
-// open reads and examines a source; of a directory, it reads files without call sites only if whole is set.
-func (s *Session) open(ctx context.Context, src *source.Source, whole bool) (_ *Subject, err error) {
-	sub := &Subject{Src: src, Close: func() {}}
-	defer func() {
-		if err != nil {
-			sub.Close()
-		}
-	}()
-	tarball := false
-	if src.Image == nil {
-		if tarball, err = IsTarball(src.Path); err != nil {
+	if tarball {
+		f, err = s.scanTarball(ctx, src)
+	} else {
+		var d *Disk
+		if d, err = OpenDisk(src.Path); err != nil {
 			return nil, err
 		}
-	}
-	switch {
-	case src.Image != nil:
-		sub.T, err = s.Image(ctx, src.Image)
-	case tarball:
-		sub.T, err = s.Tarball(ctx, src.Path, src.Title())
-	default:
-		var d *Disk
-		if d, err = OpenDisk(src.Path); err == nil {
-			sub.Close, d.Whole, d.Title = d.Close, whole, src.Title()
-			sub.T, err = d.Tree(ctx, s)
-		}
+		defer d.Close()
+		d.Title = src.Title()
+		f, err = d.Scan(ctx, s)
 	}
 	if err == nil {
-		sub.F, err = s.Findings(ctx, sub.T)
+		f.Source = src.Ref.String()
 	}
+	return f, err
+}
+
+func (s *Session) scanTarball(ctx context.Context, src *source.Source) (*Scanned, error) {
+	t, err := s.Tarball(ctx, src.Path, src.Title())
 	if err != nil {
 		return nil, err
 	}
-	sub.F.Source, sub.F.Digest = src.Ref.String(), src.Digest
-	if whole {
-		err = sub.T.hold(ctx, sub.F.Targets)
+	f, err := s.Findings(ctx, t)
+	if err != nil {
+		return nil, err
 	}
-	return sub, err
+	if missing := t.missing(); len(missing) > 0 && f.UncoveredSites() == 0 {
+		f.Loads = &Loads{Missing: missing}
+	}
+	return f, nil
 }
 
 // SortedKeys returns the keys of m in order, so that output is reproducible.

@@ -6,7 +6,6 @@ import (
 	"archive/tar"
 	"bufio"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -23,7 +22,6 @@ import (
 	"vfix.dev/vfix/internal/filemarks"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
-	"vfix.dev/vfix/internal/rootpath"
 )
 
 // IsTarball reports whether a path is a regular file with a tar archive, as MaybeTar decides.
@@ -64,7 +62,10 @@ func (s *Session) Tarball(ctx context.Context, name, title string) (*Tree, error
 // then also its libraries, in its root filesystem, which may be any directory above it.
 func (t *Tree) missing() []string {
 	programs := t.Files(func(i *Inode) bool { return i.ELF != nil })
-	has := func(name string) bool { return rootpath.Follow(&Way{T: t, File: true}, name) == nil }
+	has := func(name string) bool {
+		real, err := t.Resolve(name)
+		return err == nil && t.At(real) != nil
+	}
 	here := map[string]bool{} // names of the ELF files
 	for _, v := range programs {
 		for _, name := range v.Names {
@@ -143,13 +144,6 @@ func compressTo(w io.Writer, kind blob.Compression) (io.WriteCloser, error) {
 		io.Writer
 		io.Closer
 	}{w, io.NopCloser(nil)}, nil
-}
-
-// TarballSum returns the SHA-256 of a tarball with the hits patched, as it is uncompressed.
-func TarballSum(ctx context.Context, name string, hits []Target) (sum [sha256.Size]byte, err error) {
-	hash := sha256.New()
-	err = unpacked(ctx, name, func(body io.Reader) error { return RewriteTarball(ctx, hash, body, hits) })
-	return [sha256.Size]byte(hash.Sum(nil)), err
 }
 
 // RewriteTarball writes the tarball r to w with the hits patched, compressed as before. All other members keep

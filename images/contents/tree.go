@@ -40,11 +40,9 @@ type Node struct {
 type Tree struct {
 	Root   *Node
 	Layers []*layerIndex // as applied
-	// from has the contents of each layer, spool the contents that are kept; disk is the source of a directory's
-	// tree.
+	// from has the contents of each layer, spool the contents that are kept.
 	from  []members
 	spool *blob.Spool
-	disk  *Disk
 }
 
 // ImplicitDir is a directory without an entry in any layer: engines create it for root with this mode (containerd
@@ -61,7 +59,7 @@ func NewTree() *Tree { return &Tree{Root: newDir(0)} }
 // Dir finds the directory with a name as an engine does: every component may be a symlink, and none leaves the
 // root. With create it creates missing parts, for layer n; otherwise the directory is nil.
 func (t *Tree) Dir(name string, n int, create bool) (*Node, error) {
-	w := &Way{T: t, layer: n, create: create}
+	w := &way{t: t, layer: n, create: create}
 	err := rootpath.Follow(w, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -69,31 +67,28 @@ func (t *Tree) Dir(name string, n int, create bool) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return w.At[len(w.At)-1], nil
+	return w.at[len(w.at)-1], nil
 }
 
-// Way is a rootpath.Place in the merged file system.
-type Way struct {
-	T  *Tree
-	At []*Node // from the root to the place, for ".."
-	// create makes missing directories, for layer; File allows the path to end at something other than a
-	// directory.
-	create, File bool
-	layer        int
+// way is a rootpath.Place in the merged file system.
+type way struct {
+	t  *Tree
+	at []*Node // from the root to the place, for ".."
+	// create makes missing directories, for layer.
+	create bool
+	layer  int
 }
 
-// Top goes to the root; with Up and Down it implements rootpath.Place.
-func (w *Way) Top() { w.At = append(w.At[:0], w.T.Root) }
-func (w *Way) Up()  { w.At = w.At[:max(1, len(w.At)-1)] }
+func (w *way) Top() { w.at = append(w.at[:0], w.t.Root) }
+func (w *way) Up()  { w.at = w.at[:max(1, len(w.at)-1)] }
 
-func (w *Way) Down(name string) (string, error) {
-	cur := w.At[len(w.At)-1]
+func (w *way) Down(name string) (string, error) {
+	cur := w.at[len(w.at)-1]
 	k := cur.Kids[name]
 	switch {
 	case k != nil && k.Kids != nil:
 	case k != nil && k.Kind == KindSymlink:
 		return k.Link, nil
-	case w.File && k != nil:
 	case !w.create:
 		return "", fs.ErrNotExist
 	case k != nil && k.Kind != KindWhiteout:
@@ -104,7 +99,7 @@ func (w *Way) Down(name string) (string, error) {
 		k.opaque = hides
 		cur.Kids[name] = k
 	}
-	w.At = append(w.At, k)
+	w.at = append(w.at, k)
 	return "", nil
 }
 

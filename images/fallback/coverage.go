@@ -310,7 +310,6 @@ func Examine(ctx context.Context, s *contents.Session, src *source.Source, shim 
 	if err != nil {
 		return nil, err
 	}
-	defer sub.Close()
 	config, err := src.Image.RawConfigFile()
 	if err != nil {
 		return nil, err

@@ -3,22 +3,25 @@
 package patch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"vfix.dev/vfix/images/source"
+	"os/exec"
+	"path"
+	"strings"
 
 	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/atomicfile"
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// copyTree writes a patched copy of the directory to the output, which must not exist. The copy
-// gets its name when it is complete.
-func (p *patchRun) copyTree(ctx context.Context, d *contents.Disk, t *contents.Tree, hits []contents.Target) error {
+// copyTree writes a patched copy of the directory to the output, which must not exist: cp -a copies it, then the copies
+// of the targets are patched in place. The copy gets its name when it is complete.
+func (p *patchRun) copyTree(ctx context.Context, d *contents.Disk, hits []contents.Target) error {
 	out := p.o.Output
 	if _, err := os.Lstat(out); err == nil {
 		return hinterr.With(fmt.Errorf("%s: exists", out), "name a directory that does not exist yet")
@@ -28,31 +31,87 @@ func (p *patchRun) copyTree(ctx context.Context, d *contents.Disk, t *contents.T
 	if source.Inside(d.Root.Name(), out) {
 		return source.ErrInside(out, d.Path)
 	}
-	patched := map[*contents.Inode]*contents.Target{}
-	for n := range hits {
-		patched[hits[n].Inode] = &hits[n]
+	if os.Geteuid() != 0 {
+		p.out.Warnings = append(p.out.Warnings, out+": the copy is yours: owners, devices and attributes that only root may set are not kept")
 	}
-	const private = 0o700 // until it has its owner
-	return atomicfile.WriteDir(out, private, func(temp string) (err error) {
-		p.lost, err = contents.WriteTree(ctx, t, temp, func(i *contents.Inode, r io.Reader) (io.Reader, *contents.Meta, error) {
-			if h := patched[i]; h != nil {
-				return patchedCopy(h, r.(*os.File))
+	const private = 0o700 // until it has the mode of the directory
+	return atomicfile.WriteDir(out, private, func(temp string) error {
+		if err := copyAll(ctx, d.Root.Name(), temp, p.o.OneFS); err != nil {
+			return err
+		}
+		c, err := contents.OpenDisk(temp)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		for _, h := range hits {
+			if err := p.replaceCopy(ctx, d, c, h); err != nil {
+				return fmt.Errorf("%s: %w", h.Names[0], err)
 			}
-			return r, &i.Meta, nil
-		})
-		return err
+		}
+		if err := p.commit(); err != nil {
+			return err
+		}
+		return keepDirTimes(d, c, hits)
 	})
 }
 
-// patchedCopy is what is written for a patched file of a directory.
-func patchedCopy(h *contents.Target, f *os.File) (io.Reader, *contents.Meta, error) {
-	fi, err := f.Stat()
+// keepDirTimes gives the directories of patched files their times again, which the renames changed.
+func keepDirTimes(from, to *contents.Disk, hits []contents.Target) error {
+	for _, h := range hits {
+		for _, name := range h.Names {
+			dir := path.Dir(name)
+			fi, err := from.Root.Stat(dir)
+			if err == nil {
+				err = to.Root.Chtimes(dir, fi.ModTime(), fi.ModTime())
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// copyAll copies what is in a directory, and its metadata, with cp (POSIX has no option for it; GNU, BusyBox and macOS
+// have -a).
+func copyAll(ctx context.Context, from, to string, oneFS bool) error {
+	args := []string{"-a"}
+	if oneFS {
+		args = append(args, "-x")
+	}
+	cmd := exec.CommandContext(ctx, "cp", append(args, from+"/.", to)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	err := cmd.Run()
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil && stderr.Len() > 0:
+		first, _, _ := strings.Cut(stderr.String(), "\n")
+		return errors.New(first)
+	}
+	return err
+}
+
+// replaceCopy patches the copy of a target.
+func (p *patchRun) replaceCopy(ctx context.Context, d, c *contents.Disk, h contents.Target) error {
+	is, err := d.Root.Lstat(h.Names[0])
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	if was := h.Disk.Info; fi.Size() != was.Size() || !fi.ModTime().Equal(was.ModTime()) {
-		return nil, nil, errors.New("changed while it was read")
+	fi, err := c.Root.Lstat(h.Names[0])
+	if err != nil {
+		return err
 	}
-	h.WarnDropped(h.Meta.Dropped(f))
-	return h.Plan.Apply(f), h.Meta.Unmarked(), nil
+	was := h.Disk.Info
+	if !os.SameFile(is, was) || fi.Size() != was.Size() || !fi.ModTime().Equal(was.ModTime()) {
+		return errors.New("changed while it was read")
+	}
+	disk := contents.DiskFile{Info: fi}
+	disk.ID, disk.Links = contents.Identify(fi)
+	e := *h.Entry
+	e.Disk = &disk
+	h.Inode = &contents.Inode{Entry: &e, Layer: h.Layer}
+	return p.replace(ctx, c, h)
 }

@@ -112,7 +112,7 @@ func (p *patchRun) keepMeta(name string, fi fs.FileInfo, old, f *os.File) (dropp
 	if i := slices.IndexFunc(lost, func(l contents.Loss) bool { return !own || l.Kind != contents.LostGroup }); i >= 0 {
 		return nil, fmt.Errorf("keep %v: %w", lost[i], fs.ErrPermission)
 	}
-	p.lost.Add(name, lost)
+	p.warnLost(name, lost)
 	return dropped, err
 }
 
@@ -149,6 +149,9 @@ func (p *patchRun) begin(root *os.Root, name string, id contents.FileID) (*repla
 
 func (p *patchRun) commit() error {
 	for _, r := range p.pending {
+		if r.done {
+			continue
+		}
 		if err := r.root.Rename(r.temp, r.final); err != nil {
 			return err
 		}

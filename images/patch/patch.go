@@ -73,7 +73,6 @@ type patchRun struct {
 	written  map[contents.FileID]*replacement
 	outsides []outside
 	stamp    stamp
-	lost     contents.Lost
 }
 
 // outside is a file of which not all names were in the paths given.
@@ -98,9 +97,6 @@ func (p *patchRun) run(ctx context.Context, paths []string) error {
 	}
 	p.dropGone()
 	p.noteOutside()
-	if text := p.lost.Warning(); text != "" {
-		p.out.Warnings = append(p.out.Warnings, text)
-	}
 	return p.stamp.set()
 }
 
@@ -152,12 +148,8 @@ func (p *patchRun) one(ctx context.Context, name string) error {
 		return err
 	}
 	defer d.Close()
-	d.Since, d.OneFS, d.Whole = p.stamp.Since, p.o.OneFS, p.o.Output != "" && d.Only == ""
-	t, err := d.Tree(ctx, p.s)
-	if err != nil {
-		return err
-	}
-	f, err := p.s.Findings(ctx, t)
+	d.Since, d.OneFS = p.stamp.Since, p.o.OneFS
+	f, err := d.Scan(ctx, p.s)
 	if err != nil {
 		return err
 	}
@@ -182,7 +174,7 @@ func (p *patchRun) one(ctx context.Context, name string) error {
 	case d.Only != "":
 		return p.copyFile(ctx, d, f.Targets)
 	}
-	return p.copyTree(ctx, d, t, f.ToPatch())
+	return p.copyTree(ctx, d, f.ToPatch())
 }
 
 func (p *patchRun) tarball(ctx context.Context, name string) error {
@@ -281,11 +273,22 @@ func (p *patchRun) writeOutput(ctx context.Context, d *contents.Disk, changed bo
 	if err != nil {
 		return nil, err
 	}
-	p.lost.Add(d.Path, lost)
+	p.warnLost(d.Path, lost)
 	if err := os.Chtimes(out.Name(), was.ModTime(), was.ModTime()); err != nil {
 		return nil, err
 	}
 	return dropped, out.Commit()
+}
+
+// warnLost warns about metadata that a copy does not have.
+func (p *patchRun) warnLost(name string, lost []contents.Loss) {
+	var all []string
+	for _, l := range lost {
+		all = append(all, l.String())
+	}
+	if len(all) > 0 {
+		p.out.Warnings = append(p.out.Warnings, fmt.Sprintf("%s: not kept: %s (needs root)", name, strings.Join(all, ", ")))
+	}
 }
 
 // stampMargin is how much earlier than it began a run is remembered. The kernel's clock of

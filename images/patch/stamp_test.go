@@ -63,11 +63,7 @@ func TestSince(t *testing.T) {
 	defer d.Close()
 	d.Since = s.Since
 	session := imagetest.TestSession(t)
-	tree, err := d.Tree(context.Background(), session)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found, err := session.Findings(context.Background(), tree)
+	found, err := d.Scan(context.Background(), session)
 	if err != nil {
 		t.Fatal(err)
 	}

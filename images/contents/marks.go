@@ -1,0 +1,53 @@
+// Marks: the extended attributes that vouch for a file's content, which a patched copy does not keep.
+
+package contents
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"vfix.dev/vfix/internal/filemarks"
+)
+
+// Marks returns the names of the xattrs that vouch for a file's content, sorted.
+func Marks(xattrs map[string]string) []string {
+	return slices.DeleteFunc(SortedKeys(xattrs), func(name string) bool { return !filemarks.Is(name) })
+}
+
+// Dropped returns the marks that a patched copy of an open file does not keep.
+func (m *Meta) Dropped(f *os.File) []string {
+	all := Marks(m.Xattrs)
+	if hasVerity(f) {
+		all = append(all, "fs-verity")
+	}
+	return all
+}
+
+// WarnDropped warns about marks that a patched file on disk does not keep.
+func (h *Target) WarnDropped(dropped []string) {
+	if len(dropped) > 0 {
+		h.Plan.Warnings = append(h.Plan.Warnings, MarkWarning(dropped))
+	}
+}
+
+// MarkWarning returns the warning about marks that a patched file does not keep.
+func MarkWarning(dropped []string) string {
+	return strings.Join(dropped, ", ") + " dropped: it vouches for the content before; where the kernel appraises files, sign the patched one"
+}
+
+// Unmarked returns the metadata of a file after a change of its content.
+func (m *Meta) Unmarked() *Meta {
+	u := *m
+	u.Xattrs = maps.Clone(m.Xattrs)
+	maps.DeleteFunc(u.Xattrs, func(name, _ string) bool { return filemarks.Is(name) })
+	return &u
+}
+
+// Unmarked returns the entry of a file after a change of its content.
+func (e *Entry) Unmarked() *Entry {
+	u := *e
+	u.Meta = *e.Meta.Unmarked()
+	return &u
+}

@@ -1,0 +1,110 @@
+package contents_test
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/rewriter/patch"
+	"vfix.dev/vfix/tests/imagetest"
+)
+
+// TestMerge: the names of a merged file system, as overlay engines show them: directories end in a slash, hard links of
+// one file have the same number behind them.
+func TestMerge(t *testing.T) {
+	file, dir, sym, link := func(name string) imagetest.TestMember { return imagetest.FileM(name, []byte(name)) }, imagetest.DirM, imagetest.SymM, imagetest.LinkM
+	for _, c := range []struct {
+		name   string
+		layers layers
+		want   string
+	}{
+		{"a file replaces a file", layers{{file("a")}, {file("a"), file("b")}}, "a b"},
+		{"a whiteout", layers{{file("d/a"), file("d/b")}, {file("d/.wh.a")}}, "d/ d/b"},
+		{"a whiteout of a directory", layers{{file("d/e/a"), file("x")}, {file(".wh.d")}}, "x"},
+		{"a whiteout before its name again", layers{{file("d/a"), file("d/b")}, {file(".wh.d"), file("d/c")}}, "d/ d/c"},
+		{"a whiteout spares its own layer", layers{{file("d/a")}, {file("d/b"), file("d/.wh.a")}}, "d/ d/b"},
+		{"opaque", layers{{file("d/a"), file("d/e/b")}, {file("d/.wh..wh..opq"), file("d/c")}}, "d/ d/c"},
+		{"opaque behind the files of its layer", layers{{file("d/a")}, {file("d/c"), file("d/.wh..wh..opq")}}, "d/ d/c"},
+		{"a directory replaces a file", layers{{file("a")}, {dir("a"), file("a/b")}}, "a/ a/b"},
+		{"a file replaces a directory", layers{{file("a/b")}, {file("a")}}, "a"},
+		{"a directory again keeps what is in it", layers{{file("d/a")}, {dir("d")}}, "d/ d/a"},
+		{"hard links", layers{{file("a"), link("b", "a"), link("c/d", "b")}}, "a=1 b=1 c/ c/d=1"},
+		{"a link to a lower layer's file", layers{{file("a")}, {link("b", "a")}}, "a=1 b=1"},
+		{"one name of two is replaced", layers{{file("a"), link("b", "a")}, {file("a")}}, "a b"},
+		{"a symlink replaces a directory", layers{{file("lib/a"), file("usr/lib/b")}, {sym("lib", "usr/lib")}}, "lib usr/ usr/lib/ usr/lib/b"},
+		{"aufs's own files", layers{{file(".wh..wh.plnk/1.2"), link("a", ".wh..wh.plnk/1.2"), link("b", ".wh..wh.plnk/1.2"), file(".wh..wh.aufs")}}, "a=1 b=1"},
+		{"a link to nothing", layers{{link("a", "b")}}, "error a: hard link to b, which does not exist"},
+		{"a path through a file", layers{{file("a"), file("a/b")}}, "error a is not a directory"},
+		{"a whiteout of nothing", layers{{file(".wh.")}}, "error whiteout of nothing"},
+		{"a name outside", layers{{file("../a")}}, "error leaves the root"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := imagetest.TestSession(t)
+			tree, err := s.Image(t.Context(), imagetest.Stack(t, c.layers...))
+			if fails, ok := strings.CutPrefix(c.want, "error "); ok {
+				if err == nil || !strings.Contains(err.Error(), fails) {
+					t.Errorf("got %v, want an error with %q", err, fails)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := describe(tree); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func describe(tree *contents.Tree) string {
+	names, count := map[*contents.Inode]int{}, map[*contents.Inode]int{}
+	tree.Walk(func(_ string, k *contents.Node) { count[k.Inode]++ })
+	var all []string
+	tree.Walk(func(name string, k *contents.Node) {
+		switch {
+		case k.Kids != nil:
+			name += "/"
+		case count[k.Inode] > 1:
+			if names[k.Inode] == 0 {
+				names[k.Inode] = len(names) + 1
+			}
+			name += fmt.Sprintf("=%d", names[k.Inode])
+		}
+		all = append(all, name)
+	})
+	return strings.Join(all, " ")
+}
+
+// The content of each file can be read again, of the layer that shows it.
+func TestFetch(t *testing.T) {
+	s := imagetest.TestSession(t)
+	tree := imagetest.Must[*contents.Tree](t)(s.Image(t.Context(), imagetest.Stack(t,
+		[]imagetest.TestMember{imagetest.FileM("a", []byte("lower")), imagetest.FileM("b", []byte("text")), imagetest.LegacyM("c", "1")},
+		[]imagetest.TestMember{imagetest.FileM("a", []byte("upper"))})))
+	var want []*contents.Inode
+	for _, name := range []string{"a", "b", "c"} {
+		want = append(want, tree.Find(name).Inode)
+	}
+	got := imagetest.Must[map[*contents.Inode]*io.SectionReader](t)(tree.Fetch(t.Context(), want))
+	for n, text := range []string{"upper", "text", string(imagetest.LegacyELF("1"))} {
+		if b, err := io.ReadAll(got[want[n]]); err != nil || string(b) != text {
+			t.Errorf("%d: got %q, %v", n, b, err)
+		}
+	}
+}
+
+// A layer of two images is read once.
+func TestLayerIsReadOnce(t *testing.T) {
+	notes := &imagetest.Notes{}
+	s := contents.NewSession(0, notes, patch.Options{})
+	defer s.Close()
+	img := imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("c", "1")})
+	first := imagetest.Must[*contents.Tree](t)(s.Image(t.Context(), img))
+	again := imagetest.Must[*contents.Tree](t)(s.Image(t.Context(), img))
+	if first.Layers[0] != again.Layers[0] {
+		t.Error("the layer was read again")
+	}
+}
