@@ -203,7 +203,7 @@ func verifyFiles(ctx context.Context, base, src *source.Source, o VerifyOptions)
 	}
 	s.Sums = true // directories and tarballs become images of one layer
 	for _, one := range []*source.Source{base, src} {
-		if err := source.WithRootImage(ctx, one, o.Media); err != nil {
+		if err := withRootImage(ctx, one, o.Media); err != nil {
 			return nil, err
 		}
 	}

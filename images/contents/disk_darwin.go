@@ -26,3 +26,5 @@ func Special(*os.Root, string) bool { return false }
 
 // hasVerity returns false: this system has no fs-verity.
 func hasVerity(*os.File) bool { return false }
+
+func mknodat(int, string, uint32, uint64) error { return unix.ENOTSUP }

@@ -50,3 +50,7 @@ func Special(root *os.Root, name string) bool {
 	var st unix.Statfs_t
 	return unix.Fstatfs(int(d.Fd()), &st) == nil && specialFS[int64(st.Type)]
 }
+
+func mknodat(at int, base string, mode uint32, dev uint64) error {
+	return unix.Mknodat(at, base, mode, int(dev))
+}

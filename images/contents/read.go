@@ -24,33 +24,41 @@ type members interface {
 	read(ctx context.Context, want map[uint32]*Inode, f func(*Inode, io.Reader) error) error
 }
 
-// Fetch makes the contents of files readable at any offset, as long as the session lasts. Each layer is read up to the
-// last of them.
-func (t *Tree) Fetch(ctx context.Context, want []*Inode) (map[*Inode]*io.SectionReader, error) {
-	got, missing := map[*Inode]*io.SectionReader{}, map[int]map[uint32]*Inode{}
+// Read calls f with the content of each of the files, layer by layer, each up to the last of them.
+func (t *Tree) Read(ctx context.Context, want []*Inode, f func(*Inode, io.Reader) error) error {
+	layers := map[int]map[uint32]*Inode{}
 	for _, i := range want {
-		switch {
-		case i.ELF != nil && i.ELF.Content != nil:
-			got[i] = i.ELF.Content
-		case missing[i.Layer] == nil:
-			missing[i.Layer] = map[uint32]*Inode{i.Number: i}
-		default:
-			missing[i.Layer][i.Number] = i
+		if layers[i.Layer] == nil {
+			layers[i.Layer] = map[uint32]*Inode{}
 		}
+		layers[i.Layer][i.Number] = i
 	}
-	for _, n := range slices.Sorted(maps.Keys(missing)) {
+	for _, n := range slices.Sorted(maps.Keys(layers)) {
 		if t.from[n] == nil {
-			return nil, errors.New("a stream that is read once")
+			return errors.New("a stream that is read once")
 		}
-		err := t.from[n].read(ctx, missing[n], func(i *Inode, r io.Reader) (err error) {
-			got[i], err = t.spool.KeepStream(r, i.Size)
+		if err := t.from[n].read(ctx, layers[n], f); err != nil {
 			return err
-		})
-		if err != nil {
-			return nil, err
 		}
 	}
-	return got, nil
+	return nil
+}
+
+// Fetch makes the contents of files readable at any offset, as long as the session lasts.
+func (t *Tree) Fetch(ctx context.Context, want []*Inode) (map[*Inode]*io.SectionReader, error) {
+	got := map[*Inode]*io.SectionReader{}
+	var missing []*Inode
+	for _, i := range want {
+		if i.ELF != nil && i.ELF.Content != nil {
+			got[i] = i.ELF.Content
+		} else {
+			missing = append(missing, i)
+		}
+	}
+	return got, t.Read(ctx, missing, func(i *Inode, r io.Reader) (err error) {
+		got[i], err = t.spool.KeepStream(r, i.Size)
+		return err
+	})
 }
 
 // EachContent reads whole files, in the order of their names.

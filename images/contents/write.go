@@ -1,0 +1,285 @@
+// Writing a tree into a directory.
+
+package contents
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/internal/sparse"
+)
+
+// Write writes the tree into an empty directory, with all metadata that the caller may set, and returns a warning about
+// what it could not set; "" for none.
+func (t *Tree) Write(ctx context.Context, dir string) (warning string, err error) {
+	w := &treeWriter{names: map[*Inode][]string{}}
+	if w.root, err = os.OpenRoot(dir); err != nil {
+		return "", err
+	}
+	defer w.root.Close()
+	err = w.write(ctx, t)
+	if w.files > 0 {
+		warning = fmt.Sprintf("not kept for %d files: owners, devices or attributes (needs root); the first is %s", w.files, w.first)
+	}
+	return warning, err
+}
+
+type treeWriter struct {
+	root  *os.Root
+	names map[*Inode][]string // of the regular files
+	files int                 // with losses
+	first string              // the first of them, and its losses
+}
+
+func (w *treeWriter) lost(name string, lost []Loss) {
+	if len(lost) == 0 {
+		return
+	}
+	if w.files++; w.files > 1 {
+		return
+	}
+	var all []string
+	for _, l := range lost {
+		all = append(all, l.String())
+	}
+	w.first = name + ": " + strings.Join(all, ", ")
+}
+
+// write writes directories, then symlinks and devices, then files, in the order of the layers. Owners, modes and times
+// of directories come last, inner directories first.
+func (w *treeWriter) write(ctx context.Context, t *Tree) (err error) {
+	const filling = 0o700
+	dirs, metas := []string{"."}, []*Meta{&t.Root.Meta}
+	t.Walk(func(name string, k *Node) {
+		if k.Kids != nil && err == nil {
+			dirs, metas = append(dirs, name), append(metas, &k.Meta)
+			err = w.root.Mkdir(name, filling)
+		}
+	})
+	var files []*Inode
+	for _, v := range t.Files(func(*Inode) bool { return true }) {
+		if v.HasContent() {
+			files, w.names[v.Inode] = append(files, v.Inode), v.Names
+		} else if err == nil {
+			err = WrapPath(v.Names[0], w.special(v))
+		}
+	}
+	if err == nil {
+		err = t.Read(ctx, files, func(i *Inode, r io.Reader) error { return w.file(ctx, i, r) })
+	}
+	for i, name := range slices.Backward(dirs) {
+		if err == nil {
+			err = w.closeDir(name, metas[i])
+		}
+	}
+	return err
+}
+
+// file writes one file under its first name, and links the others to it.
+func (w *treeWriter) file(ctx context.Context, i *Inode, r io.Reader) error {
+	names := w.names[i]
+	f, err := w.root.OpenFile(names[0], os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err = sparse.Copy(f, blob.Reading{Ctx: ctx, Reader: r}); err == nil {
+		err = w.adorn(names[0], f, &i.Meta)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return w.link(names)
+}
+
+func (w *treeWriter) link(names []string) error {
+	for _, other := range names[1:] {
+		if err := w.root.Link(names[0], other); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// adorn sets the owner, mode, xattrs and time of an open file or directory.
+func (w *treeWriter) adorn(name string, f *os.File, m *Meta) error {
+	lost, err := m.Give(f)
+	if err != nil {
+		return WrapPath(name, err)
+	}
+	w.lost(name, lost)
+	return w.root.Chtimes(name, m.Mtime, m.Mtime)
+}
+
+func (w *treeWriter) closeDir(name string, m *Meta) error {
+	f, err := w.root.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return w.adorn(name, f, m)
+}
+
+// special creates a symlink, device or fifo, and links to it. A device that the caller may not create is omitted.
+func (w *treeWriter) special(v Target) error {
+	dir, err := w.root.Open(path.Dir(v.Names[0]))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	at, base := int(dir.Fd()), path.Base(v.Names[0])
+	if v.Kind == KindSymlink {
+		err = w.root.Symlink(v.Link, v.Names[0])
+	} else {
+		err = v.makeNode(at, base)
+	}
+	if onlyRoot(err) || errors.Is(err, unix.ENOTSUP) {
+		w.lost(v.Names[0], []Loss{{Kind: "device"}})
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	lost, err := v.Meta.giveAt(at, base)
+	if err != nil {
+		return err
+	}
+	mode := v.Meta.Mode
+	if len(lost) > 0 {
+		mode &= noPrivileges
+	}
+	if v.Kind != KindSymlink {
+		err = unix.Fchmodat(at, base, mode, 0)
+	}
+	w.lost(v.Names[0], append(lost, v.Meta.xattrLosses()...))
+	t := unix.NsecToTimespec(v.Meta.Mtime.UnixNano())
+	if err := errors.Join(err, unix.UtimesNanoAt(at, base, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW)); err != nil {
+		return err
+	}
+	return w.link(v.Names)
+}
+
+// nodeTypes maps tar type flags to types of devices and fifos.
+var nodeTypes = map[byte]uint32{tar.TypeFifo: unix.S_IFIFO, tar.TypeChar: unix.S_IFCHR, tar.TypeBlock: unix.S_IFBLK}
+
+// makeNode creates a device or fifo, which only its owner may use so far.
+func (e *Entry) makeNode(at int, base string) error {
+	const private = 0o600
+	return mknodat(at, base, nodeTypes[e.Flag]|private, unix.Mkdev(uint32(e.Meta.device.major()), uint32(e.Meta.device.minor())))
+}
+
+// giveAt sets the owner of m on a name in an open directory.
+func (m *Meta) giveAt(at int, base string) ([]Loss, error) {
+	var is unix.Stat_t
+	if err := unix.Fstatat(at, base, &is, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return nil, err
+	}
+	return m.giveOwner(&is, func(uid, gid int) error { return unix.Fchownat(at, base, uid, gid, unix.AT_SYMLINK_NOFOLLOW) })
+}
+
+// xattrLosses are the losses if no xattr of m can be set.
+func (m *Meta) xattrLosses() (lost []Loss) {
+	for _, name := range SortedKeys(m.Xattrs) {
+		lost = append(lost, Loss{Kind: name})
+	}
+	return lost
+}
+
+// WriteDirectory writes a directory, itself included, as a tar stream: with owners, modes, times, extended attributes
+// and hard links, without sockets. check may refuse a name.
+func WriteDirectory(ctx context.Context, w io.Writer, dir string, check func(name string) error) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	tw := tar.NewWriter(w)
+	linked := map[FileID]string{}
+	err = fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			return err
+		case e.Type()&fs.ModeSocket != 0:
+			return nil
+		}
+		if err := check(name); err != nil {
+			return err
+		}
+		fi, err := e.Info()
+		if err != nil {
+			return err
+		}
+		id, links := Identify(fi)
+		first := linked[id]
+		if links > 1 && !e.IsDir() && first == "" {
+			linked[id] = name
+		}
+		if err := writeEntry(ctx, tw, root, name, first, fi); err != nil {
+			return WrapPath(name, err)
+		}
+		if e.IsDir() && Special(root, name) {
+			return fs.SkipDir
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return tw.Close()
+}
+
+// writeEntry writes one file; first is an earlier name of it, "" for none.
+func writeEntry(ctx context.Context, tw *tar.Writer, root *os.Root, name, first string, fi fs.FileInfo) (err error) {
+	e := &Entry{Kind: KindOther, Size: fi.Size(), Meta: DiskMeta(fi)}
+	switch t := fi.Mode().Type(); {
+	case first != "":
+		e.Kind, e.Link = kindHardLink, first
+	case t&fs.ModeSymlink != 0:
+		e.Kind = KindSymlink
+		e.Link, err = root.Readlink(name)
+	case t&fs.ModeNamedPipe != 0:
+		e.Flag = tar.TypeFifo
+	case t&fs.ModeCharDevice != 0:
+		e.Flag = tar.TypeChar
+	case t&fs.ModeDevice != 0:
+		e.Flag = tar.TypeBlock
+	case t.IsDir():
+		e.Kind = KindDir
+	default:
+		e.Kind = KindFile
+	}
+	if e.Kind != KindFile && e.Kind != KindDir {
+		if err == nil {
+			err = tw.WriteHeader(e.Header(name))
+		}
+		return err
+	}
+	f, err := root.OpenFile(name, os.O_RDONLY|OpenNoBlock, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if e.Meta.Xattrs, err = FileXattrs(f); err != nil {
+		return err
+	}
+	if err := tw.WriteHeader(e.Header(name)); err != nil || e.Kind == KindDir {
+		return err
+	}
+	n, err := blob.CopyTo(ctx, tw, io.LimitReader(f, e.Size), nil)
+	if err == nil && n != e.Size {
+		err = errors.New("became shorter while it was read")
+	}
+	return err
+}
