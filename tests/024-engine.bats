@@ -52,7 +52,7 @@ setup() {
 	echo "$output"
 	expect status "$status" 0
 	expect_match log "$output" 'survive-twin+0x'
-	expect_match log "$output" 'time: healed'
+	expect_match log "$output" ': changed'
 }
 
 @test "layer: docker build with FROM, COPY --from and RUN" {

@@ -324,3 +324,43 @@ both() {
 		n=$((n - 1))
 	done
 }
+
+@test "preload, trace: Debian 7: bash, perl, a handler, a blocked SIGSEGV, static programs [VFIX_LEGACY_DIR]" {
+	requires root vm legacy fixtures
+	local legacy=$VFIX_LEGACY_DIR/debian7 root=$BATS_TEST_TMPDIR/root n command
+	[ -d "$legacy" ] || skip 'VFIX_LEGACY_DIR has no debian7'
+	cp -a "$legacy" "$root"
+	mkdir -p "$root/vfix/x86_64" "$root/tmp"
+	cp "$library" "$root/vfix/x86_64/"
+	cp "$tree/shim/build/vfix-trace" "$root/vfix/"
+	cp "$build/fixtures/golike" "$(find "$VFIX_LEGACY_DIR" -type f -name muscle | head -n 1)" "$root/usr/bin/"
+	printf '>a\nMKTAYIAKQRQISFVKSHFSRQ\n>b\nMKTAYIAKQRQISFVKSHFSR\n' >"$root/in.fa"
+	cat >"$root/handler.pl" <<-'END'
+		$| = 1;
+		$SIG{SEGV} = sub { print "caught\n" };
+		print time > 1e9 ? "later\n" : "earlier\n";
+		kill SEGV => $$;
+		print "on\n";
+	END
+	# As yum and rpm do, for themselves and the programs that they start.
+	cat >"$root/blocked.pl" <<-'END'
+		use POSIX;
+		sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGSEGV, SIGINT, SIGTERM));
+		exit 1 unless time > 1e9;
+		exit system("perl -e 'exit time < 1e9' && bash -c 'golike'") != 0;
+	END
+	printf '%s\n' "bash -c 'trap \"echo trapped\" SEGV; kill -SEGV \\\$\\\$; date +%Y; sleep 0'" 'perl /handler.pl' 'perl /blocked.pl' \
+		"bash -c 'muscle -in /in.fa -quiet && golike'" "perl -e 'exit system(\"muscle\", \"-in\", \"/in.fa\", \"-quiet\") != 0'" \
+		"perl -e 'for (1 .. 20) { my \\\$p = fork; exit time < 1e9 unless \\\$p; wait; exit 1 if \\\$? }'" >"$BATS_TEST_TMPDIR/list"
+	while read -r command; do echo "LD_PRELOAD=/vfix/x86_64/libvfix.so $command"; done <"$BATS_TEST_TMPDIR/list" >"$BATS_TEST_TMPDIR/commands"
+	sed 's|^|/vfix/vfix-trace |' "$BATS_TEST_TMPDIR/list" >>"$BATS_TEST_TMPDIR/commands"
+	cat "$BATS_TEST_TMPDIR/list" >>"$BATS_TEST_TMPDIR/commands"
+	run_vm --vsyscall none --root "$root" --commands "$BATS_TEST_TMPDIR/commands"
+	for n in 1 2 3 4 5 6 7 8 9 10 11 12; do expect_vm $n 0; done
+	for n in 1 7; do expect_match bash "$(cat "$vm_out/$n.stdout")" $'trapped\n20'; done
+	for n in 2 8; do expect perl "$(cat "$vm_out/$n.stdout")" $'later\ncaught\non'; done
+	for n in 4 5 10 11; do expect_match muscle "$(cat "$vm_out/$n.stdout")" '>a'; done
+	for n in 13 14 15 16 17 18; do
+		[ "$(cat "$vm_out/$n.status")" != 0 ] || fail "command $n works without the page"
+	done
+}

@@ -7,17 +7,11 @@
 #include <sys/resource.h>
 #include "measure.h"
 
-static int vdso(char **words)
-{
-	(void)words;
-	return dump_vdso();
-}
-
 int main(int argc, char **argv)
 {
 	static const struct { const char *name; int needs; int (*run)(char **); } verbs[] = {
 		{ "probe", 1, probe }, { "peek", 0, peek }, { "entries", 1, entries },
-		{ "time", 3, measure_time }, { "lookup", 3, lookup }, { "flood", 2, flood }, { "vdso", 0, vdso },
+		{ "time", 3, measure_time }, { "lookup", 3, lookup }, { "flood", 2, flood },
 	};
 	const struct rlimit none = { 0, 0 };
 

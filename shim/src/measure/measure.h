@@ -48,9 +48,6 @@ double now_ns(void);
 /* The address of a vDSO symbol; or NULL. */
 void *vdso_symbol(const char *name);
 
-/* Writes the vDSO's image to stdout. */
-int dump_vdso(void);
-
 /* Installs the filter from stdin: struct sock_filter until its end. */
 void install_filter(void);
 

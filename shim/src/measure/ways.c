@@ -19,9 +19,6 @@ static const struct function functions[] = {
 	{ "getcpu", "__vdso_getcpu", SYS_getcpu, 2, -1 },
 	{ "realtime", "__vdso_clock_gettime", SYS_clock_gettime, -1, CLOCK_REALTIME },
 	{ "monotonic", "__vdso_clock_gettime", SYS_clock_gettime, -1, CLOCK_MONOTONIC },
-	{ "monotonic_raw", "__vdso_clock_gettime", SYS_clock_gettime, -1, CLOCK_MONOTONIC_RAW },
-	{ "boottime", "__vdso_clock_gettime", SYS_clock_gettime, -1, CLOCK_BOOTTIME },
-	{ "tai", "__vdso_clock_gettime", SYS_clock_gettime, -1, CLOCK_TAI },
 	{ "realtime_coarse", "__vdso_clock_gettime", SYS_clock_gettime, -1, CLOCK_REALTIME_COARSE },
 	{ "monotonic_coarse", "__vdso_clock_gettime", SYS_clock_gettime, -1, CLOCK_MONOTONIC_COARSE },
 };

@@ -13,9 +13,8 @@ static const char usage[] =
 	"  time ROUNDS MICROSECONDS SUBJECT...  nanoseconds a call, once a round\n"
 	"  lookup DIR NAMES ROUNDS            nanoseconds of looking a missing name up\n"
 	"  flood DIR NAMES                    look missing names up until stdin ends\n"
-	"  vdso                               write the vDSO's image to stdout\n"
 	"A SUBJECT is page:, syscall: or vdso: and gettimeofday, time, getcpu, realtime,\n"
-	"monotonic, monotonic_raw, boottime, tai, realtime_coarse or monotonic_coarse.\n"
+	"monotonic, realtime_coarse or monotonic_coarse.\n"
 	"--filter sets the seccomp filter that stdin holds first.\n"
 	"Exit status: 0, 1 error, 2 usage, 4 there is no such way here.\n";
 

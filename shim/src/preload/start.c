@@ -10,23 +10,28 @@
 #include "../auxv.h"
 
 extern char **__environ __attribute__((weak));
-extern const char *gnu_get_libc_version(void) __attribute__((weak));
 
 int vfix_heals = 1, vfix_logs;
 static int started;
 
-#define LAST_OLD 14	/* glibc 2.14: its libpthread is the last with live call sites */
+#define FUNCTION_MOST 96	/* bytes from the start of a function to the end of its call site */
 
-static int is_old_libc(void)
+/* The functions of the libc that call the page in glibc up to 2.13; this library needs none of them. */
+extern long time(long *) __attribute__((weak));
+extern int gettimeofday(void *, void *) __attribute__((weak));
+extern int sched_getcpu(void) __attribute__((weak));
+
+/* Changes their sites. In most programs no call faults then, whatever becomes of their signals. */
+static void heal_libc(void)
 {
-	const char *version = gnu_get_libc_version ? gnu_get_libc_version() : "";
-	int minor = 0;
+	const uintptr_t functions[] = { (uintptr_t)time, (uintptr_t)gettimeofday, (uintptr_t)sched_getcpu };
 
-	if (version[0] != '2' || version[1] != '.')
-		return 0;
-	for (const char *c = version + 2; *c >= '0' && *c <= '9'; c++)
-		minor = minor * 10 + *c - '0';
-	return minor <= LAST_OLD;
+	for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+		size_t in_page = PAGE_BYTES - functions[i] % PAGE_BYTES;	/* the next one may not be mapped */
+
+		if (functions[i] && in_page >= 2 * SITE_BYTES)
+			vfix_search((const unsigned char *)functions[i], in_page < FUNCTION_MOST ? in_page : FUNCTION_MOST);
+	}
 }
 
 /* Takes over SIGSEGV with the action that was inherited; returns whether it was blocked. */
@@ -46,14 +51,19 @@ static int take_over(void)
 	return 1;
 }
 
-/* A program whose libc calls the page will call it, and no other thread runs yet; one that blocks SIGSEGV may do so
- * again by system calls. In all others the first call changes the sites. */
+/* A program that was started with SIGSEGV blocked may block it again by system calls: no call of it may fault. */
 static void start(uintptr_t vdso)
 {
 	started = 1;
 	vfix_vdso = vdso;
-	if ((take_over() || is_old_libc()) && vfix_heals)
+	int was_blocked = take_over();
+
+	if (!vfix_heals)
+		return;
+	if (was_blocked)
 		vfix_sweep(0, 1);
+	else
+		heal_libc();
 }
 
 void vfix_start_late(void)

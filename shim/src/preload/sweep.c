@@ -69,6 +69,11 @@ static void search(const unsigned char *code, size_t bytes, uintptr_t at, int wr
 			change(at + (uintptr_t)(c - code), writable);
 }
 
+void vfix_search(const unsigned char *code, size_t bytes)
+{
+	search(code, bytes, (uintptr_t)code, 0);
+}
+
 /* Another thread may unmap the code while it is read, so the kernel copies it. */
 static void search_copies(const struct mapping *m)
 {
