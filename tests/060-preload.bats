@@ -347,11 +347,16 @@ both() {
 		use POSIX;
 		sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGSEGV, SIGINT, SIGTERM));
 		exit 1 unless time > 1e9;
-		exit system("perl -e 'exit time < 1e9' && bash -c 'golike'") != 0;
+		exit(system("perl -e 'exit(time < 1e9)' && bash -c golike") != 0);
 	END
-	printf '%s\n' "bash -c 'trap \"echo trapped\" SEGV; kill -SEGV \\\$\\\$; date +%Y; sleep 0'" 'perl /handler.pl' 'perl /blocked.pl' \
-		"bash -c 'muscle -in /in.fa -quiet && golike'" "perl -e 'exit system(\"muscle\", \"-in\", \"/in.fa\", \"-quiet\") != 0'" \
-		"perl -e 'for (1 .. 20) { my \\\$p = fork; exit time < 1e9 unless \\\$p; wait; exit 1 if \\\$? }'" >"$BATS_TEST_TMPDIR/list"
+	cat >"$BATS_TEST_TMPDIR/list" <<-'END'
+		bash -c 'trap "echo trapped" SEGV; kill -SEGV $$; date +%Y; sleep 0'
+		perl /handler.pl
+		perl /blocked.pl
+		bash -c 'muscle -in /in.fa -quiet && golike'
+		perl -e 'exit(system("muscle", "-in", "/in.fa", "-quiet") != 0)'
+		perl -e 'for (1 .. 20) { my $p = fork; exit(time < 1e9) unless $p; wait; exit 1 if $? }'
+	END
 	while read -r command; do echo "LD_PRELOAD=/vfix/x86_64/libvfix.so $command"; done <"$BATS_TEST_TMPDIR/list" >"$BATS_TEST_TMPDIR/commands"
 	sed 's|^|/vfix/vfix-trace |' "$BATS_TEST_TMPDIR/list" >>"$BATS_TEST_TMPDIR/commands"
 	cat "$BATS_TEST_TMPDIR/list" >>"$BATS_TEST_TMPDIR/commands"
