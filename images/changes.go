@@ -12,7 +12,7 @@ import (
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
-	"vfix.dev/vfix/internal/fixes"
+	"vfix.dev/vfix/internal/addedfiles"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
@@ -64,13 +64,13 @@ func (c *changes) findFixes(ctx context.Context, sub *contents.Subject) error {
 			continue
 		}
 		added[d.Fix] = true
-		f := fixes.Of(d.Fix).File
+		f := addedfiles.FixOf(d.Fix).File
 		there, err := hasFile(ctx, sub, f.Name, f.Body)
 		if err != nil {
 			return err
 		}
 		if !there {
-			c.extras = append(c.extras, contents.Extra{Name: f.Name, Mode: fixes.Mode, Body: f.Body})
+			c.extras = append(c.extras, contents.Extra{Name: f.Name, Mode: addedfiles.Mode, Body: f.Body})
 		}
 	}
 	return nil
@@ -108,7 +108,7 @@ func (c *changes) done() string {
 	}
 	for _, r := range find.Fixes {
 		if slices.ContainsFunc(c.fixed, func(f Fixed) bool { return f.Fix == r }) {
-			all = append(all, fixes.Of(r).Done)
+			all = append(all, addedfiles.FixOf(r).Done)
 		}
 	}
 	return strings.Join(all, "; ")

@@ -23,14 +23,14 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/source"
+	"vfix.dev/vfix/internal/addedfiles"
 	"vfix.dev/vfix/internal/atomicfile"
-	"vfix.dev/vfix/internal/fallbackfiles"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter/patch"
 )
 
 // programName is vfix itself in the drop-in layer; the hooks call it.
-const programName = fallbackfiles.Dir + "/vfix"
+const programName = addedfiles.Dir + "/vfix"
 
 // dropInTag names the drop-in layer if the user gives no name.
 const dropInTag = "vfix:latest"
@@ -141,7 +141,7 @@ func dropIn(s *fallback.Shim, program string) ([]contents.Extra, error) {
 	}
 	all := append(s.LibraryFiles(true), s.TraceFile(),
 		contents.Extra{Name: programName, Mode: 0o755, Body: body},
-		contents.Extra{Name: fallbackfiles.Preload, Mode: 0o644, Body: fallbackfiles.WithLine(nil, true)})
+		contents.Extra{Name: addedfiles.Preload, Mode: 0o644, Body: addedfiles.WithPreloadLine(nil, true)})
 	for _, from := range contents.SortedKeys(hooks) {
 		text, err := hookFiles.ReadFile(from)
 		if err != nil {

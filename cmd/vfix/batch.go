@@ -19,7 +19,7 @@ import (
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/lists"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/quote"
+	"vfix.dev/vfix/internal/textutil"
 )
 
 // batchOptions are the options that only a list has.
@@ -129,7 +129,7 @@ func (b *batchOptions) next(all []lists.Image) string {
 	case lists.Count(all, lists.Failed)+lists.Count(all, lists.NotRun) > 0:
 		return "run the same command again: finished images are skipped"
 	case b.verb == "scan" && lists.Count(all, lists.Affected) > 0:
-		return "run " + quote.Words([]string{"vfix", "rebuild", "--from-file", b.fromFile})
+		return "run " + textutil.QuoteWords([]string{"vfix", "rebuild", "--from-file", b.fromFile})
 	}
 	return ""
 }

@@ -12,7 +12,7 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/diagnose"
-	"vfix.dev/vfix/internal/quote"
+	"vfix.dev/vfix/internal/textutil"
 )
 
 // DiagnoseOptions are the choices of vfix diagnose.
@@ -38,7 +38,7 @@ func newDiagnoseCommand(out *output, e engine) *cobra.Command {
 
 func runDiagnose(ctx context.Context, opts DiagnoseOptions, args []string, out *output, e engine) error {
 	if diagnose.Quoted(args) {
-		return usagef("diagnose", "%d arguments that are one line of a text: quote it, as in: vfix diagnose %s", len(args), quote.Shell(strings.Join(args, " ")))
+		return usagef("diagnose", "%d arguments that are one line of a text: quote it, as in: vfix diagnose %s", len(args), textutil.Quote(strings.Join(args, " ")))
 	}
 	if err := opts.begin("diagnose", out); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/source"
-	"vfix.dev/vfix/internal/fixes"
+	"vfix.dev/vfix/internal/addedfiles"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
@@ -57,7 +57,7 @@ func writePatched(w io.Writer, s screen.Stream, typed string, d deed, f *content
 		s.Headline(w, title, "no call site of the vsyscall page", s.Paint.Green, "")
 	}
 	for _, r := range fixed {
-		s.Write(w, "", 0, fmt.Sprintf("%s %s (%s): %s", r.Path, d.fixed, r.Fix, fixes.Of(r.Fix).Does))
+		s.Write(w, "", 0, fmt.Sprintf("%s %s (%s): %s", r.Path, d.fixed, r.Fix, addedfiles.FixOf(r.Fix).Does))
 	}
 	writeFiles(w, s, f)
 }

@@ -14,7 +14,7 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/fallback"
-	"vfix.dev/vfix/internal/fixes"
+	"vfix.dev/vfix/internal/addedfiles"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/shim"
 )
@@ -91,10 +91,10 @@ func (w *workOptions) addMedia(cmd *cobra.Command) {
 func (w *workOptions) addFix(cmd *cobra.Command) {
 	var all []string
 	for _, r := range find.Fixes {
-		all = append(all, fmt.Sprintf("%s (%s)", r, fixes.Of(r).Affects))
+		all = append(all, fmt.Sprintf("%s (%s)", r, addedfiles.FixOf(r).Affects))
 	}
 	cmd.Flags().StringVar(&w.fix, "fix", "", "also fix `WHAT`: "+strings.Join(all, ", "))
-	words(cmd, "fix", fixes.Names())
+	words(cmd, "fix", addedfiles.FixNames())
 }
 
 // begin checks the options, and begins to show progress.
@@ -111,7 +111,7 @@ func (w *workOptions) begin(verb string, out *output) error {
 	}
 	if w.fix != "" {
 		var err error
-		if w.read.Rewriter.Fixes, err = fixes.Parse(w.fix); err != nil {
+		if w.read.Rewriter.Fixes, err = addedfiles.ParseFixes(w.fix); err != nil {
 			return usagef(verb, "--fix: %v", err)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/docs"
-	"vfix.dev/vfix/internal/lazy"
+	"vfix.dev/vfix/internal/textutil"
 )
 
 func newHelpCommand(out *output) *cobra.Command {
@@ -96,7 +96,7 @@ func topic(name string) (text string, found bool) {
 }
 
 // notInAnchor are the characters of a heading that its anchor does not have.
-var notInAnchor = lazy.Regexp("[^a-z0-9 -]")
+var notInAnchor = textutil.LazyRegexp("[^a-z0-9 -]")
 
 // section is the part of a page from the heading with that anchor to the next heading of its level or a higher one.
 func section(page, anchor string) (text string, found bool) {

@@ -14,7 +14,7 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/inventory"
-	"vfix.dev/vfix/internal/patterns"
+	"vfix.dev/vfix/internal/textutil"
 )
 
 // ListOptions are the choices of vfix list.
@@ -87,7 +87,7 @@ func runList(ctx context.Context, opts ListOptions, args []string, platformSet b
 	}
 	o := inventory.ListOptions{Media: opts.read.Media, Jobs: opts.read.Jobs, Platform: platformSet, Stdin: os.Stdin}
 	for _, m := range opts.match {
-		o.Match = append(o.Match, patterns.Image(m))
+		o.Match = append(o.Match, textutil.ImagePattern(m))
 	}
 	var err error
 	if o.Newer, err = since(opts.newer, time.Now()); err != nil {

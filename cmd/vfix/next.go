@@ -13,7 +13,7 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/source"
-	"vfix.dev/vfix/internal/quote"
+	"vfix.dev/vfix/internal/textutil"
 )
 
 // place has the facts about a machine that decide which command works on it.
@@ -66,7 +66,7 @@ func quoted(command string) string {
 
 // explain is the command that shows the code around the call sites of a source.
 func explain(typed string) string {
-	command := "vfix scan --explain " + quote.Path(typed)
+	command := "vfix scan --explain " + textutil.QuotePath(typed)
 	if source.ReadOnce(typed) {
 		return "... | " + command
 	}
@@ -80,14 +80,14 @@ func (p place) fixes(f scanned) []string {
 	if names := fixNames(f.Findings); names != "" {
 		fix = "--fix " + names + " "
 	}
-	rebuild := "vfix rebuild " + fix + quote.Path(f.typed) + p.output(f.Source)
+	rebuild := "vfix rebuild " + fix + textutil.QuotePath(f.typed) + p.output(f.Source)
 	switch {
 	case !f.Affected() && len(f.Packed) > 0 && !isImage(f.Findings):
-		return []string{"unzip -d DIR " + quote.Path(f.Packed[0].Path) + " && vfix patch -i DIR, then pack DIR again"}
+		return []string{"unzip -d DIR " + textutil.QuotePath(f.Packed[0].Path) + " && vfix patch -i DIR, then pack DIR again"}
 	case !f.Affected() && len(f.Packed) == 0:
 		return []string{explain(f.typed)}
 	case isContainer(f.Source):
-		return []string{"vfix hotfix " + fix + quote.Path(f.typed)}
+		return []string{"vfix hotfix " + fix + textutil.QuotePath(f.typed)}
 	case source.ReadOnce(f.Source) && isImage(f.Findings):
 		return []string{"... | " + rebuild}
 	case source.ReadOnce(f.Source) && fix == "":
@@ -97,12 +97,12 @@ func (p place) fixes(f scanned) []string {
 	}
 	path := strings.TrimPrefix(f.typed, string(source.Dir)+":")
 	if fix != "" {
-		return []string{"vfix rebuild " + fix + "dir:" + quote.Path(rootOf(path)) + " -o dir:COPY"}
+		return []string{"vfix rebuild " + fix + "dir:" + textutil.QuotePath(rootOf(path)) + " -o dir:COPY"}
 	}
 	if elsewhere := librariesElsewhere(f.Findings, path); len(elsewhere) > 0 {
 		return []string{"vfix patch -i " + strings.Join(elsewhere, " ")}
 	}
-	path = quote.Path(path)
+	path = textutil.QuotePath(path)
 	return []string{"vfix patch -o COPY " + path, "vfix patch -i " + path}
 }
 
@@ -127,10 +127,10 @@ func librariesElsewhere(f *contents.Findings, path string) (all []string) {
 			name = path
 		}
 		if !f.Files[i].Plan.Empty() {
-			all = append(all, quote.Path(name))
+			all = append(all, textutil.QuotePath(name))
 		}
 	}
-	if all = slices.Compact(all); len(all) == 1 && all[0] == quote.Path(path) {
+	if all = slices.Compact(all); len(all) == 1 && all[0] == textutil.QuotePath(path) {
 		return nil
 	}
 	return all

@@ -10,7 +10,7 @@ import (
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/lists"
-	"vfix.dev/vfix/internal/quote"
+	"vfix.dev/vfix/internal/textutil"
 	"vfix.dev/vfix/rewriter/find"
 )
 
@@ -20,7 +20,7 @@ func incomplete(f *contents.Findings) error {
 		return nil
 	}
 	if missing := f.MissingLibraries(); len(missing) > 0 && f.Unread() == 0 {
-		hint := "name the root filesystem that it runs in: 'vfix scan --root DIR " + quote.Path(f.Source) + "', where / is this machine"
+		hint := "name the root filesystem that it runs in: 'vfix scan --root DIR " + textutil.QuotePath(f.Source) + "', where / is this machine"
 		if f.Loads.Root == "" { // of a tarball
 			hint = "unpack it on the machine that runs it: 'vfix scan DIR' also examines the libraries that its programs load from there"
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"vfix.dev/vfix/internal/nearest"
+	"vfix.dev/vfix/internal/textutil"
 )
 
 // verbTable is the verbs, in the order of use.
@@ -101,7 +101,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		e.msg = "unknown option --" + name
 		var options []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { options = append(options, f.Name) })
-		if like := nearest.Of(name, options); len(like) > 0 {
+		if like := textutil.Nearest(name, options); len(like) > 0 {
 			e.hint = "did you mean --" + strings.Join(like, " or --") + "?"
 		}
 	}

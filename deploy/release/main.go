@@ -17,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"vfix.dev/vfix/internal/carried"
+	"vfix.dev/vfix/internal/programs"
 )
 
 const usage = `usage: release licences PROGRAM DIR
@@ -59,7 +59,7 @@ func linked(program string) (*buildinfo.BuildInfo, []*debug.Module, error) {
 		return nil, nil, err
 	}
 	infos := []*buildinfo.BuildInfo{info}
-	for _, p := range carried.In(text) {
+	for _, p := range programs.CarriedIn(text) {
 		const most = 1 << 30 // bytes
 		other, err := p.Unpack(most)
 		if err != nil {

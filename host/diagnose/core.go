@@ -8,7 +8,7 @@ import (
 	"path"
 	"strings"
 
-	"vfix.dev/vfix/internal/quote"
+	"vfix.dev/vfix/internal/textutil"
 	"vfix.dev/vfix/rewriter/find"
 )
 
@@ -161,5 +161,5 @@ func (o *Options) coreCommand(c *Crash, f *facts) *Command {
 		return patchProgram(c.Path)
 	}
 	words := append([]string{"vfix", "run"}, strings.Fields(f.args)...)
-	return &Command{quote.Words(words), "runs it here without changing a file; 'vfix patch -i " + quote.Path(c.Caller.File) + "' patches the library for all programs"}
+	return &Command{textutil.QuoteWords(words), "runs it here without changing a file; 'vfix patch -i " + textutil.QuotePath(c.Caller.File) + "' patches the library for all programs"}
 }

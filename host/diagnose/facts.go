@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/internal/kernellog"
-	"vfix.dev/vfix/internal/lazy"
+	"vfix.dev/vfix/internal/textutil"
 )
 
 // fault is the place at which a process was stopped, by a message of the kernel, or of a debugger or tracer.
@@ -56,7 +56,7 @@ type textFacts struct {
 const maxFacts = 10_000
 
 // kernelLine matches a line of a kernel's log.
-var kernelLine = lazy.Regexp(`^(?:<\d+>|\w+ *:\w+ *: )?\[ *\d+\.\d{6}\]|^\[\w{3} \w{3} [ \d]\d [\d:]{8} \d{4}\]|\bkernel: |^\d+,\d+,\d+,[-c+];`)
+var kernelLine = textutil.LazyRegexp(`^(?:<\d+>|\w+ *:\w+ *: )?\[ *\d+\.\d{6}\]|^\[\w{3} \w{3} [ \d]\d [\d:]{8} \d{4}\]|\bkernel: |^\d+,\d+,\d+,[-c+];`)
 
 // line takes the facts of one line.
 func (t *textFacts) line(line string) {

@@ -16,9 +16,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
-	"vfix.dev/vfix/internal/lazy"
-	"vfix.dev/vfix/internal/quote"
-	"vfix.dev/vfix/internal/utf8text"
+	"vfix.dev/vfix/internal/textutil"
 )
 
 const (
@@ -53,7 +51,7 @@ func File(name string, o Options) (*Result, error) {
 		return nil, err
 	}
 	if fi.IsDir() {
-		return nil, refused(name+": a directory", "name a core file or log in it; 'vfix scan "+quote.Path(name)+"' looks for programs that call the page")
+		return nil, refused(name+": a directory", "name a core file or log in it; 'vfix scan "+textutil.QuotePath(name)+"' looks for programs that call the page")
 	}
 	f, err := os.Open(name)
 	if err != nil {
@@ -142,11 +140,11 @@ func Quoted(words []string) bool {
 }
 
 // jsonStart matches the start of JSON, but not a line of a log that begins with a time in brackets.
-var jsonStart = lazy.Regexp(`^\s*(?:\[\s*)*[{\]]`)
+var jsonStart = textutil.LazyRegexp(`^\s*(?:\[\s*)*[{\]]`)
 
 // read takes the facts of a text.
 func (t *textFacts) read(name string, in io.Reader) error {
-	br := bufio.NewReaderSize(utf8text.Reader(in), maxLine)
+	br := bufio.NewReaderSize(textutil.UTF8(in), maxLine)
 	head, err := br.Peek(headSize)
 	if len(head) == 0 && err == io.EOF {
 		return refused(name+": empty: nothing to diagnose", "an empty core file: check 'ulimit -c' and the disk; an empty log: dmesg and journalctl -k may need root")
@@ -203,7 +201,7 @@ var formats = []struct {
 func checkText(name string, head []byte) error {
 	for _, f := range formats {
 		if len(head) >= f.at+len(f.magic) && string(head[f.at:f.at+len(f.magic)]) == f.magic {
-			return refused(name+": "+f.name+", which is not read as a crash", strings.ReplaceAll(f.hint, "FILE", quote.Path(name)))
+			return refused(name+": "+f.name+", which is not read as a crash", strings.ReplaceAll(f.hint, "FILE", textutil.QuotePath(name)))
 		}
 	}
 	odd := 0

@@ -12,9 +12,8 @@ import (
 	"fmt"
 	"io"
 
-	"vfix.dev/vfix/internal/binread"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/quote"
+	"vfix.dev/vfix/internal/textutil"
 )
 
 const (
@@ -74,7 +73,7 @@ func openCore(name string, r io.ReaderAt) (*core, error) {
 	case f.Machine != elf.EM_X86_64:
 		return nil, refused(fmt.Sprintf("an ELF file for another processor (%v): only x86-64 has the vsyscall page", f.Machine), "use a debugger for that processor: gdb PROGRAM CORE")
 	case f.Type != elf.ET_CORE:
-		return nil, refused(fmt.Sprintf("an ELF file, but not a core file (%v)", f.Type), "'vfix scan "+quote.Path(name)+"' examines programs and libraries")
+		return nil, refused(fmt.Sprintf("an ELF file, but not a core file (%v)", f.Type), "'vfix scan "+textutil.QuotePath(name)+"' examines programs and libraries")
 	}
 	return &core{f, len(f.Sections) == 0}, nil
 }
@@ -97,7 +96,7 @@ func (c *core) mem(b []byte, vaddr uint64) (int, error) {
 		return 0, nil
 	}
 	b = b[:min(uint64(len(b)), p.Filesz-(vaddr-p.Vaddr))]
-	return len(b), binread.Full(p, b, vaddr-p.Vaddr, fmt.Sprintf("the memory at %#x", vaddr), damaged)
+	return len(b), readFull(p, b, vaddr-p.Vaddr, fmt.Sprintf("the memory at %#x", vaddr), damaged)
 }
 
 // text reads the NUL-terminated text at vaddr, up to most bytes; "" if the core does not have it.
@@ -107,7 +106,7 @@ func (c *core) text(vaddr uint64, most int) string {
 	if err != nil {
 		return ""
 	}
-	return binread.CString(b[:n])
+	return cString(b[:n])
 }
 
 // facts are the notes' facts about the crash.
@@ -169,7 +168,7 @@ func (f *facts) note(typ uint32, b []byte) {
 		f.rip, f.rsp = le.Uint64(b[regRIP:]), le.Uint64(b[regRSP:])
 	case typ == ntPrpsinfo && f.name == "" && len(b) >= prpsinfoSize:
 		f.pid = int(int32(le.Uint32(b[psPid:])))
-		f.name, f.args = binread.CString(b[psFname:psPsargs]), binread.CString(b[psPsargs:])
+		f.name, f.args = cString(b[psFname:psPsargs]), cString(b[psPsargs:])
 	case typ == ntSiginfo && !f.siginfo && len(b) >= siginfoMin:
 		f.siginfo, f.code, f.addr = true, int(int32(le.Uint32(b[siCode:]))), le.Uint64(b[siAddr:])
 	case typ == ntAuxv && f.auxv == nil:

@@ -6,8 +6,7 @@ import (
 	"path"
 	"strings"
 
-	"vfix.dev/vfix/internal/lazy"
-	"vfix.dev/vfix/internal/quote"
+	"vfix.dev/vfix/internal/textutil"
 )
 
 // place is where the crashed program ran. Of several that a text names, the last one here counts.
@@ -55,7 +54,7 @@ func placeOf(lower string) (p place) {
 // fixRoot is the command that fixes the image or directory that the user named.
 func (o *Options) fixRoot() *Command {
 	if !o.IsImage {
-		return &Command{quote.Words([]string{"vfix", "patch", "-i", o.RootName}), "patches all files of that directory in place"}
+		return &Command{textutil.QuoteWords([]string{"vfix", "patch", "-i", o.RootName}), "patches all files of that directory in place"}
 	}
 	return o.rebuild(o.RootName)
 }
@@ -66,12 +65,12 @@ func (o *Options) rebuild(image string) *Command {
 	if o.Output != nil {
 		words = append(words, o.Output(image)...)
 	}
-	return &Command{quote.Words(words), "writes the image with its calls led to the vDSO"}
+	return &Command{textutil.QuoteWords(words), "writes the image with its calls led to the vDSO"}
 }
 
 // patchProgram is the command that fixes a program on this machine.
 func patchProgram(file string) *Command {
-	return &Command{"vfix patch -o " + quote.Path(path.Base(file)+".vfix") + " " + quote.Path(file), "writes a patched copy of the program"}
+	return &Command{"vfix patch -o " + textutil.QuotePath(path.Base(file)+".vfix") + " " + textutil.QuotePath(file), "writes a patched copy of the program"}
 }
 
 // fix is the command that fixes a crash on the page.
@@ -83,7 +82,7 @@ func (o *Options) fix(t *textFacts, c *Crash) *Command {
 	case t.place == builds:
 		return layer(image)
 	case strings.HasPrefix(image, "/"):
-		return &Command{quote.Words([]string{"vfix", "patch", "-i", image}), "patches all files of the container's root filesystem in place; stop it before"}
+		return &Command{textutil.QuoteWords([]string{"vfix", "patch", "-i", image}), "patches all files of the container's root filesystem in place; stop it before"}
 	case t.place == apptainer:
 		return sandbox(image)
 	case image != "":
@@ -117,7 +116,7 @@ func (o *Options) look(t *textFacts, c *Crash) *Command {
 }
 
 func scan(source string) *Command {
-	return &Command{quote.Words([]string{"vfix", "scan", source}), "shows whether it calls the vsyscall page, and the command that fixes it"}
+	return &Command{textutil.QuoteWords([]string{"vfix", "scan", source}), "shows whether it calls the vsyscall page, and the command that fixes it"}
 }
 
 // layer is the command for a step of a build.
@@ -137,12 +136,12 @@ func sandbox(image string) *Command {
 	if image == "" {
 		image = "IMAGE"
 	}
-	return &Command{"apptainer build --sandbox root " + quote.Path(image) + " && vfix scan root",
+	return &Command{"apptainer build --sandbox root " + textutil.QuotePath(image) + " && vfix scan root",
 		"shows whether the image calls the vsyscall page; 'vfix patch -i root' fixes it, and 'apptainer build FIXED.sif root' writes it again"}
 }
 
 // composeName matches the name of a service's container in the log of docker compose, without the project.
-var composeName = lazy.Regexp(`^[\w.]+-\d+$`)
+var composeName = textutil.LazyRegexp(`^[\w.]+-\d+$`)
 
 // placeCommands find the image or program of a crash, by the place.
 var placeCommands = map[place]Command{
@@ -161,7 +160,7 @@ func locate(t *textFacts, c *Crash) *Command {
 	case composeName().MatchString(c.Container):
 		return &Command{"docker compose ps -a | vfix diagnose -", "reads the image of the container " + c.Container}
 	case c.Container != "":
-		return &Command{"vfix diagnose " + quote.Path(c.Container), "examines the container and its image"}
+		return &Command{"vfix diagnose " + textutil.QuotePath(c.Container), "examines the container and its image"}
 	case ok:
 		return &command
 	case t.place == apptainer:
@@ -173,7 +172,7 @@ func locate(t *textFacts, c *Crash) *Command {
 	case c.Program == "":
 		return &Command{"dmesg | vfix diagnose -", "the kernel's log shows where the program crashed; dmesg may need root"}
 	case c.Kind.Page():
-		return &Command{"vfix patch -o " + quote.Path(c.Program+".vfix") + " PROGRAM", "with the path of " + c.Program + ": writes a patched copy; if it ran in an image: 'vfix rebuild IMAGE'"}
+		return &Command{"vfix patch -o " + textutil.QuotePath(c.Program+".vfix") + " PROGRAM", "with the path of " + c.Program + ": writes a patched copy; if it ran in an image: 'vfix rebuild IMAGE'"}
 	}
 	return &Command{"vfix scan PROGRAM", "with the path of " + c.Program + ", or the image that it ran in: shows whether it calls the vsyscall page"}
 }
@@ -184,5 +183,5 @@ func getPod(pod string) *Command {
 	if namespace, name, ok := strings.Cut(pod, "/"); ok {
 		words, pod = append(words, "-n", namespace), name
 	}
-	return &Command{quote.Words(append(words, pod)) + " | vfix diagnose -", "reads the exit status and the image of each container"}
+	return &Command{textutil.QuoteWords(append(words, pod)) + " | vfix diagnose -", "reads the exit status and the image of each container"}
 }

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vfix.dev/vfix/internal/sparse"
+	"vfix.dev/vfix/internal/filecopy"
 	"vfix.dev/vfix/rewriter/find"
 )
 
@@ -70,7 +70,7 @@ func (e *Examiner) private(file io.ReaderAt, size int64) (*os.File, error) {
 	if err := os.Remove(w.Name()); err != nil {
 		return nil, err
 	}
-	n, err := sparse.Copy(w, io.NewSectionReader(file, 0, size))
+	n, err := filecopy.CopySparse(w, io.NewSectionReader(file, 0, size))
 	if err == nil && n != size {
 		err = io.ErrUnexpectedEOF
 	}

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/host/jail"
-	"vfix.dev/vfix/internal/packers"
+	"vfix.dev/vfix/internal/programs"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
@@ -118,7 +118,7 @@ func examine(f io.ReaderAt, size int64, fixes []find.Fix) (found Finding, err er
 	wanted := r.Redirect != nil && slices.Contains(fixes, r.Redirect.Fix)
 	matters := func(s find.Site) bool { return s.Verdict.Finding() }
 	if !wanted && !slices.ContainsFunc(r.Sites, matters) {
-		why, err := packers.Inside(f, size)
+		why, err := programs.PackedBy(f, size)
 		if err == nil && why != "" {
 			err = fmt.Errorf("not examined: %s", why)
 		}

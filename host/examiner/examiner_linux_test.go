@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vfix.dev/vfix/internal/tinyelf"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
+	"vfix.dev/vfix/tests/tinyelf"
 )
 
 // faults are what a file that has taken over the process may do, by the text in it.

@@ -20,7 +20,7 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/source"
-	"vfix.dev/vfix/internal/fixes"
+	"vfix.dev/vfix/internal/addedfiles"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter/find"
 )
@@ -156,12 +156,12 @@ func (h *Hotfixed) write(ctx context.Context, c *source.Engine, found container.
 		}
 	}
 	for _, fix := range applied {
-		file := fixes.Of(fix).File
+		file := addedfiles.FixOf(fix).File
 		names := visible([]string{file.Name}, hidden)
 		if len(names) == 0 {
 			return hinterr.With(fmt.Errorf("%s: /%s: a mount covers it", fix, file.Name), "omit --fix, or remove that mount")
 		}
-		meta := &contents.Meta{Mode: fixes.Mode, Mtime: time.Unix(0, 0)}
+		meta := &contents.Meta{Mode: addedfiles.Mode, Mtime: time.Unix(0, 0)}
 		if err := add(w, names, meta, int64(len(file.Body)), strings.NewReader(string(file.Body))); err != nil {
 			return err
 		}

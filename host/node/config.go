@@ -15,7 +15,7 @@ import (
 	"strings"
 	"sync"
 
-	"vfix.dev/vfix/internal/fixes"
+	"vfix.dev/vfix/internal/addedfiles"
 	"vfix.dev/vfix/rewriter/find"
 )
 
@@ -142,7 +142,7 @@ func (c *Config) check() error {
 	case c.CacheBytes < 0:
 		return fmt.Errorf("cache_bytes: got %d, want 0 or more", c.CacheBytes)
 	case c.Fix != "":
-		if _, err := fixes.Parse(c.Fix); err != nil {
+		if _, err := addedfiles.ParseFixes(c.Fix); err != nil {
 			return fmt.Errorf("fix: %w", err)
 		}
 	}
@@ -174,7 +174,7 @@ func (c *Config) decide(annotations map[string]string) (s settings, err error) {
 		list, from = text, "annotation "+AnnotationFix
 	}
 	if list != "" && list != "none" {
-		if s.fixes, err = fixes.Parse(list); err != nil {
+		if s.fixes, err = addedfiles.ParseFixes(list); err != nil {
 			return s, fmt.Errorf("%s: %w", from, err)
 		}
 	}

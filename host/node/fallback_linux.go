@@ -13,8 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vfix.dev/vfix/internal/fallbackfiles"
-	"vfix.dev/vfix/internal/fixes"
+	"vfix.dev/vfix/internal/addedfiles"
 	"vfix.dev/vfix/rewriter/find"
 )
 
@@ -114,38 +113,38 @@ func (r *root) mkdirs(dir string) error {
 
 // putFallback adds the preload library and names it in ld.so.preload. Programs that load no library are not reached.
 func (r *root) putFallback(o *Options) error {
-	wide := slices.ContainsFunc(fallbackfiles.Loaders32, func(name string) bool {
+	wide := slices.ContainsFunc(addedfiles.Loaders32, func(name string) bool {
 		fd, err := unix.Openat2(r.fd, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_XDEV})
 		unix.Close(fd)
 		return err == nil
 	})
 	const readable, executable = 0o644, 0o755
-	preload, err := r.read(fallbackfiles.Preload, maxPreload)
+	preload, err := r.read(addedfiles.Preload, maxPreload)
 	if err != nil {
 		return err
 	}
-	if err := r.put(path.Join(fallbackfiles.Dir, fallbackfiles.Library), o.Library(), executable); err != nil {
+	if err := r.put(path.Join(addedfiles.Dir, addedfiles.Library), o.Library(), executable); err != nil {
 		return err
 	}
 	if wide {
-		if err := r.put(path.Join(fallbackfiles.Dir, fallbackfiles.Library32), o.Library32(), executable); err != nil {
+		if err := r.put(path.Join(addedfiles.Dir, addedfiles.Library32), o.Library32(), executable); err != nil {
 			return err
 		}
 		if err := r.linkPlatforms(); err != nil {
 			return err
 		}
 	}
-	return r.put(fallbackfiles.Preload, fallbackfiles.WithLine(preload, wide), readable)
+	return r.put(addedfiles.Preload, addedfiles.WithPreloadLine(preload, wide), readable)
 }
 
 // linkPlatforms adds the other values of $PLATFORM.
 func (r *root) linkPlatforms() error {
-	dir, err := openAt(r.fd, fallbackfiles.Dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	dir, err := openAt(r.fd, addedfiles.Dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(dir)
-	for platform, to := range fallbackfiles.PlatformLinks {
+	for platform, to := range addedfiles.PlatformLinks {
 		if err := unix.Symlinkat(to, dir, platform); err != nil && !errors.Is(err, unix.EEXIST) {
 			return err
 		}
@@ -156,7 +155,7 @@ func (r *root) linkPlatforms() error {
 // possible returns the fixes whose file the root can have, and the reasons against the others.
 func (r *root) possible(all []find.Fix) (some []find.Fix, left []leftover) {
 	for _, fix := range all {
-		file := fixes.Of(fix).File
+		file := addedfiles.FixOf(fix).File
 		content, err := r.read(file.Name, int64(len(file.Body)))
 		if err == nil && content != nil && !bytes.Equal(content, file.Body) {
 			err = errors.New("the image has another file there")
@@ -176,8 +175,8 @@ func (r *root) putFixes(targets []*target) error {
 		if t.Fix == "" {
 			continue
 		}
-		file := fixes.Of(t.Fix).File
-		if err := r.put(file.Name, file.Body, fixes.Mode); err != nil {
+		file := addedfiles.FixOf(t.Fix).File
+		if err := r.put(file.Name, file.Body, addedfiles.Mode); err != nil {
 			return err
 		}
 	}

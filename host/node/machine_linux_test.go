@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/host/examiner"
-	"vfix.dev/vfix/internal/tinyelf"
+	"vfix.dev/vfix/tests/tinyelf"
 )
 
 // The tests run again as root in a mount namespace of their own, and mount overlays there. This program is also the

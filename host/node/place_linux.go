@@ -17,9 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vfix.dev/vfix/internal/filemarks"
-	"vfix.dev/vfix/internal/sparse"
-	"vfix.dev/vfix/internal/xattrs"
+	"vfix.dev/vfix/internal/filecopy"
 )
 
 // errOther: another file is at the place of one that was examined.
@@ -174,7 +172,7 @@ func (r *root) change(t *target, b *bounds) (p *prepared, err error) {
 // write makes the patched file: a clone or a sparse copy of the original, whose old bytes are compared first.
 func (t *target) write(w, original *os.File) error {
 	if unix.IoctlFileClone(int(w.Fd()), int(original.Fd())) != nil {
-		if _, err := sparse.Copy(w, io.NewSectionReader(original, 0, t.Size)); err != nil {
+		if _, err := filecopy.CopySparse(w, io.NewSectionReader(original, 0, t.Size)); err != nil {
 			return err
 		}
 	}
@@ -197,7 +195,7 @@ func keepable(fd int) error {
 	if flags, err := unix.IoctlGetInt(fd, unix.FS_IOC_GETFLAGS); err == nil && flags&marked != 0 {
 		return fmt.Errorf("it is immutable (flags %#x)", flags&marked)
 	}
-	names, err := xattrs.List(fd)
+	names, err := filecopy.ListXattrs(fd)
 	if err != nil && !errors.Is(err, unix.ENOTSUP) {
 		return err
 	}
@@ -219,19 +217,19 @@ func copyMetadata(from, to int, st *unix.Stat_t) error {
 	if err := unix.Fchmod(to, st.Mode&modeBits); err != nil {
 		return err
 	}
-	names, err := xattrs.List(from)
+	names, err := filecopy.ListXattrs(from)
 	if err != nil && !errors.Is(err, unix.ENOTSUP) {
 		return err
 	}
 	for _, name := range names {
-		if filemarks.Is(name) {
+		if filecopy.IsMark(name) {
 			continue
 		}
-		value, err := xattrs.Get(from, name)
+		value, err := filecopy.GetXattr(from, name)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		if got, err := xattrs.Get(to, name); err == nil && string(got) == string(value) {
+		if got, err := filecopy.GetXattr(to, name); err == nil && string(got) == string(value) {
 			continue // as SELinux has set it
 		}
 		if err := unix.Fsetxattr(to, name, value, 0); err != nil {

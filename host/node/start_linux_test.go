@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/host/examiner"
-	"vfix.dev/vfix/internal/tinyelf"
-	"vfix.dev/vfix/internal/xattrs"
+	"vfix.dev/vfix/internal/filecopy"
+	"vfix.dev/vfix/tests/tinyelf"
 )
 
 // A container that starts again, and others of its image, need no examination, whatever their own layers have.
@@ -201,7 +201,7 @@ func TestMetadata(t *testing.T) {
 	n.must(err)
 	defer f.Close()
 	for name, want := range map[string]string{"user.big": big, "security.capability": capability} {
-		if got, err := xattrs.Get(int(f.Fd()), name); string(got) != want {
+		if got, err := filecopy.GetXattr(int(f.Fd()), name); string(got) != want {
 			t.Errorf("%s: got %d bytes, %v", name, len(got), err)
 		}
 	}

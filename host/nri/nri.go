@@ -27,7 +27,7 @@ type Options struct {
 }
 
 // Selection are the containers that the node's owner selects. Each list that is not empty must have a pattern that
-// matches; a pattern that begins with ! excludes. They are read by internal/patterns.
+// matches; a pattern that begins with ! excludes. They are read by package textutil.
 type Selection struct {
 	Namespaces  []string
 	Images      []string

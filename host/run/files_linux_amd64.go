@@ -16,14 +16,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vfix.dev/vfix/internal/fallbackfiles"
+	"vfix.dev/vfix/internal/addedfiles"
 )
 
 // othersWrite is the permission bits that let others than the owner write.
 const othersWrite = 0o022
 
 func (o *Options) files() map[string][]byte {
-	return map[string][]byte{fallbackfiles.Library: o.Library, fallbackfiles.Library32: o.Library32, fallbackfiles.Trace: o.Trace}
+	return map[string][]byte{addedfiles.Library: o.Library, addedfiles.Library32: o.Library32, addedfiles.Trace: o.Trace}
 }
 
 // materialise returns the directory, which it makes if it is missing.
@@ -120,7 +120,7 @@ func (o *Options) fill(dir string) error {
 			return err
 		}
 	}
-	for name, target := range fallbackfiles.PlatformLinks {
+	for name, target := range addedfiles.PlatformLinks {
 		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vfix.dev/vfix/internal/fallbackfiles"
+	"vfix.dev/vfix/internal/addedfiles"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter/find"
 )
@@ -137,11 +137,11 @@ func (c *choice) command(p *command, args []string, o *Options) (path string, ar
 		return "", nil, nil, err
 	}
 	if c.way == Trace {
-		return filepath.Join(dir, fallbackfiles.Trace), append([]string{fallbackfiles.Trace, "--"}, args...), env, nil
+		return filepath.Join(dir, addedfiles.Trace), append([]string{addedfiles.Trace, "--"}, args...), env, nil
 	}
-	library := filepath.Join(dir, fallbackfiles.Library)
+	library := filepath.Join(dir, addedfiles.Library)
 	if has32() && !c.musl { // musl does not know $PLATFORM
-		library = filepath.Join(dir, "$PLATFORM", filepath.Base(fallbackfiles.Library))
+		library = filepath.Join(dir, "$PLATFORM", filepath.Base(addedfiles.Library))
 	}
 	c.why += "; LD_PRELOAD=" + library
 	if old := os.Getenv("LD_PRELOAD"); old != "" {
@@ -153,12 +153,12 @@ func (c *choice) command(p *command, args []string, o *Options) (path string, ar
 
 // preloadedByHost reports whether every dynamic program here gets libvfix.so anyway.
 func preloadedByHost() bool {
-	b, err := os.ReadFile("/" + fallbackfiles.Preload)
+	b, err := os.ReadFile("/" + addedfiles.Preload)
 	return err == nil && bytes.Contains(b, []byte("/libvfix.so"))
 }
 
 func has32() bool {
-	return slices.ContainsFunc(fallbackfiles.Loaders32, func(name string) bool {
+	return slices.ContainsFunc(addedfiles.Loaders32, func(name string) bool {
 		_, err := os.Stat("/" + name)
 		return err == nil
 	})

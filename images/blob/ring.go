@@ -12,8 +12,8 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"vfix.dev/vfix/internal/filecopy"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/sparse"
 )
 
 // ringChunks is how many buffers a ring has: one being filled, one being read, one between them.
@@ -57,7 +57,7 @@ func (r *hashRing) fill(src io.Reader) {
 		select {
 		case buf := <-r.free:
 			var n int
-			n, r.err = sparse.Fill(src, buf[:CopyBuffer])
+			n, r.err = filecopy.Fill(src, buf[:CopyBuffer])
 			r.full <- buf[:n]
 		case <-r.quit:
 			r.err = errClosed

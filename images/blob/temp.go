@@ -10,8 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"vfix.dev/vfix/internal/filecopy"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/sparse"
 )
 
 // TempFile makes a temporary file that does not outlive the process: it loses its name at once if the system allows
@@ -54,7 +54,7 @@ var zeroBlock [CopyBuffer]byte
 func (h *holeWriter) copy(r io.Reader) error {
 	buf := make([]byte, CopyBuffer)
 	for {
-		k, err := sparse.Fill(r, buf)
+		k, err := filecopy.Fill(r, buf)
 		if k > 0 && !bytes.Equal(buf[:k], zeroBlock[:k]) {
 			h.taken += int64(k)
 			if tempUsed.Add(int64(k)) > maxTemp {

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vfix.dev/vfix/internal/xattrs"
+	"vfix.dev/vfix/internal/filecopy"
 )
 
 // OpenNoBlock prevents open from waiting for a writer if the path has become a fifo.
@@ -65,7 +65,7 @@ func (m *Meta) Give(to *os.File) (lost []Loss, err error) {
 		return nil, fmt.Errorf("keep mode %#o: %w", mode, err)
 	}
 	for _, name := range SortedKeys(m.Xattrs) {
-		if is, err := xattrs.Get(int(to.Fd()), name); err == nil && string(is) == m.Xattrs[name] {
+		if is, err := filecopy.GetXattr(int(to.Fd()), name); err == nil && string(is) == m.Xattrs[name] {
 			continue
 		}
 		err := unix.Fsetxattr(int(to.Fd()), name, []byte(m.Xattrs[name]), 0)
@@ -101,7 +101,7 @@ func (l Loss) String() string { return strings.TrimSpace(l.Kind + " " + l.Value)
 
 // listXattrs lists the names of a file's xattrs; none if the file system does not support them.
 func listXattrs(fd int) ([]string, error) {
-	names, err := xattrs.List(fd)
+	names, err := filecopy.ListXattrs(fd)
 	if errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.EPERM) {
 		return nil, nil
 	}
@@ -189,7 +189,7 @@ func FileXattrs(f *os.File) (map[string]string, error) {
 	}
 	all := map[string]string{}
 	for _, name := range names {
-		v, err := xattrs.Get(int(f.Fd()), name)
+		v, err := filecopy.GetXattr(int(f.Fd()), name)
 		if errors.Is(err, errNoXattr) {
 			continue
 		}

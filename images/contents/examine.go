@@ -11,8 +11,8 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/hazards"
-	"vfix.dev/vfix/internal/packers"
-	"vfix.dev/vfix/internal/sparse"
+	"vfix.dev/vfix/internal/filecopy"
+	"vfix.dev/vfix/internal/programs"
 	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
@@ -80,7 +80,7 @@ func (x *examiner) content(e *Entry, h *blob.TarMember, r io.Reader) error {
 	if h.Sparse && h.Size > MaxELF {
 		// To read a sparse file can take as long as its claimed size, whatever the archive has. Its beginning may
 		// show that there is nothing to examine, as for /var/log/lastlog.
-		n, err := sparse.Fill(r, x.head[:elfHead])
+		n, err := filecopy.Fill(r, x.head[:elfHead])
 		if err != nil && err != io.EOF {
 			return err
 		}
@@ -116,7 +116,7 @@ func (h *holder) buffer(n int64) []byte {
 // examine examines a file of size bytes; nil means that it is not a 64-bit x86-64 ELF file. It keeps the content
 // of a file with references to the page.
 func (x *examiner) examine(name string, r io.Reader, size int64) (*elfInfo, error) {
-	n, err := sparse.Fill(r, x.head[:min(size, elfHead)])
+	n, err := filecopy.Fill(r, x.head[:min(size, elfHead)])
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
@@ -182,7 +182,7 @@ func (s *Session) examineAt(name string, r io.ReaderAt, size int64, head []byte,
 	if info.hazard, err = hazards.Find(name, r, size); err != nil {
 		return nil, err
 	}
-	if info.passed, err = packers.Inside(r, size); err != nil {
+	if info.passed, err = programs.PackedBy(r, size); err != nil {
 		return nil, err
 	}
 	info.unread = info.passed != ""

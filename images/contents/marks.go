@@ -8,12 +8,12 @@ import (
 	"slices"
 	"strings"
 
-	"vfix.dev/vfix/internal/filemarks"
+	"vfix.dev/vfix/internal/filecopy"
 )
 
 // Marks returns the names of the xattrs that vouch for a file's content, sorted.
 func Marks(xattrs map[string]string) []string {
-	return slices.DeleteFunc(SortedKeys(xattrs), func(name string) bool { return !filemarks.Is(name) })
+	return slices.DeleteFunc(SortedKeys(xattrs), func(name string) bool { return !filecopy.IsMark(name) })
 }
 
 // Dropped returns the marks that a patched copy of an open file does not keep.
@@ -41,7 +41,7 @@ func MarkWarning(dropped []string) string {
 func (m *Meta) Unmarked() *Meta {
 	u := *m
 	u.Xattrs = maps.Clone(m.Xattrs)
-	maps.DeleteFunc(u.Xattrs, func(name, _ string) bool { return filemarks.Is(name) })
+	maps.DeleteFunc(u.Xattrs, func(name, _ string) bool { return filecopy.IsMark(name) })
 	return &u
 }
 

@@ -19,7 +19,7 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/source"
-	"vfix.dev/vfix/internal/filemarks"
+	"vfix.dev/vfix/internal/filecopy"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 )
@@ -201,7 +201,7 @@ func rewriteMember(ctx context.Context, tw *tar.Writer, m *blob.TarMember, hits 
 		hdr.PAXRecords = maps.Clone(hdr.PAXRecords)
 		maps.DeleteFunc(hdr.PAXRecords, func(k, _ string) bool {
 			name, ok := strings.CutPrefix(k, blob.XattrPrefix)
-			return ok && filemarks.Is(name)
+			return ok && filecopy.IsMark(name)
 		})
 		//lint:ignore SA1019 tar.Reader fills it in and tar.Writer writes it, beside PAXRecords
 		hdr.Xattrs = nil

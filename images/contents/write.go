@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/images/blob"
-	"vfix.dev/vfix/internal/sparse"
+	"vfix.dev/vfix/internal/filecopy"
 )
 
 // Write writes the tree into an empty directory, with all metadata that the caller may set, and returns a warning about
@@ -93,7 +93,7 @@ func (w *treeWriter) file(ctx context.Context, i *Inode, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if _, err = sparse.Copy(f, blob.Reading{Ctx: ctx, Reader: r}); err == nil {
+	if _, err = filecopy.CopySparse(f, blob.Reading{Ctx: ctx, Reader: r}); err == nil {
 		err = w.adorn(names[0], f, &i.Meta)
 	}
 	if err := errors.Join(err, f.Close()); err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/internal/fallbackfiles"
+	"vfix.dev/vfix/internal/addedfiles"
 	"vfix.dev/vfix/internal/hinterr"
 )
 
@@ -43,7 +43,7 @@ func (s *Shim) Choose(ctx context.Context, sub *contents.Subject, mode Mode) (c 
 	case FallbackAlways:
 		library, trace = true, true
 	case FallbackAuto:
-		library = left && in.reads[fallbackfiles.Loader64]
+		library = left && in.reads[addedfiles.Loader64]
 		trace = len(unreached) > 0
 	}
 	if c.Files, err = in.missing(library, trace); err != nil {

@@ -14,7 +14,7 @@ import (
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/source"
-	"vfix.dev/vfix/internal/fallbackfiles"
+	"vfix.dev/vfix/internal/addedfiles"
 	"vfix.dev/vfix/internal/hinterr"
 )
 
@@ -46,16 +46,16 @@ type installed struct {
 
 // installed looks for the fallback in the file system of an image, nil for none.
 func (s *Shim) installed(ctx context.Context, t *contents.Tree, img v1.Image) (in *installed, err error) {
-	in = &installed{shim: s, t: t, content: map[string][]byte{}, hasLoader: t.Find(fallbackfiles.Loader64) != nil}
+	in = &installed{shim: s, t: t, content: map[string][]byte{}, hasLoader: t.Find(addedfiles.Loader64) != nil}
 	if img != nil {
 		if in.config, err = img.RawConfigFile(); err != nil {
 			return nil, err
 		}
 	}
-	in.has32 = slices.ContainsFunc(fallbackfiles.Loaders32, func(name string) bool { return t.Find(name) != nil })
+	in.has32 = slices.ContainsFunc(addedfiles.Loaders32, func(name string) bool { return t.Find(name) != nil })
 	want := map[string]*contents.Inode{}
 	for name, most := range map[string]int64{ // of interest, in bytes
-		libraryName: int64(len(s.Library)), twinName: int64(len(s.Library32)), traceName: int64(len(s.Trace)), fallbackfiles.Preload: maxPreload,
+		libraryName: int64(len(s.Library)), twinName: int64(len(s.Library32)), traceName: int64(len(s.Trace)), addedfiles.Preload: maxPreload,
 	} {
 		if k := t.Find(name); k != nil && k.Kind == contents.KindFile && k.Size <= most {
 			want[name] = k.Inode
@@ -71,7 +71,7 @@ const glibc = "libc.so.6"
 // isLoader reports whether programs may name a file of this name as their loader: glibc's or musl's.
 func isLoader(name string) bool {
 	base := path.Base(name)
-	return base == path.Base(fallbackfiles.Loader64) || strings.HasPrefix(base, "ld-musl-x86_64")
+	return base == path.Base(addedfiles.Loader64) || strings.HasPrefix(base, "ld-musl-x86_64")
 }
 
 // loaders finds out which loaders of the tree read /etc/ld.so.preload: those that have its name in them. musl's
@@ -87,7 +87,7 @@ func (in *installed) loaders(ctx context.Context, files []contents.File) error {
 			}
 		}
 	}
-	add(fallbackfiles.Loader64)
+	add(addedfiles.Loader64)
 	for i := range files {
 		if interp := files[i].Report.Interp; interp != "" {
 			add(interp)
@@ -99,7 +99,7 @@ func (in *installed) loaders(ctx context.Context, files []contents.File) error {
 		}
 	})
 	return in.t.EachContent(ctx, names, func(name string, content []byte) {
-		if in.reads[name] = bytes.Contains(content, []byte("\x00/"+fallbackfiles.Preload+"\x00")); !in.reads[name] {
+		if in.reads[name] = bytes.Contains(content, []byte("\x00/"+addedfiles.Preload+"\x00")); !in.reads[name] {
 			in.blind = name
 		}
 	})
@@ -121,13 +121,13 @@ func (in *installed) has(e *contents.Extra) bool {
 // library reports whether every dynamic program gets libvfix.so.
 func (in *installed) library() bool {
 	missing := slices.ContainsFunc(in.shim.LibraryFiles(in.wide()), func(e contents.Extra) bool { return !in.has(&e) })
-	return !missing && in.hasLoader && fallbackfiles.Names(in.content[fallbackfiles.Preload], fallbackfiles.Line(in.wide()))
+	return !missing && in.hasLoader && addedfiles.NamesLibrary(in.content[addedfiles.Preload], addedfiles.PreloadLine(in.wide()))
 }
 
 // wide reports whether the line of ld.so.preload is, or will be, the one for programs of
 // both kinds. The drop-in layer has that one always: it does not know what it is put on.
 func (in *installed) wide() bool {
-	return in.has32 || fallbackfiles.Names(in.content[fallbackfiles.Preload], fallbackfiles.PlatformLine)
+	return in.has32 || addedfiles.NamesLibrary(in.content[addedfiles.Preload], addedfiles.PlatformLine)
 }
 
 func (in *installed) trace() bool {
@@ -160,16 +160,16 @@ func (in *installed) missing(library, trace bool) ([]contents.Extra, error) {
 
 // preloadFile is the new /etc/ld.so.preload: a line more, the rest unchanged.
 func (in *installed) preloadFile() (contents.Extra, error) {
-	e := contents.Extra{Name: fallbackfiles.Preload, Mode: 0o644, Body: fallbackfiles.WithLine(in.content[fallbackfiles.Preload], in.wide())}
-	k := in.t.Find(fallbackfiles.Preload)
+	e := contents.Extra{Name: addedfiles.Preload, Mode: 0o644, Body: addedfiles.WithPreloadLine(in.content[addedfiles.Preload], in.wide())}
+	k := in.t.Find(addedfiles.Preload)
 	switch {
 	case k == nil:
 		return e, nil
 	case k.Kind != contents.KindFile:
-		return e, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: not a regular file: no line was added", fallbackfiles.Preload),
-			"add %s to it yourself, or omit the fallback: --fallback never", fallbackfiles.Line(in.wide()))
+		return e, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: not a regular file: no line was added", addedfiles.Preload),
+			"add %s to it yourself, or omit the fallback: --fallback never", addedfiles.PreloadLine(in.wide()))
 	case k.Size > maxPreload:
-		return e, hinterr.Damaged("%s: %d bytes, want at most %d", fallbackfiles.Preload, k.Size, maxPreload)
+		return e, hinterr.Damaged("%s: %d bytes, want at most %d", addedfiles.Preload, k.Size, maxPreload)
 	}
 	e.Mode, e.Like = k.Meta.Mode, &k.Meta
 	return e, nil

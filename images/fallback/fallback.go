@@ -19,7 +19,7 @@ import (
 	"slices"
 
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/internal/fallbackfiles"
+	"vfix.dev/vfix/internal/addedfiles"
 	"vfix.dev/vfix/rewriter/find"
 )
 
@@ -49,9 +49,9 @@ const TracePath = "/" + traceName
 
 // Names of the fallback's files in an image.
 const (
-	traceName   = fallbackfiles.Dir + "/" + fallbackfiles.Trace
-	libraryName = fallbackfiles.Dir + "/" + fallbackfiles.Library
-	twinName    = fallbackfiles.Dir + "/" + fallbackfiles.Library32
+	traceName   = addedfiles.Dir + "/" + addedfiles.Trace
+	libraryName = addedfiles.Dir + "/" + addedfiles.Library
+	twinName    = addedfiles.Dir + "/" + addedfiles.Library32
 )
 
 // LibraryFiles are the files of the preload library, without ld.so.preload.
@@ -61,8 +61,8 @@ func (s *Shim) LibraryFiles(has32 bool) []contents.Extra {
 		return all
 	}
 	all = append(all, contents.Extra{Name: twinName, Mode: 0o755, Body: s.Library32})
-	for _, name := range contents.SortedKeys(fallbackfiles.PlatformLinks) {
-		all = append(all, contents.Extra{Name: fallbackfiles.Dir + "/" + name, Mode: 0o777, Link: fallbackfiles.PlatformLinks[name]})
+	for _, name := range contents.SortedKeys(addedfiles.PlatformLinks) {
+		all = append(all, contents.Extra{Name: addedfiles.Dir + "/" + name, Mode: 0o777, Link: addedfiles.PlatformLinks[name]})
 	}
 	return all
 }
@@ -72,7 +72,7 @@ func (s *Shim) Names() []string {
 	if !s.Present() {
 		return nil
 	}
-	names := []string{fallbackfiles.Preload, traceName}
+	names := []string{addedfiles.Preload, traceName}
 	for _, e := range s.LibraryFiles(true) {
 		names = append(names, e.Name)
 	}
@@ -95,7 +95,7 @@ func (in *installed) noPreload(r *find.Report) string {
 		return "it sets up signals by system calls of its own"
 	case r.Interp != "" && !in.reads[r.Interp]:
 		return r.Interp + " loads it, and does not read /etc/ld.so.preload"
-	case !in.reads[fallbackfiles.Loader64]:
+	case !in.reads[addedfiles.Loader64]:
 		return "no glibc loader in the image, which would read /etc/ld.so.preload"
 	case r.Interp == "" && in.blind != "" && r.Libc == "" && !slices.Contains(r.Needed, glibc):
 		return path.Join("/", in.blind) + " may load it, and does not read /etc/ld.so.preload"

@@ -18,7 +18,7 @@ import (
 	"vfix.dev/vfix/images/inventory"
 	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/patterns"
+	"vfix.dev/vfix/internal/textutil"
 	"vfix.dev/vfix/tests/imagetest"
 )
 
@@ -56,7 +56,7 @@ func TestListRegistry(t *testing.T) {
 	pattern := func(globs ...string) inventory.ListOptions {
 		var o inventory.ListOptions
 		for _, g := range globs {
-			o.Match = append(o.Match, patterns.Image(g))
+			o.Match = append(o.Match, textutil.ImagePattern(g))
 		}
 		return o
 	}
@@ -188,7 +188,7 @@ func TestListPods(t *testing.T) {
 	if got, err := list(`{"containers":[{"image":"a:1 docker://R/b:1"},{"image":"a:1\ndocker://R/b:1"},{"image":"a:1"}]}`); err != nil || got != "docker://a:1" {
 		t.Errorf("names of two words: got %s, %v", got, err)
 	}
-	if got, err := list(pod, patterns.Image("app:*")); err != nil || got != "docker://old.example/app:1" {
+	if got, err := list(pod, textutil.ImagePattern("app:*")); err != nil || got != "docker://old.example/app:1" {
 		t.Errorf("--match: got %s, %v", got, err)
 	}
 	for what, text := range map[string]string{"nothing": "", "half": pod[:len(pod)/2], "no JSON": "NAME READY", "deep": strings.Repeat("[", 1e5), "an odd image": `{"containers":[{"image":7}]}`} {

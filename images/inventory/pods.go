@@ -11,7 +11,7 @@ import (
 
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
-	"vfix.dev/vfix/internal/utf8text"
+	"vfix.dev/vfix/internal/textutil"
 )
 
 // containerLists are the members of a PodSpec with containers (Kubernetes API reference, "PodSpec").
@@ -23,7 +23,7 @@ const maxDepth = 200
 // eachImage calls f for each image that a container in the JSON has. It reads the JSON as a stream: that
 // of a cluster has hundreds of MB.
 func eachImage(r io.Reader, f func(image string) error) error {
-	d := &pods{json.NewDecoder(utf8text.Reader(r)), f}
+	d := &pods{json.NewDecoder(textutil.UTF8(r)), f}
 	for first := true; ; first = false {
 		err := d.value("", false, 0)
 		switch {

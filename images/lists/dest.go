@@ -12,7 +12,7 @@ import (
 
 	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/lazy"
+	"vfix.dev/vfix/internal/textutil"
 )
 
 // claim notes that an image goes to a DEST. It is an error if another one does.
@@ -52,7 +52,7 @@ func destKey(dest string) (string, error) {
 }
 
 // holes finds the blanks of a template.
-var holes = lazy.Regexp(`\{[^{}]*\}`)
+var holes = textutil.LazyRegexp(`\{[^{}]*\}`)
 
 // templateWords are what a template may have in braces.
 var templateWords = []string{"{registry}", "{repository}", "{name}", "{tag}"}

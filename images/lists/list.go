@@ -15,7 +15,7 @@ import (
 
 	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/utf8text"
+	"vfix.dev/vfix/internal/textutil"
 )
 
 // maxLine is the longest line of a list, in bytes: no name of an image or path is longer.
@@ -72,7 +72,7 @@ func Read(name string, part Part) ([]Item, error) {
 }
 
 func parse(r io.Reader) (all []Item, err error) {
-	sc := bufio.NewScanner(utf8text.Reader(r))
+	sc := bufio.NewScanner(textutil.UTF8(r))
 	sc.Buffer(nil, maxLine)
 	seen := map[Item]bool{}
 	for line := 1; sc.Scan(); line++ {

@@ -17,8 +17,8 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/internal/atomicfile"
+	"vfix.dev/vfix/internal/filecopy"
 	"vfix.dev/vfix/internal/progress"
-	"vfix.dev/vfix/internal/sparse"
 )
 
 // replacement is a file written under a temporary name that waits for its final one.
@@ -39,7 +39,7 @@ func (p *patchRun) replace(ctx context.Context, d *contents.Disk, h contents.Tar
 	if !ok {
 		var err error
 		first, err = p.prepare(d.Root, names[0], h.Disk.Info, func(w, r *os.File) error {
-			n, err := sparse.Copy(w, blob.Reading{Ctx: ctx, Reader: h.Plan.Apply(r)})
+			n, err := filecopy.CopySparse(w, blob.Reading{Ctx: ctx, Reader: h.Plan.Apply(r)})
 			if err == nil && n != h.Plan.Size {
 				err = fmt.Errorf("patched file: got %d bytes, want %d", n, h.Plan.Size)
 			}

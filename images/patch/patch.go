@@ -19,10 +19,10 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/atomicfile"
+	"vfix.dev/vfix/internal/filecopy"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
-	"vfix.dev/vfix/internal/quote"
-	"vfix.dev/vfix/internal/sparse"
+	"vfix.dev/vfix/internal/textutil"
 	"vfix.dev/vfix/rewriter/patch"
 )
 
@@ -117,7 +117,7 @@ func (p *patchRun) dropGone() {
 func notAnImage(ctx context.Context, name string) error {
 	if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
 		if ref, err := source.ParseRef(name); err == nil && !ref.Guessed {
-			return hinterr.With(fmt.Errorf("%s: patch takes paths of files and directories", name), "to rebuild an image: vfix rebuild %s", quote.Path(name))
+			return hinterr.With(fmt.Errorf("%s: patch takes paths of files and directories", name), "to rebuild an image: vfix rebuild %s", textutil.QuotePath(name))
 		}
 		return nil // opening it gives the error
 	}
@@ -129,7 +129,7 @@ func notAnImage(ctx context.Context, name string) error {
 	if src.Image == nil {
 		return nil
 	}
-	return hinterr.With(fmt.Errorf("%s: is an image; patch works on the files of a root filesystem", name), "to rebuild it: vfix rebuild %s", quote.Path(src.Ref.String()))
+	return hinterr.With(fmt.Errorf("%s: is an image; patch works on the files of a root filesystem", name), "to rebuild it: vfix rebuild %s", textutil.QuotePath(src.Ref.String()))
 }
 
 func (p *patchRun) one(ctx context.Context, name string) error {
@@ -161,7 +161,7 @@ func (p *patchRun) one(ctx context.Context, name string) error {
 	case p.o.DryRun:
 		return nil
 	case d.Only != "" && len(f.Packed) > 0:
-		archive := quote.Path(name)
+		archive := textutil.QuotePath(name)
 		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: an archive, in which %s calls the vsyscall page: archives are not patched", name, f.Packed[0].Member),
 			"unzip -d DIR %s && vfix patch -i DIR, then pack DIR again", archive)
 	case p.o.InPlace:
@@ -231,7 +231,7 @@ func (p *patchRun) copyFile(ctx context.Context, d *contents.Disk, hits []conten
 		if h != nil {
 			in = h.Plan.Apply(r)
 		}
-		_, err := sparse.Copy(w, blob.Reading{Ctx: ctx, Reader: in})
+		_, err := filecopy.CopySparse(w, blob.Reading{Ctx: ctx, Reader: in})
 		return err
 	})
 	if h != nil {

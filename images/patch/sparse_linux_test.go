@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/images/patch"
-	"vfix.dev/vfix/internal/tinyelf"
 	"vfix.dev/vfix/tests/imagetest"
+	"vfix.dev/vfix/tests/tinyelf"
 )
 
 // TestPatchKeepsHoles: a file of holes, as databases and virtual machines have in their programs'

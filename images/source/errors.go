@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/redact"
+	"vfix.dev/vfix/internal/textutil"
 )
 
 // RegistryError describes an error of a registry: which registry and repository, its answer, what to do.
@@ -79,7 +79,7 @@ func registryError(ctx context.Context, reg name.Registry, object, missing strin
 // redacted is an error without the credentials that its text may have.
 type redacted struct{ error }
 
-func (r redacted) Error() string { return redact.Redact(r.error.Error()) }
+func (r redacted) Error() string { return textutil.Redact(r.error.Error()) }
 func (r redacted) Unwrap() error { return r.error }
 
 // maxAnswerShown is how much of a registry's description of an error is shown, in bytes.

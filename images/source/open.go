@@ -22,9 +22,8 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/nearest"
 	"vfix.dev/vfix/internal/progress"
-	"vfix.dev/vfix/internal/quote"
+	"vfix.dev/vfix/internal/textutil"
 )
 
 // transports are the formats and services of images.
@@ -277,9 +276,9 @@ func mistyped(n string) error {
 	if i := strings.IndexAny(n, ":;=,"); i > 0 && !strings.ContainsAny(n[:i], "./@") {
 		like, rest := likePrefix(n[:i]), n[i+1:]
 		if like != "" && (!strings.HasSuffix(like, "//") || strings.HasPrefix(rest, "//")) {
-			meant := "did you mean " + like + quote.Path(strings.TrimPrefix(rest, "//")) + "?"
+			meant := "did you mean " + like + textutil.QuotePath(strings.TrimPrefix(rest, "//")) + "?"
 			if _, bad := name.ParseReference(n); bad == nil {
-				meant += " An image of that name in a registry is docker://" + quote.Path(n)
+				meant += " An image of that name in a registry is docker://" + textutil.QuotePath(n)
 			}
 			return hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%s: unknown prefix %s", n, n[:i+1]), "%s", meant)
 		}
@@ -287,7 +286,7 @@ func mistyped(n string) error {
 	if _, err := name.ParseReference(n); err != nil {
 		if lower := strings.ToLower(n); lower != n {
 			if _, err := name.ParseReference(lower); err == nil {
-				return hinterr.With(noSuchFile(n, "%s: no such file, and image names have no capital letters", n), "did you mean %s?", quote.Path(lower))
+				return hinterr.With(noSuchFile(n, "%s: no such file, and image names have no capital letters", n), "did you mean %s?", textutil.QuotePath(lower))
 			}
 		}
 		return noSuchFile(n, "%s: no such file, and not the name of an image", n)
@@ -309,7 +308,7 @@ func NoFile(path string) error { return noSuchFile(path, "%s: no such file or di
 func noSuchFile(path, format string, args ...any) error {
 	err := hinterr.Errorf(hinterr.ErrNotFound, format, args...)
 	if like := nearestFile(path); like != "" {
-		return hinterr.With(err, "did you mean %s?", quote.Path(like))
+		return hinterr.With(err, "did you mean %s?", textutil.QuotePath(like))
 	}
 	if LooksLikePath(path) {
 		return err
@@ -317,7 +316,7 @@ func noSuchFile(path, format string, args ...any) error {
 	if _, bad := name.ParseReference(path); bad != nil {
 		return hinterr.With(err, "check the spelling: an image is NAME, NAME:TAG or HOST/NAME:TAG; see 'vfix help sources'")
 	}
-	return hinterr.With(err, "check the spelling; an image of that name in a registry is written docker://%s", quote.Path(path))
+	return hinterr.With(err, "check the spelling; an image of that name in a registry is written docker://%s", textutil.QuotePath(path))
 }
 
 // maxEntriesNear is how many entries of a directory are compared with a name.
@@ -332,7 +331,7 @@ func nearestFile(path string) string {
 	}
 	defer f.Close()
 	names, _ := f.Readdirnames(maxEntriesNear)
-	if like := nearest.Of(base, names); len(like) > 0 {
+	if like := textutil.Nearest(base, names); len(like) > 0 {
 		return dir + like[0]
 	}
 	return ""

@@ -10,8 +10,7 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/nearest"
-	"vfix.dev/vfix/internal/quote"
+	"vfix.dev/vfix/internal/textutil"
 )
 
 // Transport is the word before the colon of a SOURCE or DEST, as skopeo names them (containers-transports(5)).
@@ -123,7 +122,7 @@ func (e *StoreError) Error() string {
 func (e *StoreError) Unwrap() error { return hinterr.ErrUnsupported }
 
 // Hint says how to read an image of the store.
-func (e *StoreError) Hint() string { return fmt.Sprintf(e.read, quote.Path(e.image)) }
+func (e *StoreError) Hint() string { return fmt.Sprintf(e.read, textutil.QuotePath(e.image)) }
 
 // LoadHint says how to get a result into the store.
 func (e *StoreError) LoadHint() string {
@@ -134,9 +133,9 @@ func (e *StoreError) LoadHint() string {
 func unknownPrefix(prefix, rest string) error {
 	err := hinterr.Errorf(hinterr.ErrUnsupported, "unknown prefix %s://; supported: %s", prefix, strings.Join(Prefixes, ", "))
 	if like := likePrefix(prefix); like != "" {
-		return hinterr.With(err, "did you mean %s%s?", like, quote.Path(rest))
+		return hinterr.With(err, "did you mean %s%s?", like, textutil.QuotePath(rest))
 	}
-	return hinterr.With(err, "for an image in a registry write docker://%s", quote.Path(rest))
+	return hinterr.With(err, "for an image in a registry write docker://%s", textutil.QuotePath(rest))
 }
 
 // likePrefix is the prefix that a word is nearest to, with its colon or slashes; "" for none.
@@ -148,7 +147,7 @@ func likePrefix(word string) string {
 	if n := slices.Index(words, strings.ToLower(word)); n >= 0 {
 		return Prefixes[n]
 	}
-	if like := nearest.Of(word, words); len(like) > 0 {
+	if like := textutil.Nearest(word, words); len(like) > 0 {
 		return Prefixes[slices.Index(words, like[0])]
 	}
 	return ""

@@ -17,7 +17,7 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
 	"vfix.dev/vfix/internal/progress"
-	"vfix.dev/vfix/internal/quote"
+	"vfix.dev/vfix/internal/textutil"
 )
 
 // whiteoutPrefix begins the name of a file that hides another one (image-spec, layer.md, "Whiteouts").
@@ -33,7 +33,7 @@ func WithRootImage(ctx context.Context, s *Source, dir func(io.Writer) error, o 
 		tarball, err := MaybeTar(s.Path)
 		if err == nil && !tarball {
 			err = hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: not an image", s.Ref),
-				"patch files, directories and tarballs with: vfix patch -o OUTPUT %s", quote.Path(s.Path))
+				"patch files, directories and tarballs with: vfix patch -o OUTPUT %s", textutil.QuotePath(s.Path))
 		}
 		if err != nil {
 			return err

@@ -13,8 +13,8 @@ import (
 	"path/filepath"
 
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/quote"
 	"vfix.dev/vfix/internal/rootpath"
+	"vfix.dev/vfix/internal/textutil"
 )
 
 // TempPrefix begins the name of every temporary file and directory.
@@ -67,7 +67,7 @@ func Create(path string) (*File, error) {
 func about(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		dir := filepath.Dir(path)
-		return hinterr.With(hinterr.Errorf(fs.ErrNotExist, "no directory %s", dir), "create it first: mkdir -p %s", quote.Path(dir))
+		return hinterr.With(hinterr.Errorf(fs.ErrNotExist, "no directory %s", dir), "create it first: mkdir -p %s", textutil.QuotePath(dir))
 	}
 	if p, is := errors.AsType[*fs.PathError](err); is {
 		return &fs.PathError{Op: p.Op, Path: path, Err: p.Err}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"vfix.dev/vfix/internal/carried"
+	"vfix.dev/vfix/internal/programs"
 )
 
 // maxSize is larger than any of the programs, in bytes.
@@ -15,17 +15,17 @@ const maxSize = 1 << 30
 // vfix-runtime in the bytes of this program.
 //
 //go:embed programs
-var programs embed.FS
+var files embed.FS
 
 func file(name string) string { return "programs/" + name + ".gz" }
 
 // Program is one of the programs.
 func Program(name string) ([]byte, error) {
-	b, err := programs.ReadFile(file(name))
+	b, err := files.ReadFile(file(name))
 	if err != nil {
 		return nil, fmt.Errorf("%s: this vfix was built without it: build it with make", name)
 	}
-	all := carried.In(b)
+	all := programs.CarriedIn(b)
 	if len(all) != 1 {
 		return nil, fmt.Errorf("%s: %d programs in its file", name, len(all))
 	}
@@ -34,7 +34,7 @@ func Program(name string) ([]byte, error) {
 
 // Size is the size in bytes of a compressed program in this one, 0 for none.
 func Size(name string) int64 {
-	fi, err := fs.Stat(programs, file(name))
+	fi, err := fs.Stat(files, file(name))
 	if err != nil {
 		return 0
 	}

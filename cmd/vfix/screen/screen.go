@@ -8,7 +8,7 @@
 //     printed: quoted for a shell, with the names as they were typed, -o COPY before -i.
 //  4. An error is two lines: "vfix: error: WHAT" and "vfix: hint: WHAT TO TYPE". main prints it; nothing else does.
 //  5. Names come out of untrusted files: everything but printable characters is escaped (Printable).
-//  6. No password, token or signed query leaves through an error or a message (redact.Redact).
+//  6. No password, token or signed query leaves through an error or a message (textutil.Redact).
 //  7. Text is made for 80 columns. On a terminal it wraps at the terminal's width; elsewhere a message is one line.
 //  8. Color is for terminals, unless NO_COLOR is set or TERM is dumb, and never carries a meaning alone.
 //  9. If the reader of stdout goes away, vfix ends quietly; if that of stderr does, it is ignored.
@@ -29,8 +29,7 @@ import (
 
 	"golang.org/x/term"
 
-	"vfix.dev/vfix/internal/lazy"
-	"vfix.dev/vfix/internal/redact"
+	"vfix.dev/vfix/internal/textutil"
 )
 
 // Output is where the command prints.
@@ -137,13 +136,13 @@ func (o *Output) Line(line string) {
 }
 
 // systemCalls are names of calls relative to a directory in Go's errors: "statat x: …".
-var systemCalls = lazy.Regexp(`\b(open|f?stat|lstat|mkdir|rename|link|unlink|symlink|readlink|chown|chmod|mknod)at2?( [^ ]+)?: `)
+var systemCalls = textutil.LazyRegexp(`\b(open|f?stat|lstat|mkdir|rename|link|unlink|symlink|readlink|chown|chmod|mknod)at2?( [^ ]+)?: `)
 
 // Safe is text for stderr: one line, without secrets, without control characters, without the words of Go.
 func Safe(s string) string {
 	s = strings.ReplaceAll(strings.TrimSpace(s), "\n", "; ")
 	s = systemCalls().ReplaceAllString(s, "$1$2: ")
-	return Printable(redact.Redact(s))
+	return Printable(textutil.Redact(s))
 }
 
 // Printable escapes characters that are not printable, as Go's %q does, and leaves the rest.

@@ -12,7 +12,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"vfix.dev/vfix/host/nri"
-	"vfix.dev/vfix/internal/patterns"
+	"vfix.dev/vfix/internal/textutil"
 )
 
 // subject is a container that is about to be created.
@@ -81,13 +81,13 @@ func (s subject) String() string {
 
 // selects reports whether a container is among the selected ones.
 func selects(s nri.Selection, c subject) bool {
-	namespace := func(p string) bool { return patterns.Text(p).MatchString(c.namespace) }
-	image := func(p string) bool { return slices.ContainsFunc(c.images, patterns.Image(p).MatchString) }
+	namespace := func(p string) bool { return textutil.Pattern(p).MatchString(c.namespace) }
+	image := func(p string) bool { return slices.ContainsFunc(c.images, textutil.ImagePattern(p).MatchString) }
 	pair := func(got map[string]string) func(string) bool {
 		return func(p string) bool {
 			key, want, valued := strings.Cut(p, "=")
 			value, ok := got[key]
-			return ok && (!valued || patterns.Text(want).MatchString(value))
+			return ok && (!valued || textutil.Pattern(want).MatchString(value))
 		}
 	}
 	return takes(s.Namespaces, namespace) && takes(s.Images, image) &&

@@ -1,2 +1,0 @@
-// Package memfile makes files in memory that can be executed.
-package memfile

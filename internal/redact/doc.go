@@ -1,2 +1,0 @@
-// Package redact removes credentials from printed text.
-package redact
