@@ -36,7 +36,7 @@ import_image() {
 state_of() { docker inspect --format '{{.State.Status}} {{.State.ExitCode}}' "$1"; }
 
 @test "hotfix: a container that died runs, with the owners, modes, times and links of its files" {
-	local targets originals
+	local targets
 	docker create --name db --network none --volume /data redis:legacy sh -c 'echo kept >/data/file; exec redis-server --version' >/dev/null
 	run docker start --attach db
 	expect 'status before' "$(state_of db)" "exited $status_sigsys"
@@ -188,24 +188,4 @@ state_of() { docker inspect --format '{{.State.Status}} {{.State.ExitCode}}' "$1
 	expect 'status after' "$(exit_code)" 'exited 0'
 	run_vfix scan container:pdb
 	expect_match scan "$output" 'NOT AFFECTED'
-}
-
-@test "completion: local images and containers are offered" {
-	docker create --name some-container redis:legacy true
-	run_vfix __complete scan redis
-	expect_match images "$output" redis:legacy
-	run_vfix __complete scan container:some
-	expect_match containers "$output" container:some-container
-	run_vfix __complete hotfix some
-	expect_match containers "$output" some-container
-	run_vfix __complete rebuild container:some
-	[[ $output != *container:some-container* ]] || fail 'rebuild takes no container'
-	# The form in which bash requests them, as a colon begins a separate word.
-	expect 'words that bash offers' "$(bash -c '
-		. /usr/share/bash-completion/bash_completion
-		. <("$1" completion bash)
-		PATH=$(dirname "$1"):$PATH
-		COMP_LINE="vfix scan redis:" COMP_POINT=${#COMP_LINE} COMP_WORDS=(vfix scan redis :) COMP_CWORD=3 COMP_TYPE=9
-		__start_vfix && echo "${COMPREPLY[*]}"' bash "$VFIX" 2>/dev/null)" legacy
-	docker rm some-container
 }

@@ -183,7 +183,8 @@ func (h *Hotfixed) write(ctx context.Context, c *source.Engine, found container.
 	return nil
 }
 
-// add writes a file to an archive, under its first name, and the other names as links to it.
+// add writes a file to an archive, under its first name, and the other names as links to it. Their headers have the same
+// metadata: docker applies them to the file.
 func add(w *tar.Writer, names []string, meta *contents.Meta, size int64, content io.Reader) error {
 	head := &tar.Header{
 		Typeflag: tar.TypeReg, Name: names[0][1:], Size: size, Mode: int64(meta.Mode), Uid: int(meta.UID), Gid: int(meta.GID),
@@ -199,7 +200,9 @@ func add(w *tar.Writer, names []string, meta *contents.Meta, size int64, content
 		return err
 	}
 	for _, name := range names[1:] {
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeLink, Name: name[1:], Linkname: names[0][1:], Format: tar.FormatPAX}); err != nil {
+		link := *head
+		link.Typeflag, link.Name, link.Linkname, link.Size = tar.TypeLink, name[1:], head.Name, 0
+		if err := w.WriteHeader(&link); err != nil {
 			return err
 		}
 	}

@@ -63,7 +63,8 @@ func TestArchive(t *testing.T) {
 	if text, err := io.ReadAll(r); err != nil || string(text) != "text" {
 		t.Errorf("got %q, %v", text, err)
 	}
-	if link, err := r.Next(); err != nil || link.Typeflag != tar.TypeLink || link.Name != "bin/b" || link.Linkname != "bin/a" {
+	if link, err := r.Next(); err != nil || link.Typeflag != tar.TypeLink || link.Name != "bin/b" || link.Linkname != "bin/a" ||
+		link.Mode != 0o4755 || !link.ModTime.Equal(meta.Mtime) || link.PAXRecords["SCHILY.xattr.security.capability"] == "" {
 		t.Errorf("got %+v, %v", link, err)
 	}
 }
