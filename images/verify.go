@@ -257,7 +257,9 @@ func (v *Verified) verifyFile(base, path string, o VerifyOptions) (single bool, 
 	if err := errors.Join(err, isErr); err != nil {
 		return true, err
 	}
-	proved, err := patch.Verify(before, was.Size(), after, is.Size(), o.Rewriter)
+	options := o.Rewriter
+	options.Dormant = contents.LosesVDSO(before)
+	proved, err := patch.Verify(before, was.Size(), after, is.Size(), options)
 	switch {
 	case err != nil:
 		v.problem("%s: %v", path, err)

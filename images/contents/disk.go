@@ -230,15 +230,15 @@ func (d *Disk) file(s *Session, e *Entry) error {
 		if e.Size > MaxELF {
 			return fmt.Errorf("file of %d bytes, at most %d are examined", e.Size, int64(MaxELF))
 		}
-		if e.ELF, err = s.examineAt(e.Name, r, e.Size, head[:n], examining{programs: true}); err != nil {
+		if e.Meta.Xattrs, err = FileXattrs(r); err != nil {
+			return err
+		}
+		if e.ELF, err = s.examineAt(e.Name, r, e.Size, head[:n], examining{programs: true, meta: &e.Meta}); err != nil {
 			return err
 		}
 	}
-	switch {
-	case e.ELF == nil && d.Only != "":
+	if e.ELF == nil && d.Only != "" {
 		e.ELF, err = d.passedOver(s, r, e.Size, head[:n])
-	case e.ELF != nil && e.ELF.report != nil:
-		e.Meta.Xattrs, err = FileXattrs(r)
 	}
 	return err
 }

@@ -91,13 +91,13 @@ func (x *examiner) content(e *Entry, h *blob.TarMember, r io.Reader) error {
 		return nil
 	}
 	if !x.S.Sums {
-		info, err := x.examine(e.Name, r, h.Size)
+		info, err := x.examine(e.Name, &e.Meta, r, h.Size)
 		e.ELF = info
 		return err
 	}
 	hash := sha256.New()
 	tee := io.TeeReader(r, hash)
-	info, err := x.examine(e.Name, tee, h.Size)
+	info, err := x.examine(e.Name, &e.Meta, tee, h.Size)
 	if err == nil {
 		_, err = io.CopyBuffer(struct{ io.Writer }{io.Discard}, tee, x.buffer(blob.CopyBuffer))
 	}
@@ -115,7 +115,7 @@ func (h *holder) buffer(n int64) []byte {
 
 // examine examines a file of size bytes; nil means that it is not a 64-bit x86-64 ELF file. It keeps the content
 // of a file with references to the page.
-func (x *examiner) examine(name string, r io.Reader, size int64) (*elfInfo, error) {
+func (x *examiner) examine(name string, meta *Meta, r io.Reader, size int64) (*elfInfo, error) {
 	n, err := filecopy.Fill(r, x.head[:min(size, elfHead)])
 	if err != nil && err != io.EOF {
 		return nil, err
@@ -130,7 +130,7 @@ func (x *examiner) examine(name string, r io.Reader, size int64) (*elfInfo, erro
 	if err != nil {
 		return nil, err
 	}
-	return x.S.examineAt(name, content, size, x.head[:n], examining{keep: true, programs: x.programs})
+	return x.S.examineAt(name, content, size, x.head[:n], examining{true, x.programs, meta})
 }
 
 // hold makes a file of size bytes readable at any offset, until the next call.
@@ -162,6 +162,7 @@ type examining struct {
 	keep bool
 	// programs records what programs load.
 	programs bool
+	meta     *Meta // of the file
 }
 
 // examineAt examines a file that begins with head; nil means that it is not a 64-bit x86-64 ELF file.
@@ -199,7 +200,9 @@ func (s *Session) examineAt(name string, r io.ReaderAt, size int64, head []byte,
 		report.File.R = info.Content // the plan reads the file again
 	}
 	info.report = report
-	info.plan, err = patch.NewPlan(report, s.Options)
+	options := s.Options
+	options.Dormant = options.Dormant || report.Go && o.meta.losesVDSO()
+	info.plan, err = patch.NewPlan(report, options)
 	return info, err
 }
 

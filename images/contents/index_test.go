@@ -109,10 +109,10 @@ func TestTooLarge(t *testing.T) {
 	defer s.Close()
 	x := &examiner{S: s}
 	defer x.Close()
-	if info, err := x.examine("x", bytes.NewReader(head), MaxELF+1); err != nil || !info.unread || !strings.HasPrefix(info.passed, "file of 4294967297 bytes") {
+	if info, err := x.examine("x", &Meta{}, bytes.NewReader(head), MaxELF+1); err != nil || !info.unread || !strings.HasPrefix(info.passed, "file of 4294967297 bytes") {
 		t.Errorf("got %+v, %v", info, err)
 	}
-	if info, err := x.examine("x", bytes.NewReader(head), MaxELF); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if info, err := x.examine("x", &Meta{}, bytes.NewReader(head), MaxELF); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("the largest that is read: got %+v, %v", info, err)
 	}
 }

@@ -1,4 +1,5 @@
-// Marks: the extended attributes that vouch for a file's content, which a patched copy does not keep.
+// What the metadata of a file says about its content: marks vouch for it, and a patched copy does not keep them;
+// privileges change how a program runs.
 
 package contents
 
@@ -50,4 +51,22 @@ func (e *Entry) Unmarked() *Entry {
 	u := *e
 	u.Meta = *e.Meta.Unmarked()
 	return &u
+}
+
+// losesVDSO reports whether a program with this metadata may not find the vDSO: the loader of a program that gains
+// privileges rewrites its environment, and runtimes of Go before 1.16 then read another auxiliary vector.
+func (m *Meta) losesVDSO() bool {
+	const setuid = 0o4000
+	return m.Mode&setuid != 0 && m.UID != 0 || m.Xattrs[capability] != ""
+}
+
+// LosesVDSO is losesVDSO for an open file.
+func LosesVDSO(f *os.File) bool {
+	fi, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	m := DiskMeta(fi)
+	m.Xattrs, _ = FileXattrs(f)
+	return m.losesVDSO()
 }

@@ -196,15 +196,15 @@ func (f *Findings) Affected() bool {
 	return slices.ContainsFunc(f.Files, func(f File) bool { return !f.Plan.Empty() })
 }
 
-// noteDormant notes when the references of a file that are used only without a vDSO matter.
+// noteDormant notes that a file has references that are used only without a vDSO, if it may find none.
 func (f *Findings) noteDormant(file *File, m *Meta) {
-	if file.sites(find.Dormant) == 0 || !file.Report.Go || file.Open() > 0 {
+	if file.sites(find.Dormant) == 0 || !file.Report.Go || file.Open() > 0 || !m.losesVDSO() {
 		return
 	}
-	const setuid = 0o4000
-	if (m.Mode&setuid == 0 || m.UID == 0) && m.Xattrs[capability] == "" {
-		return
+	what := "vfix cannot patch it"
+	if !file.Plan.Empty() {
+		what = "vfix patches it"
 	}
 	f.Notes = append(f.Notes, file.Path+": made by Go before 1.16, and setuid or with file capabilities: "+
-		"it crashes without the vsyscall page if TMPDIR or LD_LIBRARY_PATH is set")
+		"it crashes without the vsyscall page if TMPDIR or LD_LIBRARY_PATH is set; "+what)
 }
