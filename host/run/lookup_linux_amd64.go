@@ -4,11 +4,10 @@ package run
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"os/exec"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -17,8 +16,6 @@ import (
 )
 
 const (
-	// defaultPath is where execvp looks without PATH (glibc, _CS_PATH).
-	defaultPath = "/bin:/usr/bin"
 	// scriptHead is how much of a script's first line counts (linux/binfmts.h, BINPRM_BUF_SIZE), maxScripts how
 	// many scripts may interpret each other (fs/exec.c, exec_binprm).
 	scriptHead = 256
@@ -31,9 +28,9 @@ type command struct {
 	program string // path, or the interpreter of the script at path
 }
 
-// lookup finds the program that args start.
-func lookup(args []string, path string) (*command, error) {
-	found, err := search(args[0], path)
+// lookup finds the program that a command starts.
+func lookup(name string) (*command, error) {
+	found, err := search(name)
 	if err != nil {
 		return nil, err
 	}
@@ -43,10 +40,9 @@ func lookup(args []string, path string) (*command, error) {
 		if interp == "" {
 			return c, nil
 		}
-		if err := executable(interp); err != nil {
-			if errors.Is(err, ErrNoCommand) {
-				err = hinterr.Errorf(ErrNoCommand, "%s: its interpreter %s: %v", c.program, interp, ErrNoCommand)
-			}
+		if _, err := search(interp); errors.Is(err, ErrNoCommand) {
+			return nil, hinterr.Errorf(ErrNoCommand, "%s: its interpreter %s: %v", c.program, interp, ErrNoCommand)
+		} else if err != nil {
 			return nil, err
 		}
 		c.program = interp
@@ -54,47 +50,18 @@ func lookup(args []string, path string) (*command, error) {
 	return nil, hinterr.Errorf(ErrNotExecutable, "%s: more than %d scripts interpret each other", found, maxScripts)
 }
 
-// search looks for a command in the directories of path, as execvp does: a name with a slash is a path already, an
-// empty directory is the current one, and a file that may not be executed is remembered.
-func search(name, path string) (string, error) {
-	if name == "" {
-		return "", hinterr.Errorf(ErrNoCommand, "the command's name is empty")
-	}
-	if strings.Contains(name, "/") {
-		return name, executable(name)
-	}
-	var denied error
-	for _, dir := range strings.Split(cmp.Or(path, defaultPath), ":") {
-		file := filepath.Clean(cmp.Or(dir, ".")) + "/" + name
-		err := executable(file)
-		if err == nil {
-			return file, nil
-		}
-		if errors.Is(err, ErrNotExecutable) {
-			denied = err
-		}
-	}
-	if denied != nil {
-		return "", denied
-	}
-	return "", hinterr.Errorf(ErrNoCommand, "%s: %v in any directory of PATH", name, ErrNoCommand)
-}
-
-// executable reports whether the kernel would execute a file for this user.
-func executable(file string) error {
-	fi, err := os.Stat(file)
+// search looks for a command in the directories of PATH; a name with a slash is a path already.
+func search(name string) (string, error) {
+	path, err := exec.LookPath(name)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR):
-		return hinterr.Errorf(ErrNoCommand, "%s: %v", file, ErrNoCommand)
-	case err != nil:
-		return hinterr.Errorf(ErrNotExecutable, "%v", err)
-	case !fi.Mode().IsRegular():
-		return hinterr.Errorf(ErrNotExecutable, "%s: not a file", file)
+	case err == nil, errors.Is(err, exec.ErrDot): // a user who has it in PATH wants it
+		return path, nil
+	case errors.Is(err, exec.ErrNotFound):
+		return "", hinterr.Errorf(ErrNoCommand, "%s: %v in any directory of PATH", name, ErrNoCommand)
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
+		return "", hinterr.Errorf(ErrNoCommand, "%s: %v", name, ErrNoCommand)
 	}
-	if err := unix.Faccessat(unix.AT_FDCWD, file, unix.X_OK, unix.AT_EACCESS); err != nil {
-		return hinterr.Errorf(ErrNotExecutable, "%s: %v", file, err)
-	}
-	return nil
+	return "", hinterr.Errorf(ErrNotExecutable, "%s: %w", name, errors.Unwrap(err))
 }
 
 // shebang returns the interpreter that a script names; "" for other files, and unreadable ones. Source:

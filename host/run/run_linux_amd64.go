@@ -31,7 +31,7 @@ type choice struct {
 // Run executes a command in place of this process and returns only if that fails. args[0]
 // is looked for as execvp(3) does. The file on disk is not changed.
 func Run(args []string, o Options) error {
-	p, err := lookup(args, os.Getenv("PATH"))
+	p, err := lookup(args[0])
 	if err != nil {
 		return err
 	}

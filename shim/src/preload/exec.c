@@ -25,14 +25,13 @@ static long map_file(long fd, size_t size)
 /* A call site, or the address of an entry as a word: in another instruction, or in data. */
 static int refers(const unsigned char *code, size_t size)
 {
-	for (size_t i = 0; i + SITE_BYTES + 4 <= size; i++) {
-		const unsigned char *c = code + i;
+	const unsigned char *end = code + size - sizeof(uint64_t);
 
-		if (c[SITE_TOP - 1] != (VFIX_PAGE >> 16 & 0xff) || c[SITE_TOP] != 0xff)
-			continue;
-		if (is_site(c) || entry_at(*(const uint64_t *)(c + SITE_TOP - 3)) >= 0)
+	if (size < 2 * sizeof(uint64_t))
+		return 0;
+	for (const unsigned char *c = code + SITE_TOP - 1; (c = vfix_find(c, end)) < end; c++)
+		if (is_site(c - SITE_TOP + 1) || entry_at(*(const uint64_t *)(c - 2)) >= 0)
 			return 1;
-	}
 	return 0;
 }
 

@@ -63,6 +63,8 @@ HIDDEN extern uintptr_t vfix_vdso;	/* its address, 0 without one */
 /* sweep.c: changes the sites in all private code of files, or in the mapping of one site; safe at any time, but
  * faster if no other thread runs (alone). */
 HIDDEN void vfix_sweep(uintptr_t site, int alone);
+/* The first byte that may be the third of an entry's address; end if there is none. */
+HIDDEN const unsigned char *vfix_find(const unsigned char *code, const unsigned char *end);
 /* Changes the sites in some bytes of private code, before other threads run. */
 HIDDEN void vfix_search(const unsigned char *code, size_t bytes);
 /* Writes "vfix: 0xADDRESS: WHAT" to stderr if VFIX_LOG=1. */

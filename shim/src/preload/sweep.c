@@ -46,27 +46,30 @@ static void change(uintptr_t site, int writable)
 	vfix_say(site, "changed");
 }
 
-/* The third byte of the page's address is rare in code: eight bytes are compared with it at once. */
-static void search(const unsigned char *code, size_t bytes, uintptr_t at, int writable)
+/* Eight bytes are compared at once with the third byte of the page's address, which is rare in code. */
+const unsigned char *vfix_find(const unsigned char *code, const unsigned char *end)
 {
 	const uint64_t ones = 0x0101010101010101, highs = 0x8080808080808080;
 	const unsigned char rare = VFIX_PAGE >> 16 & 0xff;
-	const unsigned char *end = code + bytes - SITE_BYTES;
 
-	const unsigned char *c = code;
+	for (; code + sizeof(uint64_t) <= end; code += sizeof(uint64_t)) {
+		uint64_t word = *(const uint64_t *)code ^ ones * rare;
 
-	for (; c + sizeof(uint64_t) <= end; c += sizeof(uint64_t)) {
-		uint64_t word = *(const uint64_t *)(c + SITE_TOP - 1) ^ ones * rare;
-
-		if (!((word - ones) & ~word & highs))
-			continue;
-		for (const unsigned char *site = c; site < c + sizeof(uint64_t); site++)
-			if (is_site(site))
-				change(at + (uintptr_t)(site - code), writable);
+		if ((word - ones) & ~word & highs)
+			break;
 	}
-	for (; c <= end; c++)
-		if (is_site(c))
-			change(at + (uintptr_t)(c - code), writable);
+	while (code < end && *code != rare)
+		code++;
+	return code;
+}
+
+static void search(const unsigned char *code, size_t bytes, uintptr_t at, int writable)
+{
+	const unsigned char *end = code + bytes - 1;
+
+	for (const unsigned char *c = code + SITE_TOP - 1; (c = vfix_find(c, end)) < end; c++)
+		if (is_site(c - SITE_TOP + 1))
+			change(at + (uintptr_t)(c - SITE_TOP + 1 - code), writable);
 }
 
 void vfix_search(const unsigned char *code, size_t bytes)
