@@ -46,6 +46,7 @@ callpage gettimeofday
 callpage getcpu
 trace-crash bad-pointer-healed
 trace-crash own-fault
+trace-crash null
 trace-crash blocked
 trace-crash ignored
 trace-children leaf
