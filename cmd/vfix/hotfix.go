@@ -63,7 +63,7 @@ func (o *output) hotfixed(opts HotfixOptions, source string, h *hotfix.Hotfixed)
 		o.Note("not examined, because they are mounted into the container: %s", strings.Join(h.Covered, ", "))
 	}
 	if len(h.Written) == 0 {
-		o.Note("%s: %s", h.Findings.Source, nothingToPatch(h.Findings, opts.read.Rewriter.Fixes))
+		o.Note("%s: %s", source, nothingToPatch(h.Findings, opts.read.Rewriter.Fixes))
 	} else {
 		o.Note("wrote %s to the container's own layer", screen.Count(len(h.Written), "file"))
 		o.Result(h.Name)

@@ -31,11 +31,11 @@ func (o *output) rebuilt(opts RebuildOptions, source string, r *images.Rebuilt) 
 	}
 	switch {
 	case r.Unchanged:
-		o.Note("%s: %s", f.Source, nothingToPatch(f, opts.read.Rewriter.Fixes))
+		o.Note("%s: %s", source, nothingToPatch(f, opts.read.Rewriter.Fixes))
 	case opts.to.DryRun:
 		o.Note("dry run: nothing was written")
 	default:
-		o.Note("wrote %s: %s plus one layer of %s", r.Reference, f.Name(), screen.Size(r.LayerSize))
+		o.Note("wrote %s: %s plus one layer of %s", r.Reference, source, screen.Size(r.LayerSize))
 	}
 	if opts.json() {
 		return o.document("rebuild", opts.to.DryRun, rebuiltJSON(opts, r))
