@@ -121,5 +121,5 @@ run_container() { run docker run --rm --network none "$@"; }
 	run_vfix 1 rebuild docker-daemon:redis:legacy
 	expect_match stderr "$stderr" none.sock
 	run_vfix 1 rebuild "oci:$small_image/oci:legacy"
-	expect_match hint "$stderr" '-o docker-archive:oci-legacy-vfix.tar:oci:legacy-vfix'
+	expect_match hint "$stderr" '-o oci:fixed'
 }

@@ -47,13 +47,7 @@ func (p place) output(typed string) string {
 	if err != nil || !p.noEngine || ref.Transport == source.Daemon {
 		return ""
 	}
-	switch ref.Transport {
-	case source.OCILayout:
-		return " -o oci:fixed"
-	case source.DockerArchive:
-		return " -o docker-archive:fixed.tar"
-	}
-	return " -o oci-archive:fixed.tar"
+	return " -o " + source.FileDest(ref).String()
 }
 
 // quoted puts a command into quotation marks, unless it contains some: copied with them, it would be another command.

@@ -299,3 +299,14 @@ func (i *index) Layer(h v1.Hash) (v1.Layer, error) {
 	}
 	return &layer{i.from, d, func() (v1.Hash, error) { return d.Digest, nil }}, nil
 }
+
+// blobOf gives an entry of an index that is neither image nor index, if the index supports that
+// (go-containerregistry's do, without an interface for it).
+func blobOf(idx v1.ImageIndex, h v1.Hash) (v1.Layer, error) {
+	if l, ok := idx.(interface {
+		Layer(v1.Hash) (v1.Layer, error)
+	}); ok {
+		return l.Layer(h)
+	}
+	return nil, hinterr.Errorf(hinterr.ErrNotFound, "no blob %v in the index", h)
+}

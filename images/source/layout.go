@@ -1,9 +1,8 @@
-// Reading OCI image layouts, in a directory or an archive, and skopeo's directories.
+// Reading OCI image layouts, in a directory or an archive.
 
 package source
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -17,10 +16,8 @@ import (
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"vfix.dev/vfix/images/blob"
-	"vfix.dev/vfix/images/schema1"
 	"vfix.dev/vfix/internal/hinterr"
 )
 
@@ -201,67 +198,4 @@ func listNames(names []string) string {
 		names = append(names[:maxListed:maxListed], "…")
 	}
 	return "add one of these after a colon: " + strings.Join(names, " ")
-}
-
-// dirManifest is the manifest in a directory of skopeo's transport dir: (containers/image, directory/explanation).
-const dirManifest = "manifest.json"
-
-// besideManifest are the names that a blob may have beside a manifest: as in skopeo's dir:, or as in a layout.
-func besideManifest(h v1.Hash) []string {
-	return []string{h.Hex, h.Hex + "." + dirManifest, h.String(), blobName(h)}
-}
-
-// openManifest opens the image of a manifest in a file, with its blobs beside it; nil without an error if the file
-// does not hold one.
-func openManifest(ctx context.Context, ref Ref, file string, o Options) (*Source, error) {
-	raw, err := blob.ReadSmall(file, blob.MaxManifest)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	src := &Source{Ref: ref}
-	from := fileStore{directory(filepath.Dir(file)), besideManifest}
-	if schema1.LooksSchema1(raw) {
-		err = src.takeSchema1(ctx, raw, from, o)
-	} else {
-		d := manifestIn(raw)
-		if d.MediaType == "" {
-			return nil, nil
-		}
-		src.Digest = d.Digest.String()
-		err = src.choose(ctx, inMemory{map[v1.Hash][]byte{d.Digest: raw}, from}, d, o)
-	}
-	if errors.Is(err, hinterr.ErrNotFound) {
-		err = hinterr.With(err, "the layers must be beside the manifest, as 'skopeo copy docker://IMAGE dir:DIRECTORY' puts them")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return src, nil
-}
-
-// manifestIn describes the manifest or index in a text; the zero value for other texts.
-func manifestIn(raw []byte) v1.Descriptor {
-	var m struct {
-		SchemaVersion int             `json:"schemaVersion"`
-		MediaType     types.MediaType `json:"mediaType"`
-		Config        json.RawMessage `json:"config"`
-		Layers        json.RawMessage `json:"layers"`
-		Manifests     json.RawMessage `json:"manifests"`
-	}
-	if json.Unmarshal(raw, &m) != nil || m.SchemaVersion != 2 {
-		return v1.Descriptor{}
-	}
-	switch { // OCI does not demand the member mediaType
-	case m.MediaType != "":
-	case m.Manifests != nil:
-		m.MediaType = types.OCIImageIndex
-	case m.Config != nil && m.Layers != nil:
-		m.MediaType = types.OCIManifestSchema1
-	}
-	if !m.MediaType.IsImage() && !m.MediaType.IsIndex() {
-		return v1.Descriptor{}
-	}
-	d := v1.Descriptor{MediaType: m.MediaType}
-	d.Digest, d.Size, _ = v1.SHA256(bytes.NewReader(raw)) // of memory: never errs
-	return d
 }

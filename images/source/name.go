@@ -44,14 +44,15 @@ func fullTag(s string) (string, error) {
 // HasTag reports whether a name without a digest has a tag: a colon after the last slash.
 func HasTag(s string) bool { return strings.Contains(s[strings.LastIndex(s, "/")+1:], ":") }
 
-// ResolveDest makes a DEST without a prefix one with a transport. A directory that is an OCI layout is one; for a
+// ResolveDest makes a DEST without a prefix one with a transport. A directory that is an OCI layout is one, also as DIR:TAG; for a
 // file the user must say which of the two archives it becomes; anything else is the name of an image in the engine.
 func ResolveDest(d Ref) (Ref, error) {
 	if d.Transport != Plain {
 		return d, nil
 	}
-	if _, err := os.Stat(filepath.Join(d.Name, layoutFile)); err == nil {
-		return Ref{Transport: OCILayout, Name: d.Name}, nil
+	path, tag, _ := strings.Cut(d.Name, ":")
+	if _, err := os.Stat(filepath.Join(path, layoutFile)); err == nil {
+		return Ref{Transport: OCILayout, Name: path, Tag: tag}, nil
 	}
 	_, err := os.Stat(d.Name)
 	if err == nil || LooksLikePath(d.Name) || strings.HasSuffix(d.Name, ".tar") {
@@ -80,16 +81,21 @@ func DefaultDest(ctx context.Context, src *Source, tag, suffix string, o Options
 		return true, nil
 	})
 	if err != nil {
-		return Ref{}, hinterr.With(err, "write a file: -o %s", ArchiveDest(tag))
+		return Ref{}, hinterr.With(err, "write a file: -o %s", FileDest(src.Ref))
 	}
 	return dest, nil
 }
 
-// ArchiveDest is the DEST that vfix proposes for a file with the image tag: an archive that engines, skopeo and
-// vfix read.
-func ArchiveDest(tag string) Ref {
-	file := strings.ReplaceAll(tag[strings.LastIndex(tag, "/")+1:], ":", "-") + ".tar"
-	return Ref{Transport: DockerArchive, Name: file, Tag: tag}
+// FileDest is the DEST that every verb proposes for a result if there is no engine: of the same format as the source.
+// A docker archive gets a name by itself.
+func FileDest(r Ref) Ref {
+	switch r.Transport {
+	case OCILayout:
+		return Ref{Transport: OCILayout, Name: "fixed"}
+	case DockerArchive:
+		return Ref{Transport: DockerArchive, Name: "fixed.tar"}
+	}
+	return Ref{Transport: OCIArchive, Name: "fixed.tar"}
 }
 
 // Renamed is the name that -t gives to what is derived from a source: a name, or, without a colon and a slash,

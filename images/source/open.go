@@ -81,9 +81,7 @@ func openRef(ctx context.Context, ref Ref, o Options) (*Source, error) {
 // OpenPath opens an existing path, or PATH:TAG with a layout or an archive at PATH. It is recognized by its content:
 //
 //	directory with oci-layout        OCI layout
-//	directory with a manifest        what skopeo's dir: writes
 //	any other directory              root filesystem
-//	file with a manifest             an image with its layers beside it
 //	tar with manifest.json           docker archive, also gzip'ed; docker 25 saves an OCI archive with it
 //	tar with oci-layout, index.json  OCI archive
 //	any other file                   Plain
@@ -104,11 +102,6 @@ func OpenPath(ctx context.Context, name string, o Options) (*Source, error) {
 		return openAt(ctx, Ref{Name: name}, o)
 	case !fi.Mode().IsRegular():
 		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "%s is a device, a socket or a pipe, not a file", name)
-	case fi.Size() <= blob.MaxManifest:
-		src, err := openManifest(ctx, Ref{Name: name}, name, o)
-		if src != nil || err != nil {
-			return src, err
-		}
 	}
 	return openAt(ctx, Ref{Name: name}, o)
 }
@@ -207,8 +200,12 @@ func compressedTar(f *os.File) bool {
 	return !errors.Is(err, tar.ErrHeader)
 }
 
-// openDir opens a directory: skopeo's image if it has a manifest, else a root filesystem.
-func openDir(ctx context.Context, ref Ref, o Options) (*Source, error) {
+// skopeoVersion begins the file "version" in a directory that skopeo's transport dir: wrote (containers/image,
+// directory/explanation).
+const skopeoVersion = "Directory Transport Version"
+
+// openDir opens a root filesystem.
+func openDir(_ context.Context, ref Ref, _ Options) (*Source, error) {
 	fi, err := os.Stat(ref.Name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, hinterr.Errorf(hinterr.ErrNotFound, "%s: no such directory", ref.Name)
@@ -219,12 +216,10 @@ func openDir(ctx context.Context, ref Ref, o Options) (*Source, error) {
 	if !fi.IsDir() {
 		return nil, fmt.Errorf("%s: not a directory", ref.Name)
 	}
-	file := filepath.Join(ref.Name, dirManifest)
-	if fi, err := os.Stat(file); err == nil && fi.Mode().IsRegular() && fi.Size() <= blob.MaxManifest {
-		src, err := openManifest(ctx, ref, file, o)
-		if src != nil || err != nil {
-			return src, err
-		}
+	version, _ := blob.ReadSmall(filepath.Join(ref.Name, "version"), blob.MaxManifest)
+	if strings.HasPrefix(string(version), skopeoVersion) {
+		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: an image of skopeo's transport dir:", ref.Name),
+			"copy it: skopeo copy dir:%s oci-archive:image.tar", quote.Path(ref.Name))
 	}
 	return &Source{Ref: ref, Path: ref.Name}, nil
 }

@@ -75,9 +75,6 @@ func TestDefaultName(t *testing.T) {
 			t.Errorf("-t %s: got %s, want %s", tag, got, want)
 		}
 	}
-	if got := source.ArchiveDest("h/redis:2.8-vfix").String(); got != "docker-archive:redis-2.8-vfix.tar:h/redis:2.8-vfix" {
-		t.Errorf("got %s", got)
-	}
 }
 
 const hex64 = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
@@ -87,7 +84,7 @@ func TestDest(t *testing.T) {
 	noEngine(t)
 	src := &source.Source{Ref: source.Ref{Transport: source.OCILayout, Name: "lay", Tag: "redis:2.8"}}
 	_, err := source.DefaultDest(t.Context(), src, "", "-vfix", fast)
-	if !errors.Is(err, hinterr.ErrNoDaemon) || !strings.HasSuffix(hinterr.HintOf(err), "-o docker-archive:redis-2.8-vfix.tar:redis:2.8-vfix") {
+	if !errors.Is(err, hinterr.ErrNoDaemon) || !strings.HasSuffix(hinterr.HintOf(err), "-o oci:fixed") {
 		t.Errorf("got %v, hint %q", err, hinterr.HintOf(err))
 	}
 	dir := layoutOf(t, nil)

@@ -175,8 +175,23 @@ func TestSeveralImages(t *testing.T) {
 	if got := open(t, "lay:redis", fast); diffIDs(t, got.Image) != diffIDs(t, a) {
 		t.Errorf("lay:redis: got %+v", got.Ref)
 	}
+	if d, err := source.ResolveDest(source.Ref{Name: "lay:new"}); err != nil || d != (source.Ref{Transport: source.OCILayout, Name: "lay", Tag: "new"}) {
+		t.Errorf("-o lay:new: got %+v, %v", d, err)
+	}
 	if _, err := source.Open(t.Context(), "lay:mysql", fast); err == nil || !strings.Contains(err.Error(), `no image with the tag "mysql"`) {
 		t.Errorf("lay:mysql: got %v", err)
+	}
+}
+
+// An image of skopeo's dir: is not taken for a root filesystem, which would have no program in it.
+func TestSkopeoDirectory(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := source.Open(t.Context(), dir, fast); err != nil {
+		t.Errorf("a root filesystem: %v", err)
+	}
+	os.WriteFile(filepath.Join(dir, "version"), []byte("Directory Transport Version: 1.1\n"), 0o644)
+	if _, err := source.Open(t.Context(), dir, fast); !errors.Is(err, hinterr.ErrUnsupported) || !strings.Contains(hinterr.HintOf(err), "skopeo copy dir:") {
+		t.Errorf("got %v, hint %q", err, hinterr.HintOf(err))
 	}
 }
 
