@@ -219,7 +219,7 @@ func openDir(_ context.Context, ref Ref, _ Options) (*Source, error) {
 	version, _ := blob.ReadSmall(filepath.Join(ref.Name, "version"), blob.MaxManifest)
 	if strings.HasPrefix(string(version), skopeoVersion) {
 		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: an image of skopeo's transport dir:", ref.Name),
-			"copy it: skopeo copy dir:%s oci-archive:image.tar", quote.Path(ref.Name))
+			"copy it: skopeo copy dir:%s oci-archive:image.tar", textutil.QuotePath(ref.Name))
 	}
 	return &Source{Ref: ref, Path: ref.Name}, nil
 }
