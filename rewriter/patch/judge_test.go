@@ -87,3 +87,71 @@ func TestJudge(t *testing.T) {
 		}
 	}
 }
+
+// TestJudgeMore: verdicts that depend on more than the code of the function.
+func TestJudgeMore(t *testing.T) {
+	const at = testBase + testTextOff
+	resolver := func(text string) testELF {
+		return testELF{text: asm(t, text), symbols: []testSym{{"f", at, 64, elf.STTGNUIfunc, 1}}}
+	}
+	throws := func(program string) testELF {
+		cie := "\x00\x00\x00\x00\x01zLR\x00\x01\x78\x10\x02\x1b\x1b\x0c\x07\x08\x90\x01\x00"
+		return testELF{text: asm(t, "53 48c7c3000460ff ffd3 ffd3 5b c3"), fdes: []uint64{at}, frame: testFrame(cie, testFDE{14, program}), tight: true}
+	}
+	valgrind := func(data string) testELF {
+		return testELF{text: asm(t, "4881ff000460ff 48c70424000060ff c3"), data: []byte(data)}
+	}
+	for _, c := range []struct {
+		name    string
+		e       testELF
+		n       int // which site
+		verdict find.Verdict
+		cause   find.Cause
+	}{
+		{"chosen and returned by a resolver", resolver("48c7c2000460ff 4885c0 480f45d0 4889d0 c3"), 0, find.Dormant, find.IfuncRet},
+		{"returned by a resolver", resolver("48c7c0000460ff c3"), 0, find.Unknown, find.Returned},
+		{"a resolver by its relocation", testELF{dyn: true, text: asm(t, "48c7c2000460ff 4885c0 480f45d0 4889d0 c3"),
+			rela: []testRela{{at: 0x201000, typ: elf.RIrelative, addend: testTextOff}}}, 0, find.Dormant, find.IfuncRet},
+		{"chosen and returned", testELF{text: asm(t, "48c7c2000460ff 4885c0 480f45d0 4889d0 c3")}, 0, find.Unknown, find.Used},
+		{"a copy, chosen and mangled", testELF{text: asm(t, "48c7c2000460ff 4889d1 4885c0 480f45c8 6448330c2530000000 48c1c111 48890d00100000 c3")}, 0, find.Dormant, find.Mangled},
+		{"the last of straight code", testELF{text: asm(t, movRaxTime+"480f45c2"+strings.Repeat("f9", 10)+"ffd0 c3")}, 0, find.Dormant, find.ChosenCall},
+		{"behind straight code", testELF{text: asm(t, movRaxTime+"480f45c2"+strings.Repeat("f9", 11)+"ffd0 c3")}, 0, find.Unknown, find.Used},
+		{"an exception", throws("\x04"), 0, find.Unknown, find.Thrown},
+		{"no table of landing pads", throws(""), 0, find.Live, find.Called},
+		{"valgrind's table", valgrind("VALGRIND_LAUNCHER"), 1, find.Benign, find.Valgrind},
+		{"another table", valgrind("LAUNCHER"), 1, find.Unknown, find.Stored},
+		{"Go's data", testELF{text: []byte{0xc3}, data: asm(t, "000460ffffffffff"), noteSection: ".note.go.buildid"}, 0, find.Dormant, find.GoData},
+		{"other data", testELF{text: []byte{0xc3}, data: asm(t, "000460ffffffffff")}, 0, find.Unknown, find.InData},
+	} {
+		r := scanFile(t, c.e.build())
+		if len(r.Sites) <= c.n || r.Sites[c.n].Verdict != c.verdict || r.Sites[c.n].Reason.Cause != c.cause {
+			t.Errorf("%s: got %+v", c.name, r.Sites)
+		}
+	}
+}
+
+// TestNames: a site has the best name of the innermost function around it.
+func TestNames(t *testing.T) {
+	const at = testBase + testTextOff
+	for _, c := range []struct {
+		symbols []testSym
+		want    string
+	}{
+		{nil, ""},
+		{[]testSym{{"a", at, 64, elf.STTFunc, 0}}, "a"},
+		{[]testSym{{"a", at, 64, elf.STTFunc, 0}, {"_b", at, 64, elf.STTFunc, 1}}, "_b"},
+		{[]testSym{{"_b", at, 64, elf.STTFunc, 1}, {"c", at, 64, elf.STTFunc, 1}}, "c"},
+		{[]testSym{{"longer", at, 64, elf.STTFunc, 1}, {"c", at, 64, elf.STTFunc, 1}}, "c"},
+		{[]testSym{{"b", at, 64, elf.STTFunc, 1}, {"a", at, 64, elf.STTFunc, 1}}, "a"},
+		{[]testSym{{"a", at, 64, elf.STTFunc, 1}, {"inner", at + 1, 20, elf.STTFunc, 0}}, "inner"},
+		{[]testSym{{"before", at, 1, elf.STTFunc, 1}}, ""},
+		{[]testSym{{"reaches", at, 2, elf.STTFunc, 1}}, "reaches"},
+		{[]testSym{{"label", at, 64, elf.STTNotype, 1}}, ""},
+		{[]testSym{{"a@@V1", at, 64, elf.STTFunc, 1}}, "a"},
+	} {
+		e := testELF{text: asm(t, "90"+movRaxTime+callRax+"c3"), symbols: c.symbols}
+		if r := scanFile(t, e.build()); len(r.Sites) != 1 || r.Sites[0].Symbol != c.want {
+			t.Errorf("%v: got %+v, want %q", c.symbols, r.Sites, c.want)
+		}
+	}
+}
