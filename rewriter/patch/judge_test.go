@@ -19,6 +19,8 @@ func TestJudge(t *testing.T) {
 		{"straight, apart", "48c7c0000460ff 31ff 488d742408 ffd0 c3", find.Live, find.Called},                                                                        // mov $time,%rax; xor %edi,%edi; lea 8(%rsp),%rsi; call *%rax; ret
 		{"straight, twelve instructions", "48c7c0000460ff f9 f9 f9 f9 f9 f9 f9 f9 f9 f9 f9 ffd0 c3", find.Live, find.Called},                                         // mov $time,%rax; stc ×11; call *%rax; ret
 		{"straight, a tail jump", "48c7c0000460ff 31ff ffe0", find.Live, find.Called},                                                                                // mov $time,%rax; xor %edi,%edi; jmp *%rax
+		{"a nop with rax", "48c7c0000460ff 0f1f00 ffd0 c3", find.Live, find.Called},
+		{"flow, a nop with the register", "53 48c7c3000460ff 0f1f03 0f1f4300 ffd3 5b c3", find.Live, find.Called},
 		{"movabs", "48b8000460ffffffffff ffd0 c3", find.Live, find.Called},                                                                                           // movabs $time,%rax; call *%rax; ret
 		{"flow, farther than straight code", "48c7c0000460ff f9 f9 f9 f9 f9 f9 f9 f9 f9 f9 f9 f9 ffd0 c3", find.Live, find.Called},                                   // mov $time,%rax; stc ×11; stc; call *%rax; ret
 		{"flow, another register", "48c7c2000460ff ffd2 c3", find.Live, find.Called},                                                                                 // mov $time,%rdx; call *%rdx; ret

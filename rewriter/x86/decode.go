@@ -214,9 +214,12 @@ func (i *Instr) MemVaddr() (vaddr uint64, ok bool) {
 	return 0, false
 }
 
-// AddressRegs returns the registers in the address of a memory operand.
+// AddressRegs returns the registers in the address of a memory operand; none of a nop, which does not use it.
 func (i *Instr) AddressRegs() Regs {
 	var s Regs
+	if i.Op == x86asm.NOP {
+		return s
+	}
 	for _, a := range i.Args {
 		m, _ := a.(x86asm.Mem)
 		if r, _, ok := gpr(m.Base); ok {

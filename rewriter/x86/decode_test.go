@@ -46,6 +46,8 @@ func TestEffects(t *testing.T) {
 		{"sete %bl", "0f94c3", set(Rbx), 0, FlowNext},
 		{"cmove %rdi,%rbx", "480f44df", set(Rdi, Rbx), 0, FlowNext},
 		{"leave", "c9", set(Rbp), 0, FlowNext},
+		{"nopw (%rax,%rax)", "660f1f840000000000", 0, 0, FlowNext},
+		{"nop %eax", "0f1fc0", 0, 0, FlowNext},
 		{"stc", "f9", 0, 0, FlowNext},
 		{"movq %rbx,%xmm0", "66480f6ec3", set(Rbx), 0, FlowNext},
 		{"pcmpistri $1,%xmm1,%xmm0", "660f3a63c101", implicit, 0, FlowNext},

@@ -36,6 +36,9 @@ func opSet(ops ...x86asm.Op) map[x86asm.Op]bool {
 // more, if its effects are not known exactly. It does not count rsp, which many instructions change.
 func (i *Instr) Touches() Regs {
 	s := i.AddressRegs()
+	if i.Op == x86asm.NOP {
+		return s
+	}
 	for n := range i.Args {
 		if r, _, ok := i.ArgGPR(n); ok {
 			s |= 1 << r
