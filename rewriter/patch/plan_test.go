@@ -53,6 +53,8 @@ func TestForms(t *testing.T) {
 		after  string
 	}{
 		{"time of libc.so.6", libc, timeStubText, nil, Options{}, Entry, WholeStub, "e9" + libcRel(5, plain) + "660f1f440000"},
+		{"another function of libc.so.6", testELF{dyn: true, dynamic: true, soname: "libc.so.6", symbols: []testSym{{"times", testTextOff, 18, elf.STTFunc, 1}}},
+			timeStubText, nil, Options{}, Entry, WholeStub, "e9" + libcRel(5, keep) + "660f1f440000"},
 		{"time of another library", testELF{dyn: true, dynamic: true, soname: "libx.so", symbols: public}, timeStubText, nil, Options{}, Entry, WholeStub, "e9" + libcRel(5, keep) + "660f1f440000"},
 		{"time of a static program", testELF{}, timeStubText, nil, Options{}, Entry, WholeStub, "e9" + rel(at+5, keep) + "660f1f440000"},
 		{"a stub without alignment", testELF{}, movRaxTime + "ffd0c3", nil, Options{}, Entry, WholeStub, "e9" + rel(at+5, keep) + "6690"},
