@@ -62,7 +62,7 @@ record() { tail -n 1 "$node/starts.jsonl" | jq -r "$1"; }
 
 @test "vfix-runtime: docker: six cold starts at once examine the image once" {
 	requires docker
-	rm -rf "$node"/*
+	rm -rf "${node:?}"/*
 	for n in 1 2 3 4 5 6; do
 		docker run --rm --network none --runtime vfix redis:legacy bash -c "echo up $n" >"$BATS_TEST_TMPDIR/$n" &
 	done

@@ -78,7 +78,8 @@ record() { tail -n 1 "$work/state/starts.jsonl" | jq -r "$1"; }
 
 @test "vfix-runtime: only create and run are starts" {
 	for arguments in 'exec c create' 'restore --bundle BUNDLE c1' 'state create' '--version' 'create --help'; do
-		run "$VFIX_RUNTIME" ${arguments//BUNDLE/$work/bundle}
+		read -ra words <<<"${arguments//BUNDLE/$work/bundle}"
+		run "$VFIX_RUNTIME" "${words[@]}"
 		expect "status of $arguments" "$status" 0
 	done
 	expect 'calls of the runtime' "$(wc -l <"$work/started")" 5
