@@ -14,7 +14,6 @@ import (
 	"vfix.dev/vfix/host/run"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/inventory"
 	"vfix.dev/vfix/images/lists"
 	"vfix.dev/vfix/images/patch"
 	"vfix.dev/vfix/images/source"
@@ -39,10 +38,9 @@ type engine struct {
 	// run returns only if the command could not be started.
 	run func(args []string, o run.Options) error
 	// nri returns only if the plugin was not executed.
-	nri       func(o nri.Options) error
-	doctor    func(ctx context.Context, o doctor.Options) (*doctor.Report, error)
-	list      func(ctx context.Context, source string, o inventory.ListOptions) error
-	inventory func(ctx, enough context.Context, o images.ScanOptions) (*inventory.Inventory, error)
+	nri    func(o nri.Options) error
+	doctor func(ctx context.Context, o doctor.Options) (*doctor.Report, error)
+	list   func(ctx context.Context, source string, o lists.ListOptions) error
 
 	benchHost  func(ctx context.Context, o bench.Options) ([]bench.Figure, error)
 	benchImage func(ctx context.Context, original, rebuilt string, o bench.Options) ([]bench.Figure, error)
@@ -68,8 +66,7 @@ var theEngine = engine{
 	run:        run.Run,
 	nri:        startNRI,
 	doctor:     doctor.Run,
-	inventory:  inventory.Take,
-	list:       inventory.List,
+	list:       lists.List,
 	benchHost:  bench.Host,
 	benchImage: bench.Image,
 	benchRedis: bench.MeasureRedis,

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
-	"vfix.dev/vfix/images/inventory"
+	"vfix.dev/vfix/images/lists"
 	"vfix.dev/vfix/internal/textutil"
 )
 
@@ -64,7 +64,7 @@ func (o *ListOptions) check(args []string, platformSet bool) error {
 	for _, source := range args {
 		registry := strings.HasPrefix(source, "docker://")
 		switch {
-		case source != "-" && source != inventory.Engines && !registry:
+		case source != "-" && source != lists.Engines && !registry:
 			return usagef("list", "%s: want docker://HOST, docker://HOST/PREFIX, or - for stdin", source)
 		case !registry && platformSet:
 			return usagef("list", "--platform works only with docker://HOST")
@@ -80,12 +80,12 @@ func runList(ctx context.Context, opts ListOptions, args []string, platformSet b
 		return err
 	}
 	if len(args) == 0 {
-		args = []string{inventory.Engines}
+		args = []string{lists.Engines}
 	}
 	if err := opts.check(args, platformSet); err != nil {
 		return err
 	}
-	o := inventory.ListOptions{Media: opts.read.Media, Jobs: opts.read.Jobs, Platform: platformSet, Stdin: os.Stdin}
+	o := lists.ListOptions{Media: opts.read.Media, Jobs: opts.read.Jobs, Platform: platformSet, Stdin: os.Stdin}
 	for _, m := range opts.match {
 		o.Match = append(o.Match, textutil.ImagePattern(m))
 	}
@@ -94,7 +94,7 @@ func runList(ctx context.Context, opts ListOptions, args []string, platformSet b
 		return err
 	}
 	doc, n := listJSON{}, 0
-	o.Each = func(i inventory.Listed) error { // printed as they are found, or kept for the JSON
+	o.Each = func(i lists.Listed) error { // printed as they are found, or kept for the JSON
 		if n++; opts.json() {
 			doc.Images = append(doc.Images, listedJSON{i.Source, timeIf(i.Created)})
 		} else {

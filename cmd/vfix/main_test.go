@@ -20,7 +20,6 @@ import (
 	"vfix.dev/vfix/host/run"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/inventory"
 	"vfix.dev/vfix/images/lists"
 	"vfix.dev/vfix/images/patch"
 )
@@ -59,8 +58,8 @@ func fake(f *contents.Findings, err error) engine {
 		scanAll: func(_ context.Context, items []lists.Item, o lists.Options) []lists.Image {
 			return []lists.Image{{Item: items[0], Status: lists.Unaffected}}
 		},
-		list: func(_ context.Context, source string, o inventory.ListOptions) error {
-			return errors.Join(err, o.Each(inventory.Listed{Source: "docker://r.example/app:1", Created: time.Unix(0, 0).UTC()}))
+		list: func(_ context.Context, source string, o lists.ListOptions) error {
+			return errors.Join(err, o.Each(lists.Listed{Source: "docker://r.example/app:1", Created: time.Unix(0, 0).UTC()}))
 		},
 		verify: func(context.Context, string, images.VerifyOptions) (*images.Verified, error) {
 			if err != nil {

@@ -3,10 +3,14 @@ package lists_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/lists"
@@ -181,5 +185,29 @@ func TestReport(t *testing.T) {
 	}
 	if err := r.Write(t.TempDir() + "/none/x.csv"); err == nil || !strings.HasPrefix(err.Error(), "report: ") {
 		t.Errorf("no directory: got %v", err)
+	}
+}
+
+// The images of a local engine, by their tags and dates.
+func TestListEngine(t *testing.T) {
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if strings.HasSuffix(r.URL.Path, "/images/json") {
+			io.WriteString(w, `[{"Id":"sha256:aa","RepoTags":["<none>:<none>"]},{"Id":"sha256:bb","RepoTags":["tiny:1","old:2"],"Created":86400}]`)
+		}
+	})
+	dir := imagetest.Must[string](t)(os.MkdirTemp("", "l"))
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	l := imagetest.Must[net.Listener](t)(net.Listen("unix", dir+"/l.sock"))
+	s := &http.Server{Handler: handler}
+	go s.Serve(l)
+	t.Cleanup(func() { s.Close() })
+	t.Setenv("DOCKER_HOST", "unix://"+dir+"/l.sock")
+	for seconds, want := range map[int64]string{0: "docker-daemon:tiny:1 docker-daemon:old:2", 86401: ""} {
+		var got []string
+		o := lists.ListOptions{Newer: time.Unix(seconds, 0), Each: func(i lists.Listed) error { got = append(got, i.Source); return nil }}
+		if err := lists.List(t.Context(), lists.Engines, o); err != nil || strings.Join(got, " ") != want {
+			t.Errorf("since %d: got %q, %v", seconds, got, err)
+		}
 	}
 }

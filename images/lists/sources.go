@@ -1,12 +1,12 @@
 // Lists of images as input of other verbs: of a registry, of local engines, of a cluster.
 
-package inventory
+package lists
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"github.com/moby/moby/api/types/image"
+	"fmt"
 	"io"
 	"regexp"
 	"slices"
@@ -15,6 +15,8 @@ import (
 	"unicode"
 
 	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/moby/moby/api/types/image"
+	"github.com/moby/moby/client"
 	"golang.org/x/sync/errgroup"
 
 	"vfix.dev/vfix/images/source"
@@ -91,13 +93,16 @@ func (l *lister) add(i Listed) error {
 }
 
 func (l *lister) engines(ctx context.Context) error {
-	return eachEngine(ctx, l.o.Media, func(_ *source.Engine, all []image.Summary) error {
+	return eachEngine(ctx, l.o.Media, func(all []image.Summary) error {
 		for _, i := range all {
 			created := time.Unix(i.Created, 0).UTC()
 			if created.Before(l.o.Newer) {
 				continue
 			}
-			for _, tag := range tagsOf(i) {
+			for _, tag := range i.RepoTags {
+				if tag == "<none>:<none>" {
+					continue
+				}
 				if err := l.add(Listed{Engines + tag, created}); err != nil {
 					return err
 				}
@@ -217,4 +222,15 @@ func (l *lister) lookAt(ctx context.Context, t name.Tag) (Listed, error) {
 		return Listed{}, nil
 	}
 	return i, nil
+}
+
+// eachEngine calls f with the images of every engine that answers.
+func eachEngine(ctx context.Context, o source.Options, f func([]image.Summary) error) error {
+	return source.EachEngine(ctx, source.Ref{}, o, func(c *source.Engine) (bool, error) {
+		all, err := c.ImageList(ctx, client.ImageListOptions{})
+		if err != nil {
+			return false, fmt.Errorf("docker daemon %s: images: %w", c.Host, err)
+		}
+		return false, f(all.Items)
+	})
 }

@@ -1,7 +1,7 @@
 // The images that pods name, from the JSON of kubectl: of pods, of what makes pods (deployments, cron
 // jobs), or of lists of them.
 
-package inventory
+package lists
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package inventory_test
+package lists_test
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
-	"vfix.dev/vfix/images/inventory"
+	"vfix.dev/vfix/images/lists"
 	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/textutil"
@@ -23,14 +23,14 @@ import (
 )
 
 // all lists a SOURCE; the host of f is written as R.
-func all(f *imagetest.FakeRegistry, source string, o inventory.ListOptions) (string, error) {
+func all(f *imagetest.FakeRegistry, source string, o lists.ListOptions) (string, error) {
 	var got []string
 	o.Media.Pause = imagetest.Fast.Pause
-	o.Each = func(i inventory.Listed) error {
+	o.Each = func(i lists.Listed) error {
 		got = append(got, strings.ReplaceAll(i.Source, f.Host, "R"))
 		return nil
 	}
-	err := inventory.List(context.Background(), strings.ReplaceAll(source, "R", f.Host), o)
+	err := lists.List(context.Background(), strings.ReplaceAll(source, "R", f.Host), o)
 	slices.Sort(got)
 	return strings.Join(got, " "), err
 }
@@ -53,25 +53,25 @@ func TestListRegistry(t *testing.T) {
 	put("team/a:sha256-"+strings.Repeat("0", 64), at(2015, "amd64"))
 	put("team/a:sha256-"+strings.Repeat("0", 64)+".sig", at(2015, "amd64"))
 	put("teams:1", at(2011, "amd64"))
-	pattern := func(globs ...string) inventory.ListOptions {
-		var o inventory.ListOptions
+	pattern := func(globs ...string) lists.ListOptions {
+		var o lists.ListOptions
 		for _, g := range globs {
 			o.Match = append(o.Match, textutil.ImagePattern(g))
 		}
 		return o
 	}
-	platform := inventory.ListOptions{Platform: true}
-	newer := inventory.ListOptions{Newer: time.Date(2011, 1, 1, 0, 0, 0, 0, time.UTC)}
+	platform := lists.ListOptions{Platform: true}
+	newer := lists.ListOptions{Newer: time.Date(2011, 1, 1, 0, 0, 0, 0, time.UTC)}
 	const every = "docker://R/app:1 docker://R/app:2 docker://R/team/a:1 docker://R/teams:1"
 	for _, c := range []struct {
 		typed string
-		o     inventory.ListOptions
+		o     lists.ListOptions
 		want  string
 	}{
-		{"docker://R", inventory.ListOptions{}, every},
-		{"docker://R/", inventory.ListOptions{}, every},
-		{"docker://R/team", inventory.ListOptions{}, "docker://R/team/a:1"},
-		{"docker://R/team/a", inventory.ListOptions{}, "docker://R/team/a:1"},
+		{"docker://R", lists.ListOptions{}, every},
+		{"docker://R/", lists.ListOptions{}, every},
+		{"docker://R/team", lists.ListOptions{}, "docker://R/team/a:1"},
+		{"docker://R/team/a", lists.ListOptions{}, "docker://R/team/a:1"},
 		{"docker://R", pattern("app:*", "teams:?"), "docker://R/app:1 docker://R/app:2 docker://R/teams:1"},
 		{"docker://R", pattern("docker://*:2"), "docker://R/app:2"},
 		{"docker://R", pattern("pp:1"), ""},
@@ -94,7 +94,7 @@ func TestListRegistry(t *testing.T) {
 		}
 		return false
 	})
-	got, err := all(f, "docker://R", inventory.ListOptions{})
+	got, err := all(f, "docker://R", lists.ListOptions{})
 	imagetest.WantErr(t, err, hinterr.ErrUnauthorized, "repository app, list of tags: ")
 	if got != "docker://R/team/a:1 docker://R/teams:1" {
 		t.Errorf("got %s", got)
@@ -106,16 +106,16 @@ func TestListRegistry(t *testing.T) {
 		}
 		return false
 	})
-	if got, err := all(f, "docker://R/app", inventory.ListOptions{}); err != nil || got != "docker://R/app:1 docker://R/app:2" {
+	if got, err := all(f, "docker://R/app", lists.ListOptions{}); err != nil || got != "docker://R/app:1 docker://R/app:2" {
 		t.Errorf("no catalog: got %s, %v", got, err)
 	}
-	_, err = all(f, "docker://R", inventory.ListOptions{})
+	_, err = all(f, "docker://R", lists.ListOptions{})
 	imagetest.WantErr(t, err, hinterr.ErrNotFound, "registry "+f.Host+": list of repositories: ", "404")
 	if hint := hinterr.HintOf(err); !strings.Contains(hint, "docker://"+f.Host+"/REPOSITORY") {
 		t.Errorf("no catalog: got the hint %q", hint)
 	}
 	f.Reset(nil)
-	if got, err := all(f, "docker://R/none", inventory.ListOptions{}); !errors.Is(err, hinterr.ErrNotFound) || got != "" {
+	if got, err := all(f, "docker://R/none", lists.ListOptions{}); !errors.Is(err, hinterr.ErrNotFound) || got != "" {
 		t.Errorf("nothing there: got %s, %v", got, err)
 	}
 	// Tags are what the registry says.
@@ -126,7 +126,7 @@ func TestListRegistry(t *testing.T) {
 		}
 		return false
 	})
-	if got, err := all(f, "docker://R/app", inventory.ListOptions{}); err != nil || got != "docker://R/app:1" {
+	if got, err := all(f, "docker://R/app", lists.ListOptions{}); err != nil || got != "docker://R/app:1" {
 		t.Errorf("odd tags: got %s, %v", got, err)
 	}
 	// A list that does not end is seen to repeat itself.
@@ -137,7 +137,7 @@ func TestListRegistry(t *testing.T) {
 			}
 			return false
 		})
-		got, err := all(f, "docker://R/app", inventory.ListOptions{})
+		got, err := all(f, "docker://R/app", lists.ListOptions{})
 		imagetest.WantErr(t, err, hinterr.ErrDamaged, "repeats")
 		if !strings.HasPrefix(got, "docker://R/app:1") {
 			t.Errorf("%s: got %s", path, got)
@@ -145,12 +145,12 @@ func TestListRegistry(t *testing.T) {
 	}
 	f.Reset(nil)
 	enough, calls := errors.New("enough"), 0
-	err = inventory.List(context.Background(), "docker://"+f.Host, inventory.ListOptions{Each: func(inventory.Listed) error { calls++; return enough }})
+	err = lists.List(context.Background(), "docker://"+f.Host, lists.ListOptions{Each: func(lists.Listed) error { calls++; return enough }})
 	if !errors.Is(err, enough) || calls != 1 {
 		t.Errorf("got %v, after %d images", err, calls)
 	}
 	// An image that cannot be opened is an error if it must be opened.
-	for part, o := range map[string]inventory.ListOptions{"/manifests/": platform, "/blobs/": newer} {
+	for part, o := range map[string]lists.ListOptions{"/manifests/": platform, "/blobs/": newer} {
 		f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
 			if strings.Contains(r.URL.Path, part) {
 				w.WriteHeader(http.StatusForbidden)
@@ -168,7 +168,7 @@ func TestListRegistry(t *testing.T) {
 func TestListPods(t *testing.T) {
 	f := &imagetest.FakeRegistry{Host: "R"}
 	list := func(text string, match ...*regexp.Regexp) (string, error) {
-		return all(f, "-", inventory.ListOptions{Stdin: strings.NewReader(text), Match: match})
+		return all(f, "-", lists.ListOptions{Stdin: strings.NewReader(text), Match: match})
 	}
 	const pod = `{"kind":"Pod","metadata":{"annotations":{"image":"no:1"}},"spec":{"image":"no:2","initContainers":[{"name":"i","image":"init:1"}],
 		"containers":[{"image":"old.example/app:1","env":[{"name":"image","value":"x","image":"no:3"}],"ports":[{"image":"no:5"}]},{"image":"redis"},{"image":""}],"ephemeralContainers":[{"image":"debug:1"}]},
@@ -206,10 +206,10 @@ func TestListPods(t *testing.T) {
 	}
 	enough := errors.New("enough")
 	stdin := strings.NewReader(pod)
-	if err := inventory.List(t.Context(), "-", inventory.ListOptions{Stdin: stdin, Each: func(inventory.Listed) error { return enough }}); !errors.Is(err, enough) {
+	if err := lists.List(t.Context(), "-", lists.ListOptions{Stdin: stdin, Each: func(lists.Listed) error { return enough }}); !errors.Is(err, enough) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := all(f, "oci:x", inventory.ListOptions{Stdin: io.MultiReader()}); !errors.Is(err, hinterr.ErrUnsupported) {
+	if _, err := all(f, "oci:x", lists.ListOptions{Stdin: io.MultiReader()}); !errors.Is(err, hinterr.ErrUnsupported) {
 		t.Errorf("got %v", err)
 	}
 }
