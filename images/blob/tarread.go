@@ -69,13 +69,13 @@ func nextMember(tr *tar.Reader, n uint32) (*TarMember, error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, tar.ErrFieldTooLong):
-		return nil, hinterr.Damaged("a PAX or long-name record is too long, after %d members", n-1)
+		return nil, hinterr.Damaged("a PAX or long-name record of member %d is too long", n)
 	case errors.Is(err, tar.ErrHeader) && n == 1:
 		return nil, hinterr.Damaged("not a tar archive")
 	case errors.Is(err, tar.ErrHeader):
-		return nil, hinterr.Damaged("damaged tar header after %d members", n-1)
+		return nil, hinterr.Damaged("damaged tar header of member %d", n)
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, hinterr.Damaged("tar archive ends early, after %d members", n-1)
+		return nil, hinterr.Damaged("tar archive ends early, in member %d", n)
 	default:
 		return nil, err
 	}

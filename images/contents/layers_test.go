@@ -81,16 +81,16 @@ func TestBadTar(t *testing.T) {
 		{"good", good, ""},
 		{"not tar", imagetest.Noise(10_000), "not a tar archive"},
 		{"text", []byte(strings.Repeat("hello\n", 1000)), "not a tar archive"},
-		{"short", []byte("hello"), "tar archive ends early, after 0 members"},
+		{"short", []byte("hello"), "tar archive ends early, in member 1"},
 		{"empty", nil, ""},
 		{"no end mark", bytes.TrimRight(good, "\x00"), ""}, // engines also take it
 		{"cut inside a file", good[:1536+20], "lib/a: ends early"},
 		{"cut inside its first bytes", good[:1536+10], "lib/a: ends early"},
-		{"damaged header", damage(second+2, 'Q'), "damaged tar header after 1 members"},
+		{"damaged header", damage(second+2, 'Q'), "damaged tar header of member 2"},
 		{"PAX record of 1000 KiB", paxRecord(t, 1000<<10), ""},
-		{"PAX record of 3 MiB", paxRecord(t, 3<<20), "a PAX or long-name record is too long, after 0 members"},
+		{"PAX record of 3 MiB", paxRecord(t, 3<<20), "a PAX or long-name record of member 1 is too long"},
 		{"claims 1 GiB", tarClaims(t, 1<<30), "a: ends early"},
-		{"claims 1 TiB", tarClaims(t, 1<<40), "tar archive ends early, after 1 members"},
+		{"claims 1 TiB", tarClaims(t, 1<<40), "tar archive ends early, in member 2"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := imagetest.TestSession(t).AddLayer(context.Background(), contents.NewTree(), imagetest.BytesLayer(t, tc.in))
