@@ -223,6 +223,9 @@ under() { run --separate-stderr -- timeout "$patience" "$twin" "$@"; }
 		for i in 1 2 3 4 5; do "$0" "$1" || exit; done; ps -e -o comm=' "$twin" "$program"
 	expect status "$status" 0
 	[[ $output == *ps* && $output != *vfix-trace* ]] || fail "left: $output"
+	# As process 1 itself, of which the tracer is a child.
+	run timeout "$patience" unshare --pid --fork --mount-proc "$twin" "$programs/trace-children" forks
+	expect "status as process 1: $output" "$status" 0
 }
 
 @test "trace: strace of it, and gdb in it, end cleanly" {
