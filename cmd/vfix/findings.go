@@ -42,19 +42,20 @@ func patching(dryRun bool) deed {
 
 // writePatched says how many call sites a verb patched, and in which files.
 func writePatched(w io.Writer, s screen.Stream, typed string, d deed, f *contents.Findings) {
-	title, n := typed, 0
+	sites, files := 0, 0
 	for i := range f.Files {
-		n += patchedIn(&f.Files[i])
+		n := patchedIn(&f.Files[i])
+		sites, files = sites+n, files+min(n, 1)
 	}
 	fixed := fixedIn(f)
 	switch {
-	case n > 0:
-		s.Headline(w, title, screen.Count(n, "call site")+" "+d.patched, s.Paint.Green, " in "+screen.Count(len(f.Files), "file"))
+	case sites > 0:
+		s.Headline(w, typed, screen.Count(sites, "call site")+" "+d.patched, s.Paint.Green, " in "+screen.Count(files, "file"))
 	case len(fixed) > 0:
 	case f.Unread() > 0:
-		s.Headline(w, title, "no call site in what was examined", s.Paint.Yellow, "")
+		s.Headline(w, typed, "no call site in what was examined", s.Paint.Yellow, "")
 	default:
-		s.Headline(w, title, "no call site of the vsyscall page", s.Paint.Green, "")
+		s.Headline(w, typed, "no call site of the vsyscall page", s.Paint.Green, "")
 	}
 	for _, r := range fixed {
 		s.Write(w, "", 0, fmt.Sprintf("%s %s (%s): %s", r.Path, d.fixed, r.Fix, addedfiles.FixOf(r.Fix).Does))
