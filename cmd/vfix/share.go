@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra/doc"
 )
@@ -60,7 +61,9 @@ func writeManual(dir, version string) error {
 	root.Long = docOpening
 	root.DisableAutoGenTag = true
 	for _, cmd := range root.Commands() {
-		cmd.Long, _ = section(page(commandsPage), cmd.Name())
+		text, _ := section(page(commandsPage), cmd.Name())
+		_, cmd.Long, _ = strings.Cut(text, "\n\n") // behind the heading
+		cmd.DisableFlagsInUseLine = true
 	}
 	return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "vfix " + version}, dir)
 }
