@@ -130,9 +130,10 @@ words() { tr -s ' \n' ' ' <<<"$output"; }
 
 @test "diagnose: bash of Debian 7" {
 	requires legacy
-	[ -d "$VFIX_LEGACY_DIR/stlx" ] || skip 'VFIX_LEGACY_DIR has no stlx'
-	run_vm --vsyscall none --user 1000:1000 --root "$VFIX_LEGACY_DIR/stlx" -- \
-		"sh -c 'ulimit -c unlimited; cd /tmp; bash -c \"echo up\"; cat /tmp/core*'"
-	run_vfix 3 diagnose --root "$VFIX_LEGACY_DIR/stlx" "$vm_out/1.stdout"
+	local root=$VFIX_LEGACY_DIR/debian7
+	[ -d "$root" ] || skip 'VFIX_LEGACY_DIR has no debian7'
+	run_vm --vsyscall none --root "$root" -- \
+		"sh -c 'echo /tmp/core >/proc/sys/kernel/core_pattern; mkdir -p /tmp; ulimit -c unlimited; bash -c \"echo up\"; cat /tmp/core'"
+	run_vfix 3 diagnose --root "$root" "$vm_out/1.stdout"
 	expect_match caller "$(words)" '/libc-2.13.so+0x* in time, glibc 2.13'
 }
