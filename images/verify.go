@@ -6,19 +6,14 @@ package images
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"reflect"
 	"slices"
-	"strings"
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/source"
-	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter/patch"
 )
 
@@ -75,16 +70,13 @@ func Verify(ctx context.Context, name string, o VerifyOptions) (*Verified, error
 		return nil, err
 	}
 	defer base.Close()
-	if (src.Image == nil) != (base.Image == nil) {
-		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "%v and %v: an image is only compared with an image", src.Ref, base.Ref)
-	}
-	if src.Image == nil {
+	if src.Image == nil || base.Image == nil {
 		return verifyFiles(ctx, base, src, o)
 	}
 	return verifyImage(ctx, base, src, o)
 }
 
-// verifyImage makes the derived image again and compares the layers, the config and the annotations.
+// verifyImage makes the derived image again and compares the config, which names the layers, and the index.
 func verifyImage(ctx context.Context, base, src *source.Source, o VerifyOptions) (*Verified, error) {
 	config, err := src.Image.RawConfigFile()
 	if err != nil {
@@ -109,33 +101,45 @@ func verifyImage(ctx context.Context, base, src *source.Source, o VerifyOptions)
 	if err != nil {
 		return nil, err
 	}
-	if made := labels[keyVersion]; made != "" && made != o.Version {
-		out.skip("made by vfix %s, and this is vfix %s, which may patch in another way", made, o.Version)
+	wanted, err := out.config(d, labels, config, o)
+	if err == nil {
+		err = errors.Join(out.same("image config", wanted, config), out.index(base, src))
 	}
-	want := &derivedImage{Image: base.Image}
-	wanted, err := base.Image.RawConfigFile()
-	if err == nil && labels[keyVersion] == "" && bytes.Equal(config, wanted) {
-		return out, out.index(base, src) // the base itself
+	if err == nil && len(out.Problems) > 0 {
+		err = out.layers(ctx, o, d, src)
 	}
-	if d.img != nil {
-		out.baseNamed(labels, d.origin)
-		d.origin = origin{labels[keyBaseName], labels[keyBaseDigest], labels[keyVersion], labels[keyOptions], d.origin.made}
-		if want, err = newDerivedImage(base, d.added, d.origin, d.changes); err == nil {
-			wanted, err = want.RawConfigFile()
-		}
-		for _, e := range d.changes.extras {
-			out.Added = append(out.Added, e.Name)
-		}
-		slices.Sort(out.Added)
+	if len(out.Problems) == 0 && d.img != nil && labels[keyVersion] != "" {
 		out.Compared = len(d.changes.targets)
 	}
+	return out, err
+}
+
+// config returns the config of the derived image, with the names that the source gives its base: they may be those of
+// another copy of it. The config of a source without labels may be the base's own.
+func (v *Verified) config(d *derivation, labels map[string]string, is []byte, o VerifyOptions) ([]byte, error) {
+	base, err := d.src.Image.RawConfigFile()
+	if err != nil || d.img == nil || labels[keyVersion] == "" && bytes.Equal(base, is) {
+		return base, err
+	}
+	if made := labels[keyVersion]; made != o.Version {
+		v.skip("made by vfix %s, and this is vfix %s, which may patch in another way", made, o.Version)
+	}
+	for key, here := range map[string]string{keyBaseName: d.origin.baseName, keyBaseDigest: d.origin.baseDigest} {
+		if labels[key] != here {
+			v.skip("label %s: got %q, of the base as it is given here %q", key, labels[key], here)
+		}
+	}
+	for _, e := range d.changes.extras {
+		v.Added = append(v.Added, e.Name)
+	}
+	slices.Sort(v.Added)
+	slices.Sort(v.NotCompared)
+	from := origin{labels[keyBaseName], labels[keyBaseDigest], labels[keyVersion], labels[keyOptions], d.origin.made}
+	img, err := newDerivedImage(d.src, d.added, from, d.changes)
 	if err != nil {
 		return nil, err
 	}
-	if same, err := out.jsonSame("image config", wanted, config); err != nil || same {
-		return out, errors.Join(err, out.index(base, src))
-	}
-	return out, out.layers(ctx, o, d, src)
+	return img.RawConfigFile()
 }
 
 // index compares the indexes that the images were chosen from, in which only the patched image differs.
@@ -155,19 +159,7 @@ func (v *Verified) index(base, src *source.Source) error {
 	if err := errors.Join(err, gerr); err != nil {
 		return err
 	}
-	_, err = v.jsonSame("index", wanted, got)
-	return err
-}
-
-// baseNamed notes whether the name and digest that the source gives its base are those of the base as it is given here:
-// they may be those of another copy of it.
-func (v *Verified) baseNamed(labels map[string]string, here origin) {
-	if labels[keyBaseName] != here.baseName {
-		v.skip("label %s: %q is not the name of the base as it is given here", keyBaseName, labels[keyBaseName])
-	}
-	if labels[keyBaseDigest] != here.baseDigest {
-		v.skip("label %s: %q is not the digest of the base as it is given here", keyBaseDigest, labels[keyBaseDigest])
-	}
+	return v.same("index", wanted, got)
 }
 
 // layers names the paths that differ, if the layers do.
@@ -189,7 +181,8 @@ func (v *Verified) layers(ctx context.Context, o VerifyOptions, d *derivation, s
 	return err
 }
 
-// verifyFiles compares directories, tarballs or files, of which vfix patch changes the files only.
+// verifyFiles compares directories, tarballs or files, of which vfix patch changes the files only, or a directory with
+// the image that it was rebuilt from.
 func verifyFiles(ctx context.Context, base, src *source.Source, o VerifyOptions) (*Verified, error) {
 	s := contents.NewSession(o.Jobs, o.Media.Progress, o.Rewriter)
 	defer s.Close()
@@ -198,38 +191,30 @@ func verifyFiles(ctx context.Context, base, src *source.Source, o VerifyOptions)
 		return nil, err
 	}
 	out := &Verified{Findings: f.Findings}
-	if single, err := out.verifyFile(base.Path, src.Path, o); single || err != nil {
+	again := RebuildOptions{ScanOptions: o.ScanOptions, DryRun: true}
+	if base.Image != nil {
+		_ = readOptions("", &again) // the defaults of a rebuild
+	} else if single, err := out.verifyFile(base.Path, src.Path, o); single || err != nil {
 		return out, err
 	}
-	s.Sums = true // directories and tarballs become images of one layer
 	for _, one := range []*source.Source{base, src} {
-		if err := withRootImage(ctx, one, o.Media); err != nil {
-			return nil, err
+		if one.Image == nil { // it becomes an image of one layer
+			if err := withRootImage(ctx, one, o.Media); err != nil {
+				return nil, err
+			}
 		}
 	}
-	before, err := s.OpenSubject(ctx, base)
-	if err != nil {
-		return nil, err
+	d, err := derive(ctx, s, base, again)
+	if d != nil {
+		defer d.close()
 	}
-	want := before.T
-	if targets := before.F.ToPatch(); len(targets) > 0 {
-		added, err := s.NewLayer(ctx, before.T, targets, nil)
-		if err != nil {
-			return nil, err
-		}
-		defer added.Close()
-		if err := s.AddLayer(ctx, want, added); err != nil {
-			return nil, err
-		}
+	if err == nil {
+		err = out.layers(ctx, o, d, src)
 	}
-	got, err := s.Image(ctx, src.Image)
-	if err != nil {
-		return nil, err
+	if err == nil && len(out.Problems) == 0 {
+		out.Compared = len(d.changes.targets)
 	}
-	if out.entries(want.Entries(), got.Entries()); len(out.Problems) == 0 {
-		out.Compared = len(before.F.ToPatch())
-	}
-	return out, nil
+	return out, err
 }
 
 // verifyFile compares two ELF files; single reports that they are files, and no tarballs.
@@ -267,68 +252,4 @@ func (v *Verified) verifyFile(base, path string, o VerifyOptions) (single bool, 
 		v.Compared++
 	}
 	return true, nil
-}
-
-// entries compares files by name: their types, metadata and contents.
-func (v *Verified) entries(want, got map[string]*contents.Entry) {
-	all := maps.Clone(want)
-	maps.Copy(all, got)
-	for _, name := range contents.SortedKeys(all) {
-		title := "/" + name
-		switch w, g := want[name], got[name]; {
-		case g == nil:
-			v.problem("%s: missing", title)
-		case w == nil:
-			v.problem("%s: vfix adds no such file", title)
-		case w.Kind != g.Kind || w.Flag != g.Flag:
-			v.problem("%s: another kind of file", title)
-		case w.Link != g.Link:
-			v.problem("%s: link: got %q, want %q", title, g.Link, w.Link)
-		case g.Meta.Differs(&w.Meta) != "":
-			v.problem("%s: %s", title, g.Meta.Differs(&w.Meta))
-		case w.Sum != nil && g.Sum != nil && *w.Sum != *g.Sum:
-			v.problem("%s: other content than vfix writes", title)
-		}
-	}
-}
-
-// jsonSame compares two JSON texts member by member, and names the members that differ.
-func (v *Verified) jsonSame(where string, want, got []byte) (bool, error) {
-	var w, g map[string]any
-	if err := json.Unmarshal(want, &w); err != nil {
-		return false, fmt.Errorf("%s: %w", where, err)
-	}
-	if err := json.Unmarshal(got, &g); err != nil {
-		return false, fmt.Errorf("%s: %w", where, err)
-	}
-	before := len(v.Problems) + v.More
-	v.members(where, w, g)
-	return before == len(v.Problems)+v.More, nil
-}
-
-func (v *Verified) members(where string, want, got any) {
-	w, isW := want.(map[string]any)
-	g, isG := got.(map[string]any)
-	switch {
-	case reflect.DeepEqual(want, got):
-		return
-	case !isW || !isG:
-		v.problem("%s: got %s, want %s", where, short(got), short(want))
-		return
-	}
-	all := maps.Clone(w)
-	maps.Copy(all, g)
-	for _, k := range contents.SortedKeys(all) {
-		v.members(where+": "+k, w[k], g[k])
-	}
-}
-
-// short is the beginning of a long value.
-func short(value any) string {
-	const most = 200 // bytes
-	raw, _ := json.Marshal(value)
-	if len(raw) > most {
-		return strings.ToValidUTF8(string(raw[:most]), "") + "…"
-	}
-	return string(raw)
 }
