@@ -3,9 +3,11 @@ package images_test
 import (
 	"archive/tar"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -227,4 +229,59 @@ func rebuildTo(t testing.TB, source, dest string) *images.Rebuilt {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// TestStatement: the statement says what the bytes say, and is not written if the rebuild fails.
+func TestStatement(t *testing.T) {
+	dir := t.TempDir()
+	source := imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("lib/a", "1"), imagetest.LinkM("lib/b", "lib/a"), imagetest.FileM("var/lib/dpkg/status", []byte("x"))}))
+	o := images.RebuildOptions{Dest: "oci:" + dir + "/out:x", Version: "1.2", Fallback: "never", Provenance: dir + "/p.json"}
+	r := imagetest.Must[*images.Rebuilt](t)(images.Rebuild(t.Context(), source, o))
+	if r.Provenance != o.Provenance || len(r.Notes) != 1 || !strings.HasPrefix(r.Notes[0], "dpkg --verify will report") {
+		t.Errorf("got %q, notes %q", r.Provenance, r.Notes)
+	}
+	var s struct {
+		Subject   []struct{ Digest struct{ SHA256 string } }
+		Predicate struct {
+			VfixVersion, Options string
+			Files                []struct {
+				Path          string
+				Links         []string
+				Before, After struct{ SHA256 string }
+				Sites         []struct{ Function string }
+			}
+		}
+	}
+	if err := json.Unmarshal(imagetest.Must[[]byte](t)(os.ReadFile(o.Provenance)), &s); err != nil {
+		t.Fatal(err)
+	}
+	p := s.Predicate
+	if len(s.Subject) != 1 || "sha256:"+s.Subject[0].Digest.SHA256 != r.Digest || p.VfixVersion != "1.2" || p.Options != "fallback=never" || len(p.Files) != 1 {
+		t.Fatalf("got %+v", s)
+	}
+	hex := func(b []byte) string { return fmt.Sprintf("%x", sha256.Sum256(b)) }
+	if f := p.Files[0]; f.Path != "lib/a" || len(f.Links) != 1 || f.Before.SHA256 != hex(imagetest.LegacyELF("1")) || f.After.SHA256 != hex(imagetest.FixedELF("1")) || len(f.Sites) != 1 || f.Sites[0].Function != "time" {
+		t.Errorf("got %+v", f)
+	}
+	o.Dest, o.Provenance = "oci:"+dir+"/p.json/x:x", dir+"/none.json"
+	if _, err := images.Rebuild(t.Context(), source, o); err == nil {
+		t.Error("a DEST below a file: no error")
+	}
+	if _, err := os.Stat(o.Provenance); err == nil {
+		t.Error("a statement of nothing")
+	}
+}
+
+// --push writes to the registry of the result's name and nowhere else.
+func TestPush(t *testing.T) {
+	t.Setenv("DOCKER_HOST", "unix://"+t.TempDir()+"/none.sock")
+	source := imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("lib/a", "1")}))
+	_, err := images.Rebuild(t.Context(), source, images.RebuildOptions{Push: true, Suffix: "-vfix"})
+	if err == nil || !strings.Contains(err.Error(), "no name to push under") {
+		t.Errorf("a layout without -t: got %v", err)
+	}
+	o := images.RebuildOptions{Push: true, Tag: "127.0.0.1:1/app:1", ScanOptions: images.ScanOptions{Media: imagetest.Fast}}
+	if _, err = images.Rebuild(t.Context(), source, o); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
+		t.Errorf("a registry that is not there: got %v", err)
+	}
 }
