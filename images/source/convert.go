@@ -53,9 +53,12 @@ func IsForeign(l v1.Layer) bool {
 
 // AtHand reports whether a layer may be read: a foreign one only if a layout or archive has it, as registries need not.
 func AtHand(l v1.Layer) bool {
-	if !IsForeign(l) {
-		return true
-	}
+	_, local := blob.Underlying(l).(*layer)
+	return !IsForeign(l) || local && !inRegistry(l)
+}
+
+// inRegistry reports whether a layer is read from a registry.
+func inRegistry(l v1.Layer) bool {
 	stored, ok := blob.Underlying(l).(*layer)
 	if !ok {
 		return false
@@ -64,8 +67,8 @@ func AtHand(l v1.Layer) bool {
 	if m, ok := from.(inMemory); ok {
 		from = m.next
 	}
-	_, remote := from.(*registryStore)
-	return !remote
+	_, ok = from.(*registryStore)
+	return ok
 }
 
 // dockerDepth is how many layers docker's own stores take (moby, layer/layer_store.go, maxLayerDepth: the 127 of some

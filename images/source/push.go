@@ -107,15 +107,15 @@ func (m *mounting) layers(img v1.Image) ([]v1.Layer, error) {
 		if err != nil {
 			return nil, err
 		}
-		if home := m.home(h); home != nil && home.Context() != m.to {
+		if home := m.home(l, h); home != nil && home.Context() != m.to {
 			all[n] = &remote.MountableLayer{Layer: l, Reference: home}
 		}
 	}
 	return all, nil
 }
 
-// home is a repository of the registry that probably has a blob, nil for none.
-func (m *mounting) home(h v1.Hash) name.Reference {
+// home is a repository of the registry that probably has the blob of a layer, nil for none.
+func (m *mounting) home(l v1.Layer, h v1.Hash) name.Reference {
 	key := m.to.RegistryStr() + " " + h.String()
 	m.mu.Lock()
 	m.sent[key] = m.to.Digest(h.String())
@@ -125,7 +125,7 @@ func (m *mounting) home(h v1.Hash) name.Reference {
 	if home := m.net.homes[key]; home != nil {
 		return home
 	}
-	if m.from != nil && m.from.Context().RegistryStr() == m.to.RegistryStr() {
+	if m.from != nil && inRegistry(l) && m.from.Context().RegistryStr() == m.to.RegistryStr() {
 		return m.from
 	}
 	return nil
