@@ -165,7 +165,7 @@ proteins() {
 @test "real binaries: every file of the directory is patched, and proved to differ in call sites only" {
 	local copy=$BATS_TEST_TMPDIR/copy incomplete=0
 	# A user's directory may have damaged files, which are reported.
-	"$VFIX" scan --format json --progress quiet "$VFIX_LEGACY_DIR" >"$BATS_TEST_TMPDIR/scan.json" || true
+	"$VFIX" scan --format json "$VFIX_LEGACY_DIR" >"$BATS_TEST_TMPDIR/scan.json" || true
 	if jq -r '.results[].not_examined[] | select(.unread) | "# not examined: \(.path): \(.reason)"' "$BATS_TEST_TMPDIR/scan.json" | tee /dev/fd/3 | grep -q .; then
 		incomplete=4
 	fi
