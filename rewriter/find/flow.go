@@ -98,14 +98,24 @@ func (f *flow) reach(vaddr uint64, p places) {
 	}
 }
 
-// fall continues behind i. A call or padding before the start of another function does not continue: the call does not
-// return.
-func (f *flow) fall(i *x86.Instr, p places) {
-	ends := (i.Calls() || i.Op == x86asm.NOP) && f.fn.starts.has(i.Next())
-	if !ends {
-		f.reach(i.Next(), p)
+// isLast reports whether another function begins at vaddr, behind padding, or the code ends there.
+func (f *flow) isLast(vaddr uint64) bool {
+	for range maxPadding {
+		ends := f.f.Load(vaddr) == nil || len(f.f.Sections) > 0 && f.f.codeSection(vaddr) == nil
+		if f.fn.starts.has(vaddr) || ends {
+			return true
+		}
+		i, ok := f.at(vaddr)
+		if !ok || i.Op != x86asm.NOP {
+			return false
+		}
+		vaddr = i.Next()
 	}
+	return false
 }
+
+// maxPadding is the number of nops between two functions.
+const maxPadding = 16
 
 // step follows the address over one instruction.
 func (f *flow) step(i *x86.Instr, p places) {
@@ -134,7 +144,7 @@ func (f *flow) step(i *x86.Instr, p places) {
 		f.used(i)
 	case i.Flow == x86.FlowCond:
 		f.reach(i.Target, p)
-		f.fall(i, p)
+		f.reach(i.Next(), p)
 	default:
 		f.next(i, p)
 	}
@@ -150,6 +160,8 @@ func (f *flow) used(i *x86.Instr) {
 func (f *flow) call(i *x86.Instr, p places) {
 	args := p.regs & x86.ArgRegs
 	switch {
+	case f.isLast(i.Next()): // it does not return, as __stack_chk_fail
+		return
 	case args == 0:
 	case i.Flow == x86.FlowCallInd:
 		f.fail(Passed, i.Addr)
@@ -167,7 +179,9 @@ func (f *flow) afterCall(i *x86.Instr, p places) {
 		f.fail(Thrown, i.Addr)
 		return
 	}
-	f.fall(i, p)
+	if !f.isLast(i.Next()) {
+		f.reach(i.Next(), p)
+	}
 }
 
 // landingPads reports whether the function around vaddr handles exceptions.
@@ -212,7 +226,7 @@ func (f *flow) next(i *x86.Instr, p places) {
 	default:
 		p.regs &^= i.Overwrites()
 	}
-	f.fall(i, p)
+	f.reach(i.Next(), p)
 }
 
 // slotOf returns the word of the frame that is the memory operand of i, as its distance from rbp.

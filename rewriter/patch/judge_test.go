@@ -35,33 +35,34 @@ func TestJudge(t *testing.T) {
 		{"flow, a store into the frame", "55 4889e5 4883ec10 48c745f8000460ff 488b55f8 ffd2 c9 c3", find.Live, find.Called},                                          // push %rbp; mov %rsp,%rbp; sub $16,%rsp; movq $time,-8(%rbp); mov -8(%rbp),%rdx; call *%rdx; leave; ret
 		{"flow, another word beside it", "55 4889e5 4883ec20 48c745f8000460ff 48c745f000000000 c745e801000000 488d7de0 488b55f8 ffd2 c9 c3", find.Live, find.Called}, // push %rbp; mov %rsp,%rbp; sub $32,%rsp; movq $time,-8(%rbp); movq $0,-16(%rbp); movl $1,-24(%rbp); lea -32(%rbp),%rdi; mov -8(%rbp),%rdx; call *%rdx; leave; ret
 		{"flow, the word above it", "55 4889e5 4883ec20 48c745f0000460ff 488b7df8 488b55f0 ffd2 c9 c3", find.Live, find.Called},
-		{"flow, a call that does not return, at the end", "53 48c7c3000460ff ffd3 e801000000 90 53 c3", find.Live, find.Called},       // push %rbx; mov $time,%rbx; call *%rbx; call next; .align 16; next: push %rbx; ret
-		{"compared", "48c7c0000460ff 4839f8 7402 ffd0 c3", find.Unknown, find.Used},                                                   // mov $time,%rax; cmp %rdi,%rax; je 1f; call *%rax; 1: ret
-		{"arithmetic", "48c7c0000060ff 480500040000 ffd0 c3", find.Unknown, find.Used},                                                // mov $page,%rax; add $0x400,%rax; call *%rax; ret
-		{"read through", "48c7c0000460ff 488b10 ffd0 c3", find.Unknown, find.Used},                                                    // mov $time,%rax; mov (%rax),%rdx; call *%rax; ret
-		{"a read by a call", "48c7c3000460ff ff13 c3", find.Unknown, find.Used},                                                       // mov $time,%rbx; call *(%rbx); ret
-		{"half of it", "53 48c7c3000460ff ffd3 89d8 5b c3", find.Unknown, find.Used},                                                  // push %rbx; mov $time,%rbx; call *%rbx; mov %ebx,%eax; pop %rbx; ret
-		{"compared behind the call", "53 48c7c3000460ff ffd3 4839df 5b c3", find.Unknown, find.Used},                                  // push %rbx; mov $time,%rbx; call *%rbx; cmp %rbx,%rdi; pop %rbx; ret
-		{"pushed", "55 4889e5 48c7c3000460ff 53 ffd3 c9 c3", find.Unknown, find.Used},                                                 // push %rbp; mov %rsp,%rbp; mov $time,%rbx; push %rbx; call *%rbx; leave; ret
-		{"stored in a variable", "48c7c0000460ff 48890500100000 ffd0 c3", find.Unknown, find.Used},                                    // mov $time,%rax; mov %rax,0x1000(%rip); call *%rax; ret
-		{"stored below the stack", "48c7c0000460ff 48894424f8 ff5424f8 c3", find.Unknown, find.Used},                                  // mov $time,%rax; mov %rax,-8(%rsp); call *-8(%rsp); ret
-		{"a frame without a prologue", "48c7c0000460ff 488945f8 ff55f8 c3", find.Unknown, find.Stored},                                // mov $time,%rax; mov %rax,-8(%rbp); call *-8(%rbp); ret
-		{"a store without a prologue", "48c745f8000460ff ff55f8 c3", find.Unknown, find.Stored},                                       // movq $time,-8(%rbp); call *-8(%rbp); ret
-		{"two words", "55 4889e5 48c745f8000460ff 488b45f8 488945f0 ffd0 c9 c3", find.Unknown, find.TwoSlots},                         // push %rbp; mov %rsp,%rbp; movq $time,-8(%rbp); mov -8(%rbp),%rax; mov %rax,-16(%rbp); call *%rax; leave; ret
-		{"the address of the word", "55 4889e5 48c745f8000460ff 488d7df8 ff55f8 c9 c3", find.Unknown, find.Used},                      // push %rbp; mov %rsp,%rbp; movq $time,-8(%rbp); lea -8(%rbp),%rdi; call *-8(%rbp); leave; ret
-		{"a part of the word", "55 4889e5 48c745f8000460ff 8b7dfc ff55f8 c9 c3", find.Unknown, find.Used},                             // push %rbp; mov %rsp,%rbp; movq $time,-8(%rbp); mov -4(%rbp),%edi; call *-8(%rbp); leave; ret
-		{"the word through rsp", "55 4889e5 48c745f8000460ff 488b7c2408 ff55f8 c9 c3", find.Unknown, find.Used},                       // push %rbp; mov %rsp,%rbp; movq $time,-8(%rbp); mov 8(%rsp),%rdi; call *-8(%rbp); leave; ret
-		{"another frame pointer", "55 4889e5 48c745f8000460ff 4883ed08 ff55f8 c9 c3", find.Unknown, find.Used},                        // push %rbp; mov %rsp,%rbp; movq $time,-8(%rbp); sub $8,%rbp; call *-8(%rbp); leave; ret
-		{"returned", "48c7c0000460ff c3", find.Unknown, find.Returned},                                                                // mov $time,%rax; ret
-		{"passed to another file", "48c7c7000460ff e801000000 c3 ff2500100000", find.Unknown, find.Branches},                          // mov $time,%rdi; call 2f; ret; 2: jmp *0x1000(%rip)
-		{"passed through a pointer", "48c7c7000460ff ff1500100000 c3", find.Unknown, find.Passed},                                     // mov $time,%rdi; call *0x1000(%rip); ret
-		{"a table of jumps", "53 48c7c3000460ff ffd3 ff24fd00104000", find.Unknown, find.Branches},                                    // push %rbx; mov $time,%rbx; call *%rbx; jmp *0x401000(,%rdi,8)
-		{"another register is called", "53 48c7c3000460ff ffd2 5b c3", find.Unknown, find.NoUse},                                      // call *%rdx
-		{"never used", "48c7c3000460ff 31db c3", find.Unknown, find.NoUse},                                                            // mov $time,%rbx; xor %ebx,%ebx; ret
-		{"only kept", "53 48c7c3000460ff 5b c3", find.Unknown, find.NoUse},                                                            // push %rbx; mov $time,%rbx; pop %rbx; ret
-		{"not an instruction", "48c7c3000460ff 85ff 7401 06 ffd3 c3", find.Unknown, find.Undecoded},                                   // mov $time,%rbx; test %edi,%edi; je 1f; .byte 0x06; 1: call *%rbx; ret
-		{"pushed at once", "68000460ff c3", find.Unknown, find.Pushed},                                                                // pushq $time; ret
-		{"cmov, mangled", "48c7c2000460ff 4885c0 480f45d0 644833142530000000 48c1c211 48891500100000 c3", find.Dormant, find.Mangled}, // mov $time,%rdx; test %rax,%rax; cmovne %rax,%rdx; xor %fs:0x30,%rdx; rol $0x11,%rdx; mov %rdx,0x1000(%rip); ret
+		{"flow, a call that does not return, at the end", "53 48c7c3000460ff ffd3 e801000000 90 53 c3", find.Live, find.Called},              // push %rbx; mov $time,%rbx; call *%rbx; call next; .align 16; next: push %rbx; ret
+		{"flow, a call that does not return, last of the code", "53 48c7c3000460ff 85ff 7404 ffd3 5b c3 e8e9ffffff", find.Live, find.Called}, // je to the call
+		{"compared", "48c7c0000460ff 4839f8 7402 ffd0 c3", find.Unknown, find.Used},                                                          // mov $time,%rax; cmp %rdi,%rax; je 1f; call *%rax; 1: ret
+		{"arithmetic", "48c7c0000060ff 480500040000 ffd0 c3", find.Unknown, find.Used},                                                       // mov $page,%rax; add $0x400,%rax; call *%rax; ret
+		{"read through", "48c7c0000460ff 488b10 ffd0 c3", find.Unknown, find.Used},                                                           // mov $time,%rax; mov (%rax),%rdx; call *%rax; ret
+		{"a read by a call", "48c7c3000460ff ff13 c3", find.Unknown, find.Used},                                                              // mov $time,%rbx; call *(%rbx); ret
+		{"half of it", "53 48c7c3000460ff ffd3 89d8 5b c3", find.Unknown, find.Used},                                                         // push %rbx; mov $time,%rbx; call *%rbx; mov %ebx,%eax; pop %rbx; ret
+		{"compared behind the call", "53 48c7c3000460ff ffd3 4839df 5b c3", find.Unknown, find.Used},                                         // push %rbx; mov $time,%rbx; call *%rbx; cmp %rbx,%rdi; pop %rbx; ret
+		{"pushed", "55 4889e5 48c7c3000460ff 53 ffd3 c9 c3", find.Unknown, find.Used},                                                        // push %rbp; mov %rsp,%rbp; mov $time,%rbx; push %rbx; call *%rbx; leave; ret
+		{"stored in a variable", "48c7c0000460ff 48890500100000 ffd0 c3", find.Unknown, find.Used},                                           // mov $time,%rax; mov %rax,0x1000(%rip); call *%rax; ret
+		{"stored below the stack", "48c7c0000460ff 48894424f8 ff5424f8 c3", find.Unknown, find.Used},                                         // mov $time,%rax; mov %rax,-8(%rsp); call *-8(%rsp); ret
+		{"a frame without a prologue", "48c7c0000460ff 488945f8 ff55f8 c3", find.Unknown, find.Stored},                                       // mov $time,%rax; mov %rax,-8(%rbp); call *-8(%rbp); ret
+		{"a store without a prologue", "48c745f8000460ff ff55f8 c3", find.Unknown, find.Stored},                                              // movq $time,-8(%rbp); call *-8(%rbp); ret
+		{"two words", "55 4889e5 48c745f8000460ff 488b45f8 488945f0 ffd0 c9 c3", find.Unknown, find.TwoSlots},                                // push %rbp; mov %rsp,%rbp; movq $time,-8(%rbp); mov -8(%rbp),%rax; mov %rax,-16(%rbp); call *%rax; leave; ret
+		{"the address of the word", "55 4889e5 48c745f8000460ff 488d7df8 ff55f8 c9 c3", find.Unknown, find.Used},                             // push %rbp; mov %rsp,%rbp; movq $time,-8(%rbp); lea -8(%rbp),%rdi; call *-8(%rbp); leave; ret
+		{"a part of the word", "55 4889e5 48c745f8000460ff 8b7dfc ff55f8 c9 c3", find.Unknown, find.Used},                                    // push %rbp; mov %rsp,%rbp; movq $time,-8(%rbp); mov -4(%rbp),%edi; call *-8(%rbp); leave; ret
+		{"the word through rsp", "55 4889e5 48c745f8000460ff 488b7c2408 ff55f8 c9 c3", find.Unknown, find.Used},                              // push %rbp; mov %rsp,%rbp; movq $time,-8(%rbp); mov 8(%rsp),%rdi; call *-8(%rbp); leave; ret
+		{"another frame pointer", "55 4889e5 48c745f8000460ff 4883ed08 ff55f8 c9 c3", find.Unknown, find.Used},                               // push %rbp; mov %rsp,%rbp; movq $time,-8(%rbp); sub $8,%rbp; call *-8(%rbp); leave; ret
+		{"returned", "48c7c0000460ff c3", find.Unknown, find.Returned},                                                                       // mov $time,%rax; ret
+		{"passed to another file", "48c7c7000460ff e801000000 c3 ff2500100000", find.Unknown, find.Branches},                                 // mov $time,%rdi; call 2f; ret; 2: jmp *0x1000(%rip)
+		{"passed through a pointer", "48c7c7000460ff ff1500100000 c3", find.Unknown, find.Passed},                                            // mov $time,%rdi; call *0x1000(%rip); ret
+		{"a table of jumps", "53 48c7c3000460ff ffd3 ff24fd00104000", find.Unknown, find.Branches},                                           // push %rbx; mov $time,%rbx; call *%rbx; jmp *0x401000(,%rdi,8)
+		{"another register is called", "53 48c7c3000460ff ffd2 5b c3", find.Unknown, find.NoUse},                                             // call *%rdx
+		{"never used", "48c7c3000460ff 31db c3", find.Unknown, find.NoUse},                                                                   // mov $time,%rbx; xor %ebx,%ebx; ret
+		{"only kept", "53 48c7c3000460ff 5b c3", find.Unknown, find.NoUse},                                                                   // push %rbx; mov $time,%rbx; pop %rbx; ret
+		{"not an instruction", "48c7c3000460ff 85ff 7401 06 ffd3 c3", find.Unknown, find.Undecoded},                                          // mov $time,%rbx; test %edi,%edi; je 1f; .byte 0x06; 1: call *%rbx; ret
+		{"pushed at once", "68000460ff c3", find.Unknown, find.Pushed},                                                                       // pushq $time; ret
+		{"cmov, mangled", "48c7c2000460ff 4885c0 480f45d0 644833142530000000 48c1c211 48891500100000 c3", find.Dormant, find.Mangled},        // mov $time,%rdx; test %rax,%rax; cmovne %rax,%rdx; xor %fs:0x30,%rdx; rol $0x11,%rdx; mov %rdx,0x1000(%rip); ret
 		{"mangled, and another register stored", "48c7c2000460ff 4885c0 480f45d0 644833142530000000 48c1c211 48890d00100000 c3", find.Unknown, find.Used},
 		{"the guard is added", "48c7c2000460ff 4885c0 480f45d0 644803142530000000 48c1c211 48891500100000 c3", find.Unknown, find.Used},
 		{"mangled without a test", "48c7c2000460ff 644833142530000000 48c1c211 48891500100000 c3", find.Unknown, find.Used}, // mov $time,%rdx; xor %fs:0x30,%rdx; rol $0x11,%rdx; mov %rdx,0x1000(%rip); ret
