@@ -63,6 +63,7 @@ const (
 	DTJmprel      = 23
 	DTInitArray   = 25
 	DTInitArraysz = 27
+	DTRelr        = 36
 	DTGNUHash     = 0x6ffffef5
 	DTFlags1      = 0x6ffffffb
 

@@ -48,7 +48,8 @@ func (f *file) planHooks(vaddr uint64, layout shim.Layout) hooks {
 }
 
 // retargetInitArray changes the RELATIVE relocation of init_array[0], and the word itself if it has the same value:
-// prelink skips relocations and uses the word. Without such a relocation, edits is empty.
+// prelink skips relocations and uses the word. A packed relocation (DT_RELR, as in a libc of today) has its addend in
+// the word. Without such a relocation, edits is empty.
 func (f *file) retargetInitArray(hook uint64) (edits []Edit, target uint64) {
 	array, size := f.Range(elf.DTInitArray, elf.DTInitArraysz)
 	off, _ := f.Offset(array, 8)
@@ -62,10 +63,15 @@ func (f *file) retargetInitArray(hook uint64) (edits []Edit, target uint64) {
 			addendOff, target = r.Off+elf.AddendOff, r.Addend
 		}
 	})
-	if addendOff == 0 {
+	packed := addendOff == 0 && f.Dyn(elf.DTRelr) != nil
+	if addendOff == 0 && !packed {
 		return edits, target
 	}
-	edits = append(edits, wordEdit(addendOff, target, hook, "init_array[0]"))
+	if packed {
+		target = word
+	} else {
+		edits = append(edits, wordEdit(addendOff, target, hook, "init_array[0]"))
+	}
 	if word == target {
 		edits = append(edits, wordEdit(off, word, hook, "init_array[0]"))
 	}
