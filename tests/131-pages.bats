@@ -27,7 +27,7 @@ setup_file() {
 	ln -s "$small_image/rootfs" "$work/rootfs"
 	tar -C "$small_image/rootfs" -cf "$work/rootfs.tar" bin usr/bin/bash usr/lib/x86_64-linux-gnu/libc.so.6
 	mkdir -p "$work/bin" "$work/env/bin" "$work/tools"
-	for to in signalp bin/old env/bin/old; do cp "$build/fixtures/static-2m" "$work/$to"; done
+	for to in signalp bin/old env/bin/old; do cp "$build/fixtures/libc-static-2m" "$work/$to"; done
 	cp "$medium_image/redis-legacy.tar" "$work/"
 	ln -s /usr/bin/docker "$work/tools/docker"
 	# A benchmark measures little here: it only has to run as written.
