@@ -195,7 +195,7 @@ os.execv(sys.argv[2], sys.argv[2:])' "$@" 3>&- &
 	expect_match 'cut off' "$stderr" 'stdin: program: ends early'
 	run --separate-stderr "$VFIX" scan - <root.tar.xz
 	expect 'packed: status' "$status" 4
-	expect_match 'packed: next' "$stderr" 'save it as a file'
+	expect_match 'packed: next' "$stderr" 'unpack them first'
 	run --separate-stderr "$VFIX" verify - <"$root/usr/lib/x86_64-linux-gnu/libc.so.6"
 	expect 'verify: status' "$status" 3
 	expect_match 'verify: next' "$stderr" "... | vfix scan --explain -'"

@@ -158,7 +158,11 @@ func (o *output) batch(verb string, print printOptions, dry bool, sums string, a
 	}
 	t := &screen.Table{Head: []string{"STATUS", "SITES", "SOURCE", "RESULT"}}
 	for _, row := range all {
-		t.Add([]string{string(row.Status), fmt.Sprint(row.Patched + row.LeftOver), row.Source, batchResult(row)})
+		sites := fmt.Sprint(row.Patched + row.LeftOver)
+		if row.Before || row.Status == lists.Failed || row.Status == lists.NotRun {
+			sites = "-"
+		}
+		t.Add([]string{string(row.Status), sites, row.Source, batchResult(row)})
 	}
 	fmt.Fprintf(o.Stdout, "%s\n\n", sums)
 	t.Write(o.Stdout, o.Out)

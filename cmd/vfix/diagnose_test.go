@@ -39,7 +39,7 @@ func TestDiagnose(t *testing.T) {
 		status int
 		says   []string
 	}{
-		"called": {finds(called()), 3, []string{"x: bash called time() in the vsyscall page, which its kernel does not serve\n(certain)\n",
+		"called": {finds(called()), 3, []string{"x: bash called time() in the vsyscall page, which its kernel does not serve (certain)\n",
 			"\n  caller    /lib/libc-2.13.so+0x9f8bd in time, glibc 2.13, 93ac61ec\n", "\n  code      0x9f8b4: mov", "\n  evidence  a   line\n", "\n  note      a note\n",
 			"\n  next      vfix rebuild redis:2.8.22\n            writes the image\n", `/bin/bash\x1b[31m, pid 106`, "1 vsyscall crash", "run: vfix rebuild redis:2.8.22"}},
 		"other":    {finds(other), 0, []string{"x: not the vsyscall page (likely)\n"}},

@@ -96,9 +96,7 @@ func (s Stream) Headline(w io.Writer, about, result string, paint func(string) s
 
 // Hanging prints text to stdout behind a head of some columns, its further lines under the first.
 func (o *Output) Hanging(head string, columns int, text string) {
-	s := o.Out
-	s.Width = cmp.Or(s.Width, Columns)
-	s.Write(o.Stdout, head, columns, text)
+	o.Out.Write(o.Stdout, head, columns, text)
 }
 
 // Table is columns, and rows to print.
