@@ -69,7 +69,7 @@ var about = map[Kind]struct{ title, means, do string }{
 	InitCgroupV2: {"systemd", "does not start as a container's init on hosts with cgroup v2",
 		"boot the host with systemd.unified_cgroup_hierarchy=0, or start the service directly instead of systemd"},
 	Schema1: {"manifest of schema", "Docker 28.2, containerd 2.1 and later refuse to pull it",
-		"'vfix rebuild' or 'vfix convert' stores it in a current format"},
+		"'vfix rebuild' stores it in a current format"},
 }
 
 const limitJava = "set JAVA_TOOL_OPTIONS='-XX:MaxRAM=BYTES', with the limit in bytes (before JDK 8: -Xmx), or update the JDK"
