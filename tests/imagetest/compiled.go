@@ -20,12 +20,6 @@ func Compiled(t testing.TB, source string, args ...string) []byte {
 	return Must[[]byte](t)(os.ReadFile(dir + "/x"))
 }
 
-// WriteLibrary writes an empty library, and returns its path.
-func WriteLibrary(t testing.TB, name string) string {
-	t.Helper()
-	return Write(t, filepath.Join(t.TempDir(), name), Compiled(t, "", "-shared", "-nostdlib", "-Wl,-soname,"+name))
-}
-
 // JVMLibrary is a library with the hazard java-cgroups, which the fix of this name cures. Its plan makes it larger.
 func JVMLibrary(t testing.TB) []byte {
 	t.Helper()

@@ -6,7 +6,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,7 +22,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/klauspost/compress/gzip"
 
 	"vfix.dev/vfix/images/source"
@@ -112,30 +110,6 @@ func PlatformImage(t testing.TB, arch, seed string) v1.Image {
 
 func TinyImage(t testing.TB) v1.Image { return PlatformImage(t, "amd64", "tiny") }
 
-// TinyIndex is an index with an attestation about its amd64 image, entries that have
-// annotations, and text that no encoder of this package would write.
-func TinyIndex(t testing.TB) v1.ImageIndex {
-	t.Helper()
-	amd, arm := PlatformImage(t, "amd64", "one"), PlatformImage(t, "arm64", "two")
-	att := PlatformImage(t, "unknown", "attestation")
-	digest := Must[v1.Hash](t)(amd.Digest())
-	var idx v1.ImageIndex = mutate.AppendManifests(empty.Index,
-		mutate.IndexAddendum{Add: arm, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "arm64", Variant: "v8"}}},
-		mutate.IndexAddendum{Add: amd, Descriptor: v1.Descriptor{
-			Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}, Annotations: map[string]string{"kept": "yes"}}},
-		mutate.IndexAddendum{Add: att, Descriptor: v1.Descriptor{
-			Platform:    &v1.Platform{OS: "unknown", Architecture: "unknown"},
-			Annotations: map[string]string{source.AttestationKey: "attestation-manifest", source.AttestationSubject: digest.String()}}},
-	)
-	raw := Must[[]byte](t)(idx.RawManifest())
-	var pretty bytes.Buffer
-	if err := json.Indent(&pretty, raw, "", "\t"); err != nil {
-		t.Fatal(err)
-	}
-	text := strings.Replace(pretty.String(), `"variant": "v8"`, `"variant":   "v8", "x-unknown":[1, 2]`, 1)
-	return &textIndex{idx, []byte(text)}
-}
-
 // baseIndex is v1.ImageIndex under a name that is not one of its methods.
 type baseIndex = v1.ImageIndex
 
@@ -187,19 +161,6 @@ func Open(t testing.TB, typed string) *source.Source {
 	return src
 }
 
-// OpenErr opens a SOURCE that cannot be opened.
-func OpenErr(t testing.TB, typed string) error {
-	t.Helper()
-	o, ended := tasks(t, typed)
-	defer ended()
-	src, err := source.Open(context.Background(), typed, o)
-	if err == nil {
-		src.Close()
-		t.Fatalf("Open(%q): no error", typed)
-	}
-	return err
-}
-
 // WantErr checks an error's kind and that its text has all of parts.
 func WantErr(t testing.TB, err, kind error, parts ...string) {
 	t.Helper()
@@ -212,38 +173,6 @@ func WantErr(t testing.TB, err, kind error, parts ...string) {
 	for _, p := range parts {
 		if !strings.Contains(err.Error(), p) {
 			t.Errorf("error %q: does not say %q", err, p)
-		}
-	}
-}
-
-// SameImage checks that got is sound in itself and has want's config and layer contents.
-func SameImage(t testing.TB, got, want v1.Image) {
-	t.Helper()
-	gzips := true // go-containerregistry's validate takes every layer for gzip'ed
-	for _, l := range Must[[]v1.Layer](t)(got.Layers()) {
-		mt := Must[types.MediaType](t)(l.MediaType())
-		gzips = gzips && (mt == types.OCILayer || mt == types.DockerLayer)
-	}
-	if gzips {
-		if err := validate.Image(got); err != nil {
-			t.Errorf("validate: %v", err)
-		}
-	}
-	g, w := Must[v1.Hash](t)(got.ConfigName()), Must[v1.Hash](t)(want.ConfigName())
-	if g != w {
-		t.Errorf("config: got %v, want %v", g, w)
-	}
-	for _, img := range []v1.Image{got, want} {
-		for _, l := range Must[[]v1.Layer](t)(img.Layers()) {
-			rc := Must[io.ReadCloser](t)(l.Uncompressed())
-			sum, _, err := v1.SHA256(rc)
-			if err != nil {
-				t.Error(err)
-			}
-			rc.Close()
-			if id := Must[v1.Hash](t)(l.DiffID()); sum != id {
-				t.Errorf("layer content: got %v, want %v", sum, id)
-			}
 		}
 	}
 }
