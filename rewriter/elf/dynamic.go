@@ -4,12 +4,10 @@ package elf
 
 import "bytes"
 
-// Tags of dynamic entries that name files or directories (gABI chapter 5; elf.h for the last two).
+// Tags of dynamic entries that name files or directories (gABI chapter 5).
 const (
-	DTRPath     = 15
-	DTRunpath   = 29
-	DTAuxiliary = 0x7ffffffd
-	DTFilter    = 0x7fffffff
+	DTRPath   = 15
+	DTRunpath = 29
 
 	dtStrsz = 10
 	// maxDynString is the longest such entry that is read, in bytes: some are lists of directories.
