@@ -91,11 +91,3 @@ func timeIf(t time.Time) string {
 }
 
 func hex(vaddr uint64) string { return fmt.Sprintf("%#x", vaddr) }
-
-// hexIf is an address, "" for one that is not known.
-func hexIf(vaddr uint64, known bool) string {
-	if !known {
-		return ""
-	}
-	return hex(vaddr)
-}
