@@ -3,10 +3,13 @@
 package examiner
 
 import (
+	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,10 +24,13 @@ type Examiner struct {
 	Fixes []find.Fix // made beside the patches of call sites
 	Dir   string     // for private copies of files
 
-	process *os.Process
-	socket  int
-	ready   bool  // it is confined
-	refused error // why no process can be started
+	process  *exec.Cmd
+	private  *os.File // the copy of one file at a time, which the process has open for reading
+	requests io.WriteCloser
+	answers  *os.File
+	lines    *bufio.Reader // of answers
+	ready    bool          // it is confined
+	refused  error         // why no process can be started
 }
 
 var (
@@ -36,16 +42,15 @@ var (
 
 // Examine examines the first size bytes of a file.
 func (e *Examiner) Examine(file io.ReaderAt, size int64) (Finding, error) {
-	private, err := e.private(file, size)
-	if err != nil {
-		return Finding{}, err
-	}
-	defer private.Close()
 	if err := e.confined(); err != nil {
 		return Finding{}, err
 	}
+	if err := e.copy(file, size); err != nil {
+		return Finding{}, err
+	}
 	var a answer
-	if err = send(e.socket, request{size, e.Fixes}, int(private.Fd())); err == nil {
+	err := json.NewEncoder(e.requests).Encode(request{size, e.Fixes})
+	if err == nil {
 		a, err = e.answer()
 	}
 	if err == nil {
@@ -60,46 +65,38 @@ func (e *Examiner) Examine(file io.ReaderAt, size int64) (Finding, error) {
 	return a.Finding, nil
 }
 
-// private returns a copy that nobody else can change: a file without a name, open for reading alone.
-func (e *Examiner) private(file io.ReaderAt, size int64) (*os.File, error) {
-	w, err := os.CreateTemp(e.Dir, ".examined-")
-	if err != nil {
-		return nil, err
+// copy makes the private copy, which nobody else can change.
+func (e *Examiner) copy(file io.ReaderAt, size int64) error {
+	if err := e.private.Truncate(0); err != nil {
+		return err
 	}
-	defer w.Close()
-	if err := os.Remove(w.Name()); err != nil {
-		return nil, err
-	}
-	n, err := filecopy.CopySparse(w, io.NewSectionReader(file, 0, size))
+	n, err := filecopy.CopySparse(e.private, io.NewSectionReader(file, 0, size))
 	if err == nil && n != size {
 		err = io.ErrUnexpectedEOF
 	}
-	if err != nil {
-		return nil, err
-	}
-	return os.Open(fmt.Sprintf("/proc/self/fd/%d", w.Fd()))
+	return err
 }
 
 // answer waits for an answer until the time is up.
 func (e *Examiner) answer() (a answer, err error) {
-	tv := unix.NsecToTimeval(max(time.Until(e.Until), time.Millisecond).Nanoseconds())
-	if err := unix.SetsockoptTimeval(e.socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
+	if err := e.answers.SetReadDeadline(e.Until); err != nil {
 		return a, err
 	}
-	_, err = receive(e.socket, &a)
-	if errors.Is(err, unix.EAGAIN) {
-		err = ErrTime
+	line, err := e.lines.ReadSlice('\n')
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return a, ErrTime
 	}
-	return a, err
+	if err != nil {
+		return a, err
+	}
+	return a, json.Unmarshal(line, &a)
 }
 
 // ended stops a process that gave no valid answer, and says why.
 func (e *Examiner) ended(err error) error {
-	if e.process != nil && (errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)) {
-		// Its own end, not the SIGKILL of Close.
-		if state, werr := e.process.Wait(); werr == nil {
-			err = fmt.Errorf("the confined process ended: %v", state)
-		}
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) {
+		_ = e.process.Wait() // its own end, not the SIGKILL of Close
+		err = fmt.Errorf("the confined process ended: %v", e.process.ProcessState)
 	}
 	e.Close()
 	return err
@@ -110,21 +107,37 @@ func (e *Examiner) Start() {
 	if e.process != nil || e.refused != nil {
 		return
 	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
+	if err := e.start(); err != nil {
 		e.refused = fmt.Errorf("%w: %w", ErrRefused, err)
-		return
 	}
-	e.socket = pair[0]
-	other := os.NewFile(uintptr(pair[1]), "socket")
-	// Go would keep a descriptor of its control group open to watch the number of processors.
-	attr := &os.ProcAttr{Env: []string{"GODEBUG=containermaxprocs=0", "GOMAXPROCS=1"}, Files: []*os.File{other, nil, nil}}
-	e.process, err = os.StartProcess("/proc/self/exe", []string{Name}, attr)
-	other.Close() // otherwise its end would not be noticed
+}
+
+func (e *Examiner) start() (err error) {
+	if e.private, err = os.CreateTemp(e.Dir, ".examined-"); err != nil {
+		return err
+	}
+	readable, err := os.Open(e.private.Name())
+	if err := errors.Join(err, os.Remove(e.private.Name())); err != nil {
+		return err
+	}
+	defer readable.Close()
+	answers, w, err := os.Pipe()
 	if err != nil {
-		unix.Close(e.socket)
-		e.process, e.refused = nil, fmt.Errorf("%w: %w", ErrRefused, err)
+		return err
 	}
+	defer w.Close() // otherwise the end of the process would not be noticed
+	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{Name}, Stdout: w, ExtraFiles: []*os.File{readable}}
+	// Go would keep a descriptor of its control group open to watch the number of processors, and send signals to its
+	// threads, which the process may not.
+	cmd.Env = []string{"GODEBUG=containermaxprocs=0,asyncpreemptoff=1", "GOMAXPROCS=1"}
+	if e.requests, err = cmd.StdinPipe(); err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	e.process, e.answers, e.lines = cmd, answers, bufio.NewReaderSize(answers, maxAnswer)
+	return nil
 }
 
 // confined waits until the process is confined.
@@ -146,9 +159,10 @@ func (e *Examiner) confined() error {
 // Close ends the process, if there is one.
 func (e *Examiner) Close() {
 	if e.process != nil {
-		unix.Close(e.socket)
-		_ = e.process.Kill()
-		_, _ = e.process.Wait()
+		_ = e.process.Process.Kill()
+		_ = e.process.Wait()
+		e.answers.Close()
+		e.private.Close()
 		e.process, e.ready = nil, false
 	}
 }

@@ -3,6 +3,7 @@
 package examiner
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -28,80 +29,60 @@ const (
 // maxExec is how many executable bytes of a file are examined.
 const maxExec = 1 << 30
 
-// socket is the descriptor of the connection to the caller.
-const socket = 0
+// privateFile is the descriptor of the private copy.
+const privateFile = 3
 
-// Main is the confined process, started as Name: it answers until the caller closes the connection. It returns its exit
-// status.
+// Main is the confined process, started as Name: it answers until the caller closes its input. It returns its exit
+// status. The file that it reads is a copy: it has no descriptor of a container's file.
 func Main() int {
 	if closeOthers() != nil {
 		return 1
 	}
+	file := os.NewFile(privateFile, "file")
+	requests, answers := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
 	var hello answer
-	err := jail.Confine(jail.Bounds{Memory: memory, Time: cpu})
+	err := jail.Confine(memory, cpu)
 	if err != nil {
 		hello.Error = err.Error()
 	}
-	if send(socket, hello) != nil || err != nil {
+	if answers.Encode(hello) != nil || err != nil {
 		return 1
 	}
 	for {
 		var r request
-		f, err := receive(socket, &r)
-		if err != nil || f == nil {
-			return 0 // the caller closed the connection
+		if requests.Decode(&r) != nil {
+			return 0
 		}
-		a := serve(f, &r)
-		f.Close()
-		if err := send(socket, a); err != nil && send(socket, answer{Error: err.Error()}) != nil {
+		if hook != nil {
+			hook(file, r.Size)
+		}
+		found, err := examine(file, r.Size, r.Fixes)
+		a := answer{Finding: found}
+		if err != nil {
+			a = answer{Error: clip(err.Error())}
+		}
+		if answers.Encode(a) != nil {
 			return 0
 		}
 	}
 }
 
-// closeOthers closes all descriptors inherited from the engine except the socket. None of them is closed on exec, as
-// all are that this process has opened: libraries read files before main, and Go's runtime keeps its epoll. The list is
-// read by system calls alone, for which the runtime needs none.
+// closeOthers closes all descriptors inherited from the engine. None of them is closed on exec, as all are that Go's
+// runtime has opened in this process.
 func closeOthers() error {
-	list, err := unix.Open("/proc/self/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(list)
-	for b := make([]byte, 4<<10); ; {
-		n, err := unix.ReadDirent(list, b)
-		if n <= 0 {
-			return err
-		}
-		_, _, names := unix.ParseDirent(b[:n], -1, nil)
-		for _, name := range names {
-			fd, _ := strconv.Atoi(name)
-			if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); fd > unix.Stderr && err == nil && flags&unix.FD_CLOEXEC == 0 {
-				unix.Close(fd)
-			}
+	list, err := os.ReadDir("/proc/self/fd")
+	for _, d := range list {
+		fd, _ := strconv.Atoi(d.Name())
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		if fd > privateFile && err == nil && flags&unix.FD_CLOEXEC == 0 {
+			unix.Close(fd)
 		}
 	}
+	return err
 }
 
 // hook is called with each file; nil except in tests, which take the process over.
 var hook func(f io.ReaderAt, size int64)
-
-// serve carries out a request. A bug in vfix is also an answer.
-func serve(f *os.File, r *request) (a answer) {
-	defer func() {
-		if fault := recover(); fault != nil {
-			a = answer{Error: clip(fmt.Sprintf("internal error: %v", fault))}
-		}
-	}()
-	if hook != nil {
-		hook(f, r.Size)
-	}
-	found, err := examine(f, r.Size, r.Fixes)
-	if err != nil {
-		return answer{Error: clip(err.Error())}
-	}
-	return answer{Finding: found}
-}
 
 // examine scans a file and plans its patch.
 func examine(f io.ReaderAt, size int64, fixes []find.Fix) (found Finding, err error) {
@@ -159,9 +140,6 @@ func (f *Finding) describe(p *patch.Plan, wanted bool) {
 func (f *Finding) take(p *patch.Plan, original io.ReaderAt, size int64, fixes []find.Fix) error {
 	for _, e := range p.Edits {
 		f.Edits = append(f.Edits, Edit{int64(e.Offset), e.Old, e.New})
-	}
-	if p.Size < size || p.Size-size > maxMessage {
-		return fmt.Errorf("patch adds %d bytes", p.Size-size)
 	}
 	all := p.Apply(original)
 	if _, err := io.CopyN(io.Discard, all, size); err != nil {

@@ -18,8 +18,24 @@ import (
 // Name is the name of the confined process (argv[0]).
 const Name = "vfix-examiner"
 
-// maxReason bounds what is said about one file, in bytes.
-const maxReason = 512
+// maxReason bounds what is said about one file, and maxAnswer an answer, in bytes. A patch adds about 16 KiB.
+const (
+	maxReason = 512
+	maxAnswer = 256 << 10
+)
+
+// request and answer are the messages between the two processes, each one line of JSON. A request is about the first
+// bytes of the private copy. The first answer says that the process is confined.
+type (
+	request struct {
+		Size  int64      `json:"size"`
+		Fixes []find.Fix `json:"fixes,omitempty"`
+	}
+	answer struct {
+		Finding
+		Error string `json:"error,omitempty"`
+	}
+)
 
 // Edit is a range of bytes that changes in place.
 type Edit struct {

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"runtime/debug"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/net/bpf"
@@ -20,13 +20,13 @@ import (
 const goRuntime = 160 << 20
 
 // Confine permanently confines all threads of the process: files that are open stay open, and from then on it can only
-// read, write to pipes and sockets, and compute. An old kernel may lack Landlock. It returns an error if it cannot even
-// restrict the system calls.
-func Confine(b Bounds) error {
-	debug.SetMemoryLimit(b.Memory)
+// read, write to pipes and sockets, and compute, within memory bytes of data beside the Go runtime's, and cpu of processor
+// time. An old kernel may lack Landlock. It returns an error if it cannot even restrict the system calls.
+func Confine(memory int64, cpu time.Duration) error {
+	debug.SetMemoryLimit(memory)
 	for resource, most := range map[int]uint64{
-		unix.RLIMIT_DATA:  uint64(b.Memory) + goRuntime,
-		unix.RLIMIT_CPU:   uint64(math.Ceil(b.Time.Seconds())) + 1,
+		unix.RLIMIT_DATA:  uint64(memory) + goRuntime,
+		unix.RLIMIT_CPU:   uint64(math.Ceil(cpu.Seconds())) + 1,
 		unix.RLIMIT_CORE:  0,
 		unix.RLIMIT_FSIZE: 0,
 	} {
@@ -129,10 +129,6 @@ func confinedFilter() []bpf.Instruction {
 	thread := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: dataArg0, Size: 4}, bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.CLONE_THREAD, SkipFalse: 1}, allow, deny,
 	}
-	// Go sends signals to its own threads.
-	itself := []bpf.Instruction{
-		bpf.LoadAbsolute{Off: dataArg0, Size: 4}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(os.Getpid()), SkipFalse: 1}, allow, deny,
-	}
 	program := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: dataArch, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: auditX64, SkipTrue: 1},
@@ -142,7 +138,6 @@ func confinedFilter() []bpf.Instruction {
 	program = append(program, is(unix.SYS_MMAP, noCode...)...)
 	program = append(program, is(unix.SYS_MPROTECT, noCode...)...)
 	program = append(program, is(unix.SYS_CLONE, thread...)...)
-	program = append(program, is(unix.SYS_TGKILL, itself...)...)
 	for _, nr := range confinedCalls {
 		program = append(program, is(nr, allow)...)
 	}

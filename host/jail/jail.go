@@ -9,14 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
-	"time"
 )
-
-// Bounds are the limits of a confined process.
-type Bounds struct {
-	Memory int64         // bytes of data, in addition to the Go runtime's
-	Time   time.Duration // of processor use
-}
 
 // nobody is the user and group of programs that root starts (Debian policy 9.2.2).
 const nobody = 65534
