@@ -248,58 +248,17 @@ noting() {
 	done
 }
 
-@test "run-e2e: long files begin first" {
-	fake_e2e
-	noting f1 none
-	noting l1 long
-	noting m1 machine
-	: >"$fakes/notes"
-	meet=1 LANES=1 run "$tree/tests/run-e2e" "$results" "$fakes"/{f1,l1,m1}.bats
-	expect 'order' "$(grep begin "$fakes/notes" | tr '\n' ' ')" 'begin m1 begin l1 begin f1 '
-}
-
 @test "run-e2e: what reads the kernel's log or makes networks is tagged" {
 	local shared='^[^#]*\b(dmesg|docker network create|doctor .*kernel-log)\b' file tagged=0
 	for file in "$tree"/tests/[!0]*.bats "$tree"/tests/0[!0]*.bats "$tree/tests/001-services.bats"; do
 		! grep -qE "$shared" "$file" || { grep -q '^# bats file_tags=.*machine' "$file" && tagged=$((tagged + 1)); } || fail "$file"
 	done
-	[ "$tagged" -ge 3 ]
+	[ "$tagged" -ge 1 ]
 }
 
 @test "README.md: names each file, and no other" {
 	# shellcheck disable=SC2016 # these are marks of Markdown
 	expect 'files' "$(grep -oE '`[0-9]{3}-[a-z-]+`' "$tree/tests/README.md" | tr -d '`' | sort)" "$(basename -as .bats "$tree"/tests/*.bats)"
-}
-
-@test "engines/table: a page keeps the results of the engines that did not run again" {
-	local old=$BATS_TEST_TMPDIR/old new=$BATS_TEST_TMPDIR/new page=$BATS_TEST_TMPDIR/page.md
-	mkdir "$old" "$new"
-	# engine_tap FILE VERSION LINE...
-	engine_tap() { printf '%s\n' "# version $2" '# date 2026-01-02' '# took 7 s' "${@:3}" >"$1"; }
-	engine_tap "$old/sid-docker.tap" 28.5.2 'ok 1 runs in 12ms' 'not ok 2 stops in 3ms'
-	engine_tap "$old/trixie-podman.tap" 5.4.2 'ok 1 runs in 12ms' 'ok 2 rootless # skip none'
-	engine_tap "$old/sid-runsc.tap" 0.0 'ok 1 sandboxed in 5ms'
-	engine_tap "$old/sid-nri.tap" 'containerd 2.1.9' 'ok 1 pods in 5ms'
-	engine_tap "$old/sid-nri-next.tap" 'containerd 2.4.2' 'not ok 1 pods in 5ms'
-	printf '# Engines\n\n## Results\n\nnothing\n' >"$page"
-	"$tree/tests/engines/table" "$old" "$page"
-	diff "$page" <(printf '# Engines\n\n## Results\n\n' && "$tree/tests/engines/table" "$old")
-	cp "$page" "$page.first"
-	"$tree/tests/engines/table" "$new" "$page"
-	diff "$page.first" "$page"
-	# One ran again, another for the first time.
-	engine_tap "$new/trixie-podman.tap" 5.5.0 'not ok 1 runs in 12ms' 'ok 2 rootless in 9ms'
-	engine_tap "$new/sid-crio.tap" 'crio 1.36.3' 'ok 1 pods in 5ms'
-	"$tree/tests/engines/table" "$new" "$page"
-	cp "$new"/* "$old/"
-	diff "$page" <(printf '# Engines\n\n## Results\n\n' && "$tree/tests/engines/table" "$old")
-}
-
-@test "install-deps: with everything there it does nothing" {
-	requires root
-	run "$tree/tests/install-deps"
-	expect status "$status" 0
-	expect lines "${#lines[@]}" 1
 }
 
 @test "install-deps --check: names what is missing and what to run, and installs nothing" {
