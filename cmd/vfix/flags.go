@@ -82,9 +82,15 @@ func (w *workOptions) addMedia(cmd *cobra.Command) {
 	w.reads = true
 	cmd.Flags().StringVar(&w.platform, "platform", "", "select this `PLATFORM` of a multi-platform image, such as linux/amd64/v3 (default: linux/amd64)")
 	words(cmd, "platform", []string{"linux/amd64", "linux/amd64/v2", "linux/amd64/v3"})
+	shared(cmd, "platform")
+	w.addRegistry(cmd)
+}
+
+// addRegistry declares what talking to a registry needs.
+func (w *workOptions) addRegistry(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&w.read.Media.Insecure, "insecure", false, "allow plain HTTP and unverified TLS for registries")
 	cmd.Flags().StringVar(&w.read.Media.AuthFile, "authfile", "", "read registry credentials only from this `FILE` (default: $REGISTRY_AUTH_FILE, else those of docker and podman)")
-	shared(cmd, "platform", "insecure", "authfile")
+	shared(cmd, "insecure", "authfile")
 }
 
 // addFix declares --fix: what is fixed besides call sites.

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"time"
 )
 
 // schemaVersion changes when a member changes its meaning or goes away; new members do not change it.
@@ -80,14 +79,6 @@ func fill(v reflect.Value) {
 			fill(v.Index(i))
 		}
 	}
-}
-
-// timeIf is a time in JSON, "" if it is not known.
-func timeIf(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.Format(time.RFC3339)
 }
 
 func hex(vaddr uint64) string { return fmt.Sprintf("%#x", vaddr) }

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/diagnose"
@@ -59,7 +58,7 @@ func fake(f *contents.Findings, err error) engine {
 			return []lists.Image{{Item: items[0], Status: lists.Unaffected}}
 		},
 		list: func(_ context.Context, source string, o lists.ListOptions) error {
-			return errors.Join(err, o.Each(lists.Listed{Source: "docker://r.example/app:1", Created: time.Unix(0, 0).UTC()}))
+			return errors.Join(err, o.Each("docker://r.example/app:1"))
 		},
 		verify: func(context.Context, string, images.VerifyOptions) (*images.Verified, error) {
 			if err != nil {

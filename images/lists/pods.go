@@ -6,7 +6,6 @@ package lists
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 
 	"vfix.dev/vfix/internal/hinterr"
@@ -14,86 +13,66 @@ import (
 	"vfix.dev/vfix/internal/textutil"
 )
 
-// containerLists are the members of a PodSpec with containers (Kubernetes API reference, "PodSpec").
-var containerLists = map[string]bool{"containers": true, "initContainers": true, "ephemeralContainers": true}
+// object is a Kubernetes object, or a list of such.
+type object struct {
+	Items []object
+	Spec  spec
+}
 
-// maxDepth is how deep JSON may be; a pod's is about twenty.
-const maxDepth = 200
+// spec has the containers of a pod, or the template of one (Kubernetes API reference, "PodSpec", "PodTemplateSpec").
+type spec struct {
+	Containers, InitContainers, EphemeralContainers []struct{ Image string }
 
-// eachImage calls f for each image that a container in the JSON has. It reads the JSON as a stream: that
-// of a cluster has hundreds of MB.
+	Template, JobTemplate *object // of a deployment, a cron job
+}
+
+// eachImage calls f for each image that a container in the JSON has.
 func eachImage(r io.Reader, f func(image string) error) error {
-	d := &pods{json.NewDecoder(textutil.UTF8(r)), f}
+	d := json.NewDecoder(textutil.UTF8(r))
 	for first := true; ; first = false {
-		err := d.value("", false, 0)
+		var o object
+		err := d.Decode(&o)
 		switch {
 		case err == io.EOF && !first:
 			return nil
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return hinterr.With(hinterr.Damaged("stdin: incomplete JSON"), "run 'kubectl get pods -A -o json | vfix list -'")
+			err = hinterr.Damaged("stdin: incomplete JSON")
 		case err != nil:
-			var syntax *json.SyntaxError
-			var other *json.UnmarshalTypeError
-			at := d.InputOffset()
-			switch {
-			case errors.As(err, &syntax):
-				at = syntax.Offset
-			case !errors.As(err, &other):
-				return err
-			}
-			return hinterr.With(hinterr.Damaged("stdin: byte %d: %v", at, jsonobject.InWords(err)), "run 'kubectl get pods -A -o json | vfix list -'")
+			err = hinterr.Damaged("stdin: byte %d: %v", d.InputOffset(), jsonobject.InWords(err))
+		}
+		if err != nil {
+			return hinterr.With(err, "run 'kubectl get pods -A -o json | vfix list -'")
+		}
+		if err := o.each(f); err != nil {
+			return err
 		}
 	}
 }
 
-type pods struct {
-	*json.Decoder
-	each func(string) error
-}
-
-// value reads one value, the member key of an object; container says that it is a container.
-func (p *pods) value(key string, container bool, depth int) error {
-	if depth > maxDepth {
-		return hinterr.Damaged("stdin: JSON with more than %d levels", maxDepth)
-	}
-	t, err := p.Token()
-	if err != nil {
-		return err
-	}
-	switch t {
-	case json.Delim('['):
-		for p.More() {
-			if err := p.value("", containerLists[key], depth+1); err != nil {
+// each calls f for each image in the object.
+func (o *object) each(f func(image string) error) error {
+	for _, list := range [][]struct{ Image string }{o.Spec.InitContainers, o.Spec.Containers, o.Spec.EphemeralContainers} {
+		for _, c := range list {
+			if c.Image == "" {
+				continue
+			}
+			if err := f(c.Image); err != nil {
 				return err
 			}
 		}
-	case json.Delim('{'):
-		for p.More() {
-			if err := p.member(container, depth); err != nil {
-				return err
-			}
+	}
+	for _, in := range []*object{o.Spec.Template, o.Spec.JobTemplate} {
+		if in == nil {
+			continue
 		}
-	default:
-		return nil
+		if err := in.each(f); err != nil {
+			return err
+		}
 	}
-	_, err = p.Token() // the end of it
-	return err
-}
-
-func (p *pods) member(container bool, depth int) error {
-	key, err := p.Token()
-	if err != nil {
-		return err
+	for i := range o.Items {
+		if err := o.Items[i].each(f); err != nil {
+			return err
+		}
 	}
-	if !container || key != "image" {
-		return p.value(fmt.Sprint(key), false, depth+1)
-	}
-	var image string
-	if err := p.Decode(&image); err != nil {
-		return err
-	}
-	if image == "" {
-		return nil
-	}
-	return p.each(image)
+	return nil
 }

@@ -3,7 +3,6 @@
 package lists
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,13 +10,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/moby/moby/api/types/image"
 	"github.com/moby/moby/client"
-	"golang.org/x/sync/errgroup"
 
 	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
@@ -27,23 +24,10 @@ import (
 // ListOptions say what is listed.
 type ListOptions struct {
 	Media source.Options
-	Jobs  int              // images looked at at once; 0 is defaultLooks
 	Match []*regexp.Regexp // names, of which one must match; none: all do
-	Newer time.Time        // images that were created then or later; the zero time: all
-	// Platform says that only images for Media.Platform count.
-	Platform bool
-	Stdin    io.Reader // of the SOURCE -
-	// Each gets the images in turn; an error ends the list.
-	Each func(Listed) error
-}
-
-// defaultLooks is how many images are looked at at once.
-const defaultLooks = 8
-
-// Listed is one image.
-type Listed struct {
-	Source  string    // as other verbs take it
-	Created time.Time // the zero time if it was not needed
+	Stdin io.Reader        // of the SOURCE -
+	// Each gets the images in turn, as a SOURCE of other verbs; an error ends the list.
+	Each func(source string) error
 }
 
 // Engines is the SOURCE of all local engines.
@@ -61,7 +45,7 @@ func List(ctx context.Context, source string, o ListOptions) error {
 	case source == Engines:
 		return l.engines(ctx)
 	case source == "-":
-		return eachImage(o.Stdin, func(image string) error { return l.add(Listed{Source: "docker://" + image}) })
+		return eachImage(o.Stdin, func(image string) error { return l.add("docker://" + image) })
 	}
 	return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: cannot list its images", source),
 		"want docker://HOST, docker://HOST/PREFIX, or - for the output of 'kubectl get pods -A -o json'")
@@ -84,26 +68,22 @@ func (l *lister) matches(source string) bool {
 }
 
 // add lists an image, once.
-func (l *lister) add(i Listed) error {
-	if l.seen[i.Source] || !l.matches(i.Source) {
+func (l *lister) add(source string) error {
+	if l.seen[source] || !l.matches(source) {
 		return nil
 	}
-	l.seen[i.Source] = true
-	return l.o.Each(i)
+	l.seen[source] = true
+	return l.o.Each(source)
 }
 
 func (l *lister) engines(ctx context.Context) error {
 	return eachEngine(ctx, l.o.Media, func(all []image.Summary) error {
 		for _, i := range all {
-			created := time.Unix(i.Created, 0).UTC()
-			if created.Before(l.o.Newer) {
-				continue
-			}
 			for _, tag := range i.RepoTags {
 				if tag == "<none>:<none>" {
 					continue
 				}
-				if err := l.add(Listed{Engines + tag, created}); err != nil {
+				if err := l.add(Engines + tag); err != nil {
 					return err
 				}
 			}
@@ -150,16 +130,12 @@ func (l *lister) registry(ctx context.Context, where string) error {
 
 func (l *lister) repository(ctx context.Context, repo name.Repository) error {
 	return source.EachTags(ctx, repo, l.o.Media, func(tags []name.Tag) error {
-		tags = slices.DeleteFunc(tags, func(t name.Tag) bool { return !l.matches(sourceOf(t)) })
-		all, err := l.look(ctx, tags)
-		if err != nil {
-			return err
-		}
-		for _, i := range all {
-			if i.Source == "" {
+		for _, t := range tags {
+			image := sourceOf(t)
+			if !l.matches(image) {
 				continue
 			}
-			if l.stop = l.o.Each(i); l.stop != nil {
+			if l.stop = l.o.Each(image); l.stop != nil {
 				return l.stop
 			}
 		}
@@ -170,58 +146,6 @@ func (l *lister) repository(ctx context.Context, repo name.Repository) error {
 // sourceOf is a tag as other verbs take it.
 func sourceOf(t name.Tag) string {
 	return "docker://" + strings.Replace(t.Name(), name.DefaultRegistry+"/", "docker.io/", 1)
-}
-
-// look opens images as far as necessary to know whether they are wanted; the others have no
-// Source.
-func (l *lister) look(ctx context.Context, tags []name.Tag) ([]Listed, error) {
-	all := make([]Listed, len(tags))
-	if !l.o.Platform && l.o.Newer.IsZero() {
-		for n, t := range tags {
-			all[n].Source = sourceOf(t)
-		}
-		return all, nil
-	}
-	g, looking := errgroup.WithContext(ctx)
-	g.SetLimit(cmp.Or(l.o.Jobs, defaultLooks))
-	for n, t := range tags {
-		g.Go(func() (err error) {
-			all[n], err = l.lookAt(looking, t)
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return nil, err
-	}
-	return all, context.Cause(ctx)
-}
-
-func (l *lister) lookAt(ctx context.Context, t name.Tag) (Listed, error) {
-	if ctx.Err() != nil {
-		return Listed{}, nil
-	}
-	i := Listed{Source: sourceOf(t)}
-	src, err := source.OpenRef(ctx, source.Ref{Transport: source.Registry, Name: strings.TrimPrefix(i.Source, "docker://")}, l.o.Media)
-	switch {
-	case ctx.Err() != nil:
-		return Listed{}, nil
-	case errors.Is(err, hinterr.ErrPlatform), errors.Is(err, hinterr.ErrUnsupported), errors.Is(err, hinterr.ErrNotFound):
-		return Listed{}, nil // another platform, no image, or gone meanwhile
-	case err != nil:
-		return Listed{}, err
-	}
-	defer src.Close()
-	if l.o.Newer.IsZero() {
-		return i, nil
-	}
-	c, err := src.Image.ConfigFile()
-	if err != nil {
-		return Listed{}, source.RegistryError(ctx, t, err)
-	}
-	if i.Created = c.Created.UTC(); i.Created.Before(l.o.Newer) {
-		return Listed{}, nil
-	}
-	return i, nil
 }
 
 // eachEngine calls f with the images of every engine that answers.

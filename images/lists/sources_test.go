@@ -3,17 +3,12 @@ package lists_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"vfix.dev/vfix/images/lists"
 	"vfix.dev/vfix/images/source"
@@ -26,8 +21,8 @@ import (
 func all(f *imagetest.FakeRegistry, source string, o lists.ListOptions) (string, error) {
 	var got []string
 	o.Media.Pause = imagetest.Fast.Pause
-	o.Each = func(i lists.Listed) error {
-		got = append(got, strings.ReplaceAll(i.Source, f.Host, "R"))
+	o.Each = func(image string) error {
+		got = append(got, strings.ReplaceAll(image, f.Host, "R"))
 		return nil
 	}
 	err := lists.List(context.Background(), strings.ReplaceAll(source, "R", f.Host), o)
@@ -37,22 +32,10 @@ func all(f *imagetest.FakeRegistry, source string, o lists.ListOptions) (string,
 
 func TestListRegistry(t *testing.T) {
 	f := imagetest.NewRegistry(t)
-	at := func(year int, arch string) v1.Image {
-		img := imagetest.ImageOf(t, imagetest.BytesLayer(t, imagetest.TarMembers(t, imagetest.FileM(fmt.Sprint("etc/x", year, arch), nil))))
-		c := imagetest.Must[*v1.ConfigFile](t)(img.ConfigFile())
-		c = c.DeepCopy()
-		c.Created, c.Architecture = v1.Time{Time: time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)}, arch
-		return imagetest.Must[v1.Image](t)(mutate.ConfigFile(img, c))
-	}
-	put := func(name string, img v1.Image) {
+	img := imagetest.ImageOf(t, imagetest.BytesLayer(t, imagetest.TarMembers(t, imagetest.FileM("etc/x", nil))))
+	for _, name := range []string{"app:1", "app:2", "team/a:1", "teams:1", "team/a:sha256-" + strings.Repeat("0", 64), "team/a:sha256-" + strings.Repeat("0", 64) + ".sig"} {
 		imagetest.Put(t, "docker://"+f.Host+"/"+name, source.Result{Image: img})
 	}
-	put("app:1", at(2010, "amd64"))
-	put("app:2", at(2020, "amd64"))
-	put("team/a:1", at(2015, "arm64"))
-	put("team/a:sha256-"+strings.Repeat("0", 64), at(2015, "amd64"))
-	put("team/a:sha256-"+strings.Repeat("0", 64)+".sig", at(2015, "amd64"))
-	put("teams:1", at(2011, "amd64"))
 	pattern := func(globs ...string) lists.ListOptions {
 		var o lists.ListOptions
 		for _, g := range globs {
@@ -60,8 +43,6 @@ func TestListRegistry(t *testing.T) {
 		}
 		return o
 	}
-	platform := lists.ListOptions{Platform: true}
-	newer := lists.ListOptions{Newer: time.Date(2011, 1, 1, 0, 0, 0, 0, time.UTC)}
 	const every = "docker://R/app:1 docker://R/app:2 docker://R/team/a:1 docker://R/teams:1"
 	for _, c := range []struct {
 		typed string
@@ -75,14 +56,12 @@ func TestListRegistry(t *testing.T) {
 		{"docker://R", pattern("app:*", "teams:?"), "docker://R/app:1 docker://R/app:2 docker://R/teams:1"},
 		{"docker://R", pattern("docker://*:2"), "docker://R/app:2"},
 		{"docker://R", pattern("pp:1"), ""},
-		{"docker://R", platform, "docker://R/app:1 docker://R/app:2 docker://R/teams:1"},
-		{"docker://R", newer, "docker://R/app:2 docker://R/teams:1"},
 	} {
 		f.Reset(nil)
 		if got, err := all(f, c.typed, c.o); err != nil || got != c.want {
 			t.Errorf("%s %v: got %s, %v, want %s", c.typed, c.o.Match, got, err, c.want)
 		}
-		if n := f.Count("/manifests/"); n > 0 != (c.o.Platform || !c.o.Newer.IsZero()) {
+		if n := f.Count("/manifests/"); n > 0 {
 			t.Errorf("%s: %d manifests were read", c.typed, n)
 		}
 	}
@@ -145,23 +124,9 @@ func TestListRegistry(t *testing.T) {
 	}
 	f.Reset(nil)
 	enough, calls := errors.New("enough"), 0
-	err = lists.List(context.Background(), "docker://"+f.Host, lists.ListOptions{Each: func(lists.Listed) error { calls++; return enough }})
+	err = lists.List(context.Background(), "docker://"+f.Host, lists.ListOptions{Each: func(string) error { calls++; return enough }})
 	if !errors.Is(err, enough) || calls != 1 {
 		t.Errorf("got %v, after %d images", err, calls)
-	}
-	// An image that cannot be opened is an error if it must be opened.
-	for part, o := range map[string]lists.ListOptions{"/manifests/": platform, "/blobs/": newer} {
-		f.Reset(func(w http.ResponseWriter, r *http.Request) bool {
-			if strings.Contains(r.URL.Path, part) {
-				w.WriteHeader(http.StatusForbidden)
-				return true
-			}
-			return false
-		})
-		got, err := all(f, "docker://R/teams", o)
-		if imagetest.WantErr(t, err, hinterr.ErrUnauthorized, "teams"); got != "" {
-			t.Errorf("%s: got %s", part, got)
-		}
 	}
 }
 
@@ -185,28 +150,20 @@ func TestListPods(t *testing.T) {
 			t.Errorf("%s: got %s, %v", what, got, err)
 		}
 	}
-	if got, err := list(`{"containers":[{"image":"a:1 docker://R/b:1"},{"image":"a:1\ndocker://R/b:1"},{"image":"a:1"}]}`); err != nil || got != "docker://a:1" {
+	if got, err := list(`{"spec":{"containers":[{"image":"a:1 docker://R/b:1"},{"image":"a:1\ndocker://R/b:1"},{"image":"a:1"}]}}`); err != nil || got != "docker://a:1" {
 		t.Errorf("names of two words: got %s, %v", got, err)
 	}
 	if got, err := list(pod, textutil.ImagePattern("app:*")); err != nil || got != "docker://old.example/app:1" {
 		t.Errorf("--match: got %s, %v", got, err)
 	}
-	for what, text := range map[string]string{"nothing": "", "half": pod[:len(pod)/2], "no JSON": "NAME READY", "deep": strings.Repeat("[", 1e5), "an odd image": `{"containers":[{"image":7}]}`} {
+	for what, text := range map[string]string{"nothing": "", "half": pod[:len(pod)/2], "no JSON": "NAME READY", "deep": strings.Repeat("[", 1e5), "an odd image": `{"spec":{"containers":[{"image":7}]}}`} {
 		if _, err := list(text); !errors.Is(err, hinterr.ErrDamaged) || !strings.Contains(err.Error(), "stdin: ") || strings.Contains(err.Error(), "Go ") {
 			t.Errorf("%s: got %v", what, err)
 		}
 	}
-	for begin, end := range map[string]string{"[": "]", `{"a":`: "}"} {
-		nested := func(n int) string { return strings.Repeat(begin, n) + "0" + strings.Repeat(end, n) }
-		if _, err := list(nested(200)); err != nil {
-			t.Errorf("200 times %s: got %v", begin, err)
-		}
-		_, err := list(nested(201))
-		imagetest.WantErr(t, err, hinterr.ErrDamaged, "more than 200 levels")
-	}
 	enough := errors.New("enough")
 	stdin := strings.NewReader(pod)
-	if err := lists.List(t.Context(), "-", lists.ListOptions{Stdin: stdin, Each: func(lists.Listed) error { return enough }}); !errors.Is(err, enough) {
+	if err := lists.List(t.Context(), "-", lists.ListOptions{Stdin: stdin, Each: func(string) error { return enough }}); !errors.Is(err, enough) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := all(f, "oci:x", lists.ListOptions{Stdin: io.MultiReader()}); !errors.Is(err, hinterr.ErrUnsupported) {
