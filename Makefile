@@ -34,8 +34,6 @@ GOFMT = $(shell $(GO) env GOROOT)/bin/gofmt
 
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS   = -s -w -X main.version=$(VERSION) -X main.commit=$(shell git rev-parse HEAD 2>/dev/null) $(if $(ISSUES),-X main.issues=$(ISSUES))
-# The entry point of vfix-runtime: it records inherited signals, for the programs that they execute.
-RECORDED  = -E vfix.dev/vfix/host/inherited.entry
 PLATFORMS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 
 BUILD    = tests/build
@@ -62,7 +60,7 @@ all: need-go runtime ## build bin/vfix and bin/vfix-runtime (the default)
 # vfix-nri, which 'vfix nri' executes. internal/programs finds each by the line before it.
 .PHONY: runtime
 runtime: need-go shim
-	GOOS=linux GOARCH=amd64 $(GO) build -ldflags '-s -w -X main.version=$(VERSION) $(RECORDED)' -o bin/ ./cmd/vfix-runtime
+	GOOS=linux GOARCH=amd64 $(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/vfix-runtime
 	GOOS=linux GOARCH=amd64 $(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/vfix-nri
 	for name in runtime nri; do \
 		{ echo "Vfix-$$name, compressed"; gzip -6 -n <bin/vfix-$$name; } >bin/vfix-$$name.gz && \

@@ -7,6 +7,7 @@ package main
 
 import (
 	"os"
+	"runtime"
 
 	"vfix.dev/vfix/host/examiner"
 	"vfix.dev/vfix/host/node"
@@ -15,6 +16,10 @@ import (
 
 // version is set when it is built: -ldflags "-X main.version=1.2.3".
 var version = "devel"
+
+// The runtime gets the signal that engines ask for at the end of their process (PR_SET_PDEATHSIG, prctl(2)): it is a
+// setting of the first thread, so that thread executes the runtime.
+func init() { runtime.LockOSThread() }
 
 func main() {
 	if len(os.Args) > 0 && os.Args[0] == examiner.Name {

@@ -26,7 +26,7 @@ var layers = []string{
 	"images/patch",
 	"images",
 	"images/lists",
-	"host/inherited", "host/jail", "host/probe", "host/run", "host/examiner", "host/node", "host/hotfix",
+	"host/jail", "host/probe", "host/run", "host/examiner", "host/node", "host/hotfix",
 	"host/bench", "host/diagnose", "host/doctor", "host/nri", "host/nri/plugin", "host/install",
 	"cmd/vfix/screen", "cmd/vfix/embedded",
 	"cmd/vfix", "cmd/vfix-runtime", "cmd/vfix-nri",

@@ -17,8 +17,6 @@ import (
 	"unicode"
 
 	"golang.org/x/sys/unix"
-
-	"vfix.dev/vfix/host/inherited"
 )
 
 // HookVerb is the first argument of vfix-runtime as a hook.
@@ -92,7 +90,6 @@ func execute(args []string) error {
 		return err
 	}
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, guard+"=") })
-	inherited.Restore()
 	err = unix.Exec(real, append([]string{real}, args...), append(env, guard+"="+strconv.Itoa(os.Getpid())))
 	return fmt.Errorf("runtime %s: %w", real, err)
 }
