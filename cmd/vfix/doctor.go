@@ -34,7 +34,7 @@ func newDoctorCommand(out *output, e engine) *cobra.Command {
 	f.BoolVar(&opts.all, "all", false, "print the details of each check")
 	f.StringSliceVar(&opts.checks, "check", nil, "run only these `CHECKS`: "+strings.Join(doctor.Names(), ", "))
 	choices(cmd, "check", doctor.Names())
-	f.BoolVar(&opts.quick, "quick", false, "shorter measurements, and no flood")
+	f.BoolVar(&opts.quick, "quick", false, "shorter measurements")
 	opts.addFormat(cmd)
 	return cmd
 }

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -72,7 +73,7 @@ func (c *Check) found(v Verdict, format string, a ...any) {
 type Options struct {
 	Checks  []string // names; empty: all
 	Program []byte   // vfix-measure
-	Quick   bool     // shorter measurements, no flood
+	Quick   bool     // shorter measurements
 }
 
 // Report has the results of the checks, and the answer to the question that most people have.
@@ -123,8 +124,20 @@ type machine struct {
 	ctx   context.Context
 	// measure runs vfix-measure.
 	measure func(ctx context.Context, stdin []byte, args ...string) (probe.Outcome, error)
-	// start runs it until stop is called: see probe.Dir.Start.
-	start func(ctx context.Context, args ...string) (said func() (string, error), stop func() (probe.Outcome, error), err error)
+}
+
+// Run examines this machine.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		return nil, ErrUnsupported
+	}
+	dir, err := probe.NewDir(map[string][]byte{probe.Measure: o.Program})
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Remove()
+	m := &machine{root: "/", measure: dir.Run}
+	return m.examine(ctx, o)
 }
 
 // examine runs the checks.

@@ -3,7 +3,10 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -46,6 +49,19 @@ func crashes(records []kernellog.Record) (all []crashed) {
 	return all
 }
 
+func checkLog(m *machine, c *Check, _ *Report) error {
+	records, booted, err := kernellog.Read(filepath.Join(m.root, "/dev/kmsg"))
+	if errors.Is(err, fs.ErrPermission) {
+		c.Do = "sudo vfix doctor --check kernel-log"
+		return errors.New("only root may read the kernel log here (kernel.dmesg_restrict)")
+	}
+	if err != nil {
+		return err
+	}
+	judgeLog(c, records, booted)
+	return nil
+}
+
 // judgeLog judges the kernel's records; booted is when the machine was booted. A crash in the past is not a
 // fault of the machine's present state, which the check vsyscall reports.
 func judgeLog(c *Check, records []kernellog.Record, booted time.Time) {
@@ -62,11 +78,7 @@ func judgeLog(c *Check, records []kernellog.Record, booted time.Time) {
 		c.found(OK, "no vsyscall crash since %s", when(records[0].At))
 	default:
 		last := all[len(all)-1]
-		noun := "processes"
-		if len(all) == 1 {
-			noun = "process"
-		}
-		c.found(Warn, "%d %s crashed on the page, last %s at %s", len(all), noun, last.program, when(last.at))
+		c.found(Warn, "crashes on the page: %d, last %s at %s", len(all), last.program, when(last.at))
 		c.Do = "dmesg | vfix diagnose -"
 	}
 }

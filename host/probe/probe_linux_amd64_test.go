@@ -36,16 +36,6 @@ func TestDir(t *testing.T) {
 	if o, err := d.Run(t.Context(), nil, "time", "2", "100", "syscall:time"); err != nil || Times(o.Stdout).Quiet("syscall:time") == 0 {
 		t.Errorf("got %+v, %v", o, err)
 	}
-	said, stop, err := d.Start(t.Context(), "flood", t.TempDir(), "100")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if line, err := said(); err != nil || line != "flooded 100" {
-		t.Errorf("got %q, %v", line, err)
-	}
-	if o, err := stop(); err != nil || !o.OK() {
-		t.Errorf("got %+v, %v", o, err)
-	}
 	if err := d.Remove(); err != nil {
 		t.Error(err)
 	}

@@ -57,7 +57,6 @@ int peek(char **words);
 int entries(char **words);
 int measure_time(char **words);
 int lookup(char **words);
-int flood(char **words);
 
 /* words.c */
 _Noreturn void die(const char *what, const char *object);

@@ -1,8 +1,7 @@
-/* Look-ups of missing names: their duration, and a neighbor that does nothing else. Each missing name
- * leaves a negative dentry in the cache that all share. */
+/* Look-ups of missing names: their duration. Each missing name leaves a negative dentry in the cache that all
+ * share. */
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -18,12 +17,12 @@ static void enter(const char *dir)
 }
 
 /* Looks up one name that must not exist. */
-static void miss(const char *kind, long i)
+static void miss(long i)
 {
 	char name[NAME_SIZE];
 	struct stat st;
 
-	snprintf(name, sizeof name, "%s-%ld", kind, i);
+	snprintf(name, sizeof name, "missing-%ld", i);
 	if (stat(name, &st) == 0 || errno != ENOENT)
 		die("missing name ", name);
 }
@@ -45,34 +44,8 @@ int lookup(char **words)
 			double start = now_ns();
 
 			for (long j = i; j < i + BATCH; j++)
-				miss("known", j);
+				miss(j);
 			printf("%s %.1f\n", round ? "known" : "new", (now_ns() - start) / BATCH);
 		}
 	return 0;
-}
-
-/*
- * flood DIR NAMES: looks up NAMES missing names in DIR, prints "flooded NAMES", and repeats the look-ups
- * until standard input ends. The caller removes the directory, and with it the dentries.
- */
-int flood(char **words)
-{
-	struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
-
-	if (!words[0] || !words[1])
-		bad_usage("flood needs DIR and NAMES", "");
-	long names = number(words[1], 1, NAMES_MOST);
-
-	enter(words[0]);
-	for (int said = 0;; said = 1) {
-		for (long i = 0; i < names; i++) {
-			if (i % BATCH == 0 && poll(&input, 1, 0) != 0)
-				return 0;
-			miss("flood", i);
-		}
-		if (!said) {
-			printf("flooded %ld\n", names);
-			fflush(stdout);
-		}
-	}
 }

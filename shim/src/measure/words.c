@@ -12,7 +12,6 @@ static const char usage[] =
 	"  entries SUBJECT...                 how many calls enter the kernel\n"
 	"  time ROUNDS MICROSECONDS SUBJECT...  nanoseconds a call, once a round\n"
 	"  lookup DIR NAMES ROUNDS            nanoseconds of looking a missing name up\n"
-	"  flood DIR NAMES                    look missing names up until stdin ends\n"
 	"A SUBJECT is page:, syscall: or vdso: and gettimeofday, time, getcpu, realtime,\n"
 	"monotonic, realtime_coarse or monotonic_coarse.\n"
 	"--filter sets the seccomp filter that stdin holds first.\n"

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,15 +82,10 @@ func (d Dir) Remove() error {
 	return os.RemoveAll(string(d))
 }
 
-func (d Dir) command(ctx context.Context, args []string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, d.Path(Measure), args...)
-	cmd.Args[0] = Measure
-	return cmd
-}
-
 // Run runs vfix-measure to its end, with stdin to read.
 func (d Dir) Run(ctx context.Context, stdin []byte, args ...string) (Outcome, error) {
-	cmd := d.command(ctx, args)
+	cmd := exec.CommandContext(ctx, d.Path(Measure), args...)
+	cmd.Args[0] = Measure
 	cmd.Stdin = bytes.NewReader(stdin)
 	return Run(ctx, cmd)
 }
@@ -102,41 +96,7 @@ func Run(ctx context.Context, cmd *exec.Cmd) (Outcome, error) {
 	var out, errout bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &errout, killWait
 	cmd.Env = append([]string{}, cmd.Env...)
-	return outcome(ctx, cmd, out.Bytes, &errout, cmd.Run())
-}
-
-// Start starts vfix-measure, which runs until stop is called. said returns the beginning of its output.
-func (d Dir) Start(ctx context.Context, args ...string) (said func() (string, error), stop func() (Outcome, error), err error) {
-	cmd := d.command(ctx, args)
-	var errout bytes.Buffer
-	cmd.Stderr, cmd.WaitDelay, cmd.Env = &errout, killWait, []string{}
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, nil, err
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, nil, err
-	}
-	said = func() (string, error) {
-		const most = 256 // bytes
-		buf := make([]byte, most)
-		n, err := stdout.Read(buf)
-		return strings.TrimSpace(string(buf[:n])), err
-	}
-	stop = func() (Outcome, error) {
-		stdin.Close()
-		_, _ = io.Copy(io.Discard, stdout)
-		return outcome(ctx, cmd, func() []byte { return nil }, &errout, cmd.Wait())
-	}
-	return said, stop, nil
-}
-
-// outcome is how a command ended that returned err.
-func outcome(ctx context.Context, cmd *exec.Cmd, out func() []byte, errout *bytes.Buffer, err error) (Outcome, error) {
+	err := cmd.Run()
 	if ctx.Err() != nil {
 		return Outcome{}, context.Cause(ctx)
 	}
@@ -144,7 +104,7 @@ func outcome(ctx context.Context, cmd *exec.Cmd, out func() []byte, errout *byte
 		return Outcome{}, err
 	}
 	line, _, _ := strings.Cut(errout.String(), "\n")
-	o := Outcome{Stdout: out(), Stderr: line, Status: cmd.ProcessState.ExitCode()}
+	o := Outcome{Stdout: out.Bytes(), Stderr: line, Status: cmd.ProcessState.ExitCode()}
 	if w, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && w.Signaled() {
 		o.Signal, o.Status = int(w.Signal()), 0
 	}
