@@ -122,7 +122,7 @@ words() { tr -s ' \n' ' ' <<<"$output"; }
 	grep -v "$kernel_line\|segfault" "$crashes/kernel.log" >calm
 	echo '[    1.000000] Run /init as init process' >>calm
 	run_vfix 0 diagnose calm
-	expect_match 'no crash' "$output" 'no crash in '
+	expect_match 'no crash' "$output" 'no crash found in '
 	# shellcheck disable=SC2046 # not quoted, as people paste it
 	run_vfix 2 diagnose $(grep "$kernel_line" "$crashes/$in_static.kernel")
 	expect_match 'a line without quotes' "$stderr" 'quote it, as in: vfix diagnose '

@@ -90,9 +90,6 @@ func crashFinding(r *diagnose.Result) error {
 		return finding(hint, "%s: %s", r.Input, screen.Count(page, "vsyscall crash"))
 	case open > 0:
 		return incompletef(hint, "%s: the cause of %s is not known", r.Input, screen.Count(open, "crash"))
-	case !r.Understood:
-		return incompletef("give the kernel's log of that time, 'journalctl -k | vfix diagnose -', or the output of docker inspect or kubectl get pod -o json",
-			"%s: nothing in it reports the end of a program", r.Input)
 	}
 	return nil
 }
@@ -111,7 +108,7 @@ func (o *output) diagnosis(opts printOptions, all []*diagnose.Result) error {
 	first := true
 	for _, r := range all {
 		if len(r.Crashes) == 0 {
-			fmt.Fprintf(o.Stdout, "%s: no crash in %s\n", screen.Printable(r.Input), screen.Count(r.Lines, "line"))
+			o.Hanging("", 0, fmt.Sprintf("%s: no crash found in %s of text. Other evidence: the kernel's log of that time, or the output of docker inspect or kubectl get pod -o json", r.Input, screen.Count(r.Lines, "line")))
 		}
 		for _, c := range r.Crashes[:min(len(r.Crashes), few)] {
 			if !first {

@@ -16,7 +16,7 @@ import (
 
 func finds(crashes ...*diagnose.Crash) engine {
 	return engine{diagnose: func(_ context.Context, args []string, _ crashOptions) ([]*diagnose.Result, error) {
-		return []*diagnose.Result{{Input: args[0], Crashes: crashes, Lines: 7, Understood: true}}, nil
+		return []*diagnose.Result{{Input: args[0], Crashes: crashes, Lines: 7}}, nil
 	}}
 }
 
@@ -46,11 +46,8 @@ func TestDiagnose(t *testing.T) {
 		"unknown":  {finds(unknown), 4, []string{"the cause of 2 crashes is not known"}},
 		"several":  {finds(other, called()), 3, []string{"1 vsyscall crash"}},
 		"many":     {finds(other, other, other, other, other, other), 0, []string{"1 more are not shown"}},
-		"nothing":  {finds(), 0, []string{"x: no crash in 7 lines\n"}},
+		"nothing":  {finds(), 0, []string{"x: no crash found in 7 lines of text."}},
 		"affected": {finds(&diagnose.Crash{Kind: diagnose.Affected, Confidence: diagnose.Certain, Count: 1}), 3, []string{"x: AFFECTED"}},
-		"not understood": {engine{diagnose: func(context.Context, []string, crashOptions) ([]*diagnose.Result, error) {
-			return []*diagnose.Result{{Input: "x", Lines: 2}}, nil
-		}}, 4, []string{"nothing in it reports the end of a program"}},
 		"an error beside": {engine{diagnose: func(context.Context, []string, crashOptions) ([]*diagnose.Result, error) {
 			return []*diagnose.Result{{Input: "x", Crashes: []*diagnose.Crash{called()}}}, errors.New("core.9: cut off")
 		}}, 1, []string{"time()", "vfix: error: core.9: cut off\n"}},

@@ -70,7 +70,7 @@ func fake(f *contents.Findings, err error) engine {
 			return &images.Layered{Reference: "vfix:latest", Digest: digest, Files: []string{"vfix/vfix"}, Size: 1 << 20}, err
 		},
 		diagnose: func(context.Context, []string, crashOptions) ([]*diagnose.Result, error) {
-			return []*diagnose.Result{{Input: "log", Lines: 9, Understood: true}}, err
+			return []*diagnose.Result{{Input: "log", Lines: 9}}, err
 		},
 		run: func([]string, run.Options) error { return err },
 		doctor: func(context.Context, doctor.Options) (*doctor.Report, error) {

@@ -247,14 +247,13 @@ func (t *textFacts) ofEnd(e end, o Options) *Crash {
 		return c
 	}
 	if f, own := e.message(); f != nil {
-		c.ofKernel(f)
-		if c.Kind.Page() {
-			t.next(c, o)
+		f.image, f.path = c.Image, ""
+		k := t.ofFault(*f, o)
+		k.Container, k.Pod, k.Status, k.Evidence = c.Container, c.Pod, c.Status, append(c.Evidence, k.Evidence...)
+		if !own && k.Kind.Page() {
+			k.Confidence = Likely // a program that the container's program started, or that of another container
 		}
-		if !own {
-			c.Confidence = Likely // a program that the container's program started, or that of another one
-		}
-		return c
+		return k
 	}
 	if e.served {
 		c.note("the kernel of this machine serves the vsyscall page: a call of it is slow, but no crash")
@@ -301,26 +300,16 @@ func (o *Options) core(c *Crash) *Command {
 
 // message returns the kernel's message about the end of a container, of those of that time; nil if none is about it. own
 // reports that it is about the container's own program.
-func (e *end) message() (f *kernellog.Fault, own bool) {
+func (e *end) message() (f *fault, own bool) {
 	for i := range e.kernel {
 		f := &e.kernel[i]
-		kind, _ := faultKind(f)
+		kind, _ := faultKind(&f.Fault)
 		own := f.Program != "" && strings.HasPrefix(path.Base(e.path), f.Program)
 		if f.Signal == e.status-128 && !(e.served && kind == Call) && (kind.Page() || own) {
 			return f, own
 		}
 	}
 	return nil, false
-}
-
-// ofKernel concludes from the kernel's message.
-func (c *Crash) ofKernel(f *kernellog.Fault) {
-	kind, cause := faultKind(f)
-	c.Kind, c.Confidence, c.Program, c.PIDs, c.Function = kind, Likely, f.Program, []int{f.PID}, functionAt(f.IP)
-	c.Verdict = fmt.Sprintf("%s called %s() in the vsyscall page, which the kernel of this machine does not serve", c.who(), c.Function)
-	if !kind.Page() {
-		c.Function, c.Verdict = "", "not the vsyscall page: "+cause
-	}
 }
 
 // ofSchema1 is the conclusion that an engine refuses an image's manifest.
@@ -351,7 +340,7 @@ func Image(image string, s *Scanned, o Options) *Result {
 	case s.Dormant:
 		c.note("its libc calls the page only in processes without a vDSO (vdso=0)")
 	}
-	return &Result{Input: image, Crashes: []*Crash{c}, Understood: true}
+	return &Result{Input: image, Crashes: []*Crash{c}}
 }
 
 // maxHere is how many containers of a list an engine is asked for.
@@ -362,7 +351,7 @@ func (e *end) knows(served bool, messages []string) {
 	e.served = served
 	for _, m := range messages {
 		if f, ok := kernellog.Find(m); ok {
-			e.kernel = append(e.kernel, f)
+			e.kernel = append(e.kernel, fault{Fault: f, line: m})
 		}
 	}
 }

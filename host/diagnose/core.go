@@ -62,7 +62,7 @@ func Core(input string, r io.ReaderAt, o Options) (*Result, error) {
 		c.findCaller(co, f, o)
 	}
 	c.Next = o.coreCommand(c, f)
-	return &Result{Input: input, Crashes: []*Crash{c}, Understood: true}, nil
+	return &Result{Input: input, Crashes: []*Crash{c}}, nil
 }
 
 // judgeCore sets Kind, Function and Verdict from the registers, the signal and the mappings. Source: the kernel's
@@ -81,7 +81,7 @@ func (c *Crash) judgeCore(co *core, f *facts) {
 	switch {
 	case f.signal == 0:
 		c.Kind, c.Verdict = None, "this is a snapshot of a running process: no signal is recorded"
-	case called && !mapped && (co.byKernel || code != siKernel):
+	case called && !mapped:
 		c.Kind = Call
 		c.Verdict = fmt.Sprintf("%s called %s() in the vsyscall page (%#x), which its kernel does not serve", c.who(), c.Function, f.rip)
 	case called && mapped:
@@ -89,9 +89,6 @@ func (c *Crash) judgeCore(co *core, f *facts) {
 	case f.signal == sigsys && refusedCall != "":
 		c.Kind, c.Function = Filtered, refusedCall
 		c.Verdict = fmt.Sprintf("a seccomp filter refused the call of %s() in the vsyscall page by %s", refusedCall, c.who())
-	case called:
-		c.Kind, c.Confidence = Unknown, Uncertain
-		c.Verdict = fmt.Sprintf("%s called %s() in the vsyscall page, and the core does not show whether its kernel serves the page", c.who(), c.Function)
 	case f.signal == sigsegv && code > siUser && code != siKernel && inPage(addr) && !inPage(f.rip):
 		c.Kind, c.Function, c.Confidence = Read, "", Uncertain
 		c.Verdict = fmt.Sprintf("the instruction at %#x of %s read the vsyscall page as data", f.rip, c.who())

@@ -92,7 +92,6 @@ func TestJudge(t *testing.T) {
 		"kill -SEGV":          {func(t *testCore) { t.code, t.addr, t.rip = 0, 0, 0x401000 }, Other, "a process sent SIGSEGV"},
 		"6.18, a bad pointer": {func(t *testCore) { t.code, t.addr, t.mapped = siKernel, 0, true }, Other, "the kernel served the call"},
 		"served, fault at ip": {func(t *testCore) { t.mapped = true }, Other, "the kernel served the call"},
-		"gcore, no address":   {func(t *testCore) { t.code, t.addr, t.debugger = siKernel, 0, true }, Unknown, "does not show whether"},
 		"gcore, an address":   {func(t *testCore) { t.debugger = true }, Call, ""},
 		"seccomp":             {func(t *testCore) { t.signal, t.code = sigsys, 1 }, Filtered, "a seccomp filter refused"},
 		"seccomp, elsewhere":  {func(t *testCore) { t.signal, t.code, t.rip = sigsys, 1, 0x401000 }, Other, "SIGSYS"},

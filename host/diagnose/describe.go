@@ -1,5 +1,4 @@
-// Descriptions of containers in JSON: docker and podman inspect, docker ps --format json, crictl inspect, pods of
-// Kubernetes.
+// Descriptions of containers in JSON: docker and podman inspect, pods of Kubernetes.
 
 package diagnose
 
@@ -24,15 +23,11 @@ type described struct {
 	}
 	HostConfig struct{ Binds []string }
 	Mounts     []struct{ Type, Source, Destination string }
-	// docker ps and docker compose ps.
-	Image, Names, Status json.RawMessage
-	ExitCode             *int
-	// Kubernetes: a pod, or a list of them. crictl inspect has a status of its own.
+	// Kubernetes: a pod, or a list of them.
 	Kind     string
 	Metadata struct{ Name, Namespace string }
+	Status   json.RawMessage
 	Items    []json.RawMessage
-	// MESSAGE is an entry of a systemd journal.
-	Message json.RawMessage `json:"MESSAGE"`
 }
 
 // state is the state of a container in docker or podman inspect.
@@ -55,12 +50,6 @@ type podStatus struct {
 			}
 		}
 	}
-	// crictl inspect.
-	Image    struct{ Image, UserSpecifiedImage string }
-	ExitCode *int
-	Reason   string
-	State    string
-	Metadata struct{ Name string }
 }
 
 // oomKilled is the reason that Kubernetes gives for a container that used more memory than its limit.
@@ -101,10 +90,6 @@ func (t *textFacts) value(v json.RawMessage, depth int) bool {
 	var s state
 	isContainer := json.Unmarshal(d.State, &s) == nil && d.Path+d.Config.Image+d.ImageName != ""
 	switch {
-	case d.Message != nil:
-		t.kernelLog = true
-		t.line(text(d.Message))
-		return true
 	case len(d.Items) > 0:
 		known := false
 		for _, each := range d.Items {
@@ -114,22 +99,11 @@ func (t *textFacts) value(v json.RawMessage, depth int) bool {
 	case isContainer:
 		t.container(&d, &s)
 		return true
-	case d.Kind == "Pod" || d.Kind == "" && len(d.Status) > 0 && d.Status[0] == '{':
-		return t.podOf(&d)
-	case d.Image != nil && (d.Status != nil || d.ExitCode != nil): // docker ps, docker compose ps
-		t.listed(&d)
+	case d.Kind == "Pod":
+		t.podOf(&d)
 		return true
 	}
 	return false
-}
-
-// text returns a JSON string's text, and any other value as it is.
-func text(v json.RawMessage) string {
-	var s string
-	if json.Unmarshal(v, &s) == nil {
-		return s
-	}
-	return string(v)
 }
 
 // libraries are the directories that an image's programs need from the image itself.
@@ -140,9 +114,6 @@ func (t *textFacts) container(d *described, s *state) {
 	e := end{
 		container: strings.TrimPrefix(d.Name, "/"), id: d.ID, image: cmp.Or(d.ImageName, d.Config.Image), path: d.Path,
 		status: s.ExitCode, running: s.Running, failed: s.Error,
-	}
-	if name := text(d.Image); e.image == "" && !strings.HasPrefix(name, "sha256:") { // nerdctl
-		e.image = name
 	}
 	for _, b := range d.HostConfig.Binds {
 		if from, to, ok := strings.Cut(b, ":"); ok {
@@ -179,19 +150,12 @@ func causeOf(outOfMemory bool, message string) string {
 	return t.cause
 }
 
-// podOf reads a pod, or the status of a container in crictl inspect.
-func (t *textFacts) podOf(d *described) bool {
+func (t *textFacts) podOf(d *described) {
 	var s podStatus
 	_ = json.Unmarshal(d.Status, &s) // of members of unexpected types, the others count
 	t.place = max(t.place, cluster)
 	pod := strings.TrimPrefix(d.Metadata.Namespace+"/"+d.Metadata.Name, "/")
-	if s.ExitCode != nil && s.State != "" {
-		image := cmp.Or(s.Image.UserSpecifiedImage, s.Image.Image)
-		t.ends = append(t.ends, end{container: s.Metadata.Name, image: image, status: *s.ExitCode, running: s.State == "CONTAINER_RUNNING", cause: causeOf(s.Reason == oomKilled, "")})
-		return true
-	}
-	all := append(s.InitContainerStatuses, s.ContainerStatuses...)
-	for _, c := range all {
+	for _, c := range append(s.InitContainerStatuses, s.ContainerStatuses...) {
 		e := end{container: c.Name, pod: pod, image: c.Image, running: c.State.Running != nil}
 		ended := c.State.Terminated
 		if ended == nil || ended.ExitCode == 0 && c.LastState.Terminated != nil {
@@ -202,28 +166,6 @@ func (t *textFacts) podOf(d *described) bool {
 		} else if !e.running {
 			continue
 		}
-		t.ends = append(t.ends, e)
-	}
-	return len(all) > 0 || d.Kind == "Pod"
-}
-
-// listed reads an object of docker ps --format json, podman ps or docker compose ps.
-func (t *textFacts) listed(d *described) {
-	t.place = max(t.place, engine)
-	t.kernelLog = true
-	e := end{image: text(d.Image), container: text(d.Names), id: d.ID}
-	var names []string
-	if json.Unmarshal(d.Names, &names) == nil && len(names) > 0 { // podman
-		e.container = strings.TrimPrefix(names[0], "/")
-	}
-	e.container = cmp.Or(e.container, d.Name)
-	if d.ExitCode != nil {
-		e.status = *d.ExitCode
-	}
-	if strings.Contains(text(d.Status), "Exited (139)") {
-		e.status = segvStatus
-	}
-	if e.status == segvStatus {
 		t.ends = append(t.ends, e)
 	}
 }

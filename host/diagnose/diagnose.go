@@ -78,9 +78,6 @@ type Result struct {
 	Input   string   `json:"input"`
 	Lines   int      `json:"lines"` // of a text, 0 for other inputs
 	Crashes []*Crash `json:"crashes"`
-	// Understood reports that the input has something of a kind that reports crashes. Otherwise the absence of a
-	// crash means nothing.
-	Understood bool `json:"understood"`
 }
 
 // Options say what a diagnosis may examine.

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/internal/kernellog"
-	"vfix.dev/vfix/internal/textutil"
 )
 
 // fault is the place at which a process was stopped, by a message of the kernel, or of a debugger or tracer.
@@ -31,7 +30,7 @@ type end struct {
 	running                   bool
 	line                      string
 	served                    bool // the kernel that it ran on serves the page
-	kernel                    []kernellog.Fault
+	kernel                    []fault
 }
 
 // facts are the facts of a text.
@@ -44,19 +43,14 @@ type textFacts struct {
 	suppressed       bool   // the kernel left out messages about the page
 	schema1          string // the line of an engine that refuses a manifest
 	cause, causeLine string // another cause
-	kernelLog        bool   // it has lines of a kernel's log
 	lines            int
 
-	columns   map[string]int // of a table of containers: the start of each column, in runes
-	previous  string         // the line before
-	continued string         // lines before that end with a backslash
+	previous  string // the line before
+	continued string // lines before that end with a backslash
 }
 
 // maxFacts bounds how many facts of each kind are kept.
 const maxFacts = 10_000
-
-// kernelLine matches a line of a kernel's log.
-var kernelLine = textutil.LazyRegexp(`^(?:<\d+>|\w+ *:\w+ *: )?\[ *\d+\.\d{6}\]|^\[\w{3} \w{3} [ \d]\d [\d:]{8} \d{4}\]|\bkernel: |^\d+,\d+,\d+,[-c+];`)
 
 // line takes the facts of one line.
 func (t *textFacts) line(line string) {
@@ -70,14 +64,12 @@ func (t *textFacts) line(line string) {
 	lower := strings.ToLower(line)
 	t.place = max(t.place, placeOf(lower))
 	if f, ok := kernellog.Find(line); ok {
-		t.kernelLog = true
 		if !f.OfVfix() {
 			t.fault(fault{Fault: f, image: t.image, line: line})
 		}
 		return
 	}
-	t.kernelLog = t.kernelLog || strings.ContainsAny(line, "[:;") && kernelLine().MatchString(line)
-	if t.row(line) || t.previous != "" && strings.Contains(t.previous, "echo $?") && t.answer(line) {
+	if t.previous != "" && strings.Contains(t.previous, "echo $?") && t.answer(line) {
 		return
 	}
 	ended := len(t.ends)
@@ -157,42 +149,6 @@ func (t *textFacts) answer(line string) bool {
 
 // segvStatus is the exit status of a program that SIGSEGV ended, as shells and engines report it.
 const segvStatus = 128 + sigsegv
-
-// headings are the columns of docker ps, podman ps and docker compose ps that are read.
-var headings = []string{"IMAGE", "NAMES", "NAME", "CONTAINER ID", "STATUS", "COMMAND"}
-
-// row reads a row of a table of containers, by the columns of its heading; it reports whether the line is one.
-func (t *textFacts) row(line string) bool {
-	if strings.Contains(line, "IMAGE") && strings.Contains(line, "STATUS") && (strings.Contains(line, "NAME") || strings.Contains(line, "CONTAINER ID")) {
-		t.columns = map[string]int{}
-		for _, h := range headings {
-			if i := strings.Index(line, h); i >= 0 {
-				t.columns[h] = len([]rune(line[:i]))
-			}
-		}
-		t.kernelLog = true // a table without crashes is understood
-		return true
-	}
-	if t.columns == nil || !strings.Contains(line, "Exited (139)") {
-		return false
-	}
-	cell := func(heading string) string {
-		start, ok := t.columns[heading]
-		runes := []rune(line)
-		if !ok || start >= len(runes) {
-			return ""
-		}
-		word, _, _ := strings.Cut(string(runes[start:]), " ")
-		return word
-	}
-	name := cell("NAMES")
-	if name == "" {
-		name = cell("NAME")
-	}
-	t.place = max(t.place, engine)
-	t.ended(end{status: segvStatus, container: name, image: cell("IMAGE"), id: cell("CONTAINER ID")}, line)
-	return true
-}
 
 // Words that connect others in sentences: stopWords are rare in messages of programs, linkWords less so.
 var (

@@ -26,7 +26,7 @@ const (
 )
 
 const (
-	// headSize is how much of a file is examined to recognize it, in bytes: a tar header has its magic at 257.
+	// headSize is how much of a file is examined to recognize it, in bytes.
 	headSize = 512
 	// maxLine is the longest line that is read, in bytes; longer ones are cut. maxDocument is the longest JSON text.
 	maxLine     = 64 << 10
@@ -114,9 +114,7 @@ func Text(name string, in io.Reader, o Options) (*Result, error) {
 	if err := t.read(name, in); err != nil {
 		return nil, err
 	}
-	r := &Result{Input: name, Lines: t.lines, Crashes: t.conclude(o)}
-	r.Understood = len(r.Crashes) > 0 || t.kernelLog
-	return r, nil
+	return &Result{Input: name, Lines: t.lines, Crashes: t.conclude(o)}, nil
 }
 
 // Container diagnoses a container from its description, which docker inspect prints as well.
@@ -125,7 +123,7 @@ func Container(name string, description []byte, o Options) (*Result, error) {
 	if !t.describe(description) || len(t.ends) == 0 {
 		return nil, fmt.Errorf("container %s: its description is not understood", name)
 	}
-	return &Result{Input: name, Crashes: t.conclude(o), Understood: true}, nil
+	return &Result{Input: name, Crashes: t.conclude(o)}, nil
 }
 
 // Quoted reports whether words from the command line are a line of a log that was not quoted.
@@ -158,7 +156,6 @@ func (t *textFacts) read(name string, in io.Reader) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		if t.describe(document) {
-			t.kernelLog = true
 			return nil
 		}
 		br = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(document), br), maxLine)
@@ -180,30 +177,8 @@ func (t *textFacts) read(name string, in io.Reader) error {
 	}
 }
 
-// formats are those of files that are not read, with the command that makes them useful. Sources: POSIX pax (ustar),
-// PKWARE's APPNOTE.TXT 4.3.7, the formats' own specifications.
-var formats = []struct {
-	at          int
-	magic, name string
-	hint        string
-}{
-	{0, elfMagic, "a core file that cannot be read at any offset", "save it to a file, and name that"},
-	{0, "\xfd7zXZ\x00", "compressed with xz", "run: xz -dk FILE"},
-	{0, "\x04\x22\x4d\x18", "compressed with lz4", "run: lz4 -d FILE"},
-	{0, gzipMagic, "compressed", "unpack it first"},
-	{0, zstdMagic, "compressed", "unpack it first"},
-	{257, "ustar", "a tar archive", "for an image: 'vfix scan FILE'; for a crash in it: 'vfix diagnose --root FILE CORE'"},
-	{0, "PK\x03\x04", "a zip archive", "for programs in it: 'vfix scan FILE'"},
-	{0, "LPKSHHRH", "a systemd journal in its binary format", "run: journalctl --file FILE -k | vfix diagnose -"},
-}
-
 // checkText refuses a file that is not a text.
 func checkText(name string, head []byte) error {
-	for _, f := range formats {
-		if len(head) >= f.at+len(f.magic) && string(head[f.at:f.at+len(f.magic)]) == f.magic {
-			return refused(name+": "+f.name+", which is not read as a crash", strings.ReplaceAll(f.hint, "FILE", textutil.QuotePath(name)))
-		}
-	}
 	odd := 0
 	for b := bytes.TrimLeft(head, "\x00"); len(b) > 0; {
 		r, n := utf8.DecodeRune(b)
@@ -214,7 +189,9 @@ func checkText(name string, head []byte) error {
 	}
 	const share = 10 // logs may have names in other encodings
 	if odd*share > len(head) || len(bytes.TrimLeft(head, "\x00")) == 0 {
-		return refused(name+": neither a core file nor text", "'vfix help diagnose' lists the supported input")
+		file := textutil.QuotePath(name)
+		return refused(name+": neither a core file nor text", "unpack a compressed file, and save a core from stdin to a file; for an image: vfix scan "+file+
+			"; for a journal: journalctl --file "+file+" -k | vfix diagnose -")
 	}
 	return nil
 }

@@ -56,11 +56,7 @@ func damaged(format string, a ...any) error {
 func refused(text, hint string) error { return hinterr.With(errors.New(text), "%s", hint) }
 
 // core is the memory of a process in its core file.
-type core struct {
-	*elf.File
-	// byKernel reports that the kernel wrote the core: a debugger writes section headers.
-	byKernel bool
-}
+type core struct{ *elf.File }
 
 // openCore reads the headers of a core file; name is for hints.
 func openCore(name string, r io.ReaderAt) (*core, error) {
@@ -75,7 +71,7 @@ func openCore(name string, r io.ReaderAt) (*core, error) {
 	case f.Type != elf.ET_CORE:
 		return nil, refused(fmt.Sprintf("an ELF file, but not a core file (%v)", f.Type), "'vfix scan "+textutil.QuotePath(name)+"' examines programs and libraries")
 	}
-	return &core{f, len(f.Sections) == 0}, nil
+	return &core{f}, nil
 }
 
 // segmentAt returns the PT_LOAD that covers vaddr, nil for none.
@@ -95,8 +91,17 @@ func (c *core) mem(b []byte, vaddr uint64) (int, error) {
 	if p == nil || vaddr-p.Vaddr >= p.Filesz {
 		return 0, nil
 	}
-	b = b[:min(uint64(len(b)), p.Filesz-(vaddr-p.Vaddr))]
-	return len(b), readFull(p, b, vaddr-p.Vaddr, fmt.Sprintf("the memory at %#x", vaddr), damaged)
+	n, err := p.ReadAt(b[:min(uint64(len(b)), p.Filesz-(vaddr-p.Vaddr))], int64(vaddr-p.Vaddr))
+	if err != nil && n < len(b) {
+		return n, damaged("the memory at %#x: %v", vaddr, err)
+	}
+	return n, nil
+}
+
+// cString returns b up to its first NUL, or all of it.
+func cString(b []byte) string {
+	text, _, _ := bytes.Cut(b, []byte{0})
+	return string(text)
 }
 
 // text reads the NUL-terminated text at vaddr, up to most bytes; "" if the core does not have it.

@@ -79,7 +79,6 @@ var patterns = []pattern{
 	{hint: "image", re: textutil.LazyRegexp(`(?i)(?:unable to find image ['"]|newer image for |image is up to date for |pulling (?:docker )?image ['"]?|executor with image |(?:pull|pulled|unpack) image ['"]|using docker image sha256:[0-9a-f]+ for |--image[= ])` + ref), take: toImage},
 	{hint: "pull ", re: textutil.LazyRegexp(`\b(?:docker|podman|nerdctl|crictl|ctr images?|docker image) pull (?:-\S+ )*` + ref), take: toImage},
 	{hint: " run ", re: textutil.LazyRegexp(`\b(?:docker|podman|nerdctl)(?: container)? run (.*)`), take: toOperand},
-	{hint: " create ", re: textutil.LazyRegexp(`\b(?:docker|podman|nerdctl)(?: container)? create (.*)`), take: toOperand},
 	{hint: "singularity ", re: textutil.LazyRegexp(`\bsingularity (?:-\S+ )*(?:run|exec|shell|build|pull|instance start) (.*)`), take: toOperand},
 	{hint: "apptainer ", re: textutil.LazyRegexp(`\bapptainer (?:-\S+ )*(?:run|exec|shell|build|pull|instance start) (.*)`), take: toOperand},
 	{hint: "singularity ", re: textutil.LazyRegexp(`^Singularity ([\w./-]+\.(?:img|simg|sif)):`), take: toImage}, // the prompt of a shell
@@ -91,7 +90,7 @@ var patterns = []pattern{
 
 	// Pods.
 	{hint: "name:", re: textutil.LazyRegexp(`^Name: {2,}([\w.-]+)`), take: func(t *textFacts, m []string, _ string) {
-		t.pod, t.place, t.kernelLog = m[1], max(t.place, cluster), true
+		t.pod, t.place = m[1], max(t.place, cluster)
 	}},
 	{hint: "namespace:", re: textutil.LazyRegexp(`^Namespace: +([\w.-]+)`), take: func(t *textFacts, m []string, _ string) { t.pod = m[1] + "/" + t.pod }},
 	{hint: "crashloopbackoff", ends: true, re: textutil.LazyRegexp(`^(?:([\w-]+) +)?([a-z0-9][a-z0-9.-]+) +\d+/\d+ +CrashLoopBackOff`), take: func(t *textFacts, m []string, line string) {
@@ -102,6 +101,15 @@ var patterns = []pattern{
 	{hint: "exited with code 139", ends: true, re: textutil.LazyRegexp(`^(?:.*\| )?([\w.-]+) exited with code 139(?: \(restarting\))?\s*$`), take: func(t *textFacts, m []string, line string) {
 		t.place = max(t.place, engine)
 		t.ended(end{status: segvStatus, container: m[1]}, line)
+	}},
+	// Rows of docker ps and podman ps, and of docker compose ps.
+	{hint: "exited (139)", ends: true, re: textutil.LazyRegexp(`^([0-9a-f]{12,64}) +(\S+) .*Exited \(139\).* (\S+)\s*$`), take: func(t *textFacts, m []string, line string) {
+		t.place = max(t.place, engine)
+		t.ended(end{status: segvStatus, id: m[1], image: m[2], container: m[3]}, line)
+	}},
+	{hint: "exited (139)", ends: true, re: textutil.LazyRegexp(`^([\w.-]+) +(\S+) +".*Exited \(139\)`), take: func(t *textFacts, m []string, line string) {
+		t.place = max(t.place, engine)
+		t.ended(end{status: segvStatus, container: m[1], image: m[2]}, line)
 	}},
 	{hint: "exited (139)", ends: true, re: textutil.LazyRegexp(`container (\S+) exited \(139\)`), take: func(t *textFacts, m []string, line string) {
 		t.ended(end{status: segvStatus, container: m[1]}, line)
