@@ -37,7 +37,6 @@ const (
 	benchSample   = 10_000 // microseconds
 	redisRounds   = 3
 	redisRequests = 100_000
-	redisPipeline = 16 // without it, redis-benchmark is the slower side
 )
 
 func newBenchCommand(out *output, e engine) *cobra.Command {
@@ -83,8 +82,8 @@ func (o *BenchOptions) check(image string) error {
 type jsonBench struct {
 	Image   string         `json:"image"` // "" for this host
 	Rounds  int            `json:"rounds"`
+	Unit    string         `json:"unit"` // of the values: "ns per call", with --redis "requests per second"
 	Figures []bench.Figure `json:"figures"`
-	Redis   []bench.Redis  `json:"redis"` // with --redis
 }
 
 func runBench(ctx context.Context, opts BenchOptions, image string, out *output, e engine) error {
@@ -94,7 +93,10 @@ func runBench(ctx context.Context, opts BenchOptions, image string, out *output,
 	if err := opts.begin("bench", out); err != nil {
 		return err
 	}
-	b := jsonBench{Image: image, Rounds: opts.rounds}
+	b := jsonBench{Image: image, Rounds: opts.rounds, Unit: "ns per call"}
+	if opts.redis {
+		b.Unit = "requests per second"
+	}
 	if err := b.measure(ctx, opts, out, e); err != nil {
 		return hinterr.Among(err, []hinterr.For{
 			{Err: bench.ErrUnsupported, Hint: "run it on x86-64 Linux"},
@@ -107,22 +109,11 @@ func runBench(ctx context.Context, opts BenchOptions, image string, out *output,
 		}
 		out.Note("bench: chart written to %s", opts.plot)
 	}
-	switch {
-	case opts.json():
+	if opts.json() {
 		return out.document("bench", false, b)
-	case opts.redis:
-		out.redisTable(b.Redis)
-	default:
-		out.benchTable(b.modes(), b.Figures)
 	}
+	out.benchTable(&b, opts.redis)
 	return nil
-}
-
-func (b *jsonBench) modes() []string {
-	if b.Image != "" {
-		return bench.ImageModes
-	}
-	return bench.Modes
 }
 
 // measure fills in the figures.
@@ -135,7 +126,7 @@ func (b *jsonBench) measure(ctx context.Context, opts BenchOptions, out *output,
 		Rounds: opts.rounds, Sample: benchSample,
 	}
 	if b.Image == "" {
-		b.Figures, err = e.benchHost(ctx, o)
+		b.Figures, err = e.bench(ctx, o)
 		return err
 	}
 	dir, err := os.MkdirTemp("", "vfix-bench-")
@@ -143,18 +134,17 @@ func (b *jsonBench) measure(ctx context.Context, opts BenchOptions, out *output,
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	original, rebuilt, affected, err := unpackBoth(ctx, e, b.Image, dir, opts.read.Media)
-	if err != nil {
+	var affected bool
+	if o.Original, o.Rebuilt, affected, err = unpackBoth(ctx, e, b.Image, dir, opts.read.Media); err != nil {
 		return err
 	}
 	if !affected {
 		out.Note("bench: nothing to patch in %s: both sides are the same", b.Image)
 	}
 	if opts.redis {
-		b.Redis, err = e.benchRedis(ctx, bench.RedisOptions{Original: original, Rebuilt: rebuilt, Rounds: opts.rounds, Requests: redisRequests, Pipeline: redisPipeline})
-	} else {
-		b.Figures, err = e.benchImage(ctx, original, rebuilt, o)
+		o.Requests = redisRequests
 	}
+	b.Figures, err = e.bench(ctx, o)
 	return err
 }
 
@@ -182,36 +172,38 @@ func (b *jsonBench) draw(file string) error {
 		title = "This host"
 	}
 	var svg bytes.Buffer
-	if err := bench.Chart(&svg, fmt.Sprintf("%s, %s, vfix %s", title, bench.Conditions(), version), b.modes(), b.Figures); err != nil {
+	if err := bench.Chart(&svg, fmt.Sprintf("%s, %s, vfix %s", title, bench.Conditions(), version), b.Figures); err != nil {
 		return err
 	}
 	return atomicfile.Write(file, svg.Bytes())
 }
 
 // benchTable prints the figures: a row a mode, and below what could not be measured.
-func (o *output) benchTable(modes []string, figures []bench.Figure) {
-	g := &screen.Table{Head: []string{"NS PER CALL"}}
-	for _, f := range bench.Functions {
-		g.Head = append(g.Head, strings.ToUpper(f), "TO VDSO")
+func (o *output) benchTable(b *jsonBench, redis bool) {
+	base := "TO VDSO"
+	if redis {
+		base = "TO IMAGE"
 	}
-	var absent []string
+	g := &screen.Table{Head: []string{strings.ToUpper(b.Unit)}}
+	rows := map[string][]string{}
+	var modes, absent []string
 	noise := false
-	for _, mode := range modes {
-		row := []string{mode}
-		for _, f := range figures { // in the order of the functions
-			switch {
-			case f.Mode != mode:
-			case f.Absent != "":
-				row = append(row, "-", "-")
-				if why := mode + ": " + f.Absent; !slices.Contains(absent, why) {
-					absent = append(absent, why)
-				}
-			default:
-				row = append(row, figure(f.Nanoseconds), figure(f.Ratio))
-				noise = noise || f.Ratio > 0 && f.Ratio < 1
-			}
+	for _, f := range b.Figures {
+		if f.Mode == b.Figures[0].Mode {
+			g.Head = append(g.Head, strings.ToUpper(f.Function), base)
 		}
-		g.Add(row)
+		if rows[f.Mode] == nil {
+			rows[f.Mode] = []string{f.Mode}
+			modes = append(modes, f.Mode)
+		}
+		if why := f.Mode + ": " + f.Absent; f.Absent != "" && !slices.Contains(absent, why) {
+			absent = append(absent, why)
+		}
+		rows[f.Mode] = append(rows[f.Mode], figure(f.Value), figure(f.Ratio))
+		noise = noise || !redis && f.Ratio > 0 && f.Ratio < 1
+	}
+	for _, mode := range modes {
+		g.Add(rows[mode])
 	}
 	g.Write(o.Stdout, o.Out)
 	if noise {
@@ -233,25 +225,4 @@ func figure(n float64) string {
 		return fmt.Sprintf("%.1f", n)
 	}
 	return fmt.Sprintf("%.0f", n)
-}
-
-// redisTable prints what redis-benchmark measured, both servers below each other.
-func (o *output) redisTable(all []bench.Redis) {
-	g := &screen.Table{Head: []string{"TEST", "SERVER", "REQUESTS/S", "SPREAD", "TO ORIGINAL"}}
-	original := map[string]float64{}
-	for _, r := range all {
-		if r.Mode == bench.Original {
-			original[r.Test] = r.PerSecond
-		}
-		ratio := 0.0
-		if original[r.Test] > 0 {
-			ratio = r.PerSecond / original[r.Test]
-		}
-		if r.Absent != "" {
-			g.Add([]string{r.Test, r.Mode, "-", "-", "not measured: " + r.Absent})
-			continue
-		}
-		g.Add([]string{r.Test, r.Mode, fmt.Sprintf("%.0f", r.PerSecond), fmt.Sprintf("%.0f to %.0f", r.Least, r.Most), figure(ratio)})
-	}
-	g.Write(o.Stdout, o.Out)
 }

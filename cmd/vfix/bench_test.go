@@ -18,27 +18,27 @@ import (
 
 // benchEngine has made-up figures and directories.
 func benchEngine() engine {
-	figures := func(modes []string) (all []bench.Figure) {
-		for _, function := range bench.Functions {
-			for i, mode := range modes {
-				ns := 1.5 * float64(1+i*i*i)
-				all = append(all, bench.Figure{Function: function, Mode: mode, Nanoseconds: ns, Least: ns / 2, Most: 2 * ns, Ratio: ns / 1.6})
-			}
-		}
-		last := &all[len(all)-1]
-		*last = bench.Figure{Function: last.Function, Mode: last.Mode, Absent: "a reason\x1b[31m"}
-		return all
-	}
 	return engine{
-		benchHost: func(context.Context, bench.Options) ([]bench.Figure, error) { return figures(bench.Modes), nil },
-		benchImage: func(context.Context, string, string, bench.Options) ([]bench.Figure, error) {
-			return figures(bench.ImageModes), nil
-		},
-		benchRedis: func(context.Context, bench.RedisOptions) ([]bench.Redis, error) {
-			return []bench.Redis{
-				{Mode: bench.Original, Test: "SET", PerSecond: 1000, Least: 900, Most: 1100}, {Mode: bench.Rebuilt, Test: "SET", PerSecond: 2100, Least: 2000, Most: 2200},
-				{Mode: bench.Original, Test: "GET", Absent: "it died"}, {Mode: bench.Rebuilt, Test: "GET", PerSecond: 2200, Least: 2200, Most: 2200},
-			}, nil
+		bench: func(_ context.Context, o bench.Options) (all []bench.Figure, err error) {
+			if o.Requests > 0 {
+				return []bench.Figure{
+					{Mode: bench.Original, Function: "SET", Value: 1000, Least: 900, Most: 1100, Ratio: 1}, {Mode: bench.Rebuilt, Function: "SET", Value: 2100, Ratio: 2.1},
+					{Mode: bench.Original, Function: "GET", Absent: "it died"}, {Mode: bench.Rebuilt, Function: "GET", Value: 2200},
+				}, nil
+			}
+			modes := []string{bench.VDSO, bench.Page}
+			if o.Original != "" {
+				modes = []string{bench.VDSO, bench.Rebuilt}
+			}
+			for _, function := range bench.Functions {
+				for i, mode := range modes {
+					ns := 1.5 * float64(1+i*i*i)
+					all = append(all, bench.Figure{Function: function, Mode: mode, Value: ns, Least: ns / 2, Most: 2 * ns, Ratio: ns / 1.6})
+				}
+			}
+			last := &all[len(all)-1]
+			*last = bench.Figure{Function: last.Function, Mode: last.Mode, Absent: "a reason\x1b[31m"}
+			return all, nil
 		},
 		unpack: func(_ context.Context, _, dir string, _ source.Options) error {
 			return os.WriteFile(filepath.Join(dir, "file"), nil, 0o644)
@@ -51,7 +51,7 @@ func TestBench(t *testing.T) {
 	for line, want := range map[string][]string{
 		"bench":           {"NS PER CALL  TIME  TO VDSO  GETTIMEOFDAY  TO VDSO  GETCPU  TO VDSO\nvdso         1.50  0.94", "Values below 1 in TO VDSO are noise", "not measured: page: a reason"},
 		"bench x":         {"image-rebuilt", "TO VDSO"},
-		"bench --redis x": {"SET", "2100", "2000 to 2200", "2.10", "not measured: it died"},
+		"bench --redis x": {"SET", "REQUESTS PER SECOND  SET   TO IMAGE  GET", "image-rebuilt        2100", "2.10", "not measured: image: it died"},
 	} {
 		got := runLine(benchEngine(), strings.Fields(line)...)
 		if got.status != 0 || strings.Contains(got.stdout, "\x1b") {
@@ -90,7 +90,7 @@ func TestBenchPlot(t *testing.T) {
 func TestBenchCleansUp(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	e := benchEngine()
-	e.benchImage = func(context.Context, string, string, bench.Options) ([]bench.Figure, error) {
+	e.bench = func(context.Context, bench.Options) ([]bench.Figure, error) {
 		return nil, errors.New("it broke")
 	}
 	if got := runLine(e, "bench", "x"); got.status != statusError || !strings.Contains(got.stderr, "hint") {

@@ -42,10 +42,8 @@ type engine struct {
 	doctor func(ctx context.Context, o doctor.Options) (*doctor.Report, error)
 	list   func(ctx context.Context, source string, o lists.ListOptions) error
 
-	benchHost  func(ctx context.Context, o bench.Options) ([]bench.Figure, error)
-	benchImage func(ctx context.Context, original, rebuilt string, o bench.Options) ([]bench.Figure, error)
-	benchRedis func(ctx context.Context, o bench.RedisOptions) ([]bench.Redis, error)
-	unpack     func(ctx context.Context, source, dir string, o source.Options) error
+	bench  func(ctx context.Context, o bench.Options) ([]bench.Figure, error)
+	unpack func(ctx context.Context, source, dir string, o source.Options) error
 
 	install, uninstall func(install.Options) (*install.Result, error)
 }
@@ -63,14 +61,12 @@ var theEngine = engine{
 	diagnose:   diagnoseAll,
 	hotfix:     hotfix.Hotfix,
 
-	run:        run.Run,
-	nri:        startNRI,
-	doctor:     doctor.Run,
-	list:       lists.List,
-	benchHost:  bench.Host,
-	benchImage: bench.Image,
-	benchRedis: bench.MeasureRedis,
-	unpack:     images.Unpack,
-	install:    install.Install,
-	uninstall:  install.Uninstall,
+	run:       run.Run,
+	nri:       startNRI,
+	doctor:    doctor.Run,
+	list:      lists.List,
+	bench:     bench.Run,
+	unpack:    images.Unpack,
+	install:   install.Install,
+	uninstall: install.Uninstall,
 }

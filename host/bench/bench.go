@@ -6,9 +6,11 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -35,12 +37,6 @@ const (
 	Rebuilt  = "image-rebuilt" // the same, patched
 )
 
-// Modes are those of a host, in the expected order, fastest first; ImageModes are those of an image.
-var (
-	Modes      = []string{VDSO, Libc, Patched, Fallback, Syscall, Page}
-	ImageModes = []string{VDSO, Rebuilt, Original, Syscall, Page}
-)
-
 // Programs are the programs to run; package shim has them.
 type Programs struct {
 	Measure     []byte // vfix-measure, static
@@ -55,137 +51,116 @@ type Options struct {
 	Programs Programs
 	Rounds   int // samples of each figure
 	Sample   int // microseconds that a sample takes
+	// Original and Rebuilt are root filesystems, directories of the caller, whose libc is measured; "": this host is.
+	Original, Rebuilt string
+	// Requests is how many requests their redis-server gets in each round and test, in place of the libc; 0: none.
+	Requests int
 }
 
-// Figure is the cost of one way to call one function.
+// Figure is the cost of one way to call one function, or the rate of a server in one test of redis-benchmark.
 type Figure struct {
 	Function string `json:"function"`
 	Mode     string `json:"mode"`
-	// Nanoseconds a call: the median of the rounds, the least and the most of them; 0 if
-	// it could not be measured.
-	Nanoseconds float64 `json:"ns"`
-	Least       float64 `json:"ns_least"`
-	Most        float64 `json:"ns_most"`
-	// Ratio is Nanoseconds divided by those of the vDSO, 0 without one. Below 1 it is noise.
-	Ratio float64 `json:"ratio_to_vdso"`
+	// Value is nanoseconds a call, or requests a second: the median of the rounds. Least and Most are of the rounds. All
+	// are 0 if it could not be measured.
+	Value float64 `json:"value"`
+	Least float64 `json:"least"`
+	Most  float64 `json:"most"`
+	// Ratio is Value divided by that of the vDSO, or of the original server; 0 without one. Below 1 it is noise.
+	Ratio float64 `json:"ratio"`
 	// Absent says why it could not be measured, "" if it was.
 	Absent string `json:"absent"`
 }
 
-// RedisOptions are the choices of a redis measurement.
-type RedisOptions struct {
-	// Original and Rebuilt are root filesystems, directories of the caller.
-	Original, Rebuilt string
-	Requests          int // a test and round
-	Rounds            int
-	Pipeline          int
-}
-
-// Redis is the result of one server under redis-benchmark.
-type Redis struct {
-	Mode      string  `json:"mode"`                // Original or Rebuilt
-	Test      string  `json:"test"`                // "SET" or "GET"
-	PerSecond float64 `json:"requests_per_second"` // requests: the median of the rounds
-	// Least and Most requests a second of the rounds.
-	Least  float64 `json:"requests_per_second_least"`
-	Most   float64 `json:"requests_per_second_most"`
-	Absent string  `json:"absent"` // why it could not be measured
-}
-
-// candidate is one process a round.
+// candidate is one process a round, which returns a value for each function.
 type candidate struct {
 	mode string
-	run  func(ctx context.Context) (probe.Outcome, error)
-	libc string // whose libc the program needs, "" for a static one
+	run  func(ctx context.Context) (map[string]float64, error)
 }
 
-// samples are nanoseconds a call, one a round, by function and mode; absent has the reasons why there are none, by mode.
-type samples struct {
-	ns     map[[2]string][]float64
-	absent map[string]string
-}
-
-// measure runs all rounds. A mode that fails once is left out of the rounds that follow.
-func measure(ctx context.Context, rounds int, candidates []candidate) (*samples, error) {
-	s := &samples{map[[2]string][]float64{}, map[string]string{}}
+// measure runs all rounds, and returns the figures of each function, in the order of the candidates. A mode that fails
+// once is left out of the rounds that follow. Ratios are to the mode base.
+func measure(ctx context.Context, rounds int, candidates []candidate, functions []string, base string) ([]Figure, error) {
+	values, absent := map[[2]string][]float64{}, map[string]string{}
 	for range rounds {
 		for _, c := range candidates {
-			if s.absent[c.mode] != "" {
+			if absent[c.mode] != "" {
 				continue
 			}
-			o, err := c.run(ctx)
+			got, err := c.run(ctx)
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}
-			if why := failure(o, err, c.libc); why != "" {
-				s.absent[c.mode] = why
-				continue
+			if err != nil {
+				absent[c.mode] = err.Error()
 			}
-			s.read(c.mode, o.Stdout)
-		}
-	}
-	if len(s.ns) == 0 {
-		return nil, fmt.Errorf("nothing can be measured here: %s", s.absent[Syscall])
-	}
-	return s, nil
-}
-
-// failure says why a program failed, "" if it did not.
-func failure(o probe.Outcome, err error, libc string) string {
-	switch {
-	case libc != "" && errors.Is(err, os.ErrNotExist):
-		return libc + " has no glibc for x86-64 (/lib64/ld-linux-x86-64.so.2)"
-	case err != nil:
-		return err.Error()
-	case o.Signal == probe.SIGSEGV:
-		return "this kernel does not serve the vsyscall page: a call is SIGSEGV"
-	case o.Signal == probe.SIGSYS:
-		return "a seccomp filter kills what calls it"
-	case !o.OK():
-		return o.String()
-	}
-	return ""
-}
-
-// read parses the output of a program: "FUNCTION PICOSECONDS", or "WAY:FUNCTION NANOSECONDS".
-func (s *samples) read(mode string, out []byte) {
-	for line := range strings.Lines(string(out)) {
-		var name string
-		var ns float64
-		if _, err := fmt.Sscan(line, &name, &ns); err != nil || ns <= 0 { // "absent"
-			continue
-		}
-		if _, function, ok := strings.Cut(name, ":"); ok {
-			name = function
-		} else {
-			ns /= 1000
-		}
-		if name == "sched_getcpu" {
-			name = "getcpu"
-		}
-		key := [2]string{name, mode}
-		s.ns[key] = append(s.ns[key], ns)
-	}
-}
-
-func (s *samples) figures(modes []string) (all []Figure) {
-	for _, function := range Functions {
-		base := median(s.ns[[2]string{function, VDSO}])
-		for _, mode := range modes {
-			f := Figure{Function: function, Mode: mode, Absent: s.absent[mode]}
-			ns := s.ns[[2]string{function, mode}]
-			if len(ns) > 0 {
-				f.Nanoseconds, f.Least, f.Most, f.Absent = median(ns), slices.Min(ns), slices.Max(ns), ""
-			} else if f.Absent == "" {
-				f.Absent = "it has no such function"
+			for function, value := range got {
+				key := [2]string{function, c.mode}
+				values[key] = append(values[key], value)
 			}
-			if base > 0 {
-				f.Ratio = f.Nanoseconds / base
+		}
+	}
+	if len(values) == 0 {
+		return nil, fmt.Errorf("nothing can be measured here: %s", strings.Join(slices.Sorted(maps.Values(absent)), "; "))
+	}
+	var all []Figure
+	for _, function := range functions {
+		for _, c := range candidates {
+			f := Figure{Function: function, Mode: c.mode}
+			if v := values[[2]string{function, c.mode}]; len(v) > 0 {
+				f.Value, f.Least, f.Most = median(v), slices.Min(v), slices.Max(v)
+			} else {
+				f.Absent = cmp.Or(absent[c.mode], "it has no such function")
+			}
+			if b := median(values[[2]string{function, base}]); b > 0 {
+				f.Ratio = f.Value / b
 			}
 			all = append(all, f)
 		}
 	}
-	return all
+	return all, nil
+}
+
+// succeeded returns an error for a program that failed; libc is whose libc it needs, "" for a static one.
+func succeeded(o probe.Outcome, err error, libc string) error {
+	switch {
+	case libc != "" && errors.Is(err, os.ErrNotExist):
+		return errors.New(libc + " has no glibc for x86-64 (/lib64/ld-linux-x86-64.so.2)")
+	case err != nil:
+		return err
+	case o.Signal == probe.SIGSEGV:
+		return errors.New("this kernel does not serve the vsyscall page: a call is SIGSEGV")
+	case o.Signal == probe.SIGSYS:
+		return errors.New("a seccomp filter kills what calls it")
+	case !o.OK():
+		return errors.New(o.String())
+	}
+	return nil
+}
+
+// calls is a candidate that runs a program, which prints "FUNCTION PICOSECONDS", or "WAY:FUNCTION NANOSECONDS".
+func calls(mode, libc string, run func(ctx context.Context) (probe.Outcome, error)) candidate {
+	return candidate{mode, func(ctx context.Context) (map[string]float64, error) {
+		o, err := run(ctx)
+		if err := succeeded(o, err, libc); err != nil {
+			return nil, err
+		}
+		ns := map[string]float64{}
+		for line := range strings.Lines(string(o.Stdout)) {
+			var name string
+			var value float64
+			if _, err := fmt.Sscan(line, &name, &value); err != nil || value <= 0 { // "absent"
+				continue
+			}
+			if _, function, ok := strings.Cut(name, ":"); ok {
+				name = function
+			} else {
+				value /= 1000
+			}
+			ns[strings.TrimPrefix(name, "sched_")] = value
+		}
+		return ns, nil
+	}}
 }
 
 // median returns the middle value, 0 of none.

@@ -16,28 +16,28 @@ func printed(text string) func(context.Context) (probe.Outcome, error) {
 }
 
 func TestFigures(t *testing.T) {
-	calls := 0
-	s, err := measure(t.Context(), 3, []candidate{
-		{mode: VDSO, run: printed("vdso:time 2\nvdso:gettimeofday 20\nvdso:getcpu absent\n")},
-		{mode: Libc, libc: "this system", run: printed("time 3000\ngettimeofday 15000\nsched_getcpu 4000\n")},
-		{mode: Patched, libc: "this system", run: func(context.Context) (probe.Outcome, error) { return probe.Outcome{}, os.ErrNotExist }},
-		{mode: Page, run: func(context.Context) (probe.Outcome, error) {
-			calls++
+	failed := 0
+	figures, err := measure(t.Context(), 3, []candidate{
+		calls(VDSO, "", printed("vdso:time 2\nvdso:gettimeofday 20\nvdso:getcpu absent\n")),
+		calls(Libc, "this system", printed("time 3000\ngettimeofday 15000\nsched_getcpu 4000\n")),
+		calls(Patched, "this system", func(context.Context) (probe.Outcome, error) { return probe.Outcome{}, os.ErrNotExist }),
+		calls(Page, "", func(context.Context) (probe.Outcome, error) {
+			failed++
 			return probe.Outcome{Signal: probe.SIGSEGV}, nil
-		}},
-	})
-	if err != nil || calls != 1 {
-		t.Fatalf("%v, %d calls of a mode that failed", err, calls)
+		}),
+	}, Functions, VDSO)
+	if err != nil || failed != 1 {
+		t.Fatalf("%v, %d calls of a mode that failed", err, failed)
 	}
 	got := map[string]Figure{}
-	for _, f := range s.figures(Modes) {
+	for _, f := range figures {
 		got[f.Mode+" "+f.Function] = f
 	}
 	for name, want := range map[string]Figure{
-		"vdso time":         {Nanoseconds: 2, Least: 2, Most: 2, Ratio: 1},
-		"libc time":         {Nanoseconds: 3, Least: 3, Most: 3, Ratio: 1.5},
-		"libc gettimeofday": {Nanoseconds: 15, Least: 15, Most: 15, Ratio: 0.75},
-		"libc getcpu":       {Nanoseconds: 4, Least: 4, Most: 4},
+		"vdso time":         {Value: 2, Least: 2, Most: 2, Ratio: 1},
+		"libc time":         {Value: 3, Least: 3, Most: 3, Ratio: 1.5},
+		"libc gettimeofday": {Value: 15, Least: 15, Most: 15, Ratio: 0.75},
+		"libc getcpu":       {Value: 4, Least: 4, Most: 4},
 		"vdso getcpu":       {Absent: "it has no such function"},
 		"patched time":      {Absent: "this system has no glibc for x86-64 (/lib64/ld-linux-x86-64.so.2)"},
 		"page time":         {Absent: "this kernel does not serve the vsyscall page: a call is SIGSEGV"},
@@ -47,7 +47,7 @@ func TestFigures(t *testing.T) {
 			t.Errorf("%s: got %+v, want %+v", name, got[name], want)
 		}
 	}
-	if _, err := measure(t.Context(), 1, []candidate{{mode: Syscall, run: func(context.Context) (probe.Outcome, error) { return probe.Outcome{Signal: probe.SIGSYS}, nil }}}); err == nil || !strings.Contains(err.Error(), "seccomp") {
+	if _, err := measure(t.Context(), 1, []candidate{calls(Syscall, "", func(context.Context) (probe.Outcome, error) { return probe.Outcome{Signal: probe.SIGSYS}, nil })}, Functions, VDSO); err == nil || !strings.Contains(err.Error(), "seccomp") {
 		t.Errorf("got %v", err)
 	}
 	if median([]float64{3, 1, 2}) != 2 || median([]float64{1, 2}) != 1.5 || median(nil) != 0 {
@@ -61,12 +61,12 @@ func TestHost(t *testing.T) {
 	o := Options{Rounds: 1, Sample: 500, Programs: Programs{
 		Measure: shim.Measure(), MeasureLibc: shim.MeasureLibc(), Stubs: shim.Stubs(), TwinStubs: shim.TwinStubs(), TwinLibrary: shim.TwinLibrary(),
 	}}
-	figures, err := Host(t.Context(), o)
-	if err != nil || len(figures) != len(Modes)*len(Functions) {
+	figures, err := Run(t.Context(), o)
+	if err != nil || len(figures) != 6*len(Functions) {
 		t.Fatalf("%d figures, %v", len(figures), err)
 	}
 	for _, f := range figures {
-		if f.Absent == "" && (f.Nanoseconds <= 0 || f.Least > f.Nanoseconds || f.Most < f.Nanoseconds) || f.Mode == Syscall && f.Absent != "" {
+		if f.Absent == "" && (f.Value <= 0 || f.Least > f.Value || f.Most < f.Value) || f.Mode == Syscall && f.Absent != "" {
 			t.Errorf("got %+v", f)
 		}
 	}
@@ -88,13 +88,6 @@ func TestRedisOutput(t *testing.T) {
 		if got, err := parseRedis([]byte(text)); err == nil {
 			t.Errorf("%q: got %v", text, got)
 		}
-	}
-	s := redisSide{mode: Original, rates: map[string][]float64{"SET": {3, 1, 2}}, absent: "it died"}
-	if r := s.result("SET"); r.PerSecond != 2 || r.Least != 1 || r.Most != 3 || r.Absent != "" {
-		t.Errorf("got %+v", r)
-	}
-	if r := s.result("GET"); r.PerSecond != 0 || r.Absent != "it died" {
-		t.Errorf("got %+v", r)
 	}
 }
 
@@ -118,8 +111,8 @@ func TestRedisRoots(t *testing.T) {
 
 func TestChart(t *testing.T) {
 	var b strings.Builder
-	figures := []Figure{{Function: "time", Mode: VDSO, Nanoseconds: 2}, {Function: "time", Mode: Page, Nanoseconds: 350}, {Function: "getcpu", Mode: Page, Absent: "no"}}
-	if err := Chart(&b, "This host", Modes, figures); err != nil {
+	figures := []Figure{{Function: "time", Mode: VDSO, Value: 2}, {Function: "time", Mode: Page, Value: 350}, {Function: "getcpu", Mode: Page, Absent: "no"}}
+	if err := Chart(&b, "This host", figures); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"<svg", "This host", "vdso", "1000 ns", "page"} {

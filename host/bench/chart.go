@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 
 	chart "github.com/wcharczuk/go-chart/v2"
 	"github.com/wcharczuk/go-chart/v2/drawing"
@@ -15,12 +16,16 @@ import (
 var colors = []drawing.Color{drawing.ColorFromHex("3b6ea5"), drawing.ColorFromHex("e08e45"), drawing.ColorFromHex("5a9a68")}
 
 // Chart writes an SVG: a group of bars for each mode, in it a bar for each function.
-func Chart(w io.Writer, title string, modes []string, figures []Figure) error {
+func Chart(w io.Writer, title string, figures []Figure) error {
 	ns := map[[2]string]float64{}
 	decades := 1.0 // of the scale, which begins at 1 ns
+	var modes []string
 	for _, f := range figures {
-		ns[[2]string{f.Mode, f.Function}] = f.Nanoseconds
-		decades = max(decades, math.Ceil(math.Log10(max(f.Nanoseconds, 1))))
+		ns[[2]string{f.Mode, f.Function}] = f.Value
+		decades = max(decades, math.Ceil(math.Log10(max(f.Value, 1))))
+		if !slices.Contains(modes, f.Mode) {
+			modes = append(modes, f.Mode)
+		}
 	}
 	c := chart.BarChart{
 		Title:      fmt.Sprintf("%s: ns per call of %s, %s and %s, from left to right", title, Functions[0], Functions[1], Functions[2]),

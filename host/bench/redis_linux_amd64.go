@@ -25,6 +25,8 @@ const (
 	redisSocket = "/" + socketName
 	// comeUp is how long a server may take until its socket exists.
 	comeUp = time.Minute
+	// pipeline is how many requests redis-benchmark sends at once: without it, it is the slower side.
+	pipeline = "16"
 	// ended is how long it may take to end.
 	ended = 10 * time.Second
 )
@@ -56,75 +58,45 @@ func parseRedis(out []byte) (map[string]float64, error) {
 	return all, nil
 }
 
-// redisSide is one of the two servers.
-type redisSide struct {
-	mode, root string
-	rates      map[string][]float64 // requests a second, one a round, by test
-	absent     string
+// measureRedis runs redis-benchmark against redis-server of both root filesystems in turn, over a unix socket.
+func measureRedis(ctx context.Context, o Options) ([]Figure, error) {
+	side := func(mode, root string) candidate {
+		return candidate{mode, func(ctx context.Context) (map[string]float64, error) { return redisRound(ctx, root, o) }}
+	}
+	return measure(ctx, o.Rounds, []candidate{side(Original, o.Original), side(Rebuilt, o.Rebuilt)}, redisTests, Original)
 }
 
-func (s *redisSide) result(test string) Redis {
-	out := Redis{Mode: s.mode, Test: test, Absent: s.absent}
-	if rates := s.rates[test]; len(rates) > 0 {
-		out.PerSecond, out.Least, out.Most, out.Absent = median(rates), slices.Min(rates), slices.Max(rates), ""
-	}
-	return out
-}
-
-// MeasureRedis runs redis-benchmark against redis-server of both root filesystems in turn,
-// over a unix socket. The same redis-benchmark drives both: the rebuilt image's, because the original one
-// would be slowed by the vsyscall page itself.
-func MeasureRedis(ctx context.Context, o RedisOptions) ([]Redis, error) {
-	sides := []*redisSide{{mode: Original, root: o.Original}, {mode: Rebuilt, root: o.Rebuilt}}
-	for range o.Rounds {
-		for _, s := range sides {
-			if s.absent != "" {
-				continue
-			}
-			if err := s.round(ctx, o); ctx.Err() != nil {
-				return nil, context.Cause(ctx)
-			} else if err != nil {
-				s.absent = err.Error()
-			}
-		}
-	}
-	if len(sides[1].rates) == 0 {
-		return nil, fmt.Errorf("redis-server of the rebuilt image: %s", sides[1].absent)
-	}
-	var all []Redis
-	for _, test := range redisTests {
-		for _, s := range sides {
-			all = append(all, s.result(test))
-		}
-	}
-	return all, nil
-}
-
-// round starts the server of a side, runs the benchmark against it, and ends it.
-func (s *redisSide) round(ctx context.Context, o RedisOptions) error {
-	own, server, err := rootWith(s.root, "redis-server")
+// redisRound starts the server of a root filesystem, runs the benchmark against it, and ends it. The same
+// redis-benchmark drives both servers: the rebuilt image's, because the original one would be slowed by the vsyscall
+// page itself.
+func redisRound(ctx context.Context, side string, o Options) (map[string]float64, error) {
+	own, server, err := rootWith(side, "redis-server")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer own.Close()
 	rebuilt, benchmark, err := rootWith(o.Rebuilt, "redis-benchmark")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer rebuilt.Close()
 	if err := errors.Join(socketDir(own), socketDir(rebuilt)); err != nil {
-		return err
+		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	gone := make(chan string, 1) // why the server ended
 	go func() {
-		cmd := jail.Command(ctx, s.root, server, "--port", "0", "--unixsocket", redisSocket, "--unixsocketperm", "777",
+		cmd := jail.Command(ctx, side, server, "--port", "0", "--unixsocket", redisSocket, "--unixsocketperm", "777",
 			"--save", "", "--appendonly", "no", "--daemonize", "no", "--dir", "/vfix-bench")
 		cmd.WaitDelay = ended
 		out, err := probe.Run(ctx, cmd)
 		said := bytes.TrimSpace(out.Stdout)
-		gone <- failure(out, err, "the image") + " " + string(said[bytes.LastIndexByte(said, '\n')+1:])
+		why := ""
+		if err := succeeded(out, err, "the image"); err != nil {
+			why = err.Error() + " "
+		}
+		gone <- why + string(said[bytes.LastIndexByte(said, '\n')+1:])
 		close(gone)
 	}()
 	defer func() {
@@ -133,31 +105,21 @@ func (s *redisSide) round(ctx context.Context, o RedisOptions) error {
 		}
 	}()
 	if err := awaitSocket(ctx, own, gone); err != nil {
-		return err
+		return nil, err
 	}
 	// The benchmark's root differs from that of the original server: the socket gets a hard link there. Both
 	// directories were made by socketDir, so their paths have no symlinks.
-	if s.root != o.Rebuilt {
-		if err := os.Link(s.root+redisSocket, o.Rebuilt+redisSocket); err != nil {
-			return err
+	if side != o.Rebuilt {
+		if err := os.Link(side+redisSocket, o.Rebuilt+redisSocket); err != nil {
+			return nil, err
 		}
 	}
 	out, err := probe.Run(ctx, jail.Command(ctx, o.Rebuilt, benchmark, "-s", redisSocket, "-t", strings.ToLower(strings.Join(redisTests, ",")),
-		"-n", strconv.Itoa(o.Requests), "-P", strconv.Itoa(o.Pipeline), "--csv"))
-	if why := failure(out, err, "the image"); why != "" {
-		return fmt.Errorf("%s: %s", benchmark, why)
+		"-n", strconv.Itoa(o.Requests), "-P", pipeline, "--csv"))
+	if err := succeeded(out, err, "the image"); err != nil {
+		return nil, fmt.Errorf("%s: %w", benchmark, err)
 	}
-	rates, err := parseRedis(out.Stdout)
-	if err != nil {
-		return err
-	}
-	if s.rates == nil {
-		s.rates = map[string][]float64{}
-	}
-	for test, rate := range rates {
-		s.rates[test] = append(s.rates[test], rate)
-	}
-	return nil
+	return parseRedis(out.Stdout)
 }
 
 // rootWith opens a root filesystem that has a program where redis images or Debian have it.

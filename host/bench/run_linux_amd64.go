@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 
 	"vfix.dev/vfix/host/jail"
 	"vfix.dev/vfix/host/probe"
@@ -25,8 +26,18 @@ const (
 	twinLibrary  = "libvfix-twin.so"
 )
 
-// Host measures every way on this host.
-func Host(ctx context.Context, o Options) ([]Figure, error) {
+// Run measures this host, or the libc or redis-server of two root filesystems.
+func Run(ctx context.Context, o Options) ([]Figure, error) {
+	switch {
+	case o.Requests > 0:
+		return measureRedis(ctx, o)
+	case o.Original != "":
+		return measureRoots(ctx, o)
+	}
+	return measureHost(ctx, o)
+}
+
+func measureHost(ctx context.Context, o Options) ([]Figure, error) {
 	patched, err := patchStubs(o.Programs.Stubs)
 	if err != nil {
 		return nil, err
@@ -39,57 +50,46 @@ func Host(ctx context.Context, o Options) ([]Figure, error) {
 		return nil, err
 	}
 	defer d.Remove()
-	libc := func(mode, preload string) candidate {
-		return candidate{mode: mode, libc: "this system", run: func(ctx context.Context) (probe.Outcome, error) {
+	libc := func(mode string, preload ...string) candidate {
+		return calls(mode, "this system", func(ctx context.Context) (probe.Outcome, error) {
 			cmd := exec.CommandContext(ctx, d.Path(libcProgram), strconv.Itoa(o.Sample))
-			if preload != "" {
-				cmd.Env = []string{"LD_PRELOAD=" + preload}
-			}
+			cmd.Env = []string{"LD_PRELOAD=" + strings.Join(preload, ":")}
 			return probe.Run(ctx, cmd)
-		}}
+		})
 	}
-	s, err := measure(ctx, o.Rounds, append(ways(d, o), libc(Libc, ""), libc(Patched, d.Path(patchedStubs)),
-		libc(Fallback, d.Path(twinStubs)+":"+d.Path(twinLibrary))))
-	if err != nil {
-		return nil, err
-	}
-	return s.figures(Modes), nil
+	return measure(ctx, o.Rounds, []candidate{
+		static(d, o, VDSO), libc(Libc), libc(Patched, d.Path(patchedStubs)), libc(Fallback, d.Path(twinStubs), d.Path(twinLibrary)),
+		static(d, o, Syscall), static(d, o, Page),
+	}, Functions, VDSO)
 }
 
-// Image measures the libc of two root filesystems: one as it is, one rebuilt. Both are directories of the caller;
-// a program is written into each.
-func Image(ctx context.Context, original, rebuilt string, o Options) ([]Figure, error) {
+// measureRoots measures the libc of two root filesystems. A program is written into each.
+func measureRoots(ctx context.Context, o Options) ([]Figure, error) {
 	d, err := probe.NewDir(map[string][]byte{probe.Measure: o.Programs.Measure})
 	if err != nil {
 		return nil, err
 	}
 	defer d.Remove()
-	candidates := ways(d, o)
-	for mode, root := range map[string]string{Original: original, Rebuilt: rebuilt} {
-		if err := putInto(root, libcProgram, o.Programs.MeasureLibc); err != nil {
-			return nil, err
-		}
-		candidates = append(candidates, candidate{mode: mode, libc: "the image", run: func(ctx context.Context) (probe.Outcome, error) {
-			return probe.Run(ctx, jail.Command(ctx, root, "/"+libcProgram, strconv.Itoa(o.Sample)))
-		}})
-	}
-	s, err := measure(ctx, o.Rounds, candidates)
-	if err != nil {
+	if err := errors.Join(putInto(o.Original, libcProgram, o.Programs.MeasureLibc), putInto(o.Rebuilt, libcProgram, o.Programs.MeasureLibc)); err != nil {
 		return nil, err
 	}
-	return s.figures(ImageModes), nil
+	libc := func(mode, root string) candidate {
+		return calls(mode, "the image", func(ctx context.Context) (probe.Outcome, error) {
+			return probe.Run(ctx, jail.Command(ctx, root, "/"+libcProgram, strconv.Itoa(o.Sample)))
+		})
+	}
+	return measure(ctx, o.Rounds, []candidate{
+		static(d, o, VDSO), libc(Rebuilt, o.Rebuilt), libc(Original, o.Original), static(d, o, Syscall), static(d, o, Page),
+	}, Functions, VDSO)
 }
 
-// ways are the modes that need no libc.
-func ways(d probe.Dir, o Options) (all []candidate) {
-	for _, mode := range []string{VDSO, Syscall, Page} {
-		args := []string{"time", "1", strconv.Itoa(o.Sample)}
-		for _, f := range Functions {
-			args = append(args, mode+":"+f)
-		}
-		all = append(all, candidate{mode: mode, run: func(ctx context.Context) (probe.Outcome, error) { return d.Run(ctx, nil, args...) }})
+// static measures a mode that needs no libc.
+func static(d probe.Dir, o Options, mode string) candidate {
+	args := []string{"time", "1", strconv.Itoa(o.Sample)}
+	for _, f := range Functions {
+		args = append(args, mode+":"+f)
 	}
-	return all
+	return calls(mode, "", func(ctx context.Context) (probe.Outcome, error) { return d.Run(ctx, nil, args...) })
 }
 
 // libcName is the name of a real libc, and stubsName, of the same length, that of the library of old
