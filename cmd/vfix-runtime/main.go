@@ -27,7 +27,7 @@ func main() {
 	}
 	os.Exit(node.Main(os.Args[1:], node.Options{
 		Version: version,
-		Maker:   func() string { return version + " " + string(shim.Magic()) },
+		Maker:   version + " " + string(shim.Magic()),
 		Library: shim.Library, Library32: shim.Library32,
 	}))
 }

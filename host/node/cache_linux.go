@@ -5,7 +5,6 @@ package node
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -33,8 +32,11 @@ const (
 	lookAgain = 24 * time.Hour
 )
 
+// maxCache limits the size of a cache, in bytes.
+const maxCache = 256 << 20
+
 // openCache makes the directories of the cache, which must be this user's alone.
-func openCache(dir string, limit int64) (*cache, error) {
+func openCache(dir string) (*cache, error) {
 	for _, d := range []string{layersDir, locksDir} {
 		if err := os.MkdirAll(filepath.Join(dir, d), private); err != nil {
 			return nil, err
@@ -48,7 +50,7 @@ func openCache(dir string, limit int64) (*cache, error) {
 	if int(st.Uid) != os.Geteuid() || st.Mode&othersWrite != 0 {
 		return nil, fmt.Errorf("%s: others than user %d can write to it", dir, os.Geteuid())
 	}
-	return &cache{dir, cmp.Or(limit, defaultCacheBytes)}, nil
+	return &cache{dir, maxCache}, nil
 }
 
 func (c *cache) path(key string) string { return filepath.Join(c.dir, layersDir, key) }

@@ -14,10 +14,11 @@ func TestPrune(t *testing.T) {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	c, err := openCache(dir, 3500)
+	c, err := openCache(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.limit = 3500
 	f := &findings{Left: []leftover{{Reason: strings.Repeat("x", 900)}}}
 	for i := range 3 {
 		key := fmt.Sprint("key", i)
@@ -48,7 +49,7 @@ func TestPrune(t *testing.T) {
 
 // An entry of a start that did not see everything is looked at again after a day.
 func TestCut(t *testing.T) {
-	c := &cache{dir: t.TempDir(), limit: defaultCacheBytes}
+	c := &cache{dir: t.TempDir(), limit: maxCache}
 	if err := os.MkdirAll(c.path(""), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +68,7 @@ func TestOthersWrite(t *testing.T) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openCache(dir, 0); err == nil {
+	if _, err := openCache(dir); err == nil {
 		t.Error("a directory that everybody writes to")
 	}
 }

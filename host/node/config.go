@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -33,8 +34,6 @@ type Config struct {
 	Required bool `json:"required,omitempty"`
 	// State is the directory of the cache and the record; "" for the default.
 	State string `json:"state,omitempty"`
-	// CacheBytes limits the size of the cache; 0 for the default.
-	CacheBytes int64 `json:"cache_bytes,omitempty"`
 }
 
 // The values of Config.Enabled.
@@ -53,13 +52,10 @@ const (
 )
 
 const (
-	systemConfig      = "/etc/vfix/vfix.json"
-	systemState       = "/var/lib/vfix"
-	configName        = "vfix.json"
-	recordName        = "starts.jsonl"
-	defaultCacheBytes = 256 << 20
-	// maxConfig bounds the configuration file, in bytes.
-	maxConfig = 64 << 10
+	systemConfig = "/etc/vfix/vfix.json"
+	systemState  = "/var/lib/vfix"
+	configName   = "vfix.json"
+	recordName   = "starts.jsonl"
 )
 
 // ConfigPath is where the configuration file of this user is written.
@@ -88,33 +84,20 @@ func (c *Config) StateDir() string {
 // default.
 func LoadConfig() (Config, error) {
 	for _, path := range []string{ConfigPath(), systemConfig} {
-		c, err := ReadConfig(path)
-		if !errors.Is(err, fs.ErrNotExist) {
-			return c, err
+		text, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
 		}
+		if err != nil {
+			return Config{}, err
+		}
+		c, err := ParseConfig(text)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+		return c, err
 	}
 	return Config{}, nil
-}
-
-// ReadConfig reads one file. The error of a missing one is fs.ErrNotExist.
-func ReadConfig(path string) (Config, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return Config{}, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
-	if err == nil && len(text) > maxConfig {
-		err = fmt.Errorf("more than %d bytes", maxConfig)
-	}
-	var c Config
-	if err == nil {
-		c, err = ParseConfig(text)
-	}
-	if err != nil {
-		return Config{}, fmt.Errorf("%s: %w", path, err)
-	}
-	return c, nil
 }
 
 // ParseConfig reads the content of a configuration file.
@@ -139,8 +122,6 @@ func (c *Config) check() error {
 		return fmt.Errorf("runtime: %q is not an absolute path", c.Runtime)
 	case c.State != "" && !filepath.IsAbs(c.State):
 		return fmt.Errorf("state: %q is not an absolute path", c.State)
-	case c.CacheBytes < 0:
-		return fmt.Errorf("cache_bytes: got %d, want 0 or more", c.CacheBytes)
 	case c.Fix != "":
 		if _, err := addedfiles.ParseFixes(c.Fix); err != nil {
 			return fmt.Errorf("fix: %w", err)
@@ -159,13 +140,11 @@ type settings struct {
 func (c *Config) decide(annotations map[string]string) (s settings, err error) {
 	s = settings{enabled: c.Enabled != OptIn, fallback: c.Fallback, required: c.Required}
 	for name, to := range map[string]*bool{AnnotationEnable: &s.enabled, AnnotationFallback: &s.fallback, AnnotationRequired: &s.required} {
-		switch got := annotations[name]; got {
-		case "":
-		case "true", "always":
-			*to = true
-		case "false", "never":
-			*to = false
-		default:
+		got := annotations[name]
+		if got == "" {
+			continue
+		}
+		if *to, err = strconv.ParseBool(got); err != nil {
 			return s, fmt.Errorf("annotation %s: got %q, want true or false", name, got)
 		}
 	}

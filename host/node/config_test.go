@@ -8,10 +8,10 @@ import (
 
 func TestParseConfig(t *testing.T) {
 	for text, want := range map[string]string{
-		"{}": "", `{"runtime": "/usr/bin/crun", "enabled": "opt-in", "fallback": true, "fix": "java-cgroups", "required": true, "state": "/s", "cache_bytes": 1}`: "",
+		"{}": "", `{"runtime": "/usr/bin/crun", "enabled": "opt-in", "fallback": true, "fix": "java-cgroups", "required": true, "state": "/s"}`: "",
 		"": "EOF", "{": "EOF", "[]": "array", "{} {}": "behind the object", `{"fail_closed": true}`: "fail_closed", `{"required": "true"}`: "required",
 		`{"enabled": "sometimes"}`: "enabled", `{"runtime": "runc"}`: "not an absolute path", `{"state": "s"}`: "not an absolute path",
-		`{"cache_bytes": -1}`: "cache_bytes", `{"fix": "all"}`: "fix",
+		`{"cache_bytes": 1}`: "cache_bytes", `{"fix": "all"}`: "fix",
 	} {
 		_, err := ParseConfig([]byte(text))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -36,8 +36,8 @@ func TestDecide(t *testing.T) {
 		{Config{}, nil, "{true false false []} <nil>"},
 		{Config{Enabled: OptIn, Fallback: true, Required: true, Fix: "java-cgroups"}, nil, "{false true true [java-cgroups]} <nil>"},
 		{Config{Enabled: OptIn}, annotated("enable", "true"), "{true false false []} <nil>"},
-		{Config{}, annotated("enable", "false", "fallback", "always", "required", "true", "fix", "java-cgroups"), "{false true true [java-cgroups]} <nil>"},
-		{Config{Fallback: true, Required: true, Fix: "java-cgroups"}, annotated("fallback", "never", "required", "false", "fix", "none"), "{true false false []} <nil>"},
+		{Config{}, annotated("enable", "false", "fallback", "1", "required", "true", "fix", "java-cgroups"), "{false true true [java-cgroups]} <nil>"},
+		{Config{Fallback: true, Required: true, Fix: "java-cgroups"}, annotated("fallback", "false", "required", "false", "fix", "none"), "{true false false []} <nil>"},
 		{Config{}, annotated("enable", ""), "{true false false []} <nil>"},
 		{Config{}, annotated("unknown", "x"), "{true false false []} <nil>"},
 	} {

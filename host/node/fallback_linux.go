@@ -29,7 +29,7 @@ func (r *root) read(name string, most int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := newFile(fd, name)
+	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
 	content, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err == nil && int64(len(content)) > most {
@@ -39,7 +39,7 @@ func (r *root) read(name string, most int64) ([]byte, error) {
 }
 
 // put writes a file, if the root does not have it. Missing directories are created. The owner is that of the root
-// directory; an existing file keeps its metadata.
+// directory.
 func (r *root) put(name string, body []byte, mode uint32) (err error) {
 	defer func() {
 		if err != nil {
@@ -50,39 +50,20 @@ func (r *root) put(name string, body []byte, mode uint32) (err error) {
 	if err != nil || old != nil && bytes.Equal(old, body) {
 		return err
 	}
+	defer r.restore()
 	if err := r.mkdirs(path.Dir("/" + name)[1:]); err != nil {
 		return err
 	}
-	restore := r.keepTimes([]string{name})
-	defer restore()
 	p, err := r.prepare([]string{name})
 	if err != nil {
 		return err
 	}
-	if _, err = p.file.Write(body); err == nil && old != nil {
-		err = r.giveMetadata(name, p.file)
-	} else if err == nil {
-		err = errors.Join(p.file.Chown(int(r.stat.Uid), int(r.stat.Gid)), unix.Fchmod(int(p.file.Fd()), mode))
-	}
-	if err != nil {
+	_, err = p.file.Write(body)
+	if err := errors.Join(err, p.file.Chown(int(r.stat.Uid), int(r.stat.Gid)), unix.Fchmod(int(p.file.Fd()), mode)); err != nil {
 		p.discard()
 		return err
 	}
 	return r.commit([]*prepared{p})[0]
-}
-
-// giveMetadata gives a file the metadata of one of the root.
-func (r *root) giveMetadata(name string, to *os.File) error {
-	fd, err := openAt(r.fd, name, unix.O_RDONLY)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := errors.Join(keepable(fd), unix.Fstat(fd, &st)); err != nil {
-		return err
-	}
-	return copyMetadata(fd, int(to.Fd()), &st)
 }
 
 // mkdirs creates the directories of a path that are missing.
@@ -93,22 +74,19 @@ func (r *root) mkdirs(dir string) error {
 	if err := r.mkdirs(path.Dir("/" + dir)[1:]); err != nil {
 		return err
 	}
-	above, err := openAt(r.fd, path.Dir("/" + dir)[1:], unix.O_RDONLY|unix.O_DIRECTORY)
+	above, err := r.directory(dir)
 	if err != nil {
-		return fmt.Errorf("/%s: %w", dir, err)
+		return err
 	}
-	defer unix.Close(above)
 	const readable = 0o755
-	err = unix.Mkdirat(above, path.Base(dir), readable)
-	if errors.Is(err, unix.EEXIST) {
-		return nil
+	base := path.Base(dir)
+	if err := unix.Mkdirat(above, base, readable); err != nil {
+		if errors.Is(err, unix.EEXIST) {
+			return nil
+		}
+		return err
 	}
-	fd, oerr := openAt(above, path.Base(dir), unix.O_RDONLY|unix.O_DIRECTORY)
-	if err := errors.Join(err, oerr); err != nil {
-		return fmt.Errorf("/%s: %w", dir, err)
-	}
-	defer unix.Close(fd)
-	return errors.Join(unix.Fchown(fd, int(r.stat.Uid), int(r.stat.Gid)), unix.Fchmod(fd, readable))
+	return errors.Join(unix.Fchownat(above, base, int(r.stat.Uid), int(r.stat.Gid), unix.AT_SYMLINK_NOFOLLOW), unix.Fchmodat(above, base, readable, 0))
 }
 
 // putFallback adds the preload library and names it in ld.so.preload. Programs that load no library are not reached.

@@ -78,11 +78,11 @@ func (l *looker) look(walk func() error) (*findings, error) {
 func (l *looker) below() (*findings, error) {
 	l.Start()
 	return l.look(func() error {
-		return l.walk(l.fd, func(dir int, base, name string, kind fs.FileMode) (bool, error) {
+		return l.walk(l.fd, ".", "", 0, func(dir int, base, name string, kind fs.FileMode) error {
 			if !kind.IsRegular() {
-				return false, nil
+				return nil
 			}
-			return false, l.file(dir, base, name, l.isOwn)
+			return l.file(dir, base, name, l.isOwn)
 		})
 	})
 }
@@ -98,19 +98,6 @@ func (l *looker) isOwn(name string) bool {
 	return false
 }
 
-// removed reports whether the container has removed or replaced a file of the layers, or a directory above it.
-func (l *looker) removed(name string) bool {
-	for _, dir := range l.own {
-		for at := name; at != "."; at = filepath.Dir(at) {
-			path := filepath.Join(dir, at)
-			if fi, err := os.Lstat(path); err == nil && (!fi.IsDir() || opaque(unix.AT_FDCWD, path)) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // above looks at the container's own files, except names that are done. hides reports that they hide programs of the
 // layers, so that a look at the root does not show what the layers have.
 func (l *looker) above(done map[string]bool) (found *findings, hides bool, err error) {
@@ -118,19 +105,19 @@ func (l *looker) above(done map[string]bool) (found *findings, hides bool, err e
 	l.Until = l.until
 	found, err = l.look(func() error {
 		for _, dir := range l.own {
-			fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+			fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 			if err != nil {
 				return err
 			}
-			err = l.walk(fd, func(at int, base, name string, kind fs.FileMode) (bool, error) {
+			err = l.walk(fd, ".", "", 0, func(at int, base, name string, kind fs.FileMode) error {
 				l.ownEntries++
 				if !done[name] {
 					hides = hides || l.hides(at, base, name, kind)
 				}
 				if !kind.IsRegular() || done[name] || isTemporary(base) {
-					return false, nil
+					return nil
 				}
-				return false, l.file(l.fd, name, name, func(string) bool { return false })
+				return l.file(l.fd, name, name, func(string) bool { return false })
 			})
 			unix.Close(fd)
 			if err != nil {
@@ -221,7 +208,7 @@ func (l *looker) file(dir int, base, name string, skip func(name string) bool) e
 		unix.Close(fd)
 		return nil
 	}
-	f := newFile(fd, name)
+	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
 	if err := unix.Fstat(fd, &st); err != nil || !l.suspect(f, st.Size) || skip(name) {
 		return nil

@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 
 func newTestStart(state string) *start {
 	o := &Options{
-		Version: "test", Maker: func() string { return "test" },
+		Version: "test", Maker: "test",
 		Library:   func() []byte { return []byte("library") },
 		Library32: func() []byte { return []byte("library32") },
 	}

@@ -150,5 +150,3 @@ func OneLine(text string) string {
 		return r
 	}, strings.ReplaceAll(text, "\n", "; "))
 }
-
-func newFile(fd int, name string) *os.File { return os.NewFile(uintptr(fd), name) }

@@ -26,6 +26,39 @@ var errOther = errors.New("another file is at its place")
 // batch is how many files are prepared together: each is an open file.
 const batch = 64
 
+// directory is an open directory, with the times that it had before.
+type directory struct {
+	fd    int
+	times []unix.Timespec
+}
+
+// directory opens the directory of a file, which stays open until restore.
+func (r *root) directory(name string) (fd int, err error) {
+	dir := path.Dir("/" + name)[1:]
+	if d, open := r.dirs[dir]; open {
+		return d.fd, nil
+	}
+	if fd, err = openAt(r.fd, dir, unix.O_RDONLY|unix.O_DIRECTORY); err != nil {
+		return 0, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		unix.Close(fd)
+		return 0, err
+	}
+	r.dirs[dir] = directory{fd, []unix.Timespec{st.Atim, st.Mtim}}
+	return fd, nil
+}
+
+// restore gives the directories that are open the times that they had, and closes them.
+func (r *root) restore() {
+	for _, d := range r.dirs {
+		_ = setTimes(d.fd, d.times)
+		unix.Close(d.fd)
+	}
+	clear(r.dirs)
+}
+
 // prepared is a file that is ready to get its names.
 type prepared struct {
 	names []string // of the file, below the root
@@ -34,13 +67,12 @@ type prepared struct {
 	done  int      // how many temporary names it has
 }
 
-// prepare opens the directories of a file, and creates it under a temporary name.
+// prepare creates a file under a temporary name.
 func (r *root) prepare(names []string) (*prepared, error) {
 	p := &prepared{names: names}
 	for _, name := range names {
-		fd, err := openAt(r.fd, path.Dir("/" + name)[1:], unix.O_RDONLY|unix.O_DIRECTORY)
+		fd, err := r.directory(name)
 		if err != nil {
-			p.discard()
 			return nil, err
 		}
 		p.dirs = append(p.dirs, fd)
@@ -49,7 +81,6 @@ func (r *root) prepare(names []string) (*prepared, error) {
 	_ = unix.Unlinkat(p.dirs[0], temp, 0) // of a start that was killed
 	fd, err := unix.Openat(p.dirs[0], temp, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
-		p.discard()
 		return nil, err
 	}
 	p.file, p.done = os.NewFile(uintptr(fd), temp), 1
@@ -72,20 +103,15 @@ func isTemporary(base string) bool {
 	return len(base) == len(temporaryPrefix)+temporaryDigits && strings.HasPrefix(base, temporaryPrefix)
 }
 
-// discard removes the temporary names, and closes everything.
+// discard removes the temporary names, and closes the file.
 func (p *prepared) discard() {
 	for i := range p.done {
 		_ = unix.Unlinkat(p.dirs[i], temporary(p.names[i]), 0)
 	}
-	for _, fd := range p.dirs {
-		unix.Close(fd)
-	}
-	if p.file != nil {
-		p.file.Close()
-	}
+	p.file.Close()
 }
 
-// rename gives the file all of its names. The times of the directories stay.
+// rename gives the file all of its names.
 func (p *prepared) rename() error {
 	for i := 1; i < len(p.names); i++ {
 		temp := temporary(p.names[i])
@@ -102,29 +128,6 @@ func (p *prepared) rename() error {
 		p.done--
 	}
 	return nil
-}
-
-// keepTimes returns a function that gives directories the times that they have now.
-func (r *root) keepTimes(names []string) func() {
-	times := map[string][]unix.Timespec{}
-	for _, name := range names {
-		dir := path.Dir("/" + name)[1:]
-		var st unix.Stat_t
-		if fd, err := openAt(r.fd, dir, unix.O_RDONLY|unix.O_DIRECTORY); err == nil {
-			if unix.Fstat(fd, &st) == nil {
-				times[dir] = []unix.Timespec{st.Atim, st.Mtim}
-			}
-			unix.Close(fd)
-		}
-	}
-	return func() {
-		for dir, t := range times {
-			if fd, err := openAt(r.fd, dir, unix.O_RDONLY|unix.O_DIRECTORY); err == nil {
-				_ = setTimes(fd, t)
-				unix.Close(fd)
-			}
-		}
-	}
 }
 
 // setTimes is utimensat(2) for an open file.
@@ -153,8 +156,10 @@ func (r *root) change(t *target, b *bounds) (p *prepared, err error) {
 	if b.written -= t.Size; b.written < 0 {
 		return nil, fmt.Errorf("%w: too many bytes of patched files", errBound)
 	}
-	if err := keepable(fd); err != nil {
-		return nil, err
+	const immutable, appendOnly, verity = 0x10, 0x20, 0x100000 // FS_…_FL of uapi/linux/fs.h
+	const marked = immutable | appendOnly | verity
+	if flags, err := unix.IoctlGetInt(fd, unix.FS_IOC_GETFLAGS); err == nil && flags&marked != 0 {
+		return nil, fmt.Errorf("it is immutable (flags %#x)", flags&marked)
 	}
 	if p, err = r.prepare(t.Names); err != nil {
 		return nil, err
@@ -188,27 +193,8 @@ func (t *target) write(w, original *os.File) error {
 	return err
 }
 
-// keepable returns an error for a file with something that a patched copy cannot have.
-func keepable(fd int) error {
-	const immutable, appendOnly, verity = 0x10, 0x20, 0x100000 // FS_…_FL of uapi/linux/fs.h
-	const marked = immutable | appendOnly | verity
-	if flags, err := unix.IoctlGetInt(fd, unix.FS_IOC_GETFLAGS); err == nil && flags&marked != 0 {
-		return fmt.Errorf("it is immutable (flags %#x)", flags&marked)
-	}
-	names, err := filecopy.ListXattrs(fd)
-	if err != nil && !errors.Is(err, unix.ENOTSUP) {
-		return err
-	}
-	for _, name := range names {
-		if name == "security.ima" || name == "security.evm" {
-			return fmt.Errorf("%s vouches for its content", name)
-		}
-	}
-	return nil
-}
-
 // copyMetadata gives a file the owner, mode, extended attributes and times of another. The order matters: a change of
-// the owner removes setuid and capabilities.
+// the owner removes setuid and capabilities. It returns an error for what a patched copy cannot have.
 func copyMetadata(from, to int, st *unix.Stat_t) error {
 	const modeBits = 0o7777
 	if err := unix.Fchown(to, int(st.Uid), int(st.Gid)); err != nil {
@@ -222,6 +208,9 @@ func copyMetadata(from, to int, st *unix.Stat_t) error {
 		return err
 	}
 	for _, name := range names {
+		if name == "security.ima" || name == "security.evm" {
+			return fmt.Errorf("%s vouches for its content", name)
+		}
 		if filecopy.IsMark(name) {
 			continue
 		}
@@ -262,11 +251,6 @@ func (r *root) place(targets []*target, b *bounds) (left []leftover) {
 	for some := range slices.Chunk(targets, batch) {
 		var all []*prepared
 		var of []*target
-		var names []string
-		for _, t := range some {
-			names = append(names, t.Names...)
-		}
-		restore := r.keepTimes(names)
 		for _, t := range some {
 			p, err := r.change(t, b)
 			if err != nil {
@@ -280,7 +264,7 @@ func (r *root) place(targets []*target, b *bounds) (left []leftover) {
 				left = append(left, leftover{"/" + of[i].first(), err.Error()})
 			}
 		}
-		restore()
+		r.restore()
 	}
 	return left
 }

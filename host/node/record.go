@@ -43,9 +43,6 @@ type Record struct {
 }
 
 const (
-	// maxListed is how many names of a kind are in a line, maxName how many bytes each.
-	maxListed = 50
-	maxName   = 256
 	// maxLine bounds a line, in bytes.
 	maxLine = 32 << 10
 	// maxRecord is the size at which the record is renamed, in bytes.
@@ -53,30 +50,18 @@ const (
 	oldSuffix = ".1"
 )
 
-// line returns the line of a record, with a line feed.
+// line returns the line of a record, with a line feed. The lists are cut until it is short enough: the names in them
+// come from an image.
 func (r Record) line() ([]byte, error) {
-	cut := func(s string) string { return s[:min(len(s), maxName)] }
-	list := func(all []string) (some []string) {
-		r.Omitted += max(len(all)-maxListed, 0)
-		for _, s := range all[:min(len(all), maxListed)] {
-			some = append(some, cut(s))
+	for {
+		text, err := json.Marshal(r)
+		listed := len(r.Patched) + len(r.Left) + len(r.NotExamined)
+		if err != nil || len(text) < maxLine || listed == 0 {
+			return append(text, '\n'), err
 		}
-		return some
+		r.Patched, r.Left, r.NotExamined = r.Patched[:len(r.Patched)/2], r.Left[:len(r.Left)/2], r.NotExamined[:len(r.NotExamined)/2]
+		r.Omitted += listed - len(r.Patched) - len(r.Left) - len(r.NotExamined)
 	}
-	r.Container, r.Reason = cut(r.Container), cut(r.Reason)
-	r.Patched, r.NotExamined = list(r.Patched), list(r.NotExamined)
-	left := r.Left
-	r.Omitted, r.Left = r.Omitted+max(len(left)-maxListed, 0), nil
-	for _, l := range left[:min(len(left), maxListed)] {
-		r.Left = append(r.Left, leftover{cut(l.Path), cut(l.Reason)})
-	}
-	text, err := json.Marshal(r)
-	if err == nil && len(text) > maxLine {
-		r.Omitted += len(r.Patched) + len(r.Left) + len(r.NotExamined)
-		r.Patched, r.Left, r.NotExamined = nil, nil, nil
-		text, err = json.Marshal(r)
-	}
-	return append(text, '\n'), err
 }
 
 // add appends a record to the file of a configuration.

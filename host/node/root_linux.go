@@ -25,6 +25,7 @@ type root struct {
 	// Directories of an overlay, by their paths: own are the container's (the upper one first), lower are those below.
 	// Both are empty if they are not known.
 	own, lower []string
+	dirs       map[string]directory // that are open, by their paths
 }
 
 // beneath is how files below a directory are opened: no symlink is followed, no other mount entered (openat2(2)).
@@ -38,7 +39,7 @@ func openRoot(path, id string) (*root, error) {
 	if err != nil {
 		return nil, fmt.Errorf("root %s: %w", path, err)
 	}
-	r := &root{fd: fd}
+	r := &root{fd: fd, dirs: map[string]directory{}}
 	if err := r.check(id); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("root %s: %w", path, err)
@@ -302,30 +303,18 @@ var errInUse = errors.New("root: a process has it as its root: nothing is change
 
 // inUse returns errInUse if a process other than except has the root as its own.
 func (r *root) inUse(except int) error {
-	proc, err := os.Open("/proc")
-	if err != nil {
-		return err
-	}
-	defer proc.Close()
+	processes, err := os.ReadDir("/proc")
 	own := unix.Mkdev(r.stat.Dev_major, r.stat.Dev_minor)
-	for {
-		names, err := proc.Readdirnames(256)
-		for _, name := range names {
-			var st unix.Stat_t
-			if pid, err := strconv.Atoi(name); err != nil || pid == except {
-				continue
-			}
-			if unix.Stat("/proc/"+name+"/root", &st) == nil && st.Dev == own && st.Ino == r.stat.Ino {
-				return fmt.Errorf("%w (%s)", errInUse, name)
-			}
+	for _, p := range processes {
+		var st unix.Stat_t
+		if pid, err := strconv.Atoi(p.Name()); err != nil || pid == except {
+			continue
 		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
+		if unix.Stat("/proc/"+p.Name()+"/root", &st) == nil && st.Dev == own && st.Ino == r.stat.Ino {
+			return fmt.Errorf("%w (%s)", errInUse, p.Name())
 		}
 	}
+	return err
 }
 
 // links returns how many names a file has. fuse-overlayfs shows the names of one inode as so many files.

@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +21,7 @@ import (
 type Options struct {
 	Version string
 	// Maker is what patches depend on: another value has other entries in the cache.
-	Maker func() string
+	Maker string
 	// Library and Library32 return the preload library, and its empty twin for 32-bit programs.
 	Library, Library32 func() []byte
 }
@@ -115,7 +117,7 @@ func (s *start) patch(path string, set settings) error {
 		return err
 	}
 	defer r.close()
-	store, err := openCache(s.config.StateDir(), s.config.CacheBytes)
+	store, err := openCache(s.config.StateDir())
 	if err != nil {
 		return err
 	}
@@ -141,7 +143,7 @@ func (s *start) find(l *looker, store *cache) (*findings, error) {
 		below, err := l.below()
 		return all(below), err
 	}
-	maker := fmt.Sprint(s.Maker(), l.Fixes)
+	maker := fmt.Sprint(s.Maker, l.Fixes)
 	key, own := cacheKey(maker, layers), cacheKey(maker, layers+l.ownIdentity())
 	before := store.get(own) // what an earlier start of this container found, and others cannot use
 	below, unlock, err := s.layers(l, store, key, before)
@@ -283,31 +285,40 @@ func (r *Record) why() string {
 }
 
 // state finds out which targets are in the root: their original, their patched file, or neither. foreign reports that
-// the layers have other files than the cache says.
+// the layers have other files than the cache says: not that the container has replaced or removed them.
 func (l *looker) state(targets []*target) (done map[string]bool, foreign bool) {
 	done = map[string]bool{}
 	for _, t := range targets {
 		t.todo, t.gone = "", true
 		for _, name := range t.Names {
-			fd, err := openAt(l.fd, name, unix.O_RDONLY)
-			if err != nil {
-				foreign = foreign || !l.removed(name)
-				continue
-			}
-			var st unix.Stat_t
-			f := newFile(fd, name)
-			err = unix.Fstat(fd, &st)
-			switch {
-			case err != nil:
-			case t.matches(&st) && !l.isOwn(name):
+			switch original, patched := l.shows(t, name); {
+			case original:
 				t.todo, t.gone = name, false
-			case t.done(f, st.Size):
+			case patched:
 				done[name], t.gone = true, false
 			default:
-				foreign = foreign || !l.removed(name)
+				foreign = foreign || !l.anyLower(name, func(_ fs.FileInfo, path string) bool {
+					var st unix.Stat_t
+					return unix.Lstat(path, &st) == nil && t.matches(&st)
+				})
 			}
-			f.Close()
 		}
 	}
 	return done, foreign
+}
+
+// shows reports whether the root has a target's original under a name, or its patched file.
+func (l *looker) shows(t *target, name string) (original, patched bool) {
+	fd, err := openAt(l.fd, name, unix.O_RDONLY)
+	if err != nil {
+		return false, false
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return false, false
+	}
+	original = t.matches(&st) && !l.isOwn(name)
+	return original, !original && t.done(f, st.Size)
 }

@@ -302,7 +302,7 @@ func TestTogether(t *testing.T) {
 		t.Errorf("examined %d files, want 2", examined)
 	}
 	c := n.container(n.image("bin/a"))
-	store, err := openCache(n.state, 0)
+	store, err := openCache(n.state)
 	n.must(err)
 	r, err := openRoot(c.root, "c1")
 	n.must(err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"time"
 
@@ -47,28 +48,23 @@ func (b *bounds) entry() error {
 	return nil
 }
 
-// visitor gets one entry: its directory, its name there, and its name below the first directory. skip leaves a
-// directory out.
-type visitor func(dir int, base, name string, kind fs.FileMode) (skip bool, err error)
+// visitor gets one entry: its directory, its name there, and its name below the first directory.
+type visitor func(dir int, base, name string, kind fs.FileMode) error
 
-// walk visits everything below a directory. Directories that cannot be opened are left out, as those of other mounts.
-func (b *bounds) walk(dir int, visit visitor) error { return b.walkBelow(dir, "", 0, visit) }
-
-func (b *bounds) walkBelow(at int, name string, depth int, visit visitor) error {
+// walk visits everything below a directory: base in at, which is depth directories below the first one, and called name
+// there. Others that cannot be opened are left out, as those of other mounts.
+func (b *bounds) walk(at int, base, name string, depth int, visit visitor) error {
 	if depth > maxDepth {
 		return fmt.Errorf("%w: /%s: more than %d directories inside one another", errBound, name, maxDepth)
 	}
-	fd, err := openAt(at, path.Base("/"+name), unix.O_RDONLY|unix.O_DIRECTORY)
-	if depth == 0 {
-		fd, err = openAt(at, ".", unix.O_RDONLY|unix.O_DIRECTORY)
-	}
+	fd, err := openAt(at, base, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil && depth > 0 {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	dir := newFile(fd, name)
+	dir := os.NewFile(uintptr(fd), name)
 	defer dir.Close()
 	for {
 		const piece = 256 // entries
@@ -78,12 +74,11 @@ func (b *bounds) walkBelow(at int, name string, depth int, visit visitor) error 
 				return err
 			}
 			below := path.Join(name, e.Name())
-			skip, err := visit(fd, e.Name(), below, e.Type())
-			if err != nil {
+			if err := visit(fd, e.Name(), below, e.Type()); err != nil {
 				return err
 			}
-			if e.IsDir() && !skip {
-				if err := b.walkBelow(fd, below, depth+1, visit); err != nil {
+			if e.IsDir() {
+				if err := b.walk(fd, e.Name(), below, depth+1, visit); err != nil {
 					return err
 				}
 			}

@@ -182,7 +182,7 @@ starts() { jq -c "select($1)" /var/lib/vfix/starts.jsonl 2>/dev/null | wc -l; }
 
 @test "NRI: the fallback by an annotation of the pod" {
 	plugin
-	pod fallback '.annotations["dev.vfix.fallback"] = "always"' '.linux.security_context.readonly_rootfs = true'
+	pod fallback '.annotations["dev.vfix.fallback"] = "true"' '.linux.security_context.readonly_rootfs = true'
 	serves
 	expect_match preload "$(crictl exec "$id" cat /etc/ld.so.preload)" /vfix/x86_64/libvfix.so
 	expect_match 'the maps of redis-server' "$(crictl exec "$id" cat /proc/1/maps)" /vfix/x86_64/libvfix.so
