@@ -39,6 +39,7 @@ setup_file() {
 	cp -a "$legacy_image/oci" "$oci"
 	base late late late-static rawsignals jit
 	base left no-note-left
+	base dynamic late
 }
 
 setup() { requires root vm image_tools legacy_image fallback; }
@@ -123,7 +124,7 @@ started() { skopeo inspect --config "oci:$oci:$1" | jq -r '.config.Entrypoint | 
 		cp "$build/packages/$package-i386/bin/busybox" "$dir/usr/local/bin/$package"
 	done
 	tar -c -f "$dir.tar" --numeric-owner --mtime=@1700000000 -C "$dir" usr
-	umoci raw add-layer --image "$oci:late" --tag i386 "$dir.tar"
+	umoci raw add-layer --image "$oci:dynamic" --tag i386 "$dir.tar"
 	rebuild 0 i386 always
 	unpack i386-always
 	expect 'ld.so.preload' "$(tail -n 1 "$root/etc/ld.so.preload")" /vfix/\$PLATFORM/libvfix.so
