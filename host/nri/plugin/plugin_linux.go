@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,7 +48,7 @@ type Options struct {
 // Run runs the plugin until the context ends. It returns an error only if it cannot begin: it waits for an engine that
 // is missing or restarts.
 func Run(ctx context.Context, o Options) error {
-	h := newHooker(o)
+	h := &hooker{Options: o, added: map[string]string{}}
 	if err := h.install(); err != nil {
 		return err
 	}
@@ -97,14 +98,9 @@ func (h *hooker) serve(ctx context.Context) error {
 // hooker answers the requests of the engine.
 type hooker struct {
 	Options
-	mu      sync.Mutex
-	engine  string          // what it calls itself
-	added   map[string]bool // IDs of containers with the hook that the engine has not created yet
-	refused map[string]bool // containers, by pod and name, that the engine did not create with the hook
-}
-
-func newHooker(o Options) *hooker {
-	return &hooker{Options: o, added: map[string]bool{}, refused: map[string]bool{}}
+	mu     sync.Mutex
+	engine string            // what it calls itself
+	added  map[string]string // IDs of containers with the hook that the engine has not created yet, by pod and name
 }
 
 // Configure is called once for each connection.
@@ -133,8 +129,9 @@ func (h *hooker) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 		return nil, nil, nil
 	}
 	err := h.install()
-	if key := pod.GetUid() + "/" + s.container; err == nil && h.refused[key] {
-		delete(h.refused, key)
+	key := pod.GetUid() + "/" + s.container
+	if h.added[key] != "" { // an unpatched container is better than none
+		delete(h.added, key)
 		err = errors.New("the engine has just refused it with the hook. If its error was 'attempted restricted OCI hook injection', " +
 			"this node's NRI validator forbids hooks (reject_oci_hook_adjustment)")
 	}
@@ -152,38 +149,23 @@ func (h *hooker) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 			a.AddAnnotation(name, value)
 		}
 	}
-	remember(h.added, c.GetId())
+	if len(h.added) >= maxAdded {
+		clear(h.added)
+	}
+	h.added[key] = c.GetId()
 	h.Log("%s: hook added", s)
 	return a, nil, nil
 }
+
+// maxAdded limits how many containers are remembered: of some, the engine reports nothing more.
+const maxAdded = 10000
 
 // PostCreateContainer reports that the engine has accepted the request.
 func (h *hooker) PostCreateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.added, c.GetId())
+	maps.DeleteFunc(h.added, func(_, id string) bool { return id == c.GetId() })
 	return nil
-}
-
-// RemoveContainer also reports a container that was never created. Its next attempt gets no hook: an unpatched
-// container is better than none.
-func (h *hooker) RemoveContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.added[c.GetId()] {
-		delete(h.added, c.GetId())
-		remember(h.refused, pod.GetUid()+"/"+c.GetName())
-	}
-	return nil
-}
-
-// remember adds to a set. A full one is forgotten.
-func remember(set map[string]bool, key string) {
-	const most = 10000
-	if len(set) >= most {
-		clear(set)
-	}
-	set[key] = true
 }
 
 // hookSeconds is longer than the hook works: an engine that had to end it would not start the container.

@@ -181,14 +181,22 @@ func TestForbiddenHook(t *testing.T) {
 	if _, err := n.create(pod, c); err == nil || !strings.Contains(err.Error(), "attempted restricted OCI hook injection") {
 		t.Fatalf("got %v", err)
 	}
-	// The engine undoes what it began (containerd's UndoCreateContainer).
-	if err := n.Adaptation.RemoveContainer(context.Background(), &api.RemoveContainerRequest{Pod: pod, Container: c}); err != nil {
-		t.Fatal(err)
-	}
 	if got, err := n.create(pod, legacy("2")); err != nil || len(got.GetHooks().GetCreateRuntime()) > 0 {
 		t.Errorf("the next attempt: got %v, %v", got, err)
 	}
 	n.await("this node's NRI validator forbids hooks", 1)
+	// One that the engine has created gets the hook again, and its successor does.
+	pod.Uid = "other"
+	n.log = nil
+	for _, id := range []string{"3", "4"} {
+		_, _ = n.create(pod, legacy(id))
+		if err := n.PostCreateContainer(context.Background(), &api.PostCreateContainerRequest{Pod: pod, Container: legacy(id)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n.await("hook added", 2); n.count("just refused") != 0 {
+		t.Errorf("got %q", n.log)
+	}
 }
 
 // The engine stops and comes back: the connection between it and the plugin is cut.

@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 
-	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/internal/hinterr"
 )
@@ -23,11 +21,11 @@ func (h *hooker) install() error {
 	if old, err := os.ReadFile(h.program()); err == nil && bytes.Equal(old, h.Hook) {
 		return nil
 	}
-	if err := onNode(h.Dir); err != nil {
-		return err
-	}
 	const mode = 0o755
 	if err := os.MkdirAll(h.Dir, mode); err != nil {
+		return err
+	}
+	if err := onNode(h.Dir); err != nil {
 		return err
 	}
 	w, err := os.CreateTemp(h.Dir, ".vfix-")
@@ -42,14 +40,15 @@ func (h *hooker) install() error {
 	return os.Rename(w.Name(), h.program())
 }
 
-// onNode refuses a directory in the filesystem of a container's image: no container could start with a hook in a pod's
-// own filesystem.
+// onNode refuses a directory in the filesystem of a container's image, an overlay: no container could start with a hook
+// in a pod's own filesystem.
 func onNode(dir string) error {
-	mounts, err := mountinfo.GetMounts(nil)
-	if err != nil {
+	var root, st unix.Stat_t
+	var overlay unix.Statfs_t
+	if err := errors.Join(unix.Stat("/", &root), unix.Stat(dir, &st), unix.Statfs("/", &overlay)); err != nil {
 		return err
 	}
-	if contained() && inImage(mounts, dir) {
+	if contained() && overlay.Type == unix.OVERLAYFS_SUPER_MAGIC && root.Dev == st.Dev {
 		return hinterr.With(fmt.Errorf("%s: in this container's own filesystem, where the engine finds no hook", dir),
 			"mount the node's directory there, under the same path, as deploy/kubernetes/nri.yaml does")
 	}
@@ -65,19 +64,4 @@ func contained() bool {
 	first, err := os.Readlink("/proc/1/ns/mnt")
 	own, _ := os.Readlink("/proc/self/ns/mnt")
 	return err == nil && first != own
-}
-
-// inImage reports whether the mount that holds a path is an overlay at /.
-func inImage(mounts []*mountinfo.Info, path string) bool {
-	longest, image := "", false
-	for _, m := range mounts {
-		at := m.Mountpoint
-		if rel, err := filepath.Rel(at, path); err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
-			continue
-		}
-		if len(at) >= len(longest) {
-			longest, image = at, at == "/" && m.FSType == "overlay"
-		}
-	}
-	return image
 }

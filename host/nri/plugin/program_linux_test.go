@@ -1,11 +1,15 @@
 package plugin
 
 import (
+	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 
-	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/host/nri"
 )
@@ -48,18 +52,38 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// A directory of the container's image is not the node's.
-func TestInImage(t *testing.T) {
-	overlay, other := &mountinfo.Info{Mountpoint: "/", FSType: "overlay"}, &mountinfo.Info{Mountpoint: "/", FSType: "ext4"}
-	volume := &mountinfo.Info{Mountpoint: "/opt/vfix", FSType: "ext4"}
-	for name, tc := range map[string]struct {
-		mounts []*mountinfo.Info
-		want   bool
-	}{
-		"image": {[]*mountinfo.Info{overlay}, true}, "volume": {[]*mountinfo.Info{overlay, volume}, false}, "node": {[]*mountinfo.Info{other}, false},
-	} {
-		if got := inImage(tc.mounts, "/opt/vfix/nri"); got != tc.want {
-			t.Errorf("%s: got %v, want %v", name, got, tc.want)
-		}
+// A directory of the container's image is not the node's, and a volume in it is. The test runs again as the first process
+// of a root that is an overlay.
+func TestOnNode(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("an overlay needs root")
 	}
+	dir := t.TempDir()
+	cmd := exec.Command("/proc/self/exe", dir)
+	cmd.Args[0] = "contained"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS}
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "image: false, volume: true\n" {
+		t.Errorf("got %q, %v", out, err)
+	}
+	if err := onNode(dir); err != nil {
+		t.Errorf("outside of a container: %v", err)
+	}
+}
+
+func TestMain(m *testing.M) {
+	if os.Args[0] != "contained" {
+		os.Exit(m.Run())
+	}
+	dir := os.Args[1]
+	err := os.Chdir(dir)
+	for _, name := range []string{"lower", "upper", "work", "root"} {
+		err = errors.Join(err, os.Mkdir(name, 0o755))
+	}
+	err = errors.Join(err, unix.Mount("overlay", "root", "overlay", 0, "lowerdir=lower,upperdir=upper,workdir=work"),
+		os.MkdirAll("root/image", 0o755), os.MkdirAll("root/volume", 0o755),
+		unix.Mount("lower", "root/volume", "", unix.MS_BIND, ""), unix.Chroot("root"), os.Chdir("/"))
+	if err != nil {
+		fmt.Println(err)
+	}
+	fmt.Printf("image: %v, volume: %v\n", onNode("/image") == nil, onNode("/volume") == nil)
 }
