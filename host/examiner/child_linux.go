@@ -124,9 +124,8 @@ func (f *Finding) describe(p *patch.Plan, wanted bool) {
 			f.Sites++
 		}
 	}
-	left := p.LeftOver()
-	if f.Stay = len(left); f.Stay > 0 {
-		f.Left = fmt.Sprintf("call sites left: %d, the first at vaddr %#x: %s", f.Stay, left[0].Site.Vaddr, left[0].Reason)
+	if left := p.LeftOver(); len(left) > 0 {
+		f.Left = fmt.Sprintf("call sites left: %d, the first at vaddr %#x: %s", len(left), left[0].Site.Vaddr, left[0].Reason)
 	}
 	if wanted && p.Redirected() {
 		f.Fix = p.Redirect.Fix

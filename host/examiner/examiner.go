@@ -54,8 +54,7 @@ type Patch struct {
 type Finding struct {
 	Patch
 	Sites int `json:"sites,omitempty"` // call sites that the patch changes
-	// Stay is how many live and unknown call sites stay; Left says so in words, or why a fix cannot be made.
-	Stay   int    `json:"stay,omitempty"`
+	// Left says which live and unknown call sites stay, or why a fix cannot be made; "" for neither.
 	Left   string `json:"left,omitempty"`
 	Static bool   `json:"static,omitempty"` // a program that loads no library
 	// Fix is the fix that the patch makes, or that the file has; "" for none.
@@ -80,7 +79,7 @@ func (p *Patch) Check(size int64) error {
 
 // check returns an error for an answer that no intact process gives.
 func (f *Finding) check(size int64, fixes []find.Fix) error {
-	if f.Sites < 0 || f.Stay < 0 || len(f.Left) > maxReason || f.Fix != "" && !slices.Contains(fixes, f.Fix) {
+	if f.Sites < 0 || len(f.Left) > maxReason || f.Fix != "" && !slices.Contains(fixes, f.Fix) {
 		return errors.New("invalid answer from the confined process")
 	}
 	return f.Check(size)

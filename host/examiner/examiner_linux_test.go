@@ -78,7 +78,7 @@ func TestExamine(t *testing.T) {
 	legacy := tinyelf.Bytes(1)
 	for range 2 {
 		f, err := e.Examine(bytes.NewReader(legacy), int64(len(legacy)))
-		if err != nil || f.Sites != 1 || f.Stay != 0 || !f.Static {
+		if err != nil || f.Sites != 1 || f.Left != "" || !f.Static {
 			t.Fatalf("got %+v, %v", f, err)
 		}
 		got, err := io.ReadAll(io.NewSectionReader(&patched{bytes.NewReader(legacy), int64(len(legacy)), &f.Patch}, 0, 1<<20))

@@ -82,7 +82,7 @@ func (l *looker) below() (*findings, error) {
 			if !kind.IsRegular() {
 				return nil
 			}
-			return l.file(dir, base, name, l.isOwn)
+			return l.file(dir, base, name, true)
 		})
 	})
 }
@@ -117,7 +117,7 @@ func (l *looker) above(done map[string]bool) (found *findings, hides bool, err e
 				if !kind.IsRegular() || done[name] || isTemporary(base) {
 					return nil
 				}
-				return l.file(l.fd, name, name, func(string) bool { return false })
+				return l.file(l.fd, name, name, false)
 			})
 			unix.Close(fd)
 			if err != nil {
@@ -184,8 +184,8 @@ func isELF(fd int) bool {
 	return n == len(head) && string(head[:len(class64)]) == class64 && string(head[18:]) == x86_64
 }
 
-// file looks at one file, unless skip excludes its name. An error ends the walk.
-func (l *looker) file(dir int, base, name string, skip func(name string) bool) error {
+// file looks at one file; among those below not at the container's own. An error ends the walk.
+func (l *looker) file(dir int, base, name string, below bool) error {
 	var st unix.Stat_t
 	err := unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW) // opening takes longer
 	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size < minSize || st.Size > maxSize {
@@ -210,7 +210,7 @@ func (l *looker) file(dir int, base, name string, skip func(name string) bool) e
 	}
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
-	if err := unix.Fstat(fd, &st); err != nil || !l.suspect(f, st.Size) || skip(name) {
+	if err := unix.Fstat(fd, &st); err != nil || !l.suspect(f, st.Size) || below && l.isOwn(name) {
 		return nil
 	}
 	if l.files--; l.files < 0 {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -81,38 +80,38 @@ const guard = "VFIX_RUNTIME_PID"
 
 // execute replaces this process by the real runtime, and returns only if that is not possible.
 func execute(args []string) error {
-	if os.Getenv(guard) == strconv.Itoa(os.Getpid()) {
+	pid := strconv.Itoa(os.Getpid())
+	if os.Getenv(guard) == pid {
 		return errors.New("the configured runtime leads back to vfix-runtime")
 	}
 	c, _ := LoadConfig() // an error was reported
 	real, err := realRuntime(c.Runtime)
+	if err == nil {
+		err = os.Setenv(guard, pid)
+	}
 	if err != nil {
 		return err
 	}
-	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, guard+"=") })
-	err = unix.Exec(real, append([]string{real}, args...), append(env, guard+"="+strconv.Itoa(os.Getpid())))
-	return fmt.Errorf("runtime %s: %w", real, err)
+	return fmt.Errorf("runtime %s: %w", real, unix.Exec(real, append([]string{real}, args...), os.Environ()))
 }
 
 // usualPath is searched after PATH: engines start their runtimes with an environment of their own.
 const usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// realRuntime returns the configured runtime, else runc or crun, whichever is found first.
+// realRuntime returns the configured runtime, else runc or crun, whichever is found first. Neither is a link to this program.
 func realRuntime(configured string) (string, error) {
 	if configured != "" {
 		return configured, nil
 	}
-	var self, st unix.Stat_t
-	if err := unix.Stat("/proc/self/exe", &self); err != nil {
+	self, err := os.Stat("/proc/self/exe")
+	if err != nil {
 		return "", err
 	}
 	for _, name := range []string{"runc", "crun"} {
 		for dir := range strings.SplitSeq(os.Getenv("PATH")+":"+usualPath, ":") {
 			path := filepath.Join(dir, name)
-			if !filepath.IsAbs(dir) || unix.Stat(path, &st) != nil || unix.Access(path, unix.X_OK) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
-				continue
-			}
-			if st.Dev != self.Dev || st.Ino != self.Ino {
+			fi, err := os.Stat(path)
+			if err == nil && filepath.IsAbs(dir) && fi.Mode().IsRegular() && unix.Access(path, unix.X_OK) == nil && !os.SameFile(fi, self) {
 				return path, nil
 			}
 		}

@@ -275,27 +275,20 @@ func lowerOptions(options string) (names []string) {
 	return slices.DeleteFunc(names, func(n string) bool { return n == "" })
 }
 
-// identity is what the cache knows the layers by: for each lower directory its device, inode, birth and change time.
-// "" if a layer has none.
-func (r *root) identity() string {
-	var text strings.Builder
-	for _, dir := range r.lower {
+// identity is what the cache knows directories by: device, inode and birth time of each, and the change time of those that
+// do not change, the layers. "" if one of them has none.
+func identity(dirs []string, unchanged bool) (text string) {
+	for _, dir := range dirs {
 		var st unix.Statx_t
 		if err := unix.Statx(unix.AT_FDCWD, dir, 0, statxMask, &st); err != nil {
 			return ""
 		}
-		fmt.Fprintf(&text, "%d:%d %d %d.%d %d.%d\n", st.Dev_major, st.Dev_minor, st.Ino, st.Btime.Sec, st.Btime.Nsec, st.Ctime.Sec, st.Ctime.Nsec)
+		text += fmt.Sprintf("%d:%d %d %d.%d\n", st.Dev_major, st.Dev_minor, st.Ino, st.Btime.Sec, st.Btime.Nsec)
+		if unchanged {
+			text += fmt.Sprintf("%d.%d\n", st.Ctime.Sec, st.Ctime.Nsec)
+		}
 	}
-	return text.String()
-}
-
-// ownIdentity is what the cache knows the container's own layer by.
-func (r *root) ownIdentity() string {
-	var st unix.Statx_t
-	if err := unix.Statx(unix.AT_FDCWD, r.own[0], 0, statxMask, &st); err != nil {
-		return ""
-	}
-	return fmt.Sprintf("own %d:%d %d %d.%d\n", st.Dev_major, st.Dev_minor, st.Ino, st.Btime.Sec, st.Btime.Nsec)
+	return text
 }
 
 // errInUse: another process runs in the root.

@@ -207,7 +207,7 @@ func TestIdentity(t *testing.T) {
 		r, err := openRoot(c.root, "c1")
 		n.must(err)
 		defer r.close()
-		return r.identity()
+		return identity(r.lower, true)
 	}
 	want := key(n.container(a, b))
 	if want == "" {

@@ -138,21 +138,31 @@ func (s *start) patch(path string, set settings) error {
 // find returns the files of the root to patch, or that something stays in.
 func (s *start) find(l *looker, store *cache) (*findings, error) {
 	s.record.Cache = "none"
-	layers := l.identity()
+	layers := identity(l.lower, true)
 	if layers == "" {
 		below, err := l.below()
 		return all(below), err
 	}
 	maker := fmt.Sprint(s.Maker, l.Fixes)
-	key, own := cacheKey(maker, layers), cacheKey(maker, layers+l.ownIdentity())
+	key, own := cacheKey(maker, layers), cacheKey(maker, layers+identity(l.own[:1], false))
 	before := store.get(own) // what an earlier start of this container found, and others cannot use
-	below, unlock, err := s.layers(l, store, key, before)
-	if err != nil {
-		return nil, err
+	s.record.Cache = "hit"
+	below := cmp.Or(store.get(key), before)
+	if below == nil { // others that want the same wait
+		unlock, err := store.lock(key, l.until)
+		if err != nil {
+			return nil, err
+		}
+		defer unlock()
+		if below = store.get(key); below == nil {
+			s.record.Cache = "miss"
+			if below, err = l.below(); err != nil {
+				return nil, err
+			}
+		}
 	}
-	defer unlock()
 	done, foreign := l.state(below.Targets)
-	above, hides := &findings{}, false
+	above, hides, err := &findings{}, false, error(nil)
 	if before != nil && before.Cut != "" {
 		above.Cut = before.Cut
 	} else if above, hides, err = l.above(done); err != nil {
@@ -178,26 +188,6 @@ func (s *start) find(l *looker, store *cache) (*findings, error) {
 		found.Left = append(found.Left, leftover{Reason: "cache: " + err.Error()})
 	}
 	return found, nil
-}
-
-// layers returns what the layers have: from the cache, from an earlier start of this container, or by a look at them.
-// Other starts that want the same wait until it is unlocked.
-func (s *start) layers(l *looker, store *cache, key string, before *findings) (below *findings, unlock func(), err error) {
-	s.record.Cache = "hit"
-	if below = cmp.Or(store.get(key), before); below != nil {
-		return below, func() {}, nil
-	}
-	if unlock, err = store.lock(key, l.until); err != nil {
-		return nil, nil, err
-	}
-	if below = store.get(key); below != nil { // of the start that had the lock before
-		return below, unlock, nil
-	}
-	s.record.Cache = "miss"
-	if below, err = l.below(); err != nil {
-		unlock()
-	}
-	return below, unlock, err
 }
 
 // all returns several findings as one.

@@ -307,7 +307,7 @@ func TestTogether(t *testing.T) {
 	r, err := openRoot(c.root, "c1")
 	n.must(err)
 	defer r.close()
-	unlock, err := store.lock(cacheKey("test[]", r.identity()), time.Now())
+	unlock, err := store.lock(cacheKey("test[]", identity(r.lower, true)), time.Now())
 	n.must(err)
 	defer unlock()
 	n.within(5*time.Second, func() {
