@@ -57,7 +57,7 @@ all: need-go runtime ## build bin/vfix and bin/vfix-runtime (the default)
 	$(GO) build -ldflags '$(LDFLAGS)' -o $(PROGRAM) ./cmd/vfix
 
 # The programs that vfix embeds: vfix-runtime, which engines execute at each start of a container, and
-# vfix-nri, which 'vfix nri' executes. internal/programs finds each by the line before it.
+# vfix-nri, which 'vfix nri' executes. deploy/release finds each by the line before it.
 .PHONY: runtime
 runtime: need-go shim
 	GOOS=linux GOARCH=amd64 $(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/vfix-runtime

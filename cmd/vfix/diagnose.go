@@ -61,14 +61,15 @@ func runDiagnose(ctx context.Context, opts DiagnoseOptions, args []string, out *
 		errs = append(errs, out.diagnosis(opts.printOptions, all))
 	}
 	for _, r := range all {
-		errs = append(errs, crashFinding(r))
+		errs = append(errs, crashFinding(r, opts.json()))
 	}
 	return errors.Join(errs...)
 }
 
-// crashFinding is the finding of a result, nil without one.
-func crashFinding(r *diagnose.Result) error {
-	page, open := 0, 0
+// crashFinding is the finding of a result, nil without one. The hint is the next command only if stdout has JSON: the text
+// there ends with it.
+func crashFinding(r *diagnose.Result, json bool) error {
+	page, open, printed := 0, 0, false
 	hint := "'vfix help diagnosing' explains how to collect more evidence"
 	for _, c := range r.Crashes {
 		switch {
@@ -80,18 +81,22 @@ func crashFinding(r *diagnose.Result) error {
 			continue
 		}
 		if c.Next != nil && page+open == c.Count {
-			hint = "run: " + c.Next.Command
+			hint, printed = "run: "+c.Next.Command, !json
 		}
 	}
+	var found *findingsError
 	switch {
 	case page > 0 && r.Crashes[0].Kind == diagnose.Affected:
-		return finding(hint, "%s: AFFECTED", r.Input)
+		found = finding(hint, "%s: AFFECTED", r.Input)
 	case page > 0:
-		return finding(hint, "%s: %s", r.Input, screen.Count(page, "vsyscall crash"))
+		found = finding(hint, "%s: %s", r.Input, screen.Count(page, "vsyscall crash"))
 	case open > 0:
-		return incompletef(hint, "%s: the cause of %s is not known", r.Input, screen.Count(open, "crash"))
+		found = incompletef(hint, "%s: the cause of %s is not known", r.Input, screen.Count(open, "crash"))
+	default:
+		return nil
 	}
-	return nil
+	found.printed = printed
+	return found
 }
 
 // jsonDiagnosis is the document of diagnose.

@@ -41,10 +41,10 @@ func TestDiagnose(t *testing.T) {
 	}{
 		"called": {finds(called()), 3, []string{"x: bash called time() in the vsyscall page, which its kernel does not serve (certain)\n",
 			"\n  caller    /lib/libc-2.13.so+0x9f8bd in time, glibc 2.13, 93ac61ec\n", "\n  code      0x9f8b4: mov", "\n  evidence  a   line\n", "\n  note      a note\n",
-			"\n  next      vfix rebuild redis:2.8.22\n            writes the image\n", `/bin/bash\x1b[31m, pid 106`, "1 vsyscall crash", "run: vfix rebuild redis:2.8.22"}},
+			"\n  next      vfix rebuild redis:2.8.22\n            writes the image\n", `/bin/bash\x1b[31m, pid 106`}},
 		"other":    {finds(other), 0, []string{"x: not the vsyscall page (likely)\n"}},
 		"unknown":  {finds(unknown), 4, []string{"the cause of 2 crashes is not known"}},
-		"several":  {finds(other, called()), 3, []string{"1 vsyscall crash"}},
+		"several":  {finds(other, called()), 3, []string{"\n  next      vfix rebuild redis:2.8.22\n"}},
 		"many":     {finds(other, other, other, other, other, other), 0, []string{"1 more are not shown"}},
 		"nothing":  {finds(), 0, []string{"x: no crash found in 7 lines of text."}},
 		"affected": {finds(&diagnose.Crash{Kind: diagnose.Affected, Confidence: diagnose.Certain, Count: 1}), 3, []string{"x: AFFECTED"}},
@@ -60,6 +60,9 @@ func TestDiagnose(t *testing.T) {
 			if !strings.Contains(got.stdout+got.stderr, s) {
 				t.Errorf("%s: %q is not in\n%s%s", name, s, got.stdout, got.stderr)
 			}
+		}
+		if n := strings.Count(got.stdout+got.stderr, called().Next.Command); n > 1 {
+			t.Errorf("%s: the next command is printed %d times", name, n)
 		}
 		if err := validate(t, runLine(c.e, "diagnose", "--format", "json", "x").stdout); err != nil {
 			t.Errorf("%s: %#v", name, err)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"vfix.dev/vfix/cmd/vfix/embedded"
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/install"
 )
@@ -61,7 +60,7 @@ func (o *InstallOptions) addShared(cmd *cobra.Command) {
 
 // programs are what install writes: this program, and the one that it carries.
 func programs() (map[string][]byte, error) {
-	runtime, err := embedded.Program(embedded.Runtime)
+	runtime, err := embeddedProgram("vfix-runtime")
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"vfix.dev/vfix/cmd/vfix/embedded"
 	"vfix.dev/vfix/host/nri"
 )
 
@@ -34,11 +33,11 @@ func newNRICommand(_ *output, e engine) *cobra.Command {
 
 // startNRI executes the plugin in place of this process.
 func startNRI(o nri.Options) error {
-	plugin, err := embedded.Program(embedded.NRI)
+	plugin, err := embeddedProgram("vfix-nri")
 	if err != nil {
 		return err
 	}
-	hook, err := embedded.Program(embedded.Runtime)
+	hook, err := embeddedProgram("vfix-runtime")
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"vfix.dev/vfix/cmd/vfix/embedded"
 	"vfix.dev/vfix/shim"
 )
 
@@ -26,7 +25,7 @@ func newVersionCommand(out *output, _ engine) *cobra.Command {
 }
 
 func (o *output) build(opts printOptions, b buildInfo) error {
-	v := jsonVersion{b, len(shim.Library()), len(shim.Trace()), embedded.Size(embedded.Runtime)}
+	v := jsonVersion{b, len(shim.Library()), len(shim.Trace()), embeddedSize("vfix-runtime")}
 	if opts.json() {
 		return o.document("version", false, v)
 	}

@@ -16,8 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"vfix.dev/vfix/internal/programs"
 )
 
 const usage = `usage: release licences PROGRAM DIR
@@ -59,15 +57,14 @@ func linked(program string) (*buildinfo.BuildInfo, []*debug.Module, error) {
 		return nil, nil, err
 	}
 	infos := []*buildinfo.BuildInfo{info}
-	for _, p := range programs.CarriedIn(text) {
-		const most = 1 << 30 // bytes
-		other, err := p.Unpack(most)
+	for _, p := range carriedIn(text) {
+		other, err := p.unpack()
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", program, err)
 		}
 		info, err := buildinfo.Read(bytes.NewReader(other))
 		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %s: %w", program, p.Name, err)
+			return nil, nil, fmt.Errorf("%s: %s: %w", program, p.name, err)
 		}
 		infos = append(infos, info)
 	}

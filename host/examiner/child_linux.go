@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/host/jail"
-	"vfix.dev/vfix/internal/programs"
+	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
@@ -99,7 +99,7 @@ func examine(f io.ReaderAt, size int64, fixes []find.Fix) (found Finding, err er
 	wanted := r.Redirect != nil && slices.Contains(fixes, r.Redirect.Fix)
 	matters := func(s find.Site) bool { return s.Verdict.Finding() }
 	if !wanted && !slices.ContainsFunc(r.Sites, matters) {
-		why, err := programs.PackedBy(f, size)
+		why, err := elf.PackedBy(f, size)
 		if err == nil && why != "" {
 			err = fmt.Errorf("not examined: %s", why)
 		}

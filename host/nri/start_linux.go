@@ -8,18 +8,16 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
-
-	"vfix.dev/vfix/internal/programs"
 )
 
 // Start executes the plugin in place of this process, with the program of the hook. It
 // returns if that is not possible.
 func Start(o Options, plugin, hook []byte) error {
-	self, err := programs.Memfile("vfix-nri", bytes.NewReader(plugin))
+	self, err := memfile("vfix-nri", bytes.NewReader(plugin))
 	if err != nil {
 		return err
 	}
-	if o.Program, err = programs.Memfile("vfix-runtime", bytes.NewReader(hook)); err != nil {
+	if o.Program, err = memfile("vfix-runtime", bytes.NewReader(hook)); err != nil {
 		return err
 	}
 	if _, err := unix.FcntlInt(uintptr(o.Program), unix.F_SETFD, 0); err != nil { // the plugin inherits it

@@ -12,7 +12,6 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/hazards"
 	"vfix.dev/vfix/internal/filecopy"
-	"vfix.dev/vfix/internal/programs"
 	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
@@ -183,7 +182,7 @@ func (s *Session) examineAt(name string, r io.ReaderAt, size int64, head []byte,
 	if info.hazard, err = hazards.Find(name, r, size); err != nil {
 		return nil, err
 	}
-	if info.passed, err = programs.PackedBy(r, size); err != nil {
+	if info.passed, err = elf.PackedBy(r, size); err != nil {
 		return nil, err
 	}
 	info.unread = info.passed != ""

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/textutil"
 )
 
 // BadName is the error about a text that is not the name of an image.
@@ -56,6 +57,10 @@ func ResolveDest(d Ref) (Ref, error) {
 	}
 	_, err := os.Stat(d.Name)
 	if err == nil || LooksLikePath(d.Name) || strings.HasSuffix(d.Name, ".tar") {
+		if prefix, rest, found := strings.Cut(d.Name, ":"); found && likePrefix(prefix) != "" {
+			return d, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: unknown prefix %s:", d.Name, prefix),
+				"did you mean %s%s?", likePrefix(prefix), textutil.QuotePath(rest))
+		}
 		return d, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: cannot tell the output format", d.Name),
 			"-o %s:%s, or -o %s:%s for docker load", OCIArchive, d.Name, DockerArchive, d.Name)
 	}

@@ -1,4 +1,4 @@
-package programs
+package nri
 
 import (
 	"errors"
@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// New makes an executable file in memory, sealed, that is closed on exec: the kernel has opened it by
+// memfile makes an executable file in memory, sealed, that is closed on exec: the kernel has opened it by
 // then. It is read from its beginning.
-func Memfile(name string, content io.Reader) (int, error) {
+func memfile(name string, content io.Reader) (int, error) {
 	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
 	fd, err := unix.MemfdCreate(name, flags|unix.MFD_EXEC)
 	if errors.Is(err, unix.EINVAL) { // Linux before 6.3 does not know MFD_EXEC

@@ -1,6 +1,6 @@
 // Recognises programs whose visible code is only part of what they run.
 
-package programs
+package elf
 
 import (
 	"bytes"
@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// lookAhead is how much of a program's start is looked at for the mark of a packer, in bytes: it is behind the program
+	// packerHead is how much of a program's start is looked at for the mark of a packer, in bytes: it is behind the program
 	// headers.
-	lookAhead = 1024
-	// lookBack is how much of its end is looked at: PyInstaller's cookie has 88 bytes, and a signature may follow.
-	lookBack = 4096
+	packerHead = 1024
+	// packerTail is how much of its end is looked at: PyInstaller's cookie has 88 bytes, and a signature may follow.
+	packerTail = 4096
 )
 
 // Marks. Sources: the AppImage specification; UPX's src/conf.h and p_lx_elf.cpp; PyInstaller's archive/writers.py.
@@ -24,14 +24,14 @@ const (
 	pyMagic       = "MEI\x0c\x0b\x0a\x0b\x0e"
 )
 
-// Inside says why a program of size bytes is not all of the code that it runs, "" if nothing shows that. Its
+// PackedBy says why a program of size bytes is not all of the code that it runs, "" if nothing shows that. Its
 // errors are r's.
 func PackedBy(r io.ReaderAt, size int64) (string, error) {
-	head := make([]byte, min(size, lookAhead))
+	head := make([]byte, min(size, packerHead))
 	if _, err := r.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
 		return "", err
 	}
-	tail := make([]byte, min(size, lookBack))
+	tail := make([]byte, min(size, packerTail))
 	if _, err := r.ReadAt(tail, size-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
 		return "", err
 	}

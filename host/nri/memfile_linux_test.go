@@ -1,4 +1,4 @@
-package programs
+package nri
 
 import (
 	"bytes"
@@ -12,9 +12,9 @@ import (
 )
 
 // The file has its content from the beginning, cannot be changed, and is closed on exec.
-func TestNew(t *testing.T) {
+func TestMemfile(t *testing.T) {
 	want := bytes.Repeat([]byte("0123456789"), 10_000)
-	fd, err := Memfile("x", bytes.NewReader(want))
+	fd, err := memfile("x", bytes.NewReader(want))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,10 +41,10 @@ func TestNew(t *testing.T) {
 	if fi, err := f.Stat(); err != nil || fi.Mode().Perm()&0o111 == 0 {
 		t.Errorf("not executable: %v, %v", fi.Mode(), err)
 	}
-	if fd, err := Memfile("x", iotest.ErrReader(iotest.ErrTimeout)); !errors.Is(err, iotest.ErrTimeout) || fd != -1 {
+	if fd, err := memfile("x", iotest.ErrReader(iotest.ErrTimeout)); !errors.Is(err, iotest.ErrTimeout) || fd != -1 {
 		t.Errorf("an error of reading: got %d, %v", fd, err)
 	}
-	if fd, err := Memfile(string(make([]byte, 1)), nil); !errors.Is(err, unix.EINVAL) || fd != -1 {
+	if fd, err := memfile(string(make([]byte, 1)), nil); !errors.Is(err, unix.EINVAL) || fd != -1 {
 		t.Errorf("a name that is not one: got %d, %v", fd, err)
 	}
 }

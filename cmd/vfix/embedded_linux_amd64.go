@@ -1,0 +1,43 @@
+// The programs that vfix carries for Linux on amd64: a line that names the program, and the output of gzip(1) (Makefile,
+// the target runtime). deploy/release finds them in the bytes of this program.
+
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"embed"
+	"fmt"
+	"io"
+	"io/fs"
+)
+
+// embedded has the files that make builds, and a README, so that Go compiles before make has run.
+//
+//go:embed embedded/programs
+var embedded embed.FS
+
+func embeddedFile(name string) string { return "embedded/programs/" + name + ".gz" }
+
+// embeddedProgram is one of the programs: vfix-runtime or vfix-nri.
+func embeddedProgram(name string) ([]byte, error) {
+	b, err := embedded.ReadFile(embeddedFile(name))
+	if err != nil {
+		return nil, fmt.Errorf("%s: this vfix was built without it: build it with make", name)
+	}
+	_, packed, _ := bytes.Cut(b, []byte("\n"))
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return io.ReadAll(z)
+}
+
+// embeddedSize is the size in bytes of a compressed program in this one, 0 for none.
+func embeddedSize(name string) int64 {
+	fi, err := fs.Stat(embedded, embeddedFile(name))
+	if err != nil {
+		return 0
+	}
+	return fi.Size()
+}
