@@ -5,6 +5,7 @@ package diagnose
 
 import (
 	"bytes"
+	"cmp"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -14,7 +15,6 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/rootpath"
 	rewriter "vfix.dev/vfix/rewriter/elf"
-	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
 
@@ -51,7 +51,7 @@ func (c *Crash) findCaller(co *core, f *facts, o Options) {
 		c.note(fmt.Sprintf("the return address %#x is not in a mapped file that the core lists", ret))
 		return
 	}
-	c.Caller = &Caller{Module: m.path, Offset: ret - m.base, BuildID: m.buildID}
+	c.Caller = &Caller{Module: m.path, Offset: ret - m.base, BuildID: buildID(m.head)}
 	if why := c.readModule(m, o); why != "" {
 		c.note(fmt.Sprintf("the code of %s: %s", m.path, why))
 	}
@@ -60,12 +60,10 @@ func (c *Crash) findCaller(co *core, f *facts, o Options) {
 // module is a mapped file. The kernel dumps the first page of each mapped ELF file (coredump_filter bit 4, core(5)), so
 // the core has the build ID although it does not have the code.
 type module struct {
-	path    string
-	base    uint64 // address of its first byte
-	offset  uint64 // in the file, of the requested address
-	head    []byte // the first page in memory, nil if the core does not have it
-	vaddr   uint64 // the requested address as a vaddr of the file; 0 if head does not have it
-	buildID string
+	path   string
+	base   uint64 // address of its first byte
+	offset uint64 // in the file, of the requested address
+	head   []byte // the first page in memory, empty if the core does not have it
 }
 
 // moduleAt returns the file that is mapped at addr, nil if no file is.
@@ -74,60 +72,30 @@ func (c *core) moduleAt(f *facts, addr uint64) *module {
 		if addr < m.start || addr >= m.end {
 			continue
 		}
-		mod := &module{path: m.path, base: m.start - m.offset, offset: addr - m.start + m.offset}
-		c.readHead(mod, addr)
+		mod := &module{path: m.path, base: m.start - m.offset, offset: addr - m.start + m.offset, head: make([]byte, page)}
+		n, _ := c.mem(mod.head, mod.base)
+		mod.head = mod.head[:n]
 		return mod
 	}
 	return nil
 }
 
-// readHead sets head, vaddr and buildID from the headers of a module in memory, if the core has its first page.
-func (c *core) readHead(m *module, addr uint64) {
-	head := make([]byte, page)
-	n, err := c.mem(head, m.base)
-	if err != nil {
-		return
-	}
-	head = head[:n]
-	f, err := elf.NewFile(bytes.NewReader(withoutSections(head)))
-	if err != nil {
-		return
-	}
-	m.head = head
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_LOAD && m.offset >= p.Off && m.offset-p.Off < p.Filesz {
-			m.vaddr = p.Vaddr + (m.offset - p.Off)
-		}
-	}
-	for _, p := range f.Progs {
-		if p.Type != elf.PT_NOTE || m.vaddr == 0 || m.buildID != "" {
-			continue
-		}
-		b := make([]byte, min(p.Filesz, page))
-		if n, err := c.mem(b, addr-m.vaddr+p.Vaddr); err == nil {
-			m.buildID = rewriter.BuildID(b[:n])
-		}
-	}
-}
+// buildIDNote is the type and name of the note with the build ID; the lengths of its name and content precede it.
+var buildIDNote = []byte("\x03\x00\x00\x00GNU\x00")
 
-// withoutSections returns the first page of an ELF file as a file without section headers, which are at its end.
-func withoutSections(head []byte) []byte {
-	const shoff, shnum = 40, 60
-	if b := bytes.Clone(head); len(b) > shnum+4 {
-		clear(b[shoff : shoff+8])
-		clear(b[shnum : shnum+4])
-		return b
+// buildID returns the build ID in the first page of a file, in hex, "" for none.
+func buildID(head []byte) string {
+	const lengths = 8
+	if i := bytes.Index(head, buildIDNote); i >= lengths {
+		return rewriter.BuildID(head[i-lengths:])
 	}
-	return nil
+	return ""
 }
 
 // readModule finds the call site in the module's file, if the file is available and the one that crashed; why is the
 // reason if not.
 func (c *Crash) readModule(m *module, o Options) (why string) {
-	where := "this machine"
-	if o.RootName != "" {
-		where = o.RootName
-	}
+	where := cmp.Or(o.RootName, "this machine")
 	if o.Root == nil {
 		return "not examined"
 	}
@@ -139,24 +107,27 @@ func (c *Crash) readModule(m *module, o Options) (why string) {
 		return fmt.Sprintf("%s: %v", where, err)
 	}
 	defer done()
-	head := make([]byte, page)
-	n, _ := r.ReadAt(head, 0)
-	head = head[:n]
-	if len(m.head) > 0 && !bytes.Equal(head[:min(n, len(m.head))], m.head[:min(n, len(m.head))]) {
+	head := make([]byte, len(m.head))
+	if n, _ := r.ReadAt(head, 0); !bytes.Equal(head[:n], m.head[:n]) {
 		return where + " has another file of this name"
+	}
+	f, err := elf.NewFile(r)
+	if err != nil {
+		return fmt.Sprintf("%s: %v", where, err)
 	}
 	report, err := patch.Scan(r, size)
 	if err != nil {
 		return fmt.Sprintf("%s: %v", where, err)
 	}
+	ret := vaddrAt(f, m.offset)
 	for i := range report.Sites {
 		s := &report.Sites[i]
-		if !c.madeBy(s, m) && !(s.Tail && s.Function.String() == c.Function) {
-			continue
-		}
 		jump := "call"
 		if s.Tail { // the return address is in the caller of the function that jumps
 			jump = "jmp"
+		}
+		if s.Function.String() != c.Function || !s.Tail && (s.Call == 0 || s.Call+uint64(s.CallLen) != ret) {
+			continue
 		}
 		c.Caller.File, c.Caller.Symbol, c.Caller.Libc = m.path, s.Symbol, report.Libc
 		c.Caller.Code = fmt.Sprintf("%#x: mov $%#x,%%rax; %s *%%rax", s.Vaddr, s.Function.Vaddr(), jump)
@@ -165,11 +136,12 @@ func (c *Crash) readModule(m *module, o Options) (why string) {
 	return "no call of the page precedes the return address"
 }
 
-// madeBy reports whether a call site made the call that returns to the address of the module.
-func (c *Crash) madeBy(s *find.Site, m *module) bool {
-	end := s.Call + uint64(s.CallLen)
-	if m.vaddr == 0 { // without the first page, the file's offset has to do: it differs from the vaddr by whole pages
-		return s.Function.String() == c.Function && s.Call != 0 && end%page == m.offset%page
+// vaddrAt returns the vaddr at which an offset of a file is mapped, 0 for none.
+func vaddrAt(f *elf.File, offset uint64) uint64 {
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_LOAD && offset >= p.Off && offset-p.Off < p.Filesz {
+			return p.Vaddr + (offset - p.Off)
+		}
 	}
-	return s.Function.String() == c.Function && s.Call != 0 && end == m.vaddr
+	return 0
 }

@@ -184,11 +184,7 @@ func (t *textFacts) next(c *Crash, o Options) {
 		c.Next = locate(t, c)
 		return
 	}
-	if c.Kind.Page() {
-		c.Next = o.fix(t, c)
-	} else {
-		c.Next = o.look(t, c)
-	}
+	c.Next = o.command(t, c)
 }
 
 // callers names a few files.
@@ -243,7 +239,7 @@ func (t *textFacts) ofEnd(e end, o Options) *Crash {
 		c.Verdict = fmt.Sprintf("%s of the host are mounted over those of the image: the program runs with the host's loader and libraries, "+
 			"which did not make it", strings.Join(e.mounts, " and "))
 		c.note("start it without these mounts first; if it then still ends with status 139, the page may be the cause")
-		c.Next = o.look(t, c)
+		c.Next = o.command(t, c)
 		return c
 	}
 	if f, own := e.message(); f != nil {

@@ -21,8 +21,7 @@ type described struct {
 		Image string
 		Cmd   json.RawMessage
 	}
-	HostConfig struct{ Binds []string }
-	Mounts     []struct{ Type, Source, Destination string }
+	Mounts []struct{ Source, Destination string }
 	// Kubernetes: a pod, or a list of them.
 	Kind     string
 	Metadata struct{ Name, Namespace string }
@@ -113,28 +112,16 @@ func (t *textFacts) container(d *described, s *state) {
 	t.place = max(t.place, engine)
 	e := end{
 		container: strings.TrimPrefix(d.Name, "/"), id: d.ID, image: cmp.Or(d.ImageName, d.Config.Image), path: d.Path,
-		status: s.ExitCode, running: s.Running, failed: s.Error,
-	}
-	for _, b := range d.HostConfig.Binds {
-		if from, to, ok := strings.Cut(b, ":"); ok {
-			to, _, _ = strings.Cut(to, ":")
-			e.mount(from, to)
-		}
+		status: s.ExitCode, running: s.Running,
 	}
 	for _, m := range d.Mounts {
-		e.mount(m.Source, m.Destination)
+		if to := path.Clean(m.Destination); path.Clean(m.Source) == to && slices.Contains(libraries, to) {
+			e.mounts = append(e.mounts, to)
+		}
 	}
+	slices.Sort(e.mounts)
 	e.cause = causeOf(s.OOMKilled, s.Error)
 	t.ends = append(t.ends, e)
-}
-
-// mount records a mount of the host's libraries.
-func (e *end) mount(from, to string) {
-	to = path.Clean(to)
-	if path.Clean(from) == to && slices.Contains(libraries, to) && !slices.Contains(e.mounts, to) {
-		e.mounts = append(e.mounts, to)
-		slices.Sort(e.mounts)
-	}
 }
 
 // causeOf returns another cause that an engine reports, "" for none.

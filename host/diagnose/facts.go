@@ -26,7 +26,6 @@ type end struct {
 	path                      string   // of the program
 	mounts                    []string // directories of the image's libraries over which those of the host are mounted
 	cause                     string   // another cause, "" for none
-	failed                    string   // the engine's error message, "" for none
 	running                   bool
 	line                      string
 	served                    bool // the kernel that it ran on serves the page

@@ -61,39 +61,35 @@ func File(name string, o Options) (*Result, error) {
 	if !fi.Mode().IsRegular() { // a pipe, /dev/kmsg
 		return Text(name, f, o)
 	}
-	head := make([]byte, headSize)
-	n, err := f.ReadAt(head, 0)
-	if err != nil && err != io.EOF {
+	head := make([]byte, len(elfMagic))
+	if _, err := f.ReadAt(head, 0); err != nil && err != io.EOF {
 		return nil, err
 	}
-	switch head = head[:n]; {
-	case bytes.HasPrefix(head, []byte(elfMagic)):
+	switch {
+	case string(head) == elfMagic:
 		return Core(name, f, o)
-	case bytes.HasPrefix(head, []byte(gzipMagic)), bytes.HasPrefix(head, []byte(zstdMagic)):
-		return unpacked(name, f, o)
+	case bytes.HasPrefix(head, []byte(gzipMagic)):
+		r, err := gzip.NewReader(f)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		return unpacked(name, r, o)
+	case string(head) == zstdMagic:
+		r, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxZstdWindow))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		defer r.Close()
+		return unpacked(name, r, o)
 	}
 	return Text(name, f, o)
 }
 
-// unpacked diagnoses a compressed file. A core is read at any offset, so it is unpacked to a temporary file.
-func unpacked(name string, f *os.File, o Options) (*Result, error) {
-	var r io.Reader
-	gz, err := gzip.NewReader(f)
-	if r = gz; err != nil {
-		if _, err := f.Seek(0, io.SeekStart); err != nil {
-			return nil, err
-		}
-		z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxZstdWindow))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		defer z.Close()
-		r = z
-	}
+// unpacked diagnoses the content of a compressed file. A core is read at any offset, so it is unpacked to a temporary
+// file.
+func unpacked(name string, r io.Reader, o Options) (*Result, error) {
 	br := bufio.NewReader(r)
-	if head, err := br.Peek(len(elfMagic)); err != nil && err != io.EOF {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	} else if string(head) != elfMagic {
+	if head, _ := br.Peek(len(elfMagic)); string(head) != elfMagic {
 		return Text(name, br, o)
 	}
 	tmp, err := os.CreateTemp("", "vfix-core-")

@@ -3,6 +3,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"path"
 	"strings"
 
@@ -73,46 +74,33 @@ func patchProgram(file string) *Command {
 	return &Command{"vfix patch -o " + textutil.QuotePath(path.Base(file)+".vfix") + " " + textutil.QuotePath(file), "writes a patched copy of the program"}
 }
 
-// fix is the command that fixes a crash on the page.
-func (o *Options) fix(t *textFacts, c *Crash) *Command {
-	image := c.Image
+// command is the next command for a crash: it fixes one on the page, and finds the cause of one at an unknown place.
+func (o *Options) command(t *textFacts, c *Crash) *Command {
+	fixes := c.Kind.Page()
+	subject := cmp.Or(c.Image, c.Path)
 	switch {
-	case o.RootName != "":
+	case o.RootName != "" && fixes:
 		return o.fixRoot()
-	case t.place == builds:
-		return layer(image)
-	case strings.HasPrefix(image, "/"):
-		return &Command{textutil.QuoteWords([]string{"vfix", "patch", "-i", image}), "patches all files of the container's root filesystem in place; stop it before"}
-	case t.place == apptainer:
-		return sandbox(image)
-	case image != "":
-		return o.rebuild(image)
-	case c.Path != "":
-		return patchProgram(c.Path)
-	}
-	return locate(t, c)
-}
-
-// look is the command that finds the cause of a crash at an unknown place.
-func (o *Options) look(t *textFacts, c *Crash) *Command {
-	image := c.Image
-	switch {
 	case o.RootName != "":
 		return scan(o.RootName)
-	case t.place == builds && image == "":
-		return layer("")
+	case t.place == builds && (fixes || c.Image == ""):
+		return layer(c.Image)
 	case t.place == apptainer:
-		return sandbox(image)
-	case image != "":
-		command := scan(image)
-		if t.place == builds {
-			command.Why += "; if it does, 'vfix layer' writes what COPY --from=vfix / / adds to the Dockerfile"
-		}
+		return sandbox(c.Image)
+	case subject == "":
+		return locate(t, c)
+	case !fixes && t.place == builds:
+		command := scan(subject)
+		command.Why += "; if it does, 'vfix layer' writes what COPY --from=vfix / / adds to the Dockerfile"
 		return command
-	case c.Path != "":
-		return scan(c.Path)
+	case !fixes:
+		return scan(subject)
+	case strings.HasPrefix(c.Image, "/"):
+		return &Command{textutil.QuoteWords([]string{"vfix", "patch", "-i", c.Image}), "patches all files of the container's root filesystem in place; stop it before"}
+	case c.Image != "":
+		return o.rebuild(c.Image)
 	}
-	return locate(t, c)
+	return patchProgram(c.Path)
 }
 
 func scan(source string) *Command {
