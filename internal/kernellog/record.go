@@ -35,8 +35,8 @@ type Record struct {
 const levels = 8
 
 // ParseRecord reads a record of /dev/kmsg (Documentation/ABI/testing/dev-kmsg):
-// "priority,sequence,microseconds,flags;text\n" and further lines, in the text \xHH for bytes
-// that cannot be printed. ok is false for other lines, also of programs.
+// "priority,sequence,microseconds,flags;text\n" and further lines, in the text \xHH for bytes that cannot be printed,
+// which stay as they are. ok is false for other lines, also of programs.
 func ParseRecord(record string) (r Record, ok bool) {
 	head, text, ok := strings.Cut(record, ";")
 	f := strings.Split(head, ",")
@@ -50,24 +50,5 @@ func ParseRecord(record string) (r Record, ok bool) {
 		return r, false
 	}
 	text, _, _ = strings.Cut(text, "\n")
-	return Record{unescape(text), time.Duration(us) * time.Microsecond}, true
-}
-
-// unescape undoes /dev/kmsg's \xHH.
-func unescape(s string) string {
-	if !strings.Contains(s, `\x`) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if strings.HasPrefix(s[i:], `\x`) && len(s)-i >= 4 {
-			if n, err := strconv.ParseUint(s[i+2:i+4], 16, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
+	return Record{text, time.Duration(us) * time.Microsecond}, true
 }

@@ -181,26 +181,20 @@ func (s *search) open(name string, parent *object) (*object, error) {
 	return &object{name, f, parent}, nil
 }
 
-// find looks for a library as the loader does: all files that it may take, by the processor.
+// find looks for a library as the loader does: all files that it may take, by the processor. The directory that a
+// relative path refers to is not known.
 func (s *search) find(name string, by *object) []*object {
-	if strings.Contains(name, "/") && s.alone && !strings.HasPrefix(name, "$") {
+	if strings.Contains(name, "/") {
+		file := expand(name, by)
+		if o, err := s.open(clean(file), by); err == nil && s.follows(file) {
+			return []*object{o}
+		}
 		return nil
 	}
-	if strings.Contains(name, "/") {
-		return s.openAll(expand(name, by), by)
-	}
-	for _, same := range s.own(by) {
-		var all []*object
-		for _, dir := range same {
-			if !s.alone || strings.HasPrefix(dir, fromOrigin) {
-				all = append(all, s.in(dir, name, by)...)
-			}
+	for _, dir := range append(own(by), s.dirs...) {
+		if !s.follows(dir) {
+			continue
 		}
-		if len(all) > 0 {
-			return all
-		}
-	}
-	for _, dir := range s.dirs {
 		if all := s.in(dir, name, by); len(all) > 0 {
 			return all
 		}
@@ -208,24 +202,15 @@ func (s *search) find(name string, by *object) []*object {
 	return nil
 }
 
-// openAll opens those of some files that the loader may use. The directory that a relative path refers to is not
-// known.
-func (s *search) openAll(files []string, by *object) (all []*object) {
-	for _, file := range files {
-		if !path.IsAbs(file) {
-			continue
-		}
-		if o, err := s.open(clean(file), by); err == nil {
-			all = append(all, o)
-		}
-	}
-	return all
+// follows reports whether a path is one in the root; of a program whose system is not known, only those relative to
+// itself are.
+func (s *search) follows(name string) bool {
+	return path.IsAbs(name) && (!s.alone || strings.HasPrefix(name, fromOrigin))
 }
 
 // own are the directories in which a library that an object needs is looked for before those of all programs:
-// DT_RUNPATH of the object, or else DT_RPATH of the object and of those that needed it. Each entry is
-// every directory that the loader may take it for.
-func (s *search) own(by *object) (all [][]string) {
+// DT_RUNPATH of the object, or else DT_RPATH of the object and of those that needed it.
+func own(by *object) (all []string) {
 	if runpath := paths(by, elf.DTRunpath); len(runpath) > 0 {
 		return runpath
 	}
@@ -238,7 +223,7 @@ func (s *search) own(by *object) (all [][]string) {
 }
 
 // paths are the directories of an object's DT_RPATH or DT_RUNPATH.
-func paths(o *object, tag int64) (all [][]string) {
+func paths(o *object, tag int64) (all []string) {
 	for _, list := range o.file.DynStrings(tag) {
 		for _, dir := range strings.FieldsFunc(list, func(r rune) bool { return r == ':' || r == ';' }) {
 			all = append(all, expand(dir, o))
@@ -250,33 +235,10 @@ func paths(o *object, tag int64) (all [][]string) {
 // fromOrigin begins a path that was expanded from $ORIGIN: to the file system it is the same as one slash.
 const fromOrigin = "//"
 
-// expand replaces what a path begins with: $ORIGIN is the directory of the object; $LIB and $PLATFORM are as the loader
-// was built, or by the processor, so that each value that is known counts.
-func expand(dir string, o *object) []string {
-	all := []string{dir}
-	for _, v := range []struct {
-		name   string
-		values []string
-	}{
-		{"ORIGIN", []string{fromOrigin + path.Dir(o.path)}},
-		{"LIB", []string{"lib64", "lib", "lib/x86_64-linux-gnu"}},
-		{"PLATFORM", []string{"x86_64", "haswell", "xeon_phi"}},
-	} {
-		for _, form := range []string{"$" + v.name, "${" + v.name + "}"} {
-			var next []string
-			for _, text := range all {
-				if !strings.Contains(text, form) {
-					next = append(next, text)
-					continue
-				}
-				for _, value := range v.values {
-					next = append(next, strings.ReplaceAll(text, form, value))
-				}
-			}
-			all = next
-		}
-	}
-	return all
+// expand replaces $ORIGIN, the directory of the object. $LIB and $PLATFORM, whose values only the loader knows, stay.
+func expand(dir string, o *object) string {
+	origin := fromOrigin + path.Dir(o.path)
+	return strings.NewReplacer("$ORIGIN", origin, "${ORIGIN}", origin).Replace(dir)
 }
 
 // variants are directories below each other one that the loader prefers on processors that have what they are named
@@ -287,12 +249,13 @@ var variants = []string{
 }
 
 // in is every file of that name in a directory and its variants that the loader accepts.
-func (s *search) in(dir, name string, by *object) []*object {
-	files := make([]string, len(variants))
-	for i, v := range variants {
-		files[i] = path.Join(dir, v, name)
+func (s *search) in(dir, name string, by *object) (all []*object) {
+	for _, v := range variants {
+		if o, err := s.open(clean(path.Join(dir, v, name)), by); err == nil {
+			all = append(all, o)
+		}
 	}
-	return s.openAll(files, by)
+	return all
 }
 
 // clean is a path for fs.FS.

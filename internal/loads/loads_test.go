@@ -100,9 +100,6 @@ const loader = "/lib64/ld-linux-x86-64.so.2"
 func lib(soname string, needed ...string) elfFile { return elfFile{soname: soname, needed: needed} }
 
 func TestOf(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("symlinks need a privilege there")
-	}
 	prog := elfFile{interp: loader, needed: []string{"libc.so.6"}}
 	with := func(change func(*elfFile)) elfFile {
 		f := prog
@@ -138,9 +135,6 @@ func TestOf(t *testing.T) {
 			"lib64/ld-linux-x86-64.so.2 lib64/libc.so.6 lib64/tls/libc.so.6", "", ""},
 		"a library of another machine is passed over": {map[string]any{"bin/p": prog, "lib64/ld-linux-x86-64.so.2": ld, "lib64/libc.so.6": "\x7fELF\x01", "lib/libc.so.6": libc},
 			"lib64/ld-linux-x86-64.so.2 lib/libc.so.6", "", ""},
-		"$LIB and $PLATFORM, each value": {map[string]any{"opt/bin/p": with(func(f *elfFile) { f.runpath = "$ORIGIN/../$LIB:${ORIGIN}/${PLATFORM}:/opt/last" }), "lib64/ld-linux-x86-64.so.2": ld,
-			"opt/lib64/libc.so.6": libc, "opt/lib/x86_64-linux-gnu/libc.so.6": libc, "opt/last/libc.so.6": libc},
-			"lib64/ld-linux-x86-64.so.2 opt/lib64/libc.so.6 opt/lib/x86_64-linux-gnu/libc.so.6", "", ""},
 		"the directory of the start": {map[string]any{"bin/p": with(func(f *elfFile) { f.runpath, f.needed = ":here:/lib", []string{"libc.so.6", "here/liba.so"} }), "lib64/ld-linux-x86-64.so.2": ld,
 			"here/libc.so.6": libc, "here/liba.so": libc, "libc.so.6": libc, "lib/libc.so.6": libc},
 			"lib64/ld-linux-x86-64.so.2 lib/libc.so.6", "here/liba.so", "bin/p"},
