@@ -187,16 +187,6 @@ func (m *machine) line(path string) string {
 	return strings.TrimSpace(first)
 }
 
-// field returns the text behind a name and a colon in a file, "" without it.
-func (m *machine) field(path, name string) string {
-	for line := range strings.Lines(string(m.read(path))) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
-}
-
 // bootOption returns the value of an option of the kernel's command line, the last one if it is repeated; "" for
 // none.
 func (m *machine) bootOption(name string) string {
@@ -215,6 +205,15 @@ func (m *machine) bootOption(name string) string {
 // run runs vfix-measure.
 func (m *machine) run(args ...string) (probe.Outcome, error) { return m.measure(m.ctx, nil, args...) }
 
+// output runs vfix-measure, with stdin to read, and returns what it prints.
+func (m *machine) output(stdin []byte, args ...string) ([]byte, error) {
+	o, err := m.measure(m.ctx, stdin, args...)
+	if err == nil && !o.OK() {
+		err = fmt.Errorf("vfix-measure ended with %s", o)
+	}
+	return o.Stdout, err
+}
+
 // times measures subjects in turn, under a seccomp filter if it is not nil.
 func (m *machine) times(filter []byte, subjects ...string) (probe.Samples, error) {
 	args := []string{"time", "15", "2000"} // rounds, and microseconds of each
@@ -224,11 +223,8 @@ func (m *machine) times(filter []byte, subjects ...string) (probe.Samples, error
 	if filter != nil {
 		args = append([]string{"--filter"}, args...)
 	}
-	o, err := m.measure(m.ctx, filter, append(args, subjects...)...)
-	if err == nil && !o.OK() {
-		err = fmt.Errorf("vfix-measure ended with %s", o)
-	}
-	return probe.Times(o.Stdout), err
+	out, err := m.output(filter, append(args, subjects...)...)
+	return probe.Times(out), err
 }
 
 // nanoseconds writes a duration for people.

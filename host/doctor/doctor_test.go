@@ -80,7 +80,7 @@ func TestClocks(t *testing.T) {
 func TestSeccompAndDentry(t *testing.T) {
 	for filtered, want := range map[float64]Verdict{110: OK, 200: Warn} {
 		var c Check
-		if judgeSeccomp(&c, 100, filtered, "1"); c.Verdict != want || !strings.Contains(strings.Join(c.Details, ""), "1 seccomp filter") {
+		if judgeSeccomp(&c, 100, filtered); c.Verdict != want || (c.Do != "") != (want != OK) {
 			t.Errorf("%v: got %+v", filtered, c)
 		}
 	}
@@ -90,8 +90,8 @@ func TestSeccompAndDentry(t *testing.T) {
 			t.Errorf("%v: got %+v", lookup, c)
 		}
 	}
-	if n := len(longFilter()); n != 8*(rules+2) {
-		t.Errorf("the filter has %d bytes", n)
+	if b, err := longFilter(); err != nil || len(b) != 8*(rules+2) || string(b[:8]) != "\x20\x00\x00\x00\x00\x00\x00\x00" {
+		t.Errorf("the filter has %d bytes, %v", len(b), err)
 	}
 }
 
