@@ -110,12 +110,8 @@ func faultKind(f *kernellog.Fault) (Kind, string) {
 		}
 	case kernellog.ReadDenied:
 		return Read, ""
-	case kernellog.Misaligned:
-		return Other, "a jump into the vsyscall page, but not to one of its functions"
-	case kernellog.BadStack, kernellog.BadPointer:
-		return Other, "the kernel served the call of the vsyscall page, but its pointer or stack is not writable"
-	case kernellog.Filtered:
-		return Other, "a seccomp tracer changed the call of the vsyscall page"
+	case kernellog.BadCall:
+		return Other, "the kernel refused this call of the vsyscall page: it is beside the functions, or its pointer or stack is bad"
 	case kernellog.Seccomp:
 		if called {
 			return Filtered, ""

@@ -41,14 +41,13 @@ const (
 
 // texts are the kernel's words.
 var texts = map[string]Message{
-	"vsyscall attempted with vsyscall=none":    Attempted,
-	"misaligned vsyscall":                      Misaligned,
-	"vsyscall read attempt denied":             ReadDenied,
-	"vsyscall with bad stack":                  BadStack,
-	"vsyscall fault (exploit attempt?)":        BadPointer,
-	"seccomp tried to change syscall nr or ip": Filtered,
-	"segfault at":                              Segfault,
-	"general protection":                       Protection,
+	"vsyscall attempted with vsyscall=none": Attempted,
+	"misaligned vsyscall":                   BadCall,
+	"vsyscall read attempt denied":          ReadDenied,
+	"vsyscall with bad stack":               BadCall,
+	"vsyscall fault (exploit attempt?)":     BadCall,
+	"segfault at":                           Segfault,
+	"general protection":                    Protection,
 }
 
 // faultText matches a message. Kernels before 3.9 write (null) for the address 0.
@@ -67,8 +66,7 @@ func Find(line string) (f Fault, ok bool) {
 	if f, ok = findAudit(line); ok {
 		return f, ok
 	}
-	if !strings.Contains(line, "vsyscall") && !strings.Contains(line, "segfault at") &&
-		!strings.Contains(line, "general protection") && !strings.Contains(line, "seccomp tried") {
+	if !strings.Contains(line, "vsyscall") && !strings.Contains(line, "segfault at") && !strings.Contains(line, "general protection") {
 		return f, false
 	}
 	at := faultText().FindStringSubmatchIndex(line)

@@ -13,11 +13,8 @@ type Message int
 // The kernel's messages.
 const (
 	Attempted  Message = iota + 1 // a call of the page, which is not mapped
-	Misaligned                    // a call of the page outside its functions
 	ReadDenied                    // a read of the page
-	BadStack                      // a call of the page with a stack that cannot be read
-	BadPointer                    // a call of the page with a pointer that cannot be written to
-	Filtered                      // a call of the page that a seccomp tracer changed
+	BadCall                       // a call of the page outside its functions, or with a bad stack or pointer
 	Segfault                      // SIGSEGV with the address
 	Protection                    // a general protection fault: no address
 	Seccomp                       // a seccomp filter ended the process
