@@ -15,18 +15,17 @@ import (
 type described struct {
 	// docker and podman inspect.
 	ID, Name, Path string
-	State          json.RawMessage
+	State          *state
 	ImageName      string // podman
-	Config         struct {
-		Image string
-		Cmd   json.RawMessage
-	}
-	Mounts []struct{ Source, Destination string }
+	Config         struct{ Image string }
+	Mounts         []struct{ Source, Destination string }
 	// Kubernetes: a pod, or a list of them.
 	Kind     string
 	Metadata struct{ Name, Namespace string }
-	Status   json.RawMessage
-	Items    []json.RawMessage
+	Status   struct {
+		ContainerStatuses, InitContainerStatuses []containerStatus
+	}
+	Items []json.RawMessage
 }
 
 // state is the state of a container in docker or podman inspect.
@@ -36,17 +35,14 @@ type state struct {
 	Error              string
 }
 
-// podStatus is the status of a pod.
-type podStatus struct {
-	ContainerStatuses, InitContainerStatuses []struct {
-		Name, Image      string
-		State, LastState struct {
-			Running    *struct{}
-			Terminated *struct {
-				ExitCode int
-				Reason   string
-				Message  string
-			}
+// containerStatus is the status of a container of a pod.
+type containerStatus struct {
+	Name, Image      string
+	State, LastState struct {
+		Running    *struct{}
+		Terminated *struct {
+			ExitCode        int
+			Reason, Message string
 		}
 	}
 }
@@ -54,61 +50,42 @@ type podStatus struct {
 // oomKilled is the reason that Kubernetes gives for a container that used more memory than its limit.
 const oomKilled = "OOMKilled"
 
-// describe reads JSON values of a text; it reports whether it has a description.
-func (t *textFacts) describe(text []byte) bool {
-	known := false
-	d := json.NewDecoder(bytes.NewReader(text))
-	for {
+// describe reads the JSON values of a text; it reports whether it has a description.
+func (t *textFacts) describe(text []byte) (known bool) {
+	for d := json.NewDecoder(bytes.NewReader(text)); ; {
 		var v json.RawMessage
 		if err := d.Decode(&v); err != nil { // the end, or a text that is not JSON
 			return known
 		}
-		known = t.value(v, 0) || known
+		known = t.value(v) || known
 	}
 }
 
-// maxNested bounds how deep lists may be nested.
-const maxNested = 4
-
-// value reads one JSON value.
-func (t *textFacts) value(v json.RawMessage, depth int) bool {
-	if depth > maxNested {
-		return false
-	}
-	if list := []json.RawMessage(nil); json.Unmarshal(v, &list) == nil {
-		known := false
-		for _, each := range list {
-			known = t.value(each, depth+1) || known
-		}
-		return known
-	}
+// value reads a description, or a list of them.
+func (t *textFacts) value(v json.RawMessage) (known bool) {
 	var d described
-	if _, bad := json.Unmarshal(v, &d).(*json.SyntaxError); bad || !strings.HasPrefix(strings.TrimSpace(string(v)), "{") {
-		return false
+	if json.Unmarshal(v, &d.Items) != nil {
+		_ = json.Unmarshal(v, &d) // of members of unexpected types, the others count
 	}
-	var s state
-	isContainer := json.Unmarshal(d.State, &s) == nil && d.Path+d.Config.Image+d.ImageName != ""
 	switch {
-	case len(d.Items) > 0:
-		known := false
-		for _, each := range d.Items {
-			known = t.value(each, depth+1) || known
-		}
-		return known
-	case isContainer:
-		t.container(&d, &s)
+	case d.State != nil && d.Path+d.Config.Image+d.ImageName != "":
+		t.container(&d)
 		return true
 	case d.Kind == "Pod":
 		t.podOf(&d)
 		return true
 	}
-	return false
+	for _, each := range d.Items {
+		known = t.value(each) || known
+	}
+	return known
 }
 
 // libraries are the directories that an image's programs need from the image itself.
 var libraries = []string{"/lib", "/lib64", "/usr", "/usr/lib", "/usr/lib64"}
 
-func (t *textFacts) container(d *described, s *state) {
+func (t *textFacts) container(d *described) {
+	s := d.State
 	t.place = max(t.place, engine)
 	e := end{
 		container: strings.TrimPrefix(d.Name, "/"), id: d.ID, image: cmp.Or(d.ImageName, d.Config.Image), path: d.Path,
@@ -138,11 +115,9 @@ func causeOf(outOfMemory bool, message string) string {
 }
 
 func (t *textFacts) podOf(d *described) {
-	var s podStatus
-	_ = json.Unmarshal(d.Status, &s) // of members of unexpected types, the others count
 	t.place = max(t.place, cluster)
 	pod := strings.TrimPrefix(d.Metadata.Namespace+"/"+d.Metadata.Name, "/")
-	for _, c := range append(s.InitContainerStatuses, s.ContainerStatuses...) {
+	for _, c := range append(d.Status.InitContainerStatuses, d.Status.ContainerStatuses...) {
 		e := end{container: c.Name, pod: pod, image: c.Image, running: c.State.Running != nil}
 		ended := c.State.Terminated
 		if ended == nil || ended.ExitCode == 0 && c.LastState.Terminated != nil {
