@@ -106,9 +106,6 @@ func (c *cache) put(key string, f *findings) error {
 	if err != nil {
 		return err
 	}
-	if int64(len(body)) > c.limit {
-		return fmt.Errorf("%d bytes for one image, more than the cache may have", len(body))
-	}
 	w, err := os.CreateTemp(c.dir, ".entry-")
 	if err != nil {
 		return err
@@ -121,11 +118,11 @@ func (c *cache) put(key string, f *findings) error {
 	if err := os.Rename(w.Name(), c.path(key)); err != nil {
 		return err
 	}
-	return c.prune(key)
+	return c.prune()
 }
 
-// prune removes entries until the cache has its size; keep stays.
-func (c *cache) prune(keep string) error {
+// prune removes entries until the cache has its size.
+func (c *cache) prune() error {
 	names, err := os.ReadDir(filepath.Join(c.dir, layersDir))
 	if err != nil {
 		return err
@@ -143,7 +140,7 @@ func (c *cache) prune(keep string) error {
 		if size <= c.limit {
 			break
 		}
-		if fi.Name() != keep && os.Remove(c.path(fi.Name())) == nil {
+		if os.Remove(c.path(fi.Name())) == nil {
 			size -= fi.Size()
 		}
 	}

@@ -55,7 +55,7 @@ func fill(under string, programs map[string][]byte) (Dir, error) {
 		return "", err
 	}
 	for name, program := range programs {
-		if err := d.Put(name, program); err != nil {
+		if err := os.WriteFile(d.Path(name), program, executable); err != nil {
 			return d, err
 		}
 	}
@@ -68,11 +68,6 @@ func fill(under string, programs map[string][]byte) (Dir, error) {
 
 // Path returns the path of a program.
 func (d Dir) Path(name string) string { return filepath.Join(string(d), name) }
-
-// Put writes a program.
-func (d Dir) Put(name string, program []byte) error {
-	return os.WriteFile(d.Path(name), program, executable)
-}
 
 // Remove removes the directory, if it was made.
 func (d Dir) Remove() error {

@@ -50,16 +50,13 @@ func (o Outcome) String() string {
 // Samples are the nanoseconds that vfix-measure printed for each subject, in its order.
 type Samples map[string][]float64
 
-// maxSamples bounds what is kept of one subject.
-const maxSamples = 1 << 20
-
 // Times reads "SUBJECT NUMBER" lines; lines of another form are ignored.
 func Times(out []byte) Samples {
 	s := Samples{}
 	for line := range strings.Lines(string(out)) {
 		subject, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		v, err := strconv.ParseFloat(value, 64)
-		if err != nil || !(v >= 0 && v < 1e18) || len(s[subject]) >= maxSamples {
+		if err != nil || v < 0 {
 			continue
 		}
 		s[subject] = append(s[subject], v)

@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -118,7 +117,7 @@ func (h *hooker) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 	defer h.mu.Unlock()
 	s := subjectOf(h.engine, pod, c)
 	switch {
-	case !selects(h.Selection, s), h.hooked(c):
+	case !selects(h.Selection, s):
 		return nil, nil, nil
 	case isKata(s.handler):
 		h.Log("%s: not patched: the handler %s starts it in a virtual machine, with a kernel of its own that no hook reaches. "+
@@ -170,11 +169,6 @@ func (h *hooker) PostCreateContainer(_ context.Context, _ *api.PodSandbox, c *ap
 
 // hookSeconds is longer than the hook works: an engine that had to end it would not start the container.
 const hookSeconds = 30
-
-// hooked reports whether a container has the hook, of this plugin's successor in an upgrade.
-func (h *hooker) hooked(c *api.Container) bool {
-	return slices.ContainsFunc(c.GetHooks().GetCreateRuntime(), func(k *api.Hook) bool { return k.GetPath() == h.program() })
-}
 
 func (h *hooker) program() string { return filepath.Join(h.Dir, programName) }
 

@@ -155,24 +155,6 @@ func TestHookIsAdded(t *testing.T) {
 	n.await("use 'vfix rebuild legacy:1', or the pod annotation io.katacontainers.config.hypervisor.kernel_params: vsyscall=emulate", 1)
 }
 
-// During an upgrade, two plugins run for a moment.
-func TestHookIsAddedOnce(t *testing.T) {
-	n := newNode(t)
-	n.run()
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { done <- Run(ctx, n.o) }()
-	n.connected(2, 2)
-	got, err := n.create(&api.PodSandbox{}, legacy("1"))
-	if hooks := got.GetHooks().GetCreateRuntime(); err != nil || len(hooks) != 1 {
-		t.Errorf("got %v, %v", hooks, err)
-	}
-	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-}
-
 // A container that the engine does not create with the hook starts without it.
 func TestForbiddenHook(t *testing.T) {
 	n := newNode(t, adaptation.WithDefaultValidator(&validator.DefaultValidatorConfig{Enable: true, RejectOCIHookAdjustment: true}))
