@@ -3,16 +3,20 @@ package source_test
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/docker/cli/cli/config"
 	"github.com/moby/moby/api/types/container"
 
 	"vfix.dev/vfix/images/source"
@@ -111,6 +115,27 @@ func TestEngine(t *testing.T) {
 	}
 	if _, err := source.Open(t.Context(), "docker-daemon:x", fast); !source.IsNoDaemon(err) {
 		t.Errorf("no engine: got %v", err)
+	}
+}
+
+// The engine of a docker context is used, and no other.
+func TestDockerContext(t *testing.T) {
+	noEngine(t)
+	(&engine{api: "1.55"}).start(t)
+	dir := t.TempDir()
+	config.SetDir(dir)
+	meta := fmt.Sprintf(`{"Name":"away","Endpoints":{"docker":{"Host":%q}}}`, os.Getenv("DOCKER_HOST"))
+	t.Setenv("DOCKER_HOST", "")
+	at := filepath.Join(dir, "contexts/meta", fmt.Sprintf("%x", sha256.Sum256([]byte("away"))), "meta.json")
+	if err := cmp.Or(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(meta), 0o600), os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"currentContext":"away"}`), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if !source.Answers(t.Context(), fast) {
+		t.Error("the engine of the current context does not answer")
+	}
+	t.Setenv("DOCKER_CONTEXT", "other")
+	if _, err := source.Open(t.Context(), "docker-daemon:x", fast); !source.IsNoDaemon(err) || !strings.Contains(err.Error(), "no such context") {
+		t.Errorf("another context: got %v", err)
 	}
 }
 

@@ -4,23 +4,21 @@ package source
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/docker/cli/cli/connhelper"
+	"github.com/containerd/errdefs"
+	"github.com/docker/cli/cli/config"
+	"github.com/docker/cli/cli/context/docker"
+	contexts "github.com/docker/cli/cli/context/store"
 	"github.com/moby/moby/client"
 
-	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 )
@@ -31,11 +29,16 @@ type Engine struct {
 	Host string // its URL
 }
 
-// host is one place where an engine may listen.
+// host is one place where an engine may listen, with the keys of its context.
 type host struct {
-	url string
-	tls string // directory with ca.pem, cert.pem, key.pem; "" for none
-	env bool   // DOCKER_HOST, with TLS as the variables beside it say
+	docker.Endpoint
+	env bool // DOCKER_HOST, with TLS as the variables beside it say
+}
+
+// at is a host by its URL alone.
+func at(url string) (h host) {
+	h.Host = url
+	return h
 }
 
 // hosts lists the places where the engine of a ref may be. If the user chose an address, only that is tried:
@@ -50,16 +53,22 @@ func hosts(r Ref) ([]host, error) {
 		return all, err
 	}
 	all = append(all, present(podmanURLs())...)
-	return slices.DeleteFunc(all, func(h host) bool { return h.url != r.Host }), nil
+	return slices.DeleteFunc(all, func(h host) bool { return h.Host != r.Host }), nil
 }
 
 func chosenHosts() ([]host, error) {
-	if h := os.Getenv("DOCKER_HOST"); h != "" {
-		return []host{{url: h, env: true}}, nil
+	if url := os.Getenv("DOCKER_HOST"); url != "" {
+		h := at(url)
+		h.env = true
+		return []host{h}, nil
 	}
-	name, err := dockerContext()
-	if err != nil {
-		return nil, err
+	name := os.Getenv("DOCKER_CONTEXT")
+	if name == "" {
+		c, err := config.Load(config.Dir())
+		if err != nil {
+			return nil, err
+		}
+		name = c.CurrentContext
 	}
 	if name == "" || name == "default" {
 		return present(usualURLs()), nil
@@ -71,12 +80,31 @@ func chosenHosts() ([]host, error) {
 	return []host{h}, nil
 }
 
+// contextHost reads a docker context.
+func contextHost(name string) (h host, err error) {
+	all := contexts.New(config.ContextStoreDir(), contexts.NewConfig(
+		func() any { return &map[string]any{} }, contexts.EndpointTypeGetter(docker.DockerEndpoint, func() any { return &docker.EndpointMeta{} })))
+	meta, err := all.GetMetadata(name)
+	if errdefs.IsNotFound(err) {
+		return h, hinterr.With(hinterr.Errorf(hinterr.ErrNoDaemon, "no such context"), "docker context ls")
+	}
+	if err != nil {
+		return h, err
+	}
+	endpoint, err := docker.EndpointFromContext(meta)
+	if err != nil {
+		return h, hinterr.Errorf(hinterr.ErrNoDaemon, "%w", err)
+	}
+	h.Endpoint, err = docker.WithTLSData(all, name, endpoint)
+	return h, err
+}
+
 // present are the addresses at which there may be an engine.
 func present(urls []string) (all []host) {
 	for _, u := range urls {
 		path, unix := strings.CutPrefix(u, "unix://")
 		if fi, err := os.Stat(path); !unix || err == nil && fi.Mode().Type() == fs.ModeSocket {
-			all = append(all, host{url: u})
+			all = append(all, at(u))
 		}
 	}
 	return all
@@ -105,66 +133,6 @@ func usualURLs() []string {
 	return append(urls, podmanURLs()...)
 }
 
-// dockerDir is the directory of docker's configuration and contexts, "" for a user without a home.
-func dockerDir() string {
-	if dir := os.Getenv("DOCKER_CONFIG"); dir != "" {
-		return dir
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return ""
-	}
-	return filepath.Join(home, ".docker")
-}
-
-// dockerContext is the name of the context in use, "" for none.
-func dockerContext() (string, error) {
-	if c := os.Getenv("DOCKER_CONTEXT"); c != "" || dockerDir() == "" {
-		return c, nil
-	}
-	path := filepath.Join(dockerDir(), "config.json")
-	raw, err := blob.ReadSmall(path, blob.MaxConfig)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	var config struct{ CurrentContext string }
-	if err == nil {
-		err = json.Unmarshal(raw, &config)
-	}
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", path, err)
-	}
-	return config.CurrentContext, nil
-}
-
-// contextHost reads a docker context: its directory is the SHA-256 of its name (docker/cli, cli/context/store,
-// contextdirOf).
-func contextHost(name string) (host, error) {
-	sum := sha256.Sum256([]byte(name))
-	contexts, id := filepath.Join(dockerDir(), "contexts"), hex.EncodeToString(sum[:])
-	raw, err := blob.ReadSmall(filepath.Join(contexts, "meta", id, "meta.json"), blob.MaxConfig)
-	if errors.Is(err, fs.ErrNotExist) {
-		return host{}, hinterr.With(hinterr.Errorf(hinterr.ErrNoDaemon, "no such context"), "docker context ls")
-	}
-	var meta struct {
-		Endpoints map[string]struct{ Host string }
-	}
-	if err == nil {
-		err = json.Unmarshal(raw, &meta)
-	}
-	if err != nil {
-		return host{}, err
-	}
-	h := host{url: meta.Endpoints["docker"].Host}
-	if h.url == "" {
-		return h, hinterr.Errorf(hinterr.ErrNoDaemon, "it has no docker endpoint")
-	}
-	if dir := filepath.Join(contexts, "tls", id, "docker"); isDir(dir) {
-		h.tls = dir
-	}
-	return h, nil
-}
-
 func isDir(path string) bool {
 	fi, err := os.Stat(path)
 	return err == nil && fi.IsDir()
@@ -178,29 +146,15 @@ const pingTime = 30 * time.Second
 func connect(ctx context.Context, h host, userAgent string) (*Engine, error) {
 	opts := []client.Opt{client.WithUserAgent(userAgent)}
 	if h.env {
-		opts = append(opts, client.WithTLSClientConfigFromEnv(), client.WithAPIVersionFromEnv())
+		opts = append(opts, client.WithTLSClientConfigFromEnv())
 	}
-	if h.tls != "" {
-		in := func(file string) string {
-			if path := filepath.Join(h.tls, file); !errors.Is(statOf(path), fs.ErrNotExist) {
-				return path
-			}
-			return ""
-		}
-		opts = append(opts, client.WithTLSClientConfig(in("ca.pem"), in("cert.pem"), in("key.pem")))
-	}
-	helper, err := connhelper.GetConnectionHelper(h.url) // for ssh://
+	connection, err := h.ClientOpts() // also of ssh://
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", h.url, err)
+		return nil, fmt.Errorf("%s: %w", h.Host, err)
 	}
-	if helper != nil {
-		opts = append(opts, client.WithHTTPClient(&http.Client{Transport: &http.Transport{}}), client.WithHost(helper.Host), client.WithDialContext(helper.Dialer))
-	} else {
-		opts = append(opts, client.WithHost(h.url))
-	}
-	c, err := client.New(opts...)
+	c, err := client.New(append(opts, connection...)...)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", h.url, err)
+		return nil, fmt.Errorf("%s: %w", h.Host, err)
 	}
 	ping, cancel := context.WithTimeout(ctx, pingTime)
 	defer cancel()
@@ -209,18 +163,13 @@ func connect(ctx context.Context, h host, userAgent string) (*Engine, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		none := hinterr.Errorf(hinterr.ErrNoDaemon, "no docker or podman daemon at %s: %v", h.url, err)
+		none := hinterr.Errorf(hinterr.ErrNoDaemon, "no docker or podman daemon at %s: %v", h.Host, err)
 		if errors.Is(err, fs.ErrPermission) {
 			return nil, hinterr.With(none, "this user may not talk to the daemon: use sudo, or a docker group")
 		}
 		return nil, none
 	}
-	return &Engine{c, h.url}, nil
-}
-
-func statOf(path string) error {
-	_, err := os.Stat(path)
-	return err
+	return &Engine{c, h.Host}, nil
 }
 
 // Answers reports whether a docker or podman daemon answers.
@@ -242,7 +191,7 @@ func EachEngine(ctx context.Context, r Ref, o Options, f func(*Engine) (done boo
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		progress.Debug(o.Progress, "engine %s: %v", h.url, err)
+		progress.Debug(o.Progress, "engine %s: %v", h.Host, err)
 		if err != nil {
 			failed = append(failed, err)
 			continue
