@@ -7,6 +7,7 @@ import (
 	"os"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/klauspost/compress/gzip"
 )
@@ -18,18 +19,26 @@ type retyped struct {
 }
 
 // AsType is a layer under another media type.
-func AsType(l v1.Layer, t types.MediaType) v1.Layer { return retyped{l, t} }
+func AsType(l v1.Layer, t types.MediaType) v1.Layer {
+	if m, ok := l.(*remote.MountableLayer); ok {
+		return &remote.MountableLayer{Layer: retyped{m.Layer, t}, Reference: m.Reference}
+	}
+	return retyped{l, t}
+}
 
 func (r retyped) MediaType() (types.MediaType, error) { return r.mediaType, nil }
 
-// Underlying removes from a layer the wrappers that only change its media type.
+// Underlying removes from a layer the wrappers that change its media type or say where it can be mounted from.
 func Underlying(l v1.Layer) v1.Layer {
 	for {
-		w, ok := l.(retyped)
-		if !ok {
+		switch w := l.(type) {
+		case retyped:
+			l = w.Layer
+		case *remote.MountableLayer:
+			l = w.Layer
+		default:
 			return l
 		}
-		l = w.Layer
 	}
 }
 

@@ -53,22 +53,8 @@ func IsForeign(l v1.Layer) bool {
 
 // AtHand reports whether a layer may be read: a foreign one only if a layout or archive has it, as registries need not.
 func AtHand(l v1.Layer) bool {
-	_, local := blob.Underlying(l).(*layer)
-	return !IsForeign(l) || local && !inRegistry(l)
-}
-
-// inRegistry reports whether a layer is read from a registry.
-func inRegistry(l v1.Layer) bool {
 	stored, ok := blob.Underlying(l).(*layer)
-	if !ok {
-		return false
-	}
-	from := stored.from
-	if m, ok := from.(inMemory); ok {
-		from = m.next
-	}
-	_, ok = from.(*registryStore)
-	return ok
+	return !IsForeign(l) || ok && registryOf(stored) == nil
 }
 
 // dockerDepth is how many layers docker's own stores take (moby, layer/layer_store.go, maxLayerDepth: the 127 of some

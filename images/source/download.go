@@ -149,16 +149,17 @@ func (r *resuming) Close() error { return r.body.Close() }
 
 // keptBlob is a blob in a temporary file.
 type keptBlob struct {
-	f     *os.File
-	whole bool
-	size  int64 // in bytes, of a whole one
+	f    *os.File
+	size int64 // in bytes
 }
 
 // keep makes reads of blobs also store them, until close.
 func (s *registryStore) keep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.keeping = true
+	if s.kept == nil {
+		s.kept = map[v1.Hash]keptBlob{}
+	}
 }
 
 func (s *registryStore) close() error {
@@ -167,66 +168,36 @@ func (s *registryStore) close() error {
 	for _, k := range s.kept {
 		blob.RemoveTemp(k.f)
 	}
-	s.keeping, s.kept = false, nil
+	s.kept = nil
 	return nil
 }
 
-// openKept opens a blob that is stored, nil for none.
-func (s *registryStore) openKept(d v1.Descriptor) io.ReadCloser {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if k := s.kept[d.Digest]; k != nil && k.whole {
-		return io.NopCloser(io.NewSectionReader(k.f, 0, k.size))
-	}
-	return nil
+// keepReader reads a blob and stores it on the way.
+type keepReader struct {
+	blob.CountingReader
+	rc   io.Closer
+	done func(read int64)
 }
 
-// keepWhile stores a blob while it is read, unless another reader does. If it cannot be stored, it is only read.
-func (s *registryStore) keepWhile(rc io.ReadCloser, d v1.Descriptor) io.ReadCloser {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.keeping || s.kept[d.Digest] != nil {
-		return rc
-	}
+func (r *keepReader) Close() error {
+	r.done(r.N)
+	return r.rc.Close()
+}
+
+// keepWhile stores a blob of size bytes while it is read. Others get it once all of it was read; they verify it again.
+func (s *registryStore) keepWhile(rc io.ReadCloser, h v1.Hash, size int64) (io.ReadCloser, error) {
 	f, err := blob.TempFile()
 	if err != nil {
-		return rc
+		return nil, err
 	}
-	k := &keptBlob{f: f}
-	s.kept[d.Digest] = k
-	return &keepReader{ReadCloser: rc, s: s, d: d, k: k}
-}
-
-type keepReader struct {
-	io.ReadCloser
-	s      *registryStore
-	d      v1.Descriptor
-	k      *keptBlob
-	at     int64
-	ended  bool
-	failed bool
-}
-
-func (r *keepReader) Read(p []byte) (int, error) {
-	n, err := r.ReadCloser.Read(p)
-	if !r.failed {
-		_, werr := r.k.f.WriteAt(p[:n], r.at)
-		r.failed = werr != nil
+	done := func(read int64) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if _, have := s.kept[h]; have || read != size || s.kept == nil {
+			blob.RemoveTemp(f)
+			return
+		}
+		s.kept[h] = keptBlob{f, size}
 	}
-	r.at += int64(n)
-	r.ended = r.ended || err == io.EOF
-	return n, err
-}
-
-// Close makes the blob available to others if all of it was read. Whoever opens it verifies it again.
-func (r *keepReader) Close() error {
-	r.s.mu.Lock()
-	if whole := !r.failed && (r.ended || r.at == r.d.Size); whole {
-		r.k.whole, r.k.size = true, r.at
-	} else if r.s.kept != nil {
-		delete(r.s.kept, r.d.Digest)
-		blob.RemoveTemp(r.k.f)
-	}
-	r.s.mu.Unlock()
-	return r.ReadCloser.Close()
+	return &keepReader{blob.CountingReader{R: io.TeeReader(rc, f)}, rc, done}, nil
 }

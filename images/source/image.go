@@ -121,13 +121,13 @@ func storedImage(s store, d v1.Descriptor) (*image, error) {
 		return cf.RootFS.DiffIDs, nil
 	})
 	for n, d := range i.manifest.Layers {
-		i.layers = append(i.layers, &layer{from: s, desc: d, diffID: func() (v1.Hash, error) {
+		i.layers = append(i.layers, mountable(&layer{from: s, desc: d, diffID: func() (v1.Hash, error) {
 			ids, err := diffIDs()
 			if err != nil {
 				return v1.Hash{}, err
 			}
 			return ids[n], nil
-		}})
+		}}))
 	}
 	return i, nil
 }
@@ -171,10 +171,9 @@ func (i *image) ConfigName() (v1.Hash, error)        { return i.manifest.Config.
 func (i *image) ConfigFile() (*v1.ConfigFile, error) { return partial.ConfigFile(i) }
 func (i *image) RawConfigFile() ([]byte, error)      { return i.config() }
 func (i *image) Layers() ([]v1.Layer, error)         { return slices.Clone(i.layers), nil }
-func (i *image) ConfigLayer() (v1.Layer, error)      { return partial.ConfigLayer(i) }
 func (i *image) LayerByDigest(h v1.Hash) (v1.Layer, error) {
 	if h == i.manifest.Config.Digest {
-		return i.ConfigLayer()
+		return partial.ConfigLayer(i)
 	}
 	return i.layerBy(h, v1.Layer.Digest)
 }

@@ -17,9 +17,6 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// maxNesting is how deep indexes in indexes are followed; nothing in use nests at all.
-const maxNesting = 4
-
 // maxListed is how many names an error or a hint lists.
 const maxListed = 20
 
@@ -68,7 +65,7 @@ func (s *Source) take(img v1.Image, o Options) error {
 
 // chooseFrom makes the platform's image of idx the source's image.
 func (s *Source) chooseFrom(idx v1.ImageIndex, o Options) error {
-	all, err := offers(idx, maxNesting)
+	all, err := offers(idx)
 	if err != nil {
 		return err
 	}
@@ -76,53 +73,36 @@ func (s *Source) chooseFrom(idx v1.ImageIndex, o Options) error {
 	if err != nil {
 		return err
 	}
-	img, err := best.in.Image(best.Digest)
+	img, err := idx.Image(best.Digest)
 	if err != nil {
 		return err
 	}
-	s.Index, s.Entry = idx, best.Descriptor
-	s.Entry.Platform = &best.is
+	s.Index, s.Entry = idx, best
 	return s.take(img, o)
 }
 
-// offer is an image in an index, or in an index in that.
-type offer struct {
-	v1.Descriptor
-	is    v1.Platform // as the index or, if it does not say it, the config has it
-	in    v1.ImageIndex
-	depth int // how many more indexes may be nested
-}
-
-// offers lists the images of an index and of the indexes in it. Images that a layout does not have are skipped; it
-// errs if all are missing.
-func offers(idx v1.ImageIndex, depth int) (all []offer, err error) {
+// offers lists the images of an index, each with its platform: as the index or, if it does not say it, the config has
+// it. Images that a layout does not have are skipped; it errs if all are missing. An index in an index, which no
+// builder writes, is not looked into.
+func offers(idx v1.ImageIndex) (all []v1.Descriptor, err error) {
 	m, err := idx.IndexManifest()
 	if err != nil {
 		return nil, err
 	}
 	var missing error
 	for _, d := range m.Manifests {
-		var more []offer
+		if isAttestation(d) || !d.MediaType.IsImage() {
+			continue
+		}
+		d.Platform, err = platformOf(d, idx.Image)
 		switch {
-		case isAttestation(d):
-		case d.MediaType.IsImage():
-			var p *v1.Platform
-			if p, err = platformOf(d, idx.Image); p != nil {
-				more = []offer{{d, *p, idx, depth}}
-			}
-		case d.MediaType.IsIndex() && depth > 0:
-			var sub v1.ImageIndex
-			if sub, err = idx.ImageIndex(d.Digest); err == nil {
-				more, err = offers(sub, depth-1)
-			}
-		}
-		if errors.Is(err, hinterr.ErrNotFound) {
-			missing, err = err, nil
-		}
-		if err != nil {
+		case errors.Is(err, hinterr.ErrNotFound):
+			missing = err
+		case err != nil:
 			return nil, err
+		case d.Platform != nil:
+			all = append(all, d)
 		}
-		all = append(all, more...)
 	}
 	if len(all) == 0 {
 		return nil, missing
@@ -151,18 +131,15 @@ func platformOf(d v1.Descriptor, open func(v1.Hash) (v1.Image, error)) (*v1.Plat
 	return &v1.Platform{OS: cf.OS, Architecture: cf.Architecture, Variant: cf.Variant}, nil
 }
 
-// bestOf chooses the image for a platform: from the outermost index that has one, the best of that index. Without one
-// the error lists what there is.
-func bestOf(all []offer, want v1.Platform) (best offer, err error) {
+// bestOf chooses the image for a platform. Without one the error lists what there is.
+func bestOf(all []v1.Descriptor, want v1.Platform) (best v1.Descriptor, err error) {
 	rank := 0
 	var names []string
-	for _, e := range all {
-		r := platformRank(e.is, want)
-		outer, sameIndex := e.depth > best.depth, e.in == best.in
-		if r > 0 && (rank == 0 || outer || sameIndex && r > rank) {
-			best, rank = e, r
+	for _, d := range all {
+		if r := platformRank(*d.Platform, want); r > rank {
+			best, rank = d, r
 		}
-		names = append(names, e.is.String())
+		names = append(names, d.Platform.String())
 	}
 	if rank > 0 {
 		return best, nil

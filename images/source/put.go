@@ -102,13 +102,10 @@ func (s blobSet) addImage(img v1.Image) (v1.Descriptor, error) {
 }
 
 // addIndex adds an index with all that is in it. A manifest that the source lists but does not have stays listed.
-func (s blobSet) addIndex(idx v1.ImageIndex, p progress.Reporter, depth int) (v1.Descriptor, error) {
+func (s blobSet) addIndex(idx v1.ImageIndex, p progress.Reporter) (v1.Descriptor, error) {
 	d, err := partial.Descriptor(idx)
 	if err != nil {
 		return v1.Descriptor{}, err
-	}
-	if depth < 0 {
-		return *d, hinterr.Damaged("index %v: indexes nested more than %d levels deep", d.Digest, maxNesting)
 	}
 	raw, err := idx.RawManifest()
 	m, merr := idx.IndexManifest()
@@ -117,7 +114,7 @@ func (s blobSet) addIndex(idx v1.ImageIndex, p progress.Reporter, depth int) (v1
 	}
 	s.addBytes(d.Digest, raw)
 	for _, e := range m.Manifests {
-		err := s.addEntry(idx, e, p, depth)
+		err := s.addEntry(idx, e, p)
 		if errors.Is(err, hinterr.ErrNotFound) {
 			p.Note("%v: listed in the index but not in the source: it stays listed", e.Digest)
 		} else if err != nil {
@@ -127,14 +124,14 @@ func (s blobSet) addIndex(idx v1.ImageIndex, p progress.Reporter, depth int) (v1
 	return *d, nil
 }
 
-func (s blobSet) addEntry(idx v1.ImageIndex, e v1.Descriptor, p progress.Reporter, depth int) error {
+func (s blobSet) addEntry(idx v1.ImageIndex, e v1.Descriptor, p progress.Reporter) error {
 	switch {
 	case e.MediaType.IsIndex():
 		sub, err := idx.ImageIndex(e.Digest)
 		if err != nil {
 			return err
 		}
-		_, err = s.addIndex(sub, p, depth-1)
+		_, err = s.addIndex(sub, p)
 		return err
 	case e.MediaType.IsImage():
 		img, err := idx.Image(e.Digest)

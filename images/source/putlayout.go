@@ -26,7 +26,7 @@ import (
 func prepare(ctx context.Context, r Result, tag string, o Options) (s blobSet, d v1.Descriptor, done func(), err error) {
 	s, done = blobSet{}, func() {}
 	if r.Index != nil {
-		d, err = s.addIndex(r.Index, o.Progress, maxNesting)
+		d, err = s.addIndex(r.Index, o.Progress)
 	} else {
 		var img v1.Image
 		if img, done, err = portable(ctx, r.Image, true, o); err == nil {

@@ -31,15 +31,13 @@ type Network struct {
 
 	mu     sync.Mutex
 	logins map[name.Repository]func() (http.RoundTripper, error)
-	// homes are repositories that got a blob, by registry and digest: other repositories of the registry mount it.
-	homes map[string]name.Reference
 }
 
 func newNetwork(o Options) *Network {
 	base := &roundTripper{o: o, host: map[string]*http.Transport{}}
 	return &Network{
 		insecure: o.Insecure, pause: o.Pause, base: transport.NewUserAgent(base, o.UserAgent), keys: keychain(o.AuthFile),
-		logins: map[name.Repository]func() (http.RoundTripper, error){}, homes: map[string]name.Reference{},
+		logins: map[name.Repository]func() (http.RoundTripper, error){},
 	}
 }
 
@@ -111,7 +109,7 @@ func openRegistry(ctx context.Context, ref Ref, o Options) (*Source, error) {
 	if err != nil {
 		return nil, RegistryError(ctx, n, err)
 	}
-	from := &registryStore{ctx: ctx, net: o.Net, repo: n.Context(), o: o, kept: map[v1.Hash]*keptBlob{}}
+	from := &registryStore{ctx: ctx, net: o.Net, repo: n.Context(), o: o}
 	src := &Source{Ref: ref, Digest: desc.Digest.String()}
 	src.AtEnd(from.close)
 	if schema1.IsSchema1(desc.MediaType) || schema1.LooksSchema1(desc.Manifest) {
@@ -139,9 +137,8 @@ type registryStore struct {
 	repo name.Repository
 	o    Options
 
-	mu      sync.Mutex
-	keeping bool
-	kept    map[v1.Hash]*keptBlob
+	mu   sync.Mutex
+	kept map[v1.Hash]keptBlob // nil: blobs are not kept
 }
 
 func (s *registryStore) open(d v1.Descriptor) (io.ReadCloser, int64, error) {
@@ -152,14 +149,39 @@ func (s *registryStore) open(d v1.Descriptor) (io.ReadCloser, int64, error) {
 		}
 		return io.NopCloser(bytes.NewReader(desc.Manifest)), desc.Size, nil
 	}
-	if rc := s.openKept(d); rc != nil {
-		return rc, d.Size, nil
+	s.mu.Lock()
+	k, have := s.kept[d.Digest]
+	keep := s.kept != nil
+	s.mu.Unlock()
+	if have {
+		return io.NopCloser(io.NewSectionReader(k.f, 0, k.size)), k.size, nil
 	}
 	rc, size, err := s.download(d.Digest)
+	if err == nil && keep {
+		rc, err = s.keepWhile(rc, d.Digest, size)
+	}
 	if err != nil {
 		return nil, 0, missing(err, "registry %s: no blob %v", s.repo.RegistryStr(), d.Digest)
 	}
-	return s.keepWhile(rc, d), size, nil
+	return rc, size, nil
+}
+
+// mountable makes a push to the same registry ask it for a layer, before it sends the layer.
+func mountable(l *layer) v1.Layer {
+	if from := registryOf(l); from != nil {
+		return &remote.MountableLayer{Layer: l, Reference: from.repo.Digest(l.desc.Digest.String())}
+	}
+	return l
+}
+
+// registryOf is where a layer is read from, nil if that is not a registry.
+func registryOf(l *layer) *registryStore {
+	from := l.from
+	if m, ok := from.(inMemory); ok {
+		from = m.next
+	}
+	r, _ := from.(*registryStore)
+	return r
 }
 
 // missing makes a 404 of a registry an ErrNotFound with another text.

@@ -5,30 +5,54 @@ package source
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/jsonobject"
 	"vfix.dev/vfix/internal/progress"
 )
 
-// ReplaceInIndex returns idx with the image that old describes replaced by img, in idx or in an index in it. Of old's
-// entry only digest, size and media type change. buildkit's attestations about old, which are not about img, are
-// omitted: Put notes that.
+// ReplaceInIndex returns idx with the image that old describes replaced by img. Of old's entry only digest, size and
+// media type change. buildkit's attestations about old, which are not about img, are omitted: Put notes that.
 func ReplaceInIndex(idx v1.ImageIndex, old v1.Descriptor, img v1.Image) (v1.ImageIndex, error) {
-	r := &replacing{old: old, img: img}
-	out, err := r.index(idx, maxNesting)
+	raw, err := idx.RawManifest()
 	if err != nil {
 		return nil, err
 	}
-	out.omitted = r.omitted
-	return out, nil
+	text, err := parseIndex(raw)
+	if err != nil {
+		return nil, err
+	}
+	d, err := partial.Descriptor(img)
+	if err != nil {
+		return nil, err
+	}
+	out := &replacedIndex{imageIndex: idx, digest: d.Digest, img: img}
+	found := false
+	for _, e := range text.entries {
+		if e.Digest == old.Digest {
+			found = true
+			// "data" is the old content itself (image-spec, descriptor.md).
+			delete(e.members, "data")
+			e.members.Set(map[string]any{"digest": d.Digest, "size": d.Size, "mediaType": d.MediaType})
+		}
+	}
+	if !found {
+		return nil, hinterr.Errorf(hinterr.ErrNotFound, "no manifest %v in the index", old.Digest)
+	}
+	text.keep(func(d v1.Descriptor) bool {
+		about := isAttestation(d) && d.Annotations[AttestationSubject] == old.Digest.String()
+		if about {
+			out.omitted = append(out.omitted, d)
+		}
+		return !about
+	})
+	out.raw, err = text.text()
+	return out, err
 }
 
 // noteOmitted reports the attestations that ReplaceInIndex omitted.
@@ -40,105 +64,30 @@ func noteOmitted(idx v1.ImageIndex, p progress.Reporter) {
 	}
 }
 
-type replacing struct {
-	old     v1.Descriptor
-	img     v1.Image
-	omitted []v1.Descriptor
-}
-
-func (r *replacing) index(idx v1.ImageIndex, depth int) (*replacedIndex, error) {
-	raw, err := idx.RawManifest()
-	if err != nil {
-		return nil, err
-	}
-	text, err := parseIndex(raw)
-	if err != nil {
-		return nil, err
-	}
-	out := &replacedIndex{imageIndex: idx, nested: map[v1.Hash]*replacedIndex{}}
-	found := false
-	replace := func(n int, by partial.Describable) (v1.Hash, error) {
-		d, err := partial.Descriptor(by)
-		if err != nil {
-			return v1.Hash{}, err
-		}
-		found = true
-		// "data" is the old content itself (image-spec, descriptor.md).
-		delete(text.entries[n].members, "data")
-		text.entries[n].members.Set(map[string]any{"digest": d.Digest, "size": d.Size, "mediaType": d.MediaType})
-		return d.Digest, nil
-	}
-	for n, e := range text.entries {
-		switch {
-		case e.Digest == r.old.Digest:
-			if out.digest, err = replace(n, r.img); err != nil {
-				return nil, err
-			}
-			out.img = r.img
-		case e.MediaType.IsIndex() && depth > 0:
-			var in *replacedIndex
-			sub, err := idx.ImageIndex(e.Digest)
-			if err == nil {
-				in, err = r.index(sub, depth-1)
-			}
-			if errors.Is(err, hinterr.ErrNotFound) {
-				continue // it is not in there, or the layout does not have that platform
-			}
-			var digest v1.Hash
-			if err == nil {
-				digest, err = replace(n, in)
-			}
-			if err != nil {
-				return nil, err
-			}
-			out.nested[digest] = in
-		}
-	}
-	if !found {
-		return nil, hinterr.Errorf(hinterr.ErrNotFound, "no manifest %v in the index", r.old.Digest)
-	}
-	text.keep(func(d v1.Descriptor) bool {
-		about := isAttestation(d) && d.Annotations[AttestationSubject] == r.old.Digest.String()
-		if about {
-			r.omitted = append(r.omitted, d)
-		}
-		return !about
-	})
-	out.raw, err = text.text()
-	return out, err
-}
+// imageIndex has a name that is not that of one of its methods, to be embedded.
+type imageIndex interface{ v1.ImageIndex }
 
 // replacedIndex is an index with one image replaced. It implements v1.ImageIndex.
 type replacedIndex struct {
 	imageIndex
-	raw    []byte
-	digest v1.Hash // of img, if it is in this index
-	img    v1.Image
-	nested map[v1.Hash]*replacedIndex // indexes in this one that changed, by new digest
-
-	omitted []v1.Descriptor // of the outermost index
+	raw     []byte
+	digest  v1.Hash // of img
+	img     v1.Image
+	omitted []v1.Descriptor
 }
 
-func (r *replacedIndex) MediaType() (types.MediaType, error) { return r.imageIndex.MediaType() }
-func (r *replacedIndex) Digest() (v1.Hash, error)            { return partial.Digest(r) }
-func (r *replacedIndex) Size() (int64, error)                { return partial.Size(r) }
-func (r *replacedIndex) RawManifest() ([]byte, error)        { return bytes.Clone(r.raw), nil }
+func (r *replacedIndex) Digest() (v1.Hash, error)     { return partial.Digest(r) }
+func (r *replacedIndex) Size() (int64, error)         { return partial.Size(r) }
+func (r *replacedIndex) RawManifest() ([]byte, error) { return bytes.Clone(r.raw), nil }
 func (r *replacedIndex) IndexManifest() (*v1.IndexManifest, error) {
 	return v1.ParseIndexManifest(bytes.NewReader(r.raw))
 }
 
 func (r *replacedIndex) Image(h v1.Hash) (v1.Image, error) {
-	if r.img != nil && h == r.digest {
+	if h == r.digest {
 		return r.img, nil
 	}
 	return r.imageIndex.Image(h)
-}
-
-func (r *replacedIndex) ImageIndex(h v1.Hash) (v1.ImageIndex, error) {
-	if in, ok := r.nested[h]; ok {
-		return in, nil
-	}
-	return r.imageIndex.ImageIndex(h)
 }
 
 // Layer gives an entry that is neither image nor index.
