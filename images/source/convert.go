@@ -71,10 +71,10 @@ func NoteDepth(layers int, p progress.Reporter) {
 // packLevel is half the work of gzip's default level, 6, for 2 % more bytes, measured on an old userland.
 const packLevel = 3
 
-// portable makes an image fit to leave the machine. Layers that an engine or docker archive held uncompressed are
-// compressed; with oci the docker media types become OCI's: umoci reads no others in a layout. An image that needs
-// neither is returned as it is. done, which is never nil, releases the resources of the result.
-func portable(ctx context.Context, img v1.Image, oci bool, o Options) (_ v1.Image, done func(), err error) {
+// portable makes an image fit for a place. Registries and layouts get compressed layers, docker archives none of zstd;
+// in layouts the docker media types become OCI's: umoci reads no others there. An image that needs nothing is returned
+// as it is. done, which is never nil, releases the resources of the result.
+func portable(ctx context.Context, img v1.Image, to Transport, o Options) (_ v1.Image, done func(), err error) {
 	var made []*blob.PackedLayer
 	done = func() {
 		for _, l := range made {
@@ -93,7 +93,11 @@ func portable(ctx context.Context, img v1.Image, oci bool, o Options) (_ v1.Imag
 	changed := false
 	for n := range m.Layers {
 		d := &m.Layers[n]
-		if d.MediaType != types.DockerUncompressedLayer {
+		unfit := d.MediaType == types.DockerUncompressedLayer
+		if to == DockerArchive {
+			unfit = d.MediaType == types.OCILayerZStd || d.MediaType == dockerLayerZstd
+		}
+		if !unfit {
 			continue
 		}
 		packed, err := pack(ctx, layers[n], o)
@@ -107,7 +111,7 @@ func portable(ctx context.Context, img v1.Image, oci bool, o Options) (_ v1.Imag
 			d.MediaType = types.OCILayer
 		}
 	}
-	if oci {
+	if to == OCILayout {
 		if m.MediaType, err = img.MediaType(); err != nil {
 			return nil, done, err
 		}

@@ -21,6 +21,7 @@ import (
 	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"vfix.dev/vfix/images/blob"
@@ -38,12 +39,9 @@ const (
 	maxChain = 1024
 )
 
-// archived is one image of an archive, as manifest.json lists it.
-type archived struct {
-	Config   string // of the old form: the ID of the topmost layer
-	RepoTags []string
-	Layers   []string // the base layer first
-}
+// archived is one image of an archive, as manifest.json lists it. In the old form its Config is the ID of the topmost
+// layer.
+type archived = tarball.Descriptor
 
 // dockerImage opens the image of a docker archive that ref's tag names, or the only one.
 //

@@ -64,7 +64,7 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.archive, _ = io.ReadAll(r.Body)
 		tr := tar.NewReader(bytes.NewReader(e.archive))
 		for h, err := tr.Next(); err == nil; h, err = tr.Next() {
-			if b, _ := io.ReadAll(tr); strings.HasSuffix(h.Name, ".json") && h.Name != "manifest.json" {
+			if b, _ := io.ReadAll(tr); strings.HasPrefix(h.Name, "sha256:") {
 				e.config = string(b)
 			} else if h.Name == "manifest.json" {
 				var m []struct{ RepoTags []string }

@@ -37,7 +37,7 @@ func push(ctx context.Context, tag name.Tag, r Result, o Options) (digest v1.Has
 		Digest() (v1.Hash, error)
 	} = r.Index
 	if r.Index == nil {
-		img, done, err := portable(ctx, r.Image, false, o)
+		img, done, err := portable(ctx, r.Image, Registry, o)
 		if err != nil {
 			return digest, err
 		}

@@ -29,7 +29,7 @@ func prepare(ctx context.Context, r Result, tag string, o Options) (s blobSet, d
 		d, err = s.addIndex(r.Index, o.Progress)
 	} else {
 		var img v1.Image
-		if img, done, err = portable(ctx, r.Image, true, o); err == nil {
+		if img, done, err = portable(ctx, r.Image, OCILayout, o); err == nil {
 			d, err = s.addImage(img)
 		}
 	}

@@ -19,9 +19,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+	"github.com/klauspost/compress/zstd"
 
 	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
@@ -209,6 +211,31 @@ func TestDockerArchiveHasName(t *testing.T) {
 		if got := open(t, "docker-archive:"+file, fast); got.Ref.Tag != c.want {
 			t.Errorf("%s from %s: got the tag %q, want %q", c.dest, c.from, got.Ref.Tag, c.want)
 		}
+	}
+}
+
+// Old engines read no zstd: in a docker archive such a layer is gzip.
+func TestDockerArchiveZstd(t *testing.T) {
+	noEngine(t)
+	plain := tarOf(t, "a", "a")
+	w := must(zstd.NewWriter(nil))(t)
+	l := static.NewLayer(w.EncodeAll(plain, nil), types.OCILayerZStd)
+	img := must(mutate.Append(imageOf(t, "linux/amd64"), mutate.Addendum{Layer: l, MediaType: types.OCILayerZStd}))(t)
+	cf := must(img.ConfigFile())(t).DeepCopy()
+	sum, _, err := v1.SHA256(bytes.NewReader(plain))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cf.RootFS.DiffIDs = []v1.Hash{sum}
+	lay := layoutOf(t, map[string]v1.Image{"x:1": must(mutate.ConfigFile(img, cf))(t)})
+	file := "docker-archive:" + filepath.Join(t.TempDir(), "a.tar")
+	put(t, file+":x:1", source.Result{Image: open(t, lay, fast).Image}, fast)
+	got := open(t, file, fast).Image
+	if err := validate.Image(got); err != nil {
+		t.Error(err)
+	}
+	if d := must(got.Manifest())(t).Layers[0]; d.MediaType != types.DockerLayer {
+		t.Errorf("got %+v", d)
 	}
 }
 
