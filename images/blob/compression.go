@@ -7,9 +7,7 @@ package blob
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -98,9 +96,7 @@ func decompress(ctx context.Context, r io.Reader, file *os.File) (io.ReadCloser,
 		if err != nil {
 			return nil, kind, source.blame(fmt.Errorf("gzip header: %w", err))
 		}
-		zr.Multistream(false)
-		members := &gzipMembers{z: zr, in: in, lenient: argv != nil}
-		return &goDecompressor{r: members, source: source, kind: kind, close: func() { zr.Close() }}, kind, nil
+		return &goDecompressor{r: zr, source: source, kind: kind, close: func() { zr.Close() }}, kind, nil
 	case ZstdStream:
 		zr, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxZstdWindow))
 		if err != nil {
@@ -109,58 +105,6 @@ func decompress(ctx context.Context, r io.Reader, file *os.File) (io.ReadCloser,
 		return &goDecompressor{r: zr, source: source, kind: kind, close: zr.Close}, kind, nil
 	}
 	return io.NopCloser(in), kind, nil
-}
-
-// gzipMembers reads a stream of several gzip members, which are one content (RFC 1952, section 2.2). Zeros after the
-// last one, which archives on tapes had, are not content, as for gzip, igzip and pigz; compress/gzip would call them a
-// bad header.
-type gzipMembers struct {
-	z       *gzip.Reader
-	in      *bufio.Reader
-	lenient bool // other bytes after the members are not content either, as for igzip and pigz
-}
-
-func (g *gzipMembers) Read(p []byte) (int, error) {
-	for {
-		n, err := g.z.Read(p)
-		if err != io.EOF {
-			return n, err
-		}
-		if n > 0 {
-			return n, nil
-		}
-		if err := g.next(); err != nil {
-			return 0, err
-		}
-	}
-}
-
-// next begins the next member; io.EOF means that there are no more.
-func (g *gzipMembers) next() error {
-	zeros := false
-	for {
-		b, err := g.in.Peek(1)
-		if err != nil {
-			return err
-		}
-		if b[0] != 0 {
-			break
-		}
-		zeros = true
-		g.in.Discard(1)
-	}
-	if head, _ := g.in.Peek(MagicLen); g.lenient && DetectCompression(head) != GzipStream {
-		_, err := io.Copy(io.Discard, g.in)
-		return cmp.Or(err, io.EOF)
-	}
-	if zeros {
-		return errors.New("data after trailing zeros")
-	}
-	if err := g.z.Reset(g.in); err != nil {
-		return err
-	}
-	g.z.Multistream(false)
-	return nil
 }
 
 // goDecompressor is a decompressor of klauspost/compress.

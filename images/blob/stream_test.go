@@ -98,7 +98,7 @@ func TestDecompressDamaged(t *testing.T) {
 	}
 }
 
-// A small layer may also have what igzip and pigz accept; without them it is an error, as for engines.
+// What is behind the last member is an error, as for engines, unless igzip or pigz unpacks the layer: they ignore it.
 func TestDecompressBehind(t *testing.T) {
 	for _, size := range []int{1000, 100_000} {
 		for _, behind := range []string{"x", "garbage", "\x00\x00x"} {
@@ -109,7 +109,7 @@ func TestDecompressBehind(t *testing.T) {
 				}
 				defer r.Close()
 				got, err := io.ReadAll(r)
-				if alone := strings.Contains(t.Name(), "/go"); (err != nil) != alone || !alone && !bytes.Equal(got, imagetest.Noise(size)) {
+				if alone := strings.Contains(t.Name(), "/go") || size == 1000; (err != nil) != alone || !alone && !bytes.Equal(got, imagetest.Noise(size)) {
 					t.Errorf("%d bytes and %q: got %d bytes and error %v", size, behind, len(got), err)
 				}
 			})
