@@ -34,7 +34,7 @@ words() { tr -s ' \n' ' ' <<<"$output"; }
 
 @test "diagnose: a core of bash from the legacy image, with the image's files" {
 	run_vfix 3 diagnose --root "oci:$legacy_image/oci:legacy" "$(core $in_bash)"
-	expect_match verdict "$(words)" 'bash called gettimeofday() in the vsyscall page (0xffffffffff600000), which its kernel does not serve (certain)'
+	expect_match verdict "$(words)" 'bash called gettimeofday() in the vsyscall page, which its kernel does not serve (certain)'
 	expect_match caller "$(words)" 'libc.so.6+0x* in gettimeofday, glibc'
 	expect_match 'build ID' "$output" "$(readelf -n "$legacy_image/rootfs/usr/lib/x86_64-linux-gnu/libc.so.6" | sed -n 's/.*Build ID: //p')"
 	# shellcheck disable=SC2016 # assembly

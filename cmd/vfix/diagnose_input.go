@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -159,7 +160,7 @@ func (r *crashes) container(name string) (*diagnose.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return diagnose.Container(name, description, r.d)
+	return diagnose.Text(name, bytes.NewReader(description), r.d)
 }
 
 // here returns what this machine knows of the end of a container: nothing if the engine's containers run in a virtual

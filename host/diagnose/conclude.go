@@ -138,12 +138,8 @@ func (t *textFacts) ofFault(f fault, o Options) *Crash {
 	var cause string
 	c.Kind, cause = faultKind(&f.Fault)
 	switch c.Kind {
-	case Call:
-		c.Function = functionAt(f.IP)
-		c.Verdict = fmt.Sprintf("%s called %s() in the vsyscall page, which its kernel does not serve", c.who(), c.Function)
-	case Filtered:
-		c.Function = functionAt(f.IP)
-		c.Verdict = fmt.Sprintf("a seccomp filter refused the call of %s() in the vsyscall page by %s", c.Function, c.who())
+	case Call, Filtered:
+		c.called(c.Kind, functionAt(f.IP))
 	case Read:
 		c.Confidence, c.Verdict = Uncertain, c.who()+" read the vsyscall page as data, which its kernel does not allow"
 		if t.suppressed {

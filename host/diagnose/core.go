@@ -82,13 +82,11 @@ func (c *Crash) judgeCore(co *core, f *facts) {
 	case f.signal == 0:
 		c.Kind, c.Verdict = None, "this is a snapshot of a running process: no signal is recorded"
 	case called && !mapped:
-		c.Kind = Call
-		c.Verdict = fmt.Sprintf("%s called %s() in the vsyscall page (%#x), which its kernel does not serve", c.who(), c.Function, f.rip)
+		c.called(Call, c.Function)
 	case called && mapped:
 		other("%s called %s() in the vsyscall page with a pointer or a stack that is not writable: the kernel served the call", c.who(), c.Function)
 	case f.signal == sigsys && refusedCall != "":
-		c.Kind, c.Function = Filtered, refusedCall
-		c.Verdict = fmt.Sprintf("a seccomp filter refused the call of %s() in the vsyscall page by %s", refusedCall, c.who())
+		c.called(Filtered, refusedCall)
 	case f.signal == sigsegv && code > siUser && code != siKernel && inPage(addr) && !inPage(f.rip):
 		c.Kind, c.Function, c.Confidence = Read, "", Uncertain
 		c.Verdict = fmt.Sprintf("the instruction at %#x of %s read the vsyscall page as data", f.rip, c.who())
@@ -97,6 +95,15 @@ func (c *Crash) judgeCore(co *core, f *facts) {
 		other("a process sent SIGSEGV to %s", c.who())
 	default:
 		other("%s ended by %s at %#x, which is not a call of the vsyscall page", c.who(), signalName(f.signal), f.rip)
+	}
+}
+
+// called concludes that the program called a function of the page.
+func (c *Crash) called(kind Kind, function string) {
+	c.Kind, c.Function = kind, function
+	c.Verdict = fmt.Sprintf("%s called %s() in the vsyscall page, which its kernel does not serve", c.who(), function)
+	if kind == Filtered {
+		c.Verdict = fmt.Sprintf("a seccomp filter refused the call of %s() in the vsyscall page by %s", function, c.who())
 	}
 }
 

@@ -113,15 +113,6 @@ func Text(name string, in io.Reader, o Options) (*Result, error) {
 	return &Result{Input: name, Lines: t.lines, Crashes: t.conclude(o)}, nil
 }
 
-// Container diagnoses a container from its description, which docker inspect prints as well.
-func Container(name string, description []byte, o Options) (*Result, error) {
-	t := &textFacts{}
-	if !t.describe(description) || len(t.ends) == 0 {
-		return nil, fmt.Errorf("container %s: its description is not understood", name)
-	}
-	return &Result{Input: name, Crashes: t.conclude(o)}, nil
-}
-
 // Quoted reports whether words from the command line are a line of a log that was not quoted.
 func Quoted(words []string) bool {
 	const least = 3
