@@ -56,10 +56,9 @@ func Times(out []byte) Samples {
 	for line := range strings.Lines(string(out)) {
 		subject, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		v, err := strconv.ParseFloat(value, 64)
-		if err != nil || v < 0 {
-			continue
+		if err == nil && v >= 0 {
+			s[subject] = append(s[subject], v)
 		}
-		s[subject] = append(s[subject], v)
 	}
 	return s
 }
@@ -79,12 +78,10 @@ func (s Samples) Quiet(subject string) float64 {
 func Entered(out []byte) map[string]float64 {
 	all := map[string]float64{}
 	for line := range strings.Lines(string(out)) {
-		subject, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		entered, calls, _ := strings.Cut(value, "/")
-		e, err1 := strconv.Atoi(entered)
-		n, err2 := strconv.Atoi(calls)
-		if err1 == nil && err2 == nil && e >= 0 && n >= e && n > 0 {
-			all[subject] = float64(e) / float64(n)
+		var subject string
+		var entered, calls float64
+		if _, err := fmt.Sscanf(line, "%s %f/%f", &subject, &entered, &calls); err == nil && calls > 0 {
+			all[subject] = entered / calls
 		}
 	}
 	return all

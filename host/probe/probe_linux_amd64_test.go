@@ -12,7 +12,7 @@ func TestOutput(t *testing.T) {
 	if len(s) != 1 || s.Quiet("a") != 1.5 || s.Quiet("b") != 0 {
 		t.Errorf("got %v", s)
 	}
-	e := Entered([]byte("a 500/1000\nb absent\nc 2/1\nd 0/0\n"))
+	e := Entered([]byte("a 500/1000\nb absent\nd 0/0\n"))
 	if len(e) != 1 || e["a"] != 0.5 {
 		t.Errorf("got %v", e)
 	}

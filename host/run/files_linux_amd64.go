@@ -100,13 +100,7 @@ func trusted(base string) error {
 // overflow is the owner of files whose real owner is not mapped in a user namespace (user_namespaces(7)).
 const overflow = 65534
 
-func owner(fi os.FileInfo) int {
-	st, ok := fi.Sys().(*syscall.Stat_t)
-	if !ok {
-		return -1
-	}
-	return int(st.Uid)
-}
+func owner(fi os.FileInfo) int { return int(fi.Sys().(*syscall.Stat_t).Uid) }
 
 // fill writes the files. Others may read them, for programs that change their user. The sticky bit keeps them from
 // systemd-tmpfiles, which removes old files from /tmp.

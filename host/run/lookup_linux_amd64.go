@@ -56,9 +56,7 @@ func search(name string) (string, error) {
 	switch {
 	case err == nil, errors.Is(err, exec.ErrDot): // a user who has it in PATH wants it
 		return path, nil
-	case errors.Is(err, exec.ErrNotFound):
-		return "", hinterr.Errorf(ErrNoCommand, "%s: %v in any directory of PATH", name, ErrNoCommand)
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
 		return "", hinterr.Errorf(ErrNoCommand, "%s: %v", name, ErrNoCommand)
 	}
 	return "", hinterr.Errorf(ErrNotExecutable, "%s: %w", name, errors.Unwrap(err))

@@ -109,16 +109,12 @@ func (c *choice) override(want Way) error {
 
 // privileges says what the kernel gives the program beyond what this process has, "" for nothing.
 func privileges(f *os.File, fi fs.FileInfo) string {
-	st, ok := fi.Sys().(*syscall.Stat_t)
-	if !ok {
-		return ""
-	}
-	groups, _ := os.Getgroups()
+	user, group := owner(fi), int(fi.Sys().(*syscall.Stat_t).Gid)
 	switch {
-	case fi.Mode()&fs.ModeSetuid != 0 && int(st.Uid) != os.Geteuid():
-		return fmt.Sprintf("is setuid to user %d", st.Uid)
-	case fi.Mode()&fs.ModeSetgid != 0 && int(st.Gid) != os.Getegid() && !slices.Contains(groups, int(st.Gid)):
-		return fmt.Sprintf("is setgid to group %d", st.Gid)
+	case fi.Mode()&fs.ModeSetuid != 0 && user != os.Geteuid():
+		return fmt.Sprintf("is setuid to user %d", user)
+	case fi.Mode()&fs.ModeSetgid != 0 && group != os.Getegid():
+		return fmt.Sprintf("is setgid to group %d", group)
 	}
 	if n, err := unix.Fgetxattr(int(f.Fd()), "security.capability", nil); err == nil && n > 0 && os.Geteuid() != 0 {
 		return "has file capabilities"
