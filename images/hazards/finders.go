@@ -12,30 +12,24 @@ import (
 // (hotspot, Abstract_VM_Version::internal_vm_info_string). The abilities of a JDK show in the files that
 // it reads: memory.limit_in_bytes is v1's, memory.max v2's, and cgroup.controllers shows since
 // JDK-8349988 whether v2 is in use, in place of /proc/cgroups.
-func java(t *text) (*Hazard, error) {
+func java(t text) *Hazard {
 	version := ""
-	err := t.each(" for linux-amd64 JRE (", func(_, after []byte) bool {
+	t.each(" for linux-amd64 JRE (", func(_, after []byte) bool {
 		version = until(after, ")")
 		return version == ""
 	})
 	if version == "" {
-		return nil, err
-	}
-	reads := map[string]bool{}
-	for _, file := range []string{"/cgroup.controllers", "/proc/cgroups\x00", "memory.limit_in_bytes\x00"} {
-		if reads[file], err = t.has(file); err != nil {
-			return nil, err
-		}
+		return nil
 	}
 	switch {
-	case reads["/cgroup.controllers"]:
-		return nil, nil
-	case reads["/proc/cgroups\x00"]:
-		return &Hazard{JavaCgroups, version}, nil
-	case reads["memory.limit_in_bytes\x00"]:
-		return &Hazard{JavaCgroupV1, version}, nil
+	case t.has("/cgroup.controllers"):
+		return nil
+	case t.has("/proc/cgroups\x00"):
+		return &Hazard{JavaCgroups, version}
+	case t.has("memory.limit_in_bytes\x00"):
+		return &Hazard{JavaCgroupV1, version}
 	}
-	return &Hazard{JavaUnaware, version}, nil
+	return &Hazard{JavaUnaware, version}
 }
 
 // lastBad is the last letter of OpenSSL 1.0.2 whose code for SHA extensions has bugs, from 1.0.2-beta
@@ -45,9 +39,9 @@ const lastBad = 'k'
 // sha1rnds4 is the opcode of the instruction that only that code has (SDM).
 const sha1rnds4 = "\x0f\x3a\xcc"
 
-func openssl(t *text) (*Hazard, error) {
+func openssl(t text) *Hazard {
 	version := ""
-	err := t.each("OpenSSL 1.0.2", func(_, after []byte) bool {
+	t.each("OpenSSL 1.0.2", func(_, after []byte) bool {
 		if v, ok := badOpenSSL(until(after, " ")); ok {
 			version = v
 		} else if len(after) > 0 && after[0] == ' ' {
@@ -55,13 +49,10 @@ func openssl(t *text) (*Hazard, error) {
 		}
 		return version == ""
 	})
-	if version == "" {
-		return nil, err
+	if version == "" || !t.has(sha1rnds4) {
+		return nil
 	}
-	if has, err := t.has(sha1rnds4); !has {
-		return nil, err
-	}
-	return &Hazard{OpenSSLSHA, version}, nil
+	return &Hazard{OpenSSLSHA, version}
 }
 
 // badOpenSSL completes a version from what follows "1.0.2": a letter, "-beta1", "k-fips".
@@ -75,16 +66,16 @@ func badOpenSSL(rest string) (version string, bad bool) {
 const firstUnified = 230
 
 // systemd names itself "systemd 219 running in %ssystem mode" (systemd, src/core/main.c).
-func systemd(t *text) (*Hazard, error) {
+func systemd(t text) *Hazard {
 	version := 0
-	err := t.each(" running in ", func(before, _ []byte) bool {
+	t.each(" running in ", func(before, _ []byte) bool {
 		if n := bytes.LastIndex(before, []byte("systemd ")); n >= 0 {
 			version, _ = strconv.Atoi(string(before[n+len("systemd "):])) // 0: another format, or not a version
 		}
 		return version == 0
 	})
 	if version == 0 || version >= firstUnified {
-		return nil, err
+		return nil
 	}
-	return &Hazard{InitCgroupV2, strconv.Itoa(version)}, nil
+	return &Hazard{InitCgroupV2, strconv.Itoa(version)}
 }

@@ -39,7 +39,7 @@ type Hazard struct {
 // finders know files by their names, in the form of path.Match; nil stands for no hazard.
 var finders = []struct {
 	name string
-	find func(*text) (*Hazard, error)
+	find func(text) *Hazard
 }{
 	{"libjvm.so", java},
 	{"libcrypto*.so*", openssl},
@@ -50,7 +50,8 @@ var finders = []struct {
 func Find(name string, r io.ReaderAt, size int64) (*Hazard, error) {
 	for _, f := range finders {
 		if ok, _ := path.Match(f.name, path.Base(name)); ok {
-			return f.find(&text{r, size})
+			t, err := read(r, size)
+			return f.find(t), err
 		}
 	}
 	return nil, nil

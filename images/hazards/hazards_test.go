@@ -1,7 +1,6 @@
 package hazards
 
 import (
-	"bytes"
 	"errors"
 	"strings"
 	"testing"
@@ -81,81 +80,24 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestBorders: a word is found once wherever a piece of the file ends, with what is around it.
-func TestBorders(t *testing.T) {
-	const word = "OpenSSL 1.0.2"
-	const step = piece - 2*context - len(word)
-	for _, size := range []int{piece - 1, piece, piece + 1, step + piece - 1, step + piece, step + piece + 1} {
-		b := bytes.Repeat([]byte{'.'}, size)
-		for _, end := range []int{step, piece, step + piece} {
-			// Where a word, or what is around it, begins or ends at the border.
-			for _, near := range []int{-2*context - len(word), -context - len(word), -context, -len(word), 0, context} {
-				for at := max(0, end+near-2); at <= min(size-len(word), end+near+2); at++ {
-					copy(b[at:], word)
-					n := 0
-					err := (&text{bytes.NewReader(b), int64(size)}).each(word, func(before, after []byte) bool {
-						n++
-						if string(before) != strings.Repeat(".", min(at, context)) || string(after) != strings.Repeat(".", min(size-at-len(word), context)) {
-							t.Errorf("%d of %d bytes: got %q and %q around it", at, size, before, after)
-						}
-						return true
-					})
-					if err != nil || n != 1 {
-						t.Fatalf("%d of %d bytes: found %d times, %v", at, size, n, err)
-					}
-					copy(b[at:], strings.Repeat(".", len(word)))
-				}
-			}
-		}
-	}
-	// Words that are close to each other, and one that is enough.
-	many := &text{strings.NewReader(word + "1" + word + "2" + word + "3"), 3 * int64(len(word)+1)}
-	for most, want := range map[int]string{1: "1", 2: "12", 9: "123"} {
-		got := ""
-		if err := many.each(word, func(_, after []byte) bool {
-			got += string(after[0])
-			return len(got) < most
-		}); err != nil || got != want {
-			t.Errorf("got %q, %v, want %q", got, err, want)
-		}
-	}
-	// At the file's start and end there is less around it.
-	if h := find(t, "libcrypto.so.10", "OpenSSL 1.0.2k\x00"+strings.Repeat(".", piece)+shaCode); h == nil || h.Version != "1.0.2k" {
-		t.Errorf("got %+v", h)
-	}
-}
-
-// failing reads n times, and then no more.
-type failing struct {
-	*strings.Reader
-	n int
-}
-
-var errBroken = errors.New("broken")
-
-func (f *failing) ReadAt(b []byte, at int64) (int, error) {
-	if f.n--; f.n < 0 {
-		return 0, errBroken
-	}
-	return f.Reader.ReadAt(b, at)
-}
-
-// Whichever read of a file fails is an error; a file that ends early is not.
+// A file that cannot be read is an error; one that ends early, or is too large, is not.
 func TestUnreadable(t *testing.T) {
-	for name, c := range map[string]struct {
-		content string
-		reads   int
-	}{
-		"libjvm.so": {jvm("17", newFiles), 4}, "libcrypto.so.10": {"OpenSSL 1.0.2k \x00" + shaCode, 2}, "systemd": {"systemd 219 running in ", 1},
-	} {
-		for n := range c.reads + 1 {
-			_, err := Find(name, &failing{strings.NewReader(c.content), n}, int64(len(c.content))+10)
-			if want := n < c.reads; errors.Is(err, errBroken) != want || !want && err != nil {
-				t.Errorf("%s, %d reads: got %v", name, n, err)
-			}
+	broken := errors.New("broken")
+	if _, err := Find("systemd", failing{err: broken}, 100); !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
+	}
+	const content = "systemd 219 running in "
+	for size, want := range map[int64]bool{int64(len(content)): true, int64(len(content)) + 10: true, maxFile + 1: false} {
+		if h, err := Find("systemd", strings.NewReader(content), size); err != nil || (h != nil) != want {
+			t.Errorf("%d bytes: got %+v, %v", size, h, err)
 		}
 	}
 }
+
+// failing fails to read.
+type failing struct{ err error }
+
+func (i failing) ReadAt([]byte, int64) (int, error) { return 0, i.err }
 
 func FuzzFind(f *testing.F) {
 	f.Add("libjvm.so", jvm("17.0.9+9", v2Files))

@@ -19,9 +19,9 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// copyTree writes a patched copy of the directory to the output, which must not exist: cp -a copies it, then the copies
-// of the targets are patched in place. The copy gets its name when it is complete.
-func (p *patchRun) copyTree(ctx context.Context, d *contents.Disk, hits []contents.Target) error {
+// copyTree writes a patched copy of the directory to the output, which must not exist: cp -a copies it, then the copy is
+// patched in place. It gets its name when it is complete.
+func (p *patchRun) copyTree(ctx context.Context, d *contents.Disk) error {
 	out := p.o.Output
 	if _, err := os.Lstat(out); err == nil {
 		return hinterr.With(fmt.Errorf("%s: exists", out), "name a directory that does not exist yet")
@@ -44,15 +44,18 @@ func (p *patchRun) copyTree(ctx context.Context, d *contents.Disk, hits []conten
 			return err
 		}
 		defer c.Close()
-		for _, h := range hits {
-			if err := p.replaceCopy(ctx, d, c, h); err != nil {
-				return fmt.Errorf("%s: %w", h.Names[0], err)
-			}
+		c.Path = d.Path
+		f, err := p.scan(ctx, c)
+		if err != nil {
+			return err
+		}
+		if err := p.replaceAll(ctx, c, f); err != nil {
+			return err
 		}
 		if err := p.commit(); err != nil {
 			return err
 		}
-		return keepDirTimes(d, c, hits)
+		return keepDirTimes(d, c, f.ToPatch())
 	})
 }
 
@@ -92,26 +95,4 @@ func copyAll(ctx context.Context, from, to string, oneFS bool) error {
 		return errors.New(first)
 	}
 	return err
-}
-
-// replaceCopy patches the copy of a target.
-func (p *patchRun) replaceCopy(ctx context.Context, d, c *contents.Disk, h contents.Target) error {
-	is, err := d.Root.Lstat(h.Names[0])
-	if err != nil {
-		return err
-	}
-	fi, err := c.Root.Lstat(h.Names[0])
-	if err != nil {
-		return err
-	}
-	was := h.Disk.Info
-	if !os.SameFile(is, was) || fi.Size() != was.Size() || !fi.ModTime().Equal(was.ModTime()) {
-		return errors.New("changed while it was read")
-	}
-	disk := contents.DiskFile{Info: fi}
-	disk.ID, disk.Links = contents.Identify(fi)
-	e := *h.Entry
-	e.Disk = &disk
-	h.Inode = &contents.Inode{Entry: &e, Layer: h.Layer}
-	return p.replace(ctx, c, h)
 }

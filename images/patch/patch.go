@@ -149,32 +149,44 @@ func (p *patchRun) one(ctx context.Context, name string) error {
 	}
 	defer d.Close()
 	d.Since, d.OneFS = p.stamp.Since, p.o.OneFS
-	f, err := d.Scan(ctx, p.s)
-	if err != nil {
-		return err
+	if d.Only == "" && p.o.Output != "" && !p.o.DryRun {
+		return p.copyTree(ctx, d)
 	}
-	if d.Only == "" {
-		f.Rename(func(s string) string { return path.Join(filepath.ToSlash(name), s) })
-	}
-	p.out.Add(f.Findings)
+	f, err := p.scan(ctx, d)
 	switch {
-	case p.o.DryRun:
-		return nil
+	case err != nil || p.o.DryRun:
+		return err
 	case d.Only != "" && len(f.Packed) > 0:
 		archive := textutil.QuotePath(name)
 		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: an archive, in which %s calls the vsyscall page: archives are not patched", name, f.Packed[0].Member),
 			"unzip -d DIR %s && vfix patch -i DIR, then pack DIR again", archive)
 	case p.o.InPlace:
-		for _, h := range f.ToPatch() {
-			if err := p.replace(ctx, d, h); err != nil {
-				return fmt.Errorf("%s: %w", d.Full(h.Names[0]), err)
-			}
-		}
-		return nil
-	case d.Only != "":
-		return p.copyFile(ctx, d, f.Targets)
+		return p.replaceAll(ctx, d, f)
 	}
-	return p.copyTree(ctx, d, f.ToPatch())
+	return p.copyFile(ctx, d, f.Targets)
+}
+
+// scan examines a directory or a file, and adds what was found to the result.
+func (p *patchRun) scan(ctx context.Context, d *contents.Disk) (*contents.Scanned, error) {
+	f, err := d.Scan(ctx, p.s)
+	if err != nil {
+		return nil, err
+	}
+	if d.Only == "" {
+		f.Rename(func(s string) string { return path.Join(filepath.ToSlash(d.Path), s) })
+	}
+	p.out.Add(f.Findings)
+	return f, nil
+}
+
+// replaceAll writes the patched copies of the files beside them.
+func (p *patchRun) replaceAll(ctx context.Context, d *contents.Disk, f *contents.Scanned) error {
+	for _, h := range f.ToPatch() {
+		if err := p.replace(ctx, d, h); err != nil {
+			return fmt.Errorf("%s: %w", d.Full(h.Names[0]), err)
+		}
+	}
+	return nil
 }
 
 func (p *patchRun) tarball(ctx context.Context, name string) error {
