@@ -278,7 +278,7 @@ func CopyMeta(from, to *os.File, patched bool) (dropped []string, lost []Loss, e
 		return nil, nil, err
 	}
 	if patched {
-		dropped, m = m.Dropped(from), *m.Unmarked()
+		dropped, m = Marks(m.Xattrs), *m.Unmarked()
 	}
 	lost, err = m.Give(to)
 	return dropped, lost, err

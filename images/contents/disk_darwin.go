@@ -23,8 +23,3 @@ func changeTime(fi fs.FileInfo) time.Time {
 
 // Special returns false: no directory of a walk is on a special file system here.
 func Special(*os.Root, string) bool { return false }
-
-// hasVerity returns false: this system has no fs-verity.
-func hasVerity(*os.File) bool { return false }
-
-func mknodat(int, string, uint32, uint64) error { return unix.ENOTSUP }

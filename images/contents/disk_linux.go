@@ -22,14 +22,6 @@ func changeTime(fi fs.FileInfo) time.Time {
 	return fi.ModTime()
 }
 
-// hasVerity reports whether fs-verity protects a file's content: a file that was written again does not have it
-// (Linux, Documentation/filesystems/fsverity.rst, statx).
-func hasVerity(f *os.File) bool {
-	var st unix.Statx_t
-	err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, &st)
-	return err == nil && st.Attributes&unix.STATX_ATTR_VERITY != 0
-}
-
 // specialFS are the file systems whose files come from the kernel. Source: linux/magic.h; devtmpfs counts as tmpfs
 // there, and has no regular files.
 var specialFS = map[int64]bool{
@@ -49,8 +41,4 @@ func Special(root *os.Root, name string) bool {
 	defer d.Close()
 	var st unix.Statfs_t
 	return unix.Fstatfs(int(d.Fd()), &st) == nil && specialFS[int64(st.Type)]
-}
-
-func mknodat(at int, base string, mode uint32, dev uint64) error {
-	return unix.Mknodat(at, base, mode, int(dev))
 }

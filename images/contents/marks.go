@@ -17,15 +17,6 @@ func Marks(xattrs map[string]string) []string {
 	return slices.DeleteFunc(SortedKeys(xattrs), func(name string) bool { return !filecopy.IsMark(name) })
 }
 
-// Dropped returns the marks that a patched copy of an open file does not keep.
-func (m *Meta) Dropped(f *os.File) []string {
-	all := Marks(m.Xattrs)
-	if hasVerity(f) {
-		all = append(all, "fs-verity")
-	}
-	return all
-}
-
 // WarnDropped warns about marks that a patched file on disk does not keep.
 func (h *Target) WarnDropped(dropped []string) {
 	if len(dropped) > 0 {

@@ -94,18 +94,12 @@ type zipLook struct {
 	execBytes int64
 	unpacked  int64
 	found     []Packed
-	why       string                // why something was not examined, "" for nothing
-	holders   [maxNested + 1]holder // for the current member, at each depth
+	why       string // why something was not examined, "" for nothing
 }
 
 // examineZip examines the members of a zip archive; nil means that it has no 64-bit x86-64 ELF file.
 func examineZip(r io.ReaderAt, size int64) *elfInfo {
 	z := &zipLook{}
-	defer func() {
-		for i := range z.holders {
-			z.holders[i].Close()
-		}
-	}()
 	z.archive(r, size, "", 1)
 	if z.programs == 0 && z.why == "" {
 		return nil
@@ -131,19 +125,21 @@ func (z *zipLook) archive(r io.ReaderAt, size int64, name string, depth int) {
 		z.missed(name, "a damaged zip archive (%v)", err)
 		return
 	}
+	var h holder
+	defer h.Close()
 	for _, f := range all.File {
 		if z.members++; z.members > maxMembers {
 			z.missed(name, "more than %d members", maxMembers)
 			return
 		}
 		member := strings.TrimPrefix(name+"!"+f.Name, "!")
-		if err := z.member(f, member, depth); err != nil {
+		if err := z.member(&h, f, member, depth); err != nil {
 			z.missed(member, "cannot be unpacked (%v)", err)
 		}
 	}
 }
 
-func (z *zipLook) member(f *zip.File, name string, depth int) error {
+func (z *zipLook) member(h *holder, f *zip.File, name string, depth int) error {
 	const encrypted = 1 // general purpose bit flag, 4.4.4
 	data := slices.Contains(dataNames, strings.ToLower(path.Ext(f.Name))) || strings.HasSuffix(f.Name, "/")
 	size := f.UncompressedSize64
@@ -170,7 +166,7 @@ func (z *zipLook) member(f *zip.File, name string, depth int) error {
 		return fmt.Errorf("too large: %d bytes", size)
 	}
 	z.unpacked += int64(size)
-	b, err := z.holders[depth].hold(io.MultiReader(bytes.NewReader(head[:]), r), int64(size))
+	b, err := h.hold(io.MultiReader(bytes.NewReader(head[:]), r), int64(size))
 	if err != nil {
 		return err
 	}

@@ -28,25 +28,7 @@ func (s *Session) OpenSubject(ctx context.Context, src *source.Source) (*Subject
 		return nil, err
 	}
 	f.Source, f.Digest = src.Ref.String(), src.Digest
-	f.Notes = append(f.Notes, otherVariants(src)...)
 	return &Subject{src, t, f}, nil
-}
-
-// otherVariants has a note for each other image for linux/amd64 in the index of an image: newer processors may get it.
-func otherVariants(src *source.Source) (notes []string) {
-	if src.Index == nil {
-		return nil
-	}
-	m, err := src.Index.IndexManifest()
-	if err != nil {
-		return nil
-	}
-	for _, d := range m.Manifests {
-		if p := d.Platform; p != nil && p.OS == "linux" && p.Architecture == "amd64" && d.Digest != src.Entry.Digest {
-			notes = append(notes, "the image for "+p.String()+" in the same index was not examined, and does not change: --platform "+p.String()+" selects it")
-		}
-	}
-	return notes
 }
 
 // Path examines a directory, a tarball or a file.

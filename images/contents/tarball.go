@@ -58,33 +58,18 @@ func (s *Session) Tarball(ctx context.Context, name, title string) (*Tree, error
 	return t, WrapPath(title, err)
 }
 
-// missing returns the files that programs of a tarball load and that are not in it: a program has its loader, and
-// then also its libraries, in its root filesystem, which may be any directory above it.
+// missing returns the files that programs of a tarball load and that are not in it. A program whose loader is in it has
+// its root filesystem around it.
 func (t *Tree) missing() []string {
-	programs := t.Files(func(i *Inode) bool { return i.ELF != nil })
-	has := func(name string) bool {
-		real, err := t.Resolve(name)
-		return err == nil && t.At(real) != nil
-	}
-	here := map[string]bool{} // names of the ELF files
-	for _, v := range programs {
-		for _, name := range v.Names {
-			here[path.Base(name)] = true
-		}
-	}
+	here := map[string]bool{}
+	t.Walk(func(name string, _ *Node) { here[path.Base(name)] = true })
 	all := map[string]bool{}
-	for _, v := range programs {
-		if len(v.ELF.loads) == 0 {
+	for _, v := range t.Files(func(i *Inode) bool { return i.ELF != nil && len(i.ELF.loads) > 0 }) {
+		if here[path.Base(v.ELF.loads[0])] {
 			continue
 		}
-		own := false
-		for dir := path.Dir(v.Names[0]); !own; dir = path.Dir(dir) {
-			if own = has(path.Join(dir, v.ELF.loads[0])); dir == "." {
-				break
-			}
-		}
 		for _, name := range v.ELF.loads {
-			if !own && !here[path.Base(name)] {
+			if !here[path.Base(name)] {
 				all[name] = true
 			}
 		}

@@ -165,8 +165,11 @@ func (f *Findings) UnknownSites() int {
 	})
 }
 
-// leftLive returns the number of live sites that the file's plan leaves.
-func (f *File) leftLive() (n int) {
+// LeftOver returns the number of live sites that remain after the plans.
+func (f *Findings) LeftOver() int { return f.sum((*File).LeftOver) + f.packed(true) }
+
+// LeftOver returns the number of live sites that the file's plan leaves.
+func (f *File) LeftOver() (n int) {
 	for _, p := range f.Plan.Patches {
 		if p.Form == patch.Left && p.Site.Verdict == find.Live {
 			n++
@@ -174,12 +177,6 @@ func (f *File) leftLive() (n int) {
 	}
 	return n
 }
-
-// LeftOver returns the number of live sites that remain after the plans.
-func (f *Findings) LeftOver() int { return f.sum((*File).LeftOver) + f.packed(true) }
-
-// LeftOver returns the number of the file's live sites that remain and can run.
-func (f *File) LeftOver() int { return f.leftLive() }
 
 // Uncovered returns the number of live sites that remain without a fallback in the source.
 func (f *Findings) Uncovered() int {

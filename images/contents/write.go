@@ -10,7 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -132,16 +132,12 @@ func (w *treeWriter) closeDir(name string, m *Meta) error {
 
 // special creates a symlink, device or fifo, and links to it. A device that the caller may not create is omitted.
 func (w *treeWriter) special(v Target) error {
-	dir, err := w.root.Open(path.Dir(v.Names[0]))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	at, base := int(dir.Fd()), path.Base(v.Names[0])
+	name := filepath.Join(w.root.Name(), v.Names[0])
+	var err error
 	if v.Kind == KindSymlink {
-		err = w.root.Symlink(v.Link, v.Names[0])
+		err = os.Symlink(v.Link, name)
 	} else {
-		err = v.makeNode(at, base)
+		err = v.makeNode(name)
 	}
 	if onlyRoot(err) || errors.Is(err, unix.ENOTSUP) {
 		w.lost(v.Names[0], []Loss{{Kind: "device"}})
@@ -150,7 +146,11 @@ func (w *treeWriter) special(v Target) error {
 	if err != nil {
 		return err
 	}
-	lost, err := v.Meta.giveAt(at, base)
+	var is unix.Stat_t
+	if err := unix.Lstat(name, &is); err != nil {
+		return err
+	}
+	lost, err := v.Meta.giveOwner(&is, func(uid, gid int) error { return os.Lchown(name, uid, gid) })
 	if err != nil {
 		return err
 	}
@@ -159,11 +159,14 @@ func (w *treeWriter) special(v Target) error {
 		mode &= noPrivileges
 	}
 	if v.Kind != KindSymlink {
-		err = unix.Fchmodat(at, base, mode, 0)
+		err = unix.Chmod(name, mode)
 	}
-	w.lost(v.Names[0], append(lost, v.Meta.xattrLosses()...))
+	for _, xattr := range SortedKeys(v.Meta.Xattrs) {
+		lost = append(lost, Loss{Kind: xattr})
+	}
+	w.lost(v.Names[0], lost)
 	t := unix.NsecToTimespec(v.Meta.Mtime.UnixNano())
-	if err := errors.Join(err, unix.UtimesNanoAt(at, base, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW)); err != nil {
+	if err := errors.Join(err, unix.UtimesNanoAt(unix.AT_FDCWD, name, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW)); err != nil {
 		return err
 	}
 	return w.link(v.Names)
@@ -173,26 +176,9 @@ func (w *treeWriter) special(v Target) error {
 var nodeTypes = map[byte]uint32{tar.TypeFifo: unix.S_IFIFO, tar.TypeChar: unix.S_IFCHR, tar.TypeBlock: unix.S_IFBLK}
 
 // makeNode creates a device or fifo, which only its owner may use so far.
-func (e *Entry) makeNode(at int, base string) error {
+func (e *Entry) makeNode(name string) error {
 	const private = 0o600
-	return mknodat(at, base, nodeTypes[e.Flag]|private, unix.Mkdev(uint32(e.Meta.device.major()), uint32(e.Meta.device.minor())))
-}
-
-// giveAt sets the owner of m on a name in an open directory.
-func (m *Meta) giveAt(at int, base string) ([]Loss, error) {
-	var is unix.Stat_t
-	if err := unix.Fstatat(at, base, &is, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return nil, err
-	}
-	return m.giveOwner(&is, func(uid, gid int) error { return unix.Fchownat(at, base, uid, gid, unix.AT_SYMLINK_NOFOLLOW) })
-}
-
-// xattrLosses are the losses if no xattr of m can be set.
-func (m *Meta) xattrLosses() (lost []Loss) {
-	for _, name := range SortedKeys(m.Xattrs) {
-		lost = append(lost, Loss{Kind: name})
-	}
-	return lost
+	return unix.Mknod(name, nodeTypes[e.Flag]|private, int(unix.Mkdev(uint32(e.Meta.device.major()), uint32(e.Meta.device.minor()))))
 }
 
 // WriteDirectory writes a directory, itself included, as a tar stream: with owners, modes, times, extended attributes

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"path"
 	"slices"
-	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -38,7 +37,6 @@ type installed struct {
 	has32     bool // there are 32-bit dynamic programs to think of
 	hasLoader bool
 	reads     map[string]bool   // the loaders that read /etc/ld.so.preload, by name; see loaders
-	blind     string            // one that does not, "" for none
 	content   map[string][]byte // of the fallback's files that are there
 	config    []byte            // of the image, nil for none
 	wrapped   bool              // the entrypoint runs under vfix-trace
@@ -65,18 +63,8 @@ func (s *Shim) installed(ctx context.Context, t *contents.Tree, img v1.Image) (i
 	return in, t.EachContent(ctx, want, func(name string, content []byte) { in.content[name] = content })
 }
 
-// glibc is the name by which everything that is made for glibc asks for it.
-const glibc = "libc.so.6"
-
-// isLoader reports whether programs may name a file of this name as their loader: glibc's or musl's.
-func isLoader(name string) bool {
-	base := path.Base(name)
-	return base == path.Base(addedfiles.Loader64) || strings.HasPrefix(base, "ld-musl-x86_64")
-}
-
-// loaders finds out which loaders of the tree read /etc/ld.so.preload: those that have its name in them. musl's
-// does not, nor what compatibility packages put under the name of glibc's, nor one that was configured for
-// another directory.
+// loaders finds out which loaders read /etc/ld.so.preload: those that have its name in them. musl's does not, nor what
+// compatibility packages put under the name of glibc's, nor one that was configured for another directory.
 func (in *installed) loaders(ctx context.Context, files []contents.File) error {
 	in.reads = map[string]bool{}
 	names := map[string]*contents.Inode{}
@@ -93,15 +81,8 @@ func (in *installed) loaders(ctx context.Context, files []contents.File) error {
 			add(interp)
 		}
 	}
-	in.t.Walk(func(name string, _ *contents.Node) {
-		if isLoader(name) {
-			add(name)
-		}
-	})
 	return in.t.EachContent(ctx, names, func(name string, content []byte) {
-		if in.reads[name] = bytes.Contains(content, []byte("\x00/"+addedfiles.Preload+"\x00")); !in.reads[name] {
-			in.blind = name
-		}
+		in.reads[name] = bytes.Contains(content, []byte("\x00/"+addedfiles.Preload+"\x00"))
 	})
 }
 
@@ -211,22 +192,6 @@ func commandOf(config []byte) command {
 	return c.Config
 }
 
-// leakedTrace is what of an image's command vfix-trace runs because a Dockerfile's SHELL line
-// was still in force at its shell form: "CMD", "ENTRYPOINT", or "". Rebuild puts vfix-trace
-// before an entrypoint, and no shell after it but the entrypoint's own.
-func leakedTrace(config []byte) string {
-	shellForm := func(words []string) bool {
-		return len(words) == 4 && words[0] == TracePath && words[1] == "/bin/sh" && words[2] == "-c"
-	}
-	switch c := commandOf(config); {
-	case shellForm(c.Cmd):
-		return "CMD"
-	case shellForm(c.Entrypoint):
-		return "ENTRYPOINT"
-	}
-	return ""
-}
-
 // EntrypointIsTraced reports whether an image config's entrypoint begins with vfix-trace.
 func EntrypointIsTraced(config []byte) bool {
 	words := commandOf(config).Entrypoint
@@ -282,10 +247,6 @@ func (s *Shim) Find(ctx context.Context, img v1.Image, t *contents.Tree, f *cont
 		}
 	}
 	in.cover(f, fb, true)
-	if what := leakedTrace(in.config); what != "" {
-		f.Warnings = append(f.Warnings, "the image's "+what+" runs under vfix-trace, left from the SHELL line of its Dockerfile: "+
-			`put SHELL ["/bin/sh", "-c"] before it`)
-	}
 	return nil
 }
 

@@ -15,9 +15,6 @@
 package fallback
 
 import (
-	"path"
-	"slices"
-
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/internal/addedfiles"
 	"vfix.dev/vfix/rewriter/find"
@@ -97,8 +94,6 @@ func (in *installed) noPreload(r *find.Report) string {
 		return r.Interp + " loads it, and does not read /etc/ld.so.preload"
 	case !in.reads[addedfiles.Loader64]:
 		return "no glibc loader in the image, which would read /etc/ld.so.preload"
-	case r.Interp == "" && in.blind != "" && r.Libc == "" && !slices.Contains(r.Needed, glibc):
-		return path.Join("/", in.blind) + " may load it, and does not read /etc/ld.so.preload"
 	}
 	return ""
 }
