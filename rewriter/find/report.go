@@ -131,9 +131,8 @@ type Report struct {
 	Static bool
 	// Go reports that Go's own linker made the file.
 	Go bool
-	// Interp is the loader of the file (PT_INTERP), "" for none; Needed its libraries (DT_NEEDED).
+	// Interp is the loader of the file (PT_INTERP), "" for none.
 	Interp string
-	Needed []string
 	// RawSignals reports that the file is a dynamic program that sets up signals by its own system calls.
 	RawSignals bool
 	// Injected is the version of the format of an existing vfix segment, "" for none.

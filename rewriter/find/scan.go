@@ -15,7 +15,7 @@ import (
 // each. It writes nothing. It returns an error only if a read fails: a file that is not for vfix, or is damaged,
 // has Report.Skipped.
 //
-// The fields Libc, Go, Interp, Needed and RawSignals are set only if the file has a site.
+// The fields Libc, Go, Interp and RawSignals are set only if the file has a site.
 func References(r io.ReaderAt, size int64, o Scope) (*Report, error) {
 	f, err := Parse(r, size)
 	skip, err := elf.AsSkip(err)
@@ -53,7 +53,7 @@ func scan(f *File) *Report {
 	}
 	j := &judge{code: code{f: f}, fn: findFunctions(f, sites), goMade: origin.Go(f.File)}
 	rep.Go, rep.RawSignals, rep.Libc = j.goMade, origin.RawSignals(f.File), origin.Libc(f.File)
-	rep.Interp, rep.Needed = f.Interp(), f.DynStrings(elf.DTNeeded)
+	rep.Interp = f.Interp()
 	compares := slices.ContainsFunc(sites, func(s Site) bool { return s.Kind == CmpImm32 })
 	j.valgrind = compares && len(f.FindText(valgrindName)) > 0
 	for _, s := range sites {
