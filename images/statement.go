@@ -1,5 +1,5 @@
 // The statement of provenance: what a rebuild did to every file, in a form that other people's tools read and that
-// anybody can check with a hash function. The envelope is an in-toto Statement v1 (github.com/in-toto/attestation,
+// anybody can check with a hash function; 'vfix verify --against' compares the bytes. The envelope is an in-toto Statement v1 (github.com/in-toto/attestation,
 // spec/v1/statement.md); the predicate is vfix's own and described in docs/security.md. cosign or oras attach it to an
 // image.
 //
@@ -9,7 +9,7 @@ package images
 
 import (
 	"bytes"
-	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -20,7 +20,6 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/jsonobject"
-	"vfix.dev/vfix/rewriter/patch"
 )
 
 const (
@@ -71,39 +70,14 @@ type statedContent struct {
 	Link   string `json:"link,omitempty"`
 }
 
-// statedFile is one patched file. Before with all Sites and Edits applied and the appended bytes after it is After.
+// statedFile is one patched file.
 type statedFile struct {
-	Path     string           `json:"path"`
-	Before   blob.StatedBytes `json:"before"`
-	After    blob.StatedBytes `json:"after"`
-	Links    []string         `json:"links"`
-	Layer    string           `json:"layer"` // diff ID of the layer that it comes from
-	Sites    []statedSite     `json:"sites"`
-	Edits    []statedEdit     `json:"edits"`
-	Appended blob.StatedBytes `json:"appended"`      // the bytes after the old end
-	Dropped  []string         `json:"droppedXattrs"` // they vouched for the old content
-}
-
-// statedSite is one call site that was rewritten.
-type statedSite struct {
-	Vaddr    string `json:"vaddr"`
-	Function string `json:"function"`
-	Symbol   string `json:"symbol,omitempty"`
-	Form     string `json:"form"`
-	statedRun
-}
-
-// statedEdit is one run of bytes that changed beside the call sites: a field of a header.
-type statedEdit struct {
-	What string `json:"what"`
-	statedRun
-}
-
-// statedRun is a run of bytes at an offset of the file, in hex, before and after.
-type statedRun struct {
-	Offset uint64 `json:"offset"`
-	Before string `json:"before"`
-	After  string `json:"after"`
+	Path    string           `json:"path"`
+	Before  blob.StatedBytes `json:"before"`
+	After   blob.StatedBytes `json:"after"`
+	Links   []string         `json:"links"`
+	Layer   string           `json:"layer"`         // diff ID of the layer that it comes from
+	Dropped []string         `json:"droppedXattrs"` // they vouched for the old content
 }
 
 func digestSet(h v1.Hash) map[string]string { return map[string]string{h.Algorithm: h.Hex} }
@@ -158,46 +132,15 @@ func (d *derivation) predicate() (predicate, error) {
 	return doc, nil
 }
 
-// stateFile describes the changes of a plan to a file.
-func stateFile(h *contents.Target, layer string) (f statedFile, err error) {
-	f = statedFile{
-		Path: h.Names[0], Links: append([]string{}, h.Names[1:]...), Layer: layer,
-		Sites: []statedSite{}, Edits: []statedEdit{}, Dropped: append([]string{}, contents.Marks(h.Meta.Xattrs)...),
-	}
+// stateFile describes a patched file.
+func stateFile(h *contents.Target, layer string) (statedFile, error) {
 	before := h.ELF.Content
-	if f.Before, err = blob.HashOf(io.NewSectionReader(before, 0, before.Size())); err != nil {
-		return f, err
-	}
-	whole, tail := blob.NewSum(), blob.NewSum()
-	patched := h.Plan.Apply(before)
-	if _, err := io.CopyN(whole, patched, before.Size()); err != nil {
-		return f, err
-	}
-	if _, err := io.Copy(io.MultiWriter(whole, tail), patched); err != nil {
-		return f, err
-	}
-	f.After, f.Appended = whole.Stated(), tail.Stated()
-	at := map[uint64]bool{}
-	for _, p := range h.Plan.Patches {
-		if p.Form == patch.Left {
-			continue
-		}
-		at[p.Offset] = true
-		f.Sites = append(f.Sites, statedSite{
-			Vaddr: fmt.Sprintf("%#x", p.Site.Vaddr), Function: p.Site.Function.String(), Symbol: p.Site.Symbol,
-			Form: p.Form.String(), statedRun: stateRun(p.Offset, p.Before, p.After),
-		})
-	}
-	for _, e := range h.Plan.Edits {
-		if !at[e.Offset] {
-			f.Edits = append(f.Edits, statedEdit{e.Why, stateRun(e.Offset, e.Old, e.New)})
-		}
-	}
-	return f, nil
-}
-
-func stateRun(offset uint64, before, after []byte) statedRun {
-	return statedRun{offset, hex.EncodeToString(before), hex.EncodeToString(after)}
+	was, err := blob.HashOf(io.NewSectionReader(before, 0, before.Size()))
+	is, isErr := blob.HashOf(h.Plan.Apply(before))
+	return statedFile{
+		Path: h.Names[0], Before: was, After: is, Links: append([]string{}, h.Names[1:]...), Layer: layer,
+		Dropped: append([]string{}, contents.Marks(h.Meta.Xattrs)...),
+	}, errors.Join(err, isErr)
 }
 
 // stateExtra describes a file that is not in the base.

@@ -123,7 +123,7 @@ state_of() { docker inspect --format '{{.State.Status}} {{.State.ExitCode}}' "$1
 	END
 	cp /bin/busybox "$root/"
 	tar -C "$root" -c . | docker import - jdk >/dev/null
-	run_vfix rebuild --fix java-cgroups "dir:$root" -o "dir:$BATS_TEST_TMPDIR/rebuilt" --provenance none
+	run_vfix rebuild --fix java-cgroups "dir:$root" -o "dir:$BATS_TEST_TMPDIR/rebuilt"
 	docker create --name jdk --network none jdk /busybox sha256sum /opt/lib/libjvm.so /vfix/cgroups >/dev/null
 	run_vfix hotfix jdk
 	expect_match 'without it' "$stderr" 'nothing to do'
