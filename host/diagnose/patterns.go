@@ -93,9 +93,6 @@ var patterns = []pattern{
 		t.pod, t.place = m[1], max(t.place, cluster)
 	}},
 	{hint: "namespace:", re: textutil.LazyRegexp(`^Namespace: +([\w.-]+)`), take: func(t *textFacts, m []string, _ string) { t.pod = m[1] + "/" + t.pod }},
-	{hint: "crashloopbackoff", ends: true, re: textutil.LazyRegexp(`^(?:([\w-]+) +)?([a-z0-9][a-z0-9.-]+) +\d+/\d+ +CrashLoopBackOff`), take: func(t *textFacts, m []string, line string) {
-		t.ended(end{pod: strings.TrimPrefix(m[1]+"/"+m[2], "/")}, line)
-	}},
 
 	// Ends.
 	{hint: "exited with code 139", ends: true, re: textutil.LazyRegexp(`^(?:.*\| )?([\w.-]+) exited with code 139(?: \(restarting\))?\s*$`), take: func(t *textFacts, m []string, line string) {
@@ -119,9 +116,7 @@ var patterns = []pattern{
 		t.ended(end{status: segvStatus, container: m[1]}, line)
 	}},
 	{hint: "exited (139)", ends: true, re: textutil.LazyRegexp(`Exited \(139\)`), take: said139},
-	{hint: "non-zero code: 139", ends: true, re: textutil.LazyRegexp(`returned a non-zero code: 139`), take: status139},
-	{hint: "exit code: 139", ends: true, re: textutil.LazyRegexp(`did not complete successfully: exit code: 139|(?i)^\W*exit code: 139`), take: status139},
-	{hint: "code", ends: true, re: textutil.LazyRegexp(`(?i)^\s*["']?exit ?code["']?\s*[:=]\s*139\b`), take: status139},
+	{hint: "139", ends: true, re: textutil.LazyRegexp(`returned a non-zero code: 139|did not complete successfully: exit code: 139|(?i)^\W*exit ?code["']?\s*[:=]\s*139\b`), take: status139},
 	{hint: "139", ends: true, re: textutil.LazyRegexp(`(?i)\b(?:(?:exit|exited|return|returned|terminated|failed)(?: |-|_)?(?:with )?(?:a )?(?:non-?zero )?(?:exit )?(?:code|status|value)(?: exit status)?["']?\s*[ :=(]\s*["']?|rc["']?\s*[:=]\s*|exit(?:ed)? \(?|Error )139\b`), take: said139},
 	{hint: "segmentation fault", ends: true, re: textutil.LazyRegexp(`(?i)segmentation fault(?:\s+\(core dumped\))?(?:\s+(\.{0,2}/\S+))?`), take: func(t *textFacts, m []string, line string) {
 		if m[1] != "" {
