@@ -12,7 +12,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"vfix.dev/vfix/host/diagnose"
@@ -38,11 +37,13 @@ type crashes struct {
 	ctx context.Context
 	o   crashOptions
 	d   diagnose.Options
+	// scanned has the scans of roots and images by name, nil for those that cannot be scanned.
+	scanned map[string]*diagnose.Scanned
 }
 
 // diagnoseAll diagnoses each CRASH. It returns the results of those that can be read, and the errors of the others.
 func diagnoseAll(ctx context.Context, args []string, o crashOptions) ([]*diagnose.Result, error) {
-	r := &crashes{ctx: ctx, o: o}
+	r := &crashes{ctx: ctx, o: o, scanned: map[string]*diagnose.Scanned{}}
 	done, err := r.open()
 	if err != nil {
 		return nil, err
@@ -63,12 +64,9 @@ func diagnoseAll(ctx context.Context, args []string, o crashOptions) ([]*diagnos
 
 // open opens the files of the system that the program ran in.
 func (r *crashes) open() (done func(), err error) {
-	r.d = diagnose.Options{RootName: r.o.root, Output: r.o.output, Here: r.here, ScanImage: func(image string) (*diagnose.Scanned, error) {
-		return r.scan(string(source.Daemon) + ":" + image) // registries are not contacted: the user named none
-	}}
+	r.d = diagnose.Options{RootName: r.o.root, Output: r.o.output, Here: r.here, Scan: r.scanNamed}
 	dir, remove := "/", func() {}
 	if r.o.root != "" {
-		r.d.ScanRoot = sync.OnceValues(func() (*diagnose.Scanned, error) { return r.scan(r.o.root) })
 		if dir, r.d.IsImage, remove, err = images.OpenRoot(r.ctx, r.o.root, r.o.scan.Media); err != nil {
 			return nil, err
 		}
@@ -80,6 +78,19 @@ func (r *crashes) open() (done func(), err error) {
 	}
 	r.d.Root = files
 	return func() { files.Close(); remove() }, nil
+}
+
+// scanNamed examines the root that the user named, or an image of an engine here, each once. Registries are not
+// contacted: the user named none.
+func (r *crashes) scanNamed(name string) *diagnose.Scanned {
+	if _, known := r.scanned[name]; !known {
+		from := name
+		if r.o.root == "" {
+			from = string(source.Daemon) + ":" + name
+		}
+		r.scanned[name], _ = r.scan(from)
+	}
+	return r.scanned[name]
 }
 
 // scan examines an image or directory.

@@ -191,14 +191,10 @@ func callers(files []string, root, what string) string {
 
 // examine scans the root that the user named, or the image of a crash; nil if that is not possible.
 func (o *Options) examine(image string) (s *Scanned, name string) {
-	switch {
-	case o.RootName != "" && o.ScanRoot != nil:
-		s, _ = o.ScanRoot()
-		return s, o.RootName
-	case image != "" && o.RootName == "" && o.ScanImage != nil:
-		s, _ = o.ScanImage(image)
+	if name = cmp.Or(o.RootName, image); name != "" && o.Scan != nil {
+		s = o.Scan(name)
 	}
-	return s, image
+	return s, name
 }
 
 // nameFrom adds the names of an end to the crash that explains it.

@@ -87,10 +87,8 @@ type Options struct {
 	Root     fs.FS
 	RootName string
 	IsImage  bool
-	// ScanRoot examines Root; nil: not available.
-	ScanRoot func() (*Scanned, error)
-	// ScanImage examines an image that a local engine has; nil: not available.
-	ScanImage func(image string) (*Scanned, error)
+	// Scan examines Root, by RootName, or an image that a local engine has, nil if it cannot; nil: not available.
+	Scan func(name string) *Scanned
 	// Here returns what this machine knows of the end of a container, by its ID or name: whether its kernel serves the
 	// page, and its kernel's messages of that time; nil: not available.
 	Here func(container string) (served bool, messages []string)

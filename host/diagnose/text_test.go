@@ -223,7 +223,7 @@ func TestNotThePage(t *testing.T) {
 		"| 139 | the program ended by exit status 139 | see the kernel's log |",
 		"The exit status 139 is that of a program which was ended by SIGSEGV, and it is not specific to this cause.",
 	} {
-		r := diagnosed(t, text, Options{ScanImage: func(string) (*Scanned, error) { return affected(), nil }})
+		r := diagnosed(t, text, Options{Scan: func(string) *Scanned { return affected() }})
 		for _, c := range r.Crashes {
 			if c.Kind.Page() || c.Kind.Open() || c.Next != nil && strings.Contains(c.Next.Command, "rebuild") {
 				t.Errorf("%s:\ngot %+v", text, c)
@@ -257,13 +257,13 @@ func TestWithImage(t *testing.T) {
 		{"web exited with code 139", &Scanned{}, "unknown uncertain: vfix scan img"},
 		{"web exited with code 134", affected(), "other likely: "},
 	} {
-		o := Options{RootName: "img", IsImage: true, ScanRoot: func() (*Scanned, error) { return c.scan, nil }, Output: func(string) []string { return []string{"-o", "oci:x"} }}
+		o := Options{RootName: "img", IsImage: true, Scan: func(string) *Scanned { return c.scan }, Output: func(string) []string { return []string{"-o", "oci:x"} }}
 		got := summary(diagnosed(t, c.text, o))
 		if got != c.want {
 			t.Errorf("%s: got %s, want %s", c.text, got, c.want)
 		}
 	}
-	o := Options{RootName: "root", ScanRoot: func() (*Scanned, error) { return affected(), nil }}
+	o := Options{RootName: "root", Scan: func(string) *Scanned { return affected() }}
 	if got := summary(diagnosed(t, "bash[7] "+attempted, o)); got != "call certain: vfix patch -i root" {
 		t.Errorf("a directory: got %s", got)
 	}
@@ -303,7 +303,7 @@ func TestDescriptions(t *testing.T) {
 // A container of this machine: the kernel and its messages of that time decide.
 func TestContainer(t *testing.T) {
 	const description = `{"Id":"0123","Name":"/cache","Path":"/usr/bin/redis-server","State":{"ExitCode":139},"Config":{"Image":"redis:2.8"}}`
-	o := Options{ScanImage: func(string) (*Scanned, error) { return affected(), nil }}
+	o := Options{Scan: func(string) *Scanned { return affected() }}
 	for _, c := range []struct {
 		served   bool
 		messages []string
