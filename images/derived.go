@@ -19,7 +19,6 @@ import (
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/jsonobject"
 	"vfix.dev/vfix/rewriter/find"
 )
 
@@ -143,22 +142,22 @@ func newDerivedImage(src *source.Source, added *contents.AddedLayer, from origin
 //
 // The config must have a diff ID for each of the base's layers: the added ones follow.
 func editConfig(raw []byte, layers int, diffID v1.Hash, from origin, made *changes) ([]byte, error) {
-	var c jsonobject.Object
+	var c blob.Object
 	if err := json.Unmarshal(raw, &c); err != nil {
 		return nil, err
 	}
-	entry := jsonobject.Object{}
+	entry := blob.Object{}
 	if created, ok := c["created"]; ok && string(created) != "null" {
 		entry["created"] = created
 	}
 	entry.Set(map[string]any{"created_by": "vfix " + from.version + " rebuild", "comment": made.done()})
-	if err := jsonobject.Edit(c, "history", func(h *[]jsonobject.Object) error {
+	if err := blob.Edit(c, "history", func(h *[]blob.Object) error {
 		*h = append(fillHistory(*h, layers), entry)
 		return nil
 	}); err != nil {
 		return nil, err
 	}
-	if err := jsonobject.Edit(c, "rootfs.diff_ids", func(ids *[]string) error {
+	if err := blob.Edit(c, "rootfs.diff_ids", func(ids *[]string) error {
 		if len(*ids) != layers {
 			return hinterr.Damaged("got %d of them, want %d, one for each layer", len(*ids), layers)
 		}
@@ -167,40 +166,40 @@ func editConfig(raw []byte, layers int, diffID v1.Hash, from origin, made *chang
 	}); err != nil {
 		return nil, err
 	}
-	if err := jsonobject.Edit(c, "config", func(o *jsonobject.Object) error {
+	if err := blob.Edit(c, "config", func(o *blob.Object) error {
 		if *o == nil {
-			*o = jsonobject.Object{}
+			*o = blob.Object{}
 		}
 		if made.traced {
 			if err := addEntrypoint(*o); err != nil {
 				return err
 			}
 		}
-		return jsonobject.AddStrings(*o, "Labels", from.labels())
+		return blob.AddStrings(*o, "Labels", from.labels())
 	}); err != nil {
 		return nil, err
 	}
-	return jsonobject.Encode(c)
+	return blob.EncodeJSON(c)
 }
 
 // fillHistory adds rows until there is one for each layer: docker counts them off against the
 // layers, and would show what a rebuild adds as one of the base's.
-func fillHistory(h []jsonobject.Object, layers int) []jsonobject.Object {
+func fillHistory(h []blob.Object, layers int) []blob.Object {
 	for _, row := range h {
 		if string(row["empty_layer"]) != "true" {
 			layers--
 		}
 	}
 	for range max(0, layers) {
-		h = append(h, jsonobject.Object{"created_by": json.RawMessage(`"unknown"`)})
+		h = append(h, blob.Object{"created_by": json.RawMessage(`"unknown"`)})
 	}
 	return h
 }
 
 // addEntrypoint puts vfix-trace before the entrypoint. Without one it becomes the
 // entrypoint, and the command its arguments (image-spec config.md, Entrypoint and Cmd).
-func addEntrypoint(config jsonobject.Object) error {
-	return jsonobject.Edit(config, "Entrypoint", func(e *[]string) error {
+func addEntrypoint(config blob.Object) error {
+	return blob.Edit(config, "Entrypoint", func(e *[]string) error {
 		*e = append([]string{fallback.TracePath}, *e...)
 		return nil
 	})
@@ -231,8 +230,8 @@ func (n naming) added() types.MediaType {
 }
 
 // retype gives a descriptor its media type in the derived image.
-func (n naming) retype(o jsonobject.Object) error {
-	return jsonobject.Edit(o, "mediaType", func(t *types.MediaType) error {
+func (n naming) retype(o blob.Object) error {
+	return blob.Edit(o, "mediaType", func(t *types.MediaType) error {
 		*t = n.of(*t)
 		return nil
 	})
@@ -240,7 +239,7 @@ func (n naming) retype(o jsonobject.Object) error {
 
 // editManifest adds a layer to a manifest (image-spec manifest.md), and names the new config.
 func editManifest(raw, config []byte, names naming, added *contents.AddedLayer, from origin) ([]byte, error) {
-	var m jsonobject.Object
+	var m blob.Object
 	if err := json.Unmarshal(raw, &m); err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
@@ -251,39 +250,39 @@ func editManifest(raw, config []byte, names naming, added *contents.AddedLayer, 
 	if err := nameConfig(m, config); err != nil {
 		return nil, err
 	}
-	err := jsonobject.Edit(m, "config", func(c *jsonobject.Object) error {
+	err := blob.Edit(m, "config", func(c *blob.Object) error {
 		delete(*c, "data")
 		return names.retype(*c)
 	})
 	if err == nil {
-		err = jsonobject.Edit(m, "layers", func(l *[]jsonobject.Object) error {
+		err = blob.Edit(m, "layers", func(l *[]blob.Object) error {
 			for _, desc := range *l {
 				if err := names.retype(desc); err != nil {
 					return err
 				}
 			}
-			desc := jsonobject.Object{}
+			desc := blob.Object{}
 			desc.Set(map[string]any{"mediaType": names.added(), "digest": added.PackedDigest, "size": added.PackedSize})
 			*l = append(*l, desc)
 			return nil
 		})
 	}
 	if err == nil && names.oci { // docker's manifests have no annotations
-		err = jsonobject.AddStrings(m, "annotations", from.labels())
+		err = blob.AddStrings(m, "annotations", from.labels())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
-	return jsonobject.Encode(m)
+	return blob.EncodeJSON(m)
 }
 
 // nameConfig gives the config's descriptor in a manifest the digest and size of another config.
-func nameConfig(m jsonobject.Object, config []byte) error {
+func nameConfig(m blob.Object, config []byte) error {
 	digest, size, err := v1.SHA256(bytes.NewReader(config))
 	if err != nil {
 		return err
 	}
-	return contents.WrapPath("manifest", jsonobject.Edit(m, "config", func(c *jsonobject.Object) error {
+	return contents.WrapPath("manifest", blob.Edit(m, "config", func(c *blob.Object) error {
 		if *c == nil {
 			return hinterr.Damaged("missing")
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/fallback"
-	"vfix.dev/vfix/internal/jsonobject"
 	"vfix.dev/vfix/tests/imagetest"
 )
 
@@ -209,7 +209,7 @@ func TestEntrypoint(t *testing.T) {
 				t.Fatal(err)
 			}
 			delete(c.Config, "Labels")
-			if text := string(imagetest.Must[[]byte](t)(jsonobject.Encode(c.Config))); traced != (text == want) {
+			if text := string(imagetest.Must[[]byte](t)(blob.EncodeJSON(c.Config))); traced != (text == want) {
 				t.Errorf("%s, traced %v: got %s", raw, traced, text)
 			}
 			if traced != fallback.EntrypointIsTraced(got) {

@@ -19,7 +19,6 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/source"
-	"vfix.dev/vfix/internal/jsonobject"
 )
 
 const (
@@ -92,7 +91,7 @@ func (d *derivation) writeStatement(w io.Writer, dest source.Ref, o RebuildOptio
 	if stored, err := v1.NewHash(d.out.Digest); err == nil { // a root filesystem has none
 		s.Subject = append(s.Subject, artifact{source.BaseName(dest), digestSet(stored)})
 	}
-	raw, err := jsonobject.Encode(s)
+	raw, err := blob.EncodeJSON(s)
 	if err == nil {
 		_, err = w.Write(raw)
 	}

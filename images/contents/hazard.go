@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/hazards"
-	"vfix.dev/vfix/internal/jsonobject"
 	"vfix.dev/vfix/internal/rootpath"
 )
 
@@ -21,7 +21,7 @@ type Hazard struct {
 
 // MarshalJSON writes the hazard's facts, also in words.
 func (h Hazard) MarshalJSON() ([]byte, error) {
-	return jsonobject.Encode(map[string]string{
+	return blob.EncodeJSON(map[string]string{
 		"kind": string(h.Kind), "path": h.Path, "layer": h.Layer, "version": h.Version, "means": h.Means(), "do": h.Do(),
 	})
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/jsonobject"
 	"vfix.dev/vfix/internal/textutil"
 )
 
@@ -38,7 +37,7 @@ func eachImage(r io.Reader, f func(image string) error) error {
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 			err = hinterr.Damaged("stdin: incomplete JSON")
 		case err != nil:
-			err = hinterr.Damaged("stdin: byte %d: %v", d.InputOffset(), jsonobject.InWords(err))
+			err = hinterr.Damaged("stdin: byte %d: %v", d.InputOffset(), err)
 		}
 		if err != nil {
 			return hinterr.With(err, "run 'kubectl get pods -A -o json | vfix list -'")

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"sync"
 
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/atomicfile"
-	"vfix.dev/vfix/internal/jsonobject"
 )
 
 // Report is what a report says beside the images.
@@ -56,7 +56,7 @@ func (r *Report) Write(name string) error {
 
 func (r *Report) lines(w io.Writer) error {
 	for _, i := range r.All {
-		raw, err := jsonobject.Encode(i)
+		raw, err := blob.EncodeJSON(i)
 		if err == nil {
 			_, err = w.Write(append(raw, '\n'))
 		}

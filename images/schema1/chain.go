@@ -20,7 +20,6 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/jsonobject"
 )
 
 // Link is one layer of a chain.
@@ -133,7 +132,7 @@ func Assemble(chain []Link, architecture string) (v1.Manifest, []byte, error) {
 	if len(chain) == 0 {
 		return m, nil, hinterr.Damaged("no layers, and so no config")
 	}
-	ids, history := []string{}, []jsonobject.Object{}
+	ids, history := []string{}, []blob.Object{}
 	for _, l := range chain {
 		if !l.bare() {
 			m.Layers = append(m.Layers, v1.Descriptor{MediaType: layerTypes[l.Packed], Size: l.Size, Digest: l.Digest})
@@ -142,7 +141,7 @@ func Assemble(chain []Link, architecture string) (v1.Manifest, []byte, error) {
 		history = append(history, l.history())
 	}
 	top := chain[len(chain)-1]
-	var c jsonobject.Object
+	var c blob.Object
 	if err := json.Unmarshal(top.raw, &c); err != nil {
 		return m, nil, hinterr.Damaged("image JSON of %.12s: %v", top.ID, err)
 	}
@@ -162,21 +161,21 @@ func Assemble(chain []Link, architecture string) (v1.Manifest, []byte, error) {
 		}
 	}
 	c.Set(map[string]any{"rootfs": map[string]any{"type": "layers", "diff_ids": ids}, "history": history})
-	config, err := jsonobject.Encode(c)
+	config, err := blob.EncodeJSON(c)
 	return m, config, err
 }
 
 // listCommands makes lists of an Entrypoint and a Cmd that are single words.
-func listCommands(c jsonobject.Object, key string) error {
+func listCommands(c blob.Object, key string) error {
 	if raw := string(c[key]); raw == "" || raw == "null" {
 		return nil
 	}
-	return jsonobject.Edit(c, key, func(o *jsonobject.Object) error {
+	return blob.Edit(c, key, func(o *blob.Object) error {
 		for _, name := range []string{"Entrypoint", "Cmd"} {
 			if !strings.HasPrefix(string((*o)[name]), `"`) {
 				continue
 			}
-			if err := jsonobject.Edit(*o, name, func(*stringOrWords) error { return nil }); err != nil {
+			if err := blob.Edit(*o, name, func(*stringOrWords) error { return nil }); err != nil {
 				return err
 			}
 		}
@@ -185,8 +184,8 @@ func listCommands(c jsonobject.Object, key string) error {
 }
 
 // history is the layer's entry in the history (image-spec config.md, "history").
-func (l *Link) history() jsonobject.Object {
-	h := jsonobject.Object{}
+func (l *Link) history() blob.Object {
+	h := blob.Object{}
 	if created := string(l.json.Created); created != "" && created != "null" {
 		h["created"] = l.json.Created
 	}

@@ -88,7 +88,7 @@ func TestDest(t *testing.T) {
 		t.Errorf("got %v, hint %q", err, hinterr.HintOf(err))
 	}
 	dir := layoutOf(t, nil)
-	for name, want := range map[string]source.Transport{"a.tar": "", "./a": "", dir: "", "redis:1": source.Daemon} {
+	for name, want := range map[string]source.Transport{"a.tar": "", "./a": "", "oci-archiv:a.tar": "", dir: "", "redis:1": source.Daemon} {
 		got, err := source.ResolveDest(source.Ref{Name: name, Guessed: true})
 		if (err != nil) != (want == "") && name != dir || want != "" && got.Transport != want {
 			t.Errorf("%s: got %+v, %v", name, got, err)

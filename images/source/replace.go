@@ -11,8 +11,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/jsonobject"
 	"vfix.dev/vfix/internal/progress"
 )
 
@@ -95,13 +95,13 @@ func (r *replacedIndex) Layer(h v1.Hash) (v1.Layer, error) { return blobOf(r.ima
 
 // indexText is the JSON of an index, of which single entries can be changed.
 type indexText struct {
-	members jsonobject.Object
+	members blob.Object
 	entries []indexEntry
 }
 
 type indexEntry struct {
 	v1.Descriptor
-	members jsonobject.Object
+	members blob.Object
 }
 
 // parseIndex finds the entries of an index. It errs if "manifests" is missing, not a list, or there in two spellings:
@@ -153,10 +153,10 @@ func (t *indexText) add(d v1.Descriptor) error {
 
 // text encodes the index. Equal indexes give equal bytes.
 func (t *indexText) text() ([]byte, error) {
-	all := []jsonobject.Object{}
+	all := []blob.Object{}
 	for _, e := range t.entries {
 		all = append(all, e.members)
 	}
 	t.members.Set(map[string]any{"manifests": all})
-	return jsonobject.Encode(t.members)
+	return blob.EncodeJSON(t.members)
 }

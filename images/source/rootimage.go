@@ -15,7 +15,6 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/jsonobject"
 	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/internal/textutil"
 )
@@ -46,7 +45,7 @@ func WithRootImage(ctx context.Context, s *Source, dir func(io.Writer) error, o 
 		return fmt.Errorf("%s: %w", s.Path, err)
 	}
 	s.AtEnd(func() error { packed.Close(); return nil })
-	config, err := jsonobject.Encode(map[string]any{
+	config, err := blob.EncodeJSON(map[string]any{
 		"architecture": "amd64", "os": "linux", "config": map[string]any{},
 		"rootfs":  map[string]any{"type": "layers", "diff_ids": []string{packed.PlainDigest.String()}},
 		"history": []map[string]string{{"created_by": "vfix: the files of " + of}},

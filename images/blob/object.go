@@ -1,6 +1,6 @@
-// JSON objects whose members keep their bytes.
+// Edits of the JSON of configs and manifests: the members that are not edited keep their bytes.
 
-package jsonobject
+package blob
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ type Object map[string]json.RawMessage
 // Set sets members to values that always encode: texts, numbers, digests.
 func (m Object) Set(members map[string]any) {
 	for key, value := range members {
-		m[key], _ = Encode(value)
+		m[key], _ = EncodeJSON(value)
 	}
 }
 
@@ -40,13 +40,13 @@ func Edit[T any](m Object, key string, f func(*T) error) error {
 	if err := f(&v); err != nil {
 		return fmt.Errorf("%s: %w", key, err)
 	}
-	raw, err := Encode(v)
+	raw, err := EncodeJSON(v)
 	m[key] = raw
 	return err
 }
 
-// Encode is json.Marshal without its escapes for HTML: kept text must stay as it is.
-func Encode(v any) ([]byte, error) {
+// EncodeJSON is json.Marshal without its escapes for HTML: kept text must stay as it is.
+func EncodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -60,7 +60,7 @@ func AddStrings(m Object, key string, more map[string]string) error {
 	if !utf8.Valid(m[key]) {
 		return Edit(m, key, func(o *Object) error {
 			for k, v := range more {
-				(*o)[k], _ = Encode(v)
+				(*o)[k], _ = EncodeJSON(v)
 			}
 			return nil
 		})
