@@ -37,10 +37,14 @@ func newCompletionCommand(out *output, _ engine) *cobra.Command {
 	}
 }
 
-// plainUsage removes the back quotes from the descriptions that shells show: they mark the name of a value for the help.
-func plainUsage(cmd *cobra.Command) {
+// describe has shells show what each verb does, and descriptions of options without the back quotes that mark the name of a
+// value for the help.
+func describe(cmd *cobra.Command) {
+	if short, _ := helpOf(cmd.Name()); short != "" {
+		cmd.Short = short
+	}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") })
 	for _, c := range cmd.Commands() {
-		plainUsage(c)
+		describe(c)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"embed"
 	"fmt"
 	"io"
-	"io/fs"
 )
 
 // embedded has the files that make builds, and a README, so that Go compiles before make has run.
@@ -17,11 +16,9 @@ import (
 //go:embed embedded/programs
 var embedded embed.FS
 
-func embeddedFile(name string) string { return "embedded/programs/" + name + ".gz" }
-
 // embeddedProgram is one of the programs: vfix-runtime or vfix-nri.
 func embeddedProgram(name string) ([]byte, error) {
-	b, err := embedded.ReadFile(embeddedFile(name))
+	b, err := embedded.ReadFile("embedded/programs/" + name + ".gz")
 	if err != nil {
 		return nil, fmt.Errorf("%s: this vfix was built without it: build it with make", name)
 	}
@@ -31,13 +28,4 @@ func embeddedProgram(name string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return io.ReadAll(z)
-}
-
-// embeddedSize is the size in bytes of a compressed program in this one, 0 for none.
-func embeddedSize(name string) int64 {
-	fi, err := fs.Stat(embedded, embeddedFile(name))
-	if err != nil {
-		return 0
-	}
-	return fi.Size()
 }

@@ -24,24 +24,16 @@ const openSite = "live call site"
 // few is how many lines of a kind are printed; of more, the first ones and their number.
 const few = 10
 
-// deed is what a verb did with the call sites.
-type deed struct{ patched, fixed string }
-
-var (
-	wouldPatch = deed{"would be patched", "would be fixed"}
-	didPatch   = deed{"patched", "fixed"}
-)
-
-// patching is the deed of a verb that patches; with dryRun it only plans.
-func patching(dryRun bool) deed {
+// did is what a verb did with call sites or a file, such as "patched"; of a dry run, what it would do.
+func did(dryRun bool, what string) string {
 	if dryRun {
-		return wouldPatch
+		return "would be " + what
 	}
-	return didPatch
+	return what
 }
 
 // writePatched says how many call sites a verb patched, and in which files.
-func writePatched(w io.Writer, s screen.Stream, typed string, d deed, f *contents.Findings) {
+func writePatched(w io.Writer, s screen.Stream, typed string, dryRun bool, f *contents.Findings) {
 	sites, files := 0, 0
 	for i := range f.Files {
 		n := patchedIn(&f.Files[i])
@@ -50,7 +42,7 @@ func writePatched(w io.Writer, s screen.Stream, typed string, d deed, f *content
 	fixed := fixedIn(f)
 	switch {
 	case sites > 0:
-		s.Headline(w, typed, screen.Count(sites, "call site")+" "+d.patched, s.Paint.Green, " in "+screen.Count(files, "file"))
+		s.Headline(w, typed, screen.Count(sites, "call site")+" "+did(dryRun, "patched"), s.Paint.Green, " in "+screen.Count(files, "file"))
 	case len(fixed) > 0:
 	case f.Unread() > 0:
 		s.Headline(w, typed, "no call site in what was examined", s.Paint.Yellow, "")
@@ -58,7 +50,7 @@ func writePatched(w io.Writer, s screen.Stream, typed string, d deed, f *content
 		s.Headline(w, typed, "no call site of the vsyscall page", s.Paint.Green, "")
 	}
 	for _, r := range fixed {
-		s.Write(w, "", 0, fmt.Sprintf("%s %s (%s): %s", r.Path, d.fixed, r.Fix, addedfiles.FixOf(r.Fix).Does))
+		s.Write(w, "", 0, fmt.Sprintf("%s %s (%s): %s", r.Path, did(dryRun, "fixed"), r.Fix, addedfiles.FixOf(r.Fix).Does))
 	}
 	writeFiles(w, s, f)
 }

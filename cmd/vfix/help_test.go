@@ -36,7 +36,7 @@ func TestHelpIsComplete(t *testing.T) {
 				t.Errorf("%s: no %q in its help", name, part)
 			}
 		}
-		if cmd.Short == "" || !strings.Contains(all, "\n  "+name+" ") {
+		if short, _ := helpOf(name); short == "" || !strings.Contains(all, "\n  "+name+" ") {
 			t.Errorf("%s: not in 'vfix help', or without a line", name)
 		}
 		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {

@@ -57,7 +57,7 @@ func (o *output) hotfixed(opts HotfixOptions, source string, h *hotfix.Hotfixed)
 		return o.document("hotfix", false, jsonHotfixed{h, sourceJSON(h.Findings, h.Findings.Remaining())})
 	}
 	if !o.Quiet && (h.Findings.Affected() || len(h.Findings.Passed) > 0 || h.Findings.OpenSites() > 0) {
-		writePatched(o.Stderr, o.Err, source, didPatch, h.Findings)
+		writePatched(o.Stderr, o.Err, source, false, h.Findings)
 	}
 	if len(h.Covered) > 0 {
 		o.Note("not examined, because they are mounted into the container: %s", strings.Join(h.Covered, ", "))

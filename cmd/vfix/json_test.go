@@ -32,7 +32,7 @@ var update = flag.Bool("update", false, "write docs/schema.json again")
 var documents = map[string]any{
 	"scan": jsonFindings{}, "patch": jsonFindings{}, "rebuild": jsonRebuilt{}, "verify": jsonVerified{}, "list": listJSON{},
 	"layer": images.Layered{}, "hotfix": jsonHotfixed{}, "install": install.Result{}, "uninstall": install.Result{},
-	"doctor": jsonDoctor{}, "diagnose": jsonDiagnosis{}, "bench": jsonBench{}, "version": jsonVersion{},
+	"doctor": jsonDoctor{}, "diagnose": jsonDiagnosis{}, "bench": jsonBench{}, "version": buildInfo{},
 }
 
 // listVerbs are what scan and rebuild print with --from-file.

@@ -36,9 +36,9 @@ func vfix(args []string, stdout, stderr io.Writer, e engine) int {
 	}
 	ctx, stop := withSignals(context.Background())
 	defer stop()
-	root := newRootCommand(out, e, neededFor(args)...)
+	root := newRootCommand(out, e)
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
-		plainUsage(root)
+		describe(root)
 	}
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)

@@ -74,7 +74,7 @@ func runPatch(ctx context.Context, opts PatchOptions, paths []string, out *outpu
 	if opts.json() {
 		err = out.document("patch", o.DryRun, jsonFindings{[]jsonSource{sourceJSON(found, found.Remaining())}})
 	} else {
-		writePatched(out.Stdout, out.Out, typed, patching(o.DryRun), found)
+		writePatched(out.Stdout, out.Out, typed, o.DryRun, found)
 		if opts.explain {
 			writeExplained(out.Stdout, out.Out, found)
 		}

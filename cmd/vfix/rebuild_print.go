@@ -17,7 +17,7 @@ func (o *output) rebuilt(opts RebuildOptions, source string, r *images.Rebuilt) 
 	o.warnings(f)
 	o.consequences(f)
 	if !o.Quiet && !opts.json() && (f.Affected() || len(f.Passed) > 0 || f.OpenSites() > 0) {
-		writePatched(o.Stderr, o.Err, source, patching(opts.to.DryRun), f)
+		writePatched(o.Stderr, o.Err, source, opts.to.DryRun, f)
 	}
 	o.fallback(&f.Fallback, opts.to.DryRun)
 	for _, text := range r.Warnings {

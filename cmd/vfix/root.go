@@ -36,19 +36,8 @@ var verbTable = []struct {
 	{"completion", newCompletionCommand},
 }
 
-// neededFor names the verbs that a command line needs: the one that it begins with, or none, which means all.
-// Making all verbs with their options takes as long as starting a small program.
-func neededFor(args []string) []string {
-	for _, v := range verbTable {
-		if len(args) > 0 && args[0] == v.name && v.name != "completion" { // which completes all
-			return args[:1]
-		}
-	}
-	return nil
-}
-
-// newRootCommand puts the verbs together: only those named, or all.
-func newRootCommand(out *output, e engine, only ...string) *cobra.Command {
+// newRootCommand puts the verbs together.
+func newRootCommand(out *output, e engine) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "vfix",
 		Short: "Make legacy programs and images run where the vsyscall page is gone",
@@ -62,14 +51,7 @@ func newRootCommand(out *output, e engine, only ...string) *cobra.Command {
 	root.SetOut(out.Stdout)
 	root.SetErr(out.Stderr)
 	for _, v := range verbTable {
-		if len(only) == 0 || slices.Contains(only, v.name) {
-			root.AddCommand(v.command(out, e))
-		}
-	}
-	if len(only) == 0 { // completions show what each does
-		for _, c := range root.Commands() {
-			c.Short, _ = helpOf(c.Name())
-		}
+		root.AddCommand(v.command(out, e))
 	}
 	root.SetHelpCommand(newHelpCommand(out))
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { out.help(helpText(cmd)) })

@@ -61,6 +61,9 @@ func writeManual(dir, version string) error {
 	root.Long = docOpening
 	root.DisableAutoGenTag = true
 	for _, cmd := range root.Commands() {
+		if short, _ := helpOf(cmd.Name()); short != "" {
+			cmd.Short = short
+		}
 		text, _ := section(page(commandsPage), cmd.Name())
 		_, cmd.Long, _ = strings.Cut(text, "\n\n") // behind the heading
 		cmd.DisableFlagsInUseLine = true

@@ -9,8 +9,6 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
-
-	"vfix.dev/vfix/shim"
 )
 
 func newVersionCommand(out *output, _ engine) *cobra.Command {
@@ -25,24 +23,15 @@ func newVersionCommand(out *output, _ engine) *cobra.Command {
 }
 
 func (o *output) build(opts printOptions, b buildInfo) error {
-	v := jsonVersion{b, len(shim.Library()), len(shim.Trace()), embeddedSize("vfix-runtime")}
 	if opts.json() {
-		return o.document("version", false, v)
+		return o.document("version", false, b)
 	}
 	from := cmp.Or(b.Commit, "not known")
 	if b.Modified {
 		from += " with changes"
 	}
-	fmt.Fprintf(o.Stdout, "vfix %s\ncommit    %s\nbuilt by  %s for %s\nshim      %d bytes\nfallback  libvfix.so %d bytes, vfix-trace %d bytes\nruntime   vfix-runtime %d bytes, compressed\n",
-		b.Version, from, b.Go, b.Platform, b.Shim, v.Library, v.Trace, v.Runtime)
+	fmt.Fprintf(o.Stdout, "vfix %s\ncommit    %s\nbuilt by  %s for %s\n", b.Version, from, b.Go, b.Platform)
 	return nil
-}
-
-type jsonVersion struct {
-	buildInfo
-	Library int   `json:"library_size"` // bytes
-	Trace   int   `json:"trace_size"`   // bytes
-	Runtime int64 `json:"runtime_size"` // bytes, compressed
 }
 
 // Which vfix this is.
@@ -59,13 +48,12 @@ type buildInfo struct {
 	Commit   string `json:"commit"`   // "" where the build does not know it
 	Modified bool   `json:"modified"` // the commit plus changes
 	Go       string `json:"go"`
-	Platform string `json:"platform"`  // that vfix itself runs on
-	Shim     int    `json:"shim_size"` // bytes of injected code in the binary
+	Platform string `json:"platform"` // that vfix itself runs on
 }
 
 // buildVersion returns the version of this binary: the one set by the linker, else the module's, else "devel".
 func buildVersion() buildInfo {
-	b := buildInfo{Version: version, Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Shim: len(shim.Code())}
+	b := buildInfo{Version: version, Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		if info.Main.Version != "(devel)" {
 			b.Version = cmp.Or(b.Version, info.Main.Version)

@@ -37,7 +37,7 @@ func eachImage(r io.Reader, f func(image string) error) error {
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 			err = hinterr.Damaged("stdin: incomplete JSON")
 		case err != nil:
-			err = hinterr.Damaged("stdin: byte %d: %v", d.InputOffset(), err)
+			err = hinterr.Damaged("stdin: byte %d: invalid JSON, or not of Kubernetes", d.InputOffset())
 		}
 		if err != nil {
 			return hinterr.With(err, "run 'kubectl get pods -A -o json | vfix list -'")

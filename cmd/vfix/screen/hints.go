@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"strings"
 	"syscall"
 
 	"vfix.dev/vfix/internal/hinterr"
@@ -48,15 +47,6 @@ var hintTable = []struct {
 func HintOf(err error, issues string) string {
 	if own := hinterr.HintOf(err); own != "" {
 		return own
-	}
-	var at *fs.PathError
-	if dir := os.TempDir(); errors.Is(err, fs.ErrNotExist) && errors.As(err, &at) && strings.HasPrefix(at.Path, dir+string(os.PathSeparator)) {
-		if _, statErr := os.Stat(dir); errors.Is(statErr, fs.ErrNotExist) {
-			return "temporary files go to " + dir + ", which does not exist: set TMPDIR to a directory that does"
-		}
-	}
-	if errors.Is(err, syscall.EPERM) && os.Geteuid() == 0 {
-		return "not permitted, even for root: check whether the file is immutable (lsattr), and which capabilities vfix has"
 	}
 	for _, row := range hintTable {
 		if errors.Is(err, row.is) {

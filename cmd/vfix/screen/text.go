@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"unicode/utf8"
@@ -112,26 +111,13 @@ func (t *Table) Add(row []string) { t.rows = append(t.rows, row) }
 // Empty reports whether there is no row to print.
 func (t *Table) Empty() bool { return len(t.rows) == 0 }
 
-// Write prints the table. On a terminal that is too narrow, the last cell of each row gets lines of its own.
+// Write prints the table.
 func (t *Table) Write(w io.Writer, s Stream) {
 	rows, more := t.rows, 0
 	if t.Most > 0 && len(rows) > t.Most {
 		rows, more = rows[:t.Most], len(rows)-t.Most
 	}
-	all := append([][]string{t.Head}, rows...)
-	lines := align(all)
-	tooWide := func(line string) bool { return s.Width > 0 && utf8.RuneCountInString(line) > s.Width }
-	if last := len(t.Head) - 1; slices.ContainsFunc(lines, tooWide) {
-		short := make([][]string, len(all))
-		for i, row := range all {
-			short[i] = row[:last]
-		}
-		lines = align(short)
-		for i, row := range rows {
-			const indent = "    "
-			lines[i+1] += "\n" + indent + s.hang(Printable(row[last]), len(indent))
-		}
-	}
+	lines := align(append([][]string{t.Head}, rows...))
 	for i, line := range lines {
 		if i == 0 {
 			line = s.Paint.Bold(line)
