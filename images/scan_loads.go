@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/loads"
 	"vfix.dev/vfix/internal/rootpath"
 )
@@ -148,7 +149,7 @@ func (l *loading) examine(ctx context.Context, root, lib string) error {
 	if err != nil {
 		return err
 	}
-	got, err := l.s.Path(ctx, path)
+	got, err := l.s.Path(ctx, &source.Source{Path: path})
 	if err != nil {
 		return err
 	}

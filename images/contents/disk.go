@@ -191,8 +191,7 @@ func (d *Disk) note(name string, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	var other *notExamined
-	p := Passed{Path: name, Reason: err.Error(), Denied: errors.Is(err, fs.ErrPermission), Unread: !errors.As(err, &other)}
+	p := Passed{Path: name, Reason: err.Error(), Denied: errors.Is(err, fs.ErrPermission), Unread: true}
 	if pe, ok := err.(*fs.PathError); ok { // Passed has the path
 		p.Reason = pe.Err.Error()
 	}
@@ -200,11 +199,6 @@ func (d *Disk) note(name string, err error) {
 	defer d.mu.Unlock()
 	d.passed = append(d.passed, p)
 }
-
-// notExamined is why a readable file is not examined.
-type notExamined struct{ reason string }
-
-func (n *notExamined) Error() string { return n.reason }
 
 // file opens a file, if it is still the listed one, and examines it.
 func (d *Disk) file(s *Session, e *Entry) error {
@@ -248,21 +242,21 @@ func (d *Disk) file(s *Session, e *Entry) error {
 func (d *Disk) passedOver(s *Session, r io.ReaderAt, size int64, head []byte) (*elfInfo, error) {
 	switch begins := func(magic string) bool { return bytes.HasPrefix(head, []byte(magic)) }; {
 	case begins(scriptMagic):
-		return nil, &notExamined{"a script: vfix does not see which programs it starts"}
+		return &elfInfo{passed: "a script: vfix does not see which programs it starts"}, nil
 	case begins(zipMagic):
-		return nil, &notExamined{"no 64-bit x86-64 ELF file in it"}
+		return &elfInfo{passed: "no 64-bit x86-64 ELF file in it"}, nil
 	}
 	report, err := patch.Scan(r, size)
 	switch {
 	case err != nil:
 		return nil, err
 	case report.Skipped == nil:
-		return nil, &notExamined{"a relocatable object, which does not run"}
+		return &elfInfo{passed: "a relocatable object, which does not run"}, nil
 	case bytes.HasPrefix(head, []byte(elfMagic)) && !report.Skipped.MayCall():
 		progress.Note(s.Progress, "%s: %s: it cannot call the vsyscall page", d.Path, report.Skipped)
 		return &elfInfo{}, nil
 	}
-	return nil, &notExamined{report.Skipped.String()}
+	return &elfInfo{passed: report.Skipped.String()}, nil
 }
 
 // CopyMeta copies all metadata of from except name and times to its copy. A patched copy does not get the marks of

@@ -31,13 +31,8 @@ func (s *Session) OpenSubject(ctx context.Context, src *source.Source) (*Subject
 	return &Subject{src, t, f}, nil
 }
 
-// Path examines a directory, a tarball or a file.
-func (s *Session) Path(ctx context.Context, name string) (*Scanned, error) {
-	return s.PathOf(ctx, &source.Source{Path: name})
-}
-
-// PathOf is Path for the path of a source.
-func (s *Session) PathOf(ctx context.Context, src *source.Source) (f *Scanned, err error) {
+// Path examines a source that is a directory, a tarball or a file.
+func (s *Session) Path(ctx context.Context, src *source.Source) (f *Scanned, err error) {
 	tarball, err := IsTarball(src.Path)
 	if err != nil {
 		return nil, err

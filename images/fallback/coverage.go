@@ -254,11 +254,10 @@ func (s *Shim) Find(ctx context.Context, img v1.Image, t *contents.Tree, f *cont
 // and finds out what the fallback in an image covers.
 func Examine(ctx context.Context, s *contents.Session, src *source.Source, shim *Shim) (*contents.Scanned, error) {
 	if src.Image == nil {
-		f, err := s.PathOf(ctx, src)
+		f, err := s.Path(ctx, src)
 		if err != nil {
 			return nil, err
 		}
-		f.Source = src.Ref.String()
 		f.Rename(func(path string) string {
 			if path == src.Path { // of a stream, kept in a temporary file
 				return src.Ref.Name
