@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 
 	"vfix.dev/vfix/internal/hinterr"
@@ -52,30 +53,22 @@ type childReader struct {
 	err    error // of the child, once done
 }
 
-// feedReader hands the compressed bytes to the child.
-type feedReader struct{ *bufio.Reader }
-
-// WriteTo is called by the io.Copy in exec.Cmd: large pieces and a large pipe mean few switches between the processes.
-func (f feedReader) WriteTo(w io.Writer) (int64, error) {
-	widenPipe(w)
-	return f.Reader.WriteTo(struct{ io.Writer }{w})
-}
-
 // startChild starts a decompressor of file or, if that is nil, of what in reads of source.
 func startChild(ctx context.Context, argv []string, in *bufio.Reader, source *CountingReader, file *os.File) (*childReader, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &childReader{ctx: ctx, cancel: cancel, source: source, file: file}
 	c.cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
-	c.cmd.Stdin = feedReader{in}
+	c.cmd.Stdin = in
 	if file != nil {
 		c.cmd.Stdin, c.behind = file, make([]byte, CopyBuffer)
 	}
 	c.cmd.Stderr = &c.stderr
 	c.cmd.WaitDelay = childDelay
-	apart(c.cmd)
+	// In a process group of its own: a terminal sends ^C to the whole foreground group, and a decompressor that ^C ends
+	// looks like a damaged blob. vfix ends its children itself.
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := c.cmd.StdoutPipe()
 	if err == nil {
-		widenPipe(out)
 		err = c.cmd.Start()
 	}
 	if err != nil {

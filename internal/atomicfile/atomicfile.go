@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/rootpath"
 	"vfix.dev/vfix/internal/textutil"
@@ -142,4 +144,18 @@ func RemoveTree(dir string) {
 		return nil
 	})
 	os.RemoveAll(dir)
+}
+
+// Lock waits until no other run holds the lock of a directory, and takes it. A file system without locks has none to
+// wait for. The lock ends with the process.
+func Lock(dir string) (unlock func(), err error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		if err := unix.Flock(int(d.Fd()), unix.LOCK_EX); err != unix.EINTR {
+			return func() { d.Close() }, nil
+		}
+	}
 }
