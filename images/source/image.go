@@ -247,6 +247,10 @@ type index struct {
 	desc   v1.Descriptor
 	raw    []byte
 	parsed v1.IndexManifest
+	// Of an index in which an image was replaced: the new image, nil for none, and the attestations that were omitted.
+	img       v1.Image
+	imgDigest v1.Hash
+	omitted   []v1.Descriptor
 }
 
 // storedIndex reads and verifies the index that d names.
@@ -274,6 +278,9 @@ func (i *index) entry(h v1.Hash) (v1.Descriptor, error) {
 }
 
 func (i *index) Image(h v1.Hash) (v1.Image, error) {
+	if i.img != nil && h == i.imgDigest {
+		return i.img, nil
+	}
 	d, err := i.entry(h)
 	if err != nil {
 		return nil, err

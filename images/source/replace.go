@@ -5,6 +5,7 @@ package source
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -19,11 +20,11 @@ import (
 // ReplaceInIndex returns idx with the image that old describes replaced by img. Of old's entry only digest, size and
 // media type change. buildkit's attestations about old, which are not about img, are omitted: Put notes that.
 func ReplaceInIndex(idx v1.ImageIndex, old v1.Descriptor, img v1.Image) (v1.ImageIndex, error) {
-	raw, err := idx.RawManifest()
-	if err != nil {
-		return nil, err
+	was, ok := idx.(*index)
+	if !ok {
+		return nil, fmt.Errorf("a %T is not the index of a source", idx)
 	}
-	text, err := parseIndex(raw)
+	text, err := parseIndex(was.raw)
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +32,7 @@ func ReplaceInIndex(idx v1.ImageIndex, old v1.Descriptor, img v1.Image) (v1.Imag
 	if err != nil {
 		return nil, err
 	}
-	out := &replacedIndex{imageIndex: idx, digest: d.Digest, img: img}
+	out := &index{from: was.from, desc: was.desc, imgDigest: d.Digest, img: img}
 	found := false
 	for _, e := range text.entries {
 		if e.Digest == old.Digest {
@@ -51,47 +52,23 @@ func ReplaceInIndex(idx v1.ImageIndex, old v1.Descriptor, img v1.Image) (v1.Imag
 		}
 		return !about
 	})
-	out.raw, err = text.text()
+	if out.raw, err = text.text(); err == nil {
+		err = json.Unmarshal(out.raw, &out.parsed)
+	}
+	if err == nil {
+		out.desc.Digest, out.desc.Size, err = v1.SHA256(bytes.NewReader(out.raw))
+	}
 	return out, err
 }
 
 // noteOmitted reports the attestations that ReplaceInIndex omitted.
 func noteOmitted(idx v1.ImageIndex, p progress.Reporter) {
-	if r, ok := idx.(*replacedIndex); ok {
+	if r, ok := idx.(*index); ok {
 		for _, d := range r.omitted {
 			p.Note("%s %v describes the image that was replaced: omitted", strings.ReplaceAll(d.Annotations[AttestationKey], "-", " "), d.Digest)
 		}
 	}
 }
-
-// imageIndex has a name that is not that of one of its methods, to be embedded.
-type imageIndex interface{ v1.ImageIndex }
-
-// replacedIndex is an index with one image replaced. It implements v1.ImageIndex.
-type replacedIndex struct {
-	imageIndex
-	raw     []byte
-	digest  v1.Hash // of img
-	img     v1.Image
-	omitted []v1.Descriptor
-}
-
-func (r *replacedIndex) Digest() (v1.Hash, error)     { return partial.Digest(r) }
-func (r *replacedIndex) Size() (int64, error)         { return partial.Size(r) }
-func (r *replacedIndex) RawManifest() ([]byte, error) { return bytes.Clone(r.raw), nil }
-func (r *replacedIndex) IndexManifest() (*v1.IndexManifest, error) {
-	return v1.ParseIndexManifest(bytes.NewReader(r.raw))
-}
-
-func (r *replacedIndex) Image(h v1.Hash) (v1.Image, error) {
-	if h == r.digest {
-		return r.img, nil
-	}
-	return r.imageIndex.Image(h)
-}
-
-// Layer gives an entry that is neither image nor index.
-func (r *replacedIndex) Layer(h v1.Hash) (v1.Layer, error) { return blobOf(r.imageIndex, h) }
 
 // indexText is the JSON of an index, of which single entries can be changed.
 type indexText struct {
