@@ -83,12 +83,7 @@ type Spool struct {
 	taken int64
 }
 
-// Keep copies size bytes of r and returns a reader of them.
-func (s *Spool) Keep(r io.ReaderAt, size int64) (*io.SectionReader, error) {
-	return s.KeepStream(io.NewSectionReader(r, 0, size), size)
-}
-
-// KeepStream is Keep for a stream of size bytes.
+// KeepStream copies a stream of size bytes and returns a reader of them.
 func (s *Spool) KeepStream(r io.Reader, size int64) (*io.SectionReader, error) {
 	off, err := s.reserve(size)
 	if err != nil {
@@ -122,44 +117,9 @@ func (s *Spool) reserve(size int64) (off int64, err error) {
 	return off, s.f.Truncate(s.end)
 }
 
-// Close removes the contents; readers that Keep returned can no longer be used.
+// Close removes the contents, and makes the spool empty; readers that KeepStream returned can no longer be used.
 func (s *Spool) Close() {
 	RemoveTemp(s.f)
 	tempUsed.Add(-s.taken)
-	s.f, s.taken = nil, 0
-}
-
-// Kept is content in a temporary file.
-type Kept struct {
-	f     *os.File
-	N     int64 // its size in bytes
-	taken int64
-}
-
-// Keep keeps all of r.
-func Keep(r io.Reader) (*Kept, error) {
-	f, err := TempFile()
-	if err != nil {
-		return nil, err
-	}
-	w := &holeWriter{w: f}
-	if err = w.copy(r); err == nil {
-		err = f.Truncate(w.n)
-	}
-	k := &Kept{f, w.n, w.taken}
-	if err != nil {
-		k.Close()
-		return nil, err
-	}
-	return k, nil
-}
-
-// At reads it at any offset.
-func (k *Kept) At() io.ReaderAt { return k.f }
-
-// Close removes it. Whoever still reads it gets an error.
-func (k *Kept) Close() {
-	RemoveTemp(k.f)
-	tempUsed.Add(-k.taken)
-	k.taken = 0
+	s.f, s.end, s.taken = nil, 0, 0
 }

@@ -65,13 +65,11 @@ type examiner struct {
 // holder makes files readable at any offset, one after the other, and reuses its memory.
 type holder struct {
 	buf  []byte
-	held *blob.Kept // a file that is too large for buf; nil for none
+	held blob.Spool // a file that is too large for buf
 }
 
 func (h *holder) Close() {
-	if h.held != nil {
-		h.held.Close()
-	}
+	h.held.Close()
 }
 
 // content reads the content of a regular file and sets the fields of e that depend on it.
@@ -140,14 +138,7 @@ func (h *holder) hold(r io.Reader, size int64) (io.ReaderAt, error) {
 		return elf.Memory(b), err
 	}
 	h.Close()
-	var err error
-	if h.held, err = blob.Keep(io.LimitReader(r, size)); err != nil {
-		return nil, err
-	}
-	if h.held.N != size {
-		return nil, io.ErrUnexpectedEOF
-	}
-	return h.held.At(), nil
+	return h.held.KeepStream(io.LimitReader(r, size), size)
 }
 
 // fixes reports whether the file needs a requested fix besides those of call sites.
@@ -193,7 +184,7 @@ func (s *Session) examineAt(name string, r io.ReaderAt, size int64, head []byte,
 		return info, nil
 	}
 	if o.keep {
-		if info.Content, err = s.spool.Keep(r, size); err != nil {
+		if info.Content, err = s.spool.KeepStream(io.NewSectionReader(r, 0, size), size); err != nil {
 			return nil, err
 		}
 		report.File.R = info.Content // the plan reads the file again
