@@ -147,9 +147,6 @@ func (c *cache) prune() error {
 	return nil
 }
 
-// drop forgets an entry.
-func (c *cache) drop(key string) { os.Remove(c.path(key)) }
-
 // lock waits until no other start looks at the layers of a key; the error says that this took too long. Keys share a
 // limited number of locks.
 func (c *cache) lock(key string, until time.Time) (unlock func(), err error) {

@@ -169,8 +169,8 @@ func (s *start) find(l *looker, store *cache) (*findings, error) {
 		return nil, err
 	}
 	if foreign {
-		store.drop(key)
-		store.drop(own)
+		os.Remove(store.path(key))
+		os.Remove(store.path(own))
 		above.Left = append(above.Left, leftover{Reason: "the layers are not those that were examined: the next start looks again"})
 	}
 	found := all(below, above)
