@@ -50,7 +50,7 @@ func eachImage(r io.Reader, f func(image string) error) error {
 
 // each calls f for each image in the object.
 func (o *object) each(f func(image string) error) error {
-	for _, list := range [][]struct{ Image string }{o.Spec.InitContainers, o.Spec.Containers, o.Spec.EphemeralContainers} {
+	for _, list := range [][]struct{ Image string }{o.Spec.Containers, o.Spec.InitContainers, o.Spec.EphemeralContainers} {
 		for _, c := range list {
 			if c.Image == "" {
 				continue
