@@ -38,7 +38,7 @@ type engine struct {
 	// run returns only if the command could not be started.
 	run func(args []string, o run.Options) error
 	// nri returns only if the plugin was not executed.
-	nri    func(o nri.Options) error
+	nri    func(ctx context.Context, o nri.Options) error
 	doctor func(ctx context.Context, o doctor.Options) (*doctor.Report, error)
 	list   func(ctx context.Context, source string, o lists.ListOptions) error
 

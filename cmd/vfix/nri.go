@@ -4,6 +4,11 @@
 package main
 
 import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/host/nri"
@@ -14,11 +19,11 @@ func newNRICommand(_ *output, e engine) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:  "nri [options]",
 		Args: noArguments,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := opts.Check(); err != nil {
 				return usagef("nri", "%v", err)
 			}
-			return e.nri(opts)
+			return e.nri(cmd.Context(), opts)
 		},
 	}
 	f := cmd.Flags()
@@ -31,14 +36,19 @@ func newNRICommand(_ *output, e engine) *cobra.Command {
 	return cmd
 }
 
-// startNRI executes the plugin in place of this process.
-func startNRI(o nri.Options) error {
+// startNRI executes the plugin in place of this process, unless a signal has ended it by then.
+func startNRI(ctx context.Context, o nri.Options) error {
 	plugin, err := embeddedProgram("vfix-nri")
 	if err != nil {
 		return err
 	}
 	hook, err := embeddedProgram("vfix-runtime")
 	if err != nil {
+		return err
+	}
+	// From here on a signal ends the process at once: a caught one would be lost when the plugin is executed.
+	signal.Reset(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	if err := context.Cause(ctx); err != nil {
 		return err
 	}
 	return nri.Start(o, plugin, hook)

@@ -31,6 +31,7 @@ func Start(o Options, plugin, hook []byte) error {
 		return err
 	}
 	err = unix.Exec(fmt.Sprintf("/proc/self/fd/%d", self.Fd()), args, os.Environ())
+	runtime.KeepAlive(self)
 	runtime.KeepAlive(program)
 	return fmt.Errorf("vfix-nri: %w", err)
 }
