@@ -1,6 +1,6 @@
 //go:build linux
 
-// Command vfix-nri is the program that 'vfix nri' executes: package plugin and nothing else. It is a separate
+// Command vfix-nri is the program that 'vfix nri' executes: the plugin of NRI. It is a separate
 // program because of the work that its libraries do before main. It is embedded in vfix and never written to
 // disk.
 package main
@@ -17,7 +17,6 @@ import (
 
 	"vfix.dev/vfix/host/node"
 	"vfix.dev/vfix/host/nri"
-	"vfix.dev/vfix/host/nri/plugin"
 	"vfix.dev/vfix/internal/hinterr"
 )
 
@@ -43,7 +42,7 @@ func run() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return plugin.Run(ctx, plugin.Options{Options: o, Hook: hook, Log: printError})
+	return serveEngine(ctx, Options{Options: o, Hook: hook, Log: printError})
 }
 
 var output sync.Mutex

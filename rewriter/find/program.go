@@ -6,7 +6,6 @@ import (
 	"io"
 
 	"vfix.dev/vfix/rewriter/elf"
-	"vfix.dev/vfix/rewriter/origin"
 )
 
 // Program is the facts that decide how a program can be started on a kernel without the page.
@@ -30,7 +29,7 @@ func Inspect(r io.ReaderAt, size int64) (*Program, error) {
 	if skip, err := elf.AsSkip(err); skip != nil || err != nil {
 		return &Program{Skipped: skip}, err
 	}
-	p := &Program{Static: f.Static(), Interp: f.Interp(), Go: origin.Go(f), RawSignals: origin.RawSignals(f)}
+	p := &Program{Static: f.Static(), Interp: f.Interp(), Go: madeByGo(f), RawSignals: rawSignals(f)}
 	if f.Err() != nil {
 		return nil, f.Err()
 	}

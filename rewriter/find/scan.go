@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"vfix.dev/vfix/rewriter/elf"
-	"vfix.dev/vfix/rewriter/origin"
 )
 
 // References finds the references to the vsyscall page in the file in r, which has size bytes, with a verdict on
@@ -51,8 +50,8 @@ func scan(f *File) *Report {
 	case maxSites:
 		return &Report{Skipped: elf.NewSkip(elf.KindDamaged, "%d or more references to the vsyscall page", maxSites)}
 	}
-	j := &judge{code: code{f: f}, fn: findFunctions(f, sites), goMade: origin.Go(f.File)}
-	rep.Go, rep.RawSignals, rep.Libc = j.goMade, origin.RawSignals(f.File), origin.Libc(f.File)
+	j := &judge{code: code{f: f}, fn: findFunctions(f, sites), goMade: madeByGo(f.File)}
+	rep.Go, rep.RawSignals, rep.Libc = j.goMade, rawSignals(f.File), libcOf(f.File)
 	rep.Interp = f.Interp()
 	compares := slices.ContainsFunc(sites, func(s Site) bool { return s.Kind == CmpImm32 })
 	j.valgrind = compares && len(f.FindText(valgrindName)) > 0

@@ -1,7 +1,7 @@
 // Files from Go's linker. Go 1.0 calls the vsyscall page on its own small stacks; Go 1.1 to 1.15 has the addresses
 // in data, for kernels without a vDSO.
 
-package origin
+package find
 
 import (
 	"bytes"
@@ -15,9 +15,9 @@ import (
 // 6l of Go 1.0, which has .gosymtab and .gopclntab).
 var goSections = [...]string{".gopclntab", ".gosymtab", ".go.buildinfo", ".note.go.buildid"}
 
-// Go reports whether Go's linker made the file: by its sections, or, if there are
+// madeByGo reports whether Go's linker made the file: by its sections, or, if there are
 // none, by its note or by the header of its table of functions.
-func Go(f *elf.File) bool {
+func madeByGo(f *elf.File) bool {
 	for _, name := range goSections {
 		if f.Section(name) != nil {
 			return true

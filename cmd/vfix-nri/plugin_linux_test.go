@@ -1,4 +1,4 @@
-package plugin
+package main
 
 import (
 	"context"
@@ -59,7 +59,7 @@ func (n *engine) run() {
 	n.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error)
-	go func() { done <- Run(ctx, n.o) }()
+	go func() { done <- serveEngine(ctx, n.o) }()
 	n.t.Cleanup(func() {
 		stop()
 		if err := <-done; err != nil {

@@ -1,7 +1,7 @@
 // Programs that set up signals with their own system calls: a preload library cannot intercept these, and so
 // cannot keep its SIGSEGV handler.
 
-package origin
+package find
 
 import (
 	"bytes"
@@ -22,9 +22,9 @@ var rawSignalCalls = [...][]byte{
 // few more arguments between. With the load it is less than the overlap of chunks, 2*ChunkMargin.
 const rawSignalSpan = 20
 
-// RawSignals reports whether a dynamic program sets up signals itself. A C library, which does so for all others,
+// rawSignals reports whether a dynamic program sets up signals itself. A C library, which does so for all others,
 // does not count; an executable one has a name (DT_SONAME).
-func RawSignals(f *elf.File) bool {
+func rawSignals(f *elf.File) bool {
 	if f.Prog(elf.PTInterp) == nil || f.Dyn(elf.DTSoname) != nil {
 		return false
 	}

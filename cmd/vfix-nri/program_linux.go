@@ -1,6 +1,6 @@
 // The program of the hook: a file in a directory that this process and the engine see under the same path.
 
-package plugin
+package main
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package origin
+package find
 
 import (
 	"testing"
@@ -55,7 +55,7 @@ func TestRawSignalsOf(t *testing.T) {
 		"data":              {fileOf(code, elf.PFR, interp), false},
 		"a C library":       {libc, false},
 	} {
-		if got := RawSignals(c.f); got != c.want {
+		if got := rawSignals(c.f); got != c.want {
 			t.Errorf("%s: got %v", name, got)
 		}
 	}
@@ -77,11 +77,11 @@ func TestLibc(t *testing.T) {
 		"text":                                          "",
 		"NPTL 2.123456789012345":                        "glibc 2.1234567890",
 	} {
-		if got := Libc(fileOf(content, elf.PFR)); got != want {
+		if got := libcOf(fileOf(content, elf.PFR)); got != want {
 			t.Errorf("%q: got %q, want %q", content, got, want)
 		}
 	}
-	if got := Libc(fileOf("NPTL 2.5", elf.PFR, elf.Prog{Type: elf.PTInterp})); got != "" {
+	if got := libcOf(fileOf("NPTL 2.5", elf.PFR, elf.Prog{Type: elf.PTInterp})); got != "" {
 		t.Errorf("a dynamic program: got %q", got)
 	}
 }
@@ -106,7 +106,7 @@ func TestGo(t *testing.T) {
 		"the name, beside other sections": {other, false},
 		"text":                            {fileOf("text", elf.PFR), false},
 	} {
-		if got := Go(c.f); got != c.want {
+		if got := madeByGo(c.f); got != c.want {
 			t.Errorf("%s: got %v", name, got)
 		}
 	}

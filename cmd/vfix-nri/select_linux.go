@@ -1,6 +1,6 @@
 // Which containers get the hook: those that the node's owner selects.
 
-package plugin
+package main
 
 import (
 	"cmp"

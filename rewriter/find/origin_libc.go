@@ -1,6 +1,6 @@
 // The libc in a file.
 
-package origin
+package find
 
 import (
 	"slices"
@@ -35,9 +35,9 @@ var banners = [...]banner{
 // version in its read-only data (nptl_version in nptl-init.c).
 var glibcLibraries = []string{"libpthread.so.0", "librt.so.1"}
 
-// Libc returns the name of the libc in the file; "" if it has none that is recognized. Only a libc itself and
+// libcOf returns the name of the libc in the file; "" if it has none that is recognized. Only a libc itself and
 // static programs have one: other files only mention names.
-func Libc(f *elf.File) string {
+func libcOf(f *elf.File) string {
 	soname := f.Soname()
 	lone := slices.Contains(glibcLibraries, soname)
 	if !lone && !f.Static() && !strings.HasPrefix(soname, "libc.") {

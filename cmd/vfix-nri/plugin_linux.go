@@ -1,4 +1,4 @@
-// Package plugin is a plugin of NRI, the Node Resource Interface of containerd and CRI-O: it adds vfix-runtime as an OCI
+// A plugin of NRI, the Node Resource Interface of containerd and CRI-O: it adds vfix-runtime as an OCI
 // hook to the containers of selected pods, without changing the engine's configuration.
 // https://github.com/containerd/nri
 //
@@ -8,7 +8,8 @@
 //	plugin   the connection to the engine, and its requests
 //	select   which containers, and what the engines report about them
 //	program  vfix-runtime, written where the engine finds it
-package plugin
+
+package main
 
 import (
 	"context"
@@ -44,9 +45,9 @@ type Options struct {
 	Log func(format string, args ...any)
 }
 
-// Run runs the plugin until the context ends. It returns an error only if it cannot begin: it waits for an engine that
+// serveEngine runs the plugin until the context ends. It returns an error only if it cannot begin: it waits for an engine that
 // is missing or restarts.
-func Run(ctx context.Context, o Options) error {
+func serveEngine(ctx context.Context, o Options) error {
 	h := &hooker{Options: o, added: map[string]string{}}
 	if err := h.install(); err != nil {
 		return err
