@@ -5,6 +5,7 @@ package source
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -229,7 +230,7 @@ func openDir(_ context.Context, ref Ref, _ Options) (*Source, error) {
 func openName(ctx context.Context, n string, o Options) (*Source, error) {
 	ref, nameErr := name.ParseReference(n)
 	if nameErr != nil {
-		return nil, cmpErr(mistyped(n), nameErr)
+		return nil, cmp.Or(mistyped(n), nameErr)
 	}
 	src, engineErr := openEngine(ctx, Ref{Transport: Daemon, Name: n}, o)
 	if engineErr == nil || ctx.Err() != nil {
@@ -251,13 +252,6 @@ func openName(ctx context.Context, n string, o Options) (*Source, error) {
 		engineErr = errors.Unwrap(h)
 	}
 	return nil, &hinterr.Tried{Name: n, Places: []error{errors.New("files: none of that name"), engineErr, err}}
-}
-
-func cmpErr(first, second error) error {
-	if first != nil {
-		return first
-	}
-	return second
 }
 
 // fileEnding matches the endings of files that hold images, programs, or reports about them.
