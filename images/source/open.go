@@ -60,11 +60,6 @@ func Open(ctx context.Context, source string, o Options) (*Source, error) {
 	return src, nil
 }
 
-// OpenRef opens a ref that has a transport.
-func OpenRef(ctx context.Context, ref Ref, o Options) (*Source, error) {
-	return openRef(ctx, ref, o.WithDefaults())
-}
-
 func openRef(ctx context.Context, ref Ref, o Options) (*Source, error) {
 	if !ref.Guessed {
 		return transports[ref.Transport].open(ctx, ref, o)

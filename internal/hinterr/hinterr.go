@@ -1,5 +1,4 @@
-// Errors that callers branch on, and errors with a hint.
-
+// Package hinterr has the errors that callers branch on, and errors that carry a hint.
 package hinterr
 
 import (

@@ -1,5 +1,4 @@
-// Reports of progress, and silence if nobody listens.
-
+// Package progress is the interface by which long work reports its progress.
 package progress
 
 // Start begins a piece of progress; a nil Progress is silence.
