@@ -225,7 +225,7 @@ func (t *textFacts) ofEnd(e end, o Options) *Crash {
 	if len(e.mounts) > 0 {
 		c.Kind, c.Confidence = Mounts, Likely
 		c.Verdict = fmt.Sprintf("%s of the host are mounted over those of the image: the program runs with the host's loader and libraries, "+
-			"which did not make it", strings.Join(e.mounts, " and "))
+			"not with its own", strings.Join(e.mounts, " and "))
 		c.note("start it without these mounts first; if it then still ends with status 139, the page may be the cause")
 		c.Next = o.command(t, c)
 		return c
