@@ -18,7 +18,7 @@ teardown_file() {
 	stop_services
 }
 
-validate() { "$venv/bin/kubernetes-validate" --strict --no-warn -k "$@"; }
+validate() { "$venv/bin/python" -m kubernetes_validate --strict --no-warn -k "$@"; }
 
 @test "kubernetes: the manifests are valid for 1.25 and for 1.37" {
 	local version file

@@ -179,7 +179,7 @@ expect_vm() {
 }
 
 # get_venv: $venv, a separate Python with pip, for everything from PyPI. It is created once, as this takes longer
-# than most downloads.
+# than most downloads. Its programs are run by "$venv/bin/python" -m: their first lines name the clone that made them.
 get_venv() {
 	export venv=$build/venv
 	exec 7>"$venv.lock"
@@ -196,7 +196,7 @@ get_venv() {
 pip_install() {
 	local _
 	for _ in 1 2 3; do
-		! "$venv/bin/pip" -q --disable-pip-version-check install "$@" >&2 || return 0
+		! "$venv/bin/python" -m pip -q --disable-pip-version-check install "$@" >&2 || return 0
 	done
 	fail "pip could not install: $*"
 }
