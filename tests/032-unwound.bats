@@ -67,7 +67,8 @@ steps() {
 	expect "status with the original's table: $output" "$status" 1
 }
 
-# complete DIR: the number of perf's samples in DIR, and of those that reach main.
+# complete DIR: the number of perf's samples in DIR, and of those that reach main. The program runs until it has used
+# the processor for a second: others may use it too.
 complete() {
 	local data=$BATS_TEST_TMPDIR/perf.data
 	# Not by the cache of build IDs, which are equal for the patched and the unpatched file.

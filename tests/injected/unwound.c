@@ -2,7 +2,7 @@
  * Calls the sites of unwound.S, and is unwound meanwhile.
  *
  *	unwound once		each site once, for a debugger
- *	unwound loop SECONDS	all of them, again and again, for a profiler
+ *	unwound loop SECONDS	all of them, again and again, for so many seconds of the processor, for a profiler
  *	unwound samples N	takes N samples with backtrace() and prints how many were in the kernel's
  *				or the injected code, and how many of all reached main
  *	unwound cancel		cancels a thread in the middle of calls, and expects its clean-up
@@ -73,10 +73,10 @@ static void sample(int number, siginfo_t *info, void *context)
 
 static __attribute__((noinline)) void calls(int seconds)
 {
-	time_t end = time(NULL) + seconds;
+	clock_t end = clock() + seconds * CLOCKS_PER_SEC;
 
 	bottom = (uintptr_t)__builtin_return_address(0);
-	while (wanted ? taken < wanted : time(NULL) <= end)
+	while (wanted ? taken < wanted : clock() < end)
 		for (int i = 0; i < 1000; i++)
 			middle();
 }
