@@ -44,7 +44,7 @@ func openCache(dir string) (*cache, error) {
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
 	const othersWrite = 0o022
 	if int(st.Uid) != os.Geteuid() || st.Mode&othersWrite != 0 {
@@ -162,7 +162,7 @@ func (c *cache) lock(key string, until time.Time) (unlock func(), err error) {
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			f.Close()
-			return nil, err
+			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 		}
 		if time.Now().After(until) {
 			f.Close()

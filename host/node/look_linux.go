@@ -176,19 +176,23 @@ func startsAsELF(path string) bool {
 	return isELF(int(f.Fd()))
 }
 
-// isELF reports whether a file starts as 64-bit ELF for x86-64 does (ELF gABI, e_ident and e_machine).
+// isELF reports whether a file starts as 64-bit ELF for x86-64 does (ELF gABI, e_ident and e_machine). An error is left
+// to the examination.
 func isELF(fd int) bool {
 	const class64, x86_64 = "\x7fELF\x02", "\x3e\x00"
 	var head [20]byte
-	n, _ := unix.Pread(fd, head[:], 0)
-	return n == len(head) && string(head[:len(class64)]) == class64 && string(head[18:]) == x86_64
+	n, err := unix.Pread(fd, head[:], 0)
+	return err != nil || n == len(head) && string(head[:len(class64)]) == class64 && string(head[18:]) == x86_64
 }
 
 // file looks at one file; among those below not at the container's own. An error ends the walk.
 func (l *looker) file(dir int, base, name string, below bool) error {
 	var st unix.Stat_t
 	err := unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW) // opening takes longer
-	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size < minSize || st.Size > maxSize {
+	if err != nil {
+		return unread(name, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size < minSize || st.Size > maxSize {
 		return nil
 	}
 	if l.links(&st) > 1 {
@@ -202,7 +206,7 @@ func (l *looker) file(dir int, base, name string, below bool) error {
 	}
 	fd, err := openAt(dir, base, unix.O_RDONLY)
 	if err != nil {
-		return nil // gone, no file, or of another mount
+		return unread(name, err)
 	}
 	if !isELF(fd) { // most files: an os.File would take two more system calls
 		unix.Close(fd)
@@ -210,7 +214,10 @@ func (l *looker) file(dir int, base, name string, below bool) error {
 	}
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
-	if err := unix.Fstat(fd, &st); err != nil || !l.suspect(f, st.Size) || below && l.isOwn(name) {
+	if err := unix.Fstat(fd, &st); err != nil {
+		return unread(name, err)
+	}
+	if !l.suspect(f, st.Size) || below && l.isOwn(name) {
 		return nil
 	}
 	if l.files--; l.files < 0 {

@@ -161,8 +161,11 @@ func (s *start) find(l *looker, store *cache) (*findings, error) {
 			}
 		}
 	}
-	done, foreign := l.state(below.Targets)
-	above, hides, err := &findings{}, false, error(nil)
+	done, foreign, err := l.state(below.Targets)
+	if err != nil {
+		return nil, err
+	}
+	above, hides := &findings{}, false
 	if before != nil && before.Cut != "" {
 		above.Cut = before.Cut
 	} else if above, hides, err = l.above(done); err != nil {
@@ -276,12 +279,14 @@ func (r *Record) why() string {
 
 // state finds out which targets are in the root: their original, their patched file, or neither. foreign reports that
 // the layers have other files than the cache says: not that the container has replaced or removed them.
-func (l *looker) state(targets []*target) (done map[string]bool, foreign bool) {
+func (l *looker) state(targets []*target) (done map[string]bool, foreign bool, err error) {
 	done = map[string]bool{}
 	for _, t := range targets {
 		t.todo, t.gone = "", true
 		for _, name := range t.Names {
-			switch original, patched := l.shows(t, name); {
+			switch original, patched, err := l.shows(t, name); {
+			case err != nil:
+				return nil, false, err
 			case original:
 				t.todo, t.gone = name, false
 			case patched:
@@ -294,21 +299,21 @@ func (l *looker) state(targets []*target) (done map[string]bool, foreign bool) {
 			}
 		}
 	}
-	return done, foreign
+	return done, foreign, nil
 }
 
 // shows reports whether the root has a target's original under a name, or its patched file.
-func (l *looker) shows(t *target, name string) (original, patched bool) {
+func (l *looker) shows(t *target, name string) (original, patched bool, err error) {
 	fd, err := openAt(l.fd, name, unix.O_RDONLY)
 	if err != nil {
-		return false, false
+		return false, false, unread(name, err)
 	}
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return false, false
+		return false, false, unread(name, err)
 	}
 	original = t.matches(&st) && !l.isOwn(name)
-	return original, !original && t.done(f, st.Size)
+	return original, !original && t.done(f, st.Size), nil
 }

@@ -66,7 +66,7 @@ func TestAbove(t *testing.T) {
 		}
 		if !done {
 			c.start()
-			if got, foreign := l.state(found.Targets); !got["own"] || foreign {
+			if got, foreign, err := l.state(found.Targets); !got["own"] || foreign || err != nil {
 				t.Errorf("after a start: got %v, %v", got, foreign)
 			}
 		}

@@ -52,17 +52,17 @@ func (b *bounds) entry() error {
 type visitor func(dir int, base, name string, kind fs.FileMode) error
 
 // walk visits everything below a directory: base in at, which is depth directories below the first one, and called name
-// there. Others that cannot be opened are left out, as those of other mounts.
+// there.
 func (b *bounds) walk(at int, base, name string, depth int, visit visitor) error {
 	if depth > maxDepth {
 		return fmt.Errorf("%w: /%s: more than %d directories inside one another", errBound, name, maxDepth)
 	}
 	fd, err := openAt(at, base, unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil && depth > 0 {
-		return nil
+	if err != nil && depth == 0 {
+		return fmt.Errorf("/%s: %w", name, err)
 	}
 	if err != nil {
-		return err
+		return unread(name, err)
 	}
 	dir := os.NewFile(uintptr(fd), name)
 	defer dir.Close()
@@ -90,4 +90,15 @@ func (b *bounds) walk(at int, base, name string, depth int, visit visitor) error
 			return fmt.Errorf("/%s: %w", name, err)
 		}
 	}
+}
+
+// unread is what an error of a file or directory means for a walk: nothing if it is gone, forbidden, or of another mount;
+// such are left out. Others end the walk: what is there is not known.
+func unread(name string, err error) error {
+	for _, out := range []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EXDEV, unix.EACCES, unix.EPERM} {
+		if errors.Is(err, out) {
+			return nil
+		}
+	}
+	return fmt.Errorf("/%s: %w", name, err)
 }
