@@ -66,7 +66,10 @@ teardown() {
 	cp "$build/fixtures/libstubs.so" lower/lib/libc.so.6
 	jq -n --arg root "$PWD/root" '{root: {path: $root}}' >before/config.json
 	mount -t tmpfs -o mode=755 none /etc/vfix
-	jq -n --arg state "$PWD/state" '{state: $state, runtime: "/bin/true", required: true}' >/etc/vfix/vfix.json
+	jq -n --arg here "$PWD" '{state: ($here + "/state"), runtime: ($here + "/bin/runc"), required: true}' >/etc/vfix/vfix.json
 	rm -r root
-	"${faults[@]}" 'work|root|state|libc|/etc/vfix|/bin/true' -kind start "$VFIX_RUNTIME" create --bundle work id
+	mkdir bin
+	musl-gcc -static -o bin/runc -x c - <<<'int main(void) { return 0; }' # in PATH: the configuration may not be read
+	PATH=$PWD/bin:$PATH "${faults[@]}" 'work|root|state|/etc/vfix|/runc|confined process|: /(lib)?: |libc' \
+		-kind start "$VFIX_RUNTIME" create --bundle "$PWD/work" id
 }
