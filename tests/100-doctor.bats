@@ -34,6 +34,8 @@ make_root() {
 	[ "$status" -eq 0 ] || [ "$status" -eq 3 ] || fail "status $status: $output"
 	[[ ${lines[0]} == 'Old images '*' here'* ]] || fail "the first line does not answer: $output"
 	((${#lines[@]} <= 10)) || fail "more than ten lines: $output"
+	# On a terminal none of the answer and the checks wraps.
+	for line in "${lines[@]:0:7}"; do ((${#line} <= 80)) || fail "${#line} columns: $line"; done
 	for name in vsyscall vdso clock seccomp dentry kernel-log; do
 		grep -Eq "^(ok|warn|fail|skipped) +$name +." <<<"$output" || fail "no verdict of $name: $output"
 	done

@@ -69,7 +69,7 @@ func (o *output) doctor(r *doctor.Report, all bool) {
 	const verdicts, names = 7, 10 // columns: the longest of each
 	p := o.Out.Paint
 	if r.Answer != "" {
-		o.Hanging("", 0, p.Bold(r.Answer))
+		o.Hanging(p.Bold(r.Answer), 0, "")
 	}
 	paint := map[doctor.Verdict]func(string) string{
 		doctor.OK: p.Green, doctor.Warn: p.Yellow, doctor.Fail: p.Red, doctor.Skipped: p.Dim,

@@ -66,7 +66,7 @@ func judgeVDSO(c *Check, t probe.Samples, entered map[string]float64, option str
 		c.found(Warn, "it has no %s: these are system calls", strings.Join(missing, ", "))
 		c.Do = "use a newer kernel"
 	default:
-		c.found(OK, "clock_gettime() takes %s, and %s as a system call", nanoseconds(t.Quiet("vdso:monotonic")), nanoseconds(t.Quiet("syscall:monotonic")))
+		c.found(OK, "clock_gettime(): %s, as a system call: %s", nanoseconds(t.Quiet("vdso:monotonic")), nanoseconds(t.Quiet("syscall:monotonic")))
 	}
 }
 

@@ -53,7 +53,7 @@ func judgeDentry(c *Check, lookup, syscall, missing float64) {
 	case lookup >= lookupWarn*syscall:
 		verdict = Warn
 	}
-	c.found(verdict, "a look-up of a missing file takes %s; the cache has the names of %.0f missing files", nanoseconds(lookup), missing)
+	c.found(verdict, "look-up of a missing file: %s; %.0f are cached", nanoseconds(lookup), missing)
 	if verdict != OK {
 		c.Do = "limit the memory of containers that look up many missing files: dentries count in their cgroup"
 	}

@@ -78,7 +78,7 @@ func judgeLog(c *Check, records []kernellog.Record, booted time.Time) {
 		c.found(OK, "no vsyscall crash since %s", when(records[0].At))
 	default:
 		last := all[len(all)-1]
-		c.found(Warn, "crashes on the page: %d, last %s at %s", len(all), last.program, when(last.at))
+		c.found(Warn, "crashes: %d, last %s at %s", len(all), last.program, when(last.at))
 		c.Do = "dmesg | vfix diagnose -"
 	}
 }

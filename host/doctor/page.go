@@ -82,7 +82,7 @@ func judgePage(p page, c *Check, r *Report) {
 	c.figure("vdso_time", p.vdso, "ns")
 	switch p.mode {
 	case None:
-		r.Answer = "Old images crash here: each call of the vsyscall page is a SIGSEGV, exit status 139."
+		r.Answer = "Old images crash here: each call of the page is a SIGSEGV, exit status 139."
 		c.found(Fail, "none: this kernel does not serve the page")
 		c.Do = "vfix rebuild IMAGE, or for a program: vfix run PROGRAM"
 		switch {
@@ -96,7 +96,7 @@ func judgePage(p page, c *Check, r *Report) {
 			c.detail("the boot option vsyscall=xonly makes the kernel serve the page, slowly, for every container")
 		}
 	case Blocked:
-		r.Answer = "Old images crash here: a seccomp filter ends each caller of the vsyscall page, exit status 159."
+		r.Answer = "Old images crash here: a filter ends each caller of the page, exit status 159."
 		c.found(Fail, "a seccomp filter ends the caller (SIGSYS)")
 		c.Do = "vfix rebuild IMAGE, or for a program: vfix run PROGRAM"
 	default:

@@ -53,7 +53,7 @@ func checkSeccomp(m *machine, c *Check, _ *Report) error {
 func judgeSeccomp(c *Check, bare, filtered float64) {
 	c.figure("syscall_time", bare, "ns")
 	c.figure("filtered_time", filtered, "ns")
-	c.found(OK, "a system call takes %s, and %s under a container's filter", nanoseconds(bare), nanoseconds(filtered))
+	c.found(OK, "a system call: %s, under a container's filter: %s", nanoseconds(bare), nanoseconds(filtered))
 	const doubled = 2
 	if bare > 0 && filtered >= doubled*bare {
 		c.Verdict, c.Do = Warn, "vfix rebuild IMAGE avoids the system calls of the page; a kernel from 5.11 on makes filters cheap"
