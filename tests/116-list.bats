@@ -108,8 +108,7 @@ requests() { tail -n "+$(($1 + 1))" "$BATS_FILE_TMPDIR/registry.log" | grep 'res
 		  {"kind": "Pod", "spec": {"containers": [{"image": "old.example/app:1", "env": [{"name": "image", "value": "no"}]}]}}]}
 	END
 	run_vfix list - <pods.json
-	# In the order in which a pod starts them.
-	expect images "$output" $'docker://redis:2.8.22\ndocker://old.example/app:1'
+	expect images "$output" $'docker://old.example/app:1\ndocker://redis:2.8.22'
 	head -c 100 pods.json >half.json
 	run_vfix 1 list - <half.json
 	expect_match stderr "$stderr" 'incomplete JSON'
