@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/moby/moby/api/types/container"
-	"github.com/moby/moby/client"
 	"io"
 	"os"
 	"path"
@@ -16,6 +14,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
@@ -87,6 +88,9 @@ func hotfix(ctx context.Context, c *source.Engine, found container.InspectRespon
 		return nil, err
 	}
 	h := &Hotfixed{Name: strings.TrimPrefix(found.Name, "/"), Engine: kind}
+	if found, err = awaitCrash(ctx, c, found); err != nil {
+		return nil, err
+	}
 	if err := h.check(found); err != nil {
 		return nil, err
 	}
@@ -108,6 +112,29 @@ func hotfix(ctx context.Context, c *source.Engine, found container.InspectRespon
 		h.Started = true
 	}
 	return h, nil
+}
+
+// Limits of awaitCrash: how long a container that crashes again and again may run in between.
+const (
+	crashPatience = 5 * time.Second
+	crashPause    = 50 * time.Millisecond
+)
+
+// awaitCrash returns the state of a container that its engine has started again after a crash, and that runs for the
+// moment, when it has crashed again; or its state after crashPatience.
+func awaitCrash(ctx context.Context, c *source.Engine, found container.InspectResponse) (container.InspectResponse, error) {
+	for end := time.Now().Add(crashPatience); found.State.Running && !found.State.Restarting && found.RestartCount > 0; {
+		if time.Now().After(end) {
+			break
+		}
+		time.Sleep(crashPause)
+		got, err := c.ContainerInspect(ctx, found.ID, client.ContainerInspectOptions{})
+		if err != nil {
+			return found, err
+		}
+		found = got.Container
+	}
+	return found, nil
 }
 
 // check says why a container cannot be patched, and what to do instead. One that crashes and is started again and again
