@@ -162,7 +162,7 @@ hanging_vfix() {
 	expect_match stderr "$stderr" 'call sites left'
 	"$VFIX" patch -o copy "$affected" >/dev/null 2>&1
 	run_vfix verify copy --against "$affected"
-	expect_match stdout "${lines[0]}" 'copy: 1 file changed from'
+	expect_match stdout "${lines[0]}" 'copy: VERIFIED: 1 file changed from'
 	printf x | dd of=copy bs=1 seek=$(($(stat -c %s copy) - 1)) conv=notrunc status=none
 	run_vfix 3 verify copy --against "$affected"
 	expect_match stdout "$output" 'difference'

@@ -126,7 +126,6 @@ busybox unshare -p -f /bin/callpage time'
 		0 vfix-trace --always busybox grep TracerPid:.[1-9] /proc/self/status
 		0 vfix-trace callpage time
 		0 vfix-trace --always callpage time
-		0 vfix-trace --always /fixtures/direct
 	END
 }
 

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -136,8 +137,12 @@ func (o *output) installed(opts InstallOptions, r *install.Result) {
 		o.Note("dry run: nothing was written")
 		return
 	}
+	where := ""
+	if filepath.Clean(opts.Root) != "/" {
+		where = ", on the machine whose root is " + opts.Root
+	}
 	if len(r.Commands) > 0 {
-		o.Note("to apply the change, run the last command on stdout")
+		o.Note("to apply the change, run the command on stdout%s", where)
 	}
 	for _, c := range r.Commands {
 		o.Result(c)

@@ -42,7 +42,7 @@ func TestRebuildOutput(t *testing.T) {
 func TestVerifyOutput(t *testing.T) {
 	e := fake(harmless(), nil)
 	got := runLine(e, "verify", "x-vfix", "--against", "x")
-	if got.status != 0 || !strings.Contains(got.stdout, "x-vfix: 3 files changed from x: only call sites and what they need differ") {
+	if got.status != 0 || !strings.Contains(got.stdout, "x-vfix: VERIFIED: 3 files changed from x, only at call sites and for vfix's own code") {
 		t.Errorf("got %+v", got)
 	}
 	e.verify = func(context.Context, string, images.VerifyOptions) (*images.Verified, error) {

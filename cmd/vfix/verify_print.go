@@ -36,7 +36,8 @@ func writeComparison(w io.Writer, s screen.Stream, source, base string, v *image
 			fmt.Fprintf(w, "%sand %d more\n", screen.Gap, v.More)
 		}
 	} else {
-		s.Headline(w, source, screen.Count(v.Compared, "file")+" changed", s.Paint.Green, " from "+base+": only call sites and what they need differ")
+		what := screen.Count(v.Compared, "file") + " changed from " + base
+		s.Headline(w, source, "VERIFIED", s.Paint.Green, ": "+what+", only at call sites and for vfix's own code")
 		if len(v.Added) > 0 {
 			s.Write(w, "added by vfix: ", len(screen.Gap), strings.Join(v.Added, ", "))
 		}
