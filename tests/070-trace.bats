@@ -84,7 +84,7 @@ busybox unshare -p -f /bin/callpage time'
 @test "trace: the fixtures run, with and without a vDSO, findings included" {
 	requires root vm
 	# The others check that a call keeps all registers, as no program of a compiler needs.
-	local append some='golike|direct|direct-noshdr|finding-[a-z]*'
+	local append some='golike|finding-[a-z]*'
 	for append in '' vdso=0; do
 		boot none --append "$append" --env VFIX_LOG=1 < <(awk -F '\t' '!/^#/ && $2 ~ /runs|dies/ { print "0 /bin/vfix-trace /fixtures/" $1 }' \
 			"$fixtures/programs.txt" | grep -E "/($some)\$")
@@ -126,6 +126,7 @@ busybox unshare -p -f /bin/callpage time'
 		0 vfix-trace --always busybox grep TracerPid:.[1-9] /proc/self/status
 		0 vfix-trace callpage time
 		0 vfix-trace --always callpage time
+		0 vfix-trace --always /fixtures/finding-push
 	END
 }
 
