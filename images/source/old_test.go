@@ -44,7 +44,7 @@ func checkOld(t *testing.T, name string, img v1.Image) {
 		t.Errorf("%s: %v", name, err)
 	}
 	cf := must(img.ConfigFile())(t)
-	if got := fmt.Sprint(cf.Architecture, cf.OS, cf.DockerVersion, cf.Config.Env, cf.Config.Cmd, cf.Config.Entrypoint, len(cf.RootFS.DiffIDs)); got != "amd64linux1.6.0[A=<b>] [/bin/true] [] 2" {
+	if got := fmt.Sprint(cf.Architecture, cf.OS, cf.Config.Env, cf.Config.Cmd, cf.Config.Entrypoint, len(cf.RootFS.DiffIDs)); got != "amd64linux[A=<b>] [/bin/true] [] 2" {
 		t.Errorf("%s: got %s", name, got)
 	}
 	var history []string

@@ -110,22 +110,6 @@ func PlatformImage(t testing.TB, arch, seed string) v1.Image {
 
 func TinyImage(t testing.TB) v1.Image { return PlatformImage(t, "amd64", "tiny") }
 
-// baseIndex is v1.ImageIndex under a name that is not one of its methods.
-type baseIndex = v1.ImageIndex
-
-// textIndex is an index in other words.
-type textIndex struct {
-	baseIndex
-	raw []byte
-}
-
-func (i *textIndex) RawManifest() ([]byte, error) { return i.raw, nil }
-func (i *textIndex) Size() (int64, error)         { return int64(len(i.raw)), nil }
-func (i *textIndex) Digest() (v1.Hash, error) {
-	h, _, err := v1.SHA256(bytes.NewReader(i.raw))
-	return h, err
-}
-
 // tasks is a Progress for a call, and a check that all it begins has ended.
 func tasks(t testing.TB, of string) (o source.Options, ended func()) {
 	n := &Notes{}
