@@ -94,6 +94,6 @@ expect_fixed() {
 	for what in base.tar root.tar root; do
 		rm -rf fixed
 		run_vfix rebuild --fix java-cgroups "$what" -o dir:fixed
-		expect "$what: patched" "$(cmp root/opt/lib/libjvm.so fixed/opt/lib/libjvm.so >cmp || echo differs)" differs
+		expect "$what: patched" "$(cmp root/opt/lib/libjvm.so fixed/opt/lib/libjvm.so >comparison || echo differs)" differs
 	done
 }

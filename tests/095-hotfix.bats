@@ -91,6 +91,7 @@ state_of() { docker inspect --format '{{.State.Status}} {{.State.ExitCode}}' "$1
 		expect "status of $name before" "$(state_of "odd$i")" "exited $status_sigsys"
 		run_vfix hotfix --start "odd$i"
 		[[ $stderr != *$'\e'* ]] || fail 'an escape sequence on stderr'
+		# shellcheck disable=SC2317 # poll calls it
 		ended() { [[ $(state_of "odd$i") == exited* ]]; }
 		poll ended
 		expect "status of $name after" "$(state_of "odd$i")" 'exited 0'

@@ -156,9 +156,9 @@ machine() {
 	find /etc /usr/local /usr/share/containers /usr/bin /opt /root -xdev -type f -printf '%p %M %U:%G ' -exec sha256sum {} \; | sort
 }
 
-# installed OPTION...: vfix install for this engine, and the lines that it prints in its configuration.
+# installed: vfix install for this engine, and the lines that it prints in its configuration.
 installed() {
-	run_vfix install "$name" "$@"
+	run_vfix install "$name"
 	[ "$name" != containerd ] || grep -v '^systemctl' <<<"$output" >>/etc/containerd/config.toml
 	apply_config
 }

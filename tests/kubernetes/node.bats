@@ -173,6 +173,7 @@ restarted() {
 	local pod
 	pod=$(pod_of served)
 	kubectl drain node --ignore-daemonsets --force --timeout "${patience}s" | say
+	# shellcheck disable=SC2317 # poll calls it
 	gone() { ! kubectl get pod "$pod" && ! kubectl get pod legacy-redis; }
 	poll gone
 	kubectl -n vfix rollout status --timeout "${patience}s" daemonset/vfix-nri
