@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,11 +40,13 @@ type crashes struct {
 	d   diagnose.Options
 	// scanned has the scans of roots and images by name, nil for those that cannot be scanned.
 	scanned map[string]*diagnose.Scanned
+	// sources has the names of what was scanned with their formats, by the names as typed.
+	sources map[string]string
 }
 
 // diagnoseAll diagnoses each CRASH. It returns the results of those that can be read, and the errors of the others.
 func diagnoseAll(ctx context.Context, args []string, o crashOptions) ([]*diagnose.Result, error) {
-	r := &crashes{ctx: ctx, o: o, scanned: map[string]*diagnose.Scanned{}}
+	r := &crashes{ctx: ctx, o: o, scanned: map[string]*diagnose.Scanned{}, sources: map[string]string{}}
 	done, err := r.open()
 	if err != nil {
 		return nil, err
@@ -64,7 +67,7 @@ func diagnoseAll(ctx context.Context, args []string, o crashOptions) ([]*diagnos
 
 // open opens the files of the system that the program ran in.
 func (r *crashes) open() (done func(), err error) {
-	r.d = diagnose.Options{RootName: r.o.root, Output: r.o.output, Here: r.here, Scan: r.scanNamed}
+	r.d = diagnose.Options{RootName: r.o.root, Output: r.output, Here: r.here, Scan: r.scanNamed}
 	dir, remove := "/", func() {}
 	if r.o.root != "" {
 		if dir, r.d.IsImage, remove, err = images.OpenRoot(r.ctx, r.o.root, r.o.scan.Media); err != nil {
@@ -93,12 +96,16 @@ func (r *crashes) scanNamed(name string) *diagnose.Scanned {
 	return r.scanned[name]
 }
 
+// output is the destination of a rebuild, in words, of the same format as the source.
+func (r *crashes) output(name string) []string { return r.o.output(cmp.Or(r.sources[name], name)) }
+
 // scan examines an image or directory.
 func (r *crashes) scan(source string) (*diagnose.Scanned, error) {
 	f, err := images.Scan(r.ctx, source, r.o.scan)
 	if err != nil {
 		return nil, err
 	}
+	r.sources[source] = f.Source
 	s := &diagnose.Scanned{Live: map[string][]string{}, Complete: f.Complete()}
 	for i := range f.Files {
 		if f.Files[i].Covered == "" {
