@@ -169,7 +169,7 @@ func (o *output) batch(verb string, print printOptions, dry bool, sums string, a
 	return nil
 }
 
-// batchResult is the last cell of a row: where the result is, or why there is none, and what a reader must know.
+// batchResult is the last cell of a row: where the result is, or why it is missing, and what a reader must know.
 func batchResult(row lists.Image) string {
 	parts := []string{cmp.Or(row.Error, row.Reference)}
 	if row.Status == lists.Incomplete {

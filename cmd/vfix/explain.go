@@ -49,7 +49,7 @@ func writeSite(w io.Writer, s screen.Stream, path string, p *patch.Patch) {
 	writeCode(w, s, title, reasons, p.Listing.Before, p.Listing.After)
 }
 
-// writeFix writes a change besides call sites; nothing if there is none.
+// writeFix writes a change besides call sites, if the file has one.
 func writeFix(w io.Writer, s screen.Stream, path string, d *find.Redirect) {
 	if d == nil || d.Listing == nil {
 		return
@@ -97,7 +97,7 @@ func writeInstruction(w io.Writer, mark string, paint func(string) string, l x86
 	fmt.Fprintln(w, "  "+line)
 }
 
-// writeUnder writes lines below a head; nothing if there are none.
+// writeUnder writes lines below a head, and nothing without lines.
 func writeUnder(w io.Writer, s screen.Stream, head string, lines []string) {
 	if len(lines) == 0 {
 		return

@@ -67,7 +67,7 @@ func topicNames() (names []string) {
 	return append(names, sharedOptions, jsonSchema)
 }
 
-// page is the Markdown of a page, "" if there is none of that name.
+// page is the Markdown of a page, "" without a page of that name.
 func page(name string) string {
 	b, err := fs.ReadFile(docs.Pages, name+".md")
 	if err != nil {

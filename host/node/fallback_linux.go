@@ -20,7 +20,7 @@ import (
 // maxPreload bounds an image's own ld.so.preload, in bytes.
 const maxPreload = 64 << 10
 
-// read returns the content of a file of the root; nil if there is none.
+// read returns the content of a file of the root, nil without such a file.
 func (r *root) read(name string, most int64) ([]byte, error) {
 	fd, err := openAt(r.fd, name, unix.O_RDONLY)
 	if errors.Is(err, unix.ENOENT) {

@@ -21,7 +21,7 @@ func manifest(layers ...string) string {
 	return fmt.Sprintf(`{"schemaVersion":1,"fsLayers":[%s],"history":[%s]}`, strings.Join(sums, ","), strings.Join(history, ","))
 }
 
-// link is an image JSON; a parent of 0 is none.
+// link is an image JSON; a parent of 0 means no parent.
 func link(id, parent int) string {
 	text := fmt.Sprintf(`{"id":"%064x"`, id)
 	if parent > 0 {

@@ -61,7 +61,7 @@ var faultText = sync.OnceValue(func() *regexp.Regexp {
 		`(?:.*? r?sp[ :]+` + hex + `)?`)
 })
 
-// Find finds the kernel's message in a line of a log, behind any prefix; ok is false if there is none.
+// Find finds the kernel's message in a line of a log, behind any prefix; ok is false without one.
 func Find(line string) (f Fault, ok bool) {
 	if f, ok = findAudit(line); ok {
 		return f, ok
