@@ -32,10 +32,6 @@ const CopyBuffer = 256 << 10
 // Verified wraps rc so that reading to its end proves its digest and, if size >= 0, its length. Not one byte beyond
 // size is handed on.
 func Verified(rc io.ReadCloser, h v1.Hash, size int64) (io.ReadCloser, error) {
-	return newVerifier(rc, h, size)
-}
-
-func newVerifier(rc io.ReadCloser, h v1.Hash, size int64) (*verifier, error) {
 	sum, err := v1.Hasher(h.Algorithm)
 	if err != nil {
 		rc.Close()
@@ -82,12 +78,6 @@ func (v *verifier) end() error {
 	return io.EOF
 }
 
-// drain reads the rest; nil means that the whole content matches the descriptor.
-func (v *verifier) drain() error {
-	_, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, v, make([]byte, CopyBuffer))
-	return err
-}
-
 // Reading is an io.Reader that ends with the context's error and reports its progress; T may be nil.
 type Reading struct {
 	Ctx context.Context
@@ -126,14 +116,6 @@ func (c *CountingReader) Read(p []byte) (int, error) {
 		c.Err = err
 	}
 	return n, err
-}
-
-// blame attributes err to the content read, unless reading it failed.
-func (c *CountingReader) blame(err error) error {
-	if c.Err != nil {
-		return err
-	}
-	return hinterr.Damaged("%w", err)
 }
 
 // OpenRegular opens a regular file, or a symlink to one, and nothing else: opening a FIFO would wait for ever.

@@ -1,19 +1,25 @@
-// Decompression, as containerd does it (pkg/archive/compression): by an external igzip or unpigz if one is installed,
-// else by github.com/klauspost/compress. The compression of a stream is recognized from its first bytes, never from
-// its media type.
+// Decompression: by igzip if it is installed, which takes half the time of Go's decompressors, else by
+// github.com/klauspost/compress. The compression of a stream is recognized from its first bytes, never from its media
+// type.
 
 package blob
 
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"os"
+	"os/exec"
+	"strings"
+	"syscall"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // Compression is how a stream is compressed.
@@ -33,6 +39,9 @@ const (
 	MagicLen = 4
 	// ArchiveHead is how many bytes OtherCompression needs.
 	ArchiveHead = 6
+	// smallStream is the minimal length of a gzip stream, in bytes, for which igzip is started: shorter ones take less
+	// time than starting a process.
+	smallStream = 64 << 10
 )
 
 // DetectCompression finds the compression from the first bytes of a stream. Sources: RFC 1952 section 2.3.1 (gzip),
@@ -65,16 +74,10 @@ func OtherCompression(head []byte) string {
 	return ""
 }
 
-// Decompress returns the content of r and how it was compressed. Closing the result ends an external decompressor and
-// everything that reads r; it does not close r. The reader's error after the last byte is io.EOF only if all of r was
-// sound.
+// Decompress returns the content of r and how it was compressed. Compressed content is unpacked in parallel with its
+// reader, until Close, which waits for a Read of r that is under way and does not close r. The reader's error after the
+// last byte is io.EOF only if all of r was sound.
 func Decompress(ctx context.Context, r io.Reader) (io.ReadCloser, Compression, error) {
-	return decompress(ctx, r, nil)
-}
-
-// decompress is Decompress; file, unless nil, is the whole file that r reads, without moving its offset: a child then
-// reads it itself, and r is read after the child.
-func decompress(ctx context.Context, r io.Reader, file *os.File) (io.ReadCloser, Compression, error) {
 	source := &CountingReader{R: r}
 	in := bufio.NewReaderSize(source, CopyBuffer)
 	head, err := in.Peek(MagicLen)
@@ -82,48 +85,80 @@ func decompress(ctx context.Context, r io.Reader, file *os.File) (io.ReadCloser,
 		return nil, "", err
 	}
 	kind := DetectCompression(head)
-	switch kind {
-	case GzipStream:
-		argv := gunzipCommand()
-		if _, err := in.Peek(smallStream); argv != nil && err == nil {
-			c, err := startChild(ctx, argv, in, source, file)
-			if err != nil {
-				return nil, kind, err
-			}
-			return c, kind, nil
+	if kind == PlainStream {
+		return io.NopCloser(in), kind, nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	pr, pw := io.Pipe()
+	u := &unpacking{pr, cancel, make(chan struct{})}
+	go func() {
+		defer close(u.ended)
+		err := unpack(ctx, pw, in, kind)
+		if ctx.Err() == nil { // the rest, padding or not, shows whether r is sound
+			io.Copy(io.Discard, in)
 		}
-		zr, err := gzip.NewReader(in)
-		if err != nil {
-			return nil, kind, source.blame(fmt.Errorf("gzip header: %w", err))
-		}
-		return &goDecompressor{r: zr, source: source, kind: kind, close: func() { zr.Close() }}, kind, nil
-	case ZstdStream:
+		pw.CloseWithError(cmp.Or(context.Cause(ctx), source.Err, err))
+	}()
+	return u, kind, nil
+}
+
+// unpacking is a stream that a goroutine unpacks.
+type unpacking struct {
+	*io.PipeReader
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+func (u *unpacking) Close() error {
+	u.cancel()
+	err := u.PipeReader.Close()
+	<-u.ended
+	return err
+}
+
+// unpack writes the content of a gzip or zstd stream.
+func unpack(ctx context.Context, w io.Writer, in *bufio.Reader, kind Compression) error {
+	if kind == ZstdStream {
 		zr, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxZstdWindow))
 		if err != nil {
-			return nil, kind, source.blame(fmt.Errorf("zstd header: %w", err))
+			return hinterr.Damaged("zstd header: %w", err)
 		}
-		return &goDecompressor{r: zr, source: source, kind: kind, close: zr.Close}, kind, nil
+		defer zr.Close()
+		return unpackIn(w, zr, kind)
 	}
-	return io.NopCloser(in), kind, nil
-}
-
-// goDecompressor is a decompressor of klauspost/compress.
-type goDecompressor struct {
-	r      io.Reader
-	source *CountingReader
-	kind   Compression
-	close  func()
-}
-
-func (d *goDecompressor) Read(p []byte) (int, error) {
-	n, err := d.r.Read(p)
-	if err != nil && err != io.EOF {
-		err = d.source.blame(fmt.Errorf("%s: %w", d.kind, err))
+	if _, short := in.Peek(smallStream); short == nil {
+		if igzip, err := exec.LookPath("igzip"); err == nil {
+			return filter(ctx, igzip, w, in)
+		}
 	}
-	return n, err
+	zr, err := gzip.NewReader(in)
+	if err != nil {
+		return hinterr.Damaged("gzip header: %w", err)
+	}
+	return unpackIn(w, zr, kind)
 }
 
-func (d *goDecompressor) Close() error {
-	d.close()
+func unpackIn(w io.Writer, zr io.Reader, kind Compression) error {
+	if _, err := io.CopyBuffer(w, zr, make([]byte, CopyBuffer)); err != nil {
+		return hinterr.Damaged("%s: %w", kind, err)
+	}
 	return nil
+}
+
+// filter runs an external decompressor.
+func filter(ctx context.Context, program string, w io.Writer, in io.Reader) error {
+	cmd := exec.CommandContext(ctx, program, "-d", "-c")
+	var text bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, w, &text
+	// In a process group of its own: a terminal sends ^C to the whole foreground group, and a decompressor that ^C ends
+	// looks like a damaged blob. vfix ends its children itself.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	err := cmd.Run()
+	if exit, is := errors.AsType[*exec.ExitError](err); is && exit.Exited() { // a signal says nothing about the input
+		return hinterr.Damaged("%s: %s", program, strings.ReplaceAll(strings.TrimSpace(text.String()), "\n", "; "))
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", program, err)
+	}
+	return err
 }

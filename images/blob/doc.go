@@ -1,4 +1,3 @@
-// Package blob reads content that is named by its digest: manifests, and layers as checked,
-// decompressed tar streams. It also keeps such content in temporary files (spool), and
-// lists all blobs that an image or index needs (collection).
+// Package blob reads content that is named by its digest: manifests, and layers as checked, decompressed tar streams.
+// It also keeps contents in temporary files, and edits JSON texts.
 package blob

@@ -62,7 +62,7 @@ func (l *PackedLayer) Digest() (v1.Hash, error)            { return l.PackedDige
 func (l *PackedLayer) DiffID() (v1.Hash, error)            { return l.PlainDigest, nil }
 func (l *PackedLayer) Size() (int64, error)                { return l.PackedSize, nil }
 func (l *PackedLayer) MediaType() (types.MediaType, error) { return types.OCILayer, nil }
-func (l *PackedLayer) Close()                              { RemoveTemp(l.f) }
+func (l *PackedLayer) Close()                              { l.f.Close() }
 
 // Compressed returns the gzip stream.
 func (l *PackedLayer) Compressed() (io.ReadCloser, error) {
@@ -90,7 +90,7 @@ func PackLayer(level int, write func(io.Writer) error) (*PackedLayer, error) {
 		err = zw.Close()
 	}
 	if err != nil {
-		RemoveTemp(f)
+		f.Close()
 		return nil, err
 	}
 	return &PackedLayer{packed.n, packed.digest(), plain.digest(), f}, nil

@@ -3,13 +3,12 @@
 package blob
 
 import (
+	"bufio"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
-	"os"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -20,15 +19,11 @@ import (
 // LayerStream is the tar stream of one layer. While it is read, the compressed bytes are
 // checked against the digest and the decompressed ones against the diff ID.
 type LayerStream struct {
-	*hashRing        // what came out of the decompressor
-	Name      string // for messages: the short diff ID
-	src       io.ReadCloser
-	body      io.ReadCloser
-	Packed    *verifier // what was fetched, where nobody else verifies it
-	DiffID    v1.Hash
-	Size      int64 // claimed, of what was fetched; -1 where not known
-	task      progress.Task
-	cancel    context.CancelFunc
+	*bufio.Reader
+	Name   string // for messages: the short diff ID
+	DiffID v1.Hash
+	at     int64 // position of Seek
+	close  []func() error
 }
 
 // LayerName is the name of a layer in messages, the same while it is read, written and pushed: that
@@ -47,130 +42,71 @@ func OpenLayer(ctx context.Context, l v1.Layer, p progress.Reporter) (*LayerStre
 	if err != nil {
 		return nil, fmt.Errorf("layer: diff ID: %w", err)
 	}
-	l = Underlying(l)
 	s := &LayerStream{Name: ShortHash(diffID), DiffID: diffID}
-	digest, err := l.Digest()
-	var serr error
-	if s.Size, serr = l.Size(); cmp.Or(err, serr) != nil {
-		return nil, s.Wrap(cmp.Or(err, serr))
-	}
-	if s.src, err = OpenUnverified(l); err != nil { // hashed here, and once is enough
+	if err := s.open(ctx, l, p); err != nil {
+		s.Close()
 		return nil, s.Wrap(err)
 	}
-	s.task = progress.Start(p, "read", s.Name, s.Size)
-	ctx, s.cancel = context.WithCancel(ctx)
-	if digest == diffID { // it is not compressed, and its diff ID is compared
-		s.body, _, err = Decompress(ctx, Reading{ctx, s.src, s.task})
-	} else {
-		s.body, err = s.decompress(ctx, digest)
-	}
-	if err != nil {
-		err = s.Blame(err)
-		s.Close()
-		return nil, err
-	}
-	s.hashRing = newHashRing(s.body, diffID)
 	return s, nil
 }
 
-// decompress verifies the blob while it is decompressed.
-func (s *LayerStream) decompress(ctx context.Context, digest v1.Hash) (body io.ReadCloser, err error) {
-	in := s.src.(io.Reader)
-	file := wholeFile(s.src)
-	if file != nil {
-		in = io.NewSectionReader(file, 0, math.MaxInt64)
-	}
-	s.Packed, err = newVerifier(struct {
-		io.Reader
-		io.Closer
-	}{Reading{ctx, in, s.task}, s.src}, digest, s.Size)
-	if err != nil {
-		return nil, err
-	}
-	body, _, err = decompress(ctx, s.Packed, file)
-	return body, err
-}
-
-// wholeFile returns the regular file that r reads from its beginning, nil for anything else.
-func wholeFile(r io.Reader) *os.File {
-	f, ok := r.(*os.File)
-	if !ok {
-		return nil
-	}
-	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
-		return nil
-	}
-	if at, err := f.Seek(0, io.SeekCurrent); err != nil || at != 0 {
-		return nil
-	}
-	return f
-}
-
-// Finish reads what is left and compares both hashes and the size with what was claimed.
-func (s *LayerStream) Finish() error {
-	if err := s.compare(); err != nil {
-		return s.Blame(err)
-	}
-	if s.Packed == nil {
-		return nil
-	}
-	// A decompressor may stop at the end of its last frame, before padding.
-	return s.Wrap(s.Packed.drain())
-}
-
-// compare reads what is left of the content, and compares its hash.
-func (s *LayerStream) compare() error {
-	if err := s.hashRing.drain(); err != nil {
+func (s *LayerStream) open(ctx context.Context, l v1.Layer, p progress.Reporter) error {
+	digest, err := l.Digest()
+	size, serr := l.Size()
+	if err := cmp.Or(err, serr); err != nil {
 		return err
 	}
-	if got := s.hashRing.sum(); got != s.DiffID {
-		return hinterr.Damaged("content does not match its diff ID: got %v, want %v", got, s.DiffID)
+	packed, err := OpenUnverified(l) // hashed here, and once is enough
+	if err == nil && digest != s.DiffID {
+		packed, err = Verified(packed, digest, size)
 	}
-	return nil
-}
-
-// maxBlamed is how many bytes of a blob are read to find out whether it is the requested one.
-const maxBlamed = 256 << 20
-
-// Blame names the layer in an error that its content caused. If the blob does not have its digest,
-// that is the reason, and not the error of a decompressor or an archive's reader.
-func (s *LayerStream) Blame(err error) error {
-	check := s.compare
-	switch {
-	case err == nil || s.Size > maxBlamed:
-		return s.Wrap(err)
-	case s.Packed != nil:
-		s.end() // it reads no more of Packed
-		check = s.Packed.drain
-	case s.hashRing == nil:
-		return s.Wrap(err)
+	if err != nil {
+		return err
 	}
-	if reason := check(); reason != nil && !errors.Is(reason, context.Canceled) && !errors.Is(reason, context.DeadlineExceeded) {
-		err = reason
+	task := progress.Start(p, "read", s.Name, size)
+	s.close = append(s.close, packed.Close, func() error { task.Done(); return nil })
+	body, _, err := Decompress(ctx, Reading{ctx, packed, task})
+	if err != nil {
+		return err
 	}
-	return s.Wrap(err)
-}
-
-// Close ends everything that reads the layer. It may follow finish or replace it.
-func (s *LayerStream) Close() error {
-	// Everything that waits for input sees its end: a child is killed, a Read returns. Only
-	// then are the goroutines waited for.
-	s.cancel()
-	err := s.src.Close()
-	s.end()
-	s.task.Done()
+	s.close = append(s.close, body.Close)
+	checked, err := Verified(body, s.DiffID, -1)
+	s.Reader = bufio.NewReaderSize(checked, CopyBuffer)
 	return err
 }
 
-// end ends decompressing.
-func (s *LayerStream) end() {
-	if s.hashRing != nil && s.body != nil {
-		s.hashRing.stop()
+// Seek skips forward, without copying; that is all it can do. archive/tar asks for nothing else. It stops at the end
+// of the stream without an error: the next Read has it.
+func (s *LayerStream) Seek(off int64, whence int) (int64, error) {
+	if whence != io.SeekCurrent || off < 0 {
+		return 0, hinterr.Errorf(hinterr.ErrUnsupported, "a stream cannot be read backwards")
 	}
-	if s.body != nil {
-		s.body.Close()
-		s.body = nil
+	for off > 0 {
+		n, err := s.Discard(int(min(off, CopyBuffer)))
+		s.at, off = s.at+int64(n), off-int64(n)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return 0, err
+		}
 	}
+	return s.at, nil
+}
+
+// Finish reads what is left: nil means that the layer is what its digest and its diff ID say.
+func (s *LayerStream) Finish() error {
+	_, err := s.Seek(math.MaxInt64, io.SeekCurrent)
+	return s.Wrap(err)
+}
+
+// Close ends everything that reads the layer: its source first, for which a decompressor may wait.
+func (s *LayerStream) Close() error {
+	var first error
+	for _, end := range s.close {
+		first = cmp.Or(first, end())
+	}
+	return first
 }
 
 // Wrap names the layer in an error.

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/tests/imagetest"
@@ -98,7 +96,7 @@ func TestDecompressDamaged(t *testing.T) {
 	}
 }
 
-// What is behind the last member is an error, as for engines, unless igzip or pigz unpacks the layer: they ignore it.
+// What is behind the last member is an error, as for engines, unless igzip unpacks the layer: it ignores it.
 func TestDecompressBehind(t *testing.T) {
 	for _, size := range []int{1000, 100_000} {
 		for _, behind := range []string{"x", "garbage", "\x00\x00x"} {
@@ -153,24 +151,52 @@ func TestDecompressCancelled(t *testing.T) {
 		if _, err := io.Copy(io.Discard, r); !errors.Is(err, context.Canceled) {
 			t.Errorf("got error %v, want %v", err, context.Canceled)
 		}
-		if c, ok := r.(*blob.ChildReader); ok && c.Cmd().ProcessState == nil {
-			t.Error("the child was not waited for")
+	})
+}
+
+// A decompressor is in a process group of its own, where ^C of a terminal does not reach it.
+func TestChildIsApart(t *testing.T) {
+	dir := t.TempDir()
+	script := "#!/bin/sh\nread pid name state parent group rest </proc/$$/stat\necho $pid $group\n/bin/cat >/dev/null\n"
+	if err := os.WriteFile(filepath.Join(dir, "igzip"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+	r, _, err := blob.Decompress(t.Context(), bytes.NewReader(imagetest.GzipOf(t, imagetest.Noise(100_000))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	got, err := io.ReadAll(r)
+	if pid, group, _ := strings.Cut(strings.TrimSpace(string(got)), " "); err != nil || pid == "" || pid != group {
+		t.Errorf("got process and group %q, %v", got, err)
+	}
+}
+
+// Closing a stream ends what unpacks it.
+func TestDecompressClosed(t *testing.T) {
+	imagetest.Decompressors(t, func(t *testing.T) {
+		in := &countingReader{Reader: bytes.NewReader(imagetest.GzipOf(t, imagetest.Noise(16<<20)))}
+		r, _, err := blob.Decompress(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Close()
+		before := in.n
+		if _, err := r.Read(make([]byte, 1)); err == nil || before >= 16<<20 {
+			t.Errorf("got error %v after %d bytes", err, before)
 		}
 	})
 }
 
-// TestPlainLayer: a layer that is stored uncompressed is hashed once, as its digest is its diff ID.
-func TestPlainLayer(t *testing.T) {
-	img := imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("a", "1")})
-	saved := imagetest.Open(t, imagetest.Write(t, filepath.Join(t.TempDir(), "x.tar"), imagetest.DockerSave(t, img, "x:1"))).Image
-	for what, img := range map[string]v1.Image{"plain": saved, "compressed": img} {
-		ls := imagetest.Must[*blob.LayerStream](t)(blob.OpenLayer(context.Background(), imagetest.Must[[]v1.Layer](t)(img.Layers())[0], nil))
-		defer ls.Close()
-		if plain := ls.Packed == nil; plain != (what == "plain") {
-			t.Errorf("%s: its bytes are hashed once: %v", what, plain)
-		}
-		if err := ls.Finish(); err != nil {
-			t.Error(err)
-		}
-	}
+// countingReader counts what is read.
+type countingReader struct {
+	io.Reader
+	n int
+}
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += n
+	return n, err
 }

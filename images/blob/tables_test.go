@@ -129,9 +129,6 @@ func TestCountingReader(t *testing.T) {
 		if c.N != 3 || (c.Err == broken) != (end == broken) {
 			t.Errorf("%v: got %d bytes, %v", end, c.N, c.Err)
 		}
-		if blamed := c.blame(errors.New("x")); (blamed.Error() == "x") != (end == broken) && end == broken {
-			t.Errorf("%v: got %v", end, blamed)
-		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

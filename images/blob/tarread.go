@@ -47,10 +47,8 @@ type TarMember struct {
 // Members yields the members of a tar stream, each with its content, which can be read until the next one.
 // An error, which comes last, names the member if its name is known.
 func Members(r io.Reader) iter.Seq2[*TarMember, error] {
-	switch r.(type) {
-	case *hashRing, *LayerStream, *bufio.Reader:
-	default:
-		r = bufio.NewReaderSize(r, CopyBuffer)
+	if _, layer := r.(*LayerStream); !layer {
+		r = bufio.NewReaderSize(r, CopyBuffer) // r itself if it is one
 	}
 	return func(yield func(*TarMember, error) bool) {
 		tr := tar.NewReader(r)

@@ -6,6 +6,7 @@ package contents
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -113,14 +114,16 @@ func (s *Session) readLayer(ctx context.Context, l v1.Layer) (_ *layerIndex, err
 	idx := &layerIndex{Title: "layer " + ls.Name, DiffID: ls.DiffID}
 	x := &examiner{S: s, Whiteouts: true}
 	defer x.Close()
-	head := bytes.Clone(ls.Peek(blob.ArchiveHead))
-	if idx.Entries, err = x.ReadEntries(ctx, ls); err != nil {
-		if why := unknownFormat(l, head); why != nil && ctx.Err() == nil {
-			return absentLayer(l, why, s.Progress)
-		}
-		return nil, ls.Blame(err)
+	head, _ := ls.Peek(blob.ArchiveHead)
+	head = bytes.Clone(head)
+	if idx.Entries, err = x.ReadEntries(ctx, ls); err == nil {
+		return idx, ls.Finish()
 	}
-	return idx, ls.Finish()
+	if why := unknownFormat(l, head); why != nil && ctx.Err() == nil {
+		return absentLayer(l, why, s.Progress)
+	}
+	// If the layer does not have its digest, that is the reason.
+	return nil, cmp.Or(ls.Finish(), ls.Wrap(err))
 }
 
 // ReadEntries reads the members of a tar stream and returns their entries.

@@ -42,7 +42,7 @@ func TestLayerLies(t *testing.T) {
 	}{
 		{"none", lyingLayer{honest, digest, diffID, size}, ""},
 		{"digest", lyingLayer{honest, wrong, diffID, size}, "content does not match its digest: got " + digest.String()},
-		{"diff ID", lyingLayer{honest, digest, wrong, size}, "layer sha256:abababababab: content does not match its diff ID: got " + diffID.String()},
+		{"diff ID", lyingLayer{honest, digest, wrong, size}, "layer sha256:abababababab: blob " + wrong.String() + ": content does not match its digest: got " + diffID.String()},
 		{"size too small", lyingLayer{honest, digest, diffID, size - 1}, fmt.Sprintf("more than %d bytes", size-1)},
 		{"size too large", lyingLayer{honest, digest, diffID, size + 1}, fmt.Sprintf("got %d bytes, want %d", size, size+1)},
 		{"not gzip but tar", lyingLayer{imagetest.BytesLayer(t, imagetest.GzipOf(t, plain)), digest, diffID, size}, "layer sha256:"},

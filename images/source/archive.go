@@ -38,7 +38,6 @@ type tarEntry struct {
 type archive struct {
 	name    string // as the user gave it
 	f       *os.File
-	temp    bool // f is a temporary file
 	entries map[string]tarEntry
 }
 
@@ -138,7 +137,6 @@ func (t *archive) keep(ctx context.Context, r io.Reader, size int64, o Options, 
 	if t.f, err = blob.TempFile(); err != nil {
 		return err
 	}
-	t.temp = true
 	count := &blob.CountingReader{R: io.TeeReader(plain, t.f)}
 	if err := t.list(ctx, count, func() (int64, error) { return count.N, nil }, stop); err != nil {
 		return err
@@ -147,14 +145,8 @@ func (t *archive) keep(ctx context.Context, r io.Reader, size int64, o Options, 
 	return err
 }
 
-// Close closes the archive and removes its file if that is temporary.
-func (t *archive) Close() error {
-	if t.temp {
-		blob.RemoveTemp(t.f)
-		return nil
-	}
-	return t.f.Close()
-}
+// Close closes the archive, with which a temporary file ends.
+func (t *archive) Close() error { return t.f.Close() }
 
 // has reports whether the archive has an entry of that name.
 func (t *archive) has(name string) bool { _, ok := t.entries[cleanEntry(name)]; return ok }

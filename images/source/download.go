@@ -166,7 +166,7 @@ func (s *registryStore) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range s.kept {
-		blob.RemoveTemp(k.f)
+		k.f.Close()
 	}
 	s.kept = nil
 	return nil
@@ -194,7 +194,7 @@ func (s *registryStore) keepWhile(rc io.ReadCloser, h v1.Hash, size int64) (io.R
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if _, have := s.kept[h]; have || read != size || s.kept == nil {
-			blob.RemoveTemp(f)
+			f.Close()
 			return
 		}
 		s.kept[h] = keptBlob{f, size}

@@ -18,9 +18,18 @@ const (
 
 var zeros [block]byte
 
-// Copy writes all of src to an empty file, without the blocks that are zeros alone, and returns
+// CopySparse writes all of src to an empty file, without the blocks that are zeros alone, and returns
 // how many bytes the file has then.
 func CopySparse(dst *os.File, src io.Reader) (n int64, err error) {
+	if n, err = WriteSparse(dst, src); err != nil {
+		return n, err
+	}
+	return n, dst.Truncate(n)
+}
+
+// WriteSparse writes all of src to where there are zeros, without the blocks that are zeros alone, and returns how many
+// bytes src had.
+func WriteSparse(dst io.WriterAt, src io.Reader) (n int64, err error) {
 	buf := make([]byte, buffer)
 	for err == nil {
 		var k int
@@ -33,11 +42,11 @@ func CopySparse(dst *os.File, src io.Reader) (n int64, err error) {
 	if err != io.EOF {
 		return n, err
 	}
-	return n, dst.Truncate(n)
+	return n, nil
 }
 
 // write writes the parts of b that are not holes, at the offset off.
-func write(dst *os.File, b []byte, off int64) error {
+func write(dst io.WriterAt, b []byte, off int64) error {
 	for len(b) > 0 {
 		data := 0 // bytes up to the next hole
 		for data < len(b) && !bytes.HasPrefix(zeros[:], b[data:min(data+block, len(b))]) {
