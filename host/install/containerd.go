@@ -17,6 +17,7 @@ import (
 // criPlugin is the plugin that has the runtimes, by the version of the configuration (containerd, docs/PLUGINS.md and
 // version/config). A file without a version has version 1; version 4 moved only the server's own tables.
 var criPlugin = map[int]string{
+	0: "cri",
 	1: "cri",
 	2: "io.containerd.grpc.v1.cri",
 	3: "io.containerd.cri.v1.runtime",
@@ -63,43 +64,36 @@ func planContainerd(t tree, e engine, use usage) (file, error) {
 	if err != nil {
 		return file{}, err
 	}
-	if len(bytes.TrimSpace(text)) == 0 {
-		text = nil // as without a file, containerd has its defaults
-	}
-	if text == nil && e.name != "containerd" && (use != unused || e.dropIn == "") {
+	if text == nil && e.name != "containerd" && use != unused {
 		return file{}, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%s: not found", e.config), "start %s first: it writes this file", e.name)
 	}
-	c := containerdConfig{}
+	c, begin := containerdConfig{}, ""
+	if len(bytes.TrimSpace(text)) == 0 { // containerd has its defaults
+		c.Version, begin = 2, "version = 2\n\n" // all containerds since 1.3 read it
+	}
 	if err := toml.Unmarshal(text, &c); err != nil {
 		return file{}, hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "%s: %v", e.config, err), "correct it first: containerd cannot read it either")
 	}
-	if text == nil {
-		c.Version = 2 // all containerds since 1.3 read it
-	}
-	version := max(c.Version, 1)
-	plugin := criPlugin[version]
+	plugin := criPlugin[c.Version]
 	if plugin == "" {
-		return file{}, hinterr.Errorf(hinterr.ErrUnsupported, "%s: version %d; vfix knows 1 to 4", e.config, version)
+		return file{}, hinterr.Errorf(hinterr.ErrUnsupported, "%s: version %d; vfix knows 1 to 4", e.config, c.Version)
 	}
 	cri := c.Plugins[plugin].Containerd
 	like, known := cri.Runtimes[cmp.Or(cri.DefaultRuntime, "runc")]
 	table := fmt.Sprintf(runtimeTable, plugin, like.Options.SystemdCgroup)
-	own := cmp.Or(e.dropIn, importedFile(e, c))
-	switch {
-	case own != "" && use == unused:
-		return file{path: own}, nil
-	case own != "":
-		return file{path: own, data: fmt.Appendf(nil, "# Written by 'vfix install'; 'vfix uninstall' removes it.\nversion = %d\n\n%s", version, table)}, nil
+	if own := cmp.Or(e.dropIn, importedFile(e, c)); own != "" {
+		f := file{path: own}
+		if use != unused {
+			f.data = fmt.Appendf(nil, "# Written by 'vfix install'; 'vfix uninstall' removes it.\nversion = %d\n\n%s", c.Version, table)
+		}
+		return f, nil
 	}
-	if text == nil {
-		table = "version = 2\n\n" + table
-	}
-	if !known && version < firstMerge {
+	if !known && c.Version < firstMerge {
 		table += fmt.Sprintf(builtIn, plugin)
 	}
 	f := file{path: e.config, byHand: true, remove: use == unused}
 	if bytes.Contains(text, []byte(RuntimePath)) == f.remove {
-		f.data = []byte(table)
+		f.data = []byte(begin + table)
 	}
 	return f, nil
 }

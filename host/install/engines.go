@@ -1,10 +1,17 @@
-// The engines: the file that each reads, how it rereads it, and how one container is tried.
+// The engines: the file that each reads, how it rereads it, how one container is tried, and which containers need the
+// runtime: their shims execute it to stop and remove them, and docker to start them again.
 
 package install
 
 import (
-	"cmp"
-	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // usage says for which containers an engine uses the runtime.
@@ -25,16 +32,17 @@ type engine struct {
 	// empty if the engine looks at each start of a container.
 	reload, restart string
 	try             string // a command that runs one container
-	tasks           string // directory of the running containers of its containerd
+	// tasks is the directory of the running containers of its containerd (containerd, cmd/containerd-shim-runc-v2).
+	tasks string
 }
 
-// Where containerds keep running containers (containerd, cmd/containerd-shim-runc-v2).
 const (
-	containerdTasks = "/run/containerd/io.containerd.runtime.v2.task"
-	rancherTasks    = "/run/k3s/containerd/io.containerd.runtime.v2.task"
-	k0sTasks        = "/run/k0s/containerd/io.containerd.runtime.v2.task"
-
-	ctr = "ctr run --rm --runc-binary " + RuntimePath + " IMAGE try"
+	ctr           = "ctr run --rm --runc-binary " + RuntimePath + " IMAGE try"
+	restartDaemon = "systemctl restart containerd"
+	restartK3s    = "systemctl restart k3s || systemctl restart k3s-agent"
+	restartRKE2   = "systemctl restart rke2-server || systemctl restart rke2-agent"
+	restartK0s    = "systemctl restart k0sworker || systemctl restart k0scontroller"
+	rancherTasks  = "/run/k3s/containerd/io.containerd.runtime.v2.task"
 )
 
 // engines are in the order of the help. The sources: https://docs.docker.com/reference/cli/dockerd/ (a reload adds
@@ -45,21 +53,15 @@ var engines = []engine{
 		reload: "systemctl reload docker", restart: "systemctl restart docker", try: "docker run --rm --runtime=" + Name + " IMAGE"},
 	{name: "podman", plan: planHook, try: "podman run --rm IMAGE"},
 	{name: "crio", plan: planHook, try: "kubectl run try --rm -it --restart=Never --image=IMAGE"},
-	{name: "containerd", config: "/etc/containerd/config.toml", plan: planContainerd, tasks: containerdTasks,
-		reload: "systemctl restart containerd", restart: "systemctl restart containerd", try: ctr},
+	{name: "containerd", config: "/etc/containerd/config.toml", plan: planContainerd, tasks: "/run/containerd/io.containerd.runtime.v2.task",
+		reload: restartDaemon, restart: restartDaemon, try: ctr},
 	{name: "k3s", config: "/var/lib/rancher/k3s/agent/etc/containerd/config.toml", plan: planContainerd, tasks: rancherTasks,
 		reload: restartK3s, restart: restartK3s, try: "k3s " + ctr},
 	{name: "rke2", config: "/var/lib/rancher/rke2/agent/etc/containerd/config.toml", plan: planContainerd, tasks: rancherTasks,
 		reload: restartRKE2, restart: restartRKE2, try: ctr},
-	{name: "k0s", config: "/run/k0s/containerd-cri.toml", dropIn: "/etc/k0s/containerd.d/vfix.toml", plan: planContainerd, tasks: k0sTasks,
-		reload: restartK0s, restart: restartK0s, try: "k0s " + ctr},
+	{name: "k0s", config: "/run/k0s/containerd-cri.toml", dropIn: "/etc/k0s/containerd.d/vfix.toml", plan: planContainerd,
+		tasks: "/run/k0s/containerd/io.containerd.runtime.v2.task", reload: restartK0s, restart: restartK0s, try: "k0s " + ctr},
 }
-
-const (
-	restartK3s  = "systemctl restart k3s || systemctl restart k3s-agent"
-	restartRKE2 = "systemctl restart rke2-server || systemctl restart rke2-agent"
-	restartK0s  = "systemctl restart k0sworker || systemctl restart k0scontroller"
-)
 
 // Engines are the names of all engines.
 func Engines() (all []string) {
@@ -69,36 +71,69 @@ func Engines() (all []string) {
 	return all
 }
 
-// engineOf is the engine that the options name, with the configuration that they name.
-func engineOf(o Options) engine {
-	for _, e := range engines {
-		if e.name == o.Engine {
-			e.config = cmp.Or(o.Config, e.config)
-			return e
-		}
-	}
-	panic("install: unknown engine " + o.Engine) // the command checks the name
-}
-
 // hookPath is in the only directory that podman and CRI-O both search unless they are configured otherwise
 // (https://github.com/containers/common/blob/main/pkg/hooks/docs/oci-hooks.5.md). Rootless podman searches it as well.
 const hookPath = "/usr/share/containers/oci/hooks.d/99-vfix.json"
 
-// hookSeconds is longer than vfix-runtime works before it lets a container start unpatched.
-const hookSeconds = 30
+// hook makes vfix-runtime an OCI hook of all containers. Unlike a runtime, no container remembers a hook, so that nothing
+// is missing after uninstall. The timeout, in seconds, is longer than vfix-runtime works before it lets a container start
+// unpatched.
+const hook = `{
+  "version": "1.0.0",
+  "hook": {
+    "path": "` + RuntimePath + `",
+    "args": ["` + RuntimeName + `", "hook"],
+    "timeout": 30
+  },
+  "when": {"always": true},
+  "stages": ["createRuntime"]
+}
+`
 
-// planHook makes vfix-runtime an OCI hook of all containers. Unlike a runtime, no container remembers a hook, so that
-// nothing is missing after uninstall.
 func planHook(_ tree, _ engine, use usage) (file, error) {
 	if use == unused {
 		return file{path: hookPath}, nil
 	}
-	type object = map[string]any
-	text, err := json.MarshalIndent(object{
-		"version": "1.0.0",
-		"hook":    object{"path": RuntimePath, "args": []string{RuntimeName, "hook"}, "timeout": hookSeconds},
-		"when":    object{"always": true},
-		"stages":  []string{"createRuntime"},
-	}, "", "  ")
-	return file{path: hookPath, data: append(text, '\n')}, err
+	return file{path: hookPath, data: []byte(hook)}, nil
+}
+
+// users names the containers of an engine that need the runtime.
+func (t tree) users(e engine) (all []string, err error) {
+	if e.name == "docker" && filepath.Clean(t.root) == "/" {
+		return dockerUsers()
+	}
+	if e.tasks == "" {
+		return nil, nil
+	}
+	// A file runtime of each container has the path of the program (containerd, cmd/containerd-shim-runc-v2/runc,
+	// WriteRuntime).
+	found, err := filepath.Glob(filepath.Join(t.at(e.tasks), "*", "*", "runtime"))
+	for _, name := range found {
+		if program, err := os.ReadFile(name); err == nil && string(program) == RuntimePath {
+			all = append(all, filepath.Base(filepath.Dir(name)))
+		}
+	}
+	return all, err
+}
+
+// dockerUsers asks docker for the containers, running or not, that select the runtime.
+func dockerUsers() ([]string, error) {
+	const format = `--format={{if eq .HostConfig.Runtime "` + Name + `"}}{{slice .Name 1}}{{end}}`
+	found, err := docker("ps", "--all", "--quiet")
+	if err == nil && len(found) > 0 {
+		found, err = docker(append([]string{"inspect", format}, found...)...)
+	}
+	if err != nil && !errors.Is(err, exec.ErrNotFound) {
+		return nil, hinterr.With(fmt.Errorf("containers that select the runtime %s: %w", Name, err), "start docker, so that it can list them")
+	}
+	return found, nil
+}
+
+// docker runs a command of docker and returns the words that it prints.
+func docker(args ...string) ([]string, error) {
+	out, err := exec.Command("docker", args...).Output()
+	if e, ok := errors.AsType[*exec.ExitError](err); ok {
+		err = fmt.Errorf("docker %s: %s", args[0], strings.TrimSpace(string(e.Stderr)))
+	}
+	return strings.Fields(string(out)), err
 }

@@ -22,12 +22,12 @@ type tree struct {
 
 // file is a file as it must be; one without data must not exist.
 type file struct {
-	path       string // from the root, with a leading slash
-	data       []byte
-	program    bool
-	byHand     bool // a person must change it: data is the text to add, or to remove if remove is set
-	remove     bool
-	wasDefault bool // the present content makes the runtime the default
+	path      string // from the root, with a leading slash
+	data      []byte
+	program   bool
+	byHand    bool // a person must change it: data is the text to add, or to remove if remove is set
+	remove    bool
+	firstStep bool // docker: it only stops making the runtime the default, which takes a restart
 }
 
 // openTree is an error if the root directory does not exist: it must not be made.
@@ -44,11 +44,8 @@ func (t tree) at(name string) string { return filepath.Join(t.root, name) }
 // read returns the content of a file; nil if it does not exist.
 func (t tree) read(name string) ([]byte, error) {
 	data, err := os.ReadFile(t.at(name))
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
-	}
-	if err == nil && data == nil {
-		data = []byte{}
 	}
 	return data, err
 }
@@ -62,13 +59,16 @@ func (t tree) differs(f file) bool {
 	return err != nil || (now == nil) != (f.data == nil) || !bytes.Equal(now, f.data)
 }
 
-// apply makes a file what it must be, in one step, and records that. Whoever opens the file meanwhile gets the old or the
-// new content.
-func (t tree) apply(f file, r *Result) error {
-	switch {
-	case !t.differs(f):
+// apply makes a file what it must be, in one step, and records that, with the command that makes an engine read it.
+// Whoever opens the file meanwhile gets the old or the new content. Directories that are then empty go as well.
+func (t tree) apply(f file, command string, r *Result) error {
+	if !t.differs(f) {
 		return nil
-	case f.byHand:
+	}
+	if command != "" {
+		r.Commands = append(r.Commands, command)
+	}
+	if f.byHand {
 		r.Blocks = append(r.Blocks, Block{f.path, f.remove, string(f.data)})
 		return nil
 	}
@@ -77,21 +77,25 @@ func (t tree) apply(f file, r *Result) error {
 		c.Text = string(f.data)
 	}
 	r.Changes = append(r.Changes, c)
-	switch at := t.at(f.path); {
-	case t.dryRun:
+	if t.dryRun {
 		return nil
-	case f.data != nil:
-		return f.write(at)
-	default:
-		err := os.Remove(at)
-		if f.program {
-			_ = os.Remove(filepath.Dir(at)) // with the last program in it
-		}
-		return err
 	}
+	if f.data != nil {
+		return f.write(t.at(f.path))
+	}
+	err := os.Remove(t.at(f.path))
+	for dir := filepath.Dir(f.path); err == nil && !standard[dir]; dir = filepath.Dir(dir) {
+		if os.Remove(t.at(dir)) != nil { // something else is in it
+			break
+		}
+	}
+	return err
 }
 
-// write replaces a file in one step. A configuration file keeps its owner and mode, and a symlink to it stays.
+// standard are the directories that a machine has without vfix and its engines.
+var standard = map[string]bool{"/": true, "/etc": true, "/usr/local/lib": true, "/usr/share": true, "/var/lib": true}
+
+// write replaces a file. One of the engine's keeps its owner and mode, and a symlink to it stays.
 func (f file) write(at string) error {
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 		return err
@@ -108,20 +112,12 @@ func (f file) write(at string) error {
 		mode = 0o755
 	case before != nil:
 		mode = before.Mode().Perm()
-		err = sameOwner(out.File, before)
+		st := before.Sys().(*syscall.Stat_t)
+		err = out.Chown(int(st.Uid), int(st.Gid))
 	}
 	_, werr := out.Write(f.data)
 	if err := errors.Join(err, out.Chmod(mode), werr); err != nil {
 		return err
 	}
 	return out.Commit()
-}
-
-// sameOwner gives a file the owner of another one.
-func sameOwner(f *os.File, like fs.FileInfo) error {
-	st, ok := like.Sys().(*syscall.Stat_t)
-	if !ok {
-		return nil
-	}
-	return f.Chown(int(st.Uid), int(st.Gid))
 }

@@ -6,11 +6,9 @@
 package install
 
 import (
-	"errors"
+	"cmp"
 	"path"
 	"slices"
-
-	"vfix.dev/vfix/internal/hinterr"
 )
 
 const (
@@ -67,7 +65,8 @@ func Install(o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := engineOf(o)
+	e := engines[slices.Index(Engines(), o.Engine)] // the command checks the name
+	e.config = cmp.Or(o.Config, e.config)
 	use := selected
 	if o.Default {
 		use = byDefault
@@ -78,12 +77,11 @@ func Install(o Options) (*Result, error) {
 	}
 	r := &Result{Try: e.try}
 	for _, name := range programNames {
-		if err := t.apply(file{path: path.Join(Dir, name), data: o.Programs[name], program: true}, r); err != nil {
+		if err := t.apply(program(name, o.Programs[name]), "", r); err != nil {
 			return nil, err
 		}
 	}
-	// The engine's file is the last one: the program that it names must exist.
-	return r, t.configure(config, e.reload, r)
+	return r, t.apply(config, e.reload, r) // the last one: the program that it names must exist
 }
 
 // Uninstall removes what Install wrote, for one engine or for all. The runtime stays as long as containers need it. It
@@ -97,60 +95,43 @@ func Uninstall(o Options) (*Result, error) {
 	needed := false // by an engine that is not asked to give it up
 	for _, e := range engines {
 		if e.name == o.Engine {
-			e = engineOf(o)
+			e.config = cmp.Or(o.Config, e.config)
 		}
 		config, err := e.plan(t, e, unused)
-		switch {
-		case errors.Is(err, hinterr.ErrNotFound) && e.name != o.Engine:
-			continue
-		case err != nil:
+		if err != nil {
 			return nil, err
-		case !t.differs(config):
+		}
+		if !t.differs(config) {
 			continue
-		case o.Engine != "" && e.name != o.Engine:
+		}
+		if o.Engine != "" && o.Engine != e.name {
 			needed = true
 			continue
 		}
-		if err := t.leave(e, config, r); err != nil {
+		users, err := t.users(e)
+		if err != nil {
 			return nil, err
+		}
+		r.Users = append(r.Users, users...)
+		r.Stays = r.Stays || len(users) > 0 || config.byHand || config.firstStep
+		if len(users) == 0 || config.firstStep {
+			if err := t.apply(config, e.restart, r); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if needed || r.Stays {
 		return r, nil
 	}
 	for _, name := range slices.Backward(programNames) {
-		if err := t.apply(file{path: path.Join(Dir, name), program: true}, r); err != nil {
+		if err := t.apply(program(name, nil), "", r); err != nil {
 			return nil, err
 		}
 	}
 	return r, nil
 }
 
-// leave removes the runtime from an engine's configuration, as far as nothing needs it.
-func (t tree) leave(e engine, config file, r *Result) error {
-	users, err := t.users(e)
-	if err != nil {
-		return err
-	}
-	r.Users = append(r.Users, users...)
-	if len(users) > 0 || config.wasDefault || config.byHand {
-		r.Stays = true
-	}
-	if len(users) > 0 || config.wasDefault {
-		if config, err = e.plan(t, e, selected); err != nil {
-			return err
-		}
-	}
-	return t.configure(config, e.restart, r)
-}
-
-// configure applies an engine's file, and then says how the engine gets to know it.
-func (t tree) configure(config file, command string, r *Result) error {
-	if !t.differs(config) {
-		return nil
-	}
-	if command != "" {
-		r.Commands = append(r.Commands, command)
-	}
-	return t.apply(config, r)
+// program is one of the programs; without content it is removed.
+func program(name string, content []byte) file {
+	return file{path: path.Join(Dir, name), data: content, program: true}
 }

@@ -5,6 +5,7 @@ package install
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,10 +17,15 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// machine is a root directory with files.
+// machine is a root directory with files, and with the directories of every machine.
 func machine(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
+	for dir := range standard {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for name, text := range files {
 		name = filepath.Join(root, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o640)); err != nil {
@@ -29,13 +35,20 @@ func machine(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// contents are the regular files of a root directory, with their modes.
+// contents are the regular files of a root directory, with their modes, and "" for each empty directory.
 func contents(t *testing.T, root string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err != nil {
 			return err
+		}
+		if d.IsDir() {
+			if inside, err := os.ReadDir(name); err != nil || len(inside) > 0 || standard[strings.TrimPrefix(name, root)] {
+				return err
+			}
+			all[strings.TrimPrefix(name, root)] = ""
+			return nil
 		}
 		text, err := os.ReadFile(name)
 		fi, ferr := d.Info()
@@ -77,7 +90,7 @@ func TestEngines(t *testing.T) {
 			"/etc/docker/daemon.json", []string{`{"runtimes":{"a":{"path":"b"},"vfix": {"path": "/usr/local/lib/vfix/vfix-runtime"}}}`},
 		},
 		{"podman", "podman", nil, hookPath, []string{`"path": "/usr/local/lib/vfix/vfix-runtime"`, `"createRuntime"`, `"always": true`}},
-		{"crio", "crio", nil, hookPath, []string{`"vfix-runtime",` + "\n      \"hook\""}},
+		{"crio", "crio", nil, hookPath, []string{`["vfix-runtime", "hook"]`}},
 		{
 			"containerd 2", "containerd", map[string]string{"/etc/containerd/config.toml": "version = 3\nimports = ['conf.d/*.toml']\n"},
 			"/etc/containerd/conf.d/99-vfix.toml", []string{"version = 3\n", `[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.vfix]`, "SystemdCgroup = false"},
@@ -121,7 +134,7 @@ func TestEngines(t *testing.T) {
 			if err != nil || gone.Stays || len(gone.Changes) != 3 {
 				t.Errorf("uninstall: got %+v, %v", gone, err)
 			}
-			if left := contents(t, root); !equal(left, before) {
+			if left := contents(t, root); !maps.Equal(left, before) {
 				t.Errorf("after uninstall: got %v, want %v", left, before)
 			}
 			if again, err := Uninstall(Options{Root: root}); err != nil || len(again.Changes) > 0 {
@@ -129,15 +142,6 @@ func TestEngines(t *testing.T) {
 			}
 		})
 	}
-}
-
-func equal(a, b map[string]string) bool {
-	for name, text := range a {
-		if b[name] != text {
-			return false
-		}
-	}
-	return len(a) == len(b)
 }
 
 // TestBlocks: a configuration that imports no directory is not changed, and the block makes it right.
@@ -209,7 +213,7 @@ func TestRefused(t *testing.T) {
 		if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), ": ") {
 			t.Errorf("%s with %q: got %v, want %v", c.engine, c.text, err, c.kind)
 		}
-		if after := contents(t, root); !equal(before, after) {
+		if after := contents(t, root); !maps.Equal(before, after) {
 			t.Errorf("%s with %q: changed to %v", c.engine, c.text, after)
 		}
 	}
