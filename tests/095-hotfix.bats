@@ -67,7 +67,7 @@ state_of() { docker inspect --format '{{.State.Status}} {{.State.ExitCode}}' "$1
 @test "hotfix --start: a container that crashes again and again runs then" {
 	docker create --name loop --network none --restart always redis:legacy sh -c 'redis-server --version && sleep 1000' >/dev/null
 	docker start loop
-	crashed() { [ "$(docker inspect --format '{{.RestartCount}}' loop)" -gt 1 ]; }
+	crashed() { [ "$(docker inspect --format '{{.RestartCount}}' loop)" -gt 4 ]; } # docker then waits for seconds
 	poll crashed
 	restarting() { [[ $(state_of loop) == restarting* ]]; }
 	poll restarting

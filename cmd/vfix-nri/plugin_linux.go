@@ -7,7 +7,6 @@
 //
 //	plugin   the connection to the engine, and its requests
 //	select   which containers, and what the engines report about them
-//	program  vfix-runtime, written where the engine finds it
 
 package main
 
@@ -16,7 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -40,24 +39,19 @@ const retry = 2 * time.Second
 // Options are those of 'vfix nri', and the plugin's output.
 type Options struct {
 	nri.Options
-	Hook []byte // the program of the hook
 	// Log prints a message. Several threads may call it.
 	Log func(format string, args ...any)
 }
 
-// serveEngine runs the plugin until the context ends. It returns an error only if it cannot begin: it waits for an engine that
-// is missing or restarts.
-func serveEngine(ctx context.Context, o Options) error {
+// serve runs the plugin until the context ends. It waits for an engine that is missing or restarts.
+func serve(ctx context.Context, o Options) {
 	h := &hooker{Options: o, added: map[string]string{}}
-	if err := h.install(); err != nil {
-		return err
-	}
 	said := ""
 	for {
 		begun := time.Now()
-		err := h.serve(ctx)
+		err := h.connect(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return
 		}
 		if text := fmt.Sprint(err); text != said {
 			said = text
@@ -68,31 +62,26 @@ func serveEngine(ctx context.Context, o Options) error {
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-time.After(retry):
 		}
 	}
 }
 
-// serve holds a connection until it is lost, and returns the reason.
-func (h *hooker) serve(ctx context.Context) error {
-	ended := make(chan error, 2)
+// connect holds a connection until it is lost, and returns the reason.
+func (h *hooker) connect(ctx context.Context) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	s, err := stub.New(h,
 		stub.WithPluginName(pluginName), stub.WithPluginIdx(pluginIndex), stub.WithSocketPath(h.Socket),
 		stub.WithLogger(quiet{h.Log}),
-		stub.WithOnClose(func() { ended <- errors.New("connection lost") })) // also before it was registered, where Run would wait forever
+		stub.WithOnClose(func() { stop(errors.New("connection lost")) })) // also before it was registered, where Run would wait forever
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	go func() { ended <- errors.Join(s.Run(ctx), errors.New("connection closed")) }()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	go func() { stop(errors.Join(s.Run(ctx), errors.New("connection closed"))) }()
+	<-ctx.Done()
+	return context.Cause(ctx)
 }
 
 // hooker answers the requests of the engine.
@@ -108,7 +97,7 @@ func (h *hooker) Configure(_ context.Context, _, runtime, version string) (api.E
 	h.mu.Lock()
 	h.engine = runtime
 	h.mu.Unlock()
-	h.Log("connected to %s %s: selected containers get the hook %s", runtime, version, h.program())
+	h.Log("connected to %s %s: selected containers get the hook %s", runtime, version, h.Hook())
 	return 0, nil
 }
 
@@ -128,7 +117,7 @@ func (h *hooker) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 		h.Log("%s: not patched: annotation %s=false", s, node.AnnotationEnable)
 		return nil, nil, nil
 	}
-	err := h.install()
+	_, err := os.Stat(h.Hook())
 	key := pod.GetUid() + "/" + s.container
 	if h.added[key] != "" { // an unpatched container is better than none
 		delete(h.added, key)
@@ -141,7 +130,7 @@ func (h *hooker) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 	}
 	a := &api.ContainerAdjustment{}
 	a.AddHooks(&api.Hooks{CreateRuntime: []*api.Hook{{
-		Path: h.program(), Args: []string{programName, node.HookVerb}, Timeout: api.Int(hookSeconds),
+		Path: h.Hook(), Args: []string{nri.HookName, node.HookVerb}, Timeout: api.Int(hookSeconds),
 	}}})
 	// containerd passes on only those annotations of a pod that its configuration names.
 	for name, value := range s.annotations {
@@ -170,8 +159,6 @@ func (h *hooker) PostCreateContainer(_ context.Context, _ *api.PodSandbox, c *ap
 
 // hookSeconds is longer than the hook works: an engine that had to end it would not start the container.
 const hookSeconds = 30
-
-func (h *hooker) program() string { return filepath.Join(h.Dir, programName) }
 
 // kataKernel is Kata's annotation for kernel parameters, which its configuration must permit (enable_annotations).
 const kataKernel = "io.katacontainers.config.hypervisor.kernel_params"

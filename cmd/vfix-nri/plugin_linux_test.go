@@ -32,9 +32,10 @@ func newNode(t *testing.T, with ...adaptation.Option) *engine {
 	t.Helper()
 	dir := t.TempDir()
 	n := &engine{t: t}
-	n.o = Options{Options: nri.Options{
-		Socket: filepath.Join(dir, "s"), Dir: filepath.Join(dir, "hook"),
-	}, Hook: []byte("program")}
+	n.o.Options = nri.Options{Socket: filepath.Join(dir, "s"), Dir: dir}
+	if err := os.WriteFile(n.o.Hook(), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	n.o.Log = func(format string, args ...any) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -58,13 +59,11 @@ func newNode(t *testing.T, with ...adaptation.Option) *engine {
 func (n *engine) run() {
 	n.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { done <- serveEngine(ctx, n.o) }()
+	done := make(chan struct{})
+	go func() { serve(ctx, n.o); close(done) }()
 	n.t.Cleanup(func() {
 		stop()
-		if err := <-done; err != nil {
-			n.t.Error(err)
-		}
+		<-done
 		n.Stop()
 	})
 	n.connected(1)
@@ -128,26 +127,22 @@ func TestHookIsAdded(t *testing.T) {
 		t.Fatal(err)
 	}
 	hooks := got.GetHooks().GetCreateRuntime()
-	if len(hooks) != 1 || hooks[0].Path != filepath.Join(n.o.Dir, "vfix-runtime") ||
+	if len(hooks) != 1 || hooks[0].Path != n.o.Hook() ||
 		strings.Join(hooks[0].Args, " ") != "vfix-runtime hook" || hooks[0].Timeout.GetValue() != hookSeconds {
 		t.Errorf("hooks: got %v", hooks)
 	}
 	if a := got.GetAnnotations(); len(a) != 1 || a["dev.vfix.fallback"] != "always" {
 		t.Errorf("annotations: got %v", a)
 	}
-	if b, err := os.ReadFile(filepath.Join(n.o.Dir, "vfix-runtime")); err != nil || string(b) != "program" {
-		t.Errorf("program: got %q, %v", b, err)
-	}
 	// Somebody removes it: the next container must not fail on that.
-	if err := os.RemoveAll(n.o.Dir); err != nil {
+	if err := os.Remove(n.o.Hook()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = n.create(&api.PodSandbox{}, legacy("2")); err != nil {
-		t.Error(err)
+	got, err = n.create(&api.PodSandbox{Uid: "2"}, legacy("2"))
+	if hooks := got.GetHooks().GetCreateRuntime(); err != nil || len(hooks) > 0 {
+		t.Errorf("without the program: got %v, %v", hooks, err)
 	}
-	if _, err := os.Stat(filepath.Join(n.o.Dir, "vfix-runtime")); err != nil {
-		t.Error(err)
-	}
+	n.await("starts unpatched: stat "+n.o.Hook()+": no such file", 1)
 	got, err = n.create(&api.PodSandbox{RuntimeHandler: "kata-qemu"}, legacy("3"))
 	if hooks := got.GetHooks().GetCreateRuntime(); err != nil || len(hooks) > 0 {
 		t.Errorf("Kata: got %v, %v", hooks, err)

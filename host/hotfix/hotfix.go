@@ -3,17 +3,14 @@
 package hotfix
 
 import (
-	"archive/tar"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
@@ -23,7 +20,6 @@ import (
 	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/addedfiles"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/rewriter/find"
 )
 
 // Options are the choices of vfix hotfix.
@@ -88,9 +84,6 @@ func hotfix(ctx context.Context, c *source.Engine, found container.InspectRespon
 		return nil, err
 	}
 	h := &Hotfixed{Name: strings.TrimPrefix(found.Name, "/"), Engine: kind}
-	if found, err = awaitCrash(ctx, c, found); err != nil {
-		return nil, err
-	}
 	if err := h.check(found); err != nil {
 		return nil, err
 	}
@@ -102,7 +95,8 @@ func hotfix(ctx context.Context, c *source.Engine, found container.InspectRespon
 		return nil, err
 	}
 	h.Findings = f.Findings
-	if err := h.write(ctx, c, found, f); err != nil {
+	h.Covered = covered(found)
+	if err := h.write(ctx, s, c, found.ID, f); err != nil {
 		return nil, err
 	}
 	if o.Start {
@@ -114,33 +108,11 @@ func hotfix(ctx context.Context, c *source.Engine, found container.InspectRespon
 	return h, nil
 }
 
-// Limits of awaitCrash: how long a container that crashes again and again may run in between.
-const (
-	crashPatience = 5 * time.Second
-	crashPause    = 50 * time.Millisecond
-)
-
-// awaitCrash returns the state of a container that its engine has started again after a crash, and that runs for the
-// moment, when it has crashed again; or its state after crashPatience.
-func awaitCrash(ctx context.Context, c *source.Engine, found container.InspectResponse) (container.InspectResponse, error) {
-	for end := time.Now().Add(crashPatience); found.State.Running && !found.State.Restarting && found.RestartCount > 0; {
-		if time.Now().After(end) {
-			break
-		}
-		time.Sleep(crashPause)
-		got, err := c.ContainerInspect(ctx, found.ID, client.ContainerInspectOptions{})
-		if err != nil {
-			return found, err
-		}
-		found = got.Container
-	}
-	return found, nil
-}
-
 // check says why a container cannot be patched, and what to do instead. One that crashes and is started again and again
 // can be.
 func (h *Hotfixed) check(found container.InspectResponse) error {
-	switch state := found.State; {
+	running := (found.State.Running || found.State.Paused) && !found.State.Restarting
+	switch {
 	case found.Config.Labels["io.kubernetes.pod.name"] != "":
 		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "it belongs to a pod: Kubernetes makes it again from the image"), "%s", forPods)
 	case found.Config.Labels["com.docker.swarm.task.id"] != "":
@@ -148,90 +120,54 @@ func (h *Hotfixed) check(found container.InspectResponse) error {
 	case found.HostConfig.ReadonlyRootfs:
 		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "its root file system is read-only"),
 			"%s, then create the container again; or see 'vfix install --help'", rebuild(found.Config.Image))
-	case (state.Running || state.Paused) && !state.Restarting && found.HostConfig.AutoRemove:
+	case running && found.HostConfig.AutoRemove:
 		return hinterr.With(errors.New("it is running, and is removed when it stops (--rm)"), "%s, then run it again", rebuild(found.Config.Image))
-	case (state.Running || state.Paused) && !state.Restarting:
+	case running:
 		return hinterr.With(errors.New("it is running"), "%s stop %s && vfix hotfix --start %s", h.Engine, h.Name, h.Name)
 	}
 	return nil
 }
 
-// write sends the patched files to the engine, all in one archive that is complete before: what is cut off would leave
-// a file cut off.
-func (h *Hotfixed) write(ctx context.Context, c *source.Engine, found container.InspectResponse, f *contents.Scanned) error {
-	h.Covered = covered(found)
+// write sends the patched files to the engine, as the layer that a rebuild would add, less what a mount covers. The layer
+// is complete before: an archive that is cut off would leave a file cut off.
+func (h *Hotfixed) write(ctx context.Context, s *contents.Session, c *source.Engine, id string, f *contents.Scanned) error {
 	hidden := places(f.Tree, h.Covered)
-	archive, err := os.CreateTemp("", ".vfix-*")
+	var targets []contents.Target
+	extras := map[string]contents.Extra{} // the files that fixed programs read
+	for _, t := range f.ToPatch() {
+		if t.Names = visible(t.Names, hidden); len(t.Names) == 0 {
+			continue
+		}
+		targets = append(targets, t)
+		h.Written = append(h.Written, t.Names...)
+		if t.Plan.Redirected() {
+			fix := t.Plan.Redirect.Fix
+			file := addedfiles.FixOf(fix).File
+			if len(visible([]string{file.Name}, hidden)) == 0 {
+				return hinterr.With(fmt.Errorf("%s: /%s: a mount covers it", fix, file.Name), "omit --fix, or remove that mount")
+			}
+			extras[file.Name] = contents.Extra{Name: file.Name, Mode: addedfiles.Mode, Body: file.Body}
+		}
+	}
+	if len(targets) == 0 {
+		return nil
+	}
+	h.Written = append(h.Written, slices.Collect(maps.Keys(extras))...)
+	for i := range h.Written {
+		h.Written[i] = "/" + h.Written[i]
+	}
+	slices.Sort(h.Written)
+	layer, err := s.NewLayer(ctx, f.Tree, targets, slices.Collect(maps.Values(extras)))
 	if err != nil {
 		return err
 	}
-	defer os.Remove(archive.Name())
-	defer archive.Close()
-	w := tar.NewWriter(archive)
-	var applied []find.Fix
-	for _, file := range f.ToPatch() {
-		names := visible(file.Names, hidden)
-		if len(names) == 0 {
-			continue
-		}
-		if err := add(w, names, file.Meta.Unmarked(), file.Plan.Size, file.Plan.Apply(file.ELF.Content)); err != nil {
-			return err
-		}
-		h.Written = append(h.Written, names...)
-		if d := file.Plan.Redirect; file.Plan.Redirected() && !slices.Contains(applied, d.Fix) {
-			applied = append(applied, d.Fix)
-		}
-	}
-	for _, fix := range applied {
-		file := addedfiles.FixOf(fix).File
-		names := visible([]string{file.Name}, hidden)
-		if len(names) == 0 {
-			return hinterr.With(fmt.Errorf("%s: /%s: a mount covers it", fix, file.Name), "omit --fix, or remove that mount")
-		}
-		meta := &contents.Meta{Mode: addedfiles.Mode, Mtime: time.Unix(0, 0)}
-		if err := add(w, names, meta, int64(len(file.Body)), strings.NewReader(string(file.Body))); err != nil {
-			return err
-		}
-		h.Written = append(h.Written, names...)
-	}
-	if len(h.Written) == 0 {
-		return nil
-	}
-	slices.Sort(h.Written)
-	if err := w.Close(); err != nil {
+	defer layer.Close()
+	archive, err := layer.Uncompressed()
+	if err != nil {
 		return err
 	}
-	if _, err := archive.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	if _, err := c.CopyToContainer(ctx, found.ID, client.CopyToContainerOptions{DestinationPath: "/", Content: archive}); err != nil {
+	if _, err := c.CopyToContainer(ctx, id, client.CopyToContainerOptions{DestinationPath: "/", Content: archive}); err != nil {
 		return fmt.Errorf("its files may be incomplete: %w", err)
-	}
-	return nil
-}
-
-// add writes a file to an archive, under its first name, and the other names as links to it. Their headers have the same
-// metadata: docker applies them to the file.
-func add(w *tar.Writer, names []string, meta *contents.Meta, size int64, content io.Reader) error {
-	head := &tar.Header{
-		Typeflag: tar.TypeReg, Name: names[0][1:], Size: size, Mode: int64(meta.Mode), Uid: int(meta.UID), Gid: int(meta.GID),
-		ModTime: meta.Mtime, Format: tar.FormatPAX, PAXRecords: map[string]string{},
-	}
-	for name, value := range meta.Xattrs {
-		head.PAXRecords["SCHILY.xattr."+name] = value
-	}
-	if err := w.WriteHeader(head); err != nil {
-		return err
-	}
-	if _, err := io.Copy(w, content); err != nil {
-		return err
-	}
-	for _, name := range names[1:] {
-		link := *head
-		link.Typeflag, link.Name, link.Linkname, link.Size = tar.TypeLink, name[1:], head.Name, 0
-		if err := w.WriteHeader(&link); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -259,11 +195,10 @@ func places(t *contents.Tree, mounts []string) (all []string) {
 	return all
 }
 
-// visible are the absolute names that no mount covers.
+// visible are the names that no mount covers.
 func visible(names, mounts []string) (all []string) {
 	for _, name := range names {
-		name = "/" + name
-		hides := func(m string) bool { return name == m || m == "/" || strings.HasPrefix(name, m+"/") }
+		hides := func(m string) bool { return m == "/" || strings.HasPrefix("/"+name+"/", m+"/") }
 		if !slices.ContainsFunc(mounts, hides) {
 			all = append(all, name)
 		}

@@ -11,10 +11,13 @@ import (
 	"strings"
 )
 
-// Defaults of Options.
 const (
+	// Defaults of Options.
+
 	DefaultSocket = "/var/run/nri/nri.sock" // of containerd and CRI-O
 	DefaultDir    = "/opt/vfix/nri"
+	// HookName is the name of the hook's program.
+	HookName = "vfix-runtime"
 )
 
 // Options are the options of the plugin.
@@ -22,9 +25,10 @@ type Options struct {
 	Selection
 	// Socket is the engine's, Dir the directory for the hook's program: the engine must have it at the same path.
 	Socket, Dir string
-	// Program is the descriptor of a file in memory with the program of the hook, which Start sets.
-	Program int
 }
+
+// Hook is the path of the hook's program.
+func (o Options) Hook() string { return filepath.Join(o.Dir, HookName) }
 
 // Selection are the containers that the node's owner selects. Each list that is not empty must have a pattern that
 // matches; a pattern that begins with ! excludes. They are read by package textutil.

@@ -1,16 +1,20 @@
-// The options of the plugin, and that it gets them and the program of the hook.
+// The options of the plugin, and that it gets them; the program of the hook, and where it may be.
 
 package nri
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func valid() Options {
@@ -25,32 +29,85 @@ func TestMain(m *testing.M) {
 	switch os.Args[0] {
 	case "start":
 		self, err := os.ReadFile("/proc/self/exe")
+		o := valid()
+		o.Dir = os.Args[1]
 		if err == nil {
-			err = Start(valid(), self, []byte("the hook"))
+			err = Start(o, self, []byte("the hook"))
 		}
 		fmt.Println(err)
 		os.Exit(1)
 	case "vfix-nri":
 		o, err := Parse(os.Args)
-		hook, _ := io.ReadAll(io.NewSectionReader(os.NewFile(uintptr(o.Program), "hook"), 0, 100))
-		_ = json.NewEncoder(os.Stdout).Encode([]any{o, string(hook), fmt.Sprint(err), os.Getenv("OF_THE_PLUGIN")})
+		_ = json.NewEncoder(os.Stdout).Encode([]any{o, fmt.Sprint(err), os.Getenv("OF_THE_PLUGIN")})
+		os.Exit(0)
+	case "contained":
+		contain(os.Args[1])
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }
 
 func TestStart(t *testing.T) {
-	c := exec.Command("/proc/self/exe")
-	c.Args, c.Env = []string{"start"}, append(os.Environ(), "OF_THE_PLUGIN=kept")
-	out, err := c.Output()
-	var o Options
-	var hook, parsed, env string
-	if json.Unmarshal(out, &[]any{&o, &hook, &parsed, &env}) != nil || err != nil || hook != "the hook" || parsed != "<nil>" || env != "kept" {
-		t.Fatalf("%v: %s", err, out)
+	want := valid()
+	want.Dir = filepath.Join(t.TempDir(), "new")
+	for range 2 { // the program of the hook is replaced
+		c := exec.Command("/proc/self/exe", want.Dir)
+		c.Args[0], c.Env = "start", append(os.Environ(), "OF_THE_PLUGIN=kept")
+		out, err := c.Output()
+		var o Options
+		var parsed, env string
+		if json.Unmarshal(out, &[]any{&o, &parsed, &env}) != nil || err != nil || parsed != "<nil>" || env != "kept" {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if !reflect.DeepEqual(o, want) {
+			t.Errorf("got %+v", o)
+		}
+		hook, err := os.ReadFile(want.Hook())
+		fi, serr := os.Stat(want.Hook())
+		if err := errors.Join(err, serr); err != nil || string(hook) != "the hook" || fi.Mode() != 0o755 {
+			t.Errorf("got %q, %v, %v", hook, fi, err)
+		}
+		if err := os.WriteFile(want.Hook(), []byte("an older one"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if o.Program = 0; !reflect.DeepEqual(o, valid()) {
-		t.Errorf("got %+v", o)
+	want.Dir = want.Hook()
+	if err := Start(want, nil, nil); err == nil {
+		t.Error("below a file: no error")
 	}
+}
+
+// A directory of the container's image is not the node's, and a volume in it is. The test runs again as the first process
+// of a root that is an overlay.
+func TestOnNode(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("an overlay needs root")
+	}
+	dir := t.TempDir()
+	cmd := exec.Command("/proc/self/exe", dir)
+	cmd.Args[0] = "contained"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS}
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "image: false, volume: true\n" {
+		t.Errorf("got %q, %v", out, err)
+	}
+	if err := onNode(dir); err != nil {
+		t.Errorf("outside of a container: %v", err)
+	}
+}
+
+// contain prints what onNode says as the first process of a root that is an overlay.
+func contain(dir string) {
+	err := os.Chdir(dir)
+	for _, name := range []string{"lower", "upper", "work", "root"} {
+		err = errors.Join(err, os.Mkdir(name, 0o755))
+	}
+	err = errors.Join(err, unix.Mount("overlay", "root", "overlay", 0, "lowerdir=lower,upperdir=upper,workdir=work"),
+		os.MkdirAll("root/image", 0o755), os.MkdirAll("root/volume", 0o755),
+		unix.Mount("lower", "root/volume", "", unix.MS_BIND, ""), unix.Chroot("root"), os.Chdir("/"))
+	if err != nil {
+		fmt.Println(err)
+	}
+	fmt.Printf("image: %v, volume: %v\n", onNode("/image") == nil, onNode("/volume") == nil)
 }
 
 func TestParse(t *testing.T) {
