@@ -45,17 +45,14 @@ func (p *patchRun) copyTree(ctx context.Context, d *contents.Disk) error {
 		}
 		defer c.Close()
 		c.Path = d.Path
-		f, err := p.scan(ctx, c)
-		if err != nil {
-			return err
+		hits, err := p.inDirectory(ctx, c)
+		if err == nil {
+			err = p.commit()
 		}
-		if err := p.replaceAll(ctx, c, f); err != nil {
-			return err
+		if err == nil {
+			err = keepDirTimes(d, c, hits)
 		}
-		if err := p.commit(); err != nil {
-			return err
-		}
-		return keepDirTimes(d, c, f.ToPatch())
+		return err
 	})
 }
 

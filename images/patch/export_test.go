@@ -1,11 +1,4 @@
 package patch
 
 // For the tests of this package alone.
-
-const (
-	StampMargin = stampMargin
-)
-
-type (
-	Stamp = stamp
-)
+const StampMargin = stampMargin

@@ -28,7 +28,7 @@ func TestForeignGroup(t *testing.T) {
 	}
 	imagetest.AsNobody(t, dir, func() {
 		f := imagetest.Patch(t, patch.Options{InPlace: true}, dir+"/own")
-		if len(f.Warnings) != 1 || f.Warnings[0] != "own: not kept: group 5678 (needs root)" {
+		if len(f.Warnings) != 1 || f.Warnings[0] != dir+"/own: not kept: group 5678 (needs root)" {
 			t.Errorf("got warnings %q", f.Warnings)
 		}
 		if _, err := patch.All(t.Context(), []string{dir + "/setgid"}, patch.Options{InPlace: true}); err == nil {

@@ -55,13 +55,12 @@ func TestSince(t *testing.T) {
 	// A stamp that is later than all changes hides a file; the control of what --since does.
 	write("hidden")
 	future := time.Now().Add(time.Minute)
-	s := patch.Stamp{Since: future}
 	d, err := contents.OpenDisk(root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	d.Since = s.Since
+	d.Since = future
 	session := imagetest.TestSession(t)
 	found, err := d.Scan(context.Background(), session)
 	if err != nil {

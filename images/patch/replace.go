@@ -1,0 +1,237 @@
+// The new files: each is written beside the name that it will have. Only when all of them are on the disk do they get
+// their names, so that an error or ^C before that leaves everything unchanged and no files behind. A running program or
+// a mapped library keeps its old inode.
+
+package patch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/internal/atomicfile"
+	"vfix.dev/vfix/internal/filecopy"
+	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
+)
+
+// replacement is a file written under a temporary name that waits for its final one.
+type replacement struct {
+	root        *os.Root // the directory it is in, one of patchRun.roots: a rename stays there
+	temp, final string   // in root
+	from        string   // the file it was made from, as the user would type it
+	id          contents.FileID
+	links       uint64 // names that the file system knows of that file
+	done        bool
+	dropped     []string // the marks that it does not keep
+}
+
+// replace writes the patched copy of a file, and in place a further name of the copy for each further name that the
+// file has in the tree.
+func (p *patchRun) replace(ctx context.Context, d *contents.Disk, h contents.Target) error {
+	first, names := p.written[h.Disk.ID], h.Names
+	if first == nil {
+		var err error
+		first, err = p.prepare(d, names[0], h.Disk.Info, true, func(w, r *os.File) error {
+			n, err := filecopy.CopySparse(w, blob.Reading{Ctx: ctx, Reader: h.Plan.Apply(r)})
+			if err == nil && n != h.Plan.Size {
+				err = fmt.Errorf("patched file: got %d bytes, want %d", n, h.Plan.Size)
+			}
+			return err
+		})
+		if err != nil || first == nil {
+			return err
+		}
+		h.WarnDropped(first.dropped)
+		names = names[1:]
+		if h.Disk.Links > 1 {
+			p.written[h.Disk.ID] = first
+		}
+	}
+	for _, name := range names {
+		r, err := p.begin(d.Root, name)
+		if err == nil && r != nil {
+			r.id = first.id
+			err = contents.Link(first.root, first.temp, r.root, r.temp)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", d.Full(name), err)
+		}
+	}
+	return nil
+}
+
+// prepare writes a file that is to replace the file name of d, or that is the output, if there is one for that file.
+// write makes its content from the old one, which must still be as it was seen, if it was; owner, mode, times and xattrs
+// are kept, but of a changed file the marks of its old content. The result is nil for a name that has its replacement
+// already.
+func (p *patchRun) prepare(d *contents.Disk, name string, seen fs.FileInfo, changed bool, write func(w, r *os.File) error) (*replacement, error) {
+	old, err := d.Root.OpenFile(name, os.O_RDONLY|contents.OpenNoBlock, 0)
+	if err != nil {
+		return nil, contents.WrapPath(d.Full(name), err)
+	}
+	defer old.Close()
+	root, final, isOutput := d.Root, name, d.Only != "" && !p.o.InPlace
+	if isOutput {
+		if root, final, err = outputFile(p.o.Output, old); err != nil {
+			return nil, err
+		}
+		defer root.Close()
+	}
+	r, err := p.begin(root, final)
+	if r == nil || err != nil {
+		return nil, err
+	}
+	r.from = d.Full(name)
+	return r, contents.WrapPath(r.from, p.fill(r, old, seen, isOutput, changed, write))
+}
+
+// fill writes a replacement. A copy loses with a warning what only root may set; in place that is an error, except for
+// the group of the caller's own file without a setuid or setgid bit.
+func (p *patchRun) fill(r *replacement, old *os.File, seen fs.FileInfo, isOutput, changed bool, write func(w, r *os.File) error) error {
+	fi, err := old.Stat()
+	if err != nil {
+		return err
+	}
+	if seen != nil && !(os.SameFile(fi, seen) && fi.Size() == seen.Size() && fi.ModTime().Equal(seen.ModTime())) {
+		return errors.New("changed while it was read")
+	}
+	r.id, r.links = contents.Identify(fi)
+	const private = 0o600 // until it has its owner
+	f, err := r.root.OpenFile(r.temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, private)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := write(f, old); err != nil {
+		return err
+	}
+	var lost []contents.Loss
+	if r.dropped, lost, err = contents.CopyMeta(old, f, changed); err != nil {
+		return err
+	}
+	const setID = fs.ModeSetuid | fs.ModeSetgid
+	own := int(contents.DiskMeta(fi).UID) == os.Geteuid() && fi.Mode()&setID == 0
+	required := func(l contents.Loss) bool { return !isOutput && (!own || l.Kind != contents.LostGroup) }
+	if i := slices.IndexFunc(lost, required); i >= 0 {
+		return fmt.Errorf("keep %v: %w", lost[i], fs.ErrPermission)
+	}
+	p.warnLost(r.from, lost)
+	if err := contents.KeepTimes(r.root, r.temp, old); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// warnLost warns about metadata that a copy does not have.
+func (p *patchRun) warnLost(name string, lost []contents.Loss) {
+	var all []string
+	for _, l := range lost {
+		all = append(all, l.String())
+	}
+	if len(all) > 0 {
+		p.out.Warnings = append(p.out.Warnings, fmt.Sprintf("%s: not kept: %s (needs root)", name, strings.Join(all, ", ")))
+	}
+}
+
+// outputFile returns the directory and the name in it of the output for the file from. It must not exist, or be another
+// regular file; a symlink is followed.
+func outputFile(out string, from *os.File) (dir *os.Root, name string, err error) {
+	was, err := from.Stat()
+	if err != nil {
+		return nil, "", err
+	}
+	fi, err := os.Stat(out)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = nil
+	case err != nil:
+	case os.SameFile(was, fi):
+		err = hinterr.With(fmt.Errorf("%s: input and output are the same file", out), "patch it in place: -i")
+	case !fi.Mode().IsRegular():
+		err = hinterr.With(fmt.Errorf("%s: not a regular file", out), "name a file, or one that does not exist yet")
+	default:
+		out, err = filepath.EvalSymlinks(out)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	dir, err = os.OpenRoot(filepath.Dir(out))
+	return dir, filepath.Base(out), err
+}
+
+// begin notes that a file gets a replacement; nil says that it has one already. The directory is opened in root, so
+// that no symlink that replaces it leads elsewhere.
+func (p *patchRun) begin(root *os.Root, name string) (*replacement, error) {
+	full := filepath.Join(root.Name(), filepath.FromSlash(name))
+	if p.finals[full] {
+		return nil, nil
+	}
+	p.finals[full] = true
+	dir, base := filepath.Dir(full), filepath.Base(full)
+	at := p.roots[dir]
+	if at == nil {
+		var err error
+		if at, err = root.OpenRoot(filepath.Dir(filepath.FromSlash(name))); err != nil {
+			return nil, err
+		}
+		p.roots[dir] = at
+	}
+	r := &replacement{root: at, temp: atomicfile.TempName(base), final: base}
+	p.pending = append(p.pending, r)
+	return r, nil
+}
+
+func (p *patchRun) commit() error {
+	for _, r := range p.pending {
+		if r.done {
+			continue
+		}
+		if err := r.root.Rename(r.temp, r.final); err != nil {
+			return err
+		}
+		r.done = true
+	}
+	for _, root := range p.roots {
+		if err := contents.SyncDir(root, "."); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// discard removes what was written and not renamed. It is for defer.
+func (p *patchRun) discard() {
+	for _, r := range p.pending {
+		if !r.done {
+			r.root.Remove(r.temp)
+		}
+	}
+	for _, root := range p.roots {
+		root.Close()
+	}
+}
+
+// noteOutside reports files that have names outside of the paths given: those keep the old content. Writing through
+// them would change files that were not named (package caches are hard-linked into many places).
+func (p *patchRun) noteOutside() {
+	if !p.o.InPlace {
+		return
+	}
+	names := map[contents.FileID]uint64{}
+	for _, r := range p.pending {
+		names[r.id]++
+	}
+	for _, r := range p.pending {
+		if n := names[r.id]; n < r.links {
+			progress.Note(p.o.Progress, "%s: more hard links outside the given paths keep the old content: %d", r.from, r.links-n)
+		}
+	}
+}
