@@ -4,9 +4,10 @@ package images
 
 import (
 	"context"
+	"strings"
+
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
-	"strings"
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
@@ -47,7 +48,7 @@ func Scan(ctx context.Context, name string, o ScanOptions) (*contents.Findings, 
 
 // ScanSource is Scan of an open source.
 func ScanSource(ctx context.Context, s *contents.Session, src *source.Source, o ScanOptions) (*contents.Findings, error) {
-	f, err := fallback.Examine(ctx, s, src, &o.Shim)
+	f, err := examine(ctx, s, src, &o.Shim)
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +59,35 @@ func ScanSource(ctx context.Context, s *contents.Session, src *source.Source, o 
 		err = scanLoads(ctx, s, src.Path, o.Root, f)
 	}
 	return f.Findings, err
+}
+
+// examine examines an image, a root filesystem directory, a tarball of one or a single file, and finds out what the
+// fallback in an image covers.
+func examine(ctx context.Context, s *contents.Session, src *source.Source, shim *fallback.Shim) (*contents.Scanned, error) {
+	if src.Image == nil {
+		f, err := s.Path(ctx, src)
+		if err == nil {
+			f.Rename(func(path string) string {
+				if path == src.Path { // of a stream, kept in a temporary file
+					return src.Ref.Name
+				}
+				return path
+			})
+		}
+		return f, err
+	}
+	sub, err := s.OpenSubject(ctx, src)
+	if err != nil {
+		return nil, err
+	}
+	config, err := src.Image.RawConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	if program := fallback.EntryProgram(config); program != "" {
+		sub.F.Starts(sub.T, program)
+	}
+	return sub.F, shim.Find(ctx, sub)
 }
 
 func scanContainer(ctx context.Context, s *contents.Session, name string, o source.Options) (*contents.Findings, error) {

@@ -12,7 +12,6 @@ import (
 	"slices"
 
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/rewriter/patch"
 )
@@ -89,7 +88,7 @@ func verifyImage(ctx context.Context, base, src *source.Source, o VerifyOptions)
 	}
 	s := contents.NewSession(o.Jobs, o.Media.Progress, again.Rewriter)
 	defer s.Close()
-	f, err := fallback.Examine(ctx, s, src, &o.Shim)
+	f, err := examine(ctx, s, src, &o.Shim)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +185,7 @@ func (v *Verified) layers(ctx context.Context, o VerifyOptions, d *derivation, s
 func verifyFiles(ctx context.Context, base, src *source.Source, o VerifyOptions) (*Verified, error) {
 	s := contents.NewSession(o.Jobs, o.Media.Progress, o.Rewriter)
 	defer s.Close()
-	f, err := fallback.Examine(ctx, s, src, &o.Shim)
+	f, err := examine(ctx, s, src, &o.Shim)
 	if err != nil {
 		return nil, err
 	}

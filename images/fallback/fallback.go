@@ -1,23 +1,15 @@
-// The fallback in an image: what catches the call sites that stay, and those that come
-// later. Its files are
-//
-//	vfix/x86_64/libvfix.so  the preload library, for every dynamic program
-//	vfix/i686/libvfix.so    its empty twin, for 32-bit programs (if there are any)
-//	vfix/vfix-trace         the supervisor, for programs that no preload reaches
-//	etc/ld.so.preload       one line that names the library
-//
-// A 32-bit loader reads the same /etc/ld.so.preload, and complains on stderr about a
-// library of the other class. The line then says $PLATFORM, which each loader replaces by
-// the kernel's AT_PLATFORM: x86_64 for a 64-bit process and i686 for a 32-bit one on the
-// same kernel (arch/x86/include/asm/elf.h). $LIB would not do: it is "lib" for Debian 6's
-// 64-bit loader and for CentOS's 32-bit one.
-
+// Package fallback finds out which files of libvfix.so and vfix-trace an image has, which it
+// needs, and which call sites they cover.
 package fallback
 
 import (
+	"context"
+	"encoding/json"
+	"slices"
+
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/internal/addedfiles"
-	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // Mode says when a rebuild adds the fallback. The zero value is as FallbackNever.
@@ -32,6 +24,19 @@ const (
 
 // Shim is the programs of the fallback, as package shim embeds them. The caller passes
 // them, so that this package does not depend on package shim.
+//
+// In an image they are
+//
+//	vfix/x86_64/libvfix.so  the preload library, for every dynamic program
+//	vfix/i686/libvfix.so    its empty twin, for 32-bit programs (if there are any)
+//	vfix/vfix-trace         the supervisor, for programs that no preload reaches
+//	etc/ld.so.preload       one line that names the library
+//
+// A 32-bit loader reads the same /etc/ld.so.preload, and complains on stderr about a
+// library of the other class. The line then says $PLATFORM, which each loader replaces by
+// the kernel's AT_PLATFORM: x86_64 for a 64-bit process and i686 for a 32-bit one on the
+// same kernel (arch/x86/include/asm/elf.h). $LIB would not do: it is "lib" for Debian 6's
+// 64-bit loader and for CentOS's 32-bit one.
 type Shim struct {
 	Library   []byte // libvfix.so for 64-bit programs
 	Library32 []byte // its empty twin for 32-bit programs
@@ -42,58 +47,108 @@ type Shim struct {
 func (s *Shim) Present() bool { return len(s.Library) > 0 && len(s.Trace) > 0 }
 
 // TracePath is the supervisor in an image.
-const TracePath = "/" + traceName
-
-// Names of the fallback's files in an image.
-const (
-	traceName   = addedfiles.Dir + "/" + addedfiles.Trace
-	libraryName = addedfiles.Dir + "/" + addedfiles.Library
-	twinName    = addedfiles.Dir + "/" + addedfiles.Library32
-)
+const TracePath = "/" + addedfiles.Dir + "/" + addedfiles.Trace
 
 // LibraryFiles are the files of the preload library, without ld.so.preload.
 func (s *Shim) LibraryFiles(has32 bool) []contents.Extra {
-	all := []contents.Extra{{Name: libraryName, Mode: 0o755, Body: s.Library}}
+	all := []contents.Extra{program(addedfiles.Library, s.Library)}
 	if !has32 {
 		return all
 	}
-	all = append(all, contents.Extra{Name: twinName, Mode: 0o755, Body: s.Library32})
+	all = append(all, program(addedfiles.Library32, s.Library32))
 	for _, name := range contents.SortedKeys(addedfiles.PlatformLinks) {
 		all = append(all, contents.Extra{Name: addedfiles.Dir + "/" + name, Mode: 0o777, Link: addedfiles.PlatformLinks[name]})
 	}
 	return all
 }
 
-// Names are those of all files of the fallback that an image may get; none without a fallback.
-func (s *Shim) Names() []string {
+// TraceFile is the supervisor, vfix-trace.
+func (s *Shim) TraceFile() contents.Extra { return program(addedfiles.Trace, s.Trace) }
+
+func program(name string, body []byte) contents.Extra {
+	return contents.Extra{Name: addedfiles.Dir + "/" + name, Mode: 0o755, Body: body}
+}
+
+// Choice is what a rebuild adds of the fallback.
+type Choice struct {
+	Files  []contents.Extra
+	Traced bool // vfix-trace is put before the entrypoint
+}
+
+// Choose decides which files of the fallback a rebuild adds, and notes in the findings what they cover of the sites
+// that it cannot patch.
+func (s *Shim) Choose(ctx context.Context, sub *contents.Subject, mode Mode) (c Choice, err error) {
+	wanted := mode == FallbackAuto || mode == FallbackAlways
+	if !s.Present() {
+		if wanted {
+			err = hinterr.Errorf(hinterr.ErrUnsupported, "this vfix was built without the fallback")
+		}
+		return c, err
+	}
+	left := sub.F.LeftOver() > 0
+	in, err := s.installed(ctx, sub, wanted && left)
+	if err != nil {
+		return c, err
+	}
+	fb := in.found()
+	unreached := in.unreachedFiles(sub.F.Findings)
+	library := mode == FallbackAlways || mode == FallbackAuto && left && in.reads[addedfiles.Loader64]
+	if trace := mode == FallbackAlways || mode == FallbackAuto && len(unreached) > 0; trace {
+		fb.Trace, fb.Wrapped, fb.Reasons = true, !in.wrapped, unreached
+		c.Files = append(c.Files, s.TraceFile())
+	}
+	if library {
+		fb.Library = fb.Library || in.hasLoader
+		c.Files = append(append(c.Files, s.LibraryFiles(in.wide)...), in.preloadFile())
+	}
+	c.Traced = fb.Wrapped
+	c.Files = slices.DeleteFunc(c.Files, in.has)
+	for _, e := range c.Files {
+		fb.Added = append(fb.Added, e.Name)
+	}
+	slices.Sort(fb.Added)
+	in.cover(sub.F.Findings, fb, false)
+	return c, in.checkPlaces(c.Files)
+}
+
+// Find notes in the findings what the fallback in an image covers of all sites.
+func (s *Shim) Find(ctx context.Context, sub *contents.Subject) error {
 	if !s.Present() {
 		return nil
 	}
-	names := []string{addedfiles.Preload, traceName}
-	for _, e := range s.LibraryFiles(true) {
-		names = append(names, e.Name)
+	in, err := s.installed(ctx, sub, false)
+	if err == nil {
+		in.cover(sub.F.Findings, in.found(), true)
 	}
-	return names
+	return err
 }
 
-// TraceFile is the supervisor, vfix-trace.
-func (s *Shim) TraceFile() contents.Extra {
-	return contents.Extra{Name: traceName, Mode: 0o755, Body: s.Trace}
+// EntrypointIsTraced reports whether an image config's entrypoint begins with vfix-trace.
+func EntrypointIsTraced(config []byte) bool {
+	words := commandOf(config).Entrypoint
+	return len(words) > 0 && words[0] == TracePath
 }
 
-// noPreload says why a preload does nothing for the sites left in a file, "" if it does.
-func (in *installed) noPreload(r *find.Report) string {
-	switch {
-	case r.Static:
-		return "a static program: nothing loads libvfix.so into it"
-	case r.Go:
-		return "made by Go, which sets its signal handlers by system calls of its own"
-	case r.RawSignals:
-		return "it sets up signals by system calls of its own"
-	case r.Interp != "" && !in.reads[r.Interp]:
-		return r.Interp + " loads it, and does not read /etc/ld.so.preload"
-	case !in.reads[addedfiles.Loader64]:
-		return "no glibc loader in the image, which would read /etc/ld.so.preload"
+// EntryProgram is the program that a container of an image starts with, "" if it names none.
+func EntryProgram(config []byte) string {
+	c := commandOf(config)
+	for _, word := range slices.Concat(c.Entrypoint, c.Cmd) {
+		if word != TracePath {
+			return word
+		}
 	}
 	return ""
+}
+
+// command is the command in an image config (image-spec config.md); it is empty if the config is damaged.
+type command struct{ Entrypoint, Cmd []string }
+
+func commandOf(config []byte) command {
+	var c struct {
+		Config command `json:"config"`
+	}
+	if json.Unmarshal(config, &c) != nil {
+		return command{}
+	}
+	return c.Config
 }

@@ -4,8 +4,12 @@
 package hazards
 
 import (
+	"bytes"
 	"io"
 	"path"
+	"strconv"
+
+	"vfix.dev/vfix/internal/textutil"
 )
 
 // Kind is one hazard.
@@ -27,34 +31,85 @@ const (
 	Schema1 Kind = "schema1"
 )
 
-// Kinds are all kinds, in the order of the documentation.
-var Kinds = []Kind{JavaCgroups, JavaCgroupV1, JavaUnaware, OpenSSLSHA, InitCgroupV2, Schema1}
-
 // Hazard is a kind and the version that has it.
 type Hazard struct {
 	Kind    Kind
 	Version string // of the JDK, OpenSSL or systemd, as it names itself; of the schema
 }
 
-// finders know files by their names, in the form of path.Match; nil stands for no hazard.
+// finders know files by their names, in the form of path.Match, and get the content; nil stands for no hazard.
 var finders = []struct {
 	name string
-	find func(text) *Hazard
+	find func([]byte) *Hazard
 }{
 	{"libjvm.so", java},
 	{"libcrypto*.so*", openssl},
 	{"systemd", systemd},
 }
 
+// maxFile is the largest file that is searched, in bytes: libjvm.so, the largest, has 20 MiB.
+const maxFile = 48 << 20
+
 // Find examines an ELF file by its name; nil stands for no hazard. The error is r's.
 func Find(name string, r io.ReaderAt, size int64) (*Hazard, error) {
 	for _, f := range finders {
-		if ok, _ := path.Match(f.name, path.Base(name)); ok {
-			t, err := read(r, size)
-			return f.find(t), err
+		if ok, _ := path.Match(f.name, path.Base(name)); ok && size <= maxFile {
+			content, err := io.ReadAll(io.NewSectionReader(r, 0, size))
+			return f.find(content), err
 		}
 	}
 	return nil, nil
+}
+
+// hotspot is how HotSpot names itself (Abstract_VM_Version::internal_vm_info_string).
+var hotspot = textutil.LazyRegexp(` for linux-amd64 JRE \(([^)\x00]+)\)`)
+
+// java knows the abilities of a JDK from the files that it reads: memory.limit_in_bytes is v1's, memory.max v2's, and
+// cgroup.controllers shows since JDK-8349988 whether v2 is in use, in place of /proc/cgroups.
+func java(content []byte) *Hazard {
+	version := hotspot().FindSubmatch(content)
+	reads := func(name string) bool { return bytes.Contains(content, []byte(name)) }
+	switch {
+	case version == nil, reads("/cgroup.controllers"):
+		return nil
+	case reads("/proc/cgroups\x00"):
+		return &Hazard{JavaCgroups, string(version[1])}
+	case reads("memory.limit_in_bytes\x00"):
+		return &Hazard{JavaCgroupV1, string(version[1])}
+	}
+	return &Hazard{JavaUnaware, string(version[1])}
+}
+
+// badOpenSSL is the versions whose code for SHA extensions has bugs, 1.0.2-beta1 to 1.0.2k. Source: Intel, "OpenSSL SHA
+// Crash Bug Requires Application Update".
+var badOpenSSL = textutil.LazyRegexp(`OpenSSL (1\.0\.2(?:-beta[^ \x00]*|[a-k](?:-[^ \x00]*)?)?) `)
+
+// sha1rnds4 is the opcode of the instruction that only that code has (SDM).
+const sha1rnds4 = "\x0f\x3a\xcc"
+
+func openssl(content []byte) *Hazard {
+	version := badOpenSSL().FindSubmatch(content)
+	if version == nil || !bytes.Contains(content, []byte(sha1rnds4)) {
+		return nil
+	}
+	return &Hazard{OpenSSLSHA, string(version[1])}
+}
+
+// runningSystemd is how systemd names itself: "systemd 219 running in %ssystem mode" (src/core/main.c).
+var runningSystemd = textutil.LazyRegexp(`systemd (\d+) running in `)
+
+// firstUnified is the first systemd that can be the init of a container on cgroup v2.
+const firstUnified = 230
+
+func systemd(content []byte) *Hazard {
+	version := runningSystemd().FindSubmatch(content)
+	if version == nil {
+		return nil
+	}
+	if n, err := strconv.Atoi(string(version[1])); err != nil || n >= firstUnified {
+		return nil
+	}
+	return &Hazard{InitCgroupV2, string(version[1])}
 }
 
 // about describes a kind: what it is, without the version, what happens, and where, and what helps.
