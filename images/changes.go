@@ -4,16 +4,13 @@
 package images
 
 import (
-	"bytes"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/internal/addedfiles"
-	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
@@ -41,57 +38,32 @@ func findChanges(ctx context.Context, sub *contents.Subject, shim *fallback.Shim
 		return c, err
 	}
 	c.extras, c.fallback, c.traced = chosen.Files, len(chosen.Files) > 0, chosen.Traced
-	if c.none() {
-		return c, nil
+	if !c.none() {
+		c.findFixes()
 	}
-	return c, c.findFixes(ctx, sub)
+	return c, nil
 }
 
 // none reports whether there is nothing to do.
 func (c *changes) none() bool { return len(c.targets) == 0 && len(c.extras) == 0 && !c.traced }
 
-// findFixes notes what the targets' plans fix, and adds the files that the fixed programs
-// read. A file of that name in the base, with other content, is an error: it is somebody else's.
-func (c *changes) findFixes(ctx context.Context, sub *contents.Subject) error {
-	added := map[find.Fix]bool{}
+// findFixes notes what the targets' plans fix, and adds the files that the fixed programs read.
+func (c *changes) findFixes() {
 	for _, h := range c.targets {
 		if !h.Plan.Redirected() {
 			continue
 		}
-		d := h.Plan.Redirect
-		c.fixed = append(c.fixed, Fixed{h.Names[0], d.Fix})
-		if added[d.Fix] {
-			continue
-		}
-		added[d.Fix] = true
-		f := addedfiles.FixOf(d.Fix).File
-		there, err := hasFile(ctx, sub, f.Name, f.Body)
-		if err != nil {
-			return err
-		}
-		if !there {
+		fix := h.Plan.Redirect.Fix
+		if !c.fixes(fix) {
+			f := addedfiles.FixOf(fix).File
 			c.extras = append(c.extras, contents.Extra{Name: f.Name, Mode: addedfiles.Mode, Body: f.Body})
 		}
+		c.fixed = append(c.fixed, Fixed{h.Names[0], fix})
 	}
-	return nil
 }
 
-// hasFile reports whether the base already has a fix's file with this content.
-func hasFile(ctx context.Context, sub *contents.Subject, name string, body []byte) (bool, error) {
-	k := sub.T.Find(name)
-	if k == nil {
-		return false, nil
-	}
-	other := hinterr.With(fmt.Errorf("%s: the image has such a file, and it is not vfix's", name), "rebuild without --fix, or remove the file from the image")
-	if k.Kind != contents.KindFile || k.Size != int64(len(body)) {
-		return false, other
-	}
-	same := false
-	err := sub.T.EachContent(ctx, map[string]*contents.Inode{name: k.Inode}, func(_ string, b []byte) { same = bytes.Equal(b, body) })
-	if err == nil && !same {
-		err = other
-	}
-	return same, err
+func (c *changes) fixes(fix find.Fix) bool {
+	return slices.ContainsFunc(c.fixed, func(f Fixed) bool { return f.Fix == fix })
 }
 
 // done says in words what the changes are, for the history of the image.
@@ -107,7 +79,7 @@ func (c *changes) done() string {
 		all = append(all, "fallback added")
 	}
 	for _, r := range find.Fixes {
-		if slices.ContainsFunc(c.fixed, func(f Fixed) bool { return f.Fix == r }) {
+		if c.fixes(r) {
 			all = append(all, addedfiles.FixOf(r).Done)
 		}
 	}

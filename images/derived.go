@@ -116,19 +116,19 @@ func newDerivedImage(src *source.Source, added *contents.AddedLayer, from origin
 	if err != nil {
 		return nil, fmt.Errorf("image config: %w", err)
 	}
-	names := naming{ociForm(src.Index), from.made, manifest}
+	rename := mediaTypes(src, from)
 	all := make([]v1.Layer, 0, len(layers)+1)
 	for _, l := range layers {
 		t, err := l.MediaType()
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, blob.AsType(l, names.of(t)))
+		all = append(all, blob.AsType(l, rename(t)))
 	}
-	all = append(all, blob.AsType(added, names.added()))
+	all = append(all, blob.AsType(added, rename(types.DockerLayer)))
 	text, err := base.RawManifest()
 	if err == nil {
-		text, err = editManifest(text, config, names, added, from)
+		text, err = editManifest(text, config, manifest, rename, added, from)
 	}
 	if err != nil {
 		return nil, err
@@ -170,12 +170,11 @@ func editConfig(raw []byte, layers int, diffID v1.Hash, from origin, made *chang
 		if *o == nil {
 			*o = blob.Object{}
 		}
-		if made.traced {
-			if err := addEntrypoint(*o); err != nil {
-				return err
-			}
+		err := blob.AddStrings(*o, "Labels", from.labels())
+		if err == nil && made.traced {
+			err = addEntrypoint(*o)
 		}
-		return blob.AddStrings(*o, "Labels", from.labels())
+		return err
 	}); err != nil {
 		return nil, err
 	}
@@ -205,40 +204,25 @@ func addEntrypoint(config blob.Object) error {
 	})
 }
 
-// naming says which names a derived image uses for media types.
-type naming struct {
-	oci      bool
-	made     bool            // the base has no manifest of its own
-	manifest types.MediaType // of the base
-}
-
-// of is what the derived image calls the media type t of its base. An uncompressed layer that no manifest
-// names keeps docker's name: by it a writer knows what to compress.
-func (n naming) of(t types.MediaType) types.MediaType {
-	if !n.oci || n.made && t == types.DockerUncompressedLayer {
-		return t
+// mediaTypes returns what the derived image calls a media type of its base: as OCI does, or as docker does in a docker
+// manifest list, which has others of docker's kind. An uncompressed layer that no manifest names keeps docker's name: by
+// it a writer knows what to compress.
+func mediaTypes(src *source.Source, from origin) func(types.MediaType) types.MediaType {
+	inList := false
+	if src.Index != nil {
+		t, _ := src.Index.MediaType()
+		inList = t == types.DockerManifestList
 	}
-	return source.OCIName(t)
-}
-
-// added is the media type of the added layer.
-func (n naming) added() types.MediaType {
-	if n.oci {
-		return types.OCILayer
+	return func(t types.MediaType) types.MediaType {
+		if inList || from.made && t == types.DockerUncompressedLayer {
+			return t
+		}
+		return source.OCIName(t)
 	}
-	return types.DockerLayer
 }
 
-// retype gives a descriptor its media type in the derived image.
-func (n naming) retype(o blob.Object) error {
-	return blob.Edit(o, "mediaType", func(t *types.MediaType) error {
-		*t = n.of(*t)
-		return nil
-	})
-}
-
-// editManifest adds a layer to a manifest (image-spec manifest.md), and names the new config.
-func editManifest(raw, config []byte, names naming, added *contents.AddedLayer, from origin) ([]byte, error) {
+// editManifest adds a layer to a manifest (image-spec manifest.md) of a media type, and names the new config.
+func editManifest(raw, config []byte, of types.MediaType, rename func(types.MediaType) types.MediaType, added *contents.AddedLayer, from origin) ([]byte, error) {
 	var m blob.Object
 	if err := json.Unmarshal(raw, &m); err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
@@ -246,28 +230,39 @@ func editManifest(raw, config []byte, names naming, added *contents.AddedLayer, 
 	if m == nil {
 		return nil, hinterr.Damaged("manifest: null")
 	}
-	m.Set(map[string]any{"mediaType": names.of(names.manifest)}) // OCI does not demand it of the base's
-	if err := nameConfig(m, config); err != nil {
+	digest, size, err := v1.SHA256(bytes.NewReader(config))
+	if err != nil {
 		return nil, err
 	}
-	err := blob.Edit(m, "config", func(c *blob.Object) error {
+	retype := func(o blob.Object) error {
+		return blob.Edit(o, "mediaType", func(t *types.MediaType) error {
+			*t = rename(*t)
+			return nil
+		})
+	}
+	m.Set(map[string]any{"mediaType": rename(of)}) // OCI does not demand it of the base's
+	err = blob.Edit(m, "config", func(c *blob.Object) error {
+		if *c == nil {
+			return hinterr.Damaged("missing")
+		}
 		delete(*c, "data")
-		return names.retype(*c)
+		c.Set(map[string]any{"digest": digest, "size": size})
+		return retype(*c)
 	})
 	if err == nil {
 		err = blob.Edit(m, "layers", func(l *[]blob.Object) error {
 			for _, desc := range *l {
-				if err := names.retype(desc); err != nil {
+				if err := retype(desc); err != nil {
 					return err
 				}
 			}
 			desc := blob.Object{}
-			desc.Set(map[string]any{"mediaType": names.added(), "digest": added.PackedDigest, "size": added.PackedSize})
+			desc.Set(map[string]any{"mediaType": rename(types.DockerLayer), "digest": added.PackedDigest, "size": added.PackedSize})
 			*l = append(*l, desc)
 			return nil
 		})
 	}
-	if err == nil && names.oci { // docker's manifests have no annotations
+	if err == nil && rename(types.DockerManifestSchema2) == types.OCIManifestSchema1 { // docker's manifests have no annotations
 		err = blob.AddStrings(m, "annotations", from.labels())
 	}
 	if err != nil {
@@ -276,33 +271,8 @@ func editManifest(raw, config []byte, names naming, added *contents.AddedLayer, 
 	return blob.EncodeJSON(m)
 }
 
-// nameConfig gives the config's descriptor in a manifest the digest and size of another config.
-func nameConfig(m blob.Object, config []byte) error {
-	digest, size, err := v1.SHA256(bytes.NewReader(config))
-	if err != nil {
-		return err
-	}
-	return contents.WrapPath("manifest", blob.Edit(m, "config", func(c *blob.Object) error {
-		if *c == nil {
-			return hinterr.Damaged("missing")
-		}
-		c.Set(map[string]any{"digest": digest, "size": size})
-		return nil
-	}))
-}
-
 // hasManifest reports whether a source has the image's manifest: a daemon and an archive of its have none.
 func hasManifest(src *source.Source) bool { return !src.Made && src.Ref.HasManifests() }
-
-// ociForm reports whether the derived image becomes an OCI image: it does, except for one that stays in a docker
-// manifest list, idx, with others of docker's kind.
-func ociForm(idx v1.ImageIndex) bool {
-	if idx == nil {
-		return true
-	}
-	t, _ := idx.MediaType()
-	return t != types.DockerManifestList
-}
 
 // baseDigest is the digest of the base that is recorded: of the platform's own manifest, or of the config (the image
 // ID) where a daemon or docker archive has no manifest.

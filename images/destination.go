@@ -70,18 +70,10 @@ func unnamedDestination(ctx context.Context, src *source.Source, o RebuildOption
 	return &source.Ref{Transport: source.Registry, Name: name}, nil
 }
 
-// copiesLayers reports whether the layers of an image in a registry are copied to another place, and not only examined.
-func copiesLayers(src *source.Source, o RebuildOptions) bool {
-	if o.DryRun || o.Dest == "" && o.Push {
-		return false
-	}
-	dest, err := source.ParseRef(o.Dest)
-	if o.Dest == "" || err == nil && dest.Transport != source.Registry {
-		return true
-	}
-	from, _, _ := strings.Cut(src.Ref.Name, "/")
-	to, _, _ := strings.Cut(dest.Name, "/")
-	return err == nil && from != to
+// sameRegistry reports whether an image stays in its registry, where its layers are.
+func sameRegistry(from, to source.Ref) bool {
+	host, _, _ := strings.Cut(from.Name, "/")
+	return to.Transport == source.Registry && from.Transport == to.Transport && strings.HasPrefix(to.Name, host+"/")
 }
 
 // baseReference names the base so that a user can run or pull it.

@@ -1,5 +1,6 @@
-// Rebuild: an image with its files patched, which is the base plus one layer.
-
+// Package images has one file a verb: scan.go, rebuild.go, verify.go, layer.go. Each opens a source (package source),
+// examines what is visible in it (contents), and writes the derived image: the base plus one layer. Images are values of
+// github.com/google/go-containerregistry. The package knows OCI and file systems and no opcodes.
 package images
 
 import (
@@ -67,7 +68,12 @@ func RebuildSource(ctx context.Context, s *contents.Session, src *source.Source,
 	if err != nil {
 		return nil, err
 	}
-	if err := prepareBase(ctx, src, o); err != nil {
+	if src.Image == nil {
+		err = withRootImage(ctx, src, o.Media)
+	} else if dest != nil && !sameRegistry(src.Ref, *dest) {
+		src.Keep() // its layers are read twice
+	}
+	if err != nil {
 		return nil, err
 	}
 	d, err := derive(ctx, s, src, o)
@@ -79,17 +85,6 @@ func RebuildSource(ctx context.Context, s *contents.Session, src *source.Source,
 		err = d.put(ctx, dest, o)
 	}
 	return d.out, err
-}
-
-// prepareBase makes an image of a root filesystem, and keeps the layers of an image that are needed twice.
-func prepareBase(ctx context.Context, src *source.Source, o RebuildOptions) error {
-	if src.Image == nil {
-		return withRootImage(ctx, src, o.Media)
-	}
-	if copiesLayers(src, o) {
-		src.Keep()
-	}
-	return nil
 }
 
 // derivation is what vfix makes of one image. img is nil if there is nothing to do.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/textutil"
@@ -42,36 +43,28 @@ func eachImage(r io.Reader, f func(image string) error) error {
 		if err != nil {
 			return hinterr.With(err, "run 'kubectl get pods -A -o json | vfix list -'")
 		}
-		if err := o.each(f); err != nil {
-			return err
-		}
-	}
-}
-
-// each calls f for each image in the object.
-func (o *object) each(f func(image string) error) error {
-	for _, list := range [][]struct{ Image string }{o.Spec.Containers, o.Spec.InitContainers, o.Spec.EphemeralContainers} {
-		for _, c := range list {
-			if c.Image == "" {
-				continue
-			}
-			if err := f(c.Image); err != nil {
+		for _, image := range o.images() {
+			if err := f(image); err != nil {
 				return err
 			}
 		}
 	}
-	for _, in := range []*object{o.Spec.Template, o.Spec.JobTemplate} {
-		if in == nil {
-			continue
+}
+
+// images are the images in the object.
+func (o *object) images() (all []string) {
+	for _, c := range slices.Concat(o.Spec.Containers, o.Spec.InitContainers, o.Spec.EphemeralContainers) {
+		if c.Image != "" {
+			all = append(all, c.Image)
 		}
-		if err := in.each(f); err != nil {
-			return err
+	}
+	for _, in := range []*object{o.Spec.Template, o.Spec.JobTemplate} {
+		if in != nil {
+			all = append(all, in.images()...)
 		}
 	}
 	for i := range o.Items {
-		if err := o.Items[i].each(f); err != nil {
-			return err
-		}
+		all = append(all, o.Items[i].images()...)
 	}
-	return nil
+	return all
 }

@@ -3,6 +3,7 @@
 package lists
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 	"unicode"
 
 	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/moby/moby/api/types/image"
 	"github.com/moby/moby/client"
 
 	"vfix.dev/vfix/images/source"
@@ -53,47 +53,48 @@ func List(ctx context.Context, source string, o ListOptions) error {
 
 type lister struct {
 	o    ListOptions
-	seen map[string]bool // of clusters and engines, where names repeat
-	stop error           // of Each, which ends the list
+	seen map[string]bool // names repeat in clusters and engines
+	stop error           // of Each in a registry, which ends the list
 }
 
-// matches reports whether a name is wanted. Names of pods and tags are untrusted: a space in a name would
-// split it in a list, and the second word would be the destination of a result.
-func (l *lister) matches(source string) bool {
+// add lists an image, once, if its name is wanted. Names of pods and tags are untrusted: a space in a name would split it
+// in a list, and the second word would be the destination of a result.
+func (l *lister) add(source string) error {
 	if strings.ContainsFunc(source, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) }) {
 		progress.Note(l.o.Media.Progress, "%q: not the name of an image: left out", source)
-		return false
+		return nil
 	}
-	return len(l.o.Match) == 0 || slices.ContainsFunc(l.o.Match, func(r *regexp.Regexp) bool { return r.MatchString(source) })
-}
-
-// add lists an image, once.
-func (l *lister) add(source string) error {
-	if l.seen[source] || !l.matches(source) {
+	wanted := len(l.o.Match) == 0 || slices.ContainsFunc(l.o.Match, func(r *regexp.Regexp) bool { return r.MatchString(source) })
+	if !wanted || l.seen[source] {
 		return nil
 	}
 	l.seen[source] = true
 	return l.o.Each(source)
 }
 
+// engines lists the images of every engine that answers.
 func (l *lister) engines(ctx context.Context) error {
-	return eachEngine(ctx, l.o.Media, func(all []image.Summary) error {
-		for _, i := range all {
+	return source.EachEngine(ctx, source.Ref{}, l.o.Media, func(c *source.Engine) (bool, error) {
+		all, err := c.ImageList(ctx, client.ImageListOptions{})
+		if err != nil {
+			return false, fmt.Errorf("docker daemon %s: images: %w", c.Host, err)
+		}
+		for _, i := range all.Items {
 			for _, tag := range i.RepoTags {
 				if tag == "<none>:<none>" {
 					continue
 				}
 				if err := l.add(Engines + tag); err != nil {
-					return err
+					return false, err
 				}
 			}
 		}
-		return nil
+		return false, nil
 	})
 }
 
-// registry lists a registry, or what is below a path there. A registry without a list of its
-// repositories is queried for the tags of that path.
+// registry lists a registry, or what is below a path there. A repository that cannot be read leaves the others. A
+// registry without a list of its repositories is queried for the tags of that path.
 func (l *lister) registry(ctx context.Context, where string) error {
 	host, prefix, _ := strings.Cut(where, "/")
 	prefix = strings.TrimSuffix(prefix, "/")
@@ -105,56 +106,29 @@ func (l *lister) registry(ctx context.Context, where string) error {
 		if l.stop != nil || ctx.Err() != nil {
 			return err
 		}
-		// A repository without tags stays in the list, and is not found.
-		if err != nil && !errors.Is(err, hinterr.ErrNotFound) {
+		if !errors.Is(err, hinterr.ErrNotFound) { // a repository without tags stays in the list
 			failed = append(failed, err)
 		}
 		return nil
 	})
-	if l.stop == nil && ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if !found && prefix != "" { // where some were found, it has one
-		repo, nameErr := name.NewRepository(where, source.NameOptions(l.o.Media.Insecure)...)
-		if nameErr != nil {
-			return source.BadName(where, nameErr)
-		}
+	if !found && prefix != "" && ctx.Err() == nil { // where some were found, it has a list
 		progress.Note(l.o.Media.Progress, "%s: the registry does not list this repository; reading its tags directly", where)
+		var repo name.Repository
+		if repo, err = name.NewRepository(where, source.NameOptions(l.o.Media.Insecure)...); err != nil {
+			return source.BadName(where, err)
+		}
 		err = l.repository(ctx, repo)
 	}
-	if l.stop != nil {
-		return l.stop
-	}
-	return errors.Join(append(failed, err)...)
+	return cmp.Or(l.stop, context.Cause(ctx), errors.Join(append(failed, err)...))
 }
 
 func (l *lister) repository(ctx context.Context, repo name.Repository) error {
 	return source.EachTags(ctx, repo, l.o.Media, func(tags []name.Tag) error {
-		for _, t := range tags {
-			image := sourceOf(t)
-			if !l.matches(image) {
-				continue
-			}
-			if l.stop = l.o.Each(image); l.stop != nil {
+		for _, t := range tags { // as other verbs take it
+			if l.stop = l.add("docker://" + strings.Replace(t.Name(), name.DefaultRegistry+"/", "docker.io/", 1)); l.stop != nil {
 				return l.stop
 			}
 		}
 		return nil
-	})
-}
-
-// sourceOf is a tag as other verbs take it.
-func sourceOf(t name.Tag) string {
-	return "docker://" + strings.Replace(t.Name(), name.DefaultRegistry+"/", "docker.io/", 1)
-}
-
-// eachEngine calls f with the images of every engine that answers.
-func eachEngine(ctx context.Context, o source.Options, f func([]image.Summary) error) error {
-	return source.EachEngine(ctx, source.Ref{}, o, func(c *source.Engine) (bool, error) {
-		all, err := c.ImageList(ctx, client.ImageListOptions{})
-		if err != nil {
-			return false, fmt.Errorf("docker daemon %s: images: %w", c.Host, err)
-		}
-		return false, f(all.Items)
 	})
 }
