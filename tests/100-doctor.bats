@@ -85,9 +85,9 @@ make_root() {
 	requires root vm
 	make_root
 	cp "$tree/shim/embedded/vfix-measure" "$root/bin/"
-	run_vm --vsyscall xonly --root "$root" --append 'clocksource=hpet dhash_entries=1024' -- \
+	run_vm --vsyscall xonly --root "$root" --append 'clocksource=hpet dhash_entries=256' -- \
 		'vfix doctor --format json --check vsyscall,vdso,clock' \
-		'sh -c "vfix-measure lookup /var/tmp 300000 1 >/dev/null; vfix doctor --format json --check dentry"' \
+		'sh -c "vfix-measure lookup /var/tmp 75000 1 >/dev/null; vfix doctor --format json --check dentry"' \
 		'sh -c "busybox ls -A /tmp"'
 	expect_vm 1 3
 	output=$(cat "$vm_out/1.stdout")
@@ -97,7 +97,7 @@ make_root() {
 	expect_vm 2 3
 	output=$(cat "$vm_out/2.stdout")
 	expect 'the names' "$(check dentry .verdict)" fail
-	holds dentry '$f.lookup > 50 * $f.syscall_time and $f.missing >= 299000'
+	holds dentry '$f.lookup > 50 * $f.syscall_time and $f.missing >= 74000'
 	expect 'what it leaves' "$(cat "$vm_out/3.stdout")" ''
 }
 
