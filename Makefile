@@ -112,8 +112,7 @@ test: ## install what is missing, run all tests (as root on Debian 12), and prin
 	exit $$status
 
 .PHONY: test-unit
-test-unit: export VFIX_MODERN_DIR ?= /usr
-test-unit: need-go shim fixtures oracles ## run the Go tests; one scans all of /usr for false findings
+test-unit: need-go shim fixtures oracles ## run the Go tests
 	tests/run-unit $(RESULTS) ./...
 
 .PHONY: tested

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
-# References to the page in current software from Debian's packages, most of them unpacked and not installed:
+# References to the page in current software from Debian's packages, some of them unpacked and not installed:
 # OpenJDK calls getcpu there, with instructions between mov and call; dietlibc uses the page as the fallback base
-# of a vDSO image; valgrind and rr only have its address.
+# of a vDSO image; valgrind and rr only have its address. Nothing else calls it.
 # Variables come from helpers.bash.
 # shellcheck disable=SC2154
 load helpers
@@ -67,4 +67,14 @@ digest() { (cd "$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum | s
 		run_vfix patch -i "$copy"
 		expect "the files of $name" "$(digest "$copy")" "$before"
 	done
+}
+
+@test "packages: of all that is installed, OpenJDK alone calls the page" {
+	mkdir "$BATS_TEST_TMPDIR/control"
+	cp "$build/fixtures/pie" "$BATS_TEST_TMPDIR/control"
+	# Its status is not 0: files of other architectures are not examined.
+	run ! --separate-stderr "$VFIX" scan -q --format json /usr/bin /usr/sbin /usr/lib /usr/libexec "$BATS_TEST_TMPDIR/control"
+	expect "files with a site that is live or unknown, except libjvm.so" \
+		"$(jq -r '.results[].files[] | select(any(.sites[]; .verdict == "live" or .verdict == "unknown")) | .path' <<<"$output" | grep -v '/libjvm\.so$')" pie
+	[ "$(jq '[.results[].summary.elf_files] | add' <<<"$output")" -ge 1000 ]
 }

@@ -137,7 +137,6 @@ has_image_tools() { has_commands skopeo umoci jq; }
 has_elf_tools() { has_commands eu-elflint eu-strip strip readelf ldconfig gdb; }
 # A kernel may forbid it for ordinary users, or for all.
 has_perf() { has_commands perf && { perf record -q -e cpu-clock:u -o /dev/null true 2>/dev/null || { echo "perf record does not work here" && return 1; }; }; }
-has_compilers() { has_commands gcc g++ clang clang++ ld.lld ld.gold llvm-profdata; }
 has_legacy_image() { [ -e "$legacy_image/oci/index.json" ] || { echo "make legacy-image has not been run" && return 1; }; }
 has_fixtures() { [ -e "$build/fixtures/libstubs.so" ] || { echo "make fixtures has not been run" && return 1; }; }
 has_fallback() { [ -e "$build/fallback/rawsignals" ] || { echo "make fixtures has not been run" && return 1; }; }
