@@ -297,6 +297,24 @@ noting() {
 	expect 'status of a wrong call' "$status" 125
 }
 
+@test "validate: notices each changed byte of a blob, and a wrong size" {
+	requires legacy_image
+	local layout=$small_image/oci copy=$BATS_TEST_TMPDIR/copy blob
+	"$build/validate" "$layout"
+	for blob in "$layout"/blobs/sha256/*; do
+		rm -rf "$copy"
+		cp -r "$layout" "$copy"
+		printf '\1' | dd of="$copy/blobs/sha256/${blob##*/}" bs=1 seek=100 conv=notrunc status=none
+		run "$build/validate" "$copy"
+		expect "status with another ${blob##*/}" "$status" 1
+	done
+	cp "$blob" "$copy/blobs/sha256/"
+	sed -i 's/"size":/&1/' "$copy/index.json"
+	run "$build/validate" "$copy"
+	expect 'status with another size' "$status" 1
+	expect_match 'its reason' "$output" 'got size 1'
+}
+
 @test "novsyscall: kills what calls the page, and nothing else" {
 	requires oracle
 	for function in time gettimeofday getcpu; do
