@@ -137,13 +137,11 @@ under() { run --separate-stderr -- timeout "$patience" "$twin" "$@"; }
 
 @test "trace: processes and threads that are killed, stop and end at any moment" {
 	local storm
-	for storm in 'kill 30' 'stop 300' 'threads 3000' 'vforks 100'; do
+	for storm in 'kill 30' 'stop 300' 'threads 3000'; do
 		# shellcheck disable=SC2086 # two words
 		under "$programs/trace-storm" $storm 3>&-
 		expect "status of $storm ($stderr)" "$status" 0
 	done
-	VFIX_HEAL=0 under "$programs/trace-storm" turns 21
-	expect "status of turns ($stderr)" "$status" 0
 }
 
 @test "trace: threads that call the same sites get right answers" {
@@ -235,18 +233,4 @@ under() { run --separate-stderr -- timeout "$patience" "$twin" "$@"; }
 	expect_match "what it says" "$output" 'ptrace is forbidden here'
 	under gdb -batch -ex run "$programs/trace-children"
 	[ "$status" -lt 124 ] || fail "gdb in it: status $status: $output $stderr"
-}
-
-@test "trace: a real static program of old [VFIX_LEGACY_DIR]" {
-	requires root vm legacy
-	local root=$BATS_TEST_TMPDIR/root muscle
-	muscle=$(find "$VFIX_LEGACY_DIR" -type f -name muscle | head -n 1)
-	[ -n "$muscle" ] || skip "VFIX_LEGACY_DIR has no MUSCLE"
-	mkdir -p "$root/bin"
-	cp "$muscle" "$tracer" "$root/bin"
-	printf '>a\nMKTAYIAKQRQISFVKSHFSRQ\n>b\nMKTAYIAKQRQISFVKSHFSR\n>c\nMKTAYIARQISFVKSHFSRQ\n' >"$root/in.fa"
-	run_vm --vsyscall none --root "$root" --user 65534:65534 -- 'muscle -in /in.fa' 'vfix-trace muscle -in /in.fa'
-	expect_vm 1 "$status_sigsegv"
-	expect_vm 2 0
-	expect_match "its alignment" "$(cat "$vm_out/2.stdout")" '>a'
 }
