@@ -177,30 +177,3 @@ fake_yum() {
 	run_vfix 4 scan "$dir/program" "$dir/library.so" # a reference of the program cannot be judged, and stays
 	[[ $output != *": AFFECTED"* ]] || fail "$output"
 }
-
-@test "layer: real old root filesystems run under it, without a word from their loader" {
-	requires root vm legacy
-	[ -e "$layer_tar" ] || "$VFIX" layer -o "tar:$layer_tar" -q
-	local bash root copy=$BATS_TEST_TMPDIR/root found=0
-	# Before, without the page, bash crashes, as it reads the time when it starts.
-	local commands=('/bin/bash -c "echo up"' '/bin/bash -c "set -e; for i in 1 2 3; do (/bin/bash -c \"echo up\"); done; /bin/cat /etc/ld.so.preload"')
-	while IFS= read -r bash; do
-		root=${bash%/bin/bash}
-		[ -L "$root/lib64/ld-linux-x86-64.so.2" ] || [ -e "$root/lib64/ld-linux-x86-64.so.2" ] || continue
-		rm -rf "$copy"
-		cp -a "$root" "$copy"
-		rm -f "$copy/etc/ld.so.preload"
-		echo "$root"
-		run_vm --vsyscall none --root "$copy" --user 65534:65534 -- "${commands[@]}"
-		echo "bash: $(cat "$vm_out/1.status") $(cat "$vm_out/1.stderr")"
-		[ "$(cat "$vm_out/1.status")" = "$status_sigsegv" ] || continue
-		found=$((found + 1))
-		tar -x -f "$layer_tar" -C "$copy"
-		run_vm --vsyscall none --root "$copy" --user 65534:65534 -- "${commands[@]}"
-		expect_vm 1 0
-		expect 'stdout and stderr' "$(cat "$vm_out/1.stdout" "$vm_out/1.stderr")" up
-		expect_vm 2 0
-		expect_match 'bash in bash' "$(cat "$vm_out/2.stdout")" $'up\nup\nup\n'
-	done < <(find "$VFIX_LEGACY_DIR" -path '*/bin/bash' -not -path '*/usr/bin/bash')
-	[ "$found" -gt 0 ] || skip "VFIX_LEGACY_DIR has no root filesystem with a bash that calls the page"
-}

@@ -127,13 +127,3 @@ words() { tr -s ' \n' ' ' <<<"$output"; }
 	run_vfix 2 diagnose $(grep "$kernel_line" "$crashes/$in_static.kernel")
 	expect_match 'a line without quotes' "$stderr" 'quote it, as in: vfix diagnose '
 }
-
-@test "diagnose: bash of Debian 7" {
-	requires legacy
-	local root=$VFIX_LEGACY_DIR/debian7
-	[ -d "$root" ] || skip 'VFIX_LEGACY_DIR has no debian7'
-	run_vm --vsyscall none --root "$root" -- \
-		"sh -c 'echo /tmp/core >/proc/sys/kernel/core_pattern; mkdir -p /tmp; ulimit -c unlimited; bash -c \"echo up\"; cat /tmp/core'"
-	run_vfix 3 diagnose --root "$root" "$vm_out/1.stdout"
-	expect_match caller "$(words)" '/libc-2.13.so+0x* in time, glibc 2.13'
-}

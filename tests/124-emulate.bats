@@ -35,13 +35,3 @@ setup_file() {
 	done <"$BATS_TEST_TMPDIR/list"
 	[ "$n" -ge 18 ]
 }
-
-@test "emulate: real old programs do after what they did before" {
-	requires legacy
-	local status=0
-	"$VFIX" patch -o "$BATS_TEST_TMPDIR/after" "$VFIX_LEGACY_DIR" >/dev/null || status=$?
-	case $status in 0 | 3 | 4) ;; *) fail "patch: status $status" ;; esac # 4: some file is damaged
-	run emulated -n 8 "$VFIX_LEGACY_DIR" "$BATS_TEST_TMPDIR/after"
-	echo "$output"
-	expect status "$status" 0
-}

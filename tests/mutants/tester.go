@@ -40,11 +40,10 @@ const (
 	unreached verdict = iota
 	survived
 	noticed
-	tooSlow // noticed, as a test did not end
 )
 
-// build compiles the test programs of packages with all mutants of p, and lists their tests.
-func (t *tester) build(p *program, paths []string) error {
+// build compiles the test programs of packages with all mutants, and lists their tests.
+func (t *tester) build(paths []string) error {
 	for i, path := range paths {
 		out, err := exec.Command("go", "list", "-f", "{{.Dir}}", path).Output()
 		if err != nil {
@@ -52,7 +51,7 @@ func (t *tester) build(p *program, paths []string) error {
 		}
 		dir := strings.TrimSpace(string(out))
 		binary := filepath.Join(t.work, fmt.Sprintf("test%d", i))
-		if out, err := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", p.overlay, "-o", binary, path).CombinedOutput(); err != nil {
+		if out, err := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", filepath.Join(t.work, overlay), "-o", binary, path).CombinedOutput(); err != nil {
 			return fmt.Errorf("go test -c %s: %w: %s", path, err, out)
 		}
 		if _, err := os.Stat(binary); err != nil {
@@ -75,10 +74,10 @@ func (t *tester) build(p *program, paths []string) error {
 }
 
 // record runs each test with no mutant on. A test that fails then can notice nothing, and is named.
-func (t *tester) record(jobs int) error {
+func (t *tester) record() error {
 	var mu sync.Mutex
 	var good []*test
-	each(jobs, t.tests, func(i int, s *test) {
+	each(t.tests, func(i int, s *test) {
 		name := filepath.Join(t.work, fmt.Sprintf("reached%d", i))
 		if err := os.WriteFile(name, make([]byte, t.mutants+1), 0o666); err != nil {
 			panic(err)
@@ -122,40 +121,25 @@ func (t *tester) leaveOut(longest time.Duration) {
 	})
 }
 
-func (t *tester) total() time.Duration {
-	var sum time.Duration
-	for _, s := range t.tests {
-		sum += s.cpu
-	}
-	return sum
-}
-
-// all tests mutants and returns their verdicts in the same order.
-func (t *tester) all(mutants []*mutant, jobs int, verbose bool) []verdict {
-	verdicts := make([]verdict, len(mutants))
-	var mu sync.Mutex
-	each(jobs, mutants, func(i int, m *mutant) {
+// all tests mutants, sets their verdicts, and names those that survive.
+func (t *tester) all(mutants []*mutant, verbose bool) {
+	each(mutants, func(_ int, m *mutant) {
 		by := ""
-		verdicts[i], by = t.one(m)
-		mu.Lock()
-		defer mu.Unlock()
+		m.verdict, by = t.one(m)
 		switch {
-		case verdicts[i] == survived:
-			fmt.Println("survived:", m)
-		case verdicts[i] == tooSlow:
-			fmt.Println("noticed, by time:", m, "by", by)
-		case verbose && verdicts[i] == noticed:
-			fmt.Println("noticed:", m, "by", by)
+		case m.verdict == survived:
+			fmt.Printf("survived: %s\n", m)
+		case verbose && m.verdict == noticed:
+			fmt.Printf("noticed: %s by %s\n", m, by)
 		}
 	})
-	return verdicts
 }
 
 // one tests one mutant: the tests that come by it, in processes of some tests each, the fastest first.
 func (t *tester) one(m *mutant) (verdict, string) {
 	var tests []*test
 	for _, s := range t.tests {
-		if s.reaches[m.Number] != 0 {
+		if s.reaches[m.number] != 0 {
 			tests = append(tests, s)
 		}
 	}
@@ -179,17 +163,17 @@ func (t *tester) one(m *mutant) (verdict, string) {
 		tests = rest
 		// Time of processors shows an endless loop, also on a busy machine; the other limit is for what waits without end.
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute+20*took)
-		c := t.command(ctx, first, m.Number, "", "-test.failfast", "-test.run=^("+strings.Join(names, "|")+")$")
+		c := t.command(ctx, first, m.number, "", "-test.failfast", "-test.run=^("+strings.Join(names, "|")+")$")
 		c.Env = append(c.Env, fmt.Sprintf("%s=%d", limitCPU, int(5+6*cpu.Seconds())))
 		out, err := c.CombinedOutput()
 		late := ctx.Err() != nil || bytes.HasPrefix(out, []byte("SIGXCPU"))
 		cancel()
 		if late {
-			return tooSlow, strings.Join(names, " ")
+			return noticed, "time: " + strings.Join(names, " ")
 		}
 		if err != nil {
 			by, _, _ := bytes.Cut(out, []byte(" ("))
-			return noticed, oneLine(string(by))
+			return noticed, string(by)
 		}
 	}
 	return survived, ""
@@ -292,11 +276,11 @@ func loopback() error {
 	return unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, r)
 }
 
-// each calls do for each element, so many side by side.
-func each[T any](jobs int, list []T, do func(int, T)) {
+// each calls do for each element, two side by side.
+func each[T any](list []T, do func(int, T)) {
 	var wg sync.WaitGroup
 	next := make(chan int)
-	for range jobs {
+	for range 2 {
 		wg.Go(func() {
 			for i := range next {
 				do(i, list[i])
