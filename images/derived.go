@@ -39,7 +39,8 @@ type origin struct {
 
 func originOf(src *source.Source, o RebuildOptions) (origin, error) {
 	digest, err := baseDigest(src)
-	return origin{source.BaseName(src.Ref), digest, o.Version, optionsText(o), !hasManifest(src)}, err
+	made := src.Made || !src.Ref.HasManifests()
+	return origin{source.BaseName(src.Ref), digest, o.Version, optionsText(o), made}, err
 }
 
 // optionsText is the value of the label for a rebuild's options: words of the form NAME=VALUE.
@@ -83,17 +84,6 @@ func labelsOf(config []byte) map[string]string {
 	}
 	json.Unmarshal(config, &c)
 	return c.Config.Labels
-}
-
-// vfixLabels are the labels of vfix in an image config.
-func vfixLabels(config []byte) map[string]string {
-	all := map[string]string{}
-	for _, key := range []string{keyBaseName, keyBaseDigest, keyVersion, keyOptions} {
-		if value := labelsOf(config)[key]; value != "" {
-			all[key] = value
-		}
-	}
-	return all
 }
 
 // derivedImage is a base image with one layer more. Layers of the base keep their bytes and digests.
@@ -270,9 +260,6 @@ func editManifest(raw, config []byte, of types.MediaType, rename func(types.Medi
 	}
 	return blob.EncodeJSON(m)
 }
-
-// hasManifest reports whether a source has the image's manifest: a daemon and an archive of its have none.
-func hasManifest(src *source.Source) bool { return !src.Made && src.Ref.HasManifests() }
 
 // baseDigest is the digest of the base that is recorded: of the platform's own manifest, or of the config (the image
 // ID) where a daemon or docker archive has no manifest.

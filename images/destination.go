@@ -4,7 +4,6 @@ package images
 
 import (
 	"context"
-	"maps"
 	"strings"
 
 	"vfix.dev/vfix/images/source"
@@ -110,8 +109,14 @@ func AlreadyRebuilt(ctx context.Context, src *source.Source, o RebuildOptions) (
 		return was, false
 	}
 	config, err := old.Image.RawConfigFile()
-	if err != nil || !maps.Equal(vfixLabels(config), from.labels()) {
+	if err != nil {
 		return was, false
+	}
+	labels := labelsOf(config)
+	for key, value := range from.labels() {
+		if labels[key] != value {
+			return was, false
+		}
 	}
 	return source.Stored{Reference: baseReference(old), Digest: old.Digest}, true
 }

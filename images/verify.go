@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/rewriter/patch"
@@ -219,31 +220,27 @@ func verifyFiles(ctx context.Context, base, src *source.Source, o VerifyOptions)
 // verifyFile compares two ELF files; single reports that they are files, and no tarballs.
 func (v *Verified) verifyFile(base, path string, o VerifyOptions) (single bool, err error) {
 	for _, name := range []string{base, path} {
-		if fi, err := os.Stat(name); err != nil || fi.IsDir() {
+		fi, err := os.Stat(name)
+		if err != nil || fi.IsDir() {
 			return false, err
 		}
 		if tarball, err := contents.IsTarball(name); tarball || err != nil {
 			return false, err
 		}
 	}
-	before, err := os.Open(base)
+	before, was, err := blob.OpenRegular(base)
 	if err != nil {
 		return true, err
 	}
 	defer before.Close()
-	after, err := os.Open(path)
+	after, is, err := blob.OpenRegular(path)
 	if err != nil {
 		return true, err
 	}
 	defer after.Close()
-	was, err := before.Stat()
-	is, isErr := after.Stat()
-	if err := errors.Join(err, isErr); err != nil {
-		return true, err
-	}
 	options := o.Rewriter
 	options.Dormant = contents.LosesVDSO(before)
-	proved, err := patch.Verify(before, was.Size(), after, is.Size(), options)
+	proved, err := patch.Verify(before, was, after, is, options)
 	switch {
 	case err != nil:
 		v.problem("%s: %v", path, err)
