@@ -146,12 +146,8 @@ func calls(mode, libc string, run func(ctx context.Context) (probe.Outcome, erro
 			return nil, err
 		}
 		ns := map[string]float64{}
-		for line := range strings.Lines(string(o.Stdout)) {
-			var name string
-			var value float64
-			if _, err := fmt.Sscan(line, &name, &value); err != nil || value <= 0 { // "absent"
-				continue
-			}
+		for name, values := range probe.Times(o.Stdout) {
+			value := values[0]
 			if _, function, ok := strings.Cut(name, ":"); ok {
 				name = function
 			} else {

@@ -93,7 +93,7 @@ func TestRedisOutput(t *testing.T) {
 
 func TestRedisRoots(t *testing.T) {
 	dir := t.TempDir()
-	if _, _, err := rootWith(dir, "redis-server"); err == nil || !strings.Contains(err.Error(), "the image has no /usr/local/bin/redis-server") {
+	if _, err := prepare(dir, "redis-server"); err == nil || !strings.Contains(err.Error(), "the image has no /usr/local/bin/redis-server") {
 		t.Errorf("got %v", err)
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "usr/bin"), 0o755); err != nil {
@@ -102,11 +102,9 @@ func TestRedisRoots(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "usr/bin/redis-server"), nil, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	root, name, err := rootWith(dir, "redis-server")
-	if err != nil || name != "/usr/bin/redis-server" {
+	if name, err := prepare(dir, "redis-server"); err != nil || name != "/usr/bin/redis-server" {
 		t.Fatalf("got %s, %v", name, err)
 	}
-	root.Close()
 }
 
 func TestChart(t *testing.T) {

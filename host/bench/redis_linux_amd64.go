@@ -4,14 +4,14 @@ package bench
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path"
-	"slices"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -27,30 +27,18 @@ const (
 	comeUp = time.Minute
 	// pipeline is how many requests redis-benchmark sends at once: without it, it is the slower side.
 	pipeline = "16"
-	// ended is how long it may take to end.
-	ended = 10 * time.Second
 )
 
 // redisTests are the measured commands: the two that everyone knows.
 var redisTests = []string{"SET", "GET"}
 
-// parseRedis reads the output of redis-benchmark --csv, of 2.8 to 7.x: "SET","196078.44", with further columns and a
-// head from 7.0 on.
+// redisRate is a line of redis-benchmark --csv, of 2.8 to 7.x, which has further columns from 7.0 on.
+var redisRate = regexp.MustCompile(`(?m)^"(SET|GET)","([0-9.]+)"`)
+
 func parseRedis(out []byte) (map[string]float64, error) {
-	r := csv.NewReader(strings.NewReader(string(out)))
-	r.FieldsPerRecord = -1
-	records, err := r.ReadAll()
-	if err != nil {
-		return nil, fmt.Errorf("redis-benchmark: %w", err)
-	}
 	all := map[string]float64{}
-	for _, record := range records {
-		if len(record) < 2 || !slices.Contains(redisTests, record[0]) {
-			continue
-		}
-		if n, err := strconv.ParseFloat(record[1], 64); err == nil && n > 0 {
-			all[record[0]] = n
-		}
+	for _, line := range redisRate.FindAllSubmatch(out, -1) {
+		all[string(line[1])], _ = strconv.ParseFloat(string(line[2]), 64)
 	}
 	if len(all) != len(redisTests) {
 		return nil, fmt.Errorf("redis-benchmark printed %d of %d tests: %.80q", len(all), len(redisTests), out)
@@ -70,45 +58,33 @@ func measureRedis(ctx context.Context, o Options) ([]Figure, error) {
 // redis-benchmark drives both servers: the rebuilt image's, because the original one would be slowed by the vsyscall
 // page itself.
 func redisRound(ctx context.Context, side string, o Options) (map[string]float64, error) {
-	own, server, err := rootWith(side, "redis-server")
+	server, err := prepare(side, "redis-server")
 	if err != nil {
 		return nil, err
 	}
-	defer own.Close()
-	rebuilt, benchmark, err := rootWith(o.Rebuilt, "redis-benchmark")
+	benchmark, err := prepare(o.Rebuilt, "redis-benchmark")
 	if err != nil {
 		return nil, err
 	}
-	defer rebuilt.Close()
-	if err := errors.Join(socketDir(own), socketDir(rebuilt)); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	gone := make(chan string, 1) // why the server ended
+	ctx, cancel := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
 	go func() {
-		cmd := jail.Command(ctx, side, server, "--port", "0", "--unixsocket", redisSocket, "--unixsocketperm", "777",
-			"--save", "", "--appendonly", "no", "--daemonize", "no", "--dir", "/vfix-bench")
-		cmd.WaitDelay = ended
-		out, err := probe.Run(ctx, cmd)
+		defer close(ended)
+		out, err := probe.Run(ctx, jail.Command(ctx, side, server, "--port", "0", "--unixsocket", redisSocket, "--unixsocketperm", "777",
+			"--save", "", "--appendonly", "no", "--daemonize", "no", "--dir", "/vfix-bench"))
 		said := bytes.TrimSpace(out.Stdout)
-		why := ""
-		if err := succeeded(out, err, "the image"); err != nil {
-			why = err.Error() + " "
-		}
-		gone <- why + string(said[bytes.LastIndexByte(said, '\n')+1:])
-		close(gone)
+		why := cmp.Or(succeeded(out, err, "the image"), errors.New("status 0"))
+		cancel(fmt.Errorf("redis-server ended: %w: %s", why, said[bytes.LastIndexByte(said, '\n')+1:]))
 	}()
 	defer func() {
-		cancel()
-		for range gone { // until it has ended
-		}
+		cancel(nil)
+		<-ended
 	}()
-	if err := awaitSocket(ctx, own, gone); err != nil {
+	if err := awaitSocket(ctx, side); err != nil {
 		return nil, err
 	}
 	// The benchmark's root differs from that of the original server: the socket gets a hard link there. Both
-	// directories were made by socketDir, so their paths have no symlinks.
+	// directories were made by prepare, so their paths have no symlinks.
 	if side != o.Rebuilt {
 		if err := os.Link(side+redisSocket, o.Rebuilt+redisSocket); err != nil {
 			return nil, err
@@ -122,47 +98,39 @@ func redisRound(ctx context.Context, side string, o Options) (map[string]float64
 	return parseRedis(out.Stdout)
 }
 
-// rootWith opens a root filesystem that has a program where redis images or Debian have it.
-func rootWith(dir, program string) (root *os.Root, name string, err error) {
-	if root, err = os.OpenRoot(dir); err != nil {
-		return nil, "", err
+// prepare finds a program in a root filesystem, where redis images or Debian have it, and makes the empty directory in
+// which user nobody may create the socket.
+func prepare(dir, program string) (string, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return "", err
 	}
-	for _, in := range []string{"/usr/local/bin/", "/usr/bin/"} {
-		if _, err := root.Lstat(strings.TrimPrefix(in+program, "/")); err == nil {
-			return root, in + program, nil
+	defer root.Close()
+	const anyone = 0o777
+	in := path.Dir(socketName)
+	if err := errors.Join(root.RemoveAll(in), root.Mkdir(in, anyone), root.Chmod(in, anyone)); err != nil {
+		return "", err
+	}
+	for _, name := range []string{"usr/local/bin/" + program, "usr/bin/" + program} {
+		if _, err := root.Lstat(name); err == nil {
+			return "/" + name, nil
 		}
 	}
-	root.Close()
-	return nil, "", fmt.Errorf("the image has no /usr/local/bin/%s and no /usr/bin/%s", program, program)
-}
-
-// socketDir makes the empty directory in which user nobody may create the socket.
-func socketDir(root *os.Root) error {
-	dir := path.Dir(socketName)
-	if err := root.RemoveAll(dir); err != nil {
-		return err
-	}
-	const anyone = 0o777
-	return errors.Join(root.Mkdir(dir, anyone), root.Chmod(dir, anyone))
+	return "", fmt.Errorf("the image has no /usr/local/bin/%s and no /usr/bin/%s", program, program)
 }
 
 // awaitSocket waits until the server listens.
-func awaitSocket(ctx context.Context, root *os.Root, gone <-chan string) error {
-	end := time.After(comeUp)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
+func awaitSocket(ctx context.Context, dir string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, comeUp, fmt.Errorf("redis-server does not listen after %v", comeUp))
+	defer cancel()
 	for {
+		if fi, err := os.Lstat(dir + redisSocket); err == nil && fi.Mode().Type() == fs.ModeSocket && fi.Mode().Perm()&0o007 != 0 {
+			return nil
+		}
 		select {
-		case why := <-gone:
-			return fmt.Errorf("redis-server ended: %s", why)
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-end:
-			return fmt.Errorf("redis-server does not listen after %v", comeUp)
-		case <-tick.C:
-		}
-		if fi, err := root.Lstat(socketName); err == nil && fi.Mode().Type() == fs.ModeSocket && fi.Mode().Perm()&0o007 != 0 {
-			return nil
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

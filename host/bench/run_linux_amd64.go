@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"strconv"
@@ -118,9 +117,6 @@ func putInto(dir, name string, data []byte) error {
 		return err
 	}
 	defer root.Close()
-	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
 	const executable = 0o755
 	return root.WriteFile(name, data, executable)
 }

@@ -17,10 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/internal/addedfiles"
+	"vfix.dev/vfix/internal/atomicfile"
 )
 
-// othersWrite is the permission bits that let others than the owner write.
-const othersWrite = 0o022
+// The modes of the directory and of the files in it. Others may read them, for programs that change their user.
+const (
+	dirMode  = 0o755
+	fileMode = 0o555
+)
 
 func (o *Options) files() map[string][]byte {
 	return map[string][]byte{addedfiles.Library: o.Library, addedfiles.Library32: o.Library32, addedfiles.Trace: o.Trace}
@@ -36,22 +40,35 @@ func materialise(o *Options) (string, error) {
 	var last error
 	for _, base := range []string{os.Getenv("TMPDIR"), "/tmp", os.Getenv("XDG_RUNTIME_DIR"), "/var/tmp", "/dev/shm",
 		filepath.Join(os.Getenv("HOME"), ".cache")} {
-		real, err := filepath.EvalSymlinks(base)
-		if err != nil || !filepath.IsAbs(real) || strings.ContainsAny(real, ": \t\n$") { // LD_PRELOAD cannot hold it
+		if !filepath.IsAbs(base) || strings.ContainsAny(base, ": \t\n$") { // LD_PRELOAD cannot hold it
 			continue
 		}
-		dir := filepath.Join(real, name)
-		if last = o.provide(real, dir); last == nil {
+		dir := filepath.Join(base, name)
+		if last = trusted(base); last != nil {
+			continue
+		}
+		if o.usable(dir) {
+			return dir, nil
+		}
+		if last = atomicfile.WriteDir(dir, dirMode, o.fill); last == nil || o.usable(dir) { // another vfix was faster
 			return dir, nil
 		}
 	}
 	return "", fmt.Errorf("no directory for libvfix.so: %w", last)
 }
 
-// provide makes dir in base, or checks that the existing one is the same as it would make.
-func (o *Options) provide(base, dir string) error {
-	if err := trusted(base); err != nil {
+// trusted reports whether programs can be executed in a directory, and only this user and root can replace what is in
+// it: it is theirs, and others can write to it only if the sticky bit protects names.
+func trusted(base string) error {
+	fi, err := os.Stat(base)
+	if err != nil {
 		return err
+	}
+	if user := owner(fi); user != 0 && user != os.Geteuid() {
+		return fmt.Errorf("%s: belongs to user %d", base, user)
+	}
+	if othersWrite(fi) && fi.Mode()&os.ModeSticky == 0 {
+		return fmt.Errorf("%s: others can write to it (mode %v)", base, fi.Mode())
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(base, &st); err != nil {
@@ -60,85 +77,36 @@ func (o *Options) provide(base, dir string) error {
 	if st.Flags&unix.ST_NOEXEC != 0 {
 		return fmt.Errorf("%s: mounted noexec", base)
 	}
-	if _, err := os.Lstat(dir); err == nil {
-		return o.check(dir)
-	}
-	temp, err := os.MkdirTemp(base, ".vfix-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(temp)
-	if err := o.fill(temp); err != nil {
-		return err
-	}
-	if err := os.Rename(temp, dir); err != nil {
-		return o.check(dir) // another vfix was faster
-	}
 	return nil
 }
 
-// trusted reports whether only this user and root can replace what is in a directory: it and all above it are
-// theirs, and others can write to them only where the sticky bit protects names.
-func trusted(base string) error {
-	for at := base; ; at = filepath.Dir(at) {
-		fi, err := os.Lstat(at)
-		if err != nil {
-			return err
-		}
-		if user := owner(fi); user != 0 && user != os.Geteuid() && !(user == overflow && at == "/") {
-			return fmt.Errorf("%s: belongs to user %d", at, user)
-		}
-		if fi.Mode().Perm()&othersWrite != 0 && fi.Mode()&os.ModeSticky == 0 {
-			return fmt.Errorf("%s: others can write to it (mode %v)", at, fi.Mode())
-		}
-		if at == "/" {
-			return nil
-		}
-	}
-}
+func owner(fi os.FileInfo) int        { return int(fi.Sys().(*syscall.Stat_t).Uid) }
+func othersWrite(fi os.FileInfo) bool { return fi.Mode().Perm()&0o022 != 0 }
 
-// overflow is the owner of files whose real owner is not mapped in a user namespace (user_namespaces(7)).
-const overflow = 65534
-
-func owner(fi os.FileInfo) int { return int(fi.Sys().(*syscall.Stat_t).Uid) }
-
-// fill writes the files. Others may read them, for programs that change their user. The sticky bit keeps them from
-// systemd-tmpfiles, which removes old files from /tmp.
+// fill writes the files. The sticky bit keeps them from systemd-tmpfiles, which removes old files from /tmp.
 func (o *Options) fill(dir string) error {
-	const directory, file = 0o755, 0o555
+	err := os.Chmod(dir, dirMode)
 	for name, body := range o.files() {
 		path := filepath.Join(dir, name)
-		err := errors.Join(os.MkdirAll(filepath.Dir(path), directory), os.WriteFile(path, body, file),
-			os.Chmod(filepath.Dir(path), directory), os.Chmod(path, file|os.ModeSticky))
-		if err != nil {
-			return err
-		}
+		err = errors.Join(err, os.MkdirAll(filepath.Dir(path), dirMode), os.Chmod(filepath.Dir(path), dirMode),
+			os.WriteFile(path, body, fileMode), os.Chmod(path, fileMode|os.ModeSticky))
 	}
 	for name, target := range addedfiles.PlatformLinks {
-		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
-			return err
-		}
+		err = errors.Join(err, os.Symlink(target, filepath.Join(dir, name)))
 	}
-	return nil
+	return err
 }
 
-// check reports whether a directory, and everything used in it, is ours and has the expected content: anybody can
-// make a directory of that name in /tmp.
-func (o *Options) check(dir string) error {
+// usable reports whether a directory is this user's alone, as anybody can make one of that name in /tmp, and complete.
+func (o *Options) usable(dir string) bool {
+	fi, err := os.Lstat(dir)
+	if err != nil || !fi.IsDir() || owner(fi) != os.Geteuid() || othersWrite(fi) {
+		return false
+	}
 	for name, body := range o.files() {
-		path := filepath.Join(dir, name)
-		for _, path := range []string{dir, filepath.Dir(path), path} {
-			fi, err := os.Lstat(path)
-			if err != nil {
-				return err
-			}
-			if owner(fi) != os.Geteuid() || fi.Mode().Perm()&othersWrite != 0 || fi.Mode()&os.ModeSymlink != 0 {
-				return fmt.Errorf("%s: another user could change it", path)
-			}
-		}
-		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, body) {
-			return fmt.Errorf("%s: not what vfix wrote (%v)", path, err)
+		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !bytes.Equal(got, body) {
+			return false
 		}
 	}
-	return nil
+	return true
 }

@@ -22,50 +22,76 @@ import (
 
 // choice is how to start a program, and why.
 type choice struct {
+	program string // of a script: that of its interpreter
 	way     Way
 	why     string
 	warning string
+	static  bool
 	musl    bool // its loader is musl's
 }
 
 // Run executes a command in place of this process and returns only if that fails. args[0]
 // is looked for as execvp(3) does. The file on disk is not changed.
 func Run(args []string, o Options) error {
-	p, err := lookup(args[0])
+	file, err := search(args[0])
 	if err != nil {
 		return err
 	}
-	c, err := choose(p.program)
+	c, err := choose(file, 0)
 	if err != nil {
-		return fmt.Errorf("%s: %w", p.program, err)
+		return err
 	}
 	if err := c.override(o.Way); err != nil {
 		return err
 	}
 	if c.warning != "" && o.Warn != nil {
-		o.Warn("%s: %s", p.program, c.warning)
+		o.Warn("%s: %s", c.program, c.warning)
 	}
-	path, args, env, err := c.command(p, args, &o)
+	path, args, env, err := c.command(file, args, &o)
 	if err != nil {
 		return err
 	}
 	if o.Explain != nil {
-		o.Explain("%s: %s: %s", p.program, c.way, c.why)
+		o.Explain("%s: %s: %s", c.program, c.way, c.why)
 	}
-	return execve(path, args, env)
+	err = syscall.Exec(path, args, env) // it restores the limit of open files, which Go raised
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+		return hinterr.Errorf(ErrNoCommand, "%s, or its loader: %w", path, err) // the file was there
+	}
+	return hinterr.Errorf(ErrNotExecutable, "%s: %w", path, err)
 }
 
-// choose decides how to start a program.
-func choose(path string) (*choice, error) {
+// choose decides how to start a program, or the interpreter of a script, which is one of a number of scripts.
+func choose(path string, scripts int) (*choice, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrPermission) {
-		return &choice{way: AsIs, why: "it may be executed and not read",
+		return &choice{program: path, way: AsIs, why: "it may be executed and not read",
 			warning: "is not readable, so it runs unchanged, and crashes if it calls the page"}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if name := shebang(f); name != "" {
+		if scripts == maxScripts {
+			return nil, hinterr.Errorf(ErrNotExecutable, "%s: more than %d scripts interpret each other", path, maxScripts)
+		}
+		interpreter, err := search(name)
+		if err != nil {
+			return nil, fmt.Errorf("%s: its interpreter: %w", path, err)
+		}
+		return choose(interpreter, scripts+1)
+	}
+	c, err := inspect(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	c.program = path
+	return c, nil
+}
+
+// inspect decides how to start the program in a file.
+func inspect(f *os.File) (*choice, error) {
 	fi, err := f.Stat()
 	if err != nil {
 		return nil, err
@@ -86,7 +112,7 @@ func choose(path string) (*choice, error) {
 	case is.Skipped != nil:
 		return &choice{way: Trace, why: is.Skipped.String() + ", so its code is not known"}, nil
 	case is.Static:
-		return &choice{way: Trace, why: "a static program, which loads no library"}, nil
+		return &choice{way: Trace, why: "a static program, which loads no library", static: true}, nil
 	case is.Go:
 		return &choice{way: Trace, why: "a Go program, which sets its signal handlers by system calls"}, nil
 	case is.RawSignals:
@@ -100,7 +126,7 @@ func (c *choice) override(want Way) error {
 	switch {
 	case want == "" || want == Auto || want == c.way:
 		return nil
-	case want == Preload && c.way == Trace && strings.HasPrefix(c.why, "a static program"):
+	case want == Preload && c.static:
 		return errors.New("--way preload: a static program loads no library")
 	}
 	c.way, c.why, c.warning = want, "requested; "+c.why, ""
@@ -123,10 +149,10 @@ func privileges(f *os.File, fi fs.FileInfo) string {
 }
 
 // command is what to execute: path, arguments and environment.
-func (c *choice) command(p *command, args []string, o *Options) (path string, argv, env []string, err error) {
+func (c *choice) command(file string, args []string, o *Options) (path string, argv, env []string, err error) {
 	env = os.Environ()
 	if c.way == AsIs || c.way == Preload && preloadedByHost() {
-		return p.path, args, env, nil
+		return file, args, env, nil
 	}
 	dir, err := materialise(o)
 	if err != nil {
@@ -144,7 +170,7 @@ func (c *choice) command(p *command, args []string, o *Options) (path string, ar
 		library = old + ":" + library // an earlier library's sigaction calls ours
 	}
 	env = slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "LD_PRELOAD=") })
-	return p.path, args, append(env, "LD_PRELOAD="+library), nil
+	return file, args, append(env, "LD_PRELOAD="+library), nil
 }
 
 // preloadedByHost reports whether every dynamic program here gets libvfix.so anyway.
@@ -158,17 +184,4 @@ func has32() bool {
 		_, err := os.Stat("/" + name)
 		return err == nil
 	})
-}
-
-// execve returns only if it fails. syscall.Exec restores the limit of open files, which Go raised.
-func execve(path string, args, env []string) error {
-	err := syscall.Exec(path, args, env)
-	switch {
-	case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR):
-		// The file was there: its loader is missing.
-		return hinterr.Errorf(ErrNoCommand, "%s, or its loader: %w", path, err)
-	case errors.Is(err, unix.ENOEXEC), errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.ELIBBAD):
-		return hinterr.Errorf(ErrNotExecutable, "%s: %w", path, err)
-	}
-	return fmt.Errorf("%s: %w", path, err)
 }
