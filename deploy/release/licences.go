@@ -38,9 +38,13 @@ type part struct {
 	files         map[string]string // the files with its license: name in its directory, path here
 }
 
-// parts returns what is linked into a program. A part without a license file is an error.
-func parts(program string) ([]part, error) {
-	info, modules, err := linked(program)
+func (p part) fileNames(separator string) string {
+	return strings.Join(slices.Sorted(maps.Keys(p.files)), separator)
+}
+
+// parts returns what is linked into programs. A part without a license file is an error.
+func parts(programs ...string) ([]part, error) {
+	info, modules, err := linked(programs...)
 	if err != nil {
 		return nil, err
 	}
@@ -108,31 +112,20 @@ func writeLicences(program, dir string) error {
 // SPDX identifiers of its licenses, and the files with their texts. A license that is not allowed,
 // or that is not recognized, is an error.
 func writeLicenceList(w io.Writer, programs []string) error {
-	rows := map[string][]string{}
-	for _, program := range programs {
-		all, err := parts(program)
+	all, err := parts(programs...)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(all, func(a, b part) int { return strings.Compare(a.name+"@"+a.version, b.name+"@"+b.version) })
+	rows := [][]string{{"name", "version", "license", "files"}}
+	for _, p := range all {
+		ids, err := p.licences()
 		if err != nil {
 			return err
 		}
-		for _, p := range all {
-			ids, err := p.licences()
-			if err != nil {
-				return err
-			}
-			rows[p.name+"@"+p.version] = []string{p.name, p.version, strings.Join(ids, " AND "), strings.Join(slices.Sorted(maps.Keys(p.files)), " ")}
-		}
+		rows = append(rows, []string{p.name, p.version, strings.Join(ids, " AND "), p.fileNames(" ")})
 	}
-	table := csv.NewWriter(w)
-	if err := table.Write([]string{"name", "version", "license", "files"}); err != nil {
-		return err
-	}
-	for _, key := range slices.Sorted(maps.Keys(rows)) {
-		if err := table.Write(rows[key]); err != nil {
-			return err
-		}
-	}
-	table.Flush()
-	return table.Error()
+	return csv.NewWriter(w).WriteAll(rows)
 }
 
 // licences are the SPDX identifiers of the licenses in the part's files.
@@ -155,7 +148,7 @@ func (p part) licences() ([]string, error) {
 	}
 	ids := slices.Sorted(maps.Keys(found))
 	if len(ids) == 0 {
-		return nil, fmt.Errorf("%s %s: no known license in %s", p.name, p.version, strings.Join(slices.Sorted(maps.Keys(p.files)), ", "))
+		return nil, fmt.Errorf("%s %s: no known license in %s", p.name, p.version, p.fileNames(", "))
 	}
 	for _, id := range ids {
 		if !slices.Contains(allowed, id) {

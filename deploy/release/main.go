@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"debug/buildinfo"
 	"encoding/json"
 	"errors"
@@ -45,46 +46,47 @@ func run(args []string, stdout io.Writer) error {
 	return errors.New(usage)
 }
 
-// linked returns the modules that a Go program and those that it carries are built from, as `go version
-// -m` lists them, with replacements in place of what they replace.
-func linked(program string) (*buildinfo.BuildInfo, []*debug.Module, error) {
-	info, err := buildinfo.ReadFile(program)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", program, err)
-	}
-	text, err := os.ReadFile(program)
-	if err != nil {
-		return nil, nil, err
-	}
-	infos := []*buildinfo.BuildInfo{info}
-	for _, p := range carriedIn(text) {
-		other, err := p.unpack()
+// linked returns the modules that Go programs and those that they carry are built from, as `go version -m` lists them,
+// with replacements in place of what they replace; and how the first program was built.
+func linked(programs ...string) (*buildinfo.BuildInfo, []*debug.Module, error) {
+	var infos []*buildinfo.BuildInfo
+	for _, program := range programs {
+		text, err := os.ReadFile(program)
+		if err != nil {
+			return nil, nil, err
+		}
+		info, err := buildinfo.Read(bytes.NewReader(text))
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", program, err)
 		}
-		info, err := buildinfo.Read(bytes.NewReader(other))
-		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %s: %w", program, p.name, err)
-		}
 		infos = append(infos, info)
+		for _, p := range carriedIn(text) {
+			other, err := p.unpack()
+			if err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", program, err)
+			}
+			info, err := buildinfo.Read(bytes.NewReader(other))
+			if err != nil {
+				return nil, nil, fmt.Errorf("%s: %s: %w", program, p.name, err)
+			}
+			infos = append(infos, info)
+		}
+		if len(info.Deps) == 0 {
+			return nil, nil, fmt.Errorf("%s: no modules in its build info", program)
+		}
 	}
 	var all []*debug.Module
 	seen := map[string]bool{}
-	for _, each := range infos {
-		for _, m := range each.Deps {
-			if m.Replace != nil {
-				m = m.Replace
-			}
+	for _, info := range infos {
+		for _, m := range info.Deps {
+			m = cmp.Or(m.Replace, m)
 			if !seen[m.Path+"@"+m.Version] {
 				seen[m.Path+"@"+m.Version] = true
 				all = append(all, m)
 			}
 		}
 	}
-	if len(all) == 0 {
-		return nil, nil, fmt.Errorf("%s: no modules in its build info", program)
-	}
-	return info, all, nil
+	return infos[0], all, nil
 }
 
 // epoch is SOURCE_DATE_EPOCH (https://reproducible-builds.org/specs/source-date-epoch/).
@@ -98,11 +100,7 @@ func epoch() (time.Time, error) {
 
 // goCommand runs the go command that make names and returns its stdout.
 func goCommand(args ...string) ([]byte, error) {
-	name := os.Getenv("GO")
-	if name == "" {
-		name = "go"
-	}
-	cmd := exec.Command(name, args...)
+	cmd := exec.Command(cmp.Or(os.Getenv("GO"), "go"), args...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

@@ -39,25 +39,19 @@ type object = map[string]any
 // writeProvenance states which files were built, from which commit and modules, by which tools:
 // those of TOOLS, lines of "name: version". BUILDER_ID names the builder.
 func writeProvenance(w io.Writer, programs []string, version, commit string, subjects []string) error {
-	var home string
-	dependencies := []resource{{Digest: map[string]string{"gitCommit": commit}}}
-	tools := map[string]string{}
-	for _, program := range programs {
-		info, modules, err := linked(program)
+	info, modules, err := linked(programs...)
+	if err != nil {
+		return err
+	}
+	home := "https://" + info.Main.Path
+	tools := map[string]string{"go": info.GoVersion}
+	dependencies := []resource{{URI: "git+" + home, Digest: map[string]string{"gitCommit": commit}}}
+	for _, m := range modules {
+		d, err := moduleResource(m)
 		if err != nil {
 			return err
 		}
-		tools["go"] = info.GoVersion
-		home = "https://" + info.Main.Path
-		for _, m := range modules {
-			d, err := moduleResource(m)
-			if err != nil {
-				return err
-			}
-			if !slices.ContainsFunc(dependencies, func(r resource) bool { return r.URI == d.URI }) {
-				dependencies = append(dependencies, d)
-			}
-		}
+		dependencies = append(dependencies, d)
 	}
 	var files []resource
 	for _, path := range subjects {
@@ -75,7 +69,6 @@ func writeProvenance(w io.Writer, programs []string, version, commit string, sub
 		}
 		tools[name] = version
 	}
-	dependencies[0].URI = "git+" + home
 	external := map[string]string{"repository": "git+" + home, "version": version}
 	for name, variable := range settings {
 		if value := os.Getenv(variable); value != "" {
