@@ -60,7 +60,7 @@ record() { tail -n 1 "$work/state/starts.jsonl" | jq -r "$1"; }
 	expect status "$status" 0
 	expect 'the record' "$(record '.patched | length')" 2
 	# Both fsyncs have ended before the first rename begins.
-	run sed -n -E 's/^[0-9]+ +(<\.\.\. )?(fsync|renameat).*(\.vfix-[0-9a-f]+|resumed|lib).* = 0$/\2/p' "$work/trace"
+	run sed -n -E 's/^[0-9]+ +(<\.\.\. )?(fsync|renameat).*(\.vfix-staging|resumed).* = 0$/\2/p' "$work/trace"
 	expect 'order of calls' "$(head -n 4 <<<"$output" | tr '\n' ' ')" 'fsync fsync renameat renameat '
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,42 +30,25 @@ const (
 // maxExec is how many executable bytes of a file are examined.
 const maxExec = 1 << 30
 
-// privateFile is the descriptor of the private copy.
-const privateFile = 3
-
-// Main is the confined process, started as Name: it answers until the caller closes its input. It returns its exit
-// status. The file that it reads is a copy: it has no descriptor of a container's file.
+// Main is the confined process, started as Name with the fixes to make: it examines the file that is its input, and
+// answers. It returns its exit status. The file is a copy: it has no descriptor of a container's file.
 func Main() int {
-	if closeOthers() != nil {
-		return 1
+	var fixes []find.Fix
+	for _, name := range os.Args[1:] {
+		fixes = append(fixes, find.Fix(name))
 	}
-	file := os.NewFile(privateFile, "file")
-	requests, answers := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
-	var hello answer
-	err := jail.Confine(memory, cpu)
+	var a answer
+	err := errors.Join(closeOthers(), jail.Confine(memory, cpu))
+	if a.Refused = err != nil; !a.Refused {
+		a.Finding, err = examine(os.Stdin, fixes)
+	}
 	if err != nil {
-		hello.Error = err.Error()
+		a.Error = clip(err.Error())
 	}
-	if answers.Encode(hello) != nil || err != nil {
+	if json.NewEncoder(os.Stdout).Encode(a) != nil {
 		return 1
 	}
-	for {
-		var r request
-		if requests.Decode(&r) != nil {
-			return 0
-		}
-		if hook != nil {
-			hook(file, r.Size)
-		}
-		found, err := examine(file, r.Size, r.Fixes)
-		a := answer{Finding: found}
-		if err != nil {
-			a = answer{Error: clip(err.Error())}
-		}
-		if answers.Encode(a) != nil {
-			return 0
-		}
-	}
+	return 0
 }
 
 // closeOthers closes all descriptors inherited from the engine. None of them is closed on exec, as all are that Go's
@@ -74,18 +58,26 @@ func closeOthers() error {
 	for _, d := range list {
 		fd, _ := strconv.Atoi(d.Name())
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-		if fd > privateFile && err == nil && flags&unix.FD_CLOEXEC == 0 {
+		if fd > syscall.Stderr && err == nil && flags&unix.FD_CLOEXEC == 0 {
 			unix.Close(fd)
 		}
 	}
 	return err
 }
 
-// hook is called with each file; nil except in tests, which take the process over.
+// hook is called with the file; nil except in tests, which take the process over.
 var hook func(f io.ReaderAt, size int64)
 
 // examine scans a file and plans its patch.
-func examine(f io.ReaderAt, size int64, fixes []find.Fix) (found Finding, err error) {
+func examine(f *os.File, fixes []find.Fix) (found Finding, err error) {
+	fi, err := f.Stat()
+	if err != nil {
+		return found, err
+	}
+	size := fi.Size()
+	if hook != nil {
+		hook(f, size)
+	}
 	r, err := patch.ScanWithin(f, size, maxExec)
 	if err != nil {
 		return found, err

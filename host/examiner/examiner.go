@@ -3,8 +3,8 @@
 // Package examiner reads ELF files of images in a separate process that can do nothing else: it opens no file, makes no
 // socket, runs as nobody, and its memory and time are bounded. An image may be made to attack its reader.
 //
-// The process gets a private copy of one file at a time. If a file ends the process, that file was not examined, and
-// the next one gets a new process.
+// Each file has a process of its own, which gets a private copy: whatever a file does to it, the next file is not
+// concerned.
 package examiner
 
 import (
@@ -24,18 +24,12 @@ const (
 	maxAnswer = 256 << 10
 )
 
-// request and answer are the messages between the two processes, each one line of JSON. A request is about the first
-// bytes of the private copy. The first answer says that the process is confined.
-type (
-	request struct {
-		Size  int64      `json:"size"`
-		Fixes []find.Fix `json:"fixes,omitempty"`
-	}
-	answer struct {
-		Finding
-		Error string `json:"error,omitempty"`
-	}
-)
+// answer is the line of JSON that the process writes.
+type answer struct {
+	Finding
+	Error   string `json:"error,omitempty"`
+	Refused bool   `json:"refused,omitempty"` // it could not be confined
+}
 
 // Edit is a range of bytes that changes in place.
 type Edit struct {
@@ -64,10 +58,13 @@ type Finding struct {
 // Empty reports whether the patch changes nothing.
 func (p *Patch) Empty() bool { return len(p.Edits) == 0 && len(p.Tail) == 0 }
 
-// Check returns an error unless the patch is possible in a file of size bytes.
-func (p *Patch) Check(size int64) error {
+// check returns an error for an answer that no intact process gives about a file of size bytes.
+func (f *Finding) check(size int64, fixes []find.Fix) error {
+	if f.Sites < 0 || len(f.Left) > maxReason || f.Fix != "" && !slices.Contains(fixes, f.Fix) {
+		return errors.New("invalid answer from the confined process")
+	}
 	end := int64(0)
-	for _, e := range p.Edits {
+	for _, e := range f.Edits {
 		n := int64(len(e.Old))
 		if e.Offset < end || n == 0 || n > size || e.Offset > size-n || len(e.New) != len(e.Old) {
 			return fmt.Errorf("patch: invalid edit of %d bytes at offset %#x in a file of %d bytes", n, e.Offset, size)
@@ -75,14 +72,6 @@ func (p *Patch) Check(size int64) error {
 		end = e.Offset + n
 	}
 	return nil
-}
-
-// check returns an error for an answer that no intact process gives.
-func (f *Finding) check(size int64, fixes []find.Fix) error {
-	if f.Sites < 0 || len(f.Left) > maxReason || f.Fix != "" && !slices.Contains(fixes, f.Fix) {
-		return errors.New("invalid answer from the confined process")
-	}
-	return f.Check(size)
 }
 
 func clip(s string) string { return s[:min(len(s), maxReason)] }

@@ -26,41 +26,31 @@ type cache struct {
 }
 
 const (
-	layersDir, locksDir = "layers", "locks"
-	private             = 0o700
-	// lookAgain is after how long layers of which a start could not see everything are looked at again.
+	// lookAgain is after how long a directory of which a start could not see everything is looked at again.
 	lookAgain = 24 * time.Hour
+	// maxCache limits the size of a cache, in bytes.
+	maxCache = 256 << 20
 )
 
-// maxCache limits the size of a cache, in bytes.
-const maxCache = 256 << 20
-
-// openCache makes the directories of the cache, which must be this user's alone.
-func openCache(dir string) (*cache, error) {
-	for _, d := range []string{layersDir, locksDir} {
-		if err := os.MkdirAll(filepath.Join(dir, d), private); err != nil {
-			return nil, err
-		}
+// openCache makes the directory of the cache below the directory of vfix's state, which must be this user's alone.
+func openCache(state string) (*cache, error) {
+	dir := filepath.Join(state, "layers")
+	const private = 0o700
+	if err := os.MkdirAll(dir, private); err != nil {
+		return nil, err
 	}
 	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, err)
+	if err := unix.Stat(state, &st); err != nil {
+		return nil, fmt.Errorf("%s: %w", state, err)
 	}
 	const othersWrite = 0o022
 	if int(st.Uid) != os.Geteuid() || st.Mode&othersWrite != 0 {
-		return nil, fmt.Errorf("%s: others than user %d can write to it", dir, os.Geteuid())
+		return nil, fmt.Errorf("%s: others than user %d can write to it", state, os.Geteuid())
 	}
 	return &cache{dir, maxCache}, nil
 }
 
-func (c *cache) path(key string) string { return filepath.Join(c.dir, layersDir, key) }
-
-// cacheKey is the name of an entry: maker is the version of vfix and what it is asked for, layers what root.identity
-// returns.
-func cacheKey(maker, layers string) string {
-	sum := sha256.Sum256([]byte(maker + "\n" + layers))
-	return hex.EncodeToString(sum[:])
-}
+func (c *cache) path(key string) string { return filepath.Join(c.dir, key) }
 
 // get returns what is known under a key; nil for nothing.
 func (c *cache) get(key string) *findings {
@@ -70,10 +60,10 @@ func (c *cache) get(key string) *findings {
 	}
 	sum, body, _ := bytes.Cut(text, []byte("\n"))
 	f := &findings{}
-	if string(sum) != checksum(body) || json.Unmarshal(body, f) != nil || f.check() != nil {
+	if string(sum) != checksum(body) || json.Unmarshal(body, f) != nil {
 		return nil
 	}
-	if f.Cut != "" && time.Since(f.Time) > lookAgain {
+	if (f.Cut != "" || len(f.Left) > 0) && time.Since(f.Time) > lookAgain {
 		return nil
 	}
 	now := time.Now()
@@ -86,45 +76,16 @@ func checksum(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// check returns an error for findings that no walk makes.
-func (f *findings) check() error {
-	for _, t := range f.Targets {
-		if t == nil || len(t.Names) == 0 {
-			return errors.New("a target without a name")
-		}
-		if err := t.Check(t.Size); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// put stores findings, and removes the entries that were used least recently if there are too many. It needs no fsync:
-// a torn entry has another checksum.
+// put stores findings, and removes the entries that were used least recently until the cache has its size. A torn entry
+// has another checksum.
 func (c *cache) put(key string, f *findings) error {
+	const private = 0o600
 	body, err := json.Marshal(f)
-	if err != nil {
-		return err
+	if err == nil {
+		err = os.WriteFile(c.path(key), []byte(checksum(body)+"\n"+string(body)), private)
 	}
-	w, err := os.CreateTemp(c.dir, ".entry-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(w.Name())
-	_, err = w.WriteString(checksum(body) + "\n" + string(body))
-	if err := errors.Join(err, w.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(w.Name(), c.path(key)); err != nil {
-		return err
-	}
-	return c.prune()
-}
-
-// prune removes entries until the cache has its size.
-func (c *cache) prune() error {
-	names, err := os.ReadDir(filepath.Join(c.dir, layersDir))
-	if err != nil {
+	names, rerr := os.ReadDir(c.dir)
+	if err := errors.Join(err, rerr); err != nil {
 		return err
 	}
 	var all []fs.FileInfo
@@ -145,30 +106,4 @@ func (c *cache) prune() error {
 		}
 	}
 	return nil
-}
-
-// lock waits until no other start looks at the layers of a key; the error says that this took too long. Keys share a
-// limited number of locks.
-func (c *cache) lock(key string, until time.Time) (unlock func(), err error) {
-	const digits = 2
-	f, err := os.OpenFile(filepath.Join(c.dir, locksDir, key[:digits]), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { f.Close() }, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			f.Close()
-			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
-		}
-		if time.Now().After(until) {
-			f.Close()
-			return nil, fmt.Errorf("%w: another start still examines the same image", errBound)
-		}
-		const interval = 5 * time.Millisecond
-		time.Sleep(interval)
-	}
 }

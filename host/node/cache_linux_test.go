@@ -19,7 +19,7 @@ func TestPrune(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.limit = 3500
-	f := &findings{Left: []leftover{{Reason: strings.Repeat("x", 900)}}}
+	f := &findings{Time: time.Now(), Left: []leftover{{Reason: strings.Repeat("x", 900)}}}
 	for i := range 3 {
 		key := fmt.Sprint("key", i)
 		if err := c.put(key, f); err != nil {
@@ -46,9 +46,6 @@ func TestPrune(t *testing.T) {
 // An entry of a start that did not see everything is looked at again after a day.
 func TestCut(t *testing.T) {
 	c := &cache{dir: t.TempDir(), limit: maxCache}
-	if err := os.MkdirAll(c.path(""), 0o700); err != nil {
-		t.Fatal(err)
-	}
 	for age, want := range map[time.Duration]bool{time.Hour: true, 25 * time.Hour: false} {
 		if err := c.put("key", &findings{Cut: "time", Time: time.Now().Add(-age)}); err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"slices"
@@ -14,79 +15,47 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/internal/addedfiles"
-	"vfix.dev/vfix/rewriter/find"
 )
 
-// maxPreload bounds an image's own ld.so.preload, in bytes.
-const maxPreload = 64 << 10
+// maxAdded bounds a file of the root that has the name of one that is added, in bytes.
+const maxAdded = 1 << 20
 
 // read returns the content of a file of the root, nil without such a file.
-func (r *root) read(name string, most int64) ([]byte, error) {
+func (r *root) read(name string) ([]byte, error) {
 	fd, err := openAt(r.fd, name, unix.O_RDONLY)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("/%s: %w", name, err)
 	}
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(content)) > most {
-		err = fmt.Errorf("more than %d bytes", most)
+	content, err := io.ReadAll(io.LimitReader(f, maxAdded))
+	if err == nil && len(content) == maxAdded {
+		err = fmt.Errorf("/%s: not less than %d bytes", name, maxAdded)
 	}
 	return content, err
 }
 
-// put writes a file, if the root does not have it. Missing directories are created. The owner is that of the root
+// put writes a file, if the root does not have it, and the directories that are missing. Their owner is that of the root
 // directory.
-func (r *root) put(name string, body []byte, mode uint32) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("/%s: %w", name, err)
-		}
-	}()
-	old, err := r.read(name, max(int64(len(body)), maxPreload))
+func (r *root) put(name string, body []byte, mode fs.FileMode) error {
+	old, err := r.read(name)
 	if err != nil || old != nil && bytes.Equal(old, body) {
 		return err
 	}
-	defer r.restore()
-	if err := r.mkdirs(path.Dir("/" + name)[1:]); err != nil {
-		return err
-	}
-	p, err := r.prepare([]string{name})
-	if err != nil {
-		return err
-	}
-	_, err = p.file.Write(body)
-	if err := errors.Join(err, p.file.Chown(int(r.stat.Uid), int(r.stat.Gid)), unix.Fchmod(int(p.file.Fd()), mode)); err != nil {
-		p.discard()
-		return err
-	}
-	return r.commit([]*prepared{p})[0]
-}
-
-// mkdirs creates the directories of a path that are missing.
-func (r *root) mkdirs(dir string) error {
-	if dir == "" {
-		return nil
-	}
-	if err := r.mkdirs(path.Dir("/" + dir)[1:]); err != nil {
-		return err
-	}
-	above, err := r.directory(dir)
-	if err != nil {
-		return err
-	}
-	const readable = 0o755
-	base := path.Base(dir)
-	if err := unix.Mkdirat(above, base, readable); err != nil {
-		if errors.Is(err, unix.EEXIST) {
-			return nil
+	uid, gid := int(r.stat.Uid), int(r.stat.Gid)
+	for i, c := range name {
+		const readable = 0o755
+		if dir := name[:i]; c == '/' && r.tree.Mkdir(dir, readable) == nil {
+			err = errors.Join(err, r.tree.Lchown(dir, uid, gid), r.tree.Chmod(dir, readable))
 		}
-		return err
 	}
-	return errors.Join(unix.Fchownat(above, base, int(r.stat.Uid), int(r.stat.Gid), unix.AT_SYMLINK_NOFOLLOW), unix.Fchmodat(above, base, readable, 0))
+	return errors.Join(err, r.place([]addition{{[]string{name}, func(w *os.File) error {
+		_, err := w.Write(body)
+		return errors.Join(err, w.Chown(uid, gid), w.Chmod(mode))
+	}}})[0])
 }
 
 // putFallback adds the preload library and names it in ld.so.preload. Programs that load no library are not reached.
@@ -96,67 +65,24 @@ func (r *root) putFallback(o *Options) error {
 		unix.Close(fd)
 		return err == nil
 	})
-	const readable, executable = 0o644, 0o755
-	preload, err := r.read(addedfiles.Preload, maxPreload)
+	preload, err := r.read(addedfiles.Preload)
 	if err != nil {
 		return err
 	}
+	const readable, executable = 0o644, 0o755
 	if err := r.put(path.Join(addedfiles.Dir, addedfiles.Library), o.Library(), executable); err != nil {
 		return err
 	}
 	if wide {
-		if err := r.put(path.Join(addedfiles.Dir, addedfiles.Library32), o.Library32(), executable); err != nil {
-			return err
+		err = r.put(path.Join(addedfiles.Dir, addedfiles.Library32), o.Library32(), executable)
+		for platform, to := range addedfiles.PlatformLinks { // other values of $PLATFORM
+			if lerr := r.tree.Symlink(to, path.Join(addedfiles.Dir, platform)); !errors.Is(lerr, fs.ErrExist) {
+				err = errors.Join(err, lerr)
+			}
 		}
-		if err := r.linkPlatforms(); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return r.put(addedfiles.Preload, addedfiles.WithPreloadLine(preload, wide), readable)
-}
-
-// linkPlatforms adds the other values of $PLATFORM.
-func (r *root) linkPlatforms() error {
-	dir, err := openAt(r.fd, addedfiles.Dir, unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(dir)
-	for platform, to := range addedfiles.PlatformLinks {
-		if err := unix.Symlinkat(to, dir, platform); err != nil && !errors.Is(err, unix.EEXIST) {
-			return err
-		}
-	}
-	return nil
-}
-
-// possible returns the fixes whose file the root can have, and the reasons against the others.
-func (r *root) possible(all []find.Fix) (some []find.Fix, left []leftover) {
-	for _, fix := range all {
-		file := addedfiles.FixOf(fix).File
-		content, err := r.read(file.Name, int64(len(file.Body)))
-		if err == nil && content != nil && !bytes.Equal(content, file.Body) {
-			err = errors.New("the image has another file there")
-		}
-		if err != nil {
-			left = append(left, leftover{"/" + file.Name, fmt.Sprintf("%s: %v", fix, err)})
-			continue
-		}
-		some = append(some, fix)
-	}
-	return some, left
-}
-
-// putFixes adds the files that fixed programs read.
-func (r *root) putFixes(targets []*target) error {
-	for _, t := range targets {
-		if t.Fix == "" {
-			continue
-		}
-		file := addedfiles.FixOf(t.Fix).File
-		if err := r.put(file.Name, file.Body, addedfiles.Mode); err != nil {
-			return err
-		}
-	}
-	return nil
 }

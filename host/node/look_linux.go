@@ -1,5 +1,4 @@
-// Which files of a root need a patch: those of its layers, which the cache knows after the first start, and those that
-// the container has changed.
+// A look at the files of one directory, within bounds: an image is hostile.
 
 package node
 
@@ -10,8 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
+	"path"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,16 +18,30 @@ import (
 	"vfix.dev/vfix/rewriter/find"
 )
 
+// bounds limit the work of one start: what is left of each.
+type bounds struct {
+	time           time.Duration
+	until          time.Time
+	entries, files int
+	written        int64
+}
+
+var defaultBounds = bounds{time: maxTime, entries: maxEntries, files: maxFiles, written: maxWritten}
+
+// errBound: one of the bounds is reached.
+var errBound = errors.New("over a bound of vfix")
+
 // target is a file with something to patch, or with something that stays.
 type target struct {
-	Names []string `json:"names"` // all that one inode has, below the root
+	Names []string `json:"names"` // of the inode, below the directory
+	Links int      `json:"links"` // how many names the inode has anywhere
 	Size  int64    `json:"size"`
 	Mtime int64    `json:"mtime"` // nanoseconds, as Ctime
 	Ctime int64    `json:"ctime"`
 	examiner.Finding
 
-	todo string // one of the names that has the original; "" for none
-	gone bool   // the container shows no name of it
+	todo []string // names below the root that get the patched file; the first one has the original
+	gone bool     // the root shows neither the original nor the patched file
 }
 
 // leftover is a file that stays as it is, and why.
@@ -38,8 +50,8 @@ type leftover struct {
 	Reason string `json:"reason"`
 }
 
-// findings are the files of one walk. Cut says why the walk ended early, "" if it did not; that is looked at again
-// after a day.
+// findings are the files of one directory. Cut says why the look ended early, "" if it did not. A directory of which
+// something could not be examined is looked at again after a day.
 type findings struct {
 	Targets []*target  `json:"targets,omitempty"`
 	Left    []leftover `json:"left,omitempty"`
@@ -47,147 +59,113 @@ type findings struct {
 	Time    time.Time  `json:"time,omitzero"`
 }
 
-func (f *findings) leave(name string, err error) {
-	f.Left = append(f.Left, leftover{"/" + name, err.Error()})
-}
-
-// looker looks for files to patch in one root.
+// looker looks for files to patch in the directories of one root.
 type looker struct {
 	*root
 	*bounds
 	examiner.Examiner
-	found    *findings
-	inodes   map[uint64]*target // files with several names; nil for those without anything to patch
-	buf      []byte
-	examined int
-	// ownEntries is how many entries the container's own directories have, as far as they were visited.
-	ownEntries int
+	cache *cache
+	maker string // what patches depend on
+	// done are names for which the root shows a patched file.
+	done map[string]bool
+	// missed: an image's layer was not in the cache; cut: a look in this start ended early.
+	missed, cut bool
+	examined    int
+
+	// Of the directory that is being looked at:
+	found   *findings
+	inodes  map[inode]*target // files with several names; nil for those without anything to patch
+	visited int               // entries
+	buf     []byte
 }
 
-// look examines the files that walk visits.
-func (l *looker) look(walk func() error) (*findings, error) {
-	l.found, l.inodes = &findings{}, map[uint64]*target{}
-	err := walk()
+type inode struct{ device, number uint64 }
+
+// look examines the files below an open directory.
+func (l *looker) look(dir int) (*findings, error) {
+	l.found, l.inodes, l.visited = &findings{Time: time.Now().UTC()}, map[inode]*target{}, 0
+	err := l.walk(dir, ".", "", 0)
 	if errors.Is(err, errBound) || errors.Is(err, examiner.ErrTime) {
-		l.found.Cut, l.found.Time, err = err.Error(), time.Now().UTC(), nil
+		l.cut, l.found.Cut, err = true, err.Error(), nil
 	}
 	return l.found, err
 }
 
-// below looks at the root without the container's own files: at what its layers have.
-func (l *looker) below() (*findings, error) {
-	l.Start()
-	return l.look(func() error {
-		return l.walk(l.fd, ".", "", 0, func(dir int, base, name string, kind fs.FileMode) error {
-			if !kind.IsRegular() {
-				return nil
+// walk looks at everything below a directory: base in at, which is depth directories below the first one, and called name
+// there.
+func (l *looker) walk(at int, base, name string, depth int) error {
+	if depth > maxDepth {
+		return fmt.Errorf("%w: /%s: more than %d directories inside one another", errBound, name, maxDepth)
+	}
+	fd, err := openAt(at, base, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil && depth == 0 {
+		return fmt.Errorf("/%s: %w", name, err)
+	}
+	if err != nil {
+		return unread(name, err)
+	}
+	dir := os.NewFile(uintptr(fd), name)
+	defer dir.Close()
+	for {
+		const piece = 256 // entries
+		entries, end := dir.ReadDir(piece)
+		for _, e := range entries {
+			if err := l.visit(fd, e, path.Join(name, e.Name()), depth); err != nil {
+				return err
 			}
-			return l.file(dir, base, name, true)
-		})
-	})
-}
-
-// isOwn reports whether one of the container's own directories has a name.
-func (l *looker) isOwn(name string) bool {
-	for _, dir := range l.own {
-		var st unix.Stat_t
-		if unix.Lstat(filepath.Join(dir, name), &st) == nil {
-			return true
+		}
+		if errors.Is(end, io.EOF) {
+			return nil
+		}
+		if end != nil {
+			return fmt.Errorf("/%s: %w", name, end)
 		}
 	}
-	return false
 }
 
-// above looks at the container's own files, except names that are done. hides reports that they hide programs of the
-// layers, so that a look at the root does not show what the layers have.
-func (l *looker) above(done map[string]bool) (found *findings, hides bool, err error) {
-	l.extend()
-	l.Until = l.until
-	found, err = l.look(func() error {
-		for _, dir := range l.own {
-			fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-			if err != nil {
-				return err
-			}
-			err = l.walk(fd, ".", "", 0, func(at int, base, name string, kind fs.FileMode) error {
-				l.ownEntries++
-				if !done[name] {
-					hides = hides || l.hides(at, base, name, kind)
-				}
-				if !kind.IsRegular() || done[name] || isTemporary(base) {
-					return nil
-				}
-				return l.file(l.fd, name, name, false)
-			})
-			unix.Close(fd)
-			if err != nil {
-				return err
-			}
-		}
+// visit looks at one entry of an open directory, except names that are known to be patched.
+func (l *looker) visit(dir int, e fs.DirEntry, name string, depth int) error {
+	if err := l.entry(); err != nil {
+		return err
+	}
+	switch {
+	case l.done[name], name == staging:
 		return nil
-	})
-	return found, hides, err
-}
-
-// hides reports whether an entry of an own directory hides programs of the layers (overlayfs.rst, "whiteouts and opaque
-// directories").
-func (l *looker) hides(at int, base, name string, kind fs.FileMode) bool {
-	if kind.IsDir() {
-		return opaque(at, base) && l.anyLower(name, func(fs.FileInfo, string) bool { return true })
+	case e.IsDir():
+		return l.walk(dir, e.Name(), name, depth+1)
+	case e.Type().IsRegular():
+		return l.file(dir, e.Name(), name)
 	}
-	return l.anyLower(name, func(fi fs.FileInfo, path string) bool {
-		return fi.IsDir() || fi.Mode().IsRegular() && startsAsELF(path)
-	})
+	return nil
 }
 
-func (l *looker) anyLower(name string, test func(fs.FileInfo, string) bool) bool {
-	for _, dir := range l.lower {
-		path := filepath.Join(dir, name)
-		if fi, err := os.Lstat(path); err == nil && test(fi, path) {
-			return true
+// entry counts a directory entry.
+func (l *looker) entry() error {
+	l.visited++
+	l.entries--
+	switch {
+	case l.entries < 0:
+		return fmt.Errorf("%w: too many files and directories", errBound)
+	case time.Now().After(l.until):
+		return fmt.Errorf("%w: more than %v", errBound, l.time)
+	}
+	return nil
+}
+
+// unread is what an error of a file or directory means for a look: nothing if it is gone, forbidden, or of another mount;
+// such are left out. Others end the look: what is there is not known.
+func unread(name string, err error) error {
+	for _, out := range []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EXDEV, unix.EACCES, unix.EPERM} {
+		if errors.Is(err, out) {
+			return nil
 		}
 	}
-	return false
+	return fmt.Errorf("/%s: %w", name, err)
 }
 
-// opaque reports whether a directory of an overlay replaces those below it, or has the content of another one.
-func opaque(at int, base string) bool {
-	fd, err := unix.Openat(at, base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return true
-	}
-	defer unix.Close(fd)
-	for _, prefix := range []string{"trusted.overlay.", "user.overlay.", "user.fuseoverlayfs."} {
-		for _, name := range []string{"opaque", "redirect"} {
-			if n, err := unix.Fgetxattr(fd, prefix+name, nil); err == nil && n > 0 {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func startsAsELF(path string) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return true
-	}
-	defer f.Close()
-	return isELF(int(f.Fd()))
-}
-
-// isELF reports whether a file starts as 64-bit ELF for x86-64 does (ELF gABI, e_ident and e_machine). An error is left
-// to the examination.
-func isELF(fd int) bool {
-	const class64, x86_64 = "\x7fELF\x02", "\x3e\x00"
-	var head [20]byte
-	n, err := unix.Pread(fd, head[:], 0)
-	return err != nil || n == len(head) && string(head[:len(class64)]) == class64 && string(head[18:]) == x86_64
-}
-
-// file looks at one file; among those below not at the container's own. An error ends the walk.
-func (l *looker) file(dir int, base, name string, below bool) error {
-	var st unix.Stat_t
+// file looks at one file: base in dir, called name below the first directory. An error ends the look.
+func (l *looker) file(dir int, base, name string) error {
+	var st, opened unix.Stat_t
 	err := unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW) // opening takes longer
 	if err != nil {
 		return unread(name, err)
@@ -195,16 +173,17 @@ func (l *looker) file(dir int, base, name string, below bool) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size < minSize || st.Size > maxSize {
 		return nil
 	}
-	if l.links(&st) > 1 {
-		if t, known := l.inodes[st.Ino]; known {
-			if t != nil {
-				t.Names = append(t.Names, name)
-			}
-			return nil
+	id := inode{st.Dev, st.Ino}
+	if t, known := l.inodes[id]; known {
+		if t != nil {
+			t.Names = append(t.Names, name)
 		}
-		l.inodes[st.Ino] = nil
+		return nil
 	}
-	fd, err := openAt(dir, base, unix.O_RDONLY)
+	if st.Nlink > 1 {
+		l.inodes[id] = nil
+	}
+	fd, err := l.open(dir, base, name)
 	if err != nil {
 		return unread(name, err)
 	}
@@ -214,33 +193,64 @@ func (l *looker) file(dir int, base, name string, below bool) error {
 	}
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
-	if err := unix.Fstat(fd, &st); err != nil {
+	if err := unix.Fstat(fd, &opened); err != nil {
 		return unread(name, err)
 	}
-	if !l.suspect(f, st.Size) || below && l.isOwn(name) {
+	t := &target{Names: []string{name}, Links: int(st.Nlink), Size: st.Size, Mtime: st.Mtim.Nano(), Ctime: st.Ctim.Nano()}
+	if !t.matches(&opened) || !l.suspect(f, st.Size) {
 		return nil
 	}
 	if l.files--; l.files < 0 {
 		return fmt.Errorf("%w: too many files to examine", errBound)
 	}
 	l.examined++
-	found, err := l.Examine(f, st.Size)
-	if errors.Is(err, examiner.ErrTime) || errors.Is(err, examiner.ErrRefused) {
+	t.Finding, err = l.Examine(f, st.Size)
+	switch {
+	case errors.Is(err, examiner.ErrTime), errors.Is(err, examiner.ErrRefused):
 		return err
-	}
-	if err != nil {
-		l.found.leave(name, err)
-		return nil
-	}
-	if found.Empty() && found.Left == "" && found.Fix == "" {
-		return nil
-	}
-	t := &target{Names: []string{name}, Size: st.Size, Mtime: st.Mtim.Nano(), Ctime: st.Ctim.Nano(), Finding: found, todo: name}
-	l.found.Targets = append(l.found.Targets, t)
-	if l.links(&st) > 1 {
-		l.inodes[st.Ino] = t
+	case err != nil:
+		l.found.Left = append(l.found.Left, leftover{"/" + name, err.Error()})
+	case !t.Empty() || t.Left != "" || t.Fix != "":
+		l.found.Targets = append(l.found.Targets, t)
+		if t.Links > 1 {
+			l.inodes[id] = t
+		}
 	}
 	return nil
+}
+
+// open opens a file: as the root shows it, if a layer has only its metadata (overlayfs.rst, "Metadata only copy up").
+func (l *looker) open(dir int, base, name string) (int, error) {
+	fd, err := openAt(dir, base, unix.O_RDONLY)
+	if err != nil {
+		return fd, err
+	}
+	head, herr := readHead(fd)
+	if herr != nil || head != [headSize]byte{} {
+		return fd, nil
+	}
+	for _, prefix := range []string{"trusted.", "user."} {
+		if _, err := unix.Fgetxattr(fd, prefix+"overlay.metacopy", nil); err == nil {
+			unix.Close(fd)
+			return openAt(l.fd, name, unix.O_RDONLY)
+		}
+	}
+	return fd, nil
+}
+
+// headSize is how many bytes tell a program of this machine (ELF gABI, e_ident to e_machine).
+const headSize = 20
+
+func readHead(fd int) (head [headSize]byte, err error) {
+	_, err = unix.Pread(fd, head[:], 0)
+	return head, err
+}
+
+// isELF reports whether a file starts as 64-bit ELF for x86-64 does. An error is left to the examination.
+func isELF(fd int) bool {
+	const class64, x86_64 = "\x7fELF\x02", "\x3e\x00"
+	head, err := readHead(fd)
+	return err != nil || string(head[:len(class64)]) == class64 && string(head[18:]) == x86_64
 }
 
 // suspect reports whether a file has the bytes of an address of the page, or a name that a fix is about. Most files
@@ -262,8 +272,8 @@ func (t *target) matches(st *unix.Stat_t) bool {
 	return st.Size == t.Size && st.Mtim.Nano() == t.Mtime && st.Ctim.Nano() == t.Ctime
 }
 
-// done reports whether a file is the result of the patch.
-func (t *target) done(f io.ReaderAt, size int64) bool {
+// isResult reports whether a file is the result of the patch.
+func (t *target) isResult(f io.ReaderAt, size int64) bool {
 	if size != t.Size+int64(len(t.Tail)) || t.Empty() {
 		return false
 	}
@@ -281,5 +291,5 @@ func has(f io.ReaderAt, offset int64, want []byte) bool {
 	return n == len(want) && bytes.Equal(got, want)
 }
 
-// first is the name of a target in a record.
-func (t *target) first() string { return strings.TrimPrefix(t.Names[0], "/") }
+// path is the name of a target in a record.
+func (t *target) path() string { return "/" + t.Names[0] }

@@ -1,177 +1,137 @@
-// Putting patched files into a root. All files of a start are prepared under other names and written to the disk
-// together; then each gets its name. A start that is killed leaves the old or the new file.
+// Files are put into a root. They are made in a directory of their own, and written to the disk together; then each gets
+// its names. A start that is killed leaves the old or the new file, and that directory, which the next one removes.
 
 package node
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path"
 	"slices"
-	"strings"
+	"strconv"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/internal/filecopy"
 )
 
+// staging is the directory in a root in which files are made.
+const staging = ".vfix-staging"
+
+// batch is how many files are made together: each is an open file.
+const batch = 64
+
+// addition is a file for a root: its names there, and what writes it.
+type addition struct {
+	names []string
+	write func(*os.File) error
+}
+
 // errOther: another file is at the place of one that was examined.
 var errOther = errors.New("another file is at its place")
 
-// batch is how many files are prepared together: each is an open file.
-const batch = 64
-
-// directory is an open directory, with the times that it had before.
-type directory struct {
-	fd    int
-	times []unix.Timespec
+// place puts files into the root. It returns an error for each, nil for success.
+func (r *root) place(files []addition) []error {
+	if len(files) == 0 {
+		return nil
+	}
+	_ = r.tree.RemoveAll(staging)
+	const private = 0o700
+	if err := r.tree.Mkdir(staging, private); err != nil {
+		return slices.Repeat([]error{err}, len(files))
+	}
+	defer func() {
+		_ = r.tree.RemoveAll(staging)
+		_ = r.tree.Chtimes(".", time.Time{}, time.Unix(r.stat.Mtime.Sec, int64(r.stat.Mtime.Nsec)))
+	}()
+	var errs []error
+	for some := range slices.Chunk(files, batch) {
+		errs = append(errs, r.placeSome(some)...)
+	}
+	return errs
 }
 
-// directory opens the directory of a file, which stays open until restore.
-func (r *root) directory(name string) (fd int, err error) {
-	dir := path.Dir("/" + name)[1:]
-	if d, open := r.dirs[dir]; open {
-		return d.fd, nil
+// placeSome puts files into the root that are open at the same time. Without fsync an ext4 or XFS file could be empty
+// after a power failure, and hide the original.
+func (r *root) placeSome(files []addition) []error {
+	errs := make([]error, len(files))
+	staged := func(i int) string { return path.Join(staging, strconv.Itoa(i)) }
+	var syncs sync.WaitGroup
+	for i, file := range files {
+		var f *os.File
+		const private = 0o600
+		if f, errs[i] = r.tree.OpenFile(staged(i), os.O_RDWR|os.O_CREATE|os.O_EXCL, private); errs[i] != nil {
+			continue
+		}
+		if errs[i] = file.write(f); errs[i] != nil {
+			f.Close()
+			continue
+		}
+		syncs.Go(func() { errs[i] = errors.Join(f.Sync(), f.Close()) })
 	}
-	if fd, err = openAt(r.fd, dir, unix.O_RDONLY|unix.O_DIRECTORY); err != nil {
-		return 0, err
+	syncs.Wait()
+	for i, file := range files {
+		if errs[i] == nil {
+			errs[i] = r.name(staged(i), file.names)
+		}
+		_ = r.tree.Remove(staged(i))
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		unix.Close(fd)
-		return 0, err
-	}
-	r.dirs[dir] = directory{fd, []unix.Timespec{st.Atim, st.Mtim}}
-	return fd, nil
+	return errs
 }
 
-// restore gives the directories that are open the times that they had, and closes them.
-func (r *root) restore() {
-	for _, d := range r.dirs {
-		_ = setTimes(d.fd, d.times)
-		unix.Close(d.fd)
-	}
-	clear(r.dirs)
-}
-
-// prepared is a file that is ready to get its names.
-type prepared struct {
-	names []string // of the file, below the root
-	dirs  []int    // their directories
-	file  *os.File // under temporary names in these directories
-	done  int      // how many temporary names it has
-}
-
-// prepare creates a file under a temporary name.
-func (r *root) prepare(names []string) (*prepared, error) {
-	p := &prepared{names: names}
+// name gives a file its names below the root, in directories that keep their times.
+func (r *root) name(staged string, names []string) error {
 	for _, name := range names {
-		fd, err := r.directory(name)
+		link := staged + ".link"
+		if err := r.tree.Link(staged, link); err != nil {
+			return err
+		}
+		dir, err := r.tree.Lstat(path.Dir(name))
 		if err != nil {
-			return nil, err
-		}
-		p.dirs = append(p.dirs, fd)
-	}
-	temp := temporary(names[0])
-	_ = unix.Unlinkat(p.dirs[0], temp, 0) // of a start that was killed
-	fd, err := unix.Openat(p.dirs[0], temp, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	p.file, p.done = os.NewFile(uintptr(fd), temp), 1
-	return p, nil
-}
-
-// temporary is the name of a file until it is ready: the same at each start, so that a later one removes it.
-func temporary(name string) string {
-	sum := sha256.Sum256([]byte(name))
-	return temporaryPrefix + hex.EncodeToString(sum[:])[:temporaryDigits]
-}
-
-const (
-	temporaryPrefix = ".vfix-"
-	temporaryDigits = 16
-)
-
-// isTemporary reports whether a name is that of a file of a start that was killed.
-func isTemporary(base string) bool {
-	return len(base) == len(temporaryPrefix)+temporaryDigits && strings.HasPrefix(base, temporaryPrefix)
-}
-
-// discard removes the temporary names, and closes the file.
-func (p *prepared) discard() {
-	for i := range p.done {
-		_ = unix.Unlinkat(p.dirs[i], temporary(p.names[i]), 0)
-	}
-	p.file.Close()
-}
-
-// rename gives the file all of its names.
-func (p *prepared) rename() error {
-	for i := 1; i < len(p.names); i++ {
-		temp := temporary(p.names[i])
-		_ = unix.Unlinkat(p.dirs[i], temp, 0)
-		if err := unix.Linkat(p.dirs[0], temporary(p.names[0]), p.dirs[i], temp, 0); err != nil {
 			return err
 		}
-		p.done++
-	}
-	for i := len(p.names) - 1; i >= 0; i-- {
-		if err := unix.Renameat(p.dirs[i], temporary(p.names[i]), p.dirs[i], path.Base(p.names[i])); err != nil {
+		if err := r.tree.Rename(link, name); err != nil {
 			return err
 		}
-		p.done--
+		_ = r.tree.Chtimes(path.Dir(name), time.Time{}, dir.ModTime())
 	}
 	return nil
 }
 
-// setTimes is utimensat(2) for an open file.
-func setTimes(fd int, times []unix.Timespec) error {
-	return unix.UtimesNanoAt(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), times, 0)
-}
-
-// change prepares the patched file of a target.
-func (r *root) change(t *target, b *bounds) (p *prepared, err error) {
-	fd, err := openAt(r.fd, t.todo, unix.O_RDONLY)
+// rewrite makes the patched file of a target.
+func (r *root) rewrite(t *target, b *bounds, w *os.File) error {
+	fd, err := openAt(r.fd, t.todo[0], unix.O_RDONLY)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	original := os.NewFile(uintptr(fd), t.todo)
+	original := os.NewFile(uintptr(fd), t.todo[0])
 	defer original.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, err
+		return err
 	}
 	if !t.matches(&st) {
-		return nil, errOther
+		return errOther
 	}
-	if r.links(&st) != len(t.Names) {
-		return nil, fmt.Errorf("it has %d names, of which the container shows %d", st.Nlink, len(t.Names))
+	if t.Links != len(t.Names) {
+		return fmt.Errorf("it has %d names, of which the container shows %d", t.Links, len(t.Names))
 	}
 	if b.written -= t.Size; b.written < 0 {
-		return nil, fmt.Errorf("%w: too many bytes of patched files", errBound)
+		return fmt.Errorf("%w: too many bytes of patched files", errBound)
 	}
 	const immutable, appendOnly, verity = 0x10, 0x20, 0x100000 // FS_…_FL of uapi/linux/fs.h
 	const marked = immutable | appendOnly | verity
 	if flags, err := unix.IoctlGetInt(fd, unix.FS_IOC_GETFLAGS); err == nil && flags&marked != 0 {
-		return nil, fmt.Errorf("it is immutable (flags %#x)", flags&marked)
+		return fmt.Errorf("it is immutable (flags %#x)", flags&marked)
 	}
-	if p, err = r.prepare(t.Names); err != nil {
-		return nil, err
+	if err := t.write(w, original); err != nil {
+		return err
 	}
-	if err = t.write(p.file, original); err == nil {
-		err = copyMetadata(fd, int(p.file.Fd()), &st)
-	}
-	if err != nil {
-		p.discard()
-		return nil, err
-	}
-	return p, nil
+	return copyMetadata(fd, int(w.Fd()), &st)
 }
 
 // write makes the patched file: a clone or a sparse copy of the original, whose old bytes are compared first.
@@ -225,46 +185,5 @@ func copyMetadata(from, to int, st *unix.Stat_t) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	return setTimes(to, []unix.Timespec{st.Atim, st.Mtim})
-}
-
-// commit writes prepared files to the disk at the same time, and then gives each its names. Without that an ext4 or XFS
-// file could be empty after a power failure, and hide the original. It returns an error for each file, nil for success.
-func (r *root) commit(all []*prepared) []error {
-	errs := make([]error, len(all))
-	var syncs sync.WaitGroup
-	for i, p := range all {
-		syncs.Go(func() { errs[i] = p.file.Sync() })
-	}
-	syncs.Wait()
-	for i, p := range all {
-		if errs[i] == nil {
-			errs[i] = p.rename()
-		}
-		p.discard()
-	}
-	return errs
-}
-
-// place puts the patched files of targets into the root. It returns those that stay, with the reasons.
-func (r *root) place(targets []*target, b *bounds) (left []leftover) {
-	for some := range slices.Chunk(targets, batch) {
-		var all []*prepared
-		var of []*target
-		for _, t := range some {
-			p, err := r.change(t, b)
-			if err != nil {
-				left = append(left, leftover{"/" + t.first(), err.Error()})
-				continue
-			}
-			all, of = append(all, p), append(of, t)
-		}
-		for i, err := range r.commit(all) {
-			if err != nil {
-				left = append(left, leftover{"/" + of[i].first(), err.Error()})
-			}
-		}
-		r.restore()
-	}
-	return left
+	return unix.UtimesNanoAt(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", to), []unix.Timespec{st.Atim, st.Mtim}, 0)
 }

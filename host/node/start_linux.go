@@ -3,18 +3,14 @@
 package node
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"vfix.dev/vfix/host/examiner"
+	"vfix.dev/vfix/internal/addedfiles"
 )
 
 // Options are what the program brings along.
@@ -117,104 +113,35 @@ func (s *start) patch(path string, set settings) error {
 		return err
 	}
 	defer r.close()
-	store, err := openCache(s.config.StateDir())
+	cache, err := openCache(s.config.StateDir())
 	if err != nil {
 		return err
 	}
-	fixes, left := r.possible(set.fixes)
-	l := &looker{root: r, bounds: &s.limits}
+	l := &looker{root: r, bounds: &s.limits, cache: cache, maker: fmt.Sprint(s.Maker, set.fixes), done: map[string]bool{}}
 	l.until = time.Now().Add(l.time)
-	l.Examiner = examiner.Examiner{Until: l.until, Fixes: fixes, Dir: store.dir}
-	defer l.Close()
-	found, err := s.find(l, store)
+	l.Examiner = examiner.Examiner{Until: l.until, Fixes: set.fixes, Dir: cache.dir}
+	found, err := l.find()
 	s.record.Examined = l.examined
+	switch {
+	case r.dirs[0].own:
+		s.record.Cache = "none"
+	case l.missed:
+		s.record.Cache = "miss"
+	default:
+		s.record.Cache = "hit"
+	}
 	if err != nil {
 		return err
 	}
-	s.record.Left = append(left, found.Left...)
-	return s.apply(r, found, set, l.bounds)
-}
-
-// find returns the files of the root to patch, or that something stays in.
-func (s *start) find(l *looker, store *cache) (*findings, error) {
-	s.record.Cache = "none"
-	layers := identity(l.lower, true)
-	if layers == "" {
-		below, err := l.below()
-		return all(below), err
-	}
-	maker := fmt.Sprint(s.Maker, l.Fixes)
-	key, own := cacheKey(maker, layers), cacheKey(maker, layers+identity(l.own[:1], false))
-	before := store.get(own) // what an earlier start of this container found, and others cannot use
-	s.record.Cache = "hit"
-	below := cmp.Or(store.get(key), before)
-	if below == nil { // others that want the same wait
-		unlock, err := store.lock(key, l.until)
-		if err != nil {
-			return nil, err
-		}
-		defer unlock()
-		if below = store.get(key); below == nil {
-			s.record.Cache = "miss"
-			if below, err = l.below(); err != nil {
-				return nil, err
-			}
-		}
-	}
-	done, foreign, err := l.state(below.Targets)
-	if err != nil {
-		return nil, err
-	}
-	above, hides := &findings{}, false
-	if before != nil && before.Cut != "" {
-		above.Cut = before.Cut
-	} else if above, hides, err = l.above(done); err != nil {
-		return nil, err
-	}
-	if foreign {
-		os.Remove(store.path(key))
-		os.Remove(store.path(own))
-		above.Left = append(above.Left, leftover{Reason: "the layers are not those that were examined: the next start looks again"})
-	}
-	found := all(below, above)
-	tooMuch := above.Cut != "" || below.Cut != "" && l.ownEntries > l.few // by this container, not by its image
-	switch {
-	case foreign, before != nil:
-	case tooMuch:
-		err = store.put(own, &findings{Targets: below.Targets, Left: below.Left, Cut: found.Cut, Time: time.Now().UTC()})
-	case s.record.Cache == "miss" && hides:
-		err = store.put(own, below)
-	case s.record.Cache == "miss":
-		err = store.put(key, below)
-	}
-	if err != nil {
-		found.Left = append(found.Left, leftover{Reason: "cache: " + err.Error()})
-	}
-	return found, nil
-}
-
-// all returns several findings as one.
-func all(several ...*findings) *findings {
-	found := &findings{}
-	for _, f := range several {
-		if f == nil {
-			continue
-		}
-		found.Targets = append(found.Targets, f.Targets...)
-		found.Left = append(found.Left, f.Left...)
-		if f.Cut != "" && f.Cut != found.Cut {
-			found.Cut = f.Cut
-			found.Left = append(found.Left, leftover{Reason: f.Cut})
-		}
-	}
-	return found
+	s.record.Left = found.Left
+	return s.apply(r, found.Targets, set)
 }
 
 // apply puts everything into the root, and completes the record.
-func (s *start) apply(r *root, found *findings, set settings, b *bounds) error {
+func (s *start) apply(r *root, targets []*target, set settings) error {
 	var todo []*target
-	for _, t := range found.Targets {
-		if t.todo != "" && !t.Empty() {
+	for _, t := range targets {
+		if len(t.todo) > 0 && !t.Empty() {
 			todo = append(todo, t)
 		}
 	}
@@ -230,28 +157,37 @@ func (s *start) apply(r *root, found *findings, set settings, b *bounds) error {
 			s.record.Fallback = true
 		}
 	}
-	if err := r.putFixes(todo); err != nil {
-		return err
+	files := make([]addition, len(todo))
+	for i, t := range todo {
+		files[i] = addition{t.todo, func(w *os.File) error { return r.rewrite(t, &s.limits, w) }}
+		if t.Fix != "" {
+			if err := r.put(addedfiles.FixOf(t.Fix).File.Name, addedfiles.FixOf(t.Fix).File.Body, addedfiles.Mode); err != nil {
+				return err
+			}
+		}
 	}
-	left := r.place(todo, b)
-	s.record.Left = append(s.record.Left, left...)
-	s.record.add(found.Targets, left)
+	for i, err := range r.place(files) {
+		if err != nil {
+			todo[i].gone = true
+			s.record.Left = append(s.record.Left, leftover{todo[i].path(), err.Error()})
+		}
+	}
+	s.record.add(targets)
 	return nil
 }
 
-// add completes a record: all targets are in place but those that are left.
-func (r *Record) add(targets []*target, left []leftover) {
+// add completes a record: all targets are in place but those that are gone.
+func (r *Record) add(targets []*target) {
 	for _, t := range targets {
-		failed := slices.ContainsFunc(left, func(l leftover) bool { return l.Path == "/"+t.first() })
-		if t.gone || failed {
+		if t.gone {
 			continue
 		}
 		if !t.Empty() {
-			r.Patched = append(r.Patched, "/"+t.first())
+			r.Patched = append(r.Patched, t.path())
 			r.Sites += t.Sites
 		}
 		if t.Left != "" && (!r.Fallback || t.Static) {
-			r.Left = append(r.Left, leftover{"/" + t.first(), t.Left})
+			r.Left = append(r.Left, leftover{t.path(), t.Finding.Left})
 		}
 	}
 	switch {
@@ -275,45 +211,4 @@ func (r *Record) why() string {
 		text += fmt.Sprintf(" (and %d more)", len(r.Left)-1)
 	}
 	return text
-}
-
-// state finds out which targets are in the root: their original, their patched file, or neither. foreign reports that
-// the layers have other files than the cache says: not that the container has replaced or removed them.
-func (l *looker) state(targets []*target) (done map[string]bool, foreign bool, err error) {
-	done = map[string]bool{}
-	for _, t := range targets {
-		t.todo, t.gone = "", true
-		for _, name := range t.Names {
-			switch original, patched, err := l.shows(t, name); {
-			case err != nil:
-				return nil, false, err
-			case original:
-				t.todo, t.gone = name, false
-			case patched:
-				done[name], t.gone = true, false
-			default:
-				foreign = foreign || !l.anyLower(name, func(_ fs.FileInfo, path string) bool {
-					var st unix.Stat_t
-					return unix.Lstat(path, &st) == nil && t.matches(&st)
-				})
-			}
-		}
-	}
-	return done, foreign, nil
-}
-
-// shows reports whether the root has a target's original under a name, or its patched file.
-func (l *looker) shows(t *target, name string) (original, patched bool, err error) {
-	fd, err := openAt(l.fd, name, unix.O_RDONLY)
-	if err != nil {
-		return false, false, unread(name, err)
-	}
-	f := os.NewFile(uintptr(fd), name)
-	defer f.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return false, false, unread(name, err)
-	}
-	original = t.matches(&st) && !l.isOwn(name)
-	return original, !original && t.done(f, st.Size), nil
 }

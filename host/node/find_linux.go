@@ -1,0 +1,154 @@
+// The directories of a root: what is to patch in each, from the cache after the first start with it, or by a look at it.
+
+package node
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// key is the name of a directory in the cache, by device, inode and birth time, and by the change time of a layer: that
+// of a container's own directory changes. Its path is no key: engines use names again.
+func (d directory) key(maker string) (string, error) {
+	var st unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, d.path, 0, statxMask, &st); err != nil {
+		return "", fmt.Errorf("%s: %w", d.path, err)
+	}
+	text := fmt.Sprintf("%s\n%d:%d %d %d.%d", maker, st.Dev_major, st.Dev_minor, st.Ino, st.Btime.Sec, st.Btime.Nsec)
+	if !d.own {
+		text += fmt.Sprintf(" %d.%d", st.Ctime.Sec, st.Ctime.Nsec)
+	}
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// find returns the files to patch in all directories of the root, or that something stays in.
+func (l *looker) find() (*findings, error) {
+	all := &findings{}
+	for _, d := range l.dirs {
+		found, err := l.directory(d)
+		if err != nil {
+			return nil, err
+		}
+		all.Targets = append(all.Targets, found.Targets...)
+		all.Left = append(all.Left, found.Left...)
+		if found.Cut != "" {
+			all.Left = append(all.Left, leftover{Reason: found.Cut})
+		}
+	}
+	return all, nil
+}
+
+// few is how many entries a layer has at most that is not stored if it has nothing to patch: a look takes less time.
+// Engines make such a layer for each container.
+const few = 100
+
+// directory returns the files to patch in one directory, and what the root shows of them.
+func (l *looker) directory(d directory) (*findings, error) {
+	dir, err := os.Open(d.path)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	key, err := d.key(l.maker)
+	if err != nil {
+		return nil, err
+	}
+	found := l.cache.get(key)
+	if found == nil && !d.own && !l.cut { // others that need the same wait
+		if err := l.lock(dir); err != nil {
+			return nil, err
+		}
+		found = l.cache.get(key)
+	}
+	switch {
+	case found != nil:
+	case l.cut:
+		return &findings{}, nil
+	default:
+		if found, err = l.look(int(dir.Fd())); err != nil {
+			return nil, err
+		}
+		if found.Cut != "" || !d.own && (l.visited > few || len(found.Targets)+len(found.Left) > 0) {
+			l.missed = l.missed || !d.own
+			if err := l.cache.put(key, found); err != nil {
+				found.Left = append(found.Left, leftover{Reason: "cache: " + err.Error()})
+			}
+		}
+	}
+	same, err := l.compare(d, found.Targets)
+	if err == nil && !same {
+		_ = os.Remove(l.cache.path(key))
+		found.Left = append(found.Left, leftover{Reason: "the layers are not those that were examined: the next start looks again"})
+	}
+	return found, err
+}
+
+// lock waits until no other start looks at a layer; the error says that this took too long. It ends when the directory is
+// closed. A file system without locks has none.
+func (l *looker) lock(dir *os.File) error {
+	for {
+		err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil
+		}
+		if time.Now().After(l.until) {
+			return fmt.Errorf("%w: another start still examines the same image", errBound)
+		}
+		const interval = 5 * time.Millisecond
+		time.Sleep(interval)
+	}
+}
+
+// compare finds out which files of the root are the targets of a directory. It returns false if the directory has other
+// files than the cache says: not if the container has replaced or removed them.
+func (l *looker) compare(d directory, targets []*target) (same bool, err error) {
+	same = true
+	for _, t := range targets {
+		var originals, patchedNames []string
+		for _, name := range t.Names {
+			original, patched, err := l.shows(t, name)
+			if err != nil {
+				return false, err
+			}
+			var st unix.Stat_t
+			switch {
+			case original:
+				originals = append(originals, name)
+			case patched:
+				patchedNames = append(patchedNames, name)
+				l.done[name] = true
+			case unix.Lstat(filepath.Join(d.path, name), &st) != nil || !t.matches(&st):
+				same = false
+			}
+		}
+		t.gone = len(originals)+len(patchedNames) == 0
+		if len(originals) > 0 {
+			t.todo = append(originals, patchedNames...)
+		}
+	}
+	return same, nil
+}
+
+// shows reports whether the root has a target's original under a name, or its patched file.
+func (l *looker) shows(t *target, name string) (original, patched bool, err error) {
+	fd, err := openAt(l.fd, name, unix.O_RDONLY)
+	if err != nil {
+		return false, false, unread(name, err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return false, false, unread(name, err)
+	}
+	original = t.matches(&st)
+	return original, !original && t.isResult(f, st.Size), nil
+}
