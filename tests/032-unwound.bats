@@ -33,7 +33,7 @@ without_table() {
 # steps DIR WANT: gdb's backtraces from each instruction in DIR; WANT is whether all must be complete.
 steps() {
 	local least=40
-	run timeout $((10 * patience)) gdb -q -nx -batch -x "$from/steps.py" --args "$1/unwound" once
+	run timeout $((3 * patience)) gdb -q -nx -batch -x "$from/steps.py" --args "$1/unwound" once
 	[[ $output =~ instructions:\ ([0-9]+),\ bad:\ ([0-9]+) ]] || fail "gdb: $output"
 	[ "${BASH_REMATCH[1]}" -ge "$least" ] || fail "only ${BASH_REMATCH[1]} instructions: $output"
 	if [ "$2" = complete ]; then

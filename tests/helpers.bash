@@ -32,7 +32,7 @@ kernel_line='vsyscall attempted with vsyscall=none'
 status_sigsegv=139 # 128 + signal, as a shell shows it
 status_sigsys=159
 # The time limit for a service to start or end.
-patience=60 # seconds
+patience=240 # seconds: a machine may have much else to do
 
 # run_vfix [STATUS] ARGUMENT...: runs vfix, expects that exit status (0), and leaves its stdout in $output and its
 # stderr in $stderr, as bats' run does, with fewer processes.
