@@ -106,7 +106,7 @@ func (c *changes) packageNotes(t *contents.Tree) (notes []string) {
 // markWarnings are about xattrs that the patched files lose.
 func (c *changes) markWarnings() (warnings []string) {
 	for _, h := range c.targets {
-		if all := contents.Marks(h.Meta.Xattrs); len(all) > 0 {
+		if all := h.Marks(); len(all) > 0 {
 			warnings = append(warnings, h.Names[0]+": "+contents.MarkWarning(all))
 		}
 	}

@@ -24,12 +24,12 @@ func (v *Verified) entries(want, got map[string]*contents.Entry) {
 			v.problem("%s: missing", title)
 		case w == nil:
 			v.problem("%s: vfix adds no such file", title)
-		case w.Kind != g.Kind || w.Flag != g.Flag:
+		case w.Typeflag != g.Typeflag:
 			v.problem("%s: another kind of file", title)
-		case w.Link != g.Link:
-			v.problem("%s: link: got %q, want %q", title, g.Link, w.Link)
-		case g.Meta.Differs(&w.Meta) != "":
-			v.problem("%s: %s", title, g.Meta.Differs(&w.Meta))
+		case w.Linkname != g.Linkname:
+			v.problem("%s: link: got %q, want %q", title, g.Linkname, w.Linkname)
+		case g.Differs(w) != "":
+			v.problem("%s: %s", title, g.Differs(w))
 		case w.Sum != nil && g.Sum != nil && *w.Sum != *g.Sum:
 			v.problem("%s: other content than vfix writes", title)
 		}

@@ -124,7 +124,7 @@ func derive(ctx context.Context, s *contents.Session, src *source.Source, o Rebu
 	}
 	c := d.changes
 	d.out.Fixed, d.out.Warnings, d.out.Notes = c.fixed, c.markWarnings(), c.packageNotes(sub.T)
-	if d.added, err = s.NewLayer(ctx, sub.T, c.targets, c.extras); err != nil {
+	if d.added, err = contents.NewLayer(ctx, sub.T, c.targets, c.extras); err != nil {
 		return d, err
 	}
 	d.out.LayerSize = d.added.PackedSize

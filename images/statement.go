@@ -138,7 +138,7 @@ func stateFile(h *contents.Target, layer string) (statedFile, error) {
 	is, isErr := blob.HashOf(h.Plan.Apply(before))
 	return statedFile{
 		Path: h.Names[0], Before: was, After: is, Links: append([]string{}, h.Names[1:]...), Layer: layer,
-		Dropped: append([]string{}, contents.Marks(h.Meta.Xattrs)...),
+		Dropped: append([]string{}, h.Marks()...),
 	}, errors.Join(err, isErr)
 }
 

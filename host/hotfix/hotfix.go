@@ -96,7 +96,7 @@ func hotfix(ctx context.Context, c *source.Engine, found container.InspectRespon
 	}
 	h.Findings = f.Findings
 	h.Covered = covered(found)
-	if err := h.write(ctx, s, c, found.ID, f); err != nil {
+	if err := h.write(ctx, c, found.ID, f); err != nil {
 		return nil, err
 	}
 	if o.Start {
@@ -130,7 +130,7 @@ func (h *Hotfixed) check(found container.InspectResponse) error {
 
 // write sends the patched files to the engine, as the layer that a rebuild would add, less what a mount covers. The layer
 // is complete before: an archive that is cut off would leave a file cut off.
-func (h *Hotfixed) write(ctx context.Context, s *contents.Session, c *source.Engine, id string, f *contents.Scanned) error {
+func (h *Hotfixed) write(ctx context.Context, c *source.Engine, id string, f *contents.Scanned) error {
 	hidden := places(f.Tree, h.Covered)
 	var targets []contents.Target
 	extras := map[string]contents.Extra{} // the files that fixed programs read
@@ -157,7 +157,7 @@ func (h *Hotfixed) write(ctx context.Context, s *contents.Session, c *source.Eng
 		h.Written[i] = "/" + h.Written[i]
 	}
 	slices.Sort(h.Written)
-	layer, err := s.NewLayer(ctx, f.Tree, targets, slices.Collect(maps.Values(extras)))
+	layer, err := contents.NewLayer(ctx, f.Tree, targets, slices.Collect(maps.Values(extras)))
 	if err != nil {
 		return err
 	}

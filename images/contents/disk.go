@@ -42,13 +42,6 @@ type Disk struct {
 	passed []Passed
 }
 
-// DiskFile is the file system's information about a regular file.
-type DiskFile struct {
-	Info  fs.FileInfo
-	ID    FileID
-	Links uint64 // the number of the file's names
-}
-
 // OpenDisk opens a directory, or the directory of a file for that file alone. It follows a symlink that the user
 // named.
 func OpenDisk(name string) (*Disk, error) {
@@ -111,16 +104,13 @@ func (d *Disk) Scan(ctx context.Context, s *Session) (*Scanned, error) {
 
 // findings are about the files that may have call sites. A single file has the name that the user typed.
 func (d *Disk) findings(all []*Target) *Scanned {
-	out := &Scanned{Findings: &Findings{}}
-	for _, t := range all {
-		slices.Sort(t.Names)
-	}
-	slices.SortFunc(all, func(a, b *Target) int { return strings.Compare(a.Names[0], b.Names[0]) })
+	var files []Target
 	for _, t := range all {
 		if t.ELF != nil {
-			out.judge(*t, "")
+			files = append(files, *t)
 		}
 	}
+	out := judged(sorted(files), []*layerIndex{{}})
 	out.Passed = append(out.Passed, d.passed...)
 	slices.SortStableFunc(out.Passed, func(a, b Passed) int { return strings.Compare(a.Path, b.Path) })
 	if d.Only != "" {
@@ -132,53 +122,56 @@ func (d *Disk) findings(all []*Target) *Scanned {
 
 // walk finds the regular files, and passes each to work once.
 func (d *Disk) walk(ctx context.Context, work chan<- *Target) (all []*Target, err error) {
-	add := func(name string, fi fs.FileInfo) *Target {
-		e := &Entry{Name: name, Meta: DiskMeta(fi), Size: fi.Size(), Disk: &DiskFile{Info: fi}}
-		e.Disk.ID, e.Disk.Links = Identify(fi)
-		t := &Target{Inode: &Inode{Entry: e}, Names: []string{name}}
-		all = append(all, t)
+	linked := map[FileID]*Target{} // files with several names
+	visit := func(name string, fi fs.FileInfo) error {
+		h, err := statHeader(fi)
+		if err != nil || h.ChangeTime.Before(d.Since) { // a package manager sets the mtime
+			return err
+		}
+		e := &Entry{Header: cleaned(h, name), Disk: fi}
+		id, names := Identify(fi)
+		if t := linked[id]; names > 1 && t != nil {
+			t.Names = append(t.Names, e.Name)
+			return nil
+		}
+		t := &Target{Inode: &Inode{Entry: e}, Names: []string{e.Name}}
+		linked[id], all = t, append(all, t)
 		work <- t
-		return t
+		return nil
 	}
 	if d.Only != "" {
 		fi, err := d.Root.Lstat(d.Only)
 		if err == nil {
-			add(d.Only, fi)
+			err = visit(d.Only, fi)
 		}
 		return all, err
 	}
-	linked := map[FileID]*Target{} // files with several names
 	err = fs.WalkDir(d.Root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err != nil {
-			d.note(name, err)
+		if err == nil && !e.Type().IsRegular() && !e.IsDir() {
 			return nil
 		}
-		if !e.Type().IsRegular() && !e.IsDir() {
-			return nil
-		}
-		fi, err := e.Info()
-		if err != nil {
-			d.note(name, err)
-			return nil
-		}
-		id, names := Identify(fi)
-		if name == "." {
-			d.home = id
+		var fi fs.FileInfo
+		if err == nil {
+			fi, err = e.Info()
 		}
 		switch {
-		case e.IsDir() && (Special(d.Root, name) || d.OneFS && !sameFS(id, d.home)):
-			return fs.SkipDir
-		case e.IsDir(), fi.Size() < elfHead, changeTime(fi).Before(d.Since):
-		case names > 1 && linked[id] != nil:
-			linked[id].Names = append(linked[id].Names, filepath.ToSlash(name))
-		default:
-			t := add(filepath.ToSlash(name), fi)
-			if names > 1 {
-				linked[id] = t
+		case err != nil:
+		case e.IsDir():
+			id, _ := Identify(fi)
+			if name == "." {
+				d.home = id
 			}
+			if Special(d.Root, name) || d.OneFS && id.dev != d.home.dev {
+				return fs.SkipDir
+			}
+		case fi.Size() >= elfHead:
+			err = visit(filepath.ToSlash(name), fi)
+		}
+		if err != nil {
+			d.note(name, err)
 		}
 		return nil
 	})
@@ -211,10 +204,10 @@ func (d *Disk) file(s *Session, e *Entry) error {
 	if err != nil {
 		return err
 	}
-	if !fi.Mode().IsRegular() || !os.SameFile(fi, e.Disk.Info) {
+	if !fi.Mode().IsRegular() || !os.SameFile(fi, e.Disk) {
 		return errors.New("replaced while it was read")
 	}
-	e.Disk.Info, e.Size = fi, fi.Size()
+	e.Disk, e.Size = fi, fi.Size()
 	var head [elfHead]byte
 	n, err := r.ReadAt(head[:], 0)
 	if err != nil && err != io.EOF {
@@ -224,10 +217,10 @@ func (d *Disk) file(s *Session, e *Entry) error {
 		if e.Size > MaxELF {
 			return fmt.Errorf("file of %d bytes, at most %d are examined", e.Size, int64(MaxELF))
 		}
-		if e.Meta.Xattrs, err = FileXattrs(r); err != nil {
+		if err = e.readXattrs(r); err != nil {
 			return err
 		}
-		if e.ELF, err = s.examineAt(e.Name, r, e.Size, head[:n], examining{programs: true, meta: &e.Meta}); err != nil {
+		if e.ELF, err = s.examineAt(e, r, head[:n], false); err != nil {
 			return err
 		}
 	}
@@ -263,19 +256,21 @@ func (d *Disk) passedOver(s *Session, r io.ReaderAt, size int64, head []byte) (*
 // the old content, which it returns as dropped. lost is the metadata that only root may set. A copy with another
 // owner has no setuid, setgid and sticky bits, as with cp -p.
 func CopyMeta(from, to *os.File, patched bool) (dropped []string, lost []Loss, err error) {
-	fi, err := from.Stat()
+	e, err := openedEntry(from)
 	if err != nil {
 		return nil, nil, err
 	}
-	m := DiskMeta(fi)
-	if m.Xattrs, err = FileXattrs(from); err != nil {
-		return nil, nil, err
-	}
 	if patched {
-		dropped, m = Marks(m.Xattrs), *m.Unmarked()
+		dropped, e = e.Marks(), e.unmarked()
 	}
-	lost, err = m.Give(to)
+	lost, err = e.give(to)
 	return dropped, lost, err
+}
+
+// LosesVDSO reports whether an open program may not find the vDSO, because of its privileges.
+func LosesVDSO(f *os.File) bool {
+	e, err := openedEntry(f)
+	return err == nil && e.losesVDSO()
 }
 
 // WrapPath adds the name of the file to an error.

@@ -1,26 +1,12 @@
-// The parts of disk_unix.go for Linux, and the file systems of the kernel itself.
+// The file systems of the kernel itself.
 
 package contents
 
 import (
-	"io/fs"
 	"os"
-	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
-
-const errNoXattr = unix.ENODATA
-
-// changeTime returns when a file's content or metadata last changed; a package manager that sets the mtime does
-// not affect it.
-func changeTime(fi fs.FileInfo) time.Time {
-	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		return time.Unix(st.Ctim.Unix())
-	}
-	return fi.ModTime()
-}
 
 // specialFS are the file systems whose files come from the kernel. Source: linux/magic.h; devtmpfs counts as tmpfs
 // there, and has no regular files.

@@ -5,16 +5,17 @@
 package contents
 
 import (
+	"archive/tar"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/filecopy"
 )
 
@@ -33,42 +34,32 @@ func Identify(fi fs.FileInfo) (FileID, uint64) {
 	return FileID{uint64(st.Dev), uint64(st.Ino)}, uint64(st.Nlink)
 }
 
-func sameFS(a, b FileID) bool { return a.dev == b.dev }
-
 // onlyRoot reports whether an error means that the caller may not set some metadata; EINVAL is an ID that the
 // caller's user namespace does not map (chown(2)).
 func onlyRoot(err error) bool {
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EINVAL)
 }
 
-// Give sets all of m except the times on an open file or directory: POSIX ACLs, security.capability and
+// give sets all metadata except the times on an open file or directory: POSIX ACLs, security.capability and
 // security.selinux are xattrs. The owner comes first, as chown clears the setuid bit and security.capability
 // (kernel: notify_change, ATTR_KILL_SUID; cap_inode_killpriv). It omits metadata that only root may set, and
 // returns it.
-func (m *Meta) Give(to *os.File) (lost []Loss, err error) {
+func (e *Entry) give(to *os.File) (lost []Loss, err error) {
+	fd := int(to.Fd())
 	var is unix.Stat_t
-	if err := unix.Fstat(int(to.Fd()), &is); err != nil {
+	if err := unix.Fstat(fd, &is); err != nil {
 		return nil, err
 	}
-	lost, err = m.giveOwner(&is, func(uid, gid int) error { return unix.Fchown(int(to.Fd()), uid, gid) })
-	if err != nil {
+	chown := func(uid, gid int) error { return unix.Fchown(fd, uid, gid) }
+	if lost, err = e.giveOwner(&is, chown, func(mode uint32) error { return unix.Fchmod(fd, mode) }); err != nil {
 		return nil, err
 	}
-	mode := m.Mode
-	if len(lost) > 0 {
-		if mode&setID != 0 {
-			lost = append(lost, Loss{Kind: "setuid/setgid"})
-		}
-		mode &= noPrivileges
-	}
-	if err := unix.Fchmod(int(to.Fd()), mode); err != nil {
-		return nil, fmt.Errorf("keep mode %#o: %w", mode, err)
-	}
-	for _, name := range SortedKeys(m.Xattrs) {
-		if is, err := filecopy.GetXattr(int(to.Fd()), name); err == nil && string(is) == m.Xattrs[name] {
+	for _, name := range e.xattrs() {
+		value := e.PAXRecords[blob.XattrPrefix+name]
+		if is, err := filecopy.GetXattr(fd, name); err == nil && string(is) == value {
 			continue
 		}
-		err := unix.Fsetxattr(int(to.Fd()), name, []byte(m.Xattrs[name]), 0)
+		err := unix.Fsetxattr(fd, name, []byte(value), 0)
 		switch {
 		case onlyRoot(err) || errors.Is(err, unix.ENOTSUP):
 			lost = append(lost, Loss{Kind: name})
@@ -79,42 +70,55 @@ func (m *Meta) Give(to *os.File) (lost []Loss, err error) {
 	return lost, nil
 }
 
-// noPrivileges are the mode bits that a file with another owner keeps: all but setuid and setgid, which are setID,
-// and sticky.
-const (
-	noPrivileges = 0o777
-	setID        = 0o6000
-)
-
-func (m *Meta) owner() Loss { return Loss{LostOwner, fmt.Sprintf("%d:%d", m.UID, m.GID)} }
+// giveOwner sets the owner and the mode of a file. It omits an owner that only root may set, and returns it; with
+// another owner a file has no setuid, setgid and sticky bits.
+func (e *Entry) giveOwner(is *unix.Stat_t, chown func(uid, gid int) error, chmod func(mode uint32) error) (lost []Loss, err error) {
+	const setID, noPrivileges = 0o6000, 0o777
+	if int(is.Uid) != e.Uid || int(is.Gid) != e.Gid {
+		err = chown(e.Uid, e.Gid)
+	}
+	mode, owner := uint32(e.Mode), fmt.Sprintf("%d:%d", e.Uid, e.Gid)
+	switch {
+	case err == nil:
+	case !onlyRoot(err):
+		return nil, fmt.Errorf("keep owner %s: %w", owner, err)
+	case e.Uid == int(is.Uid):
+		lost = []Loss{{LostGroup, fmt.Sprint(e.Gid)}}
+	default:
+		_ = chown(-1, e.Gid) // if it is a group of the caller
+		lost = []Loss{{"owner", owner}}
+	}
+	if len(lost) > 0 {
+		if mode&setID != 0 {
+			lost = append(lost, Loss{Kind: "setuid/setgid"})
+		}
+		mode &= noPrivileges
+	}
+	if err := chmod(mode); err != nil {
+		return nil, fmt.Errorf("keep mode %#o: %w", mode, err)
+	}
+	return lost, nil
+}
 
 // Loss is metadata that a file lost because the caller is not root: its kind, or the name of an xattr, and its value.
 type Loss struct{ Kind, Value string }
 
-// The kinds that callers check for.
-const (
-	LostOwner = "owner"
-	LostGroup = "group" // but not its user
-)
+// LostGroup is the kind of a loss of the group, but not of the user.
+const LostGroup = "group"
 
 func (l Loss) String() string { return strings.TrimSpace(l.Kind + " " + l.Value) }
 
-// listXattrs lists the names of a file's xattrs; none if the file system does not support them.
-func listXattrs(fd int) ([]string, error) {
-	names, err := filecopy.ListXattrs(fd)
-	if errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.EPERM) {
-		return nil, nil
-	}
-	return names, err
-}
-
 // KeepTimes sets the times of from on name in root, to the nanosecond.
 func KeepTimes(root *os.Root, name string, from *os.File) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(from.Fd()), &st); err != nil {
+	fi, err := from.Stat()
+	if err != nil {
 		return err
 	}
-	return root.Chtimes(name, time.Unix(st.Atim.Unix()), time.Unix(st.Mtim.Unix()))
+	h, err := statHeader(fi)
+	if err != nil {
+		return err
+	}
+	return root.Chtimes(name, h.AccessTime, h.ModTime)
 }
 
 // Link gives the file from in one directory the name to in another, relative to the open directories, so that no
@@ -150,53 +154,44 @@ func SyncDir(root *os.Root, name string) error {
 	return err
 }
 
-// giveOwner sets the owner of a file with chown; it omits an owner that only root may set, and returns it.
-func (m *Meta) giveOwner(is *unix.Stat_t, chown func(uid, gid int) error) (lost []Loss, err error) {
-	if is.Uid == m.UID && is.Gid == m.GID {
-		return nil, nil
-	}
-	err = chown(int(m.UID), int(m.GID))
-	switch {
-	case err == nil:
-		return nil, nil
-	case !onlyRoot(err):
-		return nil, fmt.Errorf("keep %v: %w", m.owner(), err)
-	case m.UID == is.Uid:
-		return []Loss{{LostGroup, fmt.Sprint(m.GID)}}, nil
-	}
-	_ = chown(-1, int(m.GID)) // if it is a group of the caller
-	return []Loss{m.owner()}, nil
-}
+// nameless is a file whose owners have no names, whatever this machine calls them.
+type nameless struct{ fs.FileInfo }
 
-// DiskMeta returns the metadata of a file, without its xattrs.
-func DiskMeta(fi fs.FileInfo) Meta {
-	m := Meta{Mtime: fi.ModTime()}
-	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		const permissions = 0o7777
-		m.Mode, m.UID, m.GID = uint32(st.Mode)&permissions, st.Uid, st.Gid
-		if fi.Mode()&fs.ModeDevice != 0 {
-			m.device = newDevice(unix.Major(uint64(st.Rdev)), unix.Minor(uint64(st.Rdev)))
-		}
-	}
-	return m
-}
+func (nameless) Uname() (string, error) { return "", nil }
+func (nameless) Gname() (string, error) { return "", nil }
 
-// FileXattrs returns all xattrs that the caller can read.
-func FileXattrs(f *os.File) (map[string]string, error) {
-	names, err := listXattrs(int(f.Fd()))
-	if err != nil || len(names) == 0 {
+// statHeader is tar.FileInfoHeader, which also has the times of the last access and change.
+func statHeader(fi fs.FileInfo) (*tar.Header, error) { return tar.FileInfoHeader(nameless{fi}, "") }
+
+// openedEntry returns the entry of an open file, with its xattrs.
+func openedEntry(f *os.File) (*Entry, error) {
+	fi, err := f.Stat()
+	if err != nil {
 		return nil, err
 	}
-	all := map[string]string{}
+	h, err := statHeader(fi)
+	if err != nil {
+		return nil, err
+	}
+	e := &Entry{Header: cleaned(h, fi.Name())}
+	return e, e.readXattrs(f)
+}
+
+// readXattrs adds all xattrs of the open file that the caller can read.
+func (e *Entry) readXattrs(f *os.File) error {
+	names, err := filecopy.ListXattrs(int(f.Fd()))
+	if errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.EPERM) {
+		return nil
+	}
+	if len(names) > 0 {
+		e.PAXRecords = map[string]string{}
+	}
 	for _, name := range names {
 		v, err := filecopy.GetXattr(int(f.Fd()), name)
-		if errors.Is(err, errNoXattr) {
-			continue
-		}
 		if err != nil {
-			return nil, fmt.Errorf("xattr %s: %w", name, err)
+			return fmt.Errorf("xattr %s: %w", name, err)
 		}
-		all[name] = string(v)
+		e.PAXRecords[blob.XattrPrefix+name] = string(v)
 	}
-	return all, nil
+	return err
 }

@@ -5,7 +5,6 @@ package contents
 import (
 	"bytes"
 	"crypto/sha256"
-	"fmt"
 	"io"
 	"slices"
 
@@ -54,11 +53,9 @@ func isELF(head []byte) bool {
 // examiner examines the files of one archive one after the other, and reuses its memory.
 type examiner struct {
 	S *Session
-	// Whiteouts reports that the archive is a layer, whose .wh. names are whiteouts.
-	Whiteouts bool
-	// programs makes the examiner record what programs load.
-	programs bool
-	head     [elfHead]byte
+	// Layer reports that the archive is a layer, whose .wh. names are whiteouts.
+	Layer bool
+	head  [elfHead]byte
 	holder
 }
 
@@ -68,77 +65,64 @@ type holder struct {
 	held blob.Spool // a file that is too large for buf
 }
 
-func (h *holder) Close() {
-	h.held.Close()
-}
-
-// content reads the content of a regular file and sets the fields of e that depend on it.
-func (x *examiner) content(e *Entry, h *blob.TarMember, r io.Reader) error {
-	if h.Sparse && h.Size > MaxELF {
-		// To read a sparse file can take as long as its claimed size, whatever the archive has. Its beginning may
-		// show that there is nothing to examine, as for /var/log/lastlog.
-		n, err := filecopy.Fill(r, x.head[:elfHead])
-		if err != nil && err != io.EOF {
-			return err
-		}
-		if !x.S.Sums && !isCandidate(e.Name, x.head[:n]) {
-			return nil
-		}
-		e.ELF = &elfInfo{passed: fmt.Sprintf("sparse file of %d bytes, at most %d are examined", h.Size, int64(MaxELF)), unread: true}
-		return nil
-	}
-	if !x.S.Sums {
-		info, err := x.examine(e.Name, &e.Meta, r, h.Size)
-		e.ELF = info
-		return err
-	}
-	hash := sha256.New()
-	tee := io.TeeReader(r, hash)
-	info, err := x.examine(e.Name, &e.Meta, tee, h.Size)
-	if err == nil {
-		_, err = io.CopyBuffer(struct{ io.Writer }{io.Discard}, tee, x.buffer(blob.CopyBuffer))
-	}
-	e.ELF, e.Sum = info, (*[sha256.Size]byte)(hash.Sum(nil))
-	return err
-}
-
-// buffer returns n bytes of memory, which the next file reuses.
-func (h *holder) buffer(n int64) []byte {
-	if int64(cap(h.buf)) < n {
-		h.buf = make([]byte, max(n, blob.CopyBuffer))
-	}
-	return h.buf[:n]
-}
-
-// examine examines a file of size bytes; nil means that it is not a 64-bit x86-64 ELF file. It keeps the content
-// of a file with references to the page.
-func (x *examiner) examine(name string, meta *Meta, r io.Reader, size int64) (*elfInfo, error) {
-	n, err := filecopy.Fill(r, x.head[:min(size, elfHead)])
-	if err != nil && err != io.EOF {
-		return nil, err
-	}
-	if !isCandidate(name, x.head[:n]) {
-		return nil, nil
-	}
-	if size > MaxELF {
-		return &elfInfo{passed: fmt.Sprintf("file of %d bytes, at most %d are examined", size, int64(MaxELF)), unread: true}, nil
-	}
-	content, err := x.hold(io.MultiReader(bytes.NewReader(x.head[:]), r), size)
-	if err != nil {
-		return nil, err
-	}
-	return x.S.examineAt(name, content, size, x.head[:n], examining{true, x.programs, meta})
-}
+func (h *holder) Close() { h.held.Close() }
 
 // hold makes a file of size bytes readable at any offset, until the next call.
 func (h *holder) hold(r io.Reader, size int64) (io.ReaderAt, error) {
-	if size <= inMemory {
-		b := h.buffer(size)
-		_, err := io.ReadFull(r, b)
-		return elf.Memory(b), err
+	if size > inMemory {
+		h.held.Close()
+		return h.held.KeepStream(r, size)
 	}
-	h.Close()
-	return h.held.KeepStream(io.LimitReader(r, size), size)
+	if h.buf == nil {
+		h.buf = make([]byte, inMemory)
+	}
+	b := h.buf[:size]
+	_, err := io.ReadFull(r, b)
+	return elf.Memory(b), err
+}
+
+// content reads the content of a regular file and sets the fields of e that depend on it.
+func (x *examiner) content(e *Entry, m *blob.TarMember) error {
+	r, sum := m.Content, sha256.New()
+	// To read a sparse file can take as long as its claimed size, whatever the archive has.
+	sums := x.S.Sums && !(m.Sparse && m.Size > MaxELF)
+	if sums {
+		r = io.TeeReader(r, sum)
+	}
+	n, err := filecopy.Fill(r, x.head[:])
+	if err != nil && err != io.EOF {
+		return err
+	}
+	if isCandidate(e.Name, x.head[:n]) {
+		if err := x.examine(e, io.MultiReader(bytes.NewReader(x.head[:n]), r), x.head[:n]); err != nil {
+			return err
+		}
+	}
+	if sums {
+		_, err := io.Copy(io.Discard, r)
+		e.Sum = (*[sha256.Size]byte)(sum.Sum(nil))
+		return err
+	}
+	return nil
+}
+
+// examine examines a file that may have call sites; it begins with head. It keeps the content of a file with references
+// to the page.
+func (x *examiner) examine(e *Entry, r io.Reader, head []byte) error {
+	if e.Size > MaxELF {
+		e.ELF = tooLarge(e.Size)
+		return nil
+	}
+	content, err := x.hold(r, e.Size)
+	if err == nil {
+		e.ELF, err = x.S.examineAt(e, content, head, x.Layer)
+	}
+	return err
+}
+
+// tooLarge is the result for a file that is not examined because of its size.
+func tooLarge(size int64) *elfInfo {
+	return unread("file of %d bytes, at most %d are examined", size, int64(MaxELF))
 }
 
 // fixes reports whether the file needs a requested fix besides those of call sites.
@@ -146,17 +130,10 @@ func (s *Session) fixes(r *find.Report) bool {
 	return r.Redirect != nil && slices.Contains(s.Options.Fixes, r.Redirect.Fix)
 }
 
-// examining says what an examination records beside the references.
-type examining struct {
-	// keep copies a file with references to the page: its reader is valid only during the call.
-	keep bool
-	// programs records what programs load.
-	programs bool
-	meta     *Meta // of the file
-}
-
-// examineAt examines a file that begins with head; nil means that it is not a 64-bit x86-64 ELF file.
-func (s *Session) examineAt(name string, r io.ReaderAt, size int64, head []byte, o examining) (*elfInfo, error) {
+// examineAt examines a file that begins with head; nil means that it is not a 64-bit x86-64 ELF file. layer reports a
+// file of an image's layer, for which it does not record what programs load.
+func (s *Session) examineAt(e *Entry, r io.ReaderAt, head []byte, layer bool) (*elfInfo, error) {
+	name, size := e.Name, e.Size
 	if !isELF(head) {
 		return examinePacked(name, r, size, head)
 	}
@@ -177,13 +154,13 @@ func (s *Session) examineAt(name string, r io.ReaderAt, size int64, head []byte,
 		return nil, err
 	}
 	info.unread = info.passed != ""
-	if o.programs {
+	if !layer {
 		info.load(report.File)
 	}
 	if len(report.Sites) == 0 && !s.fixes(report) {
 		return info, nil
 	}
-	if o.keep {
+	if e.Disk == nil { // r is readable only during this call
 		if info.Content, err = s.spool.KeepStream(io.NewSectionReader(r, 0, size), size); err != nil {
 			return nil, err
 		}
@@ -191,7 +168,7 @@ func (s *Session) examineAt(name string, r io.ReaderAt, size int64, head []byte,
 	}
 	info.report = report
 	options := s.Options
-	options.Dormant = options.Dormant || report.Go && o.meta.losesVDSO()
+	options.Dormant = options.Dormant || report.Go && e.losesVDSO()
 	info.plan, err = patch.NewPlan(report, options)
 	return info, err
 }

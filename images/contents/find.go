@@ -3,11 +3,8 @@
 package contents
 
 import (
-	"context"
 	"fmt"
 	"slices"
-
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 // Scanned is Findings with the data that a rebuild or patch needs.
@@ -24,31 +21,30 @@ type Scanned struct {
 type Program struct{ Path, Interp string }
 
 // Findings judges the visible files of the merged file system.
-func (s *Session) Findings(ctx context.Context, t *Tree) (*Scanned, error) {
-	out := &Scanned{Findings: &Findings{}}
+func (t *Tree) Findings() *Scanned {
+	var unread []Passed
 	for _, l := range t.Layers {
 		if l.absent == nil {
 			continue
 		}
-		p := Passed{Layer: l.DiffID.String(), Reason: l.absent.why, Hint: l.absent.hint, Unread: true}
-		if l.DiffID == (v1.Hash{}) {
-			p.Path, p.Layer = l.Title, ""
+		p := Passed{Layer: l.id(), Reason: l.absent.why, Hint: l.absent.hint, Unread: true}
+		if p.Layer == "" {
+			p.Path = l.Title
 		}
-		out.Passed = append(out.Passed, p)
+		unread = append(unread, p)
 	}
-	all := t.Files(func(i *Inode) bool { return i.ELF != nil })
-	for _, v := range all {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		idx := t.Layers[v.Layer]
-		layer := ""
-		if idx.DiffID != (v1.Hash{}) {
-			layer = idx.DiffID.String()
-		}
-		out.judge(v, layer)
+	out := judged(t.Files(func(i *Inode) bool { return i.ELF != nil }), t.Layers)
+	out.Passed = append(unread, out.Passed...)
+	return out
+}
+
+// judged are the findings in files, by their names.
+func judged(files []Target, layers []*layerIndex) *Scanned {
+	out := &Scanned{Findings: &Findings{}}
+	for _, v := range files {
+		out.judge(v, layers[v.Layer].id())
 	}
-	return out, nil
+	return out
 }
 
 // judge adds one visible ELF file, or archive, to the findings; layer is the diff ID of its layer.
@@ -82,7 +78,7 @@ func (out *Scanned) judge(v Target, layer string) {
 	out.Files = append(out.Files, File{
 		Path: name, Links: v.Names[1:], Size: v.Size, Layer: layer, Index: v.Layer, Report: e.report, Plan: e.plan,
 	})
-	out.noteDormant(&out.Files[len(out.Files)-1], &v.Meta)
+	out.noteDormant(&out.Files[len(out.Files)-1], v.Entry)
 	v.Plan = e.plan
 	out.Targets = append(out.Targets, v)
 }

@@ -1,8 +1,10 @@
 package contents_test
 
 import (
+	"archive/tar"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -10,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/tests/imagetest"
 )
@@ -24,6 +27,17 @@ func modeAndOwner(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return fmt.Sprintf("%o %d:%d", st.Mode, st.Uid, st.Gid)
+}
+
+type xattrs map[string]string
+
+// entry is a file with metadata.
+func entry(mode int64, uid, gid int, has xattrs) *contents.Entry {
+	e := &contents.Entry{Header: tar.Header{Mode: mode, Uid: uid, Gid: gid, PAXRecords: map[string]string{}}}
+	for name, value := range has {
+		e.PAXRecords[blob.XattrPrefix+name] = value
+	}
+	return e
 }
 
 // all lists losses.
@@ -42,34 +56,33 @@ func TestGive(t *testing.T) {
 	if err := unix.Setxattr(dir, "user.a", []byte("1"), 0); errors.Is(err, unix.ENOTSUP) {
 		t.Skip("the file system has no extended attributes")
 	}
-	type xattrs map[string]string
 	for _, c := range []struct {
 		name     string
 		has      xattrs // before
-		meta     contents.Meta
+		entry    *contents.Entry
 		asNobody bool // the owner of the file
 		want     string
 		lost     string
 		err      string
 		got      xattrs
 	}{
-		{"everything", nil, contents.Meta{Mode: 0o6751, UID: 1234, GID: 5678, Xattrs: xattrs{"security.capability": imagetest.CapNetRaw, "user.a": "1"}}, false,
+		{"everything", nil, entry(0o6751, 1234, 5678, xattrs{"security.capability": imagetest.CapNetRaw, "user.a": "1"}), false,
 			"106751 1234:5678", "", "", xattrs{"security.capability": imagetest.CapNetRaw, "user.a": "1"}},
-		{"another user", nil, contents.Meta{Mode: 0o600, UID: 1234, GID: nobody}, false, "100600 1234:65534", "", "", nil},
-		{"another group", nil, contents.Meta{Mode: 0o600, UID: nobody, GID: 5678}, false, "100600 65534:5678", "", "", nil},
-		{"another value", xattrs{"user.a": "1"}, contents.Meta{Mode: 0o600, UID: nobody, GID: nobody, Xattrs: xattrs{"user.a": "2"}}, false,
+		{"another user", nil, entry(0o600, 1234, nobody, nil), false, "100600 1234:65534", "", "", nil},
+		{"another group", nil, entry(0o600, nobody, 5678, nil), false, "100600 65534:5678", "", "", nil},
+		{"another value", xattrs{"user.a": "1"}, entry(0o600, nobody, nobody, xattrs{"user.a": "2"}), false,
 			"100600 65534:65534", "", "", xattrs{"user.a": "2"}},
-		{"an unknown kind of attribute", nil, contents.Meta{Mode: 0o600, UID: nobody, GID: nobody, Xattrs: xattrs{"none.a": "1", "user.b": "2"}}, false,
+		{"an unknown kind of attribute", nil, entry(0o600, nobody, nobody, xattrs{"none.a": "1", "user.b": "2"}), false,
 			"100600 65534:65534", "none.a", "", xattrs{"user.b": "2"}},
-		{"an attribute that is too large", nil, contents.Meta{Mode: 0o600, UID: nobody, GID: nobody, Xattrs: xattrs{"user.a": strings.Repeat("1", 70_000)}}, false,
+		{"an attribute that is too large", nil, entry(0o600, nobody, nobody, xattrs{"user.a": strings.Repeat("1", 70_000)}), false,
 			"", "", "keep xattr user.a: ", nil},
-		{"one's own", nil, contents.Meta{Mode: 0o4751, UID: nobody, GID: nobody, Xattrs: xattrs{"user.a": "1"}}, true, "104751 65534:65534", "", "", xattrs{"user.a": "1"}},
-		{"with an owner", nil, contents.Meta{Mode: 0o751, UID: 0, GID: 0}, true, "100751 65534:0", "owner 0:0", "", nil},
-		{"setuid with an owner", nil, contents.Meta{Mode: 0o4751, UID: 0, GID: 0}, true, "100751 65534:0", "owner 0:0, setuid/setgid", "", nil},
-		{"setgid and sticky with a group", nil, contents.Meta{Mode: 0o3751, UID: nobody, GID: 5678}, true, "100751 65534:65534", "group 5678, setuid/setgid", "", nil},
-		{"attributes of root", xattrs{"security.same": "1"}, contents.Meta{Mode: 0o600, UID: nobody, GID: nobody, Xattrs: xattrs{"security.same": "1", "security.other": "1", "user.a": "1"}}, true,
+		{"one's own", nil, entry(0o4751, nobody, nobody, xattrs{"user.a": "1"}), true, "104751 65534:65534", "", "", xattrs{"user.a": "1"}},
+		{"with an owner", nil, entry(0o751, 0, 0, nil), true, "100751 65534:0", "owner 0:0", "", nil},
+		{"setuid with an owner", nil, entry(0o4751, 0, 0, nil), true, "100751 65534:0", "owner 0:0, setuid/setgid", "", nil},
+		{"setgid and sticky with a group", nil, entry(0o3751, nobody, 5678, nil), true, "100751 65534:65534", "group 5678, setuid/setgid", "", nil},
+		{"attributes of root", xattrs{"security.same": "1"}, entry(0o600, nobody, nobody, xattrs{"security.same": "1", "security.other": "1", "user.a": "1"}), true,
 			"100600 65534:65534", "security.other", "", xattrs{"security.same": "1", "user.a": "1"}},
-		{"a file that cannot be written", nil, contents.Meta{Mode: 0o400, UID: nobody, GID: nobody, Xattrs: xattrs{"user.a": "1"}}, true, "100400 65534:65534", "user.a", "", nil},
+		{"a file that cannot be written", nil, entry(0o400, nobody, nobody, xattrs{"user.a": "1"}), true, "100400 65534:65534", "user.a", "", nil},
 	} {
 		name := imagetest.Write(t, dir+"/"+strings.ReplaceAll(c.name, " ", "-"), nil)
 		if err := os.Chown(name, nobody, nobody); err != nil {
@@ -84,7 +97,7 @@ func TestGive(t *testing.T) {
 		defer f.Close()
 		var lost []contents.Loss
 		var err error
-		give := func() { lost, err = c.meta.Give(f) }
+		give := func() { lost, err = c.entry.Give(f) }
 		if c.asNobody {
 			imagetest.AsNobody(t, dir, give)
 		} else {
@@ -99,28 +112,28 @@ func TestGive(t *testing.T) {
 		if got := modeAndOwner(t, name); err != nil || got != c.want || all(lost) != c.lost {
 			t.Errorf("%s: got %s, lost %q, %v, want %s, lost %q", c.name, got, all(lost), err, c.want, c.lost)
 		}
-		if got, err := contents.FileXattrs(f); err != nil || fmt.Sprint(got) != fmt.Sprint(map[string]string(c.got)) || (got == nil) != (c.got == nil) {
-			t.Errorf("%s: got %q, %v, want %q", c.name, got, err, c.got)
+		if got, err := contents.OpenedEntry(f); err != nil || !maps.Equal(got.PAXRecords, entry(0, 0, 0, c.got).PAXRecords) {
+			t.Errorf("%s: got %q, %v, want %q", c.name, got.PAXRecords, err, c.got)
 		}
 	}
 	// Of a file that is only named, nothing can be set or listed.
 	name := imagetest.Write(t, dir+"/root", nil)
 	path := imagetest.Must[*os.File](t)(os.OpenFile(name, unix.O_PATH, 0))
 	defer path.Close()
-	for _, uid := range []uint32{0, 1} {
-		if _, err := (&contents.Meta{Mode: 0o600, UID: uid}).Give(path); !errors.Is(err, unix.EBADF) {
+	for _, uid := range []int{0, 1} {
+		if _, err := entry(0o600, uid, 0, nil).Give(path); !errors.Is(err, unix.EBADF) {
 			t.Errorf("a path of user %d: got %v", uid, err)
 		}
 	}
 	// Of another's file, not even the mode can be set.
 	f := imagetest.Must[*os.File](t)(os.Open(name))
 	imagetest.AsNobody(t, dir, func() {
-		if _, err := (&contents.Meta{Mode: 0o600}).Give(f); !errors.Is(err, unix.EPERM) || !strings.HasPrefix(err.Error(), "keep mode 0600: ") {
+		if _, err := entry(0o600, 0, 0, nil).Give(f); !errors.Is(err, unix.EPERM) || !strings.HasPrefix(err.Error(), "keep mode 0600: ") {
 			t.Errorf("another's file: got %v", err)
 		}
 	})
 	f.Close()
-	if _, err := (&contents.Meta{}).Give(f); !errors.Is(err, unix.EBADF) {
+	if _, err := entry(0, 0, 0, nil).Give(f); !errors.Is(err, unix.EBADF) {
 		t.Errorf("a closed file: got %v", err)
 	}
 }
@@ -137,13 +150,12 @@ func TestCopyMeta(t *testing.T) {
 	if err := errors.Join(unix.Fsetxattr(int(from.Fd()), "user.a", []byte("1"), 0), unix.Fsetxattr(int(from.Fd()), "user.verity", []byte("1"), 0), from.Chmod(0o741)); err != nil {
 		t.Skip(err)
 	}
-	for patched, want := range map[bool]string{false: "map[user.a:1 user.verity:1]", true: "map[user.a:1]"} {
+	for patched, want := range map[bool]xattrs{false: {"user.a": "1", "user.verity": "1"}, true: {"user.a": "1"}} {
 		to := open(fmt.Sprint("to ", patched))
 		dropped, lost, err := contents.CopyMeta(from, to, patched)
-		m := contents.DiskMeta(imagetest.Must[os.FileInfo](t)(to.Stat()))
-		xattrs, merr := contents.FileXattrs(to)
-		if err != nil || merr != nil || len(lost) > 0 || fmt.Sprint(xattrs) != want || m.Mode != 0o741 || slices.Equal(dropped, []string{"user.verity"}) != patched || len(dropped) > 1 {
-			t.Errorf("patched %t: got %o %v, dropped %q, lost %v, %v, %v", patched, m.Mode, xattrs, dropped, lost, err, merr)
+		e, eerr := contents.OpenedEntry(to)
+		if err != nil || eerr != nil || len(lost) > 0 || !maps.Equal(e.PAXRecords, entry(0, 0, 0, want).PAXRecords) || e.Mode != 0o741 || slices.Equal(dropped, []string{"user.verity"}) != patched || len(dropped) > 1 {
+			t.Errorf("patched %t: got %o %v, dropped %q, lost %v, %v, %v", patched, e.Mode, e.PAXRecords, dropped, lost, err, eerr)
 		}
 	}
 	closed := open("closed")

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -21,7 +22,7 @@ import (
 // The attributes of a tarball's members hide nothing, and its root is a directory.
 func TestEntriesOfTarballs(t *testing.T) {
 	h := &tar.Header{Name: "usr/", Typeflag: tar.TypeDir, PAXRecords: map[string]string{blob.XattrPrefix + "user.overlay.redirect": "/x"}}
-	if e, err := newEntry(&blob.TarMember{Header: h, Path: "usr"}, false); err != nil || e.Kind != KindDir {
+	if e, err := newEntry(&blob.TarMember{Header: h, Path: "usr"}, false); err != nil || e.Typeflag != tar.TypeDir {
 		t.Errorf("got %v, %v, want a directory", e, err)
 	}
 	for flag, ok := range map[byte]bool{tar.TypeDir: true, tar.TypeReg: false, tar.TypeSymlink: false} {
@@ -75,16 +76,17 @@ func TestEntryKinds(t *testing.T) {
 	for _, c := range []struct {
 		flag byte
 		link string
-		want kind
+		want byte
 		ok   bool
 	}{
-		{tar.TypeReg, "", KindFile, true}, {tar.TypeDir, "", KindDir, true}, {tar.TypeLink, "./x", kindHardLink, true}, {tar.TypeSymlink, "x", KindSymlink, true},
-		{tar.TypeChar, "", KindOther, true}, {tar.TypeBlock, "", KindOther, true}, {tar.TypeFifo, "", KindOther, true},
-		{tar.TypeSymlink, strings.Repeat("x", blob.MaxName), KindSymlink, true}, {tar.TypeSymlink, strings.Repeat("x", blob.MaxName+1), 0, false},
+		{tar.TypeReg, "", tar.TypeReg, true}, {tar.TypeGNUSparse, "", tar.TypeReg, true}, {0, "", tar.TypeReg, true}, {tar.TypeDir, "", tar.TypeDir, true},
+		{tar.TypeLink, "./x", tar.TypeLink, true}, {tar.TypeSymlink, "x", tar.TypeSymlink, true},
+		{tar.TypeChar, "", tar.TypeChar, true}, {tar.TypeBlock, "", tar.TypeBlock, true}, {tar.TypeFifo, "", tar.TypeFifo, true},
+		{tar.TypeSymlink, strings.Repeat("x", blob.MaxName), tar.TypeSymlink, true}, {tar.TypeSymlink, strings.Repeat("x", blob.MaxName+1), 0, false},
 		{tar.TypeLink, strings.Repeat("x", blob.MaxName+1), 0, false},
 	} {
 		e, err := newEntry(&blob.TarMember{Header: &tar.Header{Name: "a", Typeflag: c.flag, Linkname: c.link}, Path: "a"}, true)
-		if (err == nil) != c.ok || c.ok && (e.Kind != c.want || e.Name != "a" || e.Link != strings.TrimPrefix(c.link, "./") || e.Kind == KindOther && e.Flag != c.flag) {
+		if (err == nil) != c.ok || c.ok && (e.Typeflag != c.want || e.Name != "a" || e.Linkname != strings.TrimPrefix(c.link, "./")) {
 			t.Errorf("%c to %.9q: got %+v, %v", c.flag, c.link, e, err)
 		}
 	}
@@ -93,7 +95,7 @@ func TestEntryKinds(t *testing.T) {
 // A program without a slash is one of the directories of programs, and not one of the root.
 func TestStarts(t *testing.T) {
 	tree := NewTree()
-	tree.Root.Kids["init"] = &Node{Inode: &Inode{&Entry{Name: "init"}, 0}}
+	tree.Root.Kids["init"] = &Node{Inode: &Inode{&Entry{Header: tar.Header{Name: "init"}}, 0}}
 	for program, want := range map[string]int{"init": 0, "/init": 1, "./init": 1, "/bin/init": 0} {
 		f := &Scanned{Findings: &Findings{}, inits: []Hazard{{Path: "init"}}}
 		if f.Starts(tree, program); len(f.Hazards) != want {
@@ -109,26 +111,25 @@ func TestTooLarge(t *testing.T) {
 	defer s.Close()
 	x := &examiner{S: s}
 	defer x.Close()
-	if info, err := x.examine("x", &Meta{}, bytes.NewReader(head), MaxELF+1); err != nil || !info.unread || !strings.HasPrefix(info.passed, "file of 4294967297 bytes") {
-		t.Errorf("got %+v, %v", info, err)
+	e := &Entry{Header: tar.Header{Name: "x", Size: MaxELF + 1}}
+	if err := x.content(e, &blob.TarMember{Content: bytes.NewReader(head)}); err != nil || !e.ELF.unread || !strings.HasPrefix(e.ELF.passed, "file of 4294967297 bytes") {
+		t.Errorf("got %+v, %v", e.ELF, err)
 	}
-	if info, err := x.examine("x", &Meta{}, bytes.NewReader(head), MaxELF); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("the largest that is read: got %+v, %v", info, err)
+	e.Size = MaxELF
+	if err := x.content(e, &blob.TarMember{Content: bytes.NewReader(head)}); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("the largest that is read: got %+v, %v", e.ELF, err)
 	}
 }
 
 // The marks of a file are listed in order, and only they are removed.
 func TestMarks(t *testing.T) {
 	for range 20 { // maps are in any order
-		m := Meta{Xattrs: map[string]string{"security.ima": "1", "security.evm": "2", "user.a": "3"}}
-		if got := Marks(m.Xattrs); !slices.Equal(got, []string{"security.evm", "security.ima"}) {
+		e := &Entry{Header: tar.Header{PAXRecords: map[string]string{blob.XattrPrefix + "security.ima": "1", blob.XattrPrefix + "security.evm": "2", blob.XattrPrefix + "user.a": "3"}}}
+		if got := e.Marks(); !slices.Equal(got, []string{"security.evm", "security.ima"}) {
 			t.Fatalf("got %q", got)
 		}
-		if u := m.Unmarked(); !maps.Equal(u.Xattrs, map[string]string{"user.a": "3"}) || len(m.Xattrs) != 3 {
-			t.Fatalf("got %v, of %v", u.Xattrs, m.Xattrs)
-		}
-		if e := (&Entry{Meta: m}).Unmarked(); len(e.Meta.Xattrs) != 1 {
-			t.Fatalf("entry: got %v", e.Meta.Xattrs)
+		if u := e.unmarked(); !maps.Equal(u.PAXRecords, map[string]string{blob.XattrPrefix + "user.a": "3"}) || len(e.PAXRecords) != 3 {
+			t.Fatalf("got %v, of %v", u.PAXRecords, e.PAXRecords)
 		}
 	}
 }
@@ -180,21 +181,26 @@ func TestFindingsAdd(t *testing.T) {
 	}
 }
 
-// The header of an entry has what its member had.
+// The header of an entry has what its member had, and nothing else; a link has the capabilities of its file.
 func TestHeader(t *testing.T) {
-	m := NewMeta(&tar.Header{Mode: 0o4755, Uid: 1, Gid: 2, Uname: "user", Gname: "group", Devmajor: 3, Devminor: 4, PAXRecords: map[string]string{blob.XattrPrefix + "user.a": "1", "other": "2"}})
+	user, capable := blob.XattrPrefix+"user.a", blob.XattrPrefix+"security.capability"
 	for _, want := range []tar.Header{
 		{Typeflag: tar.TypeReg, Name: "n", Size: 5}, {Typeflag: tar.TypeDir, Name: "n/"}, {Typeflag: tar.TypeSymlink, Name: "n", Linkname: "to"},
-		{Typeflag: tar.TypeLink, Name: "n", Linkname: "to"}, {Typeflag: tar.TypeBlock, Name: "n", Devmajor: 3, Devminor: 4},
+		{Typeflag: tar.TypeBlock, Name: "n", Devmajor: 3, Devminor: 4},
 	} {
-		kinds := map[byte]kind{tar.TypeReg: KindFile, tar.TypeDir: KindDir, tar.TypeSymlink: KindSymlink, tar.TypeLink: kindHardLink, tar.TypeBlock: KindOther}
-		e := &Entry{Kind: kinds[want.Typeflag], Flag: want.Typeflag, Link: "to", Size: 5, Meta: m}
+		h := want
+		h.Mode, h.Uid, h.Gid, h.Uname, h.Gname, h.AccessTime = 0o104755, 1, 2, "user", "group", time.Unix(1, 0)
+		h.PAXRecords = map[string]string{user: "1", capable: "2", "other": "3"}
 		want.Mode, want.Uid, want.Gid, want.Uname, want.Gname, want.Format = 0o4755, 1, 2, "user", "group", tar.FormatPAX
-		if want.Typeflag != tar.TypeLink {
-			want.PAXRecords = map[string]string{blob.XattrPrefix + "user.a": "1"}
-		}
-		if got := e.Header("n"); !reflect.DeepEqual(*got, want) {
+		want.PAXRecords = map[string]string{user: "1", capable: "2"}
+		e := &Entry{Header: cleaned(&h, "x")}
+		if got := e.As("n"); !reflect.DeepEqual(*got, want) {
 			t.Errorf("got %+v, want %+v", *got, want)
+		}
+		want.Typeflag, want.Name, want.Linkname, want.Size, want.Devmajor, want.Devminor = tar.TypeLink, "l", "n", 0, 0, 0
+		want.PAXRecords = map[string]string{capable: "2"}
+		if got := e.linkAs("l", "n"); !reflect.DeepEqual(*got, want) {
+			t.Errorf("a link: got %+v, want %+v", *got, want)
 		}
 	}
 }
@@ -216,8 +222,8 @@ func TestUnknownKinds(t *testing.T) {
 // devices from larger numbers, and a whiteout from 4096:0.
 func TestDeviceNumber(t *testing.T) {
 	for _, tc := range [][4]int64{{1, 3, 1, 3}, {4095, 1<<20 - 1, 4095, 1<<20 - 1}, {4096, 0, 0, 0}, {4097, 1 << 20, 1, 0}} {
-		h := NewMeta(&tar.Header{Typeflag: tar.TypeChar, Devmajor: tc[0], Devminor: tc[1]})
-		if got := [2]int64{h.device.major(), h.device.minor()}; got != [2]int64(tc[2:]) {
+		h := cleaned(&tar.Header{Typeflag: tar.TypeChar, Devmajor: tc[0], Devminor: tc[1]}, "x")
+		if got := [2]int64{h.Devmajor, h.Devminor}; got != [2]int64(tc[2:]) {
 			t.Errorf("%d:%d: got %v, want %v", tc[0], tc[1], got, tc[2:])
 		}
 	}

@@ -38,8 +38,8 @@ func TestNewLayer(t *testing.T) {
 	} {
 		s := imagetest.TestSession(t)
 		tree := imagetest.Must[*contents.Tree](t)(s.Image(t.Context(), imagetest.Stack(t, c.layers...)))
-		hits := imagetest.Must[*contents.Scanned](t)(s.Findings(t.Context(), tree)).ToPatch()
-		l := imagetest.Must[*contents.AddedLayer](t)(s.NewLayer(t.Context(), tree, hits, c.extras))
+		hits := tree.Findings().ToPatch()
+		l := imagetest.Must[*contents.AddedLayer](t)(contents.NewLayer(t.Context(), tree, hits, c.extras))
 		defer l.Close()
 		r := imagetest.Must[io.ReadCloser](t)(l.Uncompressed())
 		defer r.Close()
@@ -57,7 +57,7 @@ func TestNewLayer(t *testing.T) {
 		}
 		ended, end := context.WithCancel(t.Context())
 		end()
-		if _, err := s.NewLayer(ended, tree, hits, c.extras); !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "added layer: ") {
+		if _, err := contents.NewLayer(ended, tree, hits, c.extras); !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "added layer: ") {
 			t.Errorf("%s: canceled: got %v", c.name, err)
 		}
 	}
@@ -86,9 +86,10 @@ func TestAddLayer(t *testing.T) {
 	if err := s.AddLayer(t.Context(), tree, layer(imagetest.FileM("a", []byte("text")))); err != nil {
 		t.Fatal(err)
 	}
-	got := imagetest.Must[map[*contents.Inode]*io.SectionReader](t)(tree.Fetch(t.Context(), []*contents.Inode{tree.Find("a").Inode}))
-	if b, err := io.ReadAll(got[tree.Find("a").Inode]); err != nil || string(b) != "text" {
-		t.Errorf("got %q, %v", b, err)
+	var got string
+	err := tree.EachContent(t.Context(), map[string]*contents.Inode{"a": tree.Find("a").Inode}, func(_ string, b []byte) { got = string(b) })
+	if err != nil || got != "text" {
+		t.Errorf("got %q, %v", got, err)
 	}
 	for what, l := range map[string]v1.Layer{"a link to nothing": layer(imagetest.LinkM("b", "none")), "not an archive": imagetest.BytesLayer(t, imagetest.Noise(2000))} {
 		if err := s.AddLayer(t.Context(), tree, l); !errors.Is(err, hinterr.ErrDamaged) {
@@ -99,11 +100,10 @@ func TestAddLayer(t *testing.T) {
 
 // The differences between the metadata of two files are named.
 func TestMetaDiffers(t *testing.T) {
-	of := func(change func(h *tar.Header)) *contents.Meta {
-		h := &tar.Header{Mode: 0o644, Uid: 1, Gid: 2, ModTime: imagetest.TestTime, Devmajor: 3, Devminor: 4, PAXRecords: map[string]string{blob.XattrPrefix + "user.a": "1"}}
+	of := func(change func(h *tar.Header)) *contents.Entry {
+		h := &tar.Header{Typeflag: tar.TypeChar, Mode: 0o644, Uid: 1, Gid: 2, ModTime: imagetest.TestTime, Devmajor: 3, Devminor: 4, PAXRecords: map[string]string{blob.XattrPrefix + "user.a": "1"}}
 		change(h)
-		m := contents.NewMeta(h)
-		return &m
+		return &contents.Entry{Header: *h}
 	}
 	same := of(func(*tar.Header) {})
 	for want, change := range map[string]func(h *tar.Header){

@@ -34,7 +34,7 @@ type applying struct {
 
 // Apply adds the entries of a directory or a tarball, or of a layer without whiteouts, to the tree; from has the
 // contents of its files.
-func (t *Tree) Apply(idx *layerIndex, from members) error {
+func (t *Tree) Apply(idx *layerIndex, from opener) error {
 	a := &applying{to: t, n: len(t.Layers)}
 	t.Layers, t.from = append(t.Layers, idx), append(t.from, from)
 	return a.all(idx)
@@ -68,7 +68,7 @@ func (k *Node) cover(up *Node) {
 	for name, u := range up.Kids {
 		old := k.Kids[name]
 		switch {
-		case u.Kind == KindWhiteout:
+		case u.Typeflag == typeWhiteout:
 			delete(k.Kids, name)
 		case u.Kids != nil && old != nil && old.Kids != nil && !u.opaque:
 			old.cover(u)
@@ -83,7 +83,7 @@ func (k *Node) cover(up *Node) {
 func (k *Node) settle() {
 	k.opaque = false
 	for name, kid := range k.Kids {
-		if kid.Kind == KindWhiteout {
+		if kid.Typeflag == typeWhiteout {
 			delete(k.Kids, name)
 			continue
 		}
@@ -92,11 +92,11 @@ func (k *Node) settle() {
 }
 
 func (a *applying) add(e *Entry) error {
-	switch e.Kind {
-	case KindPool:
-		a.pool[e.Name] = &Inode{e, a.n}
+	if pooled := inPool(e.Name); pooled != "" && a.below != nil {
+		a.pool[pooled] = &Inode{e, a.n}
 		return nil
-	case KindOpaque, KindWhiteout:
+	}
+	if e.Typeflag == typeOpaque || e.Typeflag == typeWhiteout {
 		return a.whiteout(e)
 	}
 	if e.Name == "" {
@@ -109,20 +109,20 @@ func (a *applying) add(e *Entry) error {
 		return err
 	}
 	k := &Node{Inode: &Inode{e, a.n}}
-	switch e.Kind {
-	case kindHardLink:
+	switch e.Typeflag {
+	case tar.TypeLink:
 		if k.Inode, err = a.target(e); err != nil {
 			return err
 		}
 		k.relink(e)
-	case KindDir:
+	case tar.TypeDir:
 		k.Kids = map[string]*Node{}
 		if old := d.Kids[base]; old != nil && old.Kids != nil {
 			k.Kids, k.opaque = old.Kids, old.opaque
 		}
-	case KindOther:
+	case tar.TypeChar:
 		// Such a device is a whiteout of overlay (Linux, Documentation/filesystems/overlayfs.rst).
-		if a.below != nil && e.Flag == tar.TypeChar && e.Meta.device == 0 {
+		if a.below != nil && e.Devmajor == 0 && e.Devminor == 0 {
 			k = newWhiteout(a.n)
 		}
 	}
@@ -132,16 +132,16 @@ func (a *applying) add(e *Entry) error {
 
 // newWhiteout returns a node that hides the same name of the layers below.
 func newWhiteout(layer int) *Node {
-	return &Node{Inode: &Inode{&Entry{Kind: KindWhiteout}, layer}}
+	return &Node{Inode: &Inode{&Entry{Header: tar.Header{Typeflag: typeWhiteout}}, layer}}
 }
 
 // whiteout applies a whiteout; engines create its directory.
 func (a *applying) whiteout(e *Entry) error {
 	dir, base := path.Split(e.Name)
-	if e.Kind == KindOpaque {
+	if e.Typeflag == typeOpaque {
 		dir = e.Name
 		// For a file it has no effect: docker accepts it, containerd refuses it.
-		if k := a.to.Find(dir); k != nil && k.Kids == nil && k.Kind == KindFile {
+		if k := a.to.Find(dir); k != nil && k.HasContent() {
 			return nil
 		}
 	}
@@ -151,7 +151,7 @@ func (a *applying) whiteout(e *Entry) error {
 	}
 	k := d.Kids[base]
 	switch {
-	case e.Kind == KindOpaque:
+	case e.Typeflag == typeOpaque:
 		d.opaque = true
 	case a.n == 0: // containerd unpacks the lowest layer in place
 		delete(d.Kids, base)
@@ -168,32 +168,24 @@ func (a *applying) whiteout(e *Entry) error {
 // the file itself (containerd, archive.createTarFile). The kernel removes the capabilities whenever the owner is
 // set, so only a header with capabilities keeps them.
 func (i *Inode) relink(link *Entry) {
-	m := link.Meta
-	m.device, m.Xattrs = i.Meta.device, maps.Clone(i.Meta.Xattrs)
-	if i.Kind == KindSymlink {
-		m.Mode = i.Meta.Mode
-	}
-	delete(m.Xattrs, capability)
-	for name, value := range link.Meta.Xattrs {
-		if m.Xattrs == nil {
-			m.Xattrs = map[string]string{}
-		}
-		m.Xattrs[name] = value
-	}
 	e := *i.Entry
-	e.Meta = m
+	e.Uid, e.Gid, e.Uname, e.Gname, e.ModTime = link.Uid, link.Gid, link.Uname, link.Gname, link.ModTime
+	if e.Typeflag != tar.TypeSymlink {
+		e.Mode = link.Mode
+	}
+	e.PAXRecords = map[string]string{}
+	maps.Copy(e.PAXRecords, i.PAXRecords)
+	delete(e.PAXRecords, capability)
+	maps.Copy(e.PAXRecords, link.PAXRecords)
 	i.Entry = &e
 }
 
-// capability is the xattr that each change of the owner removes (Linux, notify_change).
-const capability = "security.capability"
-
 // target returns the file that a hard link refers to: in the layer itself, else in the layers below.
 func (a *applying) target(e *Entry) (*Inode, error) {
-	if name := inPool(e.Link); name != "" && a.pool[name] != nil {
+	if name := inPool(e.Linkname); name != "" && a.pool[name] != nil {
 		return a.pool[name], nil
 	}
-	dir, base := path.Split(e.Link)
+	dir, base := path.Split(e.Linkname)
 	for _, t := range []*Tree{a.to, a.below} {
 		if t == nil {
 			continue
@@ -207,12 +199,12 @@ func (a *applying) target(e *Entry) (*Inode, error) {
 		}
 		k := d.Kids[base]
 		if k.Kids != nil {
-			return nil, hinterr.Damaged("hard link to %s, which is a directory", e.Link)
+			return nil, hinterr.Damaged("hard link to %s, which is a directory", e.Linkname)
 		}
-		if k.Kind == KindWhiteout {
+		if k.Typeflag == typeWhiteout {
 			break
 		}
 		return k.Inode, nil
 	}
-	return nil, hinterr.Damaged("hard link to %s, which does not exist", e.Link)
+	return nil, hinterr.Damaged("hard link to %s, which does not exist", e.Linkname)
 }

@@ -5,10 +5,8 @@ package contents
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -17,11 +15,39 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// members is the origin of a layer of a tree: an image's layer or a tarball; nil for a stream that can
-// be read only once.
-type members interface {
-	// read calls f with the content of each member in want, by their numbers, up to the last of them.
-	read(ctx context.Context, want map[uint32]*Inode, f func(*Inode, io.Reader) error) error
+// opener opens the tar stream of a layer or a tarball; nil for a stream that can be read only once.
+type opener func(context.Context) (io.ReadCloser, error)
+
+func (s *Session) layerOpener(l v1.Layer) opener {
+	return func(ctx context.Context) (io.ReadCloser, error) { return blob.OpenLayer(ctx, l, s.Progress) }
+}
+
+func (s *Session) tarballOpener(name, title string) opener {
+	return func(ctx context.Context) (io.ReadCloser, error) {
+		f, size, err := blob.OpenRegular(name)
+		if err != nil {
+			return nil, err
+		}
+		task := progress.Start(s.Progress, "read", title, size)
+		end := func() { task.Done(); f.Close() }
+		body, _, err := blob.Decompress(ctx, blob.Reading{Ctx: ctx, Reader: f, T: task})
+		if err != nil {
+			end()
+			return nil, WrapPath(title, err)
+		}
+		return closing{body, end}, nil
+	}
+}
+
+// closing is a stream that is made of another one, which ends with it.
+type closing struct {
+	io.ReadCloser
+	end func()
+}
+
+func (c closing) Close() error {
+	defer c.end()
+	return c.ReadCloser.Close()
 }
 
 // Read calls f with the content of each of the files, layer by layer, each up to the last of them.
@@ -37,46 +63,20 @@ func (t *Tree) Read(ctx context.Context, want []*Inode, f func(*Inode, io.Reader
 		if t.from[n] == nil {
 			return errors.New("a stream that is read once")
 		}
-		if err := t.from[n].read(ctx, layers[n], f); err != nil {
+		r, err := t.from[n](ctx)
+		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// Fetch makes the contents of files readable at any offset, as long as the session lasts.
-func (t *Tree) Fetch(ctx context.Context, want []*Inode) (map[*Inode]*io.SectionReader, error) {
-	got := map[*Inode]*io.SectionReader{}
-	var missing []*Inode
-	for _, i := range want {
-		if i.ELF != nil && i.ELF.Content != nil {
-			got[i] = i.ELF.Content
-		} else {
-			missing = append(missing, i)
-		}
-	}
-	return got, t.Read(ctx, missing, func(i *Inode, r io.Reader) (err error) {
-		got[i], err = t.spool.KeepStream(r, i.Size)
-		return err
-	})
-}
-
-// EachContent reads whole files, in the order of their names.
-func (t *Tree) EachContent(ctx context.Context, files map[string]*Inode, f func(name string, content []byte)) error {
-	got, err := t.Fetch(ctx, slices.Collect(maps.Values(files)))
-	if err != nil {
-		return err
-	}
-	for _, name := range SortedKeys(files) {
-		content, err := io.ReadAll(io.NewSectionReader(got[files[name]], 0, files[name].Size))
+		err = readMembers(ctx, r, layers[n], f)
+		r.Close()
 		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return WrapPath(t.Layers[n].Title, err)
 		}
-		f(name, content)
 	}
 	return nil
 }
 
+// readMembers calls f with the content of each wanted member, by their numbers, up to the last of them.
 func readMembers(ctx context.Context, r io.Reader, want map[uint32]*Inode, f func(*Inode, io.Reader) error) error {
 	left := len(want)
 	for m, err := range blob.Members(r) {
@@ -99,34 +99,20 @@ func readMembers(ctx context.Context, r io.Reader, want map[uint32]*Inode, f fun
 	return io.ErrUnexpectedEOF
 }
 
-// layerMembers are the members of an image's layer.
-type layerMembers struct {
-	v1.Layer
-	p progress.Reporter
-}
-
-func (l layerMembers) read(ctx context.Context, want map[uint32]*Inode, f func(*Inode, io.Reader) error) error {
-	ls, err := blob.OpenLayer(ctx, l.Layer, l.p)
-	if err != nil {
-		return err
+// EachContent reads whole files, by their names.
+func (t *Tree) EachContent(ctx context.Context, files map[string]*Inode, f func(name string, content []byte)) error {
+	names := map[*Inode][]string{}
+	for name, i := range files {
+		names[i] = append(names[i], name)
 	}
-	defer ls.Close()
-	return ls.Wrap(readMembers(ctx, ls, want, f))
-}
-
-// tarMembers are the members of a tarball, by its path.
-type tarMembers string
-
-func (t tarMembers) read(ctx context.Context, want map[uint32]*Inode, f func(*Inode, io.Reader) error) error {
-	file, err := os.Open(string(t))
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	body, _, err := blob.Decompress(ctx, blob.Reading{Ctx: ctx, Reader: file})
-	if err != nil {
-		return WrapPath(string(t), err)
-	}
-	defer body.Close()
-	return WrapPath(string(t), readMembers(ctx, body, want, f))
+	return t.Read(ctx, slices.Collect(maps.Keys(names)), func(i *Inode, r io.Reader) error {
+		content, err := io.ReadAll(r)
+		if err != nil {
+			return err
+		}
+		for _, name := range names[i] {
+			f(name, content)
+		}
+		return nil
+	})
 }

@@ -85,9 +85,8 @@ func (s *Session) Image(ctx context.Context, img v1.Image) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.spool = &s.spool
 	for _, l := range layers {
-		t.from = append(t.from, layerMembers{l, s.Progress})
+		t.from = append(t.from, s.layerOpener(l))
 	}
 	return t, nil
 }
@@ -136,6 +135,6 @@ func (s *Session) AddLayer(ctx context.Context, t *Tree, l v1.Layer) error {
 	if err != nil {
 		return err
 	}
-	t.spool, t.from = &s.spool, append(t.from, layerMembers{l, s.Progress})
+	t.from = append(t.from, s.layerOpener(l))
 	return t.stack(idx)
 }

@@ -23,10 +23,7 @@ func (s *Session) OpenSubject(ctx context.Context, src *source.Source) (*Subject
 	if err != nil {
 		return nil, err
 	}
-	f, err := s.Findings(ctx, t)
-	if err != nil {
-		return nil, err
-	}
+	f := t.Findings()
 	f.Source, f.Digest = src.Ref.String(), src.Digest
 	return &Subject{src, t, f}, nil
 }
@@ -59,10 +56,7 @@ func (s *Session) scanTarball(ctx context.Context, src *source.Source) (*Scanned
 	if err != nil {
 		return nil, err
 	}
-	f, err := s.Findings(ctx, t)
-	if err != nil {
-		return nil, err
-	}
+	f := t.Findings()
 	if missing := t.missing(); len(missing) > 0 && f.UncoveredSites() == 0 {
 		f.Loads = &Loads{Missing: missing}
 	}

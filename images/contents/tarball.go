@@ -38,23 +38,13 @@ func IsTarball(name string) (bool, error) {
 
 // Tarball reads a tarball, with a title for messages.
 func (s *Session) Tarball(ctx context.Context, name, title string) (*Tree, error) {
-	f, err := os.Open(name)
+	from := s.tarballOpener(name, title)
+	body, err := from(ctx)
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	task := progress.Start(s.Progress, "read", title, fi.Size())
-	defer task.Done()
-	body, _, err := blob.Decompress(ctx, blob.Reading{Ctx: ctx, Reader: f, T: task})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", title, err)
 	}
 	defer body.Close()
-	t, err := s.stream(ctx, bufio.NewReaderSize(body, blob.CopyBuffer), title, tarMembers(name))
+	t, err := s.stream(ctx, bufio.NewReaderSize(body, blob.CopyBuffer), title, from)
 	return t, WrapPath(title, err)
 }
 
@@ -85,16 +75,13 @@ func (s *Session) Exported(ctx context.Context, stream io.Reader, title string) 
 	if err != nil {
 		return nil, fmt.Errorf("its file system: %w", err)
 	}
-	f, err := s.Findings(ctx, t)
-	if err != nil {
-		return nil, err
-	}
+	f := t.Findings()
 	f.Source, f.Tree = title, t
 	return f, nil
 }
 
-func (s *Session) stream(ctx context.Context, r io.Reader, title string, from members) (*Tree, error) {
-	x := &examiner{S: s, programs: from != nil}
+func (s *Session) stream(ctx context.Context, r io.Reader, title string, from opener) (*Tree, error) {
+	x := &examiner{S: s}
 	defer x.Close()
 	idx := &layerIndex{Title: title}
 	var err error
@@ -113,7 +100,6 @@ func (s *Session) stream(ctx context.Context, r io.Reader, title string, from me
 		return nil, err
 	}
 	t := NewTree()
-	t.spool = &s.spool
 	return t, t.Apply(idx, from)
 }
 
@@ -190,7 +176,7 @@ func rewriteMember(ctx context.Context, tw *tar.Writer, m *blob.TarMember, hits 
 		})
 		//lint:ignore SA1019 tar.Reader fills it in and tar.Writer writes it, beside PAXRecords
 		hdr.Xattrs = nil
-		h.WarnDropped(Marks(h.Meta.Xattrs))
+		h.WarnDropped(h.Marks())
 		content = h.Plan.Apply(h.ELF.Content)
 	}
 	if err := tw.WriteHeader(&hdr); err != nil {

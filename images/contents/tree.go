@@ -3,14 +3,13 @@
 package contents
 
 import (
+	"archive/tar"
 	"errors"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
-	"time"
 
-	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/rootpath"
 	"vfix.dev/vfix/rewriter/patch"
@@ -21,9 +20,6 @@ type Inode struct {
 	*Entry
 	Layer int // number of its layer
 }
-
-// HasContent reports whether the inode is a regular file.
-func (i *Inode) HasContent() bool { return i.Kind == KindFile || i.Kind == KindPool }
 
 // Node is a name of the merged file system.
 type Node struct {
@@ -40,14 +36,8 @@ type Node struct {
 type Tree struct {
 	Root   *Node
 	Layers []*layerIndex // as applied
-	// from has the contents of each layer, spool the contents that are kept.
-	from  []members
-	spool *blob.Spool
+	from   []opener      // the tar stream of each layer
 }
-
-// ImplicitDir is a directory without an entry in any layer: engines create it for root with this mode (containerd
-// archive.mkparent; docker since 20.10). archive/tar writes and reads its time as none.
-var ImplicitDir = &Entry{Kind: KindDir, Meta: Meta{Mode: 0o755, Mtime: time.Unix(0, 0)}}
 
 func newDir(layer int) *Node {
 	return &Node{Inode: &Inode{ImplicitDir, layer}, Kids: map[string]*Node{}, Implied: true}
@@ -87,11 +77,11 @@ func (w *way) Down(name string) (string, error) {
 	k := cur.Kids[name]
 	switch {
 	case k != nil && k.Kids != nil:
-	case k != nil && k.Kind == KindSymlink:
-		return k.Link, nil
+	case k != nil && k.Typeflag == tar.TypeSymlink:
+		return k.Linkname, nil
 	case !w.create:
 		return "", fs.ErrNotExist
-	case k != nil && k.Kind != KindWhiteout:
+	case k != nil && k.Typeflag != typeWhiteout:
 		return "", hinterr.Damaged("%s is not a directory", name)
 	default:
 		hides := k != nil // a whiteout hides the layers below, but not later entries
@@ -129,7 +119,7 @@ func (t *Tree) Entries() map[string]*Entry {
 	all, first := map[string]*Entry{"": t.Root.Entry}, map[*Inode]string{}
 	t.Walk(func(name string, k *Node) {
 		if to, known := first[k.Inode]; known {
-			all[name] = &Entry{Kind: kindHardLink, Name: name, Link: to, Meta: k.Meta}
+			all[name] = &Entry{Header: *k.linkAs(name, to)}
 			return
 		}
 		first[k.Inode], all[name] = name, k.Entry
@@ -163,8 +153,8 @@ func (t *Tree) Resolve(name string) (string, error) {
 		switch k := t.At(real); {
 		case k == nil:
 			return "", fs.ErrNotExist
-		case k.Kind == KindSymlink:
-			return k.Link, nil
+		case k.Typeflag == tar.TypeSymlink:
+			return k.Linkname, nil
 		}
 		return "", rootpath.ErrNoLink
 	})
@@ -192,9 +182,14 @@ func (t *Tree) Files(choose func(*Inode) bool) []Target {
 		}
 		all[i].Names = append(all[i].Names, name)
 	})
-	for _, v := range all { // Walk has "lib/x" before "lib-y"
-		slices.Sort(v.Names)
+	return sorted(all)
+}
+
+// sorted sorts files by their first names, and the names of each: Walk has "lib/x" before "lib-y".
+func sorted(files []Target) []Target {
+	for _, f := range files {
+		slices.Sort(f.Names)
 	}
-	slices.SortStableFunc(all, func(a, b Target) int { return strings.Compare(a.Names[0], b.Names[0]) })
-	return all
+	slices.SortFunc(files, func(a, b Target) int { return strings.Compare(a.Names[0], b.Names[0]) })
+	return files
 }

@@ -2,7 +2,7 @@ package contents_test
 
 import (
 	"fmt"
-	"io"
+	"maps"
 	"strings"
 	"testing"
 
@@ -79,20 +79,19 @@ func describe(tree *contents.Tree) string {
 }
 
 // The content of each file can be read again, of the layer that shows it.
-func TestFetch(t *testing.T) {
+func TestEachContent(t *testing.T) {
 	s := imagetest.TestSession(t)
 	tree := imagetest.Must[*contents.Tree](t)(s.Image(t.Context(), imagetest.Stack(t,
-		[]imagetest.TestMember{imagetest.FileM("a", []byte("lower")), imagetest.FileM("b", []byte("text")), imagetest.LegacyM("c", "1")},
+		[]imagetest.TestMember{imagetest.FileM("a", []byte("lower")), imagetest.FileM("b", []byte("text")), imagetest.LegacyM("c", "1"), imagetest.LinkM("d", "b")},
 		[]imagetest.TestMember{imagetest.FileM("a", []byte("upper"))})))
-	var want []*contents.Inode
-	for _, name := range []string{"a", "b", "c"} {
-		want = append(want, tree.Find(name).Inode)
+	want := map[string]string{"a": "upper", "b": "text", "c": string(imagetest.LegacyELF("1")), "d": "text"}
+	files := map[string]*contents.Inode{}
+	for name := range want {
+		files[name] = tree.Find(name).Inode
 	}
-	got := imagetest.Must[map[*contents.Inode]*io.SectionReader](t)(tree.Fetch(t.Context(), want))
-	for n, text := range []string{"upper", "text", string(imagetest.LegacyELF("1"))} {
-		if b, err := io.ReadAll(got[want[n]]); err != nil || string(b) != text {
-			t.Errorf("%d: got %q, %v", n, b, err)
-		}
+	got := map[string]string{}
+	if err := tree.EachContent(t.Context(), files, func(name string, content []byte) { got[name] = string(content) }); err != nil || !maps.Equal(got, want) {
+		t.Errorf("got %q, %v", got, err)
 	}
 }
 

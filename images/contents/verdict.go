@@ -194,8 +194,8 @@ func (f *Findings) Affected() bool {
 }
 
 // noteDormant notes that a file has references that are used only without a vDSO, if it may find none.
-func (f *Findings) noteDormant(file *File, m *Meta) {
-	if file.sites(find.Dormant) == 0 || !file.Report.Go || file.Open() > 0 || !m.losesVDSO() {
+func (f *Findings) noteDormant(file *File, e *Entry) {
+	if file.sites(find.Dormant) == 0 || !file.Report.Go || file.Open() > 0 || !e.losesVDSO() {
 		return
 	}
 	what := "vfix cannot patch it"

@@ -60,10 +60,10 @@ func (w *treeWriter) lost(name string, lost []Loss) {
 // of directories come last, inner directories first.
 func (w *treeWriter) write(ctx context.Context, t *Tree) (err error) {
 	const filling = 0o700
-	dirs, metas := []string{"."}, []*Meta{&t.Root.Meta}
+	dirs, entries := []string{"."}, []*Entry{t.Root.Entry}
 	t.Walk(func(name string, k *Node) {
 		if k.Kids != nil && err == nil {
-			dirs, metas = append(dirs, name), append(metas, &k.Meta)
+			dirs, entries = append(dirs, name), append(entries, k.Entry)
 			err = w.root.Mkdir(name, filling)
 		}
 	})
@@ -80,7 +80,7 @@ func (w *treeWriter) write(ctx context.Context, t *Tree) (err error) {
 	}
 	for i, name := range slices.Backward(dirs) {
 		if err == nil {
-			err = w.closeDir(name, metas[i])
+			err = w.closeDir(name, entries[i])
 		}
 	}
 	return err
@@ -94,7 +94,7 @@ func (w *treeWriter) file(ctx context.Context, i *Inode, r io.Reader) error {
 		return err
 	}
 	if _, err = filecopy.CopySparse(f, blob.Reading{Ctx: ctx, Reader: r}); err == nil {
-		err = w.adorn(names[0], f, &i.Meta)
+		err = w.adorn(names[0], f, i.Entry)
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
@@ -112,60 +112,53 @@ func (w *treeWriter) link(names []string) error {
 }
 
 // adorn sets the owner, mode, xattrs and time of an open file or directory.
-func (w *treeWriter) adorn(name string, f *os.File, m *Meta) error {
-	lost, err := m.Give(f)
+func (w *treeWriter) adorn(name string, f *os.File, e *Entry) error {
+	lost, err := e.give(f)
 	if err != nil {
 		return WrapPath(name, err)
 	}
 	w.lost(name, lost)
-	return w.root.Chtimes(name, m.Mtime, m.Mtime)
+	return w.root.Chtimes(name, e.ModTime, e.ModTime)
 }
 
-func (w *treeWriter) closeDir(name string, m *Meta) error {
+func (w *treeWriter) closeDir(name string, e *Entry) error {
 	f, err := w.root.Open(name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	return w.adorn(name, f, m)
+	return w.adorn(name, f, e)
 }
 
 // special creates a symlink, device or fifo, and links to it. A device that the caller may not create is omitted.
 func (w *treeWriter) special(v Target) error {
 	name := filepath.Join(w.root.Name(), v.Names[0])
+	chmod := func(mode uint32) error { return unix.Chmod(name, mode) }
 	var err error
-	if v.Kind == KindSymlink {
-		err = os.Symlink(v.Link, name)
+	if v.Typeflag == tar.TypeSymlink {
+		chmod = func(uint32) error { return nil } // all have the same
+		err = os.Symlink(v.Linkname, name)
 	} else {
-		err = v.makeNode(name)
+		const private = 0o600
+		err = unix.Mknod(name, nodeTypes[v.Typeflag]|private, int(unix.Mkdev(uint32(v.Devmajor), uint32(v.Devminor))))
 	}
 	if onlyRoot(err) || errors.Is(err, unix.ENOTSUP) {
 		w.lost(v.Names[0], []Loss{{Kind: "device"}})
 		return nil
 	}
-	if err != nil {
-		return err
-	}
 	var is unix.Stat_t
-	if err := unix.Lstat(name, &is); err != nil {
-		return err
+	if err == nil {
+		err = unix.Lstat(name, &is)
 	}
-	lost, err := v.Meta.giveOwner(&is, func(uid, gid int) error { return os.Lchown(name, uid, gid) })
 	if err != nil {
 		return err
 	}
-	mode := v.Meta.Mode
-	if len(lost) > 0 {
-		mode &= noPrivileges
-	}
-	if v.Kind != KindSymlink {
-		err = unix.Chmod(name, mode)
-	}
-	for _, xattr := range SortedKeys(v.Meta.Xattrs) {
+	lost, err := v.giveOwner(&is, func(uid, gid int) error { return os.Lchown(name, uid, gid) }, chmod)
+	for _, xattr := range v.xattrs() {
 		lost = append(lost, Loss{Kind: xattr})
 	}
 	w.lost(v.Names[0], lost)
-	t := unix.NsecToTimespec(v.Meta.Mtime.UnixNano())
+	t := unix.NsecToTimespec(v.ModTime.UnixNano())
 	if err := errors.Join(err, unix.UtimesNanoAt(unix.AT_FDCWD, name, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW)); err != nil {
 		return err
 	}
@@ -174,12 +167,6 @@ func (w *treeWriter) special(v Target) error {
 
 // nodeTypes maps tar type flags to types of devices and fifos.
 var nodeTypes = map[byte]uint32{tar.TypeFifo: unix.S_IFIFO, tar.TypeChar: unix.S_IFCHR, tar.TypeBlock: unix.S_IFBLK}
-
-// makeNode creates a device or fifo, which only its owner may use so far.
-func (e *Entry) makeNode(name string) error {
-	const private = 0o600
-	return unix.Mknod(name, nodeTypes[e.Flag]|private, int(unix.Mkdev(uint32(e.Meta.device.major()), uint32(e.Meta.device.minor()))))
-}
 
 // WriteDirectory writes a directory, itself included, as a tar stream: with owners, modes, times, extended attributes
 // and hard links, without sockets. check may refuse a name.
@@ -227,40 +214,32 @@ func WriteDirectory(ctx context.Context, w io.Writer, dir string, check func(nam
 }
 
 // writeEntry writes one file; first is an earlier name of it, "" for none.
-func writeEntry(ctx context.Context, tw *tar.Writer, root *os.Root, name, first string, fi fs.FileInfo) (err error) {
-	e := &Entry{Kind: KindOther, Size: fi.Size(), Meta: DiskMeta(fi)}
-	switch t := fi.Mode().Type(); {
-	case first != "":
-		e.Kind, e.Link = kindHardLink, first
-	case t&fs.ModeSymlink != 0:
-		e.Kind = KindSymlink
-		e.Link, err = root.Readlink(name)
-	case t&fs.ModeNamedPipe != 0:
-		e.Flag = tar.TypeFifo
-	case t&fs.ModeCharDevice != 0:
-		e.Flag = tar.TypeChar
-	case t&fs.ModeDevice != 0:
-		e.Flag = tar.TypeBlock
-	case t.IsDir():
-		e.Kind = KindDir
-	default:
-		e.Kind = KindFile
-	}
-	if e.Kind != KindFile && e.Kind != KindDir {
-		if err == nil {
-			err = tw.WriteHeader(e.Header(name))
-		}
+func writeEntry(ctx context.Context, tw *tar.Writer, root *os.Root, name, first string, fi fs.FileInfo) error {
+	h, err := statHeader(fi)
+	if err != nil {
 		return err
+	}
+	e := &Entry{Header: cleaned(h, name)}
+	switch {
+	case first != "":
+		return tw.WriteHeader(e.linkAs(name, first))
+	case e.Typeflag == tar.TypeSymlink:
+		if e.Linkname, err = root.Readlink(name); err != nil {
+			return err
+		}
+		fallthrough
+	case !e.HasContent() && !fi.IsDir():
+		return tw.WriteHeader(e.As(name))
 	}
 	f, err := root.OpenFile(name, os.O_RDONLY|OpenNoBlock, 0)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if e.Meta.Xattrs, err = FileXattrs(f); err != nil {
-		return err
+	if err = e.readXattrs(f); err == nil {
+		err = tw.WriteHeader(e.As(name))
 	}
-	if err := tw.WriteHeader(e.Header(name)); err != nil || e.Kind == KindDir {
+	if err != nil || fi.IsDir() {
 		return err
 	}
 	n, err := blob.CopyTo(ctx, tw, io.LimitReader(f, e.Size), nil)

@@ -181,7 +181,7 @@ func TestFallbackForged(t *testing.T) {
 		imagetest.DirM("etc"), imagetest.DirM("vfix"), imagetest.DirM("vfix/x86_64"),
 	}
 	for i := range good {
-		good[i].ModTime = contents.ImplicitDir.Meta.Mtime
+		good[i].ModTime = contents.ImplicitDir.ModTime
 		if i == 1 || i == 2 {
 			good[i].Mode = 0o755
 		}

@@ -62,7 +62,7 @@ func (s *Shim) installed(ctx context.Context, sub *contents.Subject, needed bool
 
 // want adds a file to those that are read, if it is a regular one of a size that makes sense.
 func (in *installed) want(all map[string]*contents.Inode, name string, k *contents.Node) {
-	if k != nil && k.Kind == contents.KindFile && k.Size <= maxRead {
+	if k != nil && k.HasContent() && k.Size <= maxRead {
 		all[name] = k.Inode
 	}
 }
@@ -97,10 +97,10 @@ func (in *installed) readLoaders(ctx context.Context, files []contents.File) err
 func (in *installed) has(e contents.Extra) bool {
 	k := in.t.Find(e.Name)
 	if k == nil || e.Link != "" {
-		return k != nil && k.Kind == contents.KindSymlink && k.Link == e.Link
+		return k != nil && k.Linkname == e.Link
 	}
 	content, ok := in.content[e.Name]
-	return ok && k.Meta.Mode == e.Mode && bytes.Equal(content, e.Body)
+	return ok && k.Mode == e.Mode && bytes.Equal(content, e.Body)
 }
 
 // found is the parts that work: every dynamic program gets libvfix.so, the entrypoint runs under vfix-trace.
@@ -117,7 +117,7 @@ func (in *installed) library() bool {
 func (in *installed) preloadFile() contents.Extra {
 	e := contents.Extra{Name: addedfiles.Preload, Mode: 0o644, Body: addedfiles.WithPreloadLine(in.content[addedfiles.Preload], in.wide)}
 	if k := in.t.Find(addedfiles.Preload); k != nil {
-		e.Mode, e.Like = k.Meta.Mode, &k.Meta
+		e.Mode, e.Like = k.Mode, k.Entry
 	}
 	return e
 }
@@ -131,7 +131,7 @@ func (in *installed) checkPlaces(files []contents.Extra) error {
 			case k == nil:
 			case at != e.Name && k.Kids == nil:
 				what = "not a directory"
-			case at == e.Name && e.Link == "" && (k.Kind != contents.KindFile || k.Size > maxRead):
+			case at == e.Name && e.Link == "" && (!k.HasContent() || k.Size > maxRead):
 				what = "not a regular file, or too large"
 			}
 			if what != "" {

@@ -192,10 +192,7 @@ func (p *patchRun) tarball(ctx context.Context, d *contents.Disk) error {
 	if err != nil {
 		return err
 	}
-	f, err := p.s.Findings(ctx, t)
-	if err != nil {
-		return err
-	}
+	f := t.Findings()
 	for i := range f.Files {
 		f.Files[i].Path = d.Path + ":" + f.Files[i].Path
 	}

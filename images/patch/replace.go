@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"strings"
 
 	"vfix.dev/vfix/images/blob"
@@ -36,10 +37,11 @@ type replacement struct {
 // replace writes the patched copy of a file, and in place a further name of the copy for each further name that the
 // file has in the tree.
 func (p *patchRun) replace(ctx context.Context, d *contents.Disk, h contents.Target) error {
-	first, names := p.written[h.Disk.ID], h.Names
+	id, links := contents.Identify(h.Disk)
+	first, names := p.written[id], h.Names
 	if first == nil {
 		var err error
-		first, err = p.prepare(d, names[0], h.Disk.Info, true, func(w, r *os.File) error {
+		first, err = p.prepare(d, names[0], h.Disk, true, func(w, r *os.File) error {
 			n, err := filecopy.CopySparse(w, blob.Reading{Ctx: ctx, Reader: h.Plan.Apply(r)})
 			if err == nil && n != h.Plan.Size {
 				err = fmt.Errorf("patched file: got %d bytes, want %d", n, h.Plan.Size)
@@ -51,8 +53,8 @@ func (p *patchRun) replace(ctx context.Context, d *contents.Disk, h contents.Tar
 		}
 		h.WarnDropped(first.dropped)
 		names = names[1:]
-		if h.Disk.Links > 1 {
-			p.written[h.Disk.ID] = first
+		if links > 1 {
+			p.written[id] = first
 		}
 	}
 	for _, name := range names {
@@ -118,7 +120,7 @@ func (p *patchRun) fill(r *replacement, old *os.File, seen fs.FileInfo, isOutput
 		return err
 	}
 	const setID = fs.ModeSetuid | fs.ModeSetgid
-	own := int(contents.DiskMeta(fi).UID) == os.Geteuid() && fi.Mode()&setID == 0
+	own := int(fi.Sys().(*syscall.Stat_t).Uid) == os.Geteuid() && fi.Mode()&setID == 0
 	required := func(l contents.Loss) bool { return !isOutput && (!own || l.Kind != contents.LostGroup) }
 	if i := slices.IndexFunc(lost, required); i >= 0 {
 		return fmt.Errorf("keep %v: %w", lost[i], fs.ErrPermission)

@@ -160,8 +160,7 @@ func ScanImage(t testing.TB, img v1.Image) (*contents.Scanned, *contents.Tree, e
 	if err != nil {
 		return nil, nil, err
 	}
-	f, err := s.Findings(context.Background(), tr)
-	return f, tr, err
+	return tr.Findings(), tr, nil
 }
 
 // ReadTar lists the members of an archive with their contents.
