@@ -12,8 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"strings"
+	"syscall"
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
