@@ -11,6 +11,7 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/internal/addedfiles"
+	"vfix.dev/vfix/internal/textutil"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
@@ -93,10 +94,16 @@ var packageDatabases = []struct{ file, check string }{
 	{"var/lib/rpm/rpmdb.sqlite", "rpm -Va"},
 }
 
+// ownFile matches names that no package of a distribution has (FHS 3.0).
+var ownFile = textutil.LazyRegexp("^(usr/local|home|root|srv)/")
+
 // packageNotes says that the check of the tree's package manager will report the patched files.
 func (c *changes) packageNotes(t *contents.Tree) (notes []string) {
+	packaged := slices.ContainsFunc(c.targets, func(h contents.Target) bool {
+		return slices.ContainsFunc(h.Names, func(name string) bool { return !ownFile().MatchString(name) })
+	})
 	for _, db := range packageDatabases {
-		if len(c.targets) > 0 && t.Find(db.file) != nil {
+		if packaged && t.Find(db.file) != nil {
 			notes = append(notes, db.check+" will report the patched files that belong to packages")
 		}
 	}

@@ -73,25 +73,48 @@ func unpack(ctx context.Context, src *source.Source, dir string, o source.Option
 	return err
 }
 
-// OpenRoot returns the directory of a SOURCE: its own, or a temporary one with the files of an image or a tarball,
-// which done removes.
-func OpenRoot(ctx context.Context, name string, o source.Options) (dir string, isImage bool, done func(), err error) {
-	src, err := source.Open(ctx, name, o)
+// Root is the file system of a SOURCE that is opened once, to be scanned and to have its files read.
+type Root struct {
+	IsImage bool
+	src     *source.Source
+	o       ScanOptions
+	temp    string // directory with the files of an image or a tarball, "" until they are needed
+}
+
+// OpenRoot opens the file system of a SOURCE.
+func OpenRoot(ctx context.Context, name string, o ScanOptions) (*Root, error) {
+	o.Media = o.Media.WithDefaults()
+	src, err := source.Open(ctx, name, o.Media)
 	if err != nil {
-		return "", false, nil, err
+		return nil, err
 	}
-	defer src.Close()
-	isImage = src.Image != nil
-	if fi, err := os.Stat(src.Path); err == nil && fi.IsDir() && !isImage {
-		return src.Path, false, func() {}, nil
+	return &Root{IsImage: src.Image != nil, src: src, o: o}, nil
+}
+
+// Scan is Scan of the SOURCE.
+func (r *Root) Scan(ctx context.Context) (*contents.Findings, error) {
+	s := contents.NewSession(r.o.Jobs, r.o.Media.Progress, r.o.Rewriter)
+	defer s.Close()
+	return ScanSource(ctx, s, r.src, r.o)
+}
+
+// Dir returns a directory with the files, until Close: that of the SOURCE, or a temporary one.
+func (r *Root) Dir(ctx context.Context) (_ string, err error) {
+	if fi, err := os.Stat(r.src.Path); err == nil && fi.IsDir() && !r.IsImage {
+		return r.src.Path, nil
 	}
-	if dir, err = os.MkdirTemp("", "vfix-root-"); err != nil {
-		return "", false, nil, err
+	if r.temp == "" {
+		if r.temp, err = os.MkdirTemp("", "vfix-root-"); err == nil {
+			err = unpack(ctx, r.src, r.temp, r.o.Media)
+		}
 	}
-	done = func() { os.RemoveAll(dir) }
-	if err := unpack(ctx, src, dir, o); err != nil {
-		done()
-		return "", false, nil, err
+	return r.temp, err
+}
+
+// Close closes the SOURCE.
+func (r *Root) Close() {
+	r.src.Close()
+	if r.temp != "" {
+		os.RemoveAll(r.temp)
 	}
-	return dir, isImage, done, nil
 }

@@ -90,7 +90,7 @@ hanging_vfix() {
 }
 
 @test "scan: JSON is valid with findings, and empty after an error" {
-	run_vfix 4 scan --format json --explain "$affected" "$unknown"
+	run_vfix 3 scan --format json --explain "$affected" "$unknown"
 	jq -e '.schema == 1 and .verb == "scan" and (.results | length) == 2' <<<"$output" >/dev/null
 	jq -e '[.results[0].files[].sites[] | select(.form != "left") | .change.before | length > 0] | all and length > 0' <<<"$output" >/dev/null
 	jq -e '.results[1].files[0].sites[0].verdict == "unknown"' <<<"$output" >/dev/null
@@ -116,7 +116,8 @@ hanging_vfix() {
 	expect 'escape sequences with TERM=dumb' "$(grep -cF "$escape" <<<"$output" || true)" 0
 	run_vfix 3 scan "$affected"
 	expect 'escape sequences in a pipe' "$(grep -cF "$escape" <<<"$output$stderr" || true)" 0
-	expect_match stderr "$stderr" 'vfix: read '
+	run_vfix 3 scan -v "$affected"
+	expect_match stderr "$stderr" 'vfix: debug: read '
 	on_terminal 50 "'$VFIX' scan /bin/ls 2>/dev/null"
 	expect 'lines wider than 50' "$(sed 's/\x1b\[[0-9;?]*[A-Za-z]//g; s/\r//g' <<<"$output" | awk 'length > 50 && !/^ *vfix/')" ''
 }
@@ -125,8 +126,8 @@ hanging_vfix() {
 	run_vfix 3 scan -q "$affected"
 	expect 'lines of stderr' "${#stderr_lines[@]}" 0
 	expect_match stdout "$output" 'AFFECTED: '
-	run_vfix 3 scan "$affected"
-	expect 'lines of stderr' "${#stderr_lines[@]}" 1
+	run_vfix 3 scan -v "$affected"
+	expect 'lines of stderr' "${#stderr_lines[@]}" 2
 	run_vfix 3 scan -q --format json "$affected"
 	expect 'lines of stderr' "${#stderr_lines[@]}" 2
 	run_vfix 1 scan -q ./nothing

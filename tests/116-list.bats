@@ -96,7 +96,7 @@ requests() { tail -n "+$(($1 + 1))" "$BATS_FILE_TMPDIR/registry.log" | grep 'res
 		rows=$((rows + $(grep -c ',affected,' "r$part.csv")))
 	done
 	expect 'affected in both parts' "$rows" 6
-	run_vfix 4 scan --from-file list --report r.html
+	run_vfix 3 scan --from-file list --report r.html
 	expect_match table "$output" '7 images: 1 incomplete, 6 affected'
 	expect_match page "$(tail -n 3 r.html)" '</html>'
 }

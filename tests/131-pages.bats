@@ -147,10 +147,6 @@ run_page() {
 	run_page docs/reference.md
 }
 
-@test "pages: the commands of docs/commands.md run as they are" {
-	run_page docs/commands.md
-}
-
 @test "pages: the commands of docs/json.md run as they are" {
 	run_page docs/json.md
 }

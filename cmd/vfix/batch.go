@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
+	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/lists"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/textutil"
@@ -24,7 +25,6 @@ import (
 
 // batchOptions are the options that only a list has.
 type batchOptions struct {
-	verb                              string
 	fromFile, template, shard, report string
 }
 
@@ -34,32 +34,33 @@ var listOnly = []string{"dest-template", "shard", "report"}
 // shardVariable says which part of an Indexed Job a pod is (Kubernetes, "Job", completion mode).
 const shardVariable = "JOB_COMPLETION_INDEX"
 
-// add declares the options on cmd; what says what is done to each image.
-func (b *batchOptions) add(cmd *cobra.Command, what, line string) {
-	b.verb = cmd.Name()
+// addList declares the options on a verb; line is what a line of the list has.
+func (b *batchOptions) addList(cmd *cobra.Command, line string) {
 	f := cmd.Flags()
-	f.StringVar(&b.fromFile, "from-file", "", what+" all images in the file `LIST`, one per line: "+line+"; - reads stdin")
+	f.StringVar(&b.fromFile, "from-file", "", cmd.Name()+" all images in the file `LIST`, one per line: "+line+"; - reads stdin")
 	f.StringVar(&b.shard, "shard", "", "with --from-file: process part `I/N` of the list, from 0/N to N-1/N; N alone takes I from "+shardVariable)
 	f.StringVar(&b.report, "report", "", "with --from-file: write a report to this `FILE`: .csv, .jsonl or .html")
 }
 
-// check reports errors in the list options that all verbs share.
-func (b *batchOptions) check(cmd *cobra.Command, args []string) error {
-	if b.fromFile == "" {
-		for _, name := range listOnly {
-			if cmd.Flags().Changed(name) {
-				return usagef(b.verb, "--%s works only with --from-file LIST", name)
+// sources checks the arguments of a verb that takes up to most sources, or a list, and the options of a list.
+func (b *batchOptions) sources(most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if b.fromFile == "" {
+			for _, name := range listOnly {
+				if cmd.Flags().Changed(name) {
+					return usagef("--%s works only with --from-file LIST", name)
+				}
 			}
+			return arguments("SOURCE", 1, most)(cmd, args)
+		}
+		switch {
+		case len(args) > 0:
+			return usagef("--from-file takes no SOURCE: put %s into the list", args[0])
+		case b.report != "" && !slices.Contains(lists.Endings, filepath.Ext(b.report)):
+			return usagef("--report %s: want a name that ends in %s", b.report, strings.Join(lists.Endings, ", "))
 		}
 		return nil
 	}
-	switch {
-	case len(args) > 0:
-		return usagef(b.verb, "--from-file takes no SOURCE: put %s into the list", args[0])
-	case b.report != "" && !slices.Contains(lists.Endings, filepath.Ext(b.report)):
-		return usagef(b.verb, "--report %s: want a name that ends in %s", b.report, strings.Join(lists.Endings, ", "))
-	}
-	return nil
 }
 
 // part reads I/N, or N with I from the environment.
@@ -74,7 +75,7 @@ func (b *batchOptions) part() (lists.Part, error) {
 	n, err1 := strconv.Atoi(first)
 	all, err2 := strconv.Atoi(second)
 	if err1 != nil || err2 != nil || n < 0 || n >= all {
-		return lists.Part{}, usagef(b.verb, "--shard %s: want I/N with I from 0 to N-1, or N with I in %s", b.shard, shardVariable)
+		return lists.Part{}, usagef("--shard %s: want I/N with I from 0 to N-1, or N with I in %s", b.shard, shardVariable)
 	}
 	return lists.Part{Index: n, Of: all}, nil
 }
@@ -82,19 +83,19 @@ func (b *batchOptions) part() (lists.Part, error) {
 // listVerb is a verb's work on a list.
 type listVerb func(context.Context, []lists.Item, lists.Options) []lists.Image
 
-// runBatch processes a list of images, and prints and reports the results. o is the part that depends on the verb.
-func runBatch(ctx context.Context, opts batchOptions, print printOptions, o lists.Options, work listVerb, out *output, e engine) ([]lists.Image, error) {
-	part, err := opts.part()
+// runBatch processes a list of images, and prints and reports the results. An image that failed makes it an error.
+func runBatch(ctx context.Context, verb string, b *batchOptions, w *workOptions, o images.RebuildOptions, work listVerb, out *output, e engine) ([]lists.Image, error) {
+	part, err := b.part()
 	if err != nil {
 		return nil, err
 	}
-	items, err := e.readList(opts.fromFile, part)
+	items, err := e.readList(b.fromFile, part)
 	if err != nil {
 		return nil, err
 	}
+	o.ScanOptions, o.Version = w.read, buildVersion().Version
 	finished := 0
-	o.Template, o.AtOnce, o.Jobs = opts.template, o.Jobs, 0 // --jobs counts images here
-	o.Each = func(each lists.Image) {
+	all := work(ctx, items, lists.Options{RebuildOptions: o, Template: b.template, AtOnce: w.read.Jobs, Each: func(each lists.Image) {
 		finished++
 		for _, text := range each.Warnings {
 			out.Warn("%s: %s", each.Source, text)
@@ -104,8 +105,7 @@ func runBatch(ctx context.Context, opts batchOptions, print printOptions, o list
 			status += ": " + each.Err.Error()
 		}
 		out.Note("%d/%d %s: %s", finished, len(items), each.Source, status)
-	}
-	all := work(ctx, items, o)
+	}})
 	for n := range all {
 		if err := all[n].Err; err != nil {
 			all[n].Error, all[n].Hint = screen.Safe(err.Error()), screen.Safe(screen.HintOf(err, issues))
@@ -114,21 +114,29 @@ func runBatch(ctx context.Context, opts batchOptions, print printOptions, o list
 	if ctx.Err() != nil {
 		out.Note("%d of %s finished; run the command again to resume", finished, screen.Count(len(items), "image"))
 	}
-	sums := batchSums(opts.verb, o.DryRun, all)
-	if opts.report != "" {
+	sums := batchSums(o.DryRun, all)
+	if b.report != "" {
 		about := fmt.Sprintf("vfix %s, %s", version, time.Now().UTC().Format("2006-01-02 15:04 UTC"))
-		r := lists.Report{Title: "vfix " + opts.verb, About: about, Sums: sums, Next: opts.next(all), All: all}
-		err = r.Write(opts.report)
+		r := lists.Report{Title: "vfix " + verb, About: about, Sums: sums, Next: b.next(verb, all), All: all}
+		err = r.Write(b.report)
 	}
-	return all, errors.Join(err, out.batch(opts.verb, print, o.DryRun, sums, all), context.Cause(ctx))
+	if w.json() {
+		err = errors.Join(err, out.document(verb, o.DryRun, batchJSON(all)))
+	} else {
+		writeBatch(out.Out, sums, all)
+	}
+	if err == nil && ctx.Err() == nil {
+		err = failures(all)
+	}
+	return all, errors.Join(err, context.Cause(ctx))
 }
 
 // next is the next step after a list is finished, or "".
-func (b *batchOptions) next(all []lists.Image) string {
+func (b *batchOptions) next(verb string, all []lists.Image) string {
 	switch {
 	case lists.Count(all, lists.Failed)+lists.Count(all, lists.NotRun) > 0:
 		return "run the same command again: finished images are skipped"
-	case b.verb == "scan" && lists.Count(all, lists.Affected) > 0:
+	case verb == "scan" && lists.Count(all, lists.Affected) > 0:
 		return "run " + textutil.QuoteWords([]string{"vfix", "rebuild", "--from-file", b.fromFile})
 	}
 	return ""
@@ -142,31 +150,48 @@ func failures(all []lists.Image) error {
 	return nil
 }
 
+// unreadInList is the finding that images of a list were not examined whole.
+func unreadInList(all []lists.Image) error {
+	n := 0
+	for _, i := range all {
+		if i.Incomplete {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return incompletef(seeReasons, "incomplete: %s with parts that could not be examined", screen.Count(n, "image"))
+}
+
+// seeReasons is the hint for a list, whose table has only numbers.
+const seeReasons = "run 'vfix scan IMAGE' to see them and the reasons"
+
 type jsonBatch struct {
 	Images  []lists.Image        `json:"images"`
 	Summary map[lists.Status]int `json:"summary"` // images by status
 }
 
-// batch prints the sums and the table.
-func (o *output) batch(verb string, print printOptions, dry bool, sums string, all []lists.Image) error {
-	if print.json() {
-		doc := jsonBatch{Images: all, Summary: map[lists.Status]int{}}
-		for _, s := range lists.Statuses {
-			doc.Summary[s] = lists.Count(all, s)
-		}
-		return o.document(verb, dry, doc)
+func batchJSON(all []lists.Image) jsonBatch {
+	doc := jsonBatch{Images: all, Summary: map[lists.Status]int{}}
+	for _, s := range lists.Statuses {
+		doc.Summary[s] = lists.Count(all, s)
 	}
-	t := &screen.Table{Head: []string{"STATUS", "SITES", "SOURCE", "RESULT"}}
+	return doc
+}
+
+// writeBatch writes the sums and the table.
+func writeBatch(s screen.Stream, sums string, all []lists.Image) {
+	var rows [][]string
 	for _, row := range all {
 		sites := fmt.Sprint(row.Patched + row.LeftOver)
 		if row.Before || row.Status == lists.Failed || row.Status == lists.NotRun {
 			sites = "-"
 		}
-		t.Add([]string{string(row.Status), sites, row.Source, batchResult(row)})
+		rows = append(rows, []string{string(row.Status), sites, row.Source, batchResult(row)})
 	}
-	fmt.Fprintf(o.Stdout, "%s\n\n", sums)
-	t.Write(o.Stdout, o.Out)
-	return nil
+	fmt.Fprintf(s, "%s\n\n", sums)
+	s.Table([]string{"STATUS", "SITES", "SOURCE", "RESULT"}, rows)
 }
 
 // batchResult is the last cell of a row: where the result is, or why it is missing, and what a reader must know.
@@ -191,7 +216,7 @@ func batchResult(row lists.Image) string {
 }
 
 // batchSums says how many images had each result.
-func batchSums(verb string, dry bool, all []lists.Image) string {
+func batchSums(dry bool, all []lists.Image) string {
 	var parts []string
 	for _, s := range lists.Statuses {
 		if n := lists.Count(all, s); n > 0 {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,8 +24,8 @@ import (
 	"vfix.dev/vfix/shim"
 )
 
-// BenchOptions are the options of vfix bench.
-type BenchOptions struct {
+// benchOptions are the options of vfix bench.
+type benchOptions struct {
 	workOptions
 	rounds int
 	plot   string
@@ -40,40 +41,28 @@ const (
 )
 
 func newBenchCommand(out *output, e engine) *cobra.Command {
-	var opts BenchOptions
-	cmd := &cobra.Command{
-		Use:  "bench [options] [IMAGE]",
-		Args: arguments("image", 0, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runBench(cmd.Context(), opts, strings.Join(args, ""), out, e)
-		},
-	}
+	var opts benchOptions
+	cmd := newVerb("bench [options] [IMAGE]", arguments("image", 0, 1), func(ctx context.Context, args []string) error {
+		return runBench(ctx, &opts, strings.Join(args, ""), out, e)
+	})
 	f := cmd.Flags()
 	f.IntVar(&opts.rounds, "rounds", 0, "measure each mode `N` times; 0 means 9, with --redis 3")
 	f.StringVar(&opts.plot, "plot", "", "draw the values to `FILE`, an .svg")
 	f.BoolVar(&opts.redis, "redis", false, "measure redis-server of IMAGE")
-	opts.printOptions.add(cmd)
-	opts.addMedia(cmd)
+	opts.add(cmd, out, withImages)
 	return cmd
 }
 
-func (o *BenchOptions) check(image string) error {
-	const verb = "bench"
+func (o *benchOptions) check(image string) error {
 	switch {
 	case o.rounds < 0:
-		return usagef(verb, "--rounds %d: must be 0 or more", o.rounds)
+		return usagef("--rounds %d: must be 0 or more", o.rounds)
 	case o.redis && image == "":
-		return usagef(verb, "--redis needs an IMAGE that contains redis-server, as in 'vfix bench --redis redis:2.8.22'")
+		return usagef("--redis needs an IMAGE that contains redis-server, as in 'vfix bench --redis redis:2.8.22'")
 	case o.redis && o.plot != "":
-		return usagef(verb, "--plot draws nanoseconds per call and does not work with --redis")
+		return usagef("--plot draws nanoseconds per call and does not work with --redis")
 	case o.plot != "" && filepath.Ext(o.plot) != ".svg":
-		return usagef(verb, "--plot %s: the name must end with .svg", o.plot)
-	}
-	if o.rounds == 0 {
-		o.rounds = benchRounds
-		if o.redis {
-			o.rounds = redisRounds
-		}
+		return usagef("--plot %s: the name must end with .svg", o.plot)
 	}
 	return nil
 }
@@ -86,25 +75,27 @@ type jsonBench struct {
 	Figures []bench.Figure `json:"figures"`
 }
 
-func runBench(ctx context.Context, opts BenchOptions, image string, out *output, e engine) error {
+func runBench(ctx context.Context, opts *benchOptions, image string, out *output, e engine) (err error) {
 	if err := opts.check(image); err != nil {
 		return err
 	}
-	if err := opts.begin("bench", out); err != nil {
-		return err
-	}
-	b := jsonBench{Image: image, Rounds: opts.rounds, Unit: "ns per call"}
+	b := jsonBench{image, cmp.Or(opts.rounds, benchRounds), "ns per call", nil}
 	if opts.redis {
-		b.Unit = "requests per second"
+		b.Rounds, b.Unit = cmp.Or(opts.rounds, redisRounds), "requests per second"
 	}
-	if err := b.measure(ctx, opts, out, e); err != nil {
+	if b.Figures, err = measure(ctx, &b, opts, out, e); err != nil {
 		return hinterr.Among(err, []hinterr.For{
 			{Err: bench.ErrUnsupported, Hint: "run it on x86-64 Linux"},
 			{Err: os.ErrPermission, Hint: "run it as root: programs of an image run in their own root filesystem"},
 		}, "run 'vfix doctor' to see how this kernel serves the vsyscall page; 'vfix bench --help' lists what is needed")
 	}
 	if opts.plot != "" {
-		if err := b.draw(opts.plot); err != nil {
+		var svg bytes.Buffer
+		title := fmt.Sprintf("%s, %s, vfix %s", cmp.Or(image, "This host"), bench.Conditions(), version)
+		if err := bench.Chart(&svg, title, b.Figures); err != nil {
+			return err
+		}
+		if err := atomicfile.Write(opts.plot, svg.Bytes()); err != nil {
 			return err
 		}
 		out.Note("bench: chart written to %s", opts.plot)
@@ -112,31 +103,30 @@ func runBench(ctx context.Context, opts BenchOptions, image string, out *output,
 	if opts.json() {
 		return out.document("bench", false, b)
 	}
-	out.benchTable(&b, opts.redis)
+	writeFigures(out.Out, &b, opts.redis)
 	return nil
 }
 
-// measure fills in the figures.
-func (b *jsonBench) measure(ctx context.Context, opts BenchOptions, out *output, e engine) (err error) {
+// measure returns the figures.
+func measure(ctx context.Context, b *jsonBench, opts *benchOptions, out *output, e engine) (_ []bench.Figure, err error) {
 	o := bench.Options{
 		Programs: bench.Programs{
 			Measure: shim.Measure(), MeasureLibc: shim.MeasureLibc(), Stubs: shim.Stubs(),
 			TwinStubs: shim.TwinStubs(), TwinLibrary: shim.TwinLibrary(),
 		},
-		Rounds: opts.rounds, Sample: benchSample,
+		Rounds: b.Rounds, Sample: benchSample,
 	}
 	if b.Image == "" {
-		b.Figures, err = e.bench(ctx, o)
-		return err
+		return e.bench(ctx, o)
 	}
 	dir, err := os.MkdirTemp("", "vfix-bench-")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	var affected bool
 	if o.Original, o.Rebuilt, affected, err = unpackBoth(ctx, e, b.Image, dir, opts.read.Media); err != nil {
-		return err
+		return nil, err
 	}
 	if !affected {
 		out.Note("bench: nothing to patch in %s: both sides are the same", b.Image)
@@ -144,8 +134,7 @@ func (b *jsonBench) measure(ctx context.Context, opts BenchOptions, out *output,
 	if opts.redis {
 		o.Requests = redisRequests
 	}
-	b.Figures, err = e.bench(ctx, o)
-	return err
+	return e.bench(ctx, o)
 }
 
 // unpackBoth unpacks an image into a directory in dir, and a patched copy beside it.
@@ -165,53 +154,35 @@ func unpackBoth(ctx context.Context, e engine, image, dir string, media source.O
 	return original, rebuilt, f.Affected(), nil
 }
 
-// draw writes the chart, completely or not at all.
-func (b *jsonBench) draw(file string) error {
-	title := b.Image
-	if title == "" {
-		title = "This host"
-	}
-	var svg bytes.Buffer
-	if err := bench.Chart(&svg, fmt.Sprintf("%s, %s, vfix %s", title, bench.Conditions(), version), b.Figures); err != nil {
-		return err
-	}
-	return atomicfile.Write(file, svg.Bytes())
-}
-
-// benchTable prints the figures: a row a mode, and below what could not be measured.
-func (o *output) benchTable(b *jsonBench, redis bool) {
+// writeFigures prints the figures: a row a mode, and below what could not be measured.
+func writeFigures(s screen.Stream, b *jsonBench, redis bool) {
 	base := "TO VDSO"
 	if redis {
 		base = "TO IMAGE"
 	}
-	g := &screen.Table{Head: []string{strings.ToUpper(b.Unit)}}
-	rows := map[string][]string{}
-	var modes, absent []string
+	head := []string{strings.ToUpper(b.Unit)}
+	var rows [][]string
+	var absent []string
 	noise := false
 	for _, f := range b.Figures {
 		if f.Mode == b.Figures[0].Mode {
-			g.Head = append(g.Head, strings.ToUpper(f.Function), base)
+			head = append(head, strings.ToUpper(f.Function), base)
 		}
-		if rows[f.Mode] == nil {
-			rows[f.Mode] = []string{f.Mode}
-			modes = append(modes, f.Mode)
+		at := slices.IndexFunc(rows, func(row []string) bool { return row[0] == f.Mode })
+		if at < 0 {
+			at, rows = len(rows), append(rows, []string{f.Mode})
 		}
+		rows[at] = append(rows[at], figure(f.Value), figure(f.Ratio))
 		if why := f.Mode + ": " + f.Absent; f.Absent != "" && !slices.Contains(absent, why) {
 			absent = append(absent, why)
 		}
-		rows[f.Mode] = append(rows[f.Mode], figure(f.Value), figure(f.Ratio))
 		noise = noise || !redis && f.Ratio > 0 && f.Ratio < 1
 	}
-	for _, mode := range modes {
-		g.Add(rows[mode])
-	}
-	g.Write(o.Stdout, o.Out)
+	s.Table(head, rows)
 	if noise {
-		o.Hanging("", 0, "Values below 1 in TO VDSO are noise: nothing is faster than the vDSO's own function.")
+		s.Print("", nil, "Values below 1 in TO VDSO are noise: nothing is faster than the vDSO's own function.")
 	}
-	for _, why := range absent {
-		o.Hanging("", 0, "not measured: "+why)
-	}
+	s.List("not measured: ", absent)
 }
 
 // figure writes a number for people, with three significant digits; - for none.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,62 +16,46 @@ import (
 	"vfix.dev/vfix/internal/textutil"
 )
 
-// DiagnoseOptions are the choices of vfix diagnose.
-type DiagnoseOptions struct {
-	workOptions
-	root string
-}
-
 func newDiagnoseCommand(out *output, e engine) *cobra.Command {
-	var opts DiagnoseOptions
-	cmd := &cobra.Command{
-		Use:  "diagnose [options] CRASH...",
-		Args: arguments("CRASH", 1, -1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runDiagnose(cmd.Context(), opts, args, out, e)
-		},
-	}
-	cmd.Flags().StringVar(&opts.root, "root", "", "`SOURCE` of the program's files: see 'vfix help sources'")
-	opts.printOptions.add(cmd)
-	opts.addMedia(cmd)
+	var opts workOptions
+	root := ""
+	cmd := newVerb("diagnose [options] CRASH...", arguments("CRASH", 1, -1), func(ctx context.Context, args []string) error {
+		if diagnose.Quoted(args) {
+			return usagef("%d arguments that are one line of a text: quote it, as in: vfix diagnose %s", len(args), textutil.Quote(strings.Join(args, " ")))
+		}
+		here := place{noEngine: noEngine(ctx, e, opts.read.Media)}
+		all, err := e.diagnose(ctx, args, crashOptions{root: root, scan: opts.read, output: here.destination})
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		switch {
+		case len(all) == 0:
+		case opts.json():
+			err = errors.Join(err, out.document("diagnose", false, jsonDiagnosis{all}))
+		default:
+			writeDiagnosis(out.Out, all)
+		}
+		for _, r := range all {
+			err = errors.Join(err, crashFinding(r, opts.json()))
+		}
+		return err
+	})
+	cmd.Flags().StringVar(&root, "root", "", "`SOURCE` of the program's files: see 'vfix help sources'")
+	opts.add(cmd, out, withImages)
 	return cmd
 }
 
-func runDiagnose(ctx context.Context, opts DiagnoseOptions, args []string, out *output, e engine) error {
-	if diagnose.Quoted(args) {
-		return usagef("diagnose", "%d arguments that are one line of a text: quote it, as in: vfix diagnose %s", len(args), textutil.Quote(strings.Join(args, " ")))
-	}
-	if err := opts.begin("diagnose", out); err != nil {
-		return err
-	}
-	var here place
-	if e.answers != nil {
-		ctx, cancel := context.WithTimeout(ctx, engineLimit)
-		defer cancel()
-		here.noEngine = !e.answers(ctx, opts.read.Media)
-	}
-	all, err := e.diagnose(ctx, args, crashOptions{
-		root: opts.root, scan: opts.read,
-		output: func(source string) []string { return strings.Fields(here.output(source)) },
-	})
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	errs := flatten(err)
-	if len(all) > 0 {
-		errs = append(errs, out.diagnosis(opts.printOptions, all))
-	}
-	for _, r := range all {
-		errs = append(errs, crashFinding(r, opts.json()))
-	}
-	return errors.Join(errs...)
+// jsonDiagnosis is the document of diagnose.
+type jsonDiagnosis struct {
+	// Results has one result for each CRASH that could be read.
+	Results []*diagnose.Result `json:"results"`
 }
 
 // crashFinding is the finding of a result, nil without one. The hint is the next command only if stdout has JSON: the text
 // there ends with it.
 func crashFinding(r *diagnose.Result, json bool) error {
-	page, open, printed := 0, 0, false
-	hint := "'vfix help diagnosing' explains how to collect more evidence"
+	page, open := 0, 0
+	var first *diagnose.Crash // that counts
 	for _, c := range r.Crashes {
 		switch {
 		case c.Kind.Page():
@@ -80,66 +65,51 @@ func crashFinding(r *diagnose.Result, json bool) error {
 		default:
 			continue
 		}
-		if c.Next != nil && page+open == c.Count {
-			hint, printed = "run: "+c.Next.Command, !json
-		}
+		first = cmp.Or(first, c)
 	}
-	var found *findingsError
-	switch {
-	case page > 0 && r.Crashes[0].Kind == diagnose.Affected:
-		found = finding(hint, "%s: AFFECTED", r.Input)
-	case page > 0:
-		found = finding(hint, "%s: %s", r.Input, screen.Count(page, "vsyscall crash"))
-	case open > 0:
-		found = incompletef(hint, "%s: the cause of %s is not known", r.Input, screen.Count(open, "crash"))
-	default:
+	if first == nil {
 		return nil
 	}
-	found.printed = printed
-	return found
-}
-
-// jsonDiagnosis is the document of diagnose.
-type jsonDiagnosis struct {
-	// Results has one result for each CRASH that could be read.
-	Results []*diagnose.Result `json:"results"`
-}
-
-func (o *output) diagnosis(opts printOptions, all []*diagnose.Result) error {
-	if opts.json() {
-		return o.document("diagnose", false, jsonDiagnosis{all})
+	hint := "'vfix help diagnosing' explains how to collect more evidence"
+	if first.Next != nil {
+		hint = "run: " + first.Next.Command
 	}
+	found := incompletef(hint, "%s: the cause of %s is not known", r.Input, screen.Count(open, "crash"))
+	if page > 0 {
+		found = finding(hint, "%s: %s", r.Input, screen.Count(page, "vsyscall crash"))
+	}
+	if first.Kind == diagnose.Affected {
+		found = finding(hint, "%s: AFFECTED", r.Input)
+	}
+	return found.onStdout(first.Next != nil && !json)
+}
+
+// writeDiagnosis prints few crashes of each result.
+func writeDiagnosis(s screen.Stream, all []*diagnose.Result) {
 	const few = 5
-	first := true
+	gap := ""
 	for _, r := range all {
 		if len(r.Crashes) == 0 {
-			o.Hanging("", 0, fmt.Sprintf("%s: no crash found in %s of text. Other evidence: the kernel's log of that time, or the output of docker inspect or kubectl get pod -o json", r.Input, screen.Count(r.Lines, "line")))
+			s.Print("", nil, fmt.Sprintf("%s: no crash found in %s of text. Other evidence: the kernel's log of that time, or the output of docker inspect or kubectl get pod -o json", r.Input, screen.Count(r.Lines, "line")))
 		}
 		for _, c := range r.Crashes[:min(len(r.Crashes), few)] {
-			if !first {
-				fmt.Fprintln(o.Stdout)
-			}
-			first = false
-			o.crash(r.Input, c)
+			fmt.Fprint(s, gap)
+			writeCrash(s, r.Input, c)
+			gap = "\n"
 		}
 		if n := len(r.Crashes) - few; n > 0 {
-			fmt.Fprintf(o.Stdout, "\n%d more are not shown: --format json lists them all\n", n)
+			fmt.Fprintf(s, "\n%d more are not shown: --format json lists them all\n", n)
 		}
 	}
-	return nil
 }
 
-// crash prints one crash: the verdict, what supports it, and the next command, which stays on one line to be copied.
-func (o *output) crash(input string, c *diagnose.Crash) {
-	paint := o.Out.Paint.Green
-	if c.Kind.Page() {
-		paint = o.Out.Paint.Red
-	}
-	o.Hanging("", 0, input+": "+c.Verdict+" ("+string(c.Confidence)+")")
-	const label = 10 // columns
+// writeCrash prints one crash: the verdict, what supports it, and the next command, which stays on one line to be copied.
+func writeCrash(s screen.Stream, input string, c *diagnose.Crash) {
+	s.Print("", nil, input+": "+c.Verdict+" ("+string(c.Confidence)+")")
+	const label = "  %-10s"
 	row := func(name, text string) {
 		if text != "" {
-			o.Hanging(screen.Gap+o.Out.Paint.Dim(screen.Pad(name, label, false)), label+len(screen.Gap), text)
+			s.Print(fmt.Sprintf(label, name), s.Paint.Dim, text)
 		}
 	}
 	row("program", programText(c))
@@ -151,23 +121,20 @@ func (o *output) crash(input string, c *diagnose.Crash) {
 		row("code", k.Code)
 	}
 	for _, line := range c.Evidence { // as it was given
-		fmt.Fprintln(o.Stdout, screen.Gap+o.Out.Paint.Dim(screen.Pad("evidence", label, false))+screen.Printable(line))
+		fmt.Fprintln(s, s.Paint.Dim(fmt.Sprintf(label, "evidence"))+screen.Printable(line))
 	}
 	for _, n := range c.Notes {
 		row("note", n)
 	}
 	if c.Next != nil {
-		fmt.Fprintln(o.Stdout, screen.Gap+paint(screen.Pad("next", label, false))+o.Out.Paint.Bold(screen.Printable(c.Next.Command)))
+		fmt.Fprintln(s, s.Paint.Dim(fmt.Sprintf(label, "next"))+s.Paint.Bold(screen.Printable(c.Next.Command)))
 		row("", c.Next.Why)
 	}
 }
 
 // programText names the program and its processes.
 func programText(c *diagnose.Crash) string {
-	text := c.Path
-	if text == "" {
-		text = c.Program
-	}
+	text := cmp.Or(c.Path, c.Program)
 	switch {
 	case c.Count > 1:
 		text += fmt.Sprintf(", %d times", c.Count)

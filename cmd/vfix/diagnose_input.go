@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -30,14 +31,15 @@ import (
 type crashOptions struct {
 	root   string // SOURCE of the files, "" for this machine
 	scan   images.ScanOptions
-	output func(source string) []string
+	output func(source string) []string // the destination of its rebuild, as words
 }
 
 // crashes reads the CRASHes of one command.
 type crashes struct {
-	ctx context.Context
-	o   crashOptions
-	d   diagnose.Options
+	ctx  context.Context
+	o    crashOptions
+	d    diagnose.Options
+	root *images.Root // nil for this machine
 	// scanned has the scans of roots and images by name, nil for those that cannot be scanned.
 	scanned map[string]*diagnose.Scanned
 	// sources has the names of what was scanned with their formats, by the names as typed.
@@ -45,89 +47,85 @@ type crashes struct {
 }
 
 // diagnoseAll diagnoses each CRASH. It returns the results of those that can be read, and the errors of the others.
-func diagnoseAll(ctx context.Context, args []string, o crashOptions) ([]*diagnose.Result, error) {
+func diagnoseAll(ctx context.Context, args []string, o crashOptions) (all []*diagnose.Result, err error) {
 	r := &crashes{ctx: ctx, o: o, scanned: map[string]*diagnose.Scanned{}, sources: map[string]string{}}
-	done, err := r.open()
-	if err != nil {
-		return nil, err
+	r.d = diagnose.Options{RootName: o.root, Root: r, Here: r.here, Scan: r.scanNamed}
+	r.d.Output = func(name string) []string { return o.output(cmp.Or(r.sources[name], name)) }
+	if o.root != "" {
+		if r.root, err = images.OpenRoot(ctx, o.root, o.scan); err != nil {
+			return nil, err
+		}
+		defer r.root.Close()
+		r.d.IsImage = r.root.IsImage
 	}
-	defer done()
-	var all []*diagnose.Result
-	var errs []error
 	for _, arg := range args {
-		found, err := r.read(arg)
-		if err != nil {
-			errs = append(errs, err)
+		found, readErr := r.read(arg)
+		if readErr != nil {
+			err = errors.Join(err, readErr)
 			continue
 		}
 		all = append(all, found)
 	}
-	return all, errors.Join(errs...)
+	return all, err
 }
 
-// open opens the files of the system that the program ran in.
-func (r *crashes) open() (done func(), err error) {
-	r.d = diagnose.Options{RootName: r.o.root, Output: r.output, Here: r.here, Scan: r.scanNamed}
-	dir, remove := "/", func() {}
-	if r.o.root != "" {
-		if dir, r.d.IsImage, remove, err = images.OpenRoot(r.ctx, r.o.root, r.o.scan.Media); err != nil {
+// Open opens a file of the system that the program ran in. Only a core needs them.
+func (r *crashes) Open(name string) (fs.File, error) {
+	dir := "/"
+	if r.root != nil {
+		var err error
+		if dir, err = r.root.Dir(r.ctx); err != nil {
 			return nil, err
 		}
 	}
 	files, err := rootpath.OpenDir(dir)
 	if err != nil {
-		remove()
 		return nil, err
 	}
-	r.d.Root = files
-	return func() { files.Close(); remove() }, nil
+	defer files.Close()
+	return files.Open(name)
 }
 
 // scanNamed examines the root that the user named, or an image of an engine here, each once. Registries are not
 // contacted: the user named none.
 func (r *crashes) scanNamed(name string) *diagnose.Scanned {
-	if _, known := r.scanned[name]; !known {
-		from := name
-		if r.o.root == "" {
-			from = string(source.Daemon) + ":" + name
-		}
-		r.scanned[name], _ = r.scan(from)
+	if _, known := r.scanned[name]; known {
+		return r.scanned[name]
+	}
+	var f *contents.Findings
+	var err error
+	if r.root != nil {
+		f, err = r.root.Scan(r.ctx)
+	} else {
+		f, err = images.Scan(r.ctx, string(source.Daemon)+":"+name, r.o.scan)
+	}
+	r.scanned[name] = nil
+	if err == nil {
+		r.scanned[name] = r.sitesOf(name, f)
 	}
 	return r.scanned[name]
 }
 
-// output is the destination of a rebuild, in words, of the same format as the source.
-func (r *crashes) output(name string) []string { return r.o.output(cmp.Or(r.sources[name], name)) }
-
-// scan examines an image or directory.
-func (r *crashes) scan(source string) (*diagnose.Scanned, error) {
-	f, err := images.Scan(r.ctx, source, r.o.scan)
-	if err != nil {
-		return nil, err
-	}
-	r.sources[source] = f.Source
-	s := &diagnose.Scanned{Live: map[string][]string{}, Complete: f.Complete()}
+// sitesOf is the part of a scan that a diagnosis needs.
+func (r *crashes) sitesOf(name string, f *contents.Findings) *diagnose.Scanned {
+	r.sources[name] = f.Source
+	s := &diagnose.Scanned{Live: map[string][]string{}, Complete: f.Complete() && f.UnknownSites() == 0}
 	for i := range f.Files {
-		if f.Files[i].Covered == "" {
-			addSites(s, &f.Files[i])
+		file := &f.Files[i]
+		if file.Covered != "" {
+			continue
+		}
+		for _, site := range file.Report.Sites {
+			function := site.Function.String()
+			switch {
+			case site.Verdict == find.Live && !slices.Contains(s.Live[function], file.Path):
+				s.Live[function] = append(s.Live[function], file.Path)
+			case site.Verdict == find.Dormant:
+				s.Dormant = true
+			}
 		}
 	}
-	return s, nil
-}
-
-// addSites adds the call sites of one file.
-func addSites(s *diagnose.Scanned, f *contents.File) {
-	for _, site := range f.Report.Sites {
-		function := site.Function.String()
-		switch {
-		case site.Verdict == find.Live && !slices.Contains(s.Live[function], f.Path):
-			s.Live[function] = append(s.Live[function], f.Path)
-		case site.Verdict == find.Dormant:
-			s.Dormant = true
-		case site.Verdict == find.Unknown:
-			s.Complete = false
-		}
-	}
+	return s
 }
 
 // read detects the kind of a CRASH, and reads it.
@@ -161,11 +159,11 @@ func (r *crashes) read(arg string) (*diagnose.Result, error) {
 }
 
 func (r *crashes) image(arg, source string) (*diagnose.Result, error) {
-	s, err := r.scan(source)
+	f, err := images.Scan(r.ctx, source, r.o.scan)
 	if err != nil {
 		return nil, err
 	}
-	return diagnose.Image(arg, s, r.d), nil
+	return diagnose.Image(arg, r.sitesOf(arg, f), r.d), nil
 }
 
 // container diagnoses a container of an engine here.

@@ -15,48 +15,34 @@ import (
 	"vfix.dev/vfix/shim"
 )
 
-// DoctorOptions are the choices of vfix doctor.
-type DoctorOptions struct {
-	printOptions
-	checks []string
-	quick  bool
-	all    bool
-}
-
 func newDoctorCommand(out *output, e engine) *cobra.Command {
-	var opts DoctorOptions
-	cmd := &cobra.Command{
-		Use:  "doctor [options]",
-		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runDoctor(cmd.Context(), opts, out, e) },
-	}
+	var opts workOptions
+	o := doctor.Options{Program: shim.Measure()}
+	all := false
+	cmd := newVerb("doctor [options]", noArguments, func(ctx context.Context, _ []string) error {
+		report, err := e.doctor(ctx, o)
+		if err != nil {
+			return hinterr.Among(err, []hinterr.For{{Err: doctor.ErrUnsupported, Hint: "run it on the machine or virtual machine whose kernel the containers use"}},
+				"vfix runs a small program to measure: set TMPDIR to a directory from which programs may be executed")
+		}
+		failed := report.Failed()
+		if opts.json() {
+			err = out.document("doctor", false, jsonDoctor{failed, report})
+		} else {
+			writeReport(out.Out, report, all)
+		}
+		if err == nil && len(failed) > 0 {
+			return finding("'vfix doctor --all' prints the details and what to do", "%s failed: %s", screen.Count(len(failed), "check"), strings.Join(failed, ", "))
+		}
+		return err
+	})
 	f := cmd.Flags()
-	f.BoolVar(&opts.all, "all", false, "print the details of each check")
-	f.StringSliceVar(&opts.checks, "check", nil, "run only these `CHECKS`: "+strings.Join(doctor.Names(), ", "))
+	f.BoolVar(&all, "all", false, "print the details of each check")
+	f.StringSliceVar(&o.Checks, "check", nil, "run only these `CHECKS`: "+strings.Join(doctor.Names(), ", "))
 	choices(cmd, "check", doctor.Names())
-	f.BoolVar(&opts.quick, "quick", false, "shorter measurements")
+	f.BoolVar(&o.Quick, "quick", false, "shorter measurements")
 	opts.addFormat(cmd)
 	return cmd
-}
-
-func runDoctor(ctx context.Context, opts DoctorOptions, out *output, e engine) error {
-	report, err := e.doctor(ctx, doctor.Options{Checks: opts.checks, Program: shim.Measure(), Quick: opts.quick})
-	if err != nil {
-		return hinterr.Among(err, []hinterr.For{{Err: doctor.ErrUnsupported, Hint: "run it on the machine or virtual machine whose kernel the containers use"}},
-			"vfix runs a small program to measure: set TMPDIR to a directory from which programs may be executed")
-	}
-	if opts.json() {
-		err = out.document("doctor", false, jsonDoctor{report.Failed(), report})
-	} else {
-		out.doctor(report, opts.all)
-	}
-	if err != nil {
-		return err
-	}
-	if failed := report.Failed(); len(failed) > 0 {
-		return finding("'vfix doctor --all' prints the details and what to do", "%s failed: %s", screen.Count(len(failed), "check"), strings.Join(failed, ", "))
-	}
-	return nil
 }
 
 type jsonDoctor struct {
@@ -64,21 +50,18 @@ type jsonDoctor struct {
 	*doctor.Report
 }
 
-// doctor prints the answer, and a line for each check; all adds recommendations and details.
-func (o *output) doctor(r *doctor.Report, all bool) {
-	const verdicts, names = 7, 10 // columns: the longest of each
-	p := o.Out.Paint
+// writeReport prints the answer, and a line for each check; all adds recommendations and details.
+func writeReport(s screen.Stream, r *doctor.Report, all bool) {
 	if r.Answer != "" {
-		o.Hanging(p.Bold(r.Answer), 0, "")
+		s.Print(r.Answer, s.Paint.Bold, "")
 	}
 	paint := map[doctor.Verdict]func(string) string{
-		doctor.OK: p.Green, doctor.Warn: p.Yellow, doctor.Fail: p.Red, doctor.Skipped: p.Dim,
+		doctor.OK: s.Paint.Green, doctor.Warn: s.Paint.Yellow, doctor.Fail: s.Paint.Red, doctor.Skipped: s.Paint.Dim,
 	}
-	indent := strings.Repeat(" ", verdicts+len(screen.Gap))
+	const indent = "         " // as wide as a verdict
 	do := ""
 	for _, c := range r.Checks {
-		head := paint[c.Verdict](screen.Pad(string(c.Verdict), verdicts, false)) + screen.Gap + screen.Pad(c.Name, names, false) + screen.Gap
-		o.Hanging(head, verdicts+names+2*len(screen.Gap), c.Found)
+		s.Print(fmt.Sprintf("%-7s  %-10s  ", c.Verdict, c.Name), paint[c.Verdict], c.Found)
 		if do == "" || c.Verdict == doctor.Fail {
 			do = c.Do
 		}
@@ -86,14 +69,14 @@ func (o *output) doctor(r *doctor.Report, all bool) {
 			continue
 		}
 		for _, line := range c.Details {
-			o.Hanging(indent, len(indent), line)
+			s.Print(indent, nil, line)
 		}
 		if c.Do != "" {
-			o.Hanging(indent+"do: ", len(indent), c.Do)
+			s.Print(indent+"do: ", nil, c.Do)
 		}
 	}
 	if do != "" && !all {
-		fmt.Fprintln(o.Stdout)
-		o.Hanging(p.Bold("do: "), len("do: "), do)
+		fmt.Fprintln(s)
+		s.Print("do: ", s.Paint.Bold, do)
 	}
 }

@@ -44,31 +44,16 @@ func (o *output) fail(err error) {
 	}
 }
 
-// usageError is an invalid command line: status 2.
-type usageError struct {
-	verb string // "" for vfix itself
-	msg  string
-	hint string // "" for the help of the verb
-}
+// usageError is an invalid command line: status 2. Without a hint of its own main adds one about the verb.
+type usageError struct{ msg, hint string }
 
 func (e *usageError) Error() string { return e.msg }
+func (e *usageError) Hint() string  { return e.hint }
 
-func (e *usageError) Hint() string {
-	switch {
-	case e.hint != "":
-		return e.hint
-	case e.verb == "":
-		return "run 'vfix help'"
-	}
-	return fmt.Sprintf("run 'vfix %s --help'", e.verb)
-}
+func usagef(format string, a ...any) error { return &usageError{msg: fmt.Sprintf(format, a...)} }
 
-func usagef(verb, format string, a ...any) error {
-	return &usageError{verb: verb, msg: fmt.Sprintf(format, a...)}
-}
-
-// findingsError says that the work is done and something remains to be looked at: status 3, or 4 if a part
-// could not be examined, which may change the result.
+// findingsError says that the work is done and something remains to be looked at: status 3, or 4 if nothing was found
+// and a part could not be examined.
 type findingsError struct {
 	msg, hint string
 	// printed says that the verb has already printed both on stdout, in its own words.
@@ -84,6 +69,12 @@ func finding(hint, format string, a ...any) *findingsError {
 // incompletef is the finding that something was not examined.
 func incompletef(hint, format string, a ...any) *findingsError {
 	return &findingsError{msg: fmt.Sprintf(format, a...), hint: hint, incomplete: true}
+}
+
+// onStdout is the finding if stdout has it already, or not.
+func (e *findingsError) onStdout(printed bool) *findingsError {
+	e.printed = printed
+	return e
 }
 
 func (e *findingsError) Error() string { return e.msg }
@@ -115,13 +106,8 @@ func flatten(err error) (all []error) {
 	return all
 }
 
-// areFindings reports whether every error that err joins is a finding: an error beside findings is an error.
-func areFindings(err error) bool {
-	return err != nil && !slices.ContainsFunc(flatten(err), func(e error) bool {
-		_, is := errors.AsType[*findingsError](e)
-		return !is
-	})
-}
+// isFinding reports whether an error that flatten returned is a finding: of several, one that is not is an error.
+func isFinding(err error) bool { _, is := err.(*findingsError); return is }
 
 // The exit statuses. `vfix help exit-status` explains them to people.
 const (
@@ -137,11 +123,9 @@ const (
 	statusBrokenPipe = statusSignal + int(syscall.SIGPIPE)
 )
 
-// exitStatus is the exit status for an error, or for none: the first that applies.
+// exitStatus is the exit status for an error, or for none: the first that applies. Where something was found, it does
+// not matter that something else could not be examined.
 func exitStatus(err error) int {
-	if err == nil {
-		return statusDone
-	}
 	if sig, is := errors.AsType[*signalError](err); is {
 		return statusSignal + int(sig.signal)
 	}
@@ -151,13 +135,16 @@ func exitStatus(err error) int {
 	if start, is := errors.AsType[*startError](err); is {
 		return start.status()
 	}
-	switch {
+	switch all := flatten(err); {
+	case len(all) == 0:
+		return statusDone
 	case errors.Is(err, screen.ErrBrokenPipe):
 		return statusBrokenPipe
-	case !areFindings(err):
-		return statusError
-	case slices.ContainsFunc(flatten(err), func(e error) bool { f, _ := errors.AsType[*findingsError](e); return f.incomplete }):
+	case !slices.ContainsFunc(all, func(e error) bool { return !isFinding(e) }):
+		if slices.ContainsFunc(all, func(e error) bool { return !e.(*findingsError).incomplete }) {
+			return statusFindings
+		}
 		return statusIncomplete
 	}
-	return statusFindings
+	return statusError
 }

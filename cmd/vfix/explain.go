@@ -12,7 +12,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/contents"
@@ -22,19 +21,19 @@ import (
 )
 
 // writeExplained writes the code around all sites but the benign ones, and what else changes.
-func writeExplained(w io.Writer, s screen.Stream, f *contents.Findings) {
+func writeExplained(s screen.Stream, f *contents.Findings) {
 	for i := range f.Files {
 		file := &f.Files[i]
 		for n := range file.Plan.Patches {
-			writeSite(w, s, file.Path, &file.Plan.Patches[n])
+			writeSite(s, file.Path, &file.Plan.Patches[n])
 		}
-		writeFix(w, s, file.Path, file.Plan.Redirect)
-		writeUnder(w, s, file.Path+": what else changes", file.Plan.Notes)
+		writeFix(s, file.Path, file.Plan.Redirect)
+		writeUnder(s, file.Path+": what else changes", file.Plan.Notes)
 	}
 }
 
 // writeSite writes one site; nothing if it is benign, or has no code.
-func writeSite(w io.Writer, s screen.Stream, path string, p *patch.Patch) {
+func writeSite(s screen.Stream, path string, p *patch.Patch) {
 	if p.Listing == nil || p.Site.Verdict == find.Benign {
 		return
 	}
@@ -46,11 +45,11 @@ func writeSite(w io.Writer, s screen.Stream, path string, p *patch.Patch) {
 	if p.Reason.Cause != 0 && p.Reason.Cause != patch.ByVerdict {
 		reasons = append(reasons, fmt.Sprintf("%v: %s", p.Form, p.Reason))
 	}
-	writeCode(w, s, title, reasons, p.Listing.Before, p.Listing.After)
+	writeCode(s, title, reasons, p.Listing.Before, p.Listing.After)
 }
 
 // writeFix writes a change besides call sites, if the file has one.
-func writeFix(w io.Writer, s screen.Stream, path string, d *find.Redirect) {
+func writeFix(s screen.Stream, path string, d *find.Redirect) {
 	if d == nil || d.Listing == nil {
 		return
 	}
@@ -58,52 +57,52 @@ func writeFix(w io.Writer, s screen.Stream, path string, d *find.Redirect) {
 	if d.Reason != "" {
 		reason = "left: " + d.Reason
 	}
-	writeCode(w, s, fmt.Sprintf("%s: %s at %#x", path, d.Fix, d.Vaddr), []string{reason}, d.Listing.Before, d.Listing.After)
+	writeCode(s, fmt.Sprintf("%s: %s at %#x", path, d.Fix, d.Vaddr), []string{reason}, d.Listing.Before, d.Listing.After)
 }
 
 // writeCode writes a title, the reasons, and the difference between two pieces of code; after is nil if there is one.
-func writeCode(w io.Writer, s screen.Stream, title string, reasons []string, before, after []x86.Line) {
+func writeCode(s screen.Stream, title string, reasons []string, before, after []x86.Line) {
 	if title != "" {
-		fmt.Fprintln(w, s.Paint.Bold(screen.Printable(title)))
+		fmt.Fprintln(s, s.Paint.Bold(screen.Printable(title)))
 	}
 	for _, text := range reasons {
-		s.Write(w, screen.Gap, len(screen.Gap), text)
+		s.Print(screen.Gap, nil, text)
 	}
 	for len(before) > 0 {
 		changed := func(l x86.Line) bool { return l.Changed && after != nil }
 		for len(before) > 0 && changed(before[0]) {
-			writeInstruction(w, "-", s.Paint.Red, before[0])
+			writeInstruction(s, "-", s.Paint.Red, before[0])
 			before = before[1:]
 		}
 		for len(after) > 0 && changed(after[0]) {
-			writeInstruction(w, "+", s.Paint.Green, after[0])
+			writeInstruction(s, "+", s.Paint.Green, after[0])
 			after = after[1:]
 		}
 		if len(before) > 0 {
-			writeInstruction(w, " ", nil, before[0])
+			writeInstruction(s, " ", nil, before[0])
 			before, after = before[1:], after[min(len(after), 1):]
 		}
 	}
-	fmt.Fprintln(w)
+	fmt.Fprintln(s)
 }
 
 // writeInstruction writes a line of a listing as objdump does.
-func writeInstruction(w io.Writer, mark string, paint func(string) string, l x86.Line) {
+func writeInstruction(s screen.Stream, mark string, paint func(string) string, l x86.Line) {
 	const bytes = len("48 c7 c0 00 04 60 ff") // the longest that is usual
 	line := fmt.Sprintf("%s %x  %-*s  %s", mark, l.Vaddr, bytes, fmt.Sprintf("% x", l.Bytes), screen.Printable(l.Text))
 	if paint != nil {
 		line = paint(line)
 	}
-	fmt.Fprintln(w, "  "+line)
+	fmt.Fprintln(s, "  "+line)
 }
 
 // writeUnder writes lines below a head, and nothing without lines.
-func writeUnder(w io.Writer, s screen.Stream, head string, lines []string) {
+func writeUnder(s screen.Stream, head string, lines []string) {
 	if len(lines) == 0 {
 		return
 	}
-	fmt.Fprintln(w, s.Paint.Bold(screen.Printable(head)))
+	fmt.Fprintln(s, s.Paint.Bold(screen.Printable(head)))
 	for _, text := range lines {
-		s.Write(w, screen.Gap, len(screen.Gap), text)
+		s.Print(screen.Gap, nil, text)
 	}
 }

@@ -4,8 +4,8 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -14,6 +14,7 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/addedfiles"
+	"vfix.dev/vfix/internal/textutil"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
@@ -21,172 +22,24 @@ import (
 // openSite is a call site that is a finding, in the words of 'vfix help exit-status'.
 const openSite = "live call site"
 
-// few is how many lines of a kind are printed; of more, the first ones and their number.
-const few = 10
-
-// did is what a verb did with call sites or a file, such as "patched"; of a dry run, what it would do.
-func did(dryRun bool, what string) string {
-	if dryRun {
-		return "would be " + what
-	}
-	return what
-}
-
-// writePatched says how many call sites a verb patched, and in which files.
-func writePatched(w io.Writer, s screen.Stream, typed string, dryRun bool, f *contents.Findings) {
-	sites, files := 0, 0
-	for i := range f.Files {
-		n := patchedIn(&f.Files[i])
-		sites, files = sites+n, files+min(n, 1)
-	}
-	fixed := fixedIn(f)
-	switch {
-	case sites > 0:
-		s.Headline(w, typed, screen.Count(sites, "call site")+" "+did(dryRun, "patched"), s.Paint.Green, " in "+screen.Count(files, "file"))
-	case len(fixed) > 0:
-	case f.Unread() > 0:
-		s.Headline(w, typed, "no call site in what was examined", s.Paint.Yellow, "")
-	default:
-		s.Headline(w, typed, "no call site of the vsyscall page", s.Paint.Green, "")
-	}
-	for _, r := range fixed {
-		s.Write(w, "", 0, fmt.Sprintf("%s %s (%s): %s", r.Path, did(dryRun, "fixed"), r.Fix, addedfiles.FixOf(r.Fix).Does))
-	}
-	writeFiles(w, s, f)
-}
-
-// writeFiles lists the files with call sites, what is left in them, and what was not examined.
-func writeFiles(w io.Writer, s screen.Stream, f *contents.Findings) {
-	t := screen.Table{Head: []string{"SITES", "PATCH", "LIBC", "FILE"}, Most: few}
-	for i := range f.Files {
-		file := &f.Files[i]
-		if n := patchedIn(file); n > 0 {
-			t.Add([]string{fmt.Sprint(n), formsIn(file), screen.OrDash(file.Report.Libc), fileName(file)})
-		}
-	}
-	if !t.Empty() {
-		fmt.Fprintln(w)
-		t.Write(w, s)
-	}
-	var left []string
-	for i := range f.Files {
-		left = append(left, leftIn(&f.Files[i])...)
-	}
-	writeLines(w, s, "not patched: ", left)
-	var packed []string
-	for _, p := range f.Packed {
-		packed = append(packed, fmt.Sprintf("%s: %s: %s", p.Path, p.Member, screen.Count(p.Sites, "call site")))
-	}
-	writeLines(w, s, "in an archive, not patched: ", packed)
-	var passed []string
-	for _, p := range f.Passed {
-		passed = append(passed, p.Name()+": "+p.Reason)
-	}
-	writeLines(w, s, "not examined: ", passed)
-	writeLines(w, s, "note: ", f.Notes)
-}
-
-// writeLines writes few lines behind a label, and how many more there are.
-func writeLines(w io.Writer, s screen.Stream, label string, lines []string) {
-	for _, line := range lines[:min(len(lines), few)] {
-		s.Write(w, label, len(screen.Gap), line)
-	}
-	if n := len(lines) - few; n > 0 {
-		fmt.Fprintf(w, "%s%d more; --format json lists all\n", label, n)
-	}
-}
-
-// patchedIn counts the call sites of a file that are patched.
-func patchedIn(f *contents.File) (n int) {
-	for _, p := range f.Plan.Patches {
-		if p.Form != patch.Left {
-			n++
-		}
-	}
-	return n
-}
-
-// formsIn says how many call sites of a file are patched in which form.
-func formsIn(f *contents.File) string {
-	n := map[patch.Form]int{}
-	for _, p := range f.Plan.Patches {
-		n[p.Form]++
-	}
-	var words []string
-	for _, form := range patch.Forms {
-		if n[form] > 0 {
-			words = append(words, fmt.Sprintf("%d %s", n[form], form))
-		}
-	}
-	return strings.Join(words, ", ")
-}
-
-// leftIn has a line for each live or unknown site of a file that is not patched.
-func leftIn(f *contents.File) (lines []string) {
-	for i := range f.Plan.Patches {
-		p := &f.Plan.Patches[i]
-		if p.Form != patch.Left || !p.Site.Verdict.Finding() {
-			continue
-		}
-		line := fmt.Sprintf("%s: %v at %#x, %v: %s", fileName(f), p.Site.Function, p.Site.Vaddr, p.Site.Verdict, whyLeft(p))
-		if f.Covered != "" {
-			line += "; caught at run time by " + f.Covered
-		}
-		lines = append(lines, line)
-	}
-	return lines
-}
-
-// whyLeft is the reason for leaving a site: the plan's, else the verdict's.
-func whyLeft(p *patch.Patch) string { return cmp.Or(p.Reason.String(), p.Site.Reason.String()) }
-
-func fileName(f *contents.File) string {
-	if len(f.Links) == 0 {
-		return f.Path
-	}
-	return fmt.Sprintf("%s (and %s)", f.Path, screen.Count(len(f.Links), "hard link"))
-}
-
-// coverers are the parts of the fallback that cover sites, each once.
-func coverers(f *contents.Findings) string {
-	var all []string
-	for i := range f.Files {
-		if by := f.Files[i].Covered; by != "" && !slices.Contains(all, by) {
-			all = append(all, by)
-		}
-	}
-	slices.Sort(all)
-	return strings.Join(all, " and ")
-}
-
-// fixedIn are the files that a plan fixes, as file and fix.
-func fixedIn(f *contents.Findings) (all []images.Fixed) {
-	for i := range f.Files {
-		if p := f.Files[i].Plan; p.Redirected() {
-			all = append(all, images.Fixed{Path: f.Files[i].Path, Fix: p.Redirect.Fix})
-		}
-	}
-	return all
-}
-
-// writeVerdict writes the verdict on a source, in one line; on a terminal it wraps.
-func writeVerdict(w io.Writer, s screen.Stream, typed string, f *contents.Findings) {
+// writeVerdict writes the verdict on a source, in one line.
+func writeVerdict(s screen.Stream, typed string, f *contents.Findings) {
 	v, paint, text := f.Verdict(), s.Paint.Green, about(f)
 	why := screen.Printable(f.IncompleteText())
 	switch {
 	case v == contents.Affected:
 		paint = s.Paint.Yellow
 		sites, files, fixable := countSites(f)
-		text = fmt.Sprintf(": %s in %s; vfix can fix %s", screen.Count(sites, "call site"), screen.Count(files, "file"), fixableText(fixable, sites))
+		text = fmt.Sprintf(": %s in %s; vfix can fix %s", screen.Count(sites, "call site"), screen.Count(files, "file"), howMany(fixable, sites))
 		if why != "" {
 			text += "; " + contents.Incomplete.String() + ": " + why
 		}
 	case v == contents.Incomplete:
 		paint, text = s.Paint.Red, ": "+why
 	case f.CaughtSites() > 0:
-		text = fmt.Sprintf(": %s, caught at run time by %s", screen.Count(f.CaughtSites(), "call site"), coverers(f))
+		text = fmt.Sprintf(": %s, caught at run time by the fallback", screen.Count(f.CaughtSites(), "call site"))
 	}
-	s.Headline(w, typed, v.String(), paint, text)
+	s.Headline(typed, v.String(), paint, text)
 }
 
 // about says what a verdict covers, if that is not a whole system.
@@ -217,16 +70,9 @@ func countSites(f *contents.Findings) (sites, files, patched int) {
 		if file.Covered != "" {
 			continue
 		}
-		before := sites
-		for _, p := range file.Plan.Patches {
-			if p.Form != patch.Left {
-				patched++
-			}
-			if p.Form != patch.Left || p.Site.Verdict == find.Live {
-				sites++
-			}
-		}
-		files += min(sites-before, 1)
+		changed := patchedIn(file)
+		open := changed + file.LeftOver()
+		sites, files, patched = sites+open, files+min(open, 1), patched+changed
 	}
 	for _, p := range f.Packed {
 		if !p.Covered {
@@ -236,36 +82,184 @@ func countSites(f *contents.Findings) (sites, files, patched int) {
 	return sites, files, patched
 }
 
-// fixableText says how many of the call sites vfix can patch.
-func fixableText(patched, sites int) string {
+// howMany says how many of all there are.
+func howMany(n, all int) string {
 	switch {
-	case patched == 0:
+	case n == 0:
 		return "none of them"
-	case patched < sites:
-		return fmt.Sprintf("%d of them", patched)
-	case sites == 1:
+	case n < all:
+		return fmt.Sprintf("%d of them", n)
+	case all == 1:
 		return "it"
 	}
 	return "all of them"
 }
 
-// warnings prints what a reader must know about a source and its files.
-func (o *output) warnings(f *contents.Findings) {
+// writePatched says how many call sites a verb patched, and in which files; of a dry run, what it would do.
+func writePatched(s screen.Stream, typed string, dryRun bool, f *contents.Findings) {
+	would := ""
+	if dryRun {
+		would = "would be "
+	}
+	sites, files := 0, 0
+	for i := range f.Files {
+		n := patchedIn(&f.Files[i])
+		sites, files = sites+n, files+min(n, 1)
+	}
+	fixed := fixedIn(f)
+	switch {
+	case sites > 0:
+		s.Headline(typed, screen.Count(sites, "call site")+" "+would+"patched", s.Paint.Green, " in "+screen.Count(files, "file"))
+	case len(fixed) > 0:
+	case f.Unread() > 0:
+		s.Headline(typed, "no call site in what was examined", s.Paint.Yellow, "")
+	default:
+		s.Headline(typed, "no call site of the vsyscall page", s.Paint.Green, "")
+	}
+	for _, r := range fixed {
+		s.Print("", nil, fmt.Sprintf("%s %sfixed (%s): %s", r.Path, would, r.Fix, addedfiles.FixOf(r.Fix).Does))
+	}
+	writeFiles(s, f)
+}
+
+// eventful reports whether there is more to say about a source than that it has no call site.
+func eventful(f *contents.Findings) bool {
+	return f.Affected() || len(f.Passed) > 0 || f.OpenSites() > 0
+}
+
+// writeFiles lists the files with call sites, what is left in them, and what was not examined.
+func writeFiles(s screen.Stream, f *contents.Findings) {
+	var rows [][]string
+	var left, packed, passed []string
+	for i := range f.Files {
+		file := &f.Files[i]
+		if n := patchedIn(file); n > 0 {
+			rows = append(rows, []string{fmt.Sprint(n), cmp.Or(file.Report.Libc, "-"), fileName(file)})
+		}
+		left = append(left, leftIn(file)...)
+	}
+	if len(rows) > 0 {
+		fmt.Fprintln(s)
+		s.FewRows([]string{"SITES", "LIBC", "FILE"}, rows)
+	}
+	for _, p := range f.Packed {
+		packed = append(packed, fmt.Sprintf("%s: %s: %s", p.Path, p.Member, screen.Count(p.Sites, "call site")))
+	}
+	for _, p := range f.Passed {
+		passed = append(passed, p.Name()+": "+p.Reason)
+	}
+	s.List("not patched: ", left)
+	s.List("in an archive, not patched: ", packed)
+	s.List("not examined: ", passed)
+	s.List("note: ", f.Notes)
+}
+
+// patchedIn counts the call sites of a file that are patched.
+func patchedIn(f *contents.File) (n int) {
+	for _, p := range f.Plan.Patches {
+		if p.Form != patch.Left {
+			n++
+		}
+	}
+	return n
+}
+
+// leftIn has a line for each live or unknown site of a file that is not patched.
+func leftIn(f *contents.File) (lines []string) {
+	for _, p := range f.Plan.LeftOver() {
+		line := fmt.Sprintf("%s: %v at %#x, %v: %s", fileName(f), p.Site.Function, p.Site.Vaddr, p.Site.Verdict, cmp.Or(p.Reason.String(), p.Site.Reason.String()))
+		if f.Covered != "" {
+			line += "; caught at run time by " + f.Covered
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func fileName(f *contents.File) string {
+	if len(f.Links) == 0 {
+		return f.Path
+	}
+	return fmt.Sprintf("%s (and %s)", f.Path, screen.Count(len(f.Links), "hard link"))
+}
+
+// fixedIn are the files that a plan fixes, as file and fix.
+func fixedIn(f *contents.Findings) (all []images.Fixed) {
+	for i := range f.Files {
+		if p := f.Files[i].Plan; p.Redirected() {
+			all = append(all, images.Fixed{Path: f.Files[i].Path, Fix: p.Redirect.Fix})
+		}
+	}
+	return all
+}
+
+// warnings prints what a reader must know about a source and its files, and if they are patched what no longer works with
+// them.
+func (o *output) warnings(f *contents.Findings, patched bool) {
 	for _, text := range f.Warnings {
 		o.Warn("%s", text)
 	}
 	for i := range f.Files {
-		for _, text := range f.Files[i].Plan.Warnings {
+		all := f.Files[i].Plan.Warnings
+		if patched {
+			all = slices.Concat(all, f.Files[i].Plan.Consequences)
+		}
+		for _, text := range all {
 			o.Warn("%s: %s", f.Files[i].Path, text)
 		}
 	}
 }
 
-// consequences prints what no longer works with patched files.
-func (o *output) consequences(f *contents.Findings) {
-	for i := range f.Files {
-		for _, text := range f.Files[i].Plan.Consequences {
-			o.Warn("%s: %s", f.Files[i].Path, text)
-		}
+// incomplete is the finding that a source was not examined whole: it may have call sites that were not found.
+func incomplete(f *contents.Findings) error {
+	text := f.IncompleteText()
+	if text == "" {
+		return nil
 	}
+	hint := "if it holds archives or packages, unpack them first; see 'vfix help sources'"
+	switch unread := slices.IndexFunc(f.Passed, func(p contents.Passed) bool { return p.Unread }); {
+	case unread >= 0:
+		p := &f.Passed[unread]
+		text += ": " + p.Name() + ": " + p.Reason
+		if hint = p.Hint; p.Denied {
+			hint = cmp.Or(hint, "run vfix as root, or as a user who can read them")
+		}
+		hint = cmp.Or(hint, "'vfix scan --format json' lists them under not_examined; such a file may call the vsyscall page")
+	case len(f.MissingLibraries()) > 0 && f.Loads.Root == "": // of a tarball
+		hint = "unpack it on the machine that runs it: 'vfix scan DIR' also examines the libraries that its programs load from there"
+	case len(f.MissingLibraries()) > 0:
+		hint = "name the root filesystem that it runs in: 'vfix scan --root DIR " + textutil.QuotePath(f.Source) + "', where / is this machine"
+	case f.UnknownSites() > 0:
+		return unknownLeft(f)
+	}
+	return incompletef(hint, "%s: incomplete: %s", f.Name(), text)
+}
+
+// unknownLeft is the finding that references cannot be judged.
+func unknownLeft(f *contents.Findings) error {
+	return incompletef("'vfix scan --explain' shows the code around them", "%s: incomplete: %s", f.Name(), f.UnknownText())
+}
+
+// remaining is what a verb that patches had to leave: call sites, and what it could not examine.
+func remaining(typed string, f *contents.Findings) error {
+	err := incomplete(f)
+	switch n := f.Uncovered(); {
+	case n > 0:
+		return errors.Join(err, finding("run "+quoted(explain(typed))+" to see the code around them", "%s: %s could not be patched", typed, screen.Count(n, openSite)))
+	case err == nil && f.UnknownSites() > 0:
+		return unknownLeft(f)
+	}
+	return err
+}
+
+// nothingToPatch says that there is no call site, in all of the source or in the part that could be read.
+func nothingToPatch(f *contents.Findings, requested []find.Fix) string {
+	what := "no call site to patch"
+	if !f.Complete() {
+		what = "no call site in what was examined"
+	}
+	if len(requested) > 0 {
+		what += ", and no file that --fix changes"
+	}
+	return "nothing to do: " + what
 }

@@ -40,7 +40,7 @@ func runHelp(root *cobra.Command, args []string, out *output) error {
 		return nil
 	case 1:
 	default:
-		return usagef("", "help explains one verb or topic, not %d: %s", len(args), strings.Join(args, " "))
+		return usagef("help explains one verb or topic, not %d: %s", len(args), strings.Join(args, " "))
 	}
 	if i := slices.IndexFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == args[0] }); i >= 0 {
 		out.help(helpText(root.Commands()[i]))
@@ -50,7 +50,7 @@ func runHelp(root *cobra.Command, args []string, out *output) error {
 		out.help(text)
 		return nil
 	}
-	return usagef("", "no verb or topic %s: the topics are %s", args[0], strings.Join(topicNames(), ", "))
+	return usagef("no verb or topic %s: the topics are %s", args[0], strings.Join(topicNames(), ", "))
 }
 
 // jsonSchema is the topic that is a schema.
@@ -131,15 +131,11 @@ func anchorOf(title string) string {
 // helpWidth is how many columns a text of help may take.
 const helpWidth = 80
 
-// commandsPage is the page that has the help of each verb, as a section: a line that says what it does, then the rest.
-const commandsPage = "commands"
-
-// helpOf is the section about a verb: its first line, and all of it for a terminal.
+// helpOf is the text of a verb's help, docs/help/VERB.md: what it does in a line, and all of it, in Markdown.
 func helpOf(verb string) (short, text string) {
-	text, _ = section(page(commandsPage), verb)
-	_, text, _ = strings.Cut(text, "\n\n") // behind the heading
+	_, text, _ = strings.Cut(page("help/"+verb), "\n\n") // behind the heading
 	short, _, _ = strings.Cut(text, "\n")
-	return strings.TrimSuffix(short, "."), strings.TrimRight(plain(text), "\n") + "\n"
+	return strings.TrimSuffix(short, "."), text
 }
 
 // plain is Markdown without its fences; code is indented.
@@ -165,47 +161,23 @@ func helpText(cmd *cobra.Command) string {
 	}
 	_, text := helpOf(cmd.Name())
 	var b strings.Builder
-	fmt.Fprintf(&b, "Usage: vfix %s\n\n%s", cmd.Use, text) // UseLine adds "[flags]", which vfix does not use
-	own, common := optionsOf(cmd)
-	if own.HasAvailableFlags() {
-		fmt.Fprintf(&b, "\nOptions:\n%s\n", usages(own))
-	}
-	if common.HasAvailableFlags() {
-		fmt.Fprintf(&b, "\nAlso%s:\nsee 'vfix help options'.\n", namesOf(common))
-	}
-	return b.String()
-}
-
-// optionsOf are the options of a verb, and those that mean the same in several verbs.
-func optionsOf(cmd *cobra.Command) (own, common *pflag.FlagSet) {
-	own, common = pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
+	fmt.Fprintf(&b, "Usage: vfix %s\n\n%s", cmd.Use, plain(text)) // UseLine adds "[flags]", which vfix does not use
+	var own pflag.FlagSet
+	common := ""
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		if _, isShared := f.Annotations[sharedKey]; isShared {
-			common.AddFlag(f)
+			common += " --" + f.Name
 		} else if f.Name != "help" {
 			own.AddFlag(f)
 		}
 	})
-	return own, common
-}
-
-func usages(f *pflag.FlagSet) string {
-	return strings.TrimRight(f.FlagUsagesWrapped(helpWidth), "\n")
-}
-
-func namesOf(f *pflag.FlagSet) (text string) {
-	f.VisitAll(func(f *pflag.Flag) { text += " --" + f.Name })
-	return text
-}
-
-// optionsHelp explains the options that mean the same in each verb that has them.
-func optionsHelp() string {
-	var w workOptions
-	cmd := &cobra.Command{}
-	w.printOptions.add(cmd)
-	w.addJobs(cmd)
-	w.addMedia(cmd)
-	return "These options mean the same in each verb that has them:\n\n" + usages(cmd.Flags()) + "\n"
+	if own.HasAvailableFlags() {
+		fmt.Fprintf(&b, "\nOptions:\n%s\n", usages(&own))
+	}
+	if common != "" {
+		fmt.Fprintf(&b, "\nAlso%s:\nsee 'vfix help options'.\n", common)
+	}
+	return b.String()
 }
 
 func rootHelp() string {
@@ -232,4 +204,4 @@ vsyscall page. On such a kernel, containers of redis:2.8.22, CentOS 6 or Debian
 `
 
 // help prints a requested text.
-func (o *output) help(text string) { fmt.Fprintln(o.Stdout, strings.TrimRight(text, "\n")) }
+func (o *output) help(text string) { fmt.Fprintln(o.Out, strings.TrimRight(text, "\n")) }

@@ -16,7 +16,7 @@ import (
 )
 
 func TestHelpIsComplete(t *testing.T) {
-	root := newRootCommand(newOutput(io.Discard, io.Discard), engine{})
+	root := newRootCommand(newOutput(io.Discard, io.Discard), engine{}, "")
 	all := runLine(engine{}, "help").stdout
 	checkWidth(t, "vfix help", all)
 	for _, cmd := range root.Commands() {
@@ -75,7 +75,7 @@ func TestTopics(t *testing.T) {
 
 // The topics and verbs that texts refer to exist.
 func TestReferences(t *testing.T) {
-	known := verbs(newRootCommand(newOutput(io.Discard, io.Discard), engine{}))
+	known := verbs(newRootCommand(newOutput(io.Discard, io.Discard), engine{}, ""))
 	refer := regexp.MustCompile(`vfix help\s+([a-z-]+)['` + "`" + `]`)
 	seen := 0
 	check := func(path string, text []byte) {
@@ -103,7 +103,7 @@ var link = regexp.MustCompile(`\[([^]]*)\]\(([^)\s]+)\)`)
 
 // Links in the pages and in the README files lead somewhere.
 func TestLinks(t *testing.T) {
-	for _, pattern := range []string{"*.md", "docs/*.md", "tests/*.md", "deploy/*/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/help/*.md", "tests/*.md", "deploy/*/*.md"} {
 		files, err := filepath.Glob(filepath.Join("..", "..", pattern))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: no files: %v", pattern, err)

@@ -13,51 +13,31 @@ import (
 	"vfix.dev/vfix/host/hotfix"
 )
 
-// HotfixOptions are the choices of vfix hotfix.
-type HotfixOptions struct {
-	workOptions
-	start bool
-}
-
 func newHotfixCommand(out *output, e engine) *cobra.Command {
-	var opts HotfixOptions
-	cmd := &cobra.Command{
-		Use:  "hotfix [options] CONTAINER",
-		Args: arguments("CONTAINER", 1, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := opts.begin("hotfix", out); err != nil {
-				return err
-			}
-			return runHotfix(cmd.Context(), opts, args[0], out, e)
-		},
-	}
-	cmd.Flags().BoolVar(&opts.start, "start", false, "start the container afterwards")
-	opts.addFix(cmd)
-	opts.printOptions.add(cmd)
-	opts.addMedia(cmd)
-	opts.addJobs(cmd)
+	var opts workOptions
+	var start bool
+	cmd := newVerb("hotfix [options] CONTAINER", arguments("CONTAINER", 1, 1), func(ctx context.Context, args []string) error {
+		done, err := e.hotfix(ctx, args[0], hotfix.Options{ScanOptions: opts.read, Start: start})
+		if err != nil {
+			return err
+		}
+		out.warnings(done.Findings, true)
+		if opts.json() {
+			err = out.document("hotfix", false, jsonHotfixed{done, sourceJSON(done.Findings, done.Findings.Remaining())})
+		} else {
+			out.hotfixed(&opts, args[0], done)
+		}
+		return errors.Join(err, remaining(args[0], done.Findings))
+	})
+	cmd.Flags().BoolVar(&start, "start", false, "start the container afterwards")
+	opts.add(cmd, out, withFix, withImages, withJobs)
 	return cmd
 }
 
-func runHotfix(ctx context.Context, opts HotfixOptions, source string, out *output, e engine) error {
-	done, err := e.hotfix(ctx, source, hotfix.Options{ScanOptions: opts.read, Start: opts.start})
-	if err != nil {
-		return err
-	}
-	if err := out.hotfixed(opts, source, done); err != nil {
-		return err
-	}
-	return errors.Join(incomplete(done.Findings), leftOver(source, done.Findings))
-}
-
 // hotfixed prints a table of the files on stderr, and the container's name on stdout if it was changed.
-func (o *output) hotfixed(opts HotfixOptions, source string, h *hotfix.Hotfixed) error {
-	o.warnings(h.Findings)
-	if opts.json() {
-		return o.document("hotfix", false, jsonHotfixed{h, sourceJSON(h.Findings, h.Findings.Remaining())})
-	}
-	if !o.Quiet && (h.Findings.Affected() || len(h.Findings.Passed) > 0 || h.Findings.OpenSites() > 0) {
-		writePatched(o.Stderr, o.Err, source, false, h.Findings)
+func (o *output) hotfixed(opts *workOptions, source string, h *hotfix.Hotfixed) {
+	if !o.Quiet && eventful(h.Findings) {
+		writePatched(o.Err, source, false, h.Findings)
 	}
 	if len(h.Covered) > 0 {
 		o.Note("not examined, because they are mounted into the container: %s", strings.Join(h.Covered, ", "))
@@ -74,7 +54,6 @@ func (o *output) hotfixed(opts HotfixOptions, source string, h *hotfix.Hotfixed)
 	case len(h.Written) > 0:
 		o.Note("to start it: %s start %s", h.Engine, h.Name)
 	}
-	return nil
 }
 
 type jsonHotfixed struct {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,49 +15,59 @@ import (
 	"vfix.dev/vfix/host/install"
 )
 
-// InstallOptions are the choices of vfix install and vfix uninstall.
-type InstallOptions struct {
-	printOptions
-	install.Options
-}
-
 func newInstallCommand(out *output, e engine) *cobra.Command {
-	var opts InstallOptions
-	cmd := &cobra.Command{
-		Use:       "install [options] ENGINE",
-		ValidArgs: install.Engines(),
-		Args: func(_ *cobra.Command, args []string) error {
-			switch {
-			case len(args) == 0:
-				return usagef("install", "no ENGINE given: want one of %s", strings.Join(install.Engines(), ", "))
-			case len(args) > 1:
-				return usagef("install", "%d ENGINEs given, want 1: %s", len(args), strings.Join(args, " "))
-			}
-			return oneOf("install", "ENGINE", args[0], install.Engines())
-		},
-		RunE: func(_ *cobra.Command, args []string) error {
-			if opts.Default && args[0] != "docker" {
-				return usagef("install", "--default-runtime is for docker: it does not work with %s", args[0])
-			}
-			var err error
-			if opts.Programs, err = programs(); err != nil {
-				return err
-			}
-			return opts.run("install", args, e.install, out)
-		},
-	}
-	cmd.Flags().BoolVar(&opts.Default, "default-runtime", false, "docker: also serve containers that select no runtime")
-	opts.addShared(cmd)
+	var o install.Options
+	cmd := newInstaller("install [options] ENGINE", false, &o, out, func() (*install.Result, error) {
+		if o.Default && o.Engine != "docker" {
+			return nil, usagef("--default-runtime is for docker: it does not work with %s", o.Engine)
+		}
+		var err error
+		if o.Programs, err = programs(); err != nil {
+			return nil, err
+		}
+		return e.install(o)
+	})
+	cmd.Flags().BoolVar(&o.Default, "default-runtime", false, "docker: also serve containers that select no runtime")
 	return cmd
 }
 
-// addShared declares what install and uninstall have in common.
-func (o *InstallOptions) addShared(cmd *cobra.Command) {
+func newUninstallCommand(out *output, e engine) *cobra.Command {
+	var o install.Options
+	return newInstaller("uninstall [options] [ENGINE]", true, &o, out, func() (*install.Result, error) {
+		if o.Config != "" && o.Engine == "" {
+			return nil, usagef("--config needs an ENGINE")
+		}
+		return e.uninstall(o)
+	})
+}
+
+// newInstaller is what install and uninstall have in common: act does the work of a verb, and its result is printed.
+func newInstaller(use string, optional bool, o *install.Options, out *output, act func() (*install.Result, error)) *cobra.Command {
+	var opts workOptions
+	verb, _, _ := strings.Cut(use, " ")
+	cmd := newVerb(use, oneWord("ENGINE", optional, install.Engines()), func(_ context.Context, args []string) error {
+		o.Engine = strings.Join(args, "")
+		done, err := act()
+		if err != nil {
+			return err
+		}
+		if opts.json() {
+			err = out.document(verb, o.DryRun, *done)
+		} else {
+			out.installed(o, done)
+		}
+		if err == nil && done.Stays {
+			return finding("then run 'vfix uninstall' again to remove the rest", "the runtime is still needed, and stays")
+		}
+		return err
+	})
+	cmd.ValidArgs = install.Engines()
 	f := cmd.Flags()
 	f.StringVar(&o.Config, "config", "", "configuration `FILE` of docker or containerd, if it is not at its usual place")
 	f.StringVar(&o.Root, "root", "/", "work on the machine whose root directory is `DIR`")
 	f.BoolVar(&o.DryRun, "dry-run", false, "show what would be done without writing anything")
-	o.addFormat(cmd)
+	opts.addFormat(cmd)
+	return cmd
 }
 
 // programs are what install writes: this program, and the one that it carries.
@@ -73,47 +84,9 @@ func programs() (map[string][]byte, error) {
 	return map[string][]byte{"vfix": own, install.RuntimeName: runtime}, err
 }
 
-// run does the work of a verb, and prints it.
-func (o InstallOptions) run(verb string, engines []string, act func(install.Options) (*install.Result, error), out *output) error {
-	o.Engine = strings.Join(engines, "")
-	if o.Config != "" && o.Engine == "" {
-		return usagef(verb, "--config needs an ENGINE")
-	}
-	done, err := act(o.Options)
-	if err != nil {
-		return err
-	}
-	if o.json() {
-		err = out.document(verb, o.DryRun, *done)
-	} else {
-		out.installed(o, done)
-	}
-	if err == nil && done.Stays {
-		return finding("then run 'vfix uninstall' again to remove the rest", "the runtime is still needed, and stays")
-	}
-	return err
-}
-
-func newUninstallCommand(out *output, e engine) *cobra.Command {
-	var opts InstallOptions
-	cmd := &cobra.Command{
-		Use:       "uninstall [options] [ENGINE]",
-		ValidArgs: install.Engines(),
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				return oneOf("uninstall", "ENGINE", args[0], install.Engines())
-			}
-			return arguments("ENGINE", 0, 1)(cmd, args)
-		},
-		RunE: func(_ *cobra.Command, args []string) error { return opts.run("uninstall", args, e.uninstall, out) },
-	}
-	opts.addShared(cmd)
-	return cmd
-}
-
 // installed prints what changed on stderr, and on stdout what to type or to add to a file. A dry run prints the changes
 // on stdout.
-func (o *output) installed(opts InstallOptions, r *install.Result) {
+func (o *output) installed(opts *install.Options, r *install.Result) {
 	if len(r.Changes) == 0 && len(r.Blocks) == 0 && !r.Stays {
 		o.Note("nothing to do")
 	}
@@ -137,14 +110,17 @@ func (o *output) installed(opts InstallOptions, r *install.Result) {
 		o.Note("dry run: nothing was written")
 		return
 	}
-	where := ""
-	if filepath.Clean(opts.Root) != "/" {
-		where = ", on the machine whose root is " + opts.Root
-	}
 	if len(r.Commands) > 0 {
+		where := ""
+		if filepath.Clean(opts.Root) != "/" {
+			where = ", on the machine whose root is " + opts.Root
+		}
 		o.Note("to apply the change, run the command on stdout%s", where)
 	}
 	for _, c := range r.Commands {
+		if c == "systemctl restart docker" {
+			o.Warn("a restart of docker stops its containers, unless it has the option live-restore")
+		}
 		o.Result(c)
 	}
 	if r.Try != "" {
@@ -163,8 +139,8 @@ func (o *output) changed(c install.Change, dryRun bool) {
 		o.Note("%s", line)
 		return
 	}
-	fmt.Fprintln(o.Stdout, line)
+	fmt.Fprintln(o.Out, line)
 	for text := range strings.Lines(c.Text) {
-		fmt.Fprintln(o.Stdout, "  "+screen.Printable(strings.TrimRight(strings.ReplaceAll(text, "\t", "    "), "\r\n")))
+		o.Result("  " + strings.TrimRight(strings.ReplaceAll(text, "\t", "    "), "\r\n"))
 	}
 }

@@ -23,7 +23,7 @@ func (o *output) document(verb string, dry bool, v any) error {
 	}
 	var text bytes.Buffer
 	_ = json.Indent(&text, b, "", "  ") // it has just been made
-	fmt.Fprintln(o.Stdout, text.String())
+	fmt.Fprintln(o.Out, text.String())
 	return nil
 }
 

@@ -123,7 +123,7 @@ func TestSchemaIsOfTheTypes(t *testing.T) {
 	} else if string(got) != docs.Schema {
 		t.Error("docs/schema.json is not that of the types: go test ./cmd/vfix -run Schema -update")
 	}
-	for _, cmd := range newRootCommand(newOutput(io.Discard, io.Discard), engine{}).Commands() {
+	for _, cmd := range newRootCommand(newOutput(io.Discard, io.Discard), engine{}, "").Commands() {
 		if _, ok := documents[cmd.Name()]; cmd.Flag("format") != nil && !ok && cmd.Name() != "cache" && cmd.Name() != "convert" {
 			t.Errorf("%s prints JSON, and its type is not in the table", cmd.Name())
 		}

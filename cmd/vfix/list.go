@@ -15,42 +15,28 @@ import (
 	"vfix.dev/vfix/internal/textutil"
 )
 
-// ListOptions are the choices of vfix list.
-type ListOptions struct {
-	workOptions
-	match []string
-}
-
 func newListCommand(out *output, e engine) *cobra.Command {
-	var opts ListOptions
-	cmd := &cobra.Command{
-		Use:  "list [options] [docker://HOST[/PREFIX] | -]...",
-		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runList(cmd.Context(), opts, args, out, e)
-		},
-	}
-	f := cmd.Flags()
-	f.StringArrayVar(&opts.match, "match", nil, "list only images whose name matches this `PATTERN`, such as 'team/*:1.*'; * matches any text; can be repeated")
-	opts.printOptions.add(cmd)
-	opts.addRegistry(cmd)
+	var opts workOptions
+	var match []string
+	cmd := newVerb("list [options] [docker://HOST[/PREFIX] | -]...", cobra.ArbitraryArgs, func(ctx context.Context, args []string) error {
+		return runList(ctx, &opts, match, args, out, e)
+	})
+	cmd.Flags().StringArrayVar(&match, "match", nil, "list only images whose name matches this `PATTERN`, such as 'team/*:1.*'; * matches any text; can be repeated")
+	opts.add(cmd, out, withRegistry)
 	return cmd
 }
 
-func runList(ctx context.Context, opts ListOptions, args []string, out *output, e engine) error {
-	if err := opts.begin("list", out); err != nil {
-		return err
-	}
+func runList(ctx context.Context, opts *workOptions, match, args []string, out *output, e engine) error {
 	if len(args) == 0 {
 		args = []string{lists.Engines}
 	}
 	for _, source := range args {
 		if source != "-" && source != lists.Engines && !strings.HasPrefix(source, "docker://") {
-			return usagef("list", "%s: want docker://HOST, docker://HOST/PREFIX, or - for stdin", source)
+			return usagef("%s: want docker://HOST, docker://HOST/PREFIX, or - for stdin", source)
 		}
 	}
 	o := lists.ListOptions{Media: opts.read.Media, Stdin: os.Stdin}
-	for _, m := range opts.match {
+	for _, m := range match {
 		o.Match = append(o.Match, textutil.ImagePattern(m))
 	}
 	doc, n := listJSON{}, 0

@@ -30,28 +30,36 @@ func main() {
 // vfix executes one command line and returns its exit status.
 func vfix(args []string, stdout, stderr io.Writer, e engine) int {
 	out := newOutput(stdout, stderr)
-	if err := shim.Check(); err != nil && (len(args) == 0 || args[0] != "help") { // help explains what to do
+	first := strings.Join(args[:min(len(args), 1)], "")
+	if err := shim.Check(); err != nil && first != "help" { // help explains what to do
 		out.fail(err)
 		return statusError
 	}
 	ctx, stop := withSignals(context.Background())
 	defer stop()
-	root := newRootCommand(out, e)
-	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+	root := newRootCommand(out, e, first)
+	if strings.HasPrefix(first, cobra.ShellCompRequestCmd) {
 		describe(root)
 	}
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if sig, is := errors.AsType[*signalError](context.Cause(ctx)); is && err != nil {
 		err = sig // whatever error the cancelled work returned
 	}
-	if werr := out.Flush(); werr != nil && (err == nil || areFindings(err)) {
-		err = werr
+	if usage, is := errors.AsType[*usageError](err); is && usage.hint == "" {
+		usage.hint = "run 'vfix help'"
+		if cmd.HasParent() {
+			usage.hint = "run 'vfix " + cmd.Name() + " --help'"
+		}
 	}
-	for _, e := range flatten(err) {
-		out.fail(e)
+	all := flatten(err)
+	if err := out.Flush(); err != nil && !slices.ContainsFunc(all, func(e error) bool { return !isFinding(e) }) {
+		all = []error{err}
 	}
-	return exitStatus(err)
+	for _, err := range all {
+		out.fail(err)
+	}
+	return exitStatus(errors.Join(all...))
 }
 
 // oneSignal is how long after a signal another one counts as the same: timeout(1) sends its signal to the process and

@@ -84,7 +84,7 @@ func fake(f *contents.Findings, err error) engine {
 
 func TestExitStatus(t *testing.T) {
 	wrapped := fmt.Errorf("layer 3: %w", errors.New("short"))
-	findings := &findingsError{msg: "left"}
+	findings, unread := finding("", "left"), incompletef("", "unread")
 	for _, c := range []struct {
 		name string
 		err  error
@@ -92,11 +92,14 @@ func TestExitStatus(t *testing.T) {
 	}{
 		{"nothing", nil, 0},
 		{"error", wrapped, 1},
-		{"usage", usagef("scan", "no"), 2},
+		{"usage", usagef("no"), 2},
 		{"findings", findings, 3},
 		{"two findings", errors.Join(findings, findings), 3},
+		{"unread", unread, 4},
+		{"a finding beside unread", errors.Join(unread, findings), 3},
+		{"error beside unread", errors.Join(unread, wrapped), 1},
 		{"error beside findings", errors.Join(findings, wrapped), 1},
-		{"wrapped usage", fmt.Errorf("x: %w", usagef("scan", "no")), 2},
+		{"wrapped usage", fmt.Errorf("x: %w", usagef("no")), 2},
 		{"interrupted", &signalError{syscall.SIGINT}, 130},
 		{"hung up", &signalError{syscall.SIGHUP}, 129},
 		{"terminated", &signalError{syscall.SIGTERM}, 143},

@@ -24,30 +24,36 @@ type place struct {
 // engineLimit is how long vfix waits for an engine before it proposes a command that needs none.
 const engineLimit = 3 * time.Second
 
+// noEngine reports that no container engine answers.
+func noEngine(ctx context.Context, e engine, o source.Options) bool {
+	if e.answers == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, engineLimit)
+	defer cancel()
+	return !e.answers(ctx, o)
+}
+
 // placeFor finds the facts that the commands for some findings depend on.
-func placeFor(ctx context.Context, e engine, o source.Options, all []scanned) (p place) {
+func placeFor(ctx context.Context, e engine, o source.Options, all []scanned) place {
 	needs := slices.ContainsFunc(all, func(f scanned) bool {
 		return f.Affected() && isImage(f.Findings) && !strings.HasPrefix(f.Source, string(source.Daemon)+":") && !isContainer(f.Source)
 	})
-	if needs && e.answers != nil {
-		ctx, cancel := context.WithTimeout(ctx, engineLimit)
-		defer cancel()
-		p.noEngine = !e.answers(ctx, o)
-	}
-	return p
+	return place{noEngine: needs && noEngine(ctx, e, o)}
 }
 
 func isImage(f *contents.Findings) bool { return f.Digest != "" }
 
 func isContainer(typed string) bool { return strings.HasPrefix(typed, images.ContainerPrefix) }
 
-// output is the destination that a rebuild needs here, as an option; "" for the default, the local engine.
-func (p place) output(typed string) string {
-	ref, err := source.ParseRef(typed)
+// destination is the one that a rebuild of a source needs here, as words of a command; none for the default, the local
+// engine.
+func (p place) destination(name string) []string {
+	ref, err := source.ParseRef(name)
 	if err != nil || !p.noEngine || ref.Transport == source.Daemon {
-		return ""
+		return nil
 	}
-	return " -o " + source.FileDest(ref).String()
+	return []string{"-o", source.FileDest(ref).String()}
 }
 
 // quoted puts a command into quotation marks, unless it contains some: copied with them, it would be another command.
@@ -74,7 +80,7 @@ func (p place) fixes(f scanned) []string {
 	if names := fixNames(f.Findings); names != "" {
 		fix = "--fix " + names + " "
 	}
-	rebuild := "vfix rebuild " + fix + textutil.QuotePath(f.typed) + p.output(f.Source)
+	rebuild := strings.Join(append([]string{"vfix rebuild " + fix + textutil.QuotePath(f.typed)}, p.destination(f.Source)...), " ")
 	switch {
 	case !f.Affected() && len(f.Packed) > 0 && !isImage(f.Findings):
 		return []string{"unzip -d DIR " + textutil.QuotePath(f.Packed[0].Path) + " && vfix patch -i DIR, then pack DIR again"}

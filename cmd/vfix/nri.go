@@ -14,18 +14,14 @@ import (
 	"vfix.dev/vfix/host/nri"
 )
 
-func newNRICommand(_ *output, e engine) *cobra.Command {
+func newNRICommand(*output, engine) *cobra.Command {
 	var opts nri.Options
-	cmd := &cobra.Command{
-		Use:  "nri [options]",
-		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := opts.Check(); err != nil {
-				return usagef("nri", "%v", err)
-			}
-			return e.nri(cmd.Context(), opts)
-		},
-	}
+	cmd := newVerb("nri [options]", noArguments, func(ctx context.Context, _ []string) error {
+		if err := opts.Check(); err != nil {
+			return usagef("%v", err)
+		}
+		return startNRI(ctx, opts)
+	})
 	f := cmd.Flags()
 	f.StringArrayVar(&opts.Namespaces, "namespace", nil, "only pods of namespaces that match `PATTERN`; repeatable")
 	f.StringArrayVar(&opts.Images, "image", nil, "only images whose name, with or without the registry, matches `PATTERN`; repeatable")

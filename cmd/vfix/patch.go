@@ -1,9 +1,8 @@
-// The verb patch: its options.
+// The verb patch: its options, and what it prints.
 
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -13,71 +12,55 @@ import (
 	"vfix.dev/vfix/images/patch"
 )
 
-// PatchOptions are the choices of vfix patch.
-type PatchOptions struct {
-	workOptions
-	to patch.Options
-}
-
 func newPatchCommand(out *output, e engine) *cobra.Command {
-	var opts PatchOptions
-	cmd := &cobra.Command{
-		Use:  "patch [options] (-i | -o DEST | --dry-run) PATH...",
-		Args: arguments("PATH", 1, -1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := cmp.Or(notTogether(cmd, [2]string{"in-place", "output"}, [2]string{"since", "dry-run"}), opts.check(args)); err != nil {
-				return err
+	var opts workOptions
+	var to patch.Options
+	cmd := newVerb("patch [options] (-i | -o DEST | --dry-run) PATH...", arguments("PATH", 1, -1), func(ctx context.Context, paths []string) error {
+		if err := checkPatch(&to, paths); err != nil {
+			return err
+		}
+		to.Jobs, to.Progress, to.Rewriter = opts.read.Jobs, opts.read.Media.Progress, opts.read.Rewriter
+		found, err := e.patch(ctx, paths, to)
+		if err != nil {
+			return err
+		}
+		out.warnings(found, true)
+		typed := strings.Join(paths, " ")
+		if opts.json() {
+			err = out.document("patch", to.DryRun, jsonFindings{[]jsonSource{sourceJSON(found, found.Remaining())}})
+		} else {
+			writePatched(out.Out, typed, to.DryRun, found)
+			if opts.explain {
+				writeExplained(out.Out, found)
 			}
-			return runPatch(cmd.Context(), opts, args, out, e)
-		},
-	}
+		}
+		if to.Output != "" && !to.DryRun {
+			out.Note("wrote %s", to.Output)
+		}
+		return errors.Join(err, remaining(typed, found))
+	})
+	exclusive(cmd, "in-place output", "since dry-run")
 	f := cmd.Flags()
-	f.BoolVarP(&opts.to.InPlace, "in-place", "i", false, "replace each affected file with its patched copy")
-	f.StringVarP(&opts.to.Output, "output", "o", "", "write the patched copy to `DEST` and do not change PATH")
-	f.BoolVar(&opts.to.DryRun, "dry-run", false, "show what would be done without writing anything")
-	f.StringVar(&opts.to.Since, "since", "", "with -i: examine only files that changed after `FILE`, then update its time; if it does not exist, examine all files")
-	f.BoolVarP(&opts.to.OneFS, "one-file-system", "x", false, "do not cross into other mounted filesystems")
-	opts.addExplain(cmd)
-	opts.printOptions.add(cmd)
-	opts.addJobs(cmd)
+	f.BoolVarP(&to.InPlace, "in-place", "i", false, "replace each affected file with its patched copy")
+	f.StringVarP(&to.Output, "output", "o", "", "write the patched copy to `DEST` and do not change PATH")
+	f.BoolVar(&to.DryRun, "dry-run", false, "show what would be done without writing anything")
+	f.StringVar(&to.Since, "since", "", "with -i: examine only files that changed after `FILE`, then update its time; if it does not exist, examine all files")
+	f.BoolVarP(&to.OneFS, "one-file-system", "x", false, "do not cross into other mounted filesystems")
+	opts.add(cmd, out, withExplain, withJobs)
 	return cmd
 }
 
-// check says what is wrong with the options.
-func (o *PatchOptions) check(paths []string) error {
+// checkPatch says what is wrong with the options.
+func checkPatch(to *patch.Options, paths []string) error {
 	switch {
-	case o.to.Output != "" && len(paths) > 1:
-		return usagef("patch", "-o DEST takes one PATH, and %d are given", len(paths))
-	case !o.to.InPlace && o.to.Output == "" && !o.to.DryRun:
-		return usagef("patch", "no destination: use -i to replace the files, -o DEST to write a copy, or --dry-run")
-	case o.to.Output == "-":
-		return usagef("patch", "-o -: cannot write the patched copy to stdout, which is used for the table")
-	case o.to.Since != "" && !o.to.InPlace:
-		return usagef("patch", "--since works only with -i")
+	case to.Output != "" && len(paths) > 1:
+		return usagef("-o DEST takes one PATH, and %d are given", len(paths))
+	case !to.InPlace && to.Output == "" && !to.DryRun:
+		return usagef("no destination: use -i to replace the files, -o DEST to write a copy, or --dry-run")
+	case to.Output == "-":
+		return usagef("-o -: cannot write the patched copy to stdout, which is used for the table")
+	case to.Since != "" && !to.InPlace:
+		return usagef("--since works only with -i")
 	}
 	return nil
-}
-
-func runPatch(ctx context.Context, opts PatchOptions, paths []string, out *output, e engine) error {
-	if err := opts.begin("patch", out); err != nil {
-		return err
-	}
-	o := opts.to
-	o.Jobs, o.Progress, o.Rewriter = opts.read.Jobs, opts.read.Media.Progress, opts.read.Rewriter
-	found, err := e.patch(ctx, paths, o)
-	if err != nil {
-		return err
-	}
-	out.warnings(found)
-	out.consequences(found)
-	typed := strings.Join(paths, " ")
-	if opts.json() {
-		err = out.document("patch", o.DryRun, jsonFindings{[]jsonSource{sourceJSON(found, found.Remaining())}})
-	} else {
-		writePatched(out.Stdout, out.Out, typed, o.DryRun, found)
-		if opts.explain {
-			writeExplained(out.Stdout, out.Out, found)
-		}
-	}
-	return errors.Join(err, incomplete(found), leftOver(typed, found))
 }

@@ -1,46 +1,41 @@
-// The verb rebuild: its options.
+// The verb rebuild: its options; the table and the rest on stderr, the reference on stdout.
 
 package main
 
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/lists"
 	"vfix.dev/vfix/images/source"
 )
 
-// RebuildOptions are the choices of vfix rebuild.
-type RebuildOptions struct {
+// rebuildOptions are the choices of vfix rebuild.
+type rebuildOptions struct {
 	workOptions
 	batchOptions
 	to images.RebuildOptions
 }
 
-var fallbackModes = []string{string(fallback.FallbackAuto), string(fallback.FallbackAlways), string(fallback.FallbackNever)}
-
 func newRebuildCommand(out *output, e engine) *cobra.Command {
-	var opts RebuildOptions
-	cmd := &cobra.Command{
-		Use: "rebuild [options] SOURCE | --from-file LIST",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if opts.fromFile != "" {
-				return nil // the check of a list has a better word for it
-			}
-			return arguments("SOURCE", 1, 1)(cmd, args)
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := opts.check(cmd, args); err != nil {
-				return err
-			}
-			return runRebuild(cmd.Context(), opts, append(args, "")[0], out, e)
-		},
-	}
+	var opts rebuildOptions
+	cmd := newVerb("rebuild [options] SOURCE | --from-file LIST", opts.sources(1), func(ctx context.Context, args []string) error {
+		if err := opts.check(); err != nil {
+			return err
+		}
+		if opts.fromFile != "" {
+			return rebuildAll(ctx, &opts, out, e)
+		}
+		return rebuildOne(ctx, &opts, args[0], out, e)
+	})
+	exclusive(cmd, "push dry-run", "push output", "tag tag-suffix", "output tag-suffix", "from-file output", "from-file tag", "from-file provenance", "dest-template tag-suffix")
 	f := cmd.Flags()
 	f.StringVarP(&opts.to.Tag, "tag", "t", "", "name the result `REF`: NAME:TAG, or a TAG of the name of SOURCE")
 	f.StringVarP(&opts.to.Dest, "output", "o", "", "write the result to `DEST` (default: the local engine)")
@@ -49,53 +44,20 @@ func newRebuildCommand(out *output, e engine) *cobra.Command {
 	f.BoolVar(&opts.to.DryRun, "dry-run", false, "show what would be done without writing anything")
 	f.StringVar((*string)(&opts.to.Fallback), "fallback", string(fallback.FallbackAuto),
 		"`WHEN` to add the run-time fallback: auto (if some call sites cannot be patched), always (also for code that is added later: volumes, downloads, JITs), or never")
-	choices(cmd, "fallback", fallbackModes)
-	opts.addFix(cmd)
+	choices(cmd, "fallback", []string{string(fallback.FallbackAuto), string(fallback.FallbackAlways), string(fallback.FallbackNever)})
 	f.StringVar(&opts.to.Provenance, "provenance", "", "write a statement of what was done to each file to this `FILE`; see 'vfix help security'")
-	opts.batchOptions.add(cmd, "rebuild", "SOURCE or SOURCE DEST")
+	opts.addList(cmd, "SOURCE or SOURCE DEST")
 	f.StringVar(&opts.template, "dest-template", "",
 		"with --from-file: write each image to the DEST that this `TEMPLATE` gives, with {registry}, {repository}, {name} and {tag} filled in")
-	opts.printOptions.add(cmd)
-	opts.addMedia(cmd)
-	opts.addJobs(cmd)
+	opts.add(cmd, out, withFix, withImages, withJobs)
 	return cmd
 }
 
-func runRebuild(ctx context.Context, opts RebuildOptions, source string, out *output, e engine) error {
-	if err := opts.begin("rebuild", out); err != nil {
-		return err
-	}
-	o := opts.to
-	o.ScanOptions, o.Version = opts.read, buildVersion().Version
-	if opts.fromFile != "" {
-		done, err := runBatch(ctx, opts.batchOptions, opts.printOptions, lists.Options{RebuildOptions: o}, e.rebuildAll, out, e)
-		if err != nil {
-			return err
-		}
-		return rebuiltAll(done)
-	}
-	done, err := e.rebuild(ctx, source, o)
-	if err != nil {
-		return err
-	}
-	if err := out.rebuilt(opts, source, done); err != nil {
-		return err
-	}
-	return errors.Join(incomplete(done.Findings), leftOver(source, done.Findings))
-}
-
-// check says what is wrong with a set of options.
-func (o *RebuildOptions) check(cmd *cobra.Command, args []string) error {
-	if err := o.batchOptions.check(cmd, args); err != nil {
-		return err
-	}
-	if err := notTogether(cmd, [2]string{"push", "dry-run"}, [2]string{"push", "output"}, [2]string{"tag", "tag-suffix"}, [2]string{"output", "tag-suffix"},
-		[2]string{"from-file", "output"}, [2]string{"from-file", "tag"}, [2]string{"from-file", "provenance"}, [2]string{"dest-template", "tag-suffix"}); err != nil {
-		return err
-	}
+// check says what is wrong with the destination.
+func (o *rebuildOptions) check() error {
 	if o.template != "" {
 		if err := lists.CheckTemplate(o.template); err != nil {
-			return usagef("rebuild", "--dest-template: %v", err)
+			return usagef("--dest-template: %v", err)
 		}
 	}
 	if o.to.Dest == "" {
@@ -104,30 +66,96 @@ func (o *RebuildOptions) check(cmd *cobra.Command, args []string) error {
 	dest, err := source.ParseRef(o.to.Dest)
 	switch {
 	case o.to.Dest == "-":
-		return usagef("rebuild", "-o -: cannot write the image to stdout, which is used for its reference")
+		return usagef("-o -: cannot write the image to stdout, which is used for its reference")
 	case err != nil:
-		return usagef("rebuild", "-o: %v", err)
+		return usagef("-o: %v", err)
 	case o.to.Tag != "" && (dest.Tag != "" || dest.Guessed || dest.Transport == source.Daemon || dest.Transport == source.Registry):
-		return usagef("rebuild", "-o %s already names the result, and -t gives it another name: use one of them", o.to.Dest)
+		return usagef("-o %s already names the result, and -t gives it another name: use one of them", o.to.Dest)
 	}
 	return nil
 }
 
-// rebuiltAll is the exit status of a list: failures are an error, open sites and files that could not be
-// examined are findings.
-func rebuiltAll(all []lists.Image) error {
-	if err := failures(all); err != nil {
+// rebuildAll rebuilds a list of images.
+func rebuildAll(ctx context.Context, opts *rebuildOptions, out *output, e engine) error {
+	all, err := runBatch(ctx, "rebuild", &opts.batchOptions, &opts.workOptions, opts.to, e.rebuildAll, out, e)
+	if err != nil {
 		return err
 	}
 	images, sites := 0, 0
 	for _, i := range all {
-		if sites += i.LeftOver; i.LeftOver > 0 {
-			images++
-		}
+		images, sites = images+min(i.LeftOver, 1), sites+i.LeftOver
 	}
-	errs := []error{unreadInList(all)}
+	err = unreadInList(all)
 	if sites > 0 {
-		errs = append(errs, finding(seeReasons, "%s: %s could not be patched", screen.Count(images, "image"), screen.Count(sites, openSite)))
+		err = errors.Join(err, finding(seeReasons, "%s: %s could not be patched", screen.Count(images, "image"), screen.Count(sites, openSite)))
 	}
-	return errors.Join(errs...)
+	return err
+}
+
+func rebuildOne(ctx context.Context, opts *rebuildOptions, source string, out *output, e engine) error {
+	o := opts.to
+	o.ScanOptions, o.Version = opts.read, buildVersion().Version
+	done, err := e.rebuild(ctx, source, o)
+	if err != nil {
+		return err
+	}
+	f := done.Findings
+	out.warnings(f, true)
+	if !out.Quiet && !opts.json() && eventful(f) {
+		writePatched(out.Err, source, o.DryRun, f)
+	}
+	out.fallback(&f.Fallback, o.DryRun)
+	for _, text := range done.Warnings {
+		out.Warn("%s", text)
+	}
+	for _, text := range done.Notes {
+		out.Note("%s", text)
+	}
+	if done.Provenance != "" {
+		out.Note("statement of provenance: %s", done.Provenance)
+	}
+	switch {
+	case done.Unchanged:
+		out.Note("%s: %s", source, nothingToPatch(f, o.Rewriter.Fixes))
+	case o.DryRun:
+		out.Note("dry run: nothing was written")
+	default:
+		out.Note("wrote %s: %s plus one layer of %s", done.Reference, source, screen.Size(done.LayerSize))
+	}
+	if opts.json() {
+		doc := jsonRebuilt{done, jsonFallback{string(o.Fallback), f.Fallback}, sourceJSON(f, f.Remaining())}
+		err = out.document("rebuild", o.DryRun, doc)
+	} else {
+		out.Result(done.Reference)
+	}
+	return errors.Join(err, remaining(source, f))
+}
+
+// fallback says what of the fallback a rebuild adds, and why the entrypoint is wrapped.
+func (o *output) fallback(f *contents.Fallback, dry bool) {
+	would := "is "
+	if dry {
+		would = "would be "
+	}
+	if len(f.Added) > 0 {
+		o.Note("the fallback %sadded: %s", would, strings.Join(f.Added, ", "))
+	}
+	if !f.Wrapped {
+		return
+	}
+	o.Note("the entrypoint %srun under %s; programs started by 'docker exec' or a health check are not", would, fallback.TracePath)
+	for _, why := range f.Reasons {
+		o.Note("a preload does not reach %s", why)
+	}
+}
+
+type jsonRebuilt struct {
+	*images.Rebuilt
+	Fallback jsonFallback `json:"fallback"`
+	Result   jsonSource   `json:"result"`
+}
+
+type jsonFallback struct {
+	Mode string `json:"mode"`
+	contents.Fallback
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -12,45 +13,29 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// StartOptions are the choices of vfix run.
-type StartOptions struct {
-	way     string
-	explain bool
-}
-
 func newRunCommand(out *output, e engine) *cobra.Command {
-	var opts StartOptions
-	cmd := &cobra.Command{
-		Use: "run [options] CMD [ARG...]",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usagef("run", "no CMD given")
-			}
-			return nil
-		},
-		RunE: func(_ *cobra.Command, args []string) error { return runRun(opts, args, out, e) },
-	}
+	var way string
+	var explain bool
+	cmd := newVerb("run [options] CMD [ARG...]", nil, func(_ context.Context, args []string) error {
+		if len(args) == 0 {
+			return usagef("no CMD given")
+		}
+		shim := fallbackShim()
+		o := run.Options{Way: run.Way(way), Warn: out.Warn, Library: shim.Library, Library32: shim.Library32, Trace: shim.Trace}
+		if explain {
+			o.Explain = func(format string, a ...any) { out.Note("run: %s", fmt.Sprintf(format, a...)) }
+		}
+		if err := e.run(args, o); err != nil {
+			return &startError{hinterr.Among(err, startHints, "try another method: --way trace works for most programs; see 'vfix run --help'")}
+		}
+		return nil
+	})
 	f := cmd.Flags()
 	f.SetInterspersed(false) // the arguments after CMD belong to CMD
-	f.BoolVar(&opts.explain, "explain", false, "report on stderr which method is used and why")
-	f.StringVar(&opts.way, "way", string(run.Auto), "start it with this `METHOD`: auto, preload, or trace")
+	f.BoolVar(&explain, "explain", false, "report on stderr which method is used and why")
+	f.StringVar(&way, "way", string(run.Auto), "start it with this `METHOD`: auto, preload, or trace")
 	choices(cmd, "way", run.Ways)
 	return cmd
-}
-
-func runRun(opts StartOptions, args []string, out *output, e engine) error {
-	shim := fallbackShim()
-	o := run.Options{
-		Way: run.Way(opts.way), Warn: out.Warn,
-		Library: shim.Library, Library32: shim.Library32, Trace: shim.Trace,
-	}
-	if opts.explain {
-		o.Explain = func(format string, a ...any) { out.Note("run: %s", fmt.Sprintf(format, a...)) }
-	}
-	if err := e.run(args, o); err != nil {
-		return &startError{hinterr.Among(err, startHints, "try another method: --way trace works for most programs; see 'vfix run --help'")}
-	}
-	return nil
 }
 
 // startError is why vfix run could not start a program.

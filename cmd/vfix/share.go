@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra/doc"
 )
@@ -57,15 +56,13 @@ func writeManual(dir, version string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	root := newRootCommand(newOutput(os.Stdout, os.Stderr), theEngine)
+	root := newRootCommand(newOutput(os.Stdout, os.Stderr), theEngine, "")
 	root.Long = docOpening
 	root.DisableAutoGenTag = true
 	for _, cmd := range root.Commands() {
-		if short, _ := helpOf(cmd.Name()); short != "" {
-			cmd.Short = short
+		if short, text := helpOf(cmd.Name()); text != "" {
+			cmd.Short, cmd.Long = short, text
 		}
-		text, _ := section(page(commandsPage), cmd.Name())
-		_, cmd.Long, _ = strings.Cut(text, "\n\n") // behind the heading
 		cmd.DisableFlagsInUseLine = true
 	}
 	return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "vfix " + version}, dir)

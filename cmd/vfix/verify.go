@@ -1,10 +1,12 @@
-// The verb verify: its options, and the findings if its proof fails.
+// The verb verify: its options, what it proved, and the findings if its proof fails.
 
 package main
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,59 +14,71 @@ import (
 	"vfix.dev/vfix/images"
 )
 
-// VerifyOptions are the choices of vfix verify.
-type VerifyOptions struct {
-	workOptions
-	with images.VerifyOptions
-}
-
 func newVerifyCommand(out *output, e engine) *cobra.Command {
-	var opts VerifyOptions
-	cmd := &cobra.Command{
-		Use:  "verify [options] SOURCE",
-		Args: arguments("SOURCE", 1, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runVerify(cmd.Context(), opts, args[0], out, e)
-		},
-	}
-	cmd.Flags().StringVar(&opts.with.Against, "against", "", "compare with `BASE`, the image or file before patching")
-	opts.printOptions.add(cmd)
-	opts.addMedia(cmd)
-	opts.addJobs(cmd)
+	var opts workOptions
+	var with images.VerifyOptions
+	cmd := newVerb("verify [options] SOURCE", arguments("SOURCE", 1, 1), func(ctx context.Context, args []string) error {
+		with.ScanOptions, with.Version = opts.read, buildVersion().Version
+		v, err := e.verify(ctx, args[0], with)
+		if err != nil {
+			return err
+		}
+		return out.verified(&opts, args[0], with.Against, v)
+	})
+	cmd.Flags().StringVar(&with.Against, "against", "", "compare with `BASE`, the image or file before patching")
+	opts.add(cmd, out, withImages, withJobs)
 	return cmd
 }
 
-func runVerify(ctx context.Context, opts VerifyOptions, source string, out *output, e engine) error {
-	if err := opts.begin("verify", out); err != nil {
-		return err
-	}
-	o := opts.with
-	o.ScanOptions, o.Version = opts.read, buildVersion().Version
-	v, err := e.verify(ctx, source, o)
-	if err != nil {
-		return err
-	}
-	if err := out.verified(opts, source, v); err != nil {
-		return err
-	}
-	return errors.Join(verifyFindings(opts, source, v), incomplete(v.Findings))
+type jsonVerified struct {
+	Against string `json:"against"`
+	*images.Verified
+	Result jsonSource `json:"result"`
 }
 
-// verifyFindings are the reasons why the proof fails.
-func verifyFindings(opts VerifyOptions, source string, v *images.Verified) error {
-	open := v.Findings.UncoveredSites() > 0
-	sites, _, _ := countSites(v.Findings)
-	switch {
+// verified prints what verify proved, and what it could not: with a base the comparison, then what a scan says.
+func (o *output) verified(opts *workOptions, source, base string, v *images.Verified) (err error) {
+	f := v.Findings
+	o.warnings(f, false)
+	if opts.json() {
+		err = o.document("verify", false, jsonVerified{base, v, sourceJSON(f, f.Verdict())})
+	} else {
+		if base != "" {
+			writeComparison(o.Out, source, base, v)
+		}
+		writeVerdict(o.Out, source, f)
+		writeFiles(o.Out, f)
+	}
+	switch sites, _, _ := countSites(f); {
 	case len(v.Problems) > 0:
 		verb := "rebuild"
-		if v.Findings.Digest == "" {
+		if f.Digest == "" {
 			verb = "patch"
 		}
-		return finding("compare with the base it was built from, or create it again with vfix "+verb,
-			"%s: not what vfix makes from %s: %s", source, opts.with.Against, screen.Count(len(v.Problems)+v.More, "difference"))
-	case open:
-		return finding("run "+quoted(explain(source)),
-			"%s: %s left", source, screen.Count(sites, "call site"))
+		err = errors.Join(err, finding("compare with the base it was built from, or create it again with vfix "+verb,
+			"%s: not what vfix makes from %s: %s", source, base, screen.Count(len(v.Problems)+v.More, "difference")))
+	case f.UncoveredSites() > 0:
+		err = errors.Join(err, finding("run "+quoted(explain(source)), "%s: %s left", source, screen.Count(sites, "call site")))
 	}
-	return nil
+	return errors.Join(err, incomplete(f))
+}
+
+// writeComparison says whether anything differs that vfix does not change, and what vfix changed.
+func writeComparison(s screen.Stream, source, base string, v *images.Verified) {
+	if n := len(v.Problems) + v.More; n > 0 {
+		s.Headline(source, screen.Count(n, "difference"), s.Paint.Red, " from "+base+" that vfix does not make")
+		for _, p := range v.Problems {
+			s.Print(screen.Gap, nil, p)
+		}
+		if v.More > 0 {
+			fmt.Fprintf(s, "%sand %d more\n", screen.Gap, v.More)
+		}
+	} else {
+		what := screen.Count(v.Compared, "file") + " changed from " + base
+		s.Headline(source, "VERIFIED", s.Paint.Green, ": "+what+", only at call sites and for vfix's own code")
+		if len(v.Added) > 0 {
+			s.Print("added by vfix: ", nil, strings.Join(v.Added, ", "))
+		}
+	}
+	s.List("not compared: ", v.NotCompared)
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -12,29 +13,26 @@ import (
 )
 
 func newVersionCommand(out *output, _ engine) *cobra.Command {
-	var opts printOptions
-	cmd := &cobra.Command{
-		Use:  "version",
-		Args: noArguments,
-		RunE: func(*cobra.Command, []string) error { return out.build(opts, buildVersion()) },
-	}
+	var opts workOptions
+	cmd := newVerb("version", noArguments, func(context.Context, []string) error {
+		if opts.json() {
+			return out.document("version", false, buildVersion())
+		}
+		out.build(buildVersion())
+		return nil
+	})
 	opts.addFormat(cmd)
 	return cmd
 }
 
-func (o *output) build(opts printOptions, b buildInfo) error {
-	if opts.json() {
-		return o.document("version", false, b)
-	}
+// build prints which vfix this is.
+func (o *output) build(b buildInfo) {
 	from := cmp.Or(b.Commit, "not known")
 	if b.Modified {
 		from += " with changes"
 	}
-	fmt.Fprintf(o.Stdout, "vfix %s\ncommit    %s\nbuilt by  %s for %s\n", b.Version, from, b.Go, b.Platform)
-	return nil
+	fmt.Fprintf(o.Out, "vfix %s\ncommit    %s\nbuilt by  %s for %s\n", b.Version, from, b.Go, b.Platform)
 }
-
-// Which vfix this is.
 
 // version and commit are set when vfix is built: -ldflags "-X main.version=1.2.3 -X
 // main.commit=0123abcd".

@@ -160,9 +160,9 @@ func locate(t *textFacts, c *Crash) *Command {
 	case c.Program == "":
 		return &Command{"dmesg | vfix diagnose -", "the kernel's log shows where the program crashed; dmesg may need root"}
 	case c.Kind.Page():
-		return &Command{"vfix patch -o " + textutil.QuotePath(c.Program+".vfix") + " PROGRAM", "with the path of " + c.Program + ": writes a patched copy; if it ran in an image: 'vfix rebuild IMAGE'"}
+		return &Command{"vfix patch -o " + textutil.QuotePath(c.Program+".vfix") + " PROGRAM", "with the path of " + c.Program + ": writes a patched copy; if it ran in an image: 'vfix diagnose --root IMAGE' with this text names the file that calls the page, 'vfix rebuild IMAGE' fixes it"}
 	}
-	return &Command{"vfix scan PROGRAM", "with the path of " + c.Program + ", or the image that it ran in: shows whether it calls the vsyscall page"}
+	return &Command{"vfix scan PROGRAM", "with the path of " + c.Program + ", or the image that it ran in: shows whether it calls the vsyscall page; 'vfix diagnose --root IMAGE' with this text says whether that is the cause"}
 }
 
 // getPod reads a pod, NAME or NAMESPACE/NAME, from the cluster.

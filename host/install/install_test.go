@@ -270,6 +270,12 @@ func TestUsers(t *testing.T) {
 	if after := contents(t, root); err != nil || after[RuntimePath] != "" || after[hookPath] != "" {
 		t.Errorf("got %+v, %v, %v", got, err, after)
 	}
+	// The directories that were made go with the files; one that is not empty stays.
+	for dir, stays := range map[string]bool{"usr/share/containers": false, "usr/share": true, filepath.Dir(k3sDropIn): false, filepath.Dir(k3sConfig): true} {
+		if _, err := os.Stat(filepath.Join(root, dir)); (err == nil) != stays {
+			t.Errorf("%s: got %v, want it to stay: %v", dir, err, stays)
+		}
+	}
 }
 
 // TestRoot: a root directory that does not exist is not made.

@@ -126,12 +126,16 @@ func TestPatchFileElsewhere(t *testing.T) {
 	if fi := imagetest.Stat(t, out); fi.Mode() != 0o751 || !fi.ModTime().Equal(imagetest.TestTime) {
 		t.Errorf("got mode %v and time %v", fi.Mode(), fi.ModTime())
 	}
-	imagetest.Patch(t, patch.Options{Output: out}, dir+"/text")
-	imagetest.WantContent(t, out, []byte("text\n"))
+	if _, err := patch.All(context.Background(), []string{dir + "/text"}, patch.Options{Output: out}); err == nil || !strings.Contains(err.Error(), out+": exists") {
+		t.Errorf("existing output: got error %v", err)
+	}
+	imagetest.WantContent(t, out, imagetest.FixedELF("c"))
+	imagetest.Patch(t, patch.Options{Output: out + "text"}, dir+"/text")
+	imagetest.WantContent(t, out+"text", []byte("text\n"))
 	if _, err := patch.All(context.Background(), []string{out}, patch.Options{Output: out}); err == nil {
 		t.Error("input as output: got no error")
 	}
-	imagetest.WantEmpty(t, filepath.Dir(out), "c2")
+	imagetest.WantEmpty(t, filepath.Dir(out), "c2", "c2text")
 }
 
 func TestPatchTarball(t *testing.T) {

@@ -143,8 +143,7 @@ func (p *patchRun) warnLost(name string, lost []contents.Loss) {
 	}
 }
 
-// outputFile returns the directory and the name in it of the output for the file from. It must not exist, or be another
-// regular file; a symlink is followed.
+// outputFile returns the directory and the name in it of the output for the file from. It must not exist.
 func outputFile(out string, from *os.File) (dir *os.Root, name string, err error) {
 	was, err := from.Stat()
 	if err != nil {
@@ -157,10 +156,8 @@ func outputFile(out string, from *os.File) (dir *os.Root, name string, err error
 	case err != nil:
 	case os.SameFile(was, fi):
 		err = hinterr.With(fmt.Errorf("%s: input and output are the same file", out), "patch it in place: -i")
-	case !fi.Mode().IsRegular():
-		err = hinterr.With(fmt.Errorf("%s: not a regular file", out), "name a file, or one that does not exist yet")
 	default:
-		out, err = filepath.EvalSymlinks(out)
+		err = hinterr.With(fmt.Errorf("%s: exists", out), "name a file that does not exist yet")
 	}
 	if err != nil {
 		return nil, "", err

@@ -1,4 +1,4 @@
-// Progress on stderr: on a terminal one line that changes, elsewhere a line for each piece of work.
+// Progress on stderr, of work that takes long: on a terminal one line that changes, elsewhere a line now and then.
 
 package screen
 
@@ -31,26 +31,25 @@ func (r reporter) Start(kind, name string, size int64) progress.Task {
 	if r.out.Quiet {
 		return progress.Silent{}
 	}
-	t := &task{out: r.out, what: kind + " " + shorten(Printable(name)), size: size, next: time.Now().Add(lineInterval)}
-	switch {
-	case r.out.Err.Tty:
-		t.next = time.Now().Add(changeInterval)
-	case size >= 0:
-		r.out.Note("%s (%s)", t.what, Size(size))
-	default:
-		r.out.Note("%s", t.what)
+	t := &task{out: r.out, what: kind + " " + shorten(Printable(name)), size: size, pause: lineInterval}
+	if r.out.Err.width > 0 {
+		t.pause = changeInterval
 	}
+	t.next = time.Now().Add(t.pause)
+	r.Debug("%s", t.what)
 	return t
 }
 
-// How long a piece of work waits for its next line, and for the next change of the line on a terminal.
+// lineInterval is how long a piece of work may take before a line says so, and then between two lines; changeInterval
+// is the same for the line on a terminal that changes.
 const lineInterval, changeInterval = 10 * time.Second, 100 * time.Millisecond
 
 // task is one piece of work. Several goroutines may call it.
 type task struct {
-	out  *Output
-	what string
-	size int64 // < 0: not known
+	out   *Output
+	what  string
+	size  int64 // < 0: not known
+	pause time.Duration
 
 	mu   sync.Mutex
 	done int64
@@ -62,42 +61,37 @@ func (t *task) Add(n int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.done += n
-	if now := time.Now(); now.Before(t.next) {
+	now := time.Now()
+	if now.Before(t.next) {
 		return
-	} else if t.out.Err.Tty {
-		t.next = now.Add(changeInterval)
-		t.show(false)
+	}
+	t.next = now.Add(t.pause)
+	text := t.what + ": " + Size(t.done)
+	if t.size > 0 {
+		text += " of " + Size(t.size)
+	}
+	if t.out.Err.width > 0 {
+		t.out.passing(text)
 	} else {
-		t.next = now.Add(lineInterval)
-		t.out.Note("%s", t.text())
+		t.out.Note("%s", text)
 	}
 }
 
 // Done removes the line from the terminal.
-func (t *task) Done() {
-	if t.out.Err.Tty {
-		t.show(true)
-	}
-}
+func (t *task) Done() { t.out.passing("") }
 
-func (t *task) text() string {
-	if t.size > 0 {
-		return fmt.Sprintf("%s: %s of %s", t.what, Size(t.done), Size(t.size))
+// passing replaces the changing line of the terminal; "" removes it.
+func (o *Output) passing(text string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	line := Prefix + text
+	shown := text != "" && len(line) < o.Err.width
+	if shown {
+		fmt.Fprint(o.Err, clear+line)
+	} else if o.transit {
+		fmt.Fprint(o.Err, clear)
 	}
-	return fmt.Sprintf("%s: %s", t.what, Size(t.done))
-}
-
-// show replaces the changing line of the terminal, or removes it.
-func (t *task) show(done bool) {
-	t.out.mu.Lock()
-	defer t.out.mu.Unlock()
-	if text := Prefix + t.text(); !done && len(text) < t.out.Err.Width {
-		fmt.Fprint(t.out.Stderr, clear+text)
-		t.out.transit = true
-	} else if t.out.transit {
-		fmt.Fprint(t.out.Stderr, clear)
-		t.out.transit = false
-	}
+	o.transit = shown
 }
 
 // shorten cuts a name to what a line has room for; of a path the end says more than the beginning.

@@ -16,6 +16,7 @@ package screen
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -34,40 +35,34 @@ import (
 
 // Output is where the command prints.
 type Output struct {
-	Stdout   *bufio.Writer
-	Stderr   io.Writer
-	Out, Err Stream
-	Quiet    bool // only warnings and errors go to stderr
-	Verbose  bool // lines for debugging as well
+	Out, Err Stream // Out is written when it is flushed
+	Quiet    bool   // only warnings and errors go to stderr
+	Verbose  bool   // lines for debugging as well
 
 	mu      sync.Mutex // held while printing to stderr
 	transit bool       // the last line on the terminal is one of progress, to be overwritten
 }
 
-// Stream is what is known of stdout or stderr.
+// Stream is stdout or stderr.
 type Stream struct {
-	Tty   bool
-	Width int // columns; 0: not a terminal, and lines may be as long as they are
+	io.Writer
 	Paint Palette
+	width int // columns; 0: not a terminal, and lines may be as long as they are
 }
 
 func New(stdout, stderr io.Writer) *Output {
-	return &Output{
-		Stdout: bufio.NewWriterSize(stdout, 64<<10), Stderr: stderr,
-		Out: describe(stdout, os.Getenv), Err: describe(stderr, os.Getenv),
-	}
+	o := &Output{Out: describe(stdout, os.Getenv), Err: describe(stderr, os.Getenv)}
+	o.Out.Writer = bufio.NewWriterSize(stdout, 64<<10)
+	return o
 }
 
 func describe(w io.Writer, getenv func(string) string) Stream {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return Stream{}
+		return Stream{Writer: w}
 	}
-	s := Stream{Tty: true, Width: Columns, Paint: Palette{On: colored(getenv)}}
-	if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
-		s.Width = width
-	}
-	return s
+	width, _, _ := term.GetSize(int(f.Fd()))
+	return Stream{w, Palette{On: colored(getenv)}, cmp.Or(width, columns)}
 }
 
 // colored says whether a terminal gets colors. Source: https://no-color.org.
@@ -77,7 +72,7 @@ func colored(getenv func(string) string) bool {
 
 // Flush writes out what was printed to stdout; the error is ready for main.
 func (o *Output) Flush() error {
-	err := o.Stdout.Flush()
+	err := o.Out.Writer.(*bufio.Writer).Flush()
 	switch {
 	case err == nil:
 		return nil
@@ -91,7 +86,7 @@ func (o *Output) Flush() error {
 var ErrBrokenPipe = errors.New("stdout: the reader closed the pipe")
 
 // Result prints one line to stdout.
-func (o *Output) Result(line string) { fmt.Fprintln(o.Stdout, Printable(line)) }
+func (o *Output) Result(line string) { fmt.Fprintln(o.Out, Printable(line)) }
 
 // Note prints a message to stderr, unless -q is given.
 func (o *Output) Note(format string, a ...any) {
@@ -132,7 +127,7 @@ func (o *Output) Line(line string) {
 	if o.transit {
 		line, o.transit = clear+line, false
 	}
-	fmt.Fprintln(o.Stderr, line)
+	fmt.Fprintln(o.Err, line)
 }
 
 // systemCalls are names of calls relative to a directory in Go's errors: "statat x: …".

@@ -4,9 +4,7 @@ package screen
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
-	"io"
 	"strings"
 	"text/tabwriter"
 	"unicode/utf8"
@@ -14,8 +12,8 @@ import (
 	"github.com/docker/go-units"
 )
 
-// Columns is the width of text that does not go to a terminal of another one.
-const Columns = 80
+// columns is the width of a terminal that does not report its own.
+const columns = 80
 
 // Gap is between columns.
 const Gap = "  "
@@ -42,17 +40,6 @@ func Size(n int64) string {
 	return units.CustomSize("%.1f %s", float64(n), 1024, []string{"B", "KiB", "MiB", "GiB", "TiB"})
 }
 
-func OrDash(s string) string { return cmp.Or(s, "-") }
-
-// Pad adds spaces up to a width, at the left or at the right.
-func Pad(s string, width int, left bool) string {
-	space := strings.Repeat(" ", max(width-utf8.RuneCountInString(s), 0))
-	if left {
-		return space + s
-	}
-	return s + space
-}
-
 // Wrap breaks s at spaces into lines of at most width columns, if that is possible.
 func Wrap(s string, width int) []string {
 	lines := []string{""}
@@ -74,78 +61,75 @@ func Wrap(s string, width int) []string {
 // is not changed: it may be columns of its own.
 func (s Stream) hang(text string, head int) string {
 	const least = 24 // columns, on the narrowest terminal
-	width := max(s.Width-head, least)
-	if s.Width == 0 || utf8.RuneCountInString(text) <= width {
+	width := max(s.width-head, least)
+	if s.width == 0 || utf8.RuneCountInString(text) <= width {
 		return text
 	}
 	return strings.Join(Wrap(text, width), "\n"+strings.Repeat(" ", head))
 }
 
-// Write prints text behind a head of some columns; on a terminal it wraps, its further lines under the first.
-func (s Stream) Write(w io.Writer, head string, columns int, text string) {
-	fmt.Fprintln(w, strings.TrimRight(head+s.hang(Printable(text), columns), " "))
+// Print prints a text behind a label in color, if paint is not nil. On a terminal it wraps, its further lines under the
+// first.
+func (s Stream) Print(label string, paint func(string) string, text string) {
+	text = s.hang(Printable(text), utf8.RuneCountInString(label))
+	if paint != nil {
+		label = paint(label)
+	}
+	fmt.Fprintln(s, strings.TrimRight(label+text, " "))
 }
 
 // Headline prints what a result is about, the result in color, and more; on a terminal it wraps.
-func (s Stream) Headline(w io.Writer, about, result string, paint func(string) string, more string) {
+func (s Stream) Headline(about, result string, paint func(string) string, more string) {
 	line := s.hang(Printable(about+": "+result+more), len(Gap))
 	line = strings.Replace(line, ": "+result, ": "+paint(result), 1) // unless it wraps in there
-	fmt.Fprintln(w, line)
+	fmt.Fprintln(s, line)
 }
 
-// Hanging prints text to stdout behind a head of some columns, its further lines under the first.
-func (o *Output) Hanging(head string, columns int, text string) {
-	o.Out.Write(o.Stdout, head, columns, text)
-}
+// Command prints a command to type, on a line that never wraps, so that it can be copied.
+func (s Stream) Command(command string) { fmt.Fprintln(s, Gap+s.Paint.Bold(Printable(command))) }
 
-// Table is columns, and rows to print.
-type Table struct {
-	Head []string
-	Most int // how many rows are printed, and how many more there are; 0: all
-	rows [][]string
-}
+// Few is how many lines of a kind are printed; of more, the first ones and their number.
+const Few = 10
 
-// Add appends a row; cells may come from untrusted files.
-func (t *Table) Add(row []string) { t.rows = append(t.rows, row) }
-
-// Empty reports whether there is no row to print.
-func (t *Table) Empty() bool { return len(t.rows) == 0 }
-
-// Write prints the table.
-func (t *Table) Write(w io.Writer, s Stream) {
-	rows, more := t.rows, 0
-	if t.Most > 0 && len(rows) > t.Most {
-		rows, more = rows[:t.Most], len(rows)-t.Most
+// List prints few lines behind a label, and how many more there are.
+func (s Stream) List(label string, lines []string) {
+	for _, line := range lines[:min(len(lines), Few)] {
+		s.Print(label, nil, line)
 	}
-	lines := align(append([][]string{t.Head}, rows...))
-	for i, line := range lines {
-		if i == 0 {
-			line = s.Paint.Bold(line)
-		}
-		fmt.Fprintln(w, line)
-	}
-	if more > 0 {
-		fmt.Fprintf(w, "%d more; --format json lists all\n", more)
+	s.more(label, len(lines))
+}
+
+// more says how many of n lines are not printed, if some are not.
+func (s Stream) more(label string, n int) {
+	if n > Few {
+		fmt.Fprintf(s, "%s%d more; --format json lists all\n", label, n-Few)
 	}
 }
 
-// align puts the cells of rows below each other; a line for each row.
-func align(rows [][]string) []string {
+// FewRows prints a table with the first rows, and how many more there are.
+func (s Stream) FewRows(head []string, rows [][]string) {
+	s.Table(head, rows[:min(len(rows), Few)])
+	s.more("", len(rows))
+}
+
+// Table prints rows with their cells below each other. Cells may come from untrusted files.
+func (s Stream) Table(head []string, rows [][]string) {
 	var b bytes.Buffer
 	w := tabwriter.NewWriter(&b, 0, 0, len(Gap), ' ', 0)
-	for _, row := range rows {
+	for _, row := range append([][]string{head}, rows...) {
+		cells := make([]string, len(row))
 		for i, cell := range row {
-			if i > 0 {
-				io.WriteString(w, "\t")
-			}
-			io.WriteString(w, Printable(cell))
+			cells[i] = Printable(cell)
 		}
-		io.WriteString(w, "\n")
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
 	w.Flush()
-	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " ")
+	first := true
+	for line := range strings.Lines(b.String()) {
+		if line = strings.TrimRight(line, " \n"); first {
+			line = s.Paint.Bold(line)
+		}
+		first = false
+		fmt.Fprintln(s, line)
 	}
-	return lines
 }

@@ -2,6 +2,8 @@ package screen
 
 import (
 	"bytes"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -13,17 +15,15 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// The cells of a table are below each other, and what does not fit into Most rows is counted.
+// The cells of a table are below each other, and rows beyond the first few are counted.
 func TestTable(t *testing.T) {
-	table := Table{Head: []string{"SITES", "FILE"}, Most: 2}
-	for range 3 {
-		table.Add([]string{"12", "usr/lib/\x1b[31m.so"})
-	}
 	const row = "12     usr/lib/\\x1b[31m.so\n"
-	var b bytes.Buffer
-	table.Write(&b, Stream{})
-	if got, want := b.String(), "SITES  FILE\n"+row+row+"1 more; --format json lists all\n"; got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
+	for n, want := range map[int]string{2: row + row, Few + 3: strings.Repeat(row, Few) + "3 more; --format json lists all\n"} {
+		var b bytes.Buffer
+		Stream{Writer: &b}.FewRows([]string{"SITES", "FILE"}, slices.Repeat([][]string{{"12", "usr/lib/\x1b[31m.so"}}, n))
+		if got := b.String(); got != "SITES  FILE\n"+want {
+			t.Errorf("%d rows: got\n%s", n, got)
+		}
 	}
 }
 
@@ -35,7 +35,7 @@ func TestMessages(t *testing.T) {
 	} {
 		var stderr bytes.Buffer
 		o := New(&bytes.Buffer{}, &stderr)
-		o.Err.Width = width
+		o.Err.width = width
 		o.Warn("one two three four five six seven\\neight")
 		if got := stderr.String(); got != want {
 			t.Errorf("width %d: got %q, want %q", width, got, want)
@@ -43,34 +43,32 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// Progress on a terminal is one line that messages replace; elsewhere a line for each piece of work.
+// Progress of long work on a terminal is one line that messages replace; elsewhere a line now and then.
 func TestProgress(t *testing.T) {
-	for tty, want := range map[bool]string{
-		false: "vfix: read x (3.0 MiB)\nvfix: a note\n",
-		true:  "\r\x1b[Kvfix: read x: 1.0 MiB of 3.0 MiB\r\x1b[Kvfix: a note\n",
+	for width, want := range map[int]string{
+		0:  "vfix: read x: 1.0 MiB of 3.0 MiB\nvfix: a note\n",
+		80: "\r\x1b[Kvfix: read x: 1.0 MiB of 3.0 MiB\r\x1b[Kvfix: a note\n",
 	} {
 		var stderr bytes.Buffer
 		o := New(&bytes.Buffer{}, &stderr)
-		if tty {
-			o.Err = Stream{Tty: true, Width: 80}
-		}
+		o.Err.width = width
 		p := o.Progress()
 		work := p.Start("read", "x", 3<<20).(*task)
-		if tty {
-			work.next = work.next.Add(-changeInterval)
-		}
+		work.Add(0) // too early
+		work.next = work.next.Add(-work.pause)
 		work.Add(1 << 20)
 		p.Note("a note")
 		work.Done()
 		if got := stderr.String(); got != want {
-			t.Errorf("terminal %v: got %q, want %q", tty, got, want)
+			t.Errorf("width %d: got %q, want %q", width, got, want)
 		}
 	}
-	o := New(&bytes.Buffer{}, &bytes.Buffer{})
+	var stderr bytes.Buffer
+	o := New(&bytes.Buffer{}, &stderr)
 	o.Quiet = true
 	o.Progress().Start("read", "x", 1).Add(1)
 	o.Note("x")
-	if got := o.Stderr.(*bytes.Buffer).String(); got != "" {
-		t.Errorf("quiet: got %q", got)
+	if stderr.Len() > 0 {
+		t.Errorf("quiet: got %q", stderr.String())
 	}
 }

@@ -1,8 +1,9 @@
-// vfix itself: the list of verbs, and the answer to a command line that has none, or an option that it does not accept.
+// The verbs, and the answer to a command line that has none, or arguments or options that its verb does not accept.
 
 package main
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -13,11 +14,13 @@ import (
 	"vfix.dev/vfix/internal/textutil"
 )
 
-// verbTable is the verbs, in the order of use.
-var verbTable = []struct {
+type verbRow struct {
 	name    string
 	command func(*output, engine) *cobra.Command
-}{
+}
+
+// verbTable is the verbs, in the order of use.
+var verbTable = []verbRow{
 	{"scan", newScanCommand},
 	{"rebuild", newRebuildCommand},
 	{"verify", newVerifyCommand},
@@ -36,8 +39,9 @@ var verbTable = []struct {
 	{"completion", newCompletionCommand},
 }
 
-// newRootCommand puts the verbs together.
-func newRootCommand(out *output, e engine) *cobra.Command {
+// newRootCommand puts the verbs together: all of them, or only the one that a command line begins with, which starts
+// faster.
+func newRootCommand(out *output, e engine, first string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "vfix",
 		Short: "Make legacy programs and images run where the vsyscall page is gone",
@@ -48,11 +52,14 @@ func newRootCommand(out *output, e engine) *cobra.Command {
 		CompletionOptions:          cobra.CompletionOptions{DisableDefaultCmd: true},
 		SuggestionsMinimumDistance: 2, // letters that may be wrong
 	}
-	root.SetOut(out.Stdout)
-	root.SetErr(out.Stderr)
+	only := slices.ContainsFunc(verbTable, func(v verbRow) bool { return v.name == first })
 	for _, v := range verbTable {
-		root.AddCommand(v.command(out, e))
+		if !only || v.name == first {
+			root.AddCommand(v.command(out, e))
+		}
 	}
+	root.SetOut(out.Out)
+	root.SetErr(out.Err)
 	root.SetHelpCommand(newHelpCommand(out))
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { out.help(helpText(cmd)) })
 	root.SetFlagErrorFunc(flagError)
@@ -64,46 +71,54 @@ func newRootCommand(out *output, e engine) *cobra.Command {
 // versionFlag is an option of vfix itself, for those who try it before the verb.
 const versionFlag = "version"
 
+// newVerb is the command of a verb with what it takes and its work.
+func newVerb(use string, takes cobra.PositionalArgs, work func(context.Context, []string) error) *cobra.Command {
+	return &cobra.Command{Use: use, Args: takes, RunE: func(cmd *cobra.Command, args []string) error { return work(cmd.Context(), args) }}
+}
+
 // flagError is a usage error in plain words, with the option that was meant if one is near.
 func flagError(cmd *cobra.Command, err error) error {
-	e := &usageError{verb: verbOf(cmd), msg: err.Error()}
-	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		e.msg = "--" + invalid.GetFlag().Name + ": invalid value " + invalid.GetValue()
-	}
-	if noValue, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
-		e.msg = "option --" + noValue.GetFlag().Name + " has no value"
-	}
-	unknown, ok := errors.AsType[*pflag.NotExistError](err)
-	switch {
-	case !ok:
-	case unknown.GetSpecifiedShortnames() != "":
-		e.msg = "unknown option -" + unknown.GetSpecifiedName()
-	default:
-		name := unknown.GetSpecifiedName()
-		e.msg = "unknown option --" + name
+	text := strings.NewReplacer("shorthand flag", "option", "flag", "option").Replace(err.Error())
+	text, _, _ = strings.Cut(text, ": strconv")
+	e := &usageError{msg: text}
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
 		var options []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { options = append(options, f.Name) })
-		if like := textutil.Nearest(name, options); len(like) > 0 {
+		if like := textutil.Nearest(unknown.GetSpecifiedName(), options); len(like) > 0 {
 			e.hint = "did you mean --" + strings.Join(like, " or --") + "?"
 		}
 	}
 	return e
 }
 
-// checkOptions rejects a value that an option does not accept, and an empty one, which a script with an unset
-// variable passes: using the default instead, such as the engine's own store, would not be what was meant.
+// exclusiveKey is the annotation of a command about options that do not go together.
+const exclusiveKey = "exclusive"
+
+// exclusive declares pairs of options of which only one makes sense, such as "push dry-run".
+func exclusive(cmd *cobra.Command, pairs ...string) {
+	cmd.Annotations = map[string]string{exclusiveKey: strings.Join(pairs, ",")}
+}
+
+// checkOptions rejects options that do not go together, a value that an option does not accept, and an empty one, which
+// a script with an unset variable passes: using the default instead, such as the engine's own store, would not be what
+// was meant.
 func checkOptions(cmd *cobra.Command) (err error) {
+	for pair := range strings.SplitSeq(cmd.Annotations[exclusiveKey], ",") {
+		if one, other, _ := strings.Cut(pair, " "); pair != "" && cmd.Flags().Changed(one) && cmd.Flags().Changed(other) {
+			return usagef("--%s and --%s do not go together: use one of them", one, other)
+		}
+	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		got, text := []string{f.Value.String()}, f.Value.Type() == "string"
 		if list, ok := f.Value.(pflag.SliceValue); ok {
 			got, text = list.GetSlice(), true
 		}
 		if err == nil && text && (len(got) == 0 || slices.Contains(got, "")) {
-			err = usagef(verbOf(cmd), "--%s is empty: give it a value, or omit it", f.Name)
+			err = usagef("--%s is empty: give it a value, or omit it", f.Name)
 		}
 		for _, word := range got {
 			if allowed := f.Annotations[choicesKey]; err == nil && allowed != nil {
-				err = oneOf(verbOf(cmd), "--"+f.Name, word, allowed)
+				err = oneOf("--"+f.Name, word, allowed)
 			}
 		}
 	})
@@ -114,7 +129,8 @@ func checkOptions(cmd *cobra.Command) (err error) {
 func runRoot(cmd *cobra.Command, args []string, out *output) error {
 	switch {
 	case cmd.Flags().Changed(versionFlag):
-		return out.build(printOptions{}, buildVersion())
+		out.build(buildVersion())
+		return nil
 	case len(args) == 0:
 		out.Line(helpText(cmd))
 		return &usageError{msg: "no verb given", hint: "run 'vfix help', or start with 'vfix scan IMAGE'"}
@@ -138,26 +154,42 @@ func verbs(root *cobra.Command) (names []string) {
 	return names
 }
 
-// verbOf returns the name of a verb, "" for vfix itself.
-func verbOf(cmd *cobra.Command) string {
-	return strings.TrimSpace(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()))
-}
-
 // arguments checks that a verb got from least to most arguments, most < 0 for any number, and no empty one.
 func arguments(what string, least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		switch verb := verbOf(cmd); {
+		switch {
 		case len(args) < least:
-			return usagef(verb, "no %s given", what)
+			return usagef("no %s given", what)
 		case most == 0 && len(args) > 0:
-			return usagef(verb, "%s takes no argument: %s", verb, strings.Join(args, " "))
+			return usagef("%s takes no argument: %s", cmd.Name(), strings.Join(args, " "))
 		case most >= 0 && len(args) > most:
-			return usagef(verb, "%d %ss given, want %d: %s", len(args), what, most, strings.Join(args, " "))
+			return usagef("%d %ss given, want %d: %s", len(args), what, most, strings.Join(args, " "))
 		case slices.Contains(args, ""):
-			return usagef(verb, "%s %d is empty", what, slices.Index(args, "")+1)
+			return usagef("%s %d is empty", what, slices.Index(args, "")+1)
 		}
 		return nil
 	}
 }
 
-func noArguments(cmd *cobra.Command, args []string) error { return arguments("", 0, 0)(cmd, args) }
+// noArguments is for verbs that have options alone.
+var noArguments = arguments("", 0, 0)
+
+// oneWord checks that a verb got one of some words, or if it is optional none.
+func oneWord(what string, optional bool, allowed []string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 1:
+			return oneOf(what, args[0], allowed)
+		case len(args) == 0 && !optional:
+			return usagef("no %s given: want one of %s", what, strings.Join(allowed, ", "))
+		}
+		return arguments(what, 0, 1)(cmd, args)
+	}
+}
+
+func oneOf(what, got string, allowed []string) error {
+	if slices.Contains(allowed, got) {
+		return nil
+	}
+	return usagef("%s %s: want one of %s", what, got, strings.Join(allowed, ", "))
+}
