@@ -141,3 +141,13 @@ func TestMachine(t *testing.T) {
 		t.Errorf("got %+v, %v", r, err)
 	}
 }
+
+func TestLookUps(t *testing.T) {
+	dir := t.TempDir()
+	if s := lookUps(dir); s.Quiet("known") <= 0 || len(s) != 1 {
+		t.Errorf("got %d samples, %v ns", len(s["known"]), s.Quiet("known"))
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}

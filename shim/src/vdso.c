@@ -45,33 +45,14 @@ static uintptr_t find_symbols(uintptr_t base, struct vfix_symbols *t)
 	return bias;
 }
 
-int vfix_vdso_each(uintptr_t base, int (*visit)(const char *name, uintptr_t address, void *argument), void *argument)
+uintptr_t vfix_vdso_symbol(uintptr_t base, const char *name)
 {
 	struct vfix_symbols t;
 	uintptr_t bias = find_symbols(base, &t);
-	int count = 0;
 
-	for (uint32_t i = 0; i < t.count; i++) {
-		const Elf64_Sym *symbol = &t.symbol[i];
-
-		if (symbol->st_shndx != SHN_UNDEF)
-			count += visit(t.strings + symbol->st_name, bias + symbol->st_value, argument);
-	}
-	return count;
-}
-
-static int take(const char *name, uintptr_t address, void *argument)
-{
-	static const char names[VFIX_FUNCTIONS][sizeof "__vdso_gettimeofday"] = {
-		[VFIX_GETTIMEOFDAY] = "__vdso_gettimeofday",
-		[VFIX_TIME] = "__vdso_time",
-		[VFIX_GETCPU] = "__vdso_getcpu",
-	};
-	struct vfix_state *state = argument;
-
-	for (int i = 0; i < VFIX_FUNCTIONS; i++)
-		if (!state->plain[i] && vfix_same(names[i], name))
-			return state->plain[i] = address, 1;
+	for (uint32_t i = 0; i < t.count; i++)
+		if (t.symbol[i].st_shndx != SHN_UNDEF && vfix_same(t.strings + t.symbol[i].st_name, name))
+			return bias + t.symbol[i].st_value;
 	return 0;
 }
 
@@ -103,10 +84,18 @@ static int is_linux(uintptr_t base)
 
 int vfix_vdso_lookup(uintptr_t base, struct vfix_state *state)
 {
-	*state = (struct vfix_state){ 0 };
-	int count = base ? vfix_vdso_each(base, take, state) : 0;
+	static const char names[VFIX_FUNCTIONS][sizeof "__vdso_gettimeofday"] = {
+		[VFIX_GETTIMEOFDAY] = "__vdso_gettimeofday",
+		[VFIX_TIME] = "__vdso_time",
+		[VFIX_GETCPU] = "__vdso_getcpu",
+	};
+	int count = 0, exact = base && is_linux(base);
 
-	for (int i = 0; count && i < VFIX_FUNCTIONS && is_linux(base); i++)
-		state->exact[i] = state->plain[i];
+	*state = (struct vfix_state){ 0 };
+	for (int i = 0; base && i < VFIX_FUNCTIONS; i++) {
+		state->plain[i] = vfix_vdso_symbol(base, names[i]);
+		state->exact[i] = exact ? state->plain[i] : 0;
+		count += state->plain[i] != 0;
+	}
 	return count;
 }

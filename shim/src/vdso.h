@@ -31,10 +31,7 @@ struct vfix_state {
  */
 int vfix_vdso_lookup(uintptr_t base, struct vfix_state *state);
 
-/*
- * Calls visit for each symbol that the ELF image at base defines, with its name and address. Returns the
- * sum of visit's results.
- */
-int vfix_vdso_each(uintptr_t base, int (*visit)(const char *name, uintptr_t address, void *argument), void *argument);
+/* The address of a symbol that the ELF image at base defines, or 0. */
+uintptr_t vfix_vdso_symbol(uintptr_t base, const char *name);
 
 #endif

@@ -10,8 +10,7 @@
 int main(int argc, char **argv)
 {
 	static const struct { const char *name; int needs; int (*run)(char **); } verbs[] = {
-		{ "probe", 1, probe }, { "peek", 0, peek }, { "entries", 1, entries },
-		{ "time", 3, measure_time }, { "lookup", 3, lookup },
+		{ "probe", 1, probe }, { "peek", 0, peek }, { "entries", 1, entries }, { "time", 3, measure_time },
 	};
 	const struct rlimit none = { 0, 0 };
 

@@ -45,9 +45,6 @@ double call_many(const struct subject *s, long n);
 
 double now_ns(void);
 
-/* The address of a vDSO symbol; or NULL. */
-void *vdso_symbol(const char *name);
-
 /* Installs the filter from stdin: struct sock_filter until its end. */
 void install_filter(void);
 
@@ -56,7 +53,6 @@ int probe(char **words);
 int peek(char **words);
 int entries(char **words);
 int measure_time(char **words);
-int lookup(char **words);
 
 /* words.c */
 _Noreturn void die(const char *what, const char *object);

@@ -1,12 +1,14 @@
 /* Whether a way exists, and whether it enters the kernel. See measure.h. */
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include "filter.h"
 #include "measure.h"
 
 enum {
@@ -47,7 +49,7 @@ static void set_filter(struct sock_filter *filter, size_t length)
 
 void install_filter(void)
 {
-	static struct sock_filter filter[FILTER_MOST];
+	static struct sock_filter filter[BPF_MAXINSNS];
 	size_t have = 0;
 	ssize_t n;
 
@@ -67,13 +69,13 @@ void install_filter(void)
 int entries(char **words)
 {
 	static struct sock_filter filter[] = {
-		{ LOAD_WORD, 0, 0, DATA_NR },
-		{ JUMP_IF_EQUAL, 3, 0, SYS_gettimeofday },
-		{ JUMP_IF_EQUAL, 2, 0, SYS_time },
-		{ JUMP_IF_EQUAL, 1, 0, SYS_getcpu },
-		{ JUMP_IF_EQUAL, 0, 1, SYS_clock_gettime },
-		{ RETURN, 0, 0, RET_ERRNO | MARK },
-		{ RETURN, 0, 0, RET_ALLOW },
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_gettimeofday, 3, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_time, 2, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getcpu, 1, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clock_gettime, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | MARK),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 
 	set_filter(filter, sizeof filter / sizeof *filter);

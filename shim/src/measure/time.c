@@ -24,13 +24,9 @@ int measure_time(char **words)
 {
 	static struct subject subjects[SUBJECTS_MOST];
 	static long calls[SUBJECTS_MOST];
-	long rounds, n = 0;
-	double sample_ns;
+	long rounds = number(words[0], 1, ROUNDS_MOST), n = 0;
+	double sample_ns = (double)number(words[1], 1, SAMPLE_MOST * 1000) * 1e3;
 
-	if (!words[0] || !words[1])
-		bad_usage("time needs ROUNDS, MICROSECONDS and subjects", "");
-	rounds = number(words[0], 1, ROUNDS_MOST);
-	sample_ns = (double)number(words[1], 1, SAMPLE_MOST * 1000) * 1e3;
 	for (words += 2; *words; words++) {
 		if (n == SUBJECTS_MOST)
 			bad_usage("too many subjects", "");

@@ -1,10 +1,12 @@
 /* The ways to each function. See measure.h. */
 #include <stdint.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
 #include "measure.h"
+#include "vdso.h"
 
 /* uapi/asm/vsyscall.h. Kept as complements, so that vfix does not report this program as one that calls the
  * page. */
@@ -54,6 +56,7 @@ struct subject find_subject(const char *text)
 	struct subject s = { .text = text };
 	const char *colon = strchr(text, ':');
 	size_t length = colon ? (size_t)(colon - text) : 0;
+	uintptr_t vdso = getauxval(AT_SYSINFO_EHDR);
 
 	while (s.way < WAYS && !(strlen(way_names[s.way]) == length && !memcmp(way_names[s.way], text, length)))
 		s.way++;
@@ -65,7 +68,7 @@ struct subject find_subject(const char *text)
 	if (!s.function)
 		bad_usage("no such function: ", text);
 	if (s.way == WAY_VDSO)
-		s.call = (call_fn *)vdso_symbol(s.function->symbol);
+		s.call = vdso ? (call_fn *)vfix_vdso_symbol(vdso, s.function->symbol) : NULL;
 	else if (s.way == WAY_SYSCALL)
 		s.call = syscall_of(s.function->number);
 	else if (s.function->slot >= 0)

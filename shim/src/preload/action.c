@@ -100,7 +100,7 @@ PUBLIC int sigaction(int sig, const struct sigaction *restrict new, struct sigac
 PUBLIC __typeof__(sigaction) __sigaction __attribute__((alias("sigaction")));
 
 typedef void (*handler)(int);
-handler bsd_signal(int, handler), ssignal(int, handler), sysv_signal(int, handler), __sysv_signal(int, handler);
+handler __sysv_signal(int, handler);
 
 static handler set(handler new, int flags, uint64_t mask)
 {
@@ -111,14 +111,16 @@ static handler set(handler new, int flags, uint64_t mask)
 }
 
 /* BSD's signal sets an action permanently, System V's for one signal (glibc manual, 24.3.1). */
-#define BSD(name) \
-	PUBLIC handler name(int sig, handler new) \
-	{ return sig == SIGSEGV ? set(new, SA_RESTART, BIT(SIGSEGV)) : NEXT(name)(sig, new); }
-#define SYSV(name) \
-	PUBLIC handler name(int sig, handler new) \
-	{ return sig == SIGSEGV ? set(new, (int)SA_RESETHAND | SA_NODEFER, 0) : NEXT(name)(sig, new); }
-BSD(signal)
-BSD(bsd_signal)
-BSD(ssignal)
-SYSV(sysv_signal)
-SYSV(__sysv_signal)
+PUBLIC handler signal(int sig, handler new)
+{
+	return sig == SIGSEGV ? set(new, SA_RESTART, BIT(SIGSEGV)) : NEXT(signal)(sig, new);
+}
+
+PUBLIC handler __sysv_signal(int sig, handler new)
+{
+	return sig == SIGSEGV ? set(new, (int)SA_RESETHAND | SA_NODEFER, 0) : NEXT(__sysv_signal)(sig, new);
+}
+
+PUBLIC handler bsd_signal(int, handler) __attribute__((alias("signal")));
+PUBLIC handler ssignal(int, handler) __attribute__((alias("signal")));
+PUBLIC handler sysv_signal(int, handler) __attribute__((alias("__sysv_signal")));

@@ -13,14 +13,11 @@
 #include "preload.h"
 
 #define HEAD 4096	/* bytes: the program headers are in the first page, and an interpreter's name in much less */
+#define NAME_BYTES 256	/* of an interpreter */
+#define SCRIPTS_MOST 4	/* whose interpreters are scripts (fs/exec.c, exec_binprm) */
 #define PATH_BYTES 4096
 #define ARGUMENTS_MOST 100000	/* more are left alone: the copy is on the stack */
 extern char **environ __attribute__((weak));
-
-static long map_file(long fd, size_t size)
-{
-	return syscall6(SYS_mmap, 0, (long)size, PROT_READ, MAP_PRIVATE, fd, 0);
-}
 
 /* A call site, or the address of an entry as a word: in another instruction, or in data. */
 static int refers(const unsigned char *code, size_t size)
@@ -35,7 +32,7 @@ static int refers(const unsigned char *code, size_t size)
 	return 0;
 }
 
-/* A 64-bit program without an interpreter (PT_INTERP) that refers to the page. */
+/* A 64-bit program without an interpreter that refers to the page. PT_INTERP precedes PT_LOAD (gABI, program header). */
 static int is_static_caller(const unsigned char *file, size_t size)
 {
 	const Elf64_Ehdr *e = (const void *)file;
@@ -45,13 +42,14 @@ static int is_static_caller(const unsigned char *file, size_t size)
 		return 0;
 	if (e->e_phoff > HEAD || e->e_phentsize != sizeof *p || e->e_phoff + e->e_phnum * sizeof *p > HEAD)
 		return 0;
-	for (int i = 0; i < e->e_phnum; i++)
+	for (int i = 0; i < e->e_phnum; i++) {
+		int in_file = p[i].p_filesz <= size && p[i].p_offset <= size - p[i].p_filesz;
+
 		if (p[i].p_type == PT_INTERP)
 			return 0;
-	for (int i = 0; i < e->e_phnum; i++)
-		if (p[i].p_type == PT_LOAD && p[i].p_filesz <= size && p[i].p_offset <= size - p[i].p_filesz &&
-		    refers(file + p[i].p_offset, p[i].p_filesz))
+		if (p[i].p_type == PT_LOAD && in_file && refers(file + p[i].p_offset, p[i].p_filesz))
 			return 1;
+	}
 	return 0;
 }
 
@@ -65,41 +63,54 @@ static int gains_rights(long fd, const struct stat *st)
 	return syscall4(SYS_fgetxattr, fd, (long)"security.capability", 0, 0) > 0;
 }
 
-static int needs_tracer(const char *path, int scripts);
-
-/* The interpreter of a script: its first line, "#! INTERPRETER [ARGUMENT]". */
-static int interpreter_needs_tracer(const char *text, size_t size, int scripts)
+static int is_in(const char *set, char c)
 {
-	char name[256];
-	size_t n = 0, i = 2;
-
-	while (i < size && (text[i] == ' ' || text[i] == '\t'))
-		i++;
-	for (; i < size && text[i] != ' ' && text[i] != '\t' && text[i] != '\n'; i++)
-		if (n < sizeof name - 1)
-			name[n++] = text[i];
-	name[n] = 0;
-	return scripts > 0 && needs_tracer(name, scripts - 1);
+	while (*set && *set != c)
+		set++;
+	return *set != 0;
 }
 
-static int needs_tracer(const char *path, int scripts)
+/* Appends text, up to one of the stops, to a name that ends at end; returns its new end. */
+static char *append(char *end, const char *limit, const char *text, const char *stops)
 {
-	long fd = syscall3(SYS_open, (long)path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0), map;
-	struct stat st;
-	int needs = 0;
+	while (*text && !is_in(stops, *text) && end < limit)
+		*end++ = *text++;
+	*end = 0;
+	return end;
+}
 
-	if (fd < 0)
-		return 0;
-	if (!syscall3(SYS_fstat, fd, (long)&st, 0) && S_ISREG(st.st_mode) && st.st_size > 2 && (map = map_file(fd, (size_t)st.st_size)) > 0) {
-		const unsigned char *file = (const void *)map;
+/* Reads the interpreter's name from the first line of a script: "#! INTERPRETER [ARGUMENT]". */
+static void read_interpreter(const char *line, char name[NAME_BYTES])
+{
+	for (line += 2; *line == ' ' || *line == '\t'; line++)
+		;
+	append(name, name + NAME_BYTES - 1, line, " \t\n");
+}
 
-		if (file[0] == '#' && file[1] == '!')
-			needs = interpreter_needs_tracer((const char *)file, (size_t)st.st_size, scripts);
-		else if (st.st_size > HEAD)
-			needs = !gains_rights(fd, &st) && is_static_caller(file, (size_t)st.st_size);
-		syscall3(SYS_munmap, map, st.st_size, 0);
+/* Whether the program, or the interpreter of the script, can run under the tracer only. */
+static int needs_tracer(const char *path)
+{
+	char name[NAME_BYTES];
+	int script = 1, needs = 0;
+
+	for (int scripts = 0; script && scripts <= SCRIPTS_MOST; scripts++, path = name) {
+		long fd = syscall3(SYS_open, (long)path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+		struct stat st = { .st_mode = 0 };
+
+		if (fd < 0 || syscall3(SYS_fstat, fd, (long)&st, 0) || !S_ISREG(st.st_mode))
+			st.st_size = 0;
+		long map = syscall6(SYS_mmap, 0, st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);	/* an error for size 0 */
+		const char *file = (const char *)map;
+
+		script = map > 0 && file[0] == '#' && file[1] == '!';
+		if (script)
+			read_interpreter(file, name);
+		else if (map > 0)
+			needs = !gains_rights(fd, &st) && is_static_caller((const unsigned char *)file, (size_t)st.st_size);
+		if (map > 0)
+			syscall3(SYS_munmap, map, st.st_size, 0);
+		syscall1(SYS_close, fd);
 	}
-	syscall1(SYS_close, fd);
 	return needs;
 }
 
@@ -107,16 +118,11 @@ static int needs_tracer(const char *path, int scripts)
 static int find_tracer(char tracer[PATH_BYTES])
 {
 	static const char name[] = "vfix-trace";
-	const char *own = vfix_own_path();
-	size_t n = 0, slash[2] = { 0, 0 };
+	char *end = append(tracer, tracer + PATH_BYTES - sizeof name, vfix_own_path(), "");
 
-	for (; own[n] && n < PATH_BYTES - sizeof name; n++)
-		if ((tracer[n] = own[n]) == '/') {
-			slash[0] = slash[1];
-			slash[1] = n + 1;
-		}
-	for (size_t i = 0; i < sizeof name; i++)
-		tracer[slash[0] + i] = name[i];
+	for (int slashes = 0; end > tracer && (slashes += end[-1] == '/') < 2; end--)
+		;
+	append(end, tracer + PATH_BYTES - 1, name, "");
 	return !syscall3(SYS_access, (long)tracer, X_OK, 0);
 }
 
@@ -124,16 +130,16 @@ static size_t count(char *const argv[])
 {
 	size_t n = 0;
 
-	while (argv && argv[n] && n < ARGUMENTS_MOST)
+	while (argv && argv[n] && n <= ARGUMENTS_MOST)
 		n++;
-	return n;
+	return n <= ARGUMENTS_MOST ? n : 0;
 }
 
 /* Calls start with the tracer's path and command line: vfix-trace --exec PATH ARGV... */
 #define TRACED(path, argv, start) do { \
 	char tracer[PATH_BYTES]; \
 	size_t n_ = count(argv); \
-	if (n_ && n_ < ARGUMENTS_MOST && needs_tracer(path, 4) && find_tracer(tracer)) { \
+	if (n_ && needs_tracer(path) && find_tracer(tracer)) { \
 		char *own[n_ + 4]; \
 		own[0] = tracer, own[1] = "--exec", own[2] = (char *)(path); \
 		for (size_t i_ = 0; i_ <= n_; i_++) \
@@ -156,25 +162,20 @@ PUBLIC int execv(const char *path, char *const argv[])
 /* The file that a search in PATH finds first, in path; 0 if none. */
 static int search(const char *name, char path[PATH_BYTES])
 {
-	const char *dirs = "/bin:/usr/bin";
+	const char *dirs = "/bin:/usr/bin", *limit = path + PATH_BYTES - 1;
 
 	for (char **e = &environ ? environ : 0; e && *e; e++)
 		if ((*e)[0] == 'P' && (*e)[1] == 'A' && (*e)[2] == 'T' && (*e)[3] == 'H' && (*e)[4] == '=')
 			dirs = *e + 5;
-	for (const char *c = name; *c; c++)
-		if (*c == '/')
-			dirs = "";
+	if (is_in(name, '/'))
+		dirs = "";
 	for (;; dirs++) {
-		size_t n = 0;
+		char *end = append(path, limit, dirs, ":");
 
-		for (; *dirs && *dirs != ':'; dirs++)
-			if (n < PATH_BYTES - 2)
-				path[n++] = *dirs;
-		if (n)
-			path[n++] = '/';
-		for (const char *c = name; *c && n < PATH_BYTES - 1; c++)
-			path[n++] = *c;
-		path[n] = 0;
+		dirs += end - path;
+		if (end > path)
+			end = append(end, limit, "/", "");
+		append(end, limit, name, "");
 		if (!syscall3(SYS_access, (long)path, X_OK, 0))
 			return 1;
 		if (!*dirs)

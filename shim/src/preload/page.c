@@ -85,16 +85,3 @@ uintptr_t vfix_page(void)
 		return have;
 	return made;
 }
-
-long vfix_serve(int function, uintptr_t a, uintptr_t b)
-{
-	static const short number[VFIX_FUNCTIONS] = { SYS_gettimeofday, SYS_time, SYS_getcpu };
-	struct vfix_state found;
-
-	vfix_vdso_lookup(vfix_vdso, &found);
-	if (!found.plain[function])
-		return syscall3(number[function], (long)a, (long)b, 0);
-	if (function == VFIX_TIME)
-		return ((long (*)(uintptr_t))found.plain[function])(a);
-	return ((int (*)(uintptr_t, uintptr_t, uintptr_t))found.plain[function])(a, b, 0);
-}

@@ -55,18 +55,17 @@ HIDDEN void vfix_start_late(void);
 /* Settings of the environment, VFIX_HEAL and VFIX_LOG. */
 HIDDEN extern int vfix_heals, vfix_logs;
 
-/* page.c: the stand-in, mapped at the first call, 0 if it cannot be; and one call of the function without it. */
+/* page.c: the stand-in, mapped at the first call, 0 if it cannot be. */
 HIDDEN uintptr_t vfix_page(void);
-HIDDEN long vfix_serve(int function, uintptr_t a, uintptr_t b);
 HIDDEN extern uintptr_t vfix_vdso;	/* its address, 0 without one */
 
-/* sweep.c: changes the sites in all private code of files, or in the mapping of one site; safe at any time, but
- * faster if no other thread runs (alone). */
-HIDDEN void vfix_sweep(uintptr_t site, int alone);
+/* sweep.c: changes a site that is calling, and all others in its file's code. For 0: the sites in the code of all files,
+ * while no other thread runs. */
+HIDDEN void vfix_sweep(uintptr_t site);
+/* Changes the sites in some private code, while no other thread runs. */
+HIDDEN void vfix_search(const unsigned char *code, const unsigned char *end);
 /* The first byte that may be the third of an entry's address; end if there is none. */
 HIDDEN const unsigned char *vfix_find(const unsigned char *code, const unsigned char *end);
-/* Changes the sites in some bytes of private code, before other threads run. */
-HIDDEN void vfix_search(const unsigned char *code, size_t bytes);
 /* Writes "vfix: 0xADDRESS: WHAT" to stderr if VFIX_LOG=1. */
 HIDDEN void vfix_say(uintptr_t address, const char *what);
 

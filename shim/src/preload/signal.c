@@ -57,23 +57,20 @@ static uintptr_t deliver(siginfo_t *info, int blocked, uintptr_t word)
 
 #define FRUITLESS_MOST 64	/* sites that could not be changed, until no more are tried */
 
-/* Changes all sites at the first call, later the one that called; with all signals blocked, so that no handler jumps
- * away in between. */
+/* Changes the site that called, with all signals blocked, so that no handler jumps away in between. */
 static void heal(uintptr_t ra)
 {
-	static int swept, fruitless;
+	static int fruitless;
 	uintptr_t site = ra - AFTER_CALL;
 	int readable = site / PAGE_BYTES == ra / PAGE_BYTES;	/* else the page before may not be mapped */
-	int first = !__atomic_exchange_n(&swept, 1, __ATOMIC_RELAXED);
 	uint64_t before;
 
-	if (!first && (!readable || !is_site((const unsigned char *)site) || fruitless > FRUITLESS_MOST)) {
-		vfix_say(ra, "served");
+	vfix_say(ra, "served");
+	if (!readable || !is_site((const unsigned char *)site) || fruitless > FRUITLESS_MOST)
 		return;
-	}
 	raw_mask(SIG_SETMASK, ~0ull, &before);
-	vfix_sweep(first ? 0 : site, 0);
-	fruitless += !first && is_site((const unsigned char *)site);
+	vfix_sweep(site);
+	fruitless += is_site((const unsigned char *)site);
 	raw_mask(SIG_SETMASK, before, 0);
 }
 
@@ -83,6 +80,7 @@ static void heal(uintptr_t ra)
  */
 HIDDEN uintptr_t vfix_on_signal(int sig, siginfo_t *info, ucontext_t *context, uintptr_t word)
 {
+	static const short number[VFIX_FUNCTIONS] = { SYS_gettimeofday, SYS_time, SYS_getcpu };
 	greg_t *regs = context->uc_mcontext.gregs;
 	int function = info->si_code > 0 ? entry_at((uintptr_t)regs[REG_RIP]) : -1;
 
@@ -91,8 +89,8 @@ HIDDEN uintptr_t vfix_on_signal(int sig, siginfo_t *info, ucontext_t *context, u
 		return deliver(info, !!(*(uint64_t *)&context->uc_sigmask & BIT(BLOCKED)), word);
 	uintptr_t page = vfix_page(), ra = *(uintptr_t *)regs[REG_RSP];
 
-	if (!page) {
-		regs[REG_RAX] = vfix_serve(function, (uintptr_t)regs[REG_RDI], (uintptr_t)regs[REG_RSI]);
+	if (!page) {	/* it cannot be mapped here */
+		regs[REG_RAX] = syscall3(number[function], regs[REG_RDI], regs[REG_RSI], 0);
 		regs[REG_RIP] = (greg_t)ra;
 		regs[REG_RSP] += sizeof ra;
 		return 0;

@@ -27,10 +27,10 @@ static void heal_libc(void)
 	const uintptr_t functions[] = { (uintptr_t)time, (uintptr_t)gettimeofday, (uintptr_t)sched_getcpu };
 
 	for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-		size_t in_page = PAGE_BYTES - functions[i] % PAGE_BYTES;	/* the next one may not be mapped */
+		uintptr_t end = functions[i] + FUNCTION_MOST, page = (functions[i] | (PAGE_BYTES - 1)) + 1;
 
-		if (functions[i] && in_page >= 2 * SITE_BYTES)
-			vfix_search((const unsigned char *)functions[i], in_page < FUNCTION_MOST ? in_page : FUNCTION_MOST);
+		if (functions[i])	/* the next page may not be mapped */
+			vfix_search((const unsigned char *)functions[i], (const unsigned char *)(end < page ? end : page));
 	}
 }
 
@@ -61,7 +61,7 @@ static void start(uintptr_t vdso)
 	if (!vfix_heals)
 		return;
 	if (was_blocked)
-		vfix_sweep(0, 1);
+		vfix_sweep(0);
 	else
 		heal_libc();
 }

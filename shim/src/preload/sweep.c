@@ -1,50 +1,45 @@
 /*
  * Changes call sites in private code that is mapped from files, as /proc/self/maps lists it (proc(5)). A page of code
- * never becomes writable: its copy, with the changed byte, replaces it at once (mremap), so there is no lock that a
- * killed thread could hold. Each such page is a mapping of its own from then on, and the number of mappings is
+ * never becomes writable: its copy, with all of its sites changed, replaces it at once (mremap), so there is no lock
+ * that a killed thread could hold. Each such page is a mapping of its own from then on, and the number of mappings is
  * limited, so generated code is left as it is. Memory that other processes share is never written.
  */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include "preload.h"
 
 #define LARGEST (1ul << 30)	/* bytes of a mapping; libraries are smaller */
-#define PIECE 65536		/* bytes that are copied at once if other threads run */
 
 struct mapping {
 	uintptr_t start, end;
 	int writable, file;
 };
 
-/* Replaces a page by a copy in which one byte differs. 1 if it was. */
-static int replace(uintptr_t at, unsigned char byte)
+/* Replaces the page with the site's byte by a copy in which this site and all others are changed. */
+static void replace(uintptr_t site)
 {
-	uintptr_t page = at & -PAGE_BYTES;
-	long copy = syscall6(SYS_mmap, 0, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (copy < 0 && copy > -(long)PAGE_BYTES)
-		return 0;
-	for (size_t i = 0; i < PAGE_BYTES / sizeof(uint64_t); i++)
-		((volatile uint64_t *)copy)[i] = ((volatile uint64_t *)page)[i];
-	((volatile unsigned char *)copy)[at - page] = byte;
-	if (!syscall3(SYS_mprotect, copy, PAGE_BYTES, PROT_READ | PROT_EXEC) &&
-	    (uintptr_t)syscall5(SYS_mremap, copy, PAGE_BYTES, PAGE_BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, (long)page) == page)
-		return 1;
-	syscall3(SYS_munmap, copy, PAGE_BYTES, 0);
-	return 0;
-}
-
-static void change(uintptr_t site, int writable)
-{
+	uintptr_t page = (site + SITE_TOP) & -PAGE_BYTES;
 	unsigned char top = (unsigned char)(vfix_page() >> 24);
+	long map = syscall6(SYS_mmap, 0, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned char *copy = (unsigned char *)map;
 
-	if (writable)
-		*(volatile unsigned char *)(site + SITE_TOP) = top;
-	else if (!replace(site + SITE_TOP, top))
+	if (map < 0 && map > -(long)PAGE_BYTES)
 		return;
+	for (size_t i = 0; i < PAGE_BYTES; i += sizeof(uint64_t))
+		*(volatile uint64_t *)(copy + i) = *(const uint64_t *)(page + i);
+	copy[site + SITE_TOP - page] = top;
 	vfix_say(site, "changed");
+	for (unsigned char *c = copy; c <= copy + PAGE_BYTES - SITE_BYTES; c++)
+		if (is_site(c)) {
+			c[SITE_TOP] = top;
+			vfix_say(page + (uintptr_t)(c - copy), "changed");
+		}
+	if (!syscall3(SYS_mprotect, map, PAGE_BYTES, PROT_READ | PROT_EXEC) &&
+	    (uintptr_t)syscall5(SYS_mremap, map, PAGE_BYTES, PAGE_BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, (long)page) == page)
+		return;
+	vfix_say(page, "cannot be changed");
+	syscall3(SYS_munmap, map, PAGE_BYTES, 0);
 }
 
 /* Eight bytes are compared at once with the third byte of the page's address, which is rare in code. */
@@ -64,40 +59,12 @@ const unsigned char *vfix_find(const unsigned char *code, const unsigned char *e
 	return code;
 }
 
-static void search(const unsigned char *code, size_t bytes, uintptr_t at, int writable)
+void vfix_search(const unsigned char *code, const unsigned char *end)
 {
-	const unsigned char *end = code + bytes - 1;
-
+	end--;
 	for (const unsigned char *c = code + SITE_TOP - 1; (c = vfix_find(c, end)) < end; c++)
 		if (is_site(c - SITE_TOP + 1))
-			change(at + (uintptr_t)(c - SITE_TOP + 1 - code), writable);
-}
-
-void vfix_search(const unsigned char *code, size_t bytes)
-{
-	search(code, bytes, (uintptr_t)code, 0);
-}
-
-/* Another thread may unmap the code while it is read, so the kernel copies it. */
-static void search_copies(const struct mapping *m)
-{
-	long piece = syscall6(SYS_mmap, 0, PIECE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (piece < 0 && piece > -(long)PAGE_BYTES)
-		return;
-	for (uintptr_t at = m->start; at + SITE_BYTES < m->end; at += PIECE - SITE_BYTES + 1) {
-		struct { uintptr_t start, bytes; } here = { (uintptr_t)piece, PIECE }, there = { at, m->end - at < PIECE ? m->end - at : PIECE };
-		long n = syscall6(SYS_process_vm_readv, syscall0(SYS_getpid), (long)&here, 1, (long)&there, 1, 0);
-
-		if (n == -EPERM || n == -ENOSYS) {	/* a container's filter; such a race is rare */
-			search((const unsigned char *)m->start, m->end - m->start, m->start, m->writable);
-			break;
-		}
-		if (n < 2 * SITE_BYTES)
-			break;
-		search((const unsigned char *)piece, (size_t)n, at, m->writable);
-	}
-	syscall3(SYS_munmap, piece, PIECE, 0);
+			replace((uintptr_t)c - SITE_TOP + 1);
 }
 
 /* A line of the list: "START-END rwxp OFFSET DEV INODE   PATH". 1 if it is private code. */
@@ -119,21 +86,21 @@ static int parse(const char *line, struct mapping *m)
 	return private_code && m->end - m->start < LARGEST;
 }
 
-/* A library that was loaded later is searched at its first call. A page that replaced one of a file is a mapping of
- * its own. */
-static void visit(const struct mapping *m, uintptr_t site, int alone)
+/* Changes the site, and in a file's code all sites: the code of the caller stays mapped while it is read. A page that
+ * replaced one of a file is a mapping of its own. */
+static void change(const struct mapping *m, uintptr_t site)
 {
-	if (site && site - m->start >= m->end - m->start)
+	if (site - m->start >= m->end - m->start)
 		return;
-	if (m->file && alone)
-		search((const unsigned char *)m->start, m->end - m->start, m->start, m->writable);
+	if (m->writable)
+		*(volatile unsigned char *)(site + SITE_TOP) = (unsigned char)(vfix_page() >> 24);
 	else if (m->file)
-		search_copies(m);
-	else if (site && (m->writable || m->end - m->start == PAGE_BYTES))
-		change(site, m->writable);
+		vfix_search((const unsigned char *)m->start, (const unsigned char *)m->end);
+	else if (m->end - m->start == PAGE_BYTES)
+		replace(site);
 }
 
-void vfix_sweep(uintptr_t site, int alone)
+void vfix_sweep(uintptr_t site)
 {
 	char piece[512], line[80];	/* only the beginning of a line counts; the stack may be a small one */
 	long n, maps = vfix_page() ? syscall3(SYS_open, (long)"/proc/self/maps", O_RDONLY | O_CLOEXEC, 0) : -1;
@@ -151,8 +118,12 @@ void vfix_sweep(uintptr_t site, int alone)
 			}
 			line[length] = 0;
 			length = 0;
-			if (parse(line, &m))
-				visit(&m, site, alone);
+			if (!parse(line, &m))
+				continue;
+			if (site)
+				change(&m, site);
+			else if (m.file && !m.writable)
+				vfix_search((const unsigned char *)m.start, (const unsigned char *)m.end);
 		}
 	syscall1(SYS_close, maps);
 }

@@ -136,11 +136,17 @@ static int execute(const char *path, char **argv, const struct tracer *t)
 	return fail(path ? path : argv[0], error);
 }
 
+static int misused(const char *why)
+{
+	dprintf(2, "vfix-trace: error: %s\nvfix-trace: hint: vfix-trace --help\n", why);
+	return 2;
+}
+
 int main(int argc, char **argv)
 {
 	const char *heal = getenv("VFIX_HEAL"), *log = getenv("VFIX_LOG");
 	struct tracer t = { 0, 0 };
-	int i = 1, always = 0;
+	int always = 0;
 
 	heals = !heal || strcmp(heal, "0");
 	log_fd = log && !strcmp(log, "1") ? 2 : -1;
@@ -149,25 +155,22 @@ int main(int argc, char **argv)
 			t = start();
 		return execute(argv[2], argv + 3, &t);
 	}
-	for (; i < argc && argv[i][0] == '-'; i++) {
-		if (!strcmp(argv[i], "--always"))
-			always = 1;
-		else if (!strcmp(argv[i], "--help"))
+	for (argv++; *argv && **argv == '-' && strcmp(*argv, "--"); argv++) {
+		if (!strcmp(*argv, "--help"))
 			return dprintf(1, "%s", help) < 0;
-		else
-			break;
+		if (strcmp(*argv, "--always"))
+			return misused(*argv);
+		always = 1;
 	}
-	if (i < argc && !strcmp(argv[i], "--"))
-		i++;
-	else if (i == argc || argv[i][0] == '-')
-		return dprintf(2, "vfix-trace: error: %s\nvfix-trace: hint: vfix-trace --help\n", i < argc ? argv[i] : "no command"), 2;
-	if (i == argc)
-		return dprintf(2, "vfix-trace: error: no command\nvfix-trace: hint: vfix-trace --help\n"), 2;
+	if (*argv && !strcmp(*argv, "--"))
+		argv++;
+	if (!*argv)
+		return misused("no command");
 	if (always || !is_served())
 		t = start();
 	if (t.error) {
 		dprintf(2, "vfix-trace: error: ptrace is forbidden here: %s\n%s", strerror(t.error), hint);
 		return 126;
 	}
-	return execute(NULL, argv + i, &t);
+	return execute(NULL, argv, &t);
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
@@ -47,18 +48,22 @@ static int open_proc(pid_t t, const char *name, int flags)
 	return open(path, flags | O_CLOEXEC);
 }
 
+/* Whether the memory is private: a line of maps is "START-END rwxp ..." (proc(5)). */
 static int is_private(pid_t t, uintptr_t at)
 {
-	char line[512], kind = 's';
-	unsigned long start, end;
-	int fd = open_proc(t, "maps", O_RDONLY), found = 0;
+	char line[512], *rest;
+	int fd = open_proc(t, "maps", O_RDONLY), found = 0, private = 0;
 	FILE *maps = fd < 0 ? NULL : fdopen(fd, "r");
 
-	while (maps && !found && fgets(line, sizeof line, maps))
-		found = sscanf(line, "%lx-%lx %*3c%c", &start, &end, &kind) == 3 && at - start < end - start;
+	while (maps && !found && fgets(line, sizeof line, maps)) {
+		uintptr_t start = strtoul(line, &rest, 16), end = strtoul(rest + 1, &rest, 16);
+
+		found = at - start < end - start;
+		private = found && rest[4] == 'p';
+	}
 	if (maps)
 		fclose(maps);
-	return found && kind == 'p';
+	return private;
 }
 
 int write_private_byte(pid_t t, uintptr_t at, unsigned char byte)
