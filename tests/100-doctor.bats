@@ -84,11 +84,21 @@ make_root() {
 @test "doctor: a clock source that the vDSO cannot read, and a small table of names that is full [VM]" {
 	requires root vm
 	make_root
-	# shellcheck disable=SC2016 # the shell in the machine expands it
-	local fill='i=0; while [ $i -lt 75000 ]; do [ -e /var/tmp/missing-$i ]; i=$((i + 1)); done'
+	gcc -static -O1 -o "$root/bin/miss" -x c - <<-'END'
+		#include <stdio.h>
+		#include <unistd.h>
+		int main(void)
+		{
+			char name[64];
+			for (int i = 0; i < 75000; i++) {
+				snprintf(name, sizeof name, "/var/tmp/missing-%d", i);
+				access(name, F_OK);
+			}
+		}
+	END
 	run_vm --vsyscall xonly --root "$root" --append 'clocksource=hpet dhash_entries=256' -- \
 		'vfix doctor --format json --check vsyscall,vdso,clock' \
-		"sh -c '$fill; vfix doctor --format json --check dentry'" \
+		'sh -c "miss; vfix doctor --format json --check dentry"' \
 		'sh -c "busybox ls -A /tmp"'
 	expect_vm 1 3
 	output=$(cat "$vm_out/1.stdout")

@@ -121,7 +121,7 @@ const maxPadding = 16
 func (f *flow) step(i *x86.Instr, p places) {
 	r, through := i.CallsThrough()
 	slot, inFrame := slotOf(i)
-	fromSlot := inFrame && p.slot != 0 && slot == p.slot && i.MemBytes == wordSize
+	fromSlot := inFrame && slot == p.slot && i.MemBytes == wordSize
 	indirect := i.Flow == x86.FlowIndirect || i.Flow == x86.FlowCallInd
 	switch {
 	case through && p.regs.Has(r) || indirect && fromSlot:
@@ -214,9 +214,9 @@ func (f *flow) next(i *x86.Instr, p places) {
 	case p.regs&i.Touches()&^i.Overwrites() != 0:
 		f.used(i)
 		return
-	case p.slot != 0 && toFrame && slot == p.slot:
+	case toFrame && slot == p.slot:
 		p.slot = 0
-	case p.slot != 0 && moves && width == 64 && inFrame && slot == p.slot:
+	case moves && width == 64 && inFrame && slot == p.slot:
 		p.regs |= x86.RegsOf(dst)
 	case p.slot != 0 && leavesFrame(i):
 		p.regs, p.slot = p.regs&^i.Overwrites(), 0
@@ -231,8 +231,8 @@ func (f *flow) next(i *x86.Instr, p places) {
 
 // slotOf returns the word of the frame that is the memory operand of i, as its distance from rbp.
 func slotOf(i *x86.Instr) (slot int32, ok bool) {
-	m, ok := i.Mem()
-	if !ok || m.Base != x86asm.RBP || m.Index != 0 || m.Segment != 0 || m.Disp >= 0 || m.Disp < -maxFrame {
+	m, _ := i.Mem()
+	if m.Base != x86asm.RBP || m.Index != 0 || m.Segment != 0 || m.Disp >= 0 || m.Disp < -maxFrame {
 		return 0, false
 	}
 	return int32(m.Disp), true
@@ -263,9 +263,9 @@ func leavesFrame(i *x86.Instr) bool {
 	return i.Op == x86asm.LEAVE || i.Op == x86asm.POP && ok && r == x86.Rbp
 }
 
-// mayTouch reports whether i may access a word of the frame, or change rbp.
+// mayTouch reports whether i may access a word of the frame, or has rbp as its first operand.
 func mayTouch(i *x86.Instr, slot int32) bool {
-	if r, _, ok := i.ArgGPR(0); ok && r == x86.Rbp && i.Op != x86asm.PUSH && i.Op != x86asm.CMP && i.Op != x86asm.TEST {
+	if r, _, ok := i.ArgGPR(0); ok && r == x86.Rbp {
 		return true
 	}
 	m, ok := i.Mem()

@@ -76,7 +76,7 @@ func (fn *functions) symbol(f *File, t elf.Symtab, s elf.Symbol) {
 		return
 	}
 	text, global := f.SymbolName(t, s), s.Bind != elf.STBLocal
-	if t.Dynamic && global && publicNames[text] && f.Soname() == "libc.so.6" {
+	if t.Dynamic && publicNames[text] && f.Soname() == "libc.so.6" {
 		fn.public[s.Value] = true
 	}
 	fn.call(name{text: text, start: s.Value, rank: rankName(text, global)}, s.Size)

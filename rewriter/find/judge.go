@@ -4,6 +4,7 @@
 package find
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -34,9 +35,11 @@ type judge struct {
 
 // sweep is the last decoding from a start: sites are judged in vaddr order, so that no code is decoded twice.
 type sweep struct {
-	start, at uint64
-	failed    bool
+	start uint64
+	at    uint64 // noCode once the bytes there could not be decoded
 }
+
+const noCode = math.MaxUint64
 
 // site sets the verdict of a site; it reports whether the site is one.
 func (j *judge) site(s *Site) bool {
@@ -100,11 +103,13 @@ func (j *judge) meets(start, vaddr uint64) bool {
 	if w.start != start {
 		*w = sweep{start: start, at: start}
 	}
-	for w.at < vaddr && !w.failed {
+	for w.at < vaddr {
 		i, ok := j.at(w.at)
-		w.at, w.failed = i.Next(), !ok
+		if w.at = i.Next(); !ok {
+			w.at = noCode
+		}
 	}
-	return w.at == vaddr && !w.failed
+	return w.at == vaddr
 }
 
 // track is what the first judge knows between two instructions.
@@ -208,7 +213,7 @@ func (j *judge) ifunc(vaddr uint64) bool {
 
 // shape sets what the forms depend on.
 func (j *judge) shape(s *Site) {
-	s.Alone = s.Verdict == Live && s.Adjacent() && s.Reg == x86.Rax
+	s.Alone = s.Adjacent() && s.Reg == x86.Rax
 	if !s.Alone {
 		return
 	}

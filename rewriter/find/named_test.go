@@ -18,6 +18,7 @@ func TestNamed(t *testing.T) {
 		"\xe8\x00\x04\x60\xff":                     false, // a call with this displacement
 		"\x48\xc7\xc0\x00\x01\x60\xff":             false,
 		"\x48\xc7\xc0\x00\x04\x61\xff":             false,
+		"\x48\xc7\xc0\x01\x04\x60\xff":             false,
 	} {
 		for at := 0; at <= size-len(text); at++ {
 			b := bytes.Repeat([]byte{0x90}, size)

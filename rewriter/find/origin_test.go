@@ -70,6 +70,7 @@ func TestLibc(t *testing.T) {
 		"*** glibc detected ***":                        "glibc",
 		"*** glibc detected *** NPTL 2.5":               "glibc 2.5",
 		"NPTL 2.5 stable release version 2.6":           "glibc 2.6",
+		"NPTL 2.5a":                                     "glibc 2.5",
 		"NPTL x":                                        "",
 		"NPTL 2.":                                       "",
 		"musl libc":                                     "musl",
@@ -100,6 +101,10 @@ func TestGo(t *testing.T) {
 	}{
 		"a section":                       {section, true},
 		"a note":                          {fileOf(note, elf.PFR, notes), true},
+		"a longer note":                   {fileOf(note+"ID", elf.PFR, elf.Prog{Type: elf.PTNote, Filesz: uint64(len(note)) + 2}), true},
+		"a longer name":                   {fileOf("\x05"+note[1:], elf.PFR, notes), false},
+		"the table of Go 1.16":            {fileOf("\xfa\xff\xff\xff\x00\x00\x01\x08", elf.PFR), true},
+		"the table in data":               {fileOf("\xfb\xff\xff\xff\x00\x00\x01\x08", elf.PFR|elf.PFW), false},
 		"another note":                    {fileOf("\x04\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00GNU\x00", elf.PFR, notes), false},
 		"the table of functions":          {fileOf("\xfb\xff\xff\xff\x00\x00\x01\x08", elf.PFR), true},
 		"a name of a function":            {fileOf("runtime.goexit\x00", elf.PFR), true},
@@ -109,5 +114,30 @@ func TestGo(t *testing.T) {
 		if got := madeByGo(c.f); got != c.want {
 			t.Errorf("%s: got %v", name, got)
 		}
+	}
+}
+
+// TestStart: the start of a function is used if it is known and near.
+func TestStart(t *testing.T) {
+	f := &File{File: fileOf("\x90\x90\x90\x90", elf.PFX)}
+	f.Entry = 0x1001
+	for vaddr, want := range map[uint64]uint64{0x1001: 0x1001, 0x1003: 0x1001, 0x1000: 0x1000, 0x1004: 0x1004} {
+		if got := f.Start(vaddr, 2); got != want {
+			t.Errorf("%#x: got %#x, want %#x", vaddr, got, want)
+		}
+	}
+}
+
+func TestVaddrs(t *testing.T) {
+	s := vaddrs{8, 4, 8}
+	s.normalize()
+	for vaddr, want := range map[uint64]uint64{3: 0, 4: 4, 5: 4, 7: 4, 8: 8, 9: 8} {
+		at, ok := s.enclosing(vaddr)
+		if at != want || ok != (want != 0) || s.has(vaddr) != (vaddr == want) {
+			t.Errorf("%d: got %d, %v, %v", vaddr, at, ok, s.has(vaddr))
+		}
+	}
+	if len(s) != 2 || !s.within(4, 5) || s.within(5, 8) || !s.within(5, 9) {
+		t.Errorf("got %v", s)
 	}
 }

@@ -5,7 +5,6 @@ package find
 import (
 	"fmt"
 
-	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/x86"
 )
 
@@ -79,7 +78,7 @@ func (f *File) findLoad(r *Redirect, text uint64) {
 	if !ok {
 		return
 	}
-	if b[0]&^4 != 0x48 || b[1] != 0x8d || text != at+RedirectLen+elf.Signed(b[3:]) {
+	if b[0]&^4 != 0x48 || b[1] != 0x8d {
 		r.Reason = fmt.Sprintf("the reference to %q at vaddr %#x is not a lea of 7 bytes", r.Text, at)
 		return
 	}

@@ -242,6 +242,11 @@ func TestStub(t *testing.T) {
 		stub    uint64
 	}{
 		{"a whole function", nil, timeStubText, 18},
+		{"without a frame", nil, movRaxTime + "ffd0 c3", 10},
+		{"a jump", nil, movRaxTime + "ffe0", 9},
+		{"an entry at its second byte", []testSym{{"g", at + 1, 17, elf.STTFunc, 0}}, timeStubText, 0},
+		{"an entry at its last byte", []testSym{{"g", at + 17, 1, elf.STTFunc, 0}}, timeStubText, 0},
+		{"an entry behind it", []testSym{{"g", at + 18, 1, elf.STTFunc, 0}}, timeStubText, 18},
 		{"a second entry", []testSym{{"g", at + 4, 14, elf.STTFunc, 0}}, timeStubText, 0},
 		{"code before it", nil, "90" + timeStubText, 0},
 		{"another frame", nil, "4883ec18" + movRaxTime + callRax + "4883c418 c3", 0},
@@ -279,7 +284,7 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%s %s: got %+v", c.text, c.data, r.Sites)
 		}
 	}
-	for _, text := range []string{"48c7c3010460ff", "48c7c3000160ff", "48c7c3000461ff", "4881c7000460ff", "b8000460ff", "48bb000460ff00000000"} {
+	for _, text := range []string{"48c7c3010460ff", "48c7c3000160ff", "48c7c3000461ff", "4881c7000460ff", "b8000460ff", "48bb000460ff00000000", "3d000460ff", "c745f8000460ff"} {
 		e := testELF{text: asm(t, text+"c3")}
 		if r := scanFile(t, e.build()); len(r.Sites) != 0 {
 			t.Errorf("%s: got %+v", text, r.Sites)

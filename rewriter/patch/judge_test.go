@@ -1,6 +1,7 @@
 package patch
 
 import (
+	"encoding/binary"
 	"strings"
 	"testing"
 
@@ -65,14 +66,29 @@ func TestJudge(t *testing.T) {
 		{"cmov, mangled", "48c7c2000460ff 4885c0 480f45d0 644833142530000000 48c1c211 48891500100000 c3", find.Dormant, find.Mangled},        // mov $time,%rdx; test %rax,%rax; cmovne %rax,%rdx; xor %fs:0x30,%rdx; rol $0x11,%rdx; mov %rdx,0x1000(%rip); ret
 		{"mangled, and another register stored", "48c7c2000460ff 4885c0 480f45d0 644833142530000000 48c1c211 48890d00100000 c3", find.Unknown, find.Used},
 		{"the guard is added", "48c7c2000460ff 4885c0 480f45d0 644803142530000000 48c1c211 48891500100000 c3", find.Unknown, find.Used},
-		{"mangled without a test", "48c7c2000460ff 644833142530000000 48c1c211 48891500100000 c3", find.Unknown, find.Used}, // mov $time,%rdx; xor %fs:0x30,%rdx; rol $0x11,%rdx; mov %rdx,0x1000(%rip); ret
-		{"cmov, stored", "48c7c2000060ff 4885c0 480f44c2 48890500100000 c3", find.Unknown, find.Used},                       // mov $page,%rdx; test %rax,%rax; cmove %rdx,%rax; mov %rax,0x1000(%rip); ret
-		{"dietlibc", "48c7c2000060ff e80f000000 4885c0 480f44c2 48890500100000 c3 c3", find.Dormant, find.ImageBase},        // mov $page,%rdx; call 2f; test %rax,%rax; cmove %rdx,%rax; mov %rax,0x1000(%rip); ret; 2: ret
-		{"cmov, called", "48c7c0000460ff 4885d2 480f45c2 ffd0 c3", find.Dormant, find.ChosenCall},                           // mov $time,%rax; test %rdx,%rdx; cmovne %rdx,%rax; call *%rax; ret
-		{"cmov, called in another register", "48c7c1000460ff 4885d2 480f45ca ffd1 c3", find.Unknown, find.Used},             // mov $time,%rcx; test %rdx,%rdx; cmovne %rdx,%rcx; call *%rcx; ret
-		{"a comparison", "4881ff000460ff 0f94c0 c3", find.Benign, find.Compared},                                            // cmp $time,%rdi; sete %al; ret
-		{"a comparison with rax", "483d000460ff 0f94c0 c3", find.Benign, find.Compared},                                     // cmp $time,%rax; sete %al; ret
-
+		{"mangled without a test", "48c7c2000460ff 644833142530000000 48c1c211 48891500100000 c3", find.Unknown, find.Used},                 // mov $time,%rdx; xor %fs:0x30,%rdx; rol $0x11,%rdx; mov %rdx,0x1000(%rip); ret
+		{"cmov, stored", "48c7c2000060ff 4885c0 480f44c2 48890500100000 c3", find.Unknown, find.Used},                                       // mov $page,%rdx; test %rax,%rax; cmove %rdx,%rax; mov %rax,0x1000(%rip); ret
+		{"dietlibc", "48c7c2000060ff e80f000000 4885c0 480f44c2 48890500100000 c3 c3", find.Dormant, find.ImageBase},                        // mov $page,%rdx; call 2f; test %rax,%rax; cmove %rdx,%rax; mov %rax,0x1000(%rip); ret; 2: ret
+		{"cmov, called", "48c7c0000460ff 4885d2 480f45c2 ffd0 c3", find.Dormant, find.ChosenCall},                                           // mov $time,%rax; test %rdx,%rdx; cmovne %rdx,%rax; call *%rax; ret
+		{"cmov, called in another register", "48c7c1000460ff 4885d2 480f45ca ffd1 c3", find.Unknown, find.Used},                             // mov $time,%rcx; test %rdx,%rdx; cmovne %rdx,%rcx; call *%rcx; ret
+		{"a comparison", "4881ff000460ff 0f94c0 c3", find.Benign, find.Compared},                                                            // cmp $time,%rdi; sete %al; ret
+		{"a comparison with rax", "483d000460ff 0f94c0 c3", find.Benign, find.Compared},                                                     // cmp $time,%rax; sete %al; ret
+		{"half of it stored", "55 4889e5 48c7c0000460ff 8945f8 ffd0 c9 c3", find.Unknown, find.Used},                                        // push %rbp; mov %rsp,%rbp; mov $time,%rax; mov %eax,-8(%rbp); call *%rax; leave; ret
+		{"flow, another constant beside it", "53 48c7c0000460ff 85ff 7400 48c7c301000000 ffd0 4839df 5b c3", find.Live, find.Called},        // mov $time,%rax; test %edi,%edi; je 1f; 1: mov $1,%rbx; call *%rax; cmp %rbx,%rdi
+		{"flow, another register stored", "55 4889e5 48c7c0000460ff 85ff 7400 48897df8 ffd0 488b7df8 4839f7 c9 c3", find.Live, find.Called}, // mov $time,%rax; je; mov %rdi,-8(%rbp); call *%rax; mov -8(%rbp),%rdi; cmp %rsi,%rdi
+		{"flow, another word loaded", "55 4889e5 48c745f8000460ff 488b7df0 4839f7 ff55f8 c9 c3", find.Live, find.Called},                    // movq $time,-8(%rbp); mov -16(%rbp),%rdi; cmp %rsi,%rdi; call *-8(%rbp)
+		{"flow, code behind leave", "55 4889e5 48c745f8000460ff ff55f8 c9 488b442408 c3", find.Live, find.Called},                           // call *-8(%rbp); leave; mov 8(%rsp),%rax; ret
+		{"flow, pop of the frame pointer", "55 4889e5 48c745f8000460ff ff55f8 5d c3", find.Live, find.Called},                               // call *-8(%rbp); pop %rbp; ret
+		{"a word of the thread", "55 4889e5 48c745f8000460ff 64ff55f8 c9 c3", find.Unknown, find.NoUse},                                     // movq $time,-8(%rbp); call *%fs:-8(%rbp)
+		{"the saved frame pointer", "55 4889e5 48c74500000460ff ff5500 c9 c3", find.Unknown, find.Stored},                                   // movq $time,0(%rbp); call *0(%rbp)
+		{"a copy kept behind the call", "48c7c0000460ff 4889c3 ffd0 4839df c3", find.Unknown, find.Used},                                    // mov $time,%rax; mov %rax,%rbx; call *%rax; cmp %rbx,%rdi
+		{"lost by a call", "48c7c0000460ff e803000000 ffd0 c3 c3", find.Unknown, find.NoUse},                                                // mov $time,%rax; call 2f; call *%rax; ret; 2: ret
+		{"mangled, and a constant stored", "48c7c0000460ff 4885d2 480f45c2 644833042530000000 48c1c011 48c7050010000001000000 c3", find.Unknown, find.Used},
+		{"mangled, and rotated the other way", "48c7c2000460ff 4885c0 480f45d0 644833142530000000 48c1ca11 48891500100000 c3", find.Unknown, find.Used},
+		{"cmov, called, beside a copy of another register", "48c7c0000460ff 4889fe 4885d2 480f45c2 ffd0 c3", find.Dormant, find.ChosenCall},
+		{"as dietlibc, with time", "48c7c2000460ff e80f000000 4885c0 480f44c2 48890500100000 c3 c3", find.Unknown, find.NoUse},
+		{"as dietlibc, without a test", "48c7c3000060ff e807000000 48891d00100000 c3 c3", find.Unknown, find.Used},
+		{"a displacement, and stored", "48c78468000460ff000460ff c3", find.Unknown, find.Stored}, // movq $time,-0x9ffc00(%rax,%rbp,2), which also has the bytes of a push
 	} {
 		e := testELF{dyn: true, text: asm(t, c.text)}
 		e.symbols = []testSym{{"f", e.textVaddr(), uint64(len(e.text)), elf.STTFunc, 0}}
@@ -108,6 +124,11 @@ func TestJudgeMore(t *testing.T) {
 	valgrind := func(data string) testELF {
 		return testELF{text: asm(t, "4881ff000460ff 48c70424000060ff c3"), data: []byte(data)}
 	}
+	goData := func(name string) testELF {
+		e := testELF{text: []byte{0xc3}, data: asm(t, "000460ffffffffff"), noteSection: ".note.go.buildid"}
+		e.symbols = []testSym{{name, e.dataVaddr(), 8, elf.STTObject, 1}}
+		return e
+	}
 	for _, c := range []struct {
 		name    string
 		e       testELF
@@ -129,12 +150,32 @@ func TestJudgeMore(t *testing.T) {
 		{"valgrind's table", valgrind("VALGRIND_LAUNCHER"), 1, find.Benign, find.Valgrind},
 		{"another table", valgrind("LAUNCHER"), 1, find.Unknown, find.Stored},
 		{"Go's data", testELF{text: []byte{0xc3}, data: asm(t, "000460ffffffffff"), noteSection: ".note.go.buildid"}, 0, find.Dormant, find.GoData},
+		{"Go's data, with a name of the runtime", goData("runtime.vdso_time_sym"), 0, find.Dormant, find.GoData},
+		{"Go's data, with another name", goData("main.table"), 0, find.Unknown, find.InData},
+		{"valgrind's code", testELF{text: asm(t, "4881ff000460ff"+movRaxTime+"ffd0 c3"), data: []byte("VALGRIND_LAUNCHER")}, 1, find.Live, find.Called},
+		{"valgrind's name, and no comparison", testELF{text: asm(t, "48c70424000060ff c3"), data: []byte("VALGRIND_LAUNCHER")}, 0, find.Unknown, find.Stored},
+		{"another relocation of a function", testELF{dyn: true, text: asm(t, "48c7c2000460ff 4885c0 480f45d0 4889d0 c3"),
+			rela: []testRela{{at: 0x201000, typ: elf.RRelative, addend: testTextOff}}}, 0, find.Unknown, find.Used},
+		{"without sections, a last call that does not return", testELF{bare: true, text: asm(t, "53 48c7c3000460ff 85ff 7404 ffd3 5b c3 e8e9ffffff")}, 0, find.Live, find.Called},
 		{"other data", testELF{text: []byte{0xc3}, data: asm(t, "000460ffffffffff")}, 0, find.Unknown, find.InData},
 	} {
 		r := scanFile(t, c.e.build())
 		if len(r.Sites) <= c.n || r.Sites[c.n].Verdict != c.verdict || r.Sites[c.n].Reason.Cause != c.cause {
 			t.Errorf("%s: got %+v", c.name, r.Sites)
 		}
+	}
+}
+
+// TestDataInCode: in a segment that is executable, as old linkers put .rodata into it, only executable sections have
+// instructions.
+func TestDataInCode(t *testing.T) {
+	e := testELF{text: asm(t, movRaxTime+"ffd0 c3")}
+	file := e.build()
+	const flags = 8
+	text := binary.LittleEndian.Uint64(file[40:]) + elf.ShdrSize // the first section behind the null one
+	file[text+flags] &^= elf.SHFExecinstr
+	if r := scanFile(t, file); len(r.Sites) != 1 || r.Sites[0].Verdict != find.Unknown || r.Sites[0].Reason.Cause != find.MaybeData {
+		t.Errorf("got %+v", r.Sites)
 	}
 }
 

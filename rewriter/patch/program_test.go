@@ -32,7 +32,7 @@ func TestInspect(t *testing.T) {
 	if b, err = os.ReadFile("/bin/sh"); err != nil {
 		t.Fatal(err)
 	}
-	if p := inspect(b); p.Skipped != nil || p.Go || p.Static || p.Interp == "" {
+	if p := inspect(b); p.Skipped != nil || p.Go || p.Static || p.RawSignals || p.Interp == "" {
 		t.Errorf("/bin/sh: got %+v, want a dynamic program", p)
 	}
 	if p := inspect([]byte("#!/bin/sh\n")); p.Skipped == nil || p.Interp != "" {

@@ -56,7 +56,7 @@ func TestRedirect(t *testing.T) {
 				t.Error("planned, and nobody asked for it")
 			}
 			p := planFile(t, file, javaFix)
-			if !p.Redirected() {
+			if !p.Redirected() || len(p.Redirect.Before) != find.RedirectLen {
 				t.Fatalf("not fixed: %+v", p.Redirect)
 			}
 			out := applyPlan(t, p, file)
@@ -122,6 +122,8 @@ func TestNoRedirect(t *testing.T) {
 				t.Errorf("planned: %+v", p.Redirect)
 			case c.want == "" && p.Redirect != nil:
 				t.Errorf("got %+v, want none", p.Redirect)
+			case p.Redirect != nil && (p.Redirect.Vaddr != 0 || p.Redirect.Before != nil):
+				t.Errorf("has an instruction, and a reason: %+v", p.Redirect)
 			case c.want != "" && (p.Redirect == nil || !strings.Contains(p.Redirect.Reason, c.want)):
 				t.Errorf("got %+v, want a reason with %q", p.Redirect, c.want)
 			}
