@@ -244,8 +244,8 @@ func (i *Instr) HasVector() bool {
 
 // CallsThrough returns the register that a call or jmp uses as target; ok is false for other instructions.
 func (i *Instr) CallsThrough() (r int, ok bool) {
-	r, width, ok := i.ArgGPR(0)
-	return r, ok && width == 64 && (i.Flow == FlowCallInd || i.Flow == FlowIndirect)
+	r, width, _ := i.ArgGPR(0)
+	return r, width == 64 && (i.Flow == FlowCallInd || i.Flow == FlowIndirect)
 }
 
 // Calls reports whether i is a call.

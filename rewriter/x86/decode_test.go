@@ -56,6 +56,21 @@ func TestEffects(t *testing.T) {
 		{"vzeroupper", "c5f877", 0, 0, FlowNext},
 		{"vzeroupper, with three bytes of VEX", "c4e17877", 0, 0, FlowNext},
 		{"adcx %rdi,%r12", "664c0f38f6e7", set(Rdi, R12), 0, FlowNext},
+		{"vzeroall", "c5fc77", 0, 0, FlowNext},
+		{"vzeroall, with three bytes of VEX", "c4e17c77", 0, 0, FlowNext},
+		{"mov %sil,8(%rdi), which has bytes of vzeroupper", "40887708", set(Rsi, Rdi), 0, FlowNext},
+		{"adcx %edi,%ebx", "660f38f6df", set(Rdi, Rbx), 0, FlowNext},
+		{"enter", "c8100000", set(Rbp), 0, FlowNext},
+		{"syscall", "0f05", implicit, 0, FlowNext},
+		{"maskmovdqu %xmm1,%xmm0", "660ff7c1", implicit, 0, FlowNext},
+		{"jecxz", "67e310", set(Rcx), 0, FlowCond},
+		{"loope", "e110", set(Rcx), 0, FlowCond},
+		{"loopne", "e010", set(Rcx), 0, FlowCond},
+		{"lret", "cb", implicit, 0, FlowRet},
+		{"iretw", "66cf", implicit, 0, FlowRet},
+		{"iret", "cf", implicit, 0, FlowRet},
+		{"iretq", "48cf", implicit, 0, FlowRet},
+		{"ud1", "0fb9c0", implicit, 0, FlowStop},
 		{"jmp", "eb10", 0, 0, FlowJump},
 		{"je", "0f8410000000", 0, 0, FlowCond},
 		{"jrcxz", "e310", set(Rcx), 0, FlowCond},
@@ -102,11 +117,30 @@ func TestMemory(t *testing.T) {
 		{"lea -0x100(%rip),%rax", "488d0500ffffff", -0x100, 0x1000 + 7 - 0x100},
 		{"mov 0x601000,%eax", "8b042500106000", 0x601000, 0x601000},
 		{"mov %fs:0x30,%rax", "64488b042530000000", 0x30, 0},
+		{"mov %gs:0x30,%rax", "65488b042530000000", 0x30, 0},
 	} {
 		i, ok := Decode(unhex(t, c.code), 0x1000)
 		m, isMem := i.Mem()
 		if v, fixed := i.MemVaddr(); !ok || !isMem || m.Disp != c.disp || fixed != (c.vaddr != 0) || v != c.vaddr {
 			t.Errorf("%s: decoded %v, displacement %#x, vaddr %#x", c.name, ok, m.Disp, v)
+		}
+	}
+}
+
+// TestOperands: the number and width of general registers, and no memory where there is none.
+func TestOperands(t *testing.T) {
+	for code, want := range map[string][2]int{
+		"88d8": {Rax, 8}, "88dc": {Rax, 8}, "4088de": {Rsi, 8}, "4488d8": {Rax, 8}, "4588df": {15, 8}, "6689d8": {Rax, 16}, "664189df": {15, 16},
+		"89d8": {Rax, 32}, "4189df": {15, 32}, "4889d8": {Rax, 64}, "4989df": {15, 64}, "0f28c1": {0, 0},
+	} {
+		i, ok := Decode(unhex(t, code), 0)
+		r, width, isGPR := i.ArgGPR(0)
+		if !ok || r != want[0] || width != want[1] || isGPR != (width > 0) {
+			t.Errorf("%s: got %d, %d bits, %v", code, r, width, isGPR)
+		}
+		_, mem := i.Mem()
+		if _, fixed := i.MemVaddr(); mem || fixed {
+			t.Errorf("%s: has an operand in memory", code)
 		}
 	}
 }
@@ -131,6 +165,9 @@ func TestText(t *testing.T) {
 		"f30f1efa":         "endbr64",
 		"488d0500010000":   "lea 0x100(%rip),%rax  # 0x1107",
 		"83e0fc":           "and $0xfffffffc,%eax",
+		"8b042500106000":   "mov 0x601000,%eax",
+		"c5f877":           "vzeroupper",
+		"c5fc77":           "vzeroall",
 		"664c0f38f6e7":     "adcx %rdi,%r12",
 		"64488b0425000000": ".byte 0x64", // cut short
 	} {

@@ -47,7 +47,7 @@ func (i *Instr) Touches() Regs {
 	if i.Op == x86asm.IMUL && i.Args[1] != nil {
 		return s
 	}
-	readsRcx := i.Op == x86asm.JCXZ || i.Op == x86asm.JECXZ || i.Op == x86asm.JRCXZ
+	readsRcx := i.Op == x86asm.JECXZ || i.Op == x86asm.JRCXZ
 	conditional := i.Flow == FlowCond || i.IsConditionalMove() || i.Op >= x86asm.SETA && i.Op <= x86asm.SETS
 	switch {
 	case readsRcx || i.Op == x86asm.LOOP || i.Op == x86asm.LOOPE || i.Op == x86asm.LOOPNE:
@@ -79,7 +79,7 @@ func (i *Instr) IsConditionalMove() bool { return i.Op >= x86asm.CMOVA && i.Op <
 // plainVector reports whether i is x87, MMX, SSE or AVX code, which accesses general registers only as operands.
 func (i *Instr) plainVector() bool {
 	name := i.Op.String()
-	withImplicit := strings.HasPrefix(strings.TrimPrefix(name, "V"), "PCMP") && strings.Contains(name, "STR") || strings.Contains(name, "MASKMOV")
+	withImplicit := strings.Contains(name, "STR") || strings.Contains(name, "MASKMOV") // PCMPESTRI and its like
 	x87 := strings.HasPrefix(name, "F") && !strings.HasPrefix(name, "FX")
 	return (x87 || i.HasVector()) && !withImplicit
 }
