@@ -73,7 +73,7 @@ func (fn *functions) symbol(f *File, t elf.Symtab, s elf.Symbol) {
 		fn.ifuncs[s.Value] = true
 	}
 	if n := fn.siteFrom(s.Value); n == len(fn.sites) || fn.sites[n].Vaddr-s.Value >= s.Size {
-		return
+		return // its name is not read
 	}
 	text, global := f.SymbolName(t, s), s.Bind != elf.STBLocal
 	if t.Dynamic && publicNames[text] && f.Soname() == "libc.so.6" {
@@ -97,8 +97,8 @@ type name struct {
 // call sets the name of the sites in the size bytes from its start.
 func (fn *functions) call(n name, size uint64) {
 	for i := fn.siteFrom(n.start); i < len(fn.sites) && fn.sites[i].Vaddr-n.start < size; i++ {
-		if best, ok := fn.names[fn.sites[i].Vaddr]; !ok || n.better(best) {
-			fn.names[fn.sites[i].Vaddr] = n
+		if at := fn.sites[i].Vaddr; n.better(fn.names[at]) {
+			fn.names[at] = n
 		}
 	}
 }

@@ -96,7 +96,7 @@ func (s *Site) Loads() bool {
 }
 
 // Adjacent reports whether the call follows the reference without a gap.
-func (s *Site) Adjacent() bool { return s.Call != 0 && s.Call == s.Vaddr+uint64(s.Len) }
+func (s *Site) Adjacent() bool { return s.Call == s.Vaddr+uint64(s.Len) }
 
 // Extent is a range of bytes in memory.
 type Extent struct {

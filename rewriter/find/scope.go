@@ -43,7 +43,7 @@ func Named(r io.ReaderAt, size int64, buf []byte) (bool, error) {
 			return false, err
 		}
 		for i := range elf.Pairs(b, 2, len(b), pagePair) {
-			if b[i-2] != 0 || b[i-1]&^0x0c != 0 {
+			if _, ok := functionAt(b, i); !ok {
 				continue
 			}
 			if _, code := referenceAt(b, i-2); code || isWord(b, i-2) {

@@ -21,14 +21,11 @@ const pagePair = 0xff60
 func search(f *File) (sites []Site) {
 	f.EachChunk(0, 0, func(p *elf.Prog, b []byte, vaddr uint64, lo, hi int) {
 		for i := range elf.Pairs(b, lo, hi, pagePair) {
-			if i < 2 || b[i-2] != 0 || b[i-1]&^0x0c != 0 || len(sites) == maxSites {
+			fn, ok := functionAt(b, i)
+			if !ok || len(sites) == maxSites {
 				continue
 			}
 			imm := i - 2
-			fn, ok := FunctionAt(elf.Signed(b[imm:]))
-			if !ok {
-				continue
-			}
 			s, code := referenceAt(b, imm)
 			switch {
 			case code && p.Flags&elf.PFX != 0:
@@ -43,6 +40,14 @@ func search(f *File) (sites []Site) {
 		}
 	})
 	return sites
+}
+
+// functionAt returns the function of the page whose address has its pair at b[i].
+func functionAt(b []byte, i int) (Function, bool) {
+	if i < 2 {
+		return 0, false
+	}
+	return FunctionAt(elf.Signed(b[i-2:]))
 }
 
 const wordSize = 8

@@ -244,6 +244,7 @@ func TestStub(t *testing.T) {
 		{"a whole function", nil, timeStubText, 18},
 		{"without a frame", nil, movRaxTime + "ffd0 c3", 10},
 		{"a jump", nil, movRaxTime + "ffe0", 9},
+		{"add without sub", nil, "0f1f4000" + movRaxTime + callRax + "4883c408 c3", 0},
 		{"an entry at its second byte", []testSym{{"g", at + 1, 17, elf.STTFunc, 0}}, timeStubText, 0},
 		{"an entry at its last byte", []testSym{{"g", at + 17, 1, elf.STTFunc, 0}}, timeStubText, 0},
 		{"an entry behind it", []testSym{{"g", at + 18, 1, elf.STTFunc, 0}}, timeStubText, 18},
@@ -275,6 +276,7 @@ func TestKinds(t *testing.T) {
 		{"68000460ff c3", "", find.PushImm32, find.Time, 5},
 		{"4881ff000460ff c3", "", find.CmpImm32, find.Time, 7},
 		{"483d000460ff c3", "", find.CmpImm32, find.Time, 6},
+		{"48c703000460ff c3", "", find.StoreImm32, find.Time, 7},
 		{"48c704c7000460ff c3", "", find.StoreImm32, find.Time, 8},
 		{"c3", "000460ffffffffff", find.DataWord, find.Time, 8},
 	} {
@@ -284,7 +286,7 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%s %s: got %+v", c.text, c.data, r.Sites)
 		}
 	}
-	for _, text := range []string{"48c7c3010460ff", "48c7c3000160ff", "48c7c3000461ff", "4881c7000460ff", "b8000460ff", "48bb000460ff00000000", "3d000460ff", "c745f8000460ff"} {
+	for _, text := range []string{"48c7c3010460ff", "48c7c3000160ff", "48c7c3000461ff", "4881c7000460ff", "b8000460ff", "48bb000460ff00000000", "3d000460ff", "c745f8000460ff", "2ec745f8000460ff"} {
 		e := testELF{text: asm(t, text+"c3")}
 		if r := scanFile(t, e.build()); len(r.Sites) != 0 {
 			t.Errorf("%s: got %+v", text, r.Sites)

@@ -88,6 +88,13 @@ func TestJudge(t *testing.T) {
 		{"cmov, called, beside a copy of another register", "48c7c0000460ff 4889fe 4885d2 480f45c2 ffd0 c3", find.Dormant, find.ChosenCall},
 		{"as dietlibc, with time", "48c7c2000460ff e80f000000 4885c0 480f44c2 48890500100000 c3 c3", find.Unknown, find.NoUse},
 		{"as dietlibc, without a test", "48c7c3000060ff e807000000 48891d00100000 c3 c3", find.Unknown, find.Used},
+		{"a far call through the frame", "55 4889e5 48c745f8000460ff ff5df8 c9 c3", find.Unknown, find.NoUse},                                              // movq $time,-8(%rbp); lcall *-8(%rbp)
+		{"flow, a constant stored in the frame", "55 4889e5 48c7c0000460ff 85ff 7400 48c745f001000000 ffd0 488b7df0 4839f7 c9 c3", find.Live, find.Called}, // movq $1,-16(%rbp); call *%rax; mov -16(%rbp),%rdi; cmp %rsi,%rdi
+		{"flow, stored twice", "55 4889e5 48c7c0000460ff 488945f8 488945f8 ff55f8 c9 c3", find.Live, find.Called},
+		{"the lower half of the word", "55 4889e5 48c745f8000460ff 8b7df8 ff55f8 c9 c3", find.Unknown, find.Used},           // mov -8(%rbp),%edi
+		{"flow, overwritten behind the call", "53 48c7c3000460ff ffd3 48c7c301000000 4839df 5b c3", find.Live, find.Called}, // call *%rbx; mov $1,%rbx; cmp %rbx,%rdi
+		{"flow, another register popped", "55 4889e5 53 48c745f0000460ff 5b ff55f0 c9 c3", find.Live, find.Called},          // push %rbx; movq $time,-16(%rbp); pop %rbx; call *-16(%rbp)
+		{"as dietlibc, called", "48c7c2000060ff e80a000000 4885c0 480f44c2 ffd0 c3 c3", find.Unknown, find.NoUse},
 		{"a displacement, and stored", "48c78468000460ff000460ff c3", find.Unknown, find.Stored}, // movq $time,-0x9ffc00(%rax,%rbp,2), which also has the bytes of a push
 	} {
 		e := testELF{dyn: true, text: asm(t, c.text)}
@@ -104,6 +111,9 @@ func TestJudge(t *testing.T) {
 		patched := c.verdict == find.Live || c.cause == find.Mangled || c.cause == find.ChosenCall
 		if s.Verdict != c.verdict || s.Reason.Cause != c.cause || s.Called != patched || (s.Call != 0) != (c.cause == find.Called || c.cause == find.ChosenCall) || s.Symbol != "f" {
 			t.Errorf("%s: got %+v, %s", c.name, s, s.Reason)
+		}
+		if (s.Reason.Op != 0) != (c.cause == find.Used) {
+			t.Errorf("%s: used by %v", c.name, s.Reason.Op)
 		}
 		if text := s.Reason.String(); text == "" || strings.Contains(text, "%!") || (s.Reason.At != 0) != strings.Contains(text, "0x") {
 			t.Errorf("%s: says %q", c.name, text)
@@ -174,7 +184,7 @@ func TestDataInCode(t *testing.T) {
 	const flags = 8
 	text := binary.LittleEndian.Uint64(file[40:]) + elf.ShdrSize // the first section behind the null one
 	file[text+flags] &^= elf.SHFExecinstr
-	if r := scanFile(t, file); len(r.Sites) != 1 || r.Sites[0].Verdict != find.Unknown || r.Sites[0].Reason.Cause != find.MaybeData {
+	if r := scanFile(t, file); !r.Static || len(r.Sites) != 1 || r.Sites[0].Verdict != find.Unknown || r.Sites[0].Reason.Cause != find.MaybeData {
 		t.Errorf("got %+v", r.Sites)
 	}
 }
@@ -190,6 +200,7 @@ func TestNames(t *testing.T) {
 		{[]testSym{{"a", at, 64, elf.STTFunc, 0}}, "a"},
 		{[]testSym{{"a", at, 64, elf.STTFunc, 0}, {"_b", at, 64, elf.STTFunc, 1}}, "_b"},
 		{[]testSym{{"_b", at, 64, elf.STTFunc, 1}, {"c", at, 64, elf.STTFunc, 1}}, "c"},
+		{[]testSym{{"_b", at, 64, elf.STTFunc, 1}, {"longer", at, 64, elf.STTFunc, 1}}, "longer"},
 		{[]testSym{{"longer", at, 64, elf.STTFunc, 1}, {"c", at, 64, elf.STTFunc, 1}}, "c"},
 		{[]testSym{{"b", at, 64, elf.STTFunc, 1}, {"a", at, 64, elf.STTFunc, 1}}, "a"},
 		{[]testSym{{"a", at, 64, elf.STTFunc, 1}, {"inner", at + 1, 20, elf.STTFunc, 0}}, "inner"},

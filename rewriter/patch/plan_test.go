@@ -160,6 +160,7 @@ func TestGoWord(t *testing.T) {
 		{"called twice", "488b0425WORD ffd0 488b05NEAR ffd0 c3", false, Imm},
 		{"compared", "488b0425WORD ffd0 483b0425WORD c3", false, Left},
 		{"called, and loaded where another register is called", "488b0425WORD ffd0 488b05NEAR ffd3 c3", false, Left},
+		{"jumped to", "488b0425WORD ffe0", false, Left},
 		{"loaded, and not called", "488b0425WORD 31ff ffd0 c3", false, Left},
 		{"not referred to", "c3", false, Left},
 		{"in a PIE", "488b05NEAR ffd0 c3", true, Left},
