@@ -3,6 +3,8 @@
 // chains. The image made of one here is what docker makes of it (moby, image/v1/imagev1.go): the config of the
 // topmost layer, with a history of one entry a layer.
 
+// Package schema1 makes images of what Docker wrote before version 1.10: manifests of schema 1, and chains of layers in
+// archives.
 package schema1
 
 import (
@@ -10,10 +12,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
-	"regexp"
 	"strings"
-	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -24,10 +25,9 @@ import (
 
 // Link is one layer of a chain.
 type Link struct {
-	raw        []byte // its image JSON
-	ID, Parent string
-	json       imageJSON
-	Digest     v1.Hash // of the blob
+	imageJSON
+	raw    []byte  // its image JSON
+	Digest v1.Hash // of the blob
 	Content
 }
 
@@ -67,30 +67,27 @@ func (s *stringOrWords) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*[]string)(s))
 }
 
-var idPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{64}$`) })
-
 // IsID reports whether a text is the ID of an old layer: 32 random bytes, no digest of anything.
-func IsID(s string) bool { return idPattern().MatchString(s) }
+func IsID(s string) bool {
+	_, err := v1.NewHash("sha256:" + s)
+	return err == nil
+}
 
-// ParseLink reads an image JSON.
-func ParseLink(raw []byte) (Link, error) {
-	l := Link{raw: raw}
-	if err := json.Unmarshal(raw, &l.json); err != nil {
-		return l, hinterr.Damaged("image JSON: %v", err)
+// UnmarshalJSON reads an image JSON.
+func (l *Link) UnmarshalJSON(raw []byte) error {
+	if err := json.Unmarshal(raw, &l.imageJSON); err != nil {
+		return err
 	}
-	l.ID, l.Parent = l.json.ID, l.json.Parent
-	if !IsID(l.ID) {
-		return l, hinterr.Damaged("image JSON: %.80q is not an image ID", l.ID)
+	l.raw = bytes.Clone(raw)
+	if !IsID(l.ID) || l.Parent != "" && !IsID(l.Parent) {
+		return hinterr.Damaged("%.80q with the parent %.80q is not an image ID", l.ID, l.Parent)
 	}
-	if l.Parent != "" && !IsID(l.Parent) {
-		return l, hinterr.Damaged("image JSON of %.12s: the parent %.80q is not an image ID", l.ID, l.Parent)
-	}
-	return l, nil
+	return nil
 }
 
 // bare reports whether the layer adds no file: the engine said so (throwaway), or its tar stream is an empty one.
 // Such a layer becomes an entry of the history alone.
-func (l *Link) bare() bool { return l.json.Throwaway || l.Empty }
+func (l *Link) bare() bool { return l.Throwaway || l.Empty }
 
 // Measure reads a layer's blob to its end. r must end in an error if the blob does not have its digest.
 func Measure(ctx context.Context, r io.Reader) (c Content, err error) {
@@ -118,24 +115,27 @@ func (z *zeroWatch) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// layerTypes are the media types of old layers.
-var layerTypes = map[blob.Compression]types.MediaType{
+// LayerTypes are the media types of the layers that docker saved.
+var LayerTypes = map[blob.Compression]types.MediaType{
 	blob.PlainStream: types.DockerUncompressedLayer,
 	blob.GzipStream:  types.DockerLayer,
 	blob.ZstdStream:  types.OCILayerZStd,
 }
 
 // Assemble makes an image of a chain, the base layer first: a manifest that lacks only its config, and the config.
-// Configs without a platform were made when there was one: linux/amd64.
-func Assemble(chain []Link, architecture string) (v1.Manifest, []byte, error) {
+// measure reads the content of a layer. Configs without a platform were made when there was one: linux/amd64.
+func Assemble(chain []Link, architecture string, measure func(*Link) error) (v1.Manifest, []byte, error) {
 	m := v1.Manifest{SchemaVersion: 2, MediaType: types.DockerManifestSchema2, Layers: []v1.Descriptor{}}
-	if len(chain) == 0 {
-		return m, nil, hinterr.Damaged("no layers, and so no config")
-	}
 	ids, history := []string{}, []blob.Object{}
-	for _, l := range chain {
+	for n := range chain {
+		l := &chain[n]
+		if !l.Throwaway {
+			if err := measure(l); err != nil {
+				return m, nil, fmt.Errorf("layer %.12s: %w", l.ID, err)
+			}
+		}
 		if !l.bare() {
-			m.Layers = append(m.Layers, v1.Descriptor{MediaType: layerTypes[l.Packed], Size: l.Size, Digest: l.Digest})
+			m.Layers = append(m.Layers, v1.Descriptor{MediaType: LayerTypes[l.Packed], Size: l.Size, Digest: l.Digest})
 			ids = append(ids, l.DiffID.String())
 		}
 		history = append(history, l.history())
@@ -149,10 +149,8 @@ func Assemble(chain []Link, architecture string) (v1.Manifest, []byte, error) {
 	for _, key := range []string{"id", "parent", "Size", "parent_id", "layer_id", "throwaway", "layer"} {
 		delete(c, key)
 	}
-	for _, key := range []string{"config", "container_config"} {
-		if err := listCommands(c, key); err != nil {
-			return m, nil, hinterr.Damaged("image JSON of %.12s: %v", top.ID, err)
-		}
+	if err := cmp.Or(listCommands(c, "config"), listCommands(c, "container_config")); err != nil {
+		return m, nil, hinterr.Damaged("image JSON of %.12s: %v", top.ID, err)
 	}
 	for key, value := range map[string]string{"architecture": cmp.Or(architecture, "amd64"), "os": "linux"} {
 		var was string
@@ -186,13 +184,13 @@ func listCommands(c blob.Object, key string) error {
 // history is the layer's entry in the history (image-spec config.md, "history").
 func (l *Link) history() blob.Object {
 	h := blob.Object{}
-	if created := string(l.json.Created); created != "" && created != "null" {
-		h["created"] = l.json.Created
+	if created := string(l.Created); created != "" && created != "null" {
+		h["created"] = l.Created
 	}
-	texts := map[string]string{"author": l.json.Author, "comment": l.json.Comment, "created_by": strings.Join(l.json.ContainerConfig.Cmd, " ")}
-	for key, value := range texts {
-		if value != "" {
-			h.Set(map[string]any{key: value})
+	texts := map[string]string{"author": l.Author, "comment": l.Comment, "created_by": strings.Join(l.ContainerConfig.Cmd, " ")}
+	for key, text := range texts {
+		if text != "" {
+			h.Set(map[string]any{key: text})
 		}
 	}
 	if l.bare() {

@@ -13,16 +13,15 @@ package schema1
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
 )
 
@@ -59,7 +58,7 @@ type oldManifest struct {
 	} `json:"history"`
 }
 
-// Open makes an image of a manifest. measure reads a blob; it is called once for each.
+// Open makes an image of a manifest. measure reads a blob; it is called for each layer that adds files.
 func Open(raw []byte, measure func(v1.Hash) (Content, error)) (*Read, error) {
 	payload, err := withoutSignatures(raw)
 	var m oldManifest
@@ -77,25 +76,16 @@ func Open(raw []byte, measure func(v1.Hash) (Content, error)) (*Read, error) {
 		return nil, err
 	}
 	chain, err := m.chain()
+	if err == nil {
+		r.Manifest, r.Config, err = Assemble(chain, m.Architecture, func(l *Link) (err error) {
+			l.Content, err = measure(l.Digest)
+			return err
+		})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("schema 1 manifest: %w", err)
 	}
-	for i := range chain {
-		l := &chain[i]
-		if l.json.Throwaway {
-			continue
-		}
-		same := func(o Link) bool { return o.Digest == l.Digest && !o.json.Throwaway }
-		if k := slices.IndexFunc(chain[:i], same); k >= 0 { // the same step was done twice
-			l.Content = chain[k].Content
-			continue
-		}
-		if l.Content, err = measure(l.Digest); err != nil {
-			return nil, fmt.Errorf("layer %s: %w", blob.ShortHash(l.Digest), err)
-		}
-	}
-	r.Manifest, r.Config, err = Assemble(chain, m.Architecture)
-	return r, err
+	return r, nil
 }
 
 // chain gives the layers, the base layer first. Each must name the one below as its parent. A layer that is there
@@ -104,12 +94,13 @@ func (m *oldManifest) chain() ([]Link, error) {
 	var chain []Link
 	seen := map[string]bool{}
 	for n := len(m.History) - 1; n >= 0; n-- {
-		l, err := ParseLink([]byte(m.History[n].V1Compatibility))
-		if err != nil {
-			return nil, fmt.Errorf("layer %d: %w", n, err)
+		var l Link
+		err := json.Unmarshal([]byte(m.History[n].V1Compatibility), &l)
+		if err == nil {
+			l.Digest, err = v1.NewHash(m.FSLayers[n].BlobSum)
 		}
-		if l.Digest, err = v1.NewHash(m.FSLayers[n].BlobSum); err != nil {
-			return nil, hinterr.Damaged("layer %d: blobSum %.80q is not a digest", n, m.FSLayers[n].BlobSum)
+		if err != nil {
+			return nil, hinterr.Damaged("layer %d: %w", n, err)
 		}
 		below := ""
 		if len(chain) > 0 {
@@ -139,23 +130,20 @@ func withoutSignatures(raw []byte) ([]byte, error) {
 	if err := json.Unmarshal(raw, &m); err != nil || len(m.Signatures) == 0 {
 		return raw, err
 	}
-	text, err := fromBase64(m.Signatures[0].Protected)
-	if err != nil {
-		return nil, fmt.Errorf("protected header: %w", err)
-	}
 	var h struct {
 		FormatLength int    `json:"formatLength"`
 		FormatTail   string `json:"formatTail"`
 	}
-	if err := json.Unmarshal(text, &h); err != nil {
+	text, err := fromBase64(m.Signatures[0].Protected)
+	if err == nil {
+		err = json.Unmarshal(text, &h)
+	}
+	if err == nil && (h.FormatLength <= 0 || h.FormatLength > len(raw)) {
+		err = fmt.Errorf("formatLength %d is outside of the manifest, which has %d bytes", h.FormatLength, len(raw))
+	}
+	tail, terr := fromBase64(h.FormatTail)
+	if err := cmp.Or(err, terr); err != nil {
 		return nil, fmt.Errorf("protected header: %w", err)
-	}
-	if h.FormatLength <= 0 || h.FormatLength > len(raw) {
-		return nil, fmt.Errorf("protected header: formatLength %d is outside of the manifest, which has %d bytes", h.FormatLength, len(raw))
-	}
-	tail, err := fromBase64(h.FormatTail)
-	if err != nil {
-		return nil, fmt.Errorf("protected header: formatTail: %w", err)
 	}
 	return append(bytes.Clone(raw[:h.FormatLength]), tail...), nil
 }

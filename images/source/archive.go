@@ -51,7 +51,7 @@ var (
 func openTar(ctx context.Context, name string, o Options, stop func(entry string) bool) (*archive, error) {
 	f, size, err := blob.OpenRegular(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, hinterr.Errorf(hinterr.ErrNotFound, "%s: no such file", name)
+		return nil, hinterr.Errorf(hinterr.ErrNotFound, "no such file")
 	}
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func openTar(ctx context.Context, name string, o Options, stop func(entry string
 	}
 	if err != nil {
 		t.Close()
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, err
 	}
 	return t, nil
 }
@@ -167,7 +167,7 @@ func (t *archive) section(name string) (*io.SectionReader, error) {
 	return nil, hinterr.Damaged("entry %s: more than %d links", name, maxLinks)
 }
 
-// file implements files.
+// file is the archive's files.
 func (t *archive) file(name string) (io.ReadCloser, int64, error) {
 	s, err := t.section(name)
 	if err != nil {
@@ -176,35 +176,26 @@ func (t *archive) file(name string) (io.ReadCloser, int64, error) {
 	return io.NopCloser(s), s.Size(), nil
 }
 
-// archiveWords are what archives are called in messages.
-var archiveWords = map[Transport]string{DockerArchive: "docker archive", OCIArchive: "oci archive"}
-
 // openArchive opens the image of a docker or OCI archive.
 func openArchive(ctx context.Context, ref Ref, o Options) (*Source, error) {
 	t, err := openTar(ctx, ref.Name, o, nil)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", archiveWords[ref.Transport], err)
+		return nil, err
 	}
 	return fromArchive(ctx, t, ref, o)
 }
 
 // fromArchive opens the image of an archive that is open, and closes the archive if it cannot.
-func fromArchive(ctx context.Context, t *archive, ref Ref, o Options) (*Source, error) {
-	open := layoutImage
+func fromArchive(ctx context.Context, t *archive, ref Ref, o Options) (src *Source, err error) {
 	if ref.Transport == DockerArchive {
-		open = dockerImage
+		src, err = dockerImage(ctx, t, ref, o)
+	} else {
+		src, err = layoutImage(ctx, t.file, ref, o)
 	}
-	src, err := open(ctx, t, ref, o)
-	isDocker, isOCI := t.has(dockerManifest) || isV1Archive(t), t.has(layoutIndex)
-	switch {
-	case err == nil:
-		src.AtEnd(t.Close)
-		return src, nil
-	case ref.Transport == DockerArchive && !isDocker && isOCI:
-		err = hinterr.With(err, "it is an OCI archive: %s:%s", OCIArchive, ref.Name)
-	case ref.Transport == OCIArchive && !isOCI && isDocker:
-		err = hinterr.With(err, "it is a docker archive: %s:%s", DockerArchive, ref.Name)
+	if err != nil {
+		t.Close()
+		return nil, err
 	}
-	t.Close()
-	return nil, fmt.Errorf("%s %s: %w", archiveWords[ref.Transport], ref.Name, err)
+	src.AtEnd(t.Close)
+	return src, nil
 }

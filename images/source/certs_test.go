@@ -51,7 +51,7 @@ func TestHostTLS(t *testing.T) {
 
 // Plain HTTP is for this machine alone.
 func TestPlainHTTP(t *testing.T) {
-	rt := &roundTripper{o: Options{Stall: time.Second}, host: map[string]*http.Transport{}}
+	rt := &roundTripper{o: Options{Stall: time.Second}}
 	if _, err := rt.RoundTrip(httptest.NewRequest("GET", "http://10.1.2.3/v2/", nil)); err != errPlainHTTP {
 		t.Errorf("got %v", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -81,56 +82,49 @@ func portable(ctx context.Context, img v1.Image, to Transport, o Options) (_ v1.
 			l.Close()
 		}
 	}
-	m, err := img.Manifest()
+	was, err := img.Manifest()
+	mediaType, terr := img.MediaType()
 	layers, lerr := img.Layers()
-	if err := cmp.Or(err, lerr); err != nil {
+	config, cerr := img.RawConfigFile()
+	if err := cmp.Or(err, terr, lerr, cerr); err != nil {
 		return nil, done, err
 	}
-	if got, want := len(layers), len(m.Layers); got != want {
+	if got, want := len(layers), len(was.Layers); got != want {
 		return nil, done, hinterr.Damaged("manifest: got %d layers, want %d", got, want)
 	}
-	m = m.DeepCopy()
-	changed := false
-	for n := range m.Layers {
-		d := &m.Layers[n]
+	named := func(t types.MediaType) types.MediaType {
+		if to == OCILayout {
+			return OCIName(t)
+		}
+		return t
+	}
+	was.MediaType = mediaType
+	m := was.DeepCopy()
+	m.MediaType, m.Config.MediaType = named(m.MediaType), named(m.Config.MediaType)
+	for n, d := range m.Layers {
 		unfit := d.MediaType == types.DockerUncompressedLayer
 		if to == DockerArchive {
 			unfit = d.MediaType == types.OCILayerZStd || d.MediaType == dockerLayerZstd
 		}
-		if !unfit {
-			continue
+		if unfit {
+			packed, err := pack(ctx, layers[n], o)
+			if err != nil {
+				return nil, done, fmt.Errorf("layer %v: %w", d.Digest, err)
+			}
+			made = append(made, packed)
+			layers[n], d.Digest, d.Size = packed, packed.PackedDigest, packed.PackedSize
+			if d.MediaType = types.DockerLayer; mediaType == types.OCIManifestSchema1 {
+				d.MediaType = types.OCILayer
+			}
 		}
-		packed, err := pack(ctx, layers[n], o)
-		if err != nil {
-			return nil, done, fmt.Errorf("layer %v: %w", d.Digest, err)
-		}
-		made = append(made, packed)
-		layers[n], changed = packed, true
-		d.MediaType, d.Digest, d.Size = types.DockerLayer, packed.PackedDigest, packed.PackedSize
-		if m.MediaType == types.OCIManifestSchema1 {
-			d.MediaType = types.OCILayer
-		}
+		d.MediaType = named(d.MediaType)
+		m.Layers[n], layers[n] = d, blob.AsType(layers[n], d.MediaType)
 	}
-	if to == OCILayout {
-		if m.MediaType, err = img.MediaType(); err != nil {
-			return nil, done, err
-		}
-		rename := func(t *types.MediaType) { changed, *t = changed || OCIName(*t) != *t, OCIName(*t) }
-		rename(&m.MediaType)
-		rename(&m.Config.MediaType)
-		for n := range m.Layers {
-			rename(&m.Layers[n].MediaType)
-		}
-	}
-	if !changed {
+	if reflect.DeepEqual(m, was) {
 		return img, done, nil
 	}
-	for n, d := range m.Layers {
-		layers[n] = blob.AsType(layers[n], d.MediaType)
-	}
 	raw, err := json.Marshal(m)
-	config, cerr := img.RawConfigFile()
-	if err := cmp.Or(err, cerr); err != nil {
+	if err != nil {
 		return nil, done, err
 	}
 	out, err := EditedImage(raw, config, layers)
@@ -138,7 +132,7 @@ func portable(ctx context.Context, img v1.Image, to Transport, o Options) (_ v1.
 }
 
 func pack(ctx context.Context, l v1.Layer, o Options) (*blob.PackedLayer, error) {
-	diffID, err := l.DiffID()
+	digest, err := l.Digest()
 	size, serr := l.Size()
 	if err := cmp.Or(err, serr); err != nil {
 		return nil, err
@@ -148,7 +142,7 @@ func pack(ctx context.Context, l v1.Layer, o Options) (*blob.PackedLayer, error)
 		return nil, err
 	}
 	defer in.Close()
-	task := o.Progress.Start("write", blob.ShortHash(diffID), size)
+	task := o.Progress.Start("write", blob.LayerName(l, digest), size)
 	defer task.Done()
 	return blob.PackLayer(packLevel, func(w io.Writer) error {
 		_, err := blob.CopyTo(ctx, w, in, task)

@@ -8,9 +8,7 @@
 package source
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -48,88 +46,37 @@ type archived = tarball.Descriptor
 // Such an archive has no manifest; the one made here describes the archive as it is: a layer that was saved
 // uncompressed has its diff ID as its digest, so that it need not be compressed to name it. The config is unchanged,
 // and so is the image ID.
-func dockerImage(ctx context.Context, in files, ref Ref, o Options) (*Source, error) {
-	t := in.(*archive)
-	all, listedIn, old, err := archivedImages(t)
-	if err != nil {
-		return nil, err
-	}
-	a, tag, err := findArchived(all, ref.Tag, listedIn)
-	if err != nil {
-		return nil, err
-	}
-	var img *image
-	if old {
-		img, err = v1Image(ctx, t, a.Config, o)
+func dockerImage(ctx context.Context, t *archive, ref Ref, o Options) (*Source, error) {
+	var all []archived
+	var err error
+	imageOf := savedImage
+	if t.has(dockerManifest) {
+		_, err = files(t.file).json(dockerManifest, blob.MaxManifest, &all)
 	} else {
-		img, err = savedImage(ctx, t, a)
+		imageOf = v1Image
+		all, err = v1Images(t)
 	}
 	if err != nil {
 		return nil, err
 	}
-	ref.Tag = tag
+	var list []named
+	for n, a := range all {
+		id := strings.TrimPrefix(strings.TrimSuffix(path.Base(a.Config), ".json"), "sha256:")
+		list = append(list, named{n, "sha256:" + id, a.RepoTags})
+	}
+	fit := matching(list, ref.Tag)
+	if len(fit) != 1 {
+		return nil, notOne(list, ref.Tag, dockerManifest)
+	}
+	img, err := imageOf(ctx, t, all[fit[0].at], o)
+	if err != nil {
+		return nil, err
+	}
+	if ref.Tag = ""; len(fit[0].names) > 0 {
+		ref.Tag = fit[0].names[0]
+	}
 	src := &Source{Ref: ref, Digest: img.manifest.Config.Digest.String()}
 	return src, src.take(img, o)
-}
-
-// archivedImages lists the images of an archive; old says that it has the form before docker 1.10.
-func archivedImages(t *archive) (all []archived, listedIn string, old bool, err error) {
-	if !t.has(dockerManifest) {
-		if !isV1Archive(t) {
-			return nil, "", false, hinterr.Errorf(hinterr.ErrNotFound, "no entry %s", dockerManifest)
-		}
-		all, err = v1Images(t)
-		return all, repositories, true, err
-	}
-	raw, err := readFile(t, dockerManifest, blob.MaxManifest)
-	if err != nil {
-		return nil, "", false, err
-	}
-	if err := json.Unmarshal(raw, &all); err != nil {
-		return nil, "", false, hinterr.Damaged("%s: %v", dockerManifest, err)
-	}
-	return all, dockerManifest, false, nil
-}
-
-// findArchived picks the image with a tag, and says a tag of it, "" if it has none. A tag is a name as docker
-// understands it, or the beginning of the ID of an image.
-func findArchived(all []archived, tag, listedIn string) (archived, string, error) {
-	var names []string
-	var fit []archived
-	for _, a := range all {
-		for _, have := range a.RepoTags {
-			if tag != "" && sameImageName(have, tag) {
-				return a, have, nil
-			}
-		}
-		id := path.Base(a.Config)
-		if isHeadOf(tag, id) {
-			fit = append(fit, a)
-		}
-		if names = append(names, a.RepoTags...); len(a.RepoTags) == 0 {
-			names = append(names, strings.TrimSuffix(id, ".json"))
-		}
-	}
-	if tag == "" {
-		fit = all
-	}
-	switch {
-	case len(fit) == 1 && len(fit[0].RepoTags) > 0:
-		return fit[0], fit[0].RepoTags[0], nil
-	case len(fit) == 1:
-		return fit[0], "", nil
-	case len(all) == 0:
-		return archived{}, "", hinterr.Errorf(hinterr.ErrNotFound, "%s lists no image", listedIn)
-	case tag != "":
-		return archived{}, "", hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "no image with the tag %q", tag), "%s", listNames(names))
-	}
-	return archived{}, "", hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%d images: %w", len(all), ErrSeveral), "%s", listNames(names))
-}
-
-// isHeadOf reports whether a tag is the head of an ID, at least what docker shows of it.
-func isHeadOf(tag, id string) bool {
-	const shown = 12
-	return len(tag) >= shown && strings.HasPrefix(id, strings.TrimPrefix(tag, "sha256:"))
 }
 
 // hexName finds the digest in the names that docker, skopeo and go-containerregistry give the entries of an archive:
@@ -147,21 +94,15 @@ func claimedDigest(name string) (v1.Hash, bool) {
 }
 
 // savedImage makes the manifest of an archived image.
-func savedImage(ctx context.Context, t *archive, a archived) (*image, error) {
-	config, err := readFile(t, a.Config, blob.MaxConfig)
+func savedImage(ctx context.Context, t *archive, a archived, _ Options) (*image, error) {
+	var cf v1.ConfigFile
+	config, err := files(t.file).json(a.Config, blob.MaxConfig, &cf)
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
-	id, _, err := v1.SHA256(bytes.NewReader(config))
-	if err != nil {
-		return nil, err
-	}
+	id := describe(types.DockerConfigJSON, config).Digest
 	if claim, ok := claimedDigest(a.Config); ok && claim != id {
 		return nil, hinterr.Damaged("config %s: got digest %v", a.Config, id)
-	}
-	var cf v1.ConfigFile
-	if err := json.Unmarshal(config, &cf); err != nil {
-		return nil, hinterr.Damaged("config %v: %v", id, err)
 	}
 	if got, want := len(cf.RootFS.DiffIDs), len(a.Layers); got != want {
 		return nil, hinterr.Damaged("config %v: got %d diff IDs, want %d, one for each layer in %s", id, got, want, dockerManifest)
@@ -181,14 +122,11 @@ func savedImage(ctx context.Context, t *archive, a archived) (*image, error) {
 
 // entryStore has blobs in entries of an archive, by the digests that they have, or claim to have.
 func entryStore(t *archive, names map[v1.Hash]string) store {
-	return fileStore{t, func(h v1.Hash) []string { return []string{names[h]} }}
+	return fileStore{t.file, func(h v1.Hash) string { return names[h] }}
 }
 
 // archivedLayer describes one layer. One that is compressed and has no digest in its name must be read to be named.
 func archivedLayer(ctx context.Context, t *archive, name string, diffID v1.Hash) (d v1.Descriptor, err error) {
-	if !strings.HasPrefix(diffID.Algorithm, "sha") {
-		return d, hinterr.Damaged("%q is not a diff ID", diffID)
-	}
 	content, err := t.section(name)
 	if err != nil {
 		return d, err
@@ -198,22 +136,19 @@ func archivedLayer(ctx context.Context, t *archive, name string, diffID v1.Hash)
 	if err != nil && err != io.EOF {
 		return d, err
 	}
-	d.Size = content.Size()
-	switch blob.DetectCompression(head[:n]) {
-	case blob.PlainStream:
-		d.MediaType, d.Digest = types.DockerUncompressedLayer, diffID
-		return d, nil
-	case blob.GzipStream:
-		d.MediaType = types.DockerLayer
-	case blob.ZstdStream:
-		d.MediaType = types.OCILayerZStd
-	}
-	if claim, ok := claimedDigest(name); ok && claim != diffID {
+	kind := blob.DetectCompression(head[:n])
+	d.MediaType, d.Size = schema1.LayerTypes[kind], content.Size()
+	claim, claimed := claimedDigest(name)
+	switch {
+	case kind == blob.PlainStream:
+		d.Digest = diffID
+	case claimed && claim != diffID:
 		d.Digest = claim
-		return d, nil
+	default:
+		d.Digest, _, err = v1.SHA256(blob.Reading{Ctx: ctx, Reader: content})
+		return d, err
 	}
-	d.Digest, _, err = v1.SHA256(blob.Reading{Ctx: ctx, Reader: content})
-	return d, err
+	return d, nil
 }
 
 // isV1Archive reports whether an archive has the old form only.
@@ -242,13 +177,9 @@ func v1IDs(t *archive) []string {
 func v1Images(t *archive) (all []archived, err error) {
 	tags := map[string][]string{}
 	if t.has(repositories) {
-		raw, err := readFile(t, repositories, blob.MaxManifest)
-		if err != nil {
-			return nil, err
-		}
 		var repos map[string]map[string]string
-		if err := json.Unmarshal(raw, &repos); err != nil {
-			return nil, hinterr.Damaged("%s: %v", repositories, err)
+		if _, err := files(t.file).json(repositories, blob.MaxManifest, &repos); err != nil {
+			return nil, err
 		}
 		for name, of := range repos {
 			for tag, id := range of {
@@ -271,32 +202,24 @@ func v1Images(t *archive) (all []archived, err error) {
 		slices.Sort(tags[id])
 		all = append(all, archived{Config: id, RepoTags: tags[id]})
 	}
-	slices.SortStableFunc(all, func(a, b archived) int { return slices.Compare(a.RepoTags, b.RepoTags) })
 	return all, nil
 }
 
-func v1Link(t *archive, id string) (schema1.Link, error) {
+func v1Link(t *archive, id string) (l schema1.Link, err error) {
 	if !schema1.IsID(id) {
-		return schema1.Link{}, hinterr.Damaged("%.80q is not a layer ID", id)
+		return l, hinterr.Damaged("%.80q is not a layer ID", id)
 	}
-	raw, err := readFile(t, id+v1JSON, blob.MaxConfig)
-	var l schema1.Link
-	if err == nil {
-		l, err = schema1.ParseLink(raw)
-	}
+	_, err = files(t.file).json(id+v1JSON, blob.MaxConfig, &l)
 	if err == nil && l.ID != id {
-		err = hinterr.Damaged("image JSON says the ID %.12s", l.ID)
+		err = hinterr.Damaged("%s%s: got the ID %.12s", id, v1JSON, l.ID)
 	}
-	if err != nil {
-		return l, fmt.Errorf("layer %.12s: %w", id, err)
-	}
-	return l, nil
+	return l, err
 }
 
 // v1Image makes an image of a layer and those below it. Every layer is read once for its diff ID.
-func v1Image(ctx context.Context, t *archive, id string, o Options) (*image, error) {
+func v1Image(ctx context.Context, t *archive, a archived, o Options) (*image, error) {
 	var chain []schema1.Link
-	for id != "" {
+	for id := a.Config; len(chain) == 0 || id != ""; {
 		if len(chain) == maxChain {
 			return nil, hinterr.Damaged("more than %d layers, or a cycle of them", maxChain)
 		}
@@ -309,14 +232,11 @@ func v1Image(ctx context.Context, t *archive, id string, o Options) (*image, err
 	}
 	slices.Reverse(chain)
 	names := map[v1.Hash]string{}
-	for i := range chain {
-		l := &chain[i]
-		if err := measureEntry(ctx, t, l, o); err != nil {
-			return nil, fmt.Errorf("layer %.12s: %w", l.ID, err)
-		}
+	m, config, err := schema1.Assemble(chain, "", func(l *schema1.Link) error {
+		err := measureEntry(ctx, t, l, o)
 		names[l.Digest] = l.ID + v1Layer
-	}
-	m, config, err := schema1.Assemble(chain, "")
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -8,10 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
-	"strings"
-	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
@@ -20,18 +19,16 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// download opens a blob and gives its length in bytes, below 0 if the registry does not say it.
-func (s *registryStore) download(h v1.Hash) (io.ReadCloser, int64, error) {
-	t, err := s.net.login(s.ctx, s.repo)
+// download opens a blob and gives its length in bytes, below 0 if the registry does not say it. It is not verified.
+func (s *registryStore) download(client *http.Client, h v1.Hash) (io.ReadCloser, int64, error) {
+	// distribution-spec, "Pulling blobs"
+	at := url.URL{Scheme: s.repo.Scheme(), Host: s.repo.RegistryStr(), Path: "/v2/" + s.repo.RepositoryStr() + "/blobs/" + h.String()}
+	req, err := http.NewRequestWithContext(s.ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
 		return nil, 0, err
 	}
-	r := &resuming{
-		ctx: s.ctx, client: &http.Client{Transport: t, CheckRedirect: checkRedirect}, p: s.o.Progress, pause: s.o.Pause, what: fmt.Sprintf("registry %s: blob %s", s.repo.RegistryStr(), blob.ShortHash(h)),
-		// distribution-spec, "Pulling blobs"
-		url: &url.URL{Scheme: s.repo.Scheme(), Host: s.repo.RegistryStr(), Path: "/v2/" + s.repo.RepositoryStr() + "/blobs/" + h.String()},
-	}
-	resp, err := r.get(0)
+	r := &resuming{o: s.net.o, client: client, req: req, what: "blob " + blob.ShortHash(h)}
+	resp, err := r.send()
 	if err != nil {
 		return nil, 0, err
 	}
@@ -41,12 +38,10 @@ func (s *registryStore) download(h v1.Hash) (io.ReadCloser, int64, error) {
 
 // resuming is a download. When its connection breaks, it asks for the rest.
 type resuming struct {
-	ctx    context.Context
+	o      Options
 	client *http.Client
-	url    *url.URL
-	p      progress.Reporter
-	pause  time.Duration // after the first break
-	what   string        // its name in messages
+	req    *http.Request
+	what   string // its name in messages
 
 	body io.ReadCloser
 	at   int64 // bytes so far
@@ -66,15 +61,19 @@ func (r *resuming) Read(p []byte) (int, error) {
 	if err == nil || whole {
 		return n, err
 	}
+	ctx := r.req.Context()
 	for {
 		if r.at-r.since >= enough {
 			r.tries, r.since = 0, r.at
 		}
-		if r.tries++; r.tries == maxTries || r.ctx.Err() != nil {
-			return n, r.broken(err)
+		if r.tries++; ctx.Err() != nil {
+			return n, context.Cause(ctx)
 		}
-		progress.Note(r.p, "%s: the connection broke after %d bytes: %v: it resumes", r.what, r.at, err)
-		if err := sleep(r.ctx, r.pause<<(r.tries-1)); err != nil {
+		if r.tries == maxTries {
+			return n, fmt.Errorf("%s: the connection broke after %d bytes: %w", r.what, r.at, r.plain(err))
+		}
+		progress.Note(r.o.Progress, "%s: the connection broke after %d bytes: %v: it resumes", r.what, r.at, r.plain(err))
+		if err := sleep(ctx, r.o.Pause<<(r.tries-1)); err != nil {
 			return n, err
 		}
 		if err = r.resume(); err == nil {
@@ -83,34 +82,10 @@ func (r *resuming) Read(p []byte) (int, error) {
 	}
 }
 
-// broken is the error of a download that does not go on.
-func (r *resuming) broken(err error) error {
-	if r.ctx.Err() != nil {
-		return context.Cause(r.ctx)
-	}
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	var status *transport.Error
-	if errors.As(err, &status) { // its own text has a URL
-		err = fmt.Errorf("the registry answers %d %s", status.StatusCode, http.StatusText(status.StatusCode))
-	}
-	return fmt.Errorf("%s: the connection broke after %d bytes: %w", r.what, r.at, err)
-}
+func (r *resuming) plain(err error) error { return plain(err, r.req.URL.Host, "no such blob") }
 
-// get requests the blob from the byte number at on.
-func (r *resuming) get(at int64) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(r.ctx, http.MethodGet, r.url.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case at > 0 && r.size > 0:
-		req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", at, r.size-1))
-	case at > 0:
-		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", at))
-	}
-	resp, err := r.client.Do(req)
+func (r *resuming) send() (*http.Response, error) {
+	resp, err := r.client.Do(r.req)
 	if err != nil {
 		return nil, err
 	}
@@ -121,24 +96,23 @@ func (r *resuming) get(at int64) (*http.Response, error) {
 	return resp, nil
 }
 
-// resume requests the rest. A registry that sends no part of a blob sends all of it again.
+// resume requests the rest. A registry that sends no part of a blob sends all of it again; whoever verifies the blob
+// finds out if it sent another part.
 func (r *resuming) resume() error {
-	resp, err := r.get(r.at)
-	var refused *transport.Error
-	if errors.As(err, &refused) && refused.StatusCode == http.StatusRequestedRangeNotSatisfiable {
-		resp, err = r.get(0)
+	last := "" // not every registry reads a range without an end
+	if r.size > 0 {
+		last = fmt.Sprint(r.size - 1)
 	}
+	r.req.Header.Set("Range", fmt.Sprintf("bytes=%d-%s", r.at, last))
+	resp, err := r.send()
 	if err != nil {
 		return err
 	}
 	if resp.StatusCode == http.StatusOK {
-		_, err = io.CopyN(io.Discard, resp.Body, r.at)
-	} else if got, want := resp.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", r.at); !strings.HasPrefix(got, want) {
-		err = fmt.Errorf("got the range %q, want %s", got, want)
-	}
-	if err != nil {
-		resp.Body.Close()
-		return err
+		if _, err := io.CopyN(io.Discard, resp.Body, r.at); err != nil {
+			resp.Body.Close()
+			return err
+		}
 	}
 	r.body.Close()
 	r.body = resp.Body
@@ -147,10 +121,24 @@ func (r *resuming) resume() error {
 
 func (r *resuming) Close() error { return r.body.Close() }
 
-// keptBlob is a blob in a temporary file.
-type keptBlob struct {
-	f    *os.File
-	size int64 // in bytes
+// checkRedirect refuses a redirect by which a public registry could use this machine's access to its own network, its
+// own services and the metadata services of clouds, as go-containerregistry does. Credentials are only sent to the
+// registry itself.
+func checkRedirect(req *http.Request, via []*http.Request) error {
+	const maxRedirects = 10 // as in net/http
+	isPrivate := func(host string) bool {
+		ip, _ := netip.ParseAddr(host) // a name has none
+		ip = ip.Unmap()
+		return isLoopback(host) || ip.IsPrivate() || ip.IsLinkLocalUnicast()
+	}
+	from, to := via[0].URL.Hostname(), req.URL.Hostname()
+	switch {
+	case len(via) >= maxRedirects:
+		return errors.New("too many redirects")
+	case from != to && isPrivate(to) && !isPrivate(from):
+		return fmt.Errorf("redirected to %s, a private address: not followed", to)
+	}
+	return nil
 }
 
 // keep makes reads of blobs also store them, until close.
@@ -158,46 +146,42 @@ func (s *registryStore) keep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.kept == nil {
-		s.kept = map[v1.Hash]keptBlob{}
+		s.kept = map[v1.Hash]*os.File{}
 	}
 }
 
 func (s *registryStore) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, k := range s.kept {
-		k.f.Close()
+	for _, f := range s.kept {
+		f.Close()
 	}
 	s.kept = nil
 	return nil
 }
 
-// keepReader reads a blob and stores it on the way.
+// keepReader reads a blob and stores it on the way. Others get it once all of it was read; they verify it again.
 type keepReader struct {
 	blob.CountingReader
-	rc   io.Closer
-	done func(read int64)
+	from io.Closer
+	to   *os.File
+	s    *registryStore
+	h    v1.Hash
+	size int64
+}
+
+func (s *registryStore) keepWhile(rc io.ReadCloser, h v1.Hash, size int64) (io.ReadCloser, error) {
+	f, err := blob.TempFile()
+	return &keepReader{blob.CountingReader{R: io.TeeReader(rc, f)}, rc, f, s, h, size}, err
 }
 
 func (r *keepReader) Close() error {
-	r.done(r.N)
-	return r.rc.Close()
-}
-
-// keepWhile stores a blob of size bytes while it is read. Others get it once all of it was read; they verify it again.
-func (s *registryStore) keepWhile(rc io.ReadCloser, h v1.Hash, size int64) (io.ReadCloser, error) {
-	f, err := blob.TempFile()
-	if err != nil {
-		return nil, err
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	if whole := r.N == r.size; whole && r.s.kept != nil && r.s.kept[r.h] == nil {
+		r.s.kept[r.h] = r.to
+	} else {
+		r.to.Close()
 	}
-	done := func(read int64) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if _, have := s.kept[h]; have || read != size || s.kept == nil {
-			f.Close()
-			return
-		}
-		s.kept[h] = keptBlob{f, size}
-	}
-	return &keepReader{blob.CountingReader{R: io.TeeReader(rc, f)}, rc, done}, nil
+	return r.from.Close()
 }

@@ -24,9 +24,10 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// inEngine calls f with what look finds in the first engine that has it; what names it in errors.
-func inEngine[T any](ctx context.Context, r Ref, what string, o Options, look func(*Engine) (T, error), f func(*Engine, T) error) (found bool, err error) {
-	err = EachEngine(ctx, r, o, func(e *Engine) (bool, error) {
+// inEngine calls f with what look finds in the first engine that has it, or returns missing; what names it in errors.
+func inEngine[T any](ctx context.Context, r Ref, what string, missing error, o Options, look func(*Engine) (T, error), f func(*Engine, T) error) error {
+	found := false
+	err := EachEngine(ctx, r, o, func(e *Engine) (bool, error) {
 		got, err := look(e)
 		if errdefs.IsNotFound(err) {
 			return false, nil
@@ -39,26 +40,22 @@ func inEngine[T any](ctx context.Context, r Ref, what string, o Options, look fu
 		}
 		return true, err
 	})
-	return found, err
-}
-
-// imageIn is inEngine for an image by its name or ID.
-func imageIn(ctx context.Context, r Ref, o Options, f func(*Engine, client.ImageInspectResult) error) (bool, error) {
-	look := func(e *Engine) (client.ImageInspectResult, error) { return e.ImageInspect(ctx, r.Name) }
-	return inEngine(ctx, r, r.Name, o, look, f)
+	if err == nil && !found {
+		return missing
+	}
+	return err
 }
 
 // openEngine opens an image in the first engine that has it.
 func openEngine(ctx context.Context, ref Ref, o Options) (src *Source, err error) {
-	found, err := imageIn(ctx, ref, o, func(e *Engine, found client.ImageInspectResult) (err error) {
+	look := func(e *Engine) (client.ImageInspectResult, error) { return e.ImageInspect(ctx, ref.Name) }
+	missing := hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "docker daemon: no image %s", ref.Name),
+		"docker pull %s, or take it from its registry: docker://%s", ref.Name, ref.Name)
+	err = inEngine(ctx, ref, ref.Name, missing, o, look, func(e *Engine, found client.ImageInspectResult) (err error) {
 		ref.Host = e.Host
 		src, err = saved(ctx, e, ref, found, o)
 		return err
 	})
-	if err == nil && !found {
-		err = hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "docker daemon: no image %s", ref.Name),
-			"docker pull %s, or take it from its registry: docker://%s", ref.Name, ref.Name)
-	}
 	return src, err
 }
 
@@ -82,15 +79,14 @@ func saved(ctx context.Context, e *Engine, ref Ref, found client.ImageInspectRes
 	if in.Err != nil {
 		err = in.Err // the archive is damaged for that reason
 	}
-	var src *Source
-	if err == nil {
-		src, err = dockerImage(ctx, t, Ref{}, o)
-	}
 	if err != nil {
 		t.Close()
 		return nil, err
 	}
-	src.AtEnd(t.Close)
+	src, err := fromArchive(ctx, t, Ref{Transport: DockerArchive}, o)
+	if err != nil {
+		return nil, err
+	}
 	src.Ref, src.Digest = ref, digestOf(ref.Name, found)
 	return src, nil
 }
@@ -116,11 +112,8 @@ func putEngine(ctx context.Context, dest Ref, r Result, o Options) (out Stored, 
 	if err != nil {
 		return out, err
 	}
-	if r.Index != nil {
-		o.Progress.Note("an engine gets one platform: the others are omitted")
-	}
 	err = EachEngine(ctx, dest, o, func(e *Engine) (bool, error) {
-		id, err := load(ctx, e, tag, r.Image, o)
+		id, err := load(ctx, e, tag, r, o)
 		if err != nil {
 			return true, fmt.Errorf("docker daemon %s: %s: %w", e.Host, tag, err)
 		}
@@ -131,14 +124,14 @@ func putEngine(ctx context.Context, dest Ref, r Result, o Options) (out Stored, 
 }
 
 // load streams an image into an engine and returns the ID that it has there.
-func load(ctx context.Context, e *Engine, tag string, img v1.Image, o Options) (string, error) {
+func load(ctx context.Context, e *Engine, tag string, r Result, o Options) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	err := blob.Piped(func(w io.Writer) error {
-		_, err := writeDockerTar(ctx, w, tag, img, o)
+		_, err := writeDockerTar(ctx, w, tag, r, o)
 		return err
-	}, func(r io.Reader) error {
-		resp, err := e.ImageLoad(ctx, r, client.ImageLoadWithQuiet(true))
+	}, func(tar io.Reader) error {
+		resp, err := e.ImageLoad(ctx, tar, client.ImageLoadWithQuiet(true))
 		if err != nil {
 			return err
 		}
@@ -148,7 +141,7 @@ func load(ctx context.Context, e *Engine, tag string, img v1.Image, o Options) (
 	if err != nil {
 		return "", err
 	}
-	return checkLoaded(ctx, e, tag, img)
+	return checkLoaded(ctx, e, tag, r.Image)
 }
 
 // loadAnswer reads the engine's stream of messages: it also reports a failed load, after the status 200.
@@ -217,11 +210,8 @@ func InContainer(ctx context.Context, name string, o Options, f func(*Engine, co
 		got, err := e.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
 		return got.Container, err
 	}
-	found, err := inEngine(ctx, Ref{}, "container "+name, o, look, f)
-	if err == nil && !found {
-		err = hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "no container %s", name), "'docker ps -a' lists them")
-	}
-	return err
+	missing := hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "no container %s", name), "'docker ps -a' lists them")
+	return inEngine(ctx, Ref{}, "container "+name, missing, o, look, f)
 }
 
 // FindContainer looks for a container as InContainer does.

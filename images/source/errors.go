@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -30,50 +31,13 @@ func RegistryError(ctx context.Context, n name.Reference, err error) error {
 	return registryError(ctx, n.Context().Registry, object, "no such image", err)
 }
 
-// registryError is RegistryError about any object of a registry; missing says what a 404 means. Its text has no URL:
-// some carry signatures.
+// registryError is RegistryError about any object of a registry; missing says what a 404 means.
 func registryError(ctx context.Context, reg name.Registry, object, missing string, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	host := reg.RegistryStr()
-	where := fmt.Sprintf("registry %s: %s", host, object)
-	var cert *tls.CertificateVerificationError
-	var alert *net.OpError
-	var status *transport.Error
-	var dns *net.DNSError
-	var u *url.Error
-	var stall *stalled
-	switch {
-	case errors.As(err, &stall): // beside the answer to the other of https and http
-		err = stall
-	case errors.As(err, &cert):
-		err = cert
-	case errors.As(err, &alert) && alert.Op == "remote error": // crypto/tls: the registry refuses our certificate
-		err = alert.Err
-	case errors.As(err, &status):
-		return statusError(where, host, missing, status)
-	case errors.As(err, &dns):
-		return hinterr.With(fmt.Errorf("%s: no such host %s", where, dns.Name), "check the spelling and this machine's DNS; write ./NAME for a file or directory")
-	case errors.Is(err, http.ErrSchemeMismatch):
-		return hinterr.With(fmt.Errorf("%s: it does not speak TLS", where), "a registry without TLS needs --insecure")
-	case errors.As(err, &alert) && alert.Op == "dial":
-		return fmt.Errorf("%s: no answer: %w", where, alert.Err)
-	case errors.As(err, &u):
-		err = u.Err
-	}
-	if isTemporary(err) {
-		err = fmt.Errorf("the connection broke: %w", io.ErrUnexpectedEOF)
-	}
-	if cert != nil || alert != nil && alert.Op == "remote error" {
-		return hinterr.With(fmt.Errorf("%s: %w", where, err),
-			"certificates for it belong in /etc/docker/certs.d/%s: an authority as ca.crt, one to show as client.cert and client.key", host)
-	}
-	hint := hinterr.HintOf(err)
-	if about := fmt.Sprintf("registry %s: ", host); strings.HasPrefix(err.Error(), about) { // a download names it itself
-		where = "repository" + strings.TrimPrefix(where, about+"repository")
-	}
-	return hinterr.With(fmt.Errorf("%s: %w", where, redacted{err}), "%s", hint)
+	return fmt.Errorf("registry %s: %s: %w", host, object, plain(err, host, missing))
 }
 
 // redacted is an error without the credentials that its text may have.
@@ -82,28 +46,59 @@ type redacted struct{ error }
 func (r redacted) Error() string { return textutil.Redact(r.error.Error()) }
 func (r redacted) Unwrap() error { return r.error }
 
-// maxAnswerShown is how much of a registry's description of an error is shown, in bytes.
-const maxAnswerShown = 500
+// plain is what is wrong with a request to a host, without the addresses and URLs that net and http add: some carry
+// signatures. missing says what a 404 means. An error that has been here stays.
+func plain(err error, host, missing string) error {
+	if _, is := errors.AsType[redacted](err); is {
+		return err
+	}
+	var cert *tls.CertificateVerificationError
+	var op *net.OpError
+	var status *transport.Error
+	var dns *net.DNSError
+	var u *url.Error
+	certs := "certificates for it belong in /etc/docker/certs.d/" + host + ": an authority as ca.crt, one to show as client.cert and client.key"
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded): // this and a certificate may be beside an answer to the other of https and http
+		err = errors.New("no progress: the registry or the connection to it hangs")
+	case errors.As(err, &cert):
+		err = hinterr.With(cert, "%s", certs)
+	case errors.As(err, &op) && op.Op == "remote error": // crypto/tls: the registry refuses our certificate
+		err = hinterr.With(op.Err, "%s", certs)
+	case errors.As(err, &status):
+		err = statusError(status, host, missing)
+	case errors.As(err, &dns):
+		err = hinterr.With(fmt.Errorf("no such host %s", dns.Name), "check the spelling and this machine's DNS; write ./NAME for a file or directory")
+	case errors.Is(err, http.ErrSchemeMismatch):
+		err = hinterr.With(errors.New("it does not speak TLS"), "a registry without TLS needs --insecure")
+	case errors.As(err, &op) && op.Op == "dial":
+		err = fmt.Errorf("no answer: %w", op.Err)
+	case isTemporary(err):
+		err = fmt.Errorf("the connection broke: %w", io.ErrUnexpectedEOF)
+	case errors.As(err, &u):
+		err = u.Err
+	}
+	return redacted{err}
+}
 
 // statusError words an HTTP status that is not a success.
-func statusError(where, host, missing string, e *transport.Error) error {
+func statusError(e *transport.Error, host, missing string) error {
+	const maxShown = 500 // bytes
 	text := fmt.Sprintf("%d %s", e.StatusCode, http.StatusText(e.StatusCode))
 	for _, d := range e.Errors {
-		if d.Message != "" && len(text) < maxAnswerShown {
-			text += ": " + d.Message
-		}
+		text += strings.TrimSuffix(": "+d.Message, ": ")
 	}
-	if len(text) > maxAnswerShown {
-		text = strings.ToValidUTF8(text[:maxAnswerShown], "") + "…"
+	if len(text) > maxShown {
+		text = strings.ToValidUTF8(text[:maxShown], "") + "…"
 	}
 	switch e.StatusCode {
 	case http.StatusNotFound:
-		return hinterr.Errorf(hinterr.ErrNotFound, "%s: %s (%s)", where, missing, text)
+		return hinterr.Errorf(hinterr.ErrNotFound, "%s (%s)", missing, text)
 	case http.StatusUnauthorized, http.StatusForbidden:
 		// Docker Hub and others also answer so if the repository does not exist.
-		return hinterr.With(hinterr.Errorf(hinterr.ErrUnauthorized, "%s: no access, or no such repository (%s)", where, text), "docker login %s", host)
+		return hinterr.With(hinterr.Errorf(hinterr.ErrUnauthorized, "no access, or no such repository (%s)", text), "docker login %s", host)
 	case http.StatusTooManyRequests:
-		return hinterr.With(fmt.Errorf("%s: too many requests (%s)", where, text), "wait, or log in for a higher limit: docker login %s", host)
+		return hinterr.With(fmt.Errorf("too many requests (%s)", text), "wait, or log in for a higher limit: docker login %s", host)
 	}
-	return hinterr.With(fmt.Errorf("%s: the registry answers %s", where, text), "try again; see the registry's log for details")
+	return hinterr.With(fmt.Errorf("the registry answers %s", text), "try again; see the registry's log for details")
 }

@@ -3,6 +3,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,17 +44,17 @@ func at(url string) (h host) {
 
 // hosts lists the places where the engine of a ref may be. If the user chose an address, only that is tried:
 // DOCKER_HOST, else the context named by DOCKER_CONTEXT or docker's config (docker(1), "context use"). Else the usual
-// places that exist: docker's socket, those of rootless docker and Docker Desktop, and podman's.
+// places that exist.
 func hosts(r Ref) ([]host, error) {
+	podman := present(usualURLs(true))
 	if r.Podman && r.Host == "" {
-		return present(podmanURLs()), nil
+		return podman, nil
 	}
 	all, err := chosenHosts()
 	if err != nil || r.Host == "" {
 		return all, err
 	}
-	all = append(all, present(podmanURLs())...)
-	return slices.DeleteFunc(all, func(h host) bool { return h.Host != r.Host }), nil
+	return slices.DeleteFunc(append(all, podman...), func(h host) bool { return h.Host != r.Host }), nil
 }
 
 func chosenHosts() ([]host, error) {
@@ -62,16 +63,13 @@ func chosenHosts() ([]host, error) {
 		h.env = true
 		return []host{h}, nil
 	}
-	name := os.Getenv("DOCKER_CONTEXT")
-	if name == "" {
-		c, err := config.Load(config.Dir())
-		if err != nil {
-			return nil, err
-		}
-		name = c.CurrentContext
+	c, err := config.Load(config.Dir())
+	if err != nil {
+		return nil, err
 	}
-	if name == "" || name == "default" {
-		return present(usualURLs()), nil
+	name := cmp.Or(os.Getenv("DOCKER_CONTEXT"), c.CurrentContext, "default")
+	if name == "default" {
+		return present(usualURLs(false)), nil
 	}
 	h, err := contextHost(name)
 	if err != nil {
@@ -110,27 +108,26 @@ func present(urls []string) (all []host) {
 	return all
 }
 
-// podmanURLs are the places of podman's socket (podman-system-service(1)).
-func podmanURLs() (urls []string) {
+// usualURLs are the places to look at if the user chose none, whether they exist or not: podman's socket
+// (podman-system-service(1)), and unless podman alone is wanted, those of docker, rootless docker and Docker Desktop.
+func usualURLs(podman bool) (urls []string) {
+	run := os.Getenv("XDG_RUNTIME_DIR")
+	if !podman {
+		urls = append(urls, client.DefaultDockerHost)
+		if home, err := os.UserHomeDir(); err == nil {
+			urls = append(urls, "unix://"+filepath.Join(home, ".docker/run/docker.sock"))
+		}
+		if run != "" {
+			urls = append(urls, "unix://"+filepath.Join(run, "docker.sock"))
+		}
+	}
 	if h := os.Getenv("CONTAINER_HOST"); h != "" {
 		urls = append(urls, h)
 	}
-	if run := os.Getenv("XDG_RUNTIME_DIR"); run != "" {
+	if run != "" {
 		urls = append(urls, "unix://"+filepath.Join(run, "podman/podman.sock"))
 	}
 	return append(urls, "unix:///run/podman/podman.sock")
-}
-
-// usualURLs are the places to look at if the user chose none, whether they exist or not.
-func usualURLs() []string {
-	urls := []string{client.DefaultDockerHost}
-	if home, err := os.UserHomeDir(); err == nil {
-		urls = append(urls, "unix://"+filepath.Join(home, ".docker/run/docker.sock"))
-	}
-	if run := os.Getenv("XDG_RUNTIME_DIR"); run != "" {
-		urls = append(urls, "unix://"+filepath.Join(run, "docker.sock"))
-	}
-	return append(urls, podmanURLs()...)
 }
 
 func isDir(path string) bool {
@@ -144,32 +141,28 @@ const pingTime = 30 * time.Second
 
 // connect makes a client for a host, of the newest API version that both know.
 func connect(ctx context.Context, h host, userAgent string) (*Engine, error) {
-	opts := []client.Opt{client.WithUserAgent(userAgent)}
-	if h.env {
-		opts = append(opts, client.WithTLSClientConfigFromEnv())
-	}
-	connection, err := h.ClientOpts() // also of ssh://
+	opts, err := h.ClientOpts() // also of ssh://
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", h.Host, err)
 	}
-	c, err := client.New(append(opts, connection...)...)
+	if h.env {
+		opts = append([]client.Opt{client.WithTLSClientConfigFromEnv()}, opts...)
+	}
+	c, err := client.New(append(opts, client.WithUserAgent(userAgent))...)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", h.Host, err)
 	}
 	ping, cancel := context.WithTimeout(ctx, pingTime)
 	defer cancel()
-	if _, err := c.Ping(ping, client.PingOptions{NegotiateAPIVersion: true}); err != nil {
-		c.Close()
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		none := hinterr.Errorf(hinterr.ErrNoDaemon, "no docker or podman daemon at %s: %v", h.Host, err)
-		if errors.Is(err, fs.ErrPermission) {
-			return nil, hinterr.With(none, "this user may not talk to the daemon: use sudo, or a docker group")
-		}
-		return nil, none
+	if _, err = c.Ping(ping, client.PingOptions{NegotiateAPIVersion: true}); err == nil {
+		return &Engine{c, h.Host}, nil
 	}
-	return &Engine{c, h.Host}, nil
+	c.Close()
+	none := hinterr.Errorf(hinterr.ErrNoDaemon, "no docker or podman daemon at %s: %v", h.Host, err)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, hinterr.With(none, "this user may not talk to the daemon: use sudo, or a docker group")
+	}
+	return nil, none
 }
 
 // Answers reports whether a docker or podman daemon answers.
@@ -185,36 +178,35 @@ func EachEngine(ctx context.Context, r Ref, o Options, f func(*Engine) (done boo
 		return err
 	}
 	var failed []error
-	answered := false
 	for _, h := range all {
 		e, err := connect(ctx, h, o.UserAgent)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		progress.Debug(o.Progress, "engine %s: %v", h.Host, err)
-		if err != nil {
-			failed = append(failed, err)
+		if failed = append(failed, err); err != nil {
 			continue
 		}
-		answered = true
 		done, err := f(e)
 		e.Close()
 		if done || err != nil {
 			return err
 		}
 	}
+	err = errors.Join(failed...)
 	switch {
-	case answered:
+	case slices.Contains(failed, nil):
 		return nil
 	case len(failed) == 1:
 		return failed[0]
-	case len(failed) > 1:
-		return fmt.Errorf("%w: %w", hinterr.ErrNoDaemon, errors.Join(failed...))
-	case r.Podman:
-		return hinterr.With(hinterr.Errorf(hinterr.ErrNoDaemon, "podman: no socket at %s", strings.Join(podmanURLs(), ", ")),
-			"start podman's socket: systemctl start podman.socket (rootless: systemctl --user start podman.socket); or: podman save IMAGE | vfix scan -")
+	case err != nil:
+		return fmt.Errorf("%w: %w", hinterr.ErrNoDaemon, err)
 	}
-	return hinterr.Errorf(hinterr.ErrNoDaemon, "no docker or podman daemon: no socket at %s", strings.Join(usualURLs(), ", "))
+	none := hinterr.Errorf(hinterr.ErrNoDaemon, "no docker or podman daemon: no socket at %s", strings.Join(usualURLs(r.Podman), ", "))
+	if r.Podman {
+		return hinterr.With(none, "start podman's socket: systemctl start podman.socket (rootless: systemctl --user start podman.socket); or: podman save IMAGE | vfix scan -")
+	}
+	return none
 }
 
 // IsNoDaemon reports whether no docker or podman answered.

@@ -6,7 +6,6 @@ package source
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -41,17 +40,16 @@ func (m inMemory) open(d v1.Descriptor) (io.ReadCloser, int64, error) {
 	return m.next.open(d)
 }
 
-// openSized opens what a descriptor names if it has the descriptor's length; its digest is not verified.
-func openSized(s store, d v1.Descriptor) (io.ReadCloser, error) {
-	rc, size, err := s.open(d)
-	if err != nil {
-		return nil, err
-	}
-	if size >= 0 && size != d.Size {
-		rc.Close()
-		return nil, hinterr.Damaged("blob %v: got %d bytes, want %d", d.Digest, size, d.Size)
-	}
-	return rc, nil
+// add adds a text and describes it.
+func (m inMemory) add(t types.MediaType, text []byte) v1.Descriptor {
+	d := describe(t, text)
+	m.data[d.Digest] = text
+	return d
+}
+
+func describe(t types.MediaType, text []byte) v1.Descriptor {
+	digest, size, _ := v1.SHA256(bytes.NewReader(text)) // a reader of memory never errs
+	return v1.Descriptor{MediaType: t, Digest: digest, Size: size}
 }
 
 // read reads and verifies all that a descriptor names, at most limit bytes; what is its name in errors.
@@ -59,16 +57,12 @@ func read(s store, d v1.Descriptor, what string, limit int64) ([]byte, error) {
 	if d.Size < 0 || d.Size > limit {
 		return nil, hinterr.Damaged("%s %v: got %d bytes, want at most %d", what, d.Digest, d.Size, limit)
 	}
-	rc, err := openSized(s, d)
+	rc, err := (&layer{from: s, desc: d}).Compressed()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
 	defer rc.Close()
-	checked, err := blob.Verified(rc, d.Digest, d.Size)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", what, err)
-	}
-	data, err := io.ReadAll(checked)
+	data, err := io.ReadAll(rc)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
@@ -110,24 +104,8 @@ func storedImage(s store, d v1.Descriptor) (*image, error) {
 	}
 	i.desc.MediaType = cmp.Or(i.desc.MediaType, types.OCIManifestSchema1)
 	i.config = sync.OnceValues(func() ([]byte, error) { return read(s, i.manifest.Config, "config", blob.MaxConfig) })
-	diffIDs := sync.OnceValues(func() ([]v1.Hash, error) {
-		cf, err := i.ConfigFile()
-		if err != nil {
-			return nil, err
-		}
-		if got, want := len(cf.RootFS.DiffIDs), len(i.manifest.Layers); got != want {
-			return nil, hinterr.Damaged("config %v: got %d diff IDs, want %d, one for each layer", i.manifest.Config.Digest, got, want)
-		}
-		return cf.RootFS.DiffIDs, nil
-	})
-	for n, d := range i.manifest.Layers {
-		i.layers = append(i.layers, mountable(&layer{from: s, desc: d, diffID: func() (v1.Hash, error) {
-			ids, err := diffIDs()
-			if err != nil {
-				return v1.Hash{}, err
-			}
-			return ids[n], nil
-		}}))
+	for _, d := range i.manifest.Layers {
+		i.layers = append(i.layers, mountable(&layer{from: s, desc: d, of: i}))
 	}
 	return i, nil
 }
@@ -135,30 +113,20 @@ func storedImage(s store, d v1.Descriptor) (*image, error) {
 // madeImage makes an image of a manifest that is complete except for its config, which is a docker one; the layers
 // are in s.
 func madeImage(m v1.Manifest, config []byte, s store) (*image, error) {
-	id, size, err := v1.SHA256(bytes.NewReader(config))
-	if err != nil {
-		return nil, err
-	}
-	m.Config = v1.Descriptor{MediaType: types.DockerConfigJSON, Size: size, Digest: id}
+	known := inMemory{map[v1.Hash][]byte{}, s}
+	m.Config = known.add(types.DockerConfigJSON, config)
 	raw, err := json.Marshal(m)
 	if err != nil {
 		return nil, err
 	}
-	digest, size, err := v1.SHA256(bytes.NewReader(raw))
-	if err != nil {
-		return nil, err
-	}
-	return storedImage(inMemory{map[v1.Hash][]byte{digest: raw, id: config}, s}, v1.Descriptor{MediaType: m.MediaType, Size: size, Digest: digest})
+	return storedImage(known, known.add(m.MediaType, raw))
 }
 
 // EditedImage makes an image of another one by editing its manifest and config. layers are in the manifest's order.
 func EditedImage(manifest, config []byte, layers []v1.Layer) (v1.Image, error) {
 	i := &image{raw: manifest, config: func() ([]byte, error) { return config, nil }, layers: layers}
 	err := json.Unmarshal(manifest, &i.manifest)
-	i.desc.MediaType = cmp.Or(i.manifest.MediaType, types.OCIManifestSchema1)
-	if err == nil {
-		i.desc.Digest, i.desc.Size, err = v1.SHA256(bytes.NewReader(manifest))
-	}
+	i.desc = describe(cmp.Or(i.manifest.MediaType, types.OCIManifestSchema1), manifest)
 	return i, err
 }
 
@@ -171,37 +139,54 @@ func (i *image) ConfigName() (v1.Hash, error)        { return i.manifest.Config.
 func (i *image) ConfigFile() (*v1.ConfigFile, error) { return partial.ConfigFile(i) }
 func (i *image) RawConfigFile() ([]byte, error)      { return i.config() }
 func (i *image) Layers() ([]v1.Layer, error)         { return slices.Clone(i.layers), nil }
-func (i *image) LayerByDigest(h v1.Hash) (v1.Layer, error) {
-	if h == i.manifest.Config.Digest {
-		return partial.ConfigLayer(i)
-	}
-	return i.layerBy(h, v1.Layer.Digest)
-}
-func (i *image) LayerByDiffID(h v1.Hash) (v1.Layer, error) { return i.layerBy(h, v1.Layer.DiffID) }
 
-func (i *image) layerBy(want v1.Hash, hash func(v1.Layer) (v1.Hash, error)) (v1.Layer, error) {
-	for _, l := range i.layers {
-		if h, err := hash(l); err != nil || h == want {
-			return l, err
+func (i *image) LayerByDigest(h v1.Hash) (v1.Layer, error) {
+	for n, d := range i.manifest.Layers {
+		if d.Digest == h {
+			return i.layers[n], nil
 		}
 	}
-	return nil, hinterr.Errorf(hinterr.ErrNotFound, "manifest %v: no layer %v", i.desc.Digest, want)
+	return nil, hinterr.Errorf(hinterr.ErrNotFound, "manifest %v: no layer %v", i.desc.Digest, h)
+}
+
+func (i *image) LayerByDiffID(h v1.Hash) (v1.Layer, error) {
+	digest, err := partial.DiffIDToBlob(i, h)
+	if err != nil {
+		return nil, err
+	}
+	return i.LayerByDigest(digest)
 }
 
 // layer is a layer in a store, or another blob there. It implements v1.Layer.
 type layer struct {
-	from   store
-	desc   v1.Descriptor
-	diffID func() (v1.Hash, error)
+	from store
+	desc v1.Descriptor
+	of   *image // nil: of none
 }
 
 func (l *layer) Digest() (v1.Hash, error)            { return l.desc.Digest, nil }
 func (l *layer) Size() (int64, error)                { return l.desc.Size, nil }
 func (l *layer) MediaType() (types.MediaType, error) { return l.desc.MediaType, nil }
-func (l *layer) DiffID() (v1.Hash, error)            { return l.diffID() }
+
+func (l *layer) DiffID() (v1.Hash, error) {
+	if l.of == nil {
+		return l.desc.Digest, nil
+	}
+	return partial.BlobToDiffID(l.of, l.desc.Digest)
+}
 
 // Unverified opens the blob for a caller that verifies it, so that it is not hashed twice.
-func (l *layer) Unverified() (io.ReadCloser, error) { return openSized(l.from, l.desc) }
+func (l *layer) Unverified() (io.ReadCloser, error) {
+	rc, size, err := l.from.open(l.desc)
+	if err != nil {
+		return nil, err
+	}
+	if size >= 0 && size != l.desc.Size {
+		rc.Close()
+		return nil, hinterr.Damaged("blob %v: got %d bytes, want %d", l.desc.Digest, size, l.desc.Size)
+	}
+	return rc, nil
+}
 
 // Compressed opens the blob. Reading it to its end proves its digest and size.
 func (l *layer) Compressed() (io.ReadCloser, error) {
@@ -218,27 +203,15 @@ func (l *layer) Uncompressed() (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	rc, err := l.Compressed()
+	all, err := partial.CompressedToLayer(l)
 	if err != nil {
 		return nil, err
 	}
-	plain, _, err := blob.Decompress(context.Background(), rc)
+	rc, err := all.Uncompressed()
 	if err != nil {
-		rc.Close()
 		return nil, fmt.Errorf("layer %v: %w", l.desc.Digest, err)
 	}
-	return blob.Verified(closers{plain, rc}, diffID, -1)
-}
-
-// closers is a stream made from another one; closing it closes both.
-type closers struct {
-	io.ReadCloser
-	under io.Closer
-}
-
-func (c closers) Close() error {
-	c.ReadCloser.Close()
-	return c.under.Close()
+	return blob.Verified(rc, diffID, -1)
 }
 
 // index is an index in a store. It implements v1.ImageIndex.
@@ -300,19 +273,5 @@ func (i *index) ImageIndex(h v1.Hash) (v1.ImageIndex, error) {
 // (partial.Manifests).
 func (i *index) Layer(h v1.Hash) (v1.Layer, error) {
 	d, err := i.entry(h)
-	if err != nil {
-		return nil, err
-	}
-	return &layer{i.from, d, func() (v1.Hash, error) { return d.Digest, nil }}, nil
-}
-
-// blobOf gives an entry of an index that is neither image nor index, if the index supports that
-// (go-containerregistry's do, without an interface for it).
-func blobOf(idx v1.ImageIndex, h v1.Hash) (v1.Layer, error) {
-	if l, ok := idx.(interface {
-		Layer(v1.Hash) (v1.Layer, error)
-	}); ok {
-		return l.Layer(h)
-	}
-	return nil, hinterr.Errorf(hinterr.ErrNotFound, "no blob %v in the index", h)
+	return &layer{from: i.from, desc: d}, err
 }

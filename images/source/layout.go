@@ -7,10 +7,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,24 +29,24 @@ const (
 	fullRefNameKey = "io.containerd.image.name"
 )
 
-// files are where the files of an image are: a directory or a tar archive.
-type files interface {
-	// file opens a file and gives its length in bytes.
-	file(name string) (io.ReadCloser, int64, error)
-}
+// files opens a file of an image, in a directory or an archive, and gives its length in bytes. It errs with ErrNotFound
+// if there is none of that name.
+type files func(name string) (io.ReadCloser, int64, error)
 
-type directory string
-
-func (d directory) file(name string) (io.ReadCloser, int64, error) {
-	f, size, err := blob.OpenRegular(filepath.Join(string(d), filepath.FromSlash(name)))
-	if err != nil {
-		return nil, 0, err
+// filesOf are the files of a directory.
+func filesOf(dir string) files {
+	return func(name string) (io.ReadCloser, int64, error) {
+		f, size, err := blob.OpenRegular(filepath.Join(dir, filepath.FromSlash(name)))
+		if errors.Is(err, fs.ErrNotExist) {
+			err = hinterr.Errorf(hinterr.ErrNotFound, "no file %s", name)
+		}
+		return f, size, err
 	}
-	return f, size, nil
 }
 
-func readFile(in files, name string, limit int64) ([]byte, error) {
-	f, size, err := in.file(name)
+// json decodes a file of at most limit bytes, and returns its text.
+func (in files) json(name string, limit int64, into any) ([]byte, error) {
+	f, size, err := in(name)
 	if err != nil {
 		return nil, err
 	}
@@ -56,71 +54,53 @@ func readFile(in files, name string, limit int64) ([]byte, error) {
 	if size > limit {
 		return nil, hinterr.Damaged("%s: %d bytes, want at most %d", name, size, limit)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, limit))
-	if err == nil && int64(len(data)) != size {
-		err = hinterr.Damaged("%s: got %d bytes, want %d", name, len(data), size)
+	text, err := io.ReadAll(f)
+	if err != nil {
+		return nil, err
 	}
-	return data, err
+	if err := json.Unmarshal(text, into); err != nil {
+		return nil, hinterr.Damaged("%s: %v", name, err)
+	}
+	return text, nil
 }
 
-// fileStore has blobs in files: each has one of several names.
+// fileStore has blobs in files.
 type fileStore struct {
-	in    files
-	names func(v1.Hash) []string
+	in   files
+	name func(v1.Hash) string
 }
 
 func (s fileStore) open(d v1.Descriptor) (io.ReadCloser, int64, error) {
-	for _, name := range s.names(d.Digest) {
-		f, size, err := s.in.file(name)
-		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, hinterr.ErrNotFound) {
-			return f, size, err
-		}
+	f, size, err := s.in(s.name(d.Digest))
+	if errors.Is(err, hinterr.ErrNotFound) {
+		err = hinterr.Errorf(hinterr.ErrNotFound, "no blob %v", d.Digest)
 	}
-	return nil, 0, hinterr.Errorf(hinterr.ErrNotFound, "no blob %v", d.Digest)
+	return f, size, err
 }
 
 // blobName is the name of a blob in a layout.
 func blobName(h v1.Hash) string { return "blobs/" + h.Algorithm + "/" + h.Hex }
 
 func openLayout(ctx context.Context, ref Ref, o Options) (*Source, error) {
-	fi, err := os.Stat(ref.Name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, hinterr.Errorf(hinterr.ErrNotFound, "oci layout %s: no such directory", ref.Name)
-	}
-	if err == nil && !fi.IsDir() {
-		return nil, hinterr.With(hinterr.Damaged("oci layout %s: not a directory", ref.Name), "an OCI layout in a tar file is oci-archive:%s", ref.Name)
-	}
-	src, err := layoutImage(ctx, directory(ref.Name), ref, o)
-	if err != nil {
-		return nil, fmt.Errorf("oci layout %s: %w", ref.Name, err)
-	}
-	return src, nil
+	return layoutImage(ctx, filesOf(ref.Name), ref, o)
 }
 
 // layoutImage opens the image of a layout that ref's tag names, or the only one for the platform.
 func layoutImage(ctx context.Context, in files, ref Ref, o Options) (*Source, error) {
-	marker, err := readFile(in, layoutFile, blob.MaxManifest)
-	if err != nil {
-		return nil, err
-	}
 	var version struct {
 		V string `json:"imageLayoutVersion"`
 	}
-	if err := json.Unmarshal(marker, &version); err != nil {
-		return nil, hinterr.Damaged("%s: %v", layoutFile, err)
+	if _, err := in.json(layoutFile, blob.MaxManifest, &version); err != nil {
+		return nil, err
 	}
 	if version.V != layoutVersion {
 		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "%s: got version %q, want %q", layoutFile, version.V, layoutVersion)
 	}
-	raw, err := readFile(in, layoutIndex, blob.MaxManifest)
-	if err != nil {
+	var top v1.IndexManifest
+	if _, err := in.json(layoutIndex, blob.MaxManifest, &top); err != nil {
 		return nil, err
 	}
-	var top v1.IndexManifest
-	if err := json.Unmarshal(raw, &top); err != nil {
-		return nil, hinterr.Damaged("%s: %v", layoutIndex, err)
-	}
-	from := fileStore{in, func(h v1.Hash) []string { return []string{blobName(h)} }}
+	from := fileStore{in, blobName}
 	d, err := entryOf(top.Manifests, ref.Tag, from, o)
 	if err != nil {
 		return nil, err
@@ -136,66 +116,78 @@ func tagOf(d v1.Descriptor) string {
 }
 
 // entryOf finds the entry of index.json that a tag names; without a tag the only one, or the only one for the
-// platform. A tag names an entry by either annotation, by its digest, or as docker understands image names.
-func entryOf(entries []v1.Descriptor, tag string, from store, o Options) (v1.Descriptor, error) {
-	var fit []v1.Descriptor
-	var names []string
-	for _, d := range entries {
-		if isAttestation(d) {
-			continue
-		}
-		names = append(names, cmp.Or(tagOf(d), d.Digest.String()))
-		if tag == "" || tag == d.Annotations[refNameKey] || tag == d.Annotations[fullRefNameKey] || tag == d.Digest.String() {
-			fit = append(fit, d)
+// platform.
+func entryOf(entries []v1.Descriptor, tag string, from store, o Options) (d v1.Descriptor, err error) {
+	var all []named
+	for n, d := range entries {
+		if !isAttestation(d) {
+			all = append(all, named{n, d.Digest.String(), []string{d.Annotations[fullRefNameKey], d.Annotations[refNameKey]}})
 		}
 	}
-	if len(fit) == 0 && tag != "" {
-		for _, d := range entries {
-			if full := tagOf(d); full != "" && sameImageName(full, tag) {
-				fit = append(fit, d)
+	fit := matching(all, tag)
+	differ := func(n named) bool { return n.id != fit[0].id } // one image may have several names
+	if len(fit) > 1 && slices.ContainsFunc(fit, differ) {
+		fit = slices.DeleteFunc(fit, func(n named) bool {
+			d := entries[n.at]
+			if !d.MediaType.IsImage() {
+				return false
 			}
-		}
+			p, perr := platformOf(d, func(v1.Hash) (v1.Image, error) { return storedImage(from, d) })
+			err = cmp.Or(err, perr)
+			return p == nil || !fits(*p, o.Platform)
+		})
+	} else if len(fit) > 1 {
+		fit = fit[:1]
 	}
-	same := func(d v1.Descriptor) bool { return d.Digest == fit[0].Digest }
-	switch {
-	case len(fit) > 0 && !slices.ContainsFunc(fit, func(d v1.Descriptor) bool { return !same(d) }):
-		return fit[0], nil // one, or one under several names
-	case len(fit) == 0 && tag != "":
-		return v1.Descriptor{}, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "no image with the tag %q", tag), "%s", listNames(names))
-	case len(fit) == 0:
-		return v1.Descriptor{}, hinterr.Errorf(hinterr.ErrNotFound, "%s lists no image", layoutIndex)
+	if err != nil || len(fit) != 1 {
+		return d, cmp.Or(err, notOne(all, tag, layoutIndex))
 	}
-	var matching []v1.Descriptor
-	for _, d := range fit {
-		ok := !d.MediaType.IsImage()
-		if !ok {
-			p, err := platformOf(d, func(v1.Hash) (v1.Image, error) { return storedImage(from, d) })
-			if err != nil {
-				return v1.Descriptor{}, err
-			}
-			ok = p != nil && platformRank(*p, o.Platform) > 0
-		}
-		if ok {
-			matching = append(matching, d)
-		}
-	}
-	if len(matching) == 1 {
-		return matching[0], nil
-	}
-	return v1.Descriptor{}, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%d images: %w", len(fit), ErrSeveral), "%s", listNames(names))
+	return entries[fit[0].at], nil
 }
 
 // ErrSeveral is a source with several images, of which none is named.
 var ErrSeveral = errors.New("name one of them")
 
-// listNames is the hint after a tag that was not found or not given: the tags, and of images without one the digest
-// or ID.
-func listNames(names []string) string {
-	if len(names) == 0 {
-		return "its images have no tags: save them again with a name"
+// named is one of several images in a layout or archive, with what a user can call it.
+type named struct {
+	at    int    // its place in the list
+	id    string // the digest of its manifest or its config, or an old ID
+	names []string
+}
+
+// matching are the images that a tag names: by a name as docker understands it, by the digest, or by the beginning of
+// that, at least what docker shows of it; its first name is then that one. Without a tag it is all.
+func matching(all []named, tag string) (fit []named) {
+	const shown = 12
+	for _, n := range all {
+		_, hex, _ := strings.Cut(n.id, ":")
+		isID := len(tag) >= shown && strings.HasPrefix(hex, strings.TrimPrefix(tag, "sha256:"))
+		isName := func(have string) bool { return have != "" && sameImageName(have, tag) }
+		k := slices.IndexFunc(n.names, isName)
+		if tag == "" || isID || k >= 0 {
+			n.names = n.names[max(k, 0):]
+			fit = append(fit, n)
+		}
 	}
-	if len(names) > maxListed {
-		names = append(names[:maxListed:maxListed], "…")
+	return fit
+}
+
+// notOne is the error about a tag, or none, that does not name one of the images that a file lists.
+func notOne(all []named, tag, listedIn string) error {
+	var names []string
+	for _, n := range all {
+		has := slices.DeleteFunc(slices.Clone(n.names), func(name string) bool { return name == "" })
+		if len(has) == 0 {
+			has = []string{n.id}
+		}
+		names = append(names, has...)
 	}
-	return "add one of these after a colon: " + strings.Join(names, " ")
+	err := hinterr.Errorf(hinterr.ErrNotFound, "%d images: %w", len(all), ErrSeveral)
+	switch {
+	case len(all) == 0:
+		return hinterr.Errorf(hinterr.ErrNotFound, "%s lists no image", listedIn)
+	case tag != "":
+		err = hinterr.Errorf(hinterr.ErrNotFound, "no image with the tag %q", tag)
+	}
+	return hinterr.With(err, "add one of these after a colon: %s", listed(names))
 }

@@ -45,8 +45,9 @@ func fullTag(s string) (string, error) {
 // HasTag reports whether a name without a digest has a tag: a colon after the last slash.
 func HasTag(s string) bool { return strings.Contains(s[strings.LastIndex(s, "/")+1:], ":") }
 
-// ResolveDest makes a DEST without a prefix one with a transport. A directory that is an OCI layout is one, also as DIR:TAG; for a
-// file the user must say which of the two archives it becomes; anything else is the name of an image in the engine.
+// ResolveDest makes a DEST without a prefix one with a transport. A directory that is an OCI layout is one, also as
+// DIR:TAG; for a file the user must say which of the two archives it becomes; anything else is the name of an image in
+// the engine.
 func ResolveDest(d Ref) (Ref, error) {
 	if d.Transport != Plain {
 		return d, nil

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -62,16 +61,25 @@ func Open(ctx context.Context, source string, o Options) (*Source, error) {
 
 func openRef(ctx context.Context, ref Ref, o Options) (*Source, error) {
 	if !ref.Guessed {
-		return transports[ref.Transport].open(ctx, ref, o)
+		src, err := transports[ref.Transport].open(ctx, ref, o)
+		return src, ref.about(err)
 	}
 	src, err := OpenPath(ctx, ref.Name, o)
 	if src != nil || err != nil {
 		return src, err
 	}
 	if LooksLikePath(ref.Name) {
-		return nil, NoFile(ref.Name)
+		return nil, noSuchFile(ref.Name, "%s: no such file or directory", ref.Name)
 	}
 	return openName(ctx, ref.Name, o)
+}
+
+// about names a file or directory in an error about it. Errors about registries and engines name them themselves.
+func (r Ref) about(err error) error {
+	if err == nil || r.Transport == Daemon || r.Transport == Registry {
+		return err
+	}
+	return fmt.Errorf("%s: %w", Ref{Transport: r.Transport, Name: r.Name}, err)
 }
 
 // OpenPath opens an existing path, or PATH:TAG with a layout or an archive at PATH. It is recognized by its content:
@@ -84,67 +92,68 @@ func openRef(ctx context.Context, ref Ref, o Options) (*Source, error) {
 //
 // It returns nil without an error if the path does not exist.
 func OpenPath(ctx context.Context, name string, o Options) (*Source, error) {
+	ref := Ref{Name: name}
 	fi, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, link := os.Lstat(name); link == nil { // a symlink to nothing
 			return nil, err
 		}
-		return openTagged(ctx, name, o)
+		ref.Name, ref.Tag, _ = strings.Cut(name, ":")
+		if fi, err = os.Stat(ref.Name); err != nil || ref.Tag == "" {
+			return nil, nil
+		}
 	}
 	switch {
 	case err != nil:
 		return nil, err
-	case fi.IsDir():
-		return openAt(ctx, Ref{Name: name}, o)
-	case !fi.Mode().IsRegular():
-		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "%s is a device, a socket or a pipe, not a file", name)
+	case !fi.IsDir() && !fi.Mode().IsRegular():
+		return nil, hinterr.Errorf(hinterr.ErrUnsupported, "%s is a device, a socket or a pipe, not a file", ref.Name)
 	}
-	return openAt(ctx, Ref{Name: name}, o)
-}
-
-// openTagged opens PATH:TAG.
-func openTagged(ctx context.Context, name string, o Options) (*Source, error) {
-	path, tag, tagged := strings.Cut(name, ":")
-	if _, err := os.Stat(path); err != nil || !tagged {
-		return nil, nil
-	}
-	src, err := openAt(ctx, Ref{Name: path, Tag: tag}, o)
-	if err == nil && src.Image == nil { // what has no images has no tags
+	src, err := openFile(ctx, ref, o)
+	if err == nil && ref.Tag != "" && src.Image == nil { // what has no images has no tags
 		return nil, src.Close()
 	}
-	return src, err
+	return src, ref.about(err)
 }
 
-// openAt opens a directory or file, with ref's tag if it is a layout or an archive.
-func openAt(ctx context.Context, ref Ref, o Options) (*Source, error) {
+// openFile opens a directory or file that is recognized by its content.
+func openFile(ctx context.Context, ref Ref, o Options) (*Source, error) {
+	t, err := recognize(ctx, &ref, o)
+	switch {
+	case err != nil:
+		return nil, err
+	case t != nil:
+		return fromArchive(ctx, t, ref, o)
+	case ref.Transport == Plain:
+		return &Source{Ref: ref, Path: ref.Name}, nil
+	}
+	return transports[ref.Transport].open(ctx, ref, o)
+}
+
+// recognize sets the transport of a path. It returns the archive if it is one.
+func recognize(ctx context.Context, ref *Ref, o Options) (*archive, error) {
 	if isDir(ref.Name) {
+		ref.Transport = Dir
 		if _, err := os.Stat(filepath.Join(ref.Name, layoutFile)); err == nil {
 			ref.Transport = OCILayout
-			return openLayout(ctx, ref, o)
 		}
-		return openDir(ctx, Ref{Transport: Dir, Name: ref.Name}, o)
+		return nil, nil
 	}
-	plain := &Source{Ref: Ref{Transport: Plain, Name: ref.Name}, Path: ref.Name}
 	if ok, err := MaybeTar(ref.Name); !ok || err != nil {
-		return plain, err
+		return nil, err
 	}
 	t, err := openTar(ctx, ref.Name, o, inRoot)
 	switch {
-	case err == nil:
-	case errors.Is(err, errStopped), ctx.Err() == nil && errors.Is(err, hinterr.ErrDamaged):
-		return plain, nil // what reads it returns the error
-	default:
-		return nil, err
-	}
-	switch {
-	case t.has(dockerManifest), isV1Archive(t):
+	case err == nil && (t.has(dockerManifest) || isV1Archive(t)):
 		ref.Transport = DockerArchive
-	case t.has(layoutFile) && t.has(layoutIndex):
+	case err == nil && t.has(layoutFile) && t.has(layoutIndex):
 		ref.Transport = OCIArchive
-	default:
-		return plain, t.Close()
+	case err == nil:
+		return nil, t.Close()
+	case errors.Is(err, errStopped), ctx.Err() == nil && errors.Is(err, hinterr.ErrDamaged):
+		return nil, nil // what reads it returns the error
 	}
-	return fromArchive(ctx, t, ref, o)
+	return t, err
 }
 
 // rootDirs are names at the top of a root filesystem but never of an archive of images (Filesystem Hierarchy Standard
@@ -160,40 +169,28 @@ func inRoot(entry string) bool {
 	return slices.Contains(rootDirs, top)
 }
 
-// MaybeTar reports, by its first block, whether a file may be a tar archive, compressed or not.
+// MaybeTar reports, by its first block, whether a file may be a tar archive, compressed or not. A damaged compressed
+// stream may be one, so that its reader reports the damage.
 func MaybeTar(name string) (bool, error) {
 	f, _, err := blob.OpenRegular(name)
 	if err != nil {
 		return false, err
 	}
 	defer f.Close()
+	r, kind, err := blob.Decompress(context.Background(), f)
+	if err != nil {
+		return true, nil
+	}
+	defer r.Close()
+	packed := kind != blob.PlainStream
 	head := make([]byte, tarBlock)
-	n, err := io.ReadFull(f, head)
-	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
-		return false, err
-	}
-	if blob.DetectCompression(head[:n]) != blob.PlainStream {
-		return compressedTar(f), nil
-	}
-	if n < tarBlock {
-		return false, nil
+	if _, err := io.ReadFull(r, head); err != nil {
+		return packed, nil
 	}
 	// The magic is missing in the name of a volume, and before 1988 (POSIX pax, "ustar Interchange Format").
 	const at, magic = 257, "ustar"
 	_, err = tar.NewReader(bytes.NewReader(head)).Next()
-	return err == nil || strings.HasPrefix(string(head[at:]), magic), nil
-}
-
-// compressedTar is MaybeTar for the unpacked first block. It returns true for a damaged stream, so that its reader
-// reports the damage.
-func compressedTar(f *os.File) bool {
-	r, _, err := blob.Decompress(context.Background(), io.NewSectionReader(f, 0, math.MaxInt64))
-	if err != nil {
-		return true
-	}
-	defer r.Close()
-	_, err = tar.NewReader(io.LimitReader(r, tarBlock)).Next()
-	return !errors.Is(err, tar.ErrHeader)
+	return err == nil || packed && !errors.Is(err, tar.ErrHeader) || strings.HasPrefix(string(head[at:]), magic), nil
 }
 
 // skopeoVersion begins the file "version" in a directory that skopeo's transport dir: wrote (containers/image,
@@ -202,19 +199,12 @@ const skopeoVersion = "Directory Transport Version"
 
 // openDir opens a root filesystem.
 func openDir(_ context.Context, ref Ref, _ Options) (*Source, error) {
-	fi, err := os.Stat(ref.Name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, hinterr.Errorf(hinterr.ErrNotFound, "%s: no such directory", ref.Name)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if !fi.IsDir() {
-		return nil, fmt.Errorf("%s: not a directory", ref.Name)
+	if !isDir(ref.Name) {
+		return nil, hinterr.Errorf(hinterr.ErrNotFound, "no such directory")
 	}
 	version, _ := blob.ReadSmall(filepath.Join(ref.Name, "version"), blob.MaxManifest)
 	if strings.HasPrefix(string(version), skopeoVersion) {
-		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: an image of skopeo's transport dir:", ref.Name),
+		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "an image of skopeo's transport dir:"),
 			"copy it: skopeo copy dir:%s oci-archive:image.tar", textutil.QuotePath(ref.Name))
 	}
 	return &Source{Ref: ref, Path: ref.Name}, nil
@@ -228,11 +218,8 @@ func openName(ctx context.Context, n string, o Options) (*Source, error) {
 		return nil, cmp.Or(mistyped(n), nameErr)
 	}
 	src, engineErr := openEngine(ctx, Ref{Transport: Daemon, Name: n}, o)
-	if engineErr == nil || ctx.Err() != nil {
+	if engineErr == nil || ctx.Err() != nil || !errors.Is(engineErr, hinterr.ErrNotFound) && !IsNoDaemon(engineErr) {
 		return src, engineErr
-	}
-	if !errors.Is(engineErr, hinterr.ErrNotFound) && !IsNoDaemon(engineErr) {
-		return nil, engineErr
 	}
 	if err := mistyped(n); err != nil {
 		return nil, err
@@ -257,22 +244,21 @@ var fileEnding = sync.OnceValue(func() *regexp.Regexp {
 // mistyped returns an error for a name without a prefix, which is not a file here, if it was probably not meant as an
 // image in a registry: no request is sent for a file or a prefix with a misspelled name.
 func mistyped(n string) error {
+	isName := func(s string) bool {
+		_, err := name.ParseReference(s)
+		return err == nil
+	}
 	if i := strings.IndexAny(n, ":;=,"); i > 0 && !strings.ContainsAny(n[:i], "./@") {
 		like, rest := likePrefix(n[:i]), n[i+1:]
 		if like != "" && (!strings.HasSuffix(like, "//") || strings.HasPrefix(rest, "//")) {
-			meant := "did you mean " + like + textutil.QuotePath(strings.TrimPrefix(rest, "//")) + "?"
-			if _, bad := name.ParseReference(n); bad == nil {
-				meant += " An image of that name in a registry is docker://" + textutil.QuotePath(n)
-			}
-			return hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%s: unknown prefix %s", n, n[:i+1]), "%s", meant)
+			return hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%s: unknown prefix %s", n, n[:i+1]),
+				"did you mean %s? An image of the name as typed is docker://%s", like+textutil.QuotePath(strings.TrimPrefix(rest, "//")), textutil.QuotePath(n))
 		}
 	}
-	if _, err := name.ParseReference(n); err != nil {
-		if lower := strings.ToLower(n); lower != n {
-			if _, err := name.ParseReference(lower); err == nil {
-				return hinterr.With(noSuchFile(n, "%s: no such file, and image names have no capital letters", n), "did you mean %s?", textutil.QuotePath(lower))
-			}
-		}
+	if lower := strings.ToLower(n); !isName(n) && isName(lower) {
+		return hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%s: no such file, and image names have no capital letters", n), "did you mean %s?", textutil.QuotePath(lower))
+	}
+	if !isName(n) {
 		return noSuchFile(n, "%s: no such file, and not the name of an image", n)
 	}
 	first, _, slash := strings.Cut(n, "/")
@@ -286,37 +272,21 @@ func mistyped(n string) error {
 	return nil
 }
 
-// NoFile is the error about a path that does not exist, with the file that was probably meant.
-func NoFile(path string) error { return noSuchFile(path, "%s: no such file or directory", path) }
-
+// noSuchFile is the error about a path that does not exist, with the file that was probably meant: it differs by a
+// letter or two.
 func noSuchFile(path, format string, args ...any) error {
 	err := hinterr.Errorf(hinterr.ErrNotFound, format, args...)
-	if like := nearestFile(path); like != "" {
-		return hinterr.With(err, "did you mean %s?", textutil.QuotePath(like))
+	dir, base := filepath.Split(path)
+	if f, openErr := os.Open(filepath.Clean(dir + ".")); openErr == nil {
+		defer f.Close()
+		const most = 10_000 // names
+		names, _ := f.Readdirnames(most)
+		if like := textutil.Nearest(base, names); len(like) > 0 {
+			return hinterr.With(err, "did you mean %s?", textutil.QuotePath(dir+like[0]))
+		}
 	}
 	if LooksLikePath(path) {
 		return err
 	}
-	if _, bad := name.ParseReference(path); bad != nil {
-		return hinterr.With(err, "check the spelling: an image is NAME, NAME:TAG or HOST/NAME:TAG; see 'vfix help sources'")
-	}
-	return hinterr.With(err, "check the spelling; an image of that name in a registry is written docker://%s", textutil.QuotePath(path))
-}
-
-// maxEntriesNear is how many entries of a directory are compared with a name.
-const maxEntriesNear = 10_000
-
-// nearestFile is an existing path that differs from a missing one by a letter or two, "" for none.
-func nearestFile(path string) string {
-	dir, base := filepath.Split(path)
-	f, err := os.Open(filepath.Clean(dir + "."))
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	names, _ := f.Readdirnames(maxEntriesNear)
-	if like := textutil.Nearest(base, names); len(like) > 0 {
-		return dir + like[0]
-	}
-	return ""
+	return hinterr.With(err, "check the spelling; an image in a registry is written docker://NAME:TAG or docker://HOST/NAME:TAG; see 'vfix help sources'")
 }

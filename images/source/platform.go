@@ -17,9 +17,6 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// maxListed is how many names an error or a hint lists.
-const maxListed = 20
-
 // Annotations with which buildkit marks the manifest of an attestation and names the image that it is about
 // (buildkit, docs/attestations/attestation-storage.md).
 const (
@@ -37,21 +34,24 @@ func (s *Source) choose(ctx context.Context, from store, d v1.Descriptor, o Opti
 		if err != nil {
 			return err
 		}
-		return s.chooseFrom(idx, o)
-	case d.MediaType.IsImage():
-		img, err := storedImage(from, d)
-		if err != nil {
+		if d, err = platformEntry(idx, o.Platform); err != nil {
 			return err
 		}
-		return s.take(img, o)
+		s.Index, s.Entry = idx, d
 	case schema1.IsSchema1(d.MediaType):
 		raw, err := read(from, d, "manifest", blob.MaxManifest)
 		if err != nil {
 			return err
 		}
 		return s.takeSchema1(ctx, raw, from, o)
+	case !d.MediaType.IsImage():
+		return hinterr.Errorf(hinterr.ErrUnsupported, "manifest %v: media type %q is not an image", d.Digest, d.MediaType)
 	}
-	return hinterr.Errorf(hinterr.ErrUnsupported, "manifest %v: media type %q is not an image", d.Digest, d.MediaType)
+	img, err := storedImage(from, d)
+	if err != nil {
+		return err
+	}
+	return s.take(img, o)
 }
 
 // take makes img the source's image after checking that it is a whole image for the platform.
@@ -63,33 +63,17 @@ func (s *Source) take(img v1.Image, o Options) error {
 	return nil
 }
 
-// chooseFrom makes the platform's image of idx the source's image.
-func (s *Source) chooseFrom(idx v1.ImageIndex, o Options) error {
-	all, err := offers(idx)
-	if err != nil {
-		return err
-	}
-	best, err := bestOf(all, o.Platform)
-	if err != nil {
-		return err
-	}
-	img, err := idx.Image(best.Digest)
-	if err != nil {
-		return err
-	}
-	s.Index, s.Entry = idx, best
-	return s.take(img, o)
-}
-
-// offers lists the images of an index, each with its platform: as the index or, if it does not say it, the config has
-// it. Images that a layout does not have are skipped; it errs if all are missing. An index in an index, which no
-// builder writes, is not looked into.
-func offers(idx v1.ImageIndex) (all []v1.Descriptor, err error) {
+// platformEntry chooses the image for a platform: if no level of instructions is requested, that with the lowest, else
+// the highest that is not above it. Each image has the platform that the index says or, if it says none, the config.
+// Images that a layout does not have are skipped. An index in an index, which no builder writes, is not looked into.
+// Without an image for the platform the error lists what there is.
+func platformEntry(idx v1.ImageIndex, want v1.Platform) (best v1.Descriptor, err error) {
 	m, err := idx.IndexManifest()
 	if err != nil {
-		return nil, err
+		return best, err
 	}
 	var missing error
+	var names []string
 	for _, d := range m.Manifests {
 		if isAttestation(d) || !d.MediaType.IsImage() {
 			continue
@@ -98,16 +82,34 @@ func offers(idx v1.ImageIndex) (all []v1.Descriptor, err error) {
 		switch {
 		case errors.Is(err, hinterr.ErrNotFound):
 			missing = err
+			continue
 		case err != nil:
-			return nil, err
-		case d.Platform != nil:
-			all = append(all, d)
+			return best, err
+		case d.Platform == nil:
+			continue
+		}
+		names = append(names, d.Platform.String())
+		if fits(*d.Platform, want) && (best.Platform == nil || isBetter(d.Platform.Variant, best.Platform.Variant, want)) {
+			best = d
 		}
 	}
-	if len(all) == 0 {
-		return nil, missing
+	switch {
+	case best.Platform != nil:
+		return best, nil
+	case len(names) == 0 && missing != nil:
+		return best, missing
 	}
-	return all, nil
+	slices.Sort(names)
+	return best, hinterr.Errorf(hinterr.ErrPlatform, "no image for %v in the index, which has: %s", &want, listed(names))
+}
+
+// listed joins names, not too many.
+func listed(names []string) string {
+	const most = 20
+	if len(names) > most {
+		names = append(names[:most:most], "…")
+	}
+	return strings.Join(names, " ")
 }
 
 // platformOf is the platform that a descriptor says, else that of the image's config; nil for an artifact in the form
@@ -128,62 +130,21 @@ func platformOf(d v1.Descriptor, open func(v1.Hash) (v1.Image, error)) (*v1.Plat
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
-	return &v1.Platform{OS: cf.OS, Architecture: cf.Architecture, Variant: cf.Variant}, nil
+	return cf.Platform(), nil
 }
 
-// bestOf chooses the image for a platform. Without one the error lists what there is.
-func bestOf(all []v1.Descriptor, want v1.Platform) (best v1.Descriptor, err error) {
-	rank := 0
-	var names []string
-	for _, d := range all {
-		if r := platformRank(*d.Platform, want); r > rank {
-			best, rank = d, r
-		}
-		names = append(names, d.Platform.String())
-	}
-	if rank > 0 {
-		return best, nil
-	}
-	if len(all) == 0 {
-		return best, hinterr.Errorf(hinterr.ErrPlatform, "no image in the index")
-	}
-	slices.Sort(names)
-	if len(names) > maxListed {
-		names = append(names[:maxListed], "…")
-	}
-	return best, hinterr.Errorf(hinterr.ErrPlatform, "no image for %s in the index, which has: %s", want.String(), strings.Join(names, ", "))
+// fits reports whether an image runs on a platform. The variants of an architecture are levels of its instructions,
+// in the order of their names; none is the lowest.
+func fits(have, want v1.Platform) bool {
+	sameKind := strings.EqualFold(have.OS, want.OS) && archName(have.Architecture) == archName(want.Architecture)
+	return sameKind && (want.Variant == "" || have.Variant <= want.Variant)
 }
 
-// platformRank says how well a platform fits the requested one: 0 not at all, more is better. A variant of amd64 is a
-// level of instructions: if none was requested, the lowest wins, else the highest that is not above the requested one.
-func platformRank(have, want v1.Platform) int {
-	if !strings.EqualFold(have.OS, want.OS) || archName(have.Architecture) != archName(want.Architecture) {
-		return 0
+func isBetter(variant, than string, want v1.Platform) bool {
+	if want.Variant == "" {
+		return variant < than
 	}
-	if archName(want.Architecture) != "amd64" {
-		if have.Variant == want.Variant || want.Variant == "" {
-			return 1
-		}
-		return 0
-	}
-	h, w := amd64Level(have.Variant), amd64Level(want.Variant)
-	switch {
-	case h == 0:
-		return 0
-	case want.Variant == "":
-		return maxAMD64Level + 1 - h
-	case h > w:
-		return 0
-	}
-	return h
-}
-
-// maxAMD64Level is the highest x86-64 microarchitecture level (System V ABI, AMD64 supplement, 3.1.1).
-const maxAMD64Level = 4
-
-// amd64Level is 1 to 4, and 0 for anything but a level.
-func amd64Level(variant string) int {
-	return slices.Index([]string{"v1", "v2", "v3", "v4"}, cmp.Or(variant, "v1")) + 1
+	return variant > than
 }
 
 // archName gives Go's word for an architecture; configs from before there was a rule have the kernel's.
@@ -197,43 +158,32 @@ func archName(s string) string {
 	return s
 }
 
-// checkImage checks what can be checked without reading a layer: that manifest and config agree on the layers, that
-// each size is one, and that the platform is the requested one.
+// checkImage checks what can be checked without reading a layer: that manifest and config agree on the layers, and that
+// the platform is the requested one.
 func checkImage(img v1.Image, want v1.Platform) error {
 	m, err := img.Manifest()
 	digest, derr := img.Digest()
 	if err := cmp.Or(err, derr); err != nil {
 		return err
 	}
-	for n, d := range m.Layers {
-		if d.Size < 0 || d.Digest.Hex == "" {
-			return hinterr.Damaged("manifest %v: layer %d: digest %q, %d bytes", digest, n, d.Digest, d.Size)
-		}
-	}
-	if m.Config.Digest.Hex == "" {
-		return hinterr.Damaged("manifest %v: without the digest of a config", digest)
-	}
 	cf, err := img.ConfigFile()
 	if err != nil {
 		return fmt.Errorf("config %v: %w", m.Config.Digest, err)
 	}
-	if len(cf.RootFS.DiffIDs) != len(m.Layers) {
+	if got, want := len(cf.RootFS.DiffIDs), len(m.Layers); got != want {
 		if t := m.Config.MediaType; t != "" && !t.IsConfig() {
 			return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "manifest %v is an artifact with a config of type %s, not an image", digest, t),
 				"name the image that the artifact is about")
 		}
-		return hinterr.Damaged("config %v: got %d diff IDs, want %d, one for each layer of manifest %v",
-			m.Config.Digest, len(cf.RootFS.DiffIDs), len(m.Layers), digest)
+		return hinterr.Damaged("config %v: got %d diff IDs, want %d, one for each layer of manifest %v", m.Config.Digest, got, want, digest)
 	}
-	for n, h := range cf.RootFS.DiffIDs {
-		if h.Hex == "" {
-			return hinterr.Damaged("config %v: diff ID %d is empty", m.Config.Digest, n)
-		}
+	noHash := func(h v1.Hash) bool { return h.Hex == "" }
+	noBlob := func(d v1.Descriptor) bool { return d.Size < 0 || noHash(d.Digest) }
+	if slices.ContainsFunc(m.Layers, noBlob) || slices.ContainsFunc(cf.RootFS.DiffIDs, noHash) {
+		return hinterr.Damaged("manifest %v: a layer without a digest, diff ID or size", digest)
 	}
-	have := v1.Platform{OS: cf.OS, Architecture: cf.Architecture, Variant: cf.Variant}
-	unstated := have.OS == "" && have.Architecture == "" // in the oldest configs, of the time of one platform
-	if !unstated && platformRank(have, want) == 0 {
-		return hinterr.Errorf(hinterr.ErrPlatform, "image %v is for %s, want %s", digest, have.String(), want.String())
+	if have := cf.Platform(); have != nil && !fits(*have, want) { // the oldest configs, of the time of one platform, have none
+		return hinterr.Errorf(hinterr.ErrPlatform, "image %v is for %v, want %v", digest, have, &want)
 	}
 	return nil
 }

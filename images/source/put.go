@@ -3,23 +3,24 @@
 package source
 
 import (
-	"bytes"
+	"archive/tar"
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"maps"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
 	"slices"
-	"strings"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/atomicfile"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/progress"
 )
 
 // Put writes a result to dest, completely or not at all. The digest of what was written may differ from that of
@@ -31,11 +32,16 @@ func Put(ctx context.Context, dest Ref, r Result, o Options) (Stored, error) {
 	if err != nil {
 		return Stored{}, err
 	}
-	if dest.Transport == Dir {
+	noteOmitted(r.Index, o.Progress)
+	put := transports[dest.Transport].put
+	if put == nil {
 		return Stored{}, hinterr.Errorf(hinterr.ErrUnsupported, "%v: only a rebuild writes a directory", dest)
 	}
-	noteOmitted(r.Index, o.Progress)
-	return transports[dest.Transport].put(ctx, dest, r, o)
+	out, err := put(ctx, dest, r, o)
+	if err != nil {
+		return Stored{}, dest.about(err)
+	}
+	return out, nil
 }
 
 // Ready returns what prevents an image from being written to a DEST: an engine that does not answer, no directory for
@@ -51,7 +57,7 @@ func Ready(ctx context.Context, dest Ref, o Options) error {
 	case DockerArchive, OCIArchive:
 		f, err := atomicfile.Create(dest.Name)
 		if err != nil {
-			return fmt.Errorf("%s: %w", dest.Name, err)
+			return dest.about(err)
 		}
 		f.Discard()
 	case Dir:
@@ -60,116 +66,198 @@ func Ready(ctx context.Context, dest Ref, o Options) error {
 	return nil
 }
 
-// blobToWrite is one blob of a result.
-type blobToWrite struct {
-	digest v1.Hash
-	size   int64
-	layer  string // of a layer, its name in messages; "" for other blobs
-	open   func() (io.ReadCloser, error)
-}
-
-// blobSet is every blob that an image or index needs, by digest.
-type blobSet map[v1.Hash]blobToWrite
-
-func (s blobSet) addBytes(h v1.Hash, data []byte) {
-	s[h] = blobToWrite{h, int64(len(data)), "", func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }}
-}
-
-func (s blobSet) addImage(img v1.Image) (v1.Descriptor, error) {
-	d, err := partial.Descriptor(img)
+// putArchive writes a result as a docker archive, for docker load, or as an OCI layout in a tar file. A docker archive
+// holds one platform; its tag is the name that the image gets there.
+func putArchive(ctx context.Context, dest Ref, r Result, o Options) (Stored, error) {
+	f, err := atomicfile.Create(dest.Name)
 	if err != nil {
-		return v1.Descriptor{}, err
+		return Stored{}, err
 	}
-	raw, rerr := img.RawManifest()
-	m, merr := img.Manifest()
-	config, cerr := img.RawConfigFile()
+	defer f.Discard()
+	var digest v1.Hash
+	if dest.Transport == DockerArchive {
+		digest, err = writeDockerTar(ctx, f, archiveTag(dest, r.Source), r, o)
+	} else {
+		digest, err = writeOCITar(ctx, f, dest.Tag, r, o)
+	}
+	if err != nil {
+		return Stored{}, err
+	}
+	return Stored{Reference: dest.String(), Digest: digest.String()}, f.Commit()
+}
+
+// archiveTag is the name of the image in a docker archive: without a tag of dest, that which its source has, so that
+// an engine that loads the archive can run it by a name.
+func archiveTag(dest, from Ref) string {
+	if dest.Tag != "" || from == (Ref{}) {
+		return dest.Tag
+	}
+	tag, _ := DefaultName(from, "-vfix")
+	return tag
+}
+
+// writeDockerTar writes an image as docker save does and returns its ID. Layers go as they are, gzip'ed or plain, both
+// of which every docker load reads; only newer ones (23.0) read zstd, so such a layer becomes gzip. The bytes depend
+// only on the image and tag.
+func writeDockerTar(ctx context.Context, w io.Writer, tag string, r Result, o Options) (id v1.Hash, err error) {
+	if r.Index != nil {
+		o.Progress.Note("a docker archive or an engine holds one platform: the others are omitted")
+	}
+	img, done, err := portable(ctx, r.Image, DockerArchive, o)
+	defer done()
+	if err != nil {
+		return id, err
+	}
+	id, err = img.ConfigName()
 	layers, lerr := img.Layers()
-	if err := cmp.Or(rerr, merr, cerr, lerr); err != nil {
-		return *d, err
+	if err := cmp.Or(err, lerr); err != nil {
+		return id, err
 	}
-	if got, want := len(layers), len(m.Layers); got != want {
-		return *d, hinterr.Damaged("manifest %v: got %d layers, want %d", d.Digest, got, want)
-	}
-	s.addBytes(d.Digest, raw)
-	s.addBytes(m.Config.Digest, config)
-	for n, ld := range m.Layers {
-		if !ld.MediaType.IsDistributable() && len(ld.URLs) > 0 {
-			continue // only its own place has it (image-spec, layer.md, "Non-Distributable Layers")
+	for _, l := range layers {
+		if digest, err := l.Digest(); err != nil || !AtHand(l) {
+			return id, cmp.Or(err, hinterr.Errorf(hinterr.ErrUnsupported, "%v is a foreign layer, which is not with the image", digest))
 		}
-		s[ld.Digest] = blobToWrite{ld.Digest, ld.Size, blob.LayerName(layers[n], ld.Digest), func() (io.ReadCloser, error) { return blob.OpenUnverified(layers[n]) }}
 	}
-	return *d, nil
-}
-
-// addIndex adds an index with all that is in it. A manifest that the source lists but does not have stays listed.
-func (s blobSet) addIndex(idx v1.ImageIndex, p progress.Reporter) (v1.Descriptor, error) {
-	d, err := partial.Descriptor(idx)
+	var ref name.Reference = new(name.Repository).Digest(id.String()) // gives the archive no name
+	if tag != "" {
+		if tag, err = fullTag(tag); err == nil {
+			ref, err = name.NewTag(tag)
+		}
+		if err != nil {
+			return id, err
+		}
+	}
+	size, err := tarball.CalculateSize(map[name.Reference]v1.Image{ref: img})
 	if err != nil {
-		return v1.Descriptor{}, err
+		return id, err
 	}
-	raw, err := idx.RawManifest()
-	m, merr := idx.IndexManifest()
-	if err := cmp.Or(err, merr); err != nil {
-		return *d, err
-	}
-	s.addBytes(d.Digest, raw)
-	for _, e := range m.Manifests {
-		err := s.addEntry(idx, e, p)
-		if errors.Is(err, hinterr.ErrNotFound) {
-			p.Note("%v: listed in the index but not in the source: it stays listed", e.Digest)
-		} else if err != nil {
-			return *d, err
-		}
-	}
-	return *d, nil
+	task := o.Progress.Start("write", blob.ShortHash(id), size)
+	defer task.Done()
+	return id, blob.Piped(
+		func(to io.Writer) error { return tarball.Write(ref, img, to) },
+		func(r io.Reader) error {
+			_, err := blob.CopyTo(ctx, w, r, task)
+			return err
+		})
 }
 
-func (s blobSet) addEntry(idx v1.ImageIndex, e v1.Descriptor, p progress.Reporter) error {
-	switch {
-	case e.MediaType.IsIndex():
-		sub, err := idx.ImageIndex(e.Digest)
+// writeOCITar writes an OCI layout in one pass: entries sorted by name, no times, no owners, so that the same result
+// gives the same bytes.
+func writeOCITar(ctx context.Context, w io.Writer, tag string, r Result, o Options) (v1.Hash, error) {
+	s, d, done, err := prepare(ctx, r, tag, o)
+	defer done()
+	if err != nil {
+		return d.Digest, err
+	}
+	tw := tar.NewWriter(w)
+	dirs := map[string]bool{".": true}
+	var mkdir func(dir string) error
+	mkdir = func(dir string) error {
+		if dirs[dir] {
+			return nil
+		}
+		dirs[dir] = true
+		return cmp.Or(mkdir(path.Dir(dir)), tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755}))
+	}
+	err = s.write(ctx, d, o, func(name string, size int64, content func(io.Writer) error) error {
+		if err := mkdir(path.Dir(name)); err != nil {
+			return err
+		}
+		if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644}); err != nil {
+			return err
+		}
+		return content(tw)
+	})
+	return d.Digest, cmp.Or(err, tw.Close())
+}
+
+// putLayout writes a result into an OCI layout directory: a new one, or an existing one, in which an image of the same
+// tag is replaced. A new layout gets its name when it is complete; in an existing one the index is written last.
+func putLayout(ctx context.Context, dest Ref, r Result, o Options) (Stored, error) {
+	exists, err := layoutExists(dest.Name)
+	if err != nil {
+		return Stored{}, err
+	}
+	s, d, done, err := prepare(ctx, r, dest.Tag, o)
+	defer done()
+	if err != nil {
+		return Stored{}, err
+	}
+	if !exists {
+		err = atomicfile.WriteDir(dest.Name, 0o777, func(temp string) error { return s.write(ctx, d, o, filesIn(temp)) })
+		if errors.Is(err, fs.ErrExist) { // another run was faster
+			exists, err = layoutExists(dest.Name)
+		}
+	}
+	if err == nil && exists {
+		err = extendLayout(ctx, dest.Name, s, d, o)
+	}
+	return Stored{Reference: dest.String(), Digest: d.Digest.String()}, err
+}
+
+// layoutExists reports whether dir is a layout; it may be missing or empty.
+func layoutExists(dir string) (bool, error) {
+	if empty, err := isEmpty(dir); empty || err != nil {
+		return false, err
+	}
+	if _, err := os.Stat(filepath.Join(dir, layoutFile)); errors.Is(err, fs.ErrNotExist) {
+		return false, errors.New("the directory is not empty and not an OCI layout")
+	}
+	return true, nil
+}
+
+// extendLayout adds blobs to a layout and then the entry d to its index, instead of the entries with the same tag, or
+// with the same content and no tag. Several runs that extend a layout take turns.
+func extendLayout(ctx context.Context, dir string, s blobSet, d v1.Descriptor, o Options) error {
+	if err := s.writeBlobs(ctx, o, filesIn(dir)); err != nil {
+		return err
+	}
+	unlock, err := atomicfile.Lock(dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	at := filepath.Join(dir, layoutIndex)
+	raw, err := blob.ReadSmall(at, blob.MaxManifest)
+	if err != nil {
+		return err
+	}
+	tag := d.Annotations[refNameKey]
+	text, err := editIndex(raw, func(all []indexEntry) ([]indexEntry, error) {
+		isTagged := func(e indexEntry) bool { return e.Digest == d.Digest && e.Annotations[refNameKey] != "" }
+		if tag == "" && slices.ContainsFunc(all, isTagged) { // an entry without a tag would only make it ambiguous
+			return all, nil
+		}
+		kept := slices.DeleteFunc(all, func(e indexEntry) bool {
+			return e.Annotations[refNameKey] == tag && (tag != "" || e.Digest == d.Digest)
+		})
+		return append(kept, newEntry(d)), nil
+	})
+	if err := cmp.Or(err, ctx.Err()); err != nil {
+		return err
+	}
+	return atomicfile.Write(at, text)
+}
+
+// filesIn writes files of a directory, each under its final name only when it is whole. A file that is there in its
+// full size stays.
+func filesIn(dir string) fileWriter {
+	return func(name string, size int64, content func(io.Writer) error) error {
+		at := filepath.Join(dir, filepath.FromSlash(name))
+		if fi, err := os.Stat(at); err == nil && fi.Mode().IsRegular() && fi.Size() == size {
+			return nil
+		}
+		if err := os.MkdirAll(filepath.Dir(at), 0o777); err != nil {
+			return err
+		}
+		f, err := atomicfile.Create(at)
 		if err != nil {
 			return err
 		}
-		_, err = s.addIndex(sub, p)
-		return err
-	case e.MediaType.IsImage():
-		img, err := idx.Image(e.Digest)
-		if err != nil {
+		defer f.Discard()
+		if err := content(f); err != nil {
 			return err
 		}
-		_, err = s.addImage(img)
-		return err
+		return f.Commit()
 	}
-	l, err := blobOf(idx, e.Digest)
-	if err != nil {
-		return err
-	}
-	s[e.Digest] = blobToWrite{digest: e.Digest, size: e.Size, open: l.Compressed}
-	return nil
-}
-
-// sorted gives the blobs in the order of their digests.
-func (s blobSet) sorted() []blobToWrite {
-	return slices.SortedFunc(maps.Values(s), func(a, b blobToWrite) int { return strings.Compare(a.digest.String(), b.digest.String()) })
-}
-
-// copyTo writes a blob, verified.
-func (b blobToWrite) copyTo(ctx context.Context, w io.Writer, o Options) error {
-	rc, err := b.open()
-	if err != nil {
-		return err
-	}
-	defer rc.Close()
-	checked, err := blob.Verified(rc, b.digest, b.size)
-	if err != nil {
-		return err
-	}
-	var task progress.Task
-	if b.layer != "" {
-		task = o.Progress.Start("write", b.layer, b.size)
-		defer task.Done()
-	}
-	_, err = blob.CopyTo(ctx, w, checked, task)
-	return err
 }

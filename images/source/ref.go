@@ -87,7 +87,8 @@ func ParseRef(s string) (Ref, error) {
 		r = Ref{Transport: t, Name: rest}
 	default:
 		if hint, known := foreignStores[prefix]; known {
-			return Ref{}, &StoreError{prefix, bare, hint}
+			unsupported := hinterr.Errorf(hinterr.ErrUnsupported, "%s:%s: vfix does not read or write %s", prefix, bare, prefix)
+			return Ref{}, hinterr.With(unsupported, hint, textutil.QuotePath(bare))
 		}
 		if strings.HasPrefix(rest, "//") {
 			return Ref{}, unknownPrefix(prefix, bare)
@@ -100,7 +101,7 @@ func ParseRef(s string) (Ref, error) {
 	return r, nil
 }
 
-// foreignStores are prefixes of stores that vfix does not read or write: how an image gets out of each.
+// foreignStores are prefixes of stores that vfix does not read or write, with the hint how an image gets out of each.
 var foreignStores = map[string]string{
 	"containerd":         "ctr -n k8s.io images export - %s | vfix scan -",
 	"cri":                "ctr -n k8s.io images export - %s | vfix scan -",
@@ -112,30 +113,11 @@ var foreignStores = map[string]string{
 	"apptainer":          "apptainer build --sandbox DIRECTORY %s, then: vfix scan dir:DIRECTORY",
 }
 
-// StoreError is about a prefix of a store that vfix does not read or write.
-type StoreError struct{ prefix, image, read string }
-
-func (e *StoreError) Error() string {
-	return fmt.Sprintf("%s:%s: vfix does not read or write %s", e.prefix, e.image, e.prefix)
-}
-
-func (e *StoreError) Unwrap() error { return hinterr.ErrUnsupported }
-
-// Hint says how to read an image of the store.
-func (e *StoreError) Hint() string { return fmt.Sprintf(e.read, textutil.QuotePath(e.image)) }
-
-// LoadHint says how to get a result into the store.
-func (e *StoreError) LoadHint() string {
-	return "write a file: -o oci-archive:image.tar, and load it with the tools of " + e.prefix
-}
-
 // unknownPrefix is the error about an unknown prefix with two slashes.
 func unknownPrefix(prefix, rest string) error {
+	like := cmp.Or(likePrefix(prefix), "docker://")
 	err := hinterr.Errorf(hinterr.ErrUnsupported, "unknown prefix %s://; supported: %s", prefix, strings.Join(Prefixes, ", "))
-	if like := likePrefix(prefix); like != "" {
-		return hinterr.With(err, "did you mean %s%s?", like, textutil.QuotePath(rest))
-	}
-	return hinterr.With(err, "for an image in a registry write docker://%s", textutil.QuotePath(rest))
+	return hinterr.With(err, "did you mean %s%s?", like, textutil.QuotePath(rest))
 }
 
 // likePrefix is the prefix that a word is nearest to, with its colon or slashes; "" for none.
@@ -185,3 +167,8 @@ func BaseName(r Ref) string {
 
 // HasManifests reports whether images have manifests of their own there, and not only a config.
 func (r Ref) HasManifests() bool { return r.Transport != Daemon && r.Transport != DockerArchive }
+
+// hasTags reports whether a tag may follow the path.
+func (r Ref) hasTags() bool {
+	return r.Transport == DockerArchive || r.Transport == OCILayout || r.Transport == OCIArchive
+}

@@ -1,16 +1,17 @@
-// Images in a registry: opening and pushing them, and listing repositories and tags.
+// Images in a registry.
 
 package source
 
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
+	"os"
+	"strings"
 	"sync"
-	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -20,25 +21,19 @@ import (
 
 	"vfix.dev/vfix/images/schema1"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
 )
 
-// Network is one command's access to registries: one set of connections, and one login for a repository.
+// Network is one command's access to registries: one set of connections, and a login for each repository.
 type Network struct {
-	insecure bool
-	pause    time.Duration
-	base     http.RoundTripper
-	keys     authn.Keychain
-
-	mu     sync.Mutex
-	logins map[name.Repository]func() (http.RoundTripper, error)
+	o       Options // without Net
+	base    http.RoundTripper
+	keys    authn.Keychain
+	clients sync.Map // *http.Client by name.Repository
 }
 
 func newNetwork(o Options) *Network {
-	base := &roundTripper{o: o, host: map[string]*http.Transport{}}
-	return &Network{
-		insecure: o.Insecure, pause: o.Pause, base: transport.NewUserAgent(base, o.UserAgent), keys: keychain(o.AuthFile),
-		logins: map[name.Repository]func() (http.RoundTripper, error){},
-	}
+	return &Network{o: o, base: &roundTripper{o: o}, keys: keychain(o.AuthFile)}
 }
 
 // NameOptions are the options to parse the name of a repository; insecure allows plain HTTP.
@@ -49,54 +44,56 @@ func NameOptions(insecure bool) []name.Option {
 	return nil
 }
 
-func (n *Network) nameOptions() []name.Option { return NameOptions(n.insecure) }
+func (n *Network) nameOptions() []name.Option { return NameOptions(n.o.Insecure) }
 
-// login returns the transport for pulls from a repository. Concurrent callers wait for the same login.
-func (n *Network) login(ctx context.Context, repo name.Repository) (http.RoundTripper, error) {
-	n.mu.Lock()
-	l := n.logins[repo]
-	if l == nil {
-		l = sync.OnceValues(func() (http.RoundTripper, error) {
-			auth, err := authn.Resolve(ctx, n.keys, repo)
-			if err != nil {
-				return nil, fmt.Errorf("credentials: %w", err)
-			}
-			return transport.NewWithContext(ctx, repo.Registry, auth, n.base, []string{repo.Scope(transport.PullScope)})
-		})
-		n.logins[repo] = l
-	}
-	n.mu.Unlock()
-	t, err := l()
-	if err != nil { // the next caller tries again
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		delete(n.logins, repo)
-	}
-	return t, err
+func (n *Network) backoff() remote.Backoff {
+	return remote.Backoff{Duration: n.o.Pause, Factor: 2, Jitter: 0.1, Steps: maxTries}
 }
 
-// puller returns the options for go-containerregistry's reads of a repository.
-func (n *Network) puller(ctx context.Context, repo name.Repository) ([]remote.Option, error) {
-	t, err := n.login(ctx, repo)
-	return []remote.Option{remote.WithContext(ctx), remote.WithTransport(t)}, err
+// again reports whether go-containerregistry repeats a request.
+func (n *Network) again(err error) bool {
+	if !isTemporary(err) {
+		return false
+	}
+	progress.Note(n.o.Progress, "registry: temporary error: %v", redacted{err})
+	return true
 }
 
-// options returns the options for go-containerregistry's other requests. It repeats uploads that break; the transport
-// repeats everything else.
+// client returns the client for pulls from a repository.
+func (n *Network) client(ctx context.Context, repo name.Repository) (*http.Client, error) {
+	if c, ok := n.clients.Load(repo); ok {
+		return c.(*http.Client), nil
+	}
+	auth, err := authn.Resolve(ctx, n.keys, repo)
+	if err != nil {
+		return nil, fmt.Errorf("credentials: %w", err)
+	}
+	codes := []int{http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
+	patient := transport.NewRetry(n.base, transport.WithRetryBackoff(n.backoff()), transport.WithRetryPredicate(n.again), transport.WithRetryStatusCodes(codes...))
+	t, err := transport.NewWithContext(ctx, repo.Registry, auth, transport.NewUserAgent(patient, n.o.UserAgent), []string{repo.Scope(transport.PullScope)})
+	if err != nil {
+		return nil, err
+	}
+	c := &http.Client{Transport: t, CheckRedirect: checkRedirect}
+	n.clients.Store(repo, c)
+	return c, nil
+}
+
+// options returns the options for go-containerregistry's pushes and lists.
 func (n *Network) options(ctx context.Context) []remote.Option {
 	return []remote.Option{
-		remote.WithContext(ctx), remote.WithTransport(n.base), remote.WithAuthFromKeychain(n.keys),
-		remote.WithRetryStatusCodes(), remote.WithRetryBackoff(remote.Backoff{Duration: n.pause, Factor: 2, Jitter: 0.1, Steps: maxTries}),
+		remote.WithContext(ctx), remote.WithTransport(n.base), remote.WithUserAgent(n.o.UserAgent), remote.WithAuthFromKeychain(n.keys),
+		remote.WithRetryBackoff(n.backoff()), remote.WithRetryPredicate(n.again),
 	}
 }
 
 // get reads the manifest of a name.
 func (n *Network) get(ctx context.Context, ref name.Reference) (*remote.Descriptor, error) {
-	opts, err := n.puller(ctx, ref.Context())
+	c, err := n.client(ctx, ref.Context())
 	if err != nil {
 		return nil, err
 	}
-	return remote.Get(ref, opts...)
+	return remote.Get(ref, remote.WithContext(ctx), remote.WithTransport(c.Transport))
 }
 
 // openRegistry opens an image in a registry. No layer is fetched yet.
@@ -109,7 +106,7 @@ func openRegistry(ctx context.Context, ref Ref, o Options) (*Source, error) {
 	if err != nil {
 		return nil, RegistryError(ctx, n, err)
 	}
-	from := &registryStore{ctx: ctx, net: o.Net, repo: n.Context(), o: o}
+	from := &registryStore{ctx: ctx, net: o.Net, repo: n.Context()}
 	src := &Source{Ref: ref, Digest: desc.Digest.String()}
 	src.AtEnd(from.close)
 	if schema1.IsSchema1(desc.MediaType) || schema1.LooksSchema1(desc.Manifest) {
@@ -135,33 +132,36 @@ type registryStore struct {
 	ctx  context.Context
 	net  *Network
 	repo name.Repository
-	o    Options
 
 	mu   sync.Mutex
-	kept map[v1.Hash]keptBlob // nil: blobs are not kept
+	kept map[v1.Hash]*os.File // nil: blobs are not kept
 }
 
-func (s *registryStore) open(d v1.Descriptor) (io.ReadCloser, int64, error) {
+func (s *registryStore) open(d v1.Descriptor) (rc io.ReadCloser, size int64, err error) {
+	host := s.repo.RegistryStr()
 	if d.MediaType.IsImage() || d.MediaType.IsIndex() {
 		desc, err := s.net.get(s.ctx, s.repo.Digest(d.Digest.String()))
 		if err != nil {
-			return nil, 0, missing(err, "no manifest %v", d.Digest)
+			return nil, 0, fmt.Errorf("manifest %v: %w", d.Digest, plain(err, host, "no such manifest"))
 		}
 		return io.NopCloser(bytes.NewReader(desc.Manifest)), desc.Size, nil
 	}
 	s.mu.Lock()
-	k, have := s.kept[d.Digest]
+	kept := s.kept[d.Digest]
 	keep := s.kept != nil
 	s.mu.Unlock()
-	if have {
-		return io.NopCloser(io.NewSectionReader(k.f, 0, k.size)), k.size, nil
+	if kept != nil {
+		return io.NopCloser(io.NewSectionReader(kept, 0, math.MaxInt64)), d.Size, nil
 	}
-	rc, size, err := s.download(d.Digest)
+	client, err := s.net.client(s.ctx, s.repo)
+	if err == nil {
+		rc, size, err = s.download(client, d.Digest)
+	}
 	if err == nil && keep {
 		rc, err = s.keepWhile(rc, d.Digest, size)
 	}
 	if err != nil {
-		return nil, 0, missing(err, "registry %s: no blob %v", s.repo.RegistryStr(), d.Digest)
+		return nil, 0, fmt.Errorf("blob %v: %w", d.Digest, plain(err, host, "no such blob"))
 	}
 	return rc, size, nil
 }
@@ -184,16 +184,67 @@ func registryOf(l *layer) *registryStore {
 	return r
 }
 
-// missing makes a 404 of a registry an ErrNotFound with another text.
-func missing(err error, format string, args ...any) error {
-	if NotThere(err) {
-		return hinterr.Errorf(hinterr.ErrNotFound, format, args...)
+// putRegistry pushes a result: first the blobs, then the manifests from the inside out, so that the tag always names
+// the whole of the old image or of the new one. Layers that are in another repository of the registry are mounted.
+func putRegistry(ctx context.Context, dest Ref, r Result, o Options) (Stored, error) {
+	tag, err := name.NewTag(dest.Name, o.Net.nameOptions()...)
+	if err != nil {
+		return Stored{}, BadName(dest.Name, err)
 	}
-	return err
+	shown, err := fullTag(dest.Name)
+	if err != nil {
+		return Stored{}, err
+	}
+	digest, err := push(ctx, tag, r, o)
+	if err != nil {
+		return Stored{}, RegistryError(ctx, tag, err)
+	}
+	return Stored{Reference: shown + "@" + digest.String(), Digest: digest.String()}, nil
 }
 
-// NotThere reports whether an error means that a registry does not have the content.
-func NotThere(err error) bool {
-	var e *transport.Error
-	return errors.As(err, &e) && e.StatusCode == http.StatusNotFound
+func push(ctx context.Context, tag name.Tag, r Result, o Options) (digest v1.Hash, err error) {
+	var t interface {
+		remote.Taggable
+		Digest() (v1.Hash, error)
+	} = r.Index
+	if r.Index == nil {
+		img, done, err := portable(ctx, r.Image, Registry, o)
+		if err != nil {
+			return digest, err
+		}
+		defer done()
+		t = img
+	}
+	if digest, err = t.Digest(); err != nil {
+		return digest, err
+	}
+	updates, reported := pushProgress(tag, o)
+	err = remote.Push(tag, t, append(o.Net.options(ctx), remote.WithProgress(updates))...)
+	<-reported
+	if err != nil {
+		return digest, err
+	}
+	// A proxy that requires a login may answer every request with success.
+	got, err := remote.Get(tag, o.Net.options(ctx)...)
+	if err == nil && got.Digest != digest {
+		err = hinterr.Damaged("sent manifest %v, but the registry has %v under this name", digest, got.Digest)
+	}
+	return digest, err
+}
+
+// pushProgress reports a push; reported is closed when all updates are.
+func pushProgress(tag name.Tag, o Options) (updates chan v1.Update, reported chan struct{}) {
+	const buffered = 64
+	updates, reported = make(chan v1.Update, buffered), make(chan struct{})
+	go func() {
+		defer close(reported)
+		task := o.Progress.Start("push", strings.TrimPrefix(tag.Name(), name.DefaultRegistry+"/"), -1)
+		defer task.Done()
+		var done int64
+		for u := range updates {
+			task.Add(u.Complete - done)
+			done = u.Complete
+		}
+	}()
+	return updates, reported
 }

@@ -3,7 +3,6 @@
 package source
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -24,40 +23,35 @@ func ReplaceInIndex(idx v1.ImageIndex, old v1.Descriptor, img v1.Image) (v1.Imag
 	if !ok {
 		return nil, fmt.Errorf("a %T is not the index of a source", idx)
 	}
-	text, err := parseIndex(was.raw)
-	if err != nil {
-		return nil, err
-	}
 	d, err := partial.Descriptor(img)
 	if err != nil {
 		return nil, err
 	}
-	out := &index{from: was.from, desc: was.desc, imgDigest: d.Digest, img: img}
+	out := &index{from: was.from, imgDigest: d.Digest, img: img}
 	found := false
-	for _, e := range text.entries {
-		if e.Digest == old.Digest {
-			found = true
-			// "data" is the old content itself (image-spec, descriptor.md).
-			delete(e.members, "data")
-			e.members.Set(map[string]any{"digest": d.Digest, "size": d.Size, "mediaType": d.MediaType})
+	out.raw, err = editIndex(was.raw, func(all []indexEntry) ([]indexEntry, error) {
+		for _, e := range all {
+			if e.Digest == old.Digest {
+				found = true
+				delete(e.members, "data") // the old content itself (image-spec, descriptor.md)
+				e.members.Set(map[string]any{"digest": d.Digest, "size": d.Size, "mediaType": d.MediaType})
+			}
 		}
-	}
-	if !found {
-		return nil, hinterr.Errorf(hinterr.ErrNotFound, "no manifest %v in the index", old.Digest)
-	}
-	text.keep(func(d v1.Descriptor) bool {
-		about := isAttestation(d) && d.Annotations[AttestationSubject] == old.Digest.String()
-		if about {
-			out.omitted = append(out.omitted, d)
-		}
-		return !about
+		return slices.DeleteFunc(all, func(e indexEntry) bool {
+			about := isAttestation(e.Descriptor) && e.Annotations[AttestationSubject] == old.Digest.String()
+			if about {
+				out.omitted = append(out.omitted, e.Descriptor)
+			}
+			return about
+		}), nil
 	})
-	if out.raw, err = text.text(); err == nil {
-		err = json.Unmarshal(out.raw, &out.parsed)
+	if err == nil && !found {
+		err = hinterr.Errorf(hinterr.ErrNotFound, "no manifest %v in the index", old.Digest)
 	}
 	if err == nil {
-		out.desc.Digest, out.desc.Size, err = v1.SHA256(bytes.NewReader(out.raw))
+		err = json.Unmarshal(out.raw, &out.parsed)
 	}
+	out.desc = describe(was.desc.MediaType, out.raw)
 	return out, err
 }
 
@@ -70,70 +64,40 @@ func noteOmitted(idx v1.ImageIndex, p progress.Reporter) {
 	}
 }
 
-// indexText is the JSON of an index, of which single entries can be changed.
-type indexText struct {
-	members blob.Object
-	entries []indexEntry
-}
-
+// indexEntry is an entry of an index with all its members.
 type indexEntry struct {
 	v1.Descriptor
 	members blob.Object
 }
 
-// parseIndex finds the entries of an index. It errs if "manifests" is missing, not a list, or there in two spellings:
-// readers would disagree on which one counts.
-func parseIndex(raw []byte) (*indexText, error) {
-	t := &indexText{}
-	if err := json.Unmarshal(raw, &t.members); err != nil {
-		return nil, hinterr.Damaged("index: %v", err)
+func (e *indexEntry) UnmarshalJSON(text []byte) error {
+	if err := json.Unmarshal(text, &e.Descriptor); err != nil {
+		return err
 	}
-	lists := 0
-	for key := range t.members {
-		if strings.EqualFold(key, "manifests") {
-			lists++
-		}
-	}
-	var all []json.RawMessage
-	if err := json.Unmarshal(t.members["manifests"], &all); err != nil || lists != 1 {
-		return nil, hinterr.Damaged("index: got %d lists of manifests, want 1", lists)
-	}
-	for n, raw := range all {
-		var e indexEntry
-		err := json.Unmarshal(raw, &e.Descriptor)
-		if err == nil {
-			err = json.Unmarshal(raw, &e.members)
-		}
-		if err != nil {
-			return nil, hinterr.Damaged("index: entry %d: %v", n, err)
-		}
-		t.entries = append(t.entries, e)
-	}
-	return t, nil
+	return json.Unmarshal(text, &e.members)
 }
 
-// keep removes the entries for which f is false.
-func (t *indexText) keep(f func(v1.Descriptor) bool) {
-	t.entries = slices.DeleteFunc(t.entries, func(e indexEntry) bool { return !f(e.Descriptor) })
+func (e indexEntry) MarshalJSON() ([]byte, error) { return blob.EncodeJSON(e.members) }
+
+// newEntry is the entry of a new image.
+func newEntry(d v1.Descriptor) (e indexEntry) {
+	text, _ := json.Marshal(d) // a descriptor always encodes
+	_ = e.UnmarshalJSON(text)
+	return e
 }
 
-// add appends an entry.
-func (t *indexText) add(d v1.Descriptor) error {
-	text, err := json.Marshal(d)
-	e := indexEntry{Descriptor: d}
+// editIndex returns the text of an index with the entries that f makes of its own. Equal indexes give equal bytes.
+func editIndex(raw []byte, f func([]indexEntry) ([]indexEntry, error)) ([]byte, error) {
+	var members blob.Object
+	err := json.Unmarshal(raw, &members)
 	if err == nil {
-		err = json.Unmarshal(text, &e.members)
+		err = blob.Edit(members, "manifests", func(all *[]indexEntry) (err error) {
+			*all, err = f(*all)
+			return err
+		})
 	}
-	t.entries = append(t.entries, e)
-	return err
-}
-
-// text encodes the index. Equal indexes give equal bytes.
-func (t *indexText) text() ([]byte, error) {
-	all := []blob.Object{}
-	for _, e := range t.entries {
-		all = append(all, e.members)
+	if err != nil {
+		return nil, hinterr.Damaged("index: %w", err)
 	}
-	t.members.Set(map[string]any{"manifests": all})
-	return blob.EncodeJSON(t.members)
+	return blob.EncodeJSON(members)
 }

@@ -16,6 +16,7 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
 )
 
 // isStdin reports whether a name means stdin. A path to a file is opened again; of a pipe or a socket only the
@@ -54,61 +55,33 @@ func openStream(ctx context.Context, ref Ref, o Options) (src *Source, err error
 	}
 	at := ref
 	at.Name = filepath.Join(dir, filepath.Base(title))
+	open := openFile
+	if !ref.Guessed {
+		open = transports[ref.Transport].open
+	}
 	if err = copyStream(ctx, ref.Name, at.Name, title, o); err == nil {
-		src, err = openRef(ctx, at, o)
+		src, err = open(ctx, at, o)
 	}
 	if err != nil {
 		os.RemoveAll(dir)
-		hint := strings.ReplaceAll(hinterr.HintOf(err), at.Name, ref.Name)
 		if errors.Is(err, ErrSeveral) && ref.Name == Stdin {
-			hint += fmt.Sprintf("; of stdin as %s:-:TAG or %s:-:TAG", DockerArchive, OCIArchive)
+			err = hinterr.With(err, "%s; of stdin as %s:-:TAG or %s:-:TAG", hinterr.HintOf(err), DockerArchive, OCIArchive)
 		}
-		return nil, hinterr.With(fmt.Errorf("%s: %w", title, copyError{err, at.Name, title}), "%s", hint)
+		return nil, fmt.Errorf("%s: %w", title, err)
 	}
 	src.Ref.Name = ref.Name
 	src.AtEnd(func() error { return os.RemoveAll(dir) })
 	return src, nil
 }
 
-// copyError is an error about the copy of a stream, with the stream's name.
-type copyError struct {
-	error
-	file, name string
-}
-
-func (e copyError) Error() string { return strings.ReplaceAll(e.error.Error(), e.file, e.name) }
-func (e copyError) Unwrap() error { return e.error }
+const pipeHint = "pipe an image into vfix: docker save IMAGE | vfix scan -"
 
 // copyStream copies a stream to a file. It waits for the stream's writer until ctx ends.
 func copyStream(ctx context.Context, name, file, title string, o Options) error {
-	out, err := os.Create(file)
-	if err != nil {
-		return err
-	}
 	task := o.Progress.Start("read", title, -1)
 	defer task.Done()
 	done := make(chan error, 1)
-	go func() {
-		defer out.Close()
-		in := os.Stdin
-		if !isStdin(name) {
-			var err error
-			if in, err = os.Open(name); err != nil {
-				done <- err
-				return
-			}
-			defer in.Close()
-		}
-		if term.IsTerminal(int(in.Fd())) {
-			done <- hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "a terminal, not a file or a pipe"), pipeHint)
-			return
-		}
-		n, err := io.Copy(out, blob.Reading{Ctx: ctx, Reader: in, T: task})
-		if err == nil && n == 0 {
-			err = hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "empty: nothing was written to it"), pipeHint+"; stdin can be read once")
-		}
-		done <- err
-	}()
+	go func() { done <- readStream(ctx, name, file, task) }()
 	select {
 	case err := <-done:
 		return err
@@ -117,4 +90,27 @@ func copyStream(ctx context.Context, name, file, title string, o Options) error 
 	}
 }
 
-const pipeHint = "pipe an image into vfix: docker save IMAGE | vfix scan -"
+func readStream(ctx context.Context, name, file string, task progress.Task) error {
+	in := os.Stdin
+	if !isStdin(name) {
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		in = f
+	}
+	if term.IsTerminal(int(in.Fd())) {
+		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "a terminal, not a file or a pipe"), pipeHint)
+	}
+	out, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	n, err := io.Copy(out, blob.Reading{Ctx: ctx, Reader: in, T: task})
+	if err == nil && n == 0 {
+		err = hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "empty: nothing was written to it"), pipeHint+"; stdin can be read once")
+	}
+	return err
+}

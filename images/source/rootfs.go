@@ -1,13 +1,19 @@
-// Bare root filesystems, a directory or a tarball such as 'docker export' writes, as images of one layer.
+// Bare root filesystems: a directory or a tarball such as 'docker export' writes as an image of one layer, and the checks
+// before one is written to a directory.
 
 package source
 
 import (
 	"bufio"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -53,10 +59,14 @@ func WithRootImage(ctx context.Context, s *Source, dir func(io.Writer) error, o 
 	if err != nil {
 		return err
 	}
-	img, err := madeImage(v1.Manifest{
-		SchemaVersion: 2, MediaType: types.OCIManifestSchema1,
+	manifest, err := json.Marshal(v1.Manifest{
+		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: describe(types.DockerConfigJSON, config),
 		Layers: []v1.Descriptor{{MediaType: types.OCILayer, Size: packed.PackedSize, Digest: packed.PackedDigest}},
-	}, config, packedStore{packed})
+	})
+	if err != nil {
+		return err
+	}
+	img, err := EditedImage(manifest, config, []v1.Layer{packed})
 	if err == nil {
 		err = s.take(img, o)
 	}
@@ -64,17 +74,6 @@ func WithRootImage(ctx context.Context, s *Source, dir func(io.Writer) error, o 
 		s.Path = ""
 	}
 	return err
-}
-
-// packedStore has one blob, a layer that was made here.
-type packedStore struct{ layer *blob.PackedLayer }
-
-func (p packedStore) open(d v1.Descriptor) (io.ReadCloser, int64, error) {
-	if d.Digest != p.layer.PackedDigest {
-		return nil, 0, hinterr.Errorf(hinterr.ErrNotFound, "no blob %v", d.Digest)
-	}
-	r, err := p.layer.Compressed()
-	return r, p.layer.PackedSize, err
 }
 
 // MayBeInLayer returns an error for the name of a file that would hide another one if it were in a layer.
@@ -110,4 +109,53 @@ func copyTarball(ctx context.Context, w io.Writer, name string, p progress.Repor
 	}
 	_, err = io.Copy(io.Discard, in)
 	return err
+}
+
+// CheckRootDest returns an error if a root filesystem cannot be written to a directory, which must be missing or empty.
+func CheckRootDest(dir string) error {
+	empty, err := isEmpty(dir)
+	if fi, is := os.Lstat(dir); is == nil && !fi.IsDir() { // a symlink would be replaced
+		err = fmt.Errorf("%s: exists and is not a directory", dir)
+	} else if err == nil && !empty {
+		err = fmt.Errorf("%s: exists and is not empty", dir)
+	}
+	return hinterr.With(err, "name a directory that does not exist yet, or an empty one")
+}
+
+// isEmpty reports whether a directory is empty or missing.
+func isEmpty(dir string) (bool, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	return len(entries) == 0, err
+}
+
+// CheckNotInside returns an error for a directory to write in the directory of its source.
+func CheckNotInside(src *Source, dest Ref) error {
+	if dest.Transport == Dir && src.Image == nil && Inside(src.Path, dest.Name) {
+		return ErrInside(dest.Name, src.Path)
+	}
+	return nil
+}
+
+// ErrInside returns the error for an output that is inside its input.
+func ErrInside(out, in string) error {
+	return hinterr.With(fmt.Errorf("%s is inside %s, which is copied there", out, in), "name a directory outside of it")
+}
+
+// Inside reports whether name, which need not exist, is in the directory dir.
+func Inside(dir, name string) bool {
+	paths := [...]string{dir, filepath.Dir(filepath.Clean(name))}
+	for i, p := range paths {
+		real, err := filepath.EvalSymlinks(p)
+		if err == nil {
+			paths[i], err = filepath.Abs(real)
+		}
+		if err != nil {
+			return false
+		}
+	}
+	rel, err := filepath.Rel(paths[0], paths[1])
+	return err == nil && filepath.IsLocal(rel)
 }
