@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"path"
 	"strings"
 
 	"vfix.dev/vfix/images/contents"
@@ -45,32 +44,11 @@ func (p *patchRun) copyTree(ctx context.Context, d *contents.Disk) error {
 		}
 		defer c.Close()
 		c.Path = d.Path
-		hits, err := p.inDirectory(ctx, c)
-		if err == nil {
-			err = p.commit()
+		if err := p.inDirectory(ctx, c); err != nil {
+			return err
 		}
-		if err == nil {
-			err = keepDirTimes(d, c, hits)
-		}
-		return err
+		return p.commit()
 	})
-}
-
-// keepDirTimes gives the directories of patched files their times again, which the renames changed.
-func keepDirTimes(from, to *contents.Disk, hits []contents.Target) error {
-	for _, h := range hits {
-		for _, name := range h.Names {
-			dir := path.Dir(name)
-			fi, err := from.Root.Stat(dir)
-			if err == nil {
-				err = to.Root.Chtimes(dir, fi.ModTime(), fi.ModTime())
-			}
-			if err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // copyAll copies what is in a directory, and its metadata, with cp (POSIX has no option for it; GNU, BusyBox and macOS

@@ -46,7 +46,7 @@ func All(ctx context.Context, paths []string, o Options) (*contents.Findings, er
 	defer s.Close()
 	p := &patchRun{
 		s: s, o: o, out: &contents.Findings{Source: strings.Join(paths, " "), ChangedOnly: o.Since != ""},
-		finals: map[string]bool{}, roots: map[string]*os.Root{}, written: map[contents.FileID]*replacement{},
+		finals: map[string]bool{}, dirs: map[string]*directory{}, written: map[contents.FileID]*replacement{},
 	}
 	if err := p.run(ctx, paths); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ type patchRun struct {
 	// may name hard links of one file, or the same directory.
 	pending []*replacement
 	finals  map[string]bool
-	roots   map[string]*os.Root // the directories of those, by path
+	dirs    map[string]*directory // of those, by path
 	written map[contents.FileID]*replacement
 }
 
@@ -137,28 +137,26 @@ func (p *patchRun) directory(ctx context.Context, d *contents.Disk) error {
 		return p.copyTree(ctx, d)
 	}
 	d.Since, d.OneFS = p.since, p.o.OneFS
-	_, err := p.inDirectory(ctx, d)
-	return err
+	return p.inDirectory(ctx, d)
 }
 
 // inDirectory examines the files of a directory and, except in a dry run, writes the patched copies beside them.
-func (p *patchRun) inDirectory(ctx context.Context, d *contents.Disk) (hits []contents.Target, err error) {
+func (p *patchRun) inDirectory(ctx context.Context, d *contents.Disk) error {
 	f, err := d.Scan(ctx, p.s)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	f.Rename(func(s string) string { return path.Join(filepath.ToSlash(d.Path), s) })
 	p.out.Add(f.Findings)
 	if p.o.DryRun {
-		return nil, nil
+		return nil
 	}
-	hits = f.ToPatch()
-	for _, h := range hits {
+	for _, h := range f.ToPatch() {
 		if err := p.replace(ctx, d, h); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return hits, nil
+	return nil
 }
 
 // file patches the single file that d is about. A copy is also made of a file that has nothing to patch.

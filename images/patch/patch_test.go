@@ -26,6 +26,9 @@ func TestPatchInPlace(t *testing.T) {
 	if err := os.Link(dir+"/bin/c", outside); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Chtimes(dir+"/bin", imagetest.TestTime, imagetest.TestTime); err != nil {
+		t.Fatal(err)
+	}
 	n := &imagetest.Notes{}
 	f := imagetest.Patch(t, patch.Options{InPlace: true, Progress: n}, dir)
 	if got, want := imagetest.Paths(f), strings.ReplaceAll("D/b=D/lib/a D/bin/c", "D", dir); got != want {
@@ -44,6 +47,9 @@ func TestPatchInPlace(t *testing.T) {
 	}
 	if fi := imagetest.Stat(t, dir+"/bin/c"); fi.Mode() != 0o751 || !fi.ModTime().Equal(imagetest.TestTime) {
 		t.Errorf("bin/c: got mode %v and time %v", fi.Mode(), fi.ModTime())
+	}
+	if got := imagetest.Stat(t, dir+"/bin").ModTime(); !got.Equal(imagetest.TestTime) {
+		t.Errorf("bin: got time %v", got)
 	}
 	if fi := imagetest.Stat(t, dir+"/bin/link"); fi.Mode()&fs.ModeSymlink == 0 {
 		t.Error("bin/link is no longer a symlink")

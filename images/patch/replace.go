@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
@@ -25,13 +26,19 @@ import (
 
 // replacement is a file written under a temporary name that waits for its final one.
 type replacement struct {
-	root        *os.Root // the directory it is in, one of patchRun.roots: a rename stays there
-	temp, final string   // in root
-	from        string   // the file it was made from, as the user would type it
+	dir         *directory
+	temp, final string // in dir
+	from        string // the file it was made from, as the user would type it
 	id          contents.FileID
 	links       uint64 // names that the file system knows of that file
 	done        bool
 	dropped     []string // the marks that it does not keep
+}
+
+// directory is one in which files are replaced: a rename stays there.
+type directory struct {
+	*os.Root
+	modified time.Time // which it keeps; zero: it does not
 }
 
 // replace writes the patched copy of a file, and in place a further name of the copy for each further name that the
@@ -61,7 +68,7 @@ func (p *patchRun) replace(ctx context.Context, d *contents.Disk, h contents.Tar
 		r, err := p.begin(d.Root, name)
 		if err == nil && r != nil {
 			r.id = first.id
-			err = contents.Link(first.root, first.temp, r.root, r.temp)
+			err = contents.Link(first.dir.Root, first.temp, r.dir.Root, r.temp)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.Full(name), err)
@@ -91,6 +98,9 @@ func (p *patchRun) prepare(d *contents.Disk, name string, seen fs.FileInfo, chan
 	if r == nil || err != nil {
 		return nil, err
 	}
+	if isOutput {
+		r.dir.modified = time.Time{} // it gets a new name
+	}
 	r.from = d.Full(name)
 	return r, contents.WrapPath(r.from, p.fill(r, old, seen, isOutput, changed, write))
 }
@@ -107,7 +117,7 @@ func (p *patchRun) fill(r *replacement, old *os.File, seen fs.FileInfo, isOutput
 	}
 	r.id, r.links = contents.Identify(fi)
 	const private = 0o600 // until it has its owner
-	f, err := r.root.OpenFile(r.temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, private)
+	f, err := r.dir.OpenFile(r.temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, private)
 	if err != nil {
 		return err
 	}
@@ -126,7 +136,7 @@ func (p *patchRun) fill(r *replacement, old *os.File, seen fs.FileInfo, isOutput
 		return fmt.Errorf("keep %v: %w", lost[i], fs.ErrPermission)
 	}
 	p.warnLost(r.from, lost)
-	if err := contents.KeepTimes(r.root, r.temp, old); err != nil {
+	if err := contents.KeepTimes(r.dir.Root, r.temp, old); err != nil {
 		return err
 	}
 	return f.Sync()
@@ -175,15 +185,19 @@ func (p *patchRun) begin(root *os.Root, name string) (*replacement, error) {
 	}
 	p.finals[full] = true
 	dir, base := filepath.Dir(full), filepath.Base(full)
-	at := p.roots[dir]
+	at := p.dirs[dir]
 	if at == nil {
-		var err error
-		if at, err = root.OpenRoot(filepath.Dir(filepath.FromSlash(name))); err != nil {
+		opened, err := root.OpenRoot(filepath.Dir(filepath.FromSlash(name)))
+		if err != nil {
 			return nil, err
 		}
-		p.roots[dir] = at
+		at = &directory{Root: opened}
+		p.dirs[dir] = at
+		if fi, err := opened.Stat("."); err == nil {
+			at.modified = fi.ModTime()
+		}
 	}
-	r := &replacement{root: at, temp: atomicfile.TempName(base), final: base}
+	r := &replacement{dir: at, temp: atomicfile.TempName(base), final: base}
 	p.pending = append(p.pending, r)
 	return r, nil
 }
@@ -193,13 +207,14 @@ func (p *patchRun) commit() error {
 		if r.done {
 			continue
 		}
-		if err := r.root.Rename(r.temp, r.final); err != nil {
+		if err := r.dir.Rename(r.temp, r.final); err != nil {
 			return err
 		}
 		r.done = true
 	}
-	for _, root := range p.roots {
-		if err := contents.SyncDir(root, "."); err != nil {
+	for _, dir := range p.dirs {
+		_ = dir.Chtimes(".", time.Time{}, dir.modified) // only its owner may
+		if err := contents.SyncDir(dir.Root, "."); err != nil {
 			return err
 		}
 	}
@@ -210,11 +225,11 @@ func (p *patchRun) commit() error {
 func (p *patchRun) discard() {
 	for _, r := range p.pending {
 		if !r.done {
-			r.root.Remove(r.temp)
+			r.dir.Remove(r.temp)
 		}
 	}
-	for _, root := range p.roots {
-		root.Close()
+	for _, dir := range p.dirs {
+		dir.Close()
 	}
 }
 
