@@ -84,6 +84,9 @@ func (e *Examiner) ask(file *os.File) (a answer, err error) {
 	if err == nil {
 		err = cmd.Start()
 	}
+	if ctx.Err() != nil && err != nil {
+		return a, ErrTime
+	}
 	if err != nil {
 		return a, fmt.Errorf("%w: %w", ErrRefused, err)
 	}

@@ -3,6 +3,7 @@
 package examiner
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -129,46 +130,17 @@ func (f *Finding) describe(p *patch.Plan, wanted bool) {
 
 // take makes the patched file, proves that it is one, and keeps what differs.
 func (f *Finding) take(p *patch.Plan, original io.ReaderAt, size int64, fixes []find.Fix) error {
+	if p.Size > memory/2 {
+		return fmt.Errorf("not patched: got %d bytes, want at most %d", p.Size, memory/2)
+	}
+	patched := make([]byte, p.Size)
+	if _, err := io.ReadFull(p.Apply(original), patched); err != nil {
+		return err
+	}
 	for _, e := range p.Edits {
 		f.Edits = append(f.Edits, Edit{int64(e.Offset), e.Old, e.New})
 	}
-	all := p.Apply(original)
-	if _, err := io.CopyN(io.Discard, all, size); err != nil {
-		return err
-	}
-	var err error
-	if f.Tail, err = io.ReadAll(all); err != nil {
-		return err
-	}
-	_, err = patch.Verify(original, size, &patched{original, size, &f.Patch}, p.Size, patch.Options{Fixes: fixes})
+	f.Tail = patched[size:]
+	_, err := patch.Verify(original, size, bytes.NewReader(patched), p.Size, patch.Options{Fixes: fixes})
 	return err
-}
-
-// patched reads the patched file: the original, with the bytes of the patch.
-type patched struct {
-	original io.ReaderAt
-	size     int64
-	*Patch
-}
-
-func (p *patched) ReadAt(b []byte, off int64) (n int, err error) {
-	if off < p.size {
-		if n, err = p.original.ReadAt(b[:min(int64(len(b)), p.size-off)], off); err != nil && !errors.Is(err, io.EOF) {
-			return n, err
-		}
-		for _, e := range p.Edits {
-			for i, c := range e.New {
-				if at := e.Offset + int64(i) - off; at >= 0 && at < int64(n) {
-					b[at] = c
-				}
-			}
-		}
-	}
-	if at := off + int64(n) - p.size; at >= 0 && at < int64(len(p.Tail)) {
-		n += copy(b[n:], p.Tail[at:])
-	}
-	if n < len(b) {
-		return n, io.EOF
-	}
-	return n, nil
 }

@@ -79,9 +79,12 @@ func TestExamine(t *testing.T) {
 		if err != nil || f.Sites != 1 || f.Left != "" || !f.Static {
 			t.Fatalf("got %+v, %v", f, err)
 		}
-		got, err := io.ReadAll(io.NewSectionReader(&patched{bytes.NewReader(legacy), int64(len(legacy)), &f.Patch}, 0, 1<<20))
-		if err != nil {
-			t.Fatal(err)
+		got := append(bytes.Clone(legacy), f.Tail...)
+		for _, e := range f.Edits {
+			if old := legacy[e.Offset:][:len(e.Old)]; !bytes.Equal(old, e.Old) {
+				t.Errorf("offset %#x: got the old bytes %x, want %x", e.Offset, e.Old, old)
+			}
+			copy(got[e.Offset:], e.New)
 		}
 		r, err := patch.Scan(bytes.NewReader(legacy), int64(len(legacy)))
 		if err != nil {
@@ -127,6 +130,9 @@ func TestFaults(t *testing.T) {
 	file := padded("hang")
 	if _, err := e.Examine(bytes.NewReader(file), int64(len(file))); !errors.Is(err, ErrTime) {
 		t.Errorf("hang: got %v", err)
+	}
+	if _, err := e.Examine(bytes.NewReader(legacy), int64(len(legacy))); !errors.Is(err, ErrTime) {
+		t.Errorf("after the time: got %v", err)
 	}
 }
 

@@ -27,10 +27,12 @@ var valued = strings.Fields("log log-format log-level root criu rootless cgroup-
 func (c *command) starts() bool { return (c.verb == "create" || c.verb == "run") && !c.help }
 
 // parseArgs parses the command line behind the name of the program. The verb is the first word that is not an option, and
-// the container the last one. Both runtimes accept --name=value and --name value; runc also -name.
+// the container the last one. Both runtimes accept --name=value and --name value; runc also -name. crun's -bDIR is not
+// understood: the record of such a start says so.
 func parseArgs(args []string) command {
 	c := command{bundle: "."}
 	options := true
+	known := map[string]*string{"bundle": &c.bundle, "b": &c.bundle, "config": &c.config, "f": &c.config, "log": &c.log, "log-format": &c.logFormat}
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
 		if arg == "--" && options {
@@ -47,33 +49,18 @@ func parseArgs(args []string) command {
 		}
 		name, value, has := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		if !slices.Contains(valued, name) {
-			letter := arg[1:2]
-			if arg[1] == '-' || has || letter != "b" && letter != "f" {
-				c.help = c.help || slices.Contains([]string{"help", "h", "?", "usage", "version", "v", "V"}, name)
-				continue
-			}
-			name, value, has = letter, arg[2:], true // crun's -bDIR
+			c.help = c.help || slices.Contains([]string{"help", "h", "?", "usage", "version", "v", "V"}, name)
+			continue
 		}
 		if !has && i+1 < len(args) {
 			i++
 			value = args[i]
 		}
-		c.set(name, value)
+		if to := known[name]; to != nil {
+			*to = value
+		}
 	}
 	return c
-}
-
-func (c *command) set(name, value string) {
-	switch name {
-	case "bundle", "b":
-		c.bundle = value
-	case "config", "f":
-		c.config = value
-	case "log":
-		c.log = value
-	case "log-format":
-		c.logFormat = value
-	}
 }
 
 // bundleFiles returns the directory of the bundle and the path of its config.json.

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -63,5 +64,13 @@ func TestOthersWrite(t *testing.T) {
 	}
 	if _, err := openCache(dir); err == nil {
 		t.Error("a directory that everybody writes to")
+	}
+	if os.Geteuid() == 0 {
+		if err := errors.Join(os.Chmod(dir, 0o700), os.Chown(dir, 1, 1)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := openCache(dir); err == nil {
+			t.Error("a directory of another user")
+		}
 	}
 }

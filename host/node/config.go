@@ -13,8 +13,6 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"sync"
 
 	"vfix.dev/vfix/internal/addedfiles"
 	"vfix.dev/vfix/rewriter/find"
@@ -160,33 +158,23 @@ func (c *Config) decide(annotations map[string]string) (s settings, err error) {
 	return s, nil
 }
 
-// rootless reports whether this process is not root on this machine, regardless of its user namespace
-// (user_namespaces(7): the first one maps all ids to themselves).
-var rootless = sync.OnceValue(func() bool {
-	return os.Geteuid() != 0 || len(userMap()) == 3 && strings.Join(userMap(), " ") != "0 0 4294967295"
-})
-
-// userMap is the first line of this process's map of user ids, in words: first id, the same outside, how many.
-func userMap() []string {
-	text, _ := os.ReadFile("/proc/self/uid_map")
-	line, _, _ := strings.Cut(string(text), "\n")
-	return strings.Fields(line)
-}
-
-// userDir is vfix's directory among those of one user (XDG Base Directory Specification); "" for root and for a user
-// without a home. A hook may be started without environment: then the home is that of the user outside of the namespace.
+// userDir is vfix's directory among those of one user (XDG Base Directory Specification); "" for root on this machine and
+// for a user without a home. A hook may be started without environment: then the home is that of the user outside of the
+// user namespace (user_namespaces(7), uid_map).
 func userDir(variable, usual string) string {
-	if !rootless() {
+	var inside, outside int
+	text, _ := os.ReadFile("/proc/self/uid_map")
+	_, _ = fmt.Sscan(string(text), &inside, &outside)
+	uid := outside + os.Geteuid() - inside
+	if uid == 0 {
 		return ""
 	}
 	if dir := os.Getenv(variable); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "vfix")
 	}
 	home := os.Getenv("HOME")
-	if words := userMap(); home == "" && len(words) > 1 {
-		if u, err := user.LookupId(words[1]); err == nil {
-			home = u.HomeDir
-		}
+	if u, err := user.LookupId(strconv.Itoa(uid)); home == "" && err == nil {
+		home = u.HomeDir
 	}
 	if !filepath.IsAbs(home) {
 		return ""

@@ -8,7 +8,7 @@ import (
 
 func TestParseConfig(t *testing.T) {
 	for text, want := range map[string]string{
-		"{}": "", `{"runtime": "/usr/bin/crun", "enabled": "opt-in", "fallback": true, "fix": "java-cgroups", "required": true, "state": "/s"}`: "",
+		"{}": "", `{"enabled": "always"}`: "", `{"runtime": "/usr/bin/crun", "enabled": "opt-in", "fallback": true, "fix": "java-cgroups", "required": true, "state": "/s"}`: "",
 		"": "EOF", "{": "EOF", "[]": "array", "{} {}": "behind the object", `{"fail_closed": true}`: "fail_closed", `{"required": "true"}`: "required",
 		`{"enabled": "sometimes"}`: "enabled", `{"runtime": "runc"}`: "not an absolute path", `{"state": "s"}`: "not an absolute path",
 		`{"cache_bytes": 1}`: "cache_bytes", `{"fix": "all"}`: "fix",

@@ -46,3 +46,19 @@ func TestRecord(t *testing.T) {
 		t.Errorf("the old record: %d bytes, %v", len(old), err)
 	}
 }
+
+// What is left, in one line.
+func TestWhy(t *testing.T) {
+	one, two := leftover{"/a", "first"}, leftover{"/b", "second"}
+	for want, r := range map[string]Record{
+		"":                       {},
+		"reason":                 {Reason: "reason", Left: []leftover{one}},
+		"/a: first":              {Left: []leftover{one}},
+		"/a: first (and 1 more)": {Left: []leftover{one, two}},
+		"no path":                {Left: []leftover{{Reason: "no path"}}},
+	} {
+		if got := r.why(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

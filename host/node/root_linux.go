@@ -74,10 +74,11 @@ func (r *root) check(id string) error {
 		return err
 	}
 	mountpoint := path == r.mount.Mountpoint
+	_, readOnly := options(r.mount.Options + "," + r.mount.VFSOptions)["ro"]
 	switch {
 	case path == "/":
 		return errors.New("it is the root of this machine")
-	case hasOption(r.mount.Options, "ro"), hasOption(r.mount.VFSOptions, "ro"):
+	case readOnly:
 		return errors.New("it is read-only on this machine")
 	case r.mount.FSType == "overlay" || r.mount.FSType == fuseOverlay:
 		return r.overlay(same, mountpoint, id)
@@ -125,7 +126,6 @@ const (
 
 // overlay checks an overlay, and finds its layers.
 func (r *root) overlay(same []*mountinfo.Info, mountpoint bool, id string) error {
-	upper := option(r.mount.VFSOptions, "upperdir")
 	at, alone := r.mount.Mountpoint, len(same) == 1
 	for _, m := range same { // podman binds a root to a second place if the container has users of its own
 		if len(same) == 2 && madeFor(m.Mountpoint, id) {
@@ -135,12 +135,10 @@ func (r *root) overlay(same []*mountinfo.Info, mountpoint bool, id string) error
 	switch {
 	case !mountpoint || r.mount.Root != "/":
 		return errors.New("it is a part of an overlay")
-	case r.mount.FSType == "overlay" && upper == "":
-		return errors.New("the overlay has no layer of the container's own")
 	case !alone:
 		return fmt.Errorf("it is shared: the same overlay is mounted %d times", len(same))
 	}
-	r.dirs = r.layers(at, upper)
+	r.dirs = r.layers(at)
 	return nil
 }
 
@@ -188,16 +186,15 @@ func madeFor(path, id string) bool {
 // layers returns the directories of an overlay that is mounted at a path; nil if they are not known. Names in mountinfo
 // may be cut short, relative or descriptors of another process; docker and podman write them to the file "lower" beside
 // the mount. Where files have their data in directories without names (data-only layers), the root shows them alone.
-func (r *root) layers(at, upper string) (dirs []directory) {
-	options := r.mount.VFSOptions
-	if strings.Contains(options, "::") || strings.Contains(options, "datadir+") {
+func (r *root) layers(at string) (dirs []directory) {
+	options := options(r.mount.VFSOptions)
+	lower, upper := options["lowerdir"]+options["lowerdir+"], options["upperdir"]
+	if _, data := options["datadir+"]; data || strings.Contains(lower, "::") {
 		return nil
 	}
-	dir := filepath.Dir(at)
-	names, home := lowerOptions(options), filepath.Dir(filepath.Dir(upper))
+	dir, home := filepath.Dir(at), filepath.Dir(filepath.Dir(upper))
 	if text, err := os.ReadFile(filepath.Join(dir, "lower")); err == nil && filepath.Base(at) == "merged" {
-		names, home = strings.Split(strings.TrimSpace(string(text)), ":"), filepath.Dir(dir)
-		upper = filepath.Join(dir, "diff")
+		lower, upper, home = strings.TrimSpace(string(text)), filepath.Join(dir, "diff"), filepath.Dir(dir)
 	}
 	var st unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, upper, 0, statxMask, &st); err != nil {
@@ -207,7 +204,7 @@ func (r *root) layers(at, upper string) (dirs []directory) {
 	if r.mount.FSType != fuseOverlay && (st.Mtime != r.stat.Mtime || st.Ctime != r.stat.Ctime) {
 		return nil
 	}
-	for _, name := range names {
+	for name := range strings.SplitSeq(lower, ":") {
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(home, name)
 		}
@@ -218,20 +215,6 @@ func (r *root) layers(at, upper string) (dirs []directory) {
 		dirs = append(dirs, directory{real, false})
 	}
 	return append(dirs, directory{upper, true})
-}
-
-// lowerOptions returns the lower directories in the options of an overlay (Documentation/filesystems/overlayfs.rst).
-func lowerOptions(options string) (names []string) {
-	for o := range strings.SplitSeq(options, ",") {
-		name, value, _ := strings.Cut(o, "=")
-		switch name {
-		case "lowerdir":
-			names = append(names, strings.Split(value, ":")...)
-		case "lowerdir+":
-			names = append(names, value)
-		}
-	}
-	return names
 }
 
 // errInUse: another process runs in the root.
@@ -267,16 +250,12 @@ func openAt(dir int, name string, flags int) (int, error) {
 	}
 }
 
-func hasOption(options, name string) bool {
-	return slices.Contains(strings.Split(options, ","), name)
-}
-
-// option returns the value of an option, "" for none.
-func option(options, name string) string {
-	for o := range strings.SplitSeq(options, ",") {
-		if value, is := strings.CutPrefix(o, name+"="); is {
-			return value
-		}
+// options returns the values of a list of mount options; those of one name are separated by colons.
+func options(list string) map[string]string {
+	all := map[string]string{}
+	for o := range strings.SplitSeq(list, ",") {
+		name, value, _ := strings.Cut(o, "=")
+		all[name] = strings.TrimPrefix(all[name]+":"+value, ":")
 	}
-	return ""
+	return all
 }

@@ -68,15 +68,10 @@ func TestOwnRoot(t *testing.T) {
 		n.bind(c.root, other.root)
 		return c
 	})
-	foreign("in use", "a process has it as its root", func(n *node) *container {
-		c := n.container(image)
-		n.process(c.root)
-		return c
-	})
 }
 
 // process runs a process with the root as its own until the test ends.
-func (n *node) process(root string) {
+func (n *node) process(root string) (pid int) {
 	program := n.read("/proc/self/exe")
 	n.write(root+"/sleeper", program)
 	cmd := &exec.Cmd{Path: "/sleeper", Args: []string{"sleeper"}, SysProcAttr: &syscall.SysProcAttr{Chroot: root}}
@@ -88,6 +83,7 @@ func (n *node) process(root string) {
 	_, err = bufio.NewReader(out).ReadString('\n')
 	n.must(err)
 	n.Cleanup(func() { in.Close(); _ = cmd.Wait() })
+	return cmd.Process.Pid
 }
 
 // Rule 1: directories that an engine made for one container.
@@ -149,6 +145,37 @@ func TestEngineDirectories(t *testing.T) {
 	n.must(unix.Unmount(other.root, 0))
 	n.expect(own.start(), Patched, "")
 	own.patched("bin/clock")
+}
+
+// Rule 1: the engine's own files must name the container and the directory.
+func TestMadeFor(t *testing.T) {
+	n := newNode(t)
+	n.write(n.dir+"/image/btrfs/layerdb/mounts/c1/mount-id", []byte("layer"))
+	n.write(n.dir+"/zfs-containers/containers.json", []byte("{"))
+	n.write(n.dir+"/zfs-containers/volatile-containers.json", []byte(`[{"id":"c1","layer":"layer"},{"id":"..","layer":"x"}]`))
+	for _, tc := range []struct {
+		path, id string
+		want     bool
+	}{
+		{"/btrfs/subvolumes/layer", "c1", true}, {"/btrfs/subvolumes/other", "c1", false}, {"/btrfs/subvolumes/layer", "c2", false},
+		{"/btrfs/subvolumes/layer/usr", "c1", false}, {"/btrfs/subvolumes/layer", "../mounts/c1", false}, {"/btrfs/subvolumes/", "", false},
+		{"/zfs/graph/layer", "c1", true}, {"/zfs/graph/other", "c1", false}, {"/zfs/graph/layer", "c2", false}, {"/zfs/graph/layer", "", false},
+		{"/vfs/dir/layer", "c1", false}, {"/other/layer", "c1", false},
+	} {
+		if got := madeFor(n.dir+tc.path, tc.id); got != tc.want {
+			t.Errorf("%s, %q: got %v", tc.path, tc.id, got)
+		}
+	}
+}
+
+// The first process of the container, which waits for the hook, may have the root already.
+func TestInUse(t *testing.T) {
+	n := newNode(t)
+	c := n.container(n.image("bin/clock"))
+	pid := n.process(c.root)
+	n.expect(c.start(), Skipped, "a process has it as its root")
+	c.unpatched("bin/clock")
+	n.expect(c.start(func(s *start) { s.pid = pid }), Patched, "")
 }
 
 // Rule 2: other mounts and symlinks in the root are left alone, also if they lead to the same file system.
@@ -228,6 +255,18 @@ func TestKeys(t *testing.T) {
 	}
 	if other, err := (directory{a, false}).key("another maker"); err != nil || other == want[0] {
 		t.Error("the key does not depend on the version")
+	}
+	n.must(os.Chmod(a, 0o711))
+	if got := keys(same); got[0] == want[0] || got[1] != want[1] {
+		t.Error("the key of a layer does not depend on its change time")
+	}
+	want = keys(same)
+	own := directory{same.upper, true}
+	before, err := own.key("maker")
+	n.must(err)
+	n.must(os.Chmod(same.upper, 0o711))
+	if after, err := own.key("maker"); err != nil || after != before {
+		t.Errorf("the key of a container's own directory depends on its change time: %v", err)
 	}
 	// Names that are relative to the directory of this process say nothing.
 	t.Chdir(filepath.Dir(a))

@@ -5,7 +5,6 @@ package node
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,14 +22,12 @@ type spec struct {
 
 // readSpec reads a config.json. The path of its root is relative to the bundle.
 func readSpec(path, bundle string) (*spec, error) {
-	const maxSpec = 64 << 20
-	f, err := os.Open(path)
+	var s spec
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	var s spec
-	if err := json.NewDecoder(io.LimitReader(f, maxSpec)).Decode(&s); err != nil {
+	if err := json.Unmarshal(text, &s); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if s.Root.Path == "" {

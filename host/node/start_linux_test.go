@@ -49,6 +49,99 @@ func TestWarm(t *testing.T) {
 	second.patched("lib/clock")
 }
 
+// looker is one for the root of a container.
+func (c *container) looker() *looker {
+	c.Helper()
+	r, err := openRoot(c.root, "c1")
+	c.must(err)
+	c.Cleanup(r.close)
+	cache, err := openCache(c.state)
+	c.must(err)
+	b := defaultBounds
+	b.until = time.Now().Add(time.Minute)
+	return &looker{root: r, bounds: &b, cache: cache, done: map[string]bool{}, Examiner: examiner.Examiner{Until: b.until, Dir: c.state}}
+}
+
+// A file of the container that is known to be patched is not looked at.
+func TestDone(t *testing.T) {
+	n := newNode(t)
+	image := n.image("bin/clock")
+	c := n.container(image)
+	n.write(c.root+"/own", tinyelf.Bytes(1))
+	own := directory{c.upper, true}
+	for _, done := range []bool{true, false} {
+		l := c.looker()
+		l.done["own"] = done
+		if found, err := l.directory(own); err != nil || len(found.Targets) == 0 != done {
+			t.Errorf("done %v: got %+v, %v", done, found, err)
+		}
+	}
+	c.start()
+	l := c.looker()
+	if _, err := l.directory(directory{image, false}); err != nil || !l.done["bin/clock"] || l.done["etc/hosts"] {
+		t.Errorf("after a start: got %v, %v", l.done, err)
+	}
+}
+
+// What the cache has: layers that are large or have something to patch, and whatever took too long.
+func TestStored(t *testing.T) {
+	n := newNode(t)
+	small, large := n.image(), n.image()
+	for i := range few - 1 {
+		n.write(fmt.Sprint(large, "/etc/", i), nil)
+	}
+	for i := range few - 2 { // beside etc and etc/hosts
+		n.write(fmt.Sprint(small, "/etc/", i), nil)
+	}
+	c := n.container(n.image("bin/clock"), small, large)
+	stored := func() int {
+		all, err := os.ReadDir(n.state + "/layers")
+		n.must(err)
+		return len(all)
+	}
+	if c.start(); stored() != 2 {
+		t.Errorf("%d entries, want those of the layer with a program and the large one", stored())
+	}
+	// A look that ended early is the last one of a start, and the others are in the cache or wait for the next start.
+	upper, lower := n.image("a/1", "b/2"), n.image("c/3", "d/4")
+	first := n.container(upper, lower).start(func(s *start) { s.limits.files = 1 })
+	if n.expect(first, Partial, "too many files"); len(first.Patched) != 1 || stored() != 3 {
+		t.Errorf("got %+v and %d entries, want one file and one entry more", first, stored())
+	}
+	next := n.container(upper, lower).start()
+	if n.expect(next, Partial, "too many files"); len(next.Patched) != 3 || next.Examined != 2 || next.Cache != "miss" {
+		t.Errorf("the next start: got %+v", next)
+	}
+	if last := n.container(upper, lower).start(func(s *start) { s.limits.files = 0 }); len(last.Patched) != 3 || last.Cache != "hit" {
+		t.Errorf("the last start: got %+v", last)
+	}
+}
+
+// A file that cannot be examined is left, and looked at again after a day.
+func TestNotExamined(t *testing.T) {
+	n := newNode(t)
+	image := n.image("bin/clock")
+	l := n.container(image).looker()
+	l.Dir = n.dir + "/none"
+	found, err := l.directory(directory{image, false})
+	if err != nil || len(found.Left) != 1 || found.Left[0].Path != "/bin/clock" || len(found.Targets) != 0 {
+		t.Fatalf("got %+v, %v", found, err)
+	}
+	for age, want := range map[time.Duration]int{0: 0, 25 * time.Hour: 1} {
+		key, err := directory{image, false}.key("")
+		n.must(err)
+		found.Time = time.Now().Add(-age)
+		n.must(l.cache.put(key, found))
+		again := n.container(image).looker()
+		if got, err := again.directory(directory{image, false}); err != nil || len(got.Targets) != want {
+			t.Errorf("after %v: got %+v, %v", age, got, err)
+		}
+	}
+	if _, err := l.directory(directory{n.dir + "/none", false}); err == nil {
+		t.Error("a directory that is missing: no error")
+	}
+}
+
 // Rule 3: what one container has removed is not missing for others.
 func TestHidden(t *testing.T) {
 	n := newNode(t)
@@ -198,6 +291,58 @@ func TestForeignEntry(t *testing.T) {
 	c.unpatched("bin/clock")
 }
 
+// Which files are looked at, and how one is told from another.
+func TestMatches(t *testing.T) {
+	program := tinyelf.Bytes(1)
+	change := func(at int, b ...byte) string {
+		other := bytes.Clone(program)
+		copy(other[at:], b)
+		return string(other)
+	}
+	for content, want := range map[string]bool{
+		string(program): true, change(4, 1): false, change(18, 183): false, change(19, 1): false, change(0, 0): false,
+		"text": false, strings.Repeat("\x00", 100): false,
+	} {
+		f := openText(t, content)
+		if got := isELF(int(f.Fd())); got != want {
+			t.Errorf("%q: got %v", content[:min(len(content), 20)], got)
+		}
+	}
+	now := unix.Stat_t{Size: 5, Mtim: unix.NsecToTimespec(6), Ctim: unix.NsecToTimespec(7)}
+	for want, tgt := range map[bool][]target{
+		true: {{Size: 5, Mtime: 6, Ctime: 7}}, false: {{Size: 4, Mtime: 6, Ctime: 7}, {Size: 5, Mtime: 5, Ctime: 7}, {Size: 5, Mtime: 6, Ctime: 6}},
+	} {
+		for _, tgt := range tgt {
+			if tgt.matches(&now) != want {
+				t.Errorf("%+v: got %v", tgt, !want)
+			}
+		}
+	}
+	patch := examiner.Patch{Edits: []examiner.Edit{edit(1, "b", "x")}, Tail: []byte("t")}
+	tgt := target{Size: 3, Finding: examiner.Finding{Patch: patch}}
+	for text, want := range map[string]bool{"axct": true, "abct": false, "axcu": false, "axc": false, "axctt": false} {
+		if got := tgt.isResult(strings.NewReader(text), int64(len(text))); got != want {
+			t.Errorf("%s: got %v", text, got)
+		}
+	}
+	if (&target{Size: 3}).isResult(strings.NewReader("abc"), 3) {
+		t.Error("a file without a patch is not one that is patched")
+	}
+}
+
+// openText is an open file with a text.
+func openText(t *testing.T, text string) *os.File {
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	if _, err := f.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 // Rule 6: everything but the content stays, and all names of a file lead to one new inode.
 func TestMetadata(t *testing.T) {
 	n := newNode(t)
@@ -291,7 +436,14 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%s: got %+v, after %+v", name, next, first)
 		}
 	}
+	allowed := n.image("clock")
+	n.must(os.MkdirAll(allowed+strings.Repeat("/d", maxDepth), 0o755))
+	n.expect(n.container(allowed).start(), Patched, "")
 	image := n.image("a/1", "b/2", "c/3")
+	exact := func(s *start) {
+		s.limits.entries, s.limits.files, s.limits.written = 8, 3, int64(len(tinyelf.Bytes(1)))*3
+	}
+	n.expect(n.container(image).start(exact), Patched, "")
 	r := n.container(image).start(func(s *start) { s.limits.written = int64(len(tinyelf.Bytes(1))) * 2 })
 	if n.expect(r, Partial, "too many bytes"); len(r.Patched) != 2 {
 		t.Errorf("got %+v", r)
@@ -440,6 +592,12 @@ func TestFallback(t *testing.T) {
 			t.Errorf("%s: owner %d, mode %o", name, st.Uid, st.Mode)
 		}
 	}
+	c = n.container(image)
+	c.annotations = map[string]string{AnnotationFallback: "true"}
+	n.bind(image+"/bin/clock", c.root+"/etc/ld.so.preload") // a file of the machine
+	if r := c.start(); r.Result != Partial || r.Fallback || !strings.Contains(fmt.Sprint(r.Left), "fallback: /etc/ld.so.preload") {
+		t.Errorf("with another mount there: got %+v", r)
+	}
 	n.write(image+"/lib/ld-linux.so.2", nil)
 	c = n.container(image)
 	c.annotations = map[string]string{AnnotationFallback: "true"}
@@ -456,18 +614,21 @@ func TestErrors(t *testing.T) {
 	c := n.container(image)
 	broken := func(s *start) { s.load = func() (Config, error) { return Config{State: n.state}, os.ErrInvalid } }
 	n.expect(c.start(broken), Skipped, "invalid argument")
+	c.annotations = map[string]string{AnnotationFallback: "true"}
+	n.expect(c.start(func(s *start) { s.Library = func() []byte { panic("fault") } }), Skipped, "internal error: fault")
 	c.annotations = map[string]string{AnnotationEnable: "perhaps"}
 	n.expect(c.start(), Skipped, "want true or false")
 	c.annotations = nil
 	c.unpatched("bin/clock")
 	c.mounts = []map[string]any{
 		{"destination": "/data", "type": "bind"}, {"destination": "/etc/hosts", "type": "bind"}, {"destination": "/proc", "type": "proc"},
-		{"destination": "/more", "type": "none", "options": []string{"rbind"}},
+		{"destination": "/more", "type": "none", "options": []string{"rbind"}}, {"destination": "most/", "options": []string{"bind"}},
+		{"destination": "/dev/x", "type": "bind"}, {"destination": "/proc/x", "type": "bind"}, {"destination": "/sys/x", "type": "bind"},
 	}
-	if r := c.start(); strings.Join(r.NotExamined, " ") != "/data /more" {
+	if r := c.start(); strings.Join(r.NotExamined, " ") != "/data /more /most" {
 		t.Errorf("volumes: got %v", r.NotExamined)
 	}
-	if got := strings.Count(string(n.read(n.state+"/starts.jsonl")), "\n"); got != 3 {
-		t.Errorf("%d lines in the record, want 3", got)
+	if got := strings.Count(string(n.read(n.state+"/starts.jsonl")), "\n"); got != 4 {
+		t.Errorf("%d lines in the record, want 4", got)
 	}
 }
