@@ -84,7 +84,7 @@ func (t tree) apply(f file, command string, r *Result) error {
 		return f.write(t.at(f.path))
 	}
 	err := os.Remove(t.at(f.path))
-	for dir := filepath.Dir(f.path); err == nil && !standard[dir]; dir = filepath.Dir(dir) {
+	for dir := filepath.Dir(f.path); err == nil && filepath.Dir(dir) != "/" && !standard[dir]; dir = filepath.Dir(dir) {
 		if os.Remove(t.at(dir)) != nil { // something else is in it
 			break
 		}
@@ -92,8 +92,8 @@ func (t tree) apply(f file, command string, r *Result) error {
 	return err
 }
 
-// standard are the directories that a machine has without vfix and its engines.
-var standard = map[string]bool{"/": true, "/etc": true, "/usr/local/lib": true, "/usr/share": true, "/var/lib": true}
+// standard are directories that a machine has without vfix and its engines, besides those in its root directory.
+var standard = map[string]bool{"/usr/local/lib": true, "/usr/share": true, "/var/lib": true}
 
 // write replaces a file. One of the engine's keeps its owner and mode, and a symlink to it stays.
 func (f file) write(at string) error {

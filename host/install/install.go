@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"path"
 	"slices"
+	"syscall"
 )
 
 const (
@@ -75,6 +76,7 @@ func Install(o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer syscall.Umask(syscall.Umask(0o022)) // engines of ordinary users must be able to read it all
 	r := &Result{Try: e.try}
 	for _, name := range programNames {
 		if err := t.apply(program(name, o.Programs[name]), "", r); err != nil {

@@ -21,7 +21,7 @@ import (
 func machine(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
-	for dir := range standard {
+	for _, dir := range append(slices.Collect(maps.Keys(standard)), "etc") {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -44,11 +44,11 @@ func contents(t *testing.T, root string) map[string]string {
 			return err
 		}
 		if d.IsDir() {
-			if inside, err := os.ReadDir(name); err != nil || len(inside) > 0 || standard[strings.TrimPrefix(name, root)] {
-				return err
+			inside, err := os.ReadDir(name)
+			if len(inside) == 0 {
+				all[strings.TrimPrefix(name, root)] = ""
 			}
-			all[strings.TrimPrefix(name, root)] = ""
-			return nil
+			return err
 		}
 		text, err := os.ReadFile(name)
 		fi, ferr := d.Info()
@@ -240,7 +240,7 @@ func TestDefaultRuntime(t *testing.T) {
 		t.Errorf("after one uninstall: %v", after)
 	}
 	second, err := Uninstall(Options{Root: root})
-	if after := contents(t, root); err != nil || second.Stays || len(after) > 0 {
+	if after := contents(t, root); err != nil || second.Stays || !maps.Equal(after, contents(t, machine(t, nil))) {
 		t.Errorf("after another one: %+v, %v, %v", second, err, after)
 	}
 }
@@ -315,6 +315,21 @@ func TestOwner(t *testing.T) {
 	}
 	if to, err := os.Readlink(link); err != nil || to != "../../srv/daemon.json" {
 		t.Errorf("link: got %q, %v", to, err)
+	}
+}
+
+// TestUmask: ordinary users can read what root has installed.
+func TestUmask(t *testing.T) {
+	root := machine(t, nil)
+	defer syscall.Umask(syscall.Umask(0o077))
+	if _, err := Install(options(root, "podman")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{hookPath, filepath.Dir(hookPath), RuntimePath, Dir} {
+		fi, err := os.Stat(filepath.Join(root, name))
+		if err != nil || fi.Mode().Perm()&0o444 != 0o444 {
+			t.Errorf("%s: got %v, %v", name, fi.Mode(), err)
+		}
 	}
 }
 
