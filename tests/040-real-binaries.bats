@@ -142,7 +142,7 @@ input() { printf '>a\nMKTAYIAKQRQISFVKSHFSRQ\n>b\nMKTAYIAKQRQISFVKSHFSR\n'; }
 }
 
 @test "real binaries: under the drop-in layer or vfix-trace, bash, perl, a handler, a blocked SIGSEGV, static programs" {
-	local root=$BATS_TEST_TMPDIR/root legacy n command list=$BATS_TEST_TMPDIR/list way
+	local root=$BATS_TEST_TMPDIR/root legacy n list=$BATS_TEST_TMPDIR/list way
 	legacy=$(roots | head -n 1)
 	[[ -n $legacy && -n $(static_muscle) ]] || skip 'VFIX_LEGACY_DIR has no root filesystem, or no MUSCLE'
 	cp -a "$legacy" "$root"

@@ -10,10 +10,10 @@ load helpers
 
 setup_file() {
 	local seed=${VFIX_SEED:-2013} count=${VFIX_PROGRAMS:-240}
-	export made=$BATS_FILE_TMPDIR/seed$seed compared=0
-	(cd "$tree" && "${GO:-go}" run ./tests/property -seed "$seed" -last "$seed" -count "$count" -keep -bare=false -out "$BATS_FILE_TMPDIR" -vfix "$VFIX" \
-		-novsyscall "$novsyscall") >"$BATS_FILE_TMPDIR/said" 2>&1 || compared=$?
-	head -n 1 "$BATS_FILE_TMPDIR/said" | sed 's/^/# /' >&3
+	export made=$BATS_FILE_TMPDIR/made compared=0
+	(cd "$tree" && "${GO:-go}" run ./tests/property -seed "$seed" -count "$count" -out "$made" -vfix "$VFIX" -novsyscall "$novsyscall") \
+		>"$BATS_FILE_TMPDIR/said" 2>&1 || compared=$?
+	sed "1s/^/# seed $seed: /; 1q" "$BATS_FILE_TMPDIR/said" >&3
 }
 
 @test "property: random programs call the page before, and find themselves in order after, stripped too" {

@@ -1,4 +1,4 @@
-"""An ELF file as its bytes say: segments, symbols, relocations, unwind table, landing pads.
+"""An ELF file as its bytes say: segments, symbols, relocations, unwind table.
 
 For files that a compiler and vfix made: nothing here is hardened. It shares no code with the
 rewriter that it helps to judge.
@@ -132,7 +132,7 @@ class Elf:
                     self.words[place] = int.from_bytes(self.read(place, 8), 'little') + self.bias
 
     def _unwind(self):
-        """self.fdes: sorted (start, end, lsda or None)"""
+        """self.fdes: sorted (start, end)"""
         self.fdes = []
         at = None
         for t, _, _, vaddr, _, _, _, _ in self.phdrs:
@@ -153,38 +153,33 @@ class Elf:
             if what == 0:
                 cies[at] = self._cie(at)
             else:
-                encoding, lsda = cies.get(at + 4 - what) or (None, None)
+                encoding = cies.get(at + 4 - what)
                 if encoding is not None:
                     start, p = self._pointer(encoding, at + 8)
-                    size, p = self._pointer(encoding & 0x0f, p)
-                    _, p = self._uleb(p)
-                    pads = None
-                    if lsda is not None:
-                        raw, _ = self._pointer(lsda & 0x0f, p)
-                        pads = self._pointer(lsda, p)[0] if raw else None
-                    self.fdes.append((start, start + size, pads))
+                    size, _ = self._pointer(encoding & 0x0f, p)
+                    self.fdes.append((start, start + size))
             at += length + 4
         self.fdes.sort()
         self.starts = [f[0] for f in self.fdes]
 
     def _cie(self, at):
-        """(encoding of addresses, of LSDA pointers or None)"""
+        """the encoding of addresses"""
         text = self.read(at + 9, 16)
         augmentation = text[:text.index(b'\0')]
         p = at + 9 + len(augmentation) + 1
         for _ in range(3):  # alignments, return register
             _, p = self._uleb(p)
-        encoding, lsda = 0, None
+        encoding = 0
         if augmentation[:1] == b'z':
             _, p = self._uleb(p)
             for c in augmentation[1:]:
                 if c == ord('R'):
                     encoding, p = self.read(p, 1)[0], p + 1
                 elif c == ord('L'):
-                    lsda, p = self.read(p, 1)[0], p + 1
+                    p += 1
                 elif c == ord('P'):
                     _, p = self._pointer(self.read(p, 1)[0], p + 1)
-        return encoding, lsda
+        return encoding
 
     def _uleb(self, p):
         value = shift = 0
@@ -212,7 +207,7 @@ class Elf:
         return value & (1 << 64) - 1, after
 
     def fde(self, pc):
-        """the FDE (start, end, lsda) that covers pc, or None"""
+        """the FDE (start, end) that covers pc, or None"""
         i = bisect.bisect_right(self.starts, pc) - 1
         return self.fdes[i] if i >= 0 and pc < self.fdes[i][1] else None
 
@@ -220,32 +215,8 @@ class Elf:
         """start and end of the function around pc, of FDE or symbol; None where neither has it"""
         f = self.fde(pc)
         if f:
-            return f[0], f[1]
+            return f
         i = bisect.bisect_right(self.ordered, pc) - 1
         if i >= 0 and pc < self.ordered[i] + self.functions[self.ordered[i]]:
             return self.ordered[i], self.ordered[i] + self.functions[self.ordered[i]]
-        return None
-
-    def landing_pad(self, pc):
-        """where an exception thrown by the call that ends before pc goes, or None"""
-        f = self.fde(pc - 1)
-        if not f or not f[2]:
-            return None
-        p, base = f[2], f[0]
-        encoding, p = self.read(p, 1)[0], p + 1
-        if encoding != 0xff:
-            base, p = self._pointer(encoding, p)
-        encoding, p = self.read(p, 1)[0], p + 1
-        if encoding != 0xff:
-            _, p = self._uleb(p)
-        encoding, p = self.read(p, 1)[0], p + 1
-        length, p = self._uleb(p)
-        end = p + length
-        while p < end:
-            start, p = self._pointer(encoding, p)
-            size, p = self._pointer(encoding, p)
-            pad, p = self._pointer(encoding, p)
-            _, p = self._uleb(p)
-            if f[0] + start <= pc - 1 < f[0] + start + size:
-                return base + pad if pad else None
         return None

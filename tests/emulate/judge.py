@@ -4,8 +4,7 @@ usage: judge [-n RUNS] [-s SEED] [-j JOBS] BEFORE AFTER
 
 BEFORE and AFTER are two files or two directories with the same files. Nothing that vfix says is
 used: a call site is where the executable bytes differ. Each is run from every way into its
-function that the file names (symbols, FDEs, direct jumps and calls from elsewhere, landing pads by
-exceptions that calls throw) and from itself, over random registers, flags, red zone and stack, with
+function that the file names (symbols, FDEs, direct jumps and calls from elsewhere) and from itself, over random registers, flags, red zone and stack, with
 branches as they come and with branches forced. Before, the page is a model. After, the injected
 code runs: with the system call, and with a modelled vDSO that changes all that C code may. Compared
 is everything behind each call and at the end: registers but rax, rax where a function returns it,
@@ -25,7 +24,7 @@ import sys
 
 import machine
 from elf import Elf
-from machine import ADDRESS, CLOBBERED, NAMES, PAGE, Machine
+from machine import CLOBBERED, NAMES, PAGE, Machine
 
 # Instructions that load an address of the page into a register or push it, and direct calls.
 LOAD = re.compile(rb'[\x48\x49]\xc7[\xc0-\xc7](?=[\0][\0\x04\x08]\x60\xff).{4}|[\x48\x49][\xb8-\xbf][\0][\0\x04\x08]\x60\xff{5}|'
@@ -42,9 +41,7 @@ class Pair:
         self.injected = [(v, v + m) for _, _, v, _, m in self.after.loads if (v, m) not in old]
         self.sites = self._sites()
         self.problems = []
-        self.unreached = 0
         self.runs = 0
-        self.notes = {}
         self.known = {}  # an address in injected code: the page's that it stands for
 
     def _sites(self):
@@ -263,8 +260,7 @@ class Pair:
                 return 'memory at %#x: %s' % (p + 4096 - len(b), self.first(b, a, 0))
         return None
 
-    def judge(self, runs, seed, sse=False, loose=False, verbose=False, enough=40):
-        self.loose, self.verbose = loose, verbose
+    def judge(self, runs, seed, enough):
         if not self.sites:
             return
         self.references()
@@ -279,41 +275,31 @@ class Pair:
                 stubs[a] = span, a in e.exported
         models = [s for s, (_, exported) in stubs.items() if exported]
         before = Machine(e, 'before', sites=self.sites, models=models)
-        afters = [Machine(self.after, mode, self.injected, self.sites, models, sse) for mode in ('syscall', 'vdso')]
-        for m in [before] + afters if self.loose else ():
-            m.below = 0
+        afters = [Machine(self.after, mode, self.injected, self.sites, models) for mode in ('syscall', 'vdso')]
         self.hooks(afters[1])
         skip = [span for span, _ in stubs.values()]
         for site in self.sites:
-            hit = False
             self.allowances(site)
             for entry in self.entries(site):
-                free = CLOBBERED if entry in models or self.loose else ()
+                free = CLOBBERED if entry in models else ()
                 for k in range(runs):
                     forced = k % 2 == 1
                     number = (seed * 1000003 + entry * 31 + k) & 0xffffffff
                     explore(before)
                     inside = entry == self.begin(site)
                     first = before.run(entry, number, forced, skip=skip, inside=inside)
-                    hit = hit or any(site[0] - 10 <= at < site[1] for at in before.seen)
                     if first[2] == 'illegal' or not machine.STACK < first[1][0][3] < machine.STACK + machine.STACK_SIZE:
                         continue
                     self.runs += 1
                     for m in afters:
                         m.choose = before.choose
                         bad = self.compare(first, m.run(entry, number, forced, skip=skip, inside=inside), before, m, free)
-                        for note in m.notes:
-                            self.notes[note] = self.notes.get(note, 0) + 1
                         if bad:
                             self.problems.append('site %#x from %#x%s, %s, seed %d%s: %s' % (
                                 site[0], entry, ' (%s)' % e.names[entry] if entry in e.names else '', m.mode, number, ' forced' if forced else '', bad))
                             break
                     if len(self.problems) >= enough:
                         return
-            before.seen.clear()
-            self.unreached += not hit
-            if not hit and self.verbose:
-                print('%s: site %#x is not reached' % (e.path, site[0]), file=sys.stderr)
         self.alone(afters, seed)
 
     def alone(self, afters, seed):
@@ -360,8 +346,8 @@ class Pair:
         m.reset()
         for p in [p for p in m.mapped if m.is_injected(p)]:
             m.uc.mem_write(p, m.pristine[p])
-        m.seed, m.forced, m.throws, m.start, m.skip = 1, False, False, start, ()
-        m.trace, m.notes, m.visits = [], set(), {}
+        m.seed, m.forced, m.start, m.skip = 1, False, start, ()
+        m.trace, m.visits = [], {}
         m.steps = m.decisions = m.pages = 0
         m.snap, m.stub, m.over, m.bottom = False, False, None, machine.RSP
         auxv = struct.pack('<8Q', 6, 4096, 33, machine.VDSO, 25, machine.SCRATCH, 0, 0)
@@ -463,12 +449,10 @@ def look(job):
     before, after, a = job
     try:
         pair = Pair(before, after)
-        pair.judge(a.n, a.s, a.sse, a.loose, a.v, a.first)
+        pair.judge(a.n, a.s, a.first)
     except Exception as e:  # a file that this program cannot judge is a failure, with its name
-        if a.trace:
-            raise
-        return before, ['%s: %s' % (type(e).__name__, e)], 0, 0, 0, {}
-    return before, pair.problems, len(pair.sites), pair.unreached, pair.runs, pair.notes
+        return before, ['%s: %s' % (type(e).__name__, e)], 0, 0
+    return before, pair.problems, len(pair.sites), pair.runs
 
 
 def files(before, after):
@@ -493,30 +477,21 @@ def main():
     p.add_argument('-j', type=int, default=2, help='processes')
     p.add_argument('-m', type=int, default=3, help='lines for a file')
     p.add_argument('--first', type=int, default=40, help='give up a file after so many differences')
-    p.add_argument('-v', action='store_true', help='name what is not reached')
-    p.add_argument('--sse', action='store_true', help='the modelled vDSO changes vector registers, too')
-    p.add_argument('--loose', action='store_true', help='a call may change all that the C convention lets it')
-    p.add_argument('--trace', action='store_true')
     p.add_argument('before')
     p.add_argument('after')
     a = p.parse_args()
     jobs = [(x, y, a) for x, y in files(a.before, a.after)]
-    total = [0, 0, 0]
-    wrong, notes = 0, {}
+    total, wrong = [0, 0], 0
     with concurrent.futures.ProcessPoolExecutor(a.j) as pool:
-        for name, problems, *counts, noted in pool.map(look, jobs):
+        for name, problems, *counts in pool.map(look, jobs):
             total = [x + y for x, y in zip(total, counts)]
-            for n, count in noted.items():
-                notes[n] = notes.get(n, 0) + count
             for problem in problems[:a.m]:
                 print('%s: %s' % (name, problem))
             if len(problems) > a.m:
                 print('%s: and %d more' % (name, len(problems) - a.m))
             wrong += bool(problems)
-    for n, count in sorted(notes.items()):
-        print('judge: note: %s (%d runs)' % (n, count), file=sys.stderr)
     sys.stdout.flush() # a reader of both streams gets the problems before the summary
-    print('judge: %d files, %d call sites, %d of them not reached, %d runs, %d files differ' % (len(jobs), *total, wrong), file=sys.stderr)
+    print('judge: %d files, %d call sites, %d runs, %d files differ' % (len(jobs), *total, wrong), file=sys.stderr)
     return 1 if wrong or not jobs else 0
 
 

@@ -2,7 +2,7 @@
 
 The vsyscall page, the system calls behind it and the vDSO are models that give the same answers,
 so that a run before and one after patching can be compared event by event. The code that a run calls in
-other files is a model as well: it scrambles what the C convention lets it, returns or throws.
+other files is a model as well: it scrambles what the C convention lets it, and returns.
 """
 import ctypes
 import functools
@@ -18,7 +18,6 @@ from elf import EXTERN
 
 MASK = (1 << 64) - 1
 PAGE = {0xffffffffff600000: 'gettimeofday', 0xffffffffff600400: 'time', 0xffffffffff600800: 'getcpu'}
-ADDRESS = {name: at for at, name in PAGE.items()}
 NUMBERS = {96: 'gettimeofday', 201: 'time', 309: 'getcpu'}
 FLAGS = 0xcd5  # CF PF AF ZF SF DF OF
 
@@ -39,6 +38,7 @@ KEPT = ('rbx', 'rbp', 'r12', 'r13', 'r14', 'r15')
 
 GUARD = 0x5a3c9e7711bb2d00  # fs:0x30, with which glibc mangles pointers
 
+BELOW = -12  # how far below the stack pointer, in words, pointers may lead
 MAX_EVENTS, MAX_DECISIONS, MAX_STEPS = 24, 120, 4000
 
 
@@ -90,8 +90,8 @@ class End(Exception):
 class Machine:
     """mode is before, syscall or vdso; models are functions that are called and not run."""
 
-    def __init__(self, elf, mode, injected=(), sites=(), models=(), sse=False):
-        self.elf, self.mode, self.injected, self.sites, self.models, self.sse = elf, mode, injected, sites, set(models), sse
+    def __init__(self, elf, mode, injected=(), sites=(), models=()):
+        self.elf, self.mode, self.injected, self.sites, self.models = elf, mode, injected, sites, set(models)
         self.uc = uc = Uc(UC_ARCH_X86, UC_MODE_64)
         self.registers = Registers(uc)
         self.reg, self.setreg = self.registers.get, self.registers.set
@@ -115,9 +115,7 @@ class Machine:
             if flags & 1 and not any(a <= vaddr < b for a, b in injected):
                 uc.hook_add(UC_HOOK_CODE, self._on_code, None, vaddr, vaddr + filesz - 1)
         self.kinds = {}
-        self.below = -12  # how far below the stack pointer, in words, pointers may lead
         self.choices = {}
-        self.seen = set()
 
     # Memory
 
@@ -223,7 +221,6 @@ class Machine:
         if self.steps > MAX_STEPS:
             self._stop('steps')
             return
-        self.seen.add(at)
         if any(a <= at < b for a, b in self.skip):
             self.stub = True
         elif self.snap:
@@ -300,13 +297,7 @@ class Machine:
         self._event('call', target, self._state())
         r = self._scramble(True)
         self.set('rax', self._value(r))
-        back = self._pop()
-        pad = self.elf.landing_pad(back) if self.elf.fde(back - 1) else None
-        if pad and self.throws and r.random() < 0.5:
-            back = pad
-            self.set('rax', SCRATCH + 0x100)
-            self.set('rdx', r.choice((1, 2, 3)))
-        self.setreg(RIP, back)
+        self.setreg(RIP, self._pop())
         if self.over:
             self.uc.emu_stop()
 
@@ -345,12 +336,8 @@ class Machine:
             return self._pop()
         if pc in VDSO_CODE:
             rsp = self.get('rsp')
-            if rsp % 16 != 8:
-                self.notes.add('the vDSO is called on a misaligned stack')
-            if self.reg(EFLAGS) & 0x400:
-                self.notes.add('the vDSO is called with DF set')
             value = self._answer(VDSO_CODE[pc])
-            r = self._scramble(self.sse)
+            r = self._scramble(False)
             self.write(rsp - 256, r.randbytes(256))
             self.set('rax', value)
             self.snap = True
@@ -389,7 +376,7 @@ class Machine:
         if k < 140:
             return x & 7
         if k < 166:
-            return RSP + 8 * (self.below + x % (40 - self.below))
+            return RSP + 8 * (BELOW + x % (40 - BELOW))
         if k < 192:
             return MASK - x % 200
         return x if k > 244 else x >> 17
@@ -406,13 +393,13 @@ class Machine:
                 self.uc.mem_write(p, self.pristine[p])
         self.dirty.clear()
 
-    def run(self, start, seed, forced=False, throws=True, skip=(), inside=False):
+    def run(self, start, seed, forced=False, skip=(), inside=False):
         """runs from start, as a function that is called; returns the trace, the last state and how it ended"""
         self.reset()
         uc = self.uc
         r = random.Random(seed)
-        self.seed, self.forced, self.throws, self.start, self.skip = seed, forced, throws, start, skip
-        self.trace, self.notes, self.visits = [], set(), {}
+        self.seed, self.forced, self.start, self.skip = seed, forced, start, skip
+        self.trace, self.visits = [], {}
         self.steps = self.decisions = self.pages = 0
         self.snap, self.stub, self.over, self.hooking = False, False, None, None
         self.bottom = rsp = RSP - 8 * r.randrange(4)

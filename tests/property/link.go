@@ -84,34 +84,8 @@ func (p *program) write(library, fixed bool) (kinds []string, err error) {
 		return nil, err
 	}
 	compiler, options := cOptions(p.rand, library, fixed)
-	if compiler == "gcc" && options[0] != "-O0" && p.rand.IntN(3) == 0 {
-		if err := p.train(options); err != nil {
-			return nil, err
-		}
-		options = slices.Insert(options, 1, "-fprofile-use")
-	}
 	kinds = append(append(append(kinds, compiler), options[:2]...), more...)
-	return kinds, command(compiler, p.compile(options)...)
-}
-
-func (p *program) compile(options []string) []string {
-	return slices.Concat(options, []string{"-c", "-o", p.source(".c.o"), p.source(".c")})
-}
-
-// train makes a profile of the C functions, for which gcc then puts into a part of its own what did not happen.
-func (p *program) train(options []string) error {
-	trained := p.source(".train")
-	if err := command("gcc", p.compile(slices.Concat(options, []string{"-fprofile-generate", "-DRARE=0"}))...); err != nil {
-		return err
-	}
-	pie := "-pie"
-	if slices.Contains(options, "-fno-pic") {
-		pie = "-no-pie"
-	}
-	if err := command("gcc", slices.Concat([]string{"-fprofile-generate", pie, "-o", trained, p.object("programs/main"), p.source(".c.o")}, p.check())...); err != nil {
-		return err
-	}
-	return command(trained)
+	return kinds, command(compiler, append(options, "-c", "-o", p.source(".c.o"), p.source(".c"))...)
 }
 
 // writeCC writes and compiles functions in C++.

@@ -1,15 +1,14 @@
 // Command property makes random legacy programs: functions with calls of the vsyscall page as
 // a compiler or a person might have written them, linked in random ways. Each program checks
-// itself, as the fixtures do whose checks it is linked with.
+// itself, as the fixtures do whose checks it is linked with. Then it patches them, and compares the
+// programs before and after, stripped and not.
 //
-//	property -seed N -count N -objects tests/build/fixtures-objects -out DIR
-//	property -seed N -last N -count N [-keep] -out DIR
+//	property -seed N -count N -out DIR
 //
 // The same seed gives the same programs, byte for byte, with the same compilers. It leaves
-// DIR/bin with the programs and their libraries, DIR/src with the sources, and DIR/programs.txt,
-// one line a program: its file's name, and in words what it is. With -last it compares the
-// programs of many seeds before and after patching, stripped and not, in DIR/seedN, and keeps those that differ, or all; and
-// seedN/left.txt has the names of those in which vfix leaves a call site.
+// DIR/bin with the programs and their libraries, DIR/after with the patched ones, DIR/src with the sources,
+// DIR/programs.txt, one line a program: its file's name, and in words what it is; and DIR/left.txt, the names of those
+// in which vfix leaves a call site.
 package main
 
 import (
@@ -30,28 +29,24 @@ func main() {
 	count := flag.Int("count", 20, "how many programs")
 	objects := flag.String("objects", "tests/build/fixtures-objects", "the fixtures' `DIRECTORY` of objects")
 	out := flag.String("out", "", "the `DIRECTORY` that is made")
-	last := flag.Uint64("last", 0, "compare the programs of all seeds from -seed to this one, before and after patching")
-	keep := flag.Bool("keep", false, "keep all that is compared")
 	t := tools{}
 	flag.StringVar(&t.vfix, "vfix", "bin/vfix", "the vfix that patches them")
 	flag.StringVar(&t.novsyscall, "novsyscall", "tests/build/novsyscall", "the oracle")
-	flag.BoolVar(&t.bare, "bare", true, "compare what was stripped before it was patched as well")
 	flag.Parse()
 	if *out == "" || flag.NArg() > 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if *last > 0 {
-		if err := seeds(*seed, *last, *count, *objects, *out, *keep, t); err != nil {
-			log.Fatal(err)
-		}
-		return
+	err := run(*seed, *count, *objects, *out)
+	if err == nil {
+		err = t.compare(*out)
 	}
-	if err := run(*seed, *count, *objects, *out); err != nil {
+	if err != nil {
 		log.Fatalf("seed %d: %v", *seed, err)
 	}
 }
 
+// run makes the programs.
 func run(seed uint64, count int, objects, out string) error {
 	for _, dir := range []string{"bin", "src"} {
 		if err := os.MkdirAll(filepath.Join(out, dir), 0o755); err != nil {
