@@ -150,7 +150,7 @@ test-fresh: ## run README's commands twice in a fresh Debian 12 (as root), the s
 
 .PHONY: bench
 bench: need-go need-deps all fixtures ## measure calls, the start of vfix, scans and rebuilds, each beside what it is compared with
-	$(GO) run ./tests/bench -vfix bin/vfix
+	tests/bench -v bin/vfix
 
 .PHONY: fuzz
 fuzz: need-go shim ## run each fuzz target for FUZZTIME (20s), guided by coverage, or not (GUIDED=0)
