@@ -83,15 +83,15 @@ func (b *batchOptions) part() (lists.Part, error) {
 // listVerb is a verb's work on a list.
 type listVerb func(context.Context, []lists.Item, lists.Options) []lists.Image
 
-// runBatch processes a list of images, and prints and reports the results. An image that failed makes it an error.
-func runBatch(ctx context.Context, verb string, b *batchOptions, w *workOptions, o images.RebuildOptions, work listVerb, out *output, e engine) ([]lists.Image, error) {
+// runBatch processes a list of images, and prints and reports the results. strict makes hazards findings.
+func runBatch(ctx context.Context, verb string, b *batchOptions, w *workOptions, o images.RebuildOptions, strict bool, work listVerb, out *output, e engine) error {
 	part, err := b.part()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	items, err := e.readList(b.fromFile, part)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	o.ScanOptions, o.Version = w.read, buildVersion().Version
 	finished := 0
@@ -125,10 +125,41 @@ func runBatch(ctx context.Context, verb string, b *batchOptions, w *workOptions,
 	} else {
 		writeBatch(out.Out, sums, all)
 	}
-	if err == nil && ctx.Err() == nil {
-		err = failures(all)
+	return errors.Join(err, context.Cause(ctx), batchRemains(all, strict))
+}
+
+// batchRemains is what remains of a list: failures are an error; call sites, hazards if strict, and what could not be
+// examined are findings.
+func batchRemains(all []lists.Image, strict bool) error {
+	const see = "run 'vfix scan IMAGE' to see them and the reasons" // the table has only numbers
+	unread, hazards, left, sites := 0, 0, 0, 0
+	for _, i := range all {
+		if i.Incomplete {
+			unread++
+		}
+		hazards += min(len(i.Hazards), 1)
+		if i.Status != lists.Affected { // by a scan, which leaves all
+			left, sites = left+min(i.LeftOver, 1), sites+i.LeftOver
+		}
 	}
-	return all, errors.Join(err, context.Cause(ctx))
+	count := func(n int) string { return screen.Count(n, "image") }
+	if failed := lists.Count(all, lists.Failed); failed > 0 {
+		return hinterr.With(fmt.Errorf("%d of %s failed", failed, count(len(all))), "the table gives the reasons; run the command again to retry")
+	}
+	var errs []error
+	if unread > 0 {
+		errs = append(errs, incompletef(see, "incomplete: %s with parts that could not be examined", count(unread)))
+	}
+	if hazards > 0 && strict {
+		errs = append(errs, finding(seeHazards, "hazards: %d of %s", hazards, count(len(all))))
+	}
+	if affected := lists.Count(all, lists.Affected); affected > 0 {
+		errs = append(errs, finding("run 'vfix rebuild --from-file' with the same list", "affected: %d of %s", affected, count(len(all))))
+	}
+	if sites > 0 {
+		errs = append(errs, finding(see, "%s: %s could not be patched", count(left), screen.Count(sites, openSite)))
+	}
+	return errors.Join(errs...)
 }
 
 // next is the next step after a list is finished, or "".
@@ -141,31 +172,6 @@ func (b *batchOptions) next(verb string, all []lists.Image) string {
 	}
 	return ""
 }
-
-func failures(all []lists.Image) error {
-	if failed := lists.Count(all, lists.Failed); failed > 0 {
-		return hinterr.With(fmt.Errorf("%d of %s failed", failed, screen.Count(len(all), "image")),
-			"the table gives the reasons; run the command again to retry")
-	}
-	return nil
-}
-
-// unreadInList is the finding that images of a list were not examined whole.
-func unreadInList(all []lists.Image) error {
-	n := 0
-	for _, i := range all {
-		if i.Incomplete {
-			n++
-		}
-	}
-	if n == 0 {
-		return nil
-	}
-	return incompletef(seeReasons, "incomplete: %s with parts that could not be examined", screen.Count(n, "image"))
-}
-
-// seeReasons is the hint for a list, whose table has only numbers.
-const seeReasons = "run 'vfix scan IMAGE' to see them and the reasons"
 
 type jsonBatch struct {
 	Images  []lists.Image        `json:"images"`

@@ -18,7 +18,6 @@ import (
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/bench"
 	"vfix.dev/vfix/images/patch"
-	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/atomicfile"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/shim"
@@ -107,7 +106,7 @@ func runBench(ctx context.Context, opts *benchOptions, image string, out *output
 	return nil
 }
 
-// measure returns the figures.
+// measure returns the figures: of this host, or of the files of an image in a directory and a patched copy beside it.
 func measure(ctx context.Context, b *jsonBench, opts *benchOptions, out *output, e engine) (_ []bench.Figure, err error) {
 	o := bench.Options{
 		Programs: bench.Programs{
@@ -115,6 +114,9 @@ func measure(ctx context.Context, b *jsonBench, opts *benchOptions, out *output,
 			TwinStubs: shim.TwinStubs(), TwinLibrary: shim.TwinLibrary(),
 		},
 		Rounds: b.Rounds, Sample: benchSample,
+	}
+	if opts.redis {
+		o.Requests = redisRequests
 	}
 	if b.Image == "" {
 		return e.bench(ctx, o)
@@ -124,34 +126,22 @@ func measure(ctx context.Context, b *jsonBench, opts *benchOptions, out *output,
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	var affected bool
-	if o.Original, o.Rebuilt, affected, err = unpackBoth(ctx, e, b.Image, dir, opts.read.Media); err != nil {
+	o.Original, o.Rebuilt = filepath.Join(dir, "original"), filepath.Join(dir, "rebuilt")
+	const entered = 0o755 // by user nobody, who gets it as root directory
+	if err := os.Mkdir(o.Original, entered); err != nil {
 		return nil, err
 	}
-	if !affected {
+	if err := e.unpack(ctx, b.Image, o.Original, opts.read.Media); err != nil {
+		return nil, err
+	}
+	f, err := e.patch(ctx, []string{o.Original}, patch.Options{Output: o.Rebuilt, Progress: opts.read.Media.Progress})
+	if err != nil {
+		return nil, err
+	}
+	if !f.Affected() {
 		out.Note("bench: nothing to patch in %s: both sides are the same", b.Image)
 	}
-	if opts.redis {
-		o.Requests = redisRequests
-	}
 	return e.bench(ctx, o)
-}
-
-// unpackBoth unpacks an image into a directory in dir, and a patched copy beside it.
-func unpackBoth(ctx context.Context, e engine, image, dir string, media source.Options) (original, rebuilt string, affected bool, err error) {
-	original, rebuilt = filepath.Join(dir, "original"), filepath.Join(dir, "rebuilt")
-	const entered = 0o755 // by user nobody, who gets it as root directory
-	if err := os.Mkdir(original, entered); err != nil {
-		return "", "", false, err
-	}
-	if err := e.unpack(ctx, image, original, media); err != nil {
-		return "", "", false, err
-	}
-	f, err := e.patch(ctx, []string{original}, patch.Options{Output: rebuilt, Progress: media.Progress})
-	if err != nil {
-		return "", "", false, err
-	}
-	return original, rebuilt, f.Affected(), nil
 }
 
 // writeFigures prints the figures: a row a mode, and below what could not be measured.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -146,14 +147,10 @@ func programText(c *diagnose.Crash) string {
 
 // callerText says where the call was made.
 func callerText(k *diagnose.Caller) string {
-	text := fmt.Sprintf("%s+%#x", k.Module, k.Offset)
+	symbol := ""
 	if k.Symbol != "" {
-		text += " in " + k.Symbol
+		symbol = " in " + k.Symbol
 	}
-	for _, more := range []string{k.Libc, k.BuildID} {
-		if more != "" {
-			text += ", " + more
-		}
-	}
-	return text
+	parts := []string{fmt.Sprintf("%s+%#x%s", k.Module, k.Offset, symbol), k.Libc, k.BuildID}
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
 }

@@ -28,7 +28,7 @@ func writeExplained(s screen.Stream, f *contents.Findings) {
 			writeSite(s, file.Path, &file.Plan.Patches[n])
 		}
 		writeFix(s, file.Path, file.Plan.Redirect)
-		writeUnder(s, file.Path+": what else changes", file.Plan.Notes)
+		s.List(file.Path+": also changes: ", file.Plan.Notes)
 	}
 }
 
@@ -62,9 +62,8 @@ func writeFix(s screen.Stream, path string, d *find.Redirect) {
 
 // writeCode writes a title, the reasons, and the difference between two pieces of code; after is nil if there is one.
 func writeCode(s screen.Stream, title string, reasons []string, before, after []x86.Line) {
-	if title != "" {
-		fmt.Fprintln(s, s.Paint.Bold(screen.Printable(title)))
-	}
+	plain := func(line string) string { return line }
+	fmt.Fprintln(s, s.Paint.Bold(screen.Printable(title)))
 	for _, text := range reasons {
 		s.Print(screen.Gap, nil, text)
 	}
@@ -79,7 +78,7 @@ func writeCode(s screen.Stream, title string, reasons []string, before, after []
 			after = after[1:]
 		}
 		if len(before) > 0 {
-			writeInstruction(s, " ", nil, before[0])
+			writeInstruction(s, " ", plain, before[0])
 			before, after = before[1:], after[min(len(after), 1):]
 		}
 	}
@@ -89,20 +88,6 @@ func writeCode(s screen.Stream, title string, reasons []string, before, after []
 // writeInstruction writes a line of a listing as objdump does.
 func writeInstruction(s screen.Stream, mark string, paint func(string) string, l x86.Line) {
 	const bytes = len("48 c7 c0 00 04 60 ff") // the longest that is usual
-	line := fmt.Sprintf("%s %x  %-*s  %s", mark, l.Vaddr, bytes, fmt.Sprintf("% x", l.Bytes), screen.Printable(l.Text))
-	if paint != nil {
-		line = paint(line)
-	}
-	fmt.Fprintln(s, "  "+line)
-}
-
-// writeUnder writes lines below a head, and nothing without lines.
-func writeUnder(s screen.Stream, head string, lines []string) {
-	if len(lines) == 0 {
-		return
-	}
-	fmt.Fprintln(s, s.Paint.Bold(screen.Printable(head)))
-	for _, text := range lines {
-		s.Print(screen.Gap, nil, text)
-	}
+	line := fmt.Sprintf("  %s %x  %-*s  %s", mark, l.Vaddr, bytes, fmt.Sprintf("% x", l.Bytes), screen.Printable(l.Text))
+	fmt.Fprintln(s, paint(line))
 }

@@ -95,32 +95,26 @@ func topic(name string) (text string, found bool) {
 	return "", false
 }
 
-// notInAnchor are the characters of a heading that its anchor does not have.
-var notInAnchor = textutil.LazyRegexp("[^a-z0-9 -]")
+// heading matches a heading below that of the page; # alone is also a comment in a block of code. notInAnchor are the
+// characters of a heading that its anchor does not have.
+var (
+	heading     = textutil.LazyRegexp(`(?m)^(##+) (.*)\n`)
+	notInAnchor = textutil.LazyRegexp("[^a-z0-9 -]")
+)
 
 // section is the part of a page from the heading with that anchor to the next heading of its level or a higher one.
 func section(page, anchor string) (text string, found bool) {
-	level, fenced := 0, false
-	var b strings.Builder
-	for line := range strings.Lines(page) {
-		if strings.HasPrefix(line, "```") {
-			fenced = !fenced
-		}
-		title := strings.TrimLeft(line, "#")
-		depth := len(line) - len(title)
-		if heading := depth > 0 && !fenced; heading {
-			if level > 0 && depth <= level {
-				break
-			}
-			if level == 0 && anchorOf(title) == anchor {
-				level = depth
-			}
-		}
-		if level > 0 {
-			b.WriteString(line)
-		}
+	all := heading().FindAllStringSubmatchIndex(page, -1)
+	at := slices.IndexFunc(all, func(h []int) bool { return anchorOf(page[h[4]:h[5]]) == anchor })
+	if at < 0 {
+		return "", false
 	}
-	return b.String(), level > 0
+	level := func(h []int) int { return h[3] - h[2] }
+	start, end := all[at][0], len(page)
+	if next := slices.IndexFunc(all[at+1:], func(h []int) bool { return level(h) <= level(all[at]) }); next >= 0 {
+		end = all[at+1+next][0]
+	}
+	return page[start:end], true
 }
 
 func anchorOf(title string) string {

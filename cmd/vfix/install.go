@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -131,15 +130,15 @@ func (o *output) installed(opts *install.Options, r *install.Result) {
 
 // changed prints one change; of a dry run also the content.
 func (o *output) changed(c install.Change, dryRun bool) {
-	line := "write " + screen.Printable(c.Path) + ", " + screen.Size(int64(c.Size))
+	line := "write " + c.Path + ", " + screen.Size(int64(c.Size))
 	if c.Removed {
-		line = "remove " + screen.Printable(c.Path)
+		line = "remove " + c.Path
 	}
 	if !dryRun {
 		o.Note("%s", line)
 		return
 	}
-	fmt.Fprintln(o.Out, line)
+	o.Result(line)
 	for text := range strings.Lines(c.Text) {
 		o.Result("  " + strings.TrimRight(strings.ReplaceAll(text, "\t", "    "), "\r\n"))
 	}

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -97,21 +96,13 @@ func (p place) fixes(f scanned) []string {
 	}
 	path := strings.TrimPrefix(f.typed, string(source.Dir)+":")
 	if fix != "" {
-		return []string{"vfix rebuild " + fix + "dir:" + textutil.QuotePath(rootOf(path)) + " -o dir:COPY"}
+		return []string{"vfix rebuild " + fix + "dir:" + textutil.QuotePath(path) + " -o dir:COPY"}
 	}
 	if elsewhere := librariesElsewhere(f.Findings, path); len(elsewhere) > 0 {
 		return []string{"vfix patch -i " + strings.Join(elsewhere, " ")}
 	}
 	path = textutil.QuotePath(path)
 	return []string{"vfix patch -o COPY " + path, "vfix patch -i " + path}
-}
-
-// rootOf is a directory, or ROOT for the one that contains a file.
-func rootOf(path string) string {
-	if st, err := os.Stat(path); err == nil && st.IsDir() {
-		return path
-	}
-	return "ROOT"
 }
 
 // librariesElsewhere are the files to patch if some of them are libraries that do not lie in the source, quoted; none if

@@ -31,7 +31,7 @@ func newRebuildCommand(out *output, e engine) *cobra.Command {
 			return err
 		}
 		if opts.fromFile != "" {
-			return rebuildAll(ctx, &opts, out, e)
+			return runBatch(ctx, "rebuild", &opts.batchOptions, &opts.workOptions, opts.to, false, e.rebuildAll, out, e)
 		}
 		return rebuildOne(ctx, &opts, args[0], out, e)
 	})
@@ -73,23 +73,6 @@ func (o *rebuildOptions) check() error {
 		return usagef("-o %s already names the result, and -t gives it another name: use one of them", o.to.Dest)
 	}
 	return nil
-}
-
-// rebuildAll rebuilds a list of images.
-func rebuildAll(ctx context.Context, opts *rebuildOptions, out *output, e engine) error {
-	all, err := runBatch(ctx, "rebuild", &opts.batchOptions, &opts.workOptions, opts.to, e.rebuildAll, out, e)
-	if err != nil {
-		return err
-	}
-	images, sites := 0, 0
-	for _, i := range all {
-		images, sites = images+min(i.LeftOver, 1), sites+i.LeftOver
-	}
-	err = unreadInList(all)
-	if sites > 0 {
-		err = errors.Join(err, finding(seeReasons, "%s: %s could not be patched", screen.Count(images, "image"), screen.Count(sites, openSite)))
-	}
-	return err
 }
 
 func rebuildOne(ctx context.Context, opts *rebuildOptions, source string, out *output, e engine) error {

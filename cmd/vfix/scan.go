@@ -14,7 +14,6 @@ import (
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/lists"
 )
 
 // scanOptions are the choices of vfix scan.
@@ -33,7 +32,7 @@ func newScanCommand(out *output, e engine) *cobra.Command {
 			}
 		}
 		if opts.fromFile != "" {
-			return scanAll(ctx, &opts, out, e)
+			return runBatch(ctx, "scan", &opts.batchOptions, &opts.workOptions, images.RebuildOptions{}, opts.strict, e.scanAll, out, e)
 		}
 		return scanEach(ctx, &opts, args, out, e)
 	})
@@ -113,24 +112,4 @@ func writeScanned(s screen.Stream, f scanned, explain bool, here place) {
 			s.Command(command)
 		}
 	}
-}
-
-// scanAll scans a list of images.
-func scanAll(ctx context.Context, opts *scanOptions, out *output, e engine) error {
-	all, err := runBatch(ctx, "scan", &opts.batchOptions, &opts.workOptions, images.RebuildOptions{}, e.scanAll, out, e)
-	if err != nil {
-		return err
-	}
-	hazards := 0
-	for _, i := range all {
-		hazards += min(len(i.Hazards), 1)
-	}
-	errs := []error{unreadInList(all)}
-	if hazards > 0 && opts.strict {
-		errs = append(errs, finding(seeHazards, "hazards: %d of %s", hazards, screen.Count(len(all), "image")))
-	}
-	if n := lists.Count(all, lists.Affected); n > 0 {
-		errs = append(errs, finding("run 'vfix rebuild --from-file' with the same list", "affected: %d of %s", n, screen.Count(len(all), "image")))
-	}
-	return errors.Join(errs...)
 }

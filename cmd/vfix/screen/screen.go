@@ -25,8 +25,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"unicode"
-	"unicode/utf8"
 
 	"golang.org/x/term"
 
@@ -142,17 +140,8 @@ func Safe(s string) string {
 
 // Printable escapes characters that are not printable, as Go's %q does, and leaves the rest.
 func Printable(s string) string {
-	var b strings.Builder
-	for len(s) > 0 {
-		r, n := utf8.DecodeRuneInString(s)
-		if unicode.IsPrint(r) && (r != utf8.RuneError || n > 1) {
-			b.WriteString(s[:n])
-		} else {
-			b.WriteString(strings.Trim(strconv.QuoteToASCII(s[:n]), `"`))
-		}
-		s = s[n:]
-	}
-	return b.String()
+	quoted := strconv.Quote(s)
+	return strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(quoted[1 : len(quoted)-1])
 }
 
 // Palette colors text, or leaves it alone. The numbers are of ECMA-48, SGR.
