@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/internal/kernellog"
+	"vfix.dev/vfix/internal/textutil"
 )
 
 // fault is the place at which a process was stopped, by a message of the kernel, or of a debugger or tracer.
@@ -149,35 +150,18 @@ func (t *textFacts) answer(line string) bool {
 // segvStatus is the exit status of a program that SIGSEGV ended, as shells and engines report it.
 const segvStatus = 128 + sigsegv
 
-// Words that connect others in sentences: stopWords are rare in messages of programs, linkWords less so.
-var (
-	stopWords = strings.Fields("the a an is are was were it its that this these which because and but we i you my our not or where when there they")
-	linkWords = strings.Fields("of in on at to for from by with after before since as so if then also please some all any new old has have had be been will can do does")
-)
+// connecting are words that connect others in sentences, and are rare in messages of programs.
+var connecting = textutil.LazyRegexp(`(?i)\b(?:the|an?|is|are|was|were|its?|that|this|these|which|because|and|but|we|I|you|my|our|not|or|where|when|there|they|please)\b`)
 
 // inProse reports whether a line is a sentence, or continues one: then a status in it is spoken of.
 func (t *textFacts) inProse(line string) bool { return isProse(line) || isProse(t.previous) }
 
-// isProse reports whether a line is a sentence, or a part of one: most of its words are plain, and some of them connect
+// isProse reports whether a line is a sentence, or a part of one, by its number of words and of those that connect
 // others. So is a row of a table in Markdown.
 func isProse(line string) bool {
 	if line = strings.TrimSpace(line); strings.HasPrefix(line, "| ") && strings.HasSuffix(line, " |") {
 		return true
 	}
-	words, plain, stops, links := strings.Fields(line), 0, 0, 0
-	for _, w := range words {
-		w = strings.ToLower(strings.Trim(w, ".,;:!?()\"'`"))
-		if w != "" && strings.Trim(w, "abcdefghijklmnopqrstuvwxyz-'’") == "" {
-			plain++
-		}
-		if slices.Contains(stopWords, w) {
-			stops++
-		}
-		if slices.Contains(linkWords, w) {
-			links++
-		}
-	}
-	const leastWords, leastStops, leastLinks, share = 8, 2, 4, 70 // share in percent
-	connected := stops >= leastStops || stops+links >= leastLinks
-	return connected && len(words) >= leastWords && 100*plain >= share*len(words)
+	const leastWords, leastConnecting = 8, 2
+	return len(strings.Fields(line)) >= leastWords && len(connecting().FindAllString(line, leastConnecting)) == leastConnecting
 }

@@ -9,9 +9,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -164,21 +164,13 @@ func (t *textFacts) read(name string, in io.Reader) error {
 	}
 }
 
-// checkText refuses a file that is not a text.
+// checkText refuses a file that is not a text (mimesniff.spec.whatwg.org, section 7.1), but for zeros at its start.
 func checkText(name string, head []byte) error {
-	odd := 0
-	for b := bytes.TrimLeft(head, "\x00"); len(b) > 0; {
-		r, n := utf8.DecodeRune(b)
-		if r == utf8.RuneError && n == 1 && len(b) >= utf8.UTFMax || r < ' ' && !bytes.ContainsRune([]byte("\t\n\r\v\f\b\a\x1b"), r) {
-			odd++
-		}
-		b = b[n:]
+	head = bytes.TrimLeft(head, "\x00")
+	if len(head) > 0 && strings.HasPrefix(http.DetectContentType(head), "text/") {
+		return nil
 	}
-	const share = 10 // logs may have names in other encodings
-	if odd*share > len(head) || len(bytes.TrimLeft(head, "\x00")) == 0 {
-		file := textutil.QuotePath(name)
-		return refused(name+": neither a core file nor text", "unpack a compressed file, and save a core from stdin to a file; for an image: vfix scan "+file+
-			"; for a journal: journalctl --file "+file+" -k | vfix diagnose -")
-	}
-	return nil
+	file := textutil.QuotePath(name)
+	return refused(name+": neither a core file nor text", "unpack a compressed file, and save a core from stdin to a file; for an image: vfix scan "+file+
+		"; for a journal: journalctl --file "+file+" -k | vfix diagnose -")
 }

@@ -61,15 +61,12 @@ type core struct{ *elf.File }
 // openCore reads the headers of a core file; name is for hints.
 func openCore(name string, r io.ReaderAt) (*core, error) {
 	f, err := elf.NewFile(r)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, damaged("its ELF headers: %v", err)
-	case f.Class != elf.ELFCLASS64:
-		return nil, refused("a 32-bit ELF file: the vsyscall page is for 64-bit programs, so it is not the cause of this crash", "use a debugger: gdb PROGRAM CORE")
-	case f.Machine != elf.EM_X86_64:
-		return nil, refused(fmt.Sprintf("an ELF file for another processor (%v): only x86-64 has the vsyscall page", f.Machine), "use a debugger for that processor: gdb PROGRAM CORE")
-	case f.Type != elf.ET_CORE:
-		return nil, refused(fmt.Sprintf("an ELF file, but not a core file (%v)", f.Type), "'vfix scan "+textutil.QuotePath(name)+"' examines programs and libraries")
+	}
+	if f.Type != elf.ET_CORE || f.Class != elf.ELFCLASS64 || f.Machine != elf.EM_X86_64 {
+		return nil, refused(fmt.Sprintf("an ELF file (%v, %v, %v) that is not the core of a 64-bit program for x86-64; only these call the vsyscall page", f.Type, f.Class, f.Machine),
+			"'gdb PROGRAM CORE' reads other cores; 'vfix scan "+textutil.QuotePath(name)+"' examines programs and libraries")
 	}
 	return &core{f}, nil
 }

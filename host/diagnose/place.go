@@ -52,12 +52,15 @@ func placeOf(lower string) (p place) {
 	return p
 }
 
+// run is a command of words.
+func run(why string, words ...string) *Command { return &Command{textutil.QuoteWords(words), why} }
+
 // fixRoot is the command that fixes the image or directory that the user named.
 func (o *Options) fixRoot() *Command {
-	if !o.IsImage {
-		return &Command{textutil.QuoteWords([]string{"vfix", "patch", "-i", o.RootName}), "patches all files of that directory in place"}
+	if o.IsImage {
+		return o.rebuild(o.RootName)
 	}
-	return o.rebuild(o.RootName)
+	return run("patches all files of that directory in place", "vfix", "patch", "-i", o.RootName)
 }
 
 // rebuild is the command that fixes an image.
@@ -66,12 +69,12 @@ func (o *Options) rebuild(image string) *Command {
 	if o.Output != nil {
 		words = append(words, o.Output(image)...)
 	}
-	return &Command{textutil.QuoteWords(words), "writes the image with its calls led to the vDSO"}
+	return run("writes the image with its calls led to the vDSO", words...)
 }
 
 // patchProgram is the command that fixes a program on this machine.
 func patchProgram(file string) *Command {
-	return &Command{"vfix patch -o " + textutil.QuotePath(path.Base(file)+".vfix") + " " + textutil.QuotePath(file), "writes a patched copy of the program"}
+	return run("writes a patched copy of the program", "vfix", "patch", "-o", path.Base(file)+".vfix", file)
 }
 
 // command is the next command for a crash: it fixes one on the page, and finds the cause of one at an unknown place.
@@ -96,7 +99,7 @@ func (o *Options) command(t *textFacts, c *Crash) *Command {
 	case !fixes:
 		return scan(subject)
 	case strings.HasPrefix(c.Image, "/"):
-		return &Command{textutil.QuoteWords([]string{"vfix", "patch", "-i", c.Image}), "patches all files of the container's root filesystem in place; stop it before"}
+		return run("patches all files of the container's root filesystem in place; stop it before", "vfix", "patch", "-i", c.Image)
 	case c.Image != "":
 		return o.rebuild(c.Image)
 	}
@@ -104,7 +107,7 @@ func (o *Options) command(t *textFacts, c *Crash) *Command {
 }
 
 func scan(source string) *Command {
-	return &Command{textutil.QuoteWords([]string{"vfix", "scan", source}), "shows whether it calls the vsyscall page, and the command that fixes it"}
+	return run("shows whether it calls the vsyscall page, and the command that fixes it", "vfix", "scan", source)
 }
 
 // layer is the command for a step of a build.

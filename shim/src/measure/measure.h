@@ -54,7 +54,7 @@ int peek(char **words);
 int entries(char **words);
 int measure_time(char **words);
 
-/* words.c */
+/* main.c */
 _Noreturn void die(const char *what, const char *object);
 _Noreturn void bad_usage(const char *what, const char *word);
 long number(const char *word, long least, long most);

@@ -115,12 +115,6 @@ static int is_served(void)
 	return child > 0 && waitpid(child, &status, __WALL) == child && WIFEXITED(status);
 }
 
-static int fail(const char *object, int error)
-{
-	dprintf(2, "vfix-trace: error: %s: %s\n", object, error == ENOENT ? "not found" : strerror(error));
-	return error == ENOENT ? 127 : 126;
-}
-
 /* Executes the command; a tracer that is left, because that failed, ends. */
 static int execute(const char *path, char **argv, const struct tracer *t)
 {
@@ -133,7 +127,8 @@ static int execute(const char *path, char **argv, const struct tracer *t)
 		kill(t->pid, SIGKILL);
 		waitpid(t->pid, NULL, __WALL);
 	}
-	return fail(path ? path : argv[0], error);
+	dprintf(2, "vfix-trace: error: %s: %s\n", path ? path : argv[0], error == ENOENT ? "not found" : strerror(error));
+	return error == ENOENT ? 127 : 126;
 }
 
 static int misused(const char *why)
