@@ -113,7 +113,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// The files of a machine are read below its root, and a check that fails or takes too long is skipped with the reason.
+// The files of a machine are read below its root, and a check that fails is skipped with the reason.
 func TestMachine(t *testing.T) {
 	root := t.TempDir()
 	for name, text := range map[string]string{

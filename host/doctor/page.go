@@ -129,7 +129,8 @@ func (m *machine) builtWithoutPage(release string) bool {
 	config := m.read("/boot/config-" + release)
 	if packed := m.read("/proc/config.gz"); packed != nil {
 		if r, err := gzip.NewReader(bytes.NewReader(packed)); err == nil {
-			config, _ = io.ReadAll(io.LimitReader(r, maxFile))
+			const most = 16 << 20 // bytes
+			config, _ = io.ReadAll(io.LimitReader(r, most))
 		}
 	}
 	return bytes.Contains(config, []byte("\n# CONFIG_X86_VSYSCALL_EMULATION is not set\n"))

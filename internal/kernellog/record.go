@@ -2,7 +2,7 @@
 package kernellog
 
 import (
-	"strconv"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -35,15 +35,11 @@ const levels = 8
 // "priority,sequence,microseconds,flags;text\n" and further lines, in the text \xHH for bytes that cannot be printed,
 // which stay as they are. ok is false for other lines, also of programs.
 func ParseRecord(record string) (r Record, ok bool) {
-	head, text, ok := strings.Cut(record, ";")
-	f := strings.Split(head, ",")
-	if !ok || len(f) < 3 {
-		return r, false
-	}
-	priority, err1 := strconv.Atoi(f[0])
-	us, err2 := strconv.ParseInt(f[2], 10, 63)
+	head, text, found := strings.Cut(record, ";")
+	var priority, sequence, us int64
+	n, _ := fmt.Sscanf(head, "%d,%d,%d", &priority, &sequence, &us)
 	const most = int64(1<<63-1) / int64(time.Microsecond)
-	if err1 != nil || err2 != nil || priority < 0 || priority >= levels || us < 0 || us > most {
+	if !found || n < 3 || priority < 0 || priority >= levels || us < 0 || us > most {
 		return r, false
 	}
 	text, _, _ = strings.Cut(text, "\n")
