@@ -47,8 +47,8 @@ func TestSound(t *testing.T) {
 		{"a section", section(Section{Name: ".text", Type: SHTProgbits, Flags: SHFAlloc, Off: first, Size: 8}), ""},
 		{"a section among the headers", section(Section{Name: ".text", Type: SHTProgbits, Flags: SHFAlloc, Off: first - 1, Size: 8}), "section .text"},
 		{"one without bytes", section(Section{Name: ".bss", Type: SHTNobits, Flags: SHFAlloc, Off: table, Size: 8}), ""},
-		{"an empty one", section(Section{Name: ".text", Type: SHTProgbits, Flags: SHFAlloc, Off: table}), ""},
-		{"one that is not loaded", section(Section{Name: ".text", Type: SHTProgbits, Off: table, Size: 8}), ""},
+		{"an empty one", section(Section{Name: ".text", Type: SHTProgbits, Flags: SHFAlloc, Off: table + 1}), ""},
+		{"one that is not loaded", section(Section{Name: ".text", Type: SHTProgbits, Flags: 1, Off: table, Size: 8}), ""},
 	} {
 		f := inMemory(PFR|PFX, vaddr, make([]byte, size))
 		f.Type, f.PhOff, f.Entry = TypeExec, table, vaddr+0x1000
@@ -148,7 +148,7 @@ func TestDynamicSymbols(t *testing.T) {
 	symbol := func(name uint32, typ byte, shndx uint16) []byte {
 		return little(name, typ, byte(0), shndx, uint64(vaddr), uint64(1))
 	}
-	names := []byte("\x00time\x00a b\x7f\x00")
+	names := []byte("\x00time\x00a b~\x7f\x00")
 	var table []byte
 	for _, s := range [][]byte{symbol(0, STTNotype, 0), symbol(1, STTFunc, 1), symbol(1, STTFunc, 0), symbol(6, STTGNUIfunc, 1), symbol(1, 6, 1), symbol(1, STTObject, 1)} {
 		table = append(table, s...)
@@ -162,7 +162,7 @@ func TestDynamicSymbols(t *testing.T) {
 		sections []Section
 		want     string
 	}{
-		{"by DT_HASH", append([]Dyn{{Tag: DTHash, Val: vaddr}}, tables...), nil, "[time a?b? time]"},
+		{"by DT_HASH", append([]Dyn{{Tag: DTHash, Val: vaddr}}, tables...), nil, "[time a?b~? time]"},
 		{"by a section", tables, []Section{{Type: SHTDynsym, Size: 2 * SymSize}}, "[time]"},
 		{"by another section", tables, []Section{{Type: SHTSymtab, Size: 2 * SymSize}}, "[]"},
 		{"without a number", tables, nil, "[]"},
@@ -190,6 +190,9 @@ func TestLoads(t *testing.T) {
 	f := inMemory(PFR|PFX, 0x1000, []byte("01234567ABCDEFGH"))
 	f.Progs = append([]Prog{{Type: PTNote, Flags: PFX, Off: 8, Vaddr: 0x1000, Filesz: 8}}, f.Progs...)
 	off, ok := f.Offset(0x1008, 8)
+	if start, _ := f.Offset(0x1000, 1); start != 0 {
+		t.Errorf("the first byte is at offset %d", start)
+	}
 	if _, beyond := f.Offset(0x1008, 9); off != 8 || !ok || beyond || f.CodeSize() != 16 {
 		t.Errorf("got %d, %v, %v; %d bytes of code", off, ok, beyond, f.CodeSize())
 	}

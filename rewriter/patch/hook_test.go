@@ -2,6 +2,7 @@ package patch
 
 import (
 	"encoding/binary"
+	"slices"
 	"testing"
 
 	"vfix.dev/vfix/rewriter/elf"
@@ -31,6 +32,8 @@ func TestHooks(t *testing.T) {
 		{"init_array without content", testELF{extra: []elf.Dyn{{Tag: elf.DTInitArray, Val: 1 << 30}, initArray[1]}, rela: []testRela{{1 << 30, elf.RRelative, fn}}}, 0, 0, none, true},
 		{"init_array without a relocation", testELF{extra: initArray}, 0, 0, none, true},
 		{"init_array with packed relocations", testELF{extra: append([]elf.Dyn{{Tag: elf.DTRelr, Val: 8}}, initArray...)}, 0, array, fn, false},
+		{"init_array with packed relocations and its own", testELF{extra: append([]elf.Dyn{{Tag: elf.DTRelr, Val: 8}}, initArray...), rela: []testRela{{array, elf.RRelative, fn}}}, 0, array, fn, false},
+		{"init_array with another relocation", testELF{extra: initArray, rela: []testRela{{array, 1, fn}}}, 0, 0, none, true},
 		{"DT_INIT in data", testELF{extra: []elf.Dyn{{Tag: elf.DTInit, Val: array}}}, 0, 0, none, true},
 		{"DT_INIT outside the code", testELF{extra: []elf.Dyn{{Tag: elf.DTInit, Val: 1 << 40}}}, 0, 0, none, true},
 	} {
@@ -61,7 +64,7 @@ func TestHooks(t *testing.T) {
 						addend = r.Addend
 					}
 				})
-				if addend != hook && r.File.Dyn(elf.DTRelr) == nil {
+				if addend != hook && len(c.e.rela) > 0 {
 					t.Errorf("the relocation of %#x has addend %#x, want %#x", c.word, addend, hook)
 				}
 				if w, _ := r.File.Word(c.word); w != hook {
@@ -116,6 +119,21 @@ func TestHookOutOfReach(t *testing.T) {
 	}
 }
 
+// TestProgramHook: the entry of a program at a fixed address runs before its initializers, which stay.
+func TestProgramHook(t *testing.T) {
+	e := testELF{dynamic: true, interp: "/ld.so", text: append(asm(t, timeStubText), 0xc3), extra: []elf.Dyn{{Tag: elf.DTInit, Val: testBase + testTextOff + 18}}}
+	file := e.build()
+	p := planFile(t, file, Options{})
+	var why []string
+	for _, edit := range p.Edits {
+		why = append(why, edit.Why)
+	}
+	if !slices.Contains(why, "e_entry") || slices.Contains(why, "DT_INIT") {
+		t.Errorf("got %q", why)
+	}
+	checkPatched(t, file, p, Options{})
+}
+
 // TestNoEntry is a library whose e_entry is 0: the first byte of its text segment is not an entry.
 func TestNoEntry(t *testing.T) {
 	e := testELF{dyn: true, soname: "l", text: append(asm(t, timeStubText), 0xc3), extra: []elf.Dyn{{Tag: elf.DTInit, Val: testTextOff + 18}},
@@ -127,7 +145,7 @@ func TestNoEntry(t *testing.T) {
 	if got := binary.LittleEndian.Uint64(out[entryOff:]); got != 0 {
 		t.Errorf("e_entry became %#x", got)
 	}
-	if was := fileOf(scanFile(t, out)).was; was == nil || !was.hooks.found {
+	if was := fileOf(scanFile(t, out)).was; was == nil || was.hooks.init != testTextOff+18 {
 		t.Errorf("the patched file: %+v", was)
 	}
 }

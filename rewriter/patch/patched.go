@@ -60,7 +60,6 @@ func patched(f *elf.File) *patchedFile {
 			return 0
 		}
 		p.hooks = hooks{entry: target(layout.EntryHole), init: target(layout.InitHole)}
-		p.hooks.found = p.hooks.entry != 0 || p.hooks.init != 0
 		return p
 	}
 	return nil

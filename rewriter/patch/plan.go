@@ -70,7 +70,7 @@ type Options struct {
 	Dormant bool
 	// Explain adds its listing to each patch, as the file may not be available later.
 	Explain bool
-	// Fixes are the fixes to make. Fixes that an older vfix made are made again in any case.
+	// Fixes are the fixes to make.
 	Fixes []find.Fix
 }
 
@@ -88,7 +88,6 @@ type Plan struct {
 	tail     []byte // the bytes behind the original ones
 	aside    []byte // code in the injected page for some sites
 	file     *file
-	hooks    hooks // what enters the injected code at load time
 }
 
 // Empty reports whether the plan changes nothing.
@@ -124,7 +123,7 @@ func newPlan(r *find.Report, o Options) *Plan {
 	if f == nil {
 		return p
 	}
-	wanted := r.Redirect != nil && (slices.Contains(o.Fixes, r.Redirect.Fix) || r.Redirect.Fix == r.Fixed)
+	wanted := r.Redirect != nil && slices.Contains(o.Fixes, r.Redirect.Fix)
 	p.Size = int64(f.Size)
 	if wanted {
 		redirect := *r.Redirect
@@ -245,7 +244,6 @@ func (p *Plan) addSegment(place room) {
 	if !h.found {
 		p.Warnings = append(p.Warnings, "nothing to hook at load (no entry, no DT_INIT, no relocated init_array): the patched sites make system calls")
 	}
-	p.hooks = h
 	p.Edits = append(p.Edits, h.edits...)
 	p.editProgs(place, off)
 	page := pageOf(codeFor(p.fix()), h, place.vaddr)

@@ -288,6 +288,7 @@ func TestInterpreter(t *testing.T) {
 		form Form
 	}{
 		{"interpreter", testELF{tight: true, soname: "ld.so"}, Syscall},
+		{"interpreter without .bss", testELF{tight: true, soname: "ld.so"}, Entry},
 		{"interpreter with a hole", testELF{soname: "ld.so"}, Entry},
 		{"library that needs another", testELF{tight: true, extra: []elf.Dyn{{Tag: elf.DTNeeded, Val: 1}}}, Entry},
 		{"static-pie", testELF{tight: true, extra: []elf.Dyn{{Tag: elf.DTFlags1, Val: elf.DF1PIE}}}, Entry},
@@ -295,6 +296,10 @@ func TestInterpreter(t *testing.T) {
 	} {
 		c.e.dyn, c.e.text = true, asm(t, timeStubText)
 		file := c.e.build()
+		if strings.Contains(c.name, "without .bss") {
+			data := elf.EhdrSize + elf.PhdrSize // the second program header
+			copy(file[data+40:], file[data+32:data+40])
+		}
 		p := planFile(t, file, Options{})
 		if got := p.Patches[0]; got.Form != c.form {
 			t.Errorf("%s: form %v, want %v: %s", c.name, got.Form, c.form, got.Reason)
@@ -360,6 +365,21 @@ func TestExplain(t *testing.T) {
 	l := p.Patches[0].Listing
 	if l == nil || len(l.Before) != 5 || !strings.Contains(l.After[0].Text, "<keep_time>") || !l.After[0].Changed || !l.After[len(l.After)-1].Dead {
 		t.Errorf("got %+v", l)
+	}
+	for _, line := range l.After {
+		if behind := line.Vaddr > e.textVaddr() && line.Vaddr < e.textVaddr()+18; line.Dead != behind {
+			t.Errorf("got %+v", line)
+		}
+	}
+	e.text = asm(t, pushed)
+	l = planFile(t, e.build(), Options{Explain: true}).Patches[0].Listing
+	if l == nil || len(l.After) != 5 || !strings.Contains(l.After[1].Text, "<keep_time>") {
+		t.Errorf("of another form: got %+v", l)
+	}
+	for i, line := range l.After {
+		if line.Dead || line.Changed != (i == 1) || strings.Contains(line.Text, "<") != (i == 1) {
+			t.Errorf("of another form: got %+v", line)
+		}
 	}
 	e.text = asm(t, "53"+movRaxTime+"4839c7 5b c3")
 	if l := planFile(t, e.build(), Options{Explain: true}).Patches[0].Listing; l == nil || len(l.Before) == 0 || l.After != nil {

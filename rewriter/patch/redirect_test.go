@@ -75,6 +75,9 @@ func TestRedirect(t *testing.T) {
 			if err != nil || v.Redirect == nil || v.Redirect.Fix != find.JavaCgroups {
 				t.Errorf("verify: %+v, %v", v, err)
 			}
+			if after.Fixed != find.JavaCgroups {
+				t.Errorf("the file has the fix %q", after.Fixed)
+			}
 			if after.Redirect != nil || !planFile(t, out, javaFix).Empty() || !planFile(t, out, Options{}).Empty() {
 				t.Error("patched again")
 			}
