@@ -69,7 +69,7 @@ def main(before, after, directory):
     through('red-zone', 'red zone', b'\x48\xc7\x44\x24\xc0\0\0\0\0')   # movq $0, -64(%rsp)
     through('stack', 'stack', b'\x48\xc7\x44\x24\x18\0\0\0\0')         # movq $0, 24(%rsp)
     through('argument', 'argument', b'\x48\xff\xcf\x48\xff\xcf')       # dec %rdi, twice
-    through('memory', 'written', b'\x41\xc6\x04\x24\7')        # movb $7, (%r12)
+    through('memory', ' after', b'\x41\xc6\x04\x24\7')         # movb $7, (%r12), which may lead anywhere
     body = jump(b'\xe8', cave, target) + b'\x48\x8d\x40\x01\xc3'  # call; lea 1(%rax), %rax; ret
     write('result', 'rax', (cave, body), (at, lea(cave)))
     body = jump(b'\xe8', cave, target)
