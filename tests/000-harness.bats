@@ -372,19 +372,6 @@ make_root() {
 	expect "lines in the kernel's log" "$(grep -c "$kernel_line" "$vm_out/kernel.log")" 3
 }
 
-@test "vm: vsyscall=xonly and emulate serve the page" {
-	requires vm
-	make_root
-	for mode in xonly emulate; do
-		run_vm --vsyscall $mode --root "$root" -- 'callpage time' 'callpage gettimeofday' 'callpage getcpu'
-		for n in 1 2 3; do
-			expect_vm $n 0
-		done
-		run grep "$kernel_line" "$vm_out/kernel.log"
-		expect 'status of grep' "$status" 1
-	done
-}
-
 @test "vm: statuses, streams, environment, user and arguments arrive as they are" {
 	requires vm
 	make_root
@@ -421,15 +408,6 @@ make_root() {
 	expect 'the root' "$(cd "$root" && find . -printf '%p %T@ %C@\n' | sort)" "$before"
 }
 
-@test "vm: vdso=0 takes the vDSO away" {
-	requires vm
-	make_root
-	run_vm --vsyscall none --root "$root" -- "sh -c 'grep -c vdso /proc/self/maps'"
-	expect 'vDSO mappings' "$(cat "$vm_out/1.stdout")" 1
-	run_vm --vsyscall none --root "$root" --append vdso=0 -- "sh -c 'grep -c vdso /proc/self/maps'"
-	expect 'vDSO mappings with vdso=0' "$(cat "$vm_out/1.stdout")" 0
-}
-
 @test "vm: machines that go on from one saved state have the time of day, and random numbers of their own" {
 	requires vm
 	make_root
@@ -456,17 +434,4 @@ make_root() {
 	expect status "$status" 1
 	expect_match message "$output" 'without the results of 1 commands'
 	expect 'left behind' "$(ls "$BATS_TEST_TMPDIR/tmp")" ''
-}
-
-@test "vm: wrong usage is an error that says what is wrong" {
-	requires vm
-	make_root
-	run run_vm --vsyscall sometimes --root "$root" -- true
-	expect status "$status" 2
-	expect_match message "$output" "--vsyscall is 'sometimes'"
-	run run_vm --vsyscall none --root "$root/none" -- true
-	expect status "$status" 2
-	run run_vm --vsyscall none --root "$root" -- $'two\nlines'
-	expect status "$status" 1
-	expect_match message "$output" 'line break'
 }

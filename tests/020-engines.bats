@@ -60,18 +60,6 @@ run_container() { run docker run --rm --network none "$@"; }
 	expect_match error "$stderr" 'no container nobody'
 }
 
-@test "scan: the engine that docker's context names" {
-	id=$(printf mine | sha256sum | cut -d ' ' -f 1)
-	mkdir -p "config/contexts/meta/$id"
-	printf '{"Name": "mine", "Endpoints": {"docker": {"Host": "%s"}}}' "$DOCKER_HOST" >"config/contexts/meta/$id/meta.json"
-	unset DOCKER_HOST
-	export DOCKER_CONFIG=$PWD/config
-	echo '{}' >config/config.json
-	run_vfix 1 scan docker-daemon:small:legacy # the control: nothing else leads there
-	echo '{"currentContext": "mine"}' >config/config.json
-	run_vfix 3 scan docker-daemon:small:legacy
-}
-
 @test "rebuild: what the engine saves, in both forms, and what it exports" {
 	requires image_tools
 	docker save -o mixed.tar small:legacy

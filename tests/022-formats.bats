@@ -64,17 +64,6 @@ listing() {
 		'opt/legacy/libc.so.6 usr/lib/x86_64-linux-gnu/libc.so.6 usr/local/bin/clock '
 }
 
-@test "rebuild: a layout of several images, by the names that the hint lists" {
-	cp -r "$legacy_image/oci" lay
-	umoci config --image lay:legacy --tag other --author other
-	run_vfix 1 scan lay
-	expect_match hint "$stderr" 'add one of these after a colon: legacy other'
-	run_vfix 3 scan lay:other
-	run_vfix rebuild lay:legacy -o oci:lay:fixed
-	expect tags "$(jq -r '.manifests[].annotations["org.opencontainers.image.ref.name"]' lay/index.json | sort | tr '\n' ' ')" 'fixed legacy other '
-	"$build/validate" lay
-}
-
 @test "rebuild: a damaged layer and a truncated archive are errors, and leave nothing" {
 	cp -r "$legacy_image/oci" lying
 	blob=$(skopeo inspect --raw oci:lying:legacy | jq -r '.layers[0].digest | sub(":"; "/")')

@@ -57,45 +57,6 @@ hanging_vfix() {
 	run_vfix 0 scan "$tree/bin/vfix-runtime"
 }
 
-@test "error: status 1, nothing on stdout, an error and a hint" {
-	echo 'no ELF' >text
-	for format in table json; do
-		run_vfix 1 scan --format $format ./nothing
-		expect_error
-		expect_match error "$stderr" './nothing'
-		run_vfix 1 patch -o copy --format $format ./nothing
-		expect_error
-		run_vfix 1 rebuild --format $format oci:nothing -o oci:out:x
-		expect_error
-		run_vfix 1 rebuild --format $format docker-daemon:nothing:0 -o oci:out:x
-		expect_error
-		run_vfix 1 verify --format $format ./nothing
-		expect_error
-		[ ! -e out ] && [ ! -e copy ] || fail 'something was written'
-	done
-}
-
-@test "scan: status 3 with call sites, 0 without, and the table is on stdout" {
-	run_vfix 3 scan "$affected"
-	expect_match verdict "${lines[0]}" "$affected: AFFECTED: "
-	expect_match 'next command' "$output" "  vfix patch -o COPY $affected"
-	run_vfix scan "$(command -v bash)"
-	expect_match verdict "${lines[0]}" ': NOT AFFECTED'
-}
-
-@test "scan: one source that is not there does not hide the others" {
-	run_vfix 1 scan ./nothing "$affected"
-	expect_match stdout "$output" "$affected: AFFECTED: "
-	expect 'lines of error' "$(grep -c '^vfix: error: .' <<<"$stderr")" 1
-}
-
-@test "scan: JSON is valid with findings, and empty after an error" {
-	run_vfix 3 scan --format json --explain "$affected" "$unknown"
-	jq -e '.schema == 1 and .verb == "scan" and (.results | length) == 2' <<<"$output" >/dev/null
-	jq -e '[.results[0].files[].sites[] | select(.form != "left") | .change.before | length > 0] | all and length > 0' <<<"$output" >/dev/null
-	jq -e '.results[1].files[0].sites[0].verdict == "unknown"' <<<"$output" >/dev/null
-}
-
 @test "scan --explain: the bytes are those of the file" {
 	run_vfix 3 scan --explain "$affected"
 	expect_match listing "$output" 'mov $0xffffffffff600400,%rax'
@@ -158,45 +119,6 @@ hanging_vfix() {
 	expect_match stderr "$stderr" 'vfix: hint: '
 }
 
-@test "verify: status 3 where call sites are left, or something else differs" {
-	run_vfix 3 verify "$affected"
-	expect_match stderr "$stderr" 'call sites left'
-	"$VFIX" patch -o copy "$affected" >/dev/null 2>&1
-	run_vfix verify copy --against "$affected"
-	expect_match stdout "${lines[0]}" 'copy: VERIFIED: 1 file changed from'
-	printf x | dd of=copy bs=1 seek=$(($(stat -c %s copy) - 1)) conv=notrunc status=none
-	run_vfix 3 verify copy --against "$affected"
-	expect_match stdout "$output" 'difference'
-	run_vfix 3 verify --format json copy --against "$affected"
-	jq -e '.problems | length > 0' <<<"$output" >/dev/null
-}
-
-@test "rebuild: stdout is one reference, the table is on stderr, JSON carries both" {
-	requires legacy_image
-	layout=oci:$small_image/oci:legacy
-	run_vfix rebuild "$layout" -o oci:out:x
-	expect stdout "$output" oci:out:x
-	expect_match stderr "$stderr" 'call sites patched'
-	run_vfix rebuild -q "$layout" -o oci:out:y
-	expect stdout "$output" oci:out:y
-	expect stderr "$stderr" ''
-	run_vfix rebuild --format json "$layout" -o oci:out:z
-	jq -e '.reference == "oci:out:z" and .unchanged == false and .layer_size > 0 and (.digest | startswith("sha256:"))' <<<"$output" >/dev/null
-	run_vfix rebuild oci:out:x -o oci:again:x
-	expect "stdout, the copy" "$output" oci:again:x
-	expect_match stderr "$stderr" 'nothing to do'
-	run_vfix rebuild --dry-run "$layout" -o oci:dry:x
-	expect stdout "$output" "$layout"
-	[ ! -e dry ] || fail 'a dry run wrote something'
-}
-
-@test "rebuild: without a daemon, the message says which -o to type" {
-	requires legacy_image
-	run_vfix 1 rebuild "oci:$small_image/oci:legacy"
-	expect_error
-	expect_match hint "$stderr" '-o '
-}
-
 @test "stdout: a reader that goes away ends vfix quietly, a full disk with an error" {
 	closed=(perl -e 'pipe(R, W); close(R); open(STDOUT, ">&", \*W); exec(@ARGV)')
 	run --separate-stderr "${closed[@]}" "$VFIX" help json
@@ -253,15 +175,6 @@ hanging_vfix() {
 	grep -qF 'evil\x1b[2J\nname' <<<"$output" || fail "the name is not in: $output"
 	run_vfix 3 scan --format json "$BATS_TEST_TMPDIR"
 	expect 'path in JSON' "$(jq -r '.results[0].files[].path' <<<"$output")" "$name"
-}
-
-@test "version: the text and JSON agree" {
-	run_vfix version
-	version=$(sed -n '1s/^vfix //p' <<<"$output")
-	[ -n "$version" ] || fail 'no version'
-	run_vfix version --format json
-	expect version "$(jq -r .version <<<"$output")" "$version"
-	jq -e '.go | startswith("go")' <<<"$output" >/dev/null
 }
 
 @test "patch: -x leaves out what is mounted, --since what an earlier run has seen" {

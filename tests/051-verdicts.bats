@@ -28,34 +28,6 @@ setup() {
 	expect JSON "$(jq -c '.results[0] | [.verdict, .complete, .loads.root, (.loads.examined | length > 1)]' <<<"$output")" '["not-affected",true,"/",true]'
 }
 
-@test "verdicts: a library that a program finds by \$ORIGIN runs with it wherever it lies" {
-	mkdir -p x/bin x/lib
-	echo 'int old(void); int main(void) { return old(); }' >p.c
-	# shellcheck disable=SC2016 # immediates, not variables
-	printf '%s\n' '.globl old' 'old: mov $0xffffffffff600400,%rax' 'xor %edi,%edi' 'call *%rax' 'ret' '.section .note.GNU-stack,"",@progbits' >old.s
-	gcc -shared -nostdlib -o x/lib/libold.so old.s
-	# shellcheck disable=SC2016 # the loader's word, not the shell's
-	gcc -o x/bin/p p.c -Lx/lib -lold -Wl,-rpath,'$ORIGIN/../lib'
-	run_vfix 3 scan x/bin/p
-	expect_match 'what has the call' "$output" 'x/lib/libold.so'
-	rm x/lib/libold.so
-	run_vfix 4 scan x/bin/p
-	expect_match 'what is missing' "$output" 'libold.so'
-}
-
-@test "verdicts: the programs of a directory run on a libc that may be elsewhere" {
-	mkdir -p conda/bin
-	cp "$root/usr/bin/redis-server" conda/bin/
-	run_vfix 4 scan conda
-	expect_match verdict "$output" 'INCOMPLETE: what it loads was not examined: /lib64/ld-linux-x86-64.so.2'
-	run_vfix 3 scan --root "$root" --format json conda
-	expect JSON "$(jq -c '.results[0] | [.verdict, .complete, .loads.missing]' <<<"$output")" '["affected",true,[]]'
-	# The control: the libc of this machine is a modern one.
-	cp "$(command -v ls)" conda/bin/redis-server
-	run_vfix 0 scan --root / conda
-	expect_match verdict "$output" 'NOT AFFECTED: its programs and the '
-}
-
 @test "verdicts: nothing to examine has the same verdict in each verb" {
 	mkdir -p d/a
 	echo text >d/a/x.txt
@@ -125,19 +97,6 @@ setup() {
 	# In an image, the fallback catches it.
 	cp old.whl w/
 	run_vfix 3 scan dir:w
-}
-
-@test "verdicts: what /etc/ld.so.preload adds runs with each program of its root" {
-	mkdir -p r/bin r/etc
-	# shellcheck disable=SC2016 # immediates, not variables
-	printf '%s\n' '.globl old' 'old: mov $0xffffffffff600400,%rax' 'xor %edi,%edi' 'call *%rax' 'ret' '.section .note.GNU-stack,"",@progbits' >old.s
-	gcc -shared -nostdlib -o r/etc/extra.so old.s
-	cp "$(command -v env)" r/bin/
-	cp -L --parents /lib64/ld-linux-x86-64.so.2 /lib/x86_64-linux-gnu/libc.so.6 r/
-	run_vfix 0 scan r/bin/env
-	echo /etc/extra.so >r/etc/ld.so.preload
-	run_vfix 3 scan r/bin/env
-	expect_match 'what has the call' "$output" 'r/etc/extra.so'
 }
 
 # container ROOT PROGRAM: a process with the root ROOT, in its own mount namespace, as in a container; its PID is

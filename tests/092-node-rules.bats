@@ -133,16 +133,3 @@ hook() { run "$VFIX_RUNTIME" hook <<<"${1-{\"id\": \"c1\", \"pid\": $$, \"bundle
 		expect "status for '$state': $output" "$status" 0
 	done
 }
-
-@test "vfix-runtime: 200 containers start while vfix-runtime is replaced; none is refused" {
-	local program=$work/vfix-runtime n
-	cp "$VFIX_RUNTIME" "$program"
-	start # fills the cache
-	(while [ ! -e "$work/enough" ]; do cp "$VFIX_RUNTIME" "$program.new" && mv "$program.new" "$program"; done) 3>&- &
-	for n in $(seq 200); do
-		"$program" create --bundle "$work/bundle" "c$n" || fail "container $n: $?"
-	done
-	: >"$work/enough"
-	wait
-	expect 'calls of the runtime' "$(wc -l <"$work/started")" 201
-}

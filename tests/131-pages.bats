@@ -85,7 +85,7 @@ commands() {
 # have call sites.
 run_page() {
 	requires root docker oracle legacy_image image_tools page_tools
-	local page=$1 directory=$BATS_TEST_TMPDIR/page
+	local page=$1 directory=$BATS_TEST_TMPDIR/${1//\//-}
 	mkdir "$directory"
 	cp -a "$work"/{old.tar,redis-legacy.tar,layout,rootfs,rootfs.tar,bin,env,signalp} "$directory/"
 	commands "$tree/$page" >"$BATS_TEST_TMPDIR/commands"
@@ -107,48 +107,11 @@ run_page() {
 	expect "$page: status" "$status" 0
 }
 
-@test "pages: the commands of README.md run as they are" {
-	run_page README.md
-}
-
-@test "pages: the commands of docs/README.md run as they are" {
-	run_page docs/README.md
-}
-
-@test "pages: the commands of docs/start.md run as they are" {
-	run_page docs/start.md
-}
-
-@test "pages: the commands of docs/rebuilding.md run as they are" {
-	run_page docs/rebuilding.md
-}
-
-@test "pages: the commands of docs/programs.md run as they are" {
-	run_page docs/programs.md
-}
-
-@test "pages: the commands of docs/diagnosing.md run as they are" {
-	run_page docs/diagnosing.md
-}
-
-@test "pages: the commands of docs/security.md run as they are" {
-	run_page docs/security.md
-}
-
-@test "pages: the commands of docs/performance.md run as they are" {
-	run_page docs/performance.md
-}
-
-@test "pages: the commands of docs/how-it-works.md run as they are" {
-	run_page docs/how-it-works.md
-}
-
-@test "pages: the commands of docs/reference.md run as they are" {
-	run_page docs/reference.md
-}
-
-@test "pages: the commands of docs/json.md run as they are" {
-	run_page docs/json.md
+@test "pages: the commands of each page run as they are" {
+	local page
+	for page in README.md docs/{README,start,rebuilding,programs,diagnosing,security,performance,how-it-works,reference,json}.md; do
+		run_page "$page"
+	done
 }
 
 @test "pages: a command that fails is seen" {

@@ -191,41 +191,25 @@ get_venv() {
 	[ -e "$venv/whole" ] || fail 'no Python environment could be made'
 }
 
-# pip_install ARGUMENT...: with pip of $venv; retries, as PyPI sometimes fails.
-pip_install() {
-	local _
-	for _ in 1 2 3; do
-		! "$venv/bin/python" -m pip -q --disable-pip-version-check install "$@" >&2 || return 0
+# get_package NAME VERSION: a package of PyPI in $venv, fetched once; retries, as PyPI sometimes fails.
+get_package() {
+	local try
+	get_venv
+	exec 8>"$venv.lock-$1"
+	flock 8
+	for try in 1 2 3; do
+		[ ! -e "$venv/$1-$2" ] || break
+		if "$venv/bin/python" -m pip -q --disable-pip-version-check install "$1==$2" >&2; then : >"$venv/$1-$2"; else sleep "$try"; fi
 	done
-	fail "pip could not install: $*"
+	exec 8>&-
+	[ -e "$venv/$1-$2" ] || fail "pip could not install $1"
 }
 
-# get_kubernetes_validate: kubernetes-validate in $venv, fetched once. It has the schemas of many releases of
-# Kubernetes.
-get_kubernetes_validate() {
-	local version=1.37.0 status=0
-	get_venv
-	exec 8>"$venv.lock-kubernetes"
-	flock 8
-	if [ ! -e "$venv/kubernetes-validate-$version" ]; then
-		pip_install "kubernetes-validate==$version" && : >"$venv/kubernetes-validate-$version" || status=1
-	fi
-	exec 8>&-
-	return $status
-}
+# kubernetes-validate has the schemas of many releases of Kubernetes.
+get_kubernetes_validate() { get_package kubernetes-validate 1.37.0; }
 
-# get_unicorn: the emulator of tests/emulate in $venv, fetched once.
-get_unicorn() {
-	local version=2.1.4 status=0
-	get_venv
-	exec 8>"$venv.lock-unicorn"
-	flock 8
-	if [ ! -e "$venv/unicorn-$version" ]; then
-		pip_install "unicorn==$version" && : >"$venv/unicorn-$version" || status=1
-	fi
-	exec 8>&-
-	return $status
-}
+# The emulator of tests/emulate.
+get_unicorn() { get_package unicorn 2.1.4; }
 
 # emulated [OPTION...] BEFORE AFTER: runs each patched call site of both files in the emulator.
 emulated() { "$venv/bin/python" "$tree/tests/emulate/judge.py" "$@"; }

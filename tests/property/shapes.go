@@ -52,13 +52,9 @@ func writeShape(r *rand.Rand, name string) (text, kind string) {
 		{"apart", (*shape).apart},
 		{"shared", (*shape).shared},
 		{"twice", (*shape).twice},
-		{"entered", nil},
 	}
 	k := oneOf(r, kinds)
 	switch k.name {
-	case "entered":
-		s.entered(name)
-		return s.String(), k.name
 	case "tail": // nothing of its own on the stack
 		s.chooseRegister("rax", "r11", "rcx", "r10")
 	case "stub":
@@ -236,34 +232,6 @@ func (s *shape) fillers(n int) {
 	for range n {
 		s.filler()
 	}
-}
-
-// entered: another function jumps to the call in the middle, by a table of offsets.
-func (s *shape) entered(name string) {
-	width := oneOf(s.Rand, []string{"byte", "short", "long"})
-	load := map[string]string{"byte": "movzbl\t(%%rcx), %%r8d", "short": "movzwl\t(%%rcx), %%r8d", "long": "movslq\t(%%rcx), %%r8"}[width]
-	number := map[string]int{"TIME": 201, "GETTIMEOFDAY": 96, "GETCPU": 309}[s.address]
-	fmt.Fprintf(s, "\tSHAPE\t%s, %s, 0\n1:\n", name, s.class)
-	s.line("test\t%%rdi, %%rdi") // no stub: both instructions would change
-	s.line("PAGE\t%s, %%rax", s.address)
-	fmt.Fprintln(s, "2:")
-	s.line("call\t*%%rax")
-	s.line("ret")
-	fmt.Fprintf(s, "\tEND\t%s\n\n", name)
-	fmt.Fprintf(s, "\tSHAPE\t%s_by, %s, 0\n", name, s.class)
-	s.line("lea\t3f(%%rip), %%rax")
-	s.line("lea\t4f(%%rip), %%rcx")
-	s.line("lea\t1b(%%rip), %%r9")
-	s.line(load)
-	s.line("add\t%%r9, %%r8")
-	s.line("jmp\t*%%r8")
-	fmt.Fprintln(s, "3:")
-	s.line("mov\t$%d, %%eax", number)
-	s.line("syscall")
-	s.line("ret")
-	fmt.Fprintf(s, "\tEND\t%s_by\n", name)
-	s.line(".section .rodata")
-	fmt.Fprintf(s, "4:\t.%s\t2b - 1b\n\t.text\n\n", width)
 }
 
 // filler is an instruction that changes nothing that is needed: it may write to rcx and r11
