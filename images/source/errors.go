@@ -60,7 +60,7 @@ func plain(err error, host, missing string) error {
 	certs := "certificates for it belong in /etc/docker/certs.d/" + host + ": an authority as ca.crt, one to show as client.cert and client.key"
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded): // this and a certificate may be beside an answer to the other of https and http
-		err = errors.New("no progress: the registry or the connection to it hangs")
+		err = hinterr.With(errors.New("no progress: the registry or the connection to it hangs"), "try again")
 	case errors.As(err, &cert):
 		err = hinterr.With(cert, "%s", certs)
 	case errors.As(err, &op) && op.Op == "remote error": // crypto/tls: the registry refuses our certificate

@@ -167,8 +167,3 @@ func BaseName(r Ref) string {
 
 // HasManifests reports whether images have manifests of their own there, and not only a config.
 func (r Ref) HasManifests() bool { return r.Transport != Daemon && r.Transport != DockerArchive }
-
-// hasTags reports whether a tag may follow the path.
-func (r Ref) hasTags() bool {
-	return r.Transport == DockerArchive || r.Transport == OCILayout || r.Transport == OCIArchive
-}

@@ -55,7 +55,7 @@ func (n *Network) again(err error) bool {
 	if !isTemporary(err) {
 		return false
 	}
-	progress.Note(n.o.Progress, "registry: temporary error: %v", redacted{err})
+	progress.Note(n.o.Progress, "temporary error: %v", plain(err, "", ""))
 	return true
 }
 
