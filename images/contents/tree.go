@@ -4,7 +4,6 @@ package contents
 
 import (
 	"archive/tar"
-	"errors"
 	"io/fs"
 	"path"
 	"slices"
@@ -49,48 +48,31 @@ func NewTree() *Tree { return &Tree{Root: newDir(0)} }
 // Dir finds the directory with a name as an engine does: every component may be a symlink, and none leaves the
 // root. With create it creates missing parts, for layer n; otherwise the directory is nil.
 func (t *Tree) Dir(name string, n int, create bool) (*Node, error) {
-	w := &way{t: t, layer: n, create: create}
-	err := rootpath.Follow(w, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+	if k := t.At(name); k != nil && k.Kids != nil {
+		return k, nil
 	}
+	real, err := t.Resolve(name)
 	if err != nil {
 		return nil, err
 	}
-	return w.at[len(w.at)-1], nil
-}
-
-// way is a rootpath.Place in the merged file system.
-type way struct {
-	t  *Tree
-	at []*Node // from the root to the place, for ".."
-	// create makes missing directories, for layer.
-	create bool
-	layer  int
-}
-
-func (w *way) Top() { w.at = append(w.at[:0], w.t.Root) }
-func (w *way) Up()  { w.at = w.at[:max(1, len(w.at)-1)] }
-
-func (w *way) Down(name string) (string, error) {
-	cur := w.at[len(w.at)-1]
-	k := cur.Kids[name]
-	switch {
-	case k != nil && k.Kids != nil:
-	case k != nil && k.Typeflag == tar.TypeSymlink:
-		return k.Linkname, nil
-	case !w.create:
-		return "", fs.ErrNotExist
-	case k != nil && k.Typeflag != typeWhiteout:
-		return "", hinterr.Damaged("%s is not a directory", name)
-	default:
-		hides := k != nil // a whiteout hides the layers below, but not later entries
-		k = newDir(w.layer)
-		k.opaque = hides
-		cur.Kids[name] = k
+	d := t.Root
+	for _, c := range Components(real) {
+		k := d.Kids[c]
+		switch {
+		case k != nil && k.Kids != nil:
+		case !create:
+			return nil, nil
+		case k != nil && k.Typeflag != typeWhiteout:
+			return nil, hinterr.Damaged("%s is not a directory", c)
+		default:
+			hides := k != nil // a whiteout hides the layers below, but not later entries
+			k = newDir(n)
+			k.opaque = hides
+			d.Kids[c] = k
+		}
+		d = k
 	}
-	w.at = append(w.at, k)
-	return "", nil
+	return d, nil
 }
 
 // Components splits a name, without empty and "." components.
@@ -156,7 +138,7 @@ func (t *Tree) Resolve(name string) (string, error) {
 		case k.Typeflag == tar.TypeSymlink:
 			return k.Linkname, nil
 		}
-		return "", rootpath.ErrNoLink
+		return "", nil
 	})
 }
 

@@ -23,7 +23,7 @@ func (l links) readlink(real string) (string, error) {
 	case !ok:
 		return "", &fs.PathError{Op: "readlink", Path: real, Err: fs.ErrNotExist}
 	case target == "" || target == ".":
-		return "", ErrNoLink
+		return "", nil
 	}
 	return target, nil
 }
