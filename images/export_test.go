@@ -2,6 +2,7 @@ package images
 
 import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/source"
@@ -28,4 +29,9 @@ func WithLayer(base v1.Image, added *contents.AddedLayer) (v1.Image, error) {
 		return nil, err
 	}
 	return newDerivedImage(&source.Source{Image: base}, added, origin{"base", digest.String(), "1.2", "fallback=never", false}, &changes{})
+}
+
+// EditManifest adds a layer to the manifest of a docker image, which becomes an OCI image.
+func EditManifest(raw string, added *contents.AddedLayer) ([]byte, error) {
+	return editManifest([]byte(raw), []byte("{}"), types.DockerManifestSchema2, source.OCIName, added, origin{version: "1"})
 }

@@ -6,10 +6,12 @@ package blob
 import (
 	"archive/tar"
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"path"
 	"strings"
 
@@ -51,14 +53,52 @@ func Members(r io.Reader) iter.Seq2[*TarMember, error] {
 		r = bufio.NewReaderSize(r, CopyBuffer) // r itself if it is one
 	}
 	return func(yield func(*TarMember, error) bool) {
-		tr := tar.NewReader(r)
+		in := &tarStream{r: r}
+		tr := tar.NewReader(in)
 		for n := uint32(1); ; n++ {
 			m, err := nextMember(tr, n)
+			if err == io.EOF && in.ended && in.more {
+				err = hinterr.Damaged("tar archive ends early, in member %d", n)
+			}
 			if err == io.EOF || !yield(m, err) || err != nil {
 				return
 			}
+			in.end, in.more = m.end(in.n), false
 		}
 	}
+}
+
+// tarStream is a tar stream that knows whether there is more behind a member. A tar.Reader takes a stream that ends in
+// or behind the PAX records of a member for one that is whole (Go 1.26).
+type tarStream struct {
+	r     io.Reader
+	n     int64 // bytes read
+	end   int64 // of the last member
+	more  bool  // behind it, and not zeros, with which an archive ends
+	ended bool
+}
+
+func (s *tarStream) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	behind := max(0, min(int64(n), s.end-s.n))
+	s.more = s.more || len(bytes.TrimLeft(p[behind:n], "\x00")) > 0
+	s.n += int64(n)
+	s.ended = s.ended || err == io.EOF
+	return n, err
+}
+
+// end is where the member ends whose header ends at an offset.
+func (e *TarMember) end(header int64) int64 {
+	const block = 512
+	switch e.Typeflag {
+	case tar.TypeLink, tar.TypeSymlink, tar.TypeChar, tar.TypeBlock, tar.TypeDir, tar.TypeFifo: // have no content
+	default:
+		header += e.Size
+	}
+	if e.Sparse { // and less in the archive
+		return math.MaxInt64
+	}
+	return (header + block - 1) / block * block
 }
 
 // nextMember reads the header of member number n.

@@ -1,0 +1,167 @@
+package images_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/fallback"
+	"vfix.dev/vfix/images/source"
+	"vfix.dev/vfix/tests/imagetest"
+)
+
+// Members of a manifest: those that vfix does not know stay, and a copy of the config in it goes.
+func TestEditManifest(t *testing.T) {
+	added := imagetest.Must[*contents.AddedLayer](t)(contents.PackLayer(func(w io.Writer) error {
+		_, err := w.Write(imagetest.TarMembers(t, imagetest.FileM("x", nil)))
+		return err
+	}))
+	defer added.Close()
+	const config, layer = `{"mediaType":"application/vnd.docker.container.image.v1+json","data":"e30=","y":2}`, `{"mediaType":"application/vnd.docker.image.rootfs.diff.tar.gzip","x":1}`
+	for raw, want := range map[string]string{
+		`{"config":` + config + `,"layers":[` + layer + `],"annotations":{"a":"b"},"z":3}`: fmt.Sprintf(`{"annotations":{"a":"b","dev.vfix.version":"1"},`+
+			`"config":{"digest":"sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a","mediaType":"application/vnd.oci.image.config.v1+json","size":2,"y":2},`+
+			`"layers":[{"mediaType":"application/vnd.oci.image.layer.v1.tar+gzip","x":1},{"digest":"%v","mediaType":"application/vnd.oci.image.layer.v1.tar+gzip","size":%d}],`+
+			`"mediaType":"application/vnd.oci.image.manifest.v1+json","z":3}`, added.PackedDigest, added.PackedSize),
+		`null`: "manifest: null", `{}`: "config: missing", `{"config":{"mediaType":7}}`: "config: mediaType: ", `{"config":{},"layers":[{"mediaType":7}]}`: "layers: mediaType: ",
+		`{"config":{},"layers":7}`: "layers: ", `{"config":{},"layers":[],"annotations":7}`: "annotations: ",
+	} {
+		got, err := images.EditManifest(raw, added)
+		if err != nil {
+			got = []byte(err.Error())
+		}
+		if !strings.Contains(string(got), want) || (err == nil) != strings.HasPrefix(want, "{") {
+			t.Errorf("%s: got %s, want %s", raw, got, want)
+		}
+	}
+}
+
+// The row of the history has the date of the base, if it has one.
+func TestHistoryDate(t *testing.T) {
+	for created, want := range map[string]string{`"created":"2014-05-06T07:08:09Z",`: `"2014-05-06T07:08:09Z"`, `"created":null,`: "", "": ""} {
+		raw := imagetest.Must[[]byte](t)(images.EditConfig([]byte(`{`+created+`"rootfs":{"diff_ids":[]}}`), 0, v1.Hash{}, false))
+		var c struct{ History []map[string]json.RawMessage }
+		if err := json.Unmarshal(raw, &c); err != nil || len(c.History) != 1 || string(c.History[0]["created"]) != want {
+			t.Errorf("%s: got %s, %v", created, raw, err)
+		}
+	}
+}
+
+// An image of a docker manifest list stays one of docker's.
+func TestInManifestList(t *testing.T) {
+	docker := imagetest.Must[v1.Image](t)(mutate.Append(empty.Image, mutate.Addendum{
+		Layer: imagetest.BytesLayer(t, imagetest.TarMembers(t, imagetest.LegacyM("lib/a", "1"))), MediaType: types.DockerLayer}))
+	config := imagetest.Must[*v1.ConfigFile](t)(docker.ConfigFile()).DeepCopy()
+	config.OS, config.Architecture = "linux", "amd64"
+	docker = imagetest.Must[v1.Image](t)(mutate.ConfigFile(docker, config))
+	for kind, oci := range map[types.MediaType]bool{types.DockerManifestList: false, types.OCIImageIndex: true} {
+		list := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, kind), mutate.IndexAddendum{
+			Add: docker, Descriptor: v1.Descriptor{MediaType: types.DockerManifestSchema2, Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}})
+		dir := filepath.Join(t.TempDir(), "base")
+		if err := imagetest.Must[layout.Path](t)(layout.Write(dir, empty.Index)).AppendIndex(list); err != nil {
+			t.Fatal(err)
+		}
+		dest := "oci:" + t.TempDir() + "/out:x"
+		rebuildTo(t, "oci:"+dir, dest)
+		m := imagetest.Must[*v1.Manifest](t)(imagetest.Open(t, dest).Image.Manifest())
+		want := []types.MediaType{types.DockerManifestSchema2, types.DockerConfigJSON, types.DockerLayer, types.DockerLayer}
+		if oci {
+			want = []types.MediaType{types.OCIManifestSchema1, types.OCIConfigJSON, types.OCILayer, types.OCILayer}
+		}
+		got := []types.MediaType{m.MediaType, m.Config.MediaType}
+		for _, l := range m.Layers {
+			got = append(got, l.MediaType)
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) || (len(m.Annotations) > 0) != oci {
+			t.Errorf("%s: got %s, annotations %v", kind, got, m.Annotations)
+		}
+	}
+}
+
+// What the result says about itself and its base, whatever becomes of it.
+func TestResult(t *testing.T) {
+	legacy, modern := imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("lib/a", "1")}), imagetest.Stack(t, []imagetest.TestMember{imagetest.ModernM("lib/b")})
+	digest := func(img v1.Image) string { return imagetest.Must[v1.Hash](t)(img.Digest()).String() }
+	id := imagetest.Must[v1.Hash](t)(legacy.ConfigName()).String()
+	stored, plain := imagetest.StoreOCI(t, legacy), imagetest.StoreOCI(t, modern)
+	saved := "docker-archive:" + imagetest.Write(t, t.TempDir()+"/saved.tar", imagetest.DockerSave(t, legacy, "base:1"))
+	dir := imagetest.LegacyDir(t)
+	dest := "oci:" + t.TempDir() + "/out:x"
+	for n, c := range []struct {
+		source, dest                            string
+		unchanged                               bool
+		reference, digest, base, name, baseName string
+	}{
+		{stored, dest, false, dest, "DERIVED", digest(legacy), "base", "base"},
+		{stored, "", false, stored, "", digest(legacy), "", "base"},
+		{plain, dest, true, dest, digest(modern), digest(modern), "", "base"},
+		{plain, "", true, plain, digest(modern), digest(modern), "", "base"},
+		{saved, dest, false, dest, "DERIVED", id, "base:1", "base:1"},
+		{"dir:" + dir, dest, false, dest, "DERIVED", "", "root", "root"},
+	} {
+		provenance := filepath.Join(t.TempDir(), "p.json")
+		r := imagetest.Must[*images.Rebuilt](t)(images.Rebuild(t.Context(), c.source, images.RebuildOptions{Dest: c.dest, DryRun: c.dest == "", Version: "1.2", Provenance: provenance}))
+		if c.digest == "DERIVED" {
+			c.digest = digest(imagetest.Open(t, dest).Image)
+		}
+		if r.Unchanged != c.unchanged || r.Reference != c.reference || r.Digest != c.digest || r.Stored != c.dest || r.BaseDigest != c.base && c.base != "" || r.BaseName != c.baseName {
+			t.Errorf("%d: got %+v, want %+v", n, r, c)
+		}
+		if wanted := c.dest != "" && !c.unchanged; (r.Provenance == provenance) != wanted {
+			t.Errorf("%d: got the statement %q", n, r.Provenance)
+		} else if files := []string{"p.json"}; wanted {
+			imagetest.WantEmpty(t, filepath.Dir(provenance), files...)
+		} else {
+			imagetest.WantEmpty(t, filepath.Dir(provenance))
+		}
+		if c.dest == "" || c.unchanged {
+			continue
+		}
+		labels := imagetest.Must[*v1.ConfigFile](t)(imagetest.Open(t, dest).Image.ConfigFile()).Config.Labels
+		if labels[images.KeyBaseName] != c.name || labels[images.KeyBaseDigest] != r.BaseDigest || labels["dev.vfix.options"] != "fallback=never" {
+			t.Errorf("%d: got the labels %v", n, labels)
+		}
+	}
+}
+
+// The layers of an image in a registry are downloaded once, also if they are copied.
+func TestLayersOnce(t *testing.T) {
+	f := imagetest.NewRegistry(t)
+	img := imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("lib/a", "1")})
+	imagetest.Put(t, "docker://"+f.Host+"/app:1", source.Result{Image: img})
+	layer := imagetest.Must[v1.Hash](t)(imagetest.Must[[]v1.Layer](t)(img.Layers())[0].Digest())
+	for _, dest := range []string{"oci:" + t.TempDir() + "/out:x", "docker://" + f.Host + "/app:2"} {
+		f.Reset(nil)
+		o := images.RebuildOptions{Dest: dest, ScanOptions: images.ScanOptions{Media: imagetest.Fast}}
+		r, err := images.Rebuild(t.Context(), "docker://"+f.Host+"/app:1", o)
+		if err != nil || r.Unchanged {
+			t.Fatalf("%s: got %+v, %v", dest, r, err)
+		}
+		if n := f.Count("GET /v2/app/blobs/" + layer.String()); n != 1 {
+			t.Errorf("%s: the layer was read %d times", dest, n)
+		}
+	}
+}
+
+// A directory has no label with the options of its rebuild: they are the defaults.
+func TestVerifyDefaults(t *testing.T) {
+	base := imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.LoaderM(), imagetest.LegacyM("lib/a", "1"), imagetest.LeftM("lib/odd.so", true)}))
+	dest := "dir:" + t.TempDir() + "/out"
+	imagetest.RebuildWith(t, base, dest, fallback.FallbackAuto)
+	v := imagetest.Must[*images.Verified](t)(images.Verify(t.Context(), dest, images.VerifyOptions{Against: base, ScanOptions: images.ScanOptions{Shim: imagetest.TestShim}}))
+	imagetest.WantProblems(t, v)
+	if v.Compared != 1 {
+		t.Errorf("got %d compared", v.Compared)
+	}
+}
