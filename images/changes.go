@@ -23,6 +23,9 @@ type changes struct {
 	fallback bool             // files of the fallback are among them
 	traced   bool             // vfix-trace is put before the entrypoint
 	fixed    []Fixed
+	done     string   // what they are, for the history of the image
+	warnings []string // what is lost by them
+	notes    []string
 }
 
 // Fixed is a file with a fix beyond calls of the page.
@@ -41,6 +44,7 @@ func findChanges(ctx context.Context, sub *contents.Subject, shim *fallback.Shim
 	c.extras, c.fallback, c.traced = chosen.Files, len(chosen.Files) > 0, chosen.Traced
 	if !c.none() {
 		c.findFixes()
+		c.done, c.warnings, c.notes = c.inWords(), c.markWarnings(), c.packageNotes(sub.T)
 	}
 	return c, nil
 }
@@ -67,8 +71,8 @@ func (c *changes) fixes(fix find.Fix) bool {
 	return slices.ContainsFunc(c.fixed, func(f Fixed) bool { return f.Fix == fix })
 }
 
-// done says in words what the changes are, for the history of the image.
-func (c *changes) done() string {
+// inWords says what the changes are, for the history of the image.
+func (c *changes) inWords() string {
 	var all []string
 	patched := slices.ContainsFunc(c.targets, func(h contents.Target) bool {
 		return slices.ContainsFunc(h.Plan.Patches, func(p patch.Patch) bool { return p.Form != patch.Left })

@@ -102,10 +102,6 @@ func newDerivedImage(src *source.Source, added *contents.AddedLayer, from origin
 	if err := cmp.Or(err, lerr, merr); err != nil {
 		return nil, err
 	}
-	config, err := editConfig(raw, len(layers), added.PlainDigest, from, c)
-	if err != nil {
-		return nil, fmt.Errorf("image config: %w", err)
-	}
 	rename := mediaTypes(src, from)
 	all := make([]v1.Layer, 0, len(layers)+1)
 	for _, l := range layers {
@@ -116,6 +112,10 @@ func newDerivedImage(src *source.Source, added *contents.AddedLayer, from origin
 		all = append(all, blob.AsType(l, rename(t)))
 	}
 	all = append(all, blob.AsType(added, rename(types.DockerLayer)))
+	config, err := editConfig(raw, len(layers), added.PlainDigest, from, c)
+	if err != nil {
+		return nil, fmt.Errorf("image config: %w", err)
+	}
 	text, err := base.RawManifest()
 	if err == nil {
 		text, err = editManifest(text, config, manifest, rename, added, from)
@@ -140,7 +140,7 @@ func editConfig(raw []byte, layers int, diffID v1.Hash, from origin, made *chang
 	if created, ok := c["created"]; ok && string(created) != "null" {
 		entry["created"] = created
 	}
-	entry.Set(map[string]any{"created_by": "vfix " + from.version + " rebuild", "comment": made.done()})
+	entry.Set(map[string]any{"created_by": "vfix " + from.version + " rebuild", "comment": made.done})
 	if err := blob.Edit(c, "history", func(h *[]blob.Object) error {
 		*h = append(fillHistory(*h, layers), entry)
 		return nil

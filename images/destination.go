@@ -89,23 +89,18 @@ func baseReference(src *source.Source) string {
 	return src.Ref.String()
 }
 
-// AlreadyRebuilt looks for the result of an earlier rebuild of the same base by the same vfix with the same options at
-// the destination.
-func AlreadyRebuilt(ctx context.Context, src *source.Source, o RebuildOptions) (was source.Stored, done bool) {
-	if src.Image == nil || o.DryRun {
+// Earlier looks at the destination for the result of an earlier rebuild of the same base by the same vfix with the same
+// options.
+func (j *Job) Earlier(ctx context.Context) (was source.Stored, done bool) {
+	if j.dest == nil || j.dest.Transport == source.Dir {
 		return was, false
 	}
-	dest, err := destination(ctx, src, o)
-	if err != nil || dest.Transport == source.Dir {
-		return was, false
-	}
-	old, err := source.Open(ctx, dest.String(), o.Media)
+	old, err := source.Open(ctx, j.dest.String(), j.o.Media)
 	if err != nil {
 		return was, false
 	}
 	defer old.Close()
-	from, err := originOf(src, o)
-	if err != nil || old.Image == nil {
+	if old.Image == nil {
 		return was, false
 	}
 	config, err := old.Image.RawConfigFile()
@@ -113,7 +108,7 @@ func AlreadyRebuilt(ctx context.Context, src *source.Source, o RebuildOptions) (
 		return was, false
 	}
 	labels := labelsOf(config)
-	for key, value := range from.labels() {
+	for key, value := range j.origin.labels() {
 		if labels[key] != value {
 			return was, false
 		}

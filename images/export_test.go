@@ -28,7 +28,7 @@ func WithLayer(base v1.Image, added *contents.AddedLayer) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newDerivedImage(&source.Source{Image: base}, added, origin{"base", digest.String(), "1.2", "fallback=never", false}, &changes{})
+	return newDerivedImage(&source.Source{Image: base}, added, origin{"base", digest.String(), "1.2", "fallback=never", false}, &changes{done: (&changes{}).inWords()})
 }
 
 // EditManifest adds a layer to the manifest of a docker image, which becomes an OCI image.

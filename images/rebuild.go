@@ -56,45 +56,61 @@ func Rebuild(ctx context.Context, name string, o RebuildOptions) (*Rebuilt, erro
 		return nil, err
 	}
 	defer src.Close()
+	job, err := NewJob(ctx, src, o)
+	if err != nil {
+		return nil, err
+	}
 	s := contents.NewSession(o.Jobs, o.Media.Progress, o.Rewriter)
 	defer s.Close()
-	return RebuildSource(ctx, s, src, o)
+	return job.Run(ctx, s)
 }
 
-// RebuildSource writes the derived image of an open source: the stages of a rebuild. After an error beyond the scan
-// the result has the findings.
-func RebuildSource(ctx context.Context, s *contents.Session, src *source.Source, o RebuildOptions) (*Rebuilt, error) {
+// Job is the rebuild of an open source: its base image, what the result says about it, and where the result goes.
+type Job struct {
+	src    *source.Source
+	origin origin
+	dest   *source.Ref // nil for a dry run
+	o      RebuildOptions
+}
+
+// NewJob prepares the rebuild of a source. It checks the destination; a root filesystem becomes an image.
+func NewJob(ctx context.Context, src *source.Source, o RebuildOptions) (*Job, error) {
 	dest, err := destination(ctx, src, o)
 	if err != nil {
 		return nil, err
 	}
 	if src.Image == nil {
-		err = withRootImage(ctx, src, o.Media)
-	} else if dest != nil && !sameRegistry(src.Ref, *dest) {
+		if err := withRootImage(ctx, src, o.Media); err != nil {
+			return nil, err
+		}
+	}
+	if dest != nil && !sameRegistry(src.Ref, *dest) {
 		src.Keep() // its layers are read twice
 	}
-	if err != nil {
-		return nil, err
-	}
-	d, err := derive(ctx, s, src, o)
+	from, err := originOf(src, o)
+	return &Job{src, from, dest, o}, err
+}
+
+// Run writes the derived image: the stages of a rebuild. After an error beyond the scan the result has the findings.
+func (j *Job) Run(ctx context.Context, s *contents.Session) (*Rebuilt, error) {
+	d, err := j.derive(ctx, s)
 	if d == nil {
 		return nil, err
 	}
 	defer d.close()
 	if err == nil {
-		err = d.put(ctx, dest, o)
+		err = d.put(ctx)
 	}
 	return d.out, err
 }
 
 // derivation is what vfix makes of one image. img is nil if there is nothing to do.
 type derivation struct {
+	*Job
 	s       *contents.Session
-	src     *source.Source
 	sub     *contents.Subject
 	changes *changes
 	added   *contents.AddedLayer
-	origin  origin
 	img     *derivedImage
 	out     *Rebuilt
 }
@@ -107,38 +123,35 @@ func (d *derivation) close() {
 
 // derive makes the derived image of an image: its layers, each read once, become one tree; its changes one layer. If
 // it fails after the scan, the derivation has the findings.
-func derive(ctx context.Context, s *contents.Session, src *source.Source, o RebuildOptions) (*derivation, error) {
-	sub, err := s.OpenSubject(ctx, src)
+func (j *Job) derive(ctx context.Context, s *contents.Session) (*derivation, error) {
+	sub, err := s.OpenSubject(ctx, j.src)
 	if err != nil {
 		return nil, err
 	}
-	d := &derivation{s: s, src: src, sub: sub, out: &Rebuilt{Findings: sub.F.Findings}}
-	d.origin, err = originOf(src, o)
-	d.out.BaseName, d.out.BaseDigest = d.origin.baseName, d.origin.baseDigest
-	if err == nil {
-		d.changes, err = findChanges(ctx, sub, &o.Shim, o.Fallback)
-	}
+	d := &derivation{Job: j, s: s, sub: sub}
+	d.out = &Rebuilt{Findings: sub.F.Findings, BaseName: j.origin.baseName, BaseDigest: j.origin.baseDigest}
+	d.changes, err = findChanges(ctx, sub, &j.o.Shim, j.o.Fallback)
 	if err != nil || d.changes.none() {
 		d.out.Unchanged = err == nil
 		return d, err
 	}
 	c := d.changes
-	d.out.Fixed, d.out.Warnings, d.out.Notes = c.fixed, c.markWarnings(), c.packageNotes(sub.T)
+	d.out.Fixed, d.out.Warnings, d.out.Notes = c.fixed, c.warnings, c.notes
 	if d.added, err = contents.NewLayer(ctx, sub.T, c.targets, c.extras); err != nil {
 		return d, err
 	}
 	d.out.LayerSize = d.added.PackedSize
 	source.NoteDepth(len(sub.T.Layers)+1, s.Progress)
-	d.img, err = newDerivedImage(src, d.added, d.origin, c)
+	d.img, err = newDerivedImage(j.src, d.added, d.origin, c)
 	return d, err
 }
 
 // put writes the result, with the statement about it, to its destination. If nothing had to be changed, the result is
 // the base: if the user named a DEST, it is written there unchanged, as the user's next command expects an image
 // under that name.
-func (d *derivation) put(ctx context.Context, dest *source.Ref, o RebuildOptions) error {
-	out, src := d.out, d.src
-	if dest == nil || out.Unchanged && o.Dest == "" {
+func (d *derivation) put(ctx context.Context) error {
+	out, src, o := d.out, d.src, &d.o
+	if d.dest == nil || out.Unchanged && o.Dest == "" {
 		out.Reference = baseReference(src)
 		if out.Unchanged {
 			out.Digest = src.Digest
@@ -158,29 +171,29 @@ func (d *derivation) put(ctx context.Context, dest *source.Ref, o RebuildOptions
 		}
 	}
 	if o.Provenance == "" || out.Unchanged {
-		return d.store(ctx, *dest, res, o)
+		return d.store(ctx, res)
 	}
 	file, err := atomicfile.Create(o.Provenance) // before the image: it may fail
 	if err != nil {
 		return fmt.Errorf("statement of provenance: %w", err)
 	}
 	defer file.Discard()
-	if err := d.store(ctx, *dest, res, o); err != nil {
+	if err := d.store(ctx, res); err != nil {
 		return err
 	}
-	if err := d.writeStatement(file, *dest, o); err != nil {
+	if err := d.writeStatement(file); err != nil {
 		return fmt.Errorf("statement of provenance %s: %w", o.Provenance, err)
 	}
 	out.Provenance = o.Provenance
 	return file.Commit()
 }
 
-func (d *derivation) store(ctx context.Context, dest source.Ref, res source.Result, o RebuildOptions) error {
+func (d *derivation) store(ctx context.Context, res source.Result) (err error) {
 	var st source.Stored
-	var err error
+	dest := *d.dest
 	switch {
 	case dest.Transport != source.Dir:
-		st, err = source.Put(ctx, dest, res, o.Media)
+		st, err = source.Put(ctx, dest, res, d.o.Media)
 	case d.img != nil && d.img.traced:
 		err = hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: a root filesystem has no entrypoint to run under vfix-trace", dest), "omit the fallback: --fallback never")
 	default:

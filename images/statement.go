@@ -81,15 +81,15 @@ type statedFile struct {
 
 func digestSet(h v1.Hash) map[string]string { return map[string]string{h.Algorithm: h.Hex} }
 
-// writeStatement writes the statement about the derived image, which is stored at dest.
-func (d *derivation) writeStatement(w io.Writer, dest source.Ref, o RebuildOptions) error {
+// writeStatement writes the statement about the derived image, which is stored.
+func (d *derivation) writeStatement(w io.Writer) error {
 	p, err := d.predicate()
 	if err != nil {
 		return err
 	}
 	s := statement{Type: statementType, PredicateType: predicateType, Predicate: p, Subject: []artifact{}}
 	if stored, err := v1.NewHash(d.out.Digest); err == nil { // a root filesystem has none
-		s.Subject = append(s.Subject, artifact{source.BaseName(dest), digestSet(stored)})
+		s.Subject = append(s.Subject, artifact{source.BaseName(*d.dest), digestSet(stored)})
 	}
 	raw, err := blob.EncodeJSON(s)
 	if err == nil {

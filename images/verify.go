@@ -94,13 +94,11 @@ func verifyImage(ctx context.Context, base, src *source.Source, o VerifyOptions)
 		return nil, err
 	}
 	out := &Verified{Findings: f.Findings}
-	d, err := derive(ctx, s, base, again)
-	if d != nil {
-		defer d.close()
-	}
+	d, err := deriveAgain(ctx, s, base, again)
 	if err != nil {
 		return nil, err
 	}
+	defer d.close()
 	wanted, err := out.config(d, labels, config, o)
 	if err == nil {
 		err = errors.Join(out.same("image config", wanted, config), out.index(base, src))
@@ -112,6 +110,19 @@ func verifyImage(ctx context.Context, base, src *source.Source, o VerifyOptions)
 		out.Compared = len(d.changes.targets)
 	}
 	return out, err
+}
+
+// deriveAgain makes the derived image of a base as an earlier rebuild made it.
+func deriveAgain(ctx context.Context, s *contents.Session, base *source.Source, o RebuildOptions) (*derivation, error) {
+	job, err := NewJob(ctx, base, o)
+	if err != nil {
+		return nil, err
+	}
+	d, err := job.derive(ctx, s)
+	if err != nil && d != nil {
+		d.close()
+	}
+	return d, err
 }
 
 // config returns the config of the derived image, with the names that the source gives its base: they may be those of
@@ -197,20 +208,17 @@ func verifyFiles(ctx context.Context, base, src *source.Source, o VerifyOptions)
 	} else if single, err := out.verifyFile(base.Path, src.Path, o); single || err != nil {
 		return out, err
 	}
-	for _, one := range []*source.Source{base, src} {
-		if one.Image == nil { // it becomes an image of one layer
-			if err := withRootImage(ctx, one, o.Media); err != nil {
-				return nil, err
-			}
+	if src.Image == nil { // it becomes an image of one layer
+		if err := withRootImage(ctx, src, o.Media); err != nil {
+			return nil, err
 		}
 	}
-	d, err := derive(ctx, s, base, again)
-	if d != nil {
-		defer d.close()
+	d, err := deriveAgain(ctx, s, base, again)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil {
-		err = out.layers(ctx, o, d, src)
-	}
+	defer d.close()
+	err = out.layers(ctx, o, d, src)
 	if err == nil && len(out.Problems) == 0 {
 		out.Compared = len(d.changes.targets)
 	}

@@ -147,11 +147,15 @@ func (r *run) rebuild(ctx context.Context, out *Image, src *source.Source) (err 
 	if err := r.claim(out.Item, o.Dest); err != nil {
 		return err
 	}
-	if was, done := images.AlreadyRebuilt(ctx, src, o); done {
+	job, err := images.NewJob(ctx, src, o)
+	if err != nil {
+		return err
+	}
+	if was, done := job.Earlier(ctx); done {
 		out.Status, out.Before, out.Reference, out.Digest = Done, true, was.Reference, was.Digest
 		return nil
 	}
-	done, err := images.RebuildSource(ctx, r.s, src, o)
+	done, err := job.Run(ctx, r.s)
 	if err != nil {
 		return err
 	}
