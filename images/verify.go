@@ -83,7 +83,7 @@ func verifyImage(ctx context.Context, base, src *source.Source, o VerifyOptions)
 		return nil, err
 	}
 	labels := labelsOf(config)
-	again := RebuildOptions{ScanOptions: o.ScanOptions, Version: labels[keyVersion], DryRun: true}
+	again := RebuildOptions{ScanOptions: o.ScanOptions, Version: labels[keyVersion]}
 	if err := readOptions(labels[keyOptions], &again); err != nil {
 		return nil, err
 	}
@@ -202,7 +202,7 @@ func verifyFiles(ctx context.Context, base, src *source.Source, o VerifyOptions)
 		return nil, err
 	}
 	out := &Verified{Findings: f.Findings}
-	again := RebuildOptions{ScanOptions: o.ScanOptions, DryRun: true}
+	again := RebuildOptions{ScanOptions: o.ScanOptions}
 	if base.Image != nil {
 		_ = readOptions("", &again) // the defaults of a rebuild
 	} else if single, err := out.verifyFile(base.Path, src.Path, o); single || err != nil {

@@ -42,7 +42,7 @@ var Loaders32 = []string{"lib/ld-linux.so.2", "lib/i386-linux-gnu/ld-linux.so.2"
 // Loader64 is where the x86-64 psABI puts glibc's loader, below a root.
 const Loader64 = "lib64/ld-linux-x86-64.so.2"
 
-// Line is the line of Preload: wide if there are also 32-bit programs.
+// PreloadLine is the line of Preload: wide if there are also 32-bit programs.
 func PreloadLine(wide bool) string {
 	if wide {
 		return PlatformLine
@@ -50,7 +50,7 @@ func PreloadLine(wide bool) string {
 	return PlainLine
 }
 
-// Names reports whether a content of Preload names a library. Names are separated by white
+// NamesLibrary reports whether a content of Preload names a library. Names are separated by white
 // space or colons; # begins a comment (glibc, elf/rtld.c, dl_main).
 func NamesLibrary(content []byte, library string) bool {
 	for l := range bytes.Lines(content) {
@@ -63,7 +63,7 @@ func NamesLibrary(content []byte, library string) bool {
 	return false
 }
 
-// WithLine is the content of Preload with our line added at the end: an earlier library's sigaction calls
+// WithPreloadLine is the content of Preload with our line added at the end: an earlier library's sigaction calls
 // ours. The line for the other kind of root is replaced.
 func WithPreloadLine(content []byte, wide bool) []byte {
 	want, other := PreloadLine(wide), PreloadLine(!wide)

@@ -40,7 +40,7 @@ var known = map[find.Fix]Fix{
 	},
 }
 
-// Names are all fixes, as a user types them.
+// FixNames are all fixes, as a user types them.
 func FixNames() []string {
 	all := make([]string, len(find.Fixes))
 	for i, r := range find.Fixes {
@@ -49,7 +49,7 @@ func FixNames() []string {
 	return all
 }
 
-// Parse reads a list of names separated by commas.
+// ParseFixes reads a list of names separated by commas.
 func ParseFixes(text string) ([]find.Fix, error) {
 	var all []find.Fix
 	for name := range strings.SplitSeq(text, ",") {
@@ -64,5 +64,5 @@ func ParseFixes(text string) ([]find.Fix, error) {
 	return all, nil
 }
 
-// Of is what is known of a fix.
+// FixOf is what is known of a fix.
 func FixOf(r find.Fix) Fix { return known[r] }

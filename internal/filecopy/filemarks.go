@@ -7,7 +7,7 @@ package filecopy
 
 import "strings"
 
-// Is reports whether an extended attribute is a mark.
+// IsMark reports whether an extended attribute is a mark.
 //
 //   - security.ima: IMA's hash or signature; security.evm: EVM's, which covers the former
 //     (Linux, include/uapi/linux/xattr.h).

@@ -1,6 +1,7 @@
 //go:build linux || darwin
 
-// Package filecopy reads the extended attributes of open files (xattr(7)).
+// Reads the extended attributes of open files (xattr(7)).
+
 package filecopy
 
 import (
@@ -10,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// List returns the names of a file's extended attributes. The error is ENOTSUP where the file
+// ListXattrs returns the names of a file's extended attributes. The error is ENOTSUP where the file
 // system has none.
 func ListXattrs(fd int) ([]string, error) {
 	b, err := sized(func(b []byte) (int, error) { return unix.Flistxattr(fd, b) })
@@ -20,7 +21,7 @@ func ListXattrs(fd int) ([]string, error) {
 	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00"), nil
 }
 
-// Get returns the value of one.
+// GetXattr returns the value of one.
 func GetXattr(fd int, name string) ([]byte, error) {
 	return sized(func(b []byte) (int, error) { return unix.Fgetxattr(fd, name, b) })
 }

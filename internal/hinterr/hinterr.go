@@ -89,7 +89,7 @@ func Errorf(kind error, format string, args ...any) error {
 	return typed{fmt.Errorf(format, args...), kind}
 }
 
-// Damaged is errorf(ErrDamaged, …).
+// Damaged is Errorf(ErrDamaged, …).
 func Damaged(format string, args ...any) error { return Errorf(ErrDamaged, format, args...) }
 
 // Tried is the error for something that was found in none of several places. The command prints a line for each.

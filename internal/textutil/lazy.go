@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Regexp compiles an expression at its first use, and panics then if it is not valid.
+// LazyRegexp compiles an expression at its first use, and panics then if it is not valid.
 func LazyRegexp(expression string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
 }

@@ -7,7 +7,7 @@ import "strings"
 // letters is how many letters of a longer word may be wrong.
 const letters = 2
 
-// Of lists the words that are nearest to a mistyped one and differ in two letters at most, in fewer if the
+// Nearest lists the words that are nearest to a mistyped one and differ in two letters at most, in fewer if the
 // word is short; none if typed is one of them.
 func Nearest(typed string, words []string) []string {
 	var near []string
@@ -26,7 +26,7 @@ func Nearest(typed string, words []string) []string {
 	return near
 }
 
-// Distance is how many letters were left out, added, replaced or exchanged with the next one (optimal string
+// distance is how many letters were left out, added, replaced or exchanged with the next one (optimal string
 // alignment).
 func distance(a, b string) int {
 	s, t := []rune(a), []rune(b)

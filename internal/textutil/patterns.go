@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// Text is a pattern of a whole text.
+// Pattern is a pattern of a whole text.
 func Pattern(pattern string) *regexp.Regexp {
 	return regexp.MustCompile(`^` + expression(pattern) + `$`)
 }
 
-// Image is a pattern of the whole name of an image, with or without its prefix (docker://) and its registry.
+// ImagePattern is a pattern of the whole name of an image, with or without its prefix (docker://) and its registry.
 func ImagePattern(pattern string) *regexp.Regexp {
 	return regexp.MustCompile(`^(?:[a-z-]+:(?://)?)?(?:[^/]+/)?` + expression(pattern) + `$`)
 }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/text/transform"
 )
 
-// Reader reads a text that begins with a byte order mark as UTF-8 without it, and anything else as it is.
+// UTF8 reads a text that begins with a byte order mark as UTF-8 without it, and anything else as it is.
 func UTF8(r io.Reader) io.Reader {
 	return transform.NewReader(r, unicode.BOMOverride(transform.Nop))
 }
