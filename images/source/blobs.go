@@ -51,8 +51,13 @@ func (s blobSet) addManifest(m interface {
 	digest, derr := m.Digest()
 	mediaType, terr := m.MediaType()
 	d := v1.Descriptor{MediaType: mediaType, Size: int64(len(raw)), Digest: digest}
-	s[digest] = &layer{from: inMemory{data: map[v1.Hash][]byte{digest: raw}}, desc: d}
+	s.addText(d, raw)
 	return d, cmp.Or(err, derr, terr)
+}
+
+func (s blobSet) addText(d v1.Descriptor, text []byte) {
+	d.Data = text
+	s[d.Digest] = &layer{desc: d}
 }
 
 func (s blobSet) addImage(img v1.Image) (v1.Descriptor, error) {
@@ -66,7 +71,7 @@ func (s blobSet) addImage(img v1.Image) (v1.Descriptor, error) {
 	if got, want := len(layers), len(m.Layers); got != want {
 		return d, hinterr.Damaged("manifest %v: got %d layers, want %d", d.Digest, got, want)
 	}
-	s[m.Config.Digest] = &layer{from: inMemory{data: map[v1.Hash][]byte{m.Config.Digest: config}}, desc: m.Config}
+	s.addText(m.Config, config)
 	for n, ld := range m.Layers {
 		// A foreign layer may be only in its own place (image-spec, layer.md, "Non-Distributable Layers").
 		if ld.MediaType.IsDistributable() || len(ld.URLs) == 0 {

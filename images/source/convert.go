@@ -55,7 +55,11 @@ func IsForeign(l v1.Layer) bool {
 // AtHand reports whether a layer may be read: a foreign one only if a layout or archive has it, as registries need not.
 func AtHand(l v1.Layer) bool {
 	stored, ok := blob.Underlying(l).(*layer)
-	return !IsForeign(l) || ok && registryOf(stored) == nil
+	if !IsForeign(l) || !ok {
+		return !IsForeign(l)
+	}
+	_, inRegistry := stored.from.(*registryStore)
+	return !inRegistry
 }
 
 // dockerDepth is how many layers docker's own stores take (moby, layer/layer_store.go, maxLayerDepth: the 127 of some

@@ -27,29 +27,10 @@ type store interface {
 	open(d v1.Descriptor) (io.ReadCloser, int64, error)
 }
 
-// inMemory are contents in memory, looked up before those of another store.
-type inMemory struct {
-	data map[v1.Hash][]byte
-	next store
-}
-
-func (m inMemory) open(d v1.Descriptor) (io.ReadCloser, int64, error) {
-	if data, ok := m.data[d.Digest]; ok {
-		return io.NopCloser(bytes.NewReader(data)), int64(len(data)), nil
-	}
-	return m.next.open(d)
-}
-
-// add adds a text and describes it.
-func (m inMemory) add(t types.MediaType, text []byte) v1.Descriptor {
-	d := describe(t, text)
-	m.data[d.Digest] = text
-	return d
-}
-
+// describe makes the descriptor of a text, which has it as its data (image-spec, descriptor.md, "Embedded Content").
 func describe(t types.MediaType, text []byte) v1.Descriptor {
 	digest, size, _ := v1.SHA256(bytes.NewReader(text)) // a reader of memory never errs
-	return v1.Descriptor{MediaType: t, Digest: digest, Size: size}
+	return v1.Descriptor{MediaType: t, Digest: digest, Size: size, Data: text}
 }
 
 // read reads and verifies all that a descriptor names, at most limit bytes; what is its name in errors.
@@ -113,13 +94,17 @@ func storedImage(s store, d v1.Descriptor) (*image, error) {
 // madeImage makes an image of a manifest that is complete except for its config, which is a docker one; the layers
 // are in s.
 func madeImage(m v1.Manifest, config []byte, s store) (*image, error) {
-	known := inMemory{map[v1.Hash][]byte{}, s}
-	m.Config = known.add(types.DockerConfigJSON, config)
+	m.Config = describe(types.DockerConfigJSON, config)
+	m.Config.Data = nil
 	raw, err := json.Marshal(m)
 	if err != nil {
 		return nil, err
 	}
-	return storedImage(known, known.add(m.MediaType, raw))
+	i, err := storedImage(s, describe(m.MediaType, raw))
+	if err == nil {
+		i.config = func() ([]byte, error) { return config, nil }
+	}
+	return i, err
 }
 
 // EditedImage makes an image of another one by editing its manifest and config. layers are in the manifest's order.
@@ -177,6 +162,9 @@ func (l *layer) DiffID() (v1.Hash, error) {
 
 // Unverified opens the blob for a caller that verifies it, so that it is not hashed twice.
 func (l *layer) Unverified() (io.ReadCloser, error) {
+	if l.desc.Data != nil {
+		return io.NopCloser(bytes.NewReader(l.desc.Data)), nil
+	}
 	rc, size, err := l.from.open(l.desc)
 	if err != nil {
 		return nil, err

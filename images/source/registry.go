@@ -116,8 +116,8 @@ func openRegistry(ctx context.Context, ref Ref, o Options) (*Source, error) {
 			err = hinterr.Damaged("the registry sent a manifest with the digest %s", src.Digest)
 		}
 	} else {
-		d := v1.Descriptor{MediaType: desc.MediaType, Size: int64(len(desc.Manifest)), Digest: desc.Digest}
-		err = src.choose(ctx, inMemory{map[v1.Hash][]byte{d.Digest: desc.Manifest}, from}, d, o)
+		d := v1.Descriptor{MediaType: desc.MediaType, Size: int64(len(desc.Manifest)), Digest: desc.Digest, Data: desc.Manifest}
+		err = src.choose(ctx, from, d, o)
 	}
 	if err != nil {
 		src.Close()
@@ -168,20 +168,10 @@ func (s *registryStore) open(d v1.Descriptor) (rc io.ReadCloser, size int64, err
 
 // mountable makes a push to the same registry ask it for a layer, before it sends the layer.
 func mountable(l *layer) v1.Layer {
-	if from := registryOf(l); from != nil {
+	if from, ok := l.from.(*registryStore); ok {
 		return &remote.MountableLayer{Layer: l, Reference: from.repo.Digest(l.desc.Digest.String())}
 	}
 	return l
-}
-
-// registryOf is where a layer is read from, nil if that is not a registry.
-func registryOf(l *layer) *registryStore {
-	from := l.from
-	if m, ok := from.(inMemory); ok {
-		from = m.next
-	}
-	r, _ := from.(*registryStore)
-	return r
 }
 
 // putRegistry pushes a result: first the blobs, then the manifests from the inside out, so that the tag always names

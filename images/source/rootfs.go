@@ -6,7 +6,6 @@ package source
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -59,15 +58,12 @@ func WithRootImage(ctx context.Context, s *Source, dir func(io.Writer) error, o 
 	if err != nil {
 		return err
 	}
-	manifest, err := json.Marshal(v1.Manifest{
-		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: describe(types.DockerConfigJSON, config),
+	img, err := madeImage(v1.Manifest{
+		SchemaVersion: 2, MediaType: types.OCIManifestSchema1,
 		Layers: []v1.Descriptor{{MediaType: types.OCILayer, Size: packed.PackedSize, Digest: packed.PackedDigest}},
-	})
-	if err != nil {
-		return err
-	}
-	img, err := EditedImage(manifest, config, []v1.Layer{packed})
+	}, config, nil)
 	if err == nil {
+		img.layers = []v1.Layer{packed}
 		err = s.take(img, o)
 	}
 	if err == nil {
