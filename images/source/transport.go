@@ -136,7 +136,7 @@ func (t *roundTripper) of(host string) (*http.Transport, error) {
 
 const (
 	// upload is more bytes than a request without a blob has.
-	upload = 1 << 20
+	upload = 64 << 10
 	// uploadFactor is how many times the limit a registry may take for its answer to an upload: it has to store the
 	// blob and hash it first.
 	uploadFactor = 10
