@@ -218,6 +218,8 @@ restarted() {
 }
 
 @test "containerd restarts, and the plugin connects again" {
+	example legacy-redis | kubectl apply -f - # the drain has removed it
+	answers legacy-redis
 	end_service containerd
 	start_containerd
 	answers legacy-redis

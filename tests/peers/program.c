@@ -1,5 +1,12 @@
-/* Calls the vsyscall page by a tail call, through a switch and through a pointer, and prints "ok". */
-#include "lone.h"
+/* Calls the vsyscall page by a tail call, through a switch and in a loop, and prints "ok". */
+#include <stdio.h>
+
+typedef long (*time_f)(long *);
+#define PAGE_TIME ((time_f)0xffffffffff600400ul)
+#define PAGE_GTOD ((long (*)(long *, void *))0xffffffffff600000ul)
+#define PAGE_GETCPU ((long (*)(unsigned *, unsigned *, void *))0xffffffffff600800ul)
+#define NOINLINE __attribute__((noinline))
+
 NOINLINE static long direct(long *t) { return PAGE_TIME(t); }
 NOINLINE static long chosen(int k, long *t)
 {
@@ -14,12 +21,23 @@ NOINLINE static long chosen(int k, long *t)
 	}
 	return 0;
 }
-NOINLINE static long pick(int k, long *t) { time_f f = k ? PAGE_TIME : direct; return f(t); }
+NOINLINE static long again(int n, long *t)
+{
+	time_f f = PAGE_TIME;
+	long last = 0;
+	while (n-- > 0)
+		last = f(t);
+	return last;
+}
 int main(void)
 {
 	long t;
+	const long recent = 1000000000;
+	int wrong = 0;
 	for (int k = 0; k < 5; k++)
-		CHECK(RECENT(chosen(k, &t)));
-	CHECK(RECENT(pick(0, &t)) && RECENT(pick(1, &t)));
-	OK();
+		wrong |= chosen(k, &t) <= recent;
+	wrong |= again(3, &t) <= recent;
+	if (!wrong)
+		puts("ok");
+	return wrong;
 }
