@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -107,7 +108,7 @@ func (h *hooker) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 	defer h.mu.Unlock()
 	s := subjectOf(h.engine, pod, c)
 	switch {
-	case !selects(h.Selection, s):
+	case !selects(h.Selection, s), h.hooked(c):
 		return nil, nil, nil
 	case isKata(s.handler):
 		h.Log("%s: not patched: the handler %s starts it in a virtual machine, with a kernel of its own that no hook reaches. "+
@@ -155,6 +156,11 @@ func (h *hooker) PostCreateContainer(_ context.Context, _ *api.PodSandbox, c *ap
 	defer h.mu.Unlock()
 	maps.DeleteFunc(h.added, func(_, id string) bool { return id == c.GetId() })
 	return nil
+}
+
+// hooked reports whether a container has the hook already: during an upgrade two plugins run.
+func (h *hooker) hooked(c *api.Container) bool {
+	return slices.ContainsFunc(c.GetHooks().GetCreateRuntime(), func(k *api.Hook) bool { return k.GetPath() == h.Hook() })
 }
 
 // hookSeconds is longer than the hook works: an engine that had to end it would not start the container.

@@ -143,6 +143,12 @@ func TestHookIsAdded(t *testing.T) {
 		t.Errorf("without the program: got %v, %v", hooks, err)
 	}
 	n.await("starts unpatched: stat "+n.o.Hook()+": no such file", 1)
+	c := legacy("4")
+	c.Hooks = &api.Hooks{CreateRuntime: hooks}
+	got, err = n.create(&api.PodSandbox{Uid: "4"}, c)
+	if hooks := got.GetHooks().GetCreateRuntime(); err != nil || len(hooks) > 0 {
+		t.Errorf("with the hook of another plugin: got %v, %v", hooks, err)
+	}
 	got, err = n.create(&api.PodSandbox{RuntimeHandler: "kata-qemu"}, legacy("3"))
 	if hooks := got.GetHooks().GetCreateRuntime(); err != nil || len(hooks) > 0 {
 		t.Errorf("Kata: got %v, %v", hooks, err)

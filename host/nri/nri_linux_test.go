@@ -107,7 +107,7 @@ func contain(dir string) {
 	if err != nil {
 		fmt.Println(err)
 	}
-	fmt.Printf("image: %v, volume: %v\n", onNode("/image") == nil, onNode("/volume") == nil)
+	fmt.Printf("image: %v, volume: %v\n", onNode("/image/new") == nil, onNode("/volume") == nil)
 }
 
 func TestParse(t *testing.T) {

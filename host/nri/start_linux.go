@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -40,10 +41,10 @@ func Start(o Options, plugin, hook []byte) error {
 // writeHook writes the program of the hook. It replaces the file: an engine may be executing the old one.
 func (o Options) writeHook(program []byte) error {
 	const mode = 0o755
-	if err := os.MkdirAll(o.Dir, mode); err != nil {
+	if err := onNode(o.Dir); err != nil {
 		return err
 	}
-	if err := onNode(o.Dir); err != nil {
+	if err := os.MkdirAll(o.Dir, mode); err != nil {
 		return err
 	}
 	w, err := atomicfile.Create(o.Hook())
@@ -58,12 +59,16 @@ func (o Options) writeHook(program []byte) error {
 	return w.Commit()
 }
 
-// onNode refuses a directory in the filesystem of a container's image, an overlay: no container could start with a hook
+// onNode refuses a directory, which may not exist yet, in the filesystem of a container's image, an overlay: no container could start with a hook
 // in a pod's own filesystem.
 func onNode(dir string) error {
 	var root, st unix.Stat_t
 	var overlay unix.Statfs_t
-	if err := errors.Join(unix.Stat("/", &root), unix.Stat(dir, &st), unix.Statfs("/", &overlay)); err != nil {
+	there := dir
+	for unix.Stat(there, &st) != nil && there != "/" {
+		there = filepath.Dir(there)
+	}
+	if err := errors.Join(unix.Stat("/", &root), unix.Statfs("/", &overlay)); err != nil {
 		return err
 	}
 	if contained() && overlay.Type == unix.OVERLAYFS_SUPER_MAGIC && root.Dev == st.Dev {
