@@ -69,6 +69,8 @@ func TestForms(t *testing.T) {
 		{"no PT_NOTE", none, pushed, nil, Options{}, Left, NoRoom, ""},
 		{"no PT_NOTE, a stub", none, timeStubText, nil, Options{}, Syscall, NoRoomStub, "51 4153 b8c9000000 0f05 415b 59 c3"},
 		{"no PT_NOTE, a short stub", none, movRaxTime + "ffd0c3", nil, Options{}, Left, NoRoom, ""},
+		{"no PT_NOTE, unknown", none, movRaxTime + "4839c7 c3", nil, Options{}, Left, ByVerdict, ""},
+		{"no PT_NOTE, only syscall allowed", none, timeStubText, nil, Options{Forms: []Form{Syscall}}, Syscall, LastForm, "51 4153 b8c9000000 0f05 415b 59 c3"},
 		{"something appended", testELF{}, pushed, overlay, Options{}, Left, NoRoom, ""},
 		{"dormant alone", testELF{}, chosenText, nil, Options{}, Left, Unneeded, ""},
 		{"dormant, requested", testELF{}, chosenText, nil, Options{Dormant: true}, Lea, OnlyCalled, "488d15" + rel(at+7, keep)},
@@ -236,6 +238,7 @@ func TestSegment(t *testing.T) {
 		{"the hole of a program does not", testELF{text: large}, testBase + 0x1ff000, 1},
 		{"no section headers", testELF{bare: true}, testBase + 2*testPage, 1},
 		{"the build id is kept", testELF{notes: 2}, testBase + 2*testPage, 1},
+		{"a note without a build id is spent first", testELF{notes: 2, phdr: true, dynamic: true}, testBase + 2*testPage, 1},
 		{"the program headers' own header is spent", testELF{notes: -1, phdr: true, dynamic: true}, testBase + 2*testPage, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -267,6 +270,13 @@ func TestSegment(t *testing.T) {
 			}
 			if s := after.Section(injectedName); (s == nil) != c.e.bare || s != nil && (s.Addr != c.vaddr || s.Size != shim.SegmentSize || s.Offset != got.Off) {
 				t.Errorf("section %+v does not cover the segment", s)
+			}
+			if moved := after.Section(movedName); !c.e.bare && (moved == nil || moved.Size != 0 || moved.Addralign != 1) {
+				t.Errorf("what is left of .shstrtab: %+v", moved)
+			}
+			headers := func(q *debugelf.Prog) bool { return q.Type == debugelf.PT_PHDR }
+			if got := slices.ContainsFunc(after.Progs, headers); got != (c.e.phdr && c.e.notes > 0) {
+				t.Errorf("PT_PHDR: %v", got)
 			}
 			if want := c.vaddr + uint64(shim.Injected().EntryHook); after.Entry != want {
 				t.Errorf("e_entry %#x, want %#x", after.Entry, want)

@@ -60,6 +60,12 @@ func TestEffects(t *testing.T) {
 		{"vzeroall, with three bytes of VEX", "c4e17c77", 0, 0, FlowNext},
 		{"mov %sil,8(%rdi), which has bytes of vzeroupper", "40887708", set(Rsi, Rdi), 0, FlowNext},
 		{"adcx %edi,%ebx", "660f38f6df", set(Rdi, Rbx), 0, FlowNext},
+		{"mov $1,%rax", "48c7c001000000", set(Rax), set(Rax), FlowNext},
+		{"xor $0,%rax", "4883f000", set(Rax), 0, FlowNext},
+		{"cmova %rdi,%rbx", "480f47df", set(Rdi, Rbx), 0, FlowNext},
+		{"cmovs %rdi,%rbx", "480f48df", set(Rdi, Rbx), 0, FlowNext},
+		{"fxsave (%rdi)", "0fae07", implicit, 0, FlowNext},
+		{"vmovaps %xmm1,%xmm0", "c5f828c1", 0, 0, FlowNext},
 		{"enter", "c8100000", set(Rbp), 0, FlowNext},
 		{"syscall", "0f05", implicit, 0, FlowNext},
 		{"maskmovdqu %xmm1,%xmm0", "660ff7c1", implicit, 0, FlowNext},
@@ -116,6 +122,7 @@ func TestMemory(t *testing.T) {
 		{"mov %rdx,-8(%rbp)", "488955f8", -8, 0},
 		{"lea -0x100(%rip),%rax", "488d0500ffffff", -0x100, 0x1000 + 7 - 0x100},
 		{"mov 0x601000,%eax", "8b042500106000", 0x601000, 0x601000},
+		{"mov -8(,%rcx,8),%rax", "488b04cdf8ffffff", -8, 0},
 		{"mov %fs:0x30,%rax", "64488b042530000000", 0x30, 0},
 		{"mov %gs:0x30,%rax", "65488b042530000000", 0x30, 0},
 	} {
@@ -148,6 +155,7 @@ func TestOperands(t *testing.T) {
 func TestUndecodable(t *testing.T) {
 	for name, code := range map[string]string{
 		"nothing": "", "prefixes alone": "f3", "prefixes without end": "66666666666666666666666666666690", "cut short": "48c7c00004",
+		"vzeroupper with an operand size": "c5f977",
 		"not in 64-bit mode": "06", "wrssq, which begins as adcx does": "480f38f608",
 	} {
 		if i, ok := Decode(unhex(t, code), 0); ok {
@@ -200,7 +208,7 @@ func TestListing(t *testing.T) {
 		t.Errorf("after: got %s, want %s", got, want)
 	}
 	Bury(a[2:3])
-	if !a[2].Dead || a[2].Text != "(never runs)" || a[0].To() != 0x1005 {
+	if !a[2].Dead || a[2].Text != "(never runs)" || a[0].To() != 0x1005 || b[1].To() != 0xffffffffff600400 {
 		t.Errorf("got %+v", a)
 	}
 }

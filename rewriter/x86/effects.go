@@ -63,9 +63,8 @@ func (i *Instr) Touches() Regs {
 // Overwrites returns the register of which the instruction writes all 64 bits without reading it; none for others.
 func (i *Instr) Overwrites() Regs {
 	r, width, ok := i.ArgGPR(0)
-	src, srcWidth, isReg := i.ArgGPR(1)
-	same := isReg && src == r && srcWidth == width
-	clears := (i.Op == x86asm.XOR || i.Op == x86asm.SUB) && same
+	src, _, isReg := i.ArgGPR(1)
+	clears := (i.Op == x86asm.XOR || i.Op == x86asm.SUB) && isReg && src == r
 	// A 32-bit write clears the upper half (SDM vol. 1, 3.4.1.1).
 	if !ok || width < 32 || !clears && (!written[i.Op] || isReg && src == r) {
 		return 0
