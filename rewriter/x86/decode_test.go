@@ -156,7 +156,7 @@ func TestUndecodable(t *testing.T) {
 	for name, code := range map[string]string{
 		"nothing": "", "prefixes alone": "f3", "prefixes without end": "66666666666666666666666666666690", "cut short": "48c7c00004",
 		"vzeroupper with an operand size": "c5f977",
-		"not in 64-bit mode": "06", "wrssq, which begins as adcx does": "480f38f608",
+		"not in 64-bit mode":              "06", "wrssq, which begins as adcx does": "480f38f608",
 	} {
 		if i, ok := Decode(unhex(t, code), 0); ok {
 			t.Errorf("%s: got %v", name, i.Inst)
