@@ -66,7 +66,7 @@ func dockerImage(ctx context.Context, t *archive, ref Ref, o Options) (*Source, 
 	}
 	fit := matching(list, ref.Tag)
 	if len(fit) != 1 {
-		return nil, notOne(list, ref.Tag, dockerManifest)
+		return nil, notOne(list, ref.Tag)
 	}
 	img, err := imageOf(ctx, t, all[fit[0].at], o)
 	if err != nil {

@@ -140,7 +140,7 @@ func entryOf(entries []v1.Descriptor, tag string, from store, o Options) (d v1.D
 		fit = fit[:1]
 	}
 	if err != nil || len(fit) != 1 {
-		return d, cmp.Or(err, notOne(all, tag, layoutIndex))
+		return d, cmp.Or(err, notOne(all, tag))
 	}
 	return entries[fit[0].at], nil
 }
@@ -173,7 +173,7 @@ func matching(all []named, tag string) (fit []named) {
 }
 
 // notOne is the error about a tag, or none, that does not name one of the images that a file lists.
-func notOne(all []named, tag, listedIn string) error {
+func notOne(all []named, tag string) error {
 	var names []string
 	for _, n := range all {
 		has := slices.DeleteFunc(slices.Clone(n.names), func(name string) bool { return name == "" })
@@ -185,7 +185,7 @@ func notOne(all []named, tag, listedIn string) error {
 	err := hinterr.Errorf(hinterr.ErrNotFound, "%d images: %w", len(all), ErrSeveral)
 	switch {
 	case len(all) == 0:
-		return hinterr.Errorf(hinterr.ErrNotFound, "%s lists no image", listedIn)
+		return hinterr.Errorf(hinterr.ErrNotFound, "it lists no image")
 	case tag != "":
 		err = hinterr.Errorf(hinterr.ErrNotFound, "no image with the tag %q", tag)
 	}

@@ -201,7 +201,7 @@ func layoutExists(dir string) (bool, error) {
 		return false, err
 	}
 	if _, err := os.Stat(filepath.Join(dir, layoutFile)); errors.Is(err, fs.ErrNotExist) {
-		return false, errors.New("the directory is not empty and not an OCI layout")
+		return false, hinterr.With(errors.New("the directory is not empty and not an OCI layout"), "name a new directory, an empty one, or a layout")
 	}
 	return true, nil
 }
