@@ -33,9 +33,9 @@ func newPatchCommand(out *output, e engine) *cobra.Command {
 			if opts.explain {
 				writeExplained(out.Out, found)
 			}
-		}
-		if to.Output != "" && !to.DryRun {
-			out.Note("wrote %s", to.Output)
+			if to.Output != "" && !to.DryRun {
+				out.Out.Print("written: ", nil, to.Output)
+			}
 		}
 		return errors.Join(err, remaining(typed, found))
 	})
