@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"reflect"
-	"slices"
 	"syscall"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
@@ -22,14 +21,13 @@ func newOutput(stdout, stderr io.Writer) *output { return &output{screen.New(std
 
 // fail prints an error and what to do about it. Findings are a report, not an error.
 func (o *output) fail(err error) {
-	label := "error:"
-	if found, is := errors.AsType[*findingsError](err); is {
-		if label = ""; found.printed {
-			return
-		}
-	}
-	if err == screen.ErrBrokenPipe {
+	own, _ := errors.AsType[*exit](err)
+	if err == screen.ErrBrokenPipe || own != nil && own.printed {
 		return
+	}
+	label := "error:"
+	if isFinding(err) {
+		label = ""
 	}
 	if tried, is := errors.AsType[*hinterr.Tried](err); is {
 		o.Say(label, o.Err.Paint.Red, tried.Head())
@@ -44,48 +42,40 @@ func (o *output) fail(err error) {
 	}
 }
 
-// usageError is an invalid command line: status 2. Without a hint of its own main adds one about the verb.
-type usageError struct{ msg, hint string }
-
-func (e *usageError) Error() string { return e.msg }
-func (e *usageError) Hint() string  { return e.hint }
-
-func usagef(format string, a ...any) error { return &usageError{msg: fmt.Sprintf(format, a...)} }
-
-// findingsError says that the work is done and something remains to be looked at: status 3, or 4 if nothing was found
-// and a part could not be examined.
-type findingsError struct {
+// exit is an error with an exit status of its own.
+type exit struct {
+	status    int
 	msg, hint string
-	// printed says that the verb has already printed both on stdout, in its own words.
-	printed bool
-	// incomplete says that something was not examined, so that the verdict is not known: status 4.
-	incomplete bool
+	printed   bool // the verb has printed both on stdout, in its own words
 }
 
-func finding(hint, format string, a ...any) *findingsError {
-	return &findingsError{msg: fmt.Sprintf(format, a...), hint: hint}
+func (e *exit) Error() string { return e.msg }
+func (e *exit) Hint() string  { return e.hint }
+
+// usagef is an invalid command line. main adds a hint about the verb.
+func usagef(format string, a ...any) error {
+	return &exit{status: statusUsage, msg: fmt.Sprintf(format, a...)}
 }
 
-// incompletef is the finding that something was not examined.
-func incompletef(hint, format string, a ...any) *findingsError {
-	return &findingsError{msg: fmt.Sprintf(format, a...), hint: hint, incomplete: true}
+// finding says that the work is done and something remains to be looked at.
+func finding(hint, format string, a ...any) *exit {
+	return &exit{status: statusFindings, msg: fmt.Sprintf(format, a...), hint: hint}
+}
+
+// incompletef is the finding that something could not be examined or judged.
+func incompletef(hint, format string, a ...any) *exit {
+	return &exit{status: statusIncomplete, msg: fmt.Sprintf(format, a...), hint: hint}
 }
 
 // onStdout is the finding if stdout has it already, or not.
-func (e *findingsError) onStdout(printed bool) *findingsError {
+func (e *exit) onStdout(printed bool) *exit {
 	e.printed = printed
 	return e
 }
 
-func (e *findingsError) Error() string { return e.msg }
-func (e *findingsError) Hint() string  { return e.hint }
-
-// signalError is the cause of a context that a signal cancelled.
-type signalError struct{ signal syscall.Signal }
-
-func (e *signalError) Error() string { return fmt.Sprintf("stopped by a signal (%s)", e.signal) }
-func (e *signalError) Hint() string {
-	return "no partial result is left behind; you can run the command again"
+// stopped is the cause of a context that a signal cancelled.
+func stopped(sig syscall.Signal) error {
+	return &exit{status: statusSignal + int(sig), msg: fmt.Sprintf("stopped by a signal (%s)", sig), hint: "no partial result is left behind; you can run the command again"}
 }
 
 // joined is the type of what errors.Join returns. An error of fmt.Errorf with several %w has the same Unwrap, but its
@@ -106,9 +96,6 @@ func flatten(err error) (all []error) {
 	return all
 }
 
-// isFinding reports whether an error that flatten returned is a finding: of several, one that is not is an error.
-func isFinding(err error) bool { _, is := err.(*findingsError); return is }
-
 // The exit statuses. `vfix help exit-status` explains them to people.
 const (
 	statusDone       = 0
@@ -123,28 +110,35 @@ const (
 	statusBrokenPipe = statusSignal + int(syscall.SIGPIPE)
 )
 
-// exitStatus is the exit status for an error, or for none: the first that applies. Where something was found, it does
-// not matter that something else could not be examined.
-func exitStatus(err error) int {
-	if sig, is := errors.AsType[*signalError](err); is {
-		return statusSignal + int(sig.signal)
-	}
-	if _, is := errors.AsType[*usageError](err); is {
-		return statusUsage
-	}
-	if start, is := errors.AsType[*startError](err); is {
-		return start.status()
-	}
-	switch all := flatten(err); {
-	case len(all) == 0:
-		return statusDone
+// statusOf is the exit status of an error that is none of several.
+func statusOf(err error) int {
+	own, is := errors.AsType[*exit](err)
+	switch {
+	case is:
+		return own.status
 	case errors.Is(err, screen.ErrBrokenPipe):
 		return statusBrokenPipe
-	case !slices.ContainsFunc(all, func(e error) bool { return !isFinding(e) }):
-		if slices.ContainsFunc(all, func(e error) bool { return !e.(*findingsError).incomplete }) {
-			return statusFindings
-		}
-		return statusIncomplete
 	}
 	return statusError
+}
+
+// isFinding reports whether the work is done in spite of an error.
+func isFinding(err error) bool {
+	status := statusOf(err)
+	return status == statusFindings || status == statusIncomplete
+}
+
+// exitStatus is the exit status for an error, or for none. An error beside findings is an error; if something was found,
+// it does not matter that something else could not be examined.
+func exitStatus(err error) int {
+	status := statusDone
+	for _, e := range flatten(err) {
+		if !isFinding(e) {
+			return statusOf(e)
+		}
+		if status != statusFindings {
+			status = statusOf(e)
+		}
+	}
+	return status
 }

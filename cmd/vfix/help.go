@@ -34,23 +34,19 @@ func newHelpCommand(out *output) *cobra.Command {
 }
 
 func runHelp(root *cobra.Command, args []string, out *output) error {
-	switch len(args) {
-	case 0:
-		out.help(rootHelp())
-		return nil
-	case 1:
-	default:
+	if len(args) > 1 {
 		return usagef("help explains one verb or topic, not %d: %s", len(args), strings.Join(args, " "))
 	}
-	if i := slices.IndexFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == args[0] }); i >= 0 {
-		out.help(helpText(root.Commands()[i]))
-		return nil
+	text, found := rootHelp(), true
+	if len(args) == 1 {
+		if i := slices.IndexFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == args[0] }); i >= 0 {
+			text = helpText(root.Commands()[i])
+		} else if text, found = topic(args[0]); !found {
+			return usagef("no verb or topic %s: the topics are %s", args[0], strings.Join(topicNames(), ", "))
+		}
 	}
-	if text, found := topic(args[0]); found {
-		out.help(text)
-		return nil
-	}
-	return usagef("no verb or topic %s: the topics are %s", args[0], strings.Join(topicNames(), ", "))
+	out.help(text)
+	return nil
 }
 
 // jsonSchema is the topic that is a schema.

@@ -43,10 +43,10 @@ func vfix(args []string, stdout, stderr io.Writer, e engine) int {
 	}
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
-	if sig, is := errors.AsType[*signalError](context.Cause(ctx)); is && err != nil {
-		err = sig // whatever error the cancelled work returned
+	if ctx.Err() != nil && err != nil {
+		err = context.Cause(ctx) // whatever error the cancelled work returned
 	}
-	if usage, is := errors.AsType[*usageError](err); is && usage.hint == "" {
+	if usage, is := errors.AsType[*exit](err); is && usage.status == statusUsage && usage.hint == "" {
 		usage.hint = "run 'vfix help'"
 		if cmd.HasParent() {
 			usage.hint = "run 'vfix " + cmd.Name() + " --help'"
@@ -66,7 +66,7 @@ func vfix(args []string, stdout, stderr io.Writer, e engine) int {
 // then to the process group, of which the process is one.
 const oneSignal = 200 * time.Millisecond
 
-// withSignals returns a context that the first of the signals that end a program cancels, with a *signalError as its
+// withSignals returns a context that the first of the signals that end a program cancels, with stopped as its
 // cause. A second one, after oneSignal, ends the process at once. A signal that vfix was started to ignore (nohup, a
 // shell's background job) stays ignored.
 func withSignals(parent context.Context) (context.Context, func()) {
@@ -82,7 +82,7 @@ func withSignals(parent context.Context) (context.Context, func()) {
 	go func() {
 		select {
 		case s := <-signals:
-			cancel(&signalError{s.(syscall.Signal)})
+			cancel(stopped(s.(syscall.Signal)))
 			time.Sleep(oneSignal)
 			signal.Reset(ending...)
 		case <-ctx.Done():

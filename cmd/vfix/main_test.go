@@ -100,9 +100,9 @@ func TestExitStatus(t *testing.T) {
 		{"error beside unread", errors.Join(unread, wrapped), 1},
 		{"error beside findings", errors.Join(findings, wrapped), 1},
 		{"wrapped usage", fmt.Errorf("x: %w", usagef("no")), 2},
-		{"interrupted", &signalError{syscall.SIGINT}, 130},
-		{"hung up", &signalError{syscall.SIGHUP}, 129},
-		{"terminated", &signalError{syscall.SIGTERM}, 143},
+		{"interrupted", stopped(syscall.SIGINT), 130},
+		{"hung up", stopped(syscall.SIGHUP), 129},
+		{"terminated", stopped(syscall.SIGTERM), 143},
 		{"broken pipe", screen.ErrBrokenPipe, 141},
 	} {
 		if got := exitStatus(c.err); got != c.want {

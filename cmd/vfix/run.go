@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ func newRunCommand(out *output, e engine) *cobra.Command {
 			o.Explain = func(format string, a ...any) { out.Note("run: %s", fmt.Sprintf(format, a...)) }
 		}
 		if err := e.run(args, o); err != nil {
-			return &startError{hinterr.Among(err, startHints, "try another method: --way trace works for most programs; see 'vfix run --help'")}
+			return notStarted(err)
 		}
 		return nil
 	})
@@ -38,23 +39,17 @@ func newRunCommand(out *output, e engine) *cobra.Command {
 	return cmd
 }
 
-// startError is why vfix run could not start a program.
-type startError struct{ error }
-
-func (e *startError) Unwrap() error { return e.error }
-
-var startHints = []hinterr.For{
-	{Err: run.ErrNoCommand, Hint: "check the spelling and PATH"},
-	{Err: run.ErrNotExecutable, Hint: "check its mode with 'ls -l' and its type with 'file'"},
-	{Err: run.ErrUnsupported, Hint: "run it on the machine or in the container that the program is for"},
-}
-
-func (e *startError) status() int {
+// notStarted is why a program could not be started, with the statuses of env(1).
+func notStarted(err error) error {
+	e := &exit{statusNotStarted, err.Error(), "try another method: --way trace works for most programs; see 'vfix run --help'", false}
 	switch {
-	case errors.Is(e.error, run.ErrNoCommand):
-		return statusNoCommand
-	case errors.Is(e.error, run.ErrNotExecutable):
-		return statusNotExec
+	case errors.Is(err, run.ErrNoCommand):
+		e.status, e.hint = statusNoCommand, "check the spelling and PATH"
+	case errors.Is(err, run.ErrNotExecutable):
+		e.status, e.hint = statusNotExec, "check its mode with 'ls -l' and its type with 'file'"
+	case errors.Is(err, run.ErrUnsupported):
+		e.hint = "run it on the machine or in the container that the program is for"
 	}
-	return statusNotStarted
+	e.hint = cmp.Or(hinterr.HintOf(err), e.hint)
+	return e
 }

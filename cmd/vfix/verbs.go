@@ -80,7 +80,7 @@ func newVerb(use string, takes cobra.PositionalArgs, work func(context.Context, 
 func flagError(cmd *cobra.Command, err error) error {
 	text := strings.NewReplacer("shorthand flag", "option", "flag", "option").Replace(err.Error())
 	text, _, _ = strings.Cut(text, ": strconv")
-	e := &usageError{msg: text}
+	e := &exit{status: statusUsage, msg: text}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
 		var options []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { options = append(options, f.Name) })
@@ -133,9 +133,9 @@ func runRoot(cmd *cobra.Command, args []string, out *output) error {
 		return nil
 	case len(args) == 0:
 		out.Line(helpText(cmd))
-		return &usageError{msg: "no verb given", hint: "run 'vfix help', or start with 'vfix scan IMAGE'"}
+		return &exit{status: statusUsage, msg: "no verb given", hint: "run 'vfix help', or start with 'vfix scan IMAGE'"}
 	}
-	err := &usageError{msg: "no verb " + args[0] + ": want one of " + strings.Join(verbs(cmd), ", ")}
+	err := &exit{status: statusUsage, msg: "no verb " + args[0] + ": want one of " + strings.Join(verbs(cmd), ", ")}
 	if slices.Contains(topicNames(), args[0]) {
 		err.hint = "run 'vfix help " + args[0] + "'"
 	} else if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {

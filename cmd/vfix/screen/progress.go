@@ -31,7 +31,7 @@ func (r reporter) Start(kind, name string, size int64) progress.Task {
 	if r.out.Quiet {
 		return progress.Silent{}
 	}
-	t := &task{out: r.out, what: kind + " " + shorten(Printable(name)), size: size, pause: lineInterval}
+	t := &task{out: r.out, what: kind + " " + Printable(name), size: size, pause: lineInterval}
 	if r.out.Err.width > 0 {
 		t.pause = changeInterval
 	}
@@ -80,25 +80,15 @@ func (t *task) Add(n int64) {
 // Done removes the line from the terminal.
 func (t *task) Done() { t.out.passing("") }
 
-// passing replaces the changing line of the terminal; "" removes it.
+// passing replaces the changing line of the terminal, as far as it fits; "" removes it.
 func (o *Output) passing(text string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	line := Prefix + text
-	shown := text != "" && len(line) < o.Err.width
-	if shown {
-		fmt.Fprint(o.Err, clear+line)
+	if text != "" {
+		line := []rune(Prefix + text)
+		fmt.Fprint(o.Err, clear+string(line[:min(len(line), o.Err.width-1)]))
 	} else if o.transit {
 		fmt.Fprint(o.Err, clear)
 	}
-	o.transit = shown
-}
-
-// shorten cuts a name to what a line has room for; of a path the end says more than the beginning.
-func shorten(s string) string {
-	const width = 40
-	if r := []rune(s); len(r) > width {
-		return "..." + string(r[len(r)-width+3:])
-	}
-	return s
+	o.transit = text != ""
 }
