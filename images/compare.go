@@ -30,7 +30,7 @@ func (v *Verified) entries(want, got map[string]*contents.Entry) {
 			v.problem("%s: link: got %q, want %q", title, g.Linkname, w.Linkname)
 		case g.Differs(w) != "":
 			v.problem("%s: %s", title, g.Differs(w))
-		case w.Sum != nil && g.Sum != nil && *w.Sum != *g.Sum:
+		case !reflect.DeepEqual(w.Sum, g.Sum):
 			v.problem("%s: other content than vfix writes", title)
 		}
 	}

@@ -1,6 +1,7 @@
 package images_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"vfix.dev/vfix/images"
@@ -58,6 +60,67 @@ func TestHistoryDate(t *testing.T) {
 	}
 }
 
+// A config with members of other types than an image's is an error, whatever is added.
+func TestEditConfigErrors(t *testing.T) {
+	for _, raw := range []string{
+		`{"rootfs":{"diff_ids":[]},"history":7}`, `{"rootfs":{"diff_ids":["sha256:aa"]}}`, `{"rootfs":{"diff_ids":7}}`, `{"rootfs":{"diff_ids":[]},"config":7}`,
+		`{"rootfs":{"diff_ids":[]},"config":{"Labels":7}}`, `7`,
+	} {
+		for _, traced := range []bool{true, false} {
+			if got, err := images.EditConfig([]byte(raw), 0, v1.Hash{}, traced); err == nil {
+				t.Errorf("%s: got %s", raw, got)
+			}
+		}
+	}
+}
+
+// brokenConfig is an image whose config has labels that are no object.
+type brokenConfig struct{ v1.Image }
+
+func (b brokenConfig) RawConfigFile() ([]byte, error) {
+	raw, err := b.Image.RawConfigFile()
+	return bytes.Replace(raw, []byte(`"config":{`), []byte(`"config":{"Labels":7,`), 1), err
+}
+
+func (b brokenConfig) ConfigName() (v1.Hash, error) {
+	raw, err := b.RawConfigFile()
+	h, _, _ := v1.SHA256(bytes.NewReader(raw))
+	return h, err
+}
+
+func (b brokenConfig) RawManifest() ([]byte, error) {
+	m, err := b.Image.Manifest()
+	if err != nil {
+		return nil, err
+	}
+	m = m.DeepCopy()
+	raw, err := b.RawConfigFile()
+	m.Config.Digest, m.Config.Size, _ = v1.SHA256(bytes.NewReader(raw))
+	text, _ := json.Marshal(m)
+	return text, err
+}
+
+func (b brokenConfig) Manifest() (*v1.Manifest, error) { return partial.Manifest(b) }
+func (b brokenConfig) Digest() (v1.Hash, error)        { return partial.Digest(b) }
+func (b brokenConfig) Size() (int64, error)            { return partial.Size(b) }
+
+// A base whose config cannot be edited is an error of a rebuild and of a verify, and nothing is written.
+func TestBrokenConfig(t *testing.T) {
+	good := imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("lib/a", "1")})
+	dir := filepath.Join(t.TempDir(), "base")
+	if err := imagetest.Must[layout.Path](t)(layout.Write(dir, empty.Index)).AppendImage(brokenConfig{good}); err != nil {
+		t.Fatal(err)
+	}
+	out := t.TempDir()
+	if r, err := images.Rebuild(t.Context(), "oci:"+dir, images.RebuildOptions{Dest: "oci:" + out + "/x:x"}); err == nil || !strings.Contains(err.Error(), "Labels") {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	imagetest.WantEmpty(t, out)
+	if v, err := images.Verify(t.Context(), imagetest.StoreOCI(t, good), images.VerifyOptions{Against: "oci:" + dir}); err == nil {
+		t.Errorf("verify: got %+v", v)
+	}
+}
+
 // An image of a docker manifest list stays one of docker's.
 func TestInManifestList(t *testing.T) {
 	docker := imagetest.Must[v1.Image](t)(mutate.Append(empty.Image, mutate.Addendum{
@@ -97,7 +160,7 @@ func TestResult(t *testing.T) {
 	stored, plain := imagetest.StoreOCI(t, legacy), imagetest.StoreOCI(t, modern)
 	saved := "docker-archive:" + imagetest.Write(t, t.TempDir()+"/saved.tar", imagetest.DockerSave(t, legacy, "base:1"))
 	dir := imagetest.LegacyDir(t)
-	dest := "oci:" + t.TempDir() + "/out:x"
+	dest, rootDest := "oci:"+t.TempDir()+"/out:x", "dir:"+t.TempDir()+"/out"
 	for n, c := range []struct {
 		source, dest                            string
 		unchanged                               bool
@@ -108,10 +171,17 @@ func TestResult(t *testing.T) {
 		{plain, dest, true, dest, digest(modern), digest(modern), "", "base"},
 		{plain, "", true, plain, digest(modern), digest(modern), "", "base"},
 		{saved, dest, false, dest, "DERIVED", id, "base:1", "base:1"},
+		{plain, rootDest, true, rootDest, "", digest(modern), "", "base"},
 		{"dir:" + dir, dest, false, dest, "DERIVED", "", "root", "root"},
 	} {
 		provenance := filepath.Join(t.TempDir(), "p.json")
-		r := imagetest.Must[*images.Rebuilt](t)(images.Rebuild(t.Context(), c.source, images.RebuildOptions{Dest: c.dest, DryRun: c.dest == "", Version: "1.2", Provenance: provenance}))
+		notes := &imagetest.Notes{}
+		o := images.RebuildOptions{Dest: c.dest, DryRun: c.dest == "", Version: "1.2", Provenance: provenance}
+		o.Media.Progress = notes
+		r := imagetest.Must[*images.Rebuilt](t)(images.Rebuild(t.Context(), c.source, o))
+		if got := strings.Contains(strings.Join(notes.Text, "\n"), "nothing to do: "+c.dest+" gets the base as it is"); got != (c.unchanged && c.dest != "") {
+			t.Errorf("%d: got the notes %q", n, notes.Text)
+		}
 		if c.digest == "DERIVED" {
 			c.digest = digest(imagetest.Open(t, dest).Image)
 		}
@@ -163,5 +233,22 @@ func TestVerifyDefaults(t *testing.T) {
 	imagetest.WantProblems(t, v)
 	if v.Compared != 1 {
 		t.Errorf("got %d compared", v.Compared)
+	}
+}
+
+// More layers than docker takes are noted.
+func TestManyLayers(t *testing.T) {
+	for n, noted := range map[int]bool{124: false, 125: true} {
+		layers := [][]imagetest.TestMember{{imagetest.LegacyM("lib/a", "1")}}
+		for len(layers) < n {
+			layers = append(layers, []imagetest.TestMember{imagetest.FileM(fmt.Sprint(len(layers)), nil)})
+		}
+		notes := &imagetest.Notes{}
+		o := images.RebuildOptions{DryRun: true}
+		o.Media.Progress = notes
+		imagetest.Must[*images.Rebuilt](t)(images.Rebuild(t.Context(), imagetest.StoreOCI(t, imagetest.Stack(t, layers...)), o))
+		if got := strings.Contains(strings.Join(notes.Text, "\n"), fmt.Sprintf("the result has %d layers", n+1)); got != noted {
+			t.Errorf("%d layers: got the notes %q", n, notes.Text)
+		}
 	}
 }

@@ -35,3 +35,10 @@ func WithLayer(base v1.Image, added *contents.AddedLayer) (v1.Image, error) {
 func EditManifest(raw string, added *contents.AddedLayer) ([]byte, error) {
 	return editManifest([]byte(raw), []byte("{}"), types.DockerManifestSchema2, source.OCIName, added, origin{version: "1"})
 }
+
+// Same are the problems of a JSON text that should be another one.
+func Same(want, got string) ([]string, error) {
+	v := &Verified{}
+	err := v.same("x", []byte(want), []byte(got))
+	return v.Problems, err
+}

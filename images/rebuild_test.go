@@ -269,6 +269,7 @@ func TestStatement(t *testing.T) {
 	if _, err := os.Stat(o.Provenance); err == nil {
 		t.Error("a statement of nothing")
 	}
+	imagetest.WantEmpty(t, dir, "out", "p.json")
 }
 
 // --push writes to the registry of the result's name and nowhere else.

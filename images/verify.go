@@ -83,7 +83,7 @@ func verifyImage(ctx context.Context, base, src *source.Source, o VerifyOptions)
 		return nil, err
 	}
 	labels := labelsOf(config)
-	again := RebuildOptions{ScanOptions: o.ScanOptions, Version: labels[keyVersion]}
+	again := RebuildOptions{ScanOptions: o.ScanOptions, Version: labels[keyVersion], DryRun: true}
 	if err := readOptions(labels[keyOptions], &again); err != nil {
 		return nil, err
 	}
@@ -202,11 +202,11 @@ func verifyFiles(ctx context.Context, base, src *source.Source, o VerifyOptions)
 		return nil, err
 	}
 	out := &Verified{Findings: f.Findings}
-	again := RebuildOptions{ScanOptions: o.ScanOptions}
+	again := RebuildOptions{ScanOptions: o.ScanOptions, DryRun: true}
 	if base.Image != nil {
 		_ = readOptions("", &again) // the defaults of a rebuild
-	} else if single, err := out.verifyFile(base.Path, src.Path, o); single || err != nil {
-		return out, err
+	} else if isFile(base.Path) && isFile(src.Path) {
+		return out, out.verifyFile(base.Path, src.Path, o)
 	}
 	if src.Image == nil { // it becomes an image of one layer
 		if err := withRootImage(ctx, src, o.Media); err != nil {
@@ -225,25 +225,23 @@ func verifyFiles(ctx context.Context, base, src *source.Source, o VerifyOptions)
 	return out, err
 }
 
-// verifyFile compares two ELF files; single reports that they are files, and no tarballs.
-func (v *Verified) verifyFile(base, path string, o VerifyOptions) (single bool, err error) {
-	for _, name := range []string{base, path} {
-		fi, err := os.Stat(name)
-		if err != nil || fi.IsDir() {
-			return false, err
-		}
-		if tarball, err := contents.IsTarball(name); tarball || err != nil {
-			return false, err
-		}
-	}
+// isFile reports whether a path is a file, and no tarball.
+func isFile(path string) bool {
+	fi, err := os.Stat(path)
+	tarball, _ := contents.IsTarball(path)
+	return err == nil && fi.Mode().IsRegular() && !tarball
+}
+
+// verifyFile compares two ELF files.
+func (v *Verified) verifyFile(base, path string, o VerifyOptions) error {
 	before, was, err := blob.OpenRegular(base)
 	if err != nil {
-		return true, err
+		return err
 	}
 	defer before.Close()
 	after, is, err := blob.OpenRegular(path)
 	if err != nil {
-		return true, err
+		return err
 	}
 	defer after.Close()
 	options := o.Rewriter
@@ -255,5 +253,5 @@ func (v *Verified) verifyFile(base, path string, o VerifyOptions) (single bool, 
 	case len(proved.Changed) > 0:
 		v.Compared++
 	}
-	return true, nil
+	return nil
 }

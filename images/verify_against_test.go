@@ -43,6 +43,10 @@ func TestVerifyAgainst(t *testing.T) {
 	arm := imagetest.PlatformImage(t, "arm64", "one")
 	both := platforms(t, legacy, arm)
 	patched, all := rebuilt(single), rebuilt(both)
+	config := imagetest.Must[*v1.ConfigFile](t)(legacy.ConfigFile()).DeepCopy()
+	config.Config.Labels = map[string]string{images.KeyVersion: "1.2", "dev.vfix.options": "fallback=never"}
+	labelled := imagetest.StoreOCI(t, imagetest.Must[v1.Image](t)(mutate.ConfigFile(legacy, config)))
+	dir := imagetest.LegacyDir(t)
 	for n, c := range []struct {
 		source, against string
 		compared        int
@@ -53,6 +57,9 @@ func TestVerifyAgainst(t *testing.T) {
 		{plain, plain, 0, "", ""},
 		{single, plain, 0, "image config: history: |image config: rootfs: diff_ids: |/bin: vfix adds no such file|/", ""},
 		{single, single, 0, "", ""}, // the findings say that it is affected
+		{labelled, labelled, 0, "image config: history|image config: rootfs|/bin/c|/lib/a", "label dev.vfix.base.digest: |label dev.vfix.base.name: "}, // says that it was rebuilt
+		{rebuilt("dir:" + dir), "dir:" + dir, 2, "", ""},
+		{dir + "/bin/modern", dir + "/bin/modern", 0, "", ""},
 		{patched, saved, 2, "", "label dev.vfix.base.digest: |label dev.vfix.base.name: "},
 		{all, both, 2, "", ""},
 		{all, platforms(t, legacy, imagetest.PlatformImage(t, "arm64", "two")), 0, "index: manifests: ", ""},
@@ -98,6 +105,32 @@ func TestVerifyErrors(t *testing.T) {
 		v, err := images.Verify(t.Context(), pair[0], images.VerifyOptions{Against: pair[1]})
 		if err == nil {
 			t.Error(fmt.Sprint(pair), ": no error: ", v.Compared, v.Problems)
+		}
+	}
+	if _, err := images.Verify(t.Context(), damaged, images.VerifyOptions{}); err == nil {
+		t.Error("without a base: no error")
+	}
+}
+
+// Each member of a JSON text that differs is a problem.
+func TestSame(t *testing.T) {
+	long := strings.Repeat("a", 198) // with its quotes as long as a value may be
+	for _, c := range []struct{ want, got, problems string }{
+		{`{"a":{"b":1},"c":[1]}`, `{"c":[1],"a":{"b":1}}`, ""},
+		{`{"a":{"b":1}}`, `{"a":1}`, `x: a: got 1, want {"b":1}`},
+		{`{"a":1}`, `{"a":{"b":1}}`, `x: a: got {"b":1}, want 1`},
+		{`{"a":{"b":1}}`, `{"a":{"b":2,"c":3}}`, "x: a: b: got 2, want 1|x: a: c: got 3, want null"},
+		{`{"a":1}`, `{}`, "x: a: got null, want 1"},
+		{`{"a":"` + long + `"}`, `{"a":"a` + long + `"}`, `x: a: got "a` + long + `…, want "` + long + `"`},
+	} {
+		got, err := images.Same(c.want, c.got)
+		if strings.Join(got, "|") != c.problems || err != nil {
+			t.Errorf("%s of %s: got %q, %v", c.got, c.want, got, err)
+		}
+	}
+	for _, c := range [][2]string{{"{}", "7"}, {"", "{}"}} {
+		if _, err := images.Same(c[0], c[1]); err == nil {
+			t.Errorf("%q: no error", c)
 		}
 	}
 }
