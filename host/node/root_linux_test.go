@@ -143,8 +143,16 @@ func TestEngineDirectories(t *testing.T) {
 	own := native("c1")
 	n.expect(own.start(), Skipped, "mounted 2 times")
 	n.must(unix.Unmount(other.root, 0))
+	part := n.bundle()
+	n.must(os.Remove(part.root))
+	n.must(os.Symlink(own.root+"/bin", part.root))
+	n.expect(part.start(), Skipped, "not this container's")
 	n.expect(own.start(), Patched, "")
 	own.patched("bin/clock")
+	n.must(unix.Unmount(own.root, 0))
+	n.must(os.Rename(snapshot, filepath.Dir(snapshot)+"/new-7"))
+	n.bind(filepath.Dir(snapshot)+"/new-7", own.root)
+	n.expect(own.start(), Skipped, "not this container's")
 }
 
 // Rule 1: the engine's own files must name the container and the directory.

@@ -343,6 +343,21 @@ func openText(t *testing.T, text string) *os.File {
 	return f
 }
 
+// A call site that cannot be patched is left in the record, at each start, and the fallback does not reach a static program.
+func TestUnknownSite(t *testing.T) {
+	n := newNode(t)
+	image := n.image()
+	n.write(image+"/bin/clock", bytes.Replace(tinyelf.Bytes(1), []byte("\xff\xd0"), []byte("\x90\x90"), 1))
+	for _, fallback := range []string{"false", "true"} {
+		c := n.container(image)
+		c.annotations = map[string]string{AnnotationFallback: fallback}
+		r := c.start()
+		if n.expect(r, Partial, "call sites left"); len(r.Left) != 1 || len(r.Patched) != 0 {
+			t.Errorf("fallback %s: got %+v", fallback, r)
+		}
+	}
+}
+
 // Rule 6: everything but the content stays, and all names of a file lead to one new inode.
 func TestMetadata(t *testing.T) {
 	n := newNode(t)
@@ -500,6 +515,12 @@ func TestTogether(t *testing.T) {
 	n.within(5*time.Second, func() {
 		n.expect(c.start(func(s *start) { s.limits.time = 50 * time.Millisecond }), Skipped, "still examines the same image")
 	})
+	// Nobody waits for what is known.
+	known, err := os.Open(image)
+	n.must(err)
+	defer known.Close()
+	n.must(unix.Flock(int(known.Fd()), unix.LOCK_EX))
+	n.within(5*time.Second, func() { n.expect(n.container(image).start(), Patched, "") })
 }
 
 // Whenever a start is killed, each file is the old or the new one, and the next start completes the work.
@@ -592,11 +613,14 @@ func TestFallback(t *testing.T) {
 			t.Errorf("%s: owner %d, mode %o", name, st.Uid, st.Mode)
 		}
 	}
-	c = n.container(image)
-	c.annotations = map[string]string{AnnotationFallback: "true"}
-	n.bind(image+"/bin/clock", c.root+"/etc/ld.so.preload") // a file of the machine
-	if r := c.start(); r.Result != Partial || r.Fallback || !strings.Contains(fmt.Sprint(r.Left), "fallback: /etc/ld.so.preload") {
-		t.Errorf("with another mount there: got %+v", r)
+	n.write(image+"/vfix/x86_64/libvfix.so", []byte("old"))
+	for _, name := range []string{"/etc/ld.so.preload", "/vfix/x86_64/libvfix.so"} {
+		c = n.container(image)
+		c.annotations = map[string]string{AnnotationFallback: "true"}
+		n.bind(image+"/bin/clock", c.root+name) // a file of the machine
+		if r := c.start(); r.Result != Partial || r.Fallback || !strings.Contains(fmt.Sprint(r.Left), "fallback: "+name) {
+			t.Errorf("with another mount at %s: got %+v", name, r)
+		}
 	}
 	n.write(image+"/lib/ld-linux.so.2", nil)
 	c = n.container(image)
@@ -628,7 +652,14 @@ func TestErrors(t *testing.T) {
 	if r := c.start(); strings.Join(r.NotExamined, " ") != "/data /more /most" {
 		t.Errorf("volumes: got %v", r.NotExamined)
 	}
-	if got := strings.Count(string(n.read(n.state+"/starts.jsonl")), "\n"); got != 4 {
-		t.Errorf("%d lines in the record, want 4", got)
+	s := newTestStart(n.state)
+	if err := s.run(n.dir, n.dir+"/none"); err == nil || s.record.Millis == 0 || s.record.Reason != err.Error() {
+		t.Errorf("without config.json: got %v, %+v", err, s.record)
+	}
+	if err := newTestStart(image+"/bin/clock").run(c.bundle, c.bundle+"/config.json"); err == nil || strings.Count(err.Error(), "not a directory") < 2 {
+		t.Errorf("without a place for the cache and the record: got %v", err)
+	}
+	if got := strings.Count(string(n.read(n.state+"/starts.jsonl")), "\n"); got != 5 {
+		t.Errorf("%d lines in the record, want 5", got)
 	}
 }
