@@ -3,7 +3,6 @@
 package examiner
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -128,19 +127,43 @@ func (f *Finding) describe(p *patch.Plan, wanted bool) {
 	f.Left = clip(f.Left)
 }
 
-// take makes the patched file, proves that it is one, and keeps what differs.
-func (f *Finding) take(p *patch.Plan, original io.ReaderAt, size int64, fixes []find.Fix) error {
-	if p.Size > memory/2 {
-		return fmt.Errorf("not patched: got %d bytes, want at most %d", p.Size, memory/2)
-	}
-	patched := make([]byte, p.Size)
-	if _, err := io.ReadFull(p.Apply(original), patched); err != nil {
-		return err
-	}
+// take keeps what the plan changes, and proves that this makes the patched file.
+func (f *Finding) take(p *patch.Plan, original io.ReaderAt, size int64, fixes []find.Fix) (err error) {
 	for _, e := range p.Edits {
 		f.Edits = append(f.Edits, Edit{int64(e.Offset), e.Old, e.New})
 	}
-	f.Tail = patched[size:]
-	_, err := patch.Verify(original, size, bytes.NewReader(patched), p.Size, patch.Options{Fixes: fixes})
+	all := p.Apply(original)
+	if _, err := io.CopyN(io.Discard, all, size); err != nil {
+		return err
+	}
+	if f.Tail, err = io.ReadAll(all); err != nil {
+		return err
+	}
+	changes := append(slices.Clone(f.Edits), Edit{Offset: size, New: f.Tail})
+	_, err = patch.Verify(original, size, &patched{original, changes}, p.Size, patch.Options{Fixes: fixes})
 	return err
+}
+
+// patched is a file with changes. The last one is behind its end.
+type patched struct {
+	original io.ReaderAt
+	changes  []Edit
+}
+
+func (p *patched) ReadAt(b []byte, off int64) (int, error) {
+	n, err := p.original.ReadAt(b, off)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return n, err
+	}
+	for _, c := range p.changes {
+		from, to := max(c.Offset, off), min(c.Offset+int64(len(c.New)), off+int64(len(b)))
+		if from < to {
+			copy(b[from-off:], c.New[from-c.Offset:])
+			n = max(n, int(to-off))
+		}
+	}
+	if n < len(b) {
+		return n, io.EOF
+	}
+	return n, nil
 }
