@@ -28,6 +28,7 @@ func TestHooks(t *testing.T) {
 		{"DT_INIT", testELF{extra: []elf.Dyn{init}}, elf.DTInit, 0, fn, false},
 		{"DT_INIT before init_array", testELF{extra: append([]elf.Dyn{init}, initArray...), rela: []testRela{{array, elf.RRelative, fn}}}, elf.DTInit, 0, fn, false},
 		{"init_array", testELF{extra: initArray, rela: []testRela{{array + 8, elf.RRelative, 0}, {array, elf.RRelative, fn}}}, 0, array, fn, false},
+		{"init_array before another", testELF{extra: initArray, rela: []testRela{{array, elf.RRelative, fn}, {array + 8, elf.RRelative, 0}}}, 0, array, fn, false},
 		{"an empty init_array", testELF{extra: []elf.Dyn{initArray[0], {Tag: elf.DTInitArraysz, Val: 7}}, rela: []testRela{{array, elf.RRelative, fn}}}, 0, 0, none, true},
 		{"init_array without content", testELF{extra: []elf.Dyn{{Tag: elf.DTInitArray, Val: 1 << 30}, initArray[1]}, rela: []testRela{{1 << 30, elf.RRelative, fn}}}, 0, 0, none, true},
 		{"init_array without a relocation", testELF{extra: initArray}, 0, 0, none, true},

@@ -71,11 +71,15 @@ func TestForms(t *testing.T) {
 		{"no PT_NOTE, a short stub", none, movRaxTime + "ffd0c3", nil, Options{}, Left, NoRoom, ""},
 		{"no PT_NOTE, unknown", none, movRaxTime + "4839c7 c3", nil, Options{}, Left, ByVerdict, ""},
 		{"no PT_NOTE, only syscall allowed", none, timeStubText, nil, Options{Forms: []Form{Syscall}}, Syscall, LastForm, "51 4153 b8c9000000 0f05 415b 59 c3"},
+		{"no PT_NOTE, and the headers of a PIE", testELF{dyn: true, soname: "p", interp: "/ld.so", notes: -1, phdr: true}, pushed, nil, Options{}, Left, NoRoom, ""},
 		{"something appended", testELF{}, pushed, overlay, Options{}, Left, NoRoom, ""},
 		{"dormant alone", testELF{}, chosenText, nil, Options{}, Left, Unneeded, ""},
 		{"dormant, requested", testELF{}, chosenText, nil, Options{Dormant: true}, Lea, OnlyCalled, "488d15" + rel(at+7, keep)},
 		{"unknown", testELF{}, movRaxTime + "4839c7 c3", nil, Options{}, Left, ByVerdict, ""},
 		{"only lea allowed", testELF{}, timeStubText, nil, Options{Forms: []Form{Lea}}, Lea, OnlyCalled, "488d05" + rel(at+11, keep)},
+		{"Go, only lea allowed", goNote, pushed, nil, Options{Forms: []Form{Lea}}, Left, NotForGo, ""},
+		{"only imm allowed, a stub", testELF{}, timeStubText, nil, Options{Forms: []Form{Imm}}, Left, NoForm, ""},
+		{"only syscall allowed, a short stub", testELF{}, movRaxTime + "ffd0c3", nil, Options{Forms: []Form{Syscall}}, Left, NoForm, ""},
 		{"only entry allowed", testELF{}, pushed, nil, Options{Forms: []Form{Entry}}, Left, NoForm, ""},
 		{"only syscall allowed", testELF{}, timeStubText, nil, Options{Forms: []Form{Syscall}}, Syscall, LastForm, "51 4153 b8c9000000 0f05 415b 59 c3"},
 	} {
@@ -99,6 +103,22 @@ func TestForms(t *testing.T) {
 			}
 			checkPatched(t, file, p, c.o)
 		})
+	}
+}
+
+// TestOutOfReach: a displacement of 32 bits leads to the trampoline from the whole instruction, or there is no code.
+func TestOutOfReach(t *testing.T) {
+	e := testELF{dyn: true, soname: "l", text: asm(t, timeStubText), extra: []elf.Dyn{{Tag: elf.DTNeeded, Val: 1}}}
+	p := planFile(t, e.build(), Options{})
+	s := p.Patches[0].Site
+	const far = 1 << 31
+	keep := uint64(shim.Injected().Time.Keep)
+	for _, form := range []Form{Entry, Lea} {
+		for segment, want := range map[uint64]bool{far - keep: true, far + 0x800: true, far + 0x1000 + testPage: false, 1 << 40: false, s.Vaddr - far - keep - testPage: false} {
+			if _, _, err := p.encode(&s, form, segment); (err == nil) != want {
+				t.Errorf("%v, segment at vaddr %#x: got %v", form, segment, err)
+			}
+		}
 	}
 }
 

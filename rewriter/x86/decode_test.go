@@ -66,6 +66,10 @@ func TestEffects(t *testing.T) {
 		{"cmovs %rdi,%rbx", "480f48df", set(Rdi, Rbx), 0, FlowNext},
 		{"fxsave (%rdi)", "0fae07", implicit, 0, FlowNext},
 		{"vmovaps %xmm1,%xmm0", "c5f828c1", 0, 0, FlowNext},
+		{"vmovaps %xmm1,%xmm0, with three bytes of VEX", "c4e17828c1", 0, 0, FlowNext},
+		{"mov %sil,8(%r15), which has bytes of vzeroupper", "6641887708", set(Rsi, 15), 0, FlowNext},
+		{"adox %rdi,%r12", "f34c0f38f6e7", set(Rdi, R12), 0, FlowNext},
+		{"hlt", "f4", 0, 0, FlowStop},
 		{"enter", "c8100000", set(Rbp), 0, FlowNext},
 		{"syscall", "0f05", implicit, 0, FlowNext},
 		{"maskmovdqu %xmm1,%xmm0", "660ff7c1", implicit, 0, FlowNext},
@@ -155,8 +159,8 @@ func TestOperands(t *testing.T) {
 func TestUndecodable(t *testing.T) {
 	for name, code := range map[string]string{
 		"nothing": "", "prefixes alone": "f3", "prefixes without end": "66666666666666666666666666666690", "cut short": "48c7c00004",
-		"vzeroupper with an operand size": "c5f977",
-		"not in 64-bit mode":              "06", "wrssq, which begins as adcx does": "480f38f608",
+		"vzeroupper with an operand size": "c5f977", "the same with three bytes of VEX": "c4e17977", "of another map": "c4e27877",
+		"not in 64-bit mode": "06", "wrssq, which begins as adcx does": "480f38f608",
 	} {
 		if i, ok := Decode(unhex(t, code), 0); ok {
 			t.Errorf("%s: got %v", name, i.Inst)
