@@ -71,5 +71,5 @@ teardown() {
 	mkdir bin
 	musl-gcc -static -o bin/runc -x c - <<<'int main(void) { return 0; }' # in PATH: the configuration may not be read
 	PATH=$PWD/bin:$PATH "${faults[@]}" 'work|root|state|/etc/vfix|/runc|confined process|: /(lib)?: |libc' \
-		-kind start "$VFIX_RUNTIME" create --bundle "$PWD/work" id
+		-kind start "$VFIX_RUNTIME" --log /dev/stderr create --bundle "$PWD/work" id
 }
