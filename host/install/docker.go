@@ -5,6 +5,7 @@ package install
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,7 +30,7 @@ func planDocker(t tree, e engine, use usage) (file, error) {
 		Runtimes map[string]any
 	}
 	doc, err := hujson.Parse(text)
-	if err := errors.Join(json.Unmarshal(text, &now), err); err != nil {
+	if err := cmp.Or(json.Unmarshal(text, &now), err); err != nil {
 		return file{}, hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "%s: %v", e.config, err), "correct it first: docker cannot read it either")
 	}
 	if use == byDefault && now.Default != "" && now.Default != Name {
