@@ -77,6 +77,7 @@ func TestForms(t *testing.T) {
 		{"dormant, requested", testELF{}, chosenText, nil, Options{Dormant: true}, Lea, OnlyCalled, "488d15" + rel(at+7, keep)},
 		{"unknown", testELF{}, movRaxTime + "4839c7 c3", nil, Options{}, Left, ByVerdict, ""},
 		{"only lea allowed", testELF{}, timeStubText, nil, Options{Forms: []Form{Lea}}, Lea, OnlyCalled, "488d05" + rel(at+11, keep)},
+		{"Go, a store", goNote, storeText, nil, Options{}, Left, NotForGo, ""},
 		{"Go, only lea allowed", goNote, pushed, nil, Options{Forms: []Form{Lea}}, Left, NotForGo, ""},
 		{"only imm allowed, a stub", testELF{}, timeStubText, nil, Options{Forms: []Form{Imm}}, Left, NoForm, ""},
 		{"only syscall allowed, a short stub", testELF{}, movRaxTime + "ffd0c3", nil, Options{Forms: []Form{Syscall}}, Left, NoForm, ""},
@@ -103,6 +104,29 @@ func TestForms(t *testing.T) {
 			}
 			checkPatched(t, file, p, c.o)
 		})
+	}
+}
+
+// TestWithoutRoom: only a whole stub that is long enough becomes a system call.
+func TestWithoutRoom(t *testing.T) {
+	for _, c := range []struct {
+		form    Form
+		stub    uint64
+		allowed []Form
+		want    Form
+		cause   Cause
+	}{
+		{Left, 18, nil, Left, NoForm},
+		{Syscall, 0, nil, Syscall, NoForm},
+		{Entry, exactLen, nil, Syscall, NoRoomStub},
+		{Entry, exactLen - 1, nil, Left, NoRoom},
+		{Lea, 18, []Form{Lea, Syscall}, Syscall, NoRoomStub},
+		{Lea, 18, []Form{Lea}, Left, NoRoom},
+	} {
+		s := find.Site{Stub: find.Extent{Len: c.stub}}
+		if form, reason := withoutRoom(&s, c.form, c.allowed, Reason{Cause: NoForm}, "why"); form != c.want || reason.Cause != c.cause {
+			t.Errorf("%+v: got %v, %v", c, form, reason)
+		}
 	}
 }
 
@@ -266,7 +290,11 @@ func TestSegment(t *testing.T) {
 				c.e.text = text
 			}
 			file := c.e.build()
-			out := checkPatched(t, file, planFile(t, file, Options{}), Options{})
+			p := planFile(t, file, Options{})
+			if len(p.Notes) > 0 { // no build ID is spent
+				t.Errorf("notes %q", p.Notes)
+			}
+			out := checkPatched(t, file, p, Options{})
 			before, _ := debugelf.NewFile(bytes.NewReader(file))
 			after, err := debugelf.NewFile(bytes.NewReader(out))
 			if err != nil || len(after.Progs) != len(before.Progs) {
@@ -308,6 +336,26 @@ func TestSegment(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestBuildID: the note with the build ID is spent if a file has no other header to spare, and a note says so.
+func TestBuildID(t *testing.T) {
+	e := testELF{text: asm(t, timeStubText)}
+	file := e.build()
+	before, err := debugelf.NewFile(bytes.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range before.Progs {
+		if q.Type == debugelf.PT_NOTE {
+			file[q.Off+8] = 3 // NT_GNU_BUILD_ID
+		}
+	}
+	p := planFile(t, file, Options{})
+	if len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "the build ID is no longer") {
+		t.Errorf("notes %q", p.Notes)
+	}
+	checkPatched(t, file, p, Options{})
 }
 
 // TestInterpreter: nothing may follow the .bss of a possible interpreter.
