@@ -62,15 +62,6 @@ func TestIsELF(t *testing.T) {
 	}
 }
 
-// Names are split at slashes, and nothing in them leads elsewhere.
-func TestComponents(t *testing.T) {
-	for name, want := range map[string][]string{"": nil, "/": nil, ".": nil, "a": {"a"}, "/a//b/./c/": {"a", "b", "c"}, "a/.../b": {"a", "...", "b"}} {
-		if got := Components(name); !slices.Equal(got, want) {
-			t.Errorf("%q: got %q", name, got)
-		}
-	}
-}
-
 // Each kind of member, and the longest target of a symlink.
 func TestEntryKinds(t *testing.T) {
 	for _, c := range []struct {
@@ -95,7 +86,7 @@ func TestEntryKinds(t *testing.T) {
 // A program without a slash is one of the directories of programs, and not one of the root.
 func TestStarts(t *testing.T) {
 	tree := NewTree()
-	tree.Root.Kids["init"] = &Node{Inode: &Inode{&Entry{Header: tar.Header{Name: "init"}}, 0}}
+	tree.nodes["init"] = &Node{Inode: &Inode{&Entry{Header: tar.Header{Name: "init"}}, 0}}
 	for program, want := range map[string]int{"init": 0, "/init": 1, "./init": 1, "/bin/init": 0} {
 		f := &Scanned{Findings: &Findings{}, inits: []Hazard{{Path: "init"}}}
 		if f.Starts(tree, program); len(f.Hazards) != want {

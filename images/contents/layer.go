@@ -56,7 +56,7 @@ func (m Members) addDirs(name string, t *Tree) {
 	for d := path.Dir(name); d != "." && m[d].Header == nil; d = path.Dir(d) {
 		e := ImplicitDir
 		if k := t.At(d); k != nil {
-			if k.Kids == nil || k.Implied {
+			if !k.IsDir() || k.Implied {
 				continue
 			}
 			e = k.Entry

@@ -8,7 +8,6 @@ import (
 	"archive/tar"
 	"fmt"
 	"maps"
-	"path"
 
 	"vfix.dev/vfix/internal/hinterr"
 )
@@ -47,7 +46,7 @@ func (t *Tree) stack(idx *layerIndex) error {
 	if err := a.all(idx); err != nil {
 		return err
 	}
-	t.Root.cover(a.to.Root)
+	t.cover(a.to)
 	return nil
 }
 
@@ -60,34 +59,30 @@ func (a *applying) all(idx *layerIndex) error {
 	return nil
 }
 
-// cover puts a directory of a layer over the same directory of the layers below.
-func (k *Node) cover(up *Node) {
-	if k.Implied = up.Implied; !k.Implied {
-		k.Inode = up.Inode
+// cover puts the tree of a layer over the layers below.
+func (t *Tree) cover(up *Tree) {
+	hidden := map[string]bool{} // the directories below whose contents the layer hides
+	for name, k := range up.nodes {
+		old := t.nodes[name]
+		hides := k.opaque || !k.IsDir()
+		if name != "" && hides && old != nil && old.IsDir() {
+			hidden[name] = true
+		}
 	}
-	for name, u := range up.Kids {
-		old := k.Kids[name]
+	t.removeBelow(hidden)
+	for name, k := range up.nodes {
+		old := t.nodes[name]
 		switch {
-		case u.Typeflag == typeWhiteout:
-			delete(k.Kids, name)
-		case u.Kids != nil && old != nil && old.Kids != nil && !u.opaque:
-			old.cover(u)
+		case k.Typeflag == typeWhiteout:
+			delete(t.nodes, name)
+		case k.IsDir() && old != nil && old.IsDir() && !hidden[name]:
+			if old.Implied = k.Implied; !k.Implied {
+				old.Inode = k.Inode
+			}
 		default:
-			u.settle()
-			k.Kids[name] = u
+			k.opaque = false
+			t.nodes[name] = k
 		}
-	}
-}
-
-// settle removes all whiteouts from a subtree without layers below it.
-func (k *Node) settle() {
-	k.opaque = false
-	for name, kid := range k.Kids {
-		if kid.Typeflag == typeWhiteout {
-			delete(k.Kids, name)
-			continue
-		}
-		kid.settle()
 	}
 }
 
@@ -96,72 +91,59 @@ func (a *applying) add(e *Entry) error {
 		a.pool[pooled] = &Inode{e, a.n}
 		return nil
 	}
-	if e.Typeflag == typeOpaque || e.Typeflag == typeWhiteout {
-		return a.whiteout(e)
+	if e.Typeflag == typeOpaque {
+		return a.hideBelow(e.Name)
 	}
-	if e.Name == "" {
-		a.to.Root.Inode, a.to.Root.Implied = &Inode{e, a.n}, false
-		return nil
+	name, err := a.to.place(e.Name)
+	if err == nil && name != "" {
+		err = a.to.makeDirs(parent(name), a.n)
 	}
-	dir, base := path.Split(e.Name)
-	d, err := a.to.Dir(dir, a.n, true)
 	if err != nil {
 		return err
 	}
-	k := &Node{Inode: &Inode{e, a.n}}
+	k, old := &Node{Inode: &Inode{e, a.n}}, a.to.nodes[name]
+	isDir := old != nil && old.IsDir()
 	switch e.Typeflag {
+	case typeWhiteout:
+		// Engines refuse one after an entry that it must not hide; containerd unpacks the lowest layer in place.
+		if old != nil && a.n > 0 {
+			old.opaque = isDir
+			return nil
+		}
 	case tar.TypeLink:
 		if k.Inode, err = a.target(e); err != nil {
 			return err
 		}
 		k.relink(e)
 	case tar.TypeDir:
-		k.Kids = map[string]*Node{}
-		if old := d.Kids[base]; old != nil && old.Kids != nil {
-			k.Kids, k.opaque = old.Kids, old.opaque
-		}
+		k.opaque = isDir && old.opaque
 	case tar.TypeChar:
 		// Such a device is a whiteout of overlay (Linux, Documentation/filesystems/overlayfs.rst).
 		if a.below != nil && e.Devmajor == 0 && e.Devminor == 0 {
-			k = newWhiteout(a.n)
+			k.Inode = &Inode{&Entry{Header: tar.Header{Typeflag: typeWhiteout}}, a.n}
 		}
 	}
-	d.Kids[base] = k
+	if isDir && !k.IsDir() {
+		a.to.removeBelow(map[string]bool{name: true})
+	}
+	a.to.nodes[name] = k
 	return nil
 }
 
-// newWhiteout returns a node that hides the same name of the layers below.
-func newWhiteout(layer int) *Node {
-	return &Node{Inode: &Inode{&Entry{Header: tar.Header{Typeflag: typeWhiteout}}, layer}}
-}
-
-// whiteout applies a whiteout; engines create its directory.
-func (a *applying) whiteout(e *Entry) error {
-	dir, base := path.Split(e.Name)
-	if e.Typeflag == typeOpaque {
-		dir = e.Name
-		// For a file it has no effect: docker accepts it, containerd refuses it.
-		if k := a.to.Find(dir); k != nil && k.HasContent() {
-			return nil
-		}
+// hideBelow makes a directory opaque; engines create it. For a file it has no effect: docker accepts it, containerd
+// refuses it.
+func (a *applying) hideBelow(dir string) error {
+	if k := a.to.Find(dir); k != nil && k.HasContent() {
+		return nil
 	}
-	d, err := a.to.Dir(dir, a.n, true)
-	if err != nil {
-		return err
+	real, err := a.to.Resolve(dir)
+	if err == nil {
+		err = a.to.makeDirs(real, a.n)
 	}
-	k := d.Kids[base]
-	switch {
-	case e.Typeflag == typeOpaque:
-		d.opaque = true
-	case a.n == 0: // containerd unpacks the lowest layer in place
-		delete(d.Kids, base)
-	case k == nil:
-		d.Kids[base] = newWhiteout(a.n)
-	case k.Kids != nil:
-		// Engines refuse a whiteout after an entry that it must not hide.
-		k.opaque = true
+	if err == nil {
+		a.to.nodes[real].opaque = true
 	}
-	return nil
+	return err
 }
 
 // relink sets the metadata of one more hard link's header on an inode: docker and containerd apply each header to
@@ -182,29 +164,26 @@ func (i *Inode) relink(link *Entry) {
 
 // target returns the file that a hard link refers to: in the layer itself, else in the layers below.
 func (a *applying) target(e *Entry) (*Inode, error) {
-	if name := inPool(e.Linkname); name != "" && a.pool[name] != nil {
-		return a.pool[name], nil
+	if pooled := a.pool[inPool(e.Linkname)]; pooled != nil {
+		return pooled, nil
 	}
-	dir, base := path.Split(e.Linkname)
 	for _, t := range []*Tree{a.to, a.below} {
 		if t == nil {
 			continue
 		}
-		d, err := t.Dir(dir, a.n, false)
+		name, err := t.place(e.Linkname)
 		if err != nil {
 			return nil, err
 		}
-		if d == nil || d.Kids[base] == nil {
+		switch k := t.nodes[name]; {
+		case k == nil:
 			continue
-		}
-		k := d.Kids[base]
-		if k.Kids != nil {
+		case k.IsDir():
 			return nil, hinterr.Damaged("hard link to %s, which is a directory", e.Linkname)
+		case k.Typeflag != typeWhiteout:
+			return k.Inode, nil
 		}
-		if k.Typeflag == typeWhiteout {
-			break
-		}
-		return k.Inode, nil
+		break
 	}
 	return nil, hinterr.Damaged("hard link to %s, which does not exist", e.Linkname)
 }

@@ -5,6 +5,7 @@ package contents
 import (
 	"archive/tar"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -23,7 +24,6 @@ type Inode struct {
 // Node is a name of the merged file system.
 type Node struct {
 	*Inode
-	Kids map[string]*Node // of a directory
 	// Implied reports that the last layer with files in a directory has no entry for it: docker's overlay2 shows
 	// it as ImplicitDir, other engines as in the layers below.
 	Implied bool
@@ -31,74 +31,106 @@ type Node struct {
 	opaque bool
 }
 
+// IsDir reports whether the name is a directory.
+func (k *Node) IsDir() bool { return k.Typeflag == tar.TypeDir }
+
 // Tree is a merged file system as overlay engines show it.
 type Tree struct {
-	Root   *Node
-	Layers []*layerIndex // as applied
-	from   []opener      // the tar stream of each layer
-}
-
-func newDir(layer int) *Node {
-	return &Node{Inode: &Inode{ImplicitDir, layer}, Kids: map[string]*Node{}, Implied: true}
+	nodes  map[string]*Node // by their paths without symlinks; "" is the root
+	Layers []*layerIndex    // as applied
+	from   []opener         // the tar stream of each layer
 }
 
 // NewTree returns an empty file system, with a root directory that no layer has.
-func NewTree() *Tree { return &Tree{Root: newDir(0)} }
+func NewTree() *Tree { return &Tree{nodes: map[string]*Node{"": newDir(0)}} }
 
-// Dir finds the directory with a name as an engine does: every component may be a symlink, and none leaves the
-// root. With create it creates missing parts, for layer n; otherwise the directory is nil.
-func (t *Tree) Dir(name string, n int, create bool) (*Node, error) {
-	if k := t.At(name); k != nil && k.Kids != nil {
-		return k, nil
-	}
-	real, err := t.Resolve(name)
-	if err != nil {
-		return nil, err
-	}
-	d := t.Root
-	for _, c := range Components(real) {
-		k := d.Kids[c]
-		switch {
-		case k != nil && k.Kids != nil:
-		case !create:
-			return nil, nil
-		case k != nil && k.Typeflag != typeWhiteout:
-			return nil, hinterr.Damaged("%s is not a directory", c)
-		default:
-			hides := k != nil // a whiteout hides the layers below, but not later entries
-			k = newDir(n)
-			k.opaque = hides
-			d.Kids[c] = k
+func newDir(layer int) *Node { return &Node{Inode: &Inode{ImplicitDir, layer}, Implied: true} }
+
+// At returns the node of a path without symlinks; nil if the tree does not have it.
+func (t *Tree) At(name string) *Node { return t.nodes[name] }
+
+// Resolve returns the path that a name leads to as for an engine: each component may be a symlink, and none leaves the
+// root. A name that the tree does not have is taken literally.
+func (t *Tree) Resolve(name string) (string, error) {
+	return rootpath.Resolve(name, func(real string) (string, error) {
+		switch k := t.nodes[real]; {
+		case k == nil, k.Typeflag == typeWhiteout:
+			return "", fs.ErrNotExist
+		case k.Typeflag == tar.TypeSymlink:
+			return k.Linkname, nil
 		}
-		d = k
+		return "", nil
+	})
+}
+
+// place returns the path of a name whose last component is not followed.
+func (t *Tree) place(name string) (string, error) {
+	dir, base := path.Split(name)
+	real, err := t.Resolve(dir)
+	if at := path.Join(real, base); at != name {
+		return at, err
 	}
-	return d, nil
+	return name, err // the same string, once in memory
 }
 
-// Components splits a name, without empty and "." components.
-func Components(name string) []string {
-	return slices.DeleteFunc(strings.Split(name, "/"), func(c string) bool { return c == "" || c == "." })
+// Find returns the node with a name, following symlinks in all components except the last; nil if there is none.
+func (t *Tree) Find(name string) *Node {
+	at, err := t.place(strings.Trim(name, "/"))
+	if err != nil {
+		return nil
+	}
+	return t.nodes[at]
 }
 
-// Walk calls f for every name, in order, directories before their contents.
-func (t *Tree) Walk(f func(name string, k *Node)) {
-	var down func(prefix string, d *Node)
-	down = func(prefix string, d *Node) {
-		for _, name := range SortedKeys(d.Kids) {
-			k := d.Kids[name]
-			f(prefix+name, k)
-			if k.Kids != nil {
-				down(prefix+name+"/", k)
+// parent returns the path of a directory; the root's is the root.
+func parent(name string) string { return name[:max(0, strings.LastIndexByte(name, '/'))] }
+
+// makeDirs makes sure that a path without symlinks is a directory, as an engine does: it creates what is missing, for
+// layer n.
+func (t *Tree) makeDirs(name string, n int) error {
+	for ; ; name = parent(name) {
+		k := t.nodes[name]
+		switch {
+		case k == nil, k.Typeflag == typeWhiteout:
+			d := newDir(n)
+			d.opaque = k != nil // a whiteout hides the layers below, but not later entries
+			t.nodes[name] = d
+		case k.IsDir():
+			return nil
+		default:
+			return hinterr.Damaged("%s is not a directory", name)
+		}
+	}
+}
+
+// removeBelow removes the contents of directories.
+func (t *Tree) removeBelow(dirs map[string]bool) {
+	if len(dirs) == 0 {
+		return
+	}
+	maps.DeleteFunc(t.nodes, func(name string, _ *Node) bool {
+		for name != "" {
+			if name = parent(name); dirs[name] {
+				return true
 			}
 		}
+		return false
+	})
+}
+
+// Walk calls f for every name except the root's, in order, directories before their contents.
+func (t *Tree) Walk(f func(name string, k *Node)) {
+	for _, name := range SortedKeys(t.nodes) {
+		if name != "" {
+			f(name, t.nodes[name])
+		}
 	}
-	down("", t.Root)
 }
 
 // Entries returns the entries of an archive of the tree, by name: the first name of a file is a file, its others
 // are hard links. The root's name is "".
 func (t *Tree) Entries() map[string]*Entry {
-	all, first := map[string]*Entry{"": t.Root.Entry}, map[*Inode]string{}
+	all, first := map[string]*Entry{"": t.nodes[""].Entry}, map[*Inode]string{}
 	t.Walk(func(name string, k *Node) {
 		if to, known := first[k.Inode]; known {
 			all[name] = &Entry{Header: *k.linkAs(name, to)}
@@ -109,40 +141,7 @@ func (t *Tree) Entries() map[string]*Entry {
 	return all
 }
 
-// Find returns the node with a name, following symlinks in all components except the last; nil if there is none.
-func (t *Tree) Find(name string) *Node {
-	d, _ := t.Dir(path.Dir(name), 0, false)
-	if d == nil {
-		return nil
-	}
-	return d.Kids[path.Base(name)]
-}
-
-// At returns the node of a name from Walk, which has no symlinks in it; nil if the tree does not have it.
-func (t *Tree) At(name string) *Node {
-	k := t.Root
-	for _, c := range Components(name) {
-		if k = k.Kids[c]; k == nil {
-			return nil
-		}
-	}
-	return k
-}
-
-// Resolve returns the path that a name leads to, with all symlinks followed.
-func (t *Tree) Resolve(name string) (string, error) {
-	return rootpath.Resolve(name, func(real string) (string, error) {
-		switch k := t.At(real); {
-		case k == nil:
-			return "", fs.ErrNotExist
-		case k.Typeflag == tar.TypeSymlink:
-			return k.Linkname, nil
-		}
-		return "", nil
-	})
-}
-
-// Target is one file with its names, in the order of Walk; the first is the one with the content in a layer.
+// Target is one file with its names, sorted; the first is the one with the content in a layer.
 type Target struct {
 	*Inode
 	Names []string
@@ -151,23 +150,20 @@ type Target struct {
 
 // Files returns the inodes, except directories, that choose accepts, with their names, sorted by their first names.
 func (t *Tree) Files(choose func(*Inode) bool) []Target {
-	at := map[*Inode]int{}
+	names := map[*Inode][]string{}
+	for name, k := range t.nodes {
+		if !k.IsDir() && choose(k.Inode) {
+			names[k.Inode] = append(names[k.Inode], name)
+		}
+	}
 	var all []Target
-	t.Walk(func(name string, k *Node) {
-		if k.Kids != nil || !choose(k.Inode) {
-			return
-		}
-		i, known := at[k.Inode]
-		if !known {
-			i, all = len(all), append(all, Target{Inode: k.Inode})
-			at[k.Inode] = i
-		}
-		all[i].Names = append(all[i].Names, name)
-	})
+	for i, names := range names {
+		all = append(all, Target{Inode: i, Names: names})
+	}
 	return sorted(all)
 }
 
-// sorted sorts files by their first names, and the names of each: Walk has "lib/x" before "lib-y".
+// sorted sorts files by their first names, and the names of each.
 func sorted(files []Target) []Target {
 	for _, f := range files {
 		slices.Sort(f.Names)

@@ -65,7 +65,7 @@ func describe(tree *contents.Tree) string {
 	var all []string
 	tree.Walk(func(name string, k *contents.Node) {
 		switch {
-		case k.Kids != nil:
+		case k.IsDir():
 			name += "/"
 		case count[k.Inode] > 1:
 			if names[k.Inode] == 0 {

@@ -60,9 +60,9 @@ func (w *treeWriter) lost(name string, lost []Loss) {
 // of directories come last, inner directories first.
 func (w *treeWriter) write(ctx context.Context, t *Tree) (err error) {
 	const filling = 0o700
-	dirs, entries := []string{"."}, []*Entry{t.Root.Entry}
+	dirs, entries := []string{"."}, []*Entry{t.At("").Entry}
 	t.Walk(func(name string, k *Node) {
-		if k.Kids != nil && err == nil {
+		if k.IsDir() && err == nil {
 			dirs, entries = append(dirs, name), append(entries, k.Entry)
 			err = w.root.Mkdir(name, filling)
 		}

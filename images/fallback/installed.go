@@ -129,7 +129,7 @@ func (in *installed) checkPlaces(files []contents.Extra) error {
 			k, what := in.t.At(at), ""
 			switch {
 			case k == nil:
-			case at != e.Name && k.Kids == nil:
+			case at != e.Name && !k.IsDir():
 				what = "not a directory"
 			case at == e.Name && e.Link == "" && (!k.HasContent() || k.Size > maxRead):
 				what = "not a regular file, or too large"
