@@ -221,10 +221,10 @@ func incomplete(f *contents.Findings) error {
 	case unread >= 0:
 		p := &f.Passed[unread]
 		text += ": " + p.Name() + ": " + p.Reason
-		if hint = p.Hint; p.Denied {
-			hint = cmp.Or(hint, "run vfix as root, or as a user who can read them")
+		hint = "'vfix scan --format json' lists them under not_examined; such a file may call the vsyscall page"
+		if p.Denied {
+			hint = "run vfix as root, or as a user who can read them"
 		}
-		hint = cmp.Or(hint, "'vfix scan --format json' lists them under not_examined; such a file may call the vsyscall page")
 	case len(f.MissingLibraries()) > 0 && f.Loads.Root == "": // of a tarball
 		hint = "unpack it on the machine that runs it: 'vfix scan DIR' also examines the libraries that its programs load from there"
 	case len(f.MissingLibraries()) > 0:

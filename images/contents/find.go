@@ -24,10 +24,10 @@ type Program struct{ Path, Interp string }
 func (t *Tree) Findings() *Scanned {
 	var unread []Passed
 	for _, l := range t.Layers {
-		if l.absent == nil {
+		if l.absent == "" {
 			continue
 		}
-		p := Passed{Layer: l.id(), Reason: l.absent.why, Hint: l.absent.hint, Unread: true}
+		p := Passed{Layer: l.id(), Reason: l.absent, Unread: true}
 		if p.Layer == "" {
 			p.Path = l.Title
 		}

@@ -67,14 +67,13 @@ func TestUnreadLayers(t *testing.T) {
 		content   string
 		mediaType types.MediaType
 		reason    string // "" for an error
-		hint      string
 	}{
-		"foreign":       {"", types.DockerForeignLayer, "foreign", "download the image"},
-		"xz":            {xz, types.OCILayer, "compressed with xz", "compress the layers with gzip"},
-		"bzip2":         {"BZh91AY&SY", types.DockerLayer, "compressed with bzip2", "compress the layers with gzip"},
-		"encrypted":     {text, "application/vnd.oci.image.layer.v1.tar+gzip+encrypted", "of media type application/vnd.oci.image.layer.v1.tar+gzip+encrypted", "decrypt the layers"},
-		"a type of old": {text, "application/octet-stream", "of media type application/octet-stream", "needs a tool of its own"},
-		"damaged":       {strings.Repeat(text, 99), types.OCILayer, "", ""},
+		"foreign":       {"", types.DockerForeignLayer, "foreign"},
+		"xz":            {xz, types.OCILayer, "compressed with xz"},
+		"bzip2":         {"BZh91AY&SY", types.DockerLayer, "compressed with bzip2"},
+		"encrypted":     {text, "application/vnd.oci.image.layer.v1.tar+gzip+encrypted", "of media type application/vnd.oci.image.layer.v1.tar+gzip+encrypted"},
+		"a type of old": {text, "application/octet-stream", "of media type application/octet-stream"},
+		"damaged":       {strings.Repeat(text, 99), types.OCILayer, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var odd v1.Layer = &farLayer{Layer: imagetest.BytesLayer(t, []byte(text)), mediaType: c.mediaType}
@@ -94,7 +93,7 @@ func TestUnreadLayers(t *testing.T) {
 			}
 			id := imagetest.Must[v1.Hash](t)(odd.DiffID()).String()
 			if f.Verdict() != contents.Incomplete || f.Remaining() != contents.Incomplete || f.Complete() || len(f.Passed) != 1 ||
-				f.Passed[0].Layer != id || !strings.Contains(f.Passed[0].Reason, c.reason) || !strings.Contains(f.Passed[0].Hint, c.hint) || f.UnreadText() != "1 layer could not be read" {
+				f.Passed[0].Layer != id || !strings.Contains(f.Passed[0].Reason, c.reason) || f.UnreadText() != "1 layer could not be read" {
 				t.Errorf("got %v, %+v", f.Verdict(), f.Passed)
 			}
 		})

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -25,8 +24,8 @@ type layerIndex struct {
 	Title   string // for messages: "layer sha256:…", or the path of a tarball
 	DiffID  v1.Hash
 	Entries []*Entry
-	// absent is why the layer, or the end of a tarball, was not read, so that its contents are not known; nil if it was.
-	absent *absence
+	// absent is why the layer, or the end of a tarball, was not read, so that its contents are not known; "" if it was.
+	absent string
 }
 
 // id is the diff ID of an image's layer, "" for others.
@@ -40,11 +39,11 @@ func (l *layerIndex) id() string {
 // readLayer reads one layer and examines its files.
 func (s *Session) readLayer(ctx context.Context, l v1.Layer) (_ *layerIndex, err error) {
 	if !source.AtHand(l) {
-		return absentLayer(l, foreign, s.Progress)
+		return s.absentLayer(l, foreign)
 	}
 	ls, err := blob.OpenLayer(ctx, l, s.Progress)
 	if errors.Is(err, hinterr.ErrNotFound) && source.IsForeign(l) {
-		return absentLayer(l, foreign, s.Progress)
+		return s.absentLayer(l, foreign)
 	}
 	if err != nil {
 		return nil, err
@@ -58,8 +57,8 @@ func (s *Session) readLayer(ctx context.Context, l v1.Layer) (_ *layerIndex, err
 	if idx.Entries, err = x.ReadEntries(ctx, ls); err == nil {
 		return idx, ls.Finish()
 	}
-	if why := unknownFormat(l, head); why != nil && ctx.Err() == nil {
-		return absentLayer(l, why, s.Progress)
+	if why := unknownFormat(l, head); why != "" && ctx.Err() == nil {
+		return s.absentLayer(l, why)
 	}
 	// If the layer does not have its digest, that is the reason.
 	return nil, cmp.Or(ls.Finish(), ls.Wrap(err))
@@ -96,36 +95,29 @@ func (x *examiner) ReadEntries(ctx context.Context, r io.Reader) ([]*Entry, erro
 	return all, nil
 }
 
-// absence is why a layer is not read, with a hint.
-type absence struct{ why, hint string }
-
-// foreign is the absence of a layer that is stored elsewhere.
-var foreign = &absence{"foreign, and not with the image", "download the image from the registry that has its foreign layers, then scan that copy; a layer that is not examined may have call sites"}
+// foreign is why a layer that is stored elsewhere is not read.
+const foreign = "foreign, and not with the image"
 
 // unknownFormat returns why vfix cannot read a layer that does not begin with a tar entry: it is compressed,
-// encrypted, or has a foreign media type; nil if the layer should be a tar stream, and is damaged.
-func unknownFormat(l v1.Layer, head []byte) *absence {
+// encrypted, or has a foreign media type; "" if the layer should be a tar stream, and is damaged.
+func unknownFormat(l v1.Layer, head []byte) string {
 	if name := blob.OtherCompression(head); name != "" {
-		return &absence{"compressed with " + name + ", which vfix does not read",
-			"compress the layers with gzip: 'skopeo copy --dest-compress --dest-compress-format gzip SOURCE oci:DIR', then scan that copy"}
+		return "compressed with " + name + ", which vfix does not read"
 	}
 	t, err := blob.Underlying(l).MediaType()
 	if err != nil || source.IsLayer(t) {
-		return nil
+		return ""
 	}
-	a := &absence{"of media type " + string(t) + ", which vfix does not read", "the image needs a tool of its own; a layer that is not examined may have call sites"}
-	if strings.HasSuffix(string(t), "+encrypted") {
-		a.hint = "decrypt the layers: 'skopeo copy --decryption-key KEY SOURCE oci:DIR', then scan that copy"
-	}
-	return a
+	return "of media type " + string(t) + ", which vfix does not read"
 }
 
 // absentLayer returns the index of a layer that is not read.
-func absentLayer(l v1.Layer, why *absence, p progress.Reporter) (*layerIndex, error) {
+func (s *Session) absentLayer(l v1.Layer, why string) (*layerIndex, error) {
 	diffID, err := l.DiffID()
 	if err != nil {
 		return nil, err
 	}
-	progress.Note(p, "layer %s: %s: kept unchanged and not examined", blob.ShortHash(diffID), why.why)
-	return &layerIndex{Title: "layer " + blob.ShortHash(diffID), DiffID: diffID, absent: why}, nil
+	title := "layer " + blob.ShortHash(diffID)
+	progress.Note(s.Progress, "%s: %s: kept unchanged and not examined", title, why)
+	return &layerIndex{Title: title, DiffID: diffID, absent: why}, nil
 }

@@ -35,7 +35,7 @@ func TestEntriesOfTarballs(t *testing.T) {
 
 // A layer whose media type cannot be read is damaged, and not of an unknown kind.
 func TestUnknownFormat(t *testing.T) {
-	if why := unknownFormat(typeless{}, []byte("text")); why != nil {
+	if why := unknownFormat(typeless{}, []byte("text")); why != "" {
 		t.Errorf("got %+v", why)
 	}
 }

@@ -3,9 +3,7 @@
 package contents
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
@@ -32,7 +30,6 @@ type Passed struct {
 	Path   string `json:"path"` // "" for a whole layer
 	Layer  string `json:"layer"`
 	Reason string `json:"reason"`
-	Hint   string `json:"-"` // how to fix it, "" if there is no special way
 	// Denied reports that the user has no permission to read it.
 	Denied bool `json:"-"`
 	// Unread reports that its content is unknown, so it may have call sites. Otherwise it was read and is damaged,
@@ -46,30 +43,6 @@ func (p *Passed) Name() string {
 		return p.Path
 	}
 	return "layer " + p.Layer
-}
-
-// unread counts the parts that could not be read: the layers, or the files and directories.
-func (f *Findings) unread(layers bool) (n int) {
-	for _, p := range f.Passed {
-		if p.Unread && (p.Path == "") == layers {
-			n++
-		}
-	}
-	return n
-}
-
-// Unread returns the number of unreadable files, directories and layers.
-func (f *Findings) Unread() int { return f.unread(false) + f.unread(true) }
-
-// UnreadText lists the unreadable parts of a source, of which there is one at least.
-func (f *Findings) UnreadText() string {
-	var parts []string
-	for i, noun := range []string{"path", "layer"} {
-		if n := f.unread(i == 1); n > 0 {
-			parts = append(parts, strings.TrimSuffix(fmt.Sprintf("%d %ss", n, noun), map[bool]string{true: "s"}[n == 1]))
-		}
-	}
-	return strings.Join(parts, " and ") + " could not be read"
 }
 
 // Findings is the result of the scan of one source.
@@ -146,14 +119,6 @@ func (f *Findings) Add(o *Findings) {
 	f.Packed, f.Notes = append(f.Packed, o.Packed...), append(f.Notes, o.Notes...)
 	f.ELFFiles, f.ExecBytes = f.ELFFiles+o.ELFFiles, f.ExecBytes+o.ExecBytes
 	f.Warnings = append(f.Warnings, o.Warnings...)
-}
-
-// sum returns the sum of n over all files.
-func (f *Findings) sum(n func(*File) int) (all int) {
-	for i := range f.Files {
-		all += n(&f.Files[i])
-	}
-	return all
 }
 
 // Fallback has the parts of the fallback in an image.

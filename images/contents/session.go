@@ -113,7 +113,7 @@ func (s *Session) layer(ctx context.Context, id v1.Hash, l v1.Layer) (*layerInde
 	}
 	defer func() { <-s.slots }()
 	idx, err := s.readLayer(ctx, l)
-	if err == nil && idx.absent == nil {
+	if err == nil && idx.absent == "" {
 		known.idx = idx
 		s.remember(len(idx.Entries))
 	}

@@ -93,7 +93,7 @@ func (s *Session) stream(ctx context.Context, r io.Reader, title string, from op
 		rest.Discard(1)
 	}
 	if _, err := tar.NewReader(rest).Next(); err == nil {
-		idx.absent = &absence{"another archive behind its end, which is not examined", "unpack both: mkdir DIR && tar -xi -C DIR -f FILE, then scan DIR"}
+		idx.absent = "another archive behind its end, which is not examined: unpack both with tar -xi, and scan that"
 	}
 	// The bytes after the archive's end show whether a compressed stream is intact.
 	if _, err = blob.CopyTo(ctx, io.Discard, rest, nil); err != nil {

@@ -88,10 +88,45 @@ func (f *Findings) IncompleteText() string {
 
 // UnknownText says how many references cannot be judged.
 func (f *Findings) UnknownText() string {
-	if n := f.UnknownSites(); n != 1 {
-		return fmt.Sprintf("%d references to the vsyscall page cannot be judged", n)
+	return plural(f.UnknownSites(), "reference") + " to the vsyscall page cannot be judged"
+}
+
+// Unread returns the number of unreadable files, directories and layers.
+func (f *Findings) Unread() int {
+	paths, layers := f.unread()
+	return paths + layers
+}
+
+// UnreadText lists the unreadable parts of a source, of which there is one at least.
+func (f *Findings) UnreadText() string {
+	paths, layers := f.unread()
+	var parts []string
+	if paths > 0 {
+		parts = append(parts, plural(paths, "path"))
 	}
-	return "1 reference to the vsyscall page cannot be judged"
+	if layers > 0 {
+		parts = append(parts, plural(layers, "layer"))
+	}
+	return strings.Join(parts, " and ") + " could not be read"
+}
+
+func (f *Findings) unread() (paths, layers int) {
+	for _, p := range f.Passed {
+		switch {
+		case p.Unread && p.Path == "":
+			layers++
+		case p.Unread:
+			paths++
+		}
+	}
+	return paths, layers
+}
+
+func plural(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
 }
 
 // MissingLibraries returns the names of libraries that a program loads and that were not examined.
@@ -102,71 +137,11 @@ func (f *Findings) MissingLibraries() []string {
 	return f.Loads.Missing
 }
 
-// sites counts the sites of the file with a verdict.
-func (f *File) sites(v find.Verdict) (n int) {
-	for _, s := range f.Report.Sites {
-		if s.Verdict == v {
-			n++
-		}
-	}
-	return n
-}
-
 // Open returns the number of live call sites of a file as it was read.
-func (f *File) Open() int { return f.sites(find.Live) }
+func (f *File) Open() int { return f.Report.Count(find.Live) }
 
 // Unknown returns the number of references of a file that cannot be judged.
-func (f *File) Unknown() int { return f.sites(find.Unknown) }
-
-// OpenSites returns the number of live call sites in the source as it was read.
-func (f *Findings) OpenSites() int { return f.sum((*File).Open) + f.packed(true) }
-
-// UncoveredSites returns the number of open call sites that no fallback in the source covers.
-func (f *Findings) UncoveredSites() int { return f.sum((*File).uncovered) + f.packed(false) }
-
-// CaughtSites returns the number of open call sites that the fallback in the source covers, including those that
-// can be patched.
-func (f *Findings) CaughtSites() int { return f.OpenSites() - f.UncoveredSites() }
-
-// UncoveredFiles returns the number of files with UncoveredSites.
-func (f *Findings) UncoveredFiles() (n int) {
-	for _, p := range f.Packed {
-		if !p.Covered {
-			n++
-		}
-	}
-	return n + f.sum(func(f *File) int { return min(f.uncovered(), 1) })
-}
-
-func (f *File) uncovered() int {
-	if f.Covered != "" {
-		return 0
-	}
-	return f.Open()
-}
-
-// packed returns the number of live call sites in archives: all, or those that no fallback covers.
-func (f *Findings) packed(all bool) (n int) {
-	for _, p := range f.Packed {
-		if all || !p.Covered {
-			n += p.Sites
-		}
-	}
-	return n
-}
-
-// UnknownSites returns the number of references that cannot be judged and that no fallback covers.
-func (f *Findings) UnknownSites() int {
-	return f.sum(func(f *File) int {
-		if f.Covered != "" {
-			return 0
-		}
-		return f.sites(find.Unknown)
-	})
-}
-
-// LeftOver returns the number of live sites that remain after the plans.
-func (f *Findings) LeftOver() int { return f.sum((*File).LeftOver) + f.packed(true) }
+func (f *File) Unknown() int { return f.Report.Count(find.Unknown) }
 
 // LeftOver returns the number of live sites that the file's plan leaves.
 func (f *File) LeftOver() (n int) {
@@ -178,14 +153,46 @@ func (f *File) LeftOver() (n int) {
 	return n
 }
 
-// Uncovered returns the number of live sites that remain without a fallback in the source.
-func (f *Findings) Uncovered() int {
-	return f.packed(false) + f.sum(func(f *File) int {
-		if f.Covered != "" {
-			return 0
+// live adds up the live sites of files, counted by of, and of archives: all, or those that no fallback in the source
+// covers.
+func (f *Findings) live(all bool, of func(*File) int) (n int) {
+	for i := range f.Files {
+		if file := &f.Files[i]; all || file.Covered == "" {
+			n += of(file)
 		}
-		return f.LeftOver()
-	})
+	}
+	for _, p := range f.Packed {
+		if all || !p.Covered {
+			n += p.Sites
+		}
+	}
+	return n
+}
+
+// OpenSites returns the number of live call sites in the source as it was read.
+func (f *Findings) OpenSites() int { return f.live(true, (*File).Open) }
+
+// UncoveredSites returns the number of open call sites that no fallback in the source covers.
+func (f *Findings) UncoveredSites() int { return f.live(false, (*File).Open) }
+
+// CaughtSites returns the number of open call sites that the fallback in the source covers, including those that
+// can be patched.
+func (f *Findings) CaughtSites() int { return f.OpenSites() - f.UncoveredSites() }
+
+// LeftOver returns the number of live sites that remain after the plans.
+func (f *Findings) LeftOver() int { return f.live(true, (*File).LeftOver) }
+
+// Uncovered returns the number of live sites that remain without a fallback in the source.
+func (f *Findings) Uncovered() int { return f.live(false, (*File).LeftOver) }
+
+// UnknownSites returns the number of references that cannot be judged and that no fallback covers.
+func (f *Findings) UnknownSites() (n int) {
+	for i := range f.Files {
+		if f.Files[i].Covered == "" {
+			n += f.Files[i].Unknown()
+		}
+	}
+	return n
 }
 
 // Affected reports whether a patch would change any file.
@@ -195,7 +202,7 @@ func (f *Findings) Affected() bool {
 
 // noteDormant notes that a file has references that are used only without a vDSO, if it may find none.
 func (f *Findings) noteDormant(file *File, e *Entry) {
-	if file.sites(find.Dormant) == 0 || !file.Report.Go || file.Open() > 0 || !e.losesVDSO() {
+	if file.Report.Count(find.Dormant) == 0 || !file.Report.Go || file.Open() > 0 || !e.losesVDSO() {
 		return
 	}
 	what := "vfix cannot patch it"
