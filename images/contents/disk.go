@@ -17,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/internal/rootpath"
@@ -35,8 +37,6 @@ type Disk struct {
 	Since time.Time
 	// OneFS omits directories on other file systems than the root's.
 	OneFS bool
-
-	home FileID // of the root
 
 	mu     sync.Mutex
 	passed []Passed
@@ -79,23 +79,18 @@ func (d *Disk) Full(name string) string {
 func (d *Disk) Scan(ctx context.Context, s *Session) (*Scanned, error) {
 	task := progress.Start(s.Progress, "read", cmp.Or(d.Title, d.Path), -1)
 	defer task.Done()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	work := make(chan *Target)
-	var wg sync.WaitGroup
-	for range s.jobs {
-		wg.Go(func() {
-			for t := range work {
-				if err := d.file(s, t.Entry); err != nil {
-					d.note(t.Names[0], err)
-				}
-				task.Add(t.Size)
+	var g errgroup.Group
+	g.SetLimit(s.jobs)
+	all, err := d.walk(ctx, func(t *Target) {
+		g.Go(func() error {
+			if err := d.file(s, t.Entry); err != nil {
+				d.note(t.Name, err)
 			}
+			task.Add(t.Size)
+			return nil
 		})
-	}
-	all, err := d.walk(ctx, work)
-	close(work)
-	wg.Wait()
+	})
+	g.Wait()
 	if err := cmp.Or(err, context.Cause(ctx)); err != nil {
 		return nil, err
 	}
@@ -120,23 +115,28 @@ func (d *Disk) findings(all []*Target) *Scanned {
 	return out
 }
 
-// walk finds the regular files, and passes each to work once.
-func (d *Disk) walk(ctx context.Context, work chan<- *Target) (all []*Target, err error) {
+// walk finds the regular files, and calls begin once for each.
+func (d *Disk) walk(ctx context.Context, begin func(*Target)) (all []*Target, err error) {
 	linked := map[FileID]*Target{} // files with several names
 	visit := func(name string, fi fs.FileInfo) error {
 		h, err := statHeader(fi)
 		if err != nil || h.ChangeTime.Before(d.Since) { // a package manager sets the mtime
 			return err
 		}
-		e := &Entry{Header: cleaned(h, name), Disk: fi}
 		id, names := Identify(fi)
-		if t := linked[id]; names > 1 && t != nil {
-			t.Names = append(t.Names, e.Name)
+		t := linked[id]
+		if t == nil {
+			t = &Target{Inode: &Inode{Entry: &Entry{Header: cleaned(h, name), Disk: fi}}}
+			all = append(all, t)
+		}
+		t.Names = append(t.Names, name)
+		if len(t.Names) > 1 {
 			return nil
 		}
-		t := &Target{Inode: &Inode{Entry: e}, Names: []string{e.Name}}
-		linked[id], all = t, append(all, t)
-		work <- t
+		if names > 1 {
+			linked[id] = t
+		}
+		begin(t)
 		return nil
 	}
 	if d.Only != "" {
@@ -146,6 +146,7 @@ func (d *Disk) walk(ctx context.Context, work chan<- *Target) (all []*Target, er
 		}
 		return all, err
 	}
+	var home FileID
 	err = fs.WalkDir(d.Root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -162,9 +163,9 @@ func (d *Disk) walk(ctx context.Context, work chan<- *Target) (all []*Target, er
 		case e.IsDir():
 			id, _ := Identify(fi)
 			if name == "." {
-				d.home = id
+				home = id
 			}
-			if Special(d.Root, name) || d.OneFS && id.dev != d.home.dev {
+			if Special(d.Root, name) || d.OneFS && id.dev != home.dev {
 				return fs.SkipDir
 			}
 		case fi.Size() >= elfHead:

@@ -20,9 +20,9 @@ import (
 // buffers, below 10 MiB, and a zstd window.
 const MaxLayersAtOnce = 4
 
-// maxRemembered is the number of members of all layers that a session remembers, of 230 to 330 bytes each: 30 to 40
+// maxRemembered is the number of members of all layers that a session remembers, of 350 to 450 bytes each: about 25
 // installations of an old Debian.
-const maxRemembered = 400_000
+const maxRemembered = 300_000
 
 // Session is the work of one command: the results for layers, and contents that are needed again. Several sources
 // share a session, so that a common layer is read once.

@@ -44,7 +44,7 @@ func (s *Session) Tarball(ctx context.Context, name, title string) (*Tree, error
 		return nil, err
 	}
 	defer body.Close()
-	t, err := s.stream(ctx, bufio.NewReaderSize(body, blob.CopyBuffer), title, from)
+	t, err := s.stream(ctx, body, title, from)
 	return t, WrapPath(title, err)
 }
 
@@ -83,12 +83,11 @@ func (s *Session) Exported(ctx context.Context, stream io.Reader, title string) 
 func (s *Session) stream(ctx context.Context, r io.Reader, title string, from opener) (*Tree, error) {
 	x := &examiner{S: s}
 	defer x.Close()
-	idx := &layerIndex{Title: title}
+	idx, rest := &layerIndex{Title: title}, bufio.NewReaderSize(r, blob.CopyBuffer)
 	var err error
-	if idx.Entries, err = x.ReadEntries(ctx, r); err != nil {
+	if idx.Entries, err = x.ReadEntries(ctx, rest); err != nil {
 		return nil, err
 	}
-	rest := bufio.NewReader(r)
 	for b, err := rest.Peek(1); err == nil && b[0] == 0; b, err = rest.Peek(1) {
 		rest.Discard(1)
 	}
@@ -111,11 +110,13 @@ func compressTo(w io.Writer, kind blob.Compression) (io.WriteCloser, error) {
 	case blob.ZstdStream:
 		return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
 	}
-	return struct {
-		io.Writer
-		io.Closer
-	}{w, io.NopCloser(nil)}, nil
+	return plainWriter{w}, nil
 }
+
+// plainWriter is a writer that has nothing to close.
+type plainWriter struct{ io.Writer }
+
+func (plainWriter) Close() error { return nil }
 
 // RewriteTarball writes the tarball r to w with the hits patched, compressed as before. All other members keep
 // their headers and contents, and so does what follows the archive: padding, or another archive.
