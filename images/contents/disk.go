@@ -81,10 +81,17 @@ func (d *Disk) Scan(ctx context.Context, s *Session) (*Scanned, error) {
 	defer task.Done()
 	var g errgroup.Group
 	g.SetLimit(s.jobs)
-	all, err := d.walk(ctx, func(t *Target) {
+	var found []*Target
+	err := d.walk(ctx, func(t *Target) {
 		g.Go(func() error {
-			if err := d.file(s, t.Entry); err != nil {
+			err := d.file(s, t.Entry)
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			if err != nil {
 				d.note(t.Name, err)
+			}
+			if t.ELF != nil {
+				found = append(found, t)
 			}
 			task.Add(t.Size)
 			return nil
@@ -94,45 +101,39 @@ func (d *Disk) Scan(ctx context.Context, s *Session) (*Scanned, error) {
 	if err := cmp.Or(err, context.Cause(ctx)); err != nil {
 		return nil, err
 	}
-	return d.findings(all), nil
+	return d.findings(found), nil
 }
 
 // findings are about the files that may have call sites. A single file has the name that the user typed.
-func (d *Disk) findings(all []*Target) *Scanned {
+func (d *Disk) findings(found []*Target) *Scanned {
 	var files []Target
-	for _, t := range all {
-		if t.ELF != nil {
-			files = append(files, *t)
-		}
+	for _, t := range found {
+		files = append(files, *t)
 	}
 	out := judged(sorted(files), []*layerIndex{{}})
 	out.Passed = append(out.Passed, d.passed...)
 	slices.SortStableFunc(out.Passed, func(a, b Passed) int { return strings.Compare(a.Path, b.Path) })
 	if d.Only != "" {
-		out.Library = all[0].ELF != nil && all[0].ELF.library
+		out.Library = len(files) > 0 && files[0].ELF.library
 		out.Rename(func(string) string { return d.Path })
 	}
 	return out
 }
 
 // walk finds the regular files, and calls begin once for each.
-func (d *Disk) walk(ctx context.Context, begin func(*Target)) (all []*Target, err error) {
+func (d *Disk) walk(ctx context.Context, begin func(*Target)) error {
 	linked := map[FileID]*Target{} // files with several names
 	visit := func(name string, fi fs.FileInfo) error {
 		h, err := statHeader(fi)
-		if err != nil || h.ChangeTime.Before(d.Since) { // a package manager sets the mtime
+		if err != nil || d.Only == "" && h.ChangeTime.Before(d.Since) { // a package manager sets the mtime
 			return err
 		}
 		id, names := Identify(fi)
-		t := linked[id]
-		if t == nil {
-			t = &Target{Inode: &Inode{Entry: &Entry{Header: cleaned(h, name), Disk: fi}}}
-			all = append(all, t)
-		}
-		t.Names = append(t.Names, name)
-		if len(t.Names) > 1 {
+		if t := linked[id]; t != nil {
+			t.Names = append(t.Names, name)
 			return nil
 		}
+		t := &Target{Inode: &Inode{Entry: &Entry{Header: cleaned(h, name), Disk: fi}}, Names: []string{name}}
 		if names > 1 {
 			linked[id] = t
 		}
@@ -144,10 +145,10 @@ func (d *Disk) walk(ctx context.Context, begin func(*Target)) (all []*Target, er
 		if err == nil {
 			err = visit(d.Only, fi)
 		}
-		return all, err
+		return err
 	}
 	var home FileID
-	err = fs.WalkDir(d.Root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+	return fs.WalkDir(d.Root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -172,14 +173,15 @@ func (d *Disk) walk(ctx context.Context, begin func(*Target)) (all []*Target, er
 			err = visit(filepath.ToSlash(name), fi)
 		}
 		if err != nil {
+			d.mu.Lock()
+			defer d.mu.Unlock()
 			d.note(name, err)
 		}
 		return nil
 	})
-	return all, err
 }
 
-// note records a file or directory that could not be examined. A file that was removed since its directory was read does
+// note records, under the lock, a file or directory that could not be examined. A file that was removed since its directory was read does
 // not count.
 func (d *Disk) note(name string, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
@@ -189,8 +191,6 @@ func (d *Disk) note(name string, err error) {
 	if pe, ok := err.(*fs.PathError); ok { // Passed has the path
 		p.Reason = pe.Err.Error()
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.passed = append(d.passed, p)
 }
 
