@@ -80,8 +80,9 @@ func scanEach(ctx context.Context, opts *scanOptions, args []string, out *output
 		if n := len(f.Hazards); n > 0 && opts.strict {
 			errs = append(errs, finding(seeHazards, "%s: %s", f.typed, screen.Count(n, "hazard")).onStdout(!opts.json()))
 		}
-		if n := f.UncoveredSites(); n > 0 {
-			errs = append(errs, finding("run "+quoted(here.fixes(f)[0]), "%s: %s", f.typed, screen.Count(n, openSite)).onStdout(!opts.json()))
+		if f.UncoveredSites() > 0 {
+			sites, _, _ := countSites(f.Findings)
+			errs = append(errs, finding("run "+quoted(here.fixes(f)[0]), "%s: AFFECTED: %s", f.typed, screen.Count(sites, "call site")).onStdout(!opts.json()))
 		}
 	}
 	if opts.json() && len(all) > 0 {
