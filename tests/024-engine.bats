@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # The formats that vfix writes and reads, in one ordinary engine with its own seccomp profile: the fallback, the
-# preload library, the drop-in layer in a docker build, the engine's tarballs.
+# preload library, the drop-in layer in a docker build.
 # shellcheck disable=SC2154
 load helpers
 
@@ -66,34 +66,4 @@ setup() {
 	run docker run --rm --network none vfix version
 	expect 'status of the image itself' "$status" 0
 	run_vfix verify docker-daemon:layered
-}
-
-# expect_fixed SOURCE BASE: verify proves only the fix, of one file.
-expect_fixed() {
-	run_vfix verify "$1" --against "$2" --format json
-	expect "$1: compared" "$(jq -c '[.compared, .problems]' <<<"$output")" '[1,[]]'
-}
-
-@test "fix: java-cgroups in an engine, an archive, a tarball and a directory" {
-	local what
-	mkdir -p root/opt/lib root/bin
-	gcc -O1 -shared -fPIC -Wl,-soname,libjvm.so -o root/opt/lib/libjvm.so -x c - <<-'END'
-		#include <stdio.h>
-		FILE *mounts(void) { return fopen("/proc/self/mountinfo", "r"); }
-		FILE *cgroups(void) { return fopen("/proc/cgroups", "r"); }
-	END
-	cp /bin/busybox root/bin/
-	tar -C root -cf root.tar .
-	docker import --change 'CMD ["/bin/busybox"]' root.tar jdk:1
-	docker save -o base.tar jdk:1
-	run_vfix rebuild --fix java-cgroups jdk:1
-	expect_fixed jdk:1-vfix jdk:1
-	expect 'in a container' "$(docker run --rm --network none jdk:1-vfix /bin/busybox wc -l /vfix/cgroups)" '6 /vfix/cgroups'
-	run_vfix rebuild --fix java-cgroups jdk:1-vfix
-	expect_match again "$stderr" 'nothing to do'
-	for what in base.tar root.tar root; do
-		rm -rf fixed
-		run_vfix rebuild --fix java-cgroups "$what" -o dir:fixed
-		expect "$what: patched" "$(cmp root/opt/lib/libjvm.so fixed/opt/lib/libjvm.so >comparison || echo differs)" differs
-	done
 }

@@ -186,17 +186,3 @@ podman_here() {
 	[ ! -e "$BATS_TEST_TMPDIR/failed" ] || fail "an install failed: $(tail -n 3 "$BATS_TEST_TMPDIR/log")"
 	[ "$(grep -c 'write /usr/local/lib/vfix/vfix-runtime' "$BATS_TEST_TMPDIR/log")" -gt 1 ] || fail 'the program was not replaced'
 }
-
-@test "install: what is damaged stays as it is, and is named with what to do" {
-	mkdir "$root/etc/docker"
-	local text
-	for text in '\xef\xbb\xbf{}' '{ // a comment\n}' '{'; do
-		printf '%b' "$text" >"$root/etc/docker/daemon.json"
-		run_vfix 1 install docker --root "$root"
-		expect_match error "$stderr" '/etc/docker/daemon.json: '
-		expect_match hint "$stderr" 'vfix: hint: '
-		expect stdout "$output" ''
-		expect 'the file' "$(<"$root/etc/docker/daemon.json")" "$(printf '%b' "$text")"
-		[ ! -e "$root/usr/local/lib/vfix" ] || fail 'programs were written'
-	done
-}
