@@ -57,13 +57,15 @@ func Members(r io.Reader) iter.Seq2[*TarMember, error] {
 		tr := tar.NewReader(in)
 		for n := uint32(1); ; n++ {
 			m, err := nextMember(tr, n)
-			if err == io.EOF && in.ended && in.more {
+			switch {
+			case err == nil:
+				in.end, in.more = m.end(in.n), false
+			case err == io.EOF && in.ended && in.more:
 				err = hinterr.Damaged("tar archive ends early, in member %d", n)
 			}
 			if err == io.EOF || !yield(m, err) || err != nil {
 				return
 			}
-			in.end, in.more = m.end(in.n), false
 		}
 	}
 }
