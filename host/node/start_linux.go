@@ -80,12 +80,10 @@ func (s *start) within(bundle, configPath string) error {
 
 // work is the start: the configuration, the root, the patches, the files.
 func (s *start) work(bundle, configPath string) error {
-	var err error
-	if s.config, err = s.load(); err != nil {
-		return err
-	}
-	spec, err := readSpec(configPath, bundle)
-	if err != nil {
+	config, err := s.load()
+	s.config = config
+	spec, serr := readSpec(configPath, bundle)
+	if err := errors.Join(err, serr); err != nil {
 		return err
 	}
 	set, err := s.config.decide(spec.Annotations)
