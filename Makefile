@@ -91,7 +91,7 @@ validate: need-go ## build the program that recomputes every digest of an OCI la
 # A jq that starts in a seventh of the time: Debian's 1.6 compiles its own library at each of thousands of starts.
 JQ = $(BUILD)/tools/jq
 $(JQ):
-	GOBIN=$(abspath $(@D)) $(GO) install -ldflags='-s -w' $(GOJQ)
+	GOBIN='$(CURDIR)/$(@D)' $(GO) install -ldflags='-s -w' $(GOJQ)
 	mv $(@D)/gojq $@
 
 .PHONY: check

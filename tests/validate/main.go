@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
@@ -29,10 +30,10 @@ func main() {
 	}
 }
 
-// checkNames checks that each blob has its digest as its name.
+// checkNames checks that each blob has its digest as its name; hidden files are what a killed process left.
 func checkNames(dir string) error {
 	return filepath.WalkDir(filepath.Join(dir, "blobs", "sha256"), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err != nil || d.IsDir() || strings.HasPrefix(d.Name(), ".") {
 			return err
 		}
 		blob, err := os.Open(path)
