@@ -41,7 +41,7 @@ teardown() {
 }
 
 @test "patch: each call fails once, to a file" {
-	"${faults[@]}" 'root|work/out' "$VFIX" patch -q -o work/out root/usr/lib/libstubs.so
+	"${faults[@]}" 'root|work' "$VFIX" patch -q -o work/out root/usr/lib/libstubs.so
 }
 
 @test "rebuild: each call fails once, to a directory" {

@@ -189,7 +189,7 @@ func (p *patchRun) begin(root *os.Root, name string) (*replacement, error) {
 	if at == nil {
 		opened, err := root.OpenRoot(filepath.Dir(filepath.FromSlash(name)))
 		if err != nil {
-			return nil, err
+			return nil, contents.WrapPath(full, err)
 		}
 		at = &directory{Root: opened}
 		p.dirs[dir] = at
@@ -208,7 +208,7 @@ func (p *patchRun) commit() error {
 			continue
 		}
 		if err := r.dir.Rename(r.temp, r.final); err != nil {
-			return err
+			return contents.WrapPath(filepath.Join(r.dir.Name(), r.final), err)
 		}
 		r.done = true
 	}
