@@ -16,12 +16,12 @@ import (
 // The first command names the same file to a shell as the user did, whatever the file is called.
 func TestProposalIsOneLineOfShell(t *testing.T) {
 	for source, want := range map[string]string{
-		"/srv/old app":       "vfix patch -o COPY '/srv/old app'",
-		"-i":                 "vfix patch -o COPY ./-i",
-		"/srv/$(reboot)":     "vfix patch -o COPY '/srv/$(reboot)'",
-		"/srv/a'b":           `vfix patch -o COPY '/srv/a'\''b'`,
-		"/srv/a\nb":          `vfix patch -o COPY $'/srv/a\012b'`,
-		"dir:/srv/old app":   "vfix patch -o COPY '/srv/old app'",
+		"/srv/old app":       "vfix patch -o 'old app.vfix' '/srv/old app'",
+		"-i":                 "vfix patch -o i.vfix ./-i",
+		"/srv/$(reboot)":     "vfix patch -o '$(reboot).vfix' '/srv/$(reboot)'",
+		"/srv/a'b":           `vfix patch -o 'a'\''b.vfix' '/srv/a'\''b'`,
+		"/srv/a\nb":          `vfix patch -o $'a\012b.vfix' $'/srv/a\012b'`,
+		"dir:/srv/old app":   "vfix patch -o 'old app.vfix' '/srv/old app'",
 		"oci:old app:legacy": "vfix rebuild 'oci:old app:legacy'",
 		"container:a;b":      "vfix hotfix 'container:a;b'",
 	} {
@@ -62,7 +62,7 @@ func TestProposalsWorkHere(t *testing.T) {
 func TestProposalForDirectory(t *testing.T) {
 	f := patchable()
 	f.Source, f.Digest, f.Loads = "dir:/srv/tools", "", &contents.Loads{Root: "/"}
-	if got := strings.Join((place{}).fixes(scanned{"/srv/tools", f}), "\n"); got != "vfix patch -o COPY /srv/tools\nvfix patch -i /srv/tools" {
+	if got := strings.Join((place{}).fixes(scanned{"/srv/tools", f}), "\n"); got != "vfix patch -o tools.vfix /srv/tools\nvfix patch -i /srv/tools" {
 		t.Errorf("got %s", got)
 	}
 	f.Files = append(f.Files, fileOf("/lib64/libc.so.6", "glibc 2.5", patchOf(site(0x10, find.Time, find.Live, find.Reason{}), patch.Entry, 0)))

@@ -12,6 +12,7 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/install"
+	"vfix.dev/vfix/internal/textutil"
 )
 
 func newInstallCommand(out *output, e engine) *cobra.Command {
@@ -56,7 +57,7 @@ func newInstaller(use string, optional bool, o *install.Options, out *output, ac
 			out.installed(o, done)
 		}
 		if err == nil && done.Stays {
-			return finding("then run 'vfix uninstall' again to remove the rest", "the runtime is still needed, and stays")
+			return finding("afterwards, remove the rest: "+again(o), "the runtime is still needed, and stays")
 		}
 		return err
 	})
@@ -67,6 +68,21 @@ func newInstaller(use string, optional bool, o *install.Options, out *output, ac
 	f.BoolVar(&o.DryRun, "dry-run", false, "show what would be done without writing anything")
 	opts.addFormat(cmd)
 	return cmd
+}
+
+// again is the command that goes on with an uninstall.
+func again(o *install.Options) string {
+	words := []string{"vfix", "uninstall"}
+	if o.Engine != "" {
+		words = append(words, o.Engine)
+	}
+	if filepath.Clean(o.Root) != "/" {
+		words = append(words, "--root", textutil.QuotePath(o.Root))
+	}
+	if o.Config != "" {
+		words = append(words, "--config", textutil.QuotePath(o.Config))
+	}
+	return strings.Join(words, " ")
 }
 
 // programs are what install writes: this program, and the one that it carries.
@@ -110,11 +126,14 @@ func (o *output) installed(opts *install.Options, r *install.Result) {
 		return
 	}
 	if len(r.Commands) > 0 {
-		where := ""
+		what, where := "the command", ""
+		if len(r.Blocks) > 0 {
+			what = "afterwards the last line"
+		}
 		if filepath.Clean(opts.Root) != "/" {
 			where = ", on the machine whose root is " + opts.Root
 		}
-		o.Note("to apply the change, run the command on stdout%s", where)
+		o.Note("to apply the change, run %s on stdout%s", what, where)
 	}
 	for _, c := range r.Commands {
 		if c == "systemctl restart docker" {
@@ -124,7 +143,7 @@ func (o *output) installed(opts *install.Options, r *install.Result) {
 	}
 	if r.Try != "" {
 		o.Note("try it: %s", r.Try)
-		o.Note("what it did: tail -n 1 /var/lib/vfix/starts.jsonl")
+		o.Note("after a start, what vfix did: tail -n 1 /var/lib/vfix/starts.jsonl")
 	}
 }
 

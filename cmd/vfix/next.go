@@ -96,13 +96,22 @@ func (p place) fixes(f scanned) []string {
 	}
 	path := strings.TrimPrefix(f.typed, string(source.Dir)+":")
 	if fix != "" {
-		return []string{"vfix rebuild " + fix + "dir:" + textutil.QuotePath(path) + " -o dir:COPY"}
+		return []string{"vfix rebuild " + fix + "dir:" + textutil.QuotePath(path) + " -o dir:" + copyOf(path)}
 	}
 	if elsewhere := librariesElsewhere(f.Findings, path); len(elsewhere) > 0 {
 		return []string{"vfix patch -i " + strings.Join(elsewhere, " ")}
 	}
-	path = textutil.QuotePath(path)
-	return []string{"vfix patch -o COPY " + path, "vfix patch -i " + path}
+	quoted := textutil.QuotePath(path)
+	return []string{"vfix patch -o " + copyOf(path) + " " + quoted, "vfix patch -i " + quoted}
+}
+
+// copyOf names the patched copy of a path, in the working directory.
+func copyOf(path string) string {
+	name := strings.TrimLeft(filepath.Base(path), ".-/")
+	if name == "" { // of "." and "/"
+		return "fixed"
+	}
+	return textutil.QuotePath(name + ".vfix")
 }
 
 // librariesElsewhere are the files to patch if some of them are libraries that do not lie in the source, quoted; none if

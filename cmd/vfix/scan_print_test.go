@@ -34,7 +34,7 @@ func TestScanVerdict(t *testing.T) {
 		{"all patchable", patchable(), 3, "AFFECTED: 5 call sites in 2 files; vfix can fix all of them\n", "\n\n  vfix rebuild x\n", ""},
 		{"some caught", covered(), 3, "AFFECTED: 5 call sites in 2 files; vfix can fix all of them\n", "\n\n  vfix rebuild x\n", ""},
 		{"all caught", caught(), 0, "NOT AFFECTED: 5 call sites, caught at run time by the fallback\n", "\n\n  vfix rebuild x\n", ""},
-		{"a directory", dir, 3, "AFFECTED: 5 call", "\n\n  vfix patch -o COPY x\nor in place:\n  vfix patch -i x\n", ""},
+		{"a directory", dir, 3, "AFFECTED: 5 call", "\n\n  vfix patch -o x.vfix x\nor in place:\n  vfix patch -i x\n", ""},
 		{"some patchable", mixed(), 3, "AFFECTED: 6 call sites in 3 files; vfix can fix all of them\n", "\n\n  vfix rebuild x\n", ""},
 		{"unread", unread(), 4, "INCOMPLETE: 2 paths could not be read\n", "not examined: root: permission denied\nnot examined: usr/bin/x: permission denied\n", "incomplete: 2 paths could not be read: root: permission denied\n"},
 		{"affected and unread", half, 3, "AFFECTED: 6 call sites in 3 files; vfix can fix all of them; INCOMPLETE: 2 paths could not be read\n", "\n\n  vfix rebuild x\n", "incomplete: 2 paths"},

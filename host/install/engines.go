@@ -51,8 +51,8 @@ const (
 var engines = []engine{
 	{name: "docker", config: "/etc/docker/daemon.json", plan: planDocker,
 		reload: "systemctl reload docker", restart: "systemctl restart docker", try: "docker run --rm --runtime=" + Name + " IMAGE"},
-	{name: "podman", plan: planHook, try: "podman run --rm IMAGE"},
-	{name: "crio", plan: planHook, try: "kubectl run try --rm -it --restart=Never --image=IMAGE"},
+	{name: "podman", config: hookPath, plan: planHook, try: "podman run --rm IMAGE"},
+	{name: "crio", config: hookPath, plan: planHook, try: "kubectl run try --rm -it --restart=Never --image=IMAGE"},
 	{name: "containerd", config: "/etc/containerd/config.toml", plan: planContainerd, tasks: "/run/containerd/io.containerd.runtime.v2.task",
 		reload: restartDaemon, restart: restartDaemon, try: ctr},
 	{name: "k3s", config: "/var/lib/rancher/k3s/agent/etc/containerd/config.toml", plan: planContainerd, tasks: rancherTasks,

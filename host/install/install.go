@@ -95,7 +95,12 @@ func Uninstall(o Options) (*Result, error) {
 	}
 	r := &Result{}
 	needed := false // by an engine that is not asked to give it up
+	usual := ""     // podman and CRI-O have one file in common
+	if at := slices.Index(Engines(), o.Engine); at >= 0 {
+		usual = engines[at].config
+	}
 	for _, e := range engines {
+		asked := o.Engine == "" || e.config == usual
 		if e.name == o.Engine {
 			e.config = cmp.Or(o.Config, e.config)
 		}
@@ -106,7 +111,7 @@ func Uninstall(o Options) (*Result, error) {
 		if !t.differs(config) {
 			continue
 		}
-		if o.Engine != "" && o.Engine != e.name {
+		if !asked {
 			needed = true
 			continue
 		}

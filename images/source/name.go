@@ -87,7 +87,7 @@ func DefaultDest(ctx context.Context, src *Source, tag, suffix string, o Options
 		return true, nil
 	})
 	if err != nil {
-		return Ref{}, hinterr.With(err, "write a file: -o %s", FileDest(src.Ref))
+		return Ref{}, hinterr.With(err, "write it elsewhere: -o %s", FileDest(src.Ref))
 	}
 	return dest, nil
 }
