@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -88,30 +89,44 @@ func Decompress(ctx context.Context, r io.Reader) (io.ReadCloser, Compression, e
 	if kind == PlainStream {
 		return io.NopCloser(in), kind, nil
 	}
+	pr, pw, err := os.Pipe() // igzip writes to it itself
+	if err != nil {
+		return nil, kind, err
+	}
 	ctx, cancel := context.WithCancel(ctx)
-	pr, pw := io.Pipe()
-	u := &unpacking{pr, cancel, make(chan struct{})}
+	u := &unpacking{pipe: pr, cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(u.ended)
 		err := unpack(ctx, pw, in, kind)
+		pw.Close()
 		if ctx.Err() == nil { // the rest, padding or not, shows whether r is sound
 			io.Copy(io.Discard, in)
 		}
-		pw.CloseWithError(cmp.Or(context.Cause(ctx), source.Err, err))
+		u.err = cmp.Or(context.Cause(ctx), source.Err, err)
 	}()
 	return u, kind, nil
 }
 
 // unpacking is a stream that a goroutine unpacks.
 type unpacking struct {
-	*io.PipeReader
+	pipe   *os.File
 	cancel context.CancelFunc
 	ended  chan struct{}
+	err    error // why it ended, nil for the end of the stream; valid once ended is closed
+}
+
+func (u *unpacking) Read(p []byte) (int, error) {
+	n, err := u.pipe.Read(p)
+	if err == io.EOF {
+		<-u.ended
+		err = cmp.Or(u.err, io.EOF)
+	}
+	return n, err
 }
 
 func (u *unpacking) Close() error {
 	u.cancel()
-	err := u.PipeReader.Close()
+	err := u.pipe.Close()
 	<-u.ended
 	return err
 }

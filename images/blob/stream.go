@@ -8,11 +8,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 )
 
@@ -22,7 +20,6 @@ type LayerStream struct {
 	*bufio.Reader
 	Name   string // for messages: the short diff ID
 	DiffID v1.Hash
-	at     int64 // position of Seek
 	close  []func() error
 }
 
@@ -75,28 +72,9 @@ func (s *LayerStream) open(ctx context.Context, l v1.Layer, p progress.Reporter)
 	return err
 }
 
-// Seek skips forward, without copying; that is all it can do. archive/tar asks for nothing else. It stops at the end
-// of the stream without an error: the next Read has it.
-func (s *LayerStream) Seek(off int64, whence int) (int64, error) {
-	if whence != io.SeekCurrent || off < 0 {
-		return 0, hinterr.Errorf(hinterr.ErrUnsupported, "a stream cannot be read backwards")
-	}
-	for off > 0 {
-		n, err := s.Discard(int(min(off, CopyBuffer)))
-		s.at, off = s.at+int64(n), off-int64(n)
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return 0, err
-		}
-	}
-	return s.at, nil
-}
-
 // Finish reads what is left: nil means that the layer is what its digest and its diff ID say.
 func (s *LayerStream) Finish() error {
-	_, err := s.Seek(math.MaxInt64, io.SeekCurrent)
+	_, err := CopyTo(context.Background(), io.Discard, s.Reader, nil)
 	return s.Wrap(err)
 }
 

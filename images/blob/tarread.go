@@ -49,9 +49,10 @@ type TarMember struct {
 // Members yields the members of a tar stream, each with its content, which can be read until the next one.
 // An error, which comes last, names the member if its name is known.
 func Members(r io.Reader) iter.Seq2[*TarMember, error] {
-	if _, layer := r.(*LayerStream); !layer {
-		r = bufio.NewReaderSize(r, CopyBuffer) // r itself if it is one
+	if l, is := r.(*LayerStream); is {
+		r = l.Reader
 	}
+	r = bufio.NewReaderSize(r, CopyBuffer) // r itself if it is one
 	return func(yield func(*TarMember, error) bool) {
 		in := &tarStream{r: r}
 		tr := tar.NewReader(in)
