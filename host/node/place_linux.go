@@ -34,20 +34,22 @@ type addition struct {
 // errOther: another file is at the place of one that was examined.
 var errOther = errors.New("another file is at its place")
 
-// place puts files into the root. It returns an error for each, nil for success.
+// place puts files into the root, and removes what a start that was killed has left. It returns an error for each file,
+// nil for success.
 func (r *root) place(files []addition) []error {
-	if len(files) == 0 {
+	_, missing := r.tree.Lstat(staging)
+	if len(files) == 0 && missing != nil {
 		return nil
-	}
-	_ = r.tree.RemoveAll(staging)
-	const private = 0o700
-	if err := r.tree.Mkdir(staging, private); err != nil {
-		return slices.Repeat([]error{err}, len(files))
 	}
 	defer func() {
 		_ = r.tree.RemoveAll(staging)
 		_ = r.tree.Chtimes(".", time.Time{}, time.Unix(r.stat.Mtime.Sec, int64(r.stat.Mtime.Nsec)))
 	}()
+	_ = r.tree.RemoveAll(staging) // of a start that was killed
+	const private = 0o700
+	if err := r.tree.Mkdir(staging, private); err != nil {
+		return slices.Repeat([]error{err}, len(files))
+	}
 	var errs []error
 	for some := range slices.Chunk(files, batch) {
 		errs = append(errs, r.placeSome(some)...)

@@ -565,6 +565,20 @@ func TestKilled(t *testing.T) {
 	}
 }
 
+// A start that was killed when all files were in place has left its directory; the next one has nothing else to do.
+func TestKilledAtTheEnd(t *testing.T) {
+	n := newNode(t)
+	c := n.container(n.image("bin/clock"))
+	n.expect(c.start(), Patched, "")
+	n.must(os.Mkdir(filepath.Join(c.root, staging), 0o700))
+	n.must(os.WriteFile(filepath.Join(c.root, staging, "0"), nil, 0o600))
+	n.expect(c.start(), Patched, "")
+	c.patched("bin/clock")
+	if _, err := os.Lstat(filepath.Join(c.root, staging)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s: got %v", staging, err)
+	}
+}
+
 // With required, a container in which something is left does not start.
 func TestRequired(t *testing.T) {
 	n := newNode(t)
