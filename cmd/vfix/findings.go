@@ -111,7 +111,9 @@ func writePatched(s screen.Stream, typed string, dryRun bool, f *contents.Findin
 	case sites > 0:
 		s.Headline(typed, screen.Count(sites, "call site")+" "+would+"patched", s.Paint.Green, " in "+screen.Count(files, "file"))
 	case len(fixed) > 0:
-	case f.Unread() > 0:
+	case f.Uncovered() > 0:
+		s.Headline(typed, screen.Count(f.Uncovered(), openSite), s.Paint.Yellow, ", of which vfix can patch none")
+	case !f.Complete():
 		s.Headline(typed, "no call site in what was examined", s.Paint.Yellow, "")
 	default:
 		s.Headline(typed, "no call site of the vsyscall page", s.Paint.Green, "")
@@ -210,8 +212,9 @@ func (o *output) warnings(f *contents.Findings, patched bool) {
 	}
 }
 
-// incomplete is the finding that a source was not examined whole: it may have call sites that were not found.
-func incomplete(f *contents.Findings) error {
+// incomplete is the finding that a source, or several as typed, was not examined whole: it may have call sites that were
+// not found.
+func incomplete(f *contents.Findings, typed ...string) error {
 	text := f.IncompleteText()
 	if text == "" {
 		return nil
@@ -230,24 +233,24 @@ func incomplete(f *contents.Findings) error {
 	case len(f.MissingLibraries()) > 0:
 		hint = "name the root filesystem that it runs in: 'vfix scan --root DIR " + textutil.QuotePath(f.Source) + "', where / is this machine"
 	case f.UnknownSites() > 0:
-		return unknownLeft(f)
+		return unknownLeft(f, typed)
 	}
-	return incompletef(hint, "%s: incomplete: %s", f.Name(), text)
+	return incompletef(hint, "%s: incomplete: %s", strings.Join(typed, " "), text)
 }
 
 // unknownLeft is the finding that references cannot be judged.
-func unknownLeft(f *contents.Findings) error {
-	return incompletef("'vfix scan --explain' shows the code around them", "%s: incomplete: %s", f.Name(), f.UnknownText())
+func unknownLeft(f *contents.Findings, typed []string) error {
+	return incompletef("run "+quoted(explain(typed...))+" to see the code around them", "%s: incomplete: %s", strings.Join(typed, " "), f.UnknownText())
 }
 
 // remaining is what a verb that patches had to leave: call sites, and what it could not examine.
-func remaining(typed string, f *contents.Findings) error {
-	err := incomplete(f)
+func remaining(f *contents.Findings, typed ...string) error {
+	err := incomplete(f, typed...)
 	switch n := f.Uncovered(); {
 	case n > 0:
-		return errors.Join(err, finding("run "+quoted(explain(typed))+" to see the code around them", "%s: %s could not be patched", typed, screen.Count(n, openSite)))
+		return errors.Join(err, finding("run "+quoted(explain(typed...))+" to see the code around them", "%s: %s could not be patched", strings.Join(typed, " "), screen.Count(n, openSite)))
 	case err == nil && f.UnknownSites() > 0:
-		return unknownLeft(f)
+		return unknownLeft(f, typed)
 	}
 	return err
 }

@@ -27,7 +27,7 @@ func newHotfixCommand(out *output, e engine) *cobra.Command {
 		} else {
 			out.hotfixed(&opts, args[0], done)
 		}
-		return errors.Join(err, remaining(args[0], done.Findings))
+		return errors.Join(err, remaining(done.Findings, args[0]))
 	})
 	cmd.Flags().BoolVar(&start, "start", false, "start the container afterwards")
 	opts.add(cmd, out, withFix, withImages, withJobs)

@@ -63,10 +63,13 @@ func quoted(command string) string {
 	return "'" + command + "'"
 }
 
-// explain is the command that shows the code around the call sites of a source.
-func explain(typed string) string {
-	command := "vfix scan --explain " + textutil.QuotePath(typed)
-	if source.ReadOnce(typed) {
+// explain is the command that shows the code around the call sites of sources.
+func explain(typed ...string) string {
+	command := "vfix scan --explain"
+	for _, name := range typed {
+		command += " " + textutil.QuotePath(name)
+	}
+	if slices.ContainsFunc(typed, source.ReadOnce) {
 		return "... | " + command
 	}
 	return command
@@ -82,7 +85,7 @@ func (p place) fixes(f scanned) []string {
 	rebuild := strings.Join(append([]string{"vfix rebuild " + fix + textutil.QuotePath(f.typed)}, p.destination(f.Source)...), " ")
 	switch {
 	case !f.Affected() && len(f.Packed) > 0 && !isImage(f.Findings):
-		return []string{"unzip -d DIR " + textutil.QuotePath(f.Packed[0].Path) + " && vfix patch -i DIR, then pack DIR again"}
+		return []string{"unzip -d DIR " + textutil.QuotePath(f.Packed[0].Path) + " && vfix patch -i DIR # then pack DIR again"}
 	case !f.Affected() && len(f.Packed) == 0:
 		return []string{explain(f.typed)}
 	case isContainer(f.Source):

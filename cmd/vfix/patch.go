@@ -37,7 +37,7 @@ func newPatchCommand(out *output, e engine) *cobra.Command {
 				out.Out.Print("written: ", nil, to.Output)
 			}
 		}
-		return errors.Join(err, remaining(typed, found))
+		return errors.Join(err, remaining(found, paths...))
 	})
 	exclusive(cmd, "in-place output", "since dry-run")
 	f := cmd.Flags()

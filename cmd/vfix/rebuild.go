@@ -111,7 +111,7 @@ func rebuildOne(ctx context.Context, opts *rebuildOptions, source string, out *o
 	} else {
 		out.Result(done.Reference)
 	}
-	return errors.Join(err, remaining(source, f))
+	return errors.Join(err, remaining(f, source))
 }
 
 // fallback says what of the fallback a rebuild adds, and why the entrypoint is wrapped.

@@ -76,7 +76,7 @@ func scanEach(ctx context.Context, opts *scanOptions, args []string, out *output
 			}
 			writeScanned(out.Out, f, opts.explain, here)
 		}
-		errs = append(errs, incomplete(f.Findings))
+		errs = append(errs, incomplete(f.Findings, f.typed))
 		if n := len(f.Hazards); n > 0 && opts.strict {
 			errs = append(errs, finding(seeHazards, "%s: %s", f.typed, screen.Count(n, "hazard")).onStdout(!opts.json()))
 		}

@@ -8,6 +8,8 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 func TestScanVerdict(t *testing.T) {
@@ -99,5 +101,38 @@ func TestManyLines(t *testing.T) {
 	got := runLine(fake(f, nil), "scan", "x").stdout
 	if strings.Count(got, "3 more; --format json lists all\n") != 2 || strings.Count(got, "libc-2.13.so") != screen.Few || strings.Count(got, "damaged") != screen.Few {
 		t.Errorf("got\n%s", got)
+	}
+}
+
+// A patch that changes nothing says why, and the command that it proposes names what was typed.
+func TestNothingPatched(t *testing.T) {
+	none, unknown, left, packed := clean(), clean(), clean(), clean()
+	none.ELFFiles = 0
+	unknown.Files = []contents.File{fileOf("x", "", patchOf(site(0x4012ab, find.Time, find.Unknown, find.Reason{}), patch.Left, 0))}
+	left.Files = []contents.File{fileOf("x", "", patchOf(site(0x4012ab, find.Time, find.Live, calledAt(0x4012b2)), patch.Left, patch.NoRoom))}
+	packed.Passed = []contents.Passed{{Path: "x", Reason: "a zip archive"}}
+	packed.Packed = []contents.Packed{{Path: "x", Member: "bin/y", Sites: 3}}
+	for _, c := range []struct {
+		name   string
+		f      *contents.Findings
+		status int
+		want   string // first line of stdout
+	}{
+		{"nothing to examine", none, 4, "no call site in what was examined"},
+		{"unknown", unknown, 4, "no call site in what was examined"},
+		{"not patchable", left, 3, "1 live call site, of which vfix can patch none"},
+		{"an archive", packed, 3, "3 live call sites, of which vfix can patch none"},
+		{"clean", clean(), 0, "no call site of the vsyscall page"},
+	} {
+		got := runLine(fake(c.f, nil), "patch", "-i", "x y", "--", "-z")
+		if got.status != c.status || !strings.HasPrefix(got.stdout, "x y -z: "+c.want+"\n") {
+			t.Errorf("%s: got status %d, stdout\n%s\nwant %q", c.name, got.status, got.stdout, c.want)
+		}
+		if open := c.f.OpenSites()+c.f.UnknownSites() > 0; strings.Contains(got.stderr, "run vfix scan --explain 'x y' ./-z to see") != open {
+			t.Errorf("%s: got stderr %s", c.name, got.stderr)
+		}
+	}
+	if got := runLine(fake(unknown, nil), "scan", "a"); !strings.Contains(got.stderr, "vfix: a: incomplete") || !strings.Contains(got.stderr, "run 'vfix scan --explain a' to see") {
+		t.Errorf("scan: got stderr %s", got.stderr)
 	}
 }

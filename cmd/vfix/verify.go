@@ -60,7 +60,7 @@ func (o *output) verified(opts *workOptions, source, base string, v *images.Veri
 	case f.UncoveredSites() > 0:
 		err = errors.Join(err, finding("run "+quoted(explain(source)), "%s: %s left", source, screen.Count(sites, "call site")))
 	}
-	return errors.Join(err, incomplete(f))
+	return errors.Join(err, incomplete(f, source))
 }
 
 // writeComparison says whether anything differs that vfix does not change, and what vfix changed.

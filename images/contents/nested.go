@@ -201,7 +201,7 @@ func (z *zipLook) program(r io.ReaderAt, size int64, name string) error {
 		z.found = append(z.found, Packed{Member: name, Sites: n})
 	}
 	if n := report.Count(find.Unknown); n > 0 {
-		z.missed(name, "%d references to the vsyscall page that cannot be judged", n)
+		z.missed(name, "%s to the vsyscall page that cannot be judged", plural(n, "reference"))
 	}
 	return nil
 }

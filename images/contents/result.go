@@ -90,9 +90,6 @@ type Loads struct {
 	Opens    []string `json:"opens"`    // paths in Root of files that may load more at run time, which no list has
 }
 
-// Name returns the name of the source.
-func (f *Findings) Name() string { return f.Source }
-
 // Rename changes the names of the examined files.
 func (f *Findings) Rename(name func(path string) string) {
 	for i := range f.Files {

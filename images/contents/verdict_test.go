@@ -105,7 +105,7 @@ func TestArchives(t *testing.T) {
 		{"a.jar", zipped(t, map[string][]byte{"x.class": legacy}), "INCOMPLETE 0  no 64-bit x86-64 ELF file in it"}, // by its name no program
 		{"a.war", zipped(t, map[string][]byte{"WEB-INF/lib/a.jar": wheel}), "AFFECTED 1 WEB-INF/lib/a.jar!a/x.so "},
 		{"a.pex", append([]byte("#!/usr/bin/python\n"), wheel...), "AFFECTED 1 a/x.so "},
-		{"b.zip", zipped(t, map[string][]byte{"x": imagetest.FindingM("x", true).Body}), "INCOMPLETE 1  x: 1 references to the vsyscall page that cannot be judged, not examined"},
+		{"b.zip", zipped(t, map[string][]byte{"x": imagetest.FindingM("x", true).Body}), "INCOMPLETE 1  x: 1 reference to the vsyscall page that cannot be judged, not examined"},
 		{"c.zip", wheel[:len(wheel)-30], "INCOMPLETE 0  a damaged zip archive (zip: not a valid zip file), not examined"},
 		{"script", append([]byte("#!/bin/sh\n"), text...), "INCOMPLETE 0  a script: vfix does not see which programs it starts"},
 		{"packed.sh", append([]byte("#!/bin/sh\n"), "\x00\x01 packed data and more"...), "INCOMPLETE 0  a script with binary data after its text, not examined"},

@@ -172,7 +172,7 @@ func (p *patchRun) file(ctx context.Context, d *contents.Disk) error {
 		return nil
 	case len(f.Packed) > 0:
 		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: an archive, in which %s calls the vsyscall page: archives are not patched", d.Path, f.Packed[0].Member),
-			"unzip -d DIR %s && vfix patch -i DIR, then pack DIR again", textutil.QuotePath(d.Path))
+			"unzip -d DIR %s && vfix patch -i DIR # then pack DIR again", textutil.QuotePath(d.Path))
 	case len(hits) > 0:
 		return p.replace(ctx, d, hits[0])
 	case p.o.InPlace:
