@@ -51,6 +51,7 @@ var patterns = []pattern{
 		pid, _ := strconv.Atoi(m[1])
 		t.stopped(m[2], pid, line)
 	}},
+	{hint: "pc=0x", re: textutil.LazyRegexp(`SIGSEGV.* pc=0x([0-9a-f]+)`), take: func(t *textFacts, m []string, line string) { t.stopped(m[1], 0, line) }}, // Go, Java
 	{hint: "execve(", re: textutil.LazyRegexp(`execve\("([^"]+)".* = 0(?: <[\d.]+>)?$`), take: toPath},
 	{hint: "starting program:", re: textutil.LazyRegexp(`Starting program: (\S+)`), take: toPath},
 	{hint: "reading symbols from", re: textutil.LazyRegexp(`Reading symbols from (\S+?)\.\.\.`), take: toPath},
@@ -76,8 +77,9 @@ var patterns = []pattern{
 	}},
 	{hint: "metadata for", re: textutil.LazyRegexp(`load metadata for ` + ref), take: toImage},
 	{hint: "image", re: textutil.LazyRegexp(`^\s*["']?[Ii]mage["']?: +["']?` + ref + `["']?,?\s*$`), take: toImage},
-	{hint: "image", re: textutil.LazyRegexp(`(?i)(?:unable to find image ['"]|newer image for |image is up to date for |pulling (?:docker )?image ['"]?|executor with image |(?:pull|pulled|unpack) image ['"]|using docker image sha256:[0-9a-f]+ for |--image[= ])` + ref), take: toImage},
+	{hint: "image", re: textutil.LazyRegexp(`(?i)(?:unable to find image ['"]|newer image for |image is up to date for |pulling (?:docker )?image ['"]?|executor with image |(?:pull|pulled|unpack) image ['"]|using docker image sha256:[0-9a-f]+ for |retrieving image manifest |--image[= ])` + ref), take: toImage},
 	{hint: "pull ", re: textutil.LazyRegexp(`\b(?:docker|podman|nerdctl|crictl|ctr images?|docker image) pull (?:-\S+ )*` + ref), take: toImage},
+	{hint: "trying to pull ", re: textutil.LazyRegexp(`Trying to pull ` + ref), take: toImage},
 	{hint: " run ", re: textutil.LazyRegexp(`\b(?:docker|podman|nerdctl)(?: container)? run (.*)`), take: toOperand},
 	{hint: "singularity ", re: textutil.LazyRegexp(`\bsingularity (?:-\S+ )*(?:run|exec|shell|build|pull|instance start) (.*)`), take: toOperand},
 	{hint: "apptainer ", re: textutil.LazyRegexp(`\bapptainer (?:-\S+ )*(?:run|exec|shell|build|pull|instance start) (.*)`), take: toOperand},

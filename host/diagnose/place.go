@@ -30,7 +30,7 @@ var placeWords = []struct {
 	p     place
 	words []string
 }{
-	{engine, []string{"docker", "podman", "containerd", "nerdctl", "[moby"}},
+	{engine, []string{"docker", "dockerd", "podman", "containerd", "nerdctl", "[moby"}},
 	{wsl, []string{"microsoft-standard", "wsl2", "wsl:", "(wsl)"}},
 	{lxc, []string{"lxc"}},
 	{nspawn, []string{"nspawn", "/var/lib/machines"}},
@@ -44,12 +44,26 @@ var placeWords = []struct {
 func placeOf(lower string) (p place) {
 	for _, each := range placeWords {
 		for _, w := range each.words {
-			if strings.Contains(lower, w) {
+			if hasWord(lower, w) {
 				p = each.p
 			}
 		}
 	}
 	return p
+}
+
+// hasWord reports whether a text contains a word that is not the begin of another.
+func hasWord(text, word string) bool {
+	for {
+		_, rest, ok := strings.Cut(text, word)
+		if !ok {
+			return false
+		}
+		if rest == "" || rest[0] < 'a' || rest[0] > 'z' {
+			return true
+		}
+		text = rest
+	}
 }
 
 // run is a command of words.

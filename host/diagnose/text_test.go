@@ -163,6 +163,14 @@ func TestTexts(t *testing.T) {
 		"Spawning container old on /var/lib/machines/old.\nContainer old terminated by signal SEGV.\nold: terminated by signal SIGSEGV": "unknown uncertain: vfix scan /var/lib/machines/old",
 		"# lxc-attach -n old6 -- date\nSegmentation fault":                                                                              "unknown uncertain: vfix scan /var/lib/lxc/old6/rootfs",
 		"# pct enter 101\nbash: line 1:   22 Segmentation fault      date":                                                              "unknown uncertain: vfix scan /var/lib/lxc/101/rootfs",
+		// Traces of languages' runtimes name the place.
+		"fatal error: fault\n[signal SIGSEGV: segmentation violation code=0x1 addr=0xffffffffff600400 pc=0xffffffffff600400]\n\ngoroutine 1 [running]:": "call likely: vfix patch -o PROGRAM.vfix PROGRAM",
+		"# A fatal error has been detected by the Java Runtime Environment:\n#\n#  SIGSEGV (0xb) at pc=0xffffffffff600000, pid=1, tid=14":               "call likely: vfix patch -o PROGRAM.vfix PROGRAM",
+		// Names that contain the name of a place.
+		"katalog[7] " + attempted: "call likely: vfix patch -o katalog.vfix PROGRAM",
+		// Builders and engines that name the image in words of their own.
+		"INFO[0003] Retrieving image manifest debian:7\nerror building image: error building stage: failed to execute command: waiting for process to exit: exit status 139":     "unknown uncertain: vfix scan debian:7",
+		"Trying to pull quay.io/old/etcd:v2...\nError: unsupported image-specific operation on artifact with type \"application/vnd.docker.distribution.manifest.v1+prettyjws\"": "schema1 certain: vfix rebuild docker://quay.io/old/etcd:v2 -o docker-daemon:quay.io/old/etcd:v2",
 		// Schema 1.
 		`ERRO[0000] failed to pull image "docker.io/old/app:1": unsupported: media type "application/vnd.docker.distribution.manifest.v1+prettyjws"` + "\n" + `failed to resolve reference "docker.io/old/app:1"`: "schema1 certain: vfix rebuild docker://docker.io/old/app:1 -o docker-daemon:docker.io/old/app:1",
 		"Error: initializing source docker://old/app:1: unsupported schema version 1\nError: Docker manifest schema 1 is not supported":                                                                           "schema1 certain: vfix rebuild docker://old/app:1 -o docker-daemon:old/app:1",
@@ -187,6 +195,8 @@ func TestNotThePage(t *testing.T) {
 		"traps: app[7] trap divide error ip:40112c sp:7ffe12345678 error:0 in app[401000+1000]",
 		"traps: app[7] trap invalid opcode ip:40112c sp:7ffe12345678 error:0 in app[401000+1000]",
 		"Program received signal SIGSEGV, Segmentation fault.\n0x000000000040112c in main () at a.c:3",
+		"panic: runtime error: invalid memory address or nil pointer dereference\n[signal SIGSEGV: segmentation violation code=0x1 addr=0x0 pc=0x47b3a2]",
+		"#  SIGSEGV (0xb) at pc=0x00007f1234567890, pid=1, tid=140000000000000\n# Problematic frame:\n# V  [libjvm.so+0x5a2b3c]",
 		// A jump beside the functions; a call that the kernel served.
 		"app[7] misaligned vsyscall (exploit attempt or buggy program) -- look up the vsyscall kernel parameter if you need a workaround ip:ffffffffff600123 cs:33 sp:7ffe",
 		"app[7] vsyscall attempted with vsyscall=none ip:ffffffffff600123 cs:33 sp:7ffe ax:0 si:0 di:0",
