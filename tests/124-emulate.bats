@@ -20,7 +20,7 @@ setup_file() {
 	run emulated -n 4 "$fixtures" "$BATS_FILE_TMPDIR/after"
 	echo "$output"
 	expect status "$status" 0
-	[[ $output =~ \ ([0-9]+)\ call\ sites ]] && [ "${BASH_REMATCH[1]}" -gt 500 ]
+	[[ $output =~ \ ([0-9]+)\ call\ sites ]] && [ "${BASH_REMATCH[1]}" -gt 400 ]
 }
 
 @test "emulate: each kind of wrong patch is noticed" {
