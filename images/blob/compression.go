@@ -89,16 +89,21 @@ func Decompress(ctx context.Context, r io.Reader) (io.ReadCloser, Compression, e
 	if kind == PlainStream {
 		return io.NopCloser(in), kind, nil
 	}
-	pr, pw, err := os.Pipe() // igzip writes to it itself
+	from, to, program, err := pipeFor(kind, in)
 	if err != nil {
 		return nil, kind, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	u := &unpacking{pipe: pr, cancel: cancel, ended: make(chan struct{})}
+	u := &unpacking{pipe: from, cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(u.ended)
-		err := unpack(ctx, pw, in, kind)
-		pw.Close()
+		var err error
+		if program != "" {
+			err = filter(ctx, program, to, in)
+		} else {
+			err = unpack(to, in, kind)
+		}
+		to.Close()
 		if ctx.Err() == nil { // the rest, padding or not, shows whether r is sound
 			io.Copy(io.Discard, in)
 		}
@@ -107,9 +112,22 @@ func Decompress(ctx context.Context, r io.Reader) (io.ReadCloser, Compression, e
 	return u, kind, nil
 }
 
+// pipeFor is where the content of a stream is written and read, and the program that writes it: "" for vfix itself.
+func pipeFor(kind Compression, in *bufio.Reader) (from io.ReadCloser, to io.WriteCloser, program string, err error) {
+	if _, short := in.Peek(smallStream); short == nil && kind == GzipStream {
+		program, _ = exec.LookPath("igzip")
+	}
+	if program != "" {
+		from, to, err = os.Pipe()
+		return from, to, program, err
+	}
+	from, to = io.Pipe()
+	return from, to, "", nil
+}
+
 // unpacking is a stream that a goroutine unpacks.
 type unpacking struct {
-	pipe   *os.File
+	pipe   io.ReadCloser
 	cancel context.CancelFunc
 	ended  chan struct{}
 	err    error // why it ended, nil for the end of the stream; valid once ended is closed
@@ -132,7 +150,7 @@ func (u *unpacking) Close() error {
 }
 
 // unpack writes the content of a gzip or zstd stream.
-func unpack(ctx context.Context, w io.Writer, in *bufio.Reader, kind Compression) error {
+func unpack(w io.Writer, in *bufio.Reader, kind Compression) error {
 	if kind == ZstdStream {
 		zr, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxZstdWindow))
 		if err != nil {
@@ -140,11 +158,6 @@ func unpack(ctx context.Context, w io.Writer, in *bufio.Reader, kind Compression
 		}
 		defer zr.Close()
 		return unpackIn(w, zr, kind)
-	}
-	if _, short := in.Peek(smallStream); short == nil {
-		if igzip, err := exec.LookPath("igzip"); err == nil {
-			return filter(ctx, igzip, w, in)
-		}
 	}
 	zr, err := gzip.NewReader(in)
 	if err != nil {
