@@ -27,6 +27,8 @@ type loading struct {
 	dir  string // a directory that was examined, "" for none: what is loaded from it is among the findings
 	f    *contents.Scanned
 	seen map[string]bool // libraries that were examined
+	// roots are the root filesystems that were searched.
+	roots map[string]*rootpath.Dir
 }
 
 // scanLoads examines what a program of f, a file at a path, loads; or what the programs of a directory load from
@@ -50,7 +52,12 @@ func scanLoads(ctx context.Context, s *contents.Session, path, root string, f *c
 	if err != nil || fi.IsDir() && (real == "/" || real == own) {
 		return err
 	}
-	l := &loading{s: s, root: root, f: f, seen: map[string]bool{}}
+	l := &loading{s: s, root: root, f: f, seen: map[string]bool{}, roots: map[string]*rootpath.Dir{}}
+	defer func() {
+		for _, r := range l.roots {
+			r.Close()
+		}
+	}()
 	if !fi.IsDir() {
 		return l.program(ctx, real, f.Programs[0].Interp)
 	}
@@ -76,11 +83,14 @@ func (l *loading) program(ctx context.Context, path, interp string) error {
 			root, find = "/", loads.Beside
 		}
 	}
-	dir, err := rootpath.OpenDir(root)
-	if err != nil {
-		return err
+	dir := l.roots[root]
+	if dir == nil {
+		var err error
+		if dir, err = rootpath.OpenDir(root); err != nil {
+			return err
+		}
+		l.roots[root] = dir
 	}
-	defer dir.Close()
 	name, err := filepath.Rel(root, path)
 	if err != nil || strings.HasPrefix(name, "..") { // as if it lay at the top of the root
 		name = filepath.Base(path)
