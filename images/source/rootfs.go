@@ -32,22 +32,25 @@ const whiteoutPrefix = ".wh."
 // tarballs.
 func WithRootImage(ctx context.Context, s *Source, dir func(io.Writer) error, o Options) error {
 	o = o.WithDefaults()
-	write, of := dir, "a directory"
+	write, of, name := dir, "a directory", s.Ref.Name
+	if isStdin(name) {
+		name = "stdin"
+	}
 	if !isDir(s.Path) {
 		tarball, err := MaybeTar(s.Path)
 		if err == nil && !tarball {
 			err = hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: not an image", s.Ref),
-				"patch files, directories and tarballs with: vfix patch -o OUTPUT %s", textutil.QuotePath(s.Path))
+				"patch files, directories and tarballs with: vfix patch -o COPY %s", patchable(s.Ref))
 		}
 		if err != nil {
 			return err
 		}
-		write, of = func(w io.Writer) error { return copyTarball(ctx, w, s.Path, o.Progress) }, "a tarball"
+		write, of = func(w io.Writer) error { return copyTarball(ctx, w, s.Path, name, o.Progress) }, "a tarball"
 	}
-	o.Progress.Note("%s is a root filesystem: it becomes an image with one layer", s.Path)
+	o.Progress.Note("%s is a root filesystem: it becomes an image with one layer", name)
 	packed, err := blob.PackLayer(packLevel, write)
 	if err != nil {
-		return fmt.Errorf("%s: %w", s.Path, err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	s.AtEnd(func() error { packed.Close(); return nil })
 	config, err := blob.EncodeJSON(map[string]any{
@@ -72,6 +75,14 @@ func WithRootImage(ctx context.Context, s *Source, dir func(io.Writer) error, o 
 	return err
 }
 
+// patchable is a file as an argument of vfix patch, which does not read streams.
+func patchable(ref Ref) string {
+	if isStream(ref) {
+		return "FILE"
+	}
+	return textutil.QuotePath(ref.Name)
+}
+
 // MayBeInLayer returns an error for the name of a file that would hide another one if it were in a layer.
 func MayBeInLayer(name string) error {
 	if !strings.HasPrefix(path.Base(name), whiteoutPrefix) {
@@ -81,13 +92,13 @@ func MayBeInLayer(name string) error {
 }
 
 // copyTarball copies the tar stream of a tarball, byte for byte, and checks that each member can be in a layer.
-func copyTarball(ctx context.Context, w io.Writer, name string, p progress.Reporter) error {
-	f, size, err := blob.OpenRegular(name)
+func copyTarball(ctx context.Context, w io.Writer, file, title string, p progress.Reporter) error {
+	f, size, err := blob.OpenRegular(file)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	task := p.Start("read", name, size)
+	task := p.Start("read", title, size)
 	defer task.Done()
 	body, _, err := blob.Decompress(ctx, blob.Reading{Ctx: ctx, Reader: f, T: task})
 	if err != nil {

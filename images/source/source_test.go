@@ -411,6 +411,18 @@ func TestStream(t *testing.T) {
 	if diffIDs(t, src.Image) != diffIDs(t, img) || src.Ref.Tag != "x:1" || src.Ref.Name != "-" {
 		t.Errorf("got %+v", src.Ref)
 	}
+	// What is no image, and a root filesystem: no message names the temporary file.
+	for text, want := range map[string]string{"not an archive": "-: not an image: patch files, directories and tarballs with: vfix patch -o COPY FILE", string(tarOf(t, ".wh.a", "a")): "stdin: .wh.a: "} {
+		in := filepath.Join(t.TempDir(), "in")
+		if err := os.WriteFile(in, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		os.Stdin = must(os.Open(in))(t)
+		err := source.WithRootImage(t.Context(), open(t, "-", fast), nil, fast)
+		if err == nil || !strings.HasPrefix(err.Error()+": "+hinterr.HintOf(err), want) {
+			t.Errorf("got %v: %s, want %s", err, hinterr.HintOf(err), want)
+		}
+	}
 	os.Stdin = must(os.Open(os.DevNull))(t)
 	if _, err := source.Open(t.Context(), "-", fast); err == nil || !strings.HasPrefix(err.Error(), "stdin: empty") {
 		t.Errorf("nothing: got %v", err)
