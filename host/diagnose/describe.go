@@ -30,9 +30,9 @@ type described struct {
 
 // state is the state of a container in docker or podman inspect.
 type state struct {
-	Running, OOMKilled bool
-	ExitCode           int
-	Error              string
+	Running, Restarting, OOMKilled bool // one that waits to be started again is Running, too
+	ExitCode                       int
+	Error                          string
 }
 
 // containerStatus is the status of a container of a pod.
@@ -89,7 +89,7 @@ func (t *textFacts) container(d *described) {
 	t.place = max(t.place, engine)
 	e := end{
 		container: strings.TrimPrefix(d.Name, "/"), id: d.ID, image: cmp.Or(d.ImageName, d.Config.Image), path: d.Path,
-		status: s.ExitCode, running: s.Running,
+		status: s.ExitCode, running: s.Running && !s.Restarting,
 	}
 	for _, m := range d.Mounts {
 		if to := path.Clean(m.Destination); path.Clean(m.Source) == to && slices.Contains(libraries, to) {

@@ -68,7 +68,7 @@ var patterns = []pattern{
 	{hint: " error ", re: textutil.LazyRegexp(`^\W*Image ` + ref + ` +Error `), take: toImage},
 	{hint: "pulling from", re: textutil.LazyRegexp(`^(\S+): Pulling from ` + ref), take: func(t *textFacts, m []string, _ string) { t.image = m[2] + ":" + m[1] }},
 	{hint: "reference", re: textutil.LazyRegexp(`reference "` + ref), take: toImage},
-	{hint: "initializing source docker://", re: textutil.LazyRegexp(`source docker://` + ref), take: toImage},
+	{hint: "docker://", re: textutil.LazyRegexp(`(?:source |")docker://` + ref), take: toImage},
 
 	// Images, by who names them: builders, engines, CI systems, Kubernetes, Apptainer, containers of whole systems.
 	{hint: "from ", re: textutil.LazyRegexp(`^(?:.*(?:Step \d+(?:/\d+)? ?:|STEP \d+(?:/\d+)?:|\[[^\]]*\]|\d+ \|)\s+)?FROM (?:--platform=\S+ )?` + ref), take: func(t *textFacts, m []string, _ string) {
@@ -77,7 +77,7 @@ var patterns = []pattern{
 	}},
 	{hint: "metadata for", re: textutil.LazyRegexp(`load metadata for ` + ref), take: toImage},
 	{hint: "image", re: textutil.LazyRegexp(`^\s*["']?[Ii]mage["']?: +["']?` + ref + `["']?,?\s*$`), take: toImage},
-	{hint: "image", re: textutil.LazyRegexp(`(?i)(?:unable to find image ['"]|newer image for |image is up to date for |pulling (?:docker )?image ['"]?|executor with image |(?:pull|pulled|unpack) image ['"]|using docker image sha256:[0-9a-f]+ for |retrieving image manifest |--image[= ])` + ref), take: toImage},
+	{hint: "image", re: textutil.LazyRegexp(`(?i)(?:unable to find image ['"]|newer image for |image is up to date for |pulling (?:docker )?image ['"]?|executor with image |(?:pull|pulled|unpack) image ['"]|using docker image sha256:[0-9a-f]+ for |retrieving image manifest |--image[= ]|[(,] ?image=)` + ref), take: toImage},
 	{hint: "pull ", re: textutil.LazyRegexp(`\b(?:docker|podman|nerdctl|crictl|ctr images?|docker image) pull (?:-\S+ )*` + ref), take: toImage},
 	{hint: "trying to pull ", re: textutil.LazyRegexp(`Trying to pull ` + ref), take: toImage},
 	{hint: " run ", re: textutil.LazyRegexp(`\b(?:docker|podman|nerdctl)(?: container)? run (.*)`), take: toOperand},
@@ -102,11 +102,11 @@ var patterns = []pattern{
 		t.ended(end{status: segvStatus, container: m[1]}, line)
 	}},
 	// Rows of docker ps and podman ps, and of docker compose ps.
-	{hint: "exited (139)", ends: true, re: textutil.LazyRegexp(`^([0-9a-f]{12,64}) +(\S+) .*Exited \(139\).* (\S+)\s*$`), take: func(t *textFacts, m []string, line string) {
+	{hint: " (139)", ends: true, re: textutil.LazyRegexp(`^([0-9a-f]{12,64}) +(\S+) .*(?:Exited|Restarting) \(139\).* (\S+)\s*$`), take: func(t *textFacts, m []string, line string) {
 		t.place = max(t.place, engine)
 		t.ended(end{status: segvStatus, id: m[1], image: m[2], container: m[3]}, line)
 	}},
-	{hint: "exited (139)", ends: true, re: textutil.LazyRegexp(`^([\w.-]+) +(\S+) +".*Exited \(139\)`), take: func(t *textFacts, m []string, line string) {
+	{hint: " (139)", ends: true, re: textutil.LazyRegexp(`^([\w.-]+) +(\S+) +".*(?:Exited|Restarting) \(139\)`), take: func(t *textFacts, m []string, line string) {
 		t.place = max(t.place, engine)
 		t.ended(end{status: segvStatus, container: m[1], image: m[2]}, line)
 	}},
@@ -117,7 +117,7 @@ var patterns = []pattern{
 		t.place = max(t.place, engine)
 		t.ended(end{status: segvStatus, container: m[1]}, line)
 	}},
-	{hint: "exited (139)", ends: true, re: textutil.LazyRegexp(`Exited \(139\)`), take: said139},
+	{hint: " (139)", ends: true, re: textutil.LazyRegexp(`(?:Exited|Restarting) \(139\)`), take: said139},
 	{hint: "139", ends: true, re: textutil.LazyRegexp(`returned a non-zero code: 139|did not complete successfully: exit code: 139|(?i)^\W*exit ?code["']?\s*[:=]\s*139\b`), take: status139},
 	{hint: "139", ends: true, re: textutil.LazyRegexp(`(?i)\b(?:(?:exit|exited|return|returned|terminated|failed)(?: |-|_)?(?:with )?(?:a )?(?:non-?zero )?(?:exit )?(?:code|status|value)(?: exit status)?["']?\s*[ :=(]\s*["']?|rc["']?\s*[:=]\s*|exit(?:ed)? \(?|Error )139\b`), take: said139},
 	{hint: "segmentation fault", ends: true, re: textutil.LazyRegexp(`(?i)segmentation fault(?:\s+\(core dumped\))?(?:\s+(\.{0,2}/\S+))?`), take: func(t *textFacts, m []string, line string) {
@@ -128,7 +128,7 @@ var patterns = []pattern{
 	}},
 	{hint: "sigsegv", ends: true, re: textutil.LazyRegexp(`^\+\+\+ killed by SIGSEGV|terminated by signal SIGSEGV|signal SIGSEGV|signal: 11, SIGSEGV|Signals\.SIGSEGV|Signal: 11 \(SEGV\)`), take: func(t *textFacts, _ []string, line string) { t.said(end{}, line) }},
 	{hint: "11/segv", ends: true, re: textutil.LazyRegexp(`status=11/SEGV`), take: func(t *textFacts, _ []string, line string) { t.said(end{}, line) }},
-	{hint: "signal 11", ends: true, re: textutil.LazyRegexp(`(?i)(?:by|received|caught|fatal) signal:? 11\b`), take: func(t *textFacts, _ []string, line string) { t.said(end{}, line) }},
+	{hint: "signal 11", ends: true, re: textutil.LazyRegexp(`(?i)(?:by|of|received|caught|fatal) signal:? 11\b`), take: func(t *textFacts, _ []string, line string) { t.said(end{}, line) }},
 }
 
 // toLXC takes the root filesystem of a container of LXC, or of Proxmox, whose containers have numbers.

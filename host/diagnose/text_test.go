@@ -166,6 +166,13 @@ func TestTexts(t *testing.T) {
 		// Traces of languages' runtimes name the place.
 		"fatal error: fault\n[signal SIGSEGV: segmentation violation code=0x1 addr=0xffffffffff600400 pc=0xffffffffff600400]\n\ngoroutine 1 [running]:": "call likely: vfix patch -o PROGRAM.vfix PROGRAM",
 		"# A fatal error has been detected by the Java Runtime Environment:\n#\n#  SIGSEGV (0xb) at pc=0xffffffffff600000, pid=1, tid=14":               "call likely: vfix patch -o PROGRAM.vfix PROGRAM",
+		"==7== Process terminating with default action of signal 11 (SIGSEGV)":                                                                          "unknown uncertain: dmesg | vfix diagnose -",
+		// A container that is started again and again.
+		"CONTAINER ID   IMAGE      COMMAND   CREATED   STATUS                         PORTS   NAMES\n0123456789ab   centos:6   \"sh\"      1s        Restarting (139) 1 second ago           x": "unknown uncertain: vfix scan centos:6",
+		"NAME         IMAGE      COMMAND   SERVICE   CREATED   STATUS\napp-1        centos:6   \"sh\"      app       1s        Restarting (139) 1 second ago":                                   "unknown uncertain: vfix scan centos:6",
+		// Events of engines.
+		"2026-11-28 10:00:01 container died 0123 (image=quay.io/centos/centos:6, name=eager, exitcode=139)":    "unknown uncertain: vfix scan quay.io/centos/centos:6",
+		"2026-11-28T10:00:01.1Z container die 0123 (execDuration=0, exitCode=139, image=centos:6, name=eager)": "unknown uncertain: vfix scan centos:6",
 		// Names that contain the name of a place.
 		"katalog[7] " + attempted: "call likely: vfix patch -o katalog.vfix PROGRAM",
 		// Builders and engines that name the image in words of their own.
@@ -173,6 +180,7 @@ func TestTexts(t *testing.T) {
 		"Trying to pull quay.io/old/etcd:v2...\nError: unsupported image-specific operation on artifact with type \"application/vnd.docker.distribution.manifest.v1+prettyjws\"": "schema1 certain: vfix rebuild docker://quay.io/old/etcd:v2 -o docker-daemon:quay.io/old/etcd:v2",
 		// Schema 1.
 		`ERRO[0000] failed to pull image "docker.io/old/app:1": unsupported: media type "application/vnd.docker.distribution.manifest.v1+prettyjws"` + "\n" + `failed to resolve reference "docker.io/old/app:1"`: "schema1 certain: vfix rebuild docker://docker.io/old/app:1 -o docker-daemon:docker.io/old/app:1",
+		"FATA[0000] Error parsing image name \"docker://old/app:1\": unsupported schema version 1":                                                                                                                "schema1 certain: vfix rebuild docker://old/app:1 -o docker-daemon:old/app:1",
 		"Error: initializing source docker://old/app:1: unsupported schema version 1\nError: Docker manifest schema 1 is not supported":                                                                           "schema1 certain: vfix rebuild docker://old/app:1 -o docker-daemon:old/app:1",
 		"FATA[0001] unsupported manifest media type and no default available: application/vnd.docker.distribution.manifest.v1+json":                                                                               "schema1 certain: vfix rebuild docker://IMAGE -o docker-daemon:IMAGE",
 	} {
@@ -293,9 +301,10 @@ func TestDescriptions(t *testing.T) {
 	}
 	ended := `{"name":"redis","image":"redis:2.8","state":{"waiting":{"reason":"CrashLoopBackOff"}},"lastState":{"terminated":{"exitCode":139,"reason":"Error"}}}`
 	for text, want := range map[string]string{
-		inspect(`"ExitCode":139`):                  "unknown uncertain: vfix scan redis:2.8",
-		inspect(`"ExitCode":0`):                    "none certain: ",
-		inspect(`"ExitCode":137,"OOMKilled":true`): "other likely: ",
+		inspect(`"ExitCode":139`): "unknown uncertain: vfix scan redis:2.8",
+		inspect(`"ExitCode":0`):   "none certain: ",
+		strings.Replace(inspect(`"Restarting":true,"ExitCode":139`), "false", "true", 1):                                "unknown uncertain: vfix scan redis:2.8",
+		inspect(`"ExitCode":137,"OOMKilled":true`):                                                                      "other likely: ",
 		inspect(`"ExitCode":127,"Error":"exec: \"redis\": executable file not found in $PATH"`):                         "other likely: ",
 		`[{"Id":"1","Name":"n","ImageName":"docker.io/library/old:1","State":{"ExitCode":139},"Config":{"Cmd":["x"]}}]`: "unknown uncertain: vfix scan docker.io/library/old:1",
 		`[{"Id":"1","Name":"n","Path":"x","State":{"Running":true,"ExitCode":0},"Config":{"Image":"i"}}]`:               "none certain: ",
