@@ -19,6 +19,7 @@ import (
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/lists"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/textutil"
 )
@@ -125,12 +126,12 @@ func runBatch(ctx context.Context, verb string, b *batchOptions, w *workOptions,
 	} else {
 		writeBatch(out.Out, sums, all)
 	}
-	return errors.Join(err, context.Cause(ctx), batchRemains(all, strict))
+	return errors.Join(err, context.Cause(ctx), batchRemains(all, b.fromFile, strict))
 }
 
 // batchRemains is what remains of a list: failures are an error; call sites, hazards if strict, and what could not be
 // examined are findings.
-func batchRemains(all []lists.Image, strict bool) error {
+func batchRemains(all []lists.Image, list string, strict bool) error {
 	const see = "run 'vfix scan IMAGE' to see them and the reasons" // the table has only numbers
 	unread, hazards, left, sites := 0, 0, 0, 0
 	for _, i := range all {
@@ -154,7 +155,7 @@ func batchRemains(all []lists.Image, strict bool) error {
 		errs = append(errs, finding(seeHazards, "hazards: %d of %s", hazards, count(len(all))))
 	}
 	if affected := lists.Count(all, lists.Affected); affected > 0 {
-		errs = append(errs, finding("run 'vfix rebuild --from-file' with the same list", "affected: %d of %s", affected, count(len(all))))
+		errs = append(errs, finding("run "+quoted(rebuildList(list)), "affected: %d of %s", affected, count(len(all))))
 	}
 	if sites > 0 {
 		errs = append(errs, finding(see, "%s: %s could not be patched", count(left), screen.Count(sites, openSite)))
@@ -168,9 +169,17 @@ func (b *batchOptions) next(verb string, all []lists.Image) string {
 	case lists.Count(all, lists.Failed)+lists.Count(all, lists.NotRun) > 0:
 		return "run the same command again: finished images are skipped"
 	case verb == "scan" && lists.Count(all, lists.Affected) > 0:
-		return "run " + textutil.QuoteWords([]string{"vfix", "rebuild", "--from-file", b.fromFile})
+		return "run " + rebuildList(b.fromFile)
 	}
 	return ""
+}
+
+// rebuildList is the command that rebuilds the images of a list.
+func rebuildList(list string) string {
+	if list == source.Stdin {
+		return "... | vfix rebuild --from-file -"
+	}
+	return "vfix rebuild --from-file " + textutil.QuotePath(list)
 }
 
 type jsonBatch struct {

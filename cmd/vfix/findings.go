@@ -14,7 +14,6 @@ import (
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/addedfiles"
-	"vfix.dev/vfix/internal/textutil"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
@@ -231,7 +230,7 @@ func incomplete(f *contents.Findings, typed ...string) error {
 	case len(f.MissingLibraries()) > 0 && f.Loads.Root == "": // of a tarball
 		hint = "unpack it on the machine that runs it: 'vfix scan DIR' also examines the libraries that its programs load from there"
 	case len(f.MissingLibraries()) > 0:
-		hint = "name the root filesystem that it runs in: 'vfix scan --root DIR " + textutil.QuotePath(f.Source) + "', where / is this machine"
+		hint = "name the root filesystem that it runs in: 'vfix scan --root DIR " + quotePaths(typed) + "', where / is this machine"
 	case f.UnknownSites() > 0:
 		return unknownLeft(f, typed)
 	}

@@ -65,14 +65,19 @@ func quoted(command string) string {
 
 // explain is the command that shows the code around the call sites of sources.
 func explain(typed ...string) string {
-	command := "vfix scan --explain"
-	for _, name := range typed {
-		command += " " + textutil.QuotePath(name)
-	}
+	command := "vfix scan --explain " + quotePaths(typed)
 	if slices.ContainsFunc(typed, source.ReadOnce) {
 		return "... | " + command
 	}
 	return command
+}
+
+func quotePaths(names []string) string {
+	var all []string
+	for _, name := range names {
+		all = append(all, textutil.QuotePath(name))
+	}
+	return strings.Join(all, " ")
 }
 
 // fixes are the commands that fix what a scan found; if nothing can be fixed, the one that shows why. The first leaves

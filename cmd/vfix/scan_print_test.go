@@ -3,11 +3,13 @@
 package main
 
 import (
+	"context"
 	"strings"
 	"testing"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/lists"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
@@ -58,6 +60,19 @@ func TestScanVerdict(t *testing.T) {
 		}
 		if json.status != c.status || c.status == 3 && !strings.Contains(json.stderr, "vfix: hint: run 'vfix ") {
 			t.Errorf("%s: JSON: got status %d, stderr %s", c.name, json.status, json.stderr)
+		}
+	}
+}
+
+// The next command of a list names it.
+func TestListNext(t *testing.T) {
+	e := fake(clean(), nil)
+	e.scanAll = func(context.Context, []lists.Item, lists.Options) []lists.Image {
+		return []lists.Image{{Item: lists.Item{Source: "app:1"}, Status: lists.Affected}}
+	}
+	for list, want := range map[string]string{"my list": "run vfix rebuild --from-file 'my list'\n", "l": "run 'vfix rebuild --from-file l'\n", "-": "run '... | vfix rebuild --from-file -'\n"} {
+		if got := runLine(e, "scan", "--from-file", list); got.status != 3 || !strings.HasSuffix(got.stderr, want) {
+			t.Errorf("%s: got %+v", list, got)
 		}
 	}
 }
