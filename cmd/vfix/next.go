@@ -91,7 +91,7 @@ func (p place) fixes(f scanned) []string {
 	switch {
 	case !f.Affected() && len(f.Packed) > 0 && !isImage(f.Findings):
 		return []string{"unzip -d DIR " + textutil.QuotePath(f.Packed[0].Path) + " && vfix patch -i DIR # then pack DIR again"}
-	case !f.Affected() && len(f.Packed) == 0:
+	case !f.Affected() && len(f.Packed) == 0 && (!isImage(f.Findings) || isContainer(f.Source)): // of an image, a rebuild adds the fallback
 		return []string{explain(f.typed)}
 	case isContainer(f.Source):
 		return []string{"vfix hotfix " + fix + textutil.QuotePath(f.typed)}

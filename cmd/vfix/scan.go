@@ -104,7 +104,8 @@ func writeScanned(s screen.Stream, f scanned, explain bool, here place) {
 	for _, h := range f.Hazards {
 		s.Print("hazard: ", s.Paint.Yellow, fmt.Sprintf("%s: %s: %s; %s", cmp.Or(h.Path, f.typed), h.Title(), h.Means(), h.Do()))
 	}
-	if f.Affected() || len(f.Packed) > 0 {
+	open := f.UncoveredSites() > 0 && (isImage(f.Findings) || !explain)
+	if f.Affected() || len(f.Packed) > 0 || open {
 		fmt.Fprintln(s)
 		for i, command := range here.fixes(f) {
 			if i > 0 {

@@ -147,6 +147,17 @@ func TestNothingPatched(t *testing.T) {
 			t.Errorf("%s: got stderr %s", c.name, got.stderr)
 		}
 	}
+	// A scan proposes the fallback of an image, and of a file shows why.
+	if got := runLine(fake(left, nil), "scan", "a"); !strings.HasSuffix(got.stdout, "\n\n  vfix rebuild a\n") {
+		t.Errorf("scan of an image: got stdout\n%s", got.stdout)
+	}
+	left.Digest = ""
+	if got := runLine(fake(left, nil), "scan", "a"); !strings.HasSuffix(got.stdout, "\n\n  vfix scan --explain a\n") {
+		t.Errorf("scan of a file: got stdout\n%s", got.stdout)
+	}
+	if got := runLine(fake(left, nil), "scan", "--explain", "a"); strings.Contains(got.stdout, "vfix scan --explain") {
+		t.Errorf("scan --explain: got stdout\n%s", got.stdout)
+	}
 	if got := runLine(fake(unknown, nil), "scan", "a"); !strings.Contains(got.stderr, "vfix: a: incomplete") || !strings.Contains(got.stderr, "run 'vfix scan --explain a' to see") {
 		t.Errorf("scan: got stderr %s", got.stderr)
 	}
