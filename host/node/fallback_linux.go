@@ -22,7 +22,7 @@ const maxAdded = 1 << 20
 
 // read returns the content of a file of the root, nil without such a file.
 func (r *root) read(name string) ([]byte, error) {
-	fd, err := openAt(r.fd, name, unix.O_RDONLY)
+	fd, err := r.openFile(name)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}

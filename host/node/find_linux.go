@@ -139,7 +139,7 @@ func (l *looker) compare(d directory, targets []*target) (same bool, err error) 
 
 // shows reports whether the root has a target's original under a name, or its patched file.
 func (l *looker) shows(t *target, name string) (original, patched bool, err error) {
-	fd, err := openAt(l.fd, name, unix.O_RDONLY)
+	fd, err := l.openFile(name)
 	if err != nil {
 		return false, false, unread(name, err)
 	}

@@ -152,10 +152,10 @@ func (l *looker) entry() error {
 	return nil
 }
 
-// unread is what an error of a file or directory means for a look: nothing if it is gone, forbidden, or of another mount;
+// unread is what an error of a file or directory means for a look: nothing if it is gone, forbidden, of another mount, or no file;
 // such are left out. Others end the look: what is there is not known.
 func unread(name string, err error) error {
-	for _, out := range []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EXDEV, unix.EACCES, unix.EPERM} {
+	for _, out := range []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EXDEV, unix.EACCES, unix.EPERM, errNotRegular} {
 		if errors.Is(err, out) {
 			return nil
 		}
@@ -232,7 +232,7 @@ func (l *looker) open(dir int, base, name string) (int, error) {
 	for _, prefix := range []string{"trusted.", "user."} {
 		if _, err := unix.Fgetxattr(fd, prefix+"overlay.metacopy", nil); err == nil {
 			unix.Close(fd)
-			return openAt(l.fd, name, unix.O_RDONLY)
+			return l.openFile(name)
 		}
 	}
 	return fd, nil

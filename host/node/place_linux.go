@@ -106,7 +106,7 @@ func (r *root) name(staged string, names []string) error {
 
 // rewrite makes the patched file of a target.
 func (r *root) rewrite(t *target, b *bounds, w *os.File) error {
-	fd, err := openAt(r.fd, t.todo[0], unix.O_RDONLY)
+	fd, err := r.openFile(t.todo[0])
 	if err != nil {
 		return err
 	}

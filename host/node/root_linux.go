@@ -250,6 +250,29 @@ func openAt(dir int, name string, flags int) (int, error) {
 	}
 }
 
+// errNotRegular: a file is a device, a FIFO, a socket or a directory.
+var errNotRegular = errors.New("not a regular file")
+
+// openFile opens a regular file of the root. Nothing else is opened: a container can make devices, and opening one may
+// change this machine, as a watchdog does.
+func (r *root) openFile(name string) (int, error) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: beneath}
+	fd, err := unix.Openat2(r.fd, name, &how)
+	if err != nil {
+		return fd, os.NewSyscallError("openat2", err)
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return -1, os.NewSyscallError("fstat", err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return -1, errNotRegular
+	}
+	opened, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	return opened, os.NewSyscallError("open", err)
+}
+
 // options returns the values of a list of mount options; those of one name are separated by colons.
 func options(list string) map[string]string {
 	all := map[string]string{}

@@ -151,6 +151,7 @@ func TestHidden(t *testing.T) {
 		"a directory":       func(root string) error { return os.RemoveAll(root + "/bin") },
 		"another file":      func(root string) error { return os.WriteFile(root+"/bin/clock", []byte("text"), 0o600) },
 		"another directory": func(root string) error { return replaceDir(root + "/bin") },
+		"a device":          func(root string) error { return replaceByDevice(root + "/bin/clock") },
 	} {
 		c := n.container(image)
 		n.must(change(c.root))
@@ -223,6 +224,14 @@ func TestUnread(t *testing.T) {
 	if _, err := l.look(closed); !errors.Is(err, unix.EBADF) || l.found.Cut != "" {
 		t.Errorf("a look: got %v", err)
 	}
+}
+
+// replaceByDevice makes a device without a driver (admin-guide/devices.txt, 60 char), which cannot be opened.
+func replaceByDevice(path string) error {
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	return unix.Mknod(path, unix.S_IFCHR|0o600, int(unix.Mkdev(60, 0)))
 }
 
 func replaceDir(path string) error {
