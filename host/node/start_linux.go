@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"vfix.dev/vfix/host/examiner"
@@ -29,12 +30,14 @@ type start struct {
 	limits bounds
 	config Config
 	record Record
-	pid    int // of the container's first process, which waits for the hook; 0 without a hook
+	// required is set by the work, and is right even if the work fails or hangs.
+	required *atomic.Bool
+	pid      int // of the container's first process, which waits for the hook; 0 without a hook
 }
 
 // newStart returns the start of a container through a door.
 func newStart(o *Options, door, id string) *start {
-	return &start{Options: o, load: LoadConfig, limits: defaultBounds, record: Record{Door: door, Container: id}}
+	return &start{Options: o, load: LoadConfig, limits: defaultBounds, required: new(atomic.Bool), record: Record{Door: door, Container: id}}
 }
 
 // errRequired: the container must not start, because something is left.
@@ -49,8 +52,8 @@ func (s *start) run(bundle, configPath string) error {
 	if err != nil && s.record.Reason == "" {
 		s.record.Reason = err.Error()
 	}
-	if errors.Is(err, errRequired) {
-		s.record.Result = Refused
+	if s.required.Load() && (err != nil || s.record.Result == Partial) {
+		s.record.Result, err = Refused, fmt.Errorf("%w: %s", errRequired, s.record.why())
 	}
 	s.record.Millis = float64(time.Since(begun).Microseconds()) / 1e3
 	return errors.Join(err, s.config.add(s.record))
@@ -87,21 +90,16 @@ func (s *start) work(bundle, configPath string) error {
 		return err
 	}
 	set, err := s.config.decide(spec.Annotations)
-	if err == nil && !set.enabled {
+	s.required.Store(set.required)
+	if err != nil {
+		return err
+	}
+	if !set.enabled {
 		s.record.Result = Disabled
 		return nil
 	}
-	if err == nil {
-		s.record.NotExamined = spec.volumes()
-		err = s.patch(spec.Root.Path, set)
-	}
-	if err != nil {
-		s.record.Reason = err.Error()
-	}
-	if set.required && (err != nil || s.record.Result == Partial) {
-		return fmt.Errorf("%w: %s", errRequired, s.record.why())
-	}
-	return err
+	s.record.NotExamined = spec.volumes()
+	return s.patch(spec.Root.Path, set)
 }
 
 // patch changes the files of a root.

@@ -608,6 +608,9 @@ func TestRequired(t *testing.T) {
 	c = n.container(image)
 	c.annotations = map[string]string{AnnotationEnable: "false"}
 	n.expect(c.start(required), Disabled, "")
+	c = n.container(image)
+	c.annotations = map[string]string{AnnotationFallback: "true"}
+	n.expect(c.start(required, func(s *start) { s.Library = func() []byte { panic("fault") } }), Refused, "internal error")
 }
 
 // The fallback and the files of fixes are in the container's layer, with its own root as their owner.
