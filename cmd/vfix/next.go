@@ -36,7 +36,7 @@ func noEngine(ctx context.Context, e engine, o source.Options) bool {
 // placeFor finds the facts that the commands for some findings depend on.
 func placeFor(ctx context.Context, e engine, o source.Options, all []scanned) place {
 	needs := slices.ContainsFunc(all, func(f scanned) bool {
-		return f.Affected() && isImage(f.Findings) && !strings.HasPrefix(f.Source, string(source.Daemon)+":") && !isContainer(f.Source)
+		return (f.Affected() || f.UncoveredSites() > 0) && isImage(f.Findings) && !strings.HasPrefix(f.Source, string(source.Daemon)+":") && !isContainer(f.Source)
 	})
 	return place{noEngine: needs && noEngine(ctx, e, o)}
 }

@@ -10,6 +10,7 @@ import (
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/lists"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
@@ -150,6 +151,12 @@ func TestNothingPatched(t *testing.T) {
 	// A scan proposes the fallback of an image, and of a file shows why.
 	if got := runLine(fake(left, nil), "scan", "a"); !strings.HasSuffix(got.stdout, "\n\n  vfix rebuild a\n") {
 		t.Errorf("scan of an image: got stdout\n%s", got.stdout)
+	}
+	alone := fake(left, nil)
+	alone.answers = func(context.Context, source.Options) bool { return false }
+	left.Source = "oci:a"
+	if got := runLine(alone, "scan", "oci:a"); !strings.HasSuffix(got.stdout, "\n\n  vfix rebuild oci:a -o oci:fixed\n") {
+		t.Errorf("without an engine: got stdout\n%s", got.stdout)
 	}
 	left.Digest = ""
 	if got := runLine(fake(left, nil), "scan", "a"); !strings.HasSuffix(got.stdout, "\n\n  vfix scan --explain a\n") {
