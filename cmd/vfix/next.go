@@ -87,10 +87,19 @@ func (p place) fixes(f scanned) []string {
 	if names := fixNames(f.Findings); names != "" {
 		fix = "--fix " + names + " "
 	}
-	rebuild := strings.Join(append([]string{"vfix rebuild " + fix + textutil.QuotePath(f.typed)}, p.destination(f.Source)...), " ")
+	path, isDir := strings.TrimPrefix(f.typed, string(source.Dir)+":"), strings.HasPrefix(f.Source, string(source.Dir)+":")
+	always := ""
+	if slices.ContainsFunc(f.Packed, func(p contents.Packed) bool { return !p.Covered }) { // not a reason for the fallback by itself
+		always = "--fallback always "
+	}
+	rebuild := strings.Join(append([]string{"vfix rebuild " + always + fix + textutil.QuotePath(f.typed)}, p.destination(f.Source)...), " ")
 	switch {
 	case !f.Affected() && len(f.Packed) > 0 && !isImage(f.Findings):
-		return []string{"unzip -d DIR " + textutil.QuotePath(f.Packed[0].Path) + " && vfix patch -i DIR # then pack DIR again"}
+		archive := f.Packed[0].Path
+		if isDir {
+			archive = filepath.Join(path, archive)
+		}
+		return []string{"unzip -d DIR " + textutil.QuotePath(archive) + " && vfix patch -i DIR # then pack DIR again"}
 	case !f.Affected() && len(f.Packed) == 0 && (!isImage(f.Findings) || isContainer(f.Source)): // of an image, a rebuild adds the fallback
 		return []string{explain(f.typed)}
 	case isContainer(f.Source):
@@ -102,7 +111,6 @@ func (p place) fixes(f scanned) []string {
 	case isImage(f.Findings):
 		return []string{rebuild}
 	}
-	path := strings.TrimPrefix(f.typed, string(source.Dir)+":")
 	if fix != "" {
 		return []string{"vfix rebuild " + fix + "dir:" + textutil.QuotePath(path) + " -o dir:" + copyOf(path)}
 	}

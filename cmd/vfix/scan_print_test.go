@@ -152,6 +152,14 @@ func TestNothingPatched(t *testing.T) {
 	if got := runLine(fake(left, nil), "scan", "a"); !strings.HasSuffix(got.stdout, "\n\n  vfix rebuild a\n") {
 		t.Errorf("scan of an image: got stdout\n%s", got.stdout)
 	}
+	// An archive in an image or a directory: what covers it, and where it is.
+	if got := runLine(fake(packed, nil), "scan", "a"); !strings.HasSuffix(got.stdout, "\n\n  vfix rebuild --fallback always a\n") {
+		t.Errorf("an archive in an image: got stdout\n%s", got.stdout)
+	}
+	packed.Digest, packed.Source = "", "dir:a b"
+	if got := runLine(fake(packed, nil), "scan", "dir:a b"); !strings.HasSuffix(got.stdout, "\n\n  unzip -d DIR 'a b/x' && vfix patch -i DIR # then pack DIR again\n") {
+		t.Errorf("an archive in a directory: got stdout\n%s", got.stdout)
+	}
 	alone := fake(left, nil)
 	alone.answers = func(context.Context, source.Options) bool { return false }
 	left.Source = "oci:a"
