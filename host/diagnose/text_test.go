@@ -167,6 +167,8 @@ func TestTexts(t *testing.T) {
 		"fatal error: fault\n[signal SIGSEGV: segmentation violation code=0x1 addr=0xffffffffff600400 pc=0xffffffffff600400]\n\ngoroutine 1 [running]:": "call likely: vfix patch -o PROGRAM.vfix PROGRAM",
 		"# A fatal error has been detected by the Java Runtime Environment:\n#\n#  SIGSEGV (0xb) at pc=0xffffffffff600000, pid=1, tid=14":               "call likely: vfix patch -o PROGRAM.vfix PROGRAM",
 		"==7== Process terminating with default action of signal 11 (SIGSEGV)":                                                                          "unknown uncertain: dmesg | vfix diagnose -",
+		// Audit writes names with spaces in hex.
+		`audit: type=1326 audit(1.2:3): pid=7 comm=6D792070726F67 exe=2F6F70742F6D792070726F67 sig=31 arch=c000003e syscall=201 ip=0xffffffffff600400 code=0x0`: "filtered likely: vfix patch -o 'my prog.vfix' '/opt/my prog'",
 		// A container that is started again and again.
 		"CONTAINER ID   IMAGE      COMMAND   CREATED   STATUS                         PORTS   NAMES\n0123456789ab   centos:6   \"sh\"      1s        Restarting (139) 1 second ago           x": "unknown uncertain: vfix scan centos:6",
 		"NAME         IMAGE      COMMAND   SERVICE   CREATED   STATUS\napp-1        centos:6   \"sh\"      app       1s        Restarting (139) 1 second ago":                                   "unknown uncertain: vfix scan centos:6",

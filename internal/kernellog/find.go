@@ -11,6 +11,7 @@
 package kernellog
 
 import (
+	"encoding/hex"
 	"regexp"
 	"strconv"
 	"strings"
@@ -128,8 +129,21 @@ func findAudit(line string) (f Fault, ok bool) {
 	}
 	f.PID, _ = strconv.Atoi(field(line, " pid="))
 	f.Signal, _ = strconv.Atoi(field(line, " sig="))
-	f.Program, f.Path = field(line, " comm="), field(line, " exe=")
+	f.Program, f.Path = name(line, " comm="), name(line, " exe=")
 	return f, f.PID > 0 && f.Signal > 0 // a filter that only logs ends nothing
+}
+
+// name returns the name behind a key of an audit message. One with a space, a quote or a control character is in hex,
+// without quotes (audit_log_untrustedstring).
+func name(line, key string) string {
+	value := field(line, key)
+	if strings.Contains(line, key+`"`) {
+		return value
+	}
+	if b, err := hex.DecodeString(value); err == nil {
+		return string(b)
+	}
+	return value
 }
 
 // field returns the value behind a key, without its quotes.
