@@ -22,6 +22,9 @@ const maxAdded = 1 << 20
 
 // read returns the content of a file of the root, nil without such a file.
 func (r *root) read(name string) ([]byte, error) {
+	if r.covered[name] {
+		return nil, fmt.Errorf("/%s: a mount of the container is there", name)
+	}
 	fd, err := r.openFile(name)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil

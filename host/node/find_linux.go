@@ -139,6 +139,9 @@ func (l *looker) compare(d directory, targets []*target) (same bool, err error) 
 
 // shows reports whether the root has a target's original under a name, or its patched file.
 func (l *looker) shows(t *target, name string) (original, patched bool, err error) {
+	if l.covered[name] {
+		return false, false, nil
+	}
 	fd, err := l.openFile(name)
 	if err != nil {
 		return false, false, unread(name, err)

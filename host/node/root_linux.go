@@ -24,6 +24,9 @@ type root struct {
 	stat  unix.Statx_t
 	mount *mountinfo.Info // that the root is in
 	dirs  []directory     // with its files: the layers of its image, and then the container's own
+	// covered are the names on which the container has a mount. The kernel removes the mount if such a name gets another
+	// file (fs/namespace.c, __detach_mounts).
+	covered map[string]bool
 }
 
 // directory is one of those that a root consists of.
@@ -116,6 +119,31 @@ func (r *root) mounts() (same []*mountinfo.Info, err error) {
 		}
 	}
 	return same, nil
+}
+
+// cover finds the names that the mounts of a process cover; 0 is no process. At a createRuntime hook, the process has the
+// container's mounts, below the path of the root on this machine (runtime-spec, config.md).
+func (r *root) cover(pid int) error {
+	if pid == 0 {
+		return nil
+	}
+	path, err := os.Readlink(r.path())
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/%d/mountinfo", pid))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	all, err := mountinfo.GetMountsFromReader(f, nil)
+	r.covered = map[string]bool{}
+	for _, m := range all {
+		if name, below := strings.CutPrefix(m.Mountpoint, path+"/"); below {
+			r.covered[name] = true
+		}
+	}
+	return err
 }
 
 const (

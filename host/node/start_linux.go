@@ -109,6 +109,9 @@ func (s *start) patch(path string, set settings) error {
 		return err
 	}
 	defer r.close()
+	if err := r.cover(s.pid); err != nil {
+		return err
+	}
 	cache, err := openCache(s.config.StateDir())
 	if err != nil {
 		return err

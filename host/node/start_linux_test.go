@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -166,6 +167,32 @@ func TestHidden(t *testing.T) {
 		}
 		n.must(os.RemoveAll(n.state + "/layers"))
 	}
+}
+
+// A hook runs when the container has its mounts: they stay.
+func TestCovered(t *testing.T) {
+	n := newNode(t)
+	c := n.container(n.image("bin/clock", "lib/clock"))
+	n.write(n.dir+"/file", []byte("text"))
+	cmd := exec.Command("unshare", "--mount", "sh", "-c", `mount --bind "$1" "$2/bin/clock" && echo && ! read -r _ && cat "$2/bin/clock"`, "sh", n.dir+"/file", c.root)
+	in, err := cmd.StdinPipe()
+	n.must(err)
+	out, err := cmd.StdoutPipe()
+	n.must(err)
+	n.must(cmd.Start())
+	_, err = out.Read(make([]byte, 1))
+	n.must(err)
+	r := c.start(func(s *start) { s.pid = cmd.Process.Pid })
+	n.must(in.Close())
+	text, err := io.ReadAll(out)
+	_ = cmd.Wait()
+	if err != nil || string(text) != "text" {
+		t.Errorf("the file of the mount: got %d bytes, %v", len(text), err)
+	}
+	if n.expect(r, Patched, ""); strings.Join(r.Patched, " ") != "/lib/clock" {
+		t.Errorf("got %+v", r)
+	}
+	c.patched("lib/clock")
 }
 
 // One name of a file that the container has replaced or removed stays so.
