@@ -12,6 +12,7 @@ import (
 
 	"vfix.dev/vfix/host/diagnose"
 	"vfix.dev/vfix/images/source"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 func finds(crashes ...*diagnose.Crash) engine {
@@ -91,6 +92,9 @@ func TestDiagnoseAll(t *testing.T) {
 	all, err := diagnoseAll(t.Context(), []string{log, "bash[7]: segfault at 0 ip 401000 sp 7ffe error 4", "no-such-container", "oci:" + dir + "/none"}, o)
 	if len(all) != 2 || all[0].Crashes[0].Kind != diagnose.Unknown || all[1].Crashes[0].Kind != diagnose.Other {
 		t.Errorf("got %+v", all)
+	}
+	if _, dirErr := diagnoseAll(t.Context(), []string{"dir:/x"}, o); dirErr == nil || !strings.Contains(hinterr.HintOf(dirErr), "'vfix scan dir:/x'") {
+		t.Errorf("a directory: got %v", dirErr)
 	}
 	if err == nil || !strings.Contains(err.Error(), "no-such-container: neither a file nor a container or image") || !strings.Contains(err.Error(), "none") {
 		t.Errorf("got %v", err)

@@ -171,6 +171,9 @@ func checkText(name string, head []byte) error {
 		return nil
 	}
 	file := textutil.QuotePath(name)
+	if name == "stdin" {
+		file = "FILE"
+	}
 	return refused(name+": neither a core file nor text", "unpack a compressed file, and save a core from stdin to a file; for an image: vfix scan "+file+
 		"; for a journal: journalctl --file "+file+" -k | vfix diagnose -")
 }

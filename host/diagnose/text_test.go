@@ -363,6 +363,9 @@ func TestInput(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", path, err, want)
 		}
 	}
+	if _, err := Text("stdin", strings.NewReader("\x01\x02\x03"), Options{}); err == nil || !strings.Contains(errorText(err), "vfix scan FILE; ") {
+		t.Errorf("stdin: got %v", err)
+	}
 	// PowerShell writes UTF-16.
 	utf16 := "\xff\xfe"
 	for _, b := range []byte("[ 9.5] bash[7] " + attempted) {
