@@ -70,9 +70,9 @@ func (r *resuming) Read(p []byte) (int, error) {
 			return n, context.Cause(ctx)
 		}
 		if r.tries == maxTries {
-			return n, fmt.Errorf("%s: the connection broke after %d bytes: %w", r.what, r.at, r.plain(err))
+			return n, fmt.Errorf("%s: after %d bytes: %w", r.what, r.at, r.plain(err))
 		}
-		progress.Note(r.o.Progress, "%s: the connection broke after %d bytes: %v: it resumes", r.what, r.at, r.plain(err))
+		progress.Note(r.o.Progress, "%s: after %d bytes: %v: it resumes", r.what, r.at, r.plain(err))
 		if err := sleep(ctx, r.o.Pause<<(r.tries-1)); err != nil {
 			return n, err
 		}

@@ -165,6 +165,8 @@ func TestRegistryBreaks(t *testing.T) {
 						t.Errorf("%s: got %v, want %q", dest, err, c.want)
 					} else if n := strings.Count(err.Error(), host); n > 1 {
 						t.Errorf("%s: the registry is named %d times: %v", dest, n, err)
+					} else if strings.Count(err.Error(), "the connection broke") > 1 {
+						t.Errorf("%s: says twice that the connection broke: %v", dest, err)
 					}
 					left(t, at)
 					continue
