@@ -58,7 +58,7 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if pause := retryAfter(resp); pause > 0 && pause <= maxPause {
-		progress.Note(t.o.Progress, "registry %s: %s: next try in %v", req.URL.Host, resp.Status, pause.Round(time.Second))
+		progress.Note(t.o.Progress, "registry %s: %s: it asks to wait %v", req.URL.Host, resp.Status, pause.Round(time.Second))
 		err = sleep(req.Context(), pause)
 	}
 	return resp, err
