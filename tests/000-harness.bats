@@ -345,7 +345,7 @@ noting() {
 	expect "filter" "$output" $'NoNewPrivs:\t0\nSeccomp:\t2'
 	run "$novsyscall" sh -c 'exit 42'
 	expect "status of the program" "$status" 42
-	run -127 "$novsyscall" /nonexistent
+	run -127 "$novsyscall" "$BATS_TEST_TMPDIR/nothing"
 	run "$novsyscall" /etc/passwd
 	expect "status of a file that is not a program" "$status" 126
 	run "$novsyscall"
