@@ -121,7 +121,9 @@ func (s blobSet) addEntry(idx v1.ImageIndex, e v1.Descriptor, p progress.Reporte
 		return hinterr.Errorf(hinterr.ErrNotFound, "no blob %v", e.Digest)
 	}
 	l, err := all.Layer(e.Digest)
-	s[e.Digest] = l
+	if err == nil {
+		s[e.Digest] = l
+	}
 	return err
 }
 
