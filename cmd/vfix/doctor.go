@@ -17,9 +17,10 @@ import (
 
 func newDoctorCommand(out *output, e engine) *cobra.Command {
 	var opts workOptions
-	o := doctor.Options{Program: shim.Measure()}
+	var o doctor.Options
 	all := false
 	cmd := newVerb("doctor [options]", noArguments, func(ctx context.Context, _ []string) error {
+		o.Program = shim.Measure()
 		report, err := e.doctor(ctx, o)
 		if err != nil {
 			return hinterr.Among(err, []hinterr.For{{Err: doctor.ErrUnsupported, Hint: "run it on the machine or virtual machine whose kernel the containers use"}},
