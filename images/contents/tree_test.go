@@ -5,7 +5,9 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/rewriter/patch"
 	"vfix.dev/vfix/tests/imagetest"
@@ -25,6 +27,10 @@ func TestMerge(t *testing.T) {
 		{"a whiteout of a directory", layers{{file("d/e/a"), file("x")}, {file(".wh.d")}}, "x"},
 		{"a whiteout before its name again", layers{{file("d/a"), file("d/b")}, {file(".wh.d"), file("d/c")}}, "d/ d/c"},
 		{"a whiteout spares its own layer", layers{{file("d/a")}, {file("d/b"), file("d/.wh.a")}}, "d/ d/b"},
+		{"a whiteout behind the names that it hides below", layers{{file("d/a")}, {dir("d"), file("d/b"), file(".wh.d")}}, "d/ d/b"},
+		{"a whiteout behind a file of its name", layers{{file("a")}, {file("a"), file(".wh.a")}}, "a"},
+		{"a whiteout behind its directory, which comes again", layers{{file("d/a")}, {dir("d"), file(".wh.d"), dir("d")}}, "d/"},
+		{"a whiteout behind its directory, and a layer on it", layers{{file("d/a")}, {dir("d"), file("d/b"), file(".wh.d")}, {file("d/c")}}, "d/ d/b d/c"},
 		{"opaque", layers{{file("d/a"), file("d/e/b")}, {file("d/.wh..wh..opq"), file("d/c")}}, "d/ d/c"},
 		{"opaque behind the files of its layer", layers{{file("d/a")}, {file("d/c"), file("d/.wh..wh..opq")}}, "d/ d/c"},
 		{"a directory replaces a file", layers{{file("a")}, {dir("a"), file("a/b")}}, "a/ a/b"},
@@ -56,6 +62,34 @@ func TestMerge(t *testing.T) {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 		})
+	}
+}
+
+// TestLinkSetsMetadata: an engine sets a file's metadata by the header of each of its links, so the last one counts
+// (containerd, archive.createTarFile). The kernel drops the capabilities as the owner is set.
+func TestLinkSetsMetadata(t *testing.T) {
+	const user, capable = blob.XattrPrefix + "user.a", blob.XattrPrefix + "security.capability"
+	a, b := imagetest.FileM("a", []byte("a")), imagetest.LinkM("b", "a")
+	a.Uid, a.PAXRecords = 1, map[string]string{user: "1", capable: "2"}
+	b.Mode, b.Uid, b.Gid, b.Uname, b.Gname, b.ModTime = 0o4711, 2, 3, "user", "group", time.Unix(4, 0)
+	for links, want := range map[string]map[string]string{"plain": {user: "1"}, "capable": {user: "1", capable: "3"}} {
+		if b.PAXRecords = nil; links == "capable" {
+			b.PAXRecords = map[string]string{capable: "3"}
+		}
+		tree := imagetest.Must[*contents.Tree](t)(imagetest.TestSession(t).Image(t.Context(), imagetest.Stack(t, layers{{a, b}}...)))
+		for _, name := range []string{"a", "b"} {
+			e := tree.Find(name)
+			got := fmt.Sprintf("%o %d:%d %s:%s %d", e.Mode, e.Uid, e.Gid, e.Uname, e.Gname, e.ModTime.Unix())
+			if got != "4711 2:3 user:group 4" || !maps.Equal(e.PAXRecords, want) {
+				t.Errorf("%s, %s: got %s, %q, want %q", links, name, got, e.PAXRecords, want)
+			}
+		}
+	}
+	s := imagetest.SymM("s", "to")
+	l := imagetest.LinkM("t", "s")
+	tree := imagetest.Must[*contents.Tree](t)(imagetest.TestSession(t).Image(t.Context(), imagetest.Stack(t, layers{{s, l}}...)))
+	if e := tree.Find("t"); e == nil || e.Mode != 0o777 {
+		t.Errorf("a link of a symlink: got %+v", e)
 	}
 }
 
