@@ -43,6 +43,10 @@ func TestMerge(t *testing.T) {
 		{"aufs's own files", layers{{file(".wh..wh.plnk/1.2"), link("a", ".wh..wh.plnk/1.2"), link("b", ".wh..wh.plnk/1.2"), file(".wh..wh.aufs")}}, "a=1 b=1"},
 		{"a link to nothing", layers{{link("a", "b")}}, "error a: hard link to b, which does not exist"},
 		{"a path through a file", layers{{file("a"), file("a/b")}}, "error a is not a directory"},
+		{"a whiteout behind a file of its name, in the lowest layer", layers{{file("b"), file("a"), file(".wh.a")}}, "b"},
+		{"an opaque marker below a file", layers{{file("a"), file("a/.wh..wh..opq")}}, "a"},
+		{"an opaque marker in a loop of symlinks", layers{{sym("a", "b"), sym("b", "a"), file("a/d/.wh..wh..opq")}}, "error too many levels of symbolic links"},
+		{"a path through a loop of symlinks", layers{{sym("a", "b"), sym("b", "a"), file("a/c")}}, "error too many levels of symbolic links"},
 		{"a whiteout of nothing", layers{{file(".wh.")}}, "error whiteout of nothing"},
 		{"a name outside", layers{{file("../a")}}, "error leaves the root"},
 	} {
