@@ -37,15 +37,17 @@ var errOther = errors.New("another file is at its place")
 // place puts files into the root, and removes what a start that was killed has left. It returns an error for each file,
 // nil for success.
 func (r *root) place(files []addition) []error {
-	_, missing := r.tree.Lstat(staging)
-	if len(files) == 0 && missing != nil {
-		return nil
-	}
-	defer func() {
+	clean := func() {
 		_ = r.tree.RemoveAll(staging)
 		_ = r.tree.Chtimes(".", time.Time{}, time.Unix(r.stat.Mtime.Sec, int64(r.stat.Mtime.Nsec)))
-	}()
-	_ = r.tree.RemoveAll(staging) // of a start that was killed
+	}
+	if _, err := r.tree.Lstat(staging); err == nil {
+		clean()
+	}
+	if len(files) == 0 {
+		return nil
+	}
+	defer clean()
 	const private = 0o700
 	if err := r.tree.Mkdir(staging, private); err != nil {
 		return slices.Repeat([]error{err}, len(files))
