@@ -79,6 +79,7 @@ type Root struct {
 	src     *source.Source
 	o       ScanOptions
 	temp    string // directory with the files of an image or a tarball, "" until they are needed
+	err     error  // why they could not be unpacked: they are not, a second time
 }
 
 // OpenRoot opens the file system of a SOURCE.
@@ -99,16 +100,16 @@ func (r *Root) Scan(ctx context.Context) (*contents.Findings, error) {
 }
 
 // Dir returns a directory with the files, until Close: that of the SOURCE, or a temporary one.
-func (r *Root) Dir(ctx context.Context) (_ string, err error) {
+func (r *Root) Dir(ctx context.Context) (string, error) {
 	if fi, err := os.Stat(r.src.Path); err == nil && fi.IsDir() && !r.IsImage {
 		return r.src.Path, nil
 	}
-	if r.temp == "" {
-		if r.temp, err = os.MkdirTemp("", "vfix-root-"); err == nil {
-			err = unpack(ctx, r.src, r.temp, r.o.Media)
+	if r.temp == "" && r.err == nil {
+		if r.temp, r.err = os.MkdirTemp("", "vfix-root-"); r.err == nil {
+			r.err = unpack(ctx, r.src, r.temp, r.o.Media)
 		}
 	}
-	return r.temp, err
+	return r.temp, r.err
 }
 
 // Close closes the SOURCE.
