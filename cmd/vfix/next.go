@@ -111,23 +111,14 @@ func (p place) fixes(f scanned) []string {
 	case isImage(f.Findings):
 		return []string{rebuild}
 	}
+	quoted, patched := textutil.QuotePath(path), textutil.QuotePath(textutil.CopyName(path))
 	if fix != "" {
-		return []string{"vfix rebuild " + fix + "dir:" + textutil.QuotePath(path) + " -o dir:" + copyOf(path)}
+		return []string{"vfix rebuild " + fix + "dir:" + quoted + " -o dir:" + patched}
 	}
 	if elsewhere := librariesElsewhere(f.Findings, path); len(elsewhere) > 0 {
 		return []string{"vfix patch -i " + strings.Join(elsewhere, " ")}
 	}
-	quoted := textutil.QuotePath(path)
-	return []string{"vfix patch -o " + copyOf(path) + " " + quoted, "vfix patch -i " + quoted}
-}
-
-// copyOf names the patched copy of a path, in the working directory.
-func copyOf(path string) string {
-	name := strings.TrimLeft(filepath.Base(path), ".-/")
-	if name == "" { // of "." and "/"
-		return "fixed"
-	}
-	return textutil.QuotePath(name + ".vfix")
+	return []string{"vfix patch -o " + patched + " " + quoted, "vfix patch -i " + quoted}
 }
 
 // librariesElsewhere are the files to patch if some of them are libraries that do not lie in the source, quoted; none if

@@ -4,7 +4,6 @@ package diagnose
 
 import (
 	"cmp"
-	"path"
 	"strings"
 
 	"vfix.dev/vfix/internal/textutil"
@@ -88,7 +87,7 @@ func (o *Options) rebuild(image string) *Command {
 
 // patchProgram is the command that fixes a program on this machine.
 func patchProgram(file string) *Command {
-	return run("writes a patched copy of the program", "vfix", "patch", "-o", path.Base(file)+".vfix", file)
+	return run("writes a patched copy of the program", "vfix", "patch", "-o", textutil.CopyName(file), file)
 }
 
 // command is the next command for a crash: it fixes one on the page, and finds the cause of one at an unknown place.
@@ -177,7 +176,7 @@ func locate(t *textFacts, c *Crash) *Command {
 	case c.Program == "":
 		return &Command{"dmesg | vfix diagnose -", "the kernel's log shows where the program crashed; dmesg may need root"}
 	case c.Kind.Page():
-		return &Command{"vfix patch -o " + textutil.QuotePath(c.Program+".vfix") + " PROGRAM", "with the path of " + c.Program + ": writes a patched copy; if it ran in an image: 'vfix diagnose --root IMAGE' with this text names the file that calls the page, 'vfix rebuild IMAGE' fixes it"}
+		return &Command{"vfix patch -o " + textutil.QuotePath(textutil.CopyName(c.Program)) + " PROGRAM", "with the path of " + c.Program + ": writes a patched copy; if it ran in an image: 'vfix diagnose --root IMAGE' with this text names the file that calls the page, 'vfix rebuild IMAGE' fixes it"}
 	}
 	return &Command{"vfix scan PROGRAM", "with the path of " + c.Program + ", or the image that it ran in: shows whether it calls the vsyscall page; 'vfix diagnose --root IMAGE' with this text says whether that is the cause"}
 }

@@ -4,6 +4,7 @@ package textutil
 
 import (
 	"fmt"
+	"path"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -65,4 +66,13 @@ func QuoteWords(words []string) string {
 		out[i] = Quote(w)
 	}
 	return strings.Join(out, " ")
+}
+
+// CopyName is the name of a patched copy of the file or directory at a path, for the working directory.
+func CopyName(name string) string {
+	base := strings.TrimLeft(path.Base(name), ".-/")
+	if base == "" { // of "." and "/"
+		return "fixed"
+	}
+	return base + ".vfix"
 }

@@ -57,3 +57,11 @@ func TestQuoted(t *testing.T) {
 		}
 	}
 }
+
+func TestCopyName(t *testing.T) {
+	for name, want := range map[string]string{"/srv/muscle": "muscle.vfix", "-i": "i.vfix", "../.hidden": "hidden.vfix", ".": "fixed", "/": "fixed", "a b/": "a b.vfix"} {
+		if got := CopyName(name); got != want {
+			t.Errorf("%q: got %q, want %q", name, got, want)
+		}
+	}
+}
