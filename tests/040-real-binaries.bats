@@ -151,13 +151,7 @@ input() { printf '>a\nMKTAYIAKQRQISFVKSHFSRQ\n>b\nMKTAYIAKQRQISFVKSHFSR\n'; }
 	mv "$root/etc/ld.so.preload" "$root/etc/preload"
 	cp "$build/fixtures/golike" "$(static_muscle)" "$root/usr/bin/"
 	input >"$root/in.fa"
-	cat >"$root/handler.pl" <<-'END'
-		$| = 1;
-		$SIG{SEGV} = sub { print "caught\n" };
-		print time > 1e9 ? "later\n" : "earlier\n";
-		kill SEGV => $$;
-		print "on\n";
-	END
+	perl_handler >"$root/handler.pl"
 	# As yum and rpm do, for themselves and the programs that they start.
 	cat >"$root/blocked.pl" <<-'END'
 		use POSIX;

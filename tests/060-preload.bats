@@ -234,13 +234,7 @@ both() {
 		done
 		wait $!
 	END
-	cat >"$root/crash.pl" <<-'END'
-		$| = 1;
-		$SIG{SEGV} = sub { print "caught\n" };
-		print time > 1e9 ? "later\n" : "earlier\n";
-		kill SEGV => $$;
-		print "on\n";
-	END
+	perl_handler >"$root/crash.pl"
 	cat >"$root/crash.py" <<-'END'
 		import time, faulthandler, os
 		print(time.time() > 1e9, flush=True)

@@ -347,3 +347,14 @@ legacy_program() {
 		}
 	END
 }
+
+# perl_handler: a program of perl that has a handler of its own for SIGSEGV, asks for the time, and gets the signal.
+perl_handler() {
+	cat <<-'END'
+		$| = 1;
+		$SIG{SEGV} = sub { print "caught\n" };
+		print time > 1e9 ? "later\n" : "earlier\n";
+		kill SEGV => $$;
+		print "on\n";
+	END
+}
