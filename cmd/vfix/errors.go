@@ -110,7 +110,7 @@ const (
 	statusBrokenPipe = statusSignal + int(syscall.SIGPIPE)
 )
 
-// statusOf is the exit status of an error that is none of several.
+// statusOf is the exit status of one error, which joins no others.
 func statusOf(err error) int {
 	own, is := errors.AsType[*exit](err)
 	switch {

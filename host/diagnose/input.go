@@ -164,7 +164,7 @@ func (t *textFacts) read(name string, in io.Reader) error {
 	}
 }
 
-// checkText refuses a file that is not a text (mimesniff.spec.whatwg.org, section 7.1), but for zeros at its start.
+// checkText refuses a file that is not text (mimesniff.spec.whatwg.org, section 7.1). Zeros at its start are allowed.
 func checkText(name string, head []byte) error {
 	head = bytes.TrimLeft(head, "\x00")
 	if len(head) > 0 && strings.HasPrefix(http.DetectContentType(head), "text/") {

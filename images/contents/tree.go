@@ -73,7 +73,7 @@ func (t *Tree) place(name string) (string, error) {
 	return name, err // the same string, once in memory
 }
 
-// Find returns the node with a name, following symlinks in all components except the last; nil if there is none.
+// Find returns the node with a name, following symlinks in all components except the last; nil if it does not exist.
 func (t *Tree) Find(name string) *Node {
 	at, err := t.place(strings.Trim(name, "/"))
 	if err != nil {

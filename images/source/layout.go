@@ -29,8 +29,8 @@ const (
 	fullRefNameKey = "io.containerd.image.name"
 )
 
-// files opens a file of an image, in a directory or an archive, and gives its length in bytes. It errs with ErrNotFound
-// if there is none of that name.
+// files opens a file of an image, in a directory or an archive, and gives its length in bytes. Its error for a
+// name that does not exist is ErrNotFound.
 type files func(name string) (io.ReadCloser, int64, error)
 
 // filesOf are the files of a directory.

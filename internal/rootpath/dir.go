@@ -19,7 +19,7 @@ type Dir struct {
 	dirs map[string]opened
 }
 
-// opened is a directory, or why there is none.
+// opened is a directory, or the error of opening it.
 type opened struct {
 	root *os.Root
 	err  error

@@ -138,7 +138,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestOperands: the number and width of general registers, and no memory where there is none.
+// TestOperands: the number and width of general registers, and memory only if the instruction has such an operand.
 func TestOperands(t *testing.T) {
 	for code, want := range map[string][2]int{
 		"88d8": {Rax, 8}, "88dc": {Rax, 8}, "4088de": {Rsi, 8}, "4488d8": {Rax, 8}, "4588df": {15, 8}, "6689d8": {Rax, 16}, "664189df": {15, 16},

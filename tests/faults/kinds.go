@@ -24,7 +24,7 @@ type kind interface {
 	leaves(call string) bool
 	// starts reports whether a run that succeeds may leave something undone; undone looks at it.
 	starts() bool
-	// step reports whether a failed run may leave a file as it is to be in the end.
+	// step reports whether a failed run may leave a file as a successful run does.
 	step(path string) bool
 }
 
@@ -135,7 +135,7 @@ const (
 )
 
 func (s start) prepare() {
-	_ = unix.Unmount(root, unix.MNT_DETACH) // the first time it is none
+	_ = unix.Unmount(root, unix.MNT_DETACH) // the first time it is not mounted
 	check(os.RemoveAll("state"))
 	check(os.Mkdir("state", 0o700))
 	s.usual.prepare()
