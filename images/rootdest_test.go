@@ -95,3 +95,18 @@ func TestRebuildToDirectoryErrors(t *testing.T) {
 		t.Errorf("got\n%s\nwas\n%s", after, before)
 	}
 }
+
+// Files that cannot be unpacked are an error each time: a directory with a part of them would look whole.
+func TestRootThatCannotBeUnpacked(t *testing.T) {
+	sound := imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.FileM("a", []byte("a"))}))
+	broken := imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.FileM("a", []byte("a")), imagetest.LinkM("b", "nothing")}))
+	for source, fails := range map[string]bool{sound: false, broken: true} {
+		r := imagetest.Must[*images.Root](t)(images.OpenRoot(t.Context(), source, images.ScanOptions{}))
+		for range 2 {
+			if dir, err := r.Dir(t.Context()); (err != nil) != fails {
+				t.Errorf("%s: got %s, %v", source, dir, err)
+			}
+		}
+		r.Close()
+	}
+}
