@@ -85,7 +85,7 @@ func (b *batchOptions) part() (lists.Part, error) {
 type listVerb func(context.Context, []lists.Item, lists.Options) []lists.Image
 
 // runBatch processes a list of images, and prints and reports the results. strict makes hazards findings.
-func runBatch(ctx context.Context, verb string, b *batchOptions, w *workOptions, o images.RebuildOptions, strict bool, work listVerb, out *output, e engine) error {
+func runBatch(ctx context.Context, b *batchOptions, w *workOptions, o images.RebuildOptions, strict bool, work listVerb, out *output, e engine) error {
 	part, err := b.part()
 	if err != nil {
 		return err
@@ -118,15 +118,11 @@ func runBatch(ctx context.Context, verb string, b *batchOptions, w *workOptions,
 	sums := batchSums(o.DryRun, all)
 	if b.report != "" {
 		about := fmt.Sprintf("vfix %s, %s", version, time.Now().UTC().Format("2006-01-02 15:04 UTC"))
-		r := lists.Report{Title: "vfix " + verb, About: about, Sums: sums, Next: b.next(verb, all), All: all}
+		r := lists.Report{Title: "vfix " + out.verb, About: about, Sums: sums, Next: b.next(out.verb, all), All: all}
 		err = r.Write(b.report)
 	}
-	if w.json() {
-		err = errors.Join(err, out.document(verb, o.DryRun, batchJSON(all)))
-	} else {
-		writeBatch(out.Out, sums, all)
-	}
-	return errors.Join(err, context.Cause(ctx), batchRemains(all, b.fromFile, strict))
+	shown := out.show(o.DryRun, batchJSON(all), func(s screen.Stream) { writeBatch(s, sums, all) })
+	return errors.Join(err, shown, context.Cause(ctx), batchRemains(all, b.fromFile, strict))
 }
 
 // batchRemains is what remains of a list: failures are an error; call sites, hazards if strict, and what could not be

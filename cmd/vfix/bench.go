@@ -99,11 +99,7 @@ func runBench(ctx context.Context, opts *benchOptions, image string, out *output
 		}
 		out.Note("bench: chart written to %s", opts.plot)
 	}
-	if opts.json() {
-		return out.document("bench", false, b)
-	}
-	writeFigures(out.Out, &b, opts.redis)
-	return nil
+	return out.show(false, b, func(s screen.Stream) { writeFigures(s, &b, opts.redis) })
 }
 
 // measure returns the figures: of this host, or of the files of an image in a directory and a patched copy beside it.

@@ -24,20 +24,15 @@ func newDiagnoseCommand(out *output, e engine) *cobra.Command {
 		if diagnose.Quoted(args) {
 			return usagef("%d arguments that are one line of a text: quote it, as in: vfix diagnose %s", len(args), textutil.Quote(strings.Join(args, " ")))
 		}
-		here := place{noEngine: noEngine(ctx, e, opts.read.Media)}
-		all, err := e.diagnose(ctx, args, crashOptions{root: root, scan: opts.read, output: here.destination})
+		all, err := e.diagnose(ctx, args, crashOptions{root: root, scan: opts.read, output: destinations(ctx, e, opts.read.Media)})
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		switch {
-		case len(all) == 0:
-		case opts.json():
-			err = errors.Join(err, out.document("diagnose", false, jsonDiagnosis{all}))
-		default:
-			writeDiagnosis(out.Out, all)
+		if len(all) > 0 {
+			err = errors.Join(err, out.show(false, jsonDiagnosis{all}, func(s screen.Stream) { writeDiagnosis(s, all) }))
 		}
 		for _, r := range all {
-			err = errors.Join(err, crashFinding(r, opts.json()))
+			err = errors.Join(err, crashFinding(r))
 		}
 		return err
 	})
@@ -54,7 +49,7 @@ type jsonDiagnosis struct {
 
 // crashFinding is the finding of a result, nil without one. The hint is the next command only if stdout has JSON: the text
 // there ends with it.
-func crashFinding(r *diagnose.Result, json bool) error {
+func crashFinding(r *diagnose.Result) error {
 	page, open := 0, 0
 	var first *diagnose.Crash // that counts
 	for _, c := range r.Crashes {
@@ -82,7 +77,8 @@ func crashFinding(r *diagnose.Result, json bool) error {
 	if first.Kind == diagnose.Affected {
 		found = finding(hint, "%s: AFFECTED", r.Input)
 	}
-	return found.onStdout(first.Next != nil && !json)
+	found.inText = first.Next != nil
+	return found
 }
 
 // writeDiagnosis prints few crashes of each result.

@@ -16,7 +16,6 @@ import (
 )
 
 func newDoctorCommand(out *output, e engine) *cobra.Command {
-	var opts workOptions
 	var o doctor.Options
 	all := false
 	cmd := newVerb("doctor [options]", noArguments, func(ctx context.Context, _ []string) error {
@@ -27,11 +26,7 @@ func newDoctorCommand(out *output, e engine) *cobra.Command {
 				"vfix runs a small program to measure: set TMPDIR to a directory from which programs may be executed")
 		}
 		failed := report.Failed()
-		if opts.json() {
-			err = out.document("doctor", false, jsonDoctor{failed, report})
-		} else {
-			writeReport(out.Out, report, all)
-		}
+		err = out.show(false, jsonDoctor{failed, report}, func(s screen.Stream) { writeReport(s, report, all) })
 		if err == nil && len(failed) > 0 {
 			return finding("'vfix doctor --all' prints the details and what to do", "%s failed: %s", screen.Count(len(failed), "check"), strings.Join(failed, ", "))
 		}
@@ -42,7 +37,7 @@ func newDoctorCommand(out *output, e engine) *cobra.Command {
 	f.StringSliceVar(&o.Checks, "check", nil, "run only these `CHECKS`: "+strings.Join(doctor.Names(), ", "))
 	choices(cmd, "check", doctor.Names())
 	f.BoolVar(&o.Quick, "quick", false, "shorter measurements")
-	opts.addFormat(cmd)
+	addFormat(cmd)
 	return cmd
 }
 

@@ -15,14 +15,18 @@ import (
 )
 
 // output prints the results of verbs, as text or JSON, and errors. Its rules are in package screen.
-type output struct{ *screen.Output }
+type output struct {
+	*screen.Output
+	verb string // whose result it prints
+	json bool
+}
 
-func newOutput(stdout, stderr io.Writer) *output { return &output{screen.New(stdout, stderr)} }
+func newOutput(stdout, stderr io.Writer) *output { return &output{Output: screen.New(stdout, stderr)} }
 
 // fail prints an error and what to do about it. Findings are a report, not an error.
 func (o *output) fail(err error) {
 	own, _ := errors.AsType[*exit](err)
-	if err == screen.ErrBrokenPipe || own != nil && own.printed {
+	if err == screen.ErrBrokenPipe || own != nil && own.inText && !o.json {
 		return
 	}
 	label := "error:"
@@ -46,7 +50,7 @@ func (o *output) fail(err error) {
 type exit struct {
 	status    int
 	msg, hint string
-	printed   bool // the verb has printed both on stdout, in its own words
+	inText    bool // the verb's text on stdout has both, in its own words; its JSON does not
 }
 
 func (e *exit) Error() string { return e.msg }
@@ -62,15 +66,15 @@ func finding(hint, format string, a ...any) *exit {
 	return &exit{status: statusFindings, msg: fmt.Sprintf(format, a...), hint: hint}
 }
 
+// inText is a finding that the verb's text on stdout has already.
+func inText(e *exit) *exit {
+	e.inText = true
+	return e
+}
+
 // incompletef is the finding that something could not be examined or judged.
 func incompletef(hint, format string, a ...any) *exit {
 	return &exit{status: statusIncomplete, msg: fmt.Sprintf(format, a...), hint: hint}
-}
-
-// onStdout is the finding if stdout has it already, or not.
-func (e *exit) onStdout(printed bool) *exit {
-	e.printed = printed
-	return e
 }
 
 // stopped is the cause of a context that a signal cancelled.

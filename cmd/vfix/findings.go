@@ -12,7 +12,6 @@ import (
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
-	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/addedfiles"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
@@ -51,7 +50,7 @@ func about(f *contents.Findings) string {
 		return ""
 	}
 	what := "the program and the %s that it needs"
-	if strings.HasPrefix(f.Source, string(source.Dir)+":") {
+	if isDir(f) {
 		what = "its programs and the %s that they need"
 	}
 	text := fmt.Sprintf(": "+what+" in %s", screen.Count(len(l.Examined), "file"), l.Root)

@@ -62,11 +62,11 @@ func TestProposalsWorkHere(t *testing.T) {
 func TestProposalForDirectory(t *testing.T) {
 	f := patchable()
 	f.Source, f.Digest, f.Loads = "dir:/srv/tools", "", &contents.Loads{Root: "/"}
-	if got := strings.Join((place{}).fixes(scanned{"/srv/tools", f}), "\n"); got != "vfix patch -o tools.vfix /srv/tools\nvfix patch -i /srv/tools" {
+	if got := strings.Join(destination(func(string) []string { return nil }).fixes(scanned{"/srv/tools", f}), "\n"); got != "vfix patch -o tools.vfix /srv/tools\nvfix patch -i /srv/tools" {
 		t.Errorf("got %s", got)
 	}
 	f.Files = append(f.Files, fileOf("/lib64/libc.so.6", "glibc 2.5", patchOf(site(0x10, find.Time, find.Live, find.Reason{}), patch.Entry, 0)))
-	if got := strings.Join((place{}).fixes(scanned{"/srv/tools", f}), "\n"); got != "vfix patch -i /srv/tools /lib64/libc.so.6" {
+	if got := strings.Join(destination(func(string) []string { return nil }).fixes(scanned{"/srv/tools", f}), "\n"); got != "vfix patch -i /srv/tools /lib64/libc.so.6" {
 		t.Errorf("got %s", got)
 	}
 }

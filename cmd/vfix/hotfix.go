@@ -22,11 +22,8 @@ func newHotfixCommand(out *output, e engine) *cobra.Command {
 			return err
 		}
 		out.warnings(done.Findings, true)
-		if opts.json() {
-			err = out.document("hotfix", false, jsonHotfixed{done, sourceJSON(done.Findings, done.Findings.Remaining())})
-		} else {
-			out.hotfixed(&opts, args[0], done)
-		}
+		doc := jsonHotfixed{done, sourceJSON(done.Findings, done.Findings.Remaining())}
+		err = out.show(false, doc, func(screen.Stream) { out.hotfixed(&opts, args[0], done) })
 		return errors.Join(err, remaining(done.Findings, args[0]))
 	})
 	cmd.Flags().BoolVar(&start, "start", false, "start the container afterwards")

@@ -43,19 +43,13 @@ func newUninstallCommand(out *output, e engine) *cobra.Command {
 
 // newInstaller is what install and uninstall have in common: act does the work of a verb, and its result is printed.
 func newInstaller(use string, optional bool, o *install.Options, out *output, act func() (*install.Result, error)) *cobra.Command {
-	var opts workOptions
-	verb, _, _ := strings.Cut(use, " ")
 	cmd := newVerb(use, oneWord("ENGINE", optional, install.Engines()), func(_ context.Context, args []string) error {
 		o.Engine = strings.Join(args, "")
 		done, err := act()
 		if err != nil {
 			return err
 		}
-		if opts.json() {
-			err = out.document(verb, o.DryRun, *done)
-		} else {
-			out.installed(o, done)
-		}
+		err = out.show(o.DryRun, *done, func(screen.Stream) { out.installed(o, done) })
 		if err == nil && done.Stays {
 			return finding("afterwards, remove the rest: "+again(o), "the runtime is still needed, and stays")
 		}
@@ -66,7 +60,7 @@ func newInstaller(use string, optional bool, o *install.Options, out *output, ac
 	f.StringVar(&o.Config, "config", "", "configuration `FILE` of docker or containerd, if it is not at its usual place")
 	f.StringVar(&o.Root, "root", "/", "work on the machine whose root directory is `DIR`")
 	f.BoolVar(&o.DryRun, "dry-run", false, "show what would be done without writing anything")
-	opts.addFormat(cmd)
+	addFormat(cmd)
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/internal/textutil"
 )
 
@@ -18,8 +19,13 @@ const schemaVersion = 1
 // emptyList matches the end of a line with a list that is nil: no other value is null, and no string ends like this.
 var emptyList = textutil.LazyRegexp(`(?m): null(,?)$`)
 
-// document prints what a verb did: what every document begins with, and the members of v, a struct.
-func (o *output) document(verb string, dry bool, v any) error {
+// show prints what a verb did: with --format json what every document begins with, and the members of v, a struct; else
+// the text.
+func (o *output) show(dry bool, v any, text func(screen.Stream)) error {
+	if !o.json {
+		text(o.Out)
+		return nil
+	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -27,7 +33,7 @@ func (o *output) document(verb string, dry bool, v any) error {
 	if err := enc.Encode(v); err != nil {
 		return err
 	}
-	fmt.Fprintf(o.Out, "{\n  \"schema\": %d,\n  \"verb\": %q,\n  \"dry_run\": %t,", schemaVersion, verb, dry)
+	fmt.Fprintf(o.Out, "{\n  \"schema\": %d,\n  \"verb\": %q,\n  \"dry_run\": %t,", schemaVersion, o.verb, dry)
 	_, err := o.Out.Write(emptyList().ReplaceAll(b.Bytes()[1:], []byte(": []$1"))) // behind the brace that opens v
 	return err
 }

@@ -34,11 +34,7 @@ func newLayerCommand(out *output, e engine) *cobra.Command {
 			return err
 		}
 		out.Note("%s with %s", screen.Size(done.Size), strings.Join(done.Files, ", "))
-		if opts.json() {
-			return out.document("layer", false, *done)
-		}
-		out.Result(done.Reference)
-		return nil
+		return out.show(false, *done, func(screen.Stream) { out.Result(done.Reference) })
 	})
 	f := cmd.Flags()
 	f.StringVarP(&o.Dest, "output", "o", "", "write the layer to `DEST` (default: the local engine)")

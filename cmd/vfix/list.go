@@ -39,11 +39,9 @@ func runList(ctx context.Context, opts *workOptions, match, args []string, out *
 	for _, m := range match {
 		o.Match = append(o.Match, textutil.ImagePattern(m))
 	}
-	doc, n := listJSON{}, 0
+	doc := listJSON{}
 	o.Each = func(image string) error { // printed as they are found, or kept for the JSON
-		if n++; opts.json() {
-			doc.Images = append(doc.Images, listedJSON{image})
-		} else {
+		if doc.Images = append(doc.Images, listedJSON{image}); !out.json {
 			out.Result(image)
 		}
 		return nil
@@ -55,14 +53,11 @@ func runList(ctx context.Context, opts *workOptions, match, args []string, out *
 			break
 		}
 	}
-	if n == 0 && errors.Join(errs...) != nil {
+	if len(doc.Images) == 0 && errors.Join(errs...) != nil {
 		return errors.Join(errs...) // not "0 images", which is not known
 	}
-	out.Note("%s", screen.Count(n, "image"))
-	if opts.json() {
-		errs = append(errs, out.document("list", false, doc))
-	}
-	return errors.Join(errs...)
+	out.Note("%s", screen.Count(len(doc.Images), "image"))
+	return errors.Join(append(errs, out.show(false, doc, func(screen.Stream) {}))...)
 }
 
 type listJSON struct {

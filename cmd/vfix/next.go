@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"vfix.dev/vfix/images"
@@ -15,45 +16,34 @@ import (
 	"vfix.dev/vfix/internal/textutil"
 )
 
-// place has the facts about a machine that decide which command works on it.
-type place struct {
-	noEngine bool // no container engine answers: an image needs another destination
-}
+// destination returns the one that a rebuild of an image needs here, as words of a command: none for the default, the
+// local engine, if one answers.
+type destination func(image string) []string
 
 // engineLimit is how long vfix waits for an engine before it proposes a command that needs none.
 const engineLimit = 3 * time.Second
 
-// noEngine reports that no container engine answers.
-func noEngine(ctx context.Context, e engine, o source.Options) bool {
-	if e.answers == nil {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(ctx, engineLimit)
-	defer cancel()
-	return !e.answers(ctx, o)
-}
-
-// placeFor finds the facts that the commands for some findings depend on.
-func placeFor(ctx context.Context, e engine, o source.Options, all []scanned) place {
-	needs := slices.ContainsFunc(all, func(f scanned) bool {
-		return (f.Affected() || f.UncoveredSites() > 0) && isImage(f.Findings) && !strings.HasPrefix(f.Source, string(source.Daemon)+":") && !isContainer(f.Source)
+// destinations asks for an engine once, at the first image that is not in one.
+func destinations(ctx context.Context, e engine, o source.Options) destination {
+	answers := sync.OnceValue(func() bool {
+		ctx, cancel := context.WithTimeout(ctx, engineLimit)
+		defer cancel()
+		return e.answers == nil || e.answers(ctx, o)
 	})
-	return place{noEngine: needs && noEngine(ctx, e, o)}
+	return func(image string) []string {
+		ref, err := source.ParseRef(image)
+		if err != nil || ref.Transport == source.Daemon || answers() {
+			return nil
+		}
+		return []string{"-o", source.FileDest(ref).String()}
+	}
 }
 
 func isImage(f *contents.Findings) bool { return f.Digest != "" }
 
-func isContainer(typed string) bool { return strings.HasPrefix(typed, images.ContainerPrefix) }
+func isDir(f *contents.Findings) bool { return strings.HasPrefix(f.Source, string(source.Dir)+":") }
 
-// destination is the one that a rebuild of a source needs here, as words of a command; none for the default, the local
-// engine.
-func (p place) destination(name string) []string {
-	ref, err := source.ParseRef(name)
-	if err != nil || !p.noEngine || ref.Transport == source.Daemon {
-		return nil
-	}
-	return []string{"-o", source.FileDest(ref).String()}
-}
+func isContainer(typed string) bool { return strings.HasPrefix(typed, images.ContainerPrefix) }
 
 // quoted puts a command into quotation marks, unless it contains some: copied with them, it would be another command.
 func quoted(command string) string {
@@ -82,34 +72,27 @@ func quotePaths(names []string) string {
 
 // fixes are the commands that fix what a scan found; if nothing can be fixed, the one that shows why. The first leaves
 // the source as it is, if there are two.
-func (p place) fixes(f scanned) []string {
+func (d destination) fixes(f scanned) []string {
 	fix := ""
 	if names := fixNames(f.Findings); names != "" {
 		fix = "--fix " + names + " "
 	}
-	path, isDir := strings.TrimPrefix(f.typed, string(source.Dir)+":"), strings.HasPrefix(f.Source, string(source.Dir)+":")
-	always := ""
-	if slices.ContainsFunc(f.Packed, func(p contents.Packed) bool { return !p.Covered }) { // not a reason for the fallback by itself
-		always = "--fallback always "
-	}
-	rebuild := strings.Join(append([]string{"vfix rebuild " + always + fix + textutil.QuotePath(f.typed)}, p.destination(f.Source)...), " ")
+	path := strings.TrimPrefix(f.typed, string(source.Dir)+":")
 	switch {
-	case !f.Affected() && len(f.Packed) > 0 && !isImage(f.Findings):
+	case isImage(f.Findings) && !isContainer(f.Source): // also if nothing can be patched: a rebuild adds the fallback
+		return []string{d.rebuild(f, fix)}
+	case !f.Affected() && len(f.Packed) > 0:
 		archive := f.Packed[0].Path
-		if isDir {
+		if isDir(f.Findings) {
 			archive = filepath.Join(path, archive)
 		}
 		return []string{"unzip -d DIR " + textutil.QuotePath(archive) + " && vfix patch -i DIR # then pack DIR again"}
-	case !f.Affected() && len(f.Packed) == 0 && (!isImage(f.Findings) || isContainer(f.Source)): // of an image, a rebuild adds the fallback
+	case !f.Affected():
 		return []string{explain(f.typed)}
 	case isContainer(f.Source):
 		return []string{"vfix hotfix " + fix + textutil.QuotePath(f.typed)}
-	case source.ReadOnce(f.Source) && isImage(f.Findings):
-		return []string{"... | " + rebuild}
 	case source.ReadOnce(f.Source) && fix == "":
 		return []string{"vfix patch -o COPY FILE"}
-	case isImage(f.Findings):
-		return []string{rebuild}
 	}
 	quoted, patched := textutil.QuotePath(path), textutil.QuotePath(textutil.CopyName(path))
 	if fix != "" {
@@ -121,16 +104,27 @@ func (p place) fixes(f scanned) []string {
 	return []string{"vfix patch -o " + patched + " " + quoted, "vfix patch -i " + quoted}
 }
 
+// rebuild is the command for an image.
+func (d destination) rebuild(f scanned, fix string) string {
+	command := "vfix rebuild "
+	if slices.ContainsFunc(f.Packed, func(p contents.Packed) bool { return !p.Covered }) { // not a reason for the fallback by itself
+		command += "--fallback always "
+	}
+	if source.ReadOnce(f.Source) {
+		command = "... | " + command
+	}
+	return strings.Join(append([]string{command + fix + textutil.QuotePath(f.typed)}, d(f.Source)...), " ")
+}
+
 // librariesElsewhere are the files to patch if some of them are libraries that do not lie in the source, quoted; none if
 // all do.
 func librariesElsewhere(f *contents.Findings, path string) (all []string) {
 	if f.Loads == nil {
 		return nil
 	}
-	isDir := strings.HasPrefix(f.Source, string(source.Dir)+":")
 	for i := range f.Files {
 		name := f.Files[i].Path
-		if isDir && !filepath.IsAbs(name) {
+		if isDir(f) && !filepath.IsAbs(name) {
 			name = path
 		}
 		if !f.Files[i].Plan.Empty() {

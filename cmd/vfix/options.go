@@ -6,6 +6,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -19,20 +20,14 @@ import (
 	"vfix.dev/vfix/shim"
 )
 
-// workOptions control the work and its output.
+// workOptions control the work.
 type workOptions struct {
-	format  string
-	quiet   bool
-	verbose bool
-	explain bool
-
+	explain  bool
 	read     images.ScanOptions // complete when the verb's work begins
 	images   bool               // are read, so that the options for that count
 	platform string
 	fix      string
 }
-
-func (w *workOptions) json() bool { return w.format == "json" }
 
 // The annotations of options. An option that means the same in each verb is shared: 'vfix help options' explains it.
 // One with choices accepts only these: see checkOptions.
@@ -63,18 +58,21 @@ func must(err error) {
 	}
 }
 
-// addFormat declares --format.
-func (w *workOptions) addFormat(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&w.format, "format", "table", "print results in this `FORMAT`: table, or json (see 'vfix help json')")
-	choices(cmd, "format", []string{"table", "json"})
-	shared(cmd, "format")
+// formatFlag is an option of all verbs that print a result.
+const formatFlag = "format"
+
+// addFormat declares it.
+func addFormat(cmd *cobra.Command) {
+	cmd.Flags().String(formatFlag, "table", "print results in this `FORMAT`: table, or json (see 'vfix help json')")
+	choices(cmd, formatFlag, []string{"table", "json"})
+	shared(cmd, formatFlag)
 }
 
 // add declares the options of all verbs that take long, and sets of others. They are checked before the verb's work.
 func (w *workOptions) add(cmd *cobra.Command, out *output, sets ...func(*workOptions, *cobra.Command)) {
-	w.addFormat(cmd)
-	cmd.Flags().BoolVarP(&w.quiet, "quiet", "q", false, "print only results, warnings and errors")
-	cmd.Flags().BoolVarP(&w.verbose, "verbose", "v", false, "also print what is read, each lookup and each request to a registry")
+	addFormat(cmd)
+	cmd.Flags().BoolVarP(&out.Quiet, "quiet", "q", false, "print only results, warnings and errors")
+	cmd.Flags().BoolVarP(&out.Verbose, "verbose", "v", false, "also print what is read, each lookup and each request to a registry")
 	shared(cmd, "quiet", "verbose")
 	for _, set := range sets {
 		set(w, cmd)
@@ -132,7 +130,6 @@ func (w *workOptions) begin(out *output) (err error) {
 			return usagef("--fix: %v", err)
 		}
 	}
-	out.Quiet, out.Verbose = w.quiet, w.verbose
 	w.read.Rewriter.Explain = w.explain
 	w.read.Media.Progress, w.read.Media.UserAgent, w.read.Shim = out.Progress(), "vfix/"+buildVersion().Version, fallbackShim()
 	return nil
@@ -159,7 +156,7 @@ func fallbackShim() fallback.Shim {
 // optionsHelp explains the options that mean the same in each verb that has them.
 func optionsHelp() string {
 	cmd := &cobra.Command{}
-	new(workOptions).add(cmd, nil, withJobs, withImages)
+	new(workOptions).add(cmd, newOutput(io.Discard, io.Discard), withJobs, withImages)
 	return "These options mean the same in each verb that has them:\n\n" + usages(cmd.Flags()) + "\n"
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/images/patch"
 )
 
@@ -25,18 +26,15 @@ func newPatchCommand(out *output, e engine) *cobra.Command {
 			return err
 		}
 		out.warnings(found, true)
-		typed := strings.Join(paths, " ")
-		if opts.json() {
-			err = out.document("patch", to.DryRun, jsonFindings{[]jsonSource{sourceJSON(found, found.Remaining())}})
-		} else {
-			writePatched(out.Out, typed, to.DryRun, found)
+		err = out.show(to.DryRun, jsonFindings{[]jsonSource{sourceJSON(found, found.Remaining())}}, func(s screen.Stream) {
+			writePatched(s, strings.Join(paths, " "), to.DryRun, found)
 			if opts.explain {
-				writeExplained(out.Out, found)
+				writeExplained(s, found)
 			}
 			if to.Output != "" && !to.DryRun {
-				out.Out.Print("written: ", nil, to.Output)
+				s.Print("written: ", nil, to.Output)
 			}
-		}
+		})
 		return errors.Join(err, remaining(found, paths...))
 	})
 	exclusive(cmd, "in-place output", "since dry-run")

@@ -31,7 +31,7 @@ func newRebuildCommand(out *output, e engine) *cobra.Command {
 			return err
 		}
 		if opts.fromFile != "" {
-			return runBatch(ctx, "rebuild", &opts.batchOptions, &opts.workOptions, opts.to, false, e.rebuildAll, out, e)
+			return runBatch(ctx, &opts.batchOptions, &opts.workOptions, opts.to, false, e.rebuildAll, out, e)
 		}
 		return rebuildOne(ctx, &opts, args[0], out, e)
 	})
@@ -84,7 +84,7 @@ func rebuildOne(ctx context.Context, opts *rebuildOptions, source string, out *o
 	}
 	f := done.Findings
 	out.warnings(f, true)
-	if !out.Quiet && !opts.json() && eventful(f) {
+	if !out.Quiet && !out.json && eventful(f) {
 		writePatched(out.Err, source, o.DryRun, f)
 	}
 	out.fallback(&f.Fallback, o.DryRun)
@@ -105,12 +105,8 @@ func rebuildOne(ctx context.Context, opts *rebuildOptions, source string, out *o
 	default:
 		out.Note("wrote %s: %s plus one layer of %s", done.Reference, source, screen.Size(done.LayerSize))
 	}
-	if opts.json() {
-		doc := jsonRebuilt{done, jsonFallback{string(o.Fallback), f.Fallback}, sourceJSON(f, f.Remaining())}
-		err = out.document("rebuild", o.DryRun, doc)
-	} else {
-		out.Result(done.Reference)
-	}
+	doc := jsonRebuilt{done, jsonFallback{string(o.Fallback), f.Fallback}, sourceJSON(f, f.Remaining())}
+	err = out.show(o.DryRun, doc, func(screen.Stream) { out.Result(done.Reference) })
 	return errors.Join(err, remaining(f, source))
 }
 

@@ -32,7 +32,7 @@ func newScanCommand(out *output, e engine) *cobra.Command {
 			}
 		}
 		if opts.fromFile != "" {
-			return runBatch(ctx, "scan", &opts.batchOptions, &opts.workOptions, images.RebuildOptions{}, opts.strict, e.scanAll, out, e)
+			return runBatch(ctx, &opts.batchOptions, &opts.workOptions, images.RebuildOptions{}, opts.strict, e.scanAll, out, e)
 		}
 		return scanEach(ctx, &opts, args, out, e)
 	})
@@ -53,6 +53,7 @@ type scanned struct {
 func scanEach(ctx context.Context, opts *scanOptions, args []string, out *output, e engine) error {
 	var all []scanned
 	var errs []error
+	doc := jsonFindings{}
 	for _, source := range args {
 		f, err := e.scan(ctx, source, opts.read)
 		if ctx.Err() != nil {
@@ -64,38 +65,37 @@ func scanEach(ctx context.Context, opts *scanOptions, args []string, out *output
 		}
 		out.warnings(f, false)
 		all = append(all, scanned{source, f})
+		doc.Results = append(doc.Results, sourceJSON(f, f.Verdict()))
 	}
-	here := placeFor(ctx, e, opts.read.Media, all)
-	doc := jsonFindings{}
-	for i, f := range all {
-		if opts.json() {
-			doc.Results = append(doc.Results, sourceJSON(f.Findings, f.Verdict()))
-		} else {
-			if i > 0 {
-				fmt.Fprintln(out.Out)
-			}
-			writeScanned(out.Out, f, opts.explain, here)
-		}
+	here := destinations(ctx, e, opts.read.Media)
+	for _, f := range all {
 		errs = append(errs, incomplete(f.Findings, f.typed))
 		if n := len(f.Hazards); n > 0 && opts.strict {
-			errs = append(errs, finding(seeHazards, "%s: %s", f.typed, screen.Count(n, "hazard")).onStdout(!opts.json()))
+			errs = append(errs, inText(finding(seeHazards, "%s: %s", f.typed, screen.Count(n, "hazard"))))
 		}
 		if f.UncoveredSites() > 0 {
 			sites, _, _ := countSites(f.Findings)
-			errs = append(errs, finding("run "+quoted(here.fixes(f)[0]), "%s: AFFECTED: %s", f.typed, screen.Count(sites, "call site")).onStdout(!opts.json()))
+			errs = append(errs, inText(finding("run "+quoted(here.fixes(f)[0]), "%s: AFFECTED: %s", f.typed, screen.Count(sites, "call site"))))
 		}
 	}
-	if opts.json() && len(all) > 0 {
-		errs = append(errs, out.document("scan", false, doc))
+	if len(all) == 0 {
+		return errors.Join(errs...)
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, out.show(false, doc, func(s screen.Stream) {
+		for i, f := range all {
+			if i > 0 {
+				fmt.Fprintln(s)
+			}
+			writeScanned(s, f, opts.explain, here)
+		}
+	}))...)
 }
 
 // seeHazards is the hint for hazards.
 const seeHazards = "see 'vfix help hazards'"
 
 // writeScanned writes what was found in a source: its verdict, the files, and the commands that fix it.
-func writeScanned(s screen.Stream, f scanned, explain bool, here place) {
+func writeScanned(s screen.Stream, f scanned, explain bool, here destination) {
 	writeVerdict(s, f.typed, f.Findings)
 	if explain {
 		writeExplained(s, f.Findings)

@@ -63,7 +63,11 @@ func newRootCommand(out *output, e engine, first string) *cobra.Command {
 	root.SetHelpCommand(newHelpCommand(out))
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { out.help(helpText(cmd)) })
 	root.SetFlagErrorFunc(flagError)
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return checkOptions(cmd) }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		format := cmd.Flag(formatFlag)
+		out.verb, out.json = cmd.Name(), format != nil && format.Value.String() == "json"
+		return checkOptions(cmd)
+	}
 	root.Flags().BoolP(versionFlag, "v", false, "print the version")
 	return root
 }

@@ -23,7 +23,7 @@ func newVerifyCommand(out *output, e engine) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return out.verified(&opts, args[0], with.Against, v)
+		return out.verified(args[0], with.Against, v)
 	})
 	cmd.Flags().StringVar(&with.Against, "against", "", "compare with `BASE`, the image or file before patching")
 	opts.add(cmd, out, withImages, withJobs)
@@ -37,18 +37,16 @@ type jsonVerified struct {
 }
 
 // verified prints what verify proved, and what it could not: with a base the comparison, then what a scan says.
-func (o *output) verified(opts *workOptions, source, base string, v *images.Verified) (err error) {
+func (o *output) verified(source, base string, v *images.Verified) (err error) {
 	f := v.Findings
 	o.warnings(f, false)
-	if opts.json() {
-		err = o.document("verify", false, jsonVerified{base, v, sourceJSON(f, f.Verdict())})
-	} else {
+	err = o.show(false, jsonVerified{base, v, sourceJSON(f, f.Verdict())}, func(s screen.Stream) {
 		if base != "" {
-			writeComparison(o.Out, source, base, v)
+			writeComparison(s, source, base, v)
 		}
-		writeVerdict(o.Out, source, f)
-		writeFiles(o.Out, f)
-	}
+		writeVerdict(s, source, f)
+		writeFiles(s, f)
+	})
 	switch sites, _, _ := countSites(f); {
 	case len(v.Problems) > 0:
 		verb := "rebuild"

@@ -10,18 +10,15 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"vfix.dev/vfix/cmd/vfix/screen"
 )
 
 func newVersionCommand(out *output, _ engine) *cobra.Command {
-	var opts workOptions
 	cmd := newVerb("version", noArguments, func(context.Context, []string) error {
-		if opts.json() {
-			return out.document("version", false, buildVersion())
-		}
-		out.build(buildVersion())
-		return nil
+		return out.show(false, buildVersion(), func(screen.Stream) { out.build(buildVersion()) })
 	})
-	opts.addFormat(cmd)
+	addFormat(cmd)
 	return cmd
 }
 
