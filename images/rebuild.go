@@ -80,6 +80,9 @@ func NewJob(ctx context.Context, src *source.Source, o RebuildOptions) (*Job, er
 		return nil, err
 	}
 	if src.Image == nil {
+		if dest == nil || dest.Transport != source.Dir {
+			progress.Note(o.Media.Progress, "%s is a root filesystem: it becomes an image with one layer", src.Title())
+		}
 		if err := withRootImage(ctx, src, o.Media); err != nil {
 			return nil, err
 		}

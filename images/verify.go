@@ -114,11 +114,16 @@ func verifyImage(ctx context.Context, base, src *source.Source, o VerifyOptions)
 
 // deriveAgain makes the derived image of a base as an earlier rebuild made it.
 func deriveAgain(ctx context.Context, s *contents.Session, base *source.Source, o RebuildOptions) (*derivation, error) {
-	job, err := NewJob(ctx, base, o)
+	if base.Image == nil {
+		if err := withRootImage(ctx, base, o.Media); err != nil {
+			return nil, err
+		}
+	}
+	from, err := originOf(base, o)
 	if err != nil {
 		return nil, err
 	}
-	d, err := job.derive(ctx, s)
+	d, err := (&Job{src: base, origin: from, o: o}).derive(ctx, s)
 	if err != nil && d != nil {
 		d.close()
 	}

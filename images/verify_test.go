@@ -15,6 +15,7 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/patch"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/rewriter/find"
 	rewriter "vfix.dev/vfix/rewriter/patch"
 	"vfix.dev/vfix/tests/imagetest"
@@ -147,7 +148,19 @@ func TestVerifyDirsAndTarballs(t *testing.T) {
 	dir := imagetest.LegacyDir(t)
 	out := filepath.Join(t.TempDir(), "out")
 	imagetest.Patch(t, patch.Options{Output: out}, dir)
-	v := imagetest.Verify(t, "dir:"+out, "dir:"+dir)
+	var notes imagetest.Notes
+	options := images.VerifyOptions{Against: "dir:" + dir, ScanOptions: images.ScanOptions{Media: source.Options{Progress: &notes}}}
+	v := imagetest.Must[*images.Verified](t)(images.Verify(t.Context(), "dir:"+out, options))
+	if len(notes.Text) > 0 { // an image is made only by a rebuild, and only if it is not written to a directory
+		t.Errorf("verify notes %q", notes.Text)
+	}
+	for dest, want := range map[string]int{"oci:" + t.TempDir() + "/l": 1, "dir:" + t.TempDir(): 0} {
+		notes.Text = nil
+		imagetest.Must[*images.Rebuilt](t)(images.Rebuild(t.Context(), "dir:"+dir, images.RebuildOptions{Dest: dest, ScanOptions: options.ScanOptions}))
+		if got := strings.Join(notes.Text, "\n"); strings.Count(got, "becomes an image with one layer") != want {
+			t.Errorf("%s: got notes %q", dest, got)
+		}
+	}
 	imagetest.WantProblems(t, v)
 	if v.Compared != 2 || v.Findings.ELFFiles != 3 || len(v.NotCompared) > 0 {
 		t.Errorf("got %d compared, %d ELF files, not compared %q", v.Compared, v.Findings.ELFFiles, v.NotCompared)

@@ -122,12 +122,12 @@ func runBatch(ctx context.Context, b *batchOptions, w *workOptions, o images.Reb
 		err = r.Write(b.report)
 	}
 	shown := out.show(o.DryRun, batchJSON(all), func(s screen.Stream) { writeBatch(s, sums, all) })
-	return errors.Join(err, shown, context.Cause(ctx), batchRemains(all, b.fromFile, strict))
+	return errors.Join(err, shown, context.Cause(ctx), batchRemains(out.verb, all, b.fromFile, strict))
 }
 
 // batchRemains is what remains of a list: failures are an error; call sites, hazards if strict, and what could not be
 // examined are findings.
-func batchRemains(all []lists.Image, list string, strict bool) error {
+func batchRemains(verb string, all []lists.Image, list string, strict bool) error {
 	const see = "run 'vfix scan IMAGE' to see them and the reasons" // the table has only numbers
 	unread, hazards, left, sites := 0, 0, 0, 0
 	for _, i := range all {
@@ -135,9 +135,7 @@ func batchRemains(all []lists.Image, list string, strict bool) error {
 			unread++
 		}
 		hazards += min(len(i.Hazards), 1)
-		if i.Status != lists.Affected { // by a scan, which leaves all
-			left, sites = left+min(i.LeftOver, 1), sites+i.LeftOver
-		}
+		left, sites = left+min(i.LeftOver, 1), sites+i.LeftOver
 	}
 	count := func(n int) string { return screen.Count(n, "image") }
 	if failed := lists.Count(all, lists.Failed); failed > 0 {
@@ -150,10 +148,10 @@ func batchRemains(all []lists.Image, list string, strict bool) error {
 	if hazards > 0 && strict {
 		errs = append(errs, finding(seeHazards, "hazards: %d of %s", hazards, count(len(all))))
 	}
-	if affected := lists.Count(all, lists.Affected); affected > 0 {
+	switch affected := lists.Count(all, lists.Affected); {
+	case verb == "scan" && affected > 0:
 		errs = append(errs, finding("run "+quoted(rebuildList(list)), "affected: %d of %s", affected, count(len(all))))
-	}
-	if sites > 0 {
+	case sites > 0:
 		errs = append(errs, finding(see, "%s: %s could not be patched", count(left), screen.Count(sites, openSite)))
 	}
 	return errors.Join(errs...)

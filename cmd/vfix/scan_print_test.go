@@ -76,6 +76,16 @@ func TestListNext(t *testing.T) {
 			t.Errorf("%s: got %+v", list, got)
 		}
 	}
+	// A rebuild that left call sites is not to be repeated.
+	e.rebuildAll = func(context.Context, []lists.Item, lists.Options) []lists.Image {
+		return []lists.Image{{Item: lists.Item{Source: "app:1"}, Status: lists.Affected, LeftOver: 2, Reference: "app:1"}, {Item: lists.Item{Source: "app:2"}, Status: lists.Done, LeftOver: 1, Patched: 4}}
+	}
+	got := runLine(e, "rebuild", "--from-file", "l")
+	for _, want := range []string{"2 images: 3 live call sites could not be patched\n", "to see them and the reasons\n", "2 images: 1 affected, 1 done\n", "app:1; 2 live call sites left\n"} {
+		if got.status != 3 || !strings.Contains(got.stderr+got.stdout, want) || strings.Contains(got.stderr, "run 'vfix rebuild") {
+			t.Errorf("got %+v, want %q", got, want)
+		}
+	}
 }
 
 // Verbs do their work, and say that they have not seen everything.

@@ -145,6 +145,16 @@ func TestScan(t *testing.T) {
 	}
 }
 
+// A rebuild of an image with call sites that vfix cannot patch, and no fallback, leaves it affected.
+func TestRebuildLeaves(t *testing.T) {
+	odd := imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.LeftM("lib/odd.so", true)}))
+	o := lists.Options{RebuildOptions: images.RebuildOptions{Fallback: "never", DryRun: true}}
+	all := lists.Rebuild(t.Context(), []lists.Item{{Line: 1, Source: odd}}, o)
+	if got := statuses(all); got != "affected" || all[0].LeftOver != 1 || all[0].Patched != 0 {
+		t.Errorf("got %s, %+v", got, all[0])
+	}
+}
+
 func TestTemplate(t *testing.T) {
 	items, out := fleet(t)
 	items[0].Dest = ""

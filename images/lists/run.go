@@ -24,7 +24,7 @@ type Status string
 const (
 	Done       Status = "done"       // a derived image was written, or would be
 	Unaffected Status = "unaffected" // nothing to do
-	Affected   Status = "affected"   // of a scan: there are call sites
+	Affected   Status = "affected"   // there are call sites; a rebuild can change nothing about them
 	Incomplete Status = "incomplete" // no call site, but part of it could not be examined
 	Failed     Status = "failed"
 	NotRun     Status = "not run" // the run ended before
@@ -159,13 +159,17 @@ func (r *run) rebuild(ctx context.Context, out *Image, src *source.Source) (err 
 	if err != nil {
 		return err
 	}
-	out.Status = Done
-	if done.Unchanged {
+	f := done.Findings
+	out.LeftOver = f.Uncovered()
+	switch {
+	case !done.Unchanged:
+		out.Status = Done
+	case out.LeftOver > 0:
+		out.Status = Affected
+	default:
 		out.Status = Unaffected
 	}
 	out.Reference, out.Digest, out.LayerSize, out.Warnings = done.Reference, done.Digest, done.LayerSize, slices.Clone(done.Warnings)
-	f := done.Findings
-	out.LeftOver = f.Uncovered()
 	out.take(f, func(p *patch.Patch) bool { return p.Form != patch.Left })
 	return nil
 }

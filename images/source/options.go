@@ -86,12 +86,12 @@ func (s *Source) Close() (err error) {
 	return err
 }
 
-// Title is a path for messages: that of what was read from stdin is a temporary file.
+// Title is a path for messages: that of what was read from a stream is a temporary file.
 func (s *Source) Title() string {
-	if s.Ref.Name == Stdin {
+	if isStdin(s.Ref.Name) {
 		return "stdin"
 	}
-	return s.Path
+	return cmp.Or(s.Ref.Name, s.Path)
 }
 
 // Result is the thing to write: an image, or an index with one image replaced.

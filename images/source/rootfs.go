@@ -32,10 +32,7 @@ const whiteoutPrefix = ".wh."
 // tarballs.
 func WithRootImage(ctx context.Context, s *Source, dir func(io.Writer) error, o Options) error {
 	o = o.WithDefaults()
-	write, of, name := dir, "a directory", s.Ref.Name
-	if isStdin(name) {
-		name = "stdin"
-	}
+	write, of, name := dir, "a directory", s.Title()
 	if !isDir(s.Path) {
 		tarball, err := MaybeTar(s.Path)
 		if err == nil && !tarball {
@@ -47,7 +44,6 @@ func WithRootImage(ctx context.Context, s *Source, dir func(io.Writer) error, o 
 		}
 		write, of = func(w io.Writer) error { return copyTarball(ctx, w, s.Path, name, o.Progress) }, "a tarball"
 	}
-	o.Progress.Note("%s is a root filesystem: it becomes an image with one layer", name)
 	packed, err := blob.PackLayer(packLevel, write)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
