@@ -56,16 +56,13 @@ need-deps:
 all: need-go runtime ## build bin/vfix and bin/vfix-runtime (the default)
 	$(GO) build -ldflags '$(LDFLAGS)' -o $(PROGRAM) ./cmd/vfix
 
-# The programs that vfix embeds: vfix-runtime, which engines execute at each start of a container, and
-# vfix-nri, which 'vfix nri' executes. deploy/release finds each by the line before it.
+# The program that vfix embeds: vfix-runtime, which engines execute at each start of a container. deploy/release finds it
+# by the line before it.
 .PHONY: runtime
 runtime: need-go shim
 	GOOS=linux GOARCH=amd64 $(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/vfix-runtime
-	GOOS=linux GOARCH=amd64 $(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/vfix-nri
-	for name in runtime nri; do \
-		{ echo "Vfix-$$name, compressed"; gzip -6 -n <bin/vfix-$$name; } >bin/vfix-$$name.gz && \
-		mv bin/vfix-$$name.gz cmd/vfix/embedded/programs/ || exit; \
-	done
+	{ echo "Vfix-runtime, compressed"; gzip -6 -n <bin/vfix-runtime; } >bin/vfix-runtime.gz
+	mv bin/vfix-runtime.gz cmd/vfix/embedded/programs/
 
 .PHONY: shim
 shim: ## build the code that is injected into legacy programs

@@ -1,4 +1,4 @@
-// The programs that vfix carries for Linux on amd64: a line that names the program, and the output of gzip(1) (Makefile,
+// The program that vfix carries for Linux on amd64: a line that names it, and the output of gzip(1) (Makefile,
 // the target runtime). deploy/release finds them in the bytes of this program.
 
 package main
@@ -16,7 +16,7 @@ import (
 //go:embed embedded/programs
 var embedded embed.FS
 
-// embeddedProgram is one of the programs: vfix-runtime or vfix-nri.
+// embeddedProgram is a program by its name: vfix-runtime.
 func embeddedProgram(name string) ([]byte, error) {
 	b, err := embedded.ReadFile("embedded/programs/" + name + ".gz")
 	if err != nil {

@@ -29,7 +29,7 @@ var layers = []string{
 	"host/jail", "host/probe", "host/run", "host/examiner", "host/node", "host/hotfix",
 	"host/bench", "host/diagnose", "host/doctor", "host/nri", "host/install",
 	"cmd/vfix/screen",
-	"cmd/vfix", "cmd/vfix-runtime", "cmd/vfix-nri",
+	"cmd/vfix", "cmd/vfix-runtime",
 }
 
 // ends are the packages that no other one of images or host imports: what a verb needs alone.

@@ -82,7 +82,7 @@ func TestCommandsOfPages(t *testing.T) {
 					seen++
 					args := shellWords(m[1])
 					if len(args) > 0 && args[0] == "nri" {
-						continue // executes another program
+						continue // runs until it is ended
 					}
 					if problem := misused(args); problem != "" {
 						t.Errorf("%s, line %d: vfix %s: %s", path, b.line, m[1], problem)

@@ -1,4 +1,4 @@
-// Finds the programs that a vfix for linux/amd64 carries (Makefile, the target runtime): a
+// Finds the program that a vfix for linux/amd64 carries (Makefile, the target runtime): a
 // line that names the program, and the output of gzip(1).
 
 package main
@@ -16,7 +16,7 @@ var mark = regexp.MustCompile(`Vfix-([a-z]+), compressed\n`)
 
 // carried is a program that vfix carries.
 type carried struct {
-	name   string // vfix-runtime, vfix-nri
+	name   string // vfix-runtime
 	packed []byte // and everything after it in the other program
 }
 

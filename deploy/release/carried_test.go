@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// The contents of a program are also listed: vfix contains vfix-nri, with modules that nothing else uses.
+// The contents of a program are also listed: vfix contains vfix-runtime.
 func TestCarriedPrograms(t *testing.T) {
 	p := program(t)
-	carried := filepath.Join(t.TempDir(), "vfix-nri")
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", carried, "../../cmd/vfix-nri")
+	carried := filepath.Join(t.TempDir(), "vfix-runtime")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", carried, "../../cmd/vfix-runtime")
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -26,7 +26,7 @@ func TestCarriedPrograms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := bytes.NewBufferString("Vfix-nri, compressed\n")
+	b := bytes.NewBufferString("Vfix-runtime, compressed\n")
 	z := gzip.NewWriter(b)
 	if _, err := z.Write(text); err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestCarriedPrograms(t *testing.T) {
 			t.Errorf("%s is listed twice", m.Path)
 		}
 	}
-	for _, path := range []string{"github.com/containerd/nri", "github.com/containerd/ttrpc", "github.com/tetratelabs/wazero", before[0].Path} {
+	for _, path := range []string{"github.com/moby/sys/mountinfo", "golang.org/x/arch", before[0].Path} {
 		if seen[path] == 0 {
 			t.Errorf("%s is not listed", path)
 		}

@@ -72,8 +72,8 @@ func TestDamagedCarried(t *testing.T) {
 	z := gzip.NewWriter(&packed)
 	io.WriteString(z, "no program")
 	z.Close()
-	for content, want := range map[string]string{packed.String(): "vfix-nri: ", "not compressed": "vfix-nri: gzip: "} {
-		p := imagetest.Write(t, filepath.Join(t.TempDir(), "p"), slices.Concat(text, []byte("Vfix-nri, compressed\n"+content)))
+	for content, want := range map[string]string{packed.String(): "vfix-runtime: ", "not compressed": "vfix-runtime: gzip: "} {
+		p := imagetest.Write(t, filepath.Join(t.TempDir(), "p"), slices.Concat(text, []byte("Vfix-runtime, compressed\n"+content)))
 		if _, _, err := linked(p); err == nil || !strings.HasPrefix(err.Error(), p+": "+want) {
 			t.Errorf("%q: got %v, want %s", content, err, want)
 		}

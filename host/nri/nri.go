@@ -1,11 +1,18 @@
-// The options of the plugin, and how they are passed to it.
+// The options of the plugin.
 
-// Package nri starts the plugin of NRI, which is a separate program: the libraries of that protocol would make each
-// start of vfix a fifth slower. Package plugin is the plugin.
+// Package nri is a plugin of NRI, the Node Resource Interface of containerd and CRI-O: it adds vfix-runtime as an OCI
+// hook to the containers of selected pods, without changing the engine's configuration.
+// https://github.com/containerd/nri
+//
+// The plugin selects, and the hook does the work and decides by the node's configuration: NRI allows 2 s for a request,
+// and does not pass the path of the root filesystem.
+//
+//	plugin   the connection to the engine, and its requests
+//	select   which containers, and what the engines report about them
+//	hook     the program of the hook is written where the engine finds it
 package nri
 
 import (
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -25,6 +32,8 @@ type Options struct {
 	Selection
 	// Socket is the engine's, Dir the directory for the hook's program: the engine must have it at the same path.
 	Socket, Dir string
+	// Log prints a message. Several threads may call it.
+	Log func(format string, args ...any)
 }
 
 // Hook is the path of the hook's program.
@@ -54,18 +63,4 @@ func (o Options) Check() error {
 		}
 	}
 	return nil
-}
-
-// arguments is the command line of the plugin's program: its name, and the options.
-func (o Options) arguments() ([]string, error) {
-	text, err := json.Marshal(o)
-	return []string{"vfix-nri", string(text)}, err
-}
-
-// Parse reads the command line of the plugin's program.
-func Parse(args []string) (o Options, err error) {
-	if len(args) != 2 {
-		return o, fmt.Errorf("started by 'vfix nri' alone: got %d arguments", len(args)-1)
-	}
-	return o, json.Unmarshal([]byte(args[1]), &o)
 }

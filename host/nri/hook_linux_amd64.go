@@ -1,4 +1,4 @@
-// Writing the program of the hook, and executing the plugin's program; vfix contains both.
+// The program of the hook is written where the engine finds it.
 
 package nri
 
@@ -14,31 +14,7 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// Start writes the program of the hook where the engine finds it, and executes the plugin in place of this process. It
-// returns if that is not possible.
-func Start(o Options, plugin, hook []byte) error {
-	if err := o.writeHook(hook); err != nil {
-		return err
-	}
-	self, err := unix.MemfdCreate("vfix-nri", unix.MFD_CLOEXEC|unix.MFD_EXEC) // closed on exec: the kernel has opened it by then
-	if errors.Is(err, unix.EINVAL) {                                          // Linux before 6.3 does not know MFD_EXEC
-		self, err = unix.MemfdCreate("vfix-nri", unix.MFD_CLOEXEC)
-	}
-	if err != nil {
-		return fmt.Errorf("memfd_create: %w", err)
-	}
-	if _, err := os.NewFile(uintptr(self), "vfix-nri").Write(plugin); err != nil {
-		return err
-	}
-	args, err := o.arguments()
-	if err != nil {
-		return err
-	}
-	err = unix.Exec(fmt.Sprintf("/proc/self/fd/%d", self), args, os.Environ())
-	return fmt.Errorf("vfix-nri: %w", err)
-}
-
-// writeHook writes the program of the hook. It replaces the file: an engine may be executing the old one.
+// writeHook writes the program of the hook. It replaces the file, which an engine may be executing.
 func (o Options) writeHook(program []byte) error {
 	const mode = 0o755
 	if err := onNode(o.Dir); err != nil {

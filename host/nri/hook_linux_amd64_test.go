@@ -1,15 +1,13 @@
-// The options of the plugin, and that it gets them; the program of the hook, and where it may be.
+// The options of the plugin; the program of the hook, and where it may be.
 
 package nri
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,62 +15,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func valid() Options {
-	return Options{
-		Socket: DefaultSocket, Dir: DefaultDir,
-		Selection: Selection{Namespaces: []string{"a*", "!b"}, Images: []string{"c"}, Labels: []string{"d=e"}, Annotations: []string{"!f=g"}},
-	}
-}
-
-// The tests run this program again: to start a plugin, and as the plugin, which prints what it got.
+// A test runs this program again, in a container.
 func TestMain(m *testing.M) {
-	switch os.Args[0] {
-	case "start":
-		self, err := os.ReadFile("/proc/self/exe")
-		o := valid()
-		o.Dir = os.Args[1]
-		if err == nil {
-			err = Start(o, self, []byte("the hook"))
-		}
-		fmt.Println(err)
-		os.Exit(1)
-	case "vfix-nri":
-		o, err := Parse(os.Args)
-		_ = json.NewEncoder(os.Stdout).Encode([]any{o, fmt.Sprint(err), os.Getenv("OF_THE_PLUGIN")})
-		os.Exit(0)
-	case "contained":
+	if os.Args[0] == "contained" {
 		contain(os.Args[1])
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }
 
-func TestStart(t *testing.T) {
-	want := valid()
-	want.Dir = filepath.Join(t.TempDir(), "new")
-	for range 2 { // the program of the hook is replaced
-		c := exec.Command("/proc/self/exe", want.Dir)
-		c.Args[0], c.Env = "start", append(os.Environ(), "OF_THE_PLUGIN=kept")
-		out, err := c.Output()
-		var o Options
-		var parsed, env string
-		if json.Unmarshal(out, &[]any{&o, &parsed, &env}) != nil || err != nil || parsed != "<nil>" || env != "kept" {
-			t.Fatalf("%v: %s", err, out)
-		}
-		if !reflect.DeepEqual(o, want) {
-			t.Errorf("got %+v", o)
-		}
-		hook, err := os.ReadFile(want.Hook())
-		fi, serr := os.Stat(want.Hook())
-		if err := errors.Join(err, serr); err != nil || string(hook) != "the hook" || fi.Mode() != 0o755 {
+// The program of the hook is replaced, and can be executed.
+func TestWriteHook(t *testing.T) {
+	o := Options{Dir: filepath.Join(t.TempDir(), "new")}
+	for range 2 {
+		err := o.writeHook([]byte("the hook"))
+		hook, rerr := os.ReadFile(o.Hook())
+		fi, serr := os.Stat(o.Hook())
+		if err := errors.Join(err, rerr, serr); err != nil || string(hook) != "the hook" || fi.Mode() != 0o755 {
 			t.Errorf("got %q, %v, %v", hook, fi, err)
 		}
-		if err := os.WriteFile(want.Hook(), []byte("an older one"), 0o600); err != nil {
+		if err := os.WriteFile(o.Hook(), []byte("an older one"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want.Dir = want.Hook()
-	if err := Start(want, nil, nil); err == nil {
+	o.Dir = o.Hook()
+	if err := Serve(t.Context(), o, nil); err == nil {
 		t.Error("below a file: no error")
 	}
 }
@@ -110,11 +77,10 @@ func contain(dir string) {
 	fmt.Printf("image: %v, volume: %v\n", onNode("/image/new") == nil, onNode("/volume") == nil)
 }
 
-func TestParse(t *testing.T) {
-	for _, args := range [][]string{{"vfix-nri"}, {"vfix-nri", "{}", "{}"}, {"vfix-nri", "{"}} {
-		if _, err := Parse(args); err == nil {
-			t.Errorf("%q: no error", args)
-		}
+func valid() Options {
+	return Options{
+		Socket: DefaultSocket, Dir: DefaultDir,
+		Selection: Selection{Namespaces: []string{"a*", "!b"}, Images: []string{"c"}, Labels: []string{"d=e"}, Annotations: []string{"!f=g"}},
 	}
 }
 

@@ -1,12 +1,10 @@
-package main
+package nri
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/containerd/nri/pkg/api"
-
-	"vfix.dev/vfix/host/nri"
 )
 
 // The engines' reports about a container: CRI-O's annotations are from version 1.36.
@@ -43,10 +41,10 @@ func TestSubject(t *testing.T) {
 }
 
 func TestSelects(t *testing.T) {
-	pods := nri.Selection{Namespaces: []string{"team-*", "!team-b"}, Images: []string{"*redis*"}, Labels: []string{"app", "tier=web*"}}
+	pods := Selection{Namespaces: []string{"team-*", "!team-b"}, Images: []string{"*redis*"}, Labels: []string{"app", "tier=web*"}}
 	in := subject{namespace: "team-a", images: []string{"docker.io/library/redis:2", "docker.io/library/redis@sha256:1ddb"}, labels: map[string]string{"tier": "web1"}}
 	for name, tc := range map[string]struct {
-		s      nri.Selection
+		s      Selection
 		change func(*subject)
 		want   bool
 	}{
@@ -57,13 +55,13 @@ func TestSelects(t *testing.T) {
 		"another image":               {s: pods, change: func(c *subject) { c.images = []string{"nginx"} }},
 		"another label":               {s: pods, change: func(c *subject) { c.labels = map[string]string{"tier": "db"} }},
 		"one of two labels":           {s: pods, change: func(c *subject) { c.labels = map[string]string{"app": ""} }, want: true},
-		"annotation":                  {s: nri.Selection{Annotations: []string{"a=b"}}},
-		"excluded alone":              {s: nri.Selection{Images: []string{"!*nginx*"}}, want: true},
-		"image without its registry":  {s: nri.Selection{Images: []string{"library/redis:?"}}, want: true},
-		"another name of the image":   {s: nri.Selection{Images: []string{"*@sha256:1ddb"}}, want: true},
-		"excluded by another name":    {s: nri.Selection{Images: []string{"*redis:*", "!*@sha256:1ddb"}}},
-		"namespace, one character":    {s: nri.Selection{Namespaces: []string{"team-?"}}, want: true},
-		"a namespace is not an image": {s: nri.Selection{Namespaces: []string{"a"}}, change: func(c *subject) { c.namespace = "b/a" }},
+		"annotation":                  {s: Selection{Annotations: []string{"a=b"}}},
+		"excluded alone":              {s: Selection{Images: []string{"!*nginx*"}}, want: true},
+		"image without its registry":  {s: Selection{Images: []string{"library/redis:?"}}, want: true},
+		"another name of the image":   {s: Selection{Images: []string{"*@sha256:1ddb"}}, want: true},
+		"excluded by another name":    {s: Selection{Images: []string{"*redis:*", "!*@sha256:1ddb"}}},
+		"namespace, one character":    {s: Selection{Namespaces: []string{"team-?"}}, want: true},
+		"a namespace is not an image": {s: Selection{Namespaces: []string{"a"}}, change: func(c *subject) { c.namespace = "b/a" }},
 	} {
 		c := in
 		if tc.change != nil {

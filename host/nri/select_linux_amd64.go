@@ -1,6 +1,6 @@
 // Which containers get the hook: those that the node's owner selects.
 
-package main
+package nri
 
 import (
 	"cmp"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
-	"vfix.dev/vfix/host/nri"
 	"vfix.dev/vfix/internal/textutil"
 )
 
@@ -80,7 +79,7 @@ func (s subject) String() string {
 }
 
 // selects reports whether a container is among the selected ones.
-func selects(s nri.Selection, c subject) bool {
+func selects(s Selection, c subject) bool {
 	namespace := func(p string) bool { return textutil.Pattern(p).MatchString(c.namespace) }
 	image := func(p string) bool { return slices.ContainsFunc(c.images, textutil.ImagePattern(p).MatchString) }
 	pair := func(got map[string]string) func(string) bool {

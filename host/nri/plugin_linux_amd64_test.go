@@ -1,4 +1,4 @@
-package main
+package nri
 
 import (
 	"context"
@@ -15,8 +15,6 @@ import (
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
 	validator "github.com/containerd/nri/plugins/default-validator/builtin"
-
-	"vfix.dev/vfix/host/nri"
 )
 
 // engine is an engine's side of NRI, from its library, and a running plugin.
@@ -32,10 +30,7 @@ func newNode(t *testing.T, with ...adaptation.Option) *engine {
 	t.Helper()
 	dir := t.TempDir()
 	n := &engine{t: t}
-	n.o.Options = nri.Options{Socket: filepath.Join(dir, "s"), Dir: dir}
-	if err := os.WriteFile(n.o.Hook(), nil, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	n.o = Options{Socket: filepath.Join(dir, "s"), Dir: dir}
 	n.o.Log = func(format string, args ...any) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -60,7 +55,7 @@ func (n *engine) run() {
 	n.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { serve(ctx, n.o); close(done) }()
+	go func() { _ = Serve(ctx, n.o, nil); close(done) }()
 	n.t.Cleanup(func() {
 		stop()
 		<-done

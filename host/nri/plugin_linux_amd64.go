@@ -1,14 +1,6 @@
-// A plugin of NRI, the Node Resource Interface of containerd and CRI-O: it adds vfix-runtime as an OCI
-// hook to the containers of selected pods, without changing the engine's configuration.
-// https://github.com/containerd/nri
-//
-// The plugin selects, and the hook does the work and decides by the node's configuration: NRI allows 2 s for a request,
-// and does not pass the path of the root filesystem.
-//
-//	plugin   the connection to the engine, and its requests
-//	select   which containers, and what the engines report about them
+// The connection to the engine, and its requests.
 
-package main
+package nri
 
 import (
 	"context"
@@ -25,7 +17,6 @@ import (
 	"github.com/containerd/nri/pkg/stub"
 
 	"vfix.dev/vfix/host/node"
-	"vfix.dev/vfix/host/nri"
 )
 
 // The engine's name for the plugin: 50-vfix. Plugins that add devices and mounts usually have lower numbers.
@@ -37,22 +28,19 @@ const (
 // retry is the interval between attempts to reach an engine that restarts.
 const retry = 2 * time.Second
 
-// Options are those of 'vfix nri', and the plugin's output.
-type Options struct {
-	nri.Options
-	// Log prints a message. Several threads may call it.
-	Log func(format string, args ...any)
-}
-
-// serve runs the plugin until the context ends. It waits for an engine that is missing or restarts.
-func serve(ctx context.Context, o Options) {
+// Serve writes the program of the hook where the engine finds it, and runs the plugin until the context ends. It waits
+// for an engine that is missing or restarts.
+func Serve(ctx context.Context, o Options, hook []byte) error {
+	if err := o.writeHook(hook); err != nil {
+		return err
+	}
 	h := &hooker{Options: o, added: map[string]string{}}
 	said := ""
 	for {
 		begun := time.Now()
 		err := h.connect(ctx)
 		if ctx.Err() != nil {
-			return
+			return nil
 		}
 		if text := fmt.Sprint(err); text != said {
 			said = text
@@ -63,7 +51,7 @@ func serve(ctx context.Context, o Options) {
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-time.After(retry):
 		}
 	}
@@ -131,7 +119,7 @@ func (h *hooker) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 	}
 	a := &api.ContainerAdjustment{}
 	a.AddHooks(&api.Hooks{CreateRuntime: []*api.Hook{{
-		Path: h.Hook(), Args: []string{nri.HookName, node.HookVerb}, Timeout: api.Int(hookSeconds),
+		Path: h.Hook(), Args: []string{HookName, node.HookVerb}, Timeout: api.Int(hookSeconds),
 	}}})
 	// containerd passes on only those annotations of a pod that its configuration names.
 	for name, value := range s.annotations {
