@@ -49,6 +49,9 @@ func (j *judge) site(s *Site) bool {
 		if j.goMade && (s.Symbol == "" || strings.HasPrefix(s.Symbol, "runtime.")) {
 			s.Verdict, s.Reason.Cause = Dormant, GoData
 		}
+	case s.Kind == StoreImm32 && j.threadLocal(s.Vaddr-1):
+		s.Vaddr, s.Offset, s.Len = s.Vaddr-1, s.Offset-1, s.Len+1
+		s.Reason = Reason{Cause: Stored, At: s.Vaddr}
 	case !j.boundary(s.Vaddr):
 		s.Reason.Cause = MaybeData
 		return s.Loads() // others are bytes of another instruction
@@ -68,6 +71,16 @@ func (j *judge) site(s *Site) bool {
 	}
 	return true
 }
+
+// threadLocal reports whether a store into a variable of the thread begins at vaddr, with a segment prefix.
+func (j *judge) threadLocal(vaddr uint64) bool {
+	return (j.has(vaddr, prefixFS) || j.has(vaddr, prefixGS)) && j.boundary(vaddr)
+}
+
+const (
+	prefixFS = 0x64
+	prefixGS = 0x65
+)
 
 // boundary reports whether an instruction begins at vaddr: it is in an executable section, and decoding from the last
 // known start of a function or of a section leads to it.
@@ -137,9 +150,6 @@ func (j *judge) straight(s *Site) bool {
 				return false
 			}
 			s.use(&i)
-			if t.chosen {
-				s.called(Dormant, ChosenCall, i.Addr)
-			}
 			return true
 		case i.Flow == x86.FlowRet && t.chosen && t.held.Has(x86.Rax) && j.ifunc(s.Vaddr):
 			s.called(Dormant, IfuncRet, i.Addr)

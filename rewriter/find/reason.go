@@ -32,11 +32,10 @@ const (
 	Called // only called, first at At
 
 	// Dormant.
-	ChosenCall // chosen by a conditional move, then called at At
-	IfuncRet   // returned at At by the resolver of an IFUNC symbol
-	Mangled    // stored at At after PTR_MANGLE
-	ImageBase  // stored at At, and used without a vDSO
-	GoData     // in the data of a Go program
+	IfuncRet  // returned at At by the resolver of an IFUNC symbol
+	Mangled   // stored at At after PTR_MANGLE
+	ImageBase // stored at At, and used without a vDSO
+	GoData    // in the data of a Go program
 
 	// Benign.
 	Compared // compared with
@@ -45,26 +44,25 @@ const (
 
 // causeTexts are the texts for users; those with a verb get the address At.
 var causeTexts = [...]string{
-	InData:     "the address is in data",
-	MaybeData:  "it may be data",
-	Stored:     "stored in memory at %#x",
-	Pushed:     "pushed on the stack",
-	Passed:     "passed at %#x to a function that is not known",
-	Returned:   "returned at %#x",
-	TwoSlots:   "in two words of a frame at %#x",
-	Thrown:     "an exception of the call at %#x may take it elsewhere",
-	Branches:   "a jump at %#x has unknown targets",
-	Undecoded:  "reaches bytes at %#x that are not a known instruction",
-	TooFar:     "too much code to follow, up to %#x",
-	NoUse:      "nothing is seen to use it",
-	Called:     "only called, at %#x",
-	ChosenCall: "chosen by a conditional move, then called at %#x",
-	IfuncRet:   "returned at %#x by the resolver of an IFUNC symbol",
-	Mangled:    "stored after PTR_MANGLE at %#x: a pointer that is only called",
-	ImageBase:  "stored at %#x, used where the kernel offers no vDSO",
-	GoData:     "in the data of a Go program, whose runtime calls it only without a vDSO",
-	Compared:   "compared with",
-	Valgrind:   "an entry of valgrind's table, which compares with it",
+	InData:    "the address is in data",
+	MaybeData: "it may be data",
+	Stored:    "stored in memory at %#x",
+	Pushed:    "pushed on the stack",
+	Passed:    "passed at %#x to a function that is not known",
+	Returned:  "returned at %#x",
+	TwoSlots:  "in two words of a frame at %#x",
+	Thrown:    "an exception of the call at %#x may take it elsewhere",
+	Branches:  "a jump at %#x has unknown targets",
+	Undecoded: "reaches bytes at %#x that are not a known instruction",
+	TooFar:    "too much code to follow, up to %#x",
+	NoUse:     "nothing is seen to use it",
+	Called:    "only called, at %#x",
+	IfuncRet:  "returned at %#x by the resolver of an IFUNC symbol",
+	Mangled:   "stored after PTR_MANGLE at %#x: a pointer that is only called",
+	ImageBase: "stored at %#x, used where the kernel offers no vDSO",
+	GoData:    "in the data of a Go program, whose runtime calls it only without a vDSO",
+	Compared:  "compared with",
+	Valgrind:  "an entry of valgrind's table, which compares with it",
 }
 
 // Reason is the evidence for the verdict on one site.

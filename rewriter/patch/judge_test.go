@@ -69,7 +69,7 @@ func TestJudge(t *testing.T) {
 		{"mangled without a test", "48c7c2000460ff 644833142530000000 48c1c211 48891500100000 c3", find.Unknown, find.Used},                 // mov $time,%rdx; xor %fs:0x30,%rdx; rol $0x11,%rdx; mov %rdx,0x1000(%rip); ret
 		{"cmov, stored", "48c7c2000060ff 4885c0 480f44c2 48890500100000 c3", find.Unknown, find.Used},                                       // mov $page,%rdx; test %rax,%rax; cmove %rdx,%rax; mov %rax,0x1000(%rip); ret
 		{"dietlibc", "48c7c2000060ff e80f000000 4885c0 480f44c2 48890500100000 c3 c3", find.Dormant, find.ImageBase},                        // mov $page,%rdx; call 2f; test %rax,%rax; cmove %rdx,%rax; mov %rax,0x1000(%rip); ret; 2: ret
-		{"cmov, called", "48c7c0000460ff 4885d2 480f45c2 ffd0 c3", find.Dormant, find.ChosenCall},                                           // mov $time,%rax; test %rdx,%rdx; cmovne %rdx,%rax; call *%rax; ret
+		{"cmov, called", "48c7c0000460ff 4885d2 480f45c2 ffd0 c3", find.Live, find.Called},                                                  // mov $time,%rax; test %rdx,%rdx; cmovne %rdx,%rax; call *%rax; ret
 		{"cmov, called in another register", "48c7c1000460ff 4885d2 480f45ca ffd1 c3", find.Unknown, find.Used},                             // mov $time,%rcx; test %rdx,%rdx; cmovne %rdx,%rcx; call *%rcx; ret
 		{"a comparison", "4881ff000460ff 0f94c0 c3", find.Benign, find.Compared},                                                            // cmp $time,%rdi; sete %al; ret
 		{"a comparison with rax", "483d000460ff 0f94c0 c3", find.Benign, find.Compared},                                                     // cmp $time,%rax; sete %al; ret
@@ -85,7 +85,7 @@ func TestJudge(t *testing.T) {
 		{"lost by a call", "48c7c0000460ff e803000000 ffd0 c3 c3", find.Unknown, find.NoUse},                                                // mov $time,%rax; call 2f; call *%rax; ret; 2: ret
 		{"mangled, and a constant stored", "48c7c0000460ff 4885d2 480f45c2 644833042530000000 48c1c011 48c7050010000001000000 c3", find.Unknown, find.Used},
 		{"mangled, and rotated the other way", "48c7c2000460ff 4885c0 480f45d0 644833142530000000 48c1ca11 48891500100000 c3", find.Unknown, find.Used},
-		{"cmov, called, beside a copy of another register", "48c7c0000460ff 4889fe 4885d2 480f45c2 ffd0 c3", find.Dormant, find.ChosenCall},
+		{"cmov, called, beside a copy of another register", "48c7c0000460ff 4889fe 4885d2 480f45c2 ffd0 c3", find.Live, find.Called},
 		{"as dietlibc, with time", "48c7c2000460ff e80f000000 4885c0 480f44c2 48890500100000 c3 c3", find.Unknown, find.NoUse},
 		{"as dietlibc, without a test", "48c7c3000060ff e807000000 48891d00100000 c3 c3", find.Unknown, find.Used},
 		{"a far call through the frame", "55 4889e5 48c745f8000460ff ff5df8 c9 c3", find.Unknown, find.NoUse},                                              // movq $time,-8(%rbp); lcall *-8(%rbp)
@@ -95,7 +95,8 @@ func TestJudge(t *testing.T) {
 		{"flow, overwritten behind the call", "53 48c7c3000460ff ffd3 48c7c301000000 4839df 5b c3", find.Live, find.Called}, // call *%rbx; mov $1,%rbx; cmp %rbx,%rdi
 		{"flow, another register popped", "55 4889e5 53 48c745f0000460ff 5b ff55f0 c9 c3", find.Live, find.Called},          // push %rbx; movq $time,-16(%rbp); pop %rbx; call *-16(%rbp)
 		{"as dietlibc, called", "48c7c2000060ff e80a000000 4885c0 480f44c2 ffd0 c3 c3", find.Unknown, find.NoUse},
-		{"a displacement, and stored", "48c78468000460ff000460ff c3", find.Unknown, find.Stored}, // movq $time,-0x9ffc00(%rax,%rbp,2), which also has the bytes of a push
+		{"a variable of the thread", "64 48c70425f8ffffff000460ff c3", find.Unknown, find.Stored}, // movq $time,%fs:-8
+		{"a displacement, and stored", "48c78468000460ff000460ff c3", find.Unknown, find.Stored},  // movq $time,-0x9ffc00(%rax,%rbp,2), which also has the bytes of a push
 	} {
 		e := testELF{dyn: true, text: asm(t, c.text)}
 		e.symbols = []testSym{{"f", e.textVaddr(), uint64(len(e.text)), elf.STTFunc, 0}}
@@ -108,8 +109,8 @@ func TestJudge(t *testing.T) {
 			continue
 		}
 		s := r.Sites[0]
-		patched := c.verdict == find.Live || c.cause == find.Mangled || c.cause == find.ChosenCall
-		if s.Verdict != c.verdict || s.Reason.Cause != c.cause || s.Called != patched || (s.Call != 0) != (c.cause == find.Called || c.cause == find.ChosenCall) || s.Symbol != "f" {
+		patched := c.verdict == find.Live || c.cause == find.Mangled
+		if s.Verdict != c.verdict || s.Reason.Cause != c.cause || s.Called != patched || (s.Call != 0) != (c.cause == find.Called) || s.Symbol != "f" {
 			t.Errorf("%s: got %+v, %s", c.name, s, s.Reason)
 		}
 		if (s.Reason.Op != 0) != (c.cause == find.Used) {
@@ -153,7 +154,7 @@ func TestJudgeMore(t *testing.T) {
 			rela: []testRela{{at: 0x201000, typ: elf.RIrelative, addend: testTextOff}}}, 0, find.Dormant, find.IfuncRet},
 		{"chosen and returned", testELF{text: asm(t, "48c7c2000460ff 4885c0 480f45d0 4889d0 c3")}, 0, find.Unknown, find.Used},
 		{"a copy, chosen and mangled", testELF{text: asm(t, "48c7c2000460ff 4889d1 4885c0 480f45c8 6448330c2530000000 48c1c111 48890d00100000 c3")}, 0, find.Dormant, find.Mangled},
-		{"the last of straight code", testELF{text: asm(t, movRaxTime+"480f45c2"+strings.Repeat("f9", 10)+"ffd0 c3")}, 0, find.Dormant, find.ChosenCall},
+		{"the last of straight code", testELF{text: asm(t, movRaxTime+"480f45c2"+strings.Repeat("f9", 10)+"ffd0 c3")}, 0, find.Live, find.Called},
 		{"behind straight code", testELF{text: asm(t, movRaxTime+"480f45c2"+strings.Repeat("f9", 11)+"ffd0 c3")}, 0, find.Unknown, find.Used},
 		{"an exception", throws("\x04"), 0, find.Unknown, find.Thrown},
 		{"no table of landing pads", throws(""), 0, find.Live, find.Called},
