@@ -3,14 +3,15 @@
 package images
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/loads"
@@ -28,7 +29,13 @@ type loading struct {
 	f    *contents.Scanned
 	seen map[string]bool // libraries that were examined
 	// roots are the root filesystems that were searched.
-	roots map[string]*rootpath.Dir
+	roots map[string]*searched
+}
+
+// searched is a root filesystem that was searched.
+type searched struct {
+	*rootpath.Dir
+	*loads.Root
 }
 
 // scanLoads examines what a program of f, a file at a path, loads; or what the programs of a directory load from
@@ -52,7 +59,7 @@ func scanLoads(ctx context.Context, s *contents.Session, path, root string, f *c
 	if err != nil || fi.IsDir() && (real == "/" || real == own) {
 		return err
 	}
-	l := &loading{s: s, root: root, f: f, seen: map[string]bool{}, roots: map[string]*rootpath.Dir{}}
+	l := &loading{s: s, root: root, f: f, seen: map[string]bool{}, roots: map[string]*searched{}}
 	defer func() {
 		for _, r := range l.roots {
 			r.Close()
@@ -77,25 +84,31 @@ func scanLoads(ctx context.Context, s *contents.Session, path, root string, f *c
 
 // program examines what one program loads.
 func (l *loading) program(ctx context.Context, path, interp string) error {
-	root, find := l.root, loads.Of
-	if root == "" {
-		if root = ownRoot(path, interp); root == "" {
-			root, find = "/", loads.Beside
-		}
+	f, size, err := blob.OpenRegular(path)
+	if err != nil {
+		return err
 	}
+	defer f.Close()
+	root := l.root
+	if root == "" {
+		root = ownRoot(path, interp)
+	}
+	alone := root == ""
+	root = cmp.Or(root, "/")
 	dir := l.roots[root]
 	if dir == nil {
-		var err error
-		if dir, err = rootpath.OpenDir(root); err != nil {
+		files, err := rootpath.OpenDir(root)
+		if err != nil {
 			return err
 		}
+		dir = &searched{files, loads.In(files)}
 		l.roots[root] = dir
 	}
 	name, err := filepath.Rel(root, path)
 	if err != nil || strings.HasPrefix(name, "..") { // as if it lay at the top of the root
 		name = filepath.Base(path)
 	}
-	found, err := find(&with{dir, name, path}, name)
+	found, err := dir.Of(name, f, size, alone)
 	if errors.Is(err, loads.ErrNotDynamic) {
 		return nil
 	}
@@ -115,10 +128,10 @@ func (l *loading) program(ctx context.Context, path, interp string) error {
 	}
 	for _, lib := range found.Found {
 		full := filepath.Join(root, filepath.FromSlash(lib))
-		if l.seen[lib] || l.dir != "" && strings.HasPrefix(full, l.dir+"/") {
+		if l.seen[full] {
 			continue
 		}
-		l.seen[lib] = true
+		l.seen[full] = true
 		if err := l.examine(ctx, root, lib); err != nil {
 			return err
 		}
@@ -140,23 +153,10 @@ func placeIn(root, name string) (string, error) {
 	return filepath.Join(root, filepath.FromSlash(at)), err
 }
 
-// with is a root with one file more.
-type with struct {
-	fs.FS
-	name, path string
-}
-
-func (w *with) Open(name string) (fs.File, error) {
-	if name == w.name {
-		return os.Open(w.path)
-	}
-	return w.FS.Open(name)
-}
-
-// examine adds the findings in one library.
+// examine adds the findings in one library, unless it lies in the directory that was examined.
 func (l *loading) examine(ctx context.Context, root, lib string) error {
 	path, err := placeIn(root, lib)
-	if err != nil {
+	if err != nil || l.dir != "" && strings.HasPrefix(path, l.dir+"/") {
 		return err
 	}
 	got, err := l.s.Path(ctx, &source.Source{Path: path})

@@ -31,15 +31,16 @@ func TestScanLoads(t *testing.T) {
 	pie := imagetest.Compiled(t, calls+` void _start(void) { f(); }`, "-static-pie", "-nostdlib", "-nostartfiles")
 	odd := program("-Wl,-rpath,$ORIGIN", "-Wl,--dynamic-linker=/none.so") // its loader is nowhere
 	loader := imagetest.Compiled(t, "", "-shared", "-nostdlib", "-Wl,-soname,ld-linux-x86-64.so.2")
-	root, bare, lone := t.TempDir(), t.TempDir(), t.TempDir()
+	root, bare, lone, merged := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
 	for dir, files := range map[string]map[string][]byte{
 		root: {
 			"usr/lib64/ld-linux-x86-64.so.2": loader, "usr/lib64/libother.so": other, "lib64/ld-linux-x86-64.so.2": loader,
 			"opt/app/app": app, "opt/app/libmine.so": mine, "opt/lone/app": program(), "opt/static": static, "pie/pie": pie, "fs/x": []byte("hsqs" + strings.Repeat("\x00", 100)), "zz/odd": odd, "opt/text": []byte("text"), "usr/bin/app": app,
 			"opt/empty/text": []byte("text"),
 		},
-		bare: {"app": app, "libmine.so": mine},
-		lone: {"odd": odd, "libmine.so": mine},
+		bare:   {"app": app, "libmine.so": mine},
+		lone:   {"odd": odd, "libmine.so": mine},
+		merged: {"usr/lib64/ld-linux-x86-64.so.2": loader, "usr/lib64/libmine.so": mine, "usr/lib64/tool": program()},
 	} {
 		for name, b := range files {
 			if err := os.MkdirAll(filepath.Dir(dir+"/"+name), 0o755); err != nil {
@@ -49,6 +50,9 @@ func TestScanLoads(t *testing.T) {
 		}
 	}
 	if err := syscall.Mkfifo(root+"/opt/app/fifo", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("usr/lib64", merged+"/lib64"); err != nil {
 		t.Fatal(err)
 	}
 	const ld = "ROOT/lib64/ld-linux-x86-64.so.2"
@@ -69,9 +73,12 @@ func TestScanLoads(t *testing.T) {
 		{"dir:ROOT", "", "found opt/app/libmine.so opt/static pie/pie usr/lib64/libother.so; passed fs/x"},
 		{"BARE/app", "", "root /: BARE/libmine.so; missing /lib64/ld-linux-x86-64.so.2 libother.so; found BARE/libmine.so"},
 		{"BARE/app", "ROOT", "root ROOT: " + ld + " ROOT/usr/lib64/libother.so; missing libmine.so; found ROOT/usr/lib64/libother.so"},
+		{"dir:MERGED/usr/lib64", "", "root MERGED: ; missing ; found libmine.so"}, // by way of /lib64
 		{"dir:BARE", "ROOT", "root ROOT: " + ld + " ROOT/usr/lib64/libother.so; missing libmine.so; found libmine.so ROOT/usr/lib64/libother.so"},
 	} {
-		here := func(s string) string { return strings.NewReplacer("ROOT", root, "BARE", bare, "LONE", lone).Replace(s) }
+		here := func(s string) string {
+			return strings.NewReplacer("ROOT", root, "BARE", bare, "LONE", lone, "MERGED", merged).Replace(s)
+		}
 		f, err := images.Scan(t.Context(), here(c.source), images.ScanOptions{Root: here(c.root)})
 		if err != nil {
 			t.Errorf("%s: %v", c.source, err)

@@ -46,7 +46,7 @@ func about(f *contents.Findings) string {
 		return ": this library alone; a program that loads it loads others as well"
 	}
 	l := f.Loads
-	if l == nil {
+	if l == nil || len(l.Examined) == 0 {
 		return ""
 	}
 	what := "the program and the %s that it needs"

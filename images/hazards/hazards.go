@@ -54,8 +54,12 @@ const maxFile = 48 << 20
 func Find(name string, r io.ReaderAt, size int64) (*Hazard, error) {
 	for _, f := range finders {
 		if ok, _ := path.Match(f.name, path.Base(name)); ok && size <= maxFile {
-			content, err := io.ReadAll(io.NewSectionReader(r, 0, size))
-			return f.find(content), err
+			content := make([]byte, size)
+			n, err := r.ReadAt(content, 0)
+			if err == io.EOF {
+				err = nil
+			}
+			return f.find(content[:n]), err
 		}
 	}
 	return nil, nil

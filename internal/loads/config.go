@@ -24,29 +24,29 @@ var defaults = []string{
 	"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib",
 }
 
-// configure fills in s.dirs.
-func (s *search) configure() {
-	s.conf(ldConf, 0)
+// configure fills in r.dirs.
+func (r *Root) configure() {
+	r.conf(ldConf, 0)
 	for _, dir := range defaults {
-		s.directory(dir)
+		r.directory(dir)
 	}
 }
 
-func (s *search) directory(dir string) {
-	if dir = path.Clean("/" + dir); !slices.Contains(s.dirs, dir) {
-		s.dirs = append(s.dirs, dir)
+func (r *Root) directory(dir string) {
+	if dir = path.Clean("/" + dir); !slices.Contains(r.dirs, dir) {
+		r.dirs = append(r.dirs, dir)
 	}
 }
 
 // conf reads ld.so.conf and the files that it includes (ldconfig(8); glibc, elf/ldconfig.c, parse_conf).
-func (s *search) conf(name string, depth int) {
+func (r *Root) conf(name string, depth int) {
 	if depth == maxIncludes {
 		return
 	}
-	for line := range strings.Lines(string(s.readAll(name, maxConfig))) {
+	for line := range strings.Lines(string(r.readAll(name, maxConfig))) {
 		line, _, _ = strings.Cut(line, "#")
 		line = strings.TrimSpace(line)
-		words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t,", r) })
+		words := strings.FieldsFunc(line, func(c rune) bool { return strings.ContainsRune(" \t,", c) })
 		switch {
 		case len(words) == 0, words[0] == "hwcap":
 		case words[0] == "include":
@@ -54,15 +54,15 @@ func (s *search) conf(name string, depth int) {
 				if !path.IsAbs(pattern) {
 					pattern = path.Join(path.Dir(name), pattern)
 				}
-				all, _ := fs.Glob(s.root, clean(pattern))
+				all, _ := fs.Glob(r.fs, clean(pattern))
 				for _, file := range all {
-					s.conf(file, depth+1)
+					r.conf(file, depth+1)
 				}
 			}
 		default:
-			for _, dir := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(": \t,", r) }) {
+			for _, dir := range strings.FieldsFunc(line, func(c rune) bool { return strings.ContainsRune(": \t,", c) }) {
 				dir, _, _ = strings.Cut(dir, "=")
-				s.directory(dir)
+				r.directory(dir)
 			}
 		}
 	}

@@ -35,86 +35,81 @@ const (
 	maxConfig = 1 << 20
 )
 
-// errOther is a file of the right name that the loader passes over: of another class or machine.
-var errOther = errors.New("not a 64-bit x86-64 ELF file")
-
 // ErrNotDynamic is for files that no loader loads: a static program, a library, not an ELF file.
 var ErrNotDynamic = errors.New("not a dynamic program")
 
+// facts are what the loader reads of a file.
+type facts struct {
+	interp, soname         string
+	needed, rpath, runpath []string
+	dlopen                 bool // it knows dlopen
+}
+
 // object is a file that is loaded.
 type object struct {
-	path   string // in the root
-	file   *elf.File
+	*facts
+	path   string  // in the root
 	parent *object // that needs it; nil for the program
+}
+
+// Root is a root filesystem. Each file is read once, for all programs.
+type Root struct {
+	fs    fs.FS
+	files map[string]*facts // by path; nil for one that the loader passes over
+	dirs  []string          // where all programs' libraries are looked for
+}
+
+// In returns the root filesystem in fs.
+func In(fs fs.FS) *Root {
+	r := &Root{fs: fs, files: map[string]*facts{}}
+	r.configure()
+	return r
 }
 
 // search is the work for one program.
 type search struct {
-	root   fs.FS
+	*Root
 	alone  bool // the system is unknown
 	out    Program
 	loaded map[string]bool // names that were looked up, sonames, paths
-	dirs   []string        // where all programs' libraries are looked for
-	close  []func() error
 }
 
-// Of finds the files that are loaded for a program of a root. Its error is ErrNotDynamic for files that load
-// nothing.
-func Of(root fs.FS, program string) (*Program, error) { return of(root, program, false) }
-
-// Beside finds only the files that the program names relative to itself ($ORIGIN): the loader, and the shared
-// libraries of its system, are missing. It is for a program whose system is not known.
-func Beside(root fs.FS, program string) (*Program, error) { return of(root, program, true) }
-
-func of(root fs.FS, program string, alone bool) (*Program, error) {
-	s := &search{root: root, alone: alone, loaded: map[string]bool{}}
-	defer func() {
-		for _, c := range s.close {
-			c()
-		}
-	}()
-	first, err := s.open(clean(program), nil)
-	if errors.Is(err, errOther) {
+// Of finds the files that are loaded for a program of size bytes, which has the path name in the root. alone reports
+// that the root is not known to be the program's: only files that it names relative to itself ($ORIGIN) are found; the
+// loader, and the shared libraries of its system, are missing. The error is ErrNotDynamic for files that load nothing.
+func (r *Root) Of(name string, program io.ReaderAt, size int64, alone bool) (*Program, error) {
+	s := &search{Root: r, alone: alone, loaded: map[string]bool{}}
+	first := &object{read(program, size), clean(name), nil}
+	if first.facts == nil || first.interp == "" || first.soname != "" {
 		return nil, ErrNotDynamic
-	}
-	if err != nil {
-		return nil, err
-	}
-	interp := first.file.Interp()
-	if interp == "" || first.file.Soname() != "" {
-		return nil, ErrNotDynamic
-	}
-	if !alone {
-		s.configure()
 	}
 	s.loaded[first.path] = true
 	queue := []*object{first}
-	if o, err := s.open(clean(interp), nil); alone || err != nil {
-		s.missing(interp)
+	if o := s.open(clean(first.interp), nil); alone || o == nil {
+		s.missing(first.interp)
 	} else {
-		queue = append(queue, s.take(interp, o))
+		queue = append(queue, s.take(first.interp, o))
 	}
 	for i := 0; i < len(queue); i++ {
 		o := queue[i]
-		if knowsDlopen(o) || searchesRelative(o) {
+		if opensMore(o) || searchesRelative(o) {
 			s.out.Opens = append(s.out.Opens, o.path)
 		}
-		needed := o.file.DynStrings(elf.DTNeeded)
 		var optional []string
 		if i == 0 && !alone { // the loader continues without missing ones (glibc, elf/rtld.c, do_preload)
 			optional = strings.FieldsFunc(string(s.readAll(ldPreload, maxConfig)), func(r rune) bool { return strings.ContainsRune(": \t\n", r) })
 		}
-		for n, name := range append(needed, optional...) {
+		for n, name := range slices.Concat(o.needed, optional) {
 			if name == "" || s.loaded[name] {
 				continue
 			}
 			all := s.find(name, o)
-			if len(all) == 0 && n < len(needed) {
+			if len(all) == 0 && n < len(o.needed) {
 				s.missing(name)
 			}
 			for _, next := range all {
 				if len(queue) == maxFiles {
-					return nil, fmt.Errorf("%s: more than %d libraries", program, maxFiles)
+					return nil, fmt.Errorf("%s: more than %d libraries", first.path, maxFiles)
 				}
 				if !s.loaded["/"+next.path] {
 					queue = append(queue, s.take(name, next))
@@ -129,8 +124,8 @@ func of(root fs.FS, program string, alone bool) (*Program, error) {
 // take notes a file that was found under a name.
 func (s *search) take(name string, o *object) *object {
 	s.loaded[name], s.loaded["/"+o.path] = true, true
-	if soname := o.file.Soname(); soname != "" {
-		s.loaded[soname] = true
+	if o.soname != "" {
+		s.loaded[o.soname] = true
 	}
 	s.out.Found = append(s.out.Found, o.path)
 	return o
@@ -143,21 +138,21 @@ func (s *search) missing(name string) {
 	s.loaded[name] = true
 }
 
-// knowsDlopen reports whether a file may open libraries at run time; a C library and its loader, which always
+// opensMore reports whether a file may open libraries at run time; a C library and its loader, which always
 // can, do not count.
-func knowsDlopen(o *object) bool {
+func opensMore(o *object) bool {
 	for _, name := range []string{"libc.", "libc-", "libdl.", "libdl-", "ld-", "ld.", "libpthread"} {
 		if strings.HasPrefix(path.Base(o.path), name) {
 			return false
 		}
 	}
-	return o.file.HasDynString("dlopen") || o.file.HasDynString("dlmopen")
+	return o.dlopen
 }
 
 // searchesRelative reports whether the libraries of a file are also searched for in the current directory of a
 // program: an empty entry means that directory.
 func searchesRelative(o *object) bool {
-	for _, list := range append(o.file.DynStrings(elf.DTRunpath), o.file.DynStrings(elf.DTRPath)...) {
+	for _, list := range slices.Concat(o.runpath, o.rpath) {
 		for _, dir := range strings.Split(list, ":") {
 			if !path.IsAbs(dir) && !strings.HasPrefix(dir, "$") {
 				return true
@@ -167,18 +162,33 @@ func searchesRelative(o *object) bool {
 	return false
 }
 
-// open reads the headers of a file of the root.
-func (s *search) open(name string, parent *object) (*object, error) {
-	r, size, done, err := rootpath.OpenFile(s.root, name)
-	if err != nil {
-		return nil, err
+// open returns a file of the root; nil if the loader passes over it.
+func (r *Root) open(name string, parent *object) *object {
+	f, known := r.files[name]
+	if !known {
+		if content, size, done, err := rootpath.OpenFile(r.fs, name); err == nil {
+			f = read(content, size)
+			done()
+		}
+		r.files[name] = f
 	}
-	s.close = append(s.close, done)
+	if f == nil {
+		return nil
+	}
+	return &object{f, name, parent}
+}
+
+// read returns the facts about a file; nil if the loader passes over it: it is of another class or machine, or damaged.
+func read(r io.ReaderAt, size int64) *facts {
 	f, err := elf.Parse(r, size)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %v", errOther, err)
+		return nil
 	}
-	return &object{name, f, parent}, nil
+	return &facts{
+		interp: f.Interp(), soname: f.Soname(), needed: f.DynStrings(elf.DTNeeded),
+		rpath: f.DynStrings(elf.DTRPath), runpath: f.DynStrings(elf.DTRunpath),
+		dlopen: f.HasDynString("dlopen") || f.HasDynString("dlmopen"),
+	}
 }
 
 // find looks for a library as the loader does: all files that it may take, by the processor. The directory that a
@@ -186,7 +196,7 @@ func (s *search) open(name string, parent *object) (*object, error) {
 func (s *search) find(name string, by *object) []*object {
 	if strings.Contains(name, "/") {
 		file := expand(name, by)
-		if o, err := s.open(clean(file), by); err == nil && s.follows(file) {
+		if o := s.open(clean(file), by); o != nil && s.follows(file) {
 			return []*object{o}
 		}
 		return nil
@@ -211,20 +221,20 @@ func (s *search) follows(name string) bool {
 // own are the directories in which a library that an object needs is looked for before those of all programs:
 // DT_RUNPATH of the object, or else DT_RPATH of the object and of those that needed it.
 func own(by *object) (all []string) {
-	if runpath := paths(by, elf.DTRunpath); len(runpath) > 0 {
+	if runpath := paths(by, by.runpath); len(runpath) > 0 {
 		return runpath
 	}
 	for o := by; o != nil; o = o.parent {
-		if len(paths(o, elf.DTRunpath)) == 0 {
-			all = append(all, paths(o, elf.DTRPath)...)
+		if len(paths(o, o.runpath)) == 0 {
+			all = append(all, paths(o, o.rpath)...)
 		}
 	}
 	return all
 }
 
 // paths are the directories of an object's DT_RPATH or DT_RUNPATH.
-func paths(o *object, tag int64) (all []string) {
-	for _, list := range o.file.DynStrings(tag) {
+func paths(o *object, lists []string) (all []string) {
+	for _, list := range lists {
 		for _, dir := range strings.FieldsFunc(list, func(r rune) bool { return r == ':' || r == ';' }) {
 			all = append(all, expand(dir, o))
 		}
@@ -251,7 +261,7 @@ var variants = []string{
 // in is every file of that name in a directory and its variants that the loader accepts.
 func (s *search) in(dir, name string, by *object) (all []*object) {
 	for _, v := range variants {
-		if o, err := s.open(clean(path.Join(dir, v, name)), by); err == nil {
+		if o := s.open(clean(path.Join(dir, v, name)), by); o != nil {
 			all = append(all, o)
 		}
 	}
@@ -262,13 +272,13 @@ func (s *search) in(dir, name string, by *object) (all []*object) {
 func clean(name string) string { return strings.TrimPrefix(path.Clean("/"+name), "/") }
 
 // readAll reads a small file of the root; nil if it is missing.
-func (s *search) readAll(name string, most int64) []byte {
-	r, size, done, err := rootpath.OpenFile(s.root, clean(name))
+func (r *Root) readAll(name string, most int64) []byte {
+	f, size, done, err := rootpath.OpenFile(r.fs, clean(name))
 	if err != nil {
 		return nil
 	}
 	defer done()
-	b, err := io.ReadAll(io.NewSectionReader(r, 0, min(size, most)))
+	b, err := io.ReadAll(io.NewSectionReader(f, 0, min(size, most)))
 	if err != nil {
 		return nil
 	}

@@ -1,8 +1,8 @@
 package loads
 
 import (
+	"bytes"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -95,6 +95,11 @@ func (f elfFile) bytes() []byte {
 	return b
 }
 
+func (r *Root) find(name string, program elfFile, alone bool) (*Program, error) {
+	b := program.bytes()
+	return r.Of(name, bytes.NewReader(b), int64(len(b)), alone)
+}
+
 const loader = "/lib64/ld-linux-x86-64.so.2"
 
 func lib(soname string, needed ...string) elfFile { return elfFile{soname: soname, needed: needed} }
@@ -177,7 +182,7 @@ func TestOf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := Of(dir, program)
+		got, err := In(dir).find(program, c.files[program].(elfFile), false)
 		dir.Close()
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -196,27 +201,18 @@ func TestBeside(t *testing.T) {
 		"x/p": {Data: program.bytes()}, "x/lib/liba.so": {Data: lib("").bytes()}, "x/libd.so": {Data: lib("").bytes()}, "opt/libb.so": {Data: lib("").bytes()}, "opt/libc.so.6": {Data: lib("").bytes()},
 		"lib64/ld-linux-x86-64.so.2": {Data: lib("").bytes()}, "lib64/libc.so.6": {Data: lib("").bytes()}, "etc/ld.so.preload": {Data: []byte("/opt/libb.so")},
 	}
-	got, err := Beside(root, "x/p")
+	got, err := In(root).find("x/p", program, true)
 	if err != nil || strings.Join(got.Found, " ") != "x/lib/liba.so x/libd.so" || strings.Join(got.Missing, " ") != loader+" libc.so.6 /opt/libb.so" {
 		t.Errorf("got %+v, %v", got, err)
-	}
-	if _, err := Of(root, "x/none"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no program: got %v", err)
 	}
 }
 
 func TestNotDynamic(t *testing.T) {
-	root := t.TempDir()
-	for name, b := range map[string][]byte{"lib": lib("libx.so").bytes(), "text": []byte("#!/bin/sh\n"), "libc": elfFile{interp: loader, soname: "libc.so.6"}.bytes()} {
-		os.WriteFile(filepath.Join(root, name), b, 0o755)
-		dir, err := rootpath.OpenDir(root)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if p, err := Of(dir, name); !errors.Is(err, ErrNotDynamic) {
+	libc := elfFile{interp: loader, soname: "libc.so.6"}
+	for name, b := range map[string][]byte{"lib": lib("libx.so").bytes(), "text": []byte("#!/bin/sh\n"), "libc": libc.bytes()} {
+		if p, err := In(fstest.MapFS{}).Of(name, bytes.NewReader(b), int64(len(b)), false); !errors.Is(err, ErrNotDynamic) {
 			t.Errorf("%s: %+v, %v", name, p, err)
 		}
-		dir.Close()
 	}
 }
 
@@ -227,7 +223,12 @@ func TestAsThisMachine(t *testing.T) {
 		t.Skip(err)
 	}
 	defer dir.Close()
-	got, err := Of(dir, "/bin/sh")
+	sh, size, done, err := rootpath.OpenFile(dir, "bin/sh")
+	if err != nil {
+		t.Skip(err)
+	}
+	defer done()
+	got, err := In(dir).Of("/bin/sh", sh, size, false)
 	if err != nil || runtime.GOOS != "linux" {
 		t.Skip(err)
 	}

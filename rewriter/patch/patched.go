@@ -72,7 +72,10 @@ func injected(f *elf.File) (segment *elf.Prog, version string) {
 	name := magic[:len(magic)-1]
 	for i := range f.Progs {
 		p := &f.Progs[i]
-		if b := f.Bytes(p.Off, uint64(len(magic))); p.Type == elf.PTLoad && p.Flags&elf.PFX != 0 && bytes.HasPrefix(b, name) {
+		if p.Type != elf.PTLoad || p.Flags&elf.PFX == 0 {
+			continue
+		}
+		if b := f.Bytes(p.Off, uint64(len(magic))); bytes.HasPrefix(b, name) {
 			return p, string(b[len(name):])
 		}
 	}
