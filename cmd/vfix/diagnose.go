@@ -87,7 +87,7 @@ func writeDiagnosis(s screen.Stream, all []*diagnose.Result) {
 	gap := ""
 	for _, r := range all {
 		if len(r.Crashes) == 0 {
-			s.Print("", nil, fmt.Sprintf("%s: no crash found in %s of text. Other evidence: the kernel's log of that time, or the output of docker inspect or kubectl get pod -o json", r.Input, screen.Count(r.Lines, "line")))
+			s.Print("", nil, fmt.Sprintf("%s: no crash found in %s of text. Other evidence: the kernel's log of that time, or the output of docker inspect or kubectl get pod -o json. Other causes: 'vfix help other-causes'", r.Input, screen.Count(r.Lines, "line")))
 		}
 		for _, c := range r.Crashes[:min(len(r.Crashes), few)] {
 			fmt.Fprint(s, gap)

@@ -64,9 +64,7 @@ func writeReport(s screen.Stream, r *doctor.Report, all bool) {
 		if !all {
 			continue
 		}
-		for _, line := range c.Details {
-			s.Print(indent, nil, line)
-		}
+		s.List(indent, c.Details)
 		if c.Do != "" {
 			s.Print(indent+"do: ", nil, c.Do)
 		}

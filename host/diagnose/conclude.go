@@ -22,39 +22,44 @@ var placeNotes = map[place]string{
 	wsl:  "WSL2 serves the page, slowly, with kernelCommandLine = vsyscall=emulate in the section [wsl2] of .wslconfig",
 }
 
-// conclude turns the facts into crashes: first the places that the kernel or a tracer reports, then the ends that
-// these do not explain, then other causes.
+// conclude judges the crashes: first those whose place the kernel or a tracer reports, then the ends that these do not
+// explain.
 func (t *textFacts) conclude(o Options) []*Crash {
-	var all []*Crash
-	for _, f := range t.faults {
-		all = addAlike(all, t.ofFault(f, o))
+	var all, ends []*Crash
+	explained := 0 // ends that the places explain
+	for _, c := range t.crashes {
+		c.Image = cmp.Or(c.Image, t.image)
+		if c.fault == nil || c.traced {
+			c.Path = cmp.Or(c.Path, t.path)
+		}
+		if c.fault == nil {
+			ends = append(ends, c)
+			continue
+		}
+		t.judgeFault(c, o)
+		all = addAlike(all, c)
 	}
-	explained := 0 // ends that the faults explain
 	for _, c := range all {
 		explained += c.Count
 	}
-	named := slices.ContainsFunc(t.ends, func(e end) bool { return e.container != "" })
-	for i, e := range t.ends {
-		if named && e.container == "" && e.status == 0 { // what the program's shell said, before its container ended
+	named := slices.ContainsFunc(ends, func(c *Crash) bool { return c.Container != "" })
+	for i, c := range ends {
+		if named && c.Container == "" && c.Status == 0 { // what the program's shell said, before its container ended
 			continue
 		}
-		if e.id != "" && o.Here != nil && i < maxHere {
-			served, messages := o.Here(e.id)
-			e.knows(served, messages)
+		if c.id != "" && o.Here != nil && i < maxHere {
+			c.served, c.kernel = o.Here(c.id)
 		}
-		if explained > 0 && e.kernel == nil && e.cause == "" && !e.running {
+		if explained > 0 && len(c.kernel) == 0 && c.cause == "" && !c.running {
 			explained--
-			nameFrom(all, e, o, t)
+			t.nameFrom(all, c, o)
 			continue
 		}
-		all = addAlike(all, t.ofEnd(e, o))
+		t.judgeEnd(c, o)
+		all = addAlike(all, c)
 	}
-	switch {
-	case len(all) > 0:
-	case t.schema1 != "":
+	if len(all) == 0 && t.schema1 != "" {
 		all = append(all, t.ofSchema1())
-	case t.cause != "":
-		all = append(all, &Crash{Kind: Other, Confidence: Likely, Count: 1, Verdict: "not the vsyscall page: " + t.cause, Evidence: []string{t.causeLine}})
 	}
 	rank := func(c *Crash) int {
 		switch {
@@ -126,20 +131,13 @@ func faultKind(f *kernellog.Fault) (Kind, string) {
 	return Other, fmt.Sprintf("it crashed at %#x, outside the page", f.IP)
 }
 
-// ofFault concludes from a message with the place of a crash.
-func (t *textFacts) ofFault(f fault, o Options) *Crash {
-	c := &Crash{Confidence: Likely, Program: f.Program, Path: f.Path, Count: 1, Image: cmp.Or(f.image, t.image), Evidence: []string{strings.TrimSpace(f.line)}}
-	if f.PID > 0 {
-		c.PIDs = []int{f.PID}
-	}
-	if f.traced {
-		c.Path = cmp.Or(f.path, t.path)
-	}
+// judgeFault concludes from the place of a crash.
+func (t *textFacts) judgeFault(c *Crash, o Options) {
+	c.Confidence = Likely
 	var cause string
-	c.Kind, cause = faultKind(&f.Fault)
-	switch c.Kind {
+	switch c.Kind, cause = faultKind(c.fault); c.Kind {
 	case Call, Filtered:
-		c.called(c.Kind, functionAt(f.IP))
+		c.called(c.Kind, functionAt(c.fault.IP))
 	case Read:
 		c.Confidence, c.Verdict = Uncertain, c.who()+" read the vsyscall page as data, which its kernel does not allow"
 		if t.suppressed {
@@ -150,10 +148,9 @@ func (t *textFacts) ofFault(f fault, o Options) *Crash {
 		c.Confidence, c.Verdict = Uncertain, c.who()+" ended by SIGSEGV; nothing here shows where"
 	default:
 		c.Verdict = "not the vsyscall page: " + cause
-		return c
+		return
 	}
 	t.next(c, o)
-	return c
 }
 
 // next examines the image that is known, and sets the next command.
@@ -198,77 +195,69 @@ func (o *Options) examine(image string) (s *Scanned, name string) {
 }
 
 // nameFrom adds the names of an end to the crash that explains it.
-func nameFrom(all []*Crash, e end, o Options, t *textFacts) {
+func (t *textFacts) nameFrom(all []*Crash, e *Crash, o Options) {
 	c := all[0]
-	if len(all) > 1 || c.Container != "" || e.container == "" && e.image == "" && e.pod == "" || !c.Kind.Page() && !c.Kind.Open() {
+	if len(all) > 1 || c.Container != "" || e.Container == "" && e.Image == "" && e.Pod == "" || !c.Kind.Page() && !c.Kind.Open() {
 		return
 	}
-	c.Container, c.Pod = e.container, e.pod
+	c.Container, c.Pod = e.Container, e.Pod
 	if c.Image == "" {
-		c.Image = e.image
+		c.Image = e.Image
 		t.next(c, o)
 	}
 }
 
-// ofEnd concludes from an exit status or a signal.
-func (t *textFacts) ofEnd(e end, o Options) *Crash {
-	c := &Crash{
-		Kind: Unknown, Confidence: Uncertain, Count: 1, Status: e.status,
-		Container: e.container, Pod: e.pod, Image: cmp.Or(e.image, t.image), Path: cmp.Or(e.path, t.path),
+// judgeEnd concludes from an exit status or a signal.
+func (t *textFacts) judgeEnd(c *Crash, o Options) {
+	c.Kind, c.Confidence = Unknown, Uncertain
+	if c.clear() {
+		return
 	}
-	if e.line != "" {
-		c.Evidence = []string{e.line}
-	}
-	if c.clear(&e) {
-		return c
-	}
-	if len(e.mounts) > 0 {
+	if len(c.mounts) > 0 {
 		c.Kind, c.Confidence = Mounts, Likely
 		c.Verdict = fmt.Sprintf("%s of the host are mounted over those of the image: the program runs with the host's loader and libraries, "+
-			"not with its own", strings.Join(e.mounts, " and "))
+			"not with its own", strings.Join(c.mounts, " and "))
 		c.note("start it without these mounts first; if it then still ends with status 139, the page may be the cause")
 		c.Next = o.command(t, c)
-		return c
+		return
 	}
-	if f, own := e.message(); f != nil {
-		f.image, f.path = c.Image, ""
-		k := t.ofFault(*f, o)
-		k.Container, k.Pod, k.Status, k.Evidence = c.Container, c.Pod, c.Status, append(c.Evidence, k.Evidence...)
-		if !own && k.Kind.Page() {
-			k.Confidence = Likely // a program that the container's program started, or that of another container
+	if k, own := c.message(); k != nil {
+		c.fault, c.Program, c.Path, c.PIDs, c.Evidence = k.fault, k.Program, k.Path, k.PIDs, append(c.Evidence, k.Evidence...)
+		t.judgeFault(c, o)
+		if !own && c.Kind.Page() {
+			c.Confidence = Likely // a program that the container's program started, or that of another container
 		}
-		return k
+		return
 	}
-	if e.served {
+	if c.served {
 		c.note("the kernel of this machine serves the vsyscall page: a call of it is slow, but no crash")
 		c.Next = o.core(c)
-		return c
+		return
 	}
 	t.next(c, o)
-	return c
 }
 
 // clear concludes from an end by which the page is not the cause; otherwise it sets the verdict of an unknown one, and
 // returns false.
-func (c *Crash) clear(e *end) bool {
+func (c *Crash) clear() bool {
 	subject := "the program"
 	switch {
-	case e.container != "":
-		subject = "the container " + e.container
-	case e.pod != "":
-		subject = "the pod " + e.pod
+	case c.Container != "":
+		subject = "the container " + c.Container
+	case c.Pod != "":
+		subject = "the pod " + c.Pod
 	}
 	switch {
-	case e.running:
+	case c.running:
 		c.Kind, c.Confidence, c.Verdict = None, Certain, subject+" is running"
-	case e.cause != "":
-		c.Kind, c.Confidence, c.Verdict = Other, Likely, "not the vsyscall page: "+e.cause
-	case e.status == segvStatus:
-		c.Verdict = fmt.Sprintf("%s ended by SIGSEGV (exit status %d); nothing here shows where", subject, e.status)
+	case c.cause != "":
+		c.Kind, c.Confidence, c.Verdict = Other, Likely, "not the vsyscall page: "+c.cause
+	case c.Status == segvStatus:
+		c.Verdict = fmt.Sprintf("%s ended by SIGSEGV (exit status %d); nothing here shows where", subject, c.Status)
 		return false
-	case e.status != 0:
-		c.Kind, c.Confidence, c.Verdict = Other, Likely, fmt.Sprintf("not the vsyscall page: %s ended with exit status %d", subject, e.status)
-	case e.container != "":
+	case c.Status != 0:
+		c.Kind, c.Confidence, c.Verdict = Other, Likely, fmt.Sprintf("not the vsyscall page: %s ended with exit status %d", subject, c.Status)
+	case c.Container != "":
 		c.Kind, c.Confidence, c.Verdict = None, Certain, subject+" ended with exit status 0"
 	default:
 		c.Verdict = subject + " ended by SIGSEGV; nothing here shows where"
@@ -282,15 +271,15 @@ func (o *Options) core(c *Crash) *Command {
 	return &Command{"docker run --ulimit core=-1 " + c.Image, "leaves a core where /proc/sys/kernel/core_pattern says: 'vfix diagnose --root " + c.Image + " CORE' explains it"}
 }
 
-// message returns the kernel's message about the end of a container, of those of that time; nil if none is about it. own
-// reports that it is about the container's own program.
-func (e *end) message() (f *fault, own bool) {
-	for i := range e.kernel {
-		f := &e.kernel[i]
-		kind, _ := faultKind(&f.Fault)
-		own := f.Program != "" && strings.HasPrefix(path.Base(e.path), f.Program)
-		if f.Signal == e.status-128 && !(e.served && kind == Call) && (kind.Page() || own) {
-			return f, own
+// message returns the crash that the kernel reported at the end of a container; nil if none of its messages is about it.
+// own reports that it is about the container's own program.
+func (c *Crash) message() (k *Crash, own bool) {
+	for _, line := range c.kernel {
+		f, _ := kernellog.Find(line)
+		kind, _ := faultKind(&f)
+		own := f.Program != "" && strings.HasPrefix(path.Base(c.Path), f.Program)
+		if f.Signal == c.Status-128 && !(c.served && kind == Call) && (kind.Page() || own) {
+			return faulted(&f, line), own
 		}
 	}
 	return nil, false
@@ -329,13 +318,3 @@ func Image(image string, s *Scanned, o Options) *Result {
 
 // maxHere is how many containers of a list an engine is asked for.
 const maxHere = 20
-
-// knows takes what this machine knows of the end: whether its kernel serves the page, and its kernel's messages of that time.
-func (e *end) knows(served bool, messages []string) {
-	e.served = served
-	for _, m := range messages {
-		if f, ok := kernellog.Find(m); ok {
-			e.kernel = append(e.kernel, fault{Fault: f, line: m})
-		}
-	}
-}

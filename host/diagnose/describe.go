@@ -1,4 +1,4 @@
-// Descriptions of containers in JSON: docker and podman inspect, pods of Kubernetes.
+// Descriptions of containers in JSON: docker, podman and crictl inspect, pods of Kubernetes.
 
 package diagnose
 
@@ -24,6 +24,11 @@ type described struct {
 	Metadata struct{ Name, Namespace string }
 	Status   struct {
 		ContainerStatuses, InitContainerStatuses []containerStatus
+		// crictl inspect.
+		ExitCode *int
+		Image    struct{ Image string }
+		Metadata struct{ Name string }
+		State    string
 	}
 	Items []json.RawMessage
 }
@@ -32,7 +37,6 @@ type described struct {
 type state struct {
 	Running, Restarting, OOMKilled bool // one that waits to be started again is Running, too
 	ExitCode                       int
-	Error                          string
 }
 
 // containerStatus is the status of a container of a pod.
@@ -41,8 +45,8 @@ type containerStatus struct {
 	State, LastState struct {
 		Running    *struct{}
 		Terminated *struct {
-			ExitCode        int
-			Reason, Message string
+			ExitCode int
+			Reason   string
 		}
 	}
 }
@@ -71,6 +75,10 @@ func (t *textFacts) value(v json.RawMessage) (known bool) {
 	case d.State != nil && d.Path+d.Config.Image+d.ImageName != "":
 		t.container(&d)
 		return true
+	case d.Status.ExitCode != nil:
+		s := &d.Status
+		t.add(&Crash{Container: s.Metadata.Name, Image: s.Image.Image, Status: *s.ExitCode, running: s.State == "CONTAINER_RUNNING"})
+		return true
 	case d.Kind == "Pod":
 		t.podOf(&d)
 		return true
@@ -87,47 +95,41 @@ var libraries = []string{"/lib", "/lib64", "/usr", "/usr/lib", "/usr/lib64"}
 func (t *textFacts) container(d *described) {
 	s := d.State
 	t.place = max(t.place, engine)
-	e := end{
-		container: strings.TrimPrefix(d.Name, "/"), id: d.ID, image: cmp.Or(d.ImageName, d.Config.Image), path: d.Path,
-		status: s.ExitCode, running: s.Running && !s.Restarting,
+	c := &Crash{
+		Container: strings.TrimPrefix(d.Name, "/"), id: d.ID, Image: cmp.Or(d.ImageName, d.Config.Image), Path: d.Path,
+		Status: s.ExitCode, running: s.Running && !s.Restarting, cause: causeOf(s.OOMKilled),
 	}
 	for _, m := range d.Mounts {
 		if to := path.Clean(m.Destination); path.Clean(m.Source) == to && slices.Contains(libraries, to) {
-			e.mounts = append(e.mounts, to)
+			c.mounts = append(c.mounts, to)
 		}
 	}
-	slices.Sort(e.mounts)
-	e.cause = causeOf(s.OOMKilled, s.Error)
-	t.ends = append(t.ends, e)
+	slices.Sort(c.mounts)
+	t.add(c)
 }
 
 // causeOf returns another cause that an engine reports, "" for none.
-func causeOf(outOfMemory bool, message string) string {
+func causeOf(outOfMemory bool) string {
 	if outOfMemory {
 		return "the kernel killed it because it used more memory than its limit"
 	}
-	if message == "" {
-		return ""
-	}
-	var t textFacts
-	t.line(message)
-	return t.cause
+	return ""
 }
 
 func (t *textFacts) podOf(d *described) {
 	t.place = max(t.place, cluster)
 	pod := strings.TrimPrefix(d.Metadata.Namespace+"/"+d.Metadata.Name, "/")
-	for _, c := range append(d.Status.InitContainerStatuses, d.Status.ContainerStatuses...) {
-		e := end{container: c.Name, pod: pod, image: c.Image, running: c.State.Running != nil}
-		ended := c.State.Terminated
-		if ended == nil || ended.ExitCode == 0 && c.LastState.Terminated != nil {
-			ended = c.LastState.Terminated
+	for _, s := range append(d.Status.InitContainerStatuses, d.Status.ContainerStatuses...) {
+		c := &Crash{Container: s.Name, Pod: pod, Image: s.Image, running: s.State.Running != nil}
+		ended := s.State.Terminated
+		if ended == nil || ended.ExitCode == 0 && s.LastState.Terminated != nil {
+			ended = s.LastState.Terminated
 		}
 		if ended != nil {
-			e.status, e.running, e.cause = ended.ExitCode, false, causeOf(ended.Reason == oomKilled, ended.Message)
-		} else if !e.running {
+			c.Status, c.running, c.cause = ended.ExitCode, false, causeOf(ended.Reason == oomKilled)
+		} else if !c.running {
 			continue
 		}
-		t.ends = append(t.ends, e)
+		t.add(c)
 	}
 }

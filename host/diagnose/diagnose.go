@@ -8,6 +8,7 @@ package diagnose
 import (
 	"io/fs"
 
+	"vfix.dev/vfix/internal/kernellog"
 	"vfix.dev/vfix/rewriter/find"
 )
 
@@ -65,6 +66,16 @@ type Crash struct {
 	Evidence  []string `json:"evidence"`
 	Notes     []string `json:"notes"`
 	Next      *Command `json:"next,omitempty"` // the command to type next; absent if there is none
+
+	// What a text or a description reports beside that, before it is judged.
+	fault   *kernellog.Fault // its place; nil if only the end is known
+	traced  bool             // a debugger or tracer reported the place
+	id      string           // of the container
+	mounts  []string         // directories of the image's libraries over which those of the host are mounted
+	cause   string           // another cause, "" for none
+	running bool
+	served  bool     // the kernel that it ran on serves the page
+	kernel  []string // that kernel's messages of the time
 }
 
 // Command is a command to type, and what it does.

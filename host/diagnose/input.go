@@ -121,7 +121,7 @@ func Quoted(words []string) bool {
 	}
 	t := &textFacts{}
 	t.line(strings.Join(words, " "))
-	return len(t.faults)+len(t.ends) > 0 || t.schema1 != "" || t.cause != ""
+	return len(t.crashes) > 0 || t.schema1 != ""
 }
 
 // jsonStart matches the start of JSON, but not a line of a log that begins with a time in brackets.

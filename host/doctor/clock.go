@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -12,30 +13,26 @@ import (
 // functions are those with which programs read clocks, as vfix-measure names them.
 var functions = []string{"time", "gettimeofday", "realtime", "monotonic", "realtime_coarse", "monotonic_coarse", "getcpu"}
 
-// entered returns how many of the calls of each subject enter the kernel, from 0 to 1, which a seccomp filter counts.
-func (m *machine) entered(subjects ...string) (map[string]float64, error) {
-	out, err := m.output(nil, append([]string{"entries"}, subjects...)...)
-	return probe.Entered(out), err
-}
-
-func checkVDSO(m *machine, c *Check, _ *Report) error {
+// clocks measures functions of the vDSO, and monotonic as a system call; and how many of the calls of each enter the
+// kernel, from 0 to 1, which a seccomp filter counts.
+func (m *machine) clocks(functions ...string) (probe.Samples, map[string]float64, error) {
 	var subjects []string
 	for _, f := range functions {
 		subjects = append(subjects, "vdso:"+f)
 	}
-	entered, err := m.entered(subjects...)
+	out, err := m.output(nil, append([]string{"entries"}, subjects...)...)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	t, err := m.times(nil, append(subjects, "syscall:monotonic")...)
+	return t, probe.Entered(out), err
+}
+
+func checkVDSO(m *machine, c *Check, _ *Report) error {
+	t, entered, err := m.clocks(functions...)
 	if err != nil {
 		return err
 	}
-	judgeVDSO(c, t, entered, m.bootOption("vdso"))
-	return nil
-}
-
-func judgeVDSO(c *Check, t probe.Samples, entered map[string]float64, option string) {
 	var slow, missing []string
 	for _, f := range functions {
 		share, exists := entered["vdso:"+f]
@@ -51,8 +48,9 @@ func judgeVDSO(c *Check, t probe.Samples, entered map[string]float64, option str
 			c.detail("%-17s %9s", f, nanoseconds(ns))
 		}
 	}
-	c.figure("syscall_monotonic", t.Quiet("syscall:monotonic"), "ns")
-	switch {
+	plain := t.Quiet("syscall:monotonic")
+	c.figure("syscall_monotonic", plain, "ns")
+	switch option := m.bootOption("vdso"); {
 	case len(missing) == len(functions):
 		c.found(Fail, "there is no vDSO: every clock read is a system call")
 		c.Do = "use a kernel that provides a vDSO"
@@ -66,8 +64,9 @@ func judgeVDSO(c *Check, t probe.Samples, entered map[string]float64, option str
 		c.found(Warn, "it has no %s: these are system calls", strings.Join(missing, ", "))
 		c.Do = "use a newer kernel"
 	default:
-		c.found(OK, "clock_gettime(): %s, as a system call: %s", nanoseconds(t.Quiet("vdso:monotonic")), nanoseconds(t.Quiet("syscall:monotonic")))
+		c.found(OK, "clock_gettime(): %s, as a system call: %s", nanoseconds(t.Quiet("vdso:monotonic")), nanoseconds(plain))
 	}
+	return nil
 }
 
 const clockDir = "/sys/devices/system/clocksource/clocksource0/"
@@ -76,24 +75,12 @@ const clockDir = "/sys/devices/system/clocksource/clocksource0/"
 var fastSources = []string{"tsc", "kvm-clock", "hyperv_clocksource_tsc_page"}
 
 func checkClock(m *machine, c *Check, _ *Report) error {
-	source := m.line(clockDir + "current_clocksource")
+	t, entered, err := m.clocks("monotonic")
+	if err != nil {
+		return err
+	}
+	source := cmp.Or(m.line(clockDir+"current_clocksource"), "clock source unknown")
 	available := strings.Fields(m.line(clockDir + "available_clocksource"))
-	entered, err := m.entered("vdso:monotonic")
-	if err != nil {
-		return err
-	}
-	t, err := m.times(nil, "vdso:monotonic", "syscall:monotonic")
-	if err != nil {
-		return err
-	}
-	judgeClock(c, source, available, t, entered)
-	return nil
-}
-
-func judgeClock(c *Check, source string, available []string, t probe.Samples, entered map[string]float64) {
-	if source == "" {
-		source = "clock source unknown"
-	}
 	vdso, plain := t.Quiet("vdso:monotonic"), t.Quiet("syscall:monotonic")
 	c.figure("vdso_monotonic", vdso, "ns")
 	c.figure("syscall_monotonic", plain, "ns")
@@ -113,4 +100,5 @@ func judgeClock(c *Check, source string, available []string, t probe.Samples, en
 	default:
 		c.found(OK, "%s: a read takes %s", source, nanoseconds(vdso))
 	}
+	return nil
 }

@@ -36,8 +36,26 @@ func checkDentry(m *machine, c *Check, _ *Report) error {
 	if f := strings.Fields(m.line("/proc/sys/fs/dentry-state")); len(f) > 4 {
 		missing, _ = strconv.ParseFloat(f[4], 64)
 	}
-	judgeDentry(c, lookUps(dir).Quiet("known"), t.Quiet("syscall:time"), missing)
+	lookup, call := lookUps(dir).Quiet("known"), t.Quiet("syscall:time")
+	c.figure("lookup", lookup, "ns")
+	c.figure("syscall_time", call, "ns")
+	c.figure("missing", missing, "names")
+	c.found(lookupVerdict(lookup/call), "look-up of a missing file: %s; %.0f are cached", nanoseconds(lookup), missing)
+	if c.Verdict != OK {
+		c.Do = "limit the memory of containers that look up many missing files: dentries count in their cgroup"
+	}
 	return nil
+}
+
+// lookupVerdict judges a look-up by how many system calls take as long.
+func lookupVerdict(calls float64) Verdict {
+	switch {
+	case calls >= lookupFail:
+		return Fail
+	case calls >= lookupWarn:
+		return Warn
+	}
+	return OK
 }
 
 // lookUps measures look-ups of missing names that the cache has, in nanoseconds each.
@@ -60,23 +78,4 @@ func lookUps(dir string) probe.Samples {
 		}
 	}
 	return s
-}
-
-// judgeDentry judges the nanoseconds of a look-up of a missing name that the cache has, by those of a system call; the
-// cache has the names of so many missing files.
-func judgeDentry(c *Check, lookup, syscall, missing float64) {
-	c.figure("lookup", lookup, "ns")
-	c.figure("syscall_time", syscall, "ns")
-	c.figure("missing", missing, "names")
-	verdict := OK
-	switch {
-	case lookup >= lookupFail*syscall:
-		verdict = Fail
-	case lookup >= lookupWarn*syscall:
-		verdict = Warn
-	}
-	c.found(verdict, "look-up of a missing file: %s; %.0f are cached", nanoseconds(lookup), missing)
-	if verdict != OK {
-		c.Do = "limit the memory of containers that look up many missing files: dentries count in their cgroup"
-	}
 }

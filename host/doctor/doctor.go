@@ -181,9 +181,6 @@ func (m *machine) bootOption(name string) string {
 	return value
 }
 
-// run runs vfix-measure.
-func (m *machine) run(args ...string) (probe.Outcome, error) { return m.measure(m.ctx, nil, args...) }
-
 // output runs vfix-measure, with stdin to read, and returns what it prints.
 func (m *machine) output(stdin []byte, args ...string) ([]byte, error) {
 	o, err := m.measure(m.ctx, stdin, args...)

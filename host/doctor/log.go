@@ -68,7 +68,7 @@ func judgeLog(c *Check, records []kernellog.Record, booted time.Time) {
 	when := func(at time.Duration) string { return booted.Add(at).Format(time.DateTime) }
 	all := crashes(records)
 	c.figure("crashes", float64(len(all)), "processes")
-	for _, p := range all {
+	for _, p := range slices.Backward(all) { // few of them are printed
 		c.detail("%s  %s[%d]  %s", when(p.at), p.program, p.pid, p.what)
 	}
 	switch {

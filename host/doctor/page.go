@@ -3,11 +3,8 @@
 package doctor
 
 import (
-	"bytes"
 	"cmp"
-	"compress/gzip"
 	"fmt"
-	"io"
 	"strings"
 
 	"vfix.dev/vfix/host/probe"
@@ -24,26 +21,15 @@ const (
 	Blocked Mode = "blocked" // a seccomp filter ends the caller
 )
 
-// page is what was measured of the page.
-type page struct {
-	mode                Mode
-	call, syscall, vdso float64 // nanoseconds of time(), 0 if it was not measured
-	noEmulation         bool    // the kernel is built without CONFIG_X86_VSYSCALL_EMULATION
-	option              string  // vsyscall= of the kernel's command line
-	wsl                 bool
-}
-
 func checkPage(m *machine, c *Check, r *Report) error {
-	call, err := m.run("probe", "page:time")
+	call, err := m.measure(m.ctx, nil, "probe", "page:time")
 	if err != nil {
 		return err
 	}
-	peek, err := m.run("peek")
+	peek, err := m.measure(m.ctx, nil, "peek")
 	if err != nil {
 		return err
 	}
-	release := m.line("/proc/sys/kernel/osrelease")
-	p := page{noEmulation: m.builtWithoutPage(release), option: m.bootOption("vsyscall"), wsl: strings.Contains(release, "microsoft")}
 	subjects := []string{"syscall:time", "vdso:time"}
 	if call.OK() {
 		subjects = append(subjects, "page:time")
@@ -52,13 +38,35 @@ func checkPage(m *machine, c *Check, r *Report) error {
 	if err != nil {
 		return err
 	}
-	p.call, p.syscall, p.vdso = t.Quiet("page:time"), t.Quiet("syscall:time"), t.Quiet("vdso:time")
-	p.mode = pageMode(call, peek)
-	judgePage(p, c, r)
-	c.detail("/proc/self/maps: %s; a call: %s; a read: %s", cmp.Or(probe.PagePerms(m.read("/proc/self/maps")), "not mapped"), call, peek)
-	if p.option != "" {
-		c.detail("the kernel's command line has vsyscall=%s", p.option)
+	page, syscall, vdso := t.Quiet("page:time"), t.Quiet("syscall:time"), t.Quiet("vdso:time")
+	c.figure("page_time", page, "ns")
+	c.figure("syscall_time", syscall, "ns")
+	c.figure("vdso_time", vdso, "ns")
+	switch r.Mode = pageMode(call, peek); r.Mode {
+	case None:
+		r.Answer = "Old images crash here: each call of the page is a SIGSEGV, exit status 139."
+		c.found(Fail, "none: this kernel does not serve the page")
+		c.Do = "vfix rebuild IMAGE, or for a program: vfix run PROGRAM"
+		c.detail("%s", m.howToServe())
+	case Blocked:
+		r.Answer = "Old images crash here: a filter ends each caller of the page, exit status 159."
+		c.found(Fail, "a seccomp filter ends the caller (SIGSYS)")
+		c.Do = "vfix rebuild IMAGE, or for a program: vfix run PROGRAM"
+	default:
+		r.Answer = "Old images run here, slowly: a vsyscall takes " + nanoseconds(page)
+		if vdso > 0 {
+			r.Answer += fmt.Sprintf(", %.0f times the vDSO's", page/vdso)
+		}
+		r.Answer += "."
+		c.found(Warn, "%s: time() takes %s, by the vDSO %s", r.Mode, nanoseconds(page), nanoseconds(vdso))
+		c.Do = "vfix rebuild IMAGE: it then runs on every kernel, as fast as a modern libc"
+		c.detail("time(): %s by the page, %s by a system call, %s by the vDSO", nanoseconds(page), nanoseconds(syscall), nanoseconds(vdso))
+		c.detail("on kernels with vsyscall=none, old images crash with exit status 139")
+		if r.Mode == Emulate {
+			c.detail("the page is readable at a fixed address, which helps exploits: vsyscall=xonly is safer")
+		}
 	}
+	c.detail("/proc/self/maps: %s; a call: %s; a read: %s", cmp.Or(probe.PagePerms(m.read("/proc/self/maps")), "not mapped"), call, peek)
 	return nil
 }
 
@@ -75,63 +83,14 @@ func pageMode(call, peek probe.Outcome) Mode {
 	return Emulate
 }
 
-func judgePage(p page, c *Check, r *Report) {
-	r.Mode = p.mode
-	c.figure("page_time", p.call, "ns")
-	c.figure("syscall_time", p.syscall, "ns")
-	c.figure("vdso_time", p.vdso, "ns")
-	switch p.mode {
-	case None:
-		r.Answer = "Old images crash here: each call of the page is a SIGSEGV, exit status 139."
-		c.found(Fail, "none: this kernel does not serve the page")
-		c.Do = "vfix rebuild IMAGE, or for a program: vfix run PROGRAM"
-		switch {
-		case p.noEmulation && p.option != "":
-			c.detail("this kernel is built without CONFIG_X86_VSYSCALL_EMULATION and ignores vsyscall=%s", p.option)
-		case p.noEmulation:
-			c.detail("this kernel is built without CONFIG_X86_VSYSCALL_EMULATION: no boot option helps")
-		case p.wsl:
-			c.detail("WSL2 serves the page with kernelCommandLine = vsyscall=xonly in the section [wsl2] of .wslconfig")
-		default:
-			c.detail("the boot option vsyscall=xonly makes the kernel serve the page, slowly, for every container")
-		}
-	case Blocked:
-		r.Answer = "Old images crash here: a filter ends each caller of the page, exit status 159."
-		c.found(Fail, "a seccomp filter ends the caller (SIGSYS)")
-		c.Do = "vfix rebuild IMAGE, or for a program: vfix run PROGRAM"
-	default:
-		r.Answer = "Old images run here, slowly: a vsyscall" + price(p) + "."
-		c.found(Warn, "%s: time() takes %s, by the vDSO %s", p.mode, nanoseconds(p.call), nanoseconds(p.vdso))
-		c.Do = "vfix rebuild IMAGE: it then runs on every kernel, as fast as a modern libc"
-		c.detail("time(): %s by the page, %s by a system call, %s by the vDSO", nanoseconds(p.call), nanoseconds(p.syscall), nanoseconds(p.vdso))
-		c.detail("on kernels with vsyscall=none, old images crash with exit status 139")
-		if p.mode != Xonly {
-			c.detail("the page is readable at a fixed address, which helps exploits: vsyscall=xonly is safer")
-		}
+// howToServe says what makes this kernel serve the page.
+func (m *machine) howToServe() string {
+	option := m.bootOption("vsyscall")
+	switch {
+	case strings.Contains(m.line("/proc/sys/kernel/osrelease"), "microsoft"):
+		return "WSL2 serves the page with kernelCommandLine = vsyscall=xonly in the section [wsl2] of .wslconfig"
+	case option == string(Xonly) || option == string(Emulate):
+		return "this kernel ignores the boot option vsyscall=" + option + ": it is built without CONFIG_X86_VSYSCALL_EMULATION"
 	}
-}
-
-// price says what a call costs.
-func price(p page) string {
-	if p.call == 0 {
-		return " enters the kernel"
-	}
-	text := " takes " + nanoseconds(p.call)
-	if p.vdso > 0 {
-		text += fmt.Sprintf(", %.0f times the vDSO's", p.call/p.vdso)
-	}
-	return text
-}
-
-// builtWithoutPage reports whether the kernel's configuration says that it cannot serve the page. Before Linux 3.19
-// there was no such option.
-func (m *machine) builtWithoutPage(release string) bool {
-	config := m.read("/boot/config-" + release)
-	if packed := m.read("/proc/config.gz"); packed != nil {
-		if r, err := gzip.NewReader(bytes.NewReader(packed)); err == nil {
-			const most = 16 << 20 // bytes
-			config, _ = io.ReadAll(io.LimitReader(r, most))
-		}
-	}
-	return bytes.Contains(config, []byte("\n# CONFIG_X86_VSYSCALL_EMULATION is not set\n"))
+	return "the boot option vsyscall=xonly makes the kernel serve the page, slowly, for every container, if it is built with CONFIG_X86_VSYSCALL_EMULATION"
 }

@@ -30,27 +30,22 @@ func longFilter() ([]byte, error) {
 	return binary.Append(nil, binary.LittleEndian, raw) // struct sock_filter, uapi/linux/filter.h
 }
 
+// Kernels from 5.11 on remember which system calls a filter always allows (kernel/seccomp.c, SECCOMP_ARCH_NATIVE).
 func checkSeccomp(m *machine, c *Check, _ *Report) error {
 	const subject = "syscall:time"
 	filter, err := longFilter()
 	if err != nil {
 		return err
 	}
-	bare, err := m.times(nil, subject)
+	t, err := m.times(nil, subject)
 	if err != nil {
 		return err
 	}
-	filtered, err := m.times(filter, subject)
-	if err != nil {
+	bare := t.Quiet(subject)
+	if t, err = m.times(filter, subject); err != nil {
 		return err
 	}
-	judgeSeccomp(c, bare.Quiet(subject), filtered.Quiet(subject))
-	return nil
-}
-
-// judgeSeccomp judges the time of a system call in nanoseconds, without a filter and under one. Kernels from 5.11 on
-// remember which system calls a filter always allows (kernel/seccomp.c, SECCOMP_ARCH_NATIVE).
-func judgeSeccomp(c *Check, bare, filtered float64) {
+	filtered := t.Quiet(subject)
 	c.figure("syscall_time", bare, "ns")
 	c.figure("filtered_time", filtered, "ns")
 	c.found(OK, "a system call: %s, under a container's filter: %s", nanoseconds(bare), nanoseconds(filtered))
@@ -59,4 +54,5 @@ func judgeSeccomp(c *Check, bare, filtered float64) {
 		c.Verdict, c.Do = Warn, "vfix rebuild IMAGE avoids the system calls of the page; a kernel from 5.11 on makes filters cheap"
 	}
 	c.detail("the filter has %d rules, like docker's default profile", rules)
+	return nil
 }

@@ -31,8 +31,10 @@ type Fault struct {
 	HasAddr      bool
 }
 
-// OfVfix reports that the process was one of vfix's own programs that try the page.
-func (f *Fault) OfVfix() bool { return f.Program == "vfix-measure" || f.Program == "vfix-trace" }
+// OfVfix reports that the process was one of vfix's own programs that try the page, among them vfix-measure-libc.
+func (f *Fault) OfVfix() bool {
+	return strings.HasPrefix(f.Program, "vfix-measure") || f.Program == "vfix-trace"
+}
 
 // The signals of the messages (signal(7)).
 const (
