@@ -19,7 +19,6 @@ import (
 	"vfix.dev/vfix/host/bench"
 	"vfix.dev/vfix/images/patch"
 	"vfix.dev/vfix/internal/atomicfile"
-	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/shim"
 )
 
@@ -83,10 +82,7 @@ func runBench(ctx context.Context, opts *benchOptions, image string, out *output
 		b.Rounds, b.Unit = cmp.Or(opts.rounds, redisRounds), "requests per second"
 	}
 	if b.Figures, err = measure(ctx, &b, opts, out, e); err != nil {
-		return hinterr.Among(err, []hinterr.For{
-			{Err: bench.ErrUnsupported, Hint: "run it on x86-64 Linux"},
-			{Err: os.ErrPermission, Hint: "run it as root: programs of an image run in their own root filesystem"},
-		}, "run 'vfix doctor' to see how this kernel serves the vsyscall page; 'vfix bench --help' lists what is needed")
+		return err
 	}
 	if opts.plot != "" {
 		var svg bytes.Buffer

@@ -197,7 +197,7 @@ func (r *crashes) here(name string) (served bool, messages []string) {
 // messagesAt returns this machine's kernel's messages around a time, as far as vfix may read them.
 func messagesAt(end time.Time) (all []string) {
 	const around = 2 * time.Second
-	records, booted, err := kernellog.Read("/dev/kmsg")
+	records, booted, err := kernellog.Read()
 	if err != nil {
 		return nil
 	}

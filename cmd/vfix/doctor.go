@@ -11,7 +11,6 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/doctor"
-	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/shim"
 )
 
@@ -22,8 +21,7 @@ func newDoctorCommand(out *output, e engine) *cobra.Command {
 		o.Program = shim.Measure()
 		report, err := e.doctor(ctx, o)
 		if err != nil {
-			return hinterr.Among(err, []hinterr.For{{Err: doctor.ErrUnsupported, Hint: "run it on the machine or virtual machine whose kernel the containers use"}},
-				"vfix runs a small program to measure: set TMPDIR to a directory from which programs may be executed")
+			return err
 		}
 		failed := report.Failed()
 		err = out.show(false, jsonDoctor{failed, report}, func(s screen.Stream) { writeReport(s, report, all) })

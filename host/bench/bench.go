@@ -17,10 +17,8 @@ import (
 	"time"
 
 	"vfix.dev/vfix/host/probe"
+	"vfix.dev/vfix/internal/hinterr"
 )
-
-// ErrUnsupported: this system cannot run x86-64 Linux programs.
-var ErrUnsupported = errors.New("not supported")
 
 // Functions are the three of the page, as figures name them. In a libc, getcpu is sched_getcpu.
 var Functions = []string{"time", "gettimeofday", "getcpu"}
@@ -101,7 +99,8 @@ func measure(ctx context.Context, rounds int, candidates []candidate, functions 
 		}
 	}
 	if len(values) == 0 {
-		return nil, fmt.Errorf("nothing can be measured here: %s", strings.Join(slices.Sorted(maps.Values(absent)), "; "))
+		return nil, hinterr.With(fmt.Errorf("nothing can be measured here: %s", strings.Join(slices.Sorted(maps.Values(absent)), "; ")),
+			"'vfix doctor' shows how this kernel serves the vsyscall page; 'vfix bench --help' lists what is needed")
 	}
 	var all []Figure
 	for _, function := range functions {

@@ -2,7 +2,13 @@
 
 package bench
 
-import "context"
+import (
+	"context"
 
-// Run returns ErrUnsupported.
-func Run(context.Context, Options) ([]Figure, error) { return nil, ErrUnsupported }
+	"vfix.dev/vfix/internal/hinterr"
+)
+
+// Run returns an error.
+func Run(context.Context, Options) ([]Figure, error) {
+	return nil, hinterr.With(hinterr.ErrUnsupported, "run it on x86-64 Linux")
+}

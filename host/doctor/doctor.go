@@ -7,7 +7,6 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/host/probe"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // Verdict is the outcome of a check.
@@ -31,9 +31,6 @@ const (
 	// Skipped: could not be checked; Found says why.
 	Skipped Verdict = "skipped"
 )
-
-// ErrUnsupported: not on this system.
-var ErrUnsupported = errors.New("not supported")
 
 // Check is the result of one check.
 type Check struct {
@@ -122,7 +119,7 @@ type machine struct {
 // Run examines this machine.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
-		return nil, ErrUnsupported
+		return nil, hinterr.With(hinterr.ErrUnsupported, "run it on the machine or virtual machine whose kernel the containers use")
 	}
 	dir, err := probe.NewDir(map[string][]byte{probe.Measure: o.Program})
 	if err != nil {

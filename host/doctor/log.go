@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -49,8 +48,8 @@ func crashes(records []kernellog.Record) (all []crashed) {
 	return all
 }
 
-func checkLog(m *machine, c *Check, _ *Report) error {
-	records, booted, err := kernellog.Read(filepath.Join(m.root, "/dev/kmsg"))
+func checkLog(_ *machine, c *Check, _ *Report) error {
+	records, booted, err := kernellog.Read()
 	if errors.Is(err, fs.ErrPermission) {
 		c.Do = "sudo vfix doctor --check kernel-log"
 		return errors.New("only root may read the kernel log here (kernel.dmesg_restrict)")

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // Measure is the name of vfix-measure in a Dir, in ps and in the kernel's log.
@@ -38,7 +40,8 @@ func NewDir(programs map[string][]byte) (Dir, error) {
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", under, err), d.Remove())
 	}
-	return "", fmt.Errorf("no directory from which programs may be executed: %w", errors.Join(errs...))
+	return "", hinterr.With(fmt.Errorf("no directory from which programs may be executed: %w", errors.Join(errs...)),
+		"vfix runs a small program to measure: set TMPDIR to a directory from which programs may be executed")
 }
 
 func fill(under string, programs map[string][]byte) (Dir, error) {

@@ -56,25 +56,6 @@ func With(err error, format string, args ...any) error {
 	return Hint{err, fmt.Sprintf(format, args...)}
 }
 
-// For is a row of a table of hints: what to do about an error that is Err.
-type For struct {
-	Err  error
-	Hint string
-}
-
-// Among gives err the hint of the first row that it matches, else the last argument; an existing hint stays.
-func Among(err error, rows []For, otherwise string) error {
-	if err == nil || HintOf(err) != "" {
-		return err
-	}
-	for _, r := range rows {
-		if errors.Is(err, r.Err) {
-			return Hint{err, r.Hint}
-		}
-	}
-	return Hint{err, otherwise}
-}
-
 // typed is an error with a text of its own that errors.Is also finds under kind.
 type typed struct {
 	error

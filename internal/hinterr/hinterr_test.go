@@ -39,16 +39,3 @@ func TestErrors(t *testing.T) {
 		t.Errorf("no error: got %v", err)
 	}
 }
-
-// The first row that fits gives the hint, and a hint that is there stays.
-func TestAmong(t *testing.T) {
-	rows := []For{{ErrNotFound, "first"}, {io.EOF, "second"}, {ErrNotFound, "third"}}
-	for want, err := range map[string]error{
-		"": nil, "first": fmt.Errorf("x: %w", ErrNotFound), "second": io.EOF, "otherwise": io.ErrNoProgress, "own": With(ErrNotFound, "own"),
-	} {
-		got := Among(err, rows, "otherwise")
-		if HintOf(got) != want || !errors.Is(got, err) || (got == nil) != (err == nil) {
-			t.Errorf("%v: got %v with the hint %q, want %q", err, got, HintOf(got), want)
-		}
-	}
-}

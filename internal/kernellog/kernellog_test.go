@@ -7,12 +7,18 @@ import (
 )
 
 func TestParseRecord(t *testing.T) {
-	r, ok := ParseRecord("4,1234,61120441,-;ba\\x09sh[123] vsyscall attempted\n SUBSYSTEM=x\n")
-	if !ok || r.Text != `ba\x09sh[123] vsyscall attempted` || r.At != 61120441*time.Microsecond {
-		t.Errorf("got %+v, %v", r, ok)
+	for line, want := range map[string]Record{
+		"<4>[   61.120441] ba] sh[123] vsyscall attempted":       {"ba] sh[123] vsyscall attempted", 61120441 * time.Microsecond},
+		"<6>[   61.120441][  T106] bash[123] vsyscall attempted": {"bash[123] vsyscall attempted", 61120441 * time.Microsecond}, // CONFIG_PRINTK_CALLER
+		"<4>bash[123] vsyscall attempted":                        {"bash[123] vsyscall attempted", 0},
+		"<4>bash[123] ip:1 [x] y":                                {"bash[123] ip:1 [x] y", 0},
+	} {
+		if r, ok := ParseRecord(line); !ok || r != want {
+			t.Errorf("%s: got %+v, %v", line, r, ok)
+		}
 	}
 	// Facility 1: a program wrote it, and may say what it likes.
-	for _, bad := range []string{"12,1234,61120441,-;bash[123] vsyscall", "4,1234;x", "x,1,2;x", "4,1,x;x", "4,1,-2;x", "0,1,9223372036854776,-;x", "", ";", "text"} {
+	for _, bad := range []string{"<12>[   61.120441] bash[123] vsyscall", "<x>y", "<-1>x", "4,1", "", "<", "text"} {
 		if r, ok := ParseRecord(bad); ok {
 			t.Errorf("%q: got %+v", bad, r)
 		}

@@ -3,6 +3,7 @@ package kernellog
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -21,7 +22,7 @@ const (
 	Abend                         // the process ended by a signal
 )
 
-// Record is a message in the kernel's own format.
+// Record is a message in the kernel's log.
 type Record struct {
 	Text string
 	At   time.Duration // since the machine was booted
@@ -31,17 +32,20 @@ type Record struct {
 // Facility 0 is the kernel; programs write others.
 const levels = 8
 
-// ParseRecord reads a record of /dev/kmsg (Documentation/ABI/testing/dev-kmsg):
-// "priority,sequence,microseconds,flags;text\n" and further lines, in the text \xHH for bytes that cannot be printed,
-// which stay as they are. ok is false for other lines, also of programs.
-func ParseRecord(record string) (r Record, ok bool) {
-	head, text, found := strings.Cut(record, ";")
-	var priority, sequence, us int64
-	n, _ := fmt.Sscanf(head, "%d,%d,%d", &priority, &sequence, &us)
-	const most = int64(1<<63-1) / int64(time.Microsecond)
-	if !found || n < 3 || priority < 0 || priority >= levels || us < 0 || us > most {
+// ParseRecord reads a line of the kernel's log as syslog(2) gives it: "<priority>[seconds] text"; a kernel without
+// printk.time leaves out the seconds. ok is false for other lines, also of programs.
+func ParseRecord(line string) (r Record, ok bool) {
+	priority, text, found := strings.Cut(strings.TrimPrefix(line, "<"), ">")
+	n, err := strconv.Atoi(priority)
+	if !found || err != nil || n < 0 || n >= levels {
 		return r, false
 	}
-	text, _, _ = strings.Cut(text, "\n")
-	return Record{text, time.Duration(us) * time.Microsecond}, true
+	r.Text = text
+	if stamp, text, found := strings.Cut(text, "] "); found {
+		seconds := 0.0
+		if _, err := fmt.Sscanf(stamp, "[%f", &seconds); err == nil {
+			r = Record{text, time.Duration(seconds * float64(time.Second))}
+		}
+	}
+	return r, true
 }
