@@ -56,12 +56,11 @@ need-deps:
 all: need-go runtime ## build bin/vfix and bin/vfix-runtime (the default)
 	$(GO) build -ldflags '$(LDFLAGS)' -o $(PROGRAM) ./cmd/vfix
 
-# The program that vfix embeds: vfix-runtime, which engines execute at each start of a container. deploy/release finds it
-# by the line before it.
+# The program that vfix embeds: vfix-runtime, which engines execute at each start of a container.
 .PHONY: runtime
 runtime: need-go shim
 	GOOS=linux GOARCH=amd64 $(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/vfix-runtime
-	{ echo "Vfix-runtime, compressed"; gzip -6 -n <bin/vfix-runtime; } >bin/vfix-runtime.gz
+	gzip -6 -n <bin/vfix-runtime >bin/vfix-runtime.gz
 	mv bin/vfix-runtime.gz cmd/vfix/embedded/programs/
 
 .PHONY: shim

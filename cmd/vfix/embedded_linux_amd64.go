@@ -1,10 +1,8 @@
-// The program that vfix carries for Linux on amd64: a line that names it, and the output of gzip(1) (Makefile,
-// the target runtime). deploy/release finds them in the bytes of this program.
+// The program that vfix carries for Linux on amd64: the output of gzip(1) (Makefile, the target runtime).
 
 package main
 
 import (
-	"bytes"
 	"compress/gzip"
 	"embed"
 	"fmt"
@@ -18,12 +16,11 @@ var embedded embed.FS
 
 // embeddedProgram is a program by its name: vfix-runtime.
 func embeddedProgram(name string) ([]byte, error) {
-	b, err := embedded.ReadFile("embedded/programs/" + name + ".gz")
+	f, err := embedded.Open("embedded/programs/" + name + ".gz")
 	if err != nil {
 		return nil, fmt.Errorf("%s: this vfix was built without it: build it with make", name)
 	}
-	_, packed, _ := bytes.Cut(b, []byte("\n"))
-	z, err := gzip.NewReader(bytes.NewReader(packed))
+	z, err := gzip.NewReader(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

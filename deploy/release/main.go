@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"debug/buildinfo"
 	"encoding/json"
@@ -46,38 +45,19 @@ func run(args []string, stdout io.Writer) error {
 	return errors.New(usage)
 }
 
-// linked returns the modules that Go programs and those that they carry are built from, as `go version -m` lists them,
-// with replacements in place of what they replace; and how the first program was built.
-func linked(programs ...string) (*buildinfo.BuildInfo, []*debug.Module, error) {
-	var infos []*buildinfo.BuildInfo
+// linked returns the modules that Go programs are built from, as `go version -m` lists them, with replacements in place of
+// what they replace; and how the first program was built. vfix-runtime, which vfix has in it, is built from some of vfix's.
+func linked(programs ...string) (first *buildinfo.BuildInfo, all []*debug.Module, err error) {
+	seen := map[string]bool{}
 	for _, program := range programs {
-		text, err := os.ReadFile(program)
+		info, err := buildinfo.ReadFile(program)
 		if err != nil {
 			return nil, nil, err
-		}
-		info, err := buildinfo.Read(bytes.NewReader(text))
-		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", program, err)
-		}
-		infos = append(infos, info)
-		for _, p := range carriedIn(text) {
-			other, err := p.unpack()
-			if err != nil {
-				return nil, nil, fmt.Errorf("%s: %w", program, err)
-			}
-			info, err := buildinfo.Read(bytes.NewReader(other))
-			if err != nil {
-				return nil, nil, fmt.Errorf("%s: %s: %w", program, p.name, err)
-			}
-			infos = append(infos, info)
 		}
 		if len(info.Deps) == 0 {
 			return nil, nil, fmt.Errorf("%s: no modules in its build info", program)
 		}
-	}
-	var all []*debug.Module
-	seen := map[string]bool{}
-	for _, info := range infos {
+		first = cmp.Or(first, info)
 		for _, m := range info.Deps {
 			m = cmp.Or(m.Replace, m)
 			if !seen[m.Path+"@"+m.Version] {
@@ -86,7 +66,7 @@ func linked(programs ...string) (*buildinfo.BuildInfo, []*debug.Module, error) {
 			}
 		}
 	}
-	return infos[0], all, nil
+	return first, all, nil
 }
 
 // epoch is SOURCE_DATE_EPOCH (https://reproducible-builds.org/specs/source-date-epoch/).
