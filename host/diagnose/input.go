@@ -5,6 +5,8 @@ package diagnose
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
@@ -13,16 +15,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
-
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/textutil"
-)
-
-const (
-	elfMagic  = "\x7fELF"
-	gzipMagic = "\x1f\x8b"         // RFC 1952
-	zstdMagic = "\x28\xb5\x2f\xfd" // RFC 8878 3.1.1
 )
 
 const (
@@ -31,11 +25,8 @@ const (
 	// maxLine is the longest line that is read, in bytes; longer ones are cut. maxDocument is the longest JSON text.
 	maxLine     = 64 << 10
 	maxDocument = 64 << 20
-	// maxUnpacked is the largest core or log that is unpacked, in bytes.
+	// maxUnpacked is the largest core that is unpacked, in bytes.
 	maxUnpacked = 16 << 30
-	// maxZstdWindow is the largest accepted window, in bytes: the limit of zstd without --long
-	// (ZSTD_WINDOWLOG_LIMIT_DEFAULT, 27).
-	maxZstdWindow = 128 << 20
 )
 
 // IsFile reports whether a name, which may also be a line of a log, is the name of a file.
@@ -61,44 +52,24 @@ func File(name string, o Options) (*Result, error) {
 	if !fi.Mode().IsRegular() { // a pipe, /dev/kmsg
 		return Text(name, f, o)
 	}
-	head := make([]byte, len(elfMagic))
-	if _, err := f.ReadAt(head, 0); err != nil && err != io.EOF {
-		return nil, err
+	r, compression, err := blob.Decompress(context.Background(), f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	switch {
-	case string(head) == elfMagic:
+	defer r.Close()
+	in := bufio.NewReaderSize(r, maxLine)
+	switch head, _ := in.Peek(len(elf.ELFMAG)); {
+	case string(head) != elf.ELFMAG:
+		return Text(name, in, o)
+	case compression == blob.PlainStream:
 		return Core(name, f, o)
-	case bytes.HasPrefix(head, []byte(gzipMagic)):
-		r, err := gzip.NewReader(f)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		return unpacked(name, r, o)
-	case string(head) == zstdMagic:
-		r, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxZstdWindow))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		defer r.Close()
-		return unpacked(name, r, o)
 	}
-	return Text(name, f, o)
-}
-
-// unpacked diagnoses the content of a compressed file. A core is read at any offset, so it is unpacked to a temporary
-// file.
-func unpacked(name string, r io.Reader, o Options) (*Result, error) {
-	br := bufio.NewReader(r)
-	if head, _ := br.Peek(len(elfMagic)); string(head) != elfMagic {
-		return Text(name, br, o)
-	}
-	tmp, err := os.CreateTemp("", "vfix-core-")
+	tmp, err := blob.TempFile() // a core is read at any offset
 	if err != nil {
 		return nil, err
 	}
 	defer tmp.Close()
-	defer os.Remove(tmp.Name())
-	if _, err := io.Copy(tmp, io.LimitReader(br, maxUnpacked)); err != nil {
+	if _, err := io.Copy(tmp, io.LimitReader(in, maxUnpacked)); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return Core(name, tmp, o)

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"debug/elf"
 	"os"
 	"path/filepath"
 	"strings"
@@ -361,7 +362,7 @@ func TestInput(t *testing.T) {
 	for path, want := range map[string]string{
 		write("empty", ""): "empty", write("x.xz", "\xfd7zXZ\x00\x01\x02"): "unpack a compressed file",
 		write("binary", "\x01\x02\x03\x04\x05\x06"): "neither a core file nor text", dir: "a directory", filepath.Join(dir, "none"): "no such file",
-		write("elf", string(elfHeader(2, 0))): "not the core of", write("short", elfMagic): "its ELF headers",
+		write("elf", string(elfHeader(2, 0))): "not the core of", write("short", elf.ELFMAG): "its ELF headers",
 	} {
 		if _, err := File(path, Options{}); err == nil || !strings.Contains(errorText(err), want) {
 			t.Errorf("%s: got %v, want %q", path, err, want)
