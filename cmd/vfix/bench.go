@@ -43,6 +43,7 @@ func newBenchCommand(out *output, e engine) *cobra.Command {
 	cmd := newVerb("bench [options] [IMAGE]", arguments("image", 0, 1), func(ctx context.Context, args []string) error {
 		return runBench(ctx, &opts, strings.Join(args, ""), out, e)
 	})
+	exclusive(cmd, "redis plot")
 	f := cmd.Flags()
 	f.IntVar(&opts.rounds, "rounds", 0, "measure each mode `N` times; 0 means 9, with --redis 3")
 	f.StringVar(&opts.plot, "plot", "", "draw the values to `FILE`, an .svg")
@@ -57,8 +58,6 @@ func (o *benchOptions) check(image string) error {
 		return usagef("--rounds %d: must be 0 or more", o.rounds)
 	case o.redis && image == "":
 		return usagef("--redis needs an IMAGE that contains redis-server, as in 'vfix bench --redis redis:2.8.22'")
-	case o.redis && o.plot != "":
-		return usagef("--plot draws nanoseconds per call and does not work with --redis")
 	case o.plot != "" && filepath.Ext(o.plot) != ".svg":
 		return usagef("--plot %s: the name must end with .svg", o.plot)
 	}

@@ -67,7 +67,7 @@ func TestBench(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]string{
-		"bench x y": "2 images", "bench --redis": "needs an IMAGE", "bench --plot x.pdf": ".svg", "bench --redis x --plot x.svg": "does not work with --redis", "bench --rounds -1": "--rounds",
+		"bench x y": "2 images", "bench --redis": "needs an IMAGE", "bench --plot x.pdf": ".svg", "bench --redis x --plot x.svg": "--redis and --plot do not go together", "bench --rounds -1": "--rounds",
 	} {
 		if got := runLine(benchEngine(), strings.Fields(line)...); got.status != statusUsage || !strings.Contains(got.stderr, want) {
 			t.Errorf("vfix %s: got %+v", line, got)

@@ -91,27 +91,30 @@ func topic(name string) (text string, found bool) {
 	return "", false
 }
 
-// heading matches a heading below that of the page; # alone is also a comment in a block of code. notInAnchor are the
-// characters of a heading that its anchor does not have.
-var (
-	heading     = textutil.LazyRegexp(`(?m)^(##+) (.*)\n`)
-	notInAnchor = textutil.LazyRegexp("[^a-z0-9 -]")
-)
-
-// section is the part of a page from the heading with that anchor to the next heading of its level or a higher one.
+// section is the part of a page from the heading with that anchor to the next heading of its level or a higher one. A
+// heading has two marks at least: # alone is also a comment in a block of code.
 func section(page, anchor string) (text string, found bool) {
-	all := heading().FindAllStringSubmatchIndex(page, -1)
-	at := slices.IndexFunc(all, func(h []int) bool { return anchorOf(page[h[4]:h[5]]) == anchor })
-	if at < 0 {
-		return "", false
+	var b strings.Builder
+	level := 0 // of the section, once it is found
+	for line := range strings.Lines(page) {
+		marks, title, _ := strings.Cut(line, " ")
+		if len(marks) > 1 && strings.Trim(marks, "#") == "" {
+			switch {
+			case level > 0 && len(marks) <= level:
+				return b.String(), true
+			case level == 0 && anchorOf(title) == anchor:
+				level = len(marks)
+			}
+		}
+		if level > 0 {
+			b.WriteString(line)
+		}
 	}
-	level := func(h []int) int { return h[3] - h[2] }
-	start, end := all[at][0], len(page)
-	if next := slices.IndexFunc(all[at+1:], func(h []int) bool { return level(h) <= level(all[at]) }); next >= 0 {
-		end = all[at+1+next][0]
-	}
-	return page[start:end], true
+	return b.String(), level > 0
 }
+
+// notInAnchor are the characters of a heading that its anchor does not have.
+var notInAnchor = textutil.LazyRegexp("[^a-z0-9 -]")
 
 func anchorOf(title string) string {
 	title = notInAnchor().ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), "")

@@ -74,8 +74,8 @@ func quotePaths(names []string) string {
 // the source as it is, if there are two.
 func (d destination) fixes(f scanned) []string {
 	fix := ""
-	if names := fixNames(f.Findings); names != "" {
-		fix = "--fix " + names + " "
+	if fixed := fixedIn(f.Findings); len(fixed) > 0 { // there is one fix
+		fix = "--fix " + string(fixed[0].Fix) + " "
 	}
 	path := strings.TrimPrefix(f.typed, string(source.Dir)+":")
 	switch {
@@ -135,15 +135,4 @@ func librariesElsewhere(f *contents.Findings, path string) (all []string) {
 		return nil
 	}
 	return all
-}
-
-// fixNames are those of the requested fixes that some file needs: a value of --fix, "" for none.
-func fixNames(f *contents.Findings) string {
-	var all []string
-	for _, r := range fixedIn(f) {
-		if name := string(r.Fix); !slices.Contains(all, name) {
-			all = append(all, name)
-		}
-	}
-	return strings.Join(all, ",")
 }
