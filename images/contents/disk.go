@@ -3,6 +3,7 @@
 package contents
 
 import (
+	"archive/tar"
 	"bytes"
 	"cmp"
 	"context"
@@ -74,6 +75,9 @@ func (d *Disk) Full(name string) string {
 	}
 	return filepath.Join(d.Path, filepath.FromSlash(name))
 }
+
+// Real returns the path of the directory or of the file, without symlinks.
+func (d *Disk) Real() string { return filepath.Join(d.Root.Name(), d.Only) }
 
 // Scan examines the files, several in parallel.
 func (d *Disk) Scan(ctx context.Context, s *Session) (*Scanned, error) {
@@ -253,24 +257,24 @@ func (d *Disk) passedOver(s *Session, r io.ReaderAt, size int64, head []byte) (*
 	return &elfInfo{passed: report.Skipped.String()}, nil
 }
 
-// CopyMeta copies all metadata of from except name and times to its copy. A patched copy does not get the marks of
-// the old content, which it returns as dropped. lost is the metadata that only root may set. A copy with another
-// owner has no setuid, setgid and sticky bits, as with cp -p.
-func CopyMeta(from, to *os.File, patched bool) (dropped []string, lost []Loss, err error) {
-	e, err := openedEntry(from)
+// CopyMeta copies all metadata of from except name and times to its copy, and returns it as a header. A changed copy does
+// not get the marks of the old content: they are dropped. lost is the metadata that only root may set. A copy with
+// another owner has no setuid, setgid and sticky bits, as with cp -p.
+func CopyMeta(from, to *os.File, changed bool) (h *tar.Header, dropped []string, lost []Loss, err error) {
+	e, h, err := openedEntry(from)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	if patched {
+	if changed {
 		dropped, e = e.Marks(), e.unmarked()
 	}
 	lost, err = e.give(to)
-	return dropped, lost, err
+	return h, dropped, lost, err
 }
 
 // LosesVDSO reports whether an open program may not find the vDSO, because of its privileges.
 func LosesVDSO(f *os.File) bool {
-	e, err := openedEntry(f)
+	e, _, err := openedEntry(f)
 	return err == nil && e.losesVDSO()
 }
 

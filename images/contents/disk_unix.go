@@ -108,52 +108,6 @@ const LostGroup = "group"
 
 func (l Loss) String() string { return strings.TrimSpace(l.Kind + " " + l.Value) }
 
-// KeepTimes sets the times of from on name in root, to the nanosecond.
-func KeepTimes(root *os.Root, name string, from *os.File) error {
-	fi, err := from.Stat()
-	if err != nil {
-		return err
-	}
-	h, err := statHeader(fi)
-	if err != nil {
-		return err
-	}
-	return root.Chtimes(name, h.AccessTime, h.ModTime)
-}
-
-// Link gives the file from in one directory the name to in another, relative to the open directories, so that no
-// path can change meanwhile. Neither name has a slash.
-func Link(fromRoot *os.Root, from string, toRoot *os.Root, to string) error {
-	dir, err := fromRoot.Open(".")
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	at, err := toRoot.Open(".")
-	if err != nil {
-		return err
-	}
-	defer at.Close()
-	if err := unix.Linkat(int(dir.Fd()), from, int(at.Fd()), to, 0); err != nil {
-		return &os.LinkError{Op: "linkat", Old: from, New: to, Err: err}
-	}
-	return nil
-}
-
-// SyncDir writes the names in a directory to the disk.
-func SyncDir(root *os.Root, name string) error {
-	d, err := root.Open(name)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	err = d.Sync()
-	if errors.Is(err, unix.EINVAL) {
-		return nil // the file system does not support it: fsync(2), EINVAL
-	}
-	return err
-}
-
 // nameless is a file whose owners have no names, whatever this machine calls them.
 type nameless struct{ fs.FileInfo }
 
@@ -163,18 +117,18 @@ func (nameless) Gname() (string, error) { return "", nil }
 // statHeader is tar.FileInfoHeader, which also has the times of the last access and change.
 func statHeader(fi fs.FileInfo) (*tar.Header, error) { return tar.FileInfoHeader(nameless{fi}, "") }
 
-// openedEntry returns the entry of an open file, with its xattrs.
-func openedEntry(f *os.File) (*Entry, error) {
+// openedEntry returns the entry of an open file, with its xattrs, and its header, which has more times.
+func openedEntry(f *os.File) (*Entry, *tar.Header, error) {
 	fi, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	h, err := statHeader(fi)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	e := &Entry{Header: cleaned(h, fi.Name())}
-	return e, e.readXattrs(f)
+	return e, h, e.readXattrs(f)
 }
 
 // readXattrs adds all xattrs of the open file that the caller can read.

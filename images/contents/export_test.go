@@ -13,4 +13,7 @@ func NewExaminer(s *Session) *examiner { return &examiner{S: s, Layer: true} }
 func (e *Entry) Give(to *os.File) ([]Loss, error) { return e.give(to) }
 
 // OpenedEntry is the entry of an open file.
-func OpenedEntry(f *os.File) (*Entry, error) { return openedEntry(f) }
+func OpenedEntry(f *os.File) (*Entry, error) {
+	e, _, err := openedEntry(f)
+	return e, err
+}

@@ -152,7 +152,7 @@ func TestCopyMeta(t *testing.T) {
 	}
 	for patched, want := range map[bool]xattrs{false: {"user.a": "1", "user.verity": "1"}, true: {"user.a": "1"}} {
 		to := open(fmt.Sprint("to ", patched))
-		dropped, lost, err := contents.CopyMeta(from, to, patched)
+		_, dropped, lost, err := contents.CopyMeta(from, to, patched)
 		e, eerr := contents.OpenedEntry(to)
 		if err != nil || eerr != nil || len(lost) > 0 || !maps.Equal(e.PAXRecords, entry(0, 0, 0, want).PAXRecords) || e.Mode != 0o741 || slices.Equal(dropped, []string{"user.verity"}) != patched || len(dropped) > 1 {
 			t.Errorf("patched %t: got %o %v, dropped %q, lost %v, %v, %v", patched, e.Mode, e.PAXRecords, dropped, lost, err, eerr)
@@ -161,7 +161,7 @@ func TestCopyMeta(t *testing.T) {
 	closed := open("closed")
 	closed.Close()
 	for _, pair := range [][2]*os.File{{closed, from}, {from, closed}} {
-		if _, _, err := contents.CopyMeta(pair[0], pair[1], true); err == nil {
+		if _, _, _, err := contents.CopyMeta(pair[0], pair[1], true); err == nil {
 			t.Errorf("from %s to %s: no error", pair[0].Name(), pair[1].Name())
 		}
 	}

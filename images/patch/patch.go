@@ -2,6 +2,7 @@
 package patch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,39 +120,49 @@ func (p *patchRun) one(ctx context.Context, name string) error {
 		return err
 	}
 	defer d.Close()
-	if d.Only == "" {
-		return p.directory(ctx, d)
-	}
-	tarball, err := contents.IsTarball(name)
-	if err != nil {
-		return err
-	}
-	if tarball {
-		return p.tarball(ctx, d)
-	}
-	return p.file(ctx, d)
-}
-
-func (p *patchRun) directory(ctx context.Context, d *contents.Disk) error {
 	if p.o.Output != "" && !p.o.DryRun {
-		return p.copyTree(ctx, d)
+		if err := p.mayWrite(d); err != nil {
+			return err
+		}
+		if d.Only == "" {
+			return p.copyTree(ctx, d)
+		}
 	}
 	d.Since, d.OneFS = p.since, p.o.OneFS
-	return p.inDirectory(ctx, d)
+	return p.patch(ctx, d)
 }
 
-// inDirectory examines the files of a directory and, except in a dry run, writes the patched copies beside them.
-func (p *patchRun) inDirectory(ctx context.Context, d *contents.Disk) error {
+// patch examines a directory or a file and, except in a dry run, writes the patched copies: beside the files or, of a
+// file, to the output.
+func (p *patchRun) patch(ctx context.Context, d *contents.Disk) error {
+	if d.Only != "" {
+		if tarball, err := contents.IsTarball(d.Real()); tarball || err != nil {
+			return cmp.Or(err, p.tarball(ctx, d))
+		}
+	}
 	f, err := d.Scan(ctx, p.s)
 	if err != nil {
 		return err
 	}
-	f.Rename(func(s string) string { return path.Join(filepath.ToSlash(d.Path), s) })
-	p.out.Add(f.Findings)
-	if p.o.DryRun {
-		return nil
+	if d.Only == "" {
+		f.Rename(func(s string) string { return path.Join(filepath.ToSlash(d.Path), s) })
 	}
-	for _, h := range f.ToPatch() {
+	p.out.Add(f.Findings)
+	hits := f.ToPatch()
+	switch {
+	case p.o.DryRun:
+		return nil
+	case d.Only != "" && len(f.Packed) > 0:
+		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: an archive, in which %s calls the vsyscall page: archives are not patched", d.Path, f.Packed[0].Member),
+			"unzip -d DIR %s && vfix patch -i DIR # then pack DIR again", textutil.QuotePath(d.Path))
+	case d.Only != "" && len(hits) == 0 && !p.o.InPlace:
+		_, err := p.prepare(d, d.Only, nil, false, func(w, r *os.File) error {
+			_, err := filecopy.CopySparse(w, blob.Reading{Ctx: ctx, Reader: r})
+			return err
+		})
+		return err
+	}
+	for _, h := range hits {
 		if err := p.replace(ctx, d, h); err != nil {
 			return err
 		}
@@ -159,34 +170,8 @@ func (p *patchRun) inDirectory(ctx context.Context, d *contents.Disk) error {
 	return nil
 }
 
-// file patches the single file that d is about. A copy is also made of a file that has nothing to patch.
-func (p *patchRun) file(ctx context.Context, d *contents.Disk) error {
-	f, err := d.Scan(ctx, p.s)
-	if err != nil {
-		return err
-	}
-	p.out.Add(f.Findings)
-	hits := f.ToPatch()
-	switch {
-	case p.o.DryRun:
-		return nil
-	case len(f.Packed) > 0:
-		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: an archive, in which %s calls the vsyscall page: archives are not patched", d.Path, f.Packed[0].Member),
-			"unzip -d DIR %s && vfix patch -i DIR # then pack DIR again", textutil.QuotePath(d.Path))
-	case len(hits) > 0:
-		return p.replace(ctx, d, hits[0])
-	case p.o.InPlace:
-		return nil
-	}
-	_, err = p.prepare(d, d.Only, nil, false, func(w, r *os.File) error {
-		_, err := filecopy.CopySparse(w, blob.Reading{Ctx: ctx, Reader: r})
-		return err
-	})
-	return err
-}
-
 func (p *patchRun) tarball(ctx context.Context, d *contents.Disk) error {
-	t, err := p.s.Tarball(ctx, d.Path, d.Path)
+	t, err := p.s.Tarball(ctx, d.Real(), d.Path)
 	if err != nil {
 		return err
 	}

@@ -10,17 +10,16 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
-	"slices"
-	"strings"
-	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/internal/atomicfile"
 	"vfix.dev/vfix/internal/filecopy"
-	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 )
 
@@ -35,14 +34,40 @@ type replacement struct {
 	dropped     []string // the marks that it does not keep
 }
 
-// directory is one in which files are replaced: a rename stays there.
+// directory is one in which files are replaced. It is opened once, so that nothing leads out of it if a symlink replaces
+// it.
 type directory struct {
 	*os.Root
+	self     *os.File
 	modified time.Time // which it keeps; zero: it does not
 }
 
-// replace writes the patched copy of a file, and in place a further name of the copy for each further name that the
-// file has in the tree.
+// openDirectory opens a directory in a root.
+func openDirectory(root *os.Root, name string) (*directory, error) {
+	opened, err := root.OpenRoot(filepath.FromSlash(name))
+	if err != nil {
+		return nil, err
+	}
+	d := &directory{Root: opened}
+	if d.self, err = opened.Open("."); err != nil {
+		opened.Close()
+		return nil, err
+	}
+	if fi, err := d.self.Stat(); err == nil {
+		d.modified = fi.ModTime()
+	}
+	return d, nil
+}
+
+func (d *directory) Close() { d.self.Close(); d.Root.Close() }
+
+// link gives a file in the directory a name in another one.
+func (d *directory) link(from string, to *directory, name string) error {
+	return os.NewSyscallError("linkat", unix.Linkat(int(d.self.Fd()), from, int(to.self.Fd()), name, 0))
+}
+
+// replace writes the patched copy of a file, and a further name of the copy for each further name that the file has in
+// the tree.
 func (p *patchRun) replace(ctx context.Context, d *contents.Disk, h contents.Target) error {
 	id, links := contents.Identify(h.Disk)
 	first, names := p.written[id], h.Names
@@ -68,7 +93,7 @@ func (p *patchRun) replace(ctx context.Context, d *contents.Disk, h contents.Tar
 		r, err := p.begin(d.Root, name)
 		if err == nil && r != nil {
 			r.id = first.id
-			err = contents.Link(first.dir.Root, first.temp, r.dir.Root, r.temp)
+			err = first.dir.link(first.temp, r.dir, r.temp)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.Full(name), err)
@@ -77,37 +102,37 @@ func (p *patchRun) replace(ctx context.Context, d *contents.Disk, h contents.Tar
 	return nil
 }
 
-// prepare writes a file that is to replace the file name of d, or that is the output, if there is one for that file.
-// write makes its content from the old one, which must still be as it was seen, if it was; owner, mode, times and xattrs
-// are kept, but of a changed file the marks of its old content. The result is nil for a name that has its replacement
-// already.
+// prepare writes a file that is to replace the file name of d, or the output if d is a file to copy. write makes its
+// content from the old one, which must still be as it was seen, if it was; owner, mode, times and xattrs are kept, but of
+// a changed file the marks of its old content. The result is nil for a name that has its replacement already.
 func (p *patchRun) prepare(d *contents.Disk, name string, seen fs.FileInfo, changed bool, write func(w, r *os.File) error) (*replacement, error) {
 	old, err := d.Root.OpenFile(name, os.O_RDONLY|contents.OpenNoBlock, 0)
 	if err != nil {
 		return nil, contents.WrapPath(d.Full(name), err)
 	}
 	defer old.Close()
-	root, final, isOutput := d.Root, name, d.Only != "" && !p.o.InPlace
-	if isOutput {
-		if root, final, err = outputFile(p.o.Output, old); err != nil {
+	root, final, isCopy := d.Root, name, d.Only != "" && !p.o.InPlace
+	if isCopy {
+		if root, err = os.OpenRoot(filepath.Dir(p.o.Output)); err != nil {
 			return nil, err
 		}
 		defer root.Close()
+		final = filepath.Base(p.o.Output)
 	}
 	r, err := p.begin(root, final)
 	if r == nil || err != nil {
 		return nil, err
 	}
-	if isOutput {
+	if isCopy {
 		r.dir.modified = time.Time{} // it gets a new name
 	}
 	r.from = d.Full(name)
-	return r, contents.WrapPath(r.from, p.fill(r, old, seen, isOutput, changed, write))
+	return r, contents.WrapPath(r.from, p.fill(r, old, seen, isCopy, changed, write))
 }
 
 // fill writes a replacement. A copy loses with a warning what only root may set; in place that is an error, except for
 // the group of the caller's own file without a setuid or setgid bit.
-func (p *patchRun) fill(r *replacement, old *os.File, seen fs.FileInfo, isOutput, changed bool, write func(w, r *os.File) error) error {
+func (p *patchRun) fill(r *replacement, old *os.File, seen fs.FileInfo, isCopy, changed bool, write func(w, r *os.File) error) error {
 	fi, err := old.Stat()
 	if err != nil {
 		return err
@@ -125,59 +150,30 @@ func (p *patchRun) fill(r *replacement, old *os.File, seen fs.FileInfo, isOutput
 	if err := write(f, old); err != nil {
 		return err
 	}
-	var lost []contents.Loss
-	if r.dropped, lost, err = contents.CopyMeta(old, f, changed); err != nil {
+	h, dropped, lost, err := contents.CopyMeta(old, f, changed)
+	if err != nil {
 		return err
 	}
-	const setID = fs.ModeSetuid | fs.ModeSetgid
-	own := int(fi.Sys().(*syscall.Stat_t).Uid) == os.Geteuid() && fi.Mode()&setID == 0
-	required := func(l contents.Loss) bool { return !isOutput && (!own || l.Kind != contents.LostGroup) }
-	if i := slices.IndexFunc(lost, required); i >= 0 {
-		return fmt.Errorf("keep %v: %w", lost[i], fs.ErrPermission)
+	r.dropped = dropped
+	const setID = 0o6000
+	own := h.Uid == os.Geteuid() && h.Mode&setID == 0
+	for _, l := range lost {
+		switch {
+		case isCopy:
+		case !own || l.Kind != contents.LostGroup:
+			return fmt.Errorf("keep %v: %w", l, fs.ErrPermission)
+		default:
+			p.out.Warnings = append(p.out.Warnings, fmt.Sprintf("%s: not kept: %v (needs root)", r.from, l))
+		}
 	}
-	p.warnLost(r.from, lost)
-	if err := contents.KeepTimes(r.dir.Root, r.temp, old); err != nil {
+	p.warnCopy(isCopy && len(lost) > 0)
+	if err := r.dir.Chtimes(r.temp, h.AccessTime, h.ModTime); err != nil {
 		return err
 	}
 	return f.Sync()
 }
 
-// warnLost warns about metadata that a copy does not have.
-func (p *patchRun) warnLost(name string, lost []contents.Loss) {
-	var all []string
-	for _, l := range lost {
-		all = append(all, l.String())
-	}
-	if len(all) > 0 {
-		p.out.Warnings = append(p.out.Warnings, fmt.Sprintf("%s: not kept: %s (needs root)", name, strings.Join(all, ", ")))
-	}
-}
-
-// outputFile returns the directory and the name in it of the output for the file from. It must not exist.
-func outputFile(out string, from *os.File) (dir *os.Root, name string, err error) {
-	was, err := from.Stat()
-	if err != nil {
-		return nil, "", err
-	}
-	fi, err := os.Stat(out)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		err = nil
-	case err != nil:
-	case os.SameFile(was, fi):
-		err = hinterr.With(fmt.Errorf("%s: input and output are the same file", out), "patch it in place: -i")
-	default:
-		err = hinterr.With(fmt.Errorf("%s: exists", out), "name a file that does not exist yet")
-	}
-	if err != nil {
-		return nil, "", err
-	}
-	dir, err = os.OpenRoot(filepath.Dir(out))
-	return dir, filepath.Base(out), err
-}
-
-// begin notes that a file gets a replacement; nil says that it has one already. The directory is opened in root, so
-// that no symlink that replaces it leads elsewhere.
+// begin notes that a file gets a replacement; nil says that it has one already.
 func (p *patchRun) begin(root *os.Root, name string) (*replacement, error) {
 	full := filepath.Join(root.Name(), filepath.FromSlash(name))
 	if p.finals[full] {
@@ -187,15 +183,11 @@ func (p *patchRun) begin(root *os.Root, name string) (*replacement, error) {
 	dir, base := filepath.Dir(full), filepath.Base(full)
 	at := p.dirs[dir]
 	if at == nil {
-		opened, err := root.OpenRoot(filepath.Dir(filepath.FromSlash(name)))
-		if err != nil {
+		var err error
+		if at, err = openDirectory(root, path.Dir(name)); err != nil {
 			return nil, contents.WrapPath(full, err)
 		}
-		at = &directory{Root: opened}
 		p.dirs[dir] = at
-		if fi, err := opened.Stat("."); err == nil {
-			at.modified = fi.ModTime()
-		}
 	}
 	r := &replacement{dir: at, temp: atomicfile.TempName(base), final: base}
 	p.pending = append(p.pending, r)
@@ -213,8 +205,8 @@ func (p *patchRun) commit() error {
 		r.done = true
 	}
 	for _, dir := range p.dirs {
-		_ = dir.Chtimes(".", time.Time{}, dir.modified) // only its owner may
-		if err := contents.SyncDir(dir.Root, "."); err != nil {
+		_ = dir.Chtimes(".", time.Time{}, dir.modified)                         // only its owner may
+		if err := dir.self.Sync(); err != nil && !errors.Is(err, unix.EINVAL) { // which a file system without it returns
 			return err
 		}
 	}

@@ -1,11 +1,10 @@
 package patch
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
-
-	"vfix.dev/vfix/images/contents"
 )
 
 // TestLinkStaysInDir: a directory of somebody else's, replaced by a symlink while names are given,
@@ -17,15 +16,17 @@ func TestLinkStaysInDir(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a, err := os.OpenRoot(filepath.Join(dir, "a"))
+	root, err := os.OpenRoot(dir)
 	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	a, aerr := openDirectory(root, "a")
+	b, err := openDirectory(root, "b")
+	if err := errors.Join(aerr, err); err != nil {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	b, err := os.OpenRoot(filepath.Join(dir, "b"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	defer b.Close()
 	if err := a.WriteFile("new", []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
@@ -40,7 +41,7 @@ func TestLinkStaysInDir(t *testing.T) {
 		}
 	}
 	os.WriteFile(filepath.Join(dir, "outside", "new"), []byte("secret"), 0o600)
-	if err := contents.Link(a, "new", b, "linked"); err != nil {
+	if err := a.link("new", b, "linked"); err != nil {
 		t.Error(err)
 	}
 	if got, err := os.ReadFile(filepath.Join(dir, "b-moved", "linked")); string(got) != "x" {
@@ -50,7 +51,7 @@ func TestLinkStaysInDir(t *testing.T) {
 		t.Error("a name outside of the directory")
 	}
 	// The same directory is not a different case.
-	if err := contents.Link(b, "linked", b, "again"); err != nil {
+	if err := b.link("linked", b, "again"); err != nil {
 		t.Error(err)
 	}
 }
