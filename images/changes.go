@@ -18,7 +18,7 @@ import (
 
 // changes is what vfix makes of a file system.
 type changes struct {
-	targets  []contents.Target
+	targets  []contents.File
 	extras   []contents.Extra // files of the fallback and of fixes
 	fallback bool             // files of the fallback are among them
 	traced   bool             // vfix-trace is put before the entrypoint
@@ -35,16 +35,16 @@ type Fixed struct {
 }
 
 // findChanges decides what is patched and added. It notes in the findings what the fallback covers then.
-func findChanges(ctx context.Context, sub *contents.Subject, shim *fallback.Shim, mode fallback.Mode) (*changes, error) {
-	c := &changes{targets: sub.F.ToPatch()}
-	chosen, err := shim.Choose(ctx, sub, mode)
+func findChanges(ctx context.Context, f *contents.Findings, shim *fallback.Shim, mode fallback.Mode) (*changes, error) {
+	c := &changes{targets: f.ToPatch()}
+	chosen, err := shim.Choose(ctx, f, mode)
 	if err != nil {
 		return c, err
 	}
 	c.extras, c.fallback, c.traced = chosen.Files, len(chosen.Files) > 0, chosen.Traced
 	if !c.none() {
 		c.findFixes()
-		c.done, c.warnings, c.notes = c.inWords(), c.markWarnings(), c.packageNotes(sub.T)
+		c.done, c.warnings, c.notes = c.inWords(), c.markWarnings(), c.packageNotes(f.Tree)
 	}
 	return c, nil
 }
@@ -74,7 +74,7 @@ func (c *changes) fixes(fix find.Fix) bool {
 // inWords says what the changes are, for the history of the image.
 func (c *changes) inWords() string {
 	var all []string
-	patched := slices.ContainsFunc(c.targets, func(h contents.Target) bool {
+	patched := slices.ContainsFunc(c.targets, func(h contents.File) bool {
 		return slices.ContainsFunc(h.Plan.Patches, func(p patch.Patch) bool { return p.Form != patch.Left })
 	})
 	if patched || c.fallback || len(c.fixed) == 0 {
@@ -103,7 +103,7 @@ var ownFile = textutil.LazyRegexp("^(usr/local|home|root|srv)/")
 
 // packageNotes says that the check of the tree's package manager will report the patched files.
 func (c *changes) packageNotes(t *contents.Tree) (notes []string) {
-	packaged := slices.ContainsFunc(c.targets, func(h contents.Target) bool {
+	packaged := slices.ContainsFunc(c.targets, func(h contents.File) bool {
 		return slices.ContainsFunc(h.Names, func(name string) bool { return !ownFile().MatchString(name) })
 	})
 	for _, db := range packageDatabases {

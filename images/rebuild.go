@@ -111,7 +111,7 @@ func (j *Job) Run(ctx context.Context, s *contents.Session) (*Rebuilt, error) {
 type derivation struct {
 	*Job
 	s       *contents.Session
-	sub     *contents.Subject
+	found   *contents.Findings
 	changes *changes
 	added   *contents.AddedLayer
 	img     *derivedImage
@@ -127,24 +127,24 @@ func (d *derivation) close() {
 // derive makes the derived image of an image: its layers, each read once, become one tree; its changes one layer. If
 // it fails after the scan, the derivation has the findings.
 func (j *Job) derive(ctx context.Context, s *contents.Session) (*derivation, error) {
-	sub, err := s.OpenSubject(ctx, j.src)
+	f, err := s.Scan(ctx, j.src)
 	if err != nil {
 		return nil, err
 	}
-	d := &derivation{Job: j, s: s, sub: sub}
-	d.out = &Rebuilt{Findings: sub.F.Findings, BaseName: j.origin.baseName, BaseDigest: j.origin.baseDigest}
-	d.changes, err = findChanges(ctx, sub, &j.o.Shim, j.o.Fallback)
+	d := &derivation{Job: j, s: s, found: f}
+	d.out = &Rebuilt{Findings: f, BaseName: j.origin.baseName, BaseDigest: j.origin.baseDigest}
+	d.changes, err = findChanges(ctx, f, &j.o.Shim, j.o.Fallback)
 	if err != nil || d.changes.none() {
 		d.out.Unchanged = err == nil
 		return d, err
 	}
 	c := d.changes
 	d.out.Fixed, d.out.Warnings, d.out.Notes = c.fixed, c.warnings, c.notes
-	if d.added, err = contents.NewLayer(ctx, sub.T, c.targets, c.extras); err != nil {
+	if d.added, err = contents.NewLayer(ctx, f.Tree, c.targets, c.extras); err != nil {
 		return d, err
 	}
 	d.out.LayerSize = d.added.PackedSize
-	source.NoteDepth(len(sub.T.Layers)+1, s.Progress)
+	source.NoteDepth(len(f.Tree.Layers)+1, s.Progress)
 	d.img, err = newDerivedImage(j.src, d.added, d.origin, c)
 	return d, err
 }

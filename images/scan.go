@@ -58,55 +58,36 @@ func ScanSource(ctx context.Context, s *contents.Session, src *source.Source, o 
 	if src.Image == nil {
 		err = scanLoads(ctx, s, src.Path, o.Root, f)
 	}
-	return f.Findings, err
+	f.Tree = nil // a scan of several sources needs no trees
+	return f, err
 }
 
-// examine examines an image, a root filesystem directory, a tarball of one or a single file, and finds out what the
-// fallback in an image covers.
-func examine(ctx context.Context, s *contents.Session, src *source.Source, shim *fallback.Shim) (*contents.Scanned, error) {
-	if src.Image == nil {
-		f, err := s.Path(ctx, src)
-		if err == nil {
-			f.Rename(func(path string) string {
-				if path == src.Path { // of a stream, kept in a temporary file
-					return src.Ref.Name
-				}
-				return path
-			})
-		}
+// examine examines a source, and finds out what the fallback in an image covers.
+func examine(ctx context.Context, s *contents.Session, src *source.Source, shim *fallback.Shim) (*contents.Findings, error) {
+	f, err := s.Scan(ctx, src)
+	if err != nil || src.Image == nil {
 		return f, err
 	}
-	sub, err := s.OpenSubject(ctx, src)
-	if err != nil {
-		return nil, err
+	if program := fallback.EntryProgram(f.Config); program != "" {
+		f.Starts(program)
 	}
-	config, err := src.Image.RawConfigFile()
-	if err != nil {
-		return nil, err
-	}
-	if program := fallback.EntryProgram(config); program != "" {
-		sub.F.Starts(sub.T, program)
-	}
-	return sub.F, shim.Find(ctx, sub)
+	return f, shim.Find(ctx, f)
 }
 
 func scanContainer(ctx context.Context, s *contents.Session, name string, o source.Options) (*contents.Findings, error) {
-	var f *contents.Scanned
+	var f *contents.Findings
 	err := source.InContainer(ctx, name, o, func(c *source.Engine, got container.InspectResponse) (err error) {
 		f, err = ExamineContainer(ctx, s, c, got.ID, ContainerPrefix+strings.TrimPrefix(got.Name, "/"))
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return f.Findings, nil
+	return f, err
 }
 
 // ContainerPrefix says that a SOURCE is a container.
 const ContainerPrefix = "container:"
 
 // ExamineContainer examines the file system of a container.
-func ExamineContainer(ctx context.Context, s *contents.Session, c *source.Engine, id, title string) (*contents.Scanned, error) {
+func ExamineContainer(ctx context.Context, s *contents.Session, c *source.Engine, id, title string) (*contents.Findings, error) {
 	stream, err := c.ContainerExport(ctx, id, client.ContainerExportOptions{})
 	if err != nil {
 		return nil, err

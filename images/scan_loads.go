@@ -26,7 +26,7 @@ type loading struct {
 	s    *contents.Session
 	root string // the root that is searched; "" for the root filesystem that a program lies in
 	dir  string // a directory that was examined, "" for none: what is loaded from it is among the findings
-	f    *contents.Scanned
+	f    *contents.Findings
 	seen map[string]bool // libraries that were examined
 	// roots are the root filesystems that were searched.
 	roots map[string]*searched
@@ -41,7 +41,7 @@ type searched struct {
 // scanLoads examines what a program of f, a file at a path, loads; or what the programs of a directory load from
 // elsewhere, such as those of an environment of conda, whose libc is the machine's. A directory that has the loader of
 // its programs is a root filesystem, and whole.
-func scanLoads(ctx context.Context, s *contents.Session, path, root string, f *contents.Scanned) error {
+func scanLoads(ctx context.Context, s *contents.Session, path, root string, f *contents.Findings) error {
 	fi, err := os.Stat(path)
 	if tarball := f.Loads != nil; err != nil || tarball || len(f.Programs) == 0 {
 		return err
@@ -159,12 +159,12 @@ func (l *loading) examine(ctx context.Context, root, lib string) error {
 	if err != nil || l.dir != "" && strings.HasPrefix(path, l.dir+"/") {
 		return err
 	}
-	got, err := l.s.Path(ctx, &source.Source{Path: path})
+	got, err := l.s.Scan(ctx, &source.Source{Path: path})
 	if err != nil {
 		return err
 	}
 	l.f.Loads.Examined = append(l.f.Loads.Examined, path)
-	l.f.Add(got.Findings)
+	l.f.Add(got)
 	return nil
 }
 

@@ -113,13 +113,12 @@ func (d *derivation) predicate() (predicate, error) {
 		Derived: statedDerived{digestSet(config), d.added.PlainDigest.String(), d.changes.traced},
 		Files:   []statedFile{}, Added: []statedContent{},
 	}
-	layers := d.sub.T.Layers
-	for _, l := range layers {
+	for _, l := range d.found.Tree.Layers {
 		doc.Base.Layers = append(doc.Base.Layers, l.DiffID.String())
 	}
 	for i := range d.changes.targets {
 		h := &d.changes.targets[i]
-		f, err := stateFile(h, layers[h.Layer].DiffID.String())
+		f, err := stateFile(h)
 		if err != nil {
 			return doc, fmt.Errorf("%s: %w", h.Names[0], err)
 		}
@@ -132,12 +131,12 @@ func (d *derivation) predicate() (predicate, error) {
 }
 
 // stateFile describes a patched file.
-func stateFile(h *contents.Target, layer string) (statedFile, error) {
+func stateFile(h *contents.File) (statedFile, error) {
 	before := h.ELF.Content
 	was, err := blob.HashOf(io.NewSectionReader(before, 0, before.Size()))
 	is, isErr := blob.HashOf(h.Plan.Apply(before))
 	return statedFile{
-		Path: h.Names[0], Before: was, After: is, Links: append([]string{}, h.Names[1:]...), Layer: layer,
+		Path: h.Path, Before: was, After: is, Links: append([]string{}, h.Links...), Layer: h.Layer,
 		Dropped: append([]string{}, h.Marks()...),
 	}, errors.Join(err, isErr)
 }

@@ -93,7 +93,7 @@ func verifyImage(ctx context.Context, base, src *source.Source, o VerifyOptions)
 	if err != nil {
 		return nil, err
 	}
-	out := &Verified{Findings: f.Findings}
+	out := &Verified{Findings: f}
 	d, err := deriveAgain(ctx, s, base, again)
 	if err != nil {
 		return nil, err
@@ -206,7 +206,7 @@ func verifyFiles(ctx context.Context, base, src *source.Source, o VerifyOptions)
 	if err != nil {
 		return nil, err
 	}
-	out := &Verified{Findings: f.Findings}
+	out := &Verified{Findings: f}
 	again := RebuildOptions{ScanOptions: o.ScanOptions, DryRun: true}
 	if base.Image != nil {
 		_ = readOptions("", &again) // the defaults of a rebuild

@@ -94,7 +94,7 @@ func hotfix(ctx context.Context, c *source.Engine, found container.InspectRespon
 	if err != nil {
 		return nil, err
 	}
-	h.Findings = f.Findings
+	h.Findings = f
 	h.Covered = covered(found)
 	if err := h.write(ctx, c, found.ID, f); err != nil {
 		return nil, err
@@ -130,9 +130,9 @@ func (h *Hotfixed) check(found container.InspectResponse) error {
 
 // write sends the patched files to the engine, as the layer that a rebuild would add, less what a mount covers. The layer
 // is complete before: an archive that is cut off would leave a file cut off.
-func (h *Hotfixed) write(ctx context.Context, c *source.Engine, id string, f *contents.Scanned) error {
+func (h *Hotfixed) write(ctx context.Context, c *source.Engine, id string, f *contents.Findings) error {
 	hidden := places(f.Tree, h.Covered)
-	var targets []contents.Target
+	var targets []contents.File
 	extras := map[string]contents.Extra{} // the files that fixed programs read
 	for _, t := range f.ToPatch() {
 		if t.Names = visible(t.Names, hidden); len(t.Names) == 0 {

@@ -30,10 +30,8 @@ import (
 // symlink.
 type Disk struct {
 	Path string // as the user named it
-	// Title is Path for messages, "" if it is the same.
-	Title string
-	Root  *os.Root
-	Only  string // the only file to read; "" for all
+	Root *os.Root
+	Only string // the only file to read; "" for all
 	// Since omits files of a directory that have not changed since then; zero: no file is omitted.
 	Since time.Time
 	// OneFS omits directories on other file systems than the root's.
@@ -80,8 +78,8 @@ func (d *Disk) Full(name string) string {
 func (d *Disk) Real() string { return filepath.Join(d.Root.Name(), d.Only) }
 
 // Scan examines the files, several in parallel.
-func (d *Disk) Scan(ctx context.Context, s *Session) (*Scanned, error) {
-	task := progress.Start(s.Progress, "read", cmp.Or(d.Title, d.Path), -1)
+func (d *Disk) Scan(ctx context.Context, s *Session) (*Findings, error) {
+	task := progress.Start(s.Progress, "read", d.Path, -1)
 	defer task.Done()
 	var g errgroup.Group
 	g.SetLimit(s.jobs)
@@ -109,19 +107,22 @@ func (d *Disk) Scan(ctx context.Context, s *Session) (*Scanned, error) {
 }
 
 // findings are about the files that may have call sites. A single file has the name that the user typed.
-func (d *Disk) findings(found []*Target) *Scanned {
+func (d *Disk) findings(found []*Target) *Findings {
 	var files []Target
 	for _, t := range found {
 		files = append(files, *t)
 	}
-	out := judged(sorted(files), []*layerIndex{{}})
-	out.Passed = append(out.Passed, d.passed...)
-	slices.SortStableFunc(out.Passed, func(a, b Passed) int { return strings.Compare(a.Path, b.Path) })
-	if d.Only != "" {
-		out.Library = len(files) > 0 && files[0].ELF.library
-		out.Rename(func(string) string { return d.Path })
+	f := &Findings{}
+	for _, t := range sorted(files) {
+		f.judge(t, "")
 	}
-	return out
+	f.Passed = append(f.Passed, d.passed...)
+	slices.SortStableFunc(f.Passed, func(a, b Passed) int { return strings.Compare(a.Path, b.Path) })
+	if d.Only != "" {
+		f.Library = len(files) > 0 && files[0].ELF.library
+		f.Rename(d.Full)
+	}
+	return f
 }
 
 // walk finds the regular files, and calls begin once for each.

@@ -193,9 +193,9 @@ func (e *Entry) unmarked() *Entry {
 }
 
 // WarnDropped warns about marks that a patched file on disk does not keep.
-func (h *Target) WarnDropped(dropped []string) {
+func (f *File) WarnDropped(dropped []string) {
 	if len(dropped) > 0 {
-		h.Plan.Warnings = append(h.Plan.Warnings, MarkWarning(dropped))
+		f.Plan.Warnings = append(f.Plan.Warnings, MarkWarning(dropped))
 	}
 }
 

@@ -1,28 +1,69 @@
-// From a merged file system, a directory or a file to its findings and the files to patch.
+// From a source, or a merged file system, to its findings.
 
 package contents
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"slices"
+
+	"vfix.dev/vfix/images/source"
 )
 
-// Scanned is Findings with the data that a rebuild or patch needs.
-type Scanned struct {
-	*Findings
-	Targets []Target // in the order of Findings.Files
-	Tree    *Tree    // the examined tree
-	// Programs are the dynamic programs of a directory or a tarball.
-	Programs []Program
-	inits    []Hazard // of programs that are a hazard only as a container's init
+// Scan examines a source: an image, with the SHA-256 of every file if the session requests it, a directory, a tarball or
+// a file.
+func (s *Session) Scan(ctx context.Context, src *source.Source) (*Findings, error) {
+	scan := s.scanPath
+	if src.Image != nil {
+		scan = s.scanImage
+	}
+	f, err := scan(ctx, src)
+	if err != nil {
+		return nil, err
+	}
+	f.Source, f.Digest = src.Ref.String(), src.Digest
+	return f, nil
 }
 
-// Program is a dynamic program, and the loader that it names.
-type Program struct{ Path, Interp string }
+func (s *Session) scanImage(ctx context.Context, src *source.Source) (*Findings, error) {
+	t, err := s.Image(ctx, src.Image)
+	if err != nil {
+		return nil, err
+	}
+	f := t.Findings()
+	f.Config, err = src.Image.RawConfigFile()
+	return f, err
+}
+
+func (s *Session) scanPath(ctx context.Context, src *source.Source) (*Findings, error) {
+	tarball, err := IsTarball(src.Path)
+	if err != nil {
+		return nil, err
+	}
+	if tarball {
+		t, err := s.Tarball(ctx, src.Path, src.Title())
+		if err != nil {
+			return nil, err
+		}
+		f := t.Findings()
+		if missing := t.missing(); len(missing) > 0 && f.UncoveredSites() == 0 {
+			f.Loads = &Loads{Missing: missing}
+		}
+		return f, nil
+	}
+	d, err := OpenDisk(src.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	d.Path = cmp.Or(src.Ref.Name, src.Path)
+	return d.Scan(ctx, s)
+}
 
 // Findings judges the visible files of the merged file system.
-func (t *Tree) Findings() *Scanned {
-	var unread []Passed
+func (t *Tree) Findings() *Findings {
+	f := &Findings{Tree: t}
 	for _, l := range t.Layers {
 		if l.absent == "" {
 			continue
@@ -31,59 +72,48 @@ func (t *Tree) Findings() *Scanned {
 		if p.Layer == "" {
 			p.Path = l.Title
 		}
-		unread = append(unread, p)
+		f.Passed = append(f.Passed, p)
 	}
-	out := judged(t.Files(func(i *Inode) bool { return i.ELF != nil }), t.Layers)
-	out.Passed = append(unread, out.Passed...)
-	return out
-}
-
-// judged are the findings in files, by their names.
-func judged(files []Target, layers []*layerIndex) *Scanned {
-	out := &Scanned{Findings: &Findings{}}
-	for _, v := range files {
-		out.judge(v, layers[v.Layer].id())
+	for _, v := range t.Files(func(i *Inode) bool { return i.ELF != nil }) {
+		f.judge(v, t.Layers[v.Layer].id())
 	}
-	return out
+	return f
 }
 
 // judge adds one visible ELF file, or archive, to the findings; layer is the diff ID of its layer.
-func (out *Scanned) judge(v Target, layer string) {
+func (f *Findings) judge(v Target, layer string) {
 	e, name := v.ELF, v.Names[0]
 	if e.passed != "" {
-		out.Passed = append(out.Passed, Passed{Path: name, Layer: layer, Reason: e.passed, Unread: e.unread})
+		f.Passed = append(f.Passed, Passed{Path: name, Layer: layer, Reason: e.passed, Unread: e.unread})
 	}
 	for _, p := range e.packed {
 		p.Path, p.Layer = name, layer
-		out.Packed = append(out.Packed, p)
+		f.Packed = append(f.Packed, p)
 	}
 	if e.execBytes == 0 && e.report == nil && e.passed != "" {
 		return
 	}
-	out.ELFFiles += max(1, e.members)
-	out.ExecBytes += e.execBytes
+	f.ELFFiles += max(1, e.members)
+	f.ExecBytes += e.execBytes
 	if e.loads != nil {
-		out.Programs = append(out.Programs, Program{name, e.loads[0]})
+		f.Programs = append(f.Programs, Program{name, e.loads[0]})
 	}
 	fixed := e.plan != nil && e.plan.Redirected()
 	if h := e.hazard; h != nil && !(fixed && string(e.plan.Redirect.Fix) == string(h.Kind)) {
-		out.addHazard(Hazard{Hazard: *h, Path: name, Layer: layer})
+		f.addHazard(Hazard{Hazard: *h, Path: name, Layer: layer})
 	}
 	if e.plan == nil {
 		return
 	}
 	if d := e.plan.Redirect; d != nil && d.Reason != "" {
-		out.Warnings = append(out.Warnings, fmt.Sprintf("%s: not fixed (%s): %s", name, d.Fix, d.Reason))
+		f.Warnings = append(f.Warnings, fmt.Sprintf("%s: not fixed (%s): %s", name, d.Fix, d.Reason))
 	}
-	out.Files = append(out.Files, File{
-		Path: name, Links: v.Names[1:], Size: v.Size, Layer: layer, Index: v.Layer, Report: e.report, Plan: e.plan,
-	})
-	out.noteDormant(&out.Files[len(out.Files)-1], v.Entry)
-	v.Plan = e.plan
-	out.Targets = append(out.Targets, v)
+	file := File{Target: v, Path: name, Links: v.Names[1:], Size: v.Size, Layer: layer, Index: v.Layer, Report: e.report, Plan: e.plan}
+	f.noteDormant(&file)
+	f.Files = append(f.Files, file)
 }
 
-// ToPatch returns the targets whose plan changes something and can be applied.
-func (f *Scanned) ToPatch() []Target {
-	return slices.DeleteFunc(slices.Clone(f.Targets), func(h Target) bool { return h.Plan.Empty() })
+// ToPatch returns the files whose plan changes something and can be applied.
+func (f *Findings) ToPatch() []File {
+	return slices.DeleteFunc(slices.Clone(f.Files), func(file File) bool { return file.Plan.Empty() })
 }

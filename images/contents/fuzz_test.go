@@ -35,7 +35,7 @@ func FuzzTar(f *testing.F) {
 			}
 		}
 		found := tr.Findings()
-		for _, h := range found.Targets {
+		for _, h := range found.Files {
 			for _, name := range h.Names {
 				if name != path.Clean(name) || strings.HasPrefix(name, "/") || strings.HasPrefix(name+"/", "../") {
 					t.Fatalf("name %q", name)

@@ -26,7 +26,7 @@ func (h Hazard) MarshalJSON() ([]byte, error) {
 	})
 }
 
-func (f *Scanned) addHazard(h Hazard) {
+func (f *Findings) addHazard(h Hazard) {
 	if h.Kind == hazards.InitCgroupV2 {
 		f.inits = append(f.inits, h)
 		return
@@ -35,7 +35,7 @@ func (f *Scanned) addHazard(h Hazard) {
 }
 
 // Starts sets the program that a container of the image starts: the hazards of init programs count only for it.
-func (f *Scanned) Starts(t *Tree, program string) {
+func (f *Findings) Starts(program string) {
 	names := []string{program}
 	if !strings.Contains(program, "/") {
 		names = nil
@@ -44,7 +44,7 @@ func (f *Scanned) Starts(t *Tree, program string) {
 		}
 	}
 	for _, h := range f.inits {
-		if slices.ContainsFunc(names, func(name string) bool { real, err := t.Resolve(name); return err == nil && real == h.Path }) {
+		if slices.ContainsFunc(names, func(name string) bool { real, err := f.Tree.Resolve(name); return err == nil && real == h.Path }) {
 			f.Hazards = append(f.Hazards, h)
 		}
 	}

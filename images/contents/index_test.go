@@ -88,8 +88,8 @@ func TestStarts(t *testing.T) {
 	tree := NewTree()
 	tree.nodes["init"] = &Node{Inode: &Inode{&Entry{Header: tar.Header{Name: "init"}}, 0}}
 	for program, want := range map[string]int{"init": 0, "/init": 1, "./init": 1, "/bin/init": 0} {
-		f := &Scanned{Findings: &Findings{}, inits: []Hazard{{Path: "init"}}}
-		if f.Starts(tree, program); len(f.Hazards) != want {
+		f := &Findings{Tree: tree, inits: []Hazard{{Path: "init"}}}
+		if f.Starts(program); len(f.Hazards) != want {
 			t.Errorf("%s: got %+v", program, f.Hazards)
 		}
 	}
@@ -127,7 +127,7 @@ func TestMarks(t *testing.T) {
 
 // A warning names the marks that a patched file does not keep, if there are any.
 func TestWarnDropped(t *testing.T) {
-	h := Target{Plan: &patch.Plan{}}
+	h := File{Plan: &patch.Plan{}}
 	if h.WarnDropped(nil); len(h.Plan.Warnings) != 0 {
 		t.Errorf("none dropped: got %q", h.Plan.Warnings)
 	}

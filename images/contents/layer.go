@@ -26,7 +26,7 @@ type AddedLayer = blob.PackedLayer
 // NewLayer writes the layer with the patched files of t, each under all its names, and the extras. It has their
 // parent directories as they are in t: an engine that unpacks the layer alone creates missing ones with arbitrary
 // modes (docker's overlay2 once used 0600).
-func NewLayer(ctx context.Context, t *Tree, hits []Target, extras []Extra) (*AddedLayer, error) {
+func NewLayer(ctx context.Context, t *Tree, hits []File, extras []Extra) (*AddedLayer, error) {
 	m := Members{}
 	for _, h := range hits {
 		m.addFile(h, t)
@@ -98,7 +98,7 @@ func (m Member) Write(ctx context.Context, tw *tar.Writer) error {
 
 // addFile adds a patched file of t under all its names, without the marks of its old content: the first name has the
 // content, the others are hard links to it.
-func (m Members) addFile(h Target, t *Tree) {
+func (m Members) addFile(h File, t *Tree) {
 	e := h.unmarked()
 	for _, name := range h.Names {
 		m.addDirs(name, t)

@@ -9,12 +9,13 @@ import (
 	"vfix.dev/vfix/rewriter/patch"
 )
 
-// File is a visible file with references to the vsyscall page.
+// File is a visible file with references to the vsyscall page, or that a requested fix changes.
 type File struct {
-	Path  string   `json:"path"`  // relative to the root, slashes, no leading slash: "lib/libc.so.6"
-	Links []string `json:"links"` // other names of the same inode, sorted
-	Size  int64    `json:"size"`  // bytes
-	Layer string   `json:"layer"` // diff ID of its layer; "" outside images
+	Target `json:"-"`
+	Path   string   `json:"path"`  // relative to the root, slashes, no leading slash: "lib/libc.so.6"
+	Links  []string `json:"links"` // other names of the same inode, sorted
+	Size   int64    `json:"size"`  // bytes
+	Layer  string   `json:"layer"` // diff ID of its layer; "" outside images
 	// Index is the number of that layer; the base layer is 0.
 	Index  int          `json:"layer_index"`
 	Report *find.Report `json:"-"`
@@ -70,7 +71,17 @@ type Findings struct {
 	// Warnings are about the source as a whole, one line each; Notes do not concern its verdict.
 	Warnings []string `json:"-"`
 	Notes    []string `json:"notes"`
+
+	// What a rebuild or a patch needs. Tree is an image's or a tarball's, Config an image's. Programs are the dynamic
+	// programs outside of images.
+	Tree     *Tree     `json:"-"`
+	Config   []byte    `json:"-"`
+	Programs []Program `json:"-"`
+	inits    []Hazard  // of programs that are a hazard only as a container's init
 }
+
+// Program is a dynamic program, and the loader that it names.
+type Program struct{ Path, Interp string }
 
 // Packed is a member of a zip archive, jar or wheel that has live call sites.
 type Packed struct {

@@ -68,7 +68,7 @@ func (t *Tree) missing() []string {
 }
 
 // Exported examines a tar stream of a whole file system.
-func (s *Session) Exported(ctx context.Context, stream io.Reader, title string) (*Scanned, error) {
+func (s *Session) Exported(ctx context.Context, stream io.Reader, title string) (*Findings, error) {
 	task := progress.Start(s.Progress, "read", title, -1)
 	defer task.Done()
 	t, err := s.stream(ctx, blob.Reading{Ctx: ctx, Reader: stream, T: task}, title, nil)
@@ -76,7 +76,7 @@ func (s *Session) Exported(ctx context.Context, stream io.Reader, title string) 
 		return nil, fmt.Errorf("its file system: %w", err)
 	}
 	f := t.Findings()
-	f.Source, f.Tree = title, t
+	f.Source = title
 	return f, nil
 }
 
@@ -120,7 +120,7 @@ func (plainWriter) Close() error { return nil }
 
 // RewriteTarball writes the tarball r to w with the hits patched, compressed as before. All other members keep
 // their headers and contents, and so does what follows the archive: padding, or another archive.
-func RewriteTarball(ctx context.Context, w io.Writer, r io.Reader, hits []Target) error {
+func RewriteTarball(ctx context.Context, w io.Writer, r io.Reader, hits []File) error {
 	if len(hits) == 0 {
 		_, err := blob.CopyTo(ctx, w, r, nil)
 		return err
@@ -134,7 +134,7 @@ func RewriteTarball(ctx context.Context, w io.Writer, r io.Reader, hits []Target
 	if err != nil {
 		return err
 	}
-	byNumber := map[uint32]Target{}
+	byNumber := map[uint32]File{}
 	for _, h := range hits {
 		byNumber[h.Number] = h
 	}
@@ -157,7 +157,7 @@ func RewriteTarball(ctx context.Context, w io.Writer, r io.Reader, hits []Target
 	return out.Close()
 }
 
-func rewriteMember(ctx context.Context, tw *tar.Writer, m *blob.TarMember, hits map[uint32]Target) error {
+func rewriteMember(ctx context.Context, tw *tar.Writer, m *blob.TarMember, hits map[uint32]File) error {
 	content := m.Content
 	hdr := *m.Header
 	if m.Sparse {

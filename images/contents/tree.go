@@ -12,7 +12,6 @@ import (
 
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/rootpath"
-	"vfix.dev/vfix/rewriter/patch"
 )
 
 // Inode is a file of the merged file system, shared by all its hard links.
@@ -145,7 +144,6 @@ func (t *Tree) Entries() map[string]*Entry {
 type Target struct {
 	*Inode
 	Names []string
-	Plan  *patch.Plan // the changes of its references to the page, if the file was judged
 }
 
 // Files returns the inodes, except directories, that choose accepts, with their names, sorted by their first names.
@@ -171,3 +169,6 @@ func sorted(files []Target) []Target {
 	slices.SortFunc(files, func(a, b Target) int { return strings.Compare(a.Names[0], b.Names[0]) })
 	return files
 }
+
+// SortedKeys returns the keys of m in order, so that output is reproducible.
+func SortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

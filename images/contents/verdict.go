@@ -201,8 +201,8 @@ func (f *Findings) Affected() bool {
 }
 
 // noteDormant notes that a file has references that are used only without a vDSO, if it may find none.
-func (f *Findings) noteDormant(file *File, e *Entry) {
-	if file.Report.Count(find.Dormant) == 0 || !file.Report.Go || file.Open() > 0 || !e.losesVDSO() {
+func (f *Findings) noteDormant(file *File) {
+	if file.Report.Count(find.Dormant) == 0 || !file.Report.Go || file.Open() > 0 || !file.losesVDSO() {
 		return
 	}
 	what := "vfix cannot patch it"

@@ -114,7 +114,7 @@ func TestArchives(t *testing.T) {
 		{"text", text, "INCOMPLETE 0  not an ELF file"},
 	} {
 		path := imagetest.Write(t, filepath.Join(t.TempDir(), c.name), c.body)
-		f := imagetest.Must[*contents.Scanned](t)(imagetest.TestSession(t).Path(t.Context(), &source.Source{Path: path}))
+		f := imagetest.Must[*contents.Findings](t)(imagetest.TestSession(t).Scan(t.Context(), &source.Source{Path: path}))
 		var members, passed []string
 		for _, p := range f.Packed {
 			members = append(members, p.Member)
@@ -153,7 +153,7 @@ func TestDisk(t *testing.T) {
 	if err := os.Symlink("lib/b", filepath.Join(dir, "sym")); err != nil {
 		t.Fatal(err)
 	}
-	f := imagetest.Must[*contents.Scanned](t)(imagetest.TestSession(t).Path(t.Context(), &source.Source{Path: dir}))
+	f := imagetest.Must[*contents.Findings](t)(imagetest.TestSession(t).Scan(t.Context(), &source.Source{Path: dir}))
 	var got []string
 	for _, file := range f.Files {
 		got = append(got, file.Path+" "+strings.Join(file.Links, ","))
@@ -161,7 +161,7 @@ func TestDisk(t *testing.T) {
 	if text := strings.Join(got, "; "); text != "lib-x/a lib/link; lib-x/c lib/b" || f.ELFFiles != 3 {
 		t.Errorf("got %q, %d ELF files", text, f.ELFFiles)
 	}
-	if _, err := imagetest.TestSession(t).Path(t.Context(), &source.Source{Path: dir + "/none"}); err == nil {
+	if _, err := imagetest.TestSession(t).Scan(t.Context(), &source.Source{Path: dir + "/none"}); err == nil {
 		t.Error("a path that does not exist: no error")
 	}
 }

@@ -77,7 +77,7 @@ type Choice struct {
 
 // Choose decides which files of the fallback a rebuild adds, and notes in the findings what they cover of the sites
 // that it cannot patch.
-func (s *Shim) Choose(ctx context.Context, sub *contents.Subject, mode Mode) (c Choice, err error) {
+func (s *Shim) Choose(ctx context.Context, f *contents.Findings, mode Mode) (c Choice, err error) {
 	wanted := mode == FallbackAuto || mode == FallbackAlways
 	if !s.Present() {
 		if wanted {
@@ -85,13 +85,13 @@ func (s *Shim) Choose(ctx context.Context, sub *contents.Subject, mode Mode) (c 
 		}
 		return c, err
 	}
-	left := sub.F.LeftOver() > 0
-	in, err := s.installed(ctx, sub, wanted && left)
+	left := f.LeftOver() > 0
+	in, err := s.installed(ctx, f, wanted && left)
 	if err != nil {
 		return c, err
 	}
 	fb := in.found()
-	unreached := in.unreachedFiles(sub.F.Findings)
+	unreached := in.unreachedFiles(f)
 	library := mode == FallbackAlways || mode == FallbackAuto && left && in.reads[addedfiles.Loader64]
 	if trace := mode == FallbackAlways || mode == FallbackAuto && len(unreached) > 0; trace {
 		fb.Trace, fb.Wrapped, fb.Reasons = true, !in.wrapped, unreached
@@ -107,18 +107,18 @@ func (s *Shim) Choose(ctx context.Context, sub *contents.Subject, mode Mode) (c 
 		fb.Added = append(fb.Added, e.Name)
 	}
 	slices.Sort(fb.Added)
-	in.cover(sub.F.Findings, fb, false)
+	in.cover(f, fb, false)
 	return c, in.checkPlaces(c.Files)
 }
 
 // Find notes in the findings what the fallback in an image covers of all sites.
-func (s *Shim) Find(ctx context.Context, sub *contents.Subject) error {
+func (s *Shim) Find(ctx context.Context, f *contents.Findings) error {
 	if !s.Present() {
 		return nil
 	}
-	in, err := s.installed(ctx, sub, false)
+	in, err := s.installed(ctx, f, false)
 	if err == nil {
-		in.cover(sub.F.Findings, in.found(), true)
+		in.cover(f, in.found(), true)
 	}
 	return err
 }

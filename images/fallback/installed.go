@@ -39,23 +39,20 @@ type installed struct {
 
 // installed looks for the fallback in the file system of an image; the loaders are read if sites will stay that it is
 // to cover, or if the library is there.
-func (s *Shim) installed(ctx context.Context, sub *contents.Subject, needed bool) (*installed, error) {
-	config, err := sub.Src.Image.RawConfigFile()
-	if err != nil {
-		return nil, err
-	}
-	in := &installed{shim: s, t: sub.T, hasLoader: sub.T.Find(addedfiles.Loader64) != nil, wrapped: EntrypointIsTraced(config)}
+func (s *Shim) installed(ctx context.Context, f *contents.Findings, needed bool) (in *installed, err error) {
+	t := f.Tree
+	in = &installed{shim: s, t: t, hasLoader: t.Find(addedfiles.Loader64) != nil, wrapped: EntrypointIsTraced(f.Config)}
 	want := map[string]*contents.Inode{}
 	for _, e := range append(s.LibraryFiles(true), s.TraceFile(), contents.Extra{Name: addedfiles.Preload}) {
-		in.want(want, e.Name, sub.T.Find(e.Name))
+		in.want(want, e.Name, t.Find(e.Name))
 	}
 	if in.content, err = in.readAll(ctx, want); err != nil {
 		return nil, err
 	}
-	has32 := slices.ContainsFunc(addedfiles.Loaders32, func(name string) bool { return sub.T.Find(name) != nil })
+	has32 := slices.ContainsFunc(addedfiles.Loaders32, func(name string) bool { return t.Find(name) != nil })
 	in.wide = has32 || addedfiles.NamesLibrary(in.content[addedfiles.Preload], addedfiles.PlatformLine)
 	if needed || in.library() {
-		err = in.readLoaders(ctx, sub.F.Files)
+		err = in.readLoaders(ctx, f.Files)
 	}
 	return in, err
 }

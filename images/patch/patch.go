@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -145,9 +143,9 @@ func (p *patchRun) patch(ctx context.Context, d *contents.Disk) error {
 		return err
 	}
 	if d.Only == "" {
-		f.Rename(func(s string) string { return path.Join(filepath.ToSlash(d.Path), s) })
+		f.Rename(d.Full)
 	}
-	p.out.Add(f.Findings)
+	p.out.Add(f)
 	hits := f.ToPatch()
 	switch {
 	case p.o.DryRun:
@@ -179,7 +177,7 @@ func (p *patchRun) tarball(ctx context.Context, d *contents.Disk) error {
 	for i := range f.Files {
 		f.Files[i].Path = d.Path + ":" + f.Files[i].Path
 	}
-	p.out.Add(f.Findings)
+	p.out.Add(f)
 	hits := f.ToPatch()
 	if p.o.DryRun || p.o.InPlace && len(hits) == 0 {
 		return nil

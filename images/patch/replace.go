@@ -68,7 +68,7 @@ func (d *directory) link(from string, to *directory, name string) error {
 
 // replace writes the patched copy of a file, and a further name of the copy for each further name that the file has in
 // the tree.
-func (p *patchRun) replace(ctx context.Context, d *contents.Disk, h contents.Target) error {
+func (p *patchRun) replace(ctx context.Context, d *contents.Disk, h contents.File) error {
 	id, links := contents.Identify(h.Disk)
 	first, names := p.written[id], h.Names
 	if first == nil {

@@ -153,7 +153,7 @@ func TestSession(t testing.TB) *contents.Session {
 }
 
 // ScanImage examines an image.
-func ScanImage(t testing.TB, img v1.Image) (*contents.Scanned, *contents.Tree, error) {
+func ScanImage(t testing.TB, img v1.Image) (*contents.Findings, *contents.Tree, error) {
 	t.Helper()
 	s := TestSession(t)
 	tr, err := s.Image(context.Background(), img)
