@@ -28,29 +28,6 @@ func AsType(l v1.Layer, t types.MediaType) v1.Layer {
 
 func (r retyped) MediaType() (types.MediaType, error) { return r.mediaType, nil }
 
-// Underlying removes from a layer the wrappers that change its media type or say where it can be mounted from.
-func Underlying(l v1.Layer) v1.Layer {
-	for {
-		switch w := l.(type) {
-		case retyped:
-			l = w.Layer
-		case *remote.MountableLayer:
-			l = w.Layer
-		default:
-			return l
-		}
-	}
-}
-
-// OpenUnverified opens a layer's blob for a caller that verifies it, so that it is not hashed twice.
-func OpenUnverified(l v1.Layer) (io.ReadCloser, error) {
-	l = Underlying(l)
-	if u, ok := l.(interface{ Unverified() (io.ReadCloser, error) }); ok {
-		return u.Unverified()
-	}
-	return l.Compressed()
-}
-
 // PackedLayer is a gzip stream in a temporary file. It implements v1.Layer, and can be read until Close.
 type PackedLayer struct {
 	PackedSize                int64 // compressed bytes

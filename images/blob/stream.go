@@ -53,8 +53,8 @@ func (s *LayerStream) open(ctx context.Context, l v1.Layer, p progress.Reporter)
 	if err := cmp.Or(err, serr); err != nil {
 		return err
 	}
-	packed, err := OpenUnverified(l) // hashed here, and once is enough
-	if err == nil && digest != s.DiffID {
+	packed, err := l.Compressed()
+	if err == nil {
 		packed, err = Verified(packed, digest, size)
 	}
 	if err != nil {

@@ -104,7 +104,7 @@ func unknownFormat(l v1.Layer, head []byte) string {
 	if name := blob.OtherCompression(head); name != "" {
 		return "compressed with " + name + ", which vfix does not read"
 	}
-	t, err := blob.Underlying(l).MediaType()
+	t, err := l.MediaType()
 	if err != nil || source.IsLayer(t) {
 		return ""
 	}

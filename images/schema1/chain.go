@@ -27,7 +27,7 @@ import (
 type Link struct {
 	imageJSON
 	raw    []byte  // its image JSON
-	Digest v1.Hash // of the blob
+	Digest v1.Hash // of the blob, if a manifest names it
 	Content
 }
 
@@ -36,8 +36,10 @@ type Content struct {
 	DiffID v1.Hash
 	Size   int64 // of the blob, in bytes
 	Packed blob.Compression
-	Empty  bool // no file in it
 }
+
+// emptyTar is the diff ID of a layer without files: 1024 zeros (moby, layer/empty.go).
+const emptyTar = "5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef"
 
 // imageJSON is the part of an image JSON that goes into the history.
 type imageJSON struct {
@@ -87,7 +89,7 @@ func (l *Link) UnmarshalJSON(raw []byte) error {
 
 // bare reports whether the layer adds no file: the engine said so (throwaway), or its tar stream is an empty one.
 // Such a layer becomes an entry of the history alone.
-func (l *Link) bare() bool { return l.Throwaway || l.Empty }
+func (l *Link) bare() bool { return l.Throwaway || l.DiffID.Hex == emptyTar }
 
 // Measure reads a layer's blob to its end. r must end in an error if the blob does not have its digest.
 func Measure(ctx context.Context, r io.Reader) (c Content, err error) {
@@ -97,22 +99,13 @@ func Measure(ctx context.Context, r io.Reader) (c Content, err error) {
 		return c, err
 	}
 	defer body.Close()
-	zeros := &zeroWatch{}
-	if c.DiffID, _, err = v1.SHA256(io.TeeReader(body, zeros)); err != nil {
+	if c.DiffID, _, err = v1.SHA256(body); err != nil {
 		return c, err
 	}
 	// A decompressor may stop at the end of its last frame, before padding.
 	_, err = io.Copy(io.Discard, in)
-	c.Size, c.Packed, c.Empty = in.N, kind, !zeros.other // only the end marker of a tar archive, of any length
+	c.Size, c.Packed = in.N, kind
 	return c, err
-}
-
-// zeroWatch remembers whether anything but zeros was written.
-type zeroWatch struct{ other bool }
-
-func (z *zeroWatch) Write(p []byte) (int, error) {
-	z.other = z.other || len(bytes.TrimLeft(p, "\x00")) > 0
-	return len(p), nil
 }
 
 // LayerTypes are the media types of the layers that docker saved.
@@ -122,20 +115,18 @@ var LayerTypes = map[blob.Compression]types.MediaType{
 	blob.ZstdStream:  types.OCILayerZStd,
 }
 
-// Assemble makes an image of a chain, the base layer first: a manifest that lacks only its config, and the config.
+// Assemble makes the config of the image of a chain, the base layer first, and returns the links that add files.
 // measure reads the content of a layer. Configs without a platform were made when there was one: linux/amd64.
-func Assemble(chain []Link, architecture string, measure func(*Link) error) (v1.Manifest, []byte, error) {
-	m := v1.Manifest{SchemaVersion: 2, MediaType: types.DockerManifestSchema2, Layers: []v1.Descriptor{}}
+func Assemble(chain []Link, architecture string, measure func(Link) (Content, error)) (layers []Link, config []byte, err error) {
 	ids, history := []string{}, []blob.Object{}
-	for n := range chain {
-		l := &chain[n]
+	for _, l := range chain {
 		if !l.Throwaway {
-			if err := measure(l); err != nil {
-				return m, nil, fmt.Errorf("layer %.12s: %w", l.ID, err)
+			if l.Content, err = measure(l); err != nil {
+				return nil, nil, fmt.Errorf("layer %.12s: %w", l.ID, err)
 			}
 		}
 		if !l.bare() {
-			m.Layers = append(m.Layers, v1.Descriptor{MediaType: LayerTypes[l.Packed], Size: l.Size, Digest: l.Digest})
+			layers = append(layers, l)
 			ids = append(ids, l.DiffID.String())
 		}
 		history = append(history, l.history())
@@ -143,14 +134,14 @@ func Assemble(chain []Link, architecture string, measure func(*Link) error) (v1.
 	top := chain[len(chain)-1]
 	var c blob.Object
 	if err := json.Unmarshal(top.raw, &c); err != nil {
-		return m, nil, hinterr.Damaged("image JSON of %.12s: %v", top.ID, err)
+		return nil, nil, hinterr.Damaged("image JSON of %.12s: %v", top.ID, err)
 	}
 	// Members about the layer alone, and later additions.
 	for _, key := range []string{"id", "parent", "Size", "parent_id", "layer_id", "throwaway", "layer"} {
 		delete(c, key)
 	}
 	if err := cmp.Or(listCommands(c, "config"), listCommands(c, "container_config")); err != nil {
-		return m, nil, hinterr.Damaged("image JSON of %.12s: %v", top.ID, err)
+		return nil, nil, hinterr.Damaged("image JSON of %.12s: %v", top.ID, err)
 	}
 	for key, value := range map[string]string{"architecture": cmp.Or(architecture, "amd64"), "os": "linux"} {
 		var was string
@@ -159,8 +150,8 @@ func Assemble(chain []Link, architecture string, measure func(*Link) error) (v1.
 		}
 	}
 	c.Set(map[string]any{"rootfs": map[string]any{"type": "layers", "diff_ids": ids}, "history": history})
-	config, err := blob.EncodeJSON(c)
-	return m, config, err
+	config, err = blob.EncodeJSON(c)
+	return layers, config, err
 }
 
 // listCommands makes lists of an Entrypoint and a Cmd that are single words.

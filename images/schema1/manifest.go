@@ -20,19 +20,13 @@ import (
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// IsSchema1 reports whether a media type is one of schema 1's.
-func IsSchema1(t types.MediaType) bool {
-	return t == types.DockerManifestSchema1 || t == types.DockerManifestSchema1Signed
-}
-
-// LooksSchema1 reports whether a text is a schema 1 manifest, whatever its media type: some registries serve it as
+// IsSchema1 reports whether a text is a manifest of schema 1, whatever its media type: some registries serve it as
 // application/json.
-func LooksSchema1(raw []byte) bool {
+func IsSchema1(raw []byte) bool {
 	var m struct {
 		SchemaVersion int             `json:"schemaVersion"`
 		FSLayers      json.RawMessage `json:"fsLayers"`
@@ -40,14 +34,14 @@ func LooksSchema1(raw []byte) bool {
 	return json.Unmarshal(raw, &m) == nil && m.SchemaVersion == 1 && m.FSLayers != nil
 }
 
-// Read is an image that was read from a manifest of schema 1.
-type Read struct {
-	Digest   v1.Hash     // of the old manifest without its signatures
-	Manifest v1.Manifest // lacks only its config
-	Config   []byte
+// Manifest is a manifest of schema 1.
+type Manifest struct {
+	Digest       v1.Hash // of the text without its signatures
+	Architecture string
+	Chain        []Link // the base layer first
 }
 
-// oldManifest is a manifest of schema 1.
+// oldManifest is the text of one.
 type oldManifest struct {
 	Architecture string `json:"architecture"`
 	FSLayers     []struct {
@@ -58,8 +52,8 @@ type oldManifest struct {
 	} `json:"history"`
 }
 
-// Open makes an image of a manifest. measure reads a blob; it is called for each layer that adds files.
-func Open(raw []byte, measure func(v1.Hash) (Content, error)) (*Read, error) {
+// Parse reads a manifest.
+func Parse(raw []byte) (*Manifest, error) {
 	payload, err := withoutSignatures(raw)
 	var m oldManifest
 	if err == nil {
@@ -71,21 +65,12 @@ func Open(raw []byte, measure func(v1.Hash) (Content, error)) (*Read, error) {
 	if got, want := len(m.FSLayers), len(m.History); got == 0 || got != want {
 		return nil, hinterr.Damaged("schema 1 manifest: got %d layers, want %d, one for each history entry", got, want)
 	}
-	r := &Read{}
-	if r.Digest, _, err = v1.SHA256(bytes.NewReader(payload)); err != nil {
-		return nil, err
-	}
 	chain, err := m.chain()
-	if err == nil {
-		r.Manifest, r.Config, err = Assemble(chain, m.Architecture, func(l *Link) (err error) {
-			l.Content, err = measure(l.Digest)
-			return err
-		})
-	}
 	if err != nil {
 		return nil, fmt.Errorf("schema 1 manifest: %w", err)
 	}
-	return r, nil
+	digest, _, err := v1.SHA256(bytes.NewReader(payload))
+	return &Manifest{digest, m.Architecture, chain}, err
 }
 
 // chain gives the layers, the base layer first. Each must name the one below as its parent. A layer that is there

@@ -54,12 +54,8 @@ func IsForeign(l v1.Layer) bool {
 
 // AtHand reports whether a layer may be read: a foreign one only if a layout or archive has it, as registries need not.
 func AtHand(l v1.Layer) bool {
-	stored, ok := blob.Underlying(l).(*layer)
-	if !IsForeign(l) || !ok {
-		return !IsForeign(l)
-	}
-	_, inRegistry := stored.from.(*registryStore)
-	return !inRegistry
+	_, local := l.(*layer) // those of registries can be mounted
+	return local || !IsForeign(l)
 }
 
 // dockerDepth is how many layers docker's own stores take (moby, layer/layer_store.go, maxLayerDepth: the 127 of some
@@ -76,10 +72,11 @@ func NoteDepth(layers int, p progress.Reporter) {
 // packLevel is half the work of gzip's default level, 6, for 2 % more bytes, measured on an old userland.
 const packLevel = 3
 
-// portable makes an image fit for a place. Registries and layouts get compressed layers, docker archives none of zstd;
-// in layouts the docker media types become OCI's: umoci reads no others there. An image that needs nothing is returned
-// as it is. done, which is never nil, releases the resources of the result.
-func portable(ctx context.Context, img v1.Image, to Transport, o Options) (_ v1.Image, done func(), err error) {
+// portable makes an image fit for a place. Registries and layouts get compressed layers, docker archives none of zstd,
+// which docker load before 23.0 does not read; in layouts the docker media types become OCI's: umoci reads no others
+// there. An image that needs nothing is returned as it is. done, which is never nil, releases the resources of the
+// result.
+func portable(ctx context.Context, img v1.Image, to Ref, o Options) (_ v1.Image, done func(), err error) {
 	var made []*blob.PackedLayer
 	done = func() {
 		for _, l := range made {
@@ -96,18 +93,19 @@ func portable(ctx context.Context, img v1.Image, to Transport, o Options) (_ v1.
 	if got, want := len(layers), len(was.Layers); got != want {
 		return nil, done, hinterr.Damaged("manifest: got %d layers, want %d", got, want)
 	}
-	named := func(t types.MediaType) types.MediaType {
-		if to == OCILayout {
-			return OCIName(t)
+	rename := func(t *types.MediaType) {
+		if to.Transport == OCILayout || to.Transport == OCIArchive {
+			*t = OCIName(*t)
 		}
-		return t
 	}
 	was.MediaType = mediaType
 	m := was.DeepCopy()
-	m.MediaType, m.Config.MediaType = named(m.MediaType), named(m.Config.MediaType)
-	for n, d := range m.Layers {
+	rename(&m.MediaType)
+	rename(&m.Config.MediaType)
+	for n := range m.Layers {
+		d := &m.Layers[n]
 		unfit := d.MediaType == types.DockerUncompressedLayer
-		if to == DockerArchive {
+		if !to.HasManifests() {
 			unfit = d.MediaType == types.OCILayerZStd || d.MediaType == dockerLayerZstd
 		}
 		if unfit {
@@ -121,8 +119,8 @@ func portable(ctx context.Context, img v1.Image, to Transport, o Options) (_ v1.
 				d.MediaType = types.OCILayer
 			}
 		}
-		d.MediaType = named(d.MediaType)
-		m.Layers[n], layers[n] = d, blob.AsType(layers[n], d.MediaType)
+		rename(&d.MediaType)
+		layers[n] = blob.AsType(layers[n], d.MediaType)
 	}
 	if reflect.DeepEqual(m, was) {
 		return img, done, nil

@@ -8,15 +8,14 @@
 package source
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
@@ -32,9 +31,6 @@ const (
 	repositories   = "repositories"
 	v1JSON         = "/json"
 	v1Layer        = "/layer.tar"
-	// maxChain is how many layers an old image may have. Engines refused the 128th (moby, layer/layer_store.go,
-	// maxLayerDepth); empty ones were also layers there.
-	maxChain = 1024
 )
 
 // archived is one image of an archive, as manifest.json lists it. In the old form its Config is the ID of the topmost
@@ -42,33 +38,37 @@ const (
 type archived = tarball.Descriptor
 
 // dockerImage opens the image of a docker archive that ref's tag names, or the only one.
-//
-// Such an archive has no manifest; the one made here describes the archive as it is: a layer that was saved
-// uncompressed has its diff ID as its digest, so that it need not be compressed to name it. The config is unchanged,
-// and so is the image ID.
 func dockerImage(ctx context.Context, t *archive, ref Ref, o Options) (*Source, error) {
 	var all []archived
+	var old map[string]schema1.Link
 	var err error
-	imageOf := savedImage
 	if t.has(dockerManifest) {
 		_, err = files(t.file).json(dockerManifest, blob.MaxManifest, &all)
-	} else {
-		imageOf = v1Image
-		all, err = v1Images(t)
+	} else if old, err = v1Links(t); err == nil {
+		all, err = v1Images(t, old)
 	}
 	if err != nil {
 		return nil, err
 	}
 	var list []named
 	for n, a := range all {
-		id := strings.TrimPrefix(strings.TrimSuffix(path.Base(a.Config), ".json"), "sha256:")
-		list = append(list, named{n, "sha256:" + id, a.RepoTags})
+		list = append(list, named{n, "sha256:" + idOf(a.Config), a.RepoTags})
 	}
 	fit := matching(list, ref.Tag)
 	if len(fit) != 1 {
 		return nil, notOne(list, ref.Tag)
 	}
-	img, err := imageOf(ctx, t, all[fit[0].at], o)
+	var config []byte
+	a := all[fit[0].at]
+	if old == nil {
+		config, err = savedConfig(t, a)
+	} else {
+		a.Layers, config, err = v1Image(ctx, t, old, a.Config, o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	img, err := savedImage(ctx, t, a, config)
 	if err != nil {
 		return nil, err
 	}
@@ -79,53 +79,52 @@ func dockerImage(ctx context.Context, t *archive, ref Ref, o Options) (*Source, 
 	return src, src.take(img, o)
 }
 
-// hexName finds the digest in the names that docker, skopeo and go-containerregistry give the entries of an archive:
-// HEX.json, HEX.tar, HEX.tar.gz, sha256:HEX, blobs/sha256/HEX. In HEX/layer.tar, docker's own, HEX is not a digest.
-var hexName = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(?:sha256:)?([0-9a-f]{64})(?:\.json|\.tar|\.tar\.gz|\.tar\.zst)?$`)
-})
-
-func claimedDigest(name string) (v1.Hash, bool) {
-	m := hexName().FindStringSubmatch(path.Base(name))
-	if m == nil {
-		return v1.Hash{}, false
-	}
-	return v1.Hash{Algorithm: "sha256", Hex: m[1]}, true
+// idOf is the ID in the names that docker, skopeo and go-containerregistry give a config: HEX.json, sha256:HEX,
+// blobs/sha256/HEX.
+func idOf(config string) string {
+	return strings.TrimPrefix(strings.TrimSuffix(path.Base(config), ".json"), "sha256:")
 }
 
-// savedImage makes the manifest of an archived image.
-func savedImage(ctx context.Context, t *archive, a archived, _ Options) (*image, error) {
-	var cf v1.ConfigFile
-	config, err := files(t.file).json(a.Config, blob.MaxConfig, &cf)
+// savedConfig reads the config of an archived image, which has its digest in its name.
+func savedConfig(t *archive, a archived) ([]byte, error) {
+	var members blob.Object
+	config, err := files(t.file).json(a.Config, blob.MaxConfig, &members)
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
-	id := describe(types.DockerConfigJSON, config).Digest
-	if claim, ok := claimedDigest(a.Config); ok && claim != id {
-		return nil, hinterr.Damaged("config %s: got digest %v", a.Config, id)
+	if is := describe(types.DockerConfigJSON, config).Digest; schema1.IsID(idOf(a.Config)) && is.Hex != idOf(a.Config) {
+		return nil, hinterr.Damaged("config %s: got digest %v", a.Config, is)
+	}
+	return config, nil
+}
+
+// savedImage makes the image of a config and the layers of an archive.
+//
+// Such an archive has no manifest; the one made here describes the archive as it is: a layer that was saved
+// uncompressed has its diff ID as its digest, so that it need not be compressed to name it. The config is unchanged,
+// and so is the image ID.
+func savedImage(ctx context.Context, t *archive, a archived, config []byte) (*image, error) {
+	cf, err := v1.ParseConfigFile(bytes.NewReader(config))
+	if err != nil {
+		return nil, hinterr.Damaged("config %s: %v", a.Config, err)
 	}
 	if got, want := len(cf.RootFS.DiffIDs), len(a.Layers); got != want {
-		return nil, hinterr.Damaged("config %v: got %d diff IDs, want %d, one for each layer in %s", id, got, want, dockerManifest)
+		return nil, hinterr.Damaged("config %s: got %d diff IDs, want %d, one for each layer in %s", a.Config, got, want, dockerManifest)
 	}
-	m := v1.Manifest{SchemaVersion: 2, MediaType: types.DockerManifestSchema2, Layers: []v1.Descriptor{}}
+	layers := []v1.Descriptor{}
 	names := map[v1.Hash]string{}
 	for n, name := range a.Layers {
 		d, err := archivedLayer(ctx, t, name, cf.RootFS.DiffIDs[n])
 		if err != nil {
 			return nil, fmt.Errorf("layer %d: %w", n, err)
 		}
-		m.Layers = append(m.Layers, d)
+		layers = append(layers, d)
 		names[d.Digest] = name
 	}
-	return madeImage(m, config, entryStore(t, names))
+	return madeImage(types.DockerManifestSchema2, layers, config, fileStore{t.file, func(h v1.Hash) string { return names[h] }})
 }
 
-// entryStore has blobs in entries of an archive, by the digests that they have, or claim to have.
-func entryStore(t *archive, names map[v1.Hash]string) store {
-	return fileStore{t.file, func(h v1.Hash) string { return names[h] }}
-}
-
-// archivedLayer describes one layer. One that is compressed and has no digest in its name must be read to be named.
+// archivedLayer describes one layer. One that is compressed must be read to be named.
 func archivedLayer(ctx context.Context, t *archive, name string, diffID v1.Hash) (d v1.Descriptor, err error) {
 	content, err := t.section(name)
 	if err != nil {
@@ -137,14 +136,8 @@ func archivedLayer(ctx context.Context, t *archive, name string, diffID v1.Hash)
 		return d, err
 	}
 	kind := blob.DetectCompression(head[:n])
-	d.MediaType, d.Size = schema1.LayerTypes[kind], content.Size()
-	claim, claimed := claimedDigest(name)
-	switch {
-	case kind == blob.PlainStream:
-		d.Digest = diffID
-	case claimed && claim != diffID:
-		d.Digest = claim
-	default:
+	d = v1.Descriptor{MediaType: schema1.LayerTypes[kind], Size: content.Size(), Digest: diffID}
+	if kind != blob.PlainStream {
 		d.Digest, _, err = v1.SHA256(blob.Reading{Ctx: ctx, Reader: content})
 		return d, err
 	}
@@ -156,25 +149,39 @@ func isV1Archive(t *archive) bool {
 	if t.has(dockerManifest) || t.has(layoutIndex) {
 		return false
 	}
-	return t.has(repositories) || len(v1IDs(t)) > 0
-}
-
-// v1IDs are the layers of an archive, sorted.
-func v1IDs(t *archive) []string {
-	var ids []string
 	for name := range t.entries {
-		id, ok := strings.CutSuffix(name, v1JSON)
-		if ok && schema1.IsID(id) && t.has(id+v1Layer) {
-			ids = append(ids, id)
+		id, ok := strings.CutSuffix(name, v1Layer)
+		if ok && schema1.IsID(id) {
+			return true
 		}
 	}
-	slices.Sort(ids)
-	return ids
+	return t.has(repositories)
+}
+
+// v1Links are the layers of an archive by their IDs.
+func v1Links(t *archive) (map[string]schema1.Link, error) {
+	all := map[string]schema1.Link{}
+	for name := range t.entries {
+		id, ok := strings.CutSuffix(name, v1JSON)
+		if !ok || !schema1.IsID(id) || !t.has(id+v1Layer) {
+			continue
+		}
+		var l schema1.Link
+		_, err := files(t.file).json(name, blob.MaxConfig, &l)
+		if err == nil && l.ID != id {
+			err = hinterr.Damaged("%s: got the ID %.12s", name, l.ID)
+		}
+		if err != nil {
+			return nil, err
+		}
+		all[id] = l
+	}
+	return all, nil
 }
 
 // v1Images lists the images that the file "repositories" names, without it those that are not the parent of another;
 // each by the ID of its topmost layer.
-func v1Images(t *archive) (all []archived, err error) {
+func v1Images(t *archive, links map[string]schema1.Link) (all []archived, err error) {
 	tags := map[string][]string{}
 	if t.has(repositories) {
 		var repos map[string]map[string]string
@@ -188,15 +195,12 @@ func v1Images(t *archive) (all []archived, err error) {
 		}
 	}
 	if len(tags) == 0 {
-		parents := map[string]bool{}
-		for _, id := range v1IDs(t) {
-			l, err := v1Link(t, id)
-			if err != nil {
-				return nil, err
-			}
-			parents[l.Parent], tags[id] = true, nil
+		for id := range links {
+			tags[id] = nil
 		}
-		maps.DeleteFunc(tags, func(id string, _ []string) bool { return parents[id] })
+		for _, l := range links {
+			delete(tags, l.Parent)
+		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(tags)) {
 		slices.Sort(tags[id])
@@ -205,57 +209,31 @@ func v1Images(t *archive) (all []archived, err error) {
 	return all, nil
 }
 
-func v1Link(t *archive, id string) (l schema1.Link, err error) {
-	if !schema1.IsID(id) {
-		return l, hinterr.Damaged("%.80q is not a layer ID", id)
-	}
-	_, err = files(t.file).json(id+v1JSON, blob.MaxConfig, &l)
-	if err == nil && l.ID != id {
-		err = hinterr.Damaged("%s%s: got the ID %.12s", id, v1JSON, l.ID)
-	}
-	return l, err
-}
-
-// v1Image makes an image of a layer and those below it. Every layer is read once for its diff ID.
-func v1Image(ctx context.Context, t *archive, a archived, o Options) (*image, error) {
+// v1Image makes a config of a layer and those below it, and names the entries of the layers. Each is read once, for its
+// diff ID.
+func v1Image(ctx context.Context, t *archive, links map[string]schema1.Link, top string, o Options) (names []string, config []byte, err error) {
 	var chain []schema1.Link
-	for id := a.Config; len(chain) == 0 || id != ""; {
-		if len(chain) == maxChain {
-			return nil, hinterr.Damaged("more than %d layers, or a cycle of them", maxChain)
+	for id := top; len(chain) == 0 || id != ""; id = chain[len(chain)-1].Parent {
+		l, ok := links[id]
+		if !ok {
+			return nil, nil, hinterr.Damaged("no layer %.80q", id)
 		}
-		l, err := v1Link(t, id)
-		if err != nil {
-			return nil, err
+		if chain = append(chain, l); len(chain) > len(links) {
+			return nil, nil, hinterr.Damaged("more than %d layers, or a cycle of them", len(links))
 		}
-		chain = append(chain, l)
-		id = l.Parent
 	}
 	slices.Reverse(chain)
-	names := map[v1.Hash]string{}
-	m, config, err := schema1.Assemble(chain, "", func(l *schema1.Link) error {
-		err := measureEntry(ctx, t, l, o)
-		names[l.Digest] = l.ID + v1Layer
-		return err
+	layers, config, err := schema1.Assemble(chain, "", func(l schema1.Link) (c schema1.Content, err error) {
+		content, err := t.section(l.ID + v1Layer)
+		if err != nil {
+			return c, err
+		}
+		task := o.Progress.Start("read", l.ID[:12], content.Size())
+		defer task.Done()
+		return schema1.Measure(ctx, blob.Reading{Ctx: ctx, Reader: content, T: task})
 	})
-	if err != nil {
-		return nil, err
+	for _, l := range layers {
+		names = append(names, l.ID+v1Layer)
 	}
-	return madeImage(m, config, entryStore(t, names))
-}
-
-func measureEntry(ctx context.Context, t *archive, l *schema1.Link, o Options) error {
-	content, err := t.section(l.ID + v1Layer)
-	if err != nil {
-		return err
-	}
-	task := o.Progress.Start("read", l.ID[:12], content.Size())
-	defer task.Done()
-	if l.Content, err = schema1.Measure(ctx, blob.Reading{Ctx: ctx, Reader: content, T: task}); err != nil {
-		return err
-	}
-	if l.Digest = l.DiffID; l.Packed != blob.PlainStream {
-		content.Seek(0, io.SeekStart)
-		l.Digest, _, err = v1.SHA256(blob.Reading{Ctx: ctx, Reader: content})
-	}
-	return err
+	return names, config, err
 }

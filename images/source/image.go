@@ -91,16 +91,15 @@ func storedImage(s store, d v1.Descriptor) (*image, error) {
 	return i, nil
 }
 
-// madeImage makes an image of a manifest that is complete except for its config, which is a docker one; the layers
-// are in s.
-func madeImage(m v1.Manifest, config []byte, s store) (*image, error) {
-	m.Config = describe(types.DockerConfigJSON, config)
+// madeImage makes an image of a docker config and layers, which are in s; t is the media type of its manifest.
+func madeImage(t types.MediaType, layers []v1.Descriptor, config []byte, s store) (*image, error) {
+	m := v1.Manifest{SchemaVersion: 2, MediaType: t, Config: describe(types.DockerConfigJSON, config), Layers: layers}
 	m.Config.Data = nil
 	raw, err := json.Marshal(m)
 	if err != nil {
 		return nil, err
 	}
-	i, err := storedImage(s, describe(m.MediaType, raw))
+	i, err := storedImage(s, describe(t, raw))
 	if err == nil {
 		i.config = func() ([]byte, error) { return config, nil }
 	}
@@ -142,28 +141,22 @@ func (i *image) LayerByDiffID(h v1.Hash) (v1.Layer, error) {
 	return i.LayerByDigest(digest)
 }
 
-// layer is a layer in a store, or another blob there. It implements v1.Layer.
+// layer is a layer in a store. It implements v1.Layer.
 type layer struct {
 	from store
 	desc v1.Descriptor
-	of   *image // nil: of none
+	of   *image
 }
 
 func (l *layer) Digest() (v1.Hash, error)            { return l.desc.Digest, nil }
+func (l *layer) DiffID() (v1.Hash, error)            { return partial.BlobToDiffID(l.of, l.desc.Digest) }
 func (l *layer) Size() (int64, error)                { return l.desc.Size, nil }
 func (l *layer) MediaType() (types.MediaType, error) { return l.desc.MediaType, nil }
 
-func (l *layer) DiffID() (v1.Hash, error) {
-	if l.of == nil {
-		return l.desc.Digest, nil
-	}
-	return partial.BlobToDiffID(l.of, l.desc.Digest)
-}
-
-// Unverified opens the blob for a caller that verifies it, so that it is not hashed twice.
-func (l *layer) Unverified() (io.ReadCloser, error) {
+// Compressed opens the blob. Reading it to its end proves its digest and size.
+func (l *layer) Compressed() (io.ReadCloser, error) {
 	if l.desc.Data != nil {
-		return io.NopCloser(bytes.NewReader(l.desc.Data)), nil
+		return blob.Verified(io.NopCloser(bytes.NewReader(l.desc.Data)), l.desc.Digest, l.desc.Size)
 	}
 	rc, size, err := l.from.open(l.desc)
 	if err != nil {
@@ -172,15 +165,6 @@ func (l *layer) Unverified() (io.ReadCloser, error) {
 	if size >= 0 && size != l.desc.Size {
 		rc.Close()
 		return nil, hinterr.Damaged("blob %v: got %d bytes, want %d", l.desc.Digest, size, l.desc.Size)
-	}
-	return rc, nil
-}
-
-// Compressed opens the blob. Reading it to its end proves its digest and size.
-func (l *layer) Compressed() (io.ReadCloser, error) {
-	rc, err := l.Unverified()
-	if err != nil {
-		return nil, err
 	}
 	return blob.Verified(rc, l.desc.Digest, l.desc.Size)
 }
@@ -208,10 +192,9 @@ type index struct {
 	desc   v1.Descriptor
 	raw    []byte
 	parsed v1.IndexManifest
-	// Of an index in which an image was replaced: the new image, nil for none, and the attestations that were omitted.
-	img       v1.Image
-	imgDigest v1.Hash
-	omitted   []v1.Descriptor
+	// Of an index in which an image was replaced: the new image, and the attestations that were omitted.
+	img     v1.Image
+	omitted []v1.Descriptor
 }
 
 // storedIndex reads and verifies the index that d names.
@@ -239,8 +222,10 @@ func (i *index) entry(h v1.Hash) (v1.Descriptor, error) {
 }
 
 func (i *index) Image(h v1.Hash) (v1.Image, error) {
-	if i.img != nil && h == i.imgDigest {
-		return i.img, nil
+	if i.img != nil {
+		if digest, err := i.img.Digest(); err != nil || h == digest {
+			return i.img, err
+		}
 	}
 	d, err := i.entry(h)
 	if err != nil {
@@ -255,11 +240,4 @@ func (i *index) ImageIndex(h v1.Hash) (v1.ImageIndex, error) {
 		return nil, err
 	}
 	return storedIndex(i.from, d)
-}
-
-// Layer gives an entry that is neither image nor index; go-containerregistry looks for this method
-// (partial.Manifests).
-func (i *index) Layer(h v1.Hash) (v1.Layer, error) {
-	d, err := i.entry(h)
-	return &layer{from: i.from, desc: d}, err
 }

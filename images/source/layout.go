@@ -107,7 +107,7 @@ func layoutImage(ctx context.Context, in files, ref Ref, o Options) (*Source, er
 	}
 	ref.Tag = cmp.Or(ref.Tag, tagOf(d))
 	src := &Source{Ref: ref, Digest: d.Digest.String()}
-	return src, src.choose(ctx, from, d, o)
+	return src, src.choose(from, d, o)
 }
 
 // tagOf is the tag of an entry of index.json, "" if it has none.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/schema1"
@@ -27,7 +28,7 @@ const (
 func isAttestation(d v1.Descriptor) bool { return d.Annotations[AttestationKey] != "" }
 
 // choose sets the source's image from what d names: an image, or an index to take the platform's image from.
-func (s *Source) choose(ctx context.Context, from store, d v1.Descriptor, o Options) error {
+func (s *Source) choose(from store, d v1.Descriptor, o Options) error {
 	switch {
 	case d.MediaType.IsIndex():
 		idx, err := storedIndex(from, d)
@@ -38,12 +39,6 @@ func (s *Source) choose(ctx context.Context, from store, d v1.Descriptor, o Opti
 			return err
 		}
 		s.Index, s.Entry = idx, d
-	case schema1.IsSchema1(d.MediaType):
-		raw, err := read(from, d, "manifest", blob.MaxManifest)
-		if err != nil {
-			return err
-		}
-		return s.takeSchema1(ctx, raw, from, o)
 	case !d.MediaType.IsImage():
 		return hinterr.Errorf(hinterr.ErrUnsupported, "manifest %v: media type %q is not an image", d.Digest, d.MediaType)
 	}
@@ -190,12 +185,22 @@ func checkImage(img v1.Image, want v1.Platform) error {
 
 // takeSchema1 makes the image of a schema 1 manifest, whose layers are in from, the source's.
 func (s *Source) takeSchema1(ctx context.Context, raw []byte, from store, o Options) error {
-	old, err := schema1.Open(raw, func(h v1.Hash) (schema1.Content, error) { return measureBlob(ctx, from, h, o) })
+	old, err := schema1.Parse(raw)
 	if err != nil {
 		return err
 	}
+	chain, config, err := schema1.Assemble(old.Chain, old.Architecture, func(l schema1.Link) (schema1.Content, error) {
+		return measureBlob(ctx, from, l.Digest, o)
+	})
+	if err != nil {
+		return fmt.Errorf("schema 1 manifest: %w", err)
+	}
+	layers := []v1.Descriptor{}
+	for _, l := range chain {
+		layers = append(layers, v1.Descriptor{MediaType: schema1.LayerTypes[l.Packed], Size: l.Size, Digest: l.Digest})
+	}
 	o.Progress.Note("%s is a docker schema 1 manifest: an OCI config is made of its history", blob.ShortHash(old.Digest))
-	img, err := madeImage(old.Manifest, old.Config, from)
+	img, err := madeImage(types.DockerManifestSchema2, layers, config, from)
 	if err != nil {
 		return err
 	}

@@ -32,10 +32,22 @@ func Put(ctx context.Context, dest Ref, r Result, o Options) (Stored, error) {
 	if err != nil {
 		return Stored{}, err
 	}
-	noteOmitted(r.Index, o.Progress)
 	put := transports[dest.Transport].put
 	if put == nil {
 		return Stored{}, hinterr.Errorf(hinterr.ErrUnsupported, "%v: only a rebuild writes a directory", dest)
+	}
+	noteOmitted(r.Index, o.Progress)
+	if r.Index != nil && !dest.HasManifests() {
+		o.Progress.Note("a docker archive or an engine holds one platform: the others are omitted")
+		r.Index = nil
+	}
+	if r.Index == nil {
+		img, done, err := portable(ctx, r.Image, dest, o)
+		defer done()
+		if err != nil {
+			return Stored{}, dest.about(err)
+		}
+		r.Image = img
 	}
 	out, err := put(ctx, dest, r, o)
 	if err != nil {
@@ -97,26 +109,10 @@ func archiveTag(dest, from Ref) string {
 }
 
 // writeDockerTar writes an image as docker save does and returns its ID. Layers go as they are, gzip'ed or plain, both
-// of which every docker load reads; only newer ones (23.0) read zstd, so such a layer becomes gzip. The bytes depend
-// only on the image and tag.
+// of which every docker load reads. The bytes depend only on the image and tag.
 func writeDockerTar(ctx context.Context, w io.Writer, tag string, r Result, o Options) (id v1.Hash, err error) {
-	if r.Index != nil {
-		o.Progress.Note("a docker archive or an engine holds one platform: the others are omitted")
-	}
-	img, done, err := portable(ctx, r.Image, DockerArchive, o)
-	defer done()
-	if err != nil {
+	if id, err = r.Image.ConfigName(); err != nil {
 		return id, err
-	}
-	id, err = img.ConfigName()
-	layers, lerr := img.Layers()
-	if err := cmp.Or(err, lerr); err != nil {
-		return id, err
-	}
-	for _, l := range layers {
-		if digest, err := l.Digest(); err != nil || !AtHand(l) {
-			return id, cmp.Or(err, hinterr.Errorf(hinterr.ErrUnsupported, "%v is a foreign layer, which is not with the image", digest))
-		}
 	}
 	var ref name.Reference = new(name.Repository).Digest(id.String()) // gives the archive no name
 	if tag != "" {
@@ -127,14 +123,14 @@ func writeDockerTar(ctx context.Context, w io.Writer, tag string, r Result, o Op
 			return id, err
 		}
 	}
-	size, err := tarball.CalculateSize(map[name.Reference]v1.Image{ref: img})
+	size, err := tarball.CalculateSize(map[name.Reference]v1.Image{ref: r.Image})
 	if err != nil {
 		return id, err
 	}
 	task := o.Progress.Start("write", blob.ShortHash(id), size)
 	defer task.Done()
 	return id, blob.Piped(
-		func(to io.Writer) error { return tarball.Write(ref, img, to) },
+		func(to io.Writer) error { return tarball.Write(ref, r.Image, to) },
 		func(r io.Reader) error {
 			_, err := blob.CopyTo(ctx, w, r, task)
 			return err
@@ -144,8 +140,7 @@ func writeDockerTar(ctx context.Context, w io.Writer, tag string, r Result, o Op
 // writeOCITar writes an OCI layout in one pass: entries sorted by name, no times, no owners, so that the same result
 // gives the same bytes.
 func writeOCITar(ctx context.Context, w io.Writer, tag string, r Result, o Options) (v1.Hash, error) {
-	s, d, done, err := prepare(ctx, r, tag, o)
-	defer done()
+	s, d, err := blobsOf(r, tag, o.Progress)
 	if err != nil {
 		return d.Digest, err
 	}
@@ -160,13 +155,14 @@ func writeOCITar(ctx context.Context, w io.Writer, tag string, r Result, o Optio
 		return cmp.Or(mkdir(path.Dir(dir)), tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755}))
 	}
 	err = s.write(ctx, d, o, func(name string, size int64, content func(io.Writer) error) error {
-		if err := mkdir(path.Dir(name)); err != nil {
-			return err
+		err := mkdir(path.Dir(name))
+		if err == nil {
+			err = tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644})
 		}
-		if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644}); err != nil {
-			return err
+		if err == nil {
+			err = content(tw)
 		}
-		return content(tw)
+		return err
 	})
 	return d.Digest, cmp.Or(err, tw.Close())
 }
@@ -178,8 +174,7 @@ func putLayout(ctx context.Context, dest Ref, r Result, o Options) (Stored, erro
 	if err != nil {
 		return Stored{}, err
 	}
-	s, d, done, err := prepare(ctx, r, dest.Tag, o)
-	defer done()
+	s, d, err := blobsOf(r, dest.Tag, o.Progress)
 	if err != nil {
 		return Stored{}, err
 	}
@@ -223,15 +218,15 @@ func extendLayout(ctx context.Context, dir string, s blobSet, d v1.Descriptor, o
 		return err
 	}
 	tag := d.Annotations[refNameKey]
-	text, err := editIndex(raw, func(all []indexEntry) ([]indexEntry, error) {
+	text, err := editIndex(raw, func(all []indexEntry) []indexEntry {
 		isTagged := func(e indexEntry) bool { return e.Digest == d.Digest && e.Annotations[refNameKey] != "" }
 		if tag == "" && slices.ContainsFunc(all, isTagged) { // an entry without a tag would only make it ambiguous
-			return all, nil
+			return all
 		}
 		kept := slices.DeleteFunc(all, func(e indexEntry) bool {
 			return e.Annotations[refNameKey] == tag && (tag != "" || e.Digest == d.Digest)
 		})
-		return append(kept, newEntry(d)), nil
+		return append(kept, newEntry(d))
 	})
 	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return err

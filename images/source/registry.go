@@ -109,7 +109,7 @@ func openRegistry(ctx context.Context, ref Ref, o Options) (*Source, error) {
 	from := &registryStore{ctx: ctx, net: o.Net, repo: n.Context()}
 	src := &Source{Ref: ref, Digest: desc.Digest.String()}
 	src.AtEnd(from.close)
-	if schema1.IsSchema1(desc.MediaType) || schema1.LooksSchema1(desc.Manifest) {
+	if schema1.IsSchema1(desc.Manifest) {
 		from.keep() // the layers are read to make a manifest, and again to be scanned
 		err = src.takeSchema1(ctx, desc.Manifest, from, o)
 		if d, ok := n.(name.Digest); ok && err == nil && d.DigestStr() != src.Digest {
@@ -117,7 +117,7 @@ func openRegistry(ctx context.Context, ref Ref, o Options) (*Source, error) {
 		}
 	} else {
 		d := v1.Descriptor{MediaType: desc.MediaType, Size: int64(len(desc.Manifest)), Digest: desc.Digest, Data: desc.Manifest}
-		err = src.choose(ctx, from, d, o)
+		err = src.choose(from, d, o)
 	}
 	if err != nil {
 		src.Close()
@@ -198,12 +198,7 @@ func push(ctx context.Context, tag name.Tag, r Result, o Options) (digest v1.Has
 		Digest() (v1.Hash, error)
 	} = r.Index
 	if r.Index == nil {
-		img, done, err := portable(ctx, r.Image, Registry, o)
-		if err != nil {
-			return digest, err
-		}
-		defer done()
-		t = img
+		t = r.Image
 	}
 	if digest, err = t.Digest(); err != nil {
 		return digest, err

@@ -27,9 +27,9 @@ func ReplaceInIndex(idx v1.ImageIndex, old v1.Descriptor, img v1.Image) (v1.Imag
 	if err != nil {
 		return nil, err
 	}
-	out := &index{from: was.from, imgDigest: d.Digest, img: img}
+	out := &index{from: was.from, img: img}
 	found := false
-	out.raw, err = editIndex(was.raw, func(all []indexEntry) ([]indexEntry, error) {
+	out.raw, err = editIndex(was.raw, func(all []indexEntry) []indexEntry {
 		for _, e := range all {
 			if e.Digest == old.Digest {
 				found = true
@@ -43,7 +43,7 @@ func ReplaceInIndex(idx v1.ImageIndex, old v1.Descriptor, img v1.Image) (v1.Imag
 				out.omitted = append(out.omitted, e.Descriptor)
 			}
 			return about
-		}), nil
+		})
 	})
 	if err == nil && !found {
 		err = hinterr.Errorf(hinterr.ErrNotFound, "no manifest %v in the index", old.Digest)
@@ -87,13 +87,13 @@ func newEntry(d v1.Descriptor) (e indexEntry) {
 }
 
 // editIndex returns the text of an index with the entries that f makes of its own. Equal indexes give equal bytes.
-func editIndex(raw []byte, f func([]indexEntry) ([]indexEntry, error)) ([]byte, error) {
+func editIndex(raw []byte, f func([]indexEntry) []indexEntry) ([]byte, error) {
 	var members blob.Object
 	err := json.Unmarshal(raw, &members)
 	if err == nil {
-		err = blob.Edit(members, "manifests", func(all *[]indexEntry) (err error) {
-			*all, err = f(*all)
-			return err
+		err = blob.Edit(members, "manifests", func(all *[]indexEntry) error {
+			*all = f(*all)
+			return nil
 		})
 	}
 	if err != nil {

@@ -57,10 +57,8 @@ func WithRootImage(ctx context.Context, s *Source, dir func(io.Writer) error, o 
 	if err != nil {
 		return err
 	}
-	img, err := madeImage(v1.Manifest{
-		SchemaVersion: 2, MediaType: types.OCIManifestSchema1,
-		Layers: []v1.Descriptor{{MediaType: types.OCILayer, Size: packed.PackedSize, Digest: packed.PackedDigest}},
-	}, config, nil)
+	layers := []v1.Descriptor{{MediaType: types.OCILayer, Size: packed.PackedSize, Digest: packed.PackedDigest}}
+	img, err := madeImage(types.OCIManifestSchema1, layers, config, nil)
 	if err == nil {
 		img.layers = []v1.Layer{packed}
 		err = s.take(img, o)
