@@ -3,7 +3,6 @@
 package lists
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,7 +53,6 @@ func List(ctx context.Context, source string, o ListOptions) error {
 type lister struct {
 	o    ListOptions
 	seen map[string]bool // names repeat in clusters and engines
-	stop error           // of Each in a registry, which ends the list
 }
 
 // add lists an image, once, if its name is wanted. Names of pods and tags are untrusted: a space in a name would split it
@@ -98,37 +96,30 @@ func (l *lister) engines(ctx context.Context) error {
 func (l *lister) registry(ctx context.Context, where string) error {
 	host, prefix, _ := strings.Cut(where, "/")
 	prefix = strings.TrimSuffix(prefix, "/")
-	var failed []error
-	found := false
-	err := source.EachRepository(ctx, host, prefix, l.o.Media, func(repo name.Repository) error {
-		found = true
-		err := l.repository(ctx, repo)
-		if l.stop != nil || ctx.Err() != nil {
-			return err
-		}
-		if !errors.Is(err, hinterr.ErrNotFound) { // a repository without tags stays in the list
-			failed = append(failed, err)
-		}
-		return nil
-	})
-	if !found && prefix != "" && ctx.Err() == nil { // where some were found, it has a list
+	all, err := source.Repositories(ctx, host, prefix, l.o.Media)
+	unlisted := len(all) == 0 && prefix != "" && ctx.Err() == nil
+	if unlisted {
 		progress.Note(l.o.Media.Progress, "%s: the registry does not list this repository; reading its tags directly", where)
-		var repo name.Repository
-		if repo, err = name.NewRepository(where, source.NameOptions(l.o.Media.Insecure)...); err != nil {
-			return source.BadName(where, err)
+		repo, nameErr := name.NewRepository(where, source.NameOptions(l.o.Media.Insecure)...)
+		if nameErr != nil {
+			return source.BadName(where, nameErr)
 		}
-		err = l.repository(ctx, repo)
+		all, err = []name.Repository{repo}, nil
 	}
-	return cmp.Or(l.stop, context.Cause(ctx), errors.Join(append(failed, err)...))
-}
-
-func (l *lister) repository(ctx context.Context, repo name.Repository) error {
-	return source.EachTags(ctx, repo, l.o.Media, func(tags []name.Tag) error {
+	failed := []error{err}
+	for _, repo := range all {
+		tags, err := source.Tags(ctx, repo, l.o.Media)
 		for _, t := range tags { // as other verbs take it
-			if l.stop = l.add("docker://" + strings.Replace(t.Name(), name.DefaultRegistry+"/", "docker.io/", 1)); l.stop != nil {
-				return l.stop
+			if err := l.add("docker://" + strings.Replace(t.Name(), name.DefaultRegistry+"/", "docker.io/", 1)); err != nil {
+				return err
 			}
 		}
-		return nil
-	})
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if unlisted || !errors.Is(err, hinterr.ErrNotFound) { // a repository without tags stays in the list
+			failed = append(failed, err)
+		}
+	}
+	return errors.Join(failed...)
 }

@@ -15,30 +15,28 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// EachRepository calls f for the repositories of a registry whose names are prefix, or begin with it and a slash; ""
-// is for all.
-func EachRepository(ctx context.Context, host, prefix string, o Options, f func(name.Repository) error) error {
+// Repositories returns the repositories of a registry whose names are prefix, or begin with it and a slash; "" is for
+// all. With an error they are those of the pages before it.
+func Repositories(ctx context.Context, host, prefix string, o Options) (all []name.Repository, err error) {
 	o = o.WithDefaults()
-	reg, err := name.NewRegistry(host, o.Net.nameOptions()...)
+	reg, err := name.NewRegistry(host, NameOptions(o.Insecure)...)
 	if err != nil {
-		return BadName(host, err)
-	}
-	wrong := func(err error) error {
-		err = registryError(ctx, reg, "list of repositories", "the registry has none", err)
-		return hinterr.With(err, "name one of its repositories: docker://%s/REPOSITORY", reg.RegistryStr())
+		return nil, BadName(host, err)
 	}
 	open := func(p *remote.Puller) (pages[*remote.Catalogs], error) { return p.Catalogger(ctx, reg) }
-	return eachPage(ctx, o, wrong, open, func(page *remote.Catalogs) (string, error) {
+	err = eachPage(ctx, o, open, func(page *remote.Catalogs) string {
 		for _, repo := range page.Repos {
-			if prefix != "" && repo != prefix && !strings.HasPrefix(repo, prefix+"/") {
-				continue
-			}
-			if err := f(reg.Repo(repo)); err != nil {
-				return "", err
+			if prefix == "" || repo == prefix || strings.HasPrefix(repo, prefix+"/") {
+				all = append(all, reg.Repo(repo))
 			}
 		}
-		return page.Next, nil
+		return page.Next
 	})
+	if err != nil {
+		err = registryError(ctx, reg, "list of repositories", "the registry has none", err)
+		err = hinterr.With(err, "name one of its repositories: docker://%s/REPOSITORY", reg.RegistryStr())
+	}
+	return all, err
 }
 
 // isTag is the grammar of tags (distribution-spec, "Pulling manifests"); notImage those of other tools' statements
@@ -48,21 +46,21 @@ var (
 	notImage = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^sha256-[0-9a-f]{64}(\.[a-z]+)?$`) })
 )
 
-// EachTags calls f for each page of the tags of a repository that are of images.
-func EachTags(ctx context.Context, repo name.Repository, o Options, f func([]name.Tag) error) error {
-	wrong := func(err error) error {
-		return registryError(ctx, repo.Registry, "repository "+repo.RepositoryStr()+", list of tags", "no such repository", err)
-	}
+// Tags returns the tags of a repository that are of images. With an error they are those of the pages before it.
+func Tags(ctx context.Context, repo name.Repository, o Options) (all []name.Tag, err error) {
 	open := func(p *remote.Puller) (pages[*remote.Tags], error) { return p.Lister(ctx, repo) }
-	return eachPage(ctx, o.WithDefaults(), wrong, open, func(page *remote.Tags) (string, error) {
-		var tags []name.Tag
+	err = eachPage(ctx, o.WithDefaults(), open, func(page *remote.Tags) string {
 		for _, t := range page.Tags {
 			if isTag().MatchString(t) && !notImage().MatchString(t) {
-				tags = append(tags, repo.Tag(t))
+				all = append(all, repo.Tag(t))
 			}
 		}
-		return page.Next, f(tags)
+		return page.Next
 	})
+	if err != nil {
+		err = registryError(ctx, repo.Registry, "repository "+repo.RepositoryStr()+", list of tags", "no such repository", err)
+	}
+	return all, err
 }
 
 // pages is a list of a registry, page by page.
@@ -76,27 +74,24 @@ const maxPages = 10_000
 
 // eachPage calls f for each page of a registry's list; f returns the address of the next one. Some registries name
 // the same page again and again, or one more without an end.
-func eachPage[P any](ctx context.Context, o Options, wrong func(error) error, open func(*remote.Puller) (pages[P], error), f func(P) (string, error)) error {
+func eachPage[P any](ctx context.Context, o Options, open func(*remote.Puller) (pages[P], error), f func(P) string) error {
 	p, err := remote.NewPuller(o.Net.options(ctx)...)
 	if err != nil {
 		return err
 	}
 	list, err := open(p)
 	if err != nil {
-		return wrong(err)
+		return err
 	}
 	seen := map[string]bool{}
 	for list.HasNext() {
 		page, err := list.Next(ctx)
 		if err != nil {
-			return wrong(err)
-		}
-		next, err := f(page)
-		if err != nil {
 			return err
 		}
+		next := f(page)
 		if next != "" && seen[next] || len(seen) == maxPages {
-			return wrong(hinterr.Damaged("the registry's list repeats itself, or has more than %d pages", maxPages))
+			return hinterr.Damaged("the registry's list repeats itself, or has more than %d pages", maxPages)
 		}
 		seen[next] = true
 	}

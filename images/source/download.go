@@ -20,7 +20,11 @@ import (
 )
 
 // download opens a blob and gives its length in bytes, below 0 if the registry does not say it. It is not verified.
-func (s *registryStore) download(client *http.Client, h v1.Hash) (io.ReadCloser, int64, error) {
+func (s *registryStore) download(h v1.Hash) (io.ReadCloser, int64, error) {
+	client, err := s.net.client(s.ctx, s.repo)
+	if err != nil {
+		return nil, 0, err
+	}
 	// distribution-spec, "Pulling blobs"
 	at := url.URL{Scheme: s.repo.Scheme(), Host: s.repo.RegistryStr(), Path: "/v2/" + s.repo.RepositoryStr() + "/blobs/" + h.String()}
 	req, err := http.NewRequestWithContext(s.ctx, http.MethodGet, at.String(), nil)
@@ -33,7 +37,11 @@ func (s *registryStore) download(client *http.Client, h v1.Hash) (io.ReadCloser,
 		return nil, 0, err
 	}
 	r.body, r.size = resp.Body, resp.ContentLength
-	return r, r.size, nil
+	if !s.keeps.Load() {
+		return r, r.size, nil
+	}
+	f, err := blob.TempFile()
+	return &keepReader{resuming: r, copied: io.TeeReader(r, f), to: f, s: s, h: h}, r.size, err
 }
 
 // resuming is a download. When its connection breaks, it asks for the rest.
@@ -141,47 +149,33 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// keep makes reads of blobs also store them, until close.
-func (s *registryStore) keep() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.kept == nil {
-		s.kept = map[v1.Hash]*os.File{}
-	}
-}
-
-func (s *registryStore) close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, f := range s.kept {
-		f.Close()
-	}
-	s.kept = nil
-	return nil
-}
-
 // keepReader reads a blob and stores it on the way. Others get it once all of it was read; they verify it again.
 type keepReader struct {
-	blob.CountingReader
-	from io.Closer
-	to   *os.File
-	s    *registryStore
-	h    v1.Hash
-	size int64
+	*resuming
+	copied io.Reader
+	to     *os.File
+	s      *registryStore
+	h      v1.Hash
 }
 
-func (s *registryStore) keepWhile(rc io.ReadCloser, h v1.Hash, size int64) (io.ReadCloser, error) {
-	f, err := blob.TempFile()
-	return &keepReader{blob.CountingReader{R: io.TeeReader(rc, f)}, rc, f, s, h, size}, err
-}
+func (r *keepReader) Read(p []byte) (int, error) { return r.copied.Read(p) }
 
 func (r *keepReader) Close() error {
-	r.s.mu.Lock()
-	defer r.s.mu.Unlock()
-	if whole := r.N == r.size; whole && r.s.kept != nil && r.s.kept[r.h] == nil {
-		r.s.kept[r.h] = r.to
-	} else {
+	surplus := true
+	if r.at == r.size {
+		_, surplus = r.s.kept.LoadOrStore(r.h, r.to)
+	}
+	if surplus {
 		r.to.Close()
 	}
-	return r.from.Close()
+	return r.resuming.Close()
+}
+
+// close removes the blobs that were kept.
+func (s *registryStore) close() error {
+	s.kept.Range(func(_, f any) bool {
+		f.(*os.File).Close()
+		return true
+	})
+	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -44,8 +45,6 @@ func NameOptions(insecure bool) []name.Option {
 	return nil
 }
 
-func (n *Network) nameOptions() []name.Option { return NameOptions(n.o.Insecure) }
-
 func (n *Network) backoff() remote.Backoff {
 	return remote.Backoff{Duration: n.o.Pause, Factor: 2, Jitter: 0.1, Steps: maxTries}
 }
@@ -59,6 +58,11 @@ func (n *Network) again(err error) bool {
 	return true
 }
 
+// busy are the answers of a registry that may work the next time.
+var busy = []int{
+	http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
+}
+
 // client returns the client for pulls from a repository.
 func (n *Network) client(ctx context.Context, repo name.Repository) (*http.Client, error) {
 	if c, ok := n.clients.Load(repo); ok {
@@ -68,8 +72,7 @@ func (n *Network) client(ctx context.Context, repo name.Repository) (*http.Clien
 	if err != nil {
 		return nil, fmt.Errorf("credentials: %w", err)
 	}
-	codes := []int{http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
-	patient := transport.NewRetry(n.base, transport.WithRetryBackoff(n.backoff()), transport.WithRetryPredicate(n.again), transport.WithRetryStatusCodes(codes...))
+	patient := transport.NewRetry(n.base, transport.WithRetryBackoff(n.backoff()), transport.WithRetryPredicate(n.again), transport.WithRetryStatusCodes(busy...))
 	t, err := transport.NewWithContext(ctx, repo.Registry, auth, transport.NewUserAgent(patient, n.o.UserAgent), []string{repo.Scope(transport.PullScope)})
 	if err != nil {
 		return nil, err
@@ -98,7 +101,7 @@ func (n *Network) get(ctx context.Context, ref name.Reference) (*remote.Descript
 
 // openRegistry opens an image in a registry. No layer is fetched yet.
 func openRegistry(ctx context.Context, ref Ref, o Options) (*Source, error) {
-	n, err := name.ParseReference(ref.Name, o.Net.nameOptions()...)
+	n, err := name.ParseReference(ref.Name, NameOptions(o.Insecure)...)
 	if err != nil {
 		return nil, BadName(ref.Name, err)
 	}
@@ -110,7 +113,7 @@ func openRegistry(ctx context.Context, ref Ref, o Options) (*Source, error) {
 	src := &Source{Ref: ref, Digest: desc.Digest.String()}
 	src.AtEnd(from.close)
 	if schema1.IsSchema1(desc.Manifest) {
-		from.keep() // the layers are read to make a manifest, and again to be scanned
+		from.keeps.Store(true) // the layers are read to make a manifest, and again to be scanned
 		err = src.takeSchema1(ctx, desc.Manifest, from, o)
 		if d, ok := n.(name.Digest); ok && err == nil && d.DigestStr() != src.Digest {
 			err = hinterr.Damaged("the registry sent a manifest with the digest %s", src.Digest)
@@ -123,45 +126,35 @@ func openRegistry(ctx context.Context, ref Ref, o Options) (*Source, error) {
 		src.Close()
 		return nil, RegistryError(ctx, n, err)
 	}
-	src.keep = from.keep
+	src.keep = func() { from.keeps.Store(true) }
 	return src, nil
 }
 
 // registryStore has the blobs and manifests of a repository.
 type registryStore struct {
-	ctx  context.Context
-	net  *Network
-	repo name.Repository
-
-	mu   sync.Mutex
-	kept map[v1.Hash]*os.File // nil: blobs are not kept
+	ctx   context.Context
+	net   *Network
+	repo  name.Repository
+	keeps atomic.Bool // blobs are kept when they are read
+	kept  sync.Map    // *os.File by v1.Hash
 }
 
 func (s *registryStore) open(d v1.Descriptor) (rc io.ReadCloser, size int64, err error) {
-	host := s.repo.RegistryStr()
+	if f, ok := s.kept.Load(d.Digest); ok {
+		return io.NopCloser(io.NewSectionReader(f.(*os.File), 0, math.MaxInt64)), d.Size, nil
+	}
+	what, missing := "blob", "no such blob"
 	if d.MediaType.IsImage() || d.MediaType.IsIndex() {
-		desc, err := s.net.get(s.ctx, s.repo.Digest(d.Digest.String()))
-		if err != nil {
-			return nil, 0, fmt.Errorf("manifest %v: %w", d.Digest, plain(err, host, "no such manifest"))
+		what, missing = "manifest", "no such manifest"
+		var desc *remote.Descriptor
+		if desc, err = s.net.get(s.ctx, s.repo.Digest(d.Digest.String())); err == nil {
+			rc, size = io.NopCloser(bytes.NewReader(desc.Manifest)), desc.Size
 		}
-		return io.NopCloser(bytes.NewReader(desc.Manifest)), desc.Size, nil
-	}
-	s.mu.Lock()
-	kept := s.kept[d.Digest]
-	keep := s.kept != nil
-	s.mu.Unlock()
-	if kept != nil {
-		return io.NopCloser(io.NewSectionReader(kept, 0, math.MaxInt64)), d.Size, nil
-	}
-	client, err := s.net.client(s.ctx, s.repo)
-	if err == nil {
-		rc, size, err = s.download(client, d.Digest)
-	}
-	if err == nil && keep {
-		rc, err = s.keepWhile(rc, d.Digest, size)
+	} else {
+		rc, size, err = s.download(d.Digest)
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("blob %v: %w", d.Digest, plain(err, host, "no such blob"))
+		return nil, 0, fmt.Errorf("%s %v: %w", what, d.Digest, plain(err, s.repo.RegistryStr(), missing))
 	}
 	return rc, size, nil
 }
@@ -177,7 +170,7 @@ func mountable(l *layer) v1.Layer {
 // putRegistry pushes a result: first the blobs, then the manifests from the inside out, so that the tag always names
 // the whole of the old image or of the new one. Layers that are in another repository of the registry are mounted.
 func putRegistry(ctx context.Context, dest Ref, r Result, o Options) (Stored, error) {
-	tag, err := name.NewTag(dest.Name, o.Net.nameOptions()...)
+	tag, err := name.NewTag(dest.Name, NameOptions(o.Insecure)...)
 	if err != nil {
 		return Stored{}, BadName(dest.Name, err)
 	}
