@@ -14,7 +14,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 
 	"github.com/klauspost/compress/gzip"
@@ -176,14 +175,13 @@ func unpackIn(w io.Writer, zr io.Reader, kind Compression) error {
 // filter runs an external decompressor.
 func filter(ctx context.Context, program string, w io.Writer, in io.Reader) error {
 	cmd := exec.CommandContext(ctx, program, "-d", "-c")
-	var text bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, w, &text
+	cmd.Stdin, cmd.Stdout = in, w
 	// In a process group of its own: a terminal sends ^C to the whole foreground group, and a decompressor that ^C ends
 	// looks like a damaged blob. vfix ends its children itself.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	err := cmd.Run()
 	if exit, is := errors.AsType[*exec.ExitError](err); is && exit.Exited() { // a signal says nothing about the input
-		return hinterr.Damaged("%s: %s", program, strings.ReplaceAll(strings.TrimSpace(text.String()), "\n", "; "))
+		return hinterr.Damaged("gzip: the stream is damaged or ends early, %s reports", program) // what it says names no file
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", program, err)

@@ -118,7 +118,7 @@ func TestDecompressBehind(t *testing.T) {
 // A process costs more than the decompression of a small layer, and lists have many.
 func TestDecompressSmall(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "igzip"), []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "igzip"), []byte("#!/bin/sh\necho 'igzip: Error (null) ends' >&2\nexit 1\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir)
@@ -129,7 +129,7 @@ func TestDecompressSmall(t *testing.T) {
 		}
 		got, err := io.ReadAll(r)
 		r.Close()
-		if child && err == nil || !child && !bytes.Equal(got, imagetest.Noise(size)) {
+		if child && (err == nil || strings.Contains(err.Error(), "null")) || !child && !bytes.Equal(got, imagetest.Noise(size)) {
 			t.Errorf("%d bytes: got %d and error %v; want igzip to be started: %t", size, len(got), err, child)
 		}
 	}

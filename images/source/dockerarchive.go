@@ -128,7 +128,7 @@ func savedImage(ctx context.Context, t *archive, a archived, config []byte) (*im
 func archivedLayer(ctx context.Context, t *archive, name string, diffID v1.Hash) (d v1.Descriptor, err error) {
 	content, err := t.section(name)
 	if err != nil {
-		return d, err
+		return d, hinterr.With(err, incomplete)
 	}
 	head := make([]byte, blob.MagicLen)
 	n, err := content.ReadAt(head, 0)

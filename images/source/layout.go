@@ -70,10 +70,13 @@ type fileStore struct {
 	name func(v1.Hash) string
 }
 
+// incomplete is the hint for a part of an image that is missing.
+const incomplete = "a part of the image is missing: copy or download it again"
+
 func (s fileStore) open(d v1.Descriptor) (io.ReadCloser, int64, error) {
 	f, size, err := s.in(s.name(d.Digest))
 	if errors.Is(err, hinterr.ErrNotFound) {
-		err = hinterr.Errorf(hinterr.ErrNotFound, "no blob %v", d.Digest)
+		err = hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "no blob %v", d.Digest), incomplete)
 	}
 	return f, size, err
 }

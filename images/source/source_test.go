@@ -255,11 +255,15 @@ func TestDamagedLayout(t *testing.T) {
 		"layer cut":         {layer, func(b []byte) []byte { return b[:len(b)-1] }, "bytes, want"},
 		"layer longer":      {layer, func(b []byte) []byte { return append(b, 0) }, "bytes, want"},
 		"manifest flipped":  {manifest, flip, manifest.String()},
+		"layer missing":     {layer, nil, "copy or download it again"},
+		"manifest missing":  {manifest, nil, "copy or download it again"},
 		"nothing, positive": {layer, func(b []byte) []byte { return b }, ""},
 	} {
 		dir := layoutOf(t, map[string]v1.Image{"x": img})
 		path := filepath.Join(dir, "blobs", "sha256", c.blob.Hex)
-		if err := os.WriteFile(path, c.to(must(os.ReadFile(path))(t)), 0o644); err != nil {
+		if c.to == nil {
+			os.Remove(path)
+		} else if err := os.WriteFile(path, c.to(must(os.ReadFile(path))(t)), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		out := filepath.Join(t.TempDir(), "out")
@@ -273,7 +277,7 @@ func TestDamagedLayout(t *testing.T) {
 			}
 			continue
 		}
-		if err == nil || !strings.Contains(err.Error(), c.want) {
+		if err == nil || !strings.Contains(err.Error()+hinterr.HintOf(err), c.want) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
 		left(t, filepath.Dir(out))
