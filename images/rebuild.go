@@ -5,6 +5,7 @@ package images
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"vfix.dev/vfix/images/contents"
@@ -207,5 +208,8 @@ func (d *derivation) store(ctx context.Context, res source.Result) (err error) {
 	}
 	d.out.Reference, d.out.Digest = st.Reference, st.Digest
 	d.out.Warnings = append(d.out.Warnings, st.Warnings...)
+	if errors.Is(err, hinterr.ErrDamaged) { // most often a layer that was not read before, as another image has it too
+		err = fmt.Errorf("copying %s: %w", d.src.Typed(), err)
+	}
 	return err
 }

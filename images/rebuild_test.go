@@ -16,7 +16,9 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
+	"vfix.dev/vfix/rewriter/patch"
 	"vfix.dev/vfix/tests/imagetest"
 )
 
@@ -150,11 +152,36 @@ func TestRebuildFails(t *testing.T) {
 				}
 				return
 			}
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got error %v, want one with %q", err, tc.want)
+			if err == nil || !strings.HasPrefix(err.Error(), source+": ") || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got error %v, want one with %s and %q", err, source, tc.want)
 			}
 			imagetest.WantEmpty(t, out)
 		})
+	}
+}
+
+// A layer that another image of the session has is first read when it is copied: the error names the source as well.
+func TestSharedLayerDamaged(t *testing.T) {
+	img := imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("lib/a", "1")})
+	s := contents.NewSession(1, nil, patch.Options{})
+	defer s.Close()
+	for _, damaged := range []bool{false, true} {
+		typed := imagetest.StoreOCI(t, img)
+		src := imagetest.Open(t, typed)
+		if damaged {
+			layer := imagetest.Must[v1.Hash](t)(imagetest.Must[[]v1.Layer](t)(img.Layers())[0].Digest())
+			dir, _, _ := strings.Cut(strings.TrimPrefix(typed, "oci:"), ":")
+			if err := os.Truncate(dir+"/blobs/sha256/"+layer.Hex, 10); err != nil {
+				t.Fatal(err)
+			}
+		}
+		job, err := images.NewJob(t.Context(), src, images.RebuildOptions{Dest: "oci:" + t.TempDir() + "/out:x"})
+		if err == nil {
+			_, err = job.Run(t.Context(), s)
+		}
+		if !damaged && err != nil || damaged && (err == nil || !strings.HasPrefix(err.Error(), "copying "+typed+": ")) {
+			t.Errorf("damaged %t: got error %v", damaged, err)
+		}
 	}
 }
 

@@ -94,6 +94,14 @@ func (s *Source) Title() string {
 	return cmp.Or(s.Ref.Name, s.Path)
 }
 
+// Typed is the name of the source for messages, with its prefix and tag.
+func (s *Source) Typed() string {
+	if isStdin(s.Ref.Name) {
+		return s.Title()
+	}
+	return s.Ref.String()
+}
+
 // Result is the thing to write: an image, or an index with one image replaced.
 type Result struct {
 	Image v1.Image      // always set: an engine and a docker archive hold no index and take it alone
