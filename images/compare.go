@@ -3,6 +3,7 @@
 package images
 
 import (
+	"archive/tar"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,30 +11,36 @@ import (
 	"reflect"
 	"strings"
 
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 )
 
-// entries compares files by name: their types, metadata and contents.
-func (v *Verified) entries(want, got map[string]*contents.Entry) {
-	all := maps.Clone(want)
-	maps.Copy(all, got)
-	for _, name := range contents.SortedKeys(all) {
-		title := "/" + name
-		switch w, g := want[name], got[name]; {
-		case g == nil:
-			v.problem("%s: missing", title)
-		case w == nil:
-			v.problem("%s: vfix adds no such file", title)
-		case w.Typeflag != g.Typeflag:
-			v.problem("%s: another kind of file", title)
-		case w.Linkname != g.Linkname:
-			v.problem("%s: link: got %q, want %q", title, g.Linkname, w.Linkname)
-		case g.Differs(w) != "":
-			v.problem("%s: %s", title, g.Differs(w))
-		case !reflect.DeepEqual(w.Sum, g.Sum):
-			v.problem("%s: other content than vfix writes", title)
+// kinds are the words for the types of files.
+var kinds = map[byte]string{
+	tar.TypeReg: "file", tar.TypeLink: "hard link", tar.TypeSymlink: "symlink", tar.TypeDir: "directory",
+	tar.TypeChar: "device", tar.TypeBlock: "block device", tar.TypeFifo: "fifo",
+}
+
+// facts are what is compared of the files of a tree: of each its kind with metadata and content, as of JSON.
+func facts(t *contents.Tree) map[string]any {
+	all := map[string]any{}
+	for name, e := range t.Entries() {
+		f := map[string]any{"mode": fmt.Sprintf("%#o", e.Mode), "owner": fmt.Sprintf("%d:%d", e.Uid, e.Gid), "mtime": e.ModTime.UTC().String()}
+		switch e.Typeflag {
+		case tar.TypeLink, tar.TypeSymlink:
+			f["to"] = e.Linkname
+		case tar.TypeChar, tar.TypeBlock:
+			f["number"] = fmt.Sprintf("%d:%d", e.Devmajor, e.Devminor)
 		}
+		if e.Sum != nil {
+			f["SHA-256"] = fmt.Sprintf("%x", *e.Sum)
+		}
+		for key, value := range e.PAXRecords {
+			f[strings.TrimPrefix(key, blob.XattrPrefix)] = fmt.Sprintf("%q", value)
+		}
+		all["/"+name] = map[string]any{kinds[e.Typeflag]: f}
 	}
+	return all
 }
 
 // same compares two JSON texts member by member, and names the members that differ.
@@ -51,15 +58,18 @@ func (v *Verified) members(where string, want, got any) {
 	g, isG := got.(map[string]any)
 	switch {
 	case reflect.DeepEqual(want, got):
-		return
+	case got == nil:
+		v.problem("%s: missing", where)
+	case want == nil:
+		v.problem("%s: vfix writes none", where)
 	case !isW || !isG:
 		v.problem("%s: got %s, want %s", where, short(got), short(want))
-		return
-	}
-	all := maps.Clone(w)
-	maps.Copy(all, g)
-	for _, k := range contents.SortedKeys(all) {
-		v.members(where+": "+k, w[k], g[k])
+	default:
+		all := maps.Clone(w)
+		maps.Copy(all, g)
+		for _, k := range contents.SortedKeys(all) {
+			v.members(strings.TrimPrefix(where+": "+k, ": "), w[k], g[k])
+		}
 	}
 }
 

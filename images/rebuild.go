@@ -80,19 +80,29 @@ func NewJob(ctx context.Context, src *source.Source, o RebuildOptions) (*Job, er
 	if err != nil {
 		return nil, err
 	}
-	if src.Image == nil {
-		if dest == nil || dest.Transport != source.Dir {
-			progress.Note(o.Media.Progress, "%s is a root filesystem: it becomes an image with one layer", src.Title())
-		}
-		if err := withRootImage(ctx, src, o.Media); err != nil {
-			return nil, err
-		}
+	if src.Image == nil && (dest == nil || dest.Transport != source.Dir) {
+		progress.Note(o.Media.Progress, "%s is a root filesystem: it becomes an image with one layer", src.Title())
 	}
 	if dest != nil && !sameRegistry(src.Ref, *dest) {
 		src.Keep() // its layers are read twice
 	}
+	j, err := jobOf(ctx, src, o)
+	if err != nil {
+		return nil, err
+	}
+	j.dest = dest
+	return j, nil
+}
+
+// jobOf is a rebuild without a destination.
+func jobOf(ctx context.Context, src *source.Source, o RebuildOptions) (*Job, error) {
+	if src.Image == nil {
+		if err := withRootImage(ctx, src, o.Media); err != nil {
+			return nil, err
+		}
+	}
 	from, err := originOf(src, o)
-	return &Job{src, from, dest, o}, err
+	return &Job{src: src, origin: from, o: o}, err
 }
 
 // Run writes the derived image: the stages of a rebuild. After an error beyond the scan the result has the findings.

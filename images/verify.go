@@ -70,92 +70,101 @@ func Verify(ctx context.Context, name string, o VerifyOptions) (*Verified, error
 		return nil, err
 	}
 	defer base.Close()
-	if src.Image == nil || base.Image == nil {
-		return verifyFiles(ctx, base, src, o)
-	}
-	return verifyImage(ctx, base, src, o)
+	v := &Verified{}
+	return v, v.again(ctx, base, src, o)
 }
 
-// verifyImage makes the derived image again and compares the config, which names the layers, and the index.
-func verifyImage(ctx context.Context, base, src *source.Source, o VerifyOptions) (*Verified, error) {
-	config, err := src.Image.RawConfigFile()
+// again makes the result again from its base, with the options in the label. Of two images it compares the config, which
+// names the layers, and the index; else the files, as vfix patch also writes directories and tarballs.
+func (v *Verified) again(ctx context.Context, base, src *source.Source, o VerifyOptions) error {
+	images := base.Image != nil && src.Image != nil
+	labels, again, err := optionsOf(base, src, o)
 	if err != nil {
-		return nil, err
-	}
-	labels := labelsOf(config)
-	again := RebuildOptions{ScanOptions: o.ScanOptions, Version: labels[keyVersion], DryRun: true}
-	if err := readOptions(labels[keyOptions], &again); err != nil {
-		return nil, err
+		return err
 	}
 	s := contents.NewSession(o.Jobs, o.Media.Progress, again.Rewriter)
 	defer s.Close()
-	f, err := examine(ctx, s, src, &o.Shim)
+	if v.Findings, err = examine(ctx, s, src, &o.Shim); err != nil {
+		return err
+	}
+	if isFile(base.Path) && isFile(src.Path) {
+		return v.file(base.Path, src, o)
+	}
+	job, err := jobOf(ctx, base, again)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	out := &Verified{Findings: f}
-	d, err := deriveAgain(ctx, s, base, again)
-	if err != nil {
-		return nil, err
+	rebuilt := labels[keyVersion] != ""
+	if images && rebuilt {
+		v.names(job, labels, o.Version)
 	}
-	defer d.close()
-	wanted, err := out.config(d, labels, config, o)
-	if err == nil {
-		err = errors.Join(out.same("image config", wanted, config), out.index(base, src))
+	d, err := job.derive(ctx, s)
+	if d != nil {
+		defer d.close()
 	}
-	if err == nil && len(out.Problems) > 0 {
-		err = out.layers(ctx, o, d, src)
+	switch {
+	case err != nil:
+	case images:
+		err = v.image(d, src, rebuilt)
+	case src.Image == nil:
+		err = withRootImage(ctx, src, o.Media)
 	}
-	if len(out.Problems) == 0 && d.img != nil && labels[keyVersion] != "" {
-		out.Compared = len(d.changes.targets)
+	if err == nil && (!images || len(v.Problems) > 0) {
+		err = v.layers(ctx, o, d, src)
 	}
-	return out, err
+	if err == nil && len(v.Problems) == 0 && (rebuilt || !images) {
+		v.Compared = len(d.changes.targets)
+	}
+	return err
 }
 
-// deriveAgain makes the derived image of a base as an earlier rebuild made it.
-func deriveAgain(ctx context.Context, s *contents.Session, base *source.Source, o RebuildOptions) (*derivation, error) {
-	if base.Image == nil {
-		if err := withRootImage(ctx, base, o.Media); err != nil {
-			return nil, err
+// optionsOf are the labels of an image, and the options that it was made with; vfix patch has no fallback.
+func optionsOf(base, src *source.Source, o VerifyOptions) (labels map[string]string, again RebuildOptions, err error) {
+	again.ScanOptions = o.ScanOptions
+	if src.Image != nil {
+		config, err := src.Image.RawConfigFile()
+		if err != nil {
+			return nil, again, err
 		}
+		labels = labelsOf(config)
 	}
-	from, err := originOf(base, o)
-	if err != nil {
-		return nil, err
+	again.Version = labels[keyVersion]
+	if src.Image != nil || base.Image != nil {
+		err = readOptions(labels[keyOptions], &again)
 	}
-	d, err := (&Job{src: base, origin: from, o: o}).derive(ctx, s)
-	if err != nil && d != nil {
-		d.close()
-	}
-	return d, err
+	return labels, again, err
 }
 
-// config returns the config of the derived image, with the names that the source gives its base: they may be those of
-// another copy of it. The config of a source without labels may be the base's own.
-func (v *Verified) config(d *derivation, labels map[string]string, is []byte, o VerifyOptions) ([]byte, error) {
-	base, err := d.src.Image.RawConfigFile()
-	if err != nil || d.img == nil || labels[keyVersion] == "" && bytes.Equal(base, is) {
-		return base, err
+// names gives the base the names that it has in the labels: they may be those of another copy of it.
+func (v *Verified) names(j *Job, labels map[string]string, version string) {
+	if made := labels[keyVersion]; made != version {
+		v.skip("made by vfix %s, and this is vfix %s, which may patch in another way", made, version)
 	}
-	if made := labels[keyVersion]; made != o.Version {
-		v.skip("made by vfix %s, and this is vfix %s, which may patch in another way", made, o.Version)
-	}
-	for key, here := range map[string]string{keyBaseName: d.origin.baseName, keyBaseDigest: d.origin.baseDigest} {
-		if labels[key] != here {
-			v.skip("label %s: got %q, of the base as it is given here %q", key, labels[key], here)
+	here := j.origin.labels()
+	for _, key := range []string{keyBaseDigest, keyBaseName} {
+		if labels[key] != here[key] {
+			v.skip("label %s: got %q, of the base as it is given here %q", key, labels[key], here[key])
 		}
 	}
-	for _, e := range d.changes.extras {
-		v.Added = append(v.Added, e.Name)
+	j.origin.baseName, j.origin.baseDigest = labels[keyBaseName], labels[keyBaseDigest]
+}
+
+// image compares the config of an image with that of the derived image, and their indexes. An image that was not rebuilt
+// may be the base.
+func (v *Verified) image(d *derivation, src *source.Source, rebuilt bool) error {
+	is, err := src.Image.RawConfigFile()
+	want, werr := d.src.Image.RawConfigFile()
+	if d.img != nil && (rebuilt || !bytes.Equal(want, is)) {
+		want, werr = d.img.RawConfigFile()
+		for _, e := range d.changes.extras {
+			v.Added = append(v.Added, e.Name)
+		}
+		slices.Sort(v.Added)
 	}
-	slices.Sort(v.Added)
-	slices.Sort(v.NotCompared)
-	from := origin{labels[keyBaseName], labels[keyBaseDigest], labels[keyVersion], labels[keyOptions], d.origin.made}
-	img, err := newDerivedImage(d.src, d.added, from, d.changes)
-	if err != nil {
-		return nil, err
+	if err := errors.Join(err, werr); err != nil {
+		return err
 	}
-	return img.RawConfigFile()
+	return errors.Join(v.same("image config", want, is), v.index(d.src, src))
 }
 
 // index compares the indexes that the images were chosen from, in which only the patched image differs.
@@ -178,7 +187,7 @@ func (v *Verified) index(base, src *source.Source) error {
 	return v.same("index", wanted, got)
 }
 
-// layers names the paths that differ, if the layers do.
+// layers names the paths that differ.
 func (v *Verified) layers(ctx context.Context, o VerifyOptions, d *derivation, src *source.Source) error {
 	s := contents.NewSession(o.Jobs, o.Media.Progress, patch.Options{})
 	defer s.Close()
@@ -192,42 +201,9 @@ func (v *Verified) layers(ctx context.Context, o VerifyOptions, d *derivation, s
 	}
 	got, err := s.Image(ctx, src.Image)
 	if err == nil {
-		v.entries(want.Entries(), got.Entries())
+		v.members("", facts(want), facts(got))
 	}
 	return err
-}
-
-// verifyFiles compares directories, tarballs or files, of which vfix patch changes the files only, or a directory with
-// the image that it was rebuilt from.
-func verifyFiles(ctx context.Context, base, src *source.Source, o VerifyOptions) (*Verified, error) {
-	s := contents.NewSession(o.Jobs, o.Media.Progress, o.Rewriter)
-	defer s.Close()
-	f, err := examine(ctx, s, src, &o.Shim)
-	if err != nil {
-		return nil, err
-	}
-	out := &Verified{Findings: f}
-	again := RebuildOptions{ScanOptions: o.ScanOptions, DryRun: true}
-	if base.Image != nil {
-		_ = readOptions("", &again) // the defaults of a rebuild
-	} else if isFile(base.Path) && isFile(src.Path) {
-		return out, out.verifyFile(base.Path, src.Path, o)
-	}
-	if src.Image == nil { // it becomes an image of one layer
-		if err := withRootImage(ctx, src, o.Media); err != nil {
-			return nil, err
-		}
-	}
-	d, err := deriveAgain(ctx, s, base, again)
-	if err != nil {
-		return nil, err
-	}
-	defer d.close()
-	err = out.layers(ctx, o, d, src)
-	if err == nil && len(out.Problems) == 0 {
-		out.Compared = len(d.changes.targets)
-	}
-	return out, err
 }
 
 // isFile reports whether a path is a file, and no tarball.
@@ -237,14 +213,14 @@ func isFile(path string) bool {
 	return err == nil && fi.Mode().IsRegular() && !tarball
 }
 
-// verifyFile compares two ELF files.
-func (v *Verified) verifyFile(base, path string, o VerifyOptions) error {
+// file compares two ELF files.
+func (v *Verified) file(base string, src *source.Source, o VerifyOptions) error {
 	before, was, err := blob.OpenRegular(base)
 	if err != nil {
 		return err
 	}
 	defer before.Close()
-	after, is, err := blob.OpenRegular(path)
+	after, is, err := blob.OpenRegular(src.Path)
 	if err != nil {
 		return err
 	}
@@ -254,7 +230,7 @@ func (v *Verified) verifyFile(base, path string, o VerifyOptions) error {
 	proved, err := patch.Verify(before, was, after, is, options)
 	switch {
 	case err != nil:
-		v.problem("%s: %v", path, err)
+		v.problem("%s: %v", src.Title(), err)
 	case len(proved.Changed) > 0:
 		v.Compared++
 	}

@@ -55,7 +55,7 @@ func TestVerifyAgainst(t *testing.T) {
 	}{
 		{patched, single, 2, "", ""},
 		{plain, plain, 0, "", ""},
-		{single, plain, 0, "image config: history: |image config: rootfs: diff_ids: |/bin: vfix adds no such file|/", ""},
+		{single, plain, 0, "image config: history: |image config: rootfs: diff_ids: |/bin: vfix writes none|/", ""},
 		{single, single, 0, "", ""}, // the findings say that it is affected
 		{labelled, labelled, 0, "image config: history|image config: rootfs|/bin/c|/lib/a", "label dev.vfix.base.digest: |label dev.vfix.base.name: "}, // says that it was rebuilt
 		{rebuilt("dir:" + dir), "dir:" + dir, 2, "", ""},
@@ -119,8 +119,8 @@ func TestSame(t *testing.T) {
 		{`{"a":{"b":1},"c":[1]}`, `{"c":[1],"a":{"b":1}}`, ""},
 		{`{"a":{"b":1}}`, `{"a":1}`, `x: a: got 1, want {"b":1}`},
 		{`{"a":1}`, `{"a":{"b":1}}`, `x: a: got {"b":1}, want 1`},
-		{`{"a":{"b":1}}`, `{"a":{"b":2,"c":3}}`, "x: a: b: got 2, want 1|x: a: c: got 3, want null"},
-		{`{"a":1}`, `{}`, "x: a: got null, want 1"},
+		{`{"a":{"b":1}}`, `{"a":{"b":2,"c":3}}`, "x: a: b: got 2, want 1|x: a: c: vfix writes none"},
+		{`{"a":1}`, `{}`, "x: a: missing"},
 		{`{"a":"` + long + `"}`, `{"a":"a` + long + `"}`, `x: a: got "a` + long + `…, want "` + long + `"`},
 	} {
 		got, err := images.Same(c.want, c.got)

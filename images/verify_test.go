@@ -1,6 +1,7 @@
 package images_test
 
 import (
+	"archive/tar"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"vfix.dev/vfix/images"
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/patch"
 	"vfix.dev/vfix/images/source"
@@ -24,7 +26,8 @@ import (
 // verifyBase is an image with a bit of everything.
 func verifyBase(t testing.TB) v1.Image {
 	return imagetest.Stack(t,
-		[]imagetest.TestMember{imagetest.DirM("lib"), imagetest.LegacyM("lib/a", "1"), imagetest.LinkM("lib/b", "lib/a"), imagetest.SymM("l", "lib/a"), imagetest.FileM("etc/x", []byte("x"))},
+		[]imagetest.TestMember{imagetest.DirM("lib"), imagetest.LegacyM("lib/a", "1"), imagetest.LinkM("lib/b", "lib/a"), imagetest.SymM("l", "lib/a"), imagetest.FileM("etc/x", []byte("x")),
+			{Header: tar.Header{Typeflag: tar.TypeChar, Name: "dev/x", Mode: 0o644, Devmajor: 1, Devminor: 3}}},
 		[]imagetest.TestMember{imagetest.LegacyM("bin/c", "2")})
 }
 
@@ -97,16 +100,18 @@ func TestVerifyFinds(t *testing.T) {
 		want  []string
 	}{
 		{"control", good, nil},
-		{"new file", more(imagetest.FileM("zz", nil)), []string{layer, "/zz: vfix adds no such file"}},
+		{"new file", more(imagetest.FileM("zz", nil)), []string{layer, "/zz: vfix writes none"}},
 		{"missing file", more(imagetest.FileM("etc/.wh.x", nil)), []string{layer, "/etc/x: missing"}},
-		{"other content", more(imagetest.FileM("etc/x", []byte("y"))), []string{layer, "/etc/x: other content than vfix writes"}},
+		{"other content", more(imagetest.FileM("etc/x", []byte("y"))), []string{layer, "/etc/x: file: SHA-256: got "}},
 		{"another order", []imagetest.TestMember{lib, good[2], good[3], good[0]}, []string{layer}},
-		{"other mode", but(0, with(good[0], func(m *imagetest.TestMember) { m.Mode = 0o4755 })), []string{layer, "/bin/c: mode: got 04755, want 0755"}},
-		{"other owner", but(0, with(good[0], func(m *imagetest.TestMember) { m.Gid = 7 })), []string{layer, "/bin/c: owner: got 0:7, want 0:0"}},
-		{"other time", but(0, with(good[0], func(m *imagetest.TestMember) { m.ModTime = imagetest.TestTime.Add(1) })), []string{layer, "/bin/c: mtime"}},
-		{"hard link torn", but(3, fixed("lib/b", "1")), []string{layer, "/lib/b: another kind of file"}},
-		{"other symlink", more(imagetest.SymM("l", "lib/b")), []string{layer, `/l: link: got "lib/b", want "lib/a"`}},
-		{"other program", but(0, fixed("bin/c", "3")), []string{layer, "/bin/c: other content than vfix writes"}},
+		{"other mode", but(0, with(good[0], func(m *imagetest.TestMember) { m.Mode = 0o4755 })), []string{layer, `/bin/c: file: mode: got "04755", want "0755"`}},
+		{"other owner", but(0, with(good[0], func(m *imagetest.TestMember) { m.Gid = 7 })), []string{layer, `/bin/c: file: owner: got "0:7", want "0:0"`}},
+		{"other time", but(0, with(good[0], func(m *imagetest.TestMember) { m.ModTime = imagetest.TestTime.Add(1) })), []string{layer, "/bin/c: file: mtime: got "}},
+		{"other xattr", but(0, with(good[0], func(m *imagetest.TestMember) { m.PAXRecords = map[string]string{blob.XattrPrefix + "user.a": "1"} })), []string{layer, "/bin/c: file: user.a: vfix writes none"}},
+		{"other device", more(with(imagetest.FileM("dev/x", nil), func(m *imagetest.TestMember) { m.Typeflag, m.Devmajor, m.Devminor = tar.TypeChar, 1, 4 })), []string{layer, `/dev/x: device: number: got "1:4", want "1:3"`}},
+		{"hard link torn", but(3, fixed("lib/b", "1")), []string{layer, "/lib/b: file: vfix writes none", "/lib/b: hard link: missing"}},
+		{"other symlink", more(imagetest.SymM("l", "lib/b")), []string{layer, `/l: symlink: to: got "lib/b", want "lib/a"`}},
+		{"other program", but(0, fixed("bin/c", "3")), []string{layer, "/bin/c: file: SHA-256: got "}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			added := imagetest.Must[*contents.AddedLayer](t)(contents.PackLayer(func(w io.Writer) error {
@@ -172,13 +177,13 @@ func TestVerifyDirsAndTarballs(t *testing.T) {
 	if err := os.Chtimes(out+"/text", imagetest.Stat(t, dir+"/text").ModTime(), imagetest.Stat(t, dir+"/text").ModTime()); err != nil {
 		t.Fatal(err)
 	}
-	imagetest.WantProblems(t, imagetest.Verify(t, "dir:"+out, "dir:"+dir), "/bin/c: mode", "/text: other content")
+	imagetest.WantProblems(t, imagetest.Verify(t, "dir:"+out, "dir:"+dir), "/bin/c: file: mode", "/text: file: SHA-256")
 	imagetest.Write(t, out+"/more", []byte("m"))
 	if err := errors.Join(os.Remove(out+"/text"), os.Symlink("more", out+"/text")); err != nil {
 		t.Fatal(err)
 	}
 	imagetest.WantProblems(t, imagetest.Verify(t, "dir:"+out, "dir:"+dir),
-		"/: mtime", "/bin/c: mode", "/more: vfix adds no such file", "/text: another kind of file")
+		"/: directory: mtime", "/bin/c: file: mode", "/more: vfix writes none", "/text: file: missing", "/text: symlink: vfix writes none")
 
 	in := imagetest.Write(t, filepath.Join(t.TempDir(), "in.tar"), imagetest.TarMembers(t, imagetest.LegacyM("a", "1"), imagetest.FileM("b", nil)))
 	imagetest.Patch(t, patch.Options{Output: in + ".out"}, in)

@@ -210,21 +210,3 @@ func (e *Entry) losesVDSO() bool {
 	const setuid = 0o4000
 	return e.Mode&setuid != 0 && e.Uid != 0 || e.PAXRecords[capability] != ""
 }
-
-// Differs lists the differences between the metadata of two files, "" for none.
-func (e *Entry) Differs(o *Entry) string {
-	var d []string
-	compare := func(what, got, want string) {
-		if got != want {
-			d = append(d, fmt.Sprintf("%s: got %s, want %s", what, got, want))
-		}
-	}
-	compare("mode", fmt.Sprintf("%#o", e.Mode), fmt.Sprintf("%#o", o.Mode))
-	compare("owner", fmt.Sprintf("%d:%d", e.Uid, e.Gid), fmt.Sprintf("%d:%d", o.Uid, o.Gid))
-	compare("mtime", fmt.Sprint(e.ModTime.UTC()), fmt.Sprint(o.ModTime.UTC()))
-	compare("device", fmt.Sprintf("%d:%d", e.Devmajor, e.Devminor), fmt.Sprintf("%d:%d", o.Devmajor, o.Devminor))
-	if !maps.Equal(e.PAXRecords, o.PAXRecords) {
-		d = append(d, fmt.Sprintf("xattrs: got %v, want %v", e.xattrs(), o.xattrs()))
-	}
-	return strings.Join(d, ", ")
-}

@@ -10,7 +10,6 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/tests/imagetest"
@@ -94,30 +93,6 @@ func TestAddLayer(t *testing.T) {
 	for what, l := range map[string]v1.Layer{"a link to nothing": layer(imagetest.LinkM("b", "none")), "not an archive": imagetest.BytesLayer(t, imagetest.Noise(2000))} {
 		if err := s.AddLayer(t.Context(), tree, l); !errors.Is(err, hinterr.ErrDamaged) {
 			t.Errorf("%s: got %v", what, err)
-		}
-	}
-}
-
-// The differences between the metadata of two files are named.
-func TestMetaDiffers(t *testing.T) {
-	of := func(change func(h *tar.Header)) *contents.Entry {
-		h := &tar.Header{Typeflag: tar.TypeChar, Mode: 0o644, Uid: 1, Gid: 2, ModTime: imagetest.TestTime, Devmajor: 3, Devminor: 4, PAXRecords: map[string]string{blob.XattrPrefix + "user.a": "1"}}
-		change(h)
-		return &contents.Entry{Header: *h}
-	}
-	same := of(func(*tar.Header) {})
-	for want, change := range map[string]func(h *tar.Header){
-		"":                           func(*tar.Header) {},
-		"mode: got 0644, want 04644": func(h *tar.Header) { h.Mode = 0o4644 },
-		"owner: got 1:2, want 3:2":   func(h *tar.Header) { h.Uid = 3 },
-		"owner: got 1:2, want 1:3":   func(h *tar.Header) { h.Gid = 3 },
-		"device: got 3:4, want 3:5":  func(h *tar.Header) { h.Devminor = 5 },
-		"mtime: got " + imagetest.TestTime.UTC().String():  func(h *tar.Header) { h.ModTime = h.ModTime.Add(1) },
-		"xattrs: got [user.a], want []":                    func(h *tar.Header) { h.PAXRecords = nil },
-		"mode: got 0644, want 0, owner: got 1:2, want 0:2": func(h *tar.Header) { h.Mode, h.Uid = 0, 0 },
-	} {
-		if got := same.Differs(of(change)); !strings.HasPrefix(got, want) || want == "" && got != "" {
-			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }
