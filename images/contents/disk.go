@@ -5,13 +5,13 @@ package contents
 import (
 	"archive/tar"
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -36,9 +36,6 @@ type Disk struct {
 	Since time.Time
 	// OneFS omits directories on other file systems than the root's.
 	OneFS bool
-
-	mu     sync.Mutex
-	passed []Passed
 }
 
 // OpenDisk opens a directory, or the directory of a file for that file alone. It follows a symlink that the user
@@ -81,139 +78,162 @@ func (d *Disk) Real() string { return filepath.Join(d.Root.Name(), d.Only) }
 func (d *Disk) Scan(ctx context.Context, s *Session) (*Findings, error) {
 	task := progress.Start(s.Progress, "read", d.Path, -1)
 	defer task.Done()
-	var g errgroup.Group
-	g.SetLimit(s.jobs)
-	var found []*Target
-	err := d.walk(ctx, func(t *Target) {
-		g.Go(func() error {
-			err := d.file(s, t.Entry)
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			if err != nil {
-				d.note(t.Name, err)
-			}
-			if t.ELF != nil {
-				found = append(found, t)
-			}
-			task.Add(t.Size)
-			return nil
-		})
-	})
-	g.Wait()
-	if err := cmp.Or(err, context.Cause(ctx)); err != nil {
-		return nil, err
+	w := &walk{Disk: d, s: s, task: task, linked: map[FileID]*Target{}}
+	w.examiners.SetLimit(s.jobs)
+	if d.Only != "" {
+		w.note(d.Only, w.file(d.Root, d.Only))
+	} else {
+		w.note(".", w.directory(ctx, d.Root, "."))
 	}
-	return d.findings(found), nil
+	w.examiners.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return w.findings(), nil
+}
+
+// walk is one walk through a Disk. It opens each regular file once, by its name in its open directory.
+type walk struct {
+	*Disk
+	s         *Session
+	task      progress.Task
+	home      FileID             // of the top directory
+	linked    map[FileID]*Target // files with several names
+	examiners errgroup.Group
+
+	mu     sync.Mutex
+	found  []*Target
+	passed []Passed
 }
 
 // findings are about the files that may have call sites. A single file has the name that the user typed.
-func (d *Disk) findings(found []*Target) *Findings {
+func (w *walk) findings() *Findings {
 	var files []Target
-	for _, t := range found {
+	for _, t := range w.found {
 		files = append(files, *t)
 	}
 	f := &Findings{}
 	for _, t := range sorted(files) {
 		f.judge(t, "")
 	}
-	f.Passed = append(f.Passed, d.passed...)
+	f.Passed = append(f.Passed, w.passed...)
 	slices.SortStableFunc(f.Passed, func(a, b Passed) int { return strings.Compare(a.Path, b.Path) })
-	if d.Only != "" {
+	if w.Only != "" {
 		f.Library = len(files) > 0 && files[0].ELF.library
-		f.Rename(d.Full)
+		f.Rename(w.Full)
 	}
 	return f
 }
 
-// walk finds the regular files, and calls begin once for each.
-func (d *Disk) walk(ctx context.Context, begin func(*Target)) error {
-	linked := map[FileID]*Target{} // files with several names
-	visit := func(name string, fi fs.FileInfo) error {
-		h, err := statHeader(fi)
-		if err != nil || d.Only == "" && h.ChangeTime.Before(d.Since) { // a package manager sets the mtime
-			return err
-		}
-		id, names := Identify(fi)
-		if t := linked[id]; t != nil {
-			t.Names = append(t.Names, name)
-			return nil
-		}
-		t := &Target{Inode: &Inode{Entry: &Entry{Header: cleaned(h, name), Disk: fi}}, Names: []string{name}}
-		if names > 1 {
-			linked[id] = t
-		}
-		begin(t)
+// directory walks the directory with the path name, which is in parent.
+func (w *walk) directory(ctx context.Context, parent *os.Root, name string) error {
+	dir, err := parent.OpenRoot(path.Base(name))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	f, err := dir.Open(".")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	id, _ := Identify(fi)
+	if name == "." {
+		w.home = id
+	}
+	if Special(f) || w.OneFS && id.dev != w.home.dev {
 		return nil
 	}
-	if d.Only != "" {
-		fi, err := d.Root.Lstat(d.Only)
-		if err == nil {
-			err = visit(d.Only, fi)
+	all, err := f.ReadDir(-1)
+	slices.SortFunc(all, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	for _, e := range all {
+		below := path.Join(name, e.Name())
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case e.IsDir():
+			w.note(below, w.directory(ctx, dir, below))
+		case e.Type().IsRegular():
+			w.note(below, w.file(dir, below))
+		}
+	}
+	return err
+}
+
+// file opens a file of an open directory, and examines it in parallel.
+func (w *walk) file(dir *os.Root, name string) error {
+	f, err := dir.OpenFile(path.Base(name), os.O_RDONLY|OpenNoBlock, 0)
+	if err != nil {
+		if fi, lerr := dir.Lstat(path.Base(name)); lerr == nil && w.Only == "" && fi.Size() < elfHead {
+			return nil // such as a lock file
 		}
 		return err
 	}
-	var home FileID
-	return fs.WalkDir(d.Root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+	t, err := w.target(f, name)
+	if t == nil {
+		f.Close()
+		return err
+	}
+	w.examiners.Go(func() error {
+		defer f.Close()
+		w.note(t.Name, w.examine(t.Entry, f))
+		if t.ELF != nil {
+			w.mu.Lock()
+			w.found = append(w.found, t)
+			w.mu.Unlock()
 		}
-		if err == nil && !e.Type().IsRegular() && !e.IsDir() {
-			return nil
-		}
-		var fi fs.FileInfo
-		if err == nil {
-			fi, err = e.Info()
-		}
-		switch {
-		case err != nil:
-		case e.IsDir():
-			id, _ := Identify(fi)
-			if name == "." {
-				home = id
-			}
-			if Special(d.Root, name) || d.OneFS && id.dev != home.dev {
-				return fs.SkipDir
-			}
-		case fi.Size() >= elfHead:
-			err = visit(filepath.ToSlash(name), fi)
-		}
-		if err != nil {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			d.note(name, err)
-		}
+		w.task.Add(t.Size)
 		return nil
 	})
+	return nil
 }
 
-// note records, under the lock, a file or directory that could not be examined. A file that was removed since its directory was read does
-// not count.
-func (d *Disk) note(name string, err error) {
-	if errors.Is(err, fs.ErrNotExist) {
+// target returns what to examine of an open file: nil if it is not a regular file any more, was found under another name
+// or, in a directory, has not changed or is too small.
+func (w *walk) target(f *os.File, name string) (*Target, error) {
+	e, h, err := openedEntry(f)
+	if err != nil {
+		return nil, err
+	}
+	unchanged := h.ChangeTime.Before(w.Since) // a package manager sets the mtime
+	omitted := w.Only == "" && (unchanged || e.Size < elfHead)
+	if omitted || e.Typeflag != tar.TypeReg {
+		return nil, nil
+	}
+	id, names := Identify(e.Disk)
+	if t := w.linked[id]; t != nil {
+		t.Names = append(t.Names, name)
+		return nil, nil
+	}
+	e.Name = name
+	t := &Target{Inode: &Inode{Entry: e}, Names: []string{name}}
+	if names > 1 {
+		w.linked[id] = t
+	}
+	return t, nil
+}
+
+// note records a file or directory that could not be examined; nil is no error. A file that was removed since its
+// directory was read does not count.
+func (w *walk) note(name string, err error) {
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	p := Passed{Path: name, Reason: err.Error(), Denied: errors.Is(err, fs.ErrPermission), Unread: true}
 	if pe, ok := err.(*fs.PathError); ok { // Passed has the path
 		p.Reason = pe.Err.Error()
 	}
-	d.passed = append(d.passed, p)
+	w.passed = append(w.passed, p)
 }
 
-// file opens a file, if it is still the listed one, and examines it.
-func (d *Disk) file(s *Session, e *Entry) error {
-	r, err := d.Root.OpenFile(filepath.FromSlash(e.Name), os.O_RDONLY|OpenNoBlock, 0)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	fi, err := r.Stat()
-	if err != nil {
-		return err
-	}
-	if !fi.Mode().IsRegular() || !os.SameFile(fi, e.Disk) {
-		return errors.New("replaced while it was read")
-	}
-	e.Disk, e.Size = fi, fi.Size()
+// examine examines an open file.
+func (w *walk) examine(e *Entry, r *os.File) error {
 	var head [elfHead]byte
 	n, err := r.ReadAt(head[:], 0)
 	if err != nil && err != io.EOF {
@@ -223,22 +243,19 @@ func (d *Disk) file(s *Session, e *Entry) error {
 		if e.Size > MaxELF {
 			return fmt.Errorf("file of %d bytes, at most %d are examined", e.Size, int64(MaxELF))
 		}
-		if err = e.readXattrs(r); err != nil {
-			return err
-		}
-		if e.ELF, err = s.examineAt(e, r, head[:n], false); err != nil {
+		if e.ELF, err = w.s.examineAt(e, r, head[:n], false); err != nil {
 			return err
 		}
 	}
-	if e.ELF == nil && d.Only != "" {
-		e.ELF, err = d.passedOver(s, r, e.Size, head[:n])
+	if e.ELF == nil && w.Only != "" {
+		e.ELF, err = w.passedOver(r, e.Size, head[:n])
 	}
 	return err
 }
 
 // passedOver explains why the only file that the user named is not examined; a program of another kind, which cannot
 // call the page, counts as examined.
-func (d *Disk) passedOver(s *Session, r io.ReaderAt, size int64, head []byte) (*elfInfo, error) {
+func (w *walk) passedOver(r io.ReaderAt, size int64, head []byte) (*elfInfo, error) {
 	switch begins := func(magic string) bool { return bytes.HasPrefix(head, []byte(magic)) }; {
 	case begins(scriptMagic):
 		return &elfInfo{passed: "a script: vfix does not see which programs it starts"}, nil
@@ -252,7 +269,7 @@ func (d *Disk) passedOver(s *Session, r io.ReaderAt, size int64, head []byte) (*
 	case report.Skipped == nil:
 		return &elfInfo{passed: "a relocatable object, which does not run"}, nil
 	case bytes.HasPrefix(head, []byte(elfMagic)) && !report.Skipped.MayCall():
-		progress.Note(s.Progress, "%s: %s: it cannot call the vsyscall page", d.Path, report.Skipped)
+		progress.Note(w.s.Progress, "%s: %s: it cannot call the vsyscall page", w.Path, report.Skipped)
 		return &elfInfo{}, nil
 	}
 	return &elfInfo{passed: report.Skipped.String()}, nil

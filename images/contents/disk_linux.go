@@ -18,13 +18,8 @@ var specialFS = map[int64]bool{
 	unix.NSFS_MAGIC: true, unix.BINFMTFS_MAGIC: true, unix.HUGETLBFS_MAGIC: true,
 }
 
-// Special reports whether a directory is on a special file system.
-func Special(root *os.Root, name string) bool {
-	d, err := root.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return false
-	}
-	defer d.Close()
+// Special reports whether an open directory is on a special file system.
+func Special(dir *os.File) bool {
 	var st unix.Statfs_t
-	return unix.Fstatfs(int(d.Fd()), &st) == nil && specialFS[int64(st.Type)]
+	return unix.Fstatfs(int(dir.Fd()), &st) == nil && specialFS[int64(st.Type)]
 }

@@ -27,10 +27,7 @@ type FileID struct{ dev, ino uint64 }
 
 // Identify returns the inode of fi and its number of names.
 func Identify(fi fs.FileInfo) (FileID, uint64) {
-	st, ok := fi.Sys().(*syscall.Stat_t)
-	if !ok {
-		return FileID{}, 1
-	}
+	st := fi.Sys().(*syscall.Stat_t)
 	return FileID{uint64(st.Dev), uint64(st.Ino)}, uint64(st.Nlink)
 }
 
@@ -50,8 +47,7 @@ func (e *Entry) give(to *os.File) (lost []Loss, err error) {
 	if err := unix.Fstat(fd, &is); err != nil {
 		return nil, err
 	}
-	chown := func(uid, gid int) error { return unix.Fchown(fd, uid, gid) }
-	if lost, err = e.giveOwner(&is, chown, func(mode uint32) error { return unix.Fchmod(fd, mode) }); err != nil {
+	if lost, err = e.giveOwner(&is, to.Chown, func(mode uint32) error { return unix.Fchmod(fd, mode) }); err != nil {
 		return nil, err
 	}
 	for _, name := range e.xattrs() {
@@ -127,7 +123,7 @@ func openedEntry(f *os.File) (*Entry, *tar.Header, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	e := &Entry{Header: cleaned(h, fi.Name())}
+	e := &Entry{Header: cleaned(h, fi.Name()), Disk: fi}
 	return e, h, e.readXattrs(f)
 }
 

@@ -85,9 +85,8 @@ func TestAddLayer(t *testing.T) {
 	if err := s.AddLayer(t.Context(), tree, layer(imagetest.FileM("a", []byte("text")))); err != nil {
 		t.Fatal(err)
 	}
-	var got string
-	err := tree.EachContent(t.Context(), map[string]*contents.Inode{"a": tree.Find("a").Inode}, func(_ string, b []byte) { got = string(b) })
-	if err != nil || got != "text" {
+	got, err := tree.Contents(t.Context(), map[string]*contents.Inode{"a": tree.Find("a").Inode})
+	if err != nil || string(got["a"]) != "text" {
 		t.Errorf("got %q, %v", got, err)
 	}
 	for what, l := range map[string]v1.Layer{"a link to nothing": layer(imagetest.LinkM("b", "none")), "not an archive": imagetest.BytesLayer(t, imagetest.Noise(2000))} {

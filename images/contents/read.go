@@ -99,20 +99,16 @@ func readMembers(ctx context.Context, r io.Reader, want map[uint32]*Inode, f fun
 	return io.ErrUnexpectedEOF
 }
 
-// EachContent reads whole files, by their names.
-func (t *Tree) EachContent(ctx context.Context, files map[string]*Inode, f func(name string, content []byte)) error {
-	names := map[*Inode][]string{}
-	for name, i := range files {
-		names[i] = append(names[i], name)
-	}
-	return t.Read(ctx, slices.Collect(maps.Keys(names)), func(i *Inode, r io.Reader) error {
-		content, err := io.ReadAll(r)
-		if err != nil {
-			return err
-		}
-		for _, name := range names[i] {
-			f(name, content)
-		}
-		return nil
+// Contents reads whole files, by their names.
+func (t *Tree) Contents(ctx context.Context, files map[string]*Inode) (map[string][]byte, error) {
+	read := map[*Inode][]byte{}
+	err := t.Read(ctx, slices.Collect(maps.Values(files)), func(i *Inode, r io.Reader) (err error) {
+		read[i], err = io.ReadAll(r)
+		return err
 	})
+	all := map[string][]byte{}
+	for name, i := range files {
+		all[name] = read[i]
+	}
+	return all, err
 }

@@ -117,7 +117,7 @@ func describe(tree *contents.Tree) string {
 }
 
 // The content of each file can be read again, of the layer that shows it.
-func TestEachContent(t *testing.T) {
+func TestContents(t *testing.T) {
 	s := imagetest.TestSession(t)
 	tree := imagetest.Must[*contents.Tree](t)(s.Image(t.Context(), imagetest.Stack(t,
 		[]imagetest.TestMember{imagetest.FileM("a", []byte("lower")), imagetest.FileM("b", []byte("text")), imagetest.LegacyM("c", "1"), imagetest.LinkM("d", "b")},
@@ -127,8 +127,9 @@ func TestEachContent(t *testing.T) {
 	for name := range want {
 		files[name] = tree.Find(name).Inode
 	}
-	got := map[string]string{}
-	if err := tree.EachContent(t.Context(), files, func(name string, content []byte) { got[name] = string(content) }); err != nil || !maps.Equal(got, want) {
+	got, err := tree.Contents(t.Context(), files)
+	same := maps.EqualFunc(got, want, func(a []byte, b string) bool { return string(a) == b })
+	if err != nil || !same {
 		t.Errorf("got %q, %v", got, err)
 	}
 }

@@ -199,13 +199,10 @@ func WriteDirectory(ctx context.Context, w io.Writer, dir string, check func(nam
 		if links > 1 && !e.IsDir() && first == "" {
 			linked[id] = name
 		}
-		if err := writeEntry(ctx, tw, root, name, first, fi); err != nil {
-			return WrapPath(name, err)
+		if err = writeEntry(ctx, tw, root, name, first, fi); err == fs.SkipDir {
+			return err
 		}
-		if e.IsDir() && Special(root, name) {
-			return fs.SkipDir
-		}
-		return nil
+		return WrapPath(name, err)
 	})
 	if err != nil {
 		return err
@@ -213,7 +210,8 @@ func WriteDirectory(ctx context.Context, w io.Writer, dir string, check func(nam
 	return tw.Close()
 }
 
-// writeEntry writes one file; first is an earlier name of it, "" for none.
+// writeEntry writes one file; first is an earlier name of it, "" for none. It returns fs.SkipDir after a directory on
+// a special file system.
 func writeEntry(ctx context.Context, tw *tar.Writer, root *os.Root, name, first string, fi fs.FileInfo) error {
 	h, err := statHeader(fi)
 	if err != nil {
@@ -239,7 +237,10 @@ func writeEntry(ctx context.Context, tw *tar.Writer, root *os.Root, name, first 
 	if err = e.readXattrs(f); err == nil {
 		err = tw.WriteHeader(e.As(name))
 	}
-	if err != nil || fi.IsDir() {
+	switch {
+	case err == nil && fi.IsDir() && Special(f):
+		return fs.SkipDir
+	case err != nil || fi.IsDir():
 		return err
 	}
 	n, err := blob.CopyTo(ctx, tw, io.LimitReader(f, e.Size), nil)

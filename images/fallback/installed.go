@@ -46,7 +46,7 @@ func (s *Shim) installed(ctx context.Context, f *contents.Findings, needed bool)
 	for _, e := range append(s.LibraryFiles(true), s.TraceFile(), contents.Extra{Name: addedfiles.Preload}) {
 		in.want(want, e.Name, t.Find(e.Name))
 	}
-	if in.content, err = in.readAll(ctx, want); err != nil {
+	if in.content, err = in.t.Contents(ctx, want); err != nil {
 		return nil, err
 	}
 	has32 := slices.ContainsFunc(addedfiles.Loaders32, func(name string) bool { return t.Find(name) != nil })
@@ -64,11 +64,6 @@ func (in *installed) want(all map[string]*contents.Inode, name string, k *conten
 	}
 }
 
-func (in *installed) readAll(ctx context.Context, want map[string]*contents.Inode) (map[string][]byte, error) {
-	all := map[string][]byte{}
-	return all, in.t.EachContent(ctx, want, func(name string, content []byte) { all[name] = content })
-}
-
 // readLoaders finds out which loaders read /etc/ld.so.preload: those that have its name in them. musl's does not, nor
 // what compatibility packages put under the name of glibc's, nor one that was configured for another directory.
 func (in *installed) readLoaders(ctx context.Context, files []contents.File) error {
@@ -82,7 +77,7 @@ func (in *installed) readLoaders(ctx context.Context, files []contents.File) err
 			in.want(want, name, in.t.At(real))
 		}
 	}
-	all, err := in.readAll(ctx, want)
+	all, err := in.t.Contents(ctx, want)
 	in.reads = map[string]bool{}
 	for name, content := range all {
 		in.reads[name] = bytes.Contains(content, []byte("\x00/"+addedfiles.Preload+"\x00"))

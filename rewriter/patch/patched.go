@@ -72,11 +72,9 @@ func injected(f *elf.File) (segment *elf.Prog, version string) {
 	name := magic[:len(magic)-1]
 	for i := range f.Progs {
 		p := &f.Progs[i]
-		if p.Type != elf.PTLoad || p.Flags&elf.PFX == 0 {
-			continue
-		}
-		if b := f.Bytes(p.Off, uint64(len(magic))); bytes.HasPrefix(b, name) {
-			return p, string(b[len(name):])
+		code := p.Type == elf.PTLoad && p.Flags&elf.PFX != 0
+		if code && bytes.HasPrefix(f.Bytes(p.Off, uint64(len(magic))), name) {
+			return p, string(f.Bytes(p.Off+uint64(len(name)), 1))
 		}
 	}
 	return nil, ""
