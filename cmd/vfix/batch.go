@@ -91,6 +91,9 @@ func runBatch(ctx context.Context, b *batchOptions, w *workOptions, o images.Reb
 		return err
 	}
 	items, err := e.readList(b.fromFile, part)
+	if err == nil && b.report != "" {
+		err = lists.Ready(b.report)
+	}
 	if err != nil {
 		return err
 	}
@@ -232,7 +235,10 @@ func batchSums(dry bool, all []lists.Image) string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, s))
 		}
 	}
-	text := screen.Count(len(all), "image") + ": " + strings.Join(parts, ", ")
+	text := screen.Count(len(all), "image")
+	if len(parts) > 0 { // a part of a list may be empty
+		text += ": " + strings.Join(parts, ", ")
+	}
 	if dry {
 		text += "; nothing was written"
 	}

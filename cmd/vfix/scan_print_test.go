@@ -88,6 +88,20 @@ func TestListNext(t *testing.T) {
 	}
 }
 
+// A report that cannot be written is an error before the work on the list, and a part of a list may be empty.
+func TestListReport(t *testing.T) {
+	e := fake(clean(), nil)
+	begun := 0
+	e.scanAll = func(context.Context, []lists.Item, lists.Options) []lists.Image { begun++; return nil }
+	dir := t.TempDir()
+	if got := runLine(e, "scan", "--from-file", "l", "--report", dir+"/none/r.csv"); got.status != 1 || begun != 0 || !strings.Contains(got.stderr, "mkdir -p") {
+		t.Errorf("got %+v, and the work began %d times", got, begun)
+	}
+	if got := runLine(e, "scan", "--from-file", "l", "--report", dir+"/r.csv"); got.status != 0 || begun != 1 || !strings.HasPrefix(got.stdout, "0 images\n") {
+		t.Errorf("got %+v, and the work began %d times", got, begun)
+	}
+}
+
 // Verbs do their work, and say that they have not seen everything.
 func TestIncomplete(t *testing.T) {
 	for _, line := range []string{"patch -i x", "patch -o y x", "patch --dry-run x", "verify x", "rebuild x", "rebuild -q x", "rebuild --dry-run x", "rebuild --format json x"} {

@@ -57,7 +57,7 @@ func Read(name string, part Part) ([]Item, error) {
 	}
 	all, err := parse(in)
 	if err == nil && len(all) == 0 {
-		err = errors.New("no image in the list")
+		err = hinterr.With(errors.New("no image in the list"), "a list has one image a line: see 'vfix help lists'")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)

@@ -13,6 +13,7 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/lists"
+	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/tests/imagetest"
 )
 
@@ -34,8 +35,8 @@ func TestRead(t *testing.T) {
 			got = append(got, fmt.Sprintf("%d %s>%s", i.Line, i.Source, i.Dest))
 		}
 		if fails, ok := strings.CutPrefix(want, "error "); ok {
-			if err == nil || !strings.Contains(err.Error(), fails) {
-				t.Errorf("%q: got %v, want an error with %q", text, err, fails)
+			if err == nil || !strings.Contains(err.Error(), fails) || hinterr.HintOf(err) == "" {
+				t.Errorf("%q: got %v, want an error with %q and a hint", text, err, fails)
 			}
 		} else if err != nil || strings.Join(got, ", ") != want {
 			t.Errorf("%q: got %q, %v, want %q", text, got, err, want)

@@ -30,6 +30,16 @@ type Report struct {
 // Endings are the endings of the names of reports, which say the format.
 var Endings = []string{".csv", ".jsonl", ".html"}
 
+// Ready returns what prevents a report from being written to a file, before the images are processed.
+func Ready(name string) error {
+	f, err := atomicfile.Create(name)
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	f.Discard()
+	return nil
+}
+
 // Write writes a report to a file, whole or not at all.
 func (r *Report) Write(name string) error {
 	f, err := atomicfile.Create(name)
