@@ -137,15 +137,32 @@ under() { run --separate-stderr -- timeout "$patience" "$twin" "$@"; }
 
 @test "trace: processes and threads that are killed, stop and end at any moment" {
 	local storm
-	for storm in 'kill 30' 'stop 300' 'threads 3000'; do
+	for storm in 'kill 30' 'stop 300' 'exec 300' 'threads 3000'; do
 		# shellcheck disable=SC2086 # two words
 		under "$programs/trace-storm" $storm 3>&-
 		expect "status of $storm ($stderr)" "$status" 0
 	done
 }
 
+@test "trace: a thread executes a program while the call of the first one is served, and the tracer is late" {
+	has_commands strace >/dev/null || skip "requires strace"
+	local dir=$BATS_TEST_TMPDIR pid tracer=0 strace
+	mkfifo "$dir/go"
+	# shellcheck disable=SC2016 # the inner shell expands it
+	"$twin" sh -c 'read x <$1/go; for i in 1 2 3 4 5; do $0/trace-children leader-exec || exit; done' "$programs" "$dir" 3>&- &
+	pid=$!
+	poll grep -q 'TracerPid:.[1-9]' /proc/$pid/status
+	tracer=$(awk '/TracerPid/ { print $2 }' /proc/$pid/status)
+	strace -q -o /dev/null -e trace=wait4 -e inject=wait4:delay_exit=3000 -p "$tracer" 3>&- &
+	strace=$!
+	poll grep -q "TracerPid:.$strace\$" "/proc/$tracer/status"
+	echo >"$dir/go"
+	wait "$pid"
+	wait "$strace"
+}
+
 @test "trace: threads that call the same sites get right answers" {
-	under "$programs/trace-threads" 8 100000
+	under "$programs/trace-threads" 8 30000
 	expect "output ($stderr)" "$status $output" '0 ok'
 	run "$programs/trace-threads" 8 100
 	expect "status without vfix-trace" "$status" "$status_sigsegv"
@@ -215,6 +232,10 @@ under() { run --separate-stderr -- timeout "$patience" "$twin" "$@"; }
 	END
 	run "$program"
 	expect 'status without vfix-trace' "$status" "$status_sigsegv"
+	# Go passes the number of execve on the stack: its programs may start others.
+	objcopy --add-section .gosymtab=/dev/null "$program" "$program-go"
+	under "$program-go"
+	expect 'status of a program that is traced to its end' "$status" 1
 	# Process 1 there waits only for its own child, as in many containers.
 	# shellcheck disable=SC2016 # the inner shell expands it
 	run unshare --pid --fork --kill-child --mount-proc timeout "$patience" bash -c '

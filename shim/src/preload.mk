@@ -4,7 +4,7 @@
 PAGE =
 
 PRELOAD_OBJECTS = $(patsubst preload/%.c,$(BUILD)/preload/%.o,$(wildcard preload/*.c)) $(BUILD)/preload/entry.o \
-	$(BUILD)/preload/standin.o $(BUILD)/preload/vdso.o $(BUILD)/preload/symbols.o $(BUILD)/preload/auxv.o
+	$(BUILD)/preload/standin.o $(BUILD)/preload/fallback.o $(BUILD)/preload/vdso.o $(BUILD)/preload/symbols.o $(BUILD)/preload/auxv.o
 PRELOAD_NEEDS   = preload/preload.h preload/mask.h fallback.h vdso.h symbols.h auxv.h syscall.h Makefile preload.mk
 PRELOAD_FLAGS   = $(filter-out -Os -fpie,$(CFLAGS)) -O2 -fpic -fvisibility=hidden -fno-strict-aliasing -fstack-usage \
 	$(PAGE:%=-DVFIX_PAGE=%ul)

@@ -29,6 +29,7 @@ vfix_stand_in:
 	ret
 	.endm
 
+	.text
 	.balign	16
 	.globl	vfix_stubs
 	.hidden	vfix_stubs

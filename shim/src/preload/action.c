@@ -89,7 +89,7 @@ PUBLIC int sigaction(int sig, const struct sigaction *restrict new, struct sigac
 		translated.sa_handler = new->sa_handler;
 		translated.sa_flags = new->sa_flags;
 		translated.sa_restorer = new->sa_restorer;
-		set_of(&new->sa_mask, mask_in(bits_of(&new->sa_mask)), &translated.sa_mask);
+		*(uint64_t *)&translated.sa_mask = mask_in(bits_of(&new->sa_mask));
 	}
 	int ret = NEXT(sigaction)(sig, new ? &translated : 0, old);
 	if (ret == 0 && old)

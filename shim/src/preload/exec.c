@@ -19,19 +19,6 @@
 #define ARGUMENTS_MOST 100000	/* more are left alone: the copy is on the stack */
 extern char **environ __attribute__((weak));
 
-/* A call site, or the address of an entry as a word: in another instruction, or in data. */
-static int refers(const unsigned char *code, size_t size)
-{
-	const unsigned char *end = code + size - sizeof(uint64_t);
-
-	if (size < 2 * sizeof(uint64_t))
-		return 0;
-	for (const unsigned char *c = code + SITE_TOP - 1; (c = vfix_find(c, end)) < end; c++)
-		if (is_site(c - SITE_TOP + 1) || entry_at(*(const uint64_t *)(c - 2)) >= 0)
-			return 1;
-	return 0;
-}
-
 /* A 64-bit program without an interpreter that refers to the page. PT_INTERP precedes PT_LOAD (gABI, program header). */
 static int is_static_caller(const unsigned char *file, size_t size)
 {
@@ -44,10 +31,11 @@ static int is_static_caller(const unsigned char *file, size_t size)
 		return 0;
 	for (int i = 0; i < e->e_phnum; i++) {
 		int in_file = p[i].p_filesz <= size && p[i].p_offset <= size - p[i].p_filesz;
+		const unsigned char *end = file + p[i].p_offset + p[i].p_filesz;
 
 		if (p[i].p_type == PT_INTERP)
 			return 0;
-		if (p[i].p_type == PT_LOAD && in_file && refers(file + p[i].p_offset, p[i].p_filesz))
+		if (p[i].p_type == PT_LOAD && in_file && vfix_find(file + p[i].p_offset, end) < end)
 			return 1;
 	}
 	return 0;
@@ -162,11 +150,10 @@ PUBLIC int execv(const char *path, char *const argv[])
 /* The file that a search in PATH finds first, in path; 0 if none. */
 static int search(const char *name, char path[PATH_BYTES])
 {
-	const char *dirs = "/bin:/usr/bin", *limit = path + PATH_BYTES - 1;
+	const char *dirs = vfix_variable(&environ ? environ : 0, "PATH="), *limit = path + PATH_BYTES - 1;
 
-	for (char **e = &environ ? environ : 0; e && *e; e++)
-		if ((*e)[0] == 'P' && (*e)[1] == 'A' && (*e)[2] == 'T' && (*e)[3] == 'H' && (*e)[4] == '=')
-			dirs = *e + 5;
+	if (!dirs)
+		dirs = "/bin:/usr/bin";
 	if (is_in(name, '/'))
 		dirs = "";
 	for (;; dirs++) {

@@ -28,19 +28,6 @@ static inline uint64_t bits_of(const sigset_t *set)
 	return *(const uint64_t *)set;
 }
 
-/* Writes the bits to scratch and returns it; NULL for NULL. */
-static inline const sigset_t *set_of(const sigset_t *set, uint64_t bits, sigset_t *scratch)
-{
-	uint64_t *words = (void *)scratch;
-
-	if (!set)
-		return 0;
-	for (size_t i = 1; i < sizeof *scratch / sizeof *words; i++)
-		words[i] = 0;
-	words[0] = bits;
-	return scratch;
-}
-
 static inline void set_out(sigset_t *set)
 {
 	if (set)

@@ -1,46 +1,39 @@
 /*
  * Functions that set a mask, or wait with one: SIGSEGV becomes BLOCKED on the way in, and SIGSEGV again on the way
- * out. They call the libc's own functions, which are cancellation points.
+ * out. The functions that wait are the libc's own, which are cancellation points.
  */
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include "mask.h"
 
+#define INTERNAL (BIT(32) | BIT(33))	/* of glibc's threads, SIGCANCEL and SIGSETXID: never blocked */
+
 /* A SIGSEGV that was really blocked, without the library, is also unblocked. */
-static const sigset_t *change(int how, const sigset_t *set, sigset_t *scratch)
+static long change(int how, const sigset_t *set, sigset_t *old)
 {
-	if (!set)
-		return 0;
-	return set_of(set, mask_in(bits_of(set)) | (how == SIG_UNBLOCK ? bits_of(set) & BIT(SIGSEGV) : 0), scratch);
+	uint64_t new = set ? mask_in(bits_of(set)) & ~INTERNAL : 0;
+
+	if (set && how == SIG_UNBLOCK)
+		new |= bits_of(set) & BIT(SIGSEGV);
+	long result = syscall4(SYS_rt_sigprocmask, how, set ? (long)&new : 0, (long)old, sizeof new);
+	if (!result)
+		set_out(old);
+	return result;
 }
 
 PUBLIC int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict old)
 {
-	sigset_t scratch;
-	int ret = NEXT(sigprocmask)(how, change(how, set, &scratch), old);
-
-	if (ret == 0)
-		set_out(old);
-	return ret;
+	return (int)vfix_fail(change(how, set, old));
 }
 
-/* Before glibc 2.32 it is in libpthread, which may not be loaded; a program may check for it with a weak reference,
- * and finds this one. */
 PUBLIC int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *restrict old)
 {
-	__typeof__(&pthread_sigmask) next = NEXT(pthread_sigmask);
-	sigset_t scratch;
-
-	set = change(how, set, &scratch);
-	int ret = next ? next(how, set, old) : (int)-syscall4(SYS_rt_sigprocmask, how, (long)set, (long)old, sizeof(uint64_t));
-	if (ret == 0)
-		set_out(old);
-	return ret;
+	return (int)-change(how, set, old);
 }
 
-/* The set for the kernel. */
-#define IN(set) set_of(set, (set) ? mask_in(bits_of(set)) : 0, &(sigset_t){ 0 })
+/* The set for the kernel, which reads its first word only. */
+#define IN(set) ((set) ? (const sigset_t *)&(uint64_t){ mask_in(bits_of(set)) } : 0)
 
 PUBLIC int sigsuspend(const sigset_t *set)
 {

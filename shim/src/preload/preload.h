@@ -22,9 +22,9 @@
 #include "../fallback.h"
 #include "../syscall.h"
 
-#define HIDDEN __attribute__((visibility("hidden")))
 #define PUBLIC __attribute__((visibility("default")))
 
+#define SELF 0	/* the task of vfix_call and others (fallback.h) */
 #define BLOCKED SIGSTKFLT
 #define BIT(signal) (1ull << ((signal) - 1))
 
@@ -54,18 +54,20 @@ HIDDEN void vfix_restorer(void);
 HIDDEN void vfix_start_late(void);
 /* Settings of the environment, VFIX_HEAL and VFIX_LOG. */
 HIDDEN extern int vfix_heals, vfix_logs;
+/* The value of a variable; its name ends with "=". 0 without it. */
+HIDDEN const char *vfix_variable(char **envp, const char *name);
 
 /* page.c: the stand-in, mapped at the first call, 0 if it cannot be. */
 HIDDEN uintptr_t vfix_page(void);
 HIDDEN extern uintptr_t vfix_vdso;	/* its address, 0 without one */
+/* 1 if the page can be executed from now on: a policy may forbid it (MemoryDenyWriteExecute, SELinux). */
+HIDDEN int vfix_seal(uintptr_t page);
 
 /* sweep.c: changes a site that is calling, and all others in its file's code. For 0: the sites in the code of all files,
  * while no other thread runs. */
 HIDDEN void vfix_sweep(uintptr_t site);
 /* Changes the sites in some private code, while no other thread runs. */
 HIDDEN void vfix_search(const unsigned char *code, const unsigned char *end);
-/* The first byte that may be the third of an entry's address; end if there is none. */
-HIDDEN const unsigned char *vfix_find(const unsigned char *code, const unsigned char *end);
 /* Writes "vfix: 0xADDRESS: WHAT" to stderr if VFIX_LOG=1. */
 HIDDEN void vfix_say(uintptr_t address, const char *what);
 

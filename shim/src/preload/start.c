@@ -6,8 +6,9 @@
  * __gmon_start__, as every _init of gcc does: the one here.
  */
 #include <elf.h>
-#include "mask.h"
+#include "preload.h"
 #include "../auxv.h"
+#include "../symbols.h"
 
 extern char **__environ __attribute__((weak));
 
@@ -72,22 +73,25 @@ void vfix_start_late(void)
 		start(vfix_vdso_from_kernel());
 }
 
-/* Whether the variable is NAME=VALUE; wanted has both. */
-static int equals(const char *variable, const char *wanted)
+const char *vfix_variable(char **envp, const char *name)
 {
-	while (*wanted && *variable == *wanted)
-		variable++, wanted++;
-	return !*wanted && !*variable;
+	for (; envp && *envp; envp++) {
+		size_t n = 0;
+
+		while (name[n] && (*envp)[n] == name[n])
+			n++;
+		if (!name[n])
+			return *envp + n;
+	}
+	return 0;
 }
 
 static void read_options(char **envp)
 {
-	for (; envp && *envp; envp++) {
-		if (equals(*envp, "VFIX_HEAL=0"))
-			vfix_heals = 0;
-		else if (equals(*envp, "VFIX_LOG=1"))
-			vfix_logs = 1;
-	}
+	const char *heal = vfix_variable(envp, "VFIX_HEAL="), *log = vfix_variable(envp, "VFIX_LOG=");
+
+	vfix_heals = !heal || !vfix_same(heal, "0");
+	vfix_logs = log && vfix_same(log, "1");
 }
 
 /* A program with more rights than its caller must ignore its environment. */

@@ -21,13 +21,12 @@ static void replace(uintptr_t site)
 {
 	uintptr_t page = (site + SITE_TOP) & -PAGE_BYTES;
 	unsigned char top = (unsigned char)(vfix_page() >> 24);
-	long map = syscall6(SYS_mmap, 0, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uintptr_t map = vfix_map(SELF, 0, PROT_READ | PROT_WRITE);
 	unsigned char *copy = (unsigned char *)map;
 
-	if (map < 0 && map > -(long)PAGE_BYTES)
+	if (!map)
 		return;
-	for (size_t i = 0; i < PAGE_BYTES; i += sizeof(uint64_t))
-		*(volatile uint64_t *)(copy + i) = *(const uint64_t *)(page + i);
+	vfix_fill(SELF, map, (const void *)page, PAGE_BYTES);
 	copy[site + SITE_TOP - page] = top;
 	vfix_say(site, "changed");
 	for (unsigned char *c = copy; c <= copy + PAGE_BYTES - SITE_BYTES; c++)
@@ -35,36 +34,18 @@ static void replace(uintptr_t site)
 			c[SITE_TOP] = top;
 			vfix_say(page + (uintptr_t)(c - copy), "changed");
 		}
-	if (!syscall3(SYS_mprotect, map, PAGE_BYTES, PROT_READ | PROT_EXEC) &&
-	    (uintptr_t)syscall5(SYS_mremap, map, PAGE_BYTES, PAGE_BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, (long)page) == page)
+	if (vfix_seal(map) &&
+	    syscall5(SYS_mremap, (long)map, PAGE_BYTES, PAGE_BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, (long)page) == (long)page)
 		return;
 	vfix_say(page, "cannot be changed");
-	syscall3(SYS_munmap, map, PAGE_BYTES, 0);
-}
-
-/* Eight bytes are compared at once with the third byte of the page's address, which is rare in code. */
-const unsigned char *vfix_find(const unsigned char *code, const unsigned char *end)
-{
-	const uint64_t ones = 0x0101010101010101, highs = 0x8080808080808080;
-	const unsigned char rare = VFIX_PAGE >> 16 & 0xff;
-
-	for (; code + sizeof(uint64_t) <= end; code += sizeof(uint64_t)) {
-		uint64_t word = *(const uint64_t *)code ^ ones * rare;
-
-		if ((word - ones) & ~word & highs)
-			break;
-	}
-	while (code < end && *code != rare)
-		code++;
-	return code;
+	syscall3(SYS_munmap, (long)map, PAGE_BYTES, 0);
 }
 
 void vfix_search(const unsigned char *code, const unsigned char *end)
 {
-	end--;
-	for (const unsigned char *c = code + SITE_TOP - 1; (c = vfix_find(c, end)) < end; c++)
-		if (is_site(c - SITE_TOP + 1))
-			replace((uintptr_t)c - SITE_TOP + 1);
+	for (const unsigned char *c = code; (c = vfix_find(c, end)) < end; c++)
+		if (c - code >= SITE_OPERAND && is_site(c - SITE_OPERAND))
+			replace((uintptr_t)c - SITE_OPERAND);
 }
 
 /* A line of the list: "START-END rwxp OFFSET DEV INODE   PATH". 1 if it is private code. */

@@ -37,7 +37,7 @@ static int redirect(pid_t t)
 		return 0;
 	uintptr_t page = find_page(t);
 	if (heals && read_word(t, r.rsp, &back) && read_memory(t, back - AFTER_CALL, code, sizeof code) && is_site(code) &&
-	    write_private_byte(t, back - AFTER_CALL + SITE_TOP, (unsigned char)(page >> 24)))
+	    is_private_code(t, back - AFTER_CALL + SITE_TOP) && write_byte(t, back - AFTER_CALL + SITE_TOP, (unsigned char)(page >> 24)))
 		say(t, back - AFTER_CALL, "changed");
 	else
 		say(t, r.rip, "served");
@@ -51,17 +51,17 @@ static int is_stop_signal(int sig)
 	return sig == SIGSTOP || sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU;
 }
 
-static void handle(pid_t t, int status, pid_t *command, pid_t self)
+static void handle(pid_t t, int status, pid_t *command)
 {
 	int sig = WSTOPSIG(status), event = status >> 16, deliver = 0;
 
 	if (!WIFSTOPPED(status))
 		return;
 	if (event == PTRACE_EVENT_EXEC) {
-		pid_t tracer = t == *command ? self : 0;
+		int is_first = t == *command;
 
 		*command = 0;
-		if (prepare(t, tracer)) {
+		if (prepare(t, is_first)) {
 			ptrace(PTRACE_DETACH, t, 0L, 0L);
 			_exit(0);
 		}
@@ -74,10 +74,25 @@ static void handle(pid_t t, int status, pid_t *command, pid_t self)
 	ptrace(PTRACE_CONT, t, 0L, (long)deliver);
 }
 
-/* The kernel reports the newest task first: all that have stopped get a turn before any gets another. */
-_Noreturn void follow(pid_t command, pid_t self)
+struct stop {
+	pid_t t;
+	int status;
+};
+
+/* A task that stopped may be killed and report again, and another thread that executes a program takes the first
+ * one's ID: the last report counts. */
+static int is_outdated(const struct stop *s, const struct stop *end)
 {
-	static struct { pid_t t; int status; } stop[TURNS];
+	for (const struct stop *later = s + 1; later < end; later++)
+		if (later->t == s->t)
+			return 1;
+	return 0;
+}
+
+/* The kernel reports the newest task first: all that have stopped get a turn before any gets another. */
+_Noreturn void follow(pid_t command)
+{
+	static struct stop stop[TURNS];
 
 	for (;;) {
 		int n = 0;
@@ -87,6 +102,7 @@ _Noreturn void follow(pid_t command, pid_t self)
 		if (!n && errno != EINTR)
 			_exit(0);
 		for (int i = 0; i < n; i++)
-			handle(stop[i].t, stop[i].status, &command, self);
+			if (!is_outdated(stop + i, stop + n))
+				handle(stop[i].t, stop[i].status, &command);
 	}
 }

@@ -48,52 +48,45 @@ static void let_go(void)
 	errno = chdir("/");
 }
 
-/* The tracer: attaches to its parent, and reports the result to it. It gets its own ID from it, as in its namespace. */
-static _Noreturn void trace(pid_t command, const int up[2], const int down[2])
+/* The tracer: attaches to its parent, and reports the result to it. */
+static _Noreturn void trace(pid_t command, int report)
 {
 	const long options = PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD;
-	pid_t self;
-	int result = 0;
+	int result = ptrace(PTRACE_SEIZE, command, 0L, options) ? errno : 0;
 
-	close(down[1]);
-	if (read(down[0], &self, sizeof self) != sizeof self)
-		_exit(1);
-	if (ptrace(PTRACE_SEIZE, command, 0L, options))
-		result = errno;
-	if (write(up[1], &result, sizeof result) < 0 || result)
+	if (write(report, &result, sizeof result) < 0 || result)
 		_exit(1);
 	let_go();
-	follow(command, self);
+	follow(command);
 }
 
-/* The tracer is a child without a signal at its end, which only a wait with __WALL finds. Its signals are blocked. */
+/* The tracer is a child without a signal at its end, which only a wait with __WALL or __WCLONE finds. Its signals are
+ * blocked. kernel.yama.ptrace_scope=1 requires the permission, which ends here. */
 static struct tracer start(void)
 {
 	struct tracer t = { 0, 0 };
-	int up[2], down[2];
 	uint64_t all = ~0ull, mask;
 	pid_t self = getpid();
+	int report[2];
 
-	if (pipe2(up, O_CLOEXEC) || pipe2(down, O_CLOEXEC))
+	if (pipe2(report, O_CLOEXEC))
 		return t.error = errno, t;
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &mask, sizeof mask);
+	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
 	t.pid = (pid_t)syscall(SYS_clone, 0, 0, 0, 0, 0);
 	if (t.pid == 0)
-		trace(self, up, down);
-	close(up[1]);
-	close(down[0]);
-	if (t.pid > 0)
-		prctl(PR_SET_PTRACER, t.pid);	/* kernel.yama.ptrace_scope=1 */
-	if (t.pid < 0 || write(down[1], &t.pid, sizeof t.pid) < 0)
+		trace(self, report[1]);
+	close(report[1]);
+	if (t.pid < 0)
 		t.error = errno;
-	else if (read(up[0], &t.error, sizeof t.error) != sizeof t.error)
+	else if (read(report[0], &t.error, sizeof t.error) != sizeof t.error)
 		t.error = EPERM;	/* a filter ended it */
 	if (t.pid > 0 && t.error) {
 		waitpid(t.pid, NULL, __WALL);
 		t.pid = 0;
 	}
-	close(up[0]);
-	close(down[1]);
+	close(report[0]);
+	prctl(PR_SET_PTRACER, 0);
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, 0, sizeof mask);
 	return t;
 }

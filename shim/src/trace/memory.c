@@ -40,40 +40,40 @@ int write_word(pid_t t, uintptr_t at, uint64_t word)
 	return !ptrace(PTRACE_POKEDATA, t, at, word);
 }
 
-static int open_proc(pid_t t, const char *name, int flags)
+int write_byte(pid_t t, uintptr_t at, unsigned char byte)
+{
+	uint64_t word;
+
+	if (!read_word(t, at & -sizeof word, &word))
+		return 0;
+	((unsigned char *)&word)[at % sizeof word] = byte;
+	return write_word(t, at & -sizeof word, word);
+}
+
+static int open_proc(pid_t t, const char *name)
 {
 	char path[48];
 
 	snprintf(path, sizeof path, "/proc/%d/%s", t, name);
-	return open(path, flags | O_CLOEXEC);
+	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* Whether the memory is private: a line of maps is "START-END rwxp ..." (proc(5)). */
-static int is_private(pid_t t, uintptr_t at)
+/* A line of maps is "START-END rwxp ..." (proc(5)). */
+int is_private_code(pid_t t, uintptr_t at)
 {
 	char line[512], *rest;
-	int fd = open_proc(t, "maps", O_RDONLY), found = 0, private = 0;
+	int fd = open_proc(t, "maps"), found = 0, private = 0;
 	FILE *maps = fd < 0 ? NULL : fdopen(fd, "r");
 
 	while (maps && !found && fgets(line, sizeof line, maps)) {
 		uintptr_t start = strtoul(line, &rest, 16), end = strtoul(rest + 1, &rest, 16);
 
 		found = at - start < end - start;
-		private = found && rest[4] == 'p';
+		private = found && rest[2] == '-' && rest[4] == 'p';
 	}
 	if (maps)
 		fclose(maps);
 	return private;
-}
-
-int write_private_byte(pid_t t, uintptr_t at, unsigned char byte)
-{
-	int fd = is_private(t, at) ? open_proc(t, "mem", O_RDWR) : -1;
-	int written = fd >= 0 && pwrite(fd, &byte, 1, (off_t)at) == 1;
-
-	if (fd >= 0)
-		close(fd);
-	return written;
 }
 
 /*
@@ -86,7 +86,7 @@ int is_go(pid_t t)
 	static char names[16384];
 	Elf64_Ehdr header;
 	Elf64_Shdr section;
-	int fd = open_proc(t, "exe", O_RDONLY);
+	int fd = open_proc(t, "exe");
 	ssize_t n = 0;
 
 	if (fd < 0 || pread(fd, &header, sizeof header, 0) != sizeof header)

@@ -18,16 +18,21 @@ extern int heals, log_fd;
 int read_memory(pid_t t, uintptr_t from, void *to, size_t bytes);
 int read_word(pid_t t, uintptr_t at, uint64_t *word);
 int write_word(pid_t t, uintptr_t at, uint64_t word);
-/* Writes one byte while other threads run; never to memory that other processes share. */
-int write_private_byte(pid_t t, uintptr_t at, unsigned char byte);
+int write_byte(pid_t t, uintptr_t at, unsigned char byte);
+/* Whether the memory is neither shared with other processes nor writable, so that a byte of it may be changed. */
+int is_private_code(pid_t t, uintptr_t at);
 int is_go(pid_t t);
 void say(pid_t t, uintptr_t at, const char *what);
 
-/* prepare.c: the task has executed a program. tracer is this process's ID for the task if the tracer may leave.
- * Returns 1 if it left: all that the program will call is changed, and it waits for this process's end. */
-int prepare(pid_t t, pid_t tracer);
+/* inject.c: continues to the next stop at a system call; 0 if the task has ended. A SIGSTOP that comes meanwhile has
+ * no effect until PTRACE_INTERRUPT, and none then if a SIGCONT came later. */
+int advance(pid_t t);
 
-/* follow.c: traces until no task is left. */
-_Noreturn void follow(pid_t command, pid_t self);
+/* prepare.c: the task has executed a program. Returns 1 if this process must end: it may, all that the program will
+ * call is changed, and the task waits for the end. */
+int prepare(pid_t t, int may_leave);
+
+/* follow.c: traces until no task is left. This process is a child of the command. */
+_Noreturn void follow(pid_t command);
 
 #endif
