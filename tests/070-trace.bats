@@ -146,7 +146,7 @@ under() { run --separate-stderr -- timeout "$patience" "$twin" "$@"; }
 
 @test "trace: a thread executes a program while the call of the first one is served, and the tracer is late" {
 	has_commands strace >/dev/null || skip "requires strace"
-	local dir=$BATS_TEST_TMPDIR pid tracer=0 strace
+	local dir=$BATS_TEST_TMPDIR pid tracer strace
 	mkfifo "$dir/go"
 	# shellcheck disable=SC2016 # the inner shell expands it
 	"$twin" sh -c 'read x <$1/go; for i in 1 2 3 4 5; do $0/trace-children leader-exec || exit; done' "$programs" "$dir" 3>&- &
