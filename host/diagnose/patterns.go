@@ -43,6 +43,7 @@ var patterns = []pattern{
 	{stops, "0x", 0, rx(`^\s*(?:\* )?(?:(?:#0 +)?0x(?P<addr>[0-9a-f]{16}) (?:in|n/a) |frame #0: 0x(?P<lldb>[0-9a-f]{16})\b)`)},
 	{stops, ") at ", 0, rx(`^(?:#0 +)?\w+ \(.*\) at \S+:\d+$`)},
 	{stops, "sigsegv", 0, rx(`^(?:\[pid +)?(?P<pid>\d+)?.*SIGSEGV.* (?:si_addr|pc)=(?:0x)?(?P<addr>[0-9a-f]+|NULL)\b`)},
+	{stops, "failing at address", 0, rx(`Failing at address: (?:0x(?P<addr>[0-9a-f]+)|\(nil\))`)}, // Open MPI
 	{names, "execve(", 0, rx(`execve\("(?P<path>[^"]+)".* = 0(?: <[\d.]+>)?$`)},
 	{names, "starting program:", 0, rx(`Starting program: (?P<path>\S+)`)},
 	{names, "reading symbols from", 0, rx(`Reading symbols from (?P<path>\S+?)\.\.\.`)},
@@ -94,9 +95,10 @@ var patterns = []pattern{
 	{said, "139", 0, rx(`(?i)\b(?:(?:exit|exited|return|returned|terminated|failed)(?: |-|_)?(?:with )?(?:a )?(?:non-?zero )?(?:exit )?(?:code|status|value)(?: exit status)?["']?\s*[ :=(]\s*["']?|` +
 		`rc["']?\s*[:=]\s*|exit(?:ed)? \(?|Error )(?P<status>139)\b`)},
 	{said, "segmentation fault", 0, rx(`(?i)segmentation fault(?:\s+\(core dumped\))?(?:\s+(?P<path>\.{0,2}/\S+))?`)},
-	{said, "sigsegv", 0, rx(`^\+\+\+ killed by SIGSEGV|terminated by signal SIGSEGV|signal SIGSEGV|signal: 11, SIGSEGV|Signals\.SIGSEGV|Signal: 11 \(SEGV\)`)},
+	{said, "sigsegv", 0, rx(`^\+\+\+ killed by SIGSEGV|(?:by|on|with) SIGSEGV\b|signal SIGSEGV|signal: 11, SIGSEGV|Signals\.SIGSEGV|Signal: 11 \(SEGV\)`)},
 	{said, "11/segv", 0, rx(`status=11/SEGV`)},
-	{said, "signal 11", 0, rx(`(?i)(?:by|of|received|caught|fatal) signal:? 11\b`)},
+	{said, "signal", 0, rx(`(?i)(?:by|of|on|with|got|received|caught|fatal) signal:? 11\b`)},
+	{said, "-11", 0, rx(`(?i)(?:exit (?:status|code)|return ?code)[ =:]+-11\b`)}, // Python's subprocess
 }
 
 // take takes the facts of a line that a pattern matches. A line has at most one end.
