@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/host/jail"
-	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
@@ -91,9 +90,8 @@ func examine(f *os.File, fixes []find.Fix) (found Finding, err error) {
 	wanted := r.Redirect != nil && slices.Contains(fixes, r.Redirect.Fix)
 	matters := func(s find.Site) bool { return s.Verdict.Finding() }
 	if !wanted && !slices.ContainsFunc(r.Sites, matters) {
-		why, err := elf.PackedBy(f, size)
-		if err == nil && why != "" {
-			err = fmt.Errorf("not examined: %s", why)
+		if r.Packed != "" {
+			err = fmt.Errorf("not examined: %s", r.Packed)
 		}
 		return found, err
 	}

@@ -146,14 +146,10 @@ func (s *Session) examineAt(e *Entry, r io.ReaderAt, head []byte, layer bool) (*
 	case report.Skipped != nil:
 		return nil, nil
 	}
-	info := &elfInfo{execBytes: report.ExecBytes}
+	info := &elfInfo{execBytes: report.ExecBytes, passed: report.Packed, unread: report.Packed != ""}
 	if info.hazard, err = hazards.Find(name, r, size); err != nil {
 		return nil, err
 	}
-	if info.passed, err = elf.PackedBy(r, size); err != nil {
-		return nil, err
-	}
-	info.unread = info.passed != ""
 	if !layer {
 		info.load(report.File)
 	}

@@ -11,7 +11,7 @@ const (
 
 	dtStrsz = 10
 	// maxDynString is the longest such entry that is read, in bytes: some are lists of directories.
-	maxDynString = 64 << 10
+	maxDynString = 16 << 10
 )
 
 // DynStrings returns the texts of the dynamic entries with a tag from the string table, in order; "" for one

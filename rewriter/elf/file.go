@@ -255,6 +255,7 @@ func (f *File) readProgs(n int) error {
 		return Damaged("%d program headers at offset %#x end beyond the file (%d bytes)", n, f.PhOff, f.Size)
 	}
 	le := binary.LittleEndian
+	f.Progs = make([]Prog, 0, n)
 	f.records(f.PhOff, uint64(n), PhdrSize, func(_ uint64, e []byte) {
 		f.Progs = append(f.Progs, Prog{
 			Index: len(f.Progs), Type: le.Uint32(e), Flags: le.Uint32(e[4:]),

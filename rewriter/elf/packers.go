@@ -2,11 +2,7 @@
 
 package elf
 
-import (
-	"bytes"
-	"errors"
-	"io"
-)
+import "bytes"
 
 const (
 	// packerHead is how much of a program's start is looked at for the mark of a packer, in bytes: it is behind the program
@@ -24,24 +20,18 @@ const (
 	pyMagic       = "MEI\x0c\x0b\x0a\x0b\x0e"
 )
 
-// PackedBy says why a program of size bytes is not all of the code that it runs, "" if nothing shows that. Its
-// errors are r's.
-func PackedBy(r io.ReaderAt, size int64) (string, error) {
-	head := make([]byte, min(size, packerHead))
-	if _, err := r.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
-		return "", err
-	}
-	tail := make([]byte, min(size, packerTail))
-	if _, err := r.ReadAt(tail, size-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
-		return "", err
-	}
+// PackedBy says why a program is not all of the code that it runs, "" if nothing shows that.
+func (f *File) PackedBy() string {
+	head := f.Bytes(0, min(f.Size, packerHead))
 	switch {
 	case bytes.Contains(head, []byte(upxMagic)):
-		return "compressed with UPX: its code is not to be seen; 'upx -d' unpacks it", nil
+		return "compressed with UPX: its code is not to be seen; 'upx -d' unpacks it"
 	case len(head) > appImageAt+len(appImageMagic) && string(head[appImageAt:appImageAt+len(appImageMagic)]) == appImageMagic:
-		return "an AppImage: the file system in it is not looked into; '--appimage-extract' unpacks it", nil
-	case bytes.Contains(tail, []byte(pyMagic)):
-		return "a program of PyInstaller: the libraries in it are not looked into", nil
+		return "an AppImage: the file system in it is not looked into; '--appimage-extract' unpacks it"
 	}
-	return "", nil
+	n := min(f.Size, packerTail)
+	if f.IsProgram() && bytes.Contains(f.Bytes(f.Size-n, n), []byte(pyMagic)) {
+		return "a program of PyInstaller: the libraries in it are not looked into"
+	}
+	return ""
 }

@@ -36,13 +36,15 @@ func TestInside(t *testing.T) {
 	} {
 		b := make([]byte, c.size)
 		copy(b[c.at:], c.mark)
-		if got, err := PackedBy(bytes.NewReader(b), int64(c.size)); err != nil || !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
-			t.Errorf("%q at %d of %d: got %q, %v, want %q", c.mark, c.at, c.size, got, err, c.want)
+		f := &File{R: Memory(b), Size: uint64(c.size), Type: TypeExec}
+		if got := f.PackedBy(); f.Err() != nil || !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("%q at %d of %d: got %q, %v, want %q", c.mark, c.at, c.size, got, f.Err(), c.want)
 		}
 	}
 	for _, from := range []int64{0, 1} {
-		if got, err := PackedBy(failing{bytes.NewReader(make([]byte, size)), from}, size); !errors.Is(err, iotest.ErrTimeout) || got != "" {
-			t.Errorf("an error from offset %d on: got %q, %v", from, got, err)
+		f := &File{R: failing{bytes.NewReader(make([]byte, size)), from}, Size: size, Type: TypeExec}
+		if got := f.PackedBy(); !errors.Is(f.Err(), iotest.ErrTimeout) || got != "" {
+			t.Errorf("an error from offset %d on: got %q, %v", from, got, f.Err())
 		}
 	}
 }

@@ -43,18 +43,11 @@ func (f *File) Bytes(off, n uint64) []byte {
 // records visits n entries of size bytes from offset off on, with the offset of each, up to the end of the file. visit
 // must not change or keep the bytes.
 func (f *File) records(off, n uint64, size int, visit func(off uint64, e []byte)) {
-	n *= uint64(size)
-	chunk := min(uint64(symChunk*size), n)
-	var buf []byte
-	if _, ok := f.R.(Memory); !ok && f.InFile(off, n) {
-		buf = make([]byte, chunk)
-	}
-	for n > 0 {
-		m := min(chunk, n)
-		if !f.InFile(off, m) {
-			return
-		}
-		b := f.view(buf, off, m)
+	buf := buffers.Get().(*[ChunkSize]byte)
+	defer buffers.Put(buf)
+	for n = min(n*uint64(size), f.Size-min(off, f.Size)); n > 0; {
+		m := min(uint64(ChunkSize/size*size), n)
+		b := f.view(buf[:], off, m)
 		if f.failed != nil {
 			return
 		}

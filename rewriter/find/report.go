@@ -124,6 +124,8 @@ type Report struct {
 	Sites []Site
 	// ExecBytes is the size of the executable segments that were searched.
 	ExecBytes int64
+	// Packed is why the file is not all of the code that it runs, "" if nothing shows that.
+	Packed string
 	// Libc is the libc in the file, or with which it was linked statically, as a name and a version ("glibc
 	// 2.13"), "" if it is not known.
 	Libc string

@@ -40,7 +40,7 @@ func References(r io.ReaderAt, size int64, o Scope) (*Report, error) {
 
 // scan finds the references of a file and judges them.
 func scan(f *File) *Report {
-	rep := &Report{ExecBytes: int64(f.CodeSize()), Static: f.Static(), File: f, Redirect: f.findRedirect()}
+	rep := &Report{ExecBytes: int64(f.CodeSize()), Static: f.Static(), File: f, Redirect: f.findRedirect(), Packed: f.PackedBy()}
 	sites := search(f)
 	slices.SortFunc(sites, func(a, b Site) int { return cmp.Compare(a.Vaddr, b.Vaddr) })
 	sites = slices.CompactFunc(sites, func(a, b Site) bool { return a.Vaddr == b.Vaddr })
