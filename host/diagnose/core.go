@@ -53,6 +53,7 @@ func Core(input string, r io.ReaderAt, o Options) (*Result, error) {
 	if at, ok := f.aux(atExecfn); ok {
 		c.Path = co.text(at, page) // PATH_MAX
 	}
+	f.undoReturn()
 	caught := co.caught(f)
 	c.judgeCore(co, f)
 	if caught {
@@ -63,6 +64,14 @@ func Core(input string, r io.ReaderAt, o Options) (*Result, error) {
 	}
 	c.Next = o.coreCommand(c, f)
 	return &Result{Input: input, Crashes: []*Crash{c}}, nil
+}
+
+// undoReturn sets the registers back to a call that a seccomp filter refused: before the signal the kernel returns from
+// it (emulate_vsyscall), and the siginfo has its address (si_call_addr).
+func (f *facts) undoReturn() {
+	if f.signal == sigsys && f.siginfo && functionAt(f.addr) != "" && !inPage(f.rip) {
+		f.rip, f.rsp = f.addr, f.rsp-8
+	}
 }
 
 // judgeCore sets Kind, Function and Verdict from the registers, the signal and the mappings. Source: the kernel's
@@ -161,8 +170,8 @@ func (o *Options) coreCommand(c *Crash, f *facts) *Command {
 		return o.fixRoot()
 	case c.Caller == nil || c.Caller.File == "":
 		return &Command{"vfix diagnose --root IMAGE CORE", "with the image or directory that the program ran in, to find the caller and what fixes it"}
-	case c.Caller.File == c.Path:
-		return patchProgram(c.Path)
+	case path.Base(c.Caller.File) == path.Base(c.Path): // it was started by a relative path, most often
+		return patchProgram(c.Caller.File)
 	}
 	words := append([]string{"vfix", "run"}, strings.Fields(f.args)...)
 	return &Command{textutil.QuoteWords(words), "runs it here without changing a file; 'vfix patch -i " + textutil.QuotePath(c.Caller.File) + "' patches the library for all programs"}

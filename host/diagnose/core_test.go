@@ -43,8 +43,14 @@ func TestCore(t *testing.T) {
 	if k.Code != "0x204: mov $0xffffffffff600400,%rax; call *%rax" {
 		t.Errorf("code: got %s", k.Code)
 	}
-	// Here: a library is not patched behind the user's back.
+	// Here: a library is not patched behind the user's back, and a program is patched also if it was started by a
+	// relative path.
 	if c = ofCore(t, crashedCore().bytes(), Options{Root: testRoot()}); next(c) != "vfix run prog -x" {
+		t.Errorf("next: got %s", next(c))
+	}
+	itself := crashedCore()
+	itself.auxv, itself.memory = put(atExecfn, 0x1000), append(itself.memory, memory{0x1000, []byte("./libold.so\x00")})
+	if c = ofCore(t, itself.bytes(), Options{Root: testRoot()}); next(c) != "vfix patch -o libold.so.vfix /lib/libold.so" {
 		t.Errorf("next: got %s", next(c))
 	}
 }
@@ -94,7 +100,10 @@ func TestJudge(t *testing.T) {
 		"served, fault at ip": {func(t *testCore) { t.mapped = true }, Other, "the kernel served the call"},
 		"gcore, an address":   {func(t *testCore) { t.debugger = true }, Call, ""},
 		"seccomp":             {func(t *testCore) { t.signal, t.code = sigsys, 1 }, Filtered, "a seccomp filter refused"},
-		"seccomp, elsewhere":  {func(t *testCore) { t.signal, t.code, t.rip = sigsys, 1, 0x401000 }, Other, "SIGSYS"},
+		"seccomp, returned": {func(t *testCore) {
+			t.signal, t.code, t.rip, t.rsp = sigsys, 1, testBase+testRet, t.rsp+8
+		}, Filtered, "a seccomp filter refused the call of time()"},
+		"seccomp, elsewhere": {func(t *testCore) { t.signal, t.code, t.rip, t.addr = sigsys, 1, 0x401000, 0x401000 }, Other, "SIGSYS"},
 		"aborted by handler": {func(t *testCore) {
 			t.signal, t.code, t.rip = 6, -6, 0x401000
 			t.stack = append(t.stack, signalFrame(timeAddr, 14)...)
@@ -118,6 +127,9 @@ func TestJudge(t *testing.T) {
 		got := ofCore(t, core.bytes(), Options{Root: testRoot()})
 		if got.Kind != c.want || !strings.Contains(got.Verdict, c.says) {
 			t.Errorf("%s: got %s: %s, want %s: …%s…", name, got.Kind, got.Verdict, c.want, c.says)
+		}
+		if got.Kind == Filtered && (got.Caller == nil || got.Caller.Offset != testRet) {
+			t.Errorf("%s: got caller %+v", name, got.Caller)
 		}
 		if (next(got) != "") != (got.Kind.Page() || got.Kind.Open()) || !got.Kind.Page() && got.Caller != nil {
 			t.Errorf("%s: got next %s, caller %+v", name, next(got), got.Caller)
