@@ -71,12 +71,23 @@ type statedContent struct {
 
 // statedFile is one patched file.
 type statedFile struct {
-	Path    string           `json:"path"`
-	Before  blob.StatedBytes `json:"before"`
-	After   blob.StatedBytes `json:"after"`
-	Links   []string         `json:"links"`
-	Layer   string           `json:"layer"`         // diff ID of the layer that it comes from
-	Dropped []string         `json:"droppedXattrs"` // they vouched for the old content
+	Path    string      `json:"path"`
+	Before  statedBytes `json:"before"`
+	After   statedBytes `json:"after"`
+	Links   []string    `json:"links"`
+	Layer   string      `json:"layer"`         // diff ID of the layer that it comes from
+	Dropped []string    `json:"droppedXattrs"` // they vouched for the old content
+}
+
+// statedBytes is one content: its size in bytes and its SHA-256 in hex.
+type statedBytes struct {
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+}
+
+func stateBytes(r io.Reader) (statedBytes, error) {
+	sum, size, err := v1.SHA256(r)
+	return statedBytes{size, sum.Hex}, err
 }
 
 func digestSet(h v1.Hash) map[string]string { return map[string]string{h.Algorithm: h.Hex} }
@@ -133,8 +144,8 @@ func (d *derivation) predicate() (predicate, error) {
 // stateFile describes a patched file.
 func stateFile(h *contents.File) (statedFile, error) {
 	before := h.ELF.Content
-	was, err := blob.HashOf(io.NewSectionReader(before, 0, before.Size()))
-	is, isErr := blob.HashOf(h.Plan.Apply(before))
+	was, err := stateBytes(io.NewSectionReader(before, 0, before.Size()))
+	is, isErr := stateBytes(h.Plan.Apply(before))
 	return statedFile{
 		Path: h.Path, Before: was, After: is, Links: append([]string{}, h.Links...), Layer: h.Layer,
 		Dropped: append([]string{}, h.Marks()...),
@@ -146,6 +157,6 @@ func stateExtra(e contents.Extra) statedContent {
 	if e.Link != "" || strings.HasSuffix(e.Name, "/") {
 		return statedContent{Path: e.Name, Link: e.Link}
 	}
-	sum, _ := blob.HashOf(bytes.NewReader(e.Body))
+	sum, _ := stateBytes(bytes.NewReader(e.Body))
 	return statedContent{Path: e.Name, SHA256: sum.SHA256}
 }

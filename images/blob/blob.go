@@ -4,7 +4,6 @@ package blob
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -169,39 +168,4 @@ func ShortHash(h v1.Hash) string {
 	const digits = 12
 	h.Hex = h.Hex[:min(len(h.Hex), digits)]
 	return h.String()
-}
-
-// Sum counts and hashes what is written to it.
-type Sum struct {
-	h hash.Hash
-	n int64
-}
-
-// NewSum has seen no bytes yet.
-func NewSum() *Sum { return &Sum{h: sha256.New()} }
-
-func (s *Sum) Write(p []byte) (int, error) {
-	s.n += int64(len(p))
-	return s.h.Write(p)
-}
-
-// digest is that of the bytes so far.
-func (s *Sum) digest() v1.Hash {
-	return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(s.h.Sum(nil))}
-}
-
-// StatedBytes is one content in a statement: its size in bytes and its SHA-256 in hex.
-type StatedBytes struct {
-	Size   int64  `json:"size"`
-	SHA256 string `json:"sha256"`
-}
-
-// Stated is the size and hash of what was written.
-func (s *Sum) Stated() StatedBytes { return StatedBytes{Size: s.n, SHA256: s.digest().Hex} }
-
-// HashOf reads r to its end.
-func HashOf(r io.Reader) (StatedBytes, error) {
-	s := NewSum()
-	_, err := io.Copy(s, r)
-	return s.Stated(), err
 }

@@ -3,6 +3,10 @@
 package blob
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"hash"
 	"io"
 	"os"
 
@@ -58,7 +62,7 @@ func PackLayer(level int, write func(io.Writer) error) (*PackedLayer, error) {
 	if err != nil {
 		return nil, err
 	}
-	packed, plain := NewSum(), NewSum()
+	packed, plain := sha256.New(), sha256.New()
 	zw, err := gzip.NewWriterLevel(io.MultiWriter(f, packed), level)
 	if err == nil {
 		err = write(io.MultiWriter(zw, plain))
@@ -66,9 +70,11 @@ func PackLayer(level int, write func(io.Writer) error) (*PackedLayer, error) {
 	if err == nil {
 		err = zw.Close()
 	}
-	if err != nil {
+	size, serr := f.Seek(0, io.SeekCurrent)
+	if err := cmp.Or(err, serr); err != nil {
 		f.Close()
 		return nil, err
 	}
-	return &PackedLayer{packed.n, packed.digest(), plain.digest(), f}, nil
+	digest := func(h hash.Hash) v1.Hash { return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(h.Sum(nil))} }
+	return &PackedLayer{size, digest(packed), digest(plain), f}, nil
 }

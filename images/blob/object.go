@@ -6,9 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"strings"
-	"unicode/utf8"
 
 	"vfix.dev/vfix/internal/hinterr"
 )
@@ -54,22 +52,15 @@ func EncodeJSON(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// AddStrings adds to a member that is an object of strings. If its text is not UTF-8, the
-// strings that are there keep their bytes.
+// AddStrings adds to a member that is an object.
 func AddStrings(m Object, key string, more map[string]string) error {
-	if !utf8.Valid(m[key]) {
-		return Edit(m, key, func(o *Object) error {
-			for k, v := range more {
-				(*o)[k], _ = EncodeJSON(v)
-			}
-			return nil
-		})
-	}
-	return Edit(m, key, func(o *map[string]string) error {
+	return Edit(m, key, func(o *Object) error {
 		if *o == nil {
-			*o = map[string]string{}
+			*o = Object{}
 		}
-		maps.Copy(*o, more)
+		for k, v := range more {
+			o.Set(map[string]any{k: v})
+		}
 		return nil
 	})
 }

@@ -30,7 +30,7 @@ func FuzzTar(f *testing.F) {
 			if err != nil {
 				return
 			}
-			if err := tr.Apply(&contents.LayerIndex{Title: "layer", Entries: entries}, nil); err != nil {
+			if err := tr.Apply(&contents.LayerIndex{Title: "layer", Entries: entries}); err != nil {
 				return
 			}
 		}
@@ -68,7 +68,7 @@ func FuzzTar(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := tr.Apply(&contents.LayerIndex{Title: "added", Entries: entries}, nil); err != nil {
+		if err := tr.Apply(&contents.LayerIndex{Title: "added", Entries: entries}); err != nil {
 			t.Fatal(err)
 		}
 		if left := tr.Findings().ToPatch(); len(left) > 0 {

@@ -85,8 +85,9 @@ func TestAddLayer(t *testing.T) {
 	if err := s.AddLayer(t.Context(), tree, layer(imagetest.FileM("a", []byte("text")))); err != nil {
 		t.Fatal(err)
 	}
-	got, err := tree.Contents(t.Context(), map[string]*contents.Inode{"a": tree.Find("a").Inode})
-	if err != nil || string(got["a"]) != "text" {
+	file := tree.Find("a").Inode
+	got, err := tree.Contents(t.Context(), map[string]*contents.Inode{"a": file, "b": file})
+	if err != nil || string(got["a"]) != "text" || string(got["b"]) != "text" {
 		t.Errorf("got %q, %v", got, err)
 	}
 	for what, l := range map[string]v1.Layer{"a link to nothing": layer(imagetest.LinkM("b", "none")), "not an archive": imagetest.BytesLayer(t, imagetest.Noise(2000))} {

@@ -31,11 +31,10 @@ type applying struct {
 	pool  map[string]*Inode
 }
 
-// Apply adds the entries of a directory or a tarball, or of a layer without whiteouts, to the tree; from has the
-// contents of its files.
-func (t *Tree) Apply(idx *layerIndex, from opener) error {
+// Apply adds the entries of a tarball, or of a layer without whiteouts, to the tree.
+func (t *Tree) Apply(idx *layerIndex) error {
 	a := &applying{to: t, n: len(t.Layers)}
-	t.Layers, t.from = append(t.Layers, idx), append(t.from, from)
+	t.Layers = append(t.Layers, idx)
 	return a.all(idx)
 }
 

@@ -1,10 +1,9 @@
-// Reads the contents of a tree's files again: each of its layers has the positions of its members.
+// Reads the contents of an image's files again: each of its layers has the positions of its members.
 
 package contents
 
 import (
 	"context"
-	"errors"
 	"io"
 	"maps"
 	"slices"
@@ -12,45 +11,16 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"vfix.dev/vfix/images/blob"
-	"vfix.dev/vfix/internal/progress"
 )
 
-// opener opens the tar stream of a layer or a tarball; nil for a stream that can be read only once.
-type opener func(context.Context) (io.ReadCloser, error)
+// opener opens the tar stream of a layer.
+type opener func(context.Context) (*blob.LayerStream, error)
 
-func (s *Session) layerOpener(l v1.Layer) opener {
-	return func(ctx context.Context) (io.ReadCloser, error) { return blob.OpenLayer(ctx, l, s.Progress) }
+func (s *Session) opener(l v1.Layer) opener {
+	return func(ctx context.Context) (*blob.LayerStream, error) { return blob.OpenLayer(ctx, l, s.Progress) }
 }
 
-func (s *Session) tarballOpener(name, title string) opener {
-	return func(ctx context.Context) (io.ReadCloser, error) {
-		f, size, err := blob.OpenRegular(name)
-		if err != nil {
-			return nil, err
-		}
-		task := progress.Start(s.Progress, "read", title, size)
-		end := func() { task.Done(); f.Close() }
-		body, _, err := blob.Decompress(ctx, blob.Reading{Ctx: ctx, Reader: f, T: task})
-		if err != nil {
-			end()
-			return nil, WrapPath(title, err)
-		}
-		return closing{body, end}, nil
-	}
-}
-
-// closing is a stream that is made of another one, which ends with it.
-type closing struct {
-	io.ReadCloser
-	end func()
-}
-
-func (c closing) Close() error {
-	defer c.end()
-	return c.ReadCloser.Close()
-}
-
-// Read calls f with the content of each of the files, layer by layer, each up to the last of them.
+// Read calls f with the content of each of the files of an image, layer by layer, each up to the last of them.
 func (t *Tree) Read(ctx context.Context, want []*Inode, f func(*Inode, io.Reader) error) error {
 	layers := map[int]map[uint32]*Inode{}
 	for _, i := range want {
@@ -60,9 +30,6 @@ func (t *Tree) Read(ctx context.Context, want []*Inode, f func(*Inode, io.Reader
 		layers[i.Layer][i.Number] = i
 	}
 	for _, n := range slices.Sorted(maps.Keys(layers)) {
-		if t.from[n] == nil {
-			return errors.New("a stream that is read once")
-		}
 		r, err := t.from[n](ctx)
 		if err != nil {
 			return err
@@ -99,14 +66,13 @@ func readMembers(ctx context.Context, r io.Reader, want map[uint32]*Inode, f fun
 	return io.ErrUnexpectedEOF
 }
 
-// Contents reads whole files, by their names.
+// Contents returns the contents of whole files, by their names.
 func (t *Tree) Contents(ctx context.Context, files map[string]*Inode) (map[string][]byte, error) {
-	read := map[*Inode][]byte{}
+	read, all := map[*Inode][]byte{}, map[string][]byte{}
 	err := t.Read(ctx, slices.Collect(maps.Values(files)), func(i *Inode, r io.Reader) (err error) {
 		read[i], err = io.ReadAll(r)
 		return err
 	})
-	all := map[string][]byte{}
 	for name, i := range files {
 		all[name] = read[i]
 	}

@@ -86,7 +86,7 @@ func (s *Session) Image(ctx context.Context, img v1.Image) (*Tree, error) {
 		return nil, err
 	}
 	for _, l := range layers {
-		t.from = append(t.from, s.layerOpener(l))
+		t.from = append(t.from, s.opener(l))
 	}
 	return t, nil
 }
@@ -135,6 +135,6 @@ func (s *Session) AddLayer(ctx context.Context, t *Tree, l v1.Layer) error {
 	if err != nil {
 		return err
 	}
-	t.from = append(t.from, s.layerOpener(l))
+	t.from = append(t.from, s.opener(l))
 	return t.stack(idx)
 }

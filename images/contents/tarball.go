@@ -38,13 +38,19 @@ func IsTarball(name string) (bool, error) {
 
 // Tarball reads a tarball, with a title for messages.
 func (s *Session) Tarball(ctx context.Context, name, title string) (*Tree, error) {
-	from := s.tarballOpener(name, title)
-	body, err := from(ctx)
+	f, size, err := blob.OpenRegular(name)
 	if err != nil {
 		return nil, err
 	}
+	defer f.Close()
+	task := progress.Start(s.Progress, "read", title, size)
+	defer task.Done()
+	body, _, err := blob.Decompress(ctx, blob.Reading{Ctx: ctx, Reader: f, T: task})
+	if err != nil {
+		return nil, WrapPath(title, err)
+	}
 	defer body.Close()
-	t, err := s.stream(ctx, body, title, from)
+	t, err := s.stream(ctx, body, title)
 	return t, WrapPath(title, err)
 }
 
@@ -71,7 +77,7 @@ func (t *Tree) missing() []string {
 func (s *Session) Exported(ctx context.Context, stream io.Reader, title string) (*Findings, error) {
 	task := progress.Start(s.Progress, "read", title, -1)
 	defer task.Done()
-	t, err := s.stream(ctx, blob.Reading{Ctx: ctx, Reader: stream, T: task}, title, nil)
+	t, err := s.stream(ctx, blob.Reading{Ctx: ctx, Reader: stream, T: task}, title)
 	if err != nil {
 		return nil, fmt.Errorf("its file system: %w", err)
 	}
@@ -80,7 +86,7 @@ func (s *Session) Exported(ctx context.Context, stream io.Reader, title string) 
 	return f, nil
 }
 
-func (s *Session) stream(ctx context.Context, r io.Reader, title string, from opener) (*Tree, error) {
+func (s *Session) stream(ctx context.Context, r io.Reader, title string) (*Tree, error) {
 	x := &examiner{S: s}
 	defer x.Close()
 	idx, rest := &layerIndex{Title: title}, bufio.NewReaderSize(r, blob.CopyBuffer)
@@ -99,7 +105,7 @@ func (s *Session) stream(ctx context.Context, r io.Reader, title string, from op
 		return nil, err
 	}
 	t := NewTree()
-	return t, t.Apply(idx, from)
+	return t, t.Apply(idx)
 }
 
 // compressTo returns a writer that compresses.

@@ -37,7 +37,7 @@ func (k *Node) IsDir() bool { return k.Typeflag == tar.TypeDir }
 type Tree struct {
 	nodes  map[string]*Node // by their paths without symlinks; "" is the root
 	Layers []*layerIndex    // as applied
-	from   []opener         // the tar stream of each layer
+	from   []opener         // the tar stream of each layer of an image
 }
 
 // NewTree returns an empty file system, with a root directory that no layer has.

@@ -128,8 +128,7 @@ func TestContents(t *testing.T) {
 		files[name] = tree.Find(name).Inode
 	}
 	got, err := tree.Contents(t.Context(), files)
-	same := maps.EqualFunc(got, want, func(a []byte, b string) bool { return string(a) == b })
-	if err != nil || !same {
+	if err != nil || !maps.EqualFunc(got, want, func(a []byte, b string) bool { return string(a) == b }) {
 		t.Errorf("got %q, %v", got, err)
 	}
 }

@@ -46,7 +46,7 @@ func (s *Shim) installed(ctx context.Context, f *contents.Findings, needed bool)
 	for _, e := range append(s.LibraryFiles(true), s.TraceFile(), contents.Extra{Name: addedfiles.Preload}) {
 		in.want(want, e.Name, t.Find(e.Name))
 	}
-	if in.content, err = in.t.Contents(ctx, want); err != nil {
+	if in.content, err = t.Contents(ctx, want); err != nil {
 		return nil, err
 	}
 	has32 := slices.ContainsFunc(addedfiles.Loaders32, func(name string) bool { return t.Find(name) != nil })
