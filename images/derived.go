@@ -86,15 +86,10 @@ func labelsOf(config []byte) map[string]string {
 	return c.Config.Labels
 }
 
-// derivedImage is a base image with one layer more. Layers of the base keep their bytes and digests.
-type derivedImage struct {
-	v1.Image
-	traced bool
-}
-
-// newDerivedImage makes the derived image. It is an OCI image whatever the base is, so that only the names of media
+// newDerivedImage makes the derived image: the base with one layer more. Layers of the base keep their bytes and digests.
+// It is an OCI image whatever the base is, so that only the names of media
 // types change; docker's names stay in a docker manifest list, which registries may not let hold another kind.
-func newDerivedImage(src *source.Source, added *contents.AddedLayer, from origin, c *changes) (*derivedImage, error) {
+func newDerivedImage(src *source.Source, added *contents.AddedLayer, from origin, c *changes) (v1.Image, error) {
 	base := src.Image
 	raw, err := base.RawConfigFile()
 	layers, lerr := base.Layers()
@@ -123,8 +118,7 @@ func newDerivedImage(src *source.Source, added *contents.AddedLayer, from origin
 	if err != nil {
 		return nil, err
 	}
-	img, err := source.EditedImage(text, config, all)
-	return &derivedImage{img, c.traced}, err
+	return source.EditedImage(text, config, all)
 }
 
 // editConfig adds a layer to an image config (image-spec config.md): its diff ID, one
@@ -141,31 +135,29 @@ func editConfig(raw []byte, layers int, diffID v1.Hash, from origin, made *chang
 		entry["created"] = created
 	}
 	entry.Set(map[string]any{"created_by": "vfix " + from.version + " rebuild", "comment": made.done})
-	if err := blob.Edit(c, "history", func(h *[]blob.Object) error {
-		*h = append(fillHistory(*h, layers), entry)
-		return nil
-	}); err != nil {
-		return nil, err
-	}
-	if err := blob.Edit(c, "rootfs.diff_ids", func(ids *[]string) error {
-		if len(*ids) != layers {
-			return hinterr.Damaged("got %d of them, want %d, one for each layer", len(*ids), layers)
-		}
-		*ids = append(*ids, diffID.String())
-		return nil
-	}); err != nil {
-		return nil, err
-	}
-	if err := blob.Edit(c, "config", func(o *blob.Object) error {
-		if *o == nil {
-			*o = blob.Object{}
-		}
-		err := blob.AddStrings(*o, "Labels", from.labels())
-		if err == nil && made.traced {
-			err = addEntrypoint(*o)
-		}
-		return err
-	}); err != nil {
+	err := cmp.Or(
+		blob.Edit(c, "history", func(h *[]blob.Object) error {
+			*h = append(fillHistory(*h, layers), entry)
+			return nil
+		}),
+		blob.Edit(c, "rootfs.diff_ids", func(ids *[]string) error {
+			if len(*ids) != layers {
+				return hinterr.Damaged("got %d of them, want %d, one for each layer", len(*ids), layers)
+			}
+			*ids = append(*ids, diffID.String())
+			return nil
+		}),
+		blob.Edit(c, "config", func(o *blob.Object) error {
+			if *o == nil {
+				*o = blob.Object{}
+			}
+			err := blob.AddStrings(*o, "Labels", from.labels())
+			if err == nil && made.traced {
+				err = addEntrypoint(*o)
+			}
+			return err
+		}))
+	if err != nil {
 		return nil, err
 	}
 	return blob.EncodeJSON(c)
@@ -231,16 +223,16 @@ func editManifest(raw, config []byte, of types.MediaType, rename func(types.Medi
 		})
 	}
 	m.Set(map[string]any{"mediaType": rename(of)}) // OCI does not demand it of the base's
-	err = blob.Edit(m, "config", func(c *blob.Object) error {
-		if *c == nil {
-			return hinterr.Damaged("missing")
-		}
-		delete(*c, "data")
-		c.Set(map[string]any{"digest": digest, "size": size})
-		return retype(*c)
-	})
-	if err == nil {
-		err = blob.Edit(m, "layers", func(l *[]blob.Object) error {
+	err = cmp.Or(
+		blob.Edit(m, "config", func(c *blob.Object) error {
+			if *c == nil {
+				return hinterr.Damaged("missing")
+			}
+			delete(*c, "data")
+			c.Set(map[string]any{"digest": digest, "size": size})
+			return retype(*c)
+		}),
+		blob.Edit(m, "layers", func(l *[]blob.Object) error {
 			for _, desc := range *l {
 				if err := retype(desc); err != nil {
 					return err
@@ -250,8 +242,7 @@ func editManifest(raw, config []byte, of types.MediaType, rename func(types.Medi
 			desc.Set(map[string]any{"mediaType": rename(types.DockerLayer), "digest": added.PackedDigest, "size": added.PackedSize})
 			*l = append(*l, desc)
 			return nil
-		})
-	}
+		}))
 	if err == nil && rename(types.DockerManifestSchema2) == types.OCIManifestSchema1 { // docker's manifests have no annotations
 		err = blob.AddStrings(m, "annotations", from.labels())
 	}

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/source"
@@ -66,12 +68,17 @@ func Rebuild(ctx context.Context, name string, o RebuildOptions) (*Rebuilt, erro
 	return job.Run(ctx, s)
 }
 
-// Job is the rebuild of an open source: its base image, what the result says about it, and where the result goes.
+// Job is the rebuild of an open source: its base image, what the result says about it, where the result goes, and what
+// vfix makes of it.
 type Job struct {
-	src    *source.Source
-	origin origin
-	dest   *source.Ref // nil for a dry run
-	o      RebuildOptions
+	src     *source.Source
+	origin  origin
+	dest    *source.Ref // nil for a dry run
+	o       RebuildOptions
+	changes *changes
+	added   *contents.AddedLayer
+	img     v1.Image // nil if there is nothing to do
+	out     *Rebuilt
 }
 
 // NewJob prepares the rebuild of a source. It checks the destination; a root filesystem becomes an image.
@@ -107,65 +114,50 @@ func jobOf(ctx context.Context, src *source.Source, o RebuildOptions) (*Job, err
 
 // Run writes the derived image: the stages of a rebuild. After an error beyond the scan the result has the findings.
 func (j *Job) Run(ctx context.Context, s *contents.Session) (*Rebuilt, error) {
-	d, err := j.derive(ctx, s)
-	if d == nil {
-		return nil, err
-	}
-	defer d.close()
+	defer j.close()
+	err := j.derive(ctx, s)
 	if err == nil {
-		err = d.put(ctx)
+		err = j.put(ctx, s)
 	}
-	return d.out, err
+	return j.out, err
 }
 
-// derivation is what vfix makes of one image. img is nil if there is nothing to do.
-type derivation struct {
-	*Job
-	s       *contents.Session
-	found   *contents.Findings
-	changes *changes
-	added   *contents.AddedLayer
-	img     *derivedImage
-	out     *Rebuilt
-}
-
-func (d *derivation) close() {
-	if d.added != nil {
-		d.added.Close()
+func (j *Job) close() {
+	if j.added != nil {
+		j.added.Close()
 	}
 }
 
 // derive makes the derived image of an image: its layers, each read once, become one tree; its changes one layer. If
-// it fails after the scan, the derivation has the findings.
-func (j *Job) derive(ctx context.Context, s *contents.Session) (*derivation, error) {
+// it fails after the scan, the result has the findings.
+func (j *Job) derive(ctx context.Context, s *contents.Session) error {
 	f, err := s.Scan(ctx, j.src)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	d := &derivation{Job: j, s: s, found: f}
-	d.out = &Rebuilt{Findings: f, BaseName: j.origin.baseName, BaseDigest: j.origin.baseDigest}
-	d.changes, err = findChanges(ctx, f, &j.o.Shim, j.o.Fallback)
-	if err != nil || d.changes.none() {
-		d.out.Unchanged = err == nil
-		return d, err
+	j.out = &Rebuilt{Findings: f, BaseName: j.origin.baseName, BaseDigest: j.origin.baseDigest}
+	j.changes, err = findChanges(ctx, f, &j.o.Shim, j.o.Fallback)
+	if err != nil || j.changes.none() {
+		j.out.Unchanged = err == nil
+		return err
 	}
-	c := d.changes
-	d.out.Fixed, d.out.Warnings, d.out.Notes = c.fixed, c.warnings, c.notes
-	if d.added, err = contents.NewLayer(ctx, f.Tree, c.targets, c.extras); err != nil {
-		return d, err
+	c := j.changes
+	j.out.Fixed, j.out.Warnings, j.out.Notes = c.fixed, c.warnings, c.notes
+	if j.added, err = contents.NewLayer(ctx, f.Tree, c.targets, c.extras); err != nil {
+		return err
 	}
-	d.out.LayerSize = d.added.PackedSize
+	j.out.LayerSize = j.added.PackedSize
 	source.NoteDepth(len(f.Tree.Layers)+1, s.Progress)
-	d.img, err = newDerivedImage(j.src, d.added, d.origin, c)
-	return d, err
+	j.img, err = newDerivedImage(j.src, j.added, j.origin, c)
+	return err
 }
 
 // put writes the result, with the statement about it, to its destination. If nothing had to be changed, the result is
 // the base: if the user named a DEST, it is written there unchanged, as the user's next command expects an image
 // under that name.
-func (d *derivation) put(ctx context.Context) error {
-	out, src, o := d.out, d.src, &d.o
-	if d.dest == nil || out.Unchanged && o.Dest == "" {
+func (j *Job) put(ctx context.Context, s *contents.Session) error {
+	out, src, o := j.out, j.src, &j.o
+	if j.dest == nil || out.Unchanged && o.Dest == "" {
 		out.Reference = baseReference(src)
 		if out.Unchanged {
 			out.Digest = src.Digest
@@ -176,50 +168,50 @@ func (d *derivation) put(ctx context.Context) error {
 	if out.Unchanged {
 		progress.Note(o.Media.Progress, "nothing to do: %s gets the base as it is", o.Dest)
 	} else {
-		res.Image = d.img
+		res.Image = j.img
 		if src.Index != nil {
 			var err error
-			if res.Index, err = source.ReplaceInIndex(src.Index, src.Entry, d.img); err != nil {
+			if res.Index, err = source.ReplaceInIndex(src.Index, src.Entry, j.img); err != nil {
 				return err
 			}
 		}
 	}
 	if o.Provenance == "" || out.Unchanged {
-		return d.store(ctx, res)
+		return j.store(ctx, s, res)
 	}
 	file, err := atomicfile.Create(o.Provenance) // before the image: it may fail
 	if err != nil {
 		return fmt.Errorf("statement of provenance: %w", err)
 	}
 	defer file.Discard()
-	if err := d.store(ctx, res); err != nil {
+	if err := j.store(ctx, s, res); err != nil {
 		return err
 	}
-	if err := d.writeStatement(file); err != nil {
+	if err := j.writeStatement(file); err != nil {
 		return fmt.Errorf("statement of provenance %s: %w", o.Provenance, err)
 	}
 	out.Provenance = o.Provenance
 	return file.Commit()
 }
 
-func (d *derivation) store(ctx context.Context, res source.Result) (err error) {
+func (j *Job) store(ctx context.Context, s *contents.Session, res source.Result) (err error) {
 	var st source.Stored
-	dest := *d.dest
+	dest := *j.dest
 	switch {
 	case dest.Transport != source.Dir:
-		st, err = source.Put(ctx, dest, res, d.o.Media)
-	case d.img != nil && d.img.traced:
+		st, err = source.Put(ctx, dest, res, j.o.Media)
+	case j.changes.traced:
 		err = hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: a root filesystem has no entrypoint to run under vfix-trace", dest), "omit the fallback: --fallback never")
 	default:
-		st, err = putDirectory(ctx, d.s, dest, res.Image)
+		st, err = putDirectory(ctx, s, dest, res.Image)
 	}
 	if err == nil {
-		d.out.Stored = dest.String()
+		j.out.Stored = dest.String()
 	}
-	d.out.Reference, d.out.Digest = st.Reference, st.Digest
-	d.out.Warnings = append(d.out.Warnings, st.Warnings...)
+	j.out.Reference, j.out.Digest = st.Reference, st.Digest
+	j.out.Warnings = append(j.out.Warnings, st.Warnings...)
 	if errors.Is(err, hinterr.ErrDamaged) { // most often a layer that was not read before, as another image has it too
-		err = fmt.Errorf("copying %s: %w", d.src.Typed(), err)
+		err = fmt.Errorf("copying %s: %w", j.src.Typed(), err)
 	}
 	return err
 }

@@ -93,14 +93,14 @@ func stateBytes(r io.Reader) (statedBytes, error) {
 func digestSet(h v1.Hash) map[string]string { return map[string]string{h.Algorithm: h.Hex} }
 
 // writeStatement writes the statement about the derived image, which is stored.
-func (d *derivation) writeStatement(w io.Writer) error {
-	p, err := d.predicate()
+func (j *Job) writeStatement(w io.Writer) error {
+	p, err := j.predicate()
 	if err != nil {
 		return err
 	}
 	s := statement{Type: statementType, PredicateType: predicateType, Predicate: p, Subject: []artifact{}}
-	if stored, err := v1.NewHash(d.out.Digest); err == nil { // a root filesystem has none
-		s.Subject = append(s.Subject, artifact{source.BaseName(*d.dest), digestSet(stored)})
+	if stored, err := v1.NewHash(j.out.Digest); err == nil { // a root filesystem has none
+		s.Subject = append(s.Subject, artifact{source.BaseName(*j.dest), digestSet(stored)})
 	}
 	raw, err := blob.EncodeJSON(s)
 	if err == nil {
@@ -109,33 +109,33 @@ func (d *derivation) writeStatement(w io.Writer) error {
 	return err
 }
 
-func (d *derivation) predicate() (predicate, error) {
-	base, err := v1.NewHash(d.origin.baseDigest)
+func (j *Job) predicate() (predicate, error) {
+	base, err := v1.NewHash(j.origin.baseDigest)
 	if err != nil {
 		return predicate{}, fmt.Errorf("base: %w", err)
 	}
-	config, err := d.img.ConfigName()
+	config, err := j.img.ConfigName()
 	if err != nil {
 		return predicate{}, err
 	}
 	doc := predicate{
-		Version: d.origin.version, Options: d.origin.options,
-		Base:    statedBase{artifact{d.origin.baseName, digestSet(base)}, []string{}},
-		Derived: statedDerived{digestSet(config), d.added.PlainDigest.String(), d.changes.traced},
+		Version: j.origin.version, Options: j.origin.options,
+		Base:    statedBase{artifact{j.origin.baseName, digestSet(base)}, []string{}},
+		Derived: statedDerived{digestSet(config), j.added.PlainDigest.String(), j.changes.traced},
 		Files:   []statedFile{}, Added: []statedContent{},
 	}
-	for _, l := range d.found.Tree.Layers {
+	for _, l := range j.out.Findings.Tree.Layers {
 		doc.Base.Layers = append(doc.Base.Layers, l.DiffID.String())
 	}
-	for i := range d.changes.targets {
-		h := &d.changes.targets[i]
+	for i := range j.changes.targets {
+		h := &j.changes.targets[i]
 		f, err := stateFile(h)
 		if err != nil {
 			return doc, fmt.Errorf("%s: %w", h.Names[0], err)
 		}
 		doc.Files = append(doc.Files, f)
 	}
-	for _, e := range d.changes.extras {
+	for _, e := range j.changes.extras {
 		doc.Added = append(doc.Added, stateExtra(e))
 	}
 	return doc, nil

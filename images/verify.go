@@ -98,22 +98,20 @@ func (v *Verified) again(ctx context.Context, base, src *source.Source, o Verify
 	if images && rebuilt {
 		v.names(job, labels, o.Version)
 	}
-	d, err := job.derive(ctx, s)
-	if d != nil {
-		defer d.close()
-	}
+	defer job.close()
+	err = job.derive(ctx, s)
 	switch {
 	case err != nil:
 	case images:
-		err = v.image(d, src, rebuilt)
+		err = v.image(job, src, rebuilt)
 	case src.Image == nil:
 		err = withRootImage(ctx, src, o.Media)
 	}
 	if err == nil && (!images || len(v.Problems) > 0) {
-		err = v.layers(ctx, o, d, src)
+		err = v.layers(ctx, o, job, src)
 	}
 	if err == nil && len(v.Problems) == 0 && (rebuilt || !images) {
-		v.Compared = len(d.changes.targets)
+		v.Compared = len(job.changes.targets)
 	}
 	return err
 }
@@ -151,12 +149,12 @@ func (v *Verified) names(j *Job, labels map[string]string, version string) {
 
 // image compares the config of an image with that of the derived image, and their indexes. An image that was not rebuilt
 // may be the base.
-func (v *Verified) image(d *derivation, src *source.Source, rebuilt bool) error {
+func (v *Verified) image(j *Job, src *source.Source, rebuilt bool) error {
 	is, err := src.Image.RawConfigFile()
-	want, werr := d.src.Image.RawConfigFile()
-	if d.img != nil && (rebuilt || !bytes.Equal(want, is)) {
-		want, werr = d.img.RawConfigFile()
-		for _, e := range d.changes.extras {
+	want, werr := j.src.Image.RawConfigFile()
+	if j.img != nil && (rebuilt || !bytes.Equal(want, is)) {
+		want, werr = j.img.RawConfigFile()
+		for _, e := range j.changes.extras {
 			v.Added = append(v.Added, e.Name)
 		}
 		slices.Sort(v.Added)
@@ -164,7 +162,7 @@ func (v *Verified) image(d *derivation, src *source.Source, rebuilt bool) error 
 	if err := errors.Join(err, werr); err != nil {
 		return err
 	}
-	return errors.Join(v.same("image config", want, is), v.index(d.src, src))
+	return errors.Join(v.same("image config", want, is), v.index(j.src, src))
 }
 
 // index compares the indexes that the images were chosen from, in which only the patched image differs.
@@ -188,13 +186,13 @@ func (v *Verified) index(base, src *source.Source) error {
 }
 
 // layers names the paths that differ.
-func (v *Verified) layers(ctx context.Context, o VerifyOptions, d *derivation, src *source.Source) error {
+func (v *Verified) layers(ctx context.Context, o VerifyOptions, j *Job, src *source.Source) error {
 	s := contents.NewSession(o.Jobs, o.Media.Progress, patch.Options{})
 	defer s.Close()
 	s.Sums = true
-	want, err := s.Image(ctx, d.src.Image)
-	if err == nil && d.added != nil {
-		err = s.AddLayer(ctx, want, d.added)
+	want, err := s.Image(ctx, j.src.Image)
+	if err == nil && j.added != nil {
+		err = s.AddLayer(ctx, want, j.added)
 	}
 	if err != nil {
 		return err

@@ -12,41 +12,22 @@ import (
 	"vfix.dev/vfix/rewriter/patch"
 )
 
-// Verdict is the result of the examination of a source. The zero value is Incomplete: an unexamined source is not
-// cleared.
-type Verdict uint8
+// Verdict is the result of the examination of a source, as a word of JSON.
+type Verdict string
 
 // The verdicts.
 const (
 	// Incomplete: no live call site was found, but something was not examined, or has a reference that cannot be
 	// judged.
-	Incomplete Verdict = iota
+	Incomplete Verdict = "incomplete"
 	// NotAffected: everything was examined, and the fallback covers all remaining call sites.
-	NotAffected
+	NotAffected Verdict = "not-affected"
 	// Affected: it has live call sites that no fallback in it covers.
-	Affected
+	Affected Verdict = "affected"
 )
 
-// verdictWords are the words in text and in JSON.
-var verdictWords = [...]struct{ text, json string }{
-	Incomplete: {"INCOMPLETE", "incomplete"}, NotAffected: {"NOT AFFECTED", "not-affected"}, Affected: {"AFFECTED", "affected"},
-}
-
-func (v Verdict) String() string { return verdictWords[v].text }
-
-// MarshalText returns the word for JSON.
-func (v Verdict) MarshalText() ([]byte, error) { return []byte(verdictWords[v].json), nil }
-
-// UnmarshalText reads the word of JSON.
-func (v *Verdict) UnmarshalText(b []byte) error {
-	for i, w := range verdictWords {
-		if w.json == string(b) {
-			*v = Verdict(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("%q is not a verdict", b)
-}
+// String returns the words for people.
+func (v Verdict) String() string { return strings.ToUpper(strings.ReplaceAll(string(v), "-", " ")) }
 
 // Verdict returns the verdict on the source as it was read.
 func (f *Findings) Verdict() Verdict { return f.verdict(f.UncoveredSites()) }
@@ -70,10 +51,10 @@ func (f *Findings) Complete() bool { return f.IncompleteText() == "" }
 
 // IncompleteText explains why a verdict is incomplete; "" if it is complete.
 func (f *Findings) IncompleteText() string {
-	missing := f.MissingLibraries()
+	missing, unread := f.MissingLibraries(), f.UnreadText()
 	switch affected := f.UncoveredSites() > 0; {
-	case f.Unread() > 0:
-		return f.UnreadText()
+	case unread != "":
+		return unread
 	case len(missing) > 0 && !affected:
 		return "what it loads was not examined: " + strings.Join(missing, ", ")
 	case f.UnknownSites() > 0 && !affected:
@@ -91,26 +72,9 @@ func (f *Findings) UnknownText() string {
 	return plural(f.UnknownSites(), "reference") + " to the vsyscall page cannot be judged"
 }
 
-// Unread returns the number of unreadable files, directories and layers.
-func (f *Findings) Unread() int {
-	paths, layers := f.unread()
-	return paths + layers
-}
-
-// UnreadText lists the unreadable parts of a source, of which there is one at least.
+// UnreadText counts the unreadable files, directories and layers of a source; "" if there is none.
 func (f *Findings) UnreadText() string {
-	paths, layers := f.unread()
-	var parts []string
-	if paths > 0 {
-		parts = append(parts, plural(paths, "path"))
-	}
-	if layers > 0 {
-		parts = append(parts, plural(layers, "layer"))
-	}
-	return strings.Join(parts, " and ") + " could not be read"
-}
-
-func (f *Findings) unread() (paths, layers int) {
+	paths, layers := 0, 0
 	for _, p := range f.Passed {
 		switch {
 		case p.Unread && p.Path == "":
@@ -119,7 +83,15 @@ func (f *Findings) unread() (paths, layers int) {
 			paths++
 		}
 	}
-	return paths, layers
+	switch {
+	case paths+layers == 0:
+		return ""
+	case layers == 0:
+		return plural(paths, "path") + " could not be read"
+	case paths == 0:
+		return plural(layers, "layer") + " could not be read"
+	}
+	return plural(paths, "path") + " and " + plural(layers, "layer") + " could not be read"
 }
 
 func plural(n int, noun string) string {
