@@ -98,6 +98,16 @@ record() { tail -n 1 "$work/state/starts.jsonl" | jq -r "$1"; }
 	expect 'files in the layer' "$(find "$work/upper" -type f)" ''
 }
 
+@test "vfix-runtime: no place for the record: the container starts, with a line in the log, or without one on stderr" {
+	configure '{state: "/dev/null/vfix"}'
+	start
+	expect "status: $output" "$status" 0
+	expect 'lines in the log' "$(grep -c 'level=warning msg="vfix: mkdir /dev/null: not a directory; no record: mkdir' "$work/log")" 1
+	run "$VFIX_RUNTIME" create --bundle "$work/bundle" c1
+	expect 'calls of the runtime' "$(wc -l <"$work/started")" 2
+	expect_match stderr "$output" 'vfix: mkdir /dev/null: not a directory; no record: mkdir'
+}
+
 @test "vfix-runtime: required refuses a container in which something is left, and says what" {
 	configure '{required: true}'
 	start

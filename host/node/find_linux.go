@@ -46,6 +46,17 @@ func (l *looker) find() (*findings, error) {
 	return all, nil
 }
 
+// cacheUse is what a record says about the cache.
+func (l *looker) cacheUse() string {
+	switch {
+	case l.dirs[0].own: // the layers are not known
+		return "none"
+	case l.missed:
+		return "miss"
+	}
+	return "hit"
+}
+
 // few is how many entries a layer has at most that is not stored if it has nothing to patch: a look takes less time.
 // Engines make such a layer for each container.
 const few = 100

@@ -43,7 +43,7 @@ func Main(args []string, o Options) int {
 			c.report("error", err)
 			return 1
 		}
-		if err != nil && c.log != "" { // without a log, stderr may be the container's; the record has the reason
+		if err != nil && (c.log != "" || s.unrecorded) { // stderr may be the container's, and the record has the reason
 			c.report("warning", err)
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"path"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/internal/filecopy"
@@ -22,8 +22,8 @@ import (
 // staging is the directory in a root in which files are made.
 const staging = ".vfix-staging"
 
-// batch is how many files are made together: each is an open file.
-const batch = 64
+// parallel is how many files are made at the same time: the disk writes them together.
+const parallel = 16
 
 // addition is a file for a root: its names there, and what writes it.
 type addition struct {
@@ -52,39 +52,36 @@ func (r *root) place(files []addition) []error {
 	if err := r.tree.Mkdir(staging, private); err != nil {
 		return slices.Repeat([]error{err}, len(files))
 	}
-	var errs []error
-	for some := range slices.Chunk(files, batch) {
-		errs = append(errs, r.placeSome(some)...)
-	}
-	return errs
-}
-
-// placeSome puts files into the root that are open at the same time. Without fsync an ext4 or XFS file could be empty
-// after a power failure, and hide the original.
-func (r *root) placeSome(files []addition) []error {
 	errs := make([]error, len(files))
 	staged := func(i int) string { return path.Join(staging, strconv.Itoa(i)) }
-	var syncs sync.WaitGroup
+	var made errgroup.Group
+	made.SetLimit(parallel)
 	for i, file := range files {
-		var f *os.File
-		const private = 0o600
-		if f, errs[i] = r.tree.OpenFile(staged(i), os.O_RDWR|os.O_CREATE|os.O_EXCL, private); errs[i] != nil {
-			continue
-		}
-		if errs[i] = file.write(f); errs[i] != nil {
-			f.Close()
-			continue
-		}
-		syncs.Go(func() { errs[i] = errors.Join(f.Sync(), f.Close()) })
+		made.Go(func() error {
+			errs[i] = r.stage(staged(i), file.write)
+			return nil
+		})
 	}
-	syncs.Wait()
+	_ = made.Wait()
 	for i, file := range files {
 		if errs[i] == nil {
 			errs[i] = r.name(staged(i), file.names)
 		}
-		_ = r.tree.Remove(staged(i))
 	}
 	return errs
+}
+
+// stage makes a file. Without fsync an ext4 or XFS file could be empty after a power failure, and hide the original.
+func (r *root) stage(name string, write func(*os.File) error) error {
+	const private = 0o600
+	f, err := r.tree.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, private)
+	if err != nil {
+		return err
+	}
+	if err = write(f); err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
 }
 
 // name gives a file its names below the root, in directories that keep their times.
@@ -107,7 +104,7 @@ func (r *root) name(staged string, names []string) error {
 }
 
 // rewrite makes the patched file of a target.
-func (r *root) rewrite(t *target, b *bounds, w *os.File) error {
+func (r *root) rewrite(t *target, w *os.File) error {
 	fd, err := r.openFile(t.todo[0])
 	if err != nil {
 		return err
@@ -123,9 +120,6 @@ func (r *root) rewrite(t *target, b *bounds, w *os.File) error {
 	}
 	if t.Links != len(t.Names) {
 		return fmt.Errorf("it has %d names, of which the container shows %d", t.Links, len(t.Names))
-	}
-	if b.written -= t.Size; b.written < 0 {
-		return fmt.Errorf("%w: too many bytes of patched files", errBound)
 	}
 	const immutable, appendOnly, verity = 0x10, 0x20, 0x100000 // FS_…_FL of uapi/linux/fs.h
 	const marked = immutable | appendOnly | verity

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"vfix.dev/vfix/host/examiner"
@@ -30,37 +29,54 @@ type start struct {
 	limits bounds
 	config Config
 	record Record
-	// required is set by the work, and is right even if the work fails or hangs.
-	required *atomic.Bool
-	pid      int // of the container's first process, which waits for the hook; 0 without a hook
+	// unrecorded: the record could not be written.
+	unrecorded bool
+	pid        int // of the container's first process, which waits for the hook; 0 without a hook
 }
 
 // newStart returns the start of a container through a door.
 func newStart(o *Options, door, id string) *start {
-	return &start{Options: o, load: LoadConfig, limits: defaultBounds, required: new(atomic.Bool), record: Record{Door: door, Container: id}}
+	return &start{Options: o, load: LoadConfig, limits: defaultBounds, record: Record{Door: door, Container: id}}
 }
 
 // errRequired: the container must not start, because something is left.
 var errRequired = errors.New("container not started: unpatched files are left, and the configuration or an annotation has required=true")
 
-// run patches a container's files, and records what it did. Its error is errRequired, or says why the container starts
-// unpatched.
+// run is the work of a start: the configuration, the files of the container, the record. Its error is errRequired, or
+// says why the container starts unpatched.
 func (s *start) run(bundle, configPath string) error {
 	begun := time.Now()
 	s.record.Time, s.record.Vfix, s.record.Result = begun.UTC(), s.Version, Skipped
-	err := s.within(bundle, configPath)
-	if err != nil && s.record.Reason == "" {
+	config, err := s.load()
+	s.config = config
+	spec, serr := readSpec(configPath, bundle)
+	var set settings
+	if err = errors.Join(err, serr); err == nil {
+		set, err = s.config.decide(spec.Annotations)
+	}
+	switch {
+	case err != nil:
+	case set.enabled:
+		err = s.within(spec, set)
+	default:
+		s.record.Result = Disabled
+	}
+	if err != nil {
 		s.record.Reason = err.Error()
 	}
-	if s.required.Load() && (err != nil || s.record.Result == Partial) {
+	if set.required && (err != nil || s.record.Result == Partial) {
 		s.record.Result, err = Refused, fmt.Errorf("%w: %s", errRequired, s.record.why())
 	}
 	s.record.Millis = float64(time.Since(begun).Microseconds()) / 1e3
-	return errors.Join(err, s.config.add(s.record))
+	if lost := s.config.add(s.record); lost != nil {
+		s.unrecorded = true
+		err = errors.Join(err, fmt.Errorf("no record: %w", lost))
+	}
+	return err
 }
 
-// within runs the work, and gives it up if it hangs: a read from a network or FUSE may.
-func (s *start) within(bundle, configPath string) error {
+// within patches the container's files, and gives it up if it hangs: a read from a network or FUSE may.
+func (s *start) within(spec *spec, set settings) error {
 	const grace = 2 * time.Second
 	worker := *s
 	done := make(chan error, 1)
@@ -70,7 +86,7 @@ func (s *start) within(bundle, configPath string) error {
 				done <- fmt.Errorf("internal error: %v", fault)
 			}
 		}()
-		done <- worker.work(bundle, configPath)
+		done <- worker.patch(spec, set)
 	}()
 	select {
 	case err := <-done:
@@ -81,30 +97,10 @@ func (s *start) within(bundle, configPath string) error {
 	}
 }
 
-// work is the start: the configuration, the root, the patches, the files.
-func (s *start) work(bundle, configPath string) error {
-	config, err := s.load()
-	s.config = config
-	spec, serr := readSpec(configPath, bundle)
-	if err := errors.Join(err, serr); err != nil {
-		return err
-	}
-	set, err := s.config.decide(spec.Annotations)
-	s.required.Store(set.required)
-	if err != nil {
-		return err
-	}
-	if !set.enabled {
-		s.record.Result = Disabled
-		return nil
-	}
+// patch finds what a root needs, and changes its files.
+func (s *start) patch(spec *spec, set settings) error {
 	s.record.NotExamined = spec.volumes()
-	return s.patch(spec.Root.Path, set)
-}
-
-// patch changes the files of a root.
-func (s *start) patch(path string, set settings) error {
-	r, err := openRoot(path, s.record.Container)
+	r, err := openRoot(spec.Root.Path, s.record.Container)
 	if err != nil {
 		return err
 	}
@@ -120,15 +116,7 @@ func (s *start) patch(path string, set settings) error {
 	l.until = time.Now().Add(l.time)
 	l.Examiner = examiner.Examiner{Until: l.until, Fixes: set.fixes, Dir: cache.dir}
 	found, err := l.find()
-	s.record.Examined = l.examined
-	switch {
-	case r.dirs[0].own:
-		s.record.Cache = "none"
-	case l.missed:
-		s.record.Cache = "miss"
-	default:
-		s.record.Cache = "hit"
-	}
+	s.record.Examined, s.record.Cache = l.examined, l.cacheUse()
 	if err != nil {
 		return err
 	}
@@ -140,9 +128,15 @@ func (s *start) patch(path string, set settings) error {
 func (s *start) apply(r *root, targets []*target, set settings) error {
 	var todo []*target
 	for _, t := range targets {
-		if len(t.todo) > 0 && !t.Empty() {
-			todo = append(todo, t)
+		if len(t.todo) == 0 || t.Empty() {
+			continue
 		}
+		if s.limits.written -= t.Size; s.limits.written < 0 {
+			t.gone = true
+			s.record.Left = append(s.record.Left, leftover{t.path(), errBound.Error() + ": too many bytes of patched files"})
+			continue
+		}
+		todo = append(todo, t)
 	}
 	if len(todo) > 0 || set.fallback {
 		if err := r.inUse(s.pid); err != nil {
@@ -158,7 +152,7 @@ func (s *start) apply(r *root, targets []*target, set settings) error {
 	}
 	files := make([]addition, len(todo))
 	for i, t := range todo {
-		files[i] = addition{t.todo, func(w *os.File) error { return r.rewrite(t, &s.limits, w) }}
+		files[i] = addition{t.todo, func(w *os.File) error { return r.rewrite(t, w) }}
 		if t.Fix != "" {
 			if err := r.put(addedfiles.FixOf(t.Fix).File.Name, addedfiles.FixOf(t.Fix).File.Body, addedfiles.Mode); err != nil {
 				return err

@@ -317,8 +317,7 @@ func TestForeignEntry(t *testing.T) {
 		"other times": func() { tgt.Edits, tgt.Mtime = nil, tgt.Mtime+1 },
 	} {
 		change()
-		b := defaultBounds
-		errs := r.place([]addition{{tgt.todo, func(w *os.File) error { return r.rewrite(tgt, &b, w) }}})
+		errs := r.place([]addition{{tgt.todo, func(w *os.File) error { return r.rewrite(tgt, w) }}})
 		if !errors.Is(errs[0], errOther) {
 			t.Errorf("%s: got %v", what, errs)
 		}
