@@ -11,6 +11,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/landlock-lsm/go-landlock/landlock"
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 )
@@ -42,11 +43,12 @@ func Confine(memory int64, cpu time.Duration) error {
 		_, _ = unix.Write(fd, []byte("1000"))
 		unix.Close(fd)
 	}
-	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 {
-		return fmt.Errorf("no_new_privs: %w", errno)
+	// The filter gives it to all threads.
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("no_new_privs: %w", err)
 	}
-	if err := landlock(); err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EOPNOTSUPP) {
-		return fmt.Errorf("landlock: %w", err)
+	if err := closeFiles(); err != nil {
+		return err
 	}
 	// In a user namespace without that user, only the filter protects.
 	if syscall.Setgroups(nil) == nil && syscall.Setresgid(nobody, nobody, nobody) == nil {
@@ -58,20 +60,8 @@ func Confine(memory int64, cpu time.Duration) error {
 	return filter()
 }
 
-// landlock denies all access to files: its ruleset handles the rights of the first version (uapi/linux/landlock.h), and
-// has no rule.
-func landlock() error {
-	rules := unix.LandlockRulesetAttr{Handled_access_fs: 0x1fff}
-	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&rules)), unsafe.Sizeof(rules.Handled_access_fs), 0)
-	if errno != 0 {
-		return errno
-	}
-	defer unix.Close(int(fd))
-	if _, _, errno = syscall.AllThreadsSyscall(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); errno != 0 {
-		return errno
-	}
-	return nil
-}
+// closeFiles denies all access to files by the first version of Landlock, if the kernel has it.
+func closeFiles() error { return landlock.V1.BestEffort().RestrictPaths() }
 
 // confinedCalls are the system calls of a Go program that computes, and reads and writes open files. None of them
 // opens a file, creates a socket, or starts a program.
