@@ -12,7 +12,6 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/install"
-	"vfix.dev/vfix/internal/textutil"
 )
 
 func newInstallCommand(out *output, e engine) *cobra.Command {
@@ -51,7 +50,7 @@ func newInstaller(use string, optional bool, o *install.Options, out *output, ac
 		}
 		err = out.show(o.DryRun, *done, func(screen.Stream) { out.installed(o, done) })
 		if err == nil && done.Stays {
-			return finding("afterwards, remove the rest: "+again(o), "the runtime is still needed, and stays")
+			return finding("afterwards, run the same command again to remove the rest", "the runtime is still needed, and stays")
 		}
 		return err
 	})
@@ -62,21 +61,6 @@ func newInstaller(use string, optional bool, o *install.Options, out *output, ac
 	f.BoolVar(&o.DryRun, "dry-run", false, "show what would be done without writing anything")
 	addFormat(cmd)
 	return cmd
-}
-
-// again is the command that goes on with an uninstall.
-func again(o *install.Options) string {
-	words := []string{"vfix", "uninstall"}
-	if o.Engine != "" {
-		words = append(words, o.Engine)
-	}
-	if filepath.Clean(o.Root) != "/" {
-		words = append(words, "--root", textutil.QuotePath(o.Root))
-	}
-	if o.Config != "" {
-		words = append(words, "--config", textutil.QuotePath(o.Config))
-	}
-	return strings.Join(words, " ")
 }
 
 // programs are what install writes: this program, and the one that it carries.

@@ -55,7 +55,7 @@ func TestInstallOutput(t *testing.T) {
 		return &install.Result{Users: []string{"db", "web"}, Stays: true}, nil
 	}
 	got = runLine(e, "uninstall", "docker")
-	if got.status != 3 || !strings.Contains(got.stderr, "need the runtime: db, web") || !strings.Contains(got.stderr, "remove the rest: vfix uninstall docker") {
+	if got.status != 3 || !strings.Contains(got.stderr, "need the runtime: db, web") || !strings.Contains(got.stderr, "run the same command again") {
 		t.Errorf("users: got %+v", got)
 	}
 }

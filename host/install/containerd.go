@@ -57,49 +57,44 @@ type containerdConfig struct {
 	}
 }
 
-// planContainerd plans a file of vfix's own if the engine imports a directory, else a block for its configuration. The
-// runtime is like the default one: above all it has the same cgroup driver.
-func planContainerd(t tree, e engine, use usage) (file, error) {
+// containerdPart is the runtime, like the default one: above all it has the same cgroup driver. Without a directory that
+// the engine imports, it belongs into the engine's own configuration.
+func containerdPart(t *tree, e engine) (own, table string, err error) {
 	text, err := t.read(e.config)
 	if err != nil {
-		return file{}, err
-	}
-	if text == nil && e.name != "containerd" && use != unused {
-		return file{}, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%s: not found", e.config), "start %s first: it writes this file", e.name)
+		return "", "", err
 	}
 	c, begin := containerdConfig{}, ""
+	if text == nil && e.name != "containerd" {
+		return c.importedFile(e), "", hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%s: not found", e.config), "start %s first: it writes this file", e.name)
+	}
 	if len(bytes.TrimSpace(text)) == 0 { // containerd has its defaults
 		c.Version, begin = 2, "version = 2\n\n" // all containerds since 1.3 read it
 	}
 	if err := toml.Unmarshal(text, &c); err != nil {
-		return file{}, hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "%s: %v", e.config, err), "correct it first: containerd cannot read it either")
+		return "", "", hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "%s: %v", e.config, err), "correct it first: containerd cannot read it either")
 	}
 	plugin := criPlugin[c.Version]
 	if plugin == "" {
-		return file{}, hinterr.Errorf(hinterr.ErrUnsupported, "%s: version %d; vfix knows 1 to 4", e.config, c.Version)
+		return "", "", hinterr.Errorf(hinterr.ErrUnsupported, "%s: version %d; vfix knows 1 to 4", e.config, c.Version)
 	}
 	cri := c.Plugins[plugin].Containerd
 	like, known := cri.Runtimes[cmp.Or(cri.DefaultRuntime, "runc")]
-	table := fmt.Sprintf(runtimeTable, plugin, like.Options.SystemdCgroup)
-	if own := cmp.Or(e.dropIn, importedFile(e, c)); own != "" {
-		f := file{path: own}
-		if use != unused {
-			f.data = fmt.Appendf(nil, "# Written by 'vfix install'; 'vfix uninstall' removes it.\nversion = %d\n\n%s", c.Version, table)
-		}
-		return f, nil
+	table = fmt.Sprintf(runtimeTable, plugin, like.Options.SystemdCgroup)
+	if own = c.importedFile(e); own != "" {
+		return own, fmt.Sprintf("# Written by 'vfix install'; 'vfix uninstall' removes it.\nversion = %d\n\n%s", c.Version, table), nil
 	}
 	if !known && c.Version < firstMerge {
 		table += fmt.Sprintf(builtIn, plugin)
 	}
-	f := file{path: e.config, byHand: true, remove: use == unused}
-	if bytes.Contains(text, []byte(RuntimePath)) == f.remove {
-		f.data = []byte(begin + table)
-	}
-	return f, nil
+	return "", begin + table, nil
 }
 
 // importedFile is a path in the directory that a configuration imports, "" if it imports none.
-func importedFile(e engine, c containerdConfig) string {
+func (c containerdConfig) importedFile(e engine) string {
+	if e.name == "k0s" {
+		return "/etc/k0s/containerd.d/vfix.toml"
+	}
 	for _, pattern := range c.Imports {
 		dir, name := path.Split(pattern)
 		if c.Version < firstMerge || name != "*.toml" {

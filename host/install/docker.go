@@ -17,7 +17,9 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-func planDocker(t tree, e engine, use usage) (file, error) {
+// member is daemon.json with or without the members. As long as vfix is the default, the runtime stays: docker goes on
+// using it until it is restarted.
+func member(t *tree, e engine, use usage) (file, error) {
 	text, err := t.read(e.config)
 	if err != nil {
 		return file{}, err
@@ -38,10 +40,12 @@ func planDocker(t tree, e engine, use usage) (file, error) {
 			`remove that member, and write the program of that runtime to /etc/vfix/vfix.json: {"runtime": "PATH"}`)
 	}
 	const runtime = `{"path": "` + RuntimePath + `"}`
-	f := file{path: e.config, firstStep: use == unused && now.Default == Name}
+	f := file{path: e.config}
+	if use == unused && now.Default == Name {
+		use = selected
+	}
 	_, known := now.Runtimes[Name]
 	switch {
-	case f.firstStep: // docker goes on using it until it is restarted
 	case use != unused && now.Runtimes == nil:
 		err = set(&doc, "/runtimes", `{"`+Name+`": `+runtime+`}`)
 	case use != unused:

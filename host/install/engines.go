@@ -1,5 +1,5 @@
-// The engines: the file that each reads, how it rereads it, how one container is tried, and which containers need the
-// runtime: their shims execute it to stop and remove them, and docker to start them again.
+// The engines: what vfix adds to the configuration of each, how it is reread, how one container is tried, and which
+// containers need the runtime: their shims execute it to stop and remove them, and docker to start them again.
 
 package install
 
@@ -9,25 +9,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// usage says for which containers an engine uses the runtime.
-type usage int
-
-const (
-	unused    usage = iota
-	selected        // those that select it by its name; with a hook, all
-	byDefault       // also those that select none
-)
-
 type engine struct {
 	name   string
-	config string // the file that vfix changes, or reads to find out where a file of its own belongs
-	dropIn string // the file of its own, "" if config says where
-	plan   func(t tree, e engine, use usage) (file, error)
+	config string // the file that the engine reads
+	// part is a file for the engine: its path and content. Without a path, the content belongs into config. nil: docker.
+	part func(t *tree, e engine) (path, text string, err error)
 	// reload makes the engine read the changed configuration, restart one from which the runtime was removed. Both are
 	// empty if the engine looks at each start of a container.
 	reload, restart string
@@ -49,18 +41,18 @@ const (
 // runtimes and does not forget those that were removed), https://docs.k3s.io/advanced#configuring-containerd,
 // https://docs.rke2.io/advanced, https://docs.k0sproject.io/stable/runtime/.
 var engines = []engine{
-	{name: "docker", config: "/etc/docker/daemon.json", plan: planDocker,
+	{name: "docker", config: "/etc/docker/daemon.json",
 		reload: "systemctl reload docker", restart: "systemctl restart docker", try: "docker run --rm --runtime=" + Name + " IMAGE"},
-	{name: "podman", config: hookPath, plan: planHook, try: "podman run --rm IMAGE"},
-	{name: "crio", config: hookPath, plan: planHook, try: "kubectl run try --rm -it --restart=Never --image=IMAGE"},
-	{name: "containerd", config: "/etc/containerd/config.toml", plan: planContainerd, tasks: "/run/containerd/io.containerd.runtime.v2.task",
+	{name: "podman", config: hookPath, part: hookFile, try: "podman run --rm IMAGE"},
+	{name: "crio", config: hookPath, part: hookFile, try: "kubectl run try --rm -it --restart=Never --image=IMAGE"},
+	{name: "containerd", config: "/etc/containerd/config.toml", part: containerdPart, tasks: "/run/containerd/io.containerd.runtime.v2.task",
 		reload: restartDaemon, restart: restartDaemon, try: ctr},
-	{name: "k3s", config: "/var/lib/rancher/k3s/agent/etc/containerd/config.toml", plan: planContainerd, tasks: rancherTasks,
+	{name: "k3s", config: "/var/lib/rancher/k3s/agent/etc/containerd/config.toml", part: containerdPart, tasks: rancherTasks,
 		reload: restartK3s, restart: restartK3s, try: "k3s " + ctr},
-	{name: "rke2", config: "/var/lib/rancher/rke2/agent/etc/containerd/config.toml", plan: planContainerd, tasks: rancherTasks,
+	{name: "rke2", config: "/var/lib/rancher/rke2/agent/etc/containerd/config.toml", part: containerdPart, tasks: rancherTasks,
 		reload: restartRKE2, restart: restartRKE2, try: ctr},
-	{name: "k0s", config: "/run/k0s/containerd-cri.toml", dropIn: "/etc/k0s/containerd.d/vfix.toml", plan: planContainerd,
-		tasks: "/run/k0s/containerd/io.containerd.runtime.v2.task", reload: restartK0s, restart: restartK0s, try: "k0s " + ctr},
+	{name: "k0s", config: "/run/k0s/containerd-cri.toml", part: containerdPart, tasks: "/run/k0s/containerd/io.containerd.runtime.v2.task",
+		reload: restartK0s, restart: restartK0s, try: "k0s " + ctr},
 }
 
 // Engines are the names of all engines.
@@ -71,8 +63,29 @@ func Engines() (all []string) {
 	return all
 }
 
+// hookPath is in the only directory that podman and CRI-O both search unless they are configured otherwise
+// (https://github.com/containers/common/blob/main/pkg/hooks/docs/oci-hooks.5.md). Rootless podman searches it as well.
+const hookPath = "/usr/share/containers/oci/hooks.d/99-vfix.json"
+
+// hookFile makes vfix-runtime an OCI hook of all containers. Unlike a runtime, no container remembers a hook, so that
+// nothing is missing after uninstall. The timeout, in seconds, is longer than vfix-runtime works before it lets a
+// container start unpatched.
+func hookFile(*tree, engine) (path, text string, err error) {
+	return hookPath, `{
+  "version": "1.0.0",
+  "hook": {
+    "path": "` + RuntimePath + `",
+    "args": ["` + RuntimeName + `", "hook"],
+    "timeout": 30
+  },
+  "when": {"always": true},
+  "stages": ["createRuntime"]
+}
+`, nil
+}
+
 // users names the containers of an engine that need the runtime.
-func (t tree) users(e engine) (all []string, err error) {
+func (t *tree) users(e engine) (all []string, err error) {
 	if e.name == "docker" && filepath.Clean(t.root) == "/" {
 		return dockerUsers()
 	}
@@ -91,23 +104,19 @@ func (t tree) users(e engine) (all []string, err error) {
 }
 
 // dockerUsers asks docker for the containers, running or not, that select the runtime.
-func dockerUsers() ([]string, error) {
+func dockerUsers() (all []string, err error) {
 	const format = `--format={{if eq .HostConfig.Runtime "` + Name + `"}}{{slice .Name 1}}{{end}}`
-	found, err := docker("ps", "--all", "--quiet")
-	if err == nil && len(found) > 0 {
-		found, err = docker(append([]string{"inspect", format}, found...)...)
+	args := []string{"ps", "--all", "--quiet"}
+	for range 2 {
+		out, err := exec.Command("docker", args...).Output()
+		all = strings.Fields(string(out))
+		if errors.Is(err, exec.ErrNotFound) || err == nil && len(all) == 0 {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, hinterr.With(fmt.Errorf("docker %s: %w", args[0], err), "start docker, so that it can list the containers that need %s", RuntimeName)
+		}
+		args = slices.Concat([]string{"inspect", format}, all)
 	}
-	if err != nil && !errors.Is(err, exec.ErrNotFound) {
-		return nil, hinterr.With(fmt.Errorf("containers that select the runtime %s: %w", Name, err), "start docker, so that it can list them")
-	}
-	return found, nil
-}
-
-// docker runs a command of docker and returns the words that it prints.
-func docker(args ...string) ([]string, error) {
-	out, err := exec.Command("docker", args...).Output()
-	if e, ok := errors.AsType[*exec.ExitError](err); ok {
-		err = fmt.Errorf("docker %s: %s", args[0], strings.TrimSpace(string(e.Stderr)))
-	}
-	return strings.Fields(string(out)), err
+	return all, nil
 }

@@ -7,9 +7,12 @@ package install
 
 import (
 	"cmp"
+	"errors"
 	"path"
 	"slices"
 	"syscall"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 const (
@@ -60,6 +63,15 @@ type Block struct {
 	Text   string `json:"text"`
 }
 
+// usage says for which containers an engine uses the runtime.
+type usage int
+
+const (
+	unused    usage = iota
+	selected        // those that select it by its name; with a hook, all
+	byDefault       // also those that select none
+)
+
 // Install makes vfix a runtime of an engine, or a hook. Running it again changes only what is not up to date.
 func Install(o Options) (*Result, error) {
 	t, err := openTree(o)
@@ -72,30 +84,29 @@ func Install(o Options) (*Result, error) {
 	if o.Default {
 		use = byDefault
 	}
-	config, err := e.plan(t, e, use)
+	config, err := t.plan(e, use)
 	if err != nil {
 		return nil, err
 	}
 	defer syscall.Umask(syscall.Umask(0o022)) // engines of ordinary users must be able to read it all
-	r := &Result{Try: e.try}
 	for _, name := range programNames {
-		if err := t.apply(program(name, o.Programs[name]), "", r); err != nil {
+		if err := t.apply(file{path: path.Join(Dir, name), data: o.Programs[name], program: true}, ""); err != nil {
 			return nil, err
 		}
 	}
-	return r, t.apply(config, e.reload, r) // the last one: the program that it names must exist
+	t.result.Try = e.try
+	return t.result, t.apply(config, e.reload) // the last one: the program that it names must exist
 }
 
-// Uninstall removes what Install wrote, for one engine or for all. The runtime stays as long as containers need it. It
-// also stays if it was the default: the engine goes on using it until it is restarted.
+// Uninstall removes what Install wrote, for one engine or for all. The programs stay as long as the configuration of an
+// engine names them: another engine's, one that a person must change, one with containers that need the runtime, or
+// docker's until it is restarted without the default runtime.
 func Uninstall(o Options) (*Result, error) {
 	t, err := openTree(o)
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{}
-	needed := false // by an engine that is not asked to give it up
-	usual := ""     // podman and CRI-O have one file in common
+	usual, named := "", false // podman and CRI-O have one file in common
 	if at := slices.Index(Engines(), o.Engine); at >= 0 {
 		usual = engines[at].config
 	}
@@ -104,41 +115,55 @@ func Uninstall(o Options) (*Result, error) {
 		if e.name == o.Engine {
 			e.config = cmp.Or(o.Config, e.config)
 		}
-		config, err := e.plan(t, e, unused)
+		config, err := t.plan(e, unused)
+		if err == nil && asked && t.names(config.path) {
+			err = t.remove(e, config)
+			t.result.Stays = t.result.Stays || t.names(config.path)
+		}
 		if err != nil {
 			return nil, err
 		}
-		if !t.differs(config) {
-			continue
-		}
-		if !asked {
-			needed = true
-			continue
-		}
-		users, err := t.users(e)
-		if err != nil {
-			return nil, err
-		}
-		r.Users = append(r.Users, users...)
-		r.Stays = r.Stays || len(users) > 0 || config.byHand || config.firstStep
-		if len(users) == 0 || config.firstStep {
-			if err := t.apply(config, e.restart, r); err != nil {
-				return nil, err
-			}
-		}
-	}
-	if needed || r.Stays {
-		return r, nil
+		named = named || t.names(config.path)
 	}
 	for _, name := range slices.Backward(programNames) {
-		if err := t.apply(program(name, nil), "", r); err != nil {
-			return nil, err
+		if !named {
+			err = errors.Join(err, t.apply(file{path: path.Join(Dir, name), program: true}, ""))
 		}
 	}
-	return r, nil
+	return t.result, err
 }
 
-// program is one of the programs; without content it is removed.
-func program(name string, content []byte) file {
-	return file{path: path.Join(Dir, name), data: content, program: true}
+// remove removes vfix's part of an engine's configuration, as far as its containers do not need it.
+func (t *tree) remove(e engine, config file) error {
+	users, err := t.users(e)
+	if err == nil && len(users) > 0 {
+		t.result.Users = append(t.result.Users, users...)
+		config, err = t.plan(e, selected)
+	}
+	if err != nil {
+		return err
+	}
+	return t.apply(config, e.restart)
+}
+
+// plan is the file that changes for an engine.
+func (t *tree) plan(e engine, use usage) (file, error) {
+	if e.part == nil {
+		return member(t, e, use)
+	}
+	own, text, err := e.part(t, e)
+	if use == unused && errors.Is(err, hinterr.ErrNotFound) {
+		err = nil // the engine is not here any more
+	}
+	f := file{path: cmp.Or(own, e.config)}
+	switch {
+	case own == "":
+		f.byHand, f.remove = true, use == unused
+		if t.names(e.config) == f.remove {
+			f.data = []byte(text)
+		}
+	case use != unused:
+		f.data = []byte(text)
+	}
+	return f, err
 }
