@@ -213,10 +213,12 @@ func madeFor(path, id string) bool {
 
 // layers returns the directories of an overlay that is mounted at a path; nil if they are not known. Names in mountinfo
 // may be cut short, relative or descriptors of another process; docker and podman write them to the file "lower" beside
-// the mount. Where files have their data in directories without names (data-only layers), the root shows them alone.
+// the mount, but not how many there are. Where files have their data in directories without names (data-only layers),
+// the root shows them alone.
 func (r *root) layers(at string) (dirs []directory) {
 	options := options(r.mount.VFSOptions)
-	lower, upper := options["lowerdir"]+options["lowerdir+"], options["upperdir"]
+	mounted, upper := options["lowerdir"]+options["lowerdir+"], options["upperdir"]
+	lower := mounted
 	if _, data := options["datadir+"]; data || strings.Contains(lower, "::") {
 		return nil
 	}
@@ -241,6 +243,14 @@ func (r *root) layers(at string) (dirs []directory) {
 			return nil
 		}
 		dirs = append(dirs, directory{real, false})
+		// podman's copies of a layer, for containers with users of their own (containers/storage, drivers/overlay).
+		copies, _ := filepath.Glob(filepath.Join(filepath.Dir(real), "diff?"))
+		for _, copied := range copies {
+			dirs = append(dirs, directory{copied, false})
+		}
+	}
+	if mounted != "" && len(dirs) != strings.Count(mounted, ":")+1 {
+		return nil
 	}
 	return append(dirs, directory{upper, true})
 }

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -341,7 +342,7 @@ func TestDockerLayers(t *testing.T) {
 		n.must(os.Symlink("../"+id+"/diff", home+"/l/"+id))
 	}
 	layer("base", "clock")
-	mount := func(id string, lower string) *container {
+	mount := func(id, lower string, more ...string) *container {
 		layer(id+"-init", "init")
 		dir := home + "/" + id
 		for _, d := range []string{"/diff", "/work", "/merged"} {
@@ -349,7 +350,7 @@ func TestDockerLayers(t *testing.T) {
 		}
 		n.write(dir+"/lower", []byte(lower))
 		t.Chdir(home)
-		n.mount("overlay", dir+"/merged", "lowerdir="+lower+",upperdir="+id+"/diff,workdir="+id+"/work")
+		n.mount("overlay", dir+"/merged", "lowerdir="+strings.Join(append(more, lower), ":")+",upperdir="+id+"/diff,workdir="+id+"/work")
 		t.Chdir("/")
 		c := n.bundle()
 		n.must(os.Remove(c.root))
@@ -372,6 +373,23 @@ func TestDockerLayers(t *testing.T) {
 	if r := other.start(); r.Cache != "none" || len(r.Patched) != 2 {
 		t.Errorf("with another upper directory than the overlay's: got %+v", r)
 	}
+	// podman's copy of all files, for other users, is beside a layer, and "lower" does not name it.
+	layer("mapped", "mapped")
+	n.must(os.Rename(home+"/mapped/diff", home+"/mapped/diff1"))
+	n.must(os.Mkdir(home+"/mapped/diff", 0o755))
+	for _, want := range []string{"miss", "hit"} {
+		c := mount("for-"+want, "l/mapped:l/base", "mapped/diff1")
+		if r := c.start(); r.Cache != want || len(r.Patched) != 2 {
+			t.Errorf("with a copy beside a layer: got %+v", r)
+		}
+		c.patched("bin/clock", "bin/mapped")
+	}
+	layer("unnamed", "unnamed")
+	unnamed := mount("five", "l/base", "unnamed/diff")
+	if r := unnamed.start(); r.Cache != "none" || len(r.Patched) != 2 {
+		t.Errorf("with a directory that is not in lower: got %+v", r)
+	}
+	unnamed.patched("bin/clock", "bin/unnamed")
 	if r := mount("three", "l/one-init:l/base").start(); r.Cache != "hit" || len(r.Patched) != 2 {
 		t.Errorf("with another container's directory: got %+v", r)
 	}
