@@ -195,7 +195,7 @@ func batchJSON(all []lists.Image) jsonBatch {
 // writeBatch writes the sums and the table.
 func writeBatch(s screen.Stream, sums string, all []lists.Image) {
 	var rows [][]string
-	for _, row := range all {
+	for _, row := range slices.SortedStableFunc(slices.Values(all), func(a, b lists.Image) int { return a.Line - b.Line }) {
 		sites := fmt.Sprint(row.Patched + row.LeftOver)
 		if row.Before || row.Status == lists.Failed || row.Status == lists.NotRun {
 			sites = "-"

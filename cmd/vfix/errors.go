@@ -36,7 +36,7 @@ func (o *output) fail(err error) {
 	if tried, is := errors.AsType[*hinterr.Tried](err); is {
 		o.Say(label, o.Err.Paint.Red, tried.Head())
 		for _, place := range tried.Places {
-			o.Say("  tried:", o.Err.Paint.Dim, place.Error())
+			o.Say("tried:", o.Err.Paint.Dim, place.Error())
 		}
 	} else {
 		o.Say(label, o.Err.Paint.Red, err.Error())

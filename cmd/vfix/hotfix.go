@@ -47,7 +47,7 @@ func (o *output) hotfixed(opts *workOptions, source string, h *hotfix.Hotfixed) 
 	}
 	switch {
 	case h.Started:
-		o.Note("started")
+		o.Note("started %s", h.Name)
 	case len(h.Written) > 0:
 		o.Note("to start it: %s start %s", h.Engine, h.Name)
 	}

@@ -44,6 +44,12 @@ func newUninstallCommand(out *output, e engine) *cobra.Command {
 func newInstaller(use string, optional bool, o *install.Options, out *output, act func() (*install.Result, error)) *cobra.Command {
 	cmd := newVerb(use, oneWord("ENGINE", optional, install.Engines()), func(_ context.Context, args []string) error {
 		o.Engine = strings.Join(args, "")
+		switch {
+		case o.Config != "" && !filepath.IsAbs(o.Config):
+			return usagef("--config %s: want an absolute path, as the engine has it", o.Config)
+		case o.Config != "" && (o.Engine == "podman" || o.Engine == "crio"):
+			return usagef("--config is for docker and containerd: %s has a file of its own for the hook", o.Engine)
+		}
 		done, err := act()
 		if err != nil {
 			return err

@@ -66,6 +66,8 @@ func TestInstallUsage(t *testing.T) {
 		"install docker podman":            "2 ENGINEs given",
 		"install lxc":                      "ENGINE lxc",
 		"install docker --root=":           "--root is empty",
+		"install docker --config x.json":   "--config x.json: want an absolute path",
+		"install podman --config /x":       "--config is for docker and containerd",
 		"install podman --default-runtime": "--default-runtime is for docker",
 		"install docker --format xml":      "--format xml",
 		"uninstall a b":                    "2 ENGINEs given",

@@ -6,7 +6,6 @@ import (
 	"context"
 	"os"
 	"runtime"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -33,7 +32,8 @@ func newLayerCommand(out *output, e engine) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		out.Note("%s with %s", screen.Size(done.Size), strings.Join(done.Files, ", "))
+		out.Note("wrote %s: %s, %s", done.Reference, screen.Count(len(done.Files), "file"), screen.Size(done.Size))
+		out.Note("for the lines of the Dockerfile: vfix help dockerfiles")
 		return out.show(false, *done, func(screen.Stream) { out.Result(done.Reference) })
 	})
 	f := cmd.Flags()

@@ -210,31 +210,28 @@ func (t *textFacts) nameFrom(all []*Crash, e *Crash, o Options) {
 // judgeEnd concludes from an exit status or a signal.
 func (t *textFacts) judgeEnd(c *Crash, o Options) {
 	c.Kind, c.Confidence = Unknown, Uncertain
-	if c.clear() {
+	k, own := c.message()
+	switch {
+	case k == nil && c.clear():
 		return
-	}
-	if len(c.mounts) > 0 {
+	case len(c.mounts) > 0:
 		c.Kind, c.Confidence = Mounts, Likely
 		c.Verdict = fmt.Sprintf("%s of the host are mounted over those of the image: the program runs with the host's loader and libraries, "+
 			"not with its own", strings.Join(c.mounts, " and "))
 		c.note("start it without these mounts first; if it then still ends with status 139, the page may be the cause")
 		c.Next = o.command(t, c)
-		return
-	}
-	if k, own := c.message(); k != nil {
+	case k != nil:
 		c.fault, c.Program, c.Path, c.PIDs, c.Evidence = k.fault, k.Program, k.Path, k.PIDs, append(c.Evidence, k.Evidence...)
 		t.judgeFault(c, o)
 		if !own && c.Kind.Page() {
 			c.Confidence = Likely // a program that the container's program started, or that of another container
 		}
-		return
-	}
-	if c.served {
+	case c.served:
 		c.note("the kernel of this machine serves the vsyscall page: a call of it is slow, but no crash")
 		c.Next = o.core(c)
-		return
+	default:
+		t.next(c, o)
 	}
-	t.next(c, o)
 }
 
 // clear concludes from an end by which the page is not the cause; otherwise it sets the verdict of an unknown one, and

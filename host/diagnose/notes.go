@@ -65,7 +65,7 @@ func openCore(name string, r io.ReaderAt) (*core, error) {
 		return nil, damaged("its ELF headers: %v", err)
 	}
 	if f.Type != elf.ET_CORE || f.Class != elf.ELFCLASS64 || f.Machine != elf.EM_X86_64 {
-		return nil, refused(fmt.Sprintf("an ELF file (%v, %v, %v) that is not the core of a 64-bit program for x86-64; only these call the vsyscall page", f.Type, f.Class, f.Machine),
+		return nil, refused(fmt.Sprintf("an ELF file that is not the core of a 64-bit x86-64 program: it has %v, %v, %v", f.Type, f.Class, f.Machine),
 			"'gdb PROGRAM CORE' reads other cores; 'vfix scan "+textutil.QuotePath(name)+"' examines programs and libraries")
 	}
 	return &core{f}, nil

@@ -348,7 +348,14 @@ func TestContainer(t *testing.T) {
 		{false, []string{"sh[7] " + attempted}, "call likely: vfix rebuild redis:2.8"},
 		{true, []string{`audit: type=1326 audit(1.2:3): pid=7 comm="sh" sig=31 ip=0xffffffffff600400 code=0x0`}, "unknown uncertain: docker run --ulimit core=-1 redis:2.8"},
 		{true, nil, "unknown uncertain: docker run --ulimit core=-1 redis:2.8"},
+		// A filter that refuses the call ends the container with status 159.
+		{true, []string{`audit: type=1326 audit(1.2:3): pid=7 comm="redis-server" exe="/usr/bin/redis-server" sig=31 ip=0xffffffffff600400 code=0x0`}, "filtered certain: vfix rebuild redis:2.8"},
+		{true, []string{`audit: type=1326 audit(1.2:3): pid=7 comm="redis-server" sig=31 ip=0x7f1234567890 code=0x0`}, "other likely: "},
 	} {
+		description := description
+		if strings.Contains(c.want, "filtered") || strings.Contains(c.want, "other") && c.served {
+			description = strings.Replace(description, "139", "159", 1)
+		}
 		o.Here = func(string) (bool, []string) { return c.served, c.messages }
 		if r := diagnosed(t, description, o); summary(r) != c.want {
 			t.Errorf("%+v: got %s", c, summary(r))

@@ -132,9 +132,9 @@ func TestRefusedPaths(t *testing.T) {
 		{missing, "", "", "no such file or directory"},
 		{"docker://x/y:1", "", "vfix rebuild docker://x/y:1", "docker://x/y:1: patch takes paths of files and directories"},
 		{strings.TrimPrefix(layout, "oci:"), "", "vfix rebuild oci:", "is an image; patch works on the files of a root filesystem"},
-		{dir, dir, "", dir + ": not a regular file"},
+		{dir, dir, "--since", dir + ": not a regular file"},
 		{dir, file + "/stamp", "", "not a directory"},
-		{dir, missing + "/stamp", "", "no such file or directory"},
+		{dir, missing + "/stamp", "--since", "the files are patched, but the time of the run is not recorded in " + missing + "/stamp: no such file or directory"},
 	} {
 		_, err := patch.All(t.Context(), []string{c.path}, patch.Options{InPlace: true, Since: c.since})
 		if hint := hinterr.HintOf(err); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(hint, c.hint) || (hint == "") != (c.hint == "") {

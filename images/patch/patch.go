@@ -87,7 +87,11 @@ func (p *patchRun) run(ctx context.Context, paths []string) (err error) {
 	if p.o.Since == "" {
 		return nil
 	}
-	return setStamp(p.o.Since, began)
+	if err := setStamp(p.o.Since, began); err != nil {
+		return hinterr.With(fmt.Errorf("the files are patched, but the time of the run is not recorded in %s: %w", p.o.Since, cmp.Or(errors.Unwrap(err), err)),
+			"name a FILE with --since that you can write; without a time, the next run examines all files again")
+	}
+	return nil
 }
 
 // notAnImage refuses a path that holds an image, whose files are in layers: nothing in it would be found to patch.
@@ -202,7 +206,7 @@ func readStamp(name string, began time.Time) (since time.Time, err error) {
 	case err != nil:
 		return since, err
 	case !fi.Mode().IsRegular():
-		return since, fmt.Errorf("%s: not a regular file", name)
+		return since, hinterr.With(fmt.Errorf("%s: not a regular file", name), "--since needs a FILE of its own, which vfix creates")
 	case fi.ModTime().After(began): // of another clock
 		return since, nil
 	}

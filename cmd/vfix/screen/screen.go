@@ -128,13 +128,17 @@ func (o *Output) Line(line string) {
 	fmt.Fprintln(o.Err, line)
 }
 
-// systemCalls are names of calls relative to a directory in Go's errors: "statat x: …".
-var systemCalls = textutil.LazyRegexp(`\b(open|f?stat|lstat|mkdir|rename|link|unlink|symlink|readlink|chown|chmod|mknod)at2?( [^ ]+)?: `)
+// lookUps and systemCalls are names of system calls in Go's errors: "lstat x: …", which says no more than x, and
+// "mkdirat x: …".
+var (
+	lookUps     = textutil.LazyRegexp(`\b(?:open|l?stat)(?:at2?)? ([^ ]+: )`)
+	systemCalls = textutil.LazyRegexp(`\b(fstat|mkdir|rename|link|unlink|symlink|readlink|chown|chmod|mknod)at( [^ ]+)?: `)
+)
 
 // Safe is text for stderr: one line, without secrets, without control characters, without the words of Go.
 func Safe(s string) string {
 	s = strings.ReplaceAll(strings.TrimSpace(s), "\n", "; ")
-	s = systemCalls().ReplaceAllString(s, "$1$2: ")
+	s = systemCalls().ReplaceAllString(lookUps().ReplaceAllString(s, "$1"), "$1$2: ")
 	return Printable(textutil.Redact(s))
 }
 
