@@ -19,7 +19,6 @@ import (
 	"vfix.dev/vfix/host/bench"
 	"vfix.dev/vfix/images/patch"
 	"vfix.dev/vfix/internal/atomicfile"
-	"vfix.dev/vfix/shim"
 )
 
 // benchOptions are the options of vfix bench.
@@ -99,13 +98,7 @@ func runBench(ctx context.Context, opts *benchOptions, image string, out *output
 
 // measure returns the figures: of this host, or of the files of an image in a directory and a patched copy beside it.
 func measure(ctx context.Context, b *jsonBench, opts *benchOptions, out *output, e engine) (_ []bench.Figure, err error) {
-	o := bench.Options{
-		Programs: bench.Programs{
-			Measure: shim.Measure(), MeasureLibc: shim.MeasureLibc(), Stubs: shim.Stubs(),
-			TwinStubs: shim.TwinStubs(), TwinLibrary: shim.TwinLibrary(),
-		},
-		Rounds: b.Rounds, Sample: benchSample,
-	}
+	o := bench.Options{Rounds: b.Rounds, Sample: benchSample}
 	if opts.redis {
 		o.Requests = redisRequests
 	}

@@ -11,14 +11,12 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/doctor"
-	"vfix.dev/vfix/shim"
 )
 
 func newDoctorCommand(out *output, e engine) *cobra.Command {
 	var o doctor.Options
 	all := false
 	cmd := newVerb("doctor [options]", noArguments, func(ctx context.Context, _ []string) error {
-		o.Program = shim.Measure()
 		report, err := e.doctor(ctx, o)
 		if err != nil {
 			return err

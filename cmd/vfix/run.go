@@ -21,8 +21,7 @@ func newRunCommand(out *output, e engine) *cobra.Command {
 		if len(args) == 0 {
 			return usagef("no CMD given")
 		}
-		shim := fallbackShim()
-		o := run.Options{Way: run.Way(way), Warn: out.Warn, Library: shim.Library, Library32: shim.Library32, Trace: shim.Trace}
+		o := run.Options{Way: run.Way(way), Warn: out.Warn}
 		if explain {
 			o.Explain = func(format string, a ...any) { out.Note("run: %s", fmt.Sprintf(format, a...)) }
 		}

@@ -31,8 +31,8 @@ func TestRunArguments(t *testing.T) {
 			t.Errorf("vfix %s: host got %+v", line, passed)
 		}
 	}
-	if len(passed.Library) == 0 || len(passed.Library32) == 0 || len(passed.Trace) == 0 || passed.Warn == nil {
-		t.Error("host did not get the parts of the fallback")
+	if passed.Warn == nil {
+		t.Error("host gets no place for warnings")
 	}
 }
 

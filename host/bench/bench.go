@@ -35,20 +35,10 @@ const (
 	Rebuilt  = "image-rebuilt" // the same, patched
 )
 
-// Programs are the programs to run; package shim has them.
-type Programs struct {
-	Measure     []byte // vfix-measure, static
-	MeasureLibc []byte // vfix-measure-libc, dynamic
-	Stubs       []byte // old functions that call the page
-	TwinStubs   []byte // the same for the twin of the page
-	TwinLibrary []byte // libvfix.so for the twin
-}
-
 // Options are the options of a measurement.
 type Options struct {
-	Programs Programs
-	Rounds   int // samples of each figure
-	Sample   int // microseconds that a sample takes
+	Rounds int // samples of each figure
+	Sample int // microseconds that a sample takes
 	// Original and Rebuilt are root filesystems, directories of the caller, whose libc is measured; "": this host is.
 	Original, Rebuilt string
 	// Requests is how many requests their redis-server gets in each round and test, in place of the libc; 0: none.

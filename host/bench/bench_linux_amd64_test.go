@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/host/probe"
-	"vfix.dev/vfix/shim"
 )
 
 func printed(text string) func(context.Context) (probe.Outcome, error) {
@@ -58,9 +57,7 @@ func TestFigures(t *testing.T) {
 // Every mode on this host. Without a glibc or the page, the reasons are those.
 func TestHost(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	o := Options{Rounds: 1, Sample: 500, Programs: Programs{
-		Measure: shim.Measure(), MeasureLibc: shim.MeasureLibc(), Stubs: shim.Stubs(), TwinStubs: shim.TwinStubs(), TwinLibrary: shim.TwinLibrary(),
-	}}
+	o := Options{Rounds: 1, Sample: 500}
 	figures, err := Run(t.Context(), o)
 	if err != nil || len(figures) != 6*len(Functions) {
 		t.Fatalf("%d figures, %v", len(figures), err)

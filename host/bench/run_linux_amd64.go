@@ -15,6 +15,7 @@ import (
 	"vfix.dev/vfix/host/jail"
 	"vfix.dev/vfix/host/probe"
 	"vfix.dev/vfix/rewriter/patch"
+	"vfix.dev/vfix/shim"
 )
 
 // Names of the programs in their directory.
@@ -37,13 +38,12 @@ func Run(ctx context.Context, o Options) ([]Figure, error) {
 }
 
 func measureHost(ctx context.Context, o Options) ([]Figure, error) {
-	patched, err := patchStubs(o.Programs.Stubs)
+	patched, err := patchStubs(shim.Stubs())
 	if err != nil {
 		return nil, err
 	}
 	d, err := probe.NewDir(map[string][]byte{
-		probe.Measure: o.Programs.Measure, libcProgram: o.Programs.MeasureLibc, patchedStubs: patched,
-		twinStubs: o.Programs.TwinStubs, twinLibrary: o.Programs.TwinLibrary,
+		libcProgram: shim.MeasureLibc(), patchedStubs: patched, twinStubs: shim.TwinStubs(), twinLibrary: shim.TwinLibrary(),
 	})
 	if err != nil {
 		return nil, err
@@ -64,12 +64,12 @@ func measureHost(ctx context.Context, o Options) ([]Figure, error) {
 
 // measureRoots measures the libc of two root filesystems. A program is written into each.
 func measureRoots(ctx context.Context, o Options) ([]Figure, error) {
-	d, err := probe.NewDir(map[string][]byte{probe.Measure: o.Programs.Measure})
+	d, err := probe.NewDir(nil)
 	if err != nil {
 		return nil, err
 	}
 	defer d.Remove()
-	if err := errors.Join(putInto(o.Original, libcProgram, o.Programs.MeasureLibc), putInto(o.Rebuilt, libcProgram, o.Programs.MeasureLibc)); err != nil {
+	if err := errors.Join(putInto(o.Original, libcProgram, shim.MeasureLibc()), putInto(o.Rebuilt, libcProgram, shim.MeasureLibc())); err != nil {
 		return nil, err
 	}
 	libc := func(mode, root string) candidate {

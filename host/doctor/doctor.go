@@ -66,9 +66,8 @@ func (c *Check) found(v Verdict, format string, a ...any) {
 
 // Options are the choices of a run.
 type Options struct {
-	Checks  []string // names; empty: all
-	Program []byte   // vfix-measure
-	Quick   bool     // shorter measurements
+	Checks []string // names; empty: all
+	Quick  bool     // shorter measurements
 }
 
 // Report has the results of the checks, and the answer to the question that most people have.
@@ -121,7 +120,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		return nil, hinterr.With(hinterr.ErrUnsupported, "run it on the machine or virtual machine whose kernel the containers use")
 	}
-	dir, err := probe.NewDir(map[string][]byte{probe.Measure: o.Program})
+	dir, err := probe.NewDir(nil)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/shim"
 )
 
 // Measure is the name of vfix-measure in a Dir, in ps and in the kernel's log.
@@ -29,9 +31,11 @@ const (
 // Dir is a temporary directory with programs.
 type Dir string
 
-// NewDir writes programs, by name, to a temporary directory from which programs may be executed, and tries
-// vfix-measure, which must be among them. The caller must Remove it.
-func NewDir(programs map[string][]byte) (Dir, error) {
+// NewDir writes vfix-measure, and more programs by name, to a temporary directory from which programs may be executed,
+// and tries vfix-measure. The caller must Remove it.
+func NewDir(more map[string][]byte) (Dir, error) {
+	programs := map[string][]byte{Measure: shim.Measure()}
+	maps.Copy(programs, more)
 	var errs []error
 	for _, under := range []string{os.TempDir(), "/var/tmp", "/dev/shm", "."} {
 		d, err := fill(under, programs)

@@ -3,8 +3,6 @@ package probe
 import (
 	"os"
 	"testing"
-
-	"vfix.dev/vfix/shim"
 )
 
 func TestOutput(t *testing.T) {
@@ -29,7 +27,7 @@ func TestOutput(t *testing.T) {
 
 func TestDir(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	d, err := NewDir(map[string][]byte{Measure: shim.Measure()})
+	d, err := NewDir(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +40,7 @@ func TestDir(t *testing.T) {
 	if left, _ := os.ReadDir(os.TempDir()); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	if _, err := NewDir(map[string][]byte{Measure: []byte("no program")}); err == nil {
+	if _, err := fill(t.TempDir(), map[string][]byte{Measure: []byte("no program")}); err == nil {
 		t.Error("a text file was accepted")
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"vfix.dev/vfix/internal/addedfiles"
 	"vfix.dev/vfix/internal/atomicfile"
+	"vfix.dev/vfix/shim"
 )
 
 // The modes of the directory and of the files in it. Others may read them, for programs that change their user.
@@ -26,14 +27,14 @@ const (
 	fileMode = 0o555
 )
 
-func (o *Options) files() map[string][]byte {
-	return map[string][]byte{addedfiles.Library: o.Library, addedfiles.Library32: o.Library32, addedfiles.Trace: o.Trace}
+func files() map[string][]byte {
+	return map[string][]byte{addedfiles.Library: shim.Library(), addedfiles.Library32: shim.Library32(), addedfiles.Trace: shim.Trace()}
 }
 
 // materialise returns the directory, which it makes if it is missing.
-func materialise(o *Options) (string, error) {
+func materialise() (string, error) {
 	sum := sha256.New()
-	for _, body := range [][]byte{o.Library, o.Library32, o.Trace} {
+	for _, body := range [][]byte{shim.Library(), shim.Library32(), shim.Trace()} {
 		sum.Write(body)
 	}
 	name := fmt.Sprintf("vfix-%d-%.8x", os.Geteuid(), sum.Sum(nil))
@@ -47,10 +48,10 @@ func materialise(o *Options) (string, error) {
 		if last = trusted(base); last != nil {
 			continue
 		}
-		if o.usable(dir) {
+		if usable(dir) {
 			return dir, nil
 		}
-		if last = atomicfile.WriteDir(dir, dirMode, o.fill); last == nil || o.usable(dir) { // another vfix was faster
+		if last = atomicfile.WriteDir(dir, dirMode, fill); last == nil || usable(dir) { // another vfix was faster
 			return dir, nil
 		}
 	}
@@ -84,9 +85,9 @@ func owner(fi os.FileInfo) int        { return int(fi.Sys().(*syscall.Stat_t).Ui
 func othersWrite(fi os.FileInfo) bool { return fi.Mode().Perm()&0o022 != 0 }
 
 // fill writes the files. The sticky bit keeps them from systemd-tmpfiles, which removes old files from /tmp.
-func (o *Options) fill(dir string) error {
+func fill(dir string) error {
 	err := os.Chmod(dir, dirMode)
-	for name, body := range o.files() {
+	for name, body := range files() {
 		path := filepath.Join(dir, name)
 		err = errors.Join(err, os.MkdirAll(filepath.Dir(path), dirMode), os.Chmod(filepath.Dir(path), dirMode),
 			os.WriteFile(path, body, fileMode), os.Chmod(path, fileMode|os.ModeSticky))
@@ -98,12 +99,12 @@ func (o *Options) fill(dir string) error {
 }
 
 // usable reports whether a directory is this user's alone, as anybody can make one of that name in /tmp, and complete.
-func (o *Options) usable(dir string) bool {
+func usable(dir string) bool {
 	fi, err := os.Lstat(dir)
 	if err != nil || !fi.IsDir() || owner(fi) != os.Geteuid() || othersWrite(fi) {
 		return false
 	}
-	for name, body := range o.files() {
+	for name, body := range files() {
 		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !bytes.Equal(got, body) {
 			return false
 		}

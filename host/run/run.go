@@ -38,6 +38,4 @@ type Options struct {
 	Way Way // "" is Auto
 	// Explain gets the chosen way and the reason; Warn gets warnings. nil is silence.
 	Explain, Warn func(format string, args ...any)
-	// The programs of the fallback: libvfix.so, its empty 32-bit twin, vfix-trace.
-	Library, Library32, Trace []byte
 }

@@ -47,7 +47,7 @@ func Run(args []string, o Options) error {
 	if c.warning != "" && o.Warn != nil {
 		o.Warn("%s: %s", c.program, c.warning)
 	}
-	path, args, env, err := c.command(file, args, &o)
+	path, args, env, err := c.command(file, args)
 	if err != nil {
 		return err
 	}
@@ -149,12 +149,12 @@ func privileges(f *os.File, fi fs.FileInfo) string {
 }
 
 // command is what to execute: path, arguments and environment.
-func (c *choice) command(file string, args []string, o *Options) (path string, argv, env []string, err error) {
+func (c *choice) command(file string, args []string) (path string, argv, env []string, err error) {
 	env = os.Environ()
 	if c.way == AsIs || c.way == Preload && preloadedByHost() {
 		return file, args, env, nil
 	}
-	dir, err := materialise(o)
+	dir, err := materialise()
 	if err != nil {
 		return "", nil, nil, err
 	}

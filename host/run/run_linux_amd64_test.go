@@ -1,11 +1,14 @@
 package run
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"vfix.dev/vfix/shim"
 )
 
 func writeFile(t testing.TB, path, text string, mode os.FileMode) string {
@@ -111,19 +114,18 @@ func TestChoose(t *testing.T) {
 func TestMaterialise(t *testing.T) {
 	base := t.TempDir()
 	t.Setenv("TMPDIR", base)
-	o := &Options{Library: []byte("library"), Library32: []byte("twin"), Trace: []byte("tracer")}
-	first, err := materialise(o)
+	first, err := materialise()
 	if err != nil || filepath.Dir(first) != base {
 		t.Fatalf("got %s, %v", first, err)
 	}
-	if second, err := materialise(o); second != first || err != nil {
+	if second, err := materialise(); second != first || err != nil {
 		t.Errorf("again: got %s, %v, want %s", second, err, first)
 	}
-	for name, want := range map[string]string{"x86_64/libvfix.so": "library", "haswell/libvfix.so": "library", "i386/libvfix.so": "twin", "vfix-trace": "tracer"} {
+	for name, want := range map[string][]byte{"x86_64/libvfix.so": shim.Library(), "haswell/libvfix.so": shim.Library(), "i386/libvfix.so": shim.Library32(), "vfix-trace": shim.Trace()} {
 		b, err := os.ReadFile(filepath.Join(first, name))
 		fi, statErr := os.Stat(filepath.Join(first, name))
-		if err != nil || statErr != nil || string(b) != want || fi.Mode().Perm() != 0o555 {
-			t.Errorf("%s: got %q, %v, %v", name, b, err, statErr)
+		if err != nil || statErr != nil || !bytes.Equal(b, want) || fi.Mode().Perm() != 0o555 {
+			t.Errorf("%s: got %d bytes, %v, %v", name, len(b), err, statErr)
 		}
 	}
 	if left, _ := filepath.Glob(base + "/.vfix-*"); len(left) != 0 {
@@ -140,13 +142,13 @@ func TestMaterialise(t *testing.T) {
 	} {
 		base = t.TempDir()
 		t.Setenv("TMPDIR", base)
-		if first, err = materialise(o); err != nil {
+		if first, err = materialise(); err != nil {
 			t.Fatal(err)
 		}
 		if err := spoil(); err != nil {
 			t.Fatal(err)
 		}
-		again, _ := materialise(o)
+		again, _ := materialise()
 		if fi, err := os.Lstat(first); again == first && (name != "link" || err != nil || !fi.IsDir()) { // it replaces the link
 			t.Errorf("%s: %s is used", name, again)
 		}
