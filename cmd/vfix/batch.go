@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -69,16 +68,15 @@ func (b *batchOptions) part() (lists.Part, error) {
 	if b.shard == "" {
 		return lists.Part{}, nil
 	}
-	first, second, both := strings.Cut(b.shard, "/")
-	if !both {
-		first, second = os.Getenv(shardVariable), b.shard
+	text := b.shard
+	if !strings.Contains(text, "/") {
+		text = os.Getenv(shardVariable) + "/" + text
 	}
-	n, err1 := strconv.Atoi(first)
-	all, err2 := strconv.Atoi(second)
-	if err1 != nil || err2 != nil || n < 0 || n >= all {
-		return lists.Part{}, usagef("--shard %s: want I/N with I from 0 to N-1, or N with I in %s", b.shard, shardVariable)
+	var p lists.Part
+	if _, err := fmt.Sscanf(text+"\n", "%d/%d\n", &p.Index, &p.Of); err != nil || p.Index < 0 || p.Index >= p.Of {
+		return p, usagef("--shard %s: want I/N with I from 0 to N-1, or N with I in %s", b.shard, shardVariable)
 	}
-	return lists.Part{Index: n, Of: all}, nil
+	return p, nil
 }
 
 // listVerb is a verb's work on a list.
@@ -118,14 +116,14 @@ func runBatch(ctx context.Context, b *batchOptions, w *workOptions, o images.Reb
 	if ctx.Err() != nil {
 		out.Note("%d of %s finished; run the command again to resume", finished, screen.Count(len(items), "image"))
 	}
-	sums := batchSums(o.DryRun, all)
+	sums, remains := batchSums(o.DryRun, all), batchRemains(out.verb, all, b.fromFile, strict)
 	if b.report != "" {
 		about := fmt.Sprintf("vfix %s, %s", version, time.Now().UTC().Format("2006-01-02 15:04 UTC"))
-		r := lists.Report{Title: "vfix " + out.verb, About: about, Sums: sums, Next: b.next(out.verb, all), All: all}
+		r := lists.Report{Title: "vfix " + out.verb, About: about, Sums: sums, Next: hinterr.HintOf(remains), All: all}
 		err = r.Write(b.report)
 	}
 	shown := out.show(o.DryRun, batchJSON(all), func(s screen.Stream) { writeBatch(s, sums, all) })
-	return errors.Join(err, shown, context.Cause(ctx), batchRemains(out.verb, all, b.fromFile, strict))
+	return errors.Join(err, shown, context.Cause(ctx), remains)
 }
 
 // batchRemains is what remains of a list: failures are an error; call sites, hazards if strict, and what could not be
@@ -158,17 +156,6 @@ func batchRemains(verb string, all []lists.Image, list string, strict bool) erro
 		errs = append(errs, finding(see, "%s: %s could not be patched", count(left), screen.Count(sites, openSite)))
 	}
 	return errors.Join(errs...)
-}
-
-// next is the next step after a list is finished, or "".
-func (b *batchOptions) next(verb string, all []lists.Image) string {
-	switch {
-	case lists.Count(all, lists.Failed)+lists.Count(all, lists.NotRun) > 0:
-		return "run the same command again: finished images are skipped"
-	case verb == "scan" && lists.Count(all, lists.Affected) > 0:
-		return "run " + rebuildList(b.fromFile)
-	}
-	return ""
 }
 
 // rebuildList is the command that rebuilds the images of a list.
