@@ -190,7 +190,7 @@ func fromArchive(ctx context.Context, t *archive, ref Ref, o Options) (src *Sour
 	if ref.Transport == DockerArchive {
 		src, err = dockerImage(ctx, t, ref, o)
 	} else {
-		src, err = layoutImage(ctx, t.file, ref, o)
+		src, err = layoutImage(t.file, ref, o)
 	}
 	if err != nil {
 		t.Close()

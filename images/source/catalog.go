@@ -5,14 +5,13 @@ package source
 
 import (
 	"context"
-	"regexp"
 	"strings"
-	"sync"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/textutil"
 )
 
 // Repositories returns the repositories of a registry whose names are prefix, or begin with it and a slash; "" is for
@@ -42,8 +41,8 @@ func Repositories(ctx context.Context, host, prefix string, o Options) (all []na
 // isTag is the grammar of tags (distribution-spec, "Pulling manifests"); notImage those of other tools' statements
 // and signatures (distribution-spec, "Referrers Tag Schema"; cosign, SIGNATURE_SPEC.md).
 var (
-	isTag    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`) })
-	notImage = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^sha256-[0-9a-f]{64}(\.[a-z]+)?$`) })
+	isTag    = textutil.LazyRegexp(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
+	notImage = textutil.LazyRegexp(`^sha256-[0-9a-f]{64}(\.[a-z]+)?$`)
 )
 
 // Tags returns the tags of a repository that are of images. With an error they are those of the pages before it.

@@ -31,16 +31,7 @@ type Engine struct {
 }
 
 // host is one place where an engine may listen, with the keys of its context.
-type host struct {
-	docker.Endpoint
-	env bool // DOCKER_HOST, with TLS as the variables beside it say
-}
-
-// at is a host by its URL alone.
-func at(url string) (h host) {
-	h.Host = url
-	return h
-}
+type host = docker.Endpoint
 
 // hosts lists the places where the engine of a ref may be. If the user chose an address, only that is tried:
 // DOCKER_HOST, else the context named by DOCKER_CONTEXT or docker's config (docker(1), "context use"). Else the usual
@@ -59,9 +50,7 @@ func hosts(r Ref) ([]host, error) {
 
 func chosenHosts() ([]host, error) {
 	if url := os.Getenv("DOCKER_HOST"); url != "" {
-		h := at(url)
-		h.env = true
-		return []host{h}, nil
+		return []host{{EndpointMeta: docker.EndpointMeta{Host: url}}}, nil
 	}
 	c, err := config.Load(config.Dir())
 	if err != nil {
@@ -93,8 +82,7 @@ func contextHost(name string) (h host, err error) {
 	if err != nil {
 		return h, hinterr.Errorf(hinterr.ErrNoDaemon, "%w", err)
 	}
-	h.Endpoint, err = docker.WithTLSData(all, name, endpoint)
-	return h, err
+	return docker.WithTLSData(all, name, endpoint)
 }
 
 // present are the addresses at which there may be an engine.
@@ -102,7 +90,7 @@ func present(urls []string) (all []host) {
 	for _, u := range urls {
 		path, unix := strings.CutPrefix(u, "unix://")
 		if fi, err := os.Stat(path); !unix || err == nil && fi.Mode().Type() == fs.ModeSocket {
-			all = append(all, at(u))
+			all = append(all, host{EndpointMeta: docker.EndpointMeta{Host: u}})
 		}
 	}
 	return all
@@ -145,7 +133,7 @@ func connect(ctx context.Context, h host, userAgent string) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", h.Host, err)
 	}
-	if h.env {
+	if h.Host == os.Getenv("DOCKER_HOST") {
 		opts = append([]client.Opt{client.WithTLSClientConfigFromEnv()}, opts...)
 	}
 	c, err := client.New(append(opts, client.WithUserAgent(userAgent))...)
@@ -178,29 +166,29 @@ func EachEngine(ctx context.Context, r Ref, o Options, f func(*Engine) (done boo
 		return err
 	}
 	var failed []error
+	answered := false
 	for _, h := range all {
 		e, err := connect(ctx, h, o.UserAgent)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		progress.Debug(o.Progress, "engine %s: %v", h.Host, err)
-		if failed = append(failed, err); err != nil {
+		if err != nil {
+			failed = append(failed, err)
 			continue
 		}
+		answered = true
 		done, err := f(e)
 		e.Close()
 		if done || err != nil {
 			return err
 		}
 	}
-	err = errors.Join(failed...)
 	switch {
-	case slices.Contains(failed, nil):
+	case answered:
 		return nil
-	case len(failed) == 1:
-		return failed[0]
-	case err != nil:
-		return fmt.Errorf("%w: %w", hinterr.ErrNoDaemon, err)
+	case len(failed) > 0:
+		return errors.Join(failed...)
 	}
 	none := hinterr.Errorf(hinterr.ErrNoDaemon, "no docker or podman daemon: no socket at %s", strings.Join(usualURLs(r.Podman), ", "))
 	if r.Podman {

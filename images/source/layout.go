@@ -84,12 +84,12 @@ func (s fileStore) open(d v1.Descriptor) (io.ReadCloser, int64, error) {
 // blobName is the name of a blob in a layout.
 func blobName(h v1.Hash) string { return "blobs/" + h.Algorithm + "/" + h.Hex }
 
-func openLayout(ctx context.Context, ref Ref, o Options) (*Source, error) {
-	return layoutImage(ctx, filesOf(ref.Name), ref, o)
+func openLayout(_ context.Context, ref Ref, o Options) (*Source, error) {
+	return layoutImage(filesOf(ref.Name), ref, o)
 }
 
 // layoutImage opens the image of a layout that ref's tag names, or the only one for the platform.
-func layoutImage(ctx context.Context, in files, ref Ref, o Options) (*Source, error) {
+func layoutImage(in files, ref Ref, o Options) (*Source, error) {
 	var version struct {
 		V string `json:"imageLayoutVersion"`
 	}
@@ -128,19 +128,18 @@ func entryOf(entries []v1.Descriptor, tag string, from store, o Options) (d v1.D
 		}
 	}
 	fit := matching(all, tag)
-	differ := func(n named) bool { return n.id != fit[0].id } // one image may have several names
-	if len(fit) > 1 && slices.ContainsFunc(fit, differ) {
+	slices.SortStableFunc(fit, func(a, b named) int { return cmp.Compare(a.id, b.id) })
+	fit = slices.CompactFunc(fit, func(a, b named) bool { return a.id == b.id }) // one image may have several names
+	if len(fit) > 1 {
 		fit = slices.DeleteFunc(fit, func(n named) bool {
 			d := entries[n.at]
-			if !d.MediaType.IsImage() {
+			if d.MediaType.IsIndex() {
 				return false
 			}
-			p, perr := platformOf(d, func(v1.Hash) (v1.Image, error) { return storedImage(from, d) })
+			p, perr := platformOf(d, from)
 			err = cmp.Or(err, perr)
 			return p == nil || !fits(*p, o.Platform)
 		})
-	} else if len(fit) > 1 {
-		fit = fit[:1]
 	}
 	if err != nil || len(fit) != 1 {
 		return d, cmp.Or(err, notOne(all, tag))

@@ -7,9 +7,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
 
 	"github.com/google/go-containerregistry/pkg/name"
 
@@ -146,8 +144,8 @@ func DefaultName(r Ref, suffix string) (string, error) {
 
 // imageID matches an image ID as docker shows it, short or whole; notInName what the name of an image cannot have.
 var (
-	imageID   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:[0-9a-f]{12}|[0-9a-f]{64})$`) })
-	notInName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^a-z0-9]+`) })
+	imageID   = textutil.LazyRegexp(`^(?:[0-9a-f]{12}|[0-9a-f]{64})$`)
+	notInName = textutil.LazyRegexp(`[^a-z0-9]+`)
 )
 
 // nameOfFile makes the name of an image from that of a file or directory.

@@ -13,10 +13,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/google/go-containerregistry/pkg/name"
 
@@ -139,9 +137,6 @@ func recognize(ctx context.Context, ref *Ref, o Options) (*archive, error) {
 		}
 		return nil, nil
 	}
-	if ok, err := MaybeTar(ref.Name); !ok || err != nil {
-		return nil, err
-	}
 	t, err := openTar(ctx, ref.Name, o, inRoot)
 	switch {
 	case err == nil && (t.has(dockerManifest) || isV1Archive(t)):
@@ -237,9 +232,7 @@ func openName(ctx context.Context, n string, o Options) (*Source, error) {
 }
 
 // fileEnding matches the endings of files that hold images, programs, or reports about them.
-var fileEnding = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)\.(tar|tgz|tbz2?|txz|t?zst|gz|bz2|xz|lz4|zip|sif|simg|img|iso|oci|raw|json|ya?ml|txt|log|core|so|deb|rpm|whl|exe)(\.[0-9.]+)?$`)
-})
+var fileEnding = textutil.LazyRegexp(`(?i)\.(tar|tgz|tbz2?|txz|t?zst|gz|bz2|xz|lz4|zip|sif|simg|img|iso|oci|raw|json|ya?ml|txt|log|core|so|deb|rpm|whl|exe)(\.[0-9.]+)?$`)
 
 // mistyped returns an error for a name without a prefix, which is not a file here, if it was probably not meant as an
 // image in a registry: no request is sent for a file or a prefix with a misspelled name.

@@ -3,7 +3,6 @@
 package source
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,38 +48,19 @@ func (s *Source) choose(from store, d v1.Descriptor, o Options) error {
 	return s.take(img, o)
 }
 
-// take makes img the source's image after checking that it is a whole image for the platform.
-func (s *Source) take(img v1.Image, o Options) error {
-	if err := checkImage(img, o.Platform); err != nil {
-		return err
-	}
-	s.Image = img
-	return nil
-}
-
 // platformEntry chooses the image for a platform: if no level of instructions is requested, that with the lowest, else
-// the highest that is not above it. Each image has the platform that the index says or, if it says none, the config.
-// Images that a layout does not have are skipped. An index in an index, which no builder writes, is not looked into.
-// Without an image for the platform the error lists what there is.
-func platformEntry(idx v1.ImageIndex, want v1.Platform) (best v1.Descriptor, err error) {
-	m, err := idx.IndexManifest()
-	if err != nil {
-		return best, err
-	}
-	var missing error
+// the highest that is not above it. An index in an index, which no builder writes, is not looked into. Without an image
+// for the platform the error lists what there is.
+func platformEntry(idx *index, want v1.Platform) (best v1.Descriptor, err error) {
 	var names []string
-	for _, d := range m.Manifests {
+	for _, d := range idx.parsed.Manifests {
 		if isAttestation(d) || !d.MediaType.IsImage() {
 			continue
 		}
-		d.Platform, err = platformOf(d, idx.Image)
-		switch {
-		case errors.Is(err, hinterr.ErrNotFound):
-			missing = err
-			continue
-		case err != nil:
+		if d.Platform, err = platformOf(d, idx.from); err != nil {
 			return best, err
-		case d.Platform == nil:
+		}
+		if d.Platform == nil {
 			continue
 		}
 		names = append(names, d.Platform.String())
@@ -88,14 +68,11 @@ func platformEntry(idx v1.ImageIndex, want v1.Platform) (best v1.Descriptor, err
 			best = d
 		}
 	}
-	switch {
-	case best.Platform != nil:
-		return best, nil
-	case len(names) == 0 && missing != nil:
-		return best, missing
+	if best.Platform == nil {
+		slices.Sort(names)
+		err = hinterr.Errorf(hinterr.ErrPlatform, "no image for %v in the index, which has: %s", &want, listed(names))
 	}
-	slices.Sort(names)
-	return best, hinterr.Errorf(hinterr.ErrPlatform, "no image for %v in the index, which has: %s", &want, listed(names))
+	return best, err
 }
 
 // listed joins names, not too many.
@@ -108,17 +85,16 @@ func listed(names []string) string {
 }
 
 // platformOf is the platform that a descriptor says, else that of the image's config; nil for an artifact in the form
-// of an image.
-func platformOf(d v1.Descriptor, open func(v1.Hash) (v1.Image, error)) (*v1.Platform, error) {
+// of an image, and for an image that is not there.
+func platformOf(d v1.Descriptor, from store) (*v1.Platform, error) {
 	if d.Platform != nil {
 		return d.Platform, nil
 	}
-	img, err := open(d.Digest)
-	if err != nil {
-		return nil, err
+	img, err := storedImage(from, d)
+	if errors.Is(err, hinterr.ErrNotFound) || err == nil && !isConfig(img.manifest.Config.MediaType) {
+		return nil, nil
 	}
-	m, err := img.Manifest()
-	if err != nil || m.Config.MediaType != "" && !m.Config.MediaType.IsConfig() {
+	if err != nil {
 		return nil, err
 	}
 	cf, err := img.ConfigFile()
@@ -127,6 +103,9 @@ func platformOf(d v1.Descriptor, open func(v1.Hash) (v1.Image, error)) (*v1.Plat
 	}
 	return cf.Platform(), nil
 }
+
+// isConfig reports whether a media type, which may be missing, is that of an image's config, and not an artifact's.
+func isConfig(t types.MediaType) bool { return t == "" || t.IsConfig() }
 
 // fits reports whether an image runs on a platform. The variants of an architecture are levels of its instructions,
 // in the order of their names; none is the lowest.
@@ -153,33 +132,31 @@ func archName(s string) string {
 	return s
 }
 
-// checkImage checks what can be checked without reading a layer: that manifest and config agree on the layers, and that
-// the platform is the requested one.
-func checkImage(img v1.Image, want v1.Platform) error {
-	m, err := img.Manifest()
-	digest, derr := img.Digest()
-	if err := cmp.Or(err, derr); err != nil {
-		return err
-	}
+// take makes img the source's image after checking what can be checked without reading a layer: that manifest and
+// config agree on the layers, and that the platform is the requested one.
+func (s *Source) take(img *image, o Options) error {
+	m, digest := &img.manifest, img.desc.Digest
 	cf, err := img.ConfigFile()
 	if err != nil {
 		return fmt.Errorf("config %v: %w", m.Config.Digest, err)
 	}
-	if got, want := len(cf.RootFS.DiffIDs), len(m.Layers); got != want {
-		if t := m.Config.MediaType; t != "" && !t.IsConfig() {
-			return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "manifest %v is an artifact with a config of type %s, not an image", digest, t),
-				"name the image that the artifact is about")
-		}
+	ids := cf.RootFS.DiffIDs
+	if !isConfig(m.Config.MediaType) && len(ids) != len(m.Layers) {
+		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "manifest %v is an artifact with a config of type %s, not an image", digest, m.Config.MediaType),
+			"name the image that the artifact is about")
+	}
+	if got, want := len(ids), len(m.Layers); got != want {
 		return hinterr.Damaged("config %v: got %d diff IDs, want %d, one for each layer of manifest %v", m.Config.Digest, got, want, digest)
 	}
 	noHash := func(h v1.Hash) bool { return h.Hex == "" }
 	noBlob := func(d v1.Descriptor) bool { return d.Size < 0 || noHash(d.Digest) }
-	if slices.ContainsFunc(m.Layers, noBlob) || slices.ContainsFunc(cf.RootFS.DiffIDs, noHash) {
+	if slices.ContainsFunc(m.Layers, noBlob) || slices.ContainsFunc(ids, noHash) {
 		return hinterr.Damaged("manifest %v: a layer without a digest, diff ID or size", digest)
 	}
-	if have := cf.Platform(); have != nil && !fits(*have, want) { // the oldest configs, of the time of one platform, have none
-		return hinterr.Errorf(hinterr.ErrPlatform, "image %v is for %v, want %v", digest, have, &want)
+	if have := cf.Platform(); have != nil && !fits(*have, o.Platform) { // the oldest configs, of the time of one platform, have none
+		return hinterr.Errorf(hinterr.ErrPlatform, "image %v is for %v, want %v", digest, have, &o.Platform)
 	}
+	s.Image = img
 	return nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,7 +15,6 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/progress"
 )
 
 // isStdin reports whether a name means stdin. A path to a file is opened again; of a pipe or a socket only the
@@ -44,6 +42,7 @@ func ReadOnce(source string) bool {
 	return err == nil && (isStream(ref) || isStdin(ref.Name) || strings.HasPrefix(ref.Name, "/dev/fd/") || strings.HasPrefix(ref.Name, "/proc/self/fd/"))
 }
 
+// openStream copies a stream to a file and opens that. It waits for the stream's writer until ctx ends.
 func openStream(ctx context.Context, ref Ref, o Options) (src *Source, err error) {
 	dir, err := os.MkdirTemp("", "vfix-")
 	if err != nil {
@@ -55,11 +54,18 @@ func openStream(ctx context.Context, ref Ref, o Options) (src *Source, err error
 	}
 	at := ref
 	at.Name = filepath.Join(dir, filepath.Base(title))
+	copied := make(chan error, 1)
+	go func() { copied <- copyStream(ctx, ref.Name, at.Name, title, o) }()
+	select {
+	case err = <-copied:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
 	open := openFile
 	if !ref.Guessed {
 		open = transports[ref.Transport].open
 	}
-	if err = copyStream(ctx, ref.Name, at.Name, title, o); err == nil {
+	if err == nil {
 		src, err = open(ctx, at, o)
 	}
 	if err != nil {
@@ -76,21 +82,7 @@ func openStream(ctx context.Context, ref Ref, o Options) (src *Source, err error
 
 const pipeHint = "pipe an image into vfix: docker save IMAGE | vfix scan -"
 
-// copyStream copies a stream to a file. It waits for the stream's writer until ctx ends.
 func copyStream(ctx context.Context, name, file, title string, o Options) error {
-	task := o.Progress.Start("read", title, -1)
-	defer task.Done()
-	done := make(chan error, 1)
-	go func() { done <- readStream(ctx, name, file, task) }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func readStream(ctx context.Context, name, file string, task progress.Task) error {
 	in := os.Stdin
 	if !isStdin(name) {
 		f, err := os.Open(name)
@@ -108,7 +100,9 @@ func readStream(ctx context.Context, name, file string, task progress.Task) erro
 		return err
 	}
 	defer out.Close()
-	n, err := io.Copy(out, blob.Reading{Ctx: ctx, Reader: in, T: task})
+	task := o.Progress.Start("read", title, -1)
+	defer task.Done()
+	n, err := blob.CopyTo(ctx, out, in, task)
 	if err == nil && n == 0 {
 		err = hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "empty: nothing was written to it"), pipeHint+"; stdin can be read once")
 	}

@@ -117,7 +117,7 @@ func (t *roundTripper) of(host string) (*http.Transport, error) {
 	if h, ok := t.host.Load(host); ok {
 		return h.(*http.Transport), nil
 	}
-	c, err := hostTLS(certDirs(), host)
+	c, err := hostTLS(host)
 	if err != nil {
 		return nil, err
 	}
