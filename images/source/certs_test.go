@@ -24,7 +24,7 @@ func TestHostTLS(t *testing.T) {
 	config := t.TempDir()
 	t.Setenv("XDG_CONFIG_HOME", config)
 	get := func(o Options) error {
-		resp, err := newNetwork(o.WithDefaults()).base.RoundTrip(httptest.NewRequest("GET", s.URL, nil))
+		resp, err := o.WithDefaults().Net.RoundTrip(httptest.NewRequest("GET", s.URL, nil))
 		if err == nil {
 			resp.Body.Close()
 		}
@@ -51,7 +51,7 @@ func TestHostTLS(t *testing.T) {
 
 // Plain HTTP is for this machine alone.
 func TestPlainHTTP(t *testing.T) {
-	rt := &roundTripper{o: Options{Stall: time.Second}}
+	rt := &Network{o: Options{Stall: time.Second}}
 	if _, err := rt.RoundTrip(httptest.NewRequest("GET", "http://10.1.2.3/v2/", nil)); err != errPlainHTTP {
 		t.Errorf("got %v", err)
 	}

@@ -113,7 +113,7 @@ func TestEngine(t *testing.T) {
 	if source.Answers(t.Context(), fast) {
 		t.Error("an engine that is not there answers")
 	}
-	if _, err := source.Open(t.Context(), "docker-daemon:x", fast); !source.IsNoDaemon(err) {
+	if _, err := source.Open(t.Context(), "docker-daemon:x", fast); !errors.Is(err, hinterr.ErrNoDaemon) {
 		t.Errorf("no engine: got %v", err)
 	}
 }
@@ -134,7 +134,7 @@ func TestDockerContext(t *testing.T) {
 		t.Error("the engine of the current context does not answer")
 	}
 	t.Setenv("DOCKER_CONTEXT", "other")
-	if _, err := source.Open(t.Context(), "docker-daemon:x", fast); !source.IsNoDaemon(err) || !strings.Contains(err.Error(), "no such context") {
+	if _, err := source.Open(t.Context(), "docker-daemon:x", fast); !errors.Is(err, hinterr.ErrNoDaemon) || !strings.Contains(err.Error(), "no such context") {
 		t.Errorf("another context: got %v", err)
 	}
 }

@@ -196,6 +196,3 @@ func EachEngine(ctx context.Context, r Ref, o Options, f func(*Engine) (done boo
 	}
 	return none
 }
-
-// IsNoDaemon reports whether no docker or podman answered.
-func IsNoDaemon(err error) bool { return errors.Is(err, hinterr.ErrNoDaemon) }

@@ -213,7 +213,7 @@ func openName(ctx context.Context, n string, o Options) (*Source, error) {
 		return nil, cmp.Or(mistyped(n), nameErr)
 	}
 	src, engineErr := openEngine(ctx, Ref{Transport: Daemon, Name: n}, o)
-	if engineErr == nil || ctx.Err() != nil || !errors.Is(engineErr, hinterr.ErrNotFound) && !IsNoDaemon(engineErr) {
+	if engineErr == nil || ctx.Err() != nil || !errors.Is(engineErr, hinterr.ErrNotFound) && !errors.Is(engineErr, hinterr.ErrNoDaemon) {
 		return src, engineErr
 	}
 	if err := mistyped(n); err != nil {

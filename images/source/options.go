@@ -41,7 +41,7 @@ func (o Options) WithDefaults() Options {
 		o.Progress = progress.Silent{}
 	}
 	if o.Net == nil {
-		o.Net = newNetwork(o)
+		o.Net = &Network{o: o}
 	}
 	return o
 }

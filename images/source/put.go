@@ -180,11 +180,9 @@ func putLayout(ctx context.Context, dest Ref, r Result, o Options) (Stored, erro
 	}
 	if !exists {
 		err = atomicfile.WriteDir(dest.Name, 0o777, func(temp string) error { return s.write(ctx, d, o, filesIn(temp)) })
-		if errors.Is(err, fs.ErrExist) { // another run was faster
-			exists, err = layoutExists(dest.Name)
-		}
+		exists = errors.Is(err, fs.ErrExist) // another run was faster
 	}
-	if err == nil && exists {
+	if exists {
 		err = extendLayout(ctx, dest.Name, s, d, o)
 	}
 	return Stored{Reference: dest.String(), Digest: d.Digest.String()}, err
@@ -201,8 +199,8 @@ func layoutExists(dir string) (bool, error) {
 	return true, nil
 }
 
-// extendLayout adds blobs to a layout and then the entry d to its index, instead of the entries with the same tag, or
-// with the same content and no tag. Several runs that extend a layout take turns.
+// extendLayout adds blobs to a layout and then the entry d to its index, instead of the entries with the same tag.
+// Several runs that extend a layout take turns.
 func extendLayout(ctx context.Context, dir string, s blobSet, d v1.Descriptor, o Options) error {
 	if err := s.writeBlobs(ctx, o, filesIn(dir)); err != nil {
 		return err
@@ -219,13 +217,11 @@ func extendLayout(ctx context.Context, dir string, s blobSet, d v1.Descriptor, o
 	}
 	tag := d.Annotations[refNameKey]
 	text, err := editIndex(raw, func(all []indexEntry) []indexEntry {
-		isTagged := func(e indexEntry) bool { return e.Digest == d.Digest && e.Annotations[refNameKey] != "" }
-		if tag == "" && slices.ContainsFunc(all, isTagged) { // an entry without a tag would only make it ambiguous
+		isThere := func(e indexEntry) bool { return e.Digest == d.Digest }
+		if tag == "" && slices.ContainsFunc(all, isThere) { // an entry without a tag would only make it ambiguous
 			return all
 		}
-		kept := slices.DeleteFunc(all, func(e indexEntry) bool {
-			return e.Annotations[refNameKey] == tag && (tag != "" || e.Digest == d.Digest)
-		})
+		kept := slices.DeleteFunc(all, func(e indexEntry) bool { return tag != "" && e.Annotations[refNameKey] == tag })
 		return append(kept, newEntry(d))
 	})
 	if err := cmp.Or(err, ctx.Err()); err != nil {

@@ -27,14 +27,9 @@ import (
 
 // Network is one command's access to registries: one set of connections, and a login for each repository.
 type Network struct {
-	o       Options // without Net
-	base    http.RoundTripper
-	keys    authn.Keychain
+	o       Options  // without Net
+	hosts   sync.Map // *http.Transport by host, as written in a URL
 	clients sync.Map // *http.Client by name.Repository
-}
-
-func newNetwork(o Options) *Network {
-	return &Network{o: o, base: &roundTripper{o: o}, keys: keychain(o.AuthFile)}
 }
 
 // NameOptions are the options to parse the name of a repository; insecure allows plain HTTP.
@@ -68,11 +63,11 @@ func (n *Network) client(ctx context.Context, repo name.Repository) (*http.Clien
 	if c, ok := n.clients.Load(repo); ok {
 		return c.(*http.Client), nil
 	}
-	auth, err := authn.Resolve(ctx, n.keys, repo)
+	auth, err := authn.Resolve(ctx, keychain(n.o.AuthFile), repo)
 	if err != nil {
 		return nil, fmt.Errorf("credentials: %w", err)
 	}
-	patient := transport.NewRetry(n.base, transport.WithRetryBackoff(n.backoff()), transport.WithRetryPredicate(n.again), transport.WithRetryStatusCodes(busy...))
+	patient := transport.NewRetry(n, transport.WithRetryBackoff(n.backoff()), transport.WithRetryPredicate(n.again), transport.WithRetryStatusCodes(busy...))
 	t, err := transport.NewWithContext(ctx, repo.Registry, auth, transport.NewUserAgent(patient, n.o.UserAgent), []string{repo.Scope(transport.PullScope)})
 	if err != nil {
 		return nil, err
@@ -85,7 +80,7 @@ func (n *Network) client(ctx context.Context, repo name.Repository) (*http.Clien
 // options returns the options for go-containerregistry's pushes and lists.
 func (n *Network) options(ctx context.Context) []remote.Option {
 	return []remote.Option{
-		remote.WithContext(ctx), remote.WithTransport(n.base), remote.WithUserAgent(n.o.UserAgent), remote.WithAuthFromKeychain(n.keys),
+		remote.WithContext(ctx), remote.WithTransport(n), remote.WithUserAgent(n.o.UserAgent), remote.WithAuthFromKeychain(keychain(n.o.AuthFile)),
 		remote.WithRetryBackoff(n.backoff()), remote.WithRetryPredicate(n.again),
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -29,20 +28,15 @@ const (
 	maxPause = 5 * time.Minute // that a registry may request; a longer wait is left to the user
 )
 
-// roundTripper is the transport of one command.
-type roundTripper struct {
-	o    Options  // without Net
-	host sync.Map // *http.Transport by host, as written in a URL
-}
-
 // errPlainHTTP refuses plain HTTP, which go-containerregistry tries for private addresses.
 var errPlainHTTP = errors.New("plain HTTP is not allowed: others on the network can read and change it")
 
-func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.URL.Scheme != "https" && !t.o.Insecure && !isLoopback(req.URL.Hostname()) {
+// RoundTrip sends a request to a registry, once.
+func (n *Network) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Scheme != "https" && !n.o.Insecure && !isLoopback(req.URL.Hostname()) {
 		return nil, errPlainHTTP
 	}
-	next, err := t.of(req.URL.Host)
+	next, err := n.of(req.URL.Host)
 	if err != nil {
 		return nil, err
 	}
@@ -53,12 +47,12 @@ func (t *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		result = resp.Status
 	}
 	// Without possible secrets: headers, the user, the query.
-	progress.Debug(t.o.Progress, "%s %s://%s%s: %v after %v", req.Method, req.URL.Scheme, req.URL.Host, req.URL.Path, result, time.Since(begin).Round(time.Millisecond))
+	progress.Debug(n.o.Progress, "%s %s://%s%s: %v after %v", req.Method, req.URL.Scheme, req.URL.Host, req.URL.Path, result, time.Since(begin).Round(time.Millisecond))
 	if err != nil {
 		return nil, err
 	}
 	if pause := retryAfter(resp); pause > 0 && pause <= maxPause {
-		progress.Note(t.o.Progress, "registry %s: %s: it asks to wait %v", req.URL.Host, resp.Status, pause.Round(time.Second))
+		progress.Note(n.o.Progress, "registry %s: %s: it asks to wait %v", req.URL.Host, resp.Status, pause.Round(time.Second))
 		err = sleep(req.Context(), pause)
 	}
 	return resp, err
@@ -113,8 +107,8 @@ func isLoopback(host string) bool {
 
 // of returns the transport of a host. It speaks HTTP/1.1 alone: a download has its connection for itself, so that
 // silence on a connection means a stall.
-func (t *roundTripper) of(host string) (*http.Transport, error) {
-	if h, ok := t.host.Load(host); ok {
+func (n *Network) of(host string) (*http.Transport, error) {
+	if h, ok := n.hosts.Load(host); ok {
 		return h.(*http.Transport), nil
 	}
 	c, err := hostTLS(host)
@@ -122,12 +116,12 @@ func (t *roundTripper) of(host string) (*http.Transport, error) {
 		return nil, err
 	}
 	const dialTime, handshakeTime, idleConns = 30 * time.Second, 10 * time.Second, 16
-	c.InsecureSkipVerify = t.o.Insecure
+	c.InsecureSkipVerify = n.o.Insecure
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := (&net.Dialer{Timeout: dialTime}).DialContext(ctx, network, addr)
-		return &watchedConn{Conn: conn, limit: t.o.Stall}, err
+		return &watchedConn{Conn: conn, limit: n.o.Stall}, err
 	}
-	h, _ := t.host.LoadOrStore(host, &http.Transport{
+	h, _ := n.hosts.LoadOrStore(host, &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: dial, TLSClientConfig: c, TLSHandshakeTimeout: handshakeTime,
 		MaxIdleConnsPerHost: idleConns, ExpectContinueTimeout: time.Second,
 	})
