@@ -8,12 +8,12 @@
 package schema1
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -26,8 +26,8 @@ import (
 // Link is one layer of a chain.
 type Link struct {
 	imageJSON
-	raw    []byte  // its image JSON
-	Digest v1.Hash // of the blob, if a manifest names it
+	raw    blob.Object // its image JSON
+	Digest v1.Hash     // of the blob, if a manifest names it
 	Content
 }
 
@@ -41,14 +41,13 @@ type Content struct {
 // emptyTar is the diff ID of a layer without files: 1024 zeros (moby, layer/empty.go).
 const emptyTar = "5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef"
 
-// imageJSON is the part of an image JSON that goes into the history.
+// imageJSON is what vfix reads of an image JSON.
 type imageJSON struct {
-	ID              string          `json:"id"`
-	Parent          string          `json:"parent"`
-	Created         json.RawMessage `json:"created"`
-	Author          string          `json:"author"`
-	Comment         string          `json:"comment"`
-	Throwaway       bool            `json:"throwaway"`
+	ID              string `json:"id"`
+	Parent          string `json:"parent"`
+	Author          string `json:"author"`
+	Comment         string `json:"comment"`
+	Throwaway       bool   `json:"throwaway"`
 	ContainerConfig struct {
 		Cmd stringOrWords `json:"Cmd"`
 	} `json:"container_config"`
@@ -77,10 +76,9 @@ func IsID(s string) bool {
 
 // UnmarshalJSON reads an image JSON.
 func (l *Link) UnmarshalJSON(raw []byte) error {
-	if err := json.Unmarshal(raw, &l.imageJSON); err != nil {
+	if err := cmp.Or(json.Unmarshal(raw, &l.imageJSON), json.Unmarshal(raw, &l.raw)); err != nil {
 		return err
 	}
-	l.raw = bytes.Clone(raw)
 	if !IsID(l.ID) || l.Parent != "" && !IsID(l.Parent) {
 		return hinterr.Damaged("%.80q with the parent %.80q is not an image ID", l.ID, l.Parent)
 	}
@@ -132,10 +130,7 @@ func Assemble(chain []Link, architecture string, measure func(Link) (Content, er
 		history = append(history, l.history())
 	}
 	top := chain[len(chain)-1]
-	var c blob.Object
-	if err := json.Unmarshal(top.raw, &c); err != nil {
-		return nil, nil, hinterr.Damaged("image JSON of %.12s: %v", top.ID, err)
-	}
+	c := maps.Clone(top.raw)
 	// Members about the layer alone, and later additions.
 	for _, key := range []string{"id", "parent", "Size", "parent_id", "layer_id", "throwaway", "layer"} {
 		delete(c, key)
@@ -175,8 +170,8 @@ func listCommands(c blob.Object, key string) error {
 // history is the layer's entry in the history (image-spec config.md, "history").
 func (l *Link) history() blob.Object {
 	h := blob.Object{}
-	if created := string(l.Created); created != "" && created != "null" {
-		h["created"] = l.Created
+	if created := l.raw["created"]; len(created) > 0 && string(created) != "null" {
+		h["created"] = created
 	}
 	texts := map[string]string{"author": l.Author, "comment": l.Comment, "created_by": strings.Join(l.ContainerConfig.Cmd, " ")}
 	for key, text := range texts {

@@ -228,9 +228,7 @@ func v1Image(ctx context.Context, t *archive, links map[string]schema1.Link, top
 		if err != nil {
 			return c, err
 		}
-		task := o.Progress.Start("read", l.ID[:12], content.Size())
-		defer task.Done()
-		return schema1.Measure(ctx, blob.Reading{Ctx: ctx, Reader: content, T: task})
+		return measure(ctx, content, l.ID[:12], content.Size(), o)
 	})
 	for _, l := range layers {
 		names = append(names, l.ID+v1Layer)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -166,8 +167,16 @@ func (s *Source) takeSchema1(ctx context.Context, raw []byte, from store, o Opti
 	if err != nil {
 		return err
 	}
-	chain, config, err := schema1.Assemble(old.Chain, old.Architecture, func(l schema1.Link) (schema1.Content, error) {
-		return measureBlob(ctx, from, l.Digest, o)
+	chain, config, err := schema1.Assemble(old.Chain, old.Architecture, func(l schema1.Link) (c schema1.Content, err error) {
+		rc, size, err := from.open(v1.Descriptor{Digest: l.Digest, Size: -1})
+		if err == nil {
+			rc, err = blob.Verified(rc, l.Digest, size)
+		}
+		if err != nil {
+			return c, err
+		}
+		defer rc.Close()
+		return measure(ctx, rc, blob.ShortHash(l.Digest), size, o)
 	})
 	if err != nil {
 		return fmt.Errorf("schema 1 manifest: %w", err)
@@ -185,18 +194,9 @@ func (s *Source) takeSchema1(ctx context.Context, raw []byte, from store, o Opti
 	return s.take(img, o)
 }
 
-// measureBlob reads a layer of an old image once, for its diff ID and size.
-func measureBlob(ctx context.Context, from store, h v1.Hash, o Options) (c schema1.Content, err error) {
-	rc, size, err := from.open(v1.Descriptor{Digest: h, Size: -1})
-	if err != nil {
-		return c, err
-	}
-	task := o.Progress.Start("read", blob.ShortHash(h), size)
+// measure reads a layer of an old image once, for its diff ID and size.
+func measure(ctx context.Context, r io.Reader, title string, size int64, o Options) (schema1.Content, error) {
+	task := o.Progress.Start("read", title, size)
 	defer task.Done()
-	checked, err := blob.Verified(rc, h, size)
-	if err != nil {
-		return c, err
-	}
-	defer checked.Close()
-	return schema1.Measure(ctx, blob.Reading{Ctx: ctx, Reader: checked, T: task})
+	return schema1.Measure(ctx, blob.Reading{Ctx: ctx, Reader: r, T: task})
 }
