@@ -1,4 +1,4 @@
-// The blobs of a result, and a layout made of them.
+// Writing a layout, file by file, in a directory or an archive.
 
 package source
 
@@ -8,8 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"maps"
-	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
@@ -21,108 +19,24 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// blobSet is every blob that an image or index needs, by digest.
-type blobSet map[v1.Hash]v1.Layer
-
-// blobsOf collects what a layout of r needs, and the entry for its index.json. An index goes as it is.
-func blobsOf(r Result, tag string, p progress.Reporter) (s blobSet, d v1.Descriptor, err error) {
-	s = blobSet{}
-	if r.Index != nil {
-		d, err = s.add(r.Index, p)
-	} else {
-		d, err = s.add(r.Image, p)
-	}
-	if tag != "" {
-		d.Annotations = map[string]string{refNameKey: tag}
-	}
-	return s, d, err
-}
-
-// manifest is an image or an index.
-type manifest interface {
-	partial.Describable
-	RawManifest() ([]byte, error)
-}
-
-// add adds an image or an index with all that it names, and describes it: with a platform and annotations it would be
-// as in the place that it came from.
-func (s blobSet) add(m manifest, p progress.Reporter) (v1.Descriptor, error) {
-	raw, err := m.RawManifest()
-	digest, derr := m.Digest()
-	mediaType, terr := m.MediaType()
-	d := v1.Descriptor{MediaType: mediaType, Size: int64(len(raw)), Digest: digest}
-	if err := cmp.Or(err, derr, terr); err != nil {
-		return d, err
-	}
-	s[digest] = static.NewLayer(raw, mediaType)
-	if img, ok := m.(v1.Image); ok {
-		err = s.addParts(img)
-	} else if idx, ok := m.(v1.ImageIndex); ok {
-		err = s.addEntries(idx, p)
-	}
-	return d, err
-}
-
-func (s blobSet) addParts(img v1.Image) error {
-	m, err := img.Manifest()
-	config, cerr := img.RawConfigFile()
-	layers, lerr := img.Layers()
-	if err := cmp.Or(err, cerr, lerr); err != nil {
-		return err
-	}
-	if got, want := len(layers), len(m.Layers); got != want {
-		return hinterr.Damaged("manifest: got %d layers, want %d", got, want)
-	}
-	s[m.Config.Digest] = static.NewLayer(config, m.Config.MediaType)
-	for n, d := range m.Layers {
-		// A foreign layer may be only in its own place (image-spec, layer.md, "Non-Distributable Layers").
-		if d.MediaType.IsDistributable() || len(d.URLs) == 0 {
-			s[d.Digest] = layers[n]
-		}
-	}
-	return nil
-}
-
-// addEntries adds all that is in an index. A manifest that the source lists but does not have stays listed.
-func (s blobSet) addEntries(idx v1.ImageIndex, p progress.Reporter) error {
-	m, err := idx.IndexManifest()
-	if err != nil {
-		return err
-	}
-	for _, d := range m.Manifests {
-		err := s.addEntry(idx, d, p)
-		if errors.Is(err, hinterr.ErrNotFound) {
-			p.Note("%v: listed in the index but not in the source: it stays listed", d.Digest)
-		} else if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// addEntry adds an image or an index in an index. Nothing else is in those that builders write.
-func (s blobSet) addEntry(idx v1.ImageIndex, d v1.Descriptor, p progress.Reporter) (err error) {
-	var m manifest
-	if d.MediaType.IsIndex() {
-		m, err = idx.ImageIndex(d.Digest)
-	} else {
-		m, err = idx.Image(d.Digest)
-	}
-	if err == nil {
-		_, err = s.add(m, p)
-	}
-	return err
+// layoutWriter writes the files of a layout, each blob once and before what names it.
+type layoutWriter struct {
+	ctx  context.Context
+	o    Options
+	to   fileWriter
+	done map[v1.Hash]bool
 }
 
 // fileWriter writes one file of a layout, of size bytes.
 type fileWriter func(name string, size int64, content func(io.Writer) error) error
 
-// write writes a layout with the entry d.
-func (s blobSet) write(ctx context.Context, d v1.Descriptor, o Options, to fileWriter) error {
-	index, err := json.Marshal(v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{d}})
-	if err == nil {
-		err = s.writeBlobs(ctx, o, to)
+// writeLayout writes a layout with a result and returns the result's digest.
+func writeLayout(ctx context.Context, r Result, tag string, o Options, to fileWriter) (v1.Hash, error) {
+	d, err := writeBlobs(ctx, r, tag, o, to)
+	if err != nil {
+		return d.Digest, err
 	}
+	index, err := json.Marshal(v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{d}})
 	text := func(name string, data []byte) {
 		if err == nil {
 			err = to(name, int64(len(data)), func(w io.Writer) error {
@@ -133,42 +47,121 @@ func (s blobSet) write(ctx context.Context, d v1.Descriptor, o Options, to fileW
 	}
 	text(layoutIndex, index)
 	text(layoutFile, []byte(`{"imageLayoutVersion":"`+layoutVersion+`"}`))
-	return cmp.Or(err, ctx.Err())
+	return d.Digest, cmp.Or(err, ctx.Err())
 }
 
-// writeBlobs writes the blobs in the order of their digests.
-func (s blobSet) writeBlobs(ctx context.Context, o Options, to fileWriter) error {
-	byName := func(a, b v1.Hash) int { return cmp.Compare(a.String(), b.String()) }
-	for _, digest := range slices.SortedFunc(maps.Keys(s), byName) {
-		l := s[digest]
-		size, err := l.Size()
-		if err == nil {
-			err = to(blobName(digest), size, func(w io.Writer) error { return copyBlob(ctx, w, l, size, o) })
+// writeBlobs writes the blobs of a result and returns the entry for its index.json. An index goes as it is.
+func writeBlobs(ctx context.Context, r Result, tag string, o Options, to fileWriter) (d v1.Descriptor, err error) {
+	w := &layoutWriter{ctx, o, to, map[v1.Hash]bool{}}
+	if r.Index != nil {
+		d, err = w.manifest(r.Index)
+	} else {
+		d, err = w.manifest(r.Image)
+	}
+	if tag != "" {
+		d.Annotations = map[string]string{refNameKey: tag}
+	}
+	return d, err
+}
+
+// manifest is an image or an index.
+type manifest interface {
+	partial.Describable
+	RawManifest() ([]byte, error)
+}
+
+// manifest writes an image or an index with all that it names, and describes it: with a platform and annotations it
+// would be as in the place that it came from.
+func (w *layoutWriter) manifest(m manifest) (v1.Descriptor, error) {
+	raw, err := m.RawManifest()
+	digest, derr := m.Digest()
+	mediaType, terr := m.MediaType()
+	d := v1.Descriptor{MediaType: mediaType, Size: int64(len(raw)), Digest: digest}
+	if err := cmp.Or(err, derr, terr); err != nil {
+		return d, err
+	}
+	switch m := m.(type) {
+	case v1.Image:
+		err = w.parts(m)
+	case v1.ImageIndex:
+		err = w.entries(m)
+	}
+	if err == nil {
+		err = w.blob(static.NewLayer(raw, mediaType))
+	}
+	return d, err
+}
+
+// parts writes the layers and the config of an image.
+func (w *layoutWriter) parts(img v1.Image) error {
+	m, err := img.Manifest()
+	config, cerr := img.RawConfigFile()
+	layers, lerr := img.Layers()
+	if err := cmp.Or(err, cerr, lerr); err != nil {
+		return err
+	}
+	if got, want := len(layers), len(m.Layers); got != want {
+		return hinterr.Damaged("manifest: got %d layers, want %d", got, want)
+	}
+	for n, d := range m.Layers {
+		// A foreign layer may be only in its own place (image-spec, layer.md, "Non-Distributable Layers").
+		if !d.MediaType.IsDistributable() && len(d.URLs) > 0 {
+			continue
 		}
-		if err != nil {
+		if err := w.blob(layers[n]); err != nil {
+			return err
+		}
+	}
+	return w.blob(static.NewLayer(config, m.Config.MediaType))
+}
+
+// entries writes the images and indexes in an index; nothing else is in those that builders write. One that the source
+// lists but does not have stays listed.
+func (w *layoutWriter) entries(idx v1.ImageIndex) error {
+	all, err := idx.IndexManifest()
+	if err != nil {
+		return err
+	}
+	for _, d := range all.Manifests {
+		var m manifest
+		if d.MediaType.IsIndex() {
+			m, err = idx.ImageIndex(d.Digest)
+		} else {
+			m, err = idx.Image(d.Digest)
+		}
+		if err == nil {
+			_, err = w.manifest(m)
+		}
+		if errors.Is(err, hinterr.ErrNotFound) {
+			w.o.Progress.Note("%v: listed in the index but not in the source: it stays listed", d.Digest)
+		} else if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// copyBlob copies a blob; a layer of a source verifies itself.
-func copyBlob(ctx context.Context, w io.Writer, l v1.Layer, size int64, o Options) error {
-	rc, err := l.Compressed()
-	if err != nil {
+// blob writes a blob; a layer of a source verifies itself.
+func (w *layoutWriter) blob(l v1.Layer) error {
+	digest, err := l.Digest()
+	size, serr := l.Size()
+	mediaType, terr := l.MediaType()
+	if err := cmp.Or(err, serr, terr); err != nil || w.done[digest] {
 		return err
 	}
-	defer rc.Close()
-	t, err := l.MediaType()
-	digest, derr := l.Digest()
-	if err := cmp.Or(err, derr); err != nil {
+	w.done[digest] = true
+	return w.to(blobName(digest), size, func(to io.Writer) error {
+		rc, err := l.Compressed()
+		if err != nil {
+			return err
+		}
+		defer rc.Close()
+		var task progress.Task
+		if IsLayer(mediaType) {
+			task = w.o.Progress.Start("write", blob.LayerName(l, digest), size)
+			defer task.Done()
+		}
+		_, err = blob.CopyTo(w.ctx, to, rc, task)
 		return err
-	}
-	var task progress.Task
-	if IsLayer(t) {
-		task = o.Progress.Start("write", blob.LayerName(l, digest), size)
-		defer task.Done()
-	}
-	_, err = blob.CopyTo(ctx, w, rc, task)
-	return err
+	})
 }

@@ -137,13 +137,8 @@ func writeDockerTar(ctx context.Context, w io.Writer, tag string, r Result, o Op
 		})
 }
 
-// writeOCITar writes an OCI layout in one pass: entries sorted by name, no times, no owners, so that the same result
-// gives the same bytes.
+// writeOCITar writes an OCI layout in one pass, without times and owners, so that the same result gives the same bytes.
 func writeOCITar(ctx context.Context, w io.Writer, tag string, r Result, o Options) (v1.Hash, error) {
-	s, d, err := blobsOf(r, tag, o.Progress)
-	if err != nil {
-		return d.Digest, err
-	}
 	tw := tar.NewWriter(w)
 	dirs := map[string]bool{".": true}
 	var mkdir func(dir string) error
@@ -154,7 +149,7 @@ func writeOCITar(ctx context.Context, w io.Writer, tag string, r Result, o Optio
 		dirs[dir] = true
 		return cmp.Or(mkdir(path.Dir(dir)), tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755}))
 	}
-	err = s.write(ctx, d, o, func(name string, size int64, content func(io.Writer) error) error {
+	digest, err := writeLayout(ctx, r, tag, o, func(name string, size int64, content func(io.Writer) error) error {
 		err := mkdir(path.Dir(name))
 		if err == nil {
 			err = tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644})
@@ -164,7 +159,7 @@ func writeOCITar(ctx context.Context, w io.Writer, tag string, r Result, o Optio
 		}
 		return err
 	})
-	return d.Digest, cmp.Or(err, tw.Close())
+	return digest, cmp.Or(err, tw.Close())
 }
 
 // putLayout writes a result into an OCI layout directory: a new one, or an existing one, in which an image of the same
@@ -174,18 +169,18 @@ func putLayout(ctx context.Context, dest Ref, r Result, o Options) (Stored, erro
 	if err != nil {
 		return Stored{}, err
 	}
-	s, d, err := blobsOf(r, dest.Tag, o.Progress)
-	if err != nil {
-		return Stored{}, err
-	}
+	var digest v1.Hash
 	if !exists {
-		err = atomicfile.WriteDir(dest.Name, 0o777, func(temp string) error { return s.write(ctx, d, o, filesIn(temp)) })
+		err = atomicfile.WriteDir(dest.Name, 0o777, func(temp string) (err error) {
+			digest, err = writeLayout(ctx, r, dest.Tag, o, filesIn(temp))
+			return err
+		})
 		exists = errors.Is(err, fs.ErrExist) // another run was faster
 	}
 	if exists {
-		err = extendLayout(ctx, dest.Name, s, d, o)
+		digest, err = extendLayout(ctx, dest, r, o)
 	}
-	return Stored{Reference: dest.String(), Digest: d.Digest.String()}, err
+	return Stored{Reference: dest.String(), Digest: digest.String()}, err
 }
 
 // layoutExists reports whether dir is a layout; it may be missing or empty.
@@ -199,35 +194,35 @@ func layoutExists(dir string) (bool, error) {
 	return true, nil
 }
 
-// extendLayout adds blobs to a layout and then the entry d to its index, instead of the entries with the same tag.
+// extendLayout adds a result to a layout: its blobs and then its entry in the index, instead of those with the same tag.
 // Several runs that extend a layout take turns.
-func extendLayout(ctx context.Context, dir string, s blobSet, d v1.Descriptor, o Options) error {
-	if err := s.writeBlobs(ctx, o, filesIn(dir)); err != nil {
-		return err
-	}
-	unlock, err := atomicfile.Lock(dir)
+func extendLayout(ctx context.Context, dest Ref, r Result, o Options) (v1.Hash, error) {
+	d, err := writeBlobs(ctx, r, dest.Tag, o, filesIn(dest.Name))
 	if err != nil {
-		return err
+		return d.Digest, err
+	}
+	unlock, err := atomicfile.Lock(dest.Name)
+	if err != nil {
+		return d.Digest, err
 	}
 	defer unlock()
-	at := filepath.Join(dir, layoutIndex)
+	at := filepath.Join(dest.Name, layoutIndex)
 	raw, err := blob.ReadSmall(at, blob.MaxManifest)
 	if err != nil {
-		return err
+		return d.Digest, err
 	}
-	tag := d.Annotations[refNameKey]
 	text, err := editIndex(raw, func(all []indexEntry) []indexEntry {
 		isThere := func(e indexEntry) bool { return e.Digest == d.Digest }
-		if tag == "" && slices.ContainsFunc(all, isThere) { // an entry without a tag would only make it ambiguous
+		if dest.Tag == "" && slices.ContainsFunc(all, isThere) { // an entry without a tag would only make it ambiguous
 			return all
 		}
-		kept := slices.DeleteFunc(all, func(e indexEntry) bool { return tag != "" && e.Annotations[refNameKey] == tag })
+		kept := slices.DeleteFunc(all, func(e indexEntry) bool { return dest.Tag != "" && e.Annotations[refNameKey] == dest.Tag })
 		return append(kept, newEntry(d))
 	})
-	if err := cmp.Or(err, ctx.Err()); err != nil {
-		return err
+	if err = cmp.Or(err, ctx.Err()); err == nil {
+		err = atomicfile.Write(at, text)
 	}
-	return atomicfile.Write(at, text)
+	return d.Digest, err
 }
 
 // filesIn writes files of a directory, each under its final name only when it is whole. A file that is there in its
