@@ -22,8 +22,8 @@ func destination(ctx context.Context, src *source.Source, o RebuildOptions) (*so
 	if dest, err = source.ResolveDest(dest); err != nil {
 		return nil, err
 	}
-	if err := source.CheckNotInside(src, dest); err != nil {
-		return nil, err
+	if dest.Transport == source.Dir && src.Image == nil && source.Inside(src.Path, dest.Name) {
+		return nil, source.ErrInside(dest.Name, src.Path)
 	}
 	if o.DryRun {
 		return nil, nil

@@ -70,16 +70,14 @@ func ResolveDest(d Ref) (Ref, error) {
 // that src is from, if it is from one), under tag, or if that is "", under DefaultName. Without an engine the error
 // is an ErrNoDaemon and its hint says which -o to type.
 func DefaultDest(ctx context.Context, src *Source, tag, suffix string, o Options) (Ref, error) {
-	var err error
-	if tag == "" {
-		tag, err = DefaultName(src.Ref, suffix)
-	} else {
-		tag, err = fullTag(Renamed(src.Ref, tag))
+	name, err := DefaultName(src.Ref, suffix)
+	if tag != "" {
+		name, err = fullTag(Renamed(src.Ref, tag))
 	}
 	if err != nil {
 		return Ref{}, err
 	}
-	dest := Ref{Transport: Daemon, Name: tag, Podman: src.Ref.Podman}
+	dest := Ref{Transport: Daemon, Name: name, Podman: src.Ref.Podman}
 	err = EachEngine(ctx, src.Ref, o.WithDefaults(), func(e *Engine) (bool, error) {
 		dest.Host = e.Host
 		return true, nil

@@ -116,39 +116,28 @@ func OpenPath(ctx context.Context, name string, o Options) (*Source, error) {
 
 // openFile opens a directory or file that is recognized by its content.
 func openFile(ctx context.Context, ref Ref, o Options) (*Source, error) {
-	t, err := recognize(ctx, &ref, o)
-	switch {
-	case err != nil:
-		return nil, err
-	case t != nil:
-		return fromArchive(ctx, t, ref, o)
-	case ref.Transport == Plain:
-		return &Source{Ref: ref, Path: ref.Name}, nil
-	}
-	return transports[ref.Transport].open(ctx, ref, o)
-}
-
-// recognize sets the transport of a path. It returns the archive if it is one.
-func recognize(ctx context.Context, ref *Ref, o Options) (*archive, error) {
 	if isDir(ref.Name) {
 		ref.Transport = Dir
 		if _, err := os.Stat(filepath.Join(ref.Name, layoutFile)); err == nil {
 			ref.Transport = OCILayout
 		}
-		return nil, nil
+		return transports[ref.Transport].open(ctx, ref, o)
 	}
 	t, err := openTar(ctx, ref.Name, o, inRoot)
+	plain := &Source{Ref: ref, Path: ref.Name}
 	switch {
-	case err == nil && (t.has(dockerManifest) || isV1Archive(t)):
-		ref.Transport = DockerArchive
-	case err == nil && t.has(layoutFile) && t.has(layoutIndex):
-		ref.Transport = OCIArchive
-	case err == nil:
-		return nil, t.Close()
 	case errors.Is(err, errStopped), ctx.Err() == nil && errors.Is(err, hinterr.ErrDamaged):
-		return nil, nil // what reads it returns the error
+		return plain, nil // what reads it returns the error
+	case err != nil:
+		return nil, err
+	case t.has(dockerManifest), isV1Archive(t):
+		ref.Transport = DockerArchive
+	case t.has(layoutFile) && t.has(layoutIndex):
+		ref.Transport = OCIArchive
+	default:
+		return plain, t.Close()
 	}
-	return t, err
+	return fromArchive(ctx, t, ref, o)
 }
 
 // rootDirs are names at the top of a root filesystem but never of an archive of images (Filesystem Hierarchy Standard

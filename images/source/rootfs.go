@@ -132,14 +132,6 @@ func isEmpty(dir string) (bool, error) {
 	return len(entries) == 0, err
 }
 
-// CheckNotInside returns an error for a directory to write in the directory of its source.
-func CheckNotInside(src *Source, dest Ref) error {
-	if dest.Transport == Dir && src.Image == nil && Inside(src.Path, dest.Name) {
-		return ErrInside(dest.Name, src.Path)
-	}
-	return nil
-}
-
 // ErrInside returns the error for an output that is inside its input.
 func ErrInside(out, in string) error {
 	return hinterr.With(fmt.Errorf("%s is inside %s, which is copied there", out, in), "name a directory outside of it")
