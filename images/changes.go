@@ -23,8 +23,7 @@ type changes struct {
 	fallback bool             // files of the fallback are among them
 	traced   bool             // vfix-trace is put before the entrypoint
 	fixed    []Fixed
-	done     string   // what they are, for the history of the image
-	warnings []string // what is lost by them
+	done     string // what they are, for the history of the image
 	notes    []string
 }
 
@@ -44,7 +43,7 @@ func findChanges(ctx context.Context, f *contents.Findings, shim *fallback.Shim,
 	c.extras, c.fallback, c.traced = chosen.Files, len(chosen.Files) > 0, chosen.Traced
 	if !c.none() {
 		c.findFixes()
-		c.done, c.warnings, c.notes = c.inWords(), c.markWarnings(), c.packageNotes(f.Tree)
+		c.done, c.notes = c.inWords(), c.packageNotes(f.Tree)
 	}
 	return c, nil
 }
@@ -112,14 +111,4 @@ func (c *changes) packageNotes(t *contents.Tree) (notes []string) {
 		}
 	}
 	return notes
-}
-
-// markWarnings are about xattrs that the patched files lose.
-func (c *changes) markWarnings() (warnings []string) {
-	for _, h := range c.targets {
-		if all := h.Marks(); len(all) > 0 {
-			warnings = append(warnings, h.Names[0]+": "+contents.MarkWarning(all))
-		}
-	}
-	return warnings
 }

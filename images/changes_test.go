@@ -52,7 +52,13 @@ func TestChanges(t *testing.T) {
 			if got := strings.Join(paths, " "); got != c.fixed {
 				t.Errorf("fixed: got %s, want %s", got, c.fixed)
 			}
-			if got := strings.Join(append(r.Warnings, r.Notes...), "\n"); got != c.says {
+			says := append(r.Warnings, r.Notes...)
+			for _, f := range r.Findings.Files {
+				for _, text := range f.Plan.Consequences {
+					says = append(says, f.Path+": "+text)
+				}
+			}
+			if got := strings.Join(says, "\n"); got != c.says {
 				t.Errorf("got %q, want %q", got, c.says)
 			}
 			files := map[string]int{}

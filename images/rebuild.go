@@ -142,7 +142,7 @@ func (j *Job) derive(ctx context.Context, s *contents.Session) error {
 		return err
 	}
 	c := j.changes
-	j.out.Fixed, j.out.Warnings, j.out.Notes = c.fixed, c.warnings, c.notes
+	j.out.Fixed, j.out.Notes = c.fixed, c.notes
 	if j.added, err = contents.NewLayer(ctx, f.Tree, c.targets, c.extras); err != nil {
 		return err
 	}

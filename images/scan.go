@@ -31,9 +31,9 @@ type ScanOptions struct {
 // Scan examines every file of a SOURCE that the rewriter may patch; it writes nothing.
 func Scan(ctx context.Context, name string, o ScanOptions) (*contents.Findings, error) {
 	o.Media = o.Media.WithDefaults()
+	s := contents.NewSession(o.Jobs, o.Media.Progress, o.Rewriter)
+	defer s.Close()
 	if container, ok := strings.CutPrefix(name, ContainerPrefix); ok {
-		s := contents.NewSession(o.Jobs, o.Media.Progress, o.Rewriter)
-		defer s.Close()
 		return scanContainer(ctx, s, container, o.Media)
 	}
 	src, err := source.Open(ctx, name, o.Media)
@@ -41,8 +41,6 @@ func Scan(ctx context.Context, name string, o ScanOptions) (*contents.Findings, 
 		return nil, err
 	}
 	defer src.Close()
-	s := contents.NewSession(o.Jobs, o.Media.Progress, o.Rewriter)
-	defer s.Close()
 	return ScanSource(ctx, s, src, o)
 }
 
@@ -74,9 +72,8 @@ func examine(ctx context.Context, s *contents.Session, src *source.Source, shim 
 	return f, shim.Find(ctx, f)
 }
 
-func scanContainer(ctx context.Context, s *contents.Session, name string, o source.Options) (*contents.Findings, error) {
-	var f *contents.Findings
-	err := source.InContainer(ctx, name, o, func(c *source.Engine, got container.InspectResponse) (err error) {
+func scanContainer(ctx context.Context, s *contents.Session, name string, o source.Options) (f *contents.Findings, err error) {
+	err = source.InContainer(ctx, name, o, func(c *source.Engine, got container.InspectResponse) (err error) {
 		f, err = ExamineContainer(ctx, s, c, got.ID, ContainerPrefix+strings.TrimPrefix(got.Name, "/"))
 		return err
 	})

@@ -41,25 +41,20 @@ type artifact struct {
 }
 
 type predicate struct {
-	Version string          `json:"vfixVersion"`
-	Options string          `json:"options"` // as in the label
-	Base    statedBase      `json:"base"`
-	Derived statedDerived   `json:"derived"`
-	Files   []statedFile    `json:"files"`
-	Added   []statedContent `json:"added"` // files that the base does not have
-}
-
-// statedBase is the image that was read; Layers are the diff IDs, the base layer first.
-type statedBase struct {
-	artifact
-	Layers []string `json:"layers"`
-}
-
-// statedDerived is what is the same of the result wherever it is stored.
-type statedDerived struct {
-	Config     map[string]string `json:"config"` // digest of the image config: the image ID
-	AddedLayer string            `json:"addedLayer"`
-	Traced     bool              `json:"entrypointWrapped"`
+	Version string `json:"vfixVersion"`
+	Options string `json:"options"` // as in the label
+	Base    struct {
+		artifact
+		Layers []string `json:"layers"` // diff IDs, the base layer first
+	} `json:"base"`
+	// Derived is what is the same of the result wherever it is stored.
+	Derived struct {
+		Config     map[string]string `json:"config"` // digest of the image config: the image ID
+		AddedLayer string            `json:"addedLayer"`
+		Traced     bool              `json:"entrypointWrapped"`
+	} `json:"derived"`
+	Files []statedFile    `json:"files"`
+	Added []statedContent `json:"added"` // files that the base does not have
 }
 
 // statedContent is a file that only the result has; Link is set for a symlink.
@@ -118,12 +113,9 @@ func (j *Job) predicate() (predicate, error) {
 	if err != nil {
 		return predicate{}, err
 	}
-	doc := predicate{
-		Version: j.origin.version, Options: j.origin.options,
-		Base:    statedBase{artifact{j.origin.baseName, digestSet(base)}, []string{}},
-		Derived: statedDerived{digestSet(config), j.added.PlainDigest.String(), j.changes.traced},
-		Files:   []statedFile{}, Added: []statedContent{},
-	}
+	doc := predicate{Version: j.origin.version, Options: j.origin.options, Files: []statedFile{}, Added: []statedContent{}}
+	doc.Base.artifact, doc.Base.Layers = artifact{j.origin.baseName, digestSet(base)}, []string{}
+	doc.Derived.Config, doc.Derived.AddedLayer, doc.Derived.Traced = digestSet(config), j.added.PlainDigest.String(), j.changes.traced
 	for _, l := range j.out.Findings.Tree.Layers {
 		doc.Base.Layers = append(doc.Base.Layers, l.DiffID.String())
 	}

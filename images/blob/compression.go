@@ -150,23 +150,22 @@ func (u *unpacking) Close() error {
 
 // unpack writes the content of a gzip or zstd stream.
 func unpack(w io.Writer, in *bufio.Reader, kind Compression) error {
+	var r io.Reader
+	var err error
 	if kind == ZstdStream {
-		zr, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxZstdWindow))
-		if err != nil {
-			return hinterr.Damaged("zstd header: %w", err)
+		var zr *zstd.Decoder
+		zr, err = zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxZstdWindow))
+		if err == nil {
+			defer zr.Close()
 		}
-		defer zr.Close()
-		return unpackIn(w, zr, kind)
+		r = zr
+	} else {
+		r, err = gzip.NewReader(in)
 	}
-	zr, err := gzip.NewReader(in)
+	if err == nil {
+		_, err = io.CopyBuffer(w, r, make([]byte, CopyBuffer))
+	}
 	if err != nil {
-		return hinterr.Damaged("gzip header: %w", err)
-	}
-	return unpackIn(w, zr, kind)
-}
-
-func unpackIn(w io.Writer, zr io.Reader, kind Compression) error {
-	if _, err := io.CopyBuffer(w, zr, make([]byte, CopyBuffer)); err != nil {
 		return hinterr.Damaged("%s: %w", kind, err)
 	}
 	return nil

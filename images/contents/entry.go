@@ -192,13 +192,6 @@ func (e *Entry) unmarked() *Entry {
 	return &u
 }
 
-// WarnDropped warns about marks that a patched file on disk does not keep.
-func (f *File) WarnDropped(dropped []string) {
-	if len(dropped) > 0 {
-		f.Plan.Warnings = append(f.Plan.Warnings, MarkWarning(dropped))
-	}
-}
-
 // MarkWarning returns the warning about marks that a patched file does not keep.
 func MarkWarning(dropped []string) string {
 	return strings.Join(dropped, ", ") + " dropped: it vouches for the content before; where the kernel appraises files, sign the patched one"

@@ -166,6 +166,9 @@ func (s *Session) examineAt(e *Entry, r io.ReaderAt, head []byte, layer bool) (*
 	options := s.Options
 	options.Dormant = options.Dormant || report.Go && e.losesVDSO()
 	info.plan, err = patch.NewPlan(report, options)
+	if marks := e.Marks(); err == nil && len(marks) > 0 && !info.plan.Empty() {
+		info.plan.Consequences = append(info.plan.Consequences, MarkWarning(marks))
+	}
 	return info, err
 }
 

@@ -125,20 +125,6 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// A warning names the marks that a patched file does not keep, if there are any.
-func TestWarnDropped(t *testing.T) {
-	h := File{Plan: &patch.Plan{}}
-	if h.WarnDropped(nil); len(h.Plan.Warnings) != 0 {
-		t.Errorf("none dropped: got %q", h.Plan.Warnings)
-	}
-	if h.WarnDropped([]string{"a"}); len(h.Plan.Warnings) != 1 || !strings.HasPrefix(h.Plan.Warnings[0], "a dropped") {
-		t.Errorf("one: got %q", h.Plan.Warnings)
-	}
-	if h.WarnDropped([]string{"a", "b"}); len(h.Plan.Warnings) != 2 || !strings.HasPrefix(h.Plan.Warnings[1], "a, b dropped") {
-		t.Errorf("got %q", h.Plan.Warnings)
-	}
-}
-
 // A source without ELF files is not complete: it may not be what was meant.
 func TestComplete(t *testing.T) {
 	for _, c := range []struct {

@@ -183,7 +183,6 @@ func rewriteMember(ctx context.Context, tw *tar.Writer, m *blob.TarMember, hits 
 		})
 		//lint:ignore SA1019 tar.Reader fills it in and tar.Writer writes it, beside PAXRecords
 		hdr.Xattrs = nil
-		h.WarnDropped(h.Marks())
 		content = h.Plan.Apply(h.ELF.Content)
 	}
 	if err := tw.WriteHeader(&hdr); err != nil {

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -46,14 +45,9 @@ func (w *treeWriter) lost(name string, lost []Loss) {
 	if len(lost) == 0 {
 		return
 	}
-	if w.files++; w.files > 1 {
-		return
+	if w.files++; w.first == "" {
+		w.first = fmt.Sprintf("%s: %v", name, lost)
 	}
-	var all []string
-	for _, l := range lost {
-		all = append(all, l.String())
-	}
-	w.first = name + ": " + strings.Join(all, ", ")
 }
 
 // write writes directories, then symlinks and devices, then files, in the order of the layers. Owners, modes and times

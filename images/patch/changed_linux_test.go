@@ -86,7 +86,7 @@ func TestDroppedMarks(t *testing.T) {
 		o := c.options(out)
 		f := imagetest.Patch(t, o, dir+c.file)
 		for _, file := range f.Files {
-			if got := strings.Join(file.Plan.Warnings, "\n"); strings.Count(got, mark+" dropped") != 1 {
+			if got := strings.Join(file.Plan.Consequences, "\n"); strings.Count(got, mark+" dropped") != 1 {
 				t.Errorf("%s: %s: got warnings %q", name, file.Path, got)
 			}
 		}

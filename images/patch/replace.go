@@ -83,7 +83,6 @@ func (p *patchRun) replace(ctx context.Context, d *contents.Disk, h contents.Fil
 		if err != nil || first == nil {
 			return err
 		}
-		h.WarnDropped(first.dropped)
 		names = names[1:]
 		if links > 1 {
 			p.written[id] = first
