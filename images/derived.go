@@ -37,10 +37,20 @@ type origin struct {
 	made                                   bool // the base has no manifest of its own
 }
 
+// originOf is the origin of what is derived from a source. Its digest is that of the platform's own manifest, or of the
+// config (the image ID) where a daemon or docker archive has no manifest.
 func originOf(src *source.Source, o RebuildOptions) (origin, error) {
-	digest, err := baseDigest(src)
-	made := src.Made || !src.Ref.HasManifests()
-	return origin{source.BaseName(src.Ref), digest, o.Version, optionsText(o), made}, err
+	from := origin{source.BaseName(src.Ref), src.Digest, o.Version, optionsText(o), src.Made || !src.Ref.HasManifests()}
+	if src.Made {
+		return from, nil
+	}
+	digest := src.Image.Digest
+	if !src.Ref.HasManifests() {
+		digest = src.Image.ConfigName
+	}
+	h, err := digest()
+	from.baseDigest = h.String()
+	return from, err
 }
 
 // optionsText is the value of the label for a rebuild's options: words of the form NAME=VALUE.
@@ -250,18 +260,4 @@ func editManifest(raw, config []byte, of types.MediaType, rename func(types.Medi
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
 	return blob.EncodeJSON(m)
-}
-
-// baseDigest is the digest of the base that is recorded: of the platform's own manifest, or of the config (the image
-// ID) where a daemon or docker archive has no manifest.
-func baseDigest(src *source.Source) (string, error) {
-	if src.Made {
-		return src.Digest, nil
-	}
-	digest := src.Image.Digest
-	if !src.Ref.HasManifests() {
-		digest = src.Image.ConfigName
-	}
-	h, err := digest()
-	return h.String(), err
 }

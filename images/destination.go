@@ -28,23 +28,15 @@ func destination(ctx context.Context, src *source.Source, o RebuildOptions) (*so
 	if o.DryRun {
 		return nil, nil
 	}
-	if dest.Tag == "" {
-		dest.Tag = tagInFile(src.Ref, dest.Transport, o.Tag)
+	if dest.Tag == "" && o.Tag != "" {
+		switch dest.Transport {
+		case source.DockerArchive:
+			dest.Tag = source.Renamed(src.Ref, o.Tag)
+		case source.OCILayout, source.OCIArchive:
+			dest.Tag = o.Tag // a tag alone is also one
+		}
 	}
 	return &dest, source.Ready(ctx, dest, o.Media)
-}
-
-// tagInFile is the tag of the result in an archive or a layout if DEST has none.
-func tagInFile(src source.Ref, to source.Transport, tag string) string {
-	switch {
-	case tag == "":
-		return ""
-	case to == source.DockerArchive:
-		return source.Renamed(src, tag)
-	case to == source.OCILayout, to == source.OCIArchive:
-		return tag // a tag alone is also one
-	}
-	return ""
 }
 
 // unnamedDestination is the local engine, or with --push the registry of the result's name.
@@ -103,10 +95,7 @@ func (j *Job) Earlier(ctx context.Context) (was source.Stored, done bool) {
 	if old.Image == nil {
 		return was, false
 	}
-	config, err := old.Image.RawConfigFile()
-	if err != nil {
-		return was, false
-	}
+	config, _ := old.Image.RawConfigFile() // a damaged one has no labels
 	labels := labelsOf(config)
 	for key, value := range j.origin.labels() {
 		if labels[key] != value {

@@ -79,23 +79,20 @@ func Layer(ctx context.Context, o LayerOptions) (*Layered, error) {
 		out.Files = append(out.Files, e.Name)
 	}
 	slices.Sort(out.Files)
-	m := contents.Members{}
-	m.AddExtras(extras, contents.NewTree())
-	write := func(w io.Writer) error { return m.Write(ctx, w) }
+	layer, err := contents.NewLayer(ctx, contents.NewTree(), nil, extras)
+	if err != nil {
+		return nil, err
+	}
+	defer layer.Close()
 	if path, ok := strings.CutPrefix(o.Dest, tarPrefix); ok {
 		out.Reference = path
-		out.Size, err = writeTar(path, write)
+		out.Size, err = writeTar(path, layer)
 		return out, err
 	}
 	dest, err := dropInDest(o.Dest)
 	if err != nil {
 		return nil, err
 	}
-	layer, err := contents.PackLayer(write)
-	if err != nil {
-		return nil, err
-	}
-	defer layer.Close()
 	img, err := dropInImage(layer, o.Version)
 	if err != nil {
 		return nil, err
@@ -118,11 +115,6 @@ func dropInDest(typed string) (source.Ref, error) {
 		return dest, err
 	}
 	switch dest.Transport {
-	case source.Plain:
-		if strings.HasSuffix(dest.Name, ".tar") || source.LooksLikePath(dest.Name) {
-			return dest, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: cannot tell the output format", dest.Name),
-				"-o tar:%s for a plain tarball, -o oci-archive:%s or -o docker-archive:%s for an image", dest.Name, dest.Name, dest.Name)
-		}
 	case source.Dir:
 		return dest, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: a layer is not written as a root filesystem", dest),
 			"-o tar:%s.tar for a plain tarball, to unpack where you want it", strings.TrimSuffix(dest.Name, "/"))
@@ -170,17 +162,18 @@ func readProgram(path string) ([]byte, error) {
 	return body, nil
 }
 
-// writeTar writes the files as a plain tar archive and returns its size.
-func writeTar(path string, write func(io.Writer) error) (int64, error) {
+// writeTar writes the layer as a plain tar archive and returns its size.
+func writeTar(path string, layer v1.Layer) (int64, error) {
 	p, err := atomicfile.Create(path)
 	if err != nil {
 		return 0, err
 	}
 	defer p.Discard()
-	if err := write(p); err != nil {
+	r, err := layer.Uncompressed()
+	if err != nil {
 		return 0, err
 	}
-	size, err := p.Seek(0, io.SeekCurrent)
+	size, err := io.Copy(p, r)
 	if err != nil {
 		return 0, err
 	}

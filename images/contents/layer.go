@@ -23,7 +23,7 @@ const layerGzipLevel = gzip.DefaultCompression
 // AddedLayer is the layer of patched files.
 type AddedLayer = blob.PackedLayer
 
-// NewLayer writes the layer with the patched files of t, each under all its names, and the extras. It has their
+// NewLayer makes the layer with the patched files of t, each under all its names, and the extras. It has their
 // parent directories as they are in t: an engine that unpacks the layer alone creates missing ones with arbitrary
 // modes (docker's overlay2 once used 0600).
 func NewLayer(ctx context.Context, t *Tree, hits []File, extras []Extra) (*AddedLayer, error) {

@@ -13,8 +13,6 @@ import (
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/source"
-	"vfix.dev/vfix/rewriter/find"
-	"vfix.dev/vfix/rewriter/patch"
 )
 
 // Status is what became of an image.
@@ -170,7 +168,7 @@ func (r *run) rebuild(ctx context.Context, out *Image, src *source.Source) (err 
 		out.Status = Unaffected
 	}
 	out.Reference, out.Digest, out.LayerSize, out.Warnings = done.Reference, done.Digest, done.LayerSize, slices.Clone(done.Warnings)
-	out.take(f, func(p *patch.Patch) bool { return p.Form != patch.Left })
+	out.take(f)
 	return nil
 }
 
@@ -184,25 +182,21 @@ func (r *run) scan(ctx context.Context, out *Image, src *source.Source) error {
 	if sites > 0 {
 		out.Status = Affected
 	}
-	out.take(f, func(p *patch.Patch) bool { return p.Form != patch.Left && p.Site.Verdict == find.Live })
+	out.take(f)
 	out.Patched = min(out.Patched, sites)
 	out.LeftOver = sites - out.Patched
 	return nil
 }
 
-// take counts what was found in an image; counts chooses the sites that can be, or were, patched.
-func (i *Image) take(f *contents.Findings, counts func(*patch.Patch) bool) {
+// take counts what was found in an image, and the call sites that can be, or were, patched.
+func (i *Image) take(f *contents.Findings) {
 	i.Files = len(f.Files) + len(f.Packed)
 	for n := range f.Files {
 		plan := f.Files[n].Plan
 		if plan.Redirected() {
 			i.Fixed++
 		}
-		for k := range plan.Patches {
-			if counts(&plan.Patches[k]) {
-				i.Patched++
-			}
-		}
+		i.Patched += f.Files[n].Open() - f.Files[n].LeftOver()
 	}
 	for _, h := range f.Hazards {
 		if kind := string(h.Kind); !slices.Contains(i.Hazards, kind) {
