@@ -33,10 +33,10 @@ var (
 // Examine examines the first size bytes of a file.
 func (e *Examiner) Examine(file io.ReaderAt, size int64) (Finding, error) {
 	private, err := e.copy(file, size)
+	defer private.Close() // also of nil
 	if err != nil {
 		return Finding{}, err
 	}
-	defer private.Close()
 	a, err := e.ask(private)
 	switch {
 	case err != nil:
@@ -49,23 +49,17 @@ func (e *Examiner) Examine(file io.ReaderAt, size int64) (Finding, error) {
 	return a.Finding, a.check(size, e.Fixes)
 }
 
-// copy makes a private copy without a name, which nobody else can change, and opens it for reading.
+// copy makes a private copy without a name, which nobody else can change.
 func (e *Examiner) copy(file io.ReaderAt, size int64) (*os.File, error) {
-	w, err := os.CreateTemp(e.Dir, ".examined-")
+	private, err := os.CreateTemp(e.Dir, ".examined-")
 	if err != nil {
 		return nil, err
 	}
-	defer w.Close()
-	n, err := filecopy.CopySparse(w, io.NewSectionReader(file, 0, size))
+	n, err := filecopy.CopySparse(private, io.NewSectionReader(file, 0, size))
 	if err == nil && n != size {
 		err = io.ErrUnexpectedEOF
 	}
-	private, oerr := os.Open(w.Name())
-	if err := errors.Join(err, oerr, os.Remove(w.Name())); err != nil {
-		private.Close()
-		return nil, err
-	}
-	return private, nil
+	return private, errors.Join(err, os.Remove(private.Name()))
 }
 
 // ask starts the process for a file, and waits for its answer until the time is up.

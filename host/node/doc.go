@@ -16,18 +16,3 @@
 //	fallback   files of the fallback and of fixes are put into the root
 //	record     one line about each start
 package node
-
-import "time"
-
-// The bounds of one start. Whatever is over one of them is left, and the record says so.
-const (
-	maxTime    = 10 * time.Second // that the start may be delayed
-	maxEntries = 1 << 20          // directory entries
-	maxDepth   = 128              // directories inside one another
-	maxFiles   = 2000             // files to patch
-	maxWritten = 1 << 30          // bytes of patched files
-	// minSize is the size of the smallest file that is looked at, in bytes: no program is smaller than an ELF header.
-	minSize = 64
-	// maxSize is the size of the largest one.
-	maxSize = 1 << 30
-)

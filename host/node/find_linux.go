@@ -46,17 +46,6 @@ func (l *looker) find() (*findings, error) {
 	return all, nil
 }
 
-// cacheUse is what a record says about the cache.
-func (l *looker) cacheUse() string {
-	switch {
-	case l.dirs[0].own: // the layers are not known
-		return "none"
-	case l.missed:
-		return "miss"
-	}
-	return "hit"
-}
-
 // few is how many entries a layer has at most that is not stored if it has nothing to patch: a look takes less time.
 // Engines make such a layer for each container.
 const few = 100
@@ -88,7 +77,9 @@ func (l *looker) directory(d directory) (*findings, error) {
 			return nil, err
 		}
 		if found.Cut != "" || !d.own && (l.visited > few || len(found.Targets)+len(found.Left) > 0) {
-			l.missed = l.missed || !d.own
+			if l.use == "hit" && !d.own {
+				l.use = "miss"
+			}
 			if err := l.cache.put(key, found); err != nil {
 				found.Left = append(found.Left, leftover{Reason: "cache: " + err.Error()})
 			}

@@ -18,15 +18,24 @@ import (
 	"vfix.dev/vfix/rewriter/find"
 )
 
-// bounds limit the work of one start: what is left of each.
+// bounds limit the work of one start: what is left of each. Whatever is over one of them is left, and the record says so.
 type bounds struct {
-	time           time.Duration
-	until          time.Time
-	entries, files int
-	written        int64
+	time    time.Duration // that the start may be delayed
+	until   time.Time
+	entries int   // of directories
+	files   int   // to examine
+	written int64 // bytes of patched files
 }
 
-var defaultBounds = bounds{time: maxTime, entries: maxEntries, files: maxFiles, written: maxWritten}
+var defaultBounds = bounds{time: 10 * time.Second, entries: 1 << 20, files: 2000, written: 1 << 30}
+
+const (
+	maxDepth = 128 // directories inside one another
+	// minSize is the size of the smallest file that is looked at, in bytes: no program is smaller than an ELF header.
+	minSize = 64
+	// maxSize is the size of the largest one.
+	maxSize = 1 << 30
+)
 
 // errBound: one of the bounds is reached.
 var errBound = errors.New("over a bound of vfix")
@@ -67,10 +76,10 @@ type looker struct {
 	cache *cache
 	maker string // what patches depend on
 	// done are names for which the root shows a patched file.
-	done map[string]bool
-	// missed: an image's layer was not in the cache; cut: a look in this start ended early.
-	missed, cut bool
-	examined    int
+	done     map[string]bool
+	use      string // of the cache: hit, miss or none, if the layers are not known
+	cut      bool   // a look in this start ended early
+	examined int
 
 	// Of the directory that is being looked at:
 	found   *findings

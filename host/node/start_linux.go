@@ -112,11 +112,14 @@ func (s *start) patch(spec *spec, set settings) error {
 	if err != nil {
 		return err
 	}
-	l := &looker{root: r, bounds: &s.limits, cache: cache, maker: fmt.Sprint(s.Maker, set.fixes), done: map[string]bool{}}
+	l := &looker{root: r, bounds: &s.limits, cache: cache, maker: fmt.Sprint(s.Maker, set.fixes), done: map[string]bool{}, use: "hit"}
+	if r.dirs[0].own {
+		l.use = "none"
+	}
 	l.until = time.Now().Add(l.time)
 	l.Examiner = examiner.Examiner{Until: l.until, Fixes: set.fixes, Dir: cache.dir}
 	found, err := l.find()
-	s.record.Examined, s.record.Cache = l.examined, l.cacheUse()
+	s.record.Examined, s.record.Cache = l.examined, l.use
 	if err != nil {
 		return err
 	}
