@@ -40,14 +40,15 @@ const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_SY
 
 const statxMask = unix.STATX_BASIC_STATS | unix.STATX_BTIME
 
-// openRoot opens the root of the container id. The error says why it is not the container's own.
-func openRoot(path, id string) (*root, error) {
+// openRoot opens the root of the container id, whose process pid waits for the hook; 0 without a hook. The error says why
+// it is not the container's own.
+func openRoot(path, id string, pid int) (*root, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("root %s: %w", path, err)
 	}
 	r := &root{fd: fd}
-	if err = r.check(id); err == nil {
+	if err = errors.Join(r.check(id), r.cover(pid)); err == nil {
 		r.tree, err = os.OpenRoot(r.path())
 	}
 	if err != nil {

@@ -241,7 +241,7 @@ func TestKeys(t *testing.T) {
 	n := newNode(t)
 	a, b := n.image("bin/a"), n.image("bin/b")
 	keys := func(c *container) (all []string) {
-		r, err := openRoot(c.root, "c1")
+		r, err := openRoot(c.root, "c1", 0)
 		n.must(err)
 		defer r.close()
 		for _, d := range r.dirs {

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
-	"strings"
 )
 
 type spec struct {
@@ -18,6 +18,7 @@ type spec struct {
 		Destination, Type string
 		Options           []string
 	}
+	volumes []string
 }
 
 // readSpec reads a config.json. The path of its root is relative to the bundle.
@@ -36,18 +37,19 @@ func readSpec(path, bundle string) (*spec, error) {
 	if !filepath.IsAbs(s.Root.Path) {
 		s.Root.Path = filepath.Join(bundle, s.Root.Path)
 	}
+	s.findVolumes()
 	return &s, nil
 }
 
-// volumes are the mounts of this machine's files, except those that engines make for each container.
-func (s *spec) volumes() (all []string) {
+// findVolumes notes the mounts of this machine's files, except those that engines make for each container.
+func (s *spec) findVolumes() {
 	engines := []string{"/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/.containerenv", "/run/secrets", "/etc/mtab"}
+	system := regexp.MustCompile("^/(dev|proc|sys)/")
 	for _, m := range s.Mounts {
 		bind := m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind")
 		at := filepath.Clean("/" + m.Destination)
-		if bind && !slices.Contains(engines, at) && !strings.HasPrefix(at, "/dev/") && !strings.HasPrefix(at, "/proc/") && !strings.HasPrefix(at, "/sys/") {
-			all = append(all, at)
+		if bind && !slices.Contains(engines, at) && !system.MatchString(at) {
+			s.volumes = append(s.volumes, at)
 		}
 	}
-	return all
 }

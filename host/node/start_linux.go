@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"vfix.dev/vfix/host/examiner"
-	"vfix.dev/vfix/internal/addedfiles"
 )
 
 // Options are what the program brings along.
@@ -86,7 +85,7 @@ func (s *start) within(spec *spec, set settings) error {
 				done <- fmt.Errorf("internal error: %v", fault)
 			}
 		}()
-		done <- worker.patch(spec, set)
+		done <- worker.work(spec, set)
 	}()
 	select {
 	case err := <-done:
@@ -97,17 +96,14 @@ func (s *start) within(spec *spec, set settings) error {
 	}
 }
 
-// patch finds what a root needs, and changes its files.
-func (s *start) patch(spec *spec, set settings) error {
-	s.record.NotExamined = spec.volumes()
-	r, err := openRoot(spec.Root.Path, s.record.Container)
+// work finds what a root needs, and changes its files.
+func (s *start) work(spec *spec, set settings) error {
+	s.record.NotExamined = spec.volumes
+	r, err := openRoot(spec.Root.Path, s.record.Container, s.pid)
 	if err != nil {
 		return err
 	}
 	defer r.close()
-	if err := r.cover(s.pid); err != nil {
-		return err
-	}
 	cache, err := openCache(s.config.StateDir())
 	if err != nil {
 		return err
@@ -146,6 +142,9 @@ func (s *start) apply(r *root, targets []*target, set settings) error {
 			return err
 		}
 	}
+	if err := r.putFixes(todo); err != nil {
+		return err
+	}
 	if set.fallback {
 		if err := r.putFallback(s.Options); err != nil {
 			s.record.Left = append(s.record.Left, leftover{Reason: "fallback: " + err.Error()})
@@ -156,11 +155,6 @@ func (s *start) apply(r *root, targets []*target, set settings) error {
 	files := make([]addition, len(todo))
 	for i, t := range todo {
 		files[i] = addition{t.todo, func(w *os.File) error { return r.rewrite(t, w) }}
-		if t.Fix != "" {
-			if err := r.put(addedfiles.FixOf(t.Fix).File.Name, addedfiles.FixOf(t.Fix).File.Body, addedfiles.Mode); err != nil {
-				return err
-			}
-		}
 	}
 	for i, err := range r.place(files) {
 		if err != nil {

@@ -53,7 +53,7 @@ func TestWarm(t *testing.T) {
 // looker is one for the root of a container.
 func (c *container) looker() *looker {
 	c.Helper()
-	r, err := openRoot(c.root, "c1")
+	r, err := openRoot(c.root, "c1", 0)
 	c.must(err)
 	c.Cleanup(r.close)
 	cache, err := openCache(c.state)
@@ -309,7 +309,7 @@ func TestForeignEntry(t *testing.T) {
 	tgt := &target{Names: []string{"bin/clock"}, Links: 1, todo: []string{"bin/clock"}, Size: st.Size(), Mtime: st.ModTime().UnixNano(), Ctime: ctime(st)}
 	tgt.Edits = []examiner.Edit{edit(80, "old", "new")}
 	c = n.container(image)
-	r, err := openRoot(c.root, "c1")
+	r, err := openRoot(c.root, "c1", 0)
 	n.must(err)
 	defer r.close()
 	for what, change := range map[string]func(){
@@ -540,7 +540,7 @@ func TestTogether(t *testing.T) {
 		t.Errorf("examined %d files, want 2", examined)
 	}
 	c := n.container(n.image("bin/a"))
-	r, err := openRoot(c.root, "c1")
+	r, err := openRoot(c.root, "c1", 0)
 	n.must(err)
 	defer r.close()
 	other, err := os.Open(r.dirs[0].path)
