@@ -95,19 +95,13 @@ func (o *output) installed(opts *install.Options, r *install.Result) {
 	if len(r.Users) > 0 {
 		o.Note("these containers need the runtime: %s", strings.Join(r.Users, ", "))
 	}
-	for _, b := range r.Blocks {
-		where := "add this to %s:"
-		if b.Remove {
-			where = "remove these lines from %s:"
-		}
-		o.Note(where, b.Path)
-		for line := range strings.Lines(b.Text) {
-			o.Result(strings.TrimRight(line, "\n"))
-		}
-	}
 	if opts.DryRun {
 		o.Note("dry run: nothing was written")
-		return
+		r.Commands, r.Try = nil, ""
+	}
+	if r.Try != "" {
+		o.Note("try it: %s", r.Try)
+		o.Note("after a start, what vfix did: tail -n 1 /var/lib/vfix/starts.jsonl")
 	}
 	if len(r.Commands) > 0 {
 		what, where := "the command", ""
@@ -119,15 +113,21 @@ func (o *output) installed(opts *install.Options, r *install.Result) {
 		}
 		o.Note("to apply the change, run %s on stdout%s", what, where)
 	}
+	for _, b := range r.Blocks { // the last messages: stdout comes after them
+		where := "add this to %s:"
+		if b.Remove {
+			where = "remove these lines from %s:"
+		}
+		o.Note(where, b.Path)
+		for line := range strings.Lines(b.Text) {
+			o.Result(strings.TrimRight(line, "\n"))
+		}
+	}
 	for _, c := range r.Commands {
 		if c == "systemctl restart docker" {
 			o.Warn("a restart of docker stops its containers, unless it has the option live-restore")
 		}
 		o.Result(c)
-	}
-	if r.Try != "" {
-		o.Note("try it: %s", r.Try)
-		o.Note("after a start, what vfix did: tail -n 1 /var/lib/vfix/starts.jsonl")
 	}
 }
 
