@@ -13,7 +13,7 @@ import (
 var shells = []string{"bash", "fish", "zsh"}
 
 func newCompletionCommand(out *output, _ engine) *cobra.Command {
-	cmd := newVerb("completion bash|fish|zsh", oneWord("SHELL", false, shells), nil)
+	cmd := newVerb("completion bash|fish|zsh", arguments("SHELL", 1, 1), nil)
 	cmd.ValidArgs = shells
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch root := cmd.Root(); args[0] {

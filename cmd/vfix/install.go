@@ -16,7 +16,7 @@ import (
 
 func newInstallCommand(out *output, e engine) *cobra.Command {
 	var o install.Options
-	cmd := newInstaller("install [options] ENGINE", false, &o, out, func() (*install.Result, error) {
+	cmd := newInstaller("install [options] ENGINE", 1, &o, out, func() (*install.Result, error) {
 		if o.Default && o.Engine != "docker" {
 			return nil, usagef("--default-runtime is for docker: it does not work with %s", o.Engine)
 		}
@@ -32,7 +32,7 @@ func newInstallCommand(out *output, e engine) *cobra.Command {
 
 func newUninstallCommand(out *output, e engine) *cobra.Command {
 	var o install.Options
-	return newInstaller("uninstall [options] [ENGINE]", true, &o, out, func() (*install.Result, error) {
+	return newInstaller("uninstall [options] [ENGINE]", 0, &o, out, func() (*install.Result, error) {
 		if o.Config != "" && o.Engine == "" {
 			return nil, usagef("--config needs an ENGINE")
 		}
@@ -41,8 +41,8 @@ func newUninstallCommand(out *output, e engine) *cobra.Command {
 }
 
 // newInstaller is what install and uninstall have in common: act does the work of a verb, and its result is printed.
-func newInstaller(use string, optional bool, o *install.Options, out *output, act func() (*install.Result, error)) *cobra.Command {
-	cmd := newVerb(use, oneWord("ENGINE", optional, install.Engines()), func(_ context.Context, args []string) error {
+func newInstaller(use string, least int, o *install.Options, out *output, act func() (*install.Result, error)) *cobra.Command {
+	cmd := newVerb(use, arguments("ENGINE", least, 1), func(_ context.Context, args []string) error {
 		o.Engine = strings.Join(args, "")
 		switch {
 		case o.Config != "" && !filepath.IsAbs(o.Config):

@@ -158,10 +158,13 @@ func verbs(root *cobra.Command) (names []string) {
 	return names
 }
 
-// arguments checks that a verb got from least to most arguments, most < 0 for any number, and no empty one.
+// arguments checks that a verb got from least to most arguments, most < 0 for any number, and no empty one; and that the
+// first is one of the verb's ValidArgs, if it has some.
 func arguments(what string, least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		switch {
+		switch valid := cmd.ValidArgs; {
+		case len(args) < least && len(valid) > 0:
+			return usagef("no %s given: want one of %s", what, strings.Join(valid, ", "))
 		case len(args) < least:
 			return usagef("no %s given", what)
 		case most == 0 && len(args) > 0:
@@ -170,6 +173,8 @@ func arguments(what string, least, most int) cobra.PositionalArgs {
 			return usagef("%d %ss given, want %d: %s", len(args), what, most, strings.Join(args, " "))
 		case slices.Contains(args, ""):
 			return usagef("%s %d is empty", what, slices.Index(args, "")+1)
+		case len(valid) > 0 && len(args) > 0:
+			return oneOf(what, args[0], valid)
 		}
 		return nil
 	}
@@ -177,19 +182,6 @@ func arguments(what string, least, most int) cobra.PositionalArgs {
 
 // noArguments is for verbs that have options alone.
 var noArguments = arguments("", 0, 0)
-
-// oneWord checks that a verb got one of some words, or if it is optional none.
-func oneWord(what string, optional bool, allowed []string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		switch {
-		case len(args) == 1:
-			return oneOf(what, args[0], allowed)
-		case len(args) == 0 && !optional:
-			return usagef("no %s given: want one of %s", what, strings.Join(allowed, ", "))
-		}
-		return arguments(what, 0, 1)(cmd, args)
-	}
-}
 
 func oneOf(what, got string, allowed []string) error {
 	if slices.Contains(allowed, got) {
