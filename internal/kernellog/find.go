@@ -117,47 +117,47 @@ func lastName(text string) string {
 	return text
 }
 
+// auditFields matches the fields of an audit message that count.
+var auditFields = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\b(pid|sig|ip|comm|exe)=("[^"]*"|\S*)`)
+})
+
 // findAudit finds an audit message (linux/audit.h): AUDIT_SECCOMP has the address of the system call,
 // AUDIT_ANOM_ABEND none.
 func findAudit(line string) (f Fault, ok bool) {
 	switch {
 	case strings.Contains(line, "type=1326"), strings.Contains(line, "type=SECCOMP"):
 		f.Message = Seccomp
-		f.IP, _ = strconv.ParseUint(strings.TrimPrefix(field(line, " ip="), "0x"), 16, 64)
 	case strings.Contains(line, "type=1701"), strings.Contains(line, "type=ANOM_ABEND"):
 		f.Message = Abend
 	default:
 		return f, false
 	}
-	f.PID, _ = strconv.Atoi(field(line, " pid="))
-	f.Signal, _ = strconv.Atoi(field(line, " sig="))
-	f.Program, f.Path = name(line, " comm="), name(line, " exe=")
+	for _, m := range auditFields().FindAllStringSubmatch(line, -1) {
+		switch value := m[2]; m[1] {
+		case "pid":
+			f.PID, _ = strconv.Atoi(value)
+		case "sig":
+			f.Signal, _ = strconv.Atoi(value)
+		case "ip":
+			f.IP, _ = strconv.ParseUint(strings.TrimPrefix(value, "0x"), 16, 64)
+		case "comm":
+			f.Program = auditName(value)
+		case "exe":
+			f.Path = auditName(value)
+		}
+	}
 	return f, f.PID > 0 && f.Signal > 0 // a filter that only logs ends nothing
 }
 
-// name returns the name behind a key of an audit message. One with a space, a quote or a control character is in hex,
-// without quotes (audit_log_untrustedstring).
-func name(line, key string) string {
-	value := field(line, key)
-	if strings.Contains(line, key+`"`) {
-		return value
+// auditName reads a name in an audit message. One with a space, a quote or a control character is in hex, without quotes
+// (audit_log_untrustedstring).
+func auditName(value string) string {
+	if name, quoted := strings.CutPrefix(value, `"`); quoted {
+		return strings.TrimSuffix(name, `"`)
 	}
 	if b, err := hex.DecodeString(value); err == nil {
 		return string(b)
 	}
-	return value
-}
-
-// field returns the value behind a key, without its quotes.
-func field(line, key string) string {
-	_, rest, ok := strings.Cut(line, key)
-	if !ok {
-		return ""
-	}
-	if quoted, is := strings.CutPrefix(rest, `"`); is {
-		value, _, _ := strings.Cut(quoted, `"`)
-		return value
-	}
-	value, _, _ := strings.Cut(rest, " ")
 	return value
 }
