@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"io"
 	"path"
+	"regexp"
 	"strconv"
 
 	"vfix.dev/vfix/internal/textutil"
@@ -37,30 +38,56 @@ type Hazard struct {
 	Version string // of the JDK, OpenSSL or systemd, as it names itself; of the schema
 }
 
-// finders know files by their names, in the form of path.Match, and get the content; nil stands for no hazard.
-var finders = []struct {
-	name string
-	find func([]byte) *Hazard
-}{
-	{"libjvm.so", java},
-	{"libcrypto*.so*", openssl},
-	{"systemd", systemd},
+// finder finds the hazards of one file.
+type finder struct {
+	name    string                // in the form of path.Match
+	version func() *regexp.Regexp // matches the version, as its first group; a file without it has no hazard
+	texts   []string              // by which its versions differ
+	// kind decides by the version and the texts in the file; "" for no hazard.
+	kind func(version string, has map[string]bool) Kind
 }
 
-// maxFile is the largest file that is searched, in bytes: libjvm.so, the largest, has 20 MiB.
-const maxFile = 48 << 20
+var finders = []finder{
+	{"libjvm.so", hotspot, []string{controllers, cgroups, limitV1}, java},
+	{"libcrypto*.so*", badOpenSSL, []string{sha1rnds4}, openssl},
+	{"systemd", runningSystemd, nil, systemd},
+}
 
-// Find examines an ELF file by its name; nil stands for no hazard. The error is r's.
+const (
+	// maxFile is the largest file that is searched, in bytes: libjvm.so, the largest, has 30 MiB.
+	maxFile = 48 << 20
+	// window is how much of a file is in memory, in bytes, and overlap more than any version or text has.
+	window  = 1 << 20
+	overlap = 512
+)
+
+// Find examines an ELF file by its name; nil means no hazard. The error is r's.
 func Find(name string, r io.ReaderAt, size int64) (*Hazard, error) {
 	for _, f := range finders {
 		if ok, _ := path.Match(f.name, path.Base(name)); ok && size <= maxFile {
-			content := make([]byte, size)
-			n, err := r.ReadAt(content, 0)
-			if err == io.EOF {
-				err = nil
-			}
-			return f.find(content[:n]), err
+			return f.find(r, size)
 		}
+	}
+	return nil, nil
+}
+
+// find reads the file window by window.
+func (f *finder) find(r io.ReaderAt, size int64) (*Hazard, error) {
+	version, has, buf := "", map[string]bool{}, make([]byte, min(size, window))
+	for at := int64(0); at < size; at += window - overlap {
+		n, err := r.ReadAt(buf, at)
+		if err != nil && err != io.EOF {
+			return nil, err
+		}
+		if m := f.version().FindSubmatch(buf[:n]); m != nil && version == "" {
+			version = string(m[1])
+		}
+		for _, text := range f.texts {
+			has[text] = has[text] || bytes.Contains(buf[:n], []byte(text))
+		}
+	}
+	if kind := f.kind(version, has); version != "" && kind != "" {
+		return &Hazard{kind, version}, nil
 	}
 	return nil, nil
 }
@@ -68,20 +95,24 @@ func Find(name string, r io.ReaderAt, size int64) (*Hazard, error) {
 // hotspot is how HotSpot names itself (Abstract_VM_Version::internal_vm_info_string).
 var hotspot = textutil.LazyRegexp(` for linux-amd64 JRE \(([^)\x00]+)\)`)
 
-// java knows the abilities of a JDK from the files that it reads: memory.limit_in_bytes is v1's, memory.max v2's, and
-// cgroup.controllers shows since JDK-8349988 whether v2 is in use, in place of /proc/cgroups.
-func java(content []byte) *Hazard {
-	version := hotspot().FindSubmatch(content)
-	reads := func(name string) bool { return bytes.Contains(content, []byte(name)) }
+// Files that a JDK reads. limitV1 is version 1's; controllers shows since JDK-8349988 whether version 2 is in use, in
+// place of cgroups.
+const (
+	controllers = "/cgroup.controllers"
+	cgroups     = "/proc/cgroups\x00"
+	limitV1     = "memory.limit_in_bytes\x00"
+)
+
+func java(_ string, has map[string]bool) Kind {
 	switch {
-	case version == nil, reads("/cgroup.controllers"):
-		return nil
-	case reads("/proc/cgroups\x00"):
-		return &Hazard{JavaCgroups, string(version[1])}
-	case reads("memory.limit_in_bytes\x00"):
-		return &Hazard{JavaCgroupV1, string(version[1])}
+	case has[controllers]:
+		return ""
+	case has[cgroups]:
+		return JavaCgroups
+	case has[limitV1]:
+		return JavaCgroupV1
 	}
-	return &Hazard{JavaUnaware, string(version[1])}
+	return JavaUnaware
 }
 
 // badOpenSSL is the versions whose code for SHA extensions has bugs, 1.0.2-beta1 to 1.0.2k. Source: Intel, "OpenSSL SHA
@@ -91,12 +122,11 @@ var badOpenSSL = textutil.LazyRegexp(`OpenSSL (1\.0\.2(?:-beta[^ \x00]*|[a-k](?:
 // sha1rnds4 is the opcode of the instruction that only that code has (SDM).
 const sha1rnds4 = "\x0f\x3a\xcc"
 
-func openssl(content []byte) *Hazard {
-	version := badOpenSSL().FindSubmatch(content)
-	if version == nil || !bytes.Contains(content, []byte(sha1rnds4)) {
-		return nil
+func openssl(_ string, has map[string]bool) Kind {
+	if has[sha1rnds4] {
+		return OpenSSLSHA
 	}
-	return &Hazard{OpenSSLSHA, string(version[1])}
+	return ""
 }
 
 // runningSystemd is how systemd names itself: "systemd 219 running in %ssystem mode" (src/core/main.c).
@@ -105,15 +135,11 @@ var runningSystemd = textutil.LazyRegexp(`systemd (\d+) running in `)
 // firstUnified is the first systemd that can be the init of a container on cgroup v2.
 const firstUnified = 230
 
-func systemd(content []byte) *Hazard {
-	version := runningSystemd().FindSubmatch(content)
-	if version == nil {
-		return nil
+func systemd(version string, _ map[string]bool) Kind {
+	if n, err := strconv.Atoi(version); err == nil && n < firstUnified {
+		return InitCgroupV2
 	}
-	if n, err := strconv.Atoi(string(version[1])); err != nil || n >= firstUnified {
-		return nil
-	}
-	return &Hazard{InitCgroupV2, string(version[1])}
+	return ""
 }
 
 // about describes a kind: what it is, without the version, what happens, and where, and what helps.

@@ -58,6 +58,8 @@ func TestFind(t *testing.T) {
 		{"libcrypto.so.1.0.0", "OpenSSL 1.0.2g  1 Mar 2016\x00", "", ""},
 		{"libcrypto.so.1.0.0", "OpenSSL 1.0.1t  3 May 2016\x00" + shaCode, "", ""},
 		{"libcrypto.so.3", "OpenSSL 3.0.19 27 Jan 2026\x00" + shaCode, "", ""},
+		{"libcrypto.so.1.0.2", shaCode + strings.Repeat("\x00", window-10-len(shaCode)) + "OpenSSL 1.0.2k-fips  26 Jan 2017", OpenSSLSHA, "1.0.2k-fips"},
+		{"libcrypto.so.1.0.2", "OpenSSL 1.0.2k 1 Mar" + strings.Repeat("\x00", 2*window) + shaCode, OpenSSLSHA, "1.0.2k"},
 		{"usr/lib/systemd/systemd", "\x00systemd 219 running in %ssystem mode. (%s)\x00", InitCgroupV2, "219"},
 		{"lib/systemd/systemd", "\x00systemd 229 running in %ssystem mode. (%s)\x00", InitCgroupV2, "229"},
 		{"lib/systemd/systemd", "systemd 1 running in %ssystem mode. (%s)\x00", InitCgroupV2, "1"},
@@ -71,9 +73,9 @@ func TestFind(t *testing.T) {
 		h := find(t, c.name, c.content)
 		switch {
 		case c.kind == "" && h != nil:
-			t.Errorf("%s, %q: got %+v, want none", c.name, c.content, h)
+			t.Errorf("%s, %.100q: got %+v, want none", c.name, c.content, h)
 		case c.kind != "" && (h == nil || h.Kind != c.kind || h.Version != c.version):
-			t.Errorf("%s, %q: got %+v, want %s %s", c.name, c.content, h, c.kind, c.version)
+			t.Errorf("%s, %.100q: got %+v, want %s %s", c.name, c.content, h, c.kind, c.version)
 		case h != nil && (h.Title() == "" || h.Means() == "" || h.Do() == ""):
 			t.Errorf("%s: no words for it", h.Kind)
 		}
