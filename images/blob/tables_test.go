@@ -68,6 +68,21 @@ func TestVerified(t *testing.T) {
 	}
 }
 
+// A layer's stream, which proves its digest, is not hashed again for who wants that proof, but for any other.
+func TestVerifiedTwice(t *testing.T) {
+	const text = "some text of a blob"
+	once, _ := Verified(io.NopCloser(strings.NewReader(text)), hashOf(text), -1)
+	for _, c := range []struct {
+		hash v1.Hash
+		size int64
+		same bool
+	}{{hashOf(text), -1, true}, {hashOf(text), int64(len(text)), false}, {hashOf("other"), -1, false}} {
+		if again, err := Verified(once, c.hash, c.size); err != nil || (again == once) != c.same {
+			t.Errorf("%v, %d bytes: got the same stream: %v, %v", c.hash, c.size, again == once, err)
+		}
+	}
+}
+
 func TestDetectCompression(t *testing.T) {
 	for head, want := range map[string]Compression{
 		"": PlainStream, "\x1f": PlainStream, "\x1f\x8b": GzipStream, "\x1f\x8b\x08": GzipStream, "\x1f\x8c": PlainStream, "\x1e\x8b": PlainStream,
