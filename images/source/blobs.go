@@ -123,25 +123,34 @@ func (w *layoutWriter) entries(idx v1.ImageIndex) error {
 		return err
 	}
 	for _, d := range all.Manifests {
-		var m manifest
-		if d.MediaType.IsIndex() {
-			m, err = idx.ImageIndex(d.Digest)
-		} else {
-			m, err = idx.Image(d.Digest)
+		m, err := entry(idx, d)
+		if errors.Is(err, hinterr.ErrNotFound) {
+			w.o.Progress.Note("%v: listed in the index but not in the source: it stays listed", d.Digest)
+			continue
 		}
 		if err == nil {
 			_, err = w.manifest(m)
 		}
-		if errors.Is(err, hinterr.ErrNotFound) {
-			w.o.Progress.Note("%v: listed in the index but not in the source: it stays listed", d.Digest)
-		} else if err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// blob writes a blob; a layer of a source verifies itself.
+// entry opens an image, with its config, or an index in an index.
+func entry(idx v1.ImageIndex, d v1.Descriptor) (manifest, error) {
+	if d.MediaType.IsIndex() {
+		return idx.ImageIndex(d.Digest)
+	}
+	img, err := idx.Image(d.Digest)
+	if err == nil {
+		_, err = img.RawConfigFile()
+	}
+	return img, err
+}
+
+// blob writes a blob, which must have its digest.
 func (w *layoutWriter) blob(l v1.Layer) error {
 	digest, err := l.Digest()
 	size, serr := l.Size()
@@ -152,6 +161,9 @@ func (w *layoutWriter) blob(l v1.Layer) error {
 	w.done[digest] = true
 	return w.to(blobName(digest), size, func(to io.Writer) error {
 		rc, err := l.Compressed()
+		if err == nil {
+			rc, err = blob.Verified(rc, digest, size)
+		}
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,7 +83,7 @@ func listed(names []string) string {
 	if len(names) > most {
 		names = append(names[:most:most], "…")
 	}
-	return strings.Join(names, " ")
+	return cmp.Or(strings.Join(names, " "), "none")
 }
 
 // platformOf is the platform that a descriptor says, else that of the image's config; nil for an artifact in the form

@@ -359,6 +359,45 @@ func TestReplaceInIndex(t *testing.T) {
 	}
 }
 
+// An image that an index lists but a layout does not have stays listed; one of which a part is missing is an error.
+func TestPartsOfIndex(t *testing.T) {
+	noEngine(t)
+	amd, arm := imageOf(t, "linux/amd64", tarOf(t, "a", "a")), imageOf(t, "linux/arm64", tarOf(t, "b", "b"))
+	idx := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex),
+		mutate.IndexAddendum{Add: amd, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}},
+		mutate.IndexAddendum{Add: arm, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "arm64"}}})
+	layerOf := func(img v1.Image) v1.Hash { return must(must(img.Layers())(t)[0].Digest())(t) }
+	for name, c := range map[string]struct {
+		missing v1.Hash
+		ok      bool
+	}{
+		"nothing": {v1.Hash{Hex: "none"}, true}, "a manifest": {must(arm.Digest())(t), true}, "a config": {must(arm.ConfigName())(t), true},
+		"a layer": {layerOf(arm), false}, "a layer of the platform's": {layerOf(amd), false},
+	} {
+		dir, at := filepath.Join(t.TempDir(), "lay"), t.TempDir()
+		if err := must(layout.Write(dir, empty.Index))(t).AppendIndex(idx); err != nil {
+			t.Fatal(err)
+		}
+		src := open(t, dir, fast)
+		os.Remove(filepath.Join(dir, "blobs/sha256", c.missing.Hex))
+		for _, dest := range []string{"oci:" + at + "/lay:x", "oci-archive:" + at + "/x.tar"} {
+			_, err := source.Put(t.Context(), must(source.ParseRef(dest))(t), source.Result{Image: src.Image, Index: src.Index}, fast)
+			if (err == nil) != c.ok || !c.ok && !strings.Contains(err.Error(), c.missing.String()) {
+				t.Errorf("%s is missing, %s: got %v", name, dest, err)
+			}
+			if c.ok {
+				got := must(open(t, dest, fast).Index.IndexManifest())(t)
+				if len(got.Manifests) != 2 {
+					t.Errorf("%s is missing, %s: got %+v", name, dest, got)
+				}
+			}
+		}
+		if !c.ok {
+			left(t, at)
+		}
+	}
+}
+
 // noted keeps the notes of a run.
 type noted struct {
 	progress.Silent
