@@ -122,9 +122,11 @@ func writePatched(s screen.Stream, typed string, dryRun bool, f *contents.Findin
 	writeFiles(s, f)
 }
 
-// eventful reports whether there is more to say about a source than that it has no call site.
-func eventful(f *contents.Findings) bool {
-	return f.Affected() || len(f.Passed) > 0 || f.OpenSites() > 0
+// patched prints the same on stderr, if there is more to say about a source than that it has no call site.
+func (o *output) patched(typed string, dryRun bool, f *contents.Findings) {
+	if !o.Quiet && !o.json && (f.Affected() || len(f.Passed) > 0 || f.OpenSites() > 0) {
+		writePatched(o.Err, typed, dryRun, f)
+	}
 }
 
 // writeFiles lists the files with call sites, what is left in them, and what was not examined.

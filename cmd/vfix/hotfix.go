@@ -33,9 +33,7 @@ func newHotfixCommand(out *output, e engine) *cobra.Command {
 
 // hotfixed prints a table of the files on stderr, and the container's name on stdout if it was changed.
 func (o *output) hotfixed(opts *workOptions, source string, h *hotfix.Hotfixed) {
-	if !o.Quiet && eventful(h.Findings) {
-		writePatched(o.Err, source, false, h.Findings)
-	}
+	o.patched(source, false, h.Findings)
 	if len(h.Covered) > 0 {
 		o.Note("not examined, because they are mounted into the container: %s", strings.Join(h.Covered, ", "))
 	}

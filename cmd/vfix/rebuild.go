@@ -84,9 +84,7 @@ func rebuildOne(ctx context.Context, opts *rebuildOptions, source string, out *o
 	}
 	f := done.Findings
 	out.warnings(f, true)
-	if !out.Quiet && !out.json && eventful(f) {
-		writePatched(out.Err, source, o.DryRun, f)
-	}
+	out.patched(source, o.DryRun, f)
 	out.fallback(&f.Fallback, o.DryRun)
 	for _, text := range done.Warnings {
 		out.Warn("%s", text)
