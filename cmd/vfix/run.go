@@ -46,8 +46,6 @@ func notStarted(err error) error {
 		e.status, e.hint = statusNoCommand, "check the spelling and PATH"
 	case errors.Is(err, run.ErrNotExecutable):
 		e.status, e.hint = statusNotExec, "check its mode with 'ls -l' and its type with 'file'"
-	case errors.Is(err, run.ErrUnsupported):
-		e.hint = "run it on the machine or in the container that the program is for"
 	}
 	e.hint = cmp.Or(hinterr.HintOf(err), e.hint)
 	return e

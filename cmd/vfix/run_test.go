@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"vfix.dev/vfix/host/run"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // Everything after CMD is CMD's, options and all, and vfix keeps its own options.
@@ -43,7 +44,7 @@ func TestRunStatus(t *testing.T) {
 	}{
 		{run.ErrNoCommand, 127},
 		{fmt.Errorf("x: %w", run.ErrNotExecutable), 126},
-		{run.ErrUnsupported, 125},
+		{hinterr.With(hinterr.ErrUnsupported, "on Linux"), 125},
 		{fmt.Errorf("no directory"), 125},
 	} {
 		got := runLine(engine{run: func([]string, run.Options) error { return c.err }}, "run", "x")

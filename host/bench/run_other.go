@@ -10,5 +10,5 @@ import (
 
 // Run returns an error.
 func Run(context.Context, Options) ([]Figure, error) {
-	return nil, hinterr.With(hinterr.ErrUnsupported, "run it on x86-64 Linux")
+	return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "vfix bench works on linux/amd64 alone"), "run it on x86-64 Linux")
 }

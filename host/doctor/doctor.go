@@ -118,7 +118,8 @@ type machine struct {
 // Run examines this machine.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
-		return nil, hinterr.With(hinterr.ErrUnsupported, "run it on the machine or virtual machine whose kernel the containers use")
+		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "vfix doctor works on linux/amd64 alone"),
+			"run it on the machine or virtual machine whose kernel the containers use")
 	}
 	dir, err := probe.NewDir(nil)
 	if err != nil {

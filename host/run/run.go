@@ -29,8 +29,6 @@ var (
 	ErrNoCommand = errors.New("no such program")
 	// ErrNotExecutable: it exists, but cannot be executed.
 	ErrNotExecutable = errors.New("cannot be executed")
-	// ErrUnsupported: not on this system.
-	ErrUnsupported = errors.New("not supported")
 )
 
 // Options are the choices of vfix run.

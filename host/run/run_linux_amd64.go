@@ -23,11 +23,10 @@ import (
 // choice is how to start a program, and why.
 type choice struct {
 	program string // of a script: that of its interpreter
+	interp  string // its loader, "" for a static program
 	way     Way
 	why     string
 	warning string
-	static  bool
-	musl    bool // its loader is musl's
 }
 
 // Run executes a command in place of this process and returns only if that fails. args[0]
@@ -63,10 +62,12 @@ func Run(args []string, o Options) error {
 
 // choose decides how to start a program, or the interpreter of a script, which is one of a number of scripts.
 func choose(path string, scripts int) (*choice, error) {
+	c := &choice{program: path}
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrPermission) {
-		return &choice{program: path, way: AsIs, why: "it may be executed and not read",
-			warning: "is not readable, so it runs unchanged, and crashes if it calls the page"}, nil
+		c.way, c.why = AsIs, "it may be executed and not read"
+		c.warning = "is not readable, so it runs unchanged, and crashes if it calls the page"
+		return c, nil
 	}
 	if err != nil {
 		return nil, err
@@ -82,43 +83,35 @@ func choose(path string, scripts int) (*choice, error) {
 		}
 		return choose(interpreter, scripts+1)
 	}
-	c, err := inspect(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	c.program = path
-	return c, nil
-}
-
-// inspect decides how to start the program in a file.
-func inspect(f *os.File) (*choice, error) {
 	fi, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
 	is, err := find.Inspect(f, fi.Size())
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	gains := privileges(f, fi)
-	switch {
+	c.interp = is.Interp
+	switch gains := privileges(f, fi); {
 	case is.Skipped != nil && is.Skipped.Kind == find.SkipNotELF:
-		return nil, hinterr.Errorf(ErrNotExecutable, "neither an ELF file nor a script that names its interpreter")
+		return nil, hinterr.Errorf(ErrNotExecutable, "%s: neither an ELF file nor a script that names its interpreter", path)
 	case is.Skipped != nil && !is.Skipped.MayCall():
-		return &choice{way: AsIs, why: is.Skipped.String() + ", which does not call the page"}, nil
+		c.way, c.why = AsIs, is.Skipped.String()+", which does not call the page"
 	case gains != "" && !(is.Interp != "" && preloadedByHost()):
-		return &choice{way: AsIs, why: "it " + gains + ", and would lose that preloaded or traced",
-			warning: gains + ", so it runs unchanged; patch the file, or name libvfix.so in /etc/ld.so.preload"}, nil
+		c.way, c.why = AsIs, "it "+gains+", and would lose that preloaded or traced"
+		c.warning = gains + ", so it runs unchanged; patch the file, or name libvfix.so in /etc/ld.so.preload"
 	case is.Skipped != nil:
-		return &choice{way: Trace, why: is.Skipped.String() + ", so its code is not known"}, nil
+		c.way, c.why = Trace, is.Skipped.String()+", so its code is not known"
 	case is.Static:
-		return &choice{way: Trace, why: "a static program, which loads no library", static: true}, nil
+		c.way, c.why = Trace, "a static program, which loads no library"
 	case is.Go:
-		return &choice{way: Trace, why: "a Go program, which sets its signal handlers by system calls"}, nil
+		c.way, c.why = Trace, "a Go program, which sets its signal handlers by system calls"
 	case is.RawSignals:
-		return &choice{way: Trace, why: "it sets signal handlers by system calls"}, nil
+		c.way, c.why = Trace, "it sets signal handlers by system calls"
+	default:
+		c.way, c.why = Preload, "a dynamic program, loaded by "+is.Interp
 	}
-	return &choice{way: Preload, why: "a dynamic program, loaded by " + is.Interp, musl: strings.Contains(is.Interp, "ld-musl")}, nil
+	return c, nil
 }
 
 // override uses the way that the user chose.
@@ -126,7 +119,7 @@ func (c *choice) override(want Way) error {
 	switch {
 	case want == "" || want == Auto || want == c.way:
 		return nil
-	case want == Preload && c.static:
+	case want == Preload && c.interp == "":
 		return errors.New("--way preload: a static program loads no library")
 	}
 	c.way, c.why, c.warning = want, "requested; "+c.why, ""
@@ -162,7 +155,7 @@ func (c *choice) command(file string, args []string) (path string, argv, env []s
 		return filepath.Join(dir, addedfiles.Trace), append([]string{addedfiles.Trace, "--"}, args...), env, nil
 	}
 	library := filepath.Join(dir, addedfiles.Library)
-	if has32() && !c.musl { // musl does not know $PLATFORM
+	if has32() && !strings.Contains(c.interp, "ld-musl") { // musl does not know $PLATFORM
 		library = filepath.Join(dir, "$PLATFORM", filepath.Base(addedfiles.Library))
 	}
 	c.why += "; LD_PRELOAD=" + library

@@ -5,12 +5,11 @@
 package run
 
 import (
-	"runtime"
-
 	"vfix.dev/vfix/internal/hinterr"
 )
 
 // Run starts programs on Linux on x86-64 alone.
 func Run([]string, Options) error {
-	return hinterr.Errorf(ErrUnsupported, "this is %s/%s, and only linux/amd64 has programs that call the vsyscall page", runtime.GOOS, runtime.GOARCH)
+	return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "vfix run works on linux/amd64 alone"),
+		"run it on the machine or in the container that the program is for")
 }
