@@ -2,6 +2,7 @@ package contents_test
 
 import (
 	"archive/tar"
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -164,5 +165,32 @@ func TestCopyMeta(t *testing.T) {
 		if _, _, _, err := contents.CopyMeta(pair[0], pair[1], true); err == nil {
 			t.Errorf("from %s to %s: no error", pair[0].Name(), pair[1].Name())
 		}
+	}
+}
+
+// Each name of a file with capabilities has them in the tar stream of a directory: setting the owner of a link removes
+// those that its header does not have.
+func TestWriteDirectoryLinks(t *testing.T) {
+	imagetest.AsRoot(t, "capabilities")
+	dir := t.TempDir()
+	if err := errors.Join(os.WriteFile(dir+"/a", []byte("text"), 0o755), os.Link(dir+"/a", dir+"/b")); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setxattr(dir+"/a", "security.capability", []byte(imagetest.CapNetRaw), 0); errors.Is(err, unix.ENOTSUP) {
+		t.Skip("the file system has no extended attributes")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := contents.WriteDirectory(t.Context(), &b, dir, func(string) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range imagetest.ReadTar(t, &b) {
+		capable := m.PAXRecords[blob.XattrPrefix+"security.capability"] == imagetest.CapNetRaw
+		got = append(got, fmt.Sprintf("%s %c %s %t %s", m.Name, m.Typeflag, m.Linkname, capable, m.Body))
+	}
+	if want := []string{"./ 5  false ", "a 0  true text", "b 1 a true "}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -171,7 +171,7 @@ func WriteDirectory(ctx context.Context, w io.Writer, dir string, check func(nam
 	}
 	defer root.Close()
 	tw := tar.NewWriter(w)
-	linked := map[FileID]string{}
+	linked := map[FileID]*Entry{}
 	err = fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
 		switch {
 		case ctx.Err() != nil:
@@ -189,11 +189,14 @@ func WriteDirectory(ctx context.Context, w io.Writer, dir string, check func(nam
 			return err
 		}
 		id, links := Identify(fi)
-		first := linked[id]
-		if links > 1 && !e.IsDir() && first == "" {
-			linked[id] = name
+		if first := linked[id]; first != nil {
+			return WrapPath(name, tw.WriteHeader(first.linkAs(name, first.Name)))
 		}
-		if err = writeEntry(ctx, tw, root, name, first, fi); err == fs.SkipDir {
+		entry, err := writeEntry(ctx, tw, root, name, fi)
+		if links > 1 && !e.IsDir() {
+			linked[id] = entry
+		}
+		if err == fs.SkipDir {
 			return err
 		}
 		return WrapPath(name, err)
@@ -204,28 +207,25 @@ func WriteDirectory(ctx context.Context, w io.Writer, dir string, check func(nam
 	return tw.Close()
 }
 
-// writeEntry writes one file; first is an earlier name of it, "" for none. It returns fs.SkipDir after a directory on
-// a special file system.
-func writeEntry(ctx context.Context, tw *tar.Writer, root *os.Root, name, first string, fi fs.FileInfo) error {
+// writeEntry writes one file. It returns fs.SkipDir after a directory on a special file system.
+func writeEntry(ctx context.Context, tw *tar.Writer, root *os.Root, name string, fi fs.FileInfo) (*Entry, error) {
 	h, err := statHeader(fi)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	e := &Entry{Header: cleaned(h, name)}
 	switch {
-	case first != "":
-		return tw.WriteHeader(e.linkAs(name, first))
 	case e.Typeflag == tar.TypeSymlink:
 		if e.Linkname, err = root.Readlink(name); err != nil {
-			return err
+			return nil, err
 		}
 		fallthrough
 	case !e.HasContent() && !fi.IsDir():
-		return tw.WriteHeader(e.As(name))
+		return e, tw.WriteHeader(e.As(name))
 	}
 	f, err := root.OpenFile(name, os.O_RDONLY|OpenNoBlock, 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer f.Close()
 	if err = e.readXattrs(f); err == nil {
@@ -233,13 +233,13 @@ func writeEntry(ctx context.Context, tw *tar.Writer, root *os.Root, name, first 
 	}
 	switch {
 	case err == nil && fi.IsDir() && Special(f):
-		return fs.SkipDir
+		return e, fs.SkipDir
 	case err != nil || fi.IsDir():
-		return err
+		return e, err
 	}
 	n, err := blob.CopyTo(ctx, tw, io.LimitReader(f, e.Size), nil)
 	if err == nil && n != e.Size {
 		err = errors.New("became shorter while it was read")
 	}
-	return err
+	return e, err
 }
