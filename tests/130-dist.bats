@@ -93,7 +93,6 @@ vfix-1.2.3-linux-amd64.cdx.json vfix-1.2.3-linux-amd64.oci.tar vfix-1.2.3-linux-
 		'["git+https://vfix.dev/vfix","registry.example.org/vfix","linux/amd64","test <test@example.com>"]'
 	expect 'commit' "$(jq -r '.predicate.buildDefinition.resolvedDependencies[0].digest.gitCommit' ./*.intoto.json)" "$(in_tree "$two" rev-parse HEAD)"
 	tar -x -f vfix-1.2.3-linux-amd64.tar.gz -C "$work"
-	# vfix-runtime is embedded in vfix.
 	"$("$tree/tests/install-deps" --print-go)" version -m "$work/vfix-1.2.3-linux-amd64/bin/vfix" "$tree/bin/vfix-runtime" | awk '$1 == "dep" { print $2 "@" $3 }' | sort -u >"$work/modules"
 	[ -s "$work/modules" ]
 	diff "$work/modules" <(jq -r '.components[] | select(.purl // "" | startswith("pkg:golang/")) | .name + "@" + .version' ./*.cdx.json | grep -v ^std@ | sort)

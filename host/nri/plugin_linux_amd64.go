@@ -25,8 +25,9 @@ const (
 	pluginIndex = "50"
 )
 
-// retry is the interval between attempts to reach an engine that restarts.
-const retry = 2 * time.Second
+// retry is the interval between attempts to reach an engine that restarts. It creates containers without the plugin until
+// then.
+const retry = 200 * time.Millisecond
 
 // Serve writes the program of the hook where the engine finds it, and runs the plugin until the context ends. It waits
 // for an engine that is missing or restarts.
@@ -37,7 +38,6 @@ func Serve(ctx context.Context, o Options, hook []byte) error {
 	h := &hooker{Options: o, added: map[string]string{}}
 	said := ""
 	for {
-		begun := time.Now()
 		err := h.connect(ctx)
 		if ctx.Err() != nil {
 			return nil
@@ -46,14 +46,7 @@ func Serve(ctx context.Context, o Options, hook []byte) error {
 			said = text
 			o.Log("%s: %v; retrying until the engine answers", o.Socket, err)
 		}
-		if time.Since(begun) > retry {
-			continue // at once: until then containers are created without the plugin
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(retry):
-		}
+		time.Sleep(retry)
 	}
 }
 

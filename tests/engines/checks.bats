@@ -268,8 +268,10 @@ crun_path() {
 		expect 'status after hotfix' "$status" 0
 	else
 		run_vfix install podman
-		users "$image" bash -c clock
-		expect 'status with the hook' "$status" 0
+		for option in --userns=host --read-only --userns=keep-id; do
+			users "$option" "$image" bash -c clock
+			expect "status with the hook, $option" "$status" 0
+		done
 	fi
 }
 
