@@ -51,8 +51,8 @@ type containerStatus struct {
 	}
 }
 
-// oomKilled is the reason that Kubernetes gives for a container that used more memory than its limit.
-const oomKilled = "OOMKilled"
+// outOfMemory is another cause that engines and Kubernetes report.
+const outOfMemory = "the kernel killed it because it used more memory than its limit"
 
 // describe reads the JSON values of a text; it reports whether it has a description.
 func (t *textFacts) describe(text []byte) (known bool) {
@@ -97,7 +97,10 @@ func (t *textFacts) container(d *described) {
 	t.place = max(t.place, engine)
 	c := &Crash{
 		Container: strings.TrimPrefix(d.Name, "/"), id: d.ID, Image: cmp.Or(d.ImageName, d.Config.Image), Path: d.Path,
-		Status: s.ExitCode, running: s.Running && !s.Restarting, cause: causeOf(s.OOMKilled),
+		Status: s.ExitCode, running: s.Running && !s.Restarting,
+	}
+	if s.OOMKilled {
+		c.cause = outOfMemory
 	}
 	for _, m := range d.Mounts {
 		if to := path.Clean(m.Destination); path.Clean(m.Source) == to && slices.Contains(libraries, to) {
@@ -106,14 +109,6 @@ func (t *textFacts) container(d *described) {
 	}
 	slices.Sort(c.mounts)
 	t.add(c)
-}
-
-// causeOf returns another cause that an engine reports, "" for none.
-func causeOf(outOfMemory bool) string {
-	if outOfMemory {
-		return "the kernel killed it because it used more memory than its limit"
-	}
-	return ""
 }
 
 func (t *textFacts) podOf(d *described) {
@@ -126,7 +121,10 @@ func (t *textFacts) podOf(d *described) {
 			ended = s.LastState.Terminated
 		}
 		if ended != nil {
-			c.Status, c.running, c.cause = ended.ExitCode, false, causeOf(ended.Reason == oomKilled)
+			c.Status, c.running = ended.ExitCode, false
+			if ended.Reason == "OOMKilled" {
+				c.cause = outOfMemory
+			}
 		} else if !c.running {
 			continue
 		}
