@@ -157,7 +157,7 @@ os.execv(sys.argv[2], sys.argv[2:])' "$@" 3>&- &
 	expect_match 'packed: next' "$stderr" 'unpack them first'
 	run --separate-stderr "$VFIX" verify - <"$root/usr/lib/x86_64-linux-gnu/libc.so.6"
 	expect 'verify: status' "$status" 3
-	expect_match 'verify: next' "$stderr" "... | vfix scan --explain -'"
+	expect_match 'verify: next' "$stderr" "'... | vfix scan -' for the command that fixes it"
 }
 
 @test "verdicts: the programs of a tarball are not whole without their libraries" {

@@ -54,8 +54,11 @@ func quoted(command string) string {
 }
 
 // explain is the command that shows the code around the call sites of sources.
-func explain(typed ...string) string {
-	command := "vfix scan --explain " + quotePaths(typed)
+func explain(typed ...string) string { return scanOf("--explain ", typed...) }
+
+// scanOf is the command that scans sources with an option.
+func scanOf(option string, typed ...string) string {
+	command := "vfix scan " + option + quotePaths(typed)
 	if slices.ContainsFunc(typed, source.ReadOnce) {
 		return "... | " + command
 	}

@@ -47,7 +47,7 @@ func (o *output) verified(source, base string, v *images.Verified) (err error) {
 		writeVerdict(s, source, f)
 		writeFiles(s, f)
 	})
-	switch sites, _, _ := countSites(f); {
+	switch sites, _, fixable := countSites(f); {
 	case len(v.Problems) > 0:
 		verb := "rebuild"
 		if f.Digest == "" {
@@ -55,6 +55,8 @@ func (o *output) verified(source, base string, v *images.Verified) (err error) {
 		}
 		err = errors.Join(err, finding("compare with the base it was built from, or create it again with vfix "+verb,
 			"%s: not what vfix makes from %s: %s", source, base, screen.Count(len(v.Problems)+v.More, "difference")))
+	case fixable > 0:
+		err = errors.Join(err, finding("run "+quoted(scanOf("", source))+" for the command that fixes it", "%s: %s left", source, screen.Count(sites, "call site")))
 	case f.UncoveredSites() > 0:
 		err = errors.Join(err, finding("run "+quoted(explain(source)), "%s: %s left", source, screen.Count(sites, "call site")))
 	}
