@@ -46,11 +46,6 @@ static int redirect(pid_t t)
 	return !ptrace(PTRACE_SETREGS, t, 0L, &r);
 }
 
-static int is_stop_signal(int sig)
-{
-	return sig == SIGSTOP || sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU;
-}
-
 static void handle(pid_t t, int status, pid_t *command)
 {
 	int sig = WSTOPSIG(status), event = status >> 16, deliver = 0;
@@ -65,7 +60,7 @@ static void handle(pid_t t, int status, pid_t *command)
 			ptrace(PTRACE_DETACH, t, 0L, 0L);
 			_exit(0);
 		}
-	} else if (event == PTRACE_EVENT_STOP && is_stop_signal(sig)) {
+	} else if (event == PTRACE_EVENT_STOP && sig != SIGTRAP) {	/* SIGSTOP and the like */
 		ptrace(PTRACE_LISTEN, t, 0L, 0L);
 		return;
 	} else if (!event && !(sig == SIGSEGV && redirect(t))) {

@@ -65,10 +65,18 @@ struct seen {
 	int others;	/* the page in another form, or it may execute programs */
 };
 
+/* Whether a libc's execve is in the code: glibc's and musl's, or dietlibc's, whose functions share a system call. */
+static int has_execve(const unsigned char *code, size_t bytes)
+{
+	static const unsigned char common[] = { 0xb8, SYS_execve, 0, 0, 0 };	/* mov $59, %eax */
+	static const unsigned char diet[] = { 0xb0, SYS_execve, 0xe9 };		/* mov $59, %al; jmp */
+
+	return memmem(code, bytes, common, sizeof common) || memmem(code, bytes, diet, sizeof diet);
+}
+
 /* Changes the sites in a segment of the program. */
 static void search(pid_t t, uintptr_t at, uintptr_t end, int is_code, unsigned char top, struct seen *s)
 {
-	static const unsigned char execve_number[] = { 0xb8, SYS_execve, 0, 0, 0 };	/* mov $59, %eax */
 	static unsigned char piece[1 << 16];
 
 	for (; at + SITE_BYTES <= end; at += sizeof piece - (SITE_BYTES - 1)) {
@@ -76,7 +84,7 @@ static void search(pid_t t, uintptr_t at, uintptr_t end, int is_code, unsigned c
 
 		if (!read_memory(t, at, piece, n))
 			return;
-		s->others |= is_code && memmem(piece, n, execve_number, sizeof execve_number);
+		s->others |= is_code && has_execve(piece, n);
 		for (const unsigned char *p = piece; (p = vfix_find(p, piece + n)) < piece + n; p++) {
 			uintptr_t site = at + (uintptr_t)(p - piece) - SITE_OPERAND;
 
