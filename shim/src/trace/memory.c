@@ -10,14 +10,18 @@
 #include <unistd.h>
 #include "trace.h"
 
+#define SMALL 16
+
+/* Word by word: a tracer without CAP_SYS_PTRACE may not do otherwise if the task has another user. And before Linux 5.8
+ * process_vm_readv waits while a thread executes a program, which waits for the tracer: no other thread runs when much
+ * is read. */
 int read_memory(pid_t t, uintptr_t from, void *to, size_t bytes)
 {
 	struct iovec here = { to, bytes }, there = { (void *)from, bytes };
 	uint64_t word;
 
-	if (process_vm_readv(t, &here, 1, &there, 1, 0) == (ssize_t)bytes)
+	if (bytes > SMALL && process_vm_readv(t, &here, 1, &there, 1, 0) == (ssize_t)bytes)
 		return 1;
-	/* Of another user: a tracer without CAP_SYS_PTRACE may still read word by word. */
 	for (size_t i = 0; i < bytes; i++) {
 		uintptr_t at = from + i;
 
