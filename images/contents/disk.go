@@ -240,9 +240,6 @@ func (w *walk) examine(e *Entry, r *os.File) error {
 		return err
 	}
 	if isCandidate(e.Name, head[:n]) {
-		if e.Size > MaxELF {
-			return fmt.Errorf("file of %d bytes, at most %d are examined", e.Size, int64(MaxELF))
-		}
 		if e.ELF, err = w.s.examineAt(e, r, head[:n], false); err != nil {
 			return err
 		}

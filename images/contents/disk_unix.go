@@ -43,11 +43,7 @@ func onlyRoot(err error) bool {
 // returns it.
 func (e *Entry) give(to *os.File) (lost []Loss, err error) {
 	fd := int(to.Fd())
-	var is unix.Stat_t
-	if err := unix.Fstat(fd, &is); err != nil {
-		return nil, err
-	}
-	if lost, err = e.giveOwner(&is, to.Chown, func(mode uint32) error { return unix.Fchmod(fd, mode) }); err != nil {
+	if lost, err = e.giveOwner(to.Chown, func(mode uint32) error { return unix.Fchmod(fd, mode) }); err != nil {
 		return nil, err
 	}
 	for _, name := range e.xattrs() {
@@ -66,19 +62,17 @@ func (e *Entry) give(to *os.File) (lost []Loss, err error) {
 	return lost, nil
 }
 
-// giveOwner sets the owner and the mode of a file. It omits an owner that only root may set, and returns it; with
+// giveOwner sets the owner and the mode of a file that is the caller's. It omits an owner that only root may set, and returns it; with
 // another owner a file has no setuid, setgid and sticky bits.
-func (e *Entry) giveOwner(is *unix.Stat_t, chown func(uid, gid int) error, chmod func(mode uint32) error) (lost []Loss, err error) {
+func (e *Entry) giveOwner(chown func(uid, gid int) error, chmod func(mode uint32) error) (lost []Loss, err error) {
 	const setID, noPrivileges = 0o6000, 0o777
-	if int(is.Uid) != e.Uid || int(is.Gid) != e.Gid {
-		err = chown(e.Uid, e.Gid)
-	}
+	err = chown(e.Uid, e.Gid)
 	mode, owner := uint32(e.Mode), fmt.Sprintf("%d:%d", e.Uid, e.Gid)
 	switch {
 	case err == nil:
 	case !onlyRoot(err):
 		return nil, fmt.Errorf("keep owner %s: %w", owner, err)
-	case e.Uid == int(is.Uid):
+	case e.Uid == os.Geteuid():
 		lost = []Loss{{LostGroup, fmt.Sprint(e.Gid)}}
 	default:
 		_ = chown(-1, e.Gid) // if it is a group of the caller

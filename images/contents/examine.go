@@ -93,8 +93,14 @@ func (x *examiner) content(e *Entry, m *blob.TarMember) error {
 	if err != nil && err != io.EOF {
 		return err
 	}
-	if isCandidate(e.Name, x.head[:n]) {
-		if err := x.examine(e, io.MultiReader(bytes.NewReader(x.head[:n]), r), x.head[:n]); err != nil {
+	if head := x.head[:n]; isCandidate(e.Name, head) {
+		var held io.ReaderAt
+		if e.Size <= MaxELF {
+			if held, err = x.hold(io.MultiReader(bytes.NewReader(head), r), e.Size); err != nil {
+				return err
+			}
+		}
+		if e.ELF, err = x.S.examineAt(e, held, head, x.Layer); err != nil {
 			return err
 		}
 	}
@@ -106,34 +112,19 @@ func (x *examiner) content(e *Entry, m *blob.TarMember) error {
 	return nil
 }
 
-// examine examines a file that may have call sites; it begins with head. It keeps the content of a file with references
-// to the page.
-func (x *examiner) examine(e *Entry, r io.Reader, head []byte) error {
-	if e.Size > MaxELF {
-		e.ELF = tooLarge(e.Size)
-		return nil
-	}
-	content, err := x.hold(r, e.Size)
-	if err == nil {
-		e.ELF, err = x.S.examineAt(e, content, head, x.Layer)
-	}
-	return err
-}
-
-// tooLarge is the result for a file that is not examined because of its size.
-func tooLarge(size int64) *elfInfo {
-	return unread("file of %d bytes, at most %d are examined", size, int64(MaxELF))
-}
-
 // fixes reports whether the file needs a requested fix besides those of call sites.
 func (s *Session) fixes(r *find.Report) bool {
 	return r.Redirect != nil && slices.Contains(s.Options.Fixes, r.Redirect.Fix)
 }
 
-// examineAt examines a file that begins with head; nil means that it is not a 64-bit x86-64 ELF file. layer reports a
-// file of an image's layer, for which it does not record what programs load.
+// examineAt examines a file that may have call sites and begins with head, and keeps its content if it has references to
+// the page; nil means that it is not a 64-bit x86-64 ELF file. layer reports a file of an image's layer, for which it does
+// not record what programs load.
 func (s *Session) examineAt(e *Entry, r io.ReaderAt, head []byte, layer bool) (*elfInfo, error) {
 	name, size := e.Name, e.Size
+	if size > MaxELF {
+		return unread("file of %d bytes, at most %d are examined", size, int64(MaxELF)), nil
+	}
 	if !isELF(head) {
 		return examinePacked(name, r, size, head)
 	}

@@ -134,7 +134,7 @@ func TestGive(t *testing.T) {
 		}
 	})
 	f.Close()
-	if _, err := entry(0, 0, 0, nil).Give(f); !errors.Is(err, unix.EBADF) {
+	if _, err := entry(0, 0, 0, nil).Give(f); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("a closed file: got %v", err)
 	}
 }

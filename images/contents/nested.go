@@ -170,13 +170,11 @@ func (z *zipLook) member(h *holder, f *zip.File, name string, depth int) error {
 	if err != nil {
 		return err
 	}
-	// One more byte, or an error, shows that the member is longer than declared or has another checksum.
-	switch _, err = io.ReadFull(r, make([]byte, 1)); {
-	case err == nil:
-		return errors.New("longer than declared")
-	case err != io.EOF:
+	// The end shows whether the member has the declared length and checksum.
+	if _, err := io.Copy(io.Discard, r); err != nil {
 		return err
-	case isZip:
+	}
+	if isZip {
 		z.archive(b, int64(size), name, depth+1)
 		return nil
 	}

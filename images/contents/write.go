@@ -140,14 +140,10 @@ func (w *treeWriter) special(v Target) error {
 		w.lost(v.Names[0], []Loss{{Kind: "device"}})
 		return nil
 	}
-	var is unix.Stat_t
-	if err == nil {
-		err = unix.Lstat(name, &is)
-	}
 	if err != nil {
 		return err
 	}
-	lost, err := v.giveOwner(&is, func(uid, gid int) error { return os.Lchown(name, uid, gid) }, chmod)
+	lost, err := v.giveOwner(func(uid, gid int) error { return os.Lchown(name, uid, gid) }, chmod)
 	for _, xattr := range v.xattrs() {
 		lost = append(lost, Loss{Kind: xattr})
 	}
