@@ -4,12 +4,16 @@ package images
 
 import (
 	"archive/tar"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"reflect"
 	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
@@ -21,26 +25,35 @@ var kinds = map[byte]string{
 	tar.TypeChar: "device", tar.TypeBlock: "block device", tar.TypeFifo: "fifo",
 }
 
-// facts are what is compared of the files of a tree: of each its kind with metadata and content, as of JSON.
-func facts(t *contents.Tree) map[string]any {
+// facts are what is compared of the files of an image's tree: of each its kind with metadata and content, as of JSON.
+func facts(ctx context.Context, t *contents.Tree) (map[string]any, error) {
+	var files []*contents.Inode
+	for _, f := range t.Files((*contents.Inode).HasContent) {
+		files = append(files, f.Inode)
+	}
+	sums := map[*contents.Inode]string{}
+	err := t.Read(ctx, files, func(i *contents.Inode, r io.Reader) error {
+		sum, _, err := v1.SHA256(blob.Reading{Ctx: ctx, Reader: r})
+		sums[i] = sum.String()
+		return err
+	})
 	all := map[string]any{}
 	for name, e := range t.Entries() {
 		f := map[string]any{"mode": fmt.Sprintf("%#o", e.Mode), "owner": fmt.Sprintf("%d:%d", e.Uid, e.Gid), "mtime": e.ModTime.UTC().String()}
 		switch e.Typeflag {
+		case tar.TypeReg:
+			f["content"] = sums[t.At(name).Inode]
 		case tar.TypeLink, tar.TypeSymlink:
 			f["to"] = e.Linkname
 		case tar.TypeChar, tar.TypeBlock:
 			f["number"] = fmt.Sprintf("%d:%d", e.Devmajor, e.Devminor)
-		}
-		if e.Sum != nil {
-			f["SHA-256"] = fmt.Sprintf("%x", *e.Sum)
 		}
 		for key, value := range e.PAXRecords {
 			f[strings.TrimPrefix(key, blob.XattrPrefix)] = fmt.Sprintf("%q", value)
 		}
 		all["/"+name] = map[string]any{kinds[e.Typeflag]: f}
 	}
-	return all
+	return all, err
 }
 
 // same compares two JSON texts member by member, and names the members that differ.

@@ -108,7 +108,7 @@ func (v *Verified) again(ctx context.Context, base, src *source.Source, o Verify
 		err = withRootImage(ctx, src, o.Media)
 	}
 	if err == nil && (!images || len(v.Problems) > 0) {
-		err = v.layers(ctx, o, job, src)
+		err = v.layers(ctx, s, job, src)
 	}
 	if err == nil && len(v.Problems) == 0 && (rebuilt || !images) {
 		v.Compared = len(job.changes.targets)
@@ -186,21 +186,22 @@ func (v *Verified) index(base, src *source.Source) error {
 }
 
 // layers names the paths that differ.
-func (v *Verified) layers(ctx context.Context, o VerifyOptions, j *Job, src *source.Source) error {
-	s := contents.NewSession(o.Jobs, o.Media.Progress, patch.Options{})
-	defer s.Close()
-	s.Sums = true
-	want, err := s.Image(ctx, j.src.Image)
-	if err == nil && j.added != nil {
-		err = s.AddLayer(ctx, want, j.added)
+func (v *Verified) layers(ctx context.Context, s *contents.Session, j *Job, src *source.Source) error {
+	t := j.out.Findings.Tree
+	if j.added != nil {
+		if err := s.AddLayer(ctx, t, j.added); err != nil {
+			return err
+		}
+	}
+	want, err := facts(ctx, t)
+	if err == nil {
+		t, err = s.Image(ctx, src.Image)
 	}
 	if err != nil {
 		return err
 	}
-	got, err := s.Image(ctx, src.Image)
-	if err == nil {
-		v.members("", facts(want), facts(got))
-	}
+	got, err := facts(ctx, t)
+	v.members("", want, got)
 	return err
 }
 

@@ -102,7 +102,7 @@ func TestVerifyFinds(t *testing.T) {
 		{"control", good, nil},
 		{"new file", more(imagetest.FileM("zz", nil)), []string{layer, "/zz: vfix writes none"}},
 		{"missing file", more(imagetest.FileM("etc/.wh.x", nil)), []string{layer, "/etc/x: missing"}},
-		{"other content", more(imagetest.FileM("etc/x", []byte("y"))), []string{layer, "/etc/x: file: SHA-256: got "}},
+		{"other content", more(imagetest.FileM("etc/x", []byte("y"))), []string{layer, "/etc/x: file: content: got "}},
 		{"another order", []imagetest.TestMember{lib, good[2], good[3], good[0]}, []string{layer}},
 		{"other mode", but(0, with(good[0], func(m *imagetest.TestMember) { m.Mode = 0o4755 })), []string{layer, `/bin/c: file: mode: got "04755", want "0755"`}},
 		{"other owner", but(0, with(good[0], func(m *imagetest.TestMember) { m.Gid = 7 })), []string{layer, `/bin/c: file: owner: got "0:7", want "0:0"`}},
@@ -111,7 +111,7 @@ func TestVerifyFinds(t *testing.T) {
 		{"other device", more(with(imagetest.FileM("dev/x", nil), func(m *imagetest.TestMember) { m.Typeflag, m.Devmajor, m.Devminor = tar.TypeChar, 1, 4 })), []string{layer, `/dev/x: device: number: got "1:4", want "1:3"`}},
 		{"hard link torn", but(3, fixed("lib/b", "1")), []string{layer, "/lib/b: file: vfix writes none", "/lib/b: hard link: missing"}},
 		{"other symlink", more(imagetest.SymM("l", "lib/b")), []string{layer, `/l: symlink: to: got "lib/b", want "lib/a"`}},
-		{"other program", but(0, fixed("bin/c", "3")), []string{layer, "/bin/c: file: SHA-256: got "}},
+		{"other program", but(0, fixed("bin/c", "3")), []string{layer, "/bin/c: file: content: got "}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			added := imagetest.Must[*contents.AddedLayer](t)(contents.PackLayer(func(w io.Writer) error {
@@ -177,7 +177,7 @@ func TestVerifyDirsAndTarballs(t *testing.T) {
 	if err := os.Chtimes(out+"/text", imagetest.Stat(t, dir+"/text").ModTime(), imagetest.Stat(t, dir+"/text").ModTime()); err != nil {
 		t.Fatal(err)
 	}
-	imagetest.WantProblems(t, imagetest.Verify(t, "dir:"+out, "dir:"+dir), "/bin/c: file: mode", "/text: file: SHA-256")
+	imagetest.WantProblems(t, imagetest.Verify(t, "dir:"+out, "dir:"+dir), "/bin/c: file: mode", "/text: file: content")
 	imagetest.Write(t, out+"/more", []byte("m"))
 	if err := errors.Join(os.Remove(out+"/text"), os.Symlink("more", out+"/text")); err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ package contents
 
 import (
 	"archive/tar"
-	"crypto/sha256"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -26,9 +25,8 @@ type Entry struct {
 	tar.Header
 	// Number is the position of the member in the archive, starting at 1.
 	Number uint32
-	ELF    *elfInfo           // nil for files other than 64-bit x86-64 ELF files
-	Sum    *[sha256.Size]byte // of a regular file's content, if requested
-	Disk   fs.FileInfo        // of a regular file on disk
+	ELF    *elfInfo    // nil for files other than 64-bit x86-64 ELF files
+	Disk   fs.FileInfo // of a regular file on disk
 }
 
 // The types of entries that hide others; Name is the hidden name, or the directory whose contents are hidden.

@@ -4,7 +4,6 @@ package contents
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"io"
 	"slices"
 
@@ -81,35 +80,24 @@ func (h *holder) hold(r io.Reader, size int64) (io.ReaderAt, error) {
 	return elf.Memory(b), err
 }
 
-// content reads the content of a regular file and sets the fields of e that depend on it.
-func (x *examiner) content(e *Entry, m *blob.TarMember) error {
-	r, sum := m.Content, sha256.New()
-	// To read a sparse file can take as long as its claimed size, whatever the archive has.
-	sums := x.S.Sums && !(m.Sparse && m.Size > MaxELF)
-	if sums {
-		r = io.TeeReader(r, sum)
-	}
+// content reads the content of a regular file, as far as needed, and sets the result of its examination.
+func (x *examiner) content(e *Entry, r io.Reader) error {
 	n, err := filecopy.Fill(r, x.head[:])
 	if err != nil && err != io.EOF {
 		return err
 	}
-	if head := x.head[:n]; isCandidate(e.Name, head) {
-		var held io.ReaderAt
-		if e.Size <= MaxELF {
-			if held, err = x.hold(io.MultiReader(bytes.NewReader(head), r), e.Size); err != nil {
-				return err
-			}
-		}
-		if e.ELF, err = x.S.examineAt(e, held, head, x.Layer); err != nil {
+	head := x.head[:n]
+	if !isCandidate(e.Name, head) {
+		return nil
+	}
+	var held io.ReaderAt
+	if e.Size <= MaxELF {
+		if held, err = x.hold(io.MultiReader(bytes.NewReader(head), r), e.Size); err != nil {
 			return err
 		}
 	}
-	if sums {
-		_, err := io.Copy(io.Discard, r)
-		e.Sum = (*[sha256.Size]byte)(sum.Sum(nil))
-		return err
-	}
-	return nil
+	e.ELF, err = x.S.examineAt(e, held, head, x.Layer)
+	return err
 }
 
 // fixes reports whether the file needs a requested fix besides those of call sites.

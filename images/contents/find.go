@@ -11,8 +11,7 @@ import (
 	"vfix.dev/vfix/images/source"
 )
 
-// Scan examines a source: an image, with the SHA-256 of every file if the session requests it, a directory, a tarball or
-// a file.
+// Scan examines a source: an image, a directory, a tarball or a file.
 func (s *Session) Scan(ctx context.Context, src *source.Source) (*Findings, error) {
 	scan := s.scanPath
 	if src.Image != nil {

@@ -82,7 +82,7 @@ func (x *examiner) ReadEntries(ctx context.Context, r io.Reader) ([]*Entry, erro
 			continue
 		}
 		if e.HasContent() {
-			err := x.content(e, m)
+			err := x.content(e, m.Content)
 			if errors.Is(err, io.ErrUnexpectedEOF) {
 				err = hinterr.Damaged("ends early")
 			}

@@ -103,11 +103,11 @@ func TestTooLarge(t *testing.T) {
 	x := &examiner{S: s}
 	defer x.Close()
 	e := &Entry{Header: tar.Header{Name: "x", Size: MaxELF + 1}}
-	if err := x.content(e, &blob.TarMember{Content: bytes.NewReader(head)}); err != nil || !e.ELF.unread || !strings.HasPrefix(e.ELF.passed, "file of 4294967297 bytes") {
+	if err := x.content(e, bytes.NewReader(head)); err != nil || !e.ELF.unread || !strings.HasPrefix(e.ELF.passed, "file of 4294967297 bytes") {
 		t.Errorf("got %+v, %v", e.ELF, err)
 	}
 	e.Size = MaxELF
-	if err := x.content(e, &blob.TarMember{Content: bytes.NewReader(head)}); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if err := x.content(e, bytes.NewReader(head)); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("the largest that is read: got %+v, %v", e.ELF, err)
 	}
 }

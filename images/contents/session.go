@@ -29,10 +29,8 @@ const maxRemembered = 300_000
 type Session struct {
 	Options  patch.Options
 	Progress progress.Reporter
-	// Sums requests the SHA-256 of every regular file, for comparisons.
-	Sums  bool
-	jobs  int
-	spool blob.Spool
+	jobs     int
+	spool    blob.Spool
 
 	slots   chan struct{} // one for each layer that may be read in parallel
 	mu      sync.Mutex

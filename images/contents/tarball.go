@@ -108,22 +108,6 @@ func (s *Session) stream(ctx context.Context, r io.Reader, title string) (*Tree,
 	return t, t.Apply(idx)
 }
 
-// compressTo returns a writer that compresses.
-func compressTo(w io.Writer, kind blob.Compression) (io.WriteCloser, error) {
-	switch kind {
-	case blob.GzipStream:
-		return gzip.NewWriterLevel(w, layerGzipLevel)
-	case blob.ZstdStream:
-		return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
-	}
-	return plainWriter{w}, nil
-}
-
-// plainWriter is a writer that has nothing to close.
-type plainWriter struct{ io.Writer }
-
-func (plainWriter) Close() error { return nil }
-
 // RewriteTarball writes the tarball r to w with the hits patched, compressed as before. All other members keep
 // their headers and contents, and so does what follows the archive: padding, or another archive.
 func RewriteTarball(ctx context.Context, w io.Writer, r io.Reader, hits []File) error {
@@ -136,9 +120,17 @@ func RewriteTarball(ctx context.Context, w io.Writer, r io.Reader, hits []File) 
 		return err
 	}
 	defer body.Close()
-	out, err := compressTo(w, kind)
-	if err != nil {
-		return err
+	out, finish := w, func() error { return nil }
+	switch kind {
+	case blob.GzipStream:
+		zw, _ := gzip.NewWriterLevel(w, layerGzipLevel) // errs for a wrong level
+		out, finish = zw, zw.Close
+	case blob.ZstdStream:
+		zw, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
+		if err != nil {
+			return err
+		}
+		out, finish = zw, zw.Close
 	}
 	byNumber := map[uint32]File{}
 	for _, h := range hits {
@@ -160,7 +152,7 @@ func RewriteTarball(ctx context.Context, w io.Writer, r io.Reader, hits []File) 
 	if _, err := blob.CopyTo(ctx, out, in, nil); err != nil {
 		return err
 	}
-	return out.Close()
+	return finish()
 }
 
 func rewriteMember(ctx context.Context, tw *tar.Writer, m *blob.TarMember, hits map[uint32]File) error {

@@ -68,7 +68,7 @@ type Options struct {
 type run struct {
 	o      Options
 	s      *contents.Session
-	work   func(context.Context, *Image, *source.Source) error
+	work   func(*run, context.Context, *Image, *source.Source) error
 	mu     sync.Mutex
 	claims map[string]Item
 }
@@ -76,26 +76,21 @@ type run struct {
 // Rebuild rebuilds the images of a list. Layers that they share are read once, and an image that fails does not stop
 // the others. Images that the end of ctx prevented are NotRun.
 func Rebuild(ctx context.Context, items []Item, o Options) []Image {
-	r := &run{o: o}
-	r.work = r.rebuild
-	return r.all(ctx, items)
+	return each(ctx, items, o, (*run).rebuild)
 }
 
 // Scan examines the images of a list.
 func Scan(ctx context.Context, items []Item, o Options) []Image {
-	r := &run{o: o}
-	r.work = r.scan
-	return r.all(ctx, items)
+	return each(ctx, items, o, (*run).scan)
 }
 
-func (r *run) all(ctx context.Context, items []Item) []Image {
-	r.o.Media = r.o.Media.WithDefaults()
-	r.claims = map[string]Item{}
-	r.s = contents.NewSession(r.o.Jobs, r.o.Media.Progress, r.o.Rewriter)
+func each(ctx context.Context, items []Item, o Options, work func(*run, context.Context, *Image, *source.Source) error) []Image {
+	o.Media = o.Media.WithDefaults()
+	r := &run{o: o, work: work, claims: map[string]Item{}, s: contents.NewSession(o.Jobs, o.Media.Progress, o.Rewriter)}
 	defer r.s.Close()
 	var g errgroup.Group
-	g.SetLimit(r.o.AtOnce)
-	if r.o.AtOnce <= 0 {
+	g.SetLimit(o.AtOnce)
+	if o.AtOnce <= 0 {
 		g.SetLimit(min(runtime.NumCPU(), contents.MaxLayersAtOnce))
 	}
 	all := make([]Image, len(items))
@@ -117,7 +112,7 @@ func (r *run) one(ctx context.Context, i Item) Image {
 	src, err := source.Open(ctx, i.Source, r.o.Media)
 	if err == nil {
 		out.BaseDigest = src.Digest
-		err = r.work(ctx, &out, src)
+		err = r.work(r, ctx, &out, src)
 		src.Close()
 	}
 	switch {
