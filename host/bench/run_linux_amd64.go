@@ -28,16 +28,9 @@ const (
 
 // Run measures this host, or the libc or redis-server of two root filesystems.
 func Run(ctx context.Context, o Options) ([]Figure, error) {
-	switch {
-	case o.Requests > 0:
+	if o.Requests > 0 {
 		return measureRedis(ctx, o)
-	case o.Original != "":
-		return measureRoots(ctx, o)
 	}
-	return measureHost(ctx, o)
-}
-
-func measureHost(ctx context.Context, o Options) ([]Figure, error) {
 	patched, err := patchStubs(shim.Stubs())
 	if err != nil {
 		return nil, err
@@ -49,37 +42,27 @@ func measureHost(ctx context.Context, o Options) ([]Figure, error) {
 		return nil, err
 	}
 	defer d.Remove()
-	libc := func(mode string, preload ...string) candidate {
+	here := func(mode string, preload ...string) candidate {
 		return calls(mode, "this system", func(ctx context.Context) (probe.Outcome, error) {
 			cmd := exec.CommandContext(ctx, d.Path(libcProgram), strconv.Itoa(o.Sample))
 			cmd.Env = []string{"LD_PRELOAD=" + strings.Join(preload, ":")}
 			return probe.Run(ctx, cmd)
 		})
 	}
-	return measure(ctx, o.Rounds, []candidate{
-		static(d, o, VDSO), libc(Libc), libc(Patched, d.Path(patchedStubs)), libc(Fallback, d.Path(twinStubs), d.Path(twinLibrary)),
-		static(d, o, Syscall), static(d, o, Page),
-	}, Functions, VDSO)
-}
-
-// measureRoots measures the libc of two root filesystems. A program is written into each.
-func measureRoots(ctx context.Context, o Options) ([]Figure, error) {
-	d, err := probe.NewDir(nil)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Remove()
-	if err := errors.Join(putInto(o.Original, libcProgram, shim.MeasureLibc()), putInto(o.Rebuilt, libcProgram, shim.MeasureLibc())); err != nil {
-		return nil, err
-	}
-	libc := func(mode, root string) candidate {
+	inside := func(mode, root string) candidate {
 		return calls(mode, "the image", func(ctx context.Context) (probe.Outcome, error) {
 			return probe.Run(ctx, jail.Command(ctx, root, "/"+libcProgram, strconv.Itoa(o.Sample)))
 		})
 	}
-	return measure(ctx, o.Rounds, []candidate{
-		static(d, o, VDSO), libc(Rebuilt, o.Rebuilt), libc(Original, o.Original), static(d, o, Syscall), static(d, o, Page),
-	}, Functions, VDSO)
+	libcs := []candidate{here(Libc), here(Patched, d.Path(patchedStubs)), here(Fallback, d.Path(twinStubs), d.Path(twinLibrary))}
+	if o.Original != "" {
+		if err := errors.Join(putInto(o.Original), putInto(o.Rebuilt)); err != nil {
+			return nil, err
+		}
+		libcs = []candidate{inside(Rebuilt, o.Rebuilt), inside(Original, o.Original)}
+	}
+	all := append([]candidate{static(d, o, VDSO)}, libcs...)
+	return measure(ctx, o.Rounds, append(all, static(d, o, Syscall), static(d, o, Page)), Functions, VDSO)
 }
 
 // static measures a mode that needs no libc.
@@ -110,13 +93,13 @@ func patchStubs(stubs []byte) ([]byte, error) {
 	return bytes.Replace(out, libcName, stubsName, 1), err
 }
 
-// putInto writes a program into a root filesystem, whatever symlinks it contains.
-func putInto(dir, name string, data []byte) error {
+// putInto writes the program that measures the libc into a root filesystem, whatever symlinks it contains.
+func putInto(dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
 	const executable = 0o755
-	return root.WriteFile(name, data, executable)
+	return root.WriteFile(libcProgram, shim.MeasureLibc(), executable)
 }
