@@ -228,6 +228,8 @@ func incomplete(f *contents.Findings, typed ...string) error {
 		if p.Denied {
 			hint = "run vfix as root, or as a user who can read them"
 		}
+	case len(f.Passed) == 1 && f.Passed[0].Reason == contents.Script:
+		hint = "scan the programs that it starts; 'vfix run' runs it, and them, without the page"
 	case len(f.MissingLibraries()) > 0 && f.Loads.Root == "": // of a tarball
 		hint = "unpack it on the machine that runs it: 'vfix scan DIR' also examines the libraries that its programs load from there"
 	case len(f.MissingLibraries()) > 0:

@@ -20,6 +20,8 @@ func TestScanVerdict(t *testing.T) {
 	text.Source, text.Digest, text.ELFFiles, text.ExecBytes = "/etc/passwd", "", 0, 0
 	none := *text
 	text.Passed = []contents.Passed{{Path: "/etc/passwd", Reason: "not an ELF file"}}
+	script := none
+	script.Passed = []contents.Passed{{Path: "run.sh", Reason: contents.Script}}
 	half := mixed()
 	half.Passed = unread().Passed
 	dir := patchable()
@@ -44,6 +46,7 @@ func TestScanVerdict(t *testing.T) {
 		{"unread", unread(), 4, "INCOMPLETE: 2 paths could not be read\n", "not examined: root: permission denied\nnot examined: usr/bin/x: permission denied\n", "incomplete: 2 paths could not be read: root: permission denied\n"},
 		{"affected and unread", half, 3, "AFFECTED: 6 call sites in 3 files; vfix can fix all of them; INCOMPLETE: 2 paths could not be read\n", "\n\n  vfix rebuild x\n", "incomplete: 2 paths"},
 		{"a text file", text, 4, "INCOMPLETE: nothing was examined: not an ELF file\n", "", "incomplete: nothing was examined: not an ELF file\n"},
+		{"a script", &script, 4, "INCOMPLETE: nothing was examined: a script", "", "scan the programs that it starts"},
 		{"a layer", noLayer, 4, "INCOMPLETE: 1 layer could not be read\n", "", "incomplete: 1 layer could not be read: layer sha256:a3: foreign layer"},
 		{"nothing to examine", &none, 4, "INCOMPLETE: no 64-bit x86-64 ELF file in it\n", "", "incomplete"},
 	} {
