@@ -50,7 +50,8 @@ func (t *textFacts) conclude(o Options) []*Crash {
 		if c.id != "" && o.Here != nil && i < maxHere {
 			c.served, c.kernel = o.Here(c.id)
 		}
-		if explained > 0 && len(c.kernel) == 0 && c.cause == "" && !c.running {
+		alike := c.Status == 0 && !c.running || c.Status == segvStatus || c.Status == 128+sigsys
+		if explained > 0 && alike && len(c.kernel) == 0 && c.cause == "" {
 			explained--
 			t.nameFrom(all, c, o)
 			continue
@@ -228,7 +229,7 @@ func (t *textFacts) judgeEnd(c *Crash, o Options) {
 		}
 	case c.served:
 		c.note("the kernel of this machine serves the vsyscall page: a call of it is slow, but no crash")
-		c.Next = o.core(c)
+		c.Next = &Command{"docker run --ulimit core=-1 " + c.Image, "leaves a core where /proc/sys/kernel/core_pattern says: 'vfix diagnose --root " + c.Image + " CORE' explains it"}
 	default:
 		t.next(c, o)
 	}
@@ -261,11 +262,6 @@ func (c *Crash) clear() bool {
 		return false
 	}
 	return true
-}
-
-// core is the command that makes the crash leave a core.
-func (o *Options) core(c *Crash) *Command {
-	return &Command{"docker run --ulimit core=-1 " + c.Image, "leaves a core where /proc/sys/kernel/core_pattern says: 'vfix diagnose --root " + c.Image + " CORE' explains it"}
 }
 
 // message returns the crash that the kernel reported at the end of a container; nil if none of its messages is about it.

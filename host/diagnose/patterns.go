@@ -23,8 +23,9 @@ const (
 	suppresses               // the kernel leaves out messages about the page
 )
 
-// pattern is tried on lines that contain its hint, in lower case. Its groups are called path, image, operand (a command
-// line with an image), lxc (a container of LXC), pod, namespace, container, id, status, addr (in hex) and pid.
+// pattern is tried on lines that contain its hint, in lower case. Its groups are called path, image, tag, operand (a
+// command line with an image), lxc (a container of LXC), pod, namespace, container, id, status, addr and lldb (in hex),
+// and pid.
 type pattern struct {
 	says  report
 	hint  string

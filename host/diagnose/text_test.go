@@ -259,6 +259,10 @@ func TestNotThePage(t *testing.T) {
 			}
 		}
 	}
+	// A place does not explain an end with another status.
+	if got := summary(diagnosed(t, "bash[7] "+attempted+"\napp-1 exited with code 137", Options{})); got != "call likely: docker ps -a --filter exited=139\nother likely: " {
+		t.Errorf("got %s", got)
+	}
 	// The control: a prose text around a line of the kernel.
 	if got := diagnosed(t, "I have a container that was built in 2012 and it ends with a crash. The log has this:\nbash[7] "+attempted, Options{}); len(got.Crashes) != 1 || !got.Crashes[0].Kind.Page() {
 		t.Errorf("got %+v", got.Crashes)
