@@ -3,13 +3,14 @@
 #include <sys/syscall.h>
 #include "fallback.h"
 
-#define RARE 2	/* the byte of an entry's address that is rare in code */
+#define AT_RARE 2	/* the byte of an entry's address that is rare in code */
+#define RARE (VFIX_PAGE >> 8 * AT_RARE & 0xff)
 
 /* Whether one of the next 8 bytes is the rare one. */
 static int has_rare(const unsigned char *code)
 {
 	const uint64_t ones = 0x0101010101010101, highs = 0x8080808080808080;
-	uint64_t word = *(const uint64_t *)code ^ ones * (VFIX_PAGE >> 8 * RARE & 0xff);
+	uint64_t word = *(const uint64_t *)code ^ ones * RARE;
 
 	return ((word - ones) & ~word & highs) != 0;
 }
@@ -17,9 +18,9 @@ static int has_rare(const unsigned char *code)
 const unsigned char *vfix_find(const unsigned char *from, const unsigned char *end)
 {
 	for (; from + sizeof(uint32_t) <= end; from++) {
-		while (from + RARE + sizeof(uint64_t) <= end && !has_rare(from + RARE))
+		while (from + AT_RARE + sizeof(uint64_t) <= end && !has_rare(from + AT_RARE))
 			from += sizeof(uint64_t);
-		if (from + sizeof(uint32_t) <= end && is_entry(from))
+		if (from + sizeof(uint32_t) <= end && from[AT_RARE] == RARE && is_entry(from))
 			return from;
 	}
 	return end;

@@ -66,6 +66,12 @@ static inline int is_entry(const unsigned char *operand)
 	return entry_at((uintptr_t)(intptr_t)(int32_t)address) >= 0;
 }
 
+/* 1 if these 8 bytes are. 4 bytes alone are not enough in data: many programs have them. */
+static inline int is_pointer(const unsigned char *word)
+{
+	return is_entry(word) && (word[4] & word[5] & word[6] & word[7]) == 0xff;
+}
+
 /* 1 if the code is `mov $entry, %r64` with an immediate of 4 bytes: REX.W or REX.WB, C7 /0, imm32 (SDM, MOV). All
  * call sites in the libcs and programs that were surveyed have this form. */
 static inline int is_site(const unsigned char *code)
@@ -73,7 +79,7 @@ static inline int is_site(const unsigned char *code)
 	return (code[0] & 0xfe) == 0x48 && code[1] == 0xc7 && (code[2] & 0xf8) == 0xc0 && is_entry(code + SITE_OPERAND);
 }
 
-/* The first 4 bytes that are the address of an entry, in an instruction or in data; end if there are none. */
+/* The first 4 bytes that are the address of an entry; end if there are none. */
 HIDDEN const unsigned char *vfix_find(const unsigned char *from, const unsigned char *end);
 
 /* Maps a private page in the task; for 0, anywhere. 0 if the address is in use, or the kernel refuses. */

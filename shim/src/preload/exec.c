@@ -19,6 +19,14 @@
 #define ARGUMENTS_MOST 100000	/* more are left alone: the copy is on the stack */
 extern char **environ __attribute__((weak));
 
+static int refers(const unsigned char *code, const unsigned char *end)
+{
+	for (const unsigned char *c = code; (c = vfix_find(c, end)) < end; c++)
+		if ((c - code >= SITE_OPERAND && is_site(c - SITE_OPERAND)) || (end - c >= 8 && is_pointer(c)))
+			return 1;
+	return 0;
+}
+
 /* A 64-bit program without an interpreter that refers to the page. PT_INTERP precedes PT_LOAD (gABI, program header). */
 static int is_static_caller(const unsigned char *file, size_t size)
 {
@@ -31,11 +39,11 @@ static int is_static_caller(const unsigned char *file, size_t size)
 		return 0;
 	for (int i = 0; i < e->e_phnum; i++) {
 		int in_file = p[i].p_filesz <= size && p[i].p_offset <= size - p[i].p_filesz;
-		const unsigned char *end = file + p[i].p_offset + p[i].p_filesz;
+		const unsigned char *at = file + p[i].p_offset;
 
 		if (p[i].p_type == PT_INTERP)
 			return 0;
-		if (p[i].p_type == PT_LOAD && in_file && vfix_find(file + p[i].p_offset, end) < end)
+		if (p[i].p_type == PT_LOAD && in_file && refers(at, at + p[i].p_filesz))
 			return 1;
 	}
 	return 0;

@@ -74,26 +74,31 @@ static int has_execve(const unsigned char *code, size_t bytes)
 	return memmem(code, bytes, common, sizeof common) || memmem(code, bytes, diet, sizeof diet);
 }
 
+#define OVERLAP 7	/* bytes: a site or a pointer that begins in one piece is whole in this one or the next */
+
 /* Changes the sites in a segment of the program. */
 static void search(pid_t t, uintptr_t at, uintptr_t end, int is_code, unsigned char top, struct seen *s)
 {
 	static unsigned char piece[1 << 16];
 
-	for (; at + SITE_BYTES <= end; at += sizeof piece - (SITE_BYTES - 1)) {
+	for (; at + SITE_BYTES <= end; at += sizeof piece - OVERLAP) {
 		size_t n = end - at < sizeof piece ? end - at : sizeof piece;
+		const unsigned char *last = piece + n;
 
 		if (!read_memory(t, at, piece, n))
 			return;
 		s->others |= is_code && has_execve(piece, n);
-		for (const unsigned char *p = piece; (p = vfix_find(p, piece + n)) < piece + n; p++) {
+		for (const unsigned char *p = piece; (p = vfix_find(p, last)) < last; p++) {
 			uintptr_t site = at + (uintptr_t)(p - piece) - SITE_OPERAND;
 
-			if (!is_code || p - piece < SITE_OPERAND || !is_site(p - SITE_OPERAND)) {
+			if (!is_code) {
+				s->others |= last - p >= 8 && is_pointer(p);
+			} else if (p - piece >= SITE_OPERAND && is_site(p - SITE_OPERAND)) {
+				s->sites += write_byte(t, site + SITE_TOP, top);
+				say(t, site, "changed at exec");
+			} else {
 				s->others = 1;
-				continue;
 			}
-			s->sites += write_byte(t, site + SITE_TOP, top);
-			say(t, site, "changed at exec");
 		}
 	}
 }
