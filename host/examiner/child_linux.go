@@ -11,19 +11,11 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
-	"vfix.dev/vfix/host/jail"
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
-)
-
-// The bounds of the process: memory in bytes, and processor time. The largest programs of images take a tenth.
-const (
-	memory = 256 << 20
-	cpu    = 60 * time.Second
 )
 
 // maxExec is how many executable bytes of a file are examined.
@@ -37,7 +29,7 @@ func Main() int {
 		fixes = append(fixes, find.Fix(name))
 	}
 	var a answer
-	err := errors.Join(closeOthers(), jail.Confine(memory, cpu))
+	err := errors.Join(closeOthers(), confine(maxMemory, maxCPU))
 	if a.Refused = err != nil; !a.Refused {
 		a.Finding, err = examine(os.Stdin, fixes)
 	}

@@ -47,9 +47,15 @@ func openFiles() string {
 	return all
 }
 
+// The tests run this program again as the confined process, or as one that confines itself in some way, tries what it
+// should not be able to do, and reports the outcome.
 func TestMain(m *testing.M) {
-	if os.Args[0] != Name {
+	switch os.Args[0] {
+	case "confined":
+		os.Exit(confined(os.Args[1], os.Args[2]))
+	default:
 		os.Exit(m.Run())
+	case Name:
 	}
 	hook = func(f io.ReaderAt, size int64) {
 		head := make([]byte, min(size, 16))

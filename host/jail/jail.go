@@ -1,7 +1,6 @@
 //go:build linux
 
-// Package jail confines processes that deal with files of images: this process, once it has opened what it reads, or a
-// program of an image, in its own root filesystem, as nobody, and without a network.
+// Package jail confines programs of images: each sees its own root filesystem, as nobody, and without a network.
 package jail
 
 import (

@@ -1,6 +1,6 @@
-// Confine removes all rights of the calling process that it does not need to compute on open files.
+// The confined process gives up all rights that it does not need to compute on open files.
 
-package jail
+package examiner
 
 import (
 	"errors"
@@ -16,14 +16,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// The bounds of the process: memory in bytes, and processor time. The largest programs of images take a tenth.
+const (
+	maxMemory = 256 << 20
+	maxCPU    = 60 * time.Second
+)
+
+// nobody is the user and group of programs that root starts (Debian policy 9.2.2).
+const nobody = 65534
+
 // goRuntime is how much of RLIMIT_DATA an idle Go process uses, rounded up, in bytes: an arena of 64 MiB and its
 // tables.
 const goRuntime = 160 << 20
 
-// Confine permanently confines all threads of the process: files that are open stay open, and from then on it can only
+// confine permanently confines all threads of the process: files that are open stay open, and from then on it can only
 // read, write to pipes and sockets, and compute, within memory bytes of data beside the Go runtime's, and cpu of processor
 // time. An old kernel may lack Landlock. It returns an error if it cannot even restrict the system calls.
-func Confine(memory int64, cpu time.Duration) error {
+func confine(memory int64, cpu time.Duration) error {
 	debug.SetMemoryLimit(memory)
 	for resource, most := range map[int]uint64{
 		unix.RLIMIT_DATA:  uint64(memory) + goRuntime,
