@@ -70,18 +70,43 @@ func TestPatchKeepsPrivileges(t *testing.T) {
 	imagetest.WantContent(t, file, imagetest.FixedELF("c"))
 }
 
+// mount mounts a file system for a test.
+func mount(t *testing.T, kind, dir, options string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(kind, dir, kind, 0, options); err != nil {
+		t.Skipf("mount: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestPatchMounts: files on another file system are patched except with -x, and the kernel's own files are not read.
+func TestPatchMounts(t *testing.T) {
+	imagetest.AsRoot(t, "mounts file systems")
+	dir := imagetest.LegacyDir(t)
+	mount(t, "sysfs", dir+"/sys", "")
+	mount(t, "tmpfs", dir+"/mnt", "size=1m")
+	imagetest.Write(t, dir+"/mnt/d", imagetest.LegacyELF("d"))
+	for oneFS, want := range map[bool]string{true: "b=lib/a bin/c", false: "b=lib/a bin/c mnt/d"} {
+		f := imagetest.Patch(t, patch.Options{DryRun: true, OneFS: oneFS}, dir)
+		f.Rename(func(path string) string { return strings.TrimPrefix(path, dir+"/") })
+		if got := imagetest.Paths(f); got != want || len(f.Passed) > 0 {
+			t.Errorf("-x %v: got %s, passed over %v, want %s", oneFS, got, f.Passed, want)
+		}
+	}
+}
+
 // TestPatchDiskFull: nothing is changed and nothing is left.
 func TestPatchDiskFull(t *testing.T) {
 	imagetest.AsRoot(t, "mounts a small tmpfs")
 	mnt := t.TempDir()
-	if err := unix.Mount("tmpfs", mnt, "tmpfs", 0, "size=3m"); err != nil {
-		t.Skipf("mount: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(mnt, 0); err != nil {
-			t.Error(err)
-		}
-	})
+	mount(t, "tmpfs", mnt, "size=3m")
 	// Two files of which one copy fits beside them, and not the second.
 	one, two := imagetest.LegacyELF(string(imagetest.Noise(900<<10))), imagetest.LegacyELF("2"+string(imagetest.Noise(900<<10)))
 	imagetest.Write(t, mnt+"/1", one)
