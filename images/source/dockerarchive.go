@@ -124,7 +124,7 @@ func savedImage(ctx context.Context, t *archive, a archived, config []byte) (*im
 	return madeImage(types.DockerManifestSchema2, layers, config, fileStore{t.file, func(h v1.Hash) string { return names[h] }})
 }
 
-// archivedLayer describes one layer. One that is compressed must be read to be named.
+// archivedLayer describes one layer. One that is compressed must be read to be named, unless it is named by its digest.
 func archivedLayer(ctx context.Context, t *archive, name string, diffID v1.Hash) (d v1.Descriptor, err error) {
 	content, err := t.section(name)
 	if err != nil {
@@ -137,7 +137,11 @@ func archivedLayer(ctx context.Context, t *archive, name string, diffID v1.Hash)
 	}
 	kind := blob.DetectCompression(head[:n])
 	d = v1.Descriptor{MediaType: schema1.LayerTypes[kind], Size: content.Size(), Digest: diffID}
-	if kind != blob.PlainStream {
+	switch claim := path.Base(name); {
+	case kind == blob.PlainStream:
+	case schema1.IsID(claim): // blobs/sha256/HEX
+		d.Digest.Hex = claim
+	default:
 		d.Digest, _, err = v1.SHA256(blob.Reading{Ctx: ctx, Reader: content})
 		return d, err
 	}

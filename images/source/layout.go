@@ -133,7 +133,7 @@ func entryOf(entries []v1.Descriptor, tag string, from store, o Options) (d v1.D
 	if len(fit) > 1 {
 		fit = slices.DeleteFunc(fit, func(n named) bool {
 			d := entries[n.at]
-			if d.MediaType.IsIndex() {
+			if !d.MediaType.IsImage() {
 				return false
 			}
 			p, perr := platformOf(d, from)

@@ -239,6 +239,26 @@ func TestDockerArchiveZstd(t *testing.T) {
 	}
 }
 
+// docker save of newer engines names each entry by its digest, also a compressed layer.
+func TestDockerArchiveBlobs(t *testing.T) {
+	noEngine(t)
+	img := imageOf(t, "linux/amd64", tarOf(t, "a", strings.Repeat("a", 1000)))
+	packed := must(io.ReadAll(must(must(img.Layers())(t)[0].Compressed())(t)))(t)
+	layer, config := "blobs/sha256/"+must(must(img.Layers())(t)[0].Digest())(t).Hex, "blobs/sha256/"+must(img.ConfigName())(t).Hex
+	list := fmt.Sprintf(`[{"Config":%q,"RepoTags":["x:1"],"Layers":[%q]}]`, config, layer)
+	flipped := bytes.Clone(packed)
+	flipped[len(flipped)/2] ^= 1
+	for text, want := range map[string]string{string(packed): "", string(flipped): "does not match its digest"} {
+		file := filepath.Join(t.TempDir(), "a.tar")
+		os.WriteFile(file, tarOf(t, "manifest.json", list, config, string(must(img.RawConfigFile())(t)), layer, text), 0o644)
+		got := open(t, file, fast).Image
+		_, err := io.Copy(io.Discard, must(must(got.Layers())(t)[0].Compressed())(t))
+		if (err == nil) != (want == "") || want != "" && !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
 // A damaged layout is found out before anything is written.
 func TestDamagedLayout(t *testing.T) {
 	noEngine(t)
