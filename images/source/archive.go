@@ -6,7 +6,6 @@ import (
 	"archive/tar"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -41,10 +40,8 @@ type archive struct {
 	entries map[string]tarEntry
 }
 
-var (
-	errNotTar  = hinterr.Damaged("not a tar archive")
-	errStopped = errors.New("stopped") // by stop
-)
+// errStopped says that stop stopped the reading of an archive.
+var errStopped = errors.New("stopped")
 
 // openTar reads the headers of an archive. stop, which may be nil, is called with the name of each entry; if it
 // returns true, openTar returns errStopped without reading the rest.
@@ -86,7 +83,7 @@ func (t *archive) list(ctx context.Context, r io.Reader, at func() (int64, error
 		case err == io.EOF && n > 0:
 			return nil
 		case err != nil && n == 0 && ctx.Err() == nil:
-			return fmt.Errorf("%w: %w", errNotTar, err)
+			return hinterr.Damaged("not a tar archive: %w", err)
 		case err != nil:
 			return hinterr.Damaged("tar entry %d: %w", n, err)
 		}
