@@ -36,7 +36,6 @@ type RebuildOptions struct {
 // After an error beyond the scan, Findings is set and Reference is "".
 type Rebuilt struct {
 	Findings   *contents.Findings `json:"-"`
-	Stored     string             `json:"-"`         // the DEST that the result was written to; "" for none
 	Reference  string             `json:"reference"` // what a user can run or pull: with its digest if there is one
 	Digest     string             `json:"digest"`    // of the derived image's manifest (of the index, if there is one)
 	Unchanged  bool               `json:"unchanged"` // nothing to do: Reference names the base, or the copy of it in Dest
@@ -203,10 +202,9 @@ func (j *Job) store(ctx context.Context, s *contents.Session, res source.Result)
 	case j.changes.traced:
 		err = hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: a root filesystem has no entrypoint to run under vfix-trace", dest), "omit the fallback: --fallback never")
 	default:
-		st, err = putDirectory(ctx, s, dest, res.Image)
-	}
-	if err == nil {
-		j.out.Stored = dest.String()
+		if st.Warnings, err = writeDirectory(ctx, s, dest.Name, res.Image); err == nil {
+			st.Reference = dest.String()
+		}
 	}
 	j.out.Reference, j.out.Digest = st.Reference, st.Digest
 	j.out.Warnings = append(j.out.Warnings, st.Warnings...)

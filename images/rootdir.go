@@ -4,7 +4,6 @@ package images
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 
@@ -25,30 +24,19 @@ func withRootImage(ctx context.Context, src *source.Source, o source.Options) er
 	}, o)
 }
 
-// putDirectory writes the merged file system of an image as a directory, completely or not at all. As root it keeps
+// writeDirectory writes the merged file system of an image as a directory, completely or not at all. As root it keeps
 // owners, extended attributes and devices; otherwise the caller owns all files, and a warning says what is lost.
-func putDirectory(ctx context.Context, s *contents.Session, dest source.Ref, img v1.Image) (st source.Stored, err error) {
-	if err := source.CheckRootDest(dest.Name); err != nil {
-		return st, err
-	}
+func writeDirectory(ctx context.Context, s *contents.Session, dir string, img v1.Image) (warnings []string, err error) {
 	t, err := s.Image(ctx, img)
 	if err != nil {
-		return st, err
+		return nil, err
 	}
-	var warning string
 	const private = 0o700 // until it has its owner
-	err = atomicfile.WriteDir(dest.Name, private, func(temp string) (err error) {
-		warning, err = t.Write(ctx, temp)
+	err = atomicfile.WriteDir(dir, private, func(temp string) (err error) {
+		warnings, err = t.Write(ctx, temp)
 		return err
 	})
-	if err != nil {
-		return st, fmt.Errorf("directory %s: %w", dest.Name, err)
-	}
-	st.Reference = dest.String()
-	if warning != "" {
-		st.Warnings = []string{warning}
-	}
-	return st, nil
+	return warnings, contents.WrapPath("directory "+dir, err)
 }
 
 // Unpack writes the merged file system of a SOURCE into dir, an empty directory, as a rebuild to dir: does.
@@ -69,7 +57,7 @@ func unpack(ctx context.Context, src *source.Source, dir string, o source.Option
 	}
 	s := contents.NewSession(0, o.Progress, patch.Options{})
 	defer s.Close()
-	_, err := putDirectory(ctx, s, source.Ref{Transport: source.Dir, Name: dir}, src.Image)
+	_, err := writeDirectory(ctx, s, dir, src.Image)
 	return err
 }
 

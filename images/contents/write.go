@@ -20,18 +20,18 @@ import (
 )
 
 // Write writes the tree into an empty directory, with all metadata that the caller may set, and returns a warning about
-// what it could not set; "" for none.
-func (t *Tree) Write(ctx context.Context, dir string) (warning string, err error) {
+// what it could not set.
+func (t *Tree) Write(ctx context.Context, dir string) (warnings []string, err error) {
 	w := &treeWriter{names: map[*Inode][]string{}}
 	if w.root, err = os.OpenRoot(dir); err != nil {
-		return "", err
+		return nil, err
 	}
 	defer w.root.Close()
 	err = w.write(ctx, t)
 	if w.files > 0 {
-		warning = fmt.Sprintf("not kept for %d files: owners, devices or attributes (needs root); the first is %s", w.files, w.first)
+		warnings = []string{fmt.Sprintf("not kept for %d files: owners, devices or attributes (needs root); the first is %s", w.files, w.first)}
 	}
-	return warning, err
+	return warnings, err
 }
 
 type treeWriter struct {

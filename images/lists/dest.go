@@ -17,8 +17,11 @@ import (
 
 // claim notes that an image goes to a DEST. It is an error if another one does.
 func (r *run) claim(i Item, dest string) error {
+	if dest == "" {
+		return nil
+	}
 	key, err := destKey(dest)
-	if err != nil || key == "" {
+	if err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -31,11 +34,8 @@ func (r *run) claim(i Item, dest string) error {
 	return nil
 }
 
-// destKey is the same for all spellings of a DEST, "" for none.
+// destKey is the same for all spellings of a DEST.
 func destKey(dest string) (string, error) {
-	if dest == "" {
-		return "", nil
-	}
 	r, err := source.ParseRef(dest)
 	if err != nil {
 		return "", err
