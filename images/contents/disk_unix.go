@@ -31,6 +31,20 @@ func Identify(fi fs.FileInfo) (FileID, uint64) {
 	return FileID{uint64(st.Dev), uint64(st.Ino)}, uint64(st.Nlink)
 }
 
+// specialFS are the file systems whose files come from the Linux kernel, by their magic numbers (linux/magic.h);
+// devtmpfs counts as tmpfs there, and has no regular files. Other systems have small numbers.
+var specialFS = map[int64]string{
+	0x9fa0: "proc", 0x62656572: "sysfs", 0x1cd1: "devpts", 0x27e0eb: "cgroup", 0x63677270: "cgroup2",
+	0x64626720: "debugfs", 0x74726163: "tracefs", 0x73636673: "securityfs", 0xcafe4a11: "bpf", 0x6165676c: "pstore",
+	0xde5e81e4: "efivarfs", 0xf97cff8c: "selinuxfs", 0x6e736673: "nsfs", 0x42494e4d: "binfmt_misc", 0x958458f6: "hugetlbfs",
+}
+
+// Special reports whether an open directory is on a special file system.
+func Special(dir *os.File) bool {
+	var st unix.Statfs_t
+	return unix.Fstatfs(int(dir.Fd()), &st) == nil && specialFS[int64(st.Type)] != ""
+}
+
 // onlyRoot reports whether an error means that the caller may not set some metadata; EINVAL is an ID that the
 // caller's user namespace does not map (chown(2)).
 func onlyRoot(err error) bool {

@@ -12,17 +12,6 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// Merge applies the layers of an image in order.
-func Merge(layers []*layerIndex) (*Tree, error) {
-	t := NewTree()
-	for _, l := range layers {
-		if err := t.stack(l); err != nil {
-			return nil, err
-		}
-	}
-	return t, nil
-}
-
 // applying is one layer that is being applied.
 type applying struct {
 	to    *Tree // the layer's own tree
@@ -38,10 +27,10 @@ func (t *Tree) Apply(idx *layerIndex) error {
 	return a.all(idx)
 }
 
-// stack puts a layer on the tree.
-func (t *Tree) stack(idx *layerIndex) error {
+// stack puts a layer on the tree; from opens it again.
+func (t *Tree) stack(idx *layerIndex, from opener) error {
 	a := &applying{to: NewTree(), n: len(t.Layers), below: t, pool: map[string]*Inode{}}
-	t.Layers = append(t.Layers, idx)
+	t.Layers, t.from = append(t.Layers, idx), append(t.from, from)
 	if err := a.all(idx); err != nil {
 		return err
 	}

@@ -79,12 +79,11 @@ func (s *Session) Image(ctx context.Context, img v1.Image) (*Tree, error) {
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	t, err := Merge(read)
-	if err != nil {
-		return nil, err
-	}
-	for _, l := range layers {
-		t.from = append(t.from, s.opener(l))
+	t := NewTree()
+	for i, l := range layers {
+		if err := t.stack(read[i], s.opener(l)); err != nil {
+			return nil, err
+		}
 	}
 	return t, nil
 }
@@ -133,6 +132,5 @@ func (s *Session) AddLayer(ctx context.Context, t *Tree, l v1.Layer) error {
 	if err != nil {
 		return err
 	}
-	t.from = append(t.from, s.opener(l))
-	return t.stack(idx)
+	return t.stack(idx, s.opener(l))
 }
