@@ -121,7 +121,8 @@ func TestBrokenConfig(t *testing.T) {
 	}
 }
 
-// An image of a docker manifest list stays one of docker's.
+// An image of a docker manifest list stays one of docker's. In a layout the list becomes an index of OCI, which skopeo
+// and podman read.
 func TestInManifestList(t *testing.T) {
 	docker := imagetest.Must[v1.Image](t)(mutate.Append(empty.Image, mutate.Addendum{
 		Layer: imagetest.BytesLayer(t, imagetest.TarMembers(t, imagetest.LegacyM("lib/a", "1"))), MediaType: types.DockerLayer}))
@@ -137,17 +138,25 @@ func TestInManifestList(t *testing.T) {
 		}
 		dest := "oci:" + t.TempDir() + "/out:x"
 		rebuildTo(t, "oci:"+dir, dest)
-		m := imagetest.Must[*v1.Manifest](t)(imagetest.Open(t, dest).Image.Manifest())
+		got := imagetest.Open(t, dest)
+		if index := imagetest.Must[types.MediaType](t)(got.Index.MediaType()); index != types.OCIImageIndex {
+			t.Errorf("%s: the layout has %s", kind, index)
+		}
+		o := images.VerifyOptions{Against: "oci:" + dir}
+		if v, err := images.Verify(t.Context(), dest, o); err != nil || v.Compared != 1 || len(v.Problems) > 0 {
+			t.Errorf("%s: verify: got %+v, %v", kind, v, err)
+		}
+		m := imagetest.Must[*v1.Manifest](t)(got.Image.Manifest())
 		want := []types.MediaType{types.DockerManifestSchema2, types.DockerConfigJSON, types.DockerLayer, types.DockerLayer}
 		if oci {
 			want = []types.MediaType{types.OCIManifestSchema1, types.OCIConfigJSON, types.OCILayer, types.OCILayer}
 		}
-		got := []types.MediaType{m.MediaType, m.Config.MediaType}
+		has := []types.MediaType{m.MediaType, m.Config.MediaType}
 		for _, l := range m.Layers {
-			got = append(got, l.MediaType)
+			has = append(has, l.MediaType)
 		}
-		if fmt.Sprint(got) != fmt.Sprint(want) || (len(m.Annotations) > 0) != oci {
-			t.Errorf("%s: got %s, annotations %v", kind, got, m.Annotations)
+		if fmt.Sprint(has) != fmt.Sprint(want) || (len(m.Annotations) > 0) != oci {
+			t.Errorf("%s: got %s, annotations %v", kind, has, m.Annotations)
 		}
 	}
 }

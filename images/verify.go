@@ -11,6 +11,8 @@ import (
 	"os"
 	"slices"
 
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/source"
@@ -176,6 +178,11 @@ func (v *Verified) index(base, src *source.Source) error {
 	want, err := source.ReplaceInIndex(base.Index, base.Entry, src.Image)
 	if err != nil {
 		return err
+	}
+	if t, err := src.Index.MediaType(); err == nil && t == types.OCIImageIndex { // as a layout has it
+		if want, err = source.OCIIndex(want); err != nil {
+			return err
+		}
 	}
 	wanted, err := want.RawManifest()
 	got, gerr := src.Index.RawManifest()

@@ -94,7 +94,7 @@ func portable(ctx context.Context, img v1.Image, to Ref, o Options) (_ v1.Image,
 		return nil, done, hinterr.Damaged("manifest: got %d layers, want %d", got, want)
 	}
 	rename := func(t *types.MediaType) {
-		if to.Transport == OCILayout || to.Transport == OCIArchive {
+		if to.isLayout() {
 			*t = OCIName(*t)
 		}
 	}

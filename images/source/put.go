@@ -41,6 +41,11 @@ func Put(ctx context.Context, dest Ref, r Result, o Options) (Stored, error) {
 		o.Progress.Note("a docker archive or an engine holds one platform: the others are omitted")
 		r.Index = nil
 	}
+	if r.Index != nil && dest.isLayout() {
+		if r.Index, err = OCIIndex(r.Index); err != nil {
+			return Stored{}, dest.about(err)
+		}
+	}
 	if r.Index == nil {
 		img, done, err := portable(ctx, r.Image, dest, o)
 		defer done()

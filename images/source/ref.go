@@ -165,5 +165,8 @@ func BaseName(r Ref) string {
 	return cmp.Or(r.Tag, filepath.Base(r.Name))
 }
 
+// isLayout reports whether images there are in an OCI layout, in a directory or a tarball.
+func (r Ref) isLayout() bool { return r.Transport == OCILayout || r.Transport == OCIArchive }
+
 // HasManifests reports whether images have manifests of their own there, and not only a config.
 func (r Ref) HasManifests() bool { return r.Transport != Daemon && r.Transport != DockerArchive }

@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
@@ -53,6 +54,27 @@ func ReplaceInIndex(idx v1.ImageIndex, old v1.Descriptor, img v1.Image) (v1.Imag
 	}
 	out.desc = describe(was.desc.MediaType, out.raw)
 	return out, err
+}
+
+// OCIIndex gives an index OCI's media type: skopeo and podman find no docker manifest list in a layout. Its entries stay
+// as they are.
+func OCIIndex(idx v1.ImageIndex) (v1.ImageIndex, error) {
+	was, ok := idx.(*index)
+	if !ok || was.desc.MediaType != types.DockerManifestList {
+		return idx, nil
+	}
+	var members blob.Object
+	err := json.Unmarshal(was.raw, &members)
+	if err != nil {
+		return nil, hinterr.Damaged("index: %w", err)
+	}
+	members.Set(map[string]any{"mediaType": types.OCIImageIndex})
+	out := *was
+	out.parsed.MediaType = types.OCIImageIndex
+	if out.raw, err = blob.EncodeJSON(members); err == nil {
+		out.desc = describe(types.OCIImageIndex, out.raw)
+	}
+	return &out, err
 }
 
 // noteOmitted reports the attestations that ReplaceInIndex omitted.
