@@ -33,10 +33,10 @@ var (
 // Examine examines the first size bytes of a file.
 func (e *Examiner) Examine(file io.ReaderAt, size int64) (Finding, error) {
 	private, err := e.copy(file, size)
-	defer private.Close() // also of nil
 	if err != nil {
 		return Finding{}, err
 	}
+	defer private.Close()
 	a, err := e.ask(private)
 	switch {
 	case err != nil:
@@ -59,7 +59,10 @@ func (e *Examiner) copy(file io.ReaderAt, size int64) (*os.File, error) {
 	if err == nil && n != size {
 		err = io.ErrUnexpectedEOF
 	}
-	return private, errors.Join(err, os.Remove(private.Name()))
+	if err = errors.Join(err, os.Remove(private.Name())); err != nil {
+		private.Close()
+	}
+	return private, err
 }
 
 // ask starts the process for a file, and waits for its answer until the time is up.

@@ -51,11 +51,11 @@ func openFiles() string {
 // should not be able to do, and reports the outcome.
 func TestMain(m *testing.M) {
 	switch os.Args[0] {
+	case Name: // below
 	case "confined":
 		os.Exit(confined(os.Args[1], os.Args[2]))
 	default:
 		os.Exit(m.Run())
-	case Name:
 	}
 	hook = func(f io.ReaderAt, size int64) {
 		head := make([]byte, min(size, 16))
