@@ -1,7 +1,7 @@
 # vfix-trace: an ordinary static program on musl. TRACE_TWIN is the same program for a page that no kernel maps, so
 # that calls of it fault natively, for tests and the benchmark.
 TRACE_SOURCES = $(sort $(wildcard trace/*.c)) fallback.c vdso.c symbols.c standin.S
-TRACE_FLAGS   = -std=gnu11 -Os -fno-strict-aliasing -Wall -Wextra -Werror -D_GNU_SOURCE -I. -static -no-pie -fno-pie -s \
+TRACE_FLAGS   = -std=gnu11 -O2 -fno-strict-aliasing -Wall -Wextra -Werror -D_GNU_SOURCE -I. -static -no-pie -fno-pie -s \
                 -fno-asynchronous-unwind-tables -fno-unwind-tables -ffunction-sections -Wl,--gc-sections \
                 -Wl,-z,noexecstack -Wl,-z,norelro -Wl,-z,noseparate-code -Wl,--build-id=none
 TRACE_NEEDS   = $(TRACE_SOURCES) trace/trace.h fallback.h vdso.h symbols.h trace.mk

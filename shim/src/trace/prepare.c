@@ -65,13 +65,19 @@ struct seen {
 	int others;	/* the page in another form, or it may execute programs */
 };
 
-/* Whether a libc's execve is in the code: glibc's and musl's, or dietlibc's, whose functions share a system call. */
+/* Whether a libc's execve is in the code: `mov $59, %eax` as in glibc and musl, or `mov $59, %al; jmp` as in dietlibc. */
 static int has_execve(const unsigned char *code, size_t bytes)
 {
-	static const unsigned char common[] = { 0xb8, SYS_execve, 0, 0, 0 };	/* mov $59, %eax */
-	static const unsigned char diet[] = { 0xb0, SYS_execve, 0xe9 };		/* mov $59, %al; jmp */
+	const unsigned char *last = code + bytes - sizeof(uint32_t);
 
-	return memmem(code, bytes, common, sizeof common) || memmem(code, bytes, diet, sizeof diet);
+	for (const unsigned char *p = code + 1; p < last && (p = memchr(p, SYS_execve, (size_t)(last - p))); p++) {
+		int common = p[-1] == 0xb8 && !p[1] && !p[2] && !p[3];
+		int diet = p[-1] == 0xb0 && p[1] == 0xe9;
+
+		if (common || diet)
+			return 1;
+	}
+	return 0;
 }
 
 #define OVERLAP 7	/* bytes: a site or a pointer that begins in one piece is whole in this one or the next */
@@ -87,7 +93,7 @@ static void search(pid_t t, uintptr_t at, uintptr_t end, int is_code, unsigned c
 
 		if (!read_memory(t, at, piece, n))
 			return;
-		s->others |= is_code && has_execve(piece, n);
+		s->others = s->others || (is_code && has_execve(piece, n));
 		for (const unsigned char *p = piece; (p = vfix_find(p, last)) < last; p++) {
 			uintptr_t site = at + (uintptr_t)(p - piece) - SITE_OPERAND;
 
