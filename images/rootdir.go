@@ -20,7 +20,7 @@ import (
 func withRootImage(ctx context.Context, src *source.Source, o source.Options) error {
 	return source.WithRootImage(ctx, src, func(w io.Writer) error {
 		defer progress.Start(o.Progress, "read", src.Path, -1).Done()
-		return contents.WriteDirectory(ctx, w, src.Path, source.MayBeInLayer)
+		return contents.WriteDirectory(ctx, w, src.Path)
 	}, o)
 }
 

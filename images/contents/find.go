@@ -41,12 +41,11 @@ func (s *Session) scanPath(ctx context.Context, src *source.Source) (*Findings, 
 		return nil, err
 	}
 	if tarball {
-		t, err := s.Tarball(ctx, src.Path, src.Title())
+		f, err := s.Tarball(ctx, src.Path, src.Title())
 		if err != nil {
 			return nil, err
 		}
-		f := t.Findings()
-		if missing := t.missing(); len(missing) > 0 && f.UncoveredSites() == 0 {
+		if missing := f.Tree.missing(); len(missing) > 0 && f.UncoveredSites() == 0 {
 			f.Loads = &Loads{Missing: missing}
 		}
 		return f, nil

@@ -182,7 +182,7 @@ func TestWriteDirectoryLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	if err := contents.WriteDirectory(t.Context(), &b, dir, func(string) error { return nil }); err != nil {
+	if err := contents.WriteDirectory(t.Context(), &b, dir); err != nil {
 		t.Fatal(err)
 	}
 	var got []string

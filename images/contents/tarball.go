@@ -36,8 +36,8 @@ func IsTarball(name string) (bool, error) {
 	return source.MaybeTar(name)
 }
 
-// Tarball reads a tarball, with a title for messages.
-func (s *Session) Tarball(ctx context.Context, name, title string) (*Tree, error) {
+// Tarball examines a tarball, with a title for messages.
+func (s *Session) Tarball(ctx context.Context, name, title string) (*Findings, error) {
 	f, size, err := blob.OpenRegular(name)
 	if err != nil {
 		return nil, err
@@ -50,8 +50,8 @@ func (s *Session) Tarball(ctx context.Context, name, title string) (*Tree, error
 		return nil, WrapPath(title, err)
 	}
 	defer body.Close()
-	t, err := s.stream(ctx, body, title)
-	return t, WrapPath(title, err)
+	found, err := s.stream(ctx, body, title)
+	return found, WrapPath(title, err)
 }
 
 // missing returns the files that programs of a tarball load and that are not in it. A program whose loader is in it has
@@ -77,16 +77,15 @@ func (t *Tree) missing() []string {
 func (s *Session) Exported(ctx context.Context, stream io.Reader, title string) (*Findings, error) {
 	task := progress.Start(s.Progress, "read", title, -1)
 	defer task.Done()
-	t, err := s.stream(ctx, blob.Reading{Ctx: ctx, Reader: stream, T: task}, title)
+	f, err := s.stream(ctx, blob.Reading{Ctx: ctx, Reader: stream, T: task}, title)
 	if err != nil {
 		return nil, fmt.Errorf("its file system: %w", err)
 	}
-	f := t.Findings()
 	f.Source = title
 	return f, nil
 }
 
-func (s *Session) stream(ctx context.Context, r io.Reader, title string) (*Tree, error) {
+func (s *Session) stream(ctx context.Context, r io.Reader, title string) (*Findings, error) {
 	x := &examiner{S: s}
 	defer x.Close()
 	idx, rest := &layerIndex{Title: title}, bufio.NewReaderSize(r, blob.CopyBuffer)
@@ -105,7 +104,10 @@ func (s *Session) stream(ctx context.Context, r io.Reader, title string) (*Tree,
 		return nil, err
 	}
 	t := NewTree()
-	return t, t.Apply(idx)
+	if err := t.Apply(idx); err != nil {
+		return nil, err
+	}
+	return t.Findings(), nil
 }
 
 // RewriteTarball writes the tarball r to w with the hits patched, compressed as before. All other members keep

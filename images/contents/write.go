@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/images/blob"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/filecopy"
 )
 
@@ -159,8 +160,8 @@ func (w *treeWriter) special(v Target) error {
 var nodeTypes = map[byte]uint32{tar.TypeFifo: unix.S_IFIFO, tar.TypeChar: unix.S_IFCHR, tar.TypeBlock: unix.S_IFBLK}
 
 // WriteDirectory writes a directory, itself included, as a tar stream: with owners, modes, times, extended attributes
-// and hard links, without sockets. check may refuse a name.
-func WriteDirectory(ctx context.Context, w io.Writer, dir string, check func(name string) error) error {
+// and hard links, without sockets. A name that cannot be in a layer is an error.
+func WriteDirectory(ctx context.Context, w io.Writer, dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -177,7 +178,7 @@ func WriteDirectory(ctx context.Context, w io.Writer, dir string, check func(nam
 		case e.Type()&fs.ModeSocket != 0:
 			return nil
 		}
-		if err := check(name); err != nil {
+		if err := source.MayBeInLayer(name); err != nil {
 			return err
 		}
 		fi, err := e.Info()

@@ -173,11 +173,10 @@ func (p *patchRun) patch(ctx context.Context, d *contents.Disk) error {
 }
 
 func (p *patchRun) tarball(ctx context.Context, d *contents.Disk) error {
-	t, err := p.s.Tarball(ctx, d.Real(), d.Path)
+	f, err := p.s.Tarball(ctx, d.Real(), d.Path)
 	if err != nil {
 		return err
 	}
-	f := t.Findings()
 	for i := range f.Files {
 		f.Files[i].Path = d.Path + ":" + f.Files[i].Path
 	}
