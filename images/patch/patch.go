@@ -137,18 +137,18 @@ func (p *patchRun) one(ctx context.Context, name string) error {
 // patch examines a directory or a file and, except in a dry run, writes the patched copies: beside the files or, of a
 // file, to the output.
 func (p *patchRun) patch(ctx context.Context, d *contents.Disk) error {
-	if d.Only != "" {
-		if tarball, err := contents.IsTarball(d.Real()); tarball || err != nil {
-			return cmp.Or(err, p.tarball(ctx, d))
-		}
+	tarball, err := contents.IsTarball(d.Real())
+	if err != nil {
+		return err
+	}
+	if tarball {
+		return p.tarball(ctx, d)
 	}
 	f, err := d.Scan(ctx, p.s)
 	if err != nil {
 		return err
 	}
-	if d.Only == "" {
-		f.Rename(d.Full)
-	}
+	f.Rename(d.Full)
 	p.out.Add(f)
 	hits := f.ToPatch()
 	switch {
