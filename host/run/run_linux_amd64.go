@@ -99,7 +99,10 @@ func choose(path string, scripts int) (*choice, error) {
 		c.way, c.why = AsIs, is.Skipped.String()+", which does not call the page"
 	case gains != "" && !(is.Interp != "" && preloadedByHost()):
 		c.way, c.why = AsIs, "it "+gains+", and would lose that preloaded or traced"
-		c.warning = gains + ", so it runs unchanged; patch the file, or name libvfix.so in /etc/ld.so.preload"
+		c.warning = gains + ", so it runs unchanged; patch the file"
+		if is.Interp != "" {
+			c.warning += ", or name libvfix.so in /etc/ld.so.preload"
+		}
 	case is.Skipped != nil:
 		c.way, c.why = Trace, is.Skipped.String()+", so its code is not known"
 	case is.Static:

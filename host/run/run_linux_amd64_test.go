@@ -3,6 +3,7 @@ package run
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -97,6 +98,15 @@ func TestChoose(t *testing.T) {
 		got, err := choose(c.path, 0)
 		if !errors.Is(err, c.err) || err == nil && got.way != c.want {
 			t.Errorf("%s: got %+v, %v, want %s, %v", c.path, got, err, c.want, c.err)
+		}
+	}
+	if os.Getuid() == 0 {
+		setuid := writeFile(t, dir+"/setuid", string(self), 0o755)
+		if err := errors.Join(os.Chown(setuid, 1, 1), os.Chmod(setuid, 0o755|fs.ModeSetuid)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := choose(setuid, 0); err != nil || got.way != AsIs || !strings.HasSuffix(got.warning, "patch the file") {
+			t.Errorf("setuid: got %+v, %v; a preload does not help a static program", got, err)
 		}
 	}
 	got, err := choose(static, 0)
