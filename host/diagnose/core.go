@@ -166,7 +166,7 @@ func (o *Options) coreCommand(c *Crash, f *facts) *Command {
 	switch {
 	case !c.Kind.Page() && !c.Kind.Open():
 		return nil
-	case o.RootName != "":
+	case o.RootName != "" && (c.Caller == nil || c.Caller.File != ""): // else it is not what the program ran in
 		return o.fixRoot()
 	case c.Caller == nil || c.Caller.File == "":
 		return &Command{"vfix diagnose --root IMAGE CORE", "with the image or directory that the program ran in, to find the caller and what fixes it"}

@@ -73,9 +73,9 @@ func TestCoreOtherFile(t *testing.T) {
 		"no call of the page": func(b []byte) []byte { return append(b[:testCode:testCode], make([]byte, 512)...) },
 		"a text":              func([]byte) []byte { return []byte("text") },
 	} {
-		c := ofCore(t, crashedCore().bytes(), Options{Root: fstest.MapFS{"lib/libold.so": {Data: poke(library())}}})
-		if c.Kind != Call || c.Caller.File != "" || len(c.Notes) != 1 {
-			t.Errorf("%s: got %+v, %q", name, c.Caller, c.Notes)
+		c := ofCore(t, crashedCore().bytes(), Options{Root: fstest.MapFS{"lib/libold.so": {Data: poke(library())}}, RootName: "other:1", IsImage: true})
+		if c.Kind != Call || c.Caller.File != "" || len(c.Notes) != 1 || next(c) != "vfix diagnose --root IMAGE CORE" {
+			t.Errorf("%s: got %+v, %q, next %s", name, c.Caller, c.Notes, next(c))
 		}
 	}
 }
