@@ -66,23 +66,26 @@ func TestJudge(t *testing.T) {
 		{"cmov, mangled", "48c7c2000460ff 4885c0 480f45d0 644833142530000000 48c1c211 48891500100000 c3", find.Dormant, find.Mangled},        // mov $time,%rdx; test %rax,%rax; cmovne %rax,%rdx; xor %fs:0x30,%rdx; rol $0x11,%rdx; mov %rdx,0x1000(%rip); ret
 		{"mangled, and another register stored", "48c7c2000460ff 4885c0 480f45d0 644833142530000000 48c1c211 48890d00100000 c3", find.Unknown, find.Used},
 		{"the guard is added", "48c7c2000460ff 4885c0 480f45d0 644803142530000000 48c1c211 48891500100000 c3", find.Unknown, find.Used},
-		{"mangled without a test", "48c7c2000460ff 644833142530000000 48c1c211 48891500100000 c3", find.Unknown, find.Used},                 // mov $time,%rdx; xor %fs:0x30,%rdx; rol $0x11,%rdx; mov %rdx,0x1000(%rip); ret
-		{"cmov, stored", "48c7c2000060ff 4885c0 480f44c2 48890500100000 c3", find.Unknown, find.Used},                                       // mov $page,%rdx; test %rax,%rax; cmove %rdx,%rax; mov %rax,0x1000(%rip); ret
-		{"dietlibc", "48c7c2000060ff e80f000000 4885c0 480f44c2 48890500100000 c3 c3", find.Dormant, find.ImageBase},                        // mov $page,%rdx; call 2f; test %rax,%rax; cmove %rdx,%rax; mov %rax,0x1000(%rip); ret; 2: ret
-		{"cmov, called", "48c7c0000460ff 4885d2 480f45c2 ffd0 c3", find.Live, find.Called},                                                  // mov $time,%rax; test %rdx,%rdx; cmovne %rdx,%rax; call *%rax; ret
-		{"cmov, called in another register", "48c7c1000460ff 4885d2 480f45ca ffd1 c3", find.Unknown, find.Used},                             // mov $time,%rcx; test %rdx,%rdx; cmovne %rdx,%rcx; call *%rcx; ret
-		{"a comparison", "4881ff000460ff 0f94c0 c3", find.Benign, find.Compared},                                                            // cmp $time,%rdi; sete %al; ret
-		{"a comparison with rax", "483d000460ff 0f94c0 c3", find.Benign, find.Compared},                                                     // cmp $time,%rax; sete %al; ret
-		{"half of it stored", "55 4889e5 48c7c0000460ff 8945f8 ffd0 c9 c3", find.Unknown, find.Used},                                        // push %rbp; mov %rsp,%rbp; mov $time,%rax; mov %eax,-8(%rbp); call *%rax; leave; ret
-		{"flow, another constant beside it", "53 48c7c0000460ff 85ff 7400 48c7c301000000 ffd0 4839df 5b c3", find.Live, find.Called},        // mov $time,%rax; test %edi,%edi; je 1f; 1: mov $1,%rbx; call *%rax; cmp %rbx,%rdi
-		{"flow, another register stored", "55 4889e5 48c7c0000460ff 85ff 7400 48897df8 ffd0 488b7df8 4839f7 c9 c3", find.Live, find.Called}, // mov $time,%rax; je; mov %rdi,-8(%rbp); call *%rax; mov -8(%rbp),%rdi; cmp %rsi,%rdi
-		{"flow, another word loaded", "55 4889e5 48c745f8000460ff 488b7df0 4839f7 ff55f8 c9 c3", find.Live, find.Called},                    // movq $time,-8(%rbp); mov -16(%rbp),%rdi; cmp %rsi,%rdi; call *-8(%rbp)
-		{"flow, code behind leave", "55 4889e5 48c745f8000460ff ff55f8 c9 488b442408 c3", find.Live, find.Called},                           // call *-8(%rbp); leave; mov 8(%rsp),%rax; ret
-		{"flow, pop of the frame pointer", "55 4889e5 48c745f8000460ff ff55f8 5d c3", find.Live, find.Called},                               // call *-8(%rbp); pop %rbp; ret
-		{"a word of the thread", "55 4889e5 48c745f8000460ff 64ff55f8 c9 c3", find.Unknown, find.NoUse},                                     // movq $time,-8(%rbp); call *%fs:-8(%rbp)
-		{"the saved frame pointer", "55 4889e5 48c74500000460ff ff5500 c9 c3", find.Unknown, find.Stored},                                   // movq $time,0(%rbp); call *0(%rbp)
-		{"a copy kept behind the call", "48c7c0000460ff 4889c3 ffd0 4839df c3", find.Unknown, find.Used},                                    // mov $time,%rax; mov %rax,%rbx; call *%rax; cmp %rbx,%rdi
-		{"lost by a call", "48c7c0000460ff e803000000 ffd0 c3 c3", find.Unknown, find.NoUse},                                                // mov $time,%rax; call 2f; call *%rax; ret; 2: ret
+		{"another register mangled", "48c7c2000460ff 4885c0 480f45d0 6448330c2530000000 48c1c111 48890d00100000 c3", find.Unknown, find.Used}, // xor %fs:0x30,%rcx; rol $0x11,%rcx; mov %rcx,0x1000(%rip)
+		{"mangled, and called", "48c7c0000460ff 644833042530000000 ffd0 c3", find.Unknown, find.Used},                                         // mov $time,%rax; xor %fs:0x30,%rax; call *%rax
+		{"overwritten, and called", "48c7c0000460ff 4889f8 ffd0 c3", find.Unknown, find.NoUse},                                                // mov $time,%rax; mov %rdi,%rax; call *%rax
+		{"mangled without a test", "48c7c2000460ff 644833142530000000 48c1c211 48891500100000 c3", find.Unknown, find.Used},                   // mov $time,%rdx; xor %fs:0x30,%rdx; rol $0x11,%rdx; mov %rdx,0x1000(%rip); ret
+		{"cmov, stored", "48c7c2000060ff 4885c0 480f44c2 48890500100000 c3", find.Unknown, find.Used},                                         // mov $page,%rdx; test %rax,%rax; cmove %rdx,%rax; mov %rax,0x1000(%rip); ret
+		{"dietlibc", "48c7c2000060ff e80f000000 4885c0 480f44c2 48890500100000 c3 c3", find.Dormant, find.ImageBase},                          // mov $page,%rdx; call 2f; test %rax,%rax; cmove %rdx,%rax; mov %rax,0x1000(%rip); ret; 2: ret
+		{"cmov, called", "48c7c0000460ff 4885d2 480f45c2 ffd0 c3", find.Live, find.Called},                                                    // mov $time,%rax; test %rdx,%rdx; cmovne %rdx,%rax; call *%rax; ret
+		{"cmov, called in another register", "48c7c1000460ff 4885d2 480f45ca ffd1 c3", find.Unknown, find.Used},                               // mov $time,%rcx; test %rdx,%rdx; cmovne %rdx,%rcx; call *%rcx; ret
+		{"a comparison", "4881ff000460ff 0f94c0 c3", find.Benign, find.Compared},                                                              // cmp $time,%rdi; sete %al; ret
+		{"a comparison with rax", "483d000460ff 0f94c0 c3", find.Benign, find.Compared},                                                       // cmp $time,%rax; sete %al; ret
+		{"half of it stored", "55 4889e5 48c7c0000460ff 8945f8 ffd0 c9 c3", find.Unknown, find.Used},                                          // push %rbp; mov %rsp,%rbp; mov $time,%rax; mov %eax,-8(%rbp); call *%rax; leave; ret
+		{"flow, another constant beside it", "53 48c7c0000460ff 85ff 7400 48c7c301000000 ffd0 4839df 5b c3", find.Live, find.Called},          // mov $time,%rax; test %edi,%edi; je 1f; 1: mov $1,%rbx; call *%rax; cmp %rbx,%rdi
+		{"flow, another register stored", "55 4889e5 48c7c0000460ff 85ff 7400 48897df8 ffd0 488b7df8 4839f7 c9 c3", find.Live, find.Called},   // mov $time,%rax; je; mov %rdi,-8(%rbp); call *%rax; mov -8(%rbp),%rdi; cmp %rsi,%rdi
+		{"flow, another word loaded", "55 4889e5 48c745f8000460ff 488b7df0 4839f7 ff55f8 c9 c3", find.Live, find.Called},                      // movq $time,-8(%rbp); mov -16(%rbp),%rdi; cmp %rsi,%rdi; call *-8(%rbp)
+		{"flow, code behind leave", "55 4889e5 48c745f8000460ff ff55f8 c9 488b442408 c3", find.Live, find.Called},                             // call *-8(%rbp); leave; mov 8(%rsp),%rax; ret
+		{"flow, pop of the frame pointer", "55 4889e5 48c745f8000460ff ff55f8 5d c3", find.Live, find.Called},                                 // call *-8(%rbp); pop %rbp; ret
+		{"a word of the thread", "55 4889e5 48c745f8000460ff 64ff55f8 c9 c3", find.Unknown, find.NoUse},                                       // movq $time,-8(%rbp); call *%fs:-8(%rbp)
+		{"the saved frame pointer", "55 4889e5 48c74500000460ff ff5500 c9 c3", find.Unknown, find.Stored},                                     // movq $time,0(%rbp); call *0(%rbp)
+		{"a copy kept behind the call", "48c7c0000460ff 4889c3 ffd0 4839df c3", find.Unknown, find.Used},                                      // mov $time,%rax; mov %rax,%rbx; call *%rax; cmp %rbx,%rdi
+		{"lost by a call", "48c7c0000460ff e803000000 ffd0 c3 c3", find.Unknown, find.NoUse},                                                  // mov $time,%rax; call 2f; call *%rax; ret; 2: ret
 		{"mangled, and a constant stored", "48c7c0000460ff 4885d2 480f45c2 644833042530000000 48c1c011 48c7050010000001000000 c3", find.Unknown, find.Used},
 		{"mangled, and rotated the other way", "48c7c2000460ff 4885c0 480f45d0 644833142530000000 48c1ca11 48891500100000 c3", find.Unknown, find.Used},
 		{"cmov, called, beside a copy of another register", "48c7c0000460ff 4889fe 4885d2 480f45c2 ffd0 c3", find.Live, find.Called},
@@ -156,6 +159,7 @@ func TestJudgeMore(t *testing.T) {
 		{"a copy, chosen and mangled", testELF{text: asm(t, "48c7c2000460ff 4889d1 4885c0 480f45c8 6448330c2530000000 48c1c111 48890d00100000 c3")}, 0, find.Dormant, find.Mangled},
 		{"the last of straight code", testELF{text: asm(t, movRaxTime+"480f45c2"+strings.Repeat("f9", 10)+"ffd0 c3")}, 0, find.Live, find.Called},
 		{"behind straight code", testELF{text: asm(t, movRaxTime+"480f45c2"+strings.Repeat("f9", 11)+"ffd0 c3")}, 0, find.Unknown, find.Used},
+		{"inside another instruction of a section", testELF{dyn: true, entry: 1, text: asm(t, "48b8"+movRaxTime+"90 ffd0 c3")}, 0, find.Unknown, find.MaybeData},
 		{"an exception", throws("\x04"), 0, find.Unknown, find.Thrown},
 		{"no table of landing pads", throws(""), 0, find.Live, find.Called},
 		{"valgrind's table", valgrind("VALGRIND_LAUNCHER"), 1, find.Benign, find.Valgrind},
