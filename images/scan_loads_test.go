@@ -35,7 +35,7 @@ func TestScanLoads(t *testing.T) {
 	for dir, files := range map[string]map[string][]byte{
 		root: {
 			"usr/lib64/ld-linux-x86-64.so.2": loader, "usr/lib64/libother.so": other, "lib64/ld-linux-x86-64.so.2": loader,
-			"opt/app/app": app, "opt/app/libmine.so": mine, "opt/lone/app": program(), "opt/static": static, "pie/pie": pie, "fs/x": []byte("hsqs" + strings.Repeat("\x00", 100)), "zz/odd": odd, "opt/text": []byte("text"), "usr/bin/app": app,
+			"opt/app/app": app, "opt/app/libmine.so": mine, "opt/lone/app": program(), "opt/static": static, "pie/pie": pie, "fs/x": []byte("hsqs" + strings.Repeat("\x00", 100)), "zz/odd": odd, "opt/text": []byte("a text, in which vfix looks for nothing\n"), "usr/bin/app": app,
 			"opt/empty/text": []byte("text"),
 		},
 		bare:   {"app": app, "libmine.so": mine},

@@ -168,7 +168,7 @@ func (w *walk) directory(ctx context.Context, parent *os.Root, name string) erro
 func (w *walk) file(dir *os.Root, name string) error {
 	f, err := dir.OpenFile(path.Base(name), os.O_RDONLY|OpenNoBlock, 0)
 	if err != nil {
-		if fi, lerr := dir.Lstat(path.Base(name)); lerr == nil && w.Only == "" && fi.Size() < elfHead {
+		if fi, lerr := dir.Lstat(path.Base(name)); lerr == nil && fi.Size() < elfHead {
 			return nil // such as a lock file
 		}
 		return err
