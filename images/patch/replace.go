@@ -143,7 +143,7 @@ func (p *patchRun) fill(r *replacement, old *os.File, seen fs.FileInfo, isCopy, 
 	const private = 0o600 // until it has its owner
 	f, err := r.dir.OpenFile(r.temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, private)
 	if err != nil {
-		return fmt.Errorf("create a file in %s: %w", r.dir.Name(), errors.Unwrap(err))
+		return fmt.Errorf("create a file in %s: %w", filepath.Clean(r.dir.Name()), errors.Unwrap(err))
 	}
 	defer f.Close()
 	if err := write(f, old); err != nil {
