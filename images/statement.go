@@ -9,6 +9,7 @@ package images
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -89,9 +90,27 @@ func digestSet(h v1.Hash) map[string]string { return map[string]string{h.Algorit
 
 // writeStatement writes the statement about the derived image, which is stored.
 func (j *Job) writeStatement(w io.Writer) error {
-	p, err := j.predicate()
-	if err != nil {
+	base, err := v1.NewHash(j.origin.baseDigest)
+	config, cerr := j.img.ConfigName()
+	if err := cmp.Or(err, cerr); err != nil {
 		return err
+	}
+	p := predicate{Version: j.origin.version, Options: j.origin.options, Files: []statedFile{}, Added: []statedContent{}}
+	p.Base.artifact, p.Base.Layers = artifact{j.origin.baseName, digestSet(base)}, []string{}
+	p.Derived.Config, p.Derived.AddedLayer, p.Derived.Traced = digestSet(config), j.added.PlainDigest.String(), j.changes.traced
+	for _, l := range j.out.Findings.Tree.Layers {
+		p.Base.Layers = append(p.Base.Layers, l.DiffID.String())
+	}
+	for i := range j.changes.targets {
+		h := &j.changes.targets[i]
+		f, err := stateFile(h)
+		if err != nil {
+			return fmt.Errorf("%s: %w", h.Path, err)
+		}
+		p.Files = append(p.Files, f)
+	}
+	for _, e := range j.changes.extras {
+		p.Added = append(p.Added, stateExtra(e))
 	}
 	s := statement{Type: statementType, PredicateType: predicateType, Predicate: p, Subject: []artifact{}}
 	if stored, err := v1.NewHash(j.out.Digest); err == nil { // a root filesystem has none
@@ -102,35 +121,6 @@ func (j *Job) writeStatement(w io.Writer) error {
 		_, err = w.Write(raw)
 	}
 	return err
-}
-
-func (j *Job) predicate() (predicate, error) {
-	base, err := v1.NewHash(j.origin.baseDigest)
-	if err != nil {
-		return predicate{}, fmt.Errorf("base: %w", err)
-	}
-	config, err := j.img.ConfigName()
-	if err != nil {
-		return predicate{}, err
-	}
-	doc := predicate{Version: j.origin.version, Options: j.origin.options, Files: []statedFile{}, Added: []statedContent{}}
-	doc.Base.artifact, doc.Base.Layers = artifact{j.origin.baseName, digestSet(base)}, []string{}
-	doc.Derived.Config, doc.Derived.AddedLayer, doc.Derived.Traced = digestSet(config), j.added.PlainDigest.String(), j.changes.traced
-	for _, l := range j.out.Findings.Tree.Layers {
-		doc.Base.Layers = append(doc.Base.Layers, l.DiffID.String())
-	}
-	for i := range j.changes.targets {
-		h := &j.changes.targets[i]
-		f, err := stateFile(h)
-		if err != nil {
-			return doc, fmt.Errorf("%s: %w", h.Names[0], err)
-		}
-		doc.Files = append(doc.Files, f)
-	}
-	for _, e := range j.changes.extras {
-		doc.Added = append(doc.Added, stateExtra(e))
-	}
-	return doc, nil
 }
 
 // stateFile describes a patched file.

@@ -12,6 +12,7 @@ import (
 	"os"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sync/errgroup"
 
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
@@ -150,15 +151,15 @@ func ReadSmall(path string, limit int64) ([]byte, error) {
 // broken stream then, unless the reason is that read had stopped.
 func Piped(write func(io.Writer) error, read func(io.Reader) error) error {
 	pr, pw := io.Pipe()
-	wrote := make(chan error, 1)
-	go func() {
+	var g errgroup.Group
+	g.Go(func() error {
 		err := write(pw)
 		pw.CloseWithError(err)
-		wrote <- err
-	}()
+		return err
+	})
 	err := read(pr)
 	pr.CloseWithError(errReadEnded) // for a writer that still waits
-	if werr := <-wrote; werr != nil && !errors.Is(werr, errReadEnded) {
+	if werr := g.Wait(); werr != nil && !errors.Is(werr, errReadEnded) {
 		return werr
 	}
 	return err

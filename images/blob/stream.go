@@ -36,40 +36,32 @@ func LayerName(l v1.Layer, digest v1.Hash) string {
 // if Finish returned nil.
 func OpenLayer(ctx context.Context, l v1.Layer, p progress.Reporter) (*LayerStream, error) {
 	diffID, err := l.DiffID()
-	if err != nil {
-		return nil, fmt.Errorf("layer: diff ID: %w", err)
+	digest, derr := l.Digest()
+	size, serr := l.Size()
+	if err := cmp.Or(err, derr, serr); err != nil {
+		return nil, fmt.Errorf("layer: %w", err)
 	}
 	s := &LayerStream{Name: ShortHash(diffID), DiffID: diffID}
-	if err := s.open(ctx, l, p); err != nil {
-		s.Close()
-		return nil, s.Wrap(err)
-	}
-	return s, nil
-}
-
-func (s *LayerStream) open(ctx context.Context, l v1.Layer, p progress.Reporter) error {
-	digest, err := l.Digest()
-	size, serr := l.Size()
-	if err := cmp.Or(err, serr); err != nil {
-		return err
-	}
 	packed, err := l.Compressed()
 	if err == nil {
 		packed, err = Verified(packed, digest, size)
 	}
 	if err != nil {
-		return err
+		return nil, s.Wrap(err)
 	}
 	task := progress.Start(p, "read", s.Name, size)
 	s.close = append(s.close, packed.Close, func() error { task.Done(); return nil })
 	body, _, err := Decompress(ctx, Reading{ctx, packed, task})
-	if err != nil {
-		return err
+	if err == nil {
+		s.close = append(s.close, body.Close)
+		body, err = Verified(body, diffID, -1)
 	}
-	s.close = append(s.close, body.Close)
-	checked, err := Verified(body, s.DiffID, -1)
-	s.Reader = bufio.NewReaderSize(checked, CopyBuffer)
-	return err
+	if err != nil {
+		s.Close()
+		return nil, s.Wrap(err)
+	}
+	s.Reader = bufio.NewReaderSize(body, CopyBuffer)
+	return s, nil
 }
 
 // Finish reads what is left: nil means that the layer is what its digest and its diff ID say.

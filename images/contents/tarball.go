@@ -19,7 +19,6 @@ import (
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/source"
-	"vfix.dev/vfix/internal/filecopy"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 )
@@ -171,10 +170,9 @@ func rewriteMember(ctx context.Context, tw *tar.Writer, m *blob.TarMember, hits 
 	if patched {
 		hdr.Size = h.Plan.Size
 		hdr.PAXRecords = maps.Clone(hdr.PAXRecords)
-		maps.DeleteFunc(hdr.PAXRecords, func(k, _ string) bool {
-			name, ok := strings.CutPrefix(k, blob.XattrPrefix)
-			return ok && filecopy.IsMark(name)
-		})
+		for _, mark := range h.Marks() {
+			delete(hdr.PAXRecords, blob.XattrPrefix+mark)
+		}
 		//lint:ignore SA1019 tar.Reader fills it in and tar.Writer writes it, beside PAXRecords
 		hdr.Xattrs = nil
 		content = h.Plan.Apply(h.ELF.Content)
