@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"vfix.dev/vfix/images/blob"
-	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
@@ -99,7 +98,7 @@ func labelsOf(config []byte) map[string]string {
 // newDerivedImage makes the derived image: the base with one layer more. Layers of the base keep their bytes and digests.
 // It is an OCI image whatever the base is, so that only the names of media
 // types change; docker's names stay in a docker manifest list, which registries may not let hold another kind.
-func newDerivedImage(src *source.Source, added *contents.AddedLayer, from origin, c *changes) (v1.Image, error) {
+func newDerivedImage(src *source.Source, added *blob.PackedLayer, from origin, c *changes) (v1.Image, error) {
 	base := src.Image
 	raw, err := base.RawConfigFile()
 	layers, lerr := base.Layers()
@@ -214,7 +213,7 @@ func mediaTypes(src *source.Source, from origin) func(types.MediaType) types.Med
 }
 
 // editManifest adds a layer to a manifest (image-spec manifest.md) of a media type, and names the new config.
-func editManifest(raw, config []byte, of types.MediaType, rename func(types.MediaType) types.MediaType, added *contents.AddedLayer, from origin) ([]byte, error) {
+func editManifest(raw, config []byte, of types.MediaType, rename func(types.MediaType) types.MediaType, added *blob.PackedLayer, from origin) ([]byte, error) {
 	var m blob.Object
 	if err := json.Unmarshal(raw, &m); err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"vfix.dev/vfix/images"
-	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/tests/imagetest"
@@ -25,7 +25,7 @@ import (
 
 // Members of a manifest: those that vfix does not know stay, and a copy of the config in it goes.
 func TestEditManifest(t *testing.T) {
-	added := imagetest.Must[*contents.AddedLayer](t)(contents.PackLayer(func(w io.Writer) error {
+	added := imagetest.Must[*blob.PackedLayer](t)(blob.PackLayer(1, func(w io.Writer) error {
 		_, err := w.Write(imagetest.TarMembers(t, imagetest.FileM("x", nil)))
 		return err
 	}))

@@ -4,7 +4,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/source"
 )
 
@@ -23,7 +23,7 @@ func EditConfig(raw []byte, layers int, diffID v1.Hash, traced bool) ([]byte, er
 }
 
 // WithLayer is an image that a rebuild made of base, with this layer.
-func WithLayer(base v1.Image, added *contents.AddedLayer) (v1.Image, error) {
+func WithLayer(base v1.Image, added *blob.PackedLayer) (v1.Image, error) {
 	digest, err := base.Digest()
 	if err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func WithLayer(base v1.Image, added *contents.AddedLayer) (v1.Image, error) {
 }
 
 // EditManifest adds a layer to the manifest of a docker image, which becomes an OCI image.
-func EditManifest(raw string, added *contents.AddedLayer) ([]byte, error) {
+func EditManifest(raw string, added *blob.PackedLayer) ([]byte, error) {
 	return editManifest([]byte(raw), []byte("{}"), types.DockerManifestSchema2, source.OCIName, added, origin{version: "1"})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/fallback"
 	"vfix.dev/vfix/images/source"
@@ -75,7 +76,7 @@ type Job struct {
 	dest    *source.Ref // nil for a dry run
 	o       RebuildOptions
 	changes *changes
-	added   *contents.AddedLayer
+	added   *blob.PackedLayer
 	img     v1.Image // nil if there is nothing to do
 	out     *Rebuilt
 }

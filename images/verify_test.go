@@ -15,7 +15,6 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/blob"
-	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/patch"
 	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/rewriter/find"
@@ -114,7 +113,7 @@ func TestVerifyFinds(t *testing.T) {
 		{"other program", but(0, fixed("bin/c", "3")), []string{layer, "/bin/c: file: content: got "}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			added := imagetest.Must[*contents.AddedLayer](t)(contents.PackLayer(func(w io.Writer) error {
+			added := imagetest.Must[*blob.PackedLayer](t)(blob.PackLayer(1, func(w io.Writer) error {
 				_, err := w.Write(imagetest.TarMembers(t, tc.layer...))
 				return err
 			}))
@@ -137,7 +136,7 @@ func TestVerifyFinds(t *testing.T) {
 		for n := range 50 {
 			all = append(all, imagetest.FileM(fmt.Sprintf("x%02d", n), nil))
 		}
-		added := imagetest.Must[*contents.AddedLayer](t)(contents.PackLayer(func(w io.Writer) error {
+		added := imagetest.Must[*blob.PackedLayer](t)(blob.PackLayer(1, func(w io.Writer) error {
 			_, err := w.Write(imagetest.TarMembers(t, more(all...)...))
 			return err
 		}))

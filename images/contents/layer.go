@@ -20,24 +20,16 @@ import (
 // determines the layer's digest.
 const layerGzipLevel = gzip.DefaultCompression
 
-// AddedLayer is the layer of patched files.
-type AddedLayer = blob.PackedLayer
-
 // NewLayer makes the layer with the patched files of t, each under all its names, and the extras. It has their
 // parent directories as they are in t: an engine that unpacks the layer alone creates missing ones with arbitrary
 // modes (docker's overlay2 once used 0600).
-func NewLayer(ctx context.Context, t *Tree, hits []File, extras []Extra) (*AddedLayer, error) {
+func NewLayer(ctx context.Context, t *Tree, hits []File, extras []Extra) (*blob.PackedLayer, error) {
 	m := Members{}
 	for _, h := range hits {
 		m.addFile(h, t)
 	}
 	m.AddExtras(extras, t)
-	return PackLayer(func(w io.Writer) error { return m.Write(ctx, w) })
-}
-
-// PackLayer makes a layer from the tar stream of write.
-func PackLayer(write func(io.Writer) error) (*AddedLayer, error) {
-	l, err := blob.PackLayer(layerGzipLevel, write)
+	l, err := blob.PackLayer(layerGzipLevel, func(w io.Writer) error { return m.Write(ctx, w) })
 	return l, WrapPath("added layer", err)
 }
 

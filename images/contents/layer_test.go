@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/tests/imagetest"
@@ -38,7 +39,7 @@ func TestNewLayer(t *testing.T) {
 		s := imagetest.TestSession(t)
 		tree := imagetest.Must[*contents.Tree](t)(s.Image(t.Context(), imagetest.Stack(t, c.layers...)))
 		hits := tree.Findings().ToPatch()
-		l := imagetest.Must[*contents.AddedLayer](t)(contents.NewLayer(t.Context(), tree, hits, c.extras))
+		l := imagetest.Must[*blob.PackedLayer](t)(contents.NewLayer(t.Context(), tree, hits, c.extras))
 		defer l.Close()
 		r := imagetest.Must[io.ReadCloser](t)(l.Uncompressed())
 		defer r.Close()
@@ -60,7 +61,7 @@ func TestNewLayer(t *testing.T) {
 			t.Errorf("%s: canceled: got %v", c.name, err)
 		}
 	}
-	if _, err := contents.PackLayer(func(io.Writer) error { return errors.New("no more") }); err == nil || !strings.HasPrefix(err.Error(), "added layer: no more") {
+	if _, err := blob.PackLayer(1, func(io.Writer) error { return errors.New("no more") }); err == nil || err.Error() != "no more" {
 		t.Errorf("a stream that fails: got %v", err)
 	}
 	for flag, e := range map[byte]contents.Extra{tar.TypeReg: {Name: "a"}, tar.TypeSymlink: {Name: "a", Link: "b"}, tar.TypeDir: {Name: "a/"}} {
@@ -68,7 +69,7 @@ func TestNewLayer(t *testing.T) {
 			t.Errorf("%+v: got the kind %c", e, m.Typeflag)
 		}
 	}
-	l := imagetest.Must[*contents.AddedLayer](t)(contents.PackLayer(func(w io.Writer) error { _, err := w.Write(make([]byte, 1<<20)); return err }))
+	l := imagetest.Must[*blob.PackedLayer](t)(blob.PackLayer(1, func(w io.Writer) error { _, err := w.Write(make([]byte, 1<<20)); return err }))
 	defer l.Close()
 	if l.PackedSize > 1<<14 {
 		t.Errorf("1 MiB of zeros: packed in %d bytes", l.PackedSize)
