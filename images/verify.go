@@ -164,7 +164,8 @@ func (v *Verified) image(j *Job, src *source.Source, rebuilt bool) error {
 	if err := errors.Join(err, werr); err != nil {
 		return err
 	}
-	return errors.Join(v.same("image config", want, is), v.index(j.src, src))
+	v.members("image config", parsed(want), parsed(is))
+	return v.index(j.src, src)
 }
 
 // index compares the indexes that the images were chosen from, in which only the patched image differs.
@@ -189,7 +190,8 @@ func (v *Verified) index(base, src *source.Source) error {
 	if err := errors.Join(err, gerr); err != nil {
 		return err
 	}
-	return v.same("index", wanted, got)
+	v.members("index", parsed(wanted), parsed(got))
+	return nil
 }
 
 // layers names the paths that differ.

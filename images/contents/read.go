@@ -45,7 +45,6 @@ func (t *Tree) Read(ctx context.Context, want []*Inode, f func(*Inode, io.Reader
 
 // readMembers calls f with the content of each wanted member, by their numbers, up to the last of them.
 func readMembers(ctx context.Context, r io.Reader, want map[uint32]*Inode, f func(*Inode, io.Reader) error) error {
-	left := len(want)
 	for m, err := range blob.Members(r) {
 		switch {
 		case err != nil:
@@ -57,9 +56,9 @@ func readMembers(ctx context.Context, r io.Reader, want map[uint32]*Inode, f fun
 			if err := f(i, m.Content); err != nil {
 				return WrapPath(m.Path, err)
 			}
-			left--
+			delete(want, m.Number)
 		}
-		if left == 0 {
+		if len(want) == 0 {
 			return nil
 		}
 	}
