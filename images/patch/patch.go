@@ -36,19 +36,37 @@ type Options struct {
 	Rewriter patch.Options
 }
 
-// All patches ELF files, directories (recursively) and tarballs. Exactly one of InPlace and Output is set, or DryRun.
-func All(ctx context.Context, paths []string, o Options) (*contents.Findings, error) {
-	if o.Output != "" && len(paths) != 1 {
-		return nil, fmt.Errorf("%s: one output for %d paths", o.Output, len(paths))
-	}
+// All patches ELF files, directories (recursively) and tarballs. Exactly one of InPlace and Output, which is for a single
+// path, is set, or DryRun.
+func All(ctx context.Context, paths []string, o Options) (_ *contents.Findings, err error) {
 	s := contents.NewSession(o.Jobs, o.Progress, o.Rewriter)
 	defer s.Close()
 	p := &patchRun{
 		s: s, o: o, out: &contents.Findings{Source: strings.Join(paths, " "), ChangedOnly: o.Since != ""},
 		finals: map[string]bool{}, dirs: map[string]*directory{}, written: map[contents.FileID]*replacement{},
 	}
-	if err := p.run(ctx, paths); err != nil {
+	defer p.discard()
+	began := time.Now().Add(-stampMargin)
+	if o.Since != "" {
+		if p.since, err = readStamp(o.Since, began); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range paths {
+		if err := p.one(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.commit(); err != nil {
 		return nil, err
+	}
+	p.noteOutside()
+	if o.Since == "" {
+		return p.out, nil
+	}
+	if err := setStamp(o.Since, began); err != nil {
+		return nil, hinterr.With(fmt.Errorf("the files are patched, but the time of the run is not recorded in %s: %w", o.Since, cmp.Or(errors.Unwrap(err), err)),
+			"name a FILE with --since that you can write; without a time, the next run examines all files again")
 	}
 	return p.out, nil
 }
@@ -65,33 +83,6 @@ type patchRun struct {
 	finals  map[string]bool
 	dirs    map[string]*directory // of those, by path
 	written map[contents.FileID]*replacement
-}
-
-func (p *patchRun) run(ctx context.Context, paths []string) (err error) {
-	defer p.discard()
-	began := time.Now().Add(-stampMargin)
-	if p.o.Since != "" {
-		if p.since, err = readStamp(p.o.Since, began); err != nil {
-			return err
-		}
-	}
-	for _, name := range paths {
-		if err := p.one(ctx, name); err != nil {
-			return err
-		}
-	}
-	if err := p.commit(); err != nil {
-		return err
-	}
-	p.noteOutside()
-	if p.o.Since == "" {
-		return nil
-	}
-	if err := setStamp(p.o.Since, began); err != nil {
-		return hinterr.With(fmt.Errorf("the files are patched, but the time of the run is not recorded in %s: %w", p.o.Since, cmp.Or(errors.Unwrap(err), err)),
-			"name a FILE with --since that you can write; without a time, the next run examines all files again")
-	}
-	return nil
 }
 
 // notAnImage refuses a path that holds an image, whose files are in layers: nothing in it would be found to patch.
