@@ -4,6 +4,8 @@ package images
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"strings"
 
 	"vfix.dev/vfix/images/source"
@@ -25,6 +27,9 @@ func destination(ctx context.Context, src *source.Source, o RebuildOptions) (*so
 	if dest.Transport == source.Dir && src.Image == nil && source.Inside(src.Path, dest.Name) {
 		return nil, source.ErrInside(dest.Name, src.Path)
 	}
+	if isArchive(dest) && sameFile(src.Ref.Name, dest.Name) {
+		return nil, hinterr.With(fmt.Errorf("%s: input and output are the same file", dest.Name), "name another one: a base does not change")
+	}
 	if o.DryRun {
 		return nil, nil
 	}
@@ -37,6 +42,17 @@ func destination(ctx context.Context, src *source.Source, o RebuildOptions) (*so
 		}
 	}
 	return &dest, source.Ready(ctx, dest, o.Media)
+}
+
+// isArchive reports whether a result replaces all that is at its destination: a layout keeps its other images.
+func isArchive(r source.Ref) bool {
+	return r.Transport == source.DockerArchive || r.Transport == source.OCIArchive
+}
+
+func sameFile(a, b string) bool {
+	is, err := os.Stat(a)
+	other, otherErr := os.Stat(b)
+	return err == nil && otherErr == nil && os.SameFile(is, other)
 }
 
 // unnamedDestination is the local engine, or with --push the registry of the result's name.

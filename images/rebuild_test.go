@@ -160,6 +160,26 @@ func TestRebuildFails(t *testing.T) {
 	}
 }
 
+// An archive is not written over itself, as it is replaced with all of its images; another one may be.
+func TestArchiveOverItself(t *testing.T) {
+	dir := t.TempDir()
+	saved := imagetest.Write(t, dir+"/saved.tar", imagetest.DockerSave(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("lib/a", "1")}), "app:1"))
+	other := imagetest.Write(t, dir+"/other.tar", []byte("x"))
+	if err := os.Symlink("saved.tar", dir+"/link"); err != nil {
+		t.Fatal(err)
+	}
+	before := imagetest.FileListing(t, dir)
+	for _, dest := range []string{"docker-archive:" + saved + ":app:2", "oci-archive:" + dir + "/link"} {
+		if _, err := images.Rebuild(t.Context(), saved, images.RebuildOptions{Dest: dest}); err == nil || !strings.Contains(err.Error(), "the same file") {
+			t.Errorf("%s: got %v", dest, err)
+		}
+	}
+	if imagetest.FileListing(t, dir) != before {
+		t.Error("a file was changed")
+	}
+	rebuildTo(t, saved, "docker-archive:"+other+":app:2")
+}
+
 // A layer that another image of the session has is first read when it is copied: the error names the source as well.
 func TestSharedLayerDamaged(t *testing.T) {
 	img := imagetest.Stack(t, []imagetest.TestMember{imagetest.LegacyM("lib/a", "1")})
