@@ -264,18 +264,22 @@ func (c *Crash) clear() bool {
 	return true
 }
 
-// message returns the crash that the kernel reported at the end of a container; nil if none of its messages is about it.
-// own reports that it is about the container's own program.
+// message returns the crash that the kernel reported at the end of a container, of its own program rather than of another;
+// nil if none of its messages is about it. own reports that it is about the container's own program.
 func (c *Crash) message() (k *Crash, own bool) {
 	for _, line := range c.kernel {
 		f, _ := kernellog.Find(line)
 		kind, _ := faultKind(&f)
-		own := f.Program != "" && strings.HasPrefix(path.Base(c.Path), f.Program)
-		if f.Signal == c.Status-128 && !(c.served && kind == Call) && (kind.Page() || own) {
-			return faulted(&f, line), own
+		own = f.Program != "" && strings.HasPrefix(path.Base(c.Path), f.Program)
+		if f.Signal != c.Status-128 || c.served && kind == Call || !kind.Page() && !own {
+			continue
 		}
+		if own {
+			return faulted(&f, line), true
+		}
+		k = cmp.Or(k, faulted(&f, line))
 	}
-	return nil, false
+	return k, false
 }
 
 // ofSchema1 is the conclusion that an engine refuses an image's manifest.

@@ -350,6 +350,7 @@ func TestContainer(t *testing.T) {
 		{false, []string{"redis-server[7]: segfault at 0 ip 000000000040112c sp 00007ffe12345678 error 4"}, "other likely: "},
 		{false, []string{"other[7]: segfault at 0 ip 000000000040112c sp 00007ffe12345678 error 4"}, "call likely: vfix rebuild redis:2.8"},
 		{false, []string{"sh[7] " + attempted}, "call likely: vfix rebuild redis:2.8"},
+		{false, []string{"sh[7] " + attempted, "redis-server[8] " + attempted}, "call certain: vfix rebuild redis:2.8"},
 		{true, []string{`audit: type=1326 audit(1.2:3): pid=7 comm="sh" sig=31 ip=0xffffffffff600400 code=0x0`}, "unknown uncertain: docker run --ulimit core=-1 redis:2.8"},
 		{true, nil, "unknown uncertain: docker run --ulimit core=-1 redis:2.8"},
 		// A filter that refuses the call ends the container with status 159.
