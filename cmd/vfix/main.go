@@ -24,19 +24,17 @@ import (
 )
 
 func main() {
-	os.Exit(vfix(os.Args[1:], os.Stdout, os.Stderr, theEngine))
+	os.Exit(vfix(untilSignal(), os.Args[1:], os.Stdout, os.Stderr, theEngine))
 }
 
-// vfix executes one command line and returns its exit status.
-func vfix(args []string, stdout, stderr io.Writer, e engine) int {
+// vfix executes one command line and returns its exit status. The end of ctx ends the work, with its cause as the error.
+func vfix(ctx context.Context, args []string, stdout, stderr io.Writer, e engine) int {
 	out := newOutput(stdout, stderr)
 	first := strings.Join(args[:min(len(args), 1)], "")
 	if err := shim.Check(); err != nil && first != "help" { // help explains what to do
 		out.fail(err)
 		return statusError
 	}
-	ctx, stop := withSignals(context.Background())
-	defer stop()
 	root := newRootCommand(out, e, first)
 	if strings.HasPrefix(first, cobra.ShellCompRequestCmd) {
 		describe(root)
@@ -66,11 +64,11 @@ func vfix(args []string, stdout, stderr io.Writer, e engine) int {
 // then to the process group, of which the process is one.
 const oneSignal = 200 * time.Millisecond
 
-// withSignals returns a context that the first of the signals that end a program cancels, with stopped as its
+// untilSignal returns a context that the first of the signals that end a program cancels, with stopped as its
 // cause. A second one, after oneSignal, ends the process at once. A signal that vfix was started to ignore (nohup, a
 // shell's background job) stays ignored.
-func withSignals(parent context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(parent)
+func untilSignal() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
 	signals, pipe := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	ending := slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}, signal.Ignored)
 	if len(ending) > 0 { // Notify without a signal means all
@@ -80,17 +78,9 @@ func withSignals(parent context.Context) (context.Context, func()) {
 	// process before it has cleaned up (os/signal, SIGPIPE).
 	signal.Notify(pipe, syscall.SIGPIPE)
 	go func() {
-		select {
-		case s := <-signals:
-			cancel(stopped(s.(syscall.Signal)))
-			time.Sleep(oneSignal)
-			signal.Reset(ending...)
-		case <-ctx.Done():
-		}
+		cancel(stopped((<-signals).(syscall.Signal)))
+		time.Sleep(oneSignal)
+		signal.Reset(ending...)
 	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		signal.Stop(pipe)
-		cancel(nil)
-	}
+	return ctx
 }

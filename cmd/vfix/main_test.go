@@ -31,7 +31,7 @@ type lineResult struct {
 
 func runLine(e engine, args ...string) lineResult {
 	var stdout, stderr bytes.Buffer
-	status := vfix(args, &stdout, &stderr, e)
+	status := vfix(context.Background(), args, &stdout, &stderr, e)
 	return lineResult{stdout.String(), stderr.String(), status}
 }
 
@@ -230,7 +230,7 @@ func TestBrokenPipe(t *testing.T) {
 			"vfix: error: stdout: write /dev/stdout: no space left on device\n"},
 	} {
 		var stderr bytes.Buffer
-		status := vfix([]string{"scan", "-q", "x"}, failingWriter{c.err}, &stderr, fake(patchable(), nil))
+		status := vfix(context.Background(), []string{"scan", "-q", "x"}, failingWriter{c.err}, &stderr, fake(patchable(), nil))
 		if status != c.status || !strings.HasPrefix(stderr.String(), c.stderr) || c.stderr == "" && stderr.Len() > 0 {
 			t.Errorf("%v: got status %d, stderr %q", c.err, status, stderr.String())
 		}

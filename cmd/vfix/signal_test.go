@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("cleaned")
 		return nil, ctx.Err()
 	}}
-	os.Exit(vfix([]string{"scan", "x"}, os.Stdout, os.Stderr, e))
+	os.Exit(vfix(untilSignal(), []string{"scan", "x"}, os.Stdout, os.Stderr, e))
 }
 
 // startChild starts such a vfix and waits until its scan has begun.
