@@ -67,6 +67,7 @@ func (r *root) place(files []addition) []error {
 		if errs[i] == nil {
 			errs[i] = r.name(staged(i), file.names)
 		}
+		_ = r.tree.Remove(staged(i)) // clean removes those of which this fails
 	}
 	return errs
 }
