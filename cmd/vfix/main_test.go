@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -165,53 +164,6 @@ func TestScanSeveral(t *testing.T) {
 	if got.status != 1 || !strings.Contains(got.stdout, "one: NOT AFFECTED\n") || !strings.Contains(got.stdout, "two: NOT AFFECTED\n") ||
 		!strings.Contains(got.stderr, "vfix: error: bad: not found\n") {
 		t.Errorf("got %+v", got)
-	}
-}
-
-func signalSelf(t *testing.T, sig os.Signal) {
-	t.Helper()
-	p, err := os.FindProcess(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Signal(sig); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// A signal cancels the work; its status wins over the error that the work then returns.
-func TestSignal(t *testing.T) {
-	for sig, want := range map[syscall.Signal]int{syscall.SIGHUP: 129, syscall.SIGINT: 130, syscall.SIGTERM: 143} {
-		// Asked for here, so that a parent which ignores it, as nohup does, changes nothing.
-		received := make(chan os.Signal, 1)
-		signal.Notify(received, sig)
-		defer signal.Stop(received)
-		cleaned := false
-		e := engine{scan: func(ctx context.Context, _ string, _ images.ScanOptions) (*contents.Findings, error) {
-			signalSelf(t, sig)
-			<-ctx.Done()
-			cleaned = true
-			return nil, fmt.Errorf("reading x: %w", ctx.Err())
-		}}
-		got := runLine(e, "scan", "x")
-		if got.status != want || !cleaned || got.stdout != "" || strings.Count(got.stderr, "\n") != 2 {
-			t.Errorf("%v: got %+v", sig, got)
-		}
-	}
-}
-
-// A signal that the parent ignores, as nohup does, stays ignored: the next one counts.
-func TestSignalIgnored(t *testing.T) {
-	signal.Ignore(syscall.SIGHUP)
-	defer signal.Reset(syscall.SIGHUP)
-	e := engine{scan: func(ctx context.Context, _ string, _ images.ScanOptions) (*contents.Findings, error) {
-		signalSelf(t, syscall.SIGHUP)
-		signalSelf(t, syscall.SIGTERM)
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}}
-	if got := runLine(e, "scan", "x"); got.status != 143 {
-		t.Errorf("got %+v, want the status of SIGTERM", got)
 	}
 }
 

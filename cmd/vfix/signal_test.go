@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -50,6 +52,7 @@ func startChild(t *testing.T, what string) (*exec.Cmd, *bufio.Scanner) {
 	}
 	cmd := exec.CommandContext(t.Context(), exe)
 	cmd.Env = append(os.Environ(), childVariable+"="+what)
+	cmd.Stderr = new(bytes.Buffer)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -62,6 +65,46 @@ func startChild(t *testing.T, what string) (*exec.Cmd, *bufio.Scanner) {
 		t.Fatalf("got %q, want began", lines.Text())
 	}
 	return cmd, lines
+}
+
+// endOf sends signals to such a vfix and returns its exit status and its output.
+func endOf(t *testing.T, cmd *exec.Cmd, lines *bufio.Scanner, signals ...os.Signal) (status int, stdout []string, stderr string) {
+	t.Helper()
+	for _, s := range signals {
+		if err := cmd.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for lines.Scan() {
+		stdout = append(stdout, lines.Text())
+	}
+	_ = cmd.Wait() // the status says it
+	return cmd.ProcessState.ExitCode(), stdout, cmd.Stderr.(*bytes.Buffer).String()
+}
+
+// A signal cancels the work, which cleans up; its status wins over the error that the work then returns.
+func TestSignal(t *testing.T) {
+	for sig, want := range map[syscall.Signal]int{syscall.SIGHUP: 129, syscall.SIGINT: 130, syscall.SIGTERM: 143} {
+		// Asked for here, so that a parent which ignores it, as nohup does, changes nothing.
+		received := make(chan os.Signal, 1)
+		signal.Notify(received, sig)
+		defer signal.Stop(received)
+		cmd, lines := startChild(t, "clean")
+		status, stdout, stderr := endOf(t, cmd, lines, sig)
+		if status != want || !slices.Equal(stdout, []string{"cancelled", "cleaned"}) || strings.Count(stderr, "\n") != 2 {
+			t.Errorf("%v: got status %d, stdout %q, stderr %q", sig, status, stdout, stderr)
+		}
+	}
+}
+
+// A signal that the parent ignores, as nohup does, stays ignored: the next one counts.
+func TestSignalIgnored(t *testing.T) {
+	signal.Ignore(syscall.SIGHUP)
+	cmd, lines := startChild(t, "clean")
+	signal.Reset(syscall.SIGHUP)
+	if status, _, stderr := endOf(t, cmd, lines, syscall.SIGHUP, syscall.SIGTERM); status != 143 {
+		t.Errorf("got status %d, stderr %q, want the status of SIGTERM", status, stderr)
+	}
 }
 
 // A second ^C ends vfix at once, whatever it is doing.
