@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"reflect"
 
@@ -111,7 +110,7 @@ func portable(ctx context.Context, img v1.Image, to Ref, o Options) (_ v1.Image,
 		if unfit {
 			packed, err := pack(ctx, layers[n], o)
 			if err != nil {
-				return nil, done, fmt.Errorf("layer %v: %w", d.Digest, err)
+				return nil, done, err
 			}
 			made = append(made, packed)
 			layers[n], d.Digest, d.Size = packed, packed.PackedDigest, packed.PackedSize
@@ -133,21 +132,15 @@ func portable(ctx context.Context, img v1.Image, to Ref, o Options) (_ v1.Image,
 	return out, done, err
 }
 
+// pack compresses a layer's content.
 func pack(ctx context.Context, l v1.Layer, o Options) (*blob.PackedLayer, error) {
-	digest, err := l.Digest()
-	size, serr := l.Size()
-	if err := cmp.Or(err, serr); err != nil {
-		return nil, err
-	}
-	in, err := l.Uncompressed()
+	in, err := blob.OpenLayer(ctx, l, o.Progress)
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close()
-	task := o.Progress.Start("write", blob.LayerName(l, digest), size)
-	defer task.Done()
 	return blob.PackLayer(packLevel, func(w io.Writer) error {
-		_, err := blob.CopyTo(ctx, w, in, task)
-		return err
+		_, err := blob.CopyTo(ctx, w, in, nil)
+		return in.Wrap(err)
 	})
 }

@@ -6,6 +6,7 @@ package source
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -171,19 +172,7 @@ func (l *layer) Compressed() (io.ReadCloser, error) {
 
 // Uncompressed opens the content. Reading it to its end proves its diff ID.
 func (l *layer) Uncompressed() (io.ReadCloser, error) {
-	diffID, err := l.DiffID()
-	if err != nil {
-		return nil, err
-	}
-	all, err := partial.CompressedToLayer(l)
-	if err != nil {
-		return nil, err
-	}
-	rc, err := all.Uncompressed()
-	if err != nil {
-		return nil, fmt.Errorf("layer %v: %w", l.desc.Digest, err)
-	}
-	return blob.Verified(rc, diffID, -1)
+	return blob.OpenLayer(context.Background(), l, nil)
 }
 
 // index is an index in a store. It implements v1.ImageIndex.

@@ -214,28 +214,30 @@ func TestDockerArchiveHasName(t *testing.T) {
 	}
 }
 
-// Old engines read no zstd: in a docker archive such a layer is gzip.
+// Old engines read no zstd: in a docker archive such a layer is gzip. Those of pzstd begin with a skippable frame.
 func TestDockerArchiveZstd(t *testing.T) {
 	noEngine(t)
 	plain := tarOf(t, "a", "a")
 	w := must(zstd.NewWriter(nil))(t)
-	l := static.NewLayer(w.EncodeAll(plain, nil), types.OCILayerZStd)
-	img := must(mutate.Append(imageOf(t, "linux/amd64"), mutate.Addendum{Layer: l, MediaType: types.OCILayerZStd}))(t)
-	cf := must(img.ConfigFile())(t).DeepCopy()
-	sum, _, err := v1.SHA256(bytes.NewReader(plain))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cf.RootFS.DiffIDs = []v1.Hash{sum}
-	lay := layoutOf(t, map[string]v1.Image{"x:1": must(mutate.ConfigFile(img, cf))(t)})
-	file := "docker-archive:" + filepath.Join(t.TempDir(), "a.tar")
-	put(t, file+":x:1", source.Result{Image: open(t, lay, fast).Image}, fast)
-	got := open(t, file, fast).Image
-	if err := validate.Image(got); err != nil {
-		t.Error(err)
-	}
-	if d := must(got.Manifest())(t).Layers[0]; d.MediaType != types.DockerLayer {
-		t.Errorf("got %+v", d)
+	for name, before := range map[string]string{"zstd": "", "pzstd": "\x50\x2a\x4d\x18\x04\x00\x00\x00\x07\x00\x00\x00"} {
+		l := static.NewLayer(w.EncodeAll(plain, []byte(before)), types.OCILayerZStd)
+		img := must(mutate.Append(imageOf(t, "linux/amd64"), mutate.Addendum{Layer: l, MediaType: types.OCILayerZStd}))(t)
+		cf := must(img.ConfigFile())(t).DeepCopy()
+		sum, _, err := v1.SHA256(bytes.NewReader(plain))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cf.RootFS.DiffIDs = []v1.Hash{sum}
+		lay := layoutOf(t, map[string]v1.Image{"x:1": must(mutate.ConfigFile(img, cf))(t)})
+		file := "docker-archive:" + filepath.Join(t.TempDir(), "a.tar")
+		put(t, file+":x:1", source.Result{Image: open(t, lay, fast).Image}, fast)
+		got := open(t, file, fast).Image
+		if err := validate.Image(got); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if d := must(got.Manifest())(t).Layers[0]; d.MediaType != types.DockerLayer {
+			t.Errorf("%s: got %+v", name, d)
+		}
 	}
 }
 
