@@ -56,10 +56,6 @@ func ResolveDest(d Ref) (Ref, error) {
 	}
 	_, err := os.Stat(d.Name)
 	if err == nil || LooksLikePath(d.Name) || strings.HasSuffix(d.Name, ".tar") {
-		if prefix, rest, found := strings.Cut(d.Name, ":"); found && likePrefix(prefix) != "" {
-			return d, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: unknown prefix %s:", d.Name, prefix),
-				"did you mean %s%s?", likePrefix(prefix), textutil.QuotePath(rest))
-		}
 		return d, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: cannot tell the output format", d.Name),
 			"-o %s:%s, or -o %s:%s for docker load", OCIArchive, d.Name, DockerArchive, d.Name)
 	}

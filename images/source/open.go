@@ -5,13 +5,13 @@ package source
 import (
 	"archive/tar"
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -67,7 +67,7 @@ func openRef(ctx context.Context, ref Ref, o Options) (*Source, error) {
 		return src, err
 	}
 	if LooksLikePath(ref.Name) {
-		return nil, noSuchFile(ref.Name, "%s: no such file or directory", ref.Name)
+		return nil, noSuchFile(ref.Name)
 	}
 	return openName(ctx, ref.Name, o)
 }
@@ -195,18 +195,18 @@ func openDir(_ context.Context, ref Ref, _ Options) (*Source, error) {
 }
 
 // openName opens an image by its name alone: in the local engine, else in its registry. It prints a message before it
-// contacts the registry, and does not contact it for a name that is probably a file.
+// contacts the registry, and does not contact it for a name that is probably a file: its last part has a dot.
 func openName(ctx context.Context, n string, o Options) (*Source, error) {
 	ref, nameErr := name.ParseReference(n)
 	if nameErr != nil {
-		return nil, cmp.Or(mistyped(n), nameErr)
+		return nil, noSuchFile(n)
 	}
 	src, engineErr := openEngine(ctx, Ref{Transport: Daemon, Name: n}, o)
 	if engineErr == nil || ctx.Err() != nil || !errors.Is(engineErr, hinterr.ErrNotFound) && !errors.Is(engineErr, hinterr.ErrNoDaemon) {
 		return src, engineErr
 	}
-	if err := mistyped(n); err != nil {
-		return nil, err
+	if strings.Contains(path.Base(ref.Context().RepositoryStr()), ".") {
+		return nil, noSuchFile(n)
 	}
 	o.Progress.Note("%s: not a file here and not in a local engine: asking the registry %s", n, ref.Context().RegistryStr())
 	src, err := openRegistry(ctx, Ref{Transport: Registry, Name: n}, o)
@@ -220,55 +220,8 @@ func openName(ctx context.Context, n string, o Options) (*Source, error) {
 	return nil, &hinterr.Tried{Name: n, Places: []error{errors.New("files: none of that name"), engineErr, err}}
 }
 
-// fileEnding matches the endings of files that hold images, programs, or reports about them.
-var fileEnding = textutil.LazyRegexp(`(?i)\.(tar|tgz|tbz2?|txz|t?zst|gz|bz2|xz|lz4|zip|sif|simg|img|iso|oci|raw|json|ya?ml|txt|log|core|so|deb|rpm|whl|exe)(\.[0-9.]+)?$`)
-
-// mistyped returns an error for a name without a prefix, which is not a file here, if it was probably not meant as an
-// image in a registry: no request is sent for a file or a prefix with a misspelled name.
-func mistyped(n string) error {
-	isName := func(s string) bool {
-		_, err := name.ParseReference(s)
-		return err == nil
-	}
-	if i := strings.IndexAny(n, ":;=,"); i > 0 && !strings.ContainsAny(n[:i], "./@") {
-		like, rest := likePrefix(n[:i]), n[i+1:]
-		if like != "" && (!strings.HasSuffix(like, "//") || strings.HasPrefix(rest, "//")) {
-			return hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%s: unknown prefix %s", n, n[:i+1]),
-				"did you mean %s? An image of the name as typed is docker://%s", like+textutil.QuotePath(strings.TrimPrefix(rest, "//")), textutil.QuotePath(n))
-		}
-	}
-	if lower := strings.ToLower(n); !isName(n) && isName(lower) {
-		return hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%s: no such file, and image names have no capital letters", n), "did you mean %s?", textutil.QuotePath(lower))
-	}
-	if !isName(n) {
-		return noSuchFile(n, "%s: no such file, and not the name of an image", n)
-	}
-	first, _, slash := strings.Cut(n, "/")
-	if slash && (strings.ContainsAny(first, ".:") || first == "localhost") { // a registry
-		return nil
-	}
-	last, _, tagged := strings.Cut(strings.Replace(n[strings.LastIndex(n, "/")+1:], "@", ":", 1), ":")
-	if fileEnding().MatchString(last) || strings.Contains(last, ".") && !tagged {
-		return noSuchFile(n, "%s: no such file", n)
-	}
-	return nil
-}
-
-// noSuchFile is the error about a path that does not exist, with the file that was probably meant: it differs by a
-// letter or two.
-func noSuchFile(path, format string, args ...any) error {
-	err := hinterr.Errorf(hinterr.ErrNotFound, format, args...)
-	dir, base := filepath.Split(path)
-	if f, openErr := os.Open(filepath.Clean(dir + ".")); openErr == nil {
-		defer f.Close()
-		const most = 10_000 // names
-		names, _ := f.Readdirnames(most)
-		if like := textutil.Nearest(base, names); len(like) > 0 {
-			return hinterr.With(err, "did you mean %s?", textutil.QuotePath(dir+like[0]))
-		}
-	}
-	if LooksLikePath(path) {
-		return err
-	}
-	return hinterr.With(err, "check the spelling; an image in a registry is written docker://NAME:TAG or docker://HOST/NAME:TAG; see 'vfix help sources'")
+// noSuchFile is the error about a name that is neither that of a file here nor of an image.
+func noSuchFile(n string) error {
+	return hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%s: no such file or directory", n),
+		"check the spelling; an image in a registry is written docker://NAME:TAG; see 'vfix help sources'")
 }

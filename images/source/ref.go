@@ -6,11 +6,9 @@ import (
 	"cmp"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/textutil"
 )
 
 // Transport is the word before the colon of a SOURCE or DEST, as skopeo names them (containers-transports(5)).
@@ -32,15 +30,6 @@ const Stdin = "-"
 
 // podmanPrefix names an image of podman, as syft and trivy do.
 const podmanPrefix = "podman"
-
-// aliases are the prefixes of other tools: syft's and docker scout's, and buildx's.
-var aliases = map[string]Transport{"oci-dir": OCILayout, "oci-layout": OCILayout}
-
-// Prefixes are those that ParseRef knows, and that of a container.
-var Prefixes = []string{
-	"docker://", string(Daemon) + ":", podmanPrefix + ":", string(DockerArchive) + ":", string(OCILayout) + ":", string(OCIArchive) + ":",
-	string(Dir) + ":", "container:",
-}
 
 // Ref is a parsed SOURCE or DEST.
 type Ref struct {
@@ -65,12 +54,8 @@ func ParseRef(s string) (Ref, error) {
 		return guessed, nil
 	}
 	bare := strings.TrimPrefix(rest, "//") // podman://NAME, a form of other tools
-	t := Transport(prefix)
-	if alias, ok := aliases[prefix]; ok {
-		t, rest = alias, bare
-	}
 	var r Ref
-	switch t {
+	switch t := Transport(prefix); t {
 	case Registry:
 		if !strings.HasPrefix(rest, "//") { // docker:27-cli is an image of that name
 			return guessed, nil
@@ -86,12 +71,8 @@ func ParseRef(s string) (Ref, error) {
 	case Dir:
 		r = Ref{Transport: t, Name: rest}
 	default:
-		if hint, known := foreignStores[prefix]; known {
-			unsupported := hinterr.Errorf(hinterr.ErrUnsupported, "%s:%s: vfix does not read or write %s", prefix, bare, prefix)
-			return Ref{}, hinterr.With(unsupported, hint, textutil.QuotePath(bare))
-		}
 		if strings.HasPrefix(rest, "//") {
-			return Ref{}, unknownPrefix(prefix, bare)
+			return Ref{}, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "unknown prefix %s://", prefix), "'vfix help sources' lists the prefixes")
 		}
 		return guessed, nil
 	}
@@ -99,40 +80,6 @@ func ParseRef(s string) (Ref, error) {
 		return Ref{}, hinterr.Errorf(hinterr.ErrNotFound, "%s: no name after the prefix", s)
 	}
 	return r, nil
-}
-
-// foreignStores are prefixes of stores that vfix does not read or write, with the hint how an image gets out of each.
-var foreignStores = map[string]string{
-	"containerd":         "ctr -n k8s.io images export - %s | vfix scan -",
-	"cri":                "ctr -n k8s.io images export - %s | vfix scan -",
-	"nerdctl":            "nerdctl save %s | vfix scan -",
-	"containers-storage": "podman save %s | vfix scan -",
-	"crio":               "podman save %s | vfix scan -",
-	"sif":                "apptainer build --sandbox DIRECTORY %s, then: vfix scan dir:DIRECTORY",
-	"singularity":        "apptainer build --sandbox DIRECTORY %s, then: vfix scan dir:DIRECTORY",
-	"apptainer":          "apptainer build --sandbox DIRECTORY %s, then: vfix scan dir:DIRECTORY",
-}
-
-// unknownPrefix is the error about an unknown prefix with two slashes.
-func unknownPrefix(prefix, rest string) error {
-	like := cmp.Or(likePrefix(prefix), "docker://")
-	err := hinterr.Errorf(hinterr.ErrUnsupported, "unknown prefix %s://; supported: %s", prefix, strings.Join(Prefixes, ", "))
-	return hinterr.With(err, "did you mean %s%s?", like, textutil.QuotePath(rest))
-}
-
-// likePrefix is the prefix that a word is nearest to, with its colon or slashes; "" for none.
-func likePrefix(word string) string {
-	var words []string
-	for _, p := range Prefixes {
-		words = append(words, strings.TrimRight(p, ":/"))
-	}
-	if n := slices.Index(words, strings.ToLower(word)); n >= 0 {
-		return Prefixes[n]
-	}
-	if like := textutil.Nearest(word, words); len(like) > 0 {
-		return Prefixes[slices.Index(words, like[0])]
-	}
-	return ""
 }
 
 // String gives the ref as a user would type it, with its prefix.

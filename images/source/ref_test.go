@@ -2,8 +2,6 @@ package source_test
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -22,7 +20,6 @@ func TestParseRef(t *testing.T) {
 		"podman:redis":                   {Transport: source.Daemon, Name: "redis", Podman: true},
 		"docker-archive:a/b.tar:redis:2": {Transport: source.DockerArchive, Name: "a/b.tar", Tag: "redis:2"},
 		"oci:lay":                        {Transport: source.OCILayout, Name: "lay"},
-		"oci-layout://lay:t":             {Transport: source.OCILayout, Name: "lay", Tag: "t"},
 		"oci-archive:-":                  {Transport: source.OCIArchive, Name: "-"},
 		"dir:/a:b":                       {Transport: source.Dir, Name: "/a:b"},
 	} {
@@ -35,13 +32,9 @@ func TestParseRef(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"":                     "empty name",
-		"oci:":                 "no name after the prefix",
-		"dockr://x":            "docker://x",
-		"what://x":             "docker://x",
-		"sif:a.sif":            "--sandbox",
-		"containerd:redis":     "ctr -n k8s.io",
-		"containers-storage:x": "podman save x",
+		"":          "empty name",
+		"oci:":      "no name after the prefix",
+		"dockr://x": "vfix help sources",
 	} {
 		if _, err := source.ParseRef(text); err == nil || !strings.Contains(err.Error()+hinterr.HintOf(err), want) {
 			t.Errorf("%s: got %v, hint %q", text, err, hinterr.HintOf(err))
@@ -88,7 +81,7 @@ func TestDest(t *testing.T) {
 		t.Errorf("got %v, hint %q", err, hinterr.HintOf(err))
 	}
 	dir := layoutOf(t, nil)
-	for name, want := range map[string]source.Transport{"a.tar": "", "./a": "", "oci-archiv:a.tar": "", dir: "", "redis:1": source.Daemon} {
+	for name, want := range map[string]source.Transport{"a.tar": "", "./a": "", dir: "", "redis:1": source.Daemon} {
 		got, err := source.ResolveDest(source.Ref{Name: name, Guessed: true})
 		if (err != nil) != (want == "") && name != dir || want != "" && got.Transport != want {
 			t.Errorf("%s: got %+v, %v", name, got, err)
@@ -100,13 +93,10 @@ func TestDest(t *testing.T) {
 func TestMistyped(t *testing.T) {
 	noEngine(t)
 	t.Chdir(t.TempDir())
-	os.WriteFile("image.tar", nil, 0o644)
-	for name, want := range map[string]string{
-		"./imag.tar": "image.tar", "imge.tar": "image.tar", "Redis": "redis", "doker-archive:x": "docker-archive:x", "docker-demon:x": "docker-daemon:x",
-	} {
+	for _, name := range []string{"./imag.tar", "imge.tar", "imge.tar:1", "dir/imge.tar", "Redis", "a:b:c"} {
 		_, err := source.Open(t.Context(), name, fast)
-		if err == nil || !strings.Contains(hinterr.HintOf(err), "did you mean "+want) && !strings.Contains(hinterr.HintOf(err), filepath.Clean(want)) {
-			t.Errorf("%s: got %v, hint %q", name, err, hinterr.HintOf(err))
+		if !errors.Is(err, hinterr.ErrNotFound) || err.Error() != name+": no such file or directory" {
+			t.Errorf("%s: got %v", name, err)
 		}
 	}
 }
