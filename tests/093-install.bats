@@ -69,7 +69,6 @@ record() { tail -n 1 "$root/var/lib/vfix/starts.jsonl"; }
 	expect 'files after a dry run' "$(files)" "$before"
 	vfix_here install docker
 	expect 'command' "$output" 'systemctl reload docker'
-	expect_match 'how to try it' "$stderr" 'docker run --rm --runtime=vfix IMAGE'
 	kill -HUP "$(cat "$BATS_FILE_TMPDIR/d/pid")"
 	known() { docker info --format '{{(index .Runtimes "vfix").Path}} {{.Labels}}' 2>&1 | grep -qxF '/usr/local/lib/vfix/vfix-runtime [a=b]'; }
 	poll known
@@ -146,7 +145,7 @@ podman_here() {
 	local table='[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.' config=$root/etc/containerd/config.toml want
 	install -D <(printf 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\n  sandbox_image = "x/y"\n') "$config"
 	run_vfix install containerd --root "$root"
-	expect_match 'the file' "$stderr" 'add this to /etc/containerd/config.toml:'
+	expect_match 'the file' "$stderr" 'add these lines to /etc/containerd/config.toml:'
 	expect_match 'command' "$output" 'systemctl restart containerd'
 	grep -v '^systemctl' <<<"$output" >>"$config"
 	run --separate-stderr containerd --config "$config" config dump

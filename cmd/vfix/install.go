@@ -54,7 +54,7 @@ func newInstaller(use string, least int, o *install.Options, out *output, act fu
 		if err != nil {
 			return err
 		}
-		err = out.show(o.DryRun, *done, func(screen.Stream) { out.installed(o, done) })
+		err = out.show(o.DryRun, *done, func(screen.Stream) { out.installed(o.DryRun, done) })
 		if err == nil && done.Stays {
 			return finding("afterwards, run the same command again to remove the rest", "the runtime is still needed, and stays")
 		}
@@ -85,43 +85,22 @@ func programs() (map[string][]byte, error) {
 
 // installed prints what changed on stderr, and on stdout what to type or to add to a file. A dry run prints the changes
 // on stdout.
-func (o *output) installed(opts *install.Options, r *install.Result) {
-	if len(r.Changes) == 0 && len(r.Blocks) == 0 && !r.Stays {
+func (o *output) installed(dryRun bool, r *install.Result) {
+	if len(r.Changes) == 0 && !r.Stays {
 		o.Note("nothing to do")
-	}
-	for _, c := range r.Changes {
-		o.changed(c, opts.DryRun)
 	}
 	if len(r.Users) > 0 {
 		o.Note("these containers need the runtime: %s", strings.Join(r.Users, ", "))
 	}
-	if opts.DryRun {
+	if dryRun {
 		o.Note("dry run: nothing was written")
-		r.Commands, r.Try = nil, ""
-	}
-	if r.Try != "" {
-		o.Note("try it: %s", r.Try)
-		o.Note("after a start, what vfix did: tail -n 1 /var/lib/vfix/starts.jsonl")
+		r.Commands = nil
 	}
 	if len(r.Commands) > 0 {
-		what, where := "the command", ""
-		if len(r.Blocks) > 0 {
-			what = "afterwards the last line"
-		}
-		if filepath.Clean(opts.Root) != "/" {
-			where = ", on the machine whose root is " + opts.Root
-		}
-		o.Note("to apply the change, run %s on stdout%s", what, where)
+		o.Note("these changes take effect with the systemctl command on stdout:")
 	}
-	for _, b := range r.Blocks { // the last messages: stdout comes after them
-		where := "add this to %s:"
-		if b.Remove {
-			where = "remove these lines from %s:"
-		}
-		o.Note(where, b.Path)
-		for line := range strings.Lines(b.Text) {
-			o.Result(strings.TrimRight(line, "\n"))
-		}
+	for _, c := range r.Changes {
+		o.changed(c, dryRun)
 	}
 	for _, c := range r.Commands {
 		if c == "systemctl restart docker" {
@@ -131,18 +110,25 @@ func (o *output) installed(opts *install.Options, r *install.Result) {
 	}
 }
 
-// changed prints one change; of a dry run also the content.
+// changed prints one change; of a dry run also the content. What a person must do comes last: stdout follows.
 func (o *output) changed(c install.Change, dryRun bool) {
 	line := "write " + c.Path + ", " + screen.Size(int64(c.Size))
-	if c.Removed {
+	switch {
+	case c.ByHand && c.Removed:
+		line = "remove these lines from " + c.Path + ":"
+	case c.ByHand:
+		line = "add these lines to " + c.Path + ":"
+	case c.Removed:
 		line = "remove " + c.Path
 	}
-	if !dryRun {
+	if dryRun {
+		o.Result(line)
+	} else {
 		o.Note("%s", line)
-		return
 	}
-	o.Result(line)
-	for text := range strings.Lines(c.Text) {
-		o.Result("  " + strings.TrimRight(strings.ReplaceAll(text, "\t", "    "), "\r\n"))
+	if dryRun || c.ByHand {
+		for text := range strings.Lines(c.Text) {
+			o.Result("  " + strings.TrimRight(strings.ReplaceAll(text, "\t", "    "), "\r\n"))
+		}
 	}
 }

@@ -57,37 +57,44 @@ type containerdConfig struct {
 	}
 }
 
-// containerdPart is the runtime, like the default one: above all it has the same cgroup driver. Without a directory that
-// the engine imports, it belongs into the engine's own configuration.
-func containerdPart(t *tree, e engine) (own, table string, err error) {
+// containerdChange is a file with the runtime, like the default one: above all it has the same cgroup driver. Without a
+// directory that the engine imports, the runtime belongs into the engine's own configuration.
+func containerdChange(t *tree, e engine, use usage) (Change, error) {
 	text, err := t.read(e.config)
 	if err != nil {
-		return "", "", err
+		return Change{}, err
 	}
-	c, begin := containerdConfig{}, ""
-	if text == nil && e.name != "containerd" {
-		return c.importedFile(e), "", hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%s: not found", e.config), "start %s first: it writes this file", e.name)
+	if text == nil && e.name != "containerd" && use != unused {
+		return Change{}, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%s: not found", e.config), "start %s first: it writes this file", e.name)
 	}
-	if len(bytes.TrimSpace(text)) == 0 { // containerd has its defaults
-		c.Version, begin = 2, "version = 2\n\n" // all containerds since 1.3 read it
+	c, empty := containerdConfig{}, len(bytes.TrimSpace(text)) == 0
+	if empty { // containerd has its defaults
+		c.Version = 2 // all containerds since 1.3 read it
 	}
 	if err := toml.Unmarshal(text, &c); err != nil {
-		return "", "", hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "%s: %v", e.config, err), "correct it first: containerd cannot read it either")
+		return Change{}, hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "%s: %v", e.config, err), "correct it first: containerd cannot read it either")
 	}
 	plugin := criPlugin[c.Version]
 	if plugin == "" {
-		return "", "", hinterr.Errorf(hinterr.ErrUnsupported, "%s: version %d; vfix knows 1 to 4", e.config, c.Version)
+		return Change{}, hinterr.Errorf(hinterr.ErrUnsupported, "%s: version %d; vfix knows 1 to 4", e.config, c.Version)
 	}
 	cri := c.Plugins[plugin].Containerd
 	like, known := cri.Runtimes[cmp.Or(cri.DefaultRuntime, "runc")]
-	table = fmt.Sprintf(runtimeTable, plugin, like.Options.SystemdCgroup)
-	if own = c.importedFile(e); own != "" {
-		return own, fmt.Sprintf("# Written by 'vfix install'; 'vfix uninstall' removes it.\nversion = %d\n\n%s", c.Version, table), nil
+	change := Change{Path: c.importedFile(e), Removed: use == unused}
+	change.Text = fmt.Sprintf(runtimeTable, plugin, like.Options.SystemdCgroup)
+	version := fmt.Sprintf("version = %d\n\n", c.Version)
+	if change.Path != "" {
+		change.Text = "# Written by 'vfix install'; 'vfix uninstall' removes it.\n" + version + change.Text
+		return change, nil
+	}
+	change.Path, change.ByHand = e.config, true
+	if empty {
+		change.Text = version + change.Text
 	}
 	if !known && c.Version < firstMerge {
-		table += fmt.Sprintf(builtIn, plugin)
+		change.Text += fmt.Sprintf(builtIn, plugin)
 	}
-	return "", begin + table, nil
+	return change, nil
 }
 
 // importedFile is a path in the directory that a configuration imports, "" if it imports none.

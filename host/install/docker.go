@@ -9,20 +9,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
-	"strings"
 
 	"github.com/tailscale/hujson"
 
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// member is daemon.json with or without the members. As long as vfix is the default, the runtime stays: docker goes on
-// using it until it is restarted.
-func member(t *tree, e engine, use usage) (file, error) {
+// dockerChange is daemon.json with or without the members. As long as vfix is the default, the runtime stays: docker goes
+// on using it until it is restarted.
+func dockerChange(t *tree, e engine, use usage) (Change, error) {
 	text, err := t.read(e.config)
 	if err != nil {
-		return file{}, err
+		return Change{}, err
 	}
 	if len(bytes.TrimSpace(text)) == 0 { // as for dockerd, an empty object
 		text = []byte("{\n}\n")
@@ -33,14 +31,13 @@ func member(t *tree, e engine, use usage) (file, error) {
 	}
 	doc, err := hujson.Parse(text)
 	if err := cmp.Or(json.Unmarshal(text, &now), err); err != nil {
-		return file{}, hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "%s: %v", e.config, err), "correct it first: docker cannot read it either")
+		return Change{}, hinterr.With(hinterr.Errorf(hinterr.ErrDamaged, "%s: %v", e.config, err), "correct it first: docker cannot read it either")
 	}
 	if use == byDefault && now.Default != "" && now.Default != Name {
-		return file{}, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: default-runtime is %s", e.config, now.Default),
+		return Change{}, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: default-runtime is %s", e.config, now.Default),
 			`remove that member, and write the program of that runtime to /etc/vfix/vfix.json: {"runtime": "PATH"}`)
 	}
 	const runtime = `{"path": "` + RuntimePath + `"}`
-	f := file{path: e.config}
 	if use == unused && now.Default == Name {
 		use = selected
 	}
@@ -60,10 +57,8 @@ func member(t *tree, e engine, use usage) (file, error) {
 	} else if now.Default == Name {
 		err = errors.Join(err, remove(&doc, "/default-runtime"))
 	}
-	if len(doc.Value.(*hujson.Object).Members) > 0 { // else nobody but vfix wrote something into it
-		f.data = doc.Pack()
-	}
-	return f, err
+	empty := len(doc.Value.(*hujson.Object).Members) == 0 // nobody but vfix wrote something into it
+	return Change{Path: e.config, Removed: empty, Text: string(doc.Pack())}, err
 }
 
 // remove removes the member at a JSON pointer (RFC 6901).
@@ -71,21 +66,7 @@ func remove(doc *hujson.Value, at string) error {
 	return doc.Patch(fmt.Appendf(nil, `[{"op": "remove", "path": %q}]`, at))
 }
 
-// set gives the member at a JSON pointer a value. A new member is laid out as the one before it.
+// set gives the member at a JSON pointer a value.
 func set(doc *hujson.Value, at, value string) error {
-	if err := doc.Patch(fmt.Appendf(nil, `[{"op": "add", "path": %q, "value": %s}]`, at, value)); err != nil {
-		return err
-	}
-	parent, name := path.Split(at)
-	all := doc.Find(strings.TrimSuffix(parent, "/")).Value.(*hujson.Object).Members
-	n := len(all) - 1
-	if all[n].Name.Value.(hujson.Literal).String() != name || len(all[n].Value.BeforeExtra) > 0 {
-		return nil // it is not new
-	}
-	all[n].Value.BeforeExtra = []byte(" ")
-	all[n].Name.BeforeExtra = []byte("\n  ")
-	if n > 0 {
-		all[n].Name.BeforeExtra = all[n-1].Name.BeforeExtra
-	}
-	return nil
+	return doc.Patch(fmt.Appendf(nil, `[{"op": "add", "path": %q, "value": %s}]`, at, value))
 }

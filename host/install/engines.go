@@ -1,5 +1,5 @@
-// The engines: what vfix adds to the configuration of each, how it is reread, how one container is tried, and which
-// containers need the runtime: their shims execute it to stop and remove them, and docker to start them again.
+// The engines: what vfix adds to the configuration of each, how it is reread, and which containers need the
+// runtime: their shims execute it to stop and remove them, and docker to start them again.
 
 package install
 
@@ -18,41 +18,33 @@ import (
 type engine struct {
 	name   string
 	config string // the file that the engine reads
-	// part is a file for the engine: its path and content. Without a path, the content belongs into config. nil: docker.
-	part func(t *tree, e engine) (path, text string, err error)
-	// reload makes the engine read the changed configuration, restart one from which the runtime was removed. Both are
-	// empty if the engine looks at each start of a container.
+	// change is what makes the engine use the runtime, or stop using it.
+	change func(t *tree, e engine, use usage) (Change, error)
+	// reload makes the engine read the changed configuration; "" if it looks at each start of a container. restart also
+	// makes it forget a removed runtime; "" if reload does.
 	reload, restart string
-	try             string // a command that runs one container
 	// tasks is the directory of the running containers of its containerd (containerd, cmd/containerd-shim-runc-v2).
 	tasks string
 }
 
-const (
-	ctr           = "ctr run --rm --runc-binary " + RuntimePath + " IMAGE try"
-	restartDaemon = "systemctl restart containerd"
-	restartK3s    = "systemctl restart k3s || systemctl restart k3s-agent"
-	restartRKE2   = "systemctl restart rke2-server || systemctl restart rke2-agent"
-	restartK0s    = "systemctl restart k0sworker || systemctl restart k0scontroller"
-	rancherTasks  = "/run/k3s/containerd/io.containerd.runtime.v2.task"
-)
+const rancherTasks = "/run/k3s/containerd/io.containerd.runtime.v2.task"
 
 // engines are in the order of the help. The sources: https://docs.docker.com/reference/cli/dockerd/ (a reload adds
 // runtimes and does not forget those that were removed), https://docs.k3s.io/advanced#configuring-containerd,
 // https://docs.rke2.io/advanced, https://docs.k0sproject.io/stable/runtime/.
 var engines = []engine{
-	{name: "docker", config: "/etc/docker/daemon.json",
-		reload: "systemctl reload docker", restart: "systemctl restart docker", try: "docker run --rm --runtime=" + Name + " IMAGE"},
-	{name: "podman", config: hookPath, part: hookFile, try: "podman run --rm IMAGE"},
-	{name: "crio", config: hookPath, part: hookFile, try: "kubectl run try --rm -it --restart=Never --image=IMAGE"},
-	{name: "containerd", config: "/etc/containerd/config.toml", part: containerdPart, tasks: "/run/containerd/io.containerd.runtime.v2.task",
-		reload: restartDaemon, restart: restartDaemon, try: ctr},
-	{name: "k3s", config: "/var/lib/rancher/k3s/agent/etc/containerd/config.toml", part: containerdPart, tasks: rancherTasks,
-		reload: restartK3s, restart: restartK3s, try: "k3s " + ctr},
-	{name: "rke2", config: "/var/lib/rancher/rke2/agent/etc/containerd/config.toml", part: containerdPart, tasks: rancherTasks,
-		reload: restartRKE2, restart: restartRKE2, try: ctr},
-	{name: "k0s", config: "/run/k0s/containerd-cri.toml", part: containerdPart, tasks: "/run/k0s/containerd/io.containerd.runtime.v2.task",
-		reload: restartK0s, restart: restartK0s, try: "k0s " + ctr},
+	{name: "docker", config: "/etc/docker/daemon.json", change: dockerChange,
+		reload: "systemctl reload docker", restart: "systemctl restart docker"},
+	{name: "podman", config: hookPath, change: hookChange},
+	{name: "crio", config: hookPath, change: hookChange},
+	{name: "containerd", config: "/etc/containerd/config.toml", change: containerdChange,
+		reload: "systemctl restart containerd", tasks: "/run/containerd/io.containerd.runtime.v2.task"},
+	{name: "k3s", config: "/var/lib/rancher/k3s/agent/etc/containerd/config.toml", change: containerdChange,
+		reload: "systemctl restart k3s || systemctl restart k3s-agent", tasks: rancherTasks},
+	{name: "rke2", config: "/var/lib/rancher/rke2/agent/etc/containerd/config.toml", change: containerdChange,
+		reload: "systemctl restart rke2-server || systemctl restart rke2-agent", tasks: rancherTasks},
+	{name: "k0s", config: "/run/k0s/containerd-cri.toml", change: containerdChange,
+		reload: "systemctl restart k0sworker || systemctl restart k0scontroller", tasks: "/run/k0s/containerd/io.containerd.runtime.v2.task"},
 }
 
 // Engines are the names of all engines.
@@ -67,11 +59,11 @@ func Engines() (all []string) {
 // (https://github.com/containers/common/blob/main/pkg/hooks/docs/oci-hooks.5.md). Rootless podman searches it as well.
 const hookPath = "/usr/share/containers/oci/hooks.d/99-vfix.json"
 
-// hookFile makes vfix-runtime an OCI hook of all containers. Unlike a runtime, no container remembers a hook, so that
+// hookChange makes vfix-runtime an OCI hook of all containers. Unlike a runtime, no container remembers a hook, so that
 // nothing is missing after uninstall. The timeout, in seconds, is longer than vfix-runtime works before it lets a
 // container start unpatched.
-func hookFile(*tree, engine) (path, text string, err error) {
-	return hookPath, `{
+func hookChange(_ *tree, _ engine, use usage) (Change, error) {
+	return Change{Path: hookPath, Removed: use == unused, Text: `{
   "version": "1.0.0",
   "hook": {
     "path": "` + RuntimePath + `",
@@ -81,7 +73,7 @@ func hookFile(*tree, engine) (path, text string, err error) {
   "when": {"always": true},
   "stages": ["createRuntime"]
 }
-`, nil
+`}, nil
 }
 
 // users names the containers of an engine that need the runtime.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"vfix.dev/vfix/internal/atomicfile"
@@ -25,15 +26,6 @@ type tree struct {
 func openTree(o Options) (*tree, error) {
 	_, err := os.Stat(o.Root)
 	return &tree{o.Root, o.DryRun, map[string][]byte{}, &Result{}}, err
-}
-
-// file is a file as it must be; one without data must not exist.
-type file struct {
-	path    string // from the root, with a leading slash
-	data    []byte
-	program bool
-	byHand  bool // a person must change it: data is the text to add, or to remove if remove is set
-	remove  bool
 }
 
 func (t *tree) at(name string) string { return filepath.Join(t.root, name) }
@@ -57,47 +49,46 @@ func (t *tree) names(name string) bool {
 }
 
 // apply makes a file what it must be, in one step, and records that, with the command that makes an engine read it.
-// Whoever opens the file meanwhile gets the old or the new content. Directories that are then empty go as well.
-func (t *tree) apply(f file, command string) error {
-	now, err := t.read(f.path)
-	same := (now == nil) == (f.data == nil) && bytes.Equal(now, f.data)
-	if same && err == nil || f.byHand && f.data == nil {
+// Whoever opens the file meanwhile gets the old or the new content. A directory that is then empty goes as well.
+func (t *tree) apply(c Change, command string) error {
+	now, err := t.read(c.Path)
+	if err != nil {
+		return err
+	}
+	var want []byte // nil: no file
+	if !c.Removed {
+		want = slices.Concat([]byte(c.Text), c.program)
+	}
+	c.Size = len(want)
+	done := bytes.Equal(now, want) && (now == nil) == (want == nil)
+	if c.ByHand {
+		done = t.names(c.Path) != c.Removed
+	} else if c.Removed {
+		c.Text = ""
+	}
+	if done {
 		return nil
 	}
+	t.result.Changes = append(t.result.Changes, c)
 	if command != "" {
 		t.result.Commands = append(t.result.Commands, command)
 	}
-	if f.byHand {
-		t.result.Blocks = append(t.result.Blocks, Block{f.path, f.remove, string(f.data)})
+	switch {
+	case c.ByHand:
 		return nil
-	}
-	c := Change{Path: f.path, Removed: f.data == nil, Size: len(f.data)}
-	if !f.program {
-		c.Text = string(f.data)
-	}
-	t.result.Changes = append(t.result.Changes, c)
-	if t.dryRun {
-		t.planned[f.path] = f.data
+	case t.dryRun:
+		t.planned[c.Path] = want
 		return nil
+	case !c.Removed:
+		return write(t.at(c.Path), want, c.program != nil)
 	}
-	if f.data != nil {
-		return f.write(t.at(f.path))
-	}
-	if err := os.Remove(t.at(f.path)); err != nil {
-		return err
-	}
-	dir := filepath.Dir(f.path)
-	for !standard[dir] && os.Remove(t.at(dir)) == nil { // until something else is in it
-		dir = filepath.Dir(dir)
-	}
-	return nil
+	err = os.Remove(t.at(c.Path))
+	_ = os.Remove(filepath.Dir(t.at(c.Path))) // it fails if something else is in it
+	return err
 }
 
-// standard are directories that a machine has without vfix and its engines.
-var standard = map[string]bool{"/": true, "/etc": true, "/usr/local/lib": true, "/usr/share": true, "/var/lib": true}
-
-// write replaces a file. One of the engine's keeps its owner and mode, and a symlink to it stays.
-func (f file) write(at string) error {
+// write replaces a file. One of the engine's keeps its owner and has no more rights, and a symlink to it stays.
+func write(at string, data []byte, program bool) error {
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 		return err
 	}
@@ -107,18 +98,14 @@ func (f file) write(at string) error {
 		return err
 	}
 	defer out.Discard()
-	mode := fs.FileMode(0o644)
-	switch {
-	case f.program:
-		mode = 0o755
-	case before != nil:
-		mode = before.Mode().Perm()
+	if program {
+		err = out.Chmod(0o755)
+	} else if before != nil {
 		st := before.Sys().(*syscall.Stat_t)
 		err = out.Chown(int(st.Uid), int(st.Gid))
 	}
-	_, werr := out.Write(f.data)
-	if err := errors.Join(err, out.Chmod(mode), werr); err != nil {
-		return err
+	if _, werr := out.Write(data); werr != nil || err != nil {
+		return errors.Join(err, werr)
 	}
 	return out.Commit()
 }

@@ -11,8 +11,6 @@ import (
 	"path"
 	"slices"
 	"syscall"
-
-	"vfix.dev/vfix/internal/hinterr"
 )
 
 const (
@@ -41,26 +39,19 @@ type Options struct {
 // Result is what was done, or would be done.
 type Result struct {
 	Changes  []Change `json:"changes"`  // in their order; empty if nothing had to change
-	Blocks   []Block  `json:"blocks"`   // for files that only a person changes
 	Users    []string `json:"users"`    // Uninstall: containers that need the runtime
 	Stays    bool     `json:"stays"`    // Uninstall: the runtime stays until it is run again
 	Commands []string `json:"commands"` // that make the engines read their configuration
-	Try      string   `json:"try"`      // Install: a command that runs one container
 }
 
-// Change is one file that was written or removed.
+// Change is one file that was written or removed, or text that a person must add to a file or remove from it.
 type Change struct {
-	Path    string `json:"path"`
+	Path    string `json:"path"` // from the root, with a leading slash
+	ByHand  bool   `json:"by_hand"`
 	Removed bool   `json:"removed"`
 	Size    int    `json:"size"` // bytes, afterwards
-	Text    string `json:"text"` // the content of a configuration file; "" for a program
-}
-
-// Block is text to add to a file, or to remove from it.
-type Block struct {
-	Path   string `json:"path"`
-	Remove bool   `json:"remove"`
-	Text   string `json:"text"`
+	Text    string `json:"text"` // the content of a configuration file, or the text; "" for a program
+	program []byte
 }
 
 // usage says for which containers an engine uses the runtime.
@@ -84,17 +75,16 @@ func Install(o Options) (*Result, error) {
 	if o.Default {
 		use = byDefault
 	}
-	config, err := t.plan(e, use)
+	config, err := e.change(t, e, use)
 	if err != nil {
 		return nil, err
 	}
 	defer syscall.Umask(syscall.Umask(0o022)) // engines of ordinary users must be able to read it all
 	for _, name := range programNames {
-		if err := t.apply(file{path: path.Join(Dir, name), data: o.Programs[name], program: true}, ""); err != nil {
+		if err := t.apply(Change{Path: path.Join(Dir, name), program: o.Programs[name]}, ""); err != nil {
 			return nil, err
 		}
 	}
-	t.result.Try = e.try
 	return t.result, t.apply(config, e.reload) // the last one: the program that it names must exist
 }
 
@@ -115,55 +105,33 @@ func Uninstall(o Options) (*Result, error) {
 		if e.name == o.Engine {
 			e.config = cmp.Or(o.Config, e.config)
 		}
-		config, err := t.plan(e, unused)
-		if err == nil && asked && t.names(config.path) {
+		config, err := e.change(t, e, unused)
+		if err == nil && asked && t.names(config.Path) {
 			err = t.remove(e, config)
-			t.result.Stays = t.result.Stays || t.names(config.path)
+			t.result.Stays = t.result.Stays || t.names(config.Path)
 		}
 		if err != nil {
 			return nil, err
 		}
-		named = named || t.names(config.path)
+		named = named || t.names(config.Path)
 	}
 	for _, name := range slices.Backward(programNames) {
 		if !named {
-			err = errors.Join(err, t.apply(file{path: path.Join(Dir, name), program: true}, ""))
+			err = errors.Join(err, t.apply(Change{Path: path.Join(Dir, name), Removed: true}, ""))
 		}
 	}
 	return t.result, err
 }
 
 // remove removes vfix's part of an engine's configuration, as far as its containers do not need it.
-func (t *tree) remove(e engine, config file) error {
+func (t *tree) remove(e engine, config Change) error {
 	users, err := t.users(e)
 	if err == nil && len(users) > 0 {
 		t.result.Users = append(t.result.Users, users...)
-		config, err = t.plan(e, selected)
+		config, err = e.change(t, e, selected)
 	}
 	if err != nil {
 		return err
 	}
-	return t.apply(config, e.restart)
-}
-
-// plan is the file that changes for an engine.
-func (t *tree) plan(e engine, use usage) (file, error) {
-	if e.part == nil {
-		return member(t, e, use)
-	}
-	own, text, err := e.part(t, e)
-	if use == unused && errors.Is(err, hinterr.ErrNotFound) {
-		err = nil // the engine is not here any more
-	}
-	f := file{path: cmp.Or(own, e.config)}
-	switch {
-	case own == "":
-		f.byHand, f.remove = true, use == unused
-		if t.names(e.config) == f.remove {
-			f.data = []byte(text)
-		}
-	case use != unused:
-		f.data = []byte(text)
-	}
-	return f, err
+	return t.apply(config, cmp.Or(e.restart, e.reload))
 }

@@ -17,15 +17,10 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// machine is a root directory with files, and with the directories of every machine.
+// machine is a root directory with files.
 func machine(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
-	for _, dir := range slices.Collect(maps.Keys(standard)) {
-		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
 	for name, text := range files {
 		name = filepath.Join(root, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o640)); err != nil {
@@ -35,7 +30,7 @@ func machine(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// contents are the regular files of a root directory, with their modes, and "" for each empty directory.
+// contents are the regular files of a root directory, with their modes.
 func contents(t *testing.T, root string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -44,11 +39,7 @@ func contents(t *testing.T, root string) map[string]string {
 			return err
 		}
 		if d.IsDir() {
-			inside, err := os.ReadDir(name)
-			if len(inside) == 0 {
-				all[strings.TrimPrefix(name, root)] = ""
-			}
-			return err
+			return nil
 		}
 		text, err := os.ReadFile(name)
 		fi, ferr := d.Info()
@@ -80,14 +71,14 @@ func TestEngines(t *testing.T) {
 		file         string
 		want         []string // in the file
 	}{
-		{"docker", "docker", nil, "/etc/docker/daemon.json", []string{"{\n  \"runtimes\": {\"vfix\": {\"path\": \"/usr/local/lib/vfix/vfix-runtime\"}}\n}\n"}},
+		{"docker", "docker", nil, "/etc/docker/daemon.json", []string{`{"runtimes":{"vfix": {"path": "/usr/local/lib/vfix/vfix-runtime"}}`}},
 		{
 			"docker with a configuration", "docker", map[string]string{"/etc/docker/daemon.json": "{\n\t\"labels\":   [\"a=b\"],\n\t\"debug\": true\n}\n"},
-			"/etc/docker/daemon.json", []string{"{\n\t\"labels\":   [\"a=b\"],\n\t\"debug\": true,\n\t\"runtimes\": {\"vfix\": {"},
+			"/etc/docker/daemon.json", []string{"{\n\t\"labels\":   [\"a=b\"],\n\t\"debug\": true,\"runtimes\":{\"vfix\": {"},
 		},
 		{
 			"docker with another runtime", "docker", map[string]string{"/etc/docker/daemon.json": `{"runtimes":{"a":{"path":"b"}}}`},
-			"/etc/docker/daemon.json", []string{`{"runtimes":{"a":{"path":"b"},"vfix": {"path": "/usr/local/lib/vfix/vfix-runtime"}}}`},
+			"/etc/docker/daemon.json", []string{`{"runtimes":{"a":{"path":"b"},"vfix":{"path": "/usr/local/lib/vfix/vfix-runtime"}}}`},
 		},
 		{"podman", "podman", nil, hookPath, []string{`"path": "/usr/local/lib/vfix/vfix-runtime"`, `"createRuntime"`, `"always": true`}},
 		{"crio", "crio", nil, hookPath, []string{`["vfix-runtime", "hook"]`}},
@@ -112,7 +103,7 @@ func TestEngines(t *testing.T) {
 			}
 			o.DryRun = false
 			done, err := Install(o)
-			if err != nil || len(done.Blocks) > 0 || done.Try == "" {
+			if err != nil || done.Changes[2].ByHand || done.Changes[2].Path != c.file {
 				t.Fatalf("got %+v, %v", done, err)
 			}
 			after := contents(t, root)
@@ -165,10 +156,10 @@ func TestBlocks(t *testing.T) {
 				root = machine(t, map[string]string{config: c.text})
 			}
 			got, err := Install(options(root, "containerd"))
-			if err != nil || len(got.Changes) != 2 || len(got.Blocks) != 1 || got.Blocks[0].Path != config {
+			if err != nil || len(got.Changes) != 3 || !got.Changes[2].ByHand || got.Changes[2].Path != config {
 				t.Fatalf("got %+v, %v", got, err)
 			}
-			block := got.Blocks[0].Text
+			block := got.Changes[2].Text
 			if !strings.Contains(block, c.want) || strings.Contains(block, ".runtimes.runc]") != c.runc {
 				t.Errorf("block: got %s, want %s in it", block, c.want)
 			}
@@ -176,11 +167,11 @@ func TestBlocks(t *testing.T) {
 			if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(c.text+block), 0o644)); err != nil {
 				t.Fatal(err)
 			}
-			if again, err := Install(options(root, "containerd")); err != nil || len(again.Blocks) > 0 {
+			if again, err := Install(options(root, "containerd")); err != nil || len(again.Changes) > 0 {
 				t.Errorf("with the block: got %+v, %v", again, err)
 			}
 			gone, err := Uninstall(options(root, "containerd"))
-			if err != nil || len(gone.Blocks) != 1 || !gone.Blocks[0].Remove || !gone.Stays {
+			if err != nil || len(gone.Changes) != 1 || !gone.Changes[0].ByHand || !gone.Changes[0].Removed || !gone.Stays {
 				t.Errorf("uninstall: got %+v, %v", gone, err)
 			}
 		})
@@ -228,7 +219,7 @@ func TestDefaultRuntime(t *testing.T) {
 	if _, err := Install(o); err != nil {
 		t.Fatal(err)
 	}
-	if text := contents(t, root)[daemon]; !strings.Contains(text, `"default-runtime": "vfix"`) {
+	if text := contents(t, root)[daemon]; !strings.Contains(text, `"default-runtime":"vfix"`) {
 		t.Errorf("got %s", text)
 	}
 	first, err := Uninstall(Options{Root: root})
@@ -270,8 +261,8 @@ func TestUsers(t *testing.T) {
 	if after := contents(t, root); err != nil || after[RuntimePath] != "" || after[hookPath] != "" {
 		t.Errorf("got %+v, %v, %v", got, err, after)
 	}
-	// The directories that were made go with the files; one that is not empty stays.
-	for dir, stays := range map[string]bool{"usr/share/containers": false, "usr/share": true, filepath.Dir(k3sDropIn): false, filepath.Dir(k3sConfig): true} {
+	// A directory that is empty goes with its file; others stay.
+	for dir, stays := range map[string]bool{Dir: false, filepath.Dir(hookPath): false, filepath.Dir(k3sConfig): true} {
 		if _, err := os.Stat(filepath.Join(root, dir)); (err == nil) != stays {
 			t.Errorf("%s: got %v, want it to stay: %v", dir, err, stays)
 		}
