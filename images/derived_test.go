@@ -244,20 +244,3 @@ func TestVerifyDefaults(t *testing.T) {
 		t.Errorf("got %d compared", v.Compared)
 	}
 }
-
-// More layers than docker takes are noted.
-func TestManyLayers(t *testing.T) {
-	for n, noted := range map[int]bool{124: false, 125: true} {
-		layers := [][]imagetest.TestMember{{imagetest.LegacyM("lib/a", "1")}}
-		for len(layers) < n {
-			layers = append(layers, []imagetest.TestMember{imagetest.FileM(fmt.Sprint(len(layers)), nil)})
-		}
-		notes := &imagetest.Notes{}
-		o := images.RebuildOptions{DryRun: true}
-		o.Media.Progress = notes
-		imagetest.Must[*images.Rebuilt](t)(images.Rebuild(t.Context(), imagetest.StoreOCI(t, imagetest.Stack(t, layers...)), o))
-		if got := strings.Contains(strings.Join(notes.Text, "\n"), fmt.Sprintf("the result has %d layers", n+1)); got != noted {
-			t.Errorf("%d layers: got the notes %q", n, notes.Text)
-		}
-	}
-}

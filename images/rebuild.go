@@ -147,7 +147,6 @@ func (j *Job) derive(ctx context.Context, s *contents.Session) error {
 		return err
 	}
 	j.out.LayerSize = j.added.PackedSize
-	source.NoteDepth(len(f.Tree.Layers)+1, s.Progress)
 	j.img, err = newDerivedImage(j.src, j.added, j.origin, c)
 	return err
 }

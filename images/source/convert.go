@@ -13,8 +13,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"vfix.dev/vfix/images/blob"
-	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/progress"
 )
 
 // Media types that images in the wild have and go-containerregistry has no names for: buildkit's and containerd's of
@@ -57,17 +55,6 @@ func AtHand(l v1.Layer) bool {
 	return local || !IsForeign(l)
 }
 
-// dockerDepth is how many layers docker's own stores take (moby, layer/layer_store.go, maxLayerDepth: the 127 of some
-// drivers, less two for the container); containerd's takes the 500 of the kernel's overlay.
-const dockerDepth = 125
-
-// NoteDepth says if the added layer is one too many for docker.
-func NoteDepth(layers int, p progress.Reporter) {
-	if layers > dockerDepth {
-		progress.Note(p, "the result has %d layers, and docker without containerd's image store takes %d: it stops with 'max depth exceeded'", layers, dockerDepth)
-	}
-}
-
 // packLevel is half the work of gzip's default level, 6, for 2 % more bytes, measured on an old userland.
 const packLevel = 3
 
@@ -88,9 +75,6 @@ func portable(ctx context.Context, img v1.Image, to Ref, o Options) (_ v1.Image,
 	config, cerr := img.RawConfigFile()
 	if err := cmp.Or(err, terr, lerr, cerr); err != nil {
 		return nil, done, err
-	}
-	if got, want := len(layers), len(was.Layers); got != want {
-		return nil, done, hinterr.Damaged("manifest: got %d layers, want %d", got, want)
 	}
 	rename := func(t *types.MediaType) {
 		if to.isLayout() {
