@@ -49,23 +49,8 @@ type imageJSON struct {
 	Comment         string `json:"comment"`
 	Throwaway       bool   `json:"throwaway"`
 	ContainerConfig struct {
-		Cmd stringOrWords `json:"Cmd"`
+		Cmd []string `json:"Cmd"`
 	} `json:"container_config"`
-}
-
-// stringOrWords is a command line: some old engines wrote one word without a list.
-type stringOrWords []string
-
-func (s *stringOrWords) UnmarshalJSON(b []byte) error {
-	var one string
-	if json.Unmarshal(b, &one) == nil {
-		*s = nil
-		if one != "" {
-			*s = []string{one}
-		}
-		return nil
-	}
-	return json.Unmarshal(b, (*[]string)(s))
 }
 
 // IsID reports whether a text is the ID of an old layer: 32 random bytes, no digest of anything.
@@ -135,9 +120,6 @@ func Assemble(chain []Link, architecture string, measure func(Link) (Content, er
 	for _, key := range []string{"id", "parent", "Size", "parent_id", "layer_id", "throwaway", "layer"} {
 		delete(c, key)
 	}
-	if err := cmp.Or(listCommands(c, "config"), listCommands(c, "container_config")); err != nil {
-		return nil, nil, hinterr.Damaged("image JSON of %.12s: %v", top.ID, err)
-	}
 	for key, value := range map[string]string{"architecture": cmp.Or(architecture, "amd64"), "os": "linux"} {
 		var was string
 		if json.Unmarshal(c[key], &was) != nil || was == "" {
@@ -147,24 +129,6 @@ func Assemble(chain []Link, architecture string, measure func(Link) (Content, er
 	c.Set(map[string]any{"rootfs": map[string]any{"type": "layers", "diff_ids": ids}, "history": history})
 	config, err = blob.EncodeJSON(c)
 	return layers, config, err
-}
-
-// listCommands makes lists of an Entrypoint and a Cmd that are single words.
-func listCommands(c blob.Object, key string) error {
-	if raw := string(c[key]); raw == "" || raw == "null" {
-		return nil
-	}
-	return blob.Edit(c, key, func(o *blob.Object) error {
-		for _, name := range []string{"Entrypoint", "Cmd"} {
-			if !strings.HasPrefix(string((*o)[name]), `"`) {
-				continue
-			}
-			if err := blob.Edit(*o, name, func(*stringOrWords) error { return nil }); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }
 
 // history is the layer's entry in the history (image-spec config.md, "history").

@@ -31,8 +31,8 @@ func oldJSON(n int, members string) string {
 // oldMembers are those of the layers of a chain, of which the last adds no file.
 var oldMembers = []string{
 	`,"created":"2014-01-01T00:00:00Z","author":"me","container_config":{"Cmd":["/bin/sh","-c","base"]}`,
-	`,"container_config":{"Cmd":"one word"}`,
-	`,"config":{"Cmd":["/bin/true"],"Entrypoint":"","Env":["A=<b>"]},"os":"linux","Size":7,"docker_version":"1.6.0"`,
+	`,"container_config":{"Cmd":["one word"]}`,
+	`,"config":{"Cmd":["/bin/true"],"Entrypoint":null,"Env":["A=<b>"]},"os":"linux","Size":7,"docker_version":"1.6.0"`,
 }
 
 // checkOld compares the image of a chain with what docker makes of it.
