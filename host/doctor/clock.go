@@ -50,13 +50,10 @@ func checkVDSO(m *machine, c *Check, _ *Report) error {
 	}
 	plain := t.Quiet("syscall:monotonic")
 	c.figure("syscall_monotonic", plain, "ns")
-	switch option := m.bootOption("vdso"); {
+	switch {
 	case len(missing) == len(functions):
 		c.found(Fail, "there is no vDSO: every clock read is a system call")
-		c.Do = "use a kernel that provides a vDSO"
-		if option != "" {
-			c.Do = "remove vdso=" + option + " from the kernel's command line"
-		}
+		c.Do = "use a kernel that provides a vDSO, and boot it without vdso=0"
 	case len(slow) > 0:
 		c.found(Fail, "%d of %d functions enter the kernel: %s", len(slow), len(functions), strings.Join(slow, ", "))
 		c.Do = "the check clock names the cause"

@@ -163,21 +163,6 @@ func (m *machine) line(path string) string {
 	return strings.TrimSpace(first)
 }
 
-// bootOption returns the value of an option of the kernel's command line, the last one if it is repeated; "" for
-// none.
-func (m *machine) bootOption(name string) string {
-	value := ""
-	for _, word := range strings.Fields(m.line("/proc/cmdline")) {
-		if word == "--" { // the rest is for init (Documentation/admin-guide/kernel-parameters.rst)
-			break
-		}
-		if v, ok := strings.CutPrefix(word, name+"="); ok {
-			value = v
-		}
-	}
-	return value
-}
-
 // output runs vfix-measure, with stdin to read, and returns what it prints.
 func (m *machine) output(stdin []byte, args ...string) ([]byte, error) {
 	o, err := m.measure(m.ctx, stdin, args...)

@@ -85,12 +85,8 @@ func pageMode(call, peek probe.Outcome) Mode {
 
 // howToServe says what makes this kernel serve the page.
 func (m *machine) howToServe() string {
-	option := m.bootOption("vsyscall")
-	switch {
-	case strings.Contains(m.line("/proc/sys/kernel/osrelease"), "microsoft"):
+	if strings.Contains(m.line("/proc/sys/kernel/osrelease"), "microsoft") {
 		return "WSL2 serves the page with kernelCommandLine = vsyscall=xonly in the section [wsl2] of .wslconfig"
-	case option == string(Xonly) || option == string(Emulate):
-		return "this kernel ignores the boot option vsyscall=" + option + ": it is built without CONFIG_X86_VSYSCALL_EMULATION"
 	}
 	return "the boot option vsyscall=xonly makes the kernel serve the page, slowly, for every container, if it is built with CONFIG_X86_VSYSCALL_EMULATION"
 }
