@@ -123,9 +123,6 @@ func (l *loading) program(ctx context.Context, path, interp string) error {
 			l.f.Loads.Missing = append(l.f.Loads.Missing, name)
 		}
 	}
-	if l.dir == "" {
-		l.f.Loads.Opens = found.Opens
-	}
 	for _, lib := range found.Found {
 		full := filepath.Join(root, filepath.FromSlash(lib))
 		if l.seen[full] {

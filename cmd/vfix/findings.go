@@ -49,15 +49,11 @@ func about(f *contents.Findings) string {
 	if l == nil || len(l.Examined) == 0 {
 		return ""
 	}
-	what := "the program and the %s that it needs"
+	count := screen.Count(len(l.Examined), "file")
 	if isDir(f) {
-		what = "its programs and the %s that they need"
+		return fmt.Sprintf(": its programs and the %s that they need in %s", count, l.Root)
 	}
-	text := fmt.Sprintf(": "+what+" in %s", screen.Count(len(l.Examined), "file"), l.Root)
-	if len(l.Opens) > 0 {
-		text += "; what is opened at run time (dlopen) is not known"
-	}
-	return text
+	return fmt.Sprintf(": the program and the %s that it needs in %s; what it opens at run time (dlopen) is not known", count, l.Root)
 }
 
 // countSites counts the call sites that are findings or that vfix patches, their files, and those that it patches. Sites

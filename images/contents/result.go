@@ -98,7 +98,6 @@ type Loads struct {
 	Root     string   `json:"root"`     // the root that was searched for them
 	Examined []string `json:"examined"` // paths; their sites are in the findings
 	Missing  []string `json:"missing"`  // names of libraries that were not found
-	Opens    []string `json:"opens"`    // paths in Root of files that may load more at run time, which no list has
 }
 
 // Rename changes the names of the examined files.

@@ -6,7 +6,6 @@ package loads
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"path"
@@ -24,16 +23,10 @@ type Program struct {
 	Found []string
 	// Missing are the names of those that are not in the root, each once.
 	Missing []string
-	// Opens are the files that may open more at run time: the program and libraries that know dlopen.
-	Opens []string
 }
 
-const (
-	// maxFiles bounds how many files are looked at for one program.
-	maxFiles = 4096
-	// maxConfig is the longest ld.so.conf, or a file that it includes, that is read, in bytes.
-	maxConfig = 1 << 20
-)
+// maxConfig is the longest ld.so.conf, or a file that it includes, that is read, in bytes.
+const maxConfig = 1 << 20
 
 // ErrNotDynamic is for files that no loader loads: a static program, a library, not an ELF file.
 var ErrNotDynamic = errors.New("not a dynamic program")
@@ -42,7 +35,6 @@ var ErrNotDynamic = errors.New("not a dynamic program")
 type facts struct {
 	interp, soname         string
 	needed, rpath, runpath []string
-	dlopen                 bool // it knows dlopen
 }
 
 // object is a file that is loaded.
@@ -92,9 +84,6 @@ func (r *Root) Of(name string, program io.ReaderAt, size int64, alone bool) (*Pr
 	}
 	for i := 0; i < len(queue); i++ {
 		o := queue[i]
-		if opensMore(o) || searchesRelative(o) {
-			s.out.Opens = append(s.out.Opens, o.path)
-		}
 		var optional []string
 		if i == 0 && !alone { // the loader continues without missing ones (glibc, elf/rtld.c, do_preload)
 			optional = strings.FieldsFunc(string(s.readAll(ldPreload, maxConfig)), func(r rune) bool { return strings.ContainsRune(": \t\n", r) })
@@ -108,9 +97,6 @@ func (r *Root) Of(name string, program io.ReaderAt, size int64, alone bool) (*Pr
 				s.missing(name)
 			}
 			for _, next := range all {
-				if len(queue) == maxFiles {
-					return nil, fmt.Errorf("%s: more than %d libraries", first.path, maxFiles)
-				}
 				if !s.loaded["/"+next.path] {
 					queue = append(queue, s.take(name, next))
 				}
@@ -138,30 +124,6 @@ func (s *search) missing(name string) {
 	s.loaded[name] = true
 }
 
-// opensMore reports whether a file may open libraries at run time; a C library and its loader, which always
-// can, do not count.
-func opensMore(o *object) bool {
-	for _, name := range []string{"libc.", "libc-", "libdl.", "libdl-", "ld-", "ld.", "libpthread"} {
-		if strings.HasPrefix(path.Base(o.path), name) {
-			return false
-		}
-	}
-	return o.dlopen
-}
-
-// searchesRelative reports whether the libraries of a file are also searched for in the current directory of a
-// program: an empty entry means that directory.
-func searchesRelative(o *object) bool {
-	for _, list := range slices.Concat(o.runpath, o.rpath) {
-		for _, dir := range strings.Split(list, ":") {
-			if !path.IsAbs(dir) && !strings.HasPrefix(dir, "$") {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // open returns a file of the root; nil if the loader passes over it.
 func (r *Root) open(name string, parent *object) *object {
 	f, known := r.files[name]
@@ -187,7 +149,6 @@ func read(r io.ReaderAt, size int64) *facts {
 	return &facts{
 		interp: f.Interp(), soname: f.Soname(), needed: f.DynStrings(elf.DTNeeded),
 		rpath: f.DynStrings(elf.DTRPath), runpath: f.DynStrings(elf.DTRunpath),
-		dlopen: f.HasDynString("dlopen") || f.HasDynString("dlmopen"),
 	}
 }
 

@@ -21,7 +21,6 @@ type elfFile struct {
 	needed  []string
 	rpath   string
 	runpath string
-	dlopen  bool
 }
 
 // bytes makes the file: a header, three program headers, the dynamic entries, the string table; all in one PT_LOAD from 0.
@@ -45,9 +44,6 @@ func (f elfFile) bytes() []byte {
 		if o.text != "" {
 			all = append(all, dyn{o.tag, text(o.text)})
 		}
-	}
-	if f.dlopen {
-		text("dlopen")
 	}
 	const head = 64 + 3*56
 	interpAt := uint64(head)
@@ -117,47 +113,44 @@ func TestOf(t *testing.T) {
 		files   map[string]any // elfFile, a text, or a link "-> target"
 		found   string
 		missing string
-		opens   string
 	}{
 		"default directories": {map[string]any{"bin/p": prog, "lib64/ld-linux-x86-64.so.2": ld, "lib64/libc.so.6": libc},
-			"lib64/ld-linux-x86-64.so.2 lib64/libc.so.6", "", ""},
+			"lib64/ld-linux-x86-64.so.2 lib64/libc.so.6", ""},
 		"merged /usr": {map[string]any{"bin/p": prog, "lib64": "-> usr/lib64", "usr/lib64/ld-linux-x86-64.so.2": ld, "usr/lib/x86_64-linux-gnu/libc.so.6": libc},
-			"lib64/ld-linux-x86-64.so.2 usr/lib/x86_64-linux-gnu/libc.so.6", "", ""},
-		"nothing is there": {map[string]any{"bin/p": prog}, "", loader + " libc.so.6", ""},
+			"lib64/ld-linux-x86-64.so.2 usr/lib/x86_64-linux-gnu/libc.so.6", ""},
+		"nothing is there": {map[string]any{"bin/p": prog}, "", loader + " libc.so.6"},
 		"through a library": {map[string]any{"bin/p": with(func(f *elfFile) { f.needed = []string{"liba.so"} }), "lib64/ld-linux-x86-64.so.2": ld,
 			"lib/liba.so": lib("", "libb.so.1"), "lib/libb.so.1": lib("libb.so.1", "libc.so.6"), "lib/libc.so.6": libc},
-			"lib64/ld-linux-x86-64.so.2 lib/liba.so lib/libb.so.1 lib/libc.so.6", "", ""},
+			"lib64/ld-linux-x86-64.so.2 lib/liba.so lib/libb.so.1 lib/libc.so.6", ""},
 		"runpath with $ORIGIN, and not for the library of a library": {map[string]any{"opt/x/bin/p": with(func(f *elfFile) { f.runpath, f.needed = "$ORIGIN/../lib", []string{"liba.so"} }),
 			"lib64/ld-linux-x86-64.so.2": ld, "opt/x/lib/liba.so": lib("", "libb.so"), "opt/x/lib/libb.so": lib("")},
-			"lib64/ld-linux-x86-64.so.2 opt/x/lib/liba.so", "libb.so", ""},
+			"lib64/ld-linux-x86-64.so.2 opt/x/lib/liba.so", "libb.so"},
 		"rpath, also for the library of a library": {map[string]any{"opt/x/bin/p": with(func(f *elfFile) { f.rpath, f.needed = "${ORIGIN}/../lib", []string{"liba.so"} }),
 			"lib64/ld-linux-x86-64.so.2": ld, "opt/x/lib/liba.so": lib("", "libb.so"), "opt/x/lib/libb.so": lib("")},
-			"lib64/ld-linux-x86-64.so.2 opt/x/lib/liba.so opt/x/lib/libb.so", "", ""},
+			"lib64/ld-linux-x86-64.so.2 opt/x/lib/liba.so opt/x/lib/libb.so", ""},
 		"ld.so.conf with an include": {map[string]any{"bin/p": prog, "lib64/ld-linux-x86-64.so.2": ld, "etc/ld.so.conf": "include ld.so.conf.d/*.conf # all\n",
 			"etc/ld.so.conf.d/x.conf": "# old\n/opt/glibc/lib\n", "opt/glibc/lib/libc.so.6": libc, "lib/libc.so.6": libc},
-			"lib64/ld-linux-x86-64.so.2 opt/glibc/lib/libc.so.6", "", ""},
+			"lib64/ld-linux-x86-64.so.2 opt/glibc/lib/libc.so.6", ""},
 		"variants for processors": {map[string]any{"bin/p": prog, "lib64/ld-linux-x86-64.so.2": ld, "lib64/libc.so.6": libc, "lib64/tls/libc.so.6": libc},
-			"lib64/ld-linux-x86-64.so.2 lib64/libc.so.6 lib64/tls/libc.so.6", "", ""},
+			"lib64/ld-linux-x86-64.so.2 lib64/libc.so.6 lib64/tls/libc.so.6", ""},
 		"a library of another machine is passed over": {map[string]any{"bin/p": prog, "lib64/ld-linux-x86-64.so.2": ld, "lib64/libc.so.6": "\x7fELF\x01", "lib/libc.so.6": libc},
-			"lib64/ld-linux-x86-64.so.2 lib/libc.so.6", "", ""},
+			"lib64/ld-linux-x86-64.so.2 lib/libc.so.6", ""},
 		"the directory of the start": {map[string]any{"bin/p": with(func(f *elfFile) { f.runpath, f.needed = ":here:/lib", []string{"libc.so.6", "here/liba.so"} }), "lib64/ld-linux-x86-64.so.2": ld,
 			"here/libc.so.6": libc, "here/liba.so": libc, "libc.so.6": libc, "lib/libc.so.6": libc},
-			"lib64/ld-linux-x86-64.so.2 lib/libc.so.6", "here/liba.so", "bin/p"},
-		"dlopen": {map[string]any{"bin/p": with(func(f *elfFile) { f.dlopen = true }), "lib64/ld-linux-x86-64.so.2": ld, "lib64/libc.so.6": libc},
-			"lib64/ld-linux-x86-64.so.2 lib64/libc.so.6", "", "bin/p"},
+			"lib64/ld-linux-x86-64.so.2 lib/libc.so.6", "here/liba.so"},
 		"links that lead in a circle": {map[string]any{"bin/p": prog, "lib64/ld-linux-x86-64.so.2": ld, "lib64/libc.so.6": "-> libc.so.6"},
-			"lib64/ld-linux-x86-64.so.2", "libc.so.6", ""},
+			"lib64/ld-linux-x86-64.so.2", "libc.so.6"},
 		"ld.so.preload": {map[string]any{"bin/p": prog, "lib64/ld-linux-x86-64.so.2": ld, "lib64/libc.so.6": libc, "etc/ld.so.preload": "/opt/a.so:/opt/none.so\tlibb.so\n", "opt/a.so": lib("", "libc.so.6"), "lib/libb.so": lib("")},
-			"lib64/ld-linux-x86-64.so.2 lib64/libc.so.6 opt/a.so lib/libb.so", "", ""},
+			"lib64/ld-linux-x86-64.so.2 lib64/libc.so.6 opt/a.so lib/libb.so", ""},
 		"directories by semicolons": {map[string]any{"bin/p": with(func(f *elfFile) { f.rpath, f.needed = "/opt/a;/opt/b", []string{"liba.so", "libb.so"} }), "lib64/ld-linux-x86-64.so.2": ld,
-			"opt/a/liba.so": lib(""), "opt/b/libb.so": lib("")}, "lib64/ld-linux-x86-64.so.2 opt/a/liba.so opt/b/libb.so", "", ""},
+			"opt/a/liba.so": lib(""), "opt/b/libb.so": lib("")}, "lib64/ld-linux-x86-64.so.2 opt/a/liba.so opt/b/libb.so", ""},
 		"a path, and no name": {map[string]any{"bin/p": with(func(f *elfFile) { f.needed = []string{"/opt/liba.so", "/opt/../opt/liba.so", "/opt/none.so", ""} }), "lib64/ld-linux-x86-64.so.2": ld,
-			"opt/liba.so": lib("liba.so.1", "liba.so.1")}, "lib64/ld-linux-x86-64.so.2 opt/liba.so", "/opt/none.so", ""},
+			"opt/liba.so": lib("liba.so.1", "liba.so.1")}, "lib64/ld-linux-x86-64.so.2 opt/liba.so", "/opt/none.so"},
 		"hwcap and several words in ld.so.conf": {map[string]any{"bin/p": with(func(f *elfFile) { f.needed = []string{"liba.so", "libb.so", "libc.so"} }), "lib64/ld-linux-x86-64.so.2": ld,
 			"etc/ld.so.conf": "hwcap 1 /opt/no\n/opt/a=x /opt/b:/opt/c, # /opt/no\n\n", "opt/a/liba.so": lib(""), "opt/b/libb.so": lib(""), "opt/c/libc.so": lib(""), "opt/no/liba.so": lib("")},
-			"lib64/ld-linux-x86-64.so.2 opt/a/liba.so opt/b/libb.so opt/c/libc.so", "", ""},
+			"lib64/ld-linux-x86-64.so.2 opt/a/liba.so opt/b/libb.so opt/c/libc.so", ""},
 		"two libraries that need each other": {map[string]any{"bin/p": with(func(f *elfFile) { f.needed = []string{"liba.so"} }), "lib64/ld-linux-x86-64.so.2": ld,
-			"lib/liba.so": lib("liba.so", "libb.so"), "lib/libb.so": lib("libb.so", "liba.so")}, "lib64/ld-linux-x86-64.so.2 lib/liba.so lib/libb.so", "", ""},
+			"lib/liba.so": lib("liba.so", "libb.so"), "lib/libb.so": lib("libb.so", "liba.so")}, "lib64/ld-linux-x86-64.so.2 lib/liba.so lib/libb.so", ""},
 	} {
 		root := t.TempDir()
 		program := "bin/p"
@@ -188,8 +181,8 @@ func TestOf(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if f, m, o := strings.Join(got.Found, " "), strings.Join(got.Missing, " "), strings.Join(got.Opens, " "); f != c.found || m != c.missing || o != c.opens {
-			t.Errorf("%s: found %q, missing %q, opens %q; want %q, %q, %q", name, f, m, o, c.found, c.missing, c.opens)
+		if f, m := strings.Join(got.Found, " "), strings.Join(got.Missing, " "); f != c.found || m != c.missing {
+			t.Errorf("%s: found %q, missing %q; want %q, %q", name, f, m, c.found, c.missing)
 		}
 	}
 }

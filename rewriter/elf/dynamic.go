@@ -2,14 +2,11 @@
 
 package elf
 
-import "bytes"
-
 // Tags of dynamic entries that name files or directories (gABI chapter 5).
 const (
 	DTRPath   = 15
 	DTRunpath = 29
 
-	dtStrsz = 10
 	// maxDynString is the longest such entry that is read, in bytes: some are lists of directories.
 	maxDynString = 16 << 10
 )
@@ -33,11 +30,6 @@ func (f *File) dynString(d *Dyn, most uint64) string {
 		return ""
 	}
 	return cString(f.Mem(table.Val+d.Val, most), 0)
-}
-
-// HasDynString reports whether the dynamic string table has a text, such as the name of a used or defined symbol.
-func (f *File) HasDynString(text string) bool {
-	return bytes.Contains(f.Mem(f.Range(DTStrtab, dtStrsz)), []byte("\x00"+text+"\x00"))
 }
 
 // Interp returns the path of the file's loader, "" for none.
