@@ -137,7 +137,6 @@ func writeFigures(s screen.Stream, b *jsonBench, redis bool) {
 	head := []string{strings.ToUpper(b.Unit)}
 	var rows [][]string
 	var absent []string
-	noise := false
 	for _, f := range b.Figures {
 		if f.Mode == b.Figures[0].Mode {
 			head = append(head, strings.ToUpper(f.Function), base)
@@ -150,12 +149,8 @@ func writeFigures(s screen.Stream, b *jsonBench, redis bool) {
 		if why := f.Mode + ": " + f.Absent; f.Absent != "" && !slices.Contains(absent, why) {
 			absent = append(absent, why)
 		}
-		noise = noise || !redis && f.Ratio > 0 && f.Ratio < 1
 	}
 	s.Table(head, rows)
-	if noise {
-		s.Print("", nil, "Values below 1 in TO VDSO are noise: nothing is faster than the vDSO's own function.")
-	}
 	s.List("not measured: ", absent)
 }
 

@@ -127,7 +127,7 @@ func succeeded(o probe.Outcome, err error, libc string) error {
 	return nil
 }
 
-// calls is a candidate that runs a program, which prints "FUNCTION PICOSECONDS", or "WAY:FUNCTION NANOSECONDS".
+// calls is a candidate that runs a program, which prints "FUNCTION NANOSECONDS", or "WAY:FUNCTION NANOSECONDS".
 func calls(mode, libc string, run func(ctx context.Context) (probe.Outcome, error)) candidate {
 	return candidate{mode, func(ctx context.Context) (map[string]float64, error) {
 		o, err := run(ctx)
@@ -136,13 +136,7 @@ func calls(mode, libc string, run func(ctx context.Context) (probe.Outcome, erro
 		}
 		ns := map[string]float64{}
 		for name, values := range probe.Times(o.Stdout) {
-			value := values[0]
-			if _, function, ok := strings.Cut(name, ":"); ok {
-				name = function
-			} else {
-				value /= 1000
-			}
-			ns[strings.TrimPrefix(name, "sched_")] = value
+			ns[name[strings.Index(name, ":")+1:]] = values[0]
 		}
 		return ns, nil
 	}}

@@ -5,7 +5,7 @@
  *
  * usage: vfix-measure-libc MICROSECONDS
  *
- * Measures each function once, for about that long, and prints "FUNCTION PICOSECONDS" for
+ * Measures each function once, for about that long, and prints "FUNCTION NANOSECONDS" for
  * each, or "FUNCTION absent": glibc has sched_getcpu from 2.6 on.
  *
  * It has no start-up code of a libc and no symbol versions, so that any ld.so since glibc 2.3 loads it.
@@ -81,7 +81,7 @@ static void measure(const char *name, int there, unsigned long (*loop)(unsigned 
 	n = n * sample / ns + 1;
 	say(" ");
 	say_number(loop(n) * 1000 / n);
-	say("\n");
+	say("e-3\n");
 }
 
 /* stack is the stack from the kernel or ld.so: argc, argv. */
