@@ -34,8 +34,10 @@ func (f *File) Sound() error {
 			return fmt.Errorf("PT_DYNAMIC: offset %#x is not what is loaded at vaddr %#x", p.Off, p.Vaddr)
 		case p.Type == PTPhdr && (off != f.PhOff || p.Off != f.PhOff):
 			return fmt.Errorf("PT_PHDR: the program headers at offset %#x are not loaded at vaddr %#x", f.PhOff, p.Vaddr)
-		case p.Type == PTInterp && (!f.InFile(p.Off, p.Filesz) || overlaps(p.Off, p.Filesz)):
-			return fmt.Errorf("PT_INTERP: offset %#x is outside of the file or among the headers", p.Off)
+		case p.Type == PTInterp && overlaps(p.Off, p.Filesz):
+			return fmt.Errorf("PT_INTERP: offset %#x is among the headers", p.Off)
+		case p.Filesz > 0 && !f.InFile(p.Off, p.Filesz): // other bytes are among the headers if e_phnum is damaged
+			return fmt.Errorf("segment %d: offset %#x is outside of the file", i, p.Off)
 		}
 	}
 	if f.Type == TypeExec && !f.ExecLoad(f.Entry) {

@@ -41,6 +41,11 @@ func TestForms(t *testing.T) {
 	}
 	goNote := testELF{noteSection: ".note.go.buildid"}
 	none := testELF{notes: -1}
+	manyHeaders := func(b []byte) []byte { // the last of them is other bytes, which look like an unused one
+		copy(b[elf.EhdrSize+int(b[56])*elf.PhdrSize+4:], strings.Repeat("data", 13))
+		b[56]++
+		return b
+	}
 	overlay := func(b []byte) []byte { return append(b, "PK\x05\x06 an archive"...) }
 	for _, c := range []struct {
 		name   string
@@ -73,6 +78,7 @@ func TestForms(t *testing.T) {
 		{"no PT_NOTE, only syscall allowed", none, timeStubText, nil, Options{Forms: []Form{Syscall}}, Syscall, LastForm, "51 4153 b8c9000000 0f05 415b 59 c3"},
 		{"no PT_NOTE, and the headers of a PIE", testELF{dyn: true, soname: "p", interp: "/ld.so", notes: -1, phdr: true}, pushed, nil, Options{}, Left, NoRoom, ""},
 		{"something appended", testELF{}, pushed, overlay, Options{}, Left, NoRoom, ""},
+		{"a program header too many", none, pushed, manyHeaders, Options{}, Left, NoRoom, ""},
 		{"dormant alone", testELF{}, chosenText, nil, Options{}, Left, Unneeded, ""},
 		{"dormant, requested", testELF{}, chosenText, nil, Options{Dormant: true}, Lea, OnlyCalled, "488d15" + rel(at+7, keep)},
 		{"unknown", testELF{}, movRaxTime + "4839c7 c3", nil, Options{}, Left, ByVerdict, ""},
