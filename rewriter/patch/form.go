@@ -13,37 +13,32 @@ import (
 )
 
 // choose returns the form of a site if there is room for trampolines, and the reason for that form, or for none.
-func choose(s *find.Site, goMade bool, allowed []Form) (Form, Reason) {
-	may := func(f Form) bool { return len(allowed) == 0 || slices.Contains(allowed, f) }
+func choose(s *find.Site, goMade bool) (Form, Reason) {
 	switch {
 	case !s.Called:
 		return Left, Reason{Cause: ByVerdict, Evidence: s.Reason}
-	case s.Kind == find.StoreImm32 && may(Imm) && !goMade:
+	case s.Kind == find.StoreImm32 && !goMade:
 		return Imm, Reason{Cause: FrameWord}
-	case s.Kind == find.DataWord && may(Imm):
+	case s.Kind == find.DataWord:
 		return Imm, Reason{Cause: GoWord}
-	case goMade && s.Alone && may(Syscall):
+	case goMade && s.Alone:
 		// time.now of Go 1.0 is NOSPLIT: it has 128 bytes of stack, of which the vDSO needs some. It preserves no
 		// register over a call.
 		return Syscall, Reason{Cause: SmallStack}
 	case goMade:
 		return Left, Reason{Cause: NotForGo}
-	case s.Stub.Len != 0 && may(Entry):
+	case s.Stub.Len != 0:
 		return Entry, Reason{Cause: WholeStub}
-	case may(Lea):
-		return Lea, Reason{Cause: OnlyCalled}
-	case int(s.Stub.Len) >= exactLen && may(Syscall):
-		return Syscall, Reason{Cause: LastForm}
 	}
-	return Left, Reason{Cause: NoForm}
+	return Lea, Reason{Cause: OnlyCalled}
 }
 
 // withoutRoom returns the form of a site in a file without room for trampolines.
-func withoutRoom(s *find.Site, f Form, allowed []Form, was Reason, detail string) (Form, Reason) {
+func withoutRoom(s *find.Site, f Form, was Reason, detail string) (Form, Reason) {
 	if f == Left || f == Syscall {
 		return f, was
 	}
-	if int(s.Stub.Len) >= exactLen && (len(allowed) == 0 || slices.Contains(allowed, Syscall)) {
+	if int(s.Stub.Len) >= exactLen {
 		return Syscall, Reason{Cause: NoRoomStub, Detail: detail}
 	}
 	return Left, Reason{Cause: NoRoom, Detail: detail}

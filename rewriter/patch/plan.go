@@ -32,9 +32,6 @@ var formNames = [...]string{"left", "entry", "lea", "imm", "syscall"}
 
 func (f Form) String() string { return formNames[f] }
 
-// Forms are the forms of patched sites, fastest first.
-var Forms = [...]Form{Entry, Lea, Imm, Syscall}
-
 // MarshalText returns the word for the form in JSON.
 func (f Form) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
@@ -63,8 +60,6 @@ type Edit struct {
 
 // Options are the options of a plan.
 type Options struct {
-	// Forms limits the forms used, for measurements and tests; empty means all.
-	Forms []Form
 	// Dormant also patches dormant sites in a file in which nothing else is patched: for kernels without a vDSO, and
 	// programs that do not find it.
 	Dormant bool
@@ -136,7 +131,7 @@ func newPlan(r *find.Report, o Options) *Plan {
 		if o.Dormant && f.Type == elf.TypeExec {
 			f.ProveGoWord(&q.Site)
 		}
-		q.Form, q.Reason = choose(&q.Site, r.Go, o.Forms)
+		q.Form, q.Reason = choose(&q.Site, r.Go)
 		p.Patches = append(p.Patches, q)
 	}
 	if !o.Dormant && !needRoom {
@@ -154,10 +149,10 @@ func newPlan(r *find.Report, o Options) *Plan {
 	if why != nil {
 		for i := range p.Patches {
 			q := &p.Patches[i]
-			q.Form, q.Reason = withoutRoom(&q.Site, q.Form, o.Forms, q.Reason, why.Error())
+			q.Form, q.Reason = withoutRoom(&q.Site, q.Form, q.Reason, why.Error())
 		}
 	}
-	p.encodeAll(place, o.Forms)
+	p.encodeAll(place)
 	switch {
 	case !wanted || p.Redirect.Reason != "":
 	case why != nil:
@@ -207,7 +202,7 @@ func leaveAll(f *file, r *find.Report, why string) *Plan {
 
 // encodeAll sets the bytes of each patch and adds their edits. A site out of reach of the trampolines gets the
 // form for a file without room.
-func (p *Plan) encodeAll(place room, allowed []Form) {
+func (p *Plan) encodeAll(place room) {
 	for i := range p.Patches {
 		q := &p.Patches[i]
 		if q.Form == Left {
@@ -215,7 +210,7 @@ func (p *Plan) encodeAll(place room, allowed []Form) {
 		}
 		vaddr, code, err := p.encode(&q.Site, q.Form, place.vaddr)
 		if err != nil {
-			q.Form, q.Reason = withoutRoom(&q.Site, q.Form, allowed, q.Reason, err.Error())
+			q.Form, q.Reason = withoutRoom(&q.Site, q.Form, q.Reason, err.Error())
 			if q.Form == Left {
 				continue
 			}

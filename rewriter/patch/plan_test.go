@@ -75,20 +75,13 @@ func TestForms(t *testing.T) {
 		{"no PT_NOTE, a stub", none, timeStubText, nil, Options{}, Syscall, NoRoomStub, "51 4153 b8c9000000 0f05 415b 59 c3"},
 		{"no PT_NOTE, a short stub", none, movRaxTime + "ffd0c3", nil, Options{}, Left, NoRoom, ""},
 		{"no PT_NOTE, unknown", none, movRaxTime + "4839c7 c3", nil, Options{}, Left, ByVerdict, ""},
-		{"no PT_NOTE, only syscall allowed", none, timeStubText, nil, Options{Forms: []Form{Syscall}}, Syscall, LastForm, "51 4153 b8c9000000 0f05 415b 59 c3"},
 		{"no PT_NOTE, and the headers of a PIE", testELF{dyn: true, soname: "p", interp: "/ld.so", notes: -1, phdr: true}, pushed, nil, Options{}, Left, NoRoom, ""},
 		{"something appended", testELF{}, pushed, overlay, Options{}, Left, NoRoom, ""},
 		{"a program header too many", none, pushed, manyHeaders, Options{}, Left, NoRoom, ""},
 		{"dormant alone", testELF{}, chosenText, nil, Options{}, Left, Unneeded, ""},
 		{"dormant, requested", testELF{}, chosenText, nil, Options{Dormant: true}, Lea, OnlyCalled, "488d15" + rel(at+7, keep)},
 		{"unknown", testELF{}, movRaxTime + "4839c7 c3", nil, Options{}, Left, ByVerdict, ""},
-		{"only lea allowed", testELF{}, timeStubText, nil, Options{Forms: []Form{Lea}}, Lea, OnlyCalled, "488d05" + rel(at+11, keep)},
 		{"Go, a store", goNote, storeText, nil, Options{}, Left, NotForGo, ""},
-		{"Go, only lea allowed", goNote, pushed, nil, Options{Forms: []Form{Lea}}, Left, NotForGo, ""},
-		{"only imm allowed, a stub", testELF{}, timeStubText, nil, Options{Forms: []Form{Imm}}, Left, NoForm, ""},
-		{"only syscall allowed, a short stub", testELF{}, movRaxTime + "ffd0c3", nil, Options{Forms: []Form{Syscall}}, Left, NoForm, ""},
-		{"only entry allowed", testELF{}, pushed, nil, Options{Forms: []Form{Entry}}, Left, NoForm, ""},
-		{"only syscall allowed", testELF{}, timeStubText, nil, Options{Forms: []Form{Syscall}}, Syscall, LastForm, "51 4153 b8c9000000 0f05 415b 59 c3"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.e.text = asm(t, c.text)
@@ -116,21 +109,18 @@ func TestForms(t *testing.T) {
 // TestWithoutRoom: only a whole stub that is long enough becomes a system call.
 func TestWithoutRoom(t *testing.T) {
 	for _, c := range []struct {
-		form    Form
-		stub    uint64
-		allowed []Form
-		want    Form
-		cause   Cause
+		form  Form
+		stub  uint64
+		want  Form
+		cause Cause
 	}{
-		{Left, 18, nil, Left, NoForm},
-		{Syscall, 0, nil, Syscall, NoForm},
-		{Entry, exactLen, nil, Syscall, NoRoomStub},
-		{Entry, exactLen - 1, nil, Left, NoRoom},
-		{Lea, 18, []Form{Lea, Syscall}, Syscall, NoRoomStub},
-		{Lea, 18, []Form{Lea}, Left, NoRoom},
+		{Left, 18, Left, NotForGo},
+		{Syscall, 0, Syscall, NotForGo},
+		{Entry, exactLen, Syscall, NoRoomStub},
+		{Entry, exactLen - 1, Left, NoRoom},
 	} {
 		s := find.Site{Stub: find.Extent{Len: c.stub}}
-		if form, reason := withoutRoom(&s, c.form, c.allowed, Reason{Cause: NoForm}, "why"); form != c.want || reason.Cause != c.cause {
+		if form, reason := withoutRoom(&s, c.form, Reason{Cause: NotForGo}, "why"); form != c.want || reason.Cause != c.cause {
 			t.Errorf("%+v: got %v, %v", c, form, reason)
 		}
 	}

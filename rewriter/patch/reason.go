@@ -20,13 +20,11 @@ const (
 	FrameWord  // imm: a word of the frame that is only called
 	OnlyCalled // lea: the register is only called
 	SmallStack // syscall: Go's stack is too small for the vDSO
-	LastForm   // syscall: no other form is allowed
 	NoRoomStub // syscall: no room for a trampoline, because of Detail
 	// Why it is left.
 	ByVerdict // for the reason of its verdict, which is Evidence
 	NotForGo  // Go's stack is too small, and the mov and call are not adjacent
 	Unneeded  // dormant, and nothing else in the file needs a patch
-	NoForm    // no form is allowed that fits
 	NoRoom    // no room for a trampoline, because of Detail
 	OverEnd   // the site runs over the end of its segment
 	Damaged   // the file is damaged, in the way of Detail
@@ -38,11 +36,9 @@ var causeTexts = [...]string{
 	FrameWord:  "a word of the frame that is only called",
 	OnlyCalled: "the register is only called",
 	SmallStack: "Go's stack is too small for the vDSO",
-	LastForm:   "no other form is allowed",
 	NoRoomStub: "no room for a trampoline: ",
 	NotForGo:   "Go's stack is too small for the vDSO, and mov and call are not adjacent",
 	Unneeded:   "used only without a vDSO, and nothing else in the file needs a patch",
-	NoForm:     "no form is allowed that fits",
 	NoRoom:     "no room for a trampoline: ",
 	OverEnd:    "the site runs over the end of its segment",
 	Damaged:    "damaged ELF: ",
