@@ -17,6 +17,7 @@ import (
 
 	"vfix.dev/vfix/internal/addedfiles"
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/rewriter/elf"
 	"vfix.dev/vfix/rewriter/find"
 )
 
@@ -93,7 +94,7 @@ func choose(path string, scripts int) (*choice, error) {
 	}
 	c.interp = is.Interp
 	switch gains := privileges(f, fi); {
-	case is.Skipped != nil && is.Skipped.Kind == find.SkipNotELF:
+	case is.Skipped != nil && is.Skipped.Kind == elf.KindNotELF:
 		return nil, hinterr.Errorf(ErrNotExecutable, "%s: neither an ELF file nor a script that names its interpreter", path)
 	case is.Skipped != nil && !is.Skipped.MayCall():
 		c.way, c.why = AsIs, is.Skipped.String()+", which does not call the page"

@@ -3,6 +3,7 @@
 package elf
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -128,20 +129,18 @@ type File struct {
 // Kind is the kind of a reason to skip a file.
 type Kind uint8
 
-// The kinds of reasons. The first three are damage; with the first six, a file may nevertheless call the page.
+// The kinds of reasons. The first two are damage; with the first five, a file may nevertheless call the page.
 const (
 	KindDamaged     Kind = iota // an impossible value in an ELF file
-	KindTangled                 // segments that overlap: a kernel may nevertheless run the file
 	KindBroken                  // vfix has patched the file, and it was broken later
 	KindFormat                  // patched by vfix in an unknown format
 	KindTooMuchCode             // more than the caller's limit
 	KindX32                     // 64-bit code, with the headers of a 32-bit file
 	KindNotELF
 	KindForeign // another class, byte order, machine or type
-	KindNoCode  // no code at the requested offset
 )
 
-var kindPrefixes = [...]string{KindDamaged: "damaged ELF: ", KindTangled: "damaged ELF: ", KindBroken: "patched by vfix, and damaged since: "}
+var kindPrefixes = [...]string{KindDamaged: "damaged ELF: ", KindBroken: "patched by vfix, and damaged since: "}
 
 // Skip is why a file is skipped; nil if it is not.
 type Skip struct {
@@ -184,64 +183,56 @@ func (e *Skip) MayCall() bool { return e != nil && e.Kind <= KindX32 }
 // Damaged returns the reason to skip a file with an impossible value.
 func Damaged(format string, a ...any) error { return NewSkip(KindDamaged, format, a...) }
 
-func notFor(kind Kind, format string, a ...any) error { return NewSkip(kind, format, a...) }
-
-// Parse reads the headers of the file in r, which has size bytes. A *Skip means that the file is not for vfix; if
-// it may nevertheless run, its segments are returned with it. Any other error is a failed read.
+// Parse reads the headers of the file in r, which has size bytes. A *Skip means that the file is not for vfix; any
+// other error is a failed read.
 func Parse(r io.ReaderAt, size int64) (*File, error) {
-	f, err := parse(&File{R: r, Size: uint64(max(size, 0))})
-	if f != nil && f.failed != nil {
-		return nil, f.failed
+	f := &File{R: r, Size: uint64(max(size, 0))}
+	err := f.parse()
+	if err = cmp.Or(f.failed, err); err != nil {
+		return nil, err
 	}
-	return f, err
+	return f, nil
 }
 
-func parse(f *File) (*File, error) {
-	if f.Size < 4 {
-		return nil, notFor(KindNotELF, "not an ELF file")
-	}
+func (f *File) parse() error {
 	var hdr [EhdrSize]byte
-	n := min(f.Size, EhdrSize)
-	if _, err := f.ReadAt(hdr[:n], 0); f.failed != nil {
-		return f, err
+	if _, err := f.ReadAt(hdr[:min(f.Size, EhdrSize)], 0); err != nil {
+		return err
 	}
 	if string(hdr[:4]) != "\x7fELF" {
-		return nil, notFor(KindNotELF, "not an ELF file")
+		return NewSkip(KindNotELF, "not an ELF file")
 	}
-	if n < 20 {
-		return nil, Damaged("ends inside the ELF header (%d bytes)", f.Size)
+	if f.Size < EhdrSize {
+		return Damaged("ends inside the ELF header (%d bytes)", f.Size)
 	}
 	// The kernel reads e_machine and e_phentsize, but not e_version, e_ehsize or the bytes of e_ident behind the
 	// magic (fs/binfmt_elf.c, load_elf_binary and load_elf_phdrs): it runs a file as 64-bit by these alone.
 	le := binary.LittleEndian
 	switch m := le.Uint16(hdr[18:]); {
-	case m == MachineX8664 && (hdr[4] != 1 || n >= EhdrSize && le.Uint16(hdr[54:]) == PhdrSize):
+	case m == MachineX8664 && (hdr[4] != 1 || le.Uint16(hdr[54:]) == PhdrSize):
 	case m == MachineX8664:
-		return nil, notFor(KindX32, "ELF of the x32 ABI, which vfix does not examine")
+		return NewSkip(KindX32, "ELF of the x32 ABI, which vfix does not examine")
 	case hdr[5] == 2:
-		return nil, notFor(KindForeign, "big-endian ELF")
+		return NewSkip(KindForeign, "big-endian ELF")
 	case hdr[4] == 1:
-		return nil, notFor(KindForeign, "32-bit ELF")
+		return NewSkip(KindForeign, "32-bit ELF")
 	default:
-		return nil, notFor(KindForeign, "ELF for another machine (e_machine %d)", m)
+		return NewSkip(KindForeign, "ELF for another machine (e_machine %d)", m)
 	}
 	f.Type = le.Uint16(hdr[16:])
 	if f.Type != TypeExec && f.Type != TypeDyn {
-		return nil, notFor(KindForeign, "ELF of type %d, neither a program nor a shared library", f.Type)
-	}
-	if n < EhdrSize {
-		return nil, Damaged("ends inside the ELF header (%d bytes)", f.Size)
+		return NewSkip(KindForeign, "ELF of type %d, neither a program nor a shared library", f.Type)
 	}
 	f.Entry = le.Uint64(hdr[24:])
 	f.PhOff = le.Uint64(hdr[32:])
 	if s := le.Uint16(hdr[54:]); s != PhdrSize {
-		return nil, Damaged("e_phentsize %d, want %d", s, PhdrSize)
+		return Damaged("e_phentsize %d, want %d", s, PhdrSize)
 	}
 	if err := f.readProgs(int(le.Uint16(hdr[56:]))); err != nil {
-		return f, err
+		return err
 	}
 	f.readSections(hdr[:])
-	return f, f.readDynamic()
+	return f.readDynamic()
 }
 
 func (f *File) readProgs(n int) error {
@@ -264,7 +255,6 @@ func (f *File) readProgs(n int) error {
 		})
 	})
 	var last *Prog
-	var tangled error
 	for i := range f.Progs {
 		p := &f.Progs[i]
 		if p.Type != PTLoad {
@@ -278,16 +268,16 @@ func (f *File) readProgs(n int) error {
 		case p.Vaddr > MaxVaddr || p.Memsz > MaxVaddr-p.Vaddr:
 			return Damaged("segment %d (vaddr %#x, memsz %#x) ends beyond the address space", i, p.Vaddr, p.Memsz)
 		case last != nil && p.Vaddr < last.Vaddr+last.Memsz:
-			tangled = NewSkip(KindTangled, "segment %d at vaddr %#x overlaps or precedes segment %d", i, p.Vaddr, last.Index)
+			return Damaged("segment %d at vaddr %#x overlaps or precedes segment %d", i, p.Vaddr, last.Index)
 		case last != nil && p.covers(last):
-			tangled = NewSkip(KindTangled, "segment %d at vaddr %#x covers the last page of segment %d", i, p.Vaddr, last.Index)
+			return Damaged("segment %d at vaddr %#x covers the last page of segment %d", i, p.Vaddr, last.Index)
 		}
 		last = p
 	}
 	if last == nil {
 		return Damaged("no PT_LOAD segment")
 	}
-	return tangled
+	return nil
 }
 
 // covers reports whether the first page of p overlaps the last one of the previous segment, if one of them is

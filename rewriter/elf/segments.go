@@ -12,17 +12,6 @@ func (f *File) ExecLoad(vaddr uint64) bool {
 	return p != nil && p.Flags&PFX != 0
 }
 
-// CodeAt returns the executable segment with the byte before offset.
-func (f *File) CodeAt(offset uint64) *Prog {
-	for i := range f.Progs {
-		p := &f.Progs[i]
-		if p.Type == PTLoad && p.Flags&PFX != 0 && offset > p.Off && offset-p.Off <= p.Filesz {
-			return p
-		}
-	}
-	return nil
-}
-
 // CodeSize returns the size of the executable segments in the file, in bytes.
 func (f *File) CodeSize() (sum uint64) {
 	for i := range f.Progs {

@@ -5,5 +5,5 @@
 //	judge flow                        the verdict on each: straight code, then the flow of one function
 //	functions code                    the functions around the references; decoding
 //	report reason                     the results
-//	goword program place redirect     other questions about a file
+//	goword named program redirect     other questions about a file
 package find

@@ -110,12 +110,6 @@ func (e Extent) End() uint64 { return e.Vaddr + e.Len }
 // Skip is why a file is skipped.
 type Skip = elf.Skip
 
-// Kinds of skips that callers check for.
-const (
-	SkipNotELF = elf.KindNotELF
-	SkipBroken = elf.KindBroken
-)
-
 // Report is the result of Scan for one file.
 type Report struct {
 	// Skipped is why the file was not examined; nil for a 64-bit x86-64 ELF file.

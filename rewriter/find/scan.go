@@ -4,42 +4,16 @@ package find
 
 import (
 	"cmp"
-	"io"
 	"slices"
 
 	"vfix.dev/vfix/rewriter/elf"
 )
 
-// References finds the references to the vsyscall page in the file in r, which has size bytes, with a verdict on
-// each. It writes nothing. It returns an error only if a read fails: a file that is not for vfix, or is damaged,
-// has Report.Skipped.
+// Scan finds the references to the vsyscall page in the file, with a verdict on each. A file with too many has
+// Report.Skipped. f.Err must be checked before the report is used.
 //
 // The fields Libc, Go, Interp and RawSignals are set only if the file has a site.
-func References(r io.ReaderAt, size int64, o Scope) (*Report, error) {
-	f, err := Parse(r, size)
-	skip, err := elf.AsSkip(err)
-	if skip != nil || err != nil {
-		return &Report{Skipped: skip}, err
-	}
-	skip = o.within(f)
-	var mark Mark
-	if skip == nil && o.Marks != nil {
-		mark = o.Marks(f.File)
-		skip = mark.Skip
-	}
-	rep := &Report{Skipped: skip}
-	if skip == nil {
-		rep = scan(f)
-		rep.Injected, rep.Fixed = mark.Version, mark.Fix
-	}
-	if f.Err() != nil {
-		return nil, f.Err()
-	}
-	return rep, nil
-}
-
-// scan finds the references of a file and judges them.
-func scan(f *File) *Report {
+func (f *File) Scan() *Report {
 	rep := &Report{ExecBytes: int64(f.CodeSize()), Static: f.Static(), File: f, Redirect: f.findRedirect(), Packed: f.PackedBy()}
 	sites := search(f)
 	slices.SortFunc(sites, func(a, b Site) int { return cmp.Compare(a.Vaddr, b.Vaddr) })

@@ -24,35 +24,56 @@ func fileOf(r *find.Report) *file {
 	return &file{r.File, patched(r.File.File)}
 }
 
-// Scan finds the references to the page in the file in r, which has size bytes, as find.References does; a file
-// that vfix has patched must be intact, and in a known format.
-func Scan(r io.ReaderAt, size int64) (*find.Report, error) {
-	return find.References(r, size, find.Scope{Marks: mark})
-}
+// Scan finds the references to the page in the file in r, which has size bytes, with a verdict on each. It writes
+// nothing. It returns an error only if a read fails: a file that is not for vfix, or is damaged, has Report.Skipped. A
+// file that vfix has patched must be intact, and in a known format.
+func Scan(r io.ReaderAt, size int64) (*find.Report, error) { return ScanWithin(r, size, 0) }
 
 // ScanWithin is Scan with a limit: a file with more than maxExec bytes in executable segments is skipped with
-// elf.KindTooMuchCode.
+// elf.KindTooMuchCode. 0 means no limit.
 func ScanWithin(r io.ReaderAt, size, maxExec int64) (*find.Report, error) {
-	return find.References(r, size, find.Scope{Marks: mark, MaxExec: uint64(max(maxExec, 0))})
+	f, err := find.Parse(r, size)
+	skip, err := elf.AsSkip(err)
+	if skip != nil || err != nil {
+		return &find.Report{Skipped: skip}, err
+	}
+	rep := &find.Report{Skipped: f.TooMuch(uint64(max(maxExec, 0)))}
+	if rep.Skipped == nil {
+		rep = scan(f)
+	}
+	if f.Err() != nil {
+		return nil, f.Err()
+	}
+	return rep, nil
 }
 
-// mark returns vfix's earlier patch of a file.
-func mark(f *elf.File) (m find.Mark) {
-	segment, version := injected(f)
-	m.Version = version
-	if segment == nil {
-		if lost(f) {
-			m.Skip = elf.NewSkip(elf.KindBroken, "it no longer has the injected segment")
-		}
-		return m
+// scan finds the references in a file that vfix may have patched.
+func scan(f *find.File) *find.Report {
+	version, fix, skip := earlier(f.File)
+	if skip != nil {
+		return &find.Report{Skipped: skip}
 	}
-	if magic := shim.Magic(); version != string(magic[len(magic)-1:]) {
-		m.Skip = elf.NewSkip(elf.KindFormat, "patched by another version of vfix, in format %q, which this version does not know", version)
-		return m
+	rep := f.Scan()
+	rep.Injected, rep.Fixed = version, fix
+	return rep
+}
+
+// earlier returns the version of the format of vfix's patch of a file, and its fix; "" if there is none. A patch that is
+// not intact, or in an unknown format, is a reason to skip the file.
+func earlier(f *elf.File) (version string, fix find.Fix, skip *elf.Skip) {
+	segment, version := injected(f)
+	magic := shim.Magic()
+	switch {
+	case segment == nil && lost(f):
+		return "", "", elf.NewSkip(elf.KindBroken, "it no longer has the injected segment")
+	case segment == nil:
+		return "", "", nil
+	case version != string(magic[len(magic)-1:]):
+		return "", "", elf.NewSkip(elf.KindFormat, "patched by another version of vfix, in format %q, which this version does not know", version)
 	}
 	was := patched(f)
-	if m.Skip = unsound(f, segment, was); m.Skip == nil {
-		m.Fix = was.fix
+	if skip = unsound(f, segment, was); skip != nil {
+		return "", "", skip
 	}
-	return m
+	return version, was.fix, nil
 }

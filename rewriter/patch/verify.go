@@ -21,8 +21,8 @@ type Verification struct {
 }
 
 // Verify reads both files again, derives the plan again and proves that after is before with only the planned
-// bytes changed, and that it has no patchable site. The error is the first byte that differs and should not (an
-// UnplannedError), or what is missing.
+// bytes changed, and that it has no patchable site. The error is the first byte that differs and should
+// not, or what is missing.
 func Verify(before io.ReaderAt, beforeSize int64, after io.ReaderAt, afterSize int64, o Options) (*Verification, error) {
 	r, err := Scan(before, beforeSize)
 	if err != nil {
@@ -67,25 +67,12 @@ func fixesOf(after io.ReaderAt, size int64) ([]find.Fix, error) {
 
 // same reports whether after is the result of the plan for before.
 func (p *Plan) same(before, after io.ReaderAt, afterSize int64) error {
-	return SameBytes(io.LimitReader(p.Apply(before), p.Size), p.Size, io.NewSectionReader(after, 0, afterSize), afterSize)
-}
-
-// UnplannedError is a byte that differs from the plan for the file before.
-type UnplannedError struct {
-	Offset    int64
-	Got, Want byte
-}
-
-func (e *UnplannedError) Error() string {
-	return fmt.Sprintf("offset %#x: got byte %#02x, want %#02x: not a planned change", e.Offset, e.Got, e.Want)
-}
-
-// SameBytes compares two streams of known sizes.
-func SameBytes(want io.Reader, wantSize int64, got io.Reader, gotSize int64) error {
+	want := p.Apply(before)
+	got := io.NewSectionReader(after, 0, afterSize)
 	const chunk = 1 << 16
 	a, b := make([]byte, chunk), make([]byte, chunk)
-	for at := int64(0); at < min(wantSize, gotSize); {
-		n := min(chunk, wantSize-at, gotSize-at)
+	for at := int64(0); at < min(p.Size, afterSize); {
+		n := min(chunk, p.Size-at, afterSize-at)
 		if _, err := io.ReadFull(want, a[:n]); err != nil {
 			return fmt.Errorf("before: read at offset %#x: %w", at, err)
 		}
@@ -97,12 +84,12 @@ func SameBytes(want io.Reader, wantSize int64, got io.Reader, gotSize int64) err
 			for a[i] == b[i] {
 				i++
 			}
-			return &UnplannedError{Offset: at + int64(i), Got: b[i], Want: a[i]}
+			return fmt.Errorf("offset %#x: got byte %#02x, want %#02x: not a planned change", at+int64(i), b[i], a[i])
 		}
 		at += n
 	}
-	if wantSize != gotSize {
-		return fmt.Errorf("got %d bytes, want %d", gotSize, wantSize)
+	if p.Size != afterSize {
+		return fmt.Errorf("got %d bytes, want %d", afterSize, p.Size)
 	}
 	return nil
 }
