@@ -278,12 +278,17 @@ func TestKinds(t *testing.T) {
 		{"483d000460ff c3", "", find.CmpImm32, find.Time, 6},
 		{"48c703000460ff c3", "", find.StoreImm32, find.Time, 7},
 		{"48c704c7000460ff c3", "", find.StoreImm32, find.Time, 8},
+		{"64 48c70425f8ffffff000460ff c3", "", find.StoreImm32, find.Time, 13},
+		{"65 48c70425f8ffffff000460ff c3", "", find.StoreImm32, find.Time, 13},
 		{"c3", "000460ffffffffff", find.DataWord, find.Time, 8},
 	} {
 		e := testELF{text: asm(t, c.text), data: asm(t, c.data)}
 		r := scanFile(t, e.build())
 		if len(r.Sites) != 1 || r.Sites[0].Kind != c.kind || r.Sites[0].Function != c.function || r.Sites[0].Len != c.size {
 			t.Errorf("%s %s: got %+v", c.text, c.data, r.Sites)
+		}
+		if s := r.Sites[0]; c.data == "" && (s.Vaddr != e.textVaddr() || s.Offset != testTextOff) {
+			t.Errorf("%s: at vaddr %#x, offset %#x", c.text, s.Vaddr, s.Offset)
 		}
 	}
 	for _, text := range []string{"48c7c3010460ff", "48c7c3000160ff", "48c7c3000461ff", "4881c7000460ff", "b8000460ff", "48bb000460ff00000000", "3d000460ff", "c745f8000460ff", "2ec745f8000460ff"} {

@@ -88,6 +88,12 @@ func TestJudge(t *testing.T) {
 		{"lost by a call", "48c7c0000460ff e803000000 ffd0 c3 c3", find.Unknown, find.NoUse},                                                  // mov $time,%rax; call 2f; call *%rax; ret; 2: ret
 		{"mangled, and a constant stored", "48c7c0000460ff 4885d2 480f45c2 644833042530000000 48c1c011 48c7050010000001000000 c3", find.Unknown, find.Used},
 		{"mangled, and rotated the other way", "48c7c2000460ff 4885c0 480f45d0 644833142530000000 48c1ca11 48891500100000 c3", find.Unknown, find.Used},
+		{"mangled with another word of the thread", "48c7c2000460ff 4885c0 480f45d0 644833142528000000 48c1c211 48891500100000 c3", find.Unknown, find.Used},
+		{"mangled with a word of all threads", "48c7c2000460ff 4885c0 480f45d0 4833142530000000 48c1c211 48891500100000 c3", find.Unknown, find.Used},
+		{"mangled, and rotated further", "48c7c2000460ff 4885c0 480f45d0 644833142530000000 48c1c212 48891500100000 c3", find.Unknown, find.Used},
+		{"mangled, and stored where it points to", "48c7c2000460ff 4885c0 480f45d0 644833142530000000 48c1c211 488912 c3", find.Unknown, find.Used},
+		{"cmov of its half, mangled", "48c7c2000460ff 4885c0 0f45d0 644833142530000000 48c1c211 48891500100000 c3", find.Unknown, find.Used},
+		{"cmov of other registers, mangled", "48c7c2000460ff 4885c0 480f45d8 644833142530000000 48c1c211 48891500100000 c3", find.Unknown, find.Used},
 		{"cmov, called, beside a copy of another register", "48c7c0000460ff 4889fe 4885d2 480f45c2 ffd0 c3", find.Live, find.Called},
 		{"as dietlibc, with time", "48c7c2000460ff e80f000000 4885c0 480f44c2 48890500100000 c3 c3", find.Unknown, find.NoUse},
 		{"as dietlibc, without a test", "48c7c3000060ff e807000000 48891d00100000 c3 c3", find.Unknown, find.Used},

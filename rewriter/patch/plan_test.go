@@ -244,6 +244,23 @@ func TestGoWord(t *testing.T) {
 	}
 }
 
+// TestImmFar: a store has room for addresses below 2 GiB only, and code aside must fit.
+func TestImmFar(t *testing.T) {
+	store := find.Site{Kind: find.StoreImm32, Function: find.Time, Vaddr: 1 << 30, Len: 8}
+	far := maxImm - trampoline(&store, Imm)
+	for segment, stays := range map[uint64]bool{far - 1: true, far: false} {
+		p := &Plan{file: &file{File: &find.File{File: &elf.File{Type: elf.TypeExec}}}}
+		code, err := p.imm(&store, segment, asm(t, "48c745f8000460ff"))
+		if err != nil || len(code) != 8 || (code[0] == 0x48) != stays || (len(p.aside) == 0) != stays {
+			t.Errorf("segment at %#x: got % x, %v", segment, code, err)
+		}
+	}
+	p := &Plan{aside: make([]byte, maxAside)}
+	if _, err := p.imm(&find.Site{Kind: find.DataWord}, testBase, nil); err == nil {
+		t.Error("no space: no error")
+	}
+}
+
 // TestManyAside: code aside takes a part of the page; other stores are left.
 func TestManyAside(t *testing.T) {
 	const each, n = 32, maxAside/asideLen + 3
