@@ -4,14 +4,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"vfix.dev/vfix/internal/textutil"
 )
 
 type verbRow struct {
@@ -80,19 +77,11 @@ func newVerb(use string, takes cobra.PositionalArgs, work func(context.Context, 
 	return &cobra.Command{Use: use, Args: takes, RunE: func(cmd *cobra.Command, args []string) error { return work(cmd.Context(), args) }}
 }
 
-// flagError is a usage error in plain words, with the option that was meant if one is near.
-func flagError(cmd *cobra.Command, err error) error {
+// flagError is a usage error in plain words.
+func flagError(_ *cobra.Command, err error) error {
 	text := strings.NewReplacer("shorthand flag", "option", "flag", "option").Replace(err.Error())
 	text, _, _ = strings.Cut(text, ": strconv")
-	e := &exit{status: statusUsage, msg: text}
-	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
-		var options []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) { options = append(options, f.Name) })
-		if like := textutil.Nearest(unknown.GetSpecifiedName(), options); len(like) > 0 {
-			e.hint = "did you mean --" + strings.Join(like, " or --") + "?"
-		}
-	}
-	return e
+	return usagef("%s", text)
 }
 
 // exclusiveKey is the annotation of a command about options that do not go together.

@@ -1,7 +1,7 @@
 // Makes values that few runs of a program need at their first use, not at each start.
 
 // Package textutil has what several packages do with texts of users: quoting for a shell, redaction of credentials, patterns,
-// the nearest word, expressions that are compiled when they are needed, texts in UTF-16.
+// expressions that are compiled when they are needed, texts in UTF-16.
 package textutil
 
 import (
