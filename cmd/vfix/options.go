@@ -131,7 +131,7 @@ func (w *workOptions) begin(out *output) (err error) {
 		}
 	}
 	w.read.Rewriter.Explain = w.explain
-	w.read.Media.Progress, w.read.Media.UserAgent, w.read.Shim = out.Progress(), "vfix/"+buildVersion().Version, fallbackShim()
+	w.read.Media.Progress, w.read.Media.UserAgent, w.read.Shim = out, "vfix/"+buildVersion().Version, fallbackShim()
 	return nil
 }
 

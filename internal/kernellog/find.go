@@ -25,10 +25,10 @@ type Fault struct {
 	Path    string // of the program, which only the audit reports
 	PID     int
 	Signal  int
-	// IP is the address of the instruction, SP the stack pointer, Addr the address that it could not access. HasAddr
-	// reports that the message has Addr.
-	IP, SP, Addr uint64
-	HasAddr      bool
+	// IP is the address of the instruction, Addr the address that it could not access. HasAddr reports that the message
+	// has Addr.
+	IP, Addr uint64
+	HasAddr  bool
 }
 
 // OfVfix reports that the process was one of vfix's own programs that try the page, among them vfix-measure-libc.
@@ -60,8 +60,7 @@ var faultText = sync.OnceValue(func() *regexp.Regexp {
 		all = append(all, regexp.QuoteMeta(text))
 	}
 	const hex = `([0-9a-fA-F]+|\(null\))`
-	return regexp.MustCompile(`\[(\d+)\]:? (` + strings.Join(all, "|") + `)(?: +` + hex + ` r?ip +|.*? ip:)` + hex +
-		`(?:.*? r?sp[ :]+` + hex + `)?`)
+	return regexp.MustCompile(`\[(\d+)\]:? (` + strings.Join(all, "|") + `)(?: +` + hex + ` r?ip +|.*? ip:)` + hex)
 })
 
 // Find finds the kernel's message in a line of a log, behind any prefix; ok is false without one.
@@ -85,7 +84,6 @@ func Find(line string) (f Fault, ok bool) {
 	f = Fault{Message: texts[group(2)], Program: lastName(line[:at[0]]), Signal: sigsegv}
 	f.PID, _ = strconv.Atoi(group(1))
 	f.IP, _ = strconv.ParseUint(group(4), 16, 64)
-	f.SP, _ = strconv.ParseUint(group(5), 16, 64)
 	f.Addr, _ = strconv.ParseUint(group(3), 16, 64)
 	f.HasAddr = group(3) != ""
 	if f.Message == Attempted {

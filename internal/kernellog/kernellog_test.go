@@ -28,17 +28,17 @@ func TestParseRecord(t *testing.T) {
 func TestFind(t *testing.T) {
 	const ip = 0xffffffffff600400
 	for line, want := range map[string]Fault{
-		"a[7] vsyscall attempted with vsyscall=none ip:ffffffffff600400 cs:33 sp:7ff0 ax:0":                         {Message: Attempted, Program: "a", PID: 7, Signal: sigsegv, IP: ip, SP: 0x7ff0, Addr: ip, HasAddr: true},
-		"a[7]: segfault at 10 rip ffffffffff600400 rsp 00007ff0 error 14":                                           {Message: Segfault, Program: "a", PID: 7, Signal: sigsegv, IP: ip, SP: 0x7ff0, Addr: 0x10, HasAddr: true}, // 2.6
-		"a[7]: segfault at           (null) ip           (null) sp 00007ff0 error 14 in a[1+1]":                     {Message: Segfault, Program: "a", PID: 7, Signal: sigsegv, SP: 0x7ff0, HasAddr: true},
-		"traps: a[7] general protection fault ip:ffffffffff600400 sp:7ff0 error:0 in x y[1+2]":                      {Message: Protection, Program: "a", PID: 7, Signal: sigsegv, IP: ip, SP: 0x7ff0},
-		"a[7] vsyscall read attempt denied -- look up the vsyscall kernel parameter ip:10 cs:33 sp:7ff0":            {Message: ReadDenied, Program: "a", PID: 7, Signal: sigsegv, IP: 0x10, SP: 0x7ff0},
+		"a[7] vsyscall attempted with vsyscall=none ip:ffffffffff600400 cs:33 sp:7ff0 ax:0":                         {Message: Attempted, Program: "a", PID: 7, Signal: sigsegv, IP: ip, Addr: ip, HasAddr: true},
+		"a[7]: segfault at 10 rip ffffffffff600400 rsp 00007ff0 error 14":                                           {Message: Segfault, Program: "a", PID: 7, Signal: sigsegv, IP: ip, Addr: 0x10, HasAddr: true}, // 2.6
+		"a[7]: segfault at           (null) ip           (null) sp 00007ff0 error 14 in a[1+1]":                     {Message: Segfault, Program: "a", PID: 7, Signal: sigsegv, HasAddr: true},
+		"traps: a[7] general protection fault ip:ffffffffff600400 sp:7ff0 error:0 in x y[1+2]":                      {Message: Protection, Program: "a", PID: 7, Signal: sigsegv, IP: ip},
+		"a[7] vsyscall read attempt denied -- look up the vsyscall kernel parameter ip:10 cs:33 sp:7ff0":            {Message: ReadDenied, Program: "a", PID: 7, Signal: sigsegv, IP: 0x10},
 		`audit: type=1326 audit(1.2:3): pid=7 comm="a b" exe="/bin/a" sig=31 ip=0xffffffffff600400 code=0x80000000`: {Message: Seccomp, Program: "a b", Path: "/bin/a", PID: 7, Signal: sigsys, IP: ip},
 		`type=ANOM_ABEND msg=audit(1.2:3): pid=7 comm="a" exe="/bin/a" sig=11 res=1`:                                {Message: Abend, Program: "a", Path: "/bin/a", PID: 7, Signal: sigsegv},
 		// A name has 15 bytes, maybe with spaces; more than that is text before it.
-		"[ 1.5] Web Content[1]: segfault at 10 ip 1 sp 2 error 14": {Message: Segfault, Program: "Web Content", PID: 1, Signal: sigsegv, IP: 1, SP: 2, Addr: 0x10, HasAddr: true},
-		"1234567890 12345[1]: segfault at 10 ip 1 sp 2 error 14":   {Message: Segfault, Program: "12345", PID: 1, Signal: sigsegv, IP: 1, SP: 2, Addr: 0x10, HasAddr: true},
-		"<6>a[1]: segfault at 10 ip 1 sp 2 error 14":               {Message: Segfault, Program: "a", PID: 1, Signal: sigsegv, IP: 1, SP: 2, Addr: 0x10, HasAddr: true},
+		"[ 1.5] Web Content[1]: segfault at 10 ip 1 sp 2 error 14": {Message: Segfault, Program: "Web Content", PID: 1, Signal: sigsegv, IP: 1, Addr: 0x10, HasAddr: true},
+		"1234567890 12345[1]: segfault at 10 ip 1 sp 2 error 14":   {Message: Segfault, Program: "12345", PID: 1, Signal: sigsegv, IP: 1, Addr: 0x10, HasAddr: true},
+		"<6>a[1]: segfault at 10 ip 1 sp 2 error 14":               {Message: Segfault, Program: "a", PID: 1, Signal: sigsegv, IP: 1, Addr: 0x10, HasAddr: true},
 	} {
 		if got, ok := Find(line); !ok || got != want {
 			t.Errorf("%s:\ngot  %+v, %v\nwant %+v", line, got, ok, want)

@@ -10,33 +10,24 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// reporter shows on stderr what packages do; nothing with -q.
-type reporter struct{ out *Output }
-
-// Progress is the reporter of a verb.
-func (o *Output) Progress() progress.Reporter { return reporter{o} }
-
-// Note implements progress.Reporter.
-func (r reporter) Note(format string, args ...any) { r.out.Note(format, args...) }
-
 // Debug prints a line for debugging, with -v.
-func (r reporter) Debug(format string, args ...any) {
-	if r.out.Verbose {
-		r.out.Say("debug:", r.out.Err.Paint.Dim, fmt.Sprintf(format, args...))
+func (o *Output) Debug(format string, args ...any) {
+	if o.Verbose {
+		o.Say("debug:", o.Err.Paint.Dim, fmt.Sprintf(format, args...))
 	}
 }
 
-// Start implements progress.Reporter.
-func (r reporter) Start(kind, name string, size int64) progress.Task {
-	if r.out.Quiet {
+// Start implements progress.Reporter: it shows on stderr what packages do; nothing with -q.
+func (o *Output) Start(kind, name string, size int64) progress.Task {
+	if o.Quiet {
 		return progress.Silent{}
 	}
-	t := &task{out: r.out, what: kind + " " + Printable(name), size: size, pause: lineInterval}
-	if r.out.Err.width > 0 {
+	t := &task{out: o, what: kind + " " + Printable(name), size: size, pause: lineInterval}
+	if o.Err.width > 0 {
 		t.pause = changeInterval
 	}
 	t.next = time.Now().Add(t.pause)
-	r.Debug("%s", t.what)
+	o.Debug("%s", t.what)
 	return t
 }
 

@@ -26,9 +26,6 @@ func Count(n int, what string) string {
 	if strings.HasSuffix(what, "sh") {
 		what += "e" // crash
 	}
-	if stem, ok := strings.CutSuffix(what, "ry"); ok {
-		what = stem + "rie" // entry
-	}
 	return fmt.Sprintf("%d %ss", n, what)
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 func TestCount(t *testing.T) {
-	for what, want := range map[string]string{"file": "2 files", "crash": "2 crashes", "entry": "2 entries"} {
+	for what, want := range map[string]string{"file": "2 files", "crash": "2 crashes"} {
 		if got := Count(2, what); got != want || Count(1, what) != "1 "+what {
 			t.Errorf("got %q, want %q", got, want)
 		}
@@ -52,12 +52,11 @@ func TestProgress(t *testing.T) {
 		var stderr bytes.Buffer
 		o := New(&bytes.Buffer{}, &stderr)
 		o.Err.width = width
-		p := o.Progress()
-		work := p.Start("read", "x", 3<<20).(*task)
+		work := o.Start("read", "x", 3<<20).(*task)
 		work.Add(0) // too early
 		work.next = work.next.Add(-work.pause)
 		work.Add(1 << 20)
-		p.Note("a note")
+		o.Note("a note")
 		work.Done()
 		if got := stderr.String(); got != want {
 			t.Errorf("width %d: got %q, want %q", width, got, want)
@@ -66,7 +65,7 @@ func TestProgress(t *testing.T) {
 	var stderr bytes.Buffer
 	o := New(&bytes.Buffer{}, &stderr)
 	o.Quiet = true
-	o.Progress().Start("read", "x", 1).Add(1)
+	o.Start("read", "x", 1).Add(1)
 	o.Note("x")
 	if stderr.Len() > 0 {
 		t.Errorf("quiet: got %q", stderr.String())
