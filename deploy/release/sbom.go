@@ -33,7 +33,6 @@ func writeSBOM(w io.Writer, program, version string, embedded []string) error {
 	self := cdx.Component{
 		BOMRef: "vfix", Type: cdx.ComponentTypeApplication, Name: "vfix", Version: version,
 		PackageURL: "pkg:golang/" + info.Main.Path + "@" + version, Hashes: hashes(sum),
-		Properties: buildProperties(info.Settings),
 	}
 	components := []cdx.Component{{
 		BOMRef: "std", Type: cdx.ComponentTypeLibrary, Name: "std", Version: info.GoVersion,
@@ -93,18 +92,6 @@ func nativeComponents(version string, embedded []string) ([]cdx.Component, error
 			Description: "linked into vfix-trace and vfix-measure",
 		},
 	}, nil
-}
-
-// buildProperties are the settings of the Go build, without the linker's flags, which repeat
-// the version.
-func buildProperties(settings []debug.BuildSetting) *[]cdx.Property {
-	all := []cdx.Property{}
-	for _, s := range settings {
-		if s.Key != "-ldflags" {
-			all = append(all, cdx.Property{Name: "go.build:" + s.Key, Value: s.Value})
-		}
-	}
-	return &all
 }
 
 func hashes(sum string) *[]cdx.Hash {
