@@ -91,7 +91,7 @@ requests() { tail -n "+$(($1 + 1))" "$BATS_FILE_TMPDIR/registry.log" | grep 'res
 	rows=0
 	for part in 0 1; do
 		status=0
-		JOB_COMPLETION_INDEX=$part "$VFIX" scan --from-file list --shard 2 --report "r$part.csv" >/dev/null 2>&1 || status=$?
+		"$VFIX" scan --from-file list --shard "$part/2" --report "r$part.csv" >/dev/null 2>&1 || status=$?
 		[[ $status =~ ^[034]$ ]] || fail "part $part: status $status"
 		rows=$((rows + $(grep -c ',affected,' "r$part.csv")))
 	done
@@ -117,11 +117,11 @@ requests() { tail -n "+$(($1 + 1))" "$BATS_FILE_TMPDIR/registry.log" | grep 'res
 @test "rebuild: the command of the Kubernetes job is one" {
 	local job=$tree/deploy/kubernetes/rebuild-job.yaml
 	# A part for each pod, and no part without a pod.
-	expect 'parts' "$(sed -n 's/^ *- --shard=//p' "$job")" "$(sed -n 's/^  completions: \([0-9]*\).*/\1/p' "$job")"
+	expect 'parts' "$(sed -n 's/^ *- --shard=.*)\///p' "$job")" "$(sed -n 's/^  completions: \([0-9]*\).*/\1/p' "$job")"
 	# Its options are those of this vfix: only the list is missing.
 	# shellcheck disable=SC2016 # Kubernetes expands it
 	mapfile -t command < <(sed -n 's/^ *- \(--.*\)$/\1/p' "$job" | sed 's/\$(JOB_COMPLETION_INDEX)/0/')
 	expect 'number of options' "${#command[@]}" 4
-	JOB_COMPLETION_INDEX=0 run_vfix 1 rebuild "${command[@]}"
+	run_vfix 1 rebuild "${command[@]}"
 	expect_match stderr "$stderr" '/list/list: no such file'
 }

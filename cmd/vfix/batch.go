@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,14 +30,11 @@ type batchOptions struct {
 // listOnly are the options that mean nothing without a list.
 var listOnly = []string{"dest-template", "shard", "report"}
 
-// shardVariable says which part of an Indexed Job a pod is (Kubernetes, "Job", completion mode).
-const shardVariable = "JOB_COMPLETION_INDEX"
-
 // addList declares the options on a verb; line is what a line of the list has.
 func (b *batchOptions) addList(cmd *cobra.Command, line string) {
 	f := cmd.Flags()
 	f.StringVar(&b.fromFile, "from-file", "", cmd.Name()+" all images in the file `LIST`, one per line: "+line+"; - reads stdin")
-	f.StringVar(&b.shard, "shard", "", "with --from-file: process part `I/N` of the list, from 0/N to N-1/N; N alone takes I from "+shardVariable)
+	f.StringVar(&b.shard, "shard", "", "with --from-file: process part `I/N` of the list, from 0/N to N-1/N")
 	f.StringVar(&b.report, "report", "", "with --from-file: write a report to this `FILE`: .csv, .jsonl or .html")
 }
 
@@ -63,18 +59,14 @@ func (b *batchOptions) sources(most int) cobra.PositionalArgs {
 	}
 }
 
-// part reads I/N, or N with I from the environment.
+// part reads I/N.
 func (b *batchOptions) part() (lists.Part, error) {
 	if b.shard == "" {
 		return lists.Part{}, nil
 	}
-	text := b.shard
-	if !strings.Contains(text, "/") {
-		text = os.Getenv(shardVariable) + "/" + text
-	}
 	var p lists.Part
-	if _, err := fmt.Sscanf(text+"\n", "%d/%d\n", &p.Index, &p.Of); err != nil || p.Index < 0 || p.Index >= p.Of {
-		return p, usagef("--shard %s: want I/N with I from 0 to N-1, or N with I in %s", b.shard, shardVariable)
+	if _, err := fmt.Sscanf(b.shard+"\n", "%d/%d\n", &p.Index, &p.Of); err != nil || p.Index < 0 || p.Index >= p.Of {
+		return p, usagef("--shard %s: want I/N with I from 0 to N-1", b.shard)
 	}
 	return p, nil
 }

@@ -208,7 +208,7 @@ restarted() {
 	bash -euo pipefail "$work/prepare"
 	PATH=$(dirname "$VFIX"):$PATH
 	sed -i "s,registry.example/vfix@sha256:0*,$registry/vfix@$(vfix layer -o "docker://$registry/vfix" | sed 's/.*@//'),
-		s,docker://registry.example,docker://$registry,; s/completions: 8/completions: 3/; s/--shard=8/--shard=3/" rebuild-job.yaml
+		s,docker://registry.example,docker://$registry,; s/completions: 8/completions: 3/; s,)/8$,)/3," rebuild-job.yaml
 	kubectl apply -f rebuild-job.yaml
 	kubectl -n vfix-rebuild wait --for condition=Complete --timeout "${patience}s" job/rebuild || {
 		kubectl -n vfix-rebuild logs --tail 20 -l job-name=rebuild --prefix && false
