@@ -165,12 +165,9 @@ func (t *archive) section(name string) (*io.SectionReader, error) {
 }
 
 // file is the archive's files.
-func (t *archive) file(name string) (io.ReadCloser, int64, error) {
+func (t *archive) file(name string) (io.ReadCloser, error) {
 	s, err := t.section(name)
-	if err != nil {
-		return nil, 0, err
-	}
-	return io.NopCloser(s), s.Size(), nil
+	return io.NopCloser(s), err
 }
 
 // openArchive opens the image of a docker or OCI archive.

@@ -19,29 +19,29 @@ import (
 	"vfix.dev/vfix/internal/progress"
 )
 
-// download opens a blob and gives its length in bytes, below 0 if the registry does not say it. It is not verified.
-func (s *registryStore) download(h v1.Hash) (io.ReadCloser, int64, error) {
+// download opens a blob. It is not verified.
+func (s *registryStore) download(h v1.Hash) (io.ReadCloser, error) {
 	client, err := s.net.client(s.ctx, s.repo)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	// distribution-spec, "Pulling blobs"
 	at := url.URL{Scheme: s.repo.Scheme(), Host: s.repo.RegistryStr(), Path: "/v2/" + s.repo.RepositoryStr() + "/blobs/" + h.String()}
 	req, err := http.NewRequestWithContext(s.ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	r := &resuming{o: s.net.o, client: client, req: req, what: "blob " + blob.ShortHash(h)}
 	resp, err := r.send()
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	r.body, r.size = resp.Body, resp.ContentLength
 	if !s.keeps.Load() {
-		return r, r.size, nil
+		return r, nil
 	}
 	f, err := blob.TempFile()
-	return &keepReader{resuming: r, copied: io.TeeReader(r, f), to: f, s: s, h: h}, r.size, err
+	return &keepReader{resuming: r, copied: io.TeeReader(r, f), to: f, s: s, h: h}, err
 }
 
 // resuming is a download. When its connection breaks, it asks for the rest.

@@ -29,34 +29,33 @@ const (
 	fullRefNameKey = "io.containerd.image.name"
 )
 
-// files opens a file of an image, in a directory or an archive, and gives its length in bytes. Its error for a
-// name that does not exist is ErrNotFound.
-type files func(name string) (io.ReadCloser, int64, error)
+// files opens a file of an image, in a directory or an archive. Its error for a name that does not exist is ErrNotFound.
+type files func(name string) (io.ReadCloser, error)
 
 // filesOf are the files of a directory.
 func filesOf(dir string) files {
-	return func(name string) (io.ReadCloser, int64, error) {
-		f, size, err := blob.OpenRegular(filepath.Join(dir, filepath.FromSlash(name)))
+	return func(name string) (io.ReadCloser, error) {
+		f, _, err := blob.OpenRegular(filepath.Join(dir, filepath.FromSlash(name)))
 		if errors.Is(err, fs.ErrNotExist) {
 			err = hinterr.Errorf(hinterr.ErrNotFound, "no file %s", name)
 		}
-		return f, size, err
+		return f, err
 	}
 }
 
 // json decodes a file of at most limit bytes, and returns its text.
 func (in files) json(name string, limit int64, into any) ([]byte, error) {
-	f, size, err := in(name)
+	f, err := in(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if size > limit {
-		return nil, hinterr.Damaged("%s: %d bytes, want at most %d", name, size, limit)
-	}
-	text, err := io.ReadAll(f)
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
 		return nil, err
+	}
+	if int64(len(text)) > limit {
+		return nil, hinterr.Damaged("%s: more than %d bytes", name, limit)
 	}
 	if err := json.Unmarshal(text, into); err != nil {
 		return nil, hinterr.Damaged("%s: %v", name, err)
@@ -73,12 +72,12 @@ type fileStore struct {
 // incomplete is the hint for a part of an image that is missing.
 const incomplete = "a part of the image is missing: copy or download it again"
 
-func (s fileStore) open(d v1.Descriptor) (io.ReadCloser, int64, error) {
-	f, size, err := s.in(s.name(d.Digest))
+func (s fileStore) open(d v1.Descriptor) (io.ReadCloser, error) {
+	f, err := s.in(s.name(d.Digest))
 	if errors.Is(err, hinterr.ErrNotFound) {
 		err = hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "no blob %v", d.Digest), incomplete)
 	}
-	return f, size, err
+	return f, err
 }
 
 // blobName is the name of a blob in a layout.

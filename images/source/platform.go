@@ -169,15 +169,15 @@ func (s *Source) takeSchema1(ctx context.Context, raw []byte, from store, o Opti
 		return err
 	}
 	chain, config, err := schema1.Assemble(old.Chain, old.Architecture, func(l schema1.Link) (c schema1.Content, err error) {
-		rc, size, err := from.open(v1.Descriptor{Digest: l.Digest, Size: -1})
+		rc, err := from.open(v1.Descriptor{Digest: l.Digest})
 		if err == nil {
-			rc, err = blob.Verified(rc, l.Digest, size)
+			rc, err = blob.Verified(rc, l.Digest, -1)
 		}
 		if err != nil {
 			return c, err
 		}
 		defer rc.Close()
-		return measure(ctx, rc, blob.ShortHash(l.Digest), size, o)
+		return measure(ctx, rc, blob.ShortHash(l.Digest), -1, o)
 	})
 	if err != nil {
 		return fmt.Errorf("schema 1 manifest: %w", err)

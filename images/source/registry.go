@@ -134,24 +134,24 @@ type registryStore struct {
 	kept  sync.Map    // *os.File by v1.Hash
 }
 
-func (s *registryStore) open(d v1.Descriptor) (rc io.ReadCloser, size int64, err error) {
+func (s *registryStore) open(d v1.Descriptor) (rc io.ReadCloser, err error) {
 	if f, ok := s.kept.Load(d.Digest); ok {
-		return io.NopCloser(io.NewSectionReader(f.(*os.File), 0, math.MaxInt64)), d.Size, nil
+		return io.NopCloser(io.NewSectionReader(f.(*os.File), 0, math.MaxInt64)), nil
 	}
 	what, missing := "blob", "no such blob"
 	if d.MediaType.IsImage() || d.MediaType.IsIndex() {
 		what, missing = "manifest", "no such manifest"
 		var desc *remote.Descriptor
 		if desc, err = s.net.get(s.ctx, s.repo.Digest(d.Digest.String())); err == nil {
-			rc, size = io.NopCloser(bytes.NewReader(desc.Manifest)), desc.Size
+			rc = io.NopCloser(bytes.NewReader(desc.Manifest))
 		}
 	} else {
-		rc, size, err = s.download(d.Digest)
+		rc, err = s.download(d.Digest)
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("%s %v: %w", what, d.Digest, plain(err, s.repo.RegistryStr(), missing))
+		return nil, fmt.Errorf("%s %v: %w", what, d.Digest, plain(err, s.repo.RegistryStr(), missing))
 	}
-	return rc, size, nil
+	return rc, nil
 }
 
 // mountable makes a push to the same registry ask it for a layer, before it sends the layer.

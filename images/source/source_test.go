@@ -275,7 +275,7 @@ func TestDamagedLayout(t *testing.T) {
 	}{
 		"layer flipped":     {layer, flip, "does not match its digest"},
 		"layer cut":         {layer, func(b []byte) []byte { return b[:len(b)-1] }, "bytes, want"},
-		"layer longer":      {layer, func(b []byte) []byte { return append(b, 0) }, "bytes, want"},
+		"layer longer":      {layer, func(b []byte) []byte { return append(b, 0) }, "more than"},
 		"manifest flipped":  {manifest, flip, manifest.String()},
 		"layer missing":     {layer, nil, "copy or download it again"},
 		"manifest missing":  {manifest, nil, "copy or download it again"},
