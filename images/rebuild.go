@@ -209,7 +209,7 @@ func (j *Job) store(ctx context.Context, s *contents.Session, res source.Result)
 	j.out.Reference, j.out.Digest = st.Reference, st.Digest
 	j.out.Warnings = append(j.out.Warnings, st.Warnings...)
 	if errors.Is(err, hinterr.ErrDamaged) { // most often a layer that was not read before, as another image has it too
-		err = fmt.Errorf("copying %s: %w", j.src.Typed(), err)
+		err = fmt.Errorf("copying %s: %w", j.src.Title(), err)
 	}
 	return err
 }

@@ -28,7 +28,7 @@ func (s *Session) Scan(ctx context.Context, src *source.Source) (*Findings, erro
 func (s *Session) scanImage(ctx context.Context, src *source.Source) (*Findings, error) {
 	t, err := s.Image(ctx, src.Image)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", src.Typed(), err)
+		return nil, fmt.Errorf("%s: %w", src.Title(), err)
 	}
 	f := t.Findings()
 	f.Config, err = src.Image.RawConfigFile()

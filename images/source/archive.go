@@ -101,9 +101,6 @@ func (t *archive) list(ctx context.Context, r io.Reader, at func() (int64, error
 		e := tarEntry{offset: off, size: h.Size}
 		switch h.Typeflag {
 		case tar.TypeReg:
-			if blob.IsSparse(h) { // its content is not one piece of the archive; no tool writes such images
-				return hinterr.Damaged("entry %s is sparse", name)
-			}
 		case tar.TypeSymlink:
 			e = tarEntry{link: cleanEntry(path.Join(path.Dir(name), h.Linkname))}
 		case tar.TypeLink:

@@ -93,9 +93,6 @@ func OpenPath(ctx context.Context, name string, o Options) (*Source, error) {
 	ref := Ref{Name: name}
 	fi, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		if _, link := os.Lstat(name); link == nil { // a symlink to nothing
-			return nil, err
-		}
 		ref.Name, ref.Tag, _ = strings.Cut(name, ":")
 		if fi, err = os.Stat(ref.Name); err != nil || ref.Tag == "" {
 			return nil, nil

@@ -86,18 +86,10 @@ func (s *Source) Close() (err error) {
 	return err
 }
 
-// Title is a path for messages: that of what was read from a stream is a temporary file.
+// Title is the name of the source for messages, with its prefix and tag.
 func (s *Source) Title() string {
 	if isStdin(s.Ref.Name) {
 		return "stdin"
-	}
-	return cmp.Or(s.Ref.Name, s.Path)
-}
-
-// Typed is the name of the source for messages, with its prefix and tag.
-func (s *Source) Typed() string {
-	if isStdin(s.Ref.Name) {
-		return s.Title()
 	}
 	return s.Ref.String()
 }

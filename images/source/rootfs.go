@@ -21,7 +21,6 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
-	"vfix.dev/vfix/internal/textutil"
 )
 
 // whiteoutPrefix begins the name of a file that hides another one (image-spec, layer.md, "Whiteouts").
@@ -37,7 +36,7 @@ func WithRootImage(ctx context.Context, s *Source, dir func(io.Writer) error, o 
 		tarball, err := MaybeTar(s.Path)
 		if err == nil && !tarball {
 			err = hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: not an image", s.Ref),
-				"patch files, directories and tarballs with: vfix patch -o COPY %s", patchable(s.Ref))
+				"patch files, directories and tarballs with: vfix patch -o COPY FILE")
 		}
 		if err != nil {
 			return err
@@ -67,14 +66,6 @@ func WithRootImage(ctx context.Context, s *Source, dir func(io.Writer) error, o 
 		s.Path = ""
 	}
 	return err
-}
-
-// patchable is a file as an argument of vfix patch, which does not read streams.
-func patchable(ref Ref) string {
-	if isStream(ref) {
-		return "FILE"
-	}
-	return textutil.QuotePath(ref.Name)
 }
 
 // MayBeInLayer returns an error for the name of a file that would hide another one if it were in a layer.
