@@ -37,8 +37,6 @@ const (
 	maxZstdWindow = 128 << 20
 	// MagicLen is how many bytes DetectCompression needs.
 	MagicLen = 4
-	// ArchiveHead is how many bytes OtherCompression needs.
-	ArchiveHead = 6
 	// smallStream is the minimal length of a gzip stream, in bytes, for which igzip is started: shorter ones take less
 	// time than starting a process.
 	smallStream = 64 << 10
@@ -56,22 +54,6 @@ func DetectCompression(head []byte) Compression {
 		return ZstdStream
 	}
 	return PlainStream
-}
-
-// otherFormats are compressions that vfix does not read, by the first bytes of a stream. Sources: the formats' own
-// specifications (bzip2 has "BZh" and a level; .xz, section 2.1.1.1; LZ4 frame, magic number).
-var otherFormats = []struct{ magic, name string }{
-	{"BZh", "bzip2"}, {"\xfd7zXZ\x00", "xz"}, {"\x04\x22\x4d\x18", "lz4"}, {"LZIP", "lzip"}, {"\x5d\x00\x00", "lzma"}, {"\x1f\x9d", "compress"},
-}
-
-// OtherCompression names the compression of a stream that vfix does not read, "" for none.
-func OtherCompression(head []byte) string {
-	for _, f := range otherFormats {
-		if bytes.HasPrefix(head, []byte(f.magic)) {
-			return f.name
-		}
-	}
-	return ""
 }
 
 // Decompress returns the content of r and how it was compressed. Compressed content is unpacked in parallel with its

@@ -94,11 +94,6 @@ func TestDetectCompression(t *testing.T) {
 			t.Errorf("%q: got %v, want %v", head, got, want)
 		}
 	}
-	for head, want := range map[string]string{"BZh9": "bzip2", "\xfd7zXZ\x00": "xz", "\xfd7zXZ": "", "text": ""} {
-		if got := OtherCompression([]byte(head)); got != want {
-			t.Errorf("%q: got %q, want %q", head, got, want)
-		}
-	}
 }
 
 func TestCleanName(t *testing.T) {

@@ -4,7 +4,6 @@
 package contents
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -52,13 +51,11 @@ func (s *Session) readLayer(ctx context.Context, l v1.Layer) (_ *layerIndex, err
 	idx := &layerIndex{Title: "layer " + ls.Name, DiffID: ls.DiffID}
 	x := &examiner{S: s, Layer: true}
 	defer x.Close()
-	head, _ := ls.Peek(blob.ArchiveHead)
-	head = bytes.Clone(head)
 	if idx.Entries, err = x.ReadEntries(ctx, ls); err == nil {
 		return idx, ls.Finish()
 	}
-	if why := unknownFormat(l, head); why != "" && ctx.Err() == nil {
-		return s.absentLayer(l, why)
+	if t, typeErr := l.MediaType(); typeErr == nil && !source.IsLayer(t) && ctx.Err() == nil { // such as an encrypted one
+		return s.absentLayer(l, "of media type "+string(t)+", which vfix does not read")
 	}
 	// If the layer does not have its digest, that is the reason.
 	return nil, cmp.Or(ls.Finish(), ls.Wrap(err))
@@ -97,19 +94,6 @@ func (x *examiner) ReadEntries(ctx context.Context, r io.Reader) ([]*Entry, erro
 
 // foreign is why a layer that is stored elsewhere is not read.
 const foreign = "foreign, and not with the image"
-
-// unknownFormat returns why vfix cannot read a layer that does not begin with a tar entry: it is compressed,
-// encrypted, or has a foreign media type; "" if the layer should be a tar stream, and is damaged.
-func unknownFormat(l v1.Layer, head []byte) string {
-	if name := blob.OtherCompression(head); name != "" {
-		return "compressed with " + name + ", which vfix does not read"
-	}
-	t, err := l.MediaType()
-	if err != nil || source.IsLayer(t) {
-		return ""
-	}
-	return "of media type " + string(t) + ", which vfix does not read"
-}
 
 // absentLayer returns the index of a layer that is not read.
 func (s *Session) absentLayer(l v1.Layer, why string) (*layerIndex, error) {

@@ -12,9 +12,6 @@ import (
 	"testing"
 	"time"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/types"
-
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/rewriter/patch"
 )
@@ -32,17 +29,6 @@ func TestEntriesOfTarballs(t *testing.T) {
 		}
 	}
 }
-
-// A layer whose media type cannot be read is damaged, and not of an unknown kind.
-func TestUnknownFormat(t *testing.T) {
-	if why := unknownFormat(typeless{}, []byte("text")); why != "" {
-		t.Errorf("got %+v", why)
-	}
-}
-
-type typeless struct{ v1.Layer }
-
-func (typeless) MediaType() (types.MediaType, error) { return "", errors.New("none") }
 
 // The kernel runs 64-bit ELF files of this machine alone.
 func TestIsELF(t *testing.T) {
