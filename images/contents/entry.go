@@ -115,8 +115,7 @@ func newEntry(m *blob.TarMember, whiteouts bool) (e *Entry, err error) {
 			return nil, fmt.Errorf("%s: hard link: %w", m.Path, err)
 		}
 	default:
-		nothing := m.Size == 0 || strings.ContainsRune(gnuKinds, rune(m.Typeflag))
-		if m.Typeflag == tar.TypeXGlobalHeader || !whiteouts && nothing {
+		if m.Typeflag == tar.TypeXGlobalHeader {
 			return nil, nil
 		}
 		// POSIX treats unknown kinds as files, and so does tar; docker, containerd and umoci
@@ -128,10 +127,6 @@ func newEntry(m *blob.TarMember, whiteouts bool) (e *Entry, err error) {
 	}
 	return e, nil
 }
-
-// gnuKinds are the members of GNU tar that are not files: the list of names in a directory, and the name of a
-// volume (tar.h).
-const gnuKinds = "DV"
 
 // inPool returns the name in the hard link pool of aufs, "" for names outside of it.
 func inPool(name string) string {

@@ -63,14 +63,9 @@ func (s *Session) scanPath(ctx context.Context, src *source.Source) (*Findings, 
 func (t *Tree) Findings() *Findings {
 	f := &Findings{Tree: t}
 	for _, l := range t.Layers {
-		if l.absent == "" {
-			continue
+		if l.absent != "" {
+			f.Passed = append(f.Passed, Passed{Layer: l.id(), Reason: l.absent, Unread: true})
 		}
-		p := Passed{Layer: l.id(), Reason: l.absent, Unread: true}
-		if p.Layer == "" {
-			p.Path = l.Title
-		}
-		f.Passed = append(f.Passed, p)
 	}
 	for _, v := range t.Files(func(i *Inode) bool { return i.ELF != nil }) {
 		f.judge(v, t.Layers[v.Layer].id())

@@ -23,7 +23,7 @@ type layerIndex struct {
 	Title   string // for messages: "layer sha256:…", or the path of a tarball
 	DiffID  v1.Hash
 	Entries []*Entry
-	// absent is why the layer, or the end of a tarball, was not read, so that its contents are not known; "" if it was.
+	// absent is why the layer was not read, so that its contents are not known; "" if it was.
 	absent string
 }
 

@@ -12,7 +12,6 @@ import (
 	"maps"
 	"os"
 	"path"
-	"strings"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -87,23 +86,16 @@ func (s *Session) Exported(ctx context.Context, stream io.Reader, title string) 
 func (s *Session) stream(ctx context.Context, r io.Reader, title string) (*Findings, error) {
 	x := &examiner{S: s}
 	defer x.Close()
-	idx, rest := &layerIndex{Title: title}, bufio.NewReaderSize(r, blob.CopyBuffer)
-	var err error
-	if idx.Entries, err = x.ReadEntries(ctx, rest); err != nil {
+	entries, err := x.ReadEntries(ctx, r)
+	if err != nil {
 		return nil, err
 	}
-	for b, err := rest.Peek(1); err == nil && b[0] == 0; b, err = rest.Peek(1) {
-		rest.Discard(1)
-	}
-	if _, err := tar.NewReader(rest).Next(); err == nil {
-		idx.absent = "another archive behind its end, which is not examined: unpack both with tar -xi, and scan that"
-	}
 	// The bytes after the archive's end show whether a compressed stream is intact.
-	if _, err = blob.CopyTo(ctx, io.Discard, rest, nil); err != nil {
+	if _, err = blob.CopyTo(ctx, io.Discard, r, nil); err != nil {
 		return nil, err
 	}
 	t := NewTree()
-	if err := t.Apply(idx); err != nil {
+	if err := t.Apply(&layerIndex{Title: title, Entries: entries}); err != nil {
 		return nil, err
 	}
 	return t.Findings(), nil
@@ -180,7 +172,7 @@ func rewriteMember(ctx context.Context, tw *tar.Writer, m *blob.TarMember, hits 
 	if err := tw.WriteHeader(&hdr); err != nil {
 		return err
 	}
-	if !m.IsRegular() && !strings.ContainsRune(gnuKinds, rune(m.Typeflag)) {
+	if !m.IsRegular() {
 		return nil
 	}
 	n, err := blob.CopyTo(ctx, tw, content, nil)

@@ -1,7 +1,6 @@
 package patch_test
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
 	"errors"
@@ -185,27 +184,24 @@ func TestPatchTarball(t *testing.T) {
 	}
 }
 
-// A copy of a tarball keeps what is not a file or not in the archive: lists of directories, as in GNU tar's
-// incremental archives, padding, and archives behind it, which are reported. Without a change the copy has the same
-// bytes; a patched file loses the marks of its old ones.
+// A copy of a tarball keeps what follows the archive: padding, and archives behind it, which tar ignores. Without a change
+// the copy has the same bytes; a patched file loses the marks of its old ones.
 func TestPatchTarballKeeps(t *testing.T) {
-	const list = "Yx\x00Dsub\x00\x00"
-	dir := imagetest.TestMember{Header: tar.Header{Typeflag: 'D', Name: "d/", Mode: 0o755}, Body: []byte(list)}
 	more := append(imagetest.TarMembers(t, imagetest.FileM("b", []byte("b"))), make([]byte, 4096)...)
 	in := filepath.Join(t.TempDir(), "in.tar")
 	marked := imagetest.LegacyM("a", "a")
 	marked.PAXRecords = map[string]string{blob.XattrPrefix + "security.ima": "1", blob.XattrPrefix + "user.note": "2"}
 	for _, member := range []imagetest.TestMember{marked, imagetest.FileM("a", []byte("a"))} {
-		before := imagetest.TarMembers(t, dir, member)
+		before := imagetest.TarMembers(t, member)
 		imagetest.Write(t, in, append(bytes.Clone(before), more...))
 		f := imagetest.Patch(t, patch.Options{Output: in + ".out"}, in)
-		if len(f.Passed) != 1 || f.Passed[0].Path != in || !strings.HasPrefix(f.Passed[0].Reason, "another archive behind its end") {
+		if len(f.Passed) != 0 {
 			t.Errorf("passed over: %+v", f.Passed)
 		}
 		got := imagetest.Must[[]byte](t)(os.ReadFile(in + ".out"))
-		if all := imagetest.ReadTar(t, bytes.NewReader(got)); len(all) != 2 || string(all[0].Body) != list {
-			t.Errorf("%d members, the first has %q", len(all), all[0].Body)
-		} else if r := all[1].PAXRecords; r[blob.XattrPrefix+"security.ima"] != "" || r[blob.XattrPrefix+"user.note"] != member.PAXRecords[blob.XattrPrefix+"user.note"] {
+		if all := imagetest.ReadTar(t, bytes.NewReader(got)); len(all) != 1 {
+			t.Errorf("%d members", len(all))
+		} else if r := all[0].PAXRecords; r[blob.XattrPrefix+"security.ima"] != "" || r[blob.XattrPrefix+"user.note"] != member.PAXRecords[blob.XattrPrefix+"user.note"] {
 			t.Errorf("records %q", r)
 		}
 		if !bytes.HasSuffix(got, more) || member.Mode == 0o644 && !bytes.Equal(got, append(before, more...)) {
