@@ -54,8 +54,6 @@ var finders = []finder{
 }
 
 const (
-	// maxFile is the largest file that is searched, in bytes: libjvm.so, the largest, has 30 MiB.
-	maxFile = 48 << 20
 	// window is how much of a file is in memory, in bytes, and overlap more than any version or text has.
 	window  = 1 << 20
 	overlap = 512
@@ -64,7 +62,7 @@ const (
 // Find examines an ELF file by its name; nil means no hazard. The error is r's.
 func Find(name string, r io.ReaderAt, size int64) (*Hazard, error) {
 	for _, f := range finders {
-		if ok, _ := path.Match(f.name, path.Base(name)); ok && size <= maxFile {
+		if ok, _ := path.Match(f.name, path.Base(name)); ok {
 			return f.find(r, size)
 		}
 	}
