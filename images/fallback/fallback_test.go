@@ -221,8 +221,8 @@ func TestFallbackForged(t *testing.T) {
 // is written.
 func TestFallbackNoPlace(t *testing.T) {
 	for name, m := range map[string]imagetest.TestMember{
-		"vfix: not a directory": imagetest.FileM("vfix", nil), "ld.so.preload: not a regular file": imagetest.SymM("etc/ld.so.preload", "elsewhere"),
-		"libvfix.so: not a regular file": imagetest.DirM("vfix/x86_64/libvfix.so"), "etc: not a directory": imagetest.SymM("etc", "config"),
+		"vfix: the image has something": imagetest.FileM("vfix", nil), "ld.so.preload: the image has something": imagetest.SymM("etc/ld.so.preload", "elsewhere"),
+		"libvfix.so: the image has something": imagetest.DirM("vfix/x86_64/libvfix.so"), "etc: the image has something": imagetest.SymM("etc", "config"),
 	} {
 		source := imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.LoaderM(), m, imagetest.LeftM("lib/odd.so", true)}))
 		dest := "oci:" + t.TempDir() + "/out"

@@ -118,16 +118,13 @@ func (in *installed) preloadFile() contents.Extra {
 func (in *installed) checkPlaces(files []contents.Extra) error {
 	for _, e := range files {
 		for at := e.Name; at != "."; at = path.Dir(at) {
-			k, what := in.t.At(at), ""
-			switch {
-			case k == nil:
-			case at != e.Name && !k.IsDir():
-				what = "not a directory"
-			case at == e.Name && e.Link == "" && (!k.HasContent() || k.Size > maxRead):
-				what = "not a regular file, or too large"
+			k := in.t.At(at)
+			fits := k == nil || e.Link != "" || k.HasContent() && k.Size <= maxRead
+			if at != e.Name {
+				fits = k == nil || k.IsDir()
 			}
-			if what != "" {
-				return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: %s: the fallback cannot be added", at, what),
+			if !fits {
+				return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: the image has something else there: the fallback cannot be added", at),
 					"omit the fallback: --fallback never")
 			}
 		}
