@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -136,7 +135,7 @@ func stateFile(h *contents.File) (statedFile, error) {
 
 // stateExtra describes a file that is not in the base.
 func stateExtra(e contents.Extra) statedContent {
-	if e.Link != "" || strings.HasSuffix(e.Name, "/") {
+	if e.Link != "" {
 		return statedContent{Path: e.Name, Link: e.Link}
 	}
 	sum, _ := stateBytes(bytes.NewReader(e.Body))

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"strings"
 
 	"github.com/klauspost/compress/gzip"
 
@@ -108,20 +107,16 @@ func (e Extra) Member() Member {
 		h = e.Like.Header
 	}
 	h.Name, h.Linkname = e.Name, e.Link
-	switch {
-	case strings.HasSuffix(e.Name, "/"):
-		h.Typeflag = tar.TypeDir
-	case e.Link != "":
+	h.Typeflag, h.Size = tar.TypeReg, int64(len(e.Body))
+	if e.Link != "" {
 		h.Typeflag = tar.TypeSymlink
-	default:
-		h.Typeflag, h.Size = tar.TypeReg, int64(len(e.Body))
 	}
 	return Member{&h, func() io.Reader { return bytes.NewReader(e.Body) }}
 }
 
 // Extra is a file that the base does not have.
 type Extra struct {
-	Name string // of a directory with a final slash
+	Name string
 	Mode int64
 	Body []byte
 	Link string // target, for a symlink
