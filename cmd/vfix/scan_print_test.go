@@ -43,11 +43,11 @@ func TestScanVerdict(t *testing.T) {
 		{"all caught", caught(), 0, "NOT AFFECTED: 5 call sites, caught at run time by the fallback\n", "\n\n  vfix rebuild x\n", ""},
 		{"a directory", dir, 3, "AFFECTED: 5 call", "\n\n  vfix patch -o x.vfix x\nor in place:\n  vfix patch -i x\n", ""},
 		{"some patchable", mixed(), 3, "AFFECTED: 6 call sites in 3 files; vfix can fix all of them\n", "\n\n  vfix rebuild x\n", ""},
-		{"unread", unread(), 4, "INCOMPLETE: 2 paths could not be read\n", "not examined: root: permission denied\nnot examined: usr/bin/x: permission denied\n", "incomplete: 2 paths could not be read: root: permission denied\n"},
-		{"affected and unread", half, 3, "AFFECTED: 6 call sites in 3 files; vfix can fix all of them; INCOMPLETE: 2 paths could not be read\n", "\n\n  vfix rebuild x\n", "incomplete: 2 paths"},
+		{"unread", unread(), 4, "INCOMPLETE: 2 parts could not be read\n", "not examined: root: permission denied\nnot examined: usr/bin/x: permission denied\n", "incomplete: 2 parts could not be read: root: permission denied\n"},
+		{"affected and unread", half, 3, "AFFECTED: 6 call sites in 3 files; vfix can fix all of them; INCOMPLETE: 2 parts could not be read\n", "\n\n  vfix rebuild x\n", "incomplete: 2 parts"},
 		{"a text file", text, 4, "INCOMPLETE: nothing was examined: not an ELF file\n", "", "incomplete: nothing was examined: not an ELF file\n"},
 		{"a script", &script, 4, "INCOMPLETE: nothing was examined: a script", "", "scan the programs that it starts"},
-		{"a layer", noLayer, 4, "INCOMPLETE: 1 layer could not be read\n", "", "incomplete: 1 layer could not be read: layer sha256:a3: foreign layer"},
+		{"a layer", noLayer, 4, "INCOMPLETE: 1 part could not be read\n", "", "incomplete: 1 part could not be read: layer sha256:a3: foreign layer"},
 		{"nothing to examine", &none, 4, "INCOMPLETE: no 64-bit x86-64 ELF file in it\n", "", "incomplete"},
 	} {
 		got := runLine(fake(c.f, nil), "scan", "x")
@@ -109,7 +109,7 @@ func TestListReport(t *testing.T) {
 func TestIncomplete(t *testing.T) {
 	for _, line := range []string{"patch -i x", "patch -o y x", "patch --dry-run x", "verify x", "rebuild x", "rebuild -q x", "rebuild --dry-run x", "rebuild --format json x"} {
 		got := runLine(fake(unread(), nil), strings.Fields(line)...)
-		if got.status != 4 || !strings.Contains(got.stderr, "2 paths could not be read") || !strings.Contains(got.stderr, "run vfix as root") {
+		if got.status != 4 || !strings.Contains(got.stderr, "2 parts could not be read") || !strings.Contains(got.stderr, "run vfix as root") {
 			t.Errorf("vfix %s: got %+v", line, got)
 		}
 		if text := got.stdout + got.stderr; strings.Contains(text, "no call site of the vsyscall page") || strings.Contains(text, "no call site to patch") {

@@ -256,11 +256,8 @@ const Script = "a script: vfix does not see which programs it starts"
 // passedOver explains why the only file that the user named is not examined; a program of another kind, which cannot
 // call the page, counts as examined.
 func (w *walk) passedOver(r io.ReaderAt, size int64, head []byte) (*elfInfo, error) {
-	switch begins := func(magic string) bool { return bytes.HasPrefix(head, []byte(magic)) }; {
-	case begins(scriptMagic):
+	if bytes.HasPrefix(head, []byte(scriptMagic)) {
 		return &elfInfo{passed: Script}, nil
-	case begins(zipMagic):
-		return &elfInfo{passed: "no 64-bit x86-64 ELF file in it"}, nil
 	}
 	report, err := patch.Scan(r, size)
 	switch {

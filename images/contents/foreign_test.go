@@ -91,7 +91,7 @@ func TestUnreadLayers(t *testing.T) {
 			}
 			id := imagetest.Must[v1.Hash](t)(odd.DiffID()).String()
 			if f.Verdict() != contents.Incomplete || f.Remaining() != contents.Incomplete || f.Complete() || len(f.Passed) != 1 ||
-				f.Passed[0].Layer != id || !strings.Contains(f.Passed[0].Reason, c.reason) || f.UnreadText() != "1 layer could not be read" {
+				f.Passed[0].Layer != id || !strings.Contains(f.Passed[0].Reason, c.reason) || f.UnreadText() != "1 part could not be read" {
 				t.Errorf("got %v, %+v", f.Verdict(), f.Passed)
 			}
 		})

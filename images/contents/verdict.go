@@ -74,24 +74,16 @@ func (f *Findings) UnknownText() string {
 
 // UnreadText counts the unreadable files, directories and layers of a source; "" if there is none.
 func (f *Findings) UnreadText() string {
-	paths, layers := 0, 0
+	unread := 0
 	for _, p := range f.Passed {
-		switch {
-		case p.Unread && p.Path == "":
-			layers++
-		case p.Unread:
-			paths++
+		if p.Unread {
+			unread++
 		}
 	}
-	switch {
-	case paths+layers == 0:
+	if unread == 0 {
 		return ""
-	case layers == 0:
-		return plural(paths, "path") + " could not be read"
-	case paths == 0:
-		return plural(layers, "layer") + " could not be read"
 	}
-	return plural(paths, "path") + " and " + plural(layers, "layer") + " could not be read"
+	return plural(unread, "part") + " could not be read"
 }
 
 func plural(n int, noun string) string {

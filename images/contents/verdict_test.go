@@ -52,7 +52,7 @@ func TestVerdicts(t *testing.T) {
 		{"live and unknown", contents.Findings{Files: []contents.File{live, unknown}}, contents.Affected, contents.Incomplete, ""},
 		{"in an archive", packed, contents.Affected, contents.Affected, ""},
 		{"in an archive, covered", caught, contents.NotAffected, contents.NotAffected, ""},
-		{"unread", contents.Findings{Passed: []contents.Passed{{Path: "x", Unread: true}, {Unread: true}}}, contents.Incomplete, contents.Incomplete, "1 path and 1 layer could not be read"},
+		{"unread", contents.Findings{Passed: []contents.Passed{{Path: "x", Unread: true}, {Unread: true}}}, contents.Incomplete, contents.Incomplete, "2 parts could not be read"},
 		{"libraries that are missing", contents.Findings{Loads: &contents.Loads{Missing: []string{"a", "b"}}}, contents.Incomplete, contents.Incomplete, "what it loads was not examined: a, b"},
 		{"live, libraries that are missing", contents.Findings{Files: []contents.File{live}, Loads: &contents.Loads{Missing: []string{"a"}}}, contents.Affected, contents.NotAffected, ""},
 	} {
@@ -102,7 +102,7 @@ func TestArchives(t *testing.T) {
 	}{
 		{"a.whl", wheel, "AFFECTED 1 a/x.so "},
 		{"a.zip", zipped(t, map[string][]byte{"x.so": modern}), "NOT AFFECTED 1  "},
-		{"a.jar", zipped(t, map[string][]byte{"x.class": legacy}), "INCOMPLETE 0  no 64-bit x86-64 ELF file in it"}, // by its name no program
+		{"a.jar", zipped(t, map[string][]byte{"x.class": legacy}), "INCOMPLETE 0  not an ELF file"}, // by its name no program
 		{"a.war", zipped(t, map[string][]byte{"WEB-INF/lib/a.jar": wheel}), "AFFECTED 1 WEB-INF/lib/a.jar!a/x.so "},
 		{"a.pex", append([]byte("#!/usr/bin/python\n"), wheel...), "AFFECTED 1 a/x.so "},
 		{"b.zip", zipped(t, map[string][]byte{"x": imagetest.FindingM("x", true).Body}), "INCOMPLETE 1  x: 1 reference to the vsyscall page that cannot be judged, not examined"},
@@ -130,7 +130,7 @@ func TestArchives(t *testing.T) {
 		}
 		// In a layer it means the same.
 		layered, _, err := imagetest.ScanImage(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.FileM(c.name, c.body), imagetest.ModernM("ok")}))
-		if alone := strings.HasPrefix(c.want, "INCOMPLETE 0  no ") || c.name == "script" || c.name == "text"; err != nil || !alone && layered.Verdict() != f.Verdict() || alone && layered.Verdict() != contents.NotAffected {
+		if alone := strings.HasSuffix(c.want, " not an ELF file") || c.name == "script"; err != nil || !alone && layered.Verdict() != f.Verdict() || alone && layered.Verdict() != contents.NotAffected {
 			t.Errorf("%s in a layer: got %v, %v", c.name, layered.Verdict(), err)
 		}
 	}

@@ -209,7 +209,7 @@ func TestUnread(t *testing.T) {
 				t.Errorf("%s: got %+v, want %s", path, p, want)
 			}
 		}
-		if got := f.UnreadText(); got != "3 paths could not be read" {
+		if got := f.UnreadText(); got != "3 parts could not be read" {
 			t.Errorf("got %q: %+v", got, f.Passed)
 		}
 		if f, err := images.Scan(context.Background(), dir+"/text", images.ScanOptions{}); err != nil || f.UnreadText() != "" || len(f.Passed) != 1 {
