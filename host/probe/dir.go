@@ -31,58 +31,46 @@ const (
 // Dir is a temporary directory with programs.
 type Dir string
 
-// NewDir writes vfix-measure, and more programs by name, to a temporary directory from which programs may be executed,
-// and tries vfix-measure. The caller must Remove it.
+// NewDir writes vfix-measure, and more programs by name, to a temporary directory, and tries vfix-measure. The caller
+// must Remove it.
 func NewDir(more map[string][]byte) (Dir, error) {
-	programs := map[string][]byte{Measure: shim.Measure()}
-	maps.Copy(programs, more)
-	var errs []error
-	for _, under := range []string{os.TempDir(), "/var/tmp", "/dev/shm", "."} {
-		d, err := fill(under, programs)
-		if err == nil {
-			return d, nil
-		}
-		errs = append(errs, fmt.Errorf("%s: %w", under, err), d.Remove())
+	name, err := os.MkdirTemp("", "vfix-")
+	d := Dir(name)
+	if err == nil {
+		err = d.fill(more)
 	}
-	return "", hinterr.With(fmt.Errorf("no directory from which programs may be executed: %w", errors.Join(errs...)),
-		"vfix runs a small program to measure: set TMPDIR to a directory from which programs may be executed")
+	if err != nil {
+		_ = d.Remove()
+		return "", hinterr.With(fmt.Errorf("a program to measure with cannot be executed: %w", err),
+			"set TMPDIR to a directory from which programs may be executed")
+	}
+	return d, nil
 }
 
-func fill(under string, programs map[string][]byte) (Dir, error) {
-	under, err := filepath.Abs(under)
-	if err != nil {
-		return "", err
+// fill writes the programs, and runs vfix-measure once.
+func (d Dir) fill(more map[string][]byte) error {
+	if strings.ContainsAny(string(d), " :") { // ld.so splits LD_PRELOAD at these
+		return fmt.Errorf("%s: a space or colon in its name", d)
 	}
-	if strings.ContainsAny(under, " :") { // ld.so splits LD_PRELOAD at these
-		return "", errors.New("a space or colon in its name")
-	}
-	name, err := os.MkdirTemp(under, "vfix-")
-	d := Dir(name)
-	if err != nil {
-		return "", err
-	}
+	programs := map[string][]byte{Measure: shim.Measure()}
+	maps.Copy(programs, more)
 	for name, program := range programs {
 		if err := os.WriteFile(d.Path(name), program, executable); err != nil {
-			return d, err
+			return err
 		}
 	}
 	o, err := d.Run(context.Background(), nil, "probe", "syscall:time")
 	if err == nil && !o.OK() {
 		err = fmt.Errorf("%s ended with %s", Measure, o)
 	}
-	return d, err
+	return err
 }
 
 // Path returns the path of a program.
 func (d Dir) Path(name string) string { return filepath.Join(string(d), name) }
 
 // Remove removes the directory, if it was made.
-func (d Dir) Remove() error {
-	if d == "" {
-		return nil
-	}
-	return os.RemoveAll(string(d))
-}
+func (d Dir) Remove() error { return os.RemoveAll(string(d)) }
 
 // Run runs vfix-measure to its end, with stdin to read.
 func (d Dir) Run(ctx context.Context, stdin []byte, args ...string) (Outcome, error) {

@@ -3,6 +3,8 @@ package probe
 import (
 	"os"
 	"testing"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 func TestOutput(t *testing.T) {
@@ -37,10 +39,10 @@ func TestDir(t *testing.T) {
 	if err := d.Remove(); err != nil {
 		t.Error(err)
 	}
+	if _, err := NewDir(map[string][]byte{Measure: []byte("no program")}); err == nil || hinterr.HintOf(err) == "" {
+		t.Errorf("a text file was accepted: %v", err)
+	}
 	if left, _ := os.ReadDir(os.TempDir()); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
-	}
-	if _, err := fill(t.TempDir(), map[string][]byte{Measure: []byte("no program")}); err == nil {
-		t.Error("a text file was accepted")
 	}
 }
