@@ -17,7 +17,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -119,21 +118,16 @@ func withoutSignatures(raw []byte) ([]byte, error) {
 		FormatLength int    `json:"formatLength"`
 		FormatTail   string `json:"formatTail"`
 	}
-	text, err := fromBase64(m.Signatures[0].Protected)
+	text, err := base64.RawURLEncoding.DecodeString(m.Signatures[0].Protected)
 	if err == nil {
 		err = json.Unmarshal(text, &h)
 	}
 	if err == nil && (h.FormatLength <= 0 || h.FormatLength > len(raw)) {
 		err = fmt.Errorf("formatLength %d is outside of the manifest, which has %d bytes", h.FormatLength, len(raw))
 	}
-	tail, terr := fromBase64(h.FormatTail)
+	tail, terr := base64.RawURLEncoding.DecodeString(h.FormatTail)
 	if err := cmp.Or(err, terr); err != nil {
 		return nil, fmt.Errorf("protected header: %w", err)
 	}
 	return append(bytes.Clone(raw[:h.FormatLength]), tail...), nil
-}
-
-// fromBase64 reads the base64 of RFC 7515, padded or not.
-func fromBase64(s string) ([]byte, error) {
-	return base64.RawURLEncoding.DecodeString(strings.TrimRight(s, "="))
 }

@@ -148,20 +148,6 @@ func archivedLayer(ctx context.Context, t *archive, name string, diffID v1.Hash)
 	return d, nil
 }
 
-// isV1Archive reports whether an archive has the old form only.
-func isV1Archive(t *archive) bool {
-	if t.has(dockerManifest) || t.has(layoutIndex) {
-		return false
-	}
-	for name := range t.entries {
-		id, ok := strings.CutSuffix(name, v1Layer)
-		if ok && schema1.IsID(id) {
-			return true
-		}
-	}
-	return t.has(repositories)
-}
-
 // v1Links are the layers of an archive by their IDs.
 func v1Links(t *archive) (map[string]schema1.Link, error) {
 	all := map[string]schema1.Link{}

@@ -83,13 +83,9 @@ func plain(err error, host, missing string) error {
 
 // statusError words an HTTP status that is not a success.
 func statusError(e *transport.Error, host, missing string) error {
-	const maxShown = 500 // bytes
 	text := fmt.Sprintf("%d %s", e.StatusCode, http.StatusText(e.StatusCode))
 	for _, d := range e.Errors {
 		text += strings.TrimSuffix(": "+d.Message, ": ")
-	}
-	if len(text) > maxShown {
-		text = strings.ToValidUTF8(text[:maxShown], "") + "…"
 	}
 	switch e.StatusCode {
 	case http.StatusNotFound:

@@ -190,5 +190,5 @@ func notOne(all []named, tag string) error {
 	case tag != "":
 		err = hinterr.Errorf(hinterr.ErrNotFound, "no image with the tag %q", tag)
 	}
-	return hinterr.With(err, "add one of these after a colon: %s", listed(names))
+	return hinterr.With(err, "add one of these after a colon: %s", strings.Join(names, " "))
 }

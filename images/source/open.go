@@ -127,12 +127,15 @@ func openFile(ctx context.Context, ref Ref, o Options) (*Source, error) {
 		return plain, nil // what reads it returns the error
 	case err != nil:
 		return nil, err
-	case t.has(dockerManifest), isV1Archive(t):
+	case t.has(dockerManifest):
 		ref.Transport = DockerArchive
 	case t.has(layoutFile) && t.has(layoutIndex):
 		ref.Transport = OCIArchive
 	default:
-		return plain, t.Close()
+		ref.Transport = DockerArchive // of before docker 1.10
+		if old, err := v1Links(t); err == nil && len(old) == 0 {
+			return plain, t.Close()
+		}
 	}
 	return fromArchive(ctx, t, ref, o)
 }

@@ -3,7 +3,6 @@
 package source
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,18 +71,9 @@ func platformEntry(idx *index, want v1.Platform) (best v1.Descriptor, err error)
 	}
 	if best.Platform == nil {
 		slices.Sort(names)
-		err = hinterr.Errorf(hinterr.ErrPlatform, "no image for %v in the index, which has: %s", &want, listed(names))
+		err = hinterr.Errorf(hinterr.ErrPlatform, "no image for %v in the index, which has: %v", &want, names)
 	}
 	return best, err
-}
-
-// listed joins names, not too many.
-func listed(names []string) string {
-	const most = 20
-	if len(names) > most {
-		names = append(names[:most:most], "…")
-	}
-	return cmp.Or(strings.Join(names, " "), "none")
 }
 
 // platformOf is the platform that a descriptor says, else that of the image's config; nil for an artifact in the form

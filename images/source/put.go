@@ -61,13 +61,9 @@ func Put(ctx context.Context, dest Ref, r Result, o Options) (Stored, error) {
 	return out, nil
 }
 
-// Ready returns what prevents an image from being written to a DEST: an engine that does not answer, no directory for
-// the file. It leaves nothing behind.
+// Ready returns what prevents an image from being written to a DEST with a transport: an engine that does not answer, no
+// directory for the file. It leaves nothing behind.
 func Ready(ctx context.Context, dest Ref, o Options) error {
-	dest, err := ResolveDest(dest)
-	if err != nil {
-		return err
-	}
 	switch dest.Transport {
 	case Daemon:
 		return EachEngine(ctx, dest, o.WithDefaults(), func(*Engine) (bool, error) { return true, nil })
