@@ -52,7 +52,7 @@ faster() {
 @test "bench: under a filter that kills callers of the page, that is said" {
 	requires oracle
 	run -0 --separate-stderr "$novsyscall" "$VFIX" bench --rounds 1 --format json
-	expect reason "$(figure time page absent)" 'a seccomp filter kills what calls it'
+	expect reason "$(figure time page absent)" 'SIGSYS (a seccomp filter)'
 	expect 'patched' "$(figure time patched absent)" ''
 }
 
@@ -64,7 +64,7 @@ faster() {
 	faster image-rebuilt image 1.5 # the test image's libc has no initializer that vfix can use: a system call remains
 	expect 'temporary directories' "$(ls -A "$TMPDIR")" ''
 	run -0 --separate-stderr "$novsyscall" "$VFIX" bench --rounds 1 --format json "$image"
-	expect original "$(figure time image absent)" 'a seccomp filter kills what calls it'
+	expect original "$(figure time image absent)" 'SIGSYS (a seccomp filter)'
 	expect rebuilt "$(figure time image-rebuilt absent)" ''
 }
 
@@ -94,7 +94,7 @@ faster() {
 		[[ $output =~ $line ]] || fail "no line '$line' in $output"
 	done
 	run -0 --separate-stderr "$novsyscall" "$VFIX" bench --redis --rounds 1 --format json "$image"
-	jq -e '[.figures[] | select(.mode == "image") | .absent | test("redis-server ended: a seccomp filter")] == [true, true]' <<<"$output"
+	jq -e '[.figures[] | select(.mode == "image") | .absent | test("redis-server ended: SIGSYS")] == [true, true]' <<<"$output"
 	jq -e '[.figures[] | select(.mode == "image-rebuilt") | .value > 0] == [true, true]' <<<"$output"
 	expect 'processes left' "$(inside)" 0
 }

@@ -38,7 +38,7 @@ func TestPage(t *testing.T) {
 		says       string // a detail
 	}{
 		{ok, segv, "page:time 336\nsyscall:time 84\nvdso:time 1.7", "", Xonly, Warn, "Old images run here, slowly: a vsyscall takes 336 ns, 198 times the vDSO's.", "336 ns by the page"},
-		{ok, ok, "page:time 336", "", Emulate, Warn, "Old images run here, slowly: a vsyscall takes 336 ns.", "readable at a fixed address"},
+		{ok, ok, "page:time 336", "", Emulate, Warn, "Old images run here, slowly: a vsyscall takes 336 ns.", "336 ns by the page"},
 		{segv, segv, "", "", None, Fail, "Old images crash here", "boot option vsyscall=xonly makes"},
 		{segv, segv, "", "-microsoft-standard", None, Fail, "Old images crash here", ".wslconfig"},
 		{sys, segv, "", "", Blocked, Fail, "exit status 159", "a call: SIGSYS"},

@@ -62,9 +62,6 @@ func checkPage(m *machine, c *Check, r *Report) error {
 		c.Do = "vfix rebuild IMAGE: it then runs on every kernel, as fast as a modern libc"
 		c.detail("time(): %s by the page, %s by a system call, %s by the vDSO", nanoseconds(page), nanoseconds(syscall), nanoseconds(vdso))
 		c.detail("on kernels with vsyscall=none, old images crash with exit status 139")
-		if r.Mode == Emulate {
-			c.detail("the page is readable at a fixed address, which helps exploits: vsyscall=xonly is safer")
-		}
 	}
 	c.detail("/proc/self/maps: %s; a call: %s; a read: %s", cmp.Or(probe.PagePerms(m.read("/proc/self/maps")), "not mapped"), call, peek)
 	return nil
