@@ -3,7 +3,6 @@
 package lists
 
 import (
-	"cmp"
 	_ "embed"
 	"encoding/csv"
 	"fmt"
@@ -20,11 +19,11 @@ import (
 
 // Report is what a report says beside the images.
 type Report struct {
-	Title string // such as "vfix rebuild"
-	About string // the version and the time
-	Sums  string // how many images had each result
-	Next  string // what to do next, "" for nothing
-	All   []Image
+	Title string  // such as "vfix rebuild"
+	About string  // the version and the time
+	Sums  string  // how many images had each result
+	Next  string  // what to do next, "" for nothing
+	All   []Image // in the order of the list
 }
 
 // Endings are the endings of the names of reports, which say the format.
@@ -122,7 +121,6 @@ type Group struct {
 func (r *Report) Groups() (groups []Group) {
 	for _, s := range Statuses {
 		all := slices.DeleteFunc(slices.Clone(r.All), func(i Image) bool { return i.Status != s })
-		slices.SortFunc(all, func(a, b Image) int { return cmp.Compare(a.Line, b.Line) })
 		if len(all) > 0 {
 			groups = append(groups, Group{s, all})
 		}
