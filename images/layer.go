@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"embed"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -98,9 +97,6 @@ func Layer(ctx context.Context, o LayerOptions) (*Layered, error) {
 		return nil, err
 	}
 	st, err := source.Put(ctx, dest, source.Result{Image: img}, o.Media)
-	if o.Dest == "" && errors.Is(err, hinterr.ErrNoDaemon) && hinterr.HintOf(err) == "" {
-		err = hinterr.With(err, "write it elsewhere: -o docker://HOST/NAME, or -o tar:vfix.tar")
-	}
 	out.Reference, out.Digest, out.Size = st.Reference, st.Digest, layer.PackedSize
 	return out, err
 }

@@ -149,12 +149,8 @@ func TestDropInErrors(t *testing.T) {
 	}
 	imagetest.NoDaemon(t)
 	_, err := images.Layer(t.Context(), images.LayerOptions{Program: program, Shim: imagetest.TestShim})
-	if hint := hinterr.HintOf(err); !errors.Is(err, hinterr.ErrNoDaemon) || !strings.Contains(hint, "-o tar:") {
-		t.Errorf("no daemon: got %v with the hint %q", err, hint)
-	}
-	_, err = images.Layer(t.Context(), images.LayerOptions{Dest: "docker-daemon:x:1", Program: program, Shim: imagetest.TestShim})
-	if hint := hinterr.HintOf(err); !errors.Is(err, hinterr.ErrNoDaemon) || strings.Contains(hint, "-o tar:") {
-		t.Errorf("no daemon, and its name: got %v with the hint %q", err, hint)
+	if !errors.Is(err, hinterr.ErrNoDaemon) {
+		t.Errorf("no daemon: got %v", err)
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
