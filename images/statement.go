@@ -98,7 +98,7 @@ func (j *Job) writeStatement(w io.Writer) error {
 	p.Base.artifact, p.Base.Layers = artifact{j.origin.baseName, digestSet(base)}, []string{}
 	p.Derived.Config, p.Derived.AddedLayer, p.Derived.Traced = digestSet(config), j.added.PlainDigest.String(), j.changes.traced
 	for _, l := range j.out.Findings.Tree.Layers {
-		p.Base.Layers = append(p.Base.Layers, l.DiffID.String())
+		p.Base.Layers = append(p.Base.Layers, l.DiffID)
 	}
 	for i := range j.changes.targets {
 		h := &j.changes.targets[i]

@@ -64,11 +64,11 @@ func (t *Tree) Findings() *Findings {
 	f := &Findings{Tree: t}
 	for _, l := range t.Layers {
 		if l.absent != "" {
-			f.Passed = append(f.Passed, Passed{Layer: l.id(), Reason: l.absent, Unread: true})
+			f.Passed = append(f.Passed, Passed{Layer: l.DiffID, Reason: l.absent, Unread: true})
 		}
 	}
 	for _, v := range t.Files(func(i *Inode) bool { return i.ELF != nil }) {
-		f.judge(v, t.Layers[v.Layer].id())
+		f.judge(v, t.Layers[v.Layer].DiffID)
 	}
 	return f
 }

@@ -21,18 +21,10 @@ import (
 // layerIndex has the members of one layer, in the order of the archive.
 type layerIndex struct {
 	Title   string // for messages: "layer sha256:…", or the path of a tarball
-	DiffID  v1.Hash
+	DiffID  string // of an image's layer, "" for others
 	Entries []*Entry
 	// absent is why the layer was not read, so that its contents are not known; "" if it was.
 	absent string
-}
-
-// id is the diff ID of an image's layer, "" for others.
-func (l *layerIndex) id() string {
-	if l.DiffID == (v1.Hash{}) {
-		return ""
-	}
-	return l.DiffID.String()
 }
 
 // readLayer reads one layer and examines its files.
@@ -48,7 +40,7 @@ func (s *Session) readLayer(ctx context.Context, l v1.Layer) (_ *layerIndex, err
 		return nil, err
 	}
 	defer ls.Close()
-	idx := &layerIndex{Title: "layer " + ls.Name, DiffID: ls.DiffID}
+	idx := &layerIndex{Title: "layer " + ls.Name, DiffID: ls.DiffID.String()}
 	x := &examiner{S: s, Layer: true}
 	defer x.Close()
 	if idx.Entries, err = x.ReadEntries(ctx, ls); err == nil {
@@ -103,5 +95,5 @@ func (s *Session) absentLayer(l v1.Layer, why string) (*layerIndex, error) {
 	}
 	title := "layer " + blob.ShortHash(diffID)
 	progress.Note(s.Progress, "%s: %s: kept unchanged and not examined", title, why)
-	return &layerIndex{Title: title, DiffID: diffID, absent: why}, nil
+	return &layerIndex{Title: title, DiffID: diffID.String(), absent: why}, nil
 }

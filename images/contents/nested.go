@@ -49,14 +49,11 @@ var dataNames = []string{
 	".py", ".pyc", ".pyi", ".pyx", ".c", ".h", ".png", ".gif", ".jpg", ".svg", ".ttf",
 }
 
-func isZipName(name string) bool {
-	return slices.Contains(zipNames, strings.ToLower(path.Ext(name)))
-}
-
 // isCandidate reports whether to examine a file that begins with head: an ELF file, or one that may have such in it.
 func isCandidate(name string, head []byte) bool {
 	begins := func(magic string) bool { return bytes.HasPrefix(head, []byte(magic)) }
-	return slices.ContainsFunc([]string{elfMagic, zipMagic, scriptMagic, squashMagic}, begins) || isZipName(name)
+	isZip := slices.Contains(zipNames, strings.ToLower(path.Ext(name)))
+	return isZip || slices.ContainsFunc([]string{elfMagic, zipMagic, scriptMagic, squashMagic}, begins)
 }
 
 // unread returns the result for a file that was not examined.
