@@ -17,17 +17,12 @@ import (
 	"vfix.dev/vfix/tests/imagetest"
 )
 
-// farLayer is a layer of a registry that must not be requested.
-type farLayer struct {
-	v1.Layer
-	mediaType types.MediaType
-	opened    bool
-}
+// absentHere is a foreign layer that its registry does not have.
+type absentHere struct{ v1.Layer }
 
-func (l *farLayer) MediaType() (types.MediaType, error) { return l.mediaType, nil }
-func (l *farLayer) Compressed() (io.ReadCloser, error) {
-	l.opened = true
-	return nil, errors.New("asked for")
+func (absentHere) MediaType() (types.MediaType, error) { return types.DockerForeignLayer, nil }
+func (absentHere) Compressed() (io.ReadCloser, error) {
+	return nil, hinterr.Errorf(hinterr.ErrNotFound, "no such blob")
 }
 
 // A foreign layer is read if a layout has it; one that is damaged there is an error, and not absent.
@@ -74,7 +69,7 @@ func TestUnreadLayers(t *testing.T) {
 		"damaged":       {strings.Repeat(text, 99), types.OCILayer, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var odd v1.Layer = &farLayer{Layer: imagetest.BytesLayer(t, []byte(text)), mediaType: c.mediaType}
+			var odd v1.Layer = absentHere{imagetest.BytesLayer(t, []byte(text))}
 			if c.content != "" {
 				odd = &unread{imagetest.BytesLayer(t, []byte(c.content)), c.mediaType}
 			}
@@ -97,12 +92,6 @@ func TestUnreadLayers(t *testing.T) {
 		})
 	}
 }
-
-// absentHere is a layer whose content the image does not have; it must not be read.
-type absentHere struct{ v1.Layer }
-
-func (absentHere) MediaType() (types.MediaType, error) { return types.DockerForeignLayer, nil }
-func (absentHere) Compressed() (io.ReadCloser, error)  { return nil, errors.New("asked for") }
 
 // A layer that one image of a list lacks is read for the next image that has it.
 func TestUnreadLayerOfAnotherImage(t *testing.T) {

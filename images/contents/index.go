@@ -29,9 +29,6 @@ type layerIndex struct {
 
 // readLayer reads one layer and examines its files.
 func (s *Session) readLayer(ctx context.Context, l v1.Layer) (_ *layerIndex, err error) {
-	if !source.AtHand(l) {
-		return s.absentLayer(l, foreign)
-	}
 	ls, err := blob.OpenLayer(ctx, l, s.Progress)
 	if errors.Is(err, hinterr.ErrNotFound) && source.IsForeign(l) {
 		return s.absentLayer(l, foreign)

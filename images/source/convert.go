@@ -49,12 +49,6 @@ func IsForeign(l v1.Layer) bool {
 	return err == nil && !t.IsDistributable()
 }
 
-// AtHand reports whether a layer may be read: a foreign one only if a layout or archive has it, as registries need not.
-func AtHand(l v1.Layer) bool {
-	_, local := l.(*layer) // those of registries can be mounted
-	return local || !IsForeign(l)
-}
-
 // packLevel is half the work of gzip's default level, 6, for 2 % more bytes, measured on an old userland.
 const packLevel = 3
 
