@@ -4,6 +4,7 @@ package diagnose
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,7 +37,7 @@ func (t *textFacts) line(line string) {
 		t.continued += first
 		return
 	}
-	line, t.continued = t.continued+line, ""
+	line, t.continued = journalMessage(t.continued+line), ""
 	defer func() { t.previous = line }()
 	lower := strings.ToLower(line)
 	t.place = max(t.place, placeOf(lower))
@@ -60,6 +61,27 @@ func (t *textFacts) line(line string) {
 			t.take(p, m, line)
 		}
 	}
+}
+
+// messageBytes matches the message of a journal in JSON that is not UTF-8.
+var messageBytes = textutil.LazyRegexp(`"MESSAGE" ?: ?(\[[\d, ]+\])`)
+
+// journalMessage returns the message of such a line, of which journalctl -o json writes each byte as a number, and any
+// other line as it is.
+func journalMessage(line string) string {
+	if !strings.Contains(line, `"MESSAGE"`) {
+		return line
+	}
+	m := messageBytes().FindStringSubmatch(line)
+	var numbers []int16 // as []byte it would be base64
+	if m == nil || json.Unmarshal([]byte(m[1]), &numbers) != nil {
+		return line
+	}
+	message := make([]byte, len(numbers))
+	for i, n := range numbers {
+		message[i] = byte(n)
+	}
+	return string(message)
 }
 
 // faulted is the crash that a message of the kernel reports.

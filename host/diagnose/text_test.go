@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"debug/elf"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -329,11 +330,17 @@ func TestDescriptions(t *testing.T) {
 		pod(`{"name":"redis","image":"redis:2.8","state":{"running":{}}}`):                                                                                                "none certain: ",
 		`{"kind":"List","items":[` + pod(ended) + `,` + pod(`{"name":"x","image":"y","state":{"terminated":{"exitCode":137,"reason":"OOMKilled"}}}`) + `]}`:               "unknown uncertain: vfix scan redis:2.8\nother likely: ",
 		`{"MESSAGE":"bash[7] ` + attempted + `","_TRANSPORT":"kernel"}` + "\n" + `{"MESSAGE":"eth0: up"}`:                                                                 "call likely: vfix patch -o bash.vfix PROGRAM",
+		`{"MESSAGE":[102,195,32],"_TRANSPORT":"kernel"}` + "\n" + `{"MESSAGE" : [` + journal("f\xc3[7] "+attempted) + `]}`:                                                `call likely: vfix patch -o $'f\303.vfix' PROGRAM`,
 	} {
 		if got := summary(diagnosed(t, text, Options{})); got != want {
 			t.Errorf("%s:\ngot  %s\nwant %s", text, got, want)
 		}
 	}
+}
+
+// journal is a message as journalctl -o json writes one that is not UTF-8.
+func journal(message string) string {
+	return strings.Join(strings.Fields(strings.Trim(fmt.Sprint([]byte(message)), "[]")), ",")
 }
 
 // A container of this machine: the kernel and its messages of that time decide.
