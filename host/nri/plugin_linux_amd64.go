@@ -44,7 +44,7 @@ func Serve(ctx context.Context, o Options, hook []byte) error {
 		}
 		if text := fmt.Sprint(err); text != said {
 			said = text
-			o.Log("%s: %v; retrying until the engine answers", o.Socket, err)
+			o.Log("%s: %v; retrying until the engine answers: check --socket, and that NRI is enabled in it", o.Socket, err)
 		}
 		time.Sleep(retry)
 	}

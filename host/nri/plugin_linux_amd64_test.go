@@ -185,7 +185,7 @@ func TestReconnects(t *testing.T) {
 	cut := between(t, n.o.Socket, engine)
 	n.run()
 	cut()
-	n.await("retrying until the engine answers", 1)
+	n.await("retrying until the engine answers: check --socket", 1)
 	cut = between(t, n.o.Socket, engine)
 	defer cut()
 	n.connected(2)
