@@ -137,6 +137,10 @@ func TestPatchFileElsewhere(t *testing.T) {
 	imagetest.WantContent(t, out, imagetest.FixedELF("c"))
 	imagetest.Patch(t, patch.Options{Output: out + "text"}, dir+"/text")
 	imagetest.WantContent(t, out+"text", []byte("text\n"))
+	_, err := patch.All(context.Background(), []string{dir + "/bin/c"}, patch.Options{Output: dir + "/none/x"})
+	if want := "mkdir -p " + dir + "/none"; !strings.Contains(hinterr.HintOf(err), want) {
+		t.Errorf("no directory: got %v, hint %q", err, hinterr.HintOf(err))
+	}
 	if _, err := patch.All(context.Background(), []string{out}, patch.Options{Output: out}); err == nil {
 		t.Error("input as output: got no error")
 	}

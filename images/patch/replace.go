@@ -113,7 +113,7 @@ func (p *patchRun) prepare(d *contents.Disk, name string, seen fs.FileInfo, chan
 	root, final, isCopy := d.Root, name, d.Only != "" && !p.o.InPlace
 	if isCopy {
 		if root, err = os.OpenRoot(filepath.Dir(p.o.Output)); err != nil {
-			return nil, err
+			return nil, atomicfile.About(p.o.Output, err)
 		}
 		defer root.Close()
 		final = filepath.Base(p.o.Output)

@@ -55,7 +55,7 @@ func Create(path string) (*File, error) {
 	}
 	f, err := os.OpenFile(TempName(final), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
-		return nil, about(final, err)
+		return nil, About(final, err)
 	}
 	if old != nil {
 		if now, err := f.Stat(); err == nil {
@@ -65,8 +65,8 @@ func Create(path string) (*File, error) {
 	return &File{File: f, final: final}, nil
 }
 
-// about words an error about a temporary file as one about the path that the user named.
-func about(path string, err error) error {
+// About words an error about a temporary file as one about the path that the user named.
+func About(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		dir := filepath.Dir(path)
 		return hinterr.With(hinterr.Errorf(fs.ErrNotExist, "no directory %s", dir), "create it first: mkdir -p %s", textutil.QuotePath(dir))
@@ -117,7 +117,7 @@ func WriteDir(path string, mode fs.FileMode, fill func(temp string) error) error
 	path = filepath.Clean(path)
 	temp := TempName(path)
 	if err := os.Mkdir(temp, mode); err != nil {
-		return about(path, err)
+		return About(path, err)
 	}
 	err := fill(temp)
 	if err == nil {
