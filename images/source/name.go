@@ -70,6 +70,9 @@ func DefaultDest(ctx context.Context, src *Source, tag, suffix string, o Options
 	if tag != "" {
 		name, err = fullTag(Renamed(src.Ref, tag))
 	}
+	if err == nil && src.Ref.Transport == Plain {
+		err = checkTarball(src)
+	}
 	if err != nil {
 		return Ref{}, err
 	}

@@ -2,6 +2,8 @@ package source_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -79,6 +81,12 @@ func TestDest(t *testing.T) {
 	_, err := source.DefaultDest(t.Context(), src, "", "-vfix", fast)
 	if !errors.Is(err, hinterr.ErrNoDaemon) || !strings.HasSuffix(hinterr.HintOf(err), "-o oci:fixed") {
 		t.Errorf("got %v, hint %q", err, hinterr.HintOf(err))
+	}
+	text := filepath.Join(t.TempDir(), "text")
+	os.WriteFile(text, []byte("x"), 0o644)
+	_, err = source.DefaultDest(t.Context(), open(t, text, fast), "", "-vfix", fast)
+	if err == nil || !strings.HasPrefix(err.Error(), text+": not an image") {
+		t.Errorf("what is no image: got %v", err)
 	}
 	dir := layoutOf(t, nil)
 	for name, want := range map[string]source.Transport{"a.tar": "", "./a": "", dir: "", "redis:1": source.Daemon} {

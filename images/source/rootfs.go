@@ -26,6 +26,16 @@ import (
 // whiteoutPrefix begins the name of a file that hides another one (image-spec, layer.md, "Whiteouts").
 const whiteoutPrefix = ".wh."
 
+// checkTarball returns an error for a file that is neither an image nor a tarball.
+func checkTarball(s *Source) error {
+	tarball, err := MaybeTar(s.Path)
+	if err == nil && !tarball {
+		err = hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: not an image", s.Ref),
+			"patch files, directories and tarballs with: vfix patch -o COPY FILE")
+	}
+	return err
+}
+
 // WithRootImage adds an image to a source that is a bare root filesystem; dir writes a directory as a tar stream. Such
 // an image has only files: its command must come from the user. It errs for sources other than directories and
 // tarballs.
@@ -33,12 +43,7 @@ func WithRootImage(ctx context.Context, s *Source, dir func(io.Writer) error, o 
 	o = o.WithDefaults()
 	write, of, name := dir, "a directory", s.Title()
 	if !isDir(s.Path) {
-		tarball, err := MaybeTar(s.Path)
-		if err == nil && !tarball {
-			err = hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: not an image", s.Ref),
-				"patch files, directories and tarballs with: vfix patch -o COPY FILE")
-		}
-		if err != nil {
+		if err := checkTarball(s); err != nil {
 			return err
 		}
 		write, of = func(w io.Writer) error { return copyTarball(ctx, w, s.Path, name, o.Progress) }, "a tarball"
