@@ -24,7 +24,7 @@ import (
 // benchOptions are the options of vfix bench.
 type benchOptions struct {
 	workOptions
-	rounds int
+	rounds uint
 	plot   string
 	redis  bool
 }
@@ -44,7 +44,7 @@ func newBenchCommand(out *output, e engine) *cobra.Command {
 	})
 	exclusive(cmd, "redis plot")
 	f := cmd.Flags()
-	f.IntVar(&opts.rounds, "rounds", 0, "measure each mode `N` times; 0 means 9, with --redis 3")
+	f.UintVar(&opts.rounds, "rounds", 0, "measure each mode `N` times; 0 means 9, with --redis 3")
 	f.StringVar(&opts.plot, "plot", "", "draw the values to `FILE`, an .svg")
 	f.BoolVar(&opts.redis, "redis", false, "measure redis-server of IMAGE")
 	opts.add(cmd, out, withImages)
@@ -53,8 +53,6 @@ func newBenchCommand(out *output, e engine) *cobra.Command {
 
 func (o *benchOptions) check(image string) error {
 	switch {
-	case o.rounds < 0:
-		return usagef("--rounds %d: must be 0 or more", o.rounds)
 	case o.redis && image == "":
 		return usagef("--redis needs an IMAGE that contains redis-server, as in 'vfix bench --redis redis:2.8.22'")
 	case o.plot != "" && filepath.Ext(o.plot) != ".svg":
@@ -75,9 +73,9 @@ func runBench(ctx context.Context, opts *benchOptions, image string, out *output
 	if err := opts.check(image); err != nil {
 		return err
 	}
-	b := jsonBench{image, cmp.Or(opts.rounds, benchRounds), "ns per call", nil}
+	b := jsonBench{image, cmp.Or(int(opts.rounds), benchRounds), "ns per call", nil}
 	if opts.redis {
-		b.Rounds, b.Unit = cmp.Or(opts.rounds, redisRounds), "requests per second"
+		b.Rounds, b.Unit = cmp.Or(int(opts.rounds), redisRounds), "requests per second"
 	}
 	if b.Figures, err = measure(ctx, &b, opts, out, e); err != nil {
 		return err

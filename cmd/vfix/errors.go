@@ -41,9 +41,7 @@ func (o *output) fail(err error) {
 	} else {
 		o.Say(label, o.Err.Paint.Red, err.Error())
 	}
-	if hint := screen.HintOf(err, issues); hint != "" {
-		o.Say("hint:", o.Err.Paint.Bold, hint)
-	}
+	o.Say("hint:", o.Err.Paint.Bold, screen.HintOf(err, issues))
 }
 
 // exit is an error with an exit status of its own.

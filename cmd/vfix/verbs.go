@@ -65,12 +65,10 @@ func newRootCommand(out *output, e engine, first string) *cobra.Command {
 		out.verb, out.json = cmd.Name(), format != nil && format.Value.String() == "json"
 		return checkOptions(cmd)
 	}
-	root.Flags().BoolP(versionFlag, "v", false, "print the version")
+	root.Version = buildVersion().Version // with it cobra adds --version, for those who try it before the verb
+	root.SetVersionTemplate(buildVersion().String())
 	return root
 }
-
-// versionFlag is an option of vfix itself, for those who try it before the verb.
-const versionFlag = "version"
 
 // newVerb is the command of a verb with what it takes and its work.
 func newVerb(use string, takes cobra.PositionalArgs, work func(context.Context, []string) error) *cobra.Command {
@@ -120,11 +118,7 @@ func checkOptions(cmd *cobra.Command) (err error) {
 
 // runRoot is vfix without a verb, or with an unknown one.
 func runRoot(cmd *cobra.Command, args []string, out *output) error {
-	switch {
-	case cmd.Flags().Changed(versionFlag):
-		out.build(buildVersion())
-		return nil
-	case len(args) == 0:
+	if len(args) == 0 {
 		out.Line(helpText(cmd))
 		return &exit{status: statusUsage, msg: "no verb given", hint: "run 'vfix help', or start with 'vfix scan IMAGE'"}
 	}

@@ -16,19 +16,19 @@ import (
 
 func newVersionCommand(out *output, _ engine) *cobra.Command {
 	cmd := newVerb("version", noArguments, func(context.Context, []string) error {
-		return out.show(false, buildVersion(), func(screen.Stream) { out.build(buildVersion()) })
+		return out.show(false, buildVersion(), func(s screen.Stream) { fmt.Fprint(s, buildVersion()) })
 	})
 	addFormat(cmd)
 	return cmd
 }
 
-// build prints which vfix this is.
-func (o *output) build(b buildInfo) {
+// String says which vfix this is, in lines.
+func (b buildInfo) String() string {
 	from := cmp.Or(b.Commit, "not known")
 	if b.Modified {
 		from += " with changes"
 	}
-	fmt.Fprintf(o.Out, "vfix %s\ncommit    %s\nbuilt by  %s for %s\n", b.Version, from, b.Go, b.Platform)
+	return fmt.Sprintf("vfix %s\ncommit    %s\nbuilt by  %s for %s\n", b.Version, from, b.Go, b.Platform)
 }
 
 // version and commit are set when vfix is built: -ldflags "-X main.version=1.2.3 -X

@@ -43,7 +43,7 @@ var hintTable = []struct {
 }
 
 // HintOf returns what a user can do about err: its own hint, else the table's; issues is where
-// a bug is reported, "" for nowhere.
+// a bug is reported.
 func HintOf(err error, issues string) string {
 	if own := hinterr.HintOf(err); own != "" {
 		return own
@@ -64,9 +64,5 @@ func HintOf(err error, issues string) string {
 	if errno := syscall.Errno(0); errors.As(err, &errno) {
 		return "the operating system refuses this: check the limits (ulimit -a) and the file system (mount, dmesg)"
 	}
-	where := ""
-	if issues != "" {
-		where = " at " + issues
-	}
-	return "if this is a bug in vfix, report it" + where + " with the output of 'vfix version'"
+	return "if this is a bug in vfix, report it at " + issues + " with the output of 'vfix version'"
 }
