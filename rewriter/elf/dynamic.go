@@ -1,4 +1,4 @@
-// The names of other files that are loaded with a file.
+// The names of a file, and of other files that are loaded with it.
 
 package elf
 
@@ -13,23 +13,22 @@ const (
 
 // DynStrings returns the texts of the dynamic entries with a tag from the string table, in order; "" for one
 // outside of the file.
-func (f *File) DynStrings(tag int64) []string {
-	var all []string
+func (f *File) DynStrings(tag int64) (all []string) {
+	table := f.Dyn(DTStrtab)
 	for _, d := range f.Dynamic {
-		if d.Tag == tag && f.Dyn(DTStrtab) != nil {
-			all = append(all, f.dynString(&d, maxDynString))
+		if d.Tag == tag && table != nil {
+			all = append(all, cString(f.Mem(table.Val+d.Val, maxDynString), 0))
 		}
 	}
 	return all
 }
 
-// dynString returns the text of a dynamic entry from the string table, of at most most bytes; "" for none.
-func (f *File) dynString(d *Dyn, most uint64) string {
-	table := f.Dyn(DTStrtab)
-	if table == nil {
-		return ""
+// Soname returns the DT_SONAME of a shared library.
+func (f *File) Soname() string {
+	if names := f.DynStrings(DTSoname); len(names) > 0 {
+		return names[0]
 	}
-	return cString(f.Mem(table.Val+d.Val, most), 0)
+	return ""
 }
 
 // Interp returns the path of the file's loader, "" for none.

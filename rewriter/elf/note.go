@@ -1,42 +1,22 @@
-// Notes: the build ID and the ABI tag.
+// Notes: the build ID.
 
 package elf
 
 import (
 	"encoding/binary"
 	"encoding/hex"
-	"slices"
 )
 
-// BuildID returns the GNU build ID in hex, "" for none. Source of the note's layout: gABI, "Note Section";
-// NT_GNU_BUILD_ID is 3 (elf.h).
-func (f *File) BuildID() string {
-	where := slices.Clone(f.Progs)
-	if s := f.Section(".note.gnu.build-id"); s != nil { // if vfix has spent the program header
-		where = append(where, Prog{Type: PTNote, Off: s.Off, Filesz: s.Size})
-	}
-	for _, p := range where {
-		if id := f.buildIDOf(&p); p.Type == PTNote && id != "" {
-			return id
-		}
-	}
-	return ""
-}
-
 // HasBuildID reports whether a PT_NOTE has a build ID.
-func (f *File) HasBuildID(p *Prog) bool { return f.buildIDOf(p) != "" }
-
-func (f *File) buildIDOf(p *Prog) string {
-	if !f.InFile(p.Off, p.Filesz) {
-		return ""
-	}
-	return BuildID(f.Bytes(p.Off, min(p.Filesz, maxNotes)))
+func (f *File) HasBuildID(p *Prog) bool {
+	return p.Type == PTNote && f.InFile(p.Off, p.Filesz) && BuildID(f.Bytes(p.Off, min(p.Filesz, maxNotes))) != ""
 }
 
 // maxNotes is how much of a PT_NOTE is searched for a build ID, in bytes.
 const maxNotes = 64 << 10
 
-// BuildID returns the GNU build ID in the content of a PT_NOTE, in hex, "" for none.
+// BuildID returns the GNU build ID in the content of a PT_NOTE, in hex, "" for none. Source of the layout: gABI, "Note
+// Section"; NT_GNU_BUILD_ID is 3 (elf.h).
 func BuildID(notes []byte) string {
 	const head, ntGNUBuildID, maxID = 12, 3, 64
 	le := func(b []byte) uint64 { return uint64(binary.LittleEndian.Uint32(b)) }

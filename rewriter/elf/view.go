@@ -156,11 +156,3 @@ func cString(b []byte, i uint64) string {
 func (f *File) Static() bool {
 	return f.Prog(PTInterp) == nil && (f.Type == TypeExec || f.isPIE() || f.Entry != 0 && f.Dyn(DTDebug) != nil && f.Dyn(DTSoname) == nil)
 }
-
-// Soname returns the DT_SONAME of a shared library.
-func (f *File) Soname() string {
-	if so := f.Dyn(DTSoname); so != nil {
-		return f.dynString(so, maxName)
-	}
-	return ""
-}

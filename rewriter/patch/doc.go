@@ -14,7 +14,7 @@
 //
 //	file                              Scan: references, in a file that vfix may have patched before
 //	plan form aside reason            which bytes change, and why; segment spare hook: room, and who enters it
-//	unwind prelink redirect           data for debuggers and unwinders, prelink's data, fixes besides call sites
+//	unwind redirect                   data for debuggers and unwinders, fixes besides call sites
 //	patched                           files that are patched already
 //	apply verify                      the patched file, and its comparison with a new plan
 //	explain                           how a plan is shown

@@ -18,12 +18,12 @@ const (
 	explainCall = 64
 )
 
-// Explain disassembles the code around the patch, from the start of the function if that is near, else from the
-// site, before and after. A site in data has no listing. It returns an error if a read of the file fails.
-func (p *Plan) Explain(patch Patch) (e find.Explanation, err error) {
+// explain disassembles the code around the patch, from the start of the function if that is near, else from the
+// site, before and after. A site in data has no listing.
+func (p *Plan) explain(patch *Patch) (e find.Explanation) {
 	s := &patch.Site
-	if p.file == nil || s.Kind == find.DataWord {
-		return e, nil
+	if s.Kind == find.DataWord {
+		return e
 	}
 	f := p.file.File
 	start, end := s.Vaddr, s.Vaddr+uint64(s.Len)
@@ -42,7 +42,7 @@ func (p *Plan) Explain(patch Patch) (e find.Explanation, err error) {
 			x86.Bury(e.After[i:][:1])
 		}
 	}
-	return e, f.Err()
+	return e
 }
 
 // listing disassembles the code from start to end, before and after the edits; name is the name of the injected
@@ -64,7 +64,7 @@ func (p *Plan) listing(f *find.File, start, end uint64, name string) (e find.Exp
 // explainAll sets the listing of each patch.
 func (p *Plan) explainAll() {
 	for i := range p.Patches {
-		e, _ := p.Explain(p.Patches[i])
+		e := p.explain(&p.Patches[i])
 		p.Patches[i].Listing = &e
 	}
 	p.explainRedirect()

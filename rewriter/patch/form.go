@@ -95,11 +95,8 @@ func encodeLea(s *find.Site, target uint64) []byte {
 // encodeSyscall returns the system call that replaces an adjacent mov and call, padded to their length. It
 // replaces a jmp by a ret; its mov is then of eax, which is two bytes shorter and equivalent.
 func encodeSyscall(s *find.Site) []byte {
-	var code []byte
-	if s.Tail {
-		code = binary.LittleEndian.AppendUint32([]byte{0xb8}, s.Function.Syscall())
-		code = append(code, 0x0f, 0x05, 0xc3)
-	} else {
+	code := bareSyscall(s.Function)
+	if !s.Tail {
 		code = binary.LittleEndian.AppendUint32([]byte{0x48, 0xc7, 0xc0}, s.Function.Syscall())
 		code = append(code, 0x0f, 0x05)
 	}

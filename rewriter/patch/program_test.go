@@ -10,7 +10,7 @@ import (
 
 // TestInspect reads programs that every test machine has, and text.
 func TestInspect(t *testing.T) {
-	inspect := func(b []byte) *find.Program {
+	inspect := func(b []byte) *find.Report {
 		t.Helper()
 		p, err := find.Inspect(bytes.NewReader(b), int64(len(b)))
 		if err != nil {

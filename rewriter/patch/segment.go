@@ -110,6 +110,14 @@ const (
 	debugFrame   = ".debug_frame"
 )
 
+// prelink (of CentOS 5 and 6) keeps the headers of a library from before it gave it a fixed address in a section, which
+// it finds by its name (src/undo.c, prelink_undo). They do not have the injected segment, which the patched sites call,
+// so the name is changed: prelink -u refuses, and prelink --verify outputs the file unchanged. ld.so's data stay valid.
+const (
+	prelinkUndo  = ".gnu.prelink_undo"
+	prelinkAside = ".vfix.prelink_undo"
+)
+
 // maxCopied is the maximum size of the section names, and of a section .debug_frame, that are copied, in bytes.
 const maxCopied = 1 << 24
 
@@ -122,12 +130,8 @@ func (p *Plan) addSections(place room, u *unwinding, off uint64) {
 	if f.ShBeyond { // appended bytes would be read as section headers, or as a section
 		p.setSections(0, 0, 0)
 	}
-	if f.Sections == nil || f.ShNum+4 > elf.MaxShnum {
-		return
-	}
 	s := f.sectionTable()
 	if s == nil {
-		p.Warnings = append(p.Warnings, "no section header covers the injected segment, strip would drop it: the section names are too long")
 		return
 	}
 	s.add(injectedName, elf.SHFAlloc|elf.SHFExecinstr, place.vaddr, off, shim.SegmentSize, elf.PageSize)
@@ -169,12 +173,12 @@ func (p *Plan) setSections(at uint64, count, names int) {
 // sectionTable is the section headers of a file, and their names, to which others are added.
 type sectionTable struct{ table, names []byte }
 
-// sectionTable returns the file's section headers, nil if the names are too long.
+// sectionTable returns the file's section headers; nil if it has none, or more than any linker writes.
 func (f *file) sectionTable() *sectionTable {
-	names := f.Sections[f.ShStrNdx]
-	if names.Size > maxCopied {
+	if f.Sections == nil || f.ShNum+4 > elf.MaxShnum || f.Sections[f.ShStrNdx].Size > maxCopied {
 		return nil
 	}
+	names := f.Sections[f.ShStrNdx]
 	return &sectionTable{bytes.Clone(f.Bytes(f.ShOff, uint64(f.ShNum)*elf.ShdrSize)), f.Bytes(names.Off, names.Size)}
 }
 

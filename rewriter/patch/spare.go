@@ -46,7 +46,7 @@ func (p *Plan) editProgs(place room, off uint64) {
 	table := f.progTable(place, off)
 	old := f.Bytes(f.PhOff, uint64(len(table)))
 	p.Edits = append(p.Edits, Edit{Offset: f.PhOff, Old: old, New: table, Why: "program headers"})
-	if f.HasBuildID(&f.Progs[place.spent]) && f.Progs[place.spent].Type == elf.PTNote {
+	if f.HasBuildID(&f.Progs[place.spent]) {
 		p.Notes = append(p.Notes, "the build ID is no longer in a program header, only in its section: the file has no other header to spare")
 	}
 }
