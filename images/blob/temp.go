@@ -60,7 +60,7 @@ func (s *Spool) reserve(size int64) (off int64, err error) {
 	}
 	off = s.end
 	if s.end += size; s.end > maxSpool {
-		return 0, hinterr.With(hinterr.Errorf(hinterr.ErrTooLarge, "files that need a copy: more than %d bytes", int64(maxSpool)), "the source unpacks to more than any real image: check its origin")
+		return 0, hinterr.With(fmt.Errorf("files that need a copy: more than %d bytes", int64(maxSpool)), "the source unpacks to more than any real image: check its origin")
 	}
 	return off, s.f.Truncate(s.end)
 }

@@ -18,8 +18,6 @@ var (
 	ErrPlatform = errors.New("no image for the platform")
 	// ErrDamaged: content that contradicts its own digest, size or manifest.
 	ErrDamaged = errors.New("damaged")
-	// ErrTooLarge: more than this process is allowed to use.
-	ErrTooLarge = errors.New("too large")
 	// ErrUnsupported: a format or place that vfix recognizes but does not handle.
 	ErrUnsupported = errors.New("not supported")
 )

@@ -3,13 +3,14 @@
 package rootpath
 
 import (
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
+
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // processLink is a path that leads through a link of a process (proc(5)) that only the kernel can follow: the text of the link
@@ -63,21 +64,8 @@ func same(path, real string) error {
 		return err
 	}
 	if b, err := os.Stat(real); err != nil || !os.SameFile(a, b) {
-		return &ElsewhereError{path, real}
+		err := hinterr.Errorf(fs.ErrNotExist, "%s leads to a file that was removed or replaced, or is in another root than %s", path, real)
+		return hinterr.With(err, "name it below /proc/PID/root of its process, or copy its content: cat %s | vfix scan -", path)
 	}
 	return nil
-}
-
-// ElsewhereError is a path through a process to a file that has no path, or not the one that the link's text says.
-type ElsewhereError struct{ Path, Text string }
-
-func (e *ElsewhereError) Error() string {
-	return fmt.Sprintf("%s leads to a file that was removed or replaced, or is in another root than %s", e.Path, e.Text)
-}
-
-func (e *ElsewhereError) Unwrap() error { return fs.ErrNotExist }
-
-// Hint says what to use instead.
-func (e *ElsewhereError) Hint() string {
-	return "name it below /proc/PID/root of its process, or copy its content: cat " + e.Path + " | vfix scan -"
 }
