@@ -7,8 +7,8 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/tailscale/hujson"
 
@@ -37,36 +37,32 @@ func dockerChange(t *tree, e engine, use usage) (Change, error) {
 		return Change{}, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: default-runtime is %s", e.config, now.Default),
 			`remove that member, and write the program of that runtime to /etc/vfix/vfix.json: {"runtime": "PATH"}`)
 	}
-	const runtime = `{"path": "` + RuntimePath + `"}`
 	if use == unused && now.Default == Name {
 		use = selected
 	}
+	var patch []string // RFC 6902
+	add := func(at, value string) {
+		patch = append(patch, fmt.Sprintf(`{"op": "add", "path": %q, "value": %s}`, at, value))
+	}
+	remove := func(at string) { patch = append(patch, fmt.Sprintf(`{"op": "remove", "path": %q}`, at)) }
 	_, known := now.Runtimes[Name]
+	if use != unused && now.Runtimes == nil {
+		add("/runtimes", "{}")
+	}
 	switch {
-	case use != unused && now.Runtimes == nil:
-		err = set(&doc, "/runtimes", `{"`+Name+`": `+runtime+`}`)
 	case use != unused:
-		err = set(&doc, "/runtimes/"+Name, runtime)
+		add("/runtimes/"+Name, `{"path": "`+RuntimePath+`"}`)
 	case known && len(now.Runtimes) == 1:
-		err = remove(&doc, "/runtimes")
+		remove("/runtimes")
 	case known:
-		err = remove(&doc, "/runtimes/"+Name)
+		remove("/runtimes/" + Name)
 	}
 	if use == byDefault {
-		err = errors.Join(err, set(&doc, "/default-runtime", `"`+Name+`"`))
+		add("/default-runtime", `"`+Name+`"`)
 	} else if now.Default == Name {
-		err = errors.Join(err, remove(&doc, "/default-runtime"))
+		remove("/default-runtime")
 	}
+	err = doc.Patch([]byte("[" + strings.Join(patch, ", ") + "]"))
 	empty := len(doc.Value.(*hujson.Object).Members) == 0 // nobody but vfix wrote something into it
 	return Change{Path: e.config, Removed: empty, Text: string(doc.Pack())}, err
-}
-
-// remove removes the member at a JSON pointer (RFC 6901).
-func remove(doc *hujson.Value, at string) error {
-	return doc.Patch(fmt.Appendf(nil, `[{"op": "remove", "path": %q}]`, at))
-}
-
-// set gives the member at a JSON pointer a value.
-func set(doc *hujson.Value, at, value string) error {
-	return doc.Patch(fmt.Appendf(nil, `[{"op": "add", "path": %q, "value": %s}]`, at, value))
 }

@@ -96,12 +96,9 @@ func Uninstall(o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	usual, named := "", false // podman and CRI-O have one file in common
-	if at := slices.Index(Engines(), o.Engine); at >= 0 {
-		usual = engines[at].config
-	}
+	var paths []string // podman and CRI-O have one in common
 	for _, e := range engines {
-		asked := o.Engine == "" || e.config == usual
+		asked := o.Engine == "" || e.name == o.Engine
 		if e.name == o.Engine {
 			e.config = cmp.Or(o.Config, e.config)
 		}
@@ -113,10 +110,10 @@ func Uninstall(o Options) (*Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		named = named || t.names(config.Path)
+		paths = append(paths, config.Path)
 	}
 	for _, name := range slices.Backward(programNames) {
-		if !named {
+		if !slices.ContainsFunc(paths, t.names) {
 			err = errors.Join(err, t.apply(Change{Path: path.Join(Dir, name), Removed: true}, ""))
 		}
 	}

@@ -71,10 +71,10 @@ func TestEngines(t *testing.T) {
 		file         string
 		want         []string // in the file
 	}{
-		{"docker", "docker", nil, "/etc/docker/daemon.json", []string{`{"runtimes":{"vfix": {"path": "/usr/local/lib/vfix/vfix-runtime"}}`}},
+		{"docker", "docker", nil, "/etc/docker/daemon.json", []string{`{"runtimes":{"vfix":{"path": "/usr/local/lib/vfix/vfix-runtime"}}`}},
 		{
 			"docker with a configuration", "docker", map[string]string{"/etc/docker/daemon.json": "{\n\t\"labels\":   [\"a=b\"],\n\t\"debug\": true\n}\n"},
-			"/etc/docker/daemon.json", []string{"{\n\t\"labels\":   [\"a=b\"],\n\t\"debug\": true,\"runtimes\":{\"vfix\": {"},
+			"/etc/docker/daemon.json", []string{"{\n\t\"labels\":   [\"a=b\"],\n\t\"debug\": true,\"runtimes\":{\"vfix\":{"},
 		},
 		{
 			"docker with another runtime", "docker", map[string]string{"/etc/docker/daemon.json": `{"runtimes":{"a":{"path":"b"}}}`},
