@@ -195,7 +195,7 @@ func openDir(_ context.Context, ref Ref, _ Options) (*Source, error) {
 }
 
 // openName opens an image by its name alone: in the local engine, else in its registry. It prints a message before it
-// contacts the registry, and does not contact it for a name that is probably a file: its last part has a dot.
+// contacts the registry, and does not contact docker.io for a name that is probably a file's: its last part has a dot.
 func openName(ctx context.Context, n string, o Options) (*Source, error) {
 	ref, nameErr := name.ParseReference(n)
 	if nameErr != nil {
@@ -205,10 +205,11 @@ func openName(ctx context.Context, n string, o Options) (*Source, error) {
 	if engineErr == nil || ctx.Err() != nil || !errors.Is(engineErr, hinterr.ErrNotFound) && !errors.Is(engineErr, hinterr.ErrNoDaemon) {
 		return src, engineErr
 	}
-	if strings.Contains(path.Base(ref.Context().RepositoryStr()), ".") {
+	repo := ref.Context()
+	if repo.RegistryStr() == name.DefaultRegistry && strings.Contains(path.Base(repo.RepositoryStr()), ".") {
 		return nil, noSuchFile(n)
 	}
-	o.Progress.Note("%s: not a file here and not in a local engine: asking the registry %s", n, ref.Context().RegistryStr())
+	o.Progress.Note("%s: not a file here and not in a local engine: asking the registry %s", n, repo.RegistryStr())
 	src, err := openRegistry(ctx, Ref{Transport: Registry, Name: n}, o)
 	if err == nil || ctx.Err() != nil {
 		return src, err

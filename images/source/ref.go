@@ -31,6 +31,9 @@ const Stdin = "-"
 // podmanPrefix names an image of podman, as syft and trivy do.
 const podmanPrefix = "podman"
 
+// aliases are the prefixes of other tools: syft's and docker scout's, and buildx's.
+var aliases = map[string]Transport{"oci-dir": OCILayout, "oci-layout": OCILayout}
+
 // Ref is a parsed SOURCE or DEST.
 type Ref struct {
 	Transport Transport
@@ -54,8 +57,12 @@ func ParseRef(s string) (Ref, error) {
 		return guessed, nil
 	}
 	bare := strings.TrimPrefix(rest, "//") // podman://NAME, a form of other tools
+	t := Transport(prefix)
+	if alias, ok := aliases[prefix]; ok {
+		t, rest = alias, bare
+	}
 	var r Ref
-	switch t := Transport(prefix); t {
+	switch t {
 	case Registry:
 		if !strings.HasPrefix(rest, "//") { // docker:27-cli is an image of that name
 			return guessed, nil

@@ -22,6 +22,8 @@ func TestParseRef(t *testing.T) {
 		"podman:redis":                   {Transport: source.Daemon, Name: "redis", Podman: true},
 		"docker-archive:a/b.tar:redis:2": {Transport: source.DockerArchive, Name: "a/b.tar", Tag: "redis:2"},
 		"oci:lay":                        {Transport: source.OCILayout, Name: "lay"},
+		"oci-dir:lay:1":                  {Transport: source.OCILayout, Name: "lay", Tag: "1"},
+		"oci-layout://lay":               {Transport: source.OCILayout, Name: "lay"},
 		"oci-archive:-":                  {Transport: source.OCIArchive, Name: "-"},
 		"dir:/a:b":                       {Transport: source.Dir, Name: "/a:b"},
 	} {
@@ -106,5 +108,9 @@ func TestMistyped(t *testing.T) {
 		if !errors.Is(err, hinterr.ErrNotFound) || err.Error() != name+": no such file or directory" {
 			t.Errorf("%s: got %v", name, err)
 		}
+	}
+	// The control: a name that begins with its registry.
+	if _, err := source.Open(t.Context(), "localhost:1/my.app:1", fast); err == nil || !strings.Contains(err.Error(), "registry localhost:1:") {
+		t.Errorf("got %v, want an error of the registry", err)
 	}
 }
