@@ -5,7 +5,6 @@ package images
 import (
 	"cmp"
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -108,12 +107,9 @@ func (l *loading) program(ctx context.Context, path, interp string) error {
 	if err != nil || strings.HasPrefix(name, "..") { // as if it lay at the top of the root
 		name = filepath.Base(path)
 	}
-	found, err := dir.Of(name, f, size, alone)
-	if errors.Is(err, loads.ErrNotDynamic) {
+	found := dir.Of(name, f, size, alone)
+	if found == nil {
 		return nil
-	}
-	if err != nil {
-		return err
 	}
 	if l.f.Loads == nil {
 		l.f.Loads = &contents.Loads{Root: root}

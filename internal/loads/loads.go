@@ -5,7 +5,6 @@
 package loads
 
 import (
-	"errors"
 	"io"
 	"io/fs"
 	"path"
@@ -27,9 +26,6 @@ type Program struct {
 
 // maxConfig is the longest ld.so.conf, or a file that it includes, that is read, in bytes.
 const maxConfig = 1 << 20
-
-// ErrNotDynamic is for files that no loader loads: a static program, a library, not an ELF file.
-var ErrNotDynamic = errors.New("not a dynamic program")
 
 // facts are what the loader reads of a file.
 type facts struct {
@@ -68,12 +64,13 @@ type search struct {
 
 // Of finds the files that are loaded for a program of size bytes, which has the path name in the root. alone reports
 // that the root is not known to be the program's: only files that it names relative to itself ($ORIGIN) are found; the
-// loader, and the shared libraries of its system, are missing. The error is ErrNotDynamic for files that load nothing.
-func (r *Root) Of(name string, program io.ReaderAt, size int64, alone bool) (*Program, error) {
+// loader, and the shared libraries of its system, are missing. The result is nil for files that no loader loads: a static
+// program, a library, not an ELF file.
+func (r *Root) Of(name string, program io.ReaderAt, size int64, alone bool) *Program {
 	s := &search{Root: r, alone: alone, loaded: map[string]bool{}}
 	first := &object{read(program, size), clean(name), nil}
 	if first.facts == nil || first.interp == "" || first.soname != "" {
-		return nil, ErrNotDynamic
+		return nil
 	}
 	s.loaded[first.path] = true
 	queue := []*object{first}
@@ -104,7 +101,7 @@ func (r *Root) Of(name string, program io.ReaderAt, size int64, alone bool) (*Pr
 			s.loaded[name] = true
 		}
 	}
-	return &s.out, nil
+	return &s.out
 }
 
 // take notes a file that was found under a name.
