@@ -89,7 +89,7 @@ func runBatch(ctx context.Context, b *batchOptions, w *workOptions, o images.Reb
 	}
 	o.ScanOptions, o.Version = w.read, buildVersion().Version
 	finished := 0
-	all := work(ctx, items, lists.Options{RebuildOptions: o, Template: b.template, AtOnce: w.read.Jobs, Each: func(each lists.Image) {
+	all := work(ctx, items, lists.Options{RebuildOptions: o, Template: b.template, Each: func(each lists.Image) {
 		finished++
 		for _, text := range each.Warnings {
 			out.Warn("%s: %s", each.Source, text)

@@ -132,7 +132,7 @@ func TestRebuildAgain(t *testing.T) {
 func TestDuplicateDest(t *testing.T) {
 	items, out := fleet(t)
 	items[1].Dest = "oci:" + out + "/./0:x"
-	all := lists.Rebuild(t.Context(), items[:2], lists.Options{AtOnce: 1})
+	all := lists.Rebuild(t.Context(), items[:2], lists.Options{RebuildOptions: images.RebuildOptions{ScanOptions: images.ScanOptions{Jobs: 1}}})
 	if got := statuses(all); got != "done, failed" || !strings.Contains(all[1].Err.Error(), "duplicate destination: line 1") {
 		t.Errorf("got %s, %v", got, all[1].Err)
 	}

@@ -54,12 +54,12 @@ type Image struct {
 	Incomplete bool  `json:"-"` // part of it could not be examined
 }
 
-// Options are the choices for a list. Dest and Tag of RebuildOptions are ignored: the list and its template name each
+// Options are the choices for a list. Jobs is also the number of images at once; 0 is one per processor, at most
+// contents.MaxLayersAtOnce. Dest and Tag of RebuildOptions are ignored: the list and its template name each
 // image's destination.
 type Options struct {
 	images.RebuildOptions
 	Template string // makes the DEST of an image that the list has none for; "" for none
-	AtOnce   int    // images at once; 0 is one per processor, at most contents.MaxLayersAtOnce
 	// Each gets every image when it is finished. It is called by one goroutine at a time.
 	Each func(Image)
 }
@@ -89,8 +89,8 @@ func each(ctx context.Context, items []Item, o Options, work func(*run, context.
 	r := &run{o: o, work: work, claims: map[string]Item{}, s: contents.NewSession(o.Jobs, o.Media.Progress, o.Rewriter)}
 	defer r.s.Close()
 	var g errgroup.Group
-	g.SetLimit(o.AtOnce)
-	if o.AtOnce <= 0 {
+	g.SetLimit(o.Jobs)
+	if o.Jobs <= 0 {
 		g.SetLimit(min(runtime.NumCPU(), contents.MaxLayersAtOnce))
 	}
 	all := make([]Image, len(items))
