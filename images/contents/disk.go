@@ -275,7 +275,7 @@ func (w *walk) passedOver(r io.ReaderAt, size int64, head []byte) (*elfInfo, err
 // CopyMeta copies all metadata of from except name and times to its copy, and returns it as a header. A changed copy does
 // not get the marks of the old content: they are dropped. lost is the metadata that only root may set. A copy with
 // another owner has no setuid, setgid and sticky bits, as with cp -p.
-func CopyMeta(from, to *os.File, changed bool) (h *tar.Header, dropped []string, lost []Loss, err error) {
+func CopyMeta(from, to *os.File, changed bool) (h *tar.Header, dropped, lost []string, err error) {
 	e, h, err := openedEntry(from)
 	if err != nil {
 		return nil, nil, nil, err

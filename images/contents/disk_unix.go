@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -55,7 +54,7 @@ func onlyRoot(err error) bool {
 // security.selinux are xattrs. The owner comes first, as chown clears the setuid bit and security.capability
 // (kernel: notify_change, ATTR_KILL_SUID; cap_inode_killpriv). It omits metadata that only root may set, and
 // returns it.
-func (e *Entry) give(to *os.File) (lost []Loss, err error) {
+func (e *Entry) give(to *os.File) (lost []string, err error) {
 	fd := int(to.Fd())
 	if lost, err = e.giveOwner(to.Chown, func(mode uint32) error { return unix.Fchmod(fd, mode) }); err != nil {
 		return nil, err
@@ -68,7 +67,7 @@ func (e *Entry) give(to *os.File) (lost []Loss, err error) {
 		err := unix.Fsetxattr(fd, name, []byte(value), 0)
 		switch {
 		case onlyRoot(err) || errors.Is(err, unix.ENOTSUP):
-			lost = append(lost, Loss{Kind: name})
+			lost = append(lost, name)
 		case err != nil:
 			return nil, fmt.Errorf("keep xattr %s: %w", name, err)
 		}
@@ -78,7 +77,7 @@ func (e *Entry) give(to *os.File) (lost []Loss, err error) {
 
 // giveOwner sets the owner and the mode of a file that is the caller's. It omits an owner that only root may set, and returns it; with
 // another owner a file has no setuid, setgid and sticky bits.
-func (e *Entry) giveOwner(chown func(uid, gid int) error, chmod func(mode uint32) error) (lost []Loss, err error) {
+func (e *Entry) giveOwner(chown func(uid, gid int) error, chmod func(mode uint32) error) (lost []string, err error) {
 	const setID, noPrivileges = 0o6000, 0o777
 	err = chown(e.Uid, e.Gid)
 	mode, owner := uint32(e.Mode), fmt.Sprintf("%d:%d", e.Uid, e.Gid)
@@ -87,14 +86,14 @@ func (e *Entry) giveOwner(chown func(uid, gid int) error, chmod func(mode uint32
 	case !onlyRoot(err):
 		return nil, fmt.Errorf("keep owner %s: %w", owner, err)
 	case e.Uid == os.Geteuid():
-		lost = []Loss{{LostGroup, fmt.Sprint(e.Gid)}}
+		lost = []string{LostGroup + fmt.Sprint(e.Gid)}
 	default:
 		_ = chown(-1, e.Gid) // if it is a group of the caller
-		lost = []Loss{{"owner", owner}}
+		lost = []string{"owner " + owner}
 	}
 	if len(lost) > 0 {
 		if mode&setID != 0 {
-			lost = append(lost, Loss{Kind: "setuid/setgid"})
+			lost = append(lost, "setuid/setgid")
 		}
 		mode &= noPrivileges
 	}
@@ -104,13 +103,8 @@ func (e *Entry) giveOwner(chown func(uid, gid int) error, chmod func(mode uint32
 	return lost, nil
 }
 
-// Loss is metadata that a file lost because the caller is not root: its kind, or the name of an xattr, and its value.
-type Loss struct{ Kind, Value string }
-
-// LostGroup is the kind of a loss of the group, but not of the user.
-const LostGroup = "group"
-
-func (l Loss) String() string { return strings.TrimSpace(l.Kind + " " + l.Value) }
+// LostGroup begins the text for a loss of the group, but not of the user.
+const LostGroup = "group "
 
 // nameless is a file whose owners have no names, whatever this machine calls them.
 type nameless struct{ fs.FileInfo }

@@ -10,7 +10,7 @@ type LayerIndex = layerIndex
 func NewExaminer(s *Session) *examiner { return &examiner{S: s, Layer: true} }
 
 // Give sets the metadata of an open file.
-func (e *Entry) Give(to *os.File) ([]Loss, error) { return e.give(to) }
+func (e *Entry) Give(to *os.File) ([]string, error) { return e.give(to) }
 
 // OpenedEntry is the entry of an open file.
 func OpenedEntry(f *os.File) (*Entry, error) {

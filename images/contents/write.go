@@ -42,7 +42,7 @@ type treeWriter struct {
 	first string              // the first of them, and its losses
 }
 
-func (w *treeWriter) lost(name string, lost []Loss) {
+func (w *treeWriter) lost(name string, lost []string) {
 	if len(lost) == 0 {
 		return
 	}
@@ -138,17 +138,14 @@ func (w *treeWriter) special(v Target) error {
 		err = unix.Mknod(name, nodeTypes[v.Typeflag]|private, int(unix.Mkdev(uint32(v.Devmajor), uint32(v.Devminor))))
 	}
 	if onlyRoot(err) || errors.Is(err, unix.ENOTSUP) {
-		w.lost(v.Names[0], []Loss{{Kind: "device"}})
+		w.lost(v.Names[0], []string{"device"})
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	lost, err := v.giveOwner(func(uid, gid int) error { return os.Lchown(name, uid, gid) }, chmod)
-	for _, xattr := range v.xattrs() {
-		lost = append(lost, Loss{Kind: xattr})
-	}
-	w.lost(v.Names[0], lost)
+	w.lost(v.Names[0], append(lost, v.xattrs()...))
 	t := unix.NsecToTimespec(v.ModTime.UnixNano())
 	if err := errors.Join(err, unix.UtimesNanoAt(unix.AT_FDCWD, name, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW)); err != nil {
 		return err

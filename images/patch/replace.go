@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -159,7 +160,7 @@ func (p *patchRun) fill(r *replacement, old *os.File, seen fs.FileInfo, isCopy, 
 	for _, l := range lost {
 		switch {
 		case isCopy:
-		case !own || l.Kind != contents.LostGroup:
+		case !own || !strings.HasPrefix(l, contents.LostGroup):
 			return fmt.Errorf("keep %v: %w", l, fs.ErrPermission)
 		default:
 			p.out.Warnings = append(p.out.Warnings, fmt.Sprintf("%s: not kept: %v (needs root)", r.from, l))
