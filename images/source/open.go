@@ -195,7 +195,8 @@ func openDir(_ context.Context, ref Ref, _ Options) (*Source, error) {
 }
 
 // openName opens an image by its name alone: in the local engine, else in its registry. It prints a message before it
-// contacts the registry, and does not contact docker.io for a name that is probably a file's: its last part has a dot.
+// contacts the registry, and does not contact docker.io for a name that is probably a file's: its last part has a dot,
+// or it ends in .tar.
 func openName(ctx context.Context, n string, o Options) (*Source, error) {
 	ref, nameErr := name.ParseReference(n)
 	if nameErr != nil {
@@ -206,7 +207,8 @@ func openName(ctx context.Context, n string, o Options) (*Source, error) {
 		return src, engineErr
 	}
 	repo := ref.Context()
-	if repo.RegistryStr() == name.DefaultRegistry && strings.Contains(path.Base(repo.RepositoryStr()), ".") {
+	isFile := strings.Contains(path.Base(repo.RepositoryStr()), ".") || strings.HasSuffix(n, ".tar")
+	if isFile && repo.RegistryStr() == name.DefaultRegistry {
 		return nil, noSuchFile(n)
 	}
 	o.Progress.Note("%s: not a file here and not in a local engine: asking the registry %s", n, repo.RegistryStr())

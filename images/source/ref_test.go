@@ -103,7 +103,7 @@ func TestDest(t *testing.T) {
 func TestMistyped(t *testing.T) {
 	noEngine(t)
 	t.Chdir(t.TempDir())
-	for _, name := range []string{"./imag.tar", "imge.tar", "imge.tar:1", "dir/imge.tar", "Redis", "a:b:c"} {
+	for _, name := range []string{"./imag.tar", "imge.tar", "imge.tar:1", "dir/imge.tar", "Redis", "a:b:c", "oci-archiv:imge.tar"} {
 		_, err := source.Open(t.Context(), name, fast)
 		if !errors.Is(err, hinterr.ErrNotFound) || err.Error() != name+": no such file or directory" {
 			t.Errorf("%s: got %v", name, err)
