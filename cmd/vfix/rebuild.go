@@ -100,6 +100,8 @@ func rebuildOne(ctx context.Context, opts *rebuildOptions, source string, out *o
 		out.Note("%s: %s", source, nothingToPatch(f, o.Rewriter.Fixes))
 	case o.DryRun:
 		out.Note("dry run: nothing was written")
+	case done.Digest == "": // a root filesystem
+		out.Note("wrote %s: %s with the changed files", done.Reference, source)
 	default:
 		out.Note("wrote %s: %s plus one layer of %s", done.Reference, source, screen.Size(done.LayerSize))
 	}

@@ -37,6 +37,12 @@ func TestRebuildOutput(t *testing.T) {
 	if got.stdout != "debian:12\n" || !strings.Contains(got.stderr, "nothing to do") || got.status != 0 {
 		t.Errorf("nothing to do: got %+v", got)
 	}
+	e.rebuild = func(context.Context, string, images.RebuildOptions) (*images.Rebuilt, error) {
+		return &images.Rebuilt{Findings: patchable(), Reference: "dir:out", LayerSize: 100}, nil
+	}
+	if got = runLine(e, "rebuild", "app", "-o", "dir:out"); !strings.Contains(got.stderr, "wrote dir:out: app with the changed files\n") {
+		t.Errorf("a directory: got %+v", got)
+	}
 }
 
 func TestVerifyOutput(t *testing.T) {
