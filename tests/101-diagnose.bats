@@ -127,6 +127,6 @@ words() { tr -s ' \n' ' ' <<<"$output"; }
 	run_vfix 0 diagnose calm
 	expect_match 'no crash' "$output" 'no crash found in '
 	# shellcheck disable=SC2046 # not quoted, as people paste it
-	run_vfix 2 diagnose $(grep "$kernel_line" "$crashes/$in_static.kernel")
-	expect_match 'a line without quotes' "$stderr" 'quote it, as in: vfix diagnose '
+	run_vfix 3 diagnose $(grep "$kernel_line" "$crashes/$in_static.kernel")
+	expect_match 'a line without quotes' "$output" 'called time() in the vsyscall page'
 }

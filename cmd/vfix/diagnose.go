@@ -14,15 +14,14 @@ import (
 
 	"vfix.dev/vfix/cmd/vfix/screen"
 	"vfix.dev/vfix/host/diagnose"
-	"vfix.dev/vfix/internal/textutil"
 )
 
 func newDiagnoseCommand(out *output, e engine) *cobra.Command {
 	var opts workOptions
 	root := ""
 	cmd := newVerb("diagnose [options] CRASH...", arguments("CRASH", 1, -1), func(ctx context.Context, args []string) error {
-		if diagnose.Quoted(args) {
-			return usagef("%d arguments that are one line of a text: quote it, as in: vfix diagnose %s", len(args), textutil.Quote(strings.Join(args, " ")))
+		if diagnose.IsLine(args) {
+			args = []string{strings.Join(args, " ")}
 		}
 		all, err := e.diagnose(ctx, args, crashOptions{root: root, scan: opts.read, output: destinations(ctx, e, opts.read.Media)})
 		if ctx.Err() != nil {

@@ -24,7 +24,6 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/kernellog"
 	"vfix.dev/vfix/internal/rootpath"
-	"vfix.dev/vfix/internal/textutil"
 	"vfix.dev/vfix/rewriter/find"
 )
 
@@ -142,7 +141,7 @@ func (r *crashes) read(arg string) (*diagnose.Result, error) {
 	case strings.ContainsAny(arg, " \t\n"):
 		return diagnose.Text("line", strings.NewReader(arg), r.d)
 	}
-	if ref, err := source.ParseRef(arg); err == nil && !ref.Guessed && ref.Transport != source.Dir && ref.Transport != source.Plain {
+	if ref, err := source.ParseRef(arg); err == nil && !ref.Guessed && ref.Transport != source.Plain {
 		return r.image(arg, arg)
 	}
 	found, err := r.container(arg)
@@ -153,9 +152,7 @@ func (r *crashes) read(arg string) (*diagnose.Result, error) {
 		return found, nil
 	}
 	hint := "'vfix diagnose --help' lists what a CRASH may be; docker ps -a lists containers"
-	if strings.HasPrefix(arg, string(source.Dir)+":") {
-		hint = "for a directory: " + quoted("vfix scan "+textutil.QuotePath(arg))
-	} else if strings.ContainsAny(arg, ":/") && !strings.HasPrefix(arg, ".") && !strings.HasPrefix(arg, "/") {
+	if strings.ContainsAny(arg, ":/") && !strings.HasPrefix(arg, ".") && !strings.HasPrefix(arg, "/") {
 		hint = "for an image in a registry: 'vfix scan docker://" + arg + "'"
 	}
 	return nil, hinterr.With(fmt.Errorf("%s: neither a file nor a container or image of an engine here: %w", arg, err), "%s", hint)

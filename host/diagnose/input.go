@@ -84,8 +84,8 @@ func Text(name string, in io.Reader, o Options) (*Result, error) {
 	return &Result{Input: name, Lines: t.lines, Crashes: t.conclude(o)}, nil
 }
 
-// Quoted reports whether words from the command line are a line of a log that was not quoted.
-func Quoted(words []string) bool {
+// IsLine reports whether words from the command line are a line of a log that was not quoted.
+func IsLine(words []string) bool {
 	const least = 3
 	if len(words) < least || IsFile(words[0]) {
 		return false

@@ -411,7 +411,7 @@ func TestInput(t *testing.T) {
 	for line, want := range map[string]bool{
 		"bash[7] " + attempted: true, "web-1 exited with code 139": true, "core.1 core.2 core.3": false, "web-1": false, "a b": false,
 	} {
-		if Quoted(strings.Fields(line)) != want {
+		if IsLine(strings.Fields(line)) != want {
 			t.Errorf("%s: unquoted is not %v", line, want)
 		}
 	}
