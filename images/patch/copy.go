@@ -21,7 +21,7 @@ import (
 // mayWrite reports why the output cannot be written: it must not exist, and not be in the directory that is copied.
 func (p *patchRun) mayWrite(d *contents.Disk) error {
 	out := p.o.Output
-	is, err := os.Lstat(out)
+	_, err := os.Lstat(out)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && d.Only == "" && source.Inside(d.Real(), out):
 		return source.ErrInside(out, d.Path)
@@ -30,10 +30,7 @@ func (p *patchRun) mayWrite(d *contents.Disk) error {
 	case err != nil:
 		return err
 	}
-	if was, err := os.Stat(d.Real()); err == nil && os.SameFile(was, is) {
-		return hinterr.With(fmt.Errorf("%s: input and output are the same file", out), "patch it in place: -i")
-	}
-	return hinterr.With(fmt.Errorf("%s: exists", out), "name one that does not exist yet")
+	return hinterr.With(fmt.Errorf("%s: exists", out), "name one that does not exist yet, or patch PATH in place: -i")
 }
 
 // copyTree writes a patched copy of a directory to the output: cp -a copies it, then the copy is patched in place. It
