@@ -154,10 +154,9 @@ func (s *Session) examineAt(e *Entry, r io.ReaderAt, head []byte, layer bool) (*
 // load records what a file loads.
 func (i *elfInfo) load(f *find.File) {
 	interp := f.Interp()
-	switch {
-	case interp != "" && f.Soname() == "":
+	if interp != "" && f.Soname() == "" { // glibc's libc.so.6 has a loader and is a library
 		i.loads = append([]string{interp}, f.DynStrings(elf.DTNeeded)...)
-	default: // glibc's libc.so.6 has a loader and is a library
-		i.library = f.Type == elf.TypeDyn && !f.Static()
+		return
 	}
+	i.library = f.Type == elf.TypeDyn && !f.Static()
 }

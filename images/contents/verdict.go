@@ -169,10 +169,6 @@ func (f *Findings) noteDormant(file *File) {
 	if file.Report.Count(find.Dormant) == 0 || !file.Report.Go || file.Open() > 0 || !file.losesVDSO() {
 		return
 	}
-	what := "vfix cannot patch it"
-	if !file.Plan.Empty() {
-		what = "vfix patches it"
-	}
 	f.Notes = append(f.Notes, file.Path+": made by Go before 1.16, and setuid or with file capabilities: "+
-		"it crashes without the vsyscall page if TMPDIR or LD_LIBRARY_PATH is set; "+what)
+		"it crashes without the vsyscall page if TMPDIR or LD_LIBRARY_PATH is set")
 }
