@@ -217,7 +217,7 @@ func (v *Verified) layers(ctx context.Context, s *contents.Session, j *Job, src 
 // isFile reports whether a path is a file, and no tarball.
 func isFile(path string) bool {
 	fi, err := os.Stat(path)
-	tarball, _ := contents.IsTarball(path)
+	tarball, _ := source.IsTarball(path)
 	return err == nil && fi.Mode().IsRegular() && !tarball
 }
 

@@ -36,7 +36,7 @@ func (s *Session) scanImage(ctx context.Context, src *source.Source) (*Findings,
 }
 
 func (s *Session) scanPath(ctx context.Context, src *source.Source) (*Findings, error) {
-	tarball, err := IsTarball(src.Path)
+	tarball, err := source.IsTarball(src.Path)
 	if err != nil {
 		return nil, err
 	}

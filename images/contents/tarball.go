@@ -10,29 +10,15 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
 	"vfix.dev/vfix/images/blob"
-	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 )
-
-// IsTarball reports whether a path is a regular file with a tar archive, as MaybeTar decides.
-func IsTarball(name string) (bool, error) {
-	fi, err := os.Stat(name)
-	if err != nil {
-		return false, err
-	}
-	if !fi.Mode().IsRegular() {
-		return false, nil
-	}
-	return source.MaybeTar(name)
-}
 
 // Tarball examines a tarball, with a title for messages.
 func (s *Session) Tarball(ctx context.Context, name, title string) (*Findings, error) {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"vfix.dev/vfix/images/source"
 )
 
 // A compressed file counts as a tar archive if it has one, or if it is damaged before this can be determined.
@@ -55,7 +57,7 @@ func TestCompressedTar(t *testing.T) {
 				if err := os.WriteFile(file, b, 0o600); err != nil {
 					t.Fatal(err)
 				}
-				if got, err := IsTarball(file); err != nil || got != (c.want || cut > 0) {
+				if got, err := source.IsTarball(file); err != nil || got != (c.want || cut > 0) {
 					t.Errorf("%s, %s, cut %d: got %v, %v", name, c.name, cut, got, err)
 				}
 			}

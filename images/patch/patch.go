@@ -128,7 +128,7 @@ func (p *patchRun) one(ctx context.Context, name string) error {
 // patch examines a directory or a file and, except in a dry run, writes the patched copies: beside the files or, of a
 // file, to the output.
 func (p *patchRun) patch(ctx context.Context, d *contents.Disk) error {
-	tarball, err := contents.IsTarball(d.Real())
+	tarball, err := source.IsTarball(d.Real())
 	if err != nil {
 		return err
 	}

@@ -153,9 +153,12 @@ func inRoot(entry string) bool {
 	return slices.Contains(rootDirs, top)
 }
 
-// MaybeTar reports, by its first block, whether a file may be a tar archive, compressed or not. A damaged compressed
-// stream may be one, so that its reader reports the damage.
-func MaybeTar(name string) (bool, error) {
+// IsTarball reports, by its first block, whether a path is a file that may be a tar archive, compressed or not. A damaged
+// compressed stream may be one, so that its reader reports the damage.
+func IsTarball(name string) (bool, error) {
+	if fi, err := os.Stat(name); err != nil || !fi.Mode().IsRegular() {
+		return false, err
+	}
 	f, _, err := blob.OpenRegular(name)
 	if err != nil {
 		return false, err

@@ -28,7 +28,7 @@ const whiteoutPrefix = ".wh."
 
 // checkTarball returns an error for a file that is neither an image nor a tarball.
 func checkTarball(s *Source) error {
-	tarball, err := MaybeTar(s.Path)
+	tarball, err := IsTarball(s.Path)
 	if err == nil && !tarball {
 		err = hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: not an image", s.Ref),
 			"patch files, directories and tarballs with: vfix patch -o COPY FILE")
