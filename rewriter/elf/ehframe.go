@@ -56,7 +56,6 @@ type unwind struct {
 type cie struct {
 	enc  byte // of addresses; peOmit if the CIE is not understood
 	lsda bool // they have the address of a table of landing pads, of 4 or 8 bytes: 0 without one
-	wide bool // it has 8 bytes
 }
 
 // table reads the search table of .eh_frame_hdr; done is false if it is missing, or an entry leads elsewhere.
@@ -167,12 +166,8 @@ func (f *File) HasLandingPads(fde uint64) bool {
 	if !c.lsda {
 		return false
 	}
-	table := b[8+2*n+1:] // behind the addresses and the length of the augmentation data
-	width := 4
-	if c.wide {
-		width = 8
-	}
-	return len(bytes.Trim(table[:min(width, len(table))], "\x00")) > 0
+	table := b[8+2*n+1:] // behind the addresses and the length of the augmentation data; 4 of its bytes suffice
+	return len(bytes.Trim(table[:min(4, len(table))], "\x00")) > 0
 }
 
 func (f *File) readCIE(off uint64) (c cie, ok bool) {
@@ -197,8 +192,8 @@ func (f *File) readCIE(off uint64) (c cie, ok bool) {
 		case 'R':
 			c.enc = r.byte()
 		case 'L':
-			enc := r.byte()
-			c.lsda, c.wide = true, enc&0x0f == pePtr || enc&0x0f == peSdata8
+			r.byte()
+			c.lsda = true
 		case 'P':
 			if enc := r.byte(); enc&0x0f == pePtr || enc&0x0f == peSdata8 {
 				r.at += 8

@@ -99,8 +99,7 @@ type Section struct {
 	Name                   string
 	nameOff, Type          uint32
 	Flags, Addr, Off, Size uint64
-	link, info             uint32
-	align, entsize         uint64
+	link                   uint32
 }
 
 // Dyn is one entry of the dynamic segment.
@@ -304,7 +303,7 @@ func (f *File) readSections(hdr []byte) {
 		s = append(s, Section{
 			Index: len(s), nameOff: le.Uint32(e), Type: le.Uint32(e[4:]), Flags: le.Uint64(e[8:]),
 			Addr: le.Uint64(e[16:]), Off: le.Uint64(e[24:]), Size: le.Uint64(e[32:]),
-			link: le.Uint32(e[40:]), info: le.Uint32(e[44:]), align: le.Uint64(e[48:]), entsize: le.Uint64(e[56:]),
+			link: le.Uint32(e[40:]),
 		})
 	})
 	if f.failed != nil {

@@ -11,7 +11,6 @@ type Rela struct {
 	Off    uint64 // of the entry in the file
 	At     uint64 // vaddr of the relocated word
 	Type   uint32
-	Symbol uint32
 	Addend uint64
 }
 
@@ -23,7 +22,7 @@ const AddendOff = 16
 func (f *File) EachRela(visit func(Rela)) {
 	le := binary.LittleEndian
 	each := func(off uint64, e []byte) {
-		visit(Rela{off, le.Uint64(e), le.Uint32(e[8:]), le.Uint32(e[12:]), le.Uint64(e[AddendOff:])})
+		visit(Rela{off, le.Uint64(e), le.Uint32(e[8:]), le.Uint64(e[AddendOff:])})
 	}
 	for _, tags := range [...][2]int64{{DTRela, DTRelasz}, {DTJmprel, DTPltrelsz}} {
 		at, size := f.Range(tags[0], tags[1])

@@ -223,7 +223,7 @@ func (j *judge) ifunc(vaddr uint64) bool {
 
 // shape sets what the forms depend on.
 func (j *judge) shape(s *Site) {
-	s.Alone = s.Adjacent() && s.Reg == x86.Rax
+	s.Alone = s.Call == s.Vaddr+uint64(s.Len) && s.Reg == x86.Rax
 	if !s.Alone {
 		return
 	}

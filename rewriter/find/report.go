@@ -95,9 +95,6 @@ func (s *Site) Loads() bool {
 	return s.Kind == MovImm32 || s.Kind == MovImm64
 }
 
-// Adjacent reports whether the call follows the reference without a gap.
-func (s *Site) Adjacent() bool { return s.Call == s.Vaddr+uint64(s.Len) }
-
 // Extent is a range of bytes in memory.
 type Extent struct {
 	Vaddr uint64

@@ -249,7 +249,9 @@ func (p *Plan) addSegment(place room) {
 		p.Edits = append(p.Edits, u.table)
 	}
 	state := make([]byte, shim.SegmentSize-elf.PageSize)
-	copy(state[shim.Injected().String-elf.PageSize:], p.state())
+	if p.Redirected() {
+		copy(state[shim.Injected().String-elf.PageSize:], p.Redirect.Text)
+	}
 	p.tail = slices.Concat(make([]byte, off-f.Size), page, state)
 	p.addSections(place, &u, off)
 	p.Size = int64(f.Size) + int64(len(p.tail))

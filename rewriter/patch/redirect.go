@@ -47,18 +47,6 @@ func (p *Plan) fix() find.Fix {
 	return ""
 }
 
-// state returns the state page's bytes behind its pointers: the copy, or zeros.
-func (p *Plan) state() []byte {
-	b := make([]byte, stateText)
-	if p.Redirected() {
-		copy(b, p.Redirect.Text)
-	}
-	return b
-}
-
-// stateText is the space for a name in the state page, in bytes, including the final NUL.
-const stateText = 16
-
 // explainRedirect sets the listing.
 func (p *Plan) explainRedirect() {
 	r := p.Redirect
