@@ -37,9 +37,10 @@ func (p *Plan) explain(patch *Patch) (e find.Explanation) {
 		end += explainAfter
 	}
 	e = p.listing(f, start, end, trampolineName(s, patch.Form))
-	for i, l := range e.After {
+	for i := range e.After {
+		l := &e.After[i]
 		if patch.Form == Entry && l.Vaddr > s.Stub.Vaddr && l.Vaddr < s.Stub.End() { // behind the jump
-			x86.Bury(e.After[i:][:1])
+			l.Bury()
 		}
 	}
 	return e

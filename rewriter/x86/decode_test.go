@@ -211,7 +211,7 @@ func TestListing(t *testing.T) {
 	if got, want := text(a), "jmp 0x1005*;nopw (%rax,%rax)*;call *%rax;ret;"; got != want {
 		t.Errorf("after: got %s, want %s", got, want)
 	}
-	Bury(a[2:3])
+	a[2].Bury()
 	if !a[2].Dead || a[2].Text != "(never runs)" || a[0].To() != 0x1005 || b[1].To() != 0xffffffffff600400 {
 		t.Errorf("got %+v", a)
 	}

@@ -17,12 +17,8 @@ type Line struct {
 	Dead    bool   // bytes that are never executed: Text is not an instruction but says so
 }
 
-// Bury marks lines as never executed: the decoded instructions would be misleading.
-func Bury(lines []Line) {
-	for i := range lines {
-		lines[i].Text, lines[i].Dead = "(never runs)", true
-	}
-}
+// Bury marks a line as never executed: the decoded instruction would be misleading.
+func (l *Line) Bury() { l.Text, l.Dead = "(never runs)", true }
 
 // To returns the address that the instruction jumps to, loads or has as its final immediate; 0 for none.
 func (l *Line) To() uint64 {
@@ -78,16 +74,10 @@ func Listing(before, after []byte, vaddr uint64) (b, a []Line) {
 	return b, a
 }
 
-// Line returns the line of an instruction; raw are its bytes.
-func (in *Instr) Line(raw []byte) Line {
-	return Line{Vaddr: in.Addr, Bytes: bytes.Clone(raw), Text: in.Text(raw)}
-}
-
 // lineOf returns the line of the instruction at b[i]; other is the other version.
 func (in *Instr) lineOf(b, other []byte, i int) Line {
-	l := in.Line(b[i : i+in.Len])
-	l.Changed = !bytes.Equal(l.Bytes, other[i:i+in.Len])
-	return l
+	raw := b[i : i+in.Len]
+	return Line{Vaddr: in.Addr, Bytes: bytes.Clone(raw), Text: in.Text(raw), Changed: !bytes.Equal(raw, other[i:i+in.Len])}
 }
 
 // lastImm returns the immediate that ends the instruction, 0 for none.
