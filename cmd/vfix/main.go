@@ -1,10 +1,8 @@
 // Command vfix patches the calls to the x86-64 vsyscall page in legacy programs, images
 // and root filesystems, so that they reach the vDSO.
 //
-// It parses, calls packages images and host, and prints. A verb is <verb>.go (its options and
-// its work) and, if that is long, <verb>_print.go (what it prints, for people and as JSON); what
-// several verbs share is in files named after what it is. Nothing but main prints an error
-// or ends the process.
+// It parses, calls packages images and host, and prints. A verb is <verb>.go; what several verbs share is in files
+// named after what it is. Nothing but main prints an error or ends the process.
 package main
 
 import (

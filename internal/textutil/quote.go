@@ -33,19 +33,15 @@ func Quote(s string) string {
 		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 	}
 	var b strings.Builder
-	for len(s) > 0 {
-		r, n := utf8.DecodeRuneInString(s)
+	for _, c := range []byte(s) {
 		switch {
-		case r == '\'' || r == '\\':
-			b.WriteString(`\` + string(r))
-		case unicode.IsPrint(r) && (r != utf8.RuneError || n > 1):
-			b.WriteRune(r)
-		default: // byte by byte, in octal: the one escape that ends after three digits
-			for _, c := range []byte(s[:n]) {
-				fmt.Fprintf(&b, `\%03o`, c)
-			}
+		case c == '\'' || c == '\\':
+			b.WriteString(`\` + string(c))
+		case c >= ' ' && c <= '~':
+			b.WriteByte(c)
+		default: // in octal: the one escape that ends after three digits
+			fmt.Fprintf(&b, `\%03o`, c)
 		}
-		s = s[n:]
 	}
 	return "$'" + b.String() + "'"
 }

@@ -44,7 +44,7 @@ func TestQuoted(t *testing.T) {
 	for word, want := range map[string]string{
 		"": "''", "a": "a", "Z9": "Z9", "/a.b_c-d+e@f%g": "/a.b_c-d+e@f%g", "docker://a:1,b=c": "docker://a:1,b=c",
 		"a b": "'a b'", "a'b": `'a'\''b'`, "~": "'~'", "{": "'{'", "\x7f": `$'\177'`, "é": "'é'", "٣": "'٣'", "日本": "'日本'",
-		"a\nb": `$'a\012b'`, "it's\n": `$'it\'s\012'`, "a\\\n": `$'a\\\012'`, "\xff": `$'\377'`, "é\xff": `$'é\377'`, "\ufffd": "'\ufffd'", "\ufffd\n": "$'\ufffd\\012'",
+		"a\nb": `$'a\012b'`, "it's\n": `$'it\'s\012'`, "a\\\n": `$'a\\\012'`, "\xff": `$'\377'`, "é\xff": `$'\303\251\377'`, "\ufffd": "'\ufffd'", "\ufffd\n": `$'\357\277\275\012'`,
 		"\u2028": `$'\342\200\250'`,
 	} {
 		if got := Quote(word); got != want {

@@ -49,24 +49,22 @@ type Stream struct {
 }
 
 func New(stdout, stderr io.Writer) *Output {
-	o := &Output{Out: describe(stdout, os.Getenv), Err: describe(stderr, os.Getenv)}
+	o := &Output{Out: describe(stdout), Err: describe(stderr)}
 	o.Out.Writer = bufio.NewWriterSize(stdout, 64<<10)
 	return o
 }
 
-func describe(w io.Writer, getenv func(string) string) Stream {
+func describe(w io.Writer) Stream {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return Stream{Writer: w}
 	}
 	width, _, _ := term.GetSize(int(f.Fd()))
-	return Stream{w, Palette{On: colored(getenv)}, cmp.Or(width, columns)}
+	return Stream{w, Palette{On: colored()}, cmp.Or(width, columns)}
 }
 
 // colored says whether a terminal gets colors. Source: https://no-color.org.
-func colored(getenv func(string) string) bool {
-	return getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
-}
+func colored() bool { return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" }
 
 // Flush writes out what was printed to stdout; the error is ready for main.
 func (o *Output) Flush() error {

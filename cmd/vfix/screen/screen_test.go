@@ -25,16 +25,13 @@ func TestPrintable(t *testing.T) {
 
 func TestColored(t *testing.T) {
 	for _, c := range []struct {
-		env  map[string]string
-		want bool
-	}{
-		{nil, true},
-		{map[string]string{"NO_COLOR": "1"}, false},
-		{map[string]string{"NO_COLOR": ""}, true},
-		{map[string]string{"TERM": "dumb"}, false},
-	} {
-		if got := colored(func(k string) string { return c.env[k] }); got != c.want {
-			t.Errorf("%v: got %v, want %v", c.env, got, c.want)
+		noColor, term string
+		want          bool
+	}{{"", "xterm", true}, {"1", "xterm", false}, {"", "dumb", false}} {
+		t.Setenv("NO_COLOR", c.noColor)
+		t.Setenv("TERM", c.term)
+		if got := colored(); got != c.want {
+			t.Errorf("%+v: got %v", c, got)
 		}
 	}
 }
