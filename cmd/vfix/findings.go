@@ -231,14 +231,14 @@ func incomplete(f *contents.Findings, typed ...string) error {
 	case len(f.MissingLibraries()) > 0:
 		hint = "name the root filesystem that it runs in: 'vfix scan --root DIR " + quotePaths(typed) + "', where / is this machine"
 	case f.UnknownSites() > 0:
-		return unknownLeft(f, typed)
+		hint = seeCode(typed)
 	}
 	return incompletef(hint, "%s: incomplete: %s", strings.Join(typed, " "), text)
 }
 
-// unknownLeft is the finding that references cannot be judged.
-func unknownLeft(f *contents.Findings, typed []string) error {
-	return incompletef("run "+quoted(explain(typed...))+" to see the code around them", "%s: incomplete: %s", strings.Join(typed, " "), f.UnknownText())
+// seeCode is the hint for call sites that remain.
+func seeCode(typed []string) string {
+	return "run " + quoted(explain(typed...)) + " to see the code around them"
 }
 
 // remaining is what a verb that patches had to leave: call sites, and what it could not examine.
@@ -246,9 +246,9 @@ func remaining(f *contents.Findings, typed ...string) error {
 	err := incomplete(f, typed...)
 	switch n := f.Uncovered(); {
 	case n > 0:
-		return errors.Join(err, finding("run "+quoted(explain(typed...))+" to see the code around them", "%s: %s could not be patched", strings.Join(typed, " "), screen.Count(n, openSite)))
+		return errors.Join(err, finding(seeCode(typed), "%s: %s could not be patched", strings.Join(typed, " "), screen.Count(n, openSite)))
 	case err == nil && f.UnknownSites() > 0:
-		return unknownLeft(f, typed)
+		return incompletef(seeCode(typed), "%s: incomplete: %s", strings.Join(typed, " "), f.UnknownText())
 	}
 	return err
 }
