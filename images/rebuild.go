@@ -87,15 +87,16 @@ func NewJob(ctx context.Context, src *source.Source, o RebuildOptions) (*Job, er
 	if err != nil {
 		return nil, err
 	}
-	if src.Image == nil && (dest == nil || dest.Transport != source.Dir) {
-		progress.Note(o.Media.Progress, "%s is a root filesystem: it becomes an image with one layer", src.Title())
-	}
+	becomesImage := src.Image == nil && (dest == nil || dest.Transport != source.Dir)
 	if dest != nil && !sameRegistry(src.Ref, *dest) {
 		src.Keep() // its layers are read twice
 	}
 	j, err := jobOf(ctx, src, o)
 	if err != nil {
 		return nil, err
+	}
+	if becomesImage {
+		progress.Note(o.Media.Progress, "%s is a root filesystem: it becomes an image with one layer", src.Title())
 	}
 	j.dest = dest
 	return j, nil

@@ -253,11 +253,20 @@ func (w *walk) examine(e *Entry, r *os.File) error {
 // Script is why a script is not examined.
 const Script = "a script: vfix does not see which programs it starts"
 
+// compressions are those that vfix does not read, by the first bytes of a file, with the name of the tool. Sources: .xz
+// file format, 2.1.1.1; bzip2 has "BZh" and a level.
+var compressions = []struct{ magic, tool string }{{"\xfd7zXZ\x00", "xz"}, {"BZh", "bzip2"}}
+
 // passedOver explains why the only file that the user named is not examined; a program of another kind, which cannot
 // call the page, counts as examined.
 func (w *walk) passedOver(r io.ReaderAt, size int64, head []byte) (*elfInfo, error) {
 	if bytes.HasPrefix(head, []byte(scriptMagic)) {
 		return &elfInfo{passed: Script}, nil
+	}
+	for _, c := range compressions {
+		if bytes.HasPrefix(head, []byte(c.magic)) {
+			return &elfInfo{passed: "compressed with " + c.tool + ": not an ELF file"}, nil
+		}
 	}
 	report, err := patch.Scan(r, size)
 	switch {

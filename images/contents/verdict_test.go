@@ -108,6 +108,7 @@ func TestArchives(t *testing.T) {
 		{"b.zip", zipped(t, map[string][]byte{"x": imagetest.FindingM("x", true).Body}), "INCOMPLETE 1  x: 1 reference to the vsyscall page that cannot be judged, not examined"},
 		{"c.zip", wheel[:len(wheel)-30], "INCOMPLETE 0  a damaged zip archive (zip: not a valid zip file), not examined"},
 		{"script", append([]byte("#!/bin/sh\n"), text...), "INCOMPLETE 0  a script: vfix does not see which programs it starts"},
+		{"root.tar.xz", append([]byte("\xfd7zXZ\x00"), text...), "INCOMPLETE 0  compressed with xz: not an ELF file"},
 		{"packed.sh", append([]byte("#!/bin/sh\n"), "\x00\x01 packed data and more"...), "INCOMPLETE 0  a script with binary data after its text, not examined"},
 		{"fs", append([]byte("hsqs"), text...), "INCOMPLETE 0  a squashfs file system in a file, not examined"},
 		{"old.so", legacy, "AFFECTED 1  "},
