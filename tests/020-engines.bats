@@ -86,16 +86,16 @@ run_container() { run docker run --rm --network none "$@"; }
 	run_container small:legacy-vfix clock
 	expect 'status in docker' "$status" 0
 	has_commands podman || return 0
-	podman() { command podman --root "$PWD/p" --runroot "$PWD/r" --storage-driver vfs "$@"; }
-	podman load --quiet --input out.tar
-	expect 'names in podman' "$(podman images --format '{{.Repository}}:{{.Tag}}')" localhost/small:legacy-vfix
-	podman system service --time 0 "unix://$PWD/s" >podman.log 2>&1 3>&- &
+	local own=(podman --root "$PWD/p" --runroot "$PWD/r" --storage-driver vfs)
+	"${own[@]}" load --quiet --input out.tar
+	expect 'names in podman' "$("${own[@]}" images --format '{{.Repository}}:{{.Tag}}')" localhost/small:legacy-vfix
+	"${own[@]}" system service --time 0 "unix://$PWD/s" >podman.log 2>&1 3>&- &
 	pid=$!
 	poll [ -S s ]
 	CONTAINER_HOST=unix://$PWD/s run_vfix scan podman:small:legacy-vfix
 	CONTAINER_HOST=unix://$PWD/s run_vfix rebuild oci:"$small_image/oci:legacy" -o podman:small:again
 	kill $pid
-	expect_match 'images in podman' "$(podman images --format '{{.Repository}}:{{.Tag}}')" localhost/small:again
+	expect_match 'images in podman' "$("${own[@]}" images --format '{{.Repository}}:{{.Tag}}')" localhost/small:again
 }
 
 @test "rebuild: an image or an engine that is not there is an error, and makes no image" {
