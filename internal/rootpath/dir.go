@@ -9,10 +9,21 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 )
 
-// Dir is a root filesystem in a directory. No symlink in it leads out of it.
-type Dir struct{ root *os.Root }
+// Dir is a root filesystem in a directory. No symlink in it leads out of it. The directories in which names were looked
+// for stay open, as a loader looks for many names in few directories.
+type Dir struct {
+	root *os.Root
+	dirs map[string]opened
+}
+
+// opened is a directory, or the error of opening it.
+type opened struct {
+	root *os.Root
+	err  error
+}
 
 // OpenDir opens the root filesystem in a directory. The caller must Close it.
 func OpenDir(name string) (*Dir, error) {
@@ -20,28 +31,54 @@ func OpenDir(name string) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Dir{root}, nil
+	return &Dir{root, map[string]opened{}}, nil
 }
 
-// Close gives the directory back.
-func (f *Dir) Close() error { return f.root.Close() }
+// Close gives the directories back.
+func (f *Dir) Close() error {
+	for _, d := range f.dirs {
+		if d.err == nil {
+			d.root.Close()
+		}
+	}
+	return f.root.Close()
+}
 
 // Open opens a regular file or a directory by its path from the root, without a leading slash.
 func (f *Dir) Open(name string) (fs.File, error) {
-	real := name
-	fi, err := f.root.Stat(name)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // os.Root follows no symlink that begins at the root
-		if real, err = In(f.root, name); err == nil {
-			fi, err = f.root.Lstat(real)
-		}
+	parent, base := path.Split(name)
+	d := f.dir(parent)
+	if d.err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: d.err}
 	}
-	if err == nil && !fi.Mode().IsRegular() && !fi.IsDir() { // opening a FIFO would wait for its writer
-		err = errors.New("not a regular file")
+	fi, err := d.root.Lstat(base)
+	if err == nil && fi.Mode()&fs.ModeSymlink != 0 {
+		if base, err = In(f.root, name); err == nil {
+			d.root = f.root
+			fi, err = d.root.Lstat(base)
+		}
 	}
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
-	return f.root.Open(real)
+	if !fi.Mode().IsRegular() && !fi.IsDir() { // opening a FIFO would wait for its writer
+		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("not a regular file")}
+	}
+	return d.root.Open(base)
+}
+
+// dir opens a directory, or finds it open.
+func (f *Dir) dir(name string) opened {
+	d, known := f.dirs[name]
+	if known {
+		return d
+	}
+	real, err := In(f.root, name)
+	if d.err = err; err == nil {
+		d.root, d.err = f.root.OpenRoot(real)
+	}
+	f.dirs[name] = d
+	return d
 }
 
 // OpenFile opens a regular file of a root filesystem for reading at any offset, and returns its
