@@ -68,7 +68,7 @@ func TestVerified(t *testing.T) {
 	}
 }
 
-// A layer's stream, which proves its digest, is not hashed again for who wants that proof, but for any other.
+// The stream of a layer is checked against its digest once: it is hashed again only for another digest or size.
 func TestVerifiedTwice(t *testing.T) {
 	const text = "some text of a blob"
 	once, _ := Verified(io.NopCloser(strings.NewReader(text)), hashOf(text), -1)

@@ -72,7 +72,7 @@ func (f *Findings) UnknownText() string {
 	return plural(f.UnknownSites(), "reference") + " to the vsyscall page cannot be judged"
 }
 
-// UnreadText counts the unreadable files, directories and layers of a source; "" if there is none.
+// UnreadText says how many files, directories and layers of a source could not be read; it is "" if all were read.
 func (f *Findings) UnreadText() string {
 	unread := 0
 	for _, p := range f.Passed {

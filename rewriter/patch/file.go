@@ -58,8 +58,8 @@ func scan(f *find.File) *find.Report {
 	return rep
 }
 
-// earlier returns the version of the format of vfix's patch of a file, and its fix; "" if there is none. A patch that is
-// not intact, or in an unknown format, is a reason to skip the file.
+// earlier returns the format version and the fix of an earlier patch by vfix; both are "" for a file without one. skip is
+// why the file is not examined: its patch is damaged, or has an unknown format.
 func earlier(f *elf.File) (version string, fix find.Fix, skip *elf.Skip) {
 	segment, version := injected(f)
 	magic := shim.Magic()
