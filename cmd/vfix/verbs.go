@@ -65,8 +65,9 @@ func newRootCommand(out *output, e engine, first string) *cobra.Command {
 		out.verb, out.json = cmd.Name(), format != nil && format.Value.String() == "json"
 		return checkOptions(cmd)
 	}
-	root.Version = buildVersion().Version // with it cobra adds --version, for those who try it before the verb
-	root.SetVersionTemplate(buildVersion().String())
+	build := buildVersion()
+	root.Version = build.Version // with it cobra adds --version, for those who try it before the verb
+	root.SetVersionTemplate(build.String())
 	return root
 }
 

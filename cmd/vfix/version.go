@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -46,10 +47,13 @@ type buildInfo struct {
 	Platform string `json:"platform"` // that vfix itself runs on
 }
 
+// ownBuild is what Go wrote into this binary, parsed once: each command line asks for the version several times.
+var ownBuild = sync.OnceValues(debug.ReadBuildInfo)
+
 // buildVersion returns the version of this binary: the one set by the linker, else the module's, else "devel".
 func buildVersion() buildInfo {
 	b := buildInfo{Version: version, Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-	if info, ok := debug.ReadBuildInfo(); ok {
+	if info, ok := ownBuild(); ok {
 		if info.Main.Version != "(devel)" {
 			b.Version = cmp.Or(b.Version, info.Main.Version)
 		}
