@@ -75,8 +75,7 @@ func closeFiles() error { return landlock.V1.BestEffort().RestrictPaths() }
 // confinedCalls are the system calls of a Go program that computes, and reads and writes open files. None of them
 // opens a file, creates a socket, or starts a program.
 var confinedCalls = []uint32{
-	unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_WRITE, unix.SYS_FSTAT, unix.SYS_FTRUNCATE, unix.SYS_CLOSE,
-	unix.SYS_SENDMSG, unix.SYS_RECVMSG,
+	unix.SYS_PREAD64, unix.SYS_WRITE, unix.SYS_FSTAT, unix.SYS_CLOSE,
 	unix.SYS_MUNMAP, unix.SYS_MADVISE, unix.SYS_BRK, // for mmap and mprotect see confinedFilter
 	unix.SYS_FUTEX, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_CLOCK_GETTIME, unix.SYS_GETTIMEOFDAY, unix.SYS_SCHED_YIELD,
 	unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK, unix.SYS_RESTART_SYSCALL,
@@ -100,17 +99,11 @@ func filter() error {
 	if err != nil {
 		return fmt.Errorf("seccomp: %w", err)
 	}
-	raw := make([]unix.SockFilter, len(program))
-	for i, p := range program {
-		raw[i] = unix.SockFilter{Code: p.Op, Jt: p.Jt, Jf: p.Jf, K: p.K}
-	}
-	prog := unix.SockFprog{Len: uint16(len(raw)), Filter: &raw[0]}
+	// bpf.RawInstruction has the fields of struct sock_filter (uapi/linux/filter.h).
+	prog := unix.SockFprog{Len: uint16(len(program)), Filter: (*unix.SockFilter)(unsafe.Pointer(&program[0]))}
 	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
-	if errno != 0 {
-		return fmt.Errorf("seccomp: %w", errno)
-	}
-	if thread != 0 {
-		return errors.New("seccomp: a thread has another filter")
+	if errno != 0 || thread != 0 {
+		return fmt.Errorf("seccomp: %w (thread %d)", errno, thread)
 	}
 	return nil
 }

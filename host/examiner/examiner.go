@@ -8,11 +8,8 @@
 package examiner
 
 import (
-	"errors"
-	"fmt"
-	"slices"
-
 	"vfix.dev/vfix/rewriter/find"
+	"vfix.dev/vfix/rewriter/patch"
 )
 
 // Name is the name of the confined process (argv[0]).
@@ -31,23 +28,12 @@ type answer struct {
 	Refused bool   `json:"refused,omitempty"` // it could not be confined
 }
 
-// Edit is a range of bytes that changes in place.
-type Edit struct {
-	Offset int64  `json:"offset"`
-	Old    []byte `json:"old"`
-	New    []byte `json:"new"` // as long as Old
-}
-
-// Patch is how a file changes.
-type Patch struct {
-	Edits []Edit `json:"edits,omitempty"` // in ascending order, without overlap
-	Tail  []byte `json:"tail,omitempty"`  // appended to the file
-}
-
-// Finding is the result of an examination. The zero value: nothing of interest.
+// Finding is the result of an examination. The zero value: nothing of interest. Nobody has checked it: whoever applies it
+// compares the old bytes of the edits with the file.
 type Finding struct {
-	Patch
-	Sites int `json:"sites,omitempty"` // call sites that the patch changes
+	Edits []patch.Edit `json:"edits,omitempty"`
+	Tail  []byte       `json:"tail,omitempty"`  // appended to the file
+	Sites int          `json:"sites,omitempty"` // call sites that the patch changes
 	// Left says which live and unknown call sites stay, or why a fix cannot be made; "" for neither.
 	Left   string `json:"left,omitempty"`
 	Static bool   `json:"static,omitempty"` // a program that loads no library
@@ -56,22 +42,7 @@ type Finding struct {
 }
 
 // Empty reports whether the patch changes nothing.
-func (p *Patch) Empty() bool { return len(p.Edits) == 0 && len(p.Tail) == 0 }
+func (f *Finding) Empty() bool { return len(f.Edits) == 0 && len(f.Tail) == 0 }
 
-// check returns an error for an answer that no intact process gives about a file of size bytes.
-func (f *Finding) check(size int64, fixes []find.Fix) error {
-	if f.Sites < 0 || len(f.Left) > maxReason || f.Fix != "" && !slices.Contains(fixes, f.Fix) {
-		return errors.New("invalid answer from the confined process")
-	}
-	end := int64(0)
-	for _, e := range f.Edits {
-		n := int64(len(e.Old))
-		if e.Offset < end || n == 0 || n > size || e.Offset > size-n || len(e.New) != len(e.Old) {
-			return fmt.Errorf("patch: invalid edit of %d bytes at offset %#x in a file of %d bytes", n, e.Offset, size)
-		}
-		end = e.Offset + n
-	}
-	return nil
-}
-
+// clip bounds what is said about one file.
 func clip(s string) string { return s[:min(len(s), maxReason)] }

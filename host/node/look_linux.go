@@ -291,12 +291,12 @@ func (t *target) isResult(f io.ReaderAt, size int64) bool {
 			return false
 		}
 	}
-	return has(f, t.Size, t.Tail)
+	return has(f, uint64(t.Size), t.Tail)
 }
 
-func has(f io.ReaderAt, offset int64, want []byte) bool {
+func has(f io.ReaderAt, offset uint64, want []byte) bool {
 	got := make([]byte, len(want))
-	n, _ := f.ReadAt(got, offset)
+	n, _ := f.ReadAt(got, int64(offset))
 	return n == len(want) && bytes.Equal(got, want)
 }
 

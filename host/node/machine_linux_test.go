@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vfix.dev/vfix/host/examiner"
+	"vfix.dev/vfix/rewriter/patch"
 	"vfix.dev/vfix/tests/tinyelf"
 )
 
@@ -216,8 +217,8 @@ func (n *node) within(d time.Duration, f func()) {
 	}
 }
 
-func edit(offset int64, old, new string) examiner.Edit {
-	return examiner.Edit{Offset: offset, Old: []byte(old), New: []byte(new)}
+func edit(offset uint64, old, new string) patch.Edit {
+	return patch.Edit{Offset: offset, Old: []byte(old), New: []byte(new)}
 }
 
 func ctime(fi os.FileInfo) int64 { return fi.Sys().(*syscall.Stat_t).Ctim.Nano() }

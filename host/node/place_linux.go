@@ -141,10 +141,10 @@ func (t *target) write(w, original *os.File) error {
 		}
 	}
 	for _, e := range t.Edits {
-		if !has(w, e.Offset, e.Old) {
+		if len(e.New) != len(e.Old) || !has(w, e.Offset, e.Old) {
 			return errOther
 		}
-		if _, err := w.WriteAt(e.New, e.Offset); err != nil {
+		if _, err := w.WriteAt(e.New, int64(e.Offset)); err != nil {
 			return err
 		}
 	}

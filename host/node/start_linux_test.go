@@ -18,6 +18,7 @@ import (
 
 	"vfix.dev/vfix/host/examiner"
 	"vfix.dev/vfix/internal/filecopy"
+	"vfix.dev/vfix/rewriter/patch"
 	"vfix.dev/vfix/tests/tinyelf"
 )
 
@@ -307,13 +308,14 @@ func TestForeignEntry(t *testing.T) {
 	st, err := os.Stat(image + "/bin/clock")
 	n.must(err)
 	tgt := &target{Names: []string{"bin/clock"}, Links: 1, todo: []string{"bin/clock"}, Size: st.Size(), Mtime: st.ModTime().UnixNano(), Ctime: ctime(st)}
-	tgt.Edits = []examiner.Edit{edit(80, "old", "new")}
 	c = n.container(image)
 	r, err := openRoot(c.root, "c1", 0)
 	n.must(err)
 	defer r.close()
+	set := func(e patch.Edit) func() { return func() { tgt.Edits = []patch.Edit{e} } }
 	for what, change := range map[string]func(){
-		"other bytes": func() {},
+		"other bytes": set(edit(80, "old", "new")), "more bytes than before": set(edit(0, "\x7fELF", "\x7fELF and")),
+		"behind the end": set(edit(1<<40, "a", "b")), "before the start": set(edit(1<<63, "a", "b")),
 		"other times": func() { tgt.Edits, tgt.Mtime = nil, tgt.Mtime+1 },
 	} {
 		change()
@@ -321,7 +323,7 @@ func TestForeignEntry(t *testing.T) {
 		if !errors.Is(errs[0], errOther) {
 			t.Errorf("%s: got %v", what, errs)
 		}
-		tgt.Edits, tgt.Mtime = []examiner.Edit{edit(80, "old", "new")}, st.ModTime().UnixNano()
+		tgt.Mtime = st.ModTime().UnixNano()
 	}
 	c.unpatched("bin/clock")
 }
@@ -353,8 +355,7 @@ func TestMatches(t *testing.T) {
 			}
 		}
 	}
-	patch := examiner.Patch{Edits: []examiner.Edit{edit(1, "b", "x")}, Tail: []byte("t")}
-	tgt := target{Size: 3, Finding: examiner.Finding{Patch: patch}}
+	tgt := target{Size: 3, Finding: examiner.Finding{Edits: []patch.Edit{edit(1, "b", "x")}, Tail: []byte("t")}}
 	for text, want := range map[string]bool{"axct": true, "abct": false, "axcu": false, "axc": false, "axctt": false} {
 		if got := tgt.isResult(strings.NewReader(text), int64(len(text))); got != want {
 			t.Errorf("%s: got %v", text, got)

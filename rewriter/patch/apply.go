@@ -20,6 +20,6 @@ func (p *Plan) Apply(r io.ReaderAt) io.Reader {
 		parts = append(parts, io.NewSectionReader(r, at, off-at), bytes.NewReader(e.New))
 		at = off + int64(len(e.New))
 	}
-	parts = append(parts, io.NewSectionReader(r, at, int64(p.file.Size)-at), bytes.NewReader(p.tail))
+	parts = append(parts, io.NewSectionReader(r, at, int64(p.file.Size)-at), bytes.NewReader(p.Tail))
 	return io.MultiReader(parts...)
 }

@@ -80,7 +80,7 @@ type Plan struct {
 	Notes        []string // facts for users, one line each
 	// Redirect is the report's redirect with its planned change; nil if it was not requested.
 	Redirect *find.Redirect
-	tail     []byte // the bytes behind the original ones
+	Tail     []byte // the bytes behind the original ones
 	aside    []byte // code in the injected page for some sites
 	file     *file
 }
@@ -252,9 +252,9 @@ func (p *Plan) addSegment(place room) {
 	if p.Redirected() {
 		copy(state[shim.Injected().String-elf.PageSize:], p.Redirect.Text)
 	}
-	p.tail = slices.Concat(make([]byte, off-f.Size), page, state)
+	p.Tail = slices.Concat(make([]byte, off-f.Size), page, state)
 	p.addSections(place, &u, off)
-	p.Size = int64(f.Size) + int64(len(p.tail))
+	p.Size = int64(f.Size) + int64(len(p.Tail))
 }
 
 func sortEdits(edits []Edit) {

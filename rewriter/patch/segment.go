@@ -148,16 +148,16 @@ func (p *Plan) addSections(place room, u *unwinding, off uint64) {
 		} else {
 			s.add(debugFrame, 0, 0, at, uint64(len(frames)), 8)
 		}
-		p.tail = append(p.tail, frames...)
+		p.Tail = append(p.Tail, frames...)
 		at += uint64(len(frames))
 	}
 	names := s.move(f.ShStrNdx, at, 0)
 	binary.LittleEndian.PutUint64(s.header(names)[32:], uint64(len(s.names)))
-	p.tail = append(p.tail, s.names...)
+	p.Tail = append(p.Tail, s.names...)
 	for at += uint64(len(s.names)); at%8 != 0; at++ {
-		p.tail = append(p.tail, 0)
+		p.Tail = append(p.Tail, 0)
 	}
-	p.tail = append(p.tail, s.table...)
+	p.Tail = append(p.Tail, s.table...)
 	p.setSections(at, s.count(), names)
 }
 
