@@ -6,6 +6,7 @@ package images
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 
 	"vfix.dev/vfix/images/contents"
@@ -25,6 +26,7 @@ type changes struct {
 	fixed    []Fixed
 	done     string // what they are, for the history of the image
 	notes    []string
+	left     map[string]string // the labels for what they leave
 }
 
 // Fixed is a file with a fix beyond calls of the page.
@@ -43,9 +45,19 @@ func findChanges(ctx context.Context, f *contents.Findings, shim *fallback.Shim,
 	c.extras, c.fallback, c.traced = chosen.Files, len(chosen.Files) > 0, chosen.Traced
 	if !c.none() {
 		c.findFixes()
+		c.left = leftLabels(f)
 		c.done, c.notes = c.inWords(), c.packageNotes(f.Tree)
 	}
 	return c, nil
+}
+
+// leftLabels say what remains of findings after their plans; an empty one is not written.
+func leftLabels(f *contents.Findings) map[string]string {
+	left := ""
+	if n := f.Uncovered(); n > 0 {
+		left = strconv.Itoa(n)
+	}
+	return map[string]string{keyLeft: left, keyIncomplete: f.IncompleteText()}
 }
 
 // none reports whether there is nothing to do.

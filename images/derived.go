@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -28,6 +27,9 @@ const (
 	keyVersion    = "dev.vfix.version"
 	// keyOptions has the options of the rebuild that the result depends on: see optionsText.
 	keyOptions = "dev.vfix.options"
+	// What a rebuild left: how many call sites, and what could not be examined. A later run over a list reports it.
+	keyLeft       = "dev.vfix.left"
+	keyIncomplete = "dev.vfix.incomplete"
 )
 
 // origin is what the derived image says about its base and about the rebuild.
@@ -79,11 +81,9 @@ func readOptions(text string, o *RebuildOptions) error {
 	return nil
 }
 
-// labels are the labels and annotations that vfix writes, if they have a value.
+// labels are the labels and annotations that vfix writes; an empty one is not written.
 func (p origin) labels() map[string]string {
-	all := map[string]string{keyBaseName: p.baseName, keyBaseDigest: p.baseDigest, keyVersion: p.version, keyOptions: p.options}
-	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
-	return all
+	return map[string]string{keyBaseName: p.baseName, keyBaseDigest: p.baseDigest, keyVersion: p.version, keyOptions: p.options}
 }
 
 // labelsOf are the labels in an image config; nil for a damaged one.
@@ -160,7 +160,7 @@ func editConfig(raw []byte, layers int, diffID v1.Hash, from origin, made *chang
 			if *o == nil {
 				*o = blob.Object{}
 			}
-			err := blob.AddStrings(*o, "Labels", from.labels())
+			err := cmp.Or(blob.AddStrings(*o, "Labels", from.labels()), blob.AddStrings(*o, "Labels", made.left))
 			if err == nil && made.traced {
 				err = addEntrypoint(*o)
 			}

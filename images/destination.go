@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	"vfix.dev/vfix/images/source"
@@ -97,9 +98,16 @@ func baseReference(src *source.Source) string {
 	return src.Ref.String()
 }
 
+// Earlier is the result of an earlier rebuild, with what that left.
+type Earlier struct {
+	Reference, Digest string
+	LeftOver          int    // call sites that no fallback covers
+	Incomplete        string // what could not be examined; "" for nothing
+}
+
 // Earlier looks at the destination for the result of an earlier rebuild of the same base by the same vfix with the same
 // options.
-func (j *Job) Earlier(ctx context.Context) (was source.Stored, done bool) {
+func (j *Job) Earlier(ctx context.Context) (was Earlier, done bool) {
 	if j.dest == nil || j.dest.Transport == source.Dir {
 		return was, false
 	}
@@ -118,5 +126,6 @@ func (j *Job) Earlier(ctx context.Context) (was source.Stored, done bool) {
 			return was, false
 		}
 	}
-	return source.Stored{Reference: baseReference(old), Digest: old.Digest}, true
+	left, _ := strconv.Atoi(labels[keyLeft])
+	return Earlier{baseReference(old), old.Digest, left, labels[keyIncomplete]}, true
 }

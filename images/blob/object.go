@@ -52,14 +52,16 @@ func EncodeJSON(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// AddStrings adds to a member that is an object.
+// AddStrings adds to a member that is an object; an empty text removes.
 func AddStrings(m Object, key string, more map[string]string) error {
 	return Edit(m, key, func(o *Object) error {
 		if *o == nil {
 			*o = Object{}
 		}
 		for k, v := range more {
-			o.Set(map[string]any{k: v})
+			if delete(*o, k); v != "" {
+				o.Set(map[string]any{k: v})
+			}
 		}
 		return nil
 	})

@@ -161,3 +161,12 @@ func TestCountingReader(t *testing.T) {
 		}
 	}
 }
+
+// An empty text removes the label of an earlier rebuild.
+func TestAddStrings(t *testing.T) {
+	m := Object{"Labels": []byte(`{"a":"1","b":"2","c":"3"}`)}
+	err := AddStrings(m, "Labels", map[string]string{"a": "", "b": "x", "d": "", "e": "y"})
+	if got := string(m["Labels"]); err != nil || got != `{"b":"x","c":"3","e":"y"}` {
+		t.Errorf("got %s, %v", got, err)
+	}
+}

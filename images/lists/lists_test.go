@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -153,6 +154,25 @@ func TestRebuildLeaves(t *testing.T) {
 	all := lists.Rebuild(t.Context(), []lists.Item{{Line: 1, Source: odd}}, o)
 	if got := statuses(all); got != "affected" || all[0].LeftOver != 1 || all[0].Patched != 0 {
 		t.Errorf("got %s, %+v", got, all[0])
+	}
+}
+
+// The second run reports what the first one left: call sites, and parts that it could not examine.
+func TestRebuildLeavesAgain(t *testing.T) {
+	legacy := imagetest.LegacyM("lib/a", "1")
+	for name, left := range map[string]imagetest.TestMember{
+		"call site": imagetest.LeftM("lib/odd.so", true), "squashfs": imagetest.FileM("opt/app.snap", []byte("hsqs"+strings.Repeat("\x00", 100))),
+	} {
+		odd := imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{legacy, left}))
+		items := []lists.Item{{Line: 1, Source: odd, Dest: "oci:" + t.TempDir() + "/fixed"}}
+		o := lists.Options{RebuildOptions: images.RebuildOptions{Fallback: "never"}}
+		first, again := lists.Rebuild(t.Context(), items, o)[0], lists.Rebuild(t.Context(), items, o)[0]
+		if first.LeftOver == 0 && !first.Incomplete {
+			t.Errorf("%s: got %+v", name, first)
+		}
+		if !again.Before || again.LeftOver != first.LeftOver || again.Incomplete != first.Incomplete || !slices.Equal(again.Warnings, first.Warnings) {
+			t.Errorf("%s: got %+v, want what is left as in %+v", name, again, first)
+		}
 	}
 }
 

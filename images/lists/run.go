@@ -145,7 +145,8 @@ func (r *run) rebuild(ctx context.Context, out *Image, src *source.Source) (err 
 		return err
 	}
 	if was, done := job.Earlier(ctx); done {
-		out.Status, out.Before, out.Reference, out.Digest = Done, true, was.Reference, was.Digest
+		out.Status, out.Before, out.Reference, out.Digest, out.LeftOver = Done, true, was.Reference, was.Digest, was.LeftOver
+		out.incomplete(was.Incomplete)
 		return nil
 	}
 	done, err := job.Run(ctx, r.s)
@@ -198,10 +199,16 @@ func (i *Image) take(f *contents.Findings) {
 			i.Hazards = append(i.Hazards, kind)
 		}
 	}
-	if text := f.IncompleteText(); text != "" {
-		i.Incomplete, i.Warnings = true, append(i.Warnings, text)
-		if i.Status == Unaffected {
-			i.Status = Incomplete
-		}
+	i.incomplete(f.IncompleteText())
+}
+
+// incomplete notes what could not be examined, "" for nothing.
+func (i *Image) incomplete(text string) {
+	if text == "" {
+		return
+	}
+	i.Incomplete, i.Warnings = true, append(i.Warnings, text)
+	if i.Status == Unaffected {
+		i.Status = Incomplete
 	}
 }
