@@ -101,8 +101,7 @@ func withImages(w *workOptions, cmd *cobra.Command) {
 // withRegistry is what talking to a registry needs.
 func withRegistry(w *workOptions, cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&w.read.Media.Insecure, "insecure", false, "allow plain HTTP and unverified TLS for registries")
-	cmd.Flags().StringVar(&w.read.Media.AuthFile, "authfile", "", "read registry credentials only from this `FILE` (default: $REGISTRY_AUTH_FILE, else those of docker and podman)")
-	shared(cmd, "insecure", "authfile")
+	shared(cmd, "insecure")
 }
 
 // withFix is what is fixed besides call sites.

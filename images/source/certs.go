@@ -1,20 +1,14 @@
-// Certificates and credentials for registries, from the files of docker, podman and skopeo.
+// Certificates for registries, from the files of docker, podman and skopeo.
 
 package source
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/docker/cli/cli/config"
-	"github.com/docker/cli/cli/config/types"
-	"github.com/google/go-containerregistry/pkg/authn"
-	"github.com/google/go-containerregistry/pkg/name"
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
@@ -74,43 +68,4 @@ func addAuthority(c *tls.Config, path string) error {
 		return hinterr.Damaged("certificate %s: no PEM certificate in it", path)
 	}
 	return nil
-}
-
-// keychain finds the credentials for registries: in the named file alone, or where go-containerregistry looks for
-// those of docker and podman.
-func keychain(file string) authn.Keychain {
-	if file == "" {
-		return authn.DefaultKeychain
-	}
-	return authFile(file)
-}
-
-// authFile is a file of credentials as 'docker login' and 'podman login' write it.
-type authFile string
-
-// Resolve implements authn.Keychain.
-func (f authFile) Resolve(target authn.Resource) (authn.Authenticator, error) {
-	raw, err := blob.ReadSmall(string(f), blob.MaxManifest)
-	if err != nil {
-		return nil, err
-	}
-	c, err := config.LoadFromReader(bytes.NewReader(raw))
-	if err != nil {
-		return nil, hinterr.Damaged("%s: %w", string(f), err)
-	}
-	for _, key := range []string{target.String(), target.RegistryStr()} {
-		if key == name.DefaultRegistry {
-			key = authn.DefaultAuthKey
-		}
-		a, err := c.GetAuthConfig(key)
-		if err != nil {
-			return nil, err
-		}
-		if a.ServerAddress = ""; a != (types.AuthConfig{}) {
-			return authn.FromConfig(authn.AuthConfig{
-				Username: a.Username, Password: a.Password, Auth: a.Auth, IdentityToken: a.IdentityToken, RegistryToken: a.RegistryToken,
-			}), nil
-		}
-	}
-	return authn.Anonymous, nil
 }

@@ -1,9 +1,7 @@
 package source
 
 import (
-	"encoding/base64"
 	"encoding/pem"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -12,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-containerregistry/pkg/name"
 )
 
 // A registry's authority comes from the directory of its host; without it the connection is refused.
@@ -54,26 +50,6 @@ func TestPlainHTTP(t *testing.T) {
 	rt := &Network{o: Options{Stall: time.Second}}
 	if _, err := rt.RoundTrip(httptest.NewRequest("GET", "http://10.1.2.3/v2/", nil)); err != errPlainHTTP {
 		t.Errorf("got %v", err)
-	}
-}
-
-// The file of --authfile has the credentials of registries and repositories.
-func TestAuthFile(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "auth.json")
-	auth := base64.StdEncoding.EncodeToString([]byte("me:secret"))
-	os.WriteFile(file, fmt.Appendf(nil, `{"auths":{"h.example":{"auth":%q}}}`, auth), 0o600)
-	for host, want := range map[string]string{"h.example": "me", "other.example": ""} {
-		repo, _ := name.NewRepository(host + "/a")
-		a, err := keychain(file).Resolve(repo)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c, err := a.Authorization(); err != nil || c.Username != want {
-			t.Errorf("%s: got %+v, %v", host, c, err)
-		}
-	}
-	if _, err := keychain(file + "x").Resolve(name.MustParseReference("h.example/a").Context()); err == nil {
-		t.Error("a missing file was accepted")
 	}
 }
 

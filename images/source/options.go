@@ -17,7 +17,6 @@ type Options struct {
 	Insecure  bool        // allow plain HTTP and unverified TLS
 	Progress  progress.Reporter
 	UserAgent string
-	AuthFile  string        // the file of credentials; "" for those of docker and podman
 	Stall     time.Duration // the time after which a request without progress ends; 0 for the default
 	Pause     time.Duration // the pause after the first try of a request; 0 for the default
 	Net       *Network      // what one command shares; nil until WithDefaults

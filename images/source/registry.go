@@ -63,7 +63,7 @@ func (n *Network) client(ctx context.Context, repo name.Repository) (*http.Clien
 	if c, ok := n.clients.Load(repo); ok {
 		return c.(*http.Client), nil
 	}
-	auth, err := authn.Resolve(ctx, keychain(n.o.AuthFile), repo)
+	auth, err := authn.Resolve(ctx, authn.DefaultKeychain, repo)
 	if err != nil {
 		return nil, fmt.Errorf("credentials: %w", err)
 	}
@@ -80,7 +80,7 @@ func (n *Network) client(ctx context.Context, repo name.Repository) (*http.Clien
 // options returns the options for go-containerregistry's pushes and lists.
 func (n *Network) options(ctx context.Context) []remote.Option {
 	return []remote.Option{
-		remote.WithContext(ctx), remote.WithTransport(n), remote.WithUserAgent(n.o.UserAgent), remote.WithAuthFromKeychain(keychain(n.o.AuthFile)),
+		remote.WithContext(ctx), remote.WithTransport(n), remote.WithUserAgent(n.o.UserAgent), remote.WithAuthFromKeychain(authn.DefaultKeychain),
 		remote.WithRetryBackoff(n.backoff()), remote.WithRetryPredicate(n.again),
 	}
 }
