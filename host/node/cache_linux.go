@@ -63,7 +63,7 @@ func (c *cache) get(key string) *findings {
 	if string(sum) != checksum(body) || json.Unmarshal(body, f) != nil {
 		return nil
 	}
-	if (f.Cut != "" || len(f.Left) > 0) && time.Since(f.Time) > lookAgain {
+	if len(f.Left) > 0 && time.Since(f.Time) > lookAgain {
 		return nil
 	}
 	now := time.Now()

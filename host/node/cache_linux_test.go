@@ -48,7 +48,7 @@ func TestPrune(t *testing.T) {
 func TestCut(t *testing.T) {
 	c := &cache{dir: t.TempDir(), limit: maxCache}
 	for age, want := range map[time.Duration]bool{time.Hour: true, 25 * time.Hour: false} {
-		if err := c.put("key", &findings{Cut: "time", Time: time.Now().Add(-age)}); err != nil {
+		if err := c.put("key", &findings{Left: []leftover{{Reason: "time"}}, Time: time.Now().Add(-age)}); err != nil {
 			t.Fatal(err)
 		}
 		if got := c.get("key") != nil; got != want {

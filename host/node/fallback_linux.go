@@ -25,14 +25,13 @@ func (r *root) read(name string) ([]byte, error) {
 	if r.covered[name] {
 		return nil, fmt.Errorf("/%s: a mount of the container is there", name)
 	}
-	fd, err := r.openFile(name)
+	f, err := r.openFile(name)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("/%s: %w", name, err)
 	}
-	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
 	content, err := io.ReadAll(io.LimitReader(f, maxAdded))
 	if err == nil && len(content) == maxAdded {

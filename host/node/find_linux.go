@@ -5,7 +5,6 @@ package node
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -39,9 +38,6 @@ func (l *looker) find() (*findings, error) {
 		}
 		all.Targets = append(all.Targets, found.Targets...)
 		all.Left = append(all.Left, found.Left...)
-		if found.Cut != "" {
-			all.Left = append(all.Left, leftover{Reason: found.Cut})
-		}
 	}
 	return all, nil
 }
@@ -62,9 +58,11 @@ func (l *looker) directory(d directory) (*findings, error) {
 		return nil, err
 	}
 	found := l.cache.get(key)
-	if found == nil && !d.own && !l.cut { // others that need the same wait
-		if err := l.lock(dir); err != nil {
-			return nil, err
+	if found == nil && !d.own && !l.cut {
+		// Others that need the same wait. A file system without locks has none.
+		waits := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB) == unix.EWOULDBLOCK
+		if waits && (unix.Flock(int(dir.Fd()), unix.LOCK_EX) != nil || time.Now().After(l.Until)) {
+			return nil, fmt.Errorf("%w: another start examines the same image", errBound)
 		}
 		found = l.cache.get(key)
 	}
@@ -76,7 +74,7 @@ func (l *looker) directory(d directory) (*findings, error) {
 		if found, err = l.look(int(dir.Fd())); err != nil {
 			return nil, err
 		}
-		if found.Cut != "" || !d.own && (l.visited > few || len(found.Targets)+len(found.Left) > 0) {
+		if l.cut || !d.own && (l.visited > few || len(found.Targets)+len(found.Left) > 0) {
 			if l.use == "hit" && !d.own {
 				l.use = "miss"
 			}
@@ -91,22 +89,6 @@ func (l *looker) directory(d directory) (*findings, error) {
 		found.Left = append(found.Left, leftover{Reason: "the layers are not those that were examined: the next start looks again"})
 	}
 	return found, err
-}
-
-// lock waits until no other start looks at a layer; the error says that this took too long. It ends when the directory is
-// closed. A file system without locks has none.
-func (l *looker) lock(dir *os.File) error {
-	for {
-		err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return nil
-		}
-		if time.Now().After(l.until) {
-			return fmt.Errorf("%w: another start still examines the same image", errBound)
-		}
-		const interval = 5 * time.Millisecond
-		time.Sleep(interval)
-	}
 }
 
 // compare finds out which files of the root are the targets of a directory. It returns false if the directory has other
@@ -144,14 +126,13 @@ func (l *looker) shows(t *target, name string) (original, patched bool, err erro
 	if l.covered[name] {
 		return false, false, nil
 	}
-	fd, err := l.openFile(name)
+	f, err := l.openFile(name)
 	if err != nil {
 		return false, false, unread(name, err)
 	}
-	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return false, false, unread(name, err)
 	}
 	original = t.matches(&st)

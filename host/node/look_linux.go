@@ -21,16 +21,17 @@ import (
 // bounds limit the work of one start: what is left of each. Whatever is over one of them is left, and the record says so.
 type bounds struct {
 	time    time.Duration // that the start may be delayed
-	until   time.Time
-	entries int   // of directories
-	files   int   // to examine
-	written int64 // bytes of patched files
+	entries int           // of directories
+	files   int           // to examine
+	written int64         // bytes of patched files
 }
 
 var defaultBounds = bounds{time: 10 * time.Second, entries: 1 << 20, files: 2000, written: 1 << 30}
 
 const (
-	maxDepth = 128 // directories inside one another
+	// bufferSize is how much of a file is read at once, in bytes.
+	bufferSize = 256 << 10
+	maxDepth   = 128 // directories inside one another
 	// minSize is the size of the smallest file that is looked at, in bytes: no program is smaller than an ELF header.
 	minSize = 64
 	// maxSize is the size of the largest one.
@@ -59,12 +60,11 @@ type leftover struct {
 	Reason string `json:"reason"`
 }
 
-// findings are the files of one directory. Cut says why the look ended early, "" if it did not. A directory of which
-// something could not be examined is looked at again after a day.
+// findings are the files of one directory. Left has no path for why a look ended early. A directory of which something
+// could not be examined is looked at again after a day.
 type findings struct {
 	Targets []*target  `json:"targets,omitempty"`
 	Left    []leftover `json:"left,omitempty"`
-	Cut     string     `json:"cut,omitempty"`
 	Time    time.Time  `json:"time,omitzero"`
 }
 
@@ -80,12 +80,12 @@ type looker struct {
 	use      string // of the cache: hit, miss or none, if the layers are not known
 	cut      bool   // a look in this start ended early
 	examined int
+	buf      []byte
 
 	// Of the directory that is being looked at:
 	found   *findings
 	inodes  map[inode]*target // files with several names; nil for those without anything to patch
 	visited int               // entries
-	buf     []byte
 }
 
 type inode struct{ device, number uint64 }
@@ -94,8 +94,9 @@ type inode struct{ device, number uint64 }
 func (l *looker) look(dir int) (*findings, error) {
 	l.found, l.inodes, l.visited = &findings{Time: time.Now().UTC()}, map[inode]*target{}, 0
 	err := l.walk(dir, ".", "", 0)
-	if errors.Is(err, errBound) || errors.Is(err, examiner.ErrTime) {
-		l.cut, l.found.Cut, err = true, err.Error(), nil
+	if l.cut = errors.Is(err, errBound) || errors.Is(err, examiner.ErrTime); l.cut {
+		l.found.Left = append(l.found.Left, leftover{Reason: err.Error()})
+		err = nil
 	}
 	return l.found, err
 }
@@ -155,7 +156,7 @@ func (l *looker) entry() error {
 	switch {
 	case l.entries < 0:
 		return fmt.Errorf("%w: too many files and directories", errBound)
-	case time.Now().After(l.until):
+	case time.Now().After(l.Until):
 		return fmt.Errorf("%w: more than %v", errBound, l.time)
 	}
 	return nil
@@ -179,7 +180,7 @@ func (l *looker) file(dir int, base, name string) error {
 	if err != nil {
 		return unread(name, err)
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size < minSize || st.Size > maxSize {
+	if st.Size < minSize || st.Size > maxSize {
 		return nil
 	}
 	id := inode{st.Dev, st.Ino}
@@ -192,17 +193,15 @@ func (l *looker) file(dir int, base, name string) error {
 	if st.Nlink > 1 {
 		l.inodes[id] = nil
 	}
-	fd, err := l.open(dir, base, name)
+	f, err := l.openELF(dir, base, name)
 	if err != nil {
 		return unread(name, err)
 	}
-	if !isELF(fd) { // most files: an os.File would take two more system calls
-		unix.Close(fd)
+	if f == nil {
 		return nil
 	}
-	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
-	if err := unix.Fstat(fd, &opened); err != nil {
+	if err := unix.Fstat(int(f.Fd()), &opened); err != nil {
 		return unread(name, err)
 	}
 	t := &target{Names: []string{name}, Links: int(st.Nlink), Size: st.Size, Mtime: st.Mtim.Nano(), Ctime: st.Ctim.Nano()}
@@ -228,47 +227,36 @@ func (l *looker) file(dir int, base, name string) error {
 	return nil
 }
 
-// open opens a file: as the root shows it, if a layer has only its metadata (overlayfs.rst, "Metadata only copy up").
-func (l *looker) open(dir int, base, name string) (int, error) {
-	fd, err := openAt(dir, base, unix.O_RDONLY)
-	if err != nil {
-		return fd, err
-	}
-	head, herr := readHead(fd)
-	if herr != nil || head != [headSize]byte{} {
-		return fd, nil
-	}
-	for _, prefix := range []string{"trusted.", "user."} {
-		if _, err := unix.Fgetxattr(fd, prefix+"overlay.metacopy", nil); err == nil {
-			unix.Close(fd)
-			return l.openFile(name)
-		}
-	}
-	return fd, nil
-}
-
 // headSize is how many bytes tell a program of this machine (ELF gABI, e_ident to e_machine).
 const headSize = 20
 
-func readHead(fd int) (head [headSize]byte, err error) {
+// openELF opens a file that starts as 64-bit ELF for x86-64 does; it returns nil for another. A file of which a layer has
+// only the metadata is zeros there, and opened as the root shows it (overlayfs.rst, "Metadata only copy up").
+func (l *looker) openELF(dir int, base, name string) (*os.File, error) {
+	fd, err := openAt(dir, base, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	var head [headSize]byte
 	_, err = unix.Pread(fd, head[:], 0)
-	return head, err
+	if err == nil && isELF(head[:]) {
+		return os.NewFile(uintptr(fd), name), nil
+	}
+	unix.Close(fd) // most files: an os.File would take two more system calls
+	if err == nil && head == [headSize]byte{} {
+		return l.openFile(name)
+	}
+	return nil, err
 }
 
-// isELF reports whether a file starts as 64-bit ELF for x86-64 does. An error is left to the examination.
-func isELF(fd int) bool {
+func isELF(head []byte) bool {
 	const class64, x86_64 = "\x7fELF\x02", "\x3e\x00"
-	head, err := readHead(fd)
-	return err != nil || string(head[:len(class64)]) == class64 && string(head[18:]) == x86_64
+	return string(head[:len(class64)]) == class64 && string(head[headSize-2:]) == x86_64
 }
 
-// suspect reports whether a file has the bytes of an address of the page, or a name that a fix is about. Most files
+// suspect reports whether a file has the bytes of an address of the page, or may have a name that a fix is about. Most files
 // have none, and are not parsed. An error is left to the examination.
 func (l *looker) suspect(f io.ReaderAt, size int64) bool {
-	if l.buf == nil {
-		const buffer = 256 << 10
-		l.buf = make([]byte, buffer)
-	}
 	if len(l.Fixes) > 0 {
 		return true
 	}

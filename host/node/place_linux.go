@@ -106,12 +106,12 @@ func (r *root) name(staged string, names []string) error {
 
 // rewrite makes the patched file of a target.
 func (r *root) rewrite(t *target, w *os.File) error {
-	fd, err := r.openFile(t.todo[0])
+	original, err := r.openFile(t.todo[0])
 	if err != nil {
 		return err
 	}
-	original := os.NewFile(uintptr(fd), t.todo[0])
 	defer original.Close()
+	fd := int(original.Fd())
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err

@@ -3,6 +3,7 @@
 package node
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,7 +39,8 @@ type directory struct {
 // beneath is how files below a directory are opened: no symlink is followed, no other mount entered (openat2(2)).
 const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
 
-const statxMask = unix.STATX_BASIC_STATS | unix.STATX_BTIME
+// statxMask includes the ID of the mount, since Linux 5.8 (statx(2)).
+const statxMask = unix.STATX_BASIC_STATS | unix.STATX_BTIME | unix.STATX_MNT_ID
 
 // openRoot opens the root of the container id, whose process pid waits for the hook; 0 without a hook. The error says why
 // it is not the container's own.
@@ -48,7 +50,11 @@ func openRoot(path, id string, pid int) (*root, error) {
 		return nil, fmt.Errorf("root %s: %w", path, err)
 	}
 	r := &root{fd: fd}
-	if err = errors.Join(r.check(id), r.cover(pid)); err == nil {
+	real, err := os.Readlink(r.path())
+	if err = errors.Join(err, unix.Statx(fd, "", unix.AT_EMPTY_PATH, statxMask, &r.stat)); err == nil {
+		err = errors.Join(r.check(real, id), r.cover(real, pid))
+	}
+	if err == nil {
 		r.tree, err = os.OpenRoot(r.path())
 	}
 	if err != nil {
@@ -69,47 +75,56 @@ func (r *root) close() {
 // path is a name of the root in this process.
 func (r *root) path() string { return fmt.Sprintf("/proc/self/fd/%d", r.fd) }
 
-// check checks that the root is the container's own, and finds its layers.
-func (r *root) check(id string) error {
-	path, err := os.Readlink(r.path())
-	serr := unix.Statx(r.fd, "", unix.AT_EMPTY_PATH, statxMask, &r.stat)
-	same, merr := r.mounts()
-	if err := errors.Join(err, serr, merr); err != nil {
+const (
+	fuseOverlay = "fuse.fuse-overlayfs"
+	// nativeSnapshots is in the path of each snapshot of containerd's native snapshotter.
+	nativeSnapshots = ".native/snapshots/"
+)
+
+// check checks that the root at a path is the container's own, and finds its layers.
+func (r *root) check(path, id string) error {
+	same, err := r.mounts()
+	if err != nil {
 		return err
 	}
-	mountpoint := path == r.mount.Mountpoint
 	_, readOnly := options(r.mount.Options + "," + r.mount.VFSOptions)["ro"]
+	overlay := r.mount.FSType == "overlay" || r.mount.FSType == fuseOverlay
+	_, snapshot, native := strings.Cut(r.mount.Root, nativeSnapshots)
+	_, nerr := strconv.ParseUint(snapshot, 10, 64)
+	whole, at, alone := path == r.mount.Mountpoint, r.mount.Mountpoint, len(same) == 1
+	for _, m := range same { // podman binds a root to a second place if the container has users of its own
+		if len(same) == 2 && madeFor(m.Mountpoint, id) {
+			at, alone = m.Mountpoint, true
+		}
+	}
 	switch {
 	case path == "/":
 		return errors.New("it is the root of this machine")
 	case readOnly:
 		return errors.New("it is read-only on this machine")
-	case r.mount.FSType == "overlay" || r.mount.FSType == fuseOverlay:
-		return r.overlay(same, mountpoint, id)
-	case strings.Contains(r.mount.Root, nativeSnapshots):
-		return r.native(same, mountpoint, id)
-	case !madeFor(path, id):
+	case overlay && !(whole && r.mount.Root == "/"):
+		return errors.New("it is a part of an overlay")
+	case native && !(whole && nerr == nil && strings.HasSuffix(path, "/"+id+"/rootfs")):
+		return errors.New("a snapshot that is not this container's")
+	case (overlay || native) && !alone:
+		return fmt.Errorf("it is shared: the same files are mounted %d times", len(same))
+	case overlay:
+		r.dirs = r.layers(at)
+	case !native && !madeFor(path, id):
 		return fmt.Errorf("a directory on %s that no engine made for this container alone", r.mount.FSType)
 	}
 	return nil
 }
 
-// mounts sets the mount of the root, by its ID (proc_pid_fdinfo(5); statx(2) has it since Linux 5.8), and returns all
-// mounts of the same files or a part of them.
+// mounts sets the mount of the root, and returns all mounts of the same files or a part of them.
 func (r *root) mounts() (same []*mountinfo.Info, err error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", r.fd))
-	all, merr := mountinfo.GetMounts(nil)
-	if err := errors.Join(err, merr); err != nil {
-		return nil, err
+	all, err := mountinfo.GetMounts(nil)
+	i := slices.IndexFunc(all, func(m *mountinfo.Info) bool { return uint64(m.ID) == r.stat.Mnt_id })
+	if err == nil && i < 0 {
+		err = errors.New("its mount is not in /proc/self/mountinfo")
 	}
-	var id int
-	_, after, _ := strings.Cut(string(text), "mnt_id:")
-	if _, err := fmt.Sscan(after, &id); err != nil {
+	if err != nil {
 		return nil, err
-	}
-	i := slices.IndexFunc(all, func(m *mountinfo.Info) bool { return m.ID == id })
-	if i < 0 {
-		return nil, errors.New("its mount is not in /proc/self/mountinfo")
 	}
 	r.mount = all[i]
 	within := strings.TrimSuffix(r.mount.Root, "/") + "/"
@@ -124,20 +139,15 @@ func (r *root) mounts() (same []*mountinfo.Info, err error) {
 
 // cover finds the names that the mounts of a process cover; 0 is no process. At a createRuntime hook, the process has the
 // container's mounts, below the path of the root on this machine (runtime-spec, config.md).
-func (r *root) cover(pid int) error {
+func (r *root) cover(path string, pid int) error {
 	if pid == 0 {
 		return nil
 	}
-	path, err := os.Readlink(r.path())
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
 	if err != nil {
 		return err
 	}
-	f, err := os.Open(fmt.Sprintf("/proc/%d/mountinfo", pid))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	all, err := mountinfo.GetMountsFromReader(f, nil)
+	all, err := mountinfo.GetMountsFromReader(bytes.NewReader(text), nil)
 	r.covered = map[string]bool{}
 	for _, m := range all {
 		if name, below := strings.CutPrefix(m.Mountpoint, path+"/"); below {
@@ -145,43 +155,6 @@ func (r *root) cover(pid int) error {
 		}
 	}
 	return err
-}
-
-const (
-	fuseOverlay = "fuse.fuse-overlayfs"
-	// nativeSnapshots is in the path of each snapshot of containerd's native snapshotter.
-	nativeSnapshots = ".native/snapshots/"
-)
-
-// overlay checks an overlay, and finds its layers.
-func (r *root) overlay(same []*mountinfo.Info, mountpoint bool, id string) error {
-	at, alone := r.mount.Mountpoint, len(same) == 1
-	for _, m := range same { // podman binds a root to a second place if the container has users of its own
-		if len(same) == 2 && madeFor(m.Mountpoint, id) {
-			at, alone = m.Mountpoint, true
-		}
-	}
-	switch {
-	case !mountpoint || r.mount.Root != "/":
-		return errors.New("it is a part of an overlay")
-	case !alone:
-		return fmt.Errorf("it is shared: the same overlay is mounted %d times", len(same))
-	}
-	r.dirs = r.layers(at)
-	return nil
-}
-
-// native checks a directory of containerd's native snapshotter, which makes one for each container.
-func (r *root) native(same []*mountinfo.Info, mountpoint bool, id string) error {
-	_, number, _ := strings.Cut(r.mount.Root, nativeSnapshots)
-	_, err := strconv.ParseUint(number, 10, 64)
-	switch {
-	case !mountpoint || err != nil || !strings.HasSuffix(r.mount.Mountpoint, "/"+id+"/rootfs"):
-		return errors.New("a snapshot that is not this container's")
-	case len(same) != 1:
-		return fmt.Errorf("it is shared: the snapshot is mounted %d times", len(same))
-	}
-	return nil
 }
 
 // madeFor reports whether docker or podman has made the directory at a path for the container id, by their own files
@@ -277,14 +250,11 @@ func (r *root) inUse(except int) error {
 
 // openAt opens a file below a directory, and never waits for a FIFO or device.
 func openAt(dir int, name string, flags int) (int, error) {
-	if name == "" {
-		name = "."
-	}
 	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY), Resolve: beneath}
 	for {
 		fd, err := unix.Openat2(dir, name, &how)
 		if !errors.Is(err, unix.EINTR) {
-			return fd, os.NewSyscallError("openat2", err)
+			return fd, err
 		}
 	}
 }
@@ -294,22 +264,21 @@ var errNotRegular = errors.New("not a regular file")
 
 // openFile opens a regular file of the root. Nothing else is opened: a container can make devices, and opening one may
 // change this machine, as a watchdog does.
-func (r *root) openFile(name string) (int, error) {
+func (r *root) openFile(name string) (*os.File, error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: beneath}
 	fd, err := unix.Openat2(r.fd, name, &how)
 	if err != nil {
-		return fd, os.NewSyscallError("openat2", err)
+		return nil, err
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return -1, os.NewSyscallError("fstat", err)
+	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = errNotRegular
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return -1, errNotRegular
+	if err != nil {
+		return nil, err
 	}
-	opened, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	return opened, os.NewSyscallError("open", err)
+	return os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
 }
 
 // options returns the values of a list of mount options; those of one name are separated by colons.

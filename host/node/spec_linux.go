@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
+	"strings"
 )
 
 type spec struct {
@@ -43,12 +43,12 @@ func readSpec(path, bundle string) (*spec, error) {
 
 // findVolumes notes the mounts of this machine's files, except those that engines make for each container.
 func (s *spec) findVolumes() {
-	engines := []string{"/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/.containerenv", "/run/secrets", "/etc/mtab"}
-	system := regexp.MustCompile("^/(dev|proc|sys)/")
+	usual := []string{"/dev", "/proc", "/sys", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/.containerenv", "/run/secrets", "/etc/mtab"}
 	for _, m := range s.Mounts {
 		bind := m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind")
 		at := filepath.Clean("/" + m.Destination)
-		if bind && !slices.Contains(engines, at) && !system.MatchString(at) {
+		within := func(dir string) bool { return strings.HasPrefix(at+"/", dir+"/") }
+		if bind && !slices.ContainsFunc(usual, within) {
 			s.volumes = append(s.volumes, at)
 		}
 	}

@@ -108,12 +108,11 @@ func (s *start) work(spec *spec, set settings) error {
 	if err != nil {
 		return err
 	}
-	l := &looker{root: r, bounds: &s.limits, cache: cache, maker: fmt.Sprint(s.Maker, set.fixes), done: map[string]bool{}, use: "hit"}
+	l := &looker{root: r, bounds: &s.limits, cache: cache, maker: fmt.Sprint(s.Maker, set.fixes), done: map[string]bool{}, use: "hit", buf: make([]byte, bufferSize)}
 	if r.dirs[0].own {
 		l.use = "none"
 	}
-	l.until = time.Now().Add(l.time)
-	l.Examiner = examiner.Examiner{Until: l.until, Fixes: set.fixes, Dir: cache.dir}
+	l.Examiner = examiner.Examiner{Until: time.Now().Add(l.time), Fixes: set.fixes, Dir: cache.dir}
 	found, err := l.find()
 	s.record.Examined, s.record.Cache = l.examined, l.use
 	if err != nil {

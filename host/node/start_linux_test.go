@@ -60,8 +60,8 @@ func (c *container) looker() *looker {
 	cache, err := openCache(c.state)
 	c.must(err)
 	b := defaultBounds
-	b.until = time.Now().Add(time.Minute)
-	return &looker{root: r, bounds: &b, cache: cache, done: map[string]bool{}, Examiner: examiner.Examiner{Until: b.until, Dir: c.state}}
+	e := examiner.Examiner{Until: time.Now().Add(time.Minute), Dir: c.state}
+	return &looker{root: r, bounds: &b, cache: cache, done: map[string]bool{}, Examiner: e, buf: make([]byte, bufferSize)}
 }
 
 // A file of the container that is known to be patched is not looked at.
@@ -234,8 +234,7 @@ func TestUnread(t *testing.T) {
 	defer dir.Close()
 	closed := -1 // each call fails with EBADF
 	b := defaultBounds
-	b.until = time.Now().Add(time.Minute)
-	l := &looker{root: &root{fd: closed}, bounds: &b, inodes: map[inode]*target{}, found: &findings{}}
+	l := &looker{root: &root{fd: closed}, bounds: &b, Examiner: examiner.Examiner{Until: time.Now().Add(time.Minute)}, inodes: map[inode]*target{}, found: &findings{}}
 	for what, err := range map[string]error{
 		"a file":                l.file(closed, "clock", "bin/clock"),
 		"a directory":           l.walk(closed, "bin", "bin", 1),
@@ -249,7 +248,7 @@ func TestUnread(t *testing.T) {
 	if _, _, err := l.shows(&target{}, "bin/clock"); !errors.Is(err, unix.EBADF) {
 		t.Errorf("a file of the root: got %v", err)
 	}
-	if _, err := l.look(closed); !errors.Is(err, unix.EBADF) || l.found.Cut != "" {
+	if _, err := l.look(closed); !errors.Is(err, unix.EBADF) || l.cut {
 		t.Errorf("a look: got %v", err)
 	}
 }
@@ -340,8 +339,9 @@ func TestMatches(t *testing.T) {
 		string(program): true, change(4, 1): false, change(18, 183): false, change(19, 1): false, change(0, 0): false,
 		"text": false, strings.Repeat("\x00", 100): false,
 	} {
-		f := openText(t, content)
-		if got := isELF(int(f.Fd())); got != want {
+		head := make([]byte, headSize)
+		copy(head, content)
+		if got := isELF(head); got != want {
 			t.Errorf("%q: got %v", content[:min(len(content), 20)], got)
 		}
 	}
@@ -364,19 +364,6 @@ func TestMatches(t *testing.T) {
 	if (&target{Size: 3}).isResult(strings.NewReader("abc"), 3) {
 		t.Error("a file without a patch is not one that is patched")
 	}
-}
-
-// openText is an open file with a text.
-func openText(t *testing.T, text string) *os.File {
-	f, err := os.CreateTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	if _, err := f.WriteString(text); err != nil {
-		t.Fatal(err)
-	}
-	return f
 }
 
 // A call site that cannot be patched is left in the record, at each start, and the fallback does not reach a static program.
@@ -549,7 +536,7 @@ func TestTogether(t *testing.T) {
 	defer other.Close()
 	n.must(unix.Flock(int(other.Fd()), unix.LOCK_EX))
 	n.within(5*time.Second, func() {
-		n.expect(c.start(func(s *start) { s.limits.time = 50 * time.Millisecond }), Skipped, "still examines the same image")
+		n.expect(c.start(func(s *start) { s.limits.time = 50 * time.Millisecond }), Skipped, "over a bound")
 	})
 	// Nobody waits for what is known.
 	known, err := os.Open(image)
