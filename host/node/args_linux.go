@@ -60,17 +60,8 @@ func parseArgs(args []string) command {
 			*to = value
 		}
 	}
+	if c.config == "" { // crun's option is not relative to the bundle (src/create.c)
+		c.config = filepath.Join(c.bundle, "config.json")
+	}
 	return c
-}
-
-// bundleFiles returns the directory of the bundle and the path of its config.json.
-func (c *command) bundleFiles() (dir, config string, err error) {
-	if dir, err = filepath.Abs(c.bundle); err != nil {
-		return "", "", err
-	}
-	if c.config == "" {
-		return dir, filepath.Join(dir, "config.json"), nil
-	}
-	config, err = filepath.Abs(c.config) // crun's option is not relative to the bundle (src/create.c)
-	return dir, config, err
 }

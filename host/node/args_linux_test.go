@@ -39,8 +39,9 @@ func TestParseArgs(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", line, got, want)
 		}
 	}
-	c := parseArgs(strings.Fields("create --bundle /b -f /other.json c1"))
-	if dir, config, err := c.bundleFiles(); dir != "/b" || config != "/other.json" || err != nil {
-		t.Errorf("got %s, %s, %v", dir, config, err)
+	for line, want := range map[string]string{"create --bundle /b -f other.json c1": "other.json", "create -b /b c1": "/b/config.json", "create c1": "config.json"} {
+		if c := parseArgs(strings.Fields(line)); c.config != want {
+			t.Errorf("%s: got %s, want %s", line, c.config, want)
+		}
 	}
 }

@@ -56,8 +56,8 @@ func newTestStart(state string) *start {
 		Library:   func() []byte { return []byte("library") },
 		Library32: func() []byte { return []byte("library32") },
 	}
-	s := newStart(o, "runtime", "c1")
-	s.load = func() (Config, error) { return Config{State: state}, nil }
+	s := newStart(o, "runtime", Config{State: state}, nil)
+	s.record.Container = "c1"
 	return s
 }
 

@@ -3,11 +3,13 @@
 package node
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
@@ -29,16 +31,15 @@ const memoryLimit = 12 << 20
 func Main(args []string, o Options) int {
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(memoryLimit)
+	config, err := LoadConfig() // the error is that of a start
 	if len(args) == 1 && args[0] == HookVerb {
-		return hook(os.Stdin, &o)
+		return hook(os.Stdin, newStart(&o, HookVerb, config, err))
 	}
 	c := parseArgs(args)
 	if c.starts() {
-		s := newStart(&o, "runtime", c.container)
-		dir, config, err := c.bundleFiles()
-		if err == nil {
-			err = s.run(dir, config)
-		}
+		s := newStart(&o, "runtime", config, err)
+		s.record.Container = c.container
+		err := s.run(c.bundle, c.config)
 		if errors.Is(err, errRequired) {
 			c.report("error", err)
 			return 1
@@ -47,20 +48,18 @@ func Main(args []string, o Options) int {
 			c.report("warning", err)
 		}
 	}
-	c.report("error", execute(args))
+	c.report("error", execute(config.Runtime, args))
 	return 1
 }
 
 // hook reads the state of a container (runtime-spec, runtime.md), and patches its files. The runtime refuses the
 // container if the status is not 0.
-func hook(stdin io.Reader, o *Options) int {
+func hook(stdin io.Reader, s *start) int {
 	var state struct {
 		ID, Bundle string
 		Pid        int
 	}
-	const maxState = 4 << 20
-	s := newStart(o, HookVerb, "")
-	err := json.NewDecoder(io.LimitReader(stdin, maxState)).Decode(&state)
+	err := json.NewDecoder(stdin).Decode(&state)
 	if err == nil {
 		s.record.Container, s.pid = state.ID, state.Pid
 		err = s.run(state.Bundle, filepath.Join(state.Bundle, "config.json"))
@@ -78,45 +77,33 @@ func hook(stdin io.Reader, o *Options) int {
 // finds its own was led back here by a link or a script.
 const guard = "VFIX_RUNTIME_PID"
 
-// execute replaces this process by the real runtime, and returns only if that is not possible.
-func execute(args []string) error {
-	pid := strconv.Itoa(os.Getpid())
-	if os.Getenv(guard) == pid {
-		return errors.New("the configured runtime leads back to vfix-runtime")
+// execute replaces this process by the configured runtime, else by runc or crun, whichever is found first. It returns only
+// if that is not possible.
+func execute(configured string, args []string) error {
+	real, pid := cmp.Or(configured, findRuntime()), strconv.Itoa(os.Getpid())
+	switch {
+	case os.Getenv(guard) == pid:
+		return fmt.Errorf("the runtime leads back to vfix-runtime; name the real one in %s", ConfigPath())
+	case real == "":
+		return fmt.Errorf("neither runc nor crun is in PATH; name the runtime in %s", ConfigPath())
 	}
-	c, _ := LoadConfig() // an error was reported
-	real, err := realRuntime(c.Runtime)
-	if err == nil {
-		err = os.Setenv(guard, pid)
-	}
-	if err != nil {
-		return err
-	}
+	_ = os.Setenv(guard, pid) // both are valid
 	return fmt.Errorf("runtime %s: %w", real, unix.Exec(real, append([]string{real}, args...), os.Environ()))
 }
 
 // usualPath is searched after PATH: engines start their runtimes with an environment of their own.
 const usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// realRuntime returns the configured runtime, else runc or crun, whichever is found first. Neither is a link to this program.
-func realRuntime(configured string) (string, error) {
-	if configured != "" {
-		return configured, nil
-	}
-	self, err := os.Stat("/proc/self/exe")
-	if err != nil {
-		return "", err
-	}
+func findRuntime() string {
 	for _, name := range []string{"runc", "crun"} {
 		for dir := range strings.SplitSeq(os.Getenv("PATH")+":"+usualPath, ":") {
-			path := filepath.Join(dir, name)
-			fi, err := os.Stat(path)
-			if err == nil && filepath.IsAbs(dir) && fi.Mode().IsRegular() && unix.Access(path, unix.X_OK) == nil && !os.SameFile(fi, self) {
-				return path, nil
+			path, err := exec.LookPath(filepath.Join(dir, name))
+			if err == nil && filepath.IsAbs(path) {
+				return path
 			}
 		}
 	}
-	return "", errors.New("neither runc nor crun is in PATH; name the runtime in " + ConfigPath())
+	return ""
 }
 
 // report writes one line to the log of the runtime, in the form of logrus, which engines read; to stderr without a log.

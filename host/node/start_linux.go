@@ -24,33 +24,31 @@ type Options struct {
 // start is one start of a container.
 type start struct {
 	*Options
-	load   func() (Config, error) // LoadConfig
-	limits bounds
-	config Config
-	record Record
+	limits       bounds
+	config       Config
+	configFailed error // nil if it could be read
+	record       Record
 	// unrecorded: the record could not be written.
 	unrecorded bool
 	pid        int // of the container's first process, which waits for the hook; 0 without a hook
 }
 
-// newStart returns the start of a container through a door.
-func newStart(o *Options, door, id string) *start {
-	return &start{Options: o, load: LoadConfig, limits: defaultBounds, record: Record{Door: door, Container: id}}
+// newStart returns a start through a door, with the result of LoadConfig.
+func newStart(o *Options, door string, config Config, err error) *start {
+	return &start{Options: o, config: config, configFailed: err, limits: defaultBounds, record: Record{Door: door}}
 }
 
 // errRequired: the container must not start, because something is left.
 var errRequired = errors.New("container not started: unpatched files are left, and the configuration or an annotation has required=true")
 
-// run is the work of a start: the configuration, the files of the container, the record. Its error is errRequired, or
+// run is the work of a start: the settings, the files of the container, the record. Its error is errRequired, or
 // says why the container starts unpatched.
 func (s *start) run(bundle, configPath string) error {
 	begun := time.Now()
 	s.record.Time, s.record.Vfix, s.record.Result = begun.UTC(), s.Version, Skipped
-	config, err := s.load()
-	s.config = config
-	spec, serr := readSpec(configPath, bundle)
+	spec, err := readSpec(configPath, bundle)
 	var set settings
-	if err = errors.Join(err, serr); err == nil {
+	if err = errors.Join(s.configFailed, err); err == nil {
 		set, err = s.config.decide(spec.Annotations)
 	}
 	switch {

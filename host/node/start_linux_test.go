@@ -605,7 +605,7 @@ func TestKilledAtTheEnd(t *testing.T) {
 // With required, a container in which something is left does not start.
 func TestRequired(t *testing.T) {
 	n := newNode(t)
-	required := func(s *start) { s.load = func() (Config, error) { return Config{State: n.state, Required: true}, nil } }
+	required := func(s *start) { s.config.Required = true }
 	image := n.image("bin/clock")
 	n.expect(n.container(image).start(required), Patched, "")
 	n.must(unix.Setxattr(image+"/bin/clock", "security.ima", []byte("\x01hash"), 0))
@@ -676,7 +676,7 @@ func TestErrors(t *testing.T) {
 	n := newNode(t)
 	image := n.image("bin/clock")
 	c := n.container(image)
-	broken := func(s *start) { s.load = func() (Config, error) { return Config{State: n.state}, os.ErrInvalid } }
+	broken := func(s *start) { s.configFailed = os.ErrInvalid }
 	n.expect(c.start(broken), Skipped, "invalid argument")
 	c.annotations = map[string]string{AnnotationFallback: "true"}
 	n.expect(c.start(func(s *start) { s.Library = func() []byte { panic("fault") } }), Skipped, "internal error: fault")
