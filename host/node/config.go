@@ -7,11 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"vfix.dev/vfix/internal/addedfiles"
@@ -99,33 +99,21 @@ func LoadConfig() (Config, error) {
 }
 
 // ParseConfig reads the content of a configuration file.
-func ParseConfig(text []byte) (Config, error) {
+func ParseConfig(text []byte) (c Config, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
-	var c Config
 	if err := d.Decode(&c); err != nil {
 		return Config{}, err
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return Config{}, errors.New("text behind the object")
+	if !slices.Contains([]string{"", Always, OptIn}, c.Enabled) {
+		return c, fmt.Errorf("enabled: got %q, want %q or %q", c.Enabled, Always, OptIn)
 	}
-	return c, c.check()
-}
-
-func (c *Config) check() error {
-	switch {
-	case c.Enabled != "" && c.Enabled != Always && c.Enabled != OptIn:
-		return fmt.Errorf("enabled: got %q, want %q or %q", c.Enabled, Always, OptIn)
-	case c.Runtime != "" && !filepath.IsAbs(c.Runtime):
-		return fmt.Errorf("runtime: %q is not an absolute path", c.Runtime)
-	case c.State != "" && !filepath.IsAbs(c.State):
-		return fmt.Errorf("state: %q is not an absolute path", c.State)
-	case c.Fix != "":
-		if _, err := addedfiles.ParseFixes(c.Fix); err != nil {
-			return fmt.Errorf("fix: %w", err)
+	for name, path := range map[string]string{"runtime": c.Runtime, "state": c.State} {
+		if path != "" && !filepath.IsAbs(path) {
+			return c, fmt.Errorf("%s: %q is not an absolute path", name, path)
 		}
 	}
-	return nil
+	return c, nil
 }
 
 // settings are those of one container.

@@ -9,9 +9,9 @@ import (
 func TestParseConfig(t *testing.T) {
 	for text, want := range map[string]string{
 		"{}": "", `{"enabled": "always"}`: "", `{"runtime": "/usr/bin/crun", "enabled": "opt-in", "fallback": true, "fix": "java-cgroups", "required": true, "state": "/s"}`: "",
-		"": "EOF", "{": "EOF", "[]": "array", "{} {}": "behind the object", `{"fail_closed": true}`: "fail_closed", `{"required": "true"}`: "required",
+		"": "EOF", "{": "EOF", "[]": "array", `{"fail_closed": true}`: "fail_closed", `{"required": "true"}`: "required",
 		`{"enabled": "sometimes"}`: "enabled", `{"runtime": "runc"}`: "not an absolute path", `{"state": "s"}`: "not an absolute path",
-		`{"cache_bytes": 1}`: "cache_bytes", `{"fix": "all"}`: "fix",
+		`{"cache_bytes": 1}`: "cache_bytes",
 	} {
 		_, err := ParseConfig([]byte(text))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -45,6 +45,9 @@ func TestDecide(t *testing.T) {
 		if got := fmt.Sprint(s, err); got != tc.want {
 			t.Errorf("%+v, %v: got %s, want %s", tc.config, tc.annotations, got, tc.want)
 		}
+	}
+	if _, err := (&Config{Fix: "all"}).decide(nil); err == nil || !strings.Contains(err.Error(), "configuration: fix") {
+		t.Errorf("fix: got %v", err)
 	}
 	for _, name := range []string{"enable", "fallback", "required", "fix"} {
 		if _, err := (&Config{}).decide(annotated(name, "yes")); err == nil || !strings.Contains(err.Error(), name) {

@@ -25,7 +25,7 @@ func (r *root) read(name string) ([]byte, error) {
 	if r.covered[name] {
 		return nil, fmt.Errorf("/%s: a mount of the container is there", name)
 	}
-	f, err := r.openFile(name)
+	f, st, err := r.openFile(name)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}
@@ -33,11 +33,10 @@ func (r *root) read(name string) ([]byte, error) {
 		return nil, fmt.Errorf("/%s: %w", name, err)
 	}
 	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, maxAdded))
-	if err == nil && len(content) == maxAdded {
-		err = fmt.Errorf("/%s: not less than %d bytes", name, maxAdded)
+	if st.Size > maxAdded {
+		return nil, fmt.Errorf("/%s: more than %d bytes", name, maxAdded)
 	}
-	return content, err
+	return io.ReadAll(io.LimitReader(f, st.Size))
 }
 
 // put writes a file, if the root does not have it, and the directories that are missing. Their owner is that of the root
@@ -63,8 +62,7 @@ func (r *root) put(name string, body []byte, mode fs.FileMode) error {
 // putFallback adds the preload library and names it in ld.so.preload. Programs that load no library are not reached.
 func (r *root) putFallback(o *Options) error {
 	wide := slices.ContainsFunc(addedfiles.Loaders32, func(name string) bool {
-		fd, err := unix.Openat2(r.fd, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_XDEV})
-		unix.Close(fd)
+		_, err := r.tree.Lstat(name)
 		return err == nil
 	})
 	preload, err := r.read(addedfiles.Preload)

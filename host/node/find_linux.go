@@ -96,16 +96,15 @@ func (l *looker) directory(d directory) (*findings, error) {
 func (l *looker) compare(d directory, targets []*target) (same bool, err error) {
 	same = true
 	for _, t := range targets {
-		var originals, patchedNames []string
+		var patchedNames []string
 		for _, name := range t.Names {
 			original, patched, err := l.shows(t, name)
-			if err != nil {
-				return false, err
-			}
 			var st unix.Stat_t
 			switch {
+			case err != nil:
+				return false, err
 			case original:
-				originals = append(originals, name)
+				t.todo = append(t.todo, name)
 			case patched:
 				patchedNames = append(patchedNames, name)
 				l.done[name] = true
@@ -113,9 +112,9 @@ func (l *looker) compare(d directory, targets []*target) (same bool, err error) 
 				same = false
 			}
 		}
-		t.gone = len(originals)+len(patchedNames) == 0
-		if len(originals) > 0 {
-			t.todo = append(originals, patchedNames...)
+		t.gone = len(t.todo)+len(patchedNames) == 0
+		if len(t.todo) > 0 {
+			t.todo = append(t.todo, patchedNames...)
 		}
 	}
 	return same, nil
@@ -126,15 +125,11 @@ func (l *looker) shows(t *target, name string) (original, patched bool, err erro
 	if l.covered[name] {
 		return false, false, nil
 	}
-	f, err := l.openFile(name)
+	f, st, err := l.openFile(name)
 	if err != nil {
 		return false, false, unread(name, err)
 	}
 	defer f.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return false, false, unread(name, err)
-	}
 	original = t.matches(&st)
 	return original, !original && t.isResult(f, st.Size), nil
 }

@@ -135,22 +135,6 @@ func (l *looker) walk(at int, base, name string, depth int) error {
 
 // visit looks at one entry of an open directory, except names that are known to be patched.
 func (l *looker) visit(dir int, e fs.DirEntry, name string, depth int) error {
-	if err := l.entry(); err != nil {
-		return err
-	}
-	switch {
-	case l.done[name], name == staging:
-		return nil
-	case e.IsDir():
-		return l.walk(dir, e.Name(), name, depth+1)
-	case e.Type().IsRegular():
-		return l.file(dir, e.Name(), name)
-	}
-	return nil
-}
-
-// entry counts a directory entry.
-func (l *looker) entry() error {
 	l.visited++
 	l.entries--
 	switch {
@@ -158,6 +142,12 @@ func (l *looker) entry() error {
 		return fmt.Errorf("%w: too many files and directories", errBound)
 	case time.Now().After(l.Until):
 		return fmt.Errorf("%w: more than %v", errBound, l.time)
+	case l.done[name], name == staging:
+		return nil
+	case e.IsDir():
+		return l.walk(dir, e.Name(), name, depth+1)
+	case e.Type().IsRegular():
+		return l.file(dir, e.Name(), name)
 	}
 	return nil
 }
@@ -244,7 +234,8 @@ func (l *looker) openELF(dir int, base, name string) (*os.File, error) {
 	}
 	unix.Close(fd) // most files: an os.File would take two more system calls
 	if err == nil && head == [headSize]byte{} {
-		return l.openFile(name)
+		shown, _, err := l.openFile(name)
+		return shown, err
 	}
 	return nil, err
 }

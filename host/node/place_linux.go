@@ -106,16 +106,11 @@ func (r *root) name(staged string, names []string) error {
 
 // rewrite makes the patched file of a target.
 func (r *root) rewrite(t *target, w *os.File) error {
-	original, err := r.openFile(t.todo[0])
+	original, st, err := r.openFile(t.todo[0])
 	if err != nil {
 		return err
 	}
 	defer original.Close()
-	fd := int(original.Fd())
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return err
-	}
 	if !t.matches(&st) {
 		return errOther
 	}
@@ -124,13 +119,13 @@ func (r *root) rewrite(t *target, w *os.File) error {
 	}
 	const immutable, appendOnly, verity = 0x10, 0x20, 0x100000 // FS_…_FL of uapi/linux/fs.h
 	const marked = immutable | appendOnly | verity
-	if flags, err := unix.IoctlGetInt(fd, unix.FS_IOC_GETFLAGS); err == nil && flags&marked != 0 {
+	if flags, err := unix.IoctlGetInt(int(original.Fd()), unix.FS_IOC_GETFLAGS); err == nil && flags&marked != 0 {
 		return fmt.Errorf("it is immutable (flags %#x)", flags&marked)
 	}
 	if err := t.write(w, original); err != nil {
 		return err
 	}
-	return copyMetadata(fd, int(w.Fd()), &st)
+	return copyMetadata(int(original.Fd()), int(w.Fd()), &st)
 }
 
 // write makes the patched file: a clone or a sparse copy of the original, whose old bytes are compared first.

@@ -262,23 +262,23 @@ func openAt(dir int, name string, flags int) (int, error) {
 // errNotRegular: a file is a device, a FIFO, a socket or a directory.
 var errNotRegular = errors.New("not a regular file")
 
-// openFile opens a regular file of the root. Nothing else is opened: a container can make devices, and opening one may
+// openFile opens a regular file of the root, and returns what it is. Nothing else is opened: a container can make devices, and opening one may
 // change this machine, as a watchdog does.
-func (r *root) openFile(name string) (*os.File, error) {
+func (r *root) openFile(name string) (f *os.File, st unix.Stat_t, err error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: beneath}
 	fd, err := unix.Openat2(r.fd, name, &how)
 	if err != nil {
-		return nil, err
+		return nil, st, err
 	}
 	defer unix.Close(fd)
-	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
 		err = errNotRegular
 	}
 	if err != nil {
-		return nil, err
+		return nil, st, err
 	}
-	return os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
+	f, err = os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
+	return f, st, err
 }
 
 // options returns the values of a list of mount options; those of one name are separated by colons.
