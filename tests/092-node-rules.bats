@@ -49,7 +49,7 @@ sign() {
 configure() { jq -n --arg state "$work/state" --arg runtime "$work/runtime" "{state: \$state, runtime: \$runtime} + $1" >/etc/vfix/vfix.json; }
 
 # start [COMMAND...]: runs vfix-runtime by the command.
-start() { run "$@" "$VFIX_RUNTIME" --log "$work/log" create --bundle "$work/bundle" c1; }
+start() { run "$@" "$VFIX_RUNTIME" --log "$work/log" --log-format json create --bundle "$work/bundle" c1; }
 
 record() { tail -n 1 "$work/state/starts.jsonl" | jq -r "$1"; }
 
@@ -95,10 +95,10 @@ record() { tail -n 1 "$work/state/starts.jsonl" | jq -r "$1"; }
 	PATH=$work:$PATH start
 	expect status "$status" 0
 	expect 'calls of the runtime' "$(wc -l <"$work/started")" 1
-	expect_match 'the log' "$(cat "$work/log")" 'level=warning msg="vfix: /etc/vfix/vfix.json: json: cannot unmarshal'
+	expect_match 'the log' "$(cat "$work/log")" '"level":"warning","msg":"vfix: /etc/vfix/vfix.json: json: cannot unmarshal'
 	configure '{state: "/dev/null/vfix"}'
 	start
-	expect_match 'the last line of the log' "$(tail -n 1 "$work/log")" "level=warning msg=\"$lost\""
+	expect_match 'the last line of the log' "$(tail -n 1 "$work/log")" "\"level\":\"warning\",\"msg\":\"$lost\""
 	run "$VFIX_RUNTIME" create --bundle "$work/bundle" c1
 	expect 'stderr without a log' "$output" "$lost"
 	expect 'calls of the runtime' "$(wc -l <"$work/started")" 3

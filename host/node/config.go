@@ -154,18 +154,17 @@ func userDir(variable, usual string) string {
 	text, _ := os.ReadFile("/proc/self/uid_map")
 	_, _ = fmt.Sscan(string(text), &inside, &outside)
 	uid := outside + os.Geteuid() - inside
-	if uid == 0 {
-		return ""
-	}
-	if dir := os.Getenv(variable); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "vfix")
-	}
-	home := os.Getenv("HOME")
+	dir, home := os.Getenv(variable), os.Getenv("HOME")
 	if u, err := user.LookupId(strconv.Itoa(uid)); home == "" && err == nil {
 		home = u.HomeDir
 	}
-	if !filepath.IsAbs(home) {
+	switch {
+	case uid == 0:
 		return ""
+	case filepath.IsAbs(dir):
+		return filepath.Join(dir, "vfix")
+	case filepath.IsAbs(home):
+		return filepath.Join(home, usual, "vfix")
 	}
-	return filepath.Join(home, usual, "vfix")
+	return ""
 }

@@ -106,19 +106,19 @@ func findRuntime() string {
 	return ""
 }
 
-// report writes one line to the log of the runtime, in the form of logrus, which engines read; to stderr without a log.
+// report writes one line to the log of the runtime: of one in JSON, engines read these members. Without a log, it is on
+// stderr.
 func (c *command) report(level string, err error) {
 	text := "vfix: " + OneLine(err.Error())
 	if c.log != "" {
 		const logMode = 0o644 // as runc's
-		now := time.Now().UTC().Format(time.RFC3339)
-		line := fmt.Sprintf("time=%q level=%s msg=%q\n", now, level, text)
+		line := text
 		if c.logFormat == "json" {
-			b, _ := json.Marshal(map[string]string{"level": level, "msg": text, "time": now})
-			line = string(b) + "\n"
+			b, _ := json.Marshal(map[string]string{"level": level, "msg": text, "time": time.Now().UTC().Format(time.RFC3339)})
+			line = string(b)
 		}
 		if f, oerr := os.OpenFile(c.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NONBLOCK, logMode); oerr == nil {
-			_, werr := f.WriteString(line)
+			_, werr := f.WriteString(line + "\n")
 			if errors.Join(werr, f.Close()) == nil {
 				return
 			}

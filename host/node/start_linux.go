@@ -123,16 +123,20 @@ func (s *start) work(spec *spec, set settings) error {
 // apply puts everything into the root, and completes the record.
 func (s *start) apply(r *root, targets []*target, set settings) error {
 	var todo []*target
+	var files []addition
 	for _, t := range targets {
 		if len(t.todo) == 0 || t.Empty() {
 			continue
 		}
-		if s.limits.written -= t.Size; s.limits.written < 0 {
-			t.gone = true
-			s.record.Left = append(s.record.Left, leftover{t.path(), errBound.Error() + ": too many bytes of patched files"})
-			continue
-		}
+		s.limits.written -= t.Size
+		over := s.limits.written < 0
 		todo = append(todo, t)
+		files = append(files, addition{t.todo, func(w *os.File) error {
+			if over {
+				return fmt.Errorf("%w: too many bytes of patched files", errBound)
+			}
+			return r.rewrite(t, w)
+		}})
 	}
 	if len(todo) > 0 || set.fallback {
 		if err := r.inUse(s.pid); err != nil {
@@ -143,15 +147,10 @@ func (s *start) apply(r *root, targets []*target, set settings) error {
 		return err
 	}
 	if set.fallback {
-		if err := r.putFallback(s.Options); err != nil {
+		err := r.putFallback(s.Options)
+		if s.record.Fallback = err == nil; err != nil {
 			s.record.Left = append(s.record.Left, leftover{Reason: "fallback: " + err.Error()})
-		} else {
-			s.record.Fallback = true
 		}
-	}
-	files := make([]addition, len(todo))
-	for i, t := range todo {
-		files[i] = addition{t.todo, func(w *os.File) error { return r.rewrite(t, w) }}
 	}
 	for i, err := range r.place(files) {
 		if err != nil {
