@@ -4,9 +4,9 @@ package images
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
-	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
 	"vfix.dev/vfix/images/contents"
@@ -72,23 +72,28 @@ func examine(ctx context.Context, s *contents.Session, src *source.Source, shim 
 	return f, shim.Find(ctx, f)
 }
 
-func scanContainer(ctx context.Context, s *contents.Session, name string, o source.Options) (f *contents.Findings, err error) {
-	err = source.InContainer(ctx, name, o, func(c *source.Engine, got container.InspectResponse) (err error) {
-		f, err = ExamineContainer(ctx, s, c, got.ID, ContainerPrefix+strings.TrimPrefix(got.Name, "/"))
-		return err
-	})
-	return f, err
+func scanContainer(ctx context.Context, s *contents.Session, name string, o source.Options) (*contents.Findings, error) {
+	c, err := source.FindContainer(ctx, name, o)
+	if err != nil {
+		return nil, err
+	}
+	return ExamineContainer(ctx, s, c)
 }
 
 // ContainerPrefix says that a SOURCE is a container.
 const ContainerPrefix = "container:"
 
 // ExamineContainer examines the file system of a container.
-func ExamineContainer(ctx context.Context, s *contents.Session, c *source.Engine, id, title string) (*contents.Findings, error) {
-	stream, err := c.ContainerExport(ctx, id, client.ContainerExportOptions{})
+func ExamineContainer(ctx context.Context, s *contents.Session, c *source.Container) (*contents.Findings, error) {
+	title := ContainerPrefix + strings.TrimPrefix(c.Name, "/")
+	stream, err := c.Engine.ContainerExport(ctx, c.ID, client.ContainerExportOptions{})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", title, err)
 	}
 	defer stream.Close()
-	return s.Exported(ctx, stream, title)
+	f, err := s.Exported(ctx, stream, title)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", title, err)
+	}
+	return f, nil
 }

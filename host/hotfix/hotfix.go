@@ -47,15 +47,18 @@ func Hotfix(ctx context.Context, typed string, o Options) (*Hotfixed, error) {
 		return nil, err
 	}
 	o.Media = o.Media.WithDefaults()
-	var h *Hotfixed
-	err := source.InContainer(ctx, name, o.Media, func(c *source.Engine, found container.InspectResponse) (err error) {
-		h, err = hotfix(ctx, c, found, o)
-		return err
-	})
-	if errors.Is(err, hinterr.ErrNotFound) && h == nil {
+	c, err := source.FindContainer(ctx, name, o.Media)
+	if errors.Is(err, hinterr.ErrNotFound) {
 		err = hinterr.With(err, "'docker ps --all' lists containers; for an image: %s", rebuild(name))
 	}
-	return h, err
+	if err != nil {
+		return nil, err
+	}
+	h, err := hotfix(ctx, c, o)
+	if err != nil {
+		return h, fmt.Errorf("container %s: %w", name, err)
+	}
+	return h, nil
 }
 
 // checkName refuses what is not the name of a container (docker, daemon/names).
@@ -75,32 +78,29 @@ func rebuild(image string) string { return fmt.Sprintf("vfix rebuild -t %s %s", 
 const forPods = "rebuild its image: vfix rebuild docker://IMAGE -o docker://NEW-IMAGE, then kubectl set image; " +
 	"or patch the pods of its node when they start: see 'vfix help nodes'"
 
-func hotfix(ctx context.Context, c *source.Engine, found container.InspectResponse, o Options) (*Hotfixed, error) {
-	if found.Config == nil || found.HostConfig == nil || found.State == nil {
-		return nil, hinterr.Damaged("the engine's answer has no configuration")
-	}
-	kind, err := c.Kind(ctx)
+func hotfix(ctx context.Context, c *source.Container, o Options) (*Hotfixed, error) {
+	kind, err := c.Engine.Kind(ctx)
 	if err != nil {
 		return nil, err
 	}
-	h := &Hotfixed{Name: strings.TrimPrefix(found.Name, "/"), Engine: kind}
-	if err := h.check(found); err != nil {
+	h := &Hotfixed{Name: strings.TrimPrefix(c.Name, "/"), Engine: kind}
+	if err := h.check(c.InspectResponse); err != nil {
 		return nil, err
 	}
 	s := contents.NewSession(o.Jobs, o.Media.Progress, o.Rewriter)
 	defer s.Close()
 	// Its file system is the image's layers with its own on top, without the mounts.
-	f, err := images.ExamineContainer(ctx, s, c, found.ID, images.ContainerPrefix+h.Name)
+	f, err := images.ExamineContainer(ctx, s, c)
 	if err != nil {
 		return nil, err
 	}
 	h.Findings = f
-	h.Covered = covered(found)
-	if err := h.write(ctx, c, found.ID, f); err != nil {
+	h.Covered = covered(c.InspectResponse)
+	if err := h.write(ctx, c, f); err != nil {
 		return nil, err
 	}
 	if o.Start {
-		if _, err := c.ContainerStart(ctx, found.ID, client.ContainerStartOptions{}); err != nil {
+		if _, err := c.Engine.ContainerStart(ctx, c.ID, client.ContainerStartOptions{}); err != nil {
 			return nil, fmt.Errorf("start: %w", err)
 		}
 		h.Started = true
@@ -130,7 +130,7 @@ func (h *Hotfixed) check(found container.InspectResponse) error {
 
 // write sends the patched files to the engine, as the layer that a rebuild would add, less what a mount covers. The layer
 // is complete before: an archive that is cut off would leave a file cut off.
-func (h *Hotfixed) write(ctx context.Context, c *source.Engine, id string, f *contents.Findings) error {
+func (h *Hotfixed) write(ctx context.Context, c *source.Container, f *contents.Findings) error {
 	hidden := places(f.Tree, h.Covered)
 	var targets []contents.File
 	extras := map[string]contents.Extra{} // the files that fixed programs read
@@ -166,7 +166,7 @@ func (h *Hotfixed) write(ctx context.Context, c *source.Engine, id string, f *co
 	if err != nil {
 		return err
 	}
-	if _, err := c.CopyToContainer(ctx, id, client.CopyToContainerOptions{DestinationPath: "/", Content: archive}); err != nil {
+	if _, err := c.Engine.CopyToContainer(ctx, c.ID, client.CopyToContainerOptions{DestinationPath: "/", Content: archive}); err != nil {
 		return fmt.Errorf("its files may be incomplete: %w", err)
 	}
 	return nil

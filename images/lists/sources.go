@@ -72,10 +72,13 @@ func (l *lister) add(source string) error {
 
 // engines lists the images of every engine that answers.
 func (l *lister) engines(ctx context.Context) error {
-	return source.EachEngine(ctx, source.Ref{}, l.o.Media, func(c *source.Engine) (bool, error) {
-		all, err := c.ImageList(ctx, client.ImageListOptions{})
+	for e, err := range source.Engines(ctx, source.Ref{}, l.o.Media) {
 		if err != nil {
-			return false, fmt.Errorf("docker daemon %s: images: %w", c.Host, err)
+			return err
+		}
+		all, err := e.ImageList(ctx, client.ImageListOptions{})
+		if err != nil {
+			return fmt.Errorf("docker daemon %s: images: %w", e.Host, err)
 		}
 		for _, i := range all.Items {
 			for _, tag := range i.RepoTags {
@@ -83,12 +86,12 @@ func (l *lister) engines(ctx context.Context) error {
 					continue
 				}
 				if err := l.add(Engines + tag); err != nil {
-					return false, err
+					return err
 				}
 			}
 		}
-		return false, nil
-	})
+	}
+	return nil
 }
 
 // registry lists a registry, or what is below a path there. A repository that cannot be read leaves the others. A

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
-	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 	"github.com/moby/moby/client/pkg/versions"
@@ -22,39 +21,32 @@ import (
 	"vfix.dev/vfix/internal/hinterr"
 )
 
-// inEngine calls f with what look finds in the first engine that has it, or returns missing; what names it in errors.
-func inEngine[T any](ctx context.Context, r Ref, what string, missing error, o Options, look func(*Engine) (T, error), f func(*Engine, T) error) error {
-	found := false
-	err := EachEngine(ctx, r, o, func(e *Engine) (bool, error) {
-		got, err := look(e)
-		if errdefs.IsNotFound(err) {
-			return false, nil
-		}
-		if found = true; err == nil {
-			err = f(e, got)
-		}
+// openEngine opens an image in the first engine that has it.
+func openEngine(ctx context.Context, ref Ref, o Options) (*Source, error) {
+	for e, err := range Engines(ctx, ref, o) {
 		if err != nil {
-			err = fmt.Errorf("docker daemon %s: %s: %w", e.Host, what, err)
+			return nil, err
 		}
-		return true, err
-	})
-	if err == nil && !found {
-		return missing
+		found, err := e.ImageInspect(ctx, ref.Name)
+		if errdefs.IsNotFound(err) {
+			continue
+		}
+		var src *Source
+		if err == nil {
+			src, err = saved(ctx, e, ref, found, o)
+		}
+		return src, e.about(ref.Name, err)
 	}
-	return err
+	return nil, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "docker daemon: no image %s", ref.Name),
+		"docker pull %s, or take it from its registry: docker://%s", ref.Name, ref.Name)
 }
 
-// openEngine opens an image in the first engine that has it.
-func openEngine(ctx context.Context, ref Ref, o Options) (src *Source, err error) {
-	look := func(e *Engine) (client.ImageInspectResult, error) { return e.ImageInspect(ctx, ref.Name) }
-	missing := hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "docker daemon: no image %s", ref.Name),
-		"docker pull %s, or take it from its registry: docker://%s", ref.Name, ref.Name)
-	err = inEngine(ctx, ref, ref.Name, missing, o, look, func(e *Engine, found client.ImageInspectResult) (err error) {
-		ref.Host = e.Host
-		src, err = saved(ctx, e, ref, found, o)
-		return err
-	})
-	return src, err
+// about names the engine and what an error is about.
+func (e *Engine) about(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("docker daemon %s: %s: %w", e.Host, what, err)
 }
 
 // savePlatformAPI is the first API version whose save takes a platform (docker 28.0, API version history).
@@ -85,40 +77,24 @@ func saved(ctx context.Context, e *Engine, ref Ref, found client.ImageInspectRes
 	if err != nil {
 		return nil, err
 	}
-	src.Ref, src.Digest = ref, digestOf(ref.Name, found)
+	src.Ref, src.Digest = ref, found.ID
+	src.Ref.Host = e.Host
 	return src, nil
-}
-
-// digestOf is the digest under which the image was pulled from the repository that it is named after, else its ID.
-func digestOf(typed string, found client.ImageInspectResult) string {
-	n, err := name.ParseReference(typed)
-	if err != nil {
-		return found.ID
-	}
-	for _, rd := range found.RepoDigests {
-		if d, err := name.NewDigest(rd); err == nil && d.Context().Name() == n.Context().Name() {
-			return d.DigestStr()
-		}
-	}
-	return found.ID
 }
 
 // putEngine loads a result's image into an engine under the name dest. The reference that it returns is NAME:TAG: an
 // image that was loaded has no digest to be run by.
-func putEngine(ctx context.Context, dest Ref, r Result, o Options) (out Stored, err error) {
+func putEngine(ctx context.Context, dest Ref, r Result, o Options) (Stored, error) {
 	tag, err := fullTag(dest.Name)
 	if err != nil {
-		return out, err
+		return Stored{}, err
 	}
-	err = EachEngine(ctx, dest, o, func(e *Engine) (bool, error) {
-		id, err := load(ctx, e, tag, r, o)
-		if err != nil {
-			return true, fmt.Errorf("docker daemon %s: %s: %w", e.Host, tag, err)
-		}
-		out = Stored{Reference: tag, Digest: id}
-		return true, nil
-	})
-	return out, err
+	e, err := firstEngine(ctx, dest, o)
+	if err != nil {
+		return Stored{}, err
+	}
+	id, err := load(ctx, e, tag, r, o)
+	return Stored{Reference: tag, Digest: id}, e.about(tag, err)
 }
 
 // load streams an image into an engine, which checks its layers, and returns the ID that it has there.
@@ -134,31 +110,23 @@ func load(ctx context.Context, e *Engine, tag string, r Result, o Options) (stri
 			return err
 		}
 		defer resp.Close()
-		return loadAnswer(resp)
+		var m struct {
+			Error string `json:"error"` // a failed load has the status 200 as well
+		}
+		for dec := json.NewDecoder(resp); m.Error == ""; {
+			if err := dec.Decode(&m); err == io.EOF {
+				return nil
+			} else if err != nil {
+				return err
+			}
+		}
+		return errors.New(m.Error)
 	})
 	if err != nil {
 		return "", err
 	}
 	found, err := e.ImageInspect(ctx, tag)
 	return found.ID, err
-}
-
-// loadAnswer reads the engine's stream of messages: it also reports a failed load, after the status 200.
-func loadAnswer(r io.Reader) error {
-	dec := json.NewDecoder(r)
-	for {
-		var m struct {
-			Error string `json:"error"`
-		}
-		switch err := dec.Decode(&m); {
-		case err == io.EOF:
-			return nil
-		case err != nil:
-			return fmt.Errorf("answer to the load: %w", err)
-		case m.Error != "":
-			return errors.New(strings.TrimSpace(m.Error))
-		}
-	}
 }
 
 // Kind is "docker" or "podman".
@@ -174,40 +142,40 @@ func (e *Engine) Kind(ctx context.Context) (string, error) {
 
 // Container is an engine's report of a container.
 type Container struct {
-	container.InspectResponse
-	Finished time.Time // zero if it has not ended
+	container.InspectResponse // with a State, a Config and a HostConfig
+	Engine                    *Engine
+	Finished                  time.Time // zero if it has not ended
 	// Kernel is the version of the kernel that the engine's containers run on; "" if the engine does not say it, or is
 	// not on this machine.
 	Kernel string
 }
 
-// InContainer calls f with a container, by name or ID, and the first engine that has it. It errs with ErrNotFound if
-// none of them has it, and with ErrNoDaemon if none answers.
-func InContainer(ctx context.Context, name string, o Options, f func(*Engine, container.InspectResponse) error) error {
-	o = o.WithDefaults()
-	look := func(e *Engine) (container.InspectResponse, error) {
-		got, err := e.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
-		return got.Container, err
-	}
-	missing := hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "no container %s", name), "'docker ps -a' lists them")
-	return inEngine(ctx, Ref{}, "container "+name, missing, o, look, f)
-}
-
-// FindContainer looks for a container as InContainer does.
-func FindContainer(ctx context.Context, name string, o Options) (found *Container, err error) {
-	err = InContainer(ctx, name, o, func(e *Engine, got container.InspectResponse) error {
-		if got.State == nil || got.Config == nil || got.HostConfig == nil {
-			return hinterr.Damaged("the engine reports no state")
+// FindContainer looks for a container, by name or ID. It errs with ErrNotFound if no engine has it, and with ErrNoDaemon
+// if none answers.
+func FindContainer(ctx context.Context, name string, o Options) (*Container, error) {
+	for e, err := range Engines(ctx, Ref{}, o.WithDefaults()) {
+		if err != nil {
+			return nil, err
 		}
-		found = &Container{InspectResponse: got}
+		got, err := e.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
+		if errdefs.IsNotFound(err) {
+			continue
+		}
+		c := &Container{InspectResponse: got.Container, Engine: e}
+		if err == nil && (c.State == nil || c.Config == nil || c.HostConfig == nil) {
+			err = hinterr.Damaged("the engine reports no state")
+		}
+		if err != nil {
+			return nil, e.about("container "+name, err)
+		}
 		// A missing time, or the year 1, means that it has not ended.
-		found.Finished, _ = time.Parse(time.RFC3339Nano, got.State.FinishedAt)
-		if strings.HasPrefix(e.Host, "unix://") {
+		c.Finished, _ = time.Parse(time.RFC3339Nano, c.State.FinishedAt)
+		if strings.HasPrefix(e.Host, unixPrefix) {
 			if i, err := e.Info(ctx, client.InfoOptions{}); err == nil {
-				found.Kernel = i.Info.KernelVersion
+				c.Kernel = i.Info.KernelVersion
 			}
 		}
-		return nil
-	})
-	return found, err
+		return c, nil
+	}
+	return nil, hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "no container %s", name), "'docker ps -a' lists them")
 }

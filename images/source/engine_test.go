@@ -17,7 +17,6 @@ import (
 	"testing"
 
 	"github.com/docker/cli/cli/config"
-	"github.com/moby/moby/api/types/container"
 
 	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
@@ -137,8 +136,7 @@ func TestContainer(t *testing.T) {
 	if err != nil || c.State.ExitCode != 139 || c.Finished.Year() != 2024 || c.Kernel != "6.1" || c.HostConfig.Memory != 5 || c.Config.Image != "redis" {
 		t.Fatalf("got %+v, %v", c, err)
 	}
-	err = source.InContainer(t.Context(), "none", fast, func(*source.Engine, container.InspectResponse) error { return nil })
-	if !errors.Is(err, hinterr.ErrNotFound) {
+	if _, err = source.FindContainer(t.Context(), "none", fast); !errors.Is(err, hinterr.ErrNotFound) {
 		t.Errorf("no container: got %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,24 +34,45 @@ type Engine struct {
 // host is one place where an engine may listen, with the keys of its context.
 type host = docker.Endpoint
 
-// hosts lists the places where the engine of a ref may be. If the user chose an address, only that is tried:
-// DOCKER_HOST, else the context named by DOCKER_CONTEXT or docker's config (docker(1), "context use"). Else the usual
-// places that exist.
-func hosts(r Ref) ([]host, error) {
-	podman := present(usualURLs(true))
-	if r.Podman && r.Host == "" {
-		return podman, nil
+// hosts lists the places where the engine of a ref may be. If the user chose an address, only that is tried. Else the
+// usual places that exist: the sockets of docker, Docker Desktop, rootless docker and podman (podman-system-service(1)).
+func hosts(r Ref) (all []host, err error) {
+	add := func(url string) {
+		path, unix := strings.CutPrefix(url, unixPrefix)
+		if url != "" && (!unix || filepath.IsAbs(path) && isSocket(path)) {
+			all = append(all, hostAt(url))
+		}
 	}
-	all, err := chosenHosts()
-	if err != nil || r.Host == "" {
-		return all, err
+	run := os.Getenv("XDG_RUNTIME_DIR")
+	if !r.Podman {
+		if chosen, err := chosenHost(); chosen != nil || err != nil {
+			return chosen, err
+		}
+		add(client.DefaultDockerHost)
+		add(unixPrefix + filepath.Join(os.Getenv("HOME"), ".docker/run/docker.sock"))
+		add(unixPrefix + filepath.Join(run, "docker.sock"))
 	}
-	return slices.DeleteFunc(append(all, podman...), func(h host) bool { return h.Host != r.Host }), nil
+	add(os.Getenv("CONTAINER_HOST"))
+	add(unixPrefix + filepath.Join(run, "podman/podman.sock"))
+	add(unixPrefix + "/run/podman/podman.sock")
+	return slices.DeleteFunc(all, func(h host) bool { return r.Host != "" && h.Host != r.Host }), nil
 }
 
-func chosenHosts() ([]host, error) {
+// unixPrefix begins the address of a socket on this machine.
+const unixPrefix = "unix://"
+
+func hostAt(url string) host { return host{EndpointMeta: docker.EndpointMeta{Host: url}} }
+
+func isSocket(path string) bool {
+	fi, err := os.Stat(path)
+	return err == nil && fi.Mode().Type() == fs.ModeSocket
+}
+
+// chosenHost is the address in DOCKER_HOST, else that of the context named by DOCKER_CONTEXT or docker's config
+// (docker(1), "context use"); nil if the user chose none.
+func chosenHost() ([]host, error) {
 	if url := os.Getenv("DOCKER_HOST"); url != "" {
-		return []host{{EndpointMeta: docker.EndpointMeta{Host: url}}}, nil
+		return []host{hostAt(url)}, nil
 	}
 	c, err := config.Load(config.Dir())
 	if err != nil {
@@ -58,7 +80,7 @@ func chosenHosts() ([]host, error) {
 	}
 	name := cmp.Or(os.Getenv("DOCKER_CONTEXT"), c.CurrentContext, "default")
 	if name == "default" {
-		return present(usualURLs(false)), nil
+		return nil, nil
 	}
 	h, err := contextHost(name)
 	if err != nil {
@@ -83,39 +105,6 @@ func contextHost(name string) (h host, err error) {
 		return h, hinterr.Errorf(hinterr.ErrNoDaemon, "%w", err)
 	}
 	return docker.WithTLSData(all, name, endpoint)
-}
-
-// present are the addresses at which there may be an engine.
-func present(urls []string) (all []host) {
-	for _, u := range urls {
-		path, unix := strings.CutPrefix(u, "unix://")
-		if fi, err := os.Stat(path); !unix || err == nil && fi.Mode().Type() == fs.ModeSocket {
-			all = append(all, host{EndpointMeta: docker.EndpointMeta{Host: u}})
-		}
-	}
-	return all
-}
-
-// usualURLs are the places to look at if the user chose none, whether they exist or not: podman's socket
-// (podman-system-service(1)), and unless podman alone is wanted, those of docker, rootless docker and Docker Desktop.
-func usualURLs(podman bool) (urls []string) {
-	run := os.Getenv("XDG_RUNTIME_DIR")
-	if !podman {
-		urls = append(urls, client.DefaultDockerHost)
-		if home, err := os.UserHomeDir(); err == nil {
-			urls = append(urls, "unix://"+filepath.Join(home, ".docker/run/docker.sock"))
-		}
-		if run != "" {
-			urls = append(urls, "unix://"+filepath.Join(run, "docker.sock"))
-		}
-	}
-	if h := os.Getenv("CONTAINER_HOST"); h != "" {
-		urls = append(urls, h)
-	}
-	if run != "" {
-		urls = append(urls, "unix://"+filepath.Join(run, "podman/podman.sock"))
-	}
-	return append(urls, "unix:///run/podman/podman.sock")
 }
 
 func isDir(path string) bool {
@@ -153,46 +142,51 @@ func connect(ctx context.Context, h host, userAgent string) (*Engine, error) {
 	return nil, none
 }
 
-// Answers reports whether a docker or podman daemon answers.
-func Answers(ctx context.Context, o Options) bool {
-	return EachEngine(ctx, Ref{}, o.WithDefaults(), func(*Engine) (bool, error) { return true, nil }) == nil
+// Engines yields every engine that answers and may be that of r; it can be used longer. If none answers, it yields an
+// error with what was tried, an ErrNoDaemon.
+func Engines(ctx context.Context, r Ref, o Options) iter.Seq2[*Engine, error] {
+	return func(yield func(*Engine, error) bool) {
+		all, err := hosts(r)
+		failed := []error{err}
+		answered := false
+		for _, h := range all {
+			e, err := connect(ctx, h, o.UserAgent)
+			progress.Debug(o.Progress, "engine %s: %v", h.Host, err)
+			switch {
+			case ctx.Err() != nil:
+				yield(nil, context.Cause(ctx))
+				return
+			case err != nil:
+				failed = append(failed, err)
+				continue
+			}
+			answered = true
+			more := yield(e, nil)
+			e.Close() // idle connections
+			if !more {
+				return
+			}
+		}
+		if !answered {
+			yield(nil, cmp.Or(errors.Join(failed...), errNoEngine))
+		}
+	}
 }
 
-// EachEngine calls f for every engine that answers and may be that of r, until f says done. It errs with ErrNoDaemon,
-// and what was tried, if none answers.
-func EachEngine(ctx context.Context, r Ref, o Options, f func(*Engine) (done bool, err error)) error {
-	all, err := hosts(r)
-	if err != nil {
-		return err
+// errNoEngine is the error if there is no place to look for an engine.
+var errNoEngine = hinterr.With(hinterr.Errorf(hinterr.ErrNoDaemon, "no docker or podman daemon: DOCKER_HOST is not set, and no socket is at the usual places"),
+	"start docker, or podman's socket: systemctl start podman.socket (rootless: systemctl --user start podman.socket); or: podman save IMAGE | vfix scan -")
+
+// firstEngine returns the first of Engines.
+func firstEngine(ctx context.Context, r Ref, o Options) (e *Engine, err error) {
+	for e, err = range Engines(ctx, r, o) {
+		break
 	}
-	var failed []error
-	answered := false
-	for _, h := range all {
-		e, err := connect(ctx, h, o.UserAgent)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		progress.Debug(o.Progress, "engine %s: %v", h.Host, err)
-		if err != nil {
-			failed = append(failed, err)
-			continue
-		}
-		answered = true
-		done, err := f(e)
-		e.Close()
-		if done || err != nil {
-			return err
-		}
-	}
-	switch {
-	case answered:
-		return nil
-	case len(failed) > 0:
-		return errors.Join(failed...)
-	}
-	none := hinterr.Errorf(hinterr.ErrNoDaemon, "no docker or podman daemon: no socket at %s", strings.Join(usualURLs(r.Podman), ", "))
-	if r.Podman {
-		return hinterr.With(none, "start podman's socket: systemctl start podman.socket (rootless: systemctl --user start podman.socket); or: podman save IMAGE | vfix scan -")
-	}
-	return none
+	return e, err
+}
+
+// Answers reports whether a docker or podman daemon answers.
+func Answers(ctx context.Context, o Options) bool {
+	_, err := firstEngine(ctx, Ref{}, o.WithDefaults())
+	return err == nil
 }

@@ -76,15 +76,8 @@ func DefaultDest(ctx context.Context, src *Source, tag, suffix string, o Options
 	if err != nil {
 		return Ref{}, err
 	}
-	dest := Ref{Transport: Daemon, Name: name, Podman: src.Ref.Podman}
-	err = EachEngine(ctx, src.Ref, o.WithDefaults(), func(e *Engine) (bool, error) {
-		dest.Host = e.Host
-		return true, nil
-	})
-	if err != nil {
-		return Ref{}, hinterr.With(err, "write it elsewhere: -o %s", FileDest(src.Ref))
-	}
-	return dest, nil
+	dest := Ref{Transport: Daemon, Name: name, Podman: src.Ref.Podman, Host: src.Ref.Host}
+	return dest, hinterr.With(Ready(ctx, dest, o), "write it elsewhere: -o %s", FileDest(src.Ref))
 }
 
 // FileDest is the DEST that every verb proposes for a result if there is no engine: of the same format as the source.

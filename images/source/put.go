@@ -66,7 +66,8 @@ func Put(ctx context.Context, dest Ref, r Result, o Options) (Stored, error) {
 func Ready(ctx context.Context, dest Ref, o Options) error {
 	switch dest.Transport {
 	case Daemon:
-		return EachEngine(ctx, dest, o.WithDefaults(), func(*Engine) (bool, error) { return true, nil })
+		_, err := firstEngine(ctx, dest, o.WithDefaults())
+		return err
 	case DockerArchive, OCIArchive:
 		f, err := atomicfile.Create(dest.Name)
 		if err != nil {
