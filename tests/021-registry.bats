@@ -125,7 +125,7 @@ push_index() {
 @test "rebuild: without a password, and of an image that is not there, nothing is pushed" {
 	before=$(tags)
 	run_vfix 1 rebuild "docker://$registry/legacy:nothing" -o "docker://$registry/legacy:new"
-	expect_match stderr "$stderr" 'legacy, tag nothing: no such image'
+	expect_match stderr "$stderr" 'legacy:nothing: not found'
 	export DOCKER_CONFIG=$BATS_TEST_TMPDIR/empty
 	run_vfix 1 rebuild "docker://$registry/legacy:1" -o "docker://$registry/legacy:forbidden"
 	expect stdout "$output" ''

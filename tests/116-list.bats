@@ -46,7 +46,7 @@ requests() { tail -n "+$(($1 + 1))" "$BATS_FILE_TMPDIR/registry.log" | grep 'res
 	command=(rebuild --from-file list --dest-template "docker://$registry/once/{name}:{tag}-x")
 	run_vfix 1 "${command[@]}"
 	expect_match table "$output" '5 images: 1 failed, 1 incomplete, 3 done'
-	expect_match table "$output" 'no such image'
+	expect_match table "$output" 'not found'
 	requests "$before" >seen
 	for layer in $(skopeo inspect --tls-verify=false --creds "$registry_user:$registry_password" --raw "docker://$registry/team/a:1" | jq -r '.layers[].digest'); do
 		[ "$(grep -c "method=GET.*team/[abc]/blobs/$layer" seen)" -le 1 ] || fail "layer $layer was read more than once"

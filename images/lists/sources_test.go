@@ -75,7 +75,7 @@ func TestListRegistry(t *testing.T) {
 		return false
 	})
 	got, err := all(f, "docker://R", lists.ListOptions{})
-	imagetest.WantErr(t, err, hinterr.ErrUnauthorized, "repository app, list of tags: ")
+	imagetest.WantErr(t, err, hinterr.ErrUnauthorized, "app: list of tags: ")
 	if got != "docker://R/team/a:1 docker://R/teams:1" {
 		t.Errorf("got %s", got)
 	}

@@ -30,7 +30,7 @@ func Repositories(ctx context.Context, host, prefix string, o Options) (all []na
 	defer cancel()
 	names, err := remote.Catalog(bounded, reg, o.Net.options(bounded)...)
 	if err != nil {
-		err = registryError(ctx, reg, "list of repositories", "the registry has none", err)
+		err = registryError(ctx, reg, "list of repositories", err)
 		return nil, hinterr.With(err, "name one of its repositories: docker://%s/REPOSITORY", reg.RegistryStr())
 	}
 	for _, n := range names {
@@ -41,12 +41,9 @@ func Repositories(ctx context.Context, host, prefix string, o Options) (all []na
 	return all, nil
 }
 
-// isTag is the grammar of tags (distribution-spec, "Pulling manifests"); notImage those of other tools' statements
-// and signatures (distribution-spec, "Referrers Tag Schema"; cosign, SIGNATURE_SPEC.md).
-var (
-	isTag    = textutil.LazyRegexp(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
-	notImage = textutil.LazyRegexp(`^sha256-[0-9a-f]{64}(\.[a-z]+)?$`)
-)
+// notImage matches the tags of other tools' statements and signatures (distribution-spec, "Referrers Tag Schema";
+// cosign, SIGNATURE_SPEC.md).
+var notImage = textutil.LazyRegexp(`^sha256-[0-9a-f]{64}(\.[a-z]+)?$`)
 
 // Tags returns the tags of a repository that are of images.
 func Tags(ctx context.Context, repo name.Repository, o Options) (all []name.Tag, err error) {
@@ -55,10 +52,10 @@ func Tags(ctx context.Context, repo name.Repository, o Options) (all []name.Tag,
 	defer cancel()
 	tags, err := remote.List(repo, o.Net.options(bounded)...)
 	if err != nil {
-		return nil, registryError(ctx, repo.Registry, "repository "+repo.RepositoryStr()+", list of tags", "no such repository", err)
+		return nil, registryError(ctx, repo.Registry, repo.RepositoryStr()+": list of tags", err)
 	}
 	for _, t := range tags {
-		if isTag().MatchString(t) && !notImage().MatchString(t) {
+		if !notImage().MatchString(t) {
 			all = append(all, repo.Tag(t))
 		}
 	}

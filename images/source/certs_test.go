@@ -1,10 +1,10 @@
 package source
 
 import (
+	"context"
 	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,6 +55,8 @@ func TestPlainHTTP(t *testing.T) {
 
 // A public registry does not lead vfix into this machine's network.
 func TestRedirect(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // nothing is sent
 	for _, c := range []struct {
 		from, to string
 		ok       bool
@@ -62,9 +64,9 @@ func TestRedirect(t *testing.T) {
 		{"https://h.example/", "https://s.example/", true}, {"https://h.example/", "http://169.254.169.254/", false},
 		{"https://h.example/", "http://127.0.0.1/", false}, {"https://h.example/", "http://10.0.0.1/", false}, {"https://10.0.0.1/", "https://10.0.0.2/", true},
 	} {
-		from, _ := url.Parse(c.from)
-		to, _ := url.Parse(c.to)
-		if err := checkRedirect(&http.Request{URL: to}, []*http.Request{{URL: from}}); (err == nil) != c.ok {
+		req := httptest.NewRequestWithContext(ctx, "GET", c.to, nil)
+		req.Response = &http.Response{Request: httptest.NewRequest("GET", c.from, nil)}
+		if _, err := (Options{}).WithDefaults().Net.RoundTrip(req); (err == errInward) == c.ok || err == nil {
 			t.Errorf("%s to %s: got %v", c.from, c.to, err)
 		}
 	}

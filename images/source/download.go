@@ -4,11 +4,9 @@ package source
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 
@@ -32,13 +30,8 @@ func (s *registryStore) download(h v1.Hash) (io.ReadCloser, error) {
 		return nil, err
 	}
 	r := &resuming{o: s.net.o, client: client, req: req, what: "blob " + blob.ShortHash(h)}
-	resp, err := r.send()
-	if err != nil {
-		return nil, err
-	}
-	r.body, r.size = resp.Body, resp.ContentLength
-	if !s.keeps.Load() {
-		return r, nil
+	if err := r.request(); err != nil || !s.keeps.Load() {
+		return r, err
 	}
 	f, err := blob.TempFile()
 	return &keepReader{resuming: r, copied: io.TeeReader(r, f), to: f, s: s, h: h}, err
@@ -64,90 +57,57 @@ const enough = 1 << 20
 
 func (r *resuming) Read(p []byte) (int, error) {
 	n, err := r.body.Read(p)
-	r.at += int64(n)
-	whole := err == io.EOF && (r.size < 0 || r.at >= r.size)
-	if err == nil || whole {
-		return n, err
+	if r.at += int64(n); err == io.EOF && r.at < r.size {
+		err = io.ErrUnexpectedEOF
 	}
 	ctx := r.req.Context()
-	for {
+	for err != nil && err != io.EOF {
 		if r.at-r.since >= enough {
 			r.tries, r.since = 0, r.at
 		}
-		if r.tries++; ctx.Err() != nil {
+		reason := plain(err, r.req.URL.Host)
+		switch r.tries++; {
+		case ctx.Err() != nil:
 			return n, context.Cause(ctx)
+		case r.tries == maxTries:
+			return n, fmt.Errorf("%s: after %d bytes: %w", r.what, r.at, reason)
 		}
-		if r.tries == maxTries {
-			return n, fmt.Errorf("%s: after %d bytes: %w", r.what, r.at, r.plain(err))
-		}
-		progress.Note(r.o.Progress, "%s: after %d bytes: %v: it resumes", r.what, r.at, r.plain(err))
-		if err := sleep(ctx, r.o.Pause<<(r.tries-1)); err != nil {
-			return n, err
-		}
-		if err = r.resume(); err == nil {
-			return n, nil
+		progress.Note(r.o.Progress, "%s: after %d bytes: %v: it resumes", r.what, r.at, reason)
+		if err = sleep(ctx, r.o.Pause<<(r.tries-1)); err == nil {
+			err = r.request()
 		}
 	}
+	return n, err
 }
 
-func (r *resuming) plain(err error) error { return plain(err, r.req.URL.Host, "no such blob") }
-
-func (r *resuming) send() (*http.Response, error) {
+// request asks for the blob, or for the rest of it. A registry that sends no part of a blob sends all of it again;
+// whoever verifies the blob finds out if it sent another part.
+func (r *resuming) request() error {
+	if r.at > 0 && r.size > 0 { // not every registry reads a range without an end
+		r.req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", r.at, r.size-1))
+	}
 	resp, err := r.client.Do(r.req)
-	if err != nil {
-		return nil, err
-	}
-	if err := transport.CheckError(resp, http.StatusOK, http.StatusPartialContent); err != nil {
-		resp.Body.Close()
-		return nil, err
-	}
-	return resp, nil
-}
-
-// resume requests the rest. A registry that sends no part of a blob sends all of it again; whoever verifies the blob
-// finds out if it sent another part.
-func (r *resuming) resume() error {
-	last := "" // not every registry reads a range without an end
-	if r.size > 0 {
-		last = fmt.Sprint(r.size - 1)
-	}
-	r.req.Header.Set("Range", fmt.Sprintf("bytes=%d-%s", r.at, last))
-	resp, err := r.send()
 	if err != nil {
 		return err
 	}
-	if resp.StatusCode == http.StatusOK {
-		if _, err := io.CopyN(io.Discard, resp.Body, r.at); err != nil {
-			resp.Body.Close()
-			return err
-		}
+	err = transport.CheckError(resp, http.StatusOK, http.StatusPartialContent)
+	if err == nil && resp.StatusCode == http.StatusOK {
+		_, err = io.CopyN(io.Discard, resp.Body, r.at)
 	}
-	r.body.Close()
+	if err != nil {
+		resp.Body.Close()
+		return err
+	}
+	if r.body == nil {
+		r.size = resp.ContentLength
+	} else {
+		r.body.Close()
+	}
 	r.body = resp.Body
 	return nil
 }
 
 func (r *resuming) Close() error { return r.body.Close() }
-
-// checkRedirect refuses a redirect by which a public registry could use this machine's access to its own network, its
-// own services and the metadata services of clouds, as go-containerregistry does. Credentials are only sent to the
-// registry itself.
-func checkRedirect(req *http.Request, via []*http.Request) error {
-	const maxRedirects = 10 // as in net/http
-	isPrivate := func(host string) bool {
-		ip, _ := netip.ParseAddr(host) // a name has none
-		ip = ip.Unmap()
-		return isLoopback(host) || ip.IsPrivate() || ip.IsLinkLocalUnicast()
-	}
-	from, to := via[0].URL.Hostname(), req.URL.Hostname()
-	switch {
-	case len(via) >= maxRedirects:
-		return errors.New("too many redirects")
-	case from != to && isPrivate(to) && !isPrivate(from):
-		return fmt.Errorf("redirected to %s, a private address: not followed", to)
-	}
-	return nil
-}
 
 // keepReader reads a blob and stores it on the way. Others get it once all of it was read; they verify it again.
 type keepReader struct {

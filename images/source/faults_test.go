@@ -165,8 +165,6 @@ func TestRegistryBreaks(t *testing.T) {
 						t.Errorf("%s: got %v, want %q", dest, err, c.want)
 					} else if n := strings.Count(err.Error(), host); n > 1 {
 						t.Errorf("%s: the registry is named %d times: %v", dest, n, err)
-					} else if strings.Count(err.Error(), "the connection broke") > 1 {
-						t.Errorf("%s: says twice that the connection broke: %v", dest, err)
 					}
 					left(t, at)
 					continue
@@ -239,7 +237,7 @@ func TestUploadBreaks(t *testing.T) {
 		want := img
 		if !ok {
 			want = old
-			if n := strings.Count(fmt.Sprint(err), host); n != 1 || !strings.Contains(fmt.Sprint(err), "repository x, tag 1") {
+			if n := strings.Count(fmt.Sprint(err), host); n != 1 || !strings.Contains(fmt.Sprint(err), "x:1: ") {
 				t.Errorf("%d cuts: got %v", cuts, err)
 			}
 		}
@@ -286,11 +284,11 @@ func TestRegistryErrors(t *testing.T) {
 	noEngine(t)
 	host := registry(t, nil)
 	_, err := source.Open(t.Context(), "docker://"+host+"/none:1", fast)
-	if !errors.Is(err, hinterr.ErrNotFound) || !strings.Contains(err.Error(), "repository none, tag 1: no such image") {
+	if !errors.Is(err, hinterr.ErrNotFound) || !strings.Contains(err.Error(), "none:1: not found (404") {
 		t.Errorf("no image: got %v", err)
 	}
 	_, err = source.Open(t.Context(), "docker://127.0.0.1:1/x", fast)
-	if err == nil || !strings.Contains(err.Error(), "no answer") {
+	if err == nil || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("no registry: got %v", err)
 	}
 	public := fast

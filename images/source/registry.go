@@ -10,7 +10,6 @@ import (
 	"math"
 	"net/http"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -49,7 +48,7 @@ func (n *Network) again(err error) bool {
 	if !isTemporary(err) {
 		return false
 	}
-	progress.Note(n.o.Progress, "temporary error: %v", plain(err, "", ""))
+	progress.Note(n.o.Progress, "temporary error: %v", plain(err, ""))
 	return true
 }
 
@@ -72,7 +71,7 @@ func (n *Network) client(ctx context.Context, repo name.Repository) (*http.Clien
 	if err != nil {
 		return nil, err
 	}
-	c := &http.Client{Transport: t, CheckRedirect: checkRedirect}
+	c := &http.Client{Transport: t}
 	n.clients.Store(repo, c)
 	return c, nil
 }
@@ -100,28 +99,35 @@ func openRegistry(ctx context.Context, ref Ref, o Options) (*Source, error) {
 	if err != nil {
 		return nil, BadName(ref.Name, err)
 	}
+	src, err := imageIn(ctx, n, o)
+	if err != nil {
+		return nil, registryError(ctx, n.Context().Registry, objectOf(n), err)
+	}
+	src.Ref = ref
+	return src, nil
+}
+
+func imageIn(ctx context.Context, n name.Reference, o Options) (*Source, error) {
 	desc, err := o.Net.get(ctx, n)
 	if err != nil {
-		return nil, RegistryError(ctx, n, err)
+		return nil, err
 	}
 	from := &registryStore{ctx: ctx, net: o.Net, repo: n.Context()}
-	src := &Source{Ref: ref, Digest: desc.Digest.String()}
+	src := &Source{Digest: desc.Digest.String(), keep: func() { from.keeps.Store(true) }}
 	src.AtEnd(from.close)
 	if schema1.IsSchema1(desc.Manifest) {
-		from.keeps.Store(true) // the layers are read to make a manifest, and again to be scanned
+		src.Keep() // the layers are read to make a manifest, and again to be scanned
 		err = src.takeSchema1(ctx, desc.Manifest, from, o)
 		if d, ok := n.(name.Digest); ok && err == nil && d.DigestStr() != src.Digest {
 			err = hinterr.Damaged("the registry sent a manifest with the digest %s", src.Digest)
 		}
 	} else {
-		d := v1.Descriptor{MediaType: desc.MediaType, Size: int64(len(desc.Manifest)), Digest: desc.Digest, Data: desc.Manifest}
-		err = src.choose(from, d, o)
+		err = src.choose(from, v1.Descriptor{MediaType: desc.MediaType, Size: desc.Size, Digest: desc.Digest, Data: desc.Manifest}, o)
 	}
 	if err != nil {
 		src.Close()
-		return nil, RegistryError(ctx, n, err)
+		return nil, err
 	}
-	src.keep = func() { from.keeps.Store(true) }
 	return src, nil
 }
 
@@ -138,9 +144,9 @@ func (s *registryStore) open(d v1.Descriptor) (rc io.ReadCloser, err error) {
 	if f, ok := s.kept.Load(d.Digest); ok {
 		return io.NopCloser(io.NewSectionReader(f.(*os.File), 0, math.MaxInt64)), nil
 	}
-	what, missing := "blob", "no such blob"
+	what := "blob"
 	if d.MediaType.IsImage() || d.MediaType.IsIndex() {
-		what, missing = "manifest", "no such manifest"
+		what = "manifest"
 		var desc *remote.Descriptor
 		if desc, err = s.net.get(s.ctx, s.repo.Digest(d.Digest.String())); err == nil {
 			rc = io.NopCloser(bytes.NewReader(desc.Manifest))
@@ -149,7 +155,7 @@ func (s *registryStore) open(d v1.Descriptor) (rc io.ReadCloser, err error) {
 		rc, err = s.download(d.Digest)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s %v: %w", what, d.Digest, plain(err, s.repo.RegistryStr(), missing))
+		return nil, fmt.Errorf("%s %v: %w", what, d.Digest, plain(err, s.repo.RegistryStr()))
 	}
 	return rc, nil
 }
@@ -173,36 +179,18 @@ func putRegistry(ctx context.Context, dest Ref, r Result, o Options) (Stored, er
 	if err != nil {
 		return Stored{}, err
 	}
-	digest, err := push(ctx, tag, r, o)
-	if err != nil {
-		return Stored{}, RegistryError(ctx, tag, err)
-	}
-	return Stored{Reference: shown + "@" + digest.String(), Digest: digest.String()}, nil
-}
-
-func push(ctx context.Context, tag name.Tag, r Result, o Options) (digest v1.Hash, err error) {
-	var t interface {
-		remote.Taggable
-		Digest() (v1.Hash, error)
-	} = r.Index
-	if r.Index == nil {
-		t = r.Image
-	}
-	if digest, err = t.Digest(); err != nil {
-		return digest, err
+	var top manifest = r.Image
+	if r.Index != nil {
+		top = r.Index
 	}
 	updates, reported := pushProgress(tag, o)
-	err = remote.Push(tag, t, append(o.Net.options(ctx), remote.WithProgress(updates))...)
+	err = remote.Push(tag, top, append(o.Net.options(ctx), remote.WithProgress(updates))...)
 	<-reported
 	if err != nil {
-		return digest, err
+		return Stored{}, registryError(ctx, tag.Registry, objectOf(tag), err)
 	}
-	// A proxy that requires a login may answer every request with success.
-	got, err := remote.Get(tag, o.Net.options(ctx)...)
-	if err == nil && got.Digest != digest {
-		err = hinterr.Damaged("sent manifest %v, but the registry has %v under this name", digest, got.Digest)
-	}
-	return digest, err
+	digest, err := top.Digest()
+	return Stored{Reference: shown + "@" + digest.String(), Digest: digest.String()}, err
 }
 
 // pushProgress reports a push; reported is closed when all updates are.
@@ -211,7 +199,7 @@ func pushProgress(tag name.Tag, o Options) (updates chan v1.Update, reported cha
 	updates, reported = make(chan v1.Update, buffered), make(chan struct{})
 	go func() {
 		defer close(reported)
-		task := o.Progress.Start("push", strings.TrimPrefix(tag.Name(), name.DefaultRegistry+"/"), -1)
+		task := o.Progress.Start("push", objectOf(tag), -1)
 		defer task.Done()
 		var done int64
 		for u := range updates {

@@ -11,13 +11,13 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"vfix.dev/vfix/internal/progress"
 )
@@ -28,12 +28,20 @@ const (
 	maxPause = 5 * time.Minute // that a registry may request; a longer wait is left to the user
 )
 
-// errPlainHTTP refuses plain HTTP, which go-containerregistry tries for private addresses.
-var errPlainHTTP = errors.New("plain HTTP is not allowed: others on the network can read and change it")
+// errPlainHTTP refuses plain HTTP, which go-containerregistry tries for private addresses; errInward a redirect by which
+// a public registry could use this machine's access to its own services, its network and the metadata services of clouds.
+var (
+	errPlainHTTP = errors.New("plain HTTP is not allowed: others on the network can read and change it")
+	errInward    = errors.New("redirected to a private address: not followed")
+)
 
 // RoundTrip sends a request to a registry, once.
 func (n *Network) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.URL.Scheme != "https" && !n.o.Insecure && !isLoopback(req.URL.Hostname()) {
+	host := req.URL.Hostname()
+	switch from := req.Response; {
+	case from != nil && isPrivate(host) && !isPrivate(from.Request.URL.Hostname()):
+		return nil, errInward
+	case req.URL.Scheme != "https" && !n.o.Insecure && !isLoopback(host):
 		return nil, errPlainHTTP
 	}
 	next, err := n.of(req.URL.Host)
@@ -83,26 +91,25 @@ func retryAfter(resp *http.Response) time.Duration {
 // isTemporary reports whether a request that failed may work the next time. A registry that does not answer is asked
 // once: its time limit has passed already.
 func isTemporary(err error) bool {
-	var status *transport.Error
-	var dns *net.DNSError
-	switch {
-	case errors.As(err, &status):
-		return status.Temporary()
-	case errors.As(err, &dns):
-		return dns.IsTemporary
+	var t interface{ Temporary() bool }
+	if errors.As(err, &t) && t.Temporary() {
+		return !errors.Is(err, os.ErrDeadlineExceeded)
 	}
-	for _, e := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.EPIPE, syscall.ECONNRESET, net.ErrClosed} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	broken := []error{io.EOF, io.ErrUnexpectedEOF, syscall.EPIPE, syscall.ECONNRESET, net.ErrClosed}
+	return slices.ContainsFunc(broken, func(e error) bool { return errors.Is(err, e) })
 }
 
 // isLoopback reports whether a host name or address is this machine.
 func isLoopback(host string) bool {
 	ip, _ := netip.ParseAddr(host) // a name has none
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || ip.Unmap().IsLoopback()
+}
+
+// isPrivate reports whether a host name or address is this machine or in its own network.
+func isPrivate(host string) bool {
+	ip, _ := netip.ParseAddr(host)
+	ip = ip.Unmap()
+	return isLoopback(host) || ip.IsPrivate() || ip.IsLinkLocalUnicast()
 }
 
 // of returns the transport of a host. It speaks HTTP/1.1 alone: a download has its connection for itself, so that
