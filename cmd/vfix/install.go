@@ -75,11 +75,7 @@ func programs() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	path, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	own, err := os.ReadFile(path)
+	own, err := os.ReadFile("/proc/self/exe")
 	return map[string][]byte{"vfix": own, install.RuntimeName: runtime}, err
 }
 

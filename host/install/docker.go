@@ -46,12 +46,12 @@ func dockerChange(t *tree, e engine, use usage) (Change, error) {
 	}
 	remove := func(at string) { patch = append(patch, fmt.Sprintf(`{"op": "remove", "path": %q}`, at)) }
 	_, known := now.Runtimes[Name]
-	if use != unused && now.Runtimes == nil {
-		add("/runtimes", "{}")
-	}
+	const runtime = `{"path": "` + RuntimePath + `"}`
 	switch {
+	case use != unused && now.Runtimes == nil:
+		add("/runtimes", `{"`+Name+`":`+runtime+`}`)
 	case use != unused:
-		add("/runtimes/"+Name, `{"path": "`+RuntimePath+`"}`)
+		add("/runtimes/"+Name, runtime)
 	case known && len(now.Runtimes) == 1:
 		remove("/runtimes")
 	case known:

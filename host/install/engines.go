@@ -4,12 +4,10 @@
 package install
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"vfix.dev/vfix/internal/hinterr"
@@ -96,19 +94,13 @@ func (t *tree) users(e engine) (all []string, err error) {
 }
 
 // dockerUsers asks docker for the containers, running or not, that select the runtime.
-func dockerUsers() (all []string, err error) {
-	const format = `--format={{if eq .HostConfig.Runtime "` + Name + `"}}{{slice .Name 1}}{{end}}`
-	args := []string{"ps", "--all", "--quiet"}
-	for range 2 {
-		out, err := exec.Command("docker", args...).Output()
-		all = strings.Fields(string(out))
-		if errors.Is(err, exec.ErrNotFound) || err == nil && len(all) == 0 {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, hinterr.With(fmt.Errorf("docker %s: %w", args[0], err), "start docker, so that it can list the containers that need %s", RuntimeName)
-		}
-		args = slices.Concat([]string{"inspect", format}, all)
+func dockerUsers() ([]string, error) {
+	const script = `command -v docker >/dev/null || exit 0
+		all=$(docker ps --all --quiet) || exit
+		[ -z "$all" ] || docker inspect --format='{{if eq .HostConfig.Runtime "` + Name + `"}}{{slice .Name 1}}{{end}}' $all`
+	out, err := exec.Command("sh", "-c", script).Output()
+	if err != nil {
+		return nil, hinterr.With(fmt.Errorf("docker ps: %w", err), "start docker, so that it can list the containers that need %s", RuntimeName)
 	}
-	return all, nil
+	return strings.Fields(string(out)), nil
 }

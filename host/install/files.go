@@ -60,7 +60,7 @@ func (t *tree) apply(c Change, command string) error {
 		want = slices.Concat([]byte(c.Text), c.program)
 	}
 	c.Size = len(want)
-	done := bytes.Equal(now, want) && (now == nil) == (want == nil)
+	done := bytes.Equal(now, want)
 	if c.ByHand {
 		done = t.names(c.Path) != c.Removed
 	} else if c.Removed {
@@ -98,14 +98,15 @@ func write(at string, data []byte, program bool) error {
 		return err
 	}
 	defer out.Discard()
+	_, err = out.Write(data)
 	if program {
-		err = out.Chmod(0o755)
+		err = errors.Join(err, out.Chmod(0o755))
 	} else if before != nil {
 		st := before.Sys().(*syscall.Stat_t)
-		err = out.Chown(int(st.Uid), int(st.Gid))
+		err = errors.Join(err, out.Chown(int(st.Uid), int(st.Gid)))
 	}
-	if _, werr := out.Write(data); werr != nil || err != nil {
-		return errors.Join(err, werr)
+	if err != nil {
+		return err
 	}
 	return out.Commit()
 }

@@ -71,10 +71,11 @@ func (l *looker) directory(d directory) (*findings, error) {
 	case l.cut:
 		return &findings{}, nil
 	default:
+		before := l.entries
 		if found, err = l.look(int(dir.Fd())); err != nil {
 			return nil, err
 		}
-		if l.cut || !d.own && (l.visited > few || len(found.Targets)+len(found.Left) > 0) {
+		if l.cut || !d.own && (before-l.entries > few || len(found.Targets)+len(found.Left) > 0) {
 			if l.use == "hit" && !d.own {
 				l.use = "miss"
 			}

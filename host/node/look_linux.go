@@ -83,16 +83,15 @@ type looker struct {
 	buf      []byte
 
 	// Of the directory that is being looked at:
-	found   *findings
-	inodes  map[inode]*target // files with several names; nil for those without anything to patch
-	visited int               // entries
+	found  *findings
+	inodes map[inode]*target // files with several names; nil for those without anything to patch
 }
 
 type inode struct{ device, number uint64 }
 
 // look examines the files below an open directory.
 func (l *looker) look(dir int) (*findings, error) {
-	l.found, l.inodes, l.visited = &findings{Time: time.Now().UTC()}, map[inode]*target{}, 0
+	l.found, l.inodes = &findings{Time: time.Now().UTC()}, map[inode]*target{}
 	err := l.walk(dir, ".", "", 0)
 	if l.cut = errors.Is(err, errBound) || errors.Is(err, examiner.ErrTime); l.cut {
 		l.found.Left = append(l.found.Left, leftover{Reason: err.Error()})
@@ -135,7 +134,6 @@ func (l *looker) walk(at int, base, name string, depth int) error {
 
 // visit looks at one entry of an open directory, except names that are known to be patched.
 func (l *looker) visit(dir int, e fs.DirEntry, name string, depth int) error {
-	l.visited++
 	l.entries--
 	switch {
 	case l.entries < 0:
