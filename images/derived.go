@@ -41,8 +41,8 @@ type origin struct {
 // originOf is the origin of what is derived from a source. Its digest is that of the platform's own manifest, or of the
 // config (the image ID) where a daemon or docker archive has no manifest.
 func originOf(src *source.Source, o RebuildOptions) (origin, error) {
-	from := origin{source.BaseName(src.Ref), src.Digest, o.Version, optionsText(o), src.Made || !src.Ref.HasManifests()}
-	if src.Made {
+	from := origin{source.BaseName(src.Ref), src.Digest, o.Version, optionsText(o), src.Schema1 || !src.Ref.HasManifests()}
+	if src.Schema1 {
 		return from, nil
 	}
 	digest := src.Image.Digest

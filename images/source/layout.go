@@ -103,7 +103,7 @@ func layoutImage(in files, ref Ref, o Options) (*Source, error) {
 		return nil, err
 	}
 	from := fileStore{in, blobName}
-	d, err := entryOf(top.Manifests, ref.Tag, from, o)
+	d, err := entryOf(top.Manifests, ref.Tag, o)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func tagOf(d v1.Descriptor) string {
 
 // entryOf finds the entry of index.json that a tag names; without a tag the only one, or the only one for the
 // platform.
-func entryOf(entries []v1.Descriptor, tag string, from store, o Options) (d v1.Descriptor, err error) {
+func entryOf(entries []v1.Descriptor, tag string, o Options) (d v1.Descriptor, err error) {
 	var all []named
 	for n, d := range entries {
 		if !isAttestation(d) {
@@ -135,13 +135,11 @@ func entryOf(entries []v1.Descriptor, tag string, from store, o Options) (d v1.D
 			if !d.MediaType.IsImage() {
 				return false
 			}
-			p, perr := platformOf(d, from)
-			err = cmp.Or(err, perr)
-			return p == nil || !fits(*p, o.Platform)
+			return d.Platform == nil || !d.Platform.Satisfies(o.Platform)
 		})
 	}
-	if err != nil || len(fit) != 1 {
-		return d, cmp.Or(err, notOne(all, tag))
+	if len(fit) != 1 {
+		return d, notOne(all, tag)
 	}
 	return entries[fit[0].at], nil
 }

@@ -132,7 +132,7 @@ func TestSchema1(t *testing.T) {
 		for _, n := range []string{name + ":1", name + "@" + digest.String()} {
 			src := open(t, n, fast)
 			checkOld(t, n, src.Image)
-			if src.Digest != digest.String() || !src.Schema1 || !src.Made {
+			if src.Digest != digest.String() || !src.Schema1 {
 				t.Errorf("%s: got %s, want %v", n, src.Digest, digest)
 			}
 		}

@@ -21,7 +21,6 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
-	"vfix.dev/vfix/internal/textutil"
 )
 
 // transports are the formats and services of images.
@@ -142,15 +141,12 @@ func openFile(ctx context.Context, ref Ref, o Options) (*Source, error) {
 
 // rootDirs are names at the top of a root filesystem but never of an archive of images (Filesystem Hierarchy Standard
 // 3.0, chapter 3).
-var rootDirs = []string{
-	"bin", "boot", "dev", "etc", "home", "lib", "lib64", "media", "mnt", "opt", "proc", "root", "run", "sbin", "srv",
-	"sys", "tmp", "usr", "var",
-}
+const rootDirs = "bin boot dev etc home lib lib64 media mnt opt proc root run sbin srv sys tmp usr var"
 
 // inRoot reports whether an entry can only belong to a root filesystem.
 func inRoot(entry string) bool {
 	top, _, _ := strings.Cut(entry, "/")
-	return slices.Contains(rootDirs, top)
+	return slices.Contains(strings.Fields(rootDirs), top)
 }
 
 // IsTarball reports, by its first block, whether a path is a file that may be a tar archive, compressed or not. A damaged
@@ -180,19 +176,10 @@ func IsTarball(name string) (bool, error) {
 	return err == nil || packed && !errors.Is(err, tar.ErrHeader) || strings.HasPrefix(string(head[at:]), magic), nil
 }
 
-// skopeoVersion begins the file "version" in a directory that skopeo's transport dir: wrote (containers/image,
-// directory/explanation).
-const skopeoVersion = "Directory Transport Version"
-
 // openDir opens a root filesystem.
 func openDir(_ context.Context, ref Ref, _ Options) (*Source, error) {
 	if !isDir(ref.Name) {
 		return nil, hinterr.Errorf(hinterr.ErrNotFound, "no such directory")
-	}
-	version, _ := blob.ReadSmall(filepath.Join(ref.Name, "version"), blob.MaxManifest)
-	if strings.HasPrefix(string(version), skopeoVersion) {
-		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "an image of skopeo's transport dir:"),
-			"copy it: skopeo copy dir:%s oci-archive:image.tar", textutil.QuotePath(ref.Name))
 	}
 	return &Source{Ref: ref, Path: ref.Name}, nil
 }
@@ -214,16 +201,8 @@ func openName(ctx context.Context, n string, o Options) (*Source, error) {
 	if isFile && repo.RegistryStr() == name.DefaultRegistry {
 		return nil, noSuchFile(n)
 	}
-	o.Progress.Note("%s: not a file here and not in a local engine: asking the registry %s", n, repo.RegistryStr())
-	src, err := openRegistry(ctx, Ref{Transport: Registry, Name: n}, o)
-	if err == nil || ctx.Err() != nil {
-		return src, err
-	}
-	// The engine's hint is only for users who meant the engine.
-	if h, is := errors.AsType[hinterr.Hinted](engineErr); is && errors.Is(engineErr, hinterr.ErrNotFound) {
-		engineErr = errors.Unwrap(h)
-	}
-	return nil, &hinterr.Tried{Name: n, Places: []error{errors.New("files: none of that name"), engineErr, err}}
+	o.Progress.Note("%s: no such file; %v; asking the registry %s", n, engineErr, repo.RegistryStr())
+	return openRegistry(ctx, Ref{Transport: Registry, Name: n}, o)
 }
 
 // noSuchFile is the error about a name that is neither that of a file here nor of an image.

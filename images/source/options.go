@@ -51,14 +51,12 @@ type Source struct {
 	Image v1.Image // the platform's image; nil for directories and files
 	// Index is what Image was chosen from; nil if the source is a single image.
 	Index v1.ImageIndex
-	// Entry is Image's descriptor in Index, or in an index in Index, with the platform of its config if it has none.
+	// Entry is Image's descriptor in Index.
 	Entry v1.Descriptor
 	// Digest is what the source itself calls the image: the digest of its manifest or index in a registry or layout,
 	// the image ID in an engine or docker archive; "" for directories and files.
 	Digest string
-	// Made says that vfix made the image's manifest: the source has another one, which Digest names, or none.
-	Made bool
-	// Schema1 says that the source has a manifest of schema 1.
+	// Schema1 says that the source has a manifest of schema 1, which Digest names: vfix made another one.
 	Schema1 bool
 	Path    string // of a root filesystem directory or a file
 

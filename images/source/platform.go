@@ -4,11 +4,9 @@ package source
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -49,23 +47,17 @@ func (s *Source) choose(from store, d v1.Descriptor, o Options) error {
 	return s.take(img, o)
 }
 
-// platformEntry chooses the image for a platform: if no level of instructions is requested, that with the lowest, else
-// the highest that is not above it. An index in an index, which no builder writes, is not looked into. Without an image
-// for the platform the error lists what there is.
+// platformEntry chooses the image for a platform; if no level of instructions is requested, that with the lowest: the
+// variants of an architecture are such levels, in the order of their names. An index in an index, which no builder
+// writes, is not looked into. Without an image for the platform the error lists what there is.
 func platformEntry(idx *index, want v1.Platform) (best v1.Descriptor, err error) {
 	var names []string
 	for _, d := range idx.parsed.Manifests {
-		if isAttestation(d) || !d.MediaType.IsImage() {
-			continue
-		}
-		if d.Platform, err = platformOf(d, idx.from); err != nil {
-			return best, err
-		}
-		if d.Platform == nil {
+		if isAttestation(d) || !d.MediaType.IsImage() || d.Platform == nil {
 			continue
 		}
 		names = append(names, d.Platform.String())
-		if fits(*d.Platform, want) && (best.Platform == nil || isBetter(d.Platform.Variant, best.Platform.Variant, want)) {
+		if d.Platform.Satisfies(want) && (best.Platform == nil || d.Platform.Variant < best.Platform.Variant) {
 			best = d
 		}
 	}
@@ -76,53 +68,8 @@ func platformEntry(idx *index, want v1.Platform) (best v1.Descriptor, err error)
 	return best, err
 }
 
-// platformOf is the platform that a descriptor says, else that of the image's config; nil for an artifact in the form
-// of an image, and for an image that is not there.
-func platformOf(d v1.Descriptor, from store) (*v1.Platform, error) {
-	if d.Platform != nil {
-		return d.Platform, nil
-	}
-	img, err := storedImage(from, d)
-	if errors.Is(err, hinterr.ErrNotFound) || err == nil && !isConfig(img.manifest.Config.MediaType) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	cf, err := img.ConfigFile()
-	if err != nil {
-		return nil, fmt.Errorf("config: %w", err)
-	}
-	return cf.Platform(), nil
-}
-
 // isConfig reports whether a media type, which may be missing, is that of an image's config, and not an artifact's.
 func isConfig(t types.MediaType) bool { return t == "" || t.IsConfig() }
-
-// fits reports whether an image runs on a platform. The variants of an architecture are levels of its instructions,
-// in the order of their names; none is the lowest.
-func fits(have, want v1.Platform) bool {
-	sameKind := strings.EqualFold(have.OS, want.OS) && archName(have.Architecture) == archName(want.Architecture)
-	return sameKind && (want.Variant == "" || have.Variant <= want.Variant)
-}
-
-func isBetter(variant, than string, want v1.Platform) bool {
-	if want.Variant == "" {
-		return variant < than
-	}
-	return variant > than
-}
-
-// archName gives Go's word for an architecture; configs from before there was a rule have the kernel's.
-func archName(s string) string {
-	switch s = strings.ToLower(s); s {
-	case "x86_64", "x86-64":
-		return "amd64"
-	case "aarch64":
-		return "arm64"
-	}
-	return s
-}
 
 // take makes img the source's image after checking what can be checked without reading a layer: that manifest and
 // config agree on the layers, and that the platform is the requested one.
@@ -145,7 +92,9 @@ func (s *Source) take(img *image, o Options) error {
 	if slices.ContainsFunc(m.Layers, noBlob) || slices.ContainsFunc(ids, noHash) {
 		return hinterr.Damaged("manifest %v: a layer without a digest, diff ID or size", digest)
 	}
-	if have := cf.Platform(); have != nil && !fits(*have, o.Platform) { // the oldest configs, of the time of one platform, have none
+	// Few configs have a variant, and the oldest, of the time of one platform, have no platform.
+	want := v1.Platform{OS: o.Platform.OS, Architecture: o.Platform.Architecture}
+	if have := cf.Platform(); have != nil && !have.Satisfies(want) {
 		return hinterr.Errorf(hinterr.ErrPlatform, "image %v is for %v, want %v", digest, have, &o.Platform)
 	}
 	s.Image = img
@@ -181,7 +130,7 @@ func (s *Source) takeSchema1(ctx context.Context, raw []byte, from store, o Opti
 	if err != nil {
 		return err
 	}
-	s.Digest, s.Made, s.Schema1 = old.Digest.String(), true, true
+	s.Digest, s.Schema1 = old.Digest.String(), true
 	return s.take(img, o)
 }
 

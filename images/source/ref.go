@@ -31,9 +31,6 @@ const Stdin = "-"
 // podmanPrefix names an image of podman, as syft and trivy do.
 const podmanPrefix = "podman"
 
-// aliases are the prefixes of other tools: syft's and docker scout's, and buildx's.
-var aliases = map[string]Transport{"oci-dir": OCILayout, "oci-layout": OCILayout}
-
 // Ref is a parsed SOURCE or DEST.
 type Ref struct {
 	Transport Transport
@@ -56,29 +53,25 @@ func ParseRef(s string) (Ref, error) {
 	if !found {
 		return guessed, nil
 	}
-	bare := strings.TrimPrefix(rest, "//") // podman://NAME, a form of other tools
-	t := Transport(prefix)
-	if alias, ok := aliases[prefix]; ok {
-		t, rest = alias, bare
-	}
+	bare, isURL := strings.CutPrefix(rest, "//")
 	var r Ref
-	switch t {
+	switch t := Transport(prefix); t {
 	case Registry:
-		if !strings.HasPrefix(rest, "//") { // docker:27-cli is an image of that name
+		if !isURL { // docker:27-cli is an image of that name
 			return guessed, nil
 		}
-		r = Ref{Transport: Registry, Name: bare}
+		r = Ref{Transport: t, Name: bare}
 	case Daemon:
-		r = Ref{Transport: Daemon, Name: bare}
+		r = Ref{Transport: t, Name: rest}
 	case podmanPrefix:
-		r = Ref{Transport: Daemon, Name: bare, Podman: true}
+		r = Ref{Transport: Daemon, Name: rest, Podman: true}
 	case DockerArchive, OCILayout, OCIArchive:
 		path, tag, _ := strings.Cut(rest, ":")
 		r = Ref{Transport: t, Name: path, Tag: tag}
 	case Dir:
 		r = Ref{Transport: t, Name: rest}
 	default:
-		if strings.HasPrefix(rest, "//") {
+		if isURL {
 			return Ref{}, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "unknown prefix %s://", prefix), "'vfix help sources' lists the prefixes")
 		}
 		return guessed, nil
