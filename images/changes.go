@@ -54,7 +54,7 @@ func findChanges(ctx context.Context, f *contents.Findings, shim *fallback.Shim,
 // leftLabels say what remains of findings after their plans; an empty one is not written.
 func leftLabels(f *contents.Findings) map[string]string {
 	left := ""
-	if n := f.Uncovered(); n > 0 {
+	if n := f.Uncovered().Left; n > 0 {
 		left = strconv.Itoa(n)
 	}
 	return map[string]string{keyLeft: left, keyIncomplete: f.IncompleteText()}

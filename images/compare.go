@@ -24,14 +24,18 @@ var kinds = map[byte]string{
 	tar.TypeChar: "device", tar.TypeBlock: "block device", tar.TypeFifo: "fifo",
 }
 
-// facts are what is compared of the files of an image's tree: of each its kind with metadata and content, as of JSON.
-func facts(ctx context.Context, t *contents.Tree) (map[string]any, error) {
+// facts are what is compared of the files of an image: of each its kind with metadata and content, as of JSON.
+func facts(ctx context.Context, s *contents.Session, img v1.Image) (map[string]any, error) {
+	t, err := s.Image(ctx, img)
+	if err != nil {
+		return nil, err
+	}
 	var files []*contents.Inode
 	for _, f := range t.Files((*contents.Inode).HasContent) {
 		files = append(files, f.Inode)
 	}
 	sums := map[*contents.Inode]string{}
-	err := t.Read(ctx, files, func(i *contents.Inode, r io.Reader) error {
+	err = t.Read(ctx, files, func(i *contents.Inode, r io.Reader) error {
 		sum, _, err := v1.SHA256(blob.Reading{Ctx: ctx, Reader: r})
 		sums[i] = sum.String()
 		return err

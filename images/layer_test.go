@@ -89,7 +89,7 @@ func TestDropInRebuild(t *testing.T) {
 	base := imagetest.Stack(t, []imagetest.TestMember{imagetest.LoaderM(), imagetest.LeftM("lib/odd.so", true)})
 	source := imagetest.StoreOCI(t, imagetest.Must[v1.Image](t)(mutate.AppendLayers(base, layers...)))
 	r := imagetest.RebuildWith(t, source, "oci:"+dir+"/1:x", fallback.FallbackAuto)
-	if !r.Unchanged || r.Findings.Uncovered() != 0 || r.Findings.LeftOver() != 1 {
+	if !r.Unchanged || r.Findings.Uncovered().Left != 0 || r.Findings.Sites().Left != 1 {
 		t.Errorf("auto: got %+v", r)
 	}
 	r = imagetest.RebuildWith(t, source, "oci:"+dir+"/2:x", fallback.FallbackAlways)

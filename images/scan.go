@@ -91,9 +91,10 @@ func ExamineContainer(ctx context.Context, s *contents.Session, c *source.Contai
 		return nil, fmt.Errorf("%s: %w", title, err)
 	}
 	defer stream.Close()
-	f, err := s.Exported(ctx, stream, title)
+	f, err := s.Stream(ctx, stream, -1, title)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", title, err)
+		return nil, fmt.Errorf("%s: its file system: %w", title, err)
 	}
+	f.Source = title
 	return f, nil
 }

@@ -196,20 +196,15 @@ func (v *Verified) index(base, src *source.Source) error {
 
 // layers names the paths that differ.
 func (v *Verified) layers(ctx context.Context, s *contents.Session, j *Job, src *source.Source) error {
-	t := j.out.Findings.Tree
-	if j.added != nil {
-		if err := s.AddLayer(ctx, t, j.added); err != nil {
-			return err
-		}
+	derived := j.img
+	if derived == nil {
+		derived = j.src.Image
 	}
-	want, err := facts(ctx, t)
-	if err == nil {
-		t, err = s.Image(ctx, src.Image)
-	}
+	want, err := facts(ctx, s, derived)
 	if err != nil {
 		return err
 	}
-	got, err := facts(ctx, t)
+	got, err := facts(ctx, s, src.Image)
 	v.members("", want, got)
 	return err
 }

@@ -36,7 +36,7 @@ func TestVerifyRebuilt(t *testing.T) {
 	rebuildTo(t, source, dest)
 	v := imagetest.Verify(t, dest, source)
 	imagetest.WantProblems(t, v)
-	if v.Compared != 2 || v.Findings.LeftOver() != 0 || len(v.Findings.Files) != 0 || v.Findings.ELFFiles != 2 {
+	if v.Compared != 2 || v.Findings.Sites().Left != 0 || len(v.Findings.Files) != 0 || v.Findings.ELFFiles != 2 {
 		t.Errorf("got %d compared, findings %+v", v.Compared, v.Findings)
 	}
 	// Without a base, the findings alone; the base itself has some.

@@ -109,7 +109,7 @@ func (r *crashes) scanNamed(name string) *diagnose.Scanned {
 // sitesOf is the part of a scan that a diagnosis needs.
 func (r *crashes) sitesOf(name string, f *contents.Findings) *diagnose.Scanned {
 	r.sources[name] = f.Source
-	s := &diagnose.Scanned{Live: map[string][]string{}, Complete: f.Complete() && f.UnknownSites() == 0}
+	s := &diagnose.Scanned{Live: map[string][]string{}, Complete: f.Complete() && f.Uncovered().Unknown == 0}
 	for i := range f.Files {
 		file := &f.Files[i]
 		if file.Covered != "" {

@@ -34,8 +34,8 @@ func writeVerdict(s screen.Stream, typed string, f *contents.Findings) {
 		}
 	case v == contents.Incomplete:
 		paint, text = s.Paint.Red, ": "+why
-	case f.CaughtSites() > 0:
-		text = fmt.Sprintf(": %s, caught at run time by the fallback", screen.Count(f.CaughtSites(), "call site"))
+	case f.Sites().Live > 0:
+		text = fmt.Sprintf(": %s, caught at run time by the fallback", screen.Count(f.Sites().Live, "call site"))
 	}
 	s.Headline(typed, v.String(), paint, text)
 }
@@ -65,7 +65,7 @@ func countSites(f *contents.Findings) (sites, files, patched int) {
 			continue
 		}
 		changed := patchedIn(file)
-		open := changed + file.LeftOver()
+		open := changed + file.Sites().Left
 		sites, files, patched = sites+open, files+min(open, 1), patched+changed
 	}
 	for _, p := range f.Packed {
@@ -105,8 +105,8 @@ func writePatched(s screen.Stream, typed string, dryRun bool, f *contents.Findin
 	case sites > 0:
 		s.Headline(typed, screen.Count(sites, "call site")+" "+would+"patched", s.Paint.Green, " in "+screen.Count(files, "file"))
 	case len(fixed) > 0:
-	case f.Uncovered() > 0:
-		s.Headline(typed, screen.Count(f.Uncovered(), openSite), s.Paint.Yellow, ", of which vfix can patch none")
+	case f.Uncovered().Left > 0:
+		s.Headline(typed, screen.Count(f.Uncovered().Left, openSite), s.Paint.Yellow, ", of which vfix can patch none")
 	case !f.Complete():
 		s.Headline(typed, "no call site in what was examined", s.Paint.Yellow, "")
 	default:
@@ -120,7 +120,7 @@ func writePatched(s screen.Stream, typed string, dryRun bool, f *contents.Findin
 
 // patched prints the same on stderr, if there is more to say about a source than that it has no call site.
 func (o *output) patched(typed string, dryRun bool, f *contents.Findings) {
-	if !o.Quiet && !o.json && (f.Affected() || len(f.Passed) > 0 || f.OpenSites() > 0) {
+	if !o.Quiet && !o.json && (f.Affected() || len(f.Passed) > 0 || f.Sites().Live > 0) {
 		writePatched(o.Err, typed, dryRun, f)
 	}
 }
@@ -144,7 +144,7 @@ func writeFiles(s screen.Stream, f *contents.Findings) {
 		packed = append(packed, fmt.Sprintf("%s: %s: %s", p.Path, p.Member, screen.Count(p.Sites, "call site")))
 	}
 	for _, p := range f.Passed {
-		passed = append(passed, p.Name()+": "+p.Reason)
+		passed = append(passed, p.Path+": "+p.Reason)
 	}
 	s.List("not patched: ", left)
 	s.List("in an archive, not patched: ", packed)
@@ -219,7 +219,7 @@ func incomplete(f *contents.Findings, typed ...string) error {
 	switch unread := slices.IndexFunc(f.Passed, func(p contents.Passed) bool { return p.Unread }); {
 	case unread >= 0:
 		p := &f.Passed[unread]
-		text += ": " + p.Name() + ": " + p.Reason
+		text += ": " + p.Path + ": " + p.Reason
 		hint = "'vfix scan --format json' lists them under not_examined; such a file may call the vsyscall page"
 		if p.Denied {
 			hint = "run vfix as root, or as a user who can read them"
@@ -230,7 +230,7 @@ func incomplete(f *contents.Findings, typed ...string) error {
 		hint = "unpack it on the machine that runs it: 'vfix scan DIR' also examines the libraries that its programs load from there"
 	case len(f.MissingLibraries()) > 0:
 		hint = "name the root filesystem that it runs in: 'vfix scan --root DIR " + quotePaths(typed) + "', where / is this machine"
-	case f.UnknownSites() > 0:
+	case f.Uncovered().Unknown > 0:
 		hint = seeCode(typed)
 	}
 	return incompletef(hint, "%s: incomplete: %s", strings.Join(typed, " "), text)
@@ -244,10 +244,10 @@ func seeCode(typed []string) string {
 // remaining is what a verb that patches had to leave: call sites, and what it could not examine.
 func remaining(f *contents.Findings, typed ...string) error {
 	err := incomplete(f, typed...)
-	switch n := f.Uncovered(); {
+	switch n := f.Uncovered().Left; {
 	case n > 0:
 		return errors.Join(err, finding(seeCode(typed), "%s: %s could not be patched", strings.Join(typed, " "), screen.Count(n, openSite)))
-	case err == nil && f.UnknownSites() > 0:
+	case err == nil && f.Uncovered().Unknown > 0:
 		return incompletef(seeCode(typed), "%s: incomplete: %s", strings.Join(typed, " "), f.UnknownText())
 	}
 	return err

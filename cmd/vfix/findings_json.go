@@ -84,7 +84,7 @@ type jsonFix struct {
 func sourceJSON(f *contents.Findings, v contents.Verdict) jsonSource {
 	s := jsonSource{
 		Findings: f, Verdict: v, Complete: f.Complete(),
-		Summary: jsonSummary{ELFFiles: f.ELFFiles, ExecBytes: f.ExecBytes, LeftOver: f.LeftOver(), Covered: f.LeftOver() - f.Uncovered()},
+		Summary: jsonSummary{ELFFiles: f.ELFFiles, ExecBytes: f.ExecBytes, LeftOver: f.Sites().Left, Covered: f.Sites().Left - f.Uncovered().Left},
 	}
 	for i := range f.Files {
 		file := &f.Files[i]

@@ -49,7 +49,7 @@ func fake(f *contents.Findings, err error) engine {
 		},
 		readList: func(string, lists.Part) ([]lists.Item, error) { return []lists.Item{{Line: 1, Source: "app:1"}}, err },
 		rebuildAll: func(_ context.Context, items []lists.Item, o lists.Options) []lists.Image {
-			one := lists.Image{Item: items[0], Status: lists.Done, Reference: "app:1-vfix", LeftOver: f.Uncovered()}
+			one := lists.Image{Item: items[0], Status: lists.Done, Reference: "app:1-vfix", LeftOver: f.Uncovered().Left}
 			o.Each(one)
 			return []lists.Image{one}
 		},

@@ -73,7 +73,7 @@ func scanEach(ctx context.Context, opts *scanOptions, args []string, out *output
 		if n := len(f.Hazards); n > 0 && opts.strict {
 			errs = append(errs, inText(finding(seeHazards, "%s: %s", f.typed, screen.Count(n, "hazard"))))
 		}
-		if f.UncoveredSites() > 0 {
+		if f.Uncovered().Live > 0 {
 			sites, _, _ := countSites(f.Findings)
 			errs = append(errs, inText(finding("run "+quoted(here.fixes(f)[0]), "%s: AFFECTED: %s", f.typed, screen.Count(sites, "call site"))))
 		}
@@ -104,7 +104,7 @@ func writeScanned(s screen.Stream, f scanned, explain bool, here destination) {
 	for _, h := range f.Hazards {
 		s.Print("hazard: ", s.Paint.Yellow, fmt.Sprintf("%s: %s: %s; %s", cmp.Or(h.Path, f.typed), h.Title(), h.Means(), h.Do()))
 	}
-	open := f.UncoveredSites() > 0 && (isImage(f.Findings) || !explain)
+	open := f.Uncovered().Live > 0 && (isImage(f.Findings) || !explain)
 	if f.Affected() || len(f.Packed) > 0 || open {
 		fmt.Fprintln(s)
 		for i, command := range here.fixes(f) {

@@ -26,8 +26,6 @@ func TestScanVerdict(t *testing.T) {
 	half.Passed = unread().Passed
 	dir := patchable()
 	dir.Source, dir.Digest = "dir:/srv/root", ""
-	noLayer := clean()
-	noLayer.Passed = []contents.Passed{{Layer: "sha256:a3", Reason: "foreign layer that is not with the image", Unread: true}}
 	for _, c := range []struct {
 		name   string
 		f      *contents.Findings
@@ -47,7 +45,6 @@ func TestScanVerdict(t *testing.T) {
 		{"affected and unread", half, 3, "AFFECTED: 6 call sites in 3 files; vfix can fix all of them; INCOMPLETE: 2 parts could not be read\n", "\n\n  vfix rebuild x\n", "incomplete: 2 parts"},
 		{"a text file", text, 4, "INCOMPLETE: nothing was examined: not an ELF file\n", "", "incomplete: nothing was examined: not an ELF file\n"},
 		{"a script", &script, 4, "INCOMPLETE: nothing was examined: a script", "", "scan the programs that it starts"},
-		{"a layer", noLayer, 4, "INCOMPLETE: 1 part could not be read\n", "", "incomplete: 1 part could not be read: layer sha256:a3: foreign layer"},
 		{"nothing to examine", &none, 4, "INCOMPLETE: no 64-bit x86-64 ELF file in it\n", "", "incomplete"},
 	} {
 		got := runLine(fake(c.f, nil), "scan", "x")
@@ -171,7 +168,7 @@ func TestNothingPatched(t *testing.T) {
 		if got.status != c.status || !strings.HasPrefix(got.stdout, "x y -z: "+c.want+"\n") {
 			t.Errorf("%s: got status %d, stdout\n%s\nwant %q", c.name, got.status, got.stdout, c.want)
 		}
-		if open := c.f.OpenSites()+c.f.UnknownSites() > 0; strings.Contains(got.stderr, "run vfix scan --explain 'x y' ./-z to see") != open {
+		if open := c.f.Sites().Live+c.f.Uncovered().Unknown > 0; strings.Contains(got.stderr, "run vfix scan --explain 'x y' ./-z to see") != open {
 			t.Errorf("%s: got stderr %s", c.name, got.stderr)
 		}
 	}

@@ -57,7 +57,7 @@ func (o *output) verified(source, base string, v *images.Verified) (err error) {
 			"%s: not what vfix makes from %s: %s", source, base, screen.Count(len(v.Problems)+v.More, "difference")))
 	case fixable > 0:
 		err = errors.Join(err, finding("run "+quoted(scanOf("", source))+" for the command that fixes it", "%s: %s left", source, screen.Count(sites, "call site")))
-	case f.UncoveredSites() > 0:
+	case f.Uncovered().Live > 0:
 		err = errors.Join(err, finding("run "+quoted(explain(source)), "%s: %s left", source, screen.Count(sites, "call site")))
 	}
 	return errors.Join(err, incomplete(f, source))

@@ -36,6 +36,8 @@ type Disk struct {
 	Since time.Time
 	// OneFS omits directories on other file systems than the root's.
 	OneFS bool
+	// FullNames is for findings that name files as the user would, and not relative to the directory.
+	FullNames bool
 }
 
 // OpenDisk opens a directory, or the directory of a file for that file alone. It follows a symlink that the user
@@ -69,6 +71,14 @@ func (d *Disk) Full(name string) string {
 		return d.Path
 	}
 	return filepath.Join(d.Path, filepath.FromSlash(name))
+}
+
+// shown is the name of a file in the findings.
+func (d *Disk) shown(name string) string {
+	if d.FullNames || d.Only != "" {
+		return d.Full(name)
+	}
+	return name
 }
 
 // Real returns the path of the directory or of the file, without symlinks.
@@ -106,7 +116,7 @@ type walk struct {
 	passed []Passed
 }
 
-// findings are about the files that may have call sites. A single file has the name that the user typed.
+// findings are about the files that may have call sites.
 func (w *walk) findings() *Findings {
 	var files []Target
 	for _, t := range w.found {
@@ -114,13 +124,16 @@ func (w *walk) findings() *Findings {
 	}
 	f := &Findings{}
 	for _, t := range sorted(files) {
-		f.judge(t, "")
+		var names []string
+		for _, name := range t.Names {
+			names = append(names, w.shown(name))
+		}
+		f.judge(t, names, "")
 	}
 	f.Passed = append(f.Passed, w.passed...)
 	slices.SortStableFunc(f.Passed, func(a, b Passed) int { return strings.Compare(a.Path, b.Path) })
 	if w.Only != "" {
 		f.Library = len(files) > 0 && files[0].ELF.library
-		f.Rename(w.Full)
 	}
 	return f
 }
@@ -225,7 +238,7 @@ func (w *walk) note(name string, err error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p := Passed{Path: name, Reason: err.Error(), Denied: errors.Is(err, fs.ErrPermission), Unread: true}
+	p := Passed{Path: w.shown(name), Reason: err.Error(), Denied: errors.Is(err, fs.ErrPermission), Unread: true}
 	if pe, ok := err.(*fs.PathError); ok { // Passed has the path
 		p.Reason = pe.Err.Error()
 	}
@@ -239,7 +252,7 @@ func (w *walk) examine(e *Entry, r *os.File) error {
 	if err != nil && err != io.EOF {
 		return err
 	}
-	if isCandidate(e.Name, head[:n]) {
+	if isCandidate(head[:n]) {
 		if e.ELF, err = w.s.examineAt(e, r, head[:n], false); err != nil {
 			return err
 		}

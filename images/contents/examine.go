@@ -87,7 +87,7 @@ func (x *examiner) content(e *Entry, r io.Reader) error {
 		return err
 	}
 	head := x.head[:n]
-	if !isCandidate(e.Name, head) {
+	if !isCandidate(head) {
 		return nil
 	}
 	var held io.ReaderAt
@@ -114,7 +114,7 @@ func (s *Session) examineAt(e *Entry, r io.ReaderAt, head []byte, layer bool) (*
 		return unread("file of %d bytes, at most %d are examined", size, int64(MaxELF)), nil
 	}
 	if !isELF(head) {
-		return examinePacked(name, r, size, head)
+		return examinePacked(r, size, head)
 	}
 	report, err := patch.Scan(r, size)
 	switch {

@@ -1,6 +1,11 @@
 package contents
 
-import "os"
+import (
+	"context"
+	"os"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
 
 // For the tests of this package alone.
 
@@ -16,4 +21,14 @@ func (e *Entry) Give(to *os.File) ([]string, error) { return e.give(to) }
 func OpenedEntry(f *os.File) (*Entry, error) {
 	e, _, err := openedEntry(f)
 	return e, err
+}
+
+// AddLayer reads a layer and stacks it on a tree.
+func (s *Session) AddLayer(ctx context.Context, t *Tree, l v1.Layer) error {
+	idx, err := s.readLayer(ctx, l)
+	if err != nil {
+		return err
+	}
+	t.progress = s.Progress
+	return t.stack(idx, l)
 }

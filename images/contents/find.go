@@ -45,7 +45,7 @@ func (s *Session) scanPath(ctx context.Context, src *source.Source) (*Findings, 
 		if err != nil {
 			return nil, err
 		}
-		if missing := f.Tree.missing(); len(missing) > 0 && f.UncoveredSites() == 0 {
+		if missing := f.Tree.missing(); len(missing) > 0 && f.Uncovered().Live == 0 {
 			f.Loads = &Loads{Missing: missing}
 		}
 		return f, nil
@@ -62,20 +62,16 @@ func (s *Session) scanPath(ctx context.Context, src *source.Source) (*Findings, 
 // Findings judges the visible files of the merged file system.
 func (t *Tree) Findings() *Findings {
 	f := &Findings{Tree: t}
-	for _, l := range t.Layers {
-		if l.absent != "" {
-			f.Passed = append(f.Passed, Passed{Layer: l.DiffID, Reason: l.absent, Unread: true})
-		}
-	}
 	for _, v := range t.Files(func(i *Inode) bool { return i.ELF != nil }) {
-		f.judge(v, t.Layers[v.Layer].DiffID)
+		f.judge(v, v.Names, t.Layers[v.Layer].DiffID)
 	}
 	return f
 }
 
-// judge adds one visible ELF file, or archive, to the findings; layer is the diff ID of its layer.
-func (f *Findings) judge(v Target, layer string) {
-	e, name := v.ELF, v.Names[0]
+// judge adds one visible ELF file, or archive, to the findings, under the names that a user knows; layer is the diff ID
+// of its layer.
+func (f *Findings) judge(v Target, names []string, layer string) {
+	e, name := v.ELF, names[0]
 	if e.passed != "" {
 		f.Passed = append(f.Passed, Passed{Path: name, Layer: layer, Reason: e.passed, Unread: e.unread})
 	}
@@ -101,7 +97,7 @@ func (f *Findings) judge(v Target, layer string) {
 	if d := e.plan.Redirect; d != nil && d.Reason != "" {
 		f.Warnings = append(f.Warnings, fmt.Sprintf("%s: not fixed (%s): %s", name, d.Fix, d.Reason))
 	}
-	file := File{Target: v, Path: name, Links: v.Names[1:], Size: v.Size, Layer: layer, Index: v.Layer, Report: e.report, Plan: e.plan}
+	file := File{Target: v, Path: name, Links: names[1:], Size: v.Size, Layer: layer, Index: v.Layer, Report: e.report, Plan: e.plan}
 	f.noteDormant(&file)
 	f.Files = append(f.Files, file)
 }

@@ -15,7 +15,6 @@ import (
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/hinterr"
-	"vfix.dev/vfix/internal/progress"
 )
 
 // layerIndex has the members of one layer, in the order of the archive.
@@ -23,31 +22,25 @@ type layerIndex struct {
 	Title   string // for messages: "layer sha256:…", or the path of a tarball
 	DiffID  string // of an image's layer, "" for others
 	Entries []*Entry
-	// absent is why the layer was not read, so that its contents are not known; "" if it was.
-	absent string
 }
 
 // readLayer reads one layer and examines its files.
-func (s *Session) readLayer(ctx context.Context, l v1.Layer) (_ *layerIndex, err error) {
+func (s *Session) readLayer(ctx context.Context, l v1.Layer) (*layerIndex, error) {
 	ls, err := blob.OpenLayer(ctx, l, s.Progress)
-	if errors.Is(err, hinterr.ErrNotFound) && source.IsForeign(l) {
-		return s.absentLayer(l, foreign)
-	}
 	if err != nil {
 		return nil, err
 	}
 	defer ls.Close()
-	idx := &layerIndex{Title: "layer " + ls.Name, DiffID: ls.DiffID.String()}
 	x := &examiner{S: s, Layer: true}
 	defer x.Close()
-	if idx.Entries, err = x.ReadEntries(ctx, ls); err == nil {
-		return idx, ls.Finish()
-	}
-	if t, typeErr := l.MediaType(); typeErr == nil && !source.IsLayer(t) && ctx.Err() == nil { // such as an encrypted one
-		return s.absentLayer(l, "of media type "+string(t)+", which vfix does not read")
+	entries, err := x.ReadEntries(ctx, ls)
+	if t, typeErr := l.MediaType(); err != nil && typeErr == nil && !source.IsLayer(t) { // such as an encrypted one
+		err = hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "media type %s, which vfix does not read", t),
+			"convert or decrypt the image first: 'skopeo copy' has --decryption-key")
 	}
 	// If the layer does not have its digest, that is the reason.
-	return nil, cmp.Or(ls.Finish(), ls.Wrap(err))
+	err = cmp.Or(ls.Finish(), ls.Wrap(err))
+	return &layerIndex{Title: "layer " + ls.Name, DiffID: ls.DiffID.String(), Entries: entries}, err
 }
 
 // ReadEntries reads the members of a tar stream and returns their entries.
@@ -79,18 +72,4 @@ func (x *examiner) ReadEntries(ctx context.Context, r io.Reader) ([]*Entry, erro
 		all = append(all, e)
 	}
 	return all, nil
-}
-
-// foreign is why a layer that is stored elsewhere is not read.
-const foreign = "foreign, and not with the image"
-
-// absentLayer returns the index of a layer that is not read.
-func (s *Session) absentLayer(l v1.Layer, why string) (*layerIndex, error) {
-	diffID, err := l.DiffID()
-	if err != nil {
-		return nil, err
-	}
-	title := "layer " + blob.ShortHash(diffID)
-	progress.Note(s.Progress, "%s: %s: kept unchanged and not examined", title, why)
-	return &layerIndex{Title: title, DiffID: diffID.String(), absent: why}, nil
 }

@@ -127,20 +127,16 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// Findings of several sources are added up, and named again.
+// Findings of several sources are added up.
 func TestFindingsAdd(t *testing.T) {
 	of := func(name string) *Findings {
-		return &Findings{Files: []File{{Path: name, Links: []string{name + "2"}}}, Passed: []Passed{{Path: name}, {Layer: name}}, Hazards: []Hazard{{Path: name}}, ELFFiles: 1, ExecBytes: 2, Warnings: []string{name}}
+		return &Findings{Files: []File{{Path: name}}, Passed: []Passed{{Path: name}}, Hazards: []Hazard{{Path: name}}, Packed: []Packed{{Path: name}}, ELFFiles: 1, ExecBytes: 2, Warnings: []string{name}, Notes: []string{name}}
 	}
-	f, links := of("a"), of("b")
-	f.Add(links)
-	f.Rename(func(name string) string { return "/" + name })
-	if len(f.Files) != 2 || f.Files[1].Path != "/b" || f.Files[1].Links[0] != "/b2" || links.Files[0].Links[0] != "b2" || f.Passed[2].Name() != "/b" || f.Hazards[1].Path != "/b" ||
-		f.ELFFiles != 2 || f.ExecBytes != 4 || !slices.Equal(f.Warnings, []string{"a", "b"}) {
+	f := of("a")
+	f.Add(of("b"))
+	if len(f.Files) != 2 || f.Files[1].Path != "b" || f.Passed[1].Path != "b" || f.Hazards[1].Path != "b" || f.Packed[1].Path != "b" ||
+		f.ELFFiles != 2 || f.ExecBytes != 4 || !slices.Equal(f.Warnings, []string{"a", "b"}) || !slices.Equal(f.Notes, f.Warnings) {
 		t.Errorf("got %+v", f)
-	}
-	if name := links.Passed[1].Name(); name != "layer b" {
-		t.Errorf("got %s", name)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"maps"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"vfix.dev/vfix/internal/hinterr"
 )
 
@@ -27,10 +29,10 @@ func (t *Tree) Apply(idx *layerIndex) error {
 	return a.all(idx)
 }
 
-// stack puts a layer on the tree; from opens it again.
-func (t *Tree) stack(idx *layerIndex, from opener) error {
+// stack puts a layer of an image on the tree.
+func (t *Tree) stack(idx *layerIndex, l v1.Layer) error {
 	a := &applying{to: NewTree(), n: len(t.Layers), below: t, pool: map[string]*Inode{}}
-	t.Layers, t.from = append(t.Layers, idx), append(t.from, from)
+	t.Layers, t.image = append(t.Layers, idx), append(t.image, l)
 	if err := a.all(idx); err != nil {
 		return err
 	}

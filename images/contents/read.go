@@ -8,17 +8,8 @@ import (
 	"maps"
 	"slices"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-
 	"vfix.dev/vfix/images/blob"
 )
-
-// opener opens the tar stream of a layer.
-type opener func(context.Context) (*blob.LayerStream, error)
-
-func (s *Session) opener(l v1.Layer) opener {
-	return func(ctx context.Context) (*blob.LayerStream, error) { return blob.OpenLayer(ctx, l, s.Progress) }
-}
 
 // Read calls f with the content of each of the files of an image, layer by layer, each up to the last of them.
 func (t *Tree) Read(ctx context.Context, want []*Inode, f func(*Inode, io.Reader) error) error {
@@ -30,7 +21,7 @@ func (t *Tree) Read(ctx context.Context, want []*Inode, f func(*Inode, io.Reader
 		layers[i.Layer][i.Number] = i
 	}
 	for _, n := range slices.Sorted(maps.Keys(layers)) {
-		r, err := t.from[n](ctx)
+		r, err := blob.OpenLayer(ctx, t.image[n], t.progress)
 		if err != nil {
 			return err
 		}

@@ -3,8 +3,6 @@
 package contents
 
 import (
-	"slices"
-
 	"vfix.dev/vfix/rewriter/find"
 	"vfix.dev/vfix/rewriter/patch"
 )
@@ -26,9 +24,9 @@ type File struct {
 }
 
 // Passed is a file that should have been examined but was not (an ELF file with damaged headers, an unreadable
-// file), or such a layer, and why.
+// file), and why.
 type Passed struct {
-	Path   string `json:"path"` // "" for a whole layer
+	Path   string `json:"path"`
 	Layer  string `json:"layer"`
 	Reason string `json:"reason"`
 	// Denied reports that the user has no permission to read it.
@@ -36,14 +34,6 @@ type Passed struct {
 	// Unread reports that its content is unknown, so it may have call sites. Otherwise it was read and is damaged,
 	// or another kind of file.
 	Unread bool `json:"unread"`
-}
-
-// Name returns the path or layer for messages.
-func (p *Passed) Name() string {
-	if p.Path != "" {
-		return p.Path
-	}
-	return "layer " + p.Layer
 }
 
 // Findings is the result of the scan of one source.
@@ -86,7 +76,7 @@ type Program struct{ Path, Interp string }
 // Packed is a member of a zip archive, jar or wheel that has live call sites.
 type Packed struct {
 	Path   string `json:"path"`   // of the archive
-	Member string `json:"member"` // its name in the archive; of an archive in an archive "INNER!NAME"
+	Member string `json:"member"` // its name in the archive
 	Layer  string `json:"layer"`
 	Sites  int    `json:"sites"`
 	// Covered reports that the fallback in the source covers the programs that load it.
@@ -98,26 +88,6 @@ type Loads struct {
 	Root     string   `json:"root"`     // the root that was searched for them
 	Examined []string `json:"examined"` // paths; their sites are in the findings
 	Missing  []string `json:"missing"`  // names of libraries that were not found
-}
-
-// Rename changes the names of the examined files.
-func (f *Findings) Rename(name func(path string) string) {
-	for i := range f.Files {
-		file := &f.Files[i]
-		file.Path, file.Links = name(file.Path), slices.Clone(file.Links) // shared with the targets
-		for n := range file.Links {
-			file.Links[n] = name(file.Links[n])
-		}
-	}
-	for i := range f.Passed {
-		f.Passed[i].Path = name(f.Passed[i].Path)
-	}
-	for i := range f.Hazards {
-		f.Hazards[i].Path = name(f.Hazards[i].Path)
-	}
-	for i := range f.Packed {
-		f.Packed[i].Path = name(f.Packed[i].Path)
-	}
 }
 
 // Add adds the findings in the files of another source.

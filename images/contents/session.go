@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/progress"
@@ -32,10 +34,9 @@ type Session struct {
 	jobs     int
 	spool    blob.Spool
 
-	slots   chan struct{} // one for each layer that may be read in parallel
-	mu      sync.Mutex
-	layers  map[v1.Hash]*knownLayer
-	members int // of layers
+	reading *semaphore.Weighted // layers, in parallel
+	layers  sync.Map            // *knownLayer by diff ID
+	members atomic.Int64        // of layers
 }
 
 // knownLayer is a layer that was read, or that the holder of its lock reads.
@@ -52,7 +53,7 @@ func NewSession(jobs int, p progress.Reporter, o patch.Options) *Session {
 	if p == nil {
 		p = progress.Silent{}
 	}
-	return &Session{Options: o, jobs: jobs, Progress: p, layers: map[v1.Hash]*knownLayer{}, slots: make(chan struct{}, min(jobs, MaxLayersAtOnce))}
+	return &Session{Options: o, jobs: jobs, Progress: p, reading: semaphore.NewWeighted(int64(min(jobs, MaxLayersAtOnce)))}
 }
 
 func (s *Session) Close() { s.spool.Close() }
@@ -80,8 +81,9 @@ func (s *Session) Image(ctx context.Context, img v1.Image) (*Tree, error) {
 		return nil, err
 	}
 	t := NewTree()
+	t.progress = s.Progress
 	for i, l := range layers {
-		if err := t.stack(read[i], s.opener(l)); err != nil {
+		if err := t.stack(read[i], l); err != nil {
 			return nil, err
 		}
 	}
@@ -89,48 +91,27 @@ func (s *Session) Image(ctx context.Context, img v1.Image) (*Tree, error) {
 }
 
 // layer returns a layer that was read before, or reads it. A layer that could not be read is read again: another image
-// may have it whole, or in a format that vfix reads.
+// may have it whole. If a session has read too many members, it forgets all layers.
 func (s *Session) layer(ctx context.Context, id v1.Hash, l v1.Layer) (*layerIndex, error) {
-	s.mu.Lock()
-	known := s.layers[id]
-	if known == nil {
-		known = &knownLayer{}
-		s.layers[id] = known
-	}
-	s.mu.Unlock()
+	at, _ := s.layers.LoadOrStore(id, &knownLayer{})
+	known := at.(*knownLayer)
 	known.Lock()
 	defer known.Unlock()
 	if known.idx != nil {
 		return known.idx, nil
 	}
-	select {
-	case s.slots <- struct{}{}:
-	case <-ctx.Done():
+	if s.reading.Acquire(ctx, 1) != nil {
 		return nil, context.Cause(ctx)
 	}
-	defer func() { <-s.slots }()
-	idx, err := s.readLayer(ctx, l)
-	if err == nil && idx.absent == "" {
-		known.idx = idx
-		s.remember(len(idx.Entries))
-	}
-	return idx, err
-}
-
-// remember counts the members of one more layer; if there are too many, it forgets all layers.
-func (s *Session) remember(members int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.members += members; s.members > maxRemembered {
-		s.layers, s.members = map[v1.Hash]*knownLayer{}, 0
-	}
-}
-
-// AddLayer reads a layer and stacks it on a tree.
-func (s *Session) AddLayer(ctx context.Context, t *Tree, l v1.Layer) error {
+	defer s.reading.Release(1)
 	idx, err := s.readLayer(ctx, l)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return t.stack(idx, s.opener(l))
+	known.idx = idx
+	if s.members.Add(int64(len(idx.Entries))) > maxRemembered {
+		s.layers.Clear()
+		s.members.Store(0)
+	}
+	return idx, nil
 }

@@ -27,15 +27,34 @@ func (s *Session) Tarball(ctx context.Context, name, title string) (*Findings, e
 		return nil, err
 	}
 	defer f.Close()
+	found, err := s.Stream(ctx, f, size, title)
+	return found, WrapPath(title, err)
+}
+
+// Stream examines the root filesystem in a tar stream, compressed or not; the size is -1 if it is unknown.
+func (s *Session) Stream(ctx context.Context, r io.Reader, size int64, title string) (*Findings, error) {
 	task := progress.Start(s.Progress, "read", title, size)
 	defer task.Done()
-	body, _, err := blob.Decompress(ctx, blob.Reading{Ctx: ctx, Reader: f, T: task})
+	body, _, err := blob.Decompress(ctx, blob.Reading{Ctx: ctx, Reader: r, T: task})
 	if err != nil {
-		return nil, WrapPath(title, err)
+		return nil, err
 	}
 	defer body.Close()
-	found, err := s.stream(ctx, body, title)
-	return found, WrapPath(title, err)
+	x := &examiner{S: s}
+	defer x.Close()
+	entries, err := x.ReadEntries(ctx, body)
+	if err != nil {
+		return nil, err
+	}
+	// The bytes after the archive's end show whether a compressed stream is intact.
+	if _, err = blob.CopyTo(ctx, io.Discard, body, nil); err != nil {
+		return nil, err
+	}
+	t := NewTree()
+	if err := t.Apply(&layerIndex{Title: title, Entries: entries}); err != nil {
+		return nil, err
+	}
+	return t.Findings(), nil
 }
 
 // missing returns the files that programs of a tarball load and that are not in it. A program whose loader is in it has
@@ -55,36 +74,6 @@ func (t *Tree) missing() []string {
 		}
 	}
 	return SortedKeys(all)
-}
-
-// Exported examines a tar stream of a whole file system.
-func (s *Session) Exported(ctx context.Context, stream io.Reader, title string) (*Findings, error) {
-	task := progress.Start(s.Progress, "read", title, -1)
-	defer task.Done()
-	f, err := s.stream(ctx, blob.Reading{Ctx: ctx, Reader: stream, T: task}, title)
-	if err != nil {
-		return nil, fmt.Errorf("its file system: %w", err)
-	}
-	f.Source = title
-	return f, nil
-}
-
-func (s *Session) stream(ctx context.Context, r io.Reader, title string) (*Findings, error) {
-	x := &examiner{S: s}
-	defer x.Close()
-	entries, err := x.ReadEntries(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	// The bytes after the archive's end show whether a compressed stream is intact.
-	if _, err = blob.CopyTo(ctx, io.Discard, r, nil); err != nil {
-		return nil, err
-	}
-	t := NewTree()
-	if err := t.Apply(&layerIndex{Title: title, Entries: entries}); err != nil {
-		return nil, err
-	}
-	return t.Findings(), nil
 }
 
 // RewriteTarball writes the tarball r to w with the hits patched, compressed as before. All other members keep

@@ -10,7 +10,10 @@ import (
 	"slices"
 	"strings"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"vfix.dev/vfix/internal/hinterr"
+	"vfix.dev/vfix/internal/progress"
 	"vfix.dev/vfix/internal/rootpath"
 )
 
@@ -37,7 +40,9 @@ func (k *Node) IsDir() bool { return k.Typeflag == tar.TypeDir }
 type Tree struct {
 	nodes  map[string]*Node // by their paths without symlinks; "" is the root
 	Layers []*layerIndex    // as applied
-	from   []opener         // the tar stream of each layer of an image
+	// Of an image, its layers, and who hears of it when they are read again.
+	image    []v1.Layer
+	progress progress.Reporter
 }
 
 // NewTree returns an empty file system, with a root directory that no layer has.

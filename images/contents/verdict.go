@@ -30,16 +30,16 @@ const (
 func (v Verdict) String() string { return strings.ToUpper(strings.ReplaceAll(string(v), "-", " ")) }
 
 // Verdict returns the verdict on the source as it was read.
-func (f *Findings) Verdict() Verdict { return f.verdict(f.UncoveredSites()) }
+func (f *Findings) Verdict() Verdict { return f.verdict(f.Uncovered().Live) }
 
 // Remaining returns the verdict on the source after its plans: after a rebuild or a patch.
-func (f *Findings) Remaining() Verdict { return f.verdict(f.Uncovered()) }
+func (f *Findings) Remaining() Verdict { return f.verdict(f.Uncovered().Left) }
 
 func (f *Findings) verdict(live int) Verdict {
 	switch {
 	case live > 0:
 		return Affected
-	case f.Complete() && f.UnknownSites() == 0:
+	case f.Complete() && f.Uncovered().Unknown == 0:
 		return NotAffected
 	}
 	return Incomplete
@@ -51,13 +51,19 @@ func (f *Findings) Complete() bool { return f.IncompleteText() == "" }
 
 // IncompleteText explains why a verdict is incomplete; "" if it is complete.
 func (f *Findings) IncompleteText() string {
-	missing, unread := f.MissingLibraries(), f.UnreadText()
-	switch affected := f.UncoveredSites() > 0; {
-	case unread != "":
-		return unread
-	case len(missing) > 0 && !affected:
+	unread := 0
+	for _, p := range f.Passed {
+		if p.Unread {
+			unread++
+		}
+	}
+	sites, missing := f.Uncovered(), f.MissingLibraries()
+	switch {
+	case unread > 0:
+		return plural(unread, "part") + " could not be read"
+	case len(missing) > 0 && sites.Live == 0:
 		return "what it loads was not examined: " + strings.Join(missing, ", ")
-	case f.UnknownSites() > 0 && !affected:
+	case sites.Unknown > 0 && sites.Live == 0:
 		return f.UnknownText()
 	case f.ELFFiles > 0 || f.ChangedOnly:
 		return ""
@@ -69,21 +75,7 @@ func (f *Findings) IncompleteText() string {
 
 // UnknownText says how many references cannot be judged.
 func (f *Findings) UnknownText() string {
-	return plural(f.UnknownSites(), "reference") + " to the vsyscall page cannot be judged"
-}
-
-// UnreadText says how many files, directories and layers of a source could not be read; it is "" if all were read.
-func (f *Findings) UnreadText() string {
-	unread := 0
-	for _, p := range f.Passed {
-		if p.Unread {
-			unread++
-		}
-	}
-	if unread == 0 {
-		return ""
-	}
-	return plural(unread, "part") + " could not be read"
+	return plural(f.Uncovered().Unknown, "reference") + " to the vsyscall page cannot be judged"
 }
 
 func plural(n int, noun string) string {
@@ -101,62 +93,46 @@ func (f *Findings) MissingLibraries() []string {
 	return f.Loads.Missing
 }
 
-// Open returns the number of live call sites of a file as it was read.
-func (f *File) Open() int { return f.Report.Count(find.Live) }
-
-// Unknown returns the number of references of a file that cannot be judged.
-func (f *File) Unknown() int { return f.Report.Count(find.Unknown) }
-
-// LeftOver returns the number of live sites that the file's plan leaves.
-func (f *File) LeftOver() (n int) {
-	for _, p := range f.Plan.Patches {
-		if p.Form == patch.Left && p.Site.Verdict == find.Live {
-			n++
-		}
-	}
-	return n
+// Sites are numbers of references to the vsyscall page.
+type Sites struct {
+	Live    int // live call sites, as the source was read
+	Left    int // of these, those that the plans leave
+	Unknown int // references that cannot be judged
 }
 
-// live adds up the live sites of files, counted by of, and of archives: all, or those that no fallback in the source
-// covers.
-func (f *Findings) live(all bool, of func(*File) int) (n int) {
+func (s *Sites) add(more Sites) {
+	s.Live, s.Left, s.Unknown = s.Live+more.Live, s.Left+more.Left, s.Unknown+more.Unknown
+}
+
+// Sites counts the references in the file.
+func (f *File) Sites() Sites {
+	s := Sites{Live: f.Report.Count(find.Live), Unknown: f.Report.Count(find.Unknown)}
+	for _, p := range f.Plan.Patches {
+		if p.Form == patch.Left && p.Site.Verdict == find.Live {
+			s.Left++
+		}
+	}
+	return s
+}
+
+// Sites counts the references in all files, and in archives, which no plan changes.
+func (f *Findings) Sites() Sites { return f.count(true) }
+
+// Uncovered counts the references that no fallback in the source covers.
+func (f *Findings) Uncovered() Sites { return f.count(false) }
+
+func (f *Findings) count(covered bool) (s Sites) {
 	for i := range f.Files {
-		if file := &f.Files[i]; all || file.Covered == "" {
-			n += of(file)
+		if file := &f.Files[i]; covered || file.Covered == "" {
+			s.add(file.Sites())
 		}
 	}
 	for _, p := range f.Packed {
-		if all || !p.Covered {
-			n += p.Sites
+		if covered || !p.Covered {
+			s.add(Sites{Live: p.Sites, Left: p.Sites})
 		}
 	}
-	return n
-}
-
-// OpenSites returns the number of live call sites in the source as it was read.
-func (f *Findings) OpenSites() int { return f.live(true, (*File).Open) }
-
-// UncoveredSites returns the number of open call sites that no fallback in the source covers.
-func (f *Findings) UncoveredSites() int { return f.live(false, (*File).Open) }
-
-// CaughtSites returns the number of open call sites that the fallback in the source covers, including those that
-// can be patched.
-func (f *Findings) CaughtSites() int { return f.OpenSites() - f.UncoveredSites() }
-
-// LeftOver returns the number of live sites that remain after the plans.
-func (f *Findings) LeftOver() int { return f.live(true, (*File).LeftOver) }
-
-// Uncovered returns the number of live sites that remain without a fallback in the source.
-func (f *Findings) Uncovered() int { return f.live(false, (*File).LeftOver) }
-
-// UnknownSites returns the number of references that cannot be judged and that no fallback covers.
-func (f *Findings) UnknownSites() (n int) {
-	for i := range f.Files {
-		if f.Files[i].Covered == "" {
-			n += f.Files[i].Unknown()
-		}
-	}
-	return n
+	return s
 }
 
 // Affected reports whether a patch would change any file.
@@ -166,7 +142,7 @@ func (f *Findings) Affected() bool {
 
 // noteDormant notes that a file has references that are used only without a vDSO, if it may find none.
 func (f *Findings) noteDormant(file *File) {
-	if file.Report.Count(find.Dormant) == 0 || !file.Report.Go || file.Open() > 0 || !file.losesVDSO() {
+	if file.Report.Count(find.Dormant) == 0 || !file.Report.Go || file.Report.Count(find.Live) > 0 || !file.losesVDSO() {
 		return
 	}
 	f.Notes = append(f.Notes, file.Path+": made by Go before 1.16, and setuid or with file capabilities: "+

@@ -70,6 +70,14 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+func TestVerdict(t *testing.T) {
+	for v, want := range map[contents.Verdict]string{contents.Incomplete: "INCOMPLETE", contents.NotAffected: "NOT AFFECTED", contents.Affected: "AFFECTED"} {
+		if v.String() != want {
+			t.Errorf("got %v, want %s", v, want)
+		}
+	}
+}
+
 // zipped is a zip archive with these members.
 func zipped(t *testing.T, members map[string][]byte) []byte {
 	t.Helper()
@@ -103,7 +111,7 @@ func TestArchives(t *testing.T) {
 		{"a.whl", wheel, "AFFECTED 1 a/x.so "},
 		{"a.zip", zipped(t, map[string][]byte{"x.so": modern}), "NOT AFFECTED 1  "},
 		{"a.jar", zipped(t, map[string][]byte{"x.class": legacy}), "INCOMPLETE 0  not an ELF file"}, // by its name no program
-		{"a.war", zipped(t, map[string][]byte{"WEB-INF/lib/a.jar": wheel}), "AFFECTED 1 WEB-INF/lib/a.jar!a/x.so "},
+		{"a.war", zipped(t, map[string][]byte{"lib/a.jar": wheel}), "INCOMPLETE 0  lib/a.jar: an archive in an archive, not examined"},
 		{"a.pex", append([]byte("#!/usr/bin/python\n"), wheel...), "AFFECTED 1 a/x.so "},
 		{"b.zip", zipped(t, map[string][]byte{"x": imagetest.FindingM("x", true).Body}), "INCOMPLETE 1  x: 1 reference to the vsyscall page that cannot be judged, not examined"},
 		{"c.zip", wheel[:len(wheel)-30], "INCOMPLETE 0  a damaged zip archive (zip: not a valid zip file), not examined"},

@@ -85,7 +85,7 @@ func (s *Shim) Choose(ctx context.Context, f *contents.Findings, mode Mode) (c C
 		}
 		return c, err
 	}
-	left := f.LeftOver() > 0
+	left := f.Sites().Left > 0
 	in, err := s.installed(ctx, f, wanted && left)
 	if err != nil {
 		return c, err

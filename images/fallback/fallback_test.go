@@ -66,11 +66,11 @@ func TestFallback(t *testing.T) {
 			if got := strings.Join(r.Findings.Fallback.Added, " "); got != c.added {
 				t.Errorf("added: got %q, want %q", got, c.added)
 			}
-			if got := r.Findings.Uncovered(); got != c.uncovered {
+			if got := r.Findings.Uncovered().Left; got != c.uncovered {
 				t.Errorf("uncovered sites: got %d, want %d", got, c.uncovered)
 			}
 			for _, file := range r.Findings.Files {
-				if file.LeftOver() == 0 && file.Covered != "" {
+				if file.Sites().Left == 0 && file.Covered != "" {
 					t.Errorf("%s: got covered by %s, and nothing is left in it", file.Path, file.Covered)
 				}
 			}
@@ -85,14 +85,14 @@ func TestFallback(t *testing.T) {
 			if got := strings.Join(v.Added, " "); got != c.added {
 				t.Errorf("verify: added: got %q, want %q", got, c.added)
 			}
-			if got := v.Findings.Uncovered(); got != c.uncovered {
+			if got := v.Findings.Uncovered().Left; got != c.uncovered {
 				t.Errorf("verify: uncovered sites: got %d, want %d", got, c.uncovered)
 			}
 			if r.Unchanged {
 				return
 			}
 			again := imagetest.RebuildWith(t, out+"/1:x", out+"/2:x", c.mode)
-			if !again.Unchanged || again.Digest != r.Digest || again.Findings.Uncovered() != c.uncovered {
+			if !again.Unchanged || again.Digest != r.Digest || again.Findings.Uncovered().Left != c.uncovered {
 				t.Errorf("rebuilt again: got %+v, want it unchanged", again)
 			}
 			if same := imagetest.RebuildWith(t, source, out+"/3:x", c.mode); same.Digest != r.Digest {
@@ -193,8 +193,8 @@ func TestFallbackForged(t *testing.T) {
 		imagetest.Put(t, dest, source.Result{Image: imagetest.Derived(t, imagetest.Stack(t, base), true, true, layer...)})
 		return verifyWith(t, dest, typed, imagetest.TestShim)
 	}
-	if v := result(func([]imagetest.TestMember) {}); len(v.Problems) != 0 || v.Findings.Uncovered() != 0 {
-		t.Fatalf("the control: got problems %q, %d uncovered", v.Problems, v.Findings.Uncovered())
+	if v := result(func([]imagetest.TestMember) {}); len(v.Problems) != 0 || v.Findings.Uncovered().Left != 0 {
+		t.Fatalf("the control: got problems %q, %d uncovered", v.Problems, v.Findings.Uncovered().Left)
 	}
 	for name, c := range map[string]struct {
 		change    func([]imagetest.TestMember)
@@ -211,7 +211,7 @@ func TestFallbackForged(t *testing.T) {
 		if len(v.Problems) == 0 {
 			t.Errorf("%s: no problem found", name)
 		}
-		if got := v.Findings.Uncovered(); got != c.uncovered {
+		if got := v.Findings.Uncovered().Left; got != c.uncovered {
 			t.Errorf("%s: got %d uncovered, want %d", name, got, c.uncovered)
 		}
 	}
@@ -234,7 +234,7 @@ func TestFallbackNoPlace(t *testing.T) {
 		if h, ok := err.(hinterr.Hinted); !ok || !strings.Contains(h.Hint(), "--fallback never") {
 			t.Errorf("%v: no hint", err)
 		}
-		if r := imagetest.RebuildWith(t, source, dest+":y", fallback.FallbackNever); r.Findings.Uncovered() != 1 {
+		if r := imagetest.RebuildWith(t, source, dest+":y", fallback.FallbackNever); r.Findings.Uncovered().Left != 1 {
 			t.Errorf("without the fallback: got %+v", r)
 		}
 	}

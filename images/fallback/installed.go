@@ -156,7 +156,8 @@ func (in *installed) cover(f *contents.Findings, fb *contents.Fallback, asItIs b
 	for i := range f.Files {
 		file := &f.Files[i]
 		file.Covered = ""
-		stays := file.LeftOver() > 0 || file.Unknown() > 0 || asItIs && file.Open() > 0
+		sites := file.Sites()
+		stays := sites.Left > 0 || sites.Unknown > 0 || asItIs && sites.Live > 0
 		switch {
 		case !stays:
 		case fb.Library && in.noPreload(file.Report) == "":
@@ -174,7 +175,7 @@ func (in *installed) cover(f *contents.Findings, fb *contents.Fallback, asItIs b
 func (in *installed) unreachedFiles(f *contents.Findings) (all []string) {
 	for i := range f.Files {
 		file := &f.Files[i]
-		if why := in.noPreload(file.Report); why != "" && file.LeftOver() > 0 {
+		if why := in.noPreload(file.Report); why != "" && file.Sites().Left > 0 {
 			all = append(all, file.Path+": "+why)
 		}
 	}

@@ -154,7 +154,7 @@ func (r *run) rebuild(ctx context.Context, out *Image, src *source.Source) (err 
 		return err
 	}
 	f := done.Findings
-	out.LeftOver = f.Uncovered()
+	out.LeftOver = f.Uncovered().Left
 	switch {
 	case !done.Unchanged:
 		out.Status = Done
@@ -174,7 +174,7 @@ func (r *run) scan(ctx context.Context, out *Image, src *source.Source) error {
 		return err
 	}
 	out.Status = Unaffected
-	sites := f.UncoveredSites()
+	sites := f.Uncovered().Live
 	if sites > 0 {
 		out.Status = Affected
 	}
@@ -192,7 +192,8 @@ func (i *Image) take(f *contents.Findings) {
 		if plan.Redirected() {
 			i.Fixed++
 		}
-		i.Patched += f.Files[n].Open() - f.Files[n].LeftOver()
+		sites := f.Files[n].Sites()
+		i.Patched += sites.Live - sites.Left
 	}
 	for _, h := range f.Hazards {
 		if kind := string(h.Kind); !slices.Contains(i.Hazards, kind) {

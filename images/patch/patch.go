@@ -135,11 +135,11 @@ func (p *patchRun) patch(ctx context.Context, d *contents.Disk) error {
 	if tarball {
 		return p.tarball(ctx, d)
 	}
+	d.FullNames = true
 	f, err := d.Scan(ctx, p.s)
 	if err != nil {
 		return err
 	}
-	f.Rename(d.Full)
 	p.out.Add(f)
 	hits := f.ToPatch()
 	switch {
