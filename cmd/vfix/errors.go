@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
+	"vfix.dev/vfix/internal/hinterr"
 )
 
 // output prints the results of verbs, as text or JSON, and errors. Its rules are in package screen.
@@ -32,7 +33,14 @@ func (o *output) fail(err error) {
 	if isFinding(err) {
 		label = ""
 	}
-	o.Say(label, o.Err.Paint.Red, err.Error())
+	if tried, is := errors.AsType[*hinterr.Tried](err); is {
+		o.Say(label, o.Err.Paint.Red, tried.Head())
+		for _, place := range tried.Places {
+			o.Say("tried:", o.Err.Paint.Dim, place.Error())
+		}
+	} else {
+		o.Say(label, o.Err.Paint.Red, err.Error())
+	}
 	o.Say("hint:", o.Err.Paint.Bold, screen.HintOf(err, issues))
 }
 

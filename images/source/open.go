@@ -201,8 +201,16 @@ func openName(ctx context.Context, n string, o Options) (*Source, error) {
 	if isFile && repo.RegistryStr() == name.DefaultRegistry {
 		return nil, noSuchFile(n)
 	}
-	o.Progress.Note("%s: no such file; %v; asking the registry %s", n, engineErr, repo.RegistryStr())
-	return openRegistry(ctx, Ref{Transport: Registry, Name: n}, o)
+	o.Progress.Note("%s: not a file here and not in a local engine: asking the registry %s", n, repo.RegistryStr())
+	src, err := openRegistry(ctx, Ref{Transport: Registry, Name: n}, o)
+	if err == nil || ctx.Err() != nil {
+		return src, err
+	}
+	// The engine's hint is only for users who meant the engine.
+	if h, is := errors.AsType[hinterr.Hinted](engineErr); is {
+		engineErr = errors.Unwrap(h)
+	}
+	return nil, &hinterr.Tried{Name: n, Places: []error{errors.New("files: none of that name"), engineErr, err}}
 }
 
 // noSuchFile is the error about a name that is neither that of a file here nor of an image.

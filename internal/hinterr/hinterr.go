@@ -70,3 +70,22 @@ func Errorf(kind error, format string, args ...any) error {
 
 // Damaged is Errorf(ErrDamaged, …).
 func Damaged(format string, args ...any) error { return Errorf(ErrDamaged, format, args...) }
+
+// Tried is the error for something that was found in none of several places. The command prints a line for each.
+type Tried struct {
+	Name   string
+	Places []error
+}
+
+func (t *Tried) Error() string {
+	s := t.Head()
+	for i, err := range t.Places {
+		s += map[bool]string{true: ": ", false: "; "}[i == 0] + err.Error()
+	}
+	return s
+}
+
+// Head is the error without the places.
+func (t *Tried) Head() string { return t.Name + ": neither a file nor an image" }
+
+func (t *Tried) Unwrap() []error { return t.Places }
