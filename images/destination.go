@@ -37,7 +37,9 @@ func destination(ctx context.Context, src *source.Source, o RebuildOptions) (*so
 	if dest.Tag == "" && o.Tag != "" {
 		switch dest.Transport {
 		case source.DockerArchive:
-			dest.Tag = source.Renamed(src.Ref, o.Tag)
+			if dest.Tag, err = source.ResultName(src.Ref, o.Tag, ""); err != nil {
+				return nil, err
+			}
 		case source.OCILayout, source.OCIArchive:
 			dest.Tag = o.Tag // a tag alone is also one
 		}
@@ -66,16 +68,11 @@ func unnamedDestination(ctx context.Context, src *source.Source, o RebuildOption
 		return &dest, err
 	}
 	named := src.Ref.Transport == source.Registry || src.Ref.Transport == source.Daemon
-	name, err := source.DefaultName(src.Ref, o.Suffix)
-	switch {
-	case o.Tag != "":
-		name = source.Renamed(src.Ref, o.Tag)
-	case err != nil:
-		return nil, err
-	case !named:
+	if !named && o.Tag == "" {
 		return nil, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%v: no name to push under", src.Ref), "name the result: -t HOST/NAME:TAG")
 	}
-	return &source.Ref{Transport: source.Registry, Name: name}, nil
+	name, err := source.ResultName(src.Ref, o.Tag, o.Suffix)
+	return &source.Ref{Transport: source.Registry, Name: name}, err
 }
 
 // sameRegistry reports whether an image stays in its registry, where its layers are.

@@ -81,7 +81,7 @@ func fillTemplate(t string, ref source.Ref) (string, error) {
 	typed := ref.Name
 	if ref.Transport != source.Daemon && ref.Transport != source.Registry {
 		var err error
-		if typed, err = source.DefaultName(ref, ""); err != nil {
+		if typed, err = source.ResultName(ref, "", ""); err != nil {
 			return "", err
 		}
 	}

@@ -63,13 +63,10 @@ func ResolveDest(d Ref) (Ref, error) {
 }
 
 // DefaultDest says where the derived image of src goes if the user named no place: the engine that answers (the one
-// that src is from, if it is from one), under tag, or if that is "", under DefaultName. Without an engine the error
-// is an ErrNoDaemon and its hint says which -o to type.
+// that src is from, if it is from one), under ResultName. Without an engine the error is an ErrNoDaemon and its hint says
+// which -o to type.
 func DefaultDest(ctx context.Context, src *Source, tag, suffix string, o Options) (Ref, error) {
-	name, err := DefaultName(src.Ref, suffix)
-	if tag != "" {
-		name, err = fullTag(Renamed(src.Ref, tag))
-	}
+	name, err := ResultName(src.Ref, tag, suffix)
 	if err == nil && src.Ref.Transport == Plain {
 		err = checkTarball(src)
 	}
@@ -92,44 +89,35 @@ func FileDest(r Ref) Ref {
 	return Ref{Transport: OCIArchive, Name: "fixed.tar"}
 }
 
-// Renamed is the name that -t gives to what is derived from a source: a name, or, without a colon and a slash,
-// another tag of the source's own name, as with copa.
-func Renamed(r Ref, tag string) string {
+// ResultName makes a name for what is derived from a source. tag, which -t gives, is one, or without a colon and a slash
+// another tag of the source's own name, as with copa. Without it redis:2.8.22 becomes redis:2.8.22-vfix with the suffix
+// -vfix, and redis@sha256:… becomes redis:vfix. An image from a layout or an archive is called as its tag there says, or
+// by the name of the file.
+func ResultName(r Ref, tag, suffix string) (string, error) {
 	if strings.ContainsAny(tag, ":/@") {
-		return tag
+		return fullTag(tag)
 	}
-	base, err := DefaultName(r, "")
-	if err != nil {
-		return tag
-	}
-	return base[:strings.LastIndex(base, ":")+1] + tag
-}
-
-// DefaultName makes a name for what is derived from a source: redis:2.8.22 becomes redis:2.8.22-vfix with the suffix
-// -vfix. A name with a digest alone gets the suffix as its tag, without the hyphen: redis@sha256:… becomes
-// redis:vfix. An image from a layout or an archive is called as its tag there says, or by the name of the file.
-func DefaultName(r Ref, suffix string) (string, error) {
-	typed := r.Name
+	own := r.Name
 	if r.Transport != Daemon && r.Transport != Registry {
-		if typed = r.Tag; !strings.ContainsAny(typed, ":/") {
-			typed = nameOfFile(r.Name)
+		if own = r.Tag; !strings.ContainsAny(own, ":/") {
+			own = nameOfFile(r.Name)
 			if r.Tag != "" {
-				typed += ":" + r.Tag
+				own += ":" + r.Tag
 			}
 		}
 	}
-	if id := strings.TrimPrefix(typed, "sha256:"); imageID().MatchString(id) {
-		return "", hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%s: an image ID gives no name for the result", typed), "-t NAME:TAG")
+	if id := strings.TrimPrefix(own, "sha256:"); imageID().MatchString(id) {
+		return "", hinterr.With(hinterr.Errorf(hinterr.ErrNotFound, "%s: an image ID gives no name for the result", own), "-t NAME:TAG")
 	}
-	base, digest, _ := strings.Cut(typed, "@")
-	if digest != "" && !HasTag(base) {
-		return base + ":" + strings.TrimLeft(suffix, "-._"), nil
-	}
+	base, digest, _ := strings.Cut(own, "@")
 	full, err := fullTag(base)
 	if err != nil {
-		return "", hinterr.With(BadName(typed, err), "-t NAME:TAG")
+		return "", hinterr.With(BadName(own, err), "-t NAME:TAG")
 	}
-	return full + suffix, nil
+	if tag == "" && (digest == "" || HasTag(base)) {
+		return full + suffix, nil
+	}
+	return fullTag(full[:strings.LastIndex(full, ":")+1] + cmp.Or(tag, strings.TrimLeft(suffix, "-._")))
 }
 
 // imageID matches an image ID as docker shows it, short or whole; notInName what the name of an image cannot have.

@@ -106,7 +106,7 @@ func archiveTag(dest, from Ref) string {
 	if dest.Tag != "" || from == (Ref{}) {
 		return dest.Tag
 	}
-	tag, _ := DefaultName(from, "-vfix")
+	tag, _ := ResultName(from, "", "-vfix")
 	return tag
 }
 

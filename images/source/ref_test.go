@@ -43,7 +43,7 @@ func TestParseRef(t *testing.T) {
 	}
 }
 
-func TestDefaultName(t *testing.T) {
+func TestResultName(t *testing.T) {
 	for text, want := range map[string]string{
 		"redis":                            "redis:latest-vfix",
 		"docker://h:5/a/redis:2.8":         "h:5/a/redis:2.8-vfix",
@@ -58,15 +58,15 @@ func TestDefaultName(t *testing.T) {
 		if ref.Guessed {
 			ref.Transport = source.Daemon
 		}
-		got, err := source.DefaultName(ref, "-vfix")
+		got, err := source.ResultName(ref, "", "-vfix")
 		if got != want || (err != nil) != (want == "") {
 			t.Errorf("%s: got %q, %v, want %q", text, got, err, want)
 		}
 	}
 	redis := source.Ref{Transport: source.Registry, Name: "h/redis:2.8"}
 	for tag, want := range map[string]string{"new": "h/redis:new", "other:new": "other:new"} {
-		if got := source.Renamed(redis, tag); got != want {
-			t.Errorf("-t %s: got %s, want %s", tag, got, want)
+		if got, err := source.ResultName(redis, tag, "-vfix"); got != want {
+			t.Errorf("-t %s: got %s, %v, want %s", tag, got, err, want)
 		}
 	}
 }
