@@ -7,7 +7,9 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"os"
 	"path"
+	"path/filepath"
 
 	"github.com/pelletier/go-toml/v2"
 
@@ -76,7 +78,15 @@ func containerdChange(t *tree, e engine, use usage) (Change, error) {
 	if plugin == "" {
 		return Change{}, hinterr.Errorf(hinterr.ErrUnsupported, "%s: version %d; vfix knows 2 to 4", e.config, c.Version)
 	}
-	cri := c.Plugins[plugin].Containerd
+	merged := c
+	for _, pattern := range c.Imports {
+		names, _ := filepath.Glob(t.at(e.absolute(pattern)))
+		for _, name := range names {
+			imported, _ := os.ReadFile(name)
+			_ = toml.Unmarshal(imported, &merged) // containerd names a file that it cannot read
+		}
+	}
+	cri := merged.Plugins[plugin].Containerd
 	like, known := cri.Runtimes[cmp.Or(cri.DefaultRuntime, "runc")]
 	change := Change{Path: c.importedFile(e), Removed: use == unused}
 	change.Text = fmt.Sprintf(runtimeTable, plugin, like.Options.SystemdCgroup)
@@ -105,10 +115,15 @@ func (c containerdConfig) importedFile(e engine) string {
 		if c.Version < firstMerge || name != "*.toml" {
 			continue
 		}
-		if !path.IsAbs(dir) {
-			dir = path.Join(path.Dir(e.config), dir)
-		}
-		return path.Join(dir, "99-vfix.toml")
+		return path.Join(e.absolute(dir), "99-vfix.toml")
 	}
 	return ""
+}
+
+// absolute is a path of the engine's configuration, which may be relative to its directory.
+func (e engine) absolute(name string) string {
+	if path.IsAbs(name) {
+		return name
+	}
+	return path.Join(path.Dir(e.config), name)
 }

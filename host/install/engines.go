@@ -4,6 +4,7 @@
 package install
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,11 +22,10 @@ type engine struct {
 	// reload makes the engine read the changed configuration; "" if it looks at each start of a container. restart also
 	// makes it forget a removed runtime; "" if reload does.
 	reload, restart string
-	// tasks is the directory of the running containers of its containerd (containerd, cmd/containerd-shim-runc-v2).
-	tasks string
+	state           string // the directory in which its containerd has what runs
 }
 
-const rancherTasks = "/run/k3s/containerd/io.containerd.runtime.v2.task"
+const rancherState = "/run/k3s/containerd"
 
 // engines are in the order of the help. The sources: https://docs.docker.com/reference/cli/dockerd/ (a reload adds
 // runtimes and does not forget those that were removed), https://docs.k3s.io/advanced#configuring-containerd,
@@ -36,13 +36,13 @@ var engines = []engine{
 	{name: "podman", config: hookPath, change: hookChange},
 	{name: "crio", config: hookPath, change: hookChange},
 	{name: "containerd", config: "/etc/containerd/config.toml", change: containerdChange,
-		reload: "systemctl restart containerd", tasks: "/run/containerd/io.containerd.runtime.v2.task"},
+		reload: "systemctl restart containerd", state: "/run/containerd"},
 	{name: "k3s", config: "/var/lib/rancher/k3s/agent/etc/containerd/config.toml", change: containerdChange,
-		reload: "systemctl restart k3s || systemctl restart k3s-agent", tasks: rancherTasks},
+		reload: "systemctl restart k3s || systemctl restart k3s-agent", state: rancherState},
 	{name: "rke2", config: "/var/lib/rancher/rke2/agent/etc/containerd/config.toml", change: containerdChange,
-		reload: "systemctl restart rke2-server || systemctl restart rke2-agent", tasks: rancherTasks},
-	{name: "k0s", config: "/run/k0s/containerd-cri.toml", change: containerdChange,
-		reload: "systemctl restart k0sworker || systemctl restart k0scontroller", tasks: "/run/k0s/containerd/io.containerd.runtime.v2.task"},
+		reload: "systemctl restart rke2-server || systemctl restart rke2-agent", state: rancherState},
+	{name: "k0s", config: "/etc/k0s/containerd.toml", change: containerdChange,
+		reload: "systemctl restart k0sworker || systemctl restart k0scontroller", state: "/run/k0s/containerd"},
 }
 
 // Engines are the names of all engines.
@@ -79,16 +79,23 @@ func (t *tree) users(e engine) (all []string, err error) {
 	if e.name == "docker" && filepath.Clean(t.root) == "/" {
 		return dockerUsers()
 	}
-	if e.tasks == "" {
+	if e.state == "" {
 		return nil, nil
 	}
-	// A file runtime of each container has the path of the program (containerd, cmd/containerd-shim-runc-v2/runc,
-	// WriteRuntime).
-	found, err := filepath.Glob(filepath.Join(t.at(e.tasks), "*", "*", "runtime"))
-	for _, name := range found {
-		if program, err := os.ReadFile(name); err == nil && string(program) == RuntimePath {
-			all = append(all, filepath.Base(filepath.Dir(name)))
+	return t.running(e.state)
+}
+
+// running names the containers for which a containerd executes the program. A file runtime of each has its path
+// (containerd, cmd/containerd-shim-runc-v2/runc, WriteRuntime). The state directories may be patterns.
+func (t *tree) running(states ...string) (all []string, err error) {
+	for _, state := range states {
+		found, globErr := filepath.Glob(filepath.Join(t.at(state), "io.containerd.runtime.v2.task", "*", "*", "runtime"))
+		for _, name := range found {
+			if program, err := os.ReadFile(name); err == nil && string(program) == RuntimePath {
+				all = append(all, filepath.Base(filepath.Dir(name)))
+			}
 		}
+		err = errors.Join(err, globErr)
 	}
 	return all, err
 }

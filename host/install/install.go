@@ -89,8 +89,8 @@ func Install(o Options) (*Result, error) {
 }
 
 // Uninstall removes what Install wrote, for one engine or for all. The programs stay as long as the configuration of an
-// engine names them: another engine's, one that a person must change, one with containers that need the runtime, or
-// docker's until it is restarted without the default runtime.
+// engine names them (another engine's, one that a person must change, one with containers that need the runtime, or
+// docker's until it is restarted without the default runtime), and as long as a container of any containerd runs by them.
 func Uninstall(o Options) (*Result, error) {
 	t, err := openTree(o)
 	if err != nil {
@@ -112,10 +112,16 @@ func Uninstall(o Options) (*Result, error) {
 		}
 		paths = append(paths, config.Path)
 	}
+	if slices.ContainsFunc(paths, t.names) {
+		return t.result, nil
+	}
+	// nerdctl and ctr execute the program by its path, and a person may have removed the lines of a configuration early.
+	t.result.Users, err = t.running("/run/containerd", "/run/*/containerd")
+	if t.result.Stays = len(t.result.Users) > 0; t.result.Stays {
+		return t.result, nil
+	}
 	for _, name := range slices.Backward(programNames) {
-		if !slices.ContainsFunc(paths, t.names) {
-			err = errors.Join(err, t.apply(Change{Path: path.Join(Dir, name), Removed: true}, ""))
-		}
+		err = errors.Join(err, t.apply(Change{Path: path.Join(Dir, name), Removed: true}, ""))
 	}
 	return t.result, err
 }

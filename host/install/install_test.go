@@ -59,6 +59,8 @@ func options(root, engine string) Options {
 const (
 	k3sConfig = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
 	k3sDropIn = "/var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.d/99-vfix.toml"
+	k0sConfig = "/etc/k0s/containerd.toml"
+	k0sDropIn = "/etc/k0s/containerd.d/vfix.toml"
 	k3sText   = "version = 3\nimports = [\"/var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.d/*.toml\"]\n" +
 		"[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]\nSystemdCgroup = true\n"
 )
@@ -88,8 +90,18 @@ func TestEngines(t *testing.T) {
 		},
 		{"k3s", "k3s", map[string]string{k3sConfig: k3sText}, k3sDropIn, []string{"SystemdCgroup = true", `BinaryName = "/usr/local/lib/vfix/vfix-runtime"`, `["dev.vfix.*"]`}},
 		{
-			"k0s", "k0s", map[string]string{"/run/k0s/containerd-cri.toml": "version = 2\n"},
-			"/etc/k0s/containerd.d/vfix.toml", []string{"version = 2\n", `plugins."io.containerd.grpc.v1.cri".containerd`},
+			"k0s before 1.36", "k0s", map[string]string{
+				k0sConfig:                      "version = 2\nimports = ['/run/k0s/containerd-cri.toml']\n",
+				"/run/k0s/containerd-cri.toml": "version = 2\n[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc.options]\nSystemdCgroup = true\n",
+			},
+			k0sDropIn, []string{"version = 2\n", `plugins."io.containerd.grpc.v1.cri".containerd`, "SystemdCgroup = true"},
+		},
+		{
+			"k0s", "k0s", map[string]string{
+				k0sConfig:                        "imports = ['/etc/k0s/containerd.d/*.toml']\nversion = 3\n[plugins.'io.containerd.cri.v1.runtime']\n",
+				"/etc/k0s/containerd.d/own.toml": "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]\nSystemdCgroup = true\n",
+			},
+			k0sDropIn, []string{"version = 3\n", `plugins."io.containerd.cri.v1.runtime".containerd`, "SystemdCgroup = true"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -238,8 +250,8 @@ func TestDefaultRuntime(t *testing.T) {
 
 // TestUsers: what running containers execute stays, and the programs stay with the last engine.
 func TestUsers(t *testing.T) {
-	const task = rancherTasks + "/k8s.io/abc/runtime"
-	root := machine(t, map[string]string{k3sConfig: k3sText, task: RuntimePath, rancherTasks + "/k8s.io/other/runtime": "/bin/runc"})
+	const task = rancherState + "/io.containerd.runtime.v2.task/k8s.io/abc/runtime"
+	root := machine(t, map[string]string{k3sConfig: k3sText, task: RuntimePath, rancherState + "/io.containerd.runtime.v2.task/k8s.io/other/runtime": "/bin/runc"})
 	for _, engine := range []string{"k3s", "podman"} {
 		if _, err := Install(options(root, engine)); err != nil {
 			t.Fatal(err)
@@ -266,6 +278,27 @@ func TestUsers(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(root, dir)); (err == nil) != stays {
 			t.Errorf("%s: got %v, want it to stay: %v", dir, err, stays)
 		}
+	}
+}
+
+// TestUnnamed: nerdctl and ctr run the program by its path, which no configuration names.
+func TestUnnamed(t *testing.T) {
+	const task = "/run/containerd/io.containerd.runtime.v2.task/default/abc/runtime"
+	root := machine(t, map[string]string{task: RuntimePath})
+	if _, err := Install(options(root, "podman")); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Uninstall(Options{Root: root, Engine: "podman"})
+	after := contents(t, root)
+	if err != nil || !got.Stays || !slices.Equal(got.Users, []string{"abc"}) || after[hookPath] != "" || after[RuntimePath] == "" {
+		t.Errorf("got %+v, %v, %v", got, err, after)
+	}
+	if err := os.Remove(filepath.Join(root, task)); err != nil {
+		t.Fatal(err)
+	}
+	got, err = Uninstall(Options{Root: root, Engine: "podman"})
+	if after := contents(t, root); err != nil || got.Stays || after[RuntimePath] != "" {
+		t.Errorf("got %+v, %v, %v", got, err, after)
 	}
 }
 
