@@ -98,19 +98,29 @@ func Uninstall(o Options) (*Result, error) {
 	}
 	var paths []string // podman and CRI-O have one in common
 	for _, e := range engines {
-		asked := o.Engine == "" || e.name == o.Engine
 		if e.name == o.Engine {
 			e.config = cmp.Or(o.Config, e.config)
 		}
 		config, err := e.change(t, e, unused)
-		if err == nil && asked && t.names(config.Path) {
-			err = t.remove(e, config)
-			t.result.Stays = t.result.Stays || t.names(config.Path)
-		}
 		if err != nil {
 			return nil, err
 		}
 		paths = append(paths, config.Path)
+		asked := o.Engine == "" || e.name == o.Engine
+		if !asked || !t.names(config.Path) {
+			continue
+		}
+		users, err := t.users(e)
+		if t.result.Users = append(t.result.Users, users...); len(users) > 0 {
+			config, err = e.change(t, e, selected)
+		}
+		if err == nil {
+			err = t.apply(config, cmp.Or(e.restart, e.reload))
+		}
+		if err != nil {
+			return nil, err
+		}
+		t.result.Stays = t.result.Stays || t.names(config.Path)
 	}
 	if slices.ContainsFunc(paths, t.names) {
 		return t.result, nil
@@ -124,17 +134,4 @@ func Uninstall(o Options) (*Result, error) {
 		err = errors.Join(err, t.apply(Change{Path: path.Join(Dir, name), Removed: true}, ""))
 	}
 	return t.result, err
-}
-
-// remove removes vfix's part of an engine's configuration, as far as its containers do not need it.
-func (t *tree) remove(e engine, config Change) error {
-	users, err := t.users(e)
-	if err == nil && len(users) > 0 {
-		t.result.Users = append(t.result.Users, users...)
-		config, err = e.change(t, e, selected)
-	}
-	if err != nil {
-		return err
-	}
-	return t.apply(config, cmp.Or(e.restart, e.reload))
 }

@@ -2,8 +2,8 @@
 // vfix: on any error the container starts as it is, and a record says what was left.
 //
 // Patched files go into the container's own writable layer. What to patch is found in the layers of its image, each of
-// which is looked at once, and in the container's own layer at each start. Two doors lead to the same function, Start: vfix-runtime in
-// front of an OCI runtime, and the same program as an OCI createRuntime hook.
+// which is looked at once, and in the container's own layer at each start. Two doors lead to the same work: vfix-runtime
+// in front of an OCI runtime, and the same program as an OCI createRuntime hook.
 //
 //	start      the work of one start, from its configuration to its record
 //	main args  the two doors

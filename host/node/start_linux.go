@@ -106,7 +106,8 @@ func (s *start) work(spec *spec, set settings) error {
 	if err != nil {
 		return err
 	}
-	l := &looker{root: r, bounds: &s.limits, cache: cache, maker: fmt.Sprint(s.Maker, set.fixes), done: map[string]bool{}, use: "hit", buf: make([]byte, bufferSize)}
+	l := &looker{root: r, bounds: &s.limits, cache: cache, maker: fmt.Sprint(s.Maker, set.fixes), use: "hit"}
+	l.done, l.buf = map[string]bool{}, make([]byte, bufferSize)
 	if r.dirs[0].own {
 		l.use = "none"
 	}

@@ -35,8 +35,8 @@ func (o Options) writeHook(program []byte) error {
 	return w.Commit()
 }
 
-// onNode refuses a directory, which may not exist yet, in the filesystem of a container's image, an overlay: no container could start with a hook
-// in a pod's own filesystem.
+// onNode refuses a directory, which may not exist yet, in the filesystem of a container's image, an overlay: no container
+// could start with a hook in a pod's own filesystem. In a container, the plugin is the first process.
 func onNode(dir string) error {
 	var root, st unix.Stat_t
 	var overlay unix.Statfs_t
@@ -47,20 +47,9 @@ func onNode(dir string) error {
 	if err := errors.Join(unix.Stat("/", &root), unix.Statfs("/", &overlay)); err != nil {
 		return err
 	}
-	if contained() && overlay.Type == unix.OVERLAYFS_SUPER_MAGIC && root.Dev == st.Dev {
+	if os.Getpid() == 1 && overlay.Type == unix.OVERLAYFS_SUPER_MAGIC && root.Dev == st.Dev {
 		return hinterr.With(fmt.Errorf("%s: in this container's own filesystem, where the engine finds no hook", dir),
 			"mount the node's directory there, under the same path, as deploy/kubernetes/nri.yaml does")
 	}
 	return nil
-}
-
-// contained reports whether this process is in a container: the first process that it sees is itself, or has other
-// mounts.
-func contained() bool {
-	if os.Getpid() == 1 {
-		return true
-	}
-	first, err := os.Readlink("/proc/1/ns/mnt")
-	own, _ := os.Readlink("/proc/self/ns/mnt")
-	return err == nil && first != own
 }
