@@ -26,7 +26,8 @@ type afterReading struct {
 func (a afterReading) Start(string, string, int64) progress.Task { return a }
 func (a afterReading) Done()                                     { a.do() }
 
-// A file that changes between its examination and its patch is an error, and nothing is written.
+// A file that changes between its examination and its patch is an error: it stays as it is, the file before it is
+// patched, and nothing is left over.
 func TestChangedWhileRead(t *testing.T) {
 	for name, change := range map[string]func(file string) error{
 		"control": func(string) error { return nil },
@@ -42,23 +43,47 @@ func TestChangedWhileRead(t *testing.T) {
 		"a fifo": func(file string) error { return errors.Join(os.Remove(file), unix.Mkfifo(file, 0o600)) },
 		"gone":   os.Remove,
 	} {
-		dir := imagetest.LegacyDir(t)
+		dir, changed := imagetest.LegacyDir(t), ""
 		o := patch.Options{InPlace: true, Progress: afterReading{do: func() {
 			if err := change(dir + "/bin/c"); err != nil {
 				t.Error(err)
 			}
+			changed = imagetest.FileListing(t, dir+"/bin")
 		}}}
 		_, err := patch.All(t.Context(), []string{dir}, o)
 		if (err == nil) != (name == "control") || err != nil && !strings.Contains(err.Error(), "bin/c: ") {
 			t.Errorf("%s: got %v", name, err)
 		}
-		if name != "control" {
-			imagetest.WantContent(t, dir+"/lib/a", imagetest.LegacyELF("a"))
+		imagetest.WantContent(t, dir+"/lib/a", imagetest.FixedELF("a"))
+		if same := imagetest.FileListing(t, dir+"/bin") == changed; same == (name == "control") {
+			t.Errorf("%s: it stays as it is: %v", name, same)
 		}
 		if strings.Contains(imagetest.FileListing(t, filepath.Dir(dir)), atomicfile.TempPrefix) {
 			t.Errorf("%s: left over:\n%s", name, imagetest.FileListing(t, dir))
 		}
+		if again := imagetest.Patch(t, patch.Options{InPlace: true}, dir); again.Affected() != (err != nil && name != "a fifo" && name != "gone") {
+			t.Errorf("%s: again: got %s", name, imagetest.Paths(again))
+		}
 	}
+}
+
+// A directory that a symlink replaces after the examination leads to no other file of the root: what has the name of a
+// hard link there is not replaced.
+func TestReplacedDirectory(t *testing.T) {
+	dir := imagetest.LegacyDir(t)
+	other := imagetest.Write(t, dir+"/bin/a", []byte("another file"))
+	o := patch.Options{InPlace: true, Progress: afterReading{do: func() {
+		if err := errors.Join(os.Rename(dir+"/lib", dir+"/moved"), os.Symlink("bin", dir+"/lib")); err != nil {
+			t.Error(err)
+		}
+	}}}
+	_, err := patch.All(t.Context(), []string{dir}, o)
+	if err == nil || err.Error() != dir+"/lib/a: changed while it was read" {
+		t.Errorf("got %v", err)
+	}
+	imagetest.WantContent(t, other, []byte("another file"))
+	imagetest.WantContent(t, dir+"/moved/a", imagetest.LegacyELF("a"))
+	imagetest.WantContent(t, dir+"/b", imagetest.FixedELF("a"))
 }
 
 // Each file that loses a mark says so, whichever way it is patched; a file that does not change keeps it.
@@ -130,11 +155,11 @@ func TestRefusedPaths(t *testing.T) {
 		hint, want  string
 	}{
 		{missing, "", "", "no such file or directory"},
-		{"docker://x/y:1", "", "vfix rebuild docker://x/y:1", "docker://x/y:1: patch takes paths of files and directories"},
+		{"docker://x/y:1", "", "vfix rebuild docker://x/y:1", "docker://x/y:1: is an image; patch works on the files of a root filesystem"},
 		{strings.TrimPrefix(layout, "oci:"), "", "vfix rebuild oci:", "is an image; patch works on the files of a root filesystem"},
 		{dir, dir, "--since", dir + ": not a regular file"},
 		{dir, file + "/stamp", "", "not a directory"},
-		{dir, missing + "/stamp", "--since", "the files are patched, but the time of the run is not recorded in " + missing + "/stamp: no such file or directory"},
+		{dir, missing + "/stamp", "--since", "the files are patched, but the time of the run is not recorded: open " + missing + "/stamp: no such file or directory"},
 	} {
 		_, err := patch.All(t.Context(), []string{c.path}, patch.Options{InPlace: true, Since: c.since})
 		if hint := hinterr.HintOf(err); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(hint, c.hint) || (hint == "") != (c.hint == "") {

@@ -1,4 +1,5 @@
-// Package patch patches files, directories and tarballs, in place or as a copy.
+// Package patch patches files, directories and tarballs, in place or as a copy. All of them are examined before the first
+// file is written. Then each file is replaced by itself, so that it is old or new, and a run that is repeated completes.
 package patch
 
 import (
@@ -8,12 +9,15 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/source"
+	"vfix.dev/vfix/internal/atomicfile"
 	"vfix.dev/vfix/internal/filecopy"
 	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
@@ -37,150 +41,159 @@ type Options struct {
 }
 
 // All patches ELF files, directories (recursively) and tarballs. Exactly one of InPlace and Output, which is for a single
-// path, is set, or DryRun.
-func All(ctx context.Context, paths []string, o Options) (_ *contents.Findings, err error) {
+// path, is set, or DryRun. A copy is made by copying the path and patching the copy in place.
+func All(ctx context.Context, paths []string, o Options) (*contents.Findings, error) {
 	s := contents.NewSession(o.Jobs, o.Progress, o.Rewriter)
 	defer s.Close()
-	p := &patchRun{
-		s: s, o: o, out: &contents.Findings{Source: strings.Join(paths, " "), ChangedOnly: o.Since != ""},
-		finals: map[string]bool{}, dirs: map[string]*directory{}, written: map[contents.FileID]*replacement{},
-	}
-	defer p.discard()
+	r := &run{s: s, o: o, out: &contents.Findings{Source: strings.Join(paths, " "), ChangedOnly: o.Since != ""}}
 	began := time.Now().Add(-stampMargin)
-	if o.Since != "" {
-		if p.since, err = readStamp(o.Since, began); err != nil {
-			return nil, err
-		}
-	}
-	for _, name := range paths {
-		if err := p.one(ctx, name); err != nil {
-			return nil, err
-		}
-	}
-	if err := p.commit(); err != nil {
+	since, err := readStamp(o.Since, began)
+	if err != nil {
 		return nil, err
 	}
-	p.noteOutside()
-	if o.Since == "" {
-		return p.out, nil
+	final, isCopy := filepath.Clean(o.Output), o.Output != "" && !o.DryRun
+	temp := atomicfile.TempName(final)
+	for _, name := range paths {
+		if err := notAnImage(ctx, name); err != nil {
+			return nil, err
+		}
+		at := name
+		if isCopy {
+			at = temp
+			defer atomicfile.RemoveTree(temp)
+			if err := r.copy(ctx, name, temp); err != nil {
+				return nil, err
+			}
+		}
+		d, err := contents.OpenDisk(at)
+		if err != nil {
+			return nil, err
+		}
+		defer d.Close()
+		d.Path, d.Since, d.OneFS = name, since, o.OneFS
+		if err := r.examine(ctx, d); err != nil {
+			return nil, err
+		}
 	}
-	if err := setStamp(o.Since, began); err != nil {
-		return nil, hinterr.With(fmt.Errorf("the files are patched, but the time of the run is not recorded in %s: %w", o.Since, cmp.Or(errors.Unwrap(err), err)),
-			"name a FILE with --since that you can write; without a time, the next run examines all files again")
+	if o.DryRun {
+		return r.out, nil
 	}
-	return p.out, nil
+	for i := range r.todo {
+		if err := r.replace(&r.todo[i]); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case isCopy:
+		err = os.Rename(temp, final)
+	case o.Since != "":
+		err = setStamp(o.Since, began)
+	}
+	return r.out, err
 }
 
-// patchRun is one run of All.
-type patchRun struct {
-	s     *contents.Session
-	o     Options
-	out   *contents.Findings
-	since time.Time
-	// The files to rename once all of them are written, and which inode was already written at which place: two paths
-	// may name hard links of one file, or the same directory.
-	pending []*replacement
-	finals  map[string]bool
-	dirs    map[string]*directory // of those, by path
-	written map[contents.FileID]*replacement
+// run is one run of All.
+type run struct {
+	s    *contents.Session
+	o    Options
+	out  *contents.Findings
+	todo []file // to replace, in the order in which they were found
+}
+
+// file is a file to replace.
+type file struct {
+	seen    fs.FileInfo // as it was examined
+	tarball bool
+	names   []place
+	write   func(w, r *os.File) error // makes the new content from the old one
+}
+
+// place is a name of a file in one of the paths.
+type place struct {
+	*contents.Disk
+	name string
 }
 
 // notAnImage refuses a path that holds an image, whose files are in layers: nothing in it would be found to patch.
 func notAnImage(ctx context.Context, name string) error {
-	if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
-		if ref, err := source.ParseRef(name); err == nil && !ref.Guessed {
-			return hinterr.With(fmt.Errorf("%s: patch takes paths of files and directories", name), "to rebuild an image: vfix rebuild %s", textutil.QuotePath(name))
+	ref, err := source.ParseRef(name)
+	if err != nil || ref.Guessed {
+		src, err := source.OpenPath(ctx, name, source.Options{}.WithDefaults())
+		if src == nil {
+			return err // opening a missing path gives the error
 		}
-		return nil // opening it gives the error
+		defer src.Close()
+		if src.Image == nil {
+			return nil
+		}
+		ref = src.Ref
 	}
-	src, err := source.OpenPath(ctx, name, source.Options{}.WithDefaults())
-	if err != nil || src == nil {
-		return err
-	}
-	defer src.Close()
-	if src.Image == nil {
-		return nil
-	}
-	return hinterr.With(fmt.Errorf("%s: is an image; patch works on the files of a root filesystem", name), "to rebuild it: vfix rebuild %s", textutil.QuotePath(src.Ref.String()))
+	return hinterr.With(fmt.Errorf("%s: is an image; patch works on the files of a root filesystem", name),
+		"to rebuild it: vfix rebuild %s", textutil.QuotePath(ref.String()))
 }
 
-func (p *patchRun) one(ctx context.Context, name string) error {
-	if err := notAnImage(ctx, name); err != nil {
-		return err
-	}
-	d, err := contents.OpenDisk(name)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if p.o.Output != "" && !p.o.DryRun {
-		if err := p.mayWrite(d); err != nil {
-			return err
-		}
-		if d.Only == "" {
-			return p.copyTree(ctx, d)
-		}
-	}
-	d.Since, d.OneFS = p.since, p.o.OneFS
-	return p.patch(ctx, d)
-}
-
-// patch examines a directory or a file and, except in a dry run, writes the patched copies: beside the files or, of a
-// file, to the output.
-func (p *patchRun) patch(ctx context.Context, d *contents.Disk) error {
+// examine examines a directory, a file or a tarball, and notes what to replace.
+func (r *run) examine(ctx context.Context, d *contents.Disk) error {
 	tarball, err := source.IsTarball(d.Real())
 	if err != nil {
 		return err
 	}
 	if tarball {
-		return p.tarball(ctx, d)
+		return r.tarball(ctx, d)
 	}
 	d.FullNames = true
-	f, err := d.Scan(ctx, p.s)
+	f, err := d.Scan(ctx, r.s)
 	if err != nil {
 		return err
 	}
-	p.out.Add(f)
-	hits := f.ToPatch()
-	switch {
-	case p.o.DryRun:
-		return nil
-	case d.Only != "" && len(f.Packed) > 0:
+	r.out.Add(f)
+	if d.Only != "" && len(f.Packed) > 0 && !r.o.DryRun {
 		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "%s: an archive, in which %s calls the vsyscall page: archives are not patched", d.Path, f.Packed[0].Member),
 			"unzip -d DIR %s && vfix patch -i DIR # then pack DIR again", textutil.QuotePath(d.Path))
-	case d.Only != "" && len(hits) == 0 && !p.o.InPlace:
-		_, err := p.prepare(d, d.Only, nil, false, func(w, r *os.File) error {
-			_, err := filecopy.CopySparse(w, blob.Reading{Ctx: ctx, Reader: r})
-			return err
-		})
-		return err
 	}
-	for _, h := range hits {
-		if err := p.replace(ctx, d, h); err != nil {
+	for _, h := range f.ToPatch() {
+		r.add(d, h.Names, file{seen: h.Disk, write: func(w, old *os.File) error {
+			n, err := filecopy.CopySparse(w, blob.Reading{Ctx: ctx, Reader: h.Plan.Apply(old)})
+			if err == nil && n != h.Plan.Size {
+				err = fmt.Errorf("patched file: got %d bytes, want %d", n, h.Plan.Size)
+			}
 			return err
-		}
+		}})
 	}
 	return nil
 }
 
-func (p *patchRun) tarball(ctx context.Context, d *contents.Disk) error {
-	f, err := p.s.Tarball(ctx, d.Real(), d.Path)
-	if err != nil {
+func (r *run) tarball(ctx context.Context, d *contents.Disk) error {
+	seen, statErr := d.Root.Lstat(d.Only)
+	f, err := r.s.Tarball(ctx, d.Real(), d.Path)
+	if err := cmp.Or(statErr, err); err != nil {
 		return err
 	}
 	for i := range f.Files {
 		f.Files[i].Path = d.Path + ":" + f.Files[i].Path
 	}
-	p.out.Add(f)
-	hits := f.ToPatch()
-	if p.o.DryRun || p.o.InPlace && len(hits) == 0 {
-		return nil
+	r.out.Add(f)
+	if hits := f.ToPatch(); len(hits) > 0 {
+		write := func(w, old *os.File) error { return contents.RewriteTarball(ctx, w, old, hits) }
+		r.add(d, []string{d.Only}, file{seen: seen, tarball: true, write: write})
 	}
-	r, err := p.prepare(d, d.Only, nil, len(hits) > 0, func(w, r *os.File) error { return contents.RewriteTarball(ctx, w, r, hits) })
-	if r != nil && len(r.dropped) > 0 {
-		p.out.Warnings = append(p.out.Warnings, d.Path+": "+contents.MarkWarning(r.dropped))
+	return nil
+}
+
+// add notes a file to replace. Two paths may name hard links of one file, or the same directory.
+func (r *run) add(d *contents.Disk, names []string, f file) {
+	at := slices.IndexFunc(r.todo, func(known file) bool { return os.SameFile(known.seen, f.seen) })
+	if at < 0 {
+		at = len(r.todo)
+		r.todo = append(r.todo, f)
 	}
-	return err
+	for _, name := range names {
+		r.todo[at].names = append(r.todo[at].names, place{d, name})
+	}
+}
+
+func (r *run) warn(format string, args ...any) {
+	r.out.Warnings = append(r.out.Warnings, fmt.Sprintf(format, args...))
 }
 
 // stampMargin is how much earlier than it began a run is remembered. The kernel's clock of files is up to a tick behind
@@ -191,26 +204,26 @@ const stampMargin = 2 * time.Second
 func readStamp(name string, began time.Time) (since time.Time, err error) {
 	fi, err := os.Stat(name)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist): // so is the name ""
 		return since, nil
-	case err != nil:
-		return since, err
-	case !fi.Mode().IsRegular():
-		return since, hinterr.With(fmt.Errorf("%s: not a regular file", name), "--since needs a FILE of its own, which vfix creates")
-	case fi.ModTime().After(began): // of another clock
-		return since, nil
+	case err == nil && !fi.Mode().IsRegular():
+		err = hinterr.With(fmt.Errorf("%s: not a regular file", name), "--since needs a FILE of its own, which vfix creates")
+	case err == nil && !fi.ModTime().After(began): // otherwise it is of another clock
+		since = fi.ModTime()
 	}
-	return fi.ModTime(), nil
+	return since, err
 }
 
 // setStamp remembers a run.
 func setStamp(name string, began time.Time) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o644)
-	if err != nil {
-		return err
+	if err == nil {
+		f.Close()
+		err = os.Chtimes(name, began, began)
 	}
-	if err := f.Close(); err != nil {
-		return err
+	if err == nil {
+		return nil
 	}
-	return os.Chtimes(name, began, began)
+	return hinterr.With(fmt.Errorf("the files are patched, but the time of the run is not recorded: %w", err),
+		"name a FILE with --since that you can write; without a time, the next run examines all files again")
 }

@@ -101,31 +101,33 @@ func TestPatchMounts(t *testing.T) {
 	}
 }
 
-// TestPatchDiskFull: nothing is changed and nothing is left.
+// TestPatchDiskFull: a file that does not fit stays as it was, and nothing is left of its copy; a repeated run completes.
 func TestPatchDiskFull(t *testing.T) {
 	imagetest.AsRoot(t, "mounts a small tmpfs")
 	mnt := t.TempDir()
 	mount(t, "tmpfs", mnt, "size=3m")
-	// Two files of which one copy fits beside them, and not the second.
-	one, two := imagetest.LegacyELF(string(imagetest.Noise(900<<10))), imagetest.LegacyELF("2"+string(imagetest.Noise(900<<10)))
-	imagetest.Write(t, mnt+"/1", one)
-	imagetest.Write(t, mnt+"/2", two)
-	before := imagetest.FileListing(t, mnt)
-	_, err := patch.All(context.Background(), []string{mnt}, patch.Options{InPlace: true})
-	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), mnt+"/") {
+	// A copy of the first fits beside them, one of the second does not.
+	small, large := string(imagetest.Noise(200<<10)), string(imagetest.Noise(1600<<10))
+	imagetest.Write(t, mnt+"/1", imagetest.LegacyELF(small))
+	imagetest.Write(t, mnt+"/2", imagetest.LegacyELF(large))
+	_, err := patch.All(context.Background(), []string{mnt + "/2"}, patch.Options{Output: mnt + "/4"})
+	if err == nil || !strings.HasPrefix(err.Error(), mnt+"/2: copy to "+mnt+"/4: cp: ") {
+		t.Errorf("a copy: got error %v, want what cp says with both names", err)
+	}
+	imagetest.WantEmpty(t, mnt, "1", "2")
+	_, err = patch.All(context.Background(), []string{mnt}, patch.Options{InPlace: true})
+	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), mnt+"/2: ") {
 		t.Errorf("got error %v, want %v with the file's name", err, syscall.ENOSPC)
 	}
-	if imagetest.FileListing(t, mnt) != before {
-		t.Error("the input was changed, or something is left")
+	imagetest.WantContent(t, mnt+"/1", imagetest.FixedELF(small))
+	imagetest.WantContent(t, mnt+"/2", imagetest.LegacyELF(large))
+	imagetest.WantEmpty(t, mnt, "1", "2")
+	if err := unix.Mount("tmpfs", mnt, "tmpfs", unix.MS_REMOUNT, "size=9m"); err != nil {
+		t.Fatal(err)
 	}
-	_, err = patch.All(context.Background(), []string{mnt + "/1"}, patch.Options{Output: mnt + "/3"})
-	if err != nil {
-		t.Errorf("control: one copy fits: got error %v", err)
-	}
-	_, err = patch.All(context.Background(), []string{mnt + "/2"}, patch.Options{Output: mnt + "/4"})
-	if !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("got error %v, want %v", err, syscall.ENOSPC)
-	}
+	imagetest.Patch(t, patch.Options{InPlace: true}, mnt)
+	imagetest.WantContent(t, mnt+"/2", imagetest.FixedELF(large))
+	imagetest.Patch(t, patch.Options{Output: mnt + "/3"}, mnt+"/1")
 	imagetest.WantEmpty(t, mnt, "1", "2", "3")
 }
 

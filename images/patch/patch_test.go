@@ -67,7 +67,8 @@ func TestPatchInPlace(t *testing.T) {
 func TestPatchSeveralPaths(t *testing.T) {
 	dir := imagetest.LegacyDir(t)
 	n := &imagetest.Notes{}
-	imagetest.Patch(t, patch.Options{InPlace: true, Progress: n}, dir+"/b", dir+"/lib", dir+"/bin/link", dir)
+	t.Chdir(dir)
+	imagetest.Patch(t, patch.Options{InPlace: true, Progress: n}, dir+"/b", dir+"/lib", "lib/a", dir+"/bin/link", dir)
 	if !os.SameFile(imagetest.Stat(t, dir+"/b"), imagetest.Stat(t, dir+"/lib/a")) {
 		t.Error("b and lib/a are no longer hard links of one file")
 	}
@@ -215,7 +216,7 @@ func TestPatchTarballKeeps(t *testing.T) {
 	}
 }
 
-// TestPatchFails: the input is untouched and nothing is left, whatever goes wrong.
+// TestPatchFails: the input is untouched and nothing is left, whatever goes wrong in the scan of any path.
 func TestPatchFails(t *testing.T) {
 	cut := imagetest.TarMembers(t, imagetest.LegacyM("a", "1"))
 	for _, tc := range []struct {
@@ -239,8 +240,25 @@ func TestPatchFails(t *testing.T) {
 			}
 			imagetest.WantContent(t, in, tc.file)
 			imagetest.WantEmpty(t, dir, "in")
+			root := imagetest.LegacyDir(t)
+			before := imagetest.FileListing(t, root)
+			_, err := patch.All(context.Background(), []string{root, in}, patch.Options{InPlace: true})
+			if err == nil || imagetest.FileListing(t, root) != before {
+				t.Errorf("after another path: got error %v, or it was written", err)
+			}
 		})
 	}
+}
+
+// A tarball that is named twice is patched once.
+func TestPatchTarballTwice(t *testing.T) {
+	in := imagetest.Write(t, filepath.Join(t.TempDir(), "in.tar"), imagetest.TarMembers(t, imagetest.LegacyM("a", "1")))
+	imagetest.Patch(t, patch.Options{InPlace: true}, in, filepath.Dir(in)+"/./in.tar")
+	got := imagetest.ReadTar(t, bytes.NewReader(imagetest.Must[[]byte](t)(os.ReadFile(in))))
+	if len(got) != 1 || !bytes.Equal(got[0].Body, imagetest.FixedELF("1")) {
+		t.Errorf("got %d members", len(got))
+	}
+	imagetest.WantEmpty(t, filepath.Dir(in), "in.tar")
 }
 
 // TestPatchCancelled cancels at every place that reports progress.

@@ -1,15 +1,15 @@
-// The new files: each is written beside the name that it will have. Only when all of them are on the disk do they get
-// their names, so that an error or ^C before that leaves everything unchanged and no files behind. A running program or
-// a mapped library keeps its old inode.
+// The new files. Each is written beside its name and renamed: a running program or a mapped library keeps its old inode.
 
 package patch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"strings"
@@ -17,227 +17,177 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/images/contents"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/internal/atomicfile"
-	"vfix.dev/vfix/internal/filecopy"
+	"vfix.dev/vfix/internal/hinterr"
 	"vfix.dev/vfix/internal/progress"
 )
 
-// replacement is a file written under a temporary name that waits for its final one.
-type replacement struct {
-	dir         *directory
-	temp, final string // in dir
-	from        string // the file it was made from, as the user would type it
-	id          contents.FileID
-	links       uint64 // names that the file system knows of that file
-	done        bool
-	dropped     []string // the marks that it does not keep
-}
-
-// directory is one in which files are replaced. It is opened once, so that nothing leads out of it if a symlink replaces
-// it.
-type directory struct {
-	*os.Root
-	self     *os.File
-	modified time.Time // which it keeps; zero: it does not
-}
-
-// openDirectory opens a directory in a root.
-func openDirectory(root *os.Root, name string) (*directory, error) {
-	opened, err := root.OpenRoot(filepath.FromSlash(name))
+// copy copies a path to a temporary name beside the output, which must not exist, and not be in the directory that is
+// copied.
+func (r *run) copy(ctx context.Context, name, temp string) error {
+	d, err := contents.OpenDisk(name)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	d := &directory{Root: opened}
-	if d.self, err = opened.Open("."); err != nil {
-		opened.Close()
-		return nil, err
+	defer d.Close()
+	if _, err := os.Lstat(r.o.Output); err == nil {
+		return hinterr.With(fmt.Errorf("%s: exists", r.o.Output), "name one that does not exist yet, or patch PATH in place: -i")
 	}
-	if fi, err := d.self.Stat(); err == nil {
-		d.modified = fi.ModTime()
+	if d.Only == "" && source.Inside(d.Real(), temp) {
+		return source.ErrInside(r.o.Output, name)
 	}
-	return d, nil
-}
-
-func (d *directory) Close() { d.self.Close(); d.Root.Close() }
-
-// link gives a file in the directory a name in another one.
-func (d *directory) link(from string, to *directory, name string) error {
-	return os.NewSyscallError("linkat", unix.Linkat(int(d.self.Fd()), from, int(to.self.Fd()), name, 0))
-}
-
-// replace writes the patched copy of a file, and a further name of the copy for each further name that the file has in
-// the tree.
-func (p *patchRun) replace(ctx context.Context, d *contents.Disk, h contents.File) error {
-	id, links := contents.Identify(h.Disk)
-	first, names := p.written[id], h.Names
-	if first == nil {
-		var err error
-		first, err = p.prepare(d, names[0], h.Disk, true, func(w, r *os.File) error {
-			n, err := filecopy.CopySparse(w, blob.Reading{Ctx: ctx, Reader: h.Plan.Apply(r)})
-			if err == nil && n != h.Plan.Size {
-				err = fmt.Errorf("patched file: got %d bytes, want %d", n, h.Plan.Size)
-			}
-			return err
-		})
-		if err != nil || first == nil {
-			return err
-		}
-		names = names[1:]
-		if links > 1 {
-			p.written[id] = first
-		}
+	if _, err := os.Stat(filepath.Dir(temp)); err != nil {
+		return atomicfile.About(filepath.Clean(r.o.Output), err)
 	}
-	for _, name := range names {
-		r, err := p.begin(d.Root, name)
-		if err == nil && r != nil {
-			r.id = first.id
-			err = first.dir.link(first.temp, r.dir, r.temp)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", d.Full(name), err)
-		}
+	flags := "-a" // POSIX has no such option; GNU, BusyBox and macOS have it
+	if r.o.OneFS {
+		flags = "-ax"
+	}
+	if printed, err := exec.CommandContext(ctx, "cp", flags, "--", d.Real(), temp).CombinedOutput(); err != nil {
+		first, _, _ := strings.Cut(string(printed), "\n")
+		return cmp.Or(context.Cause(ctx), fmt.Errorf("%s: copy to %s: %s", name, r.o.Output, cmp.Or(first, err.Error())))
+	}
+	var was, is unix.Stat_t
+	if err := errors.Join(unix.Stat(d.Real(), &was), unix.Stat(temp, &is)); err != nil {
+		return err
+	}
+	same := was.Uid == is.Uid && was.Gid == is.Gid && was.Mode == is.Mode
+	if os.Geteuid() != 0 && (d.Only == "" || !same) {
+		r.warn("%s: the copy is yours: owners, devices and attributes that only root may set are not kept", r.o.Output)
 	}
 	return nil
 }
 
-// prepare writes a file that is to replace the file name of d, or the output if d is a file to copy. write makes its
-// content from the old one, which must still be as it was seen, if it was; owner, mode, times and xattrs are kept, but of
-// a changed file the marks of its old content. The result is nil for a name that has its replacement already.
-func (p *patchRun) prepare(d *contents.Disk, name string, seen fs.FileInfo, changed bool, write func(w, r *os.File) error) (*replacement, error) {
-	old, err := d.Root.OpenFile(name, os.O_RDONLY|contents.OpenNoBlock, 0)
+// put makes a file under a temporary name in a directory, and renames it. The directory keeps its mtime.
+func put(dir *os.Root, name string, makeFile func(temp string) error) error {
+	fi, err := dir.Stat(".")
 	if err != nil {
-		return nil, contents.WrapPath(d.Full(name), err)
+		return err
 	}
-	defer old.Close()
-	root, final, isCopy := d.Root, name, d.Only != "" && !p.o.InPlace
-	if isCopy {
-		if root, err = os.OpenRoot(filepath.Dir(p.o.Output)); err != nil {
-			return nil, atomicfile.About(p.o.Output, err)
-		}
-		defer root.Close()
-		final = filepath.Base(p.o.Output)
+	temp := atomicfile.TempName(name)
+	if err = makeFile(temp); err == nil {
+		err = dir.Rename(temp, name)
 	}
-	r, err := p.begin(root, final)
-	if r == nil || err != nil {
-		return nil, err
+	if err != nil {
+		dir.Remove(temp)
 	}
-	if isCopy {
-		r.dir.modified = time.Time{} // it gets a new name
-	}
-	r.from = d.Full(name)
-	return r, contents.WrapPath(r.from, p.fill(r, old, seen, isCopy, changed, write))
+	_ = dir.Chtimes(".", time.Time{}, fi.ModTime()) // only its owner may
+	return err
 }
 
-// fill writes a replacement. A copy loses with a warning what only root may set; in place that is an error, except for
-// the group of the caller's own file without a setuid or setgid bit.
-func (p *patchRun) fill(r *replacement, old *os.File, seen fs.FileInfo, isCopy, changed bool, write func(w, r *os.File) error) error {
+// replace replaces a file under all its names: the first gets the new file, the others become links to it. It notes names
+// outside of the paths given, which keep the old content. Writing through them would change files that were not named
+// (package caches are hard-linked into many places).
+func (r *run) replace(f *file) error {
+	first := f.names[0]
+	full, name := first.Full(first.name), path.Base(first.name)
+	dir, err := first.Root.OpenRoot(path.Dir(first.name)) // once: no symlink that replaces it leads elsewhere
+	if err == nil {
+		defer dir.Close()
+		err = put(dir, name, func(temp string) error { return r.write(f, dir, name, temp) })
+	}
+	if err != nil {
+		return contents.WrapPath(full, err)
+	}
+	replaced := uint64(1)
+	for _, other := range f.names[1:] {
+		linked, err := f.link(dir, name, other)
+		if err != nil {
+			return contents.WrapPath(other.Full(other.name), err)
+		}
+		if linked {
+			replaced++
+		}
+	}
+	if _, links := contents.Identify(f.seen); replaced < links {
+		progress.Note(r.o.Progress, "%s: more hard links outside the given paths keep the old content: %d", full, links-replaced)
+	}
+	return nil
+}
+
+// errChanged: what was found to be patched is in another file now.
+var errChanged = errors.New("changed while it was read")
+
+// link makes another name of a file a link to the new one, unless it is one: the same name by another path.
+func (f *file) link(from *os.Root, name string, other place) (linked bool, err error) {
+	to, err := other.Root.OpenRoot(path.Dir(other.name))
+	if err != nil {
+		return false, err
+	}
+	defer to.Close()
+	base := path.Base(other.name)
+	was, err := to.Lstat(base)
+	made, madeErr := from.Lstat(name)
+	switch {
+	case err != nil || madeErr != nil:
+		return false, errors.Join(err, madeErr)
+	case os.SameFile(was, made):
+		return false, nil
+	case !os.SameFile(was, f.seen):
+		return false, errChanged
+	}
+	return true, put(to, base, func(temp string) error { return linkAt(from, name, to, temp) })
+}
+
+// linkAt gives a file in a directory a name in another one.
+func linkAt(from *os.Root, name string, to *os.Root, newName string) error {
+	old, err := from.Open(".")
+	if err != nil {
+		return err
+	}
+	defer old.Close()
+	dir, err := to.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return os.NewSyscallError("linkat", unix.Linkat(int(old.Fd()), name, int(dir.Fd()), newName, 0))
+}
+
+// write writes the new file under a temporary name, with the owner, mode, times and xattrs of the old one, without marks
+// of its content. It is an error if only root may set some of that, except for the group of the caller's own file
+// without a setuid or setgid bit.
+func (r *run) write(f *file, dir *os.Root, name, temp string) error {
+	old, err := dir.OpenFile(name, os.O_RDONLY|contents.OpenNoBlock, 0)
+	if err != nil {
+		return err
+	}
+	defer old.Close()
 	fi, err := old.Stat()
 	if err != nil {
 		return err
 	}
-	if seen != nil && !(os.SameFile(fi, seen) && fi.Size() == seen.Size() && fi.ModTime().Equal(seen.ModTime())) {
-		return errors.New("changed while it was read")
+	if !os.SameFile(fi, f.seen) || fi.Size() != f.seen.Size() || !fi.ModTime().Equal(f.seen.ModTime()) {
+		return errChanged
 	}
-	r.id, r.links = contents.Identify(fi)
 	const private = 0o600 // until it has its owner
-	f, err := r.dir.OpenFile(r.temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, private)
+	made, err := dir.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, private)
 	if err != nil {
-		return fmt.Errorf("create a file in %s: %w", filepath.Clean(r.dir.Name()), errors.Unwrap(err))
+		return fmt.Errorf("create a file in %s: %w", filepath.Clean(dir.Name()), errors.Unwrap(err))
 	}
-	defer f.Close()
-	if err := write(f, old); err != nil {
+	defer made.Close()
+	if err := f.write(made, old); err != nil {
 		return err
 	}
-	h, dropped, lost, err := contents.CopyMeta(old, f, changed)
+	h, dropped, lost, err := contents.CopyMeta(old, made, true)
 	if err != nil {
 		return err
 	}
-	r.dropped = dropped
 	const setID = 0o6000
 	own := h.Uid == os.Geteuid() && h.Mode&setID == 0
 	for _, l := range lost {
-		switch {
-		case isCopy:
-		case !own || !strings.HasPrefix(l, contents.LostGroup):
-			return fmt.Errorf("keep %v: %w", l, fs.ErrPermission)
-		default:
-			p.out.Warnings = append(p.out.Warnings, fmt.Sprintf("%s: not kept: %v (needs root)", r.from, l))
+		if !own || !strings.HasPrefix(l, contents.LostGroup) {
+			return fmt.Errorf("keep %s: %w", l, fs.ErrPermission)
 		}
+		r.warn("%s: not kept: %s (needs root)", f.names[0].Full(name), l)
 	}
-	p.warnCopy(isCopy && len(lost) > 0)
-	if err := r.dir.Chtimes(r.temp, h.AccessTime, h.ModTime); err != nil {
+	if f.tarball && len(dropped) > 0 { // the plan of a program says it
+		r.warn("%s: %s", f.names[0].Path, contents.MarkWarning(dropped))
+	}
+	if err := dir.Chtimes(temp, h.AccessTime, h.ModTime); err != nil {
 		return err
 	}
-	return f.Sync()
-}
-
-// begin notes that a file gets a replacement; nil says that it has one already.
-func (p *patchRun) begin(root *os.Root, name string) (*replacement, error) {
-	full := filepath.Join(root.Name(), filepath.FromSlash(name))
-	if p.finals[full] {
-		return nil, nil
-	}
-	p.finals[full] = true
-	dir, base := filepath.Dir(full), filepath.Base(full)
-	at := p.dirs[dir]
-	if at == nil {
-		var err error
-		if at, err = openDirectory(root, path.Dir(name)); err != nil {
-			return nil, contents.WrapPath(full, err)
-		}
-		p.dirs[dir] = at
-	}
-	r := &replacement{dir: at, temp: atomicfile.TempName(base), final: base}
-	p.pending = append(p.pending, r)
-	return r, nil
-}
-
-func (p *patchRun) commit() error {
-	for _, r := range p.pending {
-		if r.done {
-			continue
-		}
-		if err := r.dir.Rename(r.temp, r.final); err != nil {
-			return contents.WrapPath(filepath.Join(r.dir.Name(), r.final), err)
-		}
-		r.done = true
-	}
-	for _, dir := range p.dirs {
-		_ = dir.Chtimes(".", time.Time{}, dir.modified)                         // only its owner may
-		if err := dir.self.Sync(); err != nil && !errors.Is(err, unix.EINVAL) { // which a file system without it returns
-			return err
-		}
-	}
-	return nil
-}
-
-// discard removes what was written and not renamed. It is for defer.
-func (p *patchRun) discard() {
-	for _, r := range p.pending {
-		if !r.done {
-			r.dir.Remove(r.temp)
-		}
-	}
-	for _, dir := range p.dirs {
-		dir.Close()
-	}
-}
-
-// noteOutside reports files that have names outside of the paths given: those keep the old content. Writing through
-// them would change files that were not named (package caches are hard-linked into many places).
-func (p *patchRun) noteOutside() {
-	if !p.o.InPlace {
-		return
-	}
-	names := map[contents.FileID]uint64{}
-	for _, r := range p.pending {
-		names[r.id]++
-	}
-	for _, r := range p.pending {
-		if n := names[r.id]; n < r.links {
-			progress.Note(p.o.Progress, "%s: more hard links outside the given paths keep the old content: %d", r.from, r.links-n)
-		}
-	}
+	return made.Sync()
 }

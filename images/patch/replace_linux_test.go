@@ -21,8 +21,8 @@ func TestLinkStaysInDir(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	a, aerr := openDirectory(root, "a")
-	b, err := openDirectory(root, "b")
+	a, aerr := root.OpenRoot("a")
+	b, err := root.OpenRoot("b")
 	if err := errors.Join(aerr, err); err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestLinkStaysInDir(t *testing.T) {
 		}
 	}
 	os.WriteFile(filepath.Join(dir, "outside", "new"), []byte("secret"), 0o600)
-	if err := a.link("new", b, "linked"); err != nil {
+	if err := linkAt(a, "new", b, "linked"); err != nil {
 		t.Error(err)
 	}
 	if got, err := os.ReadFile(filepath.Join(dir, "b-moved", "linked")); string(got) != "x" {
@@ -51,7 +51,7 @@ func TestLinkStaysInDir(t *testing.T) {
 		t.Error("a name outside of the directory")
 	}
 	// The same directory is not a different case.
-	if err := b.link("linked", b, "again"); err != nil {
+	if err := linkAt(b, "linked", b, "again"); err != nil {
 		t.Error(err)
 	}
 }
