@@ -23,16 +23,9 @@ type changes struct {
 	extras   []contents.Extra // files of the fallback and of fixes
 	fallback bool             // files of the fallback are among them
 	traced   bool             // vfix-trace is put before the entrypoint
-	fixed    []Fixed
-	done     string // what they are, for the history of the image
+	done     string           // what they are, for the history of the image
 	notes    []string
 	left     map[string]string // the labels for what they leave
-}
-
-// Fixed is a file with a fix beyond calls of the page.
-type Fixed struct {
-	Path string   `json:"path"`
-	Fix  find.Fix `json:"fix"`
 }
 
 // findChanges decides what is patched and added. It notes in the findings what the fallback covers then.
@@ -44,9 +37,8 @@ func findChanges(ctx context.Context, f *contents.Findings, shim *fallback.Shim,
 	}
 	c.extras, c.fallback, c.traced = chosen.Files, len(chosen.Files) > 0, chosen.Traced
 	if !c.none() {
-		c.findFixes()
-		c.left = leftLabels(f)
-		c.done, c.notes = c.inWords(), c.packageNotes(f.Tree)
+		c.addFixes()
+		c.left, c.notes = leftLabels(f), c.packageNotes(f.Tree)
 	}
 	return c, nil
 }
@@ -63,43 +55,30 @@ func leftLabels(f *contents.Findings) map[string]string {
 // none reports whether there is nothing to do.
 func (c *changes) none() bool { return len(c.targets) == 0 && len(c.extras) == 0 && !c.traced }
 
-// findFixes notes what the targets' plans fix, and adds the files that the fixed programs read.
-func (c *changes) findFixes() {
+// addFixes adds the files that programs with a fix read, and says what the changes are.
+func (c *changes) addFixes() {
+	fixed, patched := map[find.Fix]bool{}, false
 	for _, h := range c.targets {
-		if !h.Plan.Redirected() {
-			continue
+		if h.Plan.Redirected() {
+			fixed[h.Plan.Redirect.Fix] = true
 		}
-		fix := h.Plan.Redirect.Fix
-		if !c.fixes(fix) {
-			f := addedfiles.FixOf(fix).File
-			c.extras = append(c.extras, contents.Extra{Name: f.Name, Mode: addedfiles.Mode, Body: f.Body})
-		}
-		c.fixed = append(c.fixed, Fixed{h.Names[0], fix})
+		patched = patched || slices.ContainsFunc(h.Plan.Patches, func(p patch.Patch) bool { return p.Form != patch.Left })
 	}
-}
-
-func (c *changes) fixes(fix find.Fix) bool {
-	return slices.ContainsFunc(c.fixed, func(f Fixed) bool { return f.Fix == fix })
-}
-
-// inWords says what the changes are, for the history of the image.
-func (c *changes) inWords() string {
-	var all []string
-	patched := slices.ContainsFunc(c.targets, func(h contents.File) bool {
-		return slices.ContainsFunc(h.Plan.Patches, func(p patch.Patch) bool { return p.Form != patch.Left })
-	})
-	if patched || c.fallback || len(c.fixed) == 0 {
-		all = append(all, "calls to the vsyscall page rewritten to reach the vDSO")
+	var done []string
+	if patched || c.fallback || len(fixed) == 0 {
+		done = append(done, "calls to the vsyscall page rewritten to reach the vDSO")
 	}
 	if c.fallback {
-		all = append(all, "fallback added")
+		done = append(done, "fallback added")
 	}
-	for _, r := range find.Fixes {
-		if c.fixes(r) {
-			all = append(all, addedfiles.FixOf(r).Done)
+	for _, name := range find.Fixes {
+		if fixed[name] {
+			fix := addedfiles.FixOf(name)
+			c.extras = append(c.extras, contents.Extra{Name: fix.File.Name, Mode: addedfiles.Mode, Body: fix.File.Body})
+			done = append(done, fix.Done)
 		}
 	}
-	return strings.Join(all, "; ")
+	c.done = strings.Join(done, "; ")
 }
 
 // packageDatabases are those whose check compares the files of packages with recorded checksums, by a file in them.

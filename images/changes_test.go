@@ -46,8 +46,10 @@ func TestChanges(t *testing.T) {
 				t.Errorf("got the history %+v, want %q", h, c.history)
 			}
 			var paths []string
-			for _, f := range r.Fixed {
-				paths = append(paths, f.Path)
+			for _, f := range r.Findings.Files {
+				if f.Plan.Redirected() {
+					paths = append(paths, f.Path)
+				}
 			}
 			if got := strings.Join(paths, " "); got != c.fixed {
 				t.Errorf("fixed: got %s, want %s", got, c.fixed)

@@ -28,7 +28,9 @@ func WithLayer(base v1.Image, added *blob.PackedLayer) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newDerivedImage(&source.Source{Image: base}, added, origin{"base", digest.String(), "1.2", "fallback=never", false}, &changes{done: (&changes{}).inWords()})
+	c := &changes{}
+	c.addFixes()
+	return newDerivedImage(&source.Source{Image: base}, added, origin{"base", digest.String(), "1.2", "fallback=never", false}, c)
 }
 
 // EditManifest adds a layer to the manifest of a docker image, which becomes an OCI image.

@@ -44,11 +44,9 @@ type Rebuilt struct {
 	BaseDigest string             `json:"base_digest"`
 	LayerSize  int64              `json:"layer_size"` // compressed bytes of the added layer, 0 without one
 	// Provenance is the file with the statement, "" for none.
-	Provenance string `json:"provenance"`
-	// Fixed are the files with a fix that Rewriter.Fixes asks for.
-	Fixed    []Fixed  `json:"-"`
-	Warnings []string `json:"warnings"` // one line each, for people
-	Notes    []string `json:"notes"`
+	Provenance string   `json:"provenance"`
+	Warnings   []string `json:"warnings"` // one line each, for people
+	Notes      []string `json:"notes"`
 }
 
 // Rebuild writes the derived image of a SOURCE.
@@ -143,7 +141,7 @@ func (j *Job) derive(ctx context.Context, s *contents.Session) error {
 		return err
 	}
 	c := j.changes
-	j.out.Fixed, j.out.Notes = c.fixed, c.notes
+	j.out.Notes = c.notes
 	if j.added, err = contents.NewLayer(ctx, f.Tree, c.targets, c.extras); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/patch"
+	"vfix.dev/vfix/images/source"
 	"vfix.dev/vfix/tests/imagetest"
 )
 
@@ -96,17 +97,26 @@ func TestRebuildToDirectoryErrors(t *testing.T) {
 	}
 }
 
-// Files that cannot be unpacked are an error each time: a directory with a part of them would look whole.
+// Files that cannot be unpacked are an error each time: a directory with a part of them would look whole. Nothing is left
+// when the source is closed.
 func TestRootThatCannotBeUnpacked(t *testing.T) {
 	sound := imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.FileM("a", []byte("a"))}))
 	broken := imagetest.StoreOCI(t, imagetest.Stack(t, []imagetest.TestMember{imagetest.FileM("a", []byte("a")), imagetest.LinkM("b", "nothing")}))
-	for source, fails := range map[string]bool{sound: false, broken: true} {
-		r := imagetest.Must[*images.Root](t)(images.OpenRoot(t.Context(), source, images.ScanOptions{}))
+	for name, fails := range map[string]bool{sound: false, broken: true} {
+		src := imagetest.Must[*source.Source](t)(source.Open(t.Context(), name, source.Options{}))
+		var dirs []string
 		for range 2 {
-			if dir, err := r.Dir(t.Context()); (err != nil) != fails {
-				t.Errorf("%s: got %s, %v", source, dir, err)
+			dir, err := images.Directory(t.Context(), src, source.Options{})
+			if _, statErr := os.Stat(dir + "/a"); (err != nil) != fails || (statErr != nil) != fails {
+				t.Errorf("%s: got %s, %v, %v", name, dir, err, statErr)
+			}
+			dirs = append(dirs, dir)
+		}
+		src.Close()
+		for _, dir := range dirs {
+			if _, err := os.Stat(dir); err == nil {
+				t.Errorf("%s: %s is left", name, dir)
 			}
 		}
-		r.Close()
 	}
 }

@@ -61,49 +61,15 @@ func unpack(ctx context.Context, src *source.Source, dir string, o source.Option
 	return err
 }
 
-// Root is the file system of a SOURCE that is opened once, to be scanned and to have its files read.
-type Root struct {
-	IsImage bool
-	src     *source.Source
-	o       ScanOptions
-	temp    string // directory with the files of an image or a tarball, "" until they are needed
-	err     error  // why they could not be unpacked: they are not, a second time
-}
-
-// OpenRoot opens the file system of a SOURCE.
-func OpenRoot(ctx context.Context, name string, o ScanOptions) (*Root, error) {
-	o.Media = o.Media.WithDefaults()
-	src, err := source.Open(ctx, name, o.Media)
+// Directory returns a directory with the files of an open source: its own, or a temporary one, until it is closed.
+func Directory(ctx context.Context, src *source.Source, o source.Options) (string, error) {
+	if fi, err := os.Stat(src.Path); err == nil && fi.IsDir() && src.Image == nil {
+		return src.Path, nil
+	}
+	temp, err := os.MkdirTemp("", "vfix-root-")
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	return &Root{IsImage: src.Image != nil, src: src, o: o}, nil
-}
-
-// Scan is Scan of the SOURCE.
-func (r *Root) Scan(ctx context.Context) (*contents.Findings, error) {
-	s := contents.NewSession(r.o.Jobs, r.o.Media.Progress, r.o.Rewriter)
-	defer s.Close()
-	return ScanSource(ctx, s, r.src, r.o)
-}
-
-// Dir returns a directory with the files, until Close: that of the SOURCE, or a temporary one.
-func (r *Root) Dir(ctx context.Context) (string, error) {
-	if fi, err := os.Stat(r.src.Path); err == nil && fi.IsDir() && !r.IsImage {
-		return r.src.Path, nil
-	}
-	if r.temp == "" && r.err == nil {
-		if r.temp, r.err = os.MkdirTemp("", "vfix-root-"); r.err == nil {
-			r.err = unpack(ctx, r.src, r.temp, r.o.Media)
-		}
-	}
-	return r.temp, r.err
-}
-
-// Close closes the SOURCE.
-func (r *Root) Close() {
-	r.src.Close()
-	if r.temp != "" {
-		os.RemoveAll(r.temp)
-	}
+	src.AtEnd(func() error { return os.RemoveAll(temp) })
+	return temp, unpack(ctx, src, temp, o)
 }

@@ -20,26 +20,10 @@ import (
 // systemDirs are those of programs that belong to this machine: their libraries are also here.
 var systemDirs = []string{"/bin/", "/sbin/", "/lib/", "/lib32/", "/lib64/", "/usr/", "/opt/"}
 
-// loading examines what programs load, and adds it to the findings.
-type loading struct {
-	s    *contents.Session
-	root string // the root that is searched; "" for the root filesystem that a program lies in
-	dir  string // a directory that was examined, "" for none: what is loaded from it is among the findings
-	f    *contents.Findings
-	seen map[string]bool // libraries that were examined
-	// roots are the root filesystems that were searched.
-	roots map[string]*searched
-}
-
-// searched is a root filesystem that was searched.
-type searched struct {
-	*rootpath.Dir
-	*loads.Root
-}
-
 // scanLoads examines what a program of f, a file at a path, loads; or what the programs of a directory load from
-// elsewhere, such as those of an environment of conda, whose libc is the machine's. A directory that has the loader of
-// its programs is a root filesystem, and whole.
+// elsewhere, such as those of an environment of conda, whose libc is the machine's. All of it is looked for in one root
+// filesystem: the one that is given, or that a program lies in. A directory that has the loader of its programs is
+// a root filesystem, and whole.
 func scanLoads(ctx context.Context, s *contents.Session, path, root string, f *contents.Findings) error {
 	fi, err := os.Stat(path)
 	if tarball := f.Loads != nil; err != nil || tarball || len(f.Programs) == 0 {
@@ -49,87 +33,87 @@ func scanLoads(ctx context.Context, s *contents.Session, path, root string, f *c
 	if err == nil {
 		real, err = filepath.Abs(real)
 	}
-	if root == "" {
-		root = own
-	}
-	if err == nil && root != "" {
+	if root = cmp.Or(root, own); err == nil && root != "" {
 		root, err = filepath.Abs(root)
 	}
-	if err != nil || fi.IsDir() && (real == "/" || real == own) {
+	if err != nil {
 		return err
 	}
-	l := &loading{s: s, root: root, f: f, seen: map[string]bool{}, roots: map[string]*searched{}}
-	defer func() {
-		for _, r := range l.roots {
-			r.Close()
-		}
-	}()
+	dir := real
 	if !fi.IsDir() {
-		return l.program(ctx, real, f.Programs[0].Interp)
+		dir = filepath.Dir(real)
 	}
-	l.dir = real
 	for _, p := range f.Programs {
-		if _, err := placeIn(real, p.Interp); err == nil {
+		lies := ownRoot(filepath.Join(dir, filepath.FromSlash(p.Path)), p.Interp)
+		if lies == real {
 			return nil
 		}
+		root = cmp.Or(root, lies)
 	}
-	for _, p := range slices.Clone(f.Programs) {
-		if err := l.program(ctx, filepath.Join(real, filepath.FromSlash(p.Path)), p.Interp); err != nil {
+	alone := root == ""
+	root = cmp.Or(root, "/")
+	libraries, err := findLoads(dir, root, alone, f)
+	if err != nil {
+		return err
+	}
+	for _, name := range libraries {
+		at, err := placeIn(root, name)
+		if err != nil {
 			return err
 		}
+		if strings.HasPrefix(at, real+"/") { // it is in the directory that was examined
+			continue
+		}
+		got, err := s.Scan(ctx, &source.Source{Path: at})
+		if err != nil {
+			return err
+		}
+		f.Loads.Examined = append(f.Loads.Examined, at)
+		f.Add(got)
 	}
 	return nil
 }
 
-// program examines what one program loads.
-func (l *loading) program(ctx context.Context, path, interp string) error {
-	f, size, err := blob.OpenRegular(path)
+// findLoads returns the paths in a root of all that the programs of a directory load, and notes what is missing.
+func findLoads(dir, root string, alone bool, f *contents.Findings) (all []string, err error) {
+	files, err := rootpath.OpenDir(root)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer f.Close()
-	root := l.root
-	if root == "" {
-		root = ownRoot(path, interp)
-	}
-	alone := root == ""
-	root = cmp.Or(root, "/")
-	dir := l.roots[root]
-	if dir == nil {
-		files, err := rootpath.OpenDir(root)
+	defer files.Close()
+	system := loads.In(files)
+	for _, p := range f.Programs {
+		path := filepath.Join(dir, filepath.FromSlash(p.Path))
+		program, size, err := blob.OpenRegular(path)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		dir = &searched{files, loads.In(files)}
-		l.roots[root] = dir
-	}
-	name, err := filepath.Rel(root, path)
-	if err != nil || strings.HasPrefix(name, "..") { // as if it lay at the top of the root
-		name = filepath.Base(path)
-	}
-	found := dir.Of(name, f, size, alone)
-	if found == nil {
-		return nil
-	}
-	if l.f.Loads == nil {
-		l.f.Loads = &contents.Loads{Root: root}
-	}
-	for _, name := range found.Missing {
-		if !slices.Contains(l.f.Loads.Missing, name) {
-			l.f.Loads.Missing = append(l.f.Loads.Missing, name)
+		name, err := filepath.Rel(root, path)
+		if err != nil || strings.HasPrefix(name, "..") { // as if it lay at the top of the root
+			name = filepath.Base(path)
 		}
-	}
-	for _, lib := range found.Found {
-		full := filepath.Join(root, filepath.FromSlash(lib))
-		if l.seen[full] {
+		found := system.Of(name, program, size, alone)
+		program.Close()
+		if found == nil {
 			continue
 		}
-		l.seen[full] = true
-		if err := l.examine(ctx, root, lib); err != nil {
-			return err
+		if f.Loads == nil {
+			f.Loads = &contents.Loads{Root: root}
+		}
+		f.Loads.Missing = appendNew(f.Loads.Missing, found.Missing)
+		all = appendNew(all, found.Found)
+	}
+	return all, nil
+}
+
+// appendNew appends what a list does not have.
+func appendNew(all, more []string) []string {
+	for _, s := range more {
+		if !slices.Contains(all, s) {
+			all = append(all, s)
 		}
 	}
-	return nil
+	return all
 }
 
 // placeIn is the path of a file in a root filesystem: a symlink means a place in there.
@@ -144,21 +128,6 @@ func placeIn(root, name string) (string, error) {
 		_, err = r.Stat(at)
 	}
 	return filepath.Join(root, filepath.FromSlash(at)), err
-}
-
-// examine adds the findings in one library, unless it lies in the directory that was examined.
-func (l *loading) examine(ctx context.Context, root, lib string) error {
-	path, err := placeIn(root, lib)
-	if err != nil || l.dir != "" && strings.HasPrefix(path, l.dir+"/") {
-		return err
-	}
-	got, err := l.s.Scan(ctx, &source.Source{Path: path})
-	if err != nil {
-		return err
-	}
-	l.f.Loads.Examined = append(l.f.Loads.Examined, path)
-	l.f.Add(got)
-	return nil
 }
 
 // ownRoot is the root filesystem that a program lies in: the nearest directory above it that has its loader, or this

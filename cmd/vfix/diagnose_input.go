@@ -14,6 +14,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"vfix.dev/vfix/host/diagnose"
@@ -39,7 +40,8 @@ type crashes struct {
 	ctx  context.Context
 	o    crashOptions
 	d    diagnose.Options
-	root *images.Root // nil for this machine
+	root *source.Source         // nil for this machine
+	dir  func() (string, error) // with the files of the root
 	// scanned has the scans of roots and images by name, nil for those that cannot be scanned.
 	scanned map[string]*diagnose.Scanned
 	// sources has the names of what was scanned with their formats, by the names as typed.
@@ -52,11 +54,12 @@ func diagnoseAll(ctx context.Context, args []string, o crashOptions) (all []*dia
 	r.d = diagnose.Options{RootName: o.root, Root: r, Here: r.here, Scan: r.scanNamed}
 	r.d.Output = func(name string) []string { return o.output(cmp.Or(r.sources[name], name)) }
 	if o.root != "" {
-		if r.root, err = images.OpenRoot(ctx, o.root, o.scan); err != nil {
+		if r.root, err = source.Open(ctx, o.root, o.scan.Media); err != nil {
 			return nil, err
 		}
 		defer r.root.Close()
-		r.d.IsImage = r.root.IsImage
+		r.d.IsImage = r.root.Image != nil
+		r.dir = sync.OnceValues(func() (string, error) { return images.Directory(ctx, r.root, o.scan.Media) })
 	}
 	for _, arg := range args {
 		found, readErr := r.read(arg)
@@ -74,7 +77,7 @@ func (r *crashes) Open(name string) (fs.File, error) {
 	dir := "/"
 	if r.root != nil {
 		var err error
-		if dir, err = r.root.Dir(r.ctx); err != nil {
+		if dir, err = r.dir(); err != nil {
 			return nil, err
 		}
 	}
@@ -95,7 +98,9 @@ func (r *crashes) scanNamed(name string) *diagnose.Scanned {
 	var f *contents.Findings
 	var err error
 	if r.root != nil {
-		f, err = r.root.Scan(r.ctx)
+		s := contents.NewSession(r.o.scan.Jobs, r.o.scan.Media.Progress, r.o.scan.Rewriter)
+		defer s.Close()
+		f, err = images.ScanSource(r.ctx, s, r.root, r.o.scan)
 	} else {
 		f, err = images.Scan(r.ctx, string(source.Daemon)+":"+name, r.o.scan)
 	}

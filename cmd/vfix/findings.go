@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"vfix.dev/vfix/cmd/vfix/screen"
-	"vfix.dev/vfix/images"
 	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/internal/addedfiles"
 	"vfix.dev/vfix/rewriter/find"
@@ -112,8 +111,9 @@ func writePatched(s screen.Stream, typed string, dryRun bool, f *contents.Findin
 	default:
 		s.Headline(typed, "no call site of the vsyscall page", s.Paint.Green, "")
 	}
-	for _, r := range fixed {
-		s.Print("", nil, fmt.Sprintf("%s %sfixed (%s): %s", r.Path, would, r.Fix, addedfiles.FixOf(r.Fix).Does))
+	for _, file := range fixed {
+		fix := file.Plan.Redirect.Fix
+		s.Print("", nil, fmt.Sprintf("%s %sfixed (%s): %s", file.Path, would, fix, addedfiles.FixOf(fix).Does))
 	}
 	writeFiles(s, f)
 }
@@ -181,14 +181,9 @@ func fileName(f *contents.File) string {
 	return fmt.Sprintf("%s (and %s)", f.Path, screen.Count(len(f.Links), "hard link"))
 }
 
-// fixedIn are the files that a plan fixes, as file and fix.
-func fixedIn(f *contents.Findings) (all []images.Fixed) {
-	for i := range f.Files {
-		if p := f.Files[i].Plan; p.Redirected() {
-			all = append(all, images.Fixed{Path: f.Files[i].Path, Fix: p.Redirect.Fix})
-		}
-	}
-	return all
+// fixedIn are the files that a plan fixes.
+func fixedIn(f *contents.Findings) []contents.File {
+	return slices.DeleteFunc(slices.Clone(f.Files), func(file contents.File) bool { return !file.Plan.Redirected() })
 }
 
 // warnings prints what a reader must know about a source and its files, and if they are patched what no longer works with

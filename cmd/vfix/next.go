@@ -78,7 +78,7 @@ func quotePaths(names []string) string {
 func (d destination) fixes(f scanned) []string {
 	fix := ""
 	if fixed := fixedIn(f.Findings); len(fixed) > 0 { // there is one fix
-		fix = "--fix " + string(fixed[0].Fix) + " "
+		fix = "--fix " + string(fixed[0].Plan.Redirect.Fix) + " "
 	}
 	path := strings.TrimPrefix(f.typed, string(source.Dir)+":")
 	switch {

@@ -3,7 +3,6 @@
 package patch
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -166,7 +165,7 @@ func (r *run) examine(ctx context.Context, d *contents.Disk) error {
 func (r *run) tarball(ctx context.Context, d *contents.Disk) error {
 	seen, statErr := d.Root.Lstat(d.Only)
 	f, err := r.s.Tarball(ctx, d.Real(), d.Path)
-	if err := cmp.Or(statErr, err); err != nil {
+	if err := errors.Join(statErr, err); err != nil {
 		return err
 	}
 	for i := range f.Files {
@@ -202,9 +201,12 @@ const stampMargin = 2 * time.Second
 
 // readStamp returns since when files must have changed; the zero time is for all files.
 func readStamp(name string, began time.Time) (since time.Time, err error) {
+	if name == "" {
+		return since, nil
+	}
 	fi, err := os.Stat(name)
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // so is the name ""
+	case errors.Is(err, fs.ErrNotExist):
 		return since, nil
 	case err == nil && !fi.Mode().IsRegular():
 		err = hinterr.With(fmt.Errorf("%s: not a regular file", name), "--since needs a FILE of its own, which vfix creates")
@@ -218,12 +220,11 @@ func readStamp(name string, began time.Time) (since time.Time, err error) {
 func setStamp(name string, began time.Time) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o644)
 	if err == nil {
-		f.Close()
-		err = os.Chtimes(name, began, began)
+		err = errors.Join(f.Close(), os.Chtimes(name, began, began))
 	}
-	if err == nil {
-		return nil
+	if err != nil {
+		err = hinterr.With(fmt.Errorf("the files are patched, but the time of the run is not recorded: %w", err),
+			"name a FILE with --since that you can write; without a time, the next run examines all files again")
 	}
-	return hinterr.With(fmt.Errorf("the files are patched, but the time of the run is not recorded: %w", err),
-		"name a FILE with --since that you can write; without a time, the next run examines all files again")
+	return err
 }

@@ -107,8 +107,7 @@ func (r *run) replace(f *file) error {
 	return nil
 }
 
-// errChanged: what was found to be patched is in another file now.
-var errChanged = errors.New("changed while it was read")
+var errChanged = errors.New("changed while it was read") // so the plan may not fit
 
 // link makes another name of a file a link to the new one, unless it is one: the same name by another path.
 func (f *file) link(from *os.Root, name string, other place) (linked bool, err error) {
