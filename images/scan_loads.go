@@ -26,7 +26,7 @@ var systemDirs = []string{"/bin/", "/sbin/", "/lib/", "/lib32/", "/lib64/", "/us
 // a root filesystem, and whole.
 func scanLoads(ctx context.Context, s *contents.Session, path, root string, f *contents.Findings) error {
 	fi, err := os.Stat(path)
-	if tarball := f.Loads != nil; err != nil || tarball || len(f.Programs) == 0 {
+	if tarball := f.Tree != nil; err != nil || tarball || len(f.Programs) == 0 {
 		return err
 	}
 	real, own, err := rootpath.Real(path)

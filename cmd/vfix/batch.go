@@ -131,7 +131,7 @@ func batchRemains(verb string, all []lists.Image, list string, strict bool) erro
 		left, sites = left+min(i.LeftOver, 1), sites+i.LeftOver
 	}
 	count := func(n int) string { return screen.Count(n, "image") }
-	if failed := lists.Count(all, lists.Failed); failed > 0 {
+	if failed := len(lists.With(all, lists.Failed)); failed > 0 {
 		return hinterr.With(fmt.Errorf("%d of %s failed", failed, count(len(all))), "the table gives the reasons; run the command again to retry")
 	}
 	var errs []error
@@ -141,7 +141,7 @@ func batchRemains(verb string, all []lists.Image, list string, strict bool) erro
 	if hazards > 0 && strict {
 		errs = append(errs, finding(seeHazards, "hazards: %d of %s", hazards, count(len(all))))
 	}
-	switch affected := lists.Count(all, lists.Affected); {
+	switch affected := len(lists.With(all, lists.Affected)); {
 	case verb == "scan" && affected > 0:
 		errs = append(errs, finding("run "+quoted(rebuildList(list)), "affected: %d of %s", affected, count(len(all))))
 	case sites > 0:
@@ -166,7 +166,7 @@ type jsonBatch struct {
 func batchJSON(all []lists.Image) jsonBatch {
 	doc := jsonBatch{Images: all, Summary: map[lists.Status]int{}}
 	for _, s := range lists.Statuses {
-		doc.Summary[s] = lists.Count(all, s)
+		doc.Summary[s] = len(lists.With(all, s))
 	}
 	return doc
 }
@@ -210,7 +210,7 @@ func batchResult(row lists.Image) string {
 func batchSums(dry bool, all []lists.Image) string {
 	var parts []string
 	for _, s := range lists.Statuses {
-		if n := lists.Count(all, s); n > 0 {
+		if n := len(lists.With(all, s)); n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, s))
 		}
 	}

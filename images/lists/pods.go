@@ -5,7 +5,6 @@ package lists
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"slices"
 
@@ -32,16 +31,12 @@ func eachImage(r io.Reader, f func(image string) error) error {
 	for first := true; ; first = false {
 		var o object
 		err := d.Decode(&o)
-		switch {
-		case err == io.EOF && !first:
+		if err == io.EOF && !first {
 			return nil
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			err = hinterr.Damaged("stdin: incomplete JSON")
-		case err != nil:
-			err = hinterr.Damaged("stdin: byte %d: invalid JSON, or not of Kubernetes", d.InputOffset())
 		}
 		if err != nil {
-			return hinterr.With(err, "run 'kubectl get pods -A -o json | vfix list -'")
+			return hinterr.With(hinterr.Damaged("stdin: byte %d: invalid or incomplete JSON, or not of Kubernetes", d.InputOffset()),
+				"run 'kubectl get pods -A -o json | vfix list -'")
 		}
 		for _, image := range o.images() {
 			if err := f(image); err != nil {

@@ -101,29 +101,13 @@ var pageText string
 
 var page = sync.OnceValue(func() *template.Template { return template.Must(template.New("").Parse(pageText)) })
 
-// Count is how many images have a status.
-func Count(all []Image, s Status) (n int) {
-	for _, i := range all {
-		if i.Status == s {
-			n++
-		}
-	}
-	return n
+// With returns the images that have a status.
+func With(all []Image, s Status) []Image {
+	return slices.DeleteFunc(slices.Clone(all), func(i Image) bool { return i.Status != s })
 }
 
-// Group is the images of one status.
-type Group struct {
-	Status Status
-	All    []Image
-}
+// Statuses are those of a page, in their order.
+func (r *Report) Statuses() []Status { return Statuses }
 
-// Groups are the images of the report by status, those that need attention first.
-func (r *Report) Groups() (groups []Group) {
-	for _, s := range Statuses {
-		all := slices.DeleteFunc(slices.Clone(r.All), func(i Image) bool { return i.Status != s })
-		if len(all) > 0 {
-			groups = append(groups, Group{s, all})
-		}
-	}
-	return groups
-}
+// With returns the images of the report that have a status.
+func (r *Report) With(s Status) []Image { return With(r.All, s) }
