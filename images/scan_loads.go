@@ -39,11 +39,11 @@ func scanLoads(ctx context.Context, s *contents.Session, path, root string, f *c
 	if err != nil {
 		return err
 	}
-	dir := real
+	dir, programs := real, f.Programs
 	if !fi.IsDir() {
-		dir = filepath.Dir(real)
+		dir, programs = filepath.Dir(real), []contents.Program{{Path: filepath.Base(real), Interp: programs[0].Interp}}
 	}
-	for _, p := range f.Programs {
+	for _, p := range programs {
 		lies := ownRoot(filepath.Join(dir, filepath.FromSlash(p.Path)), p.Interp)
 		if lies == real {
 			return nil
@@ -52,7 +52,7 @@ func scanLoads(ctx context.Context, s *contents.Session, path, root string, f *c
 	}
 	alone := root == ""
 	root = cmp.Or(root, "/")
-	libraries, err := findLoads(dir, root, alone, f)
+	libraries, err := findLoads(dir, programs, root, alone, f)
 	if err != nil {
 		return err
 	}
@@ -74,15 +74,15 @@ func scanLoads(ctx context.Context, s *contents.Session, path, root string, f *c
 	return nil
 }
 
-// findLoads returns the paths in a root of all that the programs of a directory load, and notes what is missing.
-func findLoads(dir, root string, alone bool, f *contents.Findings) (all []string, err error) {
+// findLoads returns the paths in a root of all that programs in a directory load, and notes what is missing.
+func findLoads(dir string, programs []contents.Program, root string, alone bool, f *contents.Findings) (all []string, err error) {
 	files, err := rootpath.OpenDir(root)
 	if err != nil {
 		return nil, err
 	}
 	defer files.Close()
 	system := loads.In(files)
-	for _, p := range f.Programs {
+	for _, p := range programs {
 		path := filepath.Join(dir, filepath.FromSlash(p.Path))
 		program, size, err := blob.OpenRegular(path)
 		if err != nil {
