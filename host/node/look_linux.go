@@ -215,9 +215,6 @@ func (l *looker) file(dir int, base, name string) error {
 	return nil
 }
 
-// headSize is how many bytes tell a program of this machine (ELF gABI, e_ident to e_machine).
-const headSize = 20
-
 // openELF opens a file that starts as 64-bit ELF for x86-64 does; it returns nil for another. A file of which a layer has
 // only the metadata is zeros there, and opened as the root shows it (overlayfs.rst, "Metadata only copy up").
 func (l *looker) openELF(dir int, base, name string) (*os.File, error) {
@@ -225,20 +222,34 @@ func (l *looker) openELF(dir int, base, name string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	var head [headSize]byte
-	_, err = unix.Pread(fd, head[:], 0)
-	if err == nil && isELF(head[:]) {
+	head, err := readHead(fd)
+	if err == nil && isELF(head) {
 		return os.NewFile(uintptr(fd), name), nil
 	}
 	unix.Close(fd) // most files: an os.File would take two more system calls
-	if err == nil && head == [headSize]byte{} {
-		shown, _, err := l.openFile(name)
-		return shown, err
+	if err != nil || head != [headSize]byte{} {
+		return nil, err
 	}
-	return nil, err
+	shown, _, err := l.openFile(name)
+	if err != nil {
+		return nil, err
+	}
+	if head, err = readHead(int(shown.Fd())); err != nil || !isELF(head) {
+		shown.Close()
+		return nil, err
+	}
+	return shown, nil
 }
 
-func isELF(head []byte) bool {
+// headSize is how many bytes tell a program of this machine (ELF gABI, e_ident to e_machine).
+const headSize = 20
+
+func readHead(fd int) (head [headSize]byte, err error) {
+	_, err = unix.Pread(fd, head[:], 0)
+	return head, err
+}
+
+func isELF(head [headSize]byte) bool {
 	const class64, x86_64 = "\x7fELF\x02", "\x3e\x00"
 	return string(head[:len(class64)]) == class64 && string(head[headSize-2:]) == x86_64
 }

@@ -85,6 +85,22 @@ func TestDone(t *testing.T) {
 	}
 }
 
+// Zeros are opened as the root shows them, and are no program.
+func TestZeros(t *testing.T) {
+	n := newNode(t)
+	image := n.image("bin/clock")
+	n.write(image+"/zeros", make([]byte, 1000))
+	c := n.container(image)
+	dir, err := os.Open(image)
+	n.must(err)
+	defer dir.Close()
+	for name, want := range map[string]bool{"zeros": false, "etc/hosts": false, "bin/clock": true} {
+		if f, err := c.looker().openELF(int(dir.Fd()), name, name); (f != nil) != want || err != nil {
+			t.Errorf("%s: got %v, %v", name, f, err)
+		}
+	}
+}
+
 // What the cache has: layers that are large or have something to patch, and whatever took too long.
 func TestStored(t *testing.T) {
 	n := newNode(t)
@@ -339,8 +355,8 @@ func TestMatches(t *testing.T) {
 		string(program): true, change(4, 1): false, change(18, 183): false, change(19, 1): false, change(0, 0): false,
 		"text": false, strings.Repeat("\x00", 100): false,
 	} {
-		head := make([]byte, headSize)
-		copy(head, content)
+		var head [headSize]byte
+		copy(head[:], content)
 		if got := isELF(head); got != want {
 			t.Errorf("%q: got %v", content[:min(len(content), 20)], got)
 		}
