@@ -39,7 +39,7 @@ type Passed struct {
 // Findings is the result of the scan of one source.
 type Findings struct {
 	Source string   `json:"source"` // the source as resolved, with its transport: "docker-daemon:redis:2.8.22"
-	Digest string   `json:"digest"` // of the image's manifest, "" for directories and files
+	Digest string   `json:"digest"` // of the image's manifest; the image ID in an engine or docker archive, "" for directories and files
 	Files  []File   `json:"-"`      // only those with at least one reference to the page or a fix, sorted by path
 	Passed []Passed `json:"not_examined"`
 	// Hazards are files that end programs on some hosts, regardless of call sites.
