@@ -92,8 +92,8 @@ run_container() { run docker run --rm --network none "$@"; }
 	"${own[@]}" system service --time 0 "unix://$PWD/s" >podman.log 2>&1 3>&- &
 	pid=$!
 	poll [ -S s ]
-	CONTAINER_HOST=unix://$PWD/s run_vfix scan podman:small:legacy-vfix
-	CONTAINER_HOST=unix://$PWD/s run_vfix rebuild oci:"$small_image/oci:legacy" -o podman:small:again
+	(unset DOCKER_HOST && CONTAINER_HOST=unix://$PWD/s run_vfix scan small:legacy-vfix)
+	DOCKER_HOST=unix://$PWD/s run_vfix rebuild oci:"$small_image/oci:legacy" -o docker-daemon:small:again
 	kill $pid
 	expect_match 'images in podman' "$("${own[@]}" images --format '{{.Repository}}:{{.Tag}}')" localhost/small:again
 }

@@ -72,7 +72,7 @@ func (l *lister) add(source string) error {
 
 // engines lists the images of every engine that answers.
 func (l *lister) engines(ctx context.Context) error {
-	for e, err := range source.Engines(ctx, source.Ref{}, l.o.Media) {
+	for e, err := range source.Engines(ctx, "", l.o.Media) {
 		if err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ import (
 
 // openEngine opens an image in the first engine that has it.
 func openEngine(ctx context.Context, ref Ref, o Options) (*Source, error) {
-	for e, err := range Engines(ctx, ref, o) {
+	for e, err := range Engines(ctx, ref.Host, o) {
 		if err != nil {
 			return nil, err
 		}
@@ -89,7 +89,7 @@ func putEngine(ctx context.Context, dest Ref, r Result, o Options) (Stored, erro
 	if err != nil {
 		return Stored{}, err
 	}
-	e, err := firstEngine(ctx, dest, o)
+	e, err := firstEngine(ctx, dest.Host, o)
 	if err != nil {
 		return Stored{}, err
 	}
@@ -153,7 +153,7 @@ type Container struct {
 // FindContainer looks for a container, by name or ID. It errs with ErrNotFound if no engine has it, and with ErrNoDaemon
 // if none answers.
 func FindContainer(ctx context.Context, name string, o Options) (*Container, error) {
-	for e, err := range Engines(ctx, Ref{}, o.WithDefaults()) {
+	for e, err := range Engines(ctx, "", o.WithDefaults()) {
 		if err != nil {
 			return nil, err
 		}

@@ -34,28 +34,29 @@ type Engine struct {
 // host is one place where an engine may listen, with the keys of its context.
 type host = docker.Endpoint
 
-// hosts lists the places where the engine of a ref may be. If the user chose an address, only that is tried. Else the
-// usual places that exist: the sockets of docker, Docker Desktop, rootless docker and podman (podman-system-service(1)).
-func hosts(r Ref) (all []host, err error) {
-	add := func(url string) {
+// hosts lists the places where an engine may be: the address that the user chose, else the usual sockets that exist, of
+// docker, Docker Desktop, rootless docker and podman (podman-system-service(1)).
+func hosts() ([]host, error) {
+	chosen, err := chosenHost()
+	if chosen != nil || err != nil {
+		return chosen, err
+	}
+	home, run := os.Getenv("HOME"), os.Getenv("XDG_RUNTIME_DIR")
+	var all []host
+	for _, url := range []string{
+		client.DefaultDockerHost,
+		unixPrefix + filepath.Join(home, ".docker/run/docker.sock"),
+		unixPrefix + filepath.Join(run, "docker.sock"),
+		os.Getenv("CONTAINER_HOST"),
+		unixPrefix + filepath.Join(run, "podman/podman.sock"),
+		unixPrefix + "/run/podman/podman.sock",
+	} {
 		path, unix := strings.CutPrefix(url, unixPrefix)
 		if url != "" && (!unix || filepath.IsAbs(path) && isSocket(path)) {
 			all = append(all, hostAt(url))
 		}
 	}
-	run := os.Getenv("XDG_RUNTIME_DIR")
-	if !r.Podman {
-		if chosen, err := chosenHost(); chosen != nil || err != nil {
-			return chosen, err
-		}
-		add(client.DefaultDockerHost)
-		add(unixPrefix + filepath.Join(os.Getenv("HOME"), ".docker/run/docker.sock"))
-		add(unixPrefix + filepath.Join(run, "docker.sock"))
-	}
-	add(os.Getenv("CONTAINER_HOST"))
-	add(unixPrefix + filepath.Join(run, "podman/podman.sock"))
-	add(unixPrefix + "/run/podman/podman.sock")
-	return slices.DeleteFunc(all, func(h host) bool { return r.Host != "" && h.Host != r.Host }), nil
+	return all, nil
 }
 
 // unixPrefix begins the address of a socket on this machine.
@@ -142,11 +143,14 @@ func connect(ctx context.Context, h host, userAgent string) (*Engine, error) {
 	return nil, none
 }
 
-// Engines yields every engine that answers and may be that of r; it can be used longer. If none answers, it yields an
-// error with what was tried, an ErrNoDaemon.
-func Engines(ctx context.Context, r Ref, o Options) iter.Seq2[*Engine, error] {
+// Engines yields every engine that answers, or only the one at an address. They stay usable. If none answers, it yields
+// an error with what was tried, an ErrNoDaemon.
+func Engines(ctx context.Context, at string, o Options) iter.Seq2[*Engine, error] {
 	return func(yield func(*Engine, error) bool) {
-		all, err := hosts(r)
+		all, err := hosts()
+		if at != "" {
+			all = slices.DeleteFunc(all, func(h host) bool { return h.Host != at })
+		}
 		failed := []error{err}
 		answered := false
 		for _, h := range all {
@@ -178,8 +182,8 @@ var errNoEngine = hinterr.With(hinterr.Errorf(hinterr.ErrNoDaemon, "no docker or
 	"start docker, or podman's socket: systemctl start podman.socket (rootless: systemctl --user start podman.socket); or: podman save IMAGE | vfix scan -")
 
 // firstEngine returns the first of Engines.
-func firstEngine(ctx context.Context, r Ref, o Options) (e *Engine, err error) {
-	for e, err = range Engines(ctx, r, o) {
+func firstEngine(ctx context.Context, at string, o Options) (e *Engine, err error) {
+	for e, err = range Engines(ctx, at, o) {
 		break
 	}
 	return e, err
@@ -187,6 +191,6 @@ func firstEngine(ctx context.Context, r Ref, o Options) (e *Engine, err error) {
 
 // Answers reports whether a docker or podman daemon answers.
 func Answers(ctx context.Context, o Options) bool {
-	_, err := firstEngine(ctx, Ref{}, o.WithDefaults())
+	_, err := firstEngine(ctx, "", o.WithDefaults())
 	return err == nil
 }

@@ -73,7 +73,7 @@ func DefaultDest(ctx context.Context, src *Source, tag, suffix string, o Options
 	if err != nil {
 		return Ref{}, err
 	}
-	dest := Ref{Transport: Daemon, Name: name, Podman: src.Ref.Podman, Host: src.Ref.Host}
+	dest := Ref{Transport: Daemon, Name: name, Host: src.Ref.Host}
 	return dest, hinterr.With(Ready(ctx, dest, o), "write it elsewhere: -o %s", FileDest(src.Ref))
 }
 

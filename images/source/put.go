@@ -66,7 +66,7 @@ func Put(ctx context.Context, dest Ref, r Result, o Options) (Stored, error) {
 func Ready(ctx context.Context, dest Ref, o Options) error {
 	switch dest.Transport {
 	case Daemon:
-		_, err := firstEngine(ctx, dest, o.WithDefaults())
+		_, err := firstEngine(ctx, dest.Host, o.WithDefaults())
 		return err
 	case DockerArchive, OCIArchive:
 		f, err := atomicfile.Create(dest.Name)

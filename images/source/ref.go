@@ -28,16 +28,12 @@ const (
 // Stdin is the name of stdin: a SOURCE of its own, and a FILE after a prefix.
 const Stdin = "-"
 
-// podmanPrefix names an image of podman, as syft and trivy do.
-const podmanPrefix = "podman"
-
 // Ref is a parsed SOURCE or DEST.
 type Ref struct {
 	Transport Transport
 	Name      string // image name with its tag or digest for Daemon and Registry; else a path
 	Tag       string // the part after a path: docker-archive:FILE:REF, oci:DIR:TAG
 	Guessed   bool   // no prefix was given
-	Podman    bool   // of Daemon: podman's alone
 	Host      string // of Daemon: the address of the engine that has the image; "" for the first that answers
 }
 
@@ -61,15 +57,11 @@ func ParseRef(s string) (Ref, error) {
 			return guessed, nil
 		}
 		r = Ref{Transport: t, Name: bare}
-	case Daemon:
+	case Daemon, Dir:
 		r = Ref{Transport: t, Name: rest}
-	case podmanPrefix:
-		r = Ref{Transport: Daemon, Name: rest, Podman: true}
 	case DockerArchive, OCILayout, OCIArchive:
 		path, tag, _ := strings.Cut(rest, ":")
 		r = Ref{Transport: t, Name: path, Tag: tag}
-	case Dir:
-		r = Ref{Transport: t, Name: rest}
 	default:
 		if isURL {
 			return Ref{}, hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "unknown prefix %s://", prefix), "'vfix help sources' lists the prefixes")
@@ -84,13 +76,11 @@ func ParseRef(s string) (Ref, error) {
 
 // String gives the ref as a user would type it, with its prefix.
 func (r Ref) String() string {
-	switch {
-	case r.Transport == Plain:
+	switch r.Transport {
+	case Plain:
 		return r.Name
-	case r.Transport == Registry:
+	case Registry:
 		return "docker://" + r.Name
-	case r.Podman:
-		return podmanPrefix + ":" + r.Name
 	}
 	s := fmt.Sprintf("%s:%s", r.Transport, r.Name)
 	if r.Tag != "" {

@@ -18,7 +18,6 @@ func TestParseRef(t *testing.T) {
 		"localhost:5000/a:b":             {Name: "localhost:5000/a:b", Guessed: true},
 		"docker://h:5/n@sha256:aa":       {Transport: source.Registry, Name: "h:5/n@sha256:aa"},
 		"docker-daemon:redis:2.8":        {Transport: source.Daemon, Name: "redis:2.8"},
-		"podman:redis":                   {Transport: source.Daemon, Name: "redis", Podman: true},
 		"docker-archive:a/b.tar:redis:2": {Transport: source.DockerArchive, Name: "a/b.tar", Tag: "redis:2"},
 		"oci:lay:1":                      {Transport: source.OCILayout, Name: "lay", Tag: "1"},
 		"oci-archive:-":                  {Transport: source.OCIArchive, Name: "-"},
