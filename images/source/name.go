@@ -112,7 +112,7 @@ func ResultName(r Ref, tag, suffix string) (string, error) {
 	base, digest, _ := strings.Cut(own, "@")
 	full, err := fullTag(base)
 	if err != nil {
-		return "", hinterr.With(BadName(own, err), "-t NAME:TAG")
+		return "", hinterr.With(err, "-t NAME:TAG")
 	}
 	if tag == "" && (digest == "" || HasTag(base)) {
 		return full + suffix, nil

@@ -95,7 +95,7 @@ func (s *Source) Title() string {
 type Result struct {
 	Image v1.Image      // always set: an engine and a docker archive hold no index and take it alone
 	Index v1.ImageIndex // nil: a single image
-	// Source is where the image, or its base, comes from: a registry mounts layers that it has already.
+	// Source is where the image, or its base, comes from: a docker archive gets a name after it.
 	Source Ref
 }
 
