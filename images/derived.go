@@ -35,13 +35,12 @@ const (
 // origin is what the derived image says about its base and about the rebuild.
 type origin struct {
 	baseName, baseDigest, version, options string
-	made                                   bool // the base has no manifest of its own
 }
 
 // originOf is the origin of what is derived from a source. Its digest is that of the platform's own manifest, or of the
 // config (the image ID) where a daemon or docker archive has no manifest.
 func originOf(src *source.Source, o RebuildOptions) (origin, error) {
-	from := origin{source.BaseName(src.Ref), src.Digest, o.Version, optionsText(o), src.Schema1 || !src.Ref.HasManifests()}
+	from := origin{source.BaseName(src.Ref), src.Digest, o.Version, optionsText(o)}
 	if src.Schema1 {
 		return from, nil
 	}
@@ -106,7 +105,7 @@ func newDerivedImage(src *source.Source, added *blob.PackedLayer, from origin, c
 	if err := cmp.Or(err, lerr, merr); err != nil {
 		return nil, err
 	}
-	rename := mediaTypes(src, from)
+	rename := mediaTypes(src)
 	all := make([]v1.Layer, 0, len(layers)+1)
 	for _, l := range layers {
 		t, err := l.MediaType()
@@ -161,10 +160,14 @@ func editConfig(raw []byte, layers int, diffID v1.Hash, from origin, made *chang
 				*o = blob.Object{}
 			}
 			err := cmp.Or(blob.AddStrings(*o, "Labels", from.labels()), blob.AddStrings(*o, "Labels", made.left))
-			if err == nil && made.traced {
-				err = addEntrypoint(*o)
+			if err != nil || !made.traced {
+				return err
 			}
-			return err
+			// Without an entrypoint the command becomes its arguments (image-spec config.md, Entrypoint and Cmd).
+			return blob.Edit(*o, "Entrypoint", func(e *[]string) error {
+				*e = append([]string{fallback.TracePath}, *e...)
+				return nil
+			})
 		}))
 	if err != nil {
 		return nil, err
@@ -186,26 +189,17 @@ func fillHistory(h []blob.Object, layers int) []blob.Object {
 	return h
 }
 
-// addEntrypoint puts vfix-trace before the entrypoint. Without one it becomes the
-// entrypoint, and the command its arguments (image-spec config.md, Entrypoint and Cmd).
-func addEntrypoint(config blob.Object) error {
-	return blob.Edit(config, "Entrypoint", func(e *[]string) error {
-		*e = append([]string{fallback.TracePath}, *e...)
-		return nil
-	})
-}
-
 // mediaTypes returns what the derived image calls a media type of its base: as OCI does, or as docker does in a docker
 // manifest list, which has others of docker's kind. An uncompressed layer that no manifest names keeps docker's name: by
 // it a writer knows what to compress.
-func mediaTypes(src *source.Source, from origin) func(types.MediaType) types.MediaType {
-	inList := false
+func mediaTypes(src *source.Source) func(types.MediaType) types.MediaType {
+	named, inList := !src.Schema1 && src.Ref.HasManifests(), false
 	if src.Index != nil {
 		t, _ := src.Index.MediaType()
 		inList = t == types.DockerManifestList
 	}
 	return func(t types.MediaType) types.MediaType {
-		if inList || from.made && t == types.DockerUncompressedLayer {
+		if inList || !named && t == types.DockerUncompressedLayer {
 			return t
 		}
 		return source.OCIName(t)

@@ -19,16 +19,16 @@ func destination(ctx context.Context, src *source.Source, o RebuildOptions) (*so
 		return unnamedDestination(ctx, src, o)
 	}
 	dest, err := source.ParseRef(o.Dest)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		dest, err = source.ResolveDest(dest)
 	}
-	if dest, err = source.ResolveDest(dest); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	if dest.Transport == source.Dir && src.Image == nil && source.Inside(src.Path, dest.Name) {
 		return nil, source.ErrInside(dest.Name, src.Path)
 	}
-	if isArchive(dest) && sameFile(src.Ref.Name, dest.Name) {
+	if dest.Transport != source.OCILayout && sameFile(src.Ref.Name, dest.Name) {
 		return nil, hinterr.With(fmt.Errorf("%s: input and output are the same file", dest.Name), "name another one: a base does not change")
 	}
 	if o.DryRun {
@@ -45,11 +45,6 @@ func destination(ctx context.Context, src *source.Source, o RebuildOptions) (*so
 		}
 	}
 	return &dest, source.Ready(ctx, dest, o.Media)
-}
-
-// isArchive reports whether a result replaces all that is at its destination: a layout keeps its other images.
-func isArchive(r source.Ref) bool {
-	return r.Transport == source.DockerArchive || r.Transport == source.OCIArchive
 }
 
 func sameFile(a, b string) bool {

@@ -30,7 +30,7 @@ func WithLayer(base v1.Image, added *blob.PackedLayer) (v1.Image, error) {
 	}
 	c := &changes{}
 	c.addFixes()
-	return newDerivedImage(&source.Source{Image: base}, added, origin{"base", digest.String(), "1.2", "fallback=never", false}, c)
+	return newDerivedImage(&source.Source{Image: base}, added, origin{"base", digest.String(), "1.2", "fallback=never"}, c)
 }
 
 // EditManifest adds a layer to the manifest of a docker image, which becomes an OCI image.

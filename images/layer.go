@@ -6,7 +6,7 @@ package images
 import (
 	"bytes"
 	"context"
-	"embed"
+	_ "embed"
 	"fmt"
 	"io"
 	"os"
@@ -37,15 +37,15 @@ const dropInTag = "vfix:latest"
 // tarPrefix begins a DEST that is a plain tar archive.
 const tarPrefix = "tar:"
 
-//go:embed base/dpkg.cfg base/vfix.py base/vfix.conf
-var hookFiles embed.FS
-
-// hooks says where the files of base go.
-var hooks = map[string]string{
-	"base/dpkg.cfg":  "etc/dpkg/dpkg.cfg.d/vfix",
-	"base/vfix.py":   "usr/lib/yum-plugins/vfix.py",
-	"base/vfix.conf": "etc/yum/pluginconf.d/vfix.conf",
-}
+// The hooks of dpkg and yum.
+var (
+	//go:embed base/dpkg.cfg
+	dpkgConfig []byte
+	//go:embed base/vfix.py
+	yumPlugin []byte
+	//go:embed base/vfix.conf
+	yumConfig []byte
+)
 
 // LayerOptions are the choices of vfix layer.
 type LayerOptions struct {
@@ -84,8 +84,15 @@ func Layer(ctx context.Context, o LayerOptions) (*Layered, error) {
 	}
 	defer layer.Close()
 	if path, ok := strings.CutPrefix(o.Dest, tarPrefix); ok {
-		out.Reference = path
-		out.Size, err = writeTar(path, layer)
+		r, err := layer.Uncompressed()
+		if err != nil {
+			return nil, err
+		}
+		plain, err := io.ReadAll(r)
+		if err == nil {
+			err = atomicfile.Write(path, plain)
+		}
+		out.Reference, out.Size = path, int64(len(plain))
 		return out, err
 	}
 	dest, err := dropInDest(o.Dest)
@@ -127,17 +134,16 @@ func dropIn(s *fallback.Shim, program string) ([]contents.Extra, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := append(s.LibraryFiles(true), s.TraceFile(),
-		contents.Extra{Name: programName, Mode: 0o755, Body: body},
-		contents.Extra{Name: addedfiles.Preload, Mode: 0o644, Body: addedfiles.WithPreloadLine(nil, true)})
-	for _, from := range contents.SortedKeys(hooks) {
-		text, err := hookFiles.ReadFile(from)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, contents.Extra{Name: hooks[from], Mode: 0o644, Body: text})
+	text := func(name string, body []byte) contents.Extra {
+		return contents.Extra{Name: name, Mode: 0o644, Body: body}
 	}
-	return all, nil
+	return append(s.LibraryFiles(true), s.TraceFile(),
+		contents.Extra{Name: programName, Mode: 0o755, Body: body},
+		text(addedfiles.Preload, addedfiles.WithPreloadLine(nil, true)),
+		text("etc/dpkg/dpkg.cfg.d/vfix", dpkgConfig),
+		text("usr/lib/yum-plugins/vfix.py", yumPlugin),
+		text("etc/yum/pluginconf.d/vfix.conf", yumConfig),
+	), nil
 }
 
 // readProgram reads the vfix that goes into the layer. It must run in any image: a static
@@ -156,24 +162,6 @@ func readProgram(path string) ([]byte, error) {
 			"name one: --program FILE")
 	}
 	return body, nil
-}
-
-// writeTar writes the layer as a plain tar archive and returns its size.
-func writeTar(path string, layer v1.Layer) (int64, error) {
-	p, err := atomicfile.Create(path)
-	if err != nil {
-		return 0, err
-	}
-	defer p.Discard()
-	r, err := layer.Uncompressed()
-	if err != nil {
-		return 0, err
-	}
-	size, err := io.Copy(p, r)
-	if err != nil {
-		return 0, err
-	}
-	return size, p.Commit()
 }
 
 // dropInImage makes an image of the layer. Its entrypoint is vfix, so that the image

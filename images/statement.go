@@ -8,16 +8,14 @@
 package images
 
 import (
-	"bytes"
 	"cmp"
-	"errors"
+	"crypto/sha256"
 	"fmt"
 	"io"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"vfix.dev/vfix/images/blob"
-	"vfix.dev/vfix/images/contents"
 	"vfix.dev/vfix/images/source"
 )
 
@@ -102,14 +100,23 @@ func (j *Job) writeStatement(w io.Writer) error {
 	}
 	for i := range j.changes.targets {
 		h := &j.changes.targets[i]
-		f, err := stateFile(h)
-		if err != nil {
+		content := h.ELF.Content
+		before, err := stateBytes(io.NewSectionReader(content, 0, content.Size()))
+		after, afterErr := stateBytes(h.Plan.Apply(content))
+		if err := cmp.Or(err, afterErr); err != nil {
 			return fmt.Errorf("%s: %w", h.Path, err)
 		}
-		p.Files = append(p.Files, f)
+		p.Files = append(p.Files, statedFile{
+			Path: h.Path, Before: before, After: after, Layer: h.Layer,
+			Links: append([]string{}, h.Links...), Dropped: append([]string{}, h.Marks()...),
+		})
 	}
 	for _, e := range j.changes.extras {
-		p.Added = append(p.Added, stateExtra(e))
+		added := statedContent{Path: e.Name, Link: e.Link}
+		if e.Link == "" {
+			added.SHA256 = fmt.Sprintf("%x", sha256.Sum256(e.Body))
+		}
+		p.Added = append(p.Added, added)
 	}
 	s := statement{Type: statementType, PredicateType: predicateType, Predicate: p, Subject: []artifact{}}
 	if stored, err := v1.NewHash(j.out.Digest); err == nil { // a root filesystem has none
@@ -120,24 +127,4 @@ func (j *Job) writeStatement(w io.Writer) error {
 		_, err = w.Write(raw)
 	}
 	return err
-}
-
-// stateFile describes a patched file.
-func stateFile(h *contents.File) (statedFile, error) {
-	before := h.ELF.Content
-	was, err := stateBytes(io.NewSectionReader(before, 0, before.Size()))
-	is, isErr := stateBytes(h.Plan.Apply(before))
-	return statedFile{
-		Path: h.Path, Before: was, After: is, Links: append([]string{}, h.Links...), Layer: h.Layer,
-		Dropped: append([]string{}, h.Marks()...),
-	}, errors.Join(err, isErr)
-}
-
-// stateExtra describes a file that is not in the base.
-func stateExtra(e contents.Extra) statedContent {
-	if e.Link != "" {
-		return statedContent{Path: e.Name, Link: e.Link}
-	}
-	sum, _ := stateBytes(bytes.NewReader(e.Body))
-	return statedContent{Path: e.Name, SHA256: sum.SHA256}
 }

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"strings"
 
@@ -48,10 +47,8 @@ func Read(name string, part Part) ([]Item, error) {
 	in := os.Stdin
 	if name != "-" {
 		var err error
-		if in, err = os.Open(name); errors.Is(err, fs.ErrNotExist) {
+		if in, err = os.Open(name); err != nil {
 			return nil, hinterr.With(err, "name a file with one image a line: see 'vfix help lists'")
-		} else if err != nil {
-			return nil, err
 		}
 		defer in.Close()
 	}

@@ -5,6 +5,7 @@ package lists
 import (
 	_ "embed"
 	"encoding/csv"
+	"encoding/json"
 	"fmt"
 	"html/template"
 	"io"
@@ -13,7 +14,6 @@ import (
 	"strings"
 	"sync"
 
-	"vfix.dev/vfix/images/blob"
 	"vfix.dev/vfix/internal/atomicfile"
 )
 
@@ -64,12 +64,10 @@ func (r *Report) Write(name string) error {
 }
 
 func (r *Report) lines(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
 	for _, i := range r.All {
-		raw, err := blob.EncodeJSON(i)
-		if err == nil {
-			_, err = w.Write(append(raw, '\n'))
-		}
-		if err != nil {
+		if err := e.Encode(i); err != nil {
 			return err
 		}
 	}
