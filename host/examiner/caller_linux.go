@@ -82,10 +82,10 @@ func (e *Examiner) ask(file *os.File) (a answer, err error) {
 	if err == nil {
 		err = cmd.Start()
 	}
-	if ctx.Err() != nil && err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
 		return a, ErrTime
-	}
-	if err != nil {
+	case err != nil:
 		return a, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	err = json.NewDecoder(io.LimitReader(out, maxAnswer)).Decode(&a)

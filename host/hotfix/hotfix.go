@@ -115,8 +115,6 @@ func (h *Hotfixed) check(found container.InspectResponse) error {
 	switch {
 	case found.Config.Labels["io.kubernetes.pod.name"] != "":
 		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "it belongs to a pod: Kubernetes makes it again from the image"), "%s", forPods)
-	case found.Config.Labels["com.docker.swarm.task.id"] != "":
-		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "it belongs to a swarm, which makes it again from the image"), "%s", rebuild(found.Config.Image))
 	case found.HostConfig.ReadonlyRootfs:
 		return hinterr.With(hinterr.Errorf(hinterr.ErrUnsupported, "its root file system is read-only"),
 			"%s, then create the container again; or see 'vfix install --help'", rebuild(found.Config.Image))
