@@ -51,11 +51,11 @@ func TestRecord(t *testing.T) {
 func TestWhy(t *testing.T) {
 	one, two := leftover{"/a", "first"}, leftover{"/b", "second"}
 	for want, r := range map[string]Record{
-		"":                       {},
-		"reason":                 {Reason: "reason", Left: []leftover{one}},
-		"/a: first":              {Left: []leftover{one}},
-		"/a: first (and 1 more)": {Left: []leftover{one, two}},
-		"no path":                {Left: []leftover{{Reason: "no path"}}},
+		"":                   {},
+		"reason":             {Reason: "reason", Left: []leftover{one}},
+		"/a: first (1 of 1)": {Left: []leftover{one}},
+		"/a: first (1 of 2)": {Left: []leftover{one, two}},
+		"no path (1 of 1)":   {Left: []leftover{{Reason: "no path"}}},
 	} {
 		if got := r.why(); got != want {
 			t.Errorf("got %q, want %q", got, want)

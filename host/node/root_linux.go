@@ -229,10 +229,7 @@ func (r *root) layers(at string) (dirs []directory) {
 	return append(dirs, directory{upper, true})
 }
 
-// errInUse: another process runs in the root.
-var errInUse = errors.New("root: a process has it as its root: nothing is changed")
-
-// inUse returns errInUse if a process other than except has the root as its own.
+// inUse returns an error if a process other than except has the root as its own.
 func (r *root) inUse(except int) error {
 	processes, err := os.ReadDir("/proc")
 	own := unix.Mkdev(r.stat.Dev_major, r.stat.Dev_minor)
@@ -242,7 +239,7 @@ func (r *root) inUse(except int) error {
 			continue
 		}
 		if unix.Stat("/proc/"+p.Name()+"/root", &st) == nil && st.Dev == own && st.Ino == r.stat.Ino {
-			return fmt.Errorf("%w (%s)", errInUse, p.Name())
+			return fmt.Errorf("root: a process has it as its root: %s: nothing is changed", p.Name())
 		}
 	}
 	return err

@@ -187,15 +187,11 @@ func (r *Record) add(targets []*target) {
 	}
 }
 
-// why says in one line what is left.
+// why says in one line what is left, for example.
 func (r *Record) why() string {
 	if r.Reason != "" || len(r.Left) == 0 {
 		return r.Reason
 	}
-	first := r.Left[0]
-	text := strings.TrimPrefix(first.Path+": "+first.Reason, ": ")
-	if len(r.Left) > 1 {
-		text += fmt.Sprintf(" (and %d more)", len(r.Left)-1)
-	}
-	return text
+	text := fmt.Sprintf("%s: %s (1 of %d)", r.Left[0].Path, r.Left[0].Reason, len(r.Left))
+	return strings.TrimPrefix(text, ": ")
 }

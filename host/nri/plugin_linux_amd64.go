@@ -120,16 +120,10 @@ func (h *hooker) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 			a.AddAnnotation(name, value)
 		}
 	}
-	if len(h.added) >= maxAdded {
-		clear(h.added)
-	}
 	h.added[key] = c.GetId()
 	h.Log("%s: hook added", s)
 	return a, nil, nil
 }
-
-// maxAdded limits how many containers are remembered: of some, the engine reports nothing more.
-const maxAdded = 10000
 
 // PostCreateContainer reports that the engine has accepted the request.
 func (h *hooker) PostCreateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
