@@ -32,7 +32,8 @@ func objectOf(n name.Reference) string {
 	return strings.TrimPrefix(n.Name(), n.Context().RegistryStr()+"/")
 }
 
-// plain is what is wrong with a request to a host, without its URL, which may carry a signature. A plain error stays.
+// plain is what is wrong with a request to a host, without the addresses and URLs that net and http add: some carry
+// signatures. A plain error stays.
 func plain(err error, host string) error {
 	var cert *tls.CertificateVerificationError
 	var op *net.OpError
@@ -52,6 +53,8 @@ func plain(err error, host string) error {
 		return statusError(status, host)
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return hinterr.With(errors.New("it does not speak TLS"), "a registry without TLS needs --insecure")
+	case errors.As(err, &op):
+		return op.Err
 	case errors.As(err, &u):
 		return u.Err
 	}

@@ -288,7 +288,7 @@ func TestRegistryErrors(t *testing.T) {
 		t.Errorf("no image: got %v", err)
 	}
 	_, err = source.Open(t.Context(), "docker://127.0.0.1:1/x", fast)
-	if err == nil || !strings.Contains(err.Error(), "connection refused") {
+	if err == nil || !strings.Contains(err.Error(), "connection refused") || strings.Count(err.Error(), "127.0.0.1:1") != 1 {
 		t.Errorf("no registry: got %v", err)
 	}
 	public := fast
